@@ -1,0 +1,38 @@
+# Build options: AUTO takes what is installed, ON insists, OFF leaves out.
+
+option(REDPOLL_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
+option(REDPOLL_WERROR "Treat compiler warnings as errors" OFF)
+set(REDPOLL_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize takes them (address,undefined or thread)")
+set(REDPOLL_ENGINE AUTO CACHE STRING "The training engine and `redpoll train`: AUTO, ON or OFF")
+set(REDPOLL_ONEDNN AUTO CACHE STRING "The oneDNN backend of the engine: AUTO, ON or OFF")
+foreach(option REDPOLL_ENGINE REDPOLL_ONEDNN)
+  set_property(CACHE ${option} PROPERTY STRINGS AUTO ON OFF)
+  if(NOT ${option} MATCHES "^(AUTO|ON|OFF)$")
+    message(FATAL_ERROR "${option} is '${${option}}'; use AUTO, ON or OFF")
+  endif()
+endforeach()
+
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Debug, Release, RelWithDebInfo" FORCE)
+endif()
+
+set(CMAKE_C_STANDARD 11)
+set(CMAKE_C_STANDARD_REQUIRED ON)
+set(CMAKE_C_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_C_VISIBILITY_PRESET hidden)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+# -ffp-contract=off: bits are promised, so the compiler may not fuse a multiply and an add.
+add_compile_options(-Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes
+                    -Wpointer-arith -Wvla -ffp-contract=off -fno-math-errno)
+add_compile_definitions(_GNU_SOURCE)
+if(REDPOLL_WERROR)
+  add_compile_options(-Werror)
+endif()
+if(REDPOLL_SANITIZE)
+  add_compile_options(-fsanitize=${REDPOLL_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=${REDPOLL_SANITIZE})
+endif()
+
+find_package(Threads REQUIRED)

@@ -1,0 +1,14 @@
+/** Everything public of Redpoll in one include. */
+#ifndef REDPOLL_REDPOLL_H
+#define REDPOLL_REDPOLL_H
+
+#include "redpoll/codec.h"
+#include "redpoll/comm.h"
+#include "redpoll/dtype.h"
+#include "redpoll/log.h"
+#include "redpoll/rng.h"
+#include "redpoll/status.h"
+#include "redpoll/store.h"
+#include "redpoll/version.h"
+
+#endif

@@ -1,0 +1,83 @@
+#include "base/cpu.h"
+
+#include "base/log.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char *const isa_names[RPI_ISA_COUNT] = {"scalar", "avx2", "avx512"};
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static rpi_isa isa_max, isa_allowed;
+static char features[256];
+
+#if defined(__x86_64__)
+#    define RPI_FEATURES(X)                                                                     \
+        X("avx2") X("fma") X("bmi2") X("f16c") X("avx512f") X("avx512bw") X("avx512dq")         \
+        X("avx512vl") X("avx512vbmi") X("avx512bf16") X("avx512vnni") X("vpclmulqdq") X("sse4.2")
+
+static void detect(void) {
+    __builtin_cpu_init();
+#    define RPI_NOTE(name)                                                                      \
+        if (__builtin_cpu_supports(name)) {                                                     \
+            strcat(features, features[0] ? " " : "");                                           \
+            strcat(features, name);                                                             \
+        }
+    RPI_FEATURES(RPI_NOTE)
+#    undef RPI_NOTE
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+        __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("f16c"))
+        isa_max = RPI_ISA_AVX2;
+    if (isa_max == RPI_ISA_AVX2 && __builtin_cpu_supports("avx512f") &&
+        __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vbmi"))
+        isa_max = RPI_ISA_AVX512;
+}
+#else
+static void detect(void) {
+}
+#endif
+
+static void initialise(void) {
+    detect();
+    isa_allowed = isa_max;
+    const char *wanted = getenv("REDPOLL_ISA");
+    if (!wanted || !*wanted) return;
+    for (int isa = 0; isa < RPI_ISA_COUNT; isa++)
+        if (strcmp(wanted, isa_names[isa]) == 0 && isa <= (int)isa_max) {
+            isa_allowed = (rpi_isa)isa;
+            return;
+        }
+    rpi_log(RP_LOG_WARNING, "REDPOLL_ISA=%s is not one this processor runs; using %s", wanted,
+            isa_names[isa_max]);
+}
+
+const char *rpi_isa_name(rpi_isa isa) {
+    return isa_names[isa];
+}
+
+rpi_isa rpi_cpu_isa(void) {
+    pthread_once(&once, initialise);
+    return isa_allowed;
+}
+
+rpi_isa rpi_cpu_isa_max(void) {
+    pthread_once(&once, initialise);
+    return isa_max;
+}
+
+const char *rpi_cpu_features(void) {
+    pthread_once(&once, initialise);
+    return features;
+}
+
+int rpi_cpu_count(void) {
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
+    long online = sysconf(_SC_NPROCESSORS_ONLN);
+    return online > 0 ? (int)online : 1;
+}

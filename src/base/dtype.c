@@ -1,0 +1,96 @@
+#include "redpoll/dtype.h"
+
+#include "base/status.h"
+
+#include <string.h>
+
+size_t rp_dtype_bytes(rp_dtype dtype) {
+    switch (dtype) {
+#define RP_DTYPE_CASE(name, value, text, bytes, floating)                                       \
+    case RP_##name: return bytes;
+        RP_DTYPE_TABLE(RP_DTYPE_CASE)
+#undef RP_DTYPE_CASE
+    }
+    return 0;
+}
+
+const char *rp_dtype_name(rp_dtype dtype) {
+    switch (dtype) {
+#define RP_DTYPE_CASE(name, value, text, bytes, floating)                                       \
+    case RP_##name: return text;
+        RP_DTYPE_TABLE(RP_DTYPE_CASE)
+#undef RP_DTYPE_CASE
+    }
+    return "unknown";
+}
+
+int rp_dtype_is_float(rp_dtype dtype) {
+    switch (dtype) {
+#define RP_DTYPE_CASE(name, value, text, bytes, floating)                                       \
+    case RP_##name: return floating;
+        RP_DTYPE_TABLE(RP_DTYPE_CASE)
+#undef RP_DTYPE_CASE
+    }
+    return 0;
+}
+
+rp_status rp_dtype_parse(const char *name, rp_dtype *dtype) {
+#define RP_DTYPE_MATCH(constant, value, text, bytes, floating)                                  \
+    if (strcmp(name, text) == 0) {                                                              \
+        *dtype = RP_##constant;                                                                 \
+        return RP_OK;                                                                           \
+    }
+    RP_DTYPE_TABLE(RP_DTYPE_MATCH)
+#undef RP_DTYPE_MATCH
+    return RP_FAIL(INVALID, "dtype '%s' is unknown; use f32, f16, bf16, f64, i8, u8, i16, i32 or i64",
+                   name);
+}
+
+static uint32_t bits_of(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+static float float_of(uint32_t bits) {
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+uint16_t rp_f32_to_bf16(float value) {
+    uint32_t bits = bits_of(value);
+    if ((bits & 0x7fffffffu) > 0x7f800000u) return (uint16_t)((bits >> 16) | 0x40u);
+    return (uint16_t)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+}
+
+float rp_bf16_to_f32(uint16_t bits) {
+    return float_of((uint32_t)bits << 16);
+}
+
+uint16_t rp_f32_to_f16(float value) {
+    uint32_t bits = bits_of(value);
+    uint32_t sign = (bits >> 16) & 0x8000u;
+    uint32_t magnitude = bits & 0x7fffffffu;
+    if (magnitude > 0x7f800000u) return (uint16_t)(sign | 0x7e00u | ((magnitude >> 13) & 0x3ffu));
+    if (magnitude >= 0x477ff000u) return (uint16_t)(sign | 0x7c00u); /* rounds past 65504 */
+    if (magnitude < 0x38800000u) {
+        /* Subnormal or zero: adding 0.5 aligns the value to units of 2^-24 and rounds it. */
+        float aligned = float_of(magnitude) + 0.5f;
+        return (uint16_t)(sign | (bits_of(aligned) - bits_of(0.5f)));
+    }
+    uint32_t rounded = magnitude + 0xfffu + ((magnitude >> 13) & 1u);
+    return (uint16_t)(sign | ((rounded - 0x38000000u) >> 13));
+}
+
+float rp_f16_to_f32(uint16_t bits) {
+    uint32_t sign = (uint32_t)(bits & 0x8000u) << 16;
+    uint32_t exponent = (bits >> 10) & 0x1fu;
+    uint32_t fraction = bits & 0x3ffu;
+    if (exponent == 0) {
+        float magnitude = (float)fraction * 0x1p-24f; /* exact: at most ten bits */
+        return float_of(sign | bits_of(magnitude));
+    }
+    if (exponent == 31) return float_of(sign | 0x7f800000u | (fraction << 13) | (fraction ? 0x400000u : 0));
+    return float_of(sign | ((exponent + 112) << 23) | (fraction << 13));
+}

@@ -1,0 +1,12 @@
+/* Writing to the log. */
+#ifndef RPI_BASE_LOG_H
+#define RPI_BASE_LOG_H
+
+#include "redpoll/log.h"
+
+#include <stdbool.h>
+
+bool rpi_log_wants(rp_log_level level);
+void rpi_log(rp_log_level level, const char *format, ...) RP_PRINTF(2, 3);
+
+#endif

@@ -1,0 +1,33 @@
+/* Aligned memory, arenas, and the failing allocator that tests switch on. */
+#ifndef RPI_BASE_MEMORY_H
+#define RPI_BASE_MEMORY_H
+
+#include "redpoll/status.h"
+
+#include <stddef.h>
+
+enum { RPI_ALIGNMENT = 64 }; /* a cache line, and an AVX-512 register */
+
+/* Zeroed memory aligned to RPI_ALIGNMENT; free with rpi_free (NULL is fine).
+ * RP_NOMEM names `what` and the bytes asked for. bytes 0 gives a valid pointer. */
+rp_status rpi_alloc(size_t bytes, const char *what, void *out_pointer) RP_MUST_USE;
+rp_status rpi_alloc_array(size_t count, size_t element_bytes, const char *what,
+                          void *out_pointer) RP_MUST_USE;
+/* Grow to new_count elements, keeping the first old_count; the new ones are zero. On failure
+ * *in_out is untouched. */
+rp_status rpi_grow_array(size_t old_count, size_t new_count, size_t element_bytes,
+                         const char *what, void *in_out_pointer) RP_MUST_USE;
+rp_status rpi_strdup(const char *text, char **out_copy) RP_MUST_USE;
+void rpi_free(void *pointer);
+
+/* An arena hands out pieces of one growing block list and frees them all at once. */
+typedef struct rpi_arena rpi_arena;
+rp_status rpi_arena_create(size_t block_bytes, rpi_arena **out_arena);
+rp_status rpi_arena_alloc(rpi_arena *arena, size_t bytes, void *out_pointer) RP_MUST_USE;
+void rpi_arena_destroy(rpi_arena *arena);
+
+/* Tests only: the n-th allocation from now on this thread fails (n = 1 is the next);
+ * n = 0 switches it off. Returns how many allocations ran since the last call. */
+long rpi_memory_fail_after(long n);
+
+#endif

@@ -1,0 +1,61 @@
+#include "base/rng.h"
+
+#include <math.h>
+#include <string.h>
+
+static void philox_round(uint32_t c[4], uint32_t k0, uint32_t k1) {
+    uint64_t p0 = (uint64_t)0xD2511F53u * c[0];
+    uint64_t p1 = (uint64_t)0xCD9E8D57u * c[2];
+    uint32_t hi0 = (uint32_t)(p0 >> 32), lo0 = (uint32_t)p0;
+    uint32_t hi1 = (uint32_t)(p1 >> 32), lo1 = (uint32_t)p1;
+    c[0] = hi1 ^ c[1] ^ k0;
+    c[1] = lo1;
+    c[2] = hi0 ^ c[3] ^ k1;
+    c[3] = lo0;
+}
+
+void rp_philox4x32(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]) {
+    uint32_t c[4] = {counter[0], counter[1], counter[2], counter[3]};
+    uint32_t k0 = key[0], k1 = key[1];
+    for (int round = 0; round < 10; round++) {
+        philox_round(c, k0, k1);
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    memcpy(out, c, sizeof c);
+}
+
+rpi_rng rpi_rng_make(uint64_t seed, rpi_rng_purpose purpose, uint64_t index) {
+    return (rpi_rng){
+        .key = {(uint32_t)seed, (uint32_t)(seed >> 32)},
+        .counter = {0, (uint32_t)index, (uint32_t)(index >> 32), (uint32_t)purpose},
+        .used = 4,
+    };
+}
+
+uint32_t rpi_rng_u32(rpi_rng *rng) {
+    if (rng->used == 4) {
+        rp_philox4x32(rng->counter, rng->key, rng->block);
+        rng->counter[0]++;
+        rng->used = 0;
+    }
+    return rng->block[rng->used++];
+}
+
+float rpi_rng_uniform(rpi_rng *rng) {
+    return (float)(rpi_rng_u32(rng) >> 8) * 0x1p-24f;
+}
+
+float rpi_rng_normal(rpi_rng *rng) {
+    double u = ((double)rpi_rng_u32(rng) + 1.0) * 0x1p-32; /* (0, 1] */
+    double v = (double)rpi_rng_u32(rng) * 0x1p-32;
+    return (float)(sqrt(-2.0 * log(u)) * cos(6.283185307179586 * v));
+}
+
+uint32_t rpi_rng_below(rpi_rng *rng, uint32_t bound) {
+    uint32_t reject_under = (0u - bound) % bound; /* 2^32 mod bound */
+    for (;;) {
+        uint64_t product = (uint64_t)rpi_rng_u32(rng) * bound;
+        if ((uint32_t)product >= reject_under) return (uint32_t)(product >> 32);
+    }
+}

@@ -1,0 +1,34 @@
+/* Streams of random numbers over Philox, for initialising, shuffling and tests.
+ *
+ * A stream is named by (seed, purpose, index): key = seed, counter = {block, index low,
+ * index high, purpose}. Two streams with different names never share a block. */
+#ifndef RPI_BASE_RNG_H
+#define RPI_BASE_RNG_H
+
+#include "redpoll/rng.h"
+
+typedef enum rpi_rng_purpose {
+    RPI_RNG_TEST = 1,  /* test and benchmark inputs */
+    RPI_RNG_INIT,      /* parameter initialisation; index = parameter */
+    RPI_RNG_SHUFFLE,   /* sampler; index = epoch */
+    RPI_RNG_SYNTHETIC, /* made-up data; index = sample */
+    RPI_RNG_AUGMENT,   /* augmentation; index = sample and epoch */
+} rpi_rng_purpose;
+
+typedef struct rpi_rng {
+    uint32_t key[2];
+    uint32_t counter[4];
+    uint32_t block[4];
+    int used; /* words of block already given out; 4 forces a new block */
+} rpi_rng;
+
+rpi_rng rpi_rng_make(uint64_t seed, rpi_rng_purpose purpose, uint64_t index);
+uint32_t rpi_rng_u32(rpi_rng *rng);
+/* Uniform in [0, 1), 24 bits. */
+float rpi_rng_uniform(rpi_rng *rng);
+/* Standard normal by Box-Muller; two words a number. */
+float rpi_rng_normal(rpi_rng *rng);
+/* Uniform integer in [0, bound), unbiased; bound > 0. */
+uint32_t rpi_rng_below(rpi_rng *rng, uint32_t bound);
+
+#endif

@@ -1,0 +1,5 @@
+#include "redpoll/version.h"
+
+const char *rp_version(void) {
+    return REDPOLL_VERSION;
+}

@@ -1,0 +1,58 @@
+/* The control connection: heartbeats, and the first failure made known to all.
+ *
+ * A star of TCP connections to rank 0 with one sleeping thread a process, so that it beats while
+ * the caller computes, saves or sleeps. A beat carries what the rank is doing. The thread of a
+ * stopped process stops with it: that is how "computing" is told from "not making progress". */
+#ifndef RPI_NET_CONTROL_H
+#define RPI_NET_CONTROL_H
+
+#include "base/status.h"
+#include "redpoll/store.h"
+
+#include <stdbool.h>
+
+typedef struct rpi_control rpi_control;
+
+typedef struct rpi_control_options {
+    const char *prefix;    /* of keys in the store */
+    const char *bind_host; /* rank 0 listens here; NULL: loopback */
+    uint64_t secret;
+    double timeout_s;      /* to connect */
+    double beat_s;         /* between beats; 0: half a second */
+} rpi_control_options;
+
+/* A failure as its finder saw it. */
+typedef struct rpi_failure {
+    rp_status status;
+    int rank;          /* the rank that failed; -1: not one rank's */
+    int finder;        /* who says so */
+    char text[400];    /* one line: rank, operation, phase, bytes short */
+} rpi_failure;
+
+/* What a rank last said it is doing. */
+typedef struct rpi_control_beat {
+    int64_t heard_ns;  /* our clock, when the last beat came; 0: none yet */
+    uint64_t sequence; /* operation it waits in; 0: none, it computes */
+    uint64_t bytes;    /* that have moved in its operations so far */
+} rpi_control_beat;
+
+/* Collective over the store. world 1 opens nothing and never fails. */
+rp_status rpi_control_open(const rp_store *store, int rank, int world,
+                           const rpi_control_options *options, rpi_control **out_control);
+/* Tell all ranks; only the first failure of a world is kept. Any thread; does not block. */
+void rpi_control_publish(rpi_control *control, const rpi_failure *failure);
+/* The world's first failure, once one is known here: a published one, or a rank whose control
+ * connection closed without goodbye (its process is gone). Any thread. */
+bool rpi_control_failed(rpi_control *control, rpi_failure *out_failure);
+/* Wait until a failure is known or the deadline has come; true when known. */
+bool rpi_control_wait_failed(rpi_control *control, int64_t deadline_ns,
+                             rpi_failure *out_failure);
+/* Readable once a failure is known: for poll() beside the endpoints' descriptors. */
+int rpi_control_fd(rpi_control *control);
+/* For this rank's beats: what the executor waits in. Any thread, no lock, a store each. */
+void rpi_control_note(rpi_control *control, uint64_t sequence, uint64_t bytes);
+void rpi_control_beat_of(rpi_control *control, int rank, rpi_control_beat *out_beat);
+/* Says goodbye, so that peers do not take it for a death. NULL is fine. */
+void rpi_control_close(rpi_control *control);
+
+#endif

@@ -1,0 +1,47 @@
+/* The frame: what every message between ranks looks like. docs/wire.md is normative. */
+#ifndef RPI_NET_FRAME_H
+#define RPI_NET_FRAME_H
+
+#include "base/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define RPI_FRAME_MAGIC UINT32_C(0x4c4c5052) /* "RPLL" */
+enum { RPI_FRAME_VERSION = 1, RPI_FRAME_HEADER_BYTES = 64 };
+
+/* In memory as on the wire, little-endian, no padding: 64 bytes. */
+typedef struct rpi_frame_header {
+    uint32_t magic;
+    uint8_t version;
+    uint8_t kind;        /* rpi_frame_kind */
+    uint16_t round;      /* of the schedule: for messages */
+    uint32_t communicator;
+    uint32_t epoch;      /* of its membership */
+    uint64_t sequence;   /* of the operation in the communicator */
+    uint32_t chunk;
+    int32_t part;
+    uint64_t count;      /* elements of the whole operation on the sending rank */
+    uint32_t signature;  /* CRC-32C of everything on which ranks must agree */
+    uint8_t operation;   /* rpi_collective */
+    uint8_t dtype, codec, bits;
+    uint32_t bucket;
+    uint32_t bytes;      /* of payload */
+    uint32_t payload_crc; /* CRC-32C; 0 where the transport needs none */
+    uint32_t header_crc;  /* CRC-32C of the 60 bytes before */
+} rpi_frame_header;
+
+typedef enum rpi_frame_kind { RPI_FRAME_DATA = 1, RPI_FRAME_HELLO } rpi_frame_kind;
+
+/* CRC-32C (Castagnoli), hardware where there is one. Start with crc 0. */
+uint32_t rpi_crc32c(uint32_t crc, const void *data, size_t bytes);
+
+/* Fill in magic, version, payload length and checksums of a frame lying in a region: header,
+ * then `payload_bytes` of payload right behind it. */
+void rpi_frame_seal(void *region, const rpi_frame_header *header, size_t payload_bytes,
+                    bool checksum);
+/* Check a frame that came and read its header; RP_CORRUPT says which check failed. */
+rp_status rpi_frame_open(const void *frame, size_t bytes, bool checksum,
+                         rpi_frame_header *out_header);
+
+#endif

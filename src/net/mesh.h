@@ -1,0 +1,33 @@
+/* A full mesh of links among the ranks of a store: who am I, who are you, connect. */
+#ifndef RPI_NET_MESH_H
+#define RPI_NET_MESH_H
+
+#include "net/transport.h"
+#include "redpoll/store.h"
+
+typedef struct rpi_mesh_options {
+    const char *prefix;    /* of every key in the store: one communicator, one prefix */
+    const char *transport; /* NULL or "auto": shm inside a host, tcp between hosts */
+    rpi_link_shape shape;  /* wraps the chosen transport when bytes_per_s or latency_s is set */
+    const char *bind_host;
+    size_t frame_bytes;
+    double timeout_s;      /* for everybody to arrive */
+} rpi_mesh_options;
+
+typedef struct rpi_mesh {
+    int rank, world;
+    uint64_t secret;
+    rpi_peer_info *peers;     /* [world] */
+    int *host_of;             /* [world], numbered by first appearance */
+    rpi_link **links;         /* [world]; links[rank] is NULL */
+    rpi_endpoint *endpoints[4]; /* those in use; NULL after the last */
+} rpi_mesh;
+
+/* Collective: returns on every rank or fails on every rank by the deadline, naming the ranks that
+ * did not arrive, a world size on which ranks disagree (RP_MISMATCH), or a rank that came
+ * twice. Ranks that give up before the timeout leave a reason in the store for the others. */
+rp_status rpi_mesh_connect(const rp_store *store, int rank, int world,
+                           const rpi_mesh_options *options, rpi_mesh **out_mesh);
+void rpi_mesh_close(rpi_mesh *mesh);
+
+#endif

@@ -1,0 +1,94 @@
+/* The contract of a transport kind; transports.c is the catalogue.
+ *
+ * An endpoint is one rank's end of one communicator on one transport; a link joins it to one
+ * peer. A link carries frames in order, both ways. The sender is lent a region, fills it and
+ * posts it; the receiver looks at the oldest frame where it lies and releases it: no copy
+ * stands between the encoder and the wire.
+ *
+ * Threads: all functions of one endpoint and its links are called by one thread at a time.
+ * Blocking: only connect() blocks, at most until its deadline. Everything else returns at once,
+ * RP_PENDING when it would have to wait. Errors: RP_PEER when the other side closed or died
+ * (frames that had arrived are still delivered first), RP_CORRUPT when bytes cannot be a frame;
+ * a failed link stays failed and returns the same status again. No function raises SIGPIPE. */
+#ifndef RPI_NET_TRANSPORT_H
+#define RPI_NET_TRANSPORT_H
+
+#include "base/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* What ranks tell each other before they choose how to talk. */
+typedef struct rpi_peer_info {
+    char host[64];     /* boot id and network namespace: equal means same kernel and same net */
+    char machine[64];  /* boot id: equal means the memory of one kernel */
+    int64_t pid;
+    uint64_t process;  /* random, equal for threads of one process */
+} rpi_peer_info;
+
+/* Shape of a link (`--link 1Gbit,50us`): what one rank's network card does, each way. */
+typedef struct rpi_link_shape {
+    double bytes_per_s; /* 0: no shaping */
+    double latency_s;
+} rpi_link_shape;
+
+typedef struct rpi_endpoint_options {
+    int rank, world;
+    uint64_t secret;      /* random, chosen by rank 0, equal on all ranks: rejects strangers */
+    const char *bind_host; /* interface to listen on; NULL: the one the store was reached by, or
+                              loopback */
+    size_t frame_bytes;   /* longest frame, header included; the executor never sends more */
+    rpi_link_shape shape;
+    const struct rpi_transport *inner; /* the shaping wrapper only: what it wraps */
+} rpi_endpoint_options;
+
+/* Kinds embed these as their first member. */
+typedef struct rpi_endpoint {
+    const struct rpi_transport *transport;
+    int rank, world;
+} rpi_endpoint;
+
+typedef struct rpi_link {
+    rpi_endpoint *endpoint;
+    int peer;
+    uint64_t bytes_sent, bytes_received; /* on the wire: frames and whatever the kind adds */
+} rpi_link;
+
+typedef struct rpi_transport {
+    const char *name;    /* "inproc", "shm", "tcp", "shaped" */
+    const char *summary; /* one line */
+    bool checksum;       /* frames leave this kernel's memory: seal payloads with a CRC */
+    bool (*reaches)(const rpi_peer_info *self, const rpi_peer_info *peer);
+    rp_status (*open)(const rpi_endpoint_options *options, rpi_endpoint **out_endpoint);
+    /* What a peer needs to connect, as text to publish in the store. */
+    rp_status (*address)(rpi_endpoint *endpoint, char *text, size_t bytes);
+    /* Both sides call it for each other; returns when the link carries frames. Callers connect
+     * in an order free of cycles (see mesh.h). Wrong secret, world or rank: RP_MISMATCH. */
+    rp_status (*connect)(rpi_endpoint *endpoint, int peer, const char *address,
+                         int64_t deadline_ns, rpi_link **out_link);
+    /* A region of at least `bytes` (<= frame_bytes), 64-byte aligned, to fill and then post; the
+     * same region again until it is posted. One at a time for each link. */
+    rp_status (*lend)(rpi_link *link, size_t bytes, void **out_region);
+    rp_status (*post)(rpi_link *link, size_t bytes);
+    /* The oldest complete frame, in place, 64-byte aligned, valid until released. */
+    rp_status (*peek)(rpi_link *link, const void **out_frame, size_t *out_bytes);
+    void (*release)(rpi_link *link);
+    /* Move bytes without waiting: flush what is posted, take in what has come. */
+    rp_status (*progress)(rpi_endpoint *endpoint);
+    /* Ask to be woken: from here on the fd that wake_fd names becomes readable when any link may
+     * have news. Returns true when there may be news already (do not sleep). *wake_at_ns: sleep
+     * no longer than that (RPI_NEVER_NS: no limit). disarm() follows the sleep. */
+    bool (*arm)(rpi_endpoint *endpoint, int *out_fd, int64_t *wake_at_ns);
+    void (*disarm)(rpi_endpoint *endpoint);
+    /* Everything posted has left this process's buffers? RP_PENDING: progress first. */
+    rp_status (*flushed)(rpi_endpoint *endpoint);
+    /* Close links and endpoint; nothing of it remains. What was not flushed is dropped. */
+    void (*close)(rpi_endpoint *endpoint);
+} rpi_transport;
+
+const rpi_transport *rpi_transport_at(int index); /* NULL past the end */
+rp_status rpi_transport_find(const char *name, const rpi_transport **out_transport);
+/* Fill in what this process is. */
+rp_status rpi_peer_info_self(rpi_peer_info *out_info);
+
+#endif

@@ -1,0 +1,64 @@
+#include "redpoll/dtype.h"
+
+#include "harness/check.h"
+
+static float from_bits(uint32_t bits) {
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static void every_f16_survives_the_round_trip(void) {
+    for (uint32_t bits = 0; bits < 65536; bits++) {
+        uint16_t back = rp_f32_to_f16(rp_f16_to_f32((uint16_t)bits));
+        int is_nan = (bits & 0x7c00) == 0x7c00 && (bits & 0x3ff);
+        CHECK_MSG(back == (is_nan ? (bits | 0x200) : bits), "f16 %04x came back as %04x", bits, back);
+    }
+}
+
+static void every_bf16_survives_the_round_trip(void) {
+    for (uint32_t bits = 0; bits < 65536; bits++) {
+        uint16_t back = rp_f32_to_bf16(rp_bf16_to_f32((uint16_t)bits));
+        int is_nan = (bits & 0x7f80) == 0x7f80 && (bits & 0x7f);
+        CHECK_MSG(back == (is_nan ? (bits | 0x40) : bits), "bf16 %04x came back as %04x", bits, back);
+    }
+}
+
+/* Halfway between two neighbours rounds to the even one; a little more rounds up. */
+static void rounding_is_to_nearest_even(void) {
+    for (uint32_t bits = 0; bits < 0x7bff; bits++) {
+        float low = rp_f16_to_f32((uint16_t)bits), high = rp_f16_to_f32((uint16_t)(bits + 1));
+        float middle = low + (high - low) * 0.5f;
+        CHECK_EQ(rp_f32_to_f16(middle), bits & 1 ? bits + 1 : bits);
+        CHECK_EQ(rp_f32_to_f16(nextafterf(middle, INFINITY)), bits + 1);
+        CHECK_EQ(rp_f32_to_f16(nextafterf(middle, 0)), bits);
+    }
+    CHECK_EQ(rp_f32_to_bf16(from_bits(0x3f808000)), 0x3f80);
+    CHECK_EQ(rp_f32_to_bf16(from_bits(0x3f808001)), 0x3f81);
+    CHECK_EQ(rp_f32_to_bf16(from_bits(0x3f818000)), 0x3f82);
+}
+
+static void overflow_gives_infinity(void) {
+    CHECK_EQ(rp_f32_to_f16(65519.996f), 0x7bff);
+    CHECK_EQ(rp_f32_to_f16(65520.0f), 0x7c00);
+    CHECK_EQ(rp_f32_to_f16(-1e30f), 0xfc00);
+    CHECK_EQ(rp_f32_to_bf16(3.4e38f), 0x7f80);
+}
+
+static void names_round_trip(void) {
+    for (int dtype = RP_F32; dtype <= RP_I64; dtype++) {
+        rp_dtype parsed;
+        CHECK_OK(rp_dtype_parse(rp_dtype_name((rp_dtype)dtype), &parsed));
+        CHECK_EQ(parsed, dtype);
+        CHECK(rp_dtype_bytes((rp_dtype)dtype) > 0);
+    }
+    rp_dtype parsed;
+    CHECK_FAILS(rp_dtype_parse("float", &parsed), INVALID, "use f32");
+    CHECK_EQ(rp_dtype_bytes((rp_dtype)99), 0);
+}
+
+CASES({"every f16 survives the round trip", every_f16_survives_the_round_trip},
+      {"every bf16 survives the round trip", every_bf16_survives_the_round_trip},
+      {"rounding is to nearest even", rounding_is_to_nearest_even},
+      {"overflow gives infinity", overflow_gives_infinity},
+      {"names round trip", names_round_trip})

@@ -1,0 +1,102 @@
+#include "harness/check.h"
+
+#include "base/clock.h"
+
+#include <ftw.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static atomic_int failures; /* ranks may be threads */
+static atomic_int skipped;
+static char folder[256];
+static uint64_t seed;
+
+void check_failed(const char *file, int line, const char *format, ...) {
+    char message[2048];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(message, sizeof message, format, arguments);
+    va_end(arguments);
+    int before = atomic_fetch_add(&failures, 1);
+    if (before < 20) fprintf(stderr, "  %s:%d: %s\n", file, line, message);
+    if (before == 20) fprintf(stderr, "  ... further failures of this case are not shown\n");
+}
+
+void check_skip(const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    fprintf(stderr, "  skipped: ");
+    vfprintf(stderr, format, arguments);
+    fprintf(stderr, "\n");
+    va_end(arguments);
+    atomic_store(&skipped, 1);
+}
+
+int check_failures(void) {
+    return atomic_load(&failures);
+}
+
+uint64_t check_seed(void) {
+    if (!seed) {
+        const char *text = getenv("REDPOLL_TEST_SEED");
+        seed = text ? strtoull(text, NULL, 10) : ((uint64_t)rpi_now_ns() ^ (uint64_t)getpid()) | 1;
+    }
+    return seed;
+}
+
+static int remove_entry(const char *path, const struct stat *info, int type, struct FTW *walk) {
+    (void)info, (void)type, (void)walk;
+    return remove(path);
+}
+
+static void remove_folder(void) {
+    if (folder[0] && !getenv("REDPOLL_TEST_KEEP")) nftw(folder, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+const char *check_folder(void) {
+    if (folder[0]) return folder;
+    const char *base = getenv("TMPDIR");
+    snprintf(folder, sizeof folder, "%s/redpoll-test-XXXXXX", base && *base ? base : "/tmp");
+    if (!mkdtemp(folder)) {
+        perror(folder);
+        exit(1);
+    }
+    atexit(remove_folder);
+    return folder;
+}
+
+static int wanted(int argc, char **argv, const char *name) {
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], name) == 0) return 1;
+    return argc <= 1;
+}
+
+int check_main(int argc, char **argv, const check_case *cases, int count) {
+    if (argc == 2 && strcmp(argv[1], "--list") == 0) {
+        for (int i = 0; i < count; i++) puts(cases[i].name);
+        return 0;
+    }
+    int ran = 0, failed = 0, skips = 0;
+    for (int i = 0; i < count; i++) {
+        if (!wanted(argc, argv, cases[i].name)) continue;
+        atomic_store(&failures, 0);
+        atomic_store(&skipped, 0);
+        cases[i].run();
+        const char *result = failures ? "FAILED" : skipped ? "skipped" : "ok";
+        fprintf(stderr, "%-8s %s\n", result, cases[i].name);
+        ran++;
+        failed += failures != 0;
+        skips += !failures && skipped;
+    }
+    if (failed && seed) fprintf(stderr, "replay with REDPOLL_TEST_SEED=%llu\n", (unsigned long long)seed);
+    fprintf(stderr, "%d cases: %d passed, %d failed, %d skipped\n", ran, ran - failed - skips, failed,
+            skips);
+    if (ran == 0) {
+        fprintf(stderr, "no such case; --list names them\n");
+        return 2;
+    }
+    if (failed) return 1;
+    return skips == ran ? 77 : 0;
+}

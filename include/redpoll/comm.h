@@ -24,19 +24,19 @@ typedef struct rp_request rp_request;
 
 /** Zeros mean the defaults. */
 typedef struct rp_comm_options {
-    const char *name;        /**< In messages and store keys; NULL: "world". Two communicators
-                                  alive at once on one store need different names. */
-    const char *transport;   /**< "auto" (NULL), "inproc", "shm", "tcp". */
-    const char *bind_host;   /**< Interface to listen on; NULL: loopback. */
-    const char *link;        /**< "1Gbit,50us": shape this rank's traffic, each way; NULL: not. */
-    double connect_timeout_s; /**< For everybody to arrive; 0: 60. */
-    double timeout_s;        /**< No progress for so long fails an operation; 0: 600. */
-    double warn_after_s;     /**< No progress for so long names the late rank; 0: 30. */
-    int progress_thread;     /**< 1: a thread drives transfers while the caller computes. */
-    uint32_t chunk_bytes;    /**< Elements' bytes in flight as one piece; 0: chosen from the
-                                  link. All ranks must agree. */
+    const char *name;      /**< In messages and store keys; NULL: "world". Two communicators
+                                alive at once on one store need different names. */
+    const char *transport; /**< "auto" (NULL), "inproc", "shm", "tcp". */
+    const char *bind_host; /**< Interface to listen on; NULL: loopback. */
+    const char *link;      /**< "1Gbit,50us": shape this rank's traffic, each way; NULL: not. */
+    double connect_timeout_s;  /**< For everybody to arrive; 0: 60. */
+    double timeout_s;          /**< No progress for so long fails an operation; 0: 600. */
+    double warn_after_s;       /**< No progress for so long names the late rank; 0: 30. */
+    int progress_thread;       /**< 1: a thread drives transfers while the caller computes. */
+    uint32_t chunk_bytes;      /**< Elements' bytes in flight as one piece; 0: chosen from the
+                                    link. All ranks must agree. */
     uint32_t chunks_in_flight; /**< 0: chosen. All ranks must agree. */
-    uint32_t epoch;          /**< Of the membership: frames of another epoch are refused. */
+    uint32_t epoch;            /**< Of the membership: frames of another epoch are refused. */
 } rp_comm_options;
 
 /** Collective over the store: returns on all ranks or fails on all.
@@ -56,22 +56,22 @@ typedef enum rp_reduce { RP_SUM, RP_AVG } rp_reduce;
 /** A run of elements of one tensor. Collectives take lists of segments: fusing tensors is a
  *  longer list, not a copy. Codec granules never cross a segment. */
 typedef struct rp_segment {
-    void *data;       /**< Borrowed from posting to completion. */
-    size_t count;     /**< Elements. */
+    void *data;   /**< Borrowed from posting to completion. */
+    size_t count; /**< Elements. */
     rp_dtype dtype;
-    rp_codec codec;   /**< Zeros: exact. All ranks must agree. */
-    float *residual;  /**< Error feedback: `count` floats that belong to the caller's training
-                           state, or NULL for none. Elements this rank owns in the schedule hold
-                           the owner's residual (of the sum), others the sender's. */
-    uint32_t tensor;  /**< Identity for stochastic rounding; any stable number. */
-    uint64_t first;   /**< Index in the tensor of data[0]; a multiple of the codec's granule. */
+    rp_codec codec;  /**< Zeros: exact. All ranks must agree. */
+    float *residual; /**< Error feedback: `count` floats that belong to the caller's training
+                          state, or NULL for none. Elements this rank owns in the schedule hold
+                          the owner's residual (of the sum), others the sender's. */
+    uint32_t tensor; /**< Identity for stochastic rounding; any stable number. */
+    uint64_t first;  /**< Index in the tensor of data[0]; a multiple of the codec's granule. */
 } rp_segment;
 
 typedef struct rp_collective_options {
     const char *algorithm; /**< "ring", "sra"; NULL: chosen (SRA for lossy codecs). */
     rp_reduce reduce;
-    uint64_t seed, step;   /**< Keys of stochastic rounding; equal on all ranks. */
-    int root;              /**< Broadcast only. */
+    uint64_t seed, step; /**< Keys of stochastic rounding; equal on all ranks. */
+    int root;            /**< Broadcast only. */
 } rp_collective_options;
 
 /** Post an all-reduce over `segments` in place. Afterwards data of every rank holds the sum (or

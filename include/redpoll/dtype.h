@@ -11,15 +11,15 @@ extern "C" {
 #endif
 
 /** X(constant suffix, value, name, bytes, is floating). Values travel on the wire. */
-#define RP_DTYPE_TABLE(X)                                                                       \
-    X(F32, 1, "f32", 4, 1)                                                                      \
-    X(F16, 2, "f16", 2, 1)                                                                      \
-    X(BF16, 3, "bf16", 2, 1)                                                                    \
-    X(F64, 4, "f64", 8, 1)                                                                      \
-    X(I8, 5, "i8", 1, 0)                                                                        \
-    X(U8, 6, "u8", 1, 0)                                                                        \
-    X(I16, 7, "i16", 2, 0)                                                                      \
-    X(I32, 8, "i32", 4, 0)                                                                      \
+#define RP_DTYPE_TABLE(X)                                                                      \
+    X(F32, 1, "f32", 4, 1)                                                                     \
+    X(F16, 2, "f16", 2, 1)                                                                     \
+    X(BF16, 3, "bf16", 2, 1)                                                                   \
+    X(F64, 4, "f64", 8, 1)                                                                     \
+    X(I8, 5, "i8", 1, 0)                                                                       \
+    X(U8, 6, "u8", 1, 0)                                                                       \
+    X(I16, 7, "i16", 2, 0)                                                                     \
+    X(I32, 8, "i32", 4, 0)                                                                     \
     X(I64, 9, "i64", 8, 0)
 
 typedef enum rp_dtype {

@@ -8,7 +8,12 @@
 extern "C" {
 #endif
 
-typedef enum rp_log_level { RP_LOG_ERROR, RP_LOG_WARNING, RP_LOG_INFO, RP_LOG_DEBUG } rp_log_level;
+typedef enum rp_log_level {
+    RP_LOG_ERROR,
+    RP_LOG_WARNING,
+    RP_LOG_INFO,
+    RP_LOG_DEBUG
+} rp_log_level;
 
 /** Receives each message: one line without its newline, borrowed for the call. May be called
  *  from any thread, one call at a time. Must not call the log. */

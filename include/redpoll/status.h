@@ -16,9 +16,9 @@ extern "C" {
 #endif
 
 #if defined(__GNUC__)
-#    define RP_API            __attribute__((visibility("default")))
-#    define RP_PRINTF(f, a)   __attribute__((format(printf, f, a)))
-#    define RP_MUST_USE       __attribute__((warn_unused_result))
+#    define RP_API          __attribute__((visibility("default")))
+#    define RP_PRINTF(f, a) __attribute__((format(printf, f, a)))
+#    define RP_MUST_USE     __attribute__((warn_unused_result))
 #else
 #    define RP_API
 #    define RP_PRINTF(f, a)
@@ -26,20 +26,20 @@ extern "C" {
 #endif
 
 /** The codes and their texts: X(constant suffix, value, text). Values are part of the ABI. */
-#define RP_STATUS_TABLE(X)                                                                      \
-    X(OK, 0, "done")                                                                            \
-    X(PENDING, 1, "not finished yet")                                                           \
-    X(INVALID, -1, "invalid argument")                                                          \
-    X(NOMEM, -2, "out of memory")                                                               \
-    X(IO, -3, "input or output failed")                                                         \
-    X(TIMEOUT, -4, "no progress before the deadline")                                           \
-    X(PEER, -5, "a peer is gone")                                                               \
-    X(MISMATCH, -6, "ranks disagree")                                                           \
-    X(CORRUPT, -7, "damaged data")                                                              \
-    X(UNSUPPORTED, -8, "not supported")                                                         \
-    X(NOT_FOUND, -9, "not found")                                                               \
-    X(STATE, -10, "called in the wrong state")                                                  \
-    X(CANCELLED, -11, "cancelled")                                                              \
+#define RP_STATUS_TABLE(X)                                                                     \
+    X(OK, 0, "done")                                                                           \
+    X(PENDING, 1, "not finished yet")                                                          \
+    X(INVALID, -1, "invalid argument")                                                         \
+    X(NOMEM, -2, "out of memory")                                                              \
+    X(IO, -3, "input or output failed")                                                        \
+    X(TIMEOUT, -4, "no progress before the deadline")                                          \
+    X(PEER, -5, "a peer is gone")                                                              \
+    X(MISMATCH, -6, "ranks disagree")                                                          \
+    X(CORRUPT, -7, "damaged data")                                                             \
+    X(UNSUPPORTED, -8, "not supported")                                                        \
+    X(NOT_FOUND, -9, "not found")                                                              \
+    X(STATE, -10, "called in the wrong state")                                                 \
+    X(CANCELLED, -11, "cancelled")                                                             \
     X(INTERNAL, -12, "a bug in redpoll")
 
 typedef enum rp_status {
@@ -48,7 +48,8 @@ typedef enum rp_status {
 #undef RP_STATUS_CONSTANT
 } rp_status;
 
-/** The latest failure recorded on a thread. All strings live until that thread's next failure. */
+/** The latest failure recorded on a thread. All strings live until that thread's next failure.
+ */
 typedef struct rp_error {
     rp_status status;
     const char *message; /**< One line, says what to do; never NULL. */

@@ -19,6 +19,8 @@ double rpi_seconds(int64_t duration_ns) {
 }
 
 void rpi_sleep_until_ns(int64_t time_ns) {
-    struct timespec at = {.tv_sec = time_ns / RPI_SECOND_NS, .tv_nsec = time_ns % RPI_SECOND_NS};
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL) == EINTR) {}
+    struct timespec at = {.tv_sec = time_ns / RPI_SECOND_NS,
+                          .tv_nsec = time_ns % RPI_SECOND_NS};
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL) == EINTR) {
+    }
 }

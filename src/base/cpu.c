@@ -16,16 +16,18 @@ static rpi_isa isa_max, isa_allowed;
 static char features[256];
 
 #if defined(__x86_64__)
-#    define RPI_FEATURES(X)                                                                     \
-        X("avx2") X("fma") X("bmi2") X("f16c") X("avx512f") X("avx512bw") X("avx512dq")         \
-        X("avx512vl") X("avx512vbmi") X("avx512bf16") X("avx512vnni") X("vpclmulqdq") X("sse4.2")
+#    define RPI_FEATURES(X)                                                                    \
+        X("avx2")                                                                              \
+        X("fma")                                                                               \
+        X("bmi2") X("f16c") X("avx512f") X("avx512bw") X("avx512dq") X("avx512vl")             \
+            X("avx512vbmi") X("avx512bf16") X("avx512vnni") X("vpclmulqdq") X("sse4.2")
 
 static void detect(void) {
     __builtin_cpu_init();
-#    define RPI_NOTE(name)                                                                      \
-        if (__builtin_cpu_supports(name)) {                                                     \
-            strcat(features, features[0] ? " " : "");                                           \
-            strcat(features, name);                                                             \
+#    define RPI_NOTE(name)                                                                     \
+        if (__builtin_cpu_supports(name)) {                                                    \
+            strcat(features, features[0] ? " " : "");                                          \
+            strcat(features, name);                                                            \
         }
     RPI_FEATURES(RPI_NOTE)
 #    undef RPI_NOTE

@@ -6,7 +6,7 @@
 
 size_t rp_dtype_bytes(rp_dtype dtype) {
     switch (dtype) {
-#define RP_DTYPE_CASE(name, value, text, bytes, floating)                                       \
+#define RP_DTYPE_CASE(name, value, text, bytes, floating)                                      \
     case RP_##name: return bytes;
         RP_DTYPE_TABLE(RP_DTYPE_CASE)
 #undef RP_DTYPE_CASE
@@ -16,7 +16,7 @@ size_t rp_dtype_bytes(rp_dtype dtype) {
 
 const char *rp_dtype_name(rp_dtype dtype) {
     switch (dtype) {
-#define RP_DTYPE_CASE(name, value, text, bytes, floating)                                       \
+#define RP_DTYPE_CASE(name, value, text, bytes, floating)                                      \
     case RP_##name: return text;
         RP_DTYPE_TABLE(RP_DTYPE_CASE)
 #undef RP_DTYPE_CASE
@@ -26,7 +26,7 @@ const char *rp_dtype_name(rp_dtype dtype) {
 
 int rp_dtype_is_float(rp_dtype dtype) {
     switch (dtype) {
-#define RP_DTYPE_CASE(name, value, text, bytes, floating)                                       \
+#define RP_DTYPE_CASE(name, value, text, bytes, floating)                                      \
     case RP_##name: return floating;
         RP_DTYPE_TABLE(RP_DTYPE_CASE)
 #undef RP_DTYPE_CASE
@@ -35,14 +35,15 @@ int rp_dtype_is_float(rp_dtype dtype) {
 }
 
 rp_status rp_dtype_parse(const char *name, rp_dtype *dtype) {
-#define RP_DTYPE_MATCH(constant, value, text, bytes, floating)                                  \
-    if (strcmp(name, text) == 0) {                                                              \
-        *dtype = RP_##constant;                                                                 \
-        return RP_OK;                                                                           \
+#define RP_DTYPE_MATCH(constant, value, text, bytes, floating)                                 \
+    if (strcmp(name, text) == 0) {                                                             \
+        *dtype = RP_##constant;                                                                \
+        return RP_OK;                                                                          \
     }
     RP_DTYPE_TABLE(RP_DTYPE_MATCH)
 #undef RP_DTYPE_MATCH
-    return RP_FAIL(INVALID, "dtype '%s' is unknown; use f32, f16, bf16, f64, i8, u8, i16, i32 or i64",
+    return RP_FAIL(INVALID,
+                   "dtype '%s' is unknown; use f32, f16, bf16, f64, i8, u8, i16, i32 or i64",
                    name);
 }
 
@@ -72,7 +73,8 @@ uint16_t rp_f32_to_f16(float value) {
     uint32_t bits = bits_of(value);
     uint32_t sign = (bits >> 16) & 0x8000u;
     uint32_t magnitude = bits & 0x7fffffffu;
-    if (magnitude > 0x7f800000u) return (uint16_t)(sign | 0x7e00u | ((magnitude >> 13) & 0x3ffu));
+    if (magnitude > 0x7f800000u)
+        return (uint16_t)(sign | 0x7e00u | ((magnitude >> 13) & 0x3ffu));
     if (magnitude >= 0x477ff000u) return (uint16_t)(sign | 0x7c00u); /* rounds past 65504 */
     if (magnitude < 0x38800000u) {
         /* Subnormal or zero: adding 0.5 aligns the value to units of 2^-24 and rounds it. */
@@ -91,6 +93,7 @@ float rp_f16_to_f32(uint16_t bits) {
         float magnitude = (float)fraction * 0x1p-24f; /* exact: at most ten bits */
         return float_of(sign | bits_of(magnitude));
     }
-    if (exponent == 31) return float_of(sign | 0x7f800000u | (fraction << 13) | (fraction ? 0x400000u : 0));
+    if (exponent == 31)
+        return float_of(sign | 0x7f800000u | (fraction << 13) | (fraction ? 0x400000u : 0));
     return float_of(sign | ((exponent + 112) << 23) | (fraction << 13));
 }

@@ -49,8 +49,10 @@ void rpi_log(rp_log_level level, const char *format, ...) {
     vsnprintf(line, sizeof line, format, arguments);
     va_end(arguments);
     pthread_mutex_lock(&lock);
-    if (current_sink) current_sink(current_context, level, line);
-    else fprintf(stderr, "redpoll: %s%s%s\n", level <= RP_LOG_WARNING ? level_names[level] : "",
-                 level <= RP_LOG_WARNING ? ": " : "", line);
+    if (current_sink)
+        current_sink(current_context, level, line);
+    else
+        fprintf(stderr, "redpoll: %s%s%s\n", level <= RP_LOG_WARNING ? level_names[level] : "",
+                level <= RP_LOG_WARNING ? ": " : "", line);
     pthread_mutex_unlock(&lock);
 }

@@ -29,7 +29,8 @@ static void put_pointer(void *out_pointer, void *pointer) {
 rp_status rpi_alloc(size_t bytes, const char *what, void *out_pointer) {
     size_t rounded = (bytes + RPI_ALIGNMENT - 1) / RPI_ALIGNMENT * RPI_ALIGNMENT;
     if (rounded == 0) rounded = RPI_ALIGNMENT;
-    void *pointer = rounded < bytes || must_fail() ? NULL : aligned_alloc(RPI_ALIGNMENT, rounded);
+    void *pointer =
+        rounded < bytes || must_fail() ? NULL : aligned_alloc(RPI_ALIGNMENT, rounded);
     if (!pointer) return RP_FAIL(NOMEM, "no memory for %s (%zu bytes)", what, bytes);
     memset(pointer, 0, rounded);
     put_pointer(out_pointer, pointer);

@@ -14,7 +14,7 @@ static _Thread_local rpi_error_record record = {.error = {.message = "", .file =
 
 const char *rp_status_text(rp_status status) {
     switch (status) {
-#define RP_STATUS_TEXT(name, value, text)                                                       \
+#define RP_STATUS_TEXT(name, value, text)                                                      \
     case RP_##name: return text;
         RP_STATUS_TABLE(RP_STATUS_TEXT)
 #undef RP_STATUS_TEXT
@@ -24,7 +24,7 @@ const char *rp_status_text(rp_status status) {
 
 const char *rp_status_name(rp_status status) {
     switch (status) {
-#define RP_STATUS_NAME(name, value, text)                                                       \
+#define RP_STATUS_NAME(name, value, text)                                                      \
     case RP_##name: return #name;
         RP_STATUS_TABLE(RP_STATUS_NAME)
 #undef RP_STATUS_NAME
@@ -37,7 +37,8 @@ const rp_error *rp_last_error(void) {
 }
 
 static rp_status store(rp_status status, const char *file, int line) {
-    record.error = (rp_error){.status = status, .message = record.message, .file = file, .line = line};
+    record.error =
+        (rp_error){.status = status, .message = record.message, .file = file, .line = line};
     return status;
 }
 
@@ -52,7 +53,8 @@ rp_status rpi_fail(rp_status status, const char *file, int line, const char *for
     return store(status, file, line);
 }
 
-rp_status rpi_fail_errno(rp_status status, const char *file, int line, const char *format, ...) {
+rp_status rpi_fail_errno(rp_status status, const char *file, int line, const char *format,
+                         ...) {
     int saved = errno;
     char message[RPI_ERROR_BYTES];
     va_list arguments;

@@ -13,10 +13,10 @@
 
 /* Return from the caller when `expression` failed; pending (positive) passes through as done
  * only where the caller cannot pend, so it is returned as well. */
-#define RP_TRY(expression)                                                                      \
-    do {                                                                                        \
-        rp_status rpi_try_status = (expression);                                                \
-        if (rpi_try_status != RP_OK) return rpi_try_status;                                     \
+#define RP_TRY(expression)                                                                     \
+    do {                                                                                       \
+        rp_status rpi_try_status = (expression);                                               \
+        if (rpi_try_status != RP_OK) return rpi_try_status;                                    \
     } while (0)
 
 enum { RPI_ERROR_BYTES = 1024 }; /* longest message kept, including its NUL */

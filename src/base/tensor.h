@@ -10,7 +10,7 @@ enum { RPI_MAX_DIMS = 8 };
 typedef enum rpi_domain { RPI_HOST, RPI_CUDA } rpi_domain;
 
 typedef struct rpi_shape {
-    int dims;                  /* 0: a scalar, one element */
+    int dims;                   /* 0: a scalar, one element */
     int64_t size[RPI_MAX_DIMS]; /* outermost first, row-major */
 } rpi_shape;
 

@@ -12,7 +12,8 @@ static void every_f16_survives_the_round_trip(void) {
     for (uint32_t bits = 0; bits < 65536; bits++) {
         uint16_t back = rp_f32_to_f16(rp_f16_to_f32((uint16_t)bits));
         int is_nan = (bits & 0x7c00) == 0x7c00 && (bits & 0x3ff);
-        CHECK_MSG(back == (is_nan ? (bits | 0x200) : bits), "f16 %04x came back as %04x", bits, back);
+        CHECK_MSG(back == (is_nan ? (bits | 0x200) : bits), "f16 %04x came back as %04x", bits,
+                  back);
     }
 }
 
@@ -20,7 +21,8 @@ static void every_bf16_survives_the_round_trip(void) {
     for (uint32_t bits = 0; bits < 65536; bits++) {
         uint16_t back = rp_f32_to_bf16(rp_bf16_to_f32((uint16_t)bits));
         int is_nan = (bits & 0x7f80) == 0x7f80 && (bits & 0x7f);
-        CHECK_MSG(back == (is_nan ? (bits | 0x40) : bits), "bf16 %04x came back as %04x", bits, back);
+        CHECK_MSG(back == (is_nan ? (bits | 0x40) : bits), "bf16 %04x came back as %04x", bits,
+                  back);
     }
 }
 

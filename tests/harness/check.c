@@ -41,7 +41,8 @@ int check_failures(void) {
 uint64_t check_seed(void) {
     if (!seed) {
         const char *text = getenv("REDPOLL_TEST_SEED");
-        seed = text ? strtoull(text, NULL, 10) : ((uint64_t)rpi_now_ns() ^ (uint64_t)getpid()) | 1;
+        seed =
+            text ? strtoull(text, NULL, 10) : ((uint64_t)rpi_now_ns() ^ (uint64_t)getpid()) | 1;
     }
     return seed;
 }
@@ -52,7 +53,8 @@ static int remove_entry(const char *path, const struct stat *info, int type, str
 }
 
 static void remove_folder(void) {
-    if (folder[0] && !getenv("REDPOLL_TEST_KEEP")) nftw(folder, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+    if (folder[0] && !getenv("REDPOLL_TEST_KEEP"))
+        nftw(folder, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
 }
 
 const char *check_folder(void) {
@@ -90,9 +92,10 @@ int check_main(int argc, char **argv, const check_case *cases, int count) {
         failed += failures != 0;
         skips += !failures && skipped;
     }
-    if (failed && seed) fprintf(stderr, "replay with REDPOLL_TEST_SEED=%llu\n", (unsigned long long)seed);
-    fprintf(stderr, "%d cases: %d passed, %d failed, %d skipped\n", ran, ran - failed - skips, failed,
-            skips);
+    if (failed && seed)
+        fprintf(stderr, "replay with REDPOLL_TEST_SEED=%llu\n", (unsigned long long)seed);
+    fprintf(stderr, "%d cases: %d passed, %d failed, %d skipped\n", ran, ran - failed - skips,
+            failed, skips);
     if (ran == 0) {
         fprintf(stderr, "no such case; --list names them\n");
         return 2;

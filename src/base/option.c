@@ -1,0 +1,273 @@
+#include "base/option.h"
+
+#include "base/status.h"
+#include "base/suggest.h"
+#include "base/units.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <string.h>
+
+static void *field_of(const rpi_option *option, void *target) {
+    return (char *)target + option->offset;
+}
+
+static rp_status parse_flag(const char *text, bool *out_flag) {
+    static const char *const yes[] = {"true", "yes", "on", "1"}, *const no[] = {"false", "no",
+                                                                                "off", "0"};
+    for (int i = 0; i < 4; i++) {
+        if (strcmp(text, yes[i]) == 0) return *out_flag = true, RP_OK;
+        if (strcmp(text, no[i]) == 0) return *out_flag = false, RP_OK;
+    }
+    return RP_FAIL(INVALID, "'%s' is not a switch; write true or false", text);
+}
+
+static rp_status check_range(const rpi_option *option, double value, const char *text) {
+    if ((option->min == 0 && option->max == 0) ||
+        (value >= option->min && value <= option->max))
+        return RP_OK;
+    if (option->max >= 1e18)
+        return RP_FAIL(INVALID, "'%s' is too small; at least %g", text, option->min);
+    return RP_FAIL(INVALID, "'%s' is out of range; %.15g to %.15g are allowed", text,
+                   option->min, option->max);
+}
+
+/* The stages write through memcpy: the field's type is known by the option's type only. */
+static rp_status set_whole(const rpi_option *option, const char *text, void *field) {
+    int64_t value = 0;
+    if (option->type == RPI_OPTION_COUNT)
+        RP_TRY(rpi_parse_count(text, &value));
+    else
+        RP_TRY(rpi_parse_bytes(text, &value));
+    RP_TRY(check_range(option, (double)value, text));
+    memcpy(field, &value, sizeof value);
+    return RP_OK;
+}
+
+static rp_status set_real(const rpi_option *option, const char *text, void *field) {
+    double value = 0;
+    if (option->type == RPI_OPTION_SECONDS)
+        RP_TRY(rpi_parse_seconds(text, &value));
+    else
+        RP_TRY(rpi_parse_real(text, &value));
+    RP_TRY(check_range(option, value, text));
+    memcpy(field, &value, sizeof value);
+    return RP_OK;
+}
+
+static rp_status set_field(const rpi_option *option, const char *text, void *target) {
+    void *field = field_of(option, target);
+    bool flag = false;
+    switch (option->type) {
+    case RPI_OPTION_FLAG:
+        RP_TRY(parse_flag(text, &flag));
+        memcpy(field, &flag, sizeof flag);
+        return RP_OK;
+    case RPI_OPTION_COUNT:
+    case RPI_OPTION_BYTES: return set_whole(option, text, field);
+    case RPI_OPTION_SECONDS:
+    case RPI_OPTION_REAL: return set_real(option, text, field);
+    case RPI_OPTION_TEXT:
+        if (option->check) RP_TRY(option->check(text));
+        memcpy(field, &text, sizeof text);
+        return RP_OK;
+    }
+    return RP_FAIL(INTERNAL, "option %s has no type", option->name);
+}
+
+static rp_status set_named(const rpi_option *option, const char *text, void *target,
+                           const char *prefix, const char *name) {
+    rp_status status = set_field(option, text, target);
+    return status == RP_OK ? status : rpi_fail_context(status, "%s%s: ", prefix, name);
+}
+
+rp_status rpi_options_defaults(const rpi_option *table, void *target) {
+    for (const rpi_option *option = table; option->name; option++)
+        if (option->fallback && set_field(option, option->fallback, target) != RP_OK)
+            return rpi_fail_context(RP_INTERNAL, "default of --%s: ", option->name);
+    return RP_OK;
+}
+
+static const char *variable_name(const rpi_option *option, char *text, size_t bytes) {
+    snprintf(text, bytes, "REDPOLL_%s", option->name);
+    for (char *c = text + 8; *c; c++) *c = *c == '-' ? '_' : (char)toupper((unsigned char)*c);
+    return text;
+}
+
+rp_status rpi_options_environment(const rpi_option *table, char *(*get)(const char *name),
+                                  void *target) {
+    for (const rpi_option *option = table; option->name; option++) {
+        char variable[96];
+        const char *value = get(variable_name(option, variable, sizeof variable));
+        if (value && *value) RP_TRY(set_named(option, value, target, "", variable));
+    }
+    return RP_OK;
+}
+
+static const char *yaml_at(const void *context, int index) {
+    const rpi_option *table = context;
+    for (; table->name; table++)
+        if (table->yaml && index-- == 0) return table->yaml;
+    return NULL;
+}
+
+rp_status rpi_options_set_yaml(const rpi_option *table, const char *path, const char *value,
+                               void *target) {
+    for (const rpi_option *option = table; option->name; option++)
+        if (option->yaml && strcmp(option->yaml, path) == 0)
+            return set_named(option, value, target, "", path);
+    char hint[128];
+    return RP_FAIL(INVALID, "unknown key '%s'%s", path,
+                   rpi_suggest_text(path, yaml_at, table, hint, sizeof hint));
+}
+
+static const char *name_at(const void *context, int index) {
+    const rpi_option *table = context;
+    return table[index].name;
+}
+
+static const rpi_option *find(const rpi_option *table, const char *name, size_t length) {
+    for (; table->name; table++) {
+        if (strlen(table->name) == length && strncmp(table->name, name, length) == 0)
+            return table;
+        if (table->alias && strlen(table->alias) == length &&
+            strncmp(table->alias, name, length) == 0)
+            return table;
+    }
+    return NULL;
+}
+
+static rp_status unknown(const rpi_option *table, const char *word, const char *name,
+                         size_t length) {
+    char bare[64], hint[128];
+    snprintf(bare, sizeof bare, "%.*s", (int)length, name);
+    const char *nearest = rpi_suggest(bare, name_at, table);
+    if (nearest)
+        snprintf(hint, sizeof hint, "; did you mean '--%s'?", nearest);
+    else
+        snprintf(hint, sizeof hint, "; --help lists the options");
+    return RP_FAIL(INVALID, "unknown option '%s'%s", word, hint);
+}
+
+/* argv[*index] starts with a dash; takes its value too and leaves *index on the last word used.
+ */
+static rp_status parse_option(const rpi_option *table, int argc, char **argv, int *index,
+                              void *target) {
+    const char *word = argv[*index];
+    const char *name = word + (word[1] == '-' ? 2 : 1);
+    const char *equals = strchr(name, '=');
+    size_t length = equals ? (size_t)(equals - name) : strlen(name);
+    const rpi_option *option = find(table, name, length);
+    if (!option && length > 3 && strncmp(name, "no-", 3) == 0 && !equals) {
+        option = find(table, name + 3, length - 3);
+        if (option && option->type == RPI_OPTION_FLAG)
+            return set_named(option, "false", target, "--", name);
+        option = NULL;
+    }
+    if (!option) return unknown(table, word, name, length);
+    if (option->type == RPI_OPTION_FLAG && !equals)
+        return set_named(option, "true", target, "--", option->name);
+    if (equals) return set_named(option, equals + 1, target, "--", option->name);
+    if (*index + 1 >= argc)
+        return RP_FAIL(INVALID, "%s needs a value: %s %s", word, word, option->value);
+    return set_named(option, argv[++*index], target, "--", option->name);
+}
+
+static bool asks_for_help(int argc, char **argv) {
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) return true;
+    return false;
+}
+
+static rp_status add_positional(rpi_positional *positional, const char *word) {
+    if (!positional || positional->count == positional->capacity)
+        return RP_FAIL(INVALID, "unexpected word '%s'; --help shows the usage", word);
+    positional->words[positional->count++] = word;
+    return RP_OK;
+}
+
+rp_status rpi_options_parse(const rpi_option *table, int argc, char **argv, void *target,
+                            rpi_positional *positional, bool *out_help) {
+    *out_help = asks_for_help(argc, argv);
+    if (*out_help) return RP_OK;
+    bool options_over = false;
+    for (int i = 1; i < argc; i++) {
+        if (!options_over && strcmp(argv[i], "--") == 0)
+            options_over = true;
+        else if (!options_over && argv[i][0] == '-' && argv[i][1])
+            RP_TRY(parse_option(table, argc, argv, &i, target));
+        else
+            RP_TRY(add_positional(positional, argv[i]));
+    }
+    return RP_OK;
+}
+
+const char *rpi_options_peek(const char *name, int argc, char **argv) {
+    size_t length = strlen(name);
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        if (strncmp(argv[i], "--", 2) != 0 || strncmp(argv[i] + 2, name, length) != 0) continue;
+        if (argv[i][2 + length] == '=') return argv[i] + 3 + length;
+        if (argv[i][2 + length] == '\0' && i + 1 < argc) return argv[i + 1];
+    }
+    return NULL;
+}
+
+static void option_head(const rpi_option *option, char *text, size_t bytes) {
+    char alias[24] = "";
+    if (option->alias) snprintf(alias, sizeof alias, "-%s, ", option->alias);
+    snprintf(text, bytes, "%s--%s%s%s", alias, option->name, option->value ? " " : "",
+             option->value ? option->value : "");
+}
+
+void rpi_options_help(const rpi_option *table, FILE *stream) {
+    for (const rpi_option *option = table; option->name; option++) {
+        char head[96];
+        option_head(option, head, sizeof head);
+        fprintf(stream, strlen(head) > 28 ? "  %s\n%32s" : "  %-28s  %s", head, "");
+        fprintf(stream, "%s%s%s%s\n", option->help, option->fallback ? " [" : "",
+                option->fallback ? option->fallback : "", option->fallback ? "]" : "");
+    }
+}
+
+void rpi_options_markdown(const rpi_option *table, FILE *stream) {
+    fprintf(stream,
+            "| option | variable | YAML key | default | meaning |\n|---|---|---|---|---|\n");
+    for (const rpi_option *option = table; option->name; option++) {
+        char head[96], variable[96];
+        option_head(option, head, sizeof head);
+        fprintf(stream, "| `%s` | `%s` | %s%s%s | %s | %s |\n", head,
+                variable_name(option, variable, sizeof variable), option->yaml ? "`" : "",
+                option->yaml ? option->yaml : "", option->yaml ? "`" : "",
+                option->fallback ? option->fallback : "", option->help);
+    }
+}
+
+const char *rpi_option_text(const rpi_option *option, const void *target, char *text,
+                            size_t bytes) {
+    const char *field = (const char *)target + option->offset;
+    bool flag = false;
+    int64_t whole;
+    double real;
+    const char *string;
+    switch (option->type) {
+    case RPI_OPTION_FLAG:
+        memcpy(&flag, field, sizeof flag);
+        snprintf(text, bytes, "%s", flag ? "true" : "false");
+        break;
+    case RPI_OPTION_COUNT:
+    case RPI_OPTION_BYTES:
+        memcpy(&whole, field, sizeof whole);
+        snprintf(text, bytes, "%" PRId64, whole);
+        break;
+    case RPI_OPTION_SECONDS:
+    case RPI_OPTION_REAL:
+        memcpy(&real, field, sizeof real);
+        snprintf(text, bytes, "%.15g", real);
+        break;
+    case RPI_OPTION_TEXT:
+        memcpy(&string, field, sizeof string);
+        snprintf(text, bytes, "%s", string ? string : "");
+        break;
+    }
+    return text;
+}

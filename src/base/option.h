@@ -1,0 +1,72 @@
+/* One table of options yields the command line, the environment variables, the YAML keys,
+ * --help and the documentation.
+ *
+ * An option writes one field of the command's own struct. Precedence, lowest first: default,
+ * configuration file, environment (REDPOLL_ + name in capitals, '-' as '_'), command line; the
+ * caller applies them in this order. */
+#ifndef RPI_BASE_OPTION_H
+#define RPI_BASE_OPTION_H
+
+#include "redpoll/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+typedef enum rpi_option_type {
+    RPI_OPTION_FLAG,    /* bool; no value on the command line; true/false elsewhere */
+    RPI_OPTION_COUNT,   /* int64_t; K M G are binary */
+    RPI_OPTION_BYTES,   /* int64_t; K M G binary, kB MB GB decimal */
+    RPI_OPTION_SECONDS, /* double */
+    RPI_OPTION_REAL,    /* double */
+    RPI_OPTION_TEXT,    /* const char *, borrowed from where it was written */
+} rpi_option_type;
+
+typedef struct rpi_option {
+    const char *name;  /* "global-batch-size"; NULL ends a table */
+    const char *alias; /* "np", "n": one dash will do for it; NULL: none */
+    const char *yaml;  /* dotted path in a configuration file; NULL: not in files */
+    rpi_option_type type;
+    size_t offset;        /* of the field, by offsetof */
+    const char *fallback; /* default as a user would write it; NULL: 0, false or NULL */
+    double min, max;      /* numbers, inclusive; both 0: no limit */
+    const char *value;    /* placeholder in --help: "N", "RATE,LATENCY" */
+    const char *help;     /* one line; the default is added */
+    /* Further check of a text, NULL: any. RP_INVALID with a message. */
+    rp_status (*check)(const char *text);
+} rpi_option;
+
+/* Every field to its default. The table's defaults must parse: RP_INTERNAL otherwise. */
+rp_status rpi_options_defaults(const rpi_option *table, void *target);
+
+/* Those of REDPOLL_* that are set. `get` is getenv or a test's stand-in. */
+rp_status rpi_options_environment(const rpi_option *table, char *(*get)(const char *name),
+                                  void *target);
+
+/* One option by its YAML path. RP_INVALID: unknown (with the nearest), or a bad value. */
+rp_status rpi_options_set_yaml(const rpi_option *table, const char *path, const char *value,
+                               void *target);
+
+/* argv[1...]: --name value, --name=value, -alias value, --flag, --no-flag. Words without a dash
+ * go to positional (up to capacity, else RP_INVALID); what follows `--` too. *out_help is set
+ * when
+ * --help or -h stands anywhere before `--`, and the rest is then not checked. */
+typedef struct rpi_positional {
+    const char **words;
+    int capacity, count;
+} rpi_positional;
+rp_status rpi_options_parse(const rpi_option *table, int argc, char **argv, void *target,
+                            rpi_positional *positional, bool *out_help);
+
+/* The raw value of one option on the command line, before anything is parsed: NULL when absent.
+ * For --config, which must be read before the rest. */
+const char *rpi_options_peek(const char *name, int argc, char **argv);
+
+void rpi_options_help(const rpi_option *table, FILE *stream);
+/* A table in Markdown: option, variable, YAML key, default, meaning. */
+void rpi_options_markdown(const rpi_option *table, FILE *stream);
+/* The value of an option as text ("200", "true", "1e-4"); "" for a NULL text. */
+const char *rpi_option_text(const rpi_option *option, const void *target, char *text,
+                            size_t bytes);
+
+#endif

@@ -1,0 +1,16 @@
+/* Numbers with units, as users write them. K, M, G are binary (1024), kB, MB, GB decimal
+ * (1000), so that `--count 16M` is 2^24 elements and `--size 100MB` is 10^8 bytes. */
+#ifndef RPI_BASE_UNITS_H
+#define RPI_BASE_UNITS_H
+
+#include "redpoll/status.h"
+
+/* "25557032", "16M", "64K". RP_INVALID says what is allowed. */
+rp_status rpi_parse_count(const char *text, int64_t *out_count);
+/* Bytes: "4096", "64K", "64KiB", "100MB", "1.5GB". */
+rp_status rpi_parse_bytes(const char *text, int64_t *out_bytes);
+/* Seconds: "30", "30s", "10min", "1h", "250ms", "50us", "10ns". */
+rp_status rpi_parse_seconds(const char *text, double *out_seconds);
+rp_status rpi_parse_real(const char *text, double *out_value);
+
+#endif

@@ -1,0 +1,63 @@
+#include "base/units.h"
+
+#include "base/suggest.h"
+#include "harness/check.h"
+
+static void counts_are_binary(void) {
+    static const struct {
+        const char *text;
+        long long value;
+    } good[] = {{"0", 0},          {"25557032", 25557032}, {"64K", 65536},
+                {"16M", 16777216}, {"1.5K", 1536},         {"1e6", 1000000}};
+    int64_t value;
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        CHECK_OK(rpi_parse_count(good[i].text, &value));
+        CHECK_EQ(value, good[i].value);
+    }
+    static const char *const bad[] = {"", "x", "1.5", "12Q", "nan", "inf", "1e30", " 5", "0x"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        CHECK_FAILS(rpi_parse_count(bad[i], &value), INVALID, "whole number");
+}
+
+static void sizes_know_both_worlds(void) {
+    int64_t value;
+    CHECK_OK(rpi_parse_bytes("100MB", &value));
+    CHECK_EQ(value, 100000000);
+    CHECK_OK(rpi_parse_bytes("4MiB", &value));
+    CHECK_EQ(value, 4194304);
+    CHECK_OK(rpi_parse_bytes("8M", &value));
+    CHECK_EQ(value, 8388608);
+    CHECK_FAILS(rpi_parse_bytes("-1", &value), INVALID, "not a size");
+    CHECK_FAILS(rpi_parse_bytes("1Gbit", &value), INVALID, "not a size");
+}
+
+static void durations_have_units(void) {
+    double value;
+    CHECK_OK(rpi_parse_seconds("10min", &value));
+    CHECK_NEAR(value, 600, 0);
+    CHECK_OK(rpi_parse_seconds("50us", &value));
+    CHECK_NEAR(value, 50e-6, 1e-12);
+    CHECK_FAILS(rpi_parse_seconds("soon", &value), INVALID, "not a duration");
+    CHECK_FAILS(rpi_parse_seconds("-3", &value), INVALID, "not a duration");
+}
+
+static const char *const birds[] = {"redpoll", "siskin", "goldfinch", NULL};
+
+static const char *bird_at(const void *context, int index) {
+    return ((const char *const *)context)[index];
+}
+
+static void the_nearest_name_is_found(void) {
+    CHECK(strcmp(rpi_suggest("redpol", bird_at, birds), "redpoll") == 0);
+    CHECK(strcmp(rpi_suggest("sisikn", bird_at, birds), "siskin") == 0);
+    CHECK(rpi_suggest("albatross", bird_at, birds) == NULL);
+    char text[64];
+    CHECK(strcmp(rpi_suggest_text("goldfich", bird_at, birds, text, sizeof text),
+                 "; did you mean 'goldfinch'?") == 0);
+    CHECK(strcmp(rpi_suggest_text("zzz", bird_at, birds, text, sizeof text), "") == 0);
+}
+
+CASES({"counts are binary", counts_are_binary},
+      {"sizes know both worlds", sizes_know_both_worlds},
+      {"durations have units", durations_have_units},
+      {"the nearest name is found", the_nearest_name_is_found})

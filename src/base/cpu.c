@@ -17,22 +17,22 @@ static char features[256];
 
 #if defined(__x86_64__)
 #    define RPI_FEATURES(X)                                                                    \
+        X("sse4.2")                                                                            \
         X("avx2")                                                                              \
-        X("fma")                                                                               \
-        X("bmi2") X("f16c") X("avx512f") X("avx512bw") X("avx512dq") X("avx512vl")             \
-            X("avx512vbmi") X("avx512bf16") X("avx512vnni") X("vpclmulqdq") X("sse4.2")
+        X("fma") X("bmi2") X("avx512f") X("avx512bw") X("avx512dq") X("avx512vl")              \
+            X("avx512vbmi") X("avx512vnni") X("vpclmulqdq")
 
 static void detect(void) {
     __builtin_cpu_init();
+    size_t used = 0;
 #    define RPI_NOTE(name)                                                                     \
-        if (__builtin_cpu_supports(name)) {                                                    \
-            strcat(features, features[0] ? " " : "");                                          \
-            strcat(features, name);                                                            \
-        }
+        if (__builtin_cpu_supports(name))                                                      \
+            used += (size_t)snprintf(features + used, sizeof features - used, "%s%s",          \
+                                     used ? " " : "", name);
     RPI_FEATURES(RPI_NOTE)
 #    undef RPI_NOTE
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-        __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("f16c"))
+        __builtin_cpu_supports("bmi2")) /* every processor with AVX2 has F16C */
         isa_max = RPI_ISA_AVX2;
     if (isa_max == RPI_ISA_AVX2 && __builtin_cpu_supports("avx512f") &&
         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&

@@ -26,7 +26,8 @@ static void put_pointer(void *out_pointer, void *pointer) {
     memcpy(out_pointer, &pointer, sizeof pointer);
 }
 
-rp_status rpi_alloc(size_t bytes, const char *what, void *out_pointer) {
+/* Names in parentheses: the analyser's model is a macro of the same name. */
+rp_status(rpi_alloc)(size_t bytes, const char *what, void *out_pointer) {
     size_t rounded = (bytes + RPI_ALIGNMENT - 1) / RPI_ALIGNMENT * RPI_ALIGNMENT;
     if (rounded == 0) rounded = RPI_ALIGNMENT;
     void *pointer =
@@ -37,11 +38,11 @@ rp_status rpi_alloc(size_t bytes, const char *what, void *out_pointer) {
     return RP_OK;
 }
 
-rp_status rpi_alloc_array(size_t count, size_t element_bytes, const char *what,
-                          void *out_pointer) {
+rp_status(rpi_alloc_array)(size_t count, size_t element_bytes, const char *what,
+                           void *out_pointer) {
     if (element_bytes && count > SIZE_MAX / element_bytes)
         return RP_FAIL(NOMEM, "no memory for %zu elements of %s", count, what);
-    return rpi_alloc(count * element_bytes, what, out_pointer);
+    return (rpi_alloc)(count * element_bytes, what, out_pointer);
 }
 
 rp_status rpi_grow_array(size_t old_count, size_t new_count, size_t element_bytes,
@@ -65,7 +66,7 @@ rp_status rpi_strdup(const char *text, char **out_copy) {
     return RP_OK;
 }
 
-void rpi_free(void *pointer) {
+void(rpi_free)(void *pointer) {
     free(pointer);
 }
 

@@ -20,6 +20,16 @@ rp_status rpi_grow_array(size_t old_count, size_t new_count, size_t element_byte
 rp_status rpi_strdup(const char *text, char **out_copy) RP_MUST_USE;
 void rpi_free(void *pointer);
 
+#ifdef __clang_analyzer__
+/* A model that the static analyser understands: it then finds leaks and missing checks. */
+#    include <stdlib.h>
+#    define rpi_alloc(bytes, what, out)                                                         \
+        ((*(out) = calloc(1, (bytes) + 1)) != NULL ? RP_OK : RP_NOMEM)
+#    define rpi_alloc_array(count, element_bytes, what, out)                                    \
+        ((*(out) = calloc((count) + 1, element_bytes)) != NULL ? RP_OK : RP_NOMEM)
+#    define rpi_free free
+#endif
+
 /* An arena hands out pieces of one growing block list and frees them all at once. */
 typedef struct rpi_arena rpi_arena;
 rp_status rpi_arena_create(size_t block_bytes, rpi_arena **out_arena);

@@ -1,0 +1,49 @@
+# A thin face over the CMake presets (see README.md for the presets themselves).
+#   make            build (release)              make demo      the story, in four acts
+#   make test       build and run every test     make check     sanitizers, lints and all tests
+#   make install    cmake --install              make accuracy  the long comparison, fp32 and q4
+#   make peers      PyTorch beside Redpoll       make bench     the benchmarks of bench/
+
+PREFIX ?= /usr/local
+RELEASE := build/release
+
+.PHONY: all build demo test check accuracy peers bench install format clean
+all: build
+
+build: $(RELEASE)/build.ninja
+	cmake --build --preset release
+
+$(RELEASE)/build.ninja:
+	cmake --preset release
+
+demo:
+	@sh tools/setup.sh demo
+	@$(MAKE) --no-print-directory build
+	@sh tools/demo.sh $(RELEASE)/src/cli/redpoll
+
+test:
+	@sh tools/setup.sh test
+	@$(MAKE) --no-print-directory build
+	@sh tools/run_tests.sh $(RELEASE)
+
+check:
+	@sh tools/setup.sh check
+	@sh tools/check.sh
+
+accuracy: build
+	@sh tools/accuracy.sh $(RELEASE)/src/cli/redpoll
+
+peers: build
+	@sh bench/peers/compare.sh $(RELEASE)
+
+bench: build
+	@sh bench/run.sh $(RELEASE)
+
+install: build
+	cmake --install $(RELEASE) --prefix $(PREFIX)
+
+format:
+	git ls-files '*.[ch]' | xargs clang-format -i
+
+clean:
+	rm -rf build

@@ -1,0 +1,57 @@
+#!/bin/sh
+# The long check: formatting, lints, layers, and the tests under the sanitizers. Every step runs
+# even when one before it failed; the exit status is that of the worst.
+set -u
+cd "$(dirname "$0")/.." || exit
+failures=""
+passed=0 failed=0 skipped=0
+
+step() {
+    name=$1
+    shift
+    echo "== $name"
+    if "$@"; then echo "== $name: ok"; passed=$((passed + 1)); else
+        echo "== $name: FAILED"
+        failures="$failures $name"
+        failed=$((failed + 1))
+    fi
+}
+
+formatted() {
+    git ls-files '*.[ch]' | xargs clang-format --dry-run -Werror
+}
+
+tidy() {
+    cmake --preset dev >/dev/null &&
+        git ls-files 'src/*.c' | xargs -P "$(nproc)" -n 4 clang-tidy --quiet -p build/dev 2>/dev/null
+}
+
+# A sanitizer build and its tests; the totals of the tests are added to ours.
+sanitized() {
+    preset=$1
+    shift
+    cmake --preset "$preset" >/dev/null && cmake --build --preset "$preset" >build/"$preset"-build.log 2>&1 || {
+        tail -n 30 build/"$preset"-build.log
+        return 1
+    }
+    sh tools/run_tests.sh build/"$preset" "$@" | tee build/"$preset"-tests.log
+    totals=$(tail -n 1 build/"$preset"-tests.log)
+    set -- $(echo "$totals" | tr -dc '0-9 ')
+    passed=$((passed + ${1:-0})) failed=$((failed + ${2:-1})) skipped=$((skipped + ${3:-0}))
+    [ "${2:-1}" -eq 0 ]
+}
+
+mkdir -p build
+step clang-format formatted
+step layers sh tools/layers.sh
+step clang-tidy tidy
+# Leaks count as failures; the OpenMP runtime keeps its thread pool, which is not one.
+ASAN_OPTIONS=detect_leaks=1 LSAN_OPTIONS=suppressions=$PWD/tools/lsan.supp step asan+ubsan sanitized asan
+# ThreadSanitizer does not understand libgomp: tiers 0 and 1 are free of OpenMP.
+step tsan sanitized tsan -L 'tier[01]'
+
+echo "$passed passed, $failed failed, $skipped skipped"
+[ -z "$failures" ] || {
+    echo "failed:$failures" >&2
+    exit 1
+}

@@ -1,0 +1,19 @@
+#!/bin/sh
+# Runs the tests of a build folder and prints their totals. usage: tools/run_tests.sh BUILD [ctest arguments]
+# Exit 0 when none failed. Skipped tests are named with the reason they print.
+set -u
+build=$1
+shift
+log=$build/ctest-output.log
+ctest --test-dir "$build" --output-on-failure --no-tests=error "$@" >"$log" 2>&1
+result=$?
+cat "$log"
+
+count() { grep -cE "$1" "$log" || true; }
+passed=$(count '^ *[0-9]+/[0-9]+ Test +#[0-9]+: .* Passed ')
+skipped=$(count '^ *[0-9]+/[0-9]+ Test +#[0-9]+: .*\*\*\*Skipped')
+total=$(count '^ *[0-9]+/[0-9]+ Test +#[0-9]+: ')
+failed=$((total - passed - skipped))
+[ "$skipped" -eq 0 ] || grep -E '\*\*\*Skipped' "$log" | sed -E 's/.*: ([^ ]+) .*/skipped here: \1/'
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$total" -gt 0 ] && [ "$failed" -eq 0 ] && [ $result -eq 0 ]

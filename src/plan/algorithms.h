@@ -1,0 +1,18 @@
+/* The kinds that the catalogue lists, each defined in a file of its own. */
+#ifndef RPI_PLAN_ALGORITHMS_H
+#define RPI_PLAN_ALGORITHMS_H
+
+#include "plan/plan.h"
+
+extern const rpi_algorithm rpi_algorithm_sra;
+extern const rpi_algorithm rpi_algorithm_ring;
+extern const rpi_algorithm rpi_algorithm_direct_scatter;
+extern const rpi_algorithm rpi_algorithm_ring_scatter;
+extern const rpi_algorithm rpi_algorithm_direct_gather;
+extern const rpi_algorithm rpi_algorithm_ring_gather;
+extern const rpi_algorithm rpi_algorithm_tree_broadcast;
+extern const rpi_algorithm rpi_algorithm_scatter_broadcast;
+extern const rpi_algorithm rpi_algorithm_dissemination;
+extern const rpi_algorithm rpi_algorithm_rendezvous;
+
+#endif

@@ -1,0 +1,50 @@
+#include "plan/choose.h"
+
+#include <limits.h>
+
+/* -1 stands for a number that grows with the world. */
+static int encodings(const rpi_algorithm *algorithm, bool lossy) {
+    if (!lossy) return 0;
+    return algorithm->quantisations < 0 ? INT_MAX : algorithm->quantisations;
+}
+
+static bool is_candidate(const rpi_algorithm *algorithm, rpi_collective collective, int world) {
+    return algorithm->collective == collective && algorithm->fits(world);
+}
+
+static int fewest_encodings(rpi_collective collective, int world, bool lossy,
+                            int *out_candidates) {
+    const rpi_algorithm *it;
+    int fewest = INT_MAX;
+    *out_candidates = 0;
+    for (int i = 0; (it = rpi_algorithm_at(i)) != NULL; i++) {
+        if (!is_candidate(it, collective, world)) continue;
+        int count = encodings(it, lossy);
+        if (count < fewest) *out_candidates = 0;
+        if (count < fewest) fewest = count;
+        *out_candidates += count == fewest;
+    }
+    return fewest;
+}
+
+rp_status rpi_algorithm_choose(rpi_collective collective, int world, size_t bytes,
+                               size_t encoded, bool lossy, const rpi_cost_model *model,
+                               const rpi_algorithm **out_algorithm) {
+    int candidates;
+    int fewest = fewest_encodings(collective, world, lossy, &candidates);
+    const rpi_algorithm *best = NULL, *it;
+    double best_s = 0;
+    for (int i = 0; (it = rpi_algorithm_at(i)) != NULL; i++) {
+        rpi_cost cost = {0};
+        if (!is_candidate(it, collective, world) || encodings(it, lossy) != fewest) continue;
+        if (candidates > 1) RP_TRY(rpi_plan_cost(it, world, bytes, encoded, model, &cost));
+        if (best && cost.time_s >= best_s) continue;
+        best = it;
+        best_s = cost.time_s;
+    }
+    if (!best)
+        return RP_FAIL(UNSUPPORTED, "no %s algorithm works in a world of %d",
+                       rpi_collective_name(collective), world);
+    *out_algorithm = best;
+    return RP_OK;
+}

@@ -1,0 +1,40 @@
+#include "plan/direct.h"
+
+/* The first contribution overwrites the accumulator, the others are added to it. */
+static void accumulate(rpi_writer *writer, int part, int from, bool first) {
+    if (!first)
+        rpi_write_add(writer, part, from, RPI_SLOT_SUM);
+    else if (from == RPI_SLOT_IN)
+        rpi_write_copy(writer, part, from, RPI_SLOT_SUM);
+    else
+        rpi_write_decode(writer, part, from, RPI_SLOT_SUM);
+}
+
+void rpi_direct_reduce(rpi_writer *writer, int round) {
+    int world = writer->schedule->world, rank = writer->schedule->rank;
+    rpi_writer_round(writer, round);
+    for (int distance = 1; distance < world; distance++) {
+        int owner = rpi_wrap(rank, distance, world);
+        int wire = rpi_write_encode(writer, owner, RPI_SLOT_IN, RPI_ROLE_SENDER);
+        rpi_write_send(writer, owner, wire, owner);
+    }
+    rpi_writer_round(writer, round + 1);
+    for (int source = 0; source < world; source++) {
+        int from = source == rank ? RPI_SLOT_IN : rpi_write_recv(writer, rank, source);
+        accumulate(writer, rank, from, source == 0);
+    }
+}
+
+void rpi_direct_gather(rpi_writer *writer, int wire, int round) {
+    int world = writer->schedule->world, rank = writer->schedule->rank;
+    rpi_writer_round(writer, round);
+    for (int distance = 1; distance < world; distance++)
+        rpi_write_send(writer, rank, wire, rpi_wrap(rank, distance, world));
+    rpi_write_decode(writer, rank, wire, RPI_SLOT_OUT);
+    rpi_writer_round(writer, round + 1);
+    for (int distance = 1; distance < world; distance++) {
+        int owner = rpi_wrap(rank, -distance, world);
+        int got = rpi_write_recv(writer, owner, owner);
+        rpi_write_decode(writer, owner, got, RPI_SLOT_OUT);
+    }
+}

@@ -1,0 +1,40 @@
+/* Proof of a schedule without a network: runs the schedules of all ranks on sets of
+ * contributions instead of numbers.
+ *
+ * The run is the least lucky one: each rank does one step at a time in the order of its
+ * schedule, and a link holds one frame, so that a SEND waits until the frame before it has been
+ * received. Every wait in any run that plan.h allows (more at once, more frames on a link) is a
+ * wait in this one too, so where this one ends, all end. And since steps that touch one place
+ * are ordered by plan.h's rule, all those runs compute what this one computes. */
+#ifndef RPI_PLAN_PLAN_CHECK_H
+#define RPI_PLAN_PLAN_CHECK_H
+
+#include "plan/plan.h"
+
+enum { RPI_PLAN_CHECK_WORLD = 64 }; /* largest world that can be proved: sets are 64 bits */
+
+/* RP_OK when all of this holds, for one world and root:
+ *  - no rank waits for ever; the k-th SEND of every link meets a RECV of the same part (or both
+ *    are of TOKEN), and no frame is left over;
+ *  - no slot is read before it is written; IN and OUT are touched only where the collective has
+ *    them on this rank; IN is not read after OUT of the same part was written;
+ *  - each part of OUT that a rank must have ends with every contribution that belongs in it,
+ *    exactly once; the owner's own entered the sum unencoded; where the algorithm says so, they
+ *    were added one by one in rank order;
+ *  - a finished sum is divided exactly once (for a mean) and not read again; nothing else is;
+ *  - a rank encodes a part at most once (there is one residual an element), and what it sends
+ * on as finished it also keeps: after an all-reduce or all-gather all ranks, after a broadcast
+ *    all but the root, hold the decoding of one and the same encoding, so replicas are
+ *    bit-identical;
+ *  - no element is encoded more often than algorithm->quantisations says, and some are as
+ * often;
+ *  - barrier: no rank ends before all have begun; send/recv: no data before the token.
+ * Else RP_INTERNAL, naming algorithm, world, root, rank, step and part. RP_NOMEM.
+ * RP_UNSUPPORTED: the world is too large, or the algorithm does not fit it. */
+rp_status rpi_plan_check(const rpi_algorithm *algorithm, int world, int root);
+
+/* The same for schedules at hand, schedules[rank] for each rank of schedules[0].world, of one
+ * algorithm; their shape is checked too, and waits and next must be those of the steps. */
+rp_status rpi_plan_check_schedules(const rpi_schedule *schedules, int world);
+
+#endif

@@ -1,0 +1,106 @@
+#include "plan/schedule_writer.h"
+
+#include "base/memory.h"
+
+#include <stdint.h>
+
+rpi_writer rpi_writer_start(const rpi_plan_request *request, int parts,
+                            rpi_schedule *schedule) {
+    *schedule = (rpi_schedule){
+        .world = request->world, .rank = request->rank, .root = request->root, .parts = parts};
+    return (rpi_writer){.schedule = schedule, .status = RP_OK};
+}
+
+rp_status rpi_writer_finish(rpi_writer *writer) {
+    return writer->status;
+}
+
+void rpi_writer_round(rpi_writer *writer, int round) {
+    writer->round = round;
+}
+
+static void append(rpi_writer *writer, rpi_step step) {
+    rpi_schedule *schedule = writer->schedule;
+    if (writer->status != RP_OK) return;
+    if (schedule->count == writer->capacity) {
+        int capacity = writer->capacity ? 2 * writer->capacity : 16;
+        writer->status =
+            rpi_grow_array((size_t)schedule->count, (size_t)capacity, sizeof *schedule->steps,
+                           "steps of a schedule", &schedule->steps);
+        if (writer->status != RP_OK) return;
+        writer->capacity = capacity;
+    }
+    step.round = (uint16_t)writer->round;
+    if (writer->round >= schedule->rounds) schedule->rounds = writer->round + 1;
+    if (step.from == RPI_SLOT_SUM || step.into == RPI_SLOT_SUM) schedule->uses_sum = true;
+    schedule->steps[schedule->count++] = step;
+}
+
+static int fresh_wire(rpi_writer *writer) {
+    return RPI_SLOT_WIRE + writer->schedule->wires++;
+}
+
+int rpi_write_encode(rpi_writer *writer, int part, int from, int role) {
+    int wire = fresh_wire(writer);
+    append(writer, (rpi_step){.kind = RPI_STEP_ENCODE,
+                              .role = (uint8_t)role,
+                              .from = (uint16_t)from,
+                              .into = (uint16_t)wire,
+                              .part = part,
+                              .peer = -1});
+    return wire;
+}
+
+int rpi_write_recv(rpi_writer *writer, int part, int peer) {
+    int wire = fresh_wire(writer);
+    append(
+        writer,
+        (rpi_step){.kind = RPI_STEP_RECV, .into = (uint16_t)wire, .part = part, .peer = peer});
+    return wire;
+}
+
+void rpi_write_send(rpi_writer *writer, int part, int from, int peer) {
+    append(
+        writer,
+        (rpi_step){.kind = RPI_STEP_SEND, .from = (uint16_t)from, .part = part, .peer = peer});
+}
+
+static void write_local(rpi_writer *writer, rpi_step_kind kind, int part, int from, int into) {
+    append(writer, (rpi_step){.kind = (uint8_t)kind,
+                              .from = (uint16_t)from,
+                              .into = (uint16_t)into,
+                              .part = part,
+                              .peer = -1});
+}
+
+void rpi_write_decode(rpi_writer *writer, int part, int from, int into) {
+    write_local(writer, RPI_STEP_DECODE, part, from, into);
+}
+
+void rpi_write_add(rpi_writer *writer, int part, int from, int into) {
+    write_local(writer, RPI_STEP_ADD, part, from, into);
+}
+
+void rpi_write_copy(rpi_writer *writer, int part, int from, int into) {
+    write_local(writer, RPI_STEP_COPY, part, from, into);
+}
+
+void rpi_write_token_send(rpi_writer *writer, int peer) {
+    append(writer, (rpi_step){.kind = RPI_STEP_SEND, .from = RPI_SLOT_TOKEN, .peer = peer});
+}
+
+void rpi_write_token_recv(rpi_writer *writer, int peer) {
+    append(writer, (rpi_step){.kind = RPI_STEP_RECV, .into = RPI_SLOT_TOKEN, .peer = peer});
+}
+
+void rpi_write_fence(rpi_writer *writer) {
+    append(writer, (rpi_step){.kind = RPI_STEP_FENCE, .peer = -1});
+}
+
+int rpi_wrap(int a, int b, int world) {
+    return (a + b + world) % world;
+}
+
+bool rpi_fits_all(int world) {
+    return world >= 1;
+}

@@ -1,0 +1,159 @@
+#include "plan/split.h"
+
+#include "base/memory.h"
+
+#include <limits.h>
+
+/* Segments that may be cut anywhere are cut so that both sides start on a cache line (when the
+ * segment does): writers of neighbouring parts then share none. */
+static size_t cut_elements(const rpi_split_segment *segment) {
+    if (segment->granule > 1 || segment->element_bytes >= RPI_ALIGNMENT)
+        return segment->granule;
+    return RPI_ALIGNMENT / segment->element_bytes;
+}
+
+static size_t cut_bytes(const rpi_split_segment *segment) {
+    return cut_elements(segment) / segment->granule * segment->granule_bytes;
+}
+
+static size_t units(const rpi_split_segment *segment) {
+    size_t elements = cut_elements(segment);
+    return segment->count / elements + (segment->count % elements != 0);
+}
+
+/* Adds the weight of a segment's encoding to the bytes before it. */
+static rp_status weigh(const rpi_split_segment *segment, int i, size_t before,
+                       size_t *out_after) {
+    if (!segment->granule || !segment->element_bytes || !segment->granule_bytes)
+        return RP_FAIL(INVALID, "segment %d: granule and sizes must be at least 1", i);
+    if (segment->granule_bytes > SIZE_MAX / RPI_ALIGNMENT ||
+        units(segment) > (SIZE_MAX - before) / cut_bytes(segment))
+        return RP_FAIL(INVALID, "segment %d: its encoding exceeds the address space", i);
+    *out_after = before + units(segment) * cut_bytes(segment);
+    return RP_OK;
+}
+
+rp_status rpi_split_init(const rpi_split_segment *segments, int segment_count,
+                         rpi_split_layout layout, int chunks, int parts, rpi_split *out_split) {
+    *out_split = (rpi_split){0};
+    if (segment_count < 0 || chunks < 1 || parts < 1)
+        return RP_FAIL(INVALID, "cannot cut %d segments into %d chunks of %d parts",
+                       segment_count, chunks, parts);
+    if (layout == RPI_SPLIT_RANKED && segment_count != parts)
+        return RP_FAIL(INVALID, "%d segments for %d parts; one each is needed", segment_count,
+                       parts);
+    size_t *before = NULL;
+    RP_TRY(rpi_alloc_array((size_t)segment_count + 1, sizeof *before, "a split", &before));
+    for (int i = 0; i < segment_count; i++) {
+        rp_status status = weigh(&segments[i], i, before[i], &before[i + 1]);
+        if (status != RP_OK) {
+            rpi_free(before);
+            return status;
+        }
+    }
+    *out_split = (rpi_split){segments, segment_count, layout, chunks, parts, before};
+    return RP_OK;
+}
+
+void rpi_split_free(rpi_split *split) {
+    rpi_free(split->before);
+    *split = (rpi_split){0};
+}
+
+typedef struct cut {
+    int segment;
+    size_t element;
+} cut;
+
+/* floor(total * k / n) without overflow for k <= n < 2^32. */
+static size_t share(size_t total, uint64_t k, uint64_t n) {
+    return (size_t)(total / n * k + total % n * k / n);
+}
+
+/* The place in a segment at or before an offset in its encoding where it may be cut. */
+static size_t element_at(const rpi_split_segment *segment, size_t encoded_offset) {
+    size_t unit = encoded_offset / cut_bytes(segment);
+    return unit >= units(segment) ? segment->count : unit * cut_elements(segment);
+}
+
+/* The last segment that starts at or before an offset. */
+static int segment_at(const rpi_split *split, size_t encoded_offset) {
+    int low = 0, high = split->segment_count - 1;
+    while (low < high) {
+        int middle = low + (high - low + 1) / 2;
+        if (split->before[middle] <= encoded_offset)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
+}
+
+/* Cut k of the `pieces` of the whole vector: floors of a rising sequence rise, the first is the
+ * start and the last the end, so every element is between exactly two neighbours. */
+static cut vector_cut(const rpi_split *split, uint64_t k, uint64_t pieces) {
+    size_t offset = share(split->before[split->segment_count], k, pieces);
+    int segment = segment_at(split, offset);
+    return (cut){segment,
+                 element_at(&split->segments[segment], offset - split->before[segment])};
+}
+
+static size_t ranked_cut(const rpi_split *split, int part, int k) {
+    size_t bytes = split->before[part + 1] - split->before[part];
+    return element_at(&split->segments[part],
+                      share(bytes, (uint64_t)k, (uint64_t)split->chunks));
+}
+
+rpi_split_cursor rpi_split_piece(const rpi_split *split, int chunk, int part) {
+    if (split->segment_count == 0) return (rpi_split_cursor){.split = split};
+    if (split->layout == RPI_SPLIT_RANKED)
+        return (rpi_split_cursor){split, part, part, ranked_cut(split, part, chunk),
+                                  ranked_cut(split, part, chunk + 1)};
+    uint64_t pieces = (uint64_t)split->chunks * (uint64_t)split->parts;
+    uint64_t k = (uint64_t)chunk * (uint64_t)split->parts + (uint64_t)part;
+    cut begin = vector_cut(split, k, pieces), end = vector_cut(split, k + 1, pieces);
+    return (rpi_split_cursor){split, begin.segment, end.segment, begin.element, end.element};
+}
+
+int rpi_split_next(rpi_split_cursor *cursor, rpi_split_range *out_range) {
+    const rpi_split *split = cursor->split;
+    while (cursor->segment <= cursor->last_segment && cursor->segment < split->segment_count) {
+        int segment = cursor->segment++;
+        size_t first = cursor->first;
+        size_t last =
+            segment == cursor->last_segment ? cursor->last : split->segments[segment].count;
+        cursor->first = 0;
+        if (first >= last) continue;
+        *out_range = (rpi_split_range){segment, first, last - first};
+        return 1;
+    }
+    return 0;
+}
+
+/* A piece is a share rounded at both ends, each time down by less than one unit. */
+static size_t largest_of(size_t total, uint64_t pieces, size_t unit_bytes) {
+    size_t most = share(total, 1, pieces) + (total % pieces != 0) + unit_bytes;
+    return most < total ? most : total;
+}
+
+size_t rpi_split_largest(const rpi_split *split) {
+    size_t largest = 0, unit_bytes = 0;
+    for (int i = 0; i < split->segment_count; i++) {
+        size_t unit = cut_bytes(&split->segments[i]);
+        size_t bytes = split->before[i + 1] - split->before[i];
+        size_t most = largest_of(bytes, (uint64_t)split->chunks, unit);
+        if (most > largest) largest = most;
+        if (unit > unit_bytes && bytes) unit_bytes = unit;
+    }
+    if (split->layout == RPI_SPLIT_RANKED) return largest;
+    if (!split->segment_count) return 0;
+    uint64_t pieces = (uint64_t)split->chunks * (uint64_t)split->parts;
+    return largest_of(split->before[split->segment_count], pieces, unit_bytes);
+}
+
+int rpi_split_chunks(size_t bytes, size_t chunk_bytes, int parts) {
+    if (!chunk_bytes) chunk_bytes = (size_t)parts * RPI_PART_BYTES;
+    size_t chunks = bytes / chunk_bytes + (bytes % chunk_bytes != 0);
+    if (chunks > INT_MAX) return INT_MAX;
+    return chunks ? (int)chunks : 1;
+}

@@ -1,0 +1,74 @@
+/* Cutting a vector into pieces: which elements are part p of chunk c.
+ *
+ * Pure arithmetic on descriptions, the same on every rank; plan knows neither codecs nor data.
+ * A piece is a list of ranges, each inside one segment. Cuts lie on granules of the segment's
+ * codec; segments of granule 1 are cut at multiples of 64 bytes. Every element is in exactly
+ * one piece; pieces follow each other in the order of the segments; where there are fewer
+ * places to cut than pieces, some pieces are empty. */
+#ifndef RPI_PLAN_SPLIT_H
+#define RPI_PLAN_SPLIT_H
+
+#include "base/status.h"
+
+#include <stddef.h>
+
+typedef struct rpi_split_segment {
+    size_t count;         /* elements, 0 is fine */
+    size_t granule;       /* elements; at least 1 */
+    size_t element_bytes; /* in memory; at least 1 */
+    size_t granule_bytes; /* encoded, of a full granule; a short last one is weighed as full */
+} rpi_split_segment;
+
+typedef enum rpi_split_layout {
+    /* One long vector: chunk after chunk, each cut into parts of equal encoded size, to within
+     * a granule. For all-reduce, broadcast and send/recv. */
+    RPI_SPLIT_VECTOR,
+    /* Segment p is part p (what rank p gives or gets), cut into chunks. For all-gather and
+     * reduce-scatter: segments == parts. */
+    RPI_SPLIT_RANKED
+} rpi_split_layout;
+
+typedef struct rpi_split {
+    const rpi_split_segment *segments; /* borrowed */
+    int segment_count;
+    rpi_split_layout layout;
+    int chunks, parts;
+    size_t *before; /* [segment_count + 1]: encoded bytes before segment i; owned */
+} rpi_split;
+
+typedef struct rpi_split_range {
+    int segment;
+    size_t first, count; /* elements of the segment; count > 0 */
+} rpi_split_range;
+
+/* Ranges of one piece, one after the other: zeros mean nothing to callers. */
+typedef struct rpi_split_cursor {
+    const rpi_split *split;
+    int segment, last_segment;
+    size_t first, last; /* where the next range starts; where the piece ends in last_segment */
+} rpi_split_cursor;
+
+/* chunks and parts at least 1; segments borrowed until rpi_split_free. RP_INVALID: a granule,
+ * size or number out of range; RP_NOMEM. One allocation, none later. O(segments). */
+rp_status rpi_split_init(const rpi_split_segment *segments, int segment_count,
+                         rpi_split_layout layout, int chunks, int parts, rpi_split *out_split);
+void rpi_split_free(rpi_split *split); /* zeros are fine */
+
+/* Walk the ranges of a piece: O(log segments), then O(1) a range.
+ *     rpi_split_cursor cursor = rpi_split_piece(&split, chunk, part);
+ *     for (rpi_split_range range; rpi_split_next(&cursor, &range);) ... */
+rpi_split_cursor rpi_split_piece(const rpi_split *split, int chunk, int part);
+int rpi_split_next(rpi_split_cursor *cursor, rpi_split_range *out_range);
+
+/* No piece encodes to more bytes than this (short granules weighed as full). */
+size_t rpi_split_largest(const rpi_split *split);
+
+/* When nobody says otherwise: bytes of elements that make a part worth a frame of its own, and
+ * how many chunks run at once. */
+enum { RPI_PART_BYTES = 256 * 1024, RPI_CHUNKS_IN_FLIGHT = 4 };
+
+/* How many chunks a vector of `bytes` is cut into: ceil(bytes / chunk_bytes), at least 1.
+ * chunk_bytes 0: parts * RPI_PART_BYTES. */
+int rpi_split_chunks(size_t bytes, size_t chunk_bytes, int parts);
+
+#endif

@@ -1,0 +1,66 @@
+#include "plan/choose.h"
+
+#include "harness/check.h"
+#include "plan/algorithms.h"
+
+enum { VECTOR = 25557032 * 4 };
+
+static void the_choice(void) {
+    const rpi_cost_model model = {
+        .bytes_per_s = 125e6, .latency_s = 50e-6, .frame_s = 10e-6, .frame_bytes = 64};
+    const struct {
+        rpi_collective collective;
+        int world;
+        bool lossy;
+        size_t bytes;
+        const rpi_algorithm *wanted;
+    } cases[] = {
+        {RPI_ALL_REDUCE, 1, true, VECTOR, &rpi_algorithm_sra},
+        {RPI_ALL_REDUCE, 8, true, VECTOR, &rpi_algorithm_sra},
+        {RPI_ALL_REDUCE, 8, true, 4, &rpi_algorithm_sra},
+        {RPI_ALL_REDUCE, 8, false, 4, &rpi_algorithm_sra},
+        {RPI_REDUCE_SCATTER, 8, true, VECTOR, &rpi_algorithm_direct_scatter},
+        {RPI_BROADCAST, 8, false, 4, &rpi_algorithm_tree_broadcast},
+        {RPI_BROADCAST, 16, false, VECTOR, &rpi_algorithm_scatter_broadcast},
+        {RPI_BARRIER, 8, false, 0, &rpi_algorithm_dissemination},
+        {RPI_SENDRECV, 2, false, 100, &rpi_algorithm_rendezvous},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const rpi_algorithm *chosen = NULL;
+        REQUIRE_OK(rpi_algorithm_choose(cases[i].collective, cases[i].world, cases[i].bytes,
+                                        cases[i].bytes, cases[i].lossy, &model, &chosen));
+        CHECK_MSG(chosen == cases[i].wanted, "%s of %zu bytes, world %d: %s",
+                  rpi_collective_name(cases[i].collective), cases[i].bytes, cases[i].world,
+                  chosen->name);
+    }
+    const rpi_algorithm *chosen = NULL;
+    CHECK_FAILS(rpi_algorithm_choose(RPI_SENDRECV, 3, 1, 1, false, &model, &chosen),
+                UNSUPPORTED, "world of 3");
+    CHECK(!chosen);
+}
+
+static rpi_cost price(const rpi_algorithm *algorithm, int world, size_t bytes,
+                      const rpi_cost_model *model) {
+    rpi_cost cost = {0};
+    CHECK_OK(rpi_plan_cost(algorithm, world, bytes, bytes, model, &cost));
+    return cost;
+}
+
+/* For exact data no other algorithm of the collective is cheaper than the one chosen. */
+static void the_choice_is_the_cheapest(void) {
+    const rpi_cost_model model = {1e9, 1e-5, 2e9, 4e9, 64, 1e-6, 0, 0};
+    for (int collective = 0; collective < RPI_COLLECTIVES; collective++) {
+        int world = collective == RPI_SENDRECV ? 2 : 7;
+        for (size_t bytes = 4; bytes < 1000000000; bytes *= 50) {
+            const rpi_algorithm *chosen = NULL, *other;
+            REQUIRE_OK(rpi_algorithm_choose((rpi_collective)collective, world, bytes, bytes,
+                                            false, &model, &chosen));
+            double least_s = price(chosen, world, bytes, &model).time_s;
+            for (int i = 0; (other = rpi_algorithm_at(i)) != NULL; i++)
+                if ((int)other->collective == collective)
+                    CHECK(price(other, world, bytes, &model).time_s >= least_s);
+        }
+    }
+}
+
+CASES({"the choice", the_choice}, {"the choice is the cheapest", the_choice_is_the_cheapest})

@@ -1,0 +1,423 @@
+/* Every algorithm of the catalogue is proved for every world from 1 to 33; and the proof itself
+ * is proved able to fail: schedules are damaged in many ways, and each damage must be found. */
+#include "plan/plan_check.h"
+
+#include "base/memory.h"
+#include "base/rng.h"
+#include "harness/check.h"
+#include "plan/schedule.h"
+
+enum { LARGEST = 33 };
+
+static void every_algorithm_holds_in_every_world(void) {
+    const rpi_algorithm *algorithm;
+    for (int i = 0; (algorithm = rpi_algorithm_at(i)) != NULL; i++) {
+        for (int world = 1; world <= LARGEST; world++) {
+            if (!algorithm->fits(world)) continue;
+            int roots = algorithm->collective == RPI_BROADCAST ? world : 1;
+            for (int root = 0; root < roots; root++)
+                CHECK_OK(rpi_plan_check(algorithm, world, root));
+        }
+    }
+}
+
+static void the_largest_world_can_be_proved(void) {
+    const rpi_algorithm *algorithm = NULL;
+    REQUIRE_OK(rpi_algorithm_find(RPI_ALL_REDUCE, "sra", &algorithm));
+    CHECK_OK(rpi_plan_check(algorithm, RPI_PLAN_CHECK_WORLD, 0));
+    CHECK_FAILS(rpi_plan_check(algorithm, RPI_PLAN_CHECK_WORLD + 1, 0), UNSUPPORTED, "65");
+    CHECK_FAILS(rpi_plan_check(algorithm, 0, 0), UNSUPPORTED, "not of 0");
+}
+
+/* All ranks' schedules of one collective, to be damaged. */
+typedef struct family {
+    rpi_schedule schedules[LARGEST];
+    int world;
+} family;
+
+static rp_status family_build(const rpi_algorithm *algorithm, int world, int root,
+                              family *out_family) {
+    *out_family = (family){.world = world};
+    for (int rank = 0; rank < world; rank++) {
+        rpi_plan_request request = {.world = world, .rank = rank, .root = root};
+        RP_TRY(rpi_schedule_build(algorithm, &request, &out_family->schedules[rank]));
+    }
+    return RP_OK;
+}
+
+static void family_destroy(family *it) {
+    for (int rank = 0; rank < it->world; rank++) rpi_schedule_destroy(&it->schedules[rank]);
+}
+
+static void drop(rpi_schedule *schedule, int i) {
+    size_t behind = (size_t)(schedule->count - i - 1);
+    memmove(&schedule->steps[i], &schedule->steps[i + 1], behind * sizeof *schedule->steps);
+    schedule->count--;
+}
+
+static void swap(rpi_schedule *schedule, int i, int j) {
+    rpi_step step = schedule->steps[i];
+    schedule->steps[i] = schedule->steps[j];
+    schedule->steps[j] = step;
+}
+
+/* Puts a step in front of step i. */
+static void insert(rpi_schedule *schedule, int i, rpi_step step) {
+    REQUIRE_OK(rpi_grow_array((size_t)schedule->count, (size_t)schedule->count + 1,
+                              sizeof *schedule->steps, "steps", &schedule->steps));
+    size_t behind = (size_t)(schedule->count - i);
+    memmove(&schedule->steps[i + 1], &schedule->steps[i], behind * sizeof *schedule->steps);
+    schedule->steps[i] = step;
+    schedule->count++;
+}
+
+static rp_status judge(family *it) {
+    for (int rank = 0; rank < it->world; rank++)
+        if (rpi_schedule_check_shape(&it->schedules[rank]) == RP_OK)
+            RP_TRY(rpi_schedule_order(&it->schedules[rank]));
+    return rpi_plan_check_schedules(it->schedules, it->world);
+}
+
+/* No step of any algorithm is superfluous: the proof fails without it. */
+static void every_dropped_step_is_missed(void) {
+    const rpi_algorithm *algorithm;
+    for (int i = 0; (algorithm = rpi_algorithm_at(i)) != NULL; i++) {
+        for (int world = 1; world <= 6; world++) {
+            if (!algorithm->fits(world)) continue;
+            bool more = true;
+            for (int step = 0; more; step++) {
+                more = false;
+                for (int rank = 0; rank < world; rank++) {
+                    family it;
+                    REQUIRE_OK(family_build(algorithm, world, world / 2, &it));
+                    if (step < it.schedules[rank].count) {
+                        more = true;
+                        drop(&it.schedules[rank], step);
+                        CHECK_MSG(judge(&it) == RP_INTERNAL,
+                                  "%s %s, world %d: step %d of rank %d is not missed",
+                                  rpi_collective_name(algorithm->collective), algorithm->name,
+                                  world, step, rank);
+                    }
+                    family_destroy(&it);
+                }
+            }
+        }
+    }
+}
+
+static bool is_wire_copy(const rpi_step *step) {
+    return step->kind == RPI_STEP_SEND || step->kind == RPI_STEP_RECV;
+}
+
+/* Doubled steps are found, but for a FENCE, which means the same twice. */
+static void every_doubled_step_is_found(void) {
+    const rpi_algorithm *algorithm;
+    for (int i = 0; (algorithm = rpi_algorithm_at(i)) != NULL; i++) {
+        int world = algorithm->fits(5) ? 5 : 2;
+        int count = 1;
+        for (int step = 0; step < count; step++) {
+            family it;
+            REQUIRE_OK(family_build(algorithm, world, 1, &it));
+            rpi_schedule *damaged = &it.schedules[1];
+            count = damaged->count;
+            bool fence = damaged->steps[step].kind == RPI_STEP_FENCE;
+            insert(damaged, step, damaged->steps[step]);
+            if (!fence)
+                CHECK_MSG(judge(&it) == RP_INTERNAL, "%s %s: step %d twice is not found",
+                          rpi_collective_name(algorithm->collective), algorithm->name, step);
+            family_destroy(&it);
+        }
+    }
+}
+
+static void every_wrong_peer_is_found(void) {
+    const rpi_algorithm *algorithm;
+    for (int i = 0; (algorithm = rpi_algorithm_at(i)) != NULL; i++) {
+        if (!algorithm->fits(5)) continue;
+        for (int step = 0, count = 1; step < count; step++) {
+            family it;
+            REQUIRE_OK(family_build(algorithm, 5, 1, &it));
+            rpi_schedule *damaged = &it.schedules[1];
+            count = damaged->count;
+            bool remote = is_wire_copy(&damaged->steps[step]);
+            int peer = (damaged->steps[step].peer + 1) % 5;
+            if (remote) damaged->steps[step].peer = peer == 1 ? 2 : peer;
+            if (remote)
+                CHECK_MSG(judge(&it) == RP_INTERNAL, "%s %s: wrong peer in step %d",
+                          rpi_collective_name(algorithm->collective), algorithm->name, step);
+            family_destroy(&it);
+        }
+    }
+}
+
+/* The first step from `start` of this kind; -1: none. */
+static int step_of(const rpi_schedule *schedule, rpi_step_kind kind, int start) {
+    for (int i = start; i < schedule->count; i++)
+        if (schedule->steps[i].kind == kind) return i;
+    return -1;
+}
+
+static const rpi_algorithm *find(rpi_collective collective, const char *name) {
+    const rpi_algorithm *algorithm = NULL;
+    CHECK_OK(rpi_algorithm_find(collective, name, &algorithm));
+    return algorithm;
+}
+
+/* Particular damages to rank 1 of four, and the words that must name them. */
+static void add_out_of_rank_order(family *it) {
+    int first = step_of(&it->schedules[1], RPI_STEP_ADD, 0);
+    rpi_schedule *rank = &it->schedules[1];
+    int second = step_of(rank, RPI_STEP_ADD, first + 1);
+    int recv = second - 1; /* the frame of the second addition must be there before the first */
+    swap(rank, first, recv);
+    swap(rank, recv, second);
+}
+
+static void encode_after_decode(family *it) {
+    rpi_schedule *rank = &it->schedules[1];
+    rpi_step late = {.kind = RPI_STEP_ADD, .into = RPI_SLOT_SUM, .part = 2, .peer = -1};
+    insert(rank, rank->count, late);
+    late.kind = RPI_STEP_COPY;
+    insert(rank, rank->count, late);
+}
+
+static void owner_reads_its_own_encoding(family *it) {
+    rpi_schedule *rank = &it->schedules[1];
+    int wire = RPI_SLOT_WIRE + rank->wires++;
+    for (int i = 0; i < rank->count; i++) {
+        rpi_step *step = &rank->steps[i];
+        if (step->kind != RPI_STEP_ADD || step->from != RPI_SLOT_IN) continue;
+        step->from = (uint16_t)wire;
+        insert(
+            rank, i,
+            (rpi_step){.kind = RPI_STEP_ENCODE, .into = (uint16_t)wire, .part = 1, .peer = -1});
+        return;
+    }
+}
+
+static void sum_is_sent_undivided(family *it) {
+    rpi_schedule *rank = &it->schedules[1];
+    for (int i = 0; i < rank->count; i++) rank->steps[i].role = RPI_ROLE_SENDER;
+}
+
+static void sum_is_divided_twice(family *it) {
+    rpi_schedule *rank = &it->schedules[1];
+    int last = step_of(rank, RPI_STEP_DECODE, 0);
+    while (rank->steps[last].into != RPI_SLOT_OUT)
+        last = step_of(rank, RPI_STEP_DECODE, last + 1);
+    rank->steps[last].kind = RPI_STEP_COPY;
+    rank->steps[last].from = RPI_SLOT_SUM;
+}
+
+static void all_receive_first(family *it) {
+    for (int r = 0; r < it->world; r++) {
+        rpi_schedule *rank = &it->schedules[r];
+        int send = step_of(rank, RPI_STEP_SEND, 0), recv = step_of(rank, RPI_STEP_RECV, 0);
+        rpi_step first = rank->steps[recv];
+        drop(rank, recv);
+        insert(rank, send, first);
+    }
+}
+
+static void parts_change_places(family *it) {
+    rpi_schedule *rank = &it->schedules[1];
+    for (int i = 0; i < rank->count; i++)
+        if (rank->steps[i].part == 2 || rank->steps[i].part == 3)
+            rank->steps[i].part = 5 - rank->steps[i].part;
+}
+
+static void sum_starts_by_adding(family *it) {
+    rpi_schedule *rank = &it->schedules[1];
+    rank->steps[step_of(rank, RPI_STEP_DECODE, 0)].kind = RPI_STEP_ADD;
+}
+
+static void gather_keeps_the_original(family *it) {
+    rpi_schedule *rank = &it->schedules[1];
+    rpi_step *own = &rank->steps[step_of(rank, RPI_STEP_DECODE, 0)];
+    own->kind = RPI_STEP_COPY;
+    own->from = RPI_SLOT_IN;
+}
+
+static void another_root_is_claimed(family *it) {
+    it->schedules[1].root = 2;
+}
+
+static rpi_step local_step(rpi_step_kind kind, int from, int into, int part) {
+    return (rpi_step){.kind = (uint8_t)kind,
+                      .from = (uint16_t)from,
+                      .into = (uint16_t)into,
+                      .part = part,
+                      .peer = -1};
+}
+
+static void anothers_input_is_read(family *it) {
+    insert(&it->schedules[1], 0, local_step(RPI_STEP_COPY, RPI_SLOT_IN, RPI_SLOT_OUT, 2));
+}
+
+static void an_empty_sum_is_read(family *it) {
+    insert(&it->schedules[1], 0, local_step(RPI_STEP_COPY, RPI_SLOT_SUM, RPI_SLOT_OUT, 2));
+}
+
+/* The ENCODE of the finished sum. */
+static int owners_encode(const rpi_schedule *schedule) {
+    int i = 0;
+    while (schedule->steps[i].role != RPI_ROLE_OWNER) i++;
+    return i;
+}
+
+static void a_taken_sum_is_written(family *it) {
+    rpi_schedule *rank = &it->schedules[1];
+    insert(rank, owners_encode(rank) + 1,
+           local_step(RPI_STEP_COPY, RPI_SLOT_IN, RPI_SLOT_SUM, 1));
+}
+
+static void a_result_goes_into_a_sum(family *it) {
+    rpi_schedule *rank = &it->schedules[1];
+    rank->steps[rank->count - 1].into = RPI_SLOT_SUM;
+}
+
+static void a_partial_sum_counts_as_finished(family *it) {
+    rpi_schedule *rank = &it->schedules[1];
+    int i = 0;
+    while (rank->steps[i].kind != RPI_STEP_ENCODE || rank->steps[i].from != RPI_SLOT_SUM) i++;
+    rank->steps[i].role = RPI_ROLE_OWNER;
+}
+
+static void an_input_counts_as_finished(family *it) {
+    it->schedules[1].steps[0].role = RPI_ROLE_OWNER;
+}
+
+static void a_token_is_taken_for_data(family *it) {
+    rpi_schedule *rank = &it->schedules[1];
+    rank->wires = 1;
+    rank->steps[step_of(rank, RPI_STEP_RECV, 0)].into = RPI_SLOT_WIRE;
+}
+
+static void the_last_round_is_left_out(family *it) {
+    for (int r = 0; r < it->world; r++) it->schedules[r].count -= 2;
+}
+
+static const struct {
+    const char *what;
+    rpi_collective collective;
+    const char *algorithm;
+    void (*damage)(family *);
+    const char *words;
+} damages[] = {
+    {"adds out of rank order", RPI_ALL_REDUCE, "sra", add_out_of_rank_order, "rank order"},
+    {"reads IN after OUT", RPI_ALL_REDUCE, "sra", encode_after_decode, "reads IN after OUT"},
+    {"owner's own is encoded", RPI_ALL_REDUCE, "sra", owner_reads_its_own_encoding,
+     "encodes the part a second time"},
+    {"owner's own is encoded once", RPI_REDUCE_SCATTER, "direct", owner_reads_its_own_encoding,
+     "own contribution was encoded"},
+    {"another's input", RPI_ALL_GATHER, "direct", anothers_input_is_read, "no such input"},
+    {"another's output", RPI_REDUCE_SCATTER, "direct", anothers_input_is_read,
+     "no such output"},
+    {"empty sum", RPI_ALL_REDUCE, "sra", an_empty_sum_is_read, "before it is written"},
+    {"taken sum", RPI_ALL_REDUCE, "sra", a_taken_sum_is_written, "writes a sum that was taken"},
+    {"result into a sum", RPI_ALL_REDUCE, "sra", a_result_goes_into_a_sum, "divided value"},
+    {"partial sum", RPI_ALL_REDUCE, "ring", a_partial_sum_counts_as_finished, "unfinished"},
+    {"input as sum", RPI_ALL_REDUCE, "sra", an_input_counts_as_finished, "only sums"},
+    {"token as data", RPI_BARRIER, "dissemination", a_token_is_taken_for_data, "token meets"},
+    {"short barrier", RPI_BARRIER, "dissemination", the_last_round_is_left_out, "having heard"},
+    {"undivided sum", RPI_ALL_REDUCE, "sra", sum_is_sent_undivided, "not divided"},
+    {"undivided sum of a ring", RPI_ALL_REDUCE, "ring", sum_is_sent_undivided, "not divided"},
+    {"divided twice", RPI_ALL_REDUCE, "sra", sum_is_divided_twice, "taken before"},
+    {"all receive first", RPI_ALL_REDUCE, "ring", all_receive_first, "for ever"},
+    {"barrier receives first", RPI_BARRIER, "dissemination", all_receive_first, "for ever"},
+    {"parts change places", RPI_ALL_REDUCE, "sra", parts_change_places, "sends part"},
+    {"adds to nothing", RPI_ALL_REDUCE, "sra", sum_starts_by_adding, "never written"},
+    {"replica differs", RPI_ALL_GATHER, "direct", gather_keeps_the_original,
+     "not decoded from"},
+    {"schedules mixed up", RPI_ALL_REDUCE, "sra", another_root_is_claimed, "different"},
+};
+
+static void particular_damages_are_named(void) {
+    for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
+        family it;
+        const rpi_algorithm *algorithm = find(damages[i].collective, damages[i].algorithm);
+        REQUIRE_OK(family_build(algorithm, 4, 0, &it));
+        CHECK_OK(judge(&it));
+        damages[i].damage(&it);
+        int before = check_failures();
+        CHECK_FAILS(judge(&it), INTERNAL, damages[i].words);
+        if (check_failures() > before) printf("  (damage: %s)\n", damages[i].what);
+        family_destroy(&it);
+    }
+}
+
+/* Without its fence the sender's data could overtake the token. */
+static void data_before_the_token_is_found(void) {
+    family it;
+    REQUIRE_OK(family_build(find(RPI_SENDRECV, "rendezvous"), 2, 0, &it));
+    drop(&it.schedules[0], step_of(&it.schedules[0], RPI_STEP_FENCE, 0));
+    CHECK_FAILS(judge(&it), INTERNAL, "before the receiver is ready");
+    family_destroy(&it);
+}
+
+/* A claim of fewer (or more) encodings than there are does not pass. */
+static void wrong_claims_are_found(void) {
+    rpi_algorithm liar = *find(RPI_ALL_REDUCE, "sra");
+    liar.quantisations = 1;
+    CHECK_FAILS(rpi_plan_check(&liar, 4, 0), INTERNAL, "up to 2 times, not 1");
+    liar = *find(RPI_ALL_REDUCE, "ring");
+    liar.rank_order = true;
+    CHECK_FAILS(rpi_plan_check(&liar, 4, 0), INTERNAL, "rank order");
+    liar = *find(RPI_ALL_REDUCE, "ring");
+    liar.quantisations = 4;
+    CHECK_OK(rpi_plan_check(&liar, 4, 0));
+}
+
+/* Any field of any step set to anything: never a crash, and never a proof of what would give
+ * another result. Changes that matter not (the round) are left alone. */
+static void random_damage_never_crashes(void) {
+    rpi_rng rng = rpi_rng_make(check_seed(), RPI_RNG_TEST, 0);
+    int found = 0, trials = 3000;
+    for (int trial = 0; trial < trials; trial++) {
+        int algorithms = 0;
+        while (rpi_algorithm_at(algorithms)) algorithms++;
+        const rpi_algorithm *algorithm =
+            rpi_algorithm_at((int)rpi_rng_below(&rng, (uint32_t)algorithms));
+        int world = algorithm->fits(5) ? 2 + (int)rpi_rng_below(&rng, 4) : 2;
+        family it;
+        REQUIRE_OK(family_build(algorithm, world, 0, &it));
+        rpi_schedule *damaged = &it.schedules[rpi_rng_below(&rng, (uint32_t)world)];
+        REQUIRE(damaged->steps);
+        rpi_step *step = &damaged->steps[rpi_rng_below(&rng, (uint32_t)damaged->count)];
+        int value = (int)rpi_rng_below(&rng, 8) - 1;
+        switch (rpi_rng_below(&rng, 6)) {
+        case 0: step->kind = (uint8_t)value; break;
+        case 1: step->role = (uint8_t)value; break;
+        case 2: step->from = (uint16_t)value; break;
+        case 3: step->into = (uint16_t)value; break;
+        case 4: step->part = value; break;
+        default: step->peer = value; break;
+        }
+        found += judge(&it) != RP_OK;
+        family_destroy(&it);
+    }
+    CHECK_MSG(found > trials / 2, "only %d of %d damages were found", found, trials);
+}
+
+static void memory_failing_anywhere_is_reported(void) {
+    const rpi_algorithm *algorithm = find(RPI_SENDRECV, "rendezvous");
+    for (long n = 1;; n++) {
+        rpi_memory_fail_after(n);
+        rp_status status = rpi_plan_check(algorithm, 2, 0);
+        rpi_memory_fail_after(0);
+        if (status == RP_OK) break;
+        CHECK_EQ(status, RP_NOMEM);
+        REQUIRE(n < 1000);
+    }
+}
+
+CASES({"every algorithm holds in every world", every_algorithm_holds_in_every_world},
+      {"the largest world can be proved", the_largest_world_can_be_proved},
+      {"every dropped step is missed", every_dropped_step_is_missed},
+      {"every doubled step is found", every_doubled_step_is_found},
+      {"every wrong peer is found", every_wrong_peer_is_found},
+      {"particular damages are named", particular_damages_are_named},
+      {"data before the token is found", data_before_the_token_is_found},
+      {"wrong claims are found", wrong_claims_are_found},
+      {"random damage never crashes", random_damage_never_crashes},
+      {"memory failing anywhere is reported", memory_failing_anywhere_is_reported})

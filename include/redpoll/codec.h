@@ -31,7 +31,8 @@ typedef struct rp_encode_context {
     uint32_t role;   /**< 0 sender's encoding, 1 owner's encoding of the sum; plus 2 x rank. */
     uint64_t first;  /**< Index in the tensor of the first element encoded. */
     float *residual; /**< NULL, or `count` floats of error feedback, read and rewritten:
-                          encodes x + residual and leaves (x + residual) - decoded. */
+                          encodes y = x + residual and leaves y - decoded, all in f32. The
+                          exact codec so pays out what lossy steps held back. */
 } rp_encode_context;
 
 /** Parse "fp32", "bf16", "fp16", "q4", "q4:bucket=1024,rounding=stochastic" ...
@@ -61,10 +62,13 @@ RP_API size_t rp_codec_encoded_bytes(const rp_codec *codec, rp_dtype dtype, size
  *  context: NULL for no randomness key and no error feedback (stochastic rounding then uses
  *  seed 0, step 0, tensor 0).
  *  out: rp_codec_encoded_bytes() bytes, any alignment; must not overlap x.
- *  A granule that holds a NaN or an infinity decodes to NaN in every element, so that the
- *  damage is seen by every rank; its residual becomes 0.
+ *  NaN and infinity: codecs that treat each element alone keep them as they are. A bucket that
+ *  holds one (or whose range leaves f32) decodes to NaN in every element, so that every rank
+ *  sees the damage. Their residuals become 0. No finite element becomes an infinity.
  *  Deterministic: the bytes depend on the arguments only, not on processor or thread.
- *  RP_UNSUPPORTED: dtype not taken by the codec. */
+ *  RP_UNSUPPORTED: dtype not taken by the codec. RP_INVALID: a codec that rp_codec_parse() does
+ *  not make, a NULL x or out, a residual for integers, or one for 1 bit with stochastic
+ *  rounding, under which residuals double at every step. */
 RP_API rp_status rp_codec_encode(const rp_codec *codec, rp_dtype dtype, const void *x,
                                  size_t count, const rp_encode_context *context, void *out);
 

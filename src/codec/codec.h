@@ -3,20 +3,24 @@
  * and one word in CMakeLists.txt.
  *
  * Every function is pure, never blocks, may run on any thread, and trusts its arguments (the
- * public functions have checked them). `count` is at least 1. Only the last granule may be
- * short. Kernels of all instruction sets give the same bytes as the scalar one. */
+ * public functions have checked them). `count` is at least 1, `context` never NULL. Only the
+ * last granule may be short. Kernels of all instruction sets give the same bytes as the scalar
+ * one. */
 #ifndef RPI_CODEC_CODEC_H
 #define RPI_CODEC_CODEC_H
 
 #include "base/cpu.h"
 #include "redpoll/codec.h"
 
+/* Elements of the largest bucket: 16 Mi, as many as an f32 counts one by one. */
+#define RPI_BUCKET_MAX (1 << 24)
+
 typedef struct rpi_codec_kind {
-    const char *name;    /* as users write it before the bits: "fp32", "bf16", "q" */
-    const char *summary; /* one line for `redpoll info` */
-    uint8_t wire_id;     /* in frames; never reused */
-    uint8_t bits_min, bits_max;  /* 0, 0: the name carries no bits */
-    uint32_t default_bucket;     /* 0: takes no bucket */
+    const char *name;           /* as users write it before the bits: "fp32", "bf16", "q" */
+    const char *summary;        /* one line for `redpoll info` */
+    uint8_t wire_id;            /* in frames; never reused */
+    uint8_t bits_min, bits_max; /* 0, 0: the name carries no bits */
+    uint32_t default_bucket;    /* 0: takes no bucket */
     int takes_rounding;
 
     int (*supports)(const rp_codec *codec, rp_dtype dtype);

@@ -1,0 +1,122 @@
+/* The catalogue of codecs, and the public functions, which check what kinds then trust. */
+#include "codec/codec.h"
+
+#include "base/status.h"
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "the wire is little-endian, and so must the processor be");
+
+extern const rpi_codec_kind rpi_codec_exact, rpi_codec_half[2], rpi_codec_quant;
+
+static const rpi_codec_kind *const catalogue[] = {
+    &rpi_codec_exact,
+    &rpi_codec_half[0],
+    &rpi_codec_half[1],
+    &rpi_codec_quant,
+};
+
+enum { KINDS = sizeof catalogue / sizeof catalogue[0] };
+
+const rpi_codec_kind *rpi_codec_at(int index) {
+    return index >= 0 && index < KINDS ? catalogue[index] : NULL;
+}
+
+const rpi_codec_kind *rpi_codec_by_wire_id(uint8_t wire_id) {
+    for (int i = 0; i < KINDS; i++)
+        if (catalogue[i]->wire_id == wire_id) return catalogue[i];
+    return NULL;
+}
+
+const rpi_codec_kind *rpi_codec_kind_of(const rp_codec *codec) {
+    return codec && codec->kind ? codec->kind : catalogue[0];
+}
+
+/* A codec is a plain value that anybody can fill in wrongly. */
+static int is_sound(const rp_codec *codec) {
+    const rpi_codec_kind *kind = rpi_codec_kind_of(codec);
+    if (kind->bits_max && (codec->bits < kind->bits_min || codec->bits > kind->bits_max))
+        return 0;
+    if (kind->default_bucket && (codec->bucket < 1 || codec->bucket > RPI_BUCKET_MAX)) return 0;
+    return !kind->takes_rounding || codec->rounding <= RP_STOCHASTIC;
+}
+
+static rp_status check(const rp_codec *codec, rp_dtype dtype) {
+    const rpi_codec_kind *kind = rpi_codec_kind_of(codec);
+    if (!is_sound(codec))
+        return RP_FAIL(INVALID, "codec %s with %d bits, bucket %u, rounding %d is none",
+                       kind->name, codec->bits, codec->bucket, codec->rounding);
+    if (!kind->supports(codec, dtype))
+        return RP_FAIL(UNSUPPORTED, "codec %s does not take elements of type %s", kind->name,
+                       rp_dtype_name(dtype));
+    return RP_OK;
+}
+
+int rp_codec_supports(const rp_codec *codec, rp_dtype dtype) {
+    return is_sound(codec) && rpi_codec_kind_of(codec)->supports(codec, dtype);
+}
+
+int rp_codec_is_exact(const rp_codec *codec, rp_dtype dtype) {
+    return rp_codec_supports(codec, dtype) && rpi_codec_kind_of(codec)->is_exact(codec, dtype);
+}
+
+size_t rp_codec_granule(const rp_codec *codec) {
+    return rpi_codec_kind_of(codec)->default_bucket && codec->bucket ? codec->bucket : 1;
+}
+
+size_t rp_codec_encoded_bytes(const rp_codec *codec, rp_dtype dtype, size_t count) {
+    if (count == 0 || !is_sound(codec)) return 0;
+    return rpi_codec_kind_of(codec)->encoded_bytes(codec, dtype, count);
+}
+
+/* With two levels, stochastic rounding may miss by the whole range, the next range is then
+ * twice as wide, and training would end in NaN about 120 steps later. */
+static rp_status check_feedback(const rp_codec *codec, rp_dtype dtype) {
+    if (!rp_dtype_is_float(dtype))
+        return RP_FAIL(INVALID, "error feedback needs floating data; these are %s",
+                       rp_dtype_name(dtype));
+    if (codec && codec->bits == 1 && codec->rounding == RP_STOCHASTIC)
+        return RP_FAIL(INVALID, "error feedback diverges with 1 bit and stochastic rounding; "
+                                "use rounding=nearest or 2 bits");
+    return RP_OK;
+}
+
+rp_status rp_codec_encode(const rp_codec *codec, rp_dtype dtype, const void *x, size_t count,
+                          const rp_encode_context *context, void *out) {
+    static const rp_encode_context none = {0};
+    RP_TRY(check(codec, dtype));
+    if (count == 0) return RP_OK;
+    if (!x || !out)
+        return RP_FAIL(INVALID, "encoding %zu elements %s NULL", count, x ? "to" : "from");
+    if (!context) context = &none;
+    if (context->residual) RP_TRY(check_feedback(codec, dtype));
+    rpi_codec_kind_of(codec)->encode(codec, rpi_cpu_isa(), dtype, x, count, context, out);
+    return RP_OK;
+}
+
+static rp_status check_encoding(const rp_codec *codec, rp_dtype dtype, const void *in,
+                                size_t bytes, size_t count, const void *y) {
+    RP_TRY(check(codec, dtype));
+    size_t wanted = rp_codec_encoded_bytes(codec, dtype, count);
+    if (bytes != wanted)
+        return RP_FAIL(CORRUPT, "%zu elements of type %s take %zu bytes in codec %s; %zu came",
+                       count, rp_dtype_name(dtype), wanted, rpi_codec_kind_of(codec)->name,
+                       bytes);
+    if (count && (!in || !y))
+        return RP_FAIL(INVALID, "decoding %zu elements %s NULL", count, in ? "to" : "from");
+    return RP_OK;
+}
+
+rp_status rp_codec_decode(const rp_codec *codec, rp_dtype dtype, const void *in, size_t bytes,
+                          size_t count, void *y) {
+    RP_TRY(check_encoding(codec, dtype, in, bytes, count, y));
+    if (count) rpi_codec_kind_of(codec)->decode(codec, rpi_cpu_isa(), dtype, in, count, y);
+    return RP_OK;
+}
+
+rp_status rp_codec_decode_add(const rp_codec *codec, rp_dtype dtype, const void *in,
+                              size_t bytes, size_t count, void *sum) {
+    RP_TRY(check_encoding(codec, dtype, in, bytes, count, sum));
+    if (count)
+        rpi_codec_kind_of(codec)->decode_add(codec, rpi_cpu_isa(), dtype, in, count, sum);
+    return RP_OK;
+}

@@ -1,0 +1,65 @@
+/* The arithmetic of the max-min quantiser on floats, one table of kernels an instruction set.
+ * docs/codecs.md is normative; quant_scalar.c is its plain form, and every other table gives
+ * the same bytes. A table for another instruction set (NEON) is one more file and one row in
+ * quant.c.
+ *
+ * A run is a piece of one bucket that starts at a multiple of 8 elements, so that its packed
+ * levels start at a byte. */
+#ifndef RPI_CODEC_QUANT_KERNELS_H
+#define RPI_CODEC_QUANT_KERNELS_H
+
+#include "base/cpu.h"
+
+#include <stddef.h>
+
+typedef struct rpi_quant_range {
+    float min, max; /* over the elements that are numbers; start with +inf, -inf */
+    int has_nan;
+} rpi_quant_range;
+
+typedef struct rpi_quant_scale {
+    float min, unit;
+} rpi_quant_scale;
+
+typedef struct rpi_quant_run {
+    const float *x;
+    float *residual;        /* NULL: no error feedback */
+    const uint16_t *random; /* NULL: to nearest; else one number an element */
+    size_t count;
+    int bits;
+    rpi_quant_scale scale; /* unit > 0 */
+    uint8_t *out;          /* ceil(count * bits / 8) bytes */
+} rpi_quant_run;
+
+/* Words 2 and 3 of the counter and the key under which blocks of random bits are drawn. */
+typedef struct rpi_quant_stream {
+    uint32_t key[2], name[2];
+} rpi_quant_stream;
+
+enum { RPI_RANDOM_BLOCKS = 8 };
+
+typedef struct rpi_quant_kernels {
+    /* Widen *range by x, or by x + residual where there is one. */
+    void (*range)(const float *x, const float *residual, size_t count, rpi_quant_range *range);
+    /* Levels into out; (x + residual) - decoded into residual. */
+    void (*quantise)(const rpi_quant_run *run);
+    /* y[i] = min + unit * level; reads exactly ceil(count * bits / 8) bytes of in. */
+    void (*dequantise)(const uint8_t *in, int bits, rpi_quant_scale scale, size_t count,
+                       float *y);
+    void (*dequantise_add)(const uint8_t *in, int bits, rpi_quant_scale scale, size_t count,
+                           float *sum);
+    /* 8 numbers a block; `blocks` is a multiple of RPI_RANDOM_BLOCKS. */
+    void (*random)(const rpi_quant_stream *stream, uint64_t block, size_t blocks,
+                   uint16_t *out);
+} rpi_quant_kernels;
+
+extern const rpi_quant_kernels rpi_quant_scalar;
+#if defined(__x86_64__)
+extern const rpi_quant_kernels rpi_quant_avx2, rpi_quant_avx512;
+#endif
+
+static inline size_t rpi_packed_bytes(size_t count, int bits) {
+    return count / 8 * (size_t)bits + (count % 8 * (size_t)bits + 7) / 8;
+}
+
+#endif

@@ -1,0 +1,106 @@
+#include "codec_cases.h"
+
+static void texts_parse_to_what_they_say(void) {
+    static const struct {
+        const char *text, *canonical;
+    } known[] = {
+        {"fp32", "fp32"},
+        {"bf16", "bf16"},
+        {"fp16", "fp16"},
+        {"q1", "q1:bucket=512"},
+        {"q8", "q8:bucket=512"},
+        {"q4:bucket=1024", "q4:bucket=1024"},
+        {"q4:bucket=1", "q4:bucket=1"},
+        {"q4:bucket=16M", "q4:bucket=16777216"},
+        {"q4:rounding=nearest", "q4:bucket=512"},
+        {"q4:rounding=stochastic", "q4:bucket=512,rounding=stochastic"},
+        {"q3:bucket=100,rounding=stochastic", "q3:bucket=100,rounding=stochastic"},
+        {"q3:rounding=stochastic,bucket=1K", "q3:bucket=1024,rounding=stochastic"},
+    };
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        rp_codec codec;
+        char text[64];
+        REQUIRE_OK(rp_codec_parse(known[i].text, &codec));
+        CHECK_MSG(strcmp(rp_codec_text(&codec, text, sizeof text), known[i].canonical) == 0,
+                  "'%s' became '%s'", known[i].text, text);
+    }
+}
+
+static void every_codec_reads_its_own_text_back(void) {
+    rp_codec codecs[CODEC_CASES_MAX];
+    int count = codec_cases(codecs, CODEC_CASES_MAX);
+    for (int i = 0; i < count; i++) {
+        char text[64];
+        rp_codec back = {0};
+        CHECK_OK(rp_codec_parse(rp_codec_text(&codecs[i], text, sizeof text), &back));
+        CHECK_MSG(back.kind == codecs[i].kind && back.bits == codecs[i].bits &&
+                      back.bucket == codecs[i].bucket && back.rounding == codecs[i].rounding,
+                  "%s came back as another codec", text);
+        CHECK_EQ(rpi_codec_by_wire_id(back.kind->wire_id) == back.kind, 1);
+    }
+    CHECK(rpi_codec_by_wire_id(0) == NULL);
+    CHECK(rpi_codec_at(-1) == NULL);
+}
+
+static void wrong_texts_say_what_is_wrong(void) {
+    static const struct {
+        const char *text, *message;
+    } wrong[] = {
+        {"", "codec '' is unknown"},
+        {"fp23", "did you mean 'fp32'?"},
+        {"fp", "use fp32, bf16, fp16 or q1 to q8"},
+        {"bf61", "did you mean 'bf16'?"},
+        {"fp61", "did you mean 'fp16'?"},
+        {"Q4", "did you mean 'q4'?"},
+        {"q", "is unknown"},
+        {"q4x", "did you mean 'q4'?"},
+        {"q04", "is unknown"},
+        {"q-1", "is unknown"},
+        {"zstd", "is unknown"},
+        {"q0", "0 bits; 1 to 8 are allowed"},
+        {"q9", "9 bits; 1 to 8 are allowed"},
+        {"q99999999999999999999", "1 to 8 are allowed"},
+        {"q4:", "write options as option=value"},
+        {"q4:bucket", "write options as option=value"},
+        {"q4:bucket=", "bucket lacks a value"},
+        {"q4:bucket=512,", "write options as option=value"},
+        {"q4:bucket=512:rounding=nearest", "not a whole number"},
+        {"q4:bucket=512 ", "not a whole number"},
+        {"q4:bucket=0", "bucket is 0; 1 to 16777216"},
+        {"q4:bucket=-5", "bucket is -5; 1 to 16777216"},
+        {"q4:bucket=16777217", "bucket is 16777217; 1 to 16777216"},
+        {"q4:bucket=1.5", "not a whole number"},
+        {"q4:bucket=1,bucket=2", "option bucket comes twice"},
+        {"q4:bucket=1,rounding=nearest,rounding=nearest", "option rounding comes twice"},
+        {"q4:buckets=512", "did you mean 'bucket'?"},
+        {"q4:rounding=stochastik", "did you mean 'stochastic'?"},
+        {"q4:rounding=", "rounding lacks a value"},
+        {"fp32:bucket=512", "takes no options"},
+        {"bf16:", "write options as option=value"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        rp_codec codec = {.bits = 77};
+        rp_status status = rp_codec_parse(wrong[i].text, &codec);
+        CHECK_MSG(status == RP_INVALID, "'%s' gives %s", wrong[i].text, rp_status_name(status));
+        CHECK_MSG(strstr(rp_last_error()->message, wrong[i].message) != NULL,
+                  "'%s' gives the message '%s'", wrong[i].text, rp_last_error()->message);
+        CHECK_EQ(codec.bits, 77);
+    }
+    rp_codec codec;
+    CHECK_FAILS(rp_codec_parse(NULL, &codec), INVALID, "no codec text");
+    CHECK_FAILS(rp_codec_parse("q4", NULL), INVALID, "nowhere");
+}
+
+static void a_small_buffer_gets_a_cut_text(void) {
+    rp_codec codec;
+    char text[6];
+    REQUIRE_OK(rp_codec_parse("q4", &codec));
+    CHECK(strcmp(rp_codec_text(&codec, text, sizeof text), "q4:bu") == 0);
+    rp_codec zeros = {0};
+    CHECK(strcmp(rp_codec_text(&zeros, text, sizeof text), "fp32") == 0);
+}
+
+CASES({"texts_parse_to_what_they_say", texts_parse_to_what_they_say},
+      {"every_codec_reads_its_own_text_back", every_codec_reads_its_own_text_back},
+      {"wrong_texts_say_what_is_wrong", wrong_texts_say_what_is_wrong},
+      {"a_small_buffer_gets_a_cut_text", a_small_buffer_gets_a_cut_text})

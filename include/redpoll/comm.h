@@ -1,8 +1,9 @@
 /** Communicators and collectives.
  *
  * A communicator joins the ranks of a world; it is created from a store on every rank at once.
- * All its collectives must be posted in the same order on every rank; posting is serialised by
- * the caller, waiting is legal from any thread. Nothing has a thread of its own unless
+ * All its collectives must be posted in the same order on every rank; several may be in flight,
+ * and waited for in any order. Posting is serialised by the caller, waiting is legal from any
+ * thread. Nothing has a thread of its own unless
  * rp_comm_options.progress_thread asks for one: whoever waits drives the transfer.
  *
  * Failures: when an operation fails on one rank it fails on every rank, with a message that
@@ -44,7 +45,17 @@ typedef struct rp_comm_options {
  *  Blocks up to connect_timeout_s; RP_TIMEOUT names the ranks that did not arrive. */
 RP_API rp_status rp_comm_create(const rp_store *store, int rank, int world,
                                 const rp_comm_options *options, rp_comm **comm);
-/** Local. Requests still in flight are cancelled; their buffers are free again afterwards. */
+/** Join the world that this process was started in, and create its communicator: the place is
+ *  read from the variables that `redpoll run`, torchrun, mpirun or srun set, in that order of
+ *  trust; without any it is a world of one. Rank 0 serves the store where the launcher does not;
+ *  the communicator owns it. options->bind_host NULL: the interface that faces the other ranks.
+ *  Blocks as rp_comm_create(). RP_INVALID names a variable that is missing or wrong; RP_IO: the
+ *  port is taken. */
+RP_API rp_status rp_comm_join(const rp_comm_options *options, rp_comm **comm);
+/** Local, but that the other ranks hear of it when operations are still in flight here: these
+ *  are cancelled, and the others' fail with RP_CANCELLED and this rank's name. Otherwise blocks
+ *  until what was posted has left, at most five seconds. Afterwards buffers are free again and
+ *  requests that were not waited for are gone with the communicator. NULL is fine. */
 RP_API void rp_comm_destroy(rp_comm *comm);
 RP_API int rp_comm_rank(const rp_comm *comm);
 RP_API int rp_comm_world(const rp_comm *comm);
@@ -76,8 +87,9 @@ typedef struct rp_collective_options {
 
 /** Post an all-reduce over `segments` in place. Afterwards data of every rank holds the sum (or
  *  mean), bit-identical on all ranks for every codec, algorithm and world. f16 and bf16 are
- *  summed in f32 and rounded once. The mean divides the sum of floats by the world; integers
- *  refuse RP_AVG. `segments` is copied; its data is borrowed until completion.
+ *  summed in f32 and rounded once by "sra"; "ring" rounds the partial sum at each hop. The mean
+ *  divides the sum of floats by the world, before it is encoded for everybody; integers refuse
+ *  RP_AVG. "sra" adds in rank order: an exact sum has the bits of the serial one. `segments` is copied; its data is borrowed until completion.
  *  Does not block. *request completes exactly once; rp_request_wait() frees it. */
 RP_API rp_status rp_all_reduce_start(rp_comm *comm, const rp_segment *segments, size_t count,
                                      const rp_collective_options *options,
@@ -94,7 +106,8 @@ RP_API rp_status rp_all_gather_start(rp_comm *comm, const void *input, void *out
                                      size_t count, rp_dtype dtype, const rp_codec *codec,
                                      const rp_collective_options *options,
                                      rp_request **request);
-/** data of every rank gets options->root's. Always exact. */
+/** data of every rank gets options->root's. Always exact. A rank that has passed its data on is
+ *  done: when ranks disagree it may learn of it in its next operation. */
 RP_API rp_status rp_broadcast_start(rp_comm *comm, void *data, size_t count, rp_dtype dtype,
                                     const rp_collective_options *options, rp_request **request);
 RP_API rp_status rp_barrier_start(rp_comm *comm, rp_request **request);

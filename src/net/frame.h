@@ -14,24 +14,28 @@ enum { RPI_FRAME_VERSION = 1, RPI_FRAME_HEADER_BYTES = 64 };
 typedef struct rpi_frame_header {
     uint32_t magic;
     uint8_t version;
-    uint8_t kind;        /* rpi_frame_kind */
-    uint16_t round;      /* of the schedule: for messages */
+    uint8_t kind;   /* rpi_frame_kind */
+    uint16_t round; /* of the schedule: for messages */
     uint32_t communicator;
-    uint32_t epoch;      /* of its membership */
-    uint64_t sequence;   /* of the operation in the communicator */
+    uint32_t epoch;    /* of its membership */
+    uint64_t sequence; /* of the operation in the communicator */
     uint32_t chunk;
     int32_t part;
-    uint64_t count;      /* elements of the whole operation on the sending rank */
-    uint32_t signature;  /* CRC-32C of everything on which ranks must agree */
-    uint8_t operation;   /* rpi_collective */
+    uint64_t count;     /* elements of the whole operation on the sending rank */
+    uint32_t signature; /* CRC-32C of everything on which ranks must agree */
+    uint8_t operation;  /* rpi_collective */
     uint8_t dtype, codec, bits;
     uint32_t bucket;
-    uint32_t bytes;      /* of payload */
+    uint32_t bytes;       /* of payload */
     uint32_t payload_crc; /* CRC-32C; 0 where the transport needs none */
     uint32_t header_crc;  /* CRC-32C of the 60 bytes before */
 } rpi_frame_header;
 
-typedef enum rpi_frame_kind { RPI_FRAME_DATA = 1, RPI_FRAME_HELLO } rpi_frame_kind;
+typedef enum rpi_frame_kind {
+    RPI_FRAME_DATA = 1,
+    RPI_FRAME_HELLO, /* first frame of a tcp connection */
+    RPI_FRAME_TIMED, /* a frame within a frame: the shaping wrapper's */
+} rpi_frame_kind;
 
 /* CRC-32C (Castagnoli), hardware where there is one. Start with crc 0. */
 uint32_t rpi_crc32c(uint32_t crc, const void *data, size_t bytes);
@@ -40,6 +44,8 @@ uint32_t rpi_crc32c(uint32_t crc, const void *data, size_t bytes);
  * then `payload_bytes` of payload right behind it. */
 void rpi_frame_seal(void *region, const rpi_frame_header *header, size_t payload_bytes,
                     bool checksum);
+/* Check and read a header alone; what lies behind it may not have come yet. */
+rp_status rpi_frame_header_read(const void *frame, rpi_frame_header *out_header);
 /* Check a frame that came and read its header; RP_CORRUPT says which check failed. */
 rp_status rpi_frame_open(const void *frame, size_t bytes, bool checksum,
                          rpi_frame_header *out_header);

@@ -7,7 +7,7 @@
 
 typedef struct rpi_mesh_options {
     const char *prefix;    /* of every key in the store: one communicator, one prefix */
-    const char *transport; /* NULL or "auto": shm inside a host, tcp between hosts */
+    const char *transport; /* NULL or "auto": the first of the catalogue that reaches */
     rpi_link_shape shape;  /* wraps the chosen transport when bytes_per_s or latency_s is set */
     const char *bind_host;
     size_t frame_bytes;
@@ -20,12 +20,14 @@ typedef struct rpi_mesh {
     rpi_peer_info *peers;     /* [world] */
     int *host_of;             /* [world], numbered by first appearance */
     rpi_link **links;         /* [world]; links[rank] is NULL */
-    rpi_endpoint *endpoints[4]; /* those in use; NULL after the last */
+    rpi_endpoint *endpoints[4]; /* one for each transport in use; NULL after the last */
 } rpi_mesh;
 
 /* Collective: returns on every rank or fails on every rank by the deadline, naming the ranks that
- * did not arrive, a world size on which ranks disagree (RP_MISMATCH), or a rank that came
- * twice. Ranks that give up before the timeout leave a reason in the store for the others. */
+ * did not arrive, a world size (or transport, shape, frame length) on which ranks disagree
+ * (RP_MISMATCH), or a rank that came twice. Ranks that give up before the timeout leave a reason
+ * in the store for the others. The prefix may be used again after a mesh that came up, not
+ * after one that failed. */
 rp_status rpi_mesh_connect(const rp_store *store, int rank, int world,
                            const rpi_mesh_options *options, rpi_mesh **out_mesh);
 void rpi_mesh_close(rpi_mesh *mesh);

@@ -20,10 +20,10 @@
 
 /* What ranks tell each other before they choose how to talk. */
 typedef struct rpi_peer_info {
-    char host[64];     /* boot id and network namespace: equal means same kernel and same net */
-    char machine[64];  /* boot id: equal means the memory of one kernel */
+    char host[64];    /* boot id and network namespace: equal means same kernel and same net */
+    char machine[64]; /* boot id: equal means the memory of one kernel */
     int64_t pid;
-    uint64_t process;  /* random, equal for threads of one process */
+    uint64_t process; /* random, equal for threads of one process */
 } rpi_peer_info;
 
 /* Shape of a link (`--link 1Gbit,50us`): what one rank's network card does, each way. */
@@ -34,10 +34,10 @@ typedef struct rpi_link_shape {
 
 typedef struct rpi_endpoint_options {
     int rank, world;
-    uint64_t secret;      /* random, chosen by rank 0, equal on all ranks: rejects strangers */
+    uint64_t secret;       /* random, chosen by rank 0, equal on all ranks: rejects strangers */
     const char *bind_host; /* interface to listen on; NULL: the one the store was reached by, or
                               loopback */
-    size_t frame_bytes;   /* longest frame, header included; the executor never sends more */
+    size_t frame_bytes;    /* longest frame, header included; the executor never sends more */
     rpi_link_shape shape;
     const struct rpi_transport *inner; /* the shaping wrapper only: what it wraps */
 } rpi_endpoint_options;
@@ -62,22 +62,33 @@ typedef struct rpi_transport {
     rp_status (*open)(const rpi_endpoint_options *options, rpi_endpoint **out_endpoint);
     /* What a peer needs to connect, as text to publish in the store. */
     rp_status (*address)(rpi_endpoint *endpoint, char *text, size_t bytes);
-    /* Both sides call it for each other; returns when the link carries frames. Callers connect
-     * in an order free of cycles (see mesh.h). Wrong secret, world or rank: RP_MISMATCH. */
+    /* Both sides call it for each other; returns when the link takes frames. The higher rank
+     * dials the lower one's address; the lower one waits for it to come (inproc waits for
+     * nobody). Ranks that connect to their peers in rising order meet no cycle; dialling all
+     * lower ranks first and then waiting for all higher ones does as well. RP_TIMEOUT: the
+     * peer did not come; the endpoint is still good. Wrong secret, world, rank or frame_bytes:
+     * RP_MISMATCH for the one who dialled (and for both where both can tell); strangers that
+     * come to a listening endpoint are turned away and change nothing. */
     rp_status (*connect)(rpi_endpoint *endpoint, int peer, const char *address,
                          int64_t deadline_ns, rpi_link **out_link);
-    /* A region of at least `bytes` (<= frame_bytes), 64-byte aligned, to fill and then post; the
-     * same region again until it is posted. One at a time for each link. */
+    /* A region of at least `bytes` (<= frame_bytes), 64-byte aligned, to fill and then post;
+     * the same region again until it is posted (asking for more may move it and lose its
+     * bytes). One at a time for each link. */
     rp_status (*lend)(rpi_link *link, size_t bytes, void **out_region);
+    /* Send the sealed frame (frame.h) that begins the lent region: `bytes` in all, no more than
+     * were lent. */
     rp_status (*post)(rpi_link *link, size_t bytes);
     /* The oldest complete frame, in place, 64-byte aligned, valid until released. */
     rp_status (*peek)(rpi_link *link, const void **out_frame, size_t *out_bytes);
     void (*release)(rpi_link *link);
-    /* Move bytes without waiting: flush what is posted, take in what has come. */
+    /* Move bytes without waiting: flush what is posted, take in what has come. A link that
+     * fails says so itself; a failure here is the whole endpoint's. */
     rp_status (*progress)(rpi_endpoint *endpoint);
-    /* Ask to be woken: from here on the fd that wake_fd names becomes readable when any link may
-     * have news. Returns true when there may be news already (do not sleep). *wake_at_ns: sleep
-     * no longer than that (RPI_NEVER_NS: no limit). disarm() follows the sleep. */
+    /* Ask to be woken: from here on the fd that wake_fd names becomes readable when any link
+     * may have news: a frame where peek() had none, room where lend() had none, a failure not
+     * yet told. A frame peeked at and not released is no news. Returns true when there may be
+     * news already (do not sleep). *wake_at_ns: sleep no longer than that (RPI_NEVER_NS: no
+     * limit). disarm() follows in either case, and progress() after it. */
     bool (*arm)(rpi_endpoint *endpoint, int *out_fd, int64_t *wake_at_ns);
     void (*disarm)(rpi_endpoint *endpoint);
     /* Everything posted has left this process's buffers? RP_PENDING: progress first. */

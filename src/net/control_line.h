@@ -1,0 +1,46 @@
+/* One control connection: records in and out, without waiting. docs/wire.md defines the bytes. */
+#ifndef RPI_NET_CONTROL_LINE_H
+#define RPI_NET_CONTROL_LINE_H
+
+#include "base/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define RPI_CONTROL_MAGIC UINT32_C(0x54435052) /* "RPCT" */
+enum { RPI_CONTROL_VERSION = 1, RPI_CONTROL_RECORD_BYTES = 32, RPI_CONTROL_TEXT_BYTES = 400 };
+
+typedef enum rpi_control_kind {
+    RPI_CONTROL_HELLO = 1, /* leaf to hub: rank, number = world, a = secret */
+    RPI_CONTROL_WELCOME,   /* hub to leaf, when everybody has come */
+    RPI_CONTROL_BEAT,      /* rank, a = sequence, b = bytes */
+    RPI_CONTROL_FAILURE,   /* rank that failed, number = finder, a = -status, text */
+    RPI_CONTROL_GOODBYE,   /* what ends now did not fail */
+} rpi_control_kind;
+
+typedef struct rpi_control_record {
+    uint8_t kind;
+    uint16_t text_bytes;
+    int32_t rank, number;
+    uint64_t a, b;
+    char text[RPI_CONTROL_TEXT_BYTES]; /* NUL-terminated in memory, not on the wire */
+} rpi_control_record;
+
+typedef struct rpi_control_line {
+    int fd;        /* -1: closed */
+    int rank;      /* of the other side; -1: it has not said */
+    bool goodbye;  /* the other side said it */
+    unsigned char in[RPI_CONTROL_RECORD_BYTES + RPI_CONTROL_TEXT_BYTES];
+    size_t in_bytes;
+    unsigned char *out; /* not sent yet */
+    size_t out_bytes, out_capacity;
+} rpi_control_line;
+
+/* Queue a record and send what the socket takes. RP_PEER: the other side is gone. */
+rp_status rpi_control_line_send(rpi_control_line *line, const rpi_control_record *record);
+rp_status rpi_control_line_flush(rpi_control_line *line);
+/* The next whole record; RP_PENDING: none yet. RP_PEER: closed or died. RP_CORRUPT: no record. */
+rp_status rpi_control_line_receive(rpi_control_line *line, rpi_control_record *out_record);
+void rpi_control_line_close(rpi_control_line *line);
+
+#endif

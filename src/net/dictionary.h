@@ -1,0 +1,27 @@
+/* The keys and values of a store: a hash table from names to bytes. Not locked. */
+#ifndef RPI_NET_DICTIONARY_H
+#define RPI_NET_DICTIONARY_H
+
+#include "base/status.h"
+
+#include <stddef.h>
+
+enum { RPI_STORE_VALUE_BYTES = 64 * 1024, RPI_STORE_KEY_BYTES = 256 }; /* key: with its NUL */
+
+typedef struct rpi_dictionary rpi_dictionary;
+
+rp_status rpi_dictionary_create(rpi_dictionary **out_dictionary);
+void rpi_dictionary_destroy(rpi_dictionary *dictionary);
+/* RP_INVALID: an empty or too long key, or a value above RPI_STORE_VALUE_BYTES. */
+rp_status rpi_store_check(const char *key, size_t value_bytes);
+rp_status rpi_dictionary_set(rpi_dictionary *dictionary, const char *key, const void *value,
+                             size_t bytes);
+/* The value where it lies, until the next change; NULL when absent. */
+const void *rpi_dictionary_get(const rpi_dictionary *dictionary, const char *key,
+                               size_t *out_bytes);
+/* A number is 8 bytes, little-endian. RP_INVALID when the key holds something else. */
+rp_status rpi_dictionary_add(rpi_dictionary *dictionary, const char *key, int64_t amount,
+                             int64_t *out_value);
+void rpi_dictionary_remove(rpi_dictionary *dictionary, const char *key);
+
+#endif

@@ -1,0 +1,129 @@
+#include "net/duplex.h"
+
+#include <unistd.h>
+
+enum { FRAMES = 4, AREA_BYTES_MIN = 256 * 1024 };
+
+#define LAP_BIT (UINT64_C(1) << 63)
+
+static size_t area_bytes(size_t frame_bytes) {
+    size_t bytes = FRAMES * rpi_extent_round(frame_bytes);
+    return bytes < AREA_BYTES_MIN ? AREA_BYTES_MIN : bytes;
+}
+
+size_t rpi_duplex_bytes(size_t frame_bytes) {
+    return 2 * (sizeof(rpi_duplex_end) + area_bytes(frame_bytes));
+}
+
+void rpi_duplex_join(rpi_duplex *duplex, void *memory, int side, size_t frame_bytes,
+                     int wake_fd) {
+    rpi_duplex_end *ends = memory;
+    unsigned char *areas = (unsigned char *)(ends + 2);
+    size_t area = area_bytes(frame_bytes);
+    *duplex = (rpi_duplex){.mine = &ends[side],
+                           .theirs = &ends[!side],
+                           .out = areas + (side ? area : 0),
+                           .in = areas + (side ? 0 : area),
+                           .frame_bytes = frame_bytes,
+                           .wake_fd = wake_fd,
+                           .sent = {.capacity = area}};
+}
+
+static uint64_t lap_of(uint32_t index) {
+    return (index / RPI_EXTENTS) % 2 ? 0 : LAP_BIT;
+}
+
+/* The other side sleeps and waits for this: one of possibly many wakers takes the flag down and
+ * pays for the system call. Sequentially consistent with arm(): either it sees our news, or we
+ * see its flag. */
+static void wake(rpi_duplex *duplex, unsigned wish) {
+    if (!(atomic_load(&duplex->theirs->asleep) & wish)) return;
+    if (atomic_exchange(&duplex->theirs->asleep, 0) == 0) return;
+    uint64_t one = 1;
+    ssize_t written = write(duplex->wake_fd, &one, sizeof one);
+    (void)written; /* full: it is readable anyway */
+}
+
+void rpi_duplex_wake(rpi_duplex *duplex) {
+    wake(duplex, RPI_WISH_CLOSING);
+}
+
+static rp_status take_back(rpi_duplex *duplex) {
+    uint32_t back = atomic_load(&duplex->theirs->released) - duplex->sent.first;
+    if (back > duplex->sent.count)
+        return RP_FAIL(CORRUPT, "the peer gave back %u frames of %u", back, duplex->sent.count);
+    while (back-- > 0) rpi_extents_pop(&duplex->sent);
+    return RP_OK;
+}
+
+rp_status rpi_duplex_lend(rpi_duplex *duplex, size_t bytes, void **out_region) {
+    if (bytes == 0 || bytes > duplex->frame_bytes)
+        return RP_FAIL(INVALID, "a frame of %zu bytes; 1 to %zu are allowed", bytes,
+                       duplex->frame_bytes);
+    if (duplex->lent.bytes < bytes) {
+        rpi_extent lent = {.bytes = bytes};
+        RP_TRY(take_back(duplex));
+        duplex->starved = !rpi_extents_fit(&duplex->sent, bytes, &lent.offset);
+        if (duplex->starved) return RP_PENDING;
+        duplex->lent = lent;
+    }
+    *out_region = duplex->out + duplex->lent.offset;
+    return RP_OK;
+}
+
+rp_status rpi_duplex_post(rpi_duplex *duplex, size_t bytes) {
+    if (bytes == 0 || bytes > duplex->lent.bytes)
+        return RP_FAIL(STATE, "%zu bytes posted into a region of %zu", bytes,
+                       duplex->lent.bytes);
+    uint32_t index = duplex->sent.first + duplex->sent.count;
+    uint64_t word = lap_of(index) | (uint64_t)(duplex->lent.offset / 64) << 32 | bytes;
+    rpi_extents_push(&duplex->sent, duplex->lent.offset, bytes);
+    duplex->lent.bytes = 0;
+    atomic_store(&duplex->mine->posted[index % RPI_EXTENTS], word);
+    wake(duplex, RPI_WISH_FRAMES);
+    return RP_OK;
+}
+
+static bool has_come(rpi_duplex *duplex, uint64_t *out_word) {
+    *out_word = atomic_load(&duplex->theirs->posted[duplex->next % RPI_EXTENTS]);
+    return (*out_word & LAP_BIT) == lap_of(duplex->next);
+}
+
+rp_status rpi_duplex_peek(rpi_duplex *duplex, const void **out_frame, size_t *out_bytes) {
+    uint64_t word;
+    if (duplex->held.bytes == 0) {
+        if (!has_come(duplex, &word)) return RP_PENDING;
+        rpi_extent frame = {.offset = (size_t)((word & ~LAP_BIT) >> 32) * 64,
+                            .bytes = (size_t)(word & UINT32_MAX)};
+        size_t area = duplex->sent.capacity;
+        if (frame.bytes == 0 || frame.bytes > duplex->frame_bytes || frame.offset > area ||
+            frame.bytes > area - frame.offset)
+            return RP_FAIL(CORRUPT, "the peer posted %zu bytes at %zu of an area of %zu",
+                           frame.bytes, frame.offset, area);
+        duplex->held = frame;
+    }
+    *out_frame = duplex->in + duplex->held.offset;
+    *out_bytes = duplex->held.bytes;
+    return RP_OK;
+}
+
+void rpi_duplex_release(rpi_duplex *duplex) {
+    if (duplex->held.bytes == 0) return;
+    duplex->held.bytes = 0;
+    duplex->next++;
+    atomic_store(&duplex->mine->released, duplex->next);
+    wake(duplex, RPI_WISH_ROOM);
+}
+
+bool rpi_duplex_arm(rpi_duplex *duplex) {
+    uint64_t word;
+    unsigned wish = RPI_WISH_CLOSING | (duplex->held.bytes == 0 ? RPI_WISH_FRAMES : 0U) |
+                    (duplex->starved ? RPI_WISH_ROOM : 0U);
+    atomic_store(&duplex->mine->asleep, wish);
+    if ((wish & RPI_WISH_FRAMES) && has_come(duplex, &word)) return true;
+    return duplex->starved && atomic_load(&duplex->theirs->released) != duplex->sent.first;
+}
+
+void rpi_duplex_disarm(rpi_duplex *duplex) {
+    atomic_store(&duplex->mine->asleep, 0);
+}

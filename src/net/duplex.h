@@ -1,0 +1,60 @@
+/* Frames both ways through memory that two sides share: threads (inproc.c) or processes
+ * (shm.c). Lock-free, one sender and one receiver each way.
+ *
+ *     memory:  | end of side 0 | end of side 1 | frames of side 0 | frames of side 1 |
+ *
+ * A sender lays frames into its own frame area and posts a word for each: where and how long.
+ * Words carry the parity of the lap, so that the receiver polls the very line that brings the
+ * news. The receiver gives frames back in order by counting. What the other side wrote is
+ * checked before it is used, and read once. */
+#ifndef RPI_NET_DUPLEX_H
+#define RPI_NET_DUPLEX_H
+
+#include "base/status.h"
+#include "net/extents.h"
+
+#include <stdatomic.h>
+
+/* What one side writes; lines of their own, so that only news moves between caches. */
+typedef struct rpi_duplex_end {
+    _Alignas(64) atomic_uint asleep;   /* rpi_duplex_wish bits; also cleared by the waker */
+    _Alignas(64) atomic_uint released; /* frames given back */
+    _Alignas(64) atomic_uint_fast64_t posted[RPI_EXTENTS]; /* lap:1 offset/64:31 bytes:32 */
+} rpi_duplex_end;
+
+typedef enum rpi_duplex_wish {
+    RPI_WISH_FRAMES = 1,
+    RPI_WISH_ROOM = 2,
+    RPI_WISH_CLOSING = 4,
+} rpi_duplex_wish;
+
+typedef struct rpi_duplex {
+    rpi_duplex_end *mine, *theirs;
+    unsigned char *out, *in;
+    size_t frame_bytes;
+    int wake_fd;      /* eventfd on which the other side sleeps; borrowed */
+    rpi_extents sent; /* posted and not yet given back */
+    rpi_extent lent;  /* bytes 0: nothing is */
+    bool starved;     /* the last lend() found no room */
+    uint32_t next;    /* frame to receive, counted since the beginning */
+    rpi_extent held;  /* the frame peeked at; bytes 0: none */
+} rpi_duplex;
+
+size_t rpi_duplex_bytes(size_t frame_bytes);
+/* side 0 or 1; memory starts zeroed, 64-byte aligned, of rpi_duplex_bytes(frame_bytes). */
+void rpi_duplex_join(rpi_duplex *duplex, void *memory, int side, size_t frame_bytes,
+                     int wake_fd);
+
+/* As in the contract of a transport (transport.h). RP_CORRUPT: the other side's bookkeeping is
+ * impossible. */
+rp_status rpi_duplex_lend(rpi_duplex *duplex, size_t bytes, void **out_region);
+rp_status rpi_duplex_post(rpi_duplex *duplex, size_t bytes);
+rp_status rpi_duplex_peek(rpi_duplex *duplex, const void **out_frame, size_t *out_bytes);
+void rpi_duplex_release(rpi_duplex *duplex);
+/* From now on the other side writes our eventfd when there is news; true: there is already. */
+bool rpi_duplex_arm(rpi_duplex *duplex);
+void rpi_duplex_disarm(rpi_duplex *duplex);
+/* Tell a sleeping other side that we close. */
+void rpi_duplex_wake(rpi_duplex *duplex);
+
+#endif

@@ -1,0 +1,337 @@
+/* Ranks are threads of one process: frames pass through memory on the heap.
+ *
+ * Endpoints find each other in a list of this process by the number in their address; whoever
+ * connects first makes the pipe and leaves it with the other. A pipe and a waker live as long
+ * as either side holds them, so that one side may close while the other still reads. */
+#include "net/transports.h"
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "net/duplex.h"
+#include "net/endpoint.h"
+#include "net/fault.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+typedef struct inproc_waker {
+    atomic_int holders;
+    int fd;
+} inproc_waker;
+
+typedef struct inproc_pipe {
+    atomic_int holders;
+    atomic_bool closed[2]; /* by side */
+    inproc_waker *wakers[2];
+    void *memory;
+} inproc_pipe;
+
+typedef struct inproc_link {
+    rpi_link base;
+    rpi_duplex duplex;
+    inproc_pipe *pipe;
+    int side; /* 0: the lower rank's */
+    rpi_fault fault;
+} inproc_link;
+
+typedef struct inproc_endpoint {
+    rpi_endpoint base;
+    struct inproc_endpoint *next; /* [registry_lock] */
+    uint64_t number, secret;
+    size_t frame_bytes;
+    inproc_waker *waker;
+    inproc_link **links;  /* [world] */
+    inproc_pipe **offers; /* [world] made by peers that connected first [registry_lock] */
+} inproc_endpoint;
+
+static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
+static inproc_endpoint *registry; /* open endpoints of this process */
+static uint64_t registry_count;   /* opened so far */
+
+static bool inproc_reaches(const rpi_peer_info *self, const rpi_peer_info *peer) {
+    return self->process == peer->process && self->pid == peer->pid &&
+           strcmp(self->machine, peer->machine) == 0;
+}
+
+static rp_status waker_create(inproc_waker **out_waker) {
+    inproc_waker *waker = NULL;
+    RP_TRY(rpi_alloc(sizeof *waker, "a waker", &waker));
+    waker->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (waker->fd < 0) {
+        rpi_free(waker);
+        return RP_FAIL_ERRNO(IO, "cannot make an event descriptor");
+    }
+    atomic_init(&waker->holders, 1);
+    *out_waker = waker;
+    return RP_OK;
+}
+
+static void waker_drop(inproc_waker *waker) {
+    if (!waker || atomic_fetch_sub(&waker->holders, 1) > 1) return;
+    close(waker->fd);
+    rpi_free(waker);
+}
+
+static rp_status pipe_create(const inproc_endpoint *low, const inproc_endpoint *high,
+                             inproc_pipe **out_pipe) {
+    inproc_pipe *pipe = NULL;
+    RP_TRY(rpi_alloc(sizeof *pipe, "a pipe", &pipe));
+    rp_status status = rpi_alloc(rpi_duplex_bytes(low->frame_bytes),
+                                 "frames in flight between two ranks", &pipe->memory);
+    if (status != RP_OK) {
+        rpi_free(pipe);
+        return status;
+    }
+    atomic_init(&pipe->holders, 2);
+    inproc_waker *wakers[2] = {low->waker, high->waker};
+    for (int side = 0; side < 2; side++) {
+        pipe->wakers[side] = wakers[side];
+        atomic_fetch_add(&wakers[side]->holders, 1);
+    }
+    *out_pipe = pipe;
+    return RP_OK;
+}
+
+/* One side is done with it. */
+static void pipe_drop(inproc_pipe *pipe) {
+    if (!pipe || atomic_fetch_sub(&pipe->holders, 1) > 1) return;
+    waker_drop(pipe->wakers[0]);
+    waker_drop(pipe->wakers[1]);
+    rpi_free(pipe->memory);
+    rpi_free(pipe);
+}
+
+static void pipe_close(inproc_pipe *pipe, int side) {
+    if (!pipe) return;
+    atomic_store(&pipe->closed[side], true);
+    uint64_t one = 1;
+    ssize_t written = write(pipe->wakers[!side]->fd, &one, sizeof one);
+    (void)written; /* full: it is readable anyway */
+    pipe_drop(pipe);
+}
+
+static void enlist(inproc_endpoint *endpoint) {
+    pthread_mutex_lock(&registry_lock);
+    endpoint->number = ++registry_count;
+    endpoint->next = registry;
+    registry = endpoint;
+    pthread_mutex_unlock(&registry_lock);
+}
+
+static void delist(inproc_endpoint *endpoint) {
+    pthread_mutex_lock(&registry_lock);
+    inproc_endpoint **at = &registry;
+    while (*at && *at != endpoint) at = &(*at)->next;
+    if (*at) *at = endpoint->next;
+    pthread_mutex_unlock(&registry_lock);
+}
+
+static void inproc_close(rpi_endpoint *base) {
+    inproc_endpoint *endpoint = (inproc_endpoint *)base;
+    if (!endpoint) return;
+    delist(endpoint); /* from here on no peer leaves an offer */
+    for (int peer = 0; peer < base->world; peer++) {
+        int side = base->rank > peer;
+        if (endpoint->offers) pipe_close(endpoint->offers[peer], side);
+        if (endpoint->links && endpoint->links[peer]) {
+            pipe_close(endpoint->links[peer]->pipe, side);
+            rpi_free(endpoint->links[peer]);
+        }
+    }
+    waker_drop(endpoint->waker);
+    rpi_free(endpoint->links);
+    rpi_free(endpoint->offers);
+    rpi_free(endpoint);
+}
+
+static rp_status inproc_fill(inproc_endpoint *endpoint) {
+    size_t world = (size_t)endpoint->base.world;
+    RP_TRY(rpi_alloc_array(world, sizeof *endpoint->links, "links", &endpoint->links));
+    RP_TRY(rpi_alloc_array(world, sizeof *endpoint->offers, "links", &endpoint->offers));
+    return waker_create(&endpoint->waker);
+}
+
+static rp_status inproc_open(const rpi_endpoint_options *options, rpi_endpoint **out_endpoint) {
+    inproc_endpoint *endpoint = NULL;
+    RP_TRY(rpi_endpoint_check(options));
+    RP_TRY(rpi_alloc(sizeof *endpoint, "an endpoint", &endpoint));
+    endpoint->base = (rpi_endpoint){&rpi_transport_inproc, options->rank, options->world};
+    endpoint->secret = options->secret;
+    endpoint->frame_bytes = options->frame_bytes;
+    rp_status status = inproc_fill(endpoint);
+    if (status != RP_OK) {
+        inproc_close(&endpoint->base);
+        return status;
+    }
+    enlist(endpoint);
+    *out_endpoint = &endpoint->base;
+    return RP_OK;
+}
+
+static rp_status inproc_address(rpi_endpoint *base, char *text, size_t bytes) {
+    inproc_endpoint *endpoint = (inproc_endpoint *)base;
+    int length = snprintf(text, bytes, "inproc:%" PRIu64, endpoint->number);
+    if (length < 0 || (size_t)length >= bytes)
+        return RP_FAIL(INVALID, "an address needs %d bytes, not %zu", length + 1, bytes);
+    return RP_OK;
+}
+
+/* [registry_lock] */
+static rp_status find(const inproc_endpoint *self, int peer, const char *address,
+                      inproc_endpoint **out_other) {
+    uint64_t number = 0;
+    if (sscanf(address, "inproc:%" SCNu64, &number) != 1)
+        return RP_FAIL(INVALID, "'%s' is no address of an inproc endpoint", address);
+    inproc_endpoint *other = registry;
+    while (other && other->number != number) other = other->next;
+    if (!other) return RP_FAIL(PEER, "rank %d has closed its endpoint %s", peer, address);
+    if (other->secret != self->secret || other->base.world != self->base.world ||
+        other->base.rank != peer || other->frame_bytes != self->frame_bytes)
+        return RP_FAIL(MISMATCH,
+                       "%s is rank %d of %d in another job, not rank %d of %d in this one",
+                       address, other->base.rank, other->base.world, peer, self->base.world);
+    *out_other = other;
+    return RP_OK;
+}
+
+/* The pipe to a peer: the one it left here, or a new one that is left there. [registry_lock] */
+static rp_status meet(inproc_endpoint *self, int peer, const char *address,
+                      inproc_pipe **out_pipe) {
+    if (self->offers[peer]) {
+        *out_pipe = self->offers[peer];
+        self->offers[peer] = NULL;
+        return RP_OK;
+    }
+    inproc_endpoint *other = NULL;
+    RP_TRY(find(self, peer, address, &other));
+    bool lower = self->base.rank < peer;
+    RP_TRY(pipe_create(lower ? self : other, lower ? other : self, out_pipe));
+    other->offers[self->base.rank] = *out_pipe;
+    return RP_OK;
+}
+
+static rp_status inproc_connect(rpi_endpoint *base, int peer, const char *address,
+                                int64_t deadline_ns, rpi_link **out_link) {
+    inproc_endpoint *endpoint = (inproc_endpoint *)base;
+    (void)deadline_ns; /* nothing to wait for: the pipe holds frames until the peer comes */
+    RP_TRY(rpi_peer_check(base, peer));
+    if (endpoint->links[peer]) return RP_FAIL(STATE, "rank %d is connected already", peer);
+    inproc_link *link = NULL;
+    RP_TRY(rpi_alloc(sizeof *link, "a link", &link));
+    pthread_mutex_lock(&registry_lock);
+    rp_status status = meet(endpoint, peer, address, &link->pipe);
+    pthread_mutex_unlock(&registry_lock);
+    if (status != RP_OK) {
+        rpi_free(link);
+        return status;
+    }
+    link->base = (rpi_link){.endpoint = base, .peer = peer};
+    link->side = base->rank > peer;
+    rpi_duplex_join(&link->duplex, link->pipe->memory, link->side, endpoint->frame_bytes,
+                    link->pipe->wakers[!link->side]->fd);
+    endpoint->links[peer] = link;
+    *out_link = &link->base;
+    return RP_OK;
+}
+
+static bool peer_closed(inproc_link *link) {
+    return atomic_load(&link->pipe->closed[!link->side]);
+}
+
+static rp_status gone(inproc_link *link) {
+    return rpi_fault_keep(&link->fault,
+                          RP_FAIL(PEER, "rank %d closed its end of the link", link->base.peer));
+}
+
+static rp_status inproc_lend(rpi_link *base, size_t bytes, void **out_region) {
+    inproc_link *link = (inproc_link *)base;
+    RP_TRY(rpi_fault_raise(&link->fault));
+    if (peer_closed(link)) {
+        link->fault.told = true; /* but frames that came before are still to be read */
+        return RP_FAIL(PEER, "rank %d closed its end of the link", base->peer);
+    }
+    return rpi_duplex_lend(&link->duplex, bytes, out_region);
+}
+
+static rp_status inproc_post(rpi_link *base, size_t bytes) {
+    inproc_link *link = (inproc_link *)base;
+    RP_TRY(rpi_duplex_post(&link->duplex, bytes));
+    base->bytes_sent += bytes;
+    return RP_OK;
+}
+
+static rp_status inproc_peek(rpi_link *base, const void **out_frame, size_t *out_bytes) {
+    inproc_link *link = (inproc_link *)base;
+    if (link->fault.status != RP_OK) return rpi_fault_raise(&link->fault);
+    bool closed = peer_closed(link); /* before looking: what it posted before is seen */
+    rp_status status = rpi_duplex_peek(&link->duplex, out_frame, out_bytes);
+    if (status == RP_PENDING && closed) {
+        gone(link);
+        return rpi_fault_raise(&link->fault);
+    }
+    return status;
+}
+
+static void inproc_release(rpi_link *base) {
+    inproc_link *link = (inproc_link *)base;
+    base->bytes_received += link->duplex.held.bytes;
+    rpi_duplex_release(&link->duplex);
+}
+
+static rp_status inproc_progress(rpi_endpoint *base) {
+    (void)base; /* memory moves by itself */
+    return RP_OK;
+}
+
+static void inproc_disarm(rpi_endpoint *base) {
+    inproc_endpoint *endpoint = (inproc_endpoint *)base;
+    for (int peer = 0; peer < base->world; peer++)
+        if (endpoint->links[peer]) rpi_duplex_disarm(&endpoint->links[peer]->duplex);
+    uint64_t count;
+    ssize_t got = read(endpoint->waker->fd, &count, sizeof count);
+    (void)got; /* empty: nobody woke us */
+}
+
+static bool inproc_arm(rpi_endpoint *base, int *out_fd, int64_t *wake_at_ns) {
+    inproc_endpoint *endpoint = (inproc_endpoint *)base;
+    *out_fd = endpoint->waker->fd;
+    *wake_at_ns = RPI_NEVER_NS;
+    for (int peer = 0; peer < base->world; peer++) {
+        inproc_link *link = endpoint->links[peer];
+        if (!link) continue;
+        if (rpi_duplex_arm(&link->duplex)) return true;
+        bool asks = link->duplex.held.bytes == 0 || link->duplex.starved;
+        if (asks && peer_closed(link) && !link->fault.told) return true;
+    }
+    return false;
+}
+
+static rp_status inproc_flushed(rpi_endpoint *base) {
+    (void)base; /* the pipe keeps what was posted until the peer has read it */
+    return RP_OK;
+}
+
+const rpi_transport rpi_transport_inproc = {
+    .name = "inproc",
+    .summary = "memory of one process; ranks are threads",
+    .checksum = false,
+    .reaches = inproc_reaches,
+    .open = inproc_open,
+    .address = inproc_address,
+    .connect = inproc_connect,
+    .lend = inproc_lend,
+    .post = inproc_post,
+    .peek = inproc_peek,
+    .release = inproc_release,
+    .progress = inproc_progress,
+    .arm = inproc_arm,
+    .disarm = inproc_disarm,
+    .flushed = inproc_flushed,
+    .close = inproc_close,
+};

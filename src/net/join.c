@@ -1,0 +1,154 @@
+#include "net/join.h"
+
+#include "base/memory.h"
+#include "net/store_torch.h"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define FAREWELL_S 1.0
+#define JOB_KEY    "redpoll/job"
+#define LEFT_KEY   "redpoll/left"
+#define EMPTY_KEY  "redpoll/all-left"
+
+/* ---- which of our addresses faces the others ---- */
+
+/* The source address the kernel would use towards host:port; nothing is sent. */
+static bool facing_address(const char *host, int port, char *text, size_t bytes) {
+    char service[16];
+    struct addrinfo hints = {.ai_socktype = SOCK_DGRAM}, *list = NULL;
+    snprintf(service, sizeof service, "%d", port);
+    if (getaddrinfo(host, service, &hints, &list) != 0) return false;
+    bool found = false;
+    for (const struct addrinfo *at = list; at && !found; at = at->ai_next) {
+        int fd = socket(at->ai_family, at->ai_socktype | SOCK_CLOEXEC, at->ai_protocol);
+        found = fd >= 0 && connect(fd, at->ai_addr, at->ai_addrlen) == 0 &&
+                rpi_stream_local_host(fd, text, bytes) == RP_OK;
+        if (fd >= 0) close(fd);
+    }
+    freeaddrinfo(list);
+    return found;
+}
+
+static bool is_loopback(const char *address) {
+    return strncmp(address, "127.", 4) == 0 || strcmp(address, "::1") == 0;
+}
+
+/* A host's own name often means its loopback: then take the first interface that is not. */
+static bool first_outer_address(char *text, size_t bytes) {
+    struct ifaddrs *list = NULL;
+    bool found = false;
+    if (getifaddrs(&list) != 0) return false;
+    for (const struct ifaddrs *at = list; at && !found; at = at->ifa_next) {
+        if (!at->ifa_addr || at->ifa_addr->sa_family != AF_INET) continue;
+        if (!(at->ifa_flags & IFF_UP) || (at->ifa_flags & IFF_LOOPBACK)) continue;
+        const struct sockaddr_in *address = (const void *)at->ifa_addr;
+        found = inet_ntop(AF_INET, &address->sin_addr, text, (socklen_t)bytes) != NULL;
+    }
+    freeifaddrs(list);
+    return found;
+}
+
+static void choose_bind_host(rpi_join *join) {
+    const rpi_place *place = &join->place;
+    char *text = join->address;
+    if (place->one_host) return;
+    if (!facing_address(place->host, place->port, text, sizeof join->address) ||
+        is_loopback(text))
+        if (!first_outer_address(text, sizeof join->address)) return;
+    join->bind_host = text;
+}
+
+/* ---- stores ---- */
+
+static rp_status serve(rpi_join *join) {
+    const rpi_place *place = &join->place;
+    const char *everywhere = strchr(place->host, ':') ? "::" : "0.0.0.0";
+    rp_status status = rp_store_serve(place->one_host ? NULL : everywhere, place->port,
+                                      &join->server, NULL);
+    if (status == RP_OK) return RP_OK;
+    return rpi_fail_context(status, "rank 0 cannot serve the store (REDPOLL_PORT sets another "
+                                    "port, on all ranks): ");
+}
+
+/* A port that follows from a job's name may be another job's: see whose store this is. */
+static rp_status check_owner(rpi_join *join, double timeout_s) {
+    const rpi_place *place = &join->place;
+    rp_store *store = &join->store;
+    char owner[sizeof place->job] = "";
+    size_t bytes = 0;
+    if (!place->port_is_derived) return RP_OK;
+    if (join->server)
+        return store->ops->set(store->context, JOB_KEY, place->job, strlen(place->job));
+    RP_TRY(store->ops->get(store->context, JOB_KEY, timeout_s, owner, sizeof owner - 1, &bytes));
+    if (strcmp(owner, place->job) == 0) return RP_OK;
+    return RP_FAIL(MISMATCH, "the store at %s:%d is that of another job (%s); REDPOLL_PORT sets "
+                   "another port, on all ranks", place->host, place->port, owner);
+}
+
+static rp_status open_store(rpi_join *join, double timeout_s) {
+    const rpi_place *place = &join->place;
+    const char *host = place->host;
+    switch (place->store) {
+    case RPI_STORE_NONE: return RP_OK;
+    case RPI_STORE_TORCH:
+        return rpi_store_connect_torch(host, place->port, place->job, timeout_s, &join->store);
+    case RPI_STORE_RANK_0:
+        if (place->rank == 0) {
+            RP_TRY(serve(join));
+            host = "127.0.0.1";
+        } else if (place->one_host) {
+            host = "127.0.0.1";
+        }
+        break;
+    case RPI_STORE_CLIENT: break;
+    }
+    RP_TRY(rp_store_connect(host, place->port, timeout_s, &join->store));
+    return check_owner(join, timeout_s);
+}
+
+rp_status rpi_join_open(const rpi_place *place, double timeout_s, rpi_join **out_join) {
+    rpi_join *join = NULL;
+    RP_TRY(rpi_alloc(sizeof *join, "this rank's world", &join));
+    join->place = *place;
+    rp_status status = open_store(join, timeout_s);
+    if (status != RP_OK) {
+        rp_store_close(&join->store);
+        rp_store_server_stop(join->server);
+        rpi_free(join);
+        return status;
+    }
+    choose_bind_host(join);
+    *out_join = join;
+    return RP_OK;
+}
+
+/* The server goes last, so that no rank that is still leaving loses its store. */
+static void take_leave(rpi_join *join) {
+    rp_store *store = &join->store;
+    int64_t left = 0;
+    size_t bytes = 0;
+    if (join->place.store != RPI_STORE_RANK_0) return;
+    if (join->server) {
+        (void)store->ops->get(store->context, EMPTY_KEY, FAREWELL_S, NULL, 0, &bytes);
+        return;
+    }
+    if (store->ops->add(store->context, LEFT_KEY, 1, &left) != RP_OK) return;
+    if (left == join->place.world - 1)
+        (void)store->ops->set(store->context, EMPTY_KEY, "", 0);
+}
+
+void rpi_join_close(rpi_join *join) {
+    if (!join) return;
+    take_leave(join);
+    rp_store_close(&join->store);
+    rp_store_server_stop(join->server);
+    rpi_free(join);
+}

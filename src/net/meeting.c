@@ -1,0 +1,194 @@
+#include "net/meeting.h"
+
+#include "base/clock.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* While waiting for one card, how often to see whether somebody has given up. */
+#define LOOK_UP_S 0.1
+
+enum { KEY_BYTES = 256 };
+
+/* "<name>/<generation>/<subject>/<rank>" or, with rank -1, without a rank. */
+static const char *key_of(const rpi_meeting *meeting, const char *subject, int rank,
+                          char *key) {
+    if (rank >= 0)
+        snprintf(key, KEY_BYTES, "%s/%s/%d", meeting->prefix, subject, rank);
+    else
+        snprintf(key, KEY_BYTES, "%s/%s", meeting->prefix, subject);
+    return key;
+}
+
+static rp_status add(rpi_meeting *meeting, const char *subject, int rank, int64_t *out_value) {
+    char key[KEY_BYTES];
+    return meeting->store->ops->add(meeting->store->context,
+                                    key_of(meeting, subject, rank, key), 1, out_value);
+}
+
+static rp_status get(const rpi_meeting *meeting, const char *subject, int rank,
+                     double timeout_s, char *text, size_t capacity) {
+    char key[KEY_BYTES];
+    size_t bytes = 0;
+    RP_TRY(meeting->store->ops->get(meeting->store->context,
+                                    key_of(meeting, subject, rank, key), timeout_s, text,
+                                    capacity - 1, &bytes));
+    if (bytes >= capacity)
+        return RP_FAIL(CORRUPT, "store key '%s' has %zu bytes; fewer than %zu were expected",
+                       key, bytes, capacity);
+    text[bytes] = '\0';
+    return RP_OK;
+}
+
+static rp_status set(rpi_meeting *meeting, const char *subject, int rank, const char *text) {
+    char key[KEY_BYTES];
+    return meeting->store->ops->set(meeting->store->context,
+                                    key_of(meeting, subject, rank, key), text, strlen(text));
+}
+
+static void take_down(rpi_meeting *meeting, const char *subject, int rank) {
+    char key[KEY_BYTES];
+    (void)meeting->store->ops->remove(meeting->store->context,
+                                      key_of(meeting, subject, rank, key));
+}
+
+/* The outcome is "go", or "status rank message" of the first rank that gave up. */
+static rp_status read_outcome(const char *outcome) {
+    if (strcmp(outcome, "go") == 0) return RP_OK;
+    char *next = NULL;
+    long status = strtol(outcome, &next, 10);
+    long rank = strtol(next, &next, 10);
+    if (status >= 0 || status < RP_INTERNAL || *next != ' ')
+        return RP_FAIL(CORRUPT, "the outcome in the store is '%s'", outcome);
+    return rpi_fail((rp_status)status, __FILE__, __LINE__, "rank %ld gave up connecting: %s",
+                    rank, next + 1);
+}
+
+/* RP_OK: nobody has given up so far. */
+static rp_status look_up(const rpi_meeting *meeting) {
+    char outcome[RPI_CARD_BYTES];
+    rp_status status = get(meeting, "outcome", -1, 0, outcome, sizeof outcome);
+    if (status == RP_OK) return read_outcome(outcome);
+    return status == RP_TIMEOUT ? RP_OK : status;
+}
+
+/* The first to claim the outcome decides it, so that all ranks read the same one. */
+static rp_status settle(rpi_meeting *meeting, const char *outcome, bool *out_first) {
+    int64_t claims = 0;
+    RP_TRY(add(meeting, "claims", -1, &claims));
+    *out_first = claims == 1;
+    return claims == 1 ? set(meeting, "outcome", -1, outcome) : RP_OK;
+}
+
+rp_status rpi_meeting_give_up(rpi_meeting *meeting, rp_status status) {
+    char outcome[RPI_CARD_BYTES];
+    bool first = true;
+    snprintf(outcome, sizeof outcome, "%d %d %.900s", (int)status, meeting->rank,
+             rp_last_error()->message);
+    rp_status settled = settle(meeting, outcome, &first);
+    if (settled == RP_OK && !first) {
+        char other[RPI_CARD_BYTES];
+        if (get(meeting, "outcome", -1, LOOK_UP_S, other, sizeof other) == RP_OK) {
+            rp_status theirs = read_outcome(other);
+            if (theirs != RP_OK) return theirs;
+        }
+    }
+    return rpi_fail(status, __FILE__, __LINE__, "%s", strchr(strchr(outcome, ' ') + 1, ' ') + 1);
+}
+
+rp_status rpi_meeting_arrive(rpi_meeting *meeting, const rp_store *store, int rank, int world,
+                             const char *name, double timeout_s) {
+    *meeting = (rpi_meeting){.store = store,
+                             .rank = rank,
+                             .world = world,
+                             .timeout_s = timeout_s,
+                             .deadline_ns = rpi_deadline_ns(timeout_s)};
+    int length = snprintf(meeting->name, sizeof meeting->name, "%s", name);
+    if (length < 1 || (size_t)length >= sizeof meeting->name)
+        return RP_FAIL(INVALID, "the name '%.40s' has %d bytes; 1 to %zu are allowed", name,
+                       length, sizeof meeting->name - 1);
+    char key[KEY_BYTES];
+    int64_t generation = 0, arrivals = 0;
+    snprintf(key, sizeof key, "%s/generation", name);
+    RP_TRY(store->ops->add(store->context, key, 0, &generation));
+    snprintf(meeting->prefix, sizeof meeting->prefix, "%s/%lld", name, (long long)generation);
+    RP_TRY(add(meeting, "arrived", rank, &arrivals));
+    if (arrivals > 1)
+        return rpi_meeting_give_up(
+            meeting, RP_FAIL(MISMATCH, "two processes say that they are rank %d", rank));
+    return look_up(meeting);
+}
+
+rp_status rpi_meeting_show(rpi_meeting *meeting, const char *subject, const char *card) {
+    return set(meeting, subject, meeting->rank, card);
+}
+
+/* Whoever has not shown a card on this subject, by name. */
+static rp_status name_missing(rpi_meeting *meeting, const char *subject) {
+    char list[200] = "", card[RPI_CARD_BYTES];
+    size_t used = 0;
+    int missing = 0;
+    for (int rank = 0; rank < meeting->world; rank++) {
+        if (get(meeting, subject, rank, 0, card, sizeof card) != RP_TIMEOUT) continue;
+        if (used < sizeof list)
+            used += (size_t)snprintf(list + used, sizeof list - used, "%s%d",
+                                     missing ? ", " : "", rank);
+        missing++;
+    }
+    return RP_FAIL(TIMEOUT, "%s %s did not arrive within %g s: %d of %d ranks are here",
+                   missing == 1 ? "rank" : "ranks", list, meeting->timeout_s,
+                   meeting->world - missing, meeting->world);
+}
+
+rp_status rpi_meeting_read(rpi_meeting *meeting, const char *subject, int rank, char *card,
+                           size_t bytes) {
+    for (;;) {
+        double left_s = rpi_seconds(meeting->deadline_ns - rpi_now_ns());
+        double wait_s = left_s < LOOK_UP_S ? left_s : LOOK_UP_S;
+        rp_status status = get(meeting, subject, rank, wait_s > 0 ? wait_s : 0, card, bytes);
+        if (status != RP_TIMEOUT) return status;
+        RP_TRY(look_up(meeting));
+        if (left_s <= 0) return name_missing(meeting, subject);
+    }
+}
+
+static rp_status wait_outcome(rpi_meeting *meeting) {
+    char outcome[RPI_CARD_BYTES];
+    double left_s = rpi_seconds(meeting->deadline_ns - rpi_now_ns());
+    rp_status status =
+        get(meeting, "outcome", -1, left_s > 0 ? left_s : 0, outcome, sizeof outcome);
+    if (status == RP_OK) return read_outcome(outcome);
+    return status == RP_TIMEOUT ? name_missing(meeting, "ready") : status;
+}
+
+/* Nothing of a meeting that went well stays in the store; the last one to go takes the rest. */
+static rp_status clean_up(rpi_meeting *meeting, const char *const *subjects) {
+    int64_t left = 0;
+    for (int i = 0; subjects[i]; i++) take_down(meeting, subjects[i], meeting->rank);
+    take_down(meeting, "arrived", meeting->rank);
+    take_down(meeting, "ready", meeting->rank);
+    RP_TRY(add(meeting, "left", -1, &left));
+    if (left < meeting->world) return RP_OK;
+    static const char *const common[] = {"outcome", "claims", "count", "left"};
+    for (size_t i = 0; i < sizeof common / sizeof common[0]; i++)
+        take_down(meeting, common[i], -1);
+    return RP_OK;
+}
+
+rp_status rpi_meeting_leave(rpi_meeting *meeting, const char *const *subjects) {
+    int64_t count = 0, generation = 0;
+    bool first = false;
+    char key[KEY_BYTES];
+    RP_TRY(set(meeting, "ready", meeting->rank, "yes"));
+    RP_TRY(add(meeting, "count", -1, &count));
+    if (count == meeting->world) {
+        /* From here on a new meeting of this name is another one. */
+        snprintf(key, sizeof key, "%s/generation", meeting->name);
+        RP_TRY(meeting->store->ops->add(meeting->store->context, key, 1, &generation));
+        RP_TRY(settle(meeting, "go", &first));
+    }
+    RP_TRY(wait_outcome(meeting));
+    return clean_up(meeting, subjects);
+}

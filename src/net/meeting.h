@@ -1,0 +1,39 @@
+/* How the ranks of a world find each other in a store: everybody arrives, puts up cards, reads
+ * those of the others, and then all leave together or all fail for one reason. docs/wire.md
+ * names the keys. */
+#ifndef RPI_NET_MEETING_H
+#define RPI_NET_MEETING_H
+
+#include "redpoll/store.h"
+
+#include "base/status.h"
+
+enum { RPI_CARD_BYTES = 1024, RPI_MEETING_PREFIX_BYTES = 160 };
+
+typedef struct rpi_meeting {
+    const rp_store *store;
+    int rank, world;
+    double timeout_s;
+    int64_t deadline_ns;
+    char name[RPI_MEETING_PREFIX_BYTES];     /* of every key */
+    char prefix[RPI_MEETING_PREFIX_BYTES + 24]; /* of this meeting's: name / generation */
+} rpi_meeting;
+
+/* Arrive. Meetings of one name follow each other; a failed one spoils the name for good. A rank
+ * that comes twice fails the meeting: RP_MISMATCH. */
+rp_status rpi_meeting_arrive(rpi_meeting *meeting, const rp_store *store, int rank, int world,
+                             const char *name, double timeout_s);
+/* Put up a card of this rank, below RPI_CARD_BYTES, on one subject. */
+rp_status rpi_meeting_show(rpi_meeting *meeting, const char *subject, const char *card);
+/* Read a rank's card, waiting for it. RP_TIMEOUT names every rank that has not shown one; ends
+ * early with the reason when another rank has given up. */
+rp_status rpi_meeting_read(rpi_meeting *meeting, const char *subject, int rank, char *card,
+                           size_t bytes);
+/* Wait until every rank has come here. All pass or none does. Takes down this rank's cards on
+ * the `subjects` (NULL-terminated). */
+rp_status rpi_meeting_leave(rpi_meeting *meeting, const char *const *subjects);
+/* This rank fails with `status` and the recorded message: the others fail with it. Returns
+ * `status`, or what another rank gave up for before. */
+rp_status rpi_meeting_give_up(rpi_meeting *meeting, rp_status status);
+
+#endif

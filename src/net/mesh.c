@@ -1,0 +1,276 @@
+#include "net/mesh.h"
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "net/meeting.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+enum { MESH_VERSION = 1, KINDS = 3, SUBJECT_BYTES = 40 };
+
+/* While the mesh comes up. */
+typedef struct mesh_work {
+    rpi_mesh *mesh;
+    const rpi_mesh_options *options;
+    rpi_meeting meeting;
+    const rpi_transport *asked; /* by name; NULL: whichever reaches */
+    const rpi_transport *outer; /* wraps the links of a mesh that has a shape; NULL: none */
+    const rpi_transport *kinds[KINDS]; /* in use; mesh->endpoints[i] is of kinds[i] */
+    char subjects[KINDS][SUBJECT_BYTES]; /* of the cards with their addresses */
+    int kind_count;
+    int *kind_of; /* [world]: how to talk to each rank */
+} mesh_work;
+
+/* ---- cards: who am I, who are you ---- */
+
+static const char *wanted_transport(const rpi_mesh_options *options) {
+    return options->transport ? options->transport : "auto";
+}
+
+static bool is_shaped(const rpi_mesh_options *options) {
+    return options->shape.bytes_per_s > 0 || options->shape.latency_s > 0;
+}
+
+static rp_status show_card(mesh_work *work) {
+    const rpi_mesh *mesh = work->mesh;
+    const rpi_peer_info *self = &mesh->peers[mesh->rank];
+    char card[RPI_CARD_BYTES];
+    snprintf(card, sizeof card,
+             "version=%d\nworld=%d\ntransport=%s\nshaped=%d\nframe=%zu\nsecret=%" PRIx64
+             "\nhost=%s\nmachine=%s\npid=%" PRId64 "\nprocess=%" PRIx64 "\n",
+             MESH_VERSION, mesh->world, wanted_transport(work->options),
+             is_shaped(work->options), work->options->frame_bytes, mesh->secret, self->host,
+             self->machine, self->pid, self->process);
+    return rpi_meeting_show(&work->meeting, "card", card);
+}
+
+/* The value behind "name=" in a card, up to the end of its line; "" when absent. */
+static const char *field(const char *card, const char *name, char *value, size_t bytes) {
+    size_t length = strlen(name);
+    value[0] = '\0';
+    for (const char *line = card; line && *line; line = strchr(line, '\n')) {
+        if (*line == '\n') line++;
+        if (strncmp(line, name, length) != 0 || line[length] != '=') continue;
+        const char *start = line + length + 1;
+        snprintf(value, bytes, "%.*s", (int)strcspn(start, "\n"), start);
+        return value;
+    }
+    return value;
+}
+
+/* Both ranks say the same about `name`, or both fail. */
+static rp_status agree(const mesh_work *work, int peer, const char *card, const char *name,
+                       const char *ours, const char *words) {
+    char theirs[RPI_CARD_BYTES];
+    if (strcmp(field(card, name, theirs, sizeof theirs), ours) == 0) return RP_OK;
+    return RP_FAIL(MISMATCH, "ranks disagree on the %s: rank %d says '%s', rank %d says '%s'",
+                   words, peer, theirs, work->mesh->rank, ours);
+}
+
+static rp_status check_card(const mesh_work *work, int peer, const char *card) {
+    char version[16], world[16], frame[32];
+    snprintf(version, sizeof version, "%d", MESH_VERSION);
+    snprintf(world, sizeof world, "%d", work->mesh->world);
+    snprintf(frame, sizeof frame, "%zu", work->options->frame_bytes);
+    RP_TRY(agree(work, peer, card, "version", version, "version of the protocol"));
+    RP_TRY(agree(work, peer, card, "world", world, "size of the world"));
+    RP_TRY(agree(work, peer, card, "transport", wanted_transport(work->options), "transport"));
+    RP_TRY(agree(work, peer, card, "shaped", is_shaped(work->options) ? "1" : "0",
+                 "shaping of links"));
+    return agree(work, peer, card, "frame", frame, "longest frame");
+}
+
+static rp_status read_card(mesh_work *work, int peer) {
+    rpi_peer_info *info = &work->mesh->peers[peer];
+    char card[RPI_CARD_BYTES], number[32];
+    RP_TRY(rpi_meeting_read(&work->meeting, "card", peer, card, sizeof card));
+    RP_TRY(check_card(work, peer, card));
+    field(card, "host", info->host, sizeof info->host);
+    field(card, "machine", info->machine, sizeof info->machine);
+    info->pid = strtoll(field(card, "pid", number, sizeof number), NULL, 10);
+    info->process = strtoull(field(card, "process", number, sizeof number), NULL, 16);
+    if (peer == 0)
+        work->mesh->secret = strtoull(field(card, "secret", number, sizeof number), NULL, 16);
+    return RP_OK;
+}
+
+static void number_hosts(rpi_mesh *mesh) {
+    int hosts = 0;
+    for (int rank = 0; rank < mesh->world; rank++) {
+        int first = 0;
+        while (strcmp(mesh->peers[first].host, mesh->peers[rank].host) != 0) first++;
+        mesh->host_of[rank] = first < rank ? mesh->host_of[first] : hosts++;
+    }
+}
+
+static rp_status exchange_cards(mesh_work *work) {
+    rpi_mesh *mesh = work->mesh;
+    if (mesh->rank == 0 && getrandom(&mesh->secret, sizeof mesh->secret, 0) < 0)
+        return RP_FAIL_ERRNO(IO, "cannot draw a secret");
+    RP_TRY(rpi_peer_info_self(&mesh->peers[mesh->rank]));
+    RP_TRY(show_card(work));
+    for (int peer = 0; peer < mesh->world; peer++)
+        if (peer != mesh->rank) RP_TRY(read_card(work, peer));
+    number_hosts(mesh);
+    return RP_OK;
+}
+
+/* ---- endpoints ---- */
+
+static rp_status find_transports(mesh_work *work) {
+    const char *name = wanted_transport(work->options);
+    const rpi_transport *wrapper = NULL;
+    RP_TRY(rpi_transport_find("shaped", &wrapper));
+    if (strcmp(name, "auto") != 0) RP_TRY(rpi_transport_find(name, &work->asked));
+    if (work->asked == wrapper)
+        return RP_FAIL(INVALID, "transport '%s' wraps another; a link's rate or latency asks for "
+                       "it", name);
+    if (is_shaped(work->options)) work->outer = wrapper;
+    return RP_OK;
+}
+
+/* The first of the catalogue that reaches the peer, or the one that was asked for. */
+static rp_status choose(const mesh_work *work, int peer, const rpi_transport **out_choice) {
+    const rpi_mesh *mesh = work->mesh;
+    const rpi_peer_info *self = &mesh->peers[mesh->rank], *other = &mesh->peers[peer];
+    const rpi_transport *transport = work->asked;
+    for (int i = 0; !work->asked && (transport = rpi_transport_at(i)) != NULL; i++)
+        if (transport->reaches(self, other)) break;
+    if (!transport || !transport->reaches(self, other))
+        return RP_FAIL(UNSUPPORTED, "transport '%s' does not reach from rank %d to rank %d%s",
+                       wanted_transport(work->options), mesh->rank, peer,
+                       work->asked ? "; 'auto' finds one that does" : "");
+    if (work->outer && !work->outer->reaches(self, other))
+        return RP_FAIL(UNSUPPORTED,
+                       "ranks %d and %d are on two machines: links are shaped inside one only",
+                       mesh->rank, peer);
+    *out_choice = transport;
+    return RP_OK;
+}
+
+/* Open an endpoint on one more transport and show its address. */
+static rp_status open_endpoint(mesh_work *work, const rpi_transport *transport) {
+    rpi_mesh *mesh = work->mesh;
+    rpi_endpoint_options options = {.rank = mesh->rank,
+                                    .world = mesh->world,
+                                    .secret = mesh->secret,
+                                    .bind_host = work->options->bind_host,
+                                    .frame_bytes = work->options->frame_bytes};
+    if (work->kind_count == KINDS)
+        return RP_FAIL(INTERNAL, "more than %d transports in one mesh", KINDS);
+    int kind = work->kind_count;
+    char address[RPI_CARD_BYTES];
+    const rpi_transport *outer = work->outer ? work->outer : transport;
+    if (work->outer) {
+        options.shape = work->options->shape;
+        options.inner = transport;
+    }
+    RP_TRY(outer->open(&options, &mesh->endpoints[kind]));
+    work->kinds[kind] = transport;
+    work->kind_count++;
+    RP_TRY(outer->address(mesh->endpoints[kind], address, sizeof address));
+    snprintf(work->subjects[kind], SUBJECT_BYTES, "address.%s", transport->name);
+    return rpi_meeting_show(&work->meeting, work->subjects[kind], address);
+}
+
+static rp_status open_endpoints(mesh_work *work) {
+    for (int peer = 0; peer < work->mesh->world; peer++) {
+        if (peer == work->mesh->rank) continue;
+        const rpi_transport *transport = NULL;
+        RP_TRY(choose(work, peer, &transport));
+        int kind = 0;
+        while (kind < work->kind_count && work->kinds[kind] != transport) kind++;
+        if (kind == work->kind_count) RP_TRY(open_endpoint(work, transport));
+        work->kind_of[peer] = kind;
+    }
+    return RP_OK;
+}
+
+/* ---- links ---- */
+
+static rp_status connect_one(mesh_work *work, int peer) {
+    rpi_mesh *mesh = work->mesh;
+    int kind = work->kind_of[peer];
+    rpi_endpoint *endpoint = mesh->endpoints[kind];
+    char address[RPI_CARD_BYTES];
+    RP_TRY(rpi_meeting_read(&work->meeting, work->subjects[kind], peer, address,
+                            sizeof address));
+    rp_status status =
+        endpoint->transport->connect(endpoint, peer, address, work->meeting.deadline_ns,
+                                     &mesh->links[peer]);
+    if (status == RP_OK) return RP_OK;
+    return rpi_fail_context(status, "rank %d connecting to rank %d by %s: ", mesh->rank, peer,
+                            work->kinds[kind]->name);
+}
+
+/* In round r every rank meets rank ^ r: each pair once, and as all ranks take the rounds in the
+ * same order, no cycle of ranks can wait for each other. */
+static rp_status connect_all(mesh_work *work) {
+    const rpi_mesh *mesh = work->mesh;
+    int rounds = 1;
+    while (rounds < mesh->world) rounds *= 2;
+    for (int round = 1; round < rounds; round++) {
+        int peer = mesh->rank ^ round;
+        if (peer < mesh->world) RP_TRY(connect_one(work, peer));
+    }
+    return RP_OK;
+}
+
+static rp_status allocate(mesh_work *work) {
+    rpi_mesh *mesh = work->mesh;
+    size_t world = (size_t)mesh->world;
+    RP_TRY(rpi_alloc_array(world, sizeof *mesh->peers, "peers", &mesh->peers));
+    RP_TRY(rpi_alloc_array(world, sizeof *mesh->host_of, "peers", &mesh->host_of));
+    RP_TRY(rpi_alloc_array(world, sizeof *mesh->links, "links", &mesh->links));
+    return rpi_alloc_array(world, sizeof *work->kind_of, "links", &work->kind_of);
+}
+
+static rp_status bring_up(mesh_work *work) {
+    const char *subjects[KINDS + 2] = {"card"}; /* and a NULL after the last */
+    RP_TRY(allocate(work));
+    RP_TRY(find_transports(work));
+    RP_TRY(exchange_cards(work));
+    RP_TRY(open_endpoints(work));
+    RP_TRY(connect_all(work));
+    for (int kind = 0; kind < work->kind_count; kind++)
+        subjects[1 + kind] = work->subjects[kind];
+    return rpi_meeting_leave(&work->meeting, subjects);
+}
+
+rp_status rpi_mesh_connect(const rp_store *store, int rank, int world,
+                           const rpi_mesh_options *options, rpi_mesh **out_mesh) {
+    if (world < 1 || rank < 0 || rank >= world)
+        return RP_FAIL(INVALID, "rank %d of a world of %d", rank, world);
+    rpi_mesh *mesh = NULL;
+    RP_TRY(rpi_alloc(sizeof *mesh, "a mesh", &mesh));
+    mesh->rank = rank;
+    mesh->world = world;
+    mesh_work work = {.mesh = mesh, .options = options};
+    rp_status status = rpi_meeting_arrive(&work.meeting, store, rank, world, options->prefix,
+                                          options->timeout_s);
+    if (status == RP_OK) {
+        status = bring_up(&work);
+        if (status != RP_OK) status = rpi_meeting_give_up(&work.meeting, status);
+    }
+    rpi_free(work.kind_of);
+    if (status != RP_OK) {
+        rpi_mesh_close(mesh);
+        return status;
+    }
+    *out_mesh = mesh;
+    return RP_OK;
+}
+
+void rpi_mesh_close(rpi_mesh *mesh) {
+    if (!mesh) return;
+    for (int i = 0; mesh->endpoints[i]; i++)
+        mesh->endpoints[i]->transport->close(mesh->endpoints[i]);
+    rpi_free(mesh->links);
+    rpi_free(mesh->host_of);
+    rpi_free(mesh->peers);
+    rpi_free(mesh);
+}

@@ -1,0 +1,382 @@
+/* Ranks are processes of one machine: frames pass through shared memory.
+ *
+ * The lower rank of a pair makes an anonymous memory file and passes it over a Unix socket of
+ * the abstract namespace, both pass the event descriptor on which they sleep. None of these has
+ * a name in a file system: when the processes are gone, however they went, so is all of it. The
+ * sockets stay open, because their end tells at once that the process behind has ended. */
+#include "net/transports.h"
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "net/duplex.h"
+#include "net/endpoint.h"
+#include "net/fault.h"
+#include "net/hello.h"
+#include "net/pass_fd.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+enum {
+    EVENTS = 64,
+    LOOK_EVERY = 256, /* passes between looks at the sockets by a caller that never sleeps */
+    SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL,
+};
+
+typedef struct shm_link {
+    rpi_link base;
+    rpi_duplex duplex;
+    int socket, peer_event;
+    void *memory;
+    size_t memory_bytes;
+    bool gone; /* the peer's socket has ended */
+    rpi_fault fault;
+} shm_link;
+
+typedef struct shm_endpoint {
+    rpi_endpoint base;
+    rpi_reception reception;
+    rpi_hello hello;
+    char name[64]; /* of the socket, in the abstract namespace */
+    int event, epoll_fd;
+    bool armed;
+    unsigned passes;
+    shm_link **links; /* [world] */
+} shm_endpoint;
+
+/* Abstract sockets belong to a network namespace, memory to a kernel. */
+static bool shm_reaches(const rpi_peer_info *self, const rpi_peer_info *peer) {
+    return strcmp(self->host, peer->host) == 0;
+}
+
+/* --- memory --- */
+
+static rp_status map_memory(int fd, size_t bytes, void **out_memory) {
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (memory == MAP_FAILED)
+        return RP_FAIL_ERRNO(NOMEM, "cannot map %zu bytes of shared memory", bytes);
+    *out_memory = memory;
+    return RP_OK;
+}
+
+/* Sealed: nobody can take the memory from under the other side's feet. */
+static rp_status make_memory(size_t bytes, int *out_fd) {
+    int fd = memfd_create("redpoll", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0) return RP_FAIL_ERRNO(IO, "cannot make shared memory");
+    if (ftruncate(fd, (off_t)bytes) != 0 || fcntl(fd, F_ADD_SEALS, SEALS) != 0) {
+        rp_status status =
+            RP_FAIL_ERRNO(NOMEM, "cannot make %zu bytes of shared memory", bytes);
+        close(fd);
+        return status;
+    }
+    *out_fd = fd;
+    return RP_OK;
+}
+
+static rp_status check_memory(int fd, size_t bytes) {
+    struct stat info;
+    int seals = fcntl(fd, F_GET_SEALS);
+    if (seals < 0 || (seals & SEALS) != SEALS || fstat(fd, &info) != 0 ||
+        info.st_size != (off_t)bytes)
+        return RP_FAIL(CORRUPT, "it passed no sealed memory of %zu bytes", bytes);
+    return RP_OK;
+}
+
+/* --- connecting --- */
+
+static socklen_t socket_address(const char *name, struct sockaddr_un *out_address) {
+    size_t length = strlen(name);
+    *out_address = (struct sockaddr_un){.sun_family = AF_UNIX};
+    memcpy(out_address->sun_path + 1, name, length); /* a leading NUL: abstract */
+    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length);
+}
+
+static rp_status listen_unix(shm_endpoint *endpoint, int *out_fd) {
+    uint64_t number[2];
+    struct sockaddr_un address;
+    if (getrandom(number, sizeof number, 0) != sizeof number)
+        return RP_FAIL_ERRNO(IO, "cannot draw a random name");
+    snprintf(endpoint->name, sizeof endpoint->name, "redpoll-%016" PRIx64 "%016" PRIx64,
+             number[0], number[1]);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0) return RP_FAIL_ERRNO(IO, "cannot make a Unix socket");
+    socklen_t length = socket_address(endpoint->name, &address);
+    if (bind(fd, (struct sockaddr *)&address, length) != 0 || listen(fd, SOMAXCONN) != 0) {
+        rp_status status =
+            RP_FAIL_ERRNO(IO, "cannot listen at Unix socket @%s", endpoint->name);
+        close(fd);
+        return status;
+    }
+    *out_fd = fd;
+    return RP_OK;
+}
+
+static rp_status dial_unix(const char *name, int *out_fd) {
+    struct sockaddr_un address;
+    if (strlen(name) + 1 > sizeof address.sun_path)
+        return RP_FAIL(INVALID, "'%s' is too long for a socket", name);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0) return RP_FAIL_ERRNO(IO, "cannot make a Unix socket");
+    socklen_t length = socket_address(name, &address);
+    if (connect(fd, (struct sockaddr *)&address, length) != 0 ||
+        fcntl(fd, F_SETFL, O_NONBLOCK) != 0) {
+        rp_status status = errno == ECONNREFUSED
+                               ? RP_FAIL(PEER, "nobody listens there any more")
+                               : RP_FAIL_ERRNO(IO, "cannot connect to it");
+        close(fd);
+        return status;
+    }
+    *out_fd = fd;
+    return RP_OK;
+}
+
+/* Lower rank: make the memory and pass it with our event descriptor. */
+static rp_status offer(shm_endpoint *endpoint, shm_link *link, int64_t deadline_ns) {
+    int memory_fd = -1;
+    RP_TRY(make_memory(link->memory_bytes, &memory_fd));
+    int fds[2] = {memory_fd, endpoint->event};
+    rp_status status = map_memory(memory_fd, link->memory_bytes, &link->memory);
+    if (status == RP_OK) status = rpi_fds_send(link->socket, fds, 2, deadline_ns);
+    close(memory_fd);
+    RP_TRY(status);
+    return rpi_fds_receive(link->socket, &link->peer_event, 1, deadline_ns);
+}
+
+static rp_status accept_offer(shm_endpoint *endpoint, shm_link *link, int64_t deadline_ns) {
+    int fds[2];
+    RP_TRY(rpi_fds_receive(link->socket, fds, 2, deadline_ns));
+    link->peer_event = fds[1];
+    rp_status status = check_memory(fds[0], link->memory_bytes);
+    if (status == RP_OK) status = map_memory(fds[0], link->memory_bytes, &link->memory);
+    close(fds[0]);
+    RP_TRY(status);
+    return rpi_fds_send(link->socket, &endpoint->event, 1, deadline_ns);
+}
+
+static rp_status meet(shm_endpoint *endpoint, shm_link *link, const char *address,
+                      int64_t deadline_ns) {
+    int peer = link->base.peer;
+    if (peer > endpoint->base.rank) {
+        RP_TRY(rpi_reception_wait(&endpoint->reception, peer, deadline_ns, &link->socket));
+        return offer(endpoint, link, deadline_ns);
+    }
+    if (strncmp(address, "shm:", 4) != 0)
+        return RP_FAIL(INVALID, "that is no address of a shm endpoint");
+    RP_TRY(dial_unix(address + 4, &link->socket));
+    RP_TRY(rpi_hello_exchange(link->socket, &endpoint->hello, peer, deadline_ns));
+    return accept_offer(endpoint, link, deadline_ns);
+}
+
+static void drop_link(shm_link *link) {
+    if (!link) return;
+    if (link->socket >= 0) close(link->socket);
+    if (link->peer_event >= 0) close(link->peer_event);
+    if (link->memory) munmap(link->memory, link->memory_bytes);
+    rpi_free(link);
+}
+
+static rp_status watch(shm_endpoint *endpoint, int fd, shm_link *link) {
+    struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP, .data.ptr = link};
+    if (epoll_ctl(endpoint->epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0)
+        return RP_FAIL_ERRNO(IO, "cannot watch a descriptor");
+    return RP_OK;
+}
+
+static rp_status shm_connect(rpi_endpoint *base, int peer, const char *address,
+                             int64_t deadline_ns, rpi_link **out_link) {
+    shm_endpoint *endpoint = (shm_endpoint *)base;
+    size_t frame_bytes = endpoint->hello.frame_bytes;
+    shm_link *link = NULL;
+    RP_TRY(rpi_peer_check(base, peer));
+    if (endpoint->links[peer]) return RP_FAIL(STATE, "rank %d is connected already", peer);
+    RP_TRY(rpi_alloc(sizeof *link, "a link", &link));
+    link->base = (rpi_link){.endpoint = base, .peer = peer};
+    link->socket = link->peer_event = -1;
+    link->memory_bytes = rpi_duplex_bytes(frame_bytes);
+    rp_status status = meet(endpoint, link, address, deadline_ns);
+    if (status == RP_OK) status = watch(endpoint, link->socket, link);
+    if (status != RP_OK) {
+        drop_link(link);
+        return rpi_fail_context(status, "connecting to rank %d at %s: ", peer, address);
+    }
+    rpi_duplex_join(&link->duplex, link->memory, base->rank > peer, frame_bytes,
+                    link->peer_event);
+    endpoint->links[peer] = link;
+    *out_link = &link->base;
+    return RP_OK;
+}
+
+/* --- endpoint --- */
+
+static void shm_close(rpi_endpoint *base) {
+    shm_endpoint *endpoint = (shm_endpoint *)base;
+    if (!endpoint) return;
+    for (int peer = 0; endpoint->links && peer < base->world; peer++)
+        drop_link(endpoint->links[peer]);
+    rpi_free(endpoint->links);
+    rpi_reception_close(&endpoint->reception);
+    if (endpoint->event >= 0) close(endpoint->event);
+    if (endpoint->epoll_fd >= 0) close(endpoint->epoll_fd);
+    rpi_free(endpoint);
+}
+
+static rp_status shm_fill(shm_endpoint *endpoint) {
+    int listener = -1;
+    RP_TRY(rpi_alloc_array((size_t)endpoint->base.world, sizeof *endpoint->links, "links",
+                           &endpoint->links));
+    RP_TRY(listen_unix(endpoint, &listener));
+    RP_TRY(rpi_reception_open(&endpoint->reception, &endpoint->hello, listener));
+    endpoint->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    endpoint->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (endpoint->event < 0 || endpoint->epoll_fd < 0)
+        return RP_FAIL_ERRNO(IO, "cannot make an event descriptor");
+    return watch(endpoint, endpoint->event, NULL);
+}
+
+static rp_status shm_open_endpoint(const rpi_endpoint_options *options,
+                                   rpi_endpoint **out_endpoint) {
+    shm_endpoint *endpoint = NULL;
+    RP_TRY(rpi_endpoint_check(options));
+    RP_TRY(rpi_alloc(sizeof *endpoint, "an endpoint", &endpoint));
+    endpoint->base = (rpi_endpoint){&rpi_transport_shm, options->rank, options->world};
+    endpoint->hello =
+        (rpi_hello){options->secret, options->rank, options->world, options->frame_bytes};
+    endpoint->reception.listener = endpoint->event = endpoint->epoll_fd = -1;
+    rp_status status = shm_fill(endpoint);
+    if (status != RP_OK) {
+        shm_close(&endpoint->base);
+        return status;
+    }
+    *out_endpoint = &endpoint->base;
+    return RP_OK;
+}
+
+static rp_status shm_address(rpi_endpoint *base, char *text, size_t bytes) {
+    shm_endpoint *endpoint = (shm_endpoint *)base;
+    int length = snprintf(text, bytes, "shm:%s", endpoint->name);
+    if (length < 0 || (size_t)length >= bytes)
+        return RP_FAIL(INVALID, "an address needs %d bytes, not %zu", length + 1, bytes);
+    return RP_OK;
+}
+
+/* Has a process ended? Was our event descriptor written? One system call. */
+static rp_status look(shm_endpoint *endpoint) {
+    struct epoll_event events[EVENTS];
+    int count = epoll_wait(endpoint->epoll_fd, events, EVENTS, 0);
+    if (count < 0 && errno != EINTR) return RP_FAIL_ERRNO(IO, "cannot watch descriptors");
+    for (int i = 0; i < count; i++) {
+        shm_link *link = events[i].data.ptr;
+        uint64_t written;
+        if (!link) {
+            ssize_t got = read(endpoint->event, &written, sizeof written);
+            (void)got; /* empty: another pass has read it */
+        } else {       /* a peer sends nothing after it has connected: this is its end */
+            link->gone = true;
+            epoll_ctl(endpoint->epoll_fd, EPOLL_CTL_DEL, link->socket, NULL);
+        }
+    }
+    return RP_OK;
+}
+
+static rp_status shm_progress(rpi_endpoint *base) {
+    shm_endpoint *endpoint = (shm_endpoint *)base;
+    if (++endpoint->passes % LOOK_EVERY != 0) return RP_OK;
+    return look(endpoint);
+}
+
+static bool shm_arm(rpi_endpoint *base, int *out_fd, int64_t *wake_at_ns) {
+    shm_endpoint *endpoint = (shm_endpoint *)base;
+    *out_fd = endpoint->epoll_fd;
+    *wake_at_ns = RPI_NEVER_NS;
+    endpoint->armed = true;
+    for (int peer = 0; peer < base->world; peer++) {
+        shm_link *link = endpoint->links[peer];
+        if (!link) continue;
+        if (rpi_duplex_arm(&link->duplex)) return true;
+        bool asks = link->duplex.held.bytes == 0 || link->duplex.starved;
+        if (asks && link->gone && !link->fault.told) return true;
+    }
+    return false;
+}
+
+static void shm_disarm(rpi_endpoint *base) {
+    shm_endpoint *endpoint = (shm_endpoint *)base;
+    for (int peer = 0; peer < base->world; peer++)
+        if (endpoint->links[peer]) rpi_duplex_disarm(&endpoint->links[peer]->duplex);
+    if (endpoint->armed) look(endpoint);
+    endpoint->armed = false;
+}
+
+static rp_status shm_flushed(rpi_endpoint *base) {
+    (void)base; /* the memory keeps what was posted until the peer has read it */
+    return RP_OK;
+}
+
+/* --- links --- */
+
+static rp_status gone(shm_link *link) {
+    link->fault.told = true; /* but frames that came before are still to be read */
+    return RP_FAIL(PEER, "rank %d closed its end or its process ended", link->base.peer);
+}
+
+static rp_status shm_lend(rpi_link *base, size_t bytes, void **out_region) {
+    shm_link *link = (shm_link *)base;
+    RP_TRY(rpi_fault_raise(&link->fault));
+    if (link->gone) return gone(link);
+    rp_status status = rpi_duplex_lend(&link->duplex, bytes, out_region);
+    return status == RP_CORRUPT ? rpi_fault_keep(&link->fault, status) : status;
+}
+
+static rp_status shm_post(rpi_link *base, size_t bytes) {
+    shm_link *link = (shm_link *)base;
+    RP_TRY(rpi_duplex_post(&link->duplex, bytes));
+    base->bytes_sent += bytes;
+    return RP_OK;
+}
+
+static rp_status shm_peek(rpi_link *base, const void **out_frame, size_t *out_bytes) {
+    shm_link *link = (shm_link *)base;
+    RP_TRY(rpi_fault_raise(&link->fault));
+    rp_status status = rpi_duplex_peek(&link->duplex, out_frame, out_bytes);
+    if (status == RP_OK || (status == RP_PENDING && !link->gone)) return status;
+    /* All that a process wrote before its end is visible once the end is. */
+    if (status == RP_PENDING) status = gone(link);
+    rpi_fault_keep(&link->fault, status);
+    return rpi_fault_raise(&link->fault);
+}
+
+static void shm_release(rpi_link *base) {
+    shm_link *link = (shm_link *)base;
+    base->bytes_received += link->duplex.held.bytes;
+    rpi_duplex_release(&link->duplex);
+}
+
+const rpi_transport rpi_transport_shm = {
+    .name = "shm",
+    .summary = "shared memory; ranks are processes of one host",
+    .checksum = false,
+    .reaches = shm_reaches,
+    .open = shm_open_endpoint,
+    .address = shm_address,
+    .connect = shm_connect,
+    .lend = shm_lend,
+    .post = shm_post,
+    .peek = shm_peek,
+    .release = shm_release,
+    .progress = shm_progress,
+    .arm = shm_arm,
+    .disarm = shm_disarm,
+    .flushed = shm_flushed,
+    .close = shm_close,
+};

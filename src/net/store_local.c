@@ -1,0 +1,102 @@
+/* A store in this process's memory: ranks are threads that share it. */
+#include "redpoll/store.h"
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "net/dictionary.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <string.h>
+
+typedef struct local_store {
+    pthread_mutex_t lock;
+    pthread_cond_t changed; /* on CLOCK_MONOTONIC */
+    rpi_dictionary *dictionary;
+} local_store;
+
+static rp_status local_set(void *context, const char *key, const void *value, size_t bytes) {
+    local_store *store = context;
+    pthread_mutex_lock(&store->lock);
+    rp_status status = rpi_dictionary_set(store->dictionary, key, value, bytes);
+    pthread_cond_broadcast(&store->changed);
+    pthread_mutex_unlock(&store->lock);
+    return status;
+}
+
+/* False once the deadline has come. */
+static bool wait_change(local_store *store, int64_t deadline_ns) {
+    if (deadline_ns == RPI_NEVER_NS) return pthread_cond_wait(&store->changed, &store->lock) == 0;
+    struct timespec at = {.tv_sec = deadline_ns / RPI_SECOND_NS,
+                          .tv_nsec = deadline_ns % RPI_SECOND_NS};
+    return pthread_cond_timedwait(&store->changed, &store->lock, &at) == 0;
+}
+
+static rp_status local_get(void *context, const char *key, double timeout_s, void *value,
+                           size_t capacity, size_t *bytes) {
+    local_store *store = context;
+    int64_t deadline_ns = rpi_deadline_ns(timeout_s);
+    RP_TRY(rpi_store_check(key, 0));
+    pthread_mutex_lock(&store->lock);
+    size_t found_bytes = 0;
+    const void *found = NULL;
+    do found = rpi_dictionary_get(store->dictionary, key, &found_bytes);
+    while (!found && wait_change(store, deadline_ns));
+    if (!found) found = rpi_dictionary_get(store->dictionary, key, &found_bytes);
+    if (found) {
+        *bytes = found_bytes;
+        if (value) memcpy(value, found, found_bytes < capacity ? found_bytes : capacity);
+    }
+    pthread_mutex_unlock(&store->lock);
+    if (!found)
+        return RP_FAIL(TIMEOUT, "nobody set store key '%s' within %g s", key, timeout_s);
+    return RP_OK;
+}
+
+static rp_status local_add(void *context, const char *key, int64_t amount, int64_t *result) {
+    local_store *store = context;
+    pthread_mutex_lock(&store->lock);
+    rp_status status = rpi_dictionary_add(store->dictionary, key, amount, result);
+    pthread_cond_broadcast(&store->changed);
+    pthread_mutex_unlock(&store->lock);
+    return status;
+}
+
+static rp_status local_remove(void *context, const char *key) {
+    local_store *store = context;
+    RP_TRY(rpi_store_check(key, 0));
+    pthread_mutex_lock(&store->lock);
+    rpi_dictionary_remove(store->dictionary, key);
+    pthread_mutex_unlock(&store->lock);
+    return RP_OK;
+}
+
+static void local_close(void *context) {
+    local_store *store = context;
+    pthread_cond_destroy(&store->changed);
+    pthread_mutex_destroy(&store->lock);
+    rpi_dictionary_destroy(store->dictionary);
+    rpi_free(store);
+}
+
+static const rp_store_ops local_ops = {local_set, local_get, local_add, local_remove,
+                                       local_close};
+
+rp_status rp_store_open_local(rp_store *store) {
+    if (!store) return RP_FAIL(INVALID, "store is NULL");
+    local_store *fresh = NULL;
+    RP_TRY(rpi_alloc(sizeof *fresh, "a local store", &fresh));
+    rp_status status = rpi_dictionary_create(&fresh->dictionary);
+    if (status != RP_OK) {
+        rpi_free(fresh);
+        return status;
+    }
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_mutex_init(&fresh->lock, NULL);
+    pthread_cond_init(&fresh->changed, &attributes);
+    pthread_condattr_destroy(&attributes);
+    *store = (rp_store){.ops = &local_ops, .context = fresh};
+    return RP_OK;
+}

@@ -1,0 +1,131 @@
+/* The client of a TCP store: one connection, one question at a time. */
+#include "redpoll/store.h"
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "net/store_wire.h"
+#include "net/stream.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* The server keeps the time of waits; this much longer and it is taken for gone. */
+#define ANSWER_S 30.0
+
+typedef struct tcp_store {
+    int fd;
+    bool broken; /* a question was left without its answer: the stream is out of step */
+    char place[RPI_HOST_BYTES + 16]; /* "host:port", for messages */
+    unsigned char buffer[RPI_STORE_HEADER_BYTES + RPI_STORE_KEY_BYTES + RPI_STORE_VALUE_BYTES];
+} tcp_store;
+
+static rp_status ask(tcp_store *store, const rpi_store_header *request, const char *key,
+                     const void *value, int64_t deadline_ns) {
+    unsigned char *end = store->buffer;
+    rpi_store_pack(request, end);
+    end += RPI_STORE_HEADER_BYTES;
+    memcpy(end, key, request->key_bytes);
+    end += request->key_bytes;
+    if (request->value_bytes) memcpy(end, value, request->value_bytes);
+    end += request->value_bytes;
+    return rpi_stream_write(store->fd, store->buffer, (size_t)(end - store->buffer),
+                            deadline_ns);
+}
+
+/* The reply's value, if any, lies in store->buffer afterwards. */
+static rp_status hear(tcp_store *store, rpi_store_header *out_reply, int64_t deadline_ns) {
+    unsigned char header[RPI_STORE_HEADER_BYTES];
+    RP_TRY(rpi_stream_read(store->fd, header, sizeof header, deadline_ns));
+    RP_TRY(rpi_store_unpack(header, out_reply));
+    if (out_reply->operation != RPI_STORE_REPLY)
+        return RP_FAIL(CORRUPT, "answered with operation %d", out_reply->operation);
+    return rpi_stream_read(store->fd, store->buffer, out_reply->value_bytes, deadline_ns);
+}
+
+static rp_status exchange(tcp_store *store, rpi_store_header *request, const char *key,
+                          const void *value, double wait_s, rpi_store_header *out_reply) {
+    RP_TRY(rpi_store_check(key, request->value_bytes));
+    if (store->broken)
+        return RP_FAIL(PEER, "the connection to the store at %s has failed", store->place);
+    request->key_bytes = (uint16_t)strlen(key);
+    int64_t deadline_ns = wait_s < 0 ? RPI_NEVER_NS : rpi_deadline_ns(wait_s + ANSWER_S);
+    rp_status status = ask(store, request, key, value, deadline_ns);
+    if (status == RP_OK) status = hear(store, out_reply, deadline_ns);
+    if (status != RP_OK) {
+        store->broken = true;
+        return rpi_fail_context(status, "the store at %s: ", store->place);
+    }
+    return RP_OK;
+}
+
+/* What the server refused, in its words. */
+static rp_status verdict(const tcp_store *store, const rpi_store_header *reply) {
+    if (reply->status == RP_OK) return RP_OK;
+    rp_status status = reply->status < 0 ? (rp_status)reply->status : RP_CORRUPT;
+    return rpi_fail(status, __FILE__, __LINE__, "%.*s", (int)reply->value_bytes,
+                    (const char *)store->buffer);
+}
+
+static rp_status tcp_set(void *context, const char *key, const void *value, size_t bytes) {
+    RP_TRY(rpi_store_check(key, bytes));
+    rpi_store_header request = {.operation = RPI_STORE_SET, .value_bytes = (uint32_t)bytes};
+    rpi_store_header reply;
+    RP_TRY(exchange(context, &request, key, value, 0, &reply));
+    return verdict(context, &reply);
+}
+
+static rp_status tcp_get(void *context, const char *key, double timeout_s, void *value,
+                         size_t capacity, size_t *bytes) {
+    tcp_store *store = context;
+    bool forever = !(timeout_s >= 0) || timeout_s > 1e9;
+    rpi_store_header request = {.operation = RPI_STORE_GET,
+                                .number = forever ? -1 : (int64_t)(timeout_s * 1e3 + 0.999)};
+    rpi_store_header reply;
+    RP_TRY(exchange(store, &request, key, NULL, forever ? -1 : timeout_s, &reply));
+    RP_TRY(verdict(store, &reply));
+    *bytes = reply.value_bytes;
+    if (value)
+        memcpy(value, store->buffer, reply.value_bytes < capacity ? reply.value_bytes : capacity);
+    return RP_OK;
+}
+
+static rp_status tcp_add(void *context, const char *key, int64_t amount, int64_t *result) {
+    rpi_store_header request = {.operation = RPI_STORE_ADD, .number = amount};
+    rpi_store_header reply;
+    RP_TRY(exchange(context, &request, key, NULL, 0, &reply));
+    RP_TRY(verdict(context, &reply));
+    *result = reply.number;
+    return RP_OK;
+}
+
+static rp_status tcp_remove(void *context, const char *key) {
+    rpi_store_header request = {.operation = RPI_STORE_REMOVE};
+    rpi_store_header reply;
+    RP_TRY(exchange(context, &request, key, NULL, 0, &reply));
+    return verdict(context, &reply);
+}
+
+static void tcp_close(void *context) {
+    tcp_store *store = context;
+    close(store->fd);
+    rpi_free(store);
+}
+
+static const rp_store_ops tcp_ops = {tcp_set, tcp_get, tcp_add, tcp_remove, tcp_close};
+
+rp_status rp_store_connect(const char *host, int port, double timeout_s, rp_store *store) {
+    if (!store) return RP_FAIL(INVALID, "store is NULL");
+    if (port < 1) return RP_FAIL(INVALID, "port %d of a store; 1 to 65535 are allowed", port);
+    tcp_store *fresh = NULL;
+    RP_TRY(rpi_alloc(sizeof *fresh, "a store client", &fresh));
+    snprintf(fresh->place, sizeof fresh->place, "%s:%d", host ? host : "127.0.0.1", port);
+    rp_status status = rpi_stream_dial(host, port, rpi_deadline_ns(timeout_s), &fresh->fd);
+    if (status != RP_OK) {
+        rpi_free(fresh);
+        return rpi_fail_context(status, "cannot reach the store of rank 0: ");
+    }
+    *store = (rp_store){.ops = &tcp_ops, .context = fresh};
+    return RP_OK;
+}

@@ -1,0 +1,193 @@
+#include "net/store_torch.h"
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "net/dictionary.h"
+#include "net/endian.h"
+#include "net/stream.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Queries as PyTorch numbers them; lengths and numbers are 8 bytes in the hosts' byte order, which
+ * is little-endian wherever both run. Texts are a length and their bytes. */
+enum { VALIDATE = 0, SET = 1, GET = 3, ADD = 4, CHECK = 5, DELETE_KEY = 8 };
+enum { READY = 0 };
+#define VALIDATION UINT32_C(0x3c85f7ce)
+#define ANSWER_S   30.0
+
+enum {
+    PREFIX_BYTES = 192,
+    KEY_BYTES = PREFIX_BYTES + RPI_STORE_KEY_BYTES,
+    QUERY_BYTES = 32 + KEY_BYTES + RPI_STORE_VALUE_BYTES,
+    FIRST_PAUSE_NS = 1000000,
+    LONGEST_PAUSE_NS = 20000000,
+};
+
+typedef struct torch_store {
+    int fd;
+    bool broken; /* the stream is out of step */
+    char place[RPI_HOST_BYTES + 16];
+    char prefix[PREFIX_BYTES];
+    size_t bytes; /* of the query under construction */
+    unsigned char query[QUERY_BYTES];
+} torch_store;
+
+/* ---- queries ---- */
+
+static void put_number(torch_store *store, uint64_t number) {
+    rpi_put_u64(store->query + store->bytes, number);
+    store->bytes += 8;
+}
+
+static void put_bytes(torch_store *store, const void *bytes, size_t count) {
+    put_number(store, count);
+    if (count) memcpy(store->query + store->bytes, bytes, count);
+    store->bytes += count;
+}
+
+static void begin(torch_store *store, int query) {
+    store->query[0] = (unsigned char)query;
+    store->bytes = 1;
+}
+
+static void put_key(torch_store *store, const char *key) {
+    char whole[KEY_BYTES];
+    int length = snprintf(whole, sizeof whole, "%s/%s", store->prefix, key);
+    put_bytes(store, whole, (size_t)length);
+}
+
+static rp_status broke(torch_store *store, rp_status status) {
+    store->broken = true;
+    return rpi_fail_context(status, "the torchrun agent's store at %s: ", store->place);
+}
+
+/* Send the query and read an answer of fixed length (0: there is none). */
+static rp_status ask(torch_store *store, void *answer, size_t bytes) {
+    int64_t deadline_ns = rpi_deadline_ns(ANSWER_S);
+    if (store->broken)
+        return RP_FAIL(PEER, "the connection to the torchrun agent's store at %s has failed",
+                       store->place);
+    rp_status status = rpi_stream_write(store->fd, store->query, store->bytes, deadline_ns);
+    if (status == RP_OK) status = rpi_stream_read(store->fd, answer, bytes, deadline_ns);
+    return status == RP_OK ? RP_OK : broke(store, status);
+}
+
+/* ---- the store's contract ---- */
+
+static rp_status torch_set(void *context, const char *key, const void *value, size_t bytes) {
+    torch_store *store = context;
+    RP_TRY(rpi_store_check(key, bytes));
+    begin(store, SET);
+    put_key(store, key);
+    put_bytes(store, value, bytes);
+    return ask(store, NULL, 0);
+}
+
+static rp_status is_set(torch_store *store, const char *key, bool *out_set) {
+    unsigned char answer = 0;
+    begin(store, CHECK);
+    put_number(store, 1);
+    put_key(store, key);
+    RP_TRY(ask(store, &answer, 1));
+    *out_set = answer == READY;
+    return RP_OK;
+}
+
+static rp_status wait_until_set(torch_store *store, const char *key, double timeout_s) {
+    int64_t deadline_ns = rpi_deadline_ns(timeout_s), pause_ns = FIRST_PAUSE_NS;
+    for (;;) {
+        bool set = false;
+        RP_TRY(is_set(store, key, &set));
+        if (set) return RP_OK;
+        int64_t now_ns = rpi_now_ns();
+        if (now_ns >= deadline_ns)
+            return RP_FAIL(TIMEOUT, "nobody set store key '%s' within %g s", key, timeout_s);
+        rpi_sleep_until_ns(deadline_ns - now_ns < pause_ns ? deadline_ns : now_ns + pause_ns);
+        if (pause_ns < LONGEST_PAUSE_NS) pause_ns *= 2;
+    }
+}
+
+static rp_status torch_get(void *context, const char *key, double timeout_s, void *value,
+                           size_t capacity, size_t *bytes) {
+    torch_store *store = context;
+    unsigned char length[8];
+    RP_TRY(rpi_store_check(key, 0));
+    /* Asking for a key that is not there ends the connection, so look first. */
+    RP_TRY(wait_until_set(store, key, timeout_s));
+    begin(store, GET);
+    put_key(store, key);
+    RP_TRY(ask(store, length, sizeof length));
+    uint64_t count = rpi_get_u64(length);
+    if (count > RPI_STORE_VALUE_BYTES)
+        return broke(store, RP_FAIL(CORRUPT, "key '%s' has %llu bytes", key,
+                                    (unsigned long long)count));
+    rp_status status = rpi_stream_read(store->fd, store->query, (size_t)count,
+                                       rpi_deadline_ns(ANSWER_S));
+    if (status != RP_OK) return broke(store, status);
+    if (value) memcpy(value, store->query, count < capacity ? (size_t)count : capacity);
+    *bytes = (size_t)count;
+    return RP_OK;
+}
+
+static rp_status torch_add(void *context, const char *key, int64_t amount, int64_t *result) {
+    torch_store *store = context;
+    unsigned char answer[8];
+    RP_TRY(rpi_store_check(key, 0));
+    begin(store, ADD);
+    put_key(store, key);
+    put_number(store, (uint64_t)amount);
+    RP_TRY(ask(store, answer, sizeof answer));
+    *result = (int64_t)rpi_get_u64(answer);
+    return RP_OK;
+}
+
+static rp_status torch_remove(void *context, const char *key) {
+    torch_store *store = context;
+    unsigned char removed[8];
+    RP_TRY(rpi_store_check(key, 0));
+    begin(store, DELETE_KEY);
+    put_key(store, key);
+    return ask(store, removed, sizeof removed);
+}
+
+static void torch_close(void *context) {
+    torch_store *store = context;
+    close(store->fd);
+    rpi_free(store);
+}
+
+static const rp_store_ops torch_ops = {torch_set, torch_get, torch_add, torch_remove,
+                                       torch_close};
+
+/* Say the word that PyTorch's store expects first, and see that it answers like one. */
+static rp_status introduce(torch_store *store) {
+    bool set = false;
+    begin(store, VALIDATE);
+    rpi_put_u32(store->query + store->bytes, VALIDATION);
+    store->bytes += 4;
+    RP_TRY(ask(store, NULL, 0));
+    return is_set(store, "hello", &set);
+}
+
+rp_status rpi_store_connect_torch(const char *host, int port, const char *prefix,
+                                  double timeout_s, rp_store *out_store) {
+    torch_store *store = NULL;
+    RP_TRY(rpi_alloc(sizeof *store, "a store client", &store));
+    snprintf(store->place, sizeof store->place, "%s:%d", host, port);
+    snprintf(store->prefix, sizeof store->prefix, "%s", prefix);
+    rp_status status = rpi_stream_dial(host, port, rpi_deadline_ns(timeout_s), &store->fd);
+    if (status != RP_OK) {
+        rpi_free(store);
+        return rpi_fail_context(status, "cannot reach the torchrun agent's store: ");
+    }
+    status = introduce(store);
+    if (status != RP_OK) {
+        torch_close(store);
+        return status;
+    }
+    *out_store = (rp_store){.ops = &torch_ops, .context = store};
+    return RP_OK;
+}

@@ -1,0 +1,225 @@
+#include "net/stream.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { REDIAL_NS = 20 * 1000 * 1000, BACKLOG = 1024 };
+
+int rpi_poll_ms(int64_t deadline_ns) {
+    if (deadline_ns == RPI_NEVER_NS) return -1;
+    int64_t left_ns = deadline_ns - rpi_now_ns();
+    if (left_ns <= 0) return 0;
+    int64_t left_ms = (left_ns + 999999) / 1000000;
+    return left_ms > 1000000000 ? 1000000000 : (int)left_ms;
+}
+
+static rp_status resolve(const char *host, int port, int flags, struct addrinfo **out_list) {
+    if (port < 0 || port > 65535)
+        return RP_FAIL(INVALID, "port %d is not a port; 0 to 65535 are allowed", port);
+    char service[16];
+    snprintf(service, sizeof service, "%d", port);
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = flags | AI_NUMERICSERV};
+    if (!host) hints.ai_family = AF_INET; /* loopback: one address, known to everybody */
+    int error = getaddrinfo(host ? host : "127.0.0.1", service, &hints, out_list);
+    if (error)
+        return RP_FAIL(IO, "cannot find host '%s': %s", host ? host : "127.0.0.1",
+                       error == EAI_SYSTEM ? strerror(errno) : gai_strerror(error));
+    return RP_OK;
+}
+
+static void hurry(int fd) {
+    int one = 1;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+}
+
+static int bound_port_of(int fd) {
+    struct sockaddr_storage address;
+    socklen_t length = sizeof address;
+    if (getsockname(fd, (struct sockaddr *)&address, &length) != 0) return -1;
+    return address.ss_family == AF_INET6 ? ntohs(((struct sockaddr_in6 *)&address)->sin6_port)
+                                         : ntohs(((struct sockaddr_in *)&address)->sin_port);
+}
+
+static int listen_at(const struct addrinfo *at) {
+    int fd = socket(at->ai_family, at->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK,
+                    at->ai_protocol);
+    if (fd < 0) return -1;
+    int one = 1; /* a port whose last connections linger in TIME_WAIT is free */
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    if (bind(fd, at->ai_addr, at->ai_addrlen) == 0 && listen(fd, BACKLOG) == 0) return fd;
+    int saved = errno;
+    close(fd);
+    errno = saved;
+    return -1;
+}
+
+rp_status rpi_stream_listen(const char *host, int port, int *out_fd, int *out_port) {
+    struct addrinfo *list = NULL;
+    RP_TRY(resolve(host, port, AI_PASSIVE, &list));
+    int fd = -1;
+    for (const struct addrinfo *at = list; at && fd < 0; at = at->ai_next) fd = listen_at(at);
+    int saved = errno;
+    freeaddrinfo(list);
+    errno = saved;
+    if (fd < 0) {
+        const char *shown = host ? host : "127.0.0.1";
+        if (errno == EADDRINUSE)
+            return RP_FAIL(IO,
+                           "port %d on %s is taken by another program; choose another port or "
+                           "end that program (`ss -ltnp 'sport = :%d'` names it)",
+                           port, shown, port);
+        return RP_FAIL_ERRNO(IO, "cannot listen at %s:%d", shown, port);
+    }
+    *out_port = bound_port_of(fd);
+    *out_fd = fd;
+    return RP_OK;
+}
+
+int rpi_stream_accept(int listener) {
+    int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd >= 0) hurry(fd);
+    return fd;
+}
+
+/* Dialling a free port of this host, TCP may pick that very port as the source and connect the
+ * socket to itself. */
+static bool is_own_echo(int fd) {
+    struct sockaddr_storage here, there;
+    socklen_t here_length = sizeof here, there_length = sizeof there;
+    memset(&here, 0, sizeof here);
+    memset(&there, 0, sizeof there);
+    return getsockname(fd, (struct sockaddr *)&here, &here_length) == 0 &&
+           getpeername(fd, (struct sockaddr *)&there, &there_length) == 0 &&
+           here_length == there_length && memcmp(&here, &there, here_length) == 0;
+}
+
+/* A connected descriptor, or -1 with errno. */
+static int connect_to(const struct addrinfo *at, int64_t deadline_ns) {
+    int fd = socket(at->ai_family, at->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK,
+                    at->ai_protocol);
+    if (fd < 0) return -1;
+    int error = 0;
+    if (connect(fd, at->ai_addr, at->ai_addrlen) != 0) {
+        error = errno;
+        if (error == EINPROGRESS) {
+            struct pollfd wait = {.fd = fd, .events = POLLOUT};
+            int ready = 0;
+            do ready = poll(&wait, 1, rpi_poll_ms(deadline_ns));
+            while (ready < 0 && errno == EINTR);
+            socklen_t length = sizeof error;
+            if (ready == 0)
+                error = ETIMEDOUT;
+            else if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) != 0)
+                error = errno;
+        }
+    }
+    if (error == 0 && is_own_echo(fd)) error = ECONNREFUSED;
+    if (error == 0) {
+        hurry(fd);
+        return fd;
+    }
+    close(fd);
+    errno = error;
+    return -1;
+}
+
+/* Nobody listens there yet, or the way there is not up yet: worth another try. */
+static bool may_come(int error) {
+    return error == ECONNREFUSED || error == ETIMEDOUT || error == ECONNRESET ||
+           error == EHOSTUNREACH || error == ENETUNREACH || error == EAGAIN;
+}
+
+rp_status rpi_stream_dial(const char *host, int port, int64_t deadline_ns, int *out_fd) {
+    struct addrinfo *list = NULL;
+    RP_TRY(resolve(host, port, 0, &list));
+    int fd = -1, error = 0;
+    for (;;) {
+        for (const struct addrinfo *at = list; at && fd < 0; at = at->ai_next) {
+            fd = connect_to(at, deadline_ns);
+            if (fd < 0) error = errno;
+        }
+        if (fd >= 0 || !may_come(error)) break;
+        int64_t next_ns = rpi_now_ns() + REDIAL_NS;
+        if (next_ns >= deadline_ns) break;
+        rpi_sleep_until_ns(next_ns);
+    }
+    freeaddrinfo(list);
+    if (fd < 0) {
+        errno = error;
+        if (may_come(error))
+            return RP_FAIL_ERRNO(TIMEOUT, "nobody answered at %s:%d", host ? host : "127.0.0.1",
+                                 port);
+        return RP_FAIL_ERRNO(IO, "cannot connect to %s:%d", host ? host : "127.0.0.1", port);
+    }
+    *out_fd = fd;
+    return RP_OK;
+}
+
+static rp_status wait_for(int fd, short events, int64_t deadline_ns) {
+    struct pollfd wait = {.fd = fd, .events = events};
+    int ready = poll(&wait, 1, rpi_poll_ms(deadline_ns));
+    if (ready < 0 && errno != EINTR) return RP_FAIL_ERRNO(IO, "cannot wait for a connection");
+    if (ready == 0) return RP_FAIL(TIMEOUT, "no answer before the deadline");
+    return RP_OK;
+}
+
+static rp_status broken(void) {
+    if (errno == EPIPE || errno == ECONNRESET || errno == ETIMEDOUT)
+        return RP_FAIL(PEER, "closed the connection");
+    return RP_FAIL_ERRNO(IO, "the connection failed");
+}
+
+rp_status rpi_stream_write(int fd, const void *data, size_t bytes, int64_t deadline_ns) {
+    const char *next = data;
+    while (bytes > 0) {
+        ssize_t sent = send(fd, next, bytes, MSG_NOSIGNAL);
+        if (sent >= 0) {
+            next += sent;
+            bytes -= (size_t)sent;
+        } else if (errno == EAGAIN) {
+            RP_TRY(wait_for(fd, POLLOUT, deadline_ns));
+        } else if (errno != EINTR) {
+            return broken();
+        }
+    }
+    return RP_OK;
+}
+
+rp_status rpi_stream_read(int fd, void *data, size_t bytes, int64_t deadline_ns) {
+    char *next = data;
+    while (bytes > 0) {
+        ssize_t got = recv(fd, next, bytes, 0);
+        if (got == 0) return RP_FAIL(PEER, "closed the connection");
+        if (got > 0) {
+            next += got;
+            bytes -= (size_t)got;
+        } else if (errno == EAGAIN) {
+            RP_TRY(wait_for(fd, POLLIN, deadline_ns));
+        } else if (errno != EINTR) {
+            return broken();
+        }
+    }
+    return RP_OK;
+}
+
+rp_status rpi_stream_local_host(int fd, char *text, size_t bytes) {
+    struct sockaddr_storage address;
+    socklen_t length = sizeof address;
+    if (getsockname(fd, (struct sockaddr *)&address, &length) != 0)
+        return RP_FAIL_ERRNO(IO, "cannot read a connection's own address");
+    int error = getnameinfo((struct sockaddr *)&address, length, text, (socklen_t)bytes, NULL,
+                            0, NI_NUMERICHOST);
+    if (error) return RP_FAIL(IO, "cannot show an address: %s", gai_strerror(error));
+    return RP_OK;
+}

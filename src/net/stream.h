@@ -1,0 +1,29 @@
+/* TCP streams whose every wait has a deadline: what the store and the control connection share.
+ *
+ * Descriptors are close-on-exec and non-blocking, without Nagle's delay. Nothing raises
+ * SIGPIPE. Deadlines are of rpi_now_ns(). */
+#ifndef RPI_NET_STREAM_H
+#define RPI_NET_STREAM_H
+
+#include "base/status.h"
+
+#include <stddef.h>
+
+enum { RPI_HOST_BYTES = 256 };
+
+/* Listen at host:port; host NULL is loopback, port 0 any free one. RP_IO when it is taken. */
+rp_status rpi_stream_listen(const char *host, int port, int *out_fd, int *out_port);
+/* The next waiting connection, or -1: none now, or none that could be taken (errno). */
+int rpi_stream_accept(int listener);
+/* Connect, again and again while nobody listens there yet, until the deadline: RP_TIMEOUT. */
+rp_status rpi_stream_dial(const char *host, int port, int64_t deadline_ns, int *out_fd);
+/* All bytes or a failure: RP_PEER when the other end closed or died, RP_TIMEOUT. Messages say
+ * only what happened ("closed the connection"); callers say to whom. */
+rp_status rpi_stream_write(int fd, const void *data, size_t bytes, int64_t deadline_ns);
+rp_status rpi_stream_read(int fd, void *data, size_t bytes, int64_t deadline_ns);
+/* Our own address on a connection, as numbers: what peers of the same network reach us by. */
+rp_status rpi_stream_local_host(int fd, char *text, size_t bytes);
+/* Milliseconds until a deadline, for poll(): rounded up, 0 when past, -1 for never. */
+int rpi_poll_ms(int64_t deadline_ns);
+
+#endif

@@ -1,0 +1,235 @@
+/* Frames over TCP: any machine that IP reaches.
+ *
+ * Sockets are non-blocking behind one edge-triggered epoll descriptor, so that sleeping is
+ * sleeping on that descriptor and a pass costs one system call when nothing comes. What goes in
+ * and out of a socket is tcp_stream.c's. */
+#include "net/transports.h"
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "net/endpoint.h"
+#include "net/hello.h"
+#include "net/stream.h"
+#include "net/tcp_stream.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+enum { EVENTS = 64 };
+
+typedef struct tcp_link {
+    rpi_link base;
+    rpi_tcp_stream stream;
+} tcp_link;
+
+typedef struct tcp_endpoint {
+    rpi_endpoint base;
+    rpi_reception reception;
+    rpi_hello hello;
+    char host[RPI_HOST_BYTES];
+    int port;
+    int epoll_fd;
+    tcp_link **links; /* [world] */
+} tcp_endpoint;
+
+static bool tcp_reaches(const rpi_peer_info *self, const rpi_peer_info *peer) {
+    (void)self, (void)peer;
+    return true;
+}
+
+static void tcp_close(rpi_endpoint *base) {
+    tcp_endpoint *endpoint = (tcp_endpoint *)base;
+    if (!endpoint) return;
+    for (int peer = 0; endpoint->links && peer < base->world; peer++) {
+        if (!endpoint->links[peer]) continue;
+        rpi_tcp_stream_close(&endpoint->links[peer]->stream);
+        rpi_free(endpoint->links[peer]);
+    }
+    rpi_free(endpoint->links);
+    rpi_reception_close(&endpoint->reception);
+    if (endpoint->epoll_fd >= 0) close(endpoint->epoll_fd);
+    rpi_free(endpoint);
+}
+
+static rp_status tcp_fill(tcp_endpoint *endpoint, const char *bind_host) {
+    int listener = -1;
+    RP_TRY(rpi_alloc_array((size_t)endpoint->base.world, sizeof *endpoint->links, "links",
+                           &endpoint->links));
+    RP_TRY(rpi_stream_listen(bind_host, 0, &listener, &endpoint->port));
+    RP_TRY(rpi_reception_open(&endpoint->reception, &endpoint->hello, listener));
+    endpoint->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (endpoint->epoll_fd < 0) return RP_FAIL_ERRNO(IO, "cannot make an epoll descriptor");
+    return RP_OK;
+}
+
+static rp_status tcp_open(const rpi_endpoint_options *options, rpi_endpoint **out_endpoint) {
+    tcp_endpoint *endpoint = NULL;
+    const char *host = options->bind_host ? options->bind_host : "127.0.0.1";
+    RP_TRY(rpi_endpoint_check(options));
+    RP_TRY(rpi_alloc(sizeof *endpoint, "an endpoint", &endpoint));
+    endpoint->base = (rpi_endpoint){&rpi_transport_tcp, options->rank, options->world};
+    endpoint->hello =
+        (rpi_hello){options->secret, options->rank, options->world, options->frame_bytes};
+    endpoint->reception.listener = -1;
+    endpoint->epoll_fd = -1;
+    snprintf(endpoint->host, sizeof endpoint->host, "%s", host);
+    rp_status status = tcp_fill(endpoint, host);
+    if (status != RP_OK) {
+        tcp_close(&endpoint->base);
+        return status;
+    }
+    *out_endpoint = &endpoint->base;
+    return RP_OK;
+}
+
+static rp_status tcp_address(rpi_endpoint *base, char *text, size_t bytes) {
+    tcp_endpoint *endpoint = (tcp_endpoint *)base;
+    int length = snprintf(text, bytes, "tcp:%s:%d", endpoint->host, endpoint->port);
+    if (length < 0 || (size_t)length >= bytes)
+        return RP_FAIL(INVALID, "an address needs %d bytes, not %zu", length + 1, bytes);
+    return RP_OK;
+}
+
+/* "tcp:HOST:PORT"; the host may hold colons of its own. */
+static rp_status parse_address(const char *address, char host[RPI_HOST_BYTES], int *out_port) {
+    const char *colon = strrchr(address, ':');
+    size_t length = colon ? (size_t)(colon - address) : 0;
+    if (strncmp(address, "tcp:", 4) != 0 || length < 5 || length - 4 >= RPI_HOST_BYTES)
+        return RP_FAIL(INVALID, "'%s' is no address of a tcp endpoint", address);
+    memcpy(host, address + 4, length - 4);
+    host[length - 4] = 0;
+    *out_port = (int)strtol(colon + 1, NULL, 10);
+    return RP_OK;
+}
+
+static rp_status dial(const tcp_endpoint *endpoint, int peer, const char *address,
+                      int64_t deadline_ns, int *out_fd) {
+    char host[RPI_HOST_BYTES];
+    int port = 0, fd = -1;
+    RP_TRY(parse_address(address, host, &port));
+    RP_TRY(rpi_stream_dial(host, port, deadline_ns, &fd));
+    rp_status status = rpi_hello_exchange(fd, &endpoint->hello, peer, deadline_ns);
+    if (status != RP_OK) {
+        close(fd);
+        return status;
+    }
+    *out_fd = fd;
+    return RP_OK;
+}
+
+/* Owns the descriptor from here on. */
+static rp_status add_link(tcp_endpoint *endpoint, int peer, int fd) {
+    tcp_link *link = NULL;
+    rp_status status = rpi_alloc(sizeof *link, "a link", &link);
+    if (status != RP_OK) {
+        close(fd);
+        return status;
+    }
+    link->base = (rpi_link){.endpoint = &endpoint->base, .peer = peer};
+    status = rpi_tcp_stream_open(&link->stream, &link->base, fd, endpoint->hello.frame_bytes);
+    struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
+                                .data.ptr = link};
+    if (status == RP_OK && epoll_ctl(endpoint->epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0)
+        status = RP_FAIL_ERRNO(IO, "cannot watch a connection");
+    if (status != RP_OK) {
+        rpi_tcp_stream_close(&link->stream);
+        rpi_free(link);
+        return status;
+    }
+    endpoint->links[peer] = link;
+    return RP_OK;
+}
+
+static rp_status tcp_connect(rpi_endpoint *base, int peer, const char *address,
+                             int64_t deadline_ns, rpi_link **out_link) {
+    tcp_endpoint *endpoint = (tcp_endpoint *)base;
+    int fd = -1;
+    RP_TRY(rpi_peer_check(base, peer));
+    if (endpoint->links[peer]) return RP_FAIL(STATE, "rank %d is connected already", peer);
+    rp_status status = peer < base->rank
+                           ? dial(endpoint, peer, address, deadline_ns, &fd)
+                           : rpi_reception_wait(&endpoint->reception, peer, deadline_ns, &fd);
+    if (status != RP_OK)
+        return rpi_fail_context(status, "connecting to rank %d at %s: ", peer, address);
+    RP_TRY(add_link(endpoint, peer, fd));
+    *out_link = &endpoint->links[peer]->base;
+    return RP_OK;
+}
+
+static rp_status tcp_lend(rpi_link *link, size_t bytes, void **out_region) {
+    return rpi_tcp_stream_lend(&((tcp_link *)link)->stream, bytes, out_region);
+}
+
+static rp_status tcp_post(rpi_link *link, size_t bytes) {
+    return rpi_tcp_stream_post(&((tcp_link *)link)->stream, bytes);
+}
+
+static rp_status tcp_peek(rpi_link *link, const void **out_frame, size_t *out_bytes) {
+    return rpi_tcp_stream_peek(&((tcp_link *)link)->stream, out_frame, out_bytes);
+}
+
+static void tcp_release(rpi_link *link) {
+    rpi_tcp_stream_release(&((tcp_link *)link)->stream);
+}
+
+static rp_status tcp_progress(rpi_endpoint *base) {
+    tcp_endpoint *endpoint = (tcp_endpoint *)base;
+    struct epoll_event events[EVENTS];
+    int count = epoll_wait(endpoint->epoll_fd, events, EVENTS, 0);
+    if (count < 0 && errno != EINTR) return RP_FAIL_ERRNO(IO, "cannot watch connections");
+    for (int i = 0; i < count; i++) {
+        tcp_link *link = events[i].data.ptr;
+        rpi_tcp_stream_event(&link->stream, events[i].events);
+    }
+    for (int peer = 0; peer < base->world; peer++)
+        if (endpoint->links[peer]) rpi_tcp_stream_move(&endpoint->links[peer]->stream);
+    return RP_OK;
+}
+
+static bool tcp_arm(rpi_endpoint *base, int *out_fd, int64_t *wake_at_ns) {
+    tcp_endpoint *endpoint = (tcp_endpoint *)base;
+    *out_fd = endpoint->epoll_fd;
+    *wake_at_ns = RPI_NEVER_NS;
+    for (int peer = 0; peer < base->world; peer++)
+        if (endpoint->links[peer] && rpi_tcp_stream_has_news(&endpoint->links[peer]->stream))
+            return true;
+    return false;
+}
+
+static void tcp_disarm(rpi_endpoint *base) {
+    (void)base; /* the epoll descriptor counts on by itself */
+}
+
+static rp_status tcp_flushed(rpi_endpoint *base) {
+    tcp_endpoint *endpoint = (tcp_endpoint *)base;
+    for (int peer = 0; peer < base->world; peer++) {
+        if (!endpoint->links[peer]) continue;
+        const rpi_tcp_stream *stream = &endpoint->links[peer]->stream;
+        /* On a failed connection nobody is there to receive. */
+        if (stream->fault.status == RP_OK && stream->queue.count > 0) return RP_PENDING;
+    }
+    return RP_OK;
+}
+
+const rpi_transport rpi_transport_tcp = {
+    .name = "tcp",
+    .summary = "TCP connections; any hosts that IP joins",
+    .checksum = true,
+    .reaches = tcp_reaches,
+    .open = tcp_open,
+    .address = tcp_address,
+    .connect = tcp_connect,
+    .lend = tcp_lend,
+    .post = tcp_post,
+    .peek = tcp_peek,
+    .release = tcp_release,
+    .progress = tcp_progress,
+    .arm = tcp_arm,
+    .disarm = tcp_disarm,
+    .flushed = tcp_flushed,
+    .close = tcp_close,
+};

@@ -1,0 +1,250 @@
+#include "net/tcp_stream.h"
+
+#include "base/memory.h"
+#include "net/frame.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+enum { FRAMES = 4, BUFFER_BYTES_MIN = 256 * 1024, PIECES = 16, READ_AWAY_MAX = 1024 };
+
+rp_status rpi_tcp_stream_open(rpi_tcp_stream *stream, rpi_link *link, int fd,
+                              size_t frame_bytes) {
+    size_t bytes = FRAMES * rpi_extent_round(frame_bytes);
+    if (bytes < BUFFER_BYTES_MIN) bytes = BUFFER_BYTES_MIN;
+    *stream = (rpi_tcp_stream){.link = link,
+                               .fd = fd,
+                               .frame_bytes = frame_bytes,
+                               .readable = true,
+                               .writable = true,
+                               .queue = {.capacity = bytes},
+                               .frames = {.capacity = bytes}};
+    RP_TRY(rpi_alloc(bytes, "a send buffer", &stream->out));
+    return rpi_alloc(bytes, "a receive buffer", &stream->in);
+}
+
+/* Closing with unread bytes would reset the connection, and what the kernel has still to send
+ * would be lost. */
+static void read_away(int fd) {
+    char bytes[16 * 1024];
+    for (int i = 0; i < READ_AWAY_MAX; i++)
+        if (recv(fd, bytes, sizeof bytes, MSG_DONTWAIT) <= 0) return;
+}
+
+void rpi_tcp_stream_close(rpi_tcp_stream *stream) {
+    shutdown(stream->fd, SHUT_WR);
+    read_away(stream->fd);
+    close(stream->fd);
+    rpi_free(stream->out);
+    rpi_free(stream->in);
+}
+
+/* --- out --- */
+
+static rp_status keep_errno(rpi_tcp_stream *stream, const char *doing) {
+    int peer = stream->link->peer;
+    rp_status status =
+        errno == EPIPE || errno == ECONNRESET
+            ? RP_FAIL(PEER, "rank %d closed the connection (%s)", peer, doing)
+            : RP_FAIL_ERRNO(PEER, "the connection to rank %d failed (%s)", peer, doing);
+    return rpi_fault_keep(&stream->fault, status);
+}
+
+/* Frames lie aligned, with gaps between them: gathered, so that one call sends many. */
+static int gather(rpi_tcp_stream *stream, struct iovec pieces[PIECES]) {
+    int count = stream->queue.count < PIECES ? (int)stream->queue.count : PIECES;
+    size_t skip = stream->sent;
+    for (int i = 0; i < count; i++, skip = 0) {
+        const rpi_extent *frame = rpi_extents_at(&stream->queue, (uint32_t)i);
+        pieces[i] = (struct iovec){stream->out + frame->offset + skip, frame->bytes - skip};
+    }
+    return count;
+}
+
+static void send_queue(rpi_tcp_stream *stream) {
+    struct iovec pieces[PIECES];
+    while (stream->writable && stream->queue.count > 0) {
+        struct msghdr message = {.msg_iov = pieces};
+        message.msg_iovlen = (size_t)gather(stream, pieces);
+        ssize_t sent = sendmsg(stream->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (sent < 0) {
+            if (errno == EAGAIN)
+                stream->writable = false;
+            else if (errno != EINTR) {
+                keep_errno(stream, "sending");
+                stream->writable = false;
+                stream->hung_up = stream->readable = !stream->ended; /* read what had come */
+            }
+            continue;
+        }
+        stream->link->bytes_sent += (uint64_t)sent;
+        stream->sent += (size_t)sent;
+        while (stream->queue.count > 0 &&
+               stream->sent >= rpi_extents_at(&stream->queue, 0)->bytes) {
+            stream->sent -= rpi_extents_at(&stream->queue, 0)->bytes;
+            rpi_extents_pop(&stream->queue);
+        }
+    }
+}
+
+rp_status rpi_tcp_stream_lend(rpi_tcp_stream *stream, size_t bytes, void **out_region) {
+    if (bytes == 0 || bytes > stream->frame_bytes)
+        return RP_FAIL(INVALID, "a frame of %zu bytes; 1 to %zu are allowed", bytes,
+                       stream->frame_bytes);
+    RP_TRY(rpi_fault_raise(&stream->fault));
+    if (stream->lent.bytes < bytes) {
+        rpi_extent lent = {.bytes = bytes};
+        bool fits = rpi_extents_fit(&stream->queue, bytes, &lent.offset);
+        stream->starved = fits ? 0 : bytes;
+        if (!fits) return RP_PENDING;
+        stream->lent = lent;
+    }
+    *out_region = stream->out + stream->lent.offset;
+    return RP_OK;
+}
+
+rp_status rpi_tcp_stream_post(rpi_tcp_stream *stream, size_t bytes) {
+    if (bytes == 0 || bytes > stream->lent.bytes)
+        return RP_FAIL(STATE, "%zu bytes posted into a region of %zu", bytes,
+                       stream->lent.bytes);
+    rpi_extents_push(&stream->queue, stream->lent.offset, bytes);
+    stream->lent.bytes = 0;
+    send_queue(stream); /* at once: the wire shall work while the next frame is encoded */
+    return rpi_fault_raise(&stream->fault);
+}
+
+/* --- in --- */
+
+static void fail(rpi_tcp_stream *stream, rp_status status) {
+    rpi_fault_keep(&stream->fault, status);
+    stream->readable = false;
+    stream->ended = true;
+}
+
+/* A frame begins in `ahead`: give it a place. False when it cannot come yet, or never. */
+static bool begin_frame(rpi_tcp_stream *stream, const unsigned char *at) {
+    rpi_frame_header header;
+    rpi_extent frame;
+    rp_status status = rpi_frame_header_read(at, &header);
+    if (status == RP_OK && header.bytes > stream->frame_bytes - RPI_FRAME_HEADER_BYTES)
+        status = RP_FAIL(CORRUPT, "a frame says %u bytes of payload; %zu are allowed",
+                         header.bytes, stream->frame_bytes - RPI_FRAME_HEADER_BYTES);
+    if (status != RP_OK) {
+        fail(stream, rpi_fail_context(status, "from rank %d: ", stream->link->peer));
+        return false;
+    }
+    frame.bytes = RPI_FRAME_HEADER_BYTES + header.bytes;
+    stream->full = !rpi_extents_fit(&stream->frames, frame.bytes, &frame.offset);
+    if (stream->full) return false;
+    rpi_extents_push(&stream->frames, frame.offset, frame.bytes);
+    stream->missing = frame.bytes;
+    return true;
+}
+
+/* Where the next byte of the frame that is coming goes. */
+static unsigned char *tail(rpi_tcp_stream *stream) {
+    const rpi_extent *frame = rpi_extents_at(&stream->frames, stream->frames.count - 1);
+    return stream->in + frame->offset + frame->bytes - stream->missing;
+}
+
+/* Deal out what was read ahead; what is left is less than a header, or has no room. */
+static void deal(rpi_tcp_stream *stream) {
+    const unsigned char *at = stream->ahead, *end = at + stream->ahead_bytes;
+    for (;;) {
+        size_t left = (size_t)(end - at);
+        size_t bytes = left < stream->missing ? left : stream->missing;
+        if (bytes > 0) memcpy(tail(stream), at, bytes);
+        stream->missing -= bytes;
+        at += bytes;
+        if (end - at < RPI_FRAME_HEADER_BYTES || !begin_frame(stream, at)) break;
+    }
+    stream->ahead_bytes = (size_t)(end - at);
+    memmove(stream->ahead, at, stream->ahead_bytes);
+}
+
+static void end_of_stream(rpi_tcp_stream *stream) {
+    int peer = stream->link->peer;
+    if (stream->missing > 0)
+        fail(stream,
+             RP_FAIL(PEER, "rank %d closed the connection in mid-frame, %zu bytes short", peer,
+                     stream->missing));
+    else if (stream->ahead_bytes > 0)
+        fail(stream,
+             RP_FAIL(PEER, "rank %d closed the connection in mid-header, %zu bytes short", peer,
+                     RPI_FRAME_HEADER_BYTES - stream->ahead_bytes));
+    else
+        fail(stream, RP_FAIL(PEER, "rank %d closed the connection", peer));
+}
+
+/* One read: the rest of the frame that is coming straight to its place, and what follows. */
+static void receive(rpi_tcp_stream *stream) {
+    struct iovec pieces[2] = {
+        {stream->missing ? tail(stream) : NULL, stream->missing},
+        {stream->ahead + stream->ahead_bytes, sizeof stream->ahead - stream->ahead_bytes}};
+    size_t wanted = pieces[0].iov_len + pieces[1].iov_len;
+    ssize_t got = readv(stream->fd, pieces, 2);
+    if (got == 0) {
+        end_of_stream(stream);
+        return;
+    }
+    if (got < 0) {
+        if (errno == EAGAIN)
+            stream->readable = false;
+        else if (errno != EINTR)
+            fail(stream, keep_errno(stream, "receiving"));
+        return;
+    }
+    stream->link->bytes_received += (uint64_t)got;
+    if ((size_t)got < wanted && !stream->hung_up) stream->readable = false; /* drained */
+    size_t direct = (size_t)got < stream->missing ? (size_t)got : stream->missing;
+    stream->missing -= direct;
+    stream->ahead_bytes += (size_t)got - direct;
+    deal(stream);
+}
+
+rp_status rpi_tcp_stream_peek(rpi_tcp_stream *stream, const void **out_frame,
+                              size_t *out_bytes) {
+    if (stream->frames.count <= (stream->missing > 0 ? 1U : 0U))
+        return stream->ended ? rpi_fault_raise(&stream->fault) : RP_PENDING;
+    const rpi_extent *frame = rpi_extents_at(&stream->frames, 0);
+    stream->held = true;
+    *out_frame = stream->in + frame->offset;
+    *out_bytes = frame->bytes;
+    return RP_OK;
+}
+
+void rpi_tcp_stream_release(rpi_tcp_stream *stream) {
+    if (!stream->held) return;
+    stream->held = false;
+    rpi_extents_pop(&stream->frames);
+    stream->full = false;
+    if (!stream->ended) deal(stream);
+}
+
+/* --- both --- */
+
+void rpi_tcp_stream_event(rpi_tcp_stream *stream, uint32_t events) {
+    if (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) stream->hung_up = true;
+    if (!stream->ended && events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR))
+        stream->readable = true;
+    if (events & EPOLLOUT) stream->writable = true;
+}
+
+void rpi_tcp_stream_move(rpi_tcp_stream *stream) {
+    if (stream->fault.status == RP_OK) send_queue(stream);
+    while (stream->readable && !stream->full) receive(stream);
+}
+
+bool rpi_tcp_stream_has_news(rpi_tcp_stream *stream) {
+    size_t offset;
+    if (!stream->held && stream->frames.count > (stream->missing > 0 ? 1U : 0U)) return true;
+    if (stream->readable && !stream->full) return true;
+    if (stream->fault.status != RP_OK)
+        return !stream->fault.told && (!stream->held || stream->starved);
+    if (stream->writable && stream->queue.count > 0) return true;
+    return stream->starved && rpi_extents_fit(&stream->queue, stream->starved, &offset);
+}

@@ -1,0 +1,52 @@
+/* One TCP connection that carries frames: what is queued to go out and what has come in. */
+#ifndef RPI_NET_TCP_STREAM_H
+#define RPI_NET_TCP_STREAM_H
+
+#include "net/extents.h"
+#include "net/fault.h"
+#include "net/transport.h"
+
+enum { RPI_TCP_AHEAD_BYTES = 4096 };
+
+typedef struct rpi_tcp_stream {
+    rpi_link *link; /* whose bytes are counted */
+    int fd;
+    size_t frame_bytes;
+    bool readable, writable; /* since the last event, until the kernel said no */
+    bool hung_up;            /* the peer's end is closed: read until the very end */
+    rpi_fault fault;
+
+    unsigned char *out;
+    rpi_extents queue; /* posted frames, from the one being sent on */
+    size_t sent;       /* bytes of the oldest that the kernel has taken */
+    rpi_extent lent;   /* bytes 0: nothing is */
+    size_t starved;    /* bytes for which the last lend() found no room; 0: none */
+
+    unsigned char *in;
+    rpi_extents frames; /* that have come, and the one that is coming */
+    size_t missing;     /* bytes of the newest still to come; 0: all frames are complete */
+    bool held;          /* the oldest is looked at */
+    bool ended;         /* nothing will come any more; the fault says why */
+    bool full;          /* the next frame has no room until one is released */
+    unsigned char ahead[RPI_TCP_AHEAD_BYTES]; /* read beyond the frame that is coming */
+    size_t ahead_bytes;
+} rpi_tcp_stream;
+
+/* Takes over the descriptor, also when it fails; close() follows in either case. */
+rp_status rpi_tcp_stream_open(rpi_tcp_stream *stream, rpi_link *link, int fd,
+                              size_t frame_bytes);
+void rpi_tcp_stream_close(rpi_tcp_stream *stream);
+
+/* As in the contract of a transport (transport.h). */
+rp_status rpi_tcp_stream_lend(rpi_tcp_stream *stream, size_t bytes, void **out_region);
+rp_status rpi_tcp_stream_post(rpi_tcp_stream *stream, size_t bytes);
+rp_status rpi_tcp_stream_peek(rpi_tcp_stream *stream, const void **out_frame,
+                              size_t *out_bytes);
+void rpi_tcp_stream_release(rpi_tcp_stream *stream);
+/* Events of epoll, edge-triggered. */
+void rpi_tcp_stream_event(rpi_tcp_stream *stream, uint32_t events);
+/* Send and receive what the kernel takes and has. */
+void rpi_tcp_stream_move(rpi_tcp_stream *stream);
+bool rpi_tcp_stream_has_news(rpi_tcp_stream *stream);
+
+#endif

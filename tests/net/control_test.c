@@ -1,0 +1,336 @@
+/* The control connection among ranks that are threads: who judges, what is heard, what is left.
+ */
+#include "net/control.h"
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "harness/check.h"
+#include "net/stream.h"
+
+#include <dirent.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { WORLD = 4 };
+
+typedef struct party {
+    rp_store store;
+    int rank, world;
+    double timeout_s;
+    uint64_t secret;
+    void (*act)(struct party *self);
+    pthread_barrier_t *together;
+    rpi_control *control; /* NULL once act() has closed it */
+    rp_status status;
+    rpi_failure heard;
+} party;
+
+static void *live(void *context) {
+    party *self = context;
+    rpi_control_options options = {.prefix = "world",
+                                   .secret = self->secret,
+                                   .timeout_s = self->timeout_s,
+                                   .beat_s = 0.01};
+    self->status =
+        rpi_control_open(&self->store, self->rank, self->world, &options, &self->control);
+    if (self->status != RP_OK)
+        snprintf(self->heard.text, sizeof self->heard.text, "%s", rp_last_error()->message);
+    else
+        self->act(self);
+    if (self->status == RP_OK) rpi_control_close(self->control);
+    return NULL;
+}
+
+static bool wait_verdict(party *self) {
+    return rpi_control_wait_failed(self->control, rpi_deadline_ns(20), &self->heard);
+}
+
+static void publish(party *self, int rank, rp_status status, const char *text) {
+    rpi_failure failure = {.status = status, .rank = rank};
+    snprintf(failure.text, sizeof failure.text, "%s", text);
+    rpi_control_publish(self->control, &failure);
+}
+
+/* Everybody acts in a thread of its own; `count` of `world` come. */
+static void gather(party *parties, int count, int world, void (*act)(party *)) {
+    static pthread_barrier_t together;
+    pthread_t threads[16];
+    rp_store store = {0};
+    REQUIRE_OK(rp_store_open_local(&store));
+    pthread_barrier_init(&together, NULL, (unsigned)count);
+    for (int i = 0; i < count; i++) {
+        party *p = &parties[i];
+        p->store = store;
+        p->rank = i;
+        p->world = world;
+        if (p->timeout_s == 0) p->timeout_s = 20;
+        p->act = act;
+        p->together = &together;
+        pthread_create(&threads[i], NULL, live, p);
+    }
+    for (int i = 0; i < count; i++) pthread_join(threads[i], NULL);
+    pthread_barrier_destroy(&together);
+    rp_store_close(&store);
+}
+
+static int count_entries(const char *folder) {
+    int count = 0;
+    DIR *directory = opendir(folder);
+    while (directory && readdir(directory)) count++;
+    if (directory) closedir(directory);
+    return count;
+}
+
+/* Threads of this process; a joined one needs a moment more to leave the kernel's list. */
+static int settled_threads(int wanted) {
+    int64_t deadline_ns = rpi_deadline_ns(10);
+    while (count_entries("/proc/self/task") > wanted && rpi_now_ns() < deadline_ns)
+        rpi_sleep_until_ns(rpi_now_ns() + 1000000);
+    return count_entries("/proc/self/task");
+}
+
+static void do_nothing(party *self) {
+    (void)self;
+}
+
+static void nothing_fails_and_nothing_is_left(void) {
+    party warm_up[2] = {0}; /* a sanitizer's own thread comes with the first of ours */
+    gather(warm_up, 2, 2, do_nothing);
+    int descriptors = count_entries("/proc/self/fd"),
+        threads = count_entries("/proc/self/task");
+    for (int world = 1; world <= 6; world++) {
+        party parties[6] = {0};
+        gather(parties, world, world, do_nothing);
+        for (int i = 0; i < world; i++)
+            CHECK_MSG(parties[i].status == RP_OK, "rank %d of %d: %s", i, world,
+                      parties[i].heard.text);
+    }
+    CHECK_EQ(count_entries("/proc/self/fd"), descriptors);
+    CHECK_EQ(settled_threads(threads), threads);
+}
+
+static void leave_early(party *self) {
+    /* Ranks come back to the barrier before any but rank 2 closes. */
+    if (self->rank != 2) {
+        rpi_control_beat beat;
+        int64_t deadline_ns = rpi_deadline_ns(0.1);
+        while (rpi_now_ns() < deadline_ns) rpi_sleep_until_ns(rpi_now_ns() + 10000000);
+        rpi_control_beat_of(self->control, 1, &beat);
+        CHECK(!rpi_control_failed(self->control, &self->heard));
+    }
+}
+
+static void a_goodbye_is_no_death(void) {
+    party parties[WORLD] = {0};
+    gather(parties, WORLD, WORLD, leave_early);
+}
+
+static void hear_beats(party *self) {
+    rpi_control_note(self->control, 100 + (uint64_t)self->rank, 7000 + (uint64_t)self->rank);
+    for (int rank = 0; rank < self->world; rank++) {
+        rpi_control_beat beat = {0};
+        int64_t deadline_ns = rpi_deadline_ns(20);
+        do {
+            rpi_control_beat_of(self->control, rank, &beat);
+            rpi_sleep_until_ns(rpi_now_ns() + 1000000);
+        } while (beat.sequence != 100 + (uint64_t)rank && rpi_now_ns() < deadline_ns);
+        CHECK_EQ(beat.sequence, 100 + rank);
+        CHECK_EQ(beat.bytes, 7000 + rank);
+        CHECK(beat.heard_ns > 0 && beat.heard_ns <= rpi_now_ns());
+    }
+    pthread_barrier_wait(self->together);
+}
+
+static void beats_reach_everybody(void) {
+    party parties[WORLD] = {0};
+    gather(parties, WORLD, WORLD, hear_beats);
+}
+
+static int publisher;
+
+static void hear_one(party *self) {
+    if (self->rank == publisher)
+        publish(self, publisher, RP_IO, "rank X: the data file is bad");
+    struct pollfd wait = {.fd = rpi_control_fd(self->control), .events = POLLIN};
+    CHECK_EQ(poll(&wait, 1, 20000), 1);
+    CHECK(rpi_control_failed(self->control, &self->heard));
+}
+
+static void one_publishes_all_hear(void) {
+    for (publisher = 0; publisher < WORLD; publisher++) {
+        party parties[WORLD] = {0};
+        gather(parties, WORLD, WORLD, hear_one);
+        for (int i = 0; i < WORLD; i++) {
+            CHECK(strcmp(parties[i].heard.text, "rank X: the data file is bad") == 0);
+            CHECK_EQ(parties[i].heard.status, RP_IO);
+            CHECK_EQ(parties[i].heard.rank, publisher);
+            CHECK_EQ(parties[i].heard.finder, publisher);
+        }
+    }
+}
+
+static void publish_and_leave(party *self) {
+    if (self->rank == publisher)
+        publish(self, publisher, RP_IO, "rank X: leaves at once");
+    else
+        CHECK(wait_verdict(self));
+}
+
+static void a_failure_outlives_its_finder(void) {
+    for (publisher = 0; publisher < WORLD; publisher++) {
+        party parties[WORLD] = {0};
+        gather(parties, WORLD, WORLD, publish_and_leave);
+        for (int i = 0; i < WORLD; i++)
+            if (i != publisher)
+                CHECK(strcmp(parties[i].heard.text, "rank X: leaves at once") == 0);
+    }
+}
+
+static void all_publish(party *self) {
+    char text[32];
+    snprintf(text, sizeof text, "found by %d", self->rank);
+    pthread_barrier_wait(self->together);
+    publish(self, 2, RP_PEER, text);
+    CHECK(wait_verdict(self));
+}
+
+static void many_publish_one_is_kept(void) {
+    for (int round = 0; round < 10; round++) {
+        party parties[WORLD] = {0};
+        gather(parties, WORLD, WORLD, all_publish);
+        for (int i = 1; i < WORLD; i++) {
+            CHECK(strcmp(parties[i].heard.text, parties[0].heard.text) == 0);
+            CHECK_EQ(parties[i].heard.finder, parties[0].heard.finder);
+        }
+    }
+}
+
+static void texts_are_one_line(party *self) {
+    char text[399];
+    memset(text, 'x', sizeof text);
+    memcpy(text, "two\nlines", 9);
+    text[sizeof text - 1] = '\0';
+    if (self->rank == 1) publish(self, -1, RP_CORRUPT, text);
+    CHECK(wait_verdict(self));
+    CHECK_EQ(strlen(self->heard.text), sizeof text - 1);
+    CHECK_EQ(self->heard.rank, -1);
+    CHECK(!strchr(self->heard.text, '\n'));
+}
+
+static void long_and_odd_texts(void) {
+    party parties[2] = {0};
+    gather(parties, 2, 2, texts_are_one_line);
+}
+
+static void missing_ranks_are_named(void) {
+    party parties[WORLD] = {0};
+    for (int i = 0; i < WORLD; i++) parties[i].timeout_s = i == 0 ? 0.3 : 20;
+    gather(parties, 2, WORLD, do_nothing);
+    for (int i = 0; i < 2; i++) {
+        CHECK_EQ(parties[i].status, RP_TIMEOUT);
+        CHECK_MSG(strstr(parties[i].heard.text, "rank 2, 3"), "%s", parties[i].heard.text);
+    }
+    party alone = {.rank = 1, .timeout_s = 0.05};
+    rp_store store = {0};
+    rpi_control *control = NULL;
+    rpi_control_options options = {.prefix = "world", .timeout_s = alone.timeout_s};
+    REQUIRE_OK(rp_store_open_local(&store));
+    CHECK_FAILS(rpi_control_open(&store, 1, 2, &options, &control), TIMEOUT, "control");
+    rp_store_close(&store);
+}
+
+static void strangers_are_not_let_in(void) {
+    party parties[2] = {{.secret = 1, .timeout_s = 0.5}, {.secret = 2}};
+    gather(parties, 2, 2, do_nothing);
+    CHECK_EQ(parties[0].status, RP_TIMEOUT);
+    CHECK_EQ(parties[1].status, RP_PEER);
+    CHECK_MSG(strstr(parties[1].heard.text, "rank 0"), "%s", parties[1].heard.text);
+}
+
+static void *pester(void *context) {
+    /* Finds the hub by its key, as a port scanner would find it by luck. */
+    rp_store store = *(rp_store *)context;
+    char address[64] = "";
+    size_t bytes = 0;
+    CHECK_OK(
+        store.ops->get(store.context, "world/control", 20, address, sizeof address, &bytes));
+    for (int i = 0; i < 40; i++) {
+        int fd = -1;
+        if (rpi_stream_dial(NULL, atoi(address), rpi_deadline_ns(0.2), &fd) != RP_OK) break;
+        if (i % 2)
+            (void)rpi_stream_write(fd, "GET / HTTP/1.0\r\n\r\n Host: none", 30,
+                                   rpi_deadline_ns(1));
+        if (i % 3)
+            close(fd);
+        else
+            rpi_sleep_until_ns(rpi_now_ns() + 1000000), close(fd);
+    }
+    return NULL;
+}
+
+static void noise_at_the_door(void) {
+    party parties[2] = {0};
+    pthread_t threads[2], stranger;
+    rp_store store = {0};
+    REQUIRE_OK(rp_store_open_local(&store));
+    for (int i = 0; i < 2; i++)
+        parties[i] =
+            (party){.store = store, .rank = i, .world = 2, .timeout_s = 20, .act = do_nothing};
+    pthread_create(&threads[0], NULL, live, &parties[0]);
+    pthread_create(&stranger, NULL, pester, &store);
+    rpi_sleep_until_ns(rpi_now_ns() + 30000000);
+    pthread_create(&threads[1], NULL, live, &parties[1]);
+    pthread_join(threads[0], NULL);
+    pthread_join(threads[1], NULL);
+    pthread_join(stranger, NULL);
+    for (int i = 0; i < 2; i++)
+        CHECK_MSG(parties[i].status == RP_OK, "%s", parties[i].heard.text);
+    rp_store_close(&store);
+}
+
+static void a_world_of_one(void) {
+    rpi_control *control = NULL;
+    rpi_failure failure = {.status = RP_IO, .text = "mine"}, heard = {0};
+    REQUIRE_OK(rpi_control_open(NULL, 0, 1, &(rpi_control_options){.prefix = "w"}, &control));
+    CHECK_EQ(rpi_control_fd(control), -1);
+    CHECK(!rpi_control_failed(control, &heard));
+    CHECK(!rpi_control_wait_failed(control, rpi_deadline_ns(0.01), &heard));
+    rpi_control_note(control, 1, 2);
+    rpi_control_publish(control, &failure);
+    CHECK(rpi_control_failed(control, &heard));
+    CHECK(strcmp(heard.text, "mine") == 0);
+    rpi_control_close(control);
+    rpi_control_close(NULL);
+}
+
+static void memory_runs_out(void) {
+    int descriptors = count_entries("/proc/self/fd");
+    rp_store store = {0};
+    REQUIRE_OK(rp_store_open_local(&store));
+    rpi_control_options options = {.prefix = "w", .timeout_s = 0};
+    for (long n = 1; n < 12; n++) {
+        rpi_control *control = NULL;
+        rpi_memory_fail_after(n);
+        rp_status status = rpi_control_open(&store, 0, 2, &options, &control);
+        rpi_memory_fail_after(0);
+        CHECK(status == RP_NOMEM || status == RP_TIMEOUT);
+        CHECK(!control);
+        CHECK_EQ(count_entries("/proc/self/fd"), descriptors);
+    }
+    rp_store_close(&store);
+}
+
+CASES({"nothing_fails_and_nothing_is_left", nothing_fails_and_nothing_is_left},
+      {"a_goodbye_is_no_death", a_goodbye_is_no_death},
+      {"beats_reach_everybody", beats_reach_everybody},
+      {"one_publishes_all_hear", one_publishes_all_hear},
+      {"a_failure_outlives_its_finder", a_failure_outlives_its_finder},
+      {"many_publish_one_is_kept", many_publish_one_is_kept},
+      {"long_and_odd_texts", long_and_odd_texts},
+      {"missing_ranks_are_named", missing_ranks_are_named},
+      {"strangers_are_not_let_in", strangers_are_not_let_in},
+      {"noise_at_the_door", noise_at_the_door}, {"a_world_of_one", a_world_of_one},
+      {"memory_runs_out", memory_runs_out})

@@ -1,0 +1,126 @@
+/* Memory that another process may have filled with anything. */
+#include "net/duplex.h"
+
+#include "base/memory.h"
+#include "base/rng.h"
+#include "harness/check.h"
+
+enum { FRAME_BYTES = 1000, AREA = 256 * 1024 };
+
+typedef struct both {
+    void *memory;
+    rpi_duplex sides[2];
+} both;
+
+static void join(both *b) {
+    *b = (both){0};
+    CHECK_OK(rpi_alloc(rpi_duplex_bytes(FRAME_BYTES), "memory", &b->memory));
+    for (int side = 0; side < 2; side++)
+        rpi_duplex_join(&b->sides[side], b->memory, side, FRAME_BYTES, -1);
+}
+
+/* docs/wire.md, so that two builds may share memory. */
+static void the_layout_is_the_documented_one(void) {
+    both b;
+    join(&b);
+    unsigned char *memory = b.memory;
+    CHECK_EQ(rpi_duplex_bytes(FRAME_BYTES), 4352 + 2 * AREA);
+    CHECK((unsigned char *)b.sides[0].mine == memory);
+    CHECK((unsigned char *)b.sides[0].theirs == memory + 2176);
+    CHECK((unsigned char *)b.sides[0].mine->posted == memory + 128);
+    CHECK((unsigned char *)&b.sides[0].mine->released == memory + 64);
+    CHECK(b.sides[0].out == memory + 4352 && b.sides[1].in == memory + 4352);
+    CHECK(b.sides[1].out == memory + 4352 + AREA && b.sides[0].in == memory + 4352 + AREA);
+    rpi_free(b.memory);
+}
+
+static void words_from_the_peer_are_checked(void) {
+    static const struct {
+        uint64_t offset, bytes;
+    } words[] = {{0, 0},
+                 {0, FRAME_BYTES + 1},
+                 {0, UINT32_MAX},
+                 {AREA, 1},
+                 {AREA - 64, 65},
+                 {(UINT64_C(1) << 37) - 64, 1000},
+                 {(UINT64_C(1) << 37) - 64, 64}};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        both b;
+        const void *frame = NULL;
+        size_t bytes = 0;
+        join(&b);
+        atomic_store(&b.sides[0].mine->posted[0],
+                     UINT64_C(1) << 63 | (words[i].offset / 64) << 32 | words[i].bytes);
+        CHECK_FAILS(rpi_duplex_peek(&b.sides[1], &frame, &bytes), CORRUPT, "the peer posted");
+        CHECK(frame == NULL);
+        rpi_free(b.memory);
+    }
+}
+
+static void frames_given_back_are_counted(void) {
+    both b;
+    void *region = NULL;
+    join(&b);
+    for (int i = 0; i < 3; i++) {
+        REQUIRE_OK(rpi_duplex_lend(&b.sides[0], 64, &region));
+        REQUIRE_OK(rpi_duplex_post(&b.sides[0], 64));
+    }
+    atomic_store(&b.sides[1].mine->released, 4);
+    CHECK_FAILS(rpi_duplex_lend(&b.sides[0], 64, &region), CORRUPT, "gave back 4 frames of 3");
+    atomic_store(&b.sides[1].mine->released, 3);
+    CHECK_OK(rpi_duplex_lend(&b.sides[0], 64, &region));
+    CHECK(region == b.sides[0].out); /* all free: from the beginning, which is in the cache */
+    rpi_free(b.memory);
+}
+
+/* Whatever the memory holds, a receiver stays inside of the peer's area. */
+static void noise_leads_nowhere(void) {
+    rpi_rng rng = rpi_rng_make(check_seed(), RPI_RNG_TEST, 0);
+    both b;
+    join(&b);
+    for (int turn = 0; turn < 20000; turn++) {
+        const void *frame = NULL;
+        size_t bytes = 0;
+        void *region = NULL;
+        uint64_t word = (uint64_t)rpi_rng_u32(&rng) << 32 | rpi_rng_below(&rng, 2000);
+        if (turn % 2) word &= ~(UINT64_C(0x7ffff000) << 32); /* now and then one that fits */
+        atomic_store(&b.sides[0].mine->posted[rpi_rng_below(&rng, RPI_EXTENTS)], word);
+        atomic_store(&b.sides[0].mine->released, rpi_rng_below(&rng, 8));
+        if (rpi_duplex_peek(&b.sides[1], &frame, &bytes) == RP_OK) {
+            const unsigned char *at = frame;
+            CHECK(at >= b.sides[1].in && at + bytes <= b.sides[1].in + AREA);
+            CHECK(bytes > 0 && bytes <= FRAME_BYTES);
+            rpi_duplex_release(&b.sides[1]);
+        }
+        if (rpi_duplex_lend(&b.sides[1], 64, &region) == RP_OK)
+            rpi_duplex_post(&b.sides[1], 64);
+    }
+    CHECK(b.sides[1].next > 0);
+    rpi_free(b.memory);
+}
+
+/* Pieces handed out never overlap those still out, whatever their lengths. */
+static void pieces_in_use_do_not_overlap(void) {
+    rpi_rng rng = rpi_rng_make(check_seed(), RPI_RNG_TEST, 1);
+    rpi_extents extents = {.capacity = 4096};
+    int fits = 0;
+    for (int turn = 0; turn < 100000; turn++) {
+        size_t bytes = 1 + rpi_rng_below(&rng, 1500), offset = 0;
+        if (rpi_rng_below(&rng, 2) && extents.count > 0) rpi_extents_pop(&extents);
+        if (!rpi_extents_fit(&extents, bytes, &offset)) continue;
+        fits++;
+        CHECK(offset % 64 == 0 && offset + bytes <= extents.capacity);
+        for (uint32_t i = 0; i < extents.count; i++) {
+            const rpi_extent *other = rpi_extents_at(&extents, i);
+            CHECK(offset + bytes <= other->offset || other->offset + other->bytes <= offset);
+        }
+        rpi_extents_push(&extents, offset, bytes);
+    }
+    CHECK(fits > 10000);
+}
+
+CASES({"the_layout_is_the_documented_one", the_layout_is_the_documented_one},
+      {"words_from_the_peer_are_checked", words_from_the_peer_are_checked},
+      {"frames_given_back_are_counted", frames_given_back_are_counted},
+      {"noise_leads_nowhere", noise_leads_nowhere},
+      {"pieces_in_use_do_not_overlap", pieces_in_use_do_not_overlap})

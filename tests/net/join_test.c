@@ -1,0 +1,287 @@
+/* What each launcher's variables mean, over tables of variables; then the stores behind them.
+ */
+#include "net/join.h"
+
+#include "base/clock.h"
+#include "harness/check.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+enum { MAX_VARIABLES = 10 };
+
+typedef struct setting {
+    const char *name, *value;
+} setting;
+
+typedef struct found {
+    const char *what;
+    setting set[MAX_VARIABLES];
+    int rank, world, local_rank, local_world;
+    bool one_host;
+    rpi_store_kind store;
+    const char *host;
+    int port; /* 0: not compared */
+    const char *found_by;
+} found;
+
+static const char *look_up(const void *context, const char *name) {
+    const setting *set = context;
+    for (int i = 0; i < MAX_VARIABLES && set[i].name; i++)
+        if (strcmp(set[i].name, name) == 0) return set[i].value;
+    return NULL;
+}
+
+static rp_status find(const setting *set, rpi_place *out_place) {
+    return rpi_place_find(&(rpi_environment){.get = look_up, .context = set, .parent = 77},
+                          out_place);
+}
+
+/* clang-format off */
+#define RANKS(r, w) {"RANK", r}, {"WORLD_SIZE", w}
+#define LOCALS(r, w) {"LOCAL_RANK", r}, {"LOCAL_WORLD_SIZE", w}
+#define MASTER {"MASTER_ADDR", "big"}, {"MASTER_PORT", "29500"}
+#define ELASTIC {"TORCHELASTIC_RUN_ID", "job7"}
+#define AGENT {"TORCHELASTIC_USE_AGENT_STORE", "True"}
+#define OMPI(r, w, lr, lw) {"OMPI_COMM_WORLD_RANK", r}, {"OMPI_COMM_WORLD_SIZE", w}, \
+    {"OMPI_COMM_WORLD_LOCAL_RANK", lr}, {"OMPI_COMM_WORLD_LOCAL_SIZE", lw}
+#define STEP(id) {"SLURM_STEP_ID", id}, {"SLURM_JOB_ID", "4711"}
+#define TASK(r, w) {"SLURM_PROCID", r}, {"SLURM_NTASKS", w}
+
+static const found good[] = {
+    {"nothing", {{0}}, 0, 1, 0, 1, false, RPI_STORE_NONE, "", 0, "no launcher"},
+    {"empty is unset", {{"RANK", ""}, {"WORLD_SIZE", ""}},
+     0, 1, 0, 1, false, RPI_STORE_NONE, "", 0, "no launcher"},
+    {"a master alone means nothing", {MASTER}, 0, 1, 0, 1, false, RPI_STORE_NONE, "", 0, "no launcher"},
+    {"redpoll run", {RANKS("2", "4"), LOCALS("2", "4"), {"REDPOLL_STORE", "127.0.0.1:4000"}},
+     2, 4, 2, 4, true, RPI_STORE_CLIENT, "127.0.0.1", 4000, "redpoll run"},
+    {"redpoll run under torchrun", {RANKS("0", "2"), {"REDPOLL_STORE", "h:4"}, ELASTIC, MASTER},
+     0, 2, 0, 2, false, RPI_STORE_CLIENT, "h", 4, "redpoll run"},
+    {"redpoll run -n 1", {RANKS("0", "1"), LOCALS("0", "1"), {"REDPOLL_STORE", "h:4"}},
+     0, 1, 0, 1, true, RPI_STORE_NONE, "h", 4, "redpoll run"},
+    {"an IPv6 store", {RANKS("0", "2"), {"REDPOLL_STORE", "::1:99"}},
+     0, 2, 0, 2, false, RPI_STORE_CLIENT, "::1", 99, "redpoll run"},
+    {"torchrun", {RANKS("5", "8"), LOCALS("1", "4"), MASTER, ELASTIC, AGENT},
+     5, 8, 1, 4, false, RPI_STORE_TORCH, "big", 29500, "torchrun"},
+    {"torchrun on one host", {RANKS("1", "2"), LOCALS("1", "2"), MASTER, ELASTIC, AGENT},
+     1, 2, 1, 2, true, RPI_STORE_TORCH, "big", 29500, "torchrun"},
+    {"torchrun without the agent's store", {RANKS("1", "2"), LOCALS("0", "1"), MASTER, ELASTIC},
+     1, 2, 0, 1, false, RPI_STORE_RANK_0, "big", 29500, "torchrun"},
+    {"torchrun with a port of ours", {RANKS("1", "2"), MASTER, ELASTIC, AGENT, {"REDPOLL_PORT", "5"}},
+     1, 2, 1, 2, false, RPI_STORE_RANK_0, "big", 5, "torchrun"},
+    {"torchrun of one", {RANKS("0", "1"), LOCALS("0", "1"), MASTER, ELASTIC, AGENT},
+     0, 1, 0, 1, true, RPI_STORE_NONE, "big", 29500, "torchrun"},
+    {"by hand", {RANKS("1", "2"), MASTER},
+     1, 2, 1, 2, false, RPI_STORE_RANK_0, "big", 29500, "RANK and WORLD_SIZE"},
+    {"by hand on the loopback", {RANKS("1", "2"), {"MASTER_ADDR", "localhost"}, {"MASTER_PORT", "1"}},
+     1, 2, 1, 2, true, RPI_STORE_RANK_0, "localhost", 1, "RANK and WORLD_SIZE"},
+    {"by hand, alone", {RANKS("0", "1")}, 0, 1, 0, 1, false, RPI_STORE_NONE, "", 0, "RANK and WORLD_SIZE"},
+    {"mpirun", {OMPI("3", "4", "3", "4"), {"PMIX_NAMESPACE", "prterun-7@1"}},
+     3, 4, 3, 4, true, RPI_STORE_RANK_0, "127.0.0.1", 0, "mpirun"},
+    {"mpirun inside a Slurm step", {OMPI("3", "4", "3", "4"), STEP("0"), TASK("0", "1")},
+     3, 4, 3, 4, true, RPI_STORE_RANK_0, "127.0.0.1", 0, "mpirun"},
+    {"mpirun over hosts", {OMPI("3", "4", "1", "2"), MASTER},
+     3, 4, 1, 2, false, RPI_STORE_RANK_0, "big", 29500, "mpirun"},
+    {"mpirun over Slurm's hosts", {OMPI("3", "4", "1", "2"), {"PMIX_NAMESPACE", "9"},
+     {"SLURM_STEP_NODELIST", "n[07-08]"}}, 3, 4, 1, 2, false, RPI_STORE_RANK_0, "n07", 0, "mpirun"},
+    {"mpirun's port by REDPOLL_PORT", {OMPI("0", "2", "0", "2"), {"REDPOLL_PORT", "6000"}},
+     0, 2, 0, 2, true, RPI_STORE_RANK_0, "127.0.0.1", 6000, "mpirun"},
+    {"hydra", {{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"MPI_LOCALRANKID", "1"}, {"MPI_LOCALNRANKS", "2"}},
+     1, 2, 1, 2, true, RPI_STORE_RANK_0, "127.0.0.1", 0, "mpirun (PMI)"},
+    {"srun", {STEP("3"), TASK("5", "6"), {"SLURM_LOCALID", "1"}, {"SLURM_NODEID", "1"},
+     {"SLURM_STEP_TASKS_PER_NODE", "4,2"}, {"SLURM_STEP_NODELIST", "gpu[012-013,20]-ib,x"}},
+     5, 6, 1, 2, false, RPI_STORE_RANK_0, "gpu012-ib", 0, "srun"},
+    {"srun on one host", {STEP("0"), TASK("1", "2"), {"SLURM_LOCALID", "1"}, {"SLURM_NODEID", "0"},
+     {"SLURM_STEP_TASKS_PER_NODE", "2"}, {"SLURM_STEP_NODELIST", "a"}},
+     1, 2, 1, 2, true, RPI_STORE_RANK_0, "127.0.0.1", 0, "srun"},
+    {"srun, repeated", {STEP("0"), TASK("5", "6"), {"SLURM_LOCALID", "0"}, {"SLURM_NODEID", "2"},
+     {"SLURM_STEP_TASKS_PER_NODE", "2(x3)"}, {"SLURM_STEP_NODELIST", "a,b,c"}},
+     5, 6, 0, 2, false, RPI_STORE_RANK_0, "a", 0, "srun"},
+    {"srun -n 1", {STEP("0"), TASK("0", "1")}, 0, 1, 0, 1, false, RPI_STORE_NONE, "", 0, "srun"},
+    {"a batch script is no step", {TASK("0", "4"), {"SLURM_JOB_ID", "4711"}},
+     0, 1, 0, 1, false, RPI_STORE_NONE, "", 0, "no launcher"},
+    {"nor is Slurm's own batch step", {STEP("4294967291"), TASK("0", "4")},
+     0, 1, 0, 1, false, RPI_STORE_NONE, "", 0, "no launcher"},
+};
+
+static const struct { setting set[MAX_VARIABLES]; const char *words; } bad[] = {
+    {{{"RANK", "1"}}, "WORLD_SIZE is not set"},
+    {{{"WORLD_SIZE", "2"}, MASTER}, "variable RANK is not set"},
+    {{RANKS("1", "2")}, "MASTER_ADDR is not set"},
+    {{RANKS("1", "2"), {"MASTER_ADDR", "big"}}, "MASTER_PORT is not set"},
+    {{RANKS("2", "2"), MASTER}, "ranks are 0 to 1"},
+    {{RANKS("-1", "2"), MASTER}, "RANK is -1"},
+    {{RANKS("one", "2"), MASTER}, "RANK is 'one', which is not a number"},
+    {{RANKS("1", "0"), MASTER}, "WORLD_SIZE is 0"},
+    {{RANKS("1", "99999999999"), MASTER}, "WORLD_SIZE is 99999999999"},
+    {{RANKS("1", "2"), {"LOCAL_RANK", "1"}, MASTER}, "LOCAL_WORLD_SIZE is not set"},
+    {{RANKS("1", "2"), LOCALS("3", "2"), MASTER}, "LOCAL_RANK=3"},
+    {{RANKS("1", "2"), {"MASTER_ADDR", "big"}, {"MASTER_PORT", "70000"}}, "MASTER_PORT is 70000"},
+    {{{"REDPOLL_STORE", "h:1"}}, "looks like redpoll run, but variable RANK"},
+    {{RANKS("1", "2"), {"REDPOLL_STORE", "nonsense"}}, "not HOST:PORT"},
+    {{RANKS("1", "2"), {"REDPOLL_STORE", ":7"}}, "not HOST:PORT"},
+    {{RANKS("1", "2"), {"REDPOLL_STORE", "h:0"}}, "ports are 1 to 65535"},
+    {{ELASTIC, MASTER}, "looks like torchrun, but variable RANK"},
+    {{ELASTIC, RANKS("1", "2")}, "MASTER_ADDR is not set"},
+    {{{"OMPI_COMM_WORLD_RANK", "0"}}, "OMPI_COMM_WORLD_SIZE is not set"},
+    {{{"OMPI_COMM_WORLD_SIZE", "2"}}, "OMPI_COMM_WORLD_RANK is not set"},
+    {{OMPI("3", "4", "1", "2")}, "set MASTER_ADDR"},
+    {{OMPI("3", "4", "1", "2"), {"MASTER_ADDR", "big"}}, "set MASTER_PORT"},
+    {{{"PMI_RANK", "0"}}, "PMI_SIZE is not set"},
+    {{{"PMIX_RANK", "0"}}, "set RANK, WORLD_SIZE"},
+    {{STEP("0"), {"SLURM_PROCID", "0"}}, "SLURM_NTASKS is not set"},
+    {{STEP("0"), {"SLURM_NTASKS", "2"}}, "SLURM_PROCID is not set"},
+    {{STEP("zero"), TASK("0", "2")}, "SLURM_STEP_ID is 'zero'"},
+    {{STEP("0"), TASK("1", "2"), {"SLURM_STEP_NODELIST", "n[x]"}}, "first host of 'n[x]'"},
+};
+/* clang-format on */
+
+static void launchers_are_understood(void) {
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        const found *want = &good[i];
+        rpi_place place = {0};
+        rp_status status = find(want->set, &place);
+        CHECK_MSG(status == RP_OK, "%s: %s", want->what, rp_last_error()->message);
+        if (status != RP_OK) continue;
+        CHECK_MSG(place.rank == want->rank && place.world == want->world &&
+                      place.local_rank == want->local_rank &&
+                      place.local_world == want->local_world,
+                  "%s: rank %d of %d, local %d of %d", want->what, place.rank, place.world,
+                  place.local_rank, place.local_world);
+        CHECK_MSG(place.one_host == (want->one_host || want->world == 1), "%s: one host",
+                  want->what);
+        CHECK_MSG(place.store == want->store, "%s: store %d", want->what, place.store);
+        CHECK_MSG(strcmp(place.host, want->host) == 0, "%s: '%s'", want->what, place.host);
+        CHECK_MSG(!want->port || place.port == want->port, "%s: %d", want->what, place.port);
+        CHECK_MSG(strncmp(place.found_by, want->found_by, strlen(want->found_by)) == 0,
+                  "%s: '%s'", want->what, place.found_by);
+        if (place.port_is_derived) CHECK(place.port >= 20000 && place.port < 32768);
+    }
+}
+
+static void half_set_variables_are_named(void) {
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        rpi_place place = {.world = -5};
+        CHECK_FAILS(find(bad[i].set, &place), INVALID, bad[i].words);
+        CHECK_EQ(place.world, -5); /* untouched */
+    }
+}
+
+static void ports_follow_from_jobs(void) {
+    rpi_place a, again, b;
+    setting job[] = {OMPI("0", "2", "0", "2"), {"PMIX_NAMESPACE", "1"}, {0}};
+    REQUIRE_OK(find(job, &a));
+    REQUIRE_OK(find(job, &again));
+    job[4].value = "2";
+    REQUIRE_OK(find(job, &b));
+    CHECK(a.port_is_derived);
+    CHECK_EQ(a.port, again.port);
+    CHECK(a.port != b.port);
+    CHECK(strcmp(a.job, b.job) != 0);
+}
+
+/* ---- the stores behind ---- */
+
+static void *join_and_leave(void *context) {
+    const rpi_place *place = context;
+    rpi_join *join = NULL;
+    int64_t count = 0;
+    size_t bytes = 0;
+    rp_status status = rpi_join_open(place, 20, &join);
+    CHECK_MSG(status == RP_OK, "rank %d: %s", place->rank, rp_last_error()->message);
+    if (status != RP_OK) return NULL;
+    rp_store *s = &join->store;
+    CHECK_OK(s->ops->add(s->context, "here", 1, &count));
+    if (count == place->world) CHECK_OK(s->ops->set(s->context, "all", "", 0));
+    CHECK_OK(s->ops->get(s->context, "all", 20, NULL, 0, &bytes));
+    rpi_join_close(join);
+    return NULL;
+}
+
+static int some_free_port(void) {
+    int fd = -1, port = 0;
+    CHECK_OK(rpi_stream_listen(NULL, 0, &fd, &port));
+    close(fd);
+    return port;
+}
+
+static void rank_0_serves(void) {
+    for (int derived = 0; derived < 2; derived++) {
+        enum { WORLD = 4 };
+        rpi_place places[WORLD];
+        pthread_t threads[WORLD];
+        int port = some_free_port();
+        for (int i = 0; i < WORLD; i++) {
+            places[i] = (rpi_place){.rank = i,
+                                    .world = WORLD,
+                                    .local_world = WORLD,
+                                    .one_host = true,
+                                    .store = RPI_STORE_RANK_0,
+                                    .host = "127.0.0.1",
+                                    .port = port,
+                                    .job = "mine",
+                                    .port_is_derived = derived};
+            pthread_create(&threads[i], NULL, join_and_leave, &places[i]);
+        }
+        for (int i = 0; i < WORLD; i++) pthread_join(threads[i], NULL);
+    }
+}
+
+static void a_world_of_one_opens_nothing(void) {
+    rpi_place place = {.world = 1, .local_world = 1, .one_host = true};
+    rpi_join *join = NULL;
+    REQUIRE_OK(rpi_join_open(&place, 1, &join));
+    CHECK(!join->store.ops);
+    CHECK(!join->bind_host);
+    rpi_join_close(join);
+    rpi_join_close(NULL);
+}
+
+static void wrong_stores_are_told(void) {
+    rp_store_server *server = NULL;
+    int port = 0;
+    rp_store other = {0};
+    rpi_join *join = NULL;
+    REQUIRE_OK(rp_store_serve(NULL, 0, &server, &port));
+    REQUIRE_OK(rp_store_connect(NULL, port, 10, &other));
+    CHECK_OK(other.ops->set(other.context, "redpoll/job", "theirs", 6));
+    rpi_place place = {.rank = 1,
+                       .world = 2,
+                       .local_world = 2,
+                       .one_host = true,
+                       .store = RPI_STORE_RANK_0,
+                       .host = "127.0.0.1",
+                       .port = port,
+                       .job = "mine",
+                       .port_is_derived = true};
+    CHECK_FAILS(rpi_join_open(&place, 10, &join), MISMATCH, "another job (theirs)");
+    place.rank = 0; /* the port is taken */
+    CHECK_FAILS(rpi_join_open(&place, 10, &join), IO, "REDPOLL_PORT");
+    rp_store_close(&other);
+    rp_store_server_stop(server);
+    place.rank = 1;
+    CHECK_FAILS(rpi_join_open(&place, 0.1, &join), TIMEOUT, "store of rank 0");
+    place.store = RPI_STORE_TORCH;
+    CHECK_FAILS(rpi_join_open(&place, 0.1, &join), TIMEOUT, "torchrun");
+    CHECK(!join);
+}
+
+static void several_hosts_need_an_outer_address(void) {
+    rp_store_server *server = NULL;
+    rpi_join *join = NULL;
+    rpi_place place = {
+        .world = 2, .local_world = 1, .store = RPI_STORE_CLIENT, .host = "127.0.0.1"};
+    REQUIRE_OK(rp_store_serve(NULL, 0, &server, &place.port));
+    REQUIRE_OK(rpi_join_open(&place, 10, &join));
+    /* Without any interface but the loopback there is none to bind to. */
+    if (join->bind_host) CHECK(strncmp(join->bind_host, "127.", 4) != 0);
+    rpi_join_close(join);
+    rp_store_server_stop(server);
+}
+
+CASES({"launchers_are_understood", launchers_are_understood},
+      {"half_set_variables_are_named", half_set_variables_are_named},
+      {"ports_follow_from_jobs", ports_follow_from_jobs}, {"rank_0_serves", rank_0_serves},
+      {"a_world_of_one_opens_nothing", a_world_of_one_opens_nothing},
+      {"wrong_stores_are_told", wrong_stores_are_told},
+      {"several_hosts_need_an_outer_address", several_hosts_need_an_outer_address})

@@ -1,0 +1,188 @@
+/* Ranks that are threads find each other, or all say the same about why not. */
+#include "net/mesh.h"
+
+#include "base/clock.h"
+#include "harness/check.h"
+
+#include <dirent.h>
+#include <pthread.h>
+#include <unistd.h>
+
+enum { MAX_WORLD = 9 };
+
+typedef struct party {
+    rp_store store;
+    int rank, world;
+    rpi_mesh_options options;
+    int rounds; /* meshes of this name, one after the other */
+    rp_status status;
+    char message[600];
+    int hosts, links, endpoints;
+} party;
+
+static void look_at(party *self, const rpi_mesh *mesh) {
+    self->links = self->hosts = self->endpoints = 0;
+    for (int peer = 0; peer < mesh->world; peer++) {
+        self->hosts += mesh->host_of[peer] + 1;
+        if (!mesh->links[peer]) continue;
+        self->links++;
+        CHECK_EQ(mesh->links[peer]->peer, peer);
+    }
+    while (mesh->endpoints[self->endpoints]) self->endpoints++;
+    CHECK(!mesh->links[mesh->rank]);
+    CHECK(mesh->secret != 0);
+    CHECK_EQ(mesh->peers[0].pid, getpid());
+}
+
+static void *come(void *context) {
+    party *self = context;
+    self->status = RP_OK;
+    for (int round = 0; round < self->rounds && self->status == RP_OK; round++) {
+        rpi_mesh *mesh = NULL;
+        self->status =
+            rpi_mesh_connect(&self->store, self->rank, self->world, &self->options, &mesh);
+        if (self->status != RP_OK) {
+            snprintf(self->message, sizeof self->message, "%s", rp_last_error()->message);
+            CHECK(!mesh);
+            return NULL;
+        }
+        look_at(self, mesh);
+        rpi_mesh_close(mesh);
+    }
+    return NULL;
+}
+
+static party member(int rank, int world) {
+    return (party){.rank = rank,
+                   .world = world,
+                   .rounds = 1,
+                   .options = {.prefix = "world", .frame_bytes = 4096, .timeout_s = 20}};
+}
+
+static void gather(party *parties, int count) {
+    pthread_t threads[MAX_WORLD];
+    rp_store store = {0};
+    REQUIRE_OK(rp_store_open_local(&store));
+    for (int i = 0; i < count; i++) {
+        parties[i].store = store;
+        pthread_create(&threads[i], NULL, come, &parties[i]);
+    }
+    for (int i = 0; i < count; i++) pthread_join(threads[i], NULL);
+    rp_store_close(&store);
+}
+
+static int open_descriptors(void) {
+    int count = 0;
+    DIR *directory = opendir("/proc/self/fd");
+    while (directory && readdir(directory)) count++;
+    if (directory) closedir(directory);
+    return count;
+}
+
+static void every_world_meets(void) {
+    int before = open_descriptors();
+    for (int world = 1; world <= MAX_WORLD; world++) {
+        party parties[MAX_WORLD];
+        for (int i = 0; i < world; i++) parties[i] = member(i, world);
+        gather(parties, world);
+        for (int i = 0; i < world; i++) {
+            CHECK_MSG(parties[i].status == RP_OK, "%s", parties[i].message);
+            CHECK_EQ(parties[i].links, world - 1);
+            CHECK_EQ(parties[i].hosts, world); /* all on host 0 */
+            CHECK_EQ(parties[i].endpoints, world > 1);
+        }
+    }
+    CHECK_EQ(open_descriptors(), before);
+}
+
+static void a_name_serves_again(void) {
+    party parties[3];
+    for (int i = 0; i < 3; i++) {
+        parties[i] = member(i, 3);
+        parties[i].rounds = 20;
+    }
+    gather(parties, 3);
+    for (int i = 0; i < 3; i++) CHECK_MSG(parties[i].status == RP_OK, "%s", parties[i].message);
+}
+
+/* All fail with this status, and all messages hold these words. */
+static void all_say(const party *parties, int count, rp_status status, const char *words) {
+    for (int i = 0; i < count; i++) {
+        CHECK_EQ(parties[i].status, status);
+        CHECK_MSG(strstr(parties[i].message, words), "rank %d says '%s'", parties[i].rank,
+                  parties[i].message);
+    }
+}
+
+static void missing_ranks_are_named(void) {
+    party parties[2] = {member(0, 4), member(2, 4)};
+    parties[0].options.timeout_s = 0.3;
+    gather(parties, 2);
+    all_say(parties, 2, RP_TIMEOUT, "ranks 1, 3 did not arrive");
+    CHECK(strstr(parties[1].message, "rank 0 gave up"));
+}
+
+static void a_rank_that_comes_twice(void) {
+    party parties[3] = {member(0, 3), member(1, 3), member(1, 3)};
+    gather(parties, 3);
+    all_say(parties, 3, RP_MISMATCH, "two processes say that they are rank 1");
+}
+
+static void ranks_disagree(void) {
+    for (int what = 0; what < 5; what++) {
+        static const char *const words[] = {"the size of the world", "the transport",
+                                            "the longest frame", "the shaping of links",
+                                            "the size of the world"};
+        party parties[4];
+        for (int i = 0; i < 4; i++) parties[i] = member(i, 4);
+        if (what == 0) parties[2].world = 3;
+        if (what == 1) parties[1].options.transport = "inproc";
+        if (what == 2) parties[3].options.frame_bytes = 8192;
+        if (what == 3) parties[0].options.shape.bytes_per_s = 1e9;
+        if (what == 4) parties[3].world = 7;
+        gather(parties, 4);
+        all_say(parties, 4, RP_MISMATCH, words[what]);
+    }
+}
+
+static void unknown_transports(void) {
+    party parties[2] = {member(0, 2), member(1, 2)};
+    parties[0].options.transport = parties[1].options.transport = "inprok";
+    gather(parties, 2);
+    all_say(parties, 2, RP_NOT_FOUND, "did you mean 'inproc'");
+}
+
+static void shaped_links(void) {
+    party parties[3];
+    for (int i = 0; i < 3; i++) {
+        parties[i] = member(i, 3);
+        parties[i].options.shape.bytes_per_s = 1e9;
+    }
+    gather(parties, 3);
+    for (int i = 0; i < 3; i++) CHECK_MSG(parties[i].status == RP_OK, "%s", parties[i].message);
+    for (int i = 0; i < 3; i++) {
+        parties[i] = member(i, 3);
+        parties[i].options.transport = "shaped";
+    }
+    gather(parties, 3);
+    all_say(parties, 3, RP_INVALID, "'shaped' wraps another");
+}
+
+static void bad_arguments(void) {
+    rpi_mesh *mesh = NULL;
+    rpi_mesh_options options = {.prefix = "world", .timeout_s = 1};
+    rp_store store = {0};
+    REQUIRE_OK(rp_store_open_local(&store));
+    CHECK_FAILS(rpi_mesh_connect(&store, 3, 3, &options, &mesh), INVALID,
+                "rank 3 of a world of 3");
+    CHECK_FAILS(rpi_mesh_connect(&store, -1, 3, &options, &mesh), INVALID, "rank -1");
+    CHECK_FAILS(rpi_mesh_connect(&store, 0, 0, &options, &mesh), INVALID, "world of 0");
+    rp_store_close(&store);
+    rpi_mesh_close(NULL);
+}
+
+CASES({"every_world_meets", every_world_meets}, {"a_name_serves_again", a_name_serves_again},
+      {"missing_ranks_are_named", missing_ranks_are_named},
+      {"a_rank_that_comes_twice", a_rank_that_comes_twice}, {"ranks_disagree", ranks_disagree},
+      {"unknown_transports", unknown_transports}, {"shaped_links", shaped_links},
+      {"bad_arguments", bad_arguments})

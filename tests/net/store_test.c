@@ -1,0 +1,410 @@
+/* Both kinds of store keep the same promises; the TCP one also survives strangers. */
+#include "redpoll/store.h"
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/rng.h"
+#include "harness/check.h"
+#include "net/store_wire.h"
+#include "net/stream.h"
+
+#include <dirent.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* One store under test, and how another thread gets at it. */
+typedef struct fixture {
+    rp_store_server *server;
+    int port;
+    rp_store store;
+} fixture;
+
+static bool open_local(fixture *f) {
+    return rp_store_open_local(&f->store) == RP_OK;
+}
+
+static bool open_tcp(fixture *f) {
+    return rp_store_serve(NULL, 0, &f->server, &f->port) == RP_OK &&
+           rp_store_connect(NULL, f->port, 10, &f->store) == RP_OK;
+}
+
+static bool (*const kinds[])(fixture *) = {open_local, open_tcp};
+enum { KINDS = sizeof kinds / sizeof kinds[0], THREADS = 4, ADDS = 200 };
+
+static rp_store another(const fixture *f) {
+    rp_store store = f->store;
+    if (f->server) CHECK_OK(rp_store_connect("127.0.0.1", f->port, 10, &store));
+    return store;
+}
+
+static void done_with(const fixture *f, rp_store *store) {
+    if (f->server) rp_store_close(store);
+}
+
+static void close_fixture(fixture *f) {
+    rp_store_close(&f->store);
+    rp_store_server_stop(f->server);
+}
+
+static int count_entries(const char *folder) {
+    int count = 0;
+    DIR *directory = opendir(folder);
+    while (directory && readdir(directory)) count++;
+    if (directory) closedir(directory);
+    return count;
+}
+
+/* Threads of this process; a joined one needs a moment more to leave the kernel's list. */
+static int settled_threads(int wanted) {
+    int64_t deadline_ns = rpi_deadline_ns(10);
+    while (count_entries("/proc/self/task") > wanted && rpi_now_ns() < deadline_ns)
+        rpi_sleep_until_ns(rpi_now_ns() + 1000000);
+    return count_entries("/proc/self/task");
+}
+
+static int open_descriptors(void) {
+    return count_entries("/proc/self/fd");
+}
+
+static void keeps_values(rp_store *s) {
+    char value[8] = "";
+    size_t bytes = 0;
+    CHECK_OK(s->ops->set(s->context, "name", "redpoll", 7));
+    CHECK_OK(s->ops->get(s->context, "name", 0, value, sizeof value, &bytes));
+    CHECK_EQ(bytes, 7);
+    CHECK(memcmp(value, "redpoll", 7) == 0);
+    CHECK_OK(s->ops->set(s->context, "name", "a\0b", 3));
+    CHECK_OK(s->ops->get(s->context, "name", 0, value, 2, &bytes));
+    CHECK_EQ(bytes, 3); /* the full size; two bytes were copied */
+    CHECK(memcmp(value, "a\0dpoll", 7) == 0);
+    CHECK_OK(s->ops->set(s->context, "empty", NULL, 0));
+    CHECK_OK(s->ops->get(s->context, "empty", 0, NULL, 0, &bytes));
+    CHECK_EQ(bytes, 0);
+    CHECK_OK(s->ops->remove(s->context, "name"));
+    CHECK_OK(s->ops->remove(s->context, "name"));
+    CHECK_FAILS(s->ops->get(s->context, "name", 0.02, value, 8, &bytes), TIMEOUT, "'name'");
+}
+
+static void counts(rp_store *s) {
+    int64_t value = 0;
+    CHECK_OK(s->ops->add(s->context, "n", 0, &value));
+    CHECK_EQ(value, 0);
+    CHECK_OK(s->ops->add(s->context, "n", -7, &value));
+    CHECK_EQ(value, -7);
+    CHECK_OK(s->ops->add(s->context, "n", INT64_C(1) << 40, &value));
+    CHECK_EQ(value, (INT64_C(1) << 40) - 7);
+    CHECK_OK(s->ops->set(s->context, "text", "five", 4));
+    CHECK_FAILS(s->ops->add(s->context, "text", 1, &value), INVALID, "not a number");
+}
+
+static void keeps_limits(rp_store *s) {
+    size_t bytes = 0;
+    char *big = calloc(1, RPI_STORE_VALUE_BYTES + 1), key[RPI_STORE_KEY_BYTES + 1];
+    memset(key, 'k', sizeof key);
+    memset(big, 'v', RPI_STORE_VALUE_BYTES);
+    key[sizeof key - 1] = '\0';
+    CHECK_FAILS(s->ops->set(s->context, key, "v", 1), INVALID, "longer than");
+    CHECK_FAILS(s->ops->set(s->context, "", "v", 1), INVALID, "empty");
+    CHECK_FAILS(s->ops->set(s->context, "big", big, RPI_STORE_VALUE_BYTES + 1), INVALID,
+                "at most 65536");
+    CHECK_OK(s->ops->set(s->context, "big", big, RPI_STORE_VALUE_BYTES));
+    key[RPI_STORE_KEY_BYTES - 1] = '\0';
+    CHECK_OK(s->ops->set(s->context, key, "v", 1));
+    memset(big, 0, RPI_STORE_VALUE_BYTES);
+    CHECK_OK(s->ops->get(s->context, "big", 0, big, RPI_STORE_VALUE_BYTES, &bytes));
+    CHECK_EQ(bytes, RPI_STORE_VALUE_BYTES);
+    CHECK(big[0] == 'v' && big[RPI_STORE_VALUE_BYTES - 1] == 'v');
+    free(big);
+}
+
+static void holds_many_keys(rp_store *s) {
+    char key[32];
+    for (int i = 0; i < 1000; i++) {
+        snprintf(key, sizeof key, "key/%d", i);
+        CHECK_OK(s->ops->set(s->context, key, &i, sizeof i));
+    }
+    for (int i = 0; i < 1000; i += 2) {
+        snprintf(key, sizeof key, "key/%d", i);
+        CHECK_OK(s->ops->remove(s->context, key));
+    }
+    for (int i = 0; i < 1000; i++) {
+        int value = -1;
+        size_t bytes = 0;
+        snprintf(key, sizeof key, "key/%d", i);
+        rp_status status = s->ops->get(s->context, key, 0, &value, sizeof value, &bytes);
+        CHECK_EQ(status, i % 2 ? RP_OK : RP_TIMEOUT);
+        if (i % 2) CHECK_EQ(value, i);
+    }
+}
+
+static void each_kind_keeps_its_promises(void) {
+    static void (*const promises[])(rp_store *) = {keeps_values, counts, keeps_limits,
+                                                   holds_many_keys};
+    for (int kind = 0; kind < KINDS; kind++) {
+        fixture f = {0};
+        REQUIRE(kinds[kind](&f));
+        for (size_t i = 0; i < sizeof promises / sizeof promises[0]; i++) promises[i](&f.store);
+        close_fixture(&f);
+    }
+}
+
+static void *add_many(void *context) {
+    fixture *f = context;
+    rp_store s = another(f);
+    int64_t value = 0;
+    for (int i = 0; i < ADDS; i++) CHECK_OK(s.ops->add(s.context, "sum", 3, &value));
+    done_with(f, &s);
+    return NULL;
+}
+
+static void adds_are_atomic(void) {
+    for (int kind = 0; kind < KINDS; kind++) {
+        fixture f = {0};
+        REQUIRE(kinds[kind](&f));
+        pthread_t threads[THREADS];
+        for (int i = 0; i < THREADS; i++) pthread_create(&threads[i], NULL, add_many, &f);
+        for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+        int64_t sum = 0;
+        CHECK_OK(f.store.ops->add(f.store.context, "sum", 0, &sum));
+        CHECK_EQ(sum, 3 * THREADS * ADDS);
+        close_fixture(&f);
+    }
+}
+
+static void *wait_for_word(void *context) {
+    fixture *f = context;
+    rp_store s = another(f);
+    char value[16] = "";
+    size_t bytes = 0;
+    CHECK_OK(s.ops->get(s.context, "word", 30, value, sizeof value, &bytes));
+    CHECK(strcmp(value, "go") == 0);
+    /* The connection goes on after a wait. */
+    CHECK_OK(s.ops->set(s.context, "word", "go", 3));
+    done_with(f, &s);
+    return NULL;
+}
+
+static void waits_end_when_a_key_comes(void) {
+    for (int kind = 0; kind < KINDS; kind++) {
+        fixture f = {0};
+        REQUIRE(kinds[kind](&f));
+        pthread_t threads[THREADS];
+        for (int i = 0; i < THREADS; i++) pthread_create(&threads[i], NULL, wait_for_word, &f);
+        rpi_sleep_until_ns(rpi_now_ns() + 20000000);
+        CHECK_OK(f.store.ops->set(f.store.context, "word", "go", 3));
+        for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+        close_fixture(&f);
+    }
+}
+
+static void a_taken_port_is_named(void) {
+    fixture f = {0};
+    REQUIRE(open_tcp(&f));
+    rp_store_server *second = NULL;
+    char port[16];
+    snprintf(port, sizeof port, "port %d", f.port);
+    CHECK_FAILS(rp_store_serve(NULL, f.port, &second, NULL), IO, port);
+    CHECK(strstr(rp_last_error()->message, "choose another port"));
+    CHECK_FAILS(rp_store_serve(NULL, 65536, &second, NULL), INVALID, "65536");
+    int free_port = f.port;
+    close_fixture(&f);
+    /* The port of a stopped server can be served again at once. */
+    CHECK_OK(rp_store_serve(NULL, free_port, &second, NULL));
+    rp_store_server_stop(second);
+}
+
+static void nobody_there(void) {
+    int fd = -1, port = 0;
+    REQUIRE_OK(rpi_stream_listen(NULL, 0, &fd, &port));
+    close(fd);
+    rp_store store = {0};
+    char place[32];
+    snprintf(place, sizeof place, "127.0.0.1:%d", port);
+    CHECK_FAILS(rp_store_connect(NULL, port, 0.1, &store), TIMEOUT, place);
+    CHECK_FAILS(rp_store_connect(NULL, 0, 0.1, &store), INVALID, "port 0");
+    CHECK_FAILS(rp_store_connect("no.such.host.invalid", 1, 0.1, &store), IO, "no.such.host");
+    CHECK(!store.ops);
+    rp_store_close(&store);
+    rp_store_close(NULL);
+    rp_store_server_stop(NULL);
+}
+
+static void the_server_dies(void) {
+    fixture f = {0};
+    REQUIRE(open_tcp(&f));
+    rp_store_server_stop(f.server);
+    f.server = NULL;
+    char place[32];
+    snprintf(place, sizeof place, "127.0.0.1:%d", f.port);
+    CHECK_FAILS(f.store.ops->set(f.store.context, "k", "v", 1), PEER, place);
+    CHECK_FAILS(f.store.ops->set(f.store.context, "k", "v", 1), PEER, place);
+    close_fixture(&f);
+}
+
+/* ---- strangers ---- */
+
+static int dial(int port) {
+    int fd = -1;
+    CHECK_OK(rpi_stream_dial(NULL, port, rpi_deadline_ns(10), &fd));
+    return fd;
+}
+
+static bool is_closed_by_peer(int fd) {
+    struct pollfd wait = {.fd = fd, .events = POLLIN};
+    char byte;
+    return poll(&wait, 1, 10000) == 1 && recv(fd, &byte, 1, 0) <= 0;
+}
+
+static void still_serves(fixture *f) {
+    size_t bytes = 0;
+    CHECK_OK(f->store.ops->set(f->store.context, "alive", "yes", 3));
+    CHECK_OK(f->store.ops->get(f->store.context, "alive", 0, NULL, 0, &bytes));
+    CHECK_EQ(bytes, 3);
+}
+
+static void strangers_are_shown_out(void) {
+    fixture f = {0};
+    REQUIRE(open_tcp(&f));
+    unsigned char header[RPI_STORE_HEADER_BYTES];
+    rpi_store_header good = {.operation = RPI_STORE_SET, .key_bytes = 1, .value_bytes = 1};
+    static const char http[] = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    rpi_store_pack(&good, header);
+    /* Each byte of a good header spoiled in turn; a spoiled length may be a good one. */
+    static const int fatal[] = {0, 1, 2, 3, 4, 5, 7, 15};
+    for (size_t i = 0; i < sizeof fatal / sizeof fatal[0]; i++) {
+        unsigned char bad[RPI_STORE_HEADER_BYTES];
+        memcpy(bad, header, sizeof bad);
+        bad[fatal[i]] ^= 0x80;
+        int fd = dial(f.port);
+        CHECK_OK(rpi_stream_write(fd, bad, sizeof bad, rpi_deadline_ns(10)));
+        CHECK_MSG(is_closed_by_peer(fd), "header with byte %d spoiled", fatal[i]);
+        close(fd);
+    }
+    int fd = dial(f.port);
+    CHECK_OK(rpi_stream_write(fd, http, sizeof http, rpi_deadline_ns(10)));
+    CHECK(is_closed_by_peer(fd));
+    close(fd);
+    still_serves(&f);
+    close_fixture(&f);
+}
+
+static void noise_does_no_harm(void) {
+    fixture f = {0};
+    REQUIRE(open_tcp(&f));
+    rpi_rng rng = rpi_rng_make(check_seed(), RPI_RNG_TEST, 1);
+    for (int i = 0; i < 200; i++) {
+        unsigned char noise[512];
+        for (size_t k = 0; k < sizeof noise; k++) noise[k] = (unsigned char)rpi_rng_u32(&rng);
+        rpi_store_header header = {.operation = (uint8_t)(1 + rpi_rng_below(&rng, 5)),
+                                   .key_bytes = (uint16_t)rpi_rng_below(&rng, 300),
+                                   .value_bytes = rpi_rng_below(&rng, 1000),
+                                   .number = (int64_t)rpi_rng_below(&rng, 5)};
+        if (i % 2) rpi_store_pack(&header, noise);
+        int fd = dial(f.port);
+        /* It may be closed on us in mid-write; that is fine. */
+        (void)rpi_stream_write(fd, noise, 1 + rpi_rng_below(&rng, sizeof noise),
+                               rpi_deadline_ns(10));
+        close(fd);
+    }
+    still_serves(&f);
+    close_fixture(&f);
+}
+
+static void clients_that_die_leave_nothing(void) {
+    fixture f = {0};
+    REQUIRE(open_tcp(&f));
+    still_serves(&f);
+    int before = open_descriptors();
+    unsigned char wait[RPI_STORE_HEADER_BYTES + 5] = {0};
+    rpi_store_header get = {.operation = RPI_STORE_GET, .key_bytes = 5, .number = -1};
+    rpi_store_pack(&get, wait);
+    memcpy(wait + RPI_STORE_HEADER_BYTES, "never", 5);
+    for (size_t cut = 0; cut <= sizeof wait; cut++) {
+        int fd = dial(f.port);
+        if (cut) CHECK_OK(rpi_stream_write(fd, wait, cut, rpi_deadline_ns(10)));
+        close(fd);
+    }
+    int64_t deadline_ns = rpi_deadline_ns(20);
+    while (open_descriptors() > before && rpi_now_ns() < deadline_ns)
+        rpi_sleep_until_ns(rpi_now_ns() + 5000000);
+    CHECK_EQ(open_descriptors(), before);
+    still_serves(&f);
+    close_fixture(&f);
+}
+
+static void several_questions_in_one_packet(void) {
+    fixture f = {0};
+    REQUIRE(open_tcp(&f));
+    unsigned char bytes[3 * (RPI_STORE_HEADER_BYTES + 1)], reply[RPI_STORE_HEADER_BYTES];
+    rpi_store_header add = {.operation = RPI_STORE_ADD, .key_bytes = 1, .number = 5};
+    for (int i = 0; i < 3; i++) {
+        rpi_store_pack(&add, bytes + i * (RPI_STORE_HEADER_BYTES + 1));
+        bytes[i * (RPI_STORE_HEADER_BYTES + 1) + RPI_STORE_HEADER_BYTES] = 'n';
+    }
+    int fd = dial(f.port);
+    CHECK_OK(rpi_stream_write(fd, bytes, sizeof bytes, rpi_deadline_ns(10)));
+    for (int i = 0; i < 3; i++) {
+        rpi_store_header answer = {0};
+        CHECK_OK(rpi_stream_read(fd, reply, sizeof reply, rpi_deadline_ns(10)));
+        CHECK_OK(rpi_store_unpack(reply, &answer));
+        CHECK_EQ(answer.number, 5 * (i + 1));
+    }
+    close(fd);
+    close_fixture(&f);
+}
+
+static void nothing_is_left_behind(void) {
+    int descriptors = open_descriptors(), threads = count_entries("/proc/self/task");
+    for (int round = 0; round < 3; round++)
+        for (int kind = 0; kind < KINDS; kind++) {
+            fixture f = {0};
+            REQUIRE(kinds[kind](&f));
+            close_fixture(&f);
+        }
+    CHECK_EQ(open_descriptors(), descriptors);
+    CHECK_EQ(settled_threads(threads), threads);
+}
+
+static void memory_runs_out(void) {
+    int descriptors = open_descriptors();
+    for (long n = 1;; n++) {
+        fixture f = {0};
+        rpi_memory_fail_after(n);
+        bool opened = rp_store_serve(NULL, 0, &f.server, &f.port) == RP_OK &&
+                      rp_store_connect(NULL, f.port, 10, &f.store) == RP_OK;
+        rpi_memory_fail_after(0);
+        if (!opened) CHECK_EQ(rp_last_error()->status, RP_NOMEM);
+        close_fixture(&f);
+        CHECK_EQ(open_descriptors(), descriptors);
+        if (opened) break;
+        REQUIRE(n < 100);
+    }
+    fixture f = {0};
+    REQUIRE(open_local(&f));
+    bool stored = false;
+    for (long n = 1; n < 100 && !stored; n++) {
+        size_t bytes = 0;
+        rpi_memory_fail_after(n);
+        stored = f.store.ops->set(f.store.context, "key", "value", 5) == RP_OK;
+        rpi_memory_fail_after(0);
+        CHECK_EQ(f.store.ops->get(f.store.context, "key", 0, NULL, 0, &bytes),
+                 stored ? RP_OK : RP_TIMEOUT);
+    }
+    CHECK(stored);
+    close_fixture(&f);
+}
+
+CASES({"each_kind_keeps_its_promises", each_kind_keeps_its_promises},
+      {"adds_are_atomic", adds_are_atomic},
+      {"waits_end_when_a_key_comes", waits_end_when_a_key_comes},
+      {"a_taken_port_is_named", a_taken_port_is_named}, {"nobody_there", nobody_there},
+      {"the_server_dies", the_server_dies},
+      {"strangers_are_shown_out", strangers_are_shown_out},
+      {"noise_does_no_harm", noise_does_no_harm},
+      {"clients_that_die_leave_nothing", clients_that_die_leave_nothing},
+      {"several_questions_in_one_packet", several_questions_in_one_packet},
+      {"nothing_is_left_behind", nothing_is_left_behind}, {"memory_runs_out", memory_runs_out})

@@ -1,0 +1,211 @@
+/* What comes to a listening port besides peers, and bytes that are no frames. */
+#include "link_pair.h"
+
+#include "base/clock.h"
+#include "base/rng.h"
+#include "harness/check.h"
+#include "net/frame.h"
+#include "net/stream.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { FRAME_BYTES = 4096, HEADER = RPI_FRAME_HEADER_BYTES };
+
+static const rpi_transport *tcp(void) {
+    const rpi_transport *transport = NULL;
+    CHECK_OK(rpi_transport_find("tcp", &transport));
+    return transport;
+}
+
+/* Rank 0 of 2 on its way to connect to rank 1, and a plain socket that came in its place. */
+typedef struct visit {
+    link_pair pair; /* only rank 0 */
+    int port, fd;
+    pthread_t thread;
+    rp_status status;
+} visit;
+
+static void *wait_for_rank_1(void *argument) {
+    visit *v = argument;
+    v->status =
+        tcp()->connect(v->pair.endpoints[0], 1, "", rpi_deadline_ns(20), &v->pair.links[0]);
+    return NULL;
+}
+
+static rp_status visit_start(visit *v) {
+    char address[256];
+    *v = (visit){.fd = -1};
+    link_pair_options(&v->pair, tcp(), FRAME_BYTES);
+    RP_TRY(tcp()->open(&v->pair.options[0], &v->pair.endpoints[0]));
+    RP_TRY(tcp()->address(v->pair.endpoints[0], address, sizeof address));
+    v->port = atoi(strrchr(address, ':') + 1);
+    pthread_create(&v->thread, NULL, wait_for_rank_1, v);
+    return rpi_stream_dial(NULL, v->port, rpi_deadline_ns(10), &v->fd);
+}
+
+static void say_hello(int fd, const rpi_endpoint_options *options, int rank) {
+    unsigned char bytes[HEADER];
+    rpi_frame_header hello = {.kind = RPI_FRAME_HELLO,
+                              .sequence = options->secret,
+                              .part = rank,
+                              .count = (uint64_t)options->world,
+                              .bucket = (uint32_t)options->frame_bytes};
+    rpi_frame_seal(bytes, &hello, 0, false);
+    CHECK_OK(rpi_stream_write(fd, bytes, sizeof bytes, rpi_deadline_ns(10)));
+    CHECK_OK(rpi_stream_read(fd, bytes, sizeof bytes, rpi_deadline_ns(10)));
+}
+
+/* A visitor that passes for rank 1. */
+static rp_status visit_as_rank_1(visit *v) {
+    RP_TRY(visit_start(v));
+    say_hello(v->fd, &v->pair.options[0], 1);
+    pthread_join(v->thread, NULL);
+    return v->status;
+}
+
+static void visit_end(visit *v) {
+    if (v->fd >= 0) close(v->fd);
+    link_pair_close(&v->pair);
+}
+
+static void strangers_do_not_disturb(void) {
+    static const char http[] = "GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nUser-Agent: curl/8\r\n\r\n"
+                               "and some more, so that it is longer than a hello";
+    visit v;
+    unsigned char noise[4096];
+    rpi_rng rng = rpi_rng_make(check_seed(), RPI_RNG_TEST, 0);
+    int64_t deadline_ns = rpi_deadline_ns(20);
+    int before = open_descriptors(), silent = -1, brief = -1, real = -1;
+    REQUIRE_OK(visit_start(&v));
+    CHECK_OK(rpi_stream_write(v.fd, http, sizeof http, deadline_ns));
+    CHECK(rpi_stream_read(v.fd, noise, 1, deadline_ns) == RP_PEER); /* hung up on */
+    for (int i = 0; i < 100; i++) { /* more than may wait at the door */
+        int fd = -1;
+        for (size_t k = 0; k < sizeof noise; k++) noise[k] = (unsigned char)rpi_rng_u32(&rng);
+        REQUIRE_OK(rpi_stream_dial(NULL, v.port, deadline_ns, &fd));
+        rpi_stream_write(fd, noise, 1 + rpi_rng_below(&rng, sizeof noise), deadline_ns);
+        close(fd);
+    }
+    REQUIRE_OK(rpi_stream_dial(NULL, v.port, deadline_ns, &silent));
+    REQUIRE_OK(rpi_stream_dial(NULL, v.port, deadline_ns, &brief));
+    CHECK_OK(rpi_stream_write(brief, "RPLL", 4, deadline_ns));
+    REQUIRE_OK(rpi_stream_dial(NULL, v.port, deadline_ns, &real));
+    say_hello(real, &v.pair.options[0], 1);
+    pthread_join(v.thread, NULL);
+    CHECK_OK(v.status);
+    close(silent), close(brief), close(real);
+    visit_end(&v);
+    CHECK_EQ(open_descriptors(), before);
+}
+
+static void a_refused_caller_learns_why_but_no_secret(void) {
+    visit v;
+    unsigned char bytes[HEADER];
+    rpi_frame_header answer;
+    REQUIRE_OK(visit_start(&v));
+    rpi_frame_header hello = {.kind = RPI_FRAME_HELLO, .sequence = 1, .part = 1, .count = 2};
+    rpi_frame_seal(bytes, &hello, 0, false);
+    CHECK_OK(rpi_stream_write(v.fd, bytes, sizeof bytes, rpi_deadline_ns(10)));
+    CHECK_OK(rpi_stream_read(v.fd, bytes, sizeof bytes, rpi_deadline_ns(10)));
+    CHECK_OK(rpi_frame_open(bytes, sizeof bytes, false, &answer));
+    CHECK(answer.operation != 0);
+    CHECK_EQ(answer.sequence, 0);
+    int real = -1;
+    REQUIRE_OK(rpi_stream_dial(NULL, v.port, rpi_deadline_ns(10), &real));
+    say_hello(real, &v.pair.options[0], 1);
+    pthread_join(v.thread, NULL);
+    CHECK_OK(v.status);
+    close(real);
+    visit_end(&v);
+}
+
+static void seal(unsigned char *frame, size_t payload) {
+    rpi_frame_header header = {.kind = RPI_FRAME_DATA};
+    memset(frame + HEADER, 7, payload);
+    rpi_frame_seal(frame, &header, payload, true);
+}
+
+static rp_status next_frame(visit *v, size_t *out_bytes) {
+    const void *frame = NULL;
+    int64_t deadline_ns = rpi_deadline_ns(20);
+    rp_status status;
+    while ((status = tcp()->peek(v->pair.links[0], &frame, out_bytes)) == RP_PENDING &&
+           rpi_now_ns() < deadline_ns)
+        link_wait(v->pair.endpoints[0]);
+    if (status == RP_OK) tcp()->release(v->pair.links[0]);
+    return status;
+}
+
+/* Cut after every possible number of bytes: whole frames come, then the cut has its length. */
+static void a_cut_stream_says_how_much_is_missing(void) {
+    static const size_t cuts[] = {0, 1, 63, 64, 65, 100, 163, 164, 165, 228, 300, 327, 328};
+    unsigned char frames[328];
+    seal(frames, 100);
+    seal(frames + 164, 100);
+    for (size_t i = 0; i < sizeof cuts / sizeof cuts[0]; i++) {
+        visit v;
+        size_t bytes = 0;
+        char wanted[64] = "closed the connection";
+        size_t in_frame = cuts[i] % 164;
+        REQUIRE_OK(visit_as_rank_1(&v));
+        CHECK_OK(rpi_stream_write(v.fd, frames, cuts[i], rpi_deadline_ns(10)));
+        close(v.fd);
+        v.fd = -1;
+        for (size_t whole = 0; whole < cuts[i] / 164; whole++) CHECK_OK(next_frame(&v, &bytes));
+        if (in_frame > 0)
+            snprintf(wanted, sizeof wanted, "mid-%s, %zu bytes short",
+                     in_frame < HEADER ? "header" : "frame",
+                     in_frame < HEADER ? HEADER - in_frame : 164 - in_frame);
+        CHECK_FAILS(next_frame(&v, &bytes), PEER, wanted);
+        CHECK_FAILS(next_frame(&v, &bytes), PEER, wanted);
+        visit_end(&v);
+    }
+}
+
+static void what_is_no_frame_is_corrupt(void) {
+    for (int kind = 0; kind < 4; kind++) {
+        visit v;
+        size_t bytes = 0;
+        unsigned char frames[164 + HEADER + 8192];
+        rpi_frame_header header = {.kind = RPI_FRAME_DATA};
+        seal(frames, 100);
+        seal(frames + 164, FRAME_BYTES - HEADER);
+        if (kind == 0) memset(frames + 164, 'x', HEADER);
+        if (kind == 1) frames[164 + 20] ^= 1;
+        if (kind == 2) rpi_frame_seal(frames + 164, &header, FRAME_BYTES - HEADER + 1, true);
+        if (kind == 3) rpi_frame_seal(frames + 164, &header, 8192, false);
+        REQUIRE_OK(visit_as_rank_1(&v));
+        CHECK_OK(rpi_stream_write(v.fd, frames, sizeof frames, rpi_deadline_ns(10)));
+        CHECK_OK(next_frame(&v, &bytes));
+        CHECK_EQ(bytes, 164);
+        for (int again = 0; again < 2; again++)
+            CHECK_FAILS(next_frame(&v, &bytes), CORRUPT, "from rank 1: ");
+        visit_end(&v);
+    }
+}
+
+static void a_peer_that_does_not_come_is_waited_for_until_the_deadline(void) {
+    link_pair pair;
+    rpi_link *link = NULL;
+    link_pair_options(&pair, tcp(), FRAME_BYTES);
+    REQUIRE_OK(tcp()->open(&pair.options[0], &pair.endpoints[0]));
+    CHECK_FAILS(tcp()->connect(pair.endpoints[0], 1, "", rpi_now_ns() + 1000000, &link),
+                TIMEOUT, "rank 1");
+    CHECK_FAILS(tcp()->connect(pair.endpoints[0], 0, "", rpi_now_ns(), &link), INVALID,
+                "rank 0");
+    link_pair_close(&pair);
+    REQUIRE_OK(tcp()->open(&pair.options[1], &pair.endpoints[1]));
+    CHECK_FAILS(tcp()->connect(pair.endpoints[1], 0, "shm:x", rpi_now_ns(), &link), INVALID,
+                "no address");
+    link_pair_close(&pair);
+}
+
+CASES({"strangers_do_not_disturb", strangers_do_not_disturb},
+      {"a_refused_caller_learns_why_but_no_secret", a_refused_caller_learns_why_but_no_secret},
+      {"a_cut_stream_says_how_much_is_missing", a_cut_stream_says_how_much_is_missing},
+      {"what_is_no_frame_is_corrupt", what_is_no_frame_is_corrupt},
+      {"a_peer_that_does_not_come_is_waited_for_until_the_deadline",
+       a_peer_that_does_not_come_is_waited_for_until_the_deadline})

@@ -1,0 +1,286 @@
+/* What every transport promises, for every row of the catalogue; ranks are threads. */
+#include "link_pair.h"
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/rng.h"
+#include "harness/check.h"
+#include "net/frame.h"
+
+#include <pthread.h>
+
+enum { FRAME_BYTES = 8192, HEADER = RPI_FRAME_HEADER_BYTES };
+
+/* Run a case for each kind on a fresh pair, and see that nothing of it remains. */
+static void each(void (*run)(link_pair *pair)) {
+    const rpi_transport *transport;
+    for (int i = 0; (transport = rpi_transport_at(i)) != NULL; i++) {
+        link_pair pair;
+        int failures = check_failures(), before = open_descriptors();
+        CHECK_OK(link_pair_open(&pair, transport, FRAME_BYTES));
+        if (pair.links[0] && pair.links[1]) run(&pair);
+        link_pair_close(&pair);
+        CHECK_EQ(open_descriptors(), before);
+        CHECK_MSG(check_failures() == failures, "with %s", transport->name);
+    }
+}
+
+static void frames_of_every_size(link_pair *pair) {
+    static const size_t sizes[] = {HEADER, 65,   127,  128,  129,  1000,
+                                   4096,   4097, 8000, 8191, 8192, HEADER};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+        for (int from = 0; from < 2; from++) {
+            REQUIRE_OK(link_send_wait(pair->links[from], i, sizes[i]));
+            REQUIRE_OK(link_receive_wait(pair->links[!from], i, sizes[i]));
+        }
+    CHECK(pair->links[0]->bytes_sent > 0);
+    CHECK(pair->links[0]->bytes_received > 0);
+}
+
+static void carries_frames_of_every_size(void) {
+    each(frames_of_every_size);
+}
+
+/* Fill until there is no room, take some, go on: many laps of every buffer. */
+static void buffers_fill_and_recover(link_pair *pair) {
+    rpi_rng rng = rpi_rng_make(check_seed(), RPI_RNG_TEST, 0);
+    size_t sizes[4096];
+    uint64_t sent = 0, received = 0;
+    int fulls = 0;
+    for (int i = 0; i < 4096; i++)
+        sizes[i] = HEADER + rpi_rng_below(&rng, FRAME_BYTES - HEADER + 1);
+    while (received < 4096) {
+        rp_status status = RP_PENDING;
+        while (sent < 4096 && (status = link_send(pair->links[0], sent, sizes[sent])) == RP_OK)
+            sent++;
+        REQUIRE(status == RP_OK || status == RP_PENDING);
+        fulls += status == RP_PENDING && sent < 4096;
+        REQUIRE_OK(pair->transport->progress(pair->endpoints[0]));
+        uint64_t take = 1 + rpi_rng_below(&rng, 50);
+        for (; take > 0 && received < sent; take--, received++)
+            REQUIRE_OK(link_receive_wait(pair->links[1], received, sizes[received]));
+    }
+    CHECK(fulls > 0);
+}
+
+static void pends_when_full_and_recovers(void) {
+    each(buffers_fill_and_recover);
+}
+
+typedef struct stress {
+    rpi_link *link;
+    uint64_t count, seed;
+    rp_status status;
+} stress;
+
+static size_t stress_bytes(uint64_t number) {
+    return HEADER + (size_t)(number * 2654435761U % 600);
+}
+
+/* Echo: strict turns, so that each side sleeps and is woken all the time. */
+static void *echo(void *argument) {
+    stress *s = argument;
+    rpi_rng rng = rpi_rng_make(s->seed, RPI_RNG_TEST, 9);
+    for (uint64_t i = 0; i < s->count && s->status == RP_OK; i++) {
+        s->status = link_receive_wait(s->link, i, stress_bytes(i));
+        if (rpi_rng_below(&rng, 1000) == 0) rpi_sleep_until_ns(rpi_now_ns() + 100000);
+        if (s->status == RP_OK) s->status = link_send_wait(s->link, i, stress_bytes(i));
+    }
+    return NULL;
+}
+
+static void no_wake_up_is_lost(link_pair *pair) {
+    bool memory = strcmp(pair->transport->name, "inproc") == 0;
+    stress other = {
+        .link = pair->links[1], .count = memory ? 100000 : 5000, .seed = check_seed()};
+    rpi_rng rng = rpi_rng_make(check_seed(), RPI_RNG_TEST, 10);
+    pthread_t thread;
+    REQUIRE(pthread_create(&thread, NULL, echo, &other) == 0);
+    rp_status status = RP_OK;
+    for (uint64_t i = 0; i < other.count && status == RP_OK; i++) {
+        status = link_send_wait(pair->links[0], i, stress_bytes(i));
+        if (rpi_rng_below(&rng, 1000) == 0) rpi_sleep_until_ns(rpi_now_ns() + 100000);
+        if (status == RP_OK) status = link_receive_wait(pair->links[0], i, stress_bytes(i));
+    }
+    CHECK_OK(status);
+    pthread_join(thread, NULL);
+    CHECK_EQ(other.status, RP_OK);
+}
+
+static void ping_pong_loses_no_wake_up(void) {
+    each(no_wake_up_is_lost);
+}
+
+static void *pour(void *argument) {
+    stress *s = argument;
+    for (uint64_t i = 0; i < s->count && s->status == RP_OK; i++)
+        s->status = link_send_wait(s->link, i, HEADER + i % (FRAME_BYTES - HEADER + 1));
+    while (s->status == RP_OK &&
+           s->link->endpoint->transport->flushed(s->link->endpoint) == RP_PENDING)
+        link_wait(s->link->endpoint);
+    return NULL;
+}
+
+static void stream_with_pauses(link_pair *pair) {
+    stress sender = {.link = pair->links[0], .count = 3000};
+    rpi_rng rng = rpi_rng_make(check_seed(), RPI_RNG_TEST, 11);
+    pthread_t thread;
+    REQUIRE(pthread_create(&thread, NULL, pour, &sender) == 0);
+    rp_status status = RP_OK;
+    for (uint64_t i = 0; i < sender.count && status == RP_OK; i++) {
+        if (rpi_rng_below(&rng, 200) == 0) rpi_sleep_until_ns(rpi_now_ns() + 300000);
+        status = link_receive_wait(pair->links[1], i, HEADER + i % (FRAME_BYTES - HEADER + 1));
+    }
+    CHECK_OK(status);
+    pthread_join(thread, NULL);
+    CHECK_EQ(sender.status, RP_OK);
+    CHECK_EQ(pair->links[0]->bytes_sent, pair->links[1]->bytes_received);
+}
+
+static void streams_through_a_slow_receiver(void) {
+    each(stream_with_pauses);
+}
+
+static void flush(rpi_endpoint *endpoint) {
+    rp_status status;
+    while ((status = endpoint->transport->flushed(endpoint)) == RP_PENDING) link_wait(endpoint);
+    CHECK_OK(status);
+}
+
+/* What had been flushed still comes; then the end has a name, again and again. */
+static void closing_loses_nothing(link_pair *pair) {
+    for (uint64_t i = 0; i < 10; i++) REQUIRE_OK(link_send_wait(pair->links[1], i, 1000));
+    flush(pair->endpoints[1]);
+    pair->transport->close(pair->endpoints[1]);
+    pair->endpoints[1] = NULL;
+    for (uint64_t i = 0; i < 10; i++) CHECK_OK(link_receive_wait(pair->links[0], i, 1000));
+    for (int i = 0; i < 3; i++)
+        CHECK_FAILS(link_receive_wait(pair->links[0], 10, 64), PEER, "rank 1");
+    CHECK_FAILS(link_send(pair->links[0], 0, 64), PEER, "rank 1");
+}
+
+static void a_closed_peer_is_drained_then_named(void) {
+    each(closing_loses_nothing);
+}
+
+static void *close_later(void *argument) {
+    link_pair *pair = argument;
+    rpi_sleep_until_ns(rpi_now_ns() + 5000000);
+    pair->transport->close(pair->endpoints[1]);
+    pair->endpoints[1] = NULL;
+    return NULL;
+}
+
+static void sleeping_through_a_close(link_pair *pair) {
+    pthread_t thread;
+    REQUIRE(pthread_create(&thread, NULL, close_later, pair) == 0);
+    CHECK_FAILS(link_receive_wait(pair->links[0], 0, 64), PEER, "rank 1");
+    pthread_join(thread, NULL);
+}
+
+static void a_sleeper_learns_of_a_close(void) {
+    each(sleeping_through_a_close);
+}
+
+static void mistakes(link_pair *pair) {
+    void *region, *again;
+    CHECK_FAILS(pair->transport->lend(pair->links[0], FRAME_BYTES + 1, &region), INVALID,
+                "8192");
+    REQUIRE_OK(pair->transport->lend(pair->links[0], 100, &region));
+    REQUIRE_OK(pair->transport->lend(pair->links[0], 100, &again));
+    CHECK(region == again);
+    CHECK_FAILS(pair->transport->post(pair->links[0], FRAME_BYTES + 1), STATE, "posted");
+    CHECK_OK(link_send(pair->links[0], 0, 100));
+    CHECK_OK(link_receive_wait(pair->links[1], 0, 100));
+}
+
+static void refuses_wrong_calls(void) {
+    each(mistakes);
+}
+
+static void a_held_frame_is_no_news(link_pair *pair) {
+    const void *frame = NULL, *again = NULL;
+    size_t bytes = 0;
+    int fd;
+    int64_t wake_at_ns;
+    for (uint64_t i = 0; i < 2; i++) REQUIRE_OK(link_send_wait(pair->links[0], i, 100));
+    flush(pair->endpoints[0]);
+    rp_status status;
+    while ((status = pair->transport->peek(pair->links[1], &frame, &bytes)) == RP_PENDING)
+        link_wait(pair->endpoints[1]);
+    REQUIRE_OK(status);
+    REQUIRE_OK(pair->transport->peek(pair->links[1], &again, &bytes));
+    CHECK(again == frame);
+    REQUIRE_OK(pair->transport->progress(pair->endpoints[1]));
+    for (int i = 0; i < 3; i++) { /* at first bytes may still be coming in */
+        pair->transport->arm(pair->endpoints[1], &fd, &wake_at_ns);
+        pair->transport->disarm(pair->endpoints[1]);
+        REQUIRE_OK(pair->transport->progress(pair->endpoints[1]));
+    }
+    CHECK(!pair->transport->arm(pair->endpoints[1], &fd, &wake_at_ns));
+    pair->transport->disarm(pair->endpoints[1]);
+    for (uint64_t i = 0; i < 2; i++) CHECK_OK(link_receive_wait(pair->links[1], i, 100));
+}
+
+static void lets_a_caller_sleep_on_a_held_frame(void) {
+    each(a_held_frame_is_no_news);
+}
+
+static void strangers_are_refused(void) {
+    const rpi_transport *transport;
+    for (int i = 0; (transport = rpi_transport_at(i)) != NULL; i++)
+        for (int difference = 0; difference < 3; difference++) {
+            link_pair pair;
+            rp_status status_of[2];
+            link_pair_options(&pair, transport, FRAME_BYTES);
+            pair.patience_s[0] = 0.2; /* nobody it waits for will come */
+            if (difference == 0) pair.options[1].secret++;
+            if (difference == 1) pair.options[1].world++;
+            if (difference == 2) pair.options[1].frame_bytes += 64;
+            CHECK_FAILS(link_pair_open_with(&pair, status_of), MISMATCH, "");
+            link_pair_close(&pair);
+            CHECK_MSG(status_of[1] == RP_MISMATCH, "with %s", transport->name);
+        }
+}
+
+static void running_out_of_memory_leaves_nothing(void) {
+    const rpi_transport *transport;
+    for (int i = 0; (transport = rpi_transport_at(i)) != NULL; i++) {
+        int before = open_descriptors();
+        rp_status status = RP_NOMEM;
+        for (long n = 1; status != RP_OK && n < 100; n++) {
+            rpi_endpoint *endpoint = NULL;
+            link_pair pair;
+            link_pair_options(&pair, transport, FRAME_BYTES);
+            rpi_memory_fail_after(n);
+            status = transport->open(&pair.options[0], &endpoint);
+            rpi_memory_fail_after(0);
+            CHECK(status == RP_OK || status == RP_NOMEM);
+            if (status == RP_OK) transport->close(endpoint);
+        }
+        CHECK_EQ(status, RP_OK);
+        CHECK_EQ(open_descriptors(), before);
+    }
+}
+
+static void the_catalogue_finds_names(void) {
+    const rpi_transport *transport = NULL;
+    for (int i = 0; rpi_transport_at(i); i++) {
+        CHECK_OK(rpi_transport_find(rpi_transport_at(i)->name, &transport));
+        CHECK(transport == rpi_transport_at(i));
+        CHECK(transport->summary[0]);
+    }
+    CHECK_FAILS(rpi_transport_find("inprok", &transport), NOT_FOUND, "did you mean 'inproc'");
+}
+
+CASES({"carries_frames_of_every_size", carries_frames_of_every_size},
+      {"pends_when_full_and_recovers", pends_when_full_and_recovers},
+      {"ping_pong_loses_no_wake_up", ping_pong_loses_no_wake_up},
+      {"streams_through_a_slow_receiver", streams_through_a_slow_receiver},
+      {"a_closed_peer_is_drained_then_named", a_closed_peer_is_drained_then_named},
+      {"a_sleeper_learns_of_a_close", a_sleeper_learns_of_a_close},
+      {"refuses_wrong_calls", refuses_wrong_calls},
+      {"lets_a_caller_sleep_on_a_held_frame", lets_a_caller_sleep_on_a_held_frame},
+      {"strangers_are_refused", strangers_are_refused},
+      {"running_out_of_memory_leaves_nothing", running_out_of_memory_leaves_nothing},
+      {"the_catalogue_finds_names", the_catalogue_finds_names})

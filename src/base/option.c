@@ -173,12 +173,6 @@ static rp_status parse_option(const rpi_option *table, int argc, char **argv, in
     return set_named(option, argv[++*index], target, "--", option->name);
 }
 
-static bool asks_for_help(int argc, char **argv) {
-    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
-        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) return true;
-    return false;
-}
-
 static rp_status add_positional(rpi_positional *positional, const char *word) {
     if (!positional || positional->count == positional->capacity)
         return RP_FAIL(INVALID, "unexpected word '%s'; --help shows the usage", word);
@@ -186,19 +180,39 @@ static rp_status add_positional(rpi_positional *positional, const char *word) {
     return RP_OK;
 }
 
+/* Where the options of this command end. */
+static int options_end(int argc, char **argv, const rpi_option *table,
+                       const rpi_positional *positional) {
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--") == 0) return i;
+        if (!positional || !positional->stops_at_first) continue;
+        if (argv[i][0] != '-' || !argv[i][1]) return i;
+        const char *name = argv[i] + (argv[i][1] == '-' ? 2 : 1);
+        const rpi_option *option = find(table, name, strlen(name));
+        if (option && option->type != RPI_OPTION_FLAG) i++; /* its value is no program */
+    }
+    return argc;
+}
+
 rp_status rpi_options_parse(const rpi_option *table, int argc, char **argv, void *target,
                             rpi_positional *positional, bool *out_help) {
-    *out_help = asks_for_help(argc, argv);
+    int end = options_end(argc, argv, table, positional);
+    *out_help = false;
+    for (int i = 1; i < end; i++)
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) *out_help = true;
     if (*out_help) return RP_OK;
-    bool options_over = false;
-    for (int i = 1; i < argc; i++) {
-        if (!options_over && strcmp(argv[i], "--") == 0)
-            options_over = true;
-        else if (!options_over && argv[i][0] == '-' && argv[i][1])
-            RP_TRY(parse_option(table, argc, argv, &i, target));
+    for (int i = 1; i < end; i++) {
+        if (argv[i][0] == '-' && argv[i][1])
+            RP_TRY(parse_option(table, end, argv, &i, target));
         else
             RP_TRY(add_positional(positional, argv[i]));
     }
+    if (end < argc && strcmp(argv[end], "--") == 0) end++;
+    if (positional && positional->stops_at_first) {
+        positional->first = end;
+        return RP_OK;
+    }
+    for (; end < argc; end++) RP_TRY(add_positional(positional, argv[end]));
     return RP_OK;
 }
 

@@ -54,6 +54,8 @@ rp_status rpi_options_set_yaml(const rpi_option *table, const char *path, const 
 typedef struct rpi_positional {
     const char **words;
     int capacity, count;
+    bool stops_at_first;
+    int first; /* out, with stops_at_first: index in argv of the first word; argc: none */
 } rpi_positional;
 rp_status rpi_options_parse(const rpi_option *table, int argc, char **argv, void *target,
                             rpi_positional *positional, bool *out_help);

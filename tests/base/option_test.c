@@ -58,7 +58,7 @@ static void the_command_line_wins_in_every_spelling(void) {
     settings s;
     bool help;
     const char *words[4];
-    rpi_positional positional = {words, 4, 0};
+    rpi_positional positional = {.words = words, .capacity = 4};
     REQUIRE_OK(parse(&s, &positional, &help, 9, "-n", "8", "--size=1MB", "run", "--trace",
                      "--timeout", "50us", "--", "--size"));
     CHECK_EQ(s.ranks, 8);
@@ -94,6 +94,21 @@ static void help_stops_the_parsing(void) {
     bool help = false;
     CHECK_OK(parse(&s, NULL, &help, 2, "--nonsense", "--help"));
     CHECK(help);
+}
+
+static void another_programs_words_are_left_alone(void) {
+    settings s;
+    bool help;
+    rpi_positional positional = {.stops_at_first = true};
+    REQUIRE_OK(parse(&s, &positional, &help, 5, "-n", "4", "prog", "--help", "--nonsense"));
+    CHECK_EQ(s.ranks, 4);
+    CHECK_EQ(positional.first, 3);
+    CHECK(!help);
+    REQUIRE_OK(parse(&s, &positional, &help, 4, "--trace", "--", "--prog", "-n"));
+    CHECK_EQ(positional.first, 3);
+    REQUIRE_OK(parse(&s, &positional, &help, 1, "--trace"));
+    CHECK_EQ(positional.first, 2);
+    CHECK_FAILS(parse(&s, &positional, &help, 2, "--tracee", "prog"), INVALID, "--trace");
 }
 
 static char *stand_in(const char *name) {
@@ -145,6 +160,7 @@ CASES({"defaults are parsed", defaults_are_parsed},
       {"the command line wins in every spelling", the_command_line_wins_in_every_spelling},
       {"mistakes are named with advice", mistakes_are_named_with_advice},
       {"help stops the parsing", help_stops_the_parsing},
+      {"another program's words are left alone", another_programs_words_are_left_alone},
       {"the environment is read", the_environment_is_read},
       {"help and markdown name every option", help_and_markdown_name_every_option},
       {"values print as text", values_print_as_text})

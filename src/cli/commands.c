@@ -1,0 +1,29 @@
+#include "cli/commands.h"
+
+#include "base/status.h"
+
+#include <stdio.h>
+
+static const rpi_command *const catalogue[] = {
+    &rpi_command_train,       &rpi_command_run,  &rpi_command_bench_all_reduce,
+    &rpi_command_bench_codec, &rpi_command_plan, &rpi_command_info,
+};
+
+const rpi_command *rpi_command_at(int index) {
+    int count = (int)(sizeof catalogue / sizeof catalogue[0]);
+    return index >= 0 && index < count ? catalogue[index] : NULL;
+}
+
+int rpi_command_failed(rp_status status) {
+    if (rp_last_error()->status != RP_OK)
+        fprintf(stderr, "redpoll: %s\n", rp_last_error()->message);
+    else
+        fprintf(stderr, "redpoll: %s\n", rp_status_text(status));
+    return RPI_EXIT_FAILED;
+}
+
+int rpi_command_misused(const char *command, rp_status status) {
+    (void)rpi_command_failed(status);
+    fprintf(stderr, "redpoll: 'redpoll %s --help' shows the usage\n", command);
+    return RPI_EXIT_USAGE;
+}

@@ -1,0 +1,14 @@
+/* The kinds that the catalogue lists, each defined in a file of its own. */
+#ifndef RPI_CLI_COMMANDS_H
+#define RPI_CLI_COMMANDS_H
+
+#include "cli/command.h"
+
+extern const rpi_command rpi_command_train;
+extern const rpi_command rpi_command_run;
+extern const rpi_command rpi_command_bench_all_reduce;
+extern const rpi_command rpi_command_bench_codec;
+extern const rpi_command rpi_command_plan;
+extern const rpi_command rpi_command_info;
+
+#endif

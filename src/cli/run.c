@@ -1,0 +1,389 @@
+#include "cli/run.h"
+
+#include "base/clock.h"
+#include "base/cpu.h"
+#include "base/memory.h"
+#include "cli/rank_output.h"
+#include "net/stream.h"
+#include "redpoll/store.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+#define DEFAULT_GRACE_S 10.0
+/* Between asking ranks to end (SIGTERM) and making them (SIGKILL). */
+#define TERM_S          5.0
+
+enum { OWN_VARIABLES = 8, VARIABLE_BYTES = 64, STREAMS = 2, CANNOT_START = 1 };
+
+typedef struct rank_process {
+    pid_t pid;   /* 0: not started, or it has ended */
+    pid_t group; /* of it and its children */
+} rank_process;
+
+typedef struct launch {
+    const rpi_launch_options *options;
+    int ranks;
+    rank_process *processes;  /* [ranks] */
+    rpi_rank_output *outputs; /* [ranks][STREAMS] */
+    struct pollfd *polls;     /* [1 + ranks * STREAMS] */
+    rp_store_server *server;
+    int store_port, master_port;
+    int signals; /* signalfd */
+    sigset_t mask_before;
+    char **environment; /* ours, without what we set */
+    int variables;
+    int alive;
+    int code;        /* of the first rank that failed */
+    int stop_signal; /* passed on to the ranks because we were told to end */
+    int next_signal; /* SIGTERM, SIGKILL: what ranks get when the time has come */
+    int64_t next_ns;
+} launch;
+
+rp_status rpi_launch_check_ranks(int64_t ranks) {
+    if (ranks >= 1 && ranks <= RPI_LAUNCH_MAX_RANKS) return RP_OK;
+    return RP_FAIL(INVALID, "-n is %lld; 1 to %d ranks can be started on one host",
+                   (long long)ranks, RPI_LAUNCH_MAX_RANKS);
+}
+
+static void say(const launch *l, const char *format, ...) RP_PRINTF(2, 3);
+static void say(const launch *l, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    fflush(stdout);
+    fprintf(stderr, "%s: ", l->options->name);
+    vfprintf(stderr, format, arguments);
+    fprintf(stderr, "\n");
+    va_end(arguments);
+}
+
+/* ---- the environment of a rank ---- */
+
+static bool is_ours(const char *variable) {
+    static const char *const ours[] = {
+        "RANK=",        "WORLD_SIZE=",       "LOCAL_RANK=",   "MASTER_ADDR=",
+        "MASTER_PORT=", "LOCAL_WORLD_SIZE=", "REDPOLL_STORE="};
+    for (size_t i = 0; i < sizeof ours / sizeof ours[0]; i++)
+        if (strncmp(variable, ours[i], strlen(ours[i])) == 0) return true;
+    return false;
+}
+
+static rp_status copy_environment(launch *l) {
+    int count = 0;
+    while (environ[count]) count++;
+    RP_TRY(rpi_alloc_array((size_t)count + OWN_VARIABLES + 1, sizeof *l->environment,
+                           "an environment", &l->environment));
+    for (int i = 0; i < count; i++)
+        if (!is_ours(environ[i])) l->environment[l->variables++] = environ[i];
+    return RP_OK;
+}
+
+/* Put this rank's variables behind the others; `text` holds them until its exec. */
+static void set_variables(launch *l, int rank, char text[OWN_VARIABLES][VARIABLE_BYTES]) {
+    int share = rpi_cpu_count() / l->ranks, count = 0;
+#define SET(...) snprintf(text[count++], VARIABLE_BYTES, __VA_ARGS__)
+    SET("RANK=%d", rank);
+    SET("WORLD_SIZE=%d", l->ranks);
+    SET("LOCAL_RANK=%d", rank);
+    SET("LOCAL_WORLD_SIZE=%d", l->ranks);
+    SET("MASTER_ADDR=127.0.0.1");
+    SET("MASTER_PORT=%d", l->master_port);
+    SET("REDPOLL_STORE=127.0.0.1:%d", l->store_port);
+    if (!getenv("OMP_NUM_THREADS")) SET("OMP_NUM_THREADS=%d", share > 1 ? share : 1);
+#undef SET
+    for (int i = 0; i < count; i++) l->environment[l->variables + i] = text[i];
+    l->environment[l->variables + count] = NULL;
+}
+
+/* ---- starting ---- */
+
+/* In the child, system calls only. Errors go up the pipe; a successful exec closes it. */
+static void become_rank(const launch *l, int rank, const int *streams, int report,
+                        pid_t parent) {
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) _exit(127); /* it died before we asked to be told */
+    /* One reader at most: rank 0, and not from a terminal, where its group is in the
+     * background. */
+    if (rank != 0 || isatty(STDIN_FILENO)) {
+        int null = open("/dev/null", O_RDONLY);
+        if (null >= 0) dup2(null, STDIN_FILENO);
+        if (null > STDERR_FILENO) close(null);
+    }
+    if (streams[0] >= 0) dup2(streams[0], STDOUT_FILENO);
+    if (streams[1] >= 0) dup2(streams[1], STDERR_FILENO);
+    sigprocmask(SIG_SETMASK, &l->mask_before, NULL);
+    if (l->options->path)
+        execve(l->options->path, l->options->argv, l->environment);
+    else
+        execvpe(l->options->argv[0], l->options->argv, l->environment);
+    int error = errno;
+    ssize_t written = write(report, &error, sizeof error);
+    (void)written;
+    _exit(127);
+}
+
+static bool is_piped(const launch *l, int rank) {
+    return l->options->output == RPI_LAUNCH_PREFIX ||
+           (l->options->output == RPI_LAUNCH_PREFIX_OTHERS && rank > 0);
+}
+
+static void close_all(int *fds, int count) {
+    for (int i = 0; i < count; i++)
+        if (fds[i] >= 0) close(fds[i]);
+}
+
+static rp_status open_pipes(launch *l, int rank, int *ends) {
+    FILE *const sinks[STREAMS] = {stdout, stderr};
+    int pair[2];
+    for (int i = 0; i < STREAMS && is_piped(l, rank); i++) {
+        if (pipe2(pair, O_CLOEXEC) != 0) return RP_FAIL_ERRNO(IO, "cannot make a pipe");
+        fcntl(pair[0], F_SETFL, O_NONBLOCK);
+        rpi_rank_output *output = &l->outputs[rank * STREAMS + i];
+        output->fd = pair[0];
+        output->rank = rank;
+        output->sink = sinks[i];
+        ends[i] = pair[1];
+    }
+    if (pipe2(pair, O_CLOEXEC) != 0) return RP_FAIL_ERRNO(IO, "cannot make a pipe");
+    ends[STREAMS] = pair[0];
+    ends[STREAMS + 1] = pair[1];
+    return RP_OK;
+}
+
+static rp_status fork_rank(launch *l, int rank, int *ends, int *out_error) {
+    char text[OWN_VARIABLES][VARIABLE_BYTES];
+    pid_t parent = getpid();
+    set_variables(l, rank, text);
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid == 0) become_rank(l, rank, ends, ends[STREAMS + 1], parent);
+    if (pid < 0) return RP_FAIL_ERRNO(IO, "cannot start rank %d", rank);
+    setpgid(pid, pid); /* both sides do, so that it holds for either at once */
+    l->processes[rank] = (rank_process){.pid = pid, .group = pid};
+    l->alive++;
+    close(ends[STREAMS + 1]);
+    ends[STREAMS + 1] = -1;
+    ssize_t got;
+    do got = read(ends[STREAMS], out_error, sizeof *out_error);
+    while (got < 0 && errno == EINTR);
+    if (got != sizeof *out_error) *out_error = 0;
+    return RP_OK;
+}
+
+/* 0, or the exit code of the launch. */
+static int start_rank(launch *l, int rank) {
+    int ends[STREAMS + 2] = {-1, -1, -1, -1}, error = 0;
+    rp_status status = open_pipes(l, rank, ends);
+    if (status == RP_OK) status = fork_rank(l, rank, ends, &error);
+    close_all(ends, STREAMS + 2);
+    if (status != RP_OK) {
+        say(l, "%s", rp_last_error()->message);
+        return CANNOT_START;
+    }
+    if (!error) return 0;
+    const char *program = l->options->path ? l->options->path : l->options->argv[0];
+    bool missing = error == ENOENT || error == ENOTDIR;
+    say(l, "cannot run '%s': %s%s", program, strerror(error),
+        error == EACCES ? "; is it an executable file?" : "");
+    return missing ? 127 : 126;
+}
+
+static rp_status reserve_master_port(int *out_port) {
+    int fd = -1;
+    RP_TRY(rpi_stream_listen(NULL, 0, &fd, out_port));
+    close(fd); /* for the program to listen at, as torchrun's children may */
+    return RP_OK;
+}
+
+/* No further than needed: ranks inherit it, and some programs walk through all they may have.
+ */
+static void raise_descriptor_limit(int ranks) {
+    struct rlimit limit;
+    rlim_t wanted = (rlim_t)ranks * (STREAMS + 1) + 64;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) return;
+    limit.rlim_cur = wanted < limit.rlim_max ? wanted : limit.rlim_max;
+    (void)setrlimit(RLIMIT_NOFILE, &limit); /* too few after all: a pipe will fail */
+}
+
+static void take_signals(launch *l) {
+    static const int taken[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD};
+    sigset_t mask;
+    sigemptyset(&mask);
+    for (size_t i = 0; i < sizeof taken / sizeof taken[0]; i++) sigaddset(&mask, taken[i]);
+    sigprocmask(SIG_BLOCK, &mask, &l->mask_before);
+    l->signals = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+static rp_status prepare(launch *l) {
+    size_t ranks = (size_t)l->ranks;
+    raise_descriptor_limit(l->ranks);
+    RP_TRY(rpi_alloc_array(ranks, sizeof *l->processes, "ranks", &l->processes));
+    RP_TRY(rpi_alloc_array(ranks * STREAMS, sizeof *l->outputs, "ranks", &l->outputs));
+    for (size_t i = 0; i < ranks * STREAMS; i++) l->outputs[i].fd = -1;
+    RP_TRY(rpi_alloc_array(1 + ranks * STREAMS, sizeof *l->polls, "ranks", &l->polls));
+    RP_TRY(copy_environment(l));
+    RP_TRY(rp_store_serve(NULL, 0, &l->server, &l->store_port));
+    RP_TRY(reserve_master_port(&l->master_port));
+    take_signals(l);
+    return l->signals < 0 ? RP_FAIL_ERRNO(IO, "cannot watch signals") : RP_OK;
+}
+
+/* ---- watching ---- */
+
+static void signal_all(const launch *l, int number) {
+    for (int rank = 0; rank < l->ranks; rank++)
+        if (l->processes[rank].pid) kill(-l->processes[rank].group, number);
+}
+
+/* From now on the ranks have `grace_s` to end, then they are asked, then they are made to. */
+static void start_countdown(launch *l, int first_signal, double grace_s) {
+    if (l->next_signal) return;
+    l->next_signal = first_signal;
+    l->next_ns = rpi_deadline_ns(grace_s);
+}
+
+static double grace_of(const launch *l) {
+    return l->options->grace_s > 0 ? l->options->grace_s : DEFAULT_GRACE_S;
+}
+
+static void rank_ended(launch *l, int rank, int status) {
+    l->processes[rank].pid = 0;
+    l->alive--;
+    if (status == 0) return;
+    bool killed = WIFSIGNALED(status);
+    bool by_us = l->stop_signal || l->code; /* a consequence of what has been said already */
+    if (!l->code) l->code = killed ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+    if (!by_us && killed)
+        say(l, "rank %d was killed by signal %d (%s)", rank, WTERMSIG(status),
+            strsignal(WTERMSIG(status)));
+    else if (!by_us)
+        say(l, "rank %d ended with exit code %d", rank, WEXITSTATUS(status));
+    start_countdown(l, SIGTERM, grace_of(l));
+}
+
+static void reap(launch *l) {
+    int status = 0;
+    pid_t pid;
+    while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
+        for (int rank = 0; rank < l->ranks; rank++)
+            if (l->processes[rank].pid == pid) {
+                /* Its last words come before the word of its end. */
+                for (int i = 0; i < STREAMS; i++)
+                    rpi_rank_output_take(&l->outputs[rank * STREAMS + i]);
+                rank_ended(l, rank, status);
+            }
+}
+
+static void pass_on(launch *l, int number) {
+    if (number == SIGUSR1 || number == SIGUSR2) {
+        signal_all(l, number);
+        return;
+    }
+    if (l->stop_signal) { /* told twice: at once, then */
+        signal_all(l, SIGKILL);
+        return;
+    }
+    l->stop_signal = number;
+    say(l, "stopping the ranks: signal %d (%s)", number, strsignal(number));
+    signal_all(l, number);
+    l->next_signal = 0;
+    start_countdown(l, SIGKILL, grace_of(l));
+}
+
+static void take_signal_news(launch *l) {
+    struct signalfd_siginfo news;
+    while (read(l->signals, &news, sizeof news) == sizeof news)
+        if (news.ssi_signo != SIGCHLD) pass_on(l, (int)news.ssi_signo);
+    reap(l);
+}
+
+static void keep_time(launch *l) {
+    if (!l->next_signal || rpi_now_ns() < l->next_ns) return;
+    say(l, "%d rank%s still running: sending %s", l->alive, l->alive == 1 ? "" : "s",
+        l->next_signal == SIGTERM ? "SIGTERM" : "SIGKILL");
+    signal_all(l, l->next_signal);
+    /* A stopped process takes no SIGTERM until it goes on. */
+    if (l->next_signal == SIGTERM) signal_all(l, SIGCONT);
+    l->next_signal = SIGKILL;
+    l->next_ns = rpi_deadline_ns(TERM_S);
+}
+
+static void watch(launch *l) {
+    int streams = l->ranks * STREAMS;
+    while (l->alive > 0) {
+        l->polls[0] = (struct pollfd){.fd = l->signals, .events = POLLIN};
+        for (int i = 0; i < streams; i++)
+            l->polls[1 + i] = (struct pollfd){.fd = l->outputs[i].fd, .events = POLLIN};
+        int64_t until_ns = l->next_signal ? l->next_ns : RPI_NEVER_NS;
+        if (poll(l->polls, (nfds_t)streams + 1, rpi_poll_ms(until_ns)) < 0) continue;
+        for (int i = 0; i < streams; i++)
+            if (l->polls[1 + i].revents) rpi_rank_output_take(&l->outputs[i]);
+        if (l->polls[0].revents) take_signal_news(l);
+        keep_time(l);
+    }
+}
+
+/* ---- ending ---- */
+
+static void finish(launch *l) {
+    for (int rank = 0; l->processes && rank < l->ranks; rank++) {
+        rank_process *process = &l->processes[rank];
+        if (process->group) kill(-process->group, SIGKILL); /* what ranks have left behind */
+        if (process->pid) waitpid(process->pid, NULL, 0);
+    }
+    for (int i = 0; l->outputs && i < l->ranks * STREAMS; i++)
+        if (l->outputs[i].fd >= 0) rpi_rank_output_finish(&l->outputs[i]);
+    if (l->signals >= 0) {
+        close(l->signals);
+        sigprocmask(SIG_SETMASK, &l->mask_before, NULL);
+    }
+    rp_store_server_stop(l->server);
+    rpi_free(l->processes);
+    rpi_free(l->outputs);
+    rpi_free(l->polls);
+    rpi_free(l->environment);
+}
+
+static int run_ranks(launch *l) {
+    if (l->ranks > rpi_cpu_count())
+        say(l, "note: %d ranks share %d core%s", l->ranks, rpi_cpu_count(),
+            rpi_cpu_count() == 1 ? "" : "s");
+    for (int rank = 0; rank < l->ranks; rank++) {
+        int code = start_rank(l, rank);
+        if (code) return code;
+    }
+    watch(l);
+    if (l->code) return l->code;
+    return l->stop_signal ? 128 + l->stop_signal : 0;
+}
+
+int rpi_launch(const rpi_launch_options *options) {
+    launch l = {.options = options, .ranks = (int)options->ranks, .signals = -1};
+    if (rpi_launch_check_ranks(options->ranks) != RP_OK || prepare(&l) != RP_OK) {
+        say(&l, "%s", rp_last_error()->message);
+        finish(&l);
+        return CANNOT_START;
+    }
+    int code = run_ranks(&l);
+    finish(&l);
+    return code;
+}
+
+bool rpi_launched(void) {
+    const char *store = getenv("REDPOLL_STORE");
+    return store && *store;
+}

@@ -1,0 +1,47 @@
+/* Starting ranks on this host: `redpoll run`, and the -n of the other commands. */
+#ifndef RPI_CLI_RUN_H
+#define RPI_CLI_RUN_H
+
+#include "base/status.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { RPI_LAUNCH_MAX_RANKS = 1024 };
+
+typedef enum rpi_launch_output {
+    RPI_LAUNCH_PREFIX,        /* every line gets "[rank] " in front */
+    RPI_LAUNCH_PREFIX_OTHERS, /* rank 0 writes straight to our own streams, a terminal perhaps
+                               */
+    RPI_LAUNCH_PLAIN,         /* all ranks write straight to our own streams */
+} rpi_launch_output;
+
+typedef struct rpi_launch_options {
+    const char *name;  /* for messages: "redpoll run" */
+    int64_t ranks;     /* 1 to RPI_LAUNCH_MAX_RANKS */
+    const char *path;  /* the executable; NULL: argv[0], looked up in PATH */
+    char *const *argv; /* NULL-terminated; argv[0] may be any name when there is a path */
+    rpi_launch_output output;
+    double grace_s; /* for ranks to end by themselves after a failure; 0: 10 */
+} rpi_launch_options;
+
+/* "-n is 0; 1 to 1024 are allowed" before anything is started. */
+rp_status rpi_launch_check_ranks(int64_t ranks);
+
+/* Start the ranks, each with RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR,
+ * MASTER_PORT and REDPOLL_STORE (of a store served here) in its environment, and wait for all.
+ * Returns 0 when all ranks did; else the code of the first that failed (128 + signal when it
+ * was killed), 127 when there is no such program, 126 when it cannot be executed, 1 when ranks
+ * could not be started. Has printed why to standard error, naming the rank.
+ *
+ * Blocks. Call it from the main thread of a process without other children; it takes over
+ * SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 meanwhile and passes them on. When it
+ * returns no rank is left, nor any process in a rank's process group; when this process is
+ * killed the ranks are, too. OMP_NUM_THREADS, where it is not set, becomes the share of cores.
+ */
+int rpi_launch(const rpi_launch_options *options);
+
+/* Is this process a rank that rpi_launch() started? */
+bool rpi_launched(void);
+
+#endif

@@ -1,0 +1,258 @@
+/* `redpoll train`: options in, a run out; the work is in train/. */
+#include "cli/commands.h"
+
+#include "base/cpu.h"
+#include "base/status.h"
+#include "cli/config.h"
+#include "cli/elements.h"
+#include "cli/world.h"
+#include "train/progress.h"
+#include "train/train.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+typedef struct settings {
+    rpi_world_settings world;
+    rpi_train_options train;
+    const char *config;
+} settings;
+
+#define FIELD(name) offsetof(settings, train.name)
+#define LR          "optimizer.learning_rate_scheduler."
+static const rpi_option options[] = {
+    {"config", NULL, NULL, RPI_OPTION_TEXT, offsetof(settings, config), NULL, 0, 0, "FILE",
+     "YAML with the keys below; the command line wins", NULL},
+    {"model", NULL, "model.name", RPI_OPTION_TEXT, FIELD(model), "resnet18", 0, 0, "MODEL",
+     "mlp, resnet20 or resnet18; with options as mlp:hidden=512x256, resnet18:width=32", NULL},
+    {"data", NULL, "data.dataset", RPI_OPTION_TEXT, FIELD(data), "fashion-mnist", 0, 0, "NAME",
+     "fashion-mnist, idx or synthetic", NULL},
+    {"data-dir", NULL, "data.folder", RPI_OPTION_TEXT, FIELD(data_dir), NULL, 0, 0, "FOLDER",
+     "where the data's files are", NULL},
+    {"train-images", NULL, "data.train_images", RPI_OPTION_COUNT, FIELD(train_images), NULL, 0,
+     1e9, "N", "of synthetic data; 2048 when absent", NULL},
+    {"test-images", NULL, "data.test_images", RPI_OPTION_COUNT, FIELD(test_images), NULL, 0,
+     1e9, "N", "of synthetic data; 512 when absent", NULL},
+    {"steps", NULL, "tokens.train_steps", RPI_OPTION_COUNT, FIELD(steps), NULL, 0, 1e12, "N",
+     "steps of the whole run; beats --epochs", NULL},
+    {"epochs", NULL, "tokens.train_epochs", RPI_OPTION_COUNT, FIELD(epochs), NULL, 0, 1e9, "N",
+     "passes over the data; 1 when neither is given", NULL},
+    {"global-batch-size", NULL, "tokens.global_batch_size", RPI_OPTION_COUNT,
+     FIELD(global_batch_size), NULL, 0, 1e9, "N",
+     "images of a step, of all ranks; 64 when absent", NULL},
+    {"batch-size", NULL, "tokens.micro_batch_size", RPI_OPTION_COUNT, FIELD(batch_size), NULL,
+     0, 1e9, "N", "images of a step, of each rank", NULL},
+    {"seed", NULL, "general.seed", RPI_OPTION_COUNT, FIELD(seed), "1", 0, 1e15, "N",
+     "of parameters, order of the data, stochastic rounding", NULL},
+
+    {"optimizer", NULL, "optimizer.optimizer_factory.name", RPI_OPTION_TEXT, FIELD(optimizer),
+     "sgd", 0, 0, "NAME", "sgd", NULL},
+    {"lr", NULL, LR "learning_rate", RPI_OPTION_REAL, FIELD(lr), "0.05", 0, 1e30, "RATE",
+     "learning rate, at its highest", NULL},
+    {"momentum", NULL, "optimizer.optimizer_factory.momentum", RPI_OPTION_REAL, FIELD(momentum),
+     "0.9", 0, 1, "SHARE", "of the gradient's running sum", NULL},
+    {"nesterov", NULL, "optimizer.optimizer_factory.nesterov", RPI_OPTION_FLAG, FIELD(nesterov),
+     NULL, 0, 0, NULL, "Nesterov's momentum", NULL},
+    {"weight-decay", NULL, "optimizer.weight_decay", RPI_OPTION_REAL, FIELD(weight_decay),
+     "5e-4", 0, 1e30, "RATE", "added to the gradient as this times the parameter", NULL},
+    {"decay", NULL, "optimizer.decay", RPI_OPTION_TEXT, FIELD(decay), "all", 0, 0, "WHICH",
+     "all parameters, or weights: no biases, scales and shifts", NULL},
+    {"lr-schedule", NULL, LR "lr_decay_style", RPI_OPTION_TEXT, FIELD(lr_schedule), "constant",
+     0, 0, "NAME", "constant, warmup, step or cosine", NULL},
+    {"lr-warmup-steps", NULL, LR "lr_warmup_steps", RPI_OPTION_COUNT, FIELD(lr_warmup_steps),
+     NULL, 0, 1e12, "N", "linear warm-up before any schedule", NULL},
+    {"lr-min", NULL, LR "min_decay_lr", RPI_OPTION_REAL, FIELD(lr_min), "0", 0, 1e30, "RATE",
+     "where cosine ends", NULL},
+    {"lr-drop-every", NULL, LR "lr_drop_every", RPI_OPTION_COUNT, FIELD(lr_drop_every), NULL, 0,
+     1e12, "N", "steps between two drops of the schedule step", NULL},
+    {"lr-gamma", NULL, LR "lr_gamma", RPI_OPTION_REAL, FIELD(lr_gamma), "0.1", 0, 1, "FACTOR",
+     "of each drop", NULL},
+
+    {"strategy", NULL, "parallelism.strategy", RPI_OPTION_TEXT, FIELD(strategy), "all-reduce",
+     0, 0, "NAME", "all-reduce, or single for one rank", NULL},
+    {"codec", NULL, "communication.codec", RPI_OPTION_TEXT, FIELD(codec), "fp32", 0, 0, "CODEC",
+     "of gradients: fp32 (exact), bf16, fp16, q1 ... q8, q4:bucket=1024,rounding=stochastic",
+     rpi_check_codec},
+    {"algorithm", NULL, "communication.algorithm", RPI_OPTION_TEXT, FIELD(algorithm), NULL, 0,
+     0, "NAME", "of the all-reduce: ring or sra; chosen when absent", NULL},
+    {"error-feedback", NULL, "communication.error_feedback", RPI_OPTION_TEXT,
+     FIELD(error_feedback), "on", 0, 0, "on|off",
+     "add what a lossy codec lost to the next gradient", NULL},
+    {"warmup-exact", NULL, "communication.warmup_exact", RPI_OPTION_COUNT, FIELD(warmup_exact),
+     NULL, 0, 1e12, "N", "first steps with exact gradients", NULL},
+    {"bucket-mb", NULL, "communication.bucket_mb", RPI_OPTION_REAL, FIELD(bucket_mb), "4",
+     0.001, 1e6, "MIB", "gradients in one all-reduce", NULL},
+
+    {"out", NULL, "checkpoints.checkpoints_path", RPI_OPTION_TEXT, FIELD(out), NULL, 0, 0,
+     "FOLDER", "where results go; runs/MODEL-DATA-TIME when absent", NULL},
+    {"overwrite", NULL, NULL, RPI_OPTION_FLAG, FIELD(overwrite), NULL, 0, 0, NULL,
+     "start over in a folder that holds a run", NULL},
+    {"resume", NULL, "checkpoints.resume_checkpoint_path", RPI_OPTION_TEXT, FIELD(resume), NULL,
+     0, 0, "FOLDER", "go on from the checkpoint in this folder, and in it without --out", NULL},
+    {"checkpoint-every", NULL, "checkpoints.checkpoint_interval", RPI_OPTION_COUNT,
+     FIELD(checkpoint_every), NULL, 0, 1e12, "N",
+     "steps between checkpoints; 0: at the end only", NULL},
+    {"checkpoint", NULL, "checkpoints.save_final_state", RPI_OPTION_FLAG, FIELD(checkpoint),
+     "true", 0, 0, NULL, "--no-checkpoint: save nothing", NULL},
+    {"eval", NULL, "evaluation.enabled", RPI_OPTION_FLAG, FIELD(eval), "true", 0, 0, NULL,
+     "--no-eval: do not use the test set", NULL},
+    {"eval-every", NULL, "tokens.val_check_interval", RPI_OPTION_COUNT, FIELD(eval_every), NULL,
+     0, 1e12, "N", "steps between evaluations; 0: at the end only", NULL},
+    {"eval-images", NULL, "evaluation.images", RPI_OPTION_COUNT, FIELD(eval_images), NULL, 0,
+     1e9, "N", "first images of the test set to use; 0: all", NULL},
+    {"trace", NULL, "logging.trace", RPI_OPTION_FLAG, FIELD(trace), NULL, 0, 0, NULL,
+     "write trace.json for ui.perfetto.dev", NULL},
+    {"backend", NULL, "general.backend", RPI_OPTION_TEXT, FIELD(backend), NULL, 0, 0, "NAME",
+     "of the engine; the fastest when absent", NULL},
+    {"threads", NULL, "general.threads", RPI_OPTION_COUNT, FIELD(threads), NULL, 0, 4096, "N",
+     "of each rank; its share of the cores when absent", NULL},
+    RPI_WORLD_OPTIONS(settings, world),
+    {0},
+};
+
+static void help(void) {
+    printf(
+        "usage: redpoll train [OPTIONS]\n\n"
+        "Trains a model. With -n it starts that many ranks on this machine; without, a "
+        "process\n"
+        "started by redpoll run, torchrun, mpirun or srun joins that world, else it is alone.\n"
+        "The folder of --out gets metrics.jsonl, model.safetensors and, with --trace, "
+        "trace.json.\n\n");
+    rpi_options_help(options, stdout);
+    printf("\nexamples:\n"
+           "  redpoll train --model resnet18 --data fashion-mnist -n 2 --link 200Mbit,50us \\\n"
+           "      --codec q4 --steps 200 --global-batch-size 64 --seed 1 --out runs/q4\n"
+           "  redpoll train --config examples/fashion-mnist.yaml --resume runs/q4 --steps 400\n"
+           "  redpoll train --model mlp --data synthetic --epochs 3 --lr 0.05\n");
+}
+
+static rp_status read_settings(int argc, char **argv, settings *s, rpi_config **config,
+                               bool *wants_help) {
+    RP_TRY(rpi_options_defaults(options, s));
+    const char *file = rpi_options_peek("config", argc, argv);
+    if (!file) file = getenv("REDPOLL_CONFIG");
+    settings scratch = *s; /* the words are checked before any file is read */
+    RP_TRY(rpi_options_parse(options, argc, argv, &scratch, NULL, wants_help));
+    if (*wants_help) return RP_OK;
+    if (file && *file) RP_TRY(rpi_config_read(file, options, s, config));
+    RP_TRY(rpi_options_environment(options, getenv, s));
+    RP_TRY(rpi_options_parse(options, argc, argv, s, NULL, wants_help));
+    s->train.table = options;
+    s->train.target = s;
+    s->world.progress_thread = true;
+    if (s->train.resume && !s->train.out) s->train.out = s->train.resume;
+    return RP_OK;
+}
+
+/* A mistake of usage, or a failure; told apart by its status. */
+static int failed(rp_status status) {
+    return status == RP_INVALID ? rpi_command_misused("train", status)
+                                : rpi_command_failed(status);
+}
+
+static rp_status check(const settings *s) {
+    RP_TRY(rpi_world_check(&s->world));
+    RP_TRY(rpi_train_check(&s->train, (int)s->world.ranks));
+    return rpi_train_check_files(&s->train);
+}
+
+/* "runs/resnet18-fashion-mnist-20260102-030405", chosen by rank 0 for all. */
+static rp_status choose_folder(settings *s, const rpi_world *world, char *folder,
+                               size_t bytes) {
+    if (s->train.out) return RP_OK;
+    char when[32];
+    time_t now = time(NULL);
+    struct tm parts;
+    strftime(when, sizeof when, "%Y%m%d-%H%M%S", localtime_r(&now, &parts));
+    snprintf(folder, bytes, "runs/%s-%s-%s", s->train.model, s->train.data, when);
+    for (char *c = folder + 5; *c; c++)
+        if (!isalnum((unsigned char)*c) && *c != '.') *c = '-';
+    RP_TRY(rp_broadcast(world->comm, folder, bytes, RP_U8, NULL));
+    s->train.out = folder;
+    return RP_OK;
+}
+
+/* This rank's share of the cores, unless somebody has said it. */
+static int64_t choose_threads(const settings *s, const rpi_world *world) {
+    const char *told = getenv("OMP_NUM_THREADS");
+    long threads = told ? strtol(told, NULL, 10) : 0;
+    if (s->train.threads > 0) return s->train.threads;
+    if (threads > 0 && threads <= 4096) return threads;
+    int share = rpi_cpu_count() / (world->local_ranks > 0 ? world->local_ranks : 1);
+    return share > 0 ? share : 1;
+}
+
+static void print_result(const settings *s, const rpi_train_result *result) {
+    if (result->steps == 0)
+        printf("nothing was left to train; --steps says how far to go\n");
+    else
+        printf("%lld steps in %.1f s, %.1f images/s (median), loss %.4f\n",
+               (long long)result->steps, result->seconds, result->images_s_median,
+               result->last_loss);
+    printf("results are in %s\n", s->train.out);
+}
+
+static rp_status train(settings *s, rpi_world *world) {
+    char folder[256] = "";
+    RP_TRY(choose_folder(s, world, folder, sizeof folder));
+    s->train.threads = choose_threads(s, world);
+    rpi_progress progress = rpi_progress_on(stdout);
+    rpi_train_hooks hooks = rpi_progress_hooks(&progress);
+    rpi_train_result result = {0};
+    rp_status status =
+        rpi_train(&s->train, world->comm, world->rank == 0 ? &hooks : NULL, &result);
+    rpi_progress_end(&progress);
+    if (status == RP_OK && world->rank == 0) print_result(s, &result);
+    return status;
+}
+
+static int run_rank(settings *s) {
+    rpi_world world = {0};
+    rp_status status = rpi_world_join(&s->world, &world);
+    if (status != RP_OK) return failed(status);
+    if (world.rank == 0) {
+        printf("rank %d of %d, found by %s\n", world.rank, world.ranks,
+               rpi_world_found_by(&world));
+        fflush(stdout);
+    }
+    int code = RPI_EXIT_DONE;
+    status = rpi_train_check(&s->train, world.ranks);
+    if (status == RP_OK) status = train(s, &world);
+    if (status != RP_OK) code = failed(status);
+    rpi_world_leave(&world);
+    return code;
+}
+
+static int run_settings(settings *s, int argc, char **argv) {
+    if (rpi_world_must_launch(&s->world)) {
+        rp_status status = check(s);
+        return status == RP_OK ? rpi_world_launch(&s->world, "train", argc, argv)
+                               : failed(status);
+    }
+    return run_rank(s);
+}
+
+static int run(int argc, char **argv) {
+    settings s = {0};
+    rpi_config *config = NULL;
+    bool wants_help = false;
+    rp_status status = read_settings(argc, argv, &s, &config, &wants_help);
+    int code = RPI_EXIT_DONE;
+    if (status != RP_OK)
+        code = rpi_command_misused("train", status);
+    else if (wants_help)
+        help();
+    else
+        code = run_settings(&s, argc, argv);
+    rpi_config_free(config);
+    return code;
+}
+
+const rpi_command rpi_command_train = {
+    .name = "train",
+    .summary = "train a model on data, alone or over ranks",
+    .options = options,
+    .run = run,
+};

@@ -1,0 +1,115 @@
+#include "cli/world.h"
+
+#include "base/cpu.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "cli/command.h"
+#include "cli/run.h"
+#include "net/join.h"
+#include "net/link_shape.h"
+#include "net/transport.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+rp_status rpi_world_check_link(const char *text) {
+    rpi_link_shape shape;
+    return rpi_link_shape_parse(text, &shape);
+}
+
+rp_status rpi_world_check_transport(const char *text) {
+    const rpi_transport *transport;
+    return strcmp(text, "auto") == 0 ? RP_OK : rpi_transport_find(text, &transport);
+}
+
+rp_status rpi_world_check(const rpi_world_settings *settings) {
+    if (settings->ranks) RP_TRY(rpi_launch_check_ranks(settings->ranks));
+    if (settings->warn_after_s > settings->timeout_s)
+        return RP_FAIL(INVALID, "--warn-after (%g s) is longer than --timeout (%g s)",
+                       settings->warn_after_s, settings->timeout_s);
+    return RP_OK;
+}
+
+bool rpi_world_must_launch(const rpi_world_settings *settings) {
+    return settings->ranks > 0 && !rpi_launched();
+}
+
+static rp_status connect_ranks(const rpi_world_settings *settings, rpi_world *world) {
+    rp_comm_options options = {
+        .transport = settings->transport,
+        .link = settings->link,
+        .bind_host = settings->bind_host ? settings->bind_host : world->join->bind_host,
+        .connect_timeout_s = settings->connect_timeout_s,
+        .timeout_s = settings->timeout_s,
+        .warn_after_s = settings->warn_after_s,
+        .chunk_bytes = (uint32_t)settings->chunk_bytes,
+        .progress_thread = settings->progress_thread,
+    };
+    return rp_comm_create(world->ranks > 1 ? &world->join->store : NULL, world->rank,
+                          world->ranks, &options, &world->comm);
+}
+
+/* This very program with the words it was started with: ranks find their place in the
+ * environment, and -n then only has to agree with it. */
+int rpi_world_launch(const rpi_world_settings *settings, const char *command, int argc,
+                     char **argv) {
+    char self[4096];
+    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (length < 0)
+        return rpi_command_failed(RP_FAIL_ERRNO(IO, "cannot find this program's own file"));
+    self[length] = '\0';
+    char **words = NULL;
+    int words_of_command = strchr(command, ' ') ? 2 : 1;
+    rp_status status = rpi_alloc_array((size_t)(argc + words_of_command + 1), sizeof *words,
+                                       "a command line", &words);
+    if (status != RP_OK) return rpi_command_failed(status);
+    char first[32];
+    int first_length = (int)strcspn(command, " ");
+    snprintf(first, sizeof first, "%.*s", first_length, command);
+    words[0] = "redpoll";
+    words[1] = first;
+    /* argv[0] is the last word of the command. */
+    for (int i = 0; i < argc; i++) words[words_of_command + i] = argv[i];
+    char name[64];
+    snprintf(name, sizeof name, "redpoll %s", command);
+    rpi_launch_options options = {.name = name,
+                                  .ranks = settings->ranks,
+                                  .path = self,
+                                  .argv = words,
+                                  .output = RPI_LAUNCH_PREFIX_OTHERS};
+    int code = rpi_launch(&options);
+    rpi_free(words);
+    return code;
+}
+
+rp_status rpi_world_join(const rpi_world_settings *settings, rpi_world *out_world) {
+    rpi_place place;
+    RP_TRY(rpi_place_find_own(&place));
+    rpi_world world = {.rank = place.rank,
+                       .ranks = place.world,
+                       .local_rank = place.local_rank,
+                       .local_ranks = place.local_world};
+    if (settings->ranks > 0 && settings->ranks != place.world)
+        return RP_FAIL(INVALID, "-n %lld, but %s started a world of %d; leave -n out there",
+                       (long long)settings->ranks, place.found_by, place.world);
+    RP_TRY(rpi_join_open(&place, settings->connect_timeout_s, &world.join));
+    rp_status status = connect_ranks(settings, &world);
+    if (status != RP_OK) {
+        rpi_join_close(world.join);
+        return status;
+    }
+    *out_world = world;
+    return RP_OK;
+}
+
+const char *rpi_world_found_by(const rpi_world *world) {
+    return world->join->place.found_by;
+}
+
+void rpi_world_leave(rpi_world *world) {
+    rp_comm_destroy(world->comm);
+    rpi_join_close(world->join);
+    *world = (rpi_world){0};
+}

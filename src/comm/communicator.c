@@ -1,0 +1,245 @@
+#include "comm/communicator.h"
+
+#include "base/clock.h"
+#include "base/cpu.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "net/link_shape.h"
+
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+/* How long destroy waits for posted bytes to leave, at most. */
+#define LINGER_S 5.0
+#define CONNECT_S 60.0
+/* How long to poll before sleeping, when every rank of this host has a core. */
+#define SPIN_NS INT64_C(50000)
+
+static double or_default(double value, double fallback) {
+    return value > 0 ? value : fallback;
+}
+
+static rp_status check_options(const rp_store *store, int rank, int world) {
+    if (world < 1) return RP_FAIL(INVALID, "world is %d; at least 1 is needed", world);
+    if (rank < 0 || rank >= world)
+        return RP_FAIL(INVALID, "rank %d is not in a world of %d", rank, world);
+    if (world > 1 && (!store || !store->ops))
+        return RP_FAIL(INVALID, "a world of %d needs a store", world);
+    return RP_OK;
+}
+
+static rp_status set_options(rp_comm *comm, const rp_comm_options *options) {
+    const char *name = options->name ? options->name : "world";
+    RP_TRY(rpi_strdup(name, &comm->name));
+    comm->id = rpi_crc32c(0, name, strlen(name));
+    comm->epoch = options->epoch;
+    comm->timeout_s = or_default(options->timeout_s, 600);
+    comm->warn_after_s = or_default(options->warn_after_s, 30);
+    comm->chunk_bytes = options->chunk_bytes;
+    comm->window = options->chunks_in_flight ? options->chunks_in_flight : RPI_CHUNKS_IN_FLIGHT;
+    return RP_OK;
+}
+
+static rp_status make_primitives(rp_comm *comm) {
+    comm->wake_fd = -1;
+    comm->inbox_end = &comm->inbox;
+    comm->queue_end = &comm->queue;
+    pthread_mutex_init(&comm->lock, NULL); /* neither fails on Linux */
+    pthread_cond_init(&comm->changed, NULL);
+    comm->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (comm->wake_fd < 0) return RP_FAIL_ERRNO(IO, "cannot make an event descriptor");
+    RP_TRY(rpi_alloc_array((size_t)comm->world, sizeof *comm->peers, "peers", &comm->peers));
+    for (int rank = 0; rank < comm->world; rank++)
+        comm->peers[rank].aside_end = &comm->peers[rank].aside;
+    return RP_OK;
+}
+
+static rp_status connect_mesh(rp_comm *comm, const rp_store *store,
+                              const rp_comm_options *options, const char *prefix) {
+    rpi_mesh_options mesh = {.prefix = prefix,
+                             .transport = options->transport,
+                             .bind_host = options->bind_host,
+                             .frame_bytes = RPI_FRAME_HEADER_BYTES + RPI_FRAME_PAYLOAD,
+                             .timeout_s = or_default(options->connect_timeout_s, CONNECT_S)};
+    if (options->link)
+        RP_TRY(rpi_link_shape_parse(options->link, &mesh.shape));
+    RP_TRY(rpi_mesh_connect(store, comm->rank, comm->world, &mesh, &comm->mesh));
+    for (int rank = 0; rank < comm->world; rank++) comm->peers[rank].link = comm->mesh->links[rank];
+    return RP_OK;
+}
+
+/* Beats come often enough that short timeouts can rely on them. */
+static double beat_seconds(const rp_comm *comm) {
+    double least = comm->timeout_s < comm->warn_after_s ? comm->timeout_s : comm->warn_after_s;
+    return least / 4 < 0.5 ? least / 4 : 0.5;
+}
+
+static rp_status connect_world(rp_comm *comm, const rp_store *store,
+                               const rp_comm_options *options) {
+    char prefix[256];
+    snprintf(prefix, sizeof prefix, "%s/%u", comm->name, comm->epoch);
+    RP_TRY(connect_mesh(comm, store, options, prefix));
+    comm->silence_ns = (int64_t)(4 * beat_seconds(comm) * 1e9) + RPI_SECOND_NS / 2;
+    rpi_control_options control = {.prefix = prefix,
+                                   .bind_host = options->bind_host,
+                                   .secret = comm->mesh->secret,
+                                   .timeout_s = or_default(options->connect_timeout_s, CONNECT_S),
+                                   .beat_s = beat_seconds(comm)};
+    return rpi_control_open(store, comm->rank, comm->world, &control, &comm->control);
+}
+
+static void name_transport(rp_comm *comm) {
+    if (!comm->mesh) {
+        snprintf(comm->transport, sizeof comm->transport, "none");
+        return;
+    }
+    size_t used = 0;
+    for (int i = 0; comm->mesh->endpoints[i] && used < sizeof comm->transport; i++)
+        used += (size_t)snprintf(comm->transport + used, sizeof comm->transport - used, "%s%s",
+                                 i ? "+" : "", comm->mesh->endpoints[i]->transport->name);
+}
+
+/* Polling pays only while it takes no core from a rank that has work. */
+static void choose_spin(rp_comm *comm, const rp_comm_options *options) {
+    int here = 0;
+    for (int rank = 0; rank < comm->world; rank++)
+        here += comm->mesh->host_of[rank] == comm->mesh->host_of[comm->rank];
+    int threads = options->progress_thread ? 2 * here : here;
+    comm->spin_ns = threads <= rpi_cpu_count() ? SPIN_NS : 0;
+}
+
+static rp_status open_comm(rp_comm *comm, const rp_store *store, const rp_comm_options *options) {
+    RP_TRY(make_primitives(comm));
+    RP_TRY(set_options(comm, options));
+    if (comm->world > 1) {
+        RP_TRY(connect_world(comm, store, options));
+        choose_spin(comm, options);
+    }
+    name_transport(comm);
+    return options->progress_thread ? rpi_progress_thread_start(comm) : RP_OK;
+}
+
+static void free_programs(rp_comm *comm) {
+    for (rpi_routine *program = comm->programs, *next; program; program = next) {
+        next = program->sibling;
+        for (rpi_chunk *chunk = program->idle, *after; chunk; chunk = after) {
+            after = chunk->next;
+            rpi_free(chunk->sums);
+            rpi_free(chunk);
+        }
+        rpi_routine_destroy(program);
+    }
+}
+
+static void free_comm(rp_comm *comm) {
+    for (int rank = 0; comm->peers && rank < comm->world; rank++)
+        rpi_peer_clear(comm, &comm->peers[rank]);
+    rpi_control_close(comm->control); /* goodbye first: closed links are then no deaths */
+    rpi_mesh_close(comm->mesh);
+    rpi_join_close(comm->join);
+    free_programs(comm);
+    for (rp_request *request = comm->requests, *next; request; request = next) {
+        next = request->sibling;
+        rpi_cut_free(&request->cut);
+        rpi_free(request);
+    }
+    for (rpi_block *block = comm->blocks, *next; block; block = next) {
+        next = block->next;
+        rpi_free(block);
+    }
+    if (comm->wake_fd >= 0) close(comm->wake_fd);
+    pthread_mutex_destroy(&comm->lock);
+    pthread_cond_destroy(&comm->changed);
+    rpi_free(comm->scratch);
+    rpi_free(comm->peers);
+    rpi_free(comm->name);
+    rpi_free(comm);
+}
+
+rp_status rp_comm_create(const rp_store *store, int rank, int world,
+                         const rp_comm_options *options, rp_comm **out_comm) {
+    static const rp_comm_options defaults = {0};
+    RP_TRY(check_options(store, rank, world));
+    rp_comm *comm = NULL;
+    RP_TRY(rpi_alloc(sizeof *comm, "a communicator", &comm));
+    comm->rank = rank;
+    comm->world = world;
+    rp_status status = open_comm(comm, store, options ? options : &defaults);
+    if (status != RP_OK) free_comm(comm);
+    else *out_comm = comm;
+    return status;
+}
+
+rp_status rp_comm_join(const rp_comm_options *options, rp_comm **out_comm) {
+    rp_comm_options own = options ? *options : (rp_comm_options){0};
+    rpi_place place;
+    rpi_join *join = NULL;
+    RP_TRY(rpi_place_find_own(&place));
+    RP_TRY(rpi_join_open(&place, or_default(own.connect_timeout_s, CONNECT_S), &join));
+    if (!own.bind_host) own.bind_host = join->bind_host;
+    rp_status status = rp_comm_create(place.world > 1 ? &join->store : NULL, place.rank,
+                                      place.world, &own, out_comm);
+    if (status != RP_OK) rpi_join_close(join);
+    else (*out_comm)->join = join;
+    return status;
+}
+
+static bool all_flushed(rp_comm *comm) {
+    for (int i = 0; comm->mesh->endpoints[i]; i++) {
+        rpi_endpoint *endpoint = comm->mesh->endpoints[i];
+        (void)endpoint->transport->progress(endpoint);
+        if (endpoint->transport->flushed(endpoint) == RP_PENDING) return false;
+    }
+    return true;
+}
+
+/* Peers may still need the last frames we posted. */
+static void linger(rp_comm *comm) {
+    int64_t deadline_ns = rpi_deadline_ns(LINGER_S);
+    while (!all_flushed(comm) && rpi_now_ns() < deadline_ns)
+        rpi_sleep_until_ns(rpi_now_ns() + RPI_SECOND_NS / 2000);
+}
+
+static void cancel_all(rp_comm *comm) {
+    char text[160] = "an operation that was not started";
+    if (comm->queue) rpi_request_text(comm->queue, text, sizeof text);
+    rpi_comm_fail_text(comm, RP_CANCELLED, comm->rank,
+                       "rank %d destroyed communicator '%s' with %s in flight", comm->rank,
+                       comm->name, text);
+    rpi_comm_pass(comm); /* completes everything with that failure */
+}
+
+void rp_comm_destroy(rp_comm *comm) {
+    if (!comm) return;
+    rpi_progress_thread_stop(comm);
+    rpi_drive_take(comm);
+    bool busy = comm->in_flight > 0;
+    if (busy) cancel_all(comm);
+    if (comm->mesh && !atomic_load(&comm->failed)) linger(comm);
+    rpi_drive_give(comm);
+    free_comm(comm);
+}
+
+int rp_comm_rank(const rp_comm *comm) {
+    return comm->rank;
+}
+
+int rp_comm_world(const rp_comm *comm) {
+    return comm->world;
+}
+
+const char *rp_comm_transport(const rp_comm *comm) {
+    return comm->transport;
+}
+
+void rp_comm_get_stats(const rp_comm *comm, rp_comm_stats *stats) {
+    /* The lock is the only thing written. */
+    pthread_mutex_t *lock = (pthread_mutex_t *)(uintptr_t)&comm->lock;
+    pthread_mutex_lock(lock);
+    *stats = comm->stats;
+    if (comm->in_flight) stats->busy_s += rpi_seconds(rpi_now_ns() - comm->busy_since_ns);
+    pthread_mutex_unlock(lock);
+    stats->wire_bytes_sent = atomic_load(&comm->sent);
+    stats->wire_bytes_received = atomic_load(&comm->received);
+}

@@ -1,0 +1,101 @@
+#include "comm/cut.h"
+
+#include "base/memory.h"
+#include "base/status.h"
+
+rp_dtype rpi_sum_dtype(rp_dtype dtype) {
+    return dtype == RP_F16 || dtype == RP_BF16 ? RP_F32 : dtype;
+}
+
+rp_status rpi_cut_reserve(rpi_cut *cut, size_t count) {
+    if (count > cut->room) {
+        cut->room = 0;
+        RP_TRY(rpi_grow_array(0, count, sizeof *cut->runs, "a list of segments", &cut->runs));
+        RP_TRY(rpi_grow_array(0, count, sizeof *cut->segments, "a list of segments",
+                              &cut->segments));
+        cut->room = count;
+    }
+    cut->count = count;
+    return RP_OK;
+}
+
+static size_t describe_runs(rpi_cut *cut) {
+    size_t bytes = 0;
+    for (size_t i = 0; i < cut->count; i++) {
+        const rpi_run *run = &cut->runs[i];
+        size_t granule = rp_codec_granule(&run->codec);
+        cut->segments[i] = (rpi_split_segment){
+            .count = run->count,
+            .granule = granule,
+            .element_bytes = rp_dtype_bytes(run->dtype),
+            .granule_bytes = rp_codec_encoded_bytes(&run->codec, run->dtype, granule)};
+        bytes += run->count * rp_dtype_bytes(run->dtype);
+    }
+    return bytes;
+}
+
+rp_status rpi_cut_make(rpi_cut *cut, rpi_split_layout layout, int parts, size_t chunk_bytes,
+                       size_t limit_bytes) {
+    size_t bytes = describe_runs(cut);
+    int chunks = rpi_split_chunks(bytes, chunk_bytes, parts);
+    for (;;) {
+        rpi_split_free(&cut->split);
+        RP_TRY(rpi_split_init(cut->segments, (int)cut->count, layout, chunks, parts, &cut->split));
+        size_t largest = rpi_split_largest(&cut->split);
+        if (largest <= limit_bytes) return RP_OK;
+        /* Halving cannot help any more once a part is about a granule long. */
+        if ((size_t)chunks > 2 * (bytes / limit_bytes + 1) * 64)
+            return RP_FAIL(UNSUPPORTED, "a part of %zu encoded bytes does not fit a frame (%zu): "
+                           "use a smaller bucket", largest, limit_bytes);
+        chunks *= 2;
+    }
+}
+
+void rpi_cut_clear(rpi_cut *cut) {
+    rpi_split_free(&cut->split);
+}
+
+void rpi_cut_free(rpi_cut *cut) {
+    rpi_split_free(&cut->split);
+    rpi_free(cut->runs);
+    rpi_free(cut->segments);
+    *cut = (rpi_cut){0};
+}
+
+rpi_walk rpi_cut_walk(const rpi_cut *cut, uint32_t chunk, int part) {
+    return (rpi_walk){.cut = cut, .cursor = rpi_split_piece(&cut->split, (int)chunk, part)};
+}
+
+bool rpi_walk_next(rpi_walk *walk, rpi_piece *out_piece) {
+    rpi_split_range range;
+    if (!rpi_split_next(&walk->cursor, &range)) return false;
+    const rpi_run *run = &walk->cut->runs[range.segment];
+    *out_piece = (rpi_piece){
+        .run = run,
+        .offset = range.first,
+        .count = range.count,
+        .bytes = rp_codec_encoded_bytes(&run->codec, run->dtype, range.count),
+        .sum_offset = walk->sum_offset};
+    size_t bytes = range.count * rp_dtype_bytes(rpi_sum_dtype(run->dtype));
+    walk->sum_offset += (bytes + RPI_ALIGNMENT - 1) / RPI_ALIGNMENT * RPI_ALIGNMENT;
+    return true;
+}
+
+size_t rpi_cut_part_bytes(const rpi_cut *cut, uint32_t chunk, int part) {
+    size_t bytes = 0;
+    rpi_piece piece;
+    for (rpi_walk walk = rpi_cut_walk(cut, chunk, part); rpi_walk_next(&walk, &piece);)
+        bytes += piece.bytes;
+    return bytes;
+}
+
+size_t rpi_cut_sum_bytes(const rpi_cut *cut) {
+    size_t most = 0;
+    for (int chunk = 0; chunk < cut->split.chunks; chunk++)
+        for (int part = 0; part < cut->split.parts; part++) {
+            rpi_walk walk = rpi_cut_walk(cut, (uint32_t)chunk, part);
+            for (rpi_piece piece; rpi_walk_next(&walk, &piece);) {}
+            if (walk.sum_offset > most) most = walk.sum_offset;
+        }
+    return most;
+}

@@ -1,0 +1,62 @@
+/* Which elements each part of each chunk of an operation holds: plan/split.h applied to the
+ * caller's memory and codecs. All ranks cut alike, by encoded bytes. */
+#ifndef RPI_COMM_CUT_H
+#define RPI_COMM_CUT_H
+
+#include "plan/split.h"
+#include "redpoll/comm.h"
+
+#include <stdbool.h>
+
+/* A segment as the executor sees it. */
+typedef struct rpi_run {
+    const void *in; /* NULL where this rank has none */
+    void *out;      /* NULL where this rank wants none */
+    size_t count;
+    rp_dtype dtype;
+    rp_codec codec;
+    float *residual;
+    uint32_t tensor;
+    uint64_t first;
+} rpi_run;
+
+typedef struct rpi_cut {
+    rpi_run *runs;
+    rpi_split_segment *segments; /* what plan knows of the runs */
+    size_t count, room;
+    rpi_split split;
+} rpi_cut;
+
+/* Elements of one run that a part of a chunk holds. */
+typedef struct rpi_piece {
+    const rpi_run *run;
+    size_t offset, count; /* in the run */
+    size_t bytes;         /* encoded */
+    size_t sum_offset;    /* bytes into the part's accumulator */
+} rpi_piece;
+
+typedef struct rpi_walk {
+    const rpi_cut *cut;
+    rpi_split_cursor cursor;
+    size_t sum_offset;
+} rpi_walk;
+
+/* Room for `count` runs, kept for the next operation. */
+rp_status rpi_cut_reserve(rpi_cut *cut, size_t count);
+/* Cut the runs. chunk_bytes: elements' bytes a chunk, 0 for the default; more chunks are made
+ * where a part would encode to more than limit_bytes. RP_UNSUPPORTED: a granule does. */
+rp_status rpi_cut_make(rpi_cut *cut, rpi_split_layout layout, int parts, size_t chunk_bytes,
+                       size_t limit_bytes);
+void rpi_cut_clear(rpi_cut *cut); /* after the operation; keeps the room */
+void rpi_cut_free(rpi_cut *cut);
+
+rpi_walk rpi_cut_walk(const rpi_cut *cut, uint32_t chunk, int part);
+bool rpi_walk_next(rpi_walk *walk, rpi_piece *out_piece);
+size_t rpi_cut_part_bytes(const rpi_cut *cut, uint32_t chunk, int part);
+/* Bytes of the longest accumulator of any part. */
+size_t rpi_cut_sum_bytes(const rpi_cut *cut);
+
+/* f16 and bf16 are summed in f32, everything else in its own dtype. */
+rp_dtype rpi_sum_dtype(rp_dtype dtype);
+
+#endif

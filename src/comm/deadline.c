@@ -1,0 +1,137 @@
+/* Lack of progress: named after warn_after_s, failed after timeout_s.
+ *
+ * What the other ranks' heartbeats say decides. A rank without heartbeats is stopped. One that
+ * beats outside of any operation computes or saves, and is left in peace as long as it beats.
+ * When all beat and wait, nothing will ever move: the timeout names who waits for what. */
+#include "comm/communicator.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+
+/* Ranks behind us know better what is missing: they get a moment to say it first. */
+#define COURTESY_NS (RPI_SECOND_NS / 2)
+
+typedef enum rank_state { RANK_WAITS, RANK_ELSEWHERE, RANK_COMPUTES, RANK_SILENT } rank_state;
+
+static int64_t span_ns(double seconds) {
+    return seconds > 0 && seconds < 1e9 ? (int64_t)(seconds * 1e9) : RPI_NEVER_NS / 4;
+}
+
+int64_t rpi_deadline_next_ns(const rp_comm *comm) {
+    if (!comm->queue) return RPI_NEVER_NS;
+    int64_t warn = comm->progress_ns + span_ns(comm->warn_after_s);
+    int64_t end = comm->progress_ns + span_ns(comm->timeout_s);
+    int64_t now = rpi_now_ns();
+    int64_t next = comm->warned_ns >= comm->progress_ns || warn > end ? end : warn;
+    /* Past the end a rank that computes is looked at again and again. */
+    return next > now ? next : now + RPI_SECOND_NS / 4;
+}
+
+static rank_state state_of(rp_comm *comm, int rank, rpi_control_beat *beat) {
+    rpi_control_beat_of(comm->control, rank, beat);
+    int64_t since = beat->heard_ns > comm->progress_ns ? beat->heard_ns : comm->progress_ns;
+    if (rpi_now_ns() - since > comm->silence_ns) return RANK_SILENT;
+    if (beat->sequence == 0) return RANK_COMPUTES;
+    return beat->sequence == comm->queue->sequence ? RANK_WAITS : RANK_ELSEWHERE;
+}
+
+/* Does the oldest operation still wait for a frame from this rank? */
+static bool is_late(const rp_request *request, int rank) {
+    const rpi_routine *program = request->program;
+    if (request->collective == RPI_SENDRECV && request->peer != rank) return false;
+    int peer = rpi_request_peer(request, rank);
+    for (const rpi_chunk *chunk = request->chunks; chunk; chunk = chunk->next)
+        if (chunk->received[peer] < program->first_recv[peer + 1] - program->first_recv[peer])
+            return true;
+    return false;
+}
+
+typedef struct survey {
+    int silent, elsewhere, computing, late; /* first such rank; -1: none */
+    bool elsewhere_is_late;
+    bool behind; /* a rank waits in an earlier operation than ours */
+    uint64_t elsewhere_sequence;
+    double silent_s;
+} survey;
+
+static void note_rank(int *slot, int rank) {
+    if (*slot < 0) *slot = rank;
+}
+
+/* Of ranks that wait elsewhere, one that owes us a frame says most. */
+static void note_elsewhere(survey *s, const rp_request *oldest, int rank, uint64_t sequence) {
+    bool late = is_late(oldest, rank);
+    s->behind |= sequence < oldest->sequence;
+    if (s->elsewhere >= 0 && (s->elsewhere_is_late || !late)) return;
+    s->elsewhere = rank;
+    s->elsewhere_is_late = late;
+    s->elsewhere_sequence = sequence;
+}
+
+static survey survey_ranks(rp_comm *comm) {
+    survey s = {.silent = -1, .elsewhere = -1, .computing = -1, .late = -1};
+    const rp_request *oldest = comm->queue;
+    for (int rank = 0; rank < comm->world; rank++) {
+        rpi_control_beat beat;
+        if (rank == comm->rank) continue;
+        if (oldest->collective == RPI_SENDRECV && rank != oldest->peer) continue;
+        switch (state_of(comm, rank, &beat)) {
+        case RANK_SILENT:
+            if (s.silent < 0) s.silent_s = rpi_seconds(rpi_now_ns() - beat.heard_ns);
+            note_rank(&s.silent, rank);
+            break;
+        case RANK_COMPUTES: note_rank(&s.computing, rank); break;
+        case RANK_ELSEWHERE: note_elsewhere(&s, oldest, rank, beat.sequence); break;
+        case RANK_WAITS: break;
+        }
+        if (is_late(oldest, rank)) note_rank(&s.late, rank);
+    }
+    return s;
+}
+
+static void sequence_text(uint64_t sequence, char *text, size_t bytes) {
+    if (sequence & RPI_P2P_SEQUENCE) snprintf(text, bytes, "a send or receive");
+    else snprintf(text, bytes, "operation %llu", (unsigned long long)sequence);
+}
+
+/* "rank 2 is silent (no heartbeat for 3.1 s)": whom to look at first, and why. */
+static int culprit_text(rp_comm *comm, const survey *s, char *text, size_t bytes) {
+    char theirs[64], ours[64];
+    sequence_text(s->elsewhere_sequence, theirs, sizeof theirs);
+    sequence_text(comm->queue->sequence, ours, sizeof ours);
+    if (s->silent >= 0)
+        snprintf(text, bytes, "rank %d is stopped (no heartbeat for %.1f s)", s->silent,
+                 s->silent_s);
+    else if (s->computing >= 0)
+        snprintf(text, bytes, "rank %d has not come (it is alive and computes)", s->computing);
+    else if (s->elsewhere >= 0)
+        snprintf(text, bytes, "rank %d waits in %s and rank %d in %s", s->elsewhere, theirs,
+                 comm->rank, ours);
+    else
+        snprintf(text, bytes, "nothing comes from rank %d, which is alive and waits too",
+                 s->late >= 0 ? s->late : comm->rank);
+    return s->silent >= 0 ? s->silent : s->computing >= 0 ? s->computing
+           : s->elsewhere >= 0 ? s->elsewhere : s->late;
+}
+
+void rpi_deadline_check(rp_comm *comm) {
+    if (!comm->queue || !comm->control || atomic_load(&comm->failed)) return;
+    int64_t idle = rpi_now_ns() - comm->progress_ns;
+    bool over = idle >= span_ns(comm->timeout_s);
+    bool warn = idle >= span_ns(comm->warn_after_s) && comm->warned_ns < comm->progress_ns;
+    if (!over && !warn) return;
+    char culprit[200], text[160];
+    survey s = survey_ranks(comm);
+    int rank = culprit_text(comm, &s, culprit, sizeof culprit);
+    rpi_request_text(comm->queue, text, sizeof text);
+    if (warn) {
+        comm->warned_ns = rpi_now_ns();
+        rpi_log(RP_LOG_WARNING, "rank %d: no progress for %.1f s in %s: %s", comm->rank,
+                rpi_seconds(idle), text, culprit);
+    }
+    bool in_peace = s.silent < 0 && s.computing >= 0;
+    bool waits_for_others = s.silent < 0 && s.behind && idle < span_ns(comm->timeout_s) + COURTESY_NS;
+    if (over && !in_peace && !waits_for_others)
+        rpi_comm_fail_text(comm, RP_TIMEOUT, rank, "no progress for %.1f s in %s: %s",
+                           rpi_seconds(idle), text, culprit);
+}

@@ -1,0 +1,143 @@
+/* The first failure of the world: found here or heard of, it fails everything in flight. */
+#include "comm/communicator.h"
+
+#include "base/clock.h"
+
+#include <stdarg.h>
+#include <string.h>
+
+static void record(rp_comm *comm, const rpi_failure *failure) {
+    pthread_mutex_lock(&comm->lock);
+    if (comm->failure.status == RP_OK) comm->failure = *failure;
+    pthread_cond_broadcast(&comm->changed);
+    pthread_mutex_unlock(&comm->lock);
+    atomic_store(&comm->failed, true);
+}
+
+void rpi_comm_fail(rp_comm *comm, const rpi_failure *failure) {
+    if (atomic_load(&comm->failed)) return;
+    rpi_failure first = *failure;
+    if (comm->control) {
+        /* The verdict may be another rank's earlier failure, of which ours is a consequence. */
+        rpi_control_publish(comm->control, failure);
+        if (!rpi_control_wait_failed(comm->control, rpi_deadline_ns(RPI_CONTROL_VERDICT_S),
+                                     &first))
+            first = *failure;
+    }
+    record(comm, &first);
+}
+
+void rpi_comm_fail_text(rp_comm *comm, rp_status status, int rank, const char *format, ...) {
+    rpi_failure failure = {.status = status, .rank = rank, .finder = comm->rank};
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(failure.text, sizeof failure.text, format, arguments);
+    va_end(arguments);
+    rpi_comm_fail(comm, &failure);
+}
+
+void rp_comm_abort(rp_comm *comm, rp_status status, const char *message) {
+    if (!comm) return;
+    rpi_failure failure = {.status = status < 0 ? status : RP_INTERNAL,
+                           .rank = comm->rank,
+                           .finder = comm->rank};
+    snprintf(failure.text, sizeof failure.text, "rank %d gave up: %s", comm->rank,
+             message ? message : rp_status_text(failure.status));
+    rpi_comm_fail(comm, &failure);
+    rpi_drive_wake(comm);
+}
+
+bool rpi_comm_check_control(rp_comm *comm) {
+    rpi_failure failure;
+    if (atomic_load(&comm->failed)) return true;
+    if (!comm->control || !rpi_control_failed(comm->control, &failure)) return false;
+    /* A peer that vanished is known by its name only: say what it left undone. */
+    char text[160];
+    if (failure.finder == comm->rank && failure.status == RP_PEER && comm->queue) {
+        char first[sizeof failure.text];
+        memcpy(first, failure.text, sizeof first);
+        snprintf(failure.text, sizeof failure.text, "%.200s, in %s", first,
+                 rpi_request_text(comm->queue, text, sizeof text));
+    }
+    record(comm, &failure);
+    return true;
+}
+
+void rpi_peer_break(rp_comm *comm, int rank, rp_status status) {
+    rpi_peer *peer = &comm->peers[rank];
+    if (peer->broken) return;
+    peer->broken = status;
+    snprintf(peer->reason, sizeof peer->reason, "%s", rp_last_error()->message);
+}
+
+/* ---- does a broken link matter? ---- */
+
+/* A closed link is no failure for who needs nothing from it: a peer may be done earlier. */
+typedef struct need {
+    bool sends;      /* something is still to be sent to the rank */
+    int64_t frames;  /* still to come from it; those set aside have come */
+    uint64_t bytes;  /* of payload in these */
+} need;
+
+static void need_of_chunk(const rpi_chunk *chunk, int peer, need *n) {
+    const rpi_routine *program = chunk->request->program;
+    for (int i = 0; i < program->schedule.count; i++) {
+        const rpi_action *action = &program->action[i];
+        bool finished = chunk->finished[i / 64] >> (i % 64) & 1;
+        if (finished || action->peer != peer) continue;
+        if (action->kind == RPI_STEP_SEND) n->sends = true;
+        if (action->kind != RPI_STEP_RECV) continue;
+        n->frames++;
+        n->bytes += rpi_action_bytes(chunk, action);
+    }
+}
+
+static void need_of_later_chunks(const rp_request *request, int peer, need *n) {
+    const rpi_routine *program = request->program;
+    for (uint32_t c = request->next_chunk; c < (uint32_t)request->cut.split.chunks; c++)
+        for (int i = 0; i < program->schedule.count; i++) {
+            const rpi_action *action = &program->action[i];
+            if (action->peer != peer) continue;
+            if (action->kind == RPI_STEP_SEND) n->sends = true;
+            if (action->kind != RPI_STEP_RECV) continue;
+            n->frames++;
+            if (action->into >= RPI_SLOT_WIRE)
+                n->bytes += rpi_cut_part_bytes(&request->cut, c, action->part);
+        }
+}
+
+static need need_of(const rp_request *request, int rank) {
+    need n = {0};
+    if (request->collective == RPI_SENDRECV && request->peer != rank) return n;
+    int peer = rpi_request_peer(request, rank);
+    for (const rpi_chunk *chunk = request->chunks; chunk; chunk = chunk->next)
+        need_of_chunk(chunk, peer, &n);
+    need_of_later_chunks(request, peer, &n);
+    const rpi_block *block = request->comm->peers[rank].aside;
+    for (; block; block = block->next) {
+        if (block->header.sequence != request->sequence) continue;
+        n.frames--;
+        n.bytes -= block->bytes;
+    }
+    return n;
+}
+
+static void fail_broken(rp_comm *comm, const rp_request *request, int rank, uint64_t bytes) {
+    const rpi_peer *peer = &comm->peers[rank];
+    char text[160];
+    rpi_comm_fail_text(comm, peer->broken, rank, "the link to rank %d failed in %s, %llu bytes short: %s",
+                       rank, rpi_request_text(request, text, sizeof text),
+                       (unsigned long long)bytes, peer->reason);
+}
+
+void rpi_comm_check_links(rp_comm *comm) {
+    for (int rank = 0; rank < comm->world; rank++) {
+        if (!comm->peers[rank].broken) continue;
+        for (const rp_request *request = comm->queue; request; request = request->next) {
+            need n = need_of(request, rank);
+            if (!n.sends && n.frames <= 0) continue;
+            fail_broken(comm, request, rank, n.bytes);
+            return;
+        }
+    }
+}

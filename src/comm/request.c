@@ -1,0 +1,173 @@
+/* Requests: pooled, posted in order, completed once. */
+#include "comm/communicator.h"
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/status.h"
+
+#include <string.h>
+
+static rp_request *take_idle(rp_comm *comm) {
+    pthread_mutex_lock(&comm->lock);
+    rp_request *request = comm->idle_requests;
+    if (request) comm->idle_requests = request->next;
+    pthread_mutex_unlock(&comm->lock);
+    return request;
+}
+
+static void enlist(rp_comm *comm, rp_request *request) {
+    pthread_mutex_lock(&comm->lock);
+    request->sibling = comm->requests;
+    comm->requests = request;
+    pthread_mutex_unlock(&comm->lock);
+}
+
+rp_status rpi_request_new(rp_comm *comm, rp_request **out_request) {
+    rp_request *request = take_idle(comm);
+    if (!request) {
+        RP_TRY(rpi_alloc(sizeof *request, "a request", &request));
+        enlist(comm, request);
+    }
+    *request = (rp_request){.comm = comm, .sibling = request->sibling, .cut = request->cut,
+                            .peer = -1};
+    *out_request = request;
+    return RP_OK;
+}
+
+void rpi_request_free(rp_request *request) {
+    rp_comm *comm = request->comm;
+    rpi_cut_clear(&request->cut);
+    pthread_mutex_lock(&comm->lock);
+    request->next = comm->idle_requests;
+    comm->idle_requests = request;
+    pthread_mutex_unlock(&comm->lock);
+}
+
+static void number_request(rp_comm *comm, rp_request *request) {
+    if (request->collective != RPI_SENDRECV) {
+        request->sequence = ++comm->next_sequence;
+    } else {
+        bool sends = request->program->schedule.rank == 0;
+        uint64_t count = ++comm->peers[request->peer].p2p_posted[sends ? 0 : 1];
+        bool upward = sends == (comm->rank < request->peer);
+        request->sequence = RPI_P2P_SEQUENCE | (upward ? RPI_P2P_UPWARD : 0) | count;
+    }
+    request->header.sequence = request->sequence;
+}
+
+rp_status rpi_request_post(rp_request *request) {
+    rp_comm *comm = request->comm;
+    rpi_request_sign(request);
+    pthread_mutex_lock(&comm->lock);
+    if (comm->failure.status != RP_OK) {
+        rpi_failure failure = comm->failure;
+        pthread_mutex_unlock(&comm->lock);
+        return rpi_fail(failure.status, __FILE__, __LINE__, "%s", failure.text);
+    }
+    number_request(comm, request);
+    *comm->inbox_end = request;
+    comm->inbox_end = &request->next;
+    atomic_store(&comm->posted, true);
+    comm->stats.operations++;
+    if (comm->in_flight++ == 0) comm->busy_since_ns = rpi_now_ns();
+    pthread_cond_broadcast(&comm->changed);
+    pthread_mutex_unlock(&comm->lock);
+    rpi_drive_wake(comm);
+    return RP_OK;
+}
+
+/* The waiter may free the request as soon as the lock is released. */
+void rpi_request_complete(rp_request *request, rp_status status, const char *message) {
+    rp_comm *comm = request->comm;
+    pthread_mutex_lock(&comm->lock);
+    request->status = status;
+    snprintf(request->message, sizeof request->message, "%s", message);
+    if (--comm->in_flight == 0)
+        comm->stats.busy_s += rpi_seconds(rpi_now_ns() - comm->busy_since_ns);
+    comm->stats.encode_s = rpi_seconds(comm->encode_ns);
+    comm->stats.decode_s = rpi_seconds(comm->decode_ns);
+    atomic_store(&request->done, true);
+    pthread_cond_broadcast(&comm->changed);
+    pthread_mutex_unlock(&comm->lock);
+}
+
+int rpi_request_rank(const rp_request *request, int peer) {
+    return request->collective == RPI_SENDRECV ? request->peer : peer;
+}
+
+int rpi_request_peer(const rp_request *request, int rank) {
+    if (request->collective != RPI_SENDRECV) return rank;
+    return 1 - request->program->schedule.rank;
+}
+
+/* The first algorithm of the catalogue that fits, but for long exact vectors in large worlds:
+ * there every rank sending to every other at once floods switches, and a ring does not. */
+static rp_status choose_algorithm(rpi_collective collective, int world, bool lossy,
+                                  const rpi_algorithm **out_algorithm) {
+    enum { CROWD = 16 };
+    const rpi_algorithm *first = NULL;
+    for (int i = 0; rpi_algorithm_at(i); i++) {
+        const rpi_algorithm *algorithm = rpi_algorithm_at(i);
+        if (algorithm->collective != collective || !algorithm->fits(world)) continue;
+        if (!first) first = algorithm;
+        if (world > CROWD && !lossy && strcmp(algorithm->name, "ring") == 0) first = algorithm;
+    }
+    if (!first)
+        return RP_FAIL(UNSUPPORTED, "no algorithm for %s in a world of %d",
+                       rpi_collective_name(collective), world);
+    *out_algorithm = first;
+    return RP_OK;
+}
+
+rp_status rpi_comm_routine(rp_comm *comm, rpi_collective collective, const char *name,
+                           const rpi_plan_request *plan, bool lossy,
+                           rpi_routine **out_program) {
+    const rpi_algorithm *algorithm = NULL;
+    if (name) RP_TRY(rpi_algorithm_find(collective, name, &algorithm));
+    else RP_TRY(choose_algorithm(collective, plan->world, lossy, &algorithm));
+    for (rpi_routine *program = comm->programs; program; program = program->sibling) {
+        const rpi_schedule *schedule = &program->schedule;
+        if (schedule->algorithm != algorithm || schedule->root != plan->root ||
+            schedule->world != plan->world || schedule->rank != plan->rank)
+            continue;
+        *out_program = program;
+        return RP_OK;
+    }
+    rpi_routine *program = NULL;
+    RP_TRY(rpi_routine_build(algorithm, plan, &program));
+    program->sibling = comm->programs;
+    comm->programs = program;
+    *out_program = program;
+    return RP_OK;
+}
+
+/* Rounds of an all-reduce are its two halves, whatever the algorithm. */
+static const char *phase_name(const rp_request *request, int round) {
+    if (request->collective != RPI_ALL_REDUCE) return "";
+    return 2 * round < request->program->schedule.rounds ? " (scatter)" : " (gather)";
+}
+
+static int first_unfinished_round(const rpi_chunk *chunk) {
+    const rpi_routine *program = chunk->request->program;
+    for (int i = 0; i < program->schedule.count; i++)
+        if (!program->action[i].fused && !(chunk->finished[i / 64] >> (i % 64) & 1))
+            return program->action[i].round;
+    return program->schedule.rounds;
+}
+
+const char *rpi_request_text(const rp_request *request, char *text, size_t bytes) {
+    const rpi_schedule *schedule = &request->program->schedule;
+    int length;
+    if (request->collective == RPI_SENDRECV)
+        length = snprintf(text, bytes, "%s rank %d", schedule->rank == 0 ? "send to" : "receive from",
+                          request->peer);
+    else
+        length = snprintf(text, bytes, "%s %llu", rpi_collective_name(request->collective),
+                          (unsigned long long)request->sequence);
+    if (length < 0 || (size_t)length >= bytes || !request->chunks) return text;
+    int round = first_unfinished_round(request->chunks);
+    snprintf(text + length, bytes - (size_t)length, ", round %d of %d%s, chunk %u of %d", round + 1,
+             schedule->rounds, phase_name(request, round), request->chunks->index + 1,
+             request->cut.split.chunks);
+    return text;
+}

@@ -1,0 +1,180 @@
+#include "comm/routine.h"
+
+#include "base/memory.h"
+
+#include <string.h>
+
+static bool is_values(int slot) {
+    return slot == RPI_SLOT_IN || slot == RPI_SLOT_OUT || slot == RPI_SLOT_SUM;
+}
+
+/* The step writes the values that `slot` of `part` names. */
+static bool overwrites(const rpi_step *step, int slot, int part) {
+    if (step->kind != RPI_STEP_DECODE && step->kind != RPI_STEP_ADD &&
+        step->kind != RPI_STEP_COPY)
+        return false;
+    return step->part == part && (step->into == RPI_SLOT_SUM) == (slot == RPI_SLOT_SUM);
+}
+
+/* The values an ENCODE reads stay as they are to the end, but for being overwritten with the
+ * decoding of this very encoding. */
+static bool source_lasts(const rpi_schedule *schedule, int encode) {
+    const rpi_step *e = &schedule->steps[encode];
+    for (int i = encode + 1; i < schedule->count; i++) {
+        const rpi_step *step = &schedule->steps[i];
+        if (!overwrites(step, e->from, e->part)) continue;
+        if (step->kind != RPI_STEP_DECODE || step->from != e->into) return false;
+    }
+    return true;
+}
+
+static void plan_wires(rpi_routine *program) {
+    const rpi_schedule *schedule = &program->schedule;
+    for (int w = 0; w < schedule->wires; w++) program->wires[w].source = RPI_NO_SLOT;
+    for (int i = 0; i < schedule->count; i++) {
+        const rpi_step *step = &schedule->steps[i];
+        if (step->from >= RPI_SLOT_WIRE) program->wires[step->from - RPI_SLOT_WIRE].readers++;
+        if (step->kind != RPI_STEP_ENCODE) continue;
+        rpi_wire_plan *wire = &program->wires[step->into - RPI_SLOT_WIRE];
+        wire->role = step->role;
+        if (source_lasts(schedule, i)) wire->source = step->from;
+    }
+}
+
+static bool touches_sum(const rpi_step *step) {
+    return (is_values(step->from) && step->from == RPI_SLOT_SUM) || step->into == RPI_SLOT_SUM;
+}
+
+static void make_actions(rpi_routine *program) {
+    const rpi_schedule *schedule = &program->schedule;
+    for (int i = 0; i < schedule->count; i++) {
+        const rpi_step *step = &schedule->steps[i];
+        program->action[i] = (rpi_action){.kind = step->kind, .role = step->role,
+                                          .round = step->round, .from = step->from,
+                                          .into = step->into, .part = step->part,
+                                          .peer = step->peer};
+        if (touches_sum(step) && program->sum_of_part[step->part] < 0)
+            program->sum_of_part[step->part] = program->sums++;
+    }
+    program->actions = schedule->count;
+}
+
+/* The SEND that an ENCODE can be part of: its slot's only reader, with nothing in between that
+ * overwrites what is encoded or that orders the two. -1: none. */
+static int fusable_send(const rpi_routine *program, int encode) {
+    const rpi_schedule *schedule = &program->schedule;
+    const rpi_step *e = &schedule->steps[encode];
+    if (e->kind != RPI_STEP_ENCODE || program->wires[e->into - RPI_SLOT_WIRE].readers != 1)
+        return -1;
+    for (int i = encode + 1; i < schedule->count; i++) {
+        const rpi_step *step = &schedule->steps[i];
+        if (step->kind == RPI_STEP_SEND && step->from == e->into) return i;
+        if (step->kind == RPI_STEP_FENCE || overwrites(step, e->from, e->part)) return -1;
+    }
+    return -1;
+}
+
+/* stands_for[i]: the SEND that took step i over, or i itself. */
+static void fuse_sends(rpi_routine *program, int32_t *stands_for) {
+    for (int i = 0; i < program->schedule.count; i++) {
+        int send = fusable_send(program, i);
+        stands_for[i] = send < 0 ? i : send;
+        if (send < 0) continue;
+        rpi_action *encode = &program->action[i];
+        program->action[send].encodes = true;
+        program->action[send].role = encode->role;
+        program->action[send].from = encode->from;
+        encode->fused = true;
+        program->actions--;
+    }
+}
+
+/* The schedule's order, with the edges of a fused ENCODE moved to its SEND. */
+static void move_edges(rpi_routine *program, const int32_t *stands_for) {
+    const rpi_schedule *schedule = &program->schedule;
+    for (int pass = 0; pass < 2; pass++) { /* count, then fill */
+        int32_t first = 0;
+        for (int i = 0; i < schedule->count; i++) {
+            rpi_action *action = &program->action[i];
+            if (pass) action->first_next = first;
+            if (pass) first += action->nexts;
+            if (pass) action->nexts = 0;
+        }
+        for (int i = 0; i < schedule->count; i++) {
+            for (int k = schedule->next_first[i]; k < schedule->next_first[i + 1]; k++) {
+                int32_t from = stands_for[i], to = stands_for[schedule->next[k]];
+                if (from == to) continue;
+                rpi_action *action = &program->action[from];
+                if (pass) program->next[action->first_next + action->nexts] = to;
+                else program->action[to].waits++;
+                action->nexts++;
+            }
+        }
+    }
+}
+
+static void list_recvs(rpi_routine *program) {
+    int32_t listed = 0;
+    for (int peer = 0; peer < program->schedule.world; peer++) {
+        program->first_recv[peer] = listed;
+        for (int32_t i = 0; i < program->schedule.count; i++)
+            if (program->action[i].kind == RPI_STEP_RECV && program->action[i].peer == peer)
+                program->recvs[listed++] = i;
+    }
+    program->first_recv[program->schedule.world] = listed;
+}
+
+static rp_status allocate(rpi_routine *program) {
+    const rpi_schedule *schedule = &program->schedule;
+    size_t steps = (size_t)schedule->count, world = (size_t)schedule->world;
+    size_t edges = (size_t)schedule->next_first[schedule->count];
+    RP_TRY(rpi_alloc_array(steps, sizeof *program->action, "actions", &program->action));
+    RP_TRY(rpi_alloc_array(edges, sizeof *program->next, "their order", &program->next));
+    RP_TRY(rpi_alloc_array((size_t)schedule->wires, sizeof *program->wires, "wire slots",
+                           &program->wires));
+    RP_TRY(rpi_alloc_array(steps, sizeof *program->recvs, "receives", &program->recvs));
+    RP_TRY(rpi_alloc_array(world + 1, sizeof *program->first_recv, "receives",
+                           &program->first_recv));
+    return rpi_alloc_array((size_t)schedule->parts, sizeof *program->sum_of_part,
+                           "accumulators", &program->sum_of_part);
+}
+
+static rp_status compile(rpi_routine *program) {
+    const rpi_schedule *schedule = &program->schedule;
+    RP_TRY(allocate(program));
+    int32_t *stands_for = NULL;
+    RP_TRY(rpi_alloc_array((size_t)schedule->count, sizeof *stands_for, "fused steps",
+                           &stands_for));
+    memset(program->sum_of_part, -1, (size_t)schedule->parts * sizeof *program->sum_of_part);
+    program->words = (schedule->count + 63) / 64;
+    plan_wires(program);
+    make_actions(program);
+    fuse_sends(program, stands_for);
+    move_edges(program, stands_for);
+    list_recvs(program);
+    rpi_free(stands_for);
+    return RP_OK;
+}
+
+rp_status rpi_routine_build(const rpi_algorithm *algorithm, const rpi_plan_request *request,
+                            rpi_routine **out_program) {
+    rpi_routine *program = NULL;
+    RP_TRY(rpi_alloc(sizeof *program, "a schedule's program", &program));
+    rp_status status = rpi_schedule_build(algorithm, request, &program->schedule);
+    if (status == RP_OK) status = compile(program);
+    if (status != RP_OK) rpi_routine_destroy(program);
+    else *out_program = program;
+    return status;
+}
+
+void rpi_routine_destroy(rpi_routine *program) {
+    if (!program) return;
+    rpi_schedule_destroy(&program->schedule);
+    rpi_free(program->action);
+    rpi_free(program->next);
+    rpi_free(program->wires);
+    rpi_free(program->recvs);
+    rpi_free(program->first_recv);
+    rpi_free(program->sum_of_part);
+    rpi_free(program);
+}

@@ -1,0 +1,55 @@
+/* A schedule made ready to run: encodings fused with their sends, receives listed by peer.
+ *
+ * What is changed, so that fewer bytes are touched:
+ *  - An ENCODE whose wire slot is read by one SEND and nothing else becomes part of the SEND:
+ *    the encoder then writes into the region that the link lends.
+ *  - An ENCODE whose source is not overwritten afterwards records that source, so that exact
+ *    parts need no wire slot at all: every SEND encodes from the source (see actions.c). */
+#ifndef RPI_COMM_ROUTINE_H
+#define RPI_COMM_ROUTINE_H
+
+#include "plan/plan.h"
+
+#include <stdint.h>
+
+enum { RPI_NO_SLOT = 0xffff };
+
+typedef struct rpi_action {
+    uint8_t kind;  /* rpi_step_kind */
+    uint8_t role;  /* of the encoding */
+    bool encodes;  /* a SEND with its ENCODE: `from` is then a slot of values */
+    bool fused;    /* an ENCODE that became part of its SEND: never runs */
+    uint16_t round;
+    uint16_t from, into;
+    uint16_t waits; /* actions that must finish first */
+    int32_t part, peer;
+    int32_t first_next, nexts; /* in rpi_routine.next: actions that wait for this one */
+} rpi_action;
+
+typedef struct rpi_wire_plan {
+    uint16_t readers; /* actions that read the slot */
+    uint16_t source;  /* values slot that holds the same values to the end, or RPI_NO_SLOT */
+    uint8_t role;
+} rpi_wire_plan;
+
+typedef struct rpi_routine {
+    struct rpi_routine *sibling; /* in the communicator's cache */
+    rpi_schedule schedule;
+    int actions;            /* to finish in each chunk */
+    int words;              /* of a bit set over the steps */
+    rpi_action *action;     /* [schedule.count] */
+    int32_t *next;
+    rpi_wire_plan *wires;   /* [schedule.wires] */
+    int32_t *recvs;         /* RECV actions, by peer, in order */
+    int32_t *first_recv;    /* [world + 1] into recvs */
+    int32_t *sum_of_part;   /* [parts]: index of the part's accumulator, -1 for none */
+    int sums;               /* accumulators a chunk needs */
+    struct rpi_chunk *idle; /* chunk states to use again */
+} rpi_routine;
+
+rp_status rpi_routine_build(const rpi_algorithm *algorithm, const rpi_plan_request *request,
+                            rpi_routine **out_program);
+/* Its idle chunks are the caller's to free first. NULL is fine. */
+void rpi_routine_destroy(rpi_routine *program);
+
+#endif

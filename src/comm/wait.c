@@ -1,0 +1,251 @@
+/* Who drives, and how it sleeps.
+ *
+ * The drive is a token under the lock. A waiter takes it when it is free, runs passes until its
+ * own request is done and hands it on; other waiters sleep on the condition meanwhile. The
+ * progress thread holds the drive only while nobody waits: a waiter asks for it and gets it
+ * after at most one pass. No wake-up is lost: `asleep` is set before the last look at the inbox
+ * and at `wanted`, and both are set before `asleep` is read. */
+#include "comm/communicator.h"
+
+#include "base/clock.h"
+#include "base/status.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sched.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { PROGRESS_THREAD_NICE = -10 };
+
+void rpi_drive_wake(rp_comm *comm) {
+    if (!atomic_load(&comm->asleep)) return;
+    uint64_t one = 1;
+    /* Fails only when the counter is full, and then the driver wakes anyway. */
+    if (write(comm->wake_fd, &one, sizeof one) < 0) return;
+}
+
+static void drain_wake(rp_comm *comm) {
+    uint64_t count;
+    if (read(comm->wake_fd, &count, sizeof count) < 0) return;
+}
+
+/* ---- sleeping ---- */
+
+typedef struct sleeper {
+    struct pollfd fds[8];
+    int count;
+    int64_t wake_at_ns;
+    bool news;
+} sleeper;
+
+static void watch(sleeper *s, int fd) {
+    s->fds[s->count++] = (struct pollfd){.fd = fd, .events = POLLIN};
+}
+
+static void arm(rp_comm *comm, sleeper *s) {
+    watch(s, comm->wake_fd);
+    if (!comm->mesh) return;
+    watch(s, rpi_control_fd(comm->control));
+    for (int i = 0; comm->mesh->endpoints[i]; i++) {
+        rpi_endpoint *endpoint = comm->mesh->endpoints[i];
+        int fd = -1;
+        int64_t wake_at_ns = RPI_NEVER_NS;
+        s->news |= endpoint->transport->arm(endpoint, &fd, &wake_at_ns);
+        if (fd >= 0) watch(s, fd);
+        if (wake_at_ns < s->wake_at_ns) s->wake_at_ns = wake_at_ns;
+    }
+}
+
+static void disarm(rp_comm *comm) {
+    if (!comm->mesh) return;
+    for (int i = 0; comm->mesh->endpoints[i]; i++)
+        comm->mesh->endpoints[i]->transport->disarm(comm->mesh->endpoints[i]);
+}
+
+static void poll_until(sleeper *s) {
+    struct timespec span = {0}, *limit = NULL;
+    if (s->wake_at_ns != RPI_NEVER_NS) {
+        int64_t left = s->wake_at_ns - rpi_now_ns();
+        if (left < 0) left = 0;
+        span = (struct timespec){.tv_sec = left / RPI_SECOND_NS, .tv_nsec = left % RPI_SECOND_NS};
+        limit = &span;
+    }
+    (void)ppoll(s->fds, (nfds_t)s->count, limit, NULL); /* EINTR: look again, then sleep again */
+}
+
+static void sleep_for_news(rp_comm *comm, bool for_nobody) {
+    sleeper s = {.wake_at_ns = rpi_deadline_next_ns(comm)};
+    atomic_store(&comm->asleep, true);
+    arm(comm, &s);
+    bool called = atomic_load(&comm->posted) || (for_nobody && atomic_load(&comm->wanted) > 0);
+    if (!s.news && !called) poll_until(&s);
+    atomic_store(&comm->asleep, false);
+    disarm(comm);
+    drain_wake(comm);
+}
+
+/* ---- driving ---- */
+
+/* Bytes that moved are progress too, though no frame is complete yet. */
+static void account(rp_comm *comm) {
+    uint64_t sent = 0, received = 0;
+    for (int rank = 0; rank < comm->world; rank++) {
+        const rpi_link *link = comm->peers[rank].link;
+        if (link) sent += link->bytes_sent;
+        if (link) received += link->bytes_received;
+    }
+    if (sent + received != comm->moved) comm->progress_ns = rpi_now_ns();
+    comm->moved = sent + received;
+    atomic_store(&comm->sent, sent);
+    atomic_store(&comm->received, received);
+}
+
+static bool drive_is_over(rp_comm *comm, const rp_request *request) {
+    if (request) return atomic_load(&request->done);
+    return atomic_load(&comm->wanted) > 0 || (!comm->queue && !atomic_load(&comm->posted));
+}
+
+/* request NULL: the progress thread, until there is nothing to do or somebody else wants to. */
+static void drive(rp_comm *comm, const rp_request *request) {
+    int64_t idle_since = 0, spin_ns = request ? comm->spin_ns : 0;
+    comm->progress_ns = rpi_now_ns();
+    while (!drive_is_over(comm, request)) {
+        if (rpi_comm_pass(comm)) {
+            idle_since = 0;
+            continue;
+        }
+        if (drive_is_over(comm, request)) break;
+        int64_t now = rpi_now_ns();
+        if (!idle_since) idle_since = now;
+        if (now - idle_since < spin_ns) {
+            sched_yield();
+            continue;
+        }
+        if (rpi_comm_check_control(comm) || rpi_set_aside(comm)) continue;
+        account(comm);
+        rpi_deadline_check(comm);
+        if (!atomic_load(&comm->failed)) sleep_for_news(comm, !request);
+    }
+    account(comm);
+}
+
+bool rpi_drive_take(rp_comm *comm) {
+    pthread_mutex_lock(&comm->lock);
+    atomic_fetch_add(&comm->wanted, 1);
+    while (comm->driving) {
+        rpi_drive_wake(comm);
+        pthread_cond_wait(&comm->changed, &comm->lock);
+    }
+    comm->driving = true;
+    atomic_fetch_sub(&comm->wanted, 1);
+    pthread_mutex_unlock(&comm->lock);
+    return true;
+}
+
+void rpi_drive_give(rp_comm *comm) {
+    pthread_mutex_lock(&comm->lock);
+    comm->driving = false;
+    pthread_cond_broadcast(&comm->changed);
+    pthread_mutex_unlock(&comm->lock);
+}
+
+void rpi_drive_once(rp_comm *comm) {
+    pthread_mutex_lock(&comm->lock);
+    bool mine = !comm->driving;
+    if (mine) comm->driving = true;
+    pthread_mutex_unlock(&comm->lock);
+    if (!mine) return;
+    rpi_comm_check_control(comm);
+    rpi_comm_pass(comm);
+    account(comm);
+    rpi_drive_give(comm);
+}
+
+/* What our heartbeats say; called under the lock. */
+static void note_waiting(rp_comm *comm, const rp_request *request) {
+    if (!comm->control) return;
+    rpi_control_note(comm->control, request ? request->sequence : 0,
+                     atomic_load(&comm->sent) + atomic_load(&comm->received));
+}
+
+void rpi_wait_for(rp_request *request) {
+    rp_comm *comm = request->comm;
+    int64_t start = rpi_now_ns();
+    pthread_mutex_lock(&comm->lock);
+    if (comm->waiters++ == 0) note_waiting(comm, request);
+    atomic_fetch_add(&comm->wanted, 1);
+    while (!atomic_load(&request->done)) {
+        if (comm->driving) {
+            rpi_drive_wake(comm);
+            pthread_cond_wait(&comm->changed, &comm->lock);
+            continue;
+        }
+        comm->driving = true;
+        atomic_fetch_sub(&comm->wanted, 1);
+        pthread_mutex_unlock(&comm->lock);
+        drive(comm, request);
+        pthread_mutex_lock(&comm->lock);
+        atomic_fetch_add(&comm->wanted, 1);
+        comm->driving = false;
+        pthread_cond_broadcast(&comm->changed);
+    }
+    atomic_fetch_sub(&comm->wanted, 1);
+    if (--comm->waiters == 0) note_waiting(comm, NULL);
+    comm->stats.wait_s += rpi_seconds(rpi_now_ns() - start);
+    pthread_cond_broadcast(&comm->changed);
+    pthread_mutex_unlock(&comm->lock);
+}
+
+/* ---- the progress thread ---- */
+
+static bool thread_has_work(const rp_comm *comm) {
+    return !comm->driving && comm->in_flight > 0 && atomic_load(&comm->wanted) == 0;
+}
+
+static void *progress_main(void *context) {
+    rp_comm *comm = context;
+    /* Beside busy compute threads it must not wait for its turn; without the right to ask for
+     * that it runs as it is. */
+    (void)setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), PROGRESS_THREAD_NICE);
+    pthread_mutex_lock(&comm->lock);
+    while (!comm->stop) {
+        if (!thread_has_work(comm)) {
+            pthread_cond_wait(&comm->changed, &comm->lock);
+            continue;
+        }
+        comm->driving = true;
+        pthread_mutex_unlock(&comm->lock);
+        drive(comm, NULL);
+        pthread_mutex_lock(&comm->lock);
+        comm->driving = false;
+        pthread_cond_broadcast(&comm->changed);
+    }
+    pthread_mutex_unlock(&comm->lock);
+    return NULL;
+}
+
+rp_status rpi_progress_thread_start(rp_comm *comm) {
+    int error = pthread_create(&comm->thread, NULL, progress_main, comm);
+    if (error) {
+        errno = error;
+        return RP_FAIL_ERRNO(IO, "cannot start the progress thread of '%s'", comm->name);
+    }
+    comm->has_thread = true;
+    return RP_OK;
+}
+
+void rpi_progress_thread_stop(rp_comm *comm) {
+    if (!comm->has_thread) return;
+    pthread_mutex_lock(&comm->lock);
+    comm->stop = true;
+    atomic_fetch_add(&comm->wanted, 1);
+    rpi_drive_wake(comm);
+    pthread_cond_broadcast(&comm->changed);
+    pthread_mutex_unlock(&comm->lock);
+    pthread_join(comm->thread, NULL);
+    atomic_fetch_sub(&comm->wanted, 1);
+    comm->has_thread = false;
+}

@@ -1,0 +1,132 @@
+/* The contract of a backend: what backends.c (the catalogue) lists. A backend gives kernels.
+ *
+ * The compiler (program.h) cuts the graph into units: a unit is one node, or a chain of nodes
+ * that the backend offered to fuse, and asks the backend once for a kernel for each unit. A
+ * kernel says which layouts it wants and makes, what it saves from forward to backward, and how
+ * much workspace it needs; the compiler plans memory, inserts reorders between layouts that
+ * differ, and sums gradients of values that have several consumers. Then nothing is allocated
+ * and nothing is decided any more: running a program calls the kernels in order.
+ *
+ * Layouts. An activation lies row-major and unpadded (layout 0), or as the backend likes
+ * (blocked, padded). The gradient of a value is described like a value. Parameters, states,
+ * their gradients and graph inputs are always row-major; a kernel may keep a private packed
+ * copy of a parameter and renews it when that parameter's version differs from the copy's.
+ *
+ * Determinism: the same inputs, thread count and machine give the same bytes.
+ * Threads: a session and its kernels are used by one thread at a time; they may use threads of
+ * their own inside a call. */
+#ifndef RPI_ENGINE_BACKEND_H
+#define RPI_ENGINE_BACKEND_H
+
+#include "engine/op.h"
+
+enum { RPI_UNIT_NODES = 4, RPI_UNIT_INPUTS = 16, RPI_UNIT_OUTPUTS = 4 };
+
+/* How a value lies in memory. Ids other than 0 are given out by a session and mean something to
+ * it alone; equal ids of one session are the same layout of the same shape. */
+typedef struct rpi_layout {
+    int id;       /* 0: row-major, unpadded */
+    size_t bytes; /* of the whole value, padding included */
+} rpi_layout;
+
+typedef struct rpi_unit_value {
+    const char *name;
+    rpi_value_kind kind; /* parameter for inputs of role RPI_WEIGHT, state for RPI_STATE; all
+                            others are activations or graph inputs, to be treated alike */
+    rp_dtype dtype;
+    rpi_shape shape;   /* bound: no RPI_BATCH */
+    rpi_layout layout; /* inputs: how it lies when the unit runs, if the kernel leaves it so */
+} rpi_unit_value;
+
+/* One node, or a fused chain: nodes[i + 1] is the only consumer of nodes[i]'s only output,
+ * which is then never stored. Inputs are those of nodes[0], then those of each further node
+ * without the one that comes from the chain; outputs are those of the last node. */
+typedef struct rpi_unit {
+    int node_count, input_count, output_count;
+    const rpi_node *nodes[RPI_UNIT_NODES];
+    int chain_input[RPI_UNIT_NODES]; /* which input of nodes[i] is the chain; nodes[0]: -1 */
+    rpi_unit_value inputs[RPI_UNIT_INPUTS];
+    rpi_unit_value outputs[RPI_UNIT_OUTPUTS];
+    bool training;   /* forward uses batch statistics, updates states and saves for backward */
+    uint32_t wanted; /* mask of inputs whose gradients backward must make; 0: no backward */
+} rpi_unit;
+
+/* What one call of a kernel reads and writes; indices are the unit's. Pointers are aligned to
+ * RPI_ALIGNMENT, but for parameters, their gradients and graph inputs, which are aligned to
+ * their element. NULL: absent, or not wanted. */
+typedef struct rpi_kernel_io {
+    void *inputs[RPI_UNIT_INPUTS]; /* in the layouts the kernel asked for; only states are
+                                      written */
+    void *outputs[RPI_UNIT_OUTPUTS];
+    const void
+        *grad_outputs[RPI_UNIT_OUTPUTS]; /* backward: of f32 outputs on the loss's path */
+    void *grad_inputs[RPI_UNIT_INPUTS];  /* backward: those wanted and written */
+    uint64_t versions[RPI_UNIT_INPUTS];  /* of parameters: changes when it is written */
+    uint32_t accumulate; /* mask of parameters whose gradients are added to, not overwritten */
+    void *saved;         /* forward writes, backward reads; NULL when unit->wanted is 0 */
+    void *workspace;     /* contents are lost after the call */
+} rpi_kernel_io;
+
+/* A planned implementation. The compiler sets every field but the functions from the op's
+ * contract and the unit (layouts: inputs as they lie, all else row-major) before it calls
+ * plan(); the backend changes what it wants otherwise. A fused unit starts from: backward needs
+ * no inputs and no outputs, nothing saved, all gradients written, nothing in place. */
+typedef struct rpi_kernel {
+    void *self; /* the backend's; given to the functions below */
+    rp_status (*forward)(void *self, const rpi_kernel_io *io);
+    /* NULL when unit->wanted is 0. Inputs and outputs are there if asked for below. */
+    rp_status (*backward)(void *self, const rpi_kernel_io *io);
+    void (*destroy)(void *self); /* NULL: nothing to free */
+
+    rpi_layout inputs[RPI_UNIT_INPUTS];         /* wanted; activations only */
+    rpi_layout outputs[RPI_UNIT_OUTPUTS];       /* made */
+    rpi_layout grad_outputs[RPI_UNIT_OUTPUTS];  /* wanted by backward; default: as `outputs` */
+    rpi_layout grad_inputs[RPI_UNIT_INPUTS];    /* made by backward; default: as `inputs` */
+    uint32_t backward_inputs, backward_outputs; /* masks of what backward reads */
+    size_t saved_bytes, forward_workspace, backward_workspace;
+    int gradient_from[RPI_UNIT_INPUTS]; /* RPI_GRADIENT_* or an input's index */
+    /* outputs[0] may be inputs[in_place_forward], grad_inputs[in_place_backward] may be
+     * grad_outputs[0] (where layouts have equal bytes); -1: nothing in place. */
+    int in_place_forward, in_place_backward;
+} rpi_kernel;
+
+typedef struct rpi_backend_options {
+    int threads;             /* 0: one a core this process may use */
+    const char *tuning_file; /* where measured choices are remembered; NULL: nowhere */
+} rpi_backend_options;
+
+/* Required: name, summary, open, close, supports, plan. */
+typedef struct rpi_backend {
+    const char *name;    /* "reference", "onednn" */
+    const char *summary; /* one line for `redpoll info` */
+
+    rp_status (*open)(const rpi_backend_options *options, void **out_session);
+    void (*close)(void *session); /* after all its kernels were destroyed */
+
+    /* May this unit of one node be planned? Pure; looks at op, attributes and shapes. */
+    bool (*supports)(const rpi_unit *unit);
+
+    /* Optional: may `next`, the only consumer of the unit's last output, join it? Asked for
+     * each unit until it says no. `unit` is bound, its layouts are not yet known. */
+    bool (*fuse)(void *session, const rpi_unit *unit, const rpi_node *next);
+
+    /* Make a kernel; after a failure nothing is left of it. unit is borrowed for the call;
+     * nodes and their attributes live as long as the graph. An add of two inputs of one layout
+     * makes an output of that layout: sums of gradients are units of this op. */
+    rp_status (*plan)(void *session, const rpi_unit *unit, rpi_kernel *kernel);
+
+    /* Optional where only layout 0 is used: a kernel whose forward copies inputs[0], lying as
+     * `from`, to outputs[0] lying as `to`. Only forward, destroy, self and forward_workspace
+     * are set. */
+    rp_status (*plan_reorder)(void *session, rp_dtype dtype, const rpi_shape *shape,
+                              rpi_layout from, rpi_layout to, rpi_kernel *kernel);
+} rpi_backend;
+
+/* The catalogue: index 0 is the reference; NULL past the end. */
+const rpi_backend *rpi_backend_at(int index);
+/* RP_INVALID names those there are, and the nearest. */
+rp_status rpi_backend_find(const char *name, const rpi_backend **out_backend);
+/* The fastest one built in. */
+const rpi_backend *rpi_backend_default(void);
+
+#endif

@@ -1,0 +1,45 @@
+#include "base/status.h"
+#include "base/suggest.h"
+#include "engine/backend.h"
+
+#include <string.h>
+
+extern const rpi_backend rpi_backend_reference;
+#ifdef RPI_WITH_ONEDNN
+extern const rpi_backend rpi_backend_onednn;
+#endif
+
+static const rpi_backend *const catalogue[] = {
+    &rpi_backend_reference,
+#ifdef RPI_WITH_ONEDNN
+    &rpi_backend_onednn,
+#endif
+};
+
+enum { BACKENDS = sizeof catalogue / sizeof catalogue[0] };
+
+const rpi_backend *rpi_backend_at(int index) {
+    return index >= 0 && index < BACKENDS ? catalogue[index] : NULL;
+}
+
+static const char *name_at(const void *context, int index) {
+    (void)context;
+    const rpi_backend *backend = rpi_backend_at(index);
+    return backend ? backend->name : NULL;
+}
+
+rp_status rpi_backend_find(const char *name, const rpi_backend **out_backend) {
+    char hint[96];
+    for (int i = 0; i < BACKENDS; i++) {
+        if (strcmp(catalogue[i]->name, name) != 0) continue;
+        *out_backend = catalogue[i];
+        return RP_OK;
+    }
+    return RP_FAIL(INVALID, "no backend '%s' in this build%s; `redpoll info` lists them", name,
+                   rpi_suggest_text(name, name_at, NULL, hint, sizeof hint));
+}
+
+/* The catalogue goes from the slowest to the fastest. */
+const rpi_backend *rpi_backend_default(void) {
+    return catalogue[BACKENDS - 1];
+}

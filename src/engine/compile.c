@@ -1,0 +1,366 @@
+/* From a graph to a program: forward and backward as steps over places. */
+#include "engine/compile.h"
+
+#include "base/memory.h"
+#include "base/status.h"
+
+#include <string.h>
+
+enum { BLOCK_BYTES = 65536 };
+
+/* ---- kernels ---- */
+
+/* What a backend finds in a kernel before it plans: the op's contract for one node, and the
+ * careful choice for a fused unit (backend.h). */
+static void default_kernel(const rpi_unit *unit, rpi_kernel *kernel) {
+    const rpi_node *node = unit->nodes[0];
+    const rpi_op *op = node->op;
+    bool single = unit->node_count == 1;
+    rpi_shape inputs[RPI_UNIT_INPUTS], outputs[RPI_UNIT_OUTPUTS];
+    for (int i = 0; i < unit->input_count; i++) {
+        inputs[i] = unit->inputs[i].shape;
+        kernel->inputs[i] = kernel->grad_inputs[i] = unit->inputs[i].layout;
+        kernel->gradient_from[i] = single ? op->gradient_from : RPI_GRADIENT_WRITTEN;
+    }
+    for (int i = 0; i < unit->output_count; i++) {
+        outputs[i] = unit->outputs[i].shape;
+        kernel->outputs[i] = kernel->grad_outputs[i] = unit->outputs[i].layout;
+    }
+    kernel->in_place_forward = single && op->in_place_forward ? 0 : -1;
+    kernel->in_place_backward = single && op->in_place_backward ? 0 : -1;
+    if (!single) return;
+    kernel->backward_inputs = op->backward_inputs;
+    kernel->backward_outputs = op->backward_outputs;
+    if (op->saved_bytes)
+        kernel->saved_bytes = op->saved_bytes(node->attributes, inputs, outputs);
+}
+
+static rp_status check_kernel(const rpi_compiler *compiler, const rpi_compiled_unit *unit) {
+    const char *backend = compiler->program->backend->name;
+    const rpi_kernel *kernel = unit->kernel;
+    bool writes = false;
+    for (int i = 0; i < unit->unit.input_count; i++) {
+        rpi_value_kind kind = unit->unit.inputs[i].kind;
+        bool movable = kind == RPI_VALUE_ACTIVATION || kind == RPI_VALUE_INPUT;
+        if (!movable && (kernel->inputs[i].id != 0 || kernel->grad_inputs[i].id != 0))
+            return RP_FAIL(INTERNAL, "backend %s wants '%s' in a layout of its own", backend,
+                           unit->unit.inputs[i].name);
+        int from = kernel->gradient_from[i];
+        if (!(unit->unit.wanted >> i & 1u)) continue;
+        writes |= from == RPI_GRADIENT_WRITTEN;
+        if (from >= 0 && !(unit->unit.wanted >> from & 1u))
+            return RP_FAIL(INTERNAL, "backend %s: gradient %d is that of %d, not wanted",
+                           backend, i, from);
+    }
+    if (!kernel->forward || (writes && !kernel->backward))
+        return RP_FAIL(INTERNAL, "backend %s gave no kernel", backend);
+    return RP_OK;
+}
+
+static rp_status plan_kernel(rpi_compiler *compiler, rpi_compiled_unit *unit) {
+    rpi_program *program = compiler->program;
+    for (int i = 0; i < unit->unit.input_count; i++)
+        unit->unit.inputs[i].layout = compiler->values[unit->inputs[i]].place.layout;
+    if (unit->unit.node_count == 1 && !program->backend->supports(&unit->unit))
+        return RP_FAIL(UNSUPPORTED, "backend %s has no such kernel", program->backend->name);
+    RP_TRY(rpi_emit_kernel(compiler, &unit->kernel));
+    default_kernel(&unit->unit, unit->kernel);
+    rp_status status = program->backend->plan(program->session, &unit->unit, unit->kernel);
+    if (status != RP_OK) {
+        unit->kernel->destroy = NULL; /* a plan that failed left nothing */
+        return status;
+    }
+    return check_kernel(compiler, unit);
+}
+
+static rp_status emit_workspace(rpi_compiler *compiler, size_t bytes, rpi_place *out_place) {
+    if (!bytes) return RP_OK;
+    return rpi_emit_buffer(compiler, bytes, (rpi_layout){.bytes = bytes}, out_place);
+}
+
+/* ---- forward ---- */
+
+static rp_status emit_view(rpi_compiler *compiler, const rpi_compiled_unit *unit) {
+    rpi_value_id in = unit->inputs[0];
+    return rpi_emit_use(compiler, in, rpi_row_major(compiler, in), RPI_FORWARD,
+                        &compiler->values[unit->outputs[0]].place);
+}
+
+static rp_status emit_forward_kernel(rpi_compiler *compiler, rpi_compiled_unit *unit) {
+    RP_TRY(plan_kernel(compiler, unit));
+    const rpi_kernel *kernel = unit->kernel;
+    rpi_step_places places = {0};
+    for (int i = 0; i < unit->unit.input_count; i++)
+        RP_TRY(rpi_emit_use(compiler, unit->inputs[i], kernel->inputs[i], RPI_FORWARD,
+                            &places.inputs[i]));
+    for (int i = 0; i < unit->unit.output_count; i++) {
+        RP_TRY(rpi_emit_buffer(compiler, kernel->outputs[i].bytes, kernel->outputs[i],
+                               &places.outputs[i]));
+        compiler->values[unit->outputs[i]].place = places.outputs[i];
+    }
+    if (unit->unit.wanted) RP_TRY(emit_workspace(compiler, kernel->saved_bytes, &unit->saved));
+    RP_TRY(emit_workspace(compiler, kernel->forward_workspace, &places.workspace));
+    places.saved = unit->saved;
+    rpi_program_step step = {.run = kernel->forward,
+                             .self = kernel->self,
+                             .name = unit->name,
+                             .what = unit->what,
+                             .pass = RPI_FORWARD};
+    RP_TRY(rpi_emit_step(compiler, &step, &places));
+    if (kernel->in_place_forward < 0) return RP_OK;
+    return rpi_emit_reuse(compiler, places.outputs[0], places.inputs[kernel->in_place_forward]);
+}
+
+static rp_status emit_forward(rpi_compiler *compiler, rpi_compiled_unit *unit) {
+    const rpi_op *op = unit->unit.nodes[0]->op;
+    if (op->is_view) return emit_view(compiler, unit);
+    if (rpi_is_external(op)) return rpi_emit_external_forward(compiler, unit);
+    return emit_forward_kernel(compiler, unit);
+}
+
+/* The loss and the results, row-major, kept to the end of the run. */
+static rp_status emit_results(rpi_compiler *compiler) {
+    rpi_program *program = compiler->program;
+    for (int i = 0; i < program->result_count; i++) {
+        rpi_program_result_place *result = &program->results[i];
+        RP_TRY(rpi_emit_use(compiler, result->value, rpi_row_major(compiler, result->value),
+                            RPI_FORWARD, &result->place));
+    }
+    return RP_OK;
+}
+
+/* ---- backward ---- */
+
+static rp_status place_backward_reads(rpi_compiler *compiler, const rpi_compiled_unit *unit,
+                                      rpi_step_places *places) {
+    const rpi_kernel *kernel = unit->kernel;
+    for (int i = 0; i < unit->unit.input_count; i++) {
+        rpi_value_kind kind = unit->unit.inputs[i].kind;
+        bool weight = kind == RPI_VALUE_PARAMETER || kind == RPI_VALUE_STATE;
+        if (weight || kernel->backward_inputs >> i & 1u)
+            RP_TRY(rpi_emit_use(compiler, unit->inputs[i], kernel->inputs[i], RPI_BACKWARD,
+                                &places->inputs[i]));
+    }
+    for (int i = 0; i < unit->unit.output_count; i++) {
+        rpi_value_id id = unit->outputs[i];
+        if (kernel->backward_outputs >> i & 1u) places->outputs[i] = compiler->values[id].place;
+        if (compiler->values[id].gradient.kind != RPI_NOWHERE)
+            RP_TRY(rpi_emit_use_gradient(compiler, id, kernel->grad_outputs[i],
+                                         &places->grad_outputs[i]));
+    }
+    places->saved = unit->saved;
+    return emit_workspace(compiler, kernel->backward_workspace, &places->workspace);
+}
+
+/* Where the kernel writes: activations' gradients to buffers, parameters' to the arena. */
+static rp_status place_backward_writes(rpi_compiler *compiler, const rpi_compiled_unit *unit,
+                                       rpi_program_step *step, rpi_step_places *places) {
+    const rpi_kernel *kernel = unit->kernel;
+    for (int i = 0; i < unit->unit.input_count; i++) {
+        if (!(unit->unit.wanted >> i & 1u) || kernel->gradient_from[i] != RPI_GRADIENT_WRITTEN)
+            continue;
+        rpi_value_id id = unit->inputs[i];
+        if (unit->unit.inputs[i].kind != RPI_VALUE_PARAMETER) {
+            RP_TRY(rpi_emit_buffer(compiler, kernel->grad_inputs[i].bytes,
+                                   kernel->grad_inputs[i], &places->grad_inputs[i]));
+            continue;
+        }
+        rpi_compiled_value *parameter = &compiler->values[id];
+        if (parameter->writes > 0 && parameter->last_write == compiler->program->step_count)
+            return RP_FAIL(UNSUPPORTED, "'%s' is more than one of its inputs",
+                           unit->unit.inputs[i].name);
+        places->grad_inputs[i] = (rpi_place){.kind = RPI_IN_GRADIENT, .index = id};
+        step->written_gradients |= 1u << i;
+        if (parameter->writes > 0) step->always_add |= 1u << i;
+        parameter->writes++;
+        parameter->last_write = compiler->program->step_count;
+    }
+    return RP_OK;
+}
+
+static rp_status hand_on_gradients(rpi_compiler *compiler, const rpi_compiled_unit *unit,
+                                   const rpi_step_places *places) {
+    for (int i = 0; i < unit->unit.input_count; i++) {
+        if (!(unit->unit.wanted >> i & 1u)) continue;
+        int from = unit->kernel->gradient_from[i];
+        rpi_place place = from == RPI_GRADIENT_OF_OUTPUT
+                              ? places->grad_outputs[0]
+                              : places->grad_inputs[from < 0 ? i : from];
+        if (place.kind != RPI_IN_GRADIENT)
+            RP_TRY(rpi_emit_gradient(compiler, unit->inputs[i], place));
+    }
+    return RP_OK;
+}
+
+static bool kernel_writes(const rpi_compiled_unit *unit) {
+    for (int i = 0; i < unit->unit.input_count; i++)
+        if (unit->unit.wanted >> i & 1u &&
+            unit->kernel->gradient_from[i] == RPI_GRADIENT_WRITTEN)
+            return true;
+    return false;
+}
+
+static rp_status emit_backward_kernel(rpi_compiler *compiler, rpi_compiled_unit *unit) {
+    const rpi_kernel *kernel = unit->kernel;
+    rpi_step_places places = {0};
+    rpi_program_step step = {.run = kernel->backward,
+                             .self = kernel->self,
+                             .name = unit->name,
+                             .what = unit->what,
+                             .pass = RPI_BACKWARD};
+    if (!kernel_writes(unit)) {
+        RP_TRY(rpi_emit_use_gradient(compiler, unit->outputs[0], kernel->grad_outputs[0],
+                                     &places.grad_outputs[0]));
+        return hand_on_gradients(compiler, unit, &places);
+    }
+    RP_TRY(place_backward_reads(compiler, unit, &places));
+    RP_TRY(place_backward_writes(compiler, unit, &step, &places));
+    RP_TRY(rpi_emit_step(compiler, &step, &places));
+    if (kernel->in_place_backward >= 0)
+        RP_TRY(rpi_emit_reuse(compiler, places.grad_inputs[kernel->in_place_backward],
+                              places.grad_outputs[0]));
+    return hand_on_gradients(compiler, unit, &places);
+}
+
+static rp_status emit_backward(rpi_compiler *compiler, rpi_compiled_unit *unit) {
+    const rpi_op *op = unit->unit.nodes[0]->op;
+    if (!unit->unit.wanted) return RP_OK;
+    if (rpi_is_external(op)) return rpi_emit_external_backward(compiler, unit);
+    if (!op->is_view) return emit_backward_kernel(compiler, unit);
+    rpi_place place;
+    rpi_value_id out = unit->outputs[0];
+    RP_TRY(rpi_emit_use_gradient(compiler, out, rpi_row_major(compiler, out), &place));
+    return rpi_emit_gradient(compiler, unit->inputs[0], place);
+}
+
+/* ---- passes ---- */
+
+static rp_status in_unit(rp_status status, const rpi_compiled_unit *unit) {
+    if (status == RP_OK) return RP_OK;
+    return rpi_fail_context(status, "node '%s' (%s): ", unit->name, unit->what);
+}
+
+static rp_status emit_passes(rpi_compiler *compiler) {
+    for (int i = 0; i < compiler->unit_count; i++)
+        RP_TRY(in_unit(emit_forward(compiler, &compiler->units[i]), &compiler->units[i]));
+    RP_TRY(emit_results(compiler));
+    for (int i = 0; i < compiler->value_count; i++)
+        RP_TRY(rpi_emit_finish(compiler, &compiler->values[i].pending));
+    if (!compiler->options->training) return RP_OK;
+    compiler->values[compiler->loss].gradient =
+        (rpi_place){RPI_IN_ONE, 0, rpi_row_major(compiler, compiler->loss)};
+    for (int i = compiler->unit_count - 1; i >= 0; i--)
+        RP_TRY(in_unit(emit_backward(compiler, &compiler->units[i]), &compiler->units[i]));
+    return RP_OK;
+}
+
+/* Mark at which steps a longer part of the arena, from its start, has become final. */
+static rp_status mark_final(rpi_compiler *compiler) {
+    rpi_program *program = compiler->program;
+    int count = rpi_weights_parameter_count(program->weights), latest = -1;
+    RP_TRY(rpi_arena_alloc(program->memory, (size_t)count * sizeof *program->unreached,
+                           &program->unreached));
+    for (int i = 0; i < count; i++) {
+        const rpi_weight *weight = rpi_weights_parameter(program->weights, i);
+        const rpi_compiled_value *value = &compiler->values[weight->value];
+        if (!value->writes)
+            program->unreached[program->unreached_count++] = weight->value;
+        else if (value->last_write > latest)
+            latest = value->last_write;
+        if (latest >= 0) program->steps[latest].final_end = weight->first + weight->count;
+    }
+    return RP_OK;
+}
+
+/* ---- the whole ---- */
+
+static rp_status add_result(rpi_compiler *compiler, rpi_value_id id) {
+    rpi_program *program = compiler->program;
+    if (id < 0 || id >= compiler->value_count ||
+        rpi_graph_value(program->graph, id)->kind != RPI_VALUE_ACTIVATION)
+        return RP_FAIL(INVALID, "a result (value %d) is no activation of the graph", id);
+    compiler->values[id].needed = compiler->values[id].is_result = true;
+    program->results[program->result_count++].value = id;
+    return RP_OK;
+}
+
+static rp_status check_request(const rpi_compiler *compiler) {
+    const rpi_program *program = compiler->program;
+    if (compiler->options->result_count < 0 ||
+        compiler->options->result_count > RPI_PROGRAM_RESULTS)
+        return RP_FAIL(INVALID, "%d results; at most %d are allowed",
+                       compiler->options->result_count, RPI_PROGRAM_RESULTS);
+    if (compiler->loss == RPI_NO_VALUE)
+        return compiler->options->training ? RP_FAIL(INVALID, "training without a loss")
+                                           : RP_OK;
+    if (compiler->loss < 0 || compiler->loss >= compiler->value_count)
+        return RP_FAIL(INVALID, "the loss is no value of the graph");
+    const rpi_value *loss = rpi_graph_value(program->graph, compiler->loss);
+    if (loss->dtype != RP_F32 || loss->shape.dims != 0)
+        return RP_FAIL(INVALID, "the loss '%s' is no scalar of f32", loss->name);
+    return RP_OK;
+}
+
+static void place_leaves(rpi_compiler *compiler) {
+    static const rpi_place_kind places[] = {RPI_IN_INPUT, RPI_IN_WEIGHTS, RPI_IN_WEIGHTS,
+                                            RPI_NOWHERE};
+    for (int i = 0; i < compiler->value_count; i++) {
+        const rpi_value *value = rpi_graph_value(compiler->program->graph, i);
+        int index = value->kind == RPI_VALUE_INPUT ? value->index : i;
+        compiler->values[i].place =
+            (rpi_place){places[value->kind], index, rpi_row_major(compiler, i)};
+    }
+}
+
+static rp_status build(rpi_compiler *compiler) {
+    rpi_program *program = compiler->program;
+    RP_TRY(rpi_graph_check(program->graph));
+    RP_TRY(check_request(compiler));
+    RP_TRY(rpi_arena_create(BLOCK_BYTES, &program->memory));
+    RP_TRY(rpi_arena_alloc(program->memory,
+                           (size_t)compiler->value_count * sizeof *compiler->values,
+                           &compiler->values));
+    if (compiler->loss != RPI_NO_VALUE) {
+        RP_TRY(add_result(compiler, compiler->loss));
+        compiler->values[compiler->loss].has_gradient = compiler->options->training;
+    }
+    for (int i = 0; i < compiler->options->result_count; i++)
+        RP_TRY(add_result(compiler, compiler->options->results[i]));
+    RP_TRY(program->backend->open(&compiler->options->backend_options, &program->session));
+    RP_TRY(rpi_compile_units(compiler));
+    place_leaves(compiler);
+    RP_TRY(emit_passes(compiler));
+    if (compiler->options->training) RP_TRY(mark_final(compiler));
+    for (int i = 0; i < program->result_count; i++) {
+        rpi_program_result_place *result = &program->results[i];
+        result->tensor.dtype = rpi_graph_value(program->graph, result->value)->dtype;
+        result->tensor.domain = RPI_HOST;
+        result->tensor.shape = compiler->values[result->value].shape;
+    }
+    return rpi_compile_resolve(compiler);
+}
+
+rp_status rpi_program_compile(const rpi_graph *graph, rpi_weights *weights, rpi_value_id loss,
+                              const rpi_program_options *options, rpi_program **out_program) {
+    rpi_program *program = NULL;
+    RP_TRY(rpi_alloc(sizeof *program, "a program", &program));
+    program->graph = graph;
+    program->weights = weights;
+    program->backend = options->backend ? options->backend : rpi_backend_at(0);
+    program->training = options->training;
+    program->one = 1;
+    rpi_compiler compiler = {.program = program,
+                             .options = options,
+                             .loss = loss,
+                             .value_count = rpi_graph_value_count(graph)};
+    rp_status status = build(&compiler);
+    rpi_free(compiler.places);
+    rpi_free(compiler.buffers);
+    rpi_free(compiler.reuses);
+    if (status != RP_OK) {
+        rpi_program_destroy(program);
+        return status;
+    }
+    *out_program = program;
+    return RP_OK;
+}

@@ -1,0 +1,219 @@
+#include "base/memory.h"
+#include "base/status.h"
+#include "engine/compile.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool rpi_is_external(const rpi_op *op) {
+    return !strcmp(op->name, "external");
+}
+
+static void bind_batch(rpi_shape *shape, int64_t batch) {
+    for (int i = 0; i < shape->dims; i++)
+        if (shape->size[i] == RPI_BATCH) shape->size[i] = batch;
+}
+
+static rp_status bind_leaves(rpi_compiler *compiler) {
+    for (int i = 0; i < compiler->value_count; i++) {
+        const rpi_value *value = rpi_graph_value(compiler->program->graph, i);
+        rpi_shape *shape = &compiler->values[i].shape;
+        *shape = value->shape;
+        bool has_batch = shape->dims > 0 && shape->size[0] == RPI_BATCH;
+        if (has_batch && compiler->options->batch < 1)
+            return RP_FAIL(INVALID, "batch is %lld; at least 1 is wanted for '%s'",
+                           (long long)compiler->options->batch, value->name);
+        bind_batch(shape, compiler->options->batch);
+    }
+    return RP_OK;
+}
+
+/* Shapes again, now that the batch is a number, and the count of operations. */
+static rp_status bind_node(rpi_compiler *compiler, const rpi_node *node) {
+    rpi_shape inputs[RPI_NODE_INPUTS], outputs[RPI_NODE_OUTPUTS] = {{0}};
+    uint32_t wanted = 0;
+    for (int i = 0; i < node->input_count; i++) {
+        const rpi_compiled_value *value = &compiler->values[node->inputs[i]];
+        inputs[i] = value->shape;
+        if (value->has_gradient && node->op->inputs[i].has_gradient) wanted |= 1u << i;
+    }
+    rp_status status = node->op->infer(node->attributes, node->input_count, inputs, outputs);
+    if (status != RP_OK)
+        return rpi_fail_context(status, "node '%s' (%s): ", node->name, node->op->name);
+    for (int i = 0; i < node->output_count; i++) {
+        bind_batch(&outputs[i], compiler->options->batch);
+        compiler->values[node->outputs[i]].shape = outputs[i];
+    }
+    int64_t forward = 0, backward = 0;
+    if (node->op->flops)
+        node->op->flops(node->attributes, inputs, outputs, wanted, &forward, &backward);
+    compiler->program->facts.forward_flops += forward;
+    compiler->program->facts.backward_flops += backward;
+    return RP_OK;
+}
+
+/* From the loss and the results back: which nodes are needed, and which values the gradient of
+ * the loss reaches (has_gradient, narrowed below to what leads to a parameter). */
+static void mark_needed(rpi_compiler *compiler) {
+    const rpi_graph *graph = compiler->program->graph;
+    for (int i = rpi_graph_node_count(graph) - 1; i >= 0; i--) {
+        const rpi_node *node = rpi_graph_node(graph, i);
+        bool needed = false, reached = false;
+        for (int j = 0; j < node->output_count; j++) {
+            needed |= compiler->values[node->outputs[j]].needed;
+            reached |= compiler->values[node->outputs[j]].has_gradient;
+        }
+        compiler->node_needed[i] = needed;
+        for (int j = 0; needed && j < node->input_count; j++) {
+            rpi_compiled_value *input = &compiler->values[node->inputs[j]];
+            input->needed = true;
+            input->consumers++;
+            input->has_gradient |= reached && node->op->inputs[j].has_gradient;
+        }
+    }
+}
+
+static void narrow_gradients(rpi_compiler *compiler) {
+    const rpi_graph *graph = compiler->program->graph;
+    for (int i = 0; i < compiler->value_count; i++) {
+        rpi_value_kind kind = rpi_graph_value(graph, i)->kind;
+        if (kind == RPI_VALUE_INPUT || kind == RPI_VALUE_STATE)
+            compiler->values[i].has_gradient = false;
+    }
+    for (int i = 0; i < rpi_graph_node_count(graph); i++) {
+        const rpi_node *node = rpi_graph_node(graph, i);
+        bool leads = false;
+        for (int j = 0; j < node->input_count; j++)
+            leads |= node->op->inputs[j].has_gradient &&
+                     compiler->values[node->inputs[j]].has_gradient;
+        for (int j = 0; j < node->output_count; j++)
+            compiler->values[node->outputs[j]].has_gradient &= leads;
+    }
+}
+
+static void describe(const rpi_compiler *compiler, rpi_value_id id, rpi_unit_value *out) {
+    const rpi_value *value = rpi_graph_value(compiler->program->graph, id);
+    *out = (rpi_unit_value){.name = value->name,
+                            .kind = value->kind,
+                            .dtype = value->dtype,
+                            .shape = compiler->values[id].shape,
+                            .layout = rpi_row_major(compiler, id)};
+}
+
+static rp_status append_node(rpi_compiler *compiler, rpi_compiled_unit *compiled,
+                             const rpi_node *node, int chain_input) {
+    rpi_unit *unit = &compiled->unit;
+    for (int i = 0; i < node->input_count; i++) {
+        if (i == chain_input) continue;
+        if (unit->input_count == RPI_UNIT_INPUTS)
+            return RP_FAIL(INTERNAL, "node '%s': a fused unit has too many inputs", node->name);
+        rpi_value_id id = node->inputs[i];
+        compiled->inputs[unit->input_count] = id;
+        describe(compiler, id, &unit->inputs[unit->input_count]);
+        if (unit->inputs[unit->input_count].kind == RPI_VALUE_PARAMETER &&
+            node->op->inputs[i].role == RPI_DATA)
+            unit->inputs[unit->input_count].kind = RPI_VALUE_ACTIVATION;
+        if (compiler->values[id].has_gradient && node->op->inputs[i].has_gradient)
+            unit->wanted |= 1u << unit->input_count;
+        unit->input_count++;
+    }
+    unit->chain_input[unit->node_count] = chain_input;
+    unit->nodes[unit->node_count++] = node;
+    unit->output_count = node->output_count;
+    for (int i = 0; i < node->output_count; i++) {
+        compiled->outputs[i] = node->outputs[i];
+        describe(compiler, node->outputs[i], &unit->outputs[i]);
+    }
+    return RP_OK;
+}
+
+static int input_index(const rpi_node *node, rpi_value_id value) {
+    for (int i = 0; i < node->input_count; i++)
+        if (node->inputs[i] == value) return i;
+    return -1;
+}
+
+/* The node that alone takes the unit's only output, or -1. */
+static int sole_consumer(const rpi_compiler *compiler, const rpi_compiled_unit *compiled) {
+    const rpi_graph *graph = compiler->program->graph;
+    rpi_value_id output = compiled->outputs[0];
+    const rpi_compiled_value *value = &compiler->values[output];
+    if (compiled->unit.output_count != 1 || value->consumers != 1 || value->is_result)
+        return -1;
+    for (int i = rpi_graph_value(graph, output)->producer + 1; i < rpi_graph_node_count(graph);
+         i++)
+        if (compiler->node_needed[i] && input_index(rpi_graph_node(graph, i), output) >= 0)
+            return i;
+    return -1;
+}
+
+/* Join further nodes to the unit for as long as the backend offers to. taken[n]: node n is in
+ * a unit. Returns the last node's index. */
+static rp_status extend(rpi_compiler *compiler, rpi_compiled_unit *compiled, bool *taken,
+                        int *in_out_last) {
+    const rpi_program *program = compiler->program;
+    while (program->backend->fuse && compiled->unit.node_count < RPI_UNIT_NODES) {
+        int next = sole_consumer(compiler, compiled);
+        if (next < 0 || taken[next]) return RP_OK;
+        const rpi_node *node = rpi_graph_node(program->graph, next);
+        if (node->op->is_view || rpi_is_external(node->op) ||
+            !program->backend->fuse(program->session, &compiled->unit, node))
+            return RP_OK;
+        RP_TRY(append_node(compiler, compiled, node, input_index(node, compiled->outputs[0])));
+        taken[next] = true;
+        *in_out_last = next;
+    }
+    return RP_OK;
+}
+
+static rp_status name_unit(rpi_compiler *compiler, rpi_compiled_unit *compiled) {
+    const rpi_unit *unit = &compiled->unit;
+    size_t bytes = 1;
+    for (int i = 0; i < unit->node_count; i++) bytes += strlen(unit->nodes[i]->op->name) + 1;
+    char *what = NULL;
+    RP_TRY(rpi_arena_alloc(compiler->program->memory, bytes, &what));
+    size_t used = 0;
+    for (int i = 0; i < unit->node_count; i++)
+        used += (size_t)snprintf(what + used, bytes - used, "%s%s", i ? "+" : "",
+                                 unit->nodes[i]->op->name);
+    compiled->what = what;
+    compiled->name = unit->nodes[0]->name;
+    return RP_OK;
+}
+
+/* A unit runs where its last node stands, when all inputs are there: units_at[last node]. */
+static rp_status cut(rpi_compiler *compiler, bool *taken, rpi_compiled_unit *units_at) {
+    const rpi_graph *graph = compiler->program->graph;
+    for (int i = 0; i < rpi_graph_node_count(graph); i++) {
+        const rpi_node *node = rpi_graph_node(graph, i);
+        if (!compiler->node_needed[i] || taken[i]) continue;
+        rpi_compiled_unit compiled = {.unit.training = compiler->options->training};
+        int last = i;
+        RP_TRY(append_node(compiler, &compiled, node, -1));
+        taken[i] = true;
+        if (!node->op->is_view && !rpi_is_external(node->op))
+            RP_TRY(extend(compiler, &compiled, taken, &last));
+        RP_TRY(name_unit(compiler, &compiled));
+        units_at[last] = compiled;
+    }
+    for (int i = 0; i < rpi_graph_node_count(graph); i++)
+        if (units_at[i].unit.node_count) units_at[compiler->unit_count++] = units_at[i];
+    return RP_OK;
+}
+
+rp_status rpi_compile_units(rpi_compiler *compiler) {
+    const rpi_graph *graph = compiler->program->graph;
+    size_t nodes = (size_t)rpi_graph_node_count(graph);
+    rpi_arena *memory = compiler->program->memory;
+    bool *taken = NULL;
+    RP_TRY(rpi_arena_alloc(memory, nodes * sizeof(bool), &compiler->node_needed));
+    RP_TRY(rpi_arena_alloc(memory, nodes * sizeof(bool), &taken));
+    RP_TRY(rpi_arena_alloc(memory, nodes * sizeof *compiler->units, &compiler->units));
+    mark_needed(compiler);
+    narrow_gradients(compiler);
+    RP_TRY(bind_leaves(compiler));
+    for (int i = 0; i < (int)nodes; i++)
+        if (compiler->node_needed[i]) RP_TRY(bind_node(compiler, rpi_graph_node(graph, i)));
+    return cut(compiler, taken, compiler->units);
+}

@@ -1,0 +1,87 @@
+/* What a model author writes: one function an op, and the attributes that backends read.
+ *
+ * Each adds one node named `name` and returns its (first) output, or RPI_NO_VALUE after a
+ * failure that rpi_graph_check() tells. Images are N x C x H x W. Absent optional values are
+ * RPI_NO_VALUE. Attributes that are 0 and have a default get it here; what a
+ * node holds is explicit. */
+#ifndef RPI_ENGINE_LAYERS_H
+#define RPI_ENGINE_LAYERS_H
+
+#include "engine/graph.h"
+
+/* y[n,k,i,j] = bias[k] + sum_{c,r,s} x[n,c,i*stride-padding+r,j*stride-padding+s] w[k,c,r,s].
+ * weight: K x C x R x S; bias: K or absent. Stride 0 means 1. */
+typedef struct rpi_conv2d_attributes {
+    int stride, padding;
+} rpi_conv2d_attributes;
+rpi_value_id rpi_conv2d(rpi_graph *graph, const char *name, rpi_value_id input,
+                        rpi_value_id weight, rpi_value_id bias,
+                        rpi_conv2d_attributes attributes);
+
+/* y = scale[c] (x - mean[c]) / sqrt(variance[c] + epsilon) + shift[c]. In training mean and
+ * (biased) variance are the batch's over N, H, W, and the states become
+ * (1 - momentum) state + momentum batch's, with the unbiased variance; in evaluation they are
+ * the states. epsilon 0 means 1e-5, momentum 0 means 0.1. All of shape C. */
+typedef struct rpi_batch_norm2d_attributes {
+    float epsilon, momentum;
+} rpi_batch_norm2d_attributes;
+rpi_value_id rpi_batch_norm2d(rpi_graph *graph, const char *name, rpi_value_id input,
+                              rpi_value_id scale, rpi_value_id shift, rpi_value_id running_mean,
+                              rpi_value_id running_variance,
+                              rpi_batch_norm2d_attributes attributes);
+
+/* max(x, 0); the gradient at 0 is 0. Any shape. */
+rpi_value_id rpi_relu(rpi_graph *graph, const char *name, rpi_value_id input);
+
+/* a + b of equal shapes. */
+rpi_value_id rpi_add(rpi_graph *graph, const char *name, rpi_value_id a, rpi_value_id b);
+
+/* Maximum over kernel x kernel windows; padding counts as minus infinity; of equal elements the
+ * first in row-major order gets the gradient. Stride 0 means the kernel's size. */
+typedef struct rpi_max_pool2d_attributes {
+    int kernel, stride, padding;
+} rpi_max_pool2d_attributes;
+rpi_value_id rpi_max_pool2d(rpi_graph *graph, const char *name, rpi_value_id input,
+                            rpi_max_pool2d_attributes attributes);
+
+/* Mean over H and W: N x C x H x W to N x C. */
+rpi_value_id rpi_global_avg_pool(rpi_graph *graph, const char *name, rpi_value_id input);
+
+/* y = x w^T + bias. x: N x I, weight: O x I, bias: O or absent. */
+rpi_value_id rpi_linear(rpi_graph *graph, const char *name, rpi_value_id input,
+                        rpi_value_id weight, rpi_value_id bias);
+
+/* N x anything to N x (product of the rest), without a copy. */
+rpi_value_id rpi_flatten(rpi_graph *graph, const char *name, rpi_value_id input);
+
+/* loss = scale * sum_n -log softmax(logits[n])[labels[n]], a scalar. `scale` is a scalar f32
+ * input, 1 / (rows of the global batch), so that ranks and micro-batches of any size add up to
+ * the mean. Output 1 (rpi_graph_output) counts rows whose largest logit is the label's, as i32;
+ * of equal logits the first counts. logits: N x C; labels: N of i32 in [0, C): others fail the
+ * run. */
+rpi_value_id rpi_softmax_cross_entropy(rpi_graph *graph, const char *name, rpi_value_id logits,
+                                       rpi_value_id labels, rpi_value_id scale);
+
+/* A node whose computation is given from above, in two halves so that it overlaps with what
+ * does not depend on it: `start` runs when the inputs are there, `finish` just before the first
+ * use of the output. Values are row-major; pointers are the same in both halves and stay valid
+ * and untouched in between. Shapes are bound. */
+typedef struct rpi_external_io {
+    const rpi_tensor *input;  /* of backward: the gradient of the output */
+    const rpi_tensor *output; /* of backward: the gradient of the input */
+} rpi_external_io;
+typedef rp_status (*rpi_external_function)(void *context, const rpi_external_io *io);
+
+typedef struct rpi_external_attributes {
+    void *context; /* borrowed; outlives the graph */
+    /* start may be NULL (all is done in finish), or finish (all is done in start), not both. */
+    rpi_external_function forward_start, forward_finish;
+    /* Both NULL: the gradient passes through unchanged (shapes must then be equal). */
+    rpi_external_function backward_start, backward_finish;
+    bool reshapes;          /* the output has output_shape; else that of the input */
+    rpi_shape output_shape; /* dimension 0 may be RPI_BATCH */
+} rpi_external_attributes;
+rpi_value_id rpi_external(rpi_graph *graph, const char *name, rpi_value_id input,
+                          rpi_external_attributes attributes);
+
+#endif

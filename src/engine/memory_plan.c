@@ -1,0 +1,108 @@
+#include "engine/memory_plan.h"
+
+#include "base/memory.h"
+#include "base/status.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+
+/* Has the place of `root` been taken over at this very step? */
+static bool is_taken(const rpi_buffer *buffers, int count, int root, int step) {
+    for (int i = 0; i < count; i++)
+        if (buffers[i].shares == root && buffers[i].first == step) return true;
+    return false;
+}
+
+/* Lifetimes of buffers that took over their input's place, joined to that of the first one. */
+static void join_reused(rpi_buffer *buffers, int count, const rpi_reuse *reuses,
+                        int reuse_count) {
+    for (int i = 0; i < reuse_count; i++) {
+        rpi_buffer *output = &buffers[reuses[i].output];
+        int root = buffers[reuses[i].input].shares;
+        bool fresh = output->shares == reuses[i].output && output->first == reuses[i].step &&
+                     output->first <= output->last;
+        if (!fresh || root == reuses[i].output || buffers[root].last != reuses[i].step ||
+            buffers[root].bytes < output->bytes ||
+            is_taken(buffers, count, root, reuses[i].step))
+            continue;
+        output->shares = root;
+        buffers[root].last = output->last;
+    }
+}
+
+/* A buffer to be placed, or placed: sorted by bytes, or by offset. */
+typedef struct entry {
+    size_t key;
+    int index;
+} entry;
+
+static int larger_first(const void *a, const void *b) {
+    const entry *x = a, *y = b;
+    if (x->key != y->key) return x->key < y->key ? 1 : -1;
+    return x->index - y->index; /* same place in every run */
+}
+
+static int lower_first(const void *a, const void *b) {
+    const entry *x = a, *y = b;
+    if (x->key != y->key) return x->key < y->key ? -1 : 1;
+    return x->index - y->index;
+}
+
+static size_t padded(size_t bytes) {
+    return (bytes + RPI_ALIGNMENT - 1) / RPI_ALIGNMENT * RPI_ALIGNMENT;
+}
+
+/* The lowest gap between the `count` neighbours, sorted by offset, that holds `bytes`. */
+static size_t lowest_gap(const rpi_buffer *buffers, const entry *neighbours, int count,
+                         size_t bytes) {
+    size_t end = 0;
+    for (int i = 0; i < count; i++) {
+        if (neighbours[i].key >= end + padded(bytes)) return end;
+        size_t next = neighbours[i].key + padded(buffers[neighbours[i].index].bytes);
+        if (next > end) end = next;
+    }
+    return end;
+}
+
+/* Those of the first `count` in order that are alive together with `buffer`, by offset. */
+static int find_neighbours(const rpi_buffer *buffers, const rpi_buffer *buffer,
+                           const entry *order, int count, entry *neighbours) {
+    int alive = 0;
+    for (int i = 0; i < count; i++) {
+        const rpi_buffer *other = &buffers[order[i].index];
+        if (other->first <= buffer->last && buffer->first <= other->last)
+            neighbours[alive++] = (entry){other->offset, order[i].index};
+    }
+    qsort(neighbours, (size_t)alive, sizeof(entry), lower_first);
+    return alive;
+}
+
+/* Large buffers first, each as low as those placed before and alive at the same time allow. */
+static size_t place(rpi_buffer *buffers, entry *order, int count, entry *neighbours) {
+    size_t total = 0;
+    qsort(order, (size_t)count, sizeof(entry), larger_first);
+    for (int i = 0; i < count; i++) {
+        rpi_buffer *buffer = &buffers[order[i].index];
+        int alive = find_neighbours(buffers, buffer, order, i, neighbours);
+        buffer->offset = lowest_gap(buffers, neighbours, alive, buffer->bytes);
+        size_t end = buffer->offset + padded(buffer->bytes);
+        if (end > total) total = end;
+    }
+    return total;
+}
+
+rp_status rpi_memory_plan(rpi_buffer *buffers, int count, const rpi_reuse *reuses,
+                          int reuse_count, size_t *out_bytes) {
+    entry *order = NULL;
+    int roots = 0;
+    RP_TRY(rpi_alloc_array(2 * (size_t)count, sizeof *order, "a memory plan", &order));
+    for (int i = 0; i < count; i++) buffers[i].shares = i;
+    join_reused(buffers, count, reuses, reuse_count);
+    for (int i = 0; i < count; i++)
+        if (buffers[i].shares == i && buffers[i].first <= buffers[i].last)
+            order[roots++] = (entry){buffers[i].bytes, i};
+    *out_bytes = place(buffers, order, roots, order + count);
+    for (int i = 0; i < count; i++) buffers[i].offset = buffers[buffers[i].shares].offset;
+    rpi_free(order);
+    return RP_OK;
+}

@@ -1,0 +1,373 @@
+#include "engine/onednn/onednn_api.h"
+
+#include "base/memory.h"
+#include "base/status.h"
+
+#include <oneapi/dnnl/dnnl_debug.h>
+
+/* ---- what is the same in oneDNN 2 and 3 ---- */
+
+rp_status rpi_dnn_check(dnnl_status_t status, const char *what) {
+    if (status == dnnl_success) return RP_OK;
+    if (status == dnnl_out_of_memory) return RP_FAIL(NOMEM, "oneDNN: %s: out of memory", what);
+    return RP_FAIL(INTERNAL, "oneDNN: %s: %s", what, dnnl_status2str(status));
+}
+
+int rpi_dnn_channel_block(void) {
+    unsigned avx512 = dnnl_cpu_isa_avx512_core;
+    return ((unsigned)dnnl_get_effective_cpu_isa() & avx512) == avx512 ? 16 : 8;
+}
+
+/* Only "there is no implementation" is an answer; all else is a failure. */
+static rp_status described(dnnl_status_t status, const char *what) {
+    if (status == dnnl_unimplemented) return RP_UNSUPPORTED;
+    return rpi_dnn_check(status, what);
+}
+
+rpi_dnn_const_md rpi_dnn_described_md(dnnl_primitive_desc_t pd, dnnl_query_t what) {
+    return dnnl_primitive_desc_query_md(pd, what, 0);
+}
+
+rp_status rpi_dnn_reorder_describe(const rpi_dnn_context *context, rpi_dnn_const_md from,
+                                   rpi_dnn_const_md to, bool accumulate,
+                                   dnnl_primitive_desc_t *out_pd) {
+    dnnl_primitive_attr_t attributes = accumulate ? context->accumulate : context->attributes;
+    return described(dnnl_reorder_primitive_desc_create(out_pd, from, context->engine, to,
+                                                        context->engine, attributes),
+                     "reorder");
+}
+
+static dnnl_alg_kind_t algorithm_of(const rpi_dnn_conv *conv) {
+    return conv->winograd ? dnnl_convolution_winograd : dnnl_convolution_direct;
+}
+
+static unsigned norm_flags(const rpi_dnn_norm *norm) {
+    unsigned flags = dnnl_use_scale | dnnl_use_shift;
+    if (norm->relu) flags |= dnnl_fuse_norm_relu;
+    if (!norm->training) flags |= dnnl_use_global_stats;
+    return flags;
+}
+
+static dnnl_prop_kind_t forward_kind(bool training) {
+    return training ? dnnl_forward_training : dnnl_forward_inference;
+}
+
+/* ---- what differs ---- */
+
+#if DNNL_VERSION_MAJOR >= 3
+
+static const dnnl_dims_t no_dilation = {0};
+
+rp_status rpi_dnn_md_create(int dims, const int64_t *size, dnnl_format_tag_t tag,
+                            rpi_dnn_md *out_md) {
+    return rpi_dnn_check(dnnl_memory_desc_create_with_tag(out_md, dims, size, dnnl_f32, tag),
+                         "memory descriptor");
+}
+
+void rpi_dnn_md_destroy(rpi_dnn_md md) {
+    if (md) dnnl_memory_desc_destroy(md);
+}
+
+static dnnl_status_t append_sum(dnnl_post_ops_t operations) {
+    return dnnl_post_ops_append_sum(operations, 1.0f, 0, dnnl_data_type_undef);
+}
+
+static dnnl_status_t append_relu(dnnl_post_ops_t operations) {
+    return dnnl_post_ops_append_eltwise(operations, dnnl_eltwise_relu, 0.0f, 0.0f);
+}
+
+static dnnl_status_t conv_forward(const rpi_dnn_context *context, const rpi_dnn_conv *conv,
+                                  dnnl_alg_kind_t algorithm, dnnl_primitive_desc_t *out_pd) {
+    return dnnl_convolution_forward_primitive_desc_create(
+        out_pd, context->engine, dnnl_forward_training, algorithm, conv->source, conv->weights,
+        conv->bias, conv->destination, conv->stride, no_dilation, conv->padding_before,
+        conv->padding_after, context->attributes);
+}
+
+static dnnl_status_t conv_backward_data(const rpi_dnn_context *context,
+                                        const rpi_dnn_conv *conv, dnnl_primitive_desc_t hint,
+                                        dnnl_primitive_desc_t *out_pd) {
+    return dnnl_convolution_backward_data_primitive_desc_create(
+        out_pd, context->engine, algorithm_of(conv), conv->source, conv->weights,
+        conv->destination, conv->stride, no_dilation, conv->padding_before, conv->padding_after,
+        hint, context->attributes);
+}
+
+static dnnl_status_t conv_backward_weights(const rpi_dnn_context *context,
+                                           const rpi_dnn_conv *conv, dnnl_primitive_desc_t hint,
+                                           dnnl_primitive_desc_t *out_pd) {
+    return dnnl_convolution_backward_weights_primitive_desc_create(
+        out_pd, context->engine, algorithm_of(conv), conv->source, conv->weights, conv->bias,
+        conv->destination, conv->stride, no_dilation, conv->padding_before, conv->padding_after,
+        hint, context->attributes);
+}
+
+rp_status rpi_dnn_norm_describe(const rpi_dnn_context *context, const rpi_dnn_norm *norm,
+                                dnnl_primitive_desc_t *out_pd) {
+    return described(dnnl_batch_normalization_forward_primitive_desc_create(
+                         out_pd, context->engine, forward_kind(norm->training), norm->data,
+                         norm->data, norm->epsilon, norm_flags(norm), context->attributes),
+                     "batch normalization");
+}
+
+rp_status rpi_dnn_norm_backward_describe(const rpi_dnn_context *context,
+                                         const rpi_dnn_norm *norm,
+                                         dnnl_primitive_desc_t forward,
+                                         dnnl_primitive_desc_t *out_pd) {
+    return described(dnnl_batch_normalization_backward_primitive_desc_create(
+                         out_pd, context->engine, dnnl_backward, norm->data, norm->data,
+                         norm->data, norm->epsilon, norm_flags(norm), forward,
+                         context->attributes),
+                     "batch normalization, backward");
+}
+
+rp_status rpi_dnn_max_pool_describe(const rpi_dnn_context *context, const rpi_dnn_pool *pool,
+                                    dnnl_primitive_desc_t *out_pd) {
+    return described(dnnl_pooling_forward_primitive_desc_create(
+                         out_pd, context->engine, forward_kind(pool->training),
+                         dnnl_pooling_max, pool->source, pool->destination, pool->stride,
+                         pool->kernel, no_dilation, pool->padding_before, pool->padding_after,
+                         context->attributes),
+                     "max pooling");
+}
+
+rp_status rpi_dnn_max_pool_backward_describe(const rpi_dnn_context *context,
+                                             const rpi_dnn_pool *pool,
+                                             dnnl_primitive_desc_t forward,
+                                             dnnl_primitive_desc_t *out_pd) {
+    return described(dnnl_pooling_backward_primitive_desc_create(
+                         out_pd, context->engine, dnnl_pooling_max, pool->source,
+                         pool->destination, pool->stride, pool->kernel, no_dilation,
+                         pool->padding_before, pool->padding_after, forward,
+                         context->attributes),
+                     "max pooling, backward");
+}
+
+rp_status rpi_dnn_relu_describe(const rpi_dnn_context *context, rpi_dnn_const_md data,
+                                dnnl_primitive_desc_t *out_pd) {
+    return described(dnnl_eltwise_forward_primitive_desc_create(
+                         out_pd, context->engine, dnnl_forward_training,
+                         dnnl_eltwise_relu_use_dst_for_bwd, data, data, 0.0f, 0.0f,
+                         context->attributes),
+                     "relu");
+}
+
+rp_status rpi_dnn_relu_backward_describe(const rpi_dnn_context *context, rpi_dnn_const_md data,
+                                         dnnl_primitive_desc_t forward,
+                                         dnnl_primitive_desc_t *out_pd) {
+    return described(dnnl_eltwise_backward_primitive_desc_create(
+                         out_pd, context->engine, dnnl_eltwise_relu_use_dst_for_bwd, data, data,
+                         data, 0.0f, 0.0f, forward, context->attributes),
+                     "relu, backward");
+}
+
+rp_status rpi_dnn_add_describe(const rpi_dnn_context *context, rpi_dnn_const_md data, bool relu,
+                               dnnl_primitive_desc_t *out_pd) {
+    return described(
+        dnnl_binary_primitive_desc_create(out_pd, context->engine, dnnl_binary_add, data, data,
+                                          data, relu ? context->relu : context->attributes),
+        "add");
+}
+
+#else /* oneDNN 2 */
+
+rp_status rpi_dnn_md_create(int dims, const int64_t *size, dnnl_format_tag_t tag,
+                            rpi_dnn_md *out_md) {
+    rpi_dnn_md md = NULL;
+    RP_TRY(rpi_alloc(sizeof *md, "memory descriptor", &md));
+    dnnl_status_t status = dnnl_memory_desc_init_by_tag(md, dims, size, dnnl_f32, tag);
+    if (status != dnnl_success) {
+        rpi_free(md);
+        return rpi_dnn_check(status, "memory descriptor");
+    }
+    *out_md = md;
+    return RP_OK;
+}
+
+void rpi_dnn_md_destroy(rpi_dnn_md md) {
+    rpi_free(md);
+}
+
+static dnnl_status_t append_sum(dnnl_post_ops_t operations) {
+    return dnnl_post_ops_append_sum(operations, 1.0f);
+}
+
+static dnnl_status_t append_relu(dnnl_post_ops_t operations) {
+    return dnnl_post_ops_append_eltwise(operations, 1.0f, dnnl_eltwise_relu, 0.0f, 0.0f);
+}
+
+/* The operation's descriptor was made with this status; make the primitive's from it. */
+static dnnl_status_t describe(const rpi_dnn_context *context, dnnl_status_t status,
+                              const void *operation, dnnl_primitive_attr_t attributes,
+                              dnnl_primitive_desc_t hint, dnnl_primitive_desc_t *out_pd) {
+    if (status != dnnl_success) return status;
+    return dnnl_primitive_desc_create(out_pd, operation, attributes, context->engine, hint);
+}
+
+static dnnl_status_t conv_forward(const rpi_dnn_context *context, const rpi_dnn_conv *conv,
+                                  dnnl_alg_kind_t algorithm, dnnl_primitive_desc_t *out_pd) {
+    dnnl_convolution_desc_t operation;
+    dnnl_status_t status = dnnl_convolution_forward_desc_init(
+        &operation, dnnl_forward_training, algorithm, conv->source, conv->weights, conv->bias,
+        conv->destination, conv->stride, conv->padding_before, conv->padding_after);
+    return describe(context, status, &operation, context->attributes, NULL, out_pd);
+}
+
+static dnnl_status_t conv_backward_data(const rpi_dnn_context *context,
+                                        const rpi_dnn_conv *conv, dnnl_primitive_desc_t hint,
+                                        dnnl_primitive_desc_t *out_pd) {
+    dnnl_convolution_desc_t operation;
+    dnnl_status_t status = dnnl_convolution_backward_data_desc_init(
+        &operation, algorithm_of(conv), conv->source, conv->weights, conv->destination,
+        conv->stride, conv->padding_before, conv->padding_after);
+    return describe(context, status, &operation, context->attributes, hint, out_pd);
+}
+
+static dnnl_status_t conv_backward_weights(const rpi_dnn_context *context,
+                                           const rpi_dnn_conv *conv, dnnl_primitive_desc_t hint,
+                                           dnnl_primitive_desc_t *out_pd) {
+    dnnl_convolution_desc_t operation;
+    dnnl_status_t status = dnnl_convolution_backward_weights_desc_init(
+        &operation, algorithm_of(conv), conv->source, conv->weights, conv->bias,
+        conv->destination, conv->stride, conv->padding_before, conv->padding_after);
+    return describe(context, status, &operation, context->attributes, hint, out_pd);
+}
+
+rp_status rpi_dnn_norm_describe(const rpi_dnn_context *context, const rpi_dnn_norm *norm,
+                                dnnl_primitive_desc_t *out_pd) {
+    dnnl_batch_normalization_desc_t operation;
+    dnnl_status_t status = dnnl_batch_normalization_forward_desc_init(
+        &operation, forward_kind(norm->training), norm->data, norm->epsilon, norm_flags(norm));
+    return described(describe(context, status, &operation, context->attributes, NULL, out_pd),
+                     "batch normalization");
+}
+
+rp_status rpi_dnn_norm_backward_describe(const rpi_dnn_context *context,
+                                         const rpi_dnn_norm *norm,
+                                         dnnl_primitive_desc_t forward,
+                                         dnnl_primitive_desc_t *out_pd) {
+    dnnl_batch_normalization_desc_t operation;
+    dnnl_status_t status = dnnl_batch_normalization_backward_desc_init(
+        &operation, dnnl_backward, norm->data, norm->data, norm->epsilon, norm_flags(norm));
+    return described(
+        describe(context, status, &operation, context->attributes, forward, out_pd),
+        "batch normalization, backward");
+}
+
+rp_status rpi_dnn_max_pool_describe(const rpi_dnn_context *context, const rpi_dnn_pool *pool,
+                                    dnnl_primitive_desc_t *out_pd) {
+    dnnl_pooling_desc_t operation;
+    dnnl_status_t status = dnnl_pooling_forward_desc_init(
+        &operation, forward_kind(pool->training), dnnl_pooling_max, pool->source,
+        pool->destination, pool->stride, pool->kernel, pool->padding_before,
+        pool->padding_after);
+    return described(describe(context, status, &operation, context->attributes, NULL, out_pd),
+                     "max pooling");
+}
+
+rp_status rpi_dnn_max_pool_backward_describe(const rpi_dnn_context *context,
+                                             const rpi_dnn_pool *pool,
+                                             dnnl_primitive_desc_t forward,
+                                             dnnl_primitive_desc_t *out_pd) {
+    dnnl_pooling_desc_t operation;
+    dnnl_status_t status = dnnl_pooling_backward_desc_init(
+        &operation, dnnl_pooling_max, pool->source, pool->destination, pool->stride,
+        pool->kernel, pool->padding_before, pool->padding_after);
+    return described(
+        describe(context, status, &operation, context->attributes, forward, out_pd),
+        "max pooling, backward");
+}
+
+rp_status rpi_dnn_relu_describe(const rpi_dnn_context *context, rpi_dnn_const_md data,
+                                dnnl_primitive_desc_t *out_pd) {
+    dnnl_eltwise_desc_t operation;
+    dnnl_status_t status = dnnl_eltwise_forward_desc_init(
+        &operation, dnnl_forward_training, dnnl_eltwise_relu_use_dst_for_bwd, data, 0.0f, 0.0f);
+    return described(describe(context, status, &operation, context->attributes, NULL, out_pd),
+                     "relu");
+}
+
+rp_status rpi_dnn_relu_backward_describe(const rpi_dnn_context *context, rpi_dnn_const_md data,
+                                         dnnl_primitive_desc_t forward,
+                                         dnnl_primitive_desc_t *out_pd) {
+    dnnl_eltwise_desc_t operation;
+    dnnl_status_t status = dnnl_eltwise_backward_desc_init(
+        &operation, dnnl_eltwise_relu_use_dst_for_bwd, data, data, 0.0f, 0.0f);
+    return described(
+        describe(context, status, &operation, context->attributes, forward, out_pd),
+        "relu, backward");
+}
+
+rp_status rpi_dnn_add_describe(const rpi_dnn_context *context, rpi_dnn_const_md data, bool relu,
+                               dnnl_primitive_desc_t *out_pd) {
+    dnnl_binary_desc_t operation;
+    dnnl_status_t status = dnnl_binary_desc_init(&operation, dnnl_binary_add, data, data, data);
+    return described(describe(context, status, &operation,
+                              relu ? context->relu : context->attributes, NULL, out_pd),
+                     "add");
+}
+
+#endif
+
+/* ---- the context ---- */
+
+static rp_status make_attributes(dnnl_status_t (*append)(dnnl_post_ops_t),
+                                 dnnl_primitive_attr_t *out_attributes) {
+    RP_TRY(rpi_dnn_check(dnnl_primitive_attr_create(out_attributes), "attributes"));
+    RP_TRY(rpi_dnn_check(
+        dnnl_primitive_attr_set_scratchpad_mode(*out_attributes, dnnl_scratchpad_mode_user),
+        "scratchpad mode"));
+    if (!append) return RP_OK;
+    dnnl_post_ops_t operations = NULL;
+    RP_TRY(rpi_dnn_check(dnnl_post_ops_create(&operations), "post-operations"));
+    dnnl_status_t status = append(operations);
+    if (status == dnnl_success)
+        status = dnnl_primitive_attr_set_post_ops(*out_attributes, operations);
+    dnnl_post_ops_destroy(operations);
+    return rpi_dnn_check(status, "post-operations");
+}
+
+static rp_status open_context(rpi_dnn_context *context) {
+    RP_TRY(rpi_dnn_check(dnnl_engine_create(&context->engine, dnnl_cpu, 0), "CPU engine"));
+    RP_TRY(rpi_dnn_check(
+        dnnl_stream_create(&context->stream, context->engine, dnnl_stream_default_flags),
+        "stream"));
+    RP_TRY(make_attributes(NULL, &context->attributes));
+    RP_TRY(make_attributes(append_sum, &context->accumulate));
+    return make_attributes(append_relu, &context->relu);
+}
+
+rp_status rpi_dnn_context_open(rpi_dnn_context *context) {
+    *context = (rpi_dnn_context){0};
+    rp_status status = open_context(context);
+    if (status != RP_OK) rpi_dnn_context_close(context);
+    return status;
+}
+
+void rpi_dnn_context_close(rpi_dnn_context *context) {
+    if (context->relu) dnnl_primitive_attr_destroy(context->relu);
+    if (context->accumulate) dnnl_primitive_attr_destroy(context->accumulate);
+    if (context->attributes) dnnl_primitive_attr_destroy(context->attributes);
+    if (context->stream) dnnl_stream_destroy(context->stream);
+    if (context->engine) dnnl_engine_destroy(context->engine);
+    *context = (rpi_dnn_context){0};
+}
+
+/* ---- convolution: the backward passes need a forward description as a hint ---- */
+
+rp_status rpi_dnn_conv_describe(const rpi_dnn_context *context, rpi_dnn_direction direction,
+                                const rpi_dnn_conv *conv, dnnl_primitive_desc_t *out_pd) {
+    if (direction == RPI_DNN_FORWARD)
+        return described(conv_forward(context, conv, algorithm_of(conv), out_pd),
+                         "convolution");
+    dnnl_primitive_desc_t hint = NULL;
+    dnnl_status_t status = conv_forward(context, conv, dnnl_convolution_direct, &hint);
+    if (status != dnnl_success) return described(status, "convolution, as a hint");
+    status = direction == RPI_DNN_BACKWARD_DATA
+                 ? conv_backward_data(context, conv, hint, out_pd)
+                 : conv_backward_weights(context, conv, hint, out_pd);
+    dnnl_primitive_desc_destroy(hint);
+    return described(status, direction == RPI_DNN_BACKWARD_DATA
+                                 ? "convolution, backward data"
+                                 : "convolution, backward weights");
+}

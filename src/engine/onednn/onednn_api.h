@@ -1,0 +1,111 @@
+/* The part of oneDNN that Redpoll uses, the same for oneDNN 2 and 3.
+ *
+ * The two differ in how primitive descriptors are made and in whether a memory descriptor is a
+ * struct or a handle. onednn_api.c alone knows; everything above writes against this header.
+ *
+ * All data is f32. Every primitive takes its scratchpad from the caller. Descriptors given to
+ * the rpi_dnn_*_describe functions are borrowed for the call. A describe function that finds no
+ * implementation gives RP_UNSUPPORTED without recording a message: asking is not failing. */
+#ifndef RPI_ENGINE_ONEDNN_API_H
+#define RPI_ENGINE_ONEDNN_API_H
+
+#include "base/tensor.h"
+
+#include <oneapi/dnnl/dnnl.h>
+#include <stdbool.h>
+
+#if DNNL_VERSION_MAJOR >= 3
+typedef dnnl_memory_desc_t rpi_dnn_md;
+typedef const_dnnl_memory_desc_t rpi_dnn_const_md;
+#else
+typedef dnnl_memory_desc_t *rpi_dnn_md;
+typedef const dnnl_memory_desc_t *rpi_dnn_const_md;
+#endif
+
+typedef struct rpi_dnn_context {
+    dnnl_engine_t engine;
+    dnnl_stream_t stream;
+    dnnl_primitive_attr_t attributes; /* scratchpad from the caller */
+    dnnl_primitive_attr_t accumulate; /* besides: destination += result (reorders) */
+    dnnl_primitive_attr_t relu;       /* besides: relu of the result (binary) */
+} rpi_dnn_context;
+
+rp_status rpi_dnn_context_open(rpi_dnn_context *context);
+void rpi_dnn_context_close(rpi_dnn_context *context); /* zeros are fine */
+
+/* How many channels oneDNN's kernels for this processor (and ONEDNN_MAX_CPU_ISA) take at once:
+ * 16 with AVX-512, else 8. */
+int rpi_dnn_channel_block(void);
+
+/* RP_OK, RP_NOMEM or RP_INTERNAL with a message that names `what`. */
+rp_status rpi_dnn_check(dnnl_status_t status, const char *what);
+
+/* Memory descriptors; destroy with rpi_dnn_md_destroy (NULL is fine). */
+rp_status rpi_dnn_md_create(int dims, const int64_t *size, dnnl_format_tag_t tag,
+                            rpi_dnn_md *out_md);
+void rpi_dnn_md_destroy(rpi_dnn_md md);
+
+typedef enum rpi_dnn_direction {
+    RPI_DNN_FORWARD,
+    RPI_DNN_BACKWARD_DATA,
+    RPI_DNN_BACKWARD_WEIGHTS,
+    RPI_DNN_DIRECTIONS
+} rpi_dnn_direction;
+
+/* source N x C x H x W, weights K x C x R x S, destination N x K x P x Q. Bias NULL: none; it
+ * has no part in the backward data pass. */
+typedef struct rpi_dnn_conv {
+    rpi_dnn_const_md source, weights, bias, destination;
+    dnnl_dims_t stride, padding_before, padding_after; /* two entries are used */
+    bool winograd; /* insist on it; else direct, by whatever implementation fits */
+} rpi_dnn_conv;
+rp_status rpi_dnn_conv_describe(const rpi_dnn_context *context, rpi_dnn_direction direction,
+                                const rpi_dnn_conv *conv, dnnl_primitive_desc_t *out_pd);
+
+/* Scale and shift always; `relu` is fused and leaves a workspace in training. Backward takes
+ * the description of the forward pass as a hint. */
+typedef struct rpi_dnn_norm {
+    rpi_dnn_const_md data;
+    float epsilon;
+    bool training, relu;
+} rpi_dnn_norm;
+rp_status rpi_dnn_norm_describe(const rpi_dnn_context *context, const rpi_dnn_norm *norm,
+                                dnnl_primitive_desc_t *out_pd);
+rp_status rpi_dnn_norm_backward_describe(const rpi_dnn_context *context,
+                                         const rpi_dnn_norm *norm,
+                                         dnnl_primitive_desc_t forward,
+                                         dnnl_primitive_desc_t *out_pd);
+
+/* Is the shift an argument of the backward pass too? Its value plays no part there. */
+enum { RPI_DNN_NORM_BACKWARD_TAKES_SHIFT = DNNL_VERSION_MAJOR < 3 };
+
+typedef struct rpi_dnn_pool {
+    rpi_dnn_const_md source, destination;
+    dnnl_dims_t kernel, stride, padding_before, padding_after; /* two entries are used */
+    bool training; /* leaves a workspace of where the maxima are */
+} rpi_dnn_pool;
+rp_status rpi_dnn_max_pool_describe(const rpi_dnn_context *context, const rpi_dnn_pool *pool,
+                                    dnnl_primitive_desc_t *out_pd);
+rp_status rpi_dnn_max_pool_backward_describe(const rpi_dnn_context *context,
+                                             const rpi_dnn_pool *pool,
+                                             dnnl_primitive_desc_t forward,
+                                             dnnl_primitive_desc_t *out_pd);
+
+/* relu(data), and its backward pass from the *output* of the forward pass. */
+rp_status rpi_dnn_relu_describe(const rpi_dnn_context *context, rpi_dnn_const_md data,
+                                dnnl_primitive_desc_t *out_pd);
+rp_status rpi_dnn_relu_backward_describe(const rpi_dnn_context *context, rpi_dnn_const_md data,
+                                         dnnl_primitive_desc_t forward,
+                                         dnnl_primitive_desc_t *out_pd);
+/* a + b, or relu(a + b); all of one layout. */
+rp_status rpi_dnn_add_describe(const rpi_dnn_context *context, rpi_dnn_const_md data, bool relu,
+                               dnnl_primitive_desc_t *out_pd);
+/* Copy between layouts, or add what is copied to the destination. */
+rp_status rpi_dnn_reorder_describe(const rpi_dnn_context *context, rpi_dnn_const_md from,
+                                   rpi_dnn_const_md to, bool accumulate,
+                                   dnnl_primitive_desc_t *out_pd);
+
+/* The layout a description settled on; borrowed from it. */
+rpi_dnn_const_md rpi_dnn_described_md(dnnl_primitive_desc_t pd, dnnl_query_t what);
+
+#endif

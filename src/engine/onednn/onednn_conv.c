@@ -1,0 +1,330 @@
+/* conv2d: direct or Winograd over blocked activations, with packed copies of the weights. */
+#include "base/memory.h"
+#include "base/status.h"
+#include "engine/layers.h"
+#include "engine/onednn/onednn_algorithm.h"
+#include "engine/onednn/onednn_op.h"
+
+extern const rpi_dnn_op rpi_dnn_op_conv2d;
+
+enum { INPUT, WEIGHT, BIAS };
+enum { FIRST_LAYER_CHANNELS = 3 }; /* oneDNN reads so few from a row-major image */
+
+/* Descriptors of the tensors as they lie outside. */
+typedef struct conv_layouts {
+    rpi_dnn_md outer_input; /* as it lies: row-major for graph inputs and parameters */
+    rpi_dnn_md input, output;
+    rpi_dnn_md weight, any_weight, bias;
+} conv_layouts;
+
+typedef struct conv_kernel {
+    rpi_dnn_session *session;
+    rpi_dnn_primitive forward, backward_data, backward_weights;
+    /* Winograd reads one packing in both directions; then backward's is none of its own. */
+    rpi_dnn_packed forward_weight, backward_weight;
+    rpi_dnn_primitive input_in;          /* outer to inner layout; none where equal */
+    rpi_dnn_primitive grad_input_out[2]; /* inner to outer: overwriting, adding */
+    rpi_dnn_primitive grad_weight_out[2];
+    bool has_bias;
+    int64_t filters;
+    /* in the workspaces */
+    size_t input_copy, forward_scratch;
+    size_t backward_input_copy, grad_input_copy, grad_weight_copy, grad_bias_aside;
+    size_t backward_scratch;
+} conv_kernel;
+
+static void destroy(void *self) {
+    conv_kernel *kernel = self;
+    rpi_dnn_primitive_destroy(&kernel->forward);
+    rpi_dnn_primitive_destroy(&kernel->backward_data);
+    rpi_dnn_primitive_destroy(&kernel->backward_weights);
+    rpi_dnn_packed_destroy(&kernel->forward_weight);
+    rpi_dnn_packed_destroy(&kernel->backward_weight);
+    rpi_dnn_primitive_destroy(&kernel->input_in);
+    for (int i = 0; i < 2; i++) {
+        rpi_dnn_primitive_destroy(&kernel->grad_input_out[i]);
+        rpi_dnn_primitive_destroy(&kernel->grad_weight_out[i]);
+    }
+    rpi_free(kernel);
+}
+
+/* ---- running ---- */
+
+/* The input where the primitives want it: in place, or copied to `offset`. */
+static rp_status bring_input(const conv_kernel *kernel, const rpi_kernel_io *io, size_t offset,
+                             void *scratch, const void **out_input) {
+    *out_input = io->inputs[INPUT];
+    if (!kernel->input_in.handle) return RP_OK;
+    void *copy = rpi_dnn_at(io->workspace, offset);
+    *out_input = copy;
+    return rpi_dnn_copy_run(kernel->session, &kernel->input_in, io->inputs[INPUT], copy,
+                            scratch);
+}
+
+static rp_status forward(void *self, const rpi_kernel_io *io) {
+    conv_kernel *kernel = self;
+    void *scratch = rpi_dnn_at(io->workspace, kernel->forward_scratch);
+    const void *input = NULL;
+    RP_TRY(rpi_dnn_packed_renew(kernel->session, &kernel->forward_weight, io->inputs[WEIGHT],
+                                io->versions[WEIGHT]));
+    RP_TRY(bring_input(kernel, io, kernel->input_copy, scratch, &input));
+    return rpi_dnn_primitive_run(
+        kernel->session, &kernel->forward,
+        (const void *[]){input, kernel->forward_weight.data, io->outputs[0], io->inputs[BIAS]},
+        scratch);
+}
+
+static rp_status run_backward_data(conv_kernel *kernel, const rpi_kernel_io *io,
+                                   void *scratch) {
+    bool outside = kernel->grad_input_out[0].handle != NULL;
+    void *target =
+        outside ? rpi_dnn_at(io->workspace, kernel->grad_input_copy) : io->grad_inputs[INPUT];
+    rpi_dnn_packed *weight =
+        kernel->backward_weight.data ? &kernel->backward_weight : &kernel->forward_weight;
+    RP_TRY(rpi_dnn_packed_renew(kernel->session, weight, io->inputs[WEIGHT],
+                                io->versions[WEIGHT]));
+    RP_TRY(rpi_dnn_primitive_run(kernel->session, &kernel->backward_data,
+                                 (const void *[]){io->grad_outputs[0], weight->data, target},
+                                 scratch));
+    if (!outside) return RP_OK;
+    return rpi_dnn_copy_run(kernel->session,
+                            &kernel->grad_input_out[io->accumulate >> INPUT & 1u], target,
+                            io->grad_inputs[INPUT], scratch);
+}
+
+static rp_status run_backward_weights(conv_kernel *kernel, const rpi_kernel_io *io,
+                                      void *scratch) {
+    const void *input = NULL;
+    void *target = rpi_dnn_at(io->workspace, kernel->grad_weight_copy);
+    float *bias = rpi_dnn_at(io->workspace, kernel->grad_bias_aside);
+    RP_TRY(bring_input(kernel, io, kernel->backward_input_copy, scratch, &input));
+    RP_TRY(rpi_dnn_primitive_run(kernel->session, &kernel->backward_weights,
+                                 (const void *[]){input, io->grad_outputs[0], target, bias},
+                                 scratch));
+    if (kernel->has_bias && io->grad_inputs[BIAS])
+        rpi_dnn_deliver(io->grad_inputs[BIAS], bias, kernel->filters,
+                        io->accumulate >> BIAS & 1u);
+    if (!io->grad_inputs[WEIGHT]) return RP_OK;
+    return rpi_dnn_copy_run(kernel->session,
+                            &kernel->grad_weight_out[io->accumulate >> WEIGHT & 1u], target,
+                            io->grad_inputs[WEIGHT], scratch);
+}
+
+static rp_status backward(void *self, const rpi_kernel_io *io) {
+    conv_kernel *kernel = self;
+    void *scratch = rpi_dnn_at(io->workspace, kernel->backward_scratch);
+    if (kernel->backward_data.handle) RP_TRY(run_backward_data(kernel, io, scratch));
+    if (kernel->backward_weights.handle) RP_TRY(run_backward_weights(kernel, io, scratch));
+    return RP_OK;
+}
+
+/* ---- planning ---- */
+
+static void geometry_of(const rpi_dnn_session *session, const rpi_unit *unit,
+                        rpi_dnn_geometry *out) {
+    const rpi_conv2d_attributes *attributes = unit->nodes[0]->attributes;
+    const int64_t *input = unit->inputs[INPUT].shape.size;
+    const int64_t *weight = unit->inputs[WEIGHT].shape.size;
+    *out = (rpi_dnn_geometry){.batch = input[0],
+                              .channels = input[1],
+                              .height = input[2],
+                              .width = input[3],
+                              .filters = weight[0],
+                              .window_height = weight[2],
+                              .window_width = weight[3],
+                              .stride = attributes->stride ? attributes->stride : 1,
+                              .padding = attributes->padding,
+                              .threads = session->threads};
+}
+
+static void conv_of(const rpi_dnn_geometry *geometry, const conv_layouts *layouts,
+                    rpi_dnn_conv *out) {
+    *out = (rpi_dnn_conv){.source = layouts->input,
+                          .weights = layouts->any_weight,
+                          .bias = layouts->bias,
+                          .destination = layouts->output};
+    for (int i = 0; i < 2; i++) {
+        out->stride[i] = geometry->stride;
+        out->padding_before[i] = out->padding_after[i] = geometry->padding;
+    }
+}
+
+static int inner_input_layout(const rpi_unit *unit) {
+    bool few = unit->inputs[INPUT].shape.size[1] <= FIRST_LAYER_CHANNELS;
+    return few && !(unit->wanted >> INPUT & 1u) ? RPI_DNN_PLAIN : RPI_DNN_BLOCKED;
+}
+
+static rp_status make_layouts(const rpi_dnn_session *session, const rpi_unit *unit,
+                              conv_layouts *out) {
+    const rpi_unit_value *input = &unit->inputs[INPUT];
+    const int64_t *weight = unit->inputs[WEIGHT].shape.size;
+    int inner = inner_input_layout(unit);
+    RP_TRY(rpi_dnn_image_md(session, &input->shape, inner, &out->input));
+    RP_TRY(rpi_dnn_image_md(session, &input->shape, rpi_dnn_layout_for(input, inner),
+                            &out->outer_input));
+    RP_TRY(rpi_dnn_image_md(session, &unit->outputs[0].shape, RPI_DNN_BLOCKED, &out->output));
+    RP_TRY(rpi_dnn_md_create(4, weight, dnnl_oihw, &out->weight));
+    RP_TRY(rpi_dnn_md_create(4, weight, dnnl_format_tag_any, &out->any_weight));
+    if (unit->input_count > BIAS) RP_TRY(rpi_dnn_flat_md(weight[0], &out->bias));
+    return RP_OK;
+}
+
+static void destroy_layouts(conv_layouts *layouts) {
+    rpi_dnn_md_destroy(layouts->outer_input);
+    rpi_dnn_md_destroy(layouts->input);
+    rpi_dnn_md_destroy(layouts->output);
+    rpi_dnn_md_destroy(layouts->weight);
+    rpi_dnn_md_destroy(layouts->any_weight);
+    rpi_dnn_md_destroy(layouts->bias);
+}
+
+static rp_status make_forward(conv_kernel *kernel, const conv_layouts *layouts,
+                              rpi_dnn_geometry *geometry, rpi_dnn_conv *conv) {
+    static const int names[] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, DNNL_ARG_BIAS};
+    dnnl_primitive_desc_t pd = NULL;
+    geometry->direction = RPI_DNN_FORWARD;
+    RP_TRY(rpi_dnn_conv_choose(kernel->session, geometry, conv, &pd));
+    rp_status status = rpi_dnn_packed_create(kernel->session, layouts->weight,
+                                             rpi_dnn_described_md(pd, dnnl_query_weights_md),
+                                             &kernel->forward_weight);
+    if (status != RP_OK) {
+        dnnl_primitive_desc_destroy(pd);
+        return status;
+    }
+    return rpi_dnn_primitive_create(kernel->session, pd, kernel->has_bias ? 4 : 3, names,
+                                    &kernel->forward);
+}
+
+/* Both ways out of an inner layout: overwriting and adding. */
+static rp_status make_way_out(const rpi_dnn_session *session, rpi_dnn_const_md inner,
+                              rpi_dnn_const_md outer, rpi_dnn_primitive out[2]) {
+    for (int add = 0; add < 2; add++)
+        RP_TRY(rpi_dnn_copy_create(session, inner, outer, add, &out[add]));
+    return RP_OK;
+}
+
+static rp_status make_backward_data(conv_kernel *kernel, const conv_layouts *layouts,
+                                    rpi_dnn_geometry *geometry, rpi_dnn_conv *conv) {
+    static const int names[] = {DNNL_ARG_DIFF_DST, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_SRC};
+    dnnl_primitive_desc_t pd = NULL;
+    geometry->direction = RPI_DNN_BACKWARD_DATA;
+    RP_TRY(rpi_dnn_conv_choose(kernel->session, geometry, conv, &pd));
+    rpi_dnn_const_md packing = rpi_dnn_described_md(pd, dnnl_query_weights_md);
+    rp_status status = RP_OK;
+    if (!dnnl_memory_desc_equal(packing, rpi_dnn_packed_md(&kernel->forward_weight)))
+        status = rpi_dnn_packed_create(kernel->session, layouts->weight, packing,
+                                       &kernel->backward_weight);
+    if (status == RP_OK && !dnnl_memory_desc_equal(layouts->input, layouts->outer_input))
+        status = make_way_out(kernel->session, layouts->input, layouts->outer_input,
+                              kernel->grad_input_out);
+    if (status != RP_OK) {
+        dnnl_primitive_desc_destroy(pd);
+        return status;
+    }
+    return rpi_dnn_primitive_create(kernel->session, pd, 3, names, &kernel->backward_data);
+}
+
+static rp_status make_backward_weights(conv_kernel *kernel, const conv_layouts *layouts,
+                                       rpi_dnn_geometry *geometry, rpi_dnn_conv *conv,
+                                       size_t *out_bytes) {
+    static const int names[] = {DNNL_ARG_SRC, DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_WEIGHTS,
+                                DNNL_ARG_DIFF_BIAS};
+    dnnl_primitive_desc_t pd = NULL;
+    geometry->direction = RPI_DNN_BACKWARD_WEIGHTS;
+    RP_TRY(rpi_dnn_conv_choose(kernel->session, geometry, conv, &pd));
+    rpi_dnn_const_md inner = rpi_dnn_described_md(pd, dnnl_query_diff_weights_md);
+    *out_bytes = dnnl_memory_desc_get_size(inner);
+    rp_status status =
+        make_way_out(kernel->session, inner, layouts->weight, kernel->grad_weight_out);
+    if (status != RP_OK) {
+        dnnl_primitive_desc_destroy(pd);
+        return status;
+    }
+    return rpi_dnn_primitive_create(kernel->session, pd, kernel->has_bias ? 4 : 3, names,
+                                    &kernel->backward_weights);
+}
+
+static rp_status make_primitives(conv_kernel *kernel, const rpi_unit *unit,
+                                 const conv_layouts *layouts, size_t *out_grad_weight_bytes) {
+    rpi_dnn_geometry geometry;
+    rpi_dnn_conv conv;
+    geometry_of(kernel->session, unit, &geometry);
+    conv_of(&geometry, layouts, &conv);
+    RP_TRY(make_forward(kernel, layouts, &geometry, &conv));
+    if (!dnnl_memory_desc_equal(layouts->input, layouts->outer_input))
+        RP_TRY(rpi_dnn_copy_create(kernel->session, layouts->outer_input, layouts->input, false,
+                                   &kernel->input_in));
+    if (unit->wanted >> INPUT & 1u)
+        RP_TRY(make_backward_data(kernel, layouts, &geometry, &conv));
+    if (unit->wanted & (1u << WEIGHT | 1u << BIAS))
+        RP_TRY(make_backward_weights(kernel, layouts, &geometry, &conv, out_grad_weight_bytes));
+    return RP_OK;
+}
+
+static size_t largest_scratch(const rpi_dnn_primitive *const *primitives, int count) {
+    size_t bytes = 0;
+    for (int i = 0; i < count; i++)
+        if (primitives[i]->scratch_bytes > bytes) bytes = primitives[i]->scratch_bytes;
+    return bytes;
+}
+
+static void reserve_workspaces(conv_kernel *kernel, const conv_layouts *layouts,
+                               size_t grad_weight_bytes, rpi_kernel *out) {
+    const rpi_dnn_primitive *forward_uses[] = {&kernel->forward, &kernel->input_in};
+    const rpi_dnn_primitive *backward_uses[] = {
+        &kernel->backward_data,      &kernel->backward_weights,  &kernel->input_in,
+        &kernel->grad_input_out[0],  &kernel->grad_input_out[1], &kernel->grad_weight_out[0],
+        &kernel->grad_weight_out[1],
+    };
+    size_t input_bytes = kernel->input_in.handle || kernel->grad_input_out[0].handle
+                             ? dnnl_memory_desc_get_size(layouts->input)
+                             : 0;
+    size_t *forward = &out->forward_workspace, *back = &out->backward_workspace;
+    kernel->forward_scratch = rpi_dnn_reserve(forward, largest_scratch(forward_uses, 2));
+    kernel->input_copy = rpi_dnn_reserve(forward, input_bytes);
+    kernel->backward_scratch = rpi_dnn_reserve(back, largest_scratch(backward_uses, 7));
+    kernel->backward_input_copy = rpi_dnn_reserve(back, input_bytes);
+    kernel->grad_input_copy = rpi_dnn_reserve(back, input_bytes);
+    kernel->grad_weight_copy = rpi_dnn_reserve(back, grad_weight_bytes);
+    kernel->grad_bias_aside =
+        rpi_dnn_reserve(back, (size_t)(kernel->filters + 16) * sizeof(float));
+}
+
+static void describe(conv_kernel *kernel, const rpi_unit *unit, rpi_kernel *out) {
+    const rpi_unit_value *input = &unit->inputs[INPUT];
+    out->self = kernel;
+    out->forward = forward;
+    out->backward = unit->wanted ? backward : NULL;
+    out->destroy = destroy;
+    out->inputs[INPUT] = out->grad_inputs[INPUT] = rpi_dnn_layout(
+        kernel->session, &input->shape, rpi_dnn_layout_for(input, inner_input_layout(unit)));
+    out->outputs[0] = out->grad_outputs[0] =
+        rpi_dnn_layout(kernel->session, &unit->outputs[0].shape, RPI_DNN_BLOCKED);
+    out->backward_inputs = (kernel->backward_weights.handle ? 1u << INPUT : 0) |
+                           (kernel->backward_data.handle ? 1u << WEIGHT : 0);
+    out->backward_outputs = 0;
+    out->saved_bytes = 0;
+    out->in_place_forward = out->in_place_backward = -1;
+}
+
+static rp_status plan(rpi_dnn_session *session, const rpi_unit *unit, rpi_kernel *out) {
+    conv_kernel *kernel = NULL;
+    RP_TRY(rpi_alloc(sizeof *kernel, "conv2d kernel", &kernel));
+    kernel->session = session;
+    kernel->has_bias = unit->input_count > BIAS;
+    kernel->filters = unit->outputs[0].shape.size[1];
+    conv_layouts layouts = {0};
+    size_t grad_weight_bytes = 0;
+    rp_status status = make_layouts(session, unit, &layouts);
+    if (status == RP_OK) status = make_primitives(kernel, unit, &layouts, &grad_weight_bytes);
+    if (status == RP_OK) {
+        describe(kernel, unit, out);
+        reserve_workspaces(kernel, &layouts, grad_weight_bytes, out);
+    } else {
+        destroy(kernel);
+    }
+    destroy_layouts(&layouts);
+    return status;
+}
+
+const rpi_dnn_op rpi_dnn_op_conv2d = {.name = "conv2d", .plan = plan};

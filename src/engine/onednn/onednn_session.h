@@ -1,0 +1,89 @@
+/* What the kernels of one session share, and the pieces they are made of. */
+#ifndef RPI_ENGINE_ONEDNN_SESSION_H
+#define RPI_ENGINE_ONEDNN_SESSION_H
+
+#include "engine/backend.h"
+#include "engine/onednn/onednn_api.h"
+
+struct rpi_dnn_tuning;
+
+typedef struct rpi_dnn_session {
+    rpi_dnn_context dnn;
+    int threads;
+    int block; /* channels of a blocked activation that lie together: 16 or 8 */
+    struct rpi_dnn_tuning *tuning;
+    const rpi_backend *reference; /* for ops that need no speed */
+    void *reference_session;
+} rpi_dnn_session;
+
+/* ---- layouts: 0 is row-major; RPI_DNN_BLOCKED cuts the channels of an image into blocks, the
+ * last one padded with zeros: N x C/block x H x W x block ---- */
+enum { RPI_DNN_PLAIN = 0, RPI_DNN_BLOCKED = 1 };
+
+rpi_layout rpi_dnn_layout(const rpi_dnn_session *session, const rpi_shape *shape, int id);
+/* The descriptor of an image of this shape in a layout. */
+rp_status rpi_dnn_image_md(const rpi_dnn_session *session, const rpi_shape *shape, int id,
+                           rpi_dnn_md *out_md);
+/* The descriptor of `count` elements without structure. */
+rp_status rpi_dnn_flat_md(int64_t count, rpi_dnn_md *out_md);
+/* The layout a kernel may ask for: `wanted` for activations, row-major for all else. */
+int rpi_dnn_layout_for(const rpi_unit_value *value, int wanted);
+
+/* ---- workspaces: pieces of one buffer ---- */
+
+/* Reserve `bytes` at the end of a buffer of *total bytes; gives the offset. */
+size_t rpi_dnn_reserve(size_t *total, size_t bytes);
+void *rpi_dnn_at(void *buffer, size_t offset);
+
+/* ---- a primitive with places for its arguments ---- */
+
+enum { RPI_DNN_ARGUMENTS = 12 };
+
+typedef struct rpi_dnn_primitive {
+    dnnl_primitive_t handle; /* NULL: none */
+    int count;               /* arguments, without the scratchpad, which comes last */
+    dnnl_exec_arg_t arguments[RPI_DNN_ARGUMENTS + 1];
+    size_t scratch_bytes;
+} rpi_dnn_primitive;
+
+/* Takes `pd` over, on failure too. names: DNNL_ARG_* in the order in which run is given data.
+ */
+rp_status rpi_dnn_primitive_create(const rpi_dnn_session *session, dnnl_primitive_desc_t pd,
+                                   int count, const int *names, rpi_dnn_primitive *out);
+void rpi_dnn_primitive_destroy(rpi_dnn_primitive *primitive); /* zeros are fine */
+/* data: one pointer an argument; const data is not written. Blocks until done. */
+rp_status rpi_dnn_primitive_run(const rpi_dnn_session *session,
+                                const rpi_dnn_primitive *primitive, const void *const *data,
+                                void *scratch);
+
+/* ---- copies between layouts ---- */
+
+rp_status rpi_dnn_copy_create(const rpi_dnn_session *session, rpi_dnn_const_md from,
+                              rpi_dnn_const_md to, bool accumulate, rpi_dnn_primitive *out);
+rp_status rpi_dnn_copy_run(const rpi_dnn_session *session, const rpi_dnn_primitive *copy,
+                           const void *from, void *to, void *scratch);
+
+/* ---- a parameter in the layout that a primitive wants, renewed when its version changes ----
+ */
+
+typedef struct rpi_dnn_packed {
+    rpi_dnn_primitive copy;
+    void *data, *scratch;
+    uint64_t version;
+} rpi_dnn_packed;
+
+rp_status rpi_dnn_packed_create(const rpi_dnn_session *session, rpi_dnn_const_md plain,
+                                rpi_dnn_const_md packed, rpi_dnn_packed *out);
+/* The layout of the copy; borrowed. */
+rpi_dnn_const_md rpi_dnn_packed_md(const rpi_dnn_packed *packed);
+void rpi_dnn_packed_destroy(rpi_dnn_packed *packed); /* zeros are fine */
+rp_status rpi_dnn_packed_renew(const rpi_dnn_session *session, rpi_dnn_packed *packed,
+                               const void *parameter, uint64_t version);
+
+/* ---- gradients of row-major inputs, which may have to be added to ---- */
+
+/* target[i] = or += source[i]; what is aside of the gradient's place is given by `accumulate`.
+ */
+void rpi_dnn_deliver(float *target, const float *source, int64_t count, bool accumulate);
+
+#endif

@@ -1,0 +1,38 @@
+/* Which convolution algorithm for which shape.
+ *
+ * Winograd F(4x4, 3x3) needs a quarter of the multiplications and some more memory traffic, so
+ * it wins where there is enough work, and rounds to about 1e-6 where direct sums round to 1e-7.
+ *
+ * Without a file a rule decides, from the shape alone, so that every run and every rank decides
+ * alike. With a file each shape is measured once, and what was found is remembered there: runs
+ * with the same file give the same bytes. */
+#ifndef RPI_ENGINE_ONEDNN_TUNING_H
+#define RPI_ENGINE_ONEDNN_TUNING_H
+
+#include "engine/onednn/onednn_api.h"
+
+typedef struct rpi_dnn_geometry {
+    rpi_dnn_direction direction;
+    int64_t batch, channels, height, width; /* of the input */
+    int64_t filters, window_height, window_width;
+    int stride, padding;
+    int threads;
+} rpi_dnn_geometry;
+
+typedef struct rpi_dnn_tuning rpi_dnn_tuning;
+
+/* file NULL: by the rule. A file that is not there yet is made with the first measurement. */
+rp_status rpi_dnn_tuning_create(const char *file, rpi_dnn_tuning **out_tuning);
+void rpi_dnn_tuning_destroy(rpi_dnn_tuning *tuning);
+
+/* Can Winograd be asked for, and would the rule take it? */
+bool rpi_dnn_winograd_fits(const rpi_dnn_geometry *geometry);
+bool rpi_dnn_winograd_pays(const rpi_dnn_geometry *geometry);
+
+/* Both algorithms exist for this shape: which one? `measure` times one of them, in seconds; it
+ * is called only where a file is given that does not hold the answer yet. */
+typedef rp_status (*rpi_dnn_measure)(void *context, bool winograd, double *out_seconds);
+rp_status rpi_dnn_tuning_choose(rpi_dnn_tuning *tuning, const rpi_dnn_geometry *geometry,
+                                rpi_dnn_measure measure, void *context, bool *out_winograd);
+
+#endif

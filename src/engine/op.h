@@ -1,0 +1,92 @@
+/* The contract of an op: what ops.c (the catalogue) lists. A new op is one file in ops/ that
+ * exports one `const rpi_op`, one row in ops.c, one word in CMakeLists.txt, and a kernel in
+ * each backend that supports it; its examples are then tested against finite differences, and
+ * every backend against the reference.
+ *
+ * An op says what is computed and never how: no kernel here. All functions are pure. */
+#ifndef RPI_ENGINE_OP_H
+#define RPI_ENGINE_OP_H
+
+#include "engine/graph.h"
+
+/* What an op says of one input. */
+typedef struct rpi_op_input {
+    const char *name;   /* "weight", for messages */
+    rp_dtype dtype;     /* RP_F32, RP_I32 ... */
+    unsigned char role; /* RPI_DATA, RPI_WEIGHT or RPI_STATE */
+    bool optional;      /* only trailing ones */
+    bool has_gradient;  /* backward can make its gradient */
+} rpi_op_input;
+
+/* Roles of inputs. */
+enum {
+    RPI_DATA,   /* anything but a state; a parameter here is treated like an activation */
+    RPI_WEIGHT, /* a parameter; its gradient is written, or added, right into the arena */
+    RPI_STATE,  /* a state; forward in training rewrites it */
+};
+
+typedef struct rpi_op_output {
+    const char *name;
+    rp_dtype dtype;
+} rpi_op_output;
+
+/* Where the gradient of an input comes from; a number from 0 says: equal to that of the input
+ * with this index, and written once, there. */
+enum {
+    RPI_GRADIENT_WRITTEN = -1,   /* the backward kernel writes it */
+    RPI_GRADIENT_OF_OUTPUT = -2, /* it is the gradient of output 0, unchanged */
+};
+
+/* A small instance, for tests and measurements. Float inputs are drawn so that no kink is near:
+ * all elements of a tensor differ by at least 0.02 and stay 0.01 away from 0. */
+typedef struct rpi_op_example {
+    const char *name;
+    const void *attributes;
+    int input_count;
+    int classes; /* integer inputs are drawn below it */
+    rpi_shape inputs[RPI_NODE_INPUTS];
+} rpi_op_example;
+
+typedef struct rpi_op {
+    const char *name;    /* "conv2d" */
+    const char *summary; /* one line: the equation */
+    size_t attribute_bytes;
+    int input_count, output_count; /* optional inputs included */
+    rpi_op_input inputs[RPI_NODE_INPUTS];
+    rpi_op_output outputs[RPI_NODE_OUTPUTS];
+
+    /* Shapes of all outputs from those of the inputs present. Dimension 0 may be RPI_BATCH and
+     * is then copied. RP_INVALID says which shape does not fit, in the names above (the graph
+     * puts the node's name in front). Also checks the attributes. */
+    rp_status (*infer)(const void *attributes, int input_count, const rpi_shape *inputs,
+                       rpi_shape *outputs);
+
+    /* Floating-point operations, a multiply-add being two, for bound shapes. `wanted` is the
+     * mask of inputs whose gradients are made. NULL: none to speak of. */
+    void (*flops)(const void *attributes, const rpi_shape *inputs, const rpi_shape *outputs,
+                  uint32_t wanted, int64_t *out_forward, int64_t *out_backward);
+
+    /* What backward reads besides the gradients of the outputs: masks of inputs and outputs,
+     * and bytes that forward saves for it (statistics, indices). These are the defaults; a
+     * backend's kernel may need other ones. saved_bytes NULL: nothing. */
+    uint32_t backward_inputs, backward_outputs;
+    size_t (*saved_bytes)(const void *attributes, const rpi_shape *inputs,
+                          const rpi_shape *outputs);
+    /* RPI_GRADIENT_OF_OUTPUT or RPI_GRADIENT_WRITTEN for all inputs with gradients. */
+    int gradient_from;
+
+    /* Output 0 is input 0's elements under another shape: no kernel, no copy. */
+    bool is_view;
+    /* Forward may write output 0 over input 0, where nobody else needs that; backward may write
+     * the gradient of input 0 over that of output 0. The defaults for kernels. */
+    bool in_place_forward, in_place_backward;
+
+    const rpi_op_example *examples;
+    int example_count;
+} rpi_op;
+
+/* The catalogue; NULL past the end. */
+const rpi_op *rpi_op_at(int index);
+const rpi_op *rpi_op_find(const char *name); /* NULL when there is none such */
+
+#endif

@@ -1,0 +1,61 @@
+#include "base/status.h"
+#include "engine/layers.h"
+#include "engine/op.h"
+
+extern const rpi_op rpi_op_softmax_cross_entropy;
+
+static rp_status infer(const void *attributes, int input_count, const rpi_shape *inputs,
+                       rpi_shape *outputs) {
+    (void)attributes, (void)input_count;
+    char text[96];
+    if (inputs[0].dims != 2)
+        return RP_FAIL(INVALID, "logits are %s; N x C is wanted",
+                       rpi_shape_text(&inputs[0], text, sizeof text));
+    if (inputs[1].dims != 1 || inputs[1].size[0] != inputs[0].size[0])
+        return RP_FAIL(INVALID, "labels are %s; one a row of the logits is wanted",
+                       rpi_shape_text(&inputs[1], text, sizeof text));
+    if (inputs[2].dims != 0)
+        return RP_FAIL(INVALID, "scale is %s; a scalar is wanted",
+                       rpi_shape_text(&inputs[2], text, sizeof text));
+    outputs[0] = outputs[1] = (rpi_shape){.dims = 0};
+    return RP_OK;
+}
+
+/* An element: subtract the maximum, exponential, sum, divide. */
+static void flops(const void *attributes, const rpi_shape *inputs, const rpi_shape *outputs,
+                  uint32_t wanted, int64_t *out_forward, int64_t *out_backward) {
+    (void)attributes, (void)outputs;
+    *out_forward = 4 * rpi_shape_count(&inputs[0]);
+    *out_backward = wanted ? *out_forward : 0;
+}
+
+static const rpi_op_example examples[] = {
+    {.name = "ten classes",
+     .input_count = 3,
+     .inputs = {{2, {6, 10}}, {1, {6}}, {0}},
+     .classes = 10},
+    {.name = "one row", .input_count = 3, .inputs = {{2, {1, 3}}, {1, {1}}, {0}}, .classes = 3},
+};
+
+const rpi_op rpi_op_softmax_cross_entropy = {
+    .name = "softmax_cross_entropy",
+    .summary = "loss = scale * sum over n of -log softmax(x[n])[label[n]]; correct answers",
+    .input_count = 3,
+    .output_count = 2,
+    .inputs = {{.name = "logits", .dtype = RP_F32, .has_gradient = true},
+               {.name = "labels", .dtype = RP_I32},
+               {.name = "scale", .dtype = RP_F32}},
+    .outputs = {{"loss", RP_F32}, {"correct", RP_I32}},
+    .infer = infer,
+    .flops = flops,
+    .backward_inputs = 7,
+    .gradient_from = RPI_GRADIENT_WRITTEN,
+    .examples = examples,
+    .example_count = sizeof examples / sizeof examples[0],
+};
+
+rpi_value_id rpi_softmax_cross_entropy(rpi_graph *graph, const char *name, rpi_value_id logits,
+                                       rpi_value_id labels, rpi_value_id scale) {
+    return rpi_graph_add(graph, name, &rpi_op_softmax_cross_entropy, NULL, 3,
+                         (rpi_value_id[]){logits, labels, scale});
+}

@@ -1,0 +1,43 @@
+/* The contract of an optimizer: what optimizers.c (the catalogue) lists. A new optimizer is one
+ * file that exports one `const rpi_optimizer`, one row and one word in CMakeLists.txt.
+ *
+ * An optimizer is a pure function over a range of elements, so that it can run segment by
+ * segment as gradients arrive: values, gradients and state slots are parallel f32 arrays, in
+ * the order of the parameter arena, owned by the caller, who saves them in checkpoints. */
+#ifndef RPI_ENGINE_OPTIMIZER_H
+#define RPI_ENGINE_OPTIMIZER_H
+
+#include "base/tensor.h"
+
+#include <stdbool.h>
+
+enum { RPI_OPTIMIZER_SLOTS = 4 };
+
+/* What may differ from step to step and from decay group to decay group. */
+typedef struct rpi_optimizer_rates {
+    float learning_rate;
+    float momentum; /* 0: none */
+    float weight_decay;
+    bool nesterov;
+} rpi_optimizer_rates;
+
+typedef struct rpi_optimizer {
+    const char *name;                            /* "sgd" */
+    const char *summary;                         /* the equations in one line */
+    int slot_count;                              /* f32 arrays of state */
+    const char *slot_names[RPI_OPTIMIZER_SLOTS]; /* in checkpoints: "momentum" */
+
+    /* One step over `count` elements. `step` is 0 for the first step of the run. slots[i]: the
+     * range's part of slot i, zero before step 0. Elements are independent: any cut into ranges
+     * gives the same bits. RP_INVALID: rates that this kind does not take. */
+    rp_status (*check)(const rpi_optimizer_rates *rates);
+    void (*update)(const rpi_optimizer_rates *rates, uint64_t step, int64_t count,
+                   float *values, const float *gradients, float *const *slots);
+} rpi_optimizer;
+
+/* The catalogue; NULL past the end. */
+const rpi_optimizer *rpi_optimizer_at(int index);
+/* RP_INVALID names those there are, and the nearest. */
+rp_status rpi_optimizer_find(const char *name, const rpi_optimizer **out_optimizer);
+
+#endif

@@ -1,0 +1,24 @@
+/* The reference backend: plain loops over row-major elements, sums in double. It is the
+ * definition of what each op computes; other backends are compared with it. */
+#ifndef RPI_ENGINE_REF_H
+#define RPI_ENGINE_REF_H
+
+#include "engine/backend.h"
+
+/* One op's kernels: a row of reference.c. The unit is one node of this op. */
+typedef struct rpi_ref_op {
+    const rpi_op *op;
+    rp_status (*forward)(const rpi_unit *unit, const rpi_kernel_io *io);
+    rp_status (*backward)(const rpi_unit *unit, const rpi_kernel_io *io); /* NULL: unneeded */
+    size_t (*workspace_bytes)(const rpi_unit *unit); /* of either; NULL: none */
+} rpi_ref_op;
+
+/* Write one element of a gradient, or add to it where gradients accumulate. */
+static inline void rpi_ref_store(const rpi_kernel_io *io, int input, int64_t index,
+                                 double sum) {
+    float *gradient = io->grad_inputs[input];
+    if (io->accumulate >> input & 1u) sum += (double)gradient[index];
+    gradient[index] = (float)sum;
+}
+
+#endif

@@ -1,0 +1,77 @@
+#include "base/memory.h"
+#include "base/status.h"
+#include "engine/reference/ref.h"
+
+extern const rpi_backend rpi_backend_reference;
+
+extern const rpi_ref_op rpi_ref_add, rpi_ref_batch_norm2d, rpi_ref_conv2d,
+    rpi_ref_global_avg_pool, rpi_ref_linear, rpi_ref_max_pool2d, rpi_ref_relu,
+    rpi_ref_softmax_cross_entropy;
+
+static const rpi_ref_op *const table[] = {
+    &rpi_ref_conv2d,     &rpi_ref_batch_norm2d,
+    &rpi_ref_relu,       &rpi_ref_add,
+    &rpi_ref_max_pool2d, &rpi_ref_global_avg_pool,
+    &rpi_ref_linear,     &rpi_ref_softmax_cross_entropy,
+};
+
+static const rpi_ref_op *find(const rpi_op *op) {
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
+        if (table[i]->op == op) return table[i];
+    return NULL;
+}
+
+/* There is nothing to share between kernels. */
+static rp_status open_session(const rpi_backend_options *options, void **out_session) {
+    (void)options;
+    *out_session = NULL;
+    return RP_OK;
+}
+
+static void close_session(void *session) {
+    (void)session;
+}
+
+static bool supports(const rpi_unit *unit) {
+    return unit->node_count == 1 && find(unit->nodes[0]->op) != NULL;
+}
+
+typedef struct ref_kernel {
+    const rpi_ref_op *op;
+    rpi_unit unit;
+} ref_kernel;
+
+static rp_status forward(void *self, const rpi_kernel_io *io) {
+    const ref_kernel *kernel = self;
+    return kernel->op->forward(&kernel->unit, io);
+}
+
+static rp_status backward(void *self, const rpi_kernel_io *io) {
+    const ref_kernel *kernel = self;
+    return kernel->op->backward(&kernel->unit, io);
+}
+
+static rp_status plan(void *session, const rpi_unit *unit, rpi_kernel *kernel) {
+    (void)session;
+    ref_kernel *self = NULL;
+    RP_TRY(rpi_alloc(sizeof *self, "a kernel", &self));
+    self->op = find(unit->nodes[0]->op);
+    self->unit = *unit;
+    kernel->self = self;
+    kernel->forward = forward;
+    kernel->backward = self->op->backward ? backward : NULL;
+    kernel->destroy = rpi_free;
+    if (self->op->workspace_bytes)
+        kernel->forward_workspace = kernel->backward_workspace =
+            self->op->workspace_bytes(unit);
+    return RP_OK;
+}
+
+const rpi_backend rpi_backend_reference = {
+    .name = "reference",
+    .summary = "plain loops, sums in double: the definition of every op",
+    .open = open_session,
+    .close = close_session,
+    .supports = supports,
+    .plan = plan,
+};

@@ -1,0 +1,19 @@
+/* Names and entries of checkpoint files, shared by saving and loading. */
+#ifndef RPI_TRAIN_CHECKPOINT_FILES_H
+#define RPI_TRAIN_CHECKPOINT_FILES_H
+
+#include "train/trainer.h"
+
+enum { RPI_CHECKPOINT_NAME = 192, RPI_CHECKPOINT_PATH = 1024 };
+
+void rpi_checkpoint_rank_path(const char *folder, int rank, int world, int64_t step,
+                              char path[RPI_CHECKPOINT_PATH]);
+/* "1x28x28 images of 10 classes" */
+void rpi_checkpoint_shape_text(const rpi_trainer *trainer, char *text, size_t bytes);
+/* "optimizer.momentum.fc.weight" */
+void rpi_checkpoint_slot_name(const rpi_optimizer *optimizer, int slot, const char *parameter,
+                              char name[RPI_CHECKPOINT_NAME]);
+void rpi_checkpoint_entry_name(const char *kind, const char *parameter,
+                               char name[RPI_CHECKPOINT_NAME]);
+
+#endif

@@ -1,0 +1,85 @@
+/* Loss and accuracy on the test set, every rank on its share of it. */
+#include "base/memory.h"
+#include "base/status.h"
+#include "train/trainer.h"
+
+#include <string.h>
+
+rp_status rpi_trainer_average_states(rpi_trainer *t, float *out_states) {
+    size_t count = (size_t)rpi_weights_states_count(t->weights);
+    memcpy(out_states, rpi_weights_states(t->weights), count * sizeof(float));
+    if (count == 0 || t->world == 1) return RP_OK;
+    rp_segment segment = {.data = out_states, .count = count, .dtype = RP_F32};
+    return rp_all_reduce(t->comm, &segment, 1, &(rp_collective_options){.reduce = RP_AVG});
+}
+
+typedef struct totals {
+    double loss, correct, images;
+} totals;
+
+static rp_status run_part(rpi_trainer *t, int64_t first, int64_t count, uint32_t *indices,
+                          totals *sums) {
+    rpi_program *program = NULL;
+    RP_TRY(rpi_program_set_get(&t->programs, false, count, &program));
+    for (int64_t i = 0; i < count; i++) indices[i] = (uint32_t)(first + i);
+    rpi_dataset_batch(&t->dataset, &t->dataset.test, indices, count, t->images, t->labels);
+    t->scale = 1.0f;
+    const void *inputs[] = {t->images, t->labels, &t->scale};
+    RP_TRY(rpi_program_run(program, &(rpi_run_options){.inputs = inputs}));
+    rpi_tensor loss, correct;
+    RP_TRY(rpi_program_result(program, t->network.loss, &loss));
+    RP_TRY(rpi_program_result(program, t->network.correct, &correct));
+    sums->loss += (double)*(const float *)loss.data;
+    sums->correct += *(const int32_t *)correct.data;
+    sums->images += (double)count;
+    return RP_OK;
+}
+
+static rp_status run_share(rpi_trainer *t, totals *sums) {
+    int64_t limit = t->options->eval_images, all = t->dataset.test.count;
+    int64_t images = limit && limit < all ? limit : all;
+    int64_t end = rpi_share_first(images, t->rank + 1, t->world);
+    uint32_t *indices = NULL;
+    RP_TRY(rpi_alloc_array((size_t)t->most_images, sizeof *indices, "indices", &indices));
+    rp_status status = RP_OK;
+    for (int64_t first = rpi_share_first(images, t->rank, t->world); first < end;) {
+        int64_t count = end - first < t->most_images ? end - first : t->most_images;
+        status = run_part(t, first, count, indices, sums);
+        if (status != RP_OK) break;
+        first += count;
+    }
+    rpi_free(indices);
+    return status;
+}
+
+/* With the world's running statistics in place of this rank's own, which come back afterwards: so
+ * an evaluation changes nothing about the training around it. */
+static rp_status run_averaged(rpi_trainer *t, float *averaged, totals *sums) {
+    RP_TRY(rpi_trainer_average_states(t, averaged));
+    float *states = rpi_weights_states(t->weights);
+    int64_t count = rpi_weights_states_count(t->weights);
+    for (int64_t i = 0; i < count; i++) {
+        float own = states[i];
+        states[i] = averaged[i];
+        averaged[i] = own;
+    }
+    rp_status status = run_share(t, sums);
+    memcpy(states, averaged, (size_t)count * sizeof(float));
+    return status;
+}
+
+rp_status rpi_trainer_evaluate(rpi_trainer *t, rpi_evaluation *out_evaluation) {
+    float *averaged = NULL;
+    totals sums = {0};
+    RP_TRY(rpi_alloc_array((size_t)rpi_weights_states_count(t->weights), sizeof *averaged,
+                           "running statistics", &averaged));
+    rp_status status = run_averaged(t, averaged, &sums);
+    rpi_free(averaged);
+    RP_TRY(status);
+    double values[3] = {sums.loss, sums.correct, sums.images};
+    rp_segment segment = {.data = values, .count = 3, .dtype = RP_F64};
+    RP_TRY(rp_all_reduce(t->comm, &segment, 1, NULL));
+    *out_evaluation = (rpi_evaluation){
+        .loss = values[0] / values[2], .accuracy = values[1] / values[2], .images = (int64_t)values[2]};
+    return RP_OK;
+}

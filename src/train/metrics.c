@@ -1,0 +1,143 @@
+#include "train/metrics.h"
+
+#include "base/cpu.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "redpoll/version.h"
+
+#include <cjson/cJSON.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/utsname.h>
+#include <time.h>
+
+struct rpi_metrics {
+    FILE *stream;
+    char path[1024];
+};
+
+rp_status rpi_metrics_open(const char *folder, bool keep, rpi_metrics **out_metrics) {
+    rpi_metrics *metrics = NULL;
+    RP_TRY(rpi_alloc(sizeof *metrics, "metrics", &metrics));
+    snprintf(metrics->path, sizeof metrics->path, "%s/metrics.jsonl", folder);
+    metrics->stream = fopen(metrics->path, keep ? "abe" : "wbe");
+    if (!metrics->stream) {
+        rp_status status = RP_FAIL_ERRNO(IO, "cannot write %s", metrics->path);
+        rpi_free(metrics);
+        return status;
+    }
+    *out_metrics = metrics;
+    return RP_OK;
+}
+
+void rpi_metrics_close(rpi_metrics *metrics) {
+    if (!metrics) return;
+    fclose(metrics->stream);
+    rpi_free(metrics);
+}
+
+/* Write an object as one line and free it. */
+static rp_status put(rpi_metrics *metrics, cJSON *object) {
+    char *text = cJSON_PrintUnformatted(object);
+    cJSON_Delete(object);
+    if (!text) return RP_FAIL(NOMEM, "no memory for a line of %s", metrics->path);
+    bool done = fprintf(metrics->stream, "%s\n", text) > 0 && fflush(metrics->stream) == 0;
+    rp_status status = done ? RP_OK : RP_FAIL_ERRNO(IO, "cannot write %s", metrics->path);
+    cJSON_free(text);
+    return status;
+}
+
+/* JSON has no infinity: numbers that are none become null. */
+static void add_number(cJSON *object, const char *key, double value) {
+    if (isfinite(value)) cJSON_AddNumberToObject(object, key, value);
+    else cJSON_AddNullToObject(object, key);
+}
+
+static void add_option(cJSON *options, const rpi_option *option, const void *target) {
+    char text[1024];
+    rpi_option_text(option, target, text, sizeof text);
+    switch (option->type) {
+    case RPI_OPTION_FLAG: cJSON_AddBoolToObject(options, option->name, text[0] == 't'); break;
+    case RPI_OPTION_TEXT:
+        if (text[0]) cJSON_AddStringToObject(options, option->name, text);
+        else cJSON_AddNullToObject(options, option->name);
+        break;
+    default: add_number(options, option->name, strtod(text, NULL)); break;
+    }
+}
+
+static void add_host(cJSON *object) {
+    struct utsname host;
+    if (uname(&host) == 0) {
+        cJSON_AddStringToObject(object, "host", host.nodename);
+        cJSON_AddStringToObject(object, "kernel", host.release);
+    }
+    cJSON_AddStringToObject(object, "isa", rpi_isa_name(rpi_cpu_isa()));
+    cJSON_AddNumberToObject(object, "cores", rpi_cpu_count());
+    cJSON_AddNumberToObject(object, "time", (double)time(NULL));
+}
+
+rp_status rpi_metrics_header(rpi_metrics *metrics, const rpi_trainer *t) {
+    if (!metrics) return RP_OK;
+    char codec[64];
+    cJSON *object = cJSON_CreateObject();
+    cJSON_AddStringToObject(object, "redpoll", rp_version());
+    add_host(object);
+    cJSON_AddStringToObject(object, "model", t->network.text);
+    add_number(object, "parameters",
+               (double)rpi_parameters_total(t->network.parameters, t->network.parameter_count));
+    cJSON_AddNumberToObject(object, "ranks", t->world);
+    cJSON_AddStringToObject(object, "transport", rp_comm_transport(t->comm));
+    cJSON_AddStringToObject(object, "codec", rp_codec_text(&t->codec, codec, sizeof codec));
+    cJSON_AddStringToObject(object, "backend", t->programs.backend->name);
+    add_number(object, "global_batch_size", (double)t->global_batch);
+    add_number(object, "train_images", (double)t->dataset.train.count);
+    add_number(object, "first_step", (double)(t->step + 1));
+    add_number(object, "last_step", (double)t->total_steps);
+    cJSON *options = cJSON_AddObjectToObject(object, "options");
+    for (const rpi_option *o = t->options->table; o && o->name; o++)
+        add_option(options, o, t->options->target);
+    return put(metrics, object);
+}
+
+rp_status rpi_metrics_step(rpi_metrics *metrics, const rpi_step_metrics *step) {
+    if (!metrics) return RP_OK;
+    cJSON *object = cJSON_CreateObject();
+    add_number(object, "step", (double)step->step);
+    add_number(object, "loss", step->loss);
+    add_number(object, "lr", step->lr);
+    add_number(object, "images_s", (double)step->images / step->step_s);
+    add_number(object, "step_s", step->step_s);
+    add_number(object, "compute_s", step->compute_s);
+    add_number(object, "comm_s", step->comm_s);
+    add_number(object, "exposed_s", step->exposed_s);
+    add_number(object, "skew_s", step->skew_s);
+    add_number(object, "wire_bytes", (double)step->wire_bytes);
+    return put(metrics, object);
+}
+
+rp_status rpi_metrics_evaluation(rpi_metrics *metrics, int64_t step,
+                                 const rpi_evaluation *evaluation) {
+    if (!metrics) return RP_OK;
+    cJSON *object = cJSON_CreateObject();
+    add_number(object, "evaluated_step", (double)step);
+    add_number(object, "test_accuracy", evaluation->accuracy);
+    add_number(object, "test_loss", evaluation->loss);
+    add_number(object, "test_images", (double)evaluation->images);
+    return put(metrics, object);
+}
+
+rp_status rpi_metrics_closing(rpi_metrics *metrics, const rpi_train_result *result) {
+    if (!metrics) return RP_OK;
+    cJSON *object = cJSON_CreateObject();
+    add_number(object, "steps", (double)result->steps);
+    add_number(object, "seconds", result->seconds);
+    add_number(object, "images_s_median", result->images_s_median);
+    add_number(object, "last_loss", result->last_loss);
+    double none = NAN;
+    add_number(object, "test_accuracy", result->evaluated ? result->test.accuracy : none);
+    add_number(object, "test_loss", result->evaluated ? result->test.loss : none);
+    add_number(object, "test_images", result->evaluated ? (double)result->test.images : none);
+    return put(metrics, object);
+}

@@ -1,0 +1,21 @@
+/* metrics.jsonl: a header, one object a step, a closing one (docs/json.md). */
+#ifndef RPI_TRAIN_METRICS_H
+#define RPI_TRAIN_METRICS_H
+
+#include "train/trainer.h"
+
+typedef struct rpi_metrics rpi_metrics;
+
+/* Open folder/metrics.jsonl: what is there is kept for a run that goes on in its own folder, else
+ * replaced. Every line reaches the file at once; RP_IO when one cannot. */
+rp_status rpi_metrics_open(const char *folder, bool keep, rpi_metrics **out_metrics);
+void rpi_metrics_close(rpi_metrics *metrics); /* NULL is fine */
+
+/* metrics NULL: nothing is written. */
+rp_status rpi_metrics_header(rpi_metrics *metrics, const rpi_trainer *trainer);
+rp_status rpi_metrics_step(rpi_metrics *metrics, const rpi_step_metrics *step);
+rp_status rpi_metrics_evaluation(rpi_metrics *metrics, int64_t step,
+                                 const rpi_evaluation *evaluation);
+rp_status rpi_metrics_closing(rpi_metrics *metrics, const rpi_train_result *result);
+
+#endif

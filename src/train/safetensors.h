@@ -1,0 +1,48 @@
+/* Files of named tensors in the safetensors format, which PyTorch's safetensors reads too:
+ *
+ *     8 bytes: length of the header, little-endian
+ *     header:  JSON {"name": {"dtype", "shape", "data_offsets"}, "__metadata__": {...}}
+ *     the tensors' bytes, one after another
+ *
+ * Written aside, synced and renamed: the file under its name is always a whole one. Any bytes may
+ * be given to the reader. */
+#ifndef RPI_TRAIN_SAFETENSORS_H
+#define RPI_TRAIN_SAFETENSORS_H
+
+#include "base/tensor.h"
+
+typedef struct rpi_named_tensor {
+    const char *name;
+    rp_dtype dtype;
+    rpi_shape shape;
+    const void *data;
+} rpi_named_tensor;
+
+typedef struct rpi_metadata {
+    const char *key, *value;
+} rpi_metadata;
+
+/* RP_IO: cannot be written, or the disk is full; nothing new is left then, and what was there
+ * under this name stays. */
+rp_status rpi_safetensors_write(const char *path, const rpi_named_tensor *tensors, int count,
+                                const rpi_metadata *metadata, int metadata_count);
+
+typedef struct rpi_safetensors rpi_safetensors;
+
+/* Open and check a whole file. RP_NOT_FOUND, RP_IO, RP_CORRUPT: not of this format. */
+rp_status rpi_safetensors_open(const char *path, rpi_safetensors **out_file);
+void rpi_safetensors_close(rpi_safetensors *file); /* NULL is fine */
+
+int rpi_safetensors_count(const rpi_safetensors *file);
+/* data is NULL: see rpi_safetensors_read(). Valid until the file is closed. */
+const rpi_named_tensor *rpi_safetensors_at(const rpi_safetensors *file, int index);
+/* NULL when there is none such. */
+const rpi_named_tensor *rpi_safetensors_find(const rpi_safetensors *file, const char *name);
+const char *rpi_safetensors_metadata(const rpi_safetensors *file, const char *key);
+
+/* Copy a tensor's elements to out. RP_NOT_FOUND: none of this name; RP_MISMATCH: another dtype
+ * or shape, naming both. */
+rp_status rpi_safetensors_read(const rpi_safetensors *file, const char *name, rp_dtype dtype,
+                               const rpi_shape *shape, void *out);
+
+#endif

@@ -1,0 +1,214 @@
+#include "train/safetensors.h"
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "train/safetensors_dtype.h"
+
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { LENGTH_BYTES = 8 };
+static const uint64_t longest_header = 100u << 20; /* as the reference reader allows */
+
+typedef struct entry {
+    rpi_named_tensor tensor; /* the name is the header's */
+    uint64_t begin, end;     /* in the data */
+} entry;
+
+struct rpi_safetensors {
+    char *path;
+    FILE *stream;
+    uint64_t data_at, data_bytes;
+    cJSON *header;
+    entry *entries; /* in order of name, for lookups */
+    int count;
+};
+
+static rp_status damaged(const rpi_safetensors *file, const char *what, const char *name) {
+    return RP_FAIL(CORRUPT, "%s is no safetensors file: %s%s", file->path, what, name);
+}
+
+/* A whole number that a double holds exactly. */
+static bool whole(const cJSON *item, uint64_t *out_value) {
+    if (!cJSON_IsNumber(item)) return false;
+    double value = item->valuedouble;
+    if (!(value >= 0 && value <= 9007199254740992.0) || value != (double)(uint64_t)value) return false;
+    *out_value = (uint64_t)value;
+    return true;
+}
+
+static rp_status read_shape(const rpi_safetensors *file, const cJSON *list, entry *e) {
+    if (!cJSON_IsArray(list)) return damaged(file, "no shape for ", e->tensor.name);
+    uint64_t count = 1;
+    const cJSON *item;
+    cJSON_ArrayForEach(item, list) {
+        uint64_t size;
+        if (e->tensor.shape.dims == RPI_MAX_DIMS || !whole(item, &size) || size > INT64_MAX)
+            return damaged(file, "a bad shape for ", e->tensor.name);
+        if (__builtin_mul_overflow(count, size, &count) || count > INT64_MAX)
+            return damaged(file, "too many elements for ", e->tensor.name);
+        e->tensor.shape.size[e->tensor.shape.dims++] = (int64_t)size;
+    }
+    uint64_t bytes;
+    if (__builtin_mul_overflow(count, rp_dtype_bytes(e->tensor.dtype), &bytes) ||
+        bytes != e->end - e->begin)
+        return damaged(file, "shape and offsets do not fit for ", e->tensor.name);
+    return RP_OK;
+}
+
+static rp_status read_entry(const rpi_safetensors *file, const cJSON *object, entry *e) {
+    e->tensor.name = object->string;
+    if (!cJSON_IsObject(object)) return damaged(file, "no tensor under ", object->string);
+    const cJSON *dtype = cJSON_GetObjectItemCaseSensitive(object, "dtype");
+    if (!cJSON_IsString(dtype) || !rpi_safetensors_dtype_parse(dtype->valuestring, &e->tensor.dtype))
+        return damaged(file, "an unknown dtype for ", e->tensor.name);
+    const cJSON *offsets = cJSON_GetObjectItemCaseSensitive(object, "data_offsets");
+    if (!cJSON_IsArray(offsets) || cJSON_GetArraySize(offsets) != 2 ||
+        !whole(cJSON_GetArrayItem(offsets, 0), &e->begin) ||
+        !whole(cJSON_GetArrayItem(offsets, 1), &e->end) || e->begin > e->end ||
+        e->end > file->data_bytes)
+        return damaged(file, "bad offsets for ", e->tensor.name);
+    return read_shape(file, cJSON_GetObjectItemCaseSensitive(object, "shape"), e);
+}
+
+static int by_name(const void *a, const void *b) {
+    return strcmp(((const entry *)a)->tensor.name, ((const entry *)b)->tensor.name);
+}
+
+static int by_begin(const void *a, const void *b) {
+    const entry *x = a, *y = b;
+    if (x->begin != y->begin) return x->begin < y->begin ? -1 : 1;
+    return x->end < y->end ? -1 : x->end > y->end;
+}
+
+/* Tensors must fill the data without holes or overlaps, as the format says. */
+static rp_status check_entries(rpi_safetensors *file) {
+    qsort(file->entries, (size_t)file->count, sizeof(entry), by_begin);
+    uint64_t end = 0;
+    for (int i = 0; i < file->count; i++) {
+        if (file->entries[i].begin != end)
+            return damaged(file, "a hole or an overlap before ", file->entries[i].tensor.name);
+        end = file->entries[i].end;
+    }
+    if (end != file->data_bytes) return damaged(file, "bytes that belong to no tensor at its end", "");
+    qsort(file->entries, (size_t)file->count, sizeof(entry), by_name);
+    for (int i = 1; i < file->count; i++)
+        if (by_name(&file->entries[i - 1], &file->entries[i]) == 0)
+            return damaged(file, "a tensor comes twice: ", file->entries[i].tensor.name);
+    return RP_OK;
+}
+
+static rp_status check_metadata(const rpi_safetensors *file, const cJSON *notes) {
+    if (!cJSON_IsObject(notes)) return damaged(file, "bad metadata", "");
+    const cJSON *note;
+    cJSON_ArrayForEach(note, notes) if (!cJSON_IsString(note))
+        return damaged(file, "metadata must be text: ", note->string);
+    return RP_OK;
+}
+
+static rp_status read_entries(rpi_safetensors *file) {
+    if (!cJSON_IsObject(file->header)) return damaged(file, "its header is no JSON object", "");
+    int children = cJSON_GetArraySize(file->header);
+    RP_TRY(rpi_alloc_array((size_t)children, sizeof(entry), "a header", &file->entries));
+    const cJSON *object;
+    cJSON_ArrayForEach(object, file->header) {
+        if (strcmp(object->string, "__metadata__") == 0) RP_TRY(check_metadata(file, object));
+        else RP_TRY(read_entry(file, object, &file->entries[file->count++]));
+    }
+    return check_entries(file);
+}
+
+static rp_status parse_header(rpi_safetensors *file, uint64_t length) {
+    char *text = NULL;
+    RP_TRY(rpi_alloc(length + 1, "a header", &text));
+    rp_status status = RP_OK;
+    if (fread(text, 1, length, file->stream) != length)
+        status = RP_FAIL_ERRNO(IO, "cannot read %s", file->path);
+    else if (!(file->header = cJSON_ParseWithLength(text, length)))
+        status = damaged(file, "its header is no JSON", "");
+    rpi_free(text);
+    return status == RP_OK ? read_entries(file) : status;
+}
+
+static rp_status read_file(rpi_safetensors *file) {
+    struct stat facts;
+    if (fstat(fileno(file->stream), &facts) != 0) return RP_FAIL_ERRNO(IO, "cannot read %s", file->path);
+    if (!S_ISREG(facts.st_mode)) return damaged(file, "it is not a regular file", "");
+    uint64_t size = (uint64_t)facts.st_size, length = 0;
+    uint8_t raw[LENGTH_BYTES];
+    if (size < LENGTH_BYTES || fread(raw, 1, sizeof raw, file->stream) != sizeof raw)
+        return damaged(file, "it is too short", "");
+    for (int i = 0; i < LENGTH_BYTES; i++) length |= (uint64_t)raw[i] << (8 * i);
+    if (length > longest_header || length > size - LENGTH_BYTES)
+        return damaged(file, "its header is longer than the file", "");
+    file->data_at = LENGTH_BYTES + length;
+    file->data_bytes = size - file->data_at;
+    return parse_header(file, length);
+}
+
+rp_status rpi_safetensors_open(const char *path, rpi_safetensors **out_file) {
+    rpi_safetensors *file = NULL;
+    RP_TRY(rpi_alloc(sizeof *file, "a file", &file));
+    rp_status status = rpi_strdup(path, &file->path);
+    if (status == RP_OK && !(file->stream = fopen(path, "rbe")))
+        status = errno == ENOENT ? RP_FAIL(NOT_FOUND, "%s is missing", path)
+                                 : RP_FAIL_ERRNO(IO, "cannot open %s", path);
+    if (status == RP_OK) status = read_file(file);
+    if (status == RP_OK) *out_file = file;
+    else rpi_safetensors_close(file);
+    return status;
+}
+
+void rpi_safetensors_close(rpi_safetensors *file) {
+    if (!file) return;
+    if (file->stream) fclose(file->stream);
+    cJSON_Delete(file->header);
+    rpi_free(file->entries);
+    rpi_free(file->path);
+    rpi_free(file);
+}
+
+int rpi_safetensors_count(const rpi_safetensors *file) {
+    return file->count;
+}
+
+const rpi_named_tensor *rpi_safetensors_at(const rpi_safetensors *file, int index) {
+    return &file->entries[index].tensor;
+}
+
+static const entry *find(const rpi_safetensors *file, const char *name) {
+    entry key = {.tensor.name = name};
+    return file->count ? bsearch(&key, file->entries, (size_t)file->count, sizeof key, by_name) : NULL;
+}
+
+const rpi_named_tensor *rpi_safetensors_find(const rpi_safetensors *file, const char *name) {
+    const entry *e = find(file, name);
+    return e ? &e->tensor : NULL;
+}
+
+const char *rpi_safetensors_metadata(const rpi_safetensors *file, const char *key) {
+    const cJSON *notes = cJSON_GetObjectItemCaseSensitive(file->header, "__metadata__");
+    const cJSON *note = cJSON_GetObjectItemCaseSensitive(notes, key);
+    return cJSON_IsString(note) ? note->valuestring : NULL;
+}
+
+rp_status rpi_safetensors_read(const rpi_safetensors *file, const char *name, rp_dtype dtype,
+                               const rpi_shape *shape, void *out) {
+    const entry *e = find(file, name);
+    if (!e) return RP_FAIL(NOT_FOUND, "%s holds no tensor %s", file->path, name);
+    if (e->tensor.dtype != dtype || !rpi_shape_equal(&e->tensor.shape, shape)) {
+        char has[96], wants[96];
+        return RP_FAIL(MISMATCH, "%s: %s is %s %s, not %s %s", file->path, name,
+                       rp_dtype_name(e->tensor.dtype), rpi_shape_text(&e->tensor.shape, has, sizeof has),
+                       rp_dtype_name(dtype), rpi_shape_text(shape, wants, sizeof wants));
+    }
+    size_t bytes = e->end - e->begin;
+    if (fseeko(file->stream, (off_t)(file->data_at + e->begin), SEEK_SET) != 0 ||
+        fread(out, 1, bytes, file->stream) != bytes)
+        return RP_FAIL_ERRNO(IO, "cannot read %s from %s", name, file->path);
+    return RP_OK;
+}

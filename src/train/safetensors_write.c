@@ -1,0 +1,108 @@
+#include "train/safetensors.h"
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "train/safetensors_dtype.h"
+
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static uint64_t bytes_of(const rpi_named_tensor *tensor) {
+    return (uint64_t)rpi_shape_count(&tensor->shape) * rp_dtype_bytes(tensor->dtype);
+}
+
+static bool add_tensor(cJSON *header, const rpi_named_tensor *tensor, uint64_t begin) {
+    cJSON *entry = cJSON_AddObjectToObject(header, tensor->name);
+    bool done = entry && cJSON_AddStringToObject(entry, "dtype", rpi_safetensors_dtype(tensor->dtype));
+    cJSON *shape = cJSON_AddArrayToObject(entry, "shape");
+    for (int d = 0; d < tensor->shape.dims; d++)
+        done = done && cJSON_AddItemToArray(shape, cJSON_CreateNumber((double)tensor->shape.size[d]));
+    cJSON *offsets = cJSON_AddArrayToObject(entry, "data_offsets");
+    done = done && cJSON_AddItemToArray(offsets, cJSON_CreateNumber((double)begin));
+    return done && cJSON_AddItemToArray(
+                       offsets, cJSON_CreateNumber((double)(begin + bytes_of(tensor))));
+}
+
+/* The JSON text, to free with cJSON_free(); NULL when memory ran out. */
+static char *header_text(const rpi_named_tensor *tensors, int count, const rpi_metadata *metadata,
+                         int metadata_count) {
+    cJSON *header = cJSON_CreateObject();
+    cJSON *notes = cJSON_AddObjectToObject(header, "__metadata__");
+    bool done = notes != NULL;
+    for (int i = 0; i < metadata_count && done; i++)
+        done = cJSON_AddStringToObject(notes, metadata[i].key, metadata[i].value) != NULL;
+    uint64_t begin = 0;
+    for (int i = 0; i < count && done; i++) {
+        done = add_tensor(header, &tensors[i], begin);
+        begin += bytes_of(&tensors[i]);
+    }
+    char *text = done ? cJSON_PrintUnformatted(header) : NULL;
+    cJSON_Delete(header);
+    return text;
+}
+
+static rp_status put(FILE *stream, const void *data, size_t bytes, const char *path) {
+    if (bytes == 0 || fwrite(data, 1, bytes, stream) == bytes) return RP_OK;
+    return RP_FAIL_ERRNO(IO, "cannot write %s", path);
+}
+
+/* Padded with spaces, so that the elements are aligned in a mapped file. */
+static rp_status put_header(FILE *stream, const char *text, const char *path) {
+    static const char spaces[RPI_ALIGNMENT + 1] =
+        "                                                                ";
+    uint64_t length = strlen(text), padding = (0 - (length + 8)) % RPI_ALIGNMENT;
+    uint8_t size[8];
+    for (int i = 0; i < 8; i++) size[i] = (uint8_t)((length + padding) >> (8 * i));
+    RP_TRY(put(stream, size, sizeof size, path));
+    RP_TRY(put(stream, text, length, path));
+    return put(stream, spaces, padding, path);
+}
+
+static rp_status put_all(FILE *stream, const char *text, const rpi_named_tensor *tensors, int count,
+                         const char *path) {
+    RP_TRY(put_header(stream, text, path));
+    for (int i = 0; i < count; i++)
+        RP_TRY(put(stream, tensors[i].data, bytes_of(&tensors[i]), path));
+    if (fflush(stream) != 0 || fsync(fileno(stream)) != 0)
+        return RP_FAIL_ERRNO(IO, "cannot write %s", path);
+    return RP_OK;
+}
+
+/* A rename is only certain once the folder has reached the disk as well. */
+static rp_status sync_folder(const char *path) {
+    char folder[1024];
+    const char *slash = strrchr(path, '/');
+    snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path) : 1, slash ? path : ".");
+    int fd = open(*folder ? folder : "/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return RP_FAIL_ERRNO(IO, "cannot open the folder %s", folder);
+    /* Some file systems cannot sync a folder; the rename is then as safe as they make it. */
+    int failed = fsync(fd) != 0 && errno != EINVAL;
+    rp_status status = failed ? RP_FAIL_ERRNO(IO, "cannot write the folder %s", folder) : RP_OK;
+    close(fd);
+    return status;
+}
+
+rp_status rpi_safetensors_write(const char *path, const rpi_named_tensor *tensors, int count,
+                                const rpi_metadata *metadata, int metadata_count) {
+    char aside[1024];
+    if (snprintf(aside, sizeof aside, "%s.tmp", path) >= (int)sizeof aside)
+        return RP_FAIL(INVALID, "the path %s is too long", path);
+    char *text = header_text(tensors, count, metadata, metadata_count);
+    if (!text) return RP_FAIL(NOMEM, "no memory for the header of %s", path);
+    FILE *stream = fopen(aside, "wbe");
+    if (!stream) {
+        cJSON_free(text);
+        return RP_FAIL_ERRNO(IO, "cannot write %s", path);
+    }
+    rp_status status = put_all(stream, text, tensors, count, path);
+    cJSON_free(text);
+    if (fclose(stream) != 0 && status == RP_OK) status = RP_FAIL_ERRNO(IO, "cannot write %s", path);
+    if (status == RP_OK && rename(aside, path) != 0)
+        status = RP_FAIL_ERRNO(IO, "cannot rename %s to %s", aside, path);
+    if (status != RP_OK) unlink(aside);
+    return status == RP_OK ? sync_folder(path) : status;
+}

@@ -1,0 +1,30 @@
+/* What happened when, for a trace that chrome://tracing and ui.perfetto.dev show. */
+#ifndef RPI_TRAIN_TIMELINE_H
+#define RPI_TRAIN_TIMELINE_H
+
+#include "redpoll/comm.h"
+
+typedef enum rpi_lane {
+    RPI_LANE_STEP,
+    RPI_LANE_COMPUTE,
+    RPI_LANE_COMM,
+    RPI_LANE_EXPOSED,
+    RPI_LANES
+} rpi_lane;
+
+typedef struct rpi_timeline rpi_timeline;
+
+/* Keeps up to `capacity` events of this rank; later ones are counted and dropped. */
+rp_status rpi_timeline_create(int capacity, rpi_timeline **out_timeline);
+void rpi_timeline_destroy(rpi_timeline *timeline); /* NULL is fine */
+
+/* Add an event; timeline NULL: nothing. The name is copied (and cut at 39 bytes); number is shown
+ * behind it, -1: none. Never fails. */
+void rpi_timeline_add(rpi_timeline *timeline, rpi_lane lane, const char *name, int64_t number,
+                      int64_t start_ns, int64_t end_ns);
+
+/* Write the events of all ranks to one file, on rank 0. Collective. Each rank's time is counted
+ * from its first event, so let that one follow a barrier. */
+rp_status rpi_timeline_write(const rpi_timeline *timeline, rp_comm *comm, const char *path);
+
+#endif

@@ -1,0 +1,94 @@
+/* Training: a model on data, alone or over the ranks of a communicator. */
+#ifndef RPI_TRAIN_TRAIN_H
+#define RPI_TRAIN_TRAIN_H
+
+#include "base/option.h"
+#include "engine/backend.h"
+#include "redpoll/comm.h"
+#include "train/model.h"
+
+/* What a user chooses. Texts are borrowed for the run. */
+typedef struct rpi_train_options {
+    const char *model, *data, *data_dir;
+    int64_t train_images, test_images; /* of synthetic data; 0: its own choice */
+    int64_t steps, epochs;             /* steps 0: as many as `epochs` (0: 1) have */
+    int64_t global_batch_size;         /* 0: batch_size a rank; both 0: 64 in all */
+    int64_t batch_size;
+    int64_t seed;
+
+    const char *optimizer;
+    double lr, momentum, weight_decay;
+    bool nesterov;
+    const char *decay; /* "all", or "weights": not vectors */
+    const char *lr_schedule;
+    double lr_min, lr_gamma;
+    int64_t lr_warmup_steps, lr_drop_every;
+
+    const char *strategy, *codec, *algorithm; /* algorithm NULL: chosen */
+    double bucket_mb;                         /* MiB of gradients in one all-reduce */
+    const char *error_feedback;               /* "on" or "off" */
+    int64_t warmup_exact;                     /* first steps with the exact codec */
+
+    const char *backend; /* NULL: the fastest */
+    int64_t threads;     /* 0: one a core */
+
+    const char *out;         /* folder; NULL: nothing is written */
+    const char *resume;      /* folder of a checkpoint, or NULL */
+    int64_t checkpoint_every; /* steps; 0: at the end only */
+    bool checkpoint;          /* false: none at all */
+    bool overwrite;           /* start anew in a folder that holds a run */
+    int64_t eval_every;       /* steps; 0: at the end only */
+    int64_t eval_images;      /* first images of the test set; 0: all */
+    bool eval;                /* false: none at all */
+    bool trace;
+
+    /* Where the settings come from, for the header of metrics.jsonl; NULL: not written. */
+    const rpi_option *table;
+    const void *target;
+} rpi_train_options;
+
+/* One step, as rank 0 saw it (docs/json.md). */
+typedef struct rpi_step_metrics {
+    int64_t step, images; /* steps done; images of all ranks in this one */
+    double loss, lr;
+    double step_s, compute_s, comm_s, exposed_s, skew_s;
+    uint64_t wire_bytes;
+} rpi_step_metrics;
+
+typedef struct rpi_evaluation {
+    double loss, accuracy;
+    int64_t images;
+} rpi_evaluation;
+
+typedef struct rpi_train_result {
+    int64_t first_step, steps; /* those that this run did */
+    double last_loss, seconds; /* of training, without evaluation and checkpoints */
+    double images_s_median;
+    bool evaluated;
+    rpi_evaluation test;
+} rpi_train_result;
+
+/* Told on every rank, on the training thread; any may be NULL. */
+typedef struct rpi_train_hooks {
+    void *context;
+    /* All is loaded and checked; the first step follows. */
+    void (*started)(void *context, int64_t first_step, int64_t last_step, int64_t parameters);
+    void (*stepped)(void *context, const rpi_step_metrics *metrics);
+    void (*evaluated)(void *context, int64_t step, const rpi_evaluation *evaluation);
+    void (*saved)(void *context, int64_t step, const char *path);
+    void (*note)(void *context, const char *line);
+} rpi_train_hooks;
+
+/* What can be said before any rank starts: are names known, do numbers fit together? world 0: not known yet. RP_INVALID: a mistake of usage. */
+rp_status rpi_train_check(const rpi_train_options *options, int world);
+
+/* Are the files there that this run reads, and may it write where it shall? Quick; creates
+ * nothing. RP_INVALID: a mistake of usage. */
+rp_status rpi_train_check_files(const rpi_train_options *options);
+
+/* Train. Collective; blocks. When it fails on one rank it fails on all, with a message that
+ * names the rank. The same options, seed, ranks, threads and machine give the same bytes. */
+rp_status rpi_train(const rpi_train_options *options, rp_comm *comm, const rpi_train_hooks *hooks,
+                    rpi_train_result *out_result);
+
+#endif

@@ -1,0 +1,79 @@
+#include "base/status.h"
+#include "train/checkpoint.h"
+#include "train/run_folder.h"
+
+#include <string.h>
+
+static rp_status check_names(const rpi_train_options *o) {
+    const rpi_model *model = NULL;
+    rpi_model_options model_options;
+    const rpi_dataset_kind *kind = NULL;
+    const rpi_strategy *strategy = NULL;
+    const rpi_lr_schedule *schedule = NULL;
+    const rpi_backend *backend = NULL;
+    const rpi_optimizer *optimizer = NULL;
+    rp_codec codec;
+    RP_TRY(rpi_model_parse(o->model, &model, &model_options));
+    RP_TRY(rpi_dataset_kind_find(o->data, &kind));
+    RP_TRY(rpi_strategy_find(o->strategy, &strategy));
+    RP_TRY(rpi_lr_schedule_find(o->lr_schedule, &schedule));
+    RP_TRY(rp_codec_parse(o->codec, &codec));
+    RP_TRY(rpi_optimizer_find(o->optimizer, &optimizer));
+    if (o->backend) RP_TRY(rpi_backend_find(o->backend, &backend));
+    rpi_optimizer_rates rates = {(float)o->lr, (float)o->momentum, (float)o->weight_decay,
+                                 o->nesterov};
+    return optimizer->check(&rates);
+}
+
+static rp_status check_choices(const rpi_train_options *o) {
+    if (strcmp(o->error_feedback, "on") != 0 && strcmp(o->error_feedback, "off") != 0)
+        return RP_FAIL(INVALID, "--error-feedback: '%s' is neither on nor off", o->error_feedback);
+    if (strcmp(o->decay, "all") != 0 && strcmp(o->decay, "weights") != 0)
+        return RP_FAIL(INVALID, "--decay: '%s' is neither all nor weights", o->decay);
+    if (o->steps < 0 || o->epochs < 0 || o->eval_images < 0 || o->eval_every < 0 ||
+        o->checkpoint_every < 0 || o->warmup_exact < 0)
+        return RP_FAIL(INVALID, "steps, epochs and intervals are at least 0");
+    if (!(o->bucket_mb > 0)) return RP_FAIL(INVALID, "--bucket-mb must be above 0");
+    return RP_OK;
+}
+
+rp_status rpi_train_global_batch(const rpi_train_options *o, int world, int64_t *out_batch) {
+    if (o->global_batch_size < 0 || o->batch_size < 0)
+        return RP_FAIL(INVALID, "a batch holds at least 1 image");
+    if (world < 1) return RP_OK;
+    int64_t global = o->global_batch_size;
+    if (!global) global = o->batch_size ? o->batch_size * world : 64;
+    if (global % world != 0)
+        return RP_FAIL(INVALID, "a global batch of %lld images is not divisible by %d ranks",
+                       (long long)global, world);
+    if (o->batch_size && o->batch_size * world != global)
+        return RP_FAIL(INVALID,
+                       "--batch-size %lld on %d ranks makes %lld, but --global-batch-size is %lld",
+                       (long long)o->batch_size, world, (long long)(o->batch_size * world),
+                       (long long)global);
+    *out_batch = global;
+    return RP_OK;
+}
+
+static rp_status check_world(const rpi_train_options *o, int world) {
+    int64_t batch = 0;
+    RP_TRY(rpi_train_global_batch(o, world, &batch));
+    const rpi_strategy *strategy = NULL;
+    RP_TRY(rpi_strategy_find(o->strategy, &strategy));
+    if (strategy->most_ranks && world > strategy->most_ranks)
+        return RP_FAIL(INVALID, "strategy %s is for %d rank, not for %d", strategy->name,
+                       strategy->most_ranks, world);
+    return RP_OK;
+}
+
+rp_status rpi_train_check(const rpi_train_options *options, int world) {
+    RP_TRY(check_names(options));
+    RP_TRY(check_choices(options));
+    return check_world(options, world);
+}
+
+rp_status rpi_train_check_files(const rpi_train_options *options) {
+    RP_TRY(rpi_run_folder_check(options));
+    RP_TRY(rpi_dataset_probe(options->data, &(rpi_dataset_options){.folder = options->data_dir}));
+    return options->resume ? rpi_checkpoint_check(options) : RP_OK;
+}

@@ -1,0 +1,165 @@
+/* A run from its options to its result: the order of things. */
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "train/agree.h"
+#include "train/checkpoint.h"
+#include "train/metrics.h"
+#include "train/run_folder.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct run {
+    rpi_trainer trainer;
+    const rpi_train_options *options;
+    const rpi_train_hooks *hooks;
+    rpi_metrics *metrics; /* rank 0's */
+    double *rates;        /* images/s of each step done */
+    int64_t saved_step, evaluated_step;
+    rpi_train_result result;
+} run;
+
+static rp_status resume(run *r) {
+    if (!r->options->resume) return RP_OK;
+    char note[512];
+    RP_TRY(rpi_checkpoint_load(&r->trainer, r->options->resume, note, sizeof note));
+    if (note[0] && r->hooks->note) r->hooks->note(r->hooks->context, note);
+    return RP_OK;
+}
+
+/* Nothing is written before every rank has come this far. */
+static rp_status open_output(run *r) {
+    rpi_trainer *t = &r->trainer;
+    RP_TRY(rp_barrier(t->comm));
+    RP_TRY(rpi_run_folder_make(r->options, t->rank));
+    if (t->rank == 0 && r->options->out)
+        RP_TRY(rpi_metrics_open(r->options->out, rpi_run_folder_continues(r->options), &r->metrics));
+    return rpi_metrics_header(r->metrics, t);
+}
+
+static rp_status prepare(run *r, rp_comm *comm) {
+    rpi_trainer *t = &r->trainer;
+    RP_TRY(rpi_trainer_open(t, r->options, comm));
+    RP_TRY(resume(r));
+    RP_TRY(rpi_train_agree(t));
+    if (t->rank == 0) RP_TRY(rpi_run_folder_check(r->options));
+    RP_TRY(open_output(r));
+    int64_t steps = t->total_steps > t->step ? t->total_steps - t->step : 0;
+    RP_TRY(rpi_alloc_array((size_t)steps, sizeof *r->rates, "rates of steps", &r->rates));
+    r->saved_step = r->evaluated_step = -1;
+    r->result.first_step = t->step + 1;
+    if (r->hooks->started)
+        r->hooks->started(r->hooks->context, t->step + 1, t->total_steps,
+                          rpi_parameters_total(t->network.parameters, t->network.parameter_count));
+    return rp_barrier(comm); /* times begin together */
+}
+
+static rp_status evaluate(run *r) {
+    rpi_trainer *t = &r->trainer;
+    rpi_evaluation evaluation;
+    RP_TRY(rpi_trainer_evaluate(t, &evaluation));
+    RP_TRY(rpi_metrics_evaluation(r->metrics, t->step, &evaluation));
+    if (r->hooks->evaluated) r->hooks->evaluated(r->hooks->context, t->step, &evaluation);
+    r->result.test = evaluation;
+    r->result.evaluated = true;
+    r->evaluated_step = t->step;
+    return RP_OK;
+}
+
+static rp_status save(run *r) {
+    rpi_trainer *t = &r->trainer;
+    RP_TRY(rpi_checkpoint_save(t, r->options->out));
+    r->saved_step = t->step;
+    char path[1024];
+    if (r->hooks->saved)
+        r->hooks->saved(r->hooks->context, t->step,
+                        rpi_checkpoint_path(r->options->out, path, sizeof path));
+    return RP_OK;
+}
+
+static bool due(int64_t step, int64_t every) {
+    return every > 0 && step % every == 0;
+}
+
+/* The sum over ranks is the same on all, so all stop together. */
+static rp_status check_loss(const rpi_step_metrics *metrics) {
+    if (isfinite(metrics->loss)) return RP_OK;
+    return RP_FAIL(CORRUPT,
+                   "the loss of step %lld is %g: training has diverged; try a smaller --lr or a "
+                   "warm-up",
+                   (long long)metrics->step, metrics->loss);
+}
+
+static rp_status step(run *r) {
+    const rpi_train_options *o = r->options;
+    rpi_step_metrics metrics;
+    RP_TRY(rpi_trainer_step(&r->trainer, &metrics));
+    RP_TRY(rpi_metrics_step(r->metrics, &metrics));
+    r->rates[r->result.steps++] = (double)metrics.images / metrics.step_s;
+    r->result.seconds += metrics.step_s;
+    r->result.last_loss = metrics.loss;
+    if (r->hooks->stepped) r->hooks->stepped(r->hooks->context, &metrics);
+    RP_TRY(check_loss(&metrics));
+    if (o->eval && due(metrics.step, o->eval_every)) RP_TRY(evaluate(r));
+    if (o->checkpoint && o->out && due(metrics.step, o->checkpoint_every)) RP_TRY(save(r));
+    return RP_OK;
+}
+
+static int by_value(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *values, int64_t count) {
+    if (count == 0) return NAN;
+    qsort(values, (size_t)count, sizeof *values, by_value);
+    return count % 2 ? values[count / 2] : 0.5 * (values[count / 2 - 1] + values[count / 2]);
+}
+
+static rp_status finish(run *r) {
+    const rpi_train_options *o = r->options;
+    rpi_trainer *t = &r->trainer;
+    bool new_steps = r->result.steps > 0 || !rpi_run_folder_continues(o);
+    if (o->checkpoint && o->out && r->saved_step != t->step && new_steps) RP_TRY(save(r));
+    if (o->eval && r->evaluated_step != t->step) RP_TRY(evaluate(r));
+    r->result.images_s_median = median(r->rates, r->result.steps);
+    RP_TRY(rpi_metrics_closing(r->metrics, &r->result));
+    if (!t->timeline || !o->out) return RP_OK;
+    char path[1024];
+    snprintf(path, sizeof path, "%s/trace.json", o->out);
+    return rpi_timeline_write(t->timeline, t->comm, path);
+}
+
+static rp_status run_all(run *r, rp_comm *comm) {
+    RP_TRY(prepare(r, comm));
+    while (r->trainer.step < r->trainer.total_steps) RP_TRY(step(r));
+    return finish(r);
+}
+
+static void close_run(run *r) {
+    rpi_trainer_close(&r->trainer);
+    rpi_metrics_close(r->metrics);
+    rpi_free(r->rates);
+}
+
+rp_status rpi_train(const rpi_train_options *options, rp_comm *comm, const rpi_train_hooks *hooks,
+                    rpi_train_result *out_result) {
+    static const rpi_train_hooks none;
+    run r = {.options = options, .hooks = hooks ? hooks : &none};
+    rp_status status = run_all(&r, comm);
+    if (status == RP_OK) {
+        close_run(&r);
+        *out_result = r.result;
+        return RP_OK;
+    }
+    /* The others must not wait for this rank, and closing must not hide why. */
+    rp_error error = *rp_last_error();
+    char message[RPI_ERROR_BYTES];
+    snprintf(message, sizeof message, "%s", error.message);
+    rp_comm_abort(comm, status, message);
+    close_run(&r);
+    return rpi_fail(status, error.file, error.line, "%s", message);
+}

@@ -1,0 +1,105 @@
+/* One training step: deal, forward, backward with communication under it, update, account. */
+#include "base/clock.h"
+#include "base/status.h"
+#include "train/trainer.h"
+
+#include <string.h>
+
+enum { LOSS, COMPUTE_S, SUMMARY }; /* what each rank tells the others */
+
+static rp_status on_gradient_final(void *context, int64_t first, int64_t count) {
+    rpi_trainer *t = context;
+    return t->strategy->gradient_final(t->strategy_self, first, count);
+}
+
+static void on_step(void *context, const rpi_step_report *report) {
+    rpi_trainer *t = context;
+    rpi_timeline_add(t->timeline, RPI_LANE_COMPUTE, report->name, -1, report->start_ns,
+                     report->end_ns);
+    if (t->strategy->observe) t->strategy->observe(t->strategy_self);
+}
+
+/* A rank that a short last batch leaves without images still takes part in the sums. */
+static rp_status run_nothing(rpi_trainer *t, double *out_loss) {
+    int64_t count = rpi_weights_count(t->weights);
+    memset(rpi_weights_gradients(t->weights), 0, (size_t)count * sizeof(float));
+    *out_loss = 0;
+    return on_gradient_final(t, 0, count);
+}
+
+static rp_status run_batch(rpi_trainer *t, const rpi_batch *batch, double *out_loss) {
+    rpi_program *program = NULL;
+    RP_TRY(rpi_program_set_get(&t->programs, true, batch->count, &program));
+    rpi_dataset_batch(&t->dataset, &t->dataset.train, batch->indices, batch->count, t->images,
+                      t->labels);
+    t->scale = 1.0f / (float)batch->global_count;
+    const void *inputs[] = {t->images, t->labels, &t->scale};
+    rpi_run_options run = {.inputs = inputs,
+                   .on_gradient_final = on_gradient_final,
+                   .on_step = t->timeline ? on_step : NULL,
+                   .context = t};
+    RP_TRY(rpi_program_run(program, &run));
+    rpi_tensor loss;
+    RP_TRY(rpi_program_result(program, t->network.loss, &loss));
+    *out_loss = *(const float *)loss.data;
+    return RP_OK;
+}
+
+/* Losses and times of all ranks, sent behind the last bucket and waited for with it. */
+static rp_status exchange_start(rpi_trainer *t, const double own[SUMMARY]) {
+    double *mine = t->summaries + (size_t)t->world * SUMMARY;
+    memcpy(mine, own, SUMMARY * sizeof *own);
+    return rp_all_gather_start(t->comm, mine, t->summaries, SUMMARY, RP_F64, NULL, NULL,
+                               &t->summary);
+}
+
+static rp_status exchange_finish(rpi_trainer *t, const double own[SUMMARY],
+                                 rpi_step_metrics *metrics) {
+    RP_TRY(rp_request_wait(&t->summary));
+    double slowest = own[COMPUTE_S];
+    for (int rank = 0; rank < t->world; rank++) {
+        const double *theirs = t->summaries + (size_t)rank * SUMMARY;
+        metrics->loss += theirs[LOSS];
+        if (theirs[COMPUTE_S] > slowest) slowest = theirs[COMPUTE_S];
+    }
+    metrics->skew_s = slowest - own[COMPUTE_S];
+    return RP_OK;
+}
+
+static rp_status finish(rpi_trainer *t, const double own[SUMMARY], rpi_step_metrics *metrics) {
+    int64_t exposed = 0;
+    RP_TRY(t->strategy->finish(t->strategy_self, &exposed));
+    int64_t start = rpi_now_ns();
+    RP_TRY(exchange_finish(t, own, metrics));
+    int64_t waited = rpi_now_ns() - start;
+    metrics->exposed_s = rpi_seconds(exposed + (t->world > 1 ? waited : 0));
+    return RP_OK;
+}
+
+rp_status rpi_trainer_step(rpi_trainer *t, rpi_step_metrics *out_metrics) {
+    rp_comm_stats before, after;
+    rp_comm_get_stats(t->comm, &before);
+    int64_t start = rpi_now_ns();
+    rpi_step_metrics metrics = {.step = t->step + 1};
+    metrics.lr = t->learning_rate = rpi_lr_at(t->schedule, &t->lr, t->step);
+    rpi_batch batch = rpi_sampler_deal(&t->sampler, t->step, t->rank, t->world);
+    metrics.images = batch.global_count;
+
+    double own[SUMMARY];
+    t->strategy->begin(t->strategy_self, t->step);
+    RP_TRY(batch.count ? run_batch(t, &batch, &own[LOSS]) : run_nothing(t, &own[LOSS]));
+    own[COMPUTE_S] = rpi_seconds(rpi_now_ns() - start);
+    RP_TRY(exchange_start(t, own));
+    RP_TRY(finish(t, own, &metrics));
+
+    int64_t end = rpi_now_ns();
+    rp_comm_get_stats(t->comm, &after);
+    metrics.step_s = rpi_seconds(end - start);
+    metrics.compute_s = metrics.step_s - metrics.exposed_s;
+    metrics.comm_s = after.busy_s - before.busy_s;
+    metrics.wire_bytes = after.wire_bytes_sent - before.wire_bytes_sent;
+    rpi_timeline_add(t->timeline, RPI_LANE_STEP, "step", t->step + 1, start, end);
+    t->step++;
+    *out_metrics = metrics;
+    return RP_OK;
+}

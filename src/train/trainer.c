@@ -1,0 +1,137 @@
+#include "train/trainer.h"
+
+#include "base/memory.h"
+#include "base/status.h"
+
+#include <string.h>
+
+static rp_status load_data(rpi_trainer *t) {
+    const rpi_train_options *o = t->options;
+    rpi_dataset_options options = {.folder = o->data_dir,
+                                   .seed = (uint64_t)o->seed,
+                                   .train_count = o->train_images,
+                                   .test_count = o->test_images};
+    RP_TRY(rpi_dataset_open(o->data, &options, &t->dataset));
+    RP_TRY(rpi_train_global_batch(o, t->world, &t->global_batch));
+    return rpi_sampler_create((uint64_t)o->seed, t->dataset.train.count, t->global_batch,
+                              &t->sampler);
+}
+
+static rp_status build_network(rpi_trainer *t) {
+    const rpi_images *images = &t->dataset.train;
+    rpi_model_shape shape = {images->channels, images->height, images->width, t->dataset.classes};
+    RP_TRY(rpi_network_build(t->options->model, &shape, &t->network));
+    RP_TRY(rpi_weights_create(t->network.graph, t->network.loss, &t->weights));
+    rpi_network_initialise(&t->network, t->weights, (uint64_t)t->options->seed);
+    const rpi_backend *backend = rpi_backend_default();
+    if (t->options->backend) RP_TRY(rpi_backend_find(t->options->backend, &backend));
+    t->programs = (rpi_program_set){.network = &t->network,
+                                    .weights = t->weights,
+                                    .backend = backend,
+                                    .backend_options.threads = (int)t->options->threads};
+    return RP_OK;
+}
+
+static rp_status allocate(rpi_trainer *t) {
+    const rpi_images *images = &t->dataset.train;
+    size_t pixels = (size_t)images->channels * (size_t)images->height * (size_t)images->width;
+    size_t parameters = (size_t)rpi_weights_count(t->weights);
+    t->most_images = (t->global_batch + t->world - 1) / t->world;
+    RP_TRY(rpi_alloc_array((size_t)t->most_images, pixels * sizeof(float), "a batch", &t->images));
+    RP_TRY(rpi_alloc_array((size_t)t->most_images, sizeof(int32_t), "labels", &t->labels));
+    RP_TRY(rpi_alloc_array(((size_t)t->world + 1) * 2, sizeof(double), "losses", &t->summaries));
+    for (int i = 0; i < t->optimizer->slot_count; i++)
+        RP_TRY(rpi_alloc_array(parameters, sizeof(float), "optimizer state", &t->slots[i]));
+    bool lossy = t->world > 1 && !rp_codec_is_exact(&t->codec, RP_F32);
+    if (lossy && strcmp(t->options->error_feedback, "on") == 0)
+        RP_TRY(rpi_alloc_array(parameters, sizeof(float), "error feedback", &t->residual));
+    return t->options->trace ? rpi_timeline_create(1 << 18, &t->timeline) : RP_OK;
+}
+
+static rp_status choose_rates(rpi_trainer *t) {
+    const rpi_train_options *o = t->options;
+    int64_t per_epoch = rpi_sampler_steps_per_epoch(&t->sampler);
+    t->total_steps = o->steps ? o->steps : per_epoch * (o->epochs ? o->epochs : 1);
+    t->lr = (rpi_lr_options){.peak = o->lr,
+                             .minimum = o->lr_min,
+                             .gamma = o->lr_gamma,
+                             .warmup_steps = o->lr_warmup_steps,
+                             .drop_every = o->lr_drop_every,
+                             .total_steps = t->total_steps};
+    RP_TRY(rpi_lr_schedule_find(o->lr_schedule, &t->schedule));
+    RP_TRY(rpi_lr_check(t->schedule, &t->lr));
+    RP_TRY(rp_codec_parse(o->codec, &t->codec));
+    return rpi_optimizer_find(o->optimizer, &t->optimizer);
+}
+
+/* Step the parameters in an arena range, each run of one decay group with its own rates. */
+static void update(void *context, int64_t first, int64_t count) {
+    rpi_trainer *t = context;
+    const rpi_train_options *o = t->options;
+    bool vectors_decay = strcmp(o->decay, "all") == 0;
+    for (int i = 0; i < t->network.parameter_count; i++) {
+        const rpi_parameter *parameter = &t->network.parameters[i];
+        if (parameter->is_state) continue;
+        const rpi_weight *weight = rpi_weights_of(t->weights, parameter->value);
+        if (weight->first < first || weight->first >= first + count) continue;
+        bool decays = parameter->decay_group == RPI_DECAY_WEIGHT || vectors_decay;
+        rpi_optimizer_rates rates = {.learning_rate = (float)t->learning_rate,
+                                     .momentum = (float)o->momentum,
+                                     .weight_decay = decays ? (float)o->weight_decay : 0,
+                                     .nesterov = o->nesterov};
+        float *slots[RPI_OPTIMIZER_SLOTS] = {0};
+        for (int s = 0; s < t->optimizer->slot_count; s++) slots[s] = t->slots[s] + weight->first;
+        t->optimizer->update(&rates, (uint64_t)t->step, weight->count,
+                             rpi_weights_values(t->weights) + weight->first,
+                             rpi_weights_gradients(t->weights) + weight->first, slots);
+    }
+    rpi_weights_changed(t->weights, first, count);
+}
+
+static rp_status open_strategy(rpi_trainer *t) {
+    const rpi_train_options *o = t->options;
+    rpi_strategy_setup setup = {.comm = t->comm,
+                                .network = &t->network,
+                                .weights = t->weights,
+                                .codec = t->codec,
+                                .algorithm = o->algorithm,
+                                .seed = (uint64_t)o->seed,
+                                .bucket_bytes = (int64_t)(o->bucket_mb * 1048576.0),
+                                .warmup_exact = o->warmup_exact,
+                                .residual = t->residual,
+                                .timeline = t->timeline,
+                                .update = update,
+                                .context = t};
+    RP_TRY(rpi_strategy_find(o->strategy, &t->strategy));
+    return t->strategy->open(&setup, &t->strategy_self);
+}
+
+rp_status rpi_trainer_open(rpi_trainer *t, const rpi_train_options *options, rp_comm *comm) {
+    *t = (rpi_trainer){.options = options,
+                       .comm = comm,
+                       .rank = rp_comm_rank(comm),
+                       .world = rp_comm_world(comm)};
+    RP_TRY(rpi_train_check(options, t->world));
+    RP_TRY(load_data(t));
+    RP_TRY(choose_rates(t));
+    RP_TRY(build_network(t));
+    RP_TRY(allocate(t));
+    return open_strategy(t);
+}
+
+void rpi_trainer_close(rpi_trainer *t) {
+    if (t->summary) (void)rp_request_wait(&t->summary);
+    if (t->strategy_self) t->strategy->close(t->strategy_self);
+    rpi_timeline_destroy(t->timeline);
+    rpi_program_set_close(&t->programs);
+    for (int i = 0; i < RPI_OPTIMIZER_SLOTS; i++) rpi_free(t->slots[i]);
+    rpi_free(t->residual);
+    rpi_free(t->images);
+    rpi_free(t->labels);
+    rpi_free(t->summaries);
+    rpi_weights_destroy(t->weights);
+    rpi_network_close(&t->network);
+    rpi_sampler_destroy(&t->sampler);
+    rpi_dataset_close(&t->dataset);
+    *t = (rpi_trainer){0};
+}

@@ -1,0 +1,65 @@
+/* All that a run holds, and the steps of its life; train_loop.c puts them in order. */
+#ifndef RPI_TRAIN_TRAINER_H
+#define RPI_TRAIN_TRAINER_H
+
+#include "engine/optimizer.h"
+#include "train/dataset.h"
+#include "train/lr_schedule.h"
+#include "train/program_set.h"
+#include "train/sampler.h"
+#include "train/strategy.h"
+#include "train/train.h"
+
+typedef struct rpi_trainer {
+    const rpi_train_options *options;
+    rp_comm *comm;
+    int rank, world;
+    rp_codec codec;
+    int64_t global_batch;
+    const rpi_lr_schedule *schedule;
+    rpi_lr_options lr;
+
+    rpi_dataset dataset;
+    rpi_sampler sampler;
+    rpi_network network;
+    rpi_program_set programs;
+    float *images; /* most_images of them, for any program */
+    int32_t *labels;
+    float scale;
+    int64_t most_images;
+
+    /* Training state: what a checkpoint holds. */
+    int64_t step; /* steps done */
+    rpi_weights *weights;
+    const rpi_optimizer *optimizer;
+    float *slots[RPI_OPTIMIZER_SLOTS]; /* in the order of the arena */
+    float *residual;                   /* error feedback, in that order, or NULL */
+
+    int64_t total_steps;
+    const rpi_strategy *strategy;
+    void *strategy_self;
+    rpi_timeline *timeline;
+    rp_request *summary; /* the exchange of losses in flight, or NULL */
+    double *summaries;   /* of all ranks, then this one: two numbers each */
+    double learning_rate; /* of the current step */
+} rpi_trainer;
+
+/* Load and check everything; nothing is written yet. Closing is the caller's also after a
+ * failure. */
+rp_status rpi_trainer_open(rpi_trainer *trainer, const rpi_train_options *options, rp_comm *comm);
+void rpi_trainer_close(rpi_trainer *trainer); /* zeros are fine */
+
+/* One step of the world. Collective. */
+rp_status rpi_trainer_step(rpi_trainer *trainer, rpi_step_metrics *out_metrics);
+
+/* Over the test set, shared by the ranks. Collective. Leaves the training state as it was. */
+rp_status rpi_trainer_evaluate(rpi_trainer *trainer, rpi_evaluation *out_evaluation);
+
+/* The mean of all ranks' running statistics, into states_count floats. Collective, exact. */
+rp_status rpi_trainer_average_states(rpi_trainer *trainer, float *out_states);
+
+/* The global batch that the options ask for; RP_INVALID when they contradict each other or it
+ * cannot be shared by `world` ranks. world 0: not known yet. */
+rp_status rpi_train_global_batch(const rpi_train_options *options, int world, int64_t *out_batch);
+
+#endif

@@ -1,0 +1,263 @@
+/* The launcher, over shell scripts as programs: codes, words, signals, and nothing left. */
+#include "cli/run.h"
+
+#include "base/clock.h"
+#include "harness/check.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { OUTPUT_BYTES = 16384, ALIVE = -1 };
+
+/* ---- a launcher in a process of its own ---- */
+
+static char output[OUTPUT_BYTES];
+
+static const char *output_path(void) {
+    static char path[300];
+    snprintf(path, sizeof path, "%s/output", check_folder());
+    return path;
+}
+
+static pid_t start(rpi_launch_options options) {
+    unlink(output_path());
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid != 0) return pid;
+    int fd = open(output_path(), O_CREAT | O_WRONLY | O_APPEND, 0600);
+    int null = open("/dev/null", O_RDONLY);
+    dup2(null, STDIN_FILENO);
+    dup2(fd, STDOUT_FILENO);
+    dup2(fd, STDERR_FILENO);
+    options.name = "launcher";
+    int code = rpi_launch(&options);
+    fflush(NULL);
+    _exit(code); /* exit() would remove the test's folder */
+}
+
+static const char *read_output(void) {
+    memset(output, 0, sizeof output);
+    int fd = open(output_path(), O_RDONLY);
+    if (fd < 0) return output;
+    ssize_t got = read(fd, output, sizeof output - 1);
+    CHECK(got >= 0);
+    close(fd);
+    return output;
+}
+
+/* Exit code, or 128 + signal; ALIVE when it is still there after 30 s (and then killed). */
+static int finish(pid_t pid) {
+    int status = 0;
+    int64_t deadline_ns = rpi_deadline_ns(30);
+    while (waitpid(pid, &status, WNOHANG) == 0) {
+        if (rpi_now_ns() > deadline_ns) {
+            kill(pid, SIGKILL);
+            waitpid(pid, &status, 0);
+            return ALIVE;
+        }
+        rpi_sleep_until_ns(rpi_now_ns() + 2000000);
+    }
+    read_output();
+    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+static rpi_launch_options shell(int ranks, const char *script) {
+    static char *argv[4];
+    argv[0] = (char *)(uintptr_t)"sh";
+    argv[1] = (char *)(uintptr_t)"-c";
+    argv[2] = (char *)(uintptr_t)script;
+    return (rpi_launch_options){.ranks = ranks, .argv = argv, .grace_s = 0.3};
+}
+
+static bool wait_for_output(const char *text, int times) {
+    int64_t deadline_ns = rpi_deadline_ns(20);
+    while (rpi_now_ns() < deadline_ns) {
+        int count = 0;
+        for (const char *at = read_output(); (at = strstr(at, text)) != NULL; at++) count++;
+        if (count >= times) return true;
+        rpi_sleep_until_ns(rpi_now_ns() + 5000000);
+    }
+    check_failed(__FILE__, __LINE__, "'%s' did not come %d times in: %s", text, times, output);
+    return false;
+}
+
+/* ---- cases ---- */
+
+static void codes_and_words(void) {
+    static const struct {
+        int ranks;
+        const char *script;
+        int code;
+        const char *says, *lacks;
+    } runs[] = {
+        {1, "exit 0", 0, "", "launcher: rank"},
+        {2, "echo I am $RANK of $WORLD_SIZE", 0, "[1] I am 1 of 2\n", "ended"},
+        {3, "echo $LOCAL_RANK/$LOCAL_WORLD_SIZE at $MASTER_ADDR", 0, "[2] 2/3 at 127.0.0.1\n", NULL},
+        {2, "test -n \"$MASTER_PORT\" && test -n \"$REDPOLL_STORE\"", 0, "", "ended"},
+        {2, "test \"$REDPOLL_STORE\" != 127.0.0.1:$MASTER_PORT", 0, "", "ended"},
+        {2, "printf 'no end of line'", 0, "[0] no end of line\n", NULL},
+        {1, "printf 'a\\r\\nb\\rc\\n\\nd'", 0, "[0] a\n[0] b\n[0] c\n[0] \n[0] d\n", NULL},
+        {2, "echo to stderr >&2", 0, "[1] to stderr\n", NULL},
+        {1, "cat; echo end", 0, "[0] end\n", NULL},
+        {3, "test $RANK = 1 && exit 7; exit 0", 7, "launcher: rank 1 ended with exit code 7\n",
+         "still running"},
+        {3, "test $RANK = 2 && kill -9 $$; sleep 0.1; exit 1", 128 + SIGKILL,
+         "launcher: rank 2 was killed by signal 9 (Killed)\n", "rank 0 ended"},
+        {2, "test $RANK = 1 && exit 3; exec sleep 100", 3, "1 rank still running: sending SIGTERM",
+         "SIGKILL"},
+    };
+    for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++) {
+        CHECK_MSG(finish(start(shell(runs[i].ranks, runs[i].script))) == runs[i].code,
+                  "'%s' did not end with %d: %s", runs[i].script, runs[i].code, output);
+        CHECK_MSG(strstr(output, runs[i].says), "'%s' says: %s", runs[i].script, output);
+        CHECK_MSG(!runs[i].lacks || !strstr(output, runs[i].lacks), "'%s' says: %s",
+                  runs[i].script, output);
+    }
+}
+
+static void programs_that_cannot_run(void) {
+    static const struct {
+        const char *program;
+        int code;
+        const char *says;
+    } runs[] = {{"/no/such/program", 127, "cannot run '/no/such/program': No such file"},
+                {"no-such-program", 127, "cannot run 'no-such-program': No such file"},
+                {"/etc/passwd", 126, "is it an executable file?"},
+                {"/tmp", 126, "cannot run '/tmp'"}};
+    for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++) {
+        char *argv[] = {(char *)(uintptr_t)runs[i].program, NULL};
+        CHECK_EQ(finish(start((rpi_launch_options){.ranks = 2, .argv = argv})), runs[i].code);
+        CHECK_MSG(strstr(output, runs[i].says), "%s", output);
+    }
+    static const int64_t counts[] = {0, -1, RPI_LAUNCH_MAX_RANKS + 1, 1000000};
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
+        CHECK_FAILS(rpi_launch_check_ranks(counts[i]), INVALID, "1 to 1024 ranks");
+    CHECK_OK(rpi_launch_check_ranks(1));
+}
+
+static void a_path_and_another_name(void) {
+    char *argv[] = {(char *)(uintptr_t)"renamed", (char *)(uintptr_t)"-c",
+                    (char *)(uintptr_t)"echo \"I am $0\"", NULL};
+    rpi_launch_options options = {.ranks = 1, .path = "/bin/sh", .argv = argv};
+    CHECK_EQ(finish(start(options)), 0);
+    CHECK_MSG(strstr(output, "I am renamed"), "%s", output);
+}
+
+static void output_without_prefix(void) {
+    rpi_launch_options options = shell(3, "echo rank $RANK");
+    options.output = RPI_LAUNCH_PLAIN;
+    CHECK_EQ(finish(start(options)), 0);
+    CHECK_MSG(strstr(output, "rank 2\n") && !strchr(output, '['), "%s", output);
+    options.output = RPI_LAUNCH_PREFIX_OTHERS;
+    CHECK_EQ(finish(start(options)), 0);
+    CHECK_MSG(!strstr(output, "[0]") && strstr(output, "[2] rank 2\n"), "%s", output);
+}
+
+static void long_lines_and_many_lines(void) {
+    rpi_launch_options options =
+        shell(2, "i=0; while test $i -lt 300; do echo line $i of rank $RANK; i=$((i+1)); done");
+    CHECK_EQ(finish(start(options)), 0);
+    CHECK(strstr(output, "[0] line 299 of rank 0\n") && strstr(output, "[1] line 299 of rank 1\n"));
+    options = shell(1, "head -c 10000 /dev/zero | tr '\\0' x");
+    CHECK_EQ(finish(start(options)), 0);
+    CHECK_EQ(strlen(output), 10000 + 2 * strlen("[0] \n"));
+}
+
+/* ---- signals and leftovers ---- */
+
+/* Is this process there, and not a zombie that nobody has reaped yet? */
+static bool is_running(pid_t pid) {
+    char path[64], state = 'Z';
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    FILE *file = fopen(path, "r");
+    if (!file) return false;
+    if (fscanf(file, "%*d (%*[^)]) %c", &state) != 1) state = 'Z';
+    fclose(file);
+    return state != 'Z';
+}
+
+static bool ends_soon(pid_t pid) {
+    int64_t deadline_ns = rpi_deadline_ns(20);
+    while (is_running(pid) && rpi_now_ns() < deadline_ns)
+        rpi_sleep_until_ns(rpi_now_ns() + 2000000);
+    return !is_running(pid);
+}
+
+/* "pid 123" in what was printed, the index-th. */
+static pid_t printed_pid(int index) {
+    const char *at = output;
+    for (int i = 0; i <= index; i++) {
+        at = strstr(at, "pid ");
+        if (!at) return 0;
+        at += 4;
+    }
+    return (pid_t)atoi(at);
+}
+
+static void signals_are_passed_on(void) {
+    static const struct {
+        const char *script;
+        int signal, code;
+        const char *says;
+    } runs[] = {
+        {"echo pid $$; exec sleep 100", SIGTERM, 128 + SIGTERM, "signal 15 (Terminated)"},
+        {"echo pid $$; exec sleep 100", SIGINT, 128 + SIGINT, "signal 2 (Interrupt)"},
+        {"trap 'echo caught; exit 0' TERM; echo pid $$; while :; do sleep 0.05; done", SIGTERM,
+         128 + SIGTERM, "[1] caught"},
+        {"trap '' TERM; echo pid $$; while :; do sleep 0.05; done", SIGTERM, 128 + SIGKILL,
+         "sending SIGKILL"},
+        {"trap 'echo user; exit 4' USR1; echo pid $$; while :; do sleep 0.05; done", SIGUSR1, 4,
+         "user"},
+    };
+    for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++) {
+        pid_t launcher = start(shell(2, runs[i].script));
+        if (!wait_for_output("pid ", 2)) {
+            finish(launcher);
+            return;
+        }
+        pid_t ranks[2] = {printed_pid(0), printed_pid(1)};
+        kill(launcher, runs[i].signal);
+        CHECK_MSG(finish(launcher) == runs[i].code, "'%s' did not end with %d: %s",
+                  runs[i].script, runs[i].code, output);
+        CHECK_MSG(strstr(output, runs[i].says), "'%s' says: %s", runs[i].script, output);
+        CHECK(!is_running(ranks[0]) && !is_running(ranks[1]));
+    }
+}
+
+static void a_killed_launcher_takes_its_ranks_along(void) {
+    pid_t launcher = start(shell(3, "echo pid $$; exec sleep 100"));
+    if (wait_for_output("pid ", 3)) {
+        pid_t ranks[3] = {printed_pid(0), printed_pid(1), printed_pid(2)};
+        kill(launcher, SIGKILL);
+        for (int i = 0; i < 3; i++) CHECK(ends_soon(ranks[i]));
+    }
+    CHECK_EQ(finish(launcher), 128 + SIGKILL);
+}
+
+static void children_of_ranks_do_not_stay(void) {
+    pid_t launcher = start(shell(2, "sleep 100 & echo pid $!"));
+    CHECK_EQ(finish(launcher), 0);
+    for (int i = 0; i < 2; i++) {
+        CHECK(printed_pid(i) > 0);
+        CHECK(ends_soon(printed_pid(i)));
+    }
+}
+
+static void a_stopped_rank_does_not_hold_up_the_end(void) {
+    pid_t launcher = start(shell(2, "test $RANK = 1 && exit 5; kill -STOP $$"));
+    CHECK_EQ(finish(launcher), 5);
+}
+
+CASES({"codes_and_words", codes_and_words},
+      {"programs_that_cannot_run", programs_that_cannot_run},
+      {"a_path_and_another_name", a_path_and_another_name},
+      {"output_without_prefix", output_without_prefix},
+      {"long_lines_and_many_lines", long_lines_and_many_lines},
+      {"signals_are_passed_on", signals_are_passed_on},
+      {"a_killed_launcher_takes_its_ranks_along", a_killed_launcher_takes_its_ranks_along},
+      {"children_of_ranks_do_not_stay", children_of_ranks_do_not_stay},
+      {"a_stopped_rank_does_not_hold_up_the_end", a_stopped_rank_does_not_hold_up_the_end})

@@ -1,0 +1,224 @@
+/* Ranks as processes that die, stop, compute for long or wait for each other: every survivor
+ * ends in time and names the cause. */
+#include "comm/communicator.h"
+
+#include "base/clock.h"
+#include "harness/faulty.h"
+#include "harness/ranks.h"
+
+#include <signal.h>
+#include <stdlib.h>
+
+enum { COUNT = 400000 };
+
+static float data[COUNT];
+static rp_store store;
+
+/* The argument of a rank: "transport[,link]". */
+static rp_comm *open_comm(double warn_after_s, double timeout_s) {
+    static char transport[64];
+    snprintf(transport, sizeof transport, "%s", ranks_argument());
+    char *link = strchr(transport, ',');
+    if (link) *link++ = '\0';
+    rp_comm_options options = {.transport = transport,
+                               .link = link,
+                               .connect_timeout_s = 30,
+                               .warn_after_s = warn_after_s,
+                               .timeout_s = timeout_s};
+    rp_comm *comm = NULL;
+    if (ranks_store(&store) != RP_OK ||
+        rp_comm_create(&store, ranks_rank(), ranks_world(), &options, &comm) != RP_OK)
+        ranks_die();
+    return comm;
+}
+
+static void close_comm(rp_comm *comm) {
+    rp_comm_destroy(comm);
+    rp_store_close(&store);
+}
+
+static rp_status reduce(rp_comm *comm) {
+    rp_segment segment = {.data = data, .count = COUNT, .dtype = RP_F32};
+    if (rp_codec_parse("q4", &segment.codec) != RP_OK) return RP_INTERNAL;
+    return rp_all_reduce(comm, &segment, 1, &(rp_collective_options){.reduce = RP_AVG});
+}
+
+/* As a command does: say why, leave, end with 1. */
+static _Noreturn void give_up(rp_comm *comm) {
+    fprintf(stderr, "%s\n", rp_last_error()->message);
+    close_comm(comm);
+    exit(1);
+}
+
+static void reduce_for_ever(rp_comm *comm) {
+    for (long round = 0;; round++) {
+        if (reduce(comm) != RP_OK) give_up(comm);
+        if (round == 3) ranks_mark("going");
+    }
+}
+
+static void patient(void) {
+    reduce_for_ever(open_comm(20, 60));
+}
+
+static void impatient(void) {
+    reduce_for_ever(open_comm(0.4, 1.5));
+}
+
+/* Rank 1 is away for longer than the timeout, twice. */
+static void thinker(void) {
+    rp_comm *comm = open_comm(0.3, 0.8);
+    for (int round = 0; round < 3; round++) {
+        CHECK_OK(reduce(comm));
+        if (ranks_rank() == 1 && round < 2) rpi_sleep_until_ns(rpi_now_ns() + 2 * RPI_SECOND_NS);
+    }
+    close_comm(comm);
+}
+
+/* Everybody waits for everybody's message and nobody sends one. */
+static void knot(void) {
+    rp_comm *comm = open_comm(0.3, 1);
+    int peer = (ranks_rank() + 1) % ranks_world();
+    if (ranks_rank() == 2) (void)rp_barrier(comm);
+    else (void)rp_recv(comm, data, 10, RP_F32, peer);
+    give_up(comm);
+}
+
+static void works(void) {
+    rp_comm *comm = open_comm(10, 30);
+    for (int round = 0; round < 5; round++) {
+        for (int i = 0; i < COUNT; i++) data[i] = (float)(i % 1000 + ranks_rank());
+        rp_segment segment = {.data = data, .count = COUNT, .dtype = RP_F32};
+        CHECK_OK(rp_all_reduce(comm, &segment, 1, NULL));
+        int world = ranks_world(), wrong = 0;
+        for (int i = 0; i < COUNT; i++)
+            wrong += data[i] != (float)(i % 1000 * world + world * (world - 1) / 2);
+        CHECK_EQ(wrong, 0);
+    }
+    CHECK_OK(rp_barrier(comm));
+    close_comm(comm);
+}
+
+static const char *const transports[] = {"shm", "tcp", "auto,10Gbit,20us"};
+enum { TRANSPORTS = sizeof transports / sizeof transports[0] };
+
+static bool wait_until_all_go(ranks *world, int count) {
+    for (int rank = 0; rank < count; rank++)
+        if (!ranks_wait_for(world, rank, "going", 30)) return false;
+    return true;
+}
+
+static void lose(const char *function, const char *transport, int victim, int signal,
+                 const char *words) {
+    ranks *world = ranks_start(function, 3, &(ranks_options){.argument = transport});
+    if (wait_until_all_go(world, 3)) ranks_signal(world, victim, signal);
+    CHECK(ranks_finish(world, 20));
+    char name[32];
+    snprintf(name, sizeof name, "rank %d", victim);
+    for (int rank = 0; rank < 3; rank++) {
+        if (rank == victim) continue;
+        ranks_check_exit(world, rank, 1, name);
+        ranks_check_exit(world, rank, 1, words);
+    }
+    ranks_free(world);
+}
+
+static void a_killed_rank_is_named_by_all(void) {
+    for (int t = 0; t < TRANSPORTS; t++)
+        for (int victim = 0; victim < 3; victim++)
+            lose("patient", transports[t], victim, SIGKILL, "all-reduce");
+}
+
+static void a_stopped_rank_is_named_then_given_up(void) {
+    for (int victim = 0; victim < 3; victim++) {
+        lose("impatient", "shm", victim, SIGSTOP, "is stopped (no heartbeat");
+        lose("impatient", "tcp", victim, SIGSTOP, "no progress for");
+    }
+}
+
+static void a_rank_that_computes_is_left_in_peace(void) {
+    ranks *world = ranks_start("thinker", 3, &(ranks_options){.argument = "shm"});
+    CHECK(ranks_finish(world, 30));
+    ranks_check_passed(world);
+    ranks_check_exit(world, 0, 0, "rank 1 has not come (it is alive and computes)");
+    ranks_free(world);
+}
+
+static void a_knot_is_cut_at_the_timeout(void) {
+    ranks *world = ranks_start("knot", 3, &(ranks_options){.argument = "tcp"});
+    CHECK(ranks_finish(world, 20));
+    for (int rank = 0; rank < 3; rank++) ranks_check_exit(world, rank, 1, "no progress for");
+    ranks_free(world);
+}
+
+static void every_transport_works(void) {
+    static const char *const all[] = {"shm", "tcp", "auto", "auto,1Gbit,50us", "tcp,500Mbit,1ms"};
+    for (size_t t = 0; t < sizeof all / sizeof all[0]; t++)
+        for (int count = 2; count <= 4; count += 2) {
+            ranks *world = ranks_start("works", count, &(ranks_options){.argument = all[t]});
+            CHECK(ranks_finish(world, 60));
+            ranks_check_passed(world);
+            ranks_free(world);
+        }
+}
+
+/* ---- frames that go wrong on the way ---- */
+
+static faulty_kind kind_of(const char *name) {
+    static const struct {
+        const char *name;
+        faulty_kind kind;
+    } kinds[] = {{"drop", FAULTY_DROP},       {"twice", FAULTY_TWICE},
+                 {"header", FAULTY_CORRUPT_HEADER}, {"payload", FAULTY_CORRUPT_PAYLOAD},
+                 {"cut", FAULTY_CUT},         {"close", FAULTY_CLOSE},
+                 {"stall", FAULTY_STALL}};
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+        if (strcmp(kinds[i].name, name) == 0) return kinds[i].kind;
+    return FAULTY_NOT;
+}
+
+/* What rank 0 sends to rank 1 goes wrong at its 9th frame. */
+static void faulty_sender(void) {
+    rp_comm_options options = {.transport = "tcp", .connect_timeout_s = 30, .warn_after_s = 0.5,
+                               .timeout_s = 1.5};
+    rp_comm *comm = NULL;
+    faulty_plan plan = {kind_of(ranks_argument()), 9};
+    if (ranks_store(&store) != RP_OK ||
+        rp_comm_create(&store, ranks_rank(), ranks_world(), &options, &comm) != RP_OK)
+        ranks_die();
+    if (ranks_rank() == 0)
+        REQUIRE_OK(faulty_wrap(comm->peers[1].link, &plan, &comm->peers[1].link));
+    reduce_for_ever(comm);
+}
+
+static void check_fault(const char *fault, const char *words) {
+    ranks *world = ranks_start("faulty_sender", 3, &(ranks_options){.argument = fault});
+    CHECK(ranks_finish(world, 20));
+    for (int rank = 0; rank < 3; rank++) {
+        ranks_check_exit(world, rank, 1, "rank");
+        ranks_check_exit(world, rank, 1, words);
+    }
+    ranks_free(world);
+}
+
+static void frames_that_go_wrong_fail_every_rank(void) {
+    check_fault("payload", "rank 0");
+    check_fault("header", "rank 0");
+    check_fault("cut", "rank 0");
+    check_fault("twice", "rank 0");
+    check_fault("drop", "no progress for");
+    check_fault("close", "rank 1");
+    check_fault("stall", "no progress");
+}
+
+static const ranks_function functions[] = {
+    {"patient", patient}, {"impatient", impatient}, {"thinker", thinker},
+    {"knot", knot},       {"works", works},         {"faulty_sender", faulty_sender}};
+static const check_case cases[] = {
+    {"every transport works", every_transport_works},
+    {"a killed rank is named by all", a_killed_rank_is_named_by_all},
+    {"a stopped rank is named, then given up", a_stopped_rank_is_named_then_given_up},
+    {"a rank that computes is left in peace", a_rank_that_computes_is_left_in_peace},
+    {"a knot is cut at the timeout", a_knot_is_cut_at_the_timeout},
+    {"frames that go wrong fail every rank", frames_that_go_wrong_fail_every_rank}};
+RANKS_MAIN(functions, cases)

@@ -1,0 +1,86 @@
+#include "comm/world.h"
+
+#include "base/memory.h"
+#include "base/rng.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+typedef struct world_rank {
+    pthread_t thread;
+    const rp_store *store;
+    const rp_comm_options *options;
+    int rank, world;
+    world_function function;
+    void *context;
+    pthread_barrier_t *meeting;
+} world_rank;
+
+static _Thread_local pthread_barrier_t *my_meeting;
+
+void world_meet(void) {
+    pthread_barrier_wait(my_meeting);
+}
+
+static void *rank_main(void *context) {
+    world_rank *self = context;
+    my_meeting = self->meeting;
+    rp_comm *comm = NULL;
+    rp_status status =
+        rp_comm_create(self->store, self->rank, self->world, self->options, &comm);
+    if (status != RP_OK) {
+        check_failed(__FILE__, __LINE__, "rank %d: %s", self->rank, rp_last_error()->message);
+        return NULL;
+    }
+    self->function(comm, self->rank, self->world, self->context);
+    rp_comm_destroy(comm);
+    return NULL;
+}
+
+void world_run(int world, const rp_comm_options *options, world_function function, void *context) {
+    static const rp_comm_options inproc = {.transport = "inproc", .connect_timeout_s = 20};
+    rp_store store = {0};
+    if (rp_store_open_local(&store) != RP_OK) {
+        check_failed(__FILE__, __LINE__, "%s", rp_last_error()->message);
+        return;
+    }
+    world_rank *ranks = calloc((size_t)world, sizeof *ranks);
+    pthread_barrier_t meeting;
+    pthread_barrier_init(&meeting, NULL, (unsigned)world);
+    for (int rank = 0; rank < world; rank++) {
+        ranks[rank] = (world_rank){.store = &store, .options = options ? options : &inproc,
+                                   .rank = rank, .world = world, .function = function,
+                                   .context = context, .meeting = &meeting};
+        if (pthread_create(&ranks[rank].thread, NULL, rank_main, &ranks[rank]) != 0) abort();
+    }
+    for (int rank = 0; rank < world; rank++) pthread_join(ranks[rank].thread, NULL);
+    pthread_barrier_destroy(&meeting);
+    free(ranks);
+    rp_store_close(&store);
+}
+
+void world_fill(uint64_t seed, int rank, float *values, size_t count) {
+    rpi_rng rng = rpi_rng_make(seed, RPI_RNG_TEST, (uint64_t)rank);
+    for (size_t i = 0; i < count; i++) values[i] = rpi_rng_normal(&rng);
+}
+
+double world_error(uint64_t seed, int world, const float *got, size_t count, double scale) {
+    double *sum = calloc(count + 1, sizeof *sum);
+    float *input = calloc(count + 1, sizeof *input);
+    double wrong = 0, right = 0, inputs = 0;
+    for (int rank = 0; rank < world; rank++) {
+        world_fill(seed, rank, input, count);
+        for (size_t i = 0; i < count; i++) sum[i] += input[i];
+        for (size_t i = 0; i < count; i++) inputs += (double)input[i] * input[i];
+    }
+    for (size_t i = 0; i < count; i++) {
+        double want = sum[i] * scale;
+        wrong += (got[i] - want) * (got[i] - want);
+        right += want * want;
+    }
+    free(sum);
+    free(input);
+    /* A few numbers may cancel out: their inputs then say what an error is to be measured by. */
+    if (right < inputs * scale * scale) right = inputs * scale * scale;
+    return right > 0 ? sqrt(wrong / right) : wrong;
+}

@@ -1,0 +1,173 @@
+/* External nodes: both halves run, in both directions, and other work runs in between. */
+#include "engine/program.h"
+#include "harness/check.h"
+
+#include "engine/layers.h"
+#include "op_fixture.h"
+
+enum { ROWS = 2, WIDTH = 3, EVENTS = 32 };
+
+/* y = 2 x, as a communication would be: started with the input, delivered at the finish. */
+typedef struct doubler {
+    const void *started_from, *started_to;
+    int starts, finishes;
+    rp_status failure;
+} doubler;
+
+static rp_status start(void *context, const rpi_external_io *io) {
+    doubler *d = context;
+    d->started_from = io->input->data;
+    d->started_to = io->output->data;
+    d->starts++;
+    return d->failure == RP_OK ? RP_OK : RP_FAIL(PEER, "rank 1 is gone");
+}
+
+static rp_status finish(void *context, const rpi_external_io *io) {
+    doubler *d = context;
+    const float *x = io->input->data;
+    float *y = io->output->data;
+    CHECK(d->started_from == x && d->started_to == y);
+    CHECK(rpi_shape_equal(&io->input->shape, &SHAPE(ROWS, WIDTH)));
+    for (int64_t i = 0; i < rpi_shape_count(&io->input->shape); i++) y[i] = 2 * x[i];
+    d->finishes++;
+    return RP_OK;
+}
+
+/* What ran, in order: "loss softmax_cross_entropy", "wire finish" ... */
+typedef struct record {
+    char text[EVENTS][64];
+    int count;
+} record;
+
+static void on_step(void *context, const rpi_step_report *report) {
+    record *r = context;
+    if (r->count < EVENTS)
+        snprintf(r->text[r->count++], sizeof r->text[0], "%s %s", report->name, report->what);
+}
+
+static int position(const record *r, const char *text, int from) {
+    for (int i = from; i < r->count; i++)
+        if (!strcmp(r->text[i], text)) return i;
+    return -1;
+}
+
+/* x -> wire -> relu -> sum; x -> work -> sum: `work` is what overlaps with the wire. */
+typedef struct net {
+    rpi_graph *graph;
+    rpi_weights *weights;
+    rpi_value_id loss, summed;
+    rpi_program *program;
+} net;
+
+static void build(net *n, rpi_external_attributes attributes) {
+    *n = (net){0};
+    REQUIRE_OK(rpi_graph_create(&n->graph));
+    rpi_value_id labels = rpi_graph_input(n->graph, "labels", RP_I32, SHAPE(ROWS));
+    rpi_value_id scale = rpi_graph_input(n->graph, "scale", RP_F32, (rpi_shape){0});
+    rpi_value_id x = rpi_graph_parameter(n->graph, "x", SHAPE(ROWS, WIDTH));
+    rpi_value_id weight = rpi_graph_parameter(n->graph, "weight", SHAPE(WIDTH, WIDTH));
+    rpi_value_id first = rpi_linear(n->graph, "first", x, weight, RPI_NO_VALUE);
+    rpi_value_id wired = rpi_external(n->graph, "wire", first, attributes);
+    rpi_value_id work = rpi_relu(n->graph, "work", first);
+    n->summed = rpi_add(n->graph, "sum", rpi_relu(n->graph, "relu", wired), work);
+    n->loss = rpi_softmax_cross_entropy(n->graph, "loss", n->summed, labels, scale);
+    REQUIRE_OK(rpi_weights_create(n->graph, n->loss, &n->weights));
+    for (int64_t i = 0; i < rpi_weights_count(n->weights); i++)
+        rpi_weights_values(n->weights)[i] = 0.1f * (float)(i + 1);
+    rpi_program_options options = {
+        .training = true, .batch = ROWS, .result_count = 1, .results = {n->summed}};
+    REQUIRE_OK(rpi_program_compile(n->graph, n->weights, n->loss, &options, &n->program));
+}
+
+static void close_net(net *n) {
+    rpi_program_destroy(n->program);
+    rpi_weights_destroy(n->weights);
+    rpi_graph_destroy(n->graph);
+}
+
+static rp_status run(net *n, record *r) {
+    static const int32_t labels[ROWS] = {0, 2};
+    const float scale = 0.5f;
+    const void *inputs[] = {labels, &scale};
+    return rpi_program_run(
+        n->program, &(rpi_run_options){.inputs = inputs, .on_step = on_step, .context = r});
+}
+
+static void both_halves(void) {
+    net n;
+    record r = {0};
+    doubler forward = {0};
+    build(&n, (rpi_external_attributes){.context = &forward,
+                                        .forward_start = start,
+                                        .forward_finish = finish,
+                                        .backward_start = start,
+                                        .backward_finish = finish});
+    REQUIRE_OK(run(&n, &r));
+    CHECK_EQ(forward.starts, 2);
+    CHECK_EQ(forward.finishes, 2);
+    int started = position(&r, "wire start", 0), finished = position(&r, "wire finish", 0);
+    int work = position(&r, "work relu", 0), used = position(&r, "relu relu", 0);
+    CHECK(started >= 0 && started < work && work < finished && finished < used);
+    int back_start = position(&r, "wire start", finished);
+    int back_finish = position(&r, "wire finish", finished + 1);
+    CHECK(back_start > 0 && back_start < back_finish);
+    close_net(&n);
+}
+
+/* Values and gradients are those of doubling: in the forward direction the sum is
+ * relu(2 first) + relu(first) = 3 relu(first); the gradient is checked by differences. */
+static void numbers(void) {
+    net n;
+    record r = {0};
+    doubler d = {0};
+    build(&n, (rpi_external_attributes){.context = &d,
+                                        .forward_start = start,
+                                        .forward_finish = finish,
+                                        .backward_start = start,
+                                        .backward_finish = finish});
+    REQUIRE_OK(run(&n, &r));
+    int64_t count = rpi_weights_count(n.weights);
+    float gradients[64];
+    REQUIRE(count <= 64);
+    memcpy(gradients, rpi_weights_gradients(n.weights), (size_t)count * sizeof(float));
+    for (int64_t i = 0; i < count; i++) {
+        float *value = rpi_weights_values(n.weights) + i;
+        const float kept = *value, step = 2e-3f;
+        double loss[2];
+        for (int side = 0; side < 2; side++) {
+            rpi_tensor tensor;
+            *value = side ? kept + step : kept - step;
+            REQUIRE_OK(run(&n, &r));
+            REQUIRE_OK(rpi_program_result(n.program, n.loss, &tensor));
+            loss[side] = (double)*(float *)tensor.data;
+        }
+        *value = kept;
+        CHECK_NEAR((loss[1] - loss[0]) / (2 * (double)step), (double)gradients[i], 1e-3);
+    }
+    close_net(&n);
+}
+
+/* Without a backward the gradient passes; with one half each, that half does it all. */
+static void halves_alone(void) {
+    net n;
+    record r = {0};
+    doubler d = {0};
+    build(&n, (rpi_external_attributes){.context = &d, .forward_start = start});
+    REQUIRE_OK(run(&n, &r));
+    CHECK_EQ(d.starts, 1);
+    CHECK(position(&r, "wire finish", 0) < 0);
+    close_net(&n);
+}
+
+static void failing(void) {
+    net n;
+    record r = {0};
+    doubler d = {.failure = RP_PEER};
+    build(&n, (rpi_external_attributes){
+                  .context = &d, .forward_start = start, .forward_finish = finish});
+    CHECK_FAILS(run(&n, &r), PEER, "node 'wire' (start): rank 1 is gone");
+    close_net(&n);
+}
+
+CASES({"both_halves", both_halves}, {"numbers", numbers}, {"halves_alone", halves_alone},
+      {"failing", failing})

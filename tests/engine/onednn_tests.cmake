@@ -1,0 +1,6 @@
+# Tests of the oneDNN backend, where it is built. OpenMP confuses ThreadSanitizer: tier 2.
+get_target_property(engine_definitions rp_engine COMPILE_DEFINITIONS)
+if("RPI_WITH_ONEDNN" IN_LIST engine_definitions)
+  redpoll_test(engine/onednn_backend_test USES engine TIER 2 TIMEOUT 120)
+  redpoll_test(engine/onednn_tuning_test USES engine TIER 2)
+endif()

@@ -1,0 +1,42 @@
+/* One op on one of its examples, as a graph that can be run on any backend: every input with a
+ * gradient is a parameter, so that its gradient can be read, and the loss is the dot product of
+ * output 0 with fixed coefficients. */
+#ifndef OP_FIXTURE_H
+#define OP_FIXTURE_H
+
+#include "engine/program.h"
+
+/* SHAPE(2, 3): 2 x 3 */
+#define SHAPE(...)                                                                             \
+    ((rpi_shape){.dims = sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t),                   \
+                 .size = {__VA_ARGS__}})
+
+typedef struct op_fixture {
+    rpi_graph *graph;
+    rpi_weights *weights;
+    const rpi_op *op;
+    const rpi_op_example *example;
+    rpi_value_id inputs[RPI_NODE_INPUTS];
+    rpi_value_id outputs[RPI_NODE_OUTPUTS];
+    rpi_value_id loss;
+    void *input_data[RPI_NODE_INPUTS]; /* of graph inputs, in order */
+    float *coefficients;               /* one an element of output 0 */
+} op_fixture;
+
+/* Drawn from `seed`: the same seed gives the same bytes. */
+rp_status op_fixture_open(const rpi_op *op, const rpi_op_example *example, uint64_t seed,
+                          op_fixture *out_fixture);
+void op_fixture_close(op_fixture *fixture);
+
+/* A program whose results are all outputs. */
+rp_status op_fixture_compile(const op_fixture *fixture, const rpi_backend *backend,
+                             bool training, rpi_program **out_program);
+rp_status op_fixture_run(const op_fixture *fixture, rpi_program *program, bool accumulate);
+
+/* The dot product of output 0 with the coefficients, in double, after a run. */
+double op_fixture_loss(const op_fixture *fixture, const rpi_program *program);
+
+/* |a - b| / |b| in the 2-norm, sums in double; 0 for two zeros. */
+double relative_l2(const float *a, const float *b, int64_t count);
+
+#endif

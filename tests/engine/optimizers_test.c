@@ -1,0 +1,97 @@
+/* Optimizers: known steps, and the same bits for any cut into ranges. */
+#include "engine/optimizer.h"
+#include "harness/check.h"
+
+#include "base/rng.h"
+
+enum { COUNT = 101, STEPS = 5 };
+
+static void sgd_by_hand(void) {
+    const rpi_optimizer *sgd = NULL;
+    REQUIRE_OK(rpi_optimizer_find("sgd", &sgd));
+    const struct {
+        rpi_optimizer_rates rates;
+        double first, second; /* values after two steps from 1 with gradients 2 and 3 */
+    } rows[] = {
+        {{.learning_rate = 0.1f}, 0.8, 0.5},
+        {{.learning_rate = 0.1f, .momentum = 0.5f}, 0.8, 0.8 - 0.1 * (0.5 * 2 + 3)},
+        {{.learning_rate = 0.1f, .weight_decay = 0.5f}, 0.75, 0.75 - 0.1 * (3 + 0.375)},
+        {{.learning_rate = 0.1f, .momentum = 0.5f, .nesterov = true},
+         1 - 0.1 * (2 + 0.5 * 2),
+         0.7 - 0.1 * (3 + 0.5 * 4)},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        float value = 1, buffer = 0, gradient = 2;
+        CHECK_OK(sgd->check(&rows[i].rates));
+        sgd->update(&rows[i].rates, 0, 1, &value, &gradient, (float *[]){&buffer});
+        CHECK_NEAR((double)value, rows[i].first, 1e-6);
+        gradient = 3;
+        sgd->update(&rows[i].rates, 1, 1, &value, &gradient, (float *[]){&buffer});
+        CHECK_NEAR((double)value, rows[i].second, 1e-6);
+    }
+}
+
+static void fill(float *x, uint64_t index) {
+    rpi_rng rng = rpi_rng_make(check_seed(), RPI_RNG_TEST, index);
+    for (int i = 0; i < COUNT; i++) x[i] = rpi_rng_normal(&rng);
+}
+
+/* STEPS steps in pieces of `piece` elements. */
+static void run(const rpi_optimizer *optimizer, const rpi_optimizer_rates *rates, int64_t piece,
+                float *values) {
+    float gradients[COUNT], slots[RPI_OPTIMIZER_SLOTS][COUNT] = {{0}};
+    fill(values, 0);
+    for (uint64_t step = 0; step < STEPS; step++) {
+        fill(gradients, 1 + step);
+        for (int64_t at = 0; at < COUNT; at += piece) {
+            float *parts[RPI_OPTIMIZER_SLOTS];
+            for (int i = 0; i < RPI_OPTIMIZER_SLOTS; i++) parts[i] = slots[i] + at;
+            int64_t count = COUNT - at < piece ? COUNT - at : piece;
+            optimizer->update(rates, step, count, values + at, gradients + at, parts);
+        }
+    }
+}
+
+static void any_cut(void) {
+    static const rpi_optimizer_rates rates[] = {
+        {.learning_rate = 0.1f, .momentum = 0.9f, .weight_decay = 1e-2f},
+        {.learning_rate = 0.1f, .momentum = 0.9f, .nesterov = true},
+        {.learning_rate = 0.1f}};
+    for (int i = 0; rpi_optimizer_at(i); i++)
+        for (size_t r = 0; r < sizeof rates / sizeof rates[0]; r++)
+            for (int64_t piece = 1; piece < COUNT; piece += 7) {
+                float whole[COUNT], cut[COUNT];
+                run(rpi_optimizer_at(i), &rates[r], COUNT, whole);
+                run(rpi_optimizer_at(i), &rates[r], piece, cut);
+                CHECK_MSG(!memcmp(whole, cut, sizeof whole), "%s in pieces of %lld",
+                          rpi_optimizer_at(i)->name, (long long)piece);
+            }
+}
+
+static void bad_rates(void) {
+    static const struct {
+        rpi_optimizer_rates rates;
+        const char *part;
+    } rows[] = {{{.learning_rate = -1}, "learning rate is -1"},
+                {{.learning_rate = NAN}, "learning rate is"},
+                {{.momentum = -0.5f}, "momentum is -0.5"},
+                {{.weight_decay = -1}, "weight decay is -1"},
+                {{.nesterov = true}, "Nesterov"}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        CHECK_FAILS(rpi_optimizer_at(0)->check(&rows[i].rates), INVALID, rows[i].part);
+}
+
+static void catalogue(void) {
+    const rpi_optimizer *found = NULL;
+    for (int i = 0; rpi_optimizer_at(i); i++) {
+        const rpi_optimizer *optimizer = rpi_optimizer_at(i);
+        CHECK(optimizer->slot_count >= 0 && optimizer->slot_count <= RPI_OPTIMIZER_SLOTS);
+        for (int j = 0; j < optimizer->slot_count; j++) CHECK(optimizer->slot_names[j] != NULL);
+        CHECK_OK(rpi_optimizer_find(optimizer->name, &found));
+        CHECK(found == optimizer);
+    }
+    CHECK_FAILS(rpi_optimizer_find("sgb", &found), INVALID, "did you mean 'sgd'");
+}
+
+CASES({"sgd_by_hand", sgd_by_hand}, {"any_cut", any_cut}, {"bad_rates", bad_rates},
+      {"catalogue", catalogue})

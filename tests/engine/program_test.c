@@ -1,0 +1,467 @@
+/* Programs: accumulation, finality of gradients, evaluation, repeated runs, failures. */
+#include "engine/program.h"
+#include "harness/check.h"
+
+#include "base/memory.h"
+#include "base/rng.h"
+#include "engine/layers.h"
+#include "op_fixture.h"
+
+#include <stdlib.h>
+
+enum { ROWS = 6, INPUTS = 5, HIDDEN = 7, CLASSES = 4 };
+
+/* ---- a small model with everything the order of gradients can stumble over ---- */
+
+typedef struct model {
+    rpi_graph *graph;
+    rpi_value_id loss, correct, logits, hidden;
+    rpi_weights *weights;
+} model;
+
+/* A weight used twice, a residual, a parameter of role data, one that is never used. */
+static void build(model *m) {
+    *m = (model){0};
+    REQUIRE_OK(rpi_graph_create(&m->graph));
+    rpi_graph *graph = m->graph;
+    rpi_value_id x = rpi_graph_input(graph, "x", RP_F32, SHAPE(RPI_BATCH, INPUTS));
+    rpi_value_id labels = rpi_graph_input(graph, "labels", RP_I32, SHAPE(RPI_BATCH));
+    rpi_value_id scale = rpi_graph_input(graph, "scale", RP_F32, (rpi_shape){0});
+    rpi_value_id w1 = rpi_graph_parameter(graph, "w1", SHAPE(HIDDEN, INPUTS));
+    rpi_value_id b1 = rpi_graph_parameter(graph, "b1", SHAPE(HIDDEN));
+    rpi_value_id tied = rpi_graph_parameter(graph, "tied", SHAPE(HIDDEN, HIDDEN));
+    rpi_value_id unused = rpi_graph_parameter(graph, "unused", SHAPE(3));
+    rpi_value_id w2 = rpi_graph_parameter(graph, "w2", SHAPE(CLASSES, HIDDEN));
+    (void)unused;
+    x = rpi_relu(graph, "relu1", rpi_linear(graph, "fc1", x, w1, b1));
+    rpi_value_id y =
+        rpi_relu(graph, "relu2", rpi_linear(graph, "again1", x, tied, RPI_NO_VALUE));
+    y = rpi_linear(graph, "again2", y, tied, RPI_NO_VALUE);
+    x = rpi_add(graph, "residual", x, y);
+    m->hidden = x;
+    m->logits = rpi_linear(graph, "fc2", x, w2, RPI_NO_VALUE);
+    m->loss = rpi_softmax_cross_entropy(graph, "loss", m->logits, labels, scale);
+    m->correct = rpi_graph_output(graph, m->loss, 1);
+    REQUIRE_OK(rpi_weights_create(graph, m->loss, &m->weights));
+    rpi_rng rng = rpi_rng_make(check_seed(), RPI_RNG_TEST, 0);
+    for (int64_t i = 0; i < rpi_weights_count(m->weights); i++)
+        rpi_weights_values(m->weights)[i] = 0.5f * rpi_rng_normal(&rng);
+    rpi_weights_changed(m->weights, 0, rpi_weights_count(m->weights));
+}
+
+static void close_model(model *m) {
+    rpi_weights_destroy(m->weights);
+    rpi_graph_destroy(m->graph);
+}
+
+typedef struct batch {
+    float x[ROWS * INPUTS];
+    int32_t labels[ROWS];
+    float scale;
+} batch;
+
+static void draw(batch *b) {
+    rpi_rng rng = rpi_rng_make(check_seed(), RPI_RNG_TEST, 1);
+    for (int i = 0; i < ROWS * INPUTS; i++) b->x[i] = rpi_rng_normal(&rng);
+    for (int i = 0; i < ROWS; i++) b->labels[i] = (int32_t)rpi_rng_below(&rng, CLASSES);
+    b->scale = 1.0f / ROWS;
+}
+
+static rp_status compile(const model *m, int64_t rows, bool training, rpi_program **out) {
+    rpi_program_options options = {.training = training,
+                                   .batch = rows,
+                                   .result_count = 2,
+                                   .results = {m->correct, m->logits}};
+    return rpi_program_compile(m->graph, m->weights, m->loss, &options, out);
+}
+
+/* Rows first, first + 1 ... of the batch. */
+static rp_status run(rpi_program *program, const batch *b, int first, rpi_run_options options) {
+    const void *inputs[] = {b->x + first * INPUTS, b->labels + first, &b->scale};
+    options.inputs = inputs;
+    return rpi_program_run(program, &options);
+}
+
+static float loss_of(const model *m, const rpi_program *program) {
+    rpi_tensor tensor;
+    if (rpi_program_result(program, m->loss, &tensor) != RP_OK) return NAN;
+    return *(float *)tensor.data;
+}
+
+/* ---- accumulation ---- */
+
+/* Micro-batches that accumulate, of two sizes over the same arenas, equal the whole batch. */
+static void accumulation(void) {
+    model m;
+    batch b;
+    rpi_program *whole = NULL, *four = NULL, *two = NULL;
+    float gradients[512];
+    build(&m);
+    draw(&b);
+    REQUIRE_OK(compile(&m, ROWS, true, &whole));
+    REQUIRE_OK(compile(&m, 4, true, &four));
+    REQUIRE_OK(compile(&m, 2, true, &two));
+    size_t count = (size_t)rpi_weights_count(m.weights);
+    REQUIRE(count <= 512);
+    REQUIRE_OK(run(whole, &b, 0, (rpi_run_options){0}));
+    float whole_loss = loss_of(&m, whole);
+    memcpy(gradients, rpi_weights_gradients(m.weights), count * sizeof(float));
+    REQUIRE_OK(run(four, &b, 0, (rpi_run_options){0}));
+    REQUIRE_OK(run(two, &b, 4, (rpi_run_options){.accumulate = true}));
+    CHECK_NEAR((double)loss_of(&m, four) + (double)loss_of(&m, two), (double)whole_loss, 1e-5);
+    for (int i = 0; i < rpi_weights_parameter_count(m.weights); i++) {
+        const rpi_weight *weight = rpi_weights_parameter(m.weights, i);
+        const float *sum = rpi_weights_gradients(m.weights) + weight->first;
+        CHECK_MSG(relative_l2(sum, gradients + weight->first, weight->count) < 1e-5, "%s",
+                  weight->name);
+    }
+    rpi_program_destroy(whole);
+    rpi_program_destroy(four);
+    rpi_program_destroy(two);
+    close_model(&m);
+}
+
+/* What no step writes is zero, and keeps what is accumulated. */
+static void unused_parameters(void) {
+    model m;
+    batch b;
+    rpi_program *program = NULL;
+    build(&m);
+    draw(&b);
+    REQUIRE_OK(compile(&m, ROWS, true, &program));
+    const rpi_weight *unused = rpi_weights_find(m.weights, "unused");
+    float *gradient = rpi_weights_gradients(m.weights) + unused->first;
+    gradient[0] = 5;
+    REQUIRE_OK(run(program, &b, 0, (rpi_run_options){.accumulate = true}));
+    CHECK(gradient[0] == 5);
+    REQUIRE_OK(run(program, &b, 0, (rpi_run_options){0}));
+    CHECK(gradient[0] == 0);
+    rpi_program_destroy(program);
+    close_model(&m);
+}
+
+/* ---- finality ---- */
+
+typedef struct watch {
+    rpi_weights *weights;
+    int64_t end;
+    int calls, fail_at;
+    float seen[512]; /* gradients as they were when they were called final */
+} watch;
+
+static rp_status on_final(void *context, int64_t first, int64_t count) {
+    watch *w = context;
+    CHECK_EQ(first, w->end);
+    CHECK(count > 0);
+    memcpy(w->seen + first, rpi_weights_gradients(w->weights) + first,
+           (size_t)count * sizeof(float));
+    w->end = first + count;
+    w->calls++;
+    return w->calls == w->fail_at ? RP_FAIL(PEER, "rank 3 is gone") : RP_OK;
+}
+
+/* Calls cover the arena in order and without gaps, and nothing is written after it was called
+ * final. */
+static void finality(void) {
+    model m;
+    batch b;
+    rpi_program *program = NULL;
+    build(&m);
+    draw(&b);
+    REQUIRE_OK(compile(&m, ROWS, true, &program));
+    for (int accumulate = 0; accumulate < 2; accumulate++) {
+        watch w = {.weights = m.weights};
+        REQUIRE_OK(run(program, &b, 0,
+                       (rpi_run_options){.accumulate = accumulate,
+                                         .on_gradient_final = on_final,
+                                         .context = &w}));
+        size_t bytes = sizeof(float) * (size_t)rpi_weights_count(m.weights);
+        CHECK_EQ(w.end, rpi_weights_count(m.weights));
+        CHECK(w.calls >= 3);
+        CHECK(!memcmp(w.seen, rpi_weights_gradients(m.weights), bytes));
+    }
+    watch w = {.weights = m.weights, .fail_at = 2};
+    CHECK_FAILS(
+        run(program, &b, 0, (rpi_run_options){.on_gradient_final = on_final, .context = &w}),
+        PEER, "rank 3");
+    CHECK_EQ(w.calls, 2);
+    rpi_program_destroy(program);
+    close_model(&m);
+}
+
+/* ---- evaluation, results, reports ---- */
+
+static void evaluation(void) {
+    model m;
+    batch b;
+    rpi_program *training = NULL, *evaluating = NULL;
+    rpi_tensor logits[2], correct;
+    build(&m);
+    draw(&b);
+    REQUIRE_OK(compile(&m, ROWS, true, &training));
+    REQUIRE_OK(compile(&m, ROWS, false, &evaluating));
+    REQUIRE_OK(run(training, &b, 0, (rpi_run_options){.skip_backward = true}));
+    REQUIRE_OK(run(evaluating, &b, 0, (rpi_run_options){0}));
+    for (int64_t i = 0; i < rpi_weights_count(m.weights); i++)
+        CHECK(rpi_weights_gradients(m.weights)[i] == 0);
+    CHECK(loss_of(&m, training) == loss_of(&m, evaluating));
+    REQUIRE_OK(rpi_program_result(training, m.logits, &logits[0]));
+    REQUIRE_OK(rpi_program_result(evaluating, m.logits, &logits[1]));
+    CHECK(rpi_shape_equal(&logits[0].shape, &SHAPE(ROWS, CLASSES)));
+    CHECK(!memcmp(logits[0].data, logits[1].data, sizeof(float) * ROWS * CLASSES));
+    REQUIRE_OK(rpi_program_result(evaluating, m.correct, &correct));
+    int right = 0;
+    for (int n = 0; n < ROWS; n++) {
+        const float *row = (const float *)logits[1].data + n * CLASSES;
+        int best = 0;
+        for (int c = 1; c < CLASSES; c++) best = row[c] > row[best] ? c : best;
+        right += best == b.labels[n];
+    }
+    CHECK_EQ(*(int32_t *)correct.data, right);
+    CHECK_FAILS(rpi_program_result(training, m.hidden, &correct), INVALID, "neither");
+    rpi_program_facts with = rpi_program_get_facts(training);
+    rpi_program_facts without = rpi_program_get_facts(evaluating);
+    CHECK(without.memory_bytes < with.memory_bytes && without.backward_flops == 0);
+    CHECK(with.memory_bytes < with.unshared_bytes);
+    rpi_program_destroy(training);
+    rpi_program_destroy(evaluating);
+    close_model(&m);
+}
+
+/* 2 * rows * (5 * 7 + 7 * 7 * 2 + 7 * 4) for the products of forward, and their gradients. */
+static void flops(void) {
+    model m;
+    rpi_program *program = NULL;
+    build(&m);
+    REQUIRE_OK(compile(&m, ROWS, true, &program));
+    rpi_program_facts facts = rpi_program_get_facts(program);
+    int64_t products = 2 * ROWS * (INPUTS * HIDDEN + 2 * HIDDEN * HIDDEN + HIDDEN * CLASSES);
+    int64_t first = 2 * ROWS * INPUTS * HIDDEN; /* the images need no gradient */
+    int64_t small = 10 * ROWS * (2 * HIDDEN + CLASSES);
+    CHECK(facts.forward_flops >= products && facts.forward_flops < products + small);
+    CHECK(facts.backward_flops >= 2 * products - first &&
+          facts.backward_flops < 2 * products - first + small);
+    rpi_program_destroy(program);
+    close_model(&m);
+}
+
+typedef struct tally {
+    int steps;
+    int64_t last_end_ns;
+    bool backward;
+} tally;
+
+static void on_step(void *context, const rpi_step_report *report) {
+    tally *t = context;
+    CHECK(report->name && report->what);
+    CHECK(report->start_ns >= t->last_end_ns && report->end_ns >= report->start_ns);
+    CHECK(!t->backward || report->pass == RPI_BACKWARD);
+    t->backward = report->pass == RPI_BACKWARD;
+    t->last_end_ns = report->end_ns;
+    t->steps++;
+}
+
+static void reports(void) {
+    model m;
+    batch b;
+    rpi_program *program = NULL;
+    tally t = {0};
+    build(&m);
+    draw(&b);
+    REQUIRE_OK(compile(&m, ROWS, true, &program));
+    REQUIRE_OK(run(program, &b, 0, (rpi_run_options){.on_step = on_step, .context = &t}));
+    CHECK_EQ(t.steps, rpi_program_get_facts(program).steps);
+    CHECK(t.backward);
+    rpi_program_destroy(program);
+    close_model(&m);
+}
+
+/* A run allocates nothing. */
+static void no_allocation(void) {
+    model m;
+    batch b;
+    rpi_program *program = NULL;
+    build(&m);
+    draw(&b);
+    REQUIRE_OK(compile(&m, ROWS, true, &program));
+    rpi_memory_fail_after(0);
+    REQUIRE_OK(run(program, &b, 0, (rpi_run_options){0}));
+    CHECK_EQ(rpi_memory_fail_after(0), 0);
+    rpi_program_destroy(program);
+    close_model(&m);
+}
+
+/* ---- random graphs: in-place and shared memory change nothing ---- */
+
+enum { LAYERS = 14, WIDTH = 6 };
+
+/* Layers whose inputs are any earlier values; the loss sees them all. */
+static rpi_value_id random_graph(rpi_rng *rng, rpi_graph *graph) {
+    rpi_value_id values[LAYERS + 1], sum = RPI_NO_VALUE;
+    rpi_value_id labels = rpi_graph_input(graph, "labels", RP_I32, SHAPE(ROWS));
+    rpi_value_id scale = rpi_graph_input(graph, "scale", RP_F32, (rpi_shape){0});
+    values[0] = rpi_graph_parameter(graph, "x", SHAPE(ROWS, WIDTH));
+    rpi_value_id shared = rpi_graph_parameter(graph, "shared", SHAPE(WIDTH, WIDTH));
+    for (int i = 1; i <= LAYERS; i++) {
+        char name[16], weight[16];
+        snprintf(name, sizeof name, "n%d", i);
+        snprintf(weight, sizeof weight, "w%d", i);
+        rpi_value_id a = values[rpi_rng_below(rng, (uint32_t)i)];
+        rpi_value_id b = values[rpi_rng_below(rng, (uint32_t)i)];
+        switch (rpi_rng_below(rng, 5)) {
+        case 0: values[i] = rpi_relu(graph, name, a); break;
+        case 1: values[i] = rpi_flatten(graph, name, a); break;
+        case 2: values[i] = rpi_linear(graph, name, a, shared, RPI_NO_VALUE); break;
+        case 3:
+            values[i] = rpi_linear(graph, name, a,
+                                   rpi_graph_parameter(graph, weight, SHAPE(WIDTH, WIDTH)),
+                                   RPI_NO_VALUE);
+            break;
+        default: values[i] = rpi_add(graph, name, a, b);
+        }
+    }
+    for (int i = LAYERS / 2; i <= LAYERS; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "sum%d", i);
+        sum = sum == RPI_NO_VALUE ? values[i] : rpi_add(graph, name, sum, values[i]);
+    }
+    return rpi_softmax_cross_entropy(graph, "loss", sum, labels, scale);
+}
+
+/* The loss for parameter element `index` moved by `step`. */
+static double moved_loss(rpi_program *program, rpi_weights *weights, rpi_value_id loss,
+                         int64_t index, float step, const void *const *inputs) {
+    rpi_tensor tensor;
+    float *value = rpi_weights_values(weights) + index, kept = *value;
+    *value += step;
+    CHECK_OK(rpi_program_run(program, &(rpi_run_options){.inputs = inputs}));
+    *value = kept;
+    if (rpi_program_result(program, loss, &tensor) != RP_OK) return NAN;
+    return (double)*(float *)tensor.data;
+}
+
+static void check_random_graph(rpi_rng *rng, int *tried) {
+    rpi_graph *graph = NULL;
+    rpi_weights *weights = NULL;
+    rpi_program *program = NULL;
+    float gradients[1024];
+    int32_t labels[ROWS];
+    const float scale = 0.1f;
+    const void *inputs[] = {labels, &scale};
+    for (int i = 0; i < ROWS; i++) labels[i] = (int32_t)rpi_rng_below(rng, WIDTH);
+    REQUIRE_OK(rpi_graph_create(&graph));
+    rpi_value_id loss = random_graph(rng, graph);
+    REQUIRE_OK(rpi_weights_create(graph, loss, &weights));
+    int64_t count = rpi_weights_count(weights);
+    for (int64_t i = 0; i < count; i++)
+        rpi_weights_values(weights)[i] = 0.5f * rpi_rng_normal(rng);
+    rpi_program_options options = {.training = true, .batch = ROWS};
+    REQUIRE_OK(rpi_program_compile(graph, weights, loss, &options, &program));
+    watch w = {.weights = weights};
+    REQUIRE_OK(rpi_program_run(
+        program,
+        &(rpi_run_options){.inputs = inputs, .on_gradient_final = on_final, .context = &w}));
+    CHECK_EQ(w.end, count);
+    CHECK(!memcmp(w.seen, rpi_weights_gradients(weights), sizeof(float) * (size_t)count));
+    memcpy(gradients, rpi_weights_gradients(weights), sizeof(float) * (size_t)count);
+    /* Slopes of the two sides differ where a ReLU has its kink in between: not tried. */
+    double here = moved_loss(program, weights, loss, 0, 0, inputs);
+    for (int64_t i = 0; i < count; i += 5) {
+        const float step = 2e-3f;
+        double up = (moved_loss(program, weights, loss, i, step, inputs) - here) / (double)step;
+        double down =
+            (here - moved_loss(program, weights, loss, i, -step, inputs)) / (double)step;
+        double slope = (up + down) / 2, tolerance = 0.01 + 0.01 * fabs(slope);
+        if (fabs(up - down) > tolerance) continue;
+        CHECK_NEAR(slope, (double)gradients[i], tolerance);
+        (*tried)++;
+    }
+    rpi_program_destroy(program);
+    rpi_weights_destroy(weights);
+    rpi_graph_destroy(graph);
+}
+
+static void random_graphs(void) {
+    rpi_rng rng = rpi_rng_make(check_seed(), RPI_RNG_TEST, 3);
+    int tried = 0;
+    for (int i = 0; i < 60; i++) check_random_graph(&rng, &tried);
+    CHECK_MSG(tried > 500, "only %d differences were tried", tried);
+}
+
+/* ---- failures ---- */
+
+static void bad_requests(void) {
+    model m;
+    batch b;
+    rpi_program *program = NULL;
+    build(&m);
+    draw(&b);
+    rpi_program_options options = {.training = true, .batch = 0};
+    CHECK_FAILS(rpi_program_compile(m.graph, m.weights, m.loss, &options, &program), INVALID,
+                "batch is 0; at least 1 is wanted for 'x'");
+    options.batch = 2;
+    CHECK_FAILS(rpi_program_compile(m.graph, m.weights, m.logits, &options, &program), INVALID,
+                "the loss 'fc2' is no scalar");
+    CHECK_FAILS(rpi_program_compile(m.graph, m.weights, 999, &options, &program), INVALID,
+                "no value");
+    CHECK_FAILS(rpi_program_compile(m.graph, m.weights, RPI_NO_VALUE, &options, &program),
+                INVALID, "without a loss");
+    options.result_count = 1;
+    options.results[0] = 0;
+    CHECK_FAILS(rpi_program_compile(m.graph, m.weights, m.loss, &options, &program), INVALID,
+                "no activation");
+    options.result_count = 99;
+    CHECK_FAILS(rpi_program_compile(m.graph, m.weights, m.loss, &options, &program), INVALID,
+                "at most 8");
+    REQUIRE_OK(compile(&m, ROWS, true, &program));
+    CHECK_FAILS(rpi_program_run(program, &(rpi_run_options){0}), INVALID, "input 'x'");
+    b.labels[2] = CLASSES;
+    CHECK_FAILS(run(program, &b, 0, (rpi_run_options){0}), INVALID,
+                "node 'loss' (softmax_cross_entropy): label 4 of row 2; 0 to 3");
+    b.labels[2] = -1;
+    CHECK_FAILS(run(program, &b, 0, (rpi_run_options){0}), INVALID, "label -1");
+    rpi_program_destroy(program);
+    rpi_program_destroy(NULL);
+    close_model(&m);
+}
+
+static bool supports_nothing(const rpi_unit *unit) {
+    (void)unit;
+    return false;
+}
+
+static void unsupported(void) {
+    model m;
+    rpi_program *program = NULL;
+    build(&m);
+    rpi_backend backend = *rpi_backend_at(0);
+    backend.supports = supports_nothing;
+    backend.name = "empty";
+    rpi_program_options options = {.backend = &backend, .batch = 1};
+    CHECK_FAILS(rpi_program_compile(m.graph, m.weights, m.loss, &options, &program),
+                UNSUPPORTED, "node 'fc1' (linear): backend empty");
+    close_model(&m);
+}
+
+static void allocation_failures(void) {
+    model m;
+    rpi_program *program = NULL;
+    build(&m);
+    rpi_memory_fail_after(0);
+    REQUIRE_OK(compile(&m, ROWS, true, &program));
+    long total = rpi_memory_fail_after(0);
+    rpi_program_destroy(program);
+    CHECK(total > 10);
+    for (long n = 1; n <= total; n++) {
+        rpi_memory_fail_after(n);
+        CHECK_FAILS(compile(&m, ROWS, true, &program), NOMEM, "no memory");
+    }
+    rpi_memory_fail_after(0);
+    close_model(&m);
+}
+
+CASES({"accumulation", accumulation}, {"unused_parameters", unused_parameters},
+      {"finality", finality}, {"evaluation", evaluation}, {"flops", flops},
+      {"reports", reports}, {"no_allocation", no_allocation}, {"random_graphs", random_graphs},
+      {"bad_requests", bad_requests}, {"unsupported", unsupported},
+      {"allocation_failures", allocation_failures})

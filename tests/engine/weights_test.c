@@ -1,0 +1,100 @@
+/* The arenas: order, places, versions. */
+#include "engine/weights.h"
+#include "harness/check.h"
+
+#include "base/memory.h"
+#include "engine/layers.h"
+#include "op_fixture.h"
+
+/* Two linear layers; the first one's weight is used again by the second; one parameter is not
+ * used at all. */
+static rpi_value_id build(rpi_graph *graph) {
+    rpi_value_id x = rpi_graph_input(graph, "x", RP_F32, SHAPE(RPI_BATCH, 4));
+    rpi_value_id labels = rpi_graph_input(graph, "labels", RP_I32, SHAPE(RPI_BATCH));
+    rpi_value_id scale = rpi_graph_input(graph, "scale", RP_F32, (rpi_shape){0});
+    rpi_value_id unused = rpi_graph_parameter(graph, "unused", SHAPE(5));
+    rpi_value_id tied = rpi_graph_parameter(graph, "tied", SHAPE(4, 4));
+    rpi_value_id first_bias = rpi_graph_parameter(graph, "first.bias", SHAPE(4));
+    rpi_value_id second_bias = rpi_graph_parameter(graph, "second.bias", SHAPE(4));
+    rpi_value_id last = rpi_graph_parameter(graph, "last", SHAPE(3, 4));
+    rpi_graph_state(graph, "a", SHAPE(2));
+    rpi_graph_state(graph, "b", SHAPE(3));
+    (void)unused;
+    x = rpi_linear(graph, "first", x, tied, first_bias);
+    x = rpi_linear(graph, "second", x, tied, second_bias);
+    x = rpi_linear(graph, "third", x, last, RPI_NO_VALUE);
+    return rpi_softmax_cross_entropy(graph, "loss", x, labels, scale);
+}
+
+static void order(void) {
+    static const struct {
+        const char *name;
+        int64_t first, count;
+    } wanted[] = {{"last", 0, 12},
+                  {"second.bias", 12, 4},
+                  {"tied", 16, 16},
+                  {"first.bias", 32, 4},
+                  {"unused", 36, 5}};
+    rpi_graph *graph = NULL;
+    rpi_weights *weights = NULL;
+    REQUIRE_OK(rpi_graph_create(&graph));
+    rpi_value_id loss = build(graph);
+    REQUIRE_OK(rpi_weights_create(graph, loss, &weights));
+    CHECK_EQ(rpi_weights_parameter_count(weights), 5);
+    CHECK_EQ(rpi_weights_count(weights), 41);
+    for (int i = 0; i < 5; i++) {
+        const rpi_weight *weight = rpi_weights_parameter(weights, i);
+        CHECK_MSG(!strcmp(weight->name, wanted[i].name), "%d is %s", i, weight->name);
+        CHECK_EQ(weight->first, wanted[i].first);
+        CHECK_EQ(weight->count, wanted[i].count);
+        CHECK(rpi_weights_of(weights, weight->value) == weight);
+        CHECK(rpi_weights_find(weights, weight->name) == weight);
+    }
+    CHECK_EQ(rpi_weights_state_count(weights), 2);
+    CHECK_EQ(rpi_weights_states_count(weights), 5);
+    CHECK_EQ(rpi_weights_find(weights, "b")->first, 2);
+    CHECK(rpi_weights_find(weights, "c") == NULL);
+    CHECK(rpi_weights_of(weights, loss) == NULL);
+    CHECK(rpi_weights_of(weights, 12345) == NULL);
+    rpi_weights_destroy(weights);
+    rpi_graph_destroy(graph);
+}
+
+static void versions(void) {
+    rpi_graph *graph = NULL;
+    rpi_weights *weights = NULL;
+    REQUIRE_OK(rpi_graph_create(&graph));
+    rpi_value_id loss = build(graph);
+    REQUIRE_OK(rpi_weights_create(graph, loss, &weights));
+    rpi_weights_changed(weights, 11, 2); /* the end of "last", the start of "second.bias" */
+    for (int i = 0; i < rpi_weights_parameter_count(weights); i++)
+        CHECK_EQ(rpi_weights_version(weights, rpi_weights_parameter(weights, i)->value),
+                 i < 2 ? 2 : 1);
+    rpi_weights_changed(weights, 11, 0);
+    CHECK_EQ(rpi_weights_version(weights, rpi_weights_parameter(weights, 0)->value), 2);
+    rpi_weights_destroy(weights);
+    rpi_graph_destroy(graph);
+}
+
+static void failures(void) {
+    rpi_graph *graph = NULL;
+    rpi_weights *weights = NULL;
+    REQUIRE_OK(rpi_graph_create(&graph));
+    rpi_value_id loss = build(graph);
+    CHECK_FAILS(rpi_weights_create(graph, 999, &weights), INVALID, "no value");
+    rpi_memory_fail_after(0);
+    REQUIRE_OK(rpi_weights_create(graph, loss, &weights));
+    long total = rpi_memory_fail_after(0);
+    rpi_weights_destroy(weights);
+    for (long n = 1; n <= total; n++) {
+        rpi_memory_fail_after(n);
+        CHECK_FAILS(rpi_weights_create(graph, loss, &weights), NOMEM, "no memory");
+    }
+    rpi_memory_fail_after(0);
+    rpi_graph_fail(graph, RP_INVALID, "a broken model");
+    CHECK_FAILS(rpi_weights_create(graph, loss, &weights), INVALID, "a broken model");
+    rpi_graph_destroy(graph);
+    rpi_weights_destroy(NULL);
+}
+
+CASES({"order", order}, {"versions", versions}, {"failures", failures})

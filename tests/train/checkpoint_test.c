@@ -1,0 +1,220 @@
+#include "harness/check.h"
+#include "ranks.h"
+#include "train/checkpoint.h"
+#include "train/safetensors.h"
+
+#include <dirent.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char *folder(const char *name) {
+    static char paths[8][512];
+    static int next;
+    char *path = paths[next++ % 8];
+    snprintf(path, 512, "%s/%s", check_folder(), name);
+    return path;
+}
+
+static const char *file_in(const char *out, const char *name) {
+    static char paths[8][600];
+    static int next;
+    char *path = paths[next++ % 8];
+    snprintf(path, 600, "%s/%s", out, name);
+    return path;
+}
+
+static rpi_train_options small_options(const char *codec) {
+    rpi_train_options options = ranks_options();
+    options.codec = codec;
+    options.overwrite = true;
+    options.eval = false;
+    return options;
+}
+
+/* Train to `steps` in one go, and with a stop in between. */
+static void compare_stopped(rpi_train_options options, int world, int64_t stop, int64_t steps) {
+    options.steps = steps;
+    options.lr_schedule = "constant";
+    options.out = folder("whole");
+    REQUIRE_OK(ranks_train(&options, world, NULL));
+    options.steps = stop;
+    options.out = folder("parts");
+    REQUIRE_OK(ranks_train(&options, world, NULL));
+    options.steps = steps;
+    options.resume = options.out;
+    options.overwrite = false;
+    rpi_train_result result = {0};
+    REQUIRE_OK(ranks_train(&options, world, &result));
+    CHECK_EQ(result.first_step, stop + 1);
+    CHECK_EQ(result.steps, steps - stop);
+    CHECK(ranks_same_file(file_in(folder("whole"), "model.safetensors"),
+                          file_in(folder("parts"), "model.safetensors")));
+    for (int rank = 0; rank < world && world > 1; rank++) {
+        char name[96];
+        snprintf(name, sizeof name, "rank-%d-of-%d-step-%lld.safetensors", rank, world,
+                 (long long)steps);
+        CHECK(ranks_same_file(file_in(folder("whole"), name), file_in(folder("parts"), name)));
+    }
+}
+
+static void stopping_changes_no_byte(void) {
+    static const char *const codecs[] = {"fp32", "q4", "q2:rounding=stochastic", "q1:bucket=64"};
+    for (size_t c = 0; c < sizeof codecs / sizeof codecs[0]; c++)
+        for (int world = 1; world <= 3; world++)
+            compare_stopped(small_options(codecs[c]), world, 4, 9);
+}
+
+static void running_statistics_resume_exactly(void) {
+    rpi_train_options options = small_options("q4");
+    options.model = "resnet20:width=2";
+    options.train_images = 24;
+    options.global_batch_size = 4;
+    compare_stopped(options, 2, 2, 4);
+}
+
+static int files_in(const char *path) {
+    int count = 0;
+    DIR *stream = opendir(path);
+    for (struct dirent *entry; stream && (entry = readdir(stream)) != NULL;)
+        count += entry->d_name[0] != '.';
+    if (stream) closedir(stream);
+    return count;
+}
+
+static void old_rank_files_go(void) {
+    rpi_train_options options = small_options("q4");
+    options.checkpoint_every = 2;
+    options.out = folder("many");
+    REQUIRE_OK(ranks_train(&options, 3, NULL));
+    CHECK_EQ(files_in(options.out), 3 + 2); /* of three ranks; the model and the metrics */
+    options.steps = 12;
+    options.resume = options.out;
+    REQUIRE_OK(ranks_train(&options, 2, NULL));
+    CHECK_EQ(files_in(options.out), 2 + 2);
+}
+
+/* The sum over ranks of one tensor's error feedback. */
+static double owed(const char *out, int world, int64_t step, double *size) {
+    double sum = 0;
+    *size = 0;
+    for (int rank = 0; rank < world; rank++) {
+        char name[96];
+        snprintf(name, sizeof name, "rank-%d-of-%d-step-%lld.safetensors", rank, world, (long long)step);
+        rpi_safetensors *file = NULL;
+        CHECK_OK(rpi_safetensors_open(file_in(out, name), &file));
+        const rpi_named_tensor *tensor =
+            file ? rpi_safetensors_find(file, "residual.fc1.weight") : NULL;
+        CHECK(tensor != NULL);
+        if (!tensor) return 0;
+        size_t count = (size_t)rpi_shape_count(&tensor->shape);
+        float *values = calloc(count, sizeof *values);
+        CHECK_OK(rpi_safetensors_read(file, tensor->name, RP_F32, &tensor->shape, values));
+        for (size_t i = 0; i < count; i++) {
+            sum += (double)values[i] * (double)(i % 7 + 1);
+            *size += fabs((double)values[i]) * 7;
+        }
+        free(values);
+        rpi_safetensors_close(file);
+    }
+    return sum;
+}
+
+static rp_status save_at_once(void *context, rp_comm *comm) {
+    const rpi_train_options *options = context;
+    rpi_trainer trainer = {0};
+    char note[512];
+    rp_status status = rpi_trainer_open(&trainer, options, comm);
+    if (status == RP_OK)
+        status = rpi_checkpoint_load(&trainer, options->resume, note, sizeof note);
+    if (status == RP_OK) mkdir(options->out, 0700);
+    if (status == RP_OK) status = rpi_checkpoint_save(&trainer, options->out);
+    rpi_trainer_close(&trainer);
+    return status;
+}
+
+static void another_number_of_ranks_keeps_what_is_owed(void) {
+    rpi_train_options options = small_options("q2");
+    options.out = folder("three");
+    REQUIRE_OK(ranks_train(&options, 3, NULL));
+    options.resume = folder("three");
+    double size, before = owed(options.resume, 3, 10, &size);
+    CHECK(size > 0);
+    for (int world = 2; world <= 4; world += 2) {
+        char name[16];
+        snprintf(name, sizeof name, "again-%d", world);
+        options.out = folder(name);
+        REQUIRE_OK(ranks_run(world, save_at_once, &options));
+        double ignored, after = owed(options.out, world, 10, &ignored);
+        CHECK_NEAR(after, before, 1e-6 * size);
+    }
+    options.steps = 14;
+    options.out = folder("on");
+    CHECK_OK(ranks_train(&options, 2, NULL));
+    options.out = folder("alone");
+    CHECK_OK(ranks_train(&options, 1, NULL));
+}
+
+static void a_checkpoint_of_another_model_names_both(void) {
+    rpi_train_options options = small_options("fp32");
+    options.steps = 1;
+    options.out = folder("mlp");
+    REQUIRE_OK(ranks_train(&options, 2, NULL));
+    options.resume = options.out;
+    options.out = folder("other");
+    options.model = "resnet20:width=2";
+    CHECK_FAILS(ranks_train(&options, 2, NULL), MISMATCH,
+                "holds the model mlp:hidden=48, not resnet20:width=2");
+    CHECK(access(options.out, F_OK) != 0);
+    CHECK_FAILS(rpi_checkpoint_check(&options), MISMATCH, "mlp:hidden=48");
+    options.resume = folder("nothing");
+    CHECK_FAILS(ranks_train(&options, 1, NULL), NOT_FOUND, "nothing/model.safetensors is missing");
+}
+
+static void a_lost_rank_file_is_named(void) {
+    rpi_train_options options = small_options("q4");
+    options.out = folder("lost");
+    REQUIRE_OK(ranks_train(&options, 2, NULL));
+    REQUIRE(unlink(file_in(options.out, "rank-1-of-2-step-10.safetensors")) == 0);
+    options.resume = options.out;
+    options.steps = 12;
+    CHECK_FAILS(ranks_train(&options, 2, NULL), NOT_FOUND, "the part of rank 1");
+    CHECK_FAILS(ranks_train(&options, 3, NULL), NOT_FOUND, "rank-1-of-2-step-10");
+}
+
+/* Rank 1's part goes to a disk that is full: every rank fails with its name, and the checkpoint
+ * that was there stays. */
+static void a_full_disk_fails_all_and_keeps_the_old_checkpoint(void) {
+    if (access("/dev/full", W_OK) != 0) {
+        check_skip("no /dev/full here");
+        return;
+    }
+    static const char *const full[] = {"rank-1-of-2-step-4.safetensors.tmp", "model.safetensors.tmp"};
+    for (int i = 0; i < 2; i++) {
+        rpi_train_options options = small_options("q4");
+        options.steps = 2;
+        options.out = folder(i ? "full-model" : "full-rank");
+        REQUIRE_OK(ranks_train(&options, 2, NULL));
+        REQUIRE(symlink("/dev/full", file_in(options.out, full[i])) == 0);
+        options.resume = options.out;
+        options.steps = 4;
+        CHECK(ranks_train(&options, 2, NULL) != RP_OK);
+        char who[64];
+        snprintf(who, sizeof who, "rank %d cannot save the checkpoint of step 4", i ? 0 : 1);
+        for (int rank = 0; rank < 2; rank++)
+            CHECK_MSG(strstr(ranks_message(rank), who) && strstr(ranks_message(rank), "No space"),
+                      "rank %d says '%s'", rank, ranks_message(rank));
+        rpi_train_result result = {0};
+        CHECK_OK(ranks_train(&options, 2, &result)); /* what was aside is gone: it works now */
+        CHECK_EQ(result.first_step, 3);
+    }
+}
+
+CASES({"stopping changes no byte", stopping_changes_no_byte},
+      {"running statistics resume exactly", running_statistics_resume_exactly},
+      {"old rank files go", old_rank_files_go},
+      {"another number of ranks keeps what is owed", another_number_of_ranks_keeps_what_is_owed},
+      {"a checkpoint of another model names both", a_checkpoint_of_another_model_names_both},
+      {"a lost rank file is named", a_lost_rank_file_is_named},
+      {"a full disk fails all and keeps the old checkpoint",
+       a_full_disk_fails_all_and_keeps_the_old_checkpoint})

@@ -1,0 +1,230 @@
+#include "train/dataset.h"
+
+#include "base/memory.h"
+#include "harness/check.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+typedef struct idx_bytes {
+    const char *name;
+    size_t count;
+    uint8_t bytes[64];
+} idx_bytes;
+
+/* Two training images of 2x3 pixels, one test image. */
+static const idx_bytes train_images = {
+    "train-images-idx3-ubyte", 28, {0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 2, 0, 0, 0, 3, 0, 51, 102, 153,
+                                    204, 255, 255, 204, 153, 102, 51, 0}};
+static const idx_bytes train_labels = {
+    "train-labels-idx1-ubyte", 10, {0, 0, 8, 1, 0, 0, 0, 2, 0, 2}};
+static const idx_bytes test_images = {
+    "t10k-images-idx3-ubyte", 22, {0, 0, 8, 3, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 1, 2, 3, 4, 5, 6}};
+static const idx_bytes test_labels = {"t10k-labels-idx1-ubyte", 9, {0, 0, 8, 1, 0, 0, 0, 1, 1}};
+
+static char folder[512];
+
+static void put(const idx_bytes *file, size_t count, bool gzip) {
+    char path[640];
+    snprintf(path, sizeof path, "%s/%s%s", folder, file->name, gzip ? ".gz" : "");
+    if (gzip) {
+        gzFile stream = gzopen(path, "wb");
+        gzwrite(stream, file->bytes, (unsigned)count);
+        gzclose(stream);
+        return;
+    }
+    FILE *stream = fopen(path, "wb");
+    fwrite(file->bytes, 1, count, stream);
+    fclose(stream);
+}
+
+static void put_folder(bool gzip) {
+    static int folders;
+    snprintf(folder, sizeof folder, "%s/%d", check_folder(), folders++);
+    mkdir(folder, 0700);
+    put(&train_images, train_images.count, gzip);
+    put(&train_labels, train_labels.count, gzip);
+    put(&test_images, test_images.count, gzip);
+    put(&test_labels, test_labels.count, gzip);
+}
+
+static rp_status open_folder(const char *kind, rpi_dataset *dataset) {
+    *dataset = (rpi_dataset){0};
+    return rpi_dataset_open(kind, &(rpi_dataset_options){.folder = folder}, dataset);
+}
+
+static void idx_files_are_read_plain_and_gzipped(void) {
+    for (int gzip = 0; gzip < 2; gzip++) {
+        put_folder(gzip);
+        rpi_dataset dataset;
+        REQUIRE_OK(open_folder("idx", &dataset));
+        CHECK_EQ(dataset.train.count, 2);
+        CHECK_EQ(dataset.train.height, 2);
+        CHECK_EQ(dataset.train.width, 3);
+        CHECK_EQ(dataset.classes, 3);
+        CHECK_NEAR(dataset.mean, 0.5, 1e-6);
+        float x[6];
+        int32_t label;
+        uint32_t index = 1;
+        rpi_dataset_batch(&dataset, &dataset.train, &index, 1, x, &label);
+        CHECK_EQ(label, 2);
+        CHECK_NEAR(x[0] * dataset.deviation + dataset.mean, 1.0, 1e-6);
+        rpi_dataset_close(&dataset);
+    }
+}
+
+static void four_dimensions_are_channels(void) {
+    put_folder(false);
+    idx_bytes colour = {"train-images-idx3-ubyte", 32, {0, 0, 8, 4, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 2,
+                                                        0, 0, 0, 1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}};
+    idx_bytes colour_test = {"t10k-images-idx3-ubyte", 26, {0, 0, 8, 4, 0, 0, 0, 1, 0, 0, 0, 3, 0, 0, 0, 2,
+                                                            0, 0, 0, 1, 1, 2, 3, 4, 5, 6}};
+    put(&colour, colour.count, false);
+    put(&colour_test, colour_test.count, false);
+    rpi_dataset dataset;
+    REQUIRE_OK(open_folder("idx", &dataset));
+    CHECK_EQ(dataset.train.channels, 3);
+    CHECK_EQ(dataset.train.height, 2);
+    rpi_dataset_close(&dataset);
+}
+
+static void damaged_files_are_named(void) {
+    rpi_dataset dataset;
+    idx_bytes changed;
+    put_folder(false);
+    put(&train_images, train_images.count - 1, false);
+    CHECK_FAILS(open_folder("idx", &dataset), CORRUPT, "train-images-idx3-ubyte is truncated: 1 bytes");
+    put(&train_images, 3, false);
+    CHECK_FAILS(open_folder("idx", &dataset), CORRUPT, "truncated");
+    put(&train_images, train_images.count + 1, false);
+    CHECK_FAILS(open_folder("idx", &dataset), CORRUPT, "longer than its header says");
+    changed = train_images, changed.bytes[2] = 9;
+    put(&changed, changed.count, false);
+    CHECK_FAILS(open_folder("idx", &dataset), CORRUPT, "starts with 00 00 09 03");
+    changed = train_images, changed.bytes[11] = 0;
+    put(&changed, changed.count, false);
+    CHECK_FAILS(open_folder("idx", &dataset), CORRUPT, "dimension 1 is 0");
+    changed = train_images, changed.bytes[4] = 0xff; /* billions of images: no memory is asked for */
+    put(&changed, changed.count, false);
+    CHECK_FAILS(open_folder("idx", &dataset), CORRUPT, "truncated");
+    put(&train_images, train_images.count, false);
+    changed = train_labels, changed.bytes[7] = 1;
+    put(&changed, 9, false);
+    CHECK_FAILS(open_folder("idx", &dataset), CORRUPT, "holds 1 labels for 2 images");
+    put(&train_labels, train_labels.count, false);
+    changed = test_labels, changed.bytes[8] = 3;
+    put(&changed, changed.count, false);
+    CHECK_FAILS(open_folder("idx", &dataset), CORRUPT, "label 3 of test image 0 is out of range");
+    changed = test_images, changed.bytes[11] = 3, changed.bytes[15] = 2;
+    put(&changed, changed.count, false);
+    CHECK_FAILS(open_folder("idx", &dataset), CORRUPT, "1x2x3, test images 1x3x2");
+}
+
+static void damaged_gzip_is_named(void) {
+    rpi_dataset dataset;
+    put_folder(true);
+    char path[640];
+    snprintf(path, sizeof path, "%s/train-images-idx3-ubyte.gz", folder);
+    REQUIRE(truncate(path, 30) == 0);
+    CHECK_FAILS(open_folder("idx", &dataset), CORRUPT, "train-images-idx3-ubyte.gz is truncated");
+    FILE *stream = fopen(path, "wb");
+    fwrite(train_images.bytes, 1, train_images.count, stream);
+    fclose(stream);
+    CHECK_FAILS(open_folder("fashion-mnist", &dataset), CORRUPT, "is not a gzip file");
+    stream = fopen(path, "wb");
+    fwrite("\x1f\x8b\x08\0\0\0\0\0\0\3garbage", 1, 17, stream);
+    fclose(stream);
+    CHECK_FAILS(open_folder("idx", &dataset), CORRUPT, "train-images-idx3-ubyte.gz is");
+}
+
+static void a_missing_file_says_what_to_install(void) {
+    rpi_dataset dataset = {0};
+    snprintf(folder, sizeof folder, "%s/none", check_folder());
+    CHECK_FAILS(open_folder("fashion-mnist", &dataset), NOT_FOUND,
+                "train-images-idx3-ubyte.gz is missing; install it with `apt-get install "
+                "dataset-fashion-mnist`");
+    CHECK_FAILS(open_folder("idx", &dataset), IO, "cannot open the folder");
+    CHECK_FAILS(rpi_dataset_open("idx", &(rpi_dataset_options){0}, &dataset), INVALID, "--data-dir");
+    put_folder(false);
+    idx_bytes second = train_images;
+    second.name = "emnist-train-images";
+    put(&second, second.count, false);
+    CHECK_FAILS(open_folder("idx", &dataset), INVALID, "both look like train images");
+    CHECK_FAILS(rpi_dataset_open("fashion", &(rpi_dataset_options){0}, &dataset), INVALID,
+                "unknown data 'fashion'");
+    CHECK_FAILS(rpi_dataset_open("sinthetic", &(rpi_dataset_options){0}, &dataset), INVALID,
+                "did you mean 'synthetic'");
+}
+
+static void debians_package_is_read(void) {
+    if (access("/usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz", R_OK) != 0) {
+        check_skip("dataset-fashion-mnist is not installed");
+        return;
+    }
+    rpi_dataset dataset = {0};
+    REQUIRE_OK(rpi_dataset_open("fashion-mnist", &(rpi_dataset_options){0}, &dataset));
+    CHECK_EQ(dataset.train.count, 60000);
+    CHECK_EQ(dataset.test.count, 10000);
+    CHECK_EQ(dataset.train.height, 28);
+    float mean, deviation;
+    rpi_dataset_measure(&dataset.train, &mean, &deviation);
+    CHECK_NEAR(mean, dataset.mean, 1e-4);
+    CHECK_NEAR(deviation, dataset.deviation, 1e-4);
+    rpi_dataset_close(&dataset);
+}
+
+/* The class whose mean training image is nearest is the right one far more often than not. */
+static void synthetic_data_repeats_and_can_be_learnt(void) {
+    rpi_dataset_options options = {.seed = 3, .train_count = 400, .test_count = 100, .height = 8, .width = 8};
+    rpi_dataset a = {0}, b = {0};
+    REQUIRE_OK(rpi_dataset_open("synthetic", &options, &a));
+    REQUIRE_OK(rpi_dataset_open("synthetic", &options, &b));
+    CHECK(memcmp(a.train.pixels, b.train.pixels, 400 * 64) == 0);
+    CHECK(memcmp(a.train.labels, b.train.labels, 400) == 0);
+    double means[10][64] = {{0}};
+    int counts[10] = {0}, right = 0;
+    for (int i = 0; i < 400; i++, counts[a.train.labels[i - 1]]++)
+        for (int p = 0; p < 64; p++) means[a.train.labels[i]][p] += a.train.pixels[i * 64 + p];
+    for (int i = 0; i < 100; i++) {
+        int best = 0;
+        double nearest = HUGE_VAL;
+        for (int c = 0; c < 10; c++) {
+            double distance = 0;
+            for (int p = 0; p < 64 && counts[c]; p++) {
+                double d = a.test.pixels[i * 64 + p] - means[c][p] / counts[c];
+                distance += d * d;
+            }
+            if (counts[c] && distance < nearest) nearest = distance, best = c;
+        }
+        right += best == a.test.labels[i];
+    }
+    CHECK_MSG(right >= 90, "%d of 100 are right", right);
+    rpi_dataset_close(&a);
+    rpi_dataset_close(&b);
+}
+
+static void memory_that_runs_out_is_reported(void) {
+    put_folder(false);
+    for (long n = 1; n < 20; n++) {
+        rpi_dataset dataset;
+        rpi_memory_fail_after(n);
+        rp_status status = open_folder("idx", &dataset);
+        rpi_memory_fail_after(0);
+        if (status == RP_OK) {
+            CHECK(n > 4);
+            rpi_dataset_close(&dataset);
+            break;
+        }
+        CHECK_EQ(status, RP_NOMEM);
+    }
+}
+
+CASES({"IDX files are read, plain and gzipped", idx_files_are_read_plain_and_gzipped},
+      {"four dimensions are channels", four_dimensions_are_channels},
+      {"damaged files are named", damaged_files_are_named},
+      {"damaged gzip is named", damaged_gzip_is_named},
+      {"a missing file says what to install", a_missing_file_says_what_to_install},
+      {"Debian's package is read", debians_package_is_read},
+      {"synthetic data repeats and can be learnt", synthetic_data_repeats_and_can_be_learnt},
+      {"memory that runs out is reported", memory_that_runs_out_is_reported})

@@ -1,0 +1,139 @@
+#include "train/network.h"
+
+#include "base/memory.h"
+#include "harness/check.h"
+
+static rp_status build(const char *text, rpi_model_shape shape, rpi_network *network) {
+    *network = (rpi_network){0};
+    return rpi_network_build(text, &shape, network);
+}
+
+static void parameters_are_counted(void) {
+    static const struct {
+        const char *text;
+        rpi_model_shape shape;
+        int64_t count;
+    } wanted[] = {
+        {"mlp", {1, 28, 28, 10}, 203530},
+        {"mlp:hidden=512x256", {1, 28, 28, 10}, 535818},
+        {"resnet18", {1, 28, 28, 10}, 11172810},
+        {"resnet18", {3, 32, 32, 10}, 11173962},
+        {"resnet18:stem=imagenet", {3, 224, 224, 1000}, 11689512},
+        {"resnet20", {3, 32, 32, 10}, 272474},
+        {"resnet20:width=4", {1, 28, 28, 10}, 17462},
+    };
+    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
+        rpi_network network;
+        REQUIRE_OK(build(wanted[i].text, wanted[i].shape, &network));
+        CHECK_EQ(rpi_parameters_total(network.parameters, network.parameter_count), wanted[i].count);
+        const rpi_value *logits = rpi_graph_value(network.graph, network.logits);
+        CHECK_EQ(logits->shape.dims, 2);
+        CHECK_EQ(logits->shape.size[1], wanted[i].shape.classes);
+        rpi_network_close(&network);
+    }
+}
+
+static void names_are_torchvisions(void) {
+    static const char *const names[] = {
+        "conv1.weight", "bn1.weight", "bn1.bias", "bn1.running_mean", "bn1.running_var",
+        "layer1.0.conv1.weight", "layer2.0.downsample.0.weight", "layer2.0.downsample.1.running_var",
+        "layer4.1.bn2.bias", "fc.weight", "fc.bias",
+    };
+    rpi_network network;
+    REQUIRE_OK(build("resnet18", (rpi_model_shape){3, 32, 32, 10}, &network));
+    CHECK_EQ(network.parameter_count, 62 + 40);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        bool found = false;
+        for (int p = 0; p < network.parameter_count; p++)
+            found = found || strcmp(network.parameters[p].name, names[i]) == 0;
+        CHECK_MSG(found, "no %s", names[i]);
+    }
+    rpi_network_close(&network);
+}
+
+static int record_of(const rpi_network *network, const char *name) {
+    for (int p = 0; p < network->parameter_count; p++)
+        if (strcmp(network->parameters[p].name, name) == 0) return p;
+    return 0;
+}
+
+static void initial_values_follow_their_rules(void) {
+    rpi_network network;
+    rpi_weights *weights = NULL, *again = NULL;
+    REQUIRE_OK(build("resnet20", (rpi_model_shape){3, 32, 32, 10}, &network));
+    REQUIRE_OK(rpi_weights_create(network.graph, network.loss, &weights));
+    REQUIRE_OK(rpi_weights_create(network.graph, network.loss, &again));
+    rpi_network_initialise(&network, weights, 5);
+    rpi_network_initialise(&network, again, 5);
+    size_t bytes = (size_t)rpi_weights_count(weights) * sizeof(float);
+    CHECK(memcmp(rpi_weights_values(weights), rpi_weights_values(again), bytes) == 0);
+    int conv = record_of(&network, "layer3.2.conv2.weight");
+    float *w = rpi_network_elements(&network, weights, conv);
+    int64_t count = rpi_shape_count(&network.parameters[conv].shape);
+    double sum = 0, squares = 0;
+    for (int64_t i = 0; i < count; i++) sum += w[i], squares += (double)w[i] * w[i];
+    double deviation = sqrt(2.0 / (64 * 9)); /* fan-out */
+    CHECK_NEAR(sum / (double)count, 0, 5 * deviation / sqrt((double)count));
+    CHECK_NEAR(sqrt(squares / (double)count) / deviation, 1, 5 / sqrt(2.0 * (double)count));
+    CHECK_NEAR(rpi_network_elements(&network, weights, record_of(&network, "bn1.weight"))[3], 1, 0);
+    CHECK_NEAR(rpi_network_elements(&network, weights, record_of(&network, "bn1.running_var"))[3], 1, 0);
+    w = rpi_network_elements(&network, weights, record_of(&network, "fc.weight"));
+    for (int i = 0; i < 640; i++) CHECK(fabsf(w[i]) <= 0.125f);
+    rpi_weights_destroy(weights);
+    rpi_weights_destroy(again);
+    rpi_network_close(&network);
+}
+
+static void what_is_small_travels_exact(void) {
+    rpi_network network;
+    REQUIRE_OK(build("resnet20", (rpi_model_shape){3, 32, 32, 10}, &network));
+    for (int p = 0; p < network.parameter_count; p++) {
+        const rpi_parameter *parameter = &network.parameters[p];
+        int64_t count = rpi_shape_count(&parameter->shape);
+        CHECK_EQ(rpi_parameter_compresses(parameter), parameter->shape.dims > 1 && count >= 10000);
+    }
+    rpi_network_close(&network);
+}
+
+static void mistakes_are_named(void) {
+    static const struct {
+        const char *text, *part;
+    } bad[] = {
+        {"resnet19", "did you mean 'resnet1"},
+        {"transformer", "there are mlp, resnet20, resnet18"},
+        {"mlp:width=3", "does not take 'width'"},
+        {"mlp:hidden=0", "'0' is no width"},
+        {"mlp:hidden=3y", "not like 512x256"},
+        {"mlp:hidden=1x1x1x1x1x1x1x1x1", "more than 8"},
+        {"resnet18:stem=big", "no stem"},
+        {"resnet18:width=64z", "no width"},
+        {"resnet18:width", "does not take 'width'"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        rpi_network network;
+        CHECK_FAILS(build(bad[i].text, (rpi_model_shape){1, 28, 28, 10}, &network), INVALID, bad[i].part);
+    }
+}
+
+static void memory_that_runs_out_is_reported(void) {
+    for (long n = 1; n < 10000; n++) {
+        rpi_network network;
+        rpi_memory_fail_after(n);
+        rp_status status = build("resnet20", (rpi_model_shape){1, 28, 28, 10}, &network);
+        rpi_memory_fail_after(0);
+        if (status == RP_OK) {
+            CHECK(n > 10);
+            rpi_network_close(&network);
+            return;
+        }
+        CHECK_EQ(status, RP_NOMEM);
+    }
+    CHECK(!"it never succeeds");
+}
+
+CASES({"parameters are counted", parameters_are_counted},
+      {"names are torchvision's", names_are_torchvisions},
+      {"initial values follow their rules", initial_values_follow_their_rules},
+      {"what is small travels exact", what_is_small_travels_exact},
+      {"mistakes are named", mistakes_are_named},
+      {"memory that runs out is reported", memory_that_runs_out_is_reported})

@@ -1,0 +1,29 @@
+/* Ranks as threads of the test: each runs the same options on a communicator of its own. */
+#ifndef TESTS_TRAIN_RANKS_H
+#define TESTS_TRAIN_RANKS_H
+
+#include "train/train.h"
+
+enum { RANKS_MOST = 8 };
+
+/* A small run that needs no data and writes nothing: an MLP on made-up images. */
+rpi_train_options ranks_options(void);
+
+/* What one rank does; returns its status. */
+typedef rp_status (*ranks_body)(void *context, rp_comm *comm);
+
+/* Run `body` on `world` threads joined by inproc; statuses and messages of all ranks are kept. The
+ * first failure, or RP_OK. */
+rp_status ranks_run(int world, ranks_body body, void *context);
+rp_status ranks_status(int rank);        /* of the latest ranks_run() */
+const char *ranks_message(int rank);
+
+/* rpi_train() on `world` ranks; `result` is rank 0's. */
+rp_status ranks_train(const rpi_train_options *options, int world, rpi_train_result *result);
+
+/* Bytes of a whole file, allocated; NULL when there is none. */
+unsigned char *ranks_file(const char *path, size_t *bytes);
+/* 1 when both files are there and hold the same bytes. */
+int ranks_same_file(const char *a, const char *b);
+
+#endif

@@ -1,0 +1,197 @@
+#include "train/safetensors.h"
+
+#include "base/memory.h"
+#include "base/rng.h"
+#include "harness/check.h"
+
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char *in_folder(const char *name) {
+    static char path[512];
+    snprintf(path, sizeof path, "%s/%s", check_folder(), name);
+    return path;
+}
+
+static void write_bytes(const char *path, const void *data, size_t bytes) {
+    FILE *stream = fopen(path, "wb");
+    if (!stream) return;
+    fwrite(data, 1, bytes, stream);
+    fclose(stream);
+}
+
+/* A file of this header and `data` bytes of zeros. */
+static const char *file_of(const char *header, size_t data) {
+    static char bytes[4096];
+    memset(bytes, 0, sizeof bytes);
+    size_t length = strlen(header);
+    for (int i = 0; i < 8; i++) bytes[i] = (char)((uint64_t)length >> (8 * i));
+    memcpy(bytes + 8, header, length);
+    const char *path = in_folder("made.safetensors");
+    write_bytes(path, bytes, 8 + length + data);
+    return path;
+}
+
+static const float weight[6] = {1, 2, 3, 4, 5, 6};
+static const int64_t steps[1] = {77};
+static const rpi_named_tensor tensors[] = {
+    {"z.weight", RP_F32, {2, {2, 3}}, weight},
+    {"a.step", RP_I64, {0, {0}}, steps},
+    {"empty", RP_F32, {1, {0}}, NULL},
+};
+static const rpi_metadata notes[] = {{"model", "mlp"}, {"quote", "\"\\\n\xc3\xa4"}};
+
+static void what_is_written_is_read_back(void) {
+    const char *path = in_folder("a.safetensors");
+    REQUIRE_OK(rpi_safetensors_write(path, tensors, 3, notes, 2));
+    rpi_safetensors *file = NULL;
+    REQUIRE_OK(rpi_safetensors_open(path, &file));
+    CHECK_EQ(rpi_safetensors_count(file), 3);
+    CHECK(strcmp(rpi_safetensors_metadata(file, "model"), "mlp") == 0);
+    CHECK(strcmp(rpi_safetensors_metadata(file, "quote"), notes[1].value) == 0);
+    CHECK(rpi_safetensors_metadata(file, "none") == NULL);
+    float back[6];
+    int64_t step;
+    CHECK_OK(rpi_safetensors_read(file, "z.weight", RP_F32, &tensors[0].shape, back));
+    CHECK(memcmp(back, weight, sizeof back) == 0);
+    CHECK_OK(rpi_safetensors_read(file, "a.step", RP_I64, &tensors[1].shape, &step));
+    CHECK_EQ(step, 77);
+    CHECK_FAILS(rpi_safetensors_read(file, "b", RP_F32, &tensors[0].shape, back), NOT_FOUND,
+                "no tensor b");
+    CHECK_FAILS(rpi_safetensors_read(file, "z.weight", RP_F32, &tensors[2].shape, back), MISMATCH,
+                "f32 2x3, not f32 0");
+    CHECK(rpi_safetensors_find(file, "empty") != NULL);
+    rpi_safetensors_close(file);
+    CHECK(access(in_folder("a.safetensors.tmp"), F_OK) != 0);
+}
+
+static void a_failed_write_leaves_the_old_file(void) {
+    const char *path = in_folder("keep.safetensors");
+    REQUIRE_OK(rpi_safetensors_write(path, tensors, 1, NULL, 0));
+    mkdir(in_folder("keep.safetensors.tmp"), 0700); /* what is written aside cannot be opened */
+    path = in_folder("keep.safetensors");
+    CHECK_FAILS(rpi_safetensors_write(path, tensors, 2, NULL, 0), IO, "keep.safetensors");
+    rmdir(in_folder("keep.safetensors.tmp"));
+    rpi_safetensors *file = NULL;
+    REQUIRE_OK(rpi_safetensors_open(in_folder("keep.safetensors"), &file));
+    CHECK_EQ(rpi_safetensors_count(file), 1);
+    rpi_safetensors_close(file);
+    CHECK_FAILS(rpi_safetensors_write("/nowhere/x", tensors, 1, NULL, 0), IO, "No such file");
+}
+
+static void a_full_disk_is_an_error(void) {
+    if (access("/dev/full", W_OK) != 0) {
+        check_skip("no /dev/full here");
+        return;
+    }
+    REQUIRE(symlink("/dev/full", in_folder("full.safetensors.tmp")) == 0);
+    CHECK_FAILS(rpi_safetensors_write(in_folder("full.safetensors"), tensors, 3, NULL, 0), IO,
+                "No space left");
+    CHECK(access(in_folder("full.safetensors"), F_OK) != 0);
+    CHECK(access(in_folder("full.safetensors.tmp"), F_OK) != 0);
+}
+
+static void damage_is_named(void) {
+    static const struct {
+        const char *header;
+        size_t data;
+        const char *part;
+    } bad[] = {
+        {"[]", 0, "no JSON object"},
+        {"{\"a\": 1}", 0, "no tensor under a"},
+        {"{", 0, "no JSON"},
+        {"{\"a\":{\"dtype\":\"F99\",\"shape\":[],\"data_offsets\":[0,4]}}", 4, "dtype for a"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[0,8]}}", 4, "offsets for a"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[4,0]}}", 4, "offsets for a"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[-4,0]}}", 4, "offsets for a"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[0.5,4]}}", 4, "offsets for a"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,4]}}", 4, "do not fit"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[-1],\"data_offsets\":[0,4]}}", 4, "a bad shape"},
+        {"{\"a\":{\"dtype\":\"F32\",\"data_offsets\":[0,4]}}", 4, "no shape"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1,1,1,1,1,1,1,1,1],\"data_offsets\":[0,4]}}", 4,
+         "a bad shape"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[4294967296,4294967296,4294967296],"
+         "\"data_offsets\":[0,4]}}",
+         4, "too many elements"},
+        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},"
+         "\"b\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[1,3]}}",
+         3, "overlap"},
+        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]}}", 3, "belong to no"},
+        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},"
+         "\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,2]}}",
+         2, "comes twice: a"},
+        {"{\"__metadata__\":3}", 0, "bad metadata"},
+        {"{\"__metadata__\":{\"k\":3}}", 0, "must be text: k"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        rpi_safetensors *file = NULL;
+        CHECK_FAILS(rpi_safetensors_open(file_of(bad[i].header, bad[i].data), &file), CORRUPT,
+                    bad[i].part);
+    }
+    rpi_safetensors *file = NULL;
+    CHECK_FAILS(rpi_safetensors_open("/nowhere/x", &file), NOT_FOUND, "missing");
+    CHECK_FAILS(rpi_safetensors_open(check_folder(), &file), CORRUPT, "not a regular file");
+    write_bytes(in_folder("short"), "abc", 3);
+    CHECK_FAILS(rpi_safetensors_open(in_folder("short"), &file), CORRUPT, "too short");
+    write_bytes(in_folder("long"), "\xff\xff\xff\xff\xff\xff\xff\xff{}", 10);
+    CHECK_FAILS(rpi_safetensors_open(in_folder("long"), &file), CORRUPT, "longer than the file");
+}
+
+/* Read every tensor that a file claims to hold. */
+static void use(const rpi_safetensors *file) {
+    static char buffer[4096];
+    for (int i = 0; i < rpi_safetensors_count(file); i++) {
+        const rpi_named_tensor *tensor = rpi_safetensors_at(file, i);
+        size_t bytes = (size_t)rpi_shape_count(&tensor->shape) * rp_dtype_bytes(tensor->dtype);
+        CHECK(bytes <= sizeof buffer);
+        if (bytes <= sizeof buffer)
+            CHECK_OK(rpi_safetensors_read(file, tensor->name, tensor->dtype, &tensor->shape, buffer));
+    }
+}
+
+/* Whole files with some bytes changed, cut or added: opened or refused, never a crash. */
+static void any_bytes_are_survived(void) {
+    static unsigned char good[4096], bad[4096];
+    REQUIRE_OK(rpi_safetensors_write(in_folder("good"), tensors, 3, notes, 2));
+    FILE *stream = fopen(in_folder("good"), "rb");
+    REQUIRE(stream);
+    size_t bytes = fread(good, 1, sizeof good, stream);
+    fclose(stream);
+    rpi_rng rng = rpi_rng_make(check_seed(), RPI_RNG_TEST, 1);
+    char path[512];
+    snprintf(path, sizeof path, "%s", in_folder("bad"));
+    for (int trial = 0; trial < 3000; trial++) {
+        memcpy(bad, good, bytes);
+        size_t length = rpi_rng_below(&rng, 4) ? bytes : rpi_rng_below(&rng, (uint32_t)bytes + 1);
+        for (int change = (int)rpi_rng_below(&rng, 4); change >= 0; change--)
+            bad[rpi_rng_below(&rng, (uint32_t)bytes)] = (unsigned char)rpi_rng_u32(&rng);
+        write_bytes(path, bad, length);
+        rpi_safetensors *file = NULL;
+        if (rpi_safetensors_open(path, &file) != RP_OK) continue;
+        use(file);
+        rpi_safetensors_close(file);
+    }
+}
+
+static void memory_that_runs_out_is_reported(void) {
+    REQUIRE_OK(rpi_safetensors_write(in_folder("good"), tensors, 3, notes, 2));
+    rpi_safetensors *file = NULL;
+    int failed = 0;
+    for (long n = 1; n < 100; n++) {
+        rpi_memory_fail_after(n);
+        rp_status status = rpi_safetensors_open(in_folder("good"), &file);
+        rpi_memory_fail_after(0);
+        if (status == RP_OK) break;
+        CHECK_EQ(status, RP_NOMEM);
+        failed++;
+    }
+    CHECK(failed >= 3);
+    rpi_safetensors_close(file);
+}
+
+CASES({"what is written is read back", what_is_written_is_read_back},
+      {"a failed write leaves the old file", a_failed_write_leaves_the_old_file},
+      {"a full disk is an error", a_full_disk_is_an_error}, {"damage is named", damage_is_named},
+      {"any bytes are survived", any_bytes_are_survived},
+      {"memory that runs out is reported", memory_that_runs_out_is_reported})

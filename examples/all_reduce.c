@@ -47,7 +47,8 @@ int main(void) {
     }
     rp_comm_stats stats;
     rp_comm_get_stats(comm, &stats);
-    printf("rank %d of %d by %s: squared error of the 4-bit sum %.4f of its square, %.1f MB sent\n",
+    printf("rank %d of %d by %s: squared error of the 4-bit sum %.4f of its square, %.1f MB "
+           "sent\n",
            rp_comm_rank(comm), rp_comm_world(comm), rp_comm_transport(comm),
            right > 0 ? wrong / right : 0, (double)stats.wire_bytes_sent / 1e6);
     rp_comm_destroy(comm);

@@ -51,8 +51,9 @@ else
     wire q4
 fi
 
-act "2: training. ResNet-18 on Fashion-MNIST, two ranks, a link of ${link%,*}it/s each way"
-gradient=$(("$("$redpoll" info --parameters resnet18)" * 4))
+act "2: training. ResNet-18 on Fashion-MNIST, two ranks, a link of ${link%,*}/s each way"
+parameters=$("$redpoll" info --parameters resnet18)
+gradient=$((parameters * 4))
 for codec in fp32 q4; do
     show "$redpoll" plan all-reduce --ranks 2 --size "$gradient" --codec $codec --link $link --brief
 done
@@ -61,7 +62,7 @@ train() { # name, further options
     name=$1
     shift
     show "$redpoll" train --model resnet18 --data fashion-mnist -n 2 --steps "$steps" --global-batch-size 64 \
-        --seed 1 --lr 0.05 --eval-images 2000 --out "$runs/$name" "$@"
+        --seed 1 --lr 0.02 --eval-images 2000 --out "$runs/$name" "$@"
 }
 train unlimited --codec fp32
 train fp32 --codec fp32 --link $link
@@ -74,7 +75,7 @@ awk -v WARMUP=3 -f tools/compare_runs.awk $runs/unlimited/metrics.jsonl $runs/fp
 act "3: a failure. One of three ranks is killed; the run resumes from its checkpoint"
 echo "The plan: the two survivors name rank 2 within about a second; nothing is left behind."
 "$redpoll" train --model mlp --data fashion-mnist -n 3 --codec q4 --steps 100000 --global-batch-size 96 --seed 1 \
-    --checkpoint-every 50 --eval off --out $runs/failure >$runs/failure.log 2>&1 &
+    --checkpoint-every 50 --no-eval --out $runs/failure >$runs/failure.log 2>&1 &
 launcher=$!
 waited=0
 while [ ! -e $runs/failure/model.safetensors ] && [ $waited -lt 300 ]; do

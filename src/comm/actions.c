@@ -1,6 +1,7 @@
 /* What each step does to memory. Local steps run inline here, a part at a time; they are
  * posted and finished like sends, so that a lane of their own (a GPU stream) can take them. */
 #include "comm/communicator.h"
+#include "comm/values.h"
 
 #include "base/clock.h"
 #include "base/memory.h"
@@ -9,7 +10,7 @@
 #include <string.h>
 
 static const rpi_action *action_of(const rpi_chunk *chunk, int action) {
-    return &chunk->request->program->action[action];
+    return &chunk->request->routine->action[action];
 }
 
 static rpi_walk walk_part(const rpi_chunk *chunk, int part) {
@@ -25,7 +26,7 @@ static rp_dtype slot_dtype(int slot, const rpi_run *run) {
 static void *values_at(const rpi_chunk *chunk, int slot, int part, const rpi_piece *piece) {
     const rp_request *request = chunk->request;
     if (slot == RPI_SLOT_SUM) {
-        size_t index = (size_t)request->program->sum_of_part[part];
+        size_t index = (size_t)request->routine->sum_of_part[part];
         return chunk->sums + index * request->sum_stride + piece->sum_offset;
     }
     const void *base = slot == RPI_SLOT_IN ? piece->run->in : piece->run->out;
@@ -38,59 +39,22 @@ static rpi_wire *wire_of(rpi_chunk *chunk, int slot) {
 
 /* ---- values to values ---- */
 
-static void narrow(const float *from, rp_dtype dtype, size_t count, void *into) {
-    uint16_t *out = into;
-    if (dtype == RP_F16)
-        for (size_t i = 0; i < count; i++) out[i] = rp_f32_to_f16(from[i]);
-    else
-        for (size_t i = 0; i < count; i++) out[i] = rp_f32_to_bf16(from[i]);
-}
-
-static void widen(const void *from, rp_dtype dtype, size_t count, float *into) {
-    const uint16_t *in = from;
-    if (dtype == RP_F16)
-        for (size_t i = 0; i < count; i++) into[i] = rp_f16_to_f32(in[i]);
-    else
-        for (size_t i = 0; i < count; i++) into[i] = rp_bf16_to_f32(in[i]);
-}
-
-static void convert(const void *from, rp_dtype from_dtype, void *into, rp_dtype into_dtype,
-                    size_t count) {
-    if (from_dtype == into_dtype) {
-        if (from != into) memcpy(into, from, count * rp_dtype_bytes(from_dtype));
-    } else if (into_dtype == RP_F32) {
-        widen(from, from_dtype, count, into);
-    } else {
-        narrow(from, into_dtype, count, into);
-    }
-}
-
-/* True division, in the accumulator's own precision. */
-static void divide(void *values, rp_dtype dtype, size_t count, int world) {
-    if (dtype == RP_F32) {
-        float *x = values, by = (float)world;
-        for (size_t i = 0; i < count; i++) x[i] /= by;
-    } else if (dtype == RP_F64) {
-        double *x = values, by = (double)world;
-        for (size_t i = 0; i < count; i++) x[i] /= by;
-    }
-}
-
 /* The owner's part of a mean: done once to each finished sum, where it lies (see plan.h). */
 static void divide_part(rpi_chunk *chunk, const rpi_action *action) {
     const rp_request *request = chunk->request;
     if (request->reduce != RP_AVG || action->from != RPI_SLOT_SUM) return;
     rpi_piece piece;
     for (rpi_walk walk = walk_part(chunk, action->part); rpi_walk_next(&walk, &piece);)
-        divide(values_at(chunk, RPI_SLOT_SUM, action->part, &piece),
-               rpi_sum_dtype(piece.run->dtype), piece.count, request->comm->world);
+        rpi_values_divide(values_at(chunk, RPI_SLOT_SUM, action->part, &piece),
+                          rpi_sum_dtype(piece.run->dtype), piece.count, request->comm->world);
 }
 
 static rp_status copy_part(rpi_chunk *chunk, int from, int into, int part) {
     rpi_piece piece;
     for (rpi_walk walk = walk_part(chunk, part); rpi_walk_next(&walk, &piece);)
-        convert(values_at(chunk, from, part, &piece), slot_dtype(from, piece.run),
-                values_at(chunk, into, part, &piece), slot_dtype(into, piece.run), piece.count);
+        rpi_values_convert(values_at(chunk, from, part, &piece), slot_dtype(from, piece.run),
+                           values_at(chunk, into, part, &piece), slot_dtype(into, piece.run),
+                           piece.count);
     return RP_OK;
 }
 
@@ -99,7 +63,8 @@ static rp_status run_copy(rpi_chunk *chunk, const rpi_action *action) {
     return copy_part(chunk, action->from, action->into, action->part);
 }
 
-/* The bytes of the exact codec are the elements themselves, so its decode-and-add adds arrays. */
+/* The bytes of the exact codec are the elements themselves, so its decode-and-add adds arrays.
+ */
 static rp_status add_values(rpi_chunk *chunk, const rpi_action *action) {
     static const rp_codec exact = {0};
     rpi_piece piece;
@@ -127,7 +92,7 @@ static rp_status encoder_input(rpi_chunk *chunk, int slot, int part, const rpi_p
         RP_TRY(rpi_grow_array(0, bytes, 1, "16-bit sums", &comm->scratch));
         comm->scratch_room = bytes;
     }
-    narrow(values, piece->run->dtype, piece->count, comm->scratch);
+    rpi_values_convert(values, RP_F32, comm->scratch, piece->run->dtype, piece->count);
     *out_values = comm->scratch;
     return RP_OK;
 }
@@ -138,12 +103,13 @@ static rp_status encode_part(rpi_chunk *chunk, int slot, int part, int role, voi
     rpi_piece piece;
     for (rpi_walk walk = walk_part(chunk, part); rpi_walk_next(&walk, &piece);) {
         const rpi_run *run = piece.run;
-        bool exact = rp_codec_is_exact(&run->codec, run->dtype);
-        rp_encode_context context = {
-            .seed = request->seed, .step = request->step, .tensor = run->tensor,
-            .role = (uint32_t)role + 2 * (uint32_t)request->comm->rank,
-            .first = run->first + piece.offset,
-            .residual = run->residual && !exact ? run->residual + piece.offset : NULL};
+        rp_encode_context context = {.seed = request->seed,
+                                     .step = request->step,
+                                     .tensor = run->tensor,
+                                     .role = (uint32_t)role + 2 * (uint32_t)request->comm->rank,
+                                     .first = run->first + piece.offset,
+                                     .residual =
+                                         run->residual ? run->residual + piece.offset : NULL};
         const void *values = NULL;
         RP_TRY(encoder_input(chunk, slot, part, &piece, &values));
         RP_TRY(rp_codec_encode(&run->codec, run->dtype, values, piece.count, &context, bytes));
@@ -152,12 +118,13 @@ static rp_status encode_part(rpi_chunk *chunk, int slot, int part, int role, voi
     return RP_OK;
 }
 
-/* Readers can take exact values from where they are, when these are of the data's dtype. */
+/* Readers can take exact values from where they are, when these are of the data's dtype and
+ * nothing that error feedback held back goes out with them. */
 static bool may_stay_values(const rpi_chunk *chunk, const rpi_action *encode, int source) {
     if (source == RPI_NO_SLOT) return false;
     rpi_piece piece;
     for (rpi_walk walk = walk_part(chunk, encode->part); rpi_walk_next(&walk, &piece);)
-        if (!rp_codec_is_exact(&piece.run->codec, piece.run->dtype) ||
+        if (!rp_codec_is_exact(&piece.run->codec, piece.run->dtype) || piece.run->residual ||
             slot_dtype(source, piece.run) != piece.run->dtype)
             return false;
     return true;
@@ -167,14 +134,16 @@ static rp_status run_encode(rpi_chunk *chunk, const rpi_action *action) {
     rpi_wire *wire = wire_of(chunk, action->into);
     const rp_request *request = chunk->request;
     if (action->role == RPI_ROLE_OWNER) divide_part(chunk, action);
-    int source = request->program->wires[action->into - RPI_SLOT_WIRE].source;
+    int source = request->routine->wires[action->into - RPI_SLOT_WIRE].source;
     if (may_stay_values(chunk, action, source)) {
         wire->state = RPI_WIRE_VALUES;
         return RP_OK;
     }
     rpi_block *block = NULL;
     RP_TRY(rpi_block_take(request->comm, &block));
-    *wire = (rpi_wire){.state = RPI_WIRE_BLOCK, .readers = wire->readers, .block = block,
+    *wire = (rpi_wire){.state = RPI_WIRE_BLOCK,
+                       .readers = wire->readers,
+                       .block = block,
                        .data = block->payload,
                        .bytes = rpi_cut_part_bytes(&request->cut, chunk->index, action->part)};
     return encode_part(chunk, action->from, action->part, action->role, block->payload);
@@ -189,9 +158,11 @@ static rp_status decode_piece(const rpi_piece *piece, const void *bytes, void *v
         return rp_codec_decode_add(&run->codec, run->dtype, bytes, piece->bytes, piece->count,
                                    values);
     if (dtype == run->dtype)
-        return rp_codec_decode(&run->codec, run->dtype, bytes, piece->bytes, piece->count, values);
+        return rp_codec_decode(&run->codec, run->dtype, bytes, piece->bytes, piece->count,
+                               values);
     memset(values, 0, piece->count * rp_dtype_bytes(dtype));
-    return rp_codec_decode_add(&run->codec, run->dtype, bytes, piece->bytes, piece->count, values);
+    return rp_codec_decode_add(&run->codec, run->dtype, bytes, piece->bytes, piece->count,
+                               values);
 }
 
 static rp_status decode_part(rpi_chunk *chunk, const rpi_action *action, bool add) {
@@ -208,8 +179,9 @@ static rp_status decode_part(rpi_chunk *chunk, const rpi_action *action, bool ad
 static rp_status run_decode(rpi_chunk *chunk, const rpi_action *action) {
     int slot = action->from - RPI_SLOT_WIRE;
     if (chunk->wires[slot].state != RPI_WIRE_VALUES) return decode_part(chunk, action, false);
-    int source = chunk->request->program->wires[slot].source;
-    return source == action->into ? RP_OK : copy_part(chunk, source, action->into, action->part);
+    int source = chunk->request->routine->wires[slot].source;
+    return source == action->into ? RP_OK
+                                  : copy_part(chunk, source, action->into, action->part);
 }
 
 static rp_status run_add(rpi_chunk *chunk, const rpi_action *action) {
@@ -217,7 +189,7 @@ static rp_status run_add(rpi_chunk *chunk, const rpi_action *action) {
     int slot = action->from - RPI_SLOT_WIRE;
     if (chunk->wires[slot].state != RPI_WIRE_VALUES) return decode_part(chunk, action, true);
     rpi_action values = *action;
-    values.from = chunk->request->program->wires[slot].source;
+    values.from = chunk->request->routine->wires[slot].source;
     return add_values(chunk, &values);
 }
 
@@ -238,7 +210,8 @@ static rp_status fill_frame(rpi_chunk *chunk, const rpi_action *action, size_t b
     }
     const rpi_wire *wire = wire_of(chunk, action->from);
     if (wire->state == RPI_WIRE_VALUES) {
-        const rpi_wire_plan *plan = &chunk->request->program->wires[action->from - RPI_SLOT_WIRE];
+        const rpi_wire_plan *plan =
+            &chunk->request->routine->wires[action->from - RPI_SLOT_WIRE];
         return encode_part(chunk, plan->source, action->part, plan->role, payload);
     }
     memcpy(payload, wire->data, bytes);
@@ -296,8 +269,10 @@ rp_status rpi_action_run(rpi_chunk *chunk, int index) {
     int64_t start = rpi_now_ns();
     RP_TRY(run(chunk, action));
     int64_t spent = rpi_now_ns() - start;
-    if (action->kind == RPI_STEP_ENCODE || action->kind == RPI_STEP_SEND) comm->encode_ns += spent;
-    else comm->decode_ns += spent;
+    if (action->kind == RPI_STEP_ENCODE || action->kind == RPI_STEP_SEND)
+        comm->encode_ns += spent;
+    else
+        comm->decode_ns += spent;
     if (action->from >= RPI_SLOT_WIRE) rpi_wire_read(chunk, action->from - RPI_SLOT_WIRE);
     return RP_OK;
 }

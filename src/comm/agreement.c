@@ -21,7 +21,7 @@ static uint32_t sign_run(uint32_t crc, const rpi_run *run) {
 }
 
 static uint32_t signature(const rp_request *request) {
-    const rpi_schedule *schedule = &request->program->schedule;
+    const rpi_schedule *schedule = &request->routine->schedule;
     uint32_t crc = add_number(0, (uint64_t)request->collective);
     crc = rpi_crc32c(crc, schedule->algorithm->name, strlen(schedule->algorithm->name));
     crc = add_number(crc, (uint64_t)schedule->root);
@@ -66,7 +66,8 @@ static const char *posted_text(const rpi_frame_header *header, char *text, size_
     else
         snprintf(text, bytes, "%s of %llu %s with %s", name, (unsigned long long)header->count,
                  rp_dtype_name((rp_dtype)header->dtype),
-                 codec.kind ? rp_codec_text(&codec, codec_text, sizeof codec_text) : "no codec");
+                 codec.kind ? rp_codec_text(&codec, codec_text, sizeof codec_text)
+                            : "no codec");
     return text;
 }
 
@@ -75,8 +76,10 @@ const char *rpi_disagreement_text(const rp_request *request, const rpi_frame_hea
     char theirs[128], ours[128];
     posted_text(header, theirs, sizeof theirs);
     posted_text(&request->header, ours, sizeof ours);
-    snprintf(text, bytes, "rank %d posted %s, rank %d %s%s", rank, theirs, request->comm->rank,
-             ours, strcmp(theirs, ours) != 0 ? ""
-             : " (they differ in segments, algorithm, reduction, root, rounding or chunks)");
+    snprintf(
+        text, bytes, "rank %d posted %s, rank %d %s%s", rank, theirs, request->comm->rank, ours,
+        strcmp(theirs, ours) != 0
+            ? ""
+            : " (they differ in segments, algorithm, reduction, root, rounding or chunks)");
     return text;
 }

@@ -12,11 +12,13 @@ static rp_status check_run(const rpi_run *run, size_t index) {
     if (!rp_codec_supports(&run->codec, run->dtype)) {
         char text[64];
         return RP_FAIL(UNSUPPORTED, "segment %zu: codec %s does not take %s", index,
-                       rp_codec_text(&run->codec, text, sizeof text), rp_dtype_name(run->dtype));
+                       rp_codec_text(&run->codec, text, sizeof text),
+                       rp_dtype_name(run->dtype));
     }
     size_t granule = rp_codec_granule(&run->codec);
     if (run->first % granule)
-        return RP_FAIL(INVALID, "segment %zu starts at element %llu, inside a codec granule of %zu",
+        return RP_FAIL(INVALID,
+                       "segment %zu starts at element %llu, inside a codec granule of %zu",
                        index, (unsigned long long)run->first, granule);
     if (run->count && !run->in && !run->out)
         return RP_FAIL(INVALID, "segment %zu has %zu elements and no data", index, run->count);
@@ -57,10 +59,10 @@ static rp_status prepare(rp_request *request, const posting *p) {
     }
     RP_TRY(check_reduction(request));
     RP_TRY(rpi_comm_routine(comm, p->collective, p->algorithm, &p->plan, lossy,
-                            &request->program));
-    RP_TRY(rpi_cut_make(&request->cut, p->layout, request->program->schedule.parts,
+                            &request->routine));
+    RP_TRY(rpi_cut_make(&request->cut, p->layout, request->routine->schedule.parts,
                         comm->chunk_bytes, RPI_FRAME_PAYLOAD));
-    request->sum_stride = request->program->sums ? rpi_cut_sum_bytes(&request->cut) : 0;
+    request->sum_stride = request->routine->sums ? rpi_cut_sum_bytes(&request->cut) : 0;
     return rpi_request_post(request);
 }
 
@@ -92,7 +94,9 @@ static rp_status new_request(rp_comm *comm, size_t runs, const rp_collective_opt
 }
 
 static rpi_plan_request plan_of(const rp_comm *comm, int root) {
-    return (rpi_plan_request){.world = comm->world, .rank = comm->rank, .root = root,
+    return (rpi_plan_request){.world = comm->world,
+                              .rank = comm->rank,
+                              .root = root,
                               .host_of = comm->mesh ? comm->mesh->host_of : NULL};
 }
 
@@ -111,8 +115,10 @@ rp_status rp_all_reduce_start(rp_comm *comm, const rp_segment *segments, size_t 
                                          .tensor = segments[i].tensor,
                                          .first = segments[i].first};
     return post(request,
-                &(posting){.collective = RPI_ALL_REDUCE, .layout = RPI_SPLIT_VECTOR,
-                           .algorithm = options->algorithm, .plan = plan_of(comm, 0)},
+                &(posting){.collective = RPI_ALL_REDUCE,
+                           .layout = RPI_SPLIT_VECTOR,
+                           .algorithm = options->algorithm,
+                           .plan = plan_of(comm, 0)},
                 out_request);
 }
 
@@ -125,7 +131,8 @@ rp_status rp_reduce_scatter_start(rp_comm *comm, const void *input, void *output
                                   const rp_collective_options *options,
                                   rp_request **out_request) {
     if (!options) options = &default_options;
-    if (count && (!input || !output)) return RP_FAIL(INVALID, "reduce-scatter needs both buffers");
+    if (count && (!input || !output))
+        return RP_FAIL(INVALID, "reduce-scatter needs both buffers");
     rp_request *request = NULL;
     RP_TRY(new_request(comm, (size_t)comm->world, options, &request));
     for (int rank = 0; rank < comm->world; rank++)
@@ -136,8 +143,10 @@ rp_status rp_reduce_scatter_start(rp_comm *comm, const void *input, void *output
                                             .codec = codec ? *codec : (rp_codec){0},
                                             .tensor = (uint32_t)rank};
     return post(request,
-                &(posting){.collective = RPI_REDUCE_SCATTER, .layout = RPI_SPLIT_RANKED,
-                           .algorithm = options->algorithm, .plan = plan_of(comm, 0)},
+                &(posting){.collective = RPI_REDUCE_SCATTER,
+                           .layout = RPI_SPLIT_RANKED,
+                           .algorithm = options->algorithm,
+                           .plan = plan_of(comm, 0)},
                 out_request);
 }
 
@@ -158,8 +167,10 @@ rp_status rp_all_gather_start(rp_comm *comm, const void *input, void *output, si
                                             .codec = codec ? *codec : (rp_codec){0},
                                             .tensor = (uint32_t)rank};
     return post(request,
-                &(posting){.collective = RPI_ALL_GATHER, .layout = RPI_SPLIT_RANKED,
-                           .algorithm = options->algorithm, .plan = plan_of(comm, 0)},
+                &(posting){.collective = RPI_ALL_GATHER,
+                           .layout = RPI_SPLIT_RANKED,
+                           .algorithm = options->algorithm,
+                           .plan = plan_of(comm, 0)},
                 out_request);
 }
 
@@ -181,8 +192,10 @@ rp_status rp_broadcast_start(rp_comm *comm, void *data, size_t count, rp_dtype d
                                 ? options->algorithm
                                 : broadcast_algorithm(comm, count * rp_dtype_bytes(dtype));
     return post(request,
-                &(posting){.collective = RPI_BROADCAST, .layout = RPI_SPLIT_VECTOR,
-                           .algorithm = algorithm, .plan = plan_of(comm, options->root)},
+                &(posting){.collective = RPI_BROADCAST,
+                           .layout = RPI_SPLIT_VECTOR,
+                           .algorithm = algorithm,
+                           .plan = plan_of(comm, options->root)},
                 out_request);
 }
 
@@ -190,7 +203,8 @@ rp_status rp_barrier_start(rp_comm *comm, rp_request **out_request) {
     rp_request *request = NULL;
     RP_TRY(new_request(comm, 0, &default_options, &request));
     return post(request,
-                &(posting){.collective = RPI_BARRIER, .layout = RPI_SPLIT_VECTOR,
+                &(posting){.collective = RPI_BARRIER,
+                           .layout = RPI_SPLIT_VECTOR,
                            .plan = plan_of(comm, 0)},
                 out_request);
 }
@@ -199,14 +213,16 @@ rp_status rp_barrier_start(rp_comm *comm, rp_request **out_request) {
 static rp_status start_p2p(rp_comm *comm, const rpi_run *run, int peer, int side,
                            rp_request **out_request) {
     if (peer < 0 || peer >= comm->world || peer == comm->rank)
-        return RP_FAIL(INVALID, "rank %d cannot send to or receive from rank %d in a world of %d",
+        return RP_FAIL(INVALID,
+                       "rank %d cannot send to or receive from rank %d in a world of %d",
                        comm->rank, peer, comm->world);
     rp_request *request = NULL;
     RP_TRY(new_request(comm, 1, &default_options, &request));
     request->cut.runs[0] = *run;
     request->peer = peer;
     return post(request,
-                &(posting){.collective = RPI_SENDRECV, .layout = RPI_SPLIT_VECTOR,
+                &(posting){.collective = RPI_SENDRECV,
+                           .layout = RPI_SPLIT_VECTOR,
                            .plan = {.world = 2, .rank = side}},
                 out_request);
 }

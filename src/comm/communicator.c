@@ -11,10 +11,10 @@
 #include <unistd.h>
 
 /* How long destroy waits for posted bytes to leave, at most. */
-#define LINGER_S 5.0
+#define LINGER_S  5.0
 #define CONNECT_S 60.0
 /* How long to poll before sleeping, when every rank of this host has a core. */
-#define SPIN_NS INT64_C(50000)
+#define SPIN_NS   INT64_C(50000)
 
 static double or_default(double value, double fallback) {
     return value > 0 ? value : fallback;
@@ -62,10 +62,10 @@ static rp_status connect_mesh(rp_comm *comm, const rp_store *store,
                              .bind_host = options->bind_host,
                              .frame_bytes = RPI_FRAME_HEADER_BYTES + RPI_FRAME_PAYLOAD,
                              .timeout_s = or_default(options->connect_timeout_s, CONNECT_S)};
-    if (options->link)
-        RP_TRY(rpi_link_shape_parse(options->link, &mesh.shape));
+    if (options->link) RP_TRY(rpi_link_shape_parse(options->link, &mesh.shape));
     RP_TRY(rpi_mesh_connect(store, comm->rank, comm->world, &mesh, &comm->mesh));
-    for (int rank = 0; rank < comm->world; rank++) comm->peers[rank].link = comm->mesh->links[rank];
+    for (int rank = 0; rank < comm->world; rank++)
+        comm->peers[rank].link = comm->mesh->links[rank];
     return RP_OK;
 }
 
@@ -84,7 +84,8 @@ static rp_status connect_world(rp_comm *comm, const rp_store *store,
     rpi_control_options control = {.prefix = prefix,
                                    .bind_host = options->bind_host,
                                    .secret = comm->mesh->secret,
-                                   .timeout_s = or_default(options->connect_timeout_s, CONNECT_S),
+                                   .timeout_s =
+                                       or_default(options->connect_timeout_s, CONNECT_S),
                                    .beat_s = beat_seconds(comm)};
     return rpi_control_open(store, comm->rank, comm->world, &control, &comm->control);
 }
@@ -109,7 +110,8 @@ static void choose_spin(rp_comm *comm, const rp_comm_options *options) {
     comm->spin_ns = threads <= rpi_cpu_count() ? SPIN_NS : 0;
 }
 
-static rp_status open_comm(rp_comm *comm, const rp_store *store, const rp_comm_options *options) {
+static rp_status open_comm(rp_comm *comm, const rp_store *store,
+                           const rp_comm_options *options) {
     RP_TRY(make_primitives(comm));
     RP_TRY(set_options(comm, options));
     if (comm->world > 1) {
@@ -120,15 +122,15 @@ static rp_status open_comm(rp_comm *comm, const rp_store *store, const rp_comm_o
     return options->progress_thread ? rpi_progress_thread_start(comm) : RP_OK;
 }
 
-static void free_programs(rp_comm *comm) {
-    for (rpi_routine *program = comm->programs, *next; program; program = next) {
-        next = program->sibling;
-        for (rpi_chunk *chunk = program->idle, *after; chunk; chunk = after) {
+static void free_routines(rp_comm *comm) {
+    for (rpi_routine *routine = comm->routines, *next; routine; routine = next) {
+        next = routine->sibling;
+        for (rpi_chunk *chunk = routine->idle, *after; chunk; chunk = after) {
             after = chunk->next;
             rpi_free(chunk->sums);
             rpi_free(chunk);
         }
-        rpi_routine_destroy(program);
+        rpi_routine_destroy(routine);
     }
 }
 
@@ -138,7 +140,7 @@ static void free_comm(rp_comm *comm) {
     rpi_control_close(comm->control); /* goodbye first: closed links are then no deaths */
     rpi_mesh_close(comm->mesh);
     rpi_join_close(comm->join);
-    free_programs(comm);
+    free_routines(comm);
     for (rp_request *request = comm->requests, *next; request; request = next) {
         next = request->sibling;
         rpi_cut_free(&request->cut);
@@ -166,8 +168,10 @@ rp_status rp_comm_create(const rp_store *store, int rank, int world,
     comm->rank = rank;
     comm->world = world;
     rp_status status = open_comm(comm, store, options ? options : &defaults);
-    if (status != RP_OK) free_comm(comm);
-    else *out_comm = comm;
+    if (status != RP_OK)
+        free_comm(comm);
+    else
+        *out_comm = comm;
     return status;
 }
 
@@ -180,8 +184,10 @@ rp_status rp_comm_join(const rp_comm_options *options, rp_comm **out_comm) {
     if (!own.bind_host) own.bind_host = join->bind_host;
     rp_status status = rp_comm_create(place.world > 1 ? &join->store : NULL, place.rank,
                                       place.world, &own, out_comm);
-    if (status != RP_OK) rpi_join_close(join);
-    else (*out_comm)->join = join;
+    if (status != RP_OK)
+        rpi_join_close(join);
+    else
+        (*out_comm)->join = join;
     return status;
 }
 

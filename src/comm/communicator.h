@@ -1,12 +1,13 @@
 /* What the files of comm/ share: the communicator, its requests and their chunks.
  *
  *   communicator.c  create, destroy, accounts          collectives.c  the public operations
- *   request.c       posting, completing, pooling       routine.c      schedules made ready to run
- *   cut.c           which elements a part holds        agreement.c    what ranks must agree on
- *   executor.c      one pass: receive, run, send       actions.c      what a step does
+ *   request.c       posting, completing, pooling       routine.c      schedules made ready to
+ * run cut.c           which elements a part holds        agreement.c    what ranks must agree
+ * on executor.c      one pass: receive, run, send       actions.c      what a step does
  *   receive.c       frames to RECV steps, setting aside
  *   wait.c          who drives, sleeping, the progress thread
- *   deadline.c      lack of progress                   failure.c      the first failure, for all
+ *   deadline.c      lack of progress                   failure.c      the first failure, for
+ * all
  *
  * Threads: `lock` guards what is marked [lock]. Everything marked [driver] belongs to whoever
  * holds the drive (`driving`, handed over under the lock), so that a pass runs unlocked. */
@@ -79,32 +80,32 @@ struct rp_request {
     rp_comm *comm;
     rpi_collective collective;
     uint64_t sequence;
-    rpi_routine *program;
+    rpi_routine *routine;
     rpi_cut cut;
     rp_reduce reduce;
     uint64_t seed, step;
-    int peer; /* point to point: the other side; else -1 */
+    int peer;                /* point to point: the other side; else -1 */
     rpi_frame_header header; /* of its frames, but for chunk, part and round */
     uint32_t next_chunk, chunks_done;
-    size_t sum_stride;  /* bytes an accumulator */
-    rpi_chunk *chunks;  /* in flight, in order [driver] */
-    bool started;       /* [driver] */
-    atomic_bool done;   /* set once, under the lock, after status and message */
+    size_t sum_stride; /* bytes an accumulator */
+    rpi_chunk *chunks; /* in flight, in order [driver] */
+    bool started;      /* [driver] */
+    atomic_bool done;  /* set once, under the lock, after status and message */
     rp_status status;
-    char message[sizeof ((rpi_failure *)0)->text];
+    char message[sizeof((rpi_failure *)0)->text];
 };
 
 /* Our side of the link to one rank. */
 typedef struct rpi_peer {
     rpi_link *link;
-    rp_status broken;     /* what the link returned when it failed; RP_OK while it is good */
+    rp_status broken; /* what the link returned when it failed; RP_OK while it is good */
     char reason[200];
-    const void *head;     /* the frame at the head of the link, checked; NULL: none */
+    const void *head; /* the frame at the head of the link, checked; NULL: none */
     size_t head_bytes;
     rpi_frame_header header; /* its header */
-    rpi_chunk *holder;    /* whose wire slot the head is; NULL: the head waits to be taken */
+    rpi_chunk *holder;       /* whose wire slot the head is; NULL: the head waits to be taken */
     int held_wire;
-    bool full;            /* lend() had no room in this pass */
+    bool full;                     /* lend() had no room in this pass */
     rpi_block *aside, **aside_end; /* frames that came before they could be taken, in order */
     int aside_count;
     uint64_t p2p_posted[2]; /* operations posted: to this rank, from it [lock] */
@@ -116,43 +117,43 @@ struct rp_comm {
     char *name;
     uint32_t id, epoch;
     double timeout_s, warn_after_s;
-    int64_t silence_ns;   /* a rank without a heartbeat for so long is taken for stopped */
+    int64_t silence_ns; /* a rank without a heartbeat for so long is taken for stopped */
     size_t chunk_bytes, window;
     rpi_mesh *mesh;       /* NULL in a world of one */
     rpi_control *control; /* NULL in a world of one */
     rpi_join *join;       /* of rp_comm_join(); else NULL */
     rpi_peer *peers;      /* [world] [driver] */
     char transport[64];
-    int wake_fd;          /* wakes a sleeping driver */
-    int64_t spin_ns;      /* how long to poll before sleeping */
+    int wake_fd;     /* wakes a sleeping driver */
+    int64_t spin_ns; /* how long to poll before sleeping */
 
     pthread_mutex_t lock;
-    pthread_cond_t changed; /* the drive is free, a request is done, work was posted */
-    bool driving;           /* [lock] somebody has the drive */
-    int waiters;            /* [lock] callers in rp_request_wait() */
-    atomic_int wanted;      /* the progress thread shall give the drive up */
-    atomic_bool asleep;     /* the driver sleeps, or is about to */
+    pthread_cond_t changed;         /* the drive is free, a request is done, work was posted */
+    bool driving;                   /* [lock] somebody has the drive */
+    int waiters;                    /* [lock] callers in rp_request_wait() */
+    atomic_int wanted;              /* the progress thread shall give the drive up */
+    atomic_bool asleep;             /* the driver sleeps, or is about to */
     rp_request *inbox, **inbox_end; /* [lock] posted, not seen by the driver */
-    atomic_bool posted;     /* the inbox is not empty */
-    int in_flight;          /* [lock] requests posted and not complete */
-    rp_request *idle_requests; /* [lock] */
-    rp_request *requests;      /* [lock] all there are */
-    rpi_routine *programs;  /* [lock] */
-    uint64_t next_sequence; /* [lock] */
-    rp_comm_stats stats;    /* [lock]; bytes are read from the links */
-    int64_t busy_since_ns;  /* [lock] */
-    rpi_failure failure;    /* [lock] status RP_OK while all is well */
-    atomic_bool failed;     /* set after it, once */
+    atomic_bool posted;             /* the inbox is not empty */
+    int in_flight;                  /* [lock] requests posted and not complete */
+    rp_request *idle_requests;      /* [lock] */
+    rp_request *requests;           /* [lock] all there are */
+    rpi_routine *routines;          /* [lock] */
+    uint64_t next_sequence;         /* [lock] */
+    rp_comm_stats stats;            /* [lock]; bytes are read from the links */
+    int64_t busy_since_ns;          /* [lock] */
+    rpi_failure failure;            /* [lock] status RP_OK while all is well */
+    atomic_bool failed;             /* set after it, once */
 
     rp_request *queue, **queue_end; /* [driver] in posting order */
-    uint64_t seen_sequence; /* [driver] last collective the driver has seen posted */
-    rpi_block *blocks;      /* [driver] free ones */
+    uint64_t seen_sequence;         /* [driver] last collective the driver has seen posted */
+    rpi_block *blocks;              /* [driver] free ones */
     unsigned char *scratch; /* [driver] 16-bit copies of accumulators on their way to a codec */
     size_t scratch_room;
-    int64_t encode_ns, decode_ns; /* [driver] folded into stats */
-    uint64_t moved;         /* [driver] bytes and steps, to see progress by */
-    int64_t progress_ns;    /* [driver] when something last moved */
-    int64_t warned_ns;      /* [driver] */
+    int64_t encode_ns, decode_ns;        /* [driver] folded into stats */
+    uint64_t moved;                      /* [driver] bytes and steps, to see progress by */
+    int64_t progress_ns;                 /* [driver] when something last moved */
+    int64_t warned_ns;                   /* [driver] */
     atomic_uint_fast64_t sent, received; /* bytes on the wire */
 
     pthread_t thread;
@@ -175,7 +176,7 @@ rp_status rpi_request_post(rp_request *request);
 void rpi_request_complete(rp_request *request, rp_status status, const char *message);
 void rpi_request_free(rp_request *request); /* back to the pool; takes the lock */
 rp_status rpi_comm_routine(rp_comm *comm, rpi_collective collective, const char *algorithm,
-                           const rpi_plan_request *plan, bool lossy, rpi_routine **out_program);
+                           const rpi_plan_request *plan, bool lossy, rpi_routine **out_routine);
 /* "all-reduce #5, round 2 of 4, chunk 3 of 10" */
 const char *rpi_request_text(const rp_request *request, char *text, size_t bytes);
 /* Rank of the communicator behind a peer of the request's schedule, and back. */
@@ -185,7 +186,7 @@ int rpi_request_peer(const rp_request *request, int rank);
 /* executor.c: one pass over everything in flight; true when something moved. [driver] */
 bool rpi_comm_pass(rp_comm *comm);
 void rpi_chunk_finish(rpi_chunk *chunk, int action);
-void rpi_chunk_release(rpi_chunk *chunk); /* its frames, blocks and itself */
+void rpi_chunk_release(rpi_chunk *chunk);       /* its frames, blocks and itself */
 void rpi_wire_read(rpi_chunk *chunk, int wire); /* one reader less */
 rp_status rpi_block_take(rp_comm *comm, rpi_block **out_block);
 void rpi_block_give(rp_comm *comm, rpi_block *block);
@@ -199,7 +200,7 @@ size_t rpi_action_bytes(const rpi_chunk *chunk, const rpi_action *action);
 bool rpi_receive(rp_comm *comm, int rank); /* take what can be taken from a link */
 bool rpi_set_aside(rp_comm *comm);         /* copy what blocks links, before sleeping */
 void rpi_peer_clear(rp_comm *comm, rpi_peer *peer); /* drop what was set aside */
-void rpi_peer_release(rpi_peer *peer);     /* the frame at the head is done with */
+void rpi_peer_release(rpi_peer *peer);              /* the frame at the head is done with */
 
 /* agreement.c */
 void rpi_request_sign(rp_request *request);

@@ -2,10 +2,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
-
-rp_dtype rpi_sum_dtype(rp_dtype dtype) {
-    return dtype == RP_F16 || dtype == RP_BF16 ? RP_F32 : dtype;
-}
+#include "comm/values.h"
 
 rp_status rpi_cut_reserve(rpi_cut *cut, size_t count) {
     if (count > cut->room) {
@@ -40,13 +37,16 @@ rp_status rpi_cut_make(rpi_cut *cut, rpi_split_layout layout, int parts, size_t 
     int chunks = rpi_split_chunks(bytes, chunk_bytes, parts);
     for (;;) {
         rpi_split_free(&cut->split);
-        RP_TRY(rpi_split_init(cut->segments, (int)cut->count, layout, chunks, parts, &cut->split));
+        RP_TRY(
+            rpi_split_init(cut->segments, (int)cut->count, layout, chunks, parts, &cut->split));
         size_t largest = rpi_split_largest(&cut->split);
         if (largest <= limit_bytes) return RP_OK;
         /* Halving cannot help any more once a part is about a granule long. */
         if ((size_t)chunks > 2 * (bytes / limit_bytes + 1) * 64)
-            return RP_FAIL(UNSUPPORTED, "a part of %zu encoded bytes does not fit a frame (%zu): "
-                           "use a smaller bucket", largest, limit_bytes);
+            return RP_FAIL(UNSUPPORTED,
+                           "a part of %zu encoded bytes does not fit a frame (%zu): "
+                           "use a smaller bucket",
+                           largest, limit_bytes);
         chunks *= 2;
     }
 }
@@ -70,12 +70,12 @@ bool rpi_walk_next(rpi_walk *walk, rpi_piece *out_piece) {
     rpi_split_range range;
     if (!rpi_split_next(&walk->cursor, &range)) return false;
     const rpi_run *run = &walk->cut->runs[range.segment];
-    *out_piece = (rpi_piece){
-        .run = run,
-        .offset = range.first,
-        .count = range.count,
-        .bytes = rp_codec_encoded_bytes(&run->codec, run->dtype, range.count),
-        .sum_offset = walk->sum_offset};
+    *out_piece =
+        (rpi_piece){.run = run,
+                    .offset = range.first,
+                    .count = range.count,
+                    .bytes = rp_codec_encoded_bytes(&run->codec, run->dtype, range.count),
+                    .sum_offset = walk->sum_offset};
     size_t bytes = range.count * rp_dtype_bytes(rpi_sum_dtype(run->dtype));
     walk->sum_offset += (bytes + RPI_ALIGNMENT - 1) / RPI_ALIGNMENT * RPI_ALIGNMENT;
     return true;
@@ -94,7 +94,8 @@ size_t rpi_cut_sum_bytes(const rpi_cut *cut) {
     for (int chunk = 0; chunk < cut->split.chunks; chunk++)
         for (int part = 0; part < cut->split.parts; part++) {
             rpi_walk walk = rpi_cut_walk(cut, (uint32_t)chunk, part);
-            for (rpi_piece piece; rpi_walk_next(&walk, &piece);) {}
+            for (rpi_piece piece; rpi_walk_next(&walk, &piece);) {
+            }
             if (walk.sum_offset > most) most = walk.sum_offset;
         }
     return most;

@@ -56,7 +56,4 @@ size_t rpi_cut_part_bytes(const rpi_cut *cut, uint32_t chunk, int part);
 /* Bytes of the longest accumulator of any part. */
 size_t rpi_cut_sum_bytes(const rpi_cut *cut);
 
-/* f16 and bf16 are summed in f32, everything else in its own dtype. */
-rp_dtype rpi_sum_dtype(rp_dtype dtype);
-
 #endif

@@ -37,11 +37,11 @@ static rank_state state_of(rp_comm *comm, int rank, rpi_control_beat *beat) {
 
 /* Does the oldest operation still wait for a frame from this rank? */
 static bool is_late(const rp_request *request, int rank) {
-    const rpi_routine *program = request->program;
+    const rpi_routine *routine = request->routine;
     if (request->collective == RPI_SENDRECV && request->peer != rank) return false;
     int peer = rpi_request_peer(request, rank);
     for (const rpi_chunk *chunk = request->chunks; chunk; chunk = chunk->next)
-        if (chunk->received[peer] < program->first_recv[peer + 1] - program->first_recv[peer])
+        if (chunk->received[peer] < routine->first_recv[peer + 1] - routine->first_recv[peer])
             return true;
     return false;
 }
@@ -90,8 +90,10 @@ static survey survey_ranks(rp_comm *comm) {
 }
 
 static void sequence_text(uint64_t sequence, char *text, size_t bytes) {
-    if (sequence & RPI_P2P_SEQUENCE) snprintf(text, bytes, "a send or receive");
-    else snprintf(text, bytes, "operation %llu", (unsigned long long)sequence);
+    if (sequence & RPI_P2P_SEQUENCE)
+        snprintf(text, bytes, "a send or receive");
+    else
+        snprintf(text, bytes, "operation %llu", (unsigned long long)sequence);
 }
 
 /* "rank 2 is silent (no heartbeat for 3.1 s)": whom to look at first, and why. */
@@ -110,8 +112,10 @@ static int culprit_text(rp_comm *comm, const survey *s, char *text, size_t bytes
     else
         snprintf(text, bytes, "nothing comes from rank %d, which is alive and waits too",
                  s->late >= 0 ? s->late : comm->rank);
-    return s->silent >= 0 ? s->silent : s->computing >= 0 ? s->computing
-           : s->elsewhere >= 0 ? s->elsewhere : s->late;
+    return s->silent >= 0      ? s->silent
+           : s->computing >= 0 ? s->computing
+           : s->elsewhere >= 0 ? s->elsewhere
+                               : s->late;
 }
 
 void rpi_deadline_check(rp_comm *comm) {
@@ -130,7 +134,8 @@ void rpi_deadline_check(rp_comm *comm) {
                 rpi_seconds(idle), text, culprit);
     }
     bool in_peace = s.silent < 0 && s.computing >= 0;
-    bool waits_for_others = s.silent < 0 && s.behind && idle < span_ns(comm->timeout_s) + COURTESY_NS;
+    bool waits_for_others =
+        s.silent < 0 && s.behind && idle < span_ns(comm->timeout_s) + COURTESY_NS;
     if (over && !in_peace && !waits_for_others)
         rpi_comm_fail_text(comm, RP_TIMEOUT, rank, "no progress for %.1f s in %s: %s",
                            rpi_seconds(idle), text, culprit);

@@ -14,8 +14,10 @@ enum { PASS_ACTIONS = 8 };
 
 rp_status rpi_block_take(rp_comm *comm, rpi_block **out_block) {
     rpi_block *block = comm->blocks;
-    if (block) comm->blocks = block->next;
-    else RP_TRY(rpi_alloc(sizeof *block + RPI_FRAME_PAYLOAD, "a frame", &block));
+    if (block)
+        comm->blocks = block->next;
+    else
+        RP_TRY(rpi_alloc(sizeof *block + RPI_FRAME_PAYLOAD, "a frame", &block));
     block->next = NULL;
     *out_block = block;
     return RP_OK;
@@ -44,9 +46,9 @@ static size_t align_up(size_t bytes) {
     return (bytes + RPI_ALIGNMENT - 1) / RPI_ALIGNMENT * RPI_ALIGNMENT;
 }
 
-static rp_status new_chunk(const rpi_routine *program, rpi_chunk **out_chunk) {
-    const rpi_schedule *schedule = &program->schedule;
-    size_t words = (size_t)program->words * sizeof(uint64_t);
+static rp_status new_chunk(const rpi_routine *routine, rpi_chunk **out_chunk) {
+    const rpi_schedule *schedule = &routine->schedule;
+    size_t words = (size_t)routine->words * sizeof(uint64_t);
     size_t wires = align_up((size_t)schedule->wires * sizeof(rpi_wire));
     size_t received = align_up((size_t)schedule->world * sizeof(int32_t));
     size_t head = align_up(sizeof(rpi_chunk));
@@ -58,25 +60,27 @@ static rp_status new_chunk(const rpi_routine *program, rpi_chunk **out_chunk) {
     chunk->wires = (rpi_wire *)(void *)(memory + head);
     chunk->received = (int32_t *)(void *)(memory + head + wires);
     chunk->ready = (uint64_t *)(void *)(memory + head + wires + received);
-    chunk->finished = chunk->ready + program->words;
-    chunk->waits = (uint16_t *)(void *)(chunk->finished + program->words);
+    chunk->finished = chunk->ready + routine->words;
+    chunk->waits = (uint16_t *)(void *)(chunk->finished + routine->words);
     *out_chunk = chunk;
     return RP_OK;
 }
 
 static rp_status take_chunk(rp_request *request, rpi_chunk **out_chunk) {
-    rpi_routine *program = request->program;
-    rpi_chunk *chunk = program->idle;
-    if (!chunk) RP_TRY(new_chunk(program, &chunk));
-    else program->idle = chunk->next;
+    rpi_routine *routine = request->routine;
+    rpi_chunk *chunk = routine->idle;
+    if (!chunk)
+        RP_TRY(new_chunk(routine, &chunk));
+    else
+        routine->idle = chunk->next;
     *out_chunk = chunk;
-    size_t sums = (size_t)program->sums * request->sum_stride;
+    size_t sums = (size_t)routine->sums * request->sum_stride;
     if (sums > chunk->sums_room) {
         chunk->sums_room = 0;
         rp_status status = rpi_grow_array(0, sums, 1, "accumulators", &chunk->sums);
         if (status != RP_OK) {
-            chunk->next = program->idle;
-            program->idle = chunk;
+            chunk->next = routine->idle;
+            routine->idle = chunk;
             return status;
         }
         chunk->sums_room = sums;
@@ -89,19 +93,19 @@ static void set_bit(uint64_t *set, int bit) {
 }
 
 static void reset_chunk(rpi_chunk *chunk, rp_request *request) {
-    const rpi_routine *program = request->program;
+    const rpi_routine *routine = request->routine;
     chunk->next = NULL;
     chunk->request = request;
     chunk->index = request->next_chunk++;
-    chunk->left = program->actions;
-    memset(chunk->ready, 0, (size_t)program->words * sizeof *chunk->ready);
-    memset(chunk->finished, 0, (size_t)program->words * sizeof *chunk->finished);
-    memset(chunk->received, 0, (size_t)program->schedule.world * sizeof *chunk->received);
-    for (int w = 0; w < program->schedule.wires; w++)
-        chunk->wires[w] = (rpi_wire){.readers = program->wires[w].readers};
-    for (int i = 0; i < program->schedule.count; i++) {
-        chunk->waits[i] = program->action[i].waits;
-        if (!chunk->waits[i] && !program->action[i].fused) set_bit(chunk->ready, i);
+    chunk->left = routine->actions;
+    memset(chunk->ready, 0, (size_t)routine->words * sizeof *chunk->ready);
+    memset(chunk->finished, 0, (size_t)routine->words * sizeof *chunk->finished);
+    memset(chunk->received, 0, (size_t)routine->schedule.world * sizeof *chunk->received);
+    for (int w = 0; w < routine->schedule.wires; w++)
+        chunk->wires[w] = (rpi_wire){.readers = routine->wires[w].readers};
+    for (int i = 0; i < routine->schedule.count; i++) {
+        chunk->waits[i] = routine->action[i].waits;
+        if (!chunk->waits[i] && !routine->action[i].fused) set_bit(chunk->ready, i);
     }
 }
 
@@ -116,21 +120,21 @@ static rp_status start_chunk(rp_request *request) {
 }
 
 void rpi_chunk_release(rpi_chunk *chunk) {
-    rpi_routine *program = chunk->request->program;
-    for (int w = 0; w < program->schedule.wires; w++)
+    rpi_routine *routine = chunk->request->routine;
+    for (int w = 0; w < routine->schedule.wires; w++)
         empty_wire(chunk->request->comm, &chunk->wires[w]);
-    chunk->next = program->idle;
-    program->idle = chunk;
+    chunk->next = routine->idle;
+    routine->idle = chunk;
 }
 
 void rpi_chunk_finish(rpi_chunk *chunk, int index) {
-    const rpi_routine *program = chunk->request->program;
-    const rpi_action *action = &program->action[index];
+    const rpi_routine *routine = chunk->request->routine;
+    const rpi_action *action = &routine->action[index];
     chunk->ready[index / 64] &= ~(UINT64_C(1) << index % 64);
     set_bit(chunk->finished, index);
     chunk->left--;
     for (int k = 0; k < action->nexts; k++) {
-        int next = program->next[action->first_next + k];
+        int next = routine->next[action->first_next + k];
         if (--chunk->waits[next] == 0) set_bit(chunk->ready, next);
     }
 }
@@ -139,14 +143,14 @@ void rpi_chunk_finish(rpi_chunk *chunk, int index) {
  * finish them. Returns actions run. */
 static int run_chunk(rpi_chunk *chunk, int most) {
     rp_comm *comm = chunk->request->comm;
-    const rpi_routine *program = chunk->request->program;
+    const rpi_routine *routine = chunk->request->routine;
     int ran = 0;
-    for (int word = 0; word < program->words; word++) {
+    for (int word = 0; word < routine->words; word++) {
         uint64_t tried = 0, untried;
         while (ran < most && (untried = chunk->ready[word] & ~tried) != 0) {
             int bit = __builtin_ctzll(untried), index = 64 * word + bit;
             tried |= UINT64_C(1) << bit;
-            if (program->action[index].kind == RPI_STEP_RECV) continue;
+            if (routine->action[index].kind == RPI_STEP_RECV) continue;
             rp_status status = rpi_action_run(chunk, index);
             if (status == RP_PENDING) continue;
             if (status != RP_OK) {
@@ -246,8 +250,10 @@ static bool run_queue(rp_comm *comm) {
 }
 
 static void note_posted(rp_comm *comm, const rp_request *request) {
-    if (request->collective != RPI_SENDRECV) comm->seen_sequence = request->sequence;
-    else comm->peers[request->peer].p2p_seen[request->program->schedule.rank == 0 ? 0 : 1]++;
+    if (request->collective != RPI_SENDRECV)
+        comm->seen_sequence = request->sequence;
+    else
+        comm->peers[request->peer].p2p_seen[request->routine->schedule.rank == 0 ? 0 : 1]++;
 }
 
 static bool take_posted(rp_comm *comm) {

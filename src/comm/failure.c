@@ -38,9 +38,8 @@ void rpi_comm_fail_text(rp_comm *comm, rp_status status, int rank, const char *f
 
 void rp_comm_abort(rp_comm *comm, rp_status status, const char *message) {
     if (!comm) return;
-    rpi_failure failure = {.status = status < 0 ? status : RP_INTERNAL,
-                           .rank = comm->rank,
-                           .finder = comm->rank};
+    rpi_failure failure = {
+        .status = status < 0 ? status : RP_INTERNAL, .rank = comm->rank, .finder = comm->rank};
     snprintf(failure.text, sizeof failure.text, "rank %d gave up: %s", comm->rank,
              message ? message : rp_status_text(failure.status));
     rpi_comm_fail(comm, &failure);
@@ -74,15 +73,15 @@ void rpi_peer_break(rp_comm *comm, int rank, rp_status status) {
 
 /* A closed link is no failure for who needs nothing from it: a peer may be done earlier. */
 typedef struct need {
-    bool sends;      /* something is still to be sent to the rank */
-    int64_t frames;  /* still to come from it; those set aside have come */
-    uint64_t bytes;  /* of payload in these */
+    bool sends;     /* something is still to be sent to the rank */
+    int64_t frames; /* still to come from it; those set aside have come */
+    uint64_t bytes; /* of payload in these */
 } need;
 
 static void need_of_chunk(const rpi_chunk *chunk, int peer, need *n) {
-    const rpi_routine *program = chunk->request->program;
-    for (int i = 0; i < program->schedule.count; i++) {
-        const rpi_action *action = &program->action[i];
+    const rpi_routine *routine = chunk->request->routine;
+    for (int i = 0; i < routine->schedule.count; i++) {
+        const rpi_action *action = &routine->action[i];
         bool finished = chunk->finished[i / 64] >> (i % 64) & 1;
         if (finished || action->peer != peer) continue;
         if (action->kind == RPI_STEP_SEND) n->sends = true;
@@ -93,10 +92,10 @@ static void need_of_chunk(const rpi_chunk *chunk, int peer, need *n) {
 }
 
 static void need_of_later_chunks(const rp_request *request, int peer, need *n) {
-    const rpi_routine *program = request->program;
+    const rpi_routine *routine = request->routine;
     for (uint32_t c = request->next_chunk; c < (uint32_t)request->cut.split.chunks; c++)
-        for (int i = 0; i < program->schedule.count; i++) {
-            const rpi_action *action = &program->action[i];
+        for (int i = 0; i < routine->schedule.count; i++) {
+            const rpi_action *action = &routine->action[i];
             if (action->peer != peer) continue;
             if (action->kind == RPI_STEP_SEND) n->sends = true;
             if (action->kind != RPI_STEP_RECV) continue;
@@ -125,9 +124,10 @@ static need need_of(const rp_request *request, int rank) {
 static void fail_broken(rp_comm *comm, const rp_request *request, int rank, uint64_t bytes) {
     const rpi_peer *peer = &comm->peers[rank];
     char text[160];
-    rpi_comm_fail_text(comm, peer->broken, rank, "the link to rank %d failed in %s, %llu bytes short: %s",
-                       rank, rpi_request_text(request, text, sizeof text),
-                       (unsigned long long)bytes, peer->reason);
+    rpi_comm_fail_text(comm, peer->broken, rank,
+                       "the link to rank %d failed in %s, %llu bytes short: %s", rank,
+                       rpi_request_text(request, text, sizeof text), (unsigned long long)bytes,
+                       peer->reason);
 }
 
 void rpi_comm_check_links(rp_comm *comm) {

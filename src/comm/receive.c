@@ -65,9 +65,10 @@ static rp_status find_place(rp_comm *comm, int rank, const rpi_frame_header *hea
         header->chunk < (uint32_t)request->cut.split.chunks)
         return RP_PENDING;
     if (!chunk) {
-        rpi_comm_fail_text(comm, RP_CORRUPT, rank,
-                           "rank %d sent a frame of operation %llu, chunk %u, which is finished",
-                           rank, (unsigned long long)header->sequence, header->chunk);
+        rpi_comm_fail_text(
+            comm, RP_CORRUPT, rank,
+            "rank %d sent a frame of operation %llu, chunk %u, which is finished", rank,
+            (unsigned long long)header->sequence, header->chunk);
         return RP_CORRUPT;
     }
     *out_chunk = chunk;
@@ -78,12 +79,12 @@ static rp_status find_place(rp_comm *comm, int rank, const rpi_frame_header *hea
 static rp_status find_recv(rpi_chunk *chunk, int rank, const rpi_frame_header *header,
                            size_t bytes, int *out_action) {
     const rp_request *request = chunk->request;
-    const rpi_routine *program = request->program;
+    const rpi_routine *routine = request->routine;
     int peer = rpi_request_peer(request, rank);
-    int first = program->first_recv[peer], count = program->first_recv[peer + 1] - first;
+    int first = routine->first_recv[peer], count = routine->first_recv[peer + 1] - first;
     if (chunk->received[peer] < count) {
-        int index = program->recvs[first + chunk->received[peer]];
-        const rpi_action *action = &program->action[index];
+        int index = routine->recvs[first + chunk->received[peer]];
+        const rpi_action *action = &routine->action[index];
         size_t expected = rpi_action_bytes(chunk, action);
         if (header->part == action->part && bytes == expected) {
             if (!(chunk->ready[index / 64] >> (index % 64) & 1)) return RP_PENDING;
@@ -93,14 +94,15 @@ static rp_status find_recv(rpi_chunk *chunk, int rank, const rpi_frame_header *h
     }
     char text[160];
     rpi_comm_fail_text(request->comm, RP_CORRUPT, rank,
-                       "rank %d sent part %d in %zu bytes, which is not what comes next in %s", rank,
-                       (int)header->part, bytes, rpi_request_text(request, text, sizeof text));
+                       "rank %d sent part %d in %zu bytes, which is not what comes next in %s",
+                       rank, (int)header->part, bytes,
+                       rpi_request_text(request, text, sizeof text));
     return RP_CORRUPT;
 }
 
 /* Make the bytes the RECV's wire slot; the wire is the caller's to point at them. */
 static rpi_wire *finish_recv(rpi_chunk *chunk, int rank, int index) {
-    const rpi_action *action = &chunk->request->program->action[index];
+    const rpi_action *action = &chunk->request->routine->action[index];
     chunk->received[rpi_request_peer(chunk->request, rank)]++;
     rpi_chunk_finish(chunk, index);
     if (action->into < RPI_SLOT_WIRE) return NULL;
@@ -128,8 +130,11 @@ static void use_block(rp_comm *comm, int rank, rpi_chunk *chunk, int index, rpi_
         rpi_block_give(comm, block);
         return;
     }
-    *wire = (rpi_wire){.state = RPI_WIRE_BLOCK, .readers = wire->readers, .block = block,
-                       .data = block->payload, .bytes = block->bytes};
+    *wire = (rpi_wire){.state = RPI_WIRE_BLOCK,
+                       .readers = wire->readers,
+                       .block = block,
+                       .data = block->payload,
+                       .bytes = block->bytes};
 }
 
 static bool take_aside(rp_comm *comm, int rank) {
@@ -177,8 +182,11 @@ static bool set_head_aside(rp_comm *comm, rpi_peer *peer) {
     }
     if (peer->holder) {
         rpi_wire *wire = &peer->holder->wires[peer->held_wire];
-        *wire = (rpi_wire){.state = RPI_WIRE_BLOCK, .readers = wire->readers, .block = block,
-                           .data = block->payload, .bytes = block->bytes};
+        *wire = (rpi_wire){.state = RPI_WIRE_BLOCK,
+                           .readers = wire->readers,
+                           .block = block,
+                           .data = block->payload,
+                           .bytes = block->bytes};
     } else {
         *peer->aside_end = block;
         peer->aside_end = &block->next;
@@ -210,14 +218,16 @@ void rpi_peer_clear(rp_comm *comm, rpi_peer *peer) {
 static rp_status check_header(rp_comm *comm, int rank, const rpi_frame_header *header,
                               size_t bytes) {
     if (header->communicator != comm->id || header->epoch != comm->epoch) {
-        rpi_comm_fail_text(comm, RP_MISMATCH, rank,
-                           "rank %d sent a frame of communicator %08x, epoch %u; this is %s (%08x), "
-                           "epoch %u", rank, header->communicator, header->epoch, comm->name,
-                           comm->id, comm->epoch);
+        rpi_comm_fail_text(
+            comm, RP_MISMATCH, rank,
+            "rank %d sent a frame of communicator %08x, epoch %u; this is %s (%08x), "
+            "epoch %u",
+            rank, header->communicator, header->epoch, comm->name, comm->id, comm->epoch);
         return RP_MISMATCH;
     }
     if (bytes > RPI_FRAME_HEADER_BYTES + RPI_FRAME_PAYLOAD) {
-        rpi_comm_fail_text(comm, RP_CORRUPT, rank, "rank %d sent a frame of %zu bytes", rank, bytes);
+        rpi_comm_fail_text(comm, RP_CORRUPT, rank, "rank %d sent a frame of %zu bytes", rank,
+                           bytes);
         return RP_CORRUPT;
     }
     return RP_OK;
@@ -265,7 +275,9 @@ static bool take_head(rp_comm *comm, int rank) {
     }
     peer->holder = chunk;
     peer->held_wire = (int)(wire - chunk->wires);
-    *wire = (rpi_wire){.state = RPI_WIRE_FRAME, .readers = wire->readers, .peer = rank,
+    *wire = (rpi_wire){.state = RPI_WIRE_FRAME,
+                       .readers = wire->readers,
+                       .peer = rank,
                        .data = (const unsigned char *)peer->head + RPI_FRAME_HEADER_BYTES,
                        .bytes = bytes};
     return true;

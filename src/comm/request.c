@@ -28,8 +28,8 @@ rp_status rpi_request_new(rp_comm *comm, rp_request **out_request) {
         RP_TRY(rpi_alloc(sizeof *request, "a request", &request));
         enlist(comm, request);
     }
-    *request = (rp_request){.comm = comm, .sibling = request->sibling, .cut = request->cut,
-                            .peer = -1};
+    *request = (rp_request){
+        .comm = comm, .sibling = request->sibling, .cut = request->cut, .peer = -1};
     *out_request = request;
     return RP_OK;
 }
@@ -47,7 +47,7 @@ static void number_request(rp_comm *comm, rp_request *request) {
     if (request->collective != RPI_SENDRECV) {
         request->sequence = ++comm->next_sequence;
     } else {
-        bool sends = request->program->schedule.rank == 0;
+        bool sends = request->routine->schedule.rank == 0;
         uint64_t count = ++comm->peers[request->peer].p2p_posted[sends ? 0 : 1];
         bool upward = sends == (comm->rank < request->peer);
         request->sequence = RPI_P2P_SEQUENCE | (upward ? RPI_P2P_UPWARD : 0) | count;
@@ -97,7 +97,7 @@ int rpi_request_rank(const rp_request *request, int peer) {
 
 int rpi_request_peer(const rp_request *request, int rank) {
     if (request->collective != RPI_SENDRECV) return rank;
-    return 1 - request->program->schedule.rank;
+    return 1 - request->routine->schedule.rank;
 }
 
 /* The first algorithm of the catalogue that fits, but for long exact vectors in large worlds:
@@ -121,53 +121,55 @@ static rp_status choose_algorithm(rpi_collective collective, int world, bool los
 
 rp_status rpi_comm_routine(rp_comm *comm, rpi_collective collective, const char *name,
                            const rpi_plan_request *plan, bool lossy,
-                           rpi_routine **out_program) {
+                           rpi_routine **out_routine) {
     const rpi_algorithm *algorithm = NULL;
-    if (name) RP_TRY(rpi_algorithm_find(collective, name, &algorithm));
-    else RP_TRY(choose_algorithm(collective, plan->world, lossy, &algorithm));
-    for (rpi_routine *program = comm->programs; program; program = program->sibling) {
-        const rpi_schedule *schedule = &program->schedule;
+    if (name)
+        RP_TRY(rpi_algorithm_find(collective, name, &algorithm));
+    else
+        RP_TRY(choose_algorithm(collective, plan->world, lossy, &algorithm));
+    for (rpi_routine *routine = comm->routines; routine; routine = routine->sibling) {
+        const rpi_schedule *schedule = &routine->schedule;
         if (schedule->algorithm != algorithm || schedule->root != plan->root ||
             schedule->world != plan->world || schedule->rank != plan->rank)
             continue;
-        *out_program = program;
+        *out_routine = routine;
         return RP_OK;
     }
-    rpi_routine *program = NULL;
-    RP_TRY(rpi_routine_build(algorithm, plan, &program));
-    program->sibling = comm->programs;
-    comm->programs = program;
-    *out_program = program;
+    rpi_routine *routine = NULL;
+    RP_TRY(rpi_routine_build(algorithm, plan, &routine));
+    routine->sibling = comm->routines;
+    comm->routines = routine;
+    *out_routine = routine;
     return RP_OK;
 }
 
 /* Rounds of an all-reduce are its two halves, whatever the algorithm. */
 static const char *phase_name(const rp_request *request, int round) {
     if (request->collective != RPI_ALL_REDUCE) return "";
-    return 2 * round < request->program->schedule.rounds ? " (scatter)" : " (gather)";
+    return 2 * round < request->routine->schedule.rounds ? " (scatter)" : " (gather)";
 }
 
 static int first_unfinished_round(const rpi_chunk *chunk) {
-    const rpi_routine *program = chunk->request->program;
-    for (int i = 0; i < program->schedule.count; i++)
-        if (!program->action[i].fused && !(chunk->finished[i / 64] >> (i % 64) & 1))
-            return program->action[i].round;
-    return program->schedule.rounds;
+    const rpi_routine *routine = chunk->request->routine;
+    for (int i = 0; i < routine->schedule.count; i++)
+        if (!routine->action[i].fused && !(chunk->finished[i / 64] >> (i % 64) & 1))
+            return routine->action[i].round;
+    return routine->schedule.rounds;
 }
 
 const char *rpi_request_text(const rp_request *request, char *text, size_t bytes) {
-    const rpi_schedule *schedule = &request->program->schedule;
+    const rpi_schedule *schedule = &request->routine->schedule;
     int length;
     if (request->collective == RPI_SENDRECV)
-        length = snprintf(text, bytes, "%s rank %d", schedule->rank == 0 ? "send to" : "receive from",
-                          request->peer);
+        length = snprintf(text, bytes, "%s rank %d",
+                          schedule->rank == 0 ? "send to" : "receive from", request->peer);
     else
         length = snprintf(text, bytes, "%s %llu", rpi_collective_name(request->collective),
                           (unsigned long long)request->sequence);
     if (length < 0 || (size_t)length >= bytes || !request->chunks) return text;
     int round = first_unfinished_round(request->chunks);
-    snprintf(text + length, bytes - (size_t)length, ", round %d of %d%s, chunk %u of %d", round + 1,
-             schedule->rounds, phase_name(request, round), request->chunks->index + 1,
-             request->cut.split.chunks);
+    snprintf(text + length, bytes - (size_t)length, ", round %d of %d%s, chunk %u of %d",
+             round + 1, schedule->rounds, phase_name(request, round),
+             request->chunks->index + 1, request->cut.split.chunks);
     return text;
 }

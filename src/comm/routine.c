@@ -28,14 +28,14 @@ static bool source_lasts(const rpi_schedule *schedule, int encode) {
     return true;
 }
 
-static void plan_wires(rpi_routine *program) {
-    const rpi_schedule *schedule = &program->schedule;
-    for (int w = 0; w < schedule->wires; w++) program->wires[w].source = RPI_NO_SLOT;
+static void plan_wires(rpi_routine *routine) {
+    const rpi_schedule *schedule = &routine->schedule;
+    for (int w = 0; w < schedule->wires; w++) routine->wires[w].source = RPI_NO_SLOT;
     for (int i = 0; i < schedule->count; i++) {
         const rpi_step *step = &schedule->steps[i];
-        if (step->from >= RPI_SLOT_WIRE) program->wires[step->from - RPI_SLOT_WIRE].readers++;
+        if (step->from >= RPI_SLOT_WIRE) routine->wires[step->from - RPI_SLOT_WIRE].readers++;
         if (step->kind != RPI_STEP_ENCODE) continue;
-        rpi_wire_plan *wire = &program->wires[step->into - RPI_SLOT_WIRE];
+        rpi_wire_plan *wire = &routine->wires[step->into - RPI_SLOT_WIRE];
         wire->role = step->role;
         if (source_lasts(schedule, i)) wire->source = step->from;
     }
@@ -45,26 +45,29 @@ static bool touches_sum(const rpi_step *step) {
     return (is_values(step->from) && step->from == RPI_SLOT_SUM) || step->into == RPI_SLOT_SUM;
 }
 
-static void make_actions(rpi_routine *program) {
-    const rpi_schedule *schedule = &program->schedule;
+static void make_actions(rpi_routine *routine) {
+    const rpi_schedule *schedule = &routine->schedule;
     for (int i = 0; i < schedule->count; i++) {
         const rpi_step *step = &schedule->steps[i];
-        program->action[i] = (rpi_action){.kind = step->kind, .role = step->role,
-                                          .round = step->round, .from = step->from,
-                                          .into = step->into, .part = step->part,
+        routine->action[i] = (rpi_action){.kind = step->kind,
+                                          .role = step->role,
+                                          .round = step->round,
+                                          .from = step->from,
+                                          .into = step->into,
+                                          .part = step->part,
                                           .peer = step->peer};
-        if (touches_sum(step) && program->sum_of_part[step->part] < 0)
-            program->sum_of_part[step->part] = program->sums++;
+        if (touches_sum(step) && routine->sum_of_part[step->part] < 0)
+            routine->sum_of_part[step->part] = routine->sums++;
     }
-    program->actions = schedule->count;
+    routine->actions = schedule->count;
 }
 
 /* The SEND that an ENCODE can be part of: its slot's only reader, with nothing in between that
  * overwrites what is encoded or that orders the two. -1: none. */
-static int fusable_send(const rpi_routine *program, int encode) {
-    const rpi_schedule *schedule = &program->schedule;
+static int fusable_send(const rpi_routine *routine, int encode) {
+    const rpi_schedule *schedule = &routine->schedule;
     const rpi_step *e = &schedule->steps[encode];
-    if (e->kind != RPI_STEP_ENCODE || program->wires[e->into - RPI_SLOT_WIRE].readers != 1)
+    if (e->kind != RPI_STEP_ENCODE || routine->wires[e->into - RPI_SLOT_WIRE].readers != 1)
         return -1;
     for (int i = encode + 1; i < schedule->count; i++) {
         const rpi_step *step = &schedule->steps[i];
@@ -75,27 +78,27 @@ static int fusable_send(const rpi_routine *program, int encode) {
 }
 
 /* stands_for[i]: the SEND that took step i over, or i itself. */
-static void fuse_sends(rpi_routine *program, int32_t *stands_for) {
-    for (int i = 0; i < program->schedule.count; i++) {
-        int send = fusable_send(program, i);
+static void fuse_sends(rpi_routine *routine, int32_t *stands_for) {
+    for (int i = 0; i < routine->schedule.count; i++) {
+        int send = fusable_send(routine, i);
         stands_for[i] = send < 0 ? i : send;
         if (send < 0) continue;
-        rpi_action *encode = &program->action[i];
-        program->action[send].encodes = true;
-        program->action[send].role = encode->role;
-        program->action[send].from = encode->from;
+        rpi_action *encode = &routine->action[i];
+        routine->action[send].encodes = true;
+        routine->action[send].role = encode->role;
+        routine->action[send].from = encode->from;
         encode->fused = true;
-        program->actions--;
+        routine->actions--;
     }
 }
 
 /* The schedule's order, with the edges of a fused ENCODE moved to its SEND. */
-static void move_edges(rpi_routine *program, const int32_t *stands_for) {
-    const rpi_schedule *schedule = &program->schedule;
+static void move_edges(rpi_routine *routine, const int32_t *stands_for) {
+    const rpi_schedule *schedule = &routine->schedule;
     for (int pass = 0; pass < 2; pass++) { /* count, then fill */
         int32_t first = 0;
         for (int i = 0; i < schedule->count; i++) {
-            rpi_action *action = &program->action[i];
+            rpi_action *action = &routine->action[i];
             if (pass) action->first_next = first;
             if (pass) first += action->nexts;
             if (pass) action->nexts = 0;
@@ -104,77 +107,81 @@ static void move_edges(rpi_routine *program, const int32_t *stands_for) {
             for (int k = schedule->next_first[i]; k < schedule->next_first[i + 1]; k++) {
                 int32_t from = stands_for[i], to = stands_for[schedule->next[k]];
                 if (from == to) continue;
-                rpi_action *action = &program->action[from];
-                if (pass) program->next[action->first_next + action->nexts] = to;
-                else program->action[to].waits++;
+                rpi_action *action = &routine->action[from];
+                if (pass)
+                    routine->next[action->first_next + action->nexts] = to;
+                else
+                    routine->action[to].waits++;
                 action->nexts++;
             }
         }
     }
 }
 
-static void list_recvs(rpi_routine *program) {
+static void list_recvs(rpi_routine *routine) {
     int32_t listed = 0;
-    for (int peer = 0; peer < program->schedule.world; peer++) {
-        program->first_recv[peer] = listed;
-        for (int32_t i = 0; i < program->schedule.count; i++)
-            if (program->action[i].kind == RPI_STEP_RECV && program->action[i].peer == peer)
-                program->recvs[listed++] = i;
+    for (int peer = 0; peer < routine->schedule.world; peer++) {
+        routine->first_recv[peer] = listed;
+        for (int32_t i = 0; i < routine->schedule.count; i++)
+            if (routine->action[i].kind == RPI_STEP_RECV && routine->action[i].peer == peer)
+                routine->recvs[listed++] = i;
     }
-    program->first_recv[program->schedule.world] = listed;
+    routine->first_recv[routine->schedule.world] = listed;
 }
 
-static rp_status allocate(rpi_routine *program) {
-    const rpi_schedule *schedule = &program->schedule;
+static rp_status allocate(rpi_routine *routine) {
+    const rpi_schedule *schedule = &routine->schedule;
     size_t steps = (size_t)schedule->count, world = (size_t)schedule->world;
     size_t edges = (size_t)schedule->next_first[schedule->count];
-    RP_TRY(rpi_alloc_array(steps, sizeof *program->action, "actions", &program->action));
-    RP_TRY(rpi_alloc_array(edges, sizeof *program->next, "their order", &program->next));
-    RP_TRY(rpi_alloc_array((size_t)schedule->wires, sizeof *program->wires, "wire slots",
-                           &program->wires));
-    RP_TRY(rpi_alloc_array(steps, sizeof *program->recvs, "receives", &program->recvs));
-    RP_TRY(rpi_alloc_array(world + 1, sizeof *program->first_recv, "receives",
-                           &program->first_recv));
-    return rpi_alloc_array((size_t)schedule->parts, sizeof *program->sum_of_part,
-                           "accumulators", &program->sum_of_part);
+    RP_TRY(rpi_alloc_array(steps, sizeof *routine->action, "actions", &routine->action));
+    RP_TRY(rpi_alloc_array(edges, sizeof *routine->next, "their order", &routine->next));
+    RP_TRY(rpi_alloc_array((size_t)schedule->wires, sizeof *routine->wires, "wire slots",
+                           &routine->wires));
+    RP_TRY(rpi_alloc_array(steps, sizeof *routine->recvs, "receives", &routine->recvs));
+    RP_TRY(rpi_alloc_array(world + 1, sizeof *routine->first_recv, "receives",
+                           &routine->first_recv));
+    return rpi_alloc_array((size_t)schedule->parts, sizeof *routine->sum_of_part,
+                           "accumulators", &routine->sum_of_part);
 }
 
-static rp_status compile(rpi_routine *program) {
-    const rpi_schedule *schedule = &program->schedule;
-    RP_TRY(allocate(program));
+static rp_status compile(rpi_routine *routine) {
+    const rpi_schedule *schedule = &routine->schedule;
+    RP_TRY(allocate(routine));
     int32_t *stands_for = NULL;
     RP_TRY(rpi_alloc_array((size_t)schedule->count, sizeof *stands_for, "fused steps",
                            &stands_for));
-    memset(program->sum_of_part, -1, (size_t)schedule->parts * sizeof *program->sum_of_part);
-    program->words = (schedule->count + 63) / 64;
-    plan_wires(program);
-    make_actions(program);
-    fuse_sends(program, stands_for);
-    move_edges(program, stands_for);
-    list_recvs(program);
+    memset(routine->sum_of_part, -1, (size_t)schedule->parts * sizeof *routine->sum_of_part);
+    routine->words = (schedule->count + 63) / 64;
+    plan_wires(routine);
+    make_actions(routine);
+    fuse_sends(routine, stands_for);
+    move_edges(routine, stands_for);
+    list_recvs(routine);
     rpi_free(stands_for);
     return RP_OK;
 }
 
 rp_status rpi_routine_build(const rpi_algorithm *algorithm, const rpi_plan_request *request,
-                            rpi_routine **out_program) {
-    rpi_routine *program = NULL;
-    RP_TRY(rpi_alloc(sizeof *program, "a schedule's program", &program));
-    rp_status status = rpi_schedule_build(algorithm, request, &program->schedule);
-    if (status == RP_OK) status = compile(program);
-    if (status != RP_OK) rpi_routine_destroy(program);
-    else *out_program = program;
+                            rpi_routine **out_routine) {
+    rpi_routine *routine = NULL;
+    RP_TRY(rpi_alloc(sizeof *routine, "a schedule's routine", &routine));
+    rp_status status = rpi_schedule_build(algorithm, request, &routine->schedule);
+    if (status == RP_OK) status = compile(routine);
+    if (status != RP_OK)
+        rpi_routine_destroy(routine);
+    else
+        *out_routine = routine;
     return status;
 }
 
-void rpi_routine_destroy(rpi_routine *program) {
-    if (!program) return;
-    rpi_schedule_destroy(&program->schedule);
-    rpi_free(program->action);
-    rpi_free(program->next);
-    rpi_free(program->wires);
-    rpi_free(program->recvs);
-    rpi_free(program->first_recv);
-    rpi_free(program->sum_of_part);
-    rpi_free(program);
+void rpi_routine_destroy(rpi_routine *routine) {
+    if (!routine) return;
+    rpi_schedule_destroy(&routine->schedule);
+    rpi_free(routine->action);
+    rpi_free(routine->next);
+    rpi_free(routine->wires);
+    rpi_free(routine->recvs);
+    rpi_free(routine->first_recv);
+    rpi_free(routine->sum_of_part);
+    rpi_free(routine);
 }

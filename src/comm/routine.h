@@ -15,10 +15,10 @@
 enum { RPI_NO_SLOT = 0xffff };
 
 typedef struct rpi_action {
-    uint8_t kind;  /* rpi_step_kind */
-    uint8_t role;  /* of the encoding */
-    bool encodes;  /* a SEND with its ENCODE: `from` is then a slot of values */
-    bool fused;    /* an ENCODE that became part of its SEND: never runs */
+    uint8_t kind; /* rpi_step_kind */
+    uint8_t role; /* of the encoding */
+    bool encodes; /* a SEND with its ENCODE: `from` is then a slot of values */
+    bool fused;   /* an ENCODE that became part of its SEND: never runs */
     uint16_t round;
     uint16_t from, into;
     uint16_t waits; /* actions that must finish first */
@@ -35,9 +35,9 @@ typedef struct rpi_wire_plan {
 typedef struct rpi_routine {
     struct rpi_routine *sibling; /* in the communicator's cache */
     rpi_schedule schedule;
-    int actions;            /* to finish in each chunk */
-    int words;              /* of a bit set over the steps */
-    rpi_action *action;     /* [schedule.count] */
+    int actions;        /* to finish in each chunk */
+    int words;          /* of a bit set over the steps */
+    rpi_action *action; /* [schedule.count] */
     int32_t *next;
     rpi_wire_plan *wires;   /* [schedule.wires] */
     int32_t *recvs;         /* RECV actions, by peer, in order */
@@ -48,8 +48,8 @@ typedef struct rpi_routine {
 } rpi_routine;
 
 rp_status rpi_routine_build(const rpi_algorithm *algorithm, const rpi_plan_request *request,
-                            rpi_routine **out_program);
+                            rpi_routine **out_routine);
 /* Its idle chunks are the caller's to free first. NULL is fine. */
-void rpi_routine_destroy(rpi_routine *program);
+void rpi_routine_destroy(rpi_routine *routine);
 
 #endif

@@ -70,10 +70,12 @@ static void poll_until(sleeper *s) {
     if (s->wake_at_ns != RPI_NEVER_NS) {
         int64_t left = s->wake_at_ns - rpi_now_ns();
         if (left < 0) left = 0;
-        span = (struct timespec){.tv_sec = left / RPI_SECOND_NS, .tv_nsec = left % RPI_SECOND_NS};
+        span =
+            (struct timespec){.tv_sec = left / RPI_SECOND_NS, .tv_nsec = left % RPI_SECOND_NS};
         limit = &span;
     }
-    (void)ppoll(s->fds, (nfds_t)s->count, limit, NULL); /* EINTR: look again, then sleep again */
+    (void)ppoll(s->fds, (nfds_t)s->count, limit,
+                NULL); /* EINTR: look again, then sleep again */
 }
 
 static void sleep_for_news(rp_comm *comm, bool for_nobody) {

@@ -8,8 +8,9 @@
  * and nothing is decided any more: running a program calls the kernels in order.
  *
  * Layouts. An activation lies row-major and unpadded (layout 0), or as the backend likes
- * (blocked, padded). The gradient of a value is described like a value. Parameters, states,
- * their gradients and graph inputs are always row-major; a kernel may keep a private packed
+ * (blocked, padded). The gradient of a value is described like a value. Graph inputs come
+ * row-major, and a kernel may ask for another layout as it may for activations. Parameters,
+ * states and gradients of parameters are always row-major; a kernel may keep a private packed
  * copy of a parameter and renews it when that parameter's version differs from the copy's.
  *
  * Determinism: the same inputs, thread count and machine give the same bytes.

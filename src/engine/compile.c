@@ -286,6 +286,8 @@ static rp_status add_result(rpi_compiler *compiler, rpi_value_id id) {
 
 static rp_status check_request(const rpi_compiler *compiler) {
     const rpi_program *program = compiler->program;
+    if (rpi_weights_graph(program->weights) != program->graph)
+        return RP_FAIL(INVALID, "the weights are those of another graph");
     if (compiler->options->result_count < 0 ||
         compiler->options->result_count > RPI_PROGRAM_RESULTS)
         return RP_FAIL(INVALID, "%d results; at most %d are allowed",

@@ -85,6 +85,9 @@ typedef struct rpi_op {
     int example_count;
 } rpi_op;
 
+/* "N x 3 x 8 x 8" for messages, N being RPI_BATCH; "a scalar". Returns text. */
+const char *rpi_op_shape_text(const rpi_shape *shape, char *text, size_t bytes);
+
 /* The catalogue; NULL past the end. */
 const rpi_op *rpi_op_at(int index);
 const rpi_op *rpi_op_find(const char *name); /* NULL when there is none such */

@@ -1,5 +1,6 @@
 #include "engine/op.h"
 
+#include <stdio.h>
 #include <string.h>
 
 extern const rpi_op rpi_op_add, rpi_op_batch_norm2d, rpi_op_conv2d, rpi_op_external,
@@ -22,4 +23,16 @@ const rpi_op *rpi_op_find(const char *name) {
     for (int i = 0; rpi_op_at(i); i++)
         if (!strcmp(rpi_op_at(i)->name, name)) return rpi_op_at(i);
     return NULL;
+}
+
+const char *rpi_op_shape_text(const rpi_shape *shape, char *text, size_t bytes) {
+    size_t used = 0;
+    snprintf(text, bytes, "a scalar");
+    for (int i = 0; i < shape->dims && used < bytes; i++) {
+        char size[24] = "N";
+        if (shape->size[i] != RPI_BATCH)
+            snprintf(size, sizeof size, "%lld", (long long)shape->size[i]);
+        used += (size_t)snprintf(text + used, bytes - used, "%s%s", i ? " x " : "", size);
+    }
+    return text;
 }

@@ -29,23 +29,21 @@ static void update(const rpi_optimizer_rates *rates, uint64_t step, int64_t coun
     (void)step;
     const float rate = rates->learning_rate, momentum = rates->momentum;
     const float decay = rates->weight_decay;
-    float *restrict buffer = slots[0];
+    float *restrict p = values, *restrict buffer = slots[0];
+    const float *restrict g = gradients;
     if (momentum == 0) {
-        for (int64_t i = 0; i < count; i++)
-            values[i] -= rate * (gradients[i] + decay * values[i]);
-        return;
-    }
-    if (!rates->nesterov) {
+        for (int64_t i = 0; i < count; i++) p[i] -= rate * (g[i] + decay * p[i]);
+    } else if (!rates->nesterov) {
         for (int64_t i = 0; i < count; i++) {
-            buffer[i] = momentum * buffer[i] + (gradients[i] + decay * values[i]);
-            values[i] -= rate * buffer[i];
+            buffer[i] = momentum * buffer[i] + (g[i] + decay * p[i]);
+            p[i] -= rate * buffer[i];
         }
-        return;
-    }
-    for (int64_t i = 0; i < count; i++) {
-        float gradient = gradients[i] + decay * values[i];
-        buffer[i] = momentum * buffer[i] + gradient;
-        values[i] -= rate * (gradient + momentum * buffer[i]);
+    } else {
+        for (int64_t i = 0; i < count; i++) {
+            float gradient = g[i] + decay * p[i];
+            buffer[i] = momentum * buffer[i] + gradient;
+            p[i] -= rate * (gradient + momentum * buffer[i]);
+        }
     }
 }
 

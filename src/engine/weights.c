@@ -145,6 +145,10 @@ void rpi_weights_destroy(rpi_weights *weights) {
     rpi_free(weights);
 }
 
+const rpi_graph *rpi_weights_graph(const rpi_weights *weights) {
+    return weights->graph;
+}
+
 int rpi_weights_parameter_count(const rpi_weights *weights) {
     return weights->parameter_count;
 }

@@ -25,6 +25,7 @@ rp_status rpi_weights_create(const rpi_graph *graph, rpi_value_id loss,
                              rpi_weights **out_weights);
 void rpi_weights_destroy(rpi_weights *weights);
 
+const rpi_graph *rpi_weights_graph(const rpi_weights *weights);
 int rpi_weights_parameter_count(const rpi_weights *weights); /* tensors */
 int rpi_weights_state_count(const rpi_weights *weights);
 /* The i-th in the order of the arena. */

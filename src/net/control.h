@@ -1,8 +1,9 @@
 /* The control connection: heartbeats, and the first failure made known to all.
  *
- * A star of TCP connections to rank 0 with one sleeping thread a process, so that it beats while
- * the caller computes, saves or sleeps. A beat carries what the rank is doing. The thread of a
- * stopped process stops with it: that is how "computing" is told from "not making progress".
+ * A star of TCP connections to rank 0 with one sleeping thread a process, so that it beats
+ * while the caller computes, saves or sleeps. A beat carries what the rank is doing. The thread
+ * of a stopped process stops with it: that is how "computing" is told from "not making
+ * progress".
  *
  * Rank 0 is the judge: whatever ranks publish and whoever dies, it accepts one failure, the
  * first, and all ranks hear that one. A death is held back for a moment (RPI_CONTROL_GRACE_S),
@@ -30,16 +31,16 @@ typedef struct rpi_control_options {
     const char *prefix;    /* of keys in the store */
     const char *bind_host; /* rank 0 listens here, and is dialled there; NULL: loopback */
     uint64_t secret;
-    double timeout_s;      /* to connect */
-    double beat_s;         /* between beats; 0: half a second, longer in worlds above 128 */
+    double timeout_s; /* to connect */
+    double beat_s;    /* between beats; 0: half a second, longer in worlds above 128 */
 } rpi_control_options;
 
 /* A failure as its finder saw it. */
 typedef struct rpi_failure {
     rp_status status;
-    int rank;          /* the rank that failed; -1: not one rank's */
-    int finder;        /* who says so */
-    char text[400];    /* one line: rank, operation, phase, bytes short */
+    int rank;       /* the rank that failed; -1: not one rank's */
+    int finder;     /* who says so */
+    char text[400]; /* one line: rank, operation, phase, bytes short */
 } rpi_failure;
 
 /* What a rank last said it is doing. */
@@ -49,20 +50,22 @@ typedef struct rpi_control_beat {
     uint64_t bytes;    /* that have moved in its operations so far */
 } rpi_control_beat;
 
-/* Collective over the store: returns on every rank or fails on every rank by the deadline, naming
- * those that did not come. A world of 1 opens nothing; only what it publishes fails it. */
+/* Collective over the store: returns on every rank or fails on every rank by the deadline,
+ * naming those that did not come. A world of 1 opens nothing; only what it publishes fails it.
+ */
 rp_status rpi_control_open(const rp_store *store, int rank, int world,
                            const rpi_control_options *options, rpi_control **out_control);
 /* Tell all ranks; only the first failure of a world is kept. Any thread; does not block. */
 void rpi_control_publish(rpi_control *control, const rpi_failure *failure);
 /* The world's first failure, once one is known here: a published one, or a rank whose control
- * connection closed without goodbye (its process is gone). Any thread; cheap while there is none. */
+ * connection closed without goodbye (its process is gone). Any thread; cheap while there is
+ * none. */
 bool rpi_control_failed(rpi_control *control, rpi_failure *out_failure);
 /* Wait until a failure is known or the deadline has come; true when known. */
 bool rpi_control_wait_failed(rpi_control *control, int64_t deadline_ns,
                              rpi_failure *out_failure);
-/* Readable once a failure is known: for poll() beside the endpoints' descriptors. -1, which poll()
- * passes over, in a world of 1. */
+/* Readable once a failure is known: for poll() beside the endpoints' descriptors. -1, which
+ * poll() passes over, in a world of 1. */
 int rpi_control_fd(rpi_control *control);
 /* For this rank's beats: what the executor waits in. Any thread, no lock, a store each. */
 void rpi_control_note(rpi_control *control, uint64_t sequence, uint64_t bytes);

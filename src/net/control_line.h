@@ -1,4 +1,5 @@
-/* One control connection: records in and out, without waiting. docs/wire.md defines the bytes. */
+/* One control connection: records in and out, without waiting. docs/wire.md defines the bytes.
+ */
 #ifndef RPI_NET_CONTROL_LINE_H
 #define RPI_NET_CONTROL_LINE_H
 
@@ -27,9 +28,9 @@ typedef struct rpi_control_record {
 } rpi_control_record;
 
 typedef struct rpi_control_line {
-    int fd;        /* -1: closed */
-    int rank;      /* of the other side; -1: it has not said */
-    bool goodbye;  /* the other side said it */
+    int fd;       /* -1: closed */
+    int rank;     /* of the other side; -1: it has not said */
+    bool goodbye; /* the other side said it */
     unsigned char in[RPI_CONTROL_RECORD_BYTES + RPI_CONTROL_TEXT_BYTES];
     size_t in_bytes;
     unsigned char *out; /* not sent yet */
@@ -39,7 +40,8 @@ typedef struct rpi_control_line {
 /* Queue a record and send what the socket takes. RP_PEER: the other side is gone. */
 rp_status rpi_control_line_send(rpi_control_line *line, const rpi_control_record *record);
 rp_status rpi_control_line_flush(rpi_control_line *line);
-/* The next whole record; RP_PENDING: none yet. RP_PEER: closed or died. RP_CORRUPT: no record. */
+/* The next whole record; RP_PENDING: none yet. RP_PEER: closed or died. RP_CORRUPT: no record.
+ */
 rp_status rpi_control_line_receive(rpi_control_line *line, rpi_control_record *out_record);
 void rpi_control_line_close(rpi_control_line *line);
 

@@ -71,8 +71,8 @@ static void choose_bind_host(rpi_join *join) {
 static rp_status serve(rpi_join *join) {
     const rpi_place *place = &join->place;
     const char *everywhere = strchr(place->host, ':') ? "::" : "0.0.0.0";
-    rp_status status = rp_store_serve(place->one_host ? NULL : everywhere, place->port,
-                                      &join->server, NULL);
+    rp_status status =
+        rp_store_serve(place->one_host ? NULL : everywhere, place->port, &join->server, NULL);
     if (status == RP_OK) return RP_OK;
     return rpi_fail_context(status, "rank 0 cannot serve the store (REDPOLL_PORT sets another "
                                     "port, on all ranks): ");
@@ -87,10 +87,13 @@ static rp_status check_owner(rpi_join *join, double timeout_s) {
     if (!place->port_is_derived) return RP_OK;
     if (join->server)
         return store->ops->set(store->context, JOB_KEY, place->job, strlen(place->job));
-    RP_TRY(store->ops->get(store->context, JOB_KEY, timeout_s, owner, sizeof owner - 1, &bytes));
+    RP_TRY(
+        store->ops->get(store->context, JOB_KEY, timeout_s, owner, sizeof owner - 1, &bytes));
     if (strcmp(owner, place->job) == 0) return RP_OK;
-    return RP_FAIL(MISMATCH, "the store at %s:%d is that of another job (%s); REDPOLL_PORT sets "
-                   "another port, on all ranks", place->host, place->port, owner);
+    return RP_FAIL(MISMATCH,
+                   "the store at %s:%d is that of another job (%s); REDPOLL_PORT sets "
+                   "another port, on all ranks",
+                   place->host, place->port, owner);
 }
 
 static rp_status open_store(rpi_join *join, double timeout_s) {
@@ -141,8 +144,7 @@ static void take_leave(rpi_join *join) {
         return;
     }
     if (store->ops->add(store->context, LEFT_KEY, 1, &left) != RP_OK) return;
-    if (left == join->place.world - 1)
-        (void)store->ops->set(store->context, EMPTY_KEY, "", 0);
+    if (left == join->place.world - 1) (void)store->ops->set(store->context, EMPTY_KEY, "", 0);
 }
 
 void rpi_join_close(rpi_join *join) {

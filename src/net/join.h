@@ -33,7 +33,7 @@ typedef struct rpi_place {
     bool one_host;               /* it is known that all ranks are on this host */
     char found_by[64];           /* "redpoll run", "torchrun", "mpirun", "srun", ... */
     rpi_store_kind store;
-    char host[RPI_HOST_BYTES];   /* of the store */
+    char host[RPI_HOST_BYTES]; /* of the store */
     int port;
     char job[192]; /* prefix of keys in a shared store, and the owner of a derived port */
     bool port_is_derived; /* from the job: another job may have taken it */
@@ -46,9 +46,9 @@ rp_status rpi_place_find_own(rpi_place *out_place);
 
 typedef struct rpi_join {
     rpi_place place;
-    rp_store store;          /* zeros in a world of one */
-    const char *bind_host;   /* for rp_comm_options: the interface that faces the other hosts;
-                                NULL (loopback) when all ranks are on this one */
+    rp_store store;        /* zeros in a world of one */
+    const char *bind_host; /* for rp_comm_options: the interface that faces the other hosts;
+                              NULL (loopback) when all ranks are on this one */
     char address[RPI_HOST_BYTES];
     rp_store_server *server; /* rank 0 of RPI_STORE_RANK_0 */
 } rpi_join;

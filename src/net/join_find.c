@@ -60,8 +60,10 @@ typedef struct names {
 static rp_status check_range(const char *rank_name, int rank, const char *world_name,
                              int world) {
     if (rank < world) return RP_OK;
-    return RP_FAIL(INVALID, "environment variables %s=%d and %s=%d contradict each other: "
-                   "ranks are 0 to %d", rank_name, rank, world_name, world, world - 1);
+    return RP_FAIL(INVALID,
+                   "environment variables %s=%d and %s=%d contradict each other: "
+                   "ranks are 0 to %d",
+                   rank_name, rank, world_name, world, world - 1);
 }
 
 /* Ranks are required; local ranks are where the launcher gives them. */
@@ -119,8 +121,10 @@ static rp_status find_redpoll_run(const rpi_environment *environment, rpi_place 
     RP_TRY(set_host(place, "REDPOLL_STORE", text, (size_t)(colon - text)));
     RP_TRY(parse_number("REDPOLL_STORE", colon + 1, &port));
     if (port < 1 || port > 65535)
-        return RP_FAIL(INVALID, "environment variable REDPOLL_STORE is '%s'; ports are 1 to "
-                       "65535", text);
+        return RP_FAIL(INVALID,
+                       "environment variable REDPOLL_STORE is '%s'; ports are 1 to "
+                       "65535",
+                       text);
     place->port = (int)port;
     place->store = RPI_STORE_CLIENT;
     return RP_OK;
@@ -130,8 +134,10 @@ static rp_status read_master(const rpi_environment *environment, const char *lau
                              rpi_place *place) {
     const char *host = variable(environment, "MASTER_ADDR");
     if (!host)
-        return RP_FAIL(INVALID, "the environment looks like %s, but variable MASTER_ADDR is not "
-                       "set; set it to the host of rank 0", launcher);
+        return RP_FAIL(INVALID,
+                       "the environment looks like %s, but variable MASTER_ADDR is not "
+                       "set; set it to the host of rank 0",
+                       launcher);
     RP_TRY(set_host(place, "MASTER_ADDR", host, strlen(host)));
     return read_port(environment, launcher, "MASTER_PORT", place);
 }
@@ -206,8 +212,10 @@ static rp_status meet_at(const rpi_environment *environment, const char *job,
     else if (nodes)
         RP_TRY(first_host(nodes, place));
     else
-        return RP_FAIL(INVALID, "%s started ranks on several hosts; set MASTER_ADDR to the host "
-                       "of rank 0, on all of them", place->found_by);
+        return RP_FAIL(INVALID,
+                       "%s started ranks on several hosts; set MASTER_ADDR to the host "
+                       "of rank 0, on all of them",
+                       place->found_by);
     if (is_set(environment, "REDPOLL_PORT"))
         return read_port(environment, place->found_by, "REDPOLL_PORT", place);
     if (is_set(environment, "MASTER_PORT"))
@@ -218,8 +226,10 @@ static rp_status meet_at(const rpi_environment *environment, const char *job,
         snprintf(place->job, sizeof place->job, "%s, process %lld", place->found_by,
                  (long long)environment->parent);
     else
-        return RP_FAIL(INVALID, "%s gives its job no name; set MASTER_PORT to a free port of the "
-                       "host of rank 0, on all hosts", place->found_by);
+        return RP_FAIL(INVALID,
+                       "%s gives its job no name; set MASTER_PORT to a free port of the "
+                       "host of rank 0, on all hosts",
+                       place->found_by);
     place->port = port_of_job(place->job);
     place->port_is_derived = true;
     return RP_OK;
@@ -312,7 +322,8 @@ static rp_status find(const rpi_environment *environment, rpi_place *place) {
     RP_TRY(is_slurm_step(environment, &in_step));
     if (in_step) return find_srun(environment, place);
     if (is_set(environment, "PMIX_RANK"))
-        return RP_FAIL(INVALID, "PMIX_RANK is set, but this launcher does not say how many ranks "
+        return RP_FAIL(INVALID,
+                       "PMIX_RANK is set, but this launcher does not say how many ranks "
                        "there are; set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT");
     snprintf(place->found_by, sizeof place->found_by, "no launcher: a world of one");
     return RP_OK;

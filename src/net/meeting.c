@@ -95,7 +95,8 @@ rp_status rpi_meeting_give_up(rpi_meeting *meeting, rp_status status) {
             if (theirs != RP_OK) return theirs;
         }
     }
-    return rpi_fail(status, __FILE__, __LINE__, "%s", strchr(strchr(outcome, ' ') + 1, ' ') + 1);
+    return rpi_fail(status, __FILE__, __LINE__, "%s",
+                    strchr(strchr(outcome, ' ') + 1, ' ') + 1);
 }
 
 rp_status rpi_meeting_arrive(rpi_meeting *meeting, const rp_store *store, int rank, int world,

@@ -15,7 +15,7 @@ typedef struct rpi_meeting {
     int rank, world;
     double timeout_s;
     int64_t deadline_ns;
-    char name[RPI_MEETING_PREFIX_BYTES];     /* of every key */
+    char name[RPI_MEETING_PREFIX_BYTES];        /* of every key */
     char prefix[RPI_MEETING_PREFIX_BYTES + 24]; /* of this meeting's: name / generation */
 } rpi_meeting;
 

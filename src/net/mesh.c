@@ -19,7 +19,7 @@ typedef struct mesh_work {
     rpi_meeting meeting;
     const rpi_transport *asked; /* by name; NULL: whichever reaches */
     const rpi_transport *outer; /* wraps the links of a mesh that has a shape; NULL: none */
-    const rpi_transport *kinds[KINDS]; /* in use; mesh->endpoints[i] is of kinds[i] */
+    const rpi_transport *kinds[KINDS];   /* in use; mesh->endpoints[i] is of kinds[i] */
     char subjects[KINDS][SUBJECT_BYTES]; /* of the cards with their addresses */
     int kind_count;
     int *kind_of; /* [world]: how to talk to each rank */
@@ -127,8 +127,10 @@ static rp_status find_transports(mesh_work *work) {
     RP_TRY(rpi_transport_find("shaped", &wrapper));
     if (strcmp(name, "auto") != 0) RP_TRY(rpi_transport_find(name, &work->asked));
     if (work->asked == wrapper)
-        return RP_FAIL(INVALID, "transport '%s' wraps another; a link's rate or latency asks for "
-                       "it", name);
+        return RP_FAIL(INVALID,
+                       "transport '%s' wraps another; a link's rate or latency asks for "
+                       "it",
+                       name);
     if (is_shaped(work->options)) work->outer = wrapper;
     return RP_OK;
 }
@@ -197,11 +199,10 @@ static rp_status connect_one(mesh_work *work, int peer) {
     int kind = work->kind_of[peer];
     rpi_endpoint *endpoint = mesh->endpoints[kind];
     char address[RPI_CARD_BYTES];
-    RP_TRY(rpi_meeting_read(&work->meeting, work->subjects[kind], peer, address,
-                            sizeof address));
-    rp_status status =
-        endpoint->transport->connect(endpoint, peer, address, work->meeting.deadline_ns,
-                                     &mesh->links[peer]);
+    RP_TRY(
+        rpi_meeting_read(&work->meeting, work->subjects[kind], peer, address, sizeof address));
+    rp_status status = endpoint->transport->connect(
+        endpoint, peer, address, work->meeting.deadline_ns, &mesh->links[peer]);
     if (status == RP_OK) return RP_OK;
     return rpi_fail_context(status, "rank %d connecting to rank %d by %s: ", mesh->rank, peer,
                             work->kinds[kind]->name);

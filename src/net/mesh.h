@@ -11,23 +11,23 @@ typedef struct rpi_mesh_options {
     rpi_link_shape shape;  /* wraps the chosen transport when bytes_per_s or latency_s is set */
     const char *bind_host;
     size_t frame_bytes;
-    double timeout_s;      /* for everybody to arrive */
+    double timeout_s; /* for everybody to arrive */
 } rpi_mesh_options;
 
 typedef struct rpi_mesh {
     int rank, world;
     uint64_t secret;
-    rpi_peer_info *peers;     /* [world] */
-    int *host_of;             /* [world], numbered by first appearance */
-    rpi_link **links;         /* [world]; links[rank] is NULL */
+    rpi_peer_info *peers;       /* [world] */
+    int *host_of;               /* [world], numbered by first appearance */
+    rpi_link **links;           /* [world]; links[rank] is NULL */
     rpi_endpoint *endpoints[4]; /* one for each transport in use; NULL after the last */
 } rpi_mesh;
 
-/* Collective: returns on every rank or fails on every rank by the deadline, naming the ranks that
- * did not arrive, a world size (or transport, shape, frame length) on which ranks disagree
- * (RP_MISMATCH), or a rank that came twice. Ranks that give up before the timeout leave a reason
- * in the store for the others. The prefix may be used again after a mesh that came up, not
- * after one that failed. */
+/* Collective: returns on every rank or fails on every rank by the deadline, naming the ranks
+ * that did not arrive, a world size (or transport, shape, frame length) on which ranks disagree
+ * (RP_MISMATCH), or a rank that came twice. Ranks that give up before the timeout leave a
+ * reason in the store for the others. The prefix may be used again after a mesh that came up,
+ * not after one that failed. */
 rp_status rpi_mesh_connect(const rp_store *store, int rank, int world,
                            const rpi_mesh_options *options, rpi_mesh **out_mesh);
 void rpi_mesh_close(rpi_mesh *mesh);

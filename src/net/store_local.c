@@ -26,7 +26,8 @@ static rp_status local_set(void *context, const char *key, const void *value, si
 
 /* False once the deadline has come. */
 static bool wait_change(local_store *store, int64_t deadline_ns) {
-    if (deadline_ns == RPI_NEVER_NS) return pthread_cond_wait(&store->changed, &store->lock) == 0;
+    if (deadline_ns == RPI_NEVER_NS)
+        return pthread_cond_wait(&store->changed, &store->lock) == 0;
     struct timespec at = {.tv_sec = deadline_ns / RPI_SECOND_NS,
                           .tv_nsec = deadline_ns % RPI_SECOND_NS};
     return pthread_cond_timedwait(&store->changed, &store->lock, &at) == 0;

@@ -101,8 +101,8 @@ static rp_status refuse(client *each, rp_status status) {
 /* Push out what is queued; the client's next request begins when all has left. */
 static rp_status flush(rp_store_server *server, client *each) {
     while (each->done < each->bytes) {
-        ssize_t sent = send(each->fd, each->buffer + each->done, each->bytes - each->done,
-                            MSG_NOSIGNAL);
+        ssize_t sent =
+            send(each->fd, each->buffer + each->done, each->bytes - each->done, MSG_NOSIGNAL);
         if (sent < 0 && errno == EINTR) continue;
         if (sent < 0 && errno == EAGAIN) {
             watch(server, each, EPOLLOUT);
@@ -156,9 +156,9 @@ static rp_status serve_request(rp_store_server *server, client *each) {
     bool changed = false;
     if (status == RP_OK) switch (each->request.operation) {
         case RPI_STORE_SET:
-            status = rpi_dictionary_set(server->dictionary, each->key,
-                                        key + each->request.key_bytes,
-                                        each->request.value_bytes);
+            status =
+                rpi_dictionary_set(server->dictionary, each->key, key + each->request.key_bytes,
+                                   each->request.value_bytes);
             changed = true;
             break;
         case RPI_STORE_ADD:
@@ -178,8 +178,7 @@ static rp_status serve_request(rp_store_server *server, client *each) {
 /* The header has come: learn how long the request is. */
 static rp_status learn_length(client *each) {
     RP_TRY(rpi_store_unpack(each->buffer, &each->request));
-    size_t bytes =
-        RPI_STORE_HEADER_BYTES + each->request.key_bytes + each->request.value_bytes;
+    size_t bytes = RPI_STORE_HEADER_BYTES + each->request.key_bytes + each->request.value_bytes;
     RP_TRY(reserve(each, bytes));
     each->bytes = bytes;
     return RP_OK;

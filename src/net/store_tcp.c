@@ -87,7 +87,8 @@ static rp_status tcp_get(void *context, const char *key, double timeout_s, void 
     RP_TRY(verdict(store, &reply));
     *bytes = reply.value_bytes;
     if (value)
-        memcpy(value, store->buffer, reply.value_bytes < capacity ? reply.value_bytes : capacity);
+        memcpy(value, store->buffer,
+               reply.value_bytes < capacity ? reply.value_bytes : capacity);
     return RP_OK;
 }
 

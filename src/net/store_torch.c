@@ -11,8 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Queries as PyTorch numbers them; lengths and numbers are 8 bytes in the hosts' byte order, which
- * is little-endian wherever both run. Texts are a length and their bytes. */
+/* Queries as PyTorch numbers them; lengths and numbers are 8 bytes in the hosts' byte order,
+ * which is little-endian wherever both run. Texts are a length and their bytes. */
 enum { VALIDATE = 0, SET = 1, GET = 3, ADD = 4, CHECK = 5, DELETE_KEY = 8 };
 enum { READY = 0 };
 #define VALIDATION UINT32_C(0x3c85f7ce)
@@ -122,10 +122,10 @@ static rp_status torch_get(void *context, const char *key, double timeout_s, voi
     RP_TRY(ask(store, length, sizeof length));
     uint64_t count = rpi_get_u64(length);
     if (count > RPI_STORE_VALUE_BYTES)
-        return broke(store, RP_FAIL(CORRUPT, "key '%s' has %llu bytes", key,
-                                    (unsigned long long)count));
-    rp_status status = rpi_stream_read(store->fd, store->query, (size_t)count,
-                                       rpi_deadline_ns(ANSWER_S));
+        return broke(
+            store, RP_FAIL(CORRUPT, "key '%s' has %llu bytes", key, (unsigned long long)count));
+    rp_status status =
+        rpi_stream_read(store->fd, store->query, (size_t)count, rpi_deadline_ns(ANSWER_S));
     if (status != RP_OK) return broke(store, status);
     if (value) memcpy(value, store->query, count < capacity ? (size_t)count : capacity);
     *bytes = (size_t)count;

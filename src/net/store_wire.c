@@ -18,8 +18,10 @@ rp_status rpi_store_unpack(const void *bytes, rpi_store_header *out_header) {
     if (rpi_get_u32(at) != RPI_STORE_MAGIC)
         return RP_FAIL(CORRUPT, "these are not a redpoll store's bytes");
     if (at[4] != RPI_STORE_VERSION)
-        return RP_FAIL(MISMATCH, "the other side speaks version %d of the store's protocol, "
-                                 "this one %d", at[4], RPI_STORE_VERSION);
+        return RP_FAIL(MISMATCH,
+                       "the other side speaks version %d of the store's protocol, "
+                       "this one %d",
+                       at[4], RPI_STORE_VERSION);
     rpi_store_header header = {.operation = at[5],
                                .key_bytes = rpi_get_u16(at + 6),
                                .status = (int32_t)rpi_get_u32(at + 8),

@@ -1,4 +1,5 @@
-/* The store's messages, as docs/wire.md defines them: a header, then the key, then the value. */
+/* The store's messages, as docs/wire.md defines them: a header, then the key, then the value.
+ */
 #ifndef RPI_NET_STORE_WIRE_H
 #define RPI_NET_STORE_WIRE_H
 
@@ -22,12 +23,13 @@ typedef struct rpi_store_header {
     uint16_t key_bytes;   /* requests: without a NUL; replies: 0 */
     int32_t status;       /* replies: rp_status; requests: 0 */
     uint32_t value_bytes; /* of set, of a reply to get, or of a refusal's text */
-    int64_t number;       /* get: milliseconds to wait, negative for ever; add: the amount, and in
-                             its reply the new value */
+    int64_t number; /* get: milliseconds to wait, negative for ever; add: the amount, and in
+                       its reply the new value */
 } rpi_store_header;
 
 void rpi_store_pack(const rpi_store_header *header, void *bytes);
-/* RP_CORRUPT says what is wrong with the 24 bytes: lengths in a good header are within limits. */
+/* RP_CORRUPT says what is wrong with the 24 bytes: lengths in a good header are within limits.
+ */
 rp_status rpi_store_unpack(const void *bytes, rpi_store_header *out_header);
 
 #endif

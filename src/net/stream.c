@@ -52,8 +52,8 @@ static int bound_port_of(int fd) {
 }
 
 static int listen_at(const struct addrinfo *at) {
-    int fd = socket(at->ai_family, at->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK,
-                    at->ai_protocol);
+    int fd =
+        socket(at->ai_family, at->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, at->ai_protocol);
     if (fd < 0) return -1;
     int one = 1; /* a port whose last connections linger in TIME_WAIT is free */
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
@@ -106,8 +106,8 @@ static bool is_own_echo(int fd) {
 
 /* A connected descriptor, or -1 with errno. */
 static int connect_to(const struct addrinfo *at, int64_t deadline_ns) {
-    int fd = socket(at->ai_family, at->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK,
-                    at->ai_protocol);
+    int fd =
+        socket(at->ai_family, at->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, at->ai_protocol);
     if (fd < 0) return -1;
     int error = 0;
     if (connect(fd, at->ai_addr, at->ai_addrlen) != 0) {

@@ -30,8 +30,9 @@ rpi_value_id rpi_declare(rpi_builder *builder, rpi_parameter record) {
         rpi_graph_fail(builder->graph, status, "%s", rp_last_error()->message);
         return RPI_NO_VALUE;
     }
-    record.value = record.is_state ? rpi_graph_state(builder->graph, record.name, record.shape)
-                                   : rpi_graph_parameter(builder->graph, record.name, record.shape);
+    record.value = record.is_state
+                       ? rpi_graph_state(builder->graph, record.name, record.shape)
+                       : rpi_graph_parameter(builder->graph, record.name, record.shape);
     if (record.value == RPI_NO_VALUE) return RPI_NO_VALUE;
     record.dtype = RP_F32;
     record.name = rpi_graph_value(builder->graph, record.value)->name;
@@ -70,7 +71,8 @@ static rpi_value_id declare_vector(rpi_builder *builder, const char *name, const
 
 rpi_value_id rpi_block_batch_norm(rpi_builder *builder, const char *name, rpi_value_id x,
                                   int channels) {
-    rpi_value_id scale = declare_vector(builder, name, "weight", channels, RPI_INIT_ONES, false);
+    rpi_value_id scale =
+        declare_vector(builder, name, "weight", channels, RPI_INIT_ONES, false);
     rpi_value_id shift = declare_vector(builder, name, "bias", channels, RPI_INIT_ZEROS, false);
     rpi_value_id mean =
         declare_vector(builder, name, "running_mean", channels, RPI_INIT_ZEROS, true);
@@ -84,11 +86,12 @@ rpi_value_id rpi_block_linear(rpi_builder *builder, const char *name, rpi_value_
                               int out) {
     char text[LONGEST_NAME];
     double bound = 1.0 / sqrt((double)in);
-    rpi_value_id weight = rpi_declare(builder, (rpi_parameter){.name = join(text, name, "weight"),
-                                                               .shape = {2, {out, in}},
-                                                               .decay_group = RPI_DECAY_WEIGHT,
-                                                               .init = RPI_INIT_UNIFORM,
-                                                               .spread = bound});
+    rpi_value_id weight =
+        rpi_declare(builder, (rpi_parameter){.name = join(text, name, "weight"),
+                                             .shape = {2, {out, in}},
+                                             .decay_group = RPI_DECAY_WEIGHT,
+                                             .init = RPI_INIT_UNIFORM,
+                                             .spread = bound});
     rpi_value_id bias = rpi_declare(builder, (rpi_parameter){.name = join(text, name, "bias"),
                                                              .shape = {1, {out}},
                                                              .decay_group = RPI_DECAY_VECTOR,

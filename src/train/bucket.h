@@ -1,7 +1,7 @@
 /* Buckets: ranges of the gradient arena that travel in one all-reduce.
  *
- * Borders fall between tensors, so that a bucket is a list of whole tensors, each with a codec of
- * its own, and follow from the parameter record and the bucket's size alone. */
+ * Borders fall between tensors, so that a bucket is a list of whole tensors, each with a codec
+ * of its own, and follow from the parameter record and the bucket's size alone. */
 #ifndef RPI_TRAIN_BUCKET_H
 #define RPI_TRAIN_BUCKET_H
 
@@ -9,7 +9,7 @@
 #include "train/network.h"
 
 typedef struct rpi_bucket {
-    int64_t first, count;      /* elements of the arena */
+    int64_t first, count;       /* elements of the arena */
     int segment, segment_count; /* in rpi_buckets.segments */
 } rpi_bucket;
 

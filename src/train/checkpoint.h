@@ -1,9 +1,9 @@
 /* Checkpoints: everything that the next step depends on.
  *
  *     model.safetensors                    parameters, averaged running statistics, optimizer
- *                                          state; the step and what it belongs to in the metadata
- *     rank-R-of-N-step-S.safetensors       what differs between ranks: error feedback, and the
- *                                          running statistics before averaging
+ *                                          state; the step and what it belongs to in the
+ * metadata rank-R-of-N-step-S.safetensors       what differs between ranks: error feedback, and
+ * the running statistics before averaging
  *
  * Rank files are written first, under names with their step; then rank 0 renames the model over
  * the old one, which is the moment a checkpoint comes into being; then old rank files go. So at
@@ -23,8 +23,8 @@ rp_status rpi_checkpoint_save(rpi_trainer *trainer, const char *folder);
 /* Load into a trainer that was opened: with as many ranks as saved it the next step gives the
  * same bytes as if the run had never stopped. With another number, running statistics are the
  * averaged ones, and every rank takes an equal part of the sum of all error feedback: gradients
- * are summed over ranks, so the sum of what is still owed to the parameters is what must be kept.
- * Local. RP_MISMATCH: a checkpoint of another model, naming both. What continues
+ * are summed over ranks, so the sum of what is still owed to the parameters is what must be
+ * kept. Local. RP_MISMATCH: a checkpoint of another model, naming both. What continues
  * differently than it began goes to note, "" for nothing. */
 rp_status rpi_checkpoint_load(rpi_trainer *trainer, const char *folder, char *note,
                               size_t note_bytes);

@@ -23,7 +23,8 @@ void rpi_checkpoint_shape_text(const rpi_trainer *t, char *text, size_t bytes) {
 
 void rpi_checkpoint_slot_name(const rpi_optimizer *optimizer, int slot, const char *parameter,
                               char name[RPI_CHECKPOINT_NAME]) {
-    snprintf(name, RPI_CHECKPOINT_NAME, "optimizer.%s.%s", optimizer->slot_names[slot], parameter);
+    snprintf(name, RPI_CHECKPOINT_NAME, "optimizer.%s.%s", optimizer->slot_names[slot],
+             parameter);
 }
 
 void rpi_checkpoint_entry_name(const char *kind, const char *parameter,

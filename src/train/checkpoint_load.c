@@ -30,8 +30,8 @@ static rp_status check_model(const rpi_safetensors *file, const char *path, cons
     if (strcmp(has, model) != 0)
         return RP_FAIL(MISMATCH, "%s holds the model %s, not %s", path, has, model);
     if (shape && strcmp(has_shape, shape) != 0)
-        return RP_FAIL(MISMATCH, "%s holds the model %s for %s, not for %s", path, has, has_shape,
-                       shape);
+        return RP_FAIL(MISMATCH, "%s holds the model %s for %s, not for %s", path, has,
+                       has_shape, shape);
     return RP_OK;
 }
 
@@ -74,7 +74,8 @@ static rp_status add_residual(rpi_trainer *t, const rpi_safetensors *file, float
         char name[RPI_CHECKPOINT_NAME];
         rpi_checkpoint_entry_name("residual", parameter->name, name);
         RP_TRY(rpi_safetensors_read(file, name, RP_F32, &parameter->shape, scratch));
-        for (int64_t e = 0; e < weight->count; e++) sums[weight->first + e] += (double)scratch[e];
+        for (int64_t e = 0; e < weight->count; e++)
+            sums[weight->first + e] += (double)scratch[e];
     }
     return RP_OK;
 }
@@ -84,8 +85,9 @@ static rp_status open_rank(const char *folder, int rank, int world, int64_t step
     char path[RPI_CHECKPOINT_PATH];
     rpi_checkpoint_rank_path(folder, rank, world, step, path);
     rp_status status = rpi_safetensors_open(path, out_file);
-    return status == RP_OK ? status
-                           : rpi_fail_context(status, "the part of rank %d of the checkpoint: ", rank);
+    return status == RP_OK
+               ? status
+               : rpi_fail_context(status, "the part of rank %d of the checkpoint: ", rank);
 }
 
 /* The sum over all old ranks, in double, and our part of it. */
@@ -123,14 +125,16 @@ static rp_status read_own_residual(rpi_trainer *t, const rpi_safetensors *file) 
         char name[RPI_CHECKPOINT_NAME];
         rpi_checkpoint_entry_name("residual", parameter->name, name);
         RP_TRY(rpi_safetensors_read(file, name, RP_F32, &parameter->shape,
-                                    t->residual + rpi_weights_of(t->weights, parameter->value)->first));
+                                    t->residual +
+                                        rpi_weights_of(t->weights, parameter->value)->first));
     }
     return RP_OK;
 }
 
 static rp_status read_rank(rpi_trainer *t, const char *folder, int64_t world, int64_t step,
                            bool feedback) {
-    if (world == 1) return RP_OK; /* one rank owes nothing, and its statistics are the model's */
+    if (world == 1)
+        return RP_OK; /* one rank owes nothing, and its statistics are the model's */
     if (world != t->world)
         return t->residual && feedback ? share_residuals(t, folder, (int)world, step) : RP_OK;
     rpi_safetensors *file = NULL;
@@ -147,14 +151,16 @@ static void note_changes(const rpi_trainer *t, int64_t world, int64_t seed, int6
     size_t used = 0;
     note[0] = '\0';
     if (world != t->world)
-        used += (size_t)snprintf(note + used, bytes - used, "saved by %lld ranks, continued by %d; ",
-                                 (long long)world, t->world);
+        used += (size_t)snprintf(note + used, bytes - used,
+                                 "saved by %lld ranks, continued by %d; ", (long long)world,
+                                 t->world);
     if (seed != t->options->seed && used < bytes)
         used += (size_t)snprintf(note + used, bytes - used, "the seed was %lld, now %lld; ",
                                  (long long)seed, (long long)t->options->seed);
     if (batch != t->global_batch && used < bytes)
-        used += (size_t)snprintf(note + used, bytes - used, "the global batch was %lld, now %lld; ",
-                                 (long long)batch, (long long)t->global_batch);
+        used +=
+            (size_t)snprintf(note + used, bytes - used, "the global batch was %lld, now %lld; ",
+                             (long long)batch, (long long)t->global_batch);
     if (used >= 2 && used < bytes) note[used - 2] = '\0';
 }
 
@@ -176,7 +182,8 @@ static rp_status load(rpi_trainer *t, const char *folder, const char *path,
     return RP_OK;
 }
 
-rp_status rpi_checkpoint_load(rpi_trainer *t, const char *folder, char *note, size_t note_bytes) {
+rp_status rpi_checkpoint_load(rpi_trainer *t, const char *folder, char *note,
+                              size_t note_bytes) {
     char path[RPI_CHECKPOINT_PATH];
     rpi_safetensors *file = NULL;
     RP_TRY(rpi_safetensors_open(rpi_checkpoint_path(folder, path, sizeof path), &file));
@@ -188,7 +195,8 @@ rp_status rpi_checkpoint_load(rpi_trainer *t, const char *folder, char *note, si
 rp_status rpi_checkpoint_check(const rpi_train_options *options) {
     char path[RPI_CHECKPOINT_PATH];
     rpi_safetensors *file = NULL;
-    RP_TRY(rpi_safetensors_open(rpi_checkpoint_path(options->resume, path, sizeof path), &file));
+    RP_TRY(
+        rpi_safetensors_open(rpi_checkpoint_path(options->resume, path, sizeof path), &file));
     rp_status status = check_model(file, path, options->model, NULL);
     rpi_safetensors_close(file);
     return status;

@@ -37,8 +37,10 @@ static char *next_name(tensor_list *list) {
 }
 
 static void add(tensor_list *list, const rpi_parameter *parameter, const float *data) {
-    list->tensors[list->count] = (rpi_named_tensor){
-        .name = list->names[list->count], .dtype = RP_F32, .shape = parameter->shape, .data = data};
+    list->tensors[list->count] = (rpi_named_tensor){.name = list->names[list->count],
+                                                    .dtype = RP_F32,
+                                                    .shape = parameter->shape,
+                                                    .data = data};
     list->count++;
 }
 
@@ -71,7 +73,8 @@ static void list_rank(const rpi_trainer *t, tensor_list *list) {
 }
 
 static rp_status write_model(const rpi_trainer *t, const char *folder, const float *states) {
-    char step[24], world[24], seed[24], batch[24], shape[64], codec[64], path[RPI_CHECKPOINT_PATH];
+    char step[24], world[24], seed[24], batch[24], shape[64], codec[64],
+        path[RPI_CHECKPOINT_PATH];
     snprintf(step, sizeof step, "%lld", (long long)t->step);
     snprintf(world, sizeof world, "%d", t->world);
     snprintf(seed, sizeof seed, "%lld", (long long)t->options->seed);
@@ -113,9 +116,9 @@ static rp_status write_rank(const rpi_trainer *t, const char *folder) {
     return status;
 }
 
-/* Rank files of other steps belong to no checkpoint any more. Each rank removes those of its own
- * number; rank 0 also those of ranks that are no longer there. What cannot be removed does no
- * harm. */
+/* Rank files of other steps belong to no checkpoint any more. Each rank removes those of its
+ * own number; rank 0 also those of ranks that are no longer there. What cannot be removed does
+ * no harm. */
 static void remove_old(const rpi_trainer *t, const char *folder) {
     DIR *stream = opendir(folder);
     if (!stream) return;

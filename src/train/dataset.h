@@ -1,8 +1,8 @@
 /* Images with labels, held in memory; the contract of a kind, which datasets.c lists.
  *
- * A new kind is one file that exports one `const rpi_dataset_kind`, one row in datasets.c and one
- * word in CMakeLists.txt. Pixels stay bytes; a batch is normalised as it is dealt:
- * x = (pixel / 255 - mean) / deviation, with one mean and one deviation for all channels. */
+ * A new kind is one file that exports one `const rpi_dataset_kind`, one row in datasets.c and
+ * one word in CMakeLists.txt. Pixels stay bytes; a batch is normalised as it is dealt: x =
+ * (pixel / 255 - mean) / deviation, with one mean and one deviation for all channels. */
 #ifndef RPI_TRAIN_DATASET_H
 #define RPI_TRAIN_DATASET_H
 
@@ -26,16 +26,16 @@ typedef struct rpi_dataset {
 } rpi_dataset;
 
 typedef struct rpi_dataset_options {
-    const char *folder; /* NULL: where the kind looks by itself */
-    uint64_t seed;      /* of made-up data */
+    const char *folder;              /* NULL: where the kind looks by itself */
+    uint64_t seed;                   /* of made-up data */
     int64_t train_count, test_count; /* of made-up data; 0: 2048 and 512 */
     int channels, height, width;     /* of made-up data; 0: 1, 28, 28 */
 } rpi_dataset_options;
 
 typedef struct rpi_dataset_kind {
     const char *name, *summary;
-    /* Fill in *dataset, which is all zeros; what was allocated is the caller's to free, also after
-     * a failure. Messages name the file and what to do. */
+    /* Fill in *dataset, which is all zeros; what was allocated is the caller's to free, also
+     * after a failure. Messages name the file and what to do. */
     rp_status (*load)(const rpi_dataset_options *options, rpi_dataset *dataset);
     /* Are the files there? Quick, for a check before ranks start. NULL: there are none. */
     rp_status (*probe)(const rpi_dataset_options *options);

@@ -33,14 +33,15 @@ rp_status rpi_dataset_kind_find(const char *name, const rpi_dataset_kind **out_k
         return RP_OK;
     }
     char hint[96];
-    return RP_FAIL(INVALID, "unknown data '%s'; there are fashion-mnist, idx, synthetic%s", name,
-                   rpi_suggest_text(name, name_at, NULL, hint, sizeof hint));
+    return RP_FAIL(INVALID, "unknown data '%s'; there are fashion-mnist, idx, synthetic%s",
+                   name, rpi_suggest_text(name, name_at, NULL, hint, sizeof hint));
 }
 
 static rp_status check_labels(const rpi_images *images, int classes, const char *what) {
     for (int64_t i = 0; i < images->count; i++)
         if (images->labels[i] >= classes)
-            return RP_FAIL(CORRUPT, "label %d of %s image %lld is out of range; there are %d classes",
+            return RP_FAIL(CORRUPT,
+                           "label %d of %s image %lld is out of range; there are %d classes",
                            images->labels[i], what, (long long)i, classes);
     return RP_OK;
 }

@@ -52,8 +52,8 @@ static rp_status run_share(rpi_trainer *t, totals *sums) {
     return status;
 }
 
-/* With the world's running statistics in place of this rank's own, which come back afterwards: so
- * an evaluation changes nothing about the training around it. */
+/* With the world's running statistics in place of this rank's own, which come back afterwards:
+ * so an evaluation changes nothing about the training around it. */
 static rp_status run_averaged(rpi_trainer *t, float *averaged, totals *sums) {
     RP_TRY(rpi_trainer_average_states(t, averaged));
     float *states = rpi_weights_states(t->weights);
@@ -79,7 +79,8 @@ rp_status rpi_trainer_evaluate(rpi_trainer *t, rpi_evaluation *out_evaluation) {
     double values[3] = {sums.loss, sums.correct, sums.images};
     rp_segment segment = {.data = values, .count = 3, .dtype = RP_F64};
     RP_TRY(rp_all_reduce(t->comm, &segment, 1, NULL));
-    *out_evaluation = (rpi_evaluation){
-        .loss = values[0] / values[2], .accuracy = values[1] / values[2], .images = (int64_t)values[2]};
+    *out_evaluation = (rpi_evaluation){.loss = values[0] / values[2],
+                                       .accuracy = values[1] / values[2],
+                                       .images = (int64_t)values[2]};
     return RP_OK;
 }

@@ -1,4 +1,5 @@
-/* Fashion-MNIST (Xiao, Rasul, Vollgraf 2017): 60,000 and 10,000 grey images of 28 x 28, 10 classes.
+/* Fashion-MNIST (Xiao, Rasul, Vollgraf 2017): 60,000 and 10,000 grey images of 28 x 28, 10
+ * classes.
  *
  * From Debian's package dataset-fashion-mnist, or any folder with files of the same names. The
  * mean and deviation are those of the training set, as everybody uses them. */
@@ -22,10 +23,11 @@ static void find_part(const rpi_dataset_options *options, const char *part, path
 }
 
 static rp_status missing(const char *path) {
-    return RP_FAIL(NOT_FOUND,
-                   "%s is missing; install it with `apt-get install dataset-fashion-mnist`, or name "
-                   "a folder that holds the four files with --data-dir",
-                   path);
+    return RP_FAIL(
+        NOT_FOUND,
+        "%s is missing; install it with `apt-get install dataset-fashion-mnist`, or name "
+        "a folder that holds the four files with --data-dir",
+        path);
 }
 
 static rp_status probe_part(const rpi_dataset_options *options, const char *part) {

@@ -61,12 +61,15 @@ static rp_status read_header(idx_reader *reader, bool labels, uint32_t sizes[MOS
     int dims = magic[3];
     bool fits = labels ? dims == 1 : dims == 3 || dims == 4;
     if (magic[0] || magic[1] || magic[2] != 8 || !fits)
-        return RP_FAIL(CORRUPT, "%s is no IDX file of %s: it starts with %02x %02x %02x %02x, not 00 00 08 %s",
-                       reader->path, labels ? "labels" : "images", magic[0], magic[1], magic[2],
-                       magic[3], labels ? "01" : "03");
+        return RP_FAIL(
+            CORRUPT,
+            "%s is no IDX file of %s: it starts with %02x %02x %02x %02x, not 00 00 08 %s",
+            reader->path, labels ? "labels" : "images", magic[0], magic[1], magic[2], magic[3],
+            labels ? "01" : "03");
     for (int d = 0; d < dims; d++) {
         RP_TRY(read_bytes(reader, raw, sizeof raw));
-        sizes[d] = (uint32_t)raw[0] << 24 | (uint32_t)raw[1] << 16 | (uint32_t)raw[2] << 8 | raw[3];
+        sizes[d] =
+            (uint32_t)raw[0] << 24 | (uint32_t)raw[1] << 16 | (uint32_t)raw[2] << 8 | raw[3];
         if (sizes[d] < 1 || (d > 0 && sizes[d] > LARGEST_SIDE))
             return RP_FAIL(CORRUPT, "%s: dimension %d is %u", reader->path, d, sizes[d]);
     }
@@ -91,8 +94,10 @@ static rp_status read_elements(idx_reader *reader, size_t bytes, uint8_t **out_d
         room = wanted;
     }
     rp_status status = read_end(reader);
-    if (status == RP_OK) *out_data = data;
-    else rpi_free(data);
+    if (status == RP_OK)
+        *out_data = data;
+    else
+        rpi_free(data);
     return status;
 }
 
@@ -107,12 +112,13 @@ static rp_status read_images(const char *path, rpi_images *images) {
         images->channels = dims == 4 ? (int)sizes[1] : 1;
         images->height = (int)sizes[dims - 2];
         images->width = (int)sizes[dims - 1];
-        uint64_t image = (uint64_t)images->channels * (uint64_t)images->height *
-                         (uint64_t)images->width;
+        uint64_t image =
+            (uint64_t)images->channels * (uint64_t)images->height * (uint64_t)images->width;
         if (image > INT32_MAX)
             status = RP_FAIL(CORRUPT, "%s: images of %llu bytes are too large", path,
                              (unsigned long long)image);
-        else status = read_elements(&reader, sizes[0] * (size_t)image, &images->pixels);
+        else
+            status = read_elements(&reader, sizes[0] * (size_t)image, &images->pixels);
     }
     gzclose(reader.file);
     return status;
@@ -132,11 +138,14 @@ static rp_status read_labels(const char *path, int64_t images, uint8_t **out_lab
     return status;
 }
 
-rp_status rpi_idx_read(const char *images_path, const char *labels_path, rpi_images *out_images) {
+rp_status rpi_idx_read(const char *images_path, const char *labels_path,
+                       rpi_images *out_images) {
     rpi_images images = {0};
     RP_TRY(read_images(images_path, &images));
     rp_status status = read_labels(labels_path, images.count, &images.labels);
-    if (status == RP_OK) *out_images = images;
-    else rpi_free(images.pixels);
+    if (status == RP_OK)
+        *out_images = images;
+    else
+        rpi_free(images.pixels);
     return status;
 }

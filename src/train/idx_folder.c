@@ -1,6 +1,6 @@
 /* Any dataset as four IDX files in one folder, found by their names: what holds "train" and
- * "images", "train" and "labels", and "t10k" or "test" instead of "train". Classes are the largest
- * training label + 1; mean and deviation are measured on the training images. */
+ * "images", "train" and "labels", and "t10k" or "test" instead of "train". Classes are the
+ * largest training label + 1; mean and deviation are measured on the training images. */
 #include "train/idx_file.h"
 
 #include <dirent.h>
@@ -28,11 +28,13 @@ static rp_status find_file(const char *folder, const char *part, const char *wha
     }
     closedir(stream);
     if (!found[0])
-        return RP_FAIL(NOT_FOUND, "%s has no file named like %s-%s-idx%d-ubyte or with .gz behind it",
+        return RP_FAIL(NOT_FOUND,
+                       "%s has no file named like %s-%s-idx%d-ubyte or with .gz behind it",
                        folder, part, what, strcmp(what, "images") == 0 ? 3 : 1);
     if (second[0])
-        return RP_FAIL(INVALID, "%s and %s in %s both look like %s %s; keep one set in a folder",
-                       found, second, folder, part, what);
+        return RP_FAIL(INVALID,
+                       "%s and %s in %s both look like %s %s; keep one set in a folder", found,
+                       second, folder, part, what);
     if (snprintf(path, LONGEST_PATH, "%s/%s", folder, found) >= LONGEST_PATH)
         return RP_FAIL(INVALID, "the path %s/%s is too long", folder, found);
     return RP_OK;

@@ -33,14 +33,16 @@ rp_status rpi_lr_schedule_find(const char *name, const rpi_lr_schedule **out_sch
         return RP_OK;
     }
     char hint[96];
-    return RP_FAIL(INVALID,
-                   "unknown learning-rate schedule '%s'; there are constant, warmup, step, cosine%s",
-                   name, rpi_suggest_text(name, name_at, NULL, hint, sizeof hint));
+    return RP_FAIL(
+        INVALID,
+        "unknown learning-rate schedule '%s'; there are constant, warmup, step, cosine%s", name,
+        rpi_suggest_text(name, name_at, NULL, hint, sizeof hint));
 }
 
 rp_status rpi_lr_check(const rpi_lr_schedule *schedule, const rpi_lr_options *options) {
     if (options->warmup_steps < 0)
-        return RP_FAIL(INVALID, "%lld warm-up steps; at least 0", (long long)options->warmup_steps);
+        return RP_FAIL(INVALID, "%lld warm-up steps; at least 0",
+                       (long long)options->warmup_steps);
     return schedule->check ? schedule->check(options) : RP_OK;
 }
 

@@ -13,5 +13,5 @@ static double rate(const rpi_lr_options *options, int64_t step, int64_t steps) {
     return options->peak * pow(options->gamma, (double)(step / options->drop_every));
 }
 
-const rpi_lr_schedule rpi_lr_step = {"step", "times --lr-gamma every --lr-drop-every steps", check,
-                                     rate};
+const rpi_lr_schedule rpi_lr_step = {"step", "times --lr-gamma every --lr-drop-every steps",
+                                     check, rate};

@@ -50,8 +50,10 @@ static rp_status put(rpi_metrics *metrics, cJSON *object) {
 
 /* JSON has no infinity: numbers that are none become null. */
 static void add_number(cJSON *object, const char *key, double value) {
-    if (isfinite(value)) cJSON_AddNumberToObject(object, key, value);
-    else cJSON_AddNullToObject(object, key);
+    if (isfinite(value))
+        cJSON_AddNumberToObject(object, key, value);
+    else
+        cJSON_AddNullToObject(object, key);
 }
 
 static void add_option(cJSON *options, const rpi_option *option, const void *target) {
@@ -60,8 +62,10 @@ static void add_option(cJSON *options, const rpi_option *option, const void *tar
     switch (option->type) {
     case RPI_OPTION_FLAG: cJSON_AddBoolToObject(options, option->name, text[0] == 't'); break;
     case RPI_OPTION_TEXT:
-        if (text[0]) cJSON_AddStringToObject(options, option->name, text);
-        else cJSON_AddNullToObject(options, option->name);
+        if (text[0])
+            cJSON_AddStringToObject(options, option->name, text);
+        else
+            cJSON_AddNullToObject(options, option->name);
         break;
     default: add_number(options, option->name, strtod(text, NULL)); break;
     }

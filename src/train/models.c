@@ -53,7 +53,8 @@ static rp_status parse_hidden(const char *value, rpi_model_options *options) {
     options->hidden_count = 0;
     for (const char *at = value;; at++) {
         if (options->hidden_count == RPI_MODEL_HIDDEN)
-            return RP_FAIL(INVALID, "'%s' has more than %d hidden layers", value, RPI_MODEL_HIDDEN);
+            return RP_FAIL(INVALID, "'%s' has more than %d hidden layers", value,
+                           RPI_MODEL_HIDDEN);
         RP_TRY(parse_width(&at, &options->hidden[options->hidden_count++]));
         if (!*at) return RP_OK;
         if (*at != 'x') return RP_FAIL(INVALID, "'%s' is not like 512x256", value);
@@ -88,7 +89,8 @@ static rp_status parse_option(const rpi_model *model, char *text, rpi_model_opti
     for (size_t i = 0; value && i < sizeof known / sizeof known[0]; i++)
         if ((model->takes & known[i].bit) && strcmp(known[i].name, text) == 0)
             return known[i].parse(value, options);
-    return RP_FAIL(INVALID, "model %s does not take '%s': %s", model->name, text, model->summary);
+    return RP_FAIL(INVALID, "model %s does not take '%s': %s", model->name, text,
+                   model->summary);
 }
 
 rp_status rpi_model_parse(const char *text, const rpi_model **out_model,
@@ -101,7 +103,8 @@ rp_status rpi_model_parse(const char *text, const rpi_model **out_model,
     const rpi_model *model = NULL;
     RP_TRY(find(words, &model));
     rpi_model_options options = model->defaults;
-    for (char *word = rest ? strtok_r(rest, ",", &rest) : NULL; word; word = strtok_r(NULL, ",", &rest))
+    for (char *word = rest ? strtok_r(rest, ",", &rest) : NULL; word;
+         word = strtok_r(NULL, ",", &rest))
         RP_TRY(parse_option(model, word, &options));
     *out_model = model;
     *out_options = options;

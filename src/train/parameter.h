@@ -35,8 +35,8 @@ enum { RPI_EXACT_BELOW = 10000 };
 
 bool rpi_parameter_compresses(const rpi_parameter *parameter);
 
-/* Write the initial elements: a pure function of (seed, index, rule). index: of the parameter in
- * its record. */
+/* Write the initial elements: a pure function of (seed, index, rule). index: of the parameter
+ * in its record. */
 void rpi_parameter_initialise(const rpi_parameter *parameter, uint64_t seed, int index,
                               float *values);
 

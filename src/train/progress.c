@@ -31,8 +31,10 @@ static void started(void *context, int64_t first_step, int64_t last_step, int64_
 /* "1:02:03" or "2:03" */
 static void format_time(double seconds, char *text, size_t bytes) {
     long long s = (long long)(seconds + 0.5);
-    if (s >= 3600) snprintf(text, bytes, "%lld:%02lld:%02lld", s / 3600, s / 60 % 60, s % 60);
-    else snprintf(text, bytes, "%lld:%02lld", s / 60, s % 60);
+    if (s >= 3600)
+        snprintf(text, bytes, "%lld:%02lld:%02lld", s / 3600, s / 60 % 60, s % 60);
+    else
+        snprintf(text, bytes, "%lld:%02lld", s / 60, s % 60);
 }
 
 static void draw_bar(rpi_progress *p, int64_t step) {
@@ -50,7 +52,8 @@ static void stepped(void *context, const rpi_step_metrics *m) {
     p->rate = p->rate > 0 ? 0.9 * p->rate + 0.1 * rate : rate;
     int64_t now = rpi_now_ns();
     bool last = m->step == p->last_step;
-    bool wanted = p->terminal ? now - p->drawn_ns > RPI_SECOND_NS / 10 : m->step % p->every == 0;
+    bool wanted =
+        p->terminal ? now - p->drawn_ns > RPI_SECOND_NS / 10 : m->step % p->every == 0;
     if (!wanted && !last && m->step != p->first_step) return;
     p->drawn_ns = now;
     double done = (double)(m->step - p->first_step + 1);
@@ -58,8 +61,9 @@ static void stepped(void *context, const rpi_step_metrics *m) {
     char time[32];
     format_time(left, time, sizeof time);
     if (p->terminal) draw_bar(p, m->step);
-    fprintf(p->stream, "step %lld/%lld  loss %.4f  %.1f images/s  %s left%s", (long long)m->step,
-            (long long)p->last_step, m->loss, p->rate, time, p->terminal ? "\033[K" : "\n");
+    fprintf(p->stream, "step %lld/%lld  loss %.4f  %.1f images/s  %s left%s",
+            (long long)m->step, (long long)p->last_step, m->loss, p->rate, time,
+            p->terminal ? "\033[K" : "\n");
     p->bar_open = p->terminal;
     fflush(p->stream);
 }

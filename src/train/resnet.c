@@ -11,8 +11,8 @@ static const char *join(char text[LONGEST_NAME], const char *prefix, const char 
     return text;
 }
 
-static rpi_value_id conv_norm(rpi_builder *b, const char *conv, const char *norm, rpi_value_id x,
-                              int in, int out, int kernel, int stride) {
+static rpi_value_id conv_norm(rpi_builder *b, const char *conv, const char *norm,
+                              rpi_value_id x, int in, int out, int kernel, int stride) {
     x = rpi_block_conv(b, conv, x, in, out, kernel, stride);
     return rpi_block_batch_norm(b, norm, x, out);
 }
@@ -21,13 +21,14 @@ static rpi_value_id conv_norm(rpi_builder *b, const char *conv, const char *norm
 static rpi_value_id basic_block(rpi_builder *b, const char *prefix, rpi_value_id x, int in,
                                 int out, int stride) {
     char conv[LONGEST_NAME], norm[LONGEST_NAME], name[LONGEST_NAME];
-    rpi_value_id y = conv_norm(b, join(conv, prefix, ".conv1"), join(norm, prefix, ".bn1"), x, in,
-                               out, 3, stride);
+    rpi_value_id y = conv_norm(b, join(conv, prefix, ".conv1"), join(norm, prefix, ".bn1"), x,
+                               in, out, 3, stride);
     y = rpi_relu(b->graph, join(name, prefix, ".relu1"), y);
-    y = conv_norm(b, join(conv, prefix, ".conv2"), join(norm, prefix, ".bn2"), y, out, out, 3, 1);
+    y = conv_norm(b, join(conv, prefix, ".conv2"), join(norm, prefix, ".bn2"), y, out, out, 3,
+                  1);
     if (stride != 1 || in != out)
-        x = conv_norm(b, join(conv, prefix, ".downsample.0"), join(norm, prefix, ".downsample.1"),
-                      x, in, out, 1, stride);
+        x = conv_norm(b, join(conv, prefix, ".downsample.0"),
+                      join(norm, prefix, ".downsample.1"), x, in, out, 1, stride);
     y = rpi_add(b->graph, join(name, prefix, ".add"), y, x);
     return rpi_relu(b->graph, join(name, prefix, ".relu2"), y);
 }

@@ -34,10 +34,11 @@ rp_status rpi_run_folder_check(const rpi_train_options *options) {
         return RP_FAIL(INVALID, "--out: %s is not a folder", out);
     if (options->overwrite || rpi_run_folder_continues(options)) return RP_OK;
     if (!holds(out, "model.safetensors") && !holds(out, "metrics.jsonl")) return RP_OK;
-    return RP_FAIL(INVALID,
-                   "%s holds a run already: go on with --resume %s, start over with --overwrite, or "
-                   "choose another --out",
-                   out, out);
+    return RP_FAIL(
+        INVALID,
+        "%s holds a run already: go on with --resume %s, start over with --overwrite, or "
+        "choose another --out",
+        out, out);
 }
 
 static rp_status make_parents(const char *folder) {
@@ -61,8 +62,10 @@ static void remove_checkpoint(const char *folder) {
     for (struct dirent *entry; (entry = readdir(stream)) != NULL;) {
         const char *name = entry->d_name;
         const char *dot = strrchr(name, '.');
-        bool rank_file = strncmp(name, "rank-", 5) == 0 && dot && strcmp(dot, ".safetensors") == 0;
-        if (!rank_file && strcmp(name, "model.safetensors") != 0 && strcmp(name, "trace.json") != 0)
+        bool rank_file =
+            strncmp(name, "rank-", 5) == 0 && dot && strcmp(dot, ".safetensors") == 0;
+        if (!rank_file && strcmp(name, "model.safetensors") != 0 &&
+            strcmp(name, "trace.json") != 0)
             continue;
         char path[LONGEST_PATH + 300];
         snprintf(path, sizeof path, "%s/%s", folder, name);

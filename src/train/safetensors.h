@@ -4,8 +4,8 @@
  *     header:  JSON {"name": {"dtype", "shape", "data_offsets"}, "__metadata__": {...}}
  *     the tensors' bytes, one after another
  *
- * Written aside, synced and renamed: the file under its name is always a whole one. Any bytes may
- * be given to the reader. */
+ * Written aside, synced and renamed: the file under its name is always a whole one. Any bytes
+ * may be given to the reader. */
 #ifndef RPI_TRAIN_SAFETENSORS_H
 #define RPI_TRAIN_SAFETENSORS_H
 

@@ -36,7 +36,8 @@ static rp_status damaged(const rpi_safetensors *file, const char *what, const ch
 static bool whole(const cJSON *item, uint64_t *out_value) {
     if (!cJSON_IsNumber(item)) return false;
     double value = item->valuedouble;
-    if (!(value >= 0 && value <= 9007199254740992.0) || value != (double)(uint64_t)value) return false;
+    if (!(value >= 0 && value <= 9007199254740992.0) || value != (double)(uint64_t)value)
+        return false;
     *out_value = (uint64_t)value;
     return true;
 }
@@ -64,7 +65,8 @@ static rp_status read_entry(const rpi_safetensors *file, const cJSON *object, en
     e->tensor.name = object->string;
     if (!cJSON_IsObject(object)) return damaged(file, "no tensor under ", object->string);
     const cJSON *dtype = cJSON_GetObjectItemCaseSensitive(object, "dtype");
-    if (!cJSON_IsString(dtype) || !rpi_safetensors_dtype_parse(dtype->valuestring, &e->tensor.dtype))
+    if (!cJSON_IsString(dtype) ||
+        !rpi_safetensors_dtype_parse(dtype->valuestring, &e->tensor.dtype))
         return damaged(file, "an unknown dtype for ", e->tensor.name);
     const cJSON *offsets = cJSON_GetObjectItemCaseSensitive(object, "data_offsets");
     if (!cJSON_IsArray(offsets) || cJSON_GetArraySize(offsets) != 2 ||
@@ -94,7 +96,8 @@ static rp_status check_entries(rpi_safetensors *file) {
             return damaged(file, "a hole or an overlap before ", file->entries[i].tensor.name);
         end = file->entries[i].end;
     }
-    if (end != file->data_bytes) return damaged(file, "bytes that belong to no tensor at its end", "");
+    if (end != file->data_bytes)
+        return damaged(file, "bytes that belong to no tensor at its end", "");
     qsort(file->entries, (size_t)file->count, sizeof(entry), by_name);
     for (int i = 1; i < file->count; i++)
         if (by_name(&file->entries[i - 1], &file->entries[i]) == 0)
@@ -105,8 +108,8 @@ static rp_status check_entries(rpi_safetensors *file) {
 static rp_status check_metadata(const rpi_safetensors *file, const cJSON *notes) {
     if (!cJSON_IsObject(notes)) return damaged(file, "bad metadata", "");
     const cJSON *note;
-    cJSON_ArrayForEach(note, notes) if (!cJSON_IsString(note))
-        return damaged(file, "metadata must be text: ", note->string);
+    cJSON_ArrayForEach(note, notes) if (!cJSON_IsString(note)) return damaged(
+        file, "metadata must be text: ", note->string);
     return RP_OK;
 }
 
@@ -116,8 +119,10 @@ static rp_status read_entries(rpi_safetensors *file) {
     RP_TRY(rpi_alloc_array((size_t)children, sizeof(entry), "a header", &file->entries));
     const cJSON *object;
     cJSON_ArrayForEach(object, file->header) {
-        if (strcmp(object->string, "__metadata__") == 0) RP_TRY(check_metadata(file, object));
-        else RP_TRY(read_entry(file, object, &file->entries[file->count++]));
+        if (strcmp(object->string, "__metadata__") == 0)
+            RP_TRY(check_metadata(file, object));
+        else
+            RP_TRY(read_entry(file, object, &file->entries[file->count++]));
     }
     return check_entries(file);
 }
@@ -136,7 +141,8 @@ static rp_status parse_header(rpi_safetensors *file, uint64_t length) {
 
 static rp_status read_file(rpi_safetensors *file) {
     struct stat facts;
-    if (fstat(fileno(file->stream), &facts) != 0) return RP_FAIL_ERRNO(IO, "cannot read %s", file->path);
+    if (fstat(fileno(file->stream), &facts) != 0)
+        return RP_FAIL_ERRNO(IO, "cannot read %s", file->path);
     if (!S_ISREG(facts.st_mode)) return damaged(file, "it is not a regular file", "");
     uint64_t size = (uint64_t)facts.st_size, length = 0;
     uint8_t raw[LENGTH_BYTES];
@@ -158,8 +164,10 @@ rp_status rpi_safetensors_open(const char *path, rpi_safetensors **out_file) {
         status = errno == ENOENT ? RP_FAIL(NOT_FOUND, "%s is missing", path)
                                  : RP_FAIL_ERRNO(IO, "cannot open %s", path);
     if (status == RP_OK) status = read_file(file);
-    if (status == RP_OK) *out_file = file;
-    else rpi_safetensors_close(file);
+    if (status == RP_OK)
+        *out_file = file;
+    else
+        rpi_safetensors_close(file);
     return status;
 }
 
@@ -182,7 +190,8 @@ const rpi_named_tensor *rpi_safetensors_at(const rpi_safetensors *file, int inde
 
 static const entry *find(const rpi_safetensors *file, const char *name) {
     entry key = {.tensor.name = name};
-    return file->count ? bsearch(&key, file->entries, (size_t)file->count, sizeof key, by_name) : NULL;
+    return file->count ? bsearch(&key, file->entries, (size_t)file->count, sizeof key, by_name)
+                       : NULL;
 }
 
 const rpi_named_tensor *rpi_safetensors_find(const rpi_safetensors *file, const char *name) {
@@ -203,8 +212,9 @@ rp_status rpi_safetensors_read(const rpi_safetensors *file, const char *name, rp
     if (e->tensor.dtype != dtype || !rpi_shape_equal(&e->tensor.shape, shape)) {
         char has[96], wants[96];
         return RP_FAIL(MISMATCH, "%s: %s is %s %s, not %s %s", file->path, name,
-                       rp_dtype_name(e->tensor.dtype), rpi_shape_text(&e->tensor.shape, has, sizeof has),
-                       rp_dtype_name(dtype), rpi_shape_text(shape, wants, sizeof wants));
+                       rp_dtype_name(e->tensor.dtype),
+                       rpi_shape_text(&e->tensor.shape, has, sizeof has), rp_dtype_name(dtype),
+                       rpi_shape_text(shape, wants, sizeof wants));
     }
     size_t bytes = e->end - e->begin;
     if (fseeko(file->stream, (off_t)(file->data_at + e->begin), SEEK_SET) != 0 ||

@@ -17,19 +17,21 @@ static uint64_t bytes_of(const rpi_named_tensor *tensor) {
 
 static bool add_tensor(cJSON *header, const rpi_named_tensor *tensor, uint64_t begin) {
     cJSON *entry = cJSON_AddObjectToObject(header, tensor->name);
-    bool done = entry && cJSON_AddStringToObject(entry, "dtype", rpi_safetensors_dtype(tensor->dtype));
+    bool done =
+        entry && cJSON_AddStringToObject(entry, "dtype", rpi_safetensors_dtype(tensor->dtype));
     cJSON *shape = cJSON_AddArrayToObject(entry, "shape");
     for (int d = 0; d < tensor->shape.dims; d++)
-        done = done && cJSON_AddItemToArray(shape, cJSON_CreateNumber((double)tensor->shape.size[d]));
+        done = done &&
+               cJSON_AddItemToArray(shape, cJSON_CreateNumber((double)tensor->shape.size[d]));
     cJSON *offsets = cJSON_AddArrayToObject(entry, "data_offsets");
     done = done && cJSON_AddItemToArray(offsets, cJSON_CreateNumber((double)begin));
-    return done && cJSON_AddItemToArray(
-                       offsets, cJSON_CreateNumber((double)(begin + bytes_of(tensor))));
+    return done && cJSON_AddItemToArray(offsets,
+                                        cJSON_CreateNumber((double)(begin + bytes_of(tensor))));
 }
 
 /* The JSON text, to free with cJSON_free(); NULL when memory ran out. */
-static char *header_text(const rpi_named_tensor *tensors, int count, const rpi_metadata *metadata,
-                         int metadata_count) {
+static char *header_text(const rpi_named_tensor *tensors, int count,
+                         const rpi_metadata *metadata, int metadata_count) {
     cJSON *header = cJSON_CreateObject();
     cJSON *notes = cJSON_AddObjectToObject(header, "__metadata__");
     bool done = notes != NULL;
@@ -62,8 +64,8 @@ static rp_status put_header(FILE *stream, const char *text, const char *path) {
     return put(stream, spaces, padding, path);
 }
 
-static rp_status put_all(FILE *stream, const char *text, const rpi_named_tensor *tensors, int count,
-                         const char *path) {
+static rp_status put_all(FILE *stream, const char *text, const rpi_named_tensor *tensors,
+                         int count, const char *path) {
     RP_TRY(put_header(stream, text, path));
     for (int i = 0; i < count; i++)
         RP_TRY(put(stream, tensors[i].data, bytes_of(&tensors[i]), path));
@@ -76,7 +78,8 @@ static rp_status put_all(FILE *stream, const char *text, const rpi_named_tensor 
 static rp_status sync_folder(const char *path) {
     char folder[1024];
     const char *slash = strrchr(path, '/');
-    snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path) : 1, slash ? path : ".");
+    snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path) : 1,
+             slash ? path : ".");
     int fd = open(*folder ? folder : "/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) return RP_FAIL_ERRNO(IO, "cannot open the folder %s", folder);
     /* Some file systems cannot sync a folder; the rename is then as safe as they make it. */
@@ -100,7 +103,8 @@ rp_status rpi_safetensors_write(const char *path, const rpi_named_tensor *tensor
     }
     rp_status status = put_all(stream, text, tensors, count, path);
     cJSON_free(text);
-    if (fclose(stream) != 0 && status == RP_OK) status = RP_FAIL_ERRNO(IO, "cannot write %s", path);
+    if (fclose(stream) != 0 && status == RP_OK)
+        status = RP_FAIL_ERRNO(IO, "cannot write %s", path);
     if (status == RP_OK && rename(aside, path) != 0)
         status = RP_FAIL_ERRNO(IO, "cannot rename %s to %s", aside, path);
     if (status != RP_OK) unlink(aside);

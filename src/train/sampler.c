@@ -5,8 +5,10 @@
 
 rp_status rpi_sampler_create(uint64_t seed, int64_t count, int64_t global_batch,
                              rpi_sampler *out_sampler) {
-    rpi_sampler sampler = {.seed = seed, .count = count, .global_batch = global_batch, .epoch = -1};
-    RP_TRY(rpi_alloc_array((size_t)count, sizeof *sampler.order, "an epoch's order", &sampler.order));
+    rpi_sampler sampler = {
+        .seed = seed, .count = count, .global_batch = global_batch, .epoch = -1};
+    RP_TRY(rpi_alloc_array((size_t)count, sizeof *sampler.order, "an epoch's order",
+                           &sampler.order));
     *out_sampler = sampler;
     return RP_OK;
 }

@@ -15,7 +15,7 @@
 typedef struct rpi_sampler {
     uint64_t seed;
     int64_t count, global_batch;
-    int64_t epoch;  /* of `order`; -1: none yet */
+    int64_t epoch;   /* of `order`; -1: none yet */
     uint32_t *order; /* count */
 } rpi_sampler;
 

@@ -1,9 +1,9 @@
-/* Every rank sums everybody's gradients, bucket by bucket while the backward pass still runs, and
- * then steps its own copy of the parameters; copies stay equal because the sums are.
+/* Every rank sums everybody's gradients, bucket by bucket while the backward pass still runs,
+ * and then steps its own copy of the parameters; copies stay equal because the sums are.
  *
- * Gradients are scaled by 1 / (images of the global batch) before, so their sum is the mean over
- * the batch, whatever each rank's part of it. Vectors and small tensors travel exact. What a
- * lossy codec loses stays in the residual and joins the next step's gradient. */
+ * Gradients are scaled by 1 / (images of the global batch) before, so their sum is the mean
+ * over the batch, whatever each rank's part of it. Vectors and small tensors travel exact. What
+ * a lossy codec loses stays in the residual and joins the next step's gradient. */
 #include "train/strategy.h"
 
 #include "base/clock.h"
@@ -13,8 +13,8 @@
 
 typedef struct all_reduce {
     rpi_strategy_setup setup;
-    rpi_buckets lossy, exact; /* `exact`: the same buckets for the warm-up's steps */
-    rp_request **requests;    /* one a bucket */
+    rpi_buckets lossy, exact;     /* `exact`: the same buckets for the warm-up's steps */
+    rp_request **requests;        /* one a bucket */
     int64_t *posted_ns, *done_ns; /* one a bucket; done 0: not seen done yet */
     const rpi_buckets *current;
     int posted; /* buckets of this step */
@@ -39,7 +39,8 @@ static rp_status prepare(all_reduce *self) {
     static const rp_codec exact;
     RP_TRY(rpi_buckets_create(s->network, s->weights, s->bucket_bytes, &s->codec, s->residual,
                               &self->lossy));
-    RP_TRY(rpi_buckets_create(s->network, s->weights, s->bucket_bytes, &exact, NULL, &self->exact));
+    RP_TRY(rpi_buckets_create(s->network, s->weights, s->bucket_bytes, &exact, NULL,
+                              &self->exact));
     size_t count = (size_t)self->lossy.count;
     RP_TRY(rpi_alloc_array(count, sizeof(rp_request *), "requests", &self->requests));
     RP_TRY(rpi_alloc_array(count, sizeof(int64_t), "times", &self->posted_ns));
@@ -51,8 +52,10 @@ static rp_status open_all_reduce(const rpi_strategy_setup *setup, void **out_sel
     RP_TRY(rpi_alloc(sizeof *self, "a strategy", &self));
     self->setup = *setup;
     rp_status status = prepare(self);
-    if (status == RP_OK) *out_self = self;
-    else close_all_reduce(self);
+    if (status == RP_OK)
+        *out_self = self;
+    else
+        close_all_reduce(self);
     return status;
 }
 

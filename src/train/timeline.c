@@ -17,7 +17,8 @@ struct rpi_timeline {
     int64_t count, capacity, dropped;
 };
 
-static const char *const lane_names[RPI_LANES] = {"steps", "compute", "communication", "exposed"};
+static const char *const lane_names[RPI_LANES] = {"steps", "compute", "communication",
+                                                  "exposed"};
 
 rp_status rpi_timeline_create(int capacity, rpi_timeline **out_timeline) {
     rpi_timeline *timeline = NULL;
@@ -25,8 +26,10 @@ rp_status rpi_timeline_create(int capacity, rpi_timeline **out_timeline) {
     timeline->capacity = capacity;
     rp_status status =
         rpi_alloc_array((size_t)capacity, sizeof(event), "a trace", &timeline->events);
-    if (status == RP_OK) *out_timeline = timeline;
-    else rpi_free(timeline);
+    if (status == RP_OK)
+        *out_timeline = timeline;
+    else
+        rpi_free(timeline);
     return status;
 }
 
@@ -44,7 +47,8 @@ void rpi_timeline_add(rpi_timeline *timeline, rpi_lane lane, const char *name, i
         return;
     }
     event *e = &timeline->events[timeline->count++];
-    *e = (event){.start_ns = start_ns, .end_ns = end_ns, .number = number, .lane = (int32_t)lane};
+    *e = (event){
+        .start_ns = start_ns, .end_ns = end_ns, .number = number, .lane = (int32_t)lane};
     snprintf(e->name, sizeof e->name, "%s", name);
 }
 
@@ -57,27 +61,34 @@ static void put_name(FILE *stream, const event *e) {
 }
 
 static void put_rank(FILE *stream, int rank) {
-    fprintf(stream, "%s{\"ph\":\"M\",\"pid\":%d,\"name\":\"process_name\",\"args\":{\"name\":\"rank %d\"}}",
-            rank ? ",\n" : "", rank, rank);
+    fprintf(
+        stream,
+        "%s{\"ph\":\"M\",\"pid\":%d,\"name\":\"process_name\",\"args\":{\"name\":\"rank %d\"}}",
+        rank ? ",\n" : "", rank, rank);
     for (int lane = 0; lane < RPI_LANES; lane++)
         fprintf(stream,
-                ",\n{\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"name\":\"thread_name\",\"args\":{\"name\":\"%s\"}}",
+                ",\n{\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"name\":\"thread_name\",\"args\":{"
+                "\"name\":\"%s\"}}",
                 rank, lane, lane_names[lane]);
 }
 
-/* Buckets overlap each other, so they are async events (b, e); the rest are complete ones (X). */
+/* Buckets overlap each other, so they are async events (b, e); the rest are complete ones (X).
+ */
 static void put_event(FILE *stream, int rank, const event *e, int64_t zero_ns, int64_t id) {
-    double start = (double)(e->start_ns - zero_ns) * 1e-3, end = (double)(e->end_ns - zero_ns) * 1e-3;
+    double start = (double)(e->start_ns - zero_ns) * 1e-3,
+           end = (double)(e->end_ns - zero_ns) * 1e-3;
     if (e->lane != RPI_LANE_COMM) {
-        fprintf(stream, ",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f,\"name\":", rank,
-                e->lane, start, end - start);
+        fprintf(stream,
+                ",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f,\"name\":",
+                rank, e->lane, start, end - start);
         put_name(stream, e);
         fputc('}', stream);
         return;
     }
     for (int half = 0; half < 2; half++) {
         fprintf(stream,
-                ",\n{\"ph\":\"%s\",\"cat\":\"comm\",\"id\":\"%d.%lld\",\"pid\":%d,\"tid\":%d,\"ts\":%.3f,\"name\":",
+                ",\n{\"ph\":\"%s\",\"cat\":\"comm\",\"id\":\"%d.%lld\",\"pid\":%d,\"tid\":%d,"
+                "\"ts\":%.3f,\"name\":",
                 half ? "e" : "b", rank, (long long)id, rank, e->lane, half ? end : start);
         put_name(stream, e);
         fputc('}', stream);
@@ -86,7 +97,8 @@ static void put_event(FILE *stream, int rank, const event *e, int64_t zero_ns, i
 
 static void put_events(FILE *stream, int rank, const event *events, int64_t count) {
     put_rank(stream, rank);
-    for (int64_t i = 0; i < count; i++) put_event(stream, rank, &events[i], events[0].start_ns, i);
+    for (int64_t i = 0; i < count; i++)
+        put_event(stream, rank, &events[i], events[0].start_ns, i);
 }
 
 /* Rank 0 takes the others' events one rank after the other. */
@@ -108,7 +120,8 @@ static rp_status collect(const rpi_timeline *own, rp_comm *comm, FILE *stream) {
 static rp_status write_file(const rpi_timeline *timeline, rp_comm *comm, const char *path) {
     FILE *stream = fopen(path, "wbe");
     if (!stream) return RP_FAIL_ERRNO(IO, "cannot write %s", path);
-    fprintf(stream, "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"dropped\":%lld},\"traceEvents\":[\n",
+    fprintf(stream,
+            "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"dropped\":%lld},\"traceEvents\":[\n",
             (long long)timeline->dropped);
     rp_status status = collect(timeline, comm, stream);
     fprintf(stream, "\n]}\n");

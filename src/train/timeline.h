@@ -18,8 +18,8 @@ typedef struct rpi_timeline rpi_timeline;
 rp_status rpi_timeline_create(int capacity, rpi_timeline **out_timeline);
 void rpi_timeline_destroy(rpi_timeline *timeline); /* NULL is fine */
 
-/* Add an event; timeline NULL: nothing. The name is copied (and cut at 39 bytes); number is shown
- * behind it, -1: none. Never fails. */
+/* Add an event; timeline NULL: nothing. The name is copied (and cut at 39 bytes); number is
+ * shown behind it, -1: none. Never fails. */
 void rpi_timeline_add(rpi_timeline *timeline, rpi_lane lane, const char *name, int64_t number,
                       int64_t start_ns, int64_t end_ns);
 

@@ -32,8 +32,8 @@ typedef struct rpi_train_options {
     const char *backend; /* NULL: the fastest */
     int64_t threads;     /* 0: one a core */
 
-    const char *out;         /* folder; NULL: nothing is written */
-    const char *resume;      /* folder of a checkpoint, or NULL */
+    const char *out;          /* folder; NULL: nothing is written */
+    const char *resume;       /* folder of a checkpoint, or NULL */
     int64_t checkpoint_every; /* steps; 0: at the end only */
     bool checkpoint;          /* false: none at all */
     bool overwrite;           /* start anew in a folder that holds a run */
@@ -79,7 +79,8 @@ typedef struct rpi_train_hooks {
     void (*note)(void *context, const char *line);
 } rpi_train_hooks;
 
-/* What can be said before any rank starts: are names known, do numbers fit together? world 0: not known yet. RP_INVALID: a mistake of usage. */
+/* What can be said before any rank starts: are names known, do numbers fit together? world 0:
+ * not known yet. RP_INVALID: a mistake of usage. */
 rp_status rpi_train_check(const rpi_train_options *options, int world);
 
 /* Are the files there that this run reads, and may it write where it shall? Quick; creates
@@ -88,7 +89,7 @@ rp_status rpi_train_check_files(const rpi_train_options *options);
 
 /* Train. Collective; blocks. When it fails on one rank it fails on all, with a message that
  * names the rank. The same options, seed, ranks, threads and machine give the same bytes. */
-rp_status rpi_train(const rpi_train_options *options, rp_comm *comm, const rpi_train_hooks *hooks,
-                    rpi_train_result *out_result);
+rp_status rpi_train(const rpi_train_options *options, rp_comm *comm,
+                    const rpi_train_hooks *hooks, rpi_train_result *out_result);
 
 #endif

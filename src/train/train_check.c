@@ -27,7 +27,8 @@ static rp_status check_names(const rpi_train_options *o) {
 
 static rp_status check_choices(const rpi_train_options *o) {
     if (strcmp(o->error_feedback, "on") != 0 && strcmp(o->error_feedback, "off") != 0)
-        return RP_FAIL(INVALID, "--error-feedback: '%s' is neither on nor off", o->error_feedback);
+        return RP_FAIL(INVALID, "--error-feedback: '%s' is neither on nor off",
+                       o->error_feedback);
     if (strcmp(o->decay, "all") != 0 && strcmp(o->decay, "weights") != 0)
         return RP_FAIL(INVALID, "--decay: '%s' is neither all nor weights", o->decay);
     if (o->steps < 0 || o->epochs < 0 || o->eval_images < 0 || o->eval_every < 0 ||
@@ -47,10 +48,11 @@ rp_status rpi_train_global_batch(const rpi_train_options *o, int world, int64_t 
         return RP_FAIL(INVALID, "a global batch of %lld images is not divisible by %d ranks",
                        (long long)global, world);
     if (o->batch_size && o->batch_size * world != global)
-        return RP_FAIL(INVALID,
-                       "--batch-size %lld on %d ranks makes %lld, but --global-batch-size is %lld",
-                       (long long)o->batch_size, world, (long long)(o->batch_size * world),
-                       (long long)global);
+        return RP_FAIL(
+            INVALID,
+            "--batch-size %lld on %d ranks makes %lld, but --global-batch-size is %lld",
+            (long long)o->batch_size, world, (long long)(o->batch_size * world),
+            (long long)global);
     *out_batch = global;
     return RP_OK;
 }
@@ -74,6 +76,7 @@ rp_status rpi_train_check(const rpi_train_options *options, int world) {
 
 rp_status rpi_train_check_files(const rpi_train_options *options) {
     RP_TRY(rpi_run_folder_check(options));
-    RP_TRY(rpi_dataset_probe(options->data, &(rpi_dataset_options){.folder = options->data_dir}));
+    RP_TRY(
+        rpi_dataset_probe(options->data, &(rpi_dataset_options){.folder = options->data_dir}));
     return options->resume ? rpi_checkpoint_check(options) : RP_OK;
 }

@@ -36,7 +36,8 @@ static rp_status open_output(run *r) {
     RP_TRY(rp_barrier(t->comm));
     RP_TRY(rpi_run_folder_make(r->options, t->rank));
     if (t->rank == 0 && r->options->out)
-        RP_TRY(rpi_metrics_open(r->options->out, rpi_run_folder_continues(r->options), &r->metrics));
+        RP_TRY(rpi_metrics_open(r->options->out, rpi_run_folder_continues(r->options),
+                                &r->metrics));
     return rpi_metrics_header(r->metrics, t);
 }
 
@@ -52,8 +53,9 @@ static rp_status prepare(run *r, rp_comm *comm) {
     r->saved_step = r->evaluated_step = -1;
     r->result.first_step = t->step + 1;
     if (r->hooks->started)
-        r->hooks->started(r->hooks->context, t->step + 1, t->total_steps,
-                          rpi_parameters_total(t->network.parameters, t->network.parameter_count));
+        r->hooks->started(
+            r->hooks->context, t->step + 1, t->total_steps,
+            rpi_parameters_total(t->network.parameters, t->network.parameter_count));
     return rp_barrier(comm); /* times begin together */
 }
 
@@ -87,10 +89,11 @@ static bool due(int64_t step, int64_t every) {
 /* The sum over ranks is the same on all, so all stop together. */
 static rp_status check_loss(const rpi_step_metrics *metrics) {
     if (isfinite(metrics->loss)) return RP_OK;
-    return RP_FAIL(CORRUPT,
-                   "the loss of step %lld is %g: training has diverged; try a smaller --lr or a "
-                   "warm-up",
-                   (long long)metrics->step, metrics->loss);
+    return RP_FAIL(
+        CORRUPT,
+        "the loss of step %lld is %g: training has diverged; try a smaller --lr or a "
+        "warm-up",
+        (long long)metrics->step, metrics->loss);
 }
 
 static rp_status step(run *r) {
@@ -145,8 +148,8 @@ static void close_run(run *r) {
     rpi_free(r->rates);
 }
 
-rp_status rpi_train(const rpi_train_options *options, rp_comm *comm, const rpi_train_hooks *hooks,
-                    rpi_train_result *out_result) {
+rp_status rpi_train(const rpi_train_options *options, rp_comm *comm,
+                    const rpi_train_hooks *hooks, rpi_train_result *out_result) {
     static const rpi_train_hooks none;
     run r = {.options = options, .hooks = hooks ? hooks : &none};
     rp_status status = run_all(&r, comm);

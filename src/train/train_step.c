@@ -35,9 +35,9 @@ static rp_status run_batch(rpi_trainer *t, const rpi_batch *batch, double *out_l
     t->scale = 1.0f / (float)batch->global_count;
     const void *inputs[] = {t->images, t->labels, &t->scale};
     rpi_run_options run = {.inputs = inputs,
-                   .on_gradient_final = on_gradient_final,
-                   .on_step = t->timeline ? on_step : NULL,
-                   .context = t};
+                           .on_gradient_final = on_gradient_final,
+                           .on_step = t->timeline ? on_step : NULL,
+                           .context = t};
     RP_TRY(rpi_program_run(program, &run));
     rpi_tensor loss;
     RP_TRY(rpi_program_result(program, t->network.loss, &loss));

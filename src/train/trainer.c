@@ -19,7 +19,8 @@ static rp_status load_data(rpi_trainer *t) {
 
 static rp_status build_network(rpi_trainer *t) {
     const rpi_images *images = &t->dataset.train;
-    rpi_model_shape shape = {images->channels, images->height, images->width, t->dataset.classes};
+    rpi_model_shape shape = {images->channels, images->height, images->width,
+                             t->dataset.classes};
     RP_TRY(rpi_network_build(t->options->model, &shape, &t->network));
     RP_TRY(rpi_weights_create(t->network.graph, t->network.loss, &t->weights));
     rpi_network_initialise(&t->network, t->weights, (uint64_t)t->options->seed);
@@ -37,9 +38,11 @@ static rp_status allocate(rpi_trainer *t) {
     size_t pixels = (size_t)images->channels * (size_t)images->height * (size_t)images->width;
     size_t parameters = (size_t)rpi_weights_count(t->weights);
     t->most_images = (t->global_batch + t->world - 1) / t->world;
-    RP_TRY(rpi_alloc_array((size_t)t->most_images, pixels * sizeof(float), "a batch", &t->images));
+    RP_TRY(
+        rpi_alloc_array((size_t)t->most_images, pixels * sizeof(float), "a batch", &t->images));
     RP_TRY(rpi_alloc_array((size_t)t->most_images, sizeof(int32_t), "labels", &t->labels));
-    RP_TRY(rpi_alloc_array(((size_t)t->world + 1) * 2, sizeof(double), "losses", &t->summaries));
+    RP_TRY(
+        rpi_alloc_array(((size_t)t->world + 1) * 2, sizeof(double), "losses", &t->summaries));
     for (int i = 0; i < t->optimizer->slot_count; i++)
         RP_TRY(rpi_alloc_array(parameters, sizeof(float), "optimizer state", &t->slots[i]));
     bool lossy = t->world > 1 && !rp_codec_is_exact(&t->codec, RP_F32);
@@ -80,7 +83,8 @@ static void update(void *context, int64_t first, int64_t count) {
                                      .weight_decay = decays ? (float)o->weight_decay : 0,
                                      .nesterov = o->nesterov};
         float *slots[RPI_OPTIMIZER_SLOTS] = {0};
-        for (int s = 0; s < t->optimizer->slot_count; s++) slots[s] = t->slots[s] + weight->first;
+        for (int s = 0; s < t->optimizer->slot_count; s++)
+            slots[s] = t->slots[s] + weight->first;
         t->optimizer->update(&rates, (uint64_t)t->step, weight->count,
                              rpi_weights_values(t->weights) + weight->first,
                              rpi_weights_gradients(t->weights) + weight->first, slots);

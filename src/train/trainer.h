@@ -39,14 +39,15 @@ typedef struct rpi_trainer {
     const rpi_strategy *strategy;
     void *strategy_self;
     rpi_timeline *timeline;
-    rp_request *summary; /* the exchange of losses in flight, or NULL */
-    double *summaries;   /* of all ranks, then this one: two numbers each */
+    rp_request *summary;  /* the exchange of losses in flight, or NULL */
+    double *summaries;    /* of all ranks, then this one: two numbers each */
     double learning_rate; /* of the current step */
 } rpi_trainer;
 
 /* Load and check everything; nothing is written yet. Closing is the caller's also after a
  * failure. */
-rp_status rpi_trainer_open(rpi_trainer *trainer, const rpi_train_options *options, rp_comm *comm);
+rp_status rpi_trainer_open(rpi_trainer *trainer, const rpi_train_options *options,
+                           rp_comm *comm);
 void rpi_trainer_close(rpi_trainer *trainer); /* zeros are fine */
 
 /* One step of the world. Collective. */
@@ -60,6 +61,7 @@ rp_status rpi_trainer_average_states(rpi_trainer *trainer, float *out_states);
 
 /* The global batch that the options ask for; RP_INVALID when they contradict each other or it
  * cannot be shared by `world` ranks. world 0: not known yet. */
-rp_status rpi_train_global_batch(const rpi_train_options *options, int world, int64_t *out_batch);
+rp_status rpi_train_global_batch(const rpi_train_options *options, int world,
+                                 int64_t *out_batch);
 
 #endif

@@ -67,8 +67,8 @@ static int finish(pid_t pid) {
 
 static rpi_launch_options shell(int ranks, const char *script) {
     static char *argv[4];
-    argv[0] = (char *)(uintptr_t)"sh";
-    argv[1] = (char *)(uintptr_t)"-c";
+    argv[0] = (char *)(uintptr_t) "sh";
+    argv[1] = (char *)(uintptr_t) "-c";
     argv[2] = (char *)(uintptr_t)script;
     return (rpi_launch_options){.ranks = ranks, .argv = argv, .grace_s = 0.3};
 }
@@ -96,7 +96,8 @@ static void codes_and_words(void) {
     } runs[] = {
         {1, "exit 0", 0, "", "launcher: rank"},
         {2, "echo I am $RANK of $WORLD_SIZE", 0, "[1] I am 1 of 2\n", "ended"},
-        {3, "echo $LOCAL_RANK/$LOCAL_WORLD_SIZE at $MASTER_ADDR", 0, "[2] 2/3 at 127.0.0.1\n", NULL},
+        {3, "echo $LOCAL_RANK/$LOCAL_WORLD_SIZE at $MASTER_ADDR", 0, "[2] 2/3 at 127.0.0.1\n",
+         NULL},
         {2, "test -n \"$MASTER_PORT\" && test -n \"$REDPOLL_STORE\"", 0, "", "ended"},
         {2, "test \"$REDPOLL_STORE\" != 127.0.0.1:$MASTER_PORT", 0, "", "ended"},
         {2, "printf 'no end of line'", 0, "[0] no end of line\n", NULL},
@@ -107,8 +108,8 @@ static void codes_and_words(void) {
          "still running"},
         {3, "test $RANK = 2 && kill -9 $$; sleep 0.1; exit 1", 128 + SIGKILL,
          "launcher: rank 2 was killed by signal 9 (Killed)\n", "rank 0 ended"},
-        {2, "test $RANK = 1 && exit 3; exec sleep 100", 3, "1 rank still running: sending SIGTERM",
-         "SIGKILL"},
+        {2, "test $RANK = 1 && exit 3; exec sleep 100", 3,
+         "1 rank still running: sending SIGTERM", "SIGKILL"},
     };
     for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++) {
         CHECK_MSG(finish(start(shell(runs[i].ranks, runs[i].script))) == runs[i].code,
@@ -140,8 +141,8 @@ static void programs_that_cannot_run(void) {
 }
 
 static void a_path_and_another_name(void) {
-    char *argv[] = {(char *)(uintptr_t)"renamed", (char *)(uintptr_t)"-c",
-                    (char *)(uintptr_t)"echo \"I am $0\"", NULL};
+    char *argv[] = {(char *)(uintptr_t) "renamed", (char *)(uintptr_t) "-c",
+                    (char *)(uintptr_t) "echo \"I am $0\"", NULL};
     rpi_launch_options options = {.ranks = 1, .path = "/bin/sh", .argv = argv};
     CHECK_EQ(finish(start(options)), 0);
     CHECK_MSG(strstr(output, "I am renamed"), "%s", output);
@@ -161,7 +162,8 @@ static void long_lines_and_many_lines(void) {
     rpi_launch_options options =
         shell(2, "i=0; while test $i -lt 300; do echo line $i of rank $RANK; i=$((i+1)); done");
     CHECK_EQ(finish(start(options)), 0);
-    CHECK(strstr(output, "[0] line 299 of rank 0\n") && strstr(output, "[1] line 299 of rank 1\n"));
+    CHECK(strstr(output, "[0] line 299 of rank 0\n") &&
+          strstr(output, "[1] line 299 of rank 1\n"));
     options = shell(1, "head -c 10000 /dev/zero | tr '\\0' x");
     CHECK_EQ(finish(start(options)), 0);
     CHECK_EQ(strlen(output), 10000 + 2 * strlen("[0] \n"));

@@ -27,18 +27,18 @@ static rp_codec codec_of(const char *text) {
 static void reduce_once(rp_comm *comm, const job *j) {
     int rank = rp_comm_rank(comm);
     world_fill(j->seed, rank, results[rank], j->count);
-    rp_segment segment = {.data = results[rank], .count = j->count, .dtype = RP_F32,
-                          .codec = codec_of(j->codec)};
-    rp_collective_options options = {.algorithm = j->algorithm, .reduce = j->reduce,
-                                     .seed = j->seed, .step = j->step};
+    rp_segment segment = {
+        .data = results[rank], .count = j->count, .dtype = RP_F32, .codec = codec_of(j->codec)};
+    rp_collective_options options = {
+        .algorithm = j->algorithm, .reduce = j->reduce, .seed = j->seed, .step = j->step};
     CHECK_OK(rp_all_reduce(comm, &segment, 1, &options));
 }
 
 static void check_replicas(const job *j, int world) {
     for (int rank = 1; rank < world; rank++)
         CHECK_MSG(memcmp(results[0], results[rank], j->count * sizeof(float)) == 0,
-                  "%s %s world %d count %zu: rank %d differs from rank 0", j->algorithm, j->codec,
-                  world, j->count, rank);
+                  "%s %s world %d count %zu: rank %d differs from rank 0", j->algorithm,
+                  j->codec, world, j->count, rank);
 }
 
 /* All ranks reduce; rank 0 compares. Returns the relative L2 error there. */
@@ -61,14 +61,9 @@ static const size_t counts[] = {0, 1, 3, 7, 64, 511, 513, 1000, 4099, 70001};
 static const struct {
     const char *codec;
     double budget;
-} codecs[] = {{"fp32", 1e-6},
-              {"bf16", 0.03},
-              {"fp16", 0.004},
-              {"q8", 0.05},
-              {"q4", 0.8},
-              {"q4:bucket=33,rounding=stochastic", 1.2},
-              {"q3:bucket=128", 1.8},
-              {"q1", 12}};
+} codecs[] = {{"fp32", 1e-6},         {"bf16", 0.03}, {"fp16", 0.004},
+              {"q8", 0.05},           {"q4", 0.8},    {"q4:bucket=33,rounding=stochastic", 1.2},
+              {"q3:bucket=128", 1.8}, {"q1", 12}};
 
 static void walk_table(rp_comm *comm, int rank, int world, void *context) {
     const job *base = context;
@@ -98,12 +93,14 @@ static void every_algorithm_codec_world_and_count(void) {
 }
 
 static void the_same_with_tiny_chunks(void) {
-    rp_comm_options options = {.transport = "inproc", .chunk_bytes = 4096, .chunks_in_flight = 3};
+    rp_comm_options options = {
+        .transport = "inproc", .chunk_bytes = 4096, .chunks_in_flight = 3};
     walk_algorithms(&options, 3, 4);
 }
 
 static void the_same_with_progress_threads(void) {
-    rp_comm_options options = {.transport = "inproc", .progress_thread = 1, .chunk_bytes = 65536};
+    rp_comm_options options = {
+        .transport = "inproc", .progress_thread = 1, .chunk_bytes = 65536};
     walk_algorithms(&options, 2, 3);
 }
 
@@ -113,7 +110,8 @@ static void exact_sra(rp_comm *comm, int rank, int world, void *context) {
     enum { COUNT = 100003 };
     uint64_t seed = check_seed();
     rp_reduce reduce = *(rp_reduce *)context;
-    job j = {.algorithm = "sra", .codec = "fp32", .count = COUNT, .seed = seed, .reduce = reduce};
+    job j = {
+        .algorithm = "sra", .codec = "fp32", .count = COUNT, .seed = seed, .reduce = reduce};
     reduce_and_compare(comm, &j);
     if (rank) return;
     float *sum = calloc(COUNT, sizeof *sum), *x = calloc(COUNT, sizeof *x);
@@ -132,7 +130,8 @@ static void exact_sra(rp_comm *comm, int rank, int world, void *context) {
 static void exact_sra_adds_in_rank_order_and_divides(void) {
     rp_reduce reductions[] = {RP_SUM, RP_AVG};
     for (int i = 0; i < 2; i++)
-        for (int world = 1; world <= 5; world++) world_run(world, NULL, exact_sra, &reductions[i]);
+        for (int world = 1; world <= 5; world++)
+            world_run(world, NULL, exact_sra, &reductions[i]);
 }
 
 static void mean(rp_comm *comm, int rank, int world, void *context) {
@@ -140,8 +139,11 @@ static void mean(rp_comm *comm, int rank, int world, void *context) {
     static const char *const algorithms[] = {"sra", "ring"};
     for (int a = 0; a < 2; a++)
         for (size_t c = 0; c < 4; c++) {
-            job j = {.algorithm = algorithms[a], .codec = codecs[c].codec, .count = 20011,
-                     .seed = check_seed(), .reduce = RP_AVG};
+            job j = {.algorithm = algorithms[a],
+                     .codec = codecs[c].codec,
+                     .count = 20011,
+                     .seed = check_seed(),
+                     .reduce = RP_AVG};
             double error = reduce_and_compare(comm, &j);
             CHECK_MSG(rank || error <= codecs[c].budget, "mean by %s, %s, world %d: %g",
                       algorithms[a], j.codec, world, error);
@@ -183,7 +185,8 @@ static void all_dtypes(rp_comm *comm, int rank, int world, void *context) {
             rp_collective_options options = {.algorithm = ring ? "ring" : "sra"};
             CHECK_OK(rp_all_reduce(comm, &segment, 1, &options));
             CHECK_MSG(memcmp(data, wanted, COUNT * rp_dtype_bytes(dtypes[d])) == 0,
-                      "%s by %s in a world of %d", rp_dtype_name(dtypes[d]), options.algorithm, world);
+                      "%s by %s in a world of %d", rp_dtype_name(dtypes[d]), options.algorithm,
+                      world);
         }
     free(data);
     free(wanted);
@@ -199,14 +202,17 @@ static void mixed_list(rp_comm *comm, int rank, int world, void *context) {
     (void)context;
     enum { SEGMENTS = 9 };
     static const size_t sizes[SEGMENTS] = {10, 0, 5000, 1, 70000, 512, 33, 100000, 3};
-    static const char *const kinds[SEGMENTS] = {"fp32", "q4", "q4", "fp32", "q8:bucket=64",
+    static const char *const kinds[SEGMENTS] = {"fp32", "q4", "q4",   "fp32", "q8:bucket=64",
                                                 "bf16", "q2", "fp32", "q4"};
     rp_segment segments[SEGMENTS];
     size_t at = 0;
     world_fill(check_seed(), rank, results[rank], MOST_ELEMENTS);
     for (int s = 0; s < SEGMENTS; s++) {
-        segments[s] = (rp_segment){.data = results[rank] + at, .count = sizes[s], .dtype = RP_F32,
-                                   .codec = codec_of(kinds[s]), .tensor = (uint32_t)s};
+        segments[s] = (rp_segment){.data = results[rank] + at,
+                                   .count = sizes[s],
+                                   .dtype = RP_F32,
+                                   .codec = codec_of(kinds[s]),
+                                   .tensor = (uint32_t)s};
         at += sizes[s] + 5; /* elements between segments are left alone */
     }
     CHECK_OK(rp_all_reduce(comm, segments, SEGMENTS, NULL));
@@ -227,8 +233,8 @@ static void mixed_list(rp_comm *comm, int rank, int world, void *context) {
                 wrong += d * d;
                 right += sum[from + (int)i] * sum[from + (int)i];
             }
-            CHECK_MSG(sqrt(wrong) <= (exact ? 0 : 1.2) * sqrt(right), "segment %d, world %d: %g", s,
-                      world, sqrt(wrong / right));
+            CHECK_MSG(sqrt(wrong) <= (exact ? 0 : 1.2) * sqrt(right),
+                      "segment %d, world %d: %g", s, world, sqrt(wrong / right));
             from += (int)sizes[s] + 5;
         }
         float gap[5];
@@ -257,24 +263,38 @@ static void measure_error(rp_comm *comm, int rank, int world, void *context) {
     job j = {.algorithm = row->algorithm, .codec = row->codec, .count = 262144, .seed = 11};
     double error = reduce_and_compare(comm, &j);
     if (rank == 0)
-        CHECK_MSG(fabs(error - row->wanted) <= 0.03 * row->wanted, "%s, %s, %d ranks: %g, not %g",
-                  row->algorithm, row->codec, world, error, row->wanted);
+        CHECK_MSG(fabs(error - row->wanted) <= 0.03 * row->wanted,
+                  "%s, %s, %d ranks: %g, not %g", row->algorithm, row->codec, world, error,
+                  row->wanted);
 }
 
 static void errors_are_those_of_the_reference(void) {
-    static table_row eight[] = {
-        {"sra", "q2", 0.875},    {"sra", "q3", 0.350},    {"sra", "q4", 0.161},
-        {"sra", "q5", 0.0779},   {"sra", "q6", 0.0383},   {"sra", "q7", 0.0190},
-        {"sra", "q8", 0.00945},  {"ring", "q2", 1.59},    {"ring", "q3", 0.577},
-        {"ring", "q4", 0.253},   {"ring", "q5", 0.121},   {"ring", "q6", 0.0595},
-        {"ring", "q7", 0.0294},  {"ring", "q8", 0.0147},  {"sra", "q1", 7.14},
-        {"sra", "q4:bucket=64", 0.123},   {"sra", "q4:bucket=128", 0.137},
-        {"sra", "q4:bucket=256", 0.150},  {"sra", "q4:bucket=1024", 0.172},
-        {"sra", "q4:bucket=2048", 0.183}, {"sra", "q4:bucket=16384", 0.212}};
+    static table_row eight[] = {{"sra", "q2", 0.875},
+                                {"sra", "q3", 0.350},
+                                {"sra", "q4", 0.161},
+                                {"sra", "q5", 0.0779},
+                                {"sra", "q6", 0.0383},
+                                {"sra", "q7", 0.0190},
+                                {"sra", "q8", 0.00945},
+                                {"ring", "q2", 1.59},
+                                {"ring", "q3", 0.577},
+                                {"ring", "q4", 0.253},
+                                {"ring", "q5", 0.121},
+                                {"ring", "q6", 0.0595},
+                                {"ring", "q7", 0.0294},
+                                {"ring", "q8", 0.0147},
+                                {"sra", "q1", 7.14},
+                                {"sra", "q4:bucket=64", 0.123},
+                                {"sra", "q4:bucket=128", 0.137},
+                                {"sra", "q4:bucket=256", 0.150},
+                                {"sra", "q4:bucket=1024", 0.172},
+                                {"sra", "q4:bucket=2048", 0.183},
+                                {"sra", "q4:bucket=16384", 0.212}};
     static table_row two[] = {{"sra", "q4", 0.144}, {"sra", "q1", 3.68}};
     for (size_t i = 0; i < sizeof eight / sizeof eight[0]; i++)
         world_run(8, NULL, measure_error, &eight[i]);
-    for (size_t i = 0; i < sizeof two / sizeof two[0]; i++) world_run(2, NULL, measure_error, &two[i]);
+    for (size_t i = 0; i < sizeof two / sizeof two[0]; i++)
+        world_run(2, NULL, measure_error, &two[i]);
 }
 
 /* ---- error feedback ---- */
@@ -288,8 +308,11 @@ static void repeat(rp_comm *comm, int rank, int world, void *context) {
         double *total = calloc(COUNT, sizeof *total);
         for (int round = 0; round < ROUNDS; round++) {
             world_fill(3, rank, x, COUNT);
-            rp_segment segment = {.data = x, .count = COUNT, .dtype = RP_F32,
-                                  .codec = codec_of("q2"), .residual = feedback ? residual : NULL};
+            rp_segment segment = {.data = x,
+                                  .count = COUNT,
+                                  .dtype = RP_F32,
+                                  .codec = codec_of("q2"),
+                                  .residual = feedback ? residual : NULL};
             CHECK_OK(rp_all_reduce(comm, &segment, 1, NULL));
             for (size_t i = 0; i < COUNT; i++) total[i] += x[i];
         }
@@ -304,8 +327,8 @@ static void repeat(rp_comm *comm, int rank, int world, void *context) {
 static void error_feedback_makes_up_for_what_was_lost(void) {
     double off[2] = {0};
     world_run(4, NULL, repeat, off);
-    CHECK_MSG(off[1] < off[0] / 10, "error of the mean of 40: %g without, %g with feedback", off[0],
-              off[1]);
+    CHECK_MSG(off[1] < off[0] / 10, "error of the mean of 40: %g without, %g with feedback",
+              off[0], off[1]);
 }
 
 /* ---- accounts ---- */
@@ -316,8 +339,8 @@ static void count_bytes(rp_comm *comm, int rank, int world, void *context) {
     const char *algorithm = context;
     float *x = calloc(COUNT, sizeof *x);
     for (size_t c = 0; c < 5; c++) {
-        rp_segment segment = {.data = x, .count = COUNT, .dtype = RP_F32,
-                              .codec = codec_of(codecs[c].codec)};
+        rp_segment segment = {
+            .data = x, .count = COUNT, .dtype = RP_F32, .codec = codec_of(codecs[c].codec)};
         rp_collective_options options = {.algorithm = algorithm};
         rp_comm_stats before, after;
         CHECK_OK(rp_barrier(comm));

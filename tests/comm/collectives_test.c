@@ -31,7 +31,8 @@ static void each_algorithm(rpi_collective collective, const rp_comm_options *opt
         const rpi_algorithm *algorithm = rpi_algorithm_at(a);
         if (algorithm->collective != collective) continue;
         for (int world = 1; world <= MOST_RANKS; world++)
-            if (algorithm->fits(world)) world_run(world, options, function, (void *)(uintptr_t)algorithm->name);
+            if (algorithm->fits(world))
+                world_run(world, options, function, (void *)(uintptr_t)algorithm->name);
     }
 }
 
@@ -46,8 +47,9 @@ static void broadcast(rp_comm *comm, int rank, int world, void *context) {
                 fill(rank, data, bytes);
                 rp_collective_options options = {.algorithm = context, .root = root};
                 CHECK_OK(rp_broadcast(comm, data, counts[n], dtypes[d], &options));
-                CHECK_MSG(is_pattern(root, data, bytes), "%s: world %d rank %d root %d count %zu",
-                          options.algorithm, world, rank, root, counts[n]);
+                CHECK_MSG(is_pattern(root, data, bytes),
+                          "%s: world %d rank %d root %d count %zu", options.algorithm, world,
+                          rank, root, counts[n]);
             }
     free(data);
 }
@@ -70,8 +72,8 @@ static void gather(rp_comm *comm, int rank, int world, void *context) {
                 CHECK_OK(rp_all_gather(comm, mine, out, counts[n], dtypes[d], NULL, &options));
                 for (int r = 0; r < world; r++)
                     CHECK_MSG(is_pattern(r, out + (size_t)r * bytes, bytes),
-                              "%s: world %d rank %d count %zu: part %d", options.algorithm, world,
-                              rank, counts[n], r);
+                              "%s: world %d rank %d count %zu: part %d", options.algorithm,
+                              world, rank, counts[n], r);
             }
     free(in);
     free(out);
@@ -94,8 +96,10 @@ static void gather_encoded(rp_comm *comm, int rank, int world, void *context) {
     world_meet();
     CHECK(memcmp(all[0], all[rank], sizeof(float) * COUNT * (size_t)world) == 0);
     double wrong = 0;
-    for (size_t i = 0; i < COUNT; i++) wrong += pow(all[rank][(size_t)rank * COUNT + i] - in[i], 2);
-    CHECK_MSG(sqrt(wrong / COUNT) < 0.2 && (wrong > 0 || world == 1), "error %g", sqrt(wrong / COUNT));
+    for (size_t i = 0; i < COUNT; i++)
+        wrong += pow(all[rank][(size_t)rank * COUNT + i] - in[i], 2);
+    CHECK_MSG(sqrt(wrong / COUNT) < 0.2 && (wrong > 0 || world == 1), "error %g",
+              sqrt(wrong / COUNT));
     world_meet();
 }
 
@@ -108,8 +112,10 @@ static void scatter(rp_comm *comm, int rank, int world, void *context) {
         for (int in_place = 0; in_place < 2; in_place++) {
             size_t count = counts[n];
             int32_t *in = calloc((size_t)world * count + 1, sizeof *in);
-            int32_t *out = in_place ? in + (size_t)rank * count : calloc(count + 1, sizeof *out);
-            for (size_t i = 0; i < (size_t)world * count; i++) in[i] = (int32_t)(i % 1000) * (rank + 1);
+            int32_t *out =
+                in_place ? in + (size_t)rank * count : calloc(count + 1, sizeof *out);
+            for (size_t i = 0; i < (size_t)world * count; i++)
+                in[i] = (int32_t)(i % 1000) * (rank + 1);
             rp_collective_options options = {.algorithm = context};
             CHECK_OK(rp_reduce_scatter(comm, in, out, count, RP_I32, NULL, &options));
             bool right = true;
@@ -117,7 +123,8 @@ static void scatter(rp_comm *comm, int rank, int world, void *context) {
                 size_t at = (size_t)rank * count + i;
                 right &= out[i] == (int32_t)(at % 1000) * world * (world + 1) / 2;
             }
-            CHECK_MSG(right, "%s: world %d rank %d count %zu", options.algorithm, world, rank, count);
+            CHECK_MSG(right, "%s: world %d rank %d count %zu", options.algorithm, world, rank,
+                      count);
             if (!in_place) free(out);
             free(in);
         }
@@ -192,7 +199,8 @@ static void crossed(rp_comm *comm, int rank, int world, void *context) {
     (void)world, (void)context;
     int peer = 1 - rank;
     rp_request *sends[MESSAGES], *recvs[MESSAGES];
-    int32_t *out = calloc(MESSAGES * COUNT, sizeof *out), *in = calloc(MESSAGES * COUNT, sizeof *in);
+    int32_t *out = calloc(MESSAGES * COUNT, sizeof *out),
+            *in = calloc(MESSAGES * COUNT, sizeof *in);
     for (int m = 0; m < MESSAGES; m++) {
         for (int i = 0; i < COUNT; i++) out[m * COUNT + i] = 1000 * rank + m;
         CHECK_OK(rp_recv_start(comm, in + m * COUNT, COUNT, RP_I32, peer, &recvs[m]));

@@ -70,7 +70,8 @@ static void thinker(void) {
     rp_comm *comm = open_comm(0.3, 0.8);
     for (int round = 0; round < 3; round++) {
         CHECK_OK(reduce(comm));
-        if (ranks_rank() == 1 && round < 2) rpi_sleep_until_ns(rpi_now_ns() + 2 * RPI_SECOND_NS);
+        if (ranks_rank() == 1 && round < 2)
+            rpi_sleep_until_ns(rpi_now_ns() + 2 * RPI_SECOND_NS);
     }
     close_comm(comm);
 }
@@ -79,8 +80,10 @@ static void thinker(void) {
 static void knot(void) {
     rp_comm *comm = open_comm(0.3, 1);
     int peer = (ranks_rank() + 1) % ranks_world();
-    if (ranks_rank() == 2) (void)rp_barrier(comm);
-    else (void)rp_recv(comm, data, 10, RP_F32, peer);
+    if (ranks_rank() == 2)
+        (void)rp_barrier(comm);
+    else
+        (void)rp_recv(comm, data, 10, RP_F32, peer);
     give_up(comm);
 }
 
@@ -152,7 +155,8 @@ static void a_knot_is_cut_at_the_timeout(void) {
 }
 
 static void every_transport_works(void) {
-    static const char *const all[] = {"shm", "tcp", "auto", "auto,1Gbit,50us", "tcp,500Mbit,1ms"};
+    static const char *const all[] = {"shm", "tcp", "auto", "auto,1Gbit,50us",
+                                      "tcp,500Mbit,1ms"};
     for (size_t t = 0; t < sizeof all / sizeof all[0]; t++)
         for (int count = 2; count <= 4; count += 2) {
             ranks *world = ranks_start("works", count, &(ranks_options){.argument = all[t]});
@@ -168,9 +172,12 @@ static faulty_kind kind_of(const char *name) {
     static const struct {
         const char *name;
         faulty_kind kind;
-    } kinds[] = {{"drop", FAULTY_DROP},       {"twice", FAULTY_TWICE},
-                 {"header", FAULTY_CORRUPT_HEADER}, {"payload", FAULTY_CORRUPT_PAYLOAD},
-                 {"cut", FAULTY_CUT},         {"close", FAULTY_CLOSE},
+    } kinds[] = {{"drop", FAULTY_DROP},
+                 {"twice", FAULTY_TWICE},
+                 {"header", FAULTY_CORRUPT_HEADER},
+                 {"payload", FAULTY_CORRUPT_PAYLOAD},
+                 {"cut", FAULTY_CUT},
+                 {"close", FAULTY_CLOSE},
                  {"stall", FAULTY_STALL}};
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
         if (strcmp(kinds[i].name, name) == 0) return kinds[i].kind;
@@ -179,8 +186,8 @@ static faulty_kind kind_of(const char *name) {
 
 /* What rank 0 sends to rank 1 goes wrong at its 9th frame. */
 static void faulty_sender(void) {
-    rp_comm_options options = {.transport = "tcp", .connect_timeout_s = 30, .warn_after_s = 0.5,
-                               .timeout_s = 1.5};
+    rp_comm_options options = {
+        .transport = "tcp", .connect_timeout_s = 30, .warn_after_s = 0.5, .timeout_s = 1.5};
     rp_comm *comm = NULL;
     faulty_plan plan = {kind_of(ranks_argument()), 9};
     if (ranks_store(&store) != RP_OK ||

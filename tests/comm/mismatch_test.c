@@ -68,7 +68,8 @@ static rp_status scatter_differently(rp_comm *comm, bool odd) {
 static const disagreement table[] = {
     {"count", differ_in_count, "all-reduce of 1001 f32 with q4:bucket=512",
      "all-reduce of 1000 f32 with q4:bucket=512"},
-    {"count 0", differ_in_nothing_or_something, "all-reduce of 0 f32", "all-reduce of 1000 f32"},
+    {"count 0", differ_in_nothing_or_something, "all-reduce of 0 f32",
+     "all-reduce of 1000 f32"},
     {"dtype", differ_in_dtype, "1000 i32", "1000 f32"},
     {"bits", differ_in_bits, "q5:bucket=512", "q4:bucket=512"},
     {"bucket", differ_in_bucket, "q4:bucket=1024", "q4:bucket=512"},
@@ -89,7 +90,8 @@ static void disagree(rp_comm *comm, int rank, int world, void *context) {
     const char *message = rp_last_error()->message;
     CHECK_MSG(status == RP_MISMATCH, "%s, rank %d of %d: %s (%s)", d->name, rank, world,
               rp_status_name(status), message);
-    CHECK_MSG(strstr(message, d->theirs) && strstr(message, d->ours), "%s: '%s'", d->name, message);
+    CHECK_MSG(strstr(message, d->theirs) && strstr(message, d->ours), "%s: '%s'", d->name,
+              message);
     char first[512];
     snprintf(first, sizeof first, "%s", message);
     CHECK_EQ(rp_barrier(comm), RP_MISMATCH); /* refused with the same failure */
@@ -107,7 +109,8 @@ static void send_differently(rp_comm *comm, int rank, int world, void *context) 
     rp_status status = rank == 0 ? rp_send(comm, data[0], 100, RP_F32, 1)
                                  : rp_recv(comm, data[1], 99, RP_F32, 0);
     CHECK_EQ(status, RP_MISMATCH);
-    CHECK(strstr(rp_last_error()->message, "100 f32") && strstr(rp_last_error()->message, "99 f32"));
+    CHECK(strstr(rp_last_error()->message, "100 f32") &&
+          strstr(rp_last_error()->message, "99 f32"));
 }
 
 static void sends_and_receives_must_agree(void) {
@@ -149,5 +152,6 @@ static void a_rank_may_give_up_for_all(void) {
 
 CASES({"every rank fails and says what was posted", every_rank_fails_and_says_what_was_posted},
       {"sends and receives must agree", sends_and_receives_must_agree},
-      {"destroying in mid-operation fails the others", destroying_in_mid_operation_fails_the_others},
+      {"destroying in mid-operation fails the others",
+       destroying_in_mid_operation_fails_the_others},
       {"a rank may give up for all", a_rank_may_give_up_for_all})

@@ -15,7 +15,8 @@ static void pause_ms(int milliseconds) {
     nanosleep(&span, NULL);
 }
 
-static void start(rp_comm *comm, int operation, int32_t *data, size_t count, rp_request **request) {
+static void start(rp_comm *comm, int operation, int32_t *data, size_t count,
+                  rp_request **request) {
     for (size_t i = 0; i < count; i++) data[i] = operation + rp_comm_rank(comm);
     rp_segment segment = {.data = data, .count = count, .dtype = RP_I32};
     CHECK_OK(rp_all_reduce_start(comm, &segment, 1, NULL, request));
@@ -56,7 +57,8 @@ static void shuffled(rp_comm *comm, int rank, int world, void *context) {
 
 static void operations_may_be_waited_for_in_any_order(void) {
     rp_comm_options tiny = {.transport = "inproc", .chunk_bytes = 4096};
-    rp_comm_options threaded = {.transport = "inproc", .progress_thread = 1, .chunk_bytes = 16384};
+    rp_comm_options threaded = {
+        .transport = "inproc", .progress_thread = 1, .chunk_bytes = 16384};
     for (int world = 1; world <= 5; world++) {
         world_run(world, NULL, shuffled, NULL);
         world_run(world, &tiny, shuffled, NULL);
@@ -64,7 +66,8 @@ static void operations_may_be_waited_for_in_any_order(void) {
     }
 }
 
-/* One rank posts everything before the others have posted anything: its frames are set aside. */
+/* One rank posts everything before the others have posted anything: its frames are set aside.
+ */
 static void far_ahead(rp_comm *comm, int rank, int world, void *context) {
     (void)context;
     static int32_t data[8][OPERATIONS][COUNT];
@@ -245,7 +248,8 @@ static void starved(rp_comm *comm, int rank, int world, void *context) {
     if (rank == 1) rpi_memory_fail_after(0);
     if (status != RP_OK && rank == 1) {
         CHECK_EQ(status, RP_NOMEM);
-        rp_comm_abort(comm, status, rp_last_error()->message); /* as a caller who cannot go on */
+        rp_comm_abort(comm, status,
+                      rp_last_error()->message); /* as a caller who cannot go on */
     }
     if (status != RP_OK) {
         CHECK_EQ(status, RP_NOMEM);
@@ -265,5 +269,6 @@ CASES({"operations may be waited for in any order", operations_may_be_waited_for
       {"a progress thread moves bytes while nobody waits",
        a_progress_thread_moves_bytes_while_nobody_waits},
       {"misuse is refused before anything is sent", misuse_is_refused_before_anything_is_sent},
-      {"every allocation may fail in a world of one", every_allocation_may_fail_in_a_world_of_one},
+      {"every allocation may fail in a world of one",
+       every_allocation_may_fail_in_a_world_of_one},
       {"running out of memory is heard by all", running_out_of_memory_is_heard_by_all})

@@ -37,7 +37,8 @@ static void *rank_main(void *context) {
     return NULL;
 }
 
-void world_run(int world, const rp_comm_options *options, world_function function, void *context) {
+void world_run(int world, const rp_comm_options *options, world_function function,
+               void *context) {
     static const rp_comm_options inproc = {.transport = "inproc", .connect_timeout_s = 20};
     rp_store store = {0};
     if (rp_store_open_local(&store) != RP_OK) {
@@ -48,9 +49,13 @@ void world_run(int world, const rp_comm_options *options, world_function functio
     pthread_barrier_t meeting;
     pthread_barrier_init(&meeting, NULL, (unsigned)world);
     for (int rank = 0; rank < world; rank++) {
-        ranks[rank] = (world_rank){.store = &store, .options = options ? options : &inproc,
-                                   .rank = rank, .world = world, .function = function,
-                                   .context = context, .meeting = &meeting};
+        ranks[rank] = (world_rank){.store = &store,
+                                   .options = options ? options : &inproc,
+                                   .rank = rank,
+                                   .world = world,
+                                   .function = function,
+                                   .context = context,
+                                   .meeting = &meeting};
         if (pthread_create(&ranks[rank].thread, NULL, rank_main, &ranks[rank]) != 0) abort();
     }
     for (int rank = 0; rank < world; rank++) pthread_join(ranks[rank].thread, NULL);
@@ -80,7 +85,8 @@ double world_error(uint64_t seed, int world, const float *got, size_t count, dou
     }
     free(sum);
     free(input);
-    /* A few numbers may cancel out: their inputs then say what an error is to be measured by. */
+    /* A few numbers may cancel out: their inputs then say what an error is to be measured by.
+     */
     if (right < inputs * scale * scale) right = inputs * scale * scale;
     return right > 0 ? sqrt(wrong / right) : wrong;
 }

@@ -9,7 +9,8 @@ typedef void (*world_function)(rp_comm *comm, int rank, int world, void *context
 
 /* Run `function` on `world` threads, each with its communicator; options NULL: inproc. Fails
  * the case when a communicator cannot be made. */
-void world_run(int world, const rp_comm_options *options, world_function function, void *context);
+void world_run(int world, const rp_comm_options *options, world_function function,
+               void *context);
 
 /* All ranks of the running world_run() meet here, past the communicator. */
 void world_meet(void);

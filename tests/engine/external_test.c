@@ -51,7 +51,8 @@ static int position(const record *r, const char *text, int from) {
     return -1;
 }
 
-/* x -> wire -> relu -> sum; x -> work -> sum: `work` is what overlaps with the wire. */
+/* x -> first -> wire -> relu -> sum and x -> side -> work -> sum: in forward `work` overlaps
+ * with the wire, in backward `side` does. */
 typedef struct net {
     rpi_graph *graph;
     rpi_weights *weights;
@@ -67,8 +68,10 @@ static void build(net *n, rpi_external_attributes attributes) {
     rpi_value_id x = rpi_graph_parameter(n->graph, "x", SHAPE(ROWS, WIDTH));
     rpi_value_id weight = rpi_graph_parameter(n->graph, "weight", SHAPE(WIDTH, WIDTH));
     rpi_value_id first = rpi_linear(n->graph, "first", x, weight, RPI_NO_VALUE);
+    rpi_value_id other = rpi_graph_parameter(n->graph, "other", SHAPE(WIDTH, WIDTH));
+    rpi_value_id side = rpi_linear(n->graph, "side", x, other, RPI_NO_VALUE);
     rpi_value_id wired = rpi_external(n->graph, "wire", first, attributes);
-    rpi_value_id work = rpi_relu(n->graph, "work", first);
+    rpi_value_id work = rpi_relu(n->graph, "work", side);
     n->summed = rpi_add(n->graph, "sum", rpi_relu(n->graph, "relu", wired), work);
     n->loss = rpi_softmax_cross_entropy(n->graph, "loss", n->summed, labels, scale);
     REQUIRE_OK(rpi_weights_create(n->graph, n->loss, &n->weights));
@@ -110,12 +113,14 @@ static void both_halves(void) {
     CHECK(started >= 0 && started < work && work < finished && finished < used);
     int back_start = position(&r, "wire start", finished);
     int back_finish = position(&r, "wire finish", finished + 1);
-    CHECK(back_start > 0 && back_start < back_finish);
+    int back_work = position(&r, "side linear", finished);
+    int back_use = position(&r, "first linear", finished);
+    CHECK(back_start > 0 && back_start < back_work && back_work < back_finish);
+    CHECK(back_finish < back_use);
     close_net(&n);
 }
 
-/* Values and gradients are those of doubling: in the forward direction the sum is
- * relu(2 first) + relu(first) = 3 relu(first); the gradient is checked by differences. */
+/* Gradients are those of doubling, by differences. */
 static void numbers(void) {
     net n;
     record r = {0};
@@ -147,6 +152,39 @@ static void numbers(void) {
     close_net(&n);
 }
 
+/* Straight on a parameter, whose gradient must go to the arena, and beside another consumer. */
+static void on_a_parameter(void) {
+    rpi_graph *graph = NULL;
+    rpi_weights *weights = NULL;
+    rpi_program *program = NULL;
+    doubler d = {0};
+    const int32_t labels[ROWS] = {1, 1};
+    const float scale = 1;
+    const void *inputs[] = {labels, &scale};
+    REQUIRE_OK(rpi_graph_create(&graph));
+    rpi_value_id label = rpi_graph_input(graph, "labels", RP_I32, SHAPE(ROWS));
+    rpi_value_id factor = rpi_graph_input(graph, "scale", RP_F32, (rpi_shape){0});
+    rpi_value_id x = rpi_graph_parameter(graph, "x", SHAPE(ROWS, WIDTH));
+    rpi_value_id wired = rpi_external(graph, "wire", x,
+                                      (rpi_external_attributes){.context = &d,
+                                                                .forward_start = start,
+                                                                .forward_finish = finish,
+                                                                .backward_start = start,
+                                                                .backward_finish = finish});
+    rpi_value_id loss = rpi_softmax_cross_entropy(
+        graph, "loss", rpi_add(graph, "sum", wired, x), label, factor);
+    REQUIRE_OK(rpi_weights_create(graph, loss, &weights));
+    rpi_program_options options = {.training = true, .batch = 1};
+    REQUIRE_OK(rpi_program_compile(graph, weights, loss, &options, &program));
+    REQUIRE_OK(rpi_program_run(program, &(rpi_run_options){.inputs = inputs}));
+    /* All logits are 0: d loss / d logit is 1/3 less the label, and d logit / d x is 3. */
+    for (int i = 0; i < ROWS * WIDTH; i++)
+        CHECK_NEAR((double)rpi_weights_gradients(weights)[i], i % WIDTH == 1 ? -2 : 1, 1e-6);
+    rpi_program_destroy(program);
+    rpi_weights_destroy(weights);
+    rpi_graph_destroy(graph);
+}
+
 /* Without a backward the gradient passes; with one half each, that half does it all. */
 static void halves_alone(void) {
     net n;
@@ -169,5 +207,5 @@ static void failing(void) {
     close_net(&n);
 }
 
-CASES({"both_halves", both_halves}, {"numbers", numbers}, {"halves_alone", halves_alone},
-      {"failing", failing})
+CASES({"both_halves", both_halves}, {"numbers", numbers}, {"on_a_parameter", on_a_parameter},
+      {"halves_alone", halves_alone}, {"failing", failing})

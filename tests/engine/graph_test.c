@@ -174,7 +174,7 @@ static void failures(void) {
         void (*build)(parts *p);
         const char *where, *why;
     } rows[] = {
-        {wrong_channels, "node 'stem' (conv2d)", "weight is 8x4x3x3; K x 3 x R x S"},
+        {wrong_channels, "node 'stem' (conv2d)", "weight is 8 x 4 x 3 x 3; K x 3 x R x S"},
         {wrong_window, "node 'stem' (conv2d)", "larger than the padded input"},
         {wrong_stride, "node 'stem' (conv2d)", "stride -1"},
         {wrong_bias, "node 'stem' (conv2d)", "bias is 3; 16"},
@@ -186,7 +186,8 @@ static void failures(void) {
         {unequal_sum, "node 'sum' (add)", "b is 16"},
         {wrong_pool, "node 'pool' (max_pool2d)", "padding 2"},
         {large_pool, "node 'pool' (max_pool2d)", "kernel 9 is larger"},
-        {wrong_linear, "node 'fc' (linear)", "weight is 10x99; O x 192"},
+        {wrong_linear, "node 'fc' (linear)",
+         "weight is 10 x 99; O x 192 is wanted for input N x 192"},
         {image_into_linear, "node 'fc' (linear)", "N x I is wanted"},
         {wrong_logits, "node 'loss' (softmax_cross_entropy)", "N x C is wanted"},
         {wrong_labels, "node 'loss' (softmax_cross_entropy)", "labels are 3"},

@@ -32,7 +32,8 @@ static rp_status dot_backward(void *context, const rpi_external_io *io) {
 
 /* No two closer than 0.02, none closer than 0.01 to 0: a shuffled grid. */
 static void fill_spaced(rpi_rng *rng, float *x, int64_t count) {
-    for (int64_t i = 0; i < count; i++) x[i] = 0.02f * ((float)(i - count / 2) + 0.5f);
+    const int64_t half = count / 2;
+    for (int64_t i = 0; i < count; i++) x[i] = 0.02f * ((float)(i - half) + 0.5f);
     for (int64_t i = count - 1; i > 0; i--) {
         int64_t j = rpi_rng_below(rng, (uint32_t)i + 1);
         float other = x[j];

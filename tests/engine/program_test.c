@@ -430,6 +430,18 @@ static bool supports_nothing(const rpi_unit *unit) {
     return false;
 }
 
+static void foreign_weights(void) {
+    model m, other;
+    rpi_program *program = NULL;
+    build(&m);
+    build(&other);
+    rpi_program_options options = {.batch = 1};
+    CHECK_FAILS(rpi_program_compile(m.graph, other.weights, m.loss, &options, &program),
+                INVALID, "another graph");
+    close_model(&m);
+    close_model(&other);
+}
+
 static void unsupported(void) {
     model m;
     rpi_program *program = NULL;
@@ -463,5 +475,5 @@ static void allocation_failures(void) {
 CASES({"accumulation", accumulation}, {"unused_parameters", unused_parameters},
       {"finality", finality}, {"evaluation", evaluation}, {"flops", flops},
       {"reports", reports}, {"no_allocation", no_allocation}, {"random_graphs", random_graphs},
-      {"bad_requests", bad_requests}, {"unsupported", unsupported},
-      {"allocation_failures", allocation_failures})
+      {"bad_requests", bad_requests}, {"foreign_weights", foreign_weights},
+      {"unsupported", unsupported}, {"allocation_failures", allocation_failures})

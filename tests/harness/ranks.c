@@ -60,9 +60,9 @@ static void add_variable(launch *with, const char *text) {
 }
 
 static bool is_ours(const char *variable) {
-    static const char *const names[] = {"RANK=",        "WORLD_SIZE=",  "LOCAL_RANK=",
-                                        "MASTER_ADDR=", "MASTER_PORT=", "LOCAL_WORLD_SIZE=",
-                                        "REDPOLL_STORE="};
+    static const char *const names[] = {
+        "RANK=",        "WORLD_SIZE=",       "LOCAL_RANK=",   "MASTER_ADDR=",
+        "MASTER_PORT=", "LOCAL_WORLD_SIZE=", "REDPOLL_STORE="};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strncmp(variable, names[i], strlen(names[i])) == 0) return true;
     return false;
@@ -260,8 +260,9 @@ bool ranks_finish(ranks *world, double timeout_s) {
     for (int rank = 0; rank < world->started; rank++) {
         rank_process *process = &world->process[rank];
         if (process->pid && !process->stopped) {
-            check_failed(__FILE__, __LINE__, "rank %d has not ended within %g s; it printed: %s",
-                         rank, timeout_s, ranks_output(world, rank));
+            check_failed(__FILE__, __LINE__,
+                         "rank %d has not ended within %g s; it printed: %s", rank, timeout_s,
+                         ranks_output(world, rank));
             world->clean = false;
         }
         kill_rank(world, rank);

@@ -59,7 +59,8 @@ static void compare_stopped(rpi_train_options options, int world, int64_t stop, 
 }
 
 static void stopping_changes_no_byte(void) {
-    static const char *const codecs[] = {"fp32", "q4", "q2:rounding=stochastic", "q1:bucket=64"};
+    static const char *const codecs[] = {"fp32", "q4", "q2:rounding=stochastic",
+                                         "q1:bucket=64"};
     for (size_t c = 0; c < sizeof codecs / sizeof codecs[0]; c++)
         for (int world = 1; world <= 3; world++)
             compare_stopped(small_options(codecs[c]), world, 4, 9);
@@ -100,7 +101,8 @@ static double owed(const char *out, int world, int64_t step, double *size) {
     *size = 0;
     for (int rank = 0; rank < world; rank++) {
         char name[96];
-        snprintf(name, sizeof name, "rank-%d-of-%d-step-%lld.safetensors", rank, world, (long long)step);
+        snprintf(name, sizeof name, "rank-%d-of-%d-step-%lld.safetensors", rank, world,
+                 (long long)step);
         rpi_safetensors *file = NULL;
         CHECK_OK(rpi_safetensors_open(file_in(out, name), &file));
         const rpi_named_tensor *tensor =
@@ -168,7 +170,8 @@ static void a_checkpoint_of_another_model_names_both(void) {
     CHECK(access(options.out, F_OK) != 0);
     CHECK_FAILS(rpi_checkpoint_check(&options), MISMATCH, "mlp:hidden=48");
     options.resume = folder("nothing");
-    CHECK_FAILS(ranks_train(&options, 1, NULL), NOT_FOUND, "nothing/model.safetensors is missing");
+    CHECK_FAILS(ranks_train(&options, 1, NULL), NOT_FOUND,
+                "nothing/model.safetensors is missing");
 }
 
 static void a_lost_rank_file_is_named(void) {
@@ -189,7 +192,8 @@ static void a_full_disk_fails_all_and_keeps_the_old_checkpoint(void) {
         check_skip("no /dev/full here");
         return;
     }
-    static const char *const full[] = {"rank-1-of-2-step-4.safetensors.tmp", "model.safetensors.tmp"};
+    static const char *const full[] = {"rank-1-of-2-step-4.safetensors.tmp",
+                                       "model.safetensors.tmp"};
     for (int i = 0; i < 2; i++) {
         rpi_train_options options = small_options("q4");
         options.steps = 2;
@@ -202,7 +206,8 @@ static void a_full_disk_fails_all_and_keeps_the_old_checkpoint(void) {
         char who[64];
         snprintf(who, sizeof who, "rank %d cannot save the checkpoint of step 4", i ? 0 : 1);
         for (int rank = 0; rank < 2; rank++)
-            CHECK_MSG(strstr(ranks_message(rank), who) && strstr(ranks_message(rank), "No space"),
+            CHECK_MSG(strstr(ranks_message(rank), who) &&
+                          strstr(ranks_message(rank), "No space"),
                       "rank %d says '%s'", rank, ranks_message(rank));
         rpi_train_result result = {0};
         CHECK_OK(ranks_train(&options, 2, &result)); /* what was aside is gone: it works now */
@@ -213,7 +218,8 @@ static void a_full_disk_fails_all_and_keeps_the_old_checkpoint(void) {
 CASES({"stopping changes no byte", stopping_changes_no_byte},
       {"running statistics resume exactly", running_statistics_resume_exactly},
       {"old rank files go", old_rank_files_go},
-      {"another number of ranks keeps what is owed", another_number_of_ranks_keeps_what_is_owed},
+      {"another number of ranks keeps what is owed",
+       another_number_of_ranks_keeps_what_is_owed},
       {"a checkpoint of another model names both", a_checkpoint_of_another_model_names_both},
       {"a lost rank file is named", a_lost_rank_file_is_named},
       {"a full disk fails all and keeps the old checkpoint",

@@ -15,12 +15,14 @@ typedef struct idx_bytes {
 
 /* Two training images of 2x3 pixels, one test image. */
 static const idx_bytes train_images = {
-    "train-images-idx3-ubyte", 28, {0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 2, 0, 0, 0, 3, 0, 51, 102, 153,
+    "train-images-idx3-ubyte", 28, {0,   0,   8,   3,   0,   0,   0,  2,  0,   0,
+                                    0,   2,   0,   0,   0,   3,   0,  51, 102, 153,
                                     204, 255, 255, 204, 153, 102, 51, 0}};
 static const idx_bytes train_labels = {
     "train-labels-idx1-ubyte", 10, {0, 0, 8, 1, 0, 0, 0, 2, 0, 2}};
-static const idx_bytes test_images = {
-    "t10k-images-idx3-ubyte", 22, {0, 0, 8, 3, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 1, 2, 3, 4, 5, 6}};
+static const idx_bytes test_images = {"t10k-images-idx3-ubyte", 22, {0, 0, 8, 3, 0, 0, 0, 1,
+                                                                     0, 0, 0, 2, 0, 0, 0, 3,
+                                                                     1, 2, 3, 4, 5, 6}};
 static const idx_bytes test_labels = {"t10k-labels-idx1-ubyte", 9, {0, 0, 8, 1, 0, 0, 0, 1, 1}};
 
 static char folder[512];
@@ -76,10 +78,12 @@ static void idx_files_are_read_plain_and_gzipped(void) {
 
 static void four_dimensions_are_channels(void) {
     put_folder(false);
-    idx_bytes colour = {"train-images-idx3-ubyte", 32, {0, 0, 8, 4, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 2,
-                                                        0, 0, 0, 1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}};
-    idx_bytes colour_test = {"t10k-images-idx3-ubyte", 26, {0, 0, 8, 4, 0, 0, 0, 1, 0, 0, 0, 3, 0, 0, 0, 2,
-                                                            0, 0, 0, 1, 1, 2, 3, 4, 5, 6}};
+    idx_bytes colour = {"train-images-idx3-ubyte", 32, {0, 0, 8, 4, 0, 0, 0, 2,  0,  0, 0,
+                                                        3, 0, 0, 0, 2, 0, 0, 0,  1,  1, 2,
+                                                        3, 4, 5, 6, 7, 8, 9, 10, 11, 12}};
+    idx_bytes colour_test = {"t10k-images-idx3-ubyte", 26, {0, 0, 8, 4, 0, 0, 0, 1, 0,
+                                                            0, 0, 3, 0, 0, 0, 2, 0, 0,
+                                                            0, 1, 1, 2, 3, 4, 5, 6}};
     put(&colour, colour.count, false);
     put(&colour_test, colour_test.count, false);
     rpi_dataset dataset;
@@ -94,7 +98,8 @@ static void damaged_files_are_named(void) {
     idx_bytes changed;
     put_folder(false);
     put(&train_images, train_images.count - 1, false);
-    CHECK_FAILS(open_folder("idx", &dataset), CORRUPT, "train-images-idx3-ubyte is truncated: 1 bytes");
+    CHECK_FAILS(open_folder("idx", &dataset), CORRUPT,
+                "train-images-idx3-ubyte is truncated: 1 bytes");
     put(&train_images, 3, false);
     CHECK_FAILS(open_folder("idx", &dataset), CORRUPT, "truncated");
     put(&train_images, train_images.count + 1, false);
@@ -105,7 +110,8 @@ static void damaged_files_are_named(void) {
     changed = train_images, changed.bytes[11] = 0;
     put(&changed, changed.count, false);
     CHECK_FAILS(open_folder("idx", &dataset), CORRUPT, "dimension 1 is 0");
-    changed = train_images, changed.bytes[4] = 0xff; /* billions of images: no memory is asked for */
+    changed = train_images,
+    changed.bytes[4] = 0xff; /* billions of images: no memory is asked for */
     put(&changed, changed.count, false);
     CHECK_FAILS(open_folder("idx", &dataset), CORRUPT, "truncated");
     put(&train_images, train_images.count, false);
@@ -115,7 +121,8 @@ static void damaged_files_are_named(void) {
     put(&train_labels, train_labels.count, false);
     changed = test_labels, changed.bytes[8] = 3;
     put(&changed, changed.count, false);
-    CHECK_FAILS(open_folder("idx", &dataset), CORRUPT, "label 3 of test image 0 is out of range");
+    CHECK_FAILS(open_folder("idx", &dataset), CORRUPT,
+                "label 3 of test image 0 is out of range");
     changed = test_images, changed.bytes[11] = 3, changed.bytes[15] = 2;
     put(&changed, changed.count, false);
     CHECK_FAILS(open_folder("idx", &dataset), CORRUPT, "1x2x3, test images 1x3x2");
@@ -127,7 +134,8 @@ static void damaged_gzip_is_named(void) {
     char path[640];
     snprintf(path, sizeof path, "%s/train-images-idx3-ubyte.gz", folder);
     REQUIRE(truncate(path, 30) == 0);
-    CHECK_FAILS(open_folder("idx", &dataset), CORRUPT, "train-images-idx3-ubyte.gz is truncated");
+    CHECK_FAILS(open_folder("idx", &dataset), CORRUPT,
+                "train-images-idx3-ubyte.gz is truncated");
     FILE *stream = fopen(path, "wb");
     fwrite(train_images.bytes, 1, train_images.count, stream);
     fclose(stream);
@@ -145,7 +153,8 @@ static void a_missing_file_says_what_to_install(void) {
                 "train-images-idx3-ubyte.gz is missing; install it with `apt-get install "
                 "dataset-fashion-mnist`");
     CHECK_FAILS(open_folder("idx", &dataset), IO, "cannot open the folder");
-    CHECK_FAILS(rpi_dataset_open("idx", &(rpi_dataset_options){0}, &dataset), INVALID, "--data-dir");
+    CHECK_FAILS(rpi_dataset_open("idx", &(rpi_dataset_options){0}, &dataset), INVALID,
+                "--data-dir");
     put_folder(false);
     idx_bytes second = train_images;
     second.name = "emnist-train-images";
@@ -176,7 +185,8 @@ static void debians_package_is_read(void) {
 
 /* The class whose mean training image is nearest is the right one far more often than not. */
 static void synthetic_data_repeats_and_can_be_learnt(void) {
-    rpi_dataset_options options = {.seed = 3, .train_count = 400, .test_count = 100, .height = 8, .width = 8};
+    rpi_dataset_options options = {
+        .seed = 3, .train_count = 400, .test_count = 100, .height = 8, .width = 8};
     rpi_dataset a = {0}, b = {0};
     REQUIRE_OK(rpi_dataset_open("synthetic", &options, &a));
     REQUIRE_OK(rpi_dataset_open("synthetic", &options, &b));

@@ -14,11 +14,12 @@ static void values_are_those_of_the_equations(void) {
         int64_t step;
         double rate;
     } wanted[] = {
-        {"constant", 0, 0.1}, {"constant", 3, 0.4},  {"constant", 4, 0.4},  {"constant", 43, 0.4},
-        {"warmup", 1, 0.2},   {"warmup", 4, 0.4},    {"warmup", 40, 0.4},   {"step", 0, 0.1},
-        {"step", 4, 0.4},     {"step", 13, 0.4},     {"step", 14, 0.04},    {"step", 24, 0.004},
-        {"cosine", 2, 0.3},   {"cosine", 4, 0.4},    {"cosine", 24, 0.22},  {"cosine", 44, 0.04},
-        {"cosine", 99, 0.04}, {"cosine", 14, 0.34727922061357856},
+        {"constant", 0, 0.1},  {"constant", 3, 0.4}, {"constant", 4, 0.4},
+        {"constant", 43, 0.4}, {"warmup", 1, 0.2},   {"warmup", 4, 0.4},
+        {"warmup", 40, 0.4},   {"step", 0, 0.1},     {"step", 4, 0.4},
+        {"step", 13, 0.4},     {"step", 14, 0.04},   {"step", 24, 0.004},
+        {"cosine", 2, 0.3},    {"cosine", 4, 0.4},   {"cosine", 24, 0.22},
+        {"cosine", 44, 0.04},  {"cosine", 99, 0.04}, {"cosine", 14, 0.34727922061357856},
     };
     for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
         const rpi_lr_schedule *schedule = NULL;

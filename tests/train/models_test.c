@@ -25,7 +25,8 @@ static void parameters_are_counted(void) {
     for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
         rpi_network network;
         REQUIRE_OK(build(wanted[i].text, wanted[i].shape, &network));
-        CHECK_EQ(rpi_parameters_total(network.parameters, network.parameter_count), wanted[i].count);
+        CHECK_EQ(rpi_parameters_total(network.parameters, network.parameter_count),
+                 wanted[i].count);
         const rpi_value *logits = rpi_graph_value(network.graph, network.logits);
         CHECK_EQ(logits->shape.dims, 2);
         CHECK_EQ(logits->shape.size[1], wanted[i].shape.classes);
@@ -35,9 +36,17 @@ static void parameters_are_counted(void) {
 
 static void names_are_torchvisions(void) {
     static const char *const names[] = {
-        "conv1.weight", "bn1.weight", "bn1.bias", "bn1.running_mean", "bn1.running_var",
-        "layer1.0.conv1.weight", "layer2.0.downsample.0.weight", "layer2.0.downsample.1.running_var",
-        "layer4.1.bn2.bias", "fc.weight", "fc.bias",
+        "conv1.weight",
+        "bn1.weight",
+        "bn1.bias",
+        "bn1.running_mean",
+        "bn1.running_var",
+        "layer1.0.conv1.weight",
+        "layer2.0.downsample.0.weight",
+        "layer2.0.downsample.1.running_var",
+        "layer4.1.bn2.bias",
+        "fc.weight",
+        "fc.bias",
     };
     rpi_network network;
     REQUIRE_OK(build("resnet18", (rpi_model_shape){3, 32, 32, 10}, &network));
@@ -75,8 +84,11 @@ static void initial_values_follow_their_rules(void) {
     double deviation = sqrt(2.0 / (64 * 9)); /* fan-out */
     CHECK_NEAR(sum / (double)count, 0, 5 * deviation / sqrt((double)count));
     CHECK_NEAR(sqrt(squares / (double)count) / deviation, 1, 5 / sqrt(2.0 * (double)count));
-    CHECK_NEAR(rpi_network_elements(&network, weights, record_of(&network, "bn1.weight"))[3], 1, 0);
-    CHECK_NEAR(rpi_network_elements(&network, weights, record_of(&network, "bn1.running_var"))[3], 1, 0);
+    CHECK_NEAR(rpi_network_elements(&network, weights, record_of(&network, "bn1.weight"))[3], 1,
+               0);
+    CHECK_NEAR(
+        rpi_network_elements(&network, weights, record_of(&network, "bn1.running_var"))[3], 1,
+        0);
     w = rpi_network_elements(&network, weights, record_of(&network, "fc.weight"));
     for (int i = 0; i < 640; i++) CHECK(fabsf(w[i]) <= 0.125f);
     rpi_weights_destroy(weights);
@@ -90,7 +102,8 @@ static void what_is_small_travels_exact(void) {
     for (int p = 0; p < network.parameter_count; p++) {
         const rpi_parameter *parameter = &network.parameters[p];
         int64_t count = rpi_shape_count(&parameter->shape);
-        CHECK_EQ(rpi_parameter_compresses(parameter), parameter->shape.dims > 1 && count >= 10000);
+        CHECK_EQ(rpi_parameter_compresses(parameter),
+                 parameter->shape.dims > 1 && count >= 10000);
     }
     rpi_network_close(&network);
 }
@@ -111,7 +124,8 @@ static void mistakes_are_named(void) {
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         rpi_network network;
-        CHECK_FAILS(build(bad[i].text, (rpi_model_shape){1, 28, 28, 10}, &network), INVALID, bad[i].part);
+        CHECK_FAILS(build(bad[i].text, (rpi_model_shape){1, 28, 28, 10}, &network), INVALID,
+                    bad[i].part);
     }
 }
 

@@ -12,10 +12,10 @@ rpi_train_options ranks_options(void);
 /* What one rank does; returns its status. */
 typedef rp_status (*ranks_body)(void *context, rp_comm *comm);
 
-/* Run `body` on `world` threads joined by inproc; statuses and messages of all ranks are kept. The
- * first failure, or RP_OK. */
+/* Run `body` on `world` threads joined by inproc; statuses and messages of all ranks are kept.
+ * The first failure, or RP_OK. */
 rp_status ranks_run(int world, ranks_body body, void *context);
-rp_status ranks_status(int rank);        /* of the latest ranks_run() */
+rp_status ranks_status(int rank); /* of the latest ranks_run() */
 const char *ranks_message(int rank);
 
 /* rpi_train() on `world` ranks; `result` is rank 0's. */

@@ -59,8 +59,8 @@ static void what_is_written_is_read_back(void) {
     CHECK_EQ(step, 77);
     CHECK_FAILS(rpi_safetensors_read(file, "b", RP_F32, &tensors[0].shape, back), NOT_FOUND,
                 "no tensor b");
-    CHECK_FAILS(rpi_safetensors_read(file, "z.weight", RP_F32, &tensors[2].shape, back), MISMATCH,
-                "f32 2x3, not f32 0");
+    CHECK_FAILS(rpi_safetensors_read(file, "z.weight", RP_F32, &tensors[2].shape, back),
+                MISMATCH, "f32 2x3, not f32 0");
     CHECK(rpi_safetensors_find(file, "empty") != NULL);
     rpi_safetensors_close(file);
     CHECK(access(in_folder("a.safetensors.tmp"), F_OK) != 0);
@@ -104,8 +104,10 @@ static void damage_is_named(void) {
         {"{\"a\":{\"dtype\":\"F99\",\"shape\":[],\"data_offsets\":[0,4]}}", 4, "dtype for a"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[0,8]}}", 4, "offsets for a"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[4,0]}}", 4, "offsets for a"},
-        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[-4,0]}}", 4, "offsets for a"},
-        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[0.5,4]}}", 4, "offsets for a"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[-4,0]}}", 4,
+         "offsets for a"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[0.5,4]}}", 4,
+         "offsets for a"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,4]}}", 4, "do not fit"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[-1],\"data_offsets\":[0,4]}}", 4, "a bad shape"},
         {"{\"a\":{\"dtype\":\"F32\",\"data_offsets\":[0,4]}}", 4, "no shape"},
@@ -135,7 +137,8 @@ static void damage_is_named(void) {
     write_bytes(in_folder("short"), "abc", 3);
     CHECK_FAILS(rpi_safetensors_open(in_folder("short"), &file), CORRUPT, "too short");
     write_bytes(in_folder("long"), "\xff\xff\xff\xff\xff\xff\xff\xff{}", 10);
-    CHECK_FAILS(rpi_safetensors_open(in_folder("long"), &file), CORRUPT, "longer than the file");
+    CHECK_FAILS(rpi_safetensors_open(in_folder("long"), &file), CORRUPT,
+                "longer than the file");
 }
 
 /* Read every tensor that a file claims to hold. */
@@ -146,7 +149,8 @@ static void use(const rpi_safetensors *file) {
         size_t bytes = (size_t)rpi_shape_count(&tensor->shape) * rp_dtype_bytes(tensor->dtype);
         CHECK(bytes <= sizeof buffer);
         if (bytes <= sizeof buffer)
-            CHECK_OK(rpi_safetensors_read(file, tensor->name, tensor->dtype, &tensor->shape, buffer));
+            CHECK_OK(rpi_safetensors_read(file, tensor->name, tensor->dtype, &tensor->shape,
+                                          buffer));
     }
 }
 
@@ -163,7 +167,8 @@ static void any_bytes_are_survived(void) {
     snprintf(path, sizeof path, "%s", in_folder("bad"));
     for (int trial = 0; trial < 3000; trial++) {
         memcpy(bad, good, bytes);
-        size_t length = rpi_rng_below(&rng, 4) ? bytes : rpi_rng_below(&rng, (uint32_t)bytes + 1);
+        size_t length =
+            rpi_rng_below(&rng, 4) ? bytes : rpi_rng_below(&rng, (uint32_t)bytes + 1);
         for (int change = (int)rpi_rng_below(&rng, 4); change >= 0; change--)
             bad[rpi_rng_below(&rng, (uint32_t)bytes)] = (unsigned char)rpi_rng_u32(&rng);
         write_bytes(path, bad, length);
@@ -192,6 +197,6 @@ static void memory_that_runs_out_is_reported(void) {
 
 CASES({"what is written is read back", what_is_written_is_read_back},
       {"a failed write leaves the old file", a_failed_write_leaves_the_old_file},
-      {"a full disk is an error", a_full_disk_is_an_error}, {"damage is named", damage_is_named},
-      {"any bytes are survived", any_bytes_are_survived},
+      {"a full disk is an error", a_full_disk_is_an_error},
+      {"damage is named", damage_is_named}, {"any bytes are survived", any_bytes_are_survived},
       {"memory that runs out is reported", memory_that_runs_out_is_reported})

@@ -69,8 +69,8 @@ static void epochs_and_seeds_differ_and_steps_can_be_asked_in_any_order(void) {
     rpi_sampler_destroy(&sampler);
 }
 
-/* Positions of one element over many epochs are uniform: chi-squared over 10 places, 9 degrees of
- * freedom, 27.9 is exceeded with probability 0.001 by chance; the seed is fixed. */
+/* Positions of one element over many epochs are uniform: chi-squared over 10 places, 9 degrees
+ * of freedom, 27.9 is exceeded with probability 0.001 by chance; the seed is fixed. */
 static void the_shuffle_is_uniform(void) {
     int places[10] = {0};
     rpi_sampler sampler = {0};

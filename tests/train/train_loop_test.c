@@ -70,8 +70,8 @@ static void any_number_of_ranks_equals_one(void) {
     }
 }
 
-/* 200 images in batches of 24 leave 8 for the last step, and with world 3 and a batch of 2 images
- * left some ranks have none. */
+/* 200 images in batches of 24 leave 8 for the last step, and with world 3 and a batch of 2
+ * images left some ranks have none. */
 static void short_last_batches_weigh_right(void) {
     rpi_train_options options = ranks_options();
     options.steps = 0;
@@ -146,9 +146,9 @@ static void a_run_leaves_its_files(void) {
     char *metrics = (char *)ranks_file(path, &bytes);
     REQUIRE(metrics);
     metrics[bytes] = '\0';
-    static const char *const keys[] = {"\"redpoll\":",   "\"step\":1,", "\"step\":3,",
-                                       "\"exposed_s\":", "\"wire_bytes\":", "\"images_s_median\":",
-                                       "\"test_accuracy\":"};
+    static const char *const keys[] = {
+        "\"redpoll\":",    "\"step\":1,",          "\"step\":3,",       "\"exposed_s\":",
+        "\"wire_bytes\":", "\"images_s_median\":", "\"test_accuracy\":"};
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
         CHECK_MSG(strstr(metrics, keys[i]), "no %s in %s", keys[i], metrics);
     free(metrics);

@@ -57,22 +57,22 @@ static rp_status add_argument(const rpi_dnn_session *session, rpi_dnn_const_md m
 }
 
 static rp_status make_primitive(const rpi_dnn_session *session, dnnl_primitive_desc_t pd,
-                                const int *names, rpi_dnn_primitive *out) {
+                                int count, const int *names, rpi_dnn_primitive *out) {
     RP_TRY(rpi_dnn_check(dnnl_primitive_create(&out->handle, pd), "primitive"));
-    for (int i = 0; i < out->count; i++) {
+    for (int i = 0; i < count; i++) {
         rpi_dnn_const_md md =
             dnnl_primitive_desc_query_md(pd, dnnl_query_exec_arg_md, names[i]);
         RP_TRY(add_argument(session, md, names[i], &out->arguments[i]));
     }
     rpi_dnn_const_md scratch = rpi_dnn_described_md(pd, dnnl_query_scratchpad_md);
     out->scratch_bytes = dnnl_memory_desc_get_size(scratch);
-    return add_argument(session, scratch, DNNL_ARG_SCRATCHPAD, &out->arguments[out->count]);
+    return add_argument(session, scratch, DNNL_ARG_SCRATCHPAD, &out->arguments[count]);
 }
 
 rp_status rpi_dnn_primitive_create(const rpi_dnn_session *session, dnnl_primitive_desc_t pd,
                                    int count, const int *names, rpi_dnn_primitive *out) {
     *out = (rpi_dnn_primitive){.count = count};
-    rp_status status = make_primitive(session, pd, names, out);
+    rp_status status = make_primitive(session, pd, count, names, out);
     dnnl_primitive_desc_destroy(pd);
     if (status != RP_OK) rpi_dnn_primitive_destroy(out);
     return status;
@@ -112,7 +112,8 @@ rp_status rpi_dnn_copy_create(const rpi_dnn_session *session, rpi_dnn_const_md f
 
 rp_status rpi_dnn_copy_run(const rpi_dnn_session *session, const rpi_dnn_primitive *copy,
                            const void *from, void *to, void *scratch) {
-    return rpi_dnn_primitive_run(session, copy, (const void *[]){from, to}, scratch);
+    const void *data[RPI_DNN_ARGUMENTS] = {from, to};
+    return rpi_dnn_primitive_run(session, copy, data, scratch);
 }
 
 /* ---- packed parameters ---- */

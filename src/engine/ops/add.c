@@ -10,8 +10,8 @@ static rp_status infer(const void *attributes, int input_count, const rpi_shape 
     if (!rpi_shape_equal(&inputs[0], &inputs[1])) {
         char a[96], b[96];
         return RP_FAIL(INVALID, "a is %s, b is %s; equal shapes are wanted",
-                       rpi_shape_text(&inputs[0], a, sizeof a),
-                       rpi_shape_text(&inputs[1], b, sizeof b));
+                       rpi_op_shape_text(&inputs[0], a, sizeof a),
+                       rpi_op_shape_text(&inputs[1], b, sizeof b));
     }
     outputs[0] = inputs[0];
     return RP_OK;

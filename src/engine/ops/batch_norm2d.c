@@ -18,11 +18,11 @@ static rp_status infer(const void *attributes, int input_count, const rpi_shape 
                        (double)norm->epsilon, (double)norm->momentum);
     if (inputs[0].dims != 4)
         return RP_FAIL(INVALID, "input is %s; N x C x H x W is wanted",
-                       rpi_shape_text(&inputs[0], text, sizeof text));
+                       rpi_op_shape_text(&inputs[0], text, sizeof text));
     for (int i = FIRST_OF_CHANNELS; i < input_count; i++)
         if (inputs[i].dims != 1 || inputs[i].size[0] != inputs[0].size[1])
             return RP_FAIL(INVALID, "%s is %s; %lld, the input's channels, is wanted",
-                           channel_names[i], rpi_shape_text(&inputs[i], text, sizeof text),
+                           channel_names[i], rpi_op_shape_text(&inputs[i], text, sizeof text),
                            (long long)inputs[0].size[1]);
     outputs[0] = inputs[0];
     return RP_OK;

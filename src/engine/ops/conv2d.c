@@ -13,20 +13,20 @@ static rp_status check(const rpi_conv2d_attributes *attributes, int input_count,
                        attributes->stride, attributes->padding);
     if (input->dims != 4)
         return RP_FAIL(INVALID, "input is %s; N x C x H x W is wanted",
-                       rpi_shape_text(input, text, sizeof text));
+                       rpi_op_shape_text(input, text, sizeof text));
     if (weight->dims != 4 || weight->size[1] != input->size[1])
         return RP_FAIL(INVALID, "weight is %s; K x %lld x R x S is wanted for input %s",
-                       rpi_shape_text(weight, text, sizeof text), (long long)input->size[1],
-                       rpi_shape_text(input, other, sizeof other));
+                       rpi_op_shape_text(weight, text, sizeof text), (long long)input->size[1],
+                       rpi_op_shape_text(input, other, sizeof other));
     if (input_count > 2 && (inputs[2].dims != 1 || inputs[2].size[0] != weight->size[0]))
         return RP_FAIL(INVALID, "bias is %s; %lld is wanted",
-                       rpi_shape_text(&inputs[2], text, sizeof text),
+                       rpi_op_shape_text(&inputs[2], text, sizeof text),
                        (long long)weight->size[0]);
     for (int i = 2; i < 4; i++)
         if (input->size[i] + 2 * attributes->padding < weight->size[i])
             return RP_FAIL(INVALID, "the %lld x %lld window is larger than the padded input %s",
                            (long long)weight->size[2], (long long)weight->size[3],
-                           rpi_shape_text(input, text, sizeof text));
+                           rpi_op_shape_text(input, text, sizeof text));
     return RP_OK;
 }
 

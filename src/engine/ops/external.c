@@ -15,8 +15,8 @@ static rp_status infer(const void *attributes, int input_count, const rpi_shape 
     if (!has_backward && !rpi_shape_equal(&inputs[0], &outputs[0])) {
         char text[96], other[96];
         return RP_FAIL(INVALID, "no backward is given, but input is %s and output is %s",
-                       rpi_shape_text(&inputs[0], text, sizeof text),
-                       rpi_shape_text(&outputs[0], other, sizeof other));
+                       rpi_op_shape_text(&inputs[0], text, sizeof text),
+                       rpi_op_shape_text(&outputs[0], other, sizeof other));
     }
     return RP_OK;
 }

@@ -10,7 +10,7 @@ static rp_status infer(const void *attributes, int input_count, const rpi_shape 
     char text[96];
     if (inputs[0].dims != 4)
         return RP_FAIL(INVALID, "input is %s; N x C x H x W is wanted",
-                       rpi_shape_text(&inputs[0], text, sizeof text));
+                       rpi_op_shape_text(&inputs[0], text, sizeof text));
     outputs[0] = inputs[0];
     outputs[0].dims = 2;
     return RP_OK;

@@ -11,14 +11,14 @@ static rp_status infer(const void *attributes, int input_count, const rpi_shape 
     char text[96], other[96];
     if (input->dims != 2)
         return RP_FAIL(INVALID, "input is %s; N x I is wanted",
-                       rpi_shape_text(input, text, sizeof text));
+                       rpi_op_shape_text(input, text, sizeof text));
     if (weight->dims != 2 || weight->size[1] != input->size[1])
         return RP_FAIL(INVALID, "weight is %s; O x %lld is wanted for input %s",
-                       rpi_shape_text(weight, text, sizeof text), (long long)input->size[1],
-                       rpi_shape_text(input, other, sizeof other));
+                       rpi_op_shape_text(weight, text, sizeof text), (long long)input->size[1],
+                       rpi_op_shape_text(input, other, sizeof other));
     if (input_count > 2 && (inputs[2].dims != 1 || inputs[2].size[0] != weight->size[0]))
         return RP_FAIL(INVALID, "bias is %s; %lld is wanted",
-                       rpi_shape_text(&inputs[2], text, sizeof text),
+                       rpi_op_shape_text(&inputs[2], text, sizeof text),
                        (long long)weight->size[0]);
     outputs[0] = *input;
     outputs[0].size[1] = weight->size[0];

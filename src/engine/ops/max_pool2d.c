@@ -17,13 +17,13 @@ static rp_status infer(const void *attributes, int input_count, const rpi_shape 
                        pool->kernel, pool->stride, pool->padding);
     if (inputs[0].dims != 4)
         return RP_FAIL(INVALID, "input is %s; N x C x H x W is wanted",
-                       rpi_shape_text(&inputs[0], text, sizeof text));
+                       rpi_op_shape_text(&inputs[0], text, sizeof text));
     outputs[0] = inputs[0];
     for (int i = 2; i < 4; i++) {
         int64_t room = inputs[0].size[i] + 2 * pool->padding - pool->kernel;
         if (room < 0)
             return RP_FAIL(INVALID, "kernel %d is larger than the padded input %s",
-                           pool->kernel, rpi_shape_text(&inputs[0], text, sizeof text));
+                           pool->kernel, rpi_op_shape_text(&inputs[0], text, sizeof text));
         outputs[0].size[i] = room / pool->stride + 1;
     }
     return RP_OK;

@@ -10,13 +10,13 @@ static rp_status infer(const void *attributes, int input_count, const rpi_shape 
     char text[96];
     if (inputs[0].dims != 2)
         return RP_FAIL(INVALID, "logits are %s; N x C is wanted",
-                       rpi_shape_text(&inputs[0], text, sizeof text));
+                       rpi_op_shape_text(&inputs[0], text, sizeof text));
     if (inputs[1].dims != 1 || inputs[1].size[0] != inputs[0].size[0])
         return RP_FAIL(INVALID, "labels are %s; one a row of the logits is wanted",
-                       rpi_shape_text(&inputs[1], text, sizeof text));
+                       rpi_op_shape_text(&inputs[1], text, sizeof text));
     if (inputs[2].dims != 0)
         return RP_FAIL(INVALID, "scale is %s; a scalar is wanted",
-                       rpi_shape_text(&inputs[2], text, sizeof text));
+                       rpi_op_shape_text(&inputs[2], text, sizeof text));
     outputs[0] = outputs[1] = (rpi_shape){.dims = 0};
     return RP_OK;
 }

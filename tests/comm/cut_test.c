@@ -1,0 +1,98 @@
+/* Cuts of segment lists: every element in exactly one part, no part longer than a frame. */
+#include "comm/cut.h"
+
+#include "base/rng.h"
+#include "comm/values.h"
+#include "harness/check.h"
+
+#include <stdlib.h>
+
+static const char *const codecs[] = {"fp32", "bf16",          "q1",
+                                     "q4",   "q4:bucket=100", "q8:bucket=2048"};
+
+static void fill_runs(rpi_cut *cut, rpi_rng *rng) {
+    for (size_t i = 0; i < cut->count; i++) {
+        rpi_run *run = &cut->runs[i];
+        *run = (rpi_run){.count = rpi_rng_below(rng, 3) ? rpi_rng_below(rng, 70000)
+                                                        : rpi_rng_below(rng, 3),
+                         .dtype = RP_F32};
+        CHECK_OK(rp_codec_parse(codecs[rpi_rng_below(rng, 6)], &run->codec));
+    }
+}
+
+/* Pieces come in order, so that covering means each starts where the one before has ended. */
+static void check_covered(const rpi_cut *cut, size_t limit) {
+    size_t *next = calloc(cut->count + 1, sizeof *next);
+    for (int chunk = 0; chunk < cut->split.chunks; chunk++)
+        for (int part = 0; part < cut->split.parts; part++) {
+            size_t bytes = 0;
+            rpi_piece piece;
+            for (rpi_walk walk = rpi_cut_walk(cut, (uint32_t)chunk, part);
+                 rpi_walk_next(&walk, &piece);) {
+                size_t run = (size_t)(piece.run - cut->runs);
+                CHECK(piece.offset == next[run] && piece.count > 0);
+                CHECK_EQ(piece.offset % rp_codec_granule(&piece.run->codec), 0);
+                next[run] += piece.count;
+                bytes += piece.bytes;
+            }
+            CHECK_EQ(bytes, rpi_cut_part_bytes(cut, (uint32_t)chunk, part));
+            CHECK_MSG(bytes <= limit, "a part of %zu bytes", bytes);
+        }
+    for (size_t i = 0; i < cut->count; i++) CHECK_EQ(next[i], cut->runs[i].count);
+    free(next);
+}
+
+static void parts_cover_every_element_once(void) {
+    rpi_rng rng = rpi_rng_make(check_seed(), RPI_RNG_TEST, 0);
+    rpi_cut cut = {0};
+    for (int round = 0; round < 300; round++) {
+        size_t limit = round % 2 ? 4096 : 65536, chunk = round % 3 ? 0 : 20000;
+        REQUIRE_OK(rpi_cut_reserve(&cut, rpi_rng_below(&rng, 12)));
+        fill_runs(&cut, &rng);
+        int parts = 1 + (int)rpi_rng_below(&rng, 9);
+        REQUIRE_OK(rpi_cut_make(&cut, RPI_SPLIT_VECTOR, parts, chunk, limit));
+        check_covered(&cut, limit);
+        rpi_cut_clear(&cut);
+    }
+    rpi_cut_free(&cut);
+}
+
+static void a_granule_that_fits_no_frame_is_refused(void) {
+    rpi_cut cut = {0};
+    REQUIRE_OK(rpi_cut_reserve(&cut, 1));
+    cut.runs[0] = (rpi_run){.count = 10000000, .dtype = RP_F32};
+    CHECK_OK(rp_codec_parse("q8:bucket=1000000", &cut.runs[0].codec));
+    CHECK_FAILS(rpi_cut_make(&cut, RPI_SPLIT_VECTOR, 4, 0, 65536), UNSUPPORTED,
+                "smaller bucket");
+    rpi_cut_free(&cut);
+}
+
+static void means_are_true_divisions(void) {
+    for (int world = 1; world <= 9; world++) {
+        float x[64], wanted[64];
+        double y[64];
+        for (int i = 0; i < 64; i++) {
+            x[i] = ldexpf(1 + (float)i / 97, (i - 32) * 4);
+            y[i] = x[i];
+            wanted[i] = x[i] / (float)world;
+        }
+        rpi_values_divide(x, RP_F32, 64, world);
+        rpi_values_divide(y, RP_F64, 64, world);
+        CHECK(memcmp(x, wanted, sizeof x) == 0);
+        for (int i = 0; i < 64; i++) CHECK_NEAR(y[i] / wanted[i], 1, 1e-6);
+    }
+}
+
+static void narrowing_overflows_to_infinity(void) {
+    float x[] = {65504, 1e6f, -1e6f, 1};
+    uint16_t narrow[4];
+    float back[4];
+    rpi_values_convert(x, RP_F32, narrow, RP_F16, 4);
+    rpi_values_convert(narrow, RP_F16, back, RP_F32, 4);
+    CHECK(back[0] == 65504 && isinf(back[1]) && isinf(back[2]) && back[2] < 0 && back[3] == 1);
+}
+
+CASES({"parts cover every element once", parts_cover_every_element_once},
+      {"a granule that fits no frame is refused", a_granule_that_fits_no_frame_is_refused},
+      {"means are true divisions", means_are_true_divisions},
+      {"narrowing overflows to infinity", narrowing_overflows_to_infinity})

@@ -1,0 +1,117 @@
+/* Every schedule of the catalogue, made ready to run: nothing is lost, nothing waits for ever.
+ */
+#include "comm/routine.h"
+
+#include "base/memory.h"
+#include "harness/check.h"
+
+#include <stdlib.h>
+
+enum { MOST_RANKS = 17 };
+
+static void each_routine(void (*check)(const rpi_routine *routine)) {
+    for (int a = 0; rpi_algorithm_at(a); a++) {
+        const rpi_algorithm *algorithm = rpi_algorithm_at(a);
+        for (int world = 1; world <= MOST_RANKS; world++)
+            for (int rank = 0; rank < world && algorithm->fits(world); rank++) {
+                rpi_plan_request request = {.world = world, .rank = rank, .root = world / 2};
+                rpi_routine *routine = NULL;
+                REQUIRE_OK(rpi_routine_build(algorithm, &request, &routine));
+                check(routine);
+                rpi_routine_destroy(routine);
+            }
+    }
+}
+
+/* Running whatever is ready, in any order, reaches every action once. */
+static void run_to_the_end(const rpi_routine *routine) {
+    int count = routine->schedule.count, ran = 0;
+    uint16_t *waits = calloc((size_t)count + 1, sizeof *waits);
+    bool *done = calloc((size_t)count + 1, sizeof *done);
+    for (int i = 0; i < count; i++) waits[i] = routine->action[i].waits;
+    for (int start = 0, moved = 1; moved; start = 7 * start + 3) {
+        moved = 0;
+        for (int k = 0; k < count; k++) {
+            int i = (k + start % count) % count;
+            const rpi_action *action = &routine->action[i];
+            if (done[i] || waits[i] || action->fused) continue;
+            done[i] = true;
+            moved = 1;
+            ran++;
+            for (int n = 0; n < action->nexts; n++)
+                waits[routine->next[action->first_next + n]]--;
+        }
+    }
+    CHECK_MSG(ran == routine->actions, "%s, rank %d of %d: %d of %d actions ran",
+              routine->schedule.algorithm->name, routine->schedule.rank,
+              routine->schedule.world, ran, routine->actions);
+    free(waits);
+    free(done);
+}
+
+static void every_action_runs_once(void) {
+    each_routine(run_to_the_end);
+}
+
+static void check_lists(const rpi_routine *routine) {
+    const rpi_schedule *schedule = &routine->schedule;
+    int recvs = 0, fused = 0, encoding = 0;
+    for (int i = 0; i < schedule->count; i++) {
+        recvs += routine->action[i].kind == RPI_STEP_RECV;
+        fused += routine->action[i].fused;
+        encoding += routine->action[i].encodes;
+        if (routine->action[i].encodes) CHECK(routine->action[i].from < RPI_SLOT_TOKEN);
+    }
+    CHECK_EQ(routine->first_recv[schedule->world], recvs);
+    CHECK_EQ(fused, encoding);
+    CHECK_EQ(routine->actions, schedule->count - fused);
+    for (int peer = 0; peer < schedule->world; peer++)
+        for (int k = routine->first_recv[peer]; k < routine->first_recv[peer + 1]; k++) {
+            CHECK_EQ(routine->action[routine->recvs[k]].peer, peer);
+            CHECK(k == routine->first_recv[peer] || routine->recvs[k - 1] < routine->recvs[k]);
+        }
+}
+
+static void receives_are_listed_and_encodings_fused(void) {
+    each_routine(check_lists);
+}
+
+/* What the zero-copy paths rest on: SRA's contributions go straight to the wire, and its sum
+ * may stay where it is while it is sent. */
+static void sra_is_fused_as_it_should_be(void) {
+    const rpi_algorithm *sra = NULL;
+    REQUIRE_OK(rpi_algorithm_find(RPI_ALL_REDUCE, "sra", &sra));
+    rpi_plan_request request = {.world = 4, .rank = 2};
+    rpi_routine *routine = NULL;
+    REQUIRE_OK(rpi_routine_build(sra, &request, &routine));
+    int straight = 0, lasting = 0;
+    for (int i = 0; i < routine->schedule.count; i++)
+        straight += routine->action[i].encodes && routine->action[i].from == RPI_SLOT_IN;
+    for (int w = 0; w < routine->schedule.wires; w++)
+        lasting += routine->wires[w].source == RPI_SLOT_SUM && routine->wires[w].readers == 4;
+    CHECK_EQ(straight, 3);
+    CHECK_EQ(lasting, 1);
+    CHECK_EQ(routine->sums, 1);
+    rpi_routine_destroy(routine);
+}
+
+static void building_may_run_out_of_memory(void) {
+    const rpi_algorithm *ring = NULL;
+    REQUIRE_OK(rpi_algorithm_find(RPI_ALL_REDUCE, "ring", &ring));
+    rpi_plan_request request = {.world = 5, .rank = 1};
+    rpi_routine *routine = NULL;
+    rpi_memory_fail_after(0);
+    REQUIRE_OK(rpi_routine_build(ring, &request, &routine));
+    rpi_routine_destroy(routine);
+    long allocations = rpi_memory_fail_after(0);
+    for (long n = 1; n <= allocations; n++) {
+        rpi_memory_fail_after(n);
+        CHECK_EQ(rpi_routine_build(ring, &request, &routine), RP_NOMEM);
+    }
+    rpi_memory_fail_after(0);
+}
+
+CASES({"every action runs once", every_action_runs_once},
+      {"receives are listed and encodings fused", receives_are_listed_and_encodings_fused},
+      {"sra is fused as it should be", sra_is_fused_as_it_should_be},
+      {"building may run out of memory", building_may_run_out_of_memory})

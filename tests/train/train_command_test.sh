@@ -1,0 +1,98 @@
+#!/bin/sh
+# Whole runs of `redpoll train` over processes: resuming, repeating, dying. usage: ... REDPOLL
+set -u
+redpoll=$1
+folder=$(mktemp -d "${TMPDIR:-/tmp}/redpoll-train-XXXXXX")
+trap 'rm -rf "$folder"' EXIT
+cd "$folder" || exit 1
+failed=0 passed=0
+
+ok() {
+    passed=$((passed + 1))
+}
+bad() {
+    echo "FAILED: $*"
+    tail -n 5 out err
+    failed=$((failed + 1))
+}
+# train FOLDER WORDS...: must succeed
+train() {
+    to=$1
+    shift
+    if timeout 100 "$redpoll" train --model resnet20:width=8 --data synthetic --train-images 80 \
+        --test-images 40 --global-batch-size 16 --seed 3 --out "$to" "$@" >out 2>err; then ok
+    else bad "train $to $*"; fi
+}
+same() {
+    if cmp -s "$1" "$2"; then ok; else bad "$1 and $2 differ"; fi
+}
+says() {
+    if grep -qE -e "$2" "$1"; then ok; else bad "$1 lacks '$2'"; fi
+}
+
+# The same run twice, over processes and the fastest backend, gives the same bytes.
+train one -n 2 --codec q4:rounding=stochastic --steps 6 --trace
+says out 'rank 0 of 2, found by redpoll run'
+says out 'step 6/6'
+says out 'test accuracy'
+train two -n 2 --codec q4:rounding=stochastic --steps 6
+same one/model.safetensors two/model.safetensors
+says one/trace.json '"name":"bucket 0"'
+says one/trace.json '"name":"rank 1"'
+[ "$(wc -l <one/metrics.jsonl)" -eq 9 ] && ok || bad "one/metrics.jsonl has not 9 lines"
+
+# Stopping and going on gives the same bytes; another number of ranks goes on too.
+train three -n 2 --codec q4:rounding=stochastic --steps 3
+train three -n 2 --codec q4:rounding=stochastic --steps 6 --resume three
+same one/model.safetensors three/model.safetensors
+same one/rank-1-of-2-step-6.safetensors three/rank-1-of-2-step-6.safetensors
+train four -n 4 --codec q4 --steps 8 --resume three
+says out 'saved by 2 ranks, continued by 4'
+train alone --steps 8 --resume three
+says out 'found by'
+
+# A file of settings; the command line wins over it.
+cat >settings.yaml <<'END'
+parallelism: {dp: 2}
+tokens: {train_steps: 50, micro_batch_size: 8}
+communication: {codec: q4, error_feedback: off}
+evaluation: {enabled: false}
+END
+train yaml --config settings.yaml --steps 2
+says yaml/metrics.jsonl '"codec":"q4:bucket=512"'
+says yaml/metrics.jsonl '"last_step":2,'
+says yaml/metrics.jsonl '"error-feedback":"off"'
+
+# A finished run is not overwritten by accident.
+timeout 60 "$redpoll" train --model mlp --data synthetic --steps 1 --out one >out 2>err
+[ $? -eq 2 ] && ok || bad "an old run was overwritten"
+says err 'holds a run already'
+
+# A rank that is killed is named, within seconds, and the run goes on from its checkpoint.
+timeout 100 "$redpoll" train --model resnet20:width=8 --data synthetic --train-images 80 --test-images 40 \
+    --global-batch-size 16 --seed 3 -n 2 --codec q4 --steps 100000 --checkpoint-every 5 --out killed >out 2>err &
+run=$!
+tries=0
+while [ ! -e killed/model.safetensors ] && [ $tries -lt 300 ]; do
+    sleep 0.1
+    tries=$((tries + 1))
+done
+victim=$(pgrep -f -- "--out killed" | while read -r process; do
+    tr '\0' '\n' 2>/dev/null <"/proc/$process/environ" | grep -qx 'RANK=1' && echo "$process"
+done | head -n 1)
+if [ -n "$victim" ]; then
+    kill -KILL "$victim"
+    wait $run
+    [ $? -ne 0 ] && ok || bad "a run with a dead rank succeeded"
+    says err 'rank 1'
+    if pgrep -f -- "--out killed" >/dev/null; then bad "processes are left"; else ok; fi
+    last=$(sed -n 's/^{"step":\([0-9]*\),.*/\1/p' killed/metrics.jsonl | tail -n 1)
+    train killed -n 2 --codec q4 --steps $((last + 3)) --resume killed
+else
+    kill $run
+    wait $run
+    bad "rank 1 was not found"
+fi
+
+echo "$passed expectations met, $failed not"
+[ $failed -eq 0 ]

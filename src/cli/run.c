@@ -21,11 +21,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-extern char **environ;
-
 #define DEFAULT_GRACE_S 10.0
 /* Between asking ranks to end (SIGTERM) and making them (SIGKILL). */
 #define TERM_S          5.0
+/* A rank that fails because another was killed may be seen first: for so long a death goes
+ * before it. */
+#define HOLD_S          0.2
 
 enum { OWN_VARIABLES = 8, VARIABLE_BYTES = 64, STREAMS = 2, CANNOT_START = 1 };
 
@@ -47,7 +48,10 @@ typedef struct launch {
     char **environment; /* ours, without what we set */
     int variables;
     int alive;
-    int code;        /* of the first rank that failed */
+    int first; /* the rank that failed first; -1: none */
+    int first_status;
+    bool is_named;   /* and it has been said */
+    int64_t name_ns; /* when it will be */
     int stop_signal; /* passed on to the ranks because we were told to end */
     int next_signal; /* SIGTERM, SIGKILL: what ranks get when the time has come */
     int64_t next_ns;
@@ -219,11 +223,21 @@ static void raise_descriptor_limit(int ranks) {
     (void)setrlimit(RLIMIT_NOFILE, &limit); /* too few after all: a pipe will fail */
 }
 
+static bool is_ignored(int number) {
+    struct sigaction action;
+    return sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+/* What our starter had us ignore (nohup: SIGHUP; a script's background: SIGINT) the ranks
+ * ignore too, and we do not pass it on. */
 static void take_signals(launch *l) {
-    static const int taken[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD};
+    static const int taken[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
     sigset_t mask;
     sigemptyset(&mask);
-    for (size_t i = 0; i < sizeof taken / sizeof taken[0]; i++) sigaddset(&mask, taken[i]);
+    signal(SIGCHLD, SIG_DFL); /* ignored, ranks would end without a status */
+    sigaddset(&mask, SIGCHLD);
+    for (size_t i = 0; i < sizeof taken / sizeof taken[0]; i++)
+        if (!is_ignored(taken[i])) sigaddset(&mask, taken[i]);
     sigprocmask(SIG_BLOCK, &mask, &l->mask_before);
     l->signals = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
 }
@@ -260,18 +274,32 @@ static double grace_of(const launch *l) {
     return l->options->grace_s > 0 ? l->options->grace_s : DEFAULT_GRACE_S;
 }
 
+static int code_of(int status) {
+    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+static void name_first(launch *l) {
+    int status = l->first_status;
+    l->is_named = true;
+    if (l->stop_signal) return; /* a consequence of what has been said already */
+    if (WIFSIGNALED(status))
+        say(l, "rank %d was killed by signal %d (%s)", l->first, WTERMSIG(status),
+            strsignal(WTERMSIG(status)));
+    else
+        say(l, "rank %d ended with exit code %d", l->first, WEXITSTATUS(status));
+}
+
 static void rank_ended(launch *l, int rank, int status) {
     l->processes[rank].pid = 0;
     l->alive--;
     if (status == 0) return;
-    bool killed = WIFSIGNALED(status);
-    bool by_us = l->stop_signal || l->code; /* a consequence of what has been said already */
-    if (!l->code) l->code = killed ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-    if (!by_us && killed)
-        say(l, "rank %d was killed by signal %d (%s)", rank, WTERMSIG(status),
-            strsignal(WTERMSIG(status)));
-    else if (!by_us)
-        say(l, "rank %d ended with exit code %d", rank, WEXITSTATUS(status));
+    bool was_first = l->first < 0;
+    if (was_first || (!l->is_named && WIFSIGNALED(status))) {
+        l->first = rank;
+        l->first_status = status;
+    }
+    if (was_first) l->name_ns = rpi_deadline_ns(HOLD_S);
+    if (!l->is_named && WIFSIGNALED(status)) name_first(l);
     start_countdown(l, SIGTERM, grace_of(l));
 }
 
@@ -312,7 +340,9 @@ static void take_signal_news(launch *l) {
 }
 
 static void keep_time(launch *l) {
-    if (!l->next_signal || rpi_now_ns() < l->next_ns) return;
+    int64_t now_ns = rpi_now_ns();
+    if (l->first >= 0 && !l->is_named && now_ns >= l->name_ns) name_first(l);
+    if (!l->next_signal || now_ns < l->next_ns) return;
     say(l, "%d rank%s still running: sending %s", l->alive, l->alive == 1 ? "" : "s",
         l->next_signal == SIGTERM ? "SIGTERM" : "SIGKILL");
     signal_all(l, l->next_signal);
@@ -322,14 +352,19 @@ static void keep_time(launch *l) {
     l->next_ns = rpi_deadline_ns(TERM_S);
 }
 
+static int64_t wake_ns(const launch *l) {
+    int64_t at_ns = l->next_signal ? l->next_ns : RPI_NEVER_NS;
+    bool holds = l->first >= 0 && !l->is_named;
+    return holds && l->name_ns < at_ns ? l->name_ns : at_ns;
+}
+
 static void watch(launch *l) {
     int streams = l->ranks * STREAMS;
     while (l->alive > 0) {
         l->polls[0] = (struct pollfd){.fd = l->signals, .events = POLLIN};
         for (int i = 0; i < streams; i++)
             l->polls[1 + i] = (struct pollfd){.fd = l->outputs[i].fd, .events = POLLIN};
-        int64_t until_ns = l->next_signal ? l->next_ns : RPI_NEVER_NS;
-        if (poll(l->polls, (nfds_t)streams + 1, rpi_poll_ms(until_ns)) < 0) continue;
+        if (poll(l->polls, (nfds_t)streams + 1, rpi_poll_ms(wake_ns(l))) < 0) continue;
         for (int i = 0; i < streams; i++)
             if (l->polls[1 + i].revents) rpi_rank_output_take(&l->outputs[i]);
         if (l->polls[0].revents) take_signal_news(l);
@@ -367,12 +402,13 @@ static int run_ranks(launch *l) {
         if (code) return code;
     }
     watch(l);
-    if (l->code) return l->code;
+    if (l->first >= 0 && !l->is_named) name_first(l);
+    if (l->first >= 0) return code_of(l->first_status);
     return l->stop_signal ? 128 + l->stop_signal : 0;
 }
 
 int rpi_launch(const rpi_launch_options *options) {
-    launch l = {.options = options, .ranks = (int)options->ranks, .signals = -1};
+    launch l = {.options = options, .ranks = (int)options->ranks, .first = -1, .signals = -1};
     if (rpi_launch_check_ranks(options->ranks) != RP_OK || prepare(&l) != RP_OK) {
         say(&l, "%s", rp_last_error()->message);
         finish(&l);

@@ -295,7 +295,10 @@ static void *serve(void *context) {
 }
 
 static void destroy(rp_store_server *server) {
-    while (server->clients) drop(server, server->clients);
+    for (client *each = server->clients, *next = NULL; each; each = next) {
+        next = each->next;
+        drop(server, each);
+    }
     if (server->listener >= 0) close(server->listener);
     if (server->epoll >= 0) close(server->epoll);
     if (server->stop >= 0) close(server->stop);

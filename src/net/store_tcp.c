@@ -28,7 +28,7 @@ static rp_status ask(tcp_store *store, const rpi_store_header *request, const ch
     end += RPI_STORE_HEADER_BYTES;
     memcpy(end, key, request->key_bytes);
     end += request->key_bytes;
-    if (request->value_bytes) memcpy(end, value, request->value_bytes);
+    if (value) memcpy(end, value, request->value_bytes);
     end += request->value_bytes;
     return rpi_stream_write(store->fd, store->buffer, (size_t)(end - store->buffer),
                             deadline_ns);
@@ -36,7 +36,7 @@ static rp_status ask(tcp_store *store, const rpi_store_header *request, const ch
 
 /* The reply's value, if any, lies in store->buffer afterwards. */
 static rp_status hear(tcp_store *store, rpi_store_header *out_reply, int64_t deadline_ns) {
-    unsigned char header[RPI_STORE_HEADER_BYTES];
+    unsigned char header[RPI_STORE_HEADER_BYTES] = {0};
     RP_TRY(rpi_stream_read(store->fd, header, sizeof header, deadline_ns));
     RP_TRY(rpi_store_unpack(header, out_reply));
     if (out_reply->operation != RPI_STORE_REPLY)
@@ -71,7 +71,7 @@ static rp_status verdict(const tcp_store *store, const rpi_store_header *reply) 
 static rp_status tcp_set(void *context, const char *key, const void *value, size_t bytes) {
     RP_TRY(rpi_store_check(key, bytes));
     rpi_store_header request = {.operation = RPI_STORE_SET, .value_bytes = (uint32_t)bytes};
-    rpi_store_header reply;
+    rpi_store_header reply = {0};
     RP_TRY(exchange(context, &request, key, value, 0, &reply));
     return verdict(context, &reply);
 }
@@ -82,7 +82,7 @@ static rp_status tcp_get(void *context, const char *key, double timeout_s, void 
     bool forever = !(timeout_s >= 0) || timeout_s > 1e9;
     rpi_store_header request = {.operation = RPI_STORE_GET,
                                 .number = forever ? -1 : (int64_t)(timeout_s * 1e3 + 0.999)};
-    rpi_store_header reply;
+    rpi_store_header reply = {0};
     RP_TRY(exchange(store, &request, key, NULL, forever ? -1 : timeout_s, &reply));
     RP_TRY(verdict(store, &reply));
     *bytes = reply.value_bytes;
@@ -94,7 +94,7 @@ static rp_status tcp_get(void *context, const char *key, double timeout_s, void 
 
 static rp_status tcp_add(void *context, const char *key, int64_t amount, int64_t *result) {
     rpi_store_header request = {.operation = RPI_STORE_ADD, .number = amount};
-    rpi_store_header reply;
+    rpi_store_header reply = {0};
     RP_TRY(exchange(context, &request, key, NULL, 0, &reply));
     RP_TRY(verdict(context, &reply));
     *result = reply.number;
@@ -103,7 +103,7 @@ static rp_status tcp_add(void *context, const char *key, int64_t amount, int64_t
 
 static rp_status tcp_remove(void *context, const char *key) {
     rpi_store_header request = {.operation = RPI_STORE_REMOVE};
-    rpi_store_header reply;
+    rpi_store_header reply = {0};
     RP_TRY(exchange(context, &request, key, NULL, 0, &reply));
     return verdict(context, &reply);
 }

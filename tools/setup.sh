@@ -3,11 +3,11 @@
 # usage: tools/setup.sh demo|test|check      (REDPOLL_SETUP=never only names what is missing)
 set -eu
 
-build="gcc make cmake ninja-build pkg-config libdnnl-dev libyaml-dev libcjson-dev zlib1g-dev"
+build="gcc libc6-dev make cmake ninja-build pkg-config libdnnl-dev libyaml-dev libcjson-dev zlib1g-dev"
 case "${1:-}" in
-demo) wanted="$build dataset-fashion-mnist iproute2" ;;
-test) wanted="$build dataset-fashion-mnist iproute2" ;;
-check) wanted="$build dataset-fashion-mnist iproute2 clang-tidy clang-format" ;;
+demo) wanted="$build dataset-fashion-mnist iproute2 procps" ;;
+test) wanted="$build dataset-fashion-mnist iproute2 procps" ;;
+check) wanted="$build dataset-fashion-mnist iproute2 procps clang-tidy clang-format" ;;
 *)
     echo "usage: tools/setup.sh demo|test|check" >&2
     exit 2

@@ -1,16 +1,6 @@
 #include "base/tensor.h"
 
-#include <stdarg.h>
 #include <stdio.h>
-
-rpi_shape rpi_shape_of(int dims, ...) {
-    rpi_shape shape = {.dims = dims};
-    va_list arguments;
-    va_start(arguments, dims);
-    for (int i = 0; i < dims; i++) shape.size[i] = va_arg(arguments, int64_t);
-    va_end(arguments);
-    return shape;
-}
 
 int64_t rpi_shape_count(const rpi_shape *shape) {
     int64_t count = 1;

@@ -21,8 +21,6 @@ typedef struct rpi_tensor {
     rpi_shape shape;
 } rpi_tensor;
 
-/* rpi_shape_of(2, 3, 4): 3 x 4. */
-rpi_shape rpi_shape_of(int dims, ...);
 int64_t rpi_shape_count(const rpi_shape *shape);
 int rpi_shape_equal(const rpi_shape *a, const rpi_shape *b);
 /* "64x3x3x3" into text; returns text. */

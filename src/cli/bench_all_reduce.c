@@ -35,7 +35,7 @@ static const rpi_option options[] = {
     {"codec", NULL, NULL, RPI_OPTION_TEXT, FIELD(codec_text), "fp32", 0, 0, "CODEC",
      "codec; fp32 is exact", rpi_check_codec},
     {"algorithm", NULL, NULL, RPI_OPTION_TEXT, FIELD(algorithm), NULL, 0, 0, "NAME",
-     "ring or sra; chosen by cost when absent", NULL},
+     "ring or sra; chosen by cost when absent", rpi_check_all_reduce},
     {"iters", NULL, NULL, RPI_OPTION_COUNT, FIELD(iters), "5", 1, 100000, "N",
      "timed repeats; the median counts", NULL},
     {"warmup", NULL, NULL, RPI_OPTION_COUNT, FIELD(warmup), "1", 0, 100000, "N",
@@ -271,6 +271,7 @@ static rp_status read_settings(int argc, char **argv, settings *s, bool *wants_h
     if (*wants_help) return RP_OK;
     RP_TRY(rp_codec_parse(s->codec_text, &s->codec));
     RP_TRY(rpi_parse_float_dtype(s->dtype_text, &s->dtype));
+    s->world.greeting = s->json ? stderr : stdout; /* JSON stands alone */
     return rpi_world_check(&s->world);
 }
 
@@ -301,7 +302,9 @@ static int run_rank(const settings *s) {
         if (!r.replicas_equal)
             status = RP_FAIL(CORRUPT, "the ranks hold different results: please report this");
     }
-    int code = status == RP_OK ? RPI_EXIT_DONE : rpi_command_failed(status);
+    int code = status == RP_OK        ? RPI_EXIT_DONE
+               : status == RP_INVALID ? rpi_command_misused("bench all-reduce", status)
+                                      : rpi_command_failed(status);
     rpi_world_leave(&world);
     free_bench(&b);
     return code;

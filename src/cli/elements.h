@@ -12,6 +12,8 @@ float rpi_element_load(rp_dtype dtype, const void *data, size_t i);
 
 /* For option tables: a codec that parses. */
 rp_status rpi_check_codec(const char *text);
+/* And the name of an all-reduce algorithm. */
+rp_status rpi_check_all_reduce(const char *text);
 /* f32, f16 or bf16. */
 rp_status rpi_parse_float_dtype(const char *text, rp_dtype *out_dtype);
 

@@ -18,6 +18,7 @@ typedef struct settings {
     rpi_world_settings world;
     rpi_train_options train;
     const char *config;
+    char folder[256]; /* chosen for a run without --out */
 } settings;
 
 #define FIELD(name) offsetof(settings, train.name)
@@ -76,7 +77,7 @@ static const rpi_option options[] = {
      "of gradients: fp32 (exact), bf16, fp16, q1 ... q8, q4:bucket=1024,rounding=stochastic",
      rpi_check_codec},
     {"algorithm", NULL, "communication.algorithm", RPI_OPTION_TEXT, FIELD(algorithm), NULL, 0,
-     0, "NAME", "of the all-reduce: ring or sra; chosen when absent", NULL},
+     0, "NAME", "of the all-reduce: ring or sra; chosen when absent", rpi_check_all_reduce},
     {"error-feedback", NULL, "communication.error_feedback", RPI_OPTION_TEXT,
      FIELD(error_feedback), "on", 0, 0, "on|off",
      "add what a lossy codec lost to the next gradient", NULL},
@@ -142,6 +143,7 @@ static rp_status read_settings(int argc, char **argv, settings *s, rpi_config **
     s->train.table = options;
     s->train.target = s;
     s->world.progress_thread = true;
+    s->world.greeting = stdout;
     if (s->train.resume && !s->train.out) s->train.out = s->train.resume;
     return RP_OK;
 }
@@ -159,18 +161,17 @@ static rp_status check(const settings *s) {
 }
 
 /* "runs/resnet18-fashion-mnist-20260102-030405", chosen by rank 0 for all. */
-static rp_status choose_folder(settings *s, const rpi_world *world, char *folder,
-                               size_t bytes) {
+static rp_status choose_folder(settings *s, const rpi_world *world) {
     if (s->train.out) return RP_OK;
     char when[32];
     time_t now = time(NULL);
     struct tm parts;
     strftime(when, sizeof when, "%Y%m%d-%H%M%S", localtime_r(&now, &parts));
-    snprintf(folder, bytes, "runs/%s-%s-%s", s->train.model, s->train.data, when);
-    for (char *c = folder + 5; *c; c++)
+    snprintf(s->folder, sizeof s->folder, "runs/%s-%s-%s", s->train.model, s->train.data, when);
+    for (char *c = s->folder + 5; *c; c++)
         if (!isalnum((unsigned char)*c) && *c != '.') *c = '-';
-    RP_TRY(rp_broadcast(world->comm, folder, bytes, RP_U8, NULL));
-    s->train.out = folder;
+    RP_TRY(rp_broadcast(world->comm, s->folder, sizeof s->folder, RP_U8, NULL));
+    s->train.out = s->folder;
     return RP_OK;
 }
 
@@ -195,8 +196,7 @@ static void print_result(const settings *s, const rpi_train_result *result) {
 }
 
 static rp_status train(settings *s, rpi_world *world) {
-    char folder[256] = "";
-    RP_TRY(choose_folder(s, world, folder, sizeof folder));
+    RP_TRY(choose_folder(s, world));
     s->train.threads = choose_threads(s, world);
     rpi_progress progress = rpi_progress_on(stdout);
     rpi_train_hooks hooks = rpi_progress_hooks(&progress);
@@ -212,11 +212,6 @@ static int run_rank(settings *s) {
     rpi_world world = {0};
     rp_status status = rpi_world_join(&s->world, &world);
     if (status != RP_OK) return failed(status);
-    if (world.rank == 0) {
-        printf("rank %d of %d, found by %s\n", world.rank, world.ranks,
-               rpi_world_found_by(&world));
-        fflush(stdout);
-    }
     int code = RPI_EXIT_DONE;
     status = rpi_train_check(&s->train, world.ranks);
     if (status == RP_OK) status = train(s, &world);

@@ -84,6 +84,23 @@ int rpi_world_launch(const rpi_world_settings *settings, const char *command, in
     return code;
 }
 
+/* Before the others are waited for. Ranks of our own launcher leave it to rank 0. */
+static void greet(const rpi_world_settings *settings, const rpi_place *place) {
+    if (!settings->greeting || (place->rank > 0 && rpi_launched())) return;
+    fprintf(settings->greeting, "rank %d of %d, found by %s\n", place->rank, place->world,
+            place->found_by);
+    fflush(settings->greeting);
+}
+
+/* Leaving may fail as well, but why we leave is what the user must hear. */
+static rp_status close_failed(rpi_join *join) {
+    rp_error error = *rp_last_error();
+    char message[RPI_ERROR_BYTES];
+    snprintf(message, sizeof message, "%s", error.message);
+    rpi_join_close(join);
+    return rpi_fail(error.status, error.file, error.line, "%s", message);
+}
+
 rp_status rpi_world_join(const rpi_world_settings *settings, rpi_world *out_world) {
     rpi_place place;
     RP_TRY(rpi_place_find_own(&place));
@@ -94,18 +111,12 @@ rp_status rpi_world_join(const rpi_world_settings *settings, rpi_world *out_worl
     if (settings->ranks > 0 && settings->ranks != place.world)
         return RP_FAIL(INVALID, "-n %lld, but %s started a world of %d; leave -n out there",
                        (long long)settings->ranks, place.found_by, place.world);
+    greet(settings, &place);
     RP_TRY(rpi_join_open(&place, settings->connect_timeout_s, &world.join));
     rp_status status = connect_ranks(settings, &world);
-    if (status != RP_OK) {
-        rpi_join_close(world.join);
-        return status;
-    }
+    if (status != RP_OK) return close_failed(world.join);
     *out_world = world;
     return RP_OK;
-}
-
-const char *rpi_world_found_by(const rpi_world *world) {
-    return world->join->place.found_by;
 }
 
 void rpi_world_leave(rpi_world *world) {

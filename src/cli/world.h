@@ -7,13 +7,16 @@
 #include "redpoll/comm.h"
 
 #include <stddef.h>
+#include <stdio.h>
 
 typedef struct rpi_world_settings {
     int64_t ranks; /* -n: 0 when absent */
     const char *link, *transport, *bind_host;
     double timeout_s, warn_after_s, connect_timeout_s;
     int64_t chunk_bytes;
-    bool progress_thread; /* set by the command, not by an option */
+    /* Set by the command, not by options. */
+    bool progress_thread;
+    FILE *greeting; /* for "rank 2 of 4, found by torchrun"; NULL: not said */
 } rpi_world_settings;
 
 /* Checks that say what is wrong before any rank is started. */
@@ -132,8 +135,6 @@ int rpi_world_launch(const rpi_world_settings *settings, const char *command, in
 /* Find this process's world, connect, create the communicator. Collective. On failure nothing
  * is left to undo. */
 rp_status rpi_world_join(const rpi_world_settings *settings, rpi_world *out_world);
-/* "redpoll run", "torchrun", ...; for the life of the world. */
-const char *rpi_world_found_by(const rpi_world *world);
 void rpi_world_leave(rpi_world *world); /* zeros are fine */
 
 #endif

@@ -140,12 +140,13 @@ static rp_status run_encode(rpi_chunk *chunk, const rpi_action *action) {
         return RP_OK;
     }
     rpi_block *block = NULL;
-    RP_TRY(rpi_block_take(request->comm, &block));
+    size_t bytes = rpi_cut_part_bytes(&request->cut, chunk->index, action->part);
+    RP_TRY(rpi_block_take(request->comm, bytes, &block));
     *wire = (rpi_wire){.state = RPI_WIRE_BLOCK,
                        .readers = wire->readers,
                        .block = block,
                        .data = block->payload,
-                       .bytes = rpi_cut_part_bytes(&request->cut, chunk->index, action->part)};
+                       .bytes = bytes};
     return encode_part(chunk, action->from, action->part, action->role, block->payload);
 }
 

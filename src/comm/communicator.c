@@ -134,6 +134,14 @@ static void free_routines(rp_comm *comm) {
     }
 }
 
+static void free_blocks(rp_comm *comm) {
+    for (int size = 0; size < RPI_BLOCK_SIZES; size++)
+        for (rpi_block *block = comm->blocks[size], *next; block; block = next) {
+            next = block->next;
+            rpi_free(block);
+        }
+}
+
 static void free_comm(rp_comm *comm) {
     for (int rank = 0; comm->peers && rank < comm->world; rank++)
         rpi_peer_clear(comm, &comm->peers[rank]);
@@ -146,10 +154,7 @@ static void free_comm(rp_comm *comm) {
         rpi_cut_free(&request->cut);
         rpi_free(request);
     }
-    for (rpi_block *block = comm->blocks, *next; block; block = next) {
-        next = block->next;
-        rpi_free(block);
-    }
+    free_blocks(comm);
     if (comm->wake_fd >= 0) close(comm->wake_fd);
     pthread_mutex_destroy(&comm->lock);
     pthread_cond_destroy(&comm->changed);

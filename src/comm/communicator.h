@@ -34,9 +34,13 @@ enum {
 #define RPI_P2P_SEQUENCE (UINT64_C(1) << 63)
 #define RPI_P2P_UPWARD   (UINT64_C(1) << 62) /* from the lower rank to the higher */
 
-/* Memory for one frame: kept frames, and encodings with more than one reader. */
+/* Memory for one frame: kept frames, and encodings with more than one reader. Tokens carry
+ * nothing and short operations little, so there are three sizes. */
+enum { RPI_BLOCK_SIZES = 3 };
+
 typedef struct rpi_block {
     struct rpi_block *next;
+    int size;                /* of the three */
     rpi_frame_header header; /* of a frame set aside */
     size_t bytes;            /* of payload */
     _Alignas(64) unsigned char payload[];
@@ -107,9 +111,9 @@ typedef struct rpi_peer {
     int held_wire;
     bool full;                     /* lend() had no room in this pass */
     rpi_block *aside, **aside_end; /* frames that came before they could be taken, in order */
-    int aside_count;
-    uint64_t p2p_posted[2]; /* operations posted: to this rank, from it [lock] */
-    uint64_t p2p_seen[2];   /* of these, seen by the driver [driver] */
+    int aside_count;               /* of those with a payload */
+    uint64_t p2p_posted[2];        /* operations posted: to this rank, from it [lock] */
+    uint64_t p2p_seen[2];          /* of these, seen by the driver [driver] */
 } rpi_peer;
 
 struct rp_comm {
@@ -147,12 +151,13 @@ struct rp_comm {
 
     rp_request *queue, **queue_end; /* [driver] in posting order */
     uint64_t seen_sequence;         /* [driver] last collective the driver has seen posted */
-    rpi_block *blocks;              /* [driver] free ones */
+    rpi_block *blocks[RPI_BLOCK_SIZES]; /* [driver] free ones */
     unsigned char *scratch; /* [driver] 16-bit copies of accumulators on their way to a codec */
     size_t scratch_room;
     int64_t encode_ns, decode_ns;        /* [driver] folded into stats */
     uint64_t moved;                      /* [driver] bytes and steps, to see progress by */
     int64_t progress_ns;                 /* [driver] when something last moved */
+    int64_t driven_ns;                   /* [driver] when somebody last drove */
     int64_t warned_ns;                   /* [driver] */
     atomic_uint_fast64_t sent, received; /* bytes on the wire */
 
@@ -188,7 +193,7 @@ bool rpi_comm_pass(rp_comm *comm);
 void rpi_chunk_finish(rpi_chunk *chunk, int action);
 void rpi_chunk_release(rpi_chunk *chunk);       /* its frames, blocks and itself */
 void rpi_wire_read(rpi_chunk *chunk, int wire); /* one reader less */
-rp_status rpi_block_take(rp_comm *comm, rpi_block **out_block);
+rp_status rpi_block_take(rp_comm *comm, size_t bytes, rpi_block **out_block);
 void rpi_block_give(rp_comm *comm, rpi_block *block);
 
 /* actions.c: run an action. RP_PENDING: its link has no room. [driver] */

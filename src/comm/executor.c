@@ -12,20 +12,26 @@ enum { PASS_ACTIONS = 8 };
 
 /* ---- blocks and wire slots ---- */
 
-rp_status rpi_block_take(rp_comm *comm, rpi_block **out_block) {
-    rpi_block *block = comm->blocks;
+static const size_t block_bytes[RPI_BLOCK_SIZES] = {0, 16 * 1024, RPI_FRAME_PAYLOAD};
+
+rp_status rpi_block_take(rp_comm *comm, size_t bytes, rpi_block **out_block) {
+    int size = 0;
+    while (block_bytes[size] < bytes) size++;
+    rpi_block *block = comm->blocks[size];
     if (block)
-        comm->blocks = block->next;
+        comm->blocks[size] = block->next;
     else
-        RP_TRY(rpi_alloc(sizeof *block + RPI_FRAME_PAYLOAD, "a frame", &block));
+        RP_TRY(rpi_alloc(sizeof *block + block_bytes[size], "a frame", &block));
     block->next = NULL;
+    block->size = size;
+    block->bytes = bytes;
     *out_block = block;
     return RP_OK;
 }
 
 void rpi_block_give(rp_comm *comm, rpi_block *block) {
-    block->next = comm->blocks;
-    comm->blocks = block;
+    block->next = comm->blocks[block->size];
+    comm->blocks[block->size] = block;
 }
 
 static void empty_wire(rp_comm *comm, rpi_wire *wire) {

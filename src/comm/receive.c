@@ -6,7 +6,8 @@
  * for something else blocks its link; before the driver sleeps, such frames are copied aside.
  *
  * Bound: a rank sends ahead at most RPI_ACTIVE_OPERATIONS operations of `window` chunks, of
- * each at most twice a frame a part. More than that from one rank stays in its link. */
+ * each at most twice a frame a part. More than that from one rank stays in its link; frames
+ * without payload always find a place, so that receives may be posted long before sends. */
 #include "comm/communicator.h"
 
 #include <string.h>
@@ -152,7 +153,7 @@ static bool take_aside(rp_comm *comm, int rank) {
         }
         *at = block->next;
         if (!*at) peer->aside_end = at;
-        peer->aside_count--;
+        peer->aside_count -= block->bytes > 0;
         use_block(comm, rank, chunk, index, block);
         moved = true;
     }
@@ -164,16 +165,16 @@ static int most_aside(const rp_comm *comm) {
 }
 
 static rp_status copy_head(rp_comm *comm, rpi_peer *peer, rpi_block **out_block) {
-    RP_TRY(rpi_block_take(comm, out_block));
-    rpi_block *block = *out_block;
-    block->header = peer->header;
-    block->bytes = peer->head_bytes - RPI_FRAME_HEADER_BYTES;
-    memcpy(block->payload, (const char *)peer->head + RPI_FRAME_HEADER_BYTES, block->bytes);
+    size_t bytes = peer->head_bytes - RPI_FRAME_HEADER_BYTES;
+    RP_TRY(rpi_block_take(comm, bytes, out_block));
+    (*out_block)->header = peer->header;
+    memcpy((*out_block)->payload, (const char *)peer->head + RPI_FRAME_HEADER_BYTES, bytes);
     return RP_OK;
 }
 
 static bool set_head_aside(rp_comm *comm, rpi_peer *peer) {
-    if (!peer->holder && peer->aside_count >= most_aside(comm)) return false;
+    bool token = peer->head_bytes == RPI_FRAME_HEADER_BYTES;
+    if (!peer->holder && !token && peer->aside_count >= most_aside(comm)) return false;
     rpi_block *block = NULL;
     rp_status status = copy_head(comm, peer, &block);
     if (status != RP_OK) {
@@ -190,7 +191,7 @@ static bool set_head_aside(rp_comm *comm, rpi_peer *peer) {
     } else {
         *peer->aside_end = block;
         peer->aside_end = &block->next;
-        peer->aside_count++;
+        peer->aside_count += !token;
     }
     rpi_peer_release(peer);
     return true;

@@ -100,6 +100,7 @@ static void account(rp_comm *comm) {
         if (link) received += link->bytes_received;
     }
     if (sent + received != comm->moved) comm->progress_ns = rpi_now_ns();
+    comm->driven_ns = rpi_now_ns();
     comm->moved = sent + received;
     atomic_store(&comm->sent, sent);
     atomic_store(&comm->received, received);
@@ -160,8 +161,10 @@ void rpi_drive_once(rp_comm *comm) {
     if (mine) comm->driving = true;
     pthread_mutex_unlock(&comm->lock);
     if (!mine) return;
+    /* While nobody drove, nothing could move: that was no lack of progress. */
+    if (rpi_now_ns() - comm->driven_ns > RPI_SECOND_NS) comm->progress_ns = rpi_now_ns();
     rpi_comm_check_control(comm);
-    rpi_comm_pass(comm);
+    if (!rpi_comm_pass(comm)) rpi_deadline_check(comm);
     account(comm);
     rpi_drive_give(comm);
 }

@@ -59,19 +59,19 @@ typedef struct rpi_kernel_io {
     void *inputs[RPI_UNIT_INPUTS]; /* in the layouts the kernel asked for; only states are
                                       written */
     void *outputs[RPI_UNIT_OUTPUTS];
-    const void
-        *grad_outputs[RPI_UNIT_OUTPUTS]; /* backward: of f32 outputs on the loss's path */
-    void *grad_inputs[RPI_UNIT_INPUTS];  /* backward: those wanted and written */
-    uint64_t versions[RPI_UNIT_INPUTS];  /* of parameters: changes when it is written */
+    const void *grad_outputs[RPI_UNIT_OUTPUTS]; /* backward: of those on the loss's path */
+    void *grad_inputs[RPI_UNIT_INPUTS];         /* backward: those wanted and written */
+    uint64_t versions[RPI_UNIT_INPUTS];         /* of parameters: changes when it is written */
     uint32_t accumulate; /* mask of parameters whose gradients are added to, not overwritten */
     void *saved;         /* forward writes, backward reads; NULL when unit->wanted is 0 */
     void *workspace;     /* contents are lost after the call */
 } rpi_kernel_io;
 
 /* A planned implementation. The compiler sets every field but the functions from the op's
- * contract and the unit (layouts: inputs as they lie, all else row-major) before it calls
- * plan(); the backend changes what it wants otherwise. A fused unit starts from: backward needs
- * no inputs and no outputs, nothing saved, all gradients written, nothing in place. */
+ * contract and the unit before it calls plan(), and the backend changes what it wants
+ * otherwise. Layouts start as: inputs and their gradients as the inputs lie, outputs and theirs
+ * row-major. A fused unit starts from: backward needs no inputs and no outputs, nothing is
+ * saved, all gradients are written, nothing works in place. */
 typedef struct rpi_kernel {
     void *self; /* the backend's; given to the functions below */
     rp_status (*forward)(void *self, const rpi_kernel_io *io);
@@ -79,10 +79,10 @@ typedef struct rpi_kernel {
     rp_status (*backward)(void *self, const rpi_kernel_io *io);
     void (*destroy)(void *self); /* NULL: nothing to free */
 
-    rpi_layout inputs[RPI_UNIT_INPUTS];         /* wanted; activations only */
-    rpi_layout outputs[RPI_UNIT_OUTPUTS];       /* made */
-    rpi_layout grad_outputs[RPI_UNIT_OUTPUTS];  /* wanted by backward; default: as `outputs` */
-    rpi_layout grad_inputs[RPI_UNIT_INPUTS];    /* made by backward; default: as `inputs` */
+    rpi_layout inputs[RPI_UNIT_INPUTS];        /* wanted; row-major for parameters and states */
+    rpi_layout outputs[RPI_UNIT_OUTPUTS];      /* made */
+    rpi_layout grad_outputs[RPI_UNIT_OUTPUTS]; /* wanted by backward */
+    rpi_layout grad_inputs[RPI_UNIT_INPUTS];   /* made by backward */
     uint32_t backward_inputs, backward_outputs; /* masks of what backward reads */
     size_t saved_bytes, forward_workspace, backward_workspace;
     int gradient_from[RPI_UNIT_INPUTS]; /* RPI_GRADIENT_* or an input's index */

@@ -157,7 +157,8 @@ static rp_status extend(rpi_compiler *compiler, rpi_compiled_unit *compiled, boo
         int next = sole_consumer(compiler, compiled);
         if (next < 0 || taken[next]) return RP_OK;
         const rpi_node *node = rpi_graph_node(program->graph, next);
-        if (node->op->is_view || rpi_is_external(node->op) ||
+        bool fits = compiled->unit.input_count + node->input_count - 1 <= RPI_UNIT_INPUTS;
+        if (!fits || node->op->is_view || rpi_is_external(node->op) ||
             !program->backend->fuse(program->session, &compiled->unit, node))
             return RP_OK;
         RP_TRY(append_node(compiler, compiled, node, input_index(node, compiled->outputs[0])));

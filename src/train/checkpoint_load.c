@@ -147,7 +147,7 @@ static rp_status read_rank(rpi_trainer *t, const char *folder, int64_t world, in
 
 /* What the user may not expect: another order of images, or another number of ranks. */
 static void note_changes(const rpi_trainer *t, int64_t world, int64_t seed, int64_t batch,
-                         char *note, size_t bytes) {
+                         bool feedback, char *note, size_t bytes) {
     size_t used = 0;
     note[0] = '\0';
     if (world != t->world)
@@ -161,6 +161,9 @@ static void note_changes(const rpi_trainer *t, int64_t world, int64_t seed, int6
         used +=
             (size_t)snprintf(note + used, bytes - used, "the global batch was %lld, now %lld; ",
                              (long long)batch, (long long)t->global_batch);
+    if (feedback && !t->residual && used < bytes)
+        used += (size_t)snprintf(note + used, bytes - used,
+                                 "its error feedback has no use here and is dropped; ");
     if (used >= 2 && used < bytes) note[used - 2] = '\0';
 }
 
@@ -174,10 +177,11 @@ static rp_status load(rpi_trainer *t, const char *folder, const char *path,
     RP_TRY(read_number(file, path, "world", 1, 1 << 20, &world));
     RP_TRY(read_number(file, path, "seed", INT64_MIN, INT64_MAX, &seed));
     RP_TRY(read_number(file, path, "global_batch_size", 1, INT64_MAX, &batch));
-    const char *feedback = rpi_safetensors_metadata(file, "error_feedback");
+    const char *kept = rpi_safetensors_metadata(file, "error_feedback");
+    bool feedback = kept && strcmp(kept, "on") == 0;
     RP_TRY(read_model(t, file));
-    RP_TRY(read_rank(t, folder, world, step, feedback && strcmp(feedback, "on") == 0));
-    note_changes(t, world, seed, batch, note, note_bytes);
+    RP_TRY(read_rank(t, folder, world, step, feedback));
+    note_changes(t, world, seed, batch, feedback, note, note_bytes);
     t->step = step;
     return RP_OK;
 }

@@ -10,7 +10,8 @@ static rp_status check(const rpi_lr_options *options) {
 /* peak * gamma^floor(step / drop_every) */
 static double rate(const rpi_lr_options *options, int64_t step, int64_t steps) {
     (void)steps;
-    return options->peak * pow(options->gamma, (double)(step / options->drop_every));
+    int64_t drops = step / options->drop_every;
+    return options->peak * pow(options->gamma, (double)drops);
 }
 
 const rpi_lr_schedule rpi_lr_step = {"step", "times --lr-gamma every --lr-drop-every steps",

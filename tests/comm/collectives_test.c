@@ -218,7 +218,26 @@ static void crossed(rp_comm *comm, int rank, int world, void *context) {
     free(in);
 }
 
+/* Hundreds of receives whose sends come only after a collective. */
+static void early_receives(rp_comm *comm, int rank, int world, void *context) {
+    enum { MESSAGES = 300 };
+    (void)world, (void)context;
+    rp_request *recvs[MESSAGES];
+    int32_t in[MESSAGES], sum[1000];
+    for (int i = 0; i < 1000; i++) sum[i] = i;
+    for (int m = 0; m < MESSAGES && rank == 0; m++)
+        CHECK_OK(rp_recv_start(comm, &in[m], 1, RP_I32, 1, &recvs[m]));
+    rp_segment segment = {.data = sum, .count = 1000, .dtype = RP_I32};
+    CHECK_OK(rp_all_reduce(comm, &segment, 1, NULL));
+    for (int m = 0; m < MESSAGES; m++) {
+        if (rank == 1) CHECK_OK(rp_send(comm, &m, 1, RP_I32, 0));
+        if (rank == 0) CHECK_OK(rp_request_wait(&recvs[m]));
+        if (rank == 0) CHECK_EQ(in[m], m);
+    }
+}
+
 static void messages_match_in_order_between_a_pair(void) {
+    world_run(2, NULL, early_receives, NULL);
     world_run(2, NULL, crossed, NULL);
     rp_comm_options threaded = {.transport = "inproc", .progress_thread = 1};
     world_run(2, &threaded, crossed, NULL);

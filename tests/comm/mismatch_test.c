@@ -1,4 +1,5 @@
 /* Ranks that disagree: every one of them fails, and says what each side posted. */
+#include "comm/communicator.h"
 #include "comm/world.h"
 
 #include <stdbool.h>
@@ -117,6 +118,24 @@ static void sends_and_receives_must_agree(void) {
     world_run(2, NULL, send_differently, NULL);
 }
 
+/* A rank that believes to be in another epoch, or in another communicator. */
+static void stray(rp_comm *comm, int rank, int world, void *context) {
+    const char *what = context;
+    CHECK_OK(rp_barrier(comm));
+    world_meet();
+    if (rank == world - 1 && strcmp(what, "epoch") == 0) comm->epoch = 7;
+    if (rank == world - 1 && strcmp(what, "communicator") == 0) comm->id ^= 1;
+    CHECK_EQ(rp_barrier(comm), RP_MISMATCH);
+    CHECK_MSG(strstr(rp_last_error()->message, what), "%s", rp_last_error()->message);
+}
+
+static void frames_of_other_worlds_are_refused(void) {
+    for (int world = 2; world <= 4; world++) {
+        world_run(world, NULL, stray, "epoch");
+        world_run(world, NULL, stray, "communicator");
+    }
+}
+
 static void leave_early(rp_comm *comm, int rank, int world, void *context) {
     (void)context;
     rp_segment segment = {.data = data[rank], .count = 1000, .dtype = RP_F32};
@@ -152,6 +171,7 @@ static void a_rank_may_give_up_for_all(void) {
 
 CASES({"every rank fails and says what was posted", every_rank_fails_and_says_what_was_posted},
       {"sends and receives must agree", sends_and_receives_must_agree},
+      {"frames of other worlds are refused", frames_of_other_worlds_are_refused},
       {"destroying in mid-operation fails the others",
        destroying_in_mid_operation_fails_the_others},
       {"a rank may give up for all", a_rank_may_give_up_for_all})

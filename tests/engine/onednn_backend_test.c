@@ -252,23 +252,33 @@ static void same_bytes(runner *a, runner *b) {
     CHECK(memcmp(rpi_weights_states(a->weights), rpi_weights_states(b->weights), bytes) == 0);
 }
 
-static void repeats(void) {
-    for (int i = 0; i < NETS; i++) {
-        net n = {0};
-        runner first = {0}, second = {0};
-        rpi_backend_options options = {.threads = MOST_THREADS};
-        build(&nets[i], &n);
-        CHECK_OK(start(&nets[i], &n, &rpi_backend_onednn, &options, true, &first));
-        CHECK_OK(start(&nets[i], &n, &rpi_backend_onednn, &options, true, &second));
-        if (first.program && second.program) {
-            CHECK_OK(run(&first, false));
-            CHECK_OK(run(&second, false));
-            same_bytes(&first, &second);
-        }
-        stop(&first);
-        stop(&second);
-        rpi_graph_destroy(n.graph);
+static void run_twice(const net_case *c, const rpi_backend_options *options) {
+    net n = {0};
+    runner first = {0}, second = {0};
+    build(c, &n);
+    CHECK_OK(start(c, &n, &rpi_backend_onednn, options, true, &first));
+    CHECK_OK(start(c, &n, &rpi_backend_onednn, options, true, &second));
+    if (first.program && second.program) {
+        CHECK_OK(run(&first, false));
+        CHECK_OK(run(&second, false));
+        same_bytes(&first, &second);
     }
+    stop(&first);
+    stop(&second);
+    rpi_graph_destroy(n.graph);
+}
+
+static void repeats(void) {
+    rpi_backend_options options = {.threads = MOST_THREADS};
+    for (int i = 0; i < NETS; i++) run_twice(&nets[i], &options);
+}
+
+/* What the first measured, the second finds in the file. */
+static void repeats_when_tuned(void) {
+    char file[512];
+    snprintf(file, sizeof file, "%s/tuning", check_folder());
+    rpi_backend_options options = {.threads = MOST_THREADS, .tuning_file = file};
+    for (int i = 0; i < NETS; i++) run_twice(&nets[i], &options);
 }
 
 /* ---- failures ---- */
@@ -296,4 +306,5 @@ static void bad_threads(void) {
 }
 
 CASES({"training", training}, {"evaluation", evaluation}, {"repeats", repeats},
-      {"allocations_fail", allocations_fail}, {"bad_threads", bad_threads})
+      {"repeats_when_tuned", repeats_when_tuned}, {"allocations_fail", allocations_fail},
+      {"bad_threads", bad_threads})

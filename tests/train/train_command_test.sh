@@ -19,7 +19,7 @@ bad() {
 train() {
     to=$1
     shift
-    if timeout 100 "$redpoll" train --model resnet20:width=8 --data synthetic --train-images 80 \
+    if timeout 100 "$redpoll" train --model resnet20 --data synthetic --train-images 80 \
         --test-images 40 --global-batch-size 16 --seed 3 --out "$to" "$@" >out 2>err; then ok
     else bad "train $to $*"; fi
 }
@@ -69,15 +69,15 @@ timeout 60 "$redpoll" train --model mlp --data synthetic --steps 1 --out one >ou
 says err 'holds a run already'
 
 # A rank that is killed is named, within seconds, and the run goes on from its checkpoint.
-timeout 100 "$redpoll" train --model resnet20:width=8 --data synthetic --train-images 80 --test-images 40 \
-    --global-batch-size 16 --seed 3 -n 2 --codec q4 --steps 100000 --checkpoint-every 5 --out killed >out 2>err &
+timeout 100 "$redpoll" train --model resnet20 --data synthetic --train-images 80 --test-images 40 \
+    --global-batch-size 16 --seed 3 -n 2 --codec q4 --steps 100000 --checkpoint-every 5 --out "$folder/killed" >out 2>err &
 run=$!
 tries=0
 while [ ! -e killed/model.safetensors ] && [ $tries -lt 300 ]; do
     sleep 0.1
     tries=$((tries + 1))
 done
-victim=$(pgrep -f -- "--out killed" | while read -r process; do
+victim=$(pgrep -f -- "--out $folder/killed" | while read -r process; do
     tr '\0' '\n' 2>/dev/null <"/proc/$process/environ" | grep -qx 'RANK=1' && echo "$process"
 done | head -n 1)
 if [ -n "$victim" ]; then
@@ -85,7 +85,7 @@ if [ -n "$victim" ]; then
     wait $run
     [ $? -ne 0 ] && ok || bad "a run with a dead rank succeeded"
     says err 'rank 1'
-    if pgrep -f -- "--out killed" >/dev/null; then bad "processes are left"; else ok; fi
+    if pgrep -f -- "--out $folder/killed" >/dev/null; then bad "processes are left"; else ok; fi
     last=$(sed -n 's/^{"step":\([0-9]*\),.*/\1/p' killed/metrics.jsonl | tail -n 1)
     train killed -n 2 --codec q4 --steps $((last + 3)) --resume killed
 else

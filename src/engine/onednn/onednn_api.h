@@ -22,6 +22,11 @@ typedef dnnl_memory_desc_t *rpi_dnn_md;
 typedef const dnnl_memory_desc_t *rpi_dnn_const_md;
 #endif
 
+/* "2.6": what the backend was built with. */
+#define RPI_DNN_QUOTE(number)        #number
+#define RPI_DNN_DOTTED(major, minor) RPI_DNN_QUOTE(major) "." RPI_DNN_QUOTE(minor)
+#define RPI_DNN_VERSION              RPI_DNN_DOTTED(DNNL_VERSION_MAJOR, DNNL_VERSION_MINOR)
+
 typedef struct rpi_dnn_context {
     dnnl_engine_t engine;
     dnnl_stream_t stream;

@@ -125,6 +125,8 @@ static rp_status plan_reorder(void *opaque, rp_dtype dtype, const rpi_shape *sha
     rp_status status = make_copy(session, shape, from, to, &kernel->copy);
     if (status != RP_OK) {
         rpi_free(kernel);
+        if (status == RP_UNSUPPORTED)
+            return RP_FAIL(UNSUPPORTED, "oneDNN has no reorder between these layouts");
         return status;
     }
     out->self = kernel;
@@ -136,7 +138,8 @@ static rp_status plan_reorder(void *opaque, rp_dtype dtype, const rpi_shape *sha
 
 const rpi_backend rpi_backend_onednn = {
     .name = "onednn",
-    .summary = "oneDNN: blocked layouts, Winograd convolutions, OpenMP threads",
+    .summary =
+        "oneDNN " RPI_DNN_VERSION ": blocked layouts, Winograd convolutions, OpenMP threads",
     .open = open_session,
     .close = close_session,
     .supports = supports,

@@ -10,11 +10,11 @@ extern const rpi_dnn_op rpi_dnn_op_conv2d;
 enum { INPUT, WEIGHT, BIAS };
 enum { FIRST_LAYER_CHANNELS = 3 }; /* oneDNN reads so few from a row-major image */
 
-/* Descriptors of the tensors as they lie outside. */
+/* Of the tensors: outside of the kernel, and as the primitives take them. */
 typedef struct conv_layouts {
     rpi_dnn_md outer_input; /* as it lies: row-major for graph inputs and parameters */
     rpi_dnn_md input, output;
-    rpi_dnn_md weight, any_weight, bias;
+    rpi_dnn_md weight, any_weight, bias; /* any: the primitive chooses its packing */
 } conv_layouts;
 
 typedef struct conv_kernel {

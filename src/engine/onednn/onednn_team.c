@@ -5,7 +5,7 @@
 #include <stdbool.h>
 
 /* A team belongs to the thread that starts its regions, so what was set up is kept with it. */
-static _Thread_local int settled_threads;
+static _Thread_local int settled_threads, settled_size; /* asked for, and what that gave */
 
 /* The rank-th core of `allowed`, not counting `taken`; -1 when there is none. */
 static int core_at(const cpu_set_t *allowed, int taken, int rank) {
@@ -38,8 +38,9 @@ static void pin_workers(int threads) {
 }
 
 void rpi_dnn_team_enter(int threads) {
-    if (settled_threads == threads && omp_get_max_threads() == threads) return;
+    if (settled_threads == threads && omp_get_max_threads() == settled_size) return;
     omp_set_num_threads(threads);
     if (threads > 1) pin_workers(threads);
     settled_threads = threads;
+    settled_size = omp_get_max_threads();
 }

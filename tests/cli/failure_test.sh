@@ -1,0 +1,360 @@
+#!/bin/sh
+# Ranks that die, stop, disagree or never come, as real processes: every survivor says which rank,
+# which operation and which phase, and nothing stays behind. usage: failure_test.sh REDPOLL
+set -u
+redpoll=$1
+
+# A network, /dev/shm and process ids of our own, where they can be had, make it easy to see what
+# is left; without them only processes and files are looked at.
+own_world="unshare --net --mount --pid --fork --kill-child --mount-proc"
+if [ -z "${FAILURE_TEST_WORLD:-}" ]; then
+    FAILURE_TEST_WORLD=shared
+    for user in "" "--user --map-root-user"; do
+        # shellcheck disable=SC2086 # words
+        if $own_world $user sh -c 'ip link set lo up && mount -t tmpfs none /dev/shm' 2>/dev/null; then
+            FAILURE_TEST_WORLD=own
+            break
+        fi
+    done
+    export FAILURE_TEST_WORLD
+    # shellcheck disable=SC2086
+    [ $FAILURE_TEST_WORLD = own ] && exec $own_world $user sh "$0" "$@"
+elif [ "$FAILURE_TEST_WORLD" = own ]; then
+    ip link set lo up && mount -t tmpfs none /dev/shm || exit 1
+fi
+
+unset RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT REDPOLL_STORE REDPOLL_PORT
+folder=$(mktemp -d "${TMPDIR:-/tmp}/redpoll-failure-XXXXXX")
+cd "$folder" || exit 1
+mkdir temporary
+export TMPDIR="$folder/temporary"
+mark="failure-test-$$"
+failed=0 complaints=0 port=$((20000 + $$ % 9000))
+
+# ---- processes ----
+
+# The processes we started that still run: they carry a mark in their environment, and a zombie
+# has none.
+running() { grep -lzx "FAILURE_TEST=$mark" /proc/[0-9]*/environ 2>/dev/null | cut -d/ -f3; }
+none_running() { [ -z "$(running)" ]; }
+kill_all() { kill -9 $(running) 2>/dev/null; }
+trap 'kill_all; cd /; rm -rf "$folder"' EXIT
+trap 'exit 1' INT TERM HUP
+
+# pid_of RANK
+pid_of() {
+    for pid in $(running); do
+        grep -qzx "RANK=$1" "/proc/$pid/environ" 2>/dev/null && echo "$pid"
+    done
+}
+has_ended() {
+    case $(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null) in
+    '' | Z*) return 0 ;;
+    esac
+    return 1
+}
+# within SECONDS COMMAND...: does it come true by then?
+within() {
+    tries=$(($1 * 20))
+    shift
+    until "$@"; do
+        tries=$((tries - 1))
+        [ $tries -gt 0 ] || return 1
+        sleep 0.05
+    done
+}
+# Signals as a terminal leaves them: a script's background ignores SIGINT.
+start() { env --default-signal=INT,QUIT "FAILURE_TEST=$mark" "$@" & }
+
+# ---- what is said about it ----
+
+complain() {
+    echo "    $*"
+    complaints=$((complaints + 1))
+}
+show() { for file in "$@"; do sed "s/^/        $file: /" "$file" | grep -v 'step [0-9]*/' | head -n 12; done; }
+# has FILE PATTERN
+has() { grep -qE -e "$2" "$1" || { complain "$1 lacks '$2':" && show "$1"; }; }
+# said_once FILE PREFIX PATTERN: one line of a rank's own, warnings apart, and it matches
+said_once() {
+    lines=$(grep -E "^$2redpoll: " "$1" | grep -vc 'redpoll: warning: ')
+    [ "$lines" -eq 1 ] || { complain "$1 has $lines lines of '$2', not 1:" && show "$1"; }
+    has "$1" "^$2redpoll: $3"
+}
+
+in_state() { awk -v states="$1" 'FNR > 1 && index(states, $4) { n++ } END { exit n > 0 }' /proc/net/tcp; }
+no_sockets() {
+    [ "$FAILURE_TEST_WORLD" = shared ] && return 0
+    in_state '01 08 0A' && [ "$(wc -l </proc/net/unix)" -le 1 ] # established, half closed, listening
+}
+no_files() {
+    [ -z "$(ls -A temporary)" ] || return 1
+    [ "$FAILURE_TEST_WORLD" = shared ] || [ -z "$(ls -A /dev/shm)" ]
+}
+nothing_left() {
+    within 5 none_running || complain "processes are left: $(running | tr '\n' ' ')"
+    within 5 no_sockets || complain "sockets are left: $(cat /proc/net/tcp /proc/net/unix)"
+    no_files || complain "files are left: $(ls -A temporary /dev/shm)"
+}
+
+# check NAME COMMAND...: one case
+check() {
+    name=$1
+    shift
+    complaints=0
+    rm -rf run out err out.* err.*
+    "$@"
+    nothing_left
+    kill_all
+    if [ $complaints -eq 0 ]; then
+        echo "ok      $name"
+    else
+        echo "FAILED  $name"
+        failed=$((failed + 1))
+    fi
+}
+
+# ---- starting ranks ----
+
+train="train --model mlp --data synthetic --global-batch-size 48 --steps 1000000 --out run --no-eval"
+# launch WORDS...: three ranks of a command behind prefixes; $launcher
+launch() {
+    start "$redpoll" run -n 3 --grace 1s "$redpoll" "$@" >out 2>err
+    launcher=$!
+}
+steps_done() { [ -s run/metrics.jsonl ] && [ "$(wc -l <run/metrics.jsonl)" -gt "$1" ]; }
+# A run that has saved a checkpoint or two.
+launch_training() {
+    # shellcheck disable=SC2086
+    launch $train --checkpoint-every 20 "$@"
+    within 30 steps_done 30 || { complain "the run does not get going:" && show out err; }
+}
+# ends CODE: the launcher does, with that code; "fails": any but 0
+ends() {
+    if ! within 30 has_ended "$launcher"; then
+        complain "the launcher has not ended:" && show err
+        kill_all
+        wait "$launcher" 2>/dev/null
+        return
+    fi
+    wait "$launcher" 2>/dev/null
+    code=$?
+    case $1 in
+    fails) [ $code -ne 0 ] || complain "exit code 0 of a run that failed" ;;
+    *) [ $code -eq "$1" ] || { complain "exit code $code, not $1:" && show err; } ;;
+    esac
+}
+
+# by_hand RANK WORLD WORDS...: one rank in the background, at $port; output in out.RANK, err.RANK
+by_hand() {
+    rank=$1 world=$2
+    shift 2
+    start env "RANK=$rank" "WORLD_SIZE=$world" "LOCAL_RANK=$rank" "LOCAL_WORLD_SIZE=$world" \
+        MASTER_ADDR=127.0.0.1 "MASTER_PORT=$port" "$redpoll" "$@" >"out.$rank" 2>"err.$rank"
+    eval "by_hand_$rank=\$!"
+}
+# rank_ends RANK CODE
+rank_ends() {
+    eval "launcher=\$by_hand_$1"
+    ends "$2"
+}
+
+# ---- cases ----
+
+phase='(all-reduce|barrier|broadcast|all-gather|receive|send) [0-9]+, round [0-9]+ of [0-9]+'
+survivors() { for rank in 0 1 2; do [ $rank -ne "$1" ] && echo $rank; done; }
+# names_the_dead RANK: the launcher and each survivor do
+names_the_dead() {
+    has err "rank $1 was killed by signal 9"
+    for survivor in $(survivors "$1"); do
+        said_once err "\[$survivor\] " ".*rank $1 .*$phase|.*$phase.*rank $1 "
+    done
+}
+a_rank_of_a_run_dies() {
+    victim=$1
+    shift
+    launch_training "$@"
+    kill -9 "$(pid_of "$victim")"
+    ends 137
+    names_the_dead "$victim"
+}
+is_in_loops() { grep -q 'rank 0 of 3' out && sleep 0.5; }
+a_rank_of_a_bench_dies() {
+    victim=$1
+    shift
+    launch bench all-reduce --count 3000000 --iters 100000 "$@"
+    within 20 is_in_loops
+    kill -9 "$(pid_of "$victim")"
+    ends 137
+    names_the_dead "$victim"
+}
+the_launcher_dies() {
+    launch_training
+    kill -9 $launcher
+    ends 137
+}
+all_die() {
+    launch_training "$@"
+    kill_all
+    ends 137
+}
+ctrl_c() {
+    start "$redpoll" $train -n 3 >out 2>err
+    launcher=$!
+    within 30 steps_done 30 || { complain "the run does not get going:" && show out err; }
+    kill -INT $launcher
+    ends 130
+    has err 'stopping the ranks: signal 2'
+}
+
+a_rank_stops() {
+    victim=$1
+    shift
+    launch_training --warn-after 1s --timeout 3s "$@"
+    kill -STOP "$(pid_of "$victim")"
+    ends 1
+    for survivor in $(survivors "$victim"); do
+        has err "\[$survivor\] redpoll: warning: .*$phase.*rank $victim "
+        said_once err "\[$survivor\] " ".*$phase.*rank $victim "
+    done
+}
+# Rank 0 waits for several times the timeout, but rank 1 is alive and computes.
+a_rank_computes_long() {
+    common="train --model mlp:hidden=1024x1024 --data synthetic --train-images 4096 --global-batch-size 2048 --no-eval
+        --steps 1 --timeout 300ms --warn-after 200ms --no-checkpoint --threads 1"
+    # shellcheck disable=SC2086
+    by_hand 0 2 $common --out run
+    # shellcheck disable=SC2086
+    by_hand 1 2 $common --out run --backend reference
+    rank_ends 0 0
+    rank_ends 1 0
+    has err.0 'warning: .*rank 1 '
+}
+
+bench="bench all-reduce --count 1000 --connect-timeout 2s --timeout 5s --warn-after 2s"
+a_peer_never_comes() {
+    for rank in 0 1 2; do
+        [ $rank -eq "$1" ] || by_hand $rank 3 $bench
+    done
+    for rank in $(survivors "$1"); do
+        rank_ends "$rank" 1
+        said_once "err.$rank" '' ".*rank $1[ :].*"
+    done
+}
+a_wrong_world() {
+    by_hand 0 3 $bench
+    by_hand 1 3 $bench
+    by_hand 2 4 $bench
+    for rank in 0 1 2; do
+        rank_ends $rank 1
+        said_once "err.$rank" '' ".*size of the world.*'[34]'.*'[34]'"
+    done
+}
+a_taken_port() {
+    start perl -MIO::Socket::INET -e \
+        "\$s = IO::Socket::INET->new(LocalAddr => '127.0.0.1', LocalPort => $port, Listen => 5) or exit 1;
+         print \"listening\n\"; \$| = 1; print ''; sleep 60" >out 2>err
+    within 10 grep -q listening out || complain "nobody takes the port"
+    by_hand 0 2 $bench
+    by_hand 1 2 $bench
+    rank_ends 0 1
+    said_once err.0 '' ".*$port.*in use"
+    rank_ends 1 1
+    said_once err.1 '' ".*(rank 0|$port)"
+    kill_all
+}
+# ranks_differ PATTERN WORDS OF RANK 0 / WORDS OF RANK 1
+ranks_differ() {
+    # shellcheck disable=SC2086
+    by_hand 0 2 $bench $2
+    # shellcheck disable=SC2086
+    by_hand 1 2 $bench $3
+    for rank in 0 1; do
+        rank_ends $rank 1
+        said_once err.$rank '' "$1"
+    done
+}
+runs_differ() {
+    by_hand 0 2 $train --lr 0.1
+    by_hand 1 2 $train --lr 0.2
+    for rank in 0 1; do
+        rank_ends $rank 1
+        said_once err.$rank '' ".*--lr 0.2.*--lr 0.1"
+    done
+}
+
+# The step of the checkpoint in run/, from its name on rank files of that step.
+resumes() {
+    if ! timeout 60 "$redpoll" run -n 3 "$redpoll" $train "$@" --resume run >out 2>err; then
+        complain "the run cannot be resumed:" && show err
+    fi
+}
+after_a_death_the_run_goes_on() {
+    a_rank_of_a_run_dies 1 --codec q4
+    steps=$(grep -c '"step":' run/metrics.jsonl)
+    resumes --codec q4 --steps $((steps + 25)) --checkpoint-every 10
+    has out "saved step $((steps + 25)) "
+    stale=$(ls run | grep -v "step-$((steps + 25))\.safetensors$" | grep -vxE 'metrics.jsonl|model.safetensors')
+    [ -z "$stale" ] || complain "files of no checkpoint are left: $(echo "$stale" | tr '\n' ' ')"
+}
+death_while_saving() {
+    words="--model mlp:hidden=768x768 --codec q4 --checkpoint-every 1"
+    # shellcheck disable=SC2086
+    launch $train $words
+    within 30 steps_done 3 || complain "the run does not get going"
+    for pause in 0.01 0.07 0.13 0.02 0.05 0.11 0.03 0.09; do
+        sleep $pause
+        kill_all
+        ends 137
+        within 5 none_running
+        steps=$(wc -l <run/metrics.jsonl)
+        # shellcheck disable=SC2086
+        launch $train $words --resume run
+        within 30 steps_done $((steps + 3)) || { complain "the run cannot be resumed:" && show err; }
+    done
+    kill_all
+    ends 137
+}
+
+for transport in '--transport shm' '--transport tcp' '--link 1Gbit,50us'; do
+    for victim in 0 1 2; do
+        # shellcheck disable=SC2086
+        check "train $transport: rank $victim is killed" a_rank_of_a_run_dies $victim $transport
+    done
+    # shellcheck disable=SC2086
+    check "bench $transport: rank 1 is killed" a_rank_of_a_bench_dies 1 $transport
+    # shellcheck disable=SC2086
+    check "train $transport: all processes are killed" all_die $transport
+done
+check 'the launcher is killed' the_launcher_dies
+check 'Ctrl-C ends all' ctrl_c
+check 'rank 1 is stopped, shm' a_rank_stops 1
+check 'rank 0 is stopped, tcp' a_rank_stops 0 --transport tcp
+check 'a rank that computes long is left in peace' a_rank_computes_long
+for missing in 0 2; do
+    port=$((port + 1))
+    check "rank $missing never comes" a_peer_never_comes $missing
+done
+port=$((port + 1))
+check 'one rank has another world size' a_wrong_world
+port=$((port + 1))
+if perl -MIO::Socket::INET -e 1 2>/dev/null; then
+    check 'another program has the port' a_taken_port
+else
+    echo 'skipped another program has the port: no perl'
+fi
+port=$((port + 1))
+check 'ranks differ in --count' ranks_differ '.*1000 f32.*1001 f32|.*1001 f32.*1000 f32' '' '--count 1001'
+port=$((port + 1))
+check 'ranks differ in --codec' ranks_differ '.*q8.*q4|.*q4.*q8' '--codec q4' '--codec q8'
+port=$((port + 1))
+check 'ranks differ in --dtype' ranks_differ '.*bf16.*f32|.*f32.*bf16' '' '--dtype bf16'
+port=$((port + 1))
+check 'ranks differ in --transport' ranks_differ ".*'shm'.*'tcp'|.*'tcp'.*'shm'" '--transport tcp' '--transport shm'
+port=$((port + 1))
+check 'ranks differ in --lr' runs_differ
+check 'after a death the run goes on' after_a_death_the_run_goes_on
+check 'death while a checkpoint is written' death_while_saving
+
+[ $failed -eq 0 ] || echo "$failed cases failed"
+[ $failed -eq 0 ]

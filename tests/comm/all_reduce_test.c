@@ -1,5 +1,5 @@
 /* All-reduce over the whole table: algorithms x codecs x worlds x counts, ranks as threads. */
-#include "comm/world.h"
+#include "comm/thread_world.h"
 
 #include "codec/codec.h"
 #include "plan/plan.h"

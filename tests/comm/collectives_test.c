@@ -1,5 +1,5 @@
 /* The other collectives and point to point, walking the catalogue of algorithms. */
-#include "comm/world.h"
+#include "comm/thread_world.h"
 
 #include "plan/plan.h"
 

@@ -1,4 +1,4 @@
-#include "comm/world.h"
+#include "comm/thread_world.h"
 
 #include "base/memory.h"
 #include "base/rng.h"

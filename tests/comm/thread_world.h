@@ -1,6 +1,6 @@
 /* Worlds whose ranks are threads of the test, for tier 1. */
-#ifndef COMM_WORLD_H
-#define COMM_WORLD_H
+#ifndef COMM_THREAD_WORLD_H
+#define COMM_THREAD_WORLD_H
 
 #include "harness/check.h"
 #include "redpoll/comm.h"

@@ -125,7 +125,7 @@ static void help(void) {
     printf("\nexamples:\n"
            "  redpoll train --model resnet18 --data fashion-mnist -n 2 --link 200Mbit,50us \\\n"
            "      --codec q4 --steps 200 --global-batch-size 64 --seed 1 --out runs/q4\n"
-           "  redpoll train --config examples/fashion-mnist.yaml --resume runs/q4 --steps 400\n"
+           "  redpoll train --config examples/fashion-mnist.yaml --resume runs/q4\n"
            "  redpoll train --model mlp --data synthetic --epochs 3 --lr 0.05\n");
 }
 

@@ -1,5 +1,6 @@
 #include "train/timeline.h"
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/status.h"
 
@@ -14,7 +15,7 @@ typedef struct event {
 
 struct rpi_timeline {
     event *events;
-    int64_t count, capacity, dropped;
+    int64_t count, capacity, dropped, zero_ns;
 };
 
 static const char *const lane_names[RPI_LANES] = {"steps", "compute", "communication",
@@ -39,6 +40,10 @@ void rpi_timeline_destroy(rpi_timeline *timeline) {
     rpi_free(timeline);
 }
 
+void rpi_timeline_start(rpi_timeline *timeline) {
+    if (timeline) timeline->zero_ns = rpi_now_ns();
+}
+
 void rpi_timeline_add(rpi_timeline *timeline, rpi_lane lane, const char *name, int64_t number,
                       int64_t start_ns, int64_t end_ns) {
     if (!timeline) return;
@@ -47,8 +52,10 @@ void rpi_timeline_add(rpi_timeline *timeline, rpi_lane lane, const char *name, i
         return;
     }
     event *e = &timeline->events[timeline->count++];
-    *e = (event){
-        .start_ns = start_ns, .end_ns = end_ns, .number = number, .lane = (int32_t)lane};
+    *e = (event){.start_ns = start_ns - timeline->zero_ns,
+                 .end_ns = end_ns - timeline->zero_ns,
+                 .number = number,
+                 .lane = (int32_t)lane};
     snprintf(e->name, sizeof e->name, "%s", name);
 }
 
@@ -74,9 +81,8 @@ static void put_rank(FILE *stream, int rank) {
 
 /* Buckets overlap each other, so they are async events (b, e); the rest are complete ones (X).
  */
-static void put_event(FILE *stream, int rank, const event *e, int64_t zero_ns, int64_t id) {
-    double start = (double)(e->start_ns - zero_ns) * 1e-3,
-           end = (double)(e->end_ns - zero_ns) * 1e-3;
+static void put_event(FILE *stream, int rank, const event *e, int64_t id) {
+    double start = (double)e->start_ns * 1e-3, end = (double)e->end_ns * 1e-3;
     if (e->lane != RPI_LANE_COMM) {
         fprintf(stream,
                 ",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f,\"name\":",
@@ -97,8 +103,7 @@ static void put_event(FILE *stream, int rank, const event *e, int64_t zero_ns, i
 
 static void put_events(FILE *stream, int rank, const event *events, int64_t count) {
     put_rank(stream, rank);
-    for (int64_t i = 0; i < count; i++)
-        put_event(stream, rank, &events[i], events[0].start_ns, i);
+    for (int64_t i = 0; i < count; i++) put_event(stream, rank, &events[i], i);
 }
 
 /* Rank 0 takes the others' events one rank after the other. */

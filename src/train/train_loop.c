@@ -30,6 +30,14 @@ static rp_status resume(run *r) {
     return RP_OK;
 }
 
+/* What the steps need is compiled before the clock starts. */
+static rp_status compile(rpi_trainer *t) {
+    if (t->step >= t->total_steps) return RP_OK;
+    rpi_batch batch = rpi_sampler_deal(&t->sampler, t->step, t->rank, t->world);
+    rpi_program *program = NULL;
+    return batch.count ? rpi_program_set_get(&t->programs, true, batch.count, &program) : RP_OK;
+}
+
 /* Nothing is written before every rank has come this far. */
 static rp_status open_output(run *r) {
     rpi_trainer *t = &r->trainer;
@@ -47,6 +55,7 @@ static rp_status prepare(run *r, rp_comm *comm) {
     RP_TRY(resume(r));
     RP_TRY(rpi_train_agree(t));
     if (t->rank == 0) RP_TRY(rpi_run_folder_check(r->options));
+    RP_TRY(compile(t));
     RP_TRY(open_output(r));
     int64_t steps = t->total_steps > t->step ? t->total_steps - t->step : 0;
     RP_TRY(rpi_alloc_array((size_t)steps, sizeof *r->rates, "rates of steps", &r->rates));
@@ -56,7 +65,9 @@ static rp_status prepare(run *r, rp_comm *comm) {
         r->hooks->started(
             r->hooks->context, t->step + 1, t->total_steps,
             rpi_parameters_total(t->network.parameters, t->network.parameter_count));
-    return rp_barrier(comm); /* times begin together */
+    RP_TRY(rp_barrier(comm)); /* times begin together */
+    rpi_timeline_start(t->timeline);
+    return RP_OK;
 }
 
 static rp_status evaluate(run *r) {

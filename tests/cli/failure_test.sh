@@ -99,6 +99,7 @@ nothing_left() {
 
 # check NAME COMMAND...: one case
 check() {
+    begin=$(date +%s%N)
     name=$1
     shift
     complaints=0
@@ -107,7 +108,7 @@ check() {
     nothing_left
     kill_all
     if [ $complaints -eq 0 ]; then
-        echo "ok      $name"
+        echo "ok      $name $((($(date +%s%N)-begin)/1000000))"
     else
         echo "FAILED  $name"
         failed=$((failed + 1))
@@ -258,7 +259,7 @@ a_taken_port() {
     by_hand 0 2 $bench
     by_hand 1 2 $bench
     rank_ends 0 1
-    said_once err.0 '' ".*$port.*in use"
+    said_once err.0 '' ".*port $port .*is taken"
     rank_ends 1 1
     said_once err.1 '' ".*(rank 0|$port)"
     kill_all

@@ -26,11 +26,11 @@ static bool is_pattern(int rank, const unsigned char *data, size_t bytes) {
 }
 
 static void each_algorithm(rpi_collective collective, const rp_comm_options *options,
-                           world_function function) {
+                           int last_world, world_function function) {
     for (int a = 0; rpi_algorithm_at(a); a++) {
         const rpi_algorithm *algorithm = rpi_algorithm_at(a);
         if (algorithm->collective != collective) continue;
-        for (int world = 1; world <= MOST_RANKS; world++)
+        for (int world = 1; world <= last_world; world++)
             if (algorithm->fits(world))
                 world_run(world, options, function, (void *)(uintptr_t)algorithm->name);
     }
@@ -55,8 +55,8 @@ static void broadcast(rp_comm *comm, int rank, int world, void *context) {
 }
 
 static void broadcasts_give_everybody_the_roots_data(void) {
-    each_algorithm(RPI_BROADCAST, NULL, broadcast);
-    each_algorithm(RPI_BROADCAST, &small_chunks, broadcast);
+    each_algorithm(RPI_BROADCAST, NULL, MOST_RANKS, broadcast);
+    each_algorithm(RPI_BROADCAST, &small_chunks, 4, broadcast);
 }
 
 static void gather(rp_comm *comm, int rank, int world, void *context) {
@@ -80,8 +80,8 @@ static void gather(rp_comm *comm, int rank, int world, void *context) {
 }
 
 static void all_gathers_give_everybody_everything(void) {
-    each_algorithm(RPI_ALL_GATHER, NULL, gather);
-    each_algorithm(RPI_ALL_GATHER, &small_chunks, gather);
+    each_algorithm(RPI_ALL_GATHER, NULL, MOST_RANKS, gather);
+    each_algorithm(RPI_ALL_GATHER, &small_chunks, 4, gather);
 }
 
 static void gather_encoded(rp_comm *comm, int rank, int world, void *context) {
@@ -104,7 +104,7 @@ static void gather_encoded(rp_comm *comm, int rank, int world, void *context) {
 }
 
 static void all_gathers_take_codecs(void) {
-    each_algorithm(RPI_ALL_GATHER, NULL, gather_encoded);
+    each_algorithm(RPI_ALL_GATHER, NULL, MOST_RANKS, gather_encoded);
 }
 
 static void scatter(rp_comm *comm, int rank, int world, void *context) {
@@ -143,9 +143,9 @@ static void scatter_mean(rp_comm *comm, int rank, int world, void *context) {
 }
 
 static void reduce_scatters_give_each_its_part(void) {
-    each_algorithm(RPI_REDUCE_SCATTER, NULL, scatter);
-    each_algorithm(RPI_REDUCE_SCATTER, &small_chunks, scatter);
-    each_algorithm(RPI_REDUCE_SCATTER, NULL, scatter_mean);
+    each_algorithm(RPI_REDUCE_SCATTER, NULL, MOST_RANKS, scatter);
+    each_algorithm(RPI_REDUCE_SCATTER, &small_chunks, 4, scatter);
+    each_algorithm(RPI_REDUCE_SCATTER, NULL, MOST_RANKS, scatter_mean);
 }
 
 /* ---- barrier ---- */

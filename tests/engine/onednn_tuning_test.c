@@ -105,6 +105,31 @@ static void remembers(void) {
     rpi_dnn_tuning_destroy(tuning);
 }
 
+static void rule_gives_way_to_a_margin(void) {
+    static const struct {
+        int64_t channels;
+        double direct, winograd;
+        bool taken;
+    } table[] = {
+        {64, 1.0, 1.05, true},
+        {64, 1.0, 1.2, false},
+        {16, 1.0, 0.95, false},
+        {16, 1.0, 0.8, true},
+    };
+    char file[PATH];
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        rpi_dnn_tuning *tuning = NULL;
+        snprintf(file, sizeof file, "%s/margin%zu", check_folder(), i);
+        REQUIRE_OK(rpi_dnn_tuning_create(file, &tuning));
+        rpi_dnn_geometry g = geometry(64, table[i].channels, 28);
+        clockwork it = {.direct = table[i].direct, .winograd = table[i].winograd};
+        bool winograd = !table[i].taken;
+        CHECK_OK(rpi_dnn_tuning_choose(tuning, &g, tell, &it, &winograd));
+        CHECK_MSG(winograd == table[i].taken, "row %zu", i);
+        rpi_dnn_tuning_destroy(tuning);
+    }
+}
+
 static void overlooks_what_it_cannot_read(void) {
     char file[PATH];
     snprintf(file, sizeof file, "%s/scribble", check_folder());
@@ -139,4 +164,5 @@ static void failures(void) {
 CASES({"fits_only_3x3_of_stride_1", fits_only_3x3_of_stride_1},
       {"pays_with_enough_work", pays_with_enough_work},
       {"rule_without_a_file", rule_without_a_file}, {"remembers", remembers},
+      {"rule_gives_way_to_a_margin", rule_gives_way_to_a_margin},
       {"overlooks_what_it_cannot_read", overlooks_what_it_cannot_read}, {"failures", failures})

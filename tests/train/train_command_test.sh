@@ -1,7 +1,7 @@
 #!/bin/sh
-# Whole runs of `redpoll train` over processes: resuming, repeating, dying. usage: ... REDPOLL
+# Whole runs of `redpoll train` over processes: resuming, repeating, dying. usage: ... REDPOLL EXAMPLES
 set -u
-redpoll=$1
+redpoll=$1 examples=$2
 folder=$(mktemp -d "${TMPDIR:-/tmp}/redpoll-train-XXXXXX")
 trap 'rm -rf "$folder"' EXIT
 cd "$folder" || exit 1
@@ -62,6 +62,9 @@ train yaml --config settings.yaml --steps 2
 says yaml/metrics.jsonl '"codec":"q4:bucket=512"'
 says yaml/metrics.jsonl '"last_step":2,'
 says yaml/metrics.jsonl '"error-feedback":"off"'
+
+train example --config "$examples/fashion-mnist.yaml" --model resnet20 --data synthetic --steps 2
+says example/metrics.jsonl '"link":"200Mbit,50us"'
 
 # A finished run is not overwritten by accident.
 timeout 60 "$redpoll" train --model mlp --data synthetic --steps 1 --out one >out 2>err

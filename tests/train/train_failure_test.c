@@ -74,7 +74,7 @@ static void memory_that_runs_out_fails_all(void) {
     for (int world = 1; world <= 2; world++) {
         s.rank = world - 1;
         bool succeeded = false;
-        for (s.n = 1; s.n < 2000 && !succeeded; s.n += world == 1 ? 1 : 3) {
+        for (s.n = 1; s.n < 2000 && !succeeded; s.n += world == 1 ? 2 : 7) {
             rp_status status = ranks_run(world, train_short_of_memory, &s);
             succeeded = status == RP_OK;
             if (succeeded) break;

@@ -105,6 +105,13 @@ static rp_status append(const rpi_dnn_tuning *tuning, const char *key, bool wino
     return RP_OK;
 }
 
+/* A measurement on a busy machine says little: it overrules the rule by a clear margin only. */
+static bool clearly_quicker(const rpi_dnn_geometry *geometry, double direct, double winograd) {
+    const double margin = 0.9;
+    if (rpi_dnn_winograd_pays(geometry)) return direct >= margin * winograd;
+    return winograd < margin * direct;
+}
+
 /* ---- the contract ---- */
 
 rp_status rpi_dnn_tuning_create(const char *file, rpi_dnn_tuning **out_tuning) {
@@ -146,8 +153,7 @@ rp_status rpi_dnn_tuning_choose(rpi_dnn_tuning *tuning, const rpi_dnn_geometry *
     RP_TRY(measure(context, true, &winograd));
     rpi_log(RP_LOG_DEBUG, "%s: direct %.3f ms, winograd %.3f ms", key, 1e3 * direct,
             1e3 * winograd);
-    RP_TRY(remember(tuning, key, winograd < direct));
-    RP_TRY(append(tuning, key, winograd < direct));
-    *out_winograd = winograd < direct;
-    return RP_OK;
+    *out_winograd = clearly_quicker(geometry, direct, winograd);
+    RP_TRY(remember(tuning, key, *out_winograd));
+    return append(tuning, key, *out_winograd);
 }

@@ -4,8 +4,9 @@
  * it wins where there is enough work, and rounds to about 1e-6 where direct sums round to 1e-7.
  *
  * Without a file a rule decides, from the shape alone, so that every run and every rank decides
- * alike. With a file each shape is measured once, and what was found is remembered there: runs
- * with the same file give the same bytes. */
+ * alike. With a file each shape is measured once, the rule is overruled where the other
+ * algorithm is quicker by a tenth or more, and what was found is remembered there: runs with
+ * the same file give the same bytes. */
 #ifndef RPI_ENGINE_ONEDNN_TUNING_H
 #define RPI_ENGINE_ONEDNN_TUNING_H
 

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Install PyTorch into a virtual environment of its own, .venvs/torch, unless it is there.
-# Prints the path of its python.
+# Prints the path of its python. REDPOLL_TORCH_VENV names another environment.
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 venv=${REDPOLL_TORCH_VENV:-$root/.venvs/torch}

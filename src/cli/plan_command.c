@@ -30,7 +30,7 @@ static const rpi_option options[] = {
     {"np", NULL, NULL, RPI_OPTION_COUNT, FIELD(ranks), NULL, 1, 16384, "N", "the same as -n",
      NULL},
     {"algorithm", NULL, NULL, RPI_OPTION_TEXT, FIELD(algorithm), NULL, 0, 0, "NAME",
-     "as redpoll info lists them; chosen by cost when absent", NULL},
+     "as redpoll info lists them; what a run would choose when absent", NULL},
     {"size", NULL, NULL, RPI_OPTION_BYTES, FIELD(bytes), "100MB", 0, 1e15, "BYTES",
      "of the vector of floats", NULL},
     {"count", NULL, NULL, RPI_OPTION_COUNT, FIELD(count), NULL, 0, 1e14, "N",
@@ -109,8 +109,8 @@ static rp_status predict(const settings *s, prediction *p) {
     if (s->algorithm)
         RP_TRY(rpi_algorithm_find(s->collective, s->algorithm, &p->algorithm));
     else
-        RP_TRY(rpi_algorithm_choose(s->collective, (int)s->ranks, p->bytes, p->encoded, lossy,
-                                    &p->model, &p->algorithm));
+        RP_TRY(rpi_algorithm_default(s->collective, (int)s->ranks, lossy, p->bytes,
+                                     &p->algorithm));
     return rpi_plan_cost(p->algorithm, (int)s->ranks, p->bytes, p->encoded, &p->model,
                          &p->cost);
 }

@@ -185,13 +185,20 @@ static int64_t choose_threads(const settings *s, const rpi_world *world) {
     return share > 0 ? share : 1;
 }
 
-static void print_result(const settings *s, const rpi_train_result *result) {
+static void print_result(const settings *s, const rpi_world *world,
+                         const rpi_train_result *result) {
     if (result->steps == 0)
         printf("nothing was left to train; --steps says how far to go\n");
     else
         printf("%lld steps in %.1f s, %.1f images/s (median), loss %.4f\n",
                (long long)result->steps, result->seconds, result->images_s_median,
                result->last_loss);
+    if (result->steps > 0 && world->ranks > 1)
+        printf(
+            "a step (median): %.1f ms, %.3f MB sent by a rank, communication %.1f ms, of which "
+            "%.1f ms exposed\n",
+            1e3 * result->step_s_median, 1e-6 * result->wire_bytes_median,
+            1e3 * result->comm_s_median, 1e3 * result->exposed_s_median);
     printf("results are in %s\n", s->train.out);
 }
 
@@ -204,7 +211,7 @@ static rp_status train(settings *s, rpi_world *world) {
     rp_status status =
         rpi_train(&s->train, world->comm, world->rank == 0 ? &hooks : NULL, &result);
     rpi_progress_end(&progress);
-    if (status == RP_OK && world->rank == 0) print_result(s, &result);
+    if (status == RP_OK && world->rank == 0) print_result(s, world, &result);
     return status;
 }
 

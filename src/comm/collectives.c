@@ -52,13 +52,16 @@ typedef struct posting {
 static rp_status prepare(rp_request *request, const posting *p) {
     rp_comm *comm = request->comm;
     bool lossy = false;
+    size_t bytes = 0;
     request->collective = p->collective;
     for (size_t i = 0; i < request->cut.count; i++) {
-        RP_TRY(check_run(&request->cut.runs[i], i));
-        lossy |= is_lossy(&request->cut.runs[i]);
+        const rpi_run *run = &request->cut.runs[i];
+        RP_TRY(check_run(run, i));
+        lossy |= is_lossy(run);
+        bytes += run->count * rp_dtype_bytes(run->dtype);
     }
     RP_TRY(check_reduction(request));
-    RP_TRY(rpi_comm_routine(comm, p->collective, p->algorithm, &p->plan, lossy,
+    RP_TRY(rpi_comm_routine(comm, p->collective, p->algorithm, &p->plan, lossy, bytes,
                             &request->routine));
     RP_TRY(rpi_cut_make(&request->cut, p->layout, request->routine->schedule.parts,
                         comm->chunk_bytes, RPI_FRAME_PAYLOAD));
@@ -174,12 +177,6 @@ rp_status rp_all_gather_start(rp_comm *comm, const void *input, void *output, si
                 out_request);
 }
 
-/* Long vectors leave the root once; short ones take the fewest rounds. */
-static const char *broadcast_algorithm(const rp_comm *comm, size_t bytes) {
-    enum { LONG = 256 * 1024 };
-    return bytes > LONG && comm->world > 2 ? "scatter" : "tree";
-}
-
 rp_status rp_broadcast_start(rp_comm *comm, void *data, size_t count, rp_dtype dtype,
                              const rp_collective_options *options, rp_request **out_request) {
     if (!options) options = &default_options;
@@ -188,13 +185,10 @@ rp_status rp_broadcast_start(rp_comm *comm, void *data, size_t count, rp_dtype d
     rp_request *request = NULL;
     RP_TRY(new_request(comm, 1, &broadcast, &request));
     request->cut.runs[0] = (rpi_run){.in = data, .out = data, .count = count, .dtype = dtype};
-    const char *algorithm = options->algorithm
-                                ? options->algorithm
-                                : broadcast_algorithm(comm, count * rp_dtype_bytes(dtype));
     return post(request,
                 &(posting){.collective = RPI_BROADCAST,
                            .layout = RPI_SPLIT_VECTOR,
-                           .algorithm = algorithm,
+                           .algorithm = options->algorithm,
                            .plan = plan_of(comm, options->root)},
                 out_request);
 }

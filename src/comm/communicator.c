@@ -96,9 +96,13 @@ static void name_transport(rp_comm *comm) {
         return;
     }
     size_t used = 0;
-    for (int i = 0; comm->mesh->endpoints[i] && used < sizeof comm->transport; i++)
-        used += (size_t)snprintf(comm->transport + used, sizeof comm->transport - used, "%s%s",
-                                 i ? "+" : "", comm->mesh->endpoints[i]->transport->name);
+    for (int i = 0; comm->mesh->endpoints[i] && used < sizeof comm->transport; i++) {
+        const rpi_endpoint *endpoint = comm->mesh->endpoints[i];
+        const char *inner = endpoint->inner ? endpoint->inner->name : "";
+        used += (size_t)snprintf(comm->transport + used, sizeof comm->transport - used,
+                                 *inner ? "%s%s(%s)" : "%s%s%s", i ? "+" : "",
+                                 endpoint->transport->name, inner);
+    }
 }
 
 /* Polling pays only while it takes no core from a rank that has work. */

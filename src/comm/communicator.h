@@ -20,6 +20,7 @@
 #include "net/frame.h"
 #include "net/join.h"
 #include "net/mesh.h"
+#include "plan/choose.h"
 #include "redpoll/comm.h"
 
 #include <pthread.h>
@@ -143,11 +144,13 @@ struct rp_comm {
     rp_request *idle_requests;      /* [lock] */
     rp_request *requests;           /* [lock] all there are */
     rpi_routine *routines;          /* [lock] */
-    uint64_t next_sequence;         /* [lock] */
-    rp_comm_stats stats;            /* [lock]; bytes are read from the links */
-    int64_t busy_since_ns;          /* [lock] */
-    rpi_failure failure;            /* [lock] status RP_OK while all is well */
-    atomic_bool failed;             /* set after it, once */
+    /* [lock] by what was asked for: collective, lossy, size class; NULL: not yet */
+    const rpi_algorithm *chosen[RPI_COLLECTIVES][2][65];
+    uint64_t next_sequence; /* [lock] */
+    rp_comm_stats stats;    /* [lock]; bytes are read from the links */
+    int64_t busy_since_ns;  /* [lock] */
+    rpi_failure failure;    /* [lock] status RP_OK while all is well */
+    atomic_bool failed;     /* set after it, once */
 
     rp_request *queue, **queue_end; /* [driver] in posting order */
     uint64_t seen_sequence;         /* [driver] last collective the driver has seen posted */
@@ -181,7 +184,8 @@ rp_status rpi_request_post(rp_request *request);
 void rpi_request_complete(rp_request *request, rp_status status, const char *message);
 void rpi_request_free(rp_request *request); /* back to the pool; takes the lock */
 rp_status rpi_comm_routine(rp_comm *comm, rpi_collective collective, const char *algorithm,
-                           const rpi_plan_request *plan, bool lossy, rpi_routine **out_routine);
+                           const rpi_plan_request *plan, bool lossy, size_t bytes,
+                           rpi_routine **out_routine);
 /* "all-reduce #5, round 2 of 4, chunk 3 of 10" */
 const char *rpi_request_text(const rp_request *request, char *text, size_t bytes);
 /* Rank of the communicator behind a peer of the request's schedule, and back. */

@@ -100,33 +100,25 @@ int rpi_request_peer(const rp_request *request, int rank) {
     return 1 - request->routine->schedule.rank;
 }
 
-/* The first algorithm of the catalogue that fits, but for long exact vectors in large worlds:
- * there every rank sending to every other at once floods switches, and a ring does not. */
-static rp_status choose_algorithm(rpi_collective collective, int world, bool lossy,
+/* Pricing takes up to a millisecond or two, so a choice is remembered by the size's class. */
+static rp_status choose_algorithm(rp_comm *comm, rpi_collective collective, int world,
+                                  bool lossy, size_t bytes,
                                   const rpi_algorithm **out_algorithm) {
-    enum { CROWD = 16 };
-    const rpi_algorithm *first = NULL;
-    for (int i = 0; rpi_algorithm_at(i); i++) {
-        const rpi_algorithm *algorithm = rpi_algorithm_at(i);
-        if (algorithm->collective != collective || !algorithm->fits(world)) continue;
-        if (!first) first = algorithm;
-        if (world > CROWD && !lossy && strcmp(algorithm->name, "ring") == 0) first = algorithm;
-    }
-    if (!first)
-        return RP_FAIL(UNSUPPORTED, "no algorithm for %s in a world of %d",
-                       rpi_collective_name(collective), world);
-    *out_algorithm = first;
+    int size_class = bytes ? 64 - __builtin_clzll((unsigned long long)bytes) : 0;
+    const rpi_algorithm **kept = &comm->chosen[collective][lossy][size_class];
+    if (!*kept) RP_TRY(rpi_algorithm_default(collective, world, lossy, bytes, kept));
+    *out_algorithm = *kept;
     return RP_OK;
 }
 
 rp_status rpi_comm_routine(rp_comm *comm, rpi_collective collective, const char *name,
-                           const rpi_plan_request *plan, bool lossy,
+                           const rpi_plan_request *plan, bool lossy, size_t bytes,
                            rpi_routine **out_routine) {
     const rpi_algorithm *algorithm = NULL;
     if (name)
         RP_TRY(rpi_algorithm_find(collective, name, &algorithm));
     else
-        RP_TRY(choose_algorithm(collective, plan->world, lossy, &algorithm));
+        RP_TRY(choose_algorithm(comm, collective, plan->world, lossy, bytes, &algorithm));
     for (rpi_routine *routine = comm->routines; routine; routine = routine->sibling) {
         const rpi_schedule *schedule = &routine->schedule;
         if (schedule->algorithm != algorithm || schedule->root != plan->root ||

@@ -34,20 +34,20 @@ static void clear_flag(int fd) {
 }
 
 /* This is the world's first failure: known here, and on the hub told to everybody. */
-static void decide(rpi_control *control, const rpi_failure *failure) {
-    pthread_mutex_lock(&control->lock);
-    bool first = !control->failed;
-    if (first) rpi_control_keep(control, failure);
-    pthread_mutex_unlock(&control->lock);
-    control->suspect_ns = control->mine_ns = RPI_NEVER_NS;
-    control->accused = false;
-    if (!first || control->rank != RPI_CONTROL_HUB) return;
-    for (int i = 0; i < control->line_count; i++)
-        if (control->lines[i].rank >= 0) send_failure(&control->lines[i], failure);
-}
-
 static bool is_decided(rpi_control *control) {
     return atomic_load(&control->known);
+}
+
+/* The hub tells the others before it lets its own callers know: they may end the process. */
+static void decide(rpi_control *control, const rpi_failure *failure) {
+    control->suspect_ns = control->mine_ns = RPI_NEVER_NS;
+    control->accused = false;
+    if (is_decided(control)) return;
+    for (int i = 0; control->rank == RPI_CONTROL_HUB && i < control->line_count; i++)
+        if (control->lines[i].rank >= 0) send_failure(&control->lines[i], failure);
+    pthread_mutex_lock(&control->lock);
+    rpi_control_keep(control, failure);
+    pthread_mutex_unlock(&control->lock);
 }
 
 /* A published failure before the judge. While a death is in its moment of grace only an account

@@ -161,7 +161,8 @@ static rp_status inproc_open(const rpi_endpoint_options *options, rpi_endpoint *
     inproc_endpoint *endpoint = NULL;
     RP_TRY(rpi_endpoint_check(options));
     RP_TRY(rpi_alloc(sizeof *endpoint, "an endpoint", &endpoint));
-    endpoint->base = (rpi_endpoint){&rpi_transport_inproc, options->rank, options->world};
+    endpoint->base = (rpi_endpoint){
+        .transport = &rpi_transport_inproc, .rank = options->rank, .world = options->world};
     endpoint->secret = options->secret;
     endpoint->frame_bytes = options->frame_bytes;
     rp_status status = inproc_fill(endpoint);

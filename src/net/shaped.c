@@ -78,7 +78,10 @@ static rp_status shaped_open(const rpi_endpoint_options *options, rpi_endpoint *
         return RP_FAIL(INVALID, "a link of %g bytes a second and %g s",
                        options->shape.bytes_per_s, options->shape.latency_s);
     RP_TRY(rpi_alloc(sizeof *endpoint, "an endpoint", &endpoint));
-    endpoint->base = (rpi_endpoint){&rpi_transport_shaped, options->rank, options->world};
+    endpoint->base = (rpi_endpoint){.transport = &rpi_transport_shaped,
+                                    .rank = options->rank,
+                                    .world = options->world,
+                                    .inner = options->inner};
     endpoint->kind = options->inner;
     endpoint->frame_bytes = options->frame_bytes;
     rpi_card_init(&endpoint->card, &options->shape, options->frame_bytes);

@@ -249,7 +249,8 @@ static rp_status shm_open_endpoint(const rpi_endpoint_options *options,
     shm_endpoint *endpoint = NULL;
     RP_TRY(rpi_endpoint_check(options));
     RP_TRY(rpi_alloc(sizeof *endpoint, "an endpoint", &endpoint));
-    endpoint->base = (rpi_endpoint){&rpi_transport_shm, options->rank, options->world};
+    endpoint->base = (rpi_endpoint){
+        .transport = &rpi_transport_shm, .rank = options->rank, .world = options->world};
     endpoint->hello =
         (rpi_hello){options->secret, options->rank, options->world, options->frame_bytes};
     endpoint->reception.listener = endpoint->event = endpoint->epoll_fd = -1;

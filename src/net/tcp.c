@@ -71,7 +71,8 @@ static rp_status tcp_open(const rpi_endpoint_options *options, rpi_endpoint **ou
     const char *host = options->bind_host ? options->bind_host : "127.0.0.1";
     RP_TRY(rpi_endpoint_check(options));
     RP_TRY(rpi_alloc(sizeof *endpoint, "an endpoint", &endpoint));
-    endpoint->base = (rpi_endpoint){&rpi_transport_tcp, options->rank, options->world};
+    endpoint->base = (rpi_endpoint){
+        .transport = &rpi_transport_tcp, .rank = options->rank, .world = options->world};
     endpoint->hello =
         (rpi_hello){options->secret, options->rank, options->world, options->frame_bytes};
     endpoint->reception.listener = -1;

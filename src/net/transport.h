@@ -46,6 +46,7 @@ typedef struct rpi_endpoint_options {
 typedef struct rpi_endpoint {
     const struct rpi_transport *transport;
     int rank, world;
+    const struct rpi_transport *inner; /* what a wrapper wraps; else NULL */
 } rpi_endpoint;
 
 typedef struct rpi_link {

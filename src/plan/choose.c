@@ -1,6 +1,10 @@
 #include "plan/choose.h"
 
 #include <limits.h>
+#include <string.h>
+
+/* Prices are models: a smaller difference than this one decides nothing. */
+#define CLEAR_GAIN 0.05
 
 /* -1 stands for a number that grows with the world. */
 static int encodings(const rpi_algorithm *algorithm, bool lossy) {
@@ -38,7 +42,7 @@ rp_status rpi_algorithm_choose(rpi_collective collective, int world, size_t byte
         rpi_cost cost = {0};
         if (!is_candidate(it, collective, world) || encodings(it, lossy) != fewest) continue;
         if (candidates > 1) RP_TRY(rpi_plan_cost(it, world, bytes, encoded, model, &cost));
-        if (best && cost.time_s >= best_s) continue;
+        if (best && cost.time_s >= best_s * (1 - CLEAR_GAIN)) continue;
         best = it;
         best_s = cost.time_s;
     }
@@ -47,4 +51,35 @@ rp_status rpi_algorithm_choose(rpi_collective collective, int world, size_t byte
                        rpi_collective_name(collective), world);
     *out_algorithm = best;
     return RP_OK;
+}
+
+enum { CROWD = 16 }; /* largest world in which everybody talks to everybody */
+
+static const rpi_algorithm *ring_of(rpi_collective collective) {
+    const rpi_algorithm *it;
+    for (int i = 0; (it = rpi_algorithm_at(i)) != NULL; i++)
+        if (it->collective == collective && strcmp(it->name, "ring") == 0) return it;
+    return NULL;
+}
+
+static size_t size_class(size_t bytes) {
+    return bytes ? (size_t)1 << (63 - __builtin_clzll((unsigned long long)bytes)) : 0;
+}
+
+rp_status rpi_algorithm_default(rpi_collective collective, int world, bool lossy, size_t bytes,
+                                const rpi_algorithm **out_algorithm) {
+    static const rpi_cost_model nominal = {.bytes_per_s = 1.25e9,
+                                           .latency_s = 20e-6,
+                                           .encode_bytes_s = 8e9,
+                                           .decode_add_bytes_s = 8e9,
+                                           .frame_bytes = 64,
+                                           .frame_s = 10e-6};
+    const rpi_algorithm *ring = ring_of(collective);
+    if (world > CROWD && !lossy && ring) {
+        *out_algorithm = ring;
+        return RP_OK;
+    }
+    size_t rounded = size_class(bytes);
+    return rpi_algorithm_choose(collective, world, rounded, rounded, lossy, &nominal,
+                                out_algorithm);
 }

@@ -15,6 +15,10 @@ void rpi_checkpoint_rank_path(const char *folder, int rank, int world, int64_t s
              world, (long long)step);
 }
 
+bool rpi_checkpoint_has_rank_files(const rpi_trainer *t, int64_t world, bool feedback) {
+    return world > 1 && (feedback || rpi_weights_state_count(t->weights) > 0);
+}
+
 void rpi_checkpoint_shape_text(const rpi_trainer *t, char *text, size_t bytes) {
     const rpi_images *images = &t->dataset.train;
     snprintf(text, bytes, "%dx%dx%d images of %d classes", images->channels, images->height,

@@ -8,6 +8,9 @@ enum { RPI_CHECKPOINT_NAME = 192, RPI_CHECKPOINT_PATH = 1024 };
 
 void rpi_checkpoint_rank_path(const char *folder, int rank, int world, int64_t step,
                               char path[RPI_CHECKPOINT_PATH]);
+/* Does something differ between ranks? One rank owes nothing, and its running statistics are
+ * the model's. */
+bool rpi_checkpoint_has_rank_files(const rpi_trainer *trainer, int64_t world, bool feedback);
 /* "1x28x28 images of 10 classes" */
 void rpi_checkpoint_shape_text(const rpi_trainer *trainer, char *text, size_t bytes);
 /* "optimizer.momentum.fc.weight" */

@@ -133,8 +133,7 @@ static rp_status read_own_residual(rpi_trainer *t, const rpi_safetensors *file) 
 
 static rp_status read_rank(rpi_trainer *t, const char *folder, int64_t world, int64_t step,
                            bool feedback) {
-    if (world == 1)
-        return RP_OK; /* one rank owes nothing, and its statistics are the model's */
+    if (!rpi_checkpoint_has_rank_files(t, world, feedback)) return RP_OK;
     if (world != t->world)
         return t->residual && feedback ? share_residuals(t, folder, (int)world, step) : RP_OK;
     rpi_safetensors *file = NULL;

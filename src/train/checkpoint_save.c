@@ -105,7 +105,7 @@ static rp_status write_model(const rpi_trainer *t, const char *folder, const flo
 }
 
 static rp_status write_rank(const rpi_trainer *t, const char *folder) {
-    if (t->world == 1) return RP_OK; /* nothing differs between ranks */
+    if (!rpi_checkpoint_has_rank_files(t, t->world, t->residual != NULL)) return RP_OK;
     char path[RPI_CHECKPOINT_PATH];
     rpi_checkpoint_rank_path(folder, t->rank, t->world, t->step, path);
     tensor_list list;
@@ -127,13 +127,14 @@ static void remove_old(const rpi_trainer *t, const char *folder) {
         long long step;
         if (sscanf(entry->d_name, "rank-%d-of-%d-step-%lld.safetensors%n", &rank, &world, &step,
                    &used) != 3 ||
-            !used || entry->d_name[used])
+            !used)
             continue;
+        bool whole = !entry->d_name[used]; /* else what a killed run was writing */
         bool ours = rank == t->rank || (t->rank == 0 && rank >= t->world);
         bool current = step == t->step && world == t->world;
         char path[RPI_CHECKPOINT_PATH + 256];
         snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
-        if (ours && !current) unlink(path);
+        if (ours && !(current && whole)) unlink(path);
     }
     closedir(stream);
 }

@@ -138,6 +138,10 @@ rp_status rpi_metrics_closing(rpi_metrics *metrics, const rpi_train_result *resu
     add_number(object, "steps", (double)result->steps);
     add_number(object, "seconds", result->seconds);
     add_number(object, "images_s_median", result->images_s_median);
+    add_number(object, "step_s_median", result->step_s_median);
+    add_number(object, "comm_s_median", result->comm_s_median);
+    add_number(object, "exposed_s_median", result->exposed_s_median);
+    add_number(object, "wire_bytes_median", result->wire_bytes_median);
     add_number(object, "last_loss", result->last_loss);
     double none = NAN;
     add_number(object, "test_accuracy", result->evaluated ? result->test.accuracy : none);

@@ -63,7 +63,8 @@ typedef struct rpi_evaluation {
 typedef struct rpi_train_result {
     int64_t first_step, steps; /* those that this run did */
     double last_loss, seconds; /* of training, without evaluation and checkpoints */
-    double images_s_median;
+    /* Medians over the steps; NaN without any. */
+    double images_s_median, step_s_median, comm_s_median, exposed_s_median, wire_bytes_median;
     bool evaluated;
     rpi_evaluation test;
 } rpi_train_result;

@@ -16,8 +16,9 @@ typedef struct run {
     rpi_trainer trainer;
     const rpi_train_options *options;
     const rpi_train_hooks *hooks;
-    rpi_metrics *metrics; /* rank 0's */
-    double *rates;        /* images/s of each step done */
+    rpi_metrics *metrics;      /* rank 0's */
+    rpi_step_metrics *history; /* of each step done */
+    double *scratch;           /* as many */
     int64_t saved_step, evaluated_step;
     rpi_train_result result;
 } run;
@@ -58,7 +59,8 @@ static rp_status prepare(run *r, rp_comm *comm) {
     RP_TRY(compile(t));
     RP_TRY(open_output(r));
     int64_t steps = t->total_steps > t->step ? t->total_steps - t->step : 0;
-    RP_TRY(rpi_alloc_array((size_t)steps, sizeof *r->rates, "rates of steps", &r->rates));
+    RP_TRY(rpi_alloc_array((size_t)steps, sizeof *r->history, "metrics", &r->history));
+    RP_TRY(rpi_alloc_array((size_t)steps, sizeof *r->scratch, "metrics", &r->scratch));
     r->saved_step = r->evaluated_step = -1;
     r->result.first_step = t->step + 1;
     if (r->hooks->started)
@@ -104,7 +106,7 @@ static rp_status check_loss(const rpi_step_metrics *metrics) {
         CORRUPT,
         "the loss of step %lld is %g: training has diverged; try a smaller --lr or a "
         "warm-up",
-        (long long)metrics->step, metrics->loss);
+        (long long)metrics->step, fabs(metrics->loss));
 }
 
 static rp_status step(run *r) {
@@ -112,7 +114,7 @@ static rp_status step(run *r) {
     rpi_step_metrics metrics;
     RP_TRY(rpi_trainer_step(&r->trainer, &metrics));
     RP_TRY(rpi_metrics_step(r->metrics, &metrics));
-    r->rates[r->result.steps++] = (double)metrics.images / metrics.step_s;
+    r->history[r->result.steps++] = metrics;
     r->result.seconds += metrics.step_s;
     r->result.last_loss = metrics.loss;
     if (r->hooks->stepped) r->hooks->stepped(r->hooks->context, &metrics);
@@ -133,13 +135,46 @@ static double median(double *values, int64_t count) {
     return count % 2 ? values[count / 2] : 0.5 * (values[count / 2 - 1] + values[count / 2]);
 }
 
+static double images_s(const rpi_step_metrics *m) {
+    return (double)m->images / m->step_s;
+}
+
+static double step_s(const rpi_step_metrics *m) {
+    return m->step_s;
+}
+
+static double comm_s(const rpi_step_metrics *m) {
+    return m->comm_s;
+}
+
+static double exposed_s(const rpi_step_metrics *m) {
+    return m->exposed_s;
+}
+
+static double wire_bytes(const rpi_step_metrics *m) {
+    return (double)m->wire_bytes;
+}
+
+static double median_of(run *r, double (*value)(const rpi_step_metrics *)) {
+    for (int64_t i = 0; i < r->result.steps; i++) r->scratch[i] = value(&r->history[i]);
+    return median(r->scratch, r->result.steps);
+}
+
+static void summarise(run *r) {
+    r->result.images_s_median = median_of(r, images_s);
+    r->result.step_s_median = median_of(r, step_s);
+    r->result.comm_s_median = median_of(r, comm_s);
+    r->result.exposed_s_median = median_of(r, exposed_s);
+    r->result.wire_bytes_median = median_of(r, wire_bytes);
+}
+
 static rp_status finish(run *r) {
     const rpi_train_options *o = r->options;
     rpi_trainer *t = &r->trainer;
     bool new_steps = r->result.steps > 0 || !rpi_run_folder_continues(o);
     if (o->checkpoint && o->out && r->saved_step != t->step && new_steps) RP_TRY(save(r));
     if (o->eval && r->evaluated_step != t->step) RP_TRY(evaluate(r));
-    r->result.images_s_median = median(r->rates, r->result.steps);
+    summarise(r);
     RP_TRY(rpi_metrics_closing(r->metrics, &r->result));
     if (!t->timeline || !o->out) return RP_OK;
     char path[1024];
@@ -156,7 +191,8 @@ static rp_status run_all(run *r, rp_comm *comm) {
 static void close_run(run *r) {
     rpi_trainer_close(&r->trainer);
     rpi_metrics_close(r->metrics);
-    rpi_free(r->rates);
+    rpi_free(r->history);
+    rpi_free(r->scratch);
 }
 
 rp_status rpi_train(const rpi_train_options *options, rp_comm *comm,

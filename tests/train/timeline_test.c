@@ -2,7 +2,7 @@
 
 #include "base/clock.h"
 #include "harness/check.h"
-#include "ranks.h"
+#include "train_ranks.h"
 
 #include <cjson/cJSON.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* Failures of one rank: they end all ranks, with one line that says whose and why. */
 #include "base/memory.h"
 #include "harness/check.h"
-#include "ranks.h"
+#include "train_ranks.h"
 
 #include <stdlib.h>
 #include <sys/stat.h>

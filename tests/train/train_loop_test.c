@@ -1,6 +1,6 @@
 #include "harness/check.h"
-#include "ranks.h"
 #include "train/safetensors.h"
+#include "train_ranks.h"
 
 #include <stdlib.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "ranks.h"
+#include "train_ranks.h"
 
 #include "base/status.h"
 

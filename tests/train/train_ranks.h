@@ -1,6 +1,6 @@
 /* Ranks as threads of the test: each runs the same options on a communicator of its own. */
-#ifndef TESTS_TRAIN_RANKS_H
-#define TESTS_TRAIN_RANKS_H
+#ifndef TESTS_TRAIN_TRAIN_RANKS_H
+#define TESTS_TRAIN_TRAIN_RANKS_H
 
 #include "train/train.h"
 

@@ -1,8 +1,3 @@
-foreach(room base plan codec net comm)
-  if(NOT TARGET rp_${room})
-    return() # TEMPORARY
-  endif()
-endforeach()
 # libredpoll: the rooms below the engine in one shared and one static library, with headers,
 # redpoll.pc and a CMake package. The engine and the trainer are part of the command.
 

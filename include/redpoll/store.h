@@ -46,7 +46,8 @@ RP_API rp_status rp_store_serve(const char *host, int port, rp_store_server **se
                                 int *bound_port);
 RP_API void rp_store_server_stop(rp_store_server *server);
 
-/** Connect to a TCP store, trying until timeout_s. RP_TIMEOUT names host and port. */
+/** Connect to a TCP store, trying until timeout_s. RP_TIMEOUT names host and port, also
+ *  where something listens that does not answer; RP_CORRUPT: it answers as no store does. */
 RP_API rp_status rp_store_connect(const char *host, int port, double timeout_s,
                                   rp_store *store);
 

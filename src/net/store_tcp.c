@@ -12,7 +12,8 @@
 #include <unistd.h>
 
 /* The server keeps the time of waits; this much longer and it is taken for gone. */
-#define ANSWER_S 30.0
+#define ANSWER_S  30.0
+#define HELLO_KEY "redpoll/hello" /* which nobody sets */
 
 typedef struct tcp_store {
     int fd;
@@ -44,13 +45,13 @@ static rp_status hear(tcp_store *store, rpi_store_header *out_reply, int64_t dea
     return rpi_stream_read(store->fd, store->buffer, out_reply->value_bytes, deadline_ns);
 }
 
-static rp_status exchange(tcp_store *store, rpi_store_header *request, const char *key,
-                          const void *value, double wait_s, rpi_store_header *out_reply) {
+static rp_status exchange_by(tcp_store *store, rpi_store_header *request, const char *key,
+                             const void *value, int64_t deadline_ns,
+                             rpi_store_header *out_reply) {
     RP_TRY(rpi_store_check(key, request->value_bytes));
     if (store->broken)
         return RP_FAIL(PEER, "the connection to the store at %s has failed", store->place);
     request->key_bytes = (uint16_t)strlen(key);
-    int64_t deadline_ns = wait_s < 0 ? RPI_NEVER_NS : rpi_deadline_ns(wait_s + ANSWER_S);
     rp_status status = ask(store, request, key, value, deadline_ns);
     if (status == RP_OK) status = hear(store, out_reply, deadline_ns);
     if (status != RP_OK) {
@@ -58,6 +59,12 @@ static rp_status exchange(tcp_store *store, rpi_store_header *request, const cha
         return rpi_fail_context(status, "the store at %s: ", store->place);
     }
     return RP_OK;
+}
+
+static rp_status exchange(tcp_store *store, rpi_store_header *request, const char *key,
+                          const void *value, double wait_s, rpi_store_header *out_reply) {
+    int64_t deadline_ns = wait_s < 0 ? RPI_NEVER_NS : rpi_deadline_ns(wait_s + ANSWER_S);
+    return exchange_by(store, request, key, value, deadline_ns, out_reply);
 }
 
 /* What the server refused, in its words. */
@@ -116,14 +123,27 @@ static void tcp_close(void *context) {
 
 static const rp_store_ops tcp_ops = {tcp_set, tcp_get, tcp_add, tcp_remove, tcp_close};
 
+/* Some other program may listen there: a question that changes nothing, while we still count
+ * the time to connect. */
+static rp_status prove_it_is_a_store(tcp_store *store, int64_t deadline_ns) {
+    rpi_store_header request = {.operation = RPI_STORE_REMOVE}, reply = {0};
+    rp_status status = exchange_by(store, &request, HELLO_KEY, NULL, deadline_ns, &reply);
+    if (status == RP_OK) return RP_OK;
+    return rpi_fail_context(status, "what listens there does not answer as a store does; ");
+}
+
 rp_status rp_store_connect(const char *host, int port, double timeout_s, rp_store *store) {
     if (!store) return RP_FAIL(INVALID, "store is NULL");
     if (port < 1) return RP_FAIL(INVALID, "port %d of a store; 1 to 65535 are allowed", port);
     tcp_store *fresh = NULL;
     RP_TRY(rpi_alloc(sizeof *fresh, "a store client", &fresh));
     snprintf(fresh->place, sizeof fresh->place, "%s:%d", host ? host : "127.0.0.1", port);
-    rp_status status = rpi_stream_dial(host, port, rpi_deadline_ns(timeout_s), &fresh->fd);
+    fresh->fd = -1;
+    int64_t deadline_ns = rpi_deadline_ns(timeout_s);
+    rp_status status = rpi_stream_dial(host, port, deadline_ns, &fresh->fd);
+    if (status == RP_OK) status = prove_it_is_a_store(fresh, deadline_ns);
     if (status != RP_OK) {
+        if (fresh->fd >= 0) close(fresh->fd);
         rpi_free(fresh);
         return rpi_fail_context(status, "cannot reach the store of rank 0: ");
     }

@@ -221,8 +221,8 @@ a_rank_stops() {
 }
 # Rank 0 waits for several times the timeout, but rank 1 is alive and computes.
 a_rank_computes_long() {
-    common="train --model mlp:hidden=1024x1024 --data synthetic --train-images 4096 --global-batch-size 2048 --no-eval
-        --steps 1 --timeout 300ms --warn-after 200ms --no-checkpoint --threads 1"
+    common="train --model mlp:hidden=512x512 --data synthetic --global-batch-size 1024 --no-eval
+        --steps 1 --timeout 200ms --warn-after 100ms --no-checkpoint --threads 1"
     # shellcheck disable=SC2086
     by_hand 0 2 $common --out run
     # shellcheck disable=SC2086

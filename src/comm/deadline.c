@@ -27,10 +27,15 @@ int64_t rpi_deadline_next_ns(const rp_comm *comm) {
     return next > now ? next : now + RPI_SECOND_NS / 4;
 }
 
+/* How long no beat has come although we wait. */
+static int64_t silence_of(const rp_comm *comm, const rpi_control_beat *beat) {
+    int64_t since = beat->heard_ns > comm->progress_ns ? beat->heard_ns : comm->progress_ns;
+    return rpi_now_ns() - since;
+}
+
 static rank_state state_of(rp_comm *comm, int rank, rpi_control_beat *beat) {
     rpi_control_beat_of(comm->control, rank, beat);
-    int64_t since = beat->heard_ns > comm->progress_ns ? beat->heard_ns : comm->progress_ns;
-    if (rpi_now_ns() - since > comm->silence_ns) return RANK_SILENT;
+    if (silence_of(comm, beat) > comm->silence_ns) return RANK_SILENT;
     if (beat->sequence == 0) return RANK_COMPUTES;
     return beat->sequence == comm->queue->sequence ? RANK_WAITS : RANK_ELSEWHERE;
 }
@@ -47,11 +52,11 @@ static bool is_late(const rp_request *request, int rank) {
 }
 
 typedef struct survey {
-    int silent, elsewhere, computing, late; /* first such rank; -1: none */
+    int silent, quiet, elsewhere, computing, late; /* first such rank; -1: none */
     bool elsewhere_is_late;
     bool behind; /* a rank waits in an earlier operation than ours */
     uint64_t elsewhere_sequence;
-    double silent_s;
+    double silent_s, quiet_s;
 } survey;
 
 static void note_rank(int *slot, int rank) {
@@ -68,8 +73,16 @@ static void note_elsewhere(survey *s, const rp_request *oldest, int rank, uint64
     s->elsewhere_sequence = sequence;
 }
 
+/* A heartbeat is missing: what the last one said may hold no more. */
+static void note_quiet(survey *s, const rp_comm *comm, int rank, const rpi_control_beat *beat) {
+    int64_t silence_ns = silence_of(comm, beat);
+    if (s->quiet >= 0 || silence_ns <= comm->silence_ns / 3) return;
+    s->quiet = rank;
+    s->quiet_s = rpi_seconds(silence_ns);
+}
+
 static survey survey_ranks(rp_comm *comm) {
-    survey s = {.silent = -1, .elsewhere = -1, .computing = -1, .late = -1};
+    survey s = {.silent = -1, .quiet = -1, .elsewhere = -1, .computing = -1, .late = -1};
     const rp_request *oldest = comm->queue;
     for (int rank = 0; rank < comm->world; rank++) {
         rpi_control_beat beat;
@@ -77,13 +90,14 @@ static survey survey_ranks(rp_comm *comm) {
         if (oldest->collective == RPI_SENDRECV && rank != oldest->peer) continue;
         switch (state_of(comm, rank, &beat)) {
         case RANK_SILENT:
-            if (s.silent < 0) s.silent_s = rpi_seconds(rpi_now_ns() - beat.heard_ns);
+            if (s.silent < 0) s.silent_s = rpi_seconds(silence_of(comm, &beat));
             note_rank(&s.silent, rank);
             break;
         case RANK_COMPUTES: note_rank(&s.computing, rank); break;
         case RANK_ELSEWHERE: note_elsewhere(&s, oldest, rank, beat.sequence); break;
         case RANK_WAITS: break;
         }
+        note_quiet(&s, comm, rank, &beat);
         if (is_late(oldest, rank)) note_rank(&s.late, rank);
     }
     return s;
@@ -104,6 +118,9 @@ static int culprit_text(rp_comm *comm, const survey *s, char *text, size_t bytes
     if (s->silent >= 0)
         snprintf(text, bytes, "rank %d is stopped (no heartbeat for %.1f s)", s->silent,
                  s->silent_s);
+    else if (s->quiet >= 0)
+        snprintf(text, bytes, "rank %d has not come (no heartbeat for %.1f s)", s->quiet,
+                 s->quiet_s);
     else if (s->computing >= 0)
         snprintf(text, bytes, "rank %d has not come (it is alive and computes)", s->computing);
     else if (s->elsewhere >= 0)
@@ -113,6 +130,7 @@ static int culprit_text(rp_comm *comm, const survey *s, char *text, size_t bytes
         snprintf(text, bytes, "nothing comes from rank %d, which is alive and waits too",
                  s->late >= 0 ? s->late : comm->rank);
     return s->silent >= 0      ? s->silent
+           : s->quiet >= 0     ? s->quiet
            : s->computing >= 0 ? s->computing
            : s->elsewhere >= 0 ? s->elsewhere
                                : s->late;

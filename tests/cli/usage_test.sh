@@ -1,9 +1,12 @@
 #!/bin/sh
-# Wrong words get one clear line, exit code 2, and leave nothing behind. usage: usage_test.sh REDPOLL
+# Wrong words and bad files get one clear line, exit code 2 for a mistake of usage and 1 for a
+# failure, and leave nothing behind. usage: usage_test.sh REDPOLL
 set -u
 redpoll=$1
 folder=$(mktemp -d "${TMPDIR:-/tmp}/redpoll-usage-XXXXXX")
-trap 'rm -rf "$folder"' EXIT
+mounted=
+trap '[ -z "$mounted" ] || umount -l "$mounted"; cd /; rm -rf "$folder"' EXIT
+trap 'exit 1' INT TERM HUP
 cd "$folder" || exit 1
 failed=0 passed=0
 
@@ -43,7 +46,15 @@ says 'codecs' info
 says '"version":' info --json
 for command in train run 'bench all-reduce' 'bench codec' plan info; do
     # shellcheck disable=SC2086 # a command may be two words
-    says 'usage: redpoll' $command --help
+    says "usage: redpoll $command" $command --help
+    grep -q '^examples:' out && grep -q "^  redpoll $command" out && grep -qE '^  (-n, )?--' out || {
+        echo "redpoll $command --help has no options or no example"
+        failed=$((failed + 1))
+    }
+done
+for command in train 'bench all-reduce' 'bench codec' plan; do
+    # shellcheck disable=SC2086
+    says '\[(fp32|q4)\]$' $command --help # defaults are shown
 done
 
 expect 2 'bits' bench codec --codec q0
@@ -57,8 +68,23 @@ expect 2 'not one of f32' bench codec --dtype i32
 expect 2 "did you mean '--codec'" bench codec --codc q4
 expect 2 'needs a value' bench codec --codec
 
-expect 2 "'0' is out of range" bench all-reduce -n 0
-expect 2 'out of range|at most' bench all-reduce -n 1000000
+for command in train 'bench all-reduce'; do
+    # shellcheck disable=SC2086
+    {
+        expect 2 "'0' is out of range" $command -n 0
+        expect 2 'out of range|1 to 1024' $command -n 1000000
+        expect 2 '1 to 1024' $command -n 1025
+        expect 2 "'-1'" $command -n -1
+        expect 2 'bits' $command -n 2 --codec q0
+        expect 2 'bits' $command -n 2 --codec q9
+        expect 2 'bucket' $command -n 2 --codec q4:bucket=0
+        expect 2 "codec ''|codec" $command --codec ''
+        expect 2 'warn-after' $command --warn-after 20s --timeout 10s
+        expect 2 'timeout' $command --timeout 0s
+        expect 2 "did you mean 'shm'" $command --transport smh
+        expect 2 'link' $command --link 0Gbit
+    }
+done
 expect 2 'whole number' bench all-reduce -n two
 expect 2 'algorithm' bench all-reduce -n 2 --count 100 --algorithm rnig
 expect 2 'link|rate' bench all-reduce -n 2 --link fast
@@ -79,28 +105,150 @@ expect 2 "-n|ranks" run -n 1000000 true
 expect 2 'program|command' run -n 2
 expect 127 'no-such-program' run -n 2 ./no-such-program
 
-expect 2 "did you mean 'resnet18'" train --model resnet81 --data synthetic --out r
-expect 2 "did you mean 'fashion-mnist'" train --model mlp --data fashion-mnits --out r
-expect 2 'did you mean' train --model mlp --data synthetic --codec q44 --out r
-expect 2 'divi' train --model mlp --data synthetic -n 3 --global-batch-size 64 --out r
-expect 2 "did you mean '--steps'" train --step 3
+mlp="train --model mlp --data synthetic --train-images 64 --test-images 16 --global-batch-size 16 --steps 2"
+# shellcheck disable=SC2086 # words
+{
+    expect 2 "did you mean 'resnet18'" train --model resnet81 --data synthetic --out r
+    expect 2 'hidden|width' train --model mlp:widht=3 --data synthetic --out r
+    expect 2 "did you mean 'fashion-mnist'" train --model mlp --data fashion-mnits --out r
+    expect 2 '44 bits' $mlp --codec q44 --out r
+    expect 2 "did you mean 'fp16'" $mlp --codec fp61 --out r
+    expect 2 "did you mean 'ring'" $mlp -n 2 --algorithm rnig --out r
+    expect 2 "did you mean 'cosine'" $mlp --lr-schedule cosin --out r
+    expect 2 'did you mean|optimizer' $mlp --optimizer sdg --out r
+    expect 2 'strategy' $mlp --strategy all-redcue --out r
+    expect 2 'backend' $mlp --backend onednm --out r
+    expect 2 'strategy single is for 1 rank' $mlp --strategy single -n 2 --out r
+    expect 2 'not divisible by 3' $mlp -n 3 --out r
+    expect 2 'global-batch-size' $mlp -n 2 --batch-size 4 --out r
+    expect 2 'neither on nor off' $mlp --error-feedback maybe --out r
+    expect 2 "'-1'" $mlp --steps -1 --out r
+    expect 2 "'many'" $mlp --steps many --out r
+    expect 2 "'2'" $mlp --momentum 2 --out r
+    expect 2 "did you mean '--steps'" train --step 3
+}
+
 echo 'modle: {name: mlp}' >bad.yaml
-expect 2 'bad.yaml:1: unknown key' train --config bad.yaml
+expect 2 "bad.yaml:1: unknown key 'modle.name'; did you mean 'model.name'" train --config bad.yaml
+printf 'model:\n  name: mlp\n  name: resnet18\n' >twice.yaml
+expect 2 'twice.yaml:2: .*twice' train --config twice.yaml
+printf 'tokens:\n  train_steps: soon\n' >value.yaml
+expect 2 "value.yaml:2: tokens.train_steps: 'soon'" train --config value.yaml
+printf 'tokens: [1, 2]\n' >list.yaml
+expect 2 'list.yaml:1: a list' train --config list.yaml
+printf 'tokens: {train_steps: 3\n' >cut.yaml
+expect 2 'cut.yaml:[0-9]+: not YAML' train --config cut.yaml
 expect 2 'missing.yaml' train --config missing.yaml
-expect 1 'dataset-fashion-mnist|no such|No such' train --model mlp --data fashion-mnist --data-dir /nowhere --steps 1 --out r
-mkdir idx
-head -c 5000 /dev/zero >idx/train-images-idx3-ubyte
-head -c 50 /dev/zero >idx/train-labels-idx1-ubyte
-cp idx/train-images-idx3-ubyte idx/t10k-images-idx3-ubyte
-cp idx/train-labels-idx1-ubyte idx/t10k-labels-idx1-ubyte
-expect 1 'magic|IDX|idx' train --model mlp --data idx --data-dir idx --steps 1 --out r
-expect 1 'not-a-run|No such' train --model mlp --data synthetic --steps 1 --resume not-a-run --out r
-if [ "$(id -u)" -ne 0 ]; then
-    mkdir locked && chmod 500 locked
-    expect 1 'locked' train --model mlp --data synthetic --steps 1 --out locked/r
+expect 2 'cannot open|is a folder|Is a directory|not YAML' train --config .
+REDPOLL_CODEC=q9
+export REDPOLL_CODEC
+expect 2 'REDPOLL_CODEC: .*bits' train
+unset REDPOLL_CODEC
+
+# ---- data ----
+
+# idx FOLDER IMAGES BYTES: images of 4 x 4 said to be so many, of which so many bytes follow
+idx() {
+    mkdir -p "$1"
+    for part in train t10k; do
+        { printf '\0\0\10\3\0\0\0\%o\0\0\0\4\0\0\0\4' "$2" && head -c "$3" /dev/zero; } >"$1/$part-images-idx3-ubyte"
+        { printf '\0\0\10\1\0\0\0\%o' "$2" && head -c "$2" /dev/zero; } >"$1/$part-labels-idx1-ubyte"
+    done
+}
+data="train --model mlp --data idx --global-batch-size 4 --steps 1 --out r --data-dir"
+# shellcheck disable=SC2086
+{
+    expect 1 '/nowhere.*(No such|not there|missing)' train --model mlp --data fashion-mnist --data-dir /nowhere --steps 1 --out r
+    expect 1 '/nowhere' $data /nowhere
+    mkdir empty
+    expect 1 'empty' $data empty
+    idx cut 8 100
+    expect 1 'cut/.*(truncated|short|bytes|ends)' $data cut
+    idx long 8 200
+    expect 1 'long/.*(bytes|more|longer|size)' $data long
+    idx none 0 0
+    expect 1 'none|0 training' $data none
+    idx magic 8 128
+    printf 'XXXX' | dd of=magic/train-images-idx3-ubyte conv=notrunc 2>dd
+    expect 1 'magic/train-images.*magic' $data magic
+    idx labels 8 128
+    printf '\0\0\10\1\0\0\0\7\0\0\0\0\0\0\0' >labels/train-labels-idx1-ubyte
+    expect 1 'labels.*(8|7).*(8|7)' $data labels
+    idx zip 8 128
+    gzip zip/train-images-idx3-ubyte && head -c 20 zip/train-images-idx3-ubyte.gz >zip/half
+    mv zip/half zip/train-images-idx3-ubyte.gz
+    expect 1 'zip/train-images' $data zip
+    idx good 8 128
+    rm -f good/t10k-labels-idx1-ubyte
+    expect 1 'good/.*t10k-labels|t10k-labels' $data good
+}
+
+# ---- checkpoints ----
+
+# shellcheck disable=SC2086
+{
+    says 'saved step 2' $mlp --out first
+    expect 1 'mlp:hidden=64|hidden' $mlp --model mlp:hidden=64 --resume first --out r
+    expect 1 'resnet20' $mlp --model resnet20 --resume first --out r
+    expect 1 'not-a-run' $mlp --resume not-a-run --out r
+    expect 2 'holds a run already: go on with --resume first' $mlp --out first
+    for bytes in 0 7 100 5000; do
+        mkdir -p half
+        head -c $bytes first/model.safetensors >half/model.safetensors
+        expect 1 'half/model.safetensors' $mlp --resume half --out r
+    done
+    cp first/model.safetensors half/model.safetensors
+    printf '\377\377\377\377\377\377\377\377' | dd of=half/model.safetensors conv=notrunc 2>dd
+    expect 1 'half/model.safetensors' $mlp --resume half --out r
+}
+
+# ---- folders to write to ----
+
+# shellcheck disable=SC2086
+{
+    touch file
+    expect 1 'file/r: Not a directory' $mlp --out file/r
+    expect 2 'file is not a folder' $mlp --out file
+    expect 1 '/proc/r' $mlp --out /proc/r
+    if [ "$(id -u)" -ne 0 ]; then
+        mkdir locked && chmod 500 locked
+        expect 1 'locked' $mlp --out locked/r
+    fi
+}
+
+# A file system of two megabytes: the first checkpoint fits, a second beside it does not.
+mkdir full
+if mount -t tmpfs -o size=2m none full 2>mount; then
+    mounted=$folder/full
+    # shellcheck disable=SC2086
+    {
+        says 'saved step 2' $mlp --out full/run
+        cp -r full/run kept
+        expect 1 'No space left' $mlp --steps 4 --resume full/run
+        says 'nothing was left to train|saved' $mlp --steps 2 --resume full/run --no-eval
+        cmp -s full/run/model.safetensors kept/model.safetensors || {
+            echo "a full disk has changed the checkpoint"
+            failed=$((failed + 1))
+        }
+        expect 1 'No space left' $mlp -n 2 --steps 4 --resume full/run
+        [ "$(ls full/run)" = "$(ls kept)" ] || {
+            echo "a full disk is left with $(ls full/run)"
+            failed=$((failed + 1))
+        }
+        rm -rf full/run
+        head -c 2000000 /dev/zero >full/ballast
+        expect 1 'No space left' $mlp --out full/new
+        [ ! -e full/new/model.safetensors ] || {
+            echo "a full disk holds a checkpoint that was never finished"
+            failed=$((failed + 1))
+        }
+        mount -o remount,ro full
+        expect 1 'full/ro.*Read-only' $mlp --out full/ro
+    }
+    umount -l full && mounted=
+else
+    echo "skipped a full and a read-only disk: $(head -n 1 mount)"
 fi
-touch file
-expect 1 'file' train --model mlp --data synthetic --steps 1 --out file/r
 
 if [ -e r ]; then
     echo "a run that never started left its folder"

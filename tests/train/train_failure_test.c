@@ -67,7 +67,7 @@ static void memory_that_runs_out_fails_all(void) {
     shortage s = {.options = ranks_options()};
     s.options.steps = 2;
     s.options.codec = "q4";
-    s.options.trace = s.options.overwrite = true;
+    s.options.overwrite = true;
     s.options.train_images = s.options.test_images = 24;
     s.options.checkpoint_every = s.options.eval_every = 1;
     s.options.out = folder("memory");

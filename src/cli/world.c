@@ -25,11 +25,7 @@ rp_status rpi_world_check_transport(const char *text) {
 }
 
 rp_status rpi_world_check(const rpi_world_settings *settings) {
-    if (settings->ranks) RP_TRY(rpi_launch_check_ranks(settings->ranks));
-    if (settings->warn_after_s > settings->timeout_s)
-        return RP_FAIL(INVALID, "--warn-after (%g s) is longer than --timeout (%g s)",
-                       settings->warn_after_s, settings->timeout_s);
-    return RP_OK;
+    return settings->ranks ? rpi_launch_check_ranks(settings->ranks) : RP_OK;
 }
 
 bool rpi_world_must_launch(const rpi_world_settings *settings) {

@@ -124,7 +124,7 @@ typedef struct rpi_world {
     struct rpi_join *join;
 } rpi_world;
 
-/* RP_INVALID for settings that contradict each other. */
+/* RP_INVALID for more ranks than one host is given. */
 rp_status rpi_world_check(const rpi_world_settings *settings);
 /* True when -n asks for ranks and this process is not one of them yet. */
 bool rpi_world_must_launch(const rpi_world_settings *settings);

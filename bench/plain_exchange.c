@@ -4,10 +4,10 @@
  *
  * PATTERN ring: 2 BYTES (P-1)/P to the next rank, as much from the previous one.
  * PATTERN sra:  2 BYTES / P to each other rank, as much from each.
- * BYTES is the encoded size of the whole vector. There is no sum, no frame, no order between the
- * two phases: it is at least as fast as any all-reduce of that pattern can be. RATE (bytes a
- * second, 0 none) paces each rank's sending in this program, for links that the kernel does not
- * shape. Rank 0 prints one line: the seconds of each repeat of its slowest rank. */
+ * BYTES is the encoded size of the whole vector. There is no sum, no frame, no order between
+ * the two phases: it is at least as fast as any all-reduce of that pattern can be. RATE (bytes
+ * a second, 0 none) paces each rank's sending in this program, for links that the kernel does
+ * not shape. Rank 0 prints one line: the seconds of each repeat of its slowest rank. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -48,7 +48,8 @@ static struct sockaddr_in parse_address(const char *text) {
     struct sockaddr_in address = {.sin_family = AF_INET};
     char host[64];
     int port;
-    if (sscanf(text, "%63[^:]:%d", host, &port) != 2 || inet_pton(AF_INET, host, &address.sin_addr) != 1) {
+    if (sscanf(text, "%63[^:]:%d", host, &port) != 2 ||
+        inet_pton(AF_INET, host, &address.sin_addr) != 1) {
         fprintf(stderr, "plain_exchange: '%s' is not ADDRESS:PORT\n", text);
         exit(2);
     }
@@ -60,7 +61,8 @@ static int listen_at(const char *text) {
     struct sockaddr_in address = parse_address(text);
     int one = 1, listener = socket(AF_INET, SOCK_STREAM, 0);
     setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    if (bind(listener, (struct sockaddr *)&address, sizeof address) != 0 || listen(listener, MAX_RANKS) != 0)
+    if (bind(listener, (struct sockaddr *)&address, sizeof address) != 0 ||
+        listen(listener, MAX_RANKS) != 0)
         die(text);
     return listener;
 }
@@ -142,7 +144,8 @@ static void run(exchange *x) {
         struct pollfd fds[MAX_RANKS];
         int peers[MAX_RANKS], count = 0, paced = x->rate > 0 && allowed(x) < 4096;
         for (int peer = 0; peer < x->ranks; peer++) {
-            short events = (short)((x->to_receive[peer] ? POLLIN : 0) | (x->to_send[peer] && !paced ? POLLOUT : 0));
+            short events = (short)((x->to_receive[peer] ? POLLIN : 0) |
+                                   (x->to_send[peer] && !paced ? POLLOUT : 0));
             if (!x->to_receive[peer] && !x->to_send[peer]) continue;
             peers[count] = peer;
             fds[count++] = (struct pollfd){.fd = x->sockets[peer], .events = events};
@@ -160,9 +163,12 @@ static void transfer(int s, void *data, size_t bytes, int sending) {
     for (size_t done = 0; done < bytes;) {
         ssize_t n = sending ? send(s, (char *)data + done, bytes - done, MSG_NOSIGNAL)
                             : recv(s, (char *)data + done, bytes - done, 0);
-        if (n > 0) done += (size_t)n;
-        else if (n == 0 || errno != EAGAIN) die("barrier");
-        else usleep(20);
+        if (n > 0)
+            done += (size_t)n;
+        else if (n == 0 || errno != EAGAIN)
+            die("barrier");
+        else
+            usleep(20);
     }
 }
 
@@ -178,13 +184,15 @@ static double slowest(exchange *x, double seconds) {
         transfer(x->sockets[peer], &theirs, sizeof theirs, 0);
         if (theirs > seconds) seconds = theirs;
     }
-    for (int peer = 1; peer < x->ranks; peer++) transfer(x->sockets[peer], &seconds, sizeof seconds, 1);
+    for (int peer = 1; peer < x->ranks; peer++)
+        transfer(x->sockets[peer], &seconds, sizeof seconds, 1);
     return seconds;
 }
 
 int main(int argc, char **argv) {
     if (argc < 8 || argc - 6 > MAX_RANKS) {
-        fprintf(stderr, "usage: plain_exchange RANK ring|sra BYTES ITERS RATE ADDRESS:PORT ADDRESS:PORT...\n");
+        fprintf(stderr, "usage: plain_exchange RANK ring|sra BYTES ITERS RATE ADDRESS:PORT "
+                        "ADDRESS:PORT...\n");
         return 2;
     }
     exchange x = {.rank = atoi(argv[1]), .ranks = argc - 6, .rate = atof(argv[5])};

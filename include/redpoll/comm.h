@@ -47,10 +47,10 @@ RP_API rp_status rp_comm_create(const rp_store *store, int rank, int world,
                                 const rp_comm_options *options, rp_comm **comm);
 /** Join the world that this process was started in, and create its communicator: the place is
  *  read from the variables that `redpoll run`, torchrun, mpirun or srun set, in that order of
- *  trust; without any it is a world of one. Rank 0 serves the store where the launcher does not;
- *  the communicator owns it. options->bind_host NULL: the interface that faces the other ranks.
- *  Blocks as rp_comm_create(). RP_INVALID names a variable that is missing or wrong; RP_IO: the
- *  port is taken. */
+ *  trust; without any it is a world of one. Rank 0 serves the store where the launcher does
+ * not; the communicator owns it. options->bind_host NULL: the interface that faces the other
+ * ranks. Blocks as rp_comm_create(). RP_INVALID names a variable that is missing or wrong;
+ * RP_IO: the port is taken. */
 RP_API rp_status rp_comm_join(const rp_comm_options *options, rp_comm **comm);
 /** Local, but that the other ranks hear of it when operations are still in flight here: these
  *  are cancelled, and the others' fail with RP_CANCELLED and this rank's name. Otherwise blocks
@@ -89,8 +89,9 @@ typedef struct rp_collective_options {
  *  mean), bit-identical on all ranks for every codec, algorithm and world. f16 and bf16 are
  *  summed in f32 and rounded once by "sra"; "ring" rounds the partial sum at each hop. The mean
  *  divides the sum of floats by the world, before it is encoded for everybody; integers refuse
- *  RP_AVG. "sra" adds in rank order: an exact sum has the bits of the serial one. `segments` is copied; its data is borrowed until completion.
- *  Does not block. *request completes exactly once; rp_request_wait() frees it. */
+ *  RP_AVG. "sra" adds in rank order: an exact sum has the bits of the serial one. `segments` is
+ * copied; its data is borrowed until completion. Does not block. *request completes exactly
+ * once; rp_request_wait() frees it. */
 RP_API rp_status rp_all_reduce_start(rp_comm *comm, const rp_segment *segments, size_t count,
                                      const rp_collective_options *options,
                                      rp_request **request);

@@ -19,8 +19,9 @@ static char features[256];
 #    define RPI_FEATURES(X)                                                                    \
         X("sse4.2")                                                                            \
         X("avx2")                                                                              \
-        X("fma") X("bmi2") X("avx512f") X("avx512bw") X("avx512dq") X("avx512vl")              \
-            X("avx512vbmi") X("avx512vnni") X("vpclmulqdq")
+        X("fma")                                                                               \
+        X("bmi2") X("avx512f") X("avx512bw") X("avx512dq") X("avx512vl") X("avx512vbmi")       \
+            X("avx512vnni") X("vpclmulqdq")
 
 static void detect(void) {
     __builtin_cpu_init();

@@ -23,9 +23,9 @@ void rpi_free(void *pointer);
 #ifdef __clang_analyzer__
 /* A model that the static analyser understands: it then finds leaks and missing checks. */
 #    include <stdlib.h>
-#    define rpi_alloc(bytes, what, out)                                                         \
+#    define rpi_alloc(bytes, what, out)                                                        \
         ((*(out) = calloc(1, (bytes) + 1)) != NULL ? RP_OK : RP_NOMEM)
-#    define rpi_alloc_array(count, element_bytes, what, out)                                    \
+#    define rpi_alloc_array(count, element_bytes, what, out)                                   \
         ((*(out) = calloc((count) + 1, element_bytes)) != NULL ? RP_OK : RP_NOMEM)
 #    define rpi_free free
 #endif

@@ -243,16 +243,26 @@ void rpi_options_help(const rpi_option *table, FILE *stream) {
     }
 }
 
+/* A cell of a table: a bar inside would end it. */
+static void print_cell(FILE *stream, const char *text) {
+    for (; text && *text; text++) fprintf(stream, *text == '|' ? "\\%c" : "%c", *text);
+}
+
 void rpi_options_markdown(const rpi_option *table, FILE *stream) {
     fprintf(stream,
             "| option | variable | YAML key | default | meaning |\n|---|---|---|---|---|\n");
     for (const rpi_option *option = table; option->name; option++) {
         char head[96], variable[96];
         option_head(option, head, sizeof head);
-        fprintf(stream, "| `%s` | `%s` | %s%s%s | %s | %s |\n", head,
+        fprintf(stream, "| `");
+        print_cell(stream, head);
+        fprintf(stream, "` | `%s` | %s%s%s | ",
                 variable_name(option, variable, sizeof variable), option->yaml ? "`" : "",
-                option->yaml ? option->yaml : "", option->yaml ? "`" : "",
-                option->fallback ? option->fallback : "", option->help);
+                option->yaml ? option->yaml : "", option->yaml ? "`" : "");
+        print_cell(stream, option->fallback);
+        fprintf(stream, " | ");
+        print_cell(stream, option->help);
+        fprintf(stream, " |\n");
     }
 }
 

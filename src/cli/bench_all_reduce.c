@@ -9,6 +9,7 @@
 #include "cli/gaussian.h"
 #include "cli/median.h"
 #include "cli/world.h"
+#include "plan/choose.h"
 #include "redpoll/comm.h"
 
 #include <cjson/cJSON.h>
@@ -50,6 +51,7 @@ static const rpi_option options[] = {
 typedef struct bench {
     const settings *s;
     rp_comm *comm;
+    const char *algorithm; /* named, or what the communicator would choose itself */
     void *input, *data; /* count elements of dtype: this rank's vector, and its working copy */
     float *scratch;     /* PIECE floats */
     void *rounded;      /* PIECE elements of dtype */
@@ -70,9 +72,23 @@ static size_t piece_at(size_t first, size_t end) {
     return end - first < PIECE ? end - first : PIECE;
 }
 
+static rp_status choose_algorithm(bench *b) {
+    const settings *s = b->s;
+    const rpi_algorithm *algorithm = NULL;
+    bool lossy = !rp_codec_is_exact(&s->codec, s->dtype);
+    size_t bytes = (size_t)s->count * rp_dtype_bytes(s->dtype);
+    b->algorithm = s->algorithm;
+    if (b->algorithm) return RP_OK;
+    RP_TRY(rpi_algorithm_default(RPI_ALL_REDUCE, rp_comm_world(b->comm), lossy, bytes,
+                                 &algorithm));
+    b->algorithm = algorithm->name;
+    return RP_OK;
+}
+
 static rp_status prepare(bench *b) {
     const settings *s = b->s;
     size_t count = (size_t)s->count;
+    RP_TRY(choose_algorithm(b));
     RP_TRY(rpi_alloc_array(count, rp_dtype_bytes(s->dtype), "the input", &b->input));
     RP_TRY(rpi_alloc_array(count, rp_dtype_bytes(s->dtype), "the result", &b->data));
     RP_TRY(rpi_alloc_array(PIECE, sizeof(float), "a piece", &b->scratch));
@@ -106,7 +122,7 @@ static rp_status one_call(bench *b, uint64_t step, double *out_seconds) {
     rp_segment segment = {
         .data = b->data, .count = (size_t)s->count, .dtype = s->dtype, .codec = s->codec};
     rp_collective_options collective = {
-        .algorithm = s->algorithm, .seed = (uint64_t)s->seed, .step = step};
+        .algorithm = b->algorithm, .seed = (uint64_t)s->seed, .step = step};
     RP_TRY(rp_barrier(b->comm));
     int64_t start = rpi_now_ns();
     RP_TRY(rp_all_reduce(b->comm, &segment, 1, &collective));
@@ -126,7 +142,7 @@ static rp_status measure_bytes(bench *b, uint64_t step, result *out) {
     rp_segment segment = {
         .data = b->data, .count = (size_t)s->count, .dtype = s->dtype, .codec = s->codec};
     rp_collective_options collective = {
-        .algorithm = s->algorithm, .seed = (uint64_t)s->seed, .step = step};
+        .algorithm = b->algorithm, .seed = (uint64_t)s->seed, .step = step};
     uint64_t before = bytes_sent(b->comm);
     RP_TRY(rp_all_reduce(b->comm, &segment, 1, &collective));
     return max_over_ranks(b->comm, (double)(bytes_sent(b->comm) - before), &out->wire_bytes);
@@ -216,7 +232,7 @@ static void print_json(const bench *b, const result *r, const char *codec, bool 
     cJSON_AddStringToObject(object, "dtype", rp_dtype_name(s->dtype));
     cJSON_AddNumberToObject(object, "bytes", bytes);
     cJSON_AddStringToObject(object, "codec", codec);
-    cJSON_AddStringToObject(object, "algorithm", s->algorithm ? s->algorithm : "auto");
+    cJSON_AddStringToObject(object, "algorithm", b->algorithm);
     cJSON_AddStringToObject(object, "transport", rp_comm_transport(b->comm));
     cJSON_AddNumberToObject(object, "iters", (double)s->iters);
     cJSON_AddNumberToObject(object, "time_s", r->time_s);
@@ -240,9 +256,9 @@ static void print_table(const bench *b, const result *r, const char *codec, bool
     const settings *s = b->s;
     int world = rp_comm_world(b->comm);
     double bytes = (double)s->count * (double)rp_dtype_bytes(s->dtype);
-    printf("all-reduce of %lld %s on %d ranks over %s, codec %s, median of %lld\n",
-           (long long)s->count, rp_dtype_name(s->dtype), world, rp_comm_transport(b->comm),
-           codec, (long long)s->iters);
+    printf("all-reduce of %lld %s on %d ranks by %s over %s, codec %s, median of %lld\n",
+           (long long)s->count, rp_dtype_name(s->dtype), world, b->algorithm,
+           rp_comm_transport(b->comm), codec, (long long)s->iters);
     printf("%12s %10s %10s %10s %12s %12s %12s %10s %9s\n", "bytes", "time s", "min", "max",
            "algbw MB/s", "busbw MB/s", "wire bytes", "error", "replicas");
     char bus[32];

@@ -16,7 +16,7 @@ static const size_t block_bytes[RPI_BLOCK_SIZES] = {0, 16 * 1024, RPI_FRAME_PAYL
 
 rp_status rpi_block_take(rp_comm *comm, size_t bytes, rpi_block **out_block) {
     int size = 0;
-    while (block_bytes[size] < bytes) size++;
+    while (size + 1 < RPI_BLOCK_SIZES && block_bytes[size] < bytes) size++;
     rpi_block *block = comm->blocks[size];
     if (block)
         comm->blocks[size] = block->next;

@@ -113,7 +113,7 @@ static rp_status wait_until_set(torch_store *store, const char *key, double time
 static rp_status torch_get(void *context, const char *key, double timeout_s, void *value,
                            size_t capacity, size_t *bytes) {
     torch_store *store = context;
-    unsigned char length[8];
+    unsigned char length[8] = {0};
     RP_TRY(rpi_store_check(key, 0));
     /* Asking for a key that is not there ends the connection, so look first. */
     RP_TRY(wait_until_set(store, key, timeout_s));
@@ -134,7 +134,7 @@ static rp_status torch_get(void *context, const char *key, double timeout_s, voi
 
 static rp_status torch_add(void *context, const char *key, int64_t amount, int64_t *result) {
     torch_store *store = context;
-    unsigned char answer[8];
+    unsigned char answer[8] = {0};
     RP_TRY(rpi_store_check(key, 0));
     begin(store, ADD);
     put_key(store, key);
@@ -146,7 +146,7 @@ static rp_status torch_add(void *context, const char *key, int64_t amount, int64
 
 static rp_status torch_remove(void *context, const char *key) {
     torch_store *store = context;
-    unsigned char removed[8];
+    unsigned char removed[8] = {0};
     RP_TRY(rpi_store_check(key, 0));
     begin(store, DELETE_KEY);
     put_key(store, key);

@@ -9,9 +9,12 @@ typedef struct settings {
 } settings;
 
 static const rpi_option table[] = {
-    {"ranks", NULL, "parallelism.dp", RPI_OPTION_COUNT, offsetof(settings, dp), "1", 1, 64, "N", "ranks", NULL},
-    {"lr", NULL, "optimizer.learning_rate", RPI_OPTION_REAL, offsetof(settings, rate), "0.1", 0, 0, "R", "rate", NULL},
-    {"model", NULL, "model.name", RPI_OPTION_TEXT, offsetof(settings, model), NULL, 0, 0, "NAME", "model", NULL},
+    {"ranks", NULL, "parallelism.dp", RPI_OPTION_COUNT, offsetof(settings, dp), "1", 1, 64, "N",
+     "ranks", NULL},
+    {"lr", NULL, "optimizer.learning_rate", RPI_OPTION_REAL, offsetof(settings, rate), "0.1", 0,
+     0, "R", "rate", NULL},
+    {"model", NULL, "model.name", RPI_OPTION_TEXT, offsetof(settings, model), NULL, 0, 0,
+     "NAME", "model", NULL},
     {0},
 };
 
@@ -31,7 +34,8 @@ static rp_status read_text(const char *text, settings *s, rpi_config **config) {
 static void nested_keys_are_paths(void) {
     settings s;
     rpi_config *config = NULL;
-    REQUIRE_OK(read_text("parallelism:\n  dp: 8\noptimizer: {learning_rate: 0.5}\nmodel:\n  name: resnet18 # comment\n",
+    REQUIRE_OK(read_text("parallelism:\n  dp: 8\noptimizer: {learning_rate: 0.5}\nmodel:\n  "
+                         "name: resnet18 # comment\n",
                          &s, &config));
     CHECK_EQ(s.dp, 8);
     CHECK_NEAR(s.rate, 0.5, 0);
@@ -46,9 +50,11 @@ static void mistakes_are_named_with_file_and_line(void) {
     static const struct {
         const char *text, *part;
     } bad[] = {
-        {"parallelism:\n  pd: 8\n", "config.yaml:2: unknown key 'parallelism.pd'; did you mean 'parallelism.dp'?"},
+        {"parallelism:\n  pd: 8\n",
+         "config.yaml:2: unknown key 'parallelism.pd'; did you mean 'parallelism.dp'?"},
         {"parallelism:\n  dp: 0\n", "config.yaml:2: parallelism.dp: '0' is out of range"},
-        {"parallelism:\n  dp: [1, 2]\n", "config.yaml:2: a list stands where a value is wanted: parallelism.dp"},
+        {"parallelism:\n  dp: [1, 2]\n",
+         "config.yaml:2: a list stands where a value is wanted: parallelism.dp"},
         {"model:\n  name: a\n  name: b\n", "written twice: name"},
         {"- a\n- b\n", "keys and values"},
         {"model: {name: \n", "not YAML"},
@@ -64,7 +70,8 @@ static void mistakes_are_named_with_file_and_line(void) {
 static void a_missing_file_is_named(void) {
     settings s;
     rpi_config *config = NULL;
-    CHECK_FAILS(rpi_config_read("/nowhere/x.yaml", table, &s, &config), IO, "/nowhere/x.yaml: No such file");
+    CHECK_FAILS(rpi_config_read("/nowhere/x.yaml", table, &s, &config), IO,
+                "/nowhere/x.yaml: No such file");
 }
 
 CASES({"nested keys are paths", nested_keys_are_paths},

@@ -28,6 +28,8 @@ static pid_t start(rpi_launch_options options) {
     fflush(NULL);
     pid_t pid = fork();
     if (pid != 0) return pid;
+    signal(SIGINT, SIG_DFL); /* a script's background ignores it */
+    signal(SIGQUIT, SIG_DFL);
     int fd = open(output_path(), O_CREAT | O_WRONLY | O_APPEND, 0600);
     int null = open("/dev/null", O_RDONLY);
     dup2(null, STDIN_FILENO);
@@ -108,6 +110,9 @@ static void codes_and_words(void) {
          "still running"},
         {3, "test $RANK = 2 && kill -9 $$; sleep 0.1; exit 1", 128 + SIGKILL,
          "launcher: rank 2 was killed by signal 9 (Killed)\n", "rank 0 ended"},
+        /* A rank that fails of another's death may be seen to end first. */
+        {2, "test $RANK = 0 && exit 1; sleep 0.05; kill -9 $$", 128 + SIGKILL,
+         "launcher: rank 1 was killed by signal 9 (Killed)\n", "rank 0 ended"},
         {2, "test $RANK = 1 && exit 3; exec sleep 100", 3,
          "1 rank still running: sending SIGTERM", "SIGKILL"},
     };
@@ -230,6 +235,18 @@ static void signals_are_passed_on(void) {
     }
 }
 
+/* As under nohup: the launcher is not ended by the signal, nor are its ranks. */
+static void what_is_ignored_stays_ignored(void) {
+    signal(SIGHUP, SIG_IGN);
+    signal(SIGCHLD, SIG_IGN); /* and this must not hide the ranks' ends */
+    pid_t launcher = start(shell(2, "echo pid $$; kill -HUP $$; sleep 0.2; echo went on"));
+    signal(SIGHUP, SIG_DFL);
+    signal(SIGCHLD, SIG_DFL);
+    if (wait_for_output("pid ", 2)) kill(launcher, SIGHUP);
+    CHECK_EQ(finish(launcher), 0);
+    CHECK_MSG(strstr(output, "[0] went on") && strstr(output, "[1] went on"), "%s", output);
+}
+
 static void a_killed_launcher_takes_its_ranks_along(void) {
     pid_t launcher = start(shell(3, "echo pid $$; exec sleep 100"));
     if (wait_for_output("pid ", 3)) {
@@ -260,6 +277,7 @@ CASES({"codes_and_words", codes_and_words},
       {"output_without_prefix", output_without_prefix},
       {"long_lines_and_many_lines", long_lines_and_many_lines},
       {"signals_are_passed_on", signals_are_passed_on},
+      {"what_is_ignored_stays_ignored", what_is_ignored_stays_ignored},
       {"a_killed_launcher_takes_its_ranks_along", a_killed_launcher_takes_its_ranks_along},
       {"children_of_ranks_do_not_stay", children_of_ranks_do_not_stay},
       {"a_stopped_rank_does_not_hold_up_the_end", a_stopped_rank_does_not_hold_up_the_end})

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Wrong words and bad files get one clear line, exit code 2 for a mistake of usage and 1 for a
 # failure, and leave nothing behind. usage: usage_test.sh REDPOLL
+# shellcheck disable=SC2086 # options are kept as words
 set -u
 redpoll=$1
 folder=$(mktemp -d "${TMPDIR:-/tmp}/redpoll-usage-XXXXXX")
@@ -45,7 +46,6 @@ says 'redpoll [0-9]+\.[0-9]+' --version
 says 'codecs' info
 says '"version":' info --json
 for command in train run 'bench all-reduce' 'bench codec' plan info; do
-    # shellcheck disable=SC2086 # a command may be two words
     says "usage: redpoll $command" $command --help
     grep -q '^examples:' out && grep -q "^  redpoll $command" out && grep -qE '^  (-n, )?--' out || {
         echo "redpoll $command --help has no options or no example"
@@ -53,7 +53,6 @@ for command in train run 'bench all-reduce' 'bench codec' plan info; do
     }
 done
 for command in train 'bench all-reduce' 'bench codec' plan; do
-    # shellcheck disable=SC2086
     says '\[(fp32|q4)\]$' $command --help # defaults are shown
 done
 
@@ -69,20 +68,17 @@ expect 2 "did you mean '--codec'" bench codec --codc q4
 expect 2 'needs a value' bench codec --codec
 
 for command in train 'bench all-reduce'; do
-    # shellcheck disable=SC2086
-    {
-        expect 2 "'0' is out of range" $command -n 0
-        expect 2 'out of range|1 to 1024' $command -n 1000000
-        expect 2 '1 to 1024' $command -n 1025
-        expect 2 "'-1'" $command -n -1
-        expect 2 'bits' $command -n 2 --codec q0
-        expect 2 'bits' $command -n 2 --codec q9
-        expect 2 'bucket' $command -n 2 --codec q4:bucket=0
-        expect 2 "codec ''|codec" $command --codec ''
-        expect 2 'timeout' $command --timeout 0s
-        expect 2 "did you mean 'shm'" $command --transport smh
-        expect 2 'link' $command --link 0Gbit
-    }
+    expect 2 "'0' is out of range" $command -n 0
+    expect 2 'out of range|1 to 1024' $command -n 1000000
+    expect 2 '1 to 1024' $command -n 1025
+    expect 2 "'-1'" $command -n -1
+    expect 2 'bits' $command -n 2 --codec q0
+    expect 2 'bits' $command -n 2 --codec q9
+    expect 2 'bucket' $command -n 2 --codec q4:bucket=0
+    expect 2 "codec ''|codec" $command --codec ''
+    expect 2 'timeout' $command --timeout 0s
+    expect 2 "did you mean 'shm'" $command --transport smh
+    expect 2 'link' $command --link 0Gbit
 done
 expect 2 'whole number' bench all-reduce -n two
 expect 2 'algorithm' bench all-reduce -n 2 --count 100 --algorithm rnig
@@ -105,27 +101,24 @@ expect 2 'program|command' run -n 2
 expect 127 'no-such-program' run -n 2 ./no-such-program
 
 mlp="train --model mlp --data synthetic --train-images 64 --test-images 16 --global-batch-size 16 --steps 2"
-# shellcheck disable=SC2086 # words
-{
-    expect 2 "did you mean 'resnet18'" train --model resnet81 --data synthetic --out r
-    expect 2 'hidden|width' train --model mlp:widht=3 --data synthetic --out r
-    expect 2 "did you mean 'fashion-mnist'" train --model mlp --data fashion-mnits --out r
-    expect 2 '44 bits' $mlp --codec q44 --out r
-    expect 2 "did you mean 'fp16'" $mlp --codec fp61 --out r
-    expect 2 "did you mean 'ring'" $mlp -n 2 --algorithm rnig --out r
-    expect 2 "did you mean 'cosine'" $mlp --lr-schedule cosin --out r
-    expect 2 'did you mean|optimizer' $mlp --optimizer sdg --out r
-    expect 2 'strategy' $mlp --strategy all-redcue --out r
-    expect 2 'backend' $mlp --backend onednm --out r
-    expect 2 'strategy single is for 1 rank' $mlp --strategy single -n 2 --out r
-    expect 2 'not divisible by 3' $mlp -n 3 --out r
-    expect 2 'global-batch-size' $mlp -n 2 --batch-size 4 --out r
-    expect 2 'neither on nor off' $mlp --error-feedback maybe --out r
-    expect 2 "'-1'" $mlp --steps -1 --out r
-    expect 2 "'many'" $mlp --steps many --out r
-    expect 2 "'2'" $mlp --momentum 2 --out r
-    expect 2 "did you mean '--steps'" train --step 3
-}
+expect 2 "did you mean 'resnet18'" train --model resnet81 --data synthetic --out r
+expect 2 'hidden|width' train --model mlp:widht=3 --data synthetic --out r
+expect 2 "did you mean 'fashion-mnist'" train --model mlp --data fashion-mnits --out r
+expect 2 '44 bits' $mlp --codec q44 --out r
+expect 2 "did you mean 'fp16'" $mlp --codec fp61 --out r
+expect 2 "did you mean 'ring'" $mlp -n 2 --algorithm rnig --out r
+expect 2 "did you mean 'cosine'" $mlp --lr-schedule cosin --out r
+expect 2 'did you mean|optimizer' $mlp --optimizer sdg --out r
+expect 2 'strategy' $mlp --strategy all-redcue --out r
+expect 2 'backend' $mlp --backend onednm --out r
+expect 2 'strategy single is for 1 rank' $mlp --strategy single -n 2 --out r
+expect 2 'not divisible by 3' $mlp -n 3 --out r
+expect 2 'global-batch-size' $mlp -n 2 --batch-size 4 --out r
+expect 2 'neither on nor off' $mlp --error-feedback maybe --out r
+expect 2 "'-1'" $mlp --steps -1 --out r
+expect 2 "'many'" $mlp --steps many --out r
+expect 2 "'2'" $mlp --momentum 2 --out r
+expect 2 "did you mean '--steps'" train --step 3
 
 echo 'modle: {name: mlp}' >bad.yaml
 expect 2 "bad.yaml:1: unknown key 'modle.name'; did you mean 'model.name'" train --config bad.yaml
@@ -156,95 +149,83 @@ idx() {
     done
 }
 data="train --model mlp --data idx --global-batch-size 4 --steps 1 --out r --data-dir"
-# shellcheck disable=SC2086
-{
-    expect 1 '/nowhere.*(No such|not there|missing)' train --model mlp --data fashion-mnist --data-dir /nowhere --steps 1 --out r
-    expect 1 '/nowhere' $data /nowhere
-    mkdir empty
-    expect 1 'empty' $data empty
-    idx cut 8 100
-    expect 1 'cut/.*(truncated|short|bytes|ends)' $data cut
-    idx long 8 200
-    expect 1 'long/.*(bytes|more|longer|size)' $data long
-    idx none 0 0
-    expect 1 'none|0 training' $data none
-    idx magic 8 128
-    printf 'XXXX' | dd of=magic/train-images-idx3-ubyte conv=notrunc 2>dd
-    expect 1 'magic/train-images.* is no IDX file' $data magic
-    idx labels 8 128
-    printf '\0\0\10\1\0\0\0\7\0\0\0\0\0\0\0' >labels/train-labels-idx1-ubyte
-    expect 1 'labels.*(8|7).*(8|7)' $data labels
-    idx zip 8 128
-    gzip zip/train-images-idx3-ubyte && head -c 20 zip/train-images-idx3-ubyte.gz >zip/half
-    mv zip/half zip/train-images-idx3-ubyte.gz
-    expect 1 'zip/train-images' $data zip
-    idx good 8 128
-    rm -f good/t10k-labels-idx1-ubyte
-    expect 1 'good has no file .*labels-idx1-ubyte' $data good
-}
+expect 1 '/nowhere.*(No such|not there|missing)' train --model mlp --data fashion-mnist --data-dir /nowhere --steps 1 --out r
+expect 1 '/nowhere' $data /nowhere
+mkdir empty
+expect 1 'empty' $data empty
+idx cut 8 100
+expect 1 'cut/.*(truncated|short|bytes|ends)' $data cut
+idx long 8 200
+expect 1 'long/.*(bytes|more|longer|size)' $data long
+idx none 0 0
+expect 1 'none|0 training' $data none
+idx magic 8 128
+printf 'XXXX' | dd of=magic/train-images-idx3-ubyte conv=notrunc 2>dd
+expect 1 'magic/train-images.* is no IDX file' $data magic
+idx labels 8 128
+printf '\0\0\10\1\0\0\0\7\0\0\0\0\0\0\0' >labels/train-labels-idx1-ubyte
+expect 1 'labels.*(8|7).*(8|7)' $data labels
+idx zip 8 128
+gzip zip/train-images-idx3-ubyte && head -c 20 zip/train-images-idx3-ubyte.gz >zip/half
+mv zip/half zip/train-images-idx3-ubyte.gz
+expect 1 'zip/train-images' $data zip
+idx good 8 128
+rm -f good/t10k-labels-idx1-ubyte
+expect 1 'good has no file .*labels-idx1-ubyte' $data good
 
 # ---- checkpoints ----
 
-# shellcheck disable=SC2086
-{
-    says 'saved step 2' $mlp --out first
-    expect 1 'mlp:hidden=64|hidden' $mlp --model mlp:hidden=64 --resume first --out r
-    expect 1 'resnet20' $mlp --model resnet20 --resume first --out r
-    expect 1 'not-a-run' $mlp --resume not-a-run --out r
-    expect 2 'holds a run already: go on with --resume first' $mlp --out first
-    for bytes in 0 7 100 5000; do
-        mkdir -p half
-        head -c $bytes first/model.safetensors >half/model.safetensors
-        expect 1 'half/model.safetensors' $mlp --resume half --out r
-    done
-    cp first/model.safetensors half/model.safetensors
-    printf '\377\377\377\377\377\377\377\377' | dd of=half/model.safetensors conv=notrunc 2>dd
+says 'saved step 2' $mlp --out first
+expect 1 'mlp:hidden=64|hidden' $mlp --model mlp:hidden=64 --resume first --out r
+expect 1 'resnet20' $mlp --model resnet20 --resume first --out r
+expect 1 'not-a-run' $mlp --resume not-a-run --out r
+expect 2 'holds a run already: go on with --resume first' $mlp --out first
+for bytes in 0 7 100 5000; do
+    mkdir -p half
+    head -c $bytes first/model.safetensors >half/model.safetensors
     expect 1 'half/model.safetensors' $mlp --resume half --out r
-}
+done
+cp first/model.safetensors half/model.safetensors
+printf '\377\377\377\377\377\377\377\377' | dd of=half/model.safetensors conv=notrunc 2>dd
+expect 1 'half/model.safetensors' $mlp --resume half --out r
 
 # ---- folders to write to ----
 
-# shellcheck disable=SC2086
-{
-    touch file
-    expect 1 'file/r: Not a directory' $mlp --out file/r
-    expect 2 'file is not a folder' $mlp --out file
-    expect 1 '/proc/r' $mlp --out /proc/r
-    if [ "$(id -u)" -ne 0 ]; then
-        mkdir locked && chmod 500 locked
-        expect 1 'locked' $mlp --out locked/r
-    fi
-}
+touch file
+expect 1 'file/r: Not a directory' $mlp --out file/r
+expect 2 'file is not a folder' $mlp --out file
+expect 1 '/proc/r' $mlp --out /proc/r
+if [ "$(id -u)" -ne 0 ]; then
+    mkdir locked && chmod 500 locked
+    expect 1 'locked' $mlp --out locked/r
+fi
 
 # A file system of two megabytes: the first checkpoint fits, a second beside it does not.
 mkdir full
 if mount -t tmpfs -o size=2m none full 2>mount; then
     mounted=$folder/full
-    # shellcheck disable=SC2086
-    {
-        says 'saved step 2' $mlp --out full/run
-        cp -r full/run kept
-        expect 1 'No space left' $mlp --steps 4 --resume full/run
-        says 'nothing was left to train|saved' $mlp --steps 2 --resume full/run --no-eval
-        cmp -s full/run/model.safetensors kept/model.safetensors || {
-            echo "a full disk has changed the checkpoint"
-            failed=$((failed + 1))
-        }
-        expect 1 'No space left' $mlp -n 2 --steps 4 --resume full/run
-        [ "$(ls full/run)" = "$(ls kept)" ] || {
-            echo "a full disk is left with $(ls full/run)"
-            failed=$((failed + 1))
-        }
-        rm -rf full/run
-        head -c 2000000 /dev/zero >full/ballast
-        expect 1 'No space left' $mlp --out full/new
-        [ ! -e full/new/model.safetensors ] || {
-            echo "a full disk holds a checkpoint that was never finished"
-            failed=$((failed + 1))
-        }
-        mount -o remount,ro full
-        expect 1 'full/ro.*Read-only' $mlp --out full/ro
+    says 'saved step 2' $mlp --out full/run
+    cp -r full/run kept
+    expect 1 'No space left' $mlp --steps 4 --resume full/run
+    says 'nothing was left to train|saved' $mlp --steps 2 --resume full/run --no-eval
+    cmp -s full/run/model.safetensors kept/model.safetensors || {
+        echo "a full disk has changed the checkpoint"
+        failed=$((failed + 1))
     }
+    expect 1 'No space left' $mlp -n 2 --steps 4 --resume full/run
+    [ "$(ls full/run)" = "$(ls kept)" ] || {
+        echo "a full disk is left with $(ls full/run)"
+        failed=$((failed + 1))
+    }
+    rm -rf full/run
+    head -c 2000000 /dev/zero >full/ballast
+    expect 1 'No space left' $mlp --out full/new
+    [ ! -e full/new/model.safetensors ] || {
+        echo "a full disk holds a checkpoint that was never finished"
+        failed=$((failed + 1))
+    }
+    mount -o remount,ro full
+    expect 1 'full/ro.*Read-only' $mlp --out full/ro
     umount -l full && mounted=
 else
     echo "skipped a full and a read-only disk: $(head -n 1 mount)"

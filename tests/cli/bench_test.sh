@@ -1,0 +1,126 @@
+#!/bin/sh
+# The benches as a user of their JSON sees them: keys and types, and over a sample of worlds,
+# codecs, algorithms, transports, dtypes and counts equal replicas with the error that theory
+# and docs/codecs.md give. usage: bench_test.sh REDPOLL
+# shellcheck disable=SC2086 # options are kept as words
+set -u
+redpoll=$1
+folder=$(mktemp -d "${TMPDIR:-/tmp}/redpoll-bench-XXXXXX")
+trap 'rm -rf "$folder"' EXIT
+trap 'exit 1' INT TERM HUP
+cd "$folder" || exit 1
+failed=0 passed=0
+
+complain() {
+    echo "$1"
+    failed=$((failed + 1))
+}
+
+# ---- keys and types ----
+
+text='"[^"]*"' number='-?[0-9]+(\.[0-9]+)?(e[-+]?[0-9]+)?' switch='(true|false)'
+# keys WORDS... -- KEY=TYPE...: one object a run of exactly these keys, in this order
+keys() {
+    words='' pattern=''
+    while [ "$1" != -- ]; do words="$words $1" && shift; done
+    shift
+    for key in "$@"; do pattern="$pattern,\"${key%%=*}\":${key#*=}"; done
+    if "$redpoll" $words --json >out 2>err && [ "$(wc -l <out)" -eq 1 ] && grep -qxE "\{${pattern#,}\}" out; then
+        passed=$((passed + 1))
+    else
+        complain "redpoll$words --json: $(cat out err)
+    is not ${pattern#,}"
+    fi
+}
+for codec in fp32 q4; do
+    [ $codec = fp32 ] && bus=$number || bus=null
+    keys bench all-reduce -n 2 --count 1000 --codec $codec --iters 3 -- op='"all-reduce"' ranks=2 count=1000 \
+        dtype='"f32"' bytes=4000 codec="$text" algorithm="$text" transport="$text" iters=3 time_s="$number" \
+        time_min_s="$number" time_max_s="$number" algbw_bytes_s="$number" busbw_bytes_s="$bus" \
+        wire_bytes='[0-9]+' rel_l2_error="$number" replicas_equal="$switch"
+    keys bench codec --codec $codec --count 10000 --iters 1 -- codec="$text" count=10000 isa="$text" \
+        encode_bytes_s="$number" decode_add_bytes_s="$number" memcpy_bytes_s="$number" encoded_bytes='[0-9]+' \
+        rel_l2_error="$number" dtype='"f32"' error_feedback="$switch"
+done
+keys plan all-reduce --ranks 8 --size 4000 -- op='"all-reduce"' ranks=8 bytes=4000 codec='"fp32"' \
+    encoded_bytes=4000 algorithm="$text" link_bytes_s="$number" link_latency_s="$number" time_s="$number" \
+    wire_bytes="$number" wire_s="$number" encode_s="$number" decode_s="$number" frames='[0-9]+'
+list='\[("[^"]*",?)+\]'
+keys info -- version="$text" build="$text" compiler="$text" onednn="$text" sanitizers="$text" isa="$text" \
+    cpu_features="$text" cores='[0-9]+' codecs="$list" algorithms="$list" transports="$list" models="$list" \
+    backends="$list"
+
+# value KEY: of the object in out
+value() { sed "s/.*\"$1\":\([^,}]*\).*/\1/" out; }
+
+# ---- what a call sends ----
+
+# 1 M floats on 4 ranks: two halves of 3/4 each of what is encoded, and 2 % for frames
+count=1048576
+for sent in fp32:$((count * 4)) bf16:$((count * 2)) q4:$((count / 2 + count * 8 / 512)) q1:$((count / 8 + count * 8 / 512)); do
+    "$redpoll" bench all-reduce -n 4 --count $count --codec "${sent%%:*}" --iters 1 --warmup 0 --json >out 2>err
+    if awk "BEGIN { share = $(value wire_bytes) / (1.5 * ${sent#*:}); exit !(share >= 1 && share <= 1.02) }"; then
+        passed=$((passed + 1))
+    else
+        complain "${sent%%:*}: $(value wire_bytes) bytes are sent, not 1.5 x ${sent#*:}"
+    fi
+done
+
+# ---- equal replicas, expected errors ----
+
+# Errors at 100003 Gaussian elements over worlds of 2, 3, 5 and 7. Of exact and 16-bit sums an upper bound.
+bound() { # CODEC DTYPE ALGORITHM WORLD -> LOW HIGH
+    awk -v codec="$1" -v dtype="$2" -v algorithm="$3" -v world="$4" 'BEGIN {
+        split("q1 ring 3.68 4.66 6.15 7.33 q1 sra 3.68 4.42 5.76 6.77 q4 ring .145 .168 .205 .238 " \
+              "q4 sra .145 .153 .158 .160 q8 ring .0120 .0139 .0169 .0195 q8 sra .0120 .0127 .0132 .0133", table, " ")
+        column["2"] = 2; column["3"] = 3; column["5"] = 4; column["7"] = 5
+        if (world == 1) { print 0, 0; exit }
+        for (i = 1; i in table; i += 6)
+            if (substr(codec, 1, 2) == table[i] && algorithm == table[i + 1]) {
+                error = table[i + column[world]]
+                print error * .95, error * 1.05
+                exit
+            }
+        high = 2e-7
+        if (codec == "fp16" || dtype == "f16") high = 1e-3
+        if (codec == "bf16" || dtype == "bf16") high = 5e-3
+        print 0, high
+    }'
+}
+compare() { # WORLD TRANSPORT ALGORITHM CODEC DTYPE COUNT
+    case="-n $1 --transport $2 --algorithm $3 --codec $4 --dtype $5 --count $6"
+    if ! timeout 60 "$redpoll" bench all-reduce $case --iters 1 --warmup 0 --json >out 2>err; then
+        complain "bench all-reduce $case: $(tail -n 2 err)"
+        return
+    fi
+    [ "$(value replicas_equal)" = true ] || complain "$case: replicas differ"
+    # A few elements may add up to nearly nothing: their relative error has no bound.
+    [ "$6" -lt 100003 ] || bounds=$(bound "$4" "$5" "$3" "$1")
+    [ "$6" -ge 100003 ] || bounds="0 1e9"
+    if echo "$bounds $(value rel_l2_error)" | awk '{ exit !($3 >= $1 && $3 <= $2) }'; then
+        passed=$((passed + 1))
+    else
+        complain "$case: error $(value rel_l2_error) is not within $bounds"
+    fi
+}
+
+# Every 29th of 1800 combinations: the stride shares no factor with the lengths of the lists.
+index=0
+for world in 1 2 3 5 7; do
+    for transport in shm tcp; do
+        for algorithm in ring sra; do
+            for codec in fp32 bf16 fp16 q1 q4 q8:rounding=stochastic; do
+                for dtype in f32 f16 bf16; do
+                    for count in 0 1 7 1000 100003; do
+                        index=$((index + 1))
+                        [ $((index % ${BENCH_TEST_STRIDE:-29})) -eq 0 ] || continue
+                        compare $world $transport $algorithm $codec $dtype $count
+                    done
+                done
+            done
+        done
+    done
+done
+
+echo "$passed checks passed, $failed failed"
+[ $failed -eq 0 ]

@@ -160,7 +160,7 @@ expect 1 'long/.*(bytes|more|longer|size)' $data long
 idx none 0 0
 expect 1 'none|0 training' $data none
 idx magic 8 128
-printf 'XXXX' | dd of=magic/train-images-idx3-ubyte conv=notrunc 2>dd
+printf 'XXXX' | dd of=magic/train-images-idx3-ubyte conv=notrunc 2>noise
 expect 1 'magic/train-images.* is no IDX file' $data magic
 idx labels 8 128
 printf '\0\0\10\1\0\0\0\7\0\0\0\0\0\0\0' >labels/train-labels-idx1-ubyte
@@ -186,7 +186,7 @@ for bytes in 0 7 100 5000; do
     expect 1 'half/model.safetensors' $mlp --resume half --out r
 done
 cp first/model.safetensors half/model.safetensors
-printf '\377\377\377\377\377\377\377\377' | dd of=half/model.safetensors conv=notrunc 2>dd
+printf '\377\377\377\377\377\377\377\377' | dd of=half/model.safetensors conv=notrunc 2>noise
 expect 1 'half/model.safetensors' $mlp --resume half --out r
 
 # ---- folders to write to ----
@@ -202,7 +202,7 @@ fi
 
 # A file system of two megabytes: the first checkpoint fits, a second beside it does not.
 mkdir full
-if mount -t tmpfs -o size=2m none full 2>mount; then
+if mount -t tmpfs -o size=2m none full 2>noise; then
     mounted=$folder/full
     says 'saved step 2' $mlp --out full/run
     cp -r full/run kept
@@ -228,7 +228,7 @@ if mount -t tmpfs -o size=2m none full 2>mount; then
     expect 1 'full/ro.*Read-only' $mlp --out full/ro
     umount -l full && mounted=
 else
-    echo "skipped a full and a read-only disk: $(head -n 1 mount)"
+    echo "skipped a full and a read-only disk: $(head -n 1 noise)"
 fi
 
 if [ -e r ]; then

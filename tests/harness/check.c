@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 
+#include <dirent.h>
 #include <ftw.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -67,6 +68,14 @@ const char *check_folder(void) {
     }
     atexit(remove_folder);
     return folder;
+}
+
+int check_descriptors(void) {
+    int count = 0;
+    DIR *entries = opendir("/proc/self/fd");
+    while (entries && readdir(entries)) count++;
+    if (entries) closedir(entries);
+    return count - 3; /* ".", ".." and the entries's own */
 }
 
 static int wanted(int argc, char **argv, const char *name) {

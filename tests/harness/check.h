@@ -28,6 +28,8 @@ uint64_t check_seed(void); /* random a run, or REDPOLL_TEST_SEED; printed on fai
 int check_main(int argc, char **argv, const check_case *cases, int count);
 /* A fresh empty folder of this test, removed at exit when it passed. Static. */
 const char *check_folder(void);
+/* Open descriptors of this process, for tests that nothing leaks. */
+int check_descriptors(void);
 
 #define CHECK(condition)                                                                       \
     do {                                                                                       \

@@ -45,7 +45,7 @@ static rp_status connect_pair(link_pair *pair) {
 /* Rank 1 sends a little and is killed; rank 0 gets all of it, then the news. */
 static void be_killed(void) {
     link_pair pair;
-    int rank = ranks_rank(), before = open_descriptors();
+    int rank = ranks_rank(), before = check_descriptors();
     REQUIRE_OK(connect_pair(&pair));
     if (rank == 1) {
         for (uint64_t i = 0; i < SENT; i++) REQUIRE_OK(link_send_wait(pair.links[1], i, 30000));
@@ -58,7 +58,7 @@ static void be_killed(void) {
     CHECK_FAILS(link_receive_wait(pair.links[0], SENT, 64), PEER, "rank 1");
     CHECK_FAILS(link_send_wait(pair.links[0], 0, 64), PEER, "rank 1");
     link_pair_close(&pair);
-    CHECK_EQ(open_descriptors(), before);
+    CHECK_EQ(check_descriptors(), before);
 }
 
 /* The survivor was sending, with full buffers. */

@@ -4,7 +4,6 @@
 #include "harness/check.h"
 #include "net/frame.h"
 
-#include <dirent.h>
 #include <poll.h>
 #include <pthread.h>
 
@@ -151,12 +150,4 @@ rp_status link_receive_wait(rpi_link *link, uint64_t number, size_t bytes) {
         link_wait(link->endpoint);
     }
     return status;
-}
-
-int open_descriptors(void) {
-    DIR *folder = opendir("/proc/self/fd");
-    int count = -1; /* the folder's own */
-    while (folder && readdir(folder)) count++;
-    if (folder) closedir(folder);
-    return count - 2;
 }

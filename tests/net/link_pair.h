@@ -30,6 +30,4 @@ rp_status link_send_wait(rpi_link *link, uint64_t number, size_t bytes);
 rp_status link_receive(rpi_link *link, uint64_t number, size_t bytes);
 rp_status link_receive_wait(rpi_link *link, uint64_t number, size_t bytes);
 
-int open_descriptors(void); /* of this process */
-
 #endif

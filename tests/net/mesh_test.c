@@ -4,7 +4,6 @@
 #include "base/clock.h"
 #include "harness/check.h"
 
-#include <dirent.h>
 #include <pthread.h>
 #include <unistd.h>
 
@@ -71,16 +70,8 @@ static void gather(party *parties, int count) {
     rp_store_close(&store);
 }
 
-static int open_descriptors(void) {
-    int count = 0;
-    DIR *directory = opendir("/proc/self/fd");
-    while (directory && readdir(directory)) count++;
-    if (directory) closedir(directory);
-    return count;
-}
-
 static void every_world_meets(void) {
-    int before = open_descriptors();
+    int before = check_descriptors();
     for (int world = 1; world <= MAX_WORLD; world++) {
         party parties[MAX_WORLD];
         for (int i = 0; i < world; i++) parties[i] = member(i, world);
@@ -92,7 +83,7 @@ static void every_world_meets(void) {
             CHECK_EQ(parties[i].endpoints, world > 1);
         }
     }
-    CHECK_EQ(open_descriptors(), before);
+    CHECK_EQ(check_descriptors(), before);
 }
 
 static void a_name_serves_again(void) {

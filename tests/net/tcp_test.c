@@ -78,7 +78,7 @@ static void strangers_do_not_disturb(void) {
     unsigned char noise[4096];
     rpi_rng rng = rpi_rng_make(check_seed(), RPI_RNG_TEST, 0);
     int64_t deadline_ns = rpi_deadline_ns(20);
-    int before = open_descriptors(), silent = -1, brief = -1, real = -1;
+    int before = check_descriptors(), silent = -1, brief = -1, real = -1;
     REQUIRE_OK(visit_start(&v));
     CHECK_OK(rpi_stream_write(v.fd, http, sizeof http, deadline_ns));
     CHECK(rpi_stream_read(v.fd, noise, 1, deadline_ns) == RP_PEER); /* hung up on */
@@ -98,7 +98,7 @@ static void strangers_do_not_disturb(void) {
     CHECK_OK(v.status);
     close(silent), close(brief), close(real);
     visit_end(&v);
-    CHECK_EQ(open_descriptors(), before);
+    CHECK_EQ(check_descriptors(), before);
 }
 
 static void a_refused_caller_learns_why_but_no_secret(void) {

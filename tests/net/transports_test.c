@@ -16,11 +16,11 @@ static void each(void (*run)(link_pair *pair)) {
     const rpi_transport *transport;
     for (int i = 0; (transport = rpi_transport_at(i)) != NULL; i++) {
         link_pair pair;
-        int failures = check_failures(), before = open_descriptors();
+        int failures = check_failures(), before = check_descriptors();
         CHECK_OK(link_pair_open(&pair, transport, FRAME_BYTES));
         if (pair.links[0] && pair.links[1]) run(&pair);
         link_pair_close(&pair);
-        CHECK_EQ(open_descriptors(), before);
+        CHECK_EQ(check_descriptors(), before);
         CHECK_MSG(check_failures() == failures, "with %s", transport->name);
     }
 }
@@ -246,7 +246,7 @@ static void strangers_are_refused(void) {
 static void running_out_of_memory_leaves_nothing(void) {
     const rpi_transport *transport;
     for (int i = 0; (transport = rpi_transport_at(i)) != NULL; i++) {
-        int before = open_descriptors();
+        int before = check_descriptors();
         rp_status status = RP_NOMEM;
         for (long n = 1; status != RP_OK && n < 100; n++) {
             rpi_endpoint *endpoint = NULL;
@@ -259,7 +259,7 @@ static void running_out_of_memory_leaves_nothing(void) {
             if (status == RP_OK) transport->close(endpoint);
         }
         CHECK_EQ(status, RP_OK);
-        CHECK_EQ(open_descriptors(), before);
+        CHECK_EQ(check_descriptors(), before);
     }
 }
 

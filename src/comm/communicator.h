@@ -177,6 +177,10 @@ void rpi_comm_fail_text(rp_comm *comm, rp_status status, int rank, const char *f
 void rpi_comm_check_links(rp_comm *comm);
 bool rpi_comm_check_control(rp_comm *comm); /* [driver] true: failed */
 void rpi_peer_break(rp_comm *comm, int peer, rp_status status);
+/* The failure in words for one request. A process that vanished is known by its name only: what
+ * it left undone is added. Returns text. */
+const char *rpi_failure_text(const rpi_failure *failure, const rp_request *request, char *text,
+                             size_t bytes);
 
 /* request.c */
 rp_status rpi_request_new(rp_comm *comm, rp_request **out_request);

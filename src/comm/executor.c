@@ -297,12 +297,14 @@ static bool receive_all(rp_comm *comm) {
 static void fail_queue(rp_comm *comm) {
     for (rp_request *request = comm->queue, *next; request; request = next) {
         next = request->next;
+        char text[sizeof comm->failure.text];
+        rpi_failure_text(&comm->failure, request, text, sizeof text);
         for (rpi_chunk *chunk = request->chunks, *after; chunk; chunk = after) {
             after = chunk->next;
             rpi_chunk_release(chunk);
         }
         request->chunks = NULL;
-        rpi_request_complete(request, comm->failure.status, comm->failure.text);
+        rpi_request_complete(request, comm->failure.status, text);
     }
     comm->queue = NULL;
     comm->queue_end = &comm->queue;

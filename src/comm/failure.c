@@ -23,6 +23,8 @@ void rpi_comm_fail(rp_comm *comm, const rpi_failure *failure) {
         if (!rpi_control_wait_failed(comm->control, rpi_deadline_ns(RPI_CONTROL_VERDICT_S),
                                      &first))
             first = *failure;
+        /* A bare death has no operation; our account of it has. */
+        if (first.finder < 0 && first.rank == failure->rank) first = *failure;
     }
     record(comm, &first);
 }
@@ -50,16 +52,19 @@ bool rpi_comm_check_control(rp_comm *comm) {
     rpi_failure failure;
     if (atomic_load(&comm->failed)) return true;
     if (!comm->control || !rpi_control_failed(comm->control, &failure)) return false;
-    /* A peer that vanished is known by its name only: say what it left undone. */
-    char text[160];
-    if (failure.finder == comm->rank && failure.status == RP_PEER && comm->queue) {
-        char first[sizeof failure.text];
-        memcpy(first, failure.text, sizeof first);
-        snprintf(failure.text, sizeof failure.text, "%.200s, in %s", first,
-                 rpi_request_text(comm->queue, text, sizeof text));
-    }
     record(comm, &failure);
     return true;
+}
+
+const char *rpi_failure_text(const rpi_failure *failure, const rp_request *request, char *text,
+                             size_t bytes) {
+    char operation[160];
+    if (failure->finder >= 0)
+        snprintf(text, bytes, "%s", failure->text);
+    else
+        snprintf(text, bytes, "%.200s, in %s", failure->text,
+                 rpi_request_text(request, operation, sizeof operation));
+    return text;
 }
 
 void rpi_peer_break(rp_comm *comm, int rank, rp_status status) {

@@ -59,12 +59,14 @@ rp_status rpi_request_post(rp_request *request) {
     rp_comm *comm = request->comm;
     rpi_request_sign(request);
     pthread_mutex_lock(&comm->lock);
+    number_request(comm, request);
     if (comm->failure.status != RP_OK) {
         rpi_failure failure = comm->failure;
         pthread_mutex_unlock(&comm->lock);
-        return rpi_fail(failure.status, __FILE__, __LINE__, "%s", failure.text);
+        char text[sizeof failure.text];
+        rpi_failure_text(&failure, request, text, sizeof text);
+        return rpi_fail(failure.status, __FILE__, __LINE__, "%s", text);
     }
-    number_request(comm, request);
     *comm->inbox_end = request;
     comm->inbox_end = &request->next;
     atomic_store(&comm->posted, true);

@@ -39,7 +39,7 @@ typedef struct rpi_control_options {
 typedef struct rpi_failure {
     rp_status status;
     int rank;       /* the rank that failed; -1: not one rank's */
-    int finder;     /* who says so */
+    int finder;     /* who says so; -1: the control connection, which saw a process end */
     char text[400]; /* one line: rank, operation, phase, bytes short */
 } rpi_failure;
 

@@ -62,7 +62,7 @@ static void suspect_death(rpi_control *control, int rank) {
     if (is_decided(control) || control->suspect_ns != RPI_NEVER_NS) return;
     rpi_control_beat beat;
     rpi_control_beat_of(control, rank, &beat);
-    control->suspect = (rpi_failure){.status = RP_PEER, .rank = rank, .finder = control->rank};
+    control->suspect = (rpi_failure){.status = RP_PEER, .rank = rank, .finder = -1};
     char *text = control->suspect.text;
     size_t bytes = sizeof control->suspect.text;
     if (beat.sequence)

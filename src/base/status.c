@@ -5,12 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-typedef struct rpi_error_record {
-    rp_error error;
-    char message[RPI_ERROR_BYTES];
-} rpi_error_record;
-
-static _Thread_local rpi_error_record record = {.error = {.message = "", .file = ""}};
+static _Thread_local rpi_kept_error record = {.error = {.message = "", .file = ""}};
 
 const char *rp_status_text(rp_status status) {
     switch (status) {
@@ -80,4 +75,13 @@ rp_status rpi_fail_context(rp_status status, const char *format, ...) {
         snprintf(message + length, sizeof message - (size_t)length, "%s", record.message);
     memcpy(record.message, message, sizeof message);
     return store(status, record.error.file, record.error.line);
+}
+
+void rpi_error_keep(rpi_kept_error *out_kept) {
+    *out_kept = record;
+}
+
+void rpi_error_put_back(const rpi_kept_error *kept) {
+    record = *kept;
+    if (record.error.status != RP_OK) record.error.message = record.message;
 }

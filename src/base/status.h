@@ -34,6 +34,14 @@ static inline rp_status rpi_outcome(rp_status recorded, rp_status status) {
     return status;
 }
 
+/* For destroyers: what fails while leaving must not replace the reason for leaving. */
+typedef struct rpi_kept_error {
+    rp_error error;
+    char message[RPI_ERROR_BYTES];
+} rpi_kept_error;
+void rpi_error_keep(rpi_kept_error *out_kept);
+void rpi_error_put_back(const rpi_kept_error *kept);
+
 /* Put words in front of the recorded message: "layer 3: " + message. Returns `status`. */
 rp_status rpi_fail_context(rp_status status, const char *format, ...) RP_PRINTF(2, 3);
 

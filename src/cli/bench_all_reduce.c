@@ -116,16 +116,24 @@ static rp_status max_over_ranks(rp_comm *comm, double value, double *out_max) {
     return status;
 }
 
-static rp_status one_call(bench *b, uint64_t step, double *out_seconds) {
+static void reset(bench *b) {
+    memcpy(b->data, b->input, (size_t)b->s->count * rp_dtype_bytes(b->s->dtype));
+}
+
+static rp_status reduce(bench *b, uint64_t step) {
     const settings *s = b->s;
-    memcpy(b->data, b->input, (size_t)s->count * rp_dtype_bytes(s->dtype));
     rp_segment segment = {
         .data = b->data, .count = (size_t)s->count, .dtype = s->dtype, .codec = s->codec};
     rp_collective_options collective = {
         .algorithm = b->algorithm, .seed = (uint64_t)s->seed, .step = step};
+    return rp_all_reduce(b->comm, &segment, 1, &collective);
+}
+
+static rp_status one_call(bench *b, uint64_t step, double *out_seconds) {
+    reset(b);
     RP_TRY(rp_barrier(b->comm));
     int64_t start = rpi_now_ns();
-    RP_TRY(rp_all_reduce(b->comm, &segment, 1, &collective));
+    RP_TRY(reduce(b, step));
     return max_over_ranks(b->comm, rpi_seconds(rpi_now_ns() - start), out_seconds);
 }
 
@@ -137,14 +145,9 @@ static uint64_t bytes_sent(rp_comm *comm) {
 
 /* Bytes of one call alone: the barrier and the exchange of times are not part of it. */
 static rp_status measure_bytes(bench *b, uint64_t step, result *out) {
-    const settings *s = b->s;
-    memcpy(b->data, b->input, (size_t)s->count * rp_dtype_bytes(s->dtype));
-    rp_segment segment = {
-        .data = b->data, .count = (size_t)s->count, .dtype = s->dtype, .codec = s->codec};
-    rp_collective_options collective = {
-        .algorithm = b->algorithm, .seed = (uint64_t)s->seed, .step = step};
+    reset(b);
     uint64_t before = bytes_sent(b->comm);
-    RP_TRY(rp_all_reduce(b->comm, &segment, 1, &collective));
+    RP_TRY(reduce(b, step));
     return max_over_ranks(b->comm, (double)(bytes_sent(b->comm) - before), &out->wire_bytes);
 }
 

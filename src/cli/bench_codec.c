@@ -181,6 +181,7 @@ static void help(void) {
 
 static rp_status read_settings(int argc, char **argv, settings *s, bool *wants_help) {
     RP_TRY(rpi_options_defaults(options, s));
+    RP_TRY(rpi_options_environment(options, getenv, s));
     RP_TRY(rpi_options_parse(options, argc, argv, s, NULL, wants_help));
     if (*wants_help) return RP_OK;
     RP_TRY(rp_codec_parse(s->codec_text, &s->codec));

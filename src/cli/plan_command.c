@@ -13,6 +13,7 @@
 #include "redpoll/codec.h"
 
 #include <cjson/cJSON.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct settings {
@@ -179,6 +180,7 @@ static rp_status read_settings(int argc, char **argv, settings *s, bool *wants_h
     const char *words[1];
     rpi_positional positional = {.words = words, .capacity = 1};
     RP_TRY(rpi_options_defaults(options, s));
+    RP_TRY(rpi_options_environment(options, getenv, s));
     RP_TRY(rpi_options_parse(options, argc, argv, s, &positional, wants_help));
     if (*wants_help) return RP_OK;
     if (positional.count == 0) return RP_FAIL(INVALID, "which collective? all-reduce, for one");

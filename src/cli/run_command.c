@@ -4,6 +4,8 @@
 #include "base/status.h"
 #include "cli/run.h"
 
+#include <stdlib.h>
+
 typedef struct settings {
     int64_t ranks;
     bool prefix;
@@ -41,6 +43,7 @@ static rp_status parse(int argc, char **argv, settings *s, int *out_program, boo
     rpi_positional program = {.stops_at_first = true};
     RP_TRY(rpi_options_defaults(options, s));
     s->ranks = -1; /* not said: 0 is a mistake of its own */
+    RP_TRY(rpi_options_environment(options, getenv, s));
     RP_TRY(rpi_options_parse(options, argc, argv, s, &program, out_help));
     if (*out_help) return RP_OK;
     if (s->ranks == -1) return RP_FAIL(INVALID, "how many ranks? -n N says so");

@@ -88,15 +88,6 @@ static void greet(const rpi_world_settings *settings, const rpi_place *place) {
     fflush(settings->greeting);
 }
 
-/* Leaving may fail as well, but why we leave is what the user must hear. */
-static rp_status close_failed(rpi_join *join) {
-    rp_error error = *rp_last_error();
-    char message[RPI_ERROR_BYTES];
-    snprintf(message, sizeof message, "%s", error.message);
-    rpi_join_close(join);
-    return rpi_fail(error.status, error.file, error.line, "%s", message);
-}
-
 rp_status rpi_world_join(const rpi_world_settings *settings, rpi_world *out_world) {
     rpi_place place;
     RP_TRY(rpi_place_find_own(&place));
@@ -110,7 +101,10 @@ rp_status rpi_world_join(const rpi_world_settings *settings, rpi_world *out_worl
     greet(settings, &place);
     RP_TRY(rpi_join_open(&place, settings->connect_timeout_s, &world.join));
     rp_status status = connect_ranks(settings, &world);
-    if (status != RP_OK) return close_failed(world.join);
+    if (status != RP_OK) {
+        rpi_join_close(world.join);
+        return status;
+    }
     *out_world = world;
     return RP_OK;
 }

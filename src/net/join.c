@@ -149,8 +149,11 @@ static void take_leave(rpi_join *join) {
 
 void rpi_join_close(rpi_join *join) {
     if (!join) return;
+    rpi_kept_error reason;
+    rpi_error_keep(&reason);
     take_leave(join);
     rp_store_close(&join->store);
     rp_store_server_stop(join->server);
     rpi_free(join);
+    rpi_error_put_back(&reason);
 }

@@ -27,6 +27,16 @@ static void errno_is_put_into_words(void) {
     CHECK(strcmp(rp_last_error()->message, "cannot open x: No such file or directory") == 0);
 }
 
+static void a_kept_failure_comes_back(void) {
+    rpi_kept_error kept;
+    (void)RP_FAIL(PEER, "rank 2 is gone");
+    rpi_error_keep(&kept);
+    (void)RP_FAIL(TIMEOUT, "and nobody said goodbye");
+    rpi_error_put_back(&kept);
+    CHECK_EQ(rp_last_error()->status, RP_PEER);
+    CHECK(strcmp(rp_last_error()->message, "rank 2 is gone") == 0);
+}
+
 static void *other_thread(void *unused) {
     (void)unused;
     CHECK_EQ(rp_last_error()->status, RP_OK);
@@ -55,5 +65,6 @@ static void long_messages_are_cut_not_overrun(void) {
 CASES({"a failure records file, line and message", a_failure_records_file_line_and_message},
       {"a failure may quote the one before", a_failure_may_quote_the_one_before},
       {"errno is put into words", errno_is_put_into_words},
+      {"a kept failure comes back", a_kept_failure_comes_back},
       {"records belong to threads", records_belong_to_threads},
       {"long messages are cut, not overrun", long_messages_are_cut_not_overrun})

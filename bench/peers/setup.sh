@@ -6,13 +6,11 @@ root=$(cd "$(dirname "$0")/../.." && pwd)
 venv=${REDPOLL_TORCH_VENV:-$root/.venvs/torch}
 
 if ! "$venv/bin/python" -c 'import torch' 2>/dev/null; then
-    echo "installing PyTorch (CPU) into $venv ..." >&2
+    echo "installing PyTorch (several GB) into $venv ..." >&2
     python3 -m venv "$venv" || {
         echo "python3 -m venv failed; on Debian and Ubuntu: apt install python3-venv" >&2
         exit 1
     }
-    # The CPU build is a tenth of the default one; the default serves where its index does not.
-    "$venv/bin/pip" install --quiet torch --index-url https://download.pytorch.org/whl/cpu >&2 ||
-        "$venv/bin/pip" install --quiet torch >&2
+    "$venv/bin/pip" install --quiet torch >&2
 fi
 echo "$venv/bin/python"

@@ -28,7 +28,7 @@
  * before it. */
 #define HOLD_S          0.2
 
-enum { OWN_VARIABLES = 8, VARIABLE_BYTES = 64, STREAMS = 2, CANNOT_START = 1 };
+enum { OWN_VARIABLES = 9, VARIABLE_BYTES = 64, STREAMS = 2, CANNOT_START = 1 };
 
 typedef struct rank_process {
     pid_t pid;   /* 0: not started, or it has ended */
@@ -107,6 +107,8 @@ static void set_variables(launch *l, int rank, char text[OWN_VARIABLES][VARIABLE
     SET("MASTER_PORT=%d", l->master_port);
     SET("REDPOLL_STORE=127.0.0.1:%d", l->store_port);
     if (!getenv("OMP_NUM_THREADS")) SET("OMP_NUM_THREADS=%d", share > 1 ? share : 1);
+    /* Barriers that spin for long take the core that the thread they wait for needs. */
+    if (!getenv("GOMP_SPINCOUNT") && !getenv("OMP_WAIT_POLICY")) SET("GOMP_SPINCOUNT=3000");
 #undef SET
     for (int i = 0; i < count; i++) l->environment[l->variables + i] = text[i];
     l->environment[l->variables + count] = NULL;

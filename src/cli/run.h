@@ -37,7 +37,8 @@ rp_status rpi_launch_check_ranks(int64_t ranks);
  * Blocks. Call it from the main thread of a process without other children; it takes over
  * SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 meanwhile and passes them on. When it
  * returns no rank is left, nor any process in a rank's process group; when this process is
- * killed the ranks are, too. OMP_NUM_THREADS, where it is not set, becomes the share of cores.
+ * killed the ranks are, too. OMP_NUM_THREADS, where it is not set, becomes the share of cores,
+ * and GOMP_SPINCOUNT, where neither it nor OMP_WAIT_POLICY is set, a short one.
  */
 int rpi_launch(const rpi_launch_options *options);
 

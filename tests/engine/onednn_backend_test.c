@@ -189,6 +189,10 @@ static const net_case nets[] = {
     {"10 channels", 10, 10, 9, 2, .pooled = true, .biased = true},
     {"17 channels, batch 5", 17, 3, 6, 5, .pooled = false},
     {"width 2", 2, 2, 5, 4, .biased = true},
+    {"8 channels", 8, 8, 12, 3, .pooled = true, .biased = true},
+    {"15 channels", 15, 15, 7, 2, .biased = true},
+    {"width 20", 1, 20, 9, 2, .pooled = true},
+    {"width 24", 2, 24, 6, 3, .biased = true},
     {"winograd", 1, 32, 14, 8, .biased = false},
     {"winograd, odd", 4, 47, 15, 5, .biased = true},
 };

@@ -71,7 +71,20 @@ static void compile(const model_case *c) {
     rpi_network_close(&network);
 }
 
+/* oneDNN has no kernels of both passes for less. */
+static bool has_kernels(void) {
+#if defined(__x86_64__)
+    return __builtin_cpu_supports("avx2");
+#else
+    return false;
+#endif
+}
+
 static void models_use_kernels(void) {
+    if (!has_kernels()) {
+        check_skip("oneDNN's kernels need AVX2");
+        return;
+    }
     for (int i = 0; i < MODELS; i++) {
         census seen = {.model = models[i].model};
         rp_log_set_level(RP_LOG_DEBUG);

@@ -6,4 +6,10 @@ if("RPI_WITH_ONEDNN" IN_LIST engine_definitions)
   redpoll_test(engine/onednn_team_test USES engine TIER 2 ENVIRONMENT "OMP_PROC_BIND=false")
   redpoll_test(engine/onednn_tuning_test USES engine TIER 2)
   redpoll_test(engine/onednn_kernels_test USES engine train TIER 2)
+  # Processors without AVX-512 have other kernels and blocks of 8 channels.
+  foreach(name backend kernels)
+    add_test(NAME engine/onednn_${name}_avx2_test COMMAND engine_onednn_${name}_test)
+    set_tests_properties(engine/onednn_${name}_avx2_test PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 120
+                         LABELS tier2 ENVIRONMENT ONEDNN_MAX_CPU_ISA=AVX2)
+  endforeach()
 endif()

@@ -1,6 +1,7 @@
 #include "engine/onednn/onednn_algorithm.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/status.h"
 
@@ -76,8 +77,17 @@ static rp_status describe(rpi_dnn_session *session, rpi_dnn_direction direction,
     return rpi_dnn_conv_describe(&session->dnn, direction, conv, out_pd);
 }
 
-rp_status rpi_dnn_conv_choose(rpi_dnn_session *session, const rpi_dnn_geometry *geometry,
-                              rpi_dnn_conv *conv, dnnl_primitive_desc_t *out_pd) {
+rp_status rpi_dnn_conv_lacks_kernel(const rpi_dnn_session *session, rpi_dnn_direction direction,
+                                    const rpi_dnn_conv *conv, bool *out_lacks) {
+    dnnl_primitive_desc_t pd = NULL;
+    rp_status status = rpi_dnn_conv_describe(&session->dnn, direction, conv, &pd);
+    *out_lacks = status == RP_UNSUPPORTED || (status == RP_OK && rpi_dnn_is_reference(pd));
+    if (pd) dnnl_primitive_desc_destroy(pd);
+    return status == RP_UNSUPPORTED ? RP_OK : status;
+}
+
+static rp_status choose(rpi_dnn_session *session, const rpi_dnn_geometry *geometry,
+                        rpi_dnn_conv *conv, dnnl_primitive_desc_t *out_pd) {
     dnnl_primitive_desc_t winograd = NULL;
     rp_status status = RP_UNSUPPORTED;
     if (rpi_dnn_winograd_fits(geometry))
@@ -96,4 +106,21 @@ rp_status rpi_dnn_conv_choose(rpi_dnn_session *session, const rpi_dnn_geometry *
         RP_TRY(status);
     }
     return describe(session, geometry->direction, conv, false, out_pd);
+}
+
+static void report(const rpi_dnn_geometry *geometry, dnnl_primitive_desc_t pd) {
+    bool slow = rpi_dnn_is_reference(pd);
+    rp_log_level level = slow ? RP_LOG_INFO : RP_LOG_DEBUG;
+    if (!rpi_log_wants(level)) return;
+    char text[RPI_DNN_GEOMETRY_TEXT];
+    rpi_dnn_geometry_text(geometry, text);
+    rpi_log(level, "oneDNN %s: convolution by %s%s", text, rpi_dnn_implementation(pd),
+            slow ? ", which is slow" : "");
+}
+
+rp_status rpi_dnn_conv_choose(rpi_dnn_session *session, const rpi_dnn_geometry *geometry,
+                              rpi_dnn_conv *conv, dnnl_primitive_desc_t *out_pd) {
+    RP_TRY(choose(session, geometry, conv, out_pd));
+    report(geometry, *out_pd);
+    return RP_OK;
 }

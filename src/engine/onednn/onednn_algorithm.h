@@ -5,6 +5,10 @@
 #include "engine/onednn/onednn_session.h"
 #include "engine/onednn/onednn_tuning.h"
 
+/* Does oneDNN have nothing but reference code for `conv` in this direction? */
+rp_status rpi_dnn_conv_lacks_kernel(const rpi_dnn_session *session, rpi_dnn_direction direction,
+                                    const rpi_dnn_conv *conv, bool *out_lacks);
+
 /* Describe `conv`, whose `winograd` is set to what was chosen. RP_UNSUPPORTED without a
  * message: oneDNN has no implementation. */
 rp_status rpi_dnn_conv_choose(rpi_dnn_session *session, const rpi_dnn_geometry *geometry,

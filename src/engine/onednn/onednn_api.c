@@ -4,6 +4,7 @@
 #include "base/status.h"
 
 #include <oneapi/dnnl/dnnl_debug.h>
+#include <string.h>
 
 /* ---- what is the same in oneDNN 2 and 3 ---- */
 
@@ -26,6 +27,18 @@ static rp_status described(dnnl_status_t status, const char *what) {
 
 rpi_dnn_const_md rpi_dnn_described_md(dnnl_primitive_desc_t pd, dnnl_query_t what) {
     return dnnl_primitive_desc_query_md(pd, what, 0);
+}
+
+const char *rpi_dnn_implementation(dnnl_primitive_desc_t pd) {
+    const char *name = "";
+    /* Cannot fail for a description that exists. */
+    (void)dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name);
+    return name;
+}
+
+bool rpi_dnn_is_reference(dnnl_primitive_desc_t pd) {
+    static const char prefix[] = "ref";
+    return strncmp(rpi_dnn_implementation(pd), prefix, sizeof prefix - 1) == 0;
 }
 
 rp_status rpi_dnn_reorder_describe(const rpi_dnn_context *context, rpi_dnn_const_md from,

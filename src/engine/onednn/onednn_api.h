@@ -67,6 +67,11 @@ typedef struct rpi_dnn_conv {
 rp_status rpi_dnn_conv_describe(const rpi_dnn_context *context, rpi_dnn_direction direction,
                                 const rpi_dnn_conv *conv, dnnl_primitive_desc_t *out_pd);
 
+/* oneDNN's name for what was found, such as "jit:avx512_core"; and is it the code that defines
+ * the result without any care for speed? */
+const char *rpi_dnn_implementation(dnnl_primitive_desc_t pd);
+bool rpi_dnn_is_reference(dnnl_primitive_desc_t pd);
+
 /* Scale and shift always; `relu` is fused and leaves a workspace in training. Backward takes
  * the description of the forward pass as a hint. */
 typedef struct rpi_dnn_norm {

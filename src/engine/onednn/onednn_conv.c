@@ -1,21 +1,21 @@
 /* conv2d: direct or Winograd over blocked activations, with packed copies of the weights. */
 #include "base/memory.h"
 #include "base/status.h"
-#include "engine/layers.h"
 #include "engine/onednn/onednn_algorithm.h"
+#include "engine/onednn/onednn_conv_shape.h"
 #include "engine/onednn/onednn_op.h"
+
+#include <string.h>
 
 extern const rpi_dnn_op rpi_dnn_op_conv2d;
 
 enum { INPUT, WEIGHT, BIAS };
-enum { FIRST_LAYER_CHANNELS = 3 }; /* oneDNN reads so few from a row-major image */
 
-/* Of the tensors: outside of the kernel, and as the primitives take them. */
-typedef struct conv_layouts {
-    rpi_dnn_md outer_input; /* as it lies: row-major for graph inputs and parameters */
-    rpi_dnn_md input, output;
-    rpi_dnn_md weight, any_weight, bias; /* any: the primitive chooses its packing */
-} conv_layouts;
+/* A parameter with zeros for the channels that pad a block. The rows are its filters. */
+typedef struct widened {
+    float *data; /* NULL: the parameter is taken as it is */
+    int64_t rows, row, wide_row;
+} widened;
 
 typedef struct conv_kernel {
     rpi_dnn_session *session;
@@ -25,11 +25,13 @@ typedef struct conv_kernel {
     rpi_dnn_primitive input_in;          /* outer to inner layout; none where equal */
     rpi_dnn_primitive grad_input_out[2]; /* inner to outer: overwriting, adding */
     rpi_dnn_primitive grad_weight_out[2];
+    widened weight, bias;
     bool has_bias;
     int64_t filters;
     /* in the workspaces */
     size_t input_copy, forward_scratch;
-    size_t backward_input_copy, grad_input_copy, grad_weight_copy, grad_bias_aside;
+    size_t backward_input_copy, grad_input_copy, grad_weight_copy, grad_weight_wide;
+    size_t grad_bias_aside;
     size_t backward_scratch;
 } conv_kernel;
 
@@ -40,6 +42,8 @@ static void destroy(void *self) {
     rpi_dnn_primitive_destroy(&kernel->backward_weights);
     rpi_dnn_packed_destroy(&kernel->forward_weight);
     rpi_dnn_packed_destroy(&kernel->backward_weight);
+    rpi_free(kernel->weight.data);
+    rpi_free(kernel->bias.data);
     rpi_dnn_primitive_destroy(&kernel->input_in);
     for (int i = 0; i < 2; i++) {
         rpi_dnn_primitive_destroy(&kernel->grad_input_out[i]);
@@ -61,17 +65,32 @@ static rp_status bring_input(const conv_kernel *kernel, const rpi_kernel_io *io,
                             scratch);
 }
 
+static const float *widen(const widened *wide, const float *parameter) {
+    if (!wide->data) return parameter;
+    for (int64_t i = 0; i < wide->rows; i++)
+        memcpy(wide->data + i * wide->wide_row, parameter + i * wide->row,
+               (size_t)wide->row * sizeof *parameter);
+    return wide->data;
+}
+
+static rp_status renew(const conv_kernel *kernel, rpi_dnn_packed *packed,
+                       const rpi_kernel_io *io) {
+    if (packed->version == io->versions[WEIGHT]) return RP_OK;
+    return rpi_dnn_packed_renew(kernel->session, packed,
+                                widen(&kernel->weight, io->inputs[WEIGHT]),
+                                io->versions[WEIGHT]);
+}
+
 static rp_status forward(void *self, const rpi_kernel_io *io) {
     conv_kernel *kernel = self;
     void *scratch = rpi_dnn_at(io->workspace, kernel->forward_scratch);
     const void *input = NULL;
-    RP_TRY(rpi_dnn_packed_renew(kernel->session, &kernel->forward_weight, io->inputs[WEIGHT],
-                                io->versions[WEIGHT]));
+    RP_TRY(renew(kernel, &kernel->forward_weight, io));
     RP_TRY(bring_input(kernel, io, kernel->input_copy, scratch, &input));
+    const float *bias = kernel->has_bias ? widen(&kernel->bias, io->inputs[BIAS]) : NULL;
     return rpi_dnn_primitive_run(
         kernel->session, &kernel->forward,
-        (const void *[]){input, kernel->forward_weight.data, io->outputs[0], io->inputs[BIAS]},
-        scratch);
+        (const void *[]){input, kernel->forward_weight.data, io->outputs[0], bias}, scratch);
 }
 
 static rp_status run_backward_data(conv_kernel *kernel, const rpi_kernel_io *io,
@@ -81,8 +100,7 @@ static rp_status run_backward_data(conv_kernel *kernel, const rpi_kernel_io *io,
         outside ? rpi_dnn_at(io->workspace, kernel->grad_input_copy) : io->grad_inputs[INPUT];
     rpi_dnn_packed *weight =
         kernel->backward_weight.data ? &kernel->backward_weight : &kernel->forward_weight;
-    RP_TRY(rpi_dnn_packed_renew(kernel->session, weight, io->inputs[WEIGHT],
-                                io->versions[WEIGHT]));
+    RP_TRY(renew(kernel, weight, io));
     RP_TRY(rpi_dnn_primitive_run(kernel->session, &kernel->backward_data,
                                  (const void *[]){io->grad_outputs[0], weight->data, target},
                                  scratch));
@@ -90,6 +108,23 @@ static rp_status run_backward_data(conv_kernel *kernel, const rpi_kernel_io *io,
     return rpi_dnn_copy_run(kernel->session,
                             &kernel->grad_input_out[io->accumulate >> INPUT & 1u], target,
                             io->grad_inputs[INPUT], scratch);
+}
+
+static rp_status deliver_weight(const conv_kernel *kernel, const rpi_kernel_io *io,
+                                const void *packed, void *scratch) {
+    const widened *wide = &kernel->weight;
+    float *gradient = io->grad_inputs[WEIGHT];
+    bool accumulate = io->accumulate >> WEIGHT & 1u;
+    if (!wide->data)
+        return rpi_dnn_copy_run(kernel->session, &kernel->grad_weight_out[accumulate], packed,
+                                gradient, scratch);
+    float *aside = rpi_dnn_at(io->workspace, kernel->grad_weight_wide);
+    RP_TRY(
+        rpi_dnn_copy_run(kernel->session, &kernel->grad_weight_out[0], packed, aside, scratch));
+    for (int64_t i = 0; i < wide->rows; i++)
+        rpi_dnn_deliver(gradient + i * wide->row, aside + i * wide->wide_row, wide->row,
+                        accumulate);
+    return RP_OK;
 }
 
 static rp_status run_backward_weights(conv_kernel *kernel, const rpi_kernel_io *io,
@@ -105,9 +140,7 @@ static rp_status run_backward_weights(conv_kernel *kernel, const rpi_kernel_io *
         rpi_dnn_deliver(io->grad_inputs[BIAS], bias, kernel->filters,
                         io->accumulate >> BIAS & 1u);
     if (!io->grad_inputs[WEIGHT]) return RP_OK;
-    return rpi_dnn_copy_run(kernel->session,
-                            &kernel->grad_weight_out[io->accumulate >> WEIGHT & 1u], target,
-                            io->grad_inputs[WEIGHT], scratch);
+    return deliver_weight(kernel, io, target, scratch);
 }
 
 static rp_status backward(void *self, const rpi_kernel_io *io) {
@@ -120,65 +153,26 @@ static rp_status backward(void *self, const rpi_kernel_io *io) {
 
 /* ---- planning ---- */
 
-static void geometry_of(const rpi_dnn_session *session, const rpi_unit *unit,
-                        rpi_dnn_geometry *out) {
-    const rpi_conv2d_attributes *attributes = unit->nodes[0]->attributes;
-    const int64_t *input = unit->inputs[INPUT].shape.size;
-    const int64_t *weight = unit->inputs[WEIGHT].shape.size;
-    *out = (rpi_dnn_geometry){.batch = input[0],
-                              .channels = input[1],
-                              .height = input[2],
-                              .width = input[3],
-                              .filters = weight[0],
-                              .window_height = weight[2],
-                              .window_width = weight[3],
-                              .stride = attributes->stride ? attributes->stride : 1,
-                              .padding = attributes->padding,
-                              .threads = session->threads};
+static rp_status make_widened(const char *what, int64_t rows, int64_t row, int64_t wide_rows,
+                              int64_t wide_row, widened *out) {
+    out->rows = rows;
+    out->row = row;
+    out->wide_row = wide_row;
+    return rpi_alloc_array((size_t)(wide_rows * wide_row), sizeof(float), what, &out->data);
 }
 
-static void conv_of(const rpi_dnn_geometry *geometry, const conv_layouts *layouts,
-                    rpi_dnn_conv *out) {
-    *out = (rpi_dnn_conv){.source = layouts->input,
-                          .weights = layouts->any_weight,
-                          .bias = layouts->bias,
-                          .destination = layouts->output};
-    for (int i = 0; i < 2; i++) {
-        out->stride[i] = geometry->stride;
-        out->padding_before[i] = out->padding_after[i] = geometry->padding;
-    }
+static rp_status make_wide_parameters(conv_kernel *kernel, const rpi_dnn_conv_shape *shape) {
+    const rpi_dnn_geometry *wide = &shape->geometry;
+    int64_t window = wide->window_height * wide->window_width;
+    if (wide->channels == shape->channels && wide->filters == shape->filters) return RP_OK;
+    if (kernel->has_bias)
+        RP_TRY(
+            make_widened("widened bias", 1, shape->filters, 1, wide->filters, &kernel->bias));
+    return make_widened("widened weights", shape->filters, shape->channels * window,
+                        wide->filters, wide->channels * window, &kernel->weight);
 }
 
-static int inner_input_layout(const rpi_unit *unit) {
-    bool few = unit->inputs[INPUT].shape.size[1] <= FIRST_LAYER_CHANNELS;
-    return few && !(unit->wanted >> INPUT & 1u) ? RPI_DNN_PLAIN : RPI_DNN_BLOCKED;
-}
-
-static rp_status make_layouts(const rpi_dnn_session *session, const rpi_unit *unit,
-                              conv_layouts *out) {
-    const rpi_unit_value *input = &unit->inputs[INPUT];
-    const int64_t *weight = unit->inputs[WEIGHT].shape.size;
-    int inner = inner_input_layout(unit);
-    RP_TRY(rpi_dnn_image_md(session, &input->shape, inner, &out->input));
-    RP_TRY(rpi_dnn_image_md(session, &input->shape, rpi_dnn_layout_for(input, inner),
-                            &out->outer_input));
-    RP_TRY(rpi_dnn_image_md(session, &unit->outputs[0].shape, RPI_DNN_BLOCKED, &out->output));
-    RP_TRY(rpi_dnn_md_create(4, weight, dnnl_oihw, &out->weight));
-    RP_TRY(rpi_dnn_md_create(4, weight, dnnl_format_tag_any, &out->any_weight));
-    if (unit->input_count > BIAS) RP_TRY(rpi_dnn_flat_md(weight[0], &out->bias));
-    return RP_OK;
-}
-
-static void destroy_layouts(conv_layouts *layouts) {
-    rpi_dnn_md_destroy(layouts->outer_input);
-    rpi_dnn_md_destroy(layouts->input);
-    rpi_dnn_md_destroy(layouts->output);
-    rpi_dnn_md_destroy(layouts->weight);
-    rpi_dnn_md_destroy(layouts->any_weight);
-    rpi_dnn_md_destroy(layouts->bias);
-}
-
-static rp_status make_forward(conv_kernel *kernel, const conv_layouts *layouts,
+static rp_status make_forward(conv_kernel *kernel, const rpi_dnn_conv_layouts *layouts,
                               rpi_dnn_geometry *geometry, rpi_dnn_conv *conv) {
     static const int names[] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, DNNL_ARG_BIAS};
     dnnl_primitive_desc_t pd = NULL;
@@ -203,7 +197,7 @@ static rp_status make_way_out(const rpi_dnn_session *session, rpi_dnn_const_md i
     return RP_OK;
 }
 
-static rp_status make_backward_data(conv_kernel *kernel, const conv_layouts *layouts,
+static rp_status make_backward_data(conv_kernel *kernel, const rpi_dnn_conv_layouts *layouts,
                                     rpi_dnn_geometry *geometry, rpi_dnn_conv *conv) {
     static const int names[] = {DNNL_ARG_DIFF_DST, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_SRC};
     dnnl_primitive_desc_t pd = NULL;
@@ -224,7 +218,7 @@ static rp_status make_backward_data(conv_kernel *kernel, const conv_layouts *lay
     return rpi_dnn_primitive_create(kernel->session, pd, 3, names, &kernel->backward_data);
 }
 
-static rp_status make_backward_weights(conv_kernel *kernel, const conv_layouts *layouts,
+static rp_status make_backward_weights(conv_kernel *kernel, const rpi_dnn_conv_layouts *layouts,
                                        rpi_dnn_geometry *geometry, rpi_dnn_conv *conv,
                                        size_t *out_bytes) {
     static const int names[] = {DNNL_ARG_SRC, DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_WEIGHTS,
@@ -245,18 +239,19 @@ static rp_status make_backward_weights(conv_kernel *kernel, const conv_layouts *
 }
 
 static rp_status make_primitives(conv_kernel *kernel, const rpi_unit *unit,
-                                 const conv_layouts *layouts, size_t *out_grad_weight_bytes) {
-    rpi_dnn_geometry geometry;
+                                 const rpi_dnn_conv_shape *shape,
+                                 const rpi_dnn_conv_layouts *layouts,
+                                 size_t *out_grad_weight_bytes) {
+    rpi_dnn_geometry geometry = shape->geometry;
     rpi_dnn_conv conv;
-    geometry_of(kernel->session, unit, &geometry);
-    conv_of(&geometry, layouts, &conv);
+    rpi_dnn_conv_of(shape, layouts, &conv);
     RP_TRY(make_forward(kernel, layouts, &geometry, &conv));
     if (!dnnl_memory_desc_equal(layouts->input, layouts->outer_input))
         RP_TRY(rpi_dnn_copy_create(kernel->session, layouts->outer_input, layouts->input, false,
                                    &kernel->input_in));
-    if (unit->wanted >> INPUT & 1u)
+    if (rpi_dnn_conv_wants(unit, RPI_DNN_BACKWARD_DATA))
         RP_TRY(make_backward_data(kernel, layouts, &geometry, &conv));
-    if (unit->wanted & (1u << WEIGHT | 1u << BIAS))
+    if (rpi_dnn_conv_wants(unit, RPI_DNN_BACKWARD_WEIGHTS))
         RP_TRY(make_backward_weights(kernel, layouts, &geometry, &conv, out_grad_weight_bytes));
     return RP_OK;
 }
@@ -268,7 +263,7 @@ static size_t largest_scratch(const rpi_dnn_primitive *const *primitives, int co
     return bytes;
 }
 
-static void reserve_workspaces(conv_kernel *kernel, const conv_layouts *layouts,
+static void reserve_workspaces(conv_kernel *kernel, const rpi_dnn_conv_layouts *layouts,
                                size_t grad_weight_bytes, rpi_kernel *out) {
     const rpi_dnn_primitive *forward_uses[] = {&kernel->forward, &kernel->input_in};
     const rpi_dnn_primitive *backward_uses[] = {
@@ -286,18 +281,21 @@ static void reserve_workspaces(conv_kernel *kernel, const conv_layouts *layouts,
     kernel->backward_input_copy = rpi_dnn_reserve(back, input_bytes);
     kernel->grad_input_copy = rpi_dnn_reserve(back, input_bytes);
     kernel->grad_weight_copy = rpi_dnn_reserve(back, grad_weight_bytes);
+    if (kernel->weight.data)
+        kernel->grad_weight_wide =
+            rpi_dnn_reserve(back, dnnl_memory_desc_get_size(layouts->weight));
     kernel->grad_bias_aside =
         rpi_dnn_reserve(back, (size_t)(kernel->filters + 16) * sizeof(float));
 }
 
-static void describe(conv_kernel *kernel, const rpi_unit *unit, rpi_kernel *out) {
+static void describe(conv_kernel *kernel, const rpi_unit *unit, int inner, rpi_kernel *out) {
     const rpi_unit_value *input = &unit->inputs[INPUT];
     out->self = kernel;
     out->forward = forward;
     out->backward = unit->wanted ? backward : NULL;
     out->destroy = destroy;
-    out->inputs[INPUT] = out->grad_inputs[INPUT] = rpi_dnn_layout(
-        kernel->session, &input->shape, rpi_dnn_layout_for(input, inner_input_layout(unit)));
+    out->inputs[INPUT] = out->grad_inputs[INPUT] =
+        rpi_dnn_layout(kernel->session, &input->shape, rpi_dnn_layout_for(input, inner));
     out->outputs[0] = out->grad_outputs[0] =
         rpi_dnn_layout(kernel->session, &unit->outputs[0].shape, RPI_DNN_BLOCKED);
     out->backward_inputs = (kernel->backward_weights.handle ? 1u << INPUT : 0) |
@@ -313,17 +311,21 @@ static rp_status plan(rpi_dnn_session *session, const rpi_unit *unit, rpi_kernel
     kernel->session = session;
     kernel->has_bias = unit->input_count > BIAS;
     kernel->filters = unit->outputs[0].shape.size[1];
-    conv_layouts layouts = {0};
+    rpi_dnn_conv_layouts layouts = {0};
+    rpi_dnn_conv_shape shape;
     size_t grad_weight_bytes = 0;
-    rp_status status = make_layouts(session, unit, &layouts);
-    if (status == RP_OK) status = make_primitives(kernel, unit, &layouts, &grad_weight_bytes);
+    rp_status status = rpi_dnn_conv_shape_choose(session, unit, &shape);
+    if (status == RP_OK) status = make_wide_parameters(kernel, &shape);
+    if (status == RP_OK) status = rpi_dnn_conv_layouts_make(session, unit, &shape, &layouts);
+    if (status == RP_OK)
+        status = make_primitives(kernel, unit, &shape, &layouts, &grad_weight_bytes);
     if (status == RP_OK) {
-        describe(kernel, unit, out);
+        describe(kernel, unit, shape.inner, out);
         reserve_workspaces(kernel, &layouts, grad_weight_bytes, out);
     } else {
         destroy(kernel);
     }
-    destroy_layouts(&layouts);
+    rpi_dnn_conv_layouts_destroy(&layouts);
     return status;
 }
 

@@ -12,10 +12,14 @@ static int64_t round_up(int64_t value, int64_t step) {
     return (value + step - 1) / step * step;
 }
 
+int64_t rpi_dnn_padded_channels(const rpi_dnn_session *session, int64_t channels) {
+    return round_up(channels, session->block);
+}
+
 rpi_layout rpi_dnn_layout(const rpi_dnn_session *session, const rpi_shape *shape, int id) {
     int64_t count = rpi_shape_count(shape);
     if (id == RPI_DNN_BLOCKED)
-        count = count / shape->size[1] * round_up(shape->size[1], session->block);
+        count = count / shape->size[1] * rpi_dnn_padded_channels(session, shape->size[1]);
     return (rpi_layout){.id = id, .bytes = (size_t)count * sizeof(float)};
 }
 

@@ -21,6 +21,8 @@ typedef struct rpi_dnn_session {
 enum { RPI_DNN_PLAIN = 0, RPI_DNN_BLOCKED = 1 };
 
 rpi_layout rpi_dnn_layout(const rpi_dnn_session *session, const rpi_shape *shape, int id);
+/* Channels of a blocked image with those that pad the last block. */
+int64_t rpi_dnn_padded_channels(const rpi_dnn_session *session, int64_t channels);
 /* The descriptor of an image of this shape in a layout. */
 rp_status rpi_dnn_image_md(const rpi_dnn_session *session, const rpi_shape *shape, int id,
                            rpi_dnn_md *out_md);

@@ -9,9 +9,8 @@
 #include <string.h>
 
 /* A line of the file is a key, a space, and what was chosen: "direct" or "winograd". The key
- * holds all that decides: "2 forward n64 c64 h28 w28 k64 r3 s3 stride1 padding1 threads2",
- * the first number being oneDNN's major version. */
-enum { KEY_BYTES = 160 };
+ * is the geometry in words, which holds all that decides. */
+enum { KEY_BYTES = RPI_DNN_GEOMETRY_TEXT };
 
 typedef struct choice {
     char key[KEY_BYTES];
@@ -50,9 +49,9 @@ bool rpi_dnn_winograd_pays(const rpi_dnn_geometry *geometry) {
 
 static const char *const algorithm_names[] = {"direct", "winograd"};
 
-static void write_key(const rpi_dnn_geometry *g, char *key) {
+void rpi_dnn_geometry_text(const rpi_dnn_geometry *g, char text[RPI_DNN_GEOMETRY_TEXT]) {
     static const char *const directions[] = {"forward", "backward-data", "backward-weights"};
-    snprintf(key, KEY_BYTES,
+    snprintf(text, RPI_DNN_GEOMETRY_TEXT,
              "%d %s n%lld c%lld h%lld w%lld k%lld r%lld s%lld stride%d padding%d threads%d",
              DNNL_VERSION_MAJOR, directions[g->direction], (long long)g->batch,
              (long long)g->channels, (long long)g->height, (long long)g->width,
@@ -60,11 +59,12 @@ static void write_key(const rpi_dnn_geometry *g, char *key) {
              g->stride, g->padding, g->threads);
 }
 
+/* key: less than KEY_BYTES long. */
 static rp_status remember(rpi_dnn_tuning *tuning, const char *key, bool winograd) {
     RP_TRY(rpi_grow_array(tuning->count, tuning->count + 1, sizeof *tuning->choices,
                           "algorithm choices", &tuning->choices));
     choice *it = &tuning->choices[tuning->count++];
-    snprintf(it->key, sizeof it->key, "%s", key);
+    memcpy(it->key, key, strlen(key) + 1);
     it->winograd = winograd;
     return RP_OK;
 }
@@ -141,7 +141,7 @@ rp_status rpi_dnn_tuning_choose(rpi_dnn_tuning *tuning, const rpi_dnn_geometry *
         return RP_OK;
     }
     char key[KEY_BYTES];
-    write_key(geometry, key);
+    rpi_dnn_geometry_text(geometry, key);
     /* The first line of a key counts, should two ranks have measured it at once. */
     for (size_t i = 0; i < tuning->count; i++) {
         if (strcmp(tuning->choices[i].key, key) != 0) continue;

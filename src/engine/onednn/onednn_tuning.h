@@ -20,6 +20,11 @@ typedef struct rpi_dnn_geometry {
     int threads;
 } rpi_dnn_geometry;
 
+/* In words: "2 forward n64 c64 h28 w28 k64 r3 s3 stride1 padding1 threads2", the first number
+ * being oneDNN's major version. */
+enum { RPI_DNN_GEOMETRY_TEXT = 256 };
+void rpi_dnn_geometry_text(const rpi_dnn_geometry *geometry, char text[RPI_DNN_GEOMETRY_TEXT]);
+
 typedef struct rpi_dnn_tuning rpi_dnn_tuning;
 
 /* file NULL: by the rule. A file that is not there yet is made with the first measurement. */

@@ -1,0 +1,134 @@
+#include "engine/onednn/onednn_conv_shape.h"
+
+#include "base/status.h"
+#include "engine/layers.h"
+#include "engine/onednn/onednn_algorithm.h"
+
+enum { INPUT, WEIGHT, BIAS };
+enum { FIRST_LAYER_CHANNELS = 3 }; /* oneDNN reads so few from a row-major image */
+
+static void geometry_of(const rpi_dnn_session *session, const rpi_unit *unit,
+                        rpi_dnn_geometry *out) {
+    const rpi_conv2d_attributes *attributes = unit->nodes[0]->attributes;
+    const int64_t *input = unit->inputs[INPUT].shape.size;
+    const int64_t *weight = unit->inputs[WEIGHT].shape.size;
+    *out = (rpi_dnn_geometry){.batch = input[0],
+                              .channels = input[1],
+                              .height = input[2],
+                              .width = input[3],
+                              .filters = weight[0],
+                              .window_height = weight[2],
+                              .window_width = weight[3],
+                              .stride = attributes->stride ? attributes->stride : 1,
+                              .padding = attributes->padding,
+                              .threads = session->threads};
+}
+
+void rpi_dnn_conv_of(const rpi_dnn_conv_shape *shape, const rpi_dnn_conv_layouts *layouts,
+                     rpi_dnn_conv *out) {
+    const rpi_dnn_geometry *geometry = &shape->geometry;
+    *out = (rpi_dnn_conv){.source = layouts->source,
+                          .weights = layouts->any_weight,
+                          .bias = layouts->bias,
+                          .destination = layouts->destination};
+    for (int i = 0; i < 2; i++) {
+        out->stride[i] = geometry->stride;
+        out->padding_before[i] = out->padding_after[i] = geometry->padding;
+    }
+}
+
+/* Row-major images are read well where they have few channels, as those of the first layer. */
+static int usual_layout(const rpi_unit *unit) {
+    bool few = unit->inputs[INPUT].shape.size[1] <= FIRST_LAYER_CHANNELS;
+    return few && !(unit->wanted >> INPUT & 1u) ? RPI_DNN_PLAIN : RPI_DNN_BLOCKED;
+}
+
+/* Blocked images have room for, and zeros in, the channels that are counted besides. */
+static rpi_dnn_conv_shape widen(const rpi_dnn_session *session, int inner,
+                                const rpi_dnn_conv_shape *narrow) {
+    rpi_dnn_conv_shape wide = *narrow;
+    wide.inner = inner;
+    if (inner == RPI_DNN_BLOCKED)
+        wide.geometry.channels = rpi_dnn_padded_channels(session, narrow->channels);
+    wide.geometry.filters = rpi_dnn_padded_channels(session, narrow->filters);
+    return wide;
+}
+
+rp_status rpi_dnn_conv_layouts_make(const rpi_dnn_session *session, const rpi_unit *unit,
+                                    const rpi_dnn_conv_shape *shape,
+                                    rpi_dnn_conv_layouts *out) {
+    const rpi_dnn_geometry *geometry = &shape->geometry;
+    const int inner = shape->inner;
+    const rpi_unit_value *input = &unit->inputs[INPUT];
+    rpi_shape source = input->shape, destination = unit->outputs[0].shape;
+    source.size[1] = geometry->channels;
+    destination.size[1] = geometry->filters;
+    const int64_t weight[] = {geometry->filters, geometry->channels, geometry->window_height,
+                              geometry->window_width};
+    RP_TRY(rpi_dnn_image_md(session, &input->shape, inner, &out->input));
+    RP_TRY(rpi_dnn_image_md(session, &input->shape, rpi_dnn_layout_for(input, inner),
+                            &out->outer_input));
+    RP_TRY(rpi_dnn_image_md(session, &source, inner, &out->source));
+    RP_TRY(rpi_dnn_image_md(session, &destination, RPI_DNN_BLOCKED, &out->destination));
+    RP_TRY(rpi_dnn_md_create(4, weight, dnnl_oihw, &out->weight));
+    RP_TRY(rpi_dnn_md_create(4, weight, dnnl_format_tag_any, &out->any_weight));
+    if (unit->input_count > BIAS) RP_TRY(rpi_dnn_flat_md(geometry->filters, &out->bias));
+    return RP_OK;
+}
+
+void rpi_dnn_conv_layouts_destroy(rpi_dnn_conv_layouts *layouts) {
+    rpi_dnn_md_destroy(layouts->outer_input);
+    rpi_dnn_md_destroy(layouts->input);
+    rpi_dnn_md_destroy(layouts->source);
+    rpi_dnn_md_destroy(layouts->destination);
+    rpi_dnn_md_destroy(layouts->weight);
+    rpi_dnn_md_destroy(layouts->any_weight);
+    rpi_dnn_md_destroy(layouts->bias);
+    *layouts = (rpi_dnn_conv_layouts){0};
+}
+
+bool rpi_dnn_conv_wants(const rpi_unit *unit, rpi_dnn_direction direction) {
+    if (direction == RPI_DNN_FORWARD) return true;
+    if (direction == RPI_DNN_BACKWARD_DATA) return unit->wanted >> INPUT & 1u;
+    return unit->wanted & (1u << WEIGHT | 1u << BIAS);
+}
+
+/* Is there a direction that oneDNN has nothing but reference code for? */
+static rp_status lacks_kernel(const rpi_dnn_session *session, const rpi_unit *unit,
+                              const rpi_dnn_conv_shape *shape, bool *out_lacks) {
+    rpi_dnn_conv_layouts layouts = {0};
+    *out_lacks = false;
+    rp_status status = rpi_dnn_conv_layouts_make(session, unit, shape, &layouts);
+    rpi_dnn_conv conv;
+    rpi_dnn_conv_of(shape, &layouts, &conv);
+    for (int i = 0; i < RPI_DNN_DIRECTIONS && status == RP_OK && !*out_lacks; i++)
+        if (rpi_dnn_conv_wants(unit, (rpi_dnn_direction)i))
+            status = rpi_dnn_conv_lacks_kernel(session, (rpi_dnn_direction)i, &conv, out_lacks);
+    rpi_dnn_conv_layouts_destroy(&layouts);
+    return status;
+}
+
+/* Tried in this order: the shape as it is; its channels counted to whole blocks; and those over
+ * a blocked input. On AVX-512 there is but reference code for blocked 3x3 convolutions of less
+ * than 16 channels, on AVX2 for the weights of a first layer with one channel. */
+rp_status rpi_dnn_conv_shape_choose(const rpi_dnn_session *session, const rpi_unit *unit,
+                                    rpi_dnn_conv_shape *out) {
+    rpi_dnn_conv_shape narrow = {.inner = usual_layout(unit)};
+    geometry_of(session, unit, &narrow.geometry);
+    narrow.channels = narrow.geometry.channels;
+    narrow.filters = narrow.geometry.filters;
+    const rpi_dnn_conv_shape shapes[] = {
+        narrow,
+        widen(session, narrow.inner, &narrow),
+        widen(session, RPI_DNN_BLOCKED, &narrow),
+    };
+    *out = narrow;
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        bool lacks = false;
+        RP_TRY(lacks_kernel(session, unit, &shapes[i], &lacks));
+        if (lacks) continue;
+        *out = shapes[i];
+        break;
+    }
+    return RP_OK;
+}

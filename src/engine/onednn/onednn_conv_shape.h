@@ -1,0 +1,39 @@
+/* How a convolution is put to oneDNN: its layouts, and the channels it is said to have. */
+#ifndef RPI_ENGINE_ONEDNN_CONV_SHAPE_H
+#define RPI_ENGINE_ONEDNN_CONV_SHAPE_H
+
+#include "engine/onednn/onednn_session.h"
+#include "engine/onednn/onednn_tuning.h"
+
+typedef struct rpi_dnn_conv_shape {
+    rpi_dnn_geometry geometry; /* but for the direction */
+    int inner;                 /* the layout in which the primitives read the input */
+    /* What the parameters have; where the geometry counts more, the convolution is widened:
+     * the channels that pad a block are taken for channels, whose weights must be zero. */
+    int64_t channels, filters;
+} rpi_dnn_conv_shape;
+
+/* Of the tensors: outside of the kernel, and as the primitives take them. The latter count the
+ * channels that pad a block as channels where the convolution is widened. */
+typedef struct rpi_dnn_conv_layouts {
+    rpi_dnn_md outer_input; /* as it lies: row-major for graph inputs and parameters */
+    rpi_dnn_md input;       /* blocked, or row-major where there are few channels */
+    rpi_dnn_md source, destination;
+    rpi_dnn_md weight, any_weight, bias; /* any: the primitive chooses its packing */
+} rpi_dnn_conv_layouts;
+
+/* What oneDNN has kernels for in every direction that the unit wants, if there is such. */
+rp_status rpi_dnn_conv_shape_choose(const rpi_dnn_session *session, const rpi_unit *unit,
+                                    rpi_dnn_conv_shape *out_shape);
+bool rpi_dnn_conv_wants(const rpi_unit *unit, rpi_dnn_direction direction);
+
+/* On failure what was made is in *out_layouts all the same. */
+rp_status rpi_dnn_conv_layouts_make(const rpi_dnn_session *session, const rpi_unit *unit,
+                                    const rpi_dnn_conv_shape *shape,
+                                    rpi_dnn_conv_layouts *out_layouts);
+void rpi_dnn_conv_layouts_destroy(rpi_dnn_conv_layouts *layouts); /* zeros are fine */
+/* `out_conv` borrows the layouts. */
+void rpi_dnn_conv_of(const rpi_dnn_conv_shape *shape, const rpi_dnn_conv_layouts *layouts,
+                     rpi_dnn_conv *out_conv);
+
+#endif

@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 runs=runs/demo
 rm -rf $runs
 mkdir -p $runs
-steps=${REDPOLL_DEMO_STEPS:-30}
+steps=${REDPOLL_DEMO_STEPS:-36}
 link=200Mbit,50us
 count=25557032
 
@@ -62,7 +62,7 @@ train() { # name, further options
     name=$1
     shift
     show "$redpoll" train --model resnet18 --data fashion-mnist -n 2 --steps "$steps" --global-batch-size 64 \
-        --seed 1 --lr 0.02 --eval-images 2000 --out "$runs/$name" "$@"
+        --seed 1 --lr 0.05 --lr-schedule cosine --eval-images 2000 --out "$runs/$name" "$@"
 }
 train unlimited --codec fp32
 train fp32 --codec fp32 --link $link

@@ -16,11 +16,11 @@ static rpi_isa isa_max, isa_allowed;
 static char features[256];
 
 #if defined(__x86_64__)
-/* clang-format off: it never settles on this list */
-#    define RPI_FEATURES(X)                                                                    \
-        X("sse4.2")                                                                            \
-        X("avx2") X("fma") X("bmi2") X("avx512f") X("avx512bw") X("avx512dq") X("avx512vl")    \
-            X("avx512vbmi") X("avx512vnni") X("vpclmulqdq")
+/* The formatter never settles on this list. */
+/* clang-format off */
+#    define RPI_FEATURES(X) \
+        X("sse4.2") X("avx2") X("fma") X("bmi2") X("avx512f") X("avx512bw") X("avx512dq") \
+        X("avx512vl") X("avx512vbmi") X("avx512vnni") X("vpclmulqdq")
 /* clang-format on */
 
 static void detect(void) {

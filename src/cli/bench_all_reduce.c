@@ -3,11 +3,11 @@
 #include "cli/commands.h"
 
 #include "base/clock.h"
+#include "base/median.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "cli/elements.h"
 #include "cli/gaussian.h"
-#include "cli/median.h"
 #include "cli/world.h"
 #include "plan/choose.h"
 #include "redpoll/comm.h"

@@ -4,11 +4,11 @@
 
 #include "base/clock.h"
 #include "base/cpu.h"
+#include "base/median.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "cli/elements.h"
 #include "cli/gaussian.h"
-#include "cli/median.h"
 #include "redpoll/codec.h"
 
 #include <cjson/cJSON.h>

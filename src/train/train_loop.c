@@ -1,5 +1,6 @@
 /* A run from its options to its result: the order of things. */
 #include "base/clock.h"
+#include "base/median.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "train/agree.h"
@@ -31,6 +32,17 @@ static rp_status resume(run *r) {
     return RP_OK;
 }
 
+/* To nearest, one bit sends a bucket's extremes and leaves the rest: the residual never
+ * settles. */
+static void warn_of_one_bit(const run *r) {
+    const rp_codec *codec = &r->trainer.codec;
+    bool alone = r->trainer.world < 2 || codec->rounding == RP_STOCHASTIC;
+    if (codec->bits != 1 || alone || !r->trainer.residual || !r->hooks->note) return;
+    r->hooks->note(r->hooks->context,
+                   "one bit to nearest with error feedback grows its residual "
+                   "without end; q2 has no such trouble");
+}
+
 /* What the steps need is compiled before the clock starts. */
 static rp_status compile(rpi_trainer *t) {
     if (t->step >= t->total_steps) return RP_OK;
@@ -58,6 +70,7 @@ static rp_status prepare(run *r, rp_comm *comm) {
     if (t->rank == 0) RP_TRY(rpi_run_folder_check(r->options));
     RP_TRY(compile(t));
     RP_TRY(open_output(r));
+    warn_of_one_bit(r);
     int64_t steps = t->total_steps > t->step ? t->total_steps - t->step : 0;
     RP_TRY(rpi_alloc_array((size_t)steps, sizeof *r->history, "metrics", &r->history));
     RP_TRY(rpi_alloc_array((size_t)steps, sizeof *r->scratch, "metrics", &r->scratch));
@@ -124,17 +137,6 @@ static rp_status step(run *r) {
     return RP_OK;
 }
 
-static int by_value(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, int64_t count) {
-    if (count == 0) return NAN;
-    qsort(values, (size_t)count, sizeof *values, by_value);
-    return count % 2 ? values[count / 2] : 0.5 * (values[count / 2 - 1] + values[count / 2]);
-}
-
 static double images_s(const rpi_step_metrics *m) {
     return (double)m->images / m->step_s;
 }
@@ -157,7 +159,7 @@ static double wire_bytes(const rpi_step_metrics *m) {
 
 static double median_of(run *r, double (*value)(const rpi_step_metrics *)) {
     for (int64_t i = 0; i < r->result.steps; i++) r->scratch[i] = value(&r->history[i]);
-    return median(r->scratch, r->result.steps);
+    return r->result.steps ? rpi_median(r->scratch, (int)r->result.steps) : NAN;
 }
 
 static void summarise(run *r) {

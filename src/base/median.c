@@ -1,4 +1,4 @@
-#include "cli/median.h"
+#include "base/median.h"
 
 #include <stdlib.h>
 

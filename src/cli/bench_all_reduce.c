@@ -249,10 +249,7 @@ static void print_json(const bench *b, const result *r, const char *codec, bool 
     cJSON_AddNumberToObject(object, "wire_bytes", r->wire_bytes);
     cJSON_AddNumberToObject(object, "rel_l2_error", r->error);
     cJSON_AddBoolToObject(object, "replicas_equal", r->replicas_equal);
-    char *text = cJSON_PrintUnformatted(object);
-    if (text) puts(text);
-    cJSON_free(text);
-    cJSON_Delete(object);
+    rpi_command_print_json(object);
 }
 
 static void print_table(const bench *b, const result *r, const char *codec, bool lossy) {

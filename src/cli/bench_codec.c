@@ -146,10 +146,7 @@ static void print_json(const settings *s, const result *r, const char *codec) {
     cJSON_AddNumberToObject(object, "rel_l2_error", r->error);
     cJSON_AddStringToObject(object, "dtype", rp_dtype_name(s->dtype));
     cJSON_AddBoolToObject(object, "error_feedback", s->error_feedback);
-    char *text = cJSON_PrintUnformatted(object);
-    if (text) puts(text);
-    cJSON_free(text);
-    cJSON_Delete(object);
+    rpi_command_print_json(object);
 }
 
 static void print_table(const settings *s, const result *r, const char *codec) {

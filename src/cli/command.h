@@ -24,4 +24,8 @@ int rpi_command_failed(rp_status status);
 /* The same for a mistake in the words of a command: exit code 2, and where to find help. */
 int rpi_command_misused(const char *command, rp_status status);
 
+/* The object as one line on standard output; frees it. */
+struct cJSON;
+void rpi_command_print_json(struct cJSON *object);
+
 #endif

@@ -2,6 +2,7 @@
 
 #include "base/status.h"
 
+#include <cjson/cJSON.h>
 #include <stdio.h>
 
 static const rpi_command *const catalogue[] = {
@@ -26,4 +27,11 @@ int rpi_command_misused(const char *command, rp_status status) {
     (void)rpi_command_failed(status);
     fprintf(stderr, "redpoll: 'redpoll %s --help' shows the usage\n", command);
     return RPI_EXIT_USAGE;
+}
+
+void rpi_command_print_json(cJSON *object) {
+    char *text = cJSON_PrintUnformatted(object);
+    if (text) puts(text);
+    cJSON_free(text);
+    cJSON_Delete(object);
 }

@@ -93,10 +93,7 @@ static void print_json(void) {
         for (int i = 0; (e = catalogues[c].at(i)).name; i++)
             cJSON_AddItemToArray(list, cJSON_CreateString(e.name));
     }
-    char *text = cJSON_PrintUnformatted(object);
-    if (text) puts(text);
-    cJSON_free(text);
-    cJSON_Delete(object);
+    rpi_command_print_json(object);
 }
 
 static void print_table(void) {

@@ -132,10 +132,7 @@ static void print_json(const settings *s, const prediction *p, const char *codec
     cJSON_AddNumberToObject(object, "encode_s", p->cost.encode_s);
     cJSON_AddNumberToObject(object, "decode_s", p->cost.decode_s);
     cJSON_AddNumberToObject(object, "frames", (double)p->cost.frames);
-    char *text = cJSON_PrintUnformatted(object);
-    if (text) puts(text);
-    cJSON_free(text);
-    cJSON_Delete(object);
+    rpi_command_print_json(object);
 }
 
 static rp_status print_schedule(const settings *s, const prediction *p) {

@@ -70,12 +70,27 @@ const char *check_folder(void) {
     return folder;
 }
 
-int check_descriptors(void) {
+static int count_entries(const char *path) {
     int count = 0;
-    DIR *entries = opendir("/proc/self/fd");
+    DIR *entries = opendir(path);
     while (entries && readdir(entries)) count++;
     if (entries) closedir(entries);
-    return count - 3; /* ".", ".." and the entries's own */
+    return count - 2; /* "." and ".." */
+}
+
+int check_descriptors(void) {
+    return count_entries("/proc/self/fd") - 1; /* the folder's own */
+}
+
+int check_threads(void) {
+    return count_entries("/proc/self/task");
+}
+
+int check_settled_threads(int expected) {
+    int64_t deadline_ns = rpi_deadline_ns(10);
+    while (check_threads() > expected && rpi_now_ns() < deadline_ns)
+        rpi_sleep_until_ns(rpi_now_ns() + 1000000);
+    return check_threads();
 }
 
 static int wanted(int argc, char **argv, const char *name) {

@@ -30,6 +30,10 @@ int check_main(int argc, char **argv, const check_case *cases, int count);
 const char *check_folder(void);
 /* Open descriptors of this process, for tests that nothing leaks. */
 int check_descriptors(void);
+/* Threads of this process. A joined one needs a moment more to leave the kernel's list: the
+ * second waits for that, ten seconds at most, and returns how many there are then. */
+int check_threads(void);
+int check_settled_threads(int expected);
 
 #define CHECK(condition)                                                                       \
     do {                                                                                       \

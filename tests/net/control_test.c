@@ -7,7 +7,6 @@
 #include "harness/check.h"
 #include "net/stream.h"
 
-#include <dirent.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -76,22 +75,6 @@ static void gather(party *parties, int count, int world, void (*act)(party *)) {
     rp_store_close(&store);
 }
 
-static int count_entries(const char *folder) {
-    int count = 0;
-    DIR *directory = opendir(folder);
-    while (directory && readdir(directory)) count++;
-    if (directory) closedir(directory);
-    return count;
-}
-
-/* Threads of this process; a joined one needs a moment more to leave the kernel's list. */
-static int settled_threads(int wanted) {
-    int64_t deadline_ns = rpi_deadline_ns(10);
-    while (count_entries("/proc/self/task") > wanted && rpi_now_ns() < deadline_ns)
-        rpi_sleep_until_ns(rpi_now_ns() + 1000000);
-    return count_entries("/proc/self/task");
-}
-
 static void do_nothing(party *self) {
     (void)self;
 }
@@ -99,8 +82,7 @@ static void do_nothing(party *self) {
 static void nothing_fails_and_nothing_is_left(void) {
     party warm_up[2] = {0}; /* a sanitizer's own thread comes with the first of ours */
     gather(warm_up, 2, 2, do_nothing);
-    int descriptors = count_entries("/proc/self/fd"),
-        threads = count_entries("/proc/self/task");
+    int descriptors = check_descriptors(), threads = check_threads();
     for (int world = 1; world <= 6; world++) {
         party parties[6] = {0};
         gather(parties, world, world, do_nothing);
@@ -108,8 +90,8 @@ static void nothing_fails_and_nothing_is_left(void) {
             CHECK_MSG(parties[i].status == RP_OK, "rank %d of %d: %s", i, world,
                       parties[i].heard.text);
     }
-    CHECK_EQ(count_entries("/proc/self/fd"), descriptors);
-    CHECK_EQ(settled_threads(threads), threads);
+    CHECK_EQ(check_descriptors(), descriptors);
+    CHECK_EQ(check_settled_threads(threads), threads);
 }
 
 static void leave_early(party *self) {
@@ -307,7 +289,7 @@ static void a_world_of_one(void) {
 }
 
 static void memory_runs_out(void) {
-    int descriptors = count_entries("/proc/self/fd");
+    int descriptors = check_descriptors();
     rp_store store = {0};
     REQUIRE_OK(rp_store_open_local(&store));
     rpi_control_options options = {.prefix = "w", .timeout_s = 0};
@@ -318,7 +300,7 @@ static void memory_runs_out(void) {
         rpi_memory_fail_after(0);
         CHECK(status == RP_NOMEM || status == RP_TIMEOUT);
         CHECK(!control);
-        CHECK_EQ(count_entries("/proc/self/fd"), descriptors);
+        CHECK_EQ(check_descriptors(), descriptors);
     }
     rp_store_close(&store);
 }

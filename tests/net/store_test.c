@@ -8,7 +8,6 @@
 #include "net/store_wire.h"
 #include "net/stream.h"
 
-#include <dirent.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -48,22 +47,6 @@ static void done_with(const fixture *f, rp_store *store) {
 static void close_fixture(fixture *f) {
     rp_store_close(&f->store);
     rp_store_server_stop(f->server);
-}
-
-static int count_entries(const char *folder) {
-    int count = 0;
-    DIR *directory = opendir(folder);
-    while (directory && readdir(directory)) count++;
-    if (directory) closedir(directory);
-    return count;
-}
-
-/* Threads of this process; a joined one needs a moment more to leave the kernel's list. */
-static int settled_threads(int wanted) {
-    int64_t deadline_ns = rpi_deadline_ns(10);
-    while (count_entries("/proc/self/task") > wanted && rpi_now_ns() < deadline_ns)
-        rpi_sleep_until_ns(rpi_now_ns() + 1000000);
-    return count_entries("/proc/self/task");
 }
 
 static void keeps_values(rp_store *s) {
@@ -355,7 +338,7 @@ static void several_questions_in_one_packet(void) {
 }
 
 static void nothing_is_left_behind(void) {
-    int descriptors = check_descriptors(), threads = count_entries("/proc/self/task");
+    int descriptors = check_descriptors(), threads = check_threads();
     for (int round = 0; round < 3; round++)
         for (int kind = 0; kind < KINDS; kind++) {
             fixture f = {0};
@@ -363,7 +346,7 @@ static void nothing_is_left_behind(void) {
             close_fixture(&f);
         }
     CHECK_EQ(check_descriptors(), descriptors);
-    CHECK_EQ(settled_threads(threads), threads);
+    CHECK_EQ(check_settled_threads(threads), threads);
 }
 
 static void memory_runs_out(void) {

@@ -15,6 +15,11 @@ static const rpi_algorithm *const catalogue[] = {
     &rpi_algorithm_scatter_broadcast,
     &rpi_algorithm_dissemination,
     &rpi_algorithm_rendezvous,
+    &rpi_algorithm_direct_reduce,
+    &rpi_algorithm_scatter_reduce,
+    &rpi_algorithm_root_gather,
+    &rpi_algorithm_root_scatter,
+    &rpi_algorithm_pairwise,
 };
 
 const rpi_algorithm *rpi_algorithm_at(int index) {

@@ -14,5 +14,10 @@ extern const rpi_algorithm rpi_algorithm_tree_broadcast;
 extern const rpi_algorithm rpi_algorithm_scatter_broadcast;
 extern const rpi_algorithm rpi_algorithm_dissemination;
 extern const rpi_algorithm rpi_algorithm_rendezvous;
+extern const rpi_algorithm rpi_algorithm_direct_reduce;
+extern const rpi_algorithm rpi_algorithm_scatter_reduce;
+extern const rpi_algorithm rpi_algorithm_root_gather;
+extern const rpi_algorithm rpi_algorithm_root_scatter;
+extern const rpi_algorithm rpi_algorithm_pairwise;
 
 #endif

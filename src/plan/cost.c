@@ -248,9 +248,16 @@ static rp_status build_schedules(simulation *s, const rpi_algorithm *algorithm) 
     return match(s);
 }
 
+/* Into how many parts the bytes are cut: an all-to-all has its blocks twice, as it sends and as
+ * it receives them. */
+static int cut_parts(const rpi_schedule *schedule) {
+    bool both_ways = schedule->algorithm->collective == RPI_ALL_TO_ALL;
+    return both_ways ? schedule->world : schedule->parts;
+}
+
 /* How many chunks there are, and how many of them are simulated to tell the pace of all. */
 static void plan_chunks(simulation *s, size_t bytes, size_t encoded) {
-    int parts = s->schedules[0].parts;
+    int parts = cut_parts(&s->schedules[0]);
     s->chunks = rpi_split_chunks(bytes, s->model->chunk_bytes, parts);
     s->in_flight =
         s->model->chunks_in_flight > 0 ? s->model->chunks_in_flight : RPI_CHUNKS_IN_FLIGHT;

@@ -5,7 +5,7 @@
  * its last no sooner than the cards on both ends allow. The core encodes, decodes, adds and
  * handles frames, one step at a time, of those that may start the first of the oldest chunk.
  * Links buffer without limit. A rank starts chunk c + chunks_in_flight when it has finished
- * chunk c. Parts are of equal size. */
+ * chunk c. Parts are of equal size, and so are blocks. */
 #ifndef RPI_PLAN_COST_H
 #define RPI_PLAN_COST_H
 
@@ -29,8 +29,10 @@ typedef struct rpi_cost {
     int chunks;
 } rpi_cost;
 
-/* bytes: of the whole vector (world parts for reduce-scatter and all-gather); encoded: size of
- * its encoding (bytes when exact). Root is 0. Pure: the same arguments give the same numbers on
+/* bytes: of elements: the vector of all-reduce, reduce, broadcast and send/recv; the `world`
+ * parts together of reduce-scatter, all-gather, gather and scatter; the `world` blocks of one
+ * rank, its own among them, of all-to-all. encoded: size of their encoding (bytes when exact).
+ * Barrier takes neither. Root is 0. Pure: the same arguments give the same numbers on
  * every rank. Long vectors are simulated for their first chunks and the rest is taken to go on
  * at that pace. Costs O(s log s) for s steps of all ranks: SRA among 8 ranks takes well under a
  * millisecond, among 256 about a second.

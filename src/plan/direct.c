@@ -10,6 +10,14 @@ static void accumulate(rpi_writer *writer, int part, int from, bool first) {
         rpi_write_decode(writer, part, from, RPI_SLOT_SUM);
 }
 
+void rpi_direct_sum(rpi_writer *writer, int part) {
+    int world = writer->schedule->world, rank = writer->schedule->rank;
+    for (int source = 0; source < world; source++) {
+        int from = source == rank ? RPI_SLOT_IN : rpi_write_recv(writer, part, source);
+        accumulate(writer, part, from, source == 0);
+    }
+}
+
 void rpi_direct_reduce(rpi_writer *writer, int round) {
     int world = writer->schedule->world, rank = writer->schedule->rank;
     rpi_writer_round(writer, round);
@@ -19,10 +27,7 @@ void rpi_direct_reduce(rpi_writer *writer, int round) {
         rpi_write_send(writer, owner, wire, owner);
     }
     rpi_writer_round(writer, round + 1);
-    for (int source = 0; source < world; source++) {
-        int from = source == rank ? RPI_SLOT_IN : rpi_write_recv(writer, rank, source);
-        accumulate(writer, rank, from, source == 0);
-    }
+    rpi_direct_sum(writer, rank);
 }
 
 void rpi_direct_gather(rpi_writer *writer, int wire, int round) {

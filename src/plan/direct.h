@@ -6,6 +6,10 @@
 
 #include "plan/schedule_writer.h"
 
+/* SUM of `part` becomes the sum of this rank's IN and of the encodings that come from all
+ * others, added in rank order. */
+void rpi_direct_sum(rpi_writer *writer, int part);
+
 /* Rounds `round` and `round + 1`: part p of everybody's IN goes to rank p, encoded; SUM of part
  * `rank` becomes the sum of all, added in rank order. */
 void rpi_direct_reduce(rpi_writer *writer, int round);

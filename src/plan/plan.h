@@ -25,6 +25,12 @@
  * Parts may be empty (fewer granules than parts); both ends know, so an executor may skip the
  * frames of empty parts, but never those of TOKEN.
  *
+ * Blocks (gather, scatter, all-to-all): how long a part is, only the two ranks know that send
+ * and receive it. Each part is cut by itself into pieces of one fixed length, chunk c moves
+ * piece c, and a rank runs as many chunks as its own longest part has pieces. SENDs and RECVs
+ * of a piece that does not exist are left out but for those of chunk 0, through which ranks
+ * notice that they disagree. Nothing is summed.
+ *
  * The mean: the sum is divided by the world before it is encoded for everybody, because what is
  * sent must be what the owner keeps. So exactly two kinds of steps divide, when the caller
  * asked for a mean, and a finished sum passes exactly one of them: an ENCODE of SUM with role
@@ -48,6 +54,13 @@ typedef enum rpi_collective {
     RPI_BARRIER,        /* tokens only */
     RPI_SENDRECV,       /* IN of rank 0 -> OUT of rank 1 in a world of two; the receiver sends a
                            token first, so that no data blocks a link before it is wanted */
+    RPI_REDUCE,         /* as ALL_REDUCE, but OUT is the root's alone */
+    RPI_GATHER,         /* IN: part `rank`; OUT of root: world parts. Blocks, see above */
+    RPI_SCATTER,        /* IN of root: world parts; OUT: part `rank`. Blocks */
+    RPI_ALL_TO_ALL, /* 2 * world parts. IN: part d < world is for the rank at distance d. OUT:
+                       part 0 is the rank's own, part world + d comes from the rank d before,
+                       part world is empty; what is sent as part d is received as part
+                       world + d. Blocks */
     RPI_COLLECTIVES
 } rpi_collective;
 
@@ -95,7 +108,7 @@ typedef struct rpi_schedule {
 
 typedef struct rpi_plan_request {
     int world, rank;
-    int root;           /* broadcast only */
+    int root;           /* of collectives that have one; 0 for others */
     const int *host_of; /* world entries: which host a rank is on; NULL: unknown */
 } rpi_plan_request;
 
@@ -117,6 +130,8 @@ const rpi_algorithm *rpi_algorithm_at(int index);
 rp_status rpi_algorithm_find(rpi_collective collective, const char *name,
                              const rpi_algorithm **out_algorithm);
 const char *rpi_collective_name(rpi_collective collective); /* "all-reduce" ... */
+/* Broadcast, reduce, gather, scatter. */
+bool rpi_collective_has_root(rpi_collective collective);
 
 const char *rpi_step_name(rpi_step_kind kind); /* "encode" ... */
 

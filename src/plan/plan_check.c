@@ -57,12 +57,23 @@ static const rpi_step *current(const rank_state *rank) {
 static bool has_input(const proof *p, int rank, int part) {
     switch (p->algorithm->collective) {
     case RPI_ALL_REDUCE:
-    case RPI_REDUCE_SCATTER: return true;
-    case RPI_ALL_GATHER: return part == rank;
-    case RPI_BROADCAST: return rank == p->root;
+    case RPI_REDUCE_SCATTER:
+    case RPI_REDUCE: return true;
+    case RPI_ALL_GATHER:
+    case RPI_GATHER: return part == rank;
+    case RPI_BROADCAST:
+    case RPI_SCATTER: return rank == p->root;
+    case RPI_ALL_TO_ALL: return part < p->world;
     case RPI_SENDRECV: return rank == 0;
     default: return false;
     }
+}
+
+/* Part 0 is the rank's own, part world + d comes from the rank d before. */
+static uint64_t exchanged(const proof *p, int rank, int part) {
+    if (part == 0) return bit(rank);
+    int distance = part - p->world;
+    return distance > 0 ? bit((rank - distance + p->world) % p->world) : 0;
 }
 
 /* The contributions that part of OUT must end with; 0: the rank has no such part. */
@@ -73,13 +84,24 @@ static uint64_t wanted(const proof *p, int rank, int part) {
     case RPI_ALL_GATHER: return bit(part);
     case RPI_BROADCAST: return bit(p->root);
     case RPI_SENDRECV: return rank == 1 ? bit(0) : 0;
+    case RPI_REDUCE: return rank == p->root ? all_ranks(p->world) : 0;
+    case RPI_GATHER: return rank == p->root ? bit(part) : 0;
+    case RPI_SCATTER: return part == rank ? bit(p->root) : 0;
+    case RPI_ALL_TO_ALL: return exchanged(p, rank, part);
     default: return 0;
     }
 }
 
 static bool reduces(const proof *p) {
     return p->algorithm->collective == RPI_ALL_REDUCE ||
-           p->algorithm->collective == RPI_REDUCE_SCATTER;
+           p->algorithm->collective == RPI_REDUCE_SCATTER ||
+           p->algorithm->collective == RPI_REDUCE;
+}
+
+/* What a sender calls part p, the receiver calls so: blocks of an all-to-all are numbered by
+ * distance, those received behind those sent. */
+static int received_as(const proof *p, int part) {
+    return p->algorithm->collective == RPI_ALL_TO_ALL ? p->world + part : part;
 }
 
 static rp_status read_slot(const proof *p, rank_state *rank, value *out_value) {
@@ -207,8 +229,9 @@ static rp_status run_recv(proof *p, rank_state *rank) {
         rank->heard |= link->heard;
         return RP_OK;
     }
-    if (link->value.part != step->part)
+    if (received_as(p, link->value.part) != step->part)
         return FAIL_HERE(rank, "rank %d sends part %d here", step->peer, link->value.part);
+    link->value.part = step->part;
     return write_slot(p, rank, link->value);
 }
 
@@ -339,7 +362,27 @@ static rp_status check_token_first(const rpi_schedule *sender) {
     return status;
 }
 
+static bool has_blocks(const proof *p) {
+    rpi_collective collective = p->algorithm->collective;
+    return collective == RPI_GATHER || collective == RPI_SCATTER ||
+           collective == RPI_ALL_TO_ALL;
+}
+
+/* Nobody can pass a block on without knowing how long it is. */
+static rp_status check_blocks(const proof *p) {
+    for (int rank = 0; rank < p->world; rank++) {
+        const rpi_schedule *schedule = p->ranks[rank].schedule;
+        for (int i = 0; i < schedule->count; i++) {
+            int part = schedule->steps[i].part;
+            if (!has_input(p, rank, part) && !wanted(p, rank, part))
+                return rpi_schedule_fail(schedule, i, "the block is not one of this rank's");
+        }
+    }
+    return RP_OK;
+}
+
 static rp_status prove(proof *p) {
+    if (has_blocks(p)) RP_TRY(check_blocks(p));
     RP_TRY(run_all(p));
     RP_TRY(check_links(p));
     RP_TRY(check_outputs(p));

@@ -22,12 +22,11 @@ enum { RPI_PLAN_CHECK_WORLD = 64 }; /* largest world that can be proved: sets ar
  *    exactly once; the owner's own entered the sum unencoded; where the algorithm says so, they
  *    were added one by one in rank order;
  *  - a finished sum is divided exactly once (for a mean) and not read again; nothing else is;
- *  - a rank encodes a part at most once (there is one residual an element), and what it sends
- * on as finished it also keeps: after an all-reduce or all-gather all ranks, after a broadcast
- *    all but the root, hold the decoding of one and the same encoding, so replicas are
- *    bit-identical;
- *  - no element is encoded more often than algorithm->quantisations says, and some are as
- * often;
+ *  - a rank encodes a part at most once (there is one residual an element);
+ *  - replicas are bit-identical: after an all-reduce or all-gather all ranks, after a broadcast
+ *    all but the root, hold the decoding of one and the same encoding;
+ *  - no element is encoded more often than algorithm->quantisations says, and some as often;
+ *  - blocks (plan.h): a rank handles only parts that it gives or gets;
  *  - barrier: no rank ends before all have begun; send/recv: no data before the token.
  * Else RP_INTERNAL, naming algorithm, world, root, rank, step and part. RP_NOMEM.
  * RP_UNSUPPORTED: the world is too large, or the algorithm does not fit it. */

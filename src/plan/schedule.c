@@ -8,6 +8,8 @@ static const char *const collective_names[RPI_COLLECTIVES] = {
     [RPI_ALL_REDUCE] = "all-reduce", [RPI_REDUCE_SCATTER] = "reduce-scatter",
     [RPI_ALL_GATHER] = "all-gather", [RPI_BROADCAST] = "broadcast",
     [RPI_BARRIER] = "barrier",       [RPI_SENDRECV] = "send-recv",
+    [RPI_REDUCE] = "reduce",         [RPI_GATHER] = "gather",
+    [RPI_SCATTER] = "scatter",       [RPI_ALL_TO_ALL] = "all-to-all",
 };
 
 static const char *const step_names[RPI_STEP_KINDS] = {
@@ -18,6 +20,11 @@ static const char *const step_names[RPI_STEP_KINDS] = {
 
 const char *rpi_collective_name(rpi_collective collective) {
     return (unsigned)collective < RPI_COLLECTIVES ? collective_names[collective] : "unknown";
+}
+
+bool rpi_collective_has_root(rpi_collective collective) {
+    return collective == RPI_BROADCAST || collective == RPI_REDUCE ||
+           collective == RPI_GATHER || collective == RPI_SCATTER;
 }
 
 const char *rpi_step_name(rpi_step_kind kind) {

@@ -38,7 +38,8 @@ void rpi_schedule_print(FILE *stream, const rpi_schedule *schedule) {
     const rpi_algorithm *algorithm = schedule->algorithm;
     fprintf(stream, "%s by '%s', rank %d of %d", rpi_collective_name(algorithm->collective),
             algorithm->name, schedule->rank, schedule->world);
-    if (algorithm->collective == RPI_BROADCAST) fprintf(stream, ", root %d", schedule->root);
+    if (rpi_collective_has_root(algorithm->collective))
+        fprintf(stream, ", root %d", schedule->root);
     fprintf(stream, ": %d part%s, %d step%s in %d round%s\n", schedule->parts,
             schedule->parts == 1 ? "" : "s", schedule->count, schedule->count == 1 ? "" : "s",
             schedule->rounds, schedule->rounds == 1 ? "" : "s");

@@ -3,6 +3,7 @@
 #include "base/memory.h"
 
 #include <limits.h>
+#include <stdbool.h>
 
 /* Segments that may be cut anywhere are cut so that both sides start on a cache line (when the
  * segment does): writers of neighbouring parts then share none. */
@@ -33,13 +34,13 @@ static rp_status weigh(const rpi_split_segment *segment, int i, size_t before,
     return RP_OK;
 }
 
-rp_status rpi_split_init(const rpi_split_segment *segments, int segment_count,
-                         rpi_split_layout layout, int chunks, int parts, rpi_split *out_split) {
+static rp_status init(const rpi_split_segment *segments, int segment_count,
+                      rpi_split_layout layout, int chunks, int parts, rpi_split *out_split) {
     *out_split = (rpi_split){0};
     if (segment_count < 0 || chunks < 1 || parts < 1)
         return RP_FAIL(INVALID, "cannot cut %d segments into %d chunks of %d parts",
                        segment_count, chunks, parts);
-    if (layout == RPI_SPLIT_RANKED && segment_count != parts)
+    if (layout != RPI_SPLIT_VECTOR && segment_count != parts)
         return RP_FAIL(INVALID, "%d segments for %d parts; one each is needed", segment_count,
                        parts);
     size_t *before = NULL;
@@ -51,8 +52,59 @@ rp_status rpi_split_init(const rpi_split_segment *segments, int segment_count,
             return status;
         }
     }
-    *out_split = (rpi_split){segments, segment_count, layout, chunks, parts, before};
+    *out_split = (rpi_split){.segments = segments,
+                             .segment_count = segment_count,
+                             .layout = layout,
+                             .chunks = chunks,
+                             .parts = parts,
+                             .before = before};
     return RP_OK;
+}
+
+rp_status rpi_split_init(const rpi_split_segment *segments, int segment_count,
+                         rpi_split_layout layout, int chunks, int parts, rpi_split *out_split) {
+    *out_split = (rpi_split){0};
+    if (layout == RPI_SPLIT_BLOCKS)
+        return RP_FAIL(INVALID, "blocks are cut by the length of a piece, not into %d chunks",
+                       chunks);
+    return init(segments, segment_count, layout, chunks, parts, out_split);
+}
+
+/* Places to cut (units) in a full piece of a segment; never more than the segment has. */
+static size_t piece_units(const rpi_split *split, int part) {
+    const rpi_split_segment *segment = &split->segments[part];
+    size_t wanted = split->piece_bytes / cut_bytes(segment), all = units(segment);
+    if (wanted < 1) wanted = 1;
+    return wanted < all ? wanted : all;
+}
+
+static size_t count_pieces(const rpi_split *split, int part) {
+    size_t all = units(&split->segments[part]);
+    if (all == 0) return 0;
+    size_t each = piece_units(split, part);
+    return all / each + (all % each != 0);
+}
+
+rp_status rpi_split_init_blocks(const rpi_split_segment *segments, int parts,
+                                size_t piece_bytes, rpi_split *out_split) {
+    RP_TRY(init(segments, parts, RPI_SPLIT_BLOCKS, 1, parts, out_split));
+    out_split->piece_bytes = piece_bytes ? piece_bytes : RPI_PART_BYTES;
+    for (int part = 0; part < parts; part++) {
+        size_t pieces = count_pieces(out_split, part);
+        if (pieces > INT_MAX) {
+            rp_status status =
+                RP_FAIL(INVALID, "segment %d has %zu pieces of %zu bytes, more than %d", part,
+                        pieces, out_split->piece_bytes, INT_MAX);
+            rpi_split_free(out_split);
+            return status;
+        }
+        if ((int)pieces > out_split->chunks) out_split->chunks = (int)pieces;
+    }
+    return RP_OK;
+}
+
+int rpi_split_pieces(const rpi_split *split, int part) {
+    return (int)count_pieces(split, part);
 }
 
 void rpi_split_free(rpi_split *split) {
@@ -104,11 +156,22 @@ static size_t ranked_cut(const rpi_split *split, int part, int k) {
                       share(bytes, (uint64_t)k, (uint64_t)split->chunks));
 }
 
+static rpi_split_cursor block_piece(const rpi_split *split, int piece, int part) {
+    const rpi_split_segment *segment = &split->segments[part];
+    if ((size_t)piece >= count_pieces(split, part))
+        return (rpi_split_cursor){split, part, part, segment->count, segment->count};
+    size_t each = piece_units(split, part), first = (size_t)piece * each;
+    bool last = units(segment) - first <= each;
+    return (rpi_split_cursor){split, part, part, first * cut_elements(segment),
+                              last ? segment->count : (first + each) * cut_elements(segment)};
+}
+
 rpi_split_cursor rpi_split_piece(const rpi_split *split, int chunk, int part) {
     if (split->segment_count == 0) return (rpi_split_cursor){.split = split};
     if (split->layout == RPI_SPLIT_RANKED)
         return (rpi_split_cursor){split, part, part, ranked_cut(split, part, chunk),
                                   ranked_cut(split, part, chunk + 1)};
+    if (split->layout == RPI_SPLIT_BLOCKS) return block_piece(split, chunk, part);
     uint64_t pieces = (uint64_t)split->chunks * (uint64_t)split->parts;
     uint64_t k = (uint64_t)chunk * (uint64_t)split->parts + (uint64_t)part;
     cut begin = vector_cut(split, k, pieces), end = vector_cut(split, k + 1, pieces);
@@ -136,7 +199,17 @@ static size_t largest_of(size_t total, uint64_t pieces, size_t unit_bytes) {
     return most < total ? most : total;
 }
 
+static size_t largest_block(const rpi_split *split) {
+    size_t largest = 0;
+    for (int part = 0; part < split->parts; part++) {
+        size_t bytes = piece_units(split, part) * cut_bytes(&split->segments[part]);
+        if (bytes > largest) largest = bytes;
+    }
+    return largest;
+}
+
 size_t rpi_split_largest(const rpi_split *split) {
+    if (split->layout == RPI_SPLIT_BLOCKS) return largest_block(split);
     size_t largest = 0, unit_bytes = 0;
     for (int i = 0; i < split->segment_count; i++) {
         size_t unit = cut_bytes(&split->segments[i]);

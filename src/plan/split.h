@@ -25,7 +25,11 @@ typedef enum rpi_split_layout {
     RPI_SPLIT_VECTOR,
     /* Segment p is part p (what rank p gives or gets), cut into chunks. For all-gather and
      * reduce-scatter: segments == parts. */
-    RPI_SPLIT_RANKED
+    RPI_SPLIT_RANKED,
+    /* Segment p is part p, cut by itself into pieces of one length; chunk c of part p is piece
+     * c, empty past the last. For gather, scatter and all-to-all, where only the two ranks
+     * that share a part know how long it is: how it is cut depends on nothing else. */
+    RPI_SPLIT_BLOCKS
 } rpi_split_layout;
 
 typedef struct rpi_split {
@@ -33,7 +37,8 @@ typedef struct rpi_split {
     int segment_count;
     rpi_split_layout layout;
     int chunks, parts;
-    size_t *before; /* [segment_count + 1]: encoded bytes before segment i; owned */
+    size_t *before;     /* [segment_count + 1]: encoded bytes before segment i; owned */
+    size_t piece_bytes; /* BLOCKS: encoded, of a full piece; else 0 */
 } rpi_split;
 
 typedef struct rpi_split_range {
@@ -52,6 +57,12 @@ typedef struct rpi_split_cursor {
  * size or number out of range; RP_NOMEM. One allocation, none later. O(segments). */
 rp_status rpi_split_init(const rpi_split_segment *segments, int segment_count,
                          rpi_split_layout layout, int chunks, int parts, rpi_split *out_split);
+/* BLOCKS, with a part for each segment. piece_bytes: encoded, rounded down to where the segment
+ * may be cut, but at least to one granule (or 64 bytes); 0: RPI_PART_BYTES. Afterwards
+ * out_split->chunks is how many chunks this rank needs: the pieces of its longest part, at
+ * least 1; other ranks may need more or fewer. Else as rpi_split_init, which refuses BLOCKS. */
+rp_status rpi_split_init_blocks(const rpi_split_segment *segments, int parts,
+                                size_t piece_bytes, rpi_split *out_split);
 void rpi_split_free(rpi_split *split); /* zeros are fine */
 
 /* Walk the ranges of a piece: O(log segments), then O(1) a range.
@@ -59,6 +70,10 @@ void rpi_split_free(rpi_split *split); /* zeros are fine */
  *     for (rpi_split_range range; rpi_split_next(&cursor, &range);) ... */
 rpi_split_cursor rpi_split_piece(const rpi_split *split, int chunk, int part);
 int rpi_split_next(rpi_split_cursor *cursor, rpi_split_range *out_range);
+
+/* BLOCKS: how many pieces a part has, 0 where it is empty. Chunks from there on, up to any
+ * number, find it empty. */
+int rpi_split_pieces(const rpi_split *split, int part);
 
 /* No piece encodes to more bytes than this (short granules weighed as full). */
 size_t rpi_split_largest(const rpi_split *split);

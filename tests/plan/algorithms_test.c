@@ -99,6 +99,29 @@ static void peers_are_visited_in_staggered_order(void) {
     rpi_schedule_destroy(&schedule);
 }
 
+/* In round d of an all-to-all every rank sends to one and receives from one, all different. */
+static void all_to_all_goes_in_pairs(void) {
+    enum { WORLD = 6 };
+    int from[WORLD][WORLD] = {{0}};
+    for (int rank = 0; rank < WORLD; rank++) {
+        rpi_plan_request request = {.world = WORLD, .rank = rank};
+        rpi_schedule schedule;
+        REQUIRE_OK(rpi_schedule_build(&rpi_algorithm_pairwise, &request, &schedule));
+        CHECK_EQ(schedule.parts, 2 * WORLD);
+        for (int k = 0; k < schedule.count; k++) {
+            const rpi_step *step = &schedule.steps[k];
+            if (step->kind == RPI_STEP_RECV) CHECK_EQ(step->part, WORLD + step->round);
+            if (step->kind != RPI_STEP_SEND) continue;
+            CHECK_EQ(step->part, step->round);
+            CHECK_EQ(step->peer, (rank + step->round) % WORLD);
+            from[step->round][step->peer]++;
+        }
+        rpi_schedule_destroy(&schedule);
+    }
+    for (int round = 1; round < WORLD; round++)
+        for (int peer = 0; peer < WORLD; peer++) CHECK_EQ(from[round][peer], 1);
+}
+
 /* May b start before a has ended? By the definition in plan.h, not by the graph. */
 static bool ordered(const rpi_schedule *schedule, int a, int b) {
     const rpi_step *x = &schedule->steps[a], *y = &schedule->steps[b];
@@ -207,6 +230,8 @@ static void the_table_shows_every_step(void) {
         for (const char *c = text; *c; c++) lines += *c == '\n';
         CHECK_EQ(lines, schedule.count + 2);
         CHECK(strstr(text, algorithm->name) != NULL);
+        CHECK(rpi_collective_has_root(algorithm->collective) ==
+              (strstr(text, ", root 0") != NULL));
         if (algorithm == &rpi_algorithm_sra) {
             CHECK(strstr(text, "    0  encode     1  in -> wire 0\n") != NULL);
             CHECK(strstr(text, "sum -> wire 6 (a mean divides here)") != NULL);
@@ -240,6 +265,7 @@ CASES({"names are found and unique", names_are_found_and_unique},
       {"schedules are small", schedules_are_small},
       {"a world of one sends nothing", a_world_of_one_sends_nothing},
       {"peers are visited in staggered order", peers_are_visited_in_staggered_order},
+      {"all-to-all goes in pairs", all_to_all_goes_in_pairs},
       {"the graph is the order", the_graph_is_the_order},
       {"bad shapes are named", bad_shapes_are_named},
       {"a wire slot is written once", a_wire_slot_is_written_once},

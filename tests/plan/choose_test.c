@@ -24,6 +24,13 @@ static void the_choice(void) {
         {RPI_BROADCAST, 16, false, VECTOR, &rpi_algorithm_scatter_broadcast},
         {RPI_BARRIER, 8, false, 0, &rpi_algorithm_dissemination},
         {RPI_SENDRECV, 2, false, 100, &rpi_algorithm_rendezvous},
+        {RPI_REDUCE, 8, false, 4, &rpi_algorithm_direct_reduce},
+        {RPI_REDUCE, 2, false, VECTOR, &rpi_algorithm_direct_reduce},
+        {RPI_REDUCE, 3, false, VECTOR, &rpi_algorithm_scatter_reduce},
+        {RPI_REDUCE, 8, true, VECTOR, &rpi_algorithm_direct_reduce},
+        {RPI_GATHER, 8, false, VECTOR, &rpi_algorithm_root_gather},
+        {RPI_SCATTER, 8, false, 4, &rpi_algorithm_root_scatter},
+        {RPI_ALL_TO_ALL, 8, false, VECTOR, &rpi_algorithm_pairwise},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const rpi_algorithm *chosen = NULL;
@@ -79,6 +86,11 @@ static void the_default(void) {
         {RPI_BROADCAST, 8, false, 64, &rpi_algorithm_tree_broadcast},
         {RPI_BROADCAST, 8, false, VECTOR, &rpi_algorithm_scatter_broadcast},
         {RPI_BARRIER, 5, false, 0, &rpi_algorithm_dissemination},
+        {RPI_REDUCE, 4, false, 1000, &rpi_algorithm_direct_reduce},
+        {RPI_REDUCE, 4, false, VECTOR, &rpi_algorithm_scatter_reduce},
+        {RPI_REDUCE, 33, false, 64, &rpi_algorithm_direct_reduce},
+        {RPI_REDUCE, 33, false, VECTOR, &rpi_algorithm_scatter_reduce},
+        {RPI_ALL_TO_ALL, 33, false, VECTOR, &rpi_algorithm_pairwise},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const rpi_algorithm *chosen = NULL;
@@ -90,5 +102,19 @@ static void the_default(void) {
     }
 }
 
+/* What ranks know different sizes of may not be chosen by size. */
+static void the_choice_for_blocks_needs_no_size(void) {
+    const rpi_collective of_blocks[] = {RPI_GATHER, RPI_SCATTER, RPI_ALL_TO_ALL};
+    for (int i = 0; i < 3; i++) {
+        for (int world = 1; world <= 33; world++) {
+            const rpi_algorithm *none = NULL, *much = NULL;
+            REQUIRE_OK(rpi_algorithm_default(of_blocks[i], world, false, 0, &none));
+            REQUIRE_OK(rpi_algorithm_default(of_blocks[i], world, false, VECTOR, &much));
+            CHECK(none == much);
+        }
+    }
+}
+
 CASES({"the default", the_default}, {"the choice", the_choice},
+      {"the choice for blocks needs no size", the_choice_for_blocks_needs_no_size},
       {"the choice is the cheapest", the_choice_is_the_cheapest})

@@ -38,6 +38,11 @@ static void bytes_are_those_of_the_formulas(void) {
             {&rpi_algorithm_ring_gather, share},
             {&rpi_algorithm_tree_broadcast, ceil(log2(world))},
             {&rpi_algorithm_scatter_broadcast, 1},
+            {&rpi_algorithm_direct_reduce, 1},
+            {&rpi_algorithm_scatter_reduce, 1},
+            {&rpi_algorithm_root_gather, 1.0 / world},
+            {&rpi_algorithm_root_scatter, share},
+            {&rpi_algorithm_pairwise, share},
         };
         for (size_t i = 0; i < sizeof formulas / sizeof formulas[0]; i++) {
             rpi_cost cost = price(formulas[i].algorithm, world, bytes, bytes, gigabit);
@@ -61,6 +66,16 @@ static void one_chunk_takes_the_textbook_time(void) {
         CHECK_NEAR(cost.time_s, ceil(log2(world)) * alpha, 1e-9);
         cost = price(&rpi_algorithm_direct_gather, world, bytes, bytes, model);
         CHECK_NEAR(cost.time_s, alpha + hops / 2 * piece_s, 1e-9);
+        cost = price(&rpi_algorithm_direct_reduce, world, bytes, bytes, model);
+        CHECK_NEAR(cost.time_s, alpha + (world - 1) * bytes * beta, 1e-9);
+        cost = price(&rpi_algorithm_scatter_reduce, world, bytes, bytes, model);
+        CHECK_NEAR(cost.time_s, 2 * (alpha + bytes * beta), 1e-9);
+        const rpi_algorithm *of_blocks[] = {
+            &rpi_algorithm_root_gather, &rpi_algorithm_root_scatter, &rpi_algorithm_pairwise};
+        for (int i = 0; i < 3; i++) {
+            cost = price(of_blocks[i], world, bytes, bytes, model);
+            CHECK_NEAR(cost.time_s, alpha + hops / 2 * piece_s, 1e-9);
+        }
     }
     rpi_cost cost = price(&rpi_algorithm_tree_broadcast, 8, bytes, bytes, model);
     CHECK_NEAR(cost.time_s, 3 * (alpha + bytes * beta), 1e-9);
@@ -83,6 +98,19 @@ static void published_numbers(void) {
     CHECK_NEAR(packed.time_s, 0.158, 0.03 * 0.158);
 }
 
+/* Many chunks of a reduce keep every link busy one way: the vector goes out of the root and its
+ * sum comes back at once. */
+static void a_long_reduce_takes_one_vector(void) {
+    rpi_cost_model model = gigabit;
+    for (int world = 3; world <= 12; world += 3) {
+        double one_s = VECTOR / gigabit.bytes_per_s;
+        CHECK_NEAR(price(&rpi_algorithm_scatter_reduce, world, VECTOR, VECTOR, model).time_s,
+                   one_s, 0.15 * one_s);
+        CHECK_NEAR(price(&rpi_algorithm_direct_reduce, world, VECTOR, VECTOR, model).time_s,
+                   (world - 1) * one_s, 0.02 * (world - 1) * one_s);
+    }
+}
+
 static void encoding_overlaps_the_wire(void) {
     rpi_cost_model model = gigabit;
     model.encode_bytes_s = 2e9;
@@ -103,10 +131,16 @@ static void the_pace_is_drawn_on_well(void) {
                             .encode_bytes_s = 3e9,
                             .decode_add_bytes_s = 5e9,
                             .chunk_bytes = 1 << 18};
-    const rpi_algorithm *algorithms[] = {&rpi_algorithm_sra, &rpi_algorithm_ring,
+    const rpi_algorithm *algorithms[] = {&rpi_algorithm_sra,
+                                         &rpi_algorithm_ring,
                                          &rpi_algorithm_tree_broadcast,
-                                         &rpi_algorithm_scatter_broadcast};
-    for (size_t i = 0; i < 4; i++) {
+                                         &rpi_algorithm_scatter_broadcast,
+                                         &rpi_algorithm_direct_reduce,
+                                         &rpi_algorithm_scatter_reduce,
+                                         &rpi_algorithm_root_gather,
+                                         &rpi_algorithm_root_scatter,
+                                         &rpi_algorithm_pairwise};
+    for (size_t i = 0; i < sizeof algorithms / sizeof algorithms[0]; i++) {
         double sixteen = price(algorithms[i], 4, 16 << 18, 16 << 18, model).time_s;
         double thirty_two = price(algorithms[i], 4, 32 << 18, 32 << 18, model).time_s;
         double many = price(algorithms[i], 4, 1600 << 18, 1600 << 18, model).time_s;
@@ -187,6 +221,7 @@ static void memory_failing_anywhere_is_reported(void) {
 CASES({"bytes are those of the formulas", bytes_are_those_of_the_formulas},
       {"one chunk takes the textbook time", one_chunk_takes_the_textbook_time},
       {"published numbers", published_numbers},
+      {"a long reduce takes one vector", a_long_reduce_takes_one_vector},
       {"encoding overlaps the wire", encoding_overlaps_the_wire},
       {"the pace is drawn on well", the_pace_is_drawn_on_well},
       {"more is dearer", more_is_dearer}, {"free links cost nothing", free_links_cost_nothing},

@@ -14,7 +14,7 @@ static void every_algorithm_holds_in_every_world(void) {
     for (int i = 0; (algorithm = rpi_algorithm_at(i)) != NULL; i++) {
         for (int world = 1; world <= LARGEST; world++) {
             if (!algorithm->fits(world)) continue;
-            int roots = algorithm->collective == RPI_BROADCAST ? world : 1;
+            int roots = rpi_collective_has_root(algorithm->collective) ? world : 1;
             for (int root = 0; root < roots; root++)
                 CHECK_OK(rpi_plan_check(algorithm, world, root));
         }
@@ -110,43 +110,50 @@ static bool is_wire_copy(const rpi_step *step) {
 }
 
 /* Doubled steps are found, but for a FENCE, which means the same twice. */
+static void double_each_step_of(const rpi_algorithm *algorithm, int world, int rank) {
+    for (int step = 0, count = 1; step < count; step++) {
+        family it;
+        REQUIRE_OK(family_build(algorithm, world, 1, &it));
+        rpi_schedule *damaged = &it.schedules[rank];
+        count = damaged->count;
+        bool fence = damaged->steps[step].kind == RPI_STEP_FENCE;
+        insert(damaged, step, damaged->steps[step]);
+        if (!fence)
+            CHECK_MSG(judge(&it) == RP_INTERNAL, "%s %s: step %d of rank %d twice is not found",
+                      rpi_collective_name(algorithm->collective), algorithm->name, step, rank);
+        family_destroy(&it);
+    }
+}
+
 static void every_doubled_step_is_found(void) {
     const rpi_algorithm *algorithm;
     for (int i = 0; (algorithm = rpi_algorithm_at(i)) != NULL; i++) {
         int world = algorithm->fits(5) ? 5 : 2;
-        int count = 1;
-        for (int step = 0; step < count; step++) {
-            family it;
-            REQUIRE_OK(family_build(algorithm, world, 1, &it));
-            rpi_schedule *damaged = &it.schedules[1];
-            count = damaged->count;
-            bool fence = damaged->steps[step].kind == RPI_STEP_FENCE;
-            insert(damaged, step, damaged->steps[step]);
-            if (!fence)
-                CHECK_MSG(judge(&it) == RP_INTERNAL, "%s %s: step %d twice is not found",
-                          rpi_collective_name(algorithm->collective), algorithm->name, step);
-            family_destroy(&it);
-        }
+        for (int rank = 0; rank < world; rank++) double_each_step_of(algorithm, world, rank);
+    }
+}
+
+static void misdirect_each_step_of(const rpi_algorithm *algorithm, int rank) {
+    for (int step = 0, count = 1; step < count; step++) {
+        family it;
+        REQUIRE_OK(family_build(algorithm, 5, 1, &it));
+        rpi_schedule *damaged = &it.schedules[rank];
+        count = damaged->count;
+        bool remote = is_wire_copy(&damaged->steps[step]);
+        int peer = (damaged->steps[step].peer + 1) % 5;
+        if (remote) damaged->steps[step].peer = peer == rank ? (rank + 1) % 5 : peer;
+        if (remote)
+            CHECK_MSG(judge(&it) == RP_INTERNAL, "%s %s: wrong peer in step %d of rank %d",
+                      rpi_collective_name(algorithm->collective), algorithm->name, step, rank);
+        family_destroy(&it);
     }
 }
 
 static void every_wrong_peer_is_found(void) {
     const rpi_algorithm *algorithm;
     for (int i = 0; (algorithm = rpi_algorithm_at(i)) != NULL; i++) {
-        if (!algorithm->fits(5)) continue;
-        for (int step = 0, count = 1; step < count; step++) {
-            family it;
-            REQUIRE_OK(family_build(algorithm, 5, 1, &it));
-            rpi_schedule *damaged = &it.schedules[1];
-            count = damaged->count;
-            bool remote = is_wire_copy(&damaged->steps[step]);
-            int peer = (damaged->steps[step].peer + 1) % 5;
-            if (remote) damaged->steps[step].peer = peer == 1 ? 2 : peer;
-            if (remote)
-                CHECK_MSG(judge(&it) == RP_INTERNAL, "%s %s: wrong peer in step %d",
-                          rpi_collective_name(algorithm->collective), algorithm->name, step);
-            family_destroy(&it);
-        }
+        for (int rank = 0; algorithm->fits(5) && rank < 5; rank++)
+            misdirect_each_step_of(algorithm, rank);
     }
 }
 
@@ -161,6 +168,14 @@ static const rpi_algorithm *find(rpi_collective collective, const char *name) {
     const rpi_algorithm *algorithm = NULL;
     CHECK_OK(rpi_algorithm_find(collective, name, &algorithm));
     return algorithm;
+}
+
+static rpi_step local_step(rpi_step_kind kind, int from, int into, int part) {
+    return (rpi_step){.kind = (uint8_t)kind,
+                      .from = (uint16_t)from,
+                      .into = (uint16_t)into,
+                      .part = part,
+                      .peer = -1};
 }
 
 /* Particular damages to rank 1 of four, and the words that must name them. */
@@ -188,9 +203,7 @@ static void owner_reads_its_own_encoding(family *it) {
         rpi_step *step = &rank->steps[i];
         if (step->kind != RPI_STEP_ADD || step->from != RPI_SLOT_IN) continue;
         step->from = (uint16_t)wire;
-        insert(
-            rank, i,
-            (rpi_step){.kind = RPI_STEP_ENCODE, .into = (uint16_t)wire, .part = 1, .peer = -1});
+        insert(rank, i, local_step(RPI_STEP_ENCODE, RPI_SLOT_IN, wire, step->part));
         return;
     }
 }
@@ -242,14 +255,6 @@ static void another_root_is_claimed(family *it) {
     it->schedules[1].root = 2;
 }
 
-static rpi_step local_step(rpi_step_kind kind, int from, int into, int part) {
-    return (rpi_step){.kind = (uint8_t)kind,
-                      .from = (uint16_t)from,
-                      .into = (uint16_t)into,
-                      .part = part,
-                      .peer = -1};
-}
-
 static void anothers_input_is_read(family *it) {
     insert(&it->schedules[1], 0, local_step(RPI_STEP_COPY, RPI_SLOT_IN, RPI_SLOT_OUT, 2));
 }
@@ -297,46 +302,153 @@ static void the_last_round_is_left_out(family *it) {
     for (int r = 0; r < it->world; r++) it->schedules[r].count -= 2;
 }
 
+static void the_root_forgets_the_others(family *it) {
+    rpi_schedule *rank = &it->schedules[1];
+    rank->steps[rank->count - 1].from = RPI_SLOT_IN;
+}
+
+static void a_result_is_kept_beside_the_root(family *it) {
+    insert(&it->schedules[1], 0, local_step(RPI_STEP_COPY, RPI_SLOT_IN, RPI_SLOT_OUT, 0));
+}
+
+static void anothers_block_is_sent(family *it) {
+    rpi_schedule *rank = &it->schedules[1];
+    for (int i = 0; i < rank->count; i++) rank->steps[i].part = 2;
+}
+
+/* The blocks of ranks 2 and 3 go to each other: whole, matched and wrong. */
+static void blocks_change_places(family *it) {
+    for (int r = 1; r < 4; r++) {
+        rpi_schedule *rank = &it->schedules[r];
+        for (int i = 0; i < rank->count; i++)
+            if (rank->steps[i].part == 2 || rank->steps[i].part == 3)
+                rank->steps[i].part = 5 - rank->steps[i].part;
+    }
+}
+
+/* All ranks number the blocks at distances 1 and 2 the other way round. */
+static void distances_change_places(family *it) {
+    for (int r = 0; r < 4; r++) {
+        rpi_schedule *rank = &it->schedules[r];
+        for (int i = 0; i < rank->count; i++) {
+            int32_t *part = &rank->steps[i].part;
+            if (*part % 4 == 1 || *part % 4 == 2) *part = *part / 4 * 4 + 3 - *part % 4;
+        }
+    }
+}
+
+static void a_block_is_received_as_sent(family *it) {
+    rpi_schedule *rank = &it->schedules[1];
+    int recv = step_of(rank, RPI_STEP_RECV, 0);
+    rank->steps[recv].part -= 4;
+    rank->steps[recv + 1].part -= 4;
+}
+
+/* Rank 1 sends rank 2 what came from rank 0 instead of its own. */
+static void a_block_is_passed_on(family *it) {
+    rpi_schedule *rank = &it->schedules[1];
+    int recv = step_of(rank, RPI_STEP_RECV, 0), send = step_of(rank, RPI_STEP_SEND, 0);
+    rpi_step relay = rank->steps[send];
+    relay.part = rank->steps[recv].part;
+    relay.from = rank->steps[recv].into;
+    insert(rank, recv + 1, relay);
+    drop(rank, send);
+}
+
+/* A tree: rank 3's block reaches the root through rank 1, which cannot know its length. */
+static void a_block_goes_through_a_third_rank(family *it) {
+    rpi_schedule *between = &it->schedules[1], *root = &it->schedules[0];
+    it->schedules[3].steps[step_of(&it->schedules[3], RPI_STEP_SEND, 0)].peer = 1;
+    int wire = RPI_SLOT_WIRE + between->wires++;
+    insert(between, between->count,
+           (rpi_step){.kind = RPI_STEP_RECV, .into = (uint16_t)wire, .part = 3, .peer = 3});
+    insert(between, between->count,
+           (rpi_step){.kind = RPI_STEP_SEND, .from = (uint16_t)wire, .part = 3, .peer = 0});
+    for (int i = 0; i < root->count; i++)
+        if (root->steps[i].peer == 3) root->steps[i].peer = 1;
+}
+
+static void an_own_block_is_kept_elsewhere(family *it) {
+    rpi_schedule *rank = &it->schedules[1];
+    rank->steps[step_of(rank, RPI_STEP_COPY, 0)].part = 4;
+}
+
 static const struct {
     const char *what;
     rpi_collective collective;
+    int root;
     const char *algorithm;
     void (*damage)(family *);
     const char *words;
 } damages[] = {
-    {"adds out of rank order", RPI_ALL_REDUCE, "sra", add_out_of_rank_order, "rank order"},
-    {"reads IN after OUT", RPI_ALL_REDUCE, "sra", encode_after_decode, "reads IN after OUT"},
-    {"owner's own is encoded", RPI_ALL_REDUCE, "sra", owner_reads_its_own_encoding,
+    {"adds out of rank order", RPI_ALL_REDUCE, 0, "sra", add_out_of_rank_order, "rank order"},
+    {"reads IN after OUT", RPI_ALL_REDUCE, 0, "sra", encode_after_decode, "reads IN after OUT"},
+    {"owner's own is encoded", RPI_ALL_REDUCE, 0, "sra", owner_reads_its_own_encoding,
      "encodes the part a second time"},
-    {"owner's own is encoded once", RPI_REDUCE_SCATTER, "direct", owner_reads_its_own_encoding,
-     "own contribution was encoded"},
-    {"another's input", RPI_ALL_GATHER, "direct", anothers_input_is_read, "no such input"},
-    {"another's output", RPI_REDUCE_SCATTER, "direct", anothers_input_is_read,
+    {"owner's own is encoded once", RPI_REDUCE_SCATTER, 0, "direct",
+     owner_reads_its_own_encoding, "own contribution was encoded"},
+    {"another's input", RPI_ALL_GATHER, 0, "direct", anothers_input_is_read, "no such input"},
+    {"another's output", RPI_REDUCE_SCATTER, 0, "direct", anothers_input_is_read,
      "no such output"},
-    {"empty sum", RPI_ALL_REDUCE, "sra", an_empty_sum_is_read, "before it is written"},
-    {"taken sum", RPI_ALL_REDUCE, "sra", a_taken_sum_is_written, "writes a sum that was taken"},
-    {"result into a sum", RPI_ALL_REDUCE, "sra", a_result_goes_into_a_sum, "divided value"},
-    {"partial sum", RPI_ALL_REDUCE, "ring", a_partial_sum_counts_as_finished, "unfinished"},
-    {"input as sum", RPI_ALL_REDUCE, "sra", an_input_counts_as_finished, "only sums"},
-    {"token as data", RPI_BARRIER, "dissemination", a_token_is_taken_for_data, "token meets"},
-    {"short barrier", RPI_BARRIER, "dissemination", the_last_round_is_left_out, "having heard"},
-    {"undivided sum", RPI_ALL_REDUCE, "sra", sum_is_sent_undivided, "not divided"},
-    {"undivided sum of a ring", RPI_ALL_REDUCE, "ring", sum_is_sent_undivided, "not divided"},
-    {"divided twice", RPI_ALL_REDUCE, "sra", sum_is_divided_twice, "taken before"},
-    {"all receive first", RPI_ALL_REDUCE, "ring", all_receive_first, "for ever"},
-    {"barrier receives first", RPI_BARRIER, "dissemination", all_receive_first, "for ever"},
-    {"parts change places", RPI_ALL_REDUCE, "sra", parts_change_places, "sends part"},
-    {"adds to nothing", RPI_ALL_REDUCE, "sra", sum_starts_by_adding, "never written"},
-    {"replica differs", RPI_ALL_GATHER, "direct", gather_keeps_the_original,
+    {"empty sum", RPI_ALL_REDUCE, 0, "sra", an_empty_sum_is_read, "before it is written"},
+    {"taken sum", RPI_ALL_REDUCE, 0, "sra", a_taken_sum_is_written,
+     "writes a sum that was taken"},
+    {"result into a sum", RPI_ALL_REDUCE, 0, "sra", a_result_goes_into_a_sum, "divided value"},
+    {"partial sum", RPI_ALL_REDUCE, 0, "ring", a_partial_sum_counts_as_finished, "unfinished"},
+    {"input as sum", RPI_ALL_REDUCE, 0, "sra", an_input_counts_as_finished, "only sums"},
+    {"token as data", RPI_BARRIER, 0, "dissemination", a_token_is_taken_for_data,
+     "token meets"},
+    {"short barrier", RPI_BARRIER, 0, "dissemination", the_last_round_is_left_out,
+     "having heard"},
+    {"undivided sum", RPI_ALL_REDUCE, 0, "sra", sum_is_sent_undivided, "not divided"},
+    {"undivided sum of a ring", RPI_ALL_REDUCE, 0, "ring", sum_is_sent_undivided,
+     "not divided"},
+    {"divided twice", RPI_ALL_REDUCE, 0, "sra", sum_is_divided_twice, "taken before"},
+    {"all receive first", RPI_ALL_REDUCE, 0, "ring", all_receive_first, "for ever"},
+    {"barrier receives first", RPI_BARRIER, 0, "dissemination", all_receive_first, "for ever"},
+    {"parts change places", RPI_ALL_REDUCE, 0, "sra", parts_change_places, "sends part"},
+    {"adds to nothing", RPI_ALL_REDUCE, 0, "sra", sum_starts_by_adding, "never written"},
+    {"replica differs", RPI_ALL_GATHER, 0, "direct", gather_keeps_the_original,
      "not decoded from"},
-    {"schedules mixed up", RPI_ALL_REDUCE, "sra", another_root_is_claimed, "different"},
+    {"schedules mixed up", RPI_ALL_REDUCE, 0, "sra", another_root_is_claimed, "different"},
+    {"reduce out of rank order", RPI_REDUCE, 1, "direct", add_out_of_rank_order, "rank order"},
+    {"reduce of one", RPI_REDUCE, 1, "direct", the_root_forgets_the_others,
+     "ends with contributions"},
+    {"reduced for others", RPI_REDUCE, 0, "direct", a_result_is_kept_beside_the_root,
+     "no such output"},
+    {"undivided sum of a reduce", RPI_REDUCE, 0, "scatter", sum_is_sent_undivided,
+     "not divided"},
+    {"owner's own is encoded in a reduce", RPI_REDUCE, 0, "scatter",
+     owner_reads_its_own_encoding, "encodes the part a second time"},
+    {"root's own is encoded in a reduce", RPI_REDUCE, 1, "direct", owner_reads_its_own_encoding,
+     "own contribution was encoded"},
+    {"parts of a reduce change places", RPI_REDUCE, 0, "scatter", parts_change_places, "part"},
+    {"gather of another's", RPI_GATHER, 0, "direct", anothers_block_is_sent,
+     "not one of this rank's"},
+    {"gather into the wrong places", RPI_GATHER, 1, "direct", parts_change_places,
+     "sends part"},
+    {"gather through a third", RPI_GATHER, 0, "direct", a_block_goes_through_a_third_rank,
+     "not one of this rank's"},
+    {"scatter of the wrong blocks", RPI_SCATTER, 1, "direct", parts_change_places,
+     "sends part"},
+    {"scatter to the wrong ranks", RPI_SCATTER, 1, "direct", blocks_change_places,
+     "not one of this rank's"},
+    {"all-to-all at the wrong distances", RPI_ALL_TO_ALL, 0, "pairwise",
+     distances_change_places, "ends with contributions"},
+    {"all-to-all received as sent", RPI_ALL_TO_ALL, 0, "pairwise", a_block_is_received_as_sent,
+     "sends part 1 here"},
+    {"all-to-all passed on", RPI_ALL_TO_ALL, 0, "pairwise", a_block_is_passed_on,
+     "sends part 5 here"},
+    {"all-to-all keeps in the wrong place", RPI_ALL_TO_ALL, 0, "pairwise",
+     an_own_block_is_kept_elsewhere, "not one of this rank's"},
+    {"all-to-all receives first", RPI_ALL_TO_ALL, 0, "pairwise", all_receive_first, "for ever"},
 };
 
 static void particular_damages_are_named(void) {
     for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
         family it;
         const rpi_algorithm *algorithm = find(damages[i].collective, damages[i].algorithm);
-        REQUIRE_OK(family_build(algorithm, 4, 0, &it));
+        REQUIRE_OK(family_build(algorithm, 4, damages[i].root, &it));
         CHECK_OK(judge(&it));
         damages[i].damage(&it);
         int before = check_failures();
@@ -366,6 +478,12 @@ static void wrong_claims_are_found(void) {
     liar = *find(RPI_ALL_REDUCE, "ring");
     liar.quantisations = 4;
     CHECK_OK(rpi_plan_check(&liar, 4, 0));
+    liar = *find(RPI_REDUCE, "scatter");
+    liar.quantisations = 1;
+    CHECK_FAILS(rpi_plan_check(&liar, 4, 3), INTERNAL, "up to 2 times, not 1");
+    liar = *find(RPI_ALL_TO_ALL, "pairwise");
+    liar.quantisations = 0;
+    CHECK_FAILS(rpi_plan_check(&liar, 4, 0), INTERNAL, "up to 1 times, not 0");
 }
 
 /* Any field of any step set to anything: never a crash, and never a proof of what would give
@@ -380,7 +498,8 @@ static void random_damage_never_crashes(void) {
             rpi_algorithm_at((int)rpi_rng_below(&rng, (uint32_t)algorithms));
         int world = algorithm->fits(5) ? 2 + (int)rpi_rng_below(&rng, 4) : 2;
         family it;
-        REQUIRE_OK(family_build(algorithm, world, 0, &it));
+        int root = (int)rpi_rng_below(&rng, (uint32_t)world);
+        REQUIRE_OK(family_build(algorithm, world, root, &it));
         rpi_schedule *damaged = &it.schedules[rpi_rng_below(&rng, (uint32_t)world)];
         REQUIRE(damaged->steps);
         rpi_step *step = &damaged->steps[rpi_rng_below(&rng, (uint32_t)damaged->count)];

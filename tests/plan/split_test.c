@@ -97,6 +97,139 @@ static void check_ranked(const rpi_split_segment *segments, int chunks, int part
     rpi_split_free(&split);
 }
 
+/* Encoded bytes of a full piece. */
+static size_t full_piece(const rpi_split_segment *segment, size_t piece_bytes) {
+    size_t unit = weight(segment, 1);
+    return piece_bytes < unit ? unit : piece_bytes / unit * unit;
+}
+
+/* Pieces follow each other, all but the last full, and chunks behind the last are empty. */
+static void check_block(const rpi_split *split, int part, size_t piece_bytes) {
+    const rpi_split_segment *segment = &split->segments[part];
+    size_t full = full_piece(segment, piece_bytes), done = 0;
+    int pieces = rpi_split_pieces(split, part);
+    CHECK(pieces <= split->chunks);
+    for (int piece = 0; piece < pieces; piece++) {
+        rpi_split_cursor cursor = rpi_split_piece(split, piece, part);
+        rpi_split_range range = {0}, more;
+        CHECK(rpi_split_next(&cursor, &range) && !rpi_split_next(&cursor, &more));
+        CHECK(range.segment == part && range.first == done && range.count > 0);
+        size_t bytes = weight(segment, range.count);
+        CHECK(bytes <= rpi_split_largest(split));
+        CHECK_MSG(piece < pieces - 1 ? bytes == full : bytes <= full,
+                  "piece %d of %d has %zu bytes, a full one %zu", piece, pieces, bytes, full);
+        done += range.count;
+    }
+    CHECK_EQ(done, segment->count);
+    const int beyond[] = {pieces, pieces + 1, split->chunks + 1000, INT32_MAX};
+    for (size_t i = 0; i < sizeof beyond / sizeof beyond[0]; i++) {
+        rpi_split_cursor cursor = rpi_split_piece(split, beyond[i], part);
+        rpi_split_range range;
+        CHECK(!rpi_split_next(&cursor, &range));
+    }
+}
+
+static void check_blocks(const rpi_split_segment *segments, int parts, size_t piece_bytes) {
+    rpi_split split;
+    int most = 1;
+    REQUIRE_OK(rpi_split_init_blocks(segments, parts, piece_bytes, &split));
+    CHECK_EQ(split.parts, parts);
+    for (int part = 0; part < parts; part++) {
+        check_block(&split, part, piece_bytes);
+        if (rpi_split_pieces(&split, part) > most) most = rpi_split_pieces(&split, part);
+    }
+    CHECK_EQ(split.chunks, most);
+    rpi_split_free(&split);
+}
+
+/* Uneven blocks, empty ones among them; pieces from shorter than a granule to all there is. */
+static void random_blocks(void) {
+    rpi_rng rng = rpi_rng_make(check_seed(), RPI_RNG_TEST, 2);
+    for (int trial = 0; trial < 3000; trial++) {
+        rpi_split_segment segments[MOST_SEGMENTS];
+        int parts = 1 + (int)rpi_rng_below(&rng, MOST_SEGMENTS);
+        uint32_t bound = rpi_rng_below(&rng, 2) ? 40 : 60000;
+        for (int i = 0; i < parts; i++) {
+            segments[i] = kinds[rpi_rng_below(&rng, sizeof kinds / sizeof kinds[0])];
+            segments[i].count = rpi_rng_below(&rng, 4) ? rpi_rng_below(&rng, bound) : 0;
+        }
+        check_blocks(segments, parts, 1 + rpi_rng_below(&rng, 4 * bound));
+    }
+}
+
+/* The two ranks that share a block cut it alike, whatever else each of them has. */
+static void both_ends_cut_a_block_alike(void) {
+    rpi_rng rng = rpi_rng_make(check_seed(), RPI_RNG_TEST, 3);
+    for (int trial = 0; trial < 1000; trial++) {
+        rpi_split_segment here[3], there[2];
+        for (int i = 0; i < 3; i++) here[i] = kinds[rpi_rng_below(&rng, 8)];
+        for (int i = 0; i < 3; i++) here[i].count = rpi_rng_below(&rng, 10000);
+        there[0] = here[2];
+        there[1] = here[rpi_rng_below(&rng, 2)];
+        there[1].count = rpi_rng_below(&rng, 100000);
+        size_t piece_bytes = 1 + rpi_rng_below(&rng, 5000);
+        rpi_split sender, receiver;
+        REQUIRE_OK(rpi_split_init_blocks(here, 3, piece_bytes, &sender));
+        REQUIRE_OK(rpi_split_init_blocks(there, 2, piece_bytes, &receiver));
+        CHECK_EQ(rpi_split_pieces(&sender, 2), rpi_split_pieces(&receiver, 0));
+        for (int piece = 0; piece < rpi_split_pieces(&sender, 2); piece++) {
+            rpi_split_cursor one = rpi_split_piece(&sender, piece, 2);
+            rpi_split_cursor other = rpi_split_piece(&receiver, piece, 0);
+            rpi_split_range a = {0}, b = {0};
+            CHECK(rpi_split_next(&one, &a) && rpi_split_next(&other, &b));
+            CHECK(a.first == b.first && a.count == b.count);
+        }
+        rpi_split_free(&sender);
+        rpi_split_free(&receiver);
+    }
+}
+
+/* A length given is kept exactly where it is a whole number of granules or lines. */
+static void particular_blocks(void) {
+    static const struct {
+        int kind;
+        size_t count, piece_bytes;
+        int pieces;
+        size_t largest;
+    } cases[] = {
+        {0, 0, 256, 0, 0},         {0, 1, 256, 1, 64},        {0, 64, 256, 1, 256},
+        {0, 65, 256, 2, 256},      {0, 64, 255, 2, 192},      {0, 64, 1, 4, 64},
+        {5, 512, 264, 1, 264},     {5, 513, 264, 2, 264},     {5, 2048, 1000, 2, 792},
+        {5, 2048, 100, 4, 264},    {4, 1000, 64, 32, 64},     {7, 15, 30, 2, 30},
+        {0, 65536, 0, 1, 1 << 18}, {0, 65537, 0, 2, 1 << 18},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        rpi_split split;
+        rpi_split_segment segment = kinds[cases[i].kind];
+        segment.count = cases[i].count;
+        REQUIRE_OK(rpi_split_init_blocks(&segment, 1, cases[i].piece_bytes, &split));
+        CHECK_EQ(rpi_split_pieces(&split, 0), cases[i].pieces);
+        CHECK_EQ(split.chunks, cases[i].pieces ? cases[i].pieces : 1);
+        CHECK_EQ(rpi_split_largest(&split), cases[i].largest);
+        rpi_split_free(&split);
+    }
+}
+
+static void bad_blocks(void) {
+    rpi_split split = {.chunks = 1};
+    rpi_split_segment segments[2] = {kinds[0], kinds[3]};
+    CHECK_FAILS(rpi_split_init(segments, 2, RPI_SPLIT_BLOCKS, 2, 2, &split), INVALID,
+                "length of a piece");
+    CHECK(!split.before && !split.chunks);
+    CHECK_FAILS(rpi_split_init_blocks(segments, 0, 64, &split), INVALID, "0 parts");
+    segments[1].count = SIZE_MAX - 128;
+    CHECK_FAILS(rpi_split_init_blocks(segments, 2, 64, &split), INVALID, "segment 1 has");
+    CHECK(!split.before);
+    check_blocks(segments + 1, 1, SIZE_MAX / 7);
+    segments[0].granule_bytes = 0;
+    CHECK_FAILS(rpi_split_init_blocks(segments, 2, 64, &split), INVALID, "segment 0");
+    segments[0] = kinds[0];
+    rpi_memory_fail_after(1);
+    CHECK_FAILS(rpi_split_init_blocks(segments, 1, 64, &split), NOMEM, "split");
+    rpi_memory_fail_after(0);
+    CHECK(!split.before);
+}
+
 static void small_counts_in_every_world(void) {
     for (size_t kind = 0; kind < sizeof kinds / sizeof kinds[0]; kind++) {
         for (int world = 1; world <= 33; world++) {
@@ -189,5 +322,8 @@ static void chunk_counts(void) {
 
 CASES({"small counts in every world", small_counts_in_every_world},
       {"random segments", random_segments}, {"ranks are cut alike", ranks_are_cut_alike},
+      {"random blocks", random_blocks},
+      {"both ends cut a block alike", both_ends_cut_a_block_alike},
+      {"particular blocks", particular_blocks}, {"bad blocks", bad_blocks},
       {"huge vectors", huge_vectors}, {"bad arguments", bad_arguments},
       {"chunk counts", chunk_counts})

@@ -32,6 +32,8 @@ typedef struct rp_comm_options {
     const char *link;      /**< "1Gbit,50us": shape this rank's traffic, each way; NULL: not. */
     double connect_timeout_s;  /**< For everybody to arrive; 0: 60. */
     double timeout_s;          /**< No progress for so long fails an operation; 0: 600. */
+    int strict_timeout;        /**< 1: timeout_s also ends a wait for a rank that is alive and
+                                    computes. 0: such a rank is named, and left in peace. */
     double warn_after_s;       /**< No progress for so long names the late rank; 0: 30. */
     int progress_thread;       /**< 1: a thread drives transfers while the caller computes. */
     uint32_t chunk_bytes;      /**< Elements' bytes in flight as one piece; 0: chosen from the
@@ -62,7 +64,28 @@ RP_API int rp_comm_world(const rp_comm *comm);
 /** Transport of the links ("shm", "shm+tcp", "shaped(shm)"); static for the comm's life. */
 RP_API const char *rp_comm_transport(const rp_comm *comm);
 
-typedef enum rp_reduce { RP_SUM, RP_AVG } rp_reduce;
+/** How contributions are combined. Values are part of what ranks must agree on.
+ *  Lossy codecs take RP_SUM, RP_AVG and RP_PREMUL_SUM. RP_AVG and RP_PREMUL_SUM: floats and
+ *  complex. RP_MIN and RP_MAX: all but complex; a NaN among floats wins. Bit operations:
+ *  integers and bool. bool: RP_SUM, RP_MAX and RP_BOR are "or", RP_PRODUCT, RP_MIN and RP_BAND
+ *  "and", RP_BXOR is "exclusive or"; results are 0 or 1. Integer overflow wraps. */
+typedef enum rp_reduction {
+    RP_SUM,
+    RP_AVG,
+    RP_PRODUCT,
+    RP_MIN,
+    RP_MAX,
+    RP_BAND,
+    RP_BOR,
+    RP_BXOR,
+    RP_PREMUL_SUM, /**< The sum of each rank's input times its own options->factor. */
+} rp_reduction;
+
+/** Elements of one rank, or for one rank: what is gathered and scattered. */
+typedef struct rp_block {
+    void *data; /**< Borrowed from posting to completion; NULL when count is 0. */
+    size_t count;
+} rp_block;
 
 /** A run of elements of one tensor. Collectives take lists of segments: fusing tensors is a
  *  longer list, not a copy. Codec granules never cross a segment. */
@@ -80,9 +103,10 @@ typedef struct rp_segment {
 
 typedef struct rp_collective_options {
     const char *algorithm; /**< "ring", "sra"; NULL: chosen (SRA for lossy codecs). */
-    rp_reduce reduce;
+    rp_reduction reduce;
     uint64_t seed, step; /**< Keys of stochastic rounding; equal on all ranks. */
-    int root;            /**< Broadcast only. */
+    int root;            /**< Broadcast, reduce, gather and scatter. */
+    double factor;       /**< RP_PREMUL_SUM: this rank's own; ranks may differ. */
 } rp_collective_options;
 
 /** Post an all-reduce over `segments` in place. Afterwards data of every rank holds the sum (or
@@ -102,21 +126,63 @@ RP_API rp_status rp_reduce_scatter_start(rp_comm *comm, const void *input, void 
                                          size_t count, rp_dtype dtype, const rp_codec *codec,
                                          const rp_collective_options *options,
                                          rp_request **request);
+/** The same from a block a rank: `output` gets the sum of everybody's inputs[rank]. `inputs` has
+ *  `world` blocks, whose counts may differ, equal on all ranks; it is copied, its data borrowed
+ *  and only read. */
+RP_API rp_status rp_reduce_scatter_v_start(rp_comm *comm, const rp_block *inputs, void *output,
+                                           rp_dtype dtype, const rp_codec *codec,
+                                           const rp_collective_options *options,
+                                           rp_request **request);
 /** output[r * count ...] of every rank gets rank r's input; exact unless a codec is given. */
 RP_API rp_status rp_all_gather_start(rp_comm *comm, const void *input, void *output,
                                      size_t count, rp_dtype dtype, const rp_codec *codec,
                                      const rp_collective_options *options,
                                      rp_request **request);
+/** The same into a block a rank: outputs[r] of every rank gets rank r's `input`, which has
+ *  outputs[rank].count elements. `world` blocks, whose counts may differ, equal on all ranks. */
+RP_API rp_status rp_all_gather_v_start(rp_comm *comm, const void *input,
+                                       const rp_block *outputs, rp_dtype dtype,
+                                       const rp_codec *codec,
+                                       const rp_collective_options *options,
+                                       rp_request **request);
 /** data of every rank gets options->root's. Always exact. A rank that has passed its data on is
  *  done: when ranks disagree it may learn of it in its next operation. */
 RP_API rp_status rp_broadcast_start(rp_comm *comm, void *data, size_t count, rp_dtype dtype,
                                     const rp_collective_options *options, rp_request **request);
+/** `output` of options->root gets the reduction of everybody's `input`, in rank order; others
+ *  pass NULL for it and keep their input as it is. On the root output may be input. Exact. */
+RP_API rp_status rp_reduce_start(rp_comm *comm, const void *input, void *output, size_t count,
+                                 rp_dtype dtype, const rp_collective_options *options,
+                                 rp_request **request);
+/** outputs[r] of options->root gets rank r's `count` elements of `input`. `outputs`: on the root
+ *  `world` blocks, whose counts may differ and must be what each rank sends; else NULL. Exact.
+ *  input may be outputs[root].data. */
+RP_API rp_status rp_gather_start(rp_comm *comm, const void *input, size_t count,
+                                 const rp_block *outputs, rp_dtype dtype,
+                                 const rp_collective_options *options, rp_request **request);
+/** `output` of rank r gets inputs[r] of options->root: the way back of rp_gather_start(). */
+RP_API rp_status rp_scatter_start(rp_comm *comm, const rp_block *inputs, void *output,
+                                  size_t count, rp_dtype dtype,
+                                  const rp_collective_options *options, rp_request **request);
+/** outputs[s] gets what rank s has in inputs[this rank]. `world` blocks each, of any counts, as
+ *  long as both ends of each pair agree: RP_MISMATCH names a pair that does not. Exact. Inputs
+ *  and outputs may not overlap, except that a rank's own two blocks may be the same. */
+RP_API rp_status rp_all_to_all_start(rp_comm *comm, const rp_block *inputs,
+                                     const rp_block *outputs, rp_dtype dtype,
+                                     const rp_collective_options *options,
+                                     rp_request **request);
 RP_API rp_status rp_barrier_start(rp_comm *comm, rp_request **request);
-/** Point to point; matched in order between each pair of ranks. */
+
+/** Point to point, in order between each pair of ranks with the same tag; tags match exactly,
+ *  0 ... 2^31 - 1. */
 RP_API rp_status rp_send_start(rp_comm *comm, const void *data, size_t count, rp_dtype dtype,
-                               int peer, rp_request **request);
+                               int peer, int tag, rp_request **request);
 RP_API rp_status rp_recv_start(rp_comm *comm, void *data, size_t count, rp_dtype dtype,
-                               int peer, rp_request **request);
+                               int peer, int tag, rp_request **request);
+/** Receive from whoever sends with this tag first. Sends for which an rp_recv_start() with their
+ *  rank and tag is posted go there. rp_request_source() tells who it was. */
+RP_API rp_status rp_recv_any_start(rp_comm *comm, void *data, size_t count, rp_dtype dtype,
+                                   int tag, rp_request **request);
 
 /** Drive the communicator until the request is complete, then free it and return its status
  *  (the message is then this thread's rp_last_error()). *request becomes NULL. */
@@ -124,26 +190,69 @@ RP_API rp_status rp_request_wait(rp_request **request);
 /** RP_PENDING while it runs; drives a little; never blocks, never frees. */
 RP_API rp_status rp_request_test(rp_request *request);
 
-/** Blocking forms: start and wait. */
+/** As rp_request_wait(), but at most timeout_s (below 0: no limit, 0: a look), and without
+ *  freeing the request. RP_PENDING: still running. Any number of threads may wait. */
+RP_API rp_status rp_request_wait_for(rp_request *request, double timeout_s);
+/** Free a completed request that was not given to rp_request_wait(). RP_INVALID while it runs.
+ *  *request becomes NULL. NULL is fine. */
+RP_API rp_status rp_request_free(rp_request **request);
+/** The other rank of a completed send or receive; -1 of anything else. */
+RP_API int rp_request_source(const rp_request *request);
+
+/** A queue of completed requests, for a thread that tells others of them. It serves any number
+ *  of communicators, which must have progress threads (somebody has to drive) and must be
+ *  destroyed before it. */
+typedef struct rp_completions rp_completions;
+RP_API rp_status rp_completions_create(rp_completions **completions);
+/** Wakes whoever waits. Nobody may wait or post any more. NULL is fine. */
+RP_API void rp_completions_destroy(rp_completions *completions);
+/** Put `token` into the queue once the request is complete: at once when it is already. At most
+ *  once a request. The request stays the caller's to wait for or free. Never blocks. */
+RP_API rp_status rp_request_notify(rp_request *request, rp_completions *completions,
+                                   uint64_t token);
+/** Sleep until tokens are there, or rp_completions_wake(), at most timeout_s (below 0: no
+ *  limit); *count, at most `capacity`, may be 0. RP_OK. One thread at a time. */
+RP_API rp_status rp_completions_wait(rp_completions *completions, double timeout_s,
+                                     uint64_t *tokens, size_t capacity, size_t *count);
+RP_API void rp_completions_wake(rp_completions *completions);
+
+/** Blocking forms: start and wait. They leave the progress thread asleep. */
 RP_API rp_status rp_all_reduce(rp_comm *comm, const rp_segment *segments, size_t count,
                                const rp_collective_options *options);
 RP_API rp_status rp_reduce_scatter(rp_comm *comm, const void *input, void *output, size_t count,
                                    rp_dtype dtype, const rp_codec *codec,
                                    const rp_collective_options *options);
+RP_API rp_status rp_reduce_scatter_v(rp_comm *comm, const rp_block *inputs, void *output,
+                                     rp_dtype dtype, const rp_codec *codec,
+                                     const rp_collective_options *options);
 RP_API rp_status rp_all_gather(rp_comm *comm, const void *input, void *output, size_t count,
                                rp_dtype dtype, const rp_codec *codec,
                                const rp_collective_options *options);
+RP_API rp_status rp_all_gather_v(rp_comm *comm, const void *input, const rp_block *outputs,
+                                 rp_dtype dtype, const rp_codec *codec,
+                                 const rp_collective_options *options);
 RP_API rp_status rp_broadcast(rp_comm *comm, void *data, size_t count, rp_dtype dtype,
                               const rp_collective_options *options);
+RP_API rp_status rp_reduce(rp_comm *comm, const void *input, void *output, size_t count,
+                           rp_dtype dtype, const rp_collective_options *options);
+RP_API rp_status rp_gather(rp_comm *comm, const void *input, size_t count,
+                           const rp_block *outputs, rp_dtype dtype,
+                           const rp_collective_options *options);
+RP_API rp_status rp_scatter(rp_comm *comm, const rp_block *inputs, void *output, size_t count,
+                            rp_dtype dtype, const rp_collective_options *options);
+RP_API rp_status rp_all_to_all(rp_comm *comm, const rp_block *inputs, const rp_block *outputs,
+                               rp_dtype dtype, const rp_collective_options *options);
 RP_API rp_status rp_barrier(rp_comm *comm);
 RP_API rp_status rp_send(rp_comm *comm, const void *data, size_t count, rp_dtype dtype,
-                         int peer);
-RP_API rp_status rp_recv(rp_comm *comm, void *data, size_t count, rp_dtype dtype, int peer);
+                         int peer, int tag);
+RP_API rp_status rp_recv(rp_comm *comm, void *data, size_t count, rp_dtype dtype, int peer,
+                         int tag);
 
 /** Accounts since creation, of this rank. Seconds are of wall time inside the library. */
 typedef struct rp_comm_stats {
     uint64_t operations;
     uint64_t wire_bytes_sent, wire_bytes_received; /**< Frames and all. */
+    uint64_t value_bytes_sent; /**< What the frames sent would have carried unencoded. */
     double encode_s, decode_s;                     /**< Spent in codecs and sums. */
     double wait_s;                                 /**< Callers blocked in waits. */
     double busy_s; /**< Wall time during which at least one operation was in flight. */
@@ -153,6 +262,12 @@ RP_API void rp_comm_get_stats(const rp_comm *comm, rp_comm_stats *stats);
 /** Tell all ranks that this one has failed for a reason of its own (a bad file, say): their
  *  operations, now and later, fail with `message`. */
 RP_API void rp_comm_abort(rp_comm *comm, rp_status status, const char *message);
+
+/** In a child that fork() made without exec(): close the child's copies of the communicator's
+ *  descriptors, so that the parent's death is seen by the other ranks at once. The communicator
+ *  is unusable in the child from then on, and its memory stays as it is: neither destroy it nor
+ *  call anything else with it there. The parent is not disturbed. NULL is fine. */
+RP_API void rp_comm_forget(rp_comm *comm);
 
 #ifdef __cplusplus
 }

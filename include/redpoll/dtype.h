@@ -10,7 +10,8 @@
 extern "C" {
 #endif
 
-/** X(constant suffix, value, name, bytes, is floating). Values travel on the wire. */
+/** X(constant suffix, value, name, bytes, is floating). Values travel on the wire. A bool is a
+ *  byte of 0 or 1; c64 and c128 are complex numbers of two f32 and two f64. */
 #define RP_DTYPE_TABLE(X)                                                                      \
     X(F32, 1, "f32", 4, 1)                                                                     \
     X(F16, 2, "f16", 2, 1)                                                                     \
@@ -20,7 +21,13 @@ extern "C" {
     X(U8, 6, "u8", 1, 0)                                                                       \
     X(I16, 7, "i16", 2, 0)                                                                     \
     X(I32, 8, "i32", 4, 0)                                                                     \
-    X(I64, 9, "i64", 8, 0)
+    X(I64, 9, "i64", 8, 0)                                                                     \
+    X(U16, 10, "u16", 2, 0)                                                                    \
+    X(U32, 11, "u32", 4, 0)                                                                    \
+    X(U64, 12, "u64", 8, 0)                                                                    \
+    X(BOOL, 13, "bool", 1, 0)                                                                  \
+    X(C64, 14, "c64", 8, 0)                                                                    \
+    X(C128, 15, "c128", 16, 0)
 
 typedef enum rp_dtype {
 #define RP_DTYPE_CONSTANT(name, value, text, bytes, floating) RP_##name = (value),

@@ -42,9 +42,10 @@ rp_status rp_dtype_parse(const char *name, rp_dtype *dtype) {
     }
     RP_DTYPE_TABLE(RP_DTYPE_MATCH)
 #undef RP_DTYPE_MATCH
-    return RP_FAIL(INVALID,
-                   "dtype '%s' is unknown; use f32, f16, bf16, f64, i8, u8, i16, i32 or i64",
+#define RP_DTYPE_LISTED(constant, value, text, bytes, floating) " " text
+    return RP_FAIL(INVALID, "dtype '%s' is unknown; use one of" RP_DTYPE_TABLE(RP_DTYPE_LISTED),
                    name);
+#undef RP_DTYPE_LISTED
 }
 
 static uint32_t bits_of(float value) {

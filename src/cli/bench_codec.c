@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "cli/elements.h"
 #include "cli/gaussian.h"
+#include "cli/option_rows.h"
 #include "redpoll/codec.h"
 
 #include <cjson/cJSON.h>
@@ -26,22 +27,17 @@ typedef struct settings {
 
 #define FIELD(name) offsetof(settings, name)
 static const rpi_option options[] = {
-    {"codec", NULL, NULL, RPI_OPTION_TEXT, FIELD(codec_text), "q4", 0, 0, "CODEC",
-     "codec, as q4:bucket=512,rounding=stochastic", rpi_check_codec},
+    RPI_ROW_CODEC(FIELD(codec_text), NULL, "q4", "codec, as q4:bucket=512,rounding=stochastic"),
     {"count", NULL, NULL, RPI_OPTION_COUNT, FIELD(count), "25000000", 1, 1e10, "N", "elements",
      NULL},
     {"dtype", NULL, NULL, RPI_OPTION_TEXT, FIELD(dtype_text), "f32", 0, 0, "TYPE",
      "f32, f16 or bf16", NULL},
     {"error-feedback", NULL, NULL, RPI_OPTION_FLAG, FIELD(error_feedback), NULL, 0, 0, NULL,
      "encode with error feedback", NULL},
-    {"iters", NULL, NULL, RPI_OPTION_COUNT, FIELD(iters), "11", 1, 10000, "N",
-     "timed repeats; the median counts", NULL},
-    {"warmup", NULL, NULL, RPI_OPTION_COUNT, FIELD(warmup), "2", 0, 10000, "N",
-     "repeats before", NULL},
-    {"seed", NULL, NULL, RPI_OPTION_COUNT, FIELD(seed), "1", 0, 0, "N", "of the Gaussian input",
-     NULL},
-    {"json", NULL, NULL, RPI_OPTION_FLAG, FIELD(json), NULL, 0, 0, NULL,
-     "one JSON object (docs/json.md)", NULL},
+    RPI_ROW_ITERS(FIELD(iters), "11"),
+    RPI_ROW_WARMUP(FIELD(warmup), "2"),
+    RPI_ROW_SEED(FIELD(seed), "of the Gaussian input"),
+    RPI_ROW_JSON(FIELD(json), "one JSON object (docs/json.md)"),
     {0},
 };
 

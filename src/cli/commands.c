@@ -6,8 +6,21 @@
 #include <stdio.h>
 
 static const rpi_command *const catalogue[] = {
-    &rpi_command_train,       &rpi_command_run,  &rpi_command_bench_all_reduce,
-    &rpi_command_bench_codec, &rpi_command_plan, &rpi_command_info,
+    &rpi_command_train,
+    &rpi_command_run,
+    &rpi_command_bench_all_reduce,
+    &rpi_command_bench_reduce_scatter,
+    &rpi_command_bench_all_gather,
+    &rpi_command_bench_broadcast,
+    &rpi_command_bench_reduce,
+    &rpi_command_bench_gather,
+    &rpi_command_bench_scatter,
+    &rpi_command_bench_all_to_all,
+    &rpi_command_bench_send_recv,
+    &rpi_command_bench_barrier,
+    &rpi_command_bench_codec,
+    &rpi_command_plan,
+    &rpi_command_info,
 };
 
 const rpi_command *rpi_command_at(int index) {

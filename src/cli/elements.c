@@ -1,8 +1,6 @@
 #include "cli/elements.h"
 
 #include "base/status.h"
-#include "plan/plan.h"
-#include "redpoll/codec.h"
 
 #include <string.h>
 
@@ -21,16 +19,6 @@ float rpi_element_load(rp_dtype dtype, const void *data, size_t i) {
     if (dtype == RP_F16) return rp_f16_to_f32(((const uint16_t *)data)[i]);
     if (dtype == RP_BF16) return rp_bf16_to_f32(((const uint16_t *)data)[i]);
     return ((const float *)data)[i];
-}
-
-rp_status rpi_check_codec(const char *text) {
-    rp_codec codec;
-    return rp_codec_parse(text, &codec);
-}
-
-rp_status rpi_check_all_reduce(const char *text) {
-    const rpi_algorithm *algorithm = NULL;
-    return rpi_algorithm_find(RPI_ALL_REDUCE, text, &algorithm);
 }
 
 rp_status rpi_parse_float_dtype(const char *text, rp_dtype *out_dtype) {

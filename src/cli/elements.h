@@ -1,5 +1,4 @@
-/* Floats to and from the three float types that codecs take, and checks of words that several
- * commands share. */
+/* Floats to and from the three float types that codecs take. */
 #ifndef RPI_CLI_ELEMENTS_H
 #define RPI_CLI_ELEMENTS_H
 
@@ -10,10 +9,6 @@ void rpi_elements_store(rp_dtype dtype, const float *values, size_t count, void 
                         size_t first);
 float rpi_element_load(rp_dtype dtype, const void *data, size_t i);
 
-/* For option tables: a codec that parses. */
-rp_status rpi_check_codec(const char *text);
-/* And the name of an all-reduce algorithm. */
-rp_status rpi_check_all_reduce(const char *text);
 /* f32, f16 or bf16. */
 rp_status rpi_parse_float_dtype(const char *text, rp_dtype *out_dtype);
 

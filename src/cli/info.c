@@ -4,6 +4,7 @@
 #include "base/cpu.h"
 #include "base/status.h"
 #include "cli/build_info.h"
+#include "cli/option_rows.h"
 #include "codec/codec.h"
 #include "engine/backend.h"
 #include "net/transport.h"
@@ -19,8 +20,7 @@ typedef struct settings {
 } settings;
 
 static const rpi_option options[] = {
-    {"json", NULL, NULL, RPI_OPTION_FLAG, offsetof(settings, json), NULL, 0, 0, NULL,
-     "one JSON object (docs/json.md)", NULL},
+    RPI_ROW_JSON(offsetof(settings, json), "one JSON object (docs/json.md)"),
     {"parameters", NULL, NULL, RPI_OPTION_TEXT, offsetof(settings, parameters), NULL, 0, 0,
      "MODEL", "only the number of parameters of a model for Fashion-MNIST", NULL},
     {"options", NULL, NULL, RPI_OPTION_FLAG, offsetof(settings, markdown), NULL, 0, 0, NULL,

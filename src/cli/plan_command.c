@@ -5,9 +5,8 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/suggest.h"
-#include "cli/elements.h"
 #include "cli/gaussian.h"
-#include "cli/world.h"
+#include "cli/option_rows.h"
 #include "net/link_shape.h"
 #include "plan/choose.h"
 #include "redpoll/codec.h"
@@ -26,30 +25,24 @@ typedef struct settings {
 
 #define FIELD(name) offsetof(settings, name)
 static const rpi_option options[] = {
-    {"ranks", "n", NULL, RPI_OPTION_COUNT, FIELD(ranks), "4", 1, 16384, "N",
-     "ranks of the world", NULL},
-    {"np", NULL, NULL, RPI_OPTION_COUNT, FIELD(ranks), NULL, 1, 16384, "N", "the same as -n",
-     NULL},
-    {"algorithm", NULL, NULL, RPI_OPTION_TEXT, FIELD(algorithm), NULL, 0, 0, "NAME",
-     "as redpoll info lists them; what a run would choose when absent", NULL},
+    RPI_ROWS_RANKS(FIELD(ranks), NULL, "4", 1, 16384, "ranks of the world"),
+    RPI_ROW_ALGORITHM(FIELD(algorithm), NULL,
+                      "as redpoll info lists them; what a run would choose when absent", NULL),
     {"size", NULL, NULL, RPI_OPTION_BYTES, FIELD(bytes), "100MB", 0, 1e15, "BYTES",
-     "of the vector of floats", NULL},
+     "of the floats: a vector, or the parts or blocks of all ranks together", NULL},
     {"count", NULL, NULL, RPI_OPTION_COUNT, FIELD(count), NULL, 0, 1e14, "N",
      "floats, instead of --size", NULL},
-    {"codec", NULL, NULL, RPI_OPTION_TEXT, FIELD(codec_text), "fp32", 0, 0, "CODEC",
-     "codec; fp32 is exact", rpi_check_codec},
-    {"link", NULL, NULL, RPI_OPTION_TEXT, FIELD(link), "1Gbit,50us", 0, 0, "RATE,LATENCY",
-     "of each rank, each way", rpi_world_check_link},
+    RPI_ROW_CODEC(FIELD(codec_text), NULL, "fp32", "codec; fp32 is exact"),
+    RPI_ROW_LINK(FIELD(link), NULL, "1Gbit,50us", "of each rank, each way"),
     {"rank", NULL, NULL, RPI_OPTION_COUNT, FIELD(rank), "0", 0, 16383, "R",
      "whose steps to print", NULL},
-    {"root", NULL, NULL, RPI_OPTION_COUNT, FIELD(root), "0", 0, 16383, "R", "of a broadcast",
-     NULL},
+    {"root", NULL, NULL, RPI_OPTION_COUNT, FIELD(root), "0", 0, 16383, "R",
+     "of a broadcast, reduce, gather or scatter", NULL},
     {"chunk", NULL, NULL, RPI_OPTION_BYTES, FIELD(chunk_bytes), NULL, 0, 1e9, "BYTES",
      "in flight as one piece; the executor's choice when absent", NULL},
     {"brief", NULL, NULL, RPI_OPTION_FLAG, FIELD(brief), NULL, 0, 0, NULL,
      "the prediction alone", NULL},
-    {"json", NULL, NULL, RPI_OPTION_FLAG, FIELD(json), NULL, 0, 0, NULL,
-     "the prediction as one JSON object (docs/json.md)", NULL},
+    RPI_ROW_JSON(FIELD(json), "the prediction as one JSON object (docs/json.md)"),
     {0},
 };
 
@@ -150,10 +143,10 @@ static void print_prediction(const settings *s, const prediction *p, const char 
     printf("%s by %s, %lld ranks, %.1f MB as %s (%.1f MB encoded), link %s\n",
            rpi_collective_name(s->collective), p->algorithm->name, (long long)s->ranks,
            (double)p->bytes * 1e-6, codec, (double)p->encoded * 1e-6, s->link);
-    printf("predicted: %.4f s; %.2f MB sent by a rank in %lld frames (%.4f s on the wire), "
+    printf("predicted: %.4f s; %.2f MB sent by a rank in %lld frame%s (%.4f s on the wire), "
            "encoding %.4f s, decoding %.4f s\n",
-           p->cost.time_s, p->cost.wire_bytes * 1e-6, (long long)p->cost.frames, p->cost.wire_s,
-           p->cost.encode_s, p->cost.decode_s);
+           p->cost.time_s, p->cost.wire_bytes * 1e-6, (long long)p->cost.frames,
+           p->cost.frames == 1 ? "" : "s", p->cost.wire_s, p->cost.encode_s, p->cost.decode_s);
 }
 
 static void help(void) {

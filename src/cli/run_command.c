@@ -2,6 +2,7 @@
 #include "cli/commands.h"
 
 #include "base/status.h"
+#include "cli/option_rows.h"
 #include "cli/run.h"
 
 #include <stdlib.h>
@@ -14,9 +15,7 @@ typedef struct settings {
 
 #define FIELD(name) offsetof(settings, name)
 static const rpi_option options[] = {
-    {"ranks", "n", NULL, RPI_OPTION_COUNT, FIELD(ranks), NULL, 0, 0, "N",
-     "how many ranks to start; required", NULL},
-    {"np", NULL, NULL, RPI_OPTION_COUNT, FIELD(ranks), NULL, 0, 0, "N", "the same as -n", NULL},
+    RPI_ROWS_RANKS(FIELD(ranks), NULL, NULL, 0, 0, "how many ranks to start; required"),
     {"prefix", NULL, NULL, RPI_OPTION_FLAG, FIELD(prefix), "true", 0, 0, NULL,
      "--no-prefix: no \"[rank] \" in front of lines of output", NULL},
     {"grace", NULL, NULL, RPI_OPTION_SECONDS, FIELD(grace_s), "10s", 0.001, 1e9, "TIME",

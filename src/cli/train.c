@@ -4,7 +4,6 @@
 #include "base/cpu.h"
 #include "base/status.h"
 #include "cli/config.h"
-#include "cli/elements.h"
 #include "cli/world.h"
 #include "train/progress.h"
 #include "train/train.h"
@@ -73,11 +72,12 @@ static const rpi_option options[] = {
 
     {"strategy", NULL, "parallelism.strategy", RPI_OPTION_TEXT, FIELD(strategy), "all-reduce",
      0, 0, "NAME", "all-reduce, or single for one rank", NULL},
-    {"codec", NULL, "communication.codec", RPI_OPTION_TEXT, FIELD(codec), "fp32", 0, 0, "CODEC",
-     "of gradients: fp32 (exact), bf16, fp16, q1 ... q8, q4:bucket=1024,rounding=stochastic",
-     rpi_check_codec},
-    {"algorithm", NULL, "communication.algorithm", RPI_OPTION_TEXT, FIELD(algorithm), NULL, 0,
-     0, "NAME", "of the all-reduce: ring or sra; chosen when absent", rpi_check_all_reduce},
+    RPI_ROW_CODEC(FIELD(codec), "communication.codec", "fp32",
+                  "of gradients: fp32 (exact), bf16, fp16, q1 ... q8, "
+                  "q4:bucket=1024,rounding=stochastic"),
+    RPI_ROW_ALGORITHM(FIELD(algorithm), "communication.algorithm",
+                      "of the all-reduce: ring or sra; chosen when absent",
+                      rpi_check_all_reduce),
     {"error-feedback", NULL, "communication.error_feedback", RPI_OPTION_TEXT,
      FIELD(error_feedback), "on", 0, 0, "on|off",
      "add what a lossy codec lost to the next gradient", NULL},

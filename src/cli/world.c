@@ -6,18 +6,12 @@
 #include "cli/command.h"
 #include "cli/run.h"
 #include "net/join.h"
-#include "net/link_shape.h"
 #include "net/transport.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-rp_status rpi_world_check_link(const char *text) {
-    rpi_link_shape shape;
-    return rpi_link_shape_parse(text, &shape);
-}
 
 rp_status rpi_world_check_transport(const char *text) {
     const rpi_transport *transport;

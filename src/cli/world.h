@@ -4,6 +4,7 @@
 #define RPI_CLI_WORLD_H
 
 #include "base/option.h"
+#include "cli/option_rows.h"
 #include "redpoll/comm.h"
 
 #include <stddef.h>
@@ -14,109 +15,38 @@ typedef struct rpi_world_settings {
     const char *link, *transport, *bind_host;
     double timeout_s, warn_after_s, connect_timeout_s;
     int64_t chunk_bytes;
+    bool progress_thread; /* set by the command, or by an option of its own */
     /* Set by the command, not by options. */
-    bool progress_thread;
     FILE *greeting; /* for "rank 2 of 4, found by torchrun"; NULL: not said */
 } rpi_world_settings;
 
-/* Checks that say what is wrong before any rank is started. */
-rp_status rpi_world_check_link(const char *text);
+/* For option tables: says what is wrong before any rank is started. */
 rp_status rpi_world_check_transport(const char *text);
 
 /* Rows of an option table, for a settings struct with an rpi_world_settings field. */
+/* clang-format off */
 #define RPI_WORLD_OPTIONS(type, field)                                                         \
-    {"ranks",                                                                                  \
-     "n",                                                                                      \
-     "parallelism.dp",                                                                         \
-     RPI_OPTION_COUNT,                                                                         \
-     offsetof(type, field.ranks),                                                              \
-     NULL,                                                                                     \
-     1,                                                                                        \
-     65536,                                                                                    \
-     "N",                                                                                      \
-     "start N ranks on this machine",                                                          \
-     NULL},                                                                                    \
-        {"np",                                                                                 \
-         NULL,                                                                                 \
-         NULL,                                                                                 \
-         RPI_OPTION_COUNT,                                                                     \
-         offsetof(type, field.ranks),                                                          \
-         NULL,                                                                                 \
-         1,                                                                                    \
-         65536,                                                                                \
-         "N",                                                                                  \
-         "the same as -n",                                                                     \
-         NULL},                                                                                \
-        {"link",                                                                               \
-         NULL,                                                                                 \
-         "network.link",                                                                       \
-         RPI_OPTION_TEXT,                                                                      \
-         offsetof(type, field.link),                                                           \
-         NULL,                                                                                 \
-         0,                                                                                    \
-         0,                                                                                    \
-         "RATE,LATENCY",                                                                       \
-         "shape each rank's traffic, each way: 1Gbit,50us",                                    \
-         rpi_world_check_link},                                                                \
-        {"transport",                                                                          \
-         NULL,                                                                                 \
-         "network.transport",                                                                  \
-         RPI_OPTION_TEXT,                                                                      \
-         offsetof(type, field.transport),                                                      \
-         "auto",                                                                               \
-         0,                                                                                    \
-         0,                                                                                    \
-         "NAME",                                                                               \
-         "auto, shm or tcp",                                                                   \
-         rpi_world_check_transport},                                                           \
-        {"bind",                                                                               \
-         NULL,                                                                                 \
-         "network.bind",                                                                       \
-         RPI_OPTION_TEXT,                                                                      \
-         offsetof(type, field.bind_host),                                                      \
-         NULL,                                                                                 \
-         0,                                                                                    \
-         0,                                                                                    \
-         "ADDRESS",                                                                            \
-         "address to listen on; loopback when absent",                                         \
-         NULL},                                                                                \
-        {"timeout",                                                                            \
-         NULL,                                                                                 \
-         "network.timeout",                                                                    \
-         RPI_OPTION_SECONDS,                                                                   \
-         offsetof(type, field.timeout_s),                                                      \
-         "10min",                                                                              \
-         0.001,                                                                                \
-         1e9,                                                                                  \
-         "TIME",                                                                               \
-         "no progress for so long fails an operation",                                         \
-         NULL},                                                                                \
-        {"warn-after",                                                                         \
-         NULL,                                                                                 \
-         "network.warn_after",                                                                 \
-         RPI_OPTION_SECONDS,                                                                   \
-         offsetof(type, field.warn_after_s),                                                   \
-         "30s",                                                                                \
-         0.001,                                                                                \
-         1e9,                                                                                  \
-         "TIME",                                                                               \
-         "no progress for so long names the late rank",                                        \
-         NULL},                                                                                \
-        {"connect-timeout",                                                                    \
-         NULL,                                                                                 \
-         "network.connect_timeout",                                                            \
-         RPI_OPTION_SECONDS,                                                                   \
-         offsetof(type, field.connect_timeout_s),                                              \
-         "60s",                                                                                \
-         0.001,                                                                                \
-         1e9,                                                                                  \
-         "TIME",                                                                               \
-         "for all ranks to arrive",                                                            \
-         NULL},                                                                                \
-    {                                                                                          \
-        "chunk", NULL, "network.chunk", RPI_OPTION_BYTES, offsetof(type, field.chunk_bytes),   \
-            NULL, 0, 1e9, "BYTES", "data in flight as one piece; chosen when absent", NULL     \
-    }
+    RPI_ROWS_RANKS(offsetof(type, field.ranks), "parallelism.dp", NULL, 1, 65536,              \
+                   "start N ranks on this machine"),                                           \
+    RPI_ROW_LINK(offsetof(type, field.link), "network.link", NULL,                             \
+                 "shape each rank's traffic, each way: 1Gbit,50us"),                           \
+    {"transport", NULL, "network.transport", RPI_OPTION_TEXT,                                  \
+     offsetof(type, field.transport), "auto", 0, 0, "NAME", "auto, shm or tcp",                \
+     rpi_world_check_transport},                                                               \
+    {"bind", NULL, "network.bind", RPI_OPTION_TEXT, offsetof(type, field.bind_host), NULL, 0,  \
+     0, "ADDRESS", "address to listen on; loopback when absent", NULL},                        \
+    RPI_ROW_WORLD_TIME("timeout", "network.timeout", offsetof(type, field.timeout_s), "10min", \
+                       "no progress for so long fails an operation"),                          \
+    RPI_ROW_WORLD_TIME("warn-after", "network.warn_after", offsetof(type, field.warn_after_s), \
+                       "30s", "no progress for so long names the late rank"),                  \
+    RPI_ROW_WORLD_TIME("connect-timeout", "network.connect_timeout",                           \
+                       offsetof(type, field.connect_timeout_s), "60s",                         \
+                       "for all ranks to arrive"),                                             \
+    RPI_ROW_CHUNK(offsetof(type, field.chunk_bytes), "network.chunk",                          \
+                  "data in flight as one piece; chosen when absent")
+#define RPI_ROW_WORLD_TIME(name, yaml, field, fallback, help)                                  \
+    {name, NULL, yaml, RPI_OPTION_SECONDS, field, fallback, 0.001, 1e9, "TIME", help, NULL}
+/* clang-format on */
 
 typedef struct rpi_world {
     int rank, ranks, local_rank, local_ranks;

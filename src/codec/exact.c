@@ -62,6 +62,11 @@ ADD(u32, uint32_t)
 ADD(u64, uint64_t)
 #undef ADD
 
+/* Truth values add by "or". */
+static void add_bool(const uint8_t *in, size_t count, uint8_t *sum) {
+    for (size_t i = 0; i < count; i++) sum[i] |= in[i];
+}
+
 static void exact_decode_add(const rp_codec *codec, rpi_isa isa, rp_dtype dtype, const void *in,
                              size_t count, void *sum) {
     (void)codec;
@@ -72,9 +77,15 @@ static void exact_decode_add(const rp_codec *codec, rpi_isa isa, rp_dtype dtype,
     case RP_F64: add_f64(in, count, sum); break;
     case RP_I8:
     case RP_U8: add_u8(in, count, sum); break;
-    case RP_I16: add_u16(in, count, sum); break;
-    case RP_I32: add_u32(in, count, sum); break;
-    case RP_I64: add_u64(in, count, sum); break;
+    case RP_BOOL: add_bool(in, count, sum); break;
+    case RP_I16:
+    case RP_U16: add_u16(in, count, sum); break;
+    case RP_I32:
+    case RP_U32: add_u32(in, count, sum); break;
+    case RP_I64:
+    case RP_U64: add_u64(in, count, sum); break;
+    case RP_C64: rpi_convert(RP_F32, isa)->widen_add(in, 2 * count, sum); break;
+    case RP_C128: add_f64(in, 2 * count, sum); break;
     }
 }
 

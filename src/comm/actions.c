@@ -1,6 +1,7 @@
 /* What each step does to memory. Local steps run inline here, a part at a time; they are
  * posted and finished like sends, so that a lane of their own (a GPU stream) can take them. */
 #include "comm/communicator.h"
+#include "comm/reductions.h"
 #include "comm/values.h"
 
 #include "base/clock.h"
@@ -63,18 +64,12 @@ static rp_status run_copy(rpi_chunk *chunk, const rpi_action *action) {
     return copy_part(chunk, action->from, action->into, action->part);
 }
 
-/* The bytes of the exact codec are the elements themselves, so its decode-and-add adds arrays.
- */
 static rp_status add_values(rpi_chunk *chunk, const rpi_action *action) {
-    static const rp_codec exact = {0};
     rpi_piece piece;
-    for (rpi_walk walk = walk_part(chunk, action->part); rpi_walk_next(&walk, &piece);) {
-        rp_dtype dtype = slot_dtype(action->from, piece.run);
-        RP_TRY(rp_codec_decode_add(&exact, dtype,
-                                   values_at(chunk, action->from, action->part, &piece),
-                                   piece.count * rp_dtype_bytes(dtype), piece.count,
-                                   values_at(chunk, action->into, action->part, &piece)));
-    }
+    for (rpi_walk walk = walk_part(chunk, action->part); rpi_walk_next(&walk, &piece);)
+        rpi_reduce(chunk->request->reduce, rpi_cpu_isa(), slot_dtype(action->from, piece.run),
+                   values_at(chunk, action->from, action->part, &piece), piece.count,
+                   values_at(chunk, action->into, action->part, &piece));
     return RP_OK;
 }
 
@@ -152,26 +147,42 @@ static rp_status run_encode(rpi_chunk *chunk, const rpi_action *action) {
 
 /* ---- bytes to values ---- */
 
+/* Into an accumulator of another dtype codecs can only add. */
 static rp_status decode_piece(const rpi_piece *piece, const void *bytes, void *values,
-                              rp_dtype dtype, bool add) {
+                              rp_dtype dtype) {
     const rpi_run *run = piece->run;
-    if (add)
-        return rp_codec_decode_add(&run->codec, run->dtype, bytes, piece->bytes, piece->count,
-                                   values);
     if (dtype == run->dtype)
         return rp_codec_decode(&run->codec, run->dtype, bytes, piece->bytes, piece->count,
                                values);
+    if (rp_codec_is_exact(&run->codec, run->dtype)) {
+        rpi_values_convert(bytes, run->dtype, values, dtype, piece->count);
+        return RP_OK;
+    }
     memset(values, 0, piece->count * rp_dtype_bytes(dtype));
     return rp_codec_decode_add(&run->codec, run->dtype, bytes, piece->bytes, piece->count,
                                values);
+}
+
+/* Bytes of an exact codec are the elements themselves, and lossy ones only add. */
+static rp_status combine_piece(const rpi_piece *piece, const void *bytes, void *values,
+                               rp_reduction reduction) {
+    const rpi_run *run = piece->run;
+    if (!rp_codec_is_exact(&run->codec, run->dtype))
+        return rp_codec_decode_add(&run->codec, run->dtype, bytes, piece->bytes, piece->count,
+                                   values);
+    rpi_reduce(reduction, rpi_cpu_isa(), run->dtype, bytes, piece->count, values);
+    return RP_OK;
 }
 
 static rp_status decode_part(rpi_chunk *chunk, const rpi_action *action, bool add) {
     const unsigned char *bytes = wire_of(chunk, action->from)->data;
     rpi_piece piece;
     for (rpi_walk walk = walk_part(chunk, action->part); rpi_walk_next(&walk, &piece);) {
-        RP_TRY(decode_piece(&piece, bytes, values_at(chunk, action->into, action->part, &piece),
-                            slot_dtype(action->into, piece.run), add));
+        void *values = values_at(chunk, action->into, action->part, &piece);
+        if (add)
+            RP_TRY(combine_piece(&piece, bytes, values, chunk->request->reduce));
+        else
+            RP_TRY(decode_piece(&piece, bytes, values, slot_dtype(action->into, piece.run)));
         bytes += piece.bytes;
     }
     return RP_OK;
@@ -222,10 +233,13 @@ static rp_status fill_frame(rpi_chunk *chunk, const rpi_action *action, size_t b
 static rp_status post_frame(rpi_chunk *chunk, const rpi_action *action, rpi_link *link,
                             void *region, size_t bytes) {
     const rpi_transport *transport = link->endpoint->transport;
-    rpi_frame_header header = chunk->request->header;
+    const rp_request *request = chunk->request;
+    rpi_frame_header header = request->header;
     header.chunk = chunk->index;
     header.part = action->part;
     header.round = action->round;
+    if (request->cut.split.layout == RPI_SPLIT_BLOCKS)
+        header.count = request->cut.runs[action->part].count;
     rpi_frame_seal(region, &header, bytes, transport->checksum);
     return transport->post(link, RPI_FRAME_HEADER_BYTES + bytes);
 }
@@ -249,10 +263,24 @@ static rp_status run_send(rpi_chunk *chunk, const rpi_action *action) {
     RP_TRY(fill_frame(chunk, action, bytes, (unsigned char *)region + RPI_FRAME_HEADER_BYTES));
     status = post_frame(chunk, action, peer->link, region, bytes);
     if (status < 0) rpi_peer_break(comm, rank, status);
+    if (bytes)
+        atomic_fetch_add_explicit(
+            &comm->values_sent, rpi_cut_part_values(&request->cut, chunk->index, action->part),
+            memory_order_relaxed);
     return RP_OK;
 }
 
+bool rpi_action_is_void(const rp_request *request, uint32_t chunk, const rpi_action *action) {
+    bool sends = action->kind == RPI_STEP_SEND && action->from != RPI_SLOT_TOKEN;
+    bool receives = action->kind == RPI_STEP_RECV && action->into != RPI_SLOT_TOKEN;
+    return (sends || receives) && rpi_cut_is_past(&request->cut, chunk, action->part);
+}
+
 static rp_status run(rpi_chunk *chunk, const rpi_action *action) {
+    if (rpi_action_is_void(chunk->request, chunk->index, action)) {
+        if (action->kind == RPI_STEP_RECV) chunk->received[action->peer]++;
+        return RP_OK;
+    }
     switch (action->kind) {
     case RPI_STEP_ENCODE: return run_encode(chunk, action);
     case RPI_STEP_SEND: return run_send(chunk, action);

@@ -2,6 +2,7 @@
 #include "comm/communicator.h"
 
 #include "codec/codec.h"
+#include "comm/reductions.h"
 
 #include <string.h>
 
@@ -11,13 +12,27 @@ static uint32_t add_number(uint32_t crc, uint64_t number) {
     return rpi_crc32c(crc, bytes, sizeof bytes);
 }
 
-static uint32_t sign_run(uint32_t crc, const rpi_run *run) {
-    crc = add_number(crc, run->count);
+static uint32_t sign_codec(uint32_t crc, const rpi_run *run) {
     crc = add_number(crc, (uint64_t)run->dtype);
     crc = add_number(crc, rpi_codec_kind_of(&run->codec)->wire_id);
     crc = add_number(crc, run->codec.bits);
     crc = add_number(crc, run->codec.bucket);
     return add_number(crc, run->codec.rounding);
+}
+
+static bool has_blocks(const rp_request *request) {
+    return request->cut.split.layout == RPI_SPLIT_BLOCKS;
+}
+
+/* Of blocks a rank knows only those it sends or receives: their lengths travel in frames. */
+static uint32_t sign_cut(uint32_t crc, const rpi_cut *cut, bool blocks) {
+    crc = add_number(crc,
+                     (uint64_t)(blocks ? cut->split.piece_bytes : (size_t)cut->split.chunks));
+    for (size_t i = 0; i < cut->count; i++) {
+        crc = add_number(crc, blocks ? 0 : cut->runs[i].count);
+        crc = sign_codec(crc, &cut->runs[i]);
+    }
+    return crc;
 }
 
 static uint32_t signature(const rp_request *request) {
@@ -26,20 +41,34 @@ static uint32_t signature(const rp_request *request) {
     crc = rpi_crc32c(crc, schedule->algorithm->name, strlen(schedule->algorithm->name));
     crc = add_number(crc, (uint64_t)schedule->root);
     crc = add_number(crc, (uint64_t)request->reduce);
-    crc = add_number(crc, (uint64_t)request->cut.split.chunks);
     crc = add_number(crc, request->comm->window);
-    for (size_t i = 0; i < request->cut.count; i++) crc = sign_run(crc, &request->cut.runs[i]);
-    return crc;
+    return sign_cut(crc, &request->cut, has_blocks(request));
+}
+
+/* A byte for both: the collective in its low half, how it combines in the other. */
+_Static_assert(RPI_COLLECTIVES <= 16 && RP_PREMUL_SUM < 16, "both fit a byte");
+
+static uint8_t pack_operation(rpi_collective collective, rp_reduction reduction) {
+    return (uint8_t)((unsigned)collective | (unsigned)reduction << 4);
+}
+
+static rpi_collective collective_of(const rpi_frame_header *header) {
+    return (rpi_collective)(header->operation & 15);
+}
+
+static rp_reduction reduction_of(const rpi_frame_header *header) {
+    return (rp_reduction)(header->operation >> 4);
 }
 
 void rpi_request_sign(rp_request *request) {
     const rp_comm *comm = request->comm;
     rpi_frame_header *header = &request->header;
-    *header = (rpi_frame_header){.kind = RPI_FRAME_DATA,
-                                 .communicator = comm->id,
-                                 .epoch = comm->epoch,
-                                 .signature = signature(request),
-                                 .operation = (uint8_t)request->collective};
+    *header =
+        (rpi_frame_header){.kind = RPI_FRAME_DATA,
+                           .communicator = comm->id,
+                           .epoch = comm->epoch,
+                           .signature = signature(request),
+                           .operation = pack_operation(request->collective, request->reduce)};
     for (size_t i = 0; i < request->cut.count; i++) header->count += request->cut.runs[i].count;
     if (!request->cut.count) return;
     const rpi_run *run = &request->cut.runs[0];
@@ -49,37 +78,90 @@ void rpi_request_sign(rp_request *request) {
     header->bucket = run->codec.bucket;
 }
 
-bool rpi_request_agrees(const rp_request *request, const rpi_frame_header *header) {
+int rpi_request_recv_part(const rp_request *request, const rpi_frame_header *header) {
+    int world = request->routine->schedule.world;
+    bool shifted = request->collective == RPI_ALL_TO_ALL && header->part < world;
+    return shifted ? header->part + world : header->part;
+}
+
+/* The run a block's frame is for; NULL: there is none such. */
+static const rpi_run *block_of(const rp_request *request, const rpi_frame_header *header) {
+    int part = rpi_request_recv_part(request, header);
+    return part >= 0 && (size_t)part < request->cut.count ? &request->cut.runs[part] : NULL;
+}
+
+/* Both posted the same but for the length of a block that one sends to the other. */
+static bool same_but_for_block(const rp_request *request, const rpi_frame_header *header) {
     return header->signature == request->header.signature &&
            header->operation == request->header.operation;
 }
 
-/* "all-reduce of 1000 f32 with q4:bucket=512" */
-static const char *posted_text(const rpi_frame_header *header, char *text, size_t bytes) {
-    const char *name = rpi_collective_name((rpi_collective)header->operation);
+bool rpi_request_agrees(const rp_request *request, const rpi_frame_header *header) {
+    if (!same_but_for_block(request, header)) return false;
+    const rpi_run *run = has_blocks(request) ? block_of(request, header) : NULL;
+    return !run || run->count == header->count;
+}
+
+/* ---- in words ---- */
+
+/* " (max)"; sums say nothing. */
+static const char *reduction_text(const rpi_frame_header *header, char *text, size_t bytes) {
+    rp_reduction reduction = reduction_of(header);
+    text[0] = '\0';
+    if (reduction != RP_SUM) snprintf(text, bytes, " (%s)", rpi_reduction_name(reduction));
+    return text;
+}
+
+const char *rpi_posted_text(const rpi_frame_header *header, char *text, size_t bytes) {
+    rpi_collective collective = collective_of(header);
+    const char *name = rpi_collective_name(collective);
+    const char *dtype = rp_dtype_name((rp_dtype)header->dtype);
+    char reduction[32], codec_text[64];
     rp_codec codec = {.kind = rpi_codec_by_wire_id(header->codec),
                       .bucket = header->bucket,
                       .bits = header->bits};
-    char codec_text[64];
-    if (header->operation == RPI_BARRIER)
+    if (collective == RPI_BARRIER)
         snprintf(text, bytes, "%s", name);
+    else if (collective == RPI_GATHER || collective == RPI_SCATTER ||
+             collective == RPI_ALL_TO_ALL)
+        snprintf(text, bytes, "%s of %s", name, dtype);
     else
-        snprintf(text, bytes, "%s of %llu %s with %s", name, (unsigned long long)header->count,
-                 rp_dtype_name((rp_dtype)header->dtype),
+        snprintf(text, bytes, "%s%s of %llu %s with %s", name,
+                 reduction_text(header, reduction, sizeof reduction),
+                 (unsigned long long)header->count, dtype,
                  codec.kind ? rp_codec_text(&codec, codec_text, sizeof codec_text)
                             : "no codec");
     return text;
 }
 
+/* Frames say no more than rpi_posted_text(): what else there is to differ in, as it is here. */
+static const char *rest_text(const rp_request *request, char *text, size_t bytes) {
+    const rpi_schedule *schedule = &request->routine->schedule;
+    char root[32] = "";
+    if (rpi_collective_has_root(request->collective))
+        snprintf(root, sizeof root, "root %d, ", schedule->root);
+    snprintf(text, bytes,
+             " (they differ in segments, algorithm, root, rounding or chunks; rank %d: "
+             "%zu segments, algorithm %s, %s%d chunks, %zu in flight)",
+             request->comm->rank, request->cut.count, schedule->algorithm->name, root,
+             request->cut.split.chunks, request->comm->window);
+    return text;
+}
+
 const char *rpi_disagreement_text(const rp_request *request, const rpi_frame_header *header,
                                   int rank, char *text, size_t bytes) {
-    char theirs[128], ours[128];
-    posted_text(header, theirs, sizeof theirs);
-    posted_text(&request->header, ours, sizeof ours);
-    snprintf(
-        text, bytes, "rank %d posted %s, rank %d %s%s", rank, theirs, request->comm->rank, ours,
-        strcmp(theirs, ours) != 0
-            ? ""
-            : " (they differ in segments, algorithm, reduction, root, rounding or chunks)");
+    char theirs[160], ours[160], rest[200] = "";
+    if (same_but_for_block(request, header)) {
+        const rpi_run *run = block_of(request, header);
+        snprintf(text, bytes, "rank %d sends %llu %s to rank %d, which expects %zu", rank,
+                 (unsigned long long)header->count, rp_dtype_name((rp_dtype)header->dtype),
+                 request->comm->rank, run ? run->count : 0);
+        return text;
+    }
+    rpi_posted_text(header, theirs, sizeof theirs);
+    rpi_posted_text(&request->header, ours, sizeof ours);
+    if (strcmp(theirs, ours) == 0) rest_text(request, rest, sizeof rest);
+    snprintf(text, bytes, "rank %d posted %s, rank %d %s%s", rank, theirs, request->comm->rank,
+             ours, rest);
     return text;
 }

@@ -4,6 +4,7 @@
 #include "base/cpu.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "net/forget.h"
 #include "net/link_shape.h"
 
 #include <string.h>
@@ -36,6 +37,7 @@ static rp_status set_options(rp_comm *comm, const rp_comm_options *options) {
     comm->epoch = options->epoch;
     comm->timeout_s = or_default(options->timeout_s, 600);
     comm->warn_after_s = or_default(options->warn_after_s, 30);
+    comm->strict_timeout = options->strict_timeout;
     comm->chunk_bytes = options->chunk_bytes;
     comm->window = options->chunks_in_flight ? options->chunks_in_flight : RPI_CHUNKS_IN_FLIGHT;
     return RP_OK;
@@ -46,7 +48,12 @@ static rp_status make_primitives(rp_comm *comm) {
     comm->inbox_end = &comm->inbox;
     comm->queue_end = &comm->queue;
     pthread_mutex_init(&comm->lock, NULL); /* neither fails on Linux */
-    pthread_cond_init(&comm->changed, NULL);
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&comm->changed, &attributes);
+    pthread_cond_init(&comm->work, NULL);
+    pthread_condattr_destroy(&attributes);
     comm->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (comm->wake_fd < 0) return RP_FAIL_ERRNO(IO, "cannot make an event descriptor");
     RP_TRY(rpi_alloc_array((size_t)comm->world, sizeof *comm->peers, "peers", &comm->peers));
@@ -105,13 +112,28 @@ static void name_transport(rp_comm *comm) {
     }
 }
 
-/* Polling pays only while it takes no core from a rank that has work. */
-static void choose_spin(rp_comm *comm, const rp_comm_options *options) {
+/* Where bytes move at the speed of memory, what all ranks have in flight together is to stay in
+ * the processor's caches: window * parts * parts * bytes of a part, 2 MiB. Frames of lossy
+ * codecs are short enough, and would be so short that their headers count. */
+enum { CACHED_BYTES = 512 * 1024, PART_BYTES_MIN = 16 * 1024, PART_BYTES_MAX = 128 * 1024 };
+
+size_t rpi_comm_chunk_bytes(const rp_comm *comm, rpi_split_layout layout, int parts,
+                            bool lossy) {
+    if (comm->chunk_bytes || !comm->one_host || lossy) return comm->chunk_bytes;
+    size_t bytes = CACHED_BYTES / ((size_t)parts * (size_t)parts);
+    if (bytes < PART_BYTES_MIN) bytes = PART_BYTES_MIN;
+    if (bytes > PART_BYTES_MAX) bytes = PART_BYTES_MAX;
+    return layout == RPI_SPLIT_BLOCKS ? bytes : (size_t)parts * bytes;
+}
+
+/* Polling pays only while it takes no core from a rank that has work. A progress thread never
+ * polls, and sleeps while somebody waits. */
+static void know_host(rp_comm *comm, const rp_comm_options *options) {
     int here = 0;
     for (int rank = 0; rank < comm->world; rank++)
         here += comm->mesh->host_of[rank] == comm->mesh->host_of[comm->rank];
-    int threads = options->progress_thread ? 2 * here : here;
-    comm->spin_ns = threads <= rpi_cpu_count() ? SPIN_NS : 0;
+    comm->one_host = here == comm->world && !options->link;
+    comm->spin_ns = here <= rpi_cpu_count() ? SPIN_NS : 0;
 }
 
 static rp_status open_comm(rp_comm *comm, const rp_store *store,
@@ -120,7 +142,7 @@ static rp_status open_comm(rp_comm *comm, const rp_store *store,
     RP_TRY(set_options(comm, options));
     if (comm->world > 1) {
         RP_TRY(connect_world(comm, store, options));
-        choose_spin(comm, options);
+        know_host(comm, options);
     }
     name_transport(comm);
     return options->progress_thread ? rpi_progress_thread_start(comm) : RP_OK;
@@ -149,6 +171,8 @@ static void free_blocks(rp_comm *comm) {
 static void free_comm(rp_comm *comm) {
     for (int rank = 0; comm->peers && rank < comm->world; rank++)
         rpi_peer_clear(comm, &comm->peers[rank]);
+    for (int rank = 0; comm->peers && rank < comm->world; rank++)
+        rpi_tags_free(&comm->peers[rank].tags);
     rpi_control_close(comm->control); /* goodbye first: closed links are then no deaths */
     rpi_mesh_close(comm->mesh);
     rpi_join_close(comm->join);
@@ -162,6 +186,7 @@ static void free_comm(rp_comm *comm) {
     if (comm->wake_fd >= 0) close(comm->wake_fd);
     pthread_mutex_destroy(&comm->lock);
     pthread_cond_destroy(&comm->changed);
+    pthread_cond_destroy(&comm->work);
     rpi_free(comm->scratch);
     rpi_free(comm->peers);
     rpi_free(comm->name);
@@ -236,6 +261,14 @@ void rp_comm_destroy(rp_comm *comm) {
     free_comm(comm);
 }
 
+void rp_comm_forget(rp_comm *comm) {
+    if (!comm) return;
+    rpi_fd_forget(&comm->wake_fd);
+    if (comm->mesh) rpi_mesh_forget(comm->mesh);
+    if (comm->control) rpi_control_forget(comm->control);
+    if (comm->join) rpi_join_forget(comm->join);
+}
+
 int rp_comm_rank(const rp_comm *comm) {
     return comm->rank;
 }
@@ -257,4 +290,5 @@ void rp_comm_get_stats(const rp_comm *comm, rp_comm_stats *stats) {
     pthread_mutex_unlock(lock);
     stats->wire_bytes_sent = atomic_load(&comm->sent);
     stats->wire_bytes_received = atomic_load(&comm->received);
+    stats->value_bytes_sent = atomic_load(&comm->values_sent);
 }

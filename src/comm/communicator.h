@@ -1,13 +1,22 @@
 /* What the files of comm/ share: the communicator, its requests and their chunks.
  *
- *   communicator.c  create, destroy, accounts          collectives.c  the public operations
- *   request.c       posting, completing, pooling       routine.c      schedules made ready to
- * run cut.c           which elements a part holds        agreement.c    what ranks must agree
- * on executor.c      one pass: receive, run, send       actions.c      what a step does
- *   receive.c       frames to RECV steps, setting aside
- *   wait.c          who drives, sleeping, the progress thread
- *   deadline.c      lack of progress                   failure.c      the first failure, for
- * all
+ *   communicator.c       create, destroy, accounts
+ *   collectives.c        the public operations on vectors
+ *   block_collectives.c  and on blocks, whose lengths differ
+ *   blocking.c           their blocking forms
+ *   point_to_point.c     sends and receives; tags.h: which meets which
+ *   posting.c            what posting a collective has in common
+ *   request.c            numbering, completing, pooling
+ *   completions.c        telling others of completed requests
+ *   routine.c            schedules made ready to run
+ *   cut.c                which elements a part holds
+ *   agreement.c          what ranks must agree on
+ *   executor.c           one pass: receive, run, send
+ *   actions.c            what a step does; reductions.c, values.c: to values
+ *   receive.c            frames to RECV steps, setting aside
+ *   wait.c               who drives, sleeping, the progress thread
+ *   deadline.c           lack of progress
+ *   failure.c            the first failure, for all
  *
  * Threads: `lock` guards what is marked [lock]. Everything marked [driver] belongs to whoever
  * holds the drive (`driving`, handed over under the lock), so that a pass runs unlocked. */
@@ -16,6 +25,7 @@
 
 #include "comm/cut.h"
 #include "comm/routine.h"
+#include "comm/tags.h"
 #include "net/control.h"
 #include "net/frame.h"
 #include "net/join.h"
@@ -31,9 +41,11 @@ enum {
     RPI_FRAME_PAYLOAD = 512 * 1024, /* longest payload of a frame */
 };
 
-/* Sequence numbers of point-to-point operations count by pair and direction. */
-#define RPI_P2P_SEQUENCE (UINT64_C(1) << 63)
-#define RPI_P2P_UPWARD   (UINT64_C(1) << 62) /* from the lower rank to the higher */
+/* Sequence numbers of point-to-point operations count by pair, direction and tag. */
+#define RPI_P2P_SEQUENCE  (UINT64_C(1) << 63)
+#define RPI_P2P_UPWARD    (UINT64_C(1) << 62) /* from the lower rank to the higher */
+#define RPI_P2P_TAG_SHIFT 31
+#define RPI_P2P_NUMBERS   (UINT64_C(1) << 31)
 
 /* Memory for one frame: kept frames, and encodings with more than one reader. Tokens carry
  * nothing and short operations little, so there are three sizes. */
@@ -87,14 +99,17 @@ struct rp_request {
     uint64_t sequence;
     rpi_routine *routine;
     rpi_cut cut;
-    rp_reduce reduce;
+    rp_reduction reduce;
     uint64_t seed, step;
-    int peer;                /* point to point: the other side; else -1 */
+    int peer; /* point to point: the other side, -1: not known yet; else -1 */
+    int tag;  /* point to point */
+    rp_completions *completions; /* [lock] whom to tell, and what; NULL: nobody */
+    uint64_t token;
     rpi_frame_header header; /* of its frames, but for chunk, part and round */
     uint32_t next_chunk, chunks_done;
     size_t sum_stride; /* bytes an accumulator */
     rpi_chunk *chunks; /* in flight, in order [driver] */
-    bool started;      /* [driver] */
+    bool announced;    /* [driver] point to point: the receiver knows, or need not be told */
     atomic_bool done;  /* set once, under the lock, after status and message */
     rp_status status;
     char message[sizeof((rpi_failure *)0)->text];
@@ -113,8 +128,7 @@ typedef struct rpi_peer {
     bool full;                     /* lend() had no room in this pass */
     rpi_block *aside, **aside_end; /* frames that came before they could be taken, in order */
     int aside_count;               /* of those with a payload */
-    uint64_t p2p_posted[2];        /* operations posted: to this rank, from it [lock] */
-    uint64_t p2p_seen[2];          /* of these, seen by the driver [driver] */
+    rpi_tags tags;                 /* of sends and receives with this rank [lock] */
 } rpi_peer;
 
 struct rp_comm {
@@ -122,18 +136,21 @@ struct rp_comm {
     char *name;
     uint32_t id, epoch;
     double timeout_s, warn_after_s;
-    int64_t silence_ns; /* a rank without a heartbeat for so long is taken for stopped */
-    size_t chunk_bytes, window;
-    rpi_mesh *mesh;       /* NULL in a world of one */
-    rpi_control *control; /* NULL in a world of one */
-    rpi_join *join;       /* of rp_comm_join(); else NULL */
-    rpi_peer *peers;      /* [world] [driver] */
+    bool strict_timeout; /* a rank that computes is not left in peace */
+    int64_t silence_ns;  /* a rank without a heartbeat for so long is taken for stopped */
+    size_t chunk_bytes, window; /* chunk_bytes 0: chosen, see rpi_comm_chunk_bytes() */
+    bool one_host;              /* all links are memory or loopback, as fast as they are */
+    rpi_mesh *mesh;             /* NULL in a world of one */
+    rpi_control *control;       /* NULL in a world of one */
+    rpi_join *join;             /* of rp_comm_join(); else NULL */
+    rpi_peer *peers;            /* [world] [driver] */
     char transport[64];
     int wake_fd;     /* wakes a sleeping driver */
     int64_t spin_ns; /* how long to poll before sleeping */
 
     pthread_mutex_t lock;
-    pthread_cond_t changed;         /* the drive is free, a request is done, work was posted */
+    pthread_cond_t changed;         /* for waiters: the drive is free, a request is done */
+    pthread_cond_t work;            /* for the progress thread: the drive is its own */
     bool driving;                   /* [lock] somebody has the drive */
     int waiters;                    /* [lock] callers in rp_request_wait() */
     atomic_int wanted;              /* the progress thread shall give the drive up */
@@ -153,6 +170,7 @@ struct rp_comm {
     atomic_bool failed;     /* set after it, once */
 
     rp_request *queue, **queue_end; /* [driver] in posting order */
+    uint64_t announcements;         /* [lock] heard so far */
     uint64_t seen_sequence;         /* [driver] last collective the driver has seen posted */
     rpi_block *blocks[RPI_BLOCK_SIZES]; /* [driver] free ones */
     unsigned char *scratch; /* [driver] 16-bit copies of accumulators on their way to a codec */
@@ -163,6 +181,7 @@ struct rp_comm {
     int64_t driven_ns;                   /* [driver] when somebody last drove */
     int64_t warned_ns;                   /* [driver] */
     atomic_uint_fast64_t sent, received; /* bytes on the wire */
+    atomic_uint_fast64_t values_sent;    /* what these were before they were encoded */
 
     pthread_t thread;
     bool has_thread, stop; /* stop: [lock] */
@@ -184,14 +203,20 @@ const char *rpi_failure_text(const rpi_failure *failure, const rp_request *reque
 
 /* request.c */
 rp_status rpi_request_new(rp_comm *comm, rp_request **out_request);
+/* rpi_drive_once() is to follow: it moves the first bytes and calls the progress thread. */
 rp_status rpi_request_post(rp_request *request);
 void rpi_request_complete(rp_request *request, rp_status status, const char *message);
 void rpi_request_free(rp_request *request); /* back to the pool; takes the lock */
 rp_status rpi_comm_routine(rp_comm *comm, rpi_collective collective, const char *algorithm,
                            const rpi_plan_request *plan, bool lossy, size_t bytes,
                            rpi_routine **out_routine);
-/* "all-reduce #5, round 2 of 4, chunk 3 of 10" */
+/* "all-reduce 5", "receive from rank 2 with tag 7" */
+const char *rpi_request_name(const rp_request *request, char *text, size_t bytes);
+/* "all-reduce 5, round 2 of 4, chunk 3 of 10" [driver] */
 const char *rpi_request_text(const rp_request *request, char *text, size_t bytes);
+/* For rpi_cut_make(), equal on all ranks. */
+size_t rpi_comm_chunk_bytes(const rp_comm *comm, rpi_split_layout layout, int parts,
+                            bool lossy);
 /* Rank of the communicator behind a peer of the request's schedule, and back. */
 int rpi_request_rank(const rp_request *request, int peer);
 int rpi_request_peer(const rp_request *request, int rank);
@@ -204,10 +229,27 @@ void rpi_wire_read(rpi_chunk *chunk, int wire); /* one reader less */
 rp_status rpi_block_take(rp_comm *comm, size_t bytes, rpi_block **out_block);
 void rpi_block_give(rp_comm *comm, rpi_block *block);
 
+/* point_to_point.c */
+/* Under the lock: the sequence number of a send or receive; of one from any rank, the number it
+ * has until its sender is known. */
+rp_status rpi_p2p_number(rp_request *request);
+/* A receive from any rank that has not found its sender. */
+bool rpi_p2p_is_unbound(const rp_request *request);
+/* Tell the receiver of a send, find the sender for a receive; true: it may advance. [driver] */
+bool rpi_p2p_prepare(rp_request *request);
+/* The frame at the head of the link says that its rank has something to send. [driver] */
+void rpi_p2p_hear(rp_comm *comm, int rank, const rpi_frame_header *header);
+/* Of a frame that belongs to no operation here: it is a receiver's token, its send comes later.
+ */
+bool rpi_p2p_is_future(const rp_comm *comm, int rank, const rpi_frame_header *header);
+
 /* actions.c: run an action. RP_PENDING: its link has no room. [driver] */
 rp_status rpi_action_run(rpi_chunk *chunk, int action);
 /* Bytes of payload of a SEND's or RECV's frame. */
 size_t rpi_action_bytes(const rpi_chunk *chunk, const rpi_action *action);
+/* A SEND or RECV of this chunk of a block that ended before it: no frame comes or goes, and the
+ * action has nothing to do when its turn has come. */
+bool rpi_action_is_void(const rp_request *request, uint32_t chunk, const rpi_action *action);
 
 /* receive.c [driver]; true: something moved */
 bool rpi_receive(rp_comm *comm, int rank); /* take what can be taken from a link */
@@ -218,6 +260,10 @@ void rpi_peer_release(rpi_peer *peer);              /* the frame at the head is 
 /* agreement.c */
 void rpi_request_sign(rp_request *request);
 bool rpi_request_agrees(const rp_request *request, const rpi_frame_header *header);
+/* Our number for the part that a frame carries (all-to-all: plan.h). */
+int rpi_request_recv_part(const rp_request *request, const rpi_frame_header *header);
+/* "all-reduce (max) of 1000 f32 with fp32"; what has blocks has no one count. */
+const char *rpi_posted_text(const rpi_frame_header *header, char *text, size_t bytes);
 /* "rank 1 posted all-reduce of 1000 f32 with q4:bucket=512, rank 0 ..." */
 const char *rpi_disagreement_text(const rp_request *request, const rpi_frame_header *header,
                                   int rank, char *text, size_t bytes);
@@ -227,7 +273,12 @@ int64_t rpi_deadline_next_ns(const rp_comm *comm);
 void rpi_deadline_check(rp_comm *comm);
 
 /* wait.c */
-void rpi_wait_for(rp_request *request);
+/* Drive or sleep until the request is done or the deadline has come; true: it is done. */
+bool rpi_wait_until(rp_request *request, int64_t deadline_ns);
+/* Around the start of a blocking form, which leaves the progress thread asleep: end waits for
+ * *request when `posted` is RP_OK, and frees it. */
+void rpi_blocking_begin(rp_comm *comm);
+rp_status rpi_blocking_end(rp_comm *comm, rp_status posted, rp_request **request);
 void rpi_drive_once(rp_comm *comm); /* a pass, when the drive is free; never blocks */
 bool rpi_drive_take(rp_comm *comm); /* waits for the drive; also from a progress thread */
 void rpi_drive_give(rp_comm *comm);

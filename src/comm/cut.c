@@ -31,8 +31,16 @@ static size_t describe_runs(rpi_cut *cut) {
     return bytes;
 }
 
+static rp_status make_blocks(rpi_cut *cut, size_t piece_bytes, size_t limit_bytes) {
+    describe_runs(cut);
+    if (piece_bytes > limit_bytes) piece_bytes = limit_bytes;
+    rpi_split_free(&cut->split);
+    return rpi_split_init_blocks(cut->segments, (int)cut->count, piece_bytes, &cut->split);
+}
+
 rp_status rpi_cut_make(rpi_cut *cut, rpi_split_layout layout, int parts, size_t chunk_bytes,
                        size_t limit_bytes) {
+    if (layout == RPI_SPLIT_BLOCKS) return make_blocks(cut, chunk_bytes, limit_bytes);
     size_t bytes = describe_runs(cut);
     int chunks = rpi_split_chunks(bytes, chunk_bytes, parts);
     for (;;) {
@@ -53,10 +61,12 @@ rp_status rpi_cut_make(rpi_cut *cut, rpi_split_layout layout, int parts, size_t 
 
 void rpi_cut_clear(rpi_cut *cut) {
     rpi_split_free(&cut->split);
+    rpi_free(cut->staged);
+    cut->staged = NULL;
 }
 
 void rpi_cut_free(rpi_cut *cut) {
-    rpi_split_free(&cut->split);
+    rpi_cut_clear(cut);
     rpi_free(cut->runs);
     rpi_free(cut->segments);
     *cut = (rpi_cut){0};
@@ -87,6 +97,19 @@ size_t rpi_cut_part_bytes(const rpi_cut *cut, uint32_t chunk, int part) {
     for (rpi_walk walk = rpi_cut_walk(cut, chunk, part); rpi_walk_next(&walk, &piece);)
         bytes += piece.bytes;
     return bytes;
+}
+
+size_t rpi_cut_part_values(const rpi_cut *cut, uint32_t chunk, int part) {
+    size_t bytes = 0;
+    rpi_piece piece;
+    for (rpi_walk walk = rpi_cut_walk(cut, chunk, part); rpi_walk_next(&walk, &piece);)
+        bytes += piece.count * rp_dtype_bytes(piece.run->dtype);
+    return bytes;
+}
+
+bool rpi_cut_is_past(const rpi_cut *cut, uint32_t chunk, int part) {
+    return chunk && cut->split.layout == RPI_SPLIT_BLOCKS &&
+           chunk >= (uint32_t)rpi_split_pieces(&cut->split, part);
 }
 
 size_t rpi_cut_sum_bytes(const rpi_cut *cut) {

@@ -25,6 +25,7 @@ typedef struct rpi_cut {
     rpi_split_segment *segments; /* what plan knows of the runs */
     size_t count, room;
     rpi_split split;
+    void *staged; /* inputs that are not the caller's: owned; NULL for none */
 } rpi_cut;
 
 /* Elements of one run that a part of a chunk holds. */
@@ -43,8 +44,9 @@ typedef struct rpi_walk {
 
 /* Room for `count` runs, kept for the next operation. */
 rp_status rpi_cut_reserve(rpi_cut *cut, size_t count);
-/* Cut the runs. chunk_bytes: elements' bytes a chunk, 0 for the default; more chunks are made
- * where a part would encode to more than limit_bytes. RP_UNSUPPORTED: a granule does. */
+/* Cut the runs. chunk_bytes: elements' bytes a chunk (of a block: a piece), 0 for the default;
+ * more chunks are made where a part would encode to more than limit_bytes. RP_UNSUPPORTED: a
+ * granule does. */
 rp_status rpi_cut_make(rpi_cut *cut, rpi_split_layout layout, int parts, size_t chunk_bytes,
                        size_t limit_bytes);
 void rpi_cut_clear(rpi_cut *cut); /* after the operation; keeps the room */
@@ -52,7 +54,11 @@ void rpi_cut_free(rpi_cut *cut);
 
 rpi_walk rpi_cut_walk(const rpi_cut *cut, uint32_t chunk, int part);
 bool rpi_walk_next(rpi_walk *walk, rpi_piece *out_piece);
-size_t rpi_cut_part_bytes(const rpi_cut *cut, uint32_t chunk, int part);
+size_t rpi_cut_part_bytes(const rpi_cut *cut, uint32_t chunk, int part);  /* encoded */
+size_t rpi_cut_part_values(const rpi_cut *cut, uint32_t chunk, int part); /* as they are */
+/* Of blocks, whose other ranks may need more or fewer chunks: this part ends before this chunk,
+ * and neither of its ends sends a frame. Never so in chunk 0. */
+bool rpi_cut_is_past(const rpi_cut *cut, uint32_t chunk, int part);
 /* Bytes of the longest accumulator of any part. */
 size_t rpi_cut_sum_bytes(const rpi_cut *cut);
 

@@ -43,6 +43,7 @@ static rank_state state_of(rp_comm *comm, int rank, rpi_control_beat *beat) {
 /* Does the oldest operation still wait for a frame from this rank? */
 static bool is_late(const rp_request *request, int rank) {
     const rpi_routine *routine = request->routine;
+    if (rpi_p2p_is_unbound(request)) return true;
     if (request->collective == RPI_SENDRECV && request->peer != rank) return false;
     int peer = rpi_request_peer(request, rank);
     for (const rpi_chunk *chunk = request->chunks; chunk; chunk = chunk->next)
@@ -87,7 +88,7 @@ static survey survey_ranks(rp_comm *comm) {
     for (int rank = 0; rank < comm->world; rank++) {
         rpi_control_beat beat;
         if (rank == comm->rank) continue;
-        if (oldest->collective == RPI_SENDRECV && rank != oldest->peer) continue;
+        if (oldest->peer >= 0 && rank != oldest->peer) continue;
         switch (state_of(comm, rank, &beat)) {
         case RANK_SILENT:
             if (s.silent < 0) s.silent_s = rpi_seconds(silence_of(comm, &beat));
@@ -151,7 +152,7 @@ void rpi_deadline_check(rp_comm *comm) {
         rpi_log(RP_LOG_WARNING, "rank %d: no progress for %.1f s in %s: %s", comm->rank,
                 rpi_seconds(idle), text, culprit);
     }
-    bool in_peace = s.silent < 0 && s.computing >= 0;
+    bool in_peace = s.silent < 0 && s.computing >= 0 && !comm->strict_timeout;
     bool waits_for_others =
         s.silent < 0 && s.behind && idle < span_ns(comm->timeout_s) + COURTESY_NS;
     if (over && !in_peace && !waits_for_others)

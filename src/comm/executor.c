@@ -145,6 +145,11 @@ void rpi_chunk_finish(rpi_chunk *chunk, int index) {
     }
 }
 
+static bool waits_for_frame(const rpi_chunk *chunk, const rpi_action *action) {
+    return action->kind == RPI_STEP_RECV &&
+           !rpi_action_is_void(chunk->request, chunk->index, action);
+}
+
 /* Run what is ready, in the order of the schedule. RECVs become ready here too, but frames
  * finish them. Returns actions run. */
 static int run_chunk(rpi_chunk *chunk, int most) {
@@ -156,7 +161,7 @@ static int run_chunk(rpi_chunk *chunk, int most) {
         while (ran < most && (untried = chunk->ready[word] & ~tried) != 0) {
             int bit = __builtin_ctzll(untried), index = 64 * word + bit;
             tried |= UINT64_C(1) << bit;
-            if (routine->action[index].kind == RPI_STEP_RECV) continue;
+            if (waits_for_frame(chunk, &routine->action[index])) continue;
             rp_status status = rpi_action_run(chunk, index);
             if (status == RP_PENDING) continue;
             if (status != RP_OK) {
@@ -241,7 +246,8 @@ static bool run_queue(rp_comm *comm) {
     for (rp_request **at = &comm->queue; *at;) {
         rp_request *request = *at;
         bool p2p = request->collective == RPI_SENDRECV;
-        if (p2p || collectives < RPI_ACTIVE_OPERATIONS) moved |= advance(request, &budget);
+        if (p2p ? rpi_p2p_prepare(request) : collectives < RPI_ACTIVE_OPERATIONS)
+            moved |= advance(request, &budget);
         collectives += !p2p;
         if (atomic_load(&comm->failed)) return true;
         if (!complete(request)) {
@@ -256,10 +262,7 @@ static bool run_queue(rp_comm *comm) {
 }
 
 static void note_posted(rp_comm *comm, const rp_request *request) {
-    if (request->collective != RPI_SENDRECV)
-        comm->seen_sequence = request->sequence;
-    else
-        comm->peers[request->peer].p2p_seen[request->routine->schedule.rank == 0 ? 0 : 1]++;
+    if (request->collective != RPI_SENDRECV) comm->seen_sequence = request->sequence;
 }
 
 static bool take_posted(rp_comm *comm) {

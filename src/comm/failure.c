@@ -89,6 +89,7 @@ static void need_of_chunk(const rpi_chunk *chunk, int peer, need *n) {
         const rpi_action *action = &routine->action[i];
         bool finished = chunk->finished[i / 64] >> (i % 64) & 1;
         if (finished || action->peer != peer) continue;
+        if (rpi_action_is_void(chunk->request, chunk->index, action)) continue;
         if (action->kind == RPI_STEP_SEND) n->sends = true;
         if (action->kind != RPI_STEP_RECV) continue;
         n->frames++;
@@ -101,7 +102,7 @@ static void need_of_later_chunks(const rp_request *request, int peer, need *n) {
     for (uint32_t c = request->next_chunk; c < (uint32_t)request->cut.split.chunks; c++)
         for (int i = 0; i < routine->schedule.count; i++) {
             const rpi_action *action = &routine->action[i];
-            if (action->peer != peer) continue;
+            if (action->peer != peer || rpi_action_is_void(request, c, action)) continue;
             if (action->kind == RPI_STEP_SEND) n->sends = true;
             if (action->kind != RPI_STEP_RECV) continue;
             n->frames++;
@@ -110,8 +111,18 @@ static void need_of_later_chunks(const rp_request *request, int peer, need *n) {
         }
 }
 
+static bool is_alone(const rp_comm *comm) {
+    for (int rank = 0; rank < comm->world; rank++)
+        if (rank != comm->rank && !comm->peers[rank].broken) return false;
+    return true;
+}
+
 static need need_of(const rp_request *request, int rank) {
     need n = {0};
+    if (rpi_p2p_is_unbound(request)) {
+        n.frames = is_alone(request->comm); /* one who may still send is enough */
+        return n;
+    }
     if (request->collective == RPI_SENDRECV && request->peer != rank) return n;
     int peer = rpi_request_peer(request, rank);
     for (const rpi_chunk *chunk = request->chunks; chunk; chunk = chunk->next)

@@ -34,11 +34,8 @@ static rpi_chunk *find_chunk(const rp_request *request, uint32_t index) {
 
 /* The operation was not posted here yet. */
 static bool is_future(const rp_comm *comm, int rank, const rpi_frame_header *header) {
-    if (!(header->sequence & RPI_P2P_SEQUENCE)) return header->sequence > comm->seen_sequence;
-    bool upward = header->sequence & RPI_P2P_UPWARD;
-    bool from_us = upward == (comm->rank < rank);
-    uint64_t count = header->sequence & ~(RPI_P2P_SEQUENCE | RPI_P2P_UPWARD);
-    return count > comm->peers[rank].p2p_seen[from_us ? 0 : 1];
+    if (header->sequence & RPI_P2P_SEQUENCE) return rpi_p2p_is_future(comm, rank, header);
+    return header->sequence > comm->seen_sequence;
 }
 
 static void fail_mismatch(rp_comm *comm, const rp_request *request, int rank,
@@ -47,9 +44,33 @@ static void fail_mismatch(rp_comm *comm, const rp_request *request, int rank,
     rpi_disagreement_text(request, header, rank, words, sizeof words);
     if (request->collective == RPI_SENDRECV)
         rpi_comm_fail_text(comm, RP_MISMATCH, rank, "%s", words);
+    else if (header->signature == request->header.signature) /* but for a block's length */
+        rpi_comm_fail_text(comm, RP_MISMATCH, rank, "%s %llu: %s",
+                           rpi_collective_name(request->collective),
+                           (unsigned long long)request->sequence, words);
     else
         rpi_comm_fail_text(comm, RP_MISMATCH, rank, "operation %llu: %s",
                            (unsigned long long)request->sequence, words);
+}
+
+/* A frame that nothing here waits for: its operation is over, since it has sent all that it had
+ * to and wanted nothing from this rank. */
+static rp_status fail_finished(rp_comm *comm, int rank, const rpi_frame_header *header,
+                               const rp_request *request) {
+    char words[160];
+    if (request || header->sequence & RPI_P2P_SEQUENCE) {
+        rpi_comm_fail_text(
+            comm, RP_CORRUPT, rank,
+            "rank %d sent a frame of operation %llu, chunk %u, which is finished", rank,
+            (unsigned long long)header->sequence, header->chunk);
+        return RP_CORRUPT;
+    }
+    rpi_comm_fail_text(comm, RP_MISMATCH, rank,
+                       "operation %llu: rank %d posted %s; that of rank %d is finished and "
+                       "wanted nothing more from it",
+                       (unsigned long long)header->sequence, rank,
+                       rpi_posted_text(header, words, sizeof words), comm->rank);
+    return RP_MISMATCH;
 }
 
 /* Where a frame goes. RP_PENDING: nowhere yet. A failure has been made known. */
@@ -65,13 +86,7 @@ static rp_status find_place(rp_comm *comm, int rank, const rpi_frame_header *hea
     if (request && header->chunk >= request->next_chunk &&
         header->chunk < (uint32_t)request->cut.split.chunks)
         return RP_PENDING;
-    if (!chunk) {
-        rpi_comm_fail_text(
-            comm, RP_CORRUPT, rank,
-            "rank %d sent a frame of operation %llu, chunk %u, which is finished", rank,
-            (unsigned long long)header->sequence, header->chunk);
-        return RP_CORRUPT;
-    }
+    if (!chunk) return fail_finished(comm, rank, header, request);
     *out_chunk = chunk;
     return RP_OK;
 }
@@ -87,7 +102,7 @@ static rp_status find_recv(rpi_chunk *chunk, int rank, const rpi_frame_header *h
         int index = routine->recvs[first + chunk->received[peer]];
         const rpi_action *action = &routine->action[index];
         size_t expected = rpi_action_bytes(chunk, action);
-        if (header->part == action->part && bytes == expected) {
+        if (rpi_request_recv_part(request, header) == action->part && bytes == expected) {
             if (!(chunk->ready[index / 64] >> (index % 64) & 1)) return RP_PENDING;
             *out_action = index;
             return RP_OK;
@@ -262,6 +277,11 @@ static rp_status open_head(rp_comm *comm, int rank) {
 static bool take_head(rp_comm *comm, int rank) {
     rpi_peer *peer = &comm->peers[rank];
     if (peer->holder || peer->broken || open_head(comm, rank) != RP_OK) return false;
+    if (peer->header.kind == RPI_FRAME_ANNOUNCE) {
+        rpi_p2p_hear(comm, rank, &peer->header);
+        rpi_peer_release(peer);
+        return true;
+    }
     size_t bytes = peer->head_bytes - RPI_FRAME_HEADER_BYTES;
     rpi_chunk *chunk = NULL;
     int index = -1;

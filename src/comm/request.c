@@ -1,5 +1,6 @@
 /* Requests: pooled, posted in order, completed once. */
 #include "comm/communicator.h"
+#include "comm/completions.h"
 
 #include "base/clock.h"
 #include "base/memory.h"
@@ -43,23 +44,24 @@ void rpi_request_free(rp_request *request) {
     pthread_mutex_unlock(&comm->lock);
 }
 
-static void number_request(rp_comm *comm, rp_request *request) {
-    if (request->collective != RPI_SENDRECV) {
+static rp_status number_request(rp_comm *comm, rp_request *request) {
+    if (request->collective == RPI_SENDRECV)
+        RP_TRY(rpi_p2p_number(request));
+    else
         request->sequence = ++comm->next_sequence;
-    } else {
-        bool sends = request->routine->schedule.rank == 0;
-        uint64_t count = ++comm->peers[request->peer].p2p_posted[sends ? 0 : 1];
-        bool upward = sends == (comm->rank < request->peer);
-        request->sequence = RPI_P2P_SEQUENCE | (upward ? RPI_P2P_UPWARD : 0) | count;
-    }
     request->header.sequence = request->sequence;
+    return RP_OK;
 }
 
 rp_status rpi_request_post(rp_request *request) {
     rp_comm *comm = request->comm;
     rpi_request_sign(request);
     pthread_mutex_lock(&comm->lock);
-    number_request(comm, request);
+    rp_status status = number_request(comm, request);
+    if (status != RP_OK) {
+        pthread_mutex_unlock(&comm->lock);
+        return status;
+    }
     if (comm->failure.status != RP_OK) {
         rpi_failure failure = comm->failure;
         pthread_mutex_unlock(&comm->lock);
@@ -72,9 +74,73 @@ rp_status rpi_request_post(rp_request *request) {
     atomic_store(&comm->posted, true);
     comm->stats.operations++;
     if (comm->in_flight++ == 0) comm->busy_since_ns = rpi_now_ns();
-    pthread_cond_broadcast(&comm->changed);
     pthread_mutex_unlock(&comm->lock);
     rpi_drive_wake(comm);
+    return RP_OK;
+}
+
+/* ---- waiting ---- */
+
+static rp_status status_of(const rp_request *request) {
+    if (request->status == RP_OK) return RP_OK;
+    return rpi_fail(request->status, __FILE__, __LINE__, "%s", request->message);
+}
+
+rp_status rp_request_wait(rp_request **in_out_request) {
+    rp_request *request = *in_out_request;
+    if (!request) return RP_FAIL(INVALID, "there is no request to wait for");
+    rpi_wait_until(request, RPI_NEVER_NS);
+    rp_status status = status_of(request);
+    *in_out_request = NULL;
+    rpi_request_free(request);
+    return status;
+}
+
+rp_status rp_request_wait_for(rp_request *request, double timeout_s) {
+    if (!request) return RP_FAIL(INVALID, "there is no request to wait for");
+    if (timeout_s == 0) return rp_request_test(request);
+    return rpi_wait_until(request, rpi_deadline_ns(timeout_s)) ? status_of(request)
+                                                               : RP_PENDING;
+}
+
+rp_status rp_request_test(rp_request *request) {
+    if (!request) return RP_FAIL(INVALID, "there is no request to test");
+    if (!atomic_load(&request->done)) rpi_drive_once(request->comm);
+    return atomic_load(&request->done) ? status_of(request) : RP_PENDING;
+}
+
+rp_status rp_request_free(rp_request **in_out_request) {
+    rp_request *request = *in_out_request;
+    if (!request) return RP_OK;
+    if (!atomic_load(&request->done)) {
+        char text[160];
+        pthread_mutex_lock(&request->comm->lock); /* a receive may learn its sender just now */
+        rpi_request_name(request, text, sizeof text);
+        pthread_mutex_unlock(&request->comm->lock);
+        return RP_FAIL(INVALID, "%s is still running: wait for it first", text);
+    }
+    *in_out_request = NULL;
+    rpi_request_free(request);
+    return RP_OK;
+}
+
+int rp_request_source(const rp_request *request) {
+    return atomic_load(&request->done) ? request->peer : -1;
+}
+
+rp_status rp_request_notify(rp_request *request, rp_completions *completions, uint64_t token) {
+    if (!request || !completions)
+        return RP_FAIL(INVALID, "a request and a queue of completions are needed");
+    if (!request->comm->has_thread)
+        return RP_FAIL(INVALID, "communicator '%s' has no progress thread to complete it",
+                       request->comm->name);
+    if (request->completions) return RP_FAIL(INVALID, "the request has a token already");
+    RP_TRY(rpi_completions_promise(completions));
+    pthread_mutex_lock(&request->comm->lock);
+    request->completions = completions;
+    request->token = token;
+    if (atomic_load(&request->done)) rpi_completions_put(completions, token);
+    pthread_mutex_unlock(&request->comm->lock);
     return RP_OK;
 }
 
@@ -89,6 +155,7 @@ void rpi_request_complete(rp_request *request, rp_status status, const char *mes
     comm->stats.encode_s = rpi_seconds(comm->encode_ns);
     comm->stats.decode_s = rpi_seconds(comm->decode_ns);
     atomic_store(&request->done, true);
+    if (request->completions) rpi_completions_put(request->completions, request->token);
     pthread_cond_broadcast(&comm->changed);
     pthread_mutex_unlock(&comm->lock);
 }
@@ -151,19 +218,26 @@ static int first_unfinished_round(const rpi_chunk *chunk) {
     return routine->schedule.rounds;
 }
 
+const char *rpi_request_name(const rp_request *request, char *text, size_t bytes) {
+    if (request->collective != RPI_SENDRECV) {
+        snprintf(text, bytes, "%s %llu", rpi_collective_name(request->collective),
+                 (unsigned long long)request->sequence);
+        return text;
+    }
+    char tag[32] = "", peer[16] = "any rank";
+    if (request->tag) snprintf(tag, sizeof tag, " with tag %d", request->tag);
+    if (request->peer >= 0) snprintf(peer, sizeof peer, "rank %d", request->peer);
+    snprintf(text, bytes, "%s %s%s",
+             request->routine->schedule.rank == 0 ? "send to" : "receive from", peer, tag);
+    return text;
+}
+
 const char *rpi_request_text(const rp_request *request, char *text, size_t bytes) {
-    const rpi_schedule *schedule = &request->routine->schedule;
-    int length;
-    if (request->collective == RPI_SENDRECV)
-        length = snprintf(text, bytes, "%s rank %d",
-                          schedule->rank == 0 ? "send to" : "receive from", request->peer);
-    else
-        length = snprintf(text, bytes, "%s %llu", rpi_collective_name(request->collective),
-                          (unsigned long long)request->sequence);
-    if (length < 0 || (size_t)length >= bytes || !request->chunks) return text;
+    size_t length = strlen(rpi_request_name(request, text, bytes));
+    if (!request->chunks) return text;
     int round = first_unfinished_round(request->chunks);
-    snprintf(text + length, bytes - (size_t)length, ", round %d of %d%s, chunk %u of %d",
-             round + 1, schedule->rounds, phase_name(request, round),
+    snprintf(text + length, bytes - length, ", round %d of %d%s, chunk %u of %d", round + 1,
+             request->routine->schedule.rounds, phase_name(request, round),
              request->chunks->index + 1, request->cut.split.chunks);
     return text;
 }

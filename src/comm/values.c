@@ -9,11 +9,28 @@ rp_dtype rpi_sum_dtype(rp_dtype dtype) {
     return dtype == RP_F16 || dtype == RP_BF16 ? RP_F32 : dtype;
 }
 
+/* ---- conversions ---- */
+
+static void narrow_f16(const float *from, size_t count, uint16_t *into) {
+    for (size_t i = 0; i < count; i++) into[i] = rp_f32_to_f16(from[i]);
+}
+
+static void narrow_bf16(const float *from, size_t count, uint16_t *into) {
+    for (size_t i = 0; i < count; i++) into[i] = rp_f32_to_bf16(from[i]);
+}
+
+const rpi_narrow_kernels *rpi_narrow(rpi_isa isa) {
+    static const rpi_narrow_kernels plain = {narrow_f16, narrow_bf16};
+#if defined(__x86_64__)
+    if (isa >= RPI_ISA_AVX2) return &rpi_narrow_avx2;
+#endif
+    (void)isa;
+    return &plain;
+}
+
 static void narrow(const float *from, rp_dtype dtype, size_t count, uint16_t *into) {
-    if (dtype == RP_F16)
-        for (size_t i = 0; i < count; i++) into[i] = rp_f32_to_f16(from[i]);
-    else
-        for (size_t i = 0; i < count; i++) into[i] = rp_f32_to_bf16(from[i]);
+    const rpi_narrow_kernels *kernels = rpi_narrow(rpi_cpu_isa());
+    (dtype == RP_F16 ? kernels->f16 : kernels->bf16)(from, count, into);
 }
 
 void rpi_values_convert(const void *from, rp_dtype from_dtype, void *into, rp_dtype into_dtype,
@@ -26,6 +43,8 @@ void rpi_values_convert(const void *from, rp_dtype from_dtype, void *into, rp_dt
         narrow(from, into_dtype, count, into);
     }
 }
+
+/* ---- the mean ---- */
 
 static bool is_power_of_two(int number) {
     return (number & (number - 1)) == 0;
@@ -48,5 +67,39 @@ static void divide_f64(double *x, size_t count, int world) {
 void rpi_values_divide(void *values, rp_dtype dtype, size_t count, int world) {
     if (world == 1) return;
     if (dtype == RP_F32) divide_f32(values, count, world);
+    if (dtype == RP_C64) divide_f32(values, 2 * count, world);
     if (dtype == RP_F64) divide_f64(values, count, world);
+    if (dtype == RP_C128) divide_f64(values, 2 * count, world);
+}
+
+/* ---- factors ---- */
+
+static void scale_f32(const float *from, double factor, size_t count, float *into) {
+    for (size_t i = 0; i < count; i++) into[i] = (float)(from[i] * factor);
+}
+
+static void scale_f64(const double *from, double factor, size_t count, double *into) {
+    for (size_t i = 0; i < count; i++) into[i] = from[i] * factor;
+}
+
+static void scale_half(const uint16_t *from, rp_dtype dtype, double factor, size_t count,
+                       uint16_t *into) {
+    for (size_t i = 0, n; i < count; i += n) {
+        float tile[RPI_TILE];
+        n = count - i < RPI_TILE ? count - i : RPI_TILE;
+        rpi_convert(dtype, rpi_cpu_isa())->widen(from + i, n, tile);
+        scale_f32(tile, factor, n, tile);
+        narrow(tile, dtype, n, into + i);
+    }
+}
+
+void rpi_values_scale(const void *from, rp_dtype dtype, double factor, size_t count,
+                      void *into) {
+    switch (dtype) {
+    case RP_F32: scale_f32(from, factor, count, into); break;
+    case RP_C64: scale_f32(from, factor, 2 * count, into); break;
+    case RP_F64: scale_f64(from, factor, count, into); break;
+    case RP_C128: scale_f64(from, factor, 2 * count, into); break;
+    default: scale_half(from, dtype, factor, count, into); break;
+    }
 }

@@ -4,7 +4,10 @@
  * own request is done and hands it on; other waiters sleep on the condition meanwhile. The
  * progress thread holds the drive only while nobody waits: a waiter asks for it and gets it
  * after at most one pass. No wake-up is lost: `asleep` is set before the last look at the inbox
- * and at `wanted`, and both are set before `asleep` is read. */
+ * and at `wanted`, and both are set before `asleep` is read.
+ *
+ * Waiters and the progress thread sleep on conditions of their own: what a blocking operation
+ * posts, drives and completes itself never wakes the thread. */
 #include "comm/communicator.h"
 
 #include "base/clock.h"
@@ -78,8 +81,9 @@ static void poll_until(sleeper *s) {
                 NULL); /* EINTR: look again, then sleep again */
 }
 
-static void sleep_for_news(rp_comm *comm, bool for_nobody) {
+static void sleep_for_news(rp_comm *comm, bool for_nobody, int64_t deadline_ns) {
     sleeper s = {.wake_at_ns = rpi_deadline_next_ns(comm)};
+    if (deadline_ns < s.wake_at_ns) s.wake_at_ns = deadline_ns;
     atomic_store(&comm->asleep, true);
     arm(comm, &s);
     bool called = atomic_load(&comm->posted) || (for_nobody && atomic_load(&comm->wanted) > 0);
@@ -106,21 +110,29 @@ static void account(rp_comm *comm) {
     atomic_store(&comm->received, received);
 }
 
-static bool drive_is_over(rp_comm *comm, const rp_request *request) {
-    if (request) return atomic_load(&request->done);
-    return atomic_load(&comm->wanted) > 0 || (!comm->queue && !atomic_load(&comm->posted));
+/* While nobody drove, nothing could move: that was no lack of progress. */
+static void forgive_absence(rp_comm *comm) {
+    int64_t now = rpi_now_ns();
+    if (now - comm->driven_ns > RPI_SECOND_NS) comm->progress_ns = now;
+}
+
+static bool drive_is_over(const rp_comm *comm, const rp_request *request, int64_t deadline_ns) {
+    if (!request)
+        return atomic_load(&comm->wanted) > 0 || (!comm->queue && !atomic_load(&comm->posted));
+    if (atomic_load(&request->done)) return true;
+    return deadline_ns != RPI_NEVER_NS && rpi_now_ns() >= deadline_ns;
 }
 
 /* request NULL: the progress thread, until there is nothing to do or somebody else wants to. */
-static void drive(rp_comm *comm, const rp_request *request) {
+static void drive(rp_comm *comm, const rp_request *request, int64_t deadline_ns) {
     int64_t idle_since = 0, spin_ns = request ? comm->spin_ns : 0;
-    comm->progress_ns = rpi_now_ns();
-    while (!drive_is_over(comm, request)) {
+    forgive_absence(comm);
+    while (!drive_is_over(comm, request, deadline_ns)) {
         if (rpi_comm_pass(comm)) {
             idle_since = 0;
             continue;
         }
-        if (drive_is_over(comm, request)) break;
+        if (drive_is_over(comm, request, deadline_ns)) break;
         int64_t now = rpi_now_ns();
         if (!idle_since) idle_since = now;
         if (now - idle_since < spin_ns) {
@@ -130,9 +142,25 @@ static void drive(rp_comm *comm, const rp_request *request) {
         if (rpi_comm_check_control(comm) || rpi_set_aside(comm)) continue;
         account(comm);
         rpi_deadline_check(comm);
-        if (!atomic_load(&comm->failed)) sleep_for_news(comm, !request);
+        if (!atomic_load(&comm->failed)) sleep_for_news(comm, !request, deadline_ns);
     }
     account(comm);
+}
+
+static bool thread_has_work(const rp_comm *comm) {
+    return !comm->driving && comm->in_flight > 0 && atomic_load(&comm->wanted) == 0;
+}
+
+/* Under the lock, when the drive may have become the progress thread's. */
+static void offer_to_thread(rp_comm *comm) {
+    if (comm->has_thread && thread_has_work(comm)) pthread_cond_signal(&comm->work);
+}
+
+/* Under the lock. */
+static void give_drive(rp_comm *comm) {
+    comm->driving = false;
+    pthread_cond_broadcast(&comm->changed);
+    offer_to_thread(comm);
 }
 
 bool rpi_drive_take(rp_comm *comm) {
@@ -150,8 +178,7 @@ bool rpi_drive_take(rp_comm *comm) {
 
 void rpi_drive_give(rp_comm *comm) {
     pthread_mutex_lock(&comm->lock);
-    comm->driving = false;
-    pthread_cond_broadcast(&comm->changed);
+    give_drive(comm);
     pthread_mutex_unlock(&comm->lock);
 }
 
@@ -161,8 +188,7 @@ void rpi_drive_once(rp_comm *comm) {
     if (mine) comm->driving = true;
     pthread_mutex_unlock(&comm->lock);
     if (!mine) return;
-    /* While nobody drove, nothing could move: that was no lack of progress. */
-    if (rpi_now_ns() - comm->driven_ns > RPI_SECOND_NS) comm->progress_ns = rpi_now_ns();
+    forgive_absence(comm);
     rpi_comm_check_control(comm);
     if (!rpi_comm_pass(comm)) rpi_deadline_check(comm);
     account(comm);
@@ -176,39 +202,68 @@ static void note_waiting(rp_comm *comm, const rp_request *request) {
                      atomic_load(&comm->sent) + atomic_load(&comm->received));
 }
 
-void rpi_wait_for(rp_request *request) {
+/* Under the lock. */
+static void sleep_for_change(rp_comm *comm, int64_t deadline_ns) {
+    if (deadline_ns == RPI_NEVER_NS) {
+        pthread_cond_wait(&comm->changed, &comm->lock);
+        return;
+    }
+    struct timespec at = {.tv_sec = deadline_ns / RPI_SECOND_NS,
+                          .tv_nsec = deadline_ns % RPI_SECOND_NS};
+    pthread_cond_timedwait(&comm->changed, &comm->lock, &at);
+}
+
+/* Under the lock, which it releases meanwhile; the caller counts as wanting the drive. */
+static void drive_for(rp_request *request, int64_t deadline_ns) {
     rp_comm *comm = request->comm;
+    comm->driving = true;
+    atomic_fetch_sub(&comm->wanted, 1);
+    pthread_mutex_unlock(&comm->lock);
+    drive(comm, request, deadline_ns);
+    pthread_mutex_lock(&comm->lock);
+    atomic_fetch_add(&comm->wanted, 1);
+    give_drive(comm);
+}
+
+bool rpi_wait_until(rp_request *request, int64_t deadline_ns) {
+    rp_comm *comm = request->comm;
+    if (atomic_load(&request->done)) return true;
     int64_t start = rpi_now_ns();
     pthread_mutex_lock(&comm->lock);
     if (comm->waiters++ == 0) note_waiting(comm, request);
     atomic_fetch_add(&comm->wanted, 1);
-    while (!atomic_load(&request->done)) {
-        if (comm->driving) {
-            rpi_drive_wake(comm);
-            pthread_cond_wait(&comm->changed, &comm->lock);
+    while (!atomic_load(&request->done) && rpi_now_ns() < deadline_ns) {
+        if (!comm->driving) {
+            drive_for(request, deadline_ns);
             continue;
         }
-        comm->driving = true;
-        atomic_fetch_sub(&comm->wanted, 1);
-        pthread_mutex_unlock(&comm->lock);
-        drive(comm, request);
-        pthread_mutex_lock(&comm->lock);
-        atomic_fetch_add(&comm->wanted, 1);
-        comm->driving = false;
-        pthread_cond_broadcast(&comm->changed);
+        rpi_drive_wake(comm);
+        sleep_for_change(comm, deadline_ns);
     }
     atomic_fetch_sub(&comm->wanted, 1);
     if (--comm->waiters == 0) note_waiting(comm, NULL);
     comm->stats.wait_s += rpi_seconds(rpi_now_ns() - start);
-    pthread_cond_broadcast(&comm->changed);
+    offer_to_thread(comm);
+    bool done = atomic_load(&request->done);
     pthread_mutex_unlock(&comm->lock);
+    return done;
+}
+
+void rpi_blocking_begin(rp_comm *comm) {
+    atomic_fetch_add(&comm->wanted, 1);
+}
+
+rp_status rpi_blocking_end(rp_comm *comm, rp_status posted, rp_request **request) {
+    rp_status status = posted == RP_OK ? rp_request_wait(request) : posted;
+    atomic_fetch_sub(&comm->wanted, 1);
+    if (!comm->has_thread) return status;
+    pthread_mutex_lock(&comm->lock);
+    offer_to_thread(comm);
+    pthread_mutex_unlock(&comm->lock);
+    return status;
 }
 
 /* ---- the progress thread ---- */
-
-static bool thread_has_work(const rp_comm *comm) {
-    return !comm->driving && comm->in_flight > 0 && atomic_load(&comm->wanted) == 0;
-}
 
 static void *progress_main(void *context) {
     rp_comm *comm = context;
@@ -218,15 +273,14 @@ static void *progress_main(void *context) {
     pthread_mutex_lock(&comm->lock);
     while (!comm->stop) {
         if (!thread_has_work(comm)) {
-            pthread_cond_wait(&comm->changed, &comm->lock);
+            pthread_cond_wait(&comm->work, &comm->lock);
             continue;
         }
         comm->driving = true;
         pthread_mutex_unlock(&comm->lock);
-        drive(comm, NULL);
+        drive(comm, NULL, RPI_NEVER_NS);
         pthread_mutex_lock(&comm->lock);
-        comm->driving = false;
-        pthread_cond_broadcast(&comm->changed);
+        give_drive(comm);
     }
     pthread_mutex_unlock(&comm->lock);
     return NULL;
@@ -248,7 +302,7 @@ void rpi_progress_thread_stop(rp_comm *comm) {
     comm->stop = true;
     atomic_fetch_add(&comm->wanted, 1);
     rpi_drive_wake(comm);
-    pthread_cond_broadcast(&comm->changed);
+    pthread_cond_signal(&comm->work);
     pthread_mutex_unlock(&comm->lock);
     pthread_join(comm->thread, NULL);
     atomic_fetch_sub(&comm->wanted, 1);

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "net/forget.h"
 #include "net/quiet_thread.h"
 #include "net/stream.h"
 
@@ -231,6 +232,13 @@ rp_status rpi_control_open(const rp_store *store, int rank, int world,
 
 void rpi_control_close(rpi_control *control) {
     if (control) destroy(control);
+}
+
+void rpi_control_forget(rpi_control *control) {
+    for (int i = 0; i < control->line_count; i++) rpi_fd_forget(&control->lines[i].fd);
+    rpi_fd_forget(&control->listener);
+    rpi_fd_forget(&control->wake);
+    rpi_fd_forget(&control->failed_fd);
 }
 
 /* ---- for any thread ---- */

@@ -73,5 +73,7 @@ void rpi_control_beat_of(rpi_control *control, int rank, rpi_control_beat *out_b
 /* Says goodbye, so that peers do not take it for a death. A failure published just before still
  * reaches them. Blocks until they have heard it, half a second at most. NULL is fine. */
 void rpi_control_close(rpi_control *control);
+/* In a child that fork() made: close its copies of the descriptors (transport.h). */
+void rpi_control_forget(rpi_control *control);
 
 #endif

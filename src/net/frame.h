@@ -33,8 +33,9 @@ typedef struct rpi_frame_header {
 
 typedef enum rpi_frame_kind {
     RPI_FRAME_DATA = 1,
-    RPI_FRAME_HELLO, /* first frame of a tcp connection */
-    RPI_FRAME_TIMED, /* a frame within a frame: the shaping wrapper's */
+    RPI_FRAME_HELLO,    /* first frame of a tcp connection */
+    RPI_FRAME_TIMED,    /* a frame within a frame: the shaping wrapper's */
+    RPI_FRAME_ANNOUNCE, /* a header alone: something is to be sent */
 } rpi_frame_kind;
 
 /* CRC-32C (Castagnoli), hardware where there is one. Start with crc 0. */

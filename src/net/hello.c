@@ -1,6 +1,7 @@
 #include "net/hello.h"
 
 #include "base/memory.h"
+#include "net/forget.h"
 #include "net/frame.h"
 #include "net/stream.h"
 
@@ -105,6 +106,13 @@ void rpi_reception_close(rpi_reception *reception) {
         if (reception->arrived[rank] >= 0) close(reception->arrived[rank]);
     rpi_free(reception->arrived);
     reception->arrived = NULL;
+}
+
+void rpi_reception_forget(rpi_reception *reception) {
+    for (int i = 0; i < reception->caller_count; i++) rpi_fd_forget(&reception->callers[i].fd);
+    for (int rank = 0; rank < reception->self.world; rank++)
+        rpi_fd_forget(&reception->arrived[rank]);
+    rpi_fd_forget(&reception->listener);
 }
 
 static void answer(int fd, const rpi_hello *self, int peer, refusal verdict) {

@@ -33,6 +33,8 @@ typedef struct rpi_reception {
 /* Takes over the listening descriptor, also when it fails. */
 rp_status rpi_reception_open(rpi_reception *reception, const rpi_hello *self, int listener);
 void rpi_reception_close(rpi_reception *reception);
+/* In a child that fork() made: close its copies of the descriptors (transport.h). */
+void rpi_reception_forget(rpi_reception *reception);
 /* The connection of one higher rank, greeted; the caller owns it. RP_TIMEOUT: it did not come;
  * RP_MISMATCH: somebody of this job came who does not fit into it. */
 rp_status rpi_reception_wait(rpi_reception *reception, int peer, int64_t deadline_ns,

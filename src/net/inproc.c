@@ -10,6 +10,7 @@
 #include "net/duplex.h"
 #include "net/endpoint.h"
 #include "net/fault.h"
+#include "net/forget.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -148,6 +149,11 @@ static void inproc_close(rpi_endpoint *base) {
     rpi_free(endpoint->links);
     rpi_free(endpoint->offers);
     rpi_free(endpoint);
+}
+
+/* The peers' wakers are closed with the endpoints they belong to. */
+static void inproc_forget(rpi_endpoint *base) {
+    rpi_fd_forget(&((inproc_endpoint *)base)->waker->fd);
 }
 
 static rp_status inproc_fill(inproc_endpoint *endpoint) {
@@ -335,4 +341,5 @@ const rpi_transport rpi_transport_inproc = {
     .disarm = inproc_disarm,
     .flushed = inproc_flushed,
     .close = inproc_close,
+    .forget = inproc_forget,
 };

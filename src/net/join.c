@@ -1,6 +1,7 @@
 #include "net/join.h"
 
 #include "base/memory.h"
+#include "net/forget.h"
 #include "net/store_torch.h"
 
 #include <arpa/inet.h>
@@ -156,4 +157,10 @@ void rpi_join_close(rpi_join *join) {
     rp_store_server_stop(join->server);
     rpi_free(join);
     rpi_error_put_back(&reason);
+}
+
+void rpi_join_forget(rpi_join *join) {
+    rpi_store_forget_tcp(&join->store);
+    rpi_store_forget_torch(&join->store);
+    rpi_store_server_forget(join->server);
 }

@@ -59,5 +59,7 @@ typedef struct rpi_join {
 rp_status rpi_join_open(const rpi_place *place, double timeout_s, rpi_join **out_join);
 /* A serving rank 0 waits for the others to leave, one second at most. NULL is fine. */
 void rpi_join_close(rpi_join *join);
+/* In a child that fork() made: close its copies of the descriptors (transport.h). */
+void rpi_join_forget(rpi_join *join);
 
 #endif

@@ -275,3 +275,8 @@ void rpi_mesh_close(rpi_mesh *mesh) {
     rpi_free(mesh->peers);
     rpi_free(mesh);
 }
+
+void rpi_mesh_forget(rpi_mesh *mesh) {
+    for (int i = 0; mesh->endpoints[i]; i++)
+        mesh->endpoints[i]->transport->forget(mesh->endpoints[i]);
+}

@@ -31,5 +31,7 @@ typedef struct rpi_mesh {
 rp_status rpi_mesh_connect(const rp_store *store, int rank, int world,
                            const rpi_mesh_options *options, rpi_mesh **out_mesh);
 void rpi_mesh_close(rpi_mesh *mesh);
+/* In a child that fork() made: close its copies of the descriptors (transport.h). */
+void rpi_mesh_forget(rpi_mesh *mesh);
 
 #endif

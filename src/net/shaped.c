@@ -273,6 +273,11 @@ static rp_status shaped_flushed(rpi_endpoint *base) {
     return endpoint->kind->flushed(endpoint->inner);
 }
 
+static void shaped_forget(rpi_endpoint *base) {
+    shaped_endpoint *endpoint = (shaped_endpoint *)base;
+    endpoint->kind->forget(endpoint->inner);
+}
+
 const rpi_transport rpi_transport_shaped = {
     .name = "shaped",
     .summary = "wraps another transport to be as slow as a network (--link)",
@@ -290,4 +295,5 @@ const rpi_transport rpi_transport_shaped = {
     .disarm = shaped_disarm,
     .flushed = shaped_flushed,
     .close = shaped_close,
+    .forget = shaped_forget,
 };

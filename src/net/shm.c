@@ -11,6 +11,7 @@
 #include "net/duplex.h"
 #include "net/endpoint.h"
 #include "net/fault.h"
+#include "net/forget.h"
 #include "net/hello.h"
 #include "net/pass_fd.h"
 
@@ -231,6 +232,18 @@ static void shm_close(rpi_endpoint *base) {
     rpi_free(endpoint);
 }
 
+static void shm_forget(rpi_endpoint *base) {
+    shm_endpoint *endpoint = (shm_endpoint *)base;
+    for (int peer = 0; peer < base->world; peer++) {
+        if (!endpoint->links[peer]) continue;
+        rpi_fd_forget(&endpoint->links[peer]->socket);
+        rpi_fd_forget(&endpoint->links[peer]->peer_event);
+    }
+    rpi_reception_forget(&endpoint->reception);
+    rpi_fd_forget(&endpoint->event);
+    rpi_fd_forget(&endpoint->epoll_fd);
+}
+
 static rp_status shm_fill(shm_endpoint *endpoint) {
     int listener = -1;
     RP_TRY(rpi_alloc_array((size_t)endpoint->base.world, sizeof *endpoint->links, "links",
@@ -380,4 +393,5 @@ const rpi_transport rpi_transport_shm = {
     .disarm = shm_disarm,
     .flushed = shm_flushed,
     .close = shm_close,
+    .forget = shm_forget,
 };

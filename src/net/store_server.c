@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "net/forget.h"
 #include "net/quiet_thread.h"
 #include "net/store_wire.h"
 #include "net/stream.h"
@@ -344,4 +345,12 @@ void rp_store_server_stop(rp_store_server *server) {
     (void)written; /* an eventfd takes a one */
     pthread_join(server->thread, NULL);
     destroy(server);
+}
+
+void rpi_store_server_forget(rp_store_server *server) {
+    if (!server) return;
+    for (client *each = server->clients; each; each = each->next) rpi_fd_forget(&each->fd);
+    rpi_fd_forget(&server->listener);
+    rpi_fd_forget(&server->epoll);
+    rpi_fd_forget(&server->stop);
 }

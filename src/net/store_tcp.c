@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "net/forget.h"
 #include "net/store_wire.h"
 #include "net/stream.h"
 
@@ -149,4 +150,8 @@ rp_status rp_store_connect(const char *host, int port, double timeout_s, rp_stor
     }
     *store = (rp_store){.ops = &tcp_ops, .context = fresh};
     return RP_OK;
+}
+
+void rpi_store_forget_tcp(const rp_store *store) {
+    if (store->ops == &tcp_ops) rpi_fd_forget(&((tcp_store *)store->context)->fd);
 }

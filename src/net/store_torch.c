@@ -4,6 +4,7 @@
 #include "base/memory.h"
 #include "net/dictionary.h"
 #include "net/endian.h"
+#include "net/forget.h"
 #include "net/stream.h"
 
 #include <stdbool.h>
@@ -190,4 +191,8 @@ rp_status rpi_store_connect_torch(const char *host, int port, const char *prefix
     }
     *out_store = (rp_store){.ops = &torch_ops, .context = store};
     return RP_OK;
+}
+
+void rpi_store_forget_torch(const rp_store *store) {
+    if (store->ops == &torch_ops) rpi_fd_forget(&((torch_store *)store->context)->fd);
 }

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "net/endpoint.h"
+#include "net/forget.h"
 #include "net/hello.h"
 #include "net/stream.h"
 #include "net/tcp_stream.h"
@@ -53,6 +54,14 @@ static void tcp_close(rpi_endpoint *base) {
     rpi_reception_close(&endpoint->reception);
     if (endpoint->epoll_fd >= 0) close(endpoint->epoll_fd);
     rpi_free(endpoint);
+}
+
+static void tcp_forget(rpi_endpoint *base) {
+    tcp_endpoint *endpoint = (tcp_endpoint *)base;
+    for (int peer = 0; peer < base->world; peer++)
+        if (endpoint->links[peer]) rpi_fd_forget(&endpoint->links[peer]->stream.fd);
+    rpi_reception_forget(&endpoint->reception);
+    rpi_fd_forget(&endpoint->epoll_fd);
 }
 
 static rp_status tcp_fill(tcp_endpoint *endpoint, const char *bind_host) {
@@ -233,4 +242,5 @@ const rpi_transport rpi_transport_tcp = {
     .disarm = tcp_disarm,
     .flushed = tcp_flushed,
     .close = tcp_close,
+    .forget = tcp_forget,
 };

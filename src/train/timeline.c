@@ -111,10 +111,10 @@ static rp_status collect(const rpi_timeline *own, rp_comm *comm, FILE *stream) {
     put_events(stream, 0, own->events, own->count);
     for (int rank = 1; rank < rp_comm_world(comm); rank++) {
         int64_t count = 0;
-        RP_TRY(rp_recv(comm, &count, 1, RP_I64, rank));
+        RP_TRY(rp_recv(comm, &count, 1, RP_I64, rank, 0));
         event *events = NULL;
         RP_TRY(rpi_alloc_array((size_t)count, sizeof(event), "a trace", &events));
-        rp_status status = rp_recv(comm, events, (size_t)count * sizeof(event), RP_U8, rank);
+        rp_status status = rp_recv(comm, events, (size_t)count * sizeof(event), RP_U8, rank, 0);
         if (status == RP_OK) put_events(stream, rank, events, count);
         rpi_free(events);
         RP_TRY(status);
@@ -138,6 +138,6 @@ static rp_status write_file(const rpi_timeline *timeline, rp_comm *comm, const c
 
 rp_status rpi_timeline_write(const rpi_timeline *timeline, rp_comm *comm, const char *path) {
     if (rp_comm_rank(comm) == 0) return write_file(timeline, comm, path);
-    RP_TRY(rp_send(comm, &timeline->count, 1, RP_I64, 0));
-    return rp_send(comm, timeline->events, (size_t)timeline->count * sizeof(event), RP_U8, 0);
+    RP_TRY(rp_send(comm, &timeline->count, 1, RP_I64, 0, 0));
+    return rp_send(comm, timeline->events, (size_t)timeline->count * sizeof(event), RP_U8, 0, 0);
 }

@@ -48,19 +48,36 @@ static void overflow_gives_infinity(void) {
 }
 
 static void names_round_trip(void) {
-    for (int dtype = RP_F32; dtype <= RP_I64; dtype++) {
+    for (int dtype = RP_F32; dtype <= RP_C128; dtype++) {
         rp_dtype parsed;
         CHECK_OK(rp_dtype_parse(rp_dtype_name((rp_dtype)dtype), &parsed));
         CHECK_EQ(parsed, dtype);
         CHECK(rp_dtype_bytes((rp_dtype)dtype) > 0);
     }
     rp_dtype parsed;
-    CHECK_FAILS(rp_dtype_parse("float", &parsed), INVALID, "use f32");
+    CHECK_FAILS(rp_dtype_parse("float", &parsed), INVALID, "use one of f32");
+    CHECK_FAILS(rp_dtype_parse("float", &parsed), INVALID, "c128");
     CHECK_EQ(rp_dtype_bytes((rp_dtype)99), 0);
+}
+
+/* Complex numbers have a size of two floats and are no floats: codecs refuse them. */
+static void sizes_and_kinds_are_those_of_the_table(void) {
+    static const struct {
+        rp_dtype dtype;
+        size_t bytes;
+        int is_float;
+    } rows[] = {{RP_F32, 4, 1},  {RP_F16, 2, 1}, {RP_BF16, 2, 1}, {RP_F64, 8, 1},
+                {RP_U16, 2, 0},  {RP_U32, 4, 0}, {RP_U64, 8, 0},  {RP_I64, 8, 0},
+                {RP_BOOL, 1, 0}, {RP_C64, 8, 0}, {RP_C128, 16, 0}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        CHECK_EQ(rp_dtype_bytes(rows[i].dtype), rows[i].bytes);
+        CHECK_EQ(rp_dtype_is_float(rows[i].dtype), rows[i].is_float);
+    }
 }
 
 CASES({"every f16 survives the round trip", every_f16_survives_the_round_trip},
       {"every bf16 survives the round trip", every_bf16_survives_the_round_trip},
       {"rounding is to nearest even", rounding_is_to_nearest_even},
       {"overflow gives infinity", overflow_gives_infinity},
-      {"names round trip", names_round_trip})
+      {"names round trip", names_round_trip},
+      {"sizes and kinds are those of the table", sizes_and_kinds_are_those_of_the_table})

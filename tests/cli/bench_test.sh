@@ -1,7 +1,8 @@
 #!/bin/sh
-# The benches as a user of their JSON sees them: keys and types, and over a sample of worlds,
-# codecs, algorithms, transports, dtypes and counts equal replicas with the error that theory
-# and docs/codecs.md give. usage: bench_test.sh REDPOLL
+# The benches as a user of their JSON sees them: keys and types; of all-reduce over a sample of
+# worlds, codecs, algorithms, transports, dtypes and counts equal replicas with the error that
+# theory and docs/codecs.md give; of every collective the serial answer over a sample of worlds,
+# dtypes, reductions and roots. usage: bench_test.sh REDPOLL
 # shellcheck disable=SC2086 # options are kept as words
 set -u
 redpoll=$1
@@ -37,10 +38,37 @@ for codec in fp32 q4; do
     keys bench all-reduce -n 2 --count 1000 --codec $codec --iters 3 -- op='"all-reduce"' ranks=2 count=1000 \
         dtype='"f32"' bytes=4000 codec="$text" algorithm="$text" transport="$text" iters=3 time_s="$number" \
         time_min_s="$number" time_max_s="$number" algbw_bytes_s="$number" busbw_bytes_s="$bus" \
-        wire_bytes='[0-9]+' rel_l2_error="$number" replicas_equal="$switch"
+        wire_bytes='[0-9]+' rel_l2_error="$number" replicas_equal=true reduce='"sum"' root=null correct=true \
+        progress_thread=false
     keys bench codec --codec $codec --count 10000 --iters 1 -- codec="$text" count=10000 isa="$text" \
         encode_bytes_s="$number" decode_add_bytes_s="$number" memcpy_bytes_s="$number" encoded_bytes='[0-9]+' \
         rel_l2_error="$number" dtype='"f32"' error_feedback="$switch"
+done
+# What a collective has not is null.
+collectives=$("$redpoll" --help | awk '$1 == "bench" && $2 != "codec" { print $2 }')
+[ "$(echo "$collectives" | wc -l)" -ge 10 ] || complain "only these are benched: $collectives"
+for op in $collectives; do
+    "$redpoll" bench "$op" --help >out
+    grep -q "^usage: redpoll bench $op " out || complain "bench $op --help: $(head -n 3 out)"
+    grep -q "^  redpoll bench $op -n" out || complain "bench $op --help has no example"
+    dtype='"f32"' bytes='[0-9]+' codec=null algorithm=$text algbw=$number busbw=$number error=$number
+    replicas=null reduce=null root=null correct=true
+    case $op in
+    barrier) dtype=null bytes=0 algbw=null busbw=null error=null correct=null ;;
+    send-recv) algorithm=null ;;
+    all-reduce | reduce-scatter) codec=$text reduce='"sum"' ;;
+    all-gather) codec=$text ;;
+    reduce) reduce='"sum"' root=0 ;;
+    broadcast | gather | scatter) root=0 ;;
+    esac
+    case $op in all-reduce | all-gather | broadcast) replicas=true ;; esac
+    count=1000 words='--count 1000'
+    [ $op != barrier ] || count=0 words=
+    keys bench "$op" -n 3 $words -- op="\"$op\"" ranks=3 count=$count dtype="$dtype" bytes="$bytes" \
+        codec="$codec" algorithm="$algorithm" transport="$text" iters=5 time_s="$number" time_min_s="$number" \
+        time_max_s="$number" algbw_bytes_s="$algbw" busbw_bytes_s="$busbw" wire_bytes='[0-9]+' \
+        rel_l2_error="$error" replicas_equal=$replicas reduce="$reduce" root=$root correct=$correct \
+        progress_thread=false
 done
 keys plan all-reduce --ranks 8 --size 4000 -- op='"all-reduce"' ranks=8 bytes=4000 codec='"fp32"' \
     encoded_bytes=4000 algorithm="$text" link_bytes_s="$number" link_latency_s="$number" time_s="$number" \
@@ -65,6 +93,51 @@ for sent in fp32:$((count * 4)) bf16:$((count * 2)) q4:$((count / 2 + count * 8 
         complain "${sent%%:*}: $(value wire_bytes) bytes are sent, not 1.5 x ${sent#*:}"
     fi
 done
+
+# Blocks of 256 Ki floats that the busiest of 4 ranks sends; of a broadcast that depends on the algorithm.
+count=262144
+for sent in reduce-scatter:3 all-gather:3 reduce:1 gather:1 scatter:3 all-to-all:3 send-recv:1; do
+    "$redpoll" bench "${sent%%:*}" -n 4 --count $count --iters 1 --warmup 0 --json >out 2>err
+    if awk "BEGIN { share = $(value wire_bytes) / (4 * $count * ${sent#*:}); exit !(share >= 1 && share <= 1.02) }"; then
+        passed=$((passed + 1))
+    else
+        complain "${sent%%:*}: $(value wire_bytes) bytes are sent, not ${sent#*:} blocks of $((4 * count))"
+    fi
+done
+
+# ---- sweeps, the table, the progress thread ----
+
+"$redpoll" bench all-gather -n 3 --sizes 1,4KiB,1MiB --dtype i16 --iters 1 --json --progress-thread >out 2>err
+sizes=$(sed 's/.*"bytes":\([0-9]*\).*/\1/' out | tr '\n' ' ')
+[ "$sizes" = '6 4092 1048572 ' ] || complain "sizes of all-gather are $sizes: $(cat out err)"
+[ "$(grep -c '"progress_thread":true}$' out)" -eq 3 ] || complain "no progress thread: $(cat out err)"
+"$redpoll" bench reduce -n 3 --sizes 400,8K --dtype u8 --reduce bxor --root 2 --iters 1 >out 2>err
+grep -qE '^reduce of u8 \(bxor\) on 3 ranks over [a-z]+, root 2, median of 1$' out || complain "the title is $(cat out err)"
+[ "$(awk '$1 == 400 && $2 == 400 || $1 == 8192 && $2 == 8192' out | wc -l)" -eq 2 ] || complain "the table is $(cat out err)"
+
+# ---- mistakes are said once, before ranks are started ----
+
+refuses() { # PATTERN WORDS...
+    pattern=$1
+    shift
+    "$redpoll" bench "$@" >out 2>err
+    code=$?
+    if [ $code -eq 2 ] && [ "$(grep -c '^redpoll: .*'"$pattern" err)" -eq 1 ] && ! grep -q '^\[' err; then
+        passed=$((passed + 1))
+    else
+        complain "bench $*: exit code $code, not 2 with '$pattern': $(cat err)"
+    fi
+}
+refuses "no reduction 'mux'; did you mean 'max'" all-reduce -n 2 --reduce mux
+refuses 'band of f32' reduce -n 2 --reduce band
+refuses 'max' all-reduce -n 2 --reduce max --codec q4
+refuses 'does not take i32' all-gather -n 2 --codec q4 --dtype i32
+refuses "dtype 'f31'" scatter -n 2 --dtype f31
+refuses 'root 5 is not in a world of 2' gather -n 2 --root 5
+refuses "'x' is not a size" all-to-all -n 2 --sizes 1K,x
+refuses "no broadcast algorithm 'teer'.*did you mean 'tree'" broadcast -n 2 --algorithm teer
+refuses "unknown option '--codec'" broadcast -n 2 --codec q4
+refuses 'rank 0 cannot send' send-recv
 
 # ---- equal replicas, expected errors ----
 
@@ -116,6 +189,46 @@ for world in 1 2 3 5 7; do
                         [ $((index % ${BENCH_TEST_STRIDE:-29})) -eq 0 ] || continue
                         compare $world $transport $algorithm $codec $dtype $count
                     done
+                done
+            done
+        done
+    done
+done
+
+# ---- every collective, dtype, reduction, root and transport gives the serial answer ----
+
+# check WORDS...: exit code 0 is the harness's word for it
+check() {
+    if timeout 60 "$redpoll" bench "$@" --iters 1 --warmup 0 --json >out 2>err && ! grep -q '"correct":false' out; then
+        passed=$((passed + 1))
+    else
+        complain "bench $*: $(cat out err | tail -n 2)"
+    fi
+}
+
+# Every so many of the combinations; the counts meet in one process.
+index=0
+for world in 1 2 3 5; do
+    for op in $collectives; do
+        case $op in barrier) continue ;; send-recv) [ $world -gt 1 ] || continue ;; esac
+        reductions=- roots=-
+        case $op in all-reduce | reduce-scatter | reduce) reductions='sum avg product min max band bor bxor premul-sum' ;; esac
+        case $op in broadcast | reduce | gather | scatter) roots="0 $((world - 1))" ;; esac
+        for dtype in f32 f16 bf16 f64 i8 u8 i16 i32 i64 u16 u32 u64 bool c64 c128; do
+            for reduction in $reductions; do
+                case $reduction:$dtype in
+                b[aox]*:[fbc][f136]*) continue ;;
+                min:c* | max:c* | avg:[iub][1-9o]* | premul-sum:[iub][1-9o]*) continue ;;
+                esac
+                for root in $roots; do
+                    index=$((index + 1))
+                    [ $((index % ${BENCH_TEST_STRIDE:-29})) -eq 0 ] || continue
+                    words="-n $world --dtype $dtype --sizes 1,17,4099,300K"
+                    [ $reduction = - ] || words="$words --reduce $reduction"
+                    [ "$root" = - ] || words="$words --root $root"
+                    [ $((index % 2)) -eq 0 ] || words="$words --transport tcp"
+                    [ $((index % 3)) -eq 0 ] || words="$words --progress-thread"
+                    check $op $words
                 done
             done
         done

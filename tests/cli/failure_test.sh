@@ -173,11 +173,11 @@ a_rank_of_a_run_dies() {
     ends 137
     names_the_dead "$victim"
 }
-is_in_loops() { grep -q 'rank 0 of 3' out && sleep 0.5; }
+is_in_loops() { grep -q 'rank 0 of 3' out && sleep 1.5; }
 a_rank_of_a_bench_dies() {
     victim=$1
     shift
-    launch bench all-reduce --count 3000000 --iters 100000 "$@"
+    launch bench all-reduce --count 300000 --iters 100000 "$@"
     within 20 is_in_loops
     kill -9 "$(pid_of "$victim")"
     ends 137

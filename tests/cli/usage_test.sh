@@ -94,6 +94,13 @@ expect 2 'not a size' plan all-reduce --size big
 says 'predicted: ' plan all-reduce --algorithm sra --ranks 8 --size 100MB --link 1Gbit,50us
 says '"time_s":' plan broadcast --ranks 5 --json
 says 'predicted: ' plan barrier --ranks 7 --brief
+for collective in reduce gather scatter; do
+    says "^$collective by .*, root 3: " plan $collective --ranks 5 --rank 2 --root 3
+    says "\"op\":\"$collective\"" plan $collective --ranks 5 --json
+done
+says 'rank 4 -> wire' plan all-to-all --ranks 5
+says '"algorithm":"direct"' plan reduce --ranks 8 --size 4 --json
+says '"algorithm":"scatter"' plan reduce --ranks 8 --size 100MB --json
 
 expect 2 "-n|ranks" run -n 0 true
 expect 2 "-n|ranks" run -n 1000000 true

@@ -86,7 +86,8 @@ static inline void codec_fill(void *x, rp_dtype dtype, size_t count, codec_input
 }
 
 static const rp_dtype codec_dtypes[] = {RP_F32, RP_F16, RP_BF16, RP_F64, RP_I8,
-                                        RP_U8,  RP_I16, RP_I32,  RP_I64};
+                                        RP_U8,  RP_I16, RP_I32,  RP_I64, RP_U16,
+                                        RP_U32, RP_U64, RP_BOOL, RP_C64, RP_C128};
 enum { CODEC_DTYPES = sizeof codec_dtypes / sizeof codec_dtypes[0] };
 
 /* Of exactly this size, so that the address sanitizer sees one byte too many. */

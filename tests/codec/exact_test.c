@@ -8,7 +8,7 @@ static void every_type_travels_unchanged(void) {
     for (int d = 0; d < CODEC_DTYPES; d++) {
         rp_dtype dtype = codec_dtypes[d];
         size_t bytes = 100 * rp_dtype_bytes(dtype);
-        unsigned char x[800], wire[800], y[800];
+        unsigned char x[1600], wire[1600], y[1600];
         for (size_t i = 0; i < bytes; i++) x[i] = (unsigned char)rpi_rng_u32(&rng);
         CHECK_EQ(rp_codec_is_exact(&exact, dtype), 1);
         CHECK_EQ(rp_codec_granule(&exact), 1);
@@ -35,6 +35,21 @@ static void sums_are_made_in_the_type_and_integers_wrap(void) {
     CHECK_SUM(RP_I16, int16_t, 32767, 1, -32768);
     CHECK_SUM(RP_I32, int32_t, INT32_MAX, 1, INT32_MIN);
     CHECK_SUM(RP_I64, int64_t, INT64_MAX, 1, INT64_MIN);
+    CHECK_SUM(RP_U16, uint16_t, 65535, 2, 1);
+    CHECK_SUM(RP_U32, uint32_t, UINT32_MAX, 2, 1);
+    CHECK_SUM(RP_U64, uint64_t, UINT64_MAX, 2, 1);
+}
+
+static void truth_values_add_by_or_and_complex_numbers_by_parts(void) {
+    unsigned char x[4] = {0, 0, 1, 1}, sum[4] = {0, 1, 0, 1};
+    REQUIRE_OK(rp_codec_decode_add(&exact, RP_BOOL, x, 4, 4, sum));
+    CHECK(sum[0] == 0 && sum[1] == 1 && sum[2] == 1 && sum[3] == 1);
+    float c64[4] = {1, -2, 3, 0.5f}, c64_sum[4] = {10, 20, 30, 40};
+    REQUIRE_OK(rp_codec_decode_add(&exact, RP_C64, c64, sizeof c64, 2, c64_sum));
+    CHECK(c64_sum[0] == 11 && c64_sum[1] == 18 && c64_sum[2] == 33 && c64_sum[3] == 40.5f);
+    double c128[2] = {0x1p-50, -1}, c128_sum[2] = {1, 0x1p-52};
+    REQUIRE_OK(rp_codec_decode_add(&exact, RP_C128, c128, sizeof c128, 1, c128_sum));
+    CHECK(c128_sum[0] == 1 + 0x1p-50 && c128_sum[1] == -1 + 0x1p-52);
 }
 
 static void halves_are_summed_in_f32(void) {
@@ -69,5 +84,7 @@ static void error_feedback_is_paid_out(void) {
 CASES({"every_type_travels_unchanged", every_type_travels_unchanged},
       {"sums_are_made_in_the_type_and_integers_wrap",
        sums_are_made_in_the_type_and_integers_wrap},
+      {"truth_values_add_by_or_and_complex_numbers_by_parts",
+       truth_values_add_by_or_and_complex_numbers_by_parts},
       {"halves_are_summed_in_f32", halves_are_summed_in_f32},
       {"error_feedback_is_paid_out", error_feedback_is_paid_out})

@@ -14,7 +14,7 @@ static float results[MOST_RANKS][MOST_ELEMENTS];
 typedef struct job {
     const char *algorithm, *codec;
     size_t count;
-    rp_reduce reduce;
+    rp_reduction reduce;
     uint64_t seed, step;
 } job;
 
@@ -109,7 +109,7 @@ static void the_same_with_progress_threads(void) {
 static void exact_sra(rp_comm *comm, int rank, int world, void *context) {
     enum { COUNT = 100003 };
     uint64_t seed = check_seed();
-    rp_reduce reduce = *(rp_reduce *)context;
+    rp_reduction reduce = *(rp_reduction *)context;
     job j = {
         .algorithm = "sra", .codec = "fp32", .count = COUNT, .seed = seed, .reduce = reduce};
     reduce_and_compare(comm, &j);
@@ -128,7 +128,7 @@ static void exact_sra(rp_comm *comm, int rank, int world, void *context) {
 }
 
 static void exact_sra_adds_in_rank_order_and_divides(void) {
-    rp_reduce reductions[] = {RP_SUM, RP_AVG};
+    rp_reduction reductions[] = {RP_SUM, RP_AVG};
     for (int i = 0; i < 2; i++)
         for (int world = 1; world <= 5; world++)
             world_run(world, NULL, exact_sra, &reductions[i]);
@@ -163,29 +163,39 @@ static void put(rp_dtype dtype, void *data, size_t i, int value) {
     case RP_BF16: ((uint16_t *)data)[i] = rp_f32_to_bf16((float)value); break;
     case RP_I8:
     case RP_U8: ((uint8_t *)data)[i] = (uint8_t)value; break;
-    case RP_I16: ((int16_t *)data)[i] = (int16_t)value; break;
-    case RP_I32: ((int32_t *)data)[i] = value; break;
-    case RP_I64: ((int64_t *)data)[i] = value; break;
+    case RP_I16:
+    case RP_U16: ((int16_t *)data)[i] = (int16_t)value; break;
+    case RP_I32:
+    case RP_U32: ((int32_t *)data)[i] = value; break;
+    case RP_I64:
+    case RP_U64: ((int64_t *)data)[i] = value; break;
+    case RP_BOOL: ((uint8_t *)data)[i] = value > 0; break; /* their sum is "or" */
+    case RP_C64:
+        put(RP_F32, data, 2 * i, value);
+        put(RP_F32, data, 2 * i + 1, -2 * value);
+        break;
+    case RP_C128:
+        put(RP_F64, data, 2 * i, value);
+        put(RP_F64, data, 2 * i + 1, -2 * value);
+        break;
     }
 }
 
 static void all_dtypes(rp_comm *comm, int rank, int world, void *context) {
     enum { COUNT = 5001 };
-    static const rp_dtype dtypes[] = {RP_F32, RP_F16, RP_BF16, RP_F64, RP_I8,
-                                      RP_U8,  RP_I16, RP_I32,  RP_I64};
     (void)context;
-    int64_t *data = calloc(COUNT, 8), *wanted = calloc(COUNT, 8);
-    for (size_t d = 0; d < sizeof dtypes / sizeof dtypes[0]; d++)
+    int64_t *data = calloc(COUNT, 16), *wanted = calloc(COUNT, 16);
+    for (rp_dtype dtype = RP_F32; rp_dtype_bytes(dtype); dtype++)
         for (int ring = 0; ring < 2; ring++) {
             for (size_t i = 0; i < COUNT; i++) {
-                put(dtypes[d], data, i, (int)(i % 7) + rank);
-                put(dtypes[d], wanted, i, (int)(i % 7) * world + world * (world - 1) / 2);
+                put(dtype, data, i, (int)(i % 7) + rank);
+                put(dtype, wanted, i, (int)(i % 7) * world + world * (world - 1) / 2);
             }
-            rp_segment segment = {.data = data, .count = COUNT, .dtype = dtypes[d]};
+            rp_segment segment = {.data = data, .count = COUNT, .dtype = dtype};
             rp_collective_options options = {.algorithm = ring ? "ring" : "sra"};
             CHECK_OK(rp_all_reduce(comm, &segment, 1, &options));
-            CHECK_MSG(memcmp(data, wanted, COUNT * rp_dtype_bytes(dtypes[d])) == 0,
-                      "%s by %s in a world of %d", rp_dtype_name(dtypes[d]), options.algorithm,
+            CHECK_MSG(memcmp(data, wanted, COUNT * rp_dtype_bytes(dtype)) == 0,
+                      "%s by %s in a world of %d", rp_dtype_name(dtype), options.algorithm,
                       world);
         }
     free(data);
@@ -352,6 +362,8 @@ static void count_bytes(rp_comm *comm, int rank, int world, void *context) {
         double sent = (double)(after.wire_bytes_sent - before.wire_bytes_sent);
         CHECK_MSG(fabs(sent - wanted) <= 0.02 * wanted, "%s %s world %d: %.0f bytes, not %.0f",
                   algorithm, codecs[c].codec, world, sent, wanted);
+        double values = (double)(after.value_bytes_sent - before.value_bytes_sent);
+        CHECK_NEAR(values * world / (world - 1) / (2 * COUNT * sizeof(float)), 1, 0.01);
         CHECK_EQ(after.operations - before.operations, 1);
         CHECK(after.busy_s > before.busy_s && after.wait_s >= before.wait_s);
         CHECK(after.encode_s > before.encode_s && after.decode_s > before.decode_s);

@@ -178,8 +178,8 @@ static void round_trip(rp_comm *comm, int rank, int world, void *context) {
         fill(rank, data, counts[n]);
         memset(got, 0, counts[n]);
         rp_request *send = NULL, *recv = NULL;
-        CHECK_OK(rp_send_start(comm, data, counts[n], RP_U8, next, &send));
-        CHECK_OK(rp_recv_start(comm, got, counts[n], RP_U8, previous, &recv));
+        CHECK_OK(rp_send_start(comm, data, counts[n], RP_U8, next, 0, &send));
+        CHECK_OK(rp_recv_start(comm, got, counts[n], RP_U8, previous, 0, &recv));
         CHECK_OK(rp_request_wait(&send));
         CHECK_OK(rp_request_wait(&recv));
         CHECK(is_pattern(previous, got, counts[n]));
@@ -203,10 +203,10 @@ static void crossed(rp_comm *comm, int rank, int world, void *context) {
             *in = calloc(MESSAGES * COUNT, sizeof *in);
     for (int m = 0; m < MESSAGES; m++) {
         for (int i = 0; i < COUNT; i++) out[m * COUNT + i] = 1000 * rank + m;
-        CHECK_OK(rp_recv_start(comm, in + m * COUNT, COUNT, RP_I32, peer, &recvs[m]));
+        CHECK_OK(rp_recv_start(comm, in + m * COUNT, COUNT, RP_I32, peer, 0, &recvs[m]));
     }
     for (int m = 0; m < MESSAGES; m++)
-        CHECK_OK(rp_send_start(comm, out + m * COUNT, COUNT, RP_I32, peer, &sends[m]));
+        CHECK_OK(rp_send_start(comm, out + m * COUNT, COUNT, RP_I32, peer, 0, &sends[m]));
     for (int k = 0; k < MESSAGES; k++) {
         int m = rank ? MESSAGES - 1 - k : k;
         CHECK_OK(rp_request_wait(&recvs[m]));
@@ -226,11 +226,11 @@ static void early_receives(rp_comm *comm, int rank, int world, void *context) {
     int32_t in[MESSAGES], sum[1000];
     for (int i = 0; i < 1000; i++) sum[i] = i;
     for (int m = 0; m < MESSAGES && rank == 0; m++)
-        CHECK_OK(rp_recv_start(comm, &in[m], 1, RP_I32, 1, &recvs[m]));
+        CHECK_OK(rp_recv_start(comm, &in[m], 1, RP_I32, 1, 0, &recvs[m]));
     rp_segment segment = {.data = sum, .count = 1000, .dtype = RP_I32};
     CHECK_OK(rp_all_reduce(comm, &segment, 1, NULL));
     for (int m = 0; m < MESSAGES; m++) {
-        if (rank == 1) CHECK_OK(rp_send(comm, &m, 1, RP_I32, 0));
+        if (rank == 1) CHECK_OK(rp_send(comm, &m, 1, RP_I32, 0, 0));
         if (rank == 0) CHECK_OK(rp_request_wait(&recvs[m]));
         if (rank == 0) CHECK_EQ(in[m], m);
     }

@@ -14,6 +14,8 @@ enum { COUNT = 400000 };
 static float data[COUNT];
 static rp_store store;
 
+static int strict; /* what the next communicator is to be */
+
 /* The argument of a rank: "transport[,link]". */
 static rp_comm *open_comm(double warn_after_s, double timeout_s) {
     static char transport[64];
@@ -24,7 +26,8 @@ static rp_comm *open_comm(double warn_after_s, double timeout_s) {
                                .link = link,
                                .connect_timeout_s = 30,
                                .warn_after_s = warn_after_s,
-                               .timeout_s = timeout_s};
+                               .timeout_s = timeout_s,
+                               .strict_timeout = strict};
     rp_comm *comm = NULL;
     if (ranks_store(&store) != RP_OK ||
         rp_comm_create(&store, ranks_rank(), ranks_world(), &options, &comm) != RP_OK)
@@ -76,6 +79,41 @@ static void thinker(void) {
     close_comm(comm);
 }
 
+/* As above, but nobody has patience with rank 1. */
+static void strict_thinker(void) {
+    strict = 1;
+    rp_comm *comm = open_comm(0.3, 0.8);
+    if (ranks_rank() == 1) rpi_sleep_until_ns(rpi_now_ns() + 2 * RPI_SECOND_NS);
+    CHECK_EQ(reduce(comm), RP_TIMEOUT);
+    give_up(comm);
+}
+
+/* Receives from whoever sends, and nobody does. */
+static void listener(void) {
+    rp_comm *comm = open_comm(20, 60);
+    rp_request *requests[2] = {0};
+    CHECK_OK(rp_barrier(comm));
+    for (int r = 0; r < 2; r++)
+        CHECK_OK(rp_recv_any_start(comm, data, 10, RP_F32, r, &requests[r]));
+    ranks_mark("going");
+    CHECK(rp_request_wait(&requests[1]) < 0);
+    CHECK(rp_request_wait(&requests[0]) < 0);
+    give_up(comm);
+}
+
+/* The others leave rank 0 alone, properly, without having sent what it waits for. */
+static void lonely(void) {
+    rp_comm *comm = open_comm(20, 60);
+    CHECK_OK(rp_barrier(comm));
+    if (ranks_rank() == 0) {
+        rp_request *request = NULL;
+        CHECK_OK(rp_recv_any_start(comm, data, 10, RP_F32, 3, &request));
+        CHECK_EQ(rp_request_wait(&request), RP_PEER);
+        give_up(comm);
+    }
+    close_comm(comm);
+}
+
 /* Everybody waits for everybody's message and nobody sends one. */
 static void knot(void) {
     rp_comm *comm = open_comm(0.3, 1);
@@ -83,7 +121,7 @@ static void knot(void) {
     if (ranks_rank() == 2)
         (void)rp_barrier(comm);
     else
-        (void)rp_recv(comm, data, 10, RP_F32, peer);
+        (void)rp_recv(comm, data, 10, RP_F32, peer, 0);
     give_up(comm);
 }
 
@@ -147,6 +185,26 @@ static void a_rank_that_computes_is_left_in_peace(void) {
     ranks_free(world);
 }
 
+static void a_strict_timeout_ends_the_patience(void) {
+    ranks *world = ranks_start("strict_thinker", 3, &(ranks_options){.argument = "shm"});
+    CHECK(ranks_finish(world, 30));
+    for (int rank = 0; rank < 3; rank++)
+        ranks_check_exit(world, rank, 1, "rank 1 has not come (it is alive and computes)");
+    ranks_free(world);
+}
+
+static void a_receive_from_any_rank_fails_too(void) {
+    for (int t = 0; t < TRANSPORTS; t++) {
+        lose("listener", transports[t], 1, SIGKILL, "receive from any rank");
+        ranks *world = ranks_start("lonely", 3, &(ranks_options){.argument = transports[t]});
+        CHECK(ranks_finish(world, 30));
+        ranks_check_exit(world, 0, 1, "receive from any rank with tag 3");
+        ranks_check_exit(world, 1, 0, NULL);
+        ranks_check_exit(world, 2, 0, NULL);
+        ranks_free(world);
+    }
+}
+
 static void a_knot_is_cut_at_the_timeout(void) {
     ranks *world = ranks_start("knot", 3, &(ranks_options){.argument = "tcp"});
     CHECK(ranks_finish(world, 20));
@@ -186,8 +244,11 @@ static faulty_kind kind_of(const char *name) {
 
 /* What rank 0 sends to rank 1 goes wrong at its 9th frame. */
 static void faulty_sender(void) {
-    rp_comm_options options = {
-        .transport = "tcp", .connect_timeout_s = 30, .warn_after_s = 0.5, .timeout_s = 1.5};
+    rp_comm_options options = {.transport = "tcp",
+                               .connect_timeout_s = 30,
+                               .warn_after_s = 0.5,
+                               .timeout_s = 1.5,
+                               .chunk_bytes = 768 * 1024};
     rp_comm *comm = NULL;
     faulty_plan plan = {kind_of(ranks_argument()), 9};
     if (ranks_store(&store) != RP_OK ||
@@ -218,14 +279,22 @@ static void frames_that_go_wrong_fail_every_rank(void) {
     check_fault("stall", "no progress");
 }
 
-static const ranks_function functions[] = {
-    {"patient", patient}, {"impatient", impatient}, {"thinker", thinker},
-    {"knot", knot},       {"works", works},         {"faulty_sender", faulty_sender}};
+static const ranks_function functions[] = {{"patient", patient},
+                                           {"impatient", impatient},
+                                           {"thinker", thinker},
+                                           {"strict_thinker", strict_thinker},
+                                           {"listener", listener},
+                                           {"lonely", lonely},
+                                           {"knot", knot},
+                                           {"works", works},
+                                           {"faulty_sender", faulty_sender}};
 static const check_case cases[] = {
     {"every transport works", every_transport_works},
     {"a killed rank is named by all", a_killed_rank_is_named_by_all},
     {"a stopped rank is named, then given up", a_stopped_rank_is_named_then_given_up},
     {"a rank that computes is left in peace", a_rank_that_computes_is_left_in_peace},
+    {"a strict timeout ends the patience", a_strict_timeout_ends_the_patience},
+    {"a receive from any rank fails too", a_receive_from_any_rank_fails_too},
     {"a knot is cut at the timeout", a_knot_is_cut_at_the_timeout},
     {"frames that go wrong fail every rank", frames_that_go_wrong_fail_every_rank}};
 RANKS_MAIN(functions, cases)

@@ -42,6 +42,18 @@ static rp_status differ_in_reduction(rp_comm *comm, bool odd) {
     rp_collective_options options = {.reduce = odd ? RP_AVG : RP_SUM};
     return reduce(comm, 1000, RP_F32, "fp32", &options);
 }
+static rp_status differ_in_maximum(rp_comm *comm, bool odd) {
+    static float out[8][2000 / 8];
+    rp_collective_options options = {.reduce = odd ? RP_MAX : RP_MIN};
+    int rank = rp_comm_rank(comm);
+    return rp_reduce_scatter(comm, data[rank], out[rank], 2000 / 8, RP_F32, NULL, &options);
+}
+static rp_status differ_in_root(rp_comm *comm, bool odd) {
+    static float out[8][1000];
+    rp_collective_options options = {.algorithm = "scatter", .root = odd ? 1 : 0};
+    int rank = rp_comm_rank(comm);
+    return rp_reduce(comm, data[rank], out[rank], 1000, RP_F32, &options);
+}
 static rp_status differ_in_algorithm(rp_comm *comm, bool odd) {
     rp_collective_options options = {.algorithm = odd ? "ring" : "sra"};
     return reduce(comm, 1000, RP_F32, "fp32", &options);
@@ -75,8 +87,11 @@ static const disagreement table[] = {
     {"bits", differ_in_bits, "q5:bucket=512", "q4:bucket=512"},
     {"bucket", differ_in_bucket, "q4:bucket=1024", "q4:bucket=512"},
     {"rounding", differ_in_rounding, "rounding", "rounding"},
-    {"reduction", differ_in_reduction, "reduction", "reduction"},
-    {"algorithm", differ_in_algorithm, "algorithm", "algorithm"},
+    {"reduction", differ_in_reduction, "all-reduce (avg) of 1000 f32",
+     "all-reduce of 1000 f32"},
+    {"maximum", differ_in_maximum, "reduce-scatter (max) of", "reduce-scatter (min) of"},
+    {"root", differ_in_root, "reduce of 1000 f32", "root "},
+    {"algorithm", differ_in_algorithm, "algorithm ", "they differ in"},
     {"operation", differ_in_operation, "barrier", "all-reduce of 1000 f32"},
     {"segments", differ_in_segments, "segments", "segments"},
     {"all-gather", gather_differently, "all-gather", "f32"},
@@ -107,8 +122,8 @@ static void every_rank_fails_and_says_what_was_posted(void) {
 
 static void send_differently(rp_comm *comm, int rank, int world, void *context) {
     (void)context, (void)world;
-    rp_status status = rank == 0 ? rp_send(comm, data[0], 100, RP_F32, 1)
-                                 : rp_recv(comm, data[1], 99, RP_F32, 0);
+    rp_status status = rank == 0 ? rp_send(comm, data[0], 100, RP_F32, 1, 0)
+                                 : rp_recv(comm, data[1], 99, RP_F32, 0, 0);
     CHECK_EQ(status, RP_MISMATCH);
     CHECK(strstr(rp_last_error()->message, "100 f32") &&
           strstr(rp_last_error()->message, "99 f32"));
@@ -116,6 +131,67 @@ static void send_differently(rp_comm *comm, int rank, int world, void *context) 
 
 static void sends_and_receives_must_agree(void) {
     world_run(2, NULL, send_differently, NULL);
+}
+
+/* ---- blocks: only the two that share one can disagree about it ---- */
+
+static rp_status gather_blocks(rp_comm *comm, bool odd) {
+    rp_block outputs[8];
+    for (int r = 0; r < 8; r++) outputs[r] = (rp_block){.data = data[r], .count = 120};
+    return rp_gather(comm, data[rp_comm_rank(comm)], odd ? 100 : 120, outputs, RP_F32, NULL);
+}
+static rp_status scatter_blocks(rp_comm *comm, bool odd) {
+    static float out[8][200];
+    rp_block inputs[8];
+    for (int r = 0; r < 8; r++) inputs[r] = (rp_block){.data = data[r], .count = 120};
+    return rp_scatter(comm, inputs, out[rp_comm_rank(comm)], odd ? 150 : 120, RP_F32, NULL);
+}
+/* The odd one sends to rank 0 what takes another number of chunks than is expected. */
+static rp_status exchange_blocks(rp_comm *comm, bool odd) {
+    static float in[8][300000], out[8][8][120];
+    rp_block inputs[8], outputs[8];
+    for (int r = 0; r < 8; r++) {
+        inputs[r] = (rp_block){.data = in[rp_comm_rank(comm)], .count = 120};
+        outputs[r] = (rp_block){.data = out[rp_comm_rank(comm)][r], .count = 120};
+    }
+    if (odd) inputs[0].count = 300000;
+    return rp_all_to_all(comm, inputs, outputs, RP_F32, NULL);
+}
+static rp_status exchange_dtypes(rp_comm *comm, bool odd) {
+    rp_block empty[8] = {{0}};
+    return rp_all_to_all(comm, empty, empty, odd ? RP_F32 : RP_I32, NULL);
+}
+static rp_status gather_or_scatter(rp_comm *comm, bool odd) {
+    return odd ? gather_blocks(comm, false) : scatter_blocks(comm, false);
+}
+
+static const disagreement blocks[] = {
+    {"gather", gather_blocks, "gather 2: rank", "sends 100 f32 to rank 0, which expects 120"},
+    {"scatter", scatter_blocks, "scatter 2: rank 0 sends 120 f32", "which expects 150"},
+    {"all-to-all", exchange_blocks, "all-to-all 2: rank",
+     "sends 300000 f32 to rank 0, which expects 120"},
+    {"dtypes", exchange_dtypes, "all-to-all of f32", "all-to-all of i32"},
+    {"gather or scatter", gather_or_scatter, "operation 2: rank", "er of f32"},
+};
+
+/* Who has sent its blocks is done, and hears of it in its next operation. */
+static void disagree_on_blocks(rp_comm *comm, int rank, int world, void *context) {
+    const disagreement *d = context;
+    CHECK_OK(rp_barrier(comm));
+    world_meet();
+    rp_status status = d->run(comm, rank == world - 1);
+    if (status == RP_OK) status = rp_barrier(comm);
+    const char *message = rp_last_error()->message;
+    CHECK_MSG(status == RP_MISMATCH, "%s, rank %d of %d: %s (%s)", d->name, rank, world,
+              rp_status_name(status), message);
+    CHECK_MSG(strstr(message, d->theirs) && strstr(message, d->ours), "%s: '%s'", d->name,
+              message);
+}
+
+static void disagreements_on_blocks_name_the_pair(void) {
+    for (size_t i = 0; i < sizeof blocks / sizeof blocks[0]; i++)
+        for (int world = 2; world <= 4; world++)
+            world_run(world, NULL, disagree_on_blocks, (void *)(uintptr_t)&blocks[i]);
 }
 
 /* A rank that believes to be in another epoch, or in another communicator. */
@@ -170,6 +246,7 @@ static void a_rank_may_give_up_for_all(void) {
 }
 
 CASES({"every rank fails and says what was posted", every_rank_fails_and_says_what_was_posted},
+      {"disagreements on blocks name the pair", disagreements_on_blocks_name_the_pair},
       {"sends and receives must agree", sends_and_receives_must_agree},
       {"frames of other worlds are refused", frames_of_other_worlds_are_refused},
       {"destroying in mid-operation fails the others",

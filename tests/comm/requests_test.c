@@ -190,8 +190,8 @@ static void misuse(rp_comm *comm, int rank, int world, void *context) {
     integers.codec = inside.codec;
     CHECK_FAILS(rp_all_reduce(comm, &integers, 1, NULL), UNSUPPORTED, "i32");
     CHECK_FAILS(rp_broadcast(comm, x, 4, RP_F32, &root), INVALID, "root");
-    CHECK_FAILS(rp_send(comm, x, 4, RP_F32, rank), INVALID, "rank");
-    CHECK_FAILS(rp_send(comm, x, 4, RP_F32, world), INVALID, "rank");
+    CHECK_FAILS(rp_send(comm, x, 4, RP_F32, rank, 0), INVALID, "rank");
+    CHECK_FAILS(rp_send(comm, x, 4, RP_F32, world, 0), INVALID, "rank");
     CHECK_OK(rp_all_reduce(comm, &floats, 1, &mean)); /* nothing of that did any harm */
 }
 

@@ -13,15 +13,17 @@ cmake --install "$build" --prefix "$folder/prefix" >"$folder/install.log"
 
 # The headers must be enough: nothing of the source tree is on the path.
 mkdir "$folder/example"
-cp "$source/examples/all_reduce.c" "$folder/example/"
+cp "$source"/examples/*.c "$folder/example/"
 cd "$folder/example"
 
 pc=$(dirname "$(find "$folder/prefix" -name redpoll.pc)")
 flags=$(PKG_CONFIG_PATH="$pc" pkg-config --cflags --libs redpoll)
 lib=$(PKG_CONFIG_PATH="$pc" pkg-config --variable=libdir redpoll)
-# shellcheck disable=SC2086 # flags are words
-cc -std=c11 -Wall -Wextra -Werror all_reduce.c -o by_pkg_config $flags
-LD_LIBRARY_PATH="$lib" "$folder/prefix/bin/redpoll" run -n 3 ./by_pkg_config
+for example in *.c; do
+    # shellcheck disable=SC2086 # flags are words
+    cc -std=c11 -Wall -Wextra -Werror "$example" -o by_pkg_config $flags
+    LD_LIBRARY_PATH="$lib" "$folder/prefix/bin/redpoll" run -n 3 ./by_pkg_config
+done
 
 cat >CMakeLists.txt <<'END'
 cmake_minimum_required(VERSION 3.25)

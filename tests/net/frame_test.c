@@ -91,6 +91,17 @@ static void a_sealed_frame_has_the_documented_bytes(void) {
     CHECK(memcmp(frame + 56, "\0\0\0\0", 4) == 0);
 }
 
+static void kinds_are_those_of_the_table(void) {
+    unsigned char frame[64];
+    for (int kind = 0; kind < 256; kind++) {
+        rpi_frame_header header = full, got;
+        header.kind = (uint8_t)kind;
+        rpi_frame_seal(frame, &header, 0, true);
+        CHECK_EQ(rpi_frame_open(frame, sizeof frame, true, &got),
+                 kind >= 1 && kind <= 4 ? RP_OK : RP_CORRUPT);
+    }
+}
+
 static void what_was_sealed_opens(void) {
     unsigned char frame[64 + 300];
     fill();
@@ -149,6 +160,7 @@ CASES({"crc_has_the_known_answers", crc_has_the_known_answers},
        crc_is_the_definition_at_any_length_and_alignment},
       {"crc_goes_on_where_it_stopped", crc_goes_on_where_it_stopped},
       {"a_sealed_frame_has_the_documented_bytes", a_sealed_frame_has_the_documented_bytes},
+      {"kinds_are_those_of_the_table", kinds_are_those_of_the_table},
       {"what_was_sealed_opens", what_was_sealed_opens},
       {"any_flipped_bit_is_noticed", any_flipped_bit_is_noticed},
       {"damage_is_named", damage_is_named})

@@ -8,6 +8,8 @@
 #include "net/frame.h"
 
 #include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 enum { FRAME_BYTES = 8192, HEADER = RPI_FRAME_HEADER_BYTES };
 
@@ -226,6 +228,34 @@ static void lets_a_caller_sleep_on_a_held_frame(void) {
     each(a_held_frame_is_no_news);
 }
 
+/* A forked child gives all back, and the pair goes on as if it had never been. */
+static void forget_in_a_child(link_pair *pair) {
+    REQUIRE_OK(link_send_wait(pair->links[0], 0, 1000));
+    pid_t child = fork();
+    if (child == 0) {
+        int held = check_descriptors();
+        for (int side = 0; side < 2; side++) pair->transport->forget(pair->endpoints[side]);
+        int forgotten = held - check_descriptors();
+        for (int side = 0; side < 2; side++) pair->transport->forget(pair->endpoints[side]);
+        _exit(held - check_descriptors() == forgotten ? forgotten : 255);
+    }
+    int status = 0, held = check_descriptors();
+    CHECK_EQ(waitpid(child, &status, 0), child);
+    for (uint64_t i = 1; i < 100; i++) {
+        REQUIRE_OK(link_receive_wait(pair->links[1], i - 1, 1000));
+        REQUIRE_OK(link_send_wait(pair->links[0], i, 1000));
+    }
+    for (int side = 0; side < 2; side++) {
+        pair->transport->close(pair->endpoints[side]);
+        pair->endpoints[side] = NULL;
+    }
+    CHECK_EQ(WEXITSTATUS(status), held - check_descriptors());
+}
+
+static void a_child_forgets_what_closing_would_close(void) {
+    each(forget_in_a_child);
+}
+
 static void strangers_are_refused(void) {
     const rpi_transport *transport;
     for (int i = 0; (transport = rpi_transport_at(i)) != NULL; i++)
@@ -281,6 +311,7 @@ CASES({"carries_frames_of_every_size", carries_frames_of_every_size},
       {"a_sleeper_learns_of_a_close", a_sleeper_learns_of_a_close},
       {"refuses_wrong_calls", refuses_wrong_calls},
       {"lets_a_caller_sleep_on_a_held_frame", lets_a_caller_sleep_on_a_held_frame},
+      {"a_child_forgets_what_closing_would_close", a_child_forgets_what_closing_would_close},
       {"strangers_are_refused", strangers_are_refused},
       {"running_out_of_memory_leaves_nothing", running_out_of_memory_leaves_nothing},
       {"the_catalogue_finds_names", the_catalogue_finds_names})

@@ -1,0 +1,164 @@
+/* The command behind every `redpoll bench COLLECTIVE`: words in, rows out. */
+#include "cli/bench_collective.h"
+
+#include "base/status.h"
+#include "base/units.h"
+#include "cli/bench_serial.h"
+#include "comm/reductions.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Settings after parsing. */
+typedef struct job {
+    const rpi_bench_kind *kind;
+    rpi_bench_settings s;
+    rpi_bench bench;
+    int64_t sizes[64];
+    int size_count; /* 0: settings.count alone */
+} job;
+
+enum { MOST_SIZES = sizeof((job *)0)->sizes / sizeof(int64_t) };
+
+static rp_status parse_sizes(const char *text, int64_t *out_sizes, int *out_count) {
+    int count = 0;
+    while (*text) {
+        char word[32];
+        size_t length = strcspn(text, ",");
+        if (length >= sizeof word || count == MOST_SIZES)
+            return RP_FAIL(INVALID, "at most %d sizes, as 64KiB,1MiB", MOST_SIZES);
+        snprintf(word, sizeof word, "%.*s", (int)length, text);
+        RP_TRY(rpi_parse_bytes(word, &out_sizes[count++]));
+        text += length + (text[length] == ',');
+    }
+    *out_count = count;
+    return RP_OK;
+}
+
+rp_status rpi_check_sizes(const char *text) {
+    int64_t sizes[MOST_SIZES];
+    int count;
+    return parse_sizes(text, sizes, &count);
+}
+
+rp_status rpi_check_dtype(const char *text) {
+    rp_dtype dtype;
+    return rp_dtype_parse(text, &dtype);
+}
+
+static const char *words_of(const job *j) {
+    return j->kind->command->name;
+}
+
+static rp_status check_root(const job *j, int64_t world) {
+    if (j->s.root < world) return RP_OK;
+    return RP_FAIL(INVALID, "--root %lld is not in a world of %lld", (long long)j->s.root,
+                   (long long)world);
+}
+
+/* What would fail on every rank is said once, before any is started. */
+static rp_status check(const job *j) {
+    const rpi_bench *b = &j->bench;
+    const rpi_algorithm *algorithm = NULL;
+    char text[64];
+    if (j->kind->reduces) RP_TRY(rpi_reduction_check(b->reduce, b->dtype, &b->codec));
+    if (!rp_codec_supports(&b->codec, b->dtype))
+        return RP_FAIL(UNSUPPORTED, "codec %s does not take %s",
+                       rp_codec_text(&b->codec, text, sizeof text), rp_dtype_name(b->dtype));
+    if (b->algorithm) RP_TRY(rpi_algorithm_find(j->kind->collective, b->algorithm, &algorithm));
+    if (j->s.world.ranks) RP_TRY(check_root(j, j->s.world.ranks));
+    return rpi_world_check(&j->s.world);
+}
+
+/* Texts that this collective has no option for are NULL, and its numbers 0. */
+static rp_status resolve(job *j) {
+    rpi_bench_settings *s = &j->s;
+    j->bench = (rpi_bench){.kind = j->kind,
+                           .dtype = RP_U8,
+                           .algorithm = s->algorithm,
+                           .root = (int)s->root,
+                           .iters = (int)s->iters,
+                           .warmup = (int)s->warmup,
+                           .seed = (uint64_t)s->seed,
+                           .progress_thread = s->world.progress_thread};
+    if (s->dtype_text) RP_TRY(rp_dtype_parse(s->dtype_text, &j->bench.dtype));
+    if (s->codec_text) RP_TRY(rp_codec_parse(s->codec_text, &j->bench.codec));
+    if (s->reduce_text) RP_TRY(rpi_reduce_parse(s->reduce_text, &j->bench.reduce));
+    if (s->sizes_text) RP_TRY(parse_sizes(s->sizes_text, j->sizes, &j->size_count));
+    s->world.greeting = s->json ? stderr : stdout; /* JSON stands alone */
+    return check(j);
+}
+
+static rp_status read_settings(int argc, char **argv, job *j, bool *wants_help) {
+    const rpi_option *options = j->kind->command->options;
+    RP_TRY(rpi_options_defaults(options, &j->s));
+    RP_TRY(rpi_options_environment(options, getenv, &j->s));
+    RP_TRY(rpi_options_parse(options, argc, argv, &j->s, NULL, wants_help));
+    return *wants_help ? RP_OK : resolve(j);
+}
+
+static void help(const rpi_bench_kind *kind) {
+    printf("usage: redpoll %s [OPTIONS]\n\n"
+           "%s\nWith -n it starts that many ranks on this machine; without, a process started "
+           "by redpoll\nrun, torchrun, mpirun or srun joins that world. What every rank gets "
+           "is compared with the\nserial answer: exit code 1 when it is wrong.\n\n",
+           kind->command->name, kind->about);
+    rpi_options_help(kind->command->options, stdout);
+    printf("\nexamples:\n%s", kind->examples);
+}
+
+static rp_status verdict(const rpi_bench_row *row) {
+    if (!row->correct)
+        return RP_FAIL(CORRUPT, "the result is wrong, by %g of it: please report this",
+                       row->error);
+    if (!row->replicas_equal)
+        return RP_FAIL(CORRUPT, "the ranks hold different results: please report this");
+    return RP_OK;
+}
+
+/* Every rank stops at the first wrong row; rank 0 says so. */
+static rp_status measure_sizes(const job *j) {
+    const rpi_bench *bench = &j->bench;
+    bool speaks = rp_comm_rank(bench->comm) == 0;
+    int rows = j->size_count ? j->size_count : 1;
+    if (speaks && !j->s.json) rpi_bench_print_title(bench);
+    for (int i = 0; i < rows; i++) {
+        rpi_bench_row row;
+        size_t count = j->size_count ? rpi_bench_count(j->kind, bench->dtype,
+                                                       rp_comm_world(bench->comm), j->sizes[i])
+                                     : (size_t)j->s.count;
+        RP_TRY(rpi_bench_measure(bench, count, &row));
+        if (speaks && j->s.json) rpi_bench_print_json(bench, &row);
+        if (speaks && !j->s.json) rpi_bench_print_row(bench, &row);
+        rp_status status = verdict(&row);
+        if (status != RP_OK) return speaks ? status : RP_OK;
+    }
+    return RP_OK;
+}
+
+static int run_rank(job *j) {
+    rpi_world world = {0};
+    rp_status status = rpi_world_join(&j->s.world, &world);
+    j->bench.comm = world.comm;
+    if (status == RP_OK) status = check_root(j, world.ranks);
+    if (status == RP_OK) status = measure_sizes(j);
+    int code = status == RP_OK        ? RPI_EXIT_DONE
+               : status == RP_INVALID ? rpi_command_misused(words_of(j), status)
+                                      : rpi_command_failed(status);
+    rpi_world_leave(&world);
+    return code;
+}
+
+int rpi_bench_run(const rpi_bench_kind *kind, int argc, char **argv) {
+    job j = {.kind = kind};
+    bool wants_help = false;
+    rp_status status = read_settings(argc, argv, &j, &wants_help);
+    if (status != RP_OK) return rpi_command_misused(words_of(&j), status);
+    if (wants_help) {
+        help(kind);
+        return RPI_EXIT_DONE;
+    }
+    if (rpi_world_must_launch(&j.s.world))
+        return rpi_world_launch(&j.s.world, words_of(&j), argc, argv);
+    return run_rank(&j);
+}

@@ -1,0 +1,155 @@
+/* The contract of a collective that `redpoll bench` times and checks. A new one is a file that
+ * describes it as an rpi_bench_kind, holds its option table and exports one `const
+ * rpi_command`, a row in commands.c and a word in CMakeLists.txt.
+ *
+ * Every rank has blocks of `count` elements. What a rank must get is said block by block, so
+ * that the harness can compute it without the network and compare. */
+#ifndef RPI_CLI_BENCH_COLLECTIVE_H
+#define RPI_CLI_BENCH_COLLECTIVE_H
+
+#include "cli/command.h"
+#include "cli/option_rows.h"
+#include "cli/world.h"
+#include "plan/plan.h"
+
+typedef struct rpi_bench_settings {
+    rpi_world_settings world;
+    const char *codec_text, *dtype_text, *reduce_text, *sizes_text, *algorithm;
+    int64_t count, root, iters, warmup, seed;
+    bool json;
+} rpi_bench_settings;
+
+/* How many blocks a rank gives or gets. */
+typedef enum rpi_bench_blocks {
+    RPI_BLOCKS_NONE,
+    RPI_BLOCKS_ONE,
+    RPI_BLOCKS_EACH, /* one a rank */
+    RPI_BLOCKS_ONE_AT_ROOT,
+    RPI_BLOCKS_EACH_AT_ROOT,
+} rpi_bench_blocks;
+
+/* One call of the collective, on this rank. */
+typedef struct rpi_bench_call {
+    rp_comm *comm;
+    int rank, world, root;
+    const void *input; /* NULL where the rank gives, or gets, no block */
+    void *output;
+    const rp_block *inputs, *outputs; /* the same, block by block */
+    size_t count;                     /* elements of a block */
+    rp_dtype dtype;
+    rp_codec codec;
+    rp_collective_options options;
+} rpi_bench_call;
+
+/* Where a block comes from: block `block` of the input of `rank`, or of everybody's, reduced.
+ */
+enum { RPI_BENCH_EVERYBODY = -1 };
+typedef struct rpi_bench_source {
+    int rank, block;
+} rpi_bench_source;
+
+typedef struct rpi_bench_kind {
+    const rpi_command *command; /* its name, after "bench ", is the collective's */
+    const char *about;          /* a sentence for --help */
+    const char *examples;       /* lines for --help */
+    rpi_collective collective;  /* whose algorithms are allowed and chosen from */
+    rpi_bench_blocks gives, gets;
+    bool in_place;  /* output starts as a copy of input, which is not passed */
+    bool reduces;   /* takes options.reduce */
+    bool has_codec; /* takes a codec */
+    bool has_root;
+    bool replicates; /* every rank gets the same */
+    /* Bytes that a rank's link must move for one byte of the largest buffer, as nccl-tests
+     * count; NULL: no such number. */
+    double (*bus_factor)(int world);
+    rpi_bench_source (*source)(const rpi_bench_call *call, int block); /* NULL: gets nothing */
+    /* Post the call: up to two requests. The others stay NULL, and all that were posted stand
+     * there when posting fails. */
+    rp_status (*start)(const rpi_bench_call *call, rp_request *requests[2]);
+} rpi_bench_kind;
+
+/* What stands in several kinds. */
+double rpi_bus_one(int world);    /* 1 */
+double rpi_bus_others(int world); /* (world - 1) / world */
+
+/* The command: parse, start ranks if asked, join, measure each size, print. */
+int rpi_bench_run(const rpi_bench_kind *kind, int argc, char **argv);
+
+/* ---- the harness behind it ---- */
+
+/* What ranks agree on, parsed. */
+typedef struct rpi_bench {
+    const rpi_bench_kind *kind;
+    rp_comm *comm;
+    rp_dtype dtype;
+    rp_codec codec;
+    rp_reduction reduce;
+    const char *algorithm; /* NULL: chosen for each size */
+    int root, iters, warmup;
+    uint64_t seed;
+    bool progress_thread;
+} rpi_bench;
+
+/* All times are of the slowest rank. */
+typedef struct rpi_bench_row {
+    size_t count;
+    double bytes;          /* of the largest buffer that a rank has */
+    const char *algorithm; /* that ran; NULL where none can be named */
+    double time_s, time_min_s, time_max_s;
+    double wire_bytes; /* of one call, sent by the rank that sent most */
+    double error;      /* relative, L2 */
+    bool replicas_equal;
+    bool correct; /* the error is one that rounding and the codec explain */
+} rpi_bench_row;
+
+/* Elements of a block of which the largest buffer has at most `bytes`, and at least 1. */
+size_t rpi_bench_count(const rpi_bench_kind *kind, rp_dtype dtype, int world, int64_t bytes);
+/* Collective. Every rank gets the same row. */
+rp_status rpi_bench_measure(const rpi_bench *bench, size_t count, rpi_bench_row *out_row);
+
+bool rpi_bench_is_lossy(const rpi_bench *bench);
+void rpi_bench_print_title(const rpi_bench *bench);
+void rpi_bench_print_row(const rpi_bench *bench, const rpi_bench_row *row);
+void rpi_bench_print_json(const rpi_bench *bench, const rpi_bench_row *row);
+
+/* ---- rows of the option tables ---- */
+
+#define RPI_BENCH_FIELD(name) offsetof(rpi_bench_settings, name)
+
+/* clang-format off */
+#define RPI_BENCH_OPTIONS                                                                      \
+    RPI_WORLD_OPTIONS(rpi_bench_settings, world),                                              \
+    {"progress-thread", NULL, NULL, RPI_OPTION_FLAG, RPI_BENCH_FIELD(world.progress_thread),   \
+     NULL, 0, 0, NULL, "let a thread drive the transfers, as training does", NULL},            \
+    RPI_ROW_ITERS(RPI_BENCH_FIELD(iters), "5"),                                                \
+    RPI_ROW_WARMUP(RPI_BENCH_FIELD(warmup), "1"),                                              \
+    RPI_ROW_JSON(RPI_BENCH_FIELD(json), "one JSON object a size (docs/json.md)")
+
+/* For those that move elements. */
+#define RPI_BENCH_VECTOR_OPTIONS(elements)                                                     \
+    RPI_BENCH_OPTIONS,                                                                         \
+    {"count", NULL, NULL, RPI_OPTION_COUNT, RPI_BENCH_FIELD(count), elements, 0, 1e11, "N",    \
+     "elements of a block: the collective's own argument of this name", NULL},                 \
+    {"sizes", NULL, NULL, RPI_OPTION_TEXT, RPI_BENCH_FIELD(sizes_text), NULL, 0, 0,            \
+     "BYTES,...", "instead of --count: sizes of the largest buffer, a row each",               \
+     rpi_check_sizes},                                                                         \
+    {"dtype", NULL, NULL, RPI_OPTION_TEXT, RPI_BENCH_FIELD(dtype_text), "f32", 0, 0, "TYPE",   \
+     "f32, f16, bf16, f64, i8 ... i64, u8 ... u64, bool, c64 or c128", rpi_check_dtype},       \
+    RPI_ROW_SEED(RPI_BENCH_FIELD(seed), "of the inputs")
+#define RPI_BENCH_ALGORITHM_OPTION                                                             \
+    RPI_ROW_ALGORITHM(RPI_BENCH_FIELD(algorithm), NULL,                                        \
+                      "as redpoll info lists them; chosen by cost when absent", NULL)
+#define RPI_BENCH_CODEC_OPTION                                                                 \
+    RPI_ROW_CODEC(RPI_BENCH_FIELD(codec_text), NULL, "fp32", "codec; fp32 is exact")
+#define RPI_BENCH_REDUCE_OPTION                                                                \
+    {"reduce", NULL, NULL, RPI_OPTION_TEXT, RPI_BENCH_FIELD(reduce_text), "sum", 0, 0, "NAME", \
+     "sum, avg, product, min, max, band, bor, bxor or premul-sum", rpi_check_reduction}
+#define RPI_BENCH_ROOT_OPTION                                                                  \
+    {"root", NULL, NULL, RPI_OPTION_COUNT, RPI_BENCH_FIELD(root), "0", 0, 65535, "R",          \
+     "the rank that has or gets all", NULL}
+/* clang-format on */
+
+rp_status rpi_check_sizes(const char *text);
+rp_status rpi_check_dtype(const char *text);
+
+#endif

@@ -1,0 +1,44 @@
+/* `redpoll bench gather`: the root gets the blocks of all. */
+#include "cli/bench_collective.h"
+#include "cli/commands.h"
+
+static const rpi_option options[] = {
+    RPI_BENCH_VECTOR_OPTIONS("1M"),
+    RPI_BENCH_ROOT_OPTION,
+    RPI_BENCH_ALGORITHM_OPTION,
+    {0},
+};
+
+static rpi_bench_source source(const rpi_bench_call *call, int block) {
+    (void)call;
+    return (rpi_bench_source){block, 0};
+}
+
+static rp_status start(const rpi_bench_call *call, rp_request *requests[2]) {
+    return rp_gather_start(call->comm, call->input, call->count, call->outputs, call->dtype,
+                           &call->options, &requests[0]);
+}
+
+static const rpi_bench_kind kind = {
+    .command = &rpi_command_bench_gather,
+    .about = "Times a gather: the root gets the blocks of all.",
+    .examples = "  redpoll bench gather -n 4 --sizes 64KiB,1MiB\n",
+    .collective = RPI_GATHER,
+    .gives = RPI_BLOCKS_ONE,
+    .gets = RPI_BLOCKS_EACH_AT_ROOT,
+    .has_root = true,
+    .bus_factor = rpi_bus_others,
+    .source = source,
+    .start = start,
+};
+
+static int run(int argc, char **argv) {
+    return rpi_bench_run(&kind, argc, argv);
+}
+
+const rpi_command rpi_command_bench_gather = {
+    .name = "bench gather",
+    .summary = "time a gather",
+    .options = options,
+    .run = run,
+};

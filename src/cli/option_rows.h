@@ -1,0 +1,39 @@
+/* Rows that stand in the option tables of several commands, each written once. `field` is the
+ * offset of the command's own field; defaults and meanings that differ are arguments. */
+#ifndef RPI_CLI_OPTION_ROWS_H
+#define RPI_CLI_OPTION_ROWS_H
+
+#include "base/option.h"
+
+/* Checks that say what is wrong before anything is started. */
+rp_status rpi_check_codec(const char *text);
+rp_status rpi_check_all_reduce(const char *text); /* the name of an all-reduce algorithm */
+rp_status rpi_check_link(const char *text);
+
+/* clang-format off */
+#define RPI_ROWS_RANKS(field, yaml, fallback, least, most, help)                               \
+    {"ranks", "n", yaml, RPI_OPTION_COUNT, field, fallback, least, most, "N", help, NULL},     \
+    {"np", NULL, NULL, RPI_OPTION_COUNT, field, NULL, least, most, "N", "the same as -n", NULL}
+#define RPI_ROW_LINK(field, yaml, fallback, help)                                              \
+    {"link", NULL, yaml, RPI_OPTION_TEXT, field, fallback, 0, 0, "RATE,LATENCY", help,         \
+     rpi_check_link}
+#define RPI_ROW_CODEC(field, yaml, fallback, help)                                             \
+    {"codec", NULL, yaml, RPI_OPTION_TEXT, field, fallback, 0, 0, "CODEC", help,               \
+     rpi_check_codec}
+#define RPI_ROW_ALGORITHM(field, yaml, help, check)                                            \
+    {"algorithm", NULL, yaml, RPI_OPTION_TEXT, field, NULL, 0, 0, "NAME", help, check}
+#define RPI_ROW_CHUNK(field, yaml, help)                                                       \
+    {"chunk", NULL, yaml, RPI_OPTION_BYTES, field, NULL, 0, 1e9, "BYTES", help, NULL}
+#define RPI_ROW_ITERS(field, fallback)                                                         \
+    {"iters", NULL, NULL, RPI_OPTION_COUNT, field, fallback, 1, 100000, "N",                   \
+     "timed repeats; the median counts", NULL}
+#define RPI_ROW_WARMUP(field, fallback)                                                        \
+    {"warmup", NULL, NULL, RPI_OPTION_COUNT, field, fallback, 0, 100000, "N",                  \
+     "repeats before", NULL}
+#define RPI_ROW_SEED(field, help)                                                              \
+    {"seed", NULL, NULL, RPI_OPTION_COUNT, field, "1", 0, 0, "N", help, NULL}
+#define RPI_ROW_JSON(field, help)                                                              \
+    {"json", NULL, NULL, RPI_OPTION_FLAG, field, NULL, 0, 0, NULL, help, NULL}
+/* clang-format on */
+
+#endif

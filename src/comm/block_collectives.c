@@ -1,0 +1,102 @@
+/* Gather, scatter and all-to-all: a block's length is known to the two ranks that share it, and
+ * each part of the schedule is one block (plan.h). */
+#include "comm/posting.h"
+
+#include "base/status.h"
+
+static rp_status begin(rp_comm *comm, int parts, rp_dtype dtype, rp_request **out_request) {
+    RP_TRY(rpi_posting_begin(comm, (size_t)parts, out_request));
+    for (int part = 0; part < parts; part++)
+        (*out_request)->cut.runs[part] = (rpi_run){.dtype = dtype};
+    return RP_OK;
+}
+
+static rp_status end(rp_request *request, rpi_collective collective,
+                     const rp_collective_options *options, rp_request **out_request) {
+    return rpi_posting_end(
+        request,
+        &(rpi_posting){.collective = collective,
+                       .layout = RPI_SPLIT_BLOCKS,
+                       .options = options,
+                       .root = rpi_collective_has_root(collective) ? options->root : 0},
+        out_request);
+}
+
+static rp_status check_own_block(const rp_comm *comm, rpi_collective collective, size_t in,
+                                 size_t out) {
+    if (in == out) return RP_OK;
+    return RP_FAIL(INVALID, "%s: rank %d has %zu elements for itself and room for %zu",
+                   rpi_collective_name(collective), comm->rank, in, out);
+}
+
+rp_status rp_gather_start(rp_comm *comm, const void *input, size_t count,
+                          const rp_block *outputs, rp_dtype dtype,
+                          const rp_collective_options *options, rp_request **out_request) {
+    options = rpi_options_or_default(options);
+    bool is_root = comm->rank == options->root;
+    RP_TRY(rpi_check_buffer(RPI_GATHER, input, count, "input"));
+    if (is_root) {
+        RP_TRY(rpi_check_blocks(comm, RPI_GATHER, outputs, "outputs"));
+        RP_TRY(check_own_block(comm, RPI_GATHER, count, outputs[comm->rank].count));
+    }
+    rp_request *request = NULL;
+    RP_TRY(begin(comm, comm->world, dtype, &request));
+    rpi_run *runs = request->cut.runs;
+    for (int rank = 0; is_root && rank < comm->world; rank++) {
+        runs[rank].out = outputs[rank].data;
+        runs[rank].count = outputs[rank].count;
+    }
+    runs[comm->rank].in = input;
+    runs[comm->rank].count = count;
+    return end(request, RPI_GATHER, options, out_request);
+}
+
+rp_status rp_scatter_start(rp_comm *comm, const rp_block *inputs, void *output, size_t count,
+                           rp_dtype dtype, const rp_collective_options *options,
+                           rp_request **out_request) {
+    options = rpi_options_or_default(options);
+    bool is_root = comm->rank == options->root;
+    RP_TRY(rpi_check_buffer(RPI_SCATTER, output, count, "output"));
+    if (is_root) {
+        RP_TRY(rpi_check_blocks(comm, RPI_SCATTER, inputs, "inputs"));
+        RP_TRY(check_own_block(comm, RPI_SCATTER, inputs[comm->rank].count, count));
+    }
+    rp_request *request = NULL;
+    RP_TRY(begin(comm, comm->world, dtype, &request));
+    rpi_run *runs = request->cut.runs;
+    for (int rank = 0; is_root && rank < comm->world; rank++) {
+        runs[rank].in = inputs[rank].data;
+        runs[rank].count = inputs[rank].count;
+    }
+    runs[comm->rank].out = output;
+    runs[comm->rank].count = count;
+    return end(request, RPI_SCATTER, options, out_request);
+}
+
+/* Parts are numbered by distance: plan.h. */
+static void fill_all_to_all(const rp_comm *comm, const rp_block *inputs,
+                            const rp_block *outputs, rpi_run *runs) {
+    int world = comm->world;
+    for (int distance = 0; distance < world; distance++) {
+        const rp_block *to = &inputs[(comm->rank + distance) % world];
+        const rp_block *from = &outputs[(comm->rank - distance + world) % world];
+        rpi_run *in = &runs[distance], *out = distance ? &runs[world + distance] : in;
+        in->in = to->data;
+        in->count = to->count;
+        out->out = from->data;
+        out->count = from->count;
+    }
+}
+
+rp_status rp_all_to_all_start(rp_comm *comm, const rp_block *inputs, const rp_block *outputs,
+                              rp_dtype dtype, const rp_collective_options *options,
+                              rp_request **out_request) {
+    RP_TRY(rpi_check_blocks(comm, RPI_ALL_TO_ALL, inputs, "inputs"));
+    RP_TRY(rpi_check_blocks(comm, RPI_ALL_TO_ALL, outputs, "outputs"));
+    RP_TRY(check_own_block(comm, RPI_ALL_TO_ALL, inputs[comm->rank].count,
+                           outputs[comm->rank].count));
+    rp_request *request = NULL;
+    RP_TRY(begin(comm, 2 * comm->world, dtype, &request));
+    fill_all_to_all(comm, inputs, outputs, request->cut.runs);
+    return end(request, RPI_ALL_TO_ALL, rpi_options_or_default(options), out_request);
+}

@@ -1,0 +1,117 @@
+/* A queue of completed requests.
+ *
+ * Requests put their tokens from whatever thread completes them, under their communicator's
+ * lock; nothing may fail there, so room for a token is made when it is asked for. */
+#include "comm/completions.h"
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/status.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+
+struct rp_completions {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    uint64_t *tokens; /* a ring of `room`, a power of two */
+    size_t first, count, room;
+    size_t promised; /* tokens that requests will put */
+    bool woken, waited_for;
+};
+
+rp_status rp_completions_create(rp_completions **out_completions) {
+    rp_completions *queue = NULL;
+    RP_TRY(rpi_alloc(sizeof *queue, "a queue of completions", &queue));
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes); /* none of these fails on Linux */
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_mutex_init(&queue->lock, NULL);
+    pthread_cond_init(&queue->changed, &attributes);
+    pthread_condattr_destroy(&attributes);
+    *out_completions = queue;
+    return RP_OK;
+}
+
+void rp_completions_destroy(rp_completions *queue) {
+    if (!queue) return;
+    pthread_mutex_lock(&queue->lock);
+    queue->woken = true;
+    pthread_cond_broadcast(&queue->changed);
+    while (queue->waited_for) pthread_cond_wait(&queue->changed, &queue->lock);
+    pthread_mutex_unlock(&queue->lock);
+    pthread_cond_destroy(&queue->changed);
+    pthread_mutex_destroy(&queue->lock);
+    rpi_free(queue->tokens);
+    rpi_free(queue);
+}
+
+static size_t slot(const rp_completions *queue, size_t i) {
+    return (queue->first + i) & (queue->room - 1);
+}
+
+/* Under the lock: a longer ring, its tokens from the beginning on. */
+static rp_status grow(rp_completions *queue) {
+    size_t room = queue->room ? 2 * queue->room : 64;
+    uint64_t *tokens = NULL;
+    RP_TRY(rpi_alloc_array(room, sizeof *tokens, "completions", &tokens));
+    for (size_t i = 0; i < queue->count; i++) tokens[i] = queue->tokens[slot(queue, i)];
+    rpi_free(queue->tokens);
+    queue->tokens = tokens;
+    queue->room = room;
+    queue->first = 0;
+    return RP_OK;
+}
+
+rp_status rpi_completions_promise(rp_completions *queue) {
+    rp_status status = RP_OK;
+    pthread_mutex_lock(&queue->lock);
+    if (queue->count + queue->promised == queue->room) status = grow(queue);
+    if (status == RP_OK) queue->promised++;
+    pthread_mutex_unlock(&queue->lock);
+    return status;
+}
+
+void rpi_completions_put(rp_completions *queue, uint64_t token) {
+    pthread_mutex_lock(&queue->lock);
+    queue->tokens[slot(queue, queue->count++)] = token;
+    queue->promised--;
+    pthread_cond_broadcast(&queue->changed);
+    pthread_mutex_unlock(&queue->lock);
+}
+
+/* Under the lock. */
+static void sleep_for_tokens(rp_completions *queue, int64_t deadline_ns) {
+    struct timespec at = {.tv_sec = deadline_ns / RPI_SECOND_NS,
+                          .tv_nsec = deadline_ns % RPI_SECOND_NS};
+    while (!queue->count && !queue->woken && rpi_now_ns() < deadline_ns) {
+        if (deadline_ns == RPI_NEVER_NS)
+            pthread_cond_wait(&queue->changed, &queue->lock);
+        else
+            pthread_cond_timedwait(&queue->changed, &queue->lock, &at);
+    }
+}
+
+rp_status rp_completions_wait(rp_completions *queue, double timeout_s, uint64_t *tokens,
+                              size_t capacity, size_t *out_count) {
+    int64_t deadline_ns = rpi_deadline_ns(timeout_s);
+    pthread_mutex_lock(&queue->lock);
+    queue->waited_for = true;
+    sleep_for_tokens(queue, deadline_ns);
+    size_t count = queue->count < capacity ? queue->count : capacity;
+    for (size_t i = 0; i < count; i++) tokens[i] = queue->tokens[slot(queue, i)];
+    if (count) queue->first = slot(queue, count);
+    queue->count -= count;
+    queue->woken = queue->waited_for = false;
+    pthread_cond_broadcast(&queue->changed); /* a destroyer may wait for us */
+    pthread_mutex_unlock(&queue->lock);
+    *out_count = count;
+    return RP_OK;
+}
+
+void rp_completions_wake(rp_completions *queue) {
+    pthread_mutex_lock(&queue->lock);
+    queue->woken = true;
+    pthread_cond_broadcast(&queue->changed);
+    pthread_mutex_unlock(&queue->lock);
+}

@@ -1,0 +1,233 @@
+/* Sends and receives: their numbers, and who is meant by a receive from any rank.
+ *
+ * A send and its receive meet by number: each side counts what it posts for a pair, a direction
+ * and a tag. A receive from any rank has none until a send is left over for it. So a sender
+ * whose receiver has not said that it is ready announces the send with a header alone, which
+ * the receiver counts and gives back at once: it stands in nothing's way. */
+#include "comm/communicator.h"
+
+#include "base/status.h"
+
+/* Point to point runs a schedule of a world of two: 0 sends, 1 receives. */
+enum { SENDER, RECEIVER };
+enum { ANYBODY = -1 };
+
+static bool is_send(const rp_request *request) {
+    return request->routine->schedule.rank == SENDER;
+}
+
+/* ---- numbers ---- */
+
+static uint64_t sequence_of(bool upward, int tag, uint32_t number) {
+    return RPI_P2P_SEQUENCE | (upward ? RPI_P2P_UPWARD : 0) |
+           (uint64_t)tag << RPI_P2P_TAG_SHIFT | number;
+}
+
+static int tag_of(uint64_t sequence) {
+    return (int)(sequence >> RPI_P2P_TAG_SHIFT & (RPI_P2P_NUMBERS - 1));
+}
+
+/* Does this rank send what the sequence number counts? */
+static bool is_ours(const rp_comm *comm, int rank, uint64_t sequence) {
+    return ((sequence & RPI_P2P_UPWARD) != 0) == (comm->rank < rank);
+}
+
+rp_status rpi_p2p_number(rp_request *request) {
+    rp_comm *comm = request->comm;
+    if (request->peer == ANYBODY) {
+        request->sequence = sequence_of(false, request->tag, 0);
+        return RP_OK;
+    }
+    rpi_tag *tag = NULL;
+    RP_TRY(rpi_tags_get(&comm->peers[request->peer].tags, request->tag, &tag));
+    uint32_t *count = is_send(request) ? &tag->sent : &tag->received;
+    *count = rpi_tag_next(*count);
+    bool upward = is_send(request) == (comm->rank < request->peer);
+    request->sequence = sequence_of(upward, request->tag, *count);
+    return RP_OK;
+}
+
+bool rpi_p2p_is_future(const rp_comm *comm, int rank, const rpi_frame_header *header) {
+    return is_ours(comm, rank, header->sequence) && header->bytes == 0;
+}
+
+/* ---- announcements ---- */
+
+/* The receiver's token lies here: it waits for this very send. */
+static bool has_token(const rp_request *request) {
+    const rpi_peer *peer = &request->comm->peers[request->peer];
+    if (peer->head && !peer->holder && peer->header.sequence == request->sequence) return true;
+    for (const rpi_block *block = peer->aside; block; block = block->next)
+        if (block->header.sequence == request->sequence) return true;
+    return false;
+}
+
+/* True: done, or of no use any more. */
+static bool announce(const rp_request *request) {
+    rp_comm *comm = request->comm;
+    rpi_peer *peer = &comm->peers[request->peer];
+    if (has_token(request)) return true;
+    if (peer->full || peer->broken) return false;
+    const rpi_transport *transport = peer->link->endpoint->transport;
+    void *region = NULL;
+    rp_status status = transport->lend(peer->link, RPI_FRAME_HEADER_BYTES, &region);
+    if (status == RP_OK) {
+        rpi_frame_header header = request->header;
+        header.kind = RPI_FRAME_ANNOUNCE;
+        rpi_frame_seal(region, &header, 0, transport->checksum);
+        status = transport->post(peer->link, RPI_FRAME_HEADER_BYTES);
+    } else {
+        peer->full = true;
+    }
+    if (status < 0) rpi_peer_break(comm, request->peer, status);
+    return status == RP_OK;
+}
+
+void rpi_p2p_hear(rp_comm *comm, int rank, const rpi_frame_header *header) {
+    uint64_t sequence = header->sequence;
+    if (!(sequence & RPI_P2P_SEQUENCE) || is_ours(comm, rank, sequence) || header->bytes) {
+        rpi_comm_fail_text(comm, RP_CORRUPT, rank,
+                           "rank %d announced operation %llu, which it cannot send", rank,
+                           (unsigned long long)sequence);
+        return;
+    }
+    uint32_t number = (uint32_t)(sequence % RPI_P2P_NUMBERS);
+    rpi_tag *tag = NULL;
+    pthread_mutex_lock(&comm->lock);
+    rp_status status = rpi_tags_get(&comm->peers[rank].tags, tag_of(sequence), &tag);
+    comm->announcements++;
+    if (status == RP_OK && rpi_tag_is_news(tag, number)) {
+        if (!rpi_tag_waits(tag)) tag->since = comm->announcements;
+        tag->announced = number;
+    }
+    pthread_mutex_unlock(&comm->lock);
+    if (status != RP_OK)
+        rpi_comm_fail_text(comm, status, comm->rank, "%s", rp_last_error()->message);
+}
+
+/* ---- receives from any rank ---- */
+
+bool rpi_p2p_is_unbound(const rp_request *request) {
+    return request->collective == RPI_SENDRECV && request->peer == ANYBODY;
+}
+
+/* Under the lock: whose announcement for the tag has waited longest. */
+static int first_sender(const rp_comm *comm, int tag) {
+    int first = ANYBODY;
+    uint64_t since = UINT64_MAX;
+    for (int rank = 0; rank < comm->world; rank++) {
+        const rpi_tag *counts = rpi_tags_find(&comm->peers[rank].tags, tag);
+        if (!counts || !rpi_tag_waits(counts) || counts->since >= since) continue;
+        first = rank;
+        since = counts->since;
+    }
+    return first;
+}
+
+/* From here on it is a receive like any other. */
+static bool bind_to_sender(rp_request *request) {
+    rp_comm *comm = request->comm;
+    pthread_mutex_lock(&comm->lock);
+    int rank = first_sender(comm, request->tag);
+    if (rank != ANYBODY) {
+        request->peer = rank;
+        (void)rpi_p2p_number(request); /* the tag is in the table: nothing to allocate */
+        request->header.sequence = request->sequence;
+        /* What else it has announced stands behind what others have by now. */
+        rpi_tags_find(&comm->peers[rank].tags, request->tag)->since = ++comm->announcements;
+    }
+    pthread_mutex_unlock(&comm->lock);
+    return rank != ANYBODY;
+}
+
+bool rpi_p2p_prepare(rp_request *request) {
+    if (rpi_p2p_is_unbound(request)) return bind_to_sender(request);
+    if (is_send(request) && !request->announced) request->announced = announce(request);
+    return true;
+}
+
+/* ---- the public operations ---- */
+
+static rp_status check_peer(const rp_comm *comm, int peer) {
+    if (peer < 0 || peer >= comm->world || peer == comm->rank)
+        return RP_FAIL(INVALID,
+                       "rank %d cannot send to or receive from rank %d in a world of %d",
+                       comm->rank, peer, comm->world);
+    return RP_OK;
+}
+
+static rp_status check_run(const rpi_run *run, int tag) {
+    if (tag < 0) return RP_FAIL(INVALID, "tag is %d; 0 to 2147483647 are allowed", tag);
+    if (!rp_dtype_bytes(run->dtype)) return RP_FAIL(INVALID, "%d is no dtype", (int)run->dtype);
+    if (run->count && !run->in && !run->out)
+        return RP_FAIL(INVALID, "%zu elements and no data", run->count);
+    return RP_OK;
+}
+
+static rp_status prepare(rp_request *request, const rpi_run *run, int side) {
+    rp_comm *comm = request->comm;
+    RP_TRY(rpi_cut_reserve(&request->cut, 1));
+    request->cut.runs[0] = *run;
+    request->collective = RPI_SENDRECV;
+    rpi_plan_request plan = {.world = 2, .rank = side};
+    RP_TRY(rpi_comm_routine(comm, RPI_SENDRECV, NULL, &plan, false,
+                            run->count * rp_dtype_bytes(run->dtype), &request->routine));
+    int parts = request->routine->schedule.parts;
+    size_t chunk_bytes = rpi_comm_chunk_bytes(comm, RPI_SPLIT_VECTOR, parts, false);
+    RP_TRY(
+        rpi_cut_make(&request->cut, RPI_SPLIT_VECTOR, parts, chunk_bytes, RPI_FRAME_PAYLOAD));
+    return rpi_request_post(request);
+}
+
+static rp_status start(rp_comm *comm, const rpi_run *run, int peer, int tag, int side,
+                       rp_request **out_request) {
+    RP_TRY(check_run(run, tag));
+    rp_request *request = NULL;
+    RP_TRY(rpi_request_new(comm, &request));
+    request->peer = peer;
+    request->tag = tag;
+    rp_status status = prepare(request, run, side);
+    if (status != RP_OK) {
+        rpi_request_free(request);
+        return status;
+    }
+    *out_request = request;
+    rpi_drive_once(comm);
+    return RP_OK;
+}
+
+rp_status rp_send_start(rp_comm *comm, const void *data, size_t count, rp_dtype dtype, int peer,
+                        int tag, rp_request **out_request) {
+    RP_TRY(check_peer(comm, peer));
+    return start(comm, &(rpi_run){.in = data, .count = count, .dtype = dtype}, peer, tag,
+                 SENDER, out_request);
+}
+
+rp_status rp_recv_start(rp_comm *comm, void *data, size_t count, rp_dtype dtype, int peer,
+                        int tag, rp_request **out_request) {
+    RP_TRY(check_peer(comm, peer));
+    return start(comm, &(rpi_run){.out = data, .count = count, .dtype = dtype}, peer, tag,
+                 RECEIVER, out_request);
+}
+
+rp_status rp_recv_any_start(rp_comm *comm, void *data, size_t count, rp_dtype dtype, int tag,
+                            rp_request **out_request) {
+    if (comm->world == 1) return RP_FAIL(INVALID, "in a world of one nobody sends");
+    return start(comm, &(rpi_run){.out = data, .count = count, .dtype = dtype}, ANYBODY, tag,
+                 RECEIVER, out_request);
+}
+
+rp_status rp_send(rp_comm *comm, const void *data, size_t count, rp_dtype dtype, int peer,
+                  int tag) {
+    rp_request *request = NULL;
+    rpi_blocking_begin(comm);
+    return rpi_blocking_end(comm, rp_send_start(comm, data, count, dtype, peer, tag, &request),
+                            &request);
+}
+
+rp_status rp_recv(rp_comm *comm, void *data, size_t count, rp_dtype dtype, int peer, int tag) {
+    rp_request *request = NULL;
+    rpi_blocking_begin(comm);
+    return rpi_blocking_end(comm, rp_recv_start(comm, data, count, dtype, peer, tag, &request),
+                            &request);
+}

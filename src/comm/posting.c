@@ -1,0 +1,140 @@
+#include "comm/posting.h"
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "comm/reductions.h"
+#include "comm/values.h"
+
+const rp_collective_options *rpi_options_or_default(const rp_collective_options *options) {
+    static const rp_collective_options defaults = {0};
+    return options ? options : &defaults;
+}
+
+rp_status rpi_posting_begin(rp_comm *comm, size_t runs, rp_request **out_request) {
+    RP_TRY(rpi_request_new(comm, out_request));
+    rp_status status = rpi_cut_reserve(&(*out_request)->cut, runs);
+    if (status != RP_OK) rpi_request_free(*out_request);
+    return status;
+}
+
+/* ---- checks ---- */
+
+rp_status rpi_check_buffer(rpi_collective collective, const void *data, size_t count,
+                           const char *what) {
+    if (data || !count) return RP_OK;
+    return RP_FAIL(INVALID, "%s: %s has %zu elements and no data",
+                   rpi_collective_name(collective), what, count);
+}
+
+rp_status rpi_check_blocks(const rp_comm *comm, rpi_collective collective,
+                           const rp_block *blocks, const char *what) {
+    const char *name = rpi_collective_name(collective);
+    if (!blocks)
+        return RP_FAIL(INVALID, "%s: %s is NULL; a block for each of the %d ranks is needed",
+                       name, what, comm->world);
+    for (int rank = 0; rank < comm->world; rank++)
+        if (blocks[rank].count && !blocks[rank].data)
+            return RP_FAIL(INVALID, "%s: %s[%d] has %zu elements and no data", name, what, rank,
+                           blocks[rank].count);
+    return RP_OK;
+}
+
+static rp_status check_run(const rpi_run *run, size_t index) {
+    if (!rp_dtype_bytes(run->dtype))
+        return RP_FAIL(INVALID, "segment %zu: %d is no dtype", index, (int)run->dtype);
+    if (!rp_codec_supports(&run->codec, run->dtype)) {
+        char text[64];
+        return RP_FAIL(UNSUPPORTED, "segment %zu: codec %s does not take %s", index,
+                       rp_codec_text(&run->codec, text, sizeof text),
+                       rp_dtype_name(run->dtype));
+    }
+    size_t granule = rp_codec_granule(&run->codec);
+    if (run->first % granule)
+        return RP_FAIL(INVALID,
+                       "segment %zu starts at element %llu, inside a codec granule of %zu",
+                       index, (unsigned long long)run->first, granule);
+    if (run->count && !run->in && !run->out)
+        return RP_FAIL(INVALID, "segment %zu has %zu elements and no data", index, run->count);
+    return RP_OK;
+}
+
+static rp_status check_reduction(const rpi_run *run, rp_reduction reduce) {
+    RP_TRY(rpi_reduction_check(reduce, run->dtype, &run->codec));
+    if (run->residual && !rpi_reduction_adds(reduce))
+        return RP_FAIL(INVALID, "error feedback goes with sum, avg and premul-sum, not with %s",
+                       rpi_reduction_name(reduce));
+    return RP_OK;
+}
+
+/* ---- RP_PREMUL_SUM ---- */
+
+static size_t align_up(size_t bytes) {
+    return (bytes + RPI_ALIGNMENT - 1) / RPI_ALIGNMENT * RPI_ALIGNMENT;
+}
+
+static size_t staged_bytes(const rpi_run *run) {
+    if (!run->in || run->in == run->out) return 0;
+    return align_up(run->count * rp_dtype_bytes(run->dtype));
+}
+
+/* Input times factor: where it lies when that is the call's to overwrite, else in a copy. */
+static rp_status scale_input(rpi_cut *cut, double factor) {
+    size_t bytes = 0;
+    for (size_t i = 0; i < cut->count; i++) bytes += staged_bytes(&cut->runs[i]);
+    if (bytes) RP_TRY(rpi_alloc(bytes, "scaled input", &cut->staged));
+    unsigned char *copy = cut->staged;
+    for (size_t i = 0; i < cut->count; i++) {
+        rpi_run *run = &cut->runs[i];
+        if (!run->in || !run->count) continue;
+        void *into = run->in == run->out ? run->out : copy;
+        copy += staged_bytes(run);
+        rpi_values_scale(run->in, run->dtype, factor, run->count, into);
+        run->in = into;
+    }
+    return RP_OK;
+}
+
+/* ---- posting ---- */
+
+static rp_status prepare(rp_request *request, const rpi_posting *posting) {
+    rp_comm *comm = request->comm;
+    const rp_collective_options *options = posting->options;
+    bool lossy = false;
+    size_t bytes = 0;
+    request->collective = posting->collective;
+    request->reduce = posting->reduces ? options->reduce : RP_SUM;
+    request->seed = options->seed;
+    request->step = options->step;
+    for (size_t i = 0; i < request->cut.count; i++) {
+        const rpi_run *run = &request->cut.runs[i];
+        RP_TRY(check_run(run, i));
+        if (posting->reduces) RP_TRY(check_reduction(run, request->reduce));
+        lossy |= !rp_codec_is_exact(&run->codec, run->dtype);
+        bytes += run->count * rp_dtype_bytes(run->dtype);
+    }
+    rpi_plan_request plan = {.world = comm->world,
+                             .rank = comm->rank,
+                             .root = posting->root,
+                             .host_of = comm->mesh ? comm->mesh->host_of : NULL};
+    RP_TRY(rpi_comm_routine(comm, posting->collective, options->algorithm, &plan, lossy, bytes,
+                            &request->routine));
+    int parts = request->routine->schedule.parts;
+    size_t chunk_bytes = rpi_comm_chunk_bytes(comm, posting->layout, parts, lossy);
+    RP_TRY(rpi_cut_make(&request->cut, posting->layout, parts, chunk_bytes, RPI_FRAME_PAYLOAD));
+    request->sum_stride = request->routine->sums ? rpi_cut_sum_bytes(&request->cut) : 0;
+    if (request->reduce == RP_PREMUL_SUM) RP_TRY(scale_input(&request->cut, options->factor));
+    return rpi_request_post(request);
+}
+
+rp_status rpi_posting_end(rp_request *request, const rpi_posting *posting,
+                          rp_request **out_request) {
+    rp_comm *comm = request->comm;
+    rp_status status = prepare(request, posting);
+    if (status != RP_OK) {
+        rpi_request_free(request);
+        return status;
+    }
+    *out_request = request;
+    rpi_drive_once(comm);
+    return RP_OK;
+}

@@ -1,0 +1,33 @@
+/* Posting a collective: a public operation checks what is its own, begins a request, fills in
+ * the runs and posts it; everything that operations have in common is here. */
+#ifndef RPI_COMM_POSTING_H
+#define RPI_COMM_POSTING_H
+
+#include "comm/communicator.h"
+
+typedef struct rpi_posting {
+    rpi_collective collective;
+    rpi_split_layout layout;
+    bool reduces; /* options->reduce and options->factor count */
+    const rp_collective_options *options;
+    int root; /* 0 where the collective has none */
+} rpi_posting;
+
+/* options, or the defaults where that is NULL. */
+const rp_collective_options *rpi_options_or_default(const rp_collective_options *options);
+
+/* A request with room for `runs` runs, all zero: the caller fills in request->cut.runs. */
+rp_status rpi_posting_begin(rp_comm *comm, size_t runs, rp_request **out_request);
+/* Check the runs, find the schedule, cut, scale what RP_PREMUL_SUM scales, number and post. The
+ * request is freed on failure. */
+rp_status rpi_posting_end(rp_request *request, const rpi_posting *posting,
+                          rp_request **out_request);
+
+/* RP_INVALID: `blocks` is NULL or has a block without data; `what` names them: "outputs". */
+rp_status rpi_check_blocks(const rp_comm *comm, rpi_collective collective,
+                           const rp_block *blocks, const char *what);
+/* RP_INVALID: elements without data. */
+rp_status rpi_check_buffer(rpi_collective collective, const void *data, size_t count,
+                           const char *what);
+
+#endif

@@ -1,0 +1,41 @@
+/* How contributions are combined: `into = into op in`, for every reduction and dtype where that
+ * is defined. The mean and the scaled sum add here; what else they do is in values.h.
+ *
+ * A new reduction is a constant in <redpoll/comm.h>, a row of names and of what it takes in
+ * reductions.c, and loops in reduction_loops.h. */
+#ifndef RPI_COMM_REDUCTIONS_H
+#define RPI_COMM_REDUCTIONS_H
+
+#include "base/cpu.h"
+#include "redpoll/comm.h"
+
+#include <stdbool.h>
+
+/* "sum", "avg", "product", "min", "max", "band", "bor", "bxor", "premul-sum"; "unknown". */
+const char *rpi_reduction_name(rp_reduction reduction);
+/* RP_SUM, RP_AVG and RP_PREMUL_SUM: what lossy codecs and error feedback go with. */
+bool rpi_reduction_adds(rp_reduction reduction);
+/* RP_INVALID: no reduction, or not defined for the dtype; RP_UNSUPPORTED: the codec is lossy
+ * and the reduction no sum. The message says what is allowed. */
+rp_status rpi_reduction_check(rp_reduction reduction, rp_dtype dtype, const rp_codec *codec);
+
+/* Combine `count` elements of `dtype` at `in`, at any address, with accumulators at `into`,
+ * which are of rpi_sum_dtype(dtype) (values.h). A NaN wins in RP_MIN and RP_MAX, integers wrap.
+ * All instruction sets give the same bits. The reduction takes the dtype. */
+void rpi_reduce(rp_reduction reduction, rpi_isa isa, rp_dtype dtype, const void *in,
+                size_t count, void *into);
+
+typedef void rpi_reduce_loop(const void *in, size_t count, void *into);
+
+/* Loops over accumulators, by dtype; NULL where the dtype has none of its own. */
+enum { RPI_DTYPES = RP_C128 + 1 };
+typedef struct rpi_reduce_loops {
+    rpi_reduce_loop *product[RPI_DTYPES], *min[RPI_DTYPES], *max[RPI_DTYPES];
+    rpi_reduce_loop *band, *bor, *bxor; /* over bytes */
+} rpi_reduce_loops;
+
+#if defined(__x86_64__)
+extern const rpi_reduce_loops rpi_reduce_loops_avx2;
+#endif
+
+#endif

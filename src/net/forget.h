@@ -1,0 +1,20 @@
+/* For children that fork() made: their copies of descriptors are closed, and nothing else is
+ * done. No shutdown(), no goodbye, no epoll_ctl(): what is behind them is the parent's. */
+#ifndef RPI_NET_FORGET_H
+#define RPI_NET_FORGET_H
+
+#include "redpoll/store.h"
+
+#include <unistd.h>
+
+static inline void rpi_fd_forget(int *fd) {
+    if (*fd >= 0) close(*fd);
+    *fd = -1;
+}
+
+/* Stores of other kinds than the named one, and zeros, are passed over. */
+void rpi_store_forget_tcp(const rp_store *store);
+void rpi_store_forget_torch(const rp_store *store);
+void rpi_store_server_forget(rp_store_server *server); /* NULL is fine */
+
+#endif

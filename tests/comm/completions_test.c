@@ -1,0 +1,256 @@
+/* Waiting for a while, freeing, and queues of completed requests. */
+#include "comm/thread_world.h"
+
+#include "base/memory.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <time.h>
+
+enum { COUNT = 20000, OPERATIONS = 40 };
+
+static const rp_comm_options threaded = {.transport = "inproc", .progress_thread = 1};
+
+static void pause_ms(int milliseconds) {
+    struct timespec span = {.tv_nsec = milliseconds * 1000000L};
+    nanosleep(&span, NULL);
+}
+
+static void start(rp_comm *comm, int32_t *data, rp_request **request) {
+    for (size_t i = 0; i < COUNT; i++) data[i] = rp_comm_rank(comm);
+    rp_segment segment = {.data = data, .count = COUNT, .dtype = RP_I32};
+    CHECK_OK(rp_all_reduce_start(comm, &segment, 1, NULL, request));
+}
+
+static void check_sum(const int32_t *data, int world) {
+    size_t wrong = 0;
+    for (size_t i = 0; i < COUNT; i++) wrong += data[i] != world * (world - 1) / 2;
+    CHECK_EQ(wrong, 0);
+}
+
+/* ---- waiting for a while ---- */
+
+/* Rank 1 comes late: rank 0 looks, waits too shortly, and then long enough. */
+static void late(rp_comm *comm, int rank, int world, void *context) {
+    (void)context;
+    static int32_t data[2][COUNT];
+    rp_request *request = NULL;
+    CHECK_OK(rp_barrier(comm));
+    if (rank == 1) world_meet();
+    start(comm, data[rank], &request);
+    if (rank == 0) {
+        CHECK_EQ(rp_request_wait_for(request, 0), RP_PENDING);
+        CHECK_EQ(rp_request_wait_for(request, 0.02), RP_PENDING);
+        CHECK_FAILS(rp_request_free(&request), INVALID, "all-reduce 2 is still running");
+        CHECK(request != NULL);
+        CHECK_EQ(rp_request_source(request), -1);
+        world_meet();
+    }
+    rp_status status;
+    while ((status = rp_request_wait_for(request, rank ? -1 : 0.5)) == RP_PENDING) {
+    }
+    CHECK_EQ(status, RP_OK);
+    CHECK_EQ(rp_request_wait_for(request, 0), RP_OK);
+    CHECK_EQ(rp_request_source(request), -1);
+    check_sum(data[rank], world);
+    CHECK_OK(rp_request_free(&request));
+    CHECK(request == NULL);
+    CHECK_OK(rp_request_free(&request));
+}
+
+static void a_wait_may_be_short(void) {
+    world_run(2, NULL, late, NULL);
+    world_run(2, &threaded, late, NULL);
+}
+
+typedef struct short_waiter {
+    rp_request *request;
+    pthread_t thread;
+} short_waiter;
+
+static void *short_waits(void *context) {
+    short_waiter *waiter = context;
+    rp_status status;
+    while ((status = rp_request_wait_for(waiter->request, 0.001)) == RP_PENDING) {
+    }
+    CHECK_EQ(status, RP_OK);
+    return NULL;
+}
+
+static void several_wait(rp_comm *comm, int rank, int world, void *context) {
+    (void)context;
+    static int32_t data[3][COUNT];
+    for (int round = 0; round < 10; round++) {
+        short_waiter waiters[3] = {0};
+        rp_request *request = NULL;
+        if (rank == round % world) pause_ms(3);
+        start(comm, data[rank], &request);
+        for (int w = 0; w < 3; w++) {
+            waiters[w].request = request;
+            pthread_create(&waiters[w].thread, NULL, short_waits, &waiters[w]);
+        }
+        for (int w = 0; w < 3; w++) pthread_join(waiters[w].thread, NULL);
+        check_sum(data[rank], world);
+        CHECK_OK(rp_request_free(&request));
+    }
+}
+
+static void several_threads_may_wait_for_one_request(void) {
+    world_run(3, NULL, several_wait, NULL);
+    world_run(3, &threaded, several_wait, NULL);
+}
+
+/* Short waits, one after the other, add up to the timeout of the operation. */
+static void short_waits_time_out(rp_comm *comm, int rank, int world, void *context) {
+    (void)world, (void)context;
+    float x = 0;
+    rp_request *request = NULL;
+    CHECK_OK(rp_recv_start(comm, &x, 1, RP_F32, 1 - rank, 0, &request));
+    rp_status status;
+    while ((status = rp_request_wait_for(request, 0.005)) == RP_PENDING) {
+    }
+    CHECK_EQ(status, RP_TIMEOUT);
+    CHECK(strstr(rp_last_error()->message, "receive from rank") != NULL);
+    CHECK_OK(rp_request_free(&request));
+}
+
+static void short_waits_add_up_to_a_timeout(void) {
+    rp_comm_options options = {.transport = "inproc", .timeout_s = 0.4, .strict_timeout = 1};
+    world_run(2, &options, short_waits_time_out, NULL);
+}
+
+/* ---- queues ---- */
+
+static size_t collect(rp_completions *queue, bool *seen, size_t wanted) {
+    size_t got = 0;
+    while (got < wanted) {
+        uint64_t tokens[3];
+        size_t count = 0;
+        CHECK_OK(rp_completions_wait(queue, 20, tokens, 3, &count));
+        if (!count) return got;
+        for (size_t i = 0; i < count; i++) {
+            CHECK(tokens[i] >= 100 && tokens[i] < 100 + OPERATIONS && !seen[tokens[i] - 100]);
+            seen[tokens[i] - 100] = true;
+        }
+        got += count;
+    }
+    return got;
+}
+
+/* Nobody waits for a request: the queue alone tells that it is complete. */
+static void tell(rp_comm *comm, int rank, int world, void *context) {
+    (void)context, (void)rank;
+    rp_completions *queue = NULL;
+    rp_request *requests[OPERATIONS];
+    bool seen[OPERATIONS] = {false};
+    int32_t *data = calloc((size_t)OPERATIONS * COUNT, sizeof *data);
+    CHECK_OK(rp_completions_create(&queue));
+    for (int o = 0; o < OPERATIONS; o++) {
+        start(comm, data + o * COUNT, &requests[o]);
+        if (o % 7 == 0) CHECK_OK(rp_request_wait_for(requests[o], -1)); /* complete already */
+        CHECK_OK(rp_request_notify(requests[o], queue, 100 + (uint64_t)o));
+    }
+    CHECK_EQ(collect(queue, seen, OPERATIONS), OPERATIONS);
+    for (int o = 0; o < OPERATIONS; o++) {
+        CHECK_OK(rp_request_free(&requests[o]));
+        check_sum(data + o * COUNT, world);
+    }
+    uint64_t token;
+    size_t count = 1;
+    CHECK_OK(rp_completions_wait(queue, 0, &token, 1, &count));
+    CHECK_EQ(count, 0);
+    rp_completions_destroy(queue);
+    free(data);
+}
+
+static void a_queue_tells_of_every_request_once(void) {
+    for (int world = 1; world <= 3; world++) world_run(world, &threaded, tell, NULL);
+}
+
+/* What is cancelled is complete as well; its token comes from the communicator's end. */
+static void cancelled_requests_are_told(void) {
+    rp_store store = {0};
+    rp_completions *queue = NULL;
+    rp_comm *comm = NULL;
+    REQUIRE_OK(rp_store_open_local(&store));
+    REQUIRE_OK(rp_completions_create(&queue));
+    REQUIRE_OK(rp_comm_create(NULL, 0, 1, &threaded, &comm));
+    rp_request *request = NULL;
+    uint64_t token = 0;
+    size_t count = 0;
+    REQUIRE_OK(rp_barrier_start(comm, &request));
+    CHECK_OK(rp_request_notify(request, queue, 7));
+    CHECK_FAILS(rp_request_notify(request, queue, 8), INVALID, "already");
+    rp_comm_destroy(comm);
+    CHECK_OK(rp_completions_wait(queue, 1, &token, 1, &count));
+    CHECK_EQ(count, 1);
+    CHECK_EQ(token, 7);
+    rp_completions_destroy(queue);
+    rp_store_close(&store);
+}
+
+static void *wait_for_a_call(void *context) {
+    uint64_t token;
+    size_t count = 1;
+    CHECK_OK(rp_completions_wait(context, -1, &token, 1, &count));
+    CHECK_EQ(count, 0);
+    return NULL;
+}
+
+static void a_queue_can_be_woken_and_closed(void) {
+    rp_completions *queue = NULL;
+    pthread_t thread;
+    REQUIRE_OK(rp_completions_create(&queue));
+    pthread_create(&thread, NULL, wait_for_a_call, queue);
+    rp_completions_wake(queue);
+    pthread_join(thread, NULL);
+    rp_completions_wake(queue); /* nobody is there: the next wait returns at once */
+    wait_for_a_call(queue);
+    rp_completions_destroy(queue);
+    rp_completions_destroy(NULL);
+}
+
+static void a_queue_needs_somebody_who_drives(void) {
+    rp_completions *queue = NULL;
+    rp_comm *comm = NULL;
+    rp_request *request = NULL;
+    REQUIRE_OK(rp_completions_create(&queue));
+    REQUIRE_OK(rp_comm_create(NULL, 0, 1, NULL, &comm));
+    REQUIRE_OK(rp_barrier_start(comm, &request));
+    CHECK_FAILS(rp_request_notify(request, queue, 1), INVALID, "no progress thread");
+    CHECK_OK(rp_request_wait(&request));
+    rp_comm_destroy(comm);
+    rp_completions_destroy(queue);
+}
+
+static rp_status fill_queue(long n) {
+    rp_completions *queue = NULL;
+    rp_comm *comm = NULL;
+    rp_request *request = NULL;
+    CHECK_OK(rp_comm_create(NULL, 0, 1, &threaded, &comm));
+    CHECK_OK(rp_barrier_start(comm, &request));
+    rpi_memory_fail_after(n);
+    rp_status status = rp_completions_create(&queue);
+    if (status == RP_OK) status = rp_request_notify(request, queue, 1);
+    long allocations = rpi_memory_fail_after(0);
+    if (n == 0) CHECK_EQ(allocations, 2);
+    CHECK_OK(rp_request_wait(&request));
+    rp_comm_destroy(comm);
+    rp_completions_destroy(queue);
+    return status;
+}
+
+static void a_queue_may_find_no_memory(void) {
+    CHECK_OK(fill_queue(0));
+    for (long n = 1; n <= 2; n++) CHECK_EQ(fill_queue(n), RP_NOMEM);
+}
+
+CASES({"a wait may be short", a_wait_may_be_short},
+      {"several threads may wait for one request", several_threads_may_wait_for_one_request},
+      {"short waits add up to a timeout", short_waits_add_up_to_a_timeout},
+      {"a queue tells of every request once", a_queue_tells_of_every_request_once},
+      {"cancelled requests are told", cancelled_requests_are_told},
+      {"a queue can be woken and closed", a_queue_can_be_woken_and_closed},
+      {"a queue needs somebody who drives", a_queue_needs_somebody_who_drives},
+      {"a queue may find no memory", a_queue_may_find_no_memory})

@@ -7,8 +7,11 @@
  * rp_comm_options.progress_thread asks for one: whoever waits drives the transfer.
  *
  * Failures: when an operation fails on one rank it fails on every rank, with a message that
- * names the rank, the operation and the phase. A communicator with a failed operation refuses
- * further ones with the same failure; destroy it and, if need be, create another.
+ * names the rank, the operation and the phase. A rank whose own part of it is done already has
+ * returned RP_OK, and has the failure in its next operation: in broadcast, reduce, gather,
+ * scatter and all-to-all a rank is done once it has passed its data on and has its own. A
+ * communicator with a failed operation refuses further ones with the same failure; destroy it
+ * and, if need be, create another.
  */
 #ifndef REDPOLL_COMM_H
 #define REDPOLL_COMM_H
@@ -56,8 +59,10 @@ RP_API rp_status rp_comm_create(const rp_store *store, int rank, int world,
 RP_API rp_status rp_comm_join(const rp_comm_options *options, rp_comm **comm);
 /** Local, but that the other ranks hear of it when operations are still in flight here: these
  *  are cancelled, and the others' fail with RP_CANCELLED and this rank's name. Otherwise blocks
- *  until what was posted has left, at most five seconds. Afterwards buffers are free again and
- *  requests that were not waited for are gone with the communicator. NULL is fine. */
+ *  until what was posted has left, at most five seconds. Afterwards buffers are free again,
+ *  requests that were not waited for are gone with the communicator, and the tokens of all
+ *  (rp_request_notify) are in their queues. No other thread may use it any more, nor wait for
+ *  one of its requests. NULL is fine. */
 RP_API void rp_comm_destroy(rp_comm *comm);
 RP_API int rp_comm_rank(const rp_comm *comm);
 RP_API int rp_comm_world(const rp_comm *comm);
@@ -105,8 +110,9 @@ typedef struct rp_collective_options {
     const char *algorithm; /**< "ring", "sra"; NULL: chosen (SRA for lossy codecs). */
     rp_reduction reduce;
     uint64_t seed, step; /**< Keys of stochastic rounding; equal on all ranks. */
-    int root;            /**< Broadcast, reduce, gather and scatter. */
-    double factor;       /**< RP_PREMUL_SUM: this rank's own; ranks may differ. */
+    int root;      /**< Broadcast, reduce, gather and scatter: equal on all ranks. Where it is
+                        not, ranks may wait for each other until timeout_s. */
+    double factor; /**< RP_PREMUL_SUM: this rank's own; ranks may differ. */
 } rp_collective_options;
 
 /** Post an all-reduce over `segments` in place. Afterwards data of every rank holds the sum (or
@@ -126,9 +132,9 @@ RP_API rp_status rp_reduce_scatter_start(rp_comm *comm, const void *input, void 
                                          size_t count, rp_dtype dtype, const rp_codec *codec,
                                          const rp_collective_options *options,
                                          rp_request **request);
-/** The same from a block a rank: `output` gets the sum of everybody's inputs[rank]. `inputs` has
- *  `world` blocks, whose counts may differ, equal on all ranks; it is copied, its data borrowed
- *  and only read. */
+/** The same from a block a rank: `output` gets the sum of everybody's inputs[rank]. `inputs`
+ *  has `world` blocks, whose counts may differ, equal on all ranks; it is copied, its data
+ *  borrowed and only read. */
 RP_API rp_status rp_reduce_scatter_v_start(rp_comm *comm, const rp_block *inputs, void *output,
                                            rp_dtype dtype, const rp_codec *codec,
                                            const rp_collective_options *options,
@@ -139,14 +145,14 @@ RP_API rp_status rp_all_gather_start(rp_comm *comm, const void *input, void *out
                                      const rp_collective_options *options,
                                      rp_request **request);
 /** The same into a block a rank: outputs[r] of every rank gets rank r's `input`, which has
- *  outputs[rank].count elements. `world` blocks, whose counts may differ, equal on all ranks. */
+ *  outputs[rank].count elements. `world` blocks, whose counts may differ, equal on
+ *  all ranks. */
 RP_API rp_status rp_all_gather_v_start(rp_comm *comm, const void *input,
                                        const rp_block *outputs, rp_dtype dtype,
                                        const rp_codec *codec,
                                        const rp_collective_options *options,
                                        rp_request **request);
-/** data of every rank gets options->root's. Always exact. A rank that has passed its data on is
- *  done: when ranks disagree it may learn of it in its next operation. */
+/** data of every rank gets options->root's. Always exact. */
 RP_API rp_status rp_broadcast_start(rp_comm *comm, void *data, size_t count, rp_dtype dtype,
                                     const rp_collective_options *options, rp_request **request);
 /** `output` of options->root gets the reduction of everybody's `input`, in rank order; others
@@ -154,19 +160,22 @@ RP_API rp_status rp_broadcast_start(rp_comm *comm, void *data, size_t count, rp_
 RP_API rp_status rp_reduce_start(rp_comm *comm, const void *input, void *output, size_t count,
                                  rp_dtype dtype, const rp_collective_options *options,
                                  rp_request **request);
-/** outputs[r] of options->root gets rank r's `count` elements of `input`. `outputs`: on the root
- *  `world` blocks, whose counts may differ and must be what each rank sends; else NULL. Exact.
- *  input may be outputs[root].data. */
+/** outputs[r] of options->root gets rank r's `count` elements of `input`. `outputs`: on the
+ *  root `world` blocks, whose counts may differ and must be what each rank sends; else NULL.
+ *  Exact. input may be outputs[root].data. The root compares: RP_MISMATCH names a block that
+ *  is not as long as it expects. */
 RP_API rp_status rp_gather_start(rp_comm *comm, const void *input, size_t count,
                                  const rp_block *outputs, rp_dtype dtype,
                                  const rp_collective_options *options, rp_request **request);
-/** `output` of rank r gets inputs[r] of options->root: the way back of rp_gather_start(). */
+/** `output` of rank r gets inputs[r] of options->root: the way back of rp_gather_start(). Each
+ *  rank compares what comes with its `count`. */
 RP_API rp_status rp_scatter_start(rp_comm *comm, const rp_block *inputs, void *output,
                                   size_t count, rp_dtype dtype,
                                   const rp_collective_options *options, rp_request **request);
 /** outputs[s] gets what rank s has in inputs[this rank]. `world` blocks each, of any counts, as
- *  long as both ends of each pair agree: RP_MISMATCH names a pair that does not. Exact. Inputs
- *  and outputs may not overlap, except that a rank's own two blocks may be the same. */
+ *  long as both ends of each pair agree: the receiver compares, and RP_MISMATCH names a pair
+ *  that does not. Exact. Inputs and outputs may not overlap, except that a rank's own two
+ *  blocks may be the same. */
 RP_API rp_status rp_all_to_all_start(rp_comm *comm, const rp_block *inputs,
                                      const rp_block *outputs, rp_dtype dtype,
                                      const rp_collective_options *options,
@@ -174,13 +183,15 @@ RP_API rp_status rp_all_to_all_start(rp_comm *comm, const rp_block *inputs,
 RP_API rp_status rp_barrier_start(rp_comm *comm, rp_request **request);
 
 /** Point to point, in order between each pair of ranks with the same tag; tags match exactly,
- *  0 ... 2^31 - 1. */
+ *  0 ... 2^31 - 1. Count and dtype of both sides must agree (RP_MISMATCH). Data does not leave
+ *  before the receive is posted, so a send is complete only then. peer: another rank. */
 RP_API rp_status rp_send_start(rp_comm *comm, const void *data, size_t count, rp_dtype dtype,
                                int peer, int tag, rp_request **request);
 RP_API rp_status rp_recv_start(rp_comm *comm, void *data, size_t count, rp_dtype dtype,
                                int peer, int tag, rp_request **request);
-/** Receive from whoever sends with this tag first. Sends for which an rp_recv_start() with their
- *  rank and tag is posted go there. rp_request_source() tells who it was. */
+/** Receive from whoever sends with this tag first. Sends for which an rp_recv_start() with
+ *  their rank and tag is posted go there. rp_request_source() tells who it was. RP_INVALID in
+ *  a world of one. */
 RP_API rp_status rp_recv_any_start(rp_comm *comm, void *data, size_t count, rp_dtype dtype,
                                    int tag, rp_request **request);
 
@@ -191,10 +202,11 @@ RP_API rp_status rp_request_wait(rp_request **request);
 RP_API rp_status rp_request_test(rp_request *request);
 
 /** As rp_request_wait(), but at most timeout_s (below 0: no limit, 0: a look), and without
- *  freeing the request. RP_PENDING: still running. Any number of threads may wait. */
+ *  freeing the request. RP_PENDING: still running. Any number of threads may wait, as long as
+ *  none of them frees it (nor waits by rp_request_wait()) before the others are back. */
 RP_API rp_status rp_request_wait_for(rp_request *request, double timeout_s);
-/** Free a completed request that was not given to rp_request_wait(). RP_INVALID while it runs.
- *  *request becomes NULL. NULL is fine. */
+/** Free a completed request that was not given to rp_request_wait(), whatever its status.
+ *  RP_INVALID while it runs. *request becomes NULL. A request that is NULL is fine. */
 RP_API rp_status rp_request_free(rp_request **request);
 /** The other rank of a completed send or receive; -1 of anything else. */
 RP_API int rp_request_source(const rp_request *request);
@@ -204,16 +216,20 @@ RP_API int rp_request_source(const rp_request *request);
  *  destroyed before it. */
 typedef struct rp_completions rp_completions;
 RP_API rp_status rp_completions_create(rp_completions **completions);
-/** Wakes whoever waits. Nobody may wait or post any more. NULL is fine. */
+/** Wakes a thread that waits and returns once that has left; nobody may use the queue from then
+ *  on. What it still holds is dropped. NULL is fine. */
 RP_API void rp_completions_destroy(rp_completions *completions);
-/** Put `token` into the queue once the request is complete: at once when it is already. At most
- *  once a request. The request stays the caller's to wait for or free. Never blocks. */
+/** Put `token` into the queue once the request is complete, well or not: at once when it is
+ *  already. At most once a request. The request stays the caller's to wait for or free. Never
+ *  blocks. RP_INVALID: the communicator has no progress thread, or the request has a token. */
 RP_API rp_status rp_request_notify(rp_request *request, rp_completions *completions,
                                    uint64_t token);
 /** Sleep until tokens are there, or rp_completions_wake(), at most timeout_s (below 0: no
- *  limit); *count, at most `capacity`, may be 0. RP_OK. One thread at a time. */
+ *  limit); *count, at most `capacity`, may be 0. RP_OK. One thread at a time. Tokens come in
+ *  the order of completion. */
 RP_API rp_status rp_completions_wait(rp_completions *completions, double timeout_s,
                                      uint64_t *tokens, size_t capacity, size_t *count);
+/** The wait of now returns, or else the next one. Any thread. */
 RP_API void rp_completions_wake(rp_completions *completions);
 
 /** Blocking forms: start and wait. They leave the progress thread asleep. */
@@ -248,13 +264,22 @@ RP_API rp_status rp_send(rp_comm *comm, const void *data, size_t count, rp_dtype
 RP_API rp_status rp_recv(rp_comm *comm, void *data, size_t count, rp_dtype dtype, int peer,
                          int tag);
 
+/** Between the two the caller posts and then waits itself: the progress thread is left asleep,
+ *  as by the blocking forms, and only who waits or tests drives. Each attend needs its leave.
+ *  They nest; any thread. */
+RP_API void rp_comm_attend(rp_comm *comm);
+RP_API void rp_comm_leave(rp_comm *comm);
+
+/** Another rp_comm_options.timeout_s, from now on. Any thread. RP_INVALID: not above 0. */
+RP_API rp_status rp_comm_set_timeout(rp_comm *comm, double timeout_s);
+
 /** Accounts since creation, of this rank. Seconds are of wall time inside the library. */
 typedef struct rp_comm_stats {
     uint64_t operations;
     uint64_t wire_bytes_sent, wire_bytes_received; /**< Frames and all. */
     uint64_t value_bytes_sent; /**< What the frames sent would have carried unencoded. */
-    double encode_s, decode_s;                     /**< Spent in codecs and sums. */
-    double wait_s;                                 /**< Callers blocked in waits. */
+    double encode_s, decode_s; /**< Spent in codecs and sums. */
+    double wait_s;             /**< Callers blocked in waits. */
     double busy_s; /**< Wall time during which at least one operation was in flight. */
 } rp_comm_stats;
 RP_API void rp_comm_get_stats(const rp_comm *comm, rp_comm_stats *stats);

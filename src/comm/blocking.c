@@ -1,10 +1,10 @@
-/* The blocking forms of collectives: start and wait. */
+/* The blocking forms: start and wait. */
 #include "comm/communicator.h"
 
 /* `start` names *request where it goes. */
 #define BLOCKING(comm, start)                                                                  \
     rp_request *request = NULL;                                                                \
-    rpi_blocking_begin(comm);                                                                  \
+    rp_comm_attend(comm);                                                                      \
     return rpi_blocking_end(comm, start, &request)
 
 rp_status rp_all_reduce(rp_comm *comm, const rp_segment *segments, size_t count,
@@ -67,4 +67,13 @@ rp_status rp_all_to_all(rp_comm *comm, const rp_block *inputs, const rp_block *o
 
 rp_status rp_barrier(rp_comm *comm) {
     BLOCKING(comm, rp_barrier_start(comm, &request));
+}
+
+rp_status rp_send(rp_comm *comm, const void *data, size_t count, rp_dtype dtype, int peer,
+                  int tag) {
+    BLOCKING(comm, rp_send_start(comm, data, count, dtype, peer, tag, &request));
+}
+
+rp_status rp_recv(rp_comm *comm, void *data, size_t count, rp_dtype dtype, int peer, int tag) {
+    BLOCKING(comm, rp_recv_start(comm, data, count, dtype, peer, tag, &request));
 }

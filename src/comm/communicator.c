@@ -43,6 +43,14 @@ static rp_status set_options(rp_comm *comm, const rp_comm_options *options) {
     return RP_OK;
 }
 
+rp_status rp_comm_set_timeout(rp_comm *comm, double timeout_s) {
+    if (!(timeout_s > 0))
+        return RP_FAIL(INVALID, "timeout_s is %g; above 0 is needed", timeout_s);
+    atomic_store(&comm->timeout_s, timeout_s);
+    rpi_drive_wake(comm); /* a sleeper has the old deadline */
+    return RP_OK;
+}
+
 static rp_status make_primitives(rp_comm *comm) {
     comm->wake_fd = -1;
     comm->inbox_end = &comm->inbox;

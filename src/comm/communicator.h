@@ -3,8 +3,8 @@
  *   communicator.c       create, destroy, accounts
  *   collectives.c        the public operations on vectors
  *   block_collectives.c  and on blocks, whose lengths differ
- *   blocking.c           their blocking forms
  *   point_to_point.c     sends and receives; tags.h: which meets which
+ *   blocking.c           the blocking forms of all
  *   posting.c            what posting a collective has in common
  *   request.c            numbering, completing, pooling
  *   completions.c        telling others of completed requests
@@ -19,7 +19,8 @@
  *   failure.c            the first failure, for all
  *
  * Threads: `lock` guards what is marked [lock]. Everything marked [driver] belongs to whoever
- * holds the drive (`driving`, handed over under the lock), so that a pass runs unlocked. */
+ * holds the drive (`driving`, handed over under the lock), so that a pass runs unlocked;
+ * [poster] to whoever posts, one at a time by contract. */
 #ifndef RPI_COMM_COMMUNICATOR_H
 #define RPI_COMM_COMMUNICATOR_H
 
@@ -135,7 +136,8 @@ struct rp_comm {
     int rank, world;
     char *name;
     uint32_t id, epoch;
-    double timeout_s, warn_after_s;
+    _Atomic double timeout_s;
+    double warn_after_s;
     bool strict_timeout; /* a rank that computes is not left in peace */
     int64_t silence_ns;  /* a rank without a heartbeat for so long is taken for stopped */
     size_t chunk_bytes, window; /* chunk_bytes 0: chosen, see rpi_comm_chunk_bytes() */
@@ -152,7 +154,7 @@ struct rp_comm {
     pthread_cond_t changed;         /* for waiters: the drive is free, a request is done */
     pthread_cond_t work;            /* for the progress thread: the drive is its own */
     bool driving;                   /* [lock] somebody has the drive */
-    int waiters;                    /* [lock] callers in rp_request_wait() */
+    int waiters;                    /* [lock] callers who wait for a request */
     atomic_int wanted;              /* the progress thread shall give the drive up */
     atomic_bool asleep;             /* the driver sleeps, or is about to */
     rp_request *inbox, **inbox_end; /* [lock] posted, not seen by the driver */
@@ -160,8 +162,8 @@ struct rp_comm {
     int in_flight;                  /* [lock] requests posted and not complete */
     rp_request *idle_requests;      /* [lock] */
     rp_request *requests;           /* [lock] all there are */
-    rpi_routine *routines;          /* [lock] */
-    /* [lock] by what was asked for: collective, lossy, size class; NULL: not yet */
+    rpi_routine *routines;          /* [poster] */
+    /* [poster] by what was asked for: collective, lossy, size class; NULL: not yet */
     const rpi_algorithm *chosen[RPI_COLLECTIVES][2][65];
     uint64_t next_sequence; /* [lock] */
     rp_comm_stats stats;    /* [lock]; bytes are read from the links */
@@ -235,6 +237,8 @@ void rpi_block_give(rp_comm *comm, rpi_block *block);
 rp_status rpi_p2p_number(rp_request *request);
 /* A receive from any rank that has not found its sender. */
 bool rpi_p2p_is_unbound(const rp_request *request);
+/* A send or receive whose other side has not been heard of. [driver] */
+bool rpi_p2p_is_alone(const rp_request *request);
 /* Tell the receiver of a send, find the sender for a receive; true: it may advance. [driver] */
 bool rpi_p2p_prepare(rp_request *request);
 /* The frame at the head of the link says that its rank has something to send. [driver] */
@@ -277,7 +281,6 @@ void rpi_deadline_check(rp_comm *comm);
 bool rpi_wait_until(rp_request *request, int64_t deadline_ns);
 /* Around the start of a blocking form, which leaves the progress thread asleep: end waits for
  * *request when `posted` is RP_OK, and frees it. */
-void rpi_blocking_begin(rp_comm *comm);
 rp_status rpi_blocking_end(rp_comm *comm, rp_status posted, rp_request **request);
 void rpi_drive_once(rp_comm *comm); /* a pass, when the drive is free; never blocks */
 bool rpi_drive_take(rp_comm *comm); /* waits for the drive; also from a progress thread */

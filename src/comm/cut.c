@@ -86,8 +86,7 @@ bool rpi_walk_next(rpi_walk *walk, rpi_piece *out_piece) {
                     .count = range.count,
                     .bytes = rp_codec_encoded_bytes(&run->codec, run->dtype, range.count),
                     .sum_offset = walk->sum_offset};
-    size_t bytes = range.count * rp_dtype_bytes(rpi_sum_dtype(run->dtype));
-    walk->sum_offset += (bytes + RPI_ALIGNMENT - 1) / RPI_ALIGNMENT * RPI_ALIGNMENT;
+    walk->sum_offset += rpi_align_up(range.count * rp_dtype_bytes(rpi_sum_dtype(run->dtype)));
     return true;
 }
 

@@ -89,6 +89,8 @@ static survey survey_ranks(rp_comm *comm) {
         rpi_control_beat beat;
         if (rank == comm->rank) continue;
         if (oldest->peer >= 0 && rank != oldest->peer) continue;
+        if (comm->peers[rank].broken)
+            continue; /* it has left, and nothing is missing from it */
         switch (state_of(comm, rank, &beat)) {
         case RANK_SILENT:
             if (s.silent < 0) s.silent_s = rpi_seconds(silence_of(comm, &beat));
@@ -111,9 +113,18 @@ static void sequence_text(uint64_t sequence, char *text, size_t bytes) {
         snprintf(text, bytes, "operation %llu", (unsigned long long)sequence);
 }
 
+/* Where ranks name different roots each may wait for the other, and no frame tells. */
+static const char *root_text(const rp_request *request, char *text, size_t bytes) {
+    text[0] = '\0';
+    if (rpi_collective_has_root(request->collective))
+        snprintf(text, bytes, " (do all ranks name root %d, as this one does?)",
+                 request->routine->schedule.root);
+    return text;
+}
+
 /* "rank 2 is silent (no heartbeat for 3.1 s)": whom to look at first, and why. */
 static int culprit_text(rp_comm *comm, const survey *s, char *text, size_t bytes) {
-    char theirs[64], ours[64];
+    char theirs[64], ours[64], root[64];
     sequence_text(s->elsewhere_sequence, theirs, sizeof theirs);
     sequence_text(comm->queue->sequence, ours, sizeof ours);
     if (s->silent >= 0)
@@ -128,8 +139,9 @@ static int culprit_text(rp_comm *comm, const survey *s, char *text, size_t bytes
         snprintf(text, bytes, "rank %d waits in %s and rank %d in %s", s->elsewhere, theirs,
                  comm->rank, ours);
     else
-        snprintf(text, bytes, "nothing comes from rank %d, which is alive and waits too",
-                 s->late >= 0 ? s->late : comm->rank);
+        snprintf(text, bytes, "nothing comes from rank %d, which is alive and waits too%s",
+                 s->late >= 0 ? s->late : comm->rank,
+                 root_text(comm->queue, root, sizeof root));
     return s->silent >= 0      ? s->silent
            : s->quiet >= 0     ? s->quiet
            : s->computing >= 0 ? s->computing

@@ -48,16 +48,12 @@ void rpi_wire_read(rpi_chunk *chunk, int slot) {
 
 /* ---- chunks ---- */
 
-static size_t align_up(size_t bytes) {
-    return (bytes + RPI_ALIGNMENT - 1) / RPI_ALIGNMENT * RPI_ALIGNMENT;
-}
-
 static rp_status new_chunk(const rpi_routine *routine, rpi_chunk **out_chunk) {
     const rpi_schedule *schedule = &routine->schedule;
     size_t words = (size_t)routine->words * sizeof(uint64_t);
-    size_t wires = align_up((size_t)schedule->wires * sizeof(rpi_wire));
-    size_t received = align_up((size_t)schedule->world * sizeof(int32_t));
-    size_t head = align_up(sizeof(rpi_chunk));
+    size_t wires = rpi_align_up((size_t)schedule->wires * sizeof(rpi_wire));
+    size_t received = rpi_align_up((size_t)schedule->world * sizeof(int32_t));
+    size_t head = rpi_align_up(sizeof(rpi_chunk));
     unsigned char *memory = NULL;
     RP_TRY(rpi_alloc(head + wires + received + 2 * words +
                          (size_t)schedule->count * sizeof(uint16_t),
@@ -221,12 +217,20 @@ static bool advance(rp_request *request, int *budget) {
     return retire_chunks(request) || moved;
 }
 
-/* The last operation in flight also waits for its bytes to leave this process: nobody may be
+/* Somebody will go on to drive for another operation, but for sends and receives whose other
+ * side is not there perhaps much later. */
+static bool others_move(const rp_comm *comm, const rp_request *request) {
+    for (const rp_request *other = comm->queue; other; other = other->next)
+        if (other != request && !rpi_p2p_is_alone(other)) return true;
+    return false;
+}
+
+/* The last operation that moves also waits for its bytes to leave this process: nobody may be
  * driving afterwards. */
 static bool complete(const rp_request *request) {
     const rp_comm *comm = request->comm;
     if (request->chunks_done < (uint32_t)request->cut.split.chunks) return false;
-    if (!comm->mesh || request->next || comm->queue != request) return true;
+    if (!comm->mesh || others_move(comm, request)) return true;
     for (int i = 0; comm->mesh->endpoints[i]; i++) {
         rpi_endpoint *endpoint = comm->mesh->endpoints[i];
         if (endpoint->transport->flushed(endpoint) == RP_PENDING) return false;

@@ -124,6 +124,14 @@ static int first_sender(const rp_comm *comm, int tag) {
     return first;
 }
 
+bool rpi_p2p_is_alone(const rp_request *request) {
+    if (request->collective != RPI_SENDRECV) return false;
+    /* What comes from the other side first: the token, or the data. */
+    const rpi_chunk *first = request->chunks;
+    int other = 1 - request->routine->schedule.rank;
+    return !request->chunks_done && (!first || !first->received[other]);
+}
+
 /* From here on it is a receive like any other. */
 static bool bind_to_sender(rp_request *request) {
     rp_comm *comm = request->comm;
@@ -215,19 +223,4 @@ rp_status rp_recv_any_start(rp_comm *comm, void *data, size_t count, rp_dtype dt
     if (comm->world == 1) return RP_FAIL(INVALID, "in a world of one nobody sends");
     return start(comm, &(rpi_run){.out = data, .count = count, .dtype = dtype}, ANYBODY, tag,
                  RECEIVER, out_request);
-}
-
-rp_status rp_send(rp_comm *comm, const void *data, size_t count, rp_dtype dtype, int peer,
-                  int tag) {
-    rp_request *request = NULL;
-    rpi_blocking_begin(comm);
-    return rpi_blocking_end(comm, rp_send_start(comm, data, count, dtype, peer, tag, &request),
-                            &request);
-}
-
-rp_status rp_recv(rp_comm *comm, void *data, size_t count, rp_dtype dtype, int peer, int tag) {
-    rp_request *request = NULL;
-    rpi_blocking_begin(comm);
-    return rpi_blocking_end(comm, rp_recv_start(comm, data, count, dtype, peer, tag, &request),
-                            &request);
 }

@@ -68,13 +68,9 @@ static rp_status check_reduction(const rpi_run *run, rp_reduction reduce) {
 
 /* ---- RP_PREMUL_SUM ---- */
 
-static size_t align_up(size_t bytes) {
-    return (bytes + RPI_ALIGNMENT - 1) / RPI_ALIGNMENT * RPI_ALIGNMENT;
-}
-
 static size_t staged_bytes(const rpi_run *run) {
     if (!run->in || run->in == run->out) return 0;
-    return align_up(run->count * rp_dtype_bytes(run->dtype));
+    return rpi_align_up(run->count * rp_dtype_bytes(run->dtype));
 }
 
 /* Input times factor: where it lies when that is the call's to overwrite, else in a copy. */

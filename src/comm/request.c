@@ -125,7 +125,7 @@ rp_status rp_request_free(rp_request **in_out_request) {
 }
 
 int rp_request_source(const rp_request *request) {
-    return atomic_load(&request->done) ? request->peer : -1;
+    return request && atomic_load(&request->done) ? request->peer : -1;
 }
 
 rp_status rp_request_notify(rp_request *request, rp_completions *completions, uint64_t token) {
@@ -147,6 +147,7 @@ rp_status rp_request_notify(rp_request *request, rp_completions *completions, ui
 /* The waiter may free the request as soon as the lock is released. */
 void rpi_request_complete(rp_request *request, rp_status status, const char *message) {
     rp_comm *comm = request->comm;
+    rpi_cut_clear(&request->cut); /* whoever keeps the request keeps no copy of its input */
     pthread_mutex_lock(&comm->lock);
     request->status = status;
     snprintf(request->message, sizeof request->message, "%s", message);

@@ -26,19 +26,20 @@ static rp_status grow(rpi_tags *tags) {
     return RP_OK;
 }
 
-rp_status rpi_tags_get(rpi_tags *tags, int tag, rpi_tag **out_tag) {
-    if (2 * (tags->count + 1) > tags->room) RP_TRY(grow(tags));
-    rpi_tag *slot = probe(tags, (uint32_t)tag + 1);
-    tags->count += !slot->key;
-    slot->key = (uint32_t)tag + 1;
-    *out_tag = slot;
-    return RP_OK;
-}
-
 rpi_tag *rpi_tags_find(const rpi_tags *tags, int tag) {
     if (!tags->room) return NULL;
     rpi_tag *slot = probe(tags, (uint32_t)tag + 1);
     return slot->key ? slot : NULL;
+}
+
+rp_status rpi_tags_get(rpi_tags *tags, int tag, rpi_tag **out_tag) {
+    *out_tag = rpi_tags_find(tags, tag);
+    if (*out_tag) return RP_OK;
+    if (2 * (tags->count + 1) > tags->room) RP_TRY(grow(tags));
+    *out_tag = probe(tags, (uint32_t)tag + 1);
+    (*out_tag)->key = (uint32_t)tag + 1;
+    tags->count++;
+    return RP_OK;
 }
 
 void rpi_tags_free(rpi_tags *tags) {

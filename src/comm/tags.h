@@ -22,7 +22,8 @@ typedef struct rpi_tags {
     size_t room, count;
 } rpi_tags;
 
-/* The tag's counts, zeros at first; good until the next call of this function. */
+/* The tag's counts, zeros at first; good until the next call of this function. RP_NOMEM only
+ * for a tag that is new. */
 rp_status rpi_tags_get(rpi_tags *tags, int tag, rpi_tag **out_tag);
 /* NULL: it was never used. */
 rpi_tag *rpi_tags_find(const rpi_tags *tags, int tag);

@@ -82,9 +82,9 @@ static void poll_until(sleeper *s) {
 }
 
 static void sleep_for_news(rp_comm *comm, bool for_nobody, int64_t deadline_ns) {
+    atomic_store(&comm->asleep, true); /* first: who changes the timeout looks at it next */
     sleeper s = {.wake_at_ns = rpi_deadline_next_ns(comm)};
     if (deadline_ns < s.wake_at_ns) s.wake_at_ns = deadline_ns;
-    atomic_store(&comm->asleep, true);
     arm(comm, &s);
     bool called = atomic_load(&comm->posted) || (for_nobody && atomic_load(&comm->wanted) > 0);
     if (!s.news && !called) poll_until(&s);
@@ -249,17 +249,21 @@ bool rpi_wait_until(rp_request *request, int64_t deadline_ns) {
     return done;
 }
 
-void rpi_blocking_begin(rp_comm *comm) {
+void rp_comm_attend(rp_comm *comm) {
     atomic_fetch_add(&comm->wanted, 1);
+}
+
+void rp_comm_leave(rp_comm *comm) {
+    atomic_fetch_sub(&comm->wanted, 1);
+    if (!comm->has_thread) return;
+    pthread_mutex_lock(&comm->lock);
+    offer_to_thread(comm);
+    pthread_mutex_unlock(&comm->lock);
 }
 
 rp_status rpi_blocking_end(rp_comm *comm, rp_status posted, rp_request **request) {
     rp_status status = posted == RP_OK ? rp_request_wait(request) : posted;
-    atomic_fetch_sub(&comm->wanted, 1);
-    if (!comm->has_thread) return status;
-    pthread_mutex_lock(&comm->lock);
-    offer_to_thread(comm);
-    pthread_mutex_unlock(&comm->lock);
+    rp_comm_leave(comm);
     return status;
 }
 

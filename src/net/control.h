@@ -71,7 +71,7 @@ int rpi_control_fd(rpi_control *control);
 void rpi_control_note(rpi_control *control, uint64_t sequence, uint64_t bytes);
 void rpi_control_beat_of(rpi_control *control, int rank, rpi_control_beat *out_beat);
 /* Says goodbye, so that peers do not take it for a death. A failure published just before still
- * reaches them. Blocks until they have heard it, half a second at most. NULL is fine. */
+ * reaches them. Blocks until they have heard it, three seconds at most. NULL is fine. */
 void rpi_control_close(rpi_control *control);
 /* In a child that fork() made: close its copies of the descriptors (transport.h). */
 void rpi_control_forget(rpi_control *control);

@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define FAREWELL_S   0.5
+#define FAREWELL_S   3.0 /* a machine that is busy may be slow to hang up */
 #define BREATHER_NS  (RPI_SECOND_NS / 50)
 /* A hub that is stopped gives no verdict: then a leaf goes by its own account. */
 #define HUB_SILENT_S (RPI_CONTROL_VERDICT_S / 2)

@@ -21,9 +21,9 @@ typedef struct rpi_frame_header {
     uint64_t sequence; /* of the operation in the communicator */
     uint32_t chunk;
     int32_t part;
-    uint64_t count;     /* elements of the whole operation on the sending rank */
+    uint64_t count;     /* elements of the whole operation on the sending rank, or of a block */
     uint32_t signature; /* CRC-32C of everything on which ranks must agree */
-    uint8_t operation;  /* rpi_collective */
+    uint8_t operation;  /* low four bits: rpi_collective; high four: rp_reduction */
     uint8_t dtype, codec, bits;
     uint32_t bucket;
     uint32_t bytes;       /* of payload */

@@ -96,8 +96,9 @@ typedef struct rpi_transport {
     rp_status (*flushed)(rpi_endpoint *endpoint);
     /* Close links and endpoint; nothing of it remains. What was not flushed is dropped. */
     void (*close)(rpi_endpoint *endpoint);
-    /* In a child that fork() made: close its copies of the descriptors. The peers and the parent
-     * notice nothing; neither the endpoint nor its links can be used in the child any more. */
+    /* In a child that fork() made: close its copies of the descriptors. The peers and the
+     * parent notice nothing; neither the endpoint nor its links can be used in the child any
+     * more. */
     void (*forget)(rpi_endpoint *endpoint);
 } rpi_transport;
 

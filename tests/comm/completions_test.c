@@ -120,6 +120,31 @@ static void short_waits_add_up_to_a_timeout(void) {
     world_run(2, &options, short_waits_time_out, NULL);
 }
 
+static void *shorten(void *context) {
+    pause_ms(100);
+    CHECK_OK(rp_comm_set_timeout(context, 0.2));
+    return NULL;
+}
+
+/* Both wait for each other; rank 0 sleeps with ten minutes before it. */
+static void lose_patience(rp_comm *comm, int rank, int world, void *context) {
+    (void)world, (void)context;
+    float x = 0;
+    pthread_t thread;
+    CHECK_FAILS(rp_comm_set_timeout(comm, 0), INVALID, "above 0");
+    CHECK_FAILS(rp_comm_set_timeout(comm, NAN), INVALID, "above 0");
+    if (rank == 0) pthread_create(&thread, NULL, shorten, comm);
+    CHECK_EQ(rp_recv(comm, &x, 1, RP_F32, 1 - rank, 0), RP_TIMEOUT);
+    if (rank == 0) pthread_join(thread, NULL);
+}
+
+static void the_timeout_may_change_while_somebody_waits(void) {
+    rp_comm_options options = {.transport = "inproc", .strict_timeout = 1};
+    world_run(2, &options, lose_patience, NULL);
+    options.progress_thread = 1;
+    world_run(2, &options, lose_patience, NULL);
+}
+
 /* ---- queues ---- */
 
 static size_t collect(rp_completions *queue, bool *seen, size_t wanted) {
@@ -249,6 +274,8 @@ static void a_queue_may_find_no_memory(void) {
 CASES({"a wait may be short", a_wait_may_be_short},
       {"several threads may wait for one request", several_threads_may_wait_for_one_request},
       {"short waits add up to a timeout", short_waits_add_up_to_a_timeout},
+      {"the timeout may change while somebody waits",
+       the_timeout_may_change_while_somebody_waits},
       {"a queue tells of every request once", a_queue_tells_of_every_request_once},
       {"cancelled requests are told", cancelled_requests_are_told},
       {"a queue can be woken and closed", a_queue_can_be_woken_and_closed},

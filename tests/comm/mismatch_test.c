@@ -194,6 +194,25 @@ static void disagreements_on_blocks_name_the_pair(void) {
             world_run(world, NULL, disagree_on_blocks, (void *)(uintptr_t)&blocks[i]);
 }
 
+/* Each is the root for itself, and nobody sends. */
+static void gather_at_home(rp_comm *comm, int rank, int world, void *context) {
+    (void)context;
+    rp_block outputs[8];
+    for (int r = 0; r < world; r++) outputs[r] = (rp_block){.data = data[r], .count = 10};
+    rp_collective_options options = {.root = rank};
+    CHECK_EQ(rp_gather(comm, data[rank], 10, outputs, RP_F32, &options), RP_TIMEOUT);
+    const char *message = rp_last_error()->message;
+    CHECK_MSG(strstr(message, "gather 1"), "'%s'", message);
+    /* On a machine that is busy a late heartbeat is the first thing to say. */
+    CHECK_MSG(strstr(message, "do all ranks name root") || strstr(message, "no heartbeat"),
+              "'%s'", message);
+}
+
+static void a_timeout_asks_for_the_root(void) {
+    rp_comm_options options = {.transport = "inproc", .timeout_s = 1};
+    world_run(2, &options, gather_at_home, NULL);
+}
+
 /* A rank that believes to be in another epoch, or in another communicator. */
 static void stray(rp_comm *comm, int rank, int world, void *context) {
     const char *what = context;
@@ -247,6 +266,7 @@ static void a_rank_may_give_up_for_all(void) {
 
 CASES({"every rank fails and says what was posted", every_rank_fails_and_says_what_was_posted},
       {"disagreements on blocks name the pair", disagreements_on_blocks_name_the_pair},
+      {"a timeout asks for the root", a_timeout_asks_for_the_root},
       {"sends and receives must agree", sends_and_receives_must_agree},
       {"frames of other worlds are refused", frames_of_other_worlds_are_refused},
       {"destroying in mid-operation fails the others",

@@ -121,6 +121,7 @@ typedef struct trial {
     char *inputs[MOST_RANKS]; /* what every rank contributes, known to all */
     char *data, *wanted;
     serial_input kind;
+    rp_dtype filled; /* what the inputs are; nothing changes them */
 } trial;
 
 static rp_collective_options options_of(const trial *t, rp_reduction reduction) {
@@ -211,9 +212,10 @@ static void try_reduce_scatter_v(const trial *t, rp_reduction reduction, rp_dtyp
 }
 
 static void try_pair(rp_reduction reduction, rp_dtype dtype, void *context) {
-    const trial *t = context;
-    for (int rank = 0; rank < rp_comm_world(t->comm); rank++)
+    trial *t = context;
+    for (int rank = 0; dtype != t->filled && rank < rp_comm_world(t->comm); rank++)
         serial_fill(t->kind, dtype, check_seed(), rank, t->inputs[rank], MOST_COUNT);
+    t->filled = dtype;
     switch (t->algorithm->collective) {
     case RPI_ALL_REDUCE: try_all_reduce(t, reduction, dtype); break;
     case RPI_REDUCE: try_reduce(t, reduction, dtype); break;

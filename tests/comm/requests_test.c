@@ -1,4 +1,5 @@
 /* Several operations in flight, ranks out of step, and what is set aside meanwhile. */
+#include "comm/communicator.h"
 #include "comm/thread_world.h"
 
 #include "base/memory.h"
@@ -167,6 +168,49 @@ static void a_progress_thread_moves_bytes_while_nobody_waits(void) {
     world_run(2, &threaded, nobody_waits, NULL);
 }
 
+/* ---- bytes that have left ---- */
+
+static bool all_has_left(const rp_comm *comm) {
+    for (int i = 0; comm->mesh->endpoints[i]; i++) {
+        rpi_endpoint *endpoint = comm->mesh->endpoints[i];
+        if (endpoint->transport->flushed(endpoint) == RP_PENDING) return false;
+    }
+    return true;
+}
+
+/* Rank 0 is done with a broadcast, and nobody drives for its sends and receives, whose other
+ * sides come later. */
+static void leave_with_receives(rp_comm *comm, int rank, int world, void *context) {
+    enum { STEP = 1 << 19, STEPS = 12 };
+    (void)world, (void)context;
+    unsigned char *data = calloc(STEPS, STEP);
+    float x[3] = {0};
+    rp_request *requests[3] = {0};
+    if (rank == 0) {
+        CHECK_OK(rp_recv_start(comm, &x[0], 1, RP_F32, 1, 1, &requests[0]));
+        CHECK_OK(rp_recv_any_start(comm, &x[1], 1, RP_F32, 2, &requests[1]));
+        CHECK_OK(rp_send_start(comm, &x[2], 1, RP_F32, 1, 3, &requests[2]));
+    }
+    for (size_t n = 1; n <= STEPS; n++) {
+        if (rank == 1) pause_ms(20);
+        CHECK_OK(rp_broadcast(comm, data, n * STEP, RP_U8, NULL));
+        if (rank == 0) CHECK_MSG(all_has_left(comm), "%zu bytes", n * STEP);
+        world_meet();
+    }
+    if (rank == 1) {
+        CHECK_OK(rp_send(comm, &x[0], 1, RP_F32, 0, 1));
+        CHECK_OK(rp_send(comm, &x[1], 1, RP_F32, 0, 2));
+        CHECK_OK(rp_recv(comm, &x[2], 1, RP_F32, 0, 3));
+    }
+    for (int i = 0; i < 3 && rank == 0; i++) CHECK_OK(rp_request_wait(&requests[i]));
+    free(data);
+}
+
+static void what_is_done_has_left(void) {
+    rp_comm_options tcp = {.transport = "tcp", .timeout_s = 10, .strict_timeout = 1};
+    world_run(2, &tcp, leave_with_receives, NULL);
+}
+
 /* ---- misuse ---- */
 
 static void misuse(rp_comm *comm, int rank, int world, void *context) {
@@ -268,6 +312,7 @@ CASES({"operations may be waited for in any order", operations_may_be_waited_for
       {"requests can be tested", requests_can_be_tested},
       {"a progress thread moves bytes while nobody waits",
        a_progress_thread_moves_bytes_while_nobody_waits},
+      {"what is done has left", what_is_done_has_left},
       {"misuse is refused before anything is sent", misuse_is_refused_before_anything_is_sent},
       {"every allocation may fail in a world of one",
        every_allocation_may_fail_in_a_world_of_one},

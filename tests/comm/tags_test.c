@@ -71,6 +71,8 @@ static void a_table_that_cannot_grow_stays_as_it_is(void) {
     for (int i = 0; i < 4; i++) CHECK_OK(rpi_tags_get(&tags, i, &tag));
     rpi_memory_fail_after(1);
     CHECK_EQ(rpi_tags_get(&tags, 4, &tag), RP_NOMEM);
+    rpi_memory_fail_after(1);
+    for (int i = 0; i < 4; i++) CHECK_OK(rpi_tags_get(&tags, i, &tag)); /* needs no room */
     rpi_memory_fail_after(0);
     for (int i = 0; i < 4; i++) CHECK(rpi_tags_find(&tags, i) != NULL);
     CHECK(rpi_tags_find(&tags, 4) == NULL);
@@ -266,6 +268,28 @@ static void a_receive_by_name_comes_first(void) {
     for (int world = 2; world <= 5; world++) run_all_ways(world, by_name_first);
 }
 
+/* Rank 2 leaves, rank 1 computes for longer than the timeout and sends then. */
+static void outlast(rp_comm *comm, int rank, int world, void *context) {
+    (void)world, (void)context;
+    float x = 0, sent = 7;
+    rp_request *request = NULL;
+    CHECK_OK(rp_barrier(comm));
+    if (rank == 2) return;
+    if (rank == 1) {
+        for (int i = 0; i < 3; i++) pause_ms(800);
+        CHECK_OK(rp_send(comm, &sent, 1, RP_F32, 0, 5));
+        return;
+    }
+    CHECK_OK(rp_recv_any_start(comm, &x, 1, RP_F32, 5, &request));
+    CHECK_OK(rp_request_wait(&request));
+    CHECK_EQ(x, 7);
+}
+
+static void who_has_left_is_not_waited_for(void) {
+    rp_comm_options short_of_time = {.transport = "inproc", .timeout_s = 0.5};
+    world_run(3, &short_of_time, outlast, NULL);
+}
+
 /* ---- at random ---- */
 
 enum { RANDOM_TAGS = 3, RANDOM_SENDS = 60 };
@@ -356,4 +380,5 @@ CASES({"counts of every tag are kept", counts_of_every_tag_are_kept},
       {"lengths must agree", lengths_must_agree},
       {"a receive from any rank takes what comes", a_receive_from_any_rank_takes_what_comes},
       {"a receive by name comes first", a_receive_by_name_comes_first},
+      {"who has left is not waited for", who_has_left_is_not_waited_for},
       {"messages are taken once, in order", messages_are_taken_once_and_in_order})

@@ -3,11 +3,12 @@
 #   make test       build and run every test     make check     sanitizers, lints and all tests
 #   make install    cmake --install              make accuracy  the long comparison, fp32 and q4
 #   make peers      PyTorch beside Redpoll       make bench     the benchmarks of bench/
+#   make wheel      the Python package, into build/wheels
 
 PREFIX ?= /usr/local
 RELEASE := build/release
 
-.PHONY: all build demo test check accuracy peers bench install format clean
+.PHONY: all build demo test check accuracy peers bench wheel install format clean
 all: build
 
 build: $(RELEASE)/build.ninja
@@ -38,6 +39,9 @@ peers: build
 
 bench: build
 	@sh bench/run.sh $(RELEASE)
+
+wheel:
+	python3 -m pip wheel --quiet --no-deps --wheel-dir build/wheels ./python
 
 install: build
 	cmake --install $(RELEASE) --prefix $(PREFIX)

@@ -12,6 +12,9 @@ add_library(redpoll_static STATIC ${library_objects})
 set_target_properties(redpoll PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
 set_target_properties(redpoll_static PROPERTIES OUTPUT_NAME redpoll EXPORT_NAME static)
 set_target_properties(redpoll redpoll_static PROPERTIES LINKER_LANGUAGE C)
+if(NOT REDPOLL_SANITIZE) # whose runtime is in the program that loads the library
+  target_link_options(redpoll PRIVATE -Wl,--no-undefined)
+endif()
 foreach(library redpoll redpoll_static)
   target_include_directories(${library} PUBLIC
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/include>

@@ -9,6 +9,11 @@ set_property(CACHE REDPOLL_ONEDNN PROPERTY STRINGS AUTO ON OFF)
 if(NOT REDPOLL_ONEDNN MATCHES "^(AUTO|ON|OFF)$")
   message(FATAL_ERROR "REDPOLL_ONEDNN is '${REDPOLL_ONEDNN}'; use AUTO, ON or OFF")
 endif()
+set(REDPOLL_PYTHON AUTO CACHE STRING "The Python package in the build folder, with its tests: AUTO, ON or OFF")
+set_property(CACHE REDPOLL_PYTHON PROPERTY STRINGS AUTO ON OFF)
+if(NOT REDPOLL_PYTHON MATCHES "^(AUTO|ON|OFF)$")
+  message(FATAL_ERROR "REDPOLL_PYTHON is '${REDPOLL_PYTHON}'; use AUTO, ON or OFF")
+endif()
 
 if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "Debug, Release, RelWithDebInfo" FORCE)
@@ -34,3 +39,11 @@ if(REDPOLL_SANITIZE)
 endif()
 
 find_package(Threads REQUIRED)
+
+# A plain Python cannot load a library built for a sanitizer. ON turns a missing PyTorch, for which
+# AUTO skips the tests, into a failure.
+if(REDPOLL_PYTHON STREQUAL "ON" AND REDPOLL_SANITIZE)
+  message(FATAL_ERROR "REDPOLL_PYTHON=ON does not go with REDPOLL_SANITIZE=${REDPOLL_SANITIZE}")
+elseif(REDPOLL_PYTHON STREQUAL "AUTO" AND (REDPOLL_SANITIZE OR NOT PROJECT_IS_TOP_LEVEL))
+  set(REDPOLL_PYTHON OFF)
+endif()

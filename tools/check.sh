@@ -17,6 +17,11 @@ step() {
     fi
 }
 
+skip() { # name, why
+    echo "== $1: skipped: $2"
+    skipped=$((skipped + 1))
+}
+
 formatted() {
     git ls-files '*.[ch]' | xargs clang-format --dry-run -Werror
 }
@@ -24,6 +29,20 @@ formatted() {
 tidy() {
     cmake --preset dev >/dev/null &&
         git ls-files 'src/*.c' | xargs -P "$(nproc)" -n 4 clang-tidy --quiet -p build/dev 2>/dev/null
+}
+
+shell_scripts() { # the file names that some list with ls are of their own making
+    git ls-files '*.sh' .ci/run | xargs shellcheck --severity=warning --exclude=SC2010
+}
+
+python_style() {
+    git ls-files -co --exclude-standard '*.py' | xargs "$tools/ruff" check --quiet &&
+        git ls-files -co --exclude-standard '*.py' | xargs "$tools/ruff" format --check --quiet
+}
+
+python_types() {
+    MYPYPATH=python/cgx:python "$tools/mypy" --config-file python/mypy.ini --cache-dir build/mypy \
+        python/redpoll python/cgx
 }
 
 # A sanitizer build and its tests; the totals of the tests are added to ours.
@@ -36,6 +55,7 @@ sanitized() {
     }
     sh tools/run_tests.sh build/"$preset" "$@" | tee build/"$preset"-tests.log
     totals=$(tail -n 1 build/"$preset"-tests.log)
+    # shellcheck disable=SC2046 # three words
     set -- $(echo "$totals" | tr -dc '0-9 ')
     passed=$((passed + ${1:-0})) failed=$((failed + ${2:-1})) skipped=$((skipped + ${3:-0}))
     [ "${2:-1}" -eq 0 ]
@@ -45,6 +65,15 @@ mkdir -p build
 step clang-format formatted
 step layers sh tools/layers.sh
 step clang-tidy tidy
+step shellcheck shell_scripts
+if python=$(sh tools/torch_venv.sh); then
+    tools=$(dirname "$python")
+    step ruff python_style
+    step mypy python_types
+    step hadolint "$tools/hadolint" python/Dockerfile
+else
+    skip "ruff, mypy and hadolint" "no virtual environment of the Python tests"
+fi
 # Leaks count as failures; the OpenMP runtime keeps its thread pool, which is not one.
 ASAN_OPTIONS=detect_leaks=1 LSAN_OPTIONS=suppressions=$PWD/tools/lsan.supp step asan+ubsan sanitized asan
 # ThreadSanitizer does not understand libgomp: tiers 0 and 1 are free of OpenMP.

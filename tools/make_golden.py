@@ -16,6 +16,7 @@ Names of parameters are torchvision's. The test that reads them needs no PyTorch
 A pre-activation within rounding of zero would make any two correct programs differ, so the seed
 is the first one whose pre-activations all stay away from zero by a margin in the first step.
 """
+
 import argparse
 import json
 import pathlib
@@ -63,7 +64,8 @@ class BasicBlock(nn.Module):
         self.downsample = None
         if stride != 1 or inputs != outputs:
             self.downsample = nn.Sequential(
-                nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
+                nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs)
+            )
 
     def forward(self, x):
         shortcut = x if self.downsample is None else self.downsample(x)
@@ -89,8 +91,11 @@ class ResNet(nn.Module):
 
 def named(model):
     """Parameters and running statistics, as copies in f32."""
-    return {name: tensor.detach().to(torch.float32).clone()
-            for name, tensor in model.state_dict().items() if tensor.is_floating_point()}
+    return {
+        name: tensor.detach().to(torch.float32).clone()
+        for name, tensor in model.state_dict().items()
+        if tensor.is_floating_point()
+    }
 
 
 def train(model_class, seed):
@@ -109,8 +114,10 @@ def train(model_class, seed):
         loss.backward()
         if step == 0:
             margin = model.relu.nearest
-            tensors |= {f"gradient/{name}": p.grad.to(torch.float32).clone()
-                        for name, p in model.named_parameters()}
+            tensors |= {
+                f"gradient/{name}": p.grad.to(torch.float32).clone()
+                for name, p in model.named_parameters()
+            }
         sgd.step()
         losses.append(loss.item())
     tensors["losses"] = torch.tensor(losses, dtype=torch.float32)
@@ -121,11 +128,17 @@ def train(model_class, seed):
 def save(path, tensors):
     header, blobs, offset = {}, [], 0
     for name, tensor in tensors.items():
-        blob = tensor.contiguous().numpy().astype(
-            "<i4" if tensor.dtype == torch.int32 else "<f4").tobytes()
-        header[name] = {"dtype": "I32" if tensor.dtype == torch.int32 else "F32",
-                        "shape": list(tensor.shape),
-                        "data_offsets": [offset, offset + len(blob)]}
+        blob = (
+            tensor.contiguous()
+            .numpy()
+            .astype("<i4" if tensor.dtype == torch.int32 else "<f4")
+            .tobytes()
+        )
+        header[name] = {
+            "dtype": "I32" if tensor.dtype == torch.int32 else "F32",
+            "shape": list(tensor.shape),
+            "data_offsets": [offset, offset + len(blob)],
+        }
         blobs.append(blob)
         offset += len(blob)
     text = json.dumps(header, separators=(",", ":")).encode()
@@ -146,8 +159,10 @@ def main():
                 break
         path = folder / f"{name}.safetensors"
         save(path, tensors)
-        print(f"{path}: seed {seed}, margin {margin:.1e}, {path.stat().st_size} bytes, "
-              f"loss {tensors['losses'][0]:.4f} to {tensors['losses'][-1]:.4f}")
+        print(
+            f"{path}: seed {seed}, margin {margin:.1e}, {path.stat().st_size} bytes, "
+            f"loss {tensors['losses'][0]:.4f} to {tensors['losses'][-1]:.4f}"
+        )
 
 
 if __name__ == "__main__":

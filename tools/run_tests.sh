@@ -15,5 +15,7 @@ skipped=$(count '^ *[0-9]+/[0-9]+ Test +#[0-9]+: .*\*\*\*Skipped')
 total=$(count '^ *[0-9]+/[0-9]+ Test +#[0-9]+: ')
 failed=$((total - passed - skipped))
 [ "$skipped" -eq 0 ] || grep -E '\*\*\*Skipped' "$log" | sed -E 's/.*: ([^ ]+) .*/skipped here: \1/'
+# pytest says why, also for single cases of a file that ran.
+sed -n -E 's/^SKIPPED (\[[0-9]+\] )?/skip reason: /p' "$build"/Testing/Temporary/LastTest.log 2>/dev/null | sort -u
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$total" -gt 0 ] && [ "$failed" -eq 0 ] && [ $result -eq 0 ]

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Training throughput of ResNet-18 for small images in PyTorch, as one JSON line.
 
-The model is the one of `redpoll train --model resnet18`: a 3x3 stem of stride 1, no max pooling,
+The model is that of `redpoll train --model resnet18`: a 3x3 stem of stride 1, no max pooling,
 10 classes. fp32, channels-last, SGD with momentum, synthetic data; a step is forward, backward
 and update.
 """
+
 import argparse
 import json
 import statistics
@@ -83,18 +84,22 @@ def main():
         if iteration >= args.warmup:
             times.append(time.perf_counter() - start)
     median = statistics.median(times)
-    print(json.dumps({
-        "what": "pytorch",
-        "version": torch.__version__,
-        "model": "resnet18",
-        "batch_size": args.batch_size,
-        "threads": args.threads,
-        "iters": args.iters,
-        "step_s": round(median, 6),
-        "step_min_s": round(min(times), 6),
-        "step_max_s": round(max(times), 6),
-        "images_s": round(args.batch_size / median, 2),
-    }))
+    print(
+        json.dumps(
+            {
+                "what": "pytorch",
+                "version": torch.__version__,
+                "model": "resnet18",
+                "batch_size": args.batch_size,
+                "threads": args.threads,
+                "iters": args.iters,
+                "step_s": round(median, 6),
+                "step_min_s": round(min(times), 6),
+                "step_max_s": round(max(times), 6),
+                "images_s": round(args.batch_size / median, 2),
+            }
+        )
+    )
 
 
 if __name__ == "__main__":

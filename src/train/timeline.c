@@ -139,5 +139,6 @@ static rp_status write_file(const rpi_timeline *timeline, rp_comm *comm, const c
 rp_status rpi_timeline_write(const rpi_timeline *timeline, rp_comm *comm, const char *path) {
     if (rp_comm_rank(comm) == 0) return write_file(timeline, comm, path);
     RP_TRY(rp_send(comm, &timeline->count, 1, RP_I64, 0, 0));
-    return rp_send(comm, timeline->events, (size_t)timeline->count * sizeof(event), RP_U8, 0, 0);
+    return rp_send(comm, timeline->events, (size_t)timeline->count * sizeof(event), RP_U8, 0,
+                   0);
 }

@@ -1,0 +1,188 @@
+#!/usr/bin/env python3
+"""One rank of bench/torch.py: measures what its first argument, a JSON object, asks for.
+
+RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT say who it is. Rank 0 prints one line of JSON.
+Backends are compared in the same processes, taking turns, so that a machine that becomes slower
+becomes slower for all of them; the order of turns is reversed every other round.
+"""
+
+from __future__ import annotations
+
+import copy
+import ctypes
+import json
+import sys
+import time
+from datetime import timedelta
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch.nn import functional
+from torch.nn.parallel import DistributedDataParallel
+
+import redpoll.torch
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "examples" / "pytorch"))
+from ddp_image_classification import ResNet18  # noqa: E402
+from fsdp2_language_model import GPT  # noqa: E402
+
+LIMIT = timedelta(minutes=5)
+
+
+def take_turns(contestants: dict, rounds: int) -> dict[str, list[float]]:
+    """Seconds of each callable, `rounds` times; one round more, the first, does not count."""
+    seconds: dict[str, list[float]] = {name: [] for name in contestants}
+    for turn in range(rounds + 1):
+        names = list(contestants)
+        for name in names if turn % 2 else reversed(names):
+            dist.barrier()
+            begun = time.perf_counter()
+            contestants[name]()
+            if turn:
+                seconds[name].append(time.perf_counter() - begun)
+    return seconds
+
+
+def groups() -> dict:
+    """The same ranks twice: over gloo and over Redpoll."""
+    dist.init_process_group("gloo", timeout=LIMIT)
+    return {
+        "gloo": dist.group.WORLD,
+        "redpoll": dist.new_group(backend="redpoll", timeout=LIMIT),
+    }
+
+
+def all_reduce(job: dict) -> dict:
+    """Seconds of one exact float32 all-reduce of job["bytes"], in place."""
+    values = torch.zeros(job["bytes"] // 4)
+
+    def repeat(group):
+        for _ in range(job["iterations"]):
+            dist.all_reduce(values, group=group)
+
+    turns = {name: lambda group=group: repeat(group) for name, group in groups().items()}
+    seconds = take_turns(turns, job["rounds"])
+    return {name: [s / job["iterations"] for s in list_] for name, list_ in seconds.items()}
+
+
+def model_and_batch(job: dict):
+    """The module, its inputs and targets, and how many samples they are."""
+    torch.manual_seed(1)
+    batch = job["batch"]
+    if job["model"] == "resnet18":
+        model = ResNet18(job.get("width", 64)).to(memory_format=torch.channels_last)
+        images = torch.randn(batch, 1, 28, 28).contiguous(memory_format=torch.channels_last)
+        return model, images, torch.randint(0, 10, (batch,))
+    layers, width, context = job["layers"], job["width"], job["context"]
+    model = GPT(layers, width, width // 64, context, job["vocabulary"])
+    tokens = torch.randint(0, job["vocabulary"], (batch, context + 1))
+    return model, tokens[:, :-1], tokens[:, 1:]
+
+
+def stepper(model, inputs, targets):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+
+    def step():
+        optimizer.zero_grad(set_to_none=True)
+        logits = model(inputs)
+        functional.cross_entropy(logits.flatten(0, -2), targets.flatten()).backward()
+        optimizer.step()
+
+    return step
+
+
+def encoded_bytes(model, codec: str | None) -> int:
+    """Bytes of all gradients: q4 is half a byte an element and two floats a bucket of 512;
+    parameters of one dimension or fewer than 10,000 elements travel exact."""
+    total = 0
+    for parameter in model.parameters():
+        count = parameter.numel()
+        lossy = codec == "q4" and parameter.dim() > 1 and count >= 10000
+        total += count // 2 + -(-count // 512) * 8 if lossy else 4 * count
+    return total
+
+
+def steps(job: dict) -> dict:
+    """Seconds of one training step, of the model alone and under DDP for each contestant.
+
+    job["contestants"]: name to [backend, codec or null]. "alone" computes without any
+    communication, on all ranks at once: what a link without limits could at best give."""
+    group_of = groups()
+    module, inputs, targets = model_and_batch(job)
+    turns = {"alone": stepper(copy.deepcopy(module), inputs, targets)}
+    gradient_bytes = {}
+    for name, (backend, codec) in job["contestants"].items():
+        model = DistributedDataParallel(copy.deepcopy(module), process_group=group_of[backend])
+        if codec:
+            redpoll.torch.compress(model, codec=codec)
+        turns[name] = stepper(model, inputs, targets)
+        gradient_bytes[name] = encoded_bytes(module, codec)
+    for warm_up in turns.values():  # the first step builds DDP's buckets, the second uses them
+        warm_up()
+    return {"seconds": take_turns(turns, job["rounds"]), "gradient_bytes": gradient_bytes}
+
+
+def bare_all_reduce(values: torch.Tensor):
+    """The library's blocking all-reduce over a communicator without Python in between: every
+    structure is made once, and a call is one call through ctypes."""
+    from redpoll import _abi, _library
+    from redpoll.torch._dtypes import NUMBER
+    from redpoll.torch._store import StoreBridge, bind_host
+
+    library = _library.load()
+    store = dist.PrefixStore("bench", dist.distributed_c10d._get_default_store())
+    bridge, host = StoreBridge(store), bind_host(store)
+    options = _abi.rp_comm_options(name=b"bench", bind_host=host.encode() if host else None)
+    comm = ctypes.c_void_p()
+    place = (dist.get_rank(), dist.get_world_size())
+    arguments = (ctypes.byref(bridge.structure), *place, ctypes.byref(options))
+    assert _abi.rp_comm_create(*arguments, ctypes.byref(comm)) == 0
+    segment = _abi.rp_segment(
+        data=values.data_ptr(), count=values.numel(), dtype=NUMBER[torch.float32]
+    )
+    call = library.rp_all_reduce
+    call.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]
+    reference = ctypes.byref(segment)
+
+    def repeat(calls: int) -> None:
+        for _ in range(calls):
+            assert call(comm, reference, 1, None) == 0
+
+    repeat.keep = (bridge, segment, comm, values)
+    repeat.close = lambda: _abi.rp_comm_destroy(comm)
+    return repeat
+
+
+def overhead(job: dict) -> dict:
+    """Seconds of one synchronous all-reduce of one element: in C, and through PyTorch."""
+    values = torch.zeros(1)
+    calls = job["calls"]
+
+    def repeat(group) -> None:
+        for _ in range(calls):
+            dist.all_reduce(values, group=group)
+
+    turns = {name: lambda group=group: repeat(group) for name, group in groups().items()}
+    bare = bare_all_reduce(values)
+    turns["c"] = lambda: bare(calls)
+    seconds = take_turns(turns, job["rounds"])
+    dist.barrier()
+    bare.close()
+    return {name: [s / calls for s in list_] for name, list_ in seconds.items()}
+
+
+MEASUREMENTS = {"all-reduce": all_reduce, "steps": steps, "overhead": overhead}
+
+
+def main() -> None:
+    job = json.loads(sys.argv[1])
+    result = MEASUREMENTS[job["what"]](job)
+    if dist.get_rank() == 0:
+        print(json.dumps(result), flush=True)
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,27 @@
+# The Python package, staged in the build folder: python/redpoll is made of links to the sources, so
+# that an edit needs no build, and of the library that was built. PYTHONPATH=BUILD/python uses it.
+# Neither building nor staging needs a Python; the wheel is made by python/pyproject.toml.
+
+add_custom_target(redpoll_python ALL
+  COMMAND ${CMAKE_COMMAND} -DSOURCE=${PROJECT_SOURCE_DIR}/python -DSTAGE=${PROJECT_BINARY_DIR}/python
+          -DLIBRARY=$<TARGET_FILE:redpoll> -P ${CMAKE_CURRENT_LIST_DIR}/StagePython.cmake
+  DEPENDS redpoll
+  COMMENT "Staging the Python package"
+  VERBATIM)
+
+# redpoll_python_test(NAME test_one.py test_two.py ... [TIMEOUT 300] [LABELS wheel]): the ctest
+# python/NAME, which runs these files in one pytest. run_pytest.sh chooses the Python and skips by
+# name where PyTorch is missing.
+function(redpoll_python_test name)
+  cmake_parse_arguments(PARSE_ARGV 1 TEST "" "TIMEOUT" "LABELS")
+  if(NOT TEST_TIMEOUT)
+    set(TEST_TIMEOUT 300)
+  endif()
+  list(TRANSFORM TEST_UNPARSED_ARGUMENTS PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/")
+  add_test(NAME python/${name}
+           COMMAND sh ${PROJECT_SOURCE_DIR}/tests/python/run_pytest.sh ${PROJECT_BINARY_DIR}
+                   ${TEST_UNPARSED_ARGUMENTS})
+  set_tests_properties(python/${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT ${TEST_TIMEOUT}
+                       LABELS "torch;tier2;${TEST_LABELS}"
+                       ENVIRONMENT "REDPOLL_PYTHON_TESTS=${REDPOLL_PYTHON}")
+endfunction()

@@ -1,0 +1,274 @@
+"""The C interface of include/redpoll/*.h for ctypes: constants, structures, functions.
+
+Nothing here is said twice: what a function does, blocks on and leaves true is in the headers.
+Names are those of C. A test compiles the headers and compares every size, offset and constant.
+Functions are bound at their first use. They release the GIL while they run, but for `QUICK`.
+"""
+
+from __future__ import annotations
+
+from ctypes import (
+    CFUNCTYPE,
+    POINTER,
+    Structure,
+    c_char_p,
+    c_double,
+    c_int,
+    c_int64,
+    c_size_t,
+    c_uint8,
+    c_uint32,
+    c_uint64,
+    c_void_p,
+)
+from typing import Any
+
+from ._library import load, quick
+
+# ---- constants ----
+
+STATUS = {
+    "OK": 0,
+    "PENDING": 1,
+    "INVALID": -1,
+    "NOMEM": -2,
+    "IO": -3,
+    "TIMEOUT": -4,
+    "PEER": -5,
+    "MISMATCH": -6,
+    "CORRUPT": -7,
+    "UNSUPPORTED": -8,
+    "NOT_FOUND": -9,
+    "STATE": -10,
+    "CANCELLED": -11,
+    "INTERNAL": -12,
+}
+RP_OK, RP_PENDING = STATUS["OK"], STATUS["PENDING"]
+RP_INVALID, RP_IO, RP_TIMEOUT = STATUS["INVALID"], STATUS["IO"], STATUS["TIMEOUT"]
+RP_UNSUPPORTED, RP_STATE = STATUS["UNSUPPORTED"], STATUS["STATE"]
+RP_CANCELLED = STATUS["CANCELLED"]
+
+DTYPES = {
+    "F32": 1,
+    "F16": 2,
+    "BF16": 3,
+    "F64": 4,
+    "I8": 5,
+    "U8": 6,
+    "I16": 7,
+    "I32": 8,
+    "I64": 9,
+    "U16": 10,
+    "U32": 11,
+    "U64": 12,
+    "BOOL": 13,
+    "C64": 14,
+    "C128": 15,
+}
+
+REDUCTIONS = {
+    "SUM": 0,
+    "AVG": 1,
+    "PRODUCT": 2,
+    "MIN": 3,
+    "MAX": 4,
+    "BAND": 5,
+    "BOR": 6,
+    "BXOR": 7,
+    "PREMUL_SUM": 8,
+}
+
+# ---- structures ----
+
+
+class rp_error(Structure):
+    _fields_ = [
+        ("status", c_int),
+        ("message", c_char_p),
+        ("file", c_char_p),
+        ("line", c_int),
+    ]
+
+
+class rp_codec(Structure):
+    _fields_ = [
+        ("kind", c_void_p),
+        ("bucket", c_uint32),
+        ("bits", c_uint8),
+        ("rounding", c_uint8),
+    ]
+
+
+StoreSet = CFUNCTYPE(c_int, c_void_p, c_char_p, c_void_p, c_size_t)
+StoreGet = CFUNCTYPE(c_int, c_void_p, c_char_p, c_double, c_void_p, c_size_t, POINTER(c_size_t))
+StoreAdd = CFUNCTYPE(c_int, c_void_p, c_char_p, c_int64, POINTER(c_int64))
+StoreRemove = CFUNCTYPE(c_int, c_void_p, c_char_p)
+StoreClose = CFUNCTYPE(None, c_void_p)
+
+
+class rp_store_ops(Structure):
+    _fields_ = [
+        ("set", StoreSet),
+        ("get", StoreGet),
+        ("add", StoreAdd),
+        ("remove", StoreRemove),
+        ("close", StoreClose),
+    ]
+
+
+class rp_store(Structure):
+    _fields_ = [("ops", POINTER(rp_store_ops)), ("context", c_void_p)]
+
+
+class rp_comm_options(Structure):
+    _fields_ = [
+        ("name", c_char_p),
+        ("transport", c_char_p),
+        ("bind_host", c_char_p),
+        ("link", c_char_p),
+        ("connect_timeout_s", c_double),
+        ("timeout_s", c_double),
+        ("strict_timeout", c_int),
+        ("warn_after_s", c_double),
+        ("progress_thread", c_int),
+        ("chunk_bytes", c_uint32),
+        ("chunks_in_flight", c_uint32),
+        ("epoch", c_uint32),
+    ]
+
+
+class rp_block(Structure):
+    _fields_ = [("data", c_void_p), ("count", c_size_t)]
+
+
+class rp_segment(Structure):
+    _fields_ = [
+        ("data", c_void_p),
+        ("count", c_size_t),
+        ("dtype", c_int),
+        ("codec", rp_codec),
+        ("residual", c_void_p),
+        ("tensor", c_uint32),
+        ("first", c_uint64),
+    ]
+
+
+class rp_collective_options(Structure):
+    _fields_ = [
+        ("algorithm", c_char_p),
+        ("reduce", c_int),
+        ("seed", c_uint64),
+        ("step", c_uint64),
+        ("root", c_int),
+        ("factor", c_double),
+    ]
+
+
+class rp_comm_stats(Structure):
+    _fields_ = [
+        ("operations", c_uint64),
+        ("wire_bytes_sent", c_uint64),
+        ("wire_bytes_received", c_uint64),
+        ("value_bytes_sent", c_uint64),
+        ("encode_s", c_double),
+        ("decode_s", c_double),
+        ("wait_s", c_double),
+        ("busy_s", c_double),
+    ]
+
+
+STRUCTURES = (
+    rp_error,
+    rp_codec,
+    rp_store_ops,
+    rp_store,
+    rp_comm_options,
+    rp_block,
+    rp_segment,
+    rp_collective_options,
+    rp_comm_stats,
+)
+
+# ---- functions ----
+
+_comm = _request = _completions = _data = c_void_p  # handles and addresses: plain integers
+_out = c_void_p  # byref() of a handle, or None
+_codec = POINTER(rp_codec)
+_options = POINTER(rp_collective_options)
+_blocks = POINTER(rp_block)
+_segments = POINTER(rp_segment)
+_dtype = c_int
+
+# What each operation takes between the communicator and the request.
+COLLECTIVES: dict[str, list[Any]] = {
+    "all_reduce": [_segments, c_size_t, _options],
+    "reduce_scatter": [_data, _data, c_size_t, _dtype, _codec, _options],
+    "reduce_scatter_v": [_blocks, _data, _dtype, _codec, _options],
+    "all_gather": [_data, _data, c_size_t, _dtype, _codec, _options],
+    "all_gather_v": [_data, _blocks, _dtype, _codec, _options],
+    "broadcast": [_data, c_size_t, _dtype, _options],
+    "reduce": [_data, _data, c_size_t, _dtype, _options],
+    "gather": [_data, c_size_t, _blocks, _dtype, _options],
+    "scatter": [_blocks, _data, c_size_t, _dtype, _options],
+    "all_to_all": [_blocks, _blocks, _dtype, _options],
+    "barrier": [],
+    "send": [_data, c_size_t, _dtype, c_int, c_int],
+    "recv": [_data, c_size_t, _dtype, c_int, c_int],
+    "recv_any": [_data, c_size_t, _dtype, c_int],
+}
+
+FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
+    "rp_version": (c_char_p, []),
+    "rp_status_name": (c_char_p, [c_int]),
+    "rp_last_error": (POINTER(rp_error), []),
+    "rp_codec_parse": (c_int, [c_char_p, _codec]),
+    "rp_codec_text": (c_char_p, [_codec, c_char_p, c_size_t]),
+    "rp_codec_is_exact": (c_int, [_codec, _dtype]),
+    "rp_codec_supports": (c_int, [_codec, _dtype]),
+    "rp_codec_granule": (c_size_t, [_codec]),
+    "rp_codec_encoded_bytes": (c_size_t, [_codec, _dtype, c_size_t]),
+    "rp_comm_create": (
+        c_int,
+        [POINTER(rp_store), c_int, c_int, POINTER(rp_comm_options), _out],
+    ),
+    "rp_comm_destroy": (None, [_comm]),
+    "rp_comm_transport": (c_char_p, [_comm]),
+    "rp_comm_get_stats": (None, [_comm, POINTER(rp_comm_stats)]),
+    "rp_comm_attend": (None, [_comm]),
+    "rp_comm_leave": (None, [_comm]),
+    "rp_comm_set_timeout": (c_int, [_comm, c_double]),
+    "rp_comm_abort": (None, [_comm, c_int, c_char_p]),
+    "rp_comm_forget": (None, [_comm]),
+    "rp_request_wait_for": (c_int, [_request, c_double]),
+    "rp_request_free": (c_int, [_out]),
+    "rp_request_source": (c_int, [_request]),
+    "rp_request_notify": (c_int, [_request, _completions, c_uint64]),
+    "rp_completions_create": (c_int, [_out]),
+    "rp_completions_destroy": (None, [_completions]),
+    "rp_completions_wait": (
+        c_int,
+        [_completions, c_double, POINTER(c_uint64), c_size_t, POINTER(c_size_t)],
+    ),
+    "rp_completions_wake": (None, [_completions]),
+}
+QUICK = {"rp_comm_attend", "rp_comm_leave", "rp_request_free", "rp_request_source"}
+"""Functions that never wait: they keep the GIL, which another thread could hold for
+milliseconds before it is given back."""
+
+for _name, _between in COLLECTIVES.items():
+    FUNCTIONS[f"rp_{_name}_start"] = (c_int, [_comm, *_between, _out])
+
+
+def _bind(name: str) -> Any:
+    library = quick() if name in QUICK else load()
+    function = getattr(library, name)
+    function.restype, function.argtypes = FUNCTIONS[name]
+    return function
+
+
+def __getattr__(name: str) -> Any:
+    """The function `rp_...` of the library, bound at its first use."""
+    if name not in FUNCTIONS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    function = globals()[name] = _bind(name)
+    return function

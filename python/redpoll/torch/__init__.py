@@ -1,0 +1,49 @@
+"""Redpoll for PyTorch: importing this registers the backend "redpoll".
+
+import redpoll.torch
+torch.distributed.init_process_group("redpoll")   # or "cpu:redpoll,cuda:nccl"
+"""
+
+from __future__ import annotations
+
+from ..errors import Error
+from . import _needs  # noqa: F401  (before everything that imports PyTorch)
+from ._backend import register_backend
+from ._codec import Codec
+from ._communicator import Communicator, communicator_of, communicators
+from ._errors import RedpollError, RedpollValueError
+from ._policy import Piece, Policy
+from ._process_group import RedpollGroup
+from ._rules import Rule
+from ._sharded import ShardedState
+from ._work import Work
+from .compress import CompressState, compress
+from .launch import init
+from .monitored import monitored_barrier
+from .statistics import GroupStats, Stats, stats
+
+register_backend()
+
+__all__ = [
+    "Codec",
+    "Communicator",
+    "CompressState",
+    "Error",
+    "GroupStats",
+    "Piece",
+    "Policy",
+    "RedpollError",
+    "RedpollGroup",
+    "RedpollValueError",
+    "Rule",
+    "ShardedState",
+    "Stats",
+    "Work",
+    "communicator_of",
+    "communicators",
+    "compress",
+    "init",
+    "monitored_barrier",
+    "register_backend",
+    "stats",
+]

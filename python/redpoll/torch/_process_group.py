@@ -1,0 +1,255 @@
+"""The process group that PyTorch holds, and the device backend behind it.
+
+PyTorch has two doors for a backend written in Python. A subclass of ProcessGroup is there in
+all releases from 2.4 on, and what Python code calls on it is our method, which returns our
+Work. A subclass of c10d's Backend reaches Python from 2.15 on; alone it would not do, as what
+it returns comes back to Python as a C++ object that knows only wait() and get_future()
+(is_completed() is never true, source_rank() raises). So a group is always `RedpollGroup`, and
+holds a `DeviceBackend` where the release can, for those who look a group's backend up by
+device.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any, Optional
+
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import Backend as _C10dBackend
+
+from ._communicator import Communicator
+from ._operations import INTERNAL, Operations
+
+NAME = "redpoll"
+
+HAS_DEVICE_BACKENDS = hasattr(_C10dBackend, "all_gather_single")
+"""True where C++ calls methods of a Python subclass of Backend."""
+
+
+class DeviceBackend(Operations, _C10dBackend):
+    """The group's backend for a device, where PyTorch asks for one."""
+
+    def __init__(self, communicator: Communicator, name: str, options: Any) -> None:
+        _C10dBackend.__init__(self, communicator.rank, communicator.world)
+        self.communicator = communicator
+        self._name = name
+        self._own_options = options
+
+    def getBackendName(self) -> str:
+        return self._name
+
+    def name(self) -> str:
+        return self._name
+
+    def getBackendOptions(self) -> Any:
+        return self._own_options
+
+    @property
+    def options(self) -> Any:
+        return self._own_options
+
+    @property
+    def supports_splitting(self) -> bool:
+        return True
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        self.communicator.set_timeout(timeout)
+
+    setTimeout = set_timeout
+
+    def shutdown(self) -> None:
+        self.communicator.close()
+
+    def abort(self) -> None:
+        self.communicator.abort("the process group was aborted")
+        self.communicator.close()
+
+
+class _WithoutDeviceBackends(Operations):
+    """What a group of an older release answers itself, as it cannot hold a DeviceBackend."""
+
+    communicator: Communicator
+    _others: dict[str, Any]
+    _group_name = ""
+    _group_desc = "undefined"
+    bound_device_id: Optional[torch.device] = None
+
+    @property
+    def group_name(self) -> str:
+        return self._group_name
+
+    def _set_group_name(self, name: str) -> None:
+        self._group_name = name
+
+    def getGroupName(self) -> str:
+        return self._group_name
+
+    setGroupName = _set_group_name
+
+    supports_splitting = False  # asked of the CUDA backend, which is this group
+
+    @property
+    def group_desc(self) -> str:
+        return self._group_desc
+
+    def _set_group_desc(self, text: str) -> None:
+        self._group_desc = text
+
+    def getGroupDesc(self) -> str:
+        return self._group_desc
+
+    setGroupDesc = _set_group_desc
+
+    @property
+    def _device_types(self) -> list[torch.device]:
+        return [torch.device("cpu"), *map(torch.device, self._others)]
+
+    def _get_backend(self, device: torch.device) -> Any:
+        return self._others.get(torch.device(device).type, self)
+
+    get_backend = _get_backend
+
+
+_Table = Operations if HAS_DEVICE_BACKENDS else _WithoutDeviceBackends
+
+
+class RedpollGroup(_Table, dist.ProcessGroup):  # type: ignore[misc, valid-type]
+    """A process group whose operations are Redpoll's; `communicator` is what it is made of."""
+
+    _others: dict[str, Any] = {}
+
+    def __init__(self, communicator: Communicator, store: Any, name: str, options: Any) -> None:
+        dist.ProcessGroup.__init__(self, communicator.rank, communicator.world)
+        self.communicator = communicator
+        self._store = store
+        self._name = name
+        self._own_options = options
+        if HAS_DEVICE_BACKENDS:
+            custom = dist.ProcessGroup.BackendType.CUSTOM
+            own = DeviceBackend(communicator, name, options)
+            self._register_backend(torch.device("cpu"), custom, own)
+            self._set_default_backend(custom)
+        set_name: Any = self._set_group_name  # its argument's type differs among releases
+        set_name(communicator.name)
+
+    def rank(self) -> int:
+        return self.communicator.rank
+
+    def size(self) -> int:
+        return self.communicator.world
+
+    getRank, getSize = rank, size
+
+    def name(self) -> str:
+        return self._name
+
+    getBackendName = _get_backend_name = name
+
+    def get_group_store(self) -> Any:
+        return self._store
+
+    @property
+    def options(self) -> Any:
+        return self._own_options
+
+    def _has_hooks(self) -> bool:
+        return False
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        """For operations posted from now on."""
+        self.communicator.set_timeout(timeout)
+
+    def split_group(
+        self,
+        new_ranks: Sequence[int],
+        timeout: Optional[timedelta] = None,
+        opts: Any = None,
+        group_name: Optional[str] = None,
+        group_desc: Optional[str] = None,
+        device_types: Any = None,
+    ) -> Optional[RedpollGroup]:
+        """A group of these ranks of this one, in their order; None where this one is not among
+        them. Collective over them."""
+        own = self.communicator
+        if own.rank not in new_ranks:
+            return None
+        name = group_name or f"{own.name}:{'-'.join(map(str, new_ranks))}"
+        store = dist.PrefixStore(f"{name}/", self._store)
+        limit = timeout or timedelta(seconds=own.timeout_s)
+        rank, world = list(new_ranks).index(own.rank), len(new_ranks)
+        communicator = Communicator(store, rank, world, name, limit, own.policy)
+        group = RedpollGroup(communicator, store, self._name, opts or self._own_options)
+        if group_desc is not None:
+            group._set_group_desc(group_desc)
+        return group
+
+    splitGroup = split_group
+
+    def shutdown(self) -> None:
+        """What is in flight ends, in five seconds at most; then nothing is left of the
+        group."""
+        self.communicator.close()
+
+    def abort(self) -> None:
+        self.communicator.abort("the process group was aborted")
+        self.communicator.close()
+
+
+class MixedGroup(RedpollGroup):
+    """A group of which other devices have other backends, as in "cpu:redpoll,cuda:nccl"."""
+
+    def __init__(self, *arguments: Any, others: dict[str, tuple[Any, Any]]) -> None:
+        """others: kind and backend for each other device type."""
+        super().__init__(*arguments)
+        self._others = {device: backend for device, (_, backend) in others.items()}
+        for device, (kind, backend) in others.items():
+            self._register_backend(torch.device(device), kind, backend)
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        super().set_timeout(timeout)
+        for backend in self._others.values():
+            backend.set_timeout(timeout)
+
+    def shutdown(self) -> None:
+        super().shutdown()
+        for backend in self._others.values():
+            backend.shutdown()
+
+    def abort(self) -> None:
+        super().abort()
+        for backend in self._others.values():
+            backend.abort()
+
+
+def _device_of(arguments: Sequence[Any]) -> str:
+    """The device type of the first tensor among arguments; of a barrier's options; "cpu"."""
+    for each in arguments:
+        while isinstance(each, (list, tuple)) and each:
+            each = each[0]
+        if isinstance(each, torch.Tensor):
+            return each.device.type
+        device = each if isinstance(each, torch.device) else getattr(each, "device", None)
+        if device is not None:
+            return device.type
+    return "cpu"
+
+
+def _routed(name: str) -> Any:
+    own = getattr(Operations, name)
+
+    @functools.wraps(own)
+    def operation(self: MixedGroup, *arguments: Any, **options: Any) -> Any:
+        other = self._others.get(_device_of((*arguments, *options.values())))
+        if other is None:
+            return own(self, *arguments, **options)
+        return getattr(other, name)(*arguments, **options)
+
+    return operation
+
+
+for _name in [each for each in vars(Operations) if callable(getattr(Operations, each))]:
+    if not _name.startswith("__") and _name not in INTERNAL:
+        setattr(MixedGroup, _name, _routed(_name))

@@ -1,0 +1,289 @@
+"""How the buckets of one DDP model are averaged: what compress() does in every step."""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from . import statistics
+from ._codec import Codec
+from ._replay import Replay
+from ._residuals import Residuals
+from ._rules import Rules
+
+
+def tensor_id(name: str) -> int:
+    """A stable number for stochastic rounding: it depends on the name alone, so that parameters
+    added elsewhere change nothing. Two names of one number would share random bits, once in
+    four billion pairs; each would still be rounded without bias."""
+    return zlib.crc32(name.encode())
+
+
+@dataclass
+class Run:
+    """Consecutive elements of a bucket that travel alike: one tensor, or exact neighbours."""
+
+    offset: int
+    count: int
+    codec: Codec | None
+    residual: torch.Tensor | None
+    id: int
+    name: str  # of the tensor; of the first of several
+
+
+class BucketReducer:
+    """Averages buckets of gradients; knows parameters by name and object, and no DDP."""
+
+    def __init__(
+        self,
+        communicator: Any,
+        parameters: Mapping[str, torch.Tensor],
+        rules: Rules,
+        *,
+        error_feedback: bool,
+        warmup_steps: int,
+        seed: int,
+        gradients_may_be_dropped: bool,
+    ) -> None:
+        """communicator: of the model's group. gradients_may_be_dropped: whoever calls throws
+        away the gradient of a parameter that no rank has used (DDP with unused parameters)."""
+        self.communicator = communicator
+        self.parameters = dict(parameters)
+        self.rules = rules
+        self.error_feedback = error_feedback
+        self.warmup_steps = warmup_steps
+        self.seed = seed
+        self.step = 0
+        self._enabled = True
+        self.residuals = Residuals()
+        self._gradients_may_be_dropped = gradients_may_be_dropped
+        self._names = {parameter: name for name, parameter in self.parameters.items()}
+        self._plans: dict[int, tuple[Any, list[Run]]] = {}
+        self._layout: dict[int, list[str]] = {}
+        self._replay: Replay | None = None
+
+    # ---- what travels how ----
+
+    @property
+    def enabled(self) -> bool:
+        """False: exact steps, the first of which sends what was held back."""
+        return self._enabled
+
+    @enabled.setter
+    def enabled(self, value: bool) -> None:
+        self._enabled = bool(value)
+        self.forget_plans()
+
+    def codec_of(self, name: str) -> Codec | None:
+        """By the rules, for lossy steps; None: exact."""
+        parameter = self.parameters[name]
+        codec = self.rules.codec_for(name, parameter.shape)
+        return None if codec is None or codec.is_exact(parameter.dtype) else codec
+
+    def check(self) -> None:
+        """ValueError or TypeError for rules that these parameters cannot follow."""
+        self.rules.check_names(list(self.parameters))
+        for named in self.rules.codecs():
+            if self.error_feedback and named.bits == 1 and named.stochastic:
+                raise ValueError(
+                    f"{named}: with one bit and stochastic rounding error feedback diverges; "
+                    "use rounding=nearest, two bits, or error_feedback=False"
+                )
+        for name, parameter in self.parameters.items():
+            codec = self.rules.codec_for(name, parameter.shape)
+            if codec is not None:
+                check_dtype(codec, parameter.dtype, name)
+
+    def is_lossy_step(self) -> bool:
+        """Whether rules apply now; otherwise everything is exact."""
+        return self.enabled and self.communicator.world > 1 and self.step >= self.warmup_steps
+
+    def forget_plans(self) -> None:
+        """After anything that decides how tensors travel has changed."""
+        self._plans.clear()
+
+    # ---- a bucket ----
+
+    def reduce_bucket(self, bucket: Any) -> torch.futures.Future:
+        """Post the average of a DDP GradBucket; the future's value is its buffer. Does not
+        block. The last bucket of a backward pass ends the step."""
+        buffer, is_last = bucket.buffer(), bucket.is_last()
+        names = [self._name_of(parameter) for parameter in bucket.parameters()]
+        if self._replay is None:
+            future = self._start(bucket.index(), names, buffer, is_last)
+        else:
+            future = self._replay.collect(buffer, dict(zip(names, bucket.gradients())))
+            if is_last:
+                self._replay.send(self._start)
+                self._replay = None
+        if is_last:
+            self._next_step()
+        return future
+
+    def _next_step(self) -> None:
+        was_lossy = self.is_lossy_step()
+        self.step += 1
+        if self.is_lossy_step() != was_lossy:
+            self.forget_plans()
+
+    def buckets(self) -> list[list[str]]:
+        """Names by bucket, of the latest step."""
+        return [self._layout[index] for index in sorted(self._layout)]
+
+    def replay(self, layout: Sequence[Sequence[str]]) -> None:
+        """Send the next step in these buckets, if they are of these parameters."""
+        fits = Replay.fits(layout, self.parameters)
+        self._replay = Replay(layout) if fits else None
+        self._layout = dict(enumerate(map(list, layout))) if fits else {}
+
+    def _start(
+        self, index: int, names: list[str], buffer: torch.Tensor, is_last: bool
+    ) -> torch.futures.Future:
+        ready = time.perf_counter()
+        if index == 0:
+            self._layout = {}
+        self._layout[index] = names
+        plan = self._plan(index, names, buffer.dtype)
+        if self.communicator.world == 1:
+            return self._finish_alone(buffer, plan)
+        return self._post(buffer, plan, ready if is_last else None)
+
+    def _post(self, buffer: torch.Tensor, plan: list[Run], ready: float | None) -> Any:
+        # The mean is taken before the sum (as DDP itself does): every residual, a sender's and
+        # an owner's, is then in units of the mean, and its element may change owners freely.
+        buffer.div_(self.communicator.world)
+        tensors = [buffer.narrow(0, run.offset, run.count) for run in plan]
+        residuals, held = self._residuals_for(tensors, plan)
+        work = self.communicator.all_reduce(
+            tensors,
+            codecs=[run.codec for run in plan],
+            residuals=residuals,
+            ids=[run.id for run in plan],
+            seed=self.seed,
+            step=self.step,
+        )
+
+        def finish(_: torch.futures.Future) -> torch.Tensor:
+            error = work.exception()
+            if error is not None:
+                raise error
+            for kept, missed in held:
+                kept.add_(missed)
+            self._drop_paid_out(buffer, plan, residuals)
+            if ready is not None:
+                statistics.record_exposed(self.communicator, time.perf_counter() - ready)
+            return buffer
+
+        return work.get_future().then(finish)
+
+    def _residuals_for(
+        self, tensors: list[torch.Tensor], plan: list[Run]
+    ) -> tuple[list[torch.Tensor | None], list[tuple[torch.Tensor, torch.Tensor]]]:
+        """The residual of each run, and those that are to be added to another one afterwards.
+
+        DDP throws the result of a parameter away that no rank has used; a residual sent with it
+        would be lost. So where this rank's gradient is all zeros its residual stays at home,
+        and only what this very step misses (as owner of others' sum) is added to it."""
+        residuals = [run.residual for run in plan]
+        held: list[tuple[torch.Tensor, torch.Tensor]] = []
+        if not self._gradients_may_be_dropped:
+            return residuals, held
+        for i, (run, tensor) in enumerate(zip(plan, tensors)):
+            if run.residual is None or not _is_zero(tensor):
+                continue
+            residuals[i] = None
+            if run.codec is not None:
+                residuals[i] = missed = torch.zeros_like(run.residual)
+                held.append((run.residual, missed))
+        return residuals, held
+
+    def _drop_paid_out(
+        self, buffer: torch.Tensor, plan: list[Run], residuals: list[torch.Tensor | None]
+    ) -> None:
+        """An exact step has sent a residual in full, but for what 16 bits could not hold."""
+        if buffer.dtype not in (torch.float32, torch.float64):
+            return
+        for run, residual in zip(plan, residuals):
+            if run.codec is None and residual is not None:
+                self.residuals.drop(run.name)
+                run.residual = None
+
+    def _finish_alone(self, buffer: torch.Tensor, plan: list[Run]) -> torch.futures.Future:
+        """In a world of one nothing is encoded; what was held back elsewhere is paid out."""
+        for run in plan:
+            gradient = buffer.narrow(0, run.offset, run.count)
+            if run.residual is None or (self._gradients_may_be_dropped and _is_zero(gradient)):
+                continue
+            gradient.add_(run.residual.to(buffer.device))
+            self.residuals.drop(run.name)
+            run.residual = None
+        future: torch.futures.Future = torch.futures.Future()
+        future.set_result(buffer)
+        return future
+
+    # ---- its plan ----
+
+    def _plan(self, index: int, names: list[str], dtype: torch.dtype) -> list[Run]:
+        """Made once a bucket: DDP rebuilds buckets after the first step, and buckets of other
+        parameters get other plans, but residuals stay with their names."""
+        known = self._plans.get(index)
+        if known is None or known[0] != (names, dtype):
+            known = self._plans[index] = ((names, dtype), self._make_plan(names, dtype))
+        return known[1]
+
+    def _make_plan(self, names: list[str], dtype: torch.dtype) -> list[Run]:
+        """Tensors lie in a bucket one behind the other."""
+        runs: list[Run] = []
+        offset = 0
+        for name in names:
+            run = self._run(name, dtype)
+            run.offset = offset
+            offset += run.count
+            if runs and _may_join(runs[-1], run):
+                runs[-1].count += run.count
+            elif run.count:
+                runs.append(run)
+        return runs
+
+    def _run(self, name: str, dtype: torch.dtype) -> Run:
+        parameter = self.parameters[name]
+        count, codec = parameter.numel(), self.rules.codec_for(name, parameter.shape)
+        if codec is not None:
+            check_dtype(codec, dtype, name)
+        if codec is None or codec.is_exact(dtype) or not self.is_lossy_step():
+            return Run(0, count, None, self.residuals.get(name), tensor_id(name), name)
+        residual = self.residuals.ensure(name, count) if self.error_feedback else None
+        return Run(0, count, codec, residual, tensor_id(name), name)
+
+    def _name_of(self, parameter: torch.Tensor) -> str:
+        name = self._names.get(parameter)
+        if name is None:
+            raise RuntimeError(
+                f"a bucket holds a parameter of shape {list(parameter.shape)} that the model "
+                "did not have when compress() was called; call it on a new "
+                "DistributedDataParallel"
+            )
+        return name
+
+
+def check_dtype(codec: Codec, dtype: torch.dtype, name: str) -> None:
+    """TypeError when `codec` does not take elements of `dtype`."""
+    if not codec.supports(dtype):
+        raise TypeError(
+            f"{codec} does not take the gradient of {name!r}, whose type is {dtype}; "
+            f"send it exact with rules={{{name!r}: None}}"
+        )
+
+
+def _may_join(before: Run, run: Run) -> bool:
+    """Exact neighbours are one segment: fewer pieces to describe, the same bytes."""
+    return all(one.codec is None and one.residual is None for one in (before, run))
+
+
+def _is_zero(tensor: torch.Tensor) -> bool:
+    return tensor[0].item() == 0 and not bool(tensor.any())

@@ -1,0 +1,79 @@
+"""The first step after a restart, in the buckets of the run that was interrupted.
+
+Which rank quantises the sum of an element follows from the bucket the element lies in, so a
+step in other buckets has other (equally good) bits. DDP starts every process with provisional
+buckets and rebuilds them after the first step. So the first step after a restart waits until
+all of its provisional buckets are there, and sends their gradients in the saved ones: one step
+without overlap, and the restarted run has the bits of the uninterrupted one.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Callable
+
+import torch
+
+
+class Replay:
+    """The gradients of one step, collected in one layout of buckets and sent in another."""
+
+    def __init__(self, layout: Sequence[Sequence[str]]) -> None:
+        self._layout = [list(names) for names in layout]
+        self._gradients: dict[str, torch.Tensor] = {}
+        self._settled: list[torch.futures.Future] = []
+        self._flats: list[torch.Tensor] = []
+        self._errors: list[BaseException] = []
+        self._left = 0
+        self._lock = threading.Lock()
+
+    @staticmethod
+    def fits(layout: Sequence[Sequence[str]], names: Iterable[str]) -> bool:
+        """Whether the layout holds each of the parameters once and nothing else."""
+        return sorted(name for bucket in layout for name in bucket) == sorted(names)
+
+    def collect(
+        self, buffer: torch.Tensor, gradients: Mapping[str, torch.Tensor]
+    ) -> torch.futures.Future:
+        """Keep a bucket's gradients, views of `buffer`; a future of it."""
+        self._gradients.update(gradients)
+        settled: torch.futures.Future = torch.futures.Future()
+        self._settled.append(settled)
+        return settled.then(lambda _: self._answer(buffer))
+
+    def _answer(self, buffer: torch.Tensor) -> torch.Tensor:
+        if self._errors:
+            raise self._errors[0]
+        return buffer
+
+    def send(self, post: Callable[[int, list[str], torch.Tensor, bool], Any]) -> None:
+        """post(index, names, buffer, is_last) each bucket of the layout; gradients get the
+        results and the collected futures complete when all of its futures have."""
+        self._flats = [
+            torch.cat([self._gradients[name].reshape(-1) for name in names])
+            for names in self._layout
+        ]
+        self._left = last = len(self._layout)
+        for index, (names, flat) in enumerate(zip(self._layout, self._flats)):
+            post(index, names, flat, index == last - 1).then(self._done)
+
+    def _done(self, future: torch.futures.Future) -> None:
+        try:
+            future.value()
+        except Exception as error:
+            self._errors.append(error)
+        with self._lock:
+            self._left -= 1
+            if self._left:
+                return
+        self._copy_back()
+        for settled in self._settled:
+            settled.set_result(None)
+
+    def _copy_back(self) -> None:
+        for names, flat in zip(self._layout, self._flats):
+            each = flat.split([self._gradients[name].numel() for name in names])
+            for name, values in zip(names, each):
+                gradient = self._gradients[name]
+                gradient.copy_(values.view(gradient.shape))

@@ -1,0 +1,162 @@
+"""What FSDP1 and FSDP2 share: the state of compress(), and the collectives of one unit."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from ._codec import Codec
+from ._communicator import communicator_of
+from ._reducer import check_dtype, tensor_id
+from ._rules import Rules
+from ._spans import Span
+
+FORMAT = "redpoll.compress.sharded"
+VERSION = 1
+
+
+class ShardedState:
+    """How the shards of one FSDP model travel. No error feedback: nothing is held back, and the
+    state is a step counter, which warm-up and stochastic rounding depend on."""
+
+    def __init__(
+        self, grads: Rules, weights: Rules | None, warmup_steps: int, seed: int
+    ) -> None:
+        self.grads = grads
+        self.weights = weights
+        self.warmup_steps = warmup_steps
+        self.seed = seed
+        self.units: list[Unit] = []
+        self.enabled = True
+        """False: exact from the next collective on. Equal on all ranks."""
+
+    @property
+    def step(self) -> int:
+        """Reductions so far of the unit that had most."""
+        return max((unit.step for unit in self.units), default=0)
+
+    def codecs(self) -> dict[str, dict[str, str]]:
+        """How each parameter's gradient and weights travel after the warm-up."""
+        kinds = {"grads": self.grads, "weights": self.weights}
+        return {
+            kind: {
+                name: str((rules and rules.codec_for(name, shape)) or "exact")
+                for unit in self.units
+                for name, shape in unit.parameters()
+            }
+            for kind, rules in kinds.items()
+        }
+
+    def check_names(self) -> None:
+        """ValueError for a rule that fits no parameter."""
+        self.grads.check_names([name for unit in self.units for name, _ in unit.parameters()])
+
+    def state_dict(self) -> dict[str, Any]:
+        """The step counter; the same on every rank."""
+        return {"format": FORMAT, "version": VERSION, "step": self.step}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue counting. ValueError: this is no such state, or one of DDP."""
+        if state.get("format") != FORMAT or state.get("version") != VERSION:
+            raise ValueError(f"this is no state of compress() for FSDP: {str(state)[:80]}")
+        for unit in self.units:
+            unit.step = state["step"]
+
+    def __repr__(self) -> str:
+        weights = self.weights.codec if self.weights else None
+        return (
+            f"ShardedState(grads={self.grads.codec or 'exact'}, weights={weights or 'exact'}, "
+            f"{len(self.units)} units, step {self.step})"
+        )
+
+
+class Unit:
+    """One FSDP unit: the tensors of its buffers, and its own count of reductions."""
+
+    def __init__(self, state: ShardedState, label: str) -> None:
+        self.state = state
+        self.label = label
+        self.step = 0
+        self._spans: dict[Any, list[Span]] = {}
+
+    def parameters(self) -> list[tuple[str, torch.Size]]:
+        """Names and shapes of the unit's tensors."""
+        raise NotImplementedError
+
+    def check(self, group: Any) -> None:
+        """Raise what would be raised in the first step."""
+        communicator_of(group)
+
+    def _lossy_now(self) -> bool:
+        return self.state.enabled and self.step >= self.state.warmup_steps
+
+    def reduce_scatter(
+        self, output: torch.Tensor, flat: torch.Tensor, group: Any, op: Any, spans: list[Span]
+    ) -> None:
+        """`output` gets this rank's part of the reduced `flat`. Blocks."""
+        communicator = communicator_of(group)
+        works, filled, lossy = [], 0, self._lossy_now()
+        for span in spans:
+            own = span.blocks[communicator.rank][1]
+            works.append(
+                communicator.reduce_scatter(
+                    output.narrow(0, filled, own),
+                    [flat.narrow(0, first, count) for first, count in span.blocks],
+                    op,
+                    codec=self._codec(span, flat.dtype) if lossy else None,
+                    seed=self._seed(span),
+                    step=self.step,
+                )
+            )
+            filled += own
+        for work in works:
+            work.wait()
+        self.step += 1
+
+    def all_gather(
+        self, output: torch.Tensor, own: torch.Tensor, group: Any, spans: list[Span]
+    ) -> None:
+        """`output` gets every rank's row. Blocks. Weights that are gathered again in one step,
+        for the backward pass, have the same bits."""
+        communicator = communicator_of(group)
+        works, taken, lossy = [], 0, self._lossy_now()
+        for span in spans:
+            count = span.blocks[communicator.rank][1]
+            works.append(
+                communicator.all_gather(
+                    [output.narrow(0, first, size) for first, size in span.blocks],
+                    own.narrow(0, taken, count),
+                    codec=self._codec(span, own.dtype) if lossy else None,
+                    seed=self._seed(span),
+                    step=self.step,
+                )
+            )
+            taken += count
+        for work in works:
+            work.wait()
+
+    def _seed(self, span: Span) -> int:
+        """These collectives number no tensors, so the tensor's number is part of the seed."""
+        return (self.state.seed + (tensor_id(span.name) << 32)) % 2**64
+
+    @staticmethod
+    def _codec(span: Span, dtype: torch.dtype) -> Codec | None:
+        if span.codec is not None:
+            check_dtype(span.codec, dtype, span.name)
+        return span.codec
+
+
+@contextlib.contextmanager
+def internals(what: str) -> Iterator[None]:
+    """What a flat buffer holds is told by attributes that PyTorch does not document: say so
+    where a release has moved one."""
+    try:
+        yield
+    except AttributeError as error:
+        raise RuntimeError(
+            f"{what} of PyTorch {torch.__version__} is made otherwise than compress() knows it "
+            f"({error}); leave it exact, or use another release"
+        ) from error

@@ -1,0 +1,155 @@
+"""The Work that collectives return."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any, Optional
+
+import torch
+from torch._C._distributed_c10d import Work as _C10dWork
+
+from ._errors import RedpollError
+from ._request import Request, seconds
+
+# Before 2.9 the C++ side of PyTorch does not keep the Python half of a Work: with it go our
+# methods, and C++ would wait for ever. There a Work is held until it is waited for, or 1024
+# later ones are.
+_HOLDS = tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 9)
+_held: dict[int, Work] = {}
+
+
+class Work(_C10dWork):
+    """An operation that is complete; PendingWork: one that was posted. As PyTorch's, with all
+    of its methods answering.
+
+    Dropping it is fine: the operation runs to its end, and its tensors live until then."""
+
+    _requests: Sequence[Request] = ()
+    _outputs: Sequence[torch.Tensor] = ()
+
+    def wait(self, timeout: Optional[timedelta] = None) -> bool:
+        """Block until it is complete and outputs hold their values; True.
+
+        Drives the transfer on this thread. timeout: None or 0 for that of the operation or the
+        group; RedpollError (TIMEOUT) when it is over, and the operation goes on. Raises
+        RedpollError when the operation failed, on every rank. Any thread, any number of
+        times."""
+        if _HOLDS:
+            _held.pop(id(self), None)
+        return True
+
+    def is_completed(self) -> bool:
+        """True when wait() would not block. Drives a little; never blocks."""
+        return True
+
+    def is_success(self) -> bool:
+        """True when it is complete and did not fail."""
+        return self.is_completed() and self.exception() is None
+
+    def exception(self) -> Optional[RedpollError]:
+        """What wait() would raise; None after success, or while it runs."""
+        return None
+
+    def result(self) -> list[torch.Tensor]:
+        """The output tensors; waits for them."""
+        self.wait()
+        return list(self._outputs)
+
+    def get_future(self) -> torch.futures.Future:
+        """A future of the list of output tensors. Completed by a thread of Redpoll's or by
+        whoever waits first; its callbacks run there.
+
+        After a failure its wait() and value() raise RuntimeError with the RedpollError's text:
+        the errors of PyTorch's futures are those of C++ and have no type of their own. wait()
+        and exception() of the Work give the RedpollError itself."""
+        done: torch.futures.Future = torch.futures.Future()
+        done.set_result(list(self._outputs))
+        return done
+
+    def set_outputs(self, tensors: Sequence[torch.Tensor]) -> None:
+        """Other tensors as result() and the future's value, where those that the operation was
+        given are parts of them. Before anybody asks for either."""
+        self._outputs = tensors
+
+    def synchronize(self) -> None:
+        """Outputs are in place when wait() returns; nothing is left to do."""
+
+    def source_rank(self) -> int:
+        """The group rank that sent what a receive got; -1 before that, and of anything else."""
+        return -1
+
+    def _source_rank(self) -> int:
+        return self.source_rank()
+
+
+class PendingWork(Work):
+    """Complete when all of its requests are."""
+
+    def __init__(self, requests: Sequence[Request], outputs: Sequence[torch.Tensor]) -> None:
+        super().__init__()
+        self._requests = requests
+        self._outputs = outputs
+        if _HOLDS:
+            _hold(self)
+
+    def wait(self, timeout: Optional[timedelta] = None) -> bool:
+        limit = seconds(timeout)
+        for request in self._requests:
+            request.wait(limit)
+        return super().wait()
+
+    def is_completed(self) -> bool:
+        return all(request.test() for request in self._requests)
+
+    def exception(self) -> Optional[RedpollError]:
+        for request in self._requests:
+            error = request.error()
+            if error is not None:
+                return error
+        return None
+
+    def get_future(self) -> torch.futures.Future:
+        if len(self._requests) == 1:
+            return self._requests[0].future()
+        outputs = list(self._outputs)
+        parts = torch.futures.collect_all([one.future() for one in self._requests])
+        return parts.then(lambda each: [one.value() for one in each.value()] and outputs)
+
+    def set_outputs(self, tensors: Sequence[torch.Tensor]) -> None:
+        super().set_outputs(tensors)
+        for request in self._requests:
+            request.outputs = tensors
+
+    def source_rank(self) -> int:
+        return self._requests[0].source if len(self._requests) == 1 else -1
+
+    def __del__(self) -> None:
+        for request in self._requests:
+            if not request.done:
+                request.abandon()
+
+
+def completed(outputs: Sequence[torch.Tensor]) -> Work:
+    """A Work of what is done already."""
+    work = Work()
+    work._outputs = outputs
+    if _HOLDS:
+        _hold(work)
+    return work
+
+
+def joined(works: Sequence[Work]) -> Work:
+    """One Work for several: complete when all are, with all their outputs."""
+    requests: list[Request] = []
+    outputs: list[Any] = []
+    for work in works:
+        requests.extend(work._requests)
+        outputs.extend(work._outputs)
+    return PendingWork(requests, outputs) if requests else completed(outputs)
+
+
+def _hold(work: Work) -> None:
+    _held[id(work)] = work
+    if len(_held) > 1024:
+        _held.pop(next(iter(_held)), None)

@@ -1,0 +1,276 @@
+"""compress(): lossy gradients with error feedback for DDP, lossy shards for FSDP."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch.nn.parallel import DistributedDataParallel
+
+from ._communicator import communicator_of
+from ._fsdp import UNSET, check_is_sharded, compress_sharded
+from ._hook import compress_hook
+from ._reducer import BucketReducer
+from ._residuals import (
+    FORMAT,
+    VERSION,
+    choose_states,
+    shaped,
+    sum_residuals,
+)
+from ._rules import DEFAULT_MIN_SIZE, CodecLike, Rules, RulesLike
+from ._sharded import ShardedState
+
+_DEFAULT = "q4"
+
+
+class LoadReport(NamedTuple):
+    """What load_state_dict(strict=False) passed over."""
+
+    missing: list[str]  # lossy parameters of which the states hold no residual; now zero
+    unexpected: list[str]  # residuals of names that are no parameter; not used
+
+
+class CompressState(BucketReducer):
+    """How the gradients of one DDP model travel, and what error feedback holds back.
+
+    `step` counts reductions (backward passes outside of no_sync); `enabled` False makes every
+    step exact. Change things between steps, and on all ranks in the same one: a disagreement
+    is an error on every rank, in words. Not for use by several threads."""
+
+    def set_codec(
+        self, codec: CodecLike, *, rules: RulesLike = None, min_size: int | None = None
+    ) -> None:
+        """Other codecs from the next step on. rules None: those of before stay, and go before
+        `codec`. Local. What was held back for parameters that now travel exact goes out with
+        their next gradient; nothing is lost. ValueError, TypeError: as of compress(), and
+        nothing has changed."""
+        before = self.rules
+        after = before.replaced(codec, rules, min_size)
+        self.rules = after
+        try:
+            self.check()
+        except (ValueError, TypeError):
+            self.rules = before
+            raise
+        self.forget_plans()
+
+    def codecs(self) -> dict[str, str]:
+        """How each parameter travels in a lossy step: the codec's text, or "exact"."""
+        return {name: str(self.codec_of(name) or "exact") for name in self.parameters}
+
+    def residual(self, name: str) -> torch.Tensor | None:
+        """What is held back for a parameter here, with its shape; None: nothing."""
+        flat = self.residuals.get(name)
+        return None if flat is None else shaped(flat, self.parameters[name])
+
+    # ---- across restarts ----
+
+    def state_dict(self) -> dict[str, Any]:
+        """This rank's part of the state: every rank saves its own.
+
+        Residuals by parameter name (without "module."), float32, on the CPU, with the
+        parameter's shape; live tensors, as in an optimizer's state. Local."""
+        for name, parameter in self.parameters.items():
+            if self._keeps_residual(name):
+                self.residuals.ensure(name, parameter.numel())
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "rank": self.communicator.rank,
+            "world": self.communicator.world,
+            "step": self.step,
+            "buckets": self.buckets(),
+            "residuals": {
+                name: self.residual(name) for name in self.parameters if name in self.residuals
+            },
+        }
+
+    def load_state_dict(
+        self, state: Mapping[str, Any] | Sequence[Mapping[str, Any]], strict: bool = True
+    ) -> LoadReport:
+        """Continue from a saved state. Local; every rank calls it.
+
+        state: this rank's own dict of a run of as many ranks, or a sequence of those of all
+        ranks of a run of any world: rank r takes over what ranks r, r + world, ... held back,
+        so that the total, which is what training sees, is conserved. Tensors are copied.
+        strict: names that are missing or no parameter are an error that lists them; else they
+        are returned. ValueError also for shapes, for states of several runs or steps, and for
+        another rank's dict; the state is then what it was."""
+        states = [state] if isinstance(state, Mapping) else list(state)
+        chosen = choose_states(states, self.communicator.rank, self.communicator.world)
+        flats, unexpected, misfits = sum_residuals(chosen, self.parameters)
+        wanted = [name for name in self.parameters if chosen and self._keeps_residual(name)]
+        report = LoadReport([name for name in wanted if name not in flats], unexpected)
+        _check_load(report, misfits, strict)
+        if flats and not self.error_feedback:
+            raise ValueError("the state holds residuals, but error_feedback is False here")
+        self.residuals.replace(flats)
+        self.step = states[0]["step"]
+        self.forget_plans()
+        self.replay(
+            states[0]["buckets"] if states[0]["world"] == self.communicator.world else []
+        )
+        return report
+
+    def _keeps_residual(self, name: str) -> bool:
+        return self.error_feedback and self.codec_of(name) is not None
+
+    def save(self, folder: str | os.PathLike[str]) -> Path:
+        """Write this rank's state into `folder`, a file a rank; every rank calls it. A file
+        appears whole or not at all. Use a folder for each checkpoint. Returns the file."""
+        path = Path(folder)
+        path.mkdir(parents=True, exist_ok=True)
+        file = path / _file_name(self.communicator.rank, self.communicator.world)
+        part = file.with_suffix(".part")
+        torch.save(self.state_dict(), part)
+        os.replace(part, file)
+        return file
+
+    def load(self, folder: str | os.PathLike[str], strict: bool = True) -> LoadReport:
+        """Continue from a folder that all ranks of a run of any world saved into, and that
+        every rank can read. FileNotFoundError: it holds none. Else as load_state_dict()."""
+        files = sorted(Path(folder).glob("redpoll-rank-*-of-*.pt"))
+        if not files:
+            raise FileNotFoundError(f"{folder} holds no redpoll-rank-*-of-*.pt")
+        # Mapped, so that only what this rank takes over is read.
+        states = [
+            torch.load(file, map_location="cpu", mmap=True, weights_only=True) for file in files
+        ]
+        found, world = len(states), states[0]["world"]
+        if found < world:
+            raise ValueError(f"{folder} holds {found} of the states of {world} ranks")
+        return self.load_state_dict(states, strict)
+
+    def __repr__(self) -> str:
+        lossy = sum(1 for name in self.parameters if self.codec_of(name) is not None)
+        return (
+            f"CompressState({self.rules.codec or 'exact'}, {lossy} of {len(self.parameters)} "
+            f"parameters lossy, step {self.step}, error_feedback={self.error_feedback}"
+            f"{'' if self.enabled else ', not enabled'})"
+        )
+
+
+def _file_name(rank: int, world: int) -> str:
+    return f"redpoll-rank-{rank:05d}-of-{world:05d}.pt"
+
+
+def _check_load(report: LoadReport, misfits: list[str], strict: bool) -> None:
+    wrong = []
+    if strict and report.missing:
+        wrong.append(f"no residual of {', '.join(report.missing)}")
+    if strict and report.unexpected:
+        wrong.append(f"residuals of no parameter: {', '.join(report.unexpected)}")
+    if misfits:
+        wrong.append(f"other shapes: {'; '.join(misfits)}")
+    if wrong:
+        raise ValueError("the state does not fit the model: " + "; ".join(wrong))
+
+
+def compress(
+    model: torch.nn.Module,
+    codec: CodecLike = UNSET,
+    *,
+    grads: CodecLike = UNSET,
+    weights: CodecLike = UNSET,
+    rules: RulesLike = None,
+    min_size: int = DEFAULT_MIN_SIZE,
+    error_feedback: bool | None = None,
+    warmup_steps: int = 0,
+    seed: int = 0,
+) -> CompressState | ShardedState:
+    """Let the gradients of a parallel model travel lossy from now on.
+
+    model: DistributedDataParallel, or one of FSDP (fully_shard() modules, or
+        FullyShardedDataParallel), whose process group's CPU backend is "redpoll".
+    codec: of DDP gradients: "q4" (the default), "q8:bucket=1024", "bf16", ...
+    grads, weights: of FSDP: codecs of the gradients' reduce-scatter ("q8" by default) and of
+        the weights' all-gather (None by default: exact).
+    rules: what differs from the default, which is: tensors of one dimension and those of fewer
+        than min_size elements travel exact, all others with the codec. A mapping of globs of
+        parameter names to codecs (None: exact), or a sequence of such pairs and Rules; the
+        first that fits decides. Names are those of the wrapped module.
+    error_feedback: what a step loses is added to the next one's gradient. True by default for
+        DDP, for one float32 a lossy element of memory on the CPU; FSDP has none.
+    warmup_steps: so many exact steps first; error feedback starts after them.
+    seed: of stochastic rounding, with the step and the parameter's name.
+
+    Collective in effect: every rank calls it with equal arguments (a difference is an error on
+    all ranks in the first step). Nothing travels in the call itself. The result is the mean of
+    all ranks' gradients, bit-identical on all of them.
+    Returns the state, whose state_dict() belongs into checkpoints.
+    TypeError: the model is of another kind, or has gradients that a codec does not take.
+    ValueError: a codec, rule or number is wrong. RuntimeError: the group's backend is not
+    redpoll, or another hook is registered."""
+    model = getattr(model, "_orig_mod", model)  # what torch.compile wraps
+    if not isinstance(warmup_steps, int) or warmup_steps < 0:
+        raise ValueError(f"warmup_steps is {warmup_steps!r}; 0 or more is wanted")
+    if isinstance(model, DistributedDataParallel):
+        if grads is not UNSET or weights is not UNSET:
+            raise ValueError("grads= and weights= are for FSDP; DDP takes codec=")
+        chosen = Rules(_DEFAULT if codec is UNSET else codec, rules, min_size)
+        feedback = True if error_feedback is None else bool(error_feedback)
+        return _compress_ddp(model, chosen, feedback, warmup_steps, seed)
+    if codec is not UNSET:
+        check_is_sharded(model)
+        raise ValueError("FSDP takes grads= and weights=, each a codec, not codec=")
+    if error_feedback:
+        check_is_sharded(model)
+        raise ValueError(
+            "there is no error feedback for FSDP; use grads='q8' or "
+            "grads='q8:rounding=stochastic', which is unbiased"
+        )
+    return compress_sharded(model, grads, weights, rules, min_size, warmup_steps, seed)
+
+
+def _compress_ddp(
+    model: DistributedDataParallel,
+    rules: Rules,
+    error_feedback: bool,
+    warmup_steps: int,
+    seed: int,
+) -> CompressState:
+    _check_no_hook(model)
+    state = CompressState(
+        communicator_of(model.process_group),
+        _reduced_parameters(model),
+        rules,
+        error_feedback=error_feedback,
+        warmup_steps=warmup_steps,
+        seed=seed,
+        gradients_may_be_dropped=bool(model.find_unused_parameters or model.static_graph),
+    )
+    state.check()
+    try:
+        model.register_comm_hook(state, compress_hook)
+    except RuntimeError as error:
+        raise RuntimeError(f"DDP does not take the communication hook: {error}") from error
+    return state
+
+
+def _check_no_hook(model: DistributedDataParallel) -> None:
+    hooks = [hook for hook, _ in getattr(model, "_comm_hooks", [])]
+    if compress_hook in hooks:
+        raise RuntimeError("compress() was called on this model before; use its set_codec()")
+    if hooks:
+        raise RuntimeError(
+            f"DDP has the communication hook {hooks[0].__qualname__} already, and takes only "
+            "one; compress() needs its place"
+        )
+    if getattr(model, "_delay_all_reduce_params", None):
+        raise RuntimeError(
+            "DDP reduces delay_all_reduce_named_params outside of communication hooks, where "
+            "they cannot be compressed"
+        )
+
+
+def _reduced_parameters(model: DistributedDataParallel) -> dict[str, torch.Tensor]:
+    ignored = getattr(model, "parameters_to_ignore", ())
+    return {
+        name: parameter
+        for name, parameter in model.module.named_parameters()
+        if parameter.requires_grad and name not in ignored
+    }

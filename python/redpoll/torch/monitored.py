@@ -1,0 +1,99 @@
+"""A barrier that names who is missing.
+
+PyTorch's own is tied to gloo; this one uses nothing but the group's store, and so works for
+groups of any backend and while the group itself is stuck.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any, Optional
+
+import torch.distributed as dist
+from torch.distributed import distributed_c10d
+
+from .. import _abi
+from ._errors import RedpollError, place_text, user_place
+from ._store import wait_for_key
+
+_PREFIX = "redpoll/monitored_barrier"
+_ANSWER_S = 30.0  # for the outcome, once somebody has claimed to write it
+
+
+def monitored_barrier(
+    group: Any = None, timeout: Optional[timedelta] = None, wait_all_ranks: bool = False
+) -> None:
+    """Return when all ranks of the group have called it; else raise on every rank that came.
+
+    group: None for the default one; timeout: None for 30 minutes. RedpollError (TIMEOUT) names
+    the missing ranks by their rank in the group: all of them with wait_all_ranks, else the
+    first. The group stays usable, and the next call is a new barrier on all ranks: one that
+    comes too late for this one is told so in its own call. Blocks up to timeout. Any group with
+    a store; one thread at a time."""
+    group = group if group is not None else distributed_c10d._get_default_group()
+    rank, world = dist.get_rank(group), dist.get_world_size(group)
+    if rank < 0 or world == 1:
+        return
+    limit_s = (timeout or timedelta(minutes=30)).total_seconds()
+    meeting = _Meeting(distributed_c10d._get_process_group_store(group), rank, world)
+    missing = meeting.missing(limit_s)
+    if missing:
+        raise RedpollError(
+            _abi.RP_TIMEOUT,
+            _sentence(missing, rank, limit_s, wait_all_ranks),
+            rank=rank,
+            group=distributed_c10d._get_process_group_name(group),
+            operation="monitored_barrier",
+            posted_at=place_text(user_place()),
+        )
+
+
+def _sentence(missing: list[int], rank: int, limit_s: float, name_all: bool) -> str:
+    if rank in missing:
+        return f"rank {rank} came after the others had waited {limit_s:g} s for it"
+    missing = missing if name_all else missing[:1]
+    names = ", ".join(map(str, missing))
+    word = "rank" if len(missing) == 1 else "ranks"
+    return f"{word} {names} did not arrive within {limit_s:g} s"
+
+
+class _Meeting:
+    """One round. Whoever claims it first writes its outcome: the missing ranks, or none."""
+
+    def __init__(self, store: Any, rank: int, world: int) -> None:
+        self._store, self._rank, self._world = store, rank, world
+        self._round = store.add(f"{_PREFIX}/rounds/{rank}", 1)
+
+    def missing(self, limit_s: float) -> list[int]:
+        store, outcome = self._store, self._key("outcome")
+        store.set(self._key(f"here/{self._rank}"), "")
+        if store.add(self._key("count"), 1) == self._world:
+            self._decide()
+        elif not wait_for_key(store, outcome, limit_s):
+            self._decide()
+        if not wait_for_key(store, outcome, _ANSWER_S):
+            return [rank for rank in range(self._world) if not self._is_here(rank)]
+        text = store.get(outcome).decode()
+        missing = [int(each) for each in text.split()]
+        self._leave()
+        return missing
+
+    def _decide(self) -> None:
+        if self._store.add(self._key("claims"), 1) == 1:
+            missing = [str(rank) for rank in range(self._world) if not self._is_here(rank)]
+            self._store.set(self._key("outcome"), " ".join(missing))
+
+    def _leave(self) -> None:
+        """The last to read the outcome removes the round's keys."""
+        if self._store.add(self._key("left"), 1) < self._world:
+            return
+        for subject in ["count", "claims", "outcome", "left"]:
+            self._store.delete_key(self._key(subject))
+        for rank in range(self._world):
+            self._store.delete_key(self._key(f"here/{rank}"))
+
+    def _is_here(self, rank: int) -> bool:
+        return self._store.check([self._key(f"here/{rank}")])
+
+    def _key(self, subject: str) -> str:
+        return f"{_PREFIX}/{self._round}/{subject}"

@@ -1,0 +1,23 @@
+"""What every test file of the Python package shares."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+SKIPPED = 77  # what ctest counts as skipped
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """A file of which every case was skipped counts as skipped, not as passed."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if exitstatus == pytest.ExitCode.OK and reporter is not None:
+        if reporter.stats.get("skipped") and not reporter.stats.get("passed"):
+            session.exitstatus = SKIPPED
+
+
+@pytest.fixture(scope="session")
+def source() -> Path:
+    """The root of the source tree."""
+    return Path(__file__).resolve().parents[2]

@@ -1,0 +1,267 @@
+"""Start the ranks of a test as processes, with a deadline, and collect what they did.
+
+    def work(rank, world):                  # at the top of a test module: found by name
+        tensor = torch.ones(4)
+        dist.all_reduce(tensor)
+        return tensor[0].item()
+
+    def test_sum():
+        assert values(run_group(work, 3)) == [3, 3, 3]
+
+Ranks are forked from a server that has imported PyTorch once, so that a world costs
+milliseconds and not seconds; run_script() starts real interpreters instead, for tests of
+imports, of exits and of launchers. A rank that is late prints where all its threads stand.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from multiprocessing.connection import wait as wait_for_any
+from pathlib import Path
+from typing import Any, Callable
+
+_PRELOAD = [
+    "torch",
+    "torch._dynamo",
+    "torch.distributed.fsdp",
+    "torch.nn.parallel",
+    "redpoll.torch",
+]
+_GRACE_S = 5.0
+_context = None
+
+
+@dataclass
+class Outcome:
+    """How one rank ended: exactly one of `value` and `error` counts."""
+
+    rank: int
+    value: Any = None
+    error: str | None = None  # the traceback; None when the function returned
+    exitcode: int | None = None  # -9: killed by signal 9
+
+    @property
+    def ok(self) -> bool:
+        return self.error is None
+
+
+def run_ranks(
+    function: Callable[..., Any],
+    world: int,
+    *args: Any,
+    timeout: float = 120.0,
+    environment: Mapping[str, str] | None = None,
+) -> list[Outcome]:
+    """function(rank, world, *args) in `world` processes at once; returns when all have ended.
+
+    function, args and what it returns must be picklable (a function at a module's top; no
+    tensors: PyTorch would pass a descriptor of a process that has ended). Blocks up to
+    `timeout` seconds and a few more: then the late ranks' outcome is where their threads stood.
+    Ranks start with one OpenMP thread and the environment given; they end without running
+    atexit functions (use run_script() to test those)."""
+    context = _fork_server()
+    with tempfile.TemporaryDirectory(prefix="redpoll-ranks-") as folder:
+        started = []
+        for rank in range(world):
+            ours, theirs = context.Pipe(duplex=False)
+            late = str(Path(folder) / f"late-{rank}.txt")
+            process = context.Process(
+                target=_rank_main,
+                args=(
+                    theirs,
+                    late,
+                    timeout,
+                    dict(environment or {}),
+                    function,
+                    rank,
+                    world,
+                    args,
+                ),
+                daemon=True,
+            )
+            process.start()
+            theirs.close()
+            started.append((process, ours, late))
+        return _collect(started, time.monotonic() + timeout + _GRACE_S)
+
+
+def run_group(
+    function: Callable[..., Any],
+    world: int,
+    *args: Any,
+    backend: str = "redpoll",
+    timeout: float = 120.0,
+    group_timeout: float = 30.0,
+    destroy: bool = True,
+    environment: Mapping[str, str] | None = None,
+) -> list[Outcome]:
+    """run_ranks() inside init_process_group(backend) and destroy_process_group().
+
+    The store is a TCPStore of this process, so that it outlives every rank. group_timeout: of
+    the process group, in seconds. destroy False: the function leaves the group as it likes."""
+    import torch.distributed as dist
+
+    server = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    place = (backend, server.port, group_timeout, destroy)
+    return run_ranks(
+        _group_main, world, place, function, args, timeout=timeout, environment=environment
+    )
+
+
+def values(outcomes: Sequence[Outcome]) -> list[Any]:
+    """What the ranks returned, by rank. AssertionError with every traceback when one failed."""
+    failed = [outcome for outcome in outcomes if not outcome.ok]
+    if failed:
+        raise AssertionError(
+            "\n".join(f"---- rank {one.rank} ({one.exitcode}):\n{one.error}" for one in failed)
+        )
+    return [outcome.value for outcome in outcomes]
+
+
+def run_script(
+    text: str,
+    world: int = 1,
+    *,
+    timeout: float = 120.0,
+    environment: Mapping[str, str] | None = None,
+    arguments: Sequence[str] = (),
+) -> list[subprocess.CompletedProcess[str]]:
+    """Run Python source in `world` fresh interpreters, with torchrun's variables set (RANK,
+    WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT: a free port). Returns each rank's return
+    code, stdout and stderr; one that is late is killed and returns -9."""
+    shared = {"WORLD_SIZE": str(world), "LOCAL_WORLD_SIZE": str(world), "OMP_NUM_THREADS": "1"}
+    shared.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()))
+    deadline = time.monotonic() + timeout
+    running, done = [], []
+    for rank in range(world):
+        own = {**os.environ, **shared, "RANK": str(rank), "LOCAL_RANK": str(rank)}
+        own.update(environment or {})
+        command = [sys.executable, "-c", text, *arguments]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        running.append(subprocess.Popen(command, env=own, text=True, **pipes))
+    for process in running:
+        try:
+            out, err = process.communicate(timeout=max(0.1, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            out, err = process.communicate()
+        done.append(subprocess.CompletedProcess(process.args, process.returncode, out, err))
+    return done
+
+
+def free_port() -> int:
+    """A port that nobody listens on now."""
+    import socket
+
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def refusal(kind: type[BaseException], action: Callable[[], Any]) -> str:
+    """What the exception of `kind` that action() must raise says."""
+    try:
+        action()
+    except kind as error:
+        return str(error)
+    raise AssertionError(f"no {kind.__name__}")
+
+
+def die(sign: int = signal.SIGKILL) -> None:
+    """End this rank as a crash would."""
+    os.kill(os.getpid(), sign)
+    time.sleep(60)
+
+
+def open_descriptors() -> int:
+    """How many file descriptors this process holds."""
+    return len(os.listdir("/proc/self/fd"))
+
+
+def thread_count() -> int:
+    """How many threads this process has, those of C included."""
+    return len(os.listdir("/proc/self/task"))
+
+
+def resident_bytes() -> int:
+    """How much memory this process has resident."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+# ---- behind the scenes ----
+
+
+def _fork_server():
+    global _context
+    if _context is None:
+        os.environ.setdefault("OMP_NUM_THREADS", "1")
+        _context = multiprocessing.get_context("forkserver")
+        _context.set_forkserver_preload([*_PRELOAD, "ranks"])
+    return _context
+
+
+def _rank_main(pipe, late, timeout, environment, function, rank, world, args):
+    os.environ.update(environment)
+    with open(late, "w") as file:
+        faulthandler.dump_traceback_later(timeout, exit=True, file=file)
+        try:
+            answer = (True, function(rank, world, *args))
+        except BaseException:
+            answer = (False, traceback.format_exc())
+        faulthandler.cancel_dump_traceback_later()
+    pipe.send(answer)
+    pipe.close()
+
+
+def _group_main(rank, world, place, function, args):
+    import torch.distributed as dist
+
+    import redpoll.torch  # noqa: F401  registers the backend
+
+    backend, port, group_timeout, destroy = place
+    store = dist.TCPStore("127.0.0.1", port, is_master=False, timeout=timedelta(seconds=30))
+    limit = timedelta(seconds=group_timeout)
+    dist.init_process_group(backend, store=store, rank=rank, world_size=world, timeout=limit)
+    try:
+        return function(rank, world, *args)
+    finally:
+        if destroy and dist.is_initialized():
+            dist.destroy_process_group()
+
+
+def _collect(started, deadline: float) -> list[Outcome]:
+    outcomes = [
+        Outcome(rank, error="it ended without an answer") for rank in range(len(started))
+    ]
+    pending = {pipe: rank for rank, (_, pipe, _) in enumerate(started)}
+    while pending and time.monotonic() < deadline:
+        for pipe in wait_for_any(list(pending), timeout=max(0.0, deadline - time.monotonic())):
+            rank = pending.pop(pipe)
+            try:
+                ok, answer = pipe.recv()
+            except EOFError:
+                continue
+            outcomes[rank] = Outcome(rank, answer, None) if ok else Outcome(rank, None, answer)
+    for rank, (process, pipe, late) in enumerate(started):
+        process.join(max(0.1, deadline - time.monotonic()))
+        if process.is_alive():
+            process.kill()
+            process.join()
+        pipe.close()
+        outcomes[rank].exitcode = process.exitcode
+        stands = Path(late).read_text() if Path(late).exists() else ""
+        if stands and not outcomes[rank].ok:
+            outcomes[rank].error = f"late; its threads stood here:\n{stands}"
+    return outcomes

@@ -1,0 +1,347 @@
+"""compress() of FSDP models: which elements travel how, and what arrives."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from ranks import refusal, run_group, values
+
+MIN_SIZE = 500
+
+
+# ---- layouts, without a network ----
+
+
+def fields_of(*named):
+    from redpoll.torch._spans import Field
+
+    return [Field(count, name, torch.Size(shape)) for count, name, shape in named]
+
+
+def covered(spans, rank):
+    return [
+        index for span in spans for index in range(span.blocks[rank][0], sum(span.blocks[rank]))
+    ]
+
+
+def test_rows_are_cut_where_tensors_end():
+    from redpoll.torch._rules import Rules
+    from redpoll.torch._spans import row_spans
+
+    fields = fields_of(
+        (300, "w", (20, 30)), (10, "b", (20,)), (5, "g", (10,)), (300, "v", (600, 1))
+    )
+    spans = row_spans(fields, 2, Rules("q4", None, MIN_SIZE))
+    assert [(span.name, str(span.codec)) for span in spans] == [
+        ("w", "q4:bucket=512"),
+        ("b", "None"),
+        ("v", "q4:bucket=512"),
+    ]
+    assert spans[1].blocks == [(300, 15), (915, 15)]
+    for rank in range(2):
+        assert covered(spans, rank) == list(range(rank * 615, rank * 615 + 615))
+
+
+@pytest.mark.parametrize("world", [1, 2, 3, 5])
+def test_flat_buffers_are_cut_where_tensors_and_shards_end(world):
+    from redpoll.torch._rules import Rules
+    from redpoll.torch._spans import flat_spans
+
+    fields = fields_of(
+        (600, "w", (20, 30)), (3, None, ()), (20, "b", (20,)), (900, "v", (30, 30))
+    )
+    total = -(-1530 // world) * world
+    spans = flat_spans(fields, total, world, Rules("q4", None, MIN_SIZE))
+    assert [span.codec is not None for span in spans[:3]] == [True, False, True]
+    shard = total // world
+    for rank in range(world):
+        assert covered(spans, rank) == list(range(rank * shard, (rank + 1) * shard))
+
+
+# ---- FSDP2 and FSDP1 ----
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.LayerNorm(48)
+        self.up = nn.Linear(48, 97)
+        self.down = nn.Linear(97, 48)
+
+    def forward(self, x):
+        return x + self.down(torch.relu(self.up(self.norm(x))))
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList(Block() for _ in range(2))
+        self.head = nn.Linear(48, 10)
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x)
+
+
+def make(kind, dtype=None, **options):
+    torch.manual_seed(0)
+    net = Net()
+    if kind == "fsdp2":
+        from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+        policy = MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=dtype)
+        for block in net.blocks:
+            fully_shard(block, mp_policy=policy)
+        return fully_shard(net, mp_policy=policy)
+    from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecision
+    from torch.distributed.fsdp.wrap import ModuleWrapPolicy
+
+    return FullyShardedDataParallel(
+        net,
+        auto_wrap_policy=ModuleWrapPolicy({Block}),
+        device_id=torch.device("cpu"),
+        mixed_precision=MixedPrecision(param_dtype=dtype, reduce_dtype=dtype)
+        if dtype
+        else None,
+        use_orig_params=True,
+        **options,
+    )
+
+
+def batch(rank, step):
+    generator = torch.Generator().manual_seed(100 * step + rank)
+    x = torch.randn(8, 48, generator=generator)
+    return x, x[:, :10].argmax(1)
+
+
+def full_gradients(model, kind):
+    if kind == "fsdp2":
+        return {name: one.grad.full_tensor().float() for name, one in model.named_parameters()}
+    from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+
+    with FSDP.summon_full_params(model, with_grads=True):
+        named = {name: one.grad.float().clone() for name, one in model.named_parameters()}
+    return {name.replace("_fsdp_wrapped_module.", ""): grad for name, grad in named.items()}
+
+
+def exact_means(rank, world, step):
+    torch.manual_seed(0)
+    net = Net()
+    x, y = batch(rank, step)
+    nn.functional.cross_entropy(net(x), y).backward()
+    means = {}
+    for name, parameter in net.named_parameters():
+        means[name] = parameter.grad / world
+        dist.all_reduce(means[name])
+    return means
+
+
+def errors(rank, world, kind, grads, weights, dtype_name, options):
+    """Relative error of every parameter's gradient in one step."""
+    import redpoll.torch
+
+    model = make(kind, dtype_name and getattr(torch, dtype_name))
+    state = redpoll.torch.compress(
+        model, grads=grads, weights=weights, min_size=MIN_SIZE, **options
+    )
+    x, y = batch(rank, 0)
+    nn.functional.cross_entropy(model(x).float(), y).backward()
+    ours, exact = full_gradients(model, kind), exact_means(rank, world, 0)
+    assert ours.keys() == exact.keys()
+    return (
+        {
+            name: ((ours[name] - exact[name]).norm() / exact[name].norm()).item()
+            for name in exact
+        },
+        state.codecs(),
+        state.step,
+    )
+
+
+MATRICES = ("up.weight", "down.weight")
+
+
+@pytest.mark.parametrize("world", [2, 3])
+@pytest.mark.parametrize("kind", ["fsdp2", "fsdp1"])
+def test_matrices_are_lossy_and_everything_else_is_exact(kind, world):
+    for each, codecs, step in values(run_group(errors, world, kind, "q4", None, None, {})):
+        assert step == 1
+        for name, error in each.items():
+            if name.endswith(MATRICES):
+                assert 0.01 < error < 0.3, (name, error)
+                assert codecs["grads"][name] == "q4:bucket=512"
+            else:
+                assert error < 1e-5, (name, error)
+                assert codecs["grads"][name] == "exact"
+            assert codecs["weights"][name] == "exact"
+
+
+@pytest.mark.parametrize(
+    "kind, grads, weights, dtype, options, least, most",
+    [
+        ("fsdp2", "q8", None, None, {}, 1e-4, 0.02),
+        ("fsdp2", "q8:rounding=stochastic", None, None, {"seed": 5}, 1e-4, 0.04),
+        ("fsdp2", "exact", "q8", None, {}, 1e-4, 0.1),
+        ("fsdp2", "q4", None, None, {"warmup_steps": 1}, 0, 1e-5),
+        ("fsdp2", "q4", None, None, {"rules": {"*": None}}, 0, 1e-5),
+        ("fsdp2", "q8", None, "bfloat16", {}, 1e-3, 0.2),
+        ("fsdp2", "q8", None, "float16", {}, 1e-4, 0.05),
+        ("fsdp1", "q8", None, None, {}, 1e-4, 0.02),
+        ("fsdp1", "q4", None, None, {"warmup_steps": 1}, 0, 1e-5),
+        ("fsdp1", "q8", None, "bfloat16", {}, 1e-3, 0.2),
+    ],
+)
+def test_how_far_gradients_are(kind, grads, weights, dtype, options, least, most):
+    each, _, _ = values(run_group(errors, 2, kind, grads, weights, dtype, options))[0]
+    worst = max(error for name, error in each.items() if name.endswith(MATRICES))
+    assert least <= worst < most
+
+
+def train(rank, world, kind, grads, weights):
+    import redpoll.torch
+
+    model = make(kind)
+    if grads:
+        redpoll.torch.compress(model, grads=grads, weights=weights, min_size=MIN_SIZE)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.2)
+    losses = []
+    for step in range(40):
+        x, y = batch(rank, step % 4)
+        loss = nn.functional.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.detach())
+    mean = torch.stack(losses[-4:]).mean()
+    dist.all_reduce(mean, op=dist.ReduceOp.AVG)
+    return losses[0].item(), mean.item()
+
+
+@pytest.mark.parametrize("kind, weights", [("fsdp2", None), ("fsdp2", "q8"), ("fsdp1", None)])
+def test_training_goes_as_without(kind, weights):
+    first, exact = values(run_group(train, 2, kind, None, None))[0]
+    _, lossy = values(run_group(train, 2, kind, "q8", weights))[0]
+    assert exact < 0.5 * first
+    assert abs(lossy - exact) < 0.1 * exact
+
+
+def weights_seen(rank, world):
+    """The bits of the weights that each rank computes with, under a lossy all-gather."""
+    import redpoll.torch
+
+    model = make("fsdp2")
+    weights = "q4:rounding=stochastic"
+    redpoll.torch.compress(model, grads="exact", weights=weights, min_size=MIN_SIZE)
+    seen = []
+
+    def see(module, *_):
+        seen.append(module.weight.detach().clone())
+
+    block = model.blocks[0]
+    block.up.register_forward_hook(see)
+    block.up.register_full_backward_pre_hook(see)
+    model(batch(rank, 0)[0]).sum().backward()
+    assert len(seen) == 2 and torch.equal(*seen)  # gathered twice, forward and backward
+    original = make("fsdp2").blocks[0].up.weight.full_tensor()
+    bits = hashlib.sha256(seen[0].numpy().tobytes()).hexdigest()
+    return bits, (seen[0] - original).abs().max().item()
+
+
+def test_lossy_weights_are_the_same_on_every_rank():
+    answers = values(run_group(weights_seen, 3))
+    assert len({bits for bits, _ in answers}) == 1
+    assert 1e-4 < answers[0][1] < 0.1
+
+
+def bytes_sent(rank, world, kind, grads):
+    import redpoll.torch
+
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(512, 512), nn.Linear(512, 512))
+    if kind == "fsdp2":
+        from torch.distributed.fsdp import fully_shard
+
+        model = fully_shard(net)
+    else:
+        from torch.distributed.fsdp import FullyShardedDataParallel
+
+        model = FullyShardedDataParallel(net, device_id=torch.device("cpu"))
+    if grads:
+        redpoll.torch.compress(model, grads=grads)
+    model(torch.ones(2, 512)).sum().backward()
+    return next(iter(redpoll.torch.stats().values())).wire_bytes_sent
+
+
+@pytest.mark.parametrize("kind", ["fsdp2", "fsdp1"])
+def test_fewer_bytes_travel(kind):
+    plain = values(run_group(bytes_sent, 2, kind, None))[0]
+    lossy = values(run_group(bytes_sent, 2, kind, "q4"))[0]
+    # A rank sends half of the gradients, 1 MiB, which become an eighth; and its weights, exact.
+    assert 0.8 * 2**20 < plain - lossy < 1.0 * 2**20
+
+
+class Partly(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.used, self.unused = nn.Linear(48, 48), nn.Linear(48, 48)
+
+    def forward(self, x):
+        return self.used(x)
+
+
+def refusals(rank, world):
+    from torch.distributed.fsdp import ShardingStrategy, fully_shard
+
+    import redpoll.torch
+
+    compress, told = redpoll.torch.compress, {}
+
+    def tell(name, kind, action):
+        told[name] = refusal(kind, action)
+
+    tell("codec", ValueError, lambda: compress(make("fsdp2"), "q4"))
+    tell("feedback", ValueError, lambda: compress(make("fsdp2"), error_feedback=True))
+    tell("rule", ValueError, lambda: compress(make("fsdp2"), rules={"tail.*": None}))
+    tell("weights", ValueError, lambda: compress(make("fsdp1"), weights="q8"))
+    twice = make("fsdp2")
+    compress(twice)
+    tell("twice", RuntimeError, lambda: compress(twice))
+    twice = make("fsdp1")
+    compress(twice)
+    tell("twice1", RuntimeError, lambda: compress(twice))
+    no_shard = make("fsdp1", sharding_strategy=ShardingStrategy.NO_SHARD)
+    tell("state", ValueError, lambda: compress(make("fsdp2")).load_state_dict({"step": 1}))
+    tell("no shard", ValueError, lambda: compress(no_shard))
+    partly = fully_shard(Partly())
+    compress(partly, min_size=MIN_SIZE)
+    tell("unused", RuntimeError, lambda: partly(torch.ones(2, 48)).sum().backward())
+    return told
+
+
+def test_a_release_that_is_made_otherwise_is_told():
+    from redpoll.torch._sharded import internals
+
+    def look():
+        with internals("FSDP2"):
+            raise AttributeError("no attribute '_orig_size'")
+
+    text = refusal(RuntimeError, look)
+    assert f"PyTorch {torch.__version__}" in text and "_orig_size" in text
+
+
+def test_what_cannot_be_honoured_is_an_error():
+    told = values(run_group(refusals, 2, destroy=False))[0]
+    assert "grads=" in told["codec"]
+    assert "no error feedback" in told["feedback"]
+    assert "tail" in told["rule"]
+    assert "fully_shard" in told["weights"]
+    assert "already" in told["twice"] and "already" in told["twice1"]
+    assert "no state of compress() for FSDP" in told["state"]
+    assert "DistributedDataParallel" in told["no shard"]
+    assert "without a gradient" in told["unused"]

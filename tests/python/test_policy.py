@@ -1,0 +1,166 @@
+"""REDPOLL_CODEC: what travels lossy in a script that nobody edits."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+from ranks import run_group, run_ranks, values
+from redpoll.torch._policy import Piece, Policy, policy_from_environment
+
+SUM, AVG, MAX = dist.ReduceOp.SUM, dist.ReduceOp.AVG, dist.ReduceOp.MAX
+BIG = 10_000
+
+
+@pytest.mark.parametrize(
+    "operation, dtype, count, op, lossy",
+    [
+        ("all_reduce", torch.float32, BIG, SUM, True),
+        ("all_reduce", torch.float32, BIG, AVG, True),
+        ("all_reduce", torch.float16, BIG, SUM, True),
+        ("all_reduce", torch.bfloat16, BIG, SUM, True),
+        ("all_reduce", torch.float32, BIG - 1, SUM, False),
+        ("all_reduce", torch.float32, BIG, MAX, False),
+        ("all_reduce", torch.float64, BIG, SUM, False),
+        ("all_reduce", torch.int32, BIG, SUM, False),
+        ("all_reduce", torch.complex64, BIG, SUM, False),
+        ("all_gather", torch.float32, BIG, None, False),
+        ("reduce_scatter", torch.float32, BIG, SUM, False),
+    ],
+)
+def test_what_is_lossy(operation, dtype, count, op, lossy):
+    policy = policy_from_environment({"REDPOLL_CODEC": "q4"})
+    codec = policy.codec_for(operation, dtype, count, op)
+    assert (codec is not None) == lossy
+    pieces = policy.pieces(operation, dtype, count, op)
+    assert (pieces is not None) == lossy and (not lossy or pieces == [Piece(count, codec)])
+
+
+def test_a_reduction_object_is_as_good_as_its_kind():
+    policy = policy_from_environment({"REDPOLL_CODEC": "q4"})
+    assert policy.codec_for("all_reduce", torch.float32, BIG, dist.ReduceOp(SUM)) is not None
+    assert policy.codec_for("all_reduce", torch.float32, BIG, dist.ReduceOp(MAX)) is None
+
+
+@pytest.mark.parametrize("text", ["", "  ", "fp32"])
+def test_no_policy(text):
+    assert policy_from_environment({"REDPOLL_CODEC": text}) is None
+    assert policy_from_environment({}) is None
+
+
+def test_the_minimum_size():
+    policy = policy_from_environment({"REDPOLL_CODEC": "q8", "REDPOLL_CODEC_MIN_SIZE": "64"})
+    assert policy.codec_for("all_reduce", torch.float32, 64, SUM) is not None
+    assert policy.codec_for("all_reduce", torch.float32, 63, SUM) is None
+
+
+@pytest.mark.parametrize("text", ["q9", "gzip", "q4:bukket=1", "4"])
+def test_a_bad_codec_names_the_variable_and_the_codecs(text):
+    with pytest.raises(ValueError, match=r"REDPOLL_CODEC=.*q1 \.\.\. q8"):
+        policy_from_environment({"REDPOLL_CODEC": text})
+
+
+@pytest.mark.parametrize("text", ["many", "-1", "1.5"])
+def test_a_bad_minimum_names_the_variable(text):
+    with pytest.raises(ValueError, match="REDPOLL_CODEC_MIN_SIZE"):
+        policy_from_environment({"REDPOLL_CODEC_MIN_SIZE": text})
+
+
+def start_wrongly(rank, world):
+    import redpoll.torch  # noqa: F401
+
+    with pytest.raises(Exception) as caught:
+        store = dist.HashStore()
+        dist.init_process_group("redpoll", store=store, rank=0, world_size=1)
+    return str(caught.value)
+
+
+def test_a_bad_value_ends_init_process_group():
+    (text,) = values(run_ranks(start_wrongly, 1, environment={"REDPOLL_CODEC": "q44"}))
+    assert "REDPOLL_CODEC" in text and "q44" in text and "q8" in text
+
+
+def reduce_all(rank, world):
+    import redpoll.torch
+
+    torch.manual_seed(rank)
+    answers = {}
+    for name, tensor in {
+        "big": torch.randn(BIG),
+        "matrix": torch.randn(200, 100),
+        "half": torch.randn(BIG).half(),
+        "small": torch.randn(100),
+        "double": torch.randn(BIG, dtype=torch.float64),
+        "integers": torch.arange(BIG),
+    }.items():
+        each = [torch.empty_like(tensor) for _ in range(world)]
+        dist.all_gather(each, tensor)
+        exact = sum(one.double() for one in each)
+        dist.all_reduce(tensor)
+        worst = (tensor.double() - exact).abs().max().item()
+        same = [torch.empty_like(tensor) for _ in range(world)]
+        dist.all_gather(same, tensor)
+        answers[name] = worst, all(torch.equal(one, tensor) for one in same)
+    model = DDP(nn.Linear(300, 300))
+    redpoll.torch.stats.reset()
+    model(torch.randn(4, 300)).sum().backward()
+    (stats,) = redpoll.torch.stats().values()
+    return answers, stats.ratio, torch.isfinite(model.module.weight.grad).all().item()
+
+
+def test_all_reduces_of_a_script():
+    for answers, ratio, finite in values(
+        run_group(reduce_all, 2, environment={"REDPOLL_CODEC": "q8"})
+    ):
+        assert all(same for _, same in answers.values())
+        for name in ("big", "matrix", "half"):
+            assert 1e-3 < answers[name][0] < 0.1, name
+        for name in ("small", "double", "integers"):
+            assert answers[name][0] < 1e-6, name
+        assert ratio > 3 and finite
+
+
+class Halves(Policy):
+    """The first half of everything with q2, the rest exact."""
+
+    def codec_for(self, operation, dtype, count, op):
+        return None
+
+    def pieces(self, operation, dtype, count, op):
+        from redpoll.torch import Codec
+
+        if operation != "all_reduce" or not dtype.is_floating_point or count < 10:
+            return None
+        return [Piece(count // 2, Codec("q2")), Piece(count - count // 2, None)]
+
+
+def reduce_halves(rank, world):
+    import redpoll.torch
+
+    redpoll.torch.communicator_of().policy = Halves()
+    torch.manual_seed(rank)
+    tensor = torch.randn(7, 11)
+    exact = torch.stack(gathered(tensor, world)).sum(0)
+    work = dist.all_reduce(tensor, async_op=True)
+    outputs = work.get_future().wait()
+    error = (tensor - exact).abs().view(-1)
+    whole = outputs[0].shape == tensor.shape and outputs[0].data_ptr() == tensor.data_ptr()
+    with pytest.raises(ValueError, match="contiguous"):
+        dist.all_reduce(torch.randn(7, 11).t())
+    model = DDP(nn.Linear(30, 30))
+    model(torch.randn(4, 30)).sum().backward()
+    return error[:38].max().item(), error[38:].max().item(), whole
+
+
+def gathered(tensor, world):
+    each = [torch.empty_like(tensor) for _ in range(world)]
+    dist.all_gather(each, tensor)
+    return each
+
+
+def test_pieces_of_one_tensor_travel_differently_and_come_back_as_one():
+    for lossy, exact, whole in values(run_group(reduce_halves, 2)):
+        assert lossy > 0.01 and exact < 1e-6 and whole

@@ -1,0 +1,138 @@
+"""The wheel: built from the source tree and from an sdist, installed, imported elsewhere.
+
+Nothing is fetched: scikit-build-core, CMake, Ninja and a C compiler have to be here.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import venv
+import zipfile
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+if find_spec("scikit_build_core") is None:
+    pytest.skip("scikit-build-core is not installed", allow_module_level=True)
+for _command in ("cmake", "ninja", "cc"):
+    if shutil.which(_command) is None:
+        pytest.skip(f"{_command} is not installed", allow_module_level=True)
+
+
+def run_any(*command: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """A command in an environment without our PYTHONPATH; its output is one text."""
+    environment = {name: text for name, text in os.environ.items() if name != "PYTHONPATH"}
+    return subprocess.run(
+        [str(word) for word in command],
+        cwd=cwd,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=240,
+    )
+
+
+def run(*command: str | Path, cwd: Path | None = None) -> str:
+    """The output of a command that must succeed."""
+    done = run_any(*command, cwd=cwd)
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+def pip(*arguments: str | Path) -> str:
+    return run(sys.executable, "-m", "pip", "--disable-pip-version-check", *arguments)
+
+
+def build_wheel(project: Path, folder: Path, *options: str) -> Path:
+    local = ("--no-index", "--no-deps", "--no-build-isolation")
+    pip("wheel", *local, *options, "-w", folder, project)
+    (wheel,) = folder.glob("*.whl")
+    return wheel
+
+
+def listing(folder: Path) -> set[Path]:
+    return {path for path in folder.rglob("*") if path.name != "__pycache__"}
+
+
+@pytest.fixture(scope="module")
+def tree(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of what the package is built from, with what a developer may have lying there."""
+    copy = tmp_path_factory.mktemp("tree")
+    for folder in ("cmake", "include", "src"):
+        shutil.copytree(source / folder, copy / folder)
+    ignored = shutil.ignore_patterns("__pycache__", "_lib", "cgx")
+    shutil.copytree(source / "python", copy / "python", symlinks=True, ignore=ignored)
+    for name in ("CMakeLists.txt", "LICENSE"):
+        shutil.copy(source / name, copy)
+    library = copy / "python" / "redpoll" / "_lib" / "libredpoll.so"
+    library.parent.mkdir()
+    library.write_text("not the library that is built now")
+    return copy
+
+
+@pytest.fixture(scope="module")
+def wheel(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    before = listing(tree)
+    wheel = build_wheel(tree / "python", tmp_path_factory.mktemp("wheel"))
+    assert listing(tree) == before, "building leaves nothing behind"
+    return wheel
+
+
+def test_one_wheel_for_every_python(wheel: Path) -> None:
+    assert "-py3-none-linux_" in wheel.name
+
+
+def test_wheel_holds_the_package_and_nothing_else(wheel: Path, tree: Path) -> None:
+    sources = {
+        str(path.relative_to(tree / "python"))
+        for path in (tree / "python" / "redpoll").rglob("*")
+        if path.suffix == ".py" or path.name == "py.typed"
+    }
+    with zipfile.ZipFile(wheel) as archive:
+        held = {name for name in archive.namelist() if ".dist-info/" not in name}
+    assert held == sources | {"redpoll/_lib/libredpoll.so"}
+
+
+def test_library_exports_its_interface_only(wheel: Path, tmp_path: Path) -> None:
+    if shutil.which("nm") is None:
+        pytest.skip("nm is not installed")
+    with zipfile.ZipFile(wheel) as archive:
+        library = archive.extract("redpoll/_lib/libredpoll.so", tmp_path)
+    lines = run("nm", "-D", "--defined-only", library).splitlines()
+    names = {line.split()[-1].split("@")[0] for line in lines}
+    assert names
+    assert {name for name in names if not name.startswith("rp_")} == set()
+
+
+def test_installed_wheel_imports_without_an_environment(wheel: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "venv"
+    venv.create(folder, with_pip=False)
+    python = folder / "bin" / "python"
+    for options in ([], ["--force-reinstall"]):
+        pip("--python", python, "install", "--no-index", "--no-deps", *options, wheel)
+    version = run(python, "-c", "import redpoll; print(redpoll.__version__)", cwd=tmp_path)
+    assert version.strip() == wheel.name.split("-")[1]
+    without_torch = run_any(python, "-c", "import redpoll.torch", cwd=tmp_path)
+    assert without_torch.returncode != 0
+    assert "pip install redpoll[torch]" in without_torch.stdout
+
+
+def test_sdist_builds_alone(tree: Path, wheel: Path, tmp_path: Path) -> None:
+    before = listing(tree)
+    build = "import sys; sys.path.insert(0, 'build_backend'); import redpoll_build; "
+    build += f"redpoll_build.build_sdist({str(tmp_path)!r})"
+    run(sys.executable, "-c", build, cwd=tree / "python")
+    assert listing(tree) == before, "building leaves nothing behind"
+    (archive,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(archive) as sdist:
+        sdist.extractall(tmp_path / "away")
+    (project,) = (tmp_path / "away").iterdir()
+    assert (project / "PKG-INFO").is_file()
+    quickly = "--config-settings=cmake.build-type=Debug"
+    assert build_wheel(project, tmp_path / "wheel", quickly).name == wheel.name

@@ -63,8 +63,8 @@ def start(job: dict, ranks: int, rate: str | None = None) -> dict:
 
 
 def start_both_ways(job: dict, ranks: int, rate: str | None = None) -> dict:
-    """A job of training steps, twice: which model was made first decides how its memory lies, and
-    that costs some percent of a step. Half of the rounds have the order of contestants turned."""
+    """A job of training steps, twice: which model was made first decides how its memory lies,
+    and that costs some percent of a step. In one half the contestants' order is turned."""
     turned = dict(reversed(job["contestants"].items()))
     rounds = (job["rounds"] + 1) // 2
     found = start({**job, "rounds": rounds}, ranks, rate)

@@ -75,12 +75,13 @@ static inline void codec_fill(void *x, rp_dtype dtype, size_t count, codec_input
         float value = codec_input_value(input, rng);
         uint16_t half = dtype == RP_BF16 ? rp_f32_to_bf16(value) : rp_f32_to_f16(value);
         double wide = value;
-        uint64_t any = ((uint64_t)rpi_rng_u32(rng) << 32) | codec_bits(value);
+        uint64_t bits = ((uint64_t)rpi_rng_u32(rng) << 32) | codec_bits(value);
+        uint64_t any[2] = {bits, ~bits}; /* as long as the longest dtype */
         size_t bytes = rp_dtype_bytes(dtype);
         const void *from = dtype == RP_F32                       ? (const void *)&value
                            : dtype == RP_F64                     ? (const void *)&wide
                            : dtype == RP_F16 || dtype == RP_BF16 ? (const void *)&half
-                                                                 : (const void *)&any;
+                                                                 : (const void *)any;
         memcpy((char *)x + i * bytes, from, bytes);
     }
 }

@@ -62,16 +62,22 @@ def start(job: dict, ranks: int, rate: str | None = None) -> dict:
     )
 
 
-def start_both_ways(job: dict, ranks: int, rate: str | None = None) -> dict:
-    """A job of training steps, twice: which model was made first decides how its memory lies,
-    and that costs some percent of a step. In one half the contestants' order is turned."""
-    turned = dict(reversed(job["contestants"].items()))
-    rounds = (job["rounds"] + 1) // 2
-    found = start({**job, "rounds": rounds}, ranks, rate)
-    other = start({**job, "rounds": rounds, "contestants": turned}, ranks, rate)
-    for name, seconds in found["seconds"].items():
-        seconds.extend(other["seconds"][name])
-    return found
+STARTS = 4
+
+
+def start_anew(job: dict, ranks: int, rate: str | None = None) -> dict:
+    """A job of training steps, in several processes one after the other: how a model's memory
+    happens to lie, and which was made first, moves its steps by some percent for the life of
+    a process. Rounds are shared out; every other process makes them the other way round."""
+    pooled: dict = {}
+    for turn in range(STARTS):
+        each = list(job["contestants"].items())
+        rounds = -(-job["rounds"] // STARTS)
+        turned = dict(reversed(each) if turn % 2 else each)
+        found = start({**job, "rounds": rounds, "contestants": turned}, ranks, rate)
+        for name, seconds in found["seconds"].items():
+            pooled.setdefault(name, []).extend(seconds)
+    return {**found, "seconds": pooled}
 
 
 def start_process(command: list[str], environment: dict) -> tuple:
@@ -140,7 +146,7 @@ def steps(options):
     for name, model in models.items():
         for ranks in options.ranks:
             job = {**model, "contestants": EXACT, "rounds": options.rounds}
-            found = medians(start_both_ways(job, ranks)["seconds"])
+            found = medians(start_anew(job, ranks)["seconds"])
             row = {"model": name, "ranks": ranks, "alone_s": found["alone"]}
             row.update(gloo_s=found["gloo"], redpoll_s=found["redpoll"])
             row["ratio"] = found["gloo"] / found["redpoll"]
@@ -193,7 +199,7 @@ def link(options):
     unlimited = None
     for rate in options.rates:
         job = {**RESNET, "ranks": 2, "contestants": LOSSY, "rounds": options.rounds}
-        found = start_both_ways(job, 2, rate)
+        found = start_anew(job, 2, rate)
         images = 2 * job["batch"]
         seconds = medians(found["seconds"])
         if rate == "unlimited":

@@ -16,7 +16,7 @@ while [ $# -gt 0 ]; do
     esac
     shift 2
 done
-python=$(sh "$here/setup.sh")
+python=$(sh "$here/../../tools/torch_venv.sh")
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 

@@ -28,7 +28,7 @@ static void put_pointer(void *out_pointer, void *pointer) {
 
 /* Names in parentheses: the analyser's model is a macro of the same name. */
 rp_status(rpi_alloc)(size_t bytes, const char *what, void *out_pointer) {
-    size_t rounded = (bytes + RPI_ALIGNMENT - 1) / RPI_ALIGNMENT * RPI_ALIGNMENT;
+    size_t rounded = rpi_align_up(bytes);
     if (rounded == 0) rounded = RPI_ALIGNMENT;
     void *pointer =
         rounded < bytes || must_fail() ? NULL : aligned_alloc(RPI_ALIGNMENT, rounded);
@@ -90,7 +90,7 @@ rp_status rpi_arena_create(size_t block_bytes, rpi_arena **out_arena) {
 }
 
 rp_status rpi_arena_alloc(rpi_arena *arena, size_t bytes, void *out_pointer) {
-    size_t rounded = (bytes + RPI_ALIGNMENT - 1) / RPI_ALIGNMENT * RPI_ALIGNMENT;
+    size_t rounded = rpi_align_up(bytes);
     arena_block *block = arena->blocks;
     if (!block || block->bytes - block->used < rounded) {
         size_t room = rounded > arena->block_bytes ? rounded : arena->block_bytes;

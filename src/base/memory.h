@@ -8,6 +8,11 @@
 
 enum { RPI_ALIGNMENT = 64 }; /* a cache line, and an AVX-512 register */
 
+/* To the next address where memory of rpi_alloc() may begin. */
+static inline size_t rpi_align_up(size_t bytes) {
+    return (bytes + RPI_ALIGNMENT - 1) / RPI_ALIGNMENT * RPI_ALIGNMENT;
+}
+
 /* Zeroed memory aligned to RPI_ALIGNMENT; free with rpi_free (NULL is fine).
  * RP_NOMEM names `what` and the bytes asked for. bytes 0 gives a valid pointer. */
 rp_status rpi_alloc(size_t bytes, const char *what, void *out_pointer) RP_MUST_USE;

@@ -3,16 +3,10 @@
 #ifndef RPI_COMM_CUT_H
 #define RPI_COMM_CUT_H
 
-#include "base/memory.h"
 #include "plan/split.h"
 #include "redpoll/comm.h"
 
 #include <stdbool.h>
-
-/* To the next address where memory of rpi_alloc() may begin. */
-static inline size_t rpi_align_up(size_t bytes) {
-    return (bytes + RPI_ALIGNMENT - 1) / RPI_ALIGNMENT * RPI_ALIGNMENT;
-}
 
 /* A segment as the executor sees it. */
 typedef struct rpi_run {

@@ -48,17 +48,13 @@ static int lower_first(const void *a, const void *b) {
     return x->index - y->index;
 }
 
-static size_t padded(size_t bytes) {
-    return (bytes + RPI_ALIGNMENT - 1) / RPI_ALIGNMENT * RPI_ALIGNMENT;
-}
-
 /* The lowest gap between the `count` neighbours, sorted by offset, that holds `bytes`. */
 static size_t lowest_gap(const rpi_buffer *buffers, const entry *neighbours, int count,
                          size_t bytes) {
     size_t end = 0;
     for (int i = 0; i < count; i++) {
-        if (neighbours[i].key >= end + padded(bytes)) return end;
-        size_t next = neighbours[i].key + padded(buffers[neighbours[i].index].bytes);
+        if (neighbours[i].key >= end + rpi_align_up(bytes)) return end;
+        size_t next = neighbours[i].key + rpi_align_up(buffers[neighbours[i].index].bytes);
         if (next > end) end = next;
     }
     return end;
@@ -85,7 +81,7 @@ static size_t place(rpi_buffer *buffers, entry *order, int count, entry *neighbo
         rpi_buffer *buffer = &buffers[order[i].index];
         int alive = find_neighbours(buffers, buffer, order, i, neighbours);
         buffer->offset = lowest_gap(buffers, neighbours, alive, buffer->bytes);
-        size_t end = buffer->offset + padded(buffer->bytes);
+        size_t end = buffer->offset + rpi_align_up(buffer->bytes);
         if (end > total) total = end;
     }
     return total;

@@ -1,7 +1,6 @@
 #include "comm/communicator.h"
 
 #include "base/clock.h"
-#include "base/cpu.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "net/forget.h"
@@ -14,8 +13,6 @@
 /* How long destroy waits for posted bytes to leave, at most. */
 #define LINGER_S  5.0
 #define CONNECT_S 60.0
-/* How long to poll before sleeping, when every rank of this host has a core. */
-#define SPIN_NS   INT64_C(50000)
 
 static double or_default(double value, double fallback) {
     return value > 0 ? value : fallback;
@@ -134,14 +131,11 @@ size_t rpi_comm_chunk_bytes(const rp_comm *comm, rpi_split_layout layout, int pa
     return layout == RPI_SPLIT_BLOCKS ? bytes : (size_t)parts * bytes;
 }
 
-/* Polling pays only while it takes no core from a rank that has work. A progress thread never
- * polls, and sleeps while somebody waits. */
 static void know_host(rp_comm *comm, const rp_comm_options *options) {
     int here = 0;
     for (int rank = 0; rank < comm->world; rank++)
         here += comm->mesh->host_of[rank] == comm->mesh->host_of[comm->rank];
     comm->one_host = here == comm->world && !options->link;
-    comm->spin_ns = here <= rpi_cpu_count() ? SPIN_NS : 0;
 }
 
 static rp_status open_comm(rp_comm *comm, const rp_store *store,

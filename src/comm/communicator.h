@@ -148,7 +148,6 @@ struct rp_comm {
     rpi_peer *peers;            /* [world] [driver] */
     char transport[64];
     int wake_fd;     /* wakes a sleeping driver */
-    int64_t spin_ns; /* how long to poll before sleeping */
 
     pthread_mutex_t lock;
     pthread_cond_t changed;         /* for waiters: the drive is free, a request is done */

@@ -23,6 +23,12 @@
 
 enum { PROGRESS_THREAD_NICE = -10 };
 
+/* How long a waiter polls before it sleeps. It yields between looks, so that a rank with work on
+ * the same core has the core: waking a sleeper costs more than many such turns. When another had
+ * the core for longer than this, the waiter sleeps at its next look. The progress thread never
+ * polls: it would run beside the caller's computation. */
+#define SPIN_NS INT64_C(50000)
+
 void rpi_drive_wake(rp_comm *comm) {
     if (!atomic_load(&comm->asleep)) return;
     uint64_t one = 1;
@@ -125,7 +131,7 @@ static bool drive_is_over(const rp_comm *comm, const rp_request *request, int64_
 
 /* request NULL: the progress thread, until there is nothing to do or somebody else wants to. */
 static void drive(rp_comm *comm, const rp_request *request, int64_t deadline_ns) {
-    int64_t idle_since = 0, spin_ns = request ? comm->spin_ns : 0;
+    int64_t idle_since = 0, spin_ns = request ? SPIN_NS : 0;
     forgive_absence(comm);
     while (!drive_is_over(comm, request, deadline_ns)) {
         if (rpi_comm_pass(comm)) {

@@ -57,7 +57,7 @@ static rp_status make_primitives(rp_comm *comm) {
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_cond_init(&comm->changed, &attributes);
-    pthread_cond_init(&comm->work, NULL);
+    pthread_cond_init(&comm->work, &attributes);
     pthread_condattr_destroy(&attributes);
     comm->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (comm->wake_fd < 0) return RP_FAIL_ERRNO(IO, "cannot make an event descriptor");

@@ -147,7 +147,7 @@ struct rp_comm {
     rpi_join *join;             /* of rp_comm_join(); else NULL */
     rpi_peer *peers;            /* [world] [driver] */
     char transport[64];
-    int wake_fd;     /* wakes a sleeping driver */
+    int wake_fd; /* wakes a sleeping driver */
 
     pthread_mutex_t lock;
     pthread_cond_t changed;         /* for waiters: the drive is free, a request is done */
@@ -180,12 +180,15 @@ struct rp_comm {
     uint64_t moved;                      /* [driver] bytes and steps, to see progress by */
     int64_t progress_ns;                 /* [driver] when something last moved */
     int64_t driven_ns;                   /* [driver] when somebody last drove */
+    int crowded_waits;                   /* [driver] so many more sleep at once */
     int64_t warned_ns;                   /* [driver] */
     atomic_uint_fast64_t sent, received; /* bytes on the wire */
     atomic_uint_fast64_t values_sent;    /* what these were before they were encoded */
 
     pthread_t thread;
-    bool has_thread, stop; /* stop: [lock] */
+    bool has_thread;
+    bool stop, thread_sleeps; /* [lock] */
+    bool offered;             /* [lock] work, since the progress thread last looked */
 };
 
 /* failure.c: make a failure known to all ranks, and fail everything here with the world's
@@ -285,7 +288,14 @@ void rpi_drive_once(rp_comm *comm); /* a pass, when the drive is free; never blo
 bool rpi_drive_take(rp_comm *comm); /* waits for the drive; also from a progress thread */
 void rpi_drive_give(rp_comm *comm);
 void rpi_drive_wake(rp_comm *comm);
+/* Under the lock, which it releases meanwhile, when nobody drives: until there is nothing more
+ * to do, or somebody wants the drive. */
+void rpi_drive_for_nobody(rp_comm *comm);
+
+/* progress_thread.c */
 rp_status rpi_progress_thread_start(rp_comm *comm);
 void rpi_progress_thread_stop(rp_comm *comm);
+/* Under the lock, when the drive may have become the progress thread's. */
+void rpi_progress_thread_offer(rp_comm *comm);
 
 #endif

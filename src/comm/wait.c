@@ -2,9 +2,9 @@
  *
  * The drive is a token under the lock. A waiter takes it when it is free, runs passes until its
  * own request is done and hands it on; other waiters sleep on the condition meanwhile. The
- * progress thread holds the drive only while nobody waits: a waiter asks for it and gets it
- * after at most one pass. No wake-up is lost: `asleep` is set before the last look at the inbox
- * and at `wanted`, and both are set before `asleep` is read.
+ * progress thread (progress_thread.c) holds the drive only while nobody waits: a waiter asks
+ * for it and gets it after at most one pass. No wake-up is lost: `asleep` is set before the
+ * last look at the inbox and at `wanted`, and both are set before `asleep` is read.
  *
  * Waiters and the progress thread sleep on conditions of their own: what a blocking operation
  * posts, drives and completes itself never wakes the thread. */
@@ -17,17 +17,17 @@
 #include <poll.h>
 #include <sched.h>
 #include <sys/eventfd.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
-enum { PROGRESS_THREAD_NICE = -10 };
-
-/* How long a waiter polls before it sleeps. It yields between looks, so that a rank with work on
- * the same core has the core: waking a sleeper costs more than many such turns. When another had
- * the core for longer than this, the waiter sleeps at its next look. The progress thread never
- * polls: it would run beside the caller's computation. */
-#define SPIN_NS INT64_C(50000)
+/* How long a waiter polls before it sleeps. It yields between looks, so that a rank with work
+ * on the same core has the core: waking a sleeper costs more than many such turns. The progress
+ * thread never polls: it runs beside the caller's computation. */
+#define SPIN_NS    INT64_C(50000)
+/* Whoever kept the core for so long after a yield computes, and does not wait as we do: beside
+ * that a sleeper comes to its turn sooner than one who yields, so the next waits sleep at once.
+ */
+#define CROWDED_NS INT64_C(1000000)
+enum { CROWDED_WAITS = 256 };
 
 void rpi_drive_wake(rp_comm *comm) {
     if (!atomic_load(&comm->asleep)) return;
@@ -129,9 +129,21 @@ static bool drive_is_over(const rp_comm *comm, const rp_request *request, int64_
     return deadline_ns != RPI_NEVER_NS && rpi_now_ns() >= deadline_ns;
 }
 
+static bool shall_poll(rp_comm *comm, const rp_request *request) {
+    if (!request) return false;
+    if (comm->crowded_waits == 0) return true;
+    comm->crowded_waits--;
+    return false;
+}
+
+static void yield(rp_comm *comm, int64_t now) {
+    sched_yield();
+    if (rpi_now_ns() - now > CROWDED_NS) comm->crowded_waits = CROWDED_WAITS;
+}
+
 /* request NULL: the progress thread, until there is nothing to do or somebody else wants to. */
 static void drive(rp_comm *comm, const rp_request *request, int64_t deadline_ns) {
-    int64_t idle_since = 0, spin_ns = request ? SPIN_NS : 0;
+    int64_t idle_since = 0, spin_ns = shall_poll(comm, request) ? SPIN_NS : 0;
     forgive_absence(comm);
     while (!drive_is_over(comm, request, deadline_ns)) {
         if (rpi_comm_pass(comm)) {
@@ -142,7 +154,7 @@ static void drive(rp_comm *comm, const rp_request *request, int64_t deadline_ns)
         int64_t now = rpi_now_ns();
         if (!idle_since) idle_since = now;
         if (now - idle_since < spin_ns) {
-            sched_yield();
+            yield(comm, now);
             continue;
         }
         if (rpi_comm_check_control(comm) || rpi_set_aside(comm)) continue;
@@ -153,20 +165,11 @@ static void drive(rp_comm *comm, const rp_request *request, int64_t deadline_ns)
     account(comm);
 }
 
-static bool thread_has_work(const rp_comm *comm) {
-    return !comm->driving && comm->in_flight > 0 && atomic_load(&comm->wanted) == 0;
-}
-
-/* Under the lock, when the drive may have become the progress thread's. */
-static void offer_to_thread(rp_comm *comm) {
-    if (comm->has_thread && thread_has_work(comm)) pthread_cond_signal(&comm->work);
-}
-
 /* Under the lock. */
 static void give_drive(rp_comm *comm) {
     comm->driving = false;
     pthread_cond_broadcast(&comm->changed);
-    offer_to_thread(comm);
+    rpi_progress_thread_offer(comm);
 }
 
 bool rpi_drive_take(rp_comm *comm) {
@@ -186,6 +189,14 @@ void rpi_drive_give(rp_comm *comm) {
     pthread_mutex_lock(&comm->lock);
     give_drive(comm);
     pthread_mutex_unlock(&comm->lock);
+}
+
+void rpi_drive_for_nobody(rp_comm *comm) {
+    comm->driving = true;
+    pthread_mutex_unlock(&comm->lock);
+    drive(comm, NULL, RPI_NEVER_NS);
+    pthread_mutex_lock(&comm->lock);
+    give_drive(comm);
 }
 
 void rpi_drive_once(rp_comm *comm) {
@@ -249,7 +260,7 @@ bool rpi_wait_until(rp_request *request, int64_t deadline_ns) {
     atomic_fetch_sub(&comm->wanted, 1);
     if (--comm->waiters == 0) note_waiting(comm, NULL);
     comm->stats.wait_s += rpi_seconds(rpi_now_ns() - start);
-    offer_to_thread(comm);
+    rpi_progress_thread_offer(comm);
     bool done = atomic_load(&request->done);
     pthread_mutex_unlock(&comm->lock);
     return done;
@@ -263,7 +274,7 @@ void rp_comm_leave(rp_comm *comm) {
     atomic_fetch_sub(&comm->wanted, 1);
     if (!comm->has_thread) return;
     pthread_mutex_lock(&comm->lock);
-    offer_to_thread(comm);
+    rpi_progress_thread_offer(comm);
     pthread_mutex_unlock(&comm->lock);
 }
 
@@ -271,50 +282,4 @@ rp_status rpi_blocking_end(rp_comm *comm, rp_status posted, rp_request **request
     rp_status status = posted == RP_OK ? rp_request_wait(request) : posted;
     rp_comm_leave(comm);
     return status;
-}
-
-/* ---- the progress thread ---- */
-
-static void *progress_main(void *context) {
-    rp_comm *comm = context;
-    /* Beside busy compute threads it must not wait for its turn; without the right to ask for
-     * that it runs as it is. */
-    (void)setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), PROGRESS_THREAD_NICE);
-    pthread_mutex_lock(&comm->lock);
-    while (!comm->stop) {
-        if (!thread_has_work(comm)) {
-            pthread_cond_wait(&comm->work, &comm->lock);
-            continue;
-        }
-        comm->driving = true;
-        pthread_mutex_unlock(&comm->lock);
-        drive(comm, NULL, RPI_NEVER_NS);
-        pthread_mutex_lock(&comm->lock);
-        give_drive(comm);
-    }
-    pthread_mutex_unlock(&comm->lock);
-    return NULL;
-}
-
-rp_status rpi_progress_thread_start(rp_comm *comm) {
-    int error = pthread_create(&comm->thread, NULL, progress_main, comm);
-    if (error) {
-        errno = error;
-        return RP_FAIL_ERRNO(IO, "cannot start the progress thread of '%s'", comm->name);
-    }
-    comm->has_thread = true;
-    return RP_OK;
-}
-
-void rpi_progress_thread_stop(rp_comm *comm) {
-    if (!comm->has_thread) return;
-    pthread_mutex_lock(&comm->lock);
-    comm->stop = true;
-    atomic_fetch_add(&comm->wanted, 1);
-    rpi_drive_wake(comm);
-    pthread_cond_signal(&comm->work);
-    pthread_mutex_unlock(&comm->lock);
-    pthread_join(comm->thread, NULL);
-    atomic_fetch_sub(&comm->wanted, 1);
-    comm->has_thread = false;
 }

@@ -19,6 +19,7 @@ import torch.distributed as dist
 import redpoll.torch
 from redpoll.torch import Codec
 from redpoll.torch._policy import Piece, Policy
+from redpoll.torch._untraced import keep_untraced
 
 __all__ = [
     "register_layer",
@@ -285,3 +286,4 @@ def layer_at(bucket_idx: int, layer_idx: int) -> Layer | None:
 
 
 redpoll.torch.register_backend("cgx", CgxPolicy)
+keep_untraced(__name__)

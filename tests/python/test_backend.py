@@ -86,14 +86,14 @@ def test_types_beyond_gloo() -> None:
 
 
 def refuse_bad_arguments(rank: int, world: int) -> None:
-    t = torch.ones(4)
+    t, rows = torch.ones(4), torch.eye(2).to_sparse_csr()
     bad = [
         (lambda: dist.all_gather([t, t, t], t), "3 output tensors; the group has 2 ranks"),
         (
             lambda: dist.all_gather([t, torch.ones(5)], t),
             "elements, and the other side|mismatch",
         ),
-        (lambda: dist.all_reduce(t.to_sparse()), "to_dense"),
+        (lambda: dist.all_reduce(rows), "to_dense"),
         (lambda: dist.all_reduce(torch.ones(3, device="meta")), "is on meta"),
         (lambda: dist.all_reduce(torch.ones(1).expand(4)), "it was expanded"),
         (lambda: dist.all_gather_into_tensor(torch.ones(7), t), "the output has 7 elements"),
@@ -113,7 +113,7 @@ def refuse_bad_arguments(rank: int, world: int) -> None:
         with pytest.raises(ValueError, match=pattern):
             call()
     with pytest.raises(rt.RedpollError) as caught:
-        dist.all_reduce(t.to_sparse())
+        dist.all_reduce(rows)
     assert caught.value.status == "INVALID" and caught.value.rank == rank
     assert caught.value.operation == "all_reduce"
     assert caught.value.posted_at.startswith("test_backend.py:")
@@ -123,6 +123,26 @@ def refuse_bad_arguments(rank: int, world: int) -> None:
 
 def test_bad_arguments_are_refused_before_anything_is_posted() -> None:
     values(run_group(refuse_bad_arguments, 2))
+
+
+def wait_in_callbacks(rank: int, world: int) -> None:
+    def sum_again(future: torch.futures.Future) -> list[torch.Tensor]:
+        return dist.all_reduce(future.value()[0], async_op=True).get_future().wait()
+
+    dist.all_reduce(torch.ones(1), async_op=True).get_future().wait()
+    threads = thread_count()
+    for _ in range(20):
+        first = dist.all_reduce(torch.ones(10), async_op=True).get_future()
+        last = first.then(sum_again).then(sum_again)
+        assert last.wait()[0][0].item() == world**3
+    deadline = time.monotonic() + 20
+    while thread_count() > threads:
+        time.sleep(0.01)
+        assert time.monotonic() < deadline
+
+
+def test_callbacks_may_wait_for_what_they_post() -> None:
+    values(run_group(wait_in_callbacks, 2, timeout=60))
 
 
 def fail_a_future(rank: int, world: int) -> str:

@@ -100,6 +100,23 @@ def ddp_hook(rank: int, world: int, folder: Path) -> list[float]:
     return train(made, sgd(made), rank) + checksums(made)
 
 
+def ddp_power_sgd(rank: int, world: int, folder: Path) -> list[float]:
+    """Its callbacks post, and wait for the futures of what they post."""
+    from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
+
+    made = DistributedDataParallel(model())
+    state = powerSGD_hook.PowerSGDState(None, start_powerSGD_iter=2)
+    made.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
+    return train(made, sgd(made), rank) + checksums(made)
+
+
+def ddp_compiled(rank: int, world: int, folder: Path) -> list[float]:
+    """The forward pass broadcasts a buffer in the middle of what Dynamo traces."""
+    layers = nn.Sequential(nn.BatchNorm1d(12), model())
+    made = torch.compile(DistributedDataParallel(layers), backend="eager")
+    return train(made, sgd(made), rank) + checksums(made)
+
+
 def zero(rank: int, world: int, folder: Path) -> list[float]:
     from torch.distributed.optim import ZeroRedundancyOptimizer
 
@@ -211,6 +228,8 @@ TRAINED: list[Callable[..., list[float]]] = [
     ddp_unused,
     ddp_no_sync,
     ddp_hook,
+    ddp_power_sgd,
+    ddp_compiled,
     zero,
     fsdp2,
     fsdp1,

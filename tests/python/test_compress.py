@@ -6,6 +6,8 @@ import contextlib
 import copy
 import hashlib
 import io
+import os
+import resource
 
 import pytest
 import torch
@@ -409,6 +411,49 @@ def through_bytes(rank, world):
     return same, same_too, again.step, third.step
 
 
+def copy_the_model(rank, world):
+    import redpoll.torch
+
+    model = DDP(Net())
+    state = redpoll.torch.compress(model, min_size=MIN_SIZE)
+    loss_of(model, rank, 0).backward()
+    average = torch.optim.swa_utils.AveragedModel(model)
+    loss_of(model, rank, 1).backward()
+    average.update_parameters(model)
+    assert state.step == 2
+    return refusal(TypeError, lambda: torch.save(model, io.BytesIO()))
+
+
+def test_a_model_can_be_copied_for_averaging():
+    assert "model.module" in values(run_group(copy_the_model, 2))[0]
+
+
+def damaged_files(rank, world, folder):
+    import redpoll.torch
+
+    state = redpoll.torch.compress(DDP(Net()), min_size=MIN_SIZE)
+    whole = state.save(folder / "whole")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    full = refusal(OSError, lambda: state.save(folder / "full"))
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    dist.barrier()
+    left = [one.name for one in (folder / "full").iterdir()]
+    os.truncate(whole, 1000)
+    dist.barrier()
+    cut = refusal(ValueError, lambda: state.load(folder / "whole"))
+    return full, left, cut, refusal(ValueError, lambda: state.load_state_dict([]))
+
+
+def test_files_that_cannot_be_written_or_read_are_named(tmp_path):
+    answers = values(run_group(damaged_files, 2, tmp_path))
+    for rank, (full, left, cut, none) in enumerate(answers):
+        assert f"full/redpoll-rank-0000{rank}-of-00002.pt" in full and "free" in full
+        assert left == []
+        assert "whole/redpoll-rank-00000-of-00002.pt cannot be read" in cut
+        assert "no state" in none
+
+
 def test_state_goes_through_torch_save_and_distributed_checkpoint():
     for answer in values(run_group(through_bytes, 2)):
         assert answer == (True, True, 3, 3)
@@ -486,7 +531,9 @@ def refusals(rank, world):
     tell("gloo", RuntimeError, lambda: compress(DDP(Net(), process_group=other)))
     tell("codec", ValueError, lambda: compress(DDP(Net()), "q4:bukket=3"))
     tell("grads", ValueError, lambda: compress(DDP(Net()), grads="q4"))
+    tell("nothing", TypeError, lambda: compress(None))
     tell("warm-up", ValueError, lambda: compress(DDP(Net()), warmup_steps=-1))
+    tell("seed", ValueError, lambda: compress(DDP(Net()), seed="one"))
     tell("rule", ValueError, lambda: compress(DDP(Net()), rules={"haed.weight": None}))
     compress(DDP(Net(torch.float64)), min_size=10, rules={"*": None})
     return told
@@ -503,7 +550,9 @@ def test_what_cannot_be_honoured_is_an_error():
     assert "not redpoll" in told["gloo"]
     assert "bukket" in told["codec"]
     assert "codec=" in told["grads"]
+    assert "NoneType" in told["nothing"]
     assert "warmup_steps" in told["warm-up"]
+    assert "seed" in told["seed"]
     assert "haed.weight" in told["rule"] and "head.weight" in told["rule"]
 
 

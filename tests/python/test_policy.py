@@ -45,7 +45,7 @@ def test_a_reduction_object_is_as_good_as_its_kind():
     assert policy.codec_for("all_reduce", torch.float32, BIG, dist.ReduceOp(MAX)) is None
 
 
-@pytest.mark.parametrize("text", ["", "  ", "fp32"])
+@pytest.mark.parametrize("text", ["", "  ", "fp32", "exact"])
 def test_no_policy(text):
     assert policy_from_environment({"REDPOLL_CODEC": text}) is None
     assert policy_from_environment({}) is None

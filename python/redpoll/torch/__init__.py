@@ -16,6 +16,7 @@ from ._policy import Piece, Policy
 from ._process_group import RedpollGroup
 from ._rules import Rule
 from ._sharded import ShardedState
+from ._untraced import keep_untraced
 from ._work import Work
 from .compress import CompressState, compress
 from .launch import init
@@ -23,6 +24,7 @@ from .monitored import monitored_barrier
 from .statistics import GroupStats, Stats, stats
 
 register_backend()
+keep_untraced("redpoll")
 
 __all__ = [
     "Codec",

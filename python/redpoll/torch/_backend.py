@@ -31,7 +31,9 @@ def register_backend(
         others = _device_map(sys._getframe(1), name)
         return create_group(options, backend_options, name, policy_factory, others)
 
-    dist.Backend.register_backend(name, create, extended_api=True, devices=["cpu", "cuda"])
+    # PyTorch takes the last device for the one to work on; without a GPU it is the CPU.
+    devices = ["cpu", "cuda"] if torch.cuda.device_count() else ["cpu"]
+    dist.Backend.register_backend(name, create, extended_api=True, devices=devices)
 
 
 def create_group(

@@ -85,8 +85,11 @@ class Buffers:
 
     @torch.no_grad()
     def _copy_back(self) -> None:
+        """On whatever thread finds the operation done, which knows nothing of the modes of the
+        one that posted it."""
         for tensor, dense in self._back:
-            tensor.copy_(dense)
+            with torch.inference_mode(tensor.is_inference()):
+                tensor.copy_(dense)
 
 
 def is_plain(tensor: torch.Tensor) -> bool:

@@ -8,6 +8,7 @@ import os
 import threading
 import time
 import weakref
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, Optional
 
@@ -19,7 +20,9 @@ from ..errors import check, last_message
 from . import _notifier
 from ._collectives import Collectives
 from ._errors import RedpollError, RedpollValueError
+from ._sparse import SparseLane, check_sparse
 from ._store import StoreBridge, bind_host
+from ._work import Work
 
 _DRAIN_S = 5.0
 _CANCEL_S = 1.0
@@ -70,6 +73,7 @@ class Communicator(Collectives):
         self.closed = False
         self.store = store
         self._bridge = StoreBridge(store) if store is not None else None
+        self._lane: Optional[SparseLane] = None
         self._create(store)
         global _made
         with _live_lock:
@@ -114,6 +118,42 @@ class Communicator(Collectives):
             message = f"the group's store failed: {cause}"
         raise self.error(code, message, "init_process_group") from cause
 
+    # ---- sparse tensors ----
+
+    def all_reduce_sparse(
+        self,
+        tensors: Sequence[torch.Tensor],
+        op: object = dist.ReduceOp.SUM,
+        *,
+        blocking: bool = False,
+        timeout_s: Optional[float] = None,
+    ) -> Work:
+        """Sum one COO tensor over all ranks, in place: coalesced, with the indices of all.
+
+        tensors: a list of one, of any dtype that can be added; its shape, dtype and number of
+        sparse dimensions are equal on all ranks. op: SUM. Exact, whatever the policy. Runs
+        beside the other operations, in order with the other sparse ones."""
+        try:
+            check_sparse(tensors, op)
+        except ValueError as error:
+            self._refuse("all_reduce", str(error))
+        with self._lock:
+            if not self._handle:
+                self._gone("all_reduce")
+            if self._lane is None:
+                self._lane = SparseLane(self, self._second)
+            lane = self._lane
+        work = lane.post(tensors[0], timeout_s)
+        if blocking:
+            work.wait()
+        return work
+
+    def _second(self) -> Communicator:
+        """Of the same ranks, for operations that must not wait for this one's. Collective."""
+        store = dist.PrefixStore("sparse/", self.store) if self.store is not None else None
+        limit = timedelta(seconds=self.timeout_s)
+        return Communicator(store, self.rank, self.world, f"{self.name}:sparse", limit)
+
     # ---- the group ----
 
     def stats(self) -> dict[str, float]:
@@ -135,6 +175,9 @@ class Communicator(Collectives):
             handle = self._handle or self._gone("set_timeout")
             check(_abi.rp_comm_set_timeout(handle, timeout.total_seconds()))
             self.timeout_s = timeout.total_seconds()
+            lane = self._lane
+        if lane is not None:
+            lane.set_timeout(timeout)
 
     def abort(self, message: str) -> None:
         """Fail all operations of all ranks, now and later, with this message."""
@@ -151,7 +194,10 @@ class Communicator(Collectives):
     def _leave(self, drain_s: float) -> None:
         with self._lock:
             handle, self._handle = self._handle, 0
+            lane, self._lane = self._lane, None
             self.closed = True
+        if lane is not None:
+            lane.close(drain_s)
         if not handle:
             return
         reason = f"group '{self.name}' was destroyed"
@@ -188,6 +234,7 @@ class Communicator(Collectives):
         """In a forked child: the parent's communicator is not ours to use or destroy."""
         self._lock = threading.Lock()
         handle, self._handle = self._handle, 0
+        self._lane = None
         self.closed = True
         for request in self._requests:
             request.forget()

@@ -38,7 +38,8 @@ def _fsdp2_modules(model: torch.nn.Module) -> list[Any]:
 
 def check_is_sharded(model: torch.nn.Module) -> None:
     """TypeError for a model that is neither DDP nor FSDP."""
-    if not _is_fsdp1(model) and not _fsdp2_modules(model):
+    is_module = isinstance(model, torch.nn.Module)
+    if not is_module or not (_is_fsdp1(model) or _fsdp2_modules(model)):
         raise TypeError(
             "compress() takes a DistributedDataParallel or FSDP model, not "
             f"{type(model).__name__}"

@@ -2,8 +2,9 @@
 
 A class that is a ProcessGroup or a Backend for PyTorch mixes this in and has `communicator`.
 Names and argument orders are PyTorch's, of all releases (one operation has had up to three
-names). Options carry timeout (of this call, below 0: the group's), asyncOp where the release
-has it (False: the call blocks, one C call drives it), rootRank and reduceOp.
+names); short forms take one tensor, and root and op by name or in the place of opts. Options
+carry timeout (of this call, below 0: the group's), asyncOp where the release has it (False: the
+call blocks, one C call drives it), rootRank and reduceOp.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from ._work import Work, joined
 Tensors = list[torch.Tensor]
 
 _SUM = dist.ReduceOp.SUM
+_SPARSE = torch.sparse_coo
 
 
 class Operations:
@@ -33,10 +35,15 @@ class Operations:
 
     # ---- reductions ----
 
-    def allreduce(self, tensors: Any, opts: Any = None, timeout: Any = None) -> Work:
+    def allreduce(
+        self, tensors: Any, opts: Any = None, timeout: Any = None, op: Any = None
+    ) -> Work:
         if isinstance(tensors, torch.Tensor):
             tensors = [tensors]
-        return self._all_reduce(tensors, _reduce_options(opts, timeout))
+        opts = _reduce_options(opts if op is None else op, timeout)
+        if self._only("all_reduce", tensors).layout is _SPARSE:
+            return self.allreduce_sparse(tensors, opts)
+        return self._all_reduce(tensors, opts)
 
     def allreduce_coalesced(self, tensors: Tensors, opts: Any = None) -> Work:
         return self._all_reduce(tensors, _reduce_options(opts, None))
@@ -52,13 +59,21 @@ class Operations:
         return self._note(work)
 
     def allreduce_sparse(self, tensors: Tensors, opts: Any = None) -> Work:
-        raise self._refused("allreduce_sparse", "sparse tensors: convert them with to_dense()")
+        opts = _reduce_options(opts, None)
+        op = opts.reduceOp
+        return self.communicator.all_reduce_sparse(tensors, op, **_call(opts))
 
     def reduce(
-        self, tensors: Any, opts: Any = None, op: Any = _SUM, timeout: Any = None
+        self,
+        tensors: Any,
+        opts: Any = None,
+        op: Any = _SUM,
+        timeout: Any = None,
+        root: Optional[int] = None,
     ) -> Work:
         if isinstance(tensors, torch.Tensor):
-            work = self.communicator.reduce(tensors, opts, op, timeout_s=seconds(timeout))
+            root, call = opts if root is None else root, _call(None, timeout)
+            work = self.communicator.reduce(tensors, root, op, **call)
         else:
             tensor = self._only("reduce", tensors)
             root, op = opts.rootRank, opts.reduceOp
@@ -66,11 +81,16 @@ class Operations:
         return self._note(work)
 
     def reduce_scatter(
-        self, outputs: Any, inputs: Any, opts: Any = None, timeout: Any = None
+        self,
+        outputs: Any,
+        inputs: Any,
+        opts: Any = None,
+        timeout: Any = None,
+        op: Any = None,
     ) -> Work:
         if isinstance(outputs, torch.Tensor):
             outputs, inputs = [outputs], [inputs]
-        opts = _reduce_options(opts, timeout, dist.ReduceScatterOptions)
+        opts = _reduce_options(opts if op is None else op, timeout, dist.ReduceScatterOptions)
         output, own = (
             self._only("reduce_scatter", outputs),
             self._only("reduce_scatter", inputs),
@@ -140,12 +160,20 @@ class Operations:
 
     allgather_into_tensor_coalesced = all_gather_single_coalesced
 
-    def gather(self, outputs: Any, inputs: Any, opts: Any = None, timeout: Any = None) -> Work:
+    def gather(
+        self,
+        outputs: Any,
+        inputs: Any,
+        opts: Any = None,
+        timeout: Any = None,
+        root: Optional[int] = None,
+    ) -> Work:
         if isinstance(inputs, torch.Tensor):
-            lists, own, root, call = outputs, inputs, opts, _call(None, timeout)
+            lists, own, call = outputs, inputs, _call(None, timeout)
+            root = opts if root is None else root
         else:
             own, root, call = self._only("gather", inputs), opts.rootRank, _call(opts)
-            lists = outputs[0] if outputs else None
+            lists = self._only("gather", outputs) if outputs else None
         return self._note(self.communicator.gather(lists, own, root, **call))
 
     def gather_single(
@@ -157,21 +185,34 @@ class Operations:
         parts = None
         if communicator.rank == root:
             parts = _equal_parts(self, "gather", output, communicator.world)
-        return self._note(communicator.gather(parts, input, root, **_call(opts)))
+        work = communicator.gather(parts, input, root, **_call(opts))
+        work.set_outputs([output] if parts else [])
+        return self._note(work)
 
     gather_into_tensor = gather_single
 
-    def scatter(self, outputs: Any, inputs: Any, opts: Any = None, timeout: Any = None) -> Work:
+    def scatter(
+        self,
+        outputs: Any,
+        inputs: Any,
+        opts: Any = None,
+        timeout: Any = None,
+        root: Optional[int] = None,
+    ) -> Work:
         if isinstance(outputs, torch.Tensor):
-            own, lists, root, call = outputs, inputs, opts, _call(None, timeout)
+            own, lists, call = outputs, inputs, _call(None, timeout)
+            root = opts if root is None else root
         else:
             own, root, call = self._only("scatter", outputs), opts.rootRank, _call(opts)
-            lists = inputs[0] if inputs else None
+            lists = self._only("scatter", inputs) if inputs else None
         return self._note(self.communicator.scatter(own, lists, root, **call))
 
-    def broadcast(self, tensors: Any, opts: Any = None, timeout: Any = None) -> Work:
+    def broadcast(
+        self, tensors: Any, opts: Any = None, timeout: Any = None, root: Optional[int] = None
+    ) -> Work:
         if isinstance(tensors, torch.Tensor):
-            tensor, root, call = tensors, opts or 0, _call(None, timeout)
+            tensor, call = tensors, _call(None, timeout)
+            root = opts or 0 if root is None else root
         else:
             tensor, root, call = self._only("broadcast", tensors), opts.rootRank, _call(opts)
         return self._note(self.communicator.broadcast(tensor, root, **call))
@@ -196,7 +237,9 @@ class Operations:
         world, call = self.communicator.world, _call(opts, timeout)
         outputs = _parts(self, "output", output, output_split_sizes, world)
         inputs = _parts(self, "input", input, input_split_sizes, world)
-        return self._note(self.communicator.all_to_all(outputs, inputs, **call))
+        work = self.communicator.all_to_all(outputs, inputs, **call)
+        work.set_outputs([output])
+        return self._note(work)
 
     alltoall_base = all_to_all_single
 
@@ -219,6 +262,10 @@ class Operations:
         if isinstance(opts, timedelta):
             opts, timeout = None, opts
         return self._note(self.communicator.barrier(**_call(opts, timeout)))
+
+    def _get_sequence_number_for_group(self) -> int:
+        """How many operations this rank has posted; ranks that disagree have parted ways."""
+        return int(self.communicator.stats()["operations"])
 
     def start_coalescing(self, *_device: Any) -> None:
         """From now on, remember what is posted: end_coalescing() gives one Work for it."""
@@ -246,7 +293,8 @@ class Operations:
 
     def _only(self, operation: str, each: Sequence[Any]) -> Any:
         if len(each) != 1:
-            raise self._refused(operation, f"{len(each)} tensors of this rank; one is allowed")
+            what = "tensors, or lists of them, of this rank"
+            raise self._refused(operation, f"{len(each)} {what}; one is allowed")
         return each[0]
 
     def _refused(self, operation: str, message: str) -> Exception:

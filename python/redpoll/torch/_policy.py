@@ -17,6 +17,7 @@ import torch
 import torch.distributed as dist
 
 from ._codec import Codec
+from ._rules import parse_codec
 
 log = logging.getLogger("redpoll")
 
@@ -154,12 +155,12 @@ def policy_from_environment(environment: Mapping[str, str] | None = None) -> Pol
     if not text:
         return None
     try:
-        codec = Codec.parse(text)
-    except (ValueError, RuntimeError) as error:
+        codec = parse_codec(text)
+    except ValueError as error:
         raise ValueError(
             f"{CODEC_VARIABLE}={text!r} is no codec: {error}. Codecs are {CODECS}"
         ) from None
-    if codec.is_exact(torch.float32):
+    if codec is None or codec.is_exact(torch.float32):
         return None
     return EnvironmentPolicy(codec, min_size)
 

@@ -11,6 +11,7 @@ from ..errors import last_message
 from ._buffers import Lent
 from ._checks import Checks
 from ._errors import user_place
+from ._profiling import Span, profiling
 from ._request import SLICE_S, Request
 from ._work import PendingWork, Work, completed
 
@@ -44,6 +45,24 @@ class Posting(Checks):
         timeout_s: Optional[float],
     ) -> Work:
         """Start operation `name` with what its C function takes; wait for it when blocking."""
+        if not profiling():
+            return self._post_now(name, arguments, lent, blocking, timeout_s)
+        span = Span(name, lent)
+        if not blocking:
+            return self._post_now(name, arguments, span.ended_by(lent), False, timeout_s)
+        try:
+            return self._post_now(name, arguments, lent, True, timeout_s)
+        finally:
+            span.end()
+
+    def _post_now(
+        self,
+        name: str,
+        arguments: tuple[Any, ...],
+        lent: Lent,
+        blocking: bool,
+        timeout_s: Optional[float],
+    ) -> Work:
         if not blocking:
             handle = self._start(name, arguments)
             return PendingWork((self._request(name, handle, lent, timeout_s),), lent[0])

@@ -22,6 +22,7 @@ from torch._C._distributed_c10d import Backend as _C10dBackend
 
 from ._communicator import Communicator
 from ._operations import INTERNAL, Operations
+from .monitored import monitored_barrier
 
 NAME = "redpoll"
 
@@ -66,6 +67,14 @@ class DeviceBackend(Operations, _C10dBackend):
     def abort(self) -> None:
         self.communicator.abort("the process group was aborted")
         self.communicator.close()
+
+
+for _name, _found in vars(_C10dBackend).items():
+    # What PyTorch may ask of a backend. Its own property would ask C++, which asks the Python
+    # object, and so on without end: each must have an answer here.
+    if isinstance(_found, property) and "supports_" in _name:
+        if _name not in vars(DeviceBackend):
+            setattr(DeviceBackend, _name, False)
 
 
 class _WithoutDeviceBackends(Operations):
@@ -161,6 +170,12 @@ class RedpollGroup(_Table, dist.ProcessGroup):  # type: ignore[misc, valid-type]
     def set_timeout(self, timeout: timedelta) -> None:
         """For operations posted from now on."""
         self.communicator.set_timeout(timeout)
+
+    def monitored_barrier(
+        self, timeout: Optional[timedelta] = None, wait_all_ranks: bool = False
+    ) -> None:
+        """What dist.monitored_barrier() calls, where the release lets it reach us."""
+        monitored_barrier(self, timeout, wait_all_ranks)
 
     def split_group(
         self,

@@ -149,6 +149,8 @@ class BucketReducer:
             self._layout = {}
         self._layout[index] = names
         plan = self._plan(index, names, buffer.dtype)
+        if buffer.layout is torch.sparse_coo:
+            return self._post_sparse(buffer, plan)
         if self.communicator.world == 1:
             return self._finish_alone(buffer, plan)
         return self._post(buffer, plan, ready if is_last else None)
@@ -180,6 +182,19 @@ class BucketReducer:
             return buffer
 
         return work.get_future().then(finish)
+
+    def _post_sparse(self, buffer: torch.Tensor, plan: list[Run]) -> torch.futures.Future:
+        """DDP gives a sparse gradient a bucket of its own. It is summed exactly, or not at
+        all."""
+        for run in plan:
+            if self.rules.codec_for(run.name, self.parameters[run.name].shape) is not None:
+                raise TypeError(
+                    f"the gradient of {run.name!r} is sparse, and codecs take dense ones; "
+                    f"send it exact with rules={{{run.name!r}: None}}"
+                )
+        buffer.div_(self.communicator.world)
+        future = self.communicator.all_reduce_sparse([buffer]).get_future()
+        return future.then(lambda reduced: reduced.value()[0])
 
     def _residuals_for(
         self, tensors: list[torch.Tensor], plan: list[Run]

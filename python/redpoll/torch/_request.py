@@ -58,6 +58,7 @@ class Request:
         "_failure",
         "_settled",
         "_future",
+        "_watched",
     )
 
     def __init__(
@@ -86,6 +87,7 @@ class Request:
         self._failure: Optional[tuple[int, str]] = None
         self._settled: Any = None  # what the future follows
         self._future: Optional[torch.futures.Future] = None
+        self._watched = False  # the notifier has it, or had
 
     # ---- waiting ----
 
@@ -198,23 +200,22 @@ class Request:
             if self._future is not None:
                 return self._future
             future = self._future = self._make_future()
-            watched = not self.done
-            if watched:
-                self._users += 1
-        if not watched:
+            is_done = self.done
+        if is_done:
             self._settled.set_result(None)
-            return future
-        try:
-            _notifier.watch(self)
-        finally:
-            self._leave(_abi.RP_PENDING, "")
+        else:
+            self._watch()
         return future
 
     def abandon(self) -> None:
         """Nobody will wait for it any more: have it settled all the same."""
+        self._watch()
+
+    def _watch(self) -> None:
         with self._lock:
-            if self.done or self._future is not None:
+            if self.done or self._watched:
                 return
+            self._watched = True
             self._users += 1
         try:
             _notifier.watch(self)

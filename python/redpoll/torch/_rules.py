@@ -28,7 +28,8 @@ def parse_codec(codec: CodecLike) -> Codec | None:
         try:
             return Codec.parse(codec)
         except (ValueError, RuntimeError) as error:
-            raise ValueError(f"codec {codec!r}: {error}") from None
+            named = "" if str(error).startswith("codec '") else f"codec {codec!r}: "
+            raise ValueError(f"{named}{error}") from None
     if not isinstance(codec, Codec):
         raise TypeError(f"a codec is text such as 'q4:bucket=512', or None; not {codec!r}")
     return codec

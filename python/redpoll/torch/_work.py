@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, Optional
@@ -17,6 +18,12 @@ from ._request import Request, seconds
 # later ones are.
 _HOLDS = tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 9)
 _held: dict[int, Work] = {}
+
+# In all releases C++ has only its own half of a Work that Python code gives to it, as the join
+# context of DDP does, and would wait for that for ever. So a Work that is dropped before
+# anybody has waited stays for a while, without its tensors unless they are small.
+_dropped: collections.deque[Work] = collections.deque(maxlen=16)
+_SMALL_BYTES = 1 << 16
 
 
 class Work(_C10dWork):
@@ -90,10 +97,12 @@ class PendingWork(Work):
         super().__init__()
         self._requests = requests
         self._outputs = outputs
+        self._taken = False  # somebody waits, or has what he waits for
         if _HOLDS:
             _hold(self)
 
     def wait(self, timeout: Optional[timedelta] = None) -> bool:
+        self._taken = True
         limit = seconds(timeout)
         for request in self._requests:
             request.wait(limit)
@@ -110,6 +119,7 @@ class PendingWork(Work):
         return None
 
     def get_future(self) -> torch.futures.Future:
+        self._taken = True
         if len(self._requests) == 1:
             return self._requests[0].future()
         outputs = list(self._outputs)
@@ -128,6 +138,16 @@ class PendingWork(Work):
         for request in self._requests:
             if not request.done:
                 request.abandon()
+        if not self._taken:
+            self._stay()
+
+    def _stay(self) -> None:
+        """Dropped, and yet to be there: C++ may hold it."""
+        if sum(one.nbytes for one in self._outputs) > _SMALL_BYTES:
+            self._outputs = ()
+            for request in self._requests:
+                request.outputs = ()
+        _dropped.append(self)
 
 
 def completed(outputs: Sequence[torch.Tensor]) -> Work:
@@ -146,6 +166,8 @@ def joined(works: Sequence[Work]) -> Work:
     for work in works:
         requests.extend(work._requests)
         outputs.extend(work._outputs)
+        if isinstance(work, PendingWork):
+            work._taken = True
     return PendingWork(requests, outputs) if requests else completed(outputs)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import pickle
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -101,6 +103,8 @@ class CompressState(BucketReducer):
         are returned. ValueError also for shapes, for states of several runs or steps, and for
         another rank's dict; the state is then what it was."""
         states = [state] if isinstance(state, Mapping) else list(state)
+        if not states:
+            raise ValueError("there is no state in the sequence")
         chosen = choose_states(states, self.communicator.rank, self.communicator.world)
         flats, unexpected, misfits = sum_residuals(chosen, self.parameters)
         wanted = [name for name in self.parameters if chosen and self._keeps_residual(name)]
@@ -121,29 +125,44 @@ class CompressState(BucketReducer):
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
         """Write this rank's state into `folder`, a file a rank; every rank calls it. A file
-        appears whole or not at all. Use a folder for each checkpoint. Returns the file."""
+        appears whole or not at all. Use a folder for each checkpoint. Returns the file.
+        OSError: it cannot be written, on a full disk for example; nothing is left behind."""
         path = Path(folder)
         path.mkdir(parents=True, exist_ok=True)
         file = path / _file_name(self.communicator.rank, self.communicator.world)
         part = file.with_suffix(".part")
-        torch.save(self.state_dict(), part)
-        os.replace(part, file)
+        try:
+            torch.save(self.state_dict(), part)
+            os.replace(part, file)
+        except (OSError, RuntimeError) as error:  # PyTorch's says neither where nor why
+            part.unlink(missing_ok=True)
+            room = shutil.disk_usage(path).free
+            raise OSError(f"cannot write {file} ({room} bytes free): {error}") from error
         return file
 
     def load(self, folder: str | os.PathLike[str], strict: bool = True) -> LoadReport:
         """Continue from a folder that all ranks of a run of any world saved into, and that
-        every rank can read. FileNotFoundError: it holds none. Else as load_state_dict()."""
+        every rank can read. FileNotFoundError: it holds none. ValueError: a file cannot be
+        read. Else as load_state_dict()."""
         files = sorted(Path(folder).glob("redpoll-rank-*-of-*.pt"))
         if not files:
             raise FileNotFoundError(f"{folder} holds no redpoll-rank-*-of-*.pt")
-        # Mapped, so that only what this rank takes over is read.
-        states = [
-            torch.load(file, map_location="cpu", mmap=True, weights_only=True) for file in files
-        ]
+        states = [_read(file) for file in files]
         found, world = len(states), states[0]["world"]
         if found < world:
             raise ValueError(f"{folder} holds {found} of the states of {world} ranks")
         return self.load_state_dict(states, strict)
+
+    def __deepcopy__(self, memo: Any) -> CompressState:
+        """Itself: a copy of the model (AveragedModel makes one) holds it and does not use it,
+        as DDP registers no hook for copies."""
+        return self
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            "the state of compress() cannot be pickled with its model: save model.module (or "
+            "its state_dict()), and this with save() or state_dict()"
+        )
 
     def __repr__(self) -> str:
         lossy = sum(1 for name in self.parameters if self.codec_of(name) is not None)
@@ -156,6 +175,14 @@ class CompressState(BucketReducer):
 
 def _file_name(rank: int, world: int) -> str:
     return f"redpoll-rank-{rank:05d}-of-{world:05d}.pt"
+
+
+def _read(file: Path) -> Mapping[str, Any]:
+    """A state, mapped, so that only what is taken over is read."""
+    try:
+        return torch.load(file, map_location="cpu", mmap=True, weights_only=True)
+    except (OSError, EOFError, RuntimeError, pickle.UnpicklingError) as error:
+        raise ValueError(f"{file} cannot be read: {error}") from error
 
 
 def _check_load(report: LoadReport, misfits: list[str], strict: bool) -> None:
@@ -208,6 +235,8 @@ def compress(
     model = getattr(model, "_orig_mod", model)  # what torch.compile wraps
     if not isinstance(warmup_steps, int) or warmup_steps < 0:
         raise ValueError(f"warmup_steps is {warmup_steps!r}; 0 or more is wanted")
+    if not isinstance(seed, int):
+        raise ValueError(f"seed is {seed!r}; a whole number is wanted")
     if isinstance(model, DistributedDataParallel):
         if grads is not UNSET or weights is not UNSET:
             raise ValueError("grads= and weights= are for FSDP; DDP takes codec=")

@@ -34,7 +34,7 @@ def monitored_barrier(
     rank, world = dist.get_rank(group), dist.get_world_size(group)
     if rank < 0 or world == 1:
         return
-    limit_s = (timeout or timedelta(minutes=30)).total_seconds()
+    limit_s = (timedelta(minutes=30) if timeout is None else timeout).total_seconds()
     meeting = _Meeting(distributed_c10d._get_process_group_store(group), rank, world)
     missing = meeting.missing(limit_s)
     if missing:

@@ -1,0 +1,38 @@
+"""Operations as spans in PyTorch's profilers: "redpoll:all_reduce", from posting to completion,
+with the shapes of their tensors. One that does not block ends on the thread that notices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch._C._profiler import _RecordFunctionFast
+
+from ._buffers import Lent
+
+profiling = torch._C._autograd._profiler_enabled
+"""True while a profiler runs on this thread; costs next to nothing."""
+
+
+class Span:
+    """Begins when it is made."""
+
+    def __init__(self, operation: str, lent: Lent) -> None:
+        name = operation[:-2] if operation.endswith("_v") else operation
+        tensors = [each for each in lent[1] if isinstance(each, torch.Tensor)]
+        self._record = _RecordFunctionFast(f"redpoll:{name}", tensors)
+        self._record.__enter__()
+
+    def end(self) -> None:
+        self._record.__exit__(None, None, None)
+
+    def ended_by(self, lent: Lent) -> Lent:
+        """The same, of an operation that ends the span when it is done."""
+        outputs, keep, finish = lent
+
+        def finish_and_end() -> Any:
+            if finish is not None:
+                finish()
+            self.end()
+
+        return outputs, keep, finish_and_end

@@ -1,0 +1,60 @@
+"""Keeps torch.compile() out of this package's functions.
+
+C++ calls them in the middle of what is being compiled (DDP's forward pass broadcasts buffers),
+and there Dynamo would trace them as if they were the user's: ctypes calls, locks, threads."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from types import CodeType, FunctionType, ModuleType
+from typing import Any, Callable, Optional
+
+import torch
+
+
+def keep_untraced(package: str) -> None:
+    """Have every function of these modules, which are imported, run as it is, and what it calls
+    too. Costs nothing when they are called. Again: nothing changes."""
+    skip = _skipper()
+    if skip is None:
+        return
+    for name, module in list(sys.modules.items()):
+        if name == package or name.startswith(f"{package}."):
+            for code in _codes_of(module):
+                skip(code)
+
+
+def _skipper() -> Optional[Callable[[CodeType], object]]:
+    """Of the frame evaluator itself: importing Dynamo for its decorators would take seconds."""
+    evaluator: Any = getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None)
+    if hasattr(evaluator, "set_code_exec_strategy"):  # before: skip_code
+        action = evaluator._FrameAction.SKIP
+        strategy = evaluator._FrameExecStrategy(action, action)
+        return lambda code: evaluator.set_code_exec_strategy(code, strategy)
+    return getattr(evaluator, "skip_code", None)
+
+
+def _codes_of(module: ModuleType) -> Iterator[CodeType]:
+    for found in list(vars(module).values()):
+        if getattr(found, "__module__", None) != module.__name__:
+            continue
+        members = vars(found).values() if isinstance(found, type) else [found]
+        for function in members:
+            yield from _codes_in(function)
+
+
+def _codes_in(member: Any) -> Iterator[CodeType]:
+    """Of a function, method or property, and of what is defined inside of it."""
+    for function in (getattr(member, each, None) for each in ("fget", "fset", "__func__")):
+        if function is not None:
+            yield from _codes_in(function)
+    if isinstance(member, FunctionType):
+        yield from _with_inner(member.__code__)
+
+
+def _with_inner(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _with_inner(constant)

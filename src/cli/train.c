@@ -1,7 +1,6 @@
 /* `redpoll train`: options in, a run out; the work is in train/. */
 #include "cli/commands.h"
 
-#include "base/cpu.h"
 #include "base/status.h"
 #include "cli/config.h"
 #include "cli/world.h"
@@ -181,8 +180,7 @@ static int64_t choose_threads(const settings *s, const rpi_world *world) {
     long threads = told ? strtol(told, NULL, 10) : 0;
     if (s->train.threads > 0) return s->train.threads;
     if (threads > 0 && threads <= 4096) return threads;
-    int share = rpi_cpu_count() / (world->local_ranks > 0 ? world->local_ranks : 1);
-    return share > 0 ? share : 1;
+    return world->cores;
 }
 
 static void print_result(const settings *s, const rpi_world *world,

@@ -1,9 +1,9 @@
 #include "cli/world.h"
 
-#include "base/cpu.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "cli/command.h"
+#include "cli/cores.h"
 #include "cli/run.h"
 #include "net/join.h"
 #include "net/transport.h"
@@ -88,7 +88,8 @@ rp_status rpi_world_join(const rpi_world_settings *settings, rpi_world *out_worl
     rpi_world world = {.rank = place.rank,
                        .ranks = place.world,
                        .local_rank = place.local_rank,
-                       .local_ranks = place.local_world};
+                       .local_ranks = place.local_world,
+                       .cores = rpi_own_share_of_cores(place.local_world)};
     if (settings->ranks > 0 && settings->ranks != place.world)
         return RP_FAIL(INVALID, "-n %lld, but %s started a world of %d; leave -n out there",
                        (long long)settings->ranks, place.found_by, place.world);

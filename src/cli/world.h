@@ -50,6 +50,7 @@ rp_status rpi_world_check_transport(const char *text);
 
 typedef struct rpi_world {
     int rank, ranks, local_rank, local_ranks;
+    int cores; /* this rank's share of those of its host, at least 1 */
     rp_comm *comm;
     struct rpi_join *join;
 } rpi_world;

@@ -16,7 +16,7 @@
 typedef struct rpi_environment {
     const char *(*get)(const void *context, const char *name); /* NULL when not set */
     const void *context;
-    int64_t parent; /* process id of the launcher, shared by ranks of one host */
+    int64_t launcher; /* its process id, which ranks of one host share; 0: not known */
 } rpi_environment;
 
 typedef enum rpi_store_kind {
@@ -43,6 +43,9 @@ typedef struct rpi_place {
 rp_status rpi_place_find(const rpi_environment *environment, rpi_place *out_place);
 /* The same over this process's own environment. */
 rp_status rpi_place_find_own(rpi_place *out_place);
+/* The process that started this rank: its parent, or what started the scripts, numactl and the
+ * like in between, which carry the rank's own variables. Reads /proc; 0 when out of sight. */
+int64_t rpi_launcher_pid(void);
 
 typedef struct rpi_join {
     rpi_place place;

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* Ports derived from a job lie below those that the kernel hands out by itself. */
 enum { FIRST_PORT = 20000, PORTS = 12000 };
@@ -172,10 +171,14 @@ static rp_status find_by_hand(const rpi_environment *environment, rpi_place *pla
 
 /* ---- mpirun, srun: they say who, not where ---- */
 
+static bool same(const char *a, const char *b) {
+    return a && b && strcmp(a, b) == 0;
+}
+
 /* "node[03-05,9],x" -> "node03"; plain names as they are. */
-static rp_status first_host(const char *list, rpi_place *place) {
+static rp_status first_host(const char *name, const char *list, rpi_place *place) {
     size_t end = strcspn(list, ",[");
-    RP_TRY(set_host(place, "SLURM_STEP_NODELIST", list, end));
+    RP_TRY(set_host(place, name, list, end));
     if (list[end] != '[') return RP_OK;
     const char *number_text = list + end + 1;
     size_t digits = strspn(number_text, "0123456789");
@@ -197,24 +200,25 @@ static int port_of_job(const char *job) {
     return FIRST_PORT + (int)(hash % PORTS);
 }
 
-/* Where rank 0 serves the store when the launcher has not said: on this host, on the first host
- * of the Slurm step, or at MASTER_ADDR; at a port that follows from the job. */
+/* Where rank 0 serves the store when the launcher has not said: at MASTER_ADDR, on this host,
+ * or on the first of Slurm's hosts (hosts_name: where they are listed); at a port that follows
+ * from the job. */
 static rp_status meet_at(const rpi_environment *environment, const char *job,
-                         rpi_place *place) {
+                         const char *hosts_name, rpi_place *place) {
     const char *master = variable(environment, "MASTER_ADDR");
-    const char *nodes = variable(environment, "SLURM_STEP_NODELIST");
+    const char *hosts = variable(environment, hosts_name);
     if (place->world == 1) return RP_OK;
     place->store = RPI_STORE_RANK_0;
     if (master)
         RP_TRY(set_host(place, "MASTER_ADDR", master, strlen(master)));
     else if (place->one_host)
         RP_TRY(set_host(place, "MASTER_ADDR", "127.0.0.1", strlen("127.0.0.1")));
-    else if (nodes)
-        RP_TRY(first_host(nodes, place));
+    else if (hosts)
+        RP_TRY(first_host(hosts_name, hosts, place));
     else
         return RP_FAIL(INVALID,
-                       "%s started ranks on several hosts; set MASTER_ADDR to the host "
-                       "of rank 0, on all of them",
+                       "%s does not say that all ranks are on this host; set MASTER_ADDR to "
+                       "the host of rank 0, on all of them",
                        place->found_by);
     if (is_set(environment, "REDPOLL_PORT"))
         return read_port(environment, place->found_by, "REDPOLL_PORT", place);
@@ -222,9 +226,9 @@ static rp_status meet_at(const rpi_environment *environment, const char *job,
         return read_port(environment, place->found_by, "MASTER_PORT", place);
     if (job)
         snprintf(place->job, sizeof place->job, "%s %.90s", place->found_by, job);
-    else if (place->one_host)
+    else if (place->one_host && environment->launcher > 0)
         snprintf(place->job, sizeof place->job, "%s, process %lld", place->found_by,
-                 (long long)environment->parent);
+                 (long long)environment->launcher);
     else
         return RP_FAIL(INVALID,
                        "%s gives its job no name; set MASTER_PORT to a free port of the "
@@ -235,20 +239,34 @@ static rp_status meet_at(const rpi_environment *environment, const char *job,
     return RP_OK;
 }
 
+/* Open MPI starts the ranks of its own host itself and the others in a Slurm step of their
+ * hosts: only the list of the whole job is the same for all. */
+static const char mpirun_hosts[] = "SLURM_JOB_NODELIST";
+
 static rp_status find_open_mpi(const rpi_environment *environment, rpi_place *place) {
     static const names open_mpi = {"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
                                    "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"};
     RP_TRY(read_ranks(environment, &open_mpi, place));
     const char *job = variable(environment, "PMIX_NAMESPACE");
-    return meet_at(environment, job ? job : variable(environment, "OMPI_MCA_ess_base_jobid"),
-                   place);
+    if (!job) job = variable(environment, "OMPI_MCA_ess_base_jobid");
+    return meet_at(environment, job, mpirun_hosts, place);
 }
 
 static rp_status find_pmi(const rpi_environment *environment, rpi_place *place) {
     static const names pmi = {"mpirun (PMI)", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID",
                               "MPI_LOCALNRANKS"};
     RP_TRY(read_ranks(environment, &pmi, place));
-    return meet_at(environment, variable(environment, "SLURM_JOB_ID"), place);
+    /* Several may run in one allocation; on one host their processes tell them apart. */
+    return meet_at(environment, place->one_host ? NULL : variable(environment, "SLURM_JOB_ID"),
+                   mpirun_hosts, place);
+}
+
+/* With --mpi=pmi2 srun sets PMI_RANK and PMI_SIZE, too. Hydra, which may start its proxies with
+ * srun, always says who is on a host. */
+static bool is_pmi_of_srun(const rpi_environment *environment) {
+    return !is_set(environment, "MPI_LOCALRANKID") &&
+           same(variable(environment, "PMI_RANK"), variable(environment, "SLURM_PROCID")) &&
+           same(variable(environment, "PMI_SIZE"), variable(environment, "SLURM_NTASKS"));
 }
 
 /* Tasks on node `index` by "2(x3),1"; 0 when it does not say. */
@@ -291,7 +309,7 @@ static rp_status find_srun(const rpi_environment *environment, rpi_place *place)
     RP_TRY(read_slurm_locals(environment, place));
     snprintf(job, sizeof job, "%.40s.%.40s", id ? id : "0",
              variable(environment, "SLURM_STEP_ID"));
-    return meet_at(environment, job, place);
+    return meet_at(environment, job, "SLURM_STEP_NODELIST", place);
 }
 
 /* Only a step has ranks: in a batch script SLURM_PROCID is set too, and means nothing. */
@@ -317,9 +335,10 @@ static rp_status find(const rpi_environment *environment, rpi_place *place) {
     if (is_set(environment, "OMPI_COMM_WORLD_RANK") ||
         is_set(environment, "OMPI_COMM_WORLD_SIZE"))
         return find_open_mpi(environment, place);
+    RP_TRY(is_slurm_step(environment, &in_step));
+    if (in_step && is_pmi_of_srun(environment)) return find_srun(environment, place);
     if (is_set(environment, "PMI_RANK") || is_set(environment, "PMI_SIZE"))
         return find_pmi(environment, place);
-    RP_TRY(is_slurm_step(environment, &in_step));
     if (in_step) return find_srun(environment, place);
     if (is_set(environment, "PMIX_RANK"))
         return RP_FAIL(INVALID,
@@ -346,5 +365,6 @@ static const char *get_own(const void *context, const char *name) {
 }
 
 rp_status rpi_place_find_own(rpi_place *out_place) {
-    return rpi_place_find(&(rpi_environment){.get = get_own, .parent = getppid()}, out_place);
+    return rpi_place_find(&(rpi_environment){.get = get_own, .launcher = rpi_launcher_pid()},
+                          out_place);
 }

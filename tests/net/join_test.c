@@ -6,6 +6,7 @@
 #include "harness/check.h"
 
 #include <pthread.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 enum { MAX_VARIABLES = 10 };
@@ -21,8 +22,8 @@ typedef struct found {
     bool one_host;
     rpi_store_kind store;
     const char *host;
-    int port; /* 0: not compared */
-    const char *found_by;
+    int port;             /* 0: not compared */
+    const char *found_by; /* or the job, which begins with it */
 } found;
 
 static const char *look_up(const void *context, const char *name) {
@@ -33,7 +34,7 @@ static const char *look_up(const void *context, const char *name) {
 }
 
 static rp_status find(const setting *set, rpi_place *out_place) {
-    return rpi_place_find(&(rpi_environment){.get = look_up, .context = set, .parent = 77},
+    return rpi_place_find(&(rpi_environment){.get = look_up, .context = set, .launcher = 77},
                           out_place);
 }
 
@@ -82,12 +83,21 @@ static const found good[] = {
      3, 4, 3, 4, true, RPI_STORE_RANK_0, "127.0.0.1", 0, "mpirun"},
     {"mpirun over hosts", {OMPI("3", "4", "1", "2"), MASTER},
      3, 4, 1, 2, false, RPI_STORE_RANK_0, "big", 29500, "mpirun"},
-    {"mpirun over Slurm's hosts", {OMPI("3", "4", "1", "2"), {"PMIX_NAMESPACE", "9"},
-     {"SLURM_STEP_NODELIST", "n[07-08]"}}, 3, 4, 1, 2, false, RPI_STORE_RANK_0, "n07", 0, "mpirun"},
+    {"mpirun over Slurm's hosts", {OMPI("2", "4", "0", "2"), {"PMIX_NAMESPACE", "9"},
+     {"SLURM_JOB_NODELIST", "n[07-08]"}}, 2, 4, 0, 2, false, RPI_STORE_RANK_0, "n07", 0, "mpirun"},
+    {"the same, in the step of another host", {OMPI("3", "4", "1", "2"), {"PMIX_NAMESPACE", "9"},
+     {"SLURM_JOB_NODELIST", "n[07-08]"}, {"SLURM_STEP_NODELIST", "n08"}},
+     3, 4, 1, 2, false, RPI_STORE_RANK_0, "n07", 0, "mpirun"},
     {"mpirun's port by REDPOLL_PORT", {OMPI("0", "2", "0", "2"), {"REDPOLL_PORT", "6000"}},
      0, 2, 0, 2, true, RPI_STORE_RANK_0, "127.0.0.1", 6000, "mpirun"},
     {"hydra", {{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"MPI_LOCALRANKID", "1"}, {"MPI_LOCALNRANKS", "2"}},
      1, 2, 1, 2, true, RPI_STORE_RANK_0, "127.0.0.1", 0, "mpirun (PMI)"},
+    {"hydra that started its proxies with srun", {{"PMI_RANK", "1"}, {"PMI_SIZE", "2"},
+     {"MPI_LOCALRANKID", "1"}, {"MPI_LOCALNRANKS", "2"}, STEP("3"), TASK("1", "2")},
+     1, 2, 1, 2, true, RPI_STORE_RANK_0, "127.0.0.1", 0, "mpirun (PMI), process 77"},
+    {"srun --mpi=pmi2", {{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, STEP("3"), TASK("1", "2"),
+     {"SLURM_LOCALID", "1"}, {"SLURM_NODEID", "0"}, {"SLURM_STEP_TASKS_PER_NODE", "2"}},
+     1, 2, 1, 2, true, RPI_STORE_RANK_0, "127.0.0.1", 0, "srun 4711.3"},
     {"srun", {STEP("3"), TASK("5", "6"), {"SLURM_LOCALID", "1"}, {"SLURM_NODEID", "1"},
      {"SLURM_STEP_TASKS_PER_NODE", "4,2"}, {"SLURM_STEP_NODELIST", "gpu[012-013,20]-ib,x"}},
      5, 6, 1, 2, false, RPI_STORE_RANK_0, "gpu012-ib", 0, "srun"},
@@ -128,6 +138,7 @@ static const struct { setting set[MAX_VARIABLES]; const char *words; } bad[] = {
     {{OMPI("3", "4", "1", "2")}, "set MASTER_ADDR"},
     {{OMPI("3", "4", "1", "2"), {"MASTER_ADDR", "big"}}, "set MASTER_PORT"},
     {{{"PMI_RANK", "0"}}, "PMI_SIZE is not set"},
+    {{{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}}, "does not say that all ranks are on this host"},
     {{{"PMIX_RANK", "0"}}, "set RANK, WORLD_SIZE"},
     {{STEP("0"), {"SLURM_PROCID", "0"}}, "SLURM_NTASKS is not set"},
     {{STEP("0"), {"SLURM_NTASKS", "2"}}, "SLURM_PROCID is not set"},
@@ -153,8 +164,9 @@ static void launchers_are_understood(void) {
         CHECK_MSG(place.store == want->store, "%s: store %d", want->what, place.store);
         CHECK_MSG(strcmp(place.host, want->host) == 0, "%s: '%s'", want->what, place.host);
         CHECK_MSG(!want->port || place.port == want->port, "%s: %d", want->what, place.port);
-        CHECK_MSG(strncmp(place.found_by, want->found_by, strlen(want->found_by)) == 0,
-                  "%s: '%s'", want->what, place.found_by);
+        CHECK_MSG(strncmp(place.found_by, want->found_by, strlen(want->found_by)) == 0 ||
+                      strcmp(place.job, want->found_by) == 0,
+                  "%s: '%s', job '%s'", want->what, place.found_by, place.job);
         if (place.port_is_derived) CHECK(place.port >= 20000 && place.port < 32768);
     }
 }
@@ -178,6 +190,24 @@ static void ports_follow_from_jobs(void) {
     CHECK_EQ(a.port, again.port);
     CHECK(a.port != b.port);
     CHECK(strcmp(a.job, b.job) != 0);
+}
+
+/* Scripts between the two: tests/python/test_launching.py. */
+static void the_launcher_is_the_parent(void) {
+    CHECK_EQ(rpi_launcher_pid(), getppid());
+    setenv("PMI_RANK", "no-rank-of-the-parent", 1);
+    CHECK_EQ(rpi_launcher_pid(), getppid());
+    unsetenv("PMI_RANK");
+}
+
+static void ranks_out_of_sight_of_their_launcher_need_a_port(void) {
+    static const setting hydra[MAX_VARIABLES] = {{"PMI_RANK", "0"},
+                                                 {"PMI_SIZE", "2"},
+                                                 {"MPI_LOCALRANKID", "0"},
+                                                 {"MPI_LOCALNRANKS", "2"}};
+    rpi_place place;
+    CHECK_FAILS(rpi_place_find(&(rpi_environment){.get = look_up, .context = hydra}, &place),
+                INVALID, "set MASTER_PORT");
 }
 
 /* ---- the stores behind ---- */
@@ -281,7 +311,11 @@ static void several_hosts_need_an_outer_address(void) {
 
 CASES({"launchers_are_understood", launchers_are_understood},
       {"half_set_variables_are_named", half_set_variables_are_named},
-      {"ports_follow_from_jobs", ports_follow_from_jobs}, {"rank_0_serves", rank_0_serves},
+      {"ports_follow_from_jobs", ports_follow_from_jobs},
+      {"the_launcher_is_the_parent", the_launcher_is_the_parent},
+      {"ranks_out_of_sight_of_their_launcher_need_a_port",
+       ranks_out_of_sight_of_their_launcher_need_a_port},
+      {"rank_0_serves", rank_0_serves},
       {"a_world_of_one_opens_nothing", a_world_of_one_opens_nothing},
       {"wrong_stores_are_told", wrong_stores_are_told},
       {"several_hosts_need_an_outer_address", several_hosts_need_an_outer_address})

@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -217,18 +218,7 @@ def test_interrupt_ends_all_ranks(launcher: str, tmp_path: Path) -> None:
             os.killpg(process.pid, signal.SIGKILL)
 
 
-# ---- mpirun and srun, or their variables ----
-
-
-@pytest.mark.parametrize("program", ["mpirun", "srun"])
-def test_the_launcher_itself(program: str, script: Path) -> None:
-    found = shutil.which(program)
-    if not found:
-        pytest.skip(f"{program} is not installed")
-    words = ["--allow-run-as-root", "--oversubscribe"] if program == "mpirun" else []
-    ended = run([found, *words, "-n", "2", sys.executable, str(script)])
-    assert ended.returncode == 0, ended.stderr
-    assert_reported(ended.stdout, program)
+# ---- the variables of mpirun and srun (test_mpirun.py: the programs themselves) ----
 
 
 def open_mpi(rank: int) -> dict[str, str]:
@@ -239,6 +229,10 @@ def open_mpi(rank: int) -> dict[str, str]:
 def pmi(rank: int) -> dict[str, str]:
     place = {"PMI_RANK": rank, "PMI_SIZE": 2, "MPI_LOCALRANKID": rank, "MPI_LOCALNRANKS": 2}
     return {name: str(value) for name, value in place.items()}
+
+
+def pmi_of_srun(rank: int) -> dict[str, str]:
+    return {**slurm(rank), "PMI_RANK": str(rank), "PMI_SIZE": "2"}
 
 
 def slurm(rank: int) -> dict[str, str]:
@@ -257,6 +251,7 @@ def by_hand(rank: int) -> dict[str, str]:
         ("mpirun", open_mpi, False),
         ("mpirun (PMI)", pmi, False),
         ("srun", slurm, False),
+        ("srun", pmi_of_srun, False),
         ("RANK and WORLD_SIZE", by_hand, True),
     ],
 )
@@ -264,6 +259,33 @@ def test_variables_of_a_launcher(launcher, variables, needs_port) -> None:
     extra = {"MASTER_PORT": str(free_port())} if needs_port else {}
     printed = run_each([{**variables(rank), **extra} for rank in range(2)])
     assert_reported(printed, launcher)
+
+
+def test_a_port_that_another_program_has_is_named() -> None:
+    job = {**slurm(0), "SLURM_JOB_ID": str(os.getpid() + 1)}  # no other test's
+    with socket.create_server(("127.0.0.1", find_place(job).port)):
+        told = run_ranks(report, 1, [job])[0].error
+    assert told and "rank 0 cannot serve the store" in told
+    assert "MASTER_PORT sets another" in told
+
+
+@pytest.mark.parametrize("program", ["command", "script"])
+def test_ranks_below_a_script_of_their_own(program: str, script: Path) -> None:
+    """Hydra gives its job no name, and here the ranks of one job have different parents."""
+    words = [sys.executable, str(script)]
+    if program == "command":
+        words = [redpoll_command(), "bench", "all-reduce", "--sizes", "1KiB", "--iters", "1"]
+    ranks = []
+    for rank in range(2):
+        environment = clean_environment(**pmi(rank), PMI_FD=str(5 + rank))
+        shell = ["sh", "-c", '"$@"; exit $?', "sh", *words]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        ranks.append(subprocess.Popen(shell, env=environment, **pipes))
+    printed = [rank.communicate(timeout=DEADLINE)[0] for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [0, 0], printed
+    wanted = "rank {} of 2" + (" by" if program == "script" else ", found by")
+    for rank, text in enumerate(printed):
+        assert f"{wanted.format(rank)} mpirun (PMI)" in text
 
 
 def test_no_launcher_is_a_world_of_one() -> None:
@@ -274,6 +296,9 @@ def test_no_launcher_is_a_world_of_one() -> None:
 
 TWO_HOSTS = {**slurm(1), "SLURM_STEP_TASKS_PER_NODE": "1(x2)", "SLURM_LOCALID": "0"}
 TWO_HOSTS.update(SLURM_NODEID="1", SLURM_STEP_NODELIST="node[03-05,9],x")
+MPIRUN_TWO_HOSTS = {**open_mpi(1), "OMPI_COMM_WORLD_LOCAL_SIZE": "1", "PMIX_NAMESPACE": "j"}
+MPIRUN_TWO_HOSTS.update(OMPI_COMM_WORLD_LOCAL_RANK="0", SLURM_JOB_NODELIST="n[1-2]")
+MPIRUN_TWO_HOSTS.update(SLURM_STEP_NODELIST="n2")  # mpirun's step of the other hosts
 TORCHRUN_VARIABLES = {**by_hand(1), "MASTER_PORT": "5", "TORCHELASTIC_RUN_ID": "a"}
 
 
@@ -290,18 +315,29 @@ TORCHRUN_VARIABLES = {**by_hand(1), "MASTER_PORT": "5", "TORCHELASTIC_RUN_ID": "
             TWO_HOSTS,
             {"found_by": "srun", "host": "node03", "local_world": 1, "one_host": False},
         ),
+        (MPIRUN_TWO_HOSTS, {"found_by": "mpirun", "host": "n1", "job": "mpirun j"}),
         ({**slurm(0), "SLURM_STEP_ID": "4294967294"}, {"world": 1}),  # a batch script
+        (pmi_of_srun(1), {"found_by": "srun", "one_host": True, "host": "127.0.0.1"}),
+        (
+            {**slurm(1), **pmi(1)},
+            {"found_by": "mpirun (PMI)", "job": "mpirun (PMI), process 1"},
+        ),
         ({"RANK": "0", "WORLD_SIZE": "1"}, {"world": 1, "port": 0}),
     ],
 )
 def test_find_place(variables: dict[str, str], wanted: dict) -> None:
-    place = find_place(variables, parent=1)
+    place = find_place(variables, launcher=1)
     assert isinstance(place, Place)
     assert {name: getattr(place, name) for name in wanted} == wanted
 
 
+def test_ranks_out_of_sight_of_their_launcher_need_a_port() -> None:
+    with pytest.raises(ValueError, match="set MASTER_PORT"):
+        find_place(pmi(0), launcher=0)
+
+
 def test_ports_of_jobs_differ() -> None:
-    ports = {find_place(open_mpi(0), parent=one).port for one in range(100)}
+    ports = {find_place(open_mpi(0), launcher=one).port for one in range(1, 101)}
     assert len(ports) > 90 and all(20000 <= port < 32000 for port in ports)
     assert find_place(open_mpi(0), 7) == find_place({**open_mpi(0), "HOME": "/"}, 7)
 
@@ -317,10 +353,11 @@ def test_ports_of_jobs_differ() -> None:
         (by_hand(0), "MASTER_PORT"),
         ({**by_hand(0), "MASTER_PORT": "70000"}, "1 to 65535"),
         ({"OMPI_COMM_WORLD_RANK": "0"}, "OMPI_COMM_WORLD_SIZE"),
-        ({**open_mpi(0), "OMPI_COMM_WORLD_LOCAL_SIZE": "1"}, "several hosts"),
+        ({**open_mpi(0), "OMPI_COMM_WORLD_LOCAL_SIZE": "1"}, "set MASTER_ADDR"),
+        ({"PMI_RANK": "0", "PMI_SIZE": "2"}, "set MASTER_ADDR"),
         ({"PMIX_RANK": "0"}, "PMIX_RANK"),
     ],
 )
 def test_half_set_variables_are_named(variables: dict[str, str], named: str) -> None:
     with pytest.raises(ValueError, match=named):
-        find_place(variables, parent=1)
+        find_place(variables, launcher=1)

@@ -14,6 +14,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import torch.distributed as dist
@@ -54,8 +55,9 @@ def init(
     passed. Where torchrun serves a store it is used; no second port is opened.
 
     timeout: of the group; None: PyTorch's default. options: passed to init_process_group().
-    ValueError names a variable that is missing or wrong, or the job that holds the port."""
-    place = find_place(os.environ, os.getppid())
+    ValueError names a variable that is missing or wrong, or the job that holds the port;
+    RuntimeError a store that cannot be served or reached."""
+    place = find_place(os.environ, _find_launcher(os.environ))
     if timeout is not None:
         options["timeout"] = timeout
     if not place.port:
@@ -83,14 +85,21 @@ def init(
 
 def _claimed_store(place: Place, timeout: timedelta) -> dist.Store:
     """A store at a port that may be another job's: rank 0 writes down whose it is."""
-    store = dist.TCPStore(
-        place.host,
-        place.port,
-        world_size=place.world,
-        is_master=place.rank == 0,
-        timeout=timeout,
-        wait_for_workers=False,
-    )
+    try:
+        store = dist.TCPStore(
+            place.host,
+            place.port,
+            world_size=place.world,
+            is_master=place.rank == 0,
+            timeout=timeout,
+            wait_for_workers=False,
+        )
+    except RuntimeError as error:
+        does = "serve" if place.rank == 0 else "reach"
+        raise RuntimeError(
+            f"rank {place.rank} cannot {does} the store at {place.host}:{place.port}, a port "
+            f"that follows from {place.job}; MASTER_PORT sets another, on all ranks: {error}"
+        ) from error
     if place.rank == 0:
         store.set(_JOB_KEY, place.job)
     owner = store.get(_JOB_KEY).decode()
@@ -102,11 +111,11 @@ def _claimed_store(place: Place, timeout: timedelta) -> dist.Store:
     return store
 
 
-def find_place(environment: Mapping[str, str], parent: int = 0) -> Place:
+def find_place(environment: Mapping[str, str], launcher: int = 0) -> Place:
     """Read the launchers' variables, in order of trust; nothing is opened. Pure.
 
-    parent: process id of the launcher, which the ranks of one host share. ValueError names the
-    variable that is missing or wrong."""
+    launcher: its process id, which the ranks of one host share; 0: not known. ValueError names
+    the variable that is missing or wrong."""
     has = {name for name, value in environment.items() if value}
     if "REDPOLL_STORE" in has:
         return _find_common(environment, "redpoll run")
@@ -115,11 +124,14 @@ def find_place(environment: Mapping[str, str], parent: int = 0) -> Place:
     if has & {"RANK", "WORLD_SIZE"}:
         return _find_common(environment, "RANK and WORLD_SIZE")
     if has & {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"}:
-        return _find_open_mpi(environment, parent)
+        return _find_open_mpi(environment, launcher)
+    in_step = _is_slurm_step(environment)
+    if in_step and _is_pmi_of_srun(environment):
+        return _find_srun(environment, launcher)
     if has & {"PMI_RANK", "PMI_SIZE"}:
-        return _find_pmi(environment, parent)
-    if _is_slurm_step(environment):
-        return _find_srun(environment, parent)
+        return _find_pmi(environment, launcher)
+    if in_step:
+        return _find_srun(environment, launcher)
     if "PMIX_RANK" in has:
         raise ValueError(
             "PMIX_RANK is set, but this launcher does not say how many ranks there are; "
@@ -185,17 +197,29 @@ def _find_common(environment: Mapping[str, str], launcher: str) -> Place:
     return replace(place, host=host, port=_port(environment, launcher, "MASTER_PORT"))
 
 
-def _find_open_mpi(environment: Mapping[str, str], parent: int) -> Place:
+def _find_open_mpi(environment: Mapping[str, str], process: int) -> Place:
     prefix = "OMPI_COMM_WORLD_"
     names = tuple(prefix + name for name in ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE"))
     job = environment.get("PMIX_NAMESPACE") or environment.get("OMPI_MCA_ess_base_jobid")
-    return _meet(environment, _ranks(environment, "mpirun", names), job, parent)
+    return _meet(environment, _ranks(environment, "mpirun", names), job, process)
 
 
-def _find_pmi(environment: Mapping[str, str], parent: int) -> Place:
+def _find_pmi(environment: Mapping[str, str], process: int) -> Place:
     names = ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS")
     place = _ranks(environment, "mpirun (PMI)", names)
-    return _meet(environment, place, environment.get("SLURM_JOB_ID"), parent)
+    # Several may run in one allocation; on one host their processes tell them apart.
+    job = None if place.one_host else environment.get("SLURM_JOB_ID")
+    return _meet(environment, place, job, process)
+
+
+def _is_pmi_of_srun(environment: Mapping[str, str]) -> bool:
+    """With --mpi=pmi2 srun sets PMI_RANK and PMI_SIZE, too. Hydra, which may start its proxies
+    with srun, always says who is on a host."""
+    pairs = (("PMI_RANK", "SLURM_PROCID"), ("PMI_SIZE", "SLURM_NTASKS"))
+    return not environment.get("MPI_LOCALRANKID") and all(
+        environment.get(ours) and environment.get(ours) == environment.get(theirs)
+        for ours, theirs in pairs
+    )
 
 
 def _is_slurm_step(environment: Mapping[str, str]) -> bool:
@@ -218,7 +242,7 @@ def _tasks_on_node(text: str, index: int) -> int:
     return 0
 
 
-def _find_srun(environment: Mapping[str, str], parent: int) -> Place:
+def _find_srun(environment: Mapping[str, str], process: int) -> Place:
     place = _ranks(environment, "srun", ("SLURM_PROCID", "SLURM_NTASKS", "", ""))
     if environment.get("SLURM_LOCALID"):
         local = _number(environment, "srun", "SLURM_LOCALID", 0)
@@ -227,40 +251,45 @@ def _find_srun(environment: Mapping[str, str], parent: int) -> Place:
         place = replace(place, local_rank=local, local_world=max(tasks, local + 1))
         place = replace(place, one_host=tasks == place.world)
     job = f"{environment.get('SLURM_JOB_ID') or 0}.{environment['SLURM_STEP_ID']}"
-    return _meet(environment, place, job, parent)
+    return _meet(environment, place, job, process)
 
 
-def _first_host(nodes: str) -> str:
+def _first_host(name: str, nodes: str) -> str:
     """ "node[03-05,9],x" gives "node03"; plain names as they are."""
     match = re.match(r"([^,\[]+)(?:\[([0-9]+)[^\]]*\]([^,\[]*))?", nodes)
     if not match:
-        raise ValueError(f"cannot read the first host of SLURM_STEP_NODELIST='{nodes}'")
+        raise ValueError(f"cannot read the first host of {name}='{nodes}'")
     return match[1] + (match[2] or "") + (match[3] or "")
 
 
-def _meet(environment: Mapping[str, str], place: Place, job: str | None, parent: int) -> Place:
+def _meet(environment: Mapping[str, str], place: Place, job: str | None, process: int) -> Place:
     """Where rank 0 serves the store, when the launcher has not said."""
     if place.world == 1:
         return replace(place, one_host=True)
     launcher, host = place.found_by, environment.get("MASTER_ADDR", "")
+    if host in ("127.0.0.1", "localhost"):
+        place = replace(place, one_host=True)
     if not host and place.one_host:
         host = "127.0.0.1"
-    if not host and environment.get("SLURM_STEP_NODELIST"):
-        host = _first_host(environment["SLURM_STEP_NODELIST"])
+    # Open MPI starts the ranks of its own host itself and the others in a Slurm step of their
+    # hosts: only the list of the whole job is the same for all.
+    hosts = "SLURM_STEP_NODELIST" if launcher == "srun" else "SLURM_JOB_NODELIST"
+    if not host and environment.get(hosts):
+        host = _first_host(hosts, environment[hosts])
     if not host:
         raise ValueError(
-            f"{launcher} started ranks on several hosts; set MASTER_ADDR to the host of "
-            "rank 0, on all of them"
+            f"{launcher} does not say that all ranks are on this host; set MASTER_ADDR to the "
+            "host of rank 0, on all of them"
         )
     for name in ("REDPOLL_PORT", "MASTER_PORT"):
         if environment.get(name):
             return replace(place, host=host, port=_port(environment, launcher, name))
-    if not job and not place.one_host:
+    if not job and not (place.one_host and process):
         raise ValueError(
             f"{launcher} gives its job no name; set MASTER_PORT to a free port of the host "
             "of rank 0, on all hosts"
         )
-    owner = f"{launcher} {job}" if job else f"{launcher}, process {parent}"
+    owner = f"{launcher} {job}" if job else f"{launcher}, process {process}"
     return replace(place, host=host, port=_port_of_job(owner), job=owner)
 
 
@@ -269,3 +298,22 @@ def _port_of_job(job: str) -> int:
     for byte in job.encode():
         value = (value ^ byte) * 16777619 & 0xFFFFFFFF
     return _FIRST_PORT + value % _PORTS
+
+
+def _find_launcher(environment: Mapping[str, str]) -> int:
+    """The process that started this rank; 0 when it is out of sight. Between the two there may
+    be scripts, numactl and the like: they carry what Hydra tells each rank."""
+    names = [name for name in ("PMI_RANK", "PMI_FD") if environment.get(name)]
+    marks = {f"{name}={environment[name]}".encode() for name in names}
+    process = os.getppid()
+    try:
+        while process > 1 and marks and marks <= _entries(process):
+            status = Path(f"/proc/{process}/status").read_text()
+            process = int(re.findall(r"^PPid:\s*(\d+)", status, re.MULTILINE)[0])
+    except OSError:
+        pass  # another user's, or gone: no further
+    return process
+
+
+def _entries(process: int) -> set[bytes]:
+    return set(Path(f"/proc/{process}/environ").read_bytes().split(b"\0"))

@@ -136,8 +136,11 @@ static rp_status open_leaf(rpi_control *control, const rp_store *store, const ch
     char address[RPI_HOST_BYTES + 16] = "";
     size_t bytes = 0;
     double left_s = rpi_seconds(deadline_ns - rpi_now_ns());
-    RP_TRY(store->ops->get(store->context, key, left_s > 0 ? left_s : 0, address,
-                           sizeof address - 1, &bytes));
+    rp_status status = store->ops->get(store->context, key, left_s > 0 ? left_s : 0, address,
+                                       sizeof address - 1, &bytes);
+    if (status == RP_TIMEOUT)
+        return RP_FAIL(TIMEOUT, "rank 0 did not say within %.3g s where it listens", left_s);
+    RP_TRY(status);
     char *host = NULL;
     long port = strtol(address, &host, 10);
     if (*host != ' ' || port < 1 || port > 65535)

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+from calls import calls
 from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
@@ -64,6 +65,24 @@ def all_reduce(job: dict) -> dict:
     turns = {name: lambda group=group: repeat(group) for name, group in groups().items()}
     seconds = take_turns(turns, job["rounds"])
     return {name: [s / job["iterations"] for s in list_] for name, list_ in seconds.items()}
+
+
+def operations(job: dict) -> dict:
+    """Seconds of every operation on blocks of job["bytes"]: name to seconds of each backend."""
+    group_of = groups()
+    found = {}
+    for operation, call in calls(job["bytes"] // 4).items():
+
+        def repeat(group, call=call):
+            for _ in range(job["iterations"]):
+                call(group)
+
+        turns = {name: lambda group=group: repeat(group) for name, group in group_of.items()}
+        seconds = take_turns(turns, job["rounds"])
+        found[operation] = {
+            name: [s / job["iterations"] for s in list_] for name, list_ in seconds.items()
+        }
+    return found
 
 
 def model_and_batch(job: dict):
@@ -172,7 +191,12 @@ def overhead(job: dict) -> dict:
     return {name: [s / calls for s in list_] for name, list_ in seconds.items()}
 
 
-MEASUREMENTS = {"all-reduce": all_reduce, "steps": steps, "overhead": overhead}
+MEASUREMENTS = {
+    "all-reduce": all_reduce,
+    "operations": operations,
+    "steps": steps,
+    "overhead": overhead,
+}
 
 
 def main() -> None:

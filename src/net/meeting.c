@@ -9,6 +9,9 @@
 
 /* While waiting for one card, how often to see whether somebody has given up. */
 #define LOOK_UP_S 0.1
+/* Ranks that give up at the same deadline, counted from their own arrivals, do so within this.
+ */
+#define CHAIN_NS  (RPI_SECOND_NS / 2)
 
 enum { KEY_BYTES = 256 };
 
@@ -153,6 +156,20 @@ rp_status rpi_meeting_read(rpi_meeting *meeting, const char *subject, int rank, 
         RP_TRY(look_up(meeting));
         if (left_s <= 0) return name_missing(meeting, subject);
     }
+}
+
+int rpi_meeting_find_late(rpi_meeting *meeting, int peer) {
+    char text[16];
+    snprintf(text, sizeof text, "%d", peer);
+    if (set(meeting, "waits", meeting->rank, text) != RP_OK) return peer;
+    rpi_sleep_until_ns(rpi_now_ns() + CHAIN_NS);
+    for (int hops = 0; hops < meeting->world; hops++) {
+        if (get(meeting, "waits", peer, 0, text, sizeof text) != RP_OK) return peer;
+        int next = atoi(text);
+        if (next < 0 || next >= meeting->world) return peer;
+        peer = next;
+    }
+    return peer;
 }
 
 static rp_status wait_outcome(rpi_meeting *meeting) {

@@ -29,6 +29,10 @@ rp_status rpi_meeting_show(rpi_meeting *meeting, const char *subject, const char
  * early with the reason when another rank has given up. */
 rp_status rpi_meeting_read(rpi_meeting *meeting, const char *subject, int rank, char *card,
                            size_t bytes);
+/* This rank waited for `peer` until the deadline. Whom is it for? A rank that waits for another
+ * is not the one that is late: the end of that chain, `peer` itself where it waits for nobody.
+ * Takes half a second, in which those that wait as we do say for whom. Never fails. */
+int rpi_meeting_find_late(rpi_meeting *meeting, int peer);
 /* Wait until every rank has come here. All pass or none does. Takes down this rank's cards on
  * the `subjects` (NULL-terminated). */
 rp_status rpi_meeting_leave(rpi_meeting *meeting, const char *const *subjects);

@@ -194,6 +194,17 @@ static rp_status open_endpoints(mesh_work *work) {
 
 /* ---- links ---- */
 
+/* `status` is TIMEOUT, and recorded. The peer may have been held up by another. */
+static rp_status blame(mesh_work *work, int peer, rp_status status) {
+    char reason[RPI_CARD_BYTES / 2];
+    snprintf(reason, sizeof reason, "%s", rp_last_error()->message);
+    int late = rpi_meeting_find_late(&work->meeting, peer);
+    if (late == peer || late == work->mesh->rank)
+        return rpi_fail(status, __FILE__, __LINE__, "%s", reason);
+    return rpi_fail(status, __FILE__, __LINE__, "rank %d waited for rank %d: %s", peer, late,
+                    reason);
+}
+
 static rp_status connect_one(mesh_work *work, int peer) {
     rpi_mesh *mesh = work->mesh;
     int kind = work->kind_of[peer];
@@ -204,8 +215,9 @@ static rp_status connect_one(mesh_work *work, int peer) {
     rp_status status = endpoint->transport->connect(
         endpoint, peer, address, work->meeting.deadline_ns, &mesh->links[peer]);
     if (status == RP_OK) return RP_OK;
-    return rpi_fail_context(status, "rank %d connecting to rank %d by %s: ", mesh->rank, peer,
-                            work->kinds[kind]->name);
+    status = rpi_fail_context(status, "rank %d connecting to rank %d by %s: ", mesh->rank, peer,
+                              work->kinds[kind]->name);
+    return status == RP_TIMEOUT ? blame(work, peer, status) : status;
 }
 
 /* In round r every rank meets rank ^ r: each pair once, and as all ranks take the rounds in the

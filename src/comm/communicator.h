@@ -180,7 +180,7 @@ struct rp_comm {
     uint64_t moved;                      /* [driver] bytes and steps, to see progress by */
     int64_t progress_ns;                 /* [driver] when something last moved */
     int64_t driven_ns;                   /* [driver] when somebody last drove */
-    int crowded_waits;                   /* [driver] so many more sleep at once */
+    int crowds, crowded_waits;           /* [driver] in a row; how many sleep at once */
     int64_t warned_ns;                   /* [driver] */
     atomic_uint_fast64_t sent, received; /* bytes on the wire */
     atomic_uint_fast64_t values_sent;    /* what these were before they were encoded */

@@ -24,10 +24,10 @@
  * thread never polls: it runs beside the caller's computation. */
 #define SPIN_NS    INT64_C(50000)
 /* Whoever kept the core for so long after a yield computes, and does not wait as we do: beside
- * that a sleeper comes to its turn sooner than one who yields, so the next waits sleep at once.
- */
+ * that a sleeper comes to its turn sooner than one who yields. So the next waits sleep at once:
+ * two, and twice as many each time in a row, up to 256. */
 #define CROWDED_NS INT64_C(1000000)
-enum { CROWDED_WAITS = 256 };
+enum { CROWDS_MAX = 8 };
 
 void rpi_drive_wake(rp_comm *comm) {
     if (!atomic_load(&comm->asleep)) return;
@@ -138,7 +138,9 @@ static bool shall_poll(rp_comm *comm, const rp_request *request) {
 
 static void yield(rp_comm *comm, int64_t now) {
     sched_yield();
-    if (rpi_now_ns() - now > CROWDED_NS) comm->crowded_waits = CROWDED_WAITS;
+    if (rpi_now_ns() - now < CROWDED_NS) return;
+    if (comm->crowds < CROWDS_MAX) comm->crowds++;
+    comm->crowded_waits = 1 << comm->crowds;
 }
 
 /* request NULL: the progress thread, until there is nothing to do or somebody else wants to. */
@@ -162,6 +164,7 @@ static void drive(rp_comm *comm, const rp_request *request, int64_t deadline_ns)
         rpi_deadline_check(comm);
         if (!atomic_load(&comm->failed)) sleep_for_news(comm, !request, deadline_ns);
     }
+    if (spin_ns > 0 && comm->crowded_waits == 0) comm->crowds = 0;
     account(comm);
 }
 

@@ -53,7 +53,9 @@ static void drop(rp_store_server *server, client *gone) {
     else
         server->clients = gone->next;
     if (gone->next) gone->next->previous = gone->previous;
-    close(gone->fd); /* leaves epoll by itself */
+    /* It would leave epoll by itself, but for a forked child that still has the connection. */
+    epoll_ctl(server->epoll, EPOLL_CTL_DEL, gone->fd, NULL);
+    close(gone->fd);
     rpi_free(gone->buffer);
     rpi_free(gone);
 }

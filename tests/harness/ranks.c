@@ -245,11 +245,18 @@ static void kill_rank(ranks *world, int rank) {
     while (process->pid) pump(world);
 }
 
-/* Did a rank leave processes behind? They carry its process group. */
+/* Did a rank leave processes behind? They carry its process group. One that is on its way out
+ * has a second. */
 static bool sweep(rank_process *process) {
-    if (!process->group || kill(-process->group, 0) != 0) return true;
-    kill(-process->group, SIGKILL);
-    return false;
+    int64_t deadline_ns = rpi_deadline_ns(1);
+    while (process->group && kill(-process->group, 0) == 0) {
+        if (rpi_now_ns() >= deadline_ns) {
+            kill(-process->group, SIGKILL);
+            return false;
+        }
+        rpi_sleep_until_ns(rpi_now_ns() + RPI_SECOND_NS / 200);
+    }
+    return true;
 }
 
 bool ranks_finish(ranks *world, double timeout_s) {

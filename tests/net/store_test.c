@@ -10,9 +10,11 @@
 
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* One store under test, and how another thread gets at it. */
@@ -337,6 +339,33 @@ static void several_questions_in_one_packet(void) {
     close_fixture(&f);
 }
 
+/* A forked child holds the server's side of a connection that then ends. */
+static void a_fork_keeps_no_client_alive(void) {
+    fixture f = {0};
+    REQUIRE(open_tcp(&f));
+    rp_store early = {0}, late = {0};
+    REQUIRE_OK(rp_store_connect(NULL, f.port, 10, &early));
+    CHECK_OK(early.ops->set(early.context, "key", "1", 1));
+    pid_t child = fork();
+    if (child == 0) {
+        rp_store_close(&early);
+        alarm(20); /* should the parent die */
+        pause();
+        _exit(0);
+    }
+    rp_store_close(&early);
+    for (int i = 0; i < 20; i++) { /* the memory of the one that has left is used again */
+        int64_t sum = 0;
+        CHECK_OK(rp_store_connect(NULL, f.port, 10, &late));
+        CHECK_OK(late.ops->add(late.context, "sum", 1, &sum));
+        CHECK_EQ(sum, i + 1);
+        rp_store_close(&late);
+    }
+    kill(child, SIGKILL);
+    CHECK_EQ(waitpid(child, NULL, 0), child);
+    close_fixture(&f);
+}
+
 static void nothing_is_left_behind(void) {
     int descriptors = check_descriptors(), threads = check_threads();
     for (int round = 0; round < 3; round++)
@@ -387,4 +416,5 @@ CASES({"each_kind_keeps_its_promises", each_kind_keeps_its_promises},
       {"noise_does_no_harm", noise_does_no_harm},
       {"clients_that_die_leave_nothing", clients_that_die_leave_nothing},
       {"several_questions_in_one_packet", several_questions_in_one_packet},
+      {"a_fork_keeps_no_client_alive", a_fork_keeps_no_client_alive},
       {"nothing_is_left_behind", nothing_is_left_behind}, {"memory_runs_out", memory_runs_out})

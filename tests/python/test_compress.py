@@ -166,11 +166,11 @@ def test_nothing_is_lost(name):
 # ---- training ----
 
 
-def train(rank, world, codec, error_feedback, steps=60, warmup=0):
+def train(rank, world, codec, error_feedback, seed=1, steps=60, warmup=0):
     """Returns the loss on everybody's data at the end, and the bits of the model."""
     import redpoll.torch
 
-    torch.manual_seed(1)
+    torch.manual_seed(seed)
     model = DDP(Net(), bucket_cap_mb=0.02)
     if codec is not None:
         redpoll.torch.compress(
@@ -180,7 +180,7 @@ def train(rank, world, codec, error_feedback, steps=60, warmup=0):
             error_feedback=error_feedback,
             warmup_steps=warmup,
         )
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.03, momentum=0.9)
     for step in range(steps):
         optimizer.zero_grad()
         loss_of(model, rank, step % 8).backward()
@@ -191,9 +191,13 @@ def train(rank, world, codec, error_feedback, steps=60, warmup=0):
 
 
 def final_loss(codec, error_feedback):
-    answers = values(run_group(train, 2, codec, error_feedback))
-    assert len({bits for _, bits in answers}) == 1, "replicas differ"
-    return answers[0][0]
+    """The mean of three starts: one start's loss depends on the processor's rounding, too."""
+    losses = []
+    for seed in (1, 2, 3):
+        answers = values(run_group(train, 2, codec, error_feedback, seed))
+        assert len({bits for _, bits in answers}) == 1, "replicas differ"
+        losses.append(answers[0][0])
+    return sum(losses) / len(losses)
 
 
 def test_error_feedback_trains_as_exact_and_two_bits_without_it_do_not():

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import pickle
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
+from . import _feedback_files
 from ._communicator import communicator_of
 from ._fsdp import UNSET, check_is_sharded, compress_sharded
 from ._hook import compress_hook
@@ -124,34 +123,23 @@ class CompressState(BucketReducer):
         return self.error_feedback and self.codec_of(name) is not None
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
-        """Write this rank's state into `folder`, a file a rank; every rank calls it. A file
-        appears whole or not at all. Use a folder for each checkpoint. Returns the file.
-        OSError: it cannot be written, on a full disk for example; nothing is left behind."""
-        path = Path(folder)
-        path.mkdir(parents=True, exist_ok=True)
-        file = path / _file_name(self.communicator.rank, self.communicator.world)
-        part = file.with_suffix(".part")
-        try:
-            torch.save(self.state_dict(), part)
-            os.replace(part, file)
-        except (OSError, RuntimeError) as error:  # PyTorch's says neither where nor why
-            part.unlink(missing_ok=True)
-            room = shutil.disk_usage(path).free
-            raise OSError(f"cannot write {file} ({room} bytes free): {error}") from error
-        return file
+        """Write what all ranks hold back into `folder`, a file a rank. Collective: every rank
+        calls it, with no backward pass under way.
+
+        A save is one step's, whole or not at all: it replaces the one that the folder held,
+        of any world, when all ranks have written, and until then the earlier one counts. A
+        folder holds one model's. Returns this rank's file.
+        OSError on every rank: one of them cannot write, on a full disk for example; nothing
+        is left behind and the earlier save still counts."""
+        return _feedback_files.save(Path(folder), self.state_dict(), self.communicator)
 
     def load(self, folder: str | os.PathLike[str], strict: bool = True) -> LoadReport:
-        """Continue from a folder that all ranks of a run of any world saved into, and that
-        every rank can read. FileNotFoundError: it holds none. ValueError: a file cannot be
-        read. Else as load_state_dict()."""
-        files = sorted(Path(folder).glob("redpoll-rank-*-of-*.pt"))
-        if not files:
-            raise FileNotFoundError(f"{folder} holds no redpoll-rank-*-of-*.pt")
-        states = [_read(file) for file in files]
-        found, world = len(states), states[0]["world"]
-        if found < world:
-            raise ValueError(f"{folder} holds {found} of the states of {world} ranks")
-        return self.load_state_dict(states, strict)
+        """Continue from a folder that all ranks of a run of any world saved into. Local; a
+        rank reads its own file, and after a change of the world those that it takes over.
+        FileNotFoundError: it holds no save, or not the files of all ranks. ValueError: a file
+        cannot be read or is another rank's or save's. Else as load_state_dict()."""
+        rank, world = self.communicator.rank, self.communicator.world
+        return self.load_state_dict(_feedback_files.load(Path(folder), rank, world), strict)
 
     def __deepcopy__(self, memo: Any) -> CompressState:
         """Itself: a copy of the model (AveragedModel makes one) holds it and does not use it,
@@ -171,18 +159,6 @@ class CompressState(BucketReducer):
             f"parameters lossy, step {self.step}, error_feedback={self.error_feedback}"
             f"{'' if self.enabled else ', not enabled'})"
         )
-
-
-def _file_name(rank: int, world: int) -> str:
-    return f"redpoll-rank-{rank:05d}-of-{world:05d}.pt"
-
-
-def _read(file: Path) -> Mapping[str, Any]:
-    """A state, mapped, so that only what is taken over is read."""
-    try:
-        return torch.load(file, map_location="cpu", mmap=True, weights_only=True)
-    except (OSError, EOFError, RuntimeError, pickle.UnpicklingError) as error:
-        raise ValueError(f"{file} cannot be read: {error}") from error
 
 
 def _check_load(report: LoadReport, misfits: list[str], strict: bool) -> None:

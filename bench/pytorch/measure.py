@@ -54,35 +54,29 @@ def groups() -> dict:
     }
 
 
+def seconds_a_call(call, group_of: dict, job: dict) -> dict[str, list[float]]:
+    """Of each backend: `call` takes its group, job["iterations"] times a turn."""
+
+    def repeat(group) -> None:
+        for _ in range(job["iterations"]):
+            call(group)
+
+    turns = {name: lambda group=group: repeat(group) for name, group in group_of.items()}
+    seconds = take_turns(turns, job["rounds"])
+    return {name: [s / job["iterations"] for s in list_] for name, list_ in seconds.items()}
+
+
 def all_reduce(job: dict) -> dict:
     """Seconds of one exact float32 all-reduce of job["bytes"], in place."""
     values = torch.zeros(job["bytes"] // 4)
-
-    def repeat(group):
-        for _ in range(job["iterations"]):
-            dist.all_reduce(values, group=group)
-
-    turns = {name: lambda group=group: repeat(group) for name, group in groups().items()}
-    seconds = take_turns(turns, job["rounds"])
-    return {name: [s / job["iterations"] for s in list_] for name, list_ in seconds.items()}
+    return seconds_a_call(lambda group: dist.all_reduce(values, group=group), groups(), job)
 
 
 def operations(job: dict) -> dict:
     """Seconds of every operation on blocks of job["bytes"]: name to seconds of each backend."""
     group_of = groups()
-    found = {}
-    for operation, call in calls(job["bytes"] // 4).items():
-
-        def repeat(group, call=call):
-            for _ in range(job["iterations"]):
-                call(group)
-
-        turns = {name: lambda group=group: repeat(group) for name, group in group_of.items()}
-        seconds = take_turns(turns, job["rounds"])
-        found[operation] = {
-            name: [s / job["iterations"] for s in list_] for name, list_ in seconds.items()
-        }
-    return found
+    each = calls(job["bytes"] // 4)
+    return {name: seconds_a_call(call, group_of, job) for name, call in each.items()}
 
 
 def model_and_batch(job: dict):

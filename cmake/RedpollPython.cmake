@@ -2,10 +2,14 @@
 # that an edit needs no build, and of the library that was built. PYTHONPATH=BUILD/python uses it.
 # Neither building nor staging needs a Python; the wheel is made by python/pyproject.toml.
 
+set(staged_command)
+if(REDPOLL_COMMAND)
+  set(staged_command -DPROGRAM=$<TARGET_FILE:redpoll_command>)
+endif()
 add_custom_target(redpoll_python ALL
   COMMAND ${CMAKE_COMMAND} -DSOURCE=${PROJECT_SOURCE_DIR}/python -DSTAGE=${PROJECT_BINARY_DIR}/python
-          -DLIBRARY=$<TARGET_FILE:redpoll> -P ${CMAKE_CURRENT_LIST_DIR}/StagePython.cmake
-  DEPENDS redpoll
+          -DLIBRARY=$<TARGET_FILE:redpoll> ${staged_command} -P ${CMAKE_CURRENT_LIST_DIR}/StagePython.cmake
+  DEPENDS redpoll $<$<BOOL:${REDPOLL_COMMAND}>:redpoll_command>
   COMMENT "Staging the Python package"
   VERBATIM)
 

@@ -1,4 +1,5 @@
-# cmake -DSOURCE=python -DSTAGE=build/dev/python -DLIBRARY=build/dev/libredpoll.so.0.1.0 -P StagePython.cmake
+# cmake -DSOURCE=python -DSTAGE=build/dev/python -DLIBRARY=build/dev/libredpoll.so.0.1.0
+# -DPROGRAM=build/dev/src/cli/redpoll -P StagePython.cmake
 # Links are made only where they are missing or point elsewhere: tests may be running.
 
 function(stage target link)
@@ -38,3 +39,6 @@ endfunction()
 stage_folder(${SOURCE}/redpoll ${STAGE}/redpoll)
 stage_folder(${SOURCE}/cgx ${STAGE})
 stage(${LIBRARY} ${STAGE}/redpoll/_lib/libredpoll.so)
+if(PROGRAM)
+  stage(${PROGRAM} ${STAGE}/redpoll/_lib/redpoll)
+endif()

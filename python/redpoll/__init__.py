@@ -1,4 +1,4 @@
-"""Redpoll: compressed, decentralised and parallel training over the network you have.
+"""Redpoll: compressed collectives and data-parallel training over the network you have.
 
     import redpoll.torch                        # registers the PyTorch backend "redpoll"
     torch.distributed.init_process_group("redpoll")

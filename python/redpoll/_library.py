@@ -12,22 +12,27 @@ from functools import cache
 from pathlib import Path
 
 
+def place_of(name: str) -> Path:
+    """Where the file `name` of `_lib` is, or belongs when it is missing."""
+    # An editable install has two folders: that of the sources, and one with what was built.
+    folders = [Path(folder) for folder in sys.modules[__package__].__path__]
+    places = [folder / "_lib" / name for folder in folders]
+    return next((place for place in places if place.exists()), places[-1])
+
+
 @cache
 def load() -> ctypes.CDLL:
     """The C library; loaded once a process. Calls through it release the GIL.
 
     ImportError says where the library was looked for when it is missing or does not load."""
-    # An editable install has two folders: that of the sources, and one with the library.
-    folders = [Path(folder) for folder in sys.modules[__package__].__path__]
-    places = [folder / "_lib" / "libredpoll.so" for folder in folders]
-    here = next((place for place in places if place.exists()), places[-1])
+    here = place_of("libredpoll.so")
     try:
         return ctypes.CDLL(str(here))
     except OSError as error:
         raise ImportError(
-            f"redpoll's C library does not load: {error}. It belongs at {here}; reinstall the "
-            "package ('pip install --force-reinstall redpoll'), or build the target "
-            "'redpoll_python' of a checkout"
+            f"redpoll's C library does not load: {error}. It belongs at {here}; in a checkout "
+            "'pip install --force-reinstall ./python' installs the package anew, and the target "
+            "'redpoll_python' builds it"
         ) from error
 
 

@@ -10,7 +10,7 @@ except ModuleNotFoundError as error:
     if error.name != "torch":
         raise
     raise ModuleNotFoundError(
-        "redpoll.torch needs PyTorch 2.4 or newer: pip install redpoll[torch]",
+        "redpoll.torch needs PyTorch 2.4 or newer: pip install 'torch>=2.4'",
         name="torch",
     ) from error
 

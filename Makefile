@@ -1,14 +1,14 @@
 # A thin face over the CMake presets (see README.md for the presets themselves).
 #   make            build (release)              make demo      the story, in four acts
 #   make test       build and run every test     make check     sanitizers, lints and all tests
-#   make install    cmake --install              make accuracy  the long comparison, fp32 and q4
+#   make check-long the long forms of tests      make accuracy  the long comparison, fp32 and q4
 #   make peers      PyTorch beside Redpoll       make bench     the benchmarks of bench/
-#   make wheel      the Python package, into build/wheels
+#   make install    cmake --install              make wheel     the Python package, into build/wheels
 
 PREFIX ?= /usr/local
 RELEASE := build/release
 
-.PHONY: all build demo test check accuracy peers bench wheel install format clean
+.PHONY: all build demo test check check-long accuracy peers bench wheel install format clean
 all: build
 
 build: $(RELEASE)/build.ninja
@@ -30,6 +30,12 @@ test:
 check:
 	@sh tools/setup.sh check
 	@sh tools/check.sh
+
+# Tests join it by LONG in redpoll_test() and redpoll_python_test(), or by redpoll_long_test().
+check-long:
+	@sh tools/setup.sh test
+	@$(MAKE) --no-print-directory build
+	@sh tools/run_tests.sh $(RELEASE) -C Long -L '^long$$'
 
 accuracy: build
 	@sh tools/accuracy.sh $(RELEASE)/src/cli/redpoll

@@ -13,11 +13,12 @@ add_custom_target(redpoll_python ALL
   COMMENT "Staging the Python package"
   VERBATIM)
 
-# redpoll_python_test(NAME test_one.py test_two.py ... [TIMEOUT 300] [LABELS wheel]): the ctest
-# python/NAME, which runs these files in one pytest. run_pytest.sh chooses the Python and skips by
-# name where PyTorch is missing.
+# redpoll_python_test(NAME test_one.py test_two.py ... [TIMEOUT 300] [LABELS wheel]
+# [LONG test_two.py ... LONG_TIMEOUT 3600]): the ctest python/NAME, which runs these files in one
+# pytest. run_pytest.sh chooses the Python and skips by name where PyTorch is missing. LONG: those
+# that look at REDPOLL_LONG_TESTS; together they are a test of `make check-long`.
 function(redpoll_python_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 TEST "" "TIMEOUT" "LABELS")
+  cmake_parse_arguments(PARSE_ARGV 1 TEST "" "TIMEOUT;LONG_TIMEOUT" "LABELS;LONG")
   if(NOT TEST_TIMEOUT)
     set(TEST_TIMEOUT 300)
   endif()
@@ -28,4 +29,11 @@ function(redpoll_python_test name)
   set_tests_properties(python/${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT ${TEST_TIMEOUT}
                        LABELS "torch;tier2;${TEST_LABELS}"
                        ENVIRONMENT "REDPOLL_PYTHON_TESTS=${REDPOLL_PYTHON}")
+  if(TEST_LONG)
+    list(TRANSFORM TEST_LONG PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/")
+    redpoll_long_test(python/${name} ${TEST_LONG_TIMEOUT}
+      sh ${PROJECT_SOURCE_DIR}/tests/python/run_pytest.sh ${PROJECT_BINARY_DIR} ${TEST_LONG})
+    set_property(TEST python/${name}.long APPEND PROPERTY
+                 ENVIRONMENT REDPOLL_PYTHON_TESTS=${REDPOLL_PYTHON})
+  endif()
 endfunction()

@@ -9,10 +9,19 @@ function(redpoll_room name)
   target_link_libraries(rp_${name} PUBLIC ${ROOM_USES} ${ROOM_LIBRARIES})
 endfunction()
 
-# redpoll_test(codec/quant_test USES codec [TIER 1] [LABELS netns] [TIMEOUT 60]): one test program
-# from tests/codec/quant_test.c, one ctest entry named codec/quant_test.
+# redpoll_long_test(NAME TIMEOUT COMMAND...): NAME.long, which `make check-long` runs and a plain
+# ctest does not. REDPOLL_LONG_TESTS=1 is set in it; exit code 77 is skipped.
+function(redpoll_long_test name timeout)
+  add_test(NAME ${name}.long CONFIGURATIONS Long COMMAND ${ARGN})
+  set_tests_properties(${name}.long PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT ${timeout} LABELS long
+                       ENVIRONMENT REDPOLL_LONG_TESTS=1)
+endfunction()
+
+# redpoll_test(codec/quant_test USES codec [TIER 1] [LABELS netns] [TIMEOUT 60] [LONG 900]): one
+# test program from tests/codec/quant_test.c, one ctest entry named codec/quant_test. LONG: its
+# long form (check_seconds(), check_long()) is a test of `make check-long`, with this timeout.
 function(redpoll_test path)
-  cmake_parse_arguments(TEST "" "TIER;TIMEOUT" "USES;LABELS;SOURCES;LIBRARIES;ENVIRONMENT" ${ARGN})
+  cmake_parse_arguments(TEST "" "TIER;TIMEOUT;LONG" "USES;LABELS;SOURCES;LIBRARIES;ENVIRONMENT" ${ARGN})
   if(NOT TEST_TIMEOUT)
     set(TEST_TIMEOUT 60)
   endif()
@@ -26,4 +35,8 @@ function(redpoll_test path)
   endif()
   set_tests_properties(${path} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT ${TEST_TIMEOUT}
                        LABELS "${TEST_LABELS}" ENVIRONMENT "${TEST_ENVIRONMENT}")
+  if(TEST_LONG)
+    redpoll_long_test(${path} ${TEST_LONG} ${target})
+    set_property(TEST ${path}.long APPEND PROPERTY ENVIRONMENT ${TEST_ENVIRONMENT})
+  endif()
 endfunction()

@@ -48,6 +48,17 @@ uint64_t check_seed(void) {
     return seed;
 }
 
+int check_long(void) {
+    const char *text = getenv("REDPOLL_LONG_TESTS");
+    return text && *text && strcmp(text, "0") != 0;
+}
+
+double check_seconds(double short_s, double long_s) {
+    const char *text = getenv("REDPOLL_TEST_SECONDS");
+    if (text && atof(text) > 0) return atof(text);
+    return check_long() ? long_s : short_s;
+}
+
 static int remove_entry(const char *path, const struct stat *info, int type, struct FTW *walk) {
     (void)info, (void)type, (void)walk;
     return remove(path);

@@ -26,6 +26,11 @@ void check_skip(const char *format, ...) RP_PRINTF(1, 2);
 int check_failures(void);  /* of the running case so far */
 uint64_t check_seed(void); /* random a run, or REDPOLL_TEST_SEED; printed on failure */
 int check_main(int argc, char **argv, const check_case *cases, int count);
+/* REDPOLL_LONG_TESTS=1, as `make check-long` sets it. CMake: redpoll_test(... LONG 900). */
+int check_long(void);
+/* How long a test program that could go on for ever shall go on: REDPOLL_TEST_SECONDS, else
+ * `long_s` in the long tests, else `short_s`. */
+double check_seconds(double short_s, double long_s);
 /* A fresh empty folder of this test, removed at exit when it passed. Static. */
 const char *check_folder(void);
 /* Open descriptors of this process, for tests that nothing leaks. */

@@ -65,7 +65,8 @@ RP_API size_t rp_codec_encoded_bytes(const rp_codec *codec, rp_dtype dtype, size
  *  NaN and infinity: codecs that treat each element alone keep them as they are. A bucket that
  *  holds one (or whose range leaves f32) decodes to NaN in every element, so that every rank
  *  sees the damage. Their residuals become 0. No finite element becomes an infinity.
- *  Deterministic: the bytes depend on the arguments only, not on processor or thread.
+ *  Deterministic: the bytes depend on the arguments only, not on processor, thread or
+ *  floating-point environment (rounding, flushing of subnormals, traps), which stays as it is.
  *  RP_UNSUPPORTED: dtype not taken by the codec. RP_INVALID: a codec that rp_codec_parse() does
  *  not make, a NULL x or out, a residual for integers, or one for 1 bit with stochastic
  *  rounding, under which residuals double at every step. */

@@ -6,6 +6,9 @@
  * thread. Nothing has a thread of its own unless
  * rp_comm_options.progress_thread asks for one: whoever waits drives the transfer.
  *
+ * Results do not depend on the caller's floating-point environment (rounding, flushing of
+ * subnormals, traps), which is as it was when a call returns.
+ *
  * Failures: when an operation fails on one rank it fails on every rank, with a message that
  * names the rank, the operation and the phase. A rank whose own part of it is done already has
  * returned RP_OK, and has the failure in its next operation: in broadcast, reduce, gather,

@@ -70,6 +70,15 @@ float rp_bf16_to_f32(uint16_t bits) {
     return float_of((uint32_t)bits << 16);
 }
 
+/* Below 2^-14: in units of 2^-24, to nearest even. By integers, as all of these conversions, so
+ * that the caller's direction of rounding does not matter. */
+static uint32_t f16_subnormal(uint32_t magnitude) {
+    uint32_t exponent = magnitude >> 23;
+    if (exponent < 102) return 0; /* less than half a unit */
+    uint32_t fraction = (magnitude & 0x7fffffu) | 0x800000u, shift = 126 - exponent;
+    return (fraction + (1u << (shift - 1)) - 1 + (fraction >> shift & 1u)) >> shift;
+}
+
 uint16_t rp_f32_to_f16(float value) {
     uint32_t bits = bits_of(value);
     uint32_t sign = (bits >> 16) & 0x8000u;
@@ -77,11 +86,7 @@ uint16_t rp_f32_to_f16(float value) {
     if (magnitude > 0x7f800000u)
         return (uint16_t)(sign | 0x7e00u | ((magnitude >> 13) & 0x3ffu));
     if (magnitude >= 0x477ff000u) return (uint16_t)(sign | 0x7c00u); /* rounds past 65504 */
-    if (magnitude < 0x38800000u) {
-        /* Subnormal or zero: adding 0.5 aligns the value to units of 2^-24 and rounds it. */
-        float aligned = float_of(magnitude) + 0.5f;
-        return (uint16_t)(sign | (bits_of(aligned) - bits_of(0.5f)));
-    }
+    if (magnitude < 0x38800000u) return (uint16_t)(sign | f16_subnormal(magnitude));
     uint32_t rounded = magnitude + 0xfffu + ((magnitude >> 13) & 1u);
     return (uint16_t)(sign | ((rounded - 0x38000000u) >> 13));
 }

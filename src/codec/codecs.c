@@ -1,6 +1,7 @@
 /* The catalogue of codecs, and the public functions, which check what kinds then trust. */
 #include "codec/codec.h"
 
+#include "base/fpenv.h"
 #include "base/status.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
@@ -82,6 +83,7 @@ static rp_status check_feedback(const rp_codec *codec, rp_dtype dtype) {
 
 rp_status rp_codec_encode(const rp_codec *codec, rp_dtype dtype, const void *x, size_t count,
                           const rp_encode_context *context, void *out) {
+    RPI_FPENV_SCOPE;
     static const rp_encode_context none = {0};
     RP_TRY(check(codec, dtype));
     if (count == 0) return RP_OK;
@@ -108,6 +110,7 @@ static rp_status check_encoding(const rp_codec *codec, rp_dtype dtype, const voi
 
 rp_status rp_codec_decode(const rp_codec *codec, rp_dtype dtype, const void *in, size_t bytes,
                           size_t count, void *y) {
+    RPI_FPENV_SCOPE;
     RP_TRY(check_encoding(codec, dtype, in, bytes, count, y));
     if (count) rpi_codec_kind_of(codec)->decode(codec, rpi_cpu_isa(), dtype, in, count, y);
     return RP_OK;
@@ -115,6 +118,7 @@ rp_status rp_codec_decode(const rp_codec *codec, rp_dtype dtype, const void *in,
 
 rp_status rp_codec_decode_add(const rp_codec *codec, rp_dtype dtype, const void *in,
                               size_t bytes, size_t count, void *sum) {
+    RPI_FPENV_SCOPE;
     RP_TRY(check_encoding(codec, dtype, in, bytes, count, sum));
     if (count)
         rpi_codec_kind_of(codec)->decode_add(codec, rpi_cpu_isa(), dtype, in, count, sum);

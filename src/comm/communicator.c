@@ -1,6 +1,7 @@
 #include "comm/communicator.h"
 
 #include "base/clock.h"
+#include "base/fpenv.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "net/forget.h"
@@ -41,6 +42,7 @@ static rp_status set_options(rp_comm *comm, const rp_comm_options *options) {
 }
 
 rp_status rp_comm_set_timeout(rp_comm *comm, double timeout_s) {
+    RPI_FPENV_SCOPE;
     if (!(timeout_s > 0))
         return RP_FAIL(INVALID, "timeout_s is %g; above 0 is needed", timeout_s);
     atomic_store(&comm->timeout_s, timeout_s);
@@ -197,6 +199,7 @@ static void free_comm(rp_comm *comm) {
 
 rp_status rp_comm_create(const rp_store *store, int rank, int world,
                          const rp_comm_options *options, rp_comm **out_comm) {
+    RPI_FPENV_SCOPE;
     static const rp_comm_options defaults = {0};
     RP_TRY(check_options(store, rank, world));
     rp_comm *comm = NULL;
@@ -212,6 +215,7 @@ rp_status rp_comm_create(const rp_store *store, int rank, int world,
 }
 
 rp_status rp_comm_join(const rp_comm_options *options, rp_comm **out_comm) {
+    RPI_FPENV_SCOPE;
     rp_comm_options own = options ? *options : (rp_comm_options){0};
     rpi_place place;
     rpi_join *join = NULL;
@@ -253,6 +257,7 @@ static void cancel_all(rp_comm *comm) {
 }
 
 void rp_comm_destroy(rp_comm *comm) {
+    RPI_FPENV_SCOPE;
     if (!comm) return;
     rpi_progress_thread_stop(comm);
     rpi_drive_take(comm);
@@ -284,6 +289,7 @@ const char *rp_comm_transport(const rp_comm *comm) {
 }
 
 void rp_comm_get_stats(const rp_comm *comm, rp_comm_stats *stats) {
+    RPI_FPENV_SCOPE;
     /* The lock is the only thing written. */
     pthread_mutex_t *lock = (pthread_mutex_t *)(uintptr_t)&comm->lock;
     pthread_mutex_lock(lock);

@@ -5,6 +5,7 @@
 #include "comm/completions.h"
 
 #include "base/clock.h"
+#include "base/fpenv.h"
 #include "base/memory.h"
 #include "base/status.h"
 
@@ -94,6 +95,7 @@ static void sleep_for_tokens(rp_completions *queue, int64_t deadline_ns) {
 
 rp_status rp_completions_wait(rp_completions *queue, double timeout_s, uint64_t *tokens,
                               size_t capacity, size_t *out_count) {
+    RPI_FPENV_SCOPE;
     int64_t deadline_ns = rpi_deadline_ns(timeout_s);
     pthread_mutex_lock(&queue->lock);
     queue->waited_for = true;

@@ -2,6 +2,7 @@
 #include "comm/communicator.h"
 
 #include "base/clock.h"
+#include "base/fpenv.h"
 
 #include <stdarg.h>
 #include <string.h>
@@ -39,6 +40,7 @@ void rpi_comm_fail_text(rp_comm *comm, rp_status status, int rank, const char *f
 }
 
 void rp_comm_abort(rp_comm *comm, rp_status status, const char *message) {
+    RPI_FPENV_SCOPE;
     if (!comm) return;
     rpi_failure failure = {
         .status = status < 0 ? status : RP_INTERNAL, .rank = comm->rank, .finder = comm->rank};

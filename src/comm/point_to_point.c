@@ -6,6 +6,7 @@
  * the receiver counts and gives back at once: it stands in nothing's way. */
 #include "comm/communicator.h"
 
+#include "base/fpenv.h"
 #include "base/status.h"
 
 /* Point to point runs a schedule of a world of two: 0 sends, 1 receives. */
@@ -189,6 +190,7 @@ static rp_status prepare(rp_request *request, const rpi_run *run, int side) {
 
 static rp_status start(rp_comm *comm, const rpi_run *run, int peer, int tag, int side,
                        rp_request **out_request) {
+    RPI_FPENV_SCOPE;
     RP_TRY(check_run(run, tag));
     rp_request *request = NULL;
     RP_TRY(rpi_request_new(comm, &request));

@@ -1,5 +1,6 @@
 #include "comm/posting.h"
 
+#include "base/fpenv.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "comm/reductions.h"
@@ -124,6 +125,7 @@ static rp_status prepare(rp_request *request, const rpi_posting *posting) {
 
 rp_status rpi_posting_end(rp_request *request, const rpi_posting *posting,
                           rp_request **out_request) {
+    RPI_FPENV_SCOPE;
     rp_comm *comm = request->comm;
     rp_status status = prepare(request, posting);
     if (status != RP_OK) {

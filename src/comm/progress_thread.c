@@ -9,6 +9,7 @@
 #include "comm/communicator.h"
 
 #include "base/clock.h"
+#include "base/fpenv.h"
 #include "base/status.h"
 
 #include <errno.h>
@@ -64,6 +65,7 @@ static void look_after(rp_comm *comm) {
 
 static void *progress_main(void *context) {
     rp_comm *comm = context;
+    rpi_fpenv_default();
     /* Beside busy compute threads it must not wait for its turn; without the right to ask for
      * that it runs as it is. */
     (void)setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), NICE);

@@ -3,6 +3,7 @@
 #include "comm/completions.h"
 
 #include "base/clock.h"
+#include "base/fpenv.h"
 #include "base/memory.h"
 #include "base/status.h"
 
@@ -97,6 +98,7 @@ rp_status rp_request_wait(rp_request **in_out_request) {
 }
 
 rp_status rp_request_wait_for(rp_request *request, double timeout_s) {
+    RPI_FPENV_SCOPE;
     if (!request) return RP_FAIL(INVALID, "there is no request to wait for");
     if (timeout_s == 0) return rp_request_test(request);
     return rpi_wait_until(request, rpi_deadline_ns(timeout_s)) ? status_of(request)

@@ -11,6 +11,7 @@
 #include "comm/communicator.h"
 
 #include "base/clock.h"
+#include "base/fpenv.h"
 #include "base/status.h"
 
 #include <errno.h>
@@ -203,6 +204,7 @@ void rpi_drive_for_nobody(rp_comm *comm) {
 }
 
 void rpi_drive_once(rp_comm *comm) {
+    RPI_FPENV_SCOPE;
     pthread_mutex_lock(&comm->lock);
     bool mine = !comm->driving;
     if (mine) comm->driving = true;
@@ -246,6 +248,7 @@ static void drive_for(rp_request *request, int64_t deadline_ns) {
 }
 
 bool rpi_wait_until(rp_request *request, int64_t deadline_ns) {
+    RPI_FPENV_SCOPE;
     rp_comm *comm = request->comm;
     if (atomic_load(&request->done)) return true;
     int64_t start = rpi_now_ns();

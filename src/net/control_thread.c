@@ -2,6 +2,7 @@
 #include "net/control_state.h"
 
 #include "base/clock.h"
+#include "base/fpenv.h"
 #include "net/stream.h"
 
 #include <errno.h>
@@ -342,6 +343,7 @@ static void sleep_until(rpi_control *control, int64_t time_ns) {
 
 void *rpi_control_run(void *context) {
     rpi_control *control = context;
+    rpi_fpenv_default();
     while (hear_callers(control)) {
         sleep_until(control, keep_time(control));
         if (control->polls[0].revents) clear_flag(control->wake);

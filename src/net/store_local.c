@@ -2,6 +2,7 @@
 #include "redpoll/store.h"
 
 #include "base/clock.h"
+#include "base/fpenv.h"
 #include "base/memory.h"
 #include "net/dictionary.h"
 
@@ -35,6 +36,7 @@ static bool wait_change(local_store *store, int64_t deadline_ns) {
 
 static rp_status local_get(void *context, const char *key, double timeout_s, void *value,
                            size_t capacity, size_t *bytes) {
+    RPI_FPENV_SCOPE;
     local_store *store = context;
     int64_t deadline_ns = rpi_deadline_ns(timeout_s);
     RP_TRY(rpi_store_check(key, 0));

@@ -6,6 +6,7 @@
 #include "redpoll/store.h"
 
 #include "base/clock.h"
+#include "base/fpenv.h"
 #include "base/memory.h"
 #include "net/forget.h"
 #include "net/quiet_thread.h"
@@ -280,6 +281,7 @@ static int64_t expire(rp_store_server *server) {
 static void *serve(void *context) {
     rp_store_server *server = context;
     struct epoll_event event;
+    rpi_fpenv_default();
     for (;;) {
         int64_t next_ns = expire(server);
         if (next_ns == server->resume_accept_ns && next_ns <= rpi_now_ns()) {

@@ -2,6 +2,7 @@
 #include "redpoll/store.h"
 
 #include "base/clock.h"
+#include "base/fpenv.h"
 #include "base/memory.h"
 #include "net/forget.h"
 #include "net/store_wire.h"
@@ -64,6 +65,7 @@ static rp_status exchange_by(tcp_store *store, rpi_store_header *request, const 
 
 static rp_status exchange(tcp_store *store, rpi_store_header *request, const char *key,
                           const void *value, double wait_s, rpi_store_header *out_reply) {
+    RPI_FPENV_SCOPE;
     int64_t deadline_ns = wait_s < 0 ? RPI_NEVER_NS : rpi_deadline_ns(wait_s + ANSWER_S);
     return exchange_by(store, request, key, value, deadline_ns, out_reply);
 }
@@ -86,6 +88,7 @@ static rp_status tcp_set(void *context, const char *key, const void *value, size
 
 static rp_status tcp_get(void *context, const char *key, double timeout_s, void *value,
                          size_t capacity, size_t *bytes) {
+    RPI_FPENV_SCOPE;
     tcp_store *store = context;
     bool forever = !(timeout_s >= 0) || timeout_s > 1e9;
     rpi_store_header request = {.operation = RPI_STORE_GET,
@@ -134,6 +137,7 @@ static rp_status prove_it_is_a_store(tcp_store *store, int64_t deadline_ns) {
 }
 
 rp_status rp_store_connect(const char *host, int port, double timeout_s, rp_store *store) {
+    RPI_FPENV_SCOPE;
     if (!store) return RP_FAIL(INVALID, "store is NULL");
     if (port < 1) return RP_FAIL(INVALID, "port %d of a store; 1 to 65535 are allowed", port);
     tcp_store *fresh = NULL;

@@ -1,6 +1,7 @@
 #include "redpoll/dtype.h"
 
 #include "harness/check.h"
+#include "harness/float_env.h"
 
 static float from_bits(uint32_t bits) {
     float value;
@@ -75,7 +76,35 @@ static void sizes_and_kinds_are_those_of_the_table(void) {
     }
 }
 
-CASES({"every f16 survives the round trip", every_f16_survives_the_round_trip},
+/* Of every f16, of what lies between two, and of what is too small for it. */
+static uint64_t conversions(void) {
+    uint64_t hash = 0;
+    for (uint32_t i = 0; i < 1 << 20; i++) {
+        uint32_t bits = i << 12 | (i * 2654435761u >> 20);
+        hash = hash * 31 + rp_f32_to_f16(from_bits(bits));
+        hash = hash * 31 + rp_f32_to_bf16(from_bits(bits));
+        float back[2] = {rp_f16_to_f32((uint16_t)i), rp_bf16_to_f32((uint16_t)i)};
+        uint32_t back_bits[2];
+        memcpy(back_bits, back, sizeof back);
+        hash = (hash * 31 + back_bits[0]) * 31 + back_bits[1];
+    }
+    return hash;
+}
+
+static void the_caller_s_environment_changes_nothing(void) {
+    uint64_t wanted = conversions();
+    for (int env = 0; env < float_env_count(); env++) {
+        float_env_set(env);
+        uint64_t got = conversions();
+        bool kept = float_env_is(env);
+        float_env_reset();
+        CHECK_MSG(got == wanted, "%s: other values", float_envs[env].name);
+        CHECK_MSG(kept, "%s: changed", float_envs[env].name);
+    }
+}
+
+CASES({"the caller's environment changes nothing", the_caller_s_environment_changes_nothing},
+      {"every f16 survives the round trip", every_f16_survives_the_round_trip},
       {"every bf16 survives the round trip", every_bf16_survives_the_round_trip},
       {"rounding is to nearest even", rounding_is_to_nearest_even},
       {"overflow gives infinity", overflow_gives_infinity},

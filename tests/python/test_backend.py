@@ -593,3 +593,30 @@ def compress_by_hand(rank: int, world: int) -> float:
 def test_communicator_takes_codecs() -> None:
     for error in values(run_group(compress_by_hand, 2)):
         assert 0 < error < 0.2
+
+
+def sum_subnormals(rank: int, world: int, who: str, future: bool) -> list[str]:
+    """The bits of what 4 bits and others make of gradients that have nearly vanished."""
+    if who == "all" or who == "one" and rank == 0:
+        assert torch.set_flush_denormal(True)
+    communicator, sums = rt.communicator_of(), []
+    names = ["fp32", "bf16", "fp16", "q1", "q4", "q8:rounding=stochastic"]
+    for step, name in enumerate(names * 3):
+        generator = torch.Generator().manual_seed(10 * step + rank)
+        bits = torch.randint(1, 1 << 22, (3000,), dtype=torch.int32, generator=generator)
+        flat = bits.view(torch.float32)
+        work = communicator.all_reduce([flat], codecs=[rt.Codec(name)], seed=1, step=step)
+        if future:  # the notifier waits, the progress thread computes
+            work.get_future().wait()
+        else:
+            work.wait()
+        sums.append(flat.view(torch.uint8).numpy().tobytes().hex())
+    return sums
+
+
+@pytest.mark.parametrize("future", [False, True], ids=["waited for", "as futures"])
+def test_flushing_of_subnormals_changes_no_sum(future: bool) -> None:
+    kept, *others = values(run_group(sum_subnormals, 2, "nobody", future))
+    assert others == [kept] and any(bytes.fromhex(kept[0]))
+    for who in ("all", "one"):
+        assert values(run_group(sum_subnormals, 2, who, future)) == [kept, kept]

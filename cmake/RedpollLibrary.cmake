@@ -11,6 +11,8 @@ add_library(redpoll SHARED ${library_objects})
 add_library(redpoll_static STATIC ${library_objects})
 set_target_properties(redpoll PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
 set_target_properties(redpoll_static PROPERTIES OUTPUT_NAME redpoll EXPORT_NAME static)
+add_library(redpoll::redpoll ALIAS redpoll) # as find_package() names them
+add_library(redpoll::static ALIAS redpoll_static)
 set_target_properties(redpoll redpoll_static PROPERTIES LINKER_LANGUAGE C)
 if(NOT REDPOLL_SANITIZE) # whose runtime is in the program that loads the library
   target_link_options(redpoll PRIVATE -Wl,--no-undefined)

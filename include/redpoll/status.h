@@ -3,8 +3,8 @@
  * Every function that can fail returns rp_status: 0 is done, positive is pending, negative has
  * failed. The place that decides a failure also records a message with its file and line for
  * the calling thread; callers pass the status up and rp_last_error() reads the record.
- * A failure that happens inside an asynchronous operation is read from its request instead
- * (rp_request_error() in <redpoll/comm.h>).
+ * A failure inside an asynchronous operation is returned by rp_request_wait() and its kin in
+ * <redpoll/comm.h>, which record its message for the thread that waits.
  */
 #ifndef REDPOLL_STATUS_H
 #define REDPOLL_STATUS_H

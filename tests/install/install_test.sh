@@ -12,8 +12,7 @@ fi
 cmake --install "$build" --prefix "$folder/prefix" >"$folder/install.log"
 
 # The headers must be enough: nothing of the source tree is on the path.
-mkdir "$folder/example"
-cp "$source"/examples/*.c "$folder/example/"
+cp -r "$source/examples" "$folder/example"
 cd "$folder/example"
 
 pc=$(dirname "$(find "$folder/prefix" -name redpoll.pc)")
@@ -22,8 +21,13 @@ lib=$(PKG_CONFIG_PATH="$pc" pkg-config --variable=libdir redpoll)
 for example in *.c; do
     # shellcheck disable=SC2086 # flags are words
     cc -std=c11 -Wall -Wextra -Werror "$example" -o by_pkg_config $flags
-    LD_LIBRARY_PATH="$lib" "$folder/prefix/bin/redpoll" run -n 3 ./by_pkg_config
+    "$folder/prefix/bin/redpoll" run -n 3 ./by_pkg_config
 done
+
+# The folder of examples is a project of its own.
+cmake -S . -B alone -DCMAKE_PREFIX_PATH="$folder/prefix" >cmake.log && cmake --build alone >build.log ||
+    { cat cmake.log build.log; exit 1; }
+"$folder/prefix/bin/redpoll" run -n 3 alone/send_recv
 
 cat >CMakeLists.txt <<'END'
 cmake_minimum_required(VERSION 3.25)

@@ -6,6 +6,11 @@
  * thread. Nothing has a thread of its own unless
  * rp_comm_options.progress_thread asks for one: whoever waits drives the transfer.
  *
+ * Wrong arguments are refused before anything is posted, alike in every world: RP_INVALID for
+ * NULL where something is needed (count 0 needs no data), numbers out of range, counts that
+ * are no counts (a negative number, as a rule). Functions that return no status do nothing
+ * then, and record the message. Destroyers take NULL.
+ *
  * Results do not depend on the caller's floating-point environment (rounding, flushing of
  * subnormals, traps), which is as it was when a call returns.
  *
@@ -29,10 +34,10 @@ extern "C" {
 typedef struct rp_comm rp_comm;
 typedef struct rp_request rp_request;
 
-/** Zeros mean the defaults. */
+/** Zeros mean the defaults. What is wrong here is refused in a world of one too. */
 typedef struct rp_comm_options {
-    const char *name;      /**< In messages and store keys; NULL: "world". Two communicators
-                                alive at once on one store need different names. */
+    const char *name;      /**< In messages and store keys, up to 148 bytes; NULL: "world". Two
+                                communicators alive at once on one store need different names. */
     const char *transport; /**< "auto" (NULL), "inproc", "shm", "tcp". */
     const char *bind_host; /**< Interface to listen on; NULL: loopback. */
     const char *link;      /**< "1Gbit,50us": shape this rank's traffic, each way; NULL: not. */
@@ -44,11 +49,12 @@ typedef struct rp_comm_options {
     int progress_thread;       /**< 1: a thread drives transfers while the caller computes. */
     uint32_t chunk_bytes;      /**< Elements' bytes in flight as one piece; 0: chosen from the
                                     link. All ranks must agree. */
-    uint32_t chunks_in_flight; /**< 0: chosen. All ranks must agree. */
+    uint32_t chunks_in_flight; /**< Up to 4096; 0: chosen. All ranks must agree. */
     uint32_t epoch;            /**< Of the membership: frames of another epoch are refused. */
 } rp_comm_options;
 
-/** Collective over the store: returns on all ranks or fails on all.
+/** Collective over the store: returns on all ranks or fails on all; options that one rank
+ *  refuses fail the others with its name.
  *  store: borrowed until rp_comm_destroy(). rank in [0, world). world 1 needs no store (NULL).
  *  Blocks up to connect_timeout_s; RP_TIMEOUT names the ranks that did not arrive. */
 RP_API rp_status rp_comm_create(const rp_store *store, int rank, int world,
@@ -67,9 +73,11 @@ RP_API rp_status rp_comm_join(const rp_comm_options *options, rp_comm **comm);
  *  (rp_request_notify) are in their queues. No other thread may use it any more, nor wait for
  *  one of its requests. NULL is fine. */
 RP_API void rp_comm_destroy(rp_comm *comm);
+/** -1 and 0 of NULL. */
 RP_API int rp_comm_rank(const rp_comm *comm);
 RP_API int rp_comm_world(const rp_comm *comm);
-/** Transport of the links ("shm", "shm+tcp", "shaped(shm)"); static for the comm's life. */
+/** Transport of the links ("shm", "shm+tcp", "shaped(shm)"; "none" in a world of one); static
+ *  for the comm's life. */
 RP_API const char *rp_comm_transport(const rp_comm *comm);
 
 /** How contributions are combined. Values are part of what ranks must agree on.

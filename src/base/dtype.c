@@ -35,6 +35,7 @@ int rp_dtype_is_float(rp_dtype dtype) {
 }
 
 rp_status rp_dtype_parse(const char *name, rp_dtype *dtype) {
+    if (!name || !dtype) return RP_FAIL(INVALID, "no name of a dtype, or nowhere to put it");
 #define RP_DTYPE_MATCH(constant, value, text, bytes, floating)                                 \
     if (strcmp(name, text) == 0) {                                                             \
         *dtype = RP_##constant;                                                                \

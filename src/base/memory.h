@@ -8,6 +8,10 @@
 
 enum { RPI_ALIGNMENT = 64 }; /* a cache line, and an AVX-512 register */
 
+/* More are no vector but a mistake, a negative number as a rule: beyond what can be addressed,
+ * and small enough that bytes of all ranks can be counted. */
+#define RPI_ELEMENTS_MAX ((size_t)1 << 44)
+
 /* To the next address where memory of rpi_alloc() may begin. */
 static inline size_t rpi_align_up(size_t bytes) {
     return (bytes + RPI_ALIGNMENT - 1) / RPI_ALIGNMENT * RPI_ALIGNMENT;

@@ -1,5 +1,7 @@
 #include "base/rng.h"
 
+#include "base/status.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -15,6 +17,10 @@ static void philox_round(uint32_t c[4], uint32_t k0, uint32_t k1) {
 }
 
 void rp_philox4x32(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]) {
+    if (!counter || !key || !out) {
+        (void)RP_FAIL(INVALID, "counter, key or out is NULL");
+        return;
+    }
     uint32_t c[4] = {counter[0], counter[1], counter[2], counter[3]};
     uint32_t k0 = key[0], k1 = key[1];
     for (int round = 0; round < 10; round++) {

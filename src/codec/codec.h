@@ -38,6 +38,8 @@ typedef struct rpi_codec_kind {
 const rpi_codec_kind *rpi_codec_at(int index);
 /* By the id in a frame; NULL when there is none such. */
 const rpi_codec_kind *rpi_codec_by_wire_id(uint8_t wire_id);
+/* RP_INVALID: this codec has no error feedback for this dtype. */
+rp_status rpi_codec_check_feedback(const rp_codec *codec, rp_dtype dtype);
 /* codec->kind, or the exact kind where that is NULL. */
 const rpi_codec_kind *rpi_codec_kind_of(const rp_codec *codec);
 

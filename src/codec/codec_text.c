@@ -156,6 +156,10 @@ rp_status rp_codec_parse(const char *text, rp_codec *codec) {
 }
 
 const char *rp_codec_text(const rp_codec *codec, char *text, size_t bytes) {
+    if (!text) {
+        (void)RP_FAIL(INVALID, "there is nowhere to put the text of a codec");
+        return "";
+    }
     const rpi_codec_kind *kind = rpi_codec_kind_of(codec);
     char bits[8] = "", bucket[24] = "";
     if (kind->bits_max) snprintf(bits, sizeof bits, "%d", codec->bits);

@@ -2,6 +2,7 @@
 #include "codec/codec.h"
 
 #include "base/fpenv.h"
+#include "base/memory.h"
 #include "base/status.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
@@ -41,8 +42,10 @@ static int is_sound(const rp_codec *codec) {
     return !kind->takes_rounding || codec->rounding <= RP_STOCHASTIC;
 }
 
-static rp_status check(const rp_codec *codec, rp_dtype dtype) {
+static rp_status check(const rp_codec *codec, rp_dtype dtype, size_t count) {
     const rpi_codec_kind *kind = rpi_codec_kind_of(codec);
+    if (count > RPI_ELEMENTS_MAX)
+        return RP_FAIL(INVALID, "%zu elements are more than can be; is that negative?", count);
     if (!is_sound(codec))
         return RP_FAIL(INVALID, "codec %s with %d bits, bucket %u, rounding %d is none",
                        kind->name, codec->bits, codec->bucket, codec->rounding);
@@ -65,13 +68,13 @@ size_t rp_codec_granule(const rp_codec *codec) {
 }
 
 size_t rp_codec_encoded_bytes(const rp_codec *codec, rp_dtype dtype, size_t count) {
-    if (count == 0 || !is_sound(codec)) return 0;
+    if (count == 0 || count > RPI_ELEMENTS_MAX || !is_sound(codec)) return 0;
     return rpi_codec_kind_of(codec)->encoded_bytes(codec, dtype, count);
 }
 
 /* With two levels, stochastic rounding may miss by the whole range, the next range is then
  * twice as wide, and training would end in NaN about 120 steps later. */
-static rp_status check_feedback(const rp_codec *codec, rp_dtype dtype) {
+rp_status rpi_codec_check_feedback(const rp_codec *codec, rp_dtype dtype) {
     if (!rp_dtype_is_float(dtype))
         return RP_FAIL(INVALID, "error feedback needs floating data; these are %s",
                        rp_dtype_name(dtype));
@@ -85,19 +88,19 @@ rp_status rp_codec_encode(const rp_codec *codec, rp_dtype dtype, const void *x, 
                           const rp_encode_context *context, void *out) {
     RPI_FPENV_SCOPE;
     static const rp_encode_context none = {0};
-    RP_TRY(check(codec, dtype));
+    RP_TRY(check(codec, dtype, count));
     if (count == 0) return RP_OK;
     if (!x || !out)
         return RP_FAIL(INVALID, "encoding %zu elements %s NULL", count, x ? "to" : "from");
     if (!context) context = &none;
-    if (context->residual) RP_TRY(check_feedback(codec, dtype));
+    if (context->residual) RP_TRY(rpi_codec_check_feedback(codec, dtype));
     rpi_codec_kind_of(codec)->encode(codec, rpi_cpu_isa(), dtype, x, count, context, out);
     return RP_OK;
 }
 
 static rp_status check_encoding(const rp_codec *codec, rp_dtype dtype, const void *in,
                                 size_t bytes, size_t count, const void *y) {
-    RP_TRY(check(codec, dtype));
+    RP_TRY(check(codec, dtype, count));
     size_t wanted = rp_codec_encoded_bytes(codec, dtype, count);
     if (bytes != wanted)
         return RP_FAIL(CORRUPT, "%zu elements of type %s take %zu bytes in codec %s; %zu came",

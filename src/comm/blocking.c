@@ -4,7 +4,7 @@
 /* `start` names *request where it goes. */
 #define BLOCKING(comm, start)                                                                  \
     rp_request *request = NULL;                                                                \
-    rp_comm_attend(comm);                                                                      \
+    if (comm) rp_comm_attend(comm);                                                            \
     return rpi_blocking_end(comm, start, &request)
 
 rp_status rp_all_reduce(rp_comm *comm, const rp_segment *segments, size_t count,

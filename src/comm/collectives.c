@@ -4,10 +4,16 @@
 
 #include "base/status.h"
 
+#include <limits.h>
 #include <string.h>
 
 rp_status rp_all_reduce_start(rp_comm *comm, const rp_segment *segments, size_t count,
                               const rp_collective_options *options, rp_request **out_request) {
+    RP_TRY(rpi_check_call(comm, RPI_ALL_REDUCE, out_request));
+    if (count > INT_MAX)
+        return RP_FAIL(INVALID, "all-reduce: %zu segments are too many", count);
+    if (count && !segments)
+        return RP_FAIL(INVALID, "all-reduce: segments is NULL, and there are %zu", count);
     rp_request *request = NULL;
     RP_TRY(rpi_posting_begin(comm, count, &request));
     for (size_t i = 0; i < count; i++)
@@ -30,6 +36,7 @@ rp_status rp_all_reduce_start(rp_comm *comm, const rp_segment *segments, size_t 
 rp_status rp_reduce_start(rp_comm *comm, const void *input, void *output, size_t count,
                           rp_dtype dtype, const rp_collective_options *options,
                           rp_request **out_request) {
+    RP_TRY(rpi_check_call(comm, RPI_REDUCE, out_request));
     options = rpi_options_or_default(options);
     bool is_root = comm->rank == options->root;
     RP_TRY(rpi_check_buffer(RPI_REDUCE, input, count, "input"));
@@ -49,7 +56,9 @@ rp_status rp_reduce_start(rp_comm *comm, const void *input, void *output, size_t
 
 rp_status rp_broadcast_start(rp_comm *comm, void *data, size_t count, rp_dtype dtype,
                              const rp_collective_options *options, rp_request **out_request) {
+    RP_TRY(rpi_check_call(comm, RPI_BROADCAST, out_request));
     options = rpi_options_or_default(options);
+    RP_TRY(rpi_check_buffer(RPI_BROADCAST, data, count, "data"));
     rp_request *request = NULL;
     RP_TRY(rpi_posting_begin(comm, 1, &request));
     request->cut.runs[0] = (rpi_run){.in = data, .out = data, .count = count, .dtype = dtype};
@@ -62,6 +71,7 @@ rp_status rp_broadcast_start(rp_comm *comm, void *data, size_t count, rp_dtype d
 }
 
 rp_status rp_barrier_start(rp_comm *comm, rp_request **out_request) {
+    RP_TRY(rpi_check_call(comm, RPI_BARRIER, out_request));
     rp_request *request = NULL;
     RP_TRY(rpi_posting_begin(comm, 0, &request));
     return rpi_posting_end(request,
@@ -120,6 +130,7 @@ rp_status rp_reduce_scatter_start(rp_comm *comm, const void *input, void *output
                                   rp_dtype dtype, const rp_codec *codec,
                                   const rp_collective_options *options,
                                   rp_request **out_request) {
+    RP_TRY(rpi_check_call(comm, RPI_REDUCE_SCATTER, out_request));
     RP_TRY(rpi_check_buffer(RPI_REDUCE_SCATTER, input, count, "input"));
     RP_TRY(rpi_check_buffer(RPI_REDUCE_SCATTER, output, count, "output"));
     return reduce_scatter(comm, &(blocks){.vector = input, .count = count}, output, dtype,
@@ -130,6 +141,7 @@ rp_status rp_reduce_scatter_v_start(rp_comm *comm, const rp_block *inputs, void 
                                     rp_dtype dtype, const rp_codec *codec,
                                     const rp_collective_options *options,
                                     rp_request **out_request) {
+    RP_TRY(rpi_check_call(comm, RPI_REDUCE_SCATTER, out_request));
     RP_TRY(rpi_check_blocks(comm, RPI_REDUCE_SCATTER, inputs, "inputs"));
     RP_TRY(rpi_check_buffer(RPI_REDUCE_SCATTER, output, inputs[comm->rank].count, "output"));
     return reduce_scatter(comm, &(blocks){.list = inputs}, output, dtype, codec, options,
@@ -158,6 +170,7 @@ static rp_status all_gather(rp_comm *comm, const void *input, const blocks *outp
 rp_status rp_all_gather_start(rp_comm *comm, const void *input, void *output, size_t count,
                               rp_dtype dtype, const rp_codec *codec,
                               const rp_collective_options *options, rp_request **out_request) {
+    RP_TRY(rpi_check_call(comm, RPI_ALL_GATHER, out_request));
     RP_TRY(rpi_check_buffer(RPI_ALL_GATHER, input, count, "input"));
     RP_TRY(rpi_check_buffer(RPI_ALL_GATHER, output, count, "output"));
     return all_gather(comm, input, &(blocks){.vector = output, .count = count}, dtype, codec,
@@ -168,6 +181,7 @@ rp_status rp_all_gather_v_start(rp_comm *comm, const void *input, const rp_block
                                 rp_dtype dtype, const rp_codec *codec,
                                 const rp_collective_options *options,
                                 rp_request **out_request) {
+    RP_TRY(rpi_check_call(comm, RPI_ALL_GATHER, out_request));
     RP_TRY(rpi_check_blocks(comm, RPI_ALL_GATHER, outputs, "outputs"));
     RP_TRY(rpi_check_buffer(RPI_ALL_GATHER, input, outputs[comm->rank].count, "input"));
     return all_gather(comm, input, &(blocks){.list = outputs}, dtype, codec, options,

@@ -6,6 +6,7 @@
 #include "base/status.h"
 #include "net/forget.h"
 #include "net/link_shape.h"
+#include "net/meeting.h"
 
 #include <string.h>
 #include <sys/eventfd.h>
@@ -19,17 +20,20 @@ static double or_default(double value, double fallback) {
     return value > 0 ? value : fallback;
 }
 
-static rp_status check_options(const rp_store *store, int rank, int world) {
+static rp_status check_place(const rp_store *store, int rank, int world) {
     if (world < 1) return RP_FAIL(INVALID, "world is %d; at least 1 is needed", world);
     if (rank < 0 || rank >= world)
         return RP_FAIL(INVALID, "rank %d is not in a world of %d", rank, world);
-    if (world > 1 && (!store || !store->ops))
-        return RP_FAIL(INVALID, "a world of %d needs a store", world);
+    if (world == 1) return RP_OK;
+    if (!store || !store->ops) return RP_FAIL(INVALID, "a world of %d needs a store", world);
+    const rp_store_ops *ops = store->ops;
+    if (!ops->set || !ops->get || !ops->add || !ops->remove)
+        return RP_FAIL(INVALID, "the store lacks one of set, get, add and remove");
     return RP_OK;
 }
 
 static rp_status set_options(rp_comm *comm, const rp_comm_options *options) {
-    const char *name = options->name ? options->name : "world";
+    const char *name = options->name ? options->name : RPI_COMM_NAME;
     RP_TRY(rpi_strdup(name, &comm->name));
     comm->id = rpi_crc32c(0, name, strlen(name));
     comm->epoch = options->epoch;
@@ -43,6 +47,7 @@ static rp_status set_options(rp_comm *comm, const rp_comm_options *options) {
 
 rp_status rp_comm_set_timeout(rp_comm *comm, double timeout_s) {
     RPI_FPENV_SCOPE;
+    if (!comm) return RP_FAIL(INVALID, "comm is NULL");
     if (!(timeout_s > 0))
         return RP_FAIL(INVALID, "timeout_s is %g; above 0 is needed", timeout_s);
     atomic_store(&comm->timeout_s, timeout_s);
@@ -93,13 +98,16 @@ static rp_status connect_world(rp_comm *comm, const rp_store *store,
                                const rp_comm_options *options) {
     char prefix[256];
     snprintf(prefix, sizeof prefix, "%s/%u", comm->name, comm->epoch);
+    double connect_s = or_default(options->connect_timeout_s, CONNECT_S);
+    rp_status status = rpi_comm_options_check(options, comm->world);
+    if (status != RP_OK)
+        return rpi_meeting_decline(store, comm->rank, comm->world, prefix, connect_s, status);
     RP_TRY(connect_mesh(comm, store, options, prefix));
     comm->silence_ns = (int64_t)(4 * beat_seconds(comm) * 1e9) + RPI_SECOND_NS / 2;
     rpi_control_options control = {.prefix = prefix,
                                    .bind_host = options->bind_host,
                                    .secret = comm->mesh->secret,
-                                   .timeout_s =
-                                       or_default(options->connect_timeout_s, CONNECT_S),
+                                   .timeout_s = connect_s,
                                    .beat_s = beat_seconds(comm)};
     return rpi_control_open(store, comm->rank, comm->world, &control, &comm->control);
 }
@@ -147,6 +155,8 @@ static rp_status open_comm(rp_comm *comm, const rp_store *store,
     if (comm->world > 1) {
         RP_TRY(connect_world(comm, store, options));
         know_host(comm, options);
+    } else {
+        RP_TRY(rpi_comm_options_check(options, 1));
     }
     name_transport(comm);
     return options->progress_thread ? rpi_progress_thread_start(comm) : RP_OK;
@@ -201,7 +211,8 @@ rp_status rp_comm_create(const rp_store *store, int rank, int world,
                          const rp_comm_options *options, rp_comm **out_comm) {
     RPI_FPENV_SCOPE;
     static const rp_comm_options defaults = {0};
-    RP_TRY(check_options(store, rank, world));
+    if (!out_comm) return RP_FAIL(INVALID, "there is nowhere to put the communicator");
+    RP_TRY(check_place(store, rank, world));
     rp_comm *comm = NULL;
     RP_TRY(rpi_alloc(sizeof *comm, "a communicator", &comm));
     comm->rank = rank;
@@ -216,6 +227,7 @@ rp_status rp_comm_create(const rp_store *store, int rank, int world,
 
 rp_status rp_comm_join(const rp_comm_options *options, rp_comm **out_comm) {
     RPI_FPENV_SCOPE;
+    if (!out_comm) return RP_FAIL(INVALID, "there is nowhere to put the communicator");
     rp_comm_options own = options ? *options : (rp_comm_options){0};
     rpi_place place;
     rpi_join *join = NULL;
@@ -276,20 +288,32 @@ void rp_comm_forget(rp_comm *comm) {
     if (comm->join) rpi_join_forget(comm->join);
 }
 
+/* For functions that return no status: the message is recorded all the same. */
+static bool is_there(const rp_comm *comm) {
+    if (!comm) (void)RP_FAIL(INVALID, "comm is NULL");
+    return comm != NULL;
+}
+
 int rp_comm_rank(const rp_comm *comm) {
-    return comm->rank;
+    return is_there(comm) ? comm->rank : -1;
 }
 
 int rp_comm_world(const rp_comm *comm) {
-    return comm->world;
+    return is_there(comm) ? comm->world : 0;
 }
 
 const char *rp_comm_transport(const rp_comm *comm) {
-    return comm->transport;
+    return is_there(comm) ? comm->transport : "none";
 }
 
 void rp_comm_get_stats(const rp_comm *comm, rp_comm_stats *stats) {
     RPI_FPENV_SCOPE;
+    if (!stats) {
+        (void)RP_FAIL(INVALID, "stats is NULL");
+        return;
+    }
+    *stats = (rp_comm_stats){0};
+    if (!is_there(comm)) return;
     /* The lock is the only thing written. */
     pthread_mutex_t *lock = (pthread_mutex_t *)(uintptr_t)&comm->lock;
     pthread_mutex_lock(lock);

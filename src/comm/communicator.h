@@ -1,6 +1,7 @@
 /* What the files of comm/ share: the communicator, its requests and their chunks.
  *
  *   communicator.c       create, destroy, accounts
+ *   comm_options.c       what may be asked for
  *   collectives.c        the public operations on vectors
  *   block_collectives.c  and on blocks, whose lengths differ
  *   point_to_point.c     sends and receives; tags.h: which meets which
@@ -190,6 +191,11 @@ struct rp_comm {
     bool stop, thread_sleeps; /* [lock] */
     bool offered;             /* [lock] work, since the progress thread last looked */
 };
+
+#define RPI_COMM_NAME "world" /* where options name none */
+
+/* comm_options.c */
+rp_status rpi_comm_options_check(const rp_comm_options *options, int world);
 
 /* failure.c: make a failure known to all ranks, and fail everything here with the world's
  * first. Any thread. */

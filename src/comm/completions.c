@@ -23,6 +23,8 @@ struct rp_completions {
 
 rp_status rp_completions_create(rp_completions **out_completions) {
     rp_completions *queue = NULL;
+    if (!out_completions)
+        return RP_FAIL(INVALID, "there is nowhere to put the queue of completions");
     RP_TRY(rpi_alloc(sizeof *queue, "a queue of completions", &queue));
     pthread_condattr_t attributes;
     pthread_condattr_init(&attributes); /* none of these fails on Linux */
@@ -96,6 +98,11 @@ static void sleep_for_tokens(rp_completions *queue, int64_t deadline_ns) {
 rp_status rp_completions_wait(rp_completions *queue, double timeout_s, uint64_t *tokens,
                               size_t capacity, size_t *out_count) {
     RPI_FPENV_SCOPE;
+    if (!queue) return RP_FAIL(INVALID, "completions is NULL");
+    if (!out_count) return RP_FAIL(INVALID, "there is nowhere to put the number of tokens");
+    if (capacity && !tokens)
+        return RP_FAIL(INVALID, "tokens is NULL, with a capacity of %zu", capacity);
+    if (timeout_s != timeout_s) return RP_FAIL(INVALID, "timeout_s is not a number");
     int64_t deadline_ns = rpi_deadline_ns(timeout_s);
     pthread_mutex_lock(&queue->lock);
     queue->waited_for = true;
@@ -112,6 +119,10 @@ rp_status rp_completions_wait(rp_completions *queue, double timeout_s, uint64_t 
 }
 
 void rp_completions_wake(rp_completions *queue) {
+    if (!queue) {
+        (void)RP_FAIL(INVALID, "completions is NULL");
+        return;
+    }
     pthread_mutex_lock(&queue->lock);
     queue->woken = true;
     pthread_cond_broadcast(&queue->changed);

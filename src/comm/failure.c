@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/fpenv.h"
+#include "base/status.h"
 
 #include <stdarg.h>
 #include <string.h>
@@ -41,7 +42,10 @@ void rpi_comm_fail_text(rp_comm *comm, rp_status status, int rank, const char *f
 
 void rp_comm_abort(rp_comm *comm, rp_status status, const char *message) {
     RPI_FPENV_SCOPE;
-    if (!comm) return;
+    if (!comm) {
+        (void)RP_FAIL(INVALID, "comm is NULL");
+        return;
+    }
     rpi_failure failure = {
         .status = status < 0 ? status : RP_INTERNAL, .rank = comm->rank, .finder = comm->rank};
     snprintf(failure.text, sizeof failure.text, "rank %d gave up: %s", comm->rank,

@@ -7,6 +7,7 @@
 #include "comm/communicator.h"
 
 #include "base/fpenv.h"
+#include "base/memory.h"
 #include "base/status.h"
 
 /* Point to point runs a schedule of a world of two: 0 sends, 1 receives. */
@@ -165,9 +166,18 @@ static rp_status check_peer(const rp_comm *comm, int peer) {
     return RP_OK;
 }
 
+static rp_status check_call(const rp_comm *comm, rp_request *const *request, const char *what) {
+    if (!comm) return RP_FAIL(INVALID, "%s: comm is NULL", what);
+    if (!request) return RP_FAIL(INVALID, "%s: there is nowhere to put the request", what);
+    return RP_OK;
+}
+
 static rp_status check_run(const rpi_run *run, int tag) {
     if (tag < 0) return RP_FAIL(INVALID, "tag is %d; 0 to 2147483647 are allowed", tag);
     if (!rp_dtype_bytes(run->dtype)) return RP_FAIL(INVALID, "%d is no dtype", (int)run->dtype);
+    if (run->count > RPI_ELEMENTS_MAX)
+        return RP_FAIL(INVALID, "%zu elements are more than can be; is that negative?",
+                       run->count);
     if (run->count && !run->in && !run->out)
         return RP_FAIL(INVALID, "%zu elements and no data", run->count);
     return RP_OK;
@@ -208,6 +218,7 @@ static rp_status start(rp_comm *comm, const rpi_run *run, int peer, int tag, int
 
 rp_status rp_send_start(rp_comm *comm, const void *data, size_t count, rp_dtype dtype, int peer,
                         int tag, rp_request **out_request) {
+    RP_TRY(check_call(comm, out_request, "send"));
     RP_TRY(check_peer(comm, peer));
     return start(comm, &(rpi_run){.in = data, .count = count, .dtype = dtype}, peer, tag,
                  SENDER, out_request);
@@ -215,6 +226,7 @@ rp_status rp_send_start(rp_comm *comm, const void *data, size_t count, rp_dtype 
 
 rp_status rp_recv_start(rp_comm *comm, void *data, size_t count, rp_dtype dtype, int peer,
                         int tag, rp_request **out_request) {
+    RP_TRY(check_call(comm, out_request, "receive"));
     RP_TRY(check_peer(comm, peer));
     return start(comm, &(rpi_run){.out = data, .count = count, .dtype = dtype}, peer, tag,
                  RECEIVER, out_request);
@@ -222,6 +234,7 @@ rp_status rp_recv_start(rp_comm *comm, void *data, size_t count, rp_dtype dtype,
 
 rp_status rp_recv_any_start(rp_comm *comm, void *data, size_t count, rp_dtype dtype, int tag,
                             rp_request **out_request) {
+    RP_TRY(check_call(comm, out_request, "receive"));
     if (comm->world == 1) return RP_FAIL(INVALID, "in a world of one nobody sends");
     return start(comm, &(rpi_run){.out = data, .count = count, .dtype = dtype}, ANYBODY, tag,
                  RECEIVER, out_request);

@@ -3,6 +3,7 @@
 #include "base/fpenv.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "codec/codec.h"
 #include "comm/reductions.h"
 #include "comm/values.h"
 
@@ -20,8 +21,19 @@ rp_status rpi_posting_begin(rp_comm *comm, size_t runs, rp_request **out_request
 
 /* ---- checks ---- */
 
+rp_status rpi_check_call(const rp_comm *comm, rpi_collective collective,
+                         rp_request *const *request) {
+    const char *name = rpi_collective_name(collective);
+    if (!comm) return RP_FAIL(INVALID, "%s: comm is NULL", name);
+    if (!request) return RP_FAIL(INVALID, "%s: there is nowhere to put the request", name);
+    return RP_OK;
+}
+
 rp_status rpi_check_buffer(rpi_collective collective, const void *data, size_t count,
                            const char *what) {
+    if (count > RPI_ELEMENTS_MAX)
+        return RP_FAIL(INVALID, "%s: %s has %zu elements, more than can be; is that negative?",
+                       rpi_collective_name(collective), what, count);
     if (data || !count) return RP_OK;
     return RP_FAIL(INVALID, "%s: %s has %zu elements and no data",
                    rpi_collective_name(collective), what, count);
@@ -33,10 +45,13 @@ rp_status rpi_check_blocks(const rp_comm *comm, rpi_collective collective,
     if (!blocks)
         return RP_FAIL(INVALID, "%s: %s is NULL; a block for each of the %d ranks is needed",
                        name, what, comm->world);
-    for (int rank = 0; rank < comm->world; rank++)
-        if (blocks[rank].count && !blocks[rank].data)
-            return RP_FAIL(INVALID, "%s: %s[%d] has %zu elements and no data", name, what, rank,
-                           blocks[rank].count);
+    for (int rank = 0; rank < comm->world; rank++) {
+        const rp_block *block = &blocks[rank];
+        if (block->count <= RPI_ELEMENTS_MAX && (block->data || !block->count)) continue;
+        char text[48];
+        snprintf(text, sizeof text, "%s[%d]", what, rank);
+        return rpi_check_buffer(collective, block->data, block->count, text);
+    }
     return RP_OK;
 }
 
@@ -54,6 +69,10 @@ static rp_status check_run(const rpi_run *run, size_t index) {
         return RP_FAIL(INVALID,
                        "segment %zu starts at element %llu, inside a codec granule of %zu",
                        index, (unsigned long long)run->first, granule);
+    if (run->count > RPI_ELEMENTS_MAX)
+        return RP_FAIL(INVALID,
+                       "segment %zu has %zu elements, more than can be; is that negative?",
+                       index, run->count);
     if (run->count && !run->in && !run->out)
         return RP_FAIL(INVALID, "segment %zu has %zu elements and no data", index, run->count);
     return RP_OK;
@@ -61,6 +80,7 @@ static rp_status check_run(const rpi_run *run, size_t index) {
 
 static rp_status check_reduction(const rpi_run *run, rp_reduction reduce) {
     RP_TRY(rpi_reduction_check(reduce, run->dtype, &run->codec));
+    if (run->residual) RP_TRY(rpi_codec_check_feedback(&run->codec, run->dtype));
     if (run->residual && !rpi_reduction_adds(reduce))
         return RP_FAIL(INVALID, "error feedback goes with sum, avg and premul-sum, not with %s",
                        rpi_reduction_name(reduce));

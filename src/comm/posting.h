@@ -23,10 +23,13 @@ rp_status rpi_posting_begin(rp_comm *comm, size_t runs, rp_request **out_request
 rp_status rpi_posting_end(rp_request *request, const rpi_posting *posting,
                           rp_request **out_request);
 
+/* RP_INVALID: no communicator, or nowhere to put the request. First of all checks. */
+rp_status rpi_check_call(const rp_comm *comm, rpi_collective collective,
+                         rp_request *const *request);
 /* RP_INVALID: `blocks` is NULL or has a block without data; `what` names them: "outputs". */
 rp_status rpi_check_blocks(const rp_comm *comm, rpi_collective collective,
                            const rp_block *blocks, const char *what);
-/* RP_INVALID: elements without data. */
+/* RP_INVALID: elements without data, or more of them than there can be. */
 rp_status rpi_check_buffer(rpi_collective collective, const void *data, size_t count,
                            const char *what);
 

@@ -88,7 +88,7 @@ static rp_status status_of(const rp_request *request) {
 }
 
 rp_status rp_request_wait(rp_request **in_out_request) {
-    rp_request *request = *in_out_request;
+    rp_request *request = in_out_request ? *in_out_request : NULL;
     if (!request) return RP_FAIL(INVALID, "there is no request to wait for");
     rpi_wait_until(request, RPI_NEVER_NS);
     rp_status status = status_of(request);
@@ -100,6 +100,7 @@ rp_status rp_request_wait(rp_request **in_out_request) {
 rp_status rp_request_wait_for(rp_request *request, double timeout_s) {
     RPI_FPENV_SCOPE;
     if (!request) return RP_FAIL(INVALID, "there is no request to wait for");
+    if (timeout_s != timeout_s) return RP_FAIL(INVALID, "timeout_s is not a number");
     if (timeout_s == 0) return rp_request_test(request);
     return rpi_wait_until(request, rpi_deadline_ns(timeout_s)) ? status_of(request)
                                                                : RP_PENDING;
@@ -112,7 +113,7 @@ rp_status rp_request_test(rp_request *request) {
 }
 
 rp_status rp_request_free(rp_request **in_out_request) {
-    rp_request *request = *in_out_request;
+    rp_request *request = in_out_request ? *in_out_request : NULL;
     if (!request) return RP_OK;
     if (!atomic_load(&request->done)) {
         char text[160];
@@ -127,6 +128,7 @@ rp_status rp_request_free(rp_request **in_out_request) {
 }
 
 int rp_request_source(const rp_request *request) {
+    if (!request) (void)RP_FAIL(INVALID, "request is NULL");
     return request && atomic_load(&request->done) ? request->peer : -1;
 }
 

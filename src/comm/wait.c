@@ -273,10 +273,18 @@ bool rpi_wait_until(rp_request *request, int64_t deadline_ns) {
 }
 
 void rp_comm_attend(rp_comm *comm) {
+    if (!comm) {
+        (void)RP_FAIL(INVALID, "comm is NULL");
+        return;
+    }
     atomic_fetch_add(&comm->wanted, 1);
 }
 
 void rp_comm_leave(rp_comm *comm) {
+    if (!comm) {
+        (void)RP_FAIL(INVALID, "comm is NULL");
+        return;
+    }
     atomic_fetch_sub(&comm->wanted, 1);
     if (!comm->has_thread) return;
     pthread_mutex_lock(&comm->lock);
@@ -286,6 +294,6 @@ void rp_comm_leave(rp_comm *comm) {
 
 rp_status rpi_blocking_end(rp_comm *comm, rp_status posted, rp_request **request) {
     rp_status status = posted == RP_OK ? rp_request_wait(request) : posted;
-    rp_comm_leave(comm);
+    if (comm) rp_comm_leave(comm); /* without one it has not been posted */
     return status;
 }

@@ -102,6 +102,23 @@ rp_status rpi_meeting_give_up(rpi_meeting *meeting, rp_status status) {
                     strchr(strchr(outcome, ' ') + 1, ' ') + 1);
 }
 
+rp_status rpi_meeting_check_name(const char *name) {
+    size_t length = strlen(name);
+    if (length >= 1 && length <= RPI_MEETING_NAME_MAX) return RP_OK;
+    return RP_FAIL(INVALID, "the name '%.40s%s' has %zu bytes; 1 to %d are allowed", name,
+                   length > 40 ? "..." : "", length, RPI_MEETING_NAME_MAX);
+}
+
+rp_status rpi_meeting_decline(const rp_store *store, int rank, int world, const char *name,
+                              double timeout_s, rp_status status) {
+    rpi_meeting meeting;
+    rpi_kept_error reason;
+    rpi_error_keep(&reason);
+    rp_status arrived = rpi_meeting_arrive(&meeting, store, rank, world, name, timeout_s);
+    rpi_error_put_back(&reason);
+    return arrived == RP_OK ? rpi_meeting_give_up(&meeting, status) : status;
+}
+
 rp_status rpi_meeting_arrive(rpi_meeting *meeting, const rp_store *store, int rank, int world,
                              const char *name, double timeout_s) {
     *meeting = (rpi_meeting){.store = store,

@@ -9,6 +9,8 @@
 #include "base/status.h"
 
 enum { RPI_CARD_BYTES = 1024, RPI_MEETING_PREFIX_BYTES = 160 };
+/* Of a communicator: behind it comes "/" and its epoch. */
+enum { RPI_MEETING_NAME_MAX = RPI_MEETING_PREFIX_BYTES - 12 };
 
 typedef struct rpi_meeting {
     const rp_store *store;
@@ -23,6 +25,12 @@ typedef struct rpi_meeting {
  * that comes twice fails the meeting: RP_MISMATCH. */
 rp_status rpi_meeting_arrive(rpi_meeting *meeting, const rp_store *store, int rank, int world,
                              const char *name, double timeout_s);
+/* RP_INVALID: no name for a communicator. */
+rp_status rpi_meeting_check_name(const char *name);
+/* In place of coming: the others fail with `status` and the recorded message. Returns as
+ * rpi_meeting_give_up(). */
+rp_status rpi_meeting_decline(const rp_store *store, int rank, int world, const char *name,
+                              double timeout_s, rp_status status);
 /* Put up a card of this rank, below RPI_CARD_BYTES, on one subject. */
 rp_status rpi_meeting_show(rpi_meeting *meeting, const char *subject, const char *card);
 /* Read a rank's card, waiting for it. RP_TIMEOUT names every rank that has not shown one; ends

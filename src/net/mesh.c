@@ -122,17 +122,8 @@ static rp_status exchange_cards(mesh_work *work) {
 /* ---- endpoints ---- */
 
 static rp_status find_transports(mesh_work *work) {
-    const char *name = wanted_transport(work->options);
-    const rpi_transport *wrapper = NULL;
-    RP_TRY(rpi_transport_find("shaped", &wrapper));
-    if (strcmp(name, "auto") != 0) RP_TRY(rpi_transport_find(name, &work->asked));
-    if (work->asked == wrapper)
-        return RP_FAIL(INVALID,
-                       "transport '%s' wraps another; a link's rate or latency asks for "
-                       "it",
-                       name);
-    if (is_shaped(work->options)) work->outer = wrapper;
-    return RP_OK;
+    if (is_shaped(work->options)) RP_TRY(rpi_transport_find("shaped", &work->outer));
+    return rpi_transport_choose(work->options->transport, &work->asked);
 }
 
 /* The first of the catalogue that reaches the peer, or the one that was asked for. */

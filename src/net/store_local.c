@@ -18,6 +18,7 @@ typedef struct local_store {
 
 static rp_status local_set(void *context, const char *key, const void *value, size_t bytes) {
     local_store *store = context;
+    if (bytes && !value) return RP_FAIL(INVALID, "a value of %zu bytes is NULL", bytes);
     pthread_mutex_lock(&store->lock);
     rp_status status = rpi_dictionary_set(store->dictionary, key, value, bytes);
     pthread_cond_broadcast(&store->changed);
@@ -40,6 +41,7 @@ static rp_status local_get(void *context, const char *key, double timeout_s, voi
     local_store *store = context;
     int64_t deadline_ns = rpi_deadline_ns(timeout_s);
     RP_TRY(rpi_store_check(key, 0));
+    if (!bytes) return RP_FAIL(INVALID, "bytes is NULL: where a value's size goes");
     pthread_mutex_lock(&store->lock);
     size_t found_bytes = 0;
     const void *found = NULL;
@@ -58,6 +60,8 @@ static rp_status local_get(void *context, const char *key, double timeout_s, voi
 
 static rp_status local_add(void *context, const char *key, int64_t amount, int64_t *result) {
     local_store *store = context;
+    RP_TRY(rpi_store_check(key, 0));
+    if (!result) return RP_FAIL(INVALID, "result is NULL: where the new value goes");
     pthread_mutex_lock(&store->lock);
     rp_status status = rpi_dictionary_add(store->dictionary, key, amount, result);
     pthread_cond_broadcast(&store->changed);

@@ -80,6 +80,8 @@ static rp_status verdict(const tcp_store *store, const rpi_store_header *reply) 
 
 static rp_status tcp_set(void *context, const char *key, const void *value, size_t bytes) {
     RP_TRY(rpi_store_check(key, bytes));
+    if (bytes && !value)
+        return RP_FAIL(INVALID, "key '%s': a value of %zu bytes is NULL", key, bytes);
     rpi_store_header request = {.operation = RPI_STORE_SET, .value_bytes = (uint32_t)bytes};
     rpi_store_header reply = {0};
     RP_TRY(exchange(context, &request, key, value, 0, &reply));
@@ -89,6 +91,8 @@ static rp_status tcp_set(void *context, const char *key, const void *value, size
 static rp_status tcp_get(void *context, const char *key, double timeout_s, void *value,
                          size_t capacity, size_t *bytes) {
     RPI_FPENV_SCOPE;
+    RP_TRY(rpi_store_check(key, 0));
+    if (!bytes) return RP_FAIL(INVALID, "bytes is NULL: where a value's size goes");
     tcp_store *store = context;
     bool forever = !(timeout_s >= 0) || timeout_s > 1e9;
     rpi_store_header request = {.operation = RPI_STORE_GET,
@@ -104,6 +108,8 @@ static rp_status tcp_get(void *context, const char *key, double timeout_s, void 
 }
 
 static rp_status tcp_add(void *context, const char *key, int64_t amount, int64_t *result) {
+    RP_TRY(rpi_store_check(key, 0));
+    if (!result) return RP_FAIL(INVALID, "result is NULL: where the new value goes");
     rpi_store_header request = {.operation = RPI_STORE_ADD, .number = amount};
     rpi_store_header reply = {0};
     RP_TRY(exchange(context, &request, key, NULL, 0, &reply));
@@ -113,6 +119,7 @@ static rp_status tcp_add(void *context, const char *key, int64_t amount, int64_t
 }
 
 static rp_status tcp_remove(void *context, const char *key) {
+    RP_TRY(rpi_store_check(key, 0));
     rpi_store_header request = {.operation = RPI_STORE_REMOVE};
     rpi_store_header reply = {0};
     RP_TRY(exchange(context, &request, key, NULL, 0, &reply));
@@ -139,7 +146,9 @@ static rp_status prove_it_is_a_store(tcp_store *store, int64_t deadline_ns) {
 rp_status rp_store_connect(const char *host, int port, double timeout_s, rp_store *store) {
     RPI_FPENV_SCOPE;
     if (!store) return RP_FAIL(INVALID, "store is NULL");
-    if (port < 1) return RP_FAIL(INVALID, "port %d of a store; 1 to 65535 are allowed", port);
+    if (port < 1 || port > 65535)
+        return RP_FAIL(INVALID, "port %d of a store; 1 to 65535 are allowed", port);
+    if (timeout_s != timeout_s) return RP_FAIL(INVALID, "timeout_s is not a number");
     tcp_store *fresh = NULL;
     RP_TRY(rpi_alloc(sizeof *fresh, "a store client", &fresh));
     snprintf(fresh->place, sizeof fresh->place, "%s:%d", host ? host : "127.0.0.1", port);

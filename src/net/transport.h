@@ -104,6 +104,8 @@ typedef struct rpi_transport {
 
 const rpi_transport *rpi_transport_at(int index); /* NULL past the end */
 rp_status rpi_transport_find(const char *name, const rpi_transport **out_transport);
+/* What a user asked for; NULL for NULL and "auto". One that wraps others is refused. */
+rp_status rpi_transport_choose(const char *name, const rpi_transport **out_transport);
 /* Fill in what this process is. */
 rp_status rpi_peer_info_self(rpi_peer_info *out_info);
 

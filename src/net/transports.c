@@ -25,6 +25,15 @@ static const char *name_at(const void *context, int index) {
     return transport ? transport->name : NULL;
 }
 
+rp_status rpi_transport_choose(const char *name, const rpi_transport **out_transport) {
+    *out_transport = NULL;
+    if (!name || strcmp(name, "auto") == 0) return RP_OK;
+    RP_TRY(rpi_transport_find(name, out_transport));
+    if (*out_transport != &rpi_transport_shaped) return RP_OK;
+    return RP_FAIL(INVALID,
+                   "transport '%s' wraps another; a link's rate or latency asks for it", name);
+}
+
 rp_status rpi_transport_find(const char *name, const rpi_transport **out_transport) {
     for (int i = 0; i < COUNT; i++)
         if (strcmp(transports[i]->name, name) == 0) {

@@ -1,0 +1,42 @@
+/* What a communicator may be asked for, checked alike in every world. */
+#include "comm/communicator.h"
+
+#include "base/status.h"
+#include "net/link_shape.h"
+#include "net/meeting.h"
+#include "net/stream.h"
+#include "net/transports.h"
+
+#include <unistd.h>
+
+enum { CHUNKS_IN_FLIGHT_MAX = 4096 };
+
+static rp_status check_seconds(const char *name, double seconds) {
+    if (seconds >= 0) return RP_OK;
+    return RP_FAIL(INVALID, "%s is %g; a number of seconds is needed, or 0 for the default",
+                   name, seconds);
+}
+
+/* In a larger world the control connection listens there. */
+static rp_status check_bind_host(const char *host) {
+    int fd = -1, port = 0;
+    RP_TRY(rpi_stream_listen(host, 0, &fd, &port));
+    close(fd);
+    return RP_OK;
+}
+
+rp_status rpi_comm_options_check(const rp_comm_options *options, int world) {
+    const rpi_transport *transport = NULL;
+    rpi_link_shape shape;
+    RP_TRY(check_seconds("connect_timeout_s", options->connect_timeout_s));
+    RP_TRY(check_seconds("timeout_s", options->timeout_s));
+    RP_TRY(check_seconds("warn_after_s", options->warn_after_s));
+    RP_TRY(rpi_transport_choose(options->transport, &transport));
+    if (options->link) RP_TRY(rpi_link_shape_parse(options->link, &shape));
+    if (options->chunks_in_flight > CHUNKS_IN_FLIGHT_MAX)
+        return RP_FAIL(INVALID,
+                       "chunks_in_flight is %u; 1 to %d are allowed, or 0 for a choice",
+                       options->chunks_in_flight, CHUNKS_IN_FLIGHT_MAX);
+    RP_TRY(rpi_meeting_check_name(options->name ? options->name : RPI_COMM_NAME));
+    return options->bind_host && world == 1 ? check_bind_host(options->bind_host) : RP_OK;
+}

@@ -1,0 +1,615 @@
+/* Every public function with arguments that it must refuse: NULL where something is needed,
+ * negative counts, ranks and tags out of range. It answers RP_INVALID with a message, or, where
+ * it returns no status, records one; and what comes after works.
+ *
+ * The last case reads the headers: a function that is not in the tables here fails it. */
+#include "comm/thread_world.h"
+
+#include "redpoll/redpoll.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+enum { NAMES_MAX = 256, NAME_BYTES = 64 };
+
+static const char *tried[NAMES_MAX];
+static int tried_count;
+static pthread_mutex_t tried_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void note(const char *function) {
+    pthread_mutex_lock(&tried_lock);
+    int i = 0;
+    while (i < tried_count && strcmp(tried[i], function) != 0) i++;
+    if (i == tried_count && tried_count < NAMES_MAX) tried[tried_count++] = function;
+    pthread_mutex_unlock(&tried_lock);
+}
+
+/* So that no earlier message is taken for the one of the call. */
+static void forget(void) {
+    (void)RP_FAIL(INTERNAL, "nothing was refused");
+}
+
+static void recorded(const char *function, int line, const char *part) {
+    note(function);
+    const rp_error *error = rp_last_error();
+    if (error->status != RP_INVALID || !strstr(error->message, part))
+        check_failed(__FILE__, line, "%s: '%s' (%s) lacks '%s'", function, error->message,
+                     rp_status_name(error->status), part);
+}
+
+static void refused(const char *function, int line, const char *part, rp_status status) {
+    if (status != RP_INVALID)
+        check_failed(__FILE__, line, "%s (%s): %s, not INVALID", function, part,
+                     rp_status_name(status));
+    recorded(function, line, part);
+}
+
+/* REFUSES("words of the message", function, arguments...) */
+#define REFUSES(part, function, ...)                                                           \
+    do {                                                                                       \
+        forget();                                                                              \
+        rp_status status_of_it = function(__VA_ARGS__);                                        \
+        refused(#function, __LINE__, part, status_of_it);                                      \
+    } while (0)
+/* The same of one without a status: `condition` holds the call. */
+#define RECORDS(part, function, condition)                                                     \
+    do {                                                                                       \
+        forget();                                                                              \
+        CHECK_MSG(condition, "%s", #function);                                                 \
+        recorded(#function, __LINE__, part);                                                   \
+    } while (0)
+/* `statement` is legal; or there is nothing that could be wrong. */
+#define LEGAL(function, statement)                                                             \
+    do {                                                                                       \
+        statement;                                                                             \
+        note(#function);                                                                       \
+    } while (0)
+
+#define NEGATIVE ((size_t)-1)
+
+/* ---- base, codecs, stores ---- */
+
+static void dtypes_and_numbers(void) {
+    rp_dtype dtype;
+    const uint32_t counter[4] = {1, 2, 3, 4}, key[2] = {5, 6};
+    uint32_t out[4];
+    REFUSES("no name", rp_dtype_parse, NULL, &dtype);
+    REFUSES("nowhere", rp_dtype_parse, "f32", NULL);
+    RECORDS("NULL", rp_philox4x32, (rp_philox4x32(NULL, key, out), true));
+    RECORDS("NULL", rp_philox4x32, (rp_philox4x32(counter, NULL, out), true));
+    RECORDS("NULL", rp_philox4x32, (rp_philox4x32(counter, key, NULL), true));
+    LEGAL(rp_dtype_bytes, CHECK_EQ(rp_dtype_bytes((rp_dtype)-1), 0));
+    LEGAL(rp_dtype_name, CHECK(strcmp(rp_dtype_name((rp_dtype)-1), "unknown") == 0));
+    LEGAL(rp_dtype_is_float, CHECK_EQ(rp_dtype_is_float((rp_dtype)99), 0));
+    LEGAL(rp_f32_to_f16, CHECK_EQ(rp_f32_to_f16(1), 0x3c00));
+    LEGAL(rp_f16_to_f32, CHECK(rp_f16_to_f32(0x3c00) == 1));
+    LEGAL(rp_f32_to_bf16, CHECK_EQ(rp_f32_to_bf16(1), 0x3f80));
+    LEGAL(rp_bf16_to_f32, CHECK(rp_bf16_to_f32(0x3f80) == 1));
+    LEGAL(rp_status_text, CHECK(rp_status_text((rp_status)77) != NULL));
+    LEGAL(rp_status_name, CHECK(rp_status_name((rp_status)77) != NULL));
+    LEGAL(rp_last_error, CHECK(rp_last_error() != NULL));
+    LEGAL(rp_version, CHECK(rp_version() != NULL));
+    LEGAL(rp_log_set_sink, rp_log_set_sink(NULL, NULL));
+    LEGAL(rp_log_set_level, rp_log_set_level(RP_LOG_WARNING));
+}
+
+static void codecs(void) {
+    rp_codec q4, broken = {0};
+    float x[4] = {0};
+    unsigned char bytes[64];
+    char text[64];
+    REQUIRE_OK(rp_codec_parse("q4", &q4));
+    size_t size = rp_codec_encoded_bytes(&q4, RP_F32, 4);
+    rp_encode_context feedback = {.residual = x};
+    broken = q4;
+    broken.bits = 77;
+    REFUSES("no codec text", rp_codec_parse, NULL, &q4);
+    REFUSES("nowhere", rp_codec_parse, "q4", NULL);
+    RECORDS("nowhere", rp_codec_text, rp_codec_text(&q4, NULL, 9)[0] == '\0');
+    LEGAL(rp_codec_text, CHECK(strcmp(rp_codec_text(NULL, text, sizeof text), "fp32") == 0));
+    LEGAL(rp_codec_is_exact, CHECK_EQ(rp_codec_is_exact(NULL, RP_I32), 1));
+    LEGAL(rp_codec_supports, CHECK_EQ(rp_codec_supports(&broken, RP_F32), 0));
+    LEGAL(rp_codec_granule, CHECK_EQ(rp_codec_granule(NULL), 1));
+    LEGAL(rp_codec_encoded_bytes, CHECK_EQ(rp_codec_encoded_bytes(NULL, RP_F32, NEGATIVE), 0));
+    REFUSES("from NULL", rp_codec_encode, &q4, RP_F32, NULL, 4, NULL, bytes);
+    REFUSES("to NULL", rp_codec_encode, &q4, RP_F32, x, 4, NULL, NULL);
+    REFUSES("negative", rp_codec_encode, &q4, RP_F32, x, NEGATIVE, NULL, bytes);
+    REFUSES("77 bits", rp_codec_encode, &broken, RP_F32, x, 4, NULL, bytes);
+    REFUSES("feedback", rp_codec_encode, NULL, RP_I32, x, 4, &feedback, bytes);
+    REFUSES("from NULL", rp_codec_decode, &q4, RP_F32, NULL, size, 4, x);
+    REFUSES("to NULL", rp_codec_decode, &q4, RP_F32, bytes, size, 4, NULL);
+    REFUSES("negative", rp_codec_decode, &q4, RP_F32, bytes, size, NEGATIVE, x);
+    REFUSES("from NULL", rp_codec_decode_add, &q4, RP_F32, NULL, size, 4, x);
+    REFUSES("to NULL", rp_codec_decode_add, &q4, RP_F32, bytes, size, 4, NULL);
+    REFUSES("77 bits", rp_codec_decode_add, &broken, RP_F32, bytes, size, 4, x);
+    CHECK_OK(rp_codec_encode(&q4, RP_F32, NULL, 0, NULL, NULL));
+    CHECK_OK(rp_codec_decode(&q4, RP_F32, NULL, 0, 0, NULL));
+    CHECK_OK(rp_codec_decode_add(&q4, RP_F32, NULL, 0, 0, NULL));
+}
+
+static void use_store_wrongly(const rp_store *store) {
+    const rp_store_ops *ops = store->ops;
+    int64_t number = 0;
+    size_t bytes = 0;
+    REFUSES("empty", ops->set, store->context, NULL, "x", 1);
+    REFUSES("NULL", ops->set, store->context, "key", NULL, 5);
+    REFUSES("empty", ops->get, store->context, NULL, 1, NULL, 0, &bytes);
+    REFUSES("bytes", ops->get, store->context, "key", 1, NULL, 0, NULL);
+    REFUSES("empty", ops->add, store->context, "", 1, &number);
+    REFUSES("result", ops->add, store->context, "number", 1, NULL);
+    REFUSES("empty", ops->remove, store->context, NULL);
+    CHECK_OK(ops->set(store->context, "key", NULL, 0));
+    CHECK_OK(ops->get(store->context, "key", 1, NULL, 0, &bytes));
+}
+
+static void stores(void) {
+    rp_store store = {0};
+    rp_store_server *server = NULL;
+    int port = 0;
+    REFUSES("server is NULL", rp_store_serve, NULL, 0, NULL, &port);
+    REFUSES("port -1", rp_store_serve, NULL, -1, &server, &port);
+    REFUSES("port 65536", rp_store_serve, NULL, 65536, &server, &port);
+    REQUIRE_OK(rp_store_serve(NULL, 0, &server, &port));
+    REFUSES("store is NULL", rp_store_connect, NULL, port, 5, NULL);
+    REFUSES("port 0", rp_store_connect, NULL, 0, 5, &store);
+    REFUSES("port 70000", rp_store_connect, NULL, 70000, 5, &store);
+    REFUSES("timeout_s", rp_store_connect, NULL, port, (double)NAN, &store);
+    REFUSES("store is NULL", rp_store_open_local, NULL);
+    REQUIRE_OK(rp_store_connect(NULL, port, 5, &store));
+    use_store_wrongly(&store);
+    rp_store_close(&store);
+    REQUIRE_OK(rp_store_open_local(&store));
+    use_store_wrongly(&store);
+    LEGAL(rp_store_close, (rp_store_close(&store), rp_store_close(&store)));
+    LEGAL(rp_store_close, rp_store_close(NULL));
+    LEGAL(rp_store_server_stop, (rp_store_server_stop(NULL), rp_store_server_stop(server)));
+}
+
+/* ---- communicators ---- */
+
+static void making_communicators(void) {
+    static const rp_store_ops nothing = {0};
+    rp_store store = {0}, hollow = {.ops = &nothing};
+    rp_comm *comm = NULL;
+    REQUIRE_OK(rp_store_open_local(&store));
+    REFUSES("nowhere", rp_comm_create, NULL, 0, 1, NULL, NULL);
+    REFUSES("nowhere", rp_comm_join, NULL, NULL);
+    REFUSES("world is 0", rp_comm_create, NULL, 0, 0, NULL, &comm);
+    REFUSES("world is -3", rp_comm_create, NULL, 0, -3, NULL, &comm);
+    REFUSES("rank -1", rp_comm_create, &store, -1, 2, NULL, &comm);
+    REFUSES("rank 2", rp_comm_create, &store, 2, 2, NULL, &comm);
+    REFUSES("needs a store", rp_comm_create, NULL, 0, 2, NULL, &comm);
+    REFUSES("lacks one of", rp_comm_create, &hollow, 0, 2, NULL, &comm);
+    CHECK(comm == NULL);
+    rp_store_close(&store);
+}
+
+static void functions_of_no_communicator(void) {
+    rp_comm_stats stats = {.operations = 7};
+    RECORDS("comm is NULL", rp_comm_rank, rp_comm_rank(NULL) == -1);
+    RECORDS("comm is NULL", rp_comm_world, rp_comm_world(NULL) == 0);
+    RECORDS("comm is NULL", rp_comm_transport, strcmp(rp_comm_transport(NULL), "none") == 0);
+    RECORDS("comm is NULL", rp_comm_get_stats,
+            (rp_comm_get_stats(NULL, &stats), stats.operations == 0));
+    RECORDS("comm is NULL", rp_comm_abort, (rp_comm_abort(NULL, RP_IO, "why"), true));
+    RECORDS("comm is NULL", rp_comm_attend, (rp_comm_attend(NULL), true));
+    RECORDS("comm is NULL", rp_comm_leave, (rp_comm_leave(NULL), true));
+    REFUSES("comm is NULL", rp_comm_set_timeout, NULL, 1);
+    LEGAL(rp_comm_destroy, rp_comm_destroy(NULL));
+    LEGAL(rp_comm_forget, rp_comm_forget(NULL));
+}
+
+static void requests_and_queues(void) {
+    rp_request *request = NULL;
+    rp_completions *queue = NULL;
+    uint64_t token;
+    size_t count;
+    REFUSES("no request", rp_request_wait, &request);
+    REFUSES("no request", rp_request_wait, NULL);
+    REFUSES("no request", rp_request_test, NULL);
+    REFUSES("no request", rp_request_wait_for, NULL, 1);
+    LEGAL(rp_request_free, CHECK_OK(rp_request_free(&request)));
+    LEGAL(rp_request_free, CHECK_OK(rp_request_free(NULL)));
+    RECORDS("request is NULL", rp_request_source, rp_request_source(NULL) == -1);
+    REFUSES("nowhere", rp_completions_create, NULL);
+    REQUIRE_OK(rp_completions_create(&queue));
+    REFUSES("needed", rp_request_notify, NULL, queue, 1);
+    REFUSES("completions is NULL", rp_completions_wait, NULL, 0, &token, 1, &count);
+    REFUSES("tokens is NULL", rp_completions_wait, queue, 0, NULL, 1, &count);
+    REFUSES("number of tokens", rp_completions_wait, queue, 0, &token, 1, NULL);
+    REFUSES("timeout_s", rp_completions_wait, queue, (double)NAN, &token, 1, &count);
+    CHECK_OK(rp_completions_wait(queue, 0, NULL, 0, &count));
+    RECORDS("completions is NULL", rp_completions_wake, (rp_completions_wake(NULL), true));
+    LEGAL(rp_completions_destroy, rp_completions_destroy(NULL));
+    rp_completions_destroy(queue);
+}
+
+/* ---- operations, on every rank of a world: nothing of this is ever posted ---- */
+
+typedef struct scene {
+    rp_comm *comm;
+    int rank, world, other; /* other: a rank that is not this one; `world` in a world of one */
+    float *x;               /* 4 elements for each rank */
+    rp_block *blocks;       /* of them */
+    rp_request *request;
+    rp_collective_options here; /* this rank is the root */
+} scene;
+
+enum { EACH = 4 };
+
+static void refuse_all_reduces(scene *s) {
+    rp_segment good = {.data = s->x, .count = EACH, .dtype = RP_F32}, bad = good;
+    rp_request **out = &s->request;
+    REFUSES("all-reduce: comm is NULL", rp_all_reduce_start, NULL, &good, 1, NULL, out);
+    REFUSES("nowhere to put", rp_all_reduce_start, s->comm, &good, 1, NULL, NULL);
+    REFUSES("segments is NULL", rp_all_reduce_start, s->comm, NULL, 1, NULL, out);
+    REFUSES("too many", rp_all_reduce_start, s->comm, &good, NEGATIVE, NULL, out);
+    REFUSES("all-reduce: comm is NULL", rp_all_reduce, NULL, &good, 1, NULL);
+    REFUSES("segments is NULL", rp_all_reduce, s->comm, NULL, 2, NULL);
+    bad.data = NULL;
+    REFUSES("no data", rp_all_reduce, s->comm, &bad, 1, NULL);
+    bad = (rp_segment){.data = s->x, .count = NEGATIVE, .dtype = RP_F32};
+    REFUSES("negative", rp_all_reduce, s->comm, &bad, 1, NULL);
+    bad = (rp_segment){.data = s->x, .count = EACH, .dtype = (rp_dtype)77};
+    REFUSES("no dtype", rp_all_reduce, s->comm, &bad, 1, NULL);
+    bad = (rp_segment){.data = s->x, .count = EACH, .dtype = RP_I32, .residual = s->x};
+    REFUSES("feedback needs floating", rp_all_reduce, s->comm, &bad, 1, NULL);
+    bad.dtype = RP_F32;
+    CHECK_OK(rp_codec_parse("q1:rounding=stochastic", &bad.codec));
+    REFUSES("diverges", rp_all_reduce, s->comm, &bad, 1, NULL);
+    rp_collective_options strange = {.reduce = (rp_reduction)77};
+    REFUSES("no reduction", rp_all_reduce, s->comm, &good, 1, &strange);
+}
+
+static void refuse_reduce_scatters(scene *s) {
+    rp_request **out = &s->request;
+    REFUSES("reduce-scatter: comm is NULL", rp_reduce_scatter_start, NULL, s->x, s->x, 1,
+            RP_F32, NULL, NULL, out);
+    REFUSES("nowhere", rp_reduce_scatter_start, s->comm, s->x, s->x, 1, RP_F32, NULL, NULL,
+            NULL);
+    REFUSES("input has 1 elements and no data", rp_reduce_scatter, s->comm, NULL, s->x, 1,
+            RP_F32, NULL, NULL);
+    REFUSES("output has 1 elements and no data", rp_reduce_scatter, s->comm, s->x, NULL, 1,
+            RP_F32, NULL, NULL);
+    REFUSES("negative", rp_reduce_scatter, s->comm, s->x, s->x, NEGATIVE, RP_F32, NULL, NULL);
+    REFUSES("reduce-scatter: comm is NULL", rp_reduce_scatter, NULL, s->x, s->x, 1, RP_F32,
+            NULL, NULL);
+    REFUSES("comm is NULL", rp_reduce_scatter_v_start, NULL, s->blocks, s->x, RP_F32, NULL,
+            NULL, out);
+    REFUSES("nowhere", rp_reduce_scatter_v_start, s->comm, s->blocks, s->x, RP_F32, NULL, NULL,
+            NULL);
+    REFUSES("inputs is NULL", rp_reduce_scatter_v, s->comm, NULL, s->x, RP_F32, NULL, NULL);
+    REFUSES("output has 4 elements and no data", rp_reduce_scatter_v, s->comm, s->blocks, NULL,
+            RP_F32, NULL, NULL);
+    REFUSES("comm is NULL", rp_reduce_scatter_v, NULL, s->blocks, s->x, RP_F32, NULL, NULL);
+}
+
+static void refuse_all_gathers(scene *s) {
+    rp_request **out = &s->request;
+    REFUSES("all-gather: comm is NULL", rp_all_gather_start, NULL, s->x, s->x, 1, RP_F32, NULL,
+            NULL, out);
+    REFUSES("nowhere", rp_all_gather_start, s->comm, s->x, s->x, 1, RP_F32, NULL, NULL, NULL);
+    REFUSES("comm is NULL", rp_all_gather, NULL, s->x, s->x, 1, RP_F32, NULL, NULL);
+    REFUSES("input", rp_all_gather, s->comm, NULL, s->x, 1, RP_F32, NULL, NULL);
+    REFUSES("output", rp_all_gather, s->comm, s->x, NULL, 1, RP_F32, NULL, NULL);
+    REFUSES("negative", rp_all_gather, s->comm, s->x, s->x, NEGATIVE, RP_F32, NULL, NULL);
+    REFUSES("comm is NULL", rp_all_gather_v_start, NULL, s->x, s->blocks, RP_F32, NULL, NULL,
+            out);
+    REFUSES("nowhere", rp_all_gather_v_start, s->comm, s->x, s->blocks, RP_F32, NULL, NULL,
+            NULL);
+    REFUSES("comm is NULL", rp_all_gather_v, NULL, s->x, s->blocks, RP_F32, NULL, NULL);
+    REFUSES("outputs is NULL", rp_all_gather_v, s->comm, s->x, NULL, RP_F32, NULL, NULL);
+    REFUSES("input", rp_all_gather_v, s->comm, NULL, s->blocks, RP_F32, NULL, NULL);
+}
+
+static void refuse_roots(scene *s) {
+    rp_request **out = &s->request;
+    rp_collective_options below = {.root = -1}, above = {.root = s->world};
+    REFUSES("broadcast: comm is NULL", rp_broadcast_start, NULL, s->x, 1, RP_F32, NULL, out);
+    REFUSES("nowhere", rp_broadcast_start, s->comm, s->x, 1, RP_F32, NULL, NULL);
+    REFUSES("comm is NULL", rp_broadcast, NULL, s->x, 1, RP_F32, NULL);
+    REFUSES("no data", rp_broadcast, s->comm, NULL, 1, RP_F32, NULL);
+    REFUSES("negative", rp_broadcast, s->comm, s->x, NEGATIVE, RP_F32, NULL);
+    REFUSES("root -1", rp_broadcast, s->comm, s->x, 1, RP_F32, &below);
+    REFUSES("root ", rp_broadcast, s->comm, s->x, 1, RP_F32, &above);
+    REFUSES("reduce: comm is NULL", rp_reduce_start, NULL, s->x, s->x, 1, RP_F32, NULL, out);
+    REFUSES("nowhere", rp_reduce_start, s->comm, s->x, s->x, 1, RP_F32, NULL, NULL);
+    REFUSES("comm is NULL", rp_reduce, NULL, s->x, s->x, 1, RP_F32, NULL);
+    REFUSES("input", rp_reduce, s->comm, NULL, s->x, 1, RP_F32, NULL);
+    REFUSES("output", rp_reduce, s->comm, s->x, NULL, 1, RP_F32, &s->here);
+    REFUSES("root -1", rp_reduce, s->comm, s->x, s->x, 1, RP_F32, &below);
+    REFUSES("root ", rp_reduce, s->comm, s->x, s->x, 1, RP_F32, &above);
+}
+
+static void refuse_blocks(scene *s) {
+    rp_request **out = &s->request;
+    rp_collective_options below = {.root = -1};
+    rp_block *hollow = calloc((size_t)s->world, sizeof *hollow);
+    rp_block *endless = calloc((size_t)s->world, sizeof *endless);
+    hollow[s->rank].count = endless[s->rank].count = EACH;
+    endless[s->rank].data = s->x;
+    endless[0] = (rp_block){s->x, NEGATIVE};
+    REFUSES("gather: comm is NULL", rp_gather_start, NULL, s->x, EACH, s->blocks, RP_F32,
+            &s->here, out);
+    REFUSES("nowhere", rp_gather_start, s->comm, s->x, EACH, s->blocks, RP_F32, &s->here, NULL);
+    REFUSES("comm is NULL", rp_gather, NULL, s->x, EACH, s->blocks, RP_F32, &s->here);
+    REFUSES("outputs is NULL", rp_gather, s->comm, s->x, EACH, NULL, RP_F32, &s->here);
+    REFUSES("no data", rp_gather, s->comm, s->x, EACH, hollow, RP_F32, &s->here);
+    REFUSES("negative", rp_gather, s->comm, s->x, EACH, endless, RP_F32, &s->here);
+    REFUSES("no data", rp_gather, s->comm, NULL, EACH, s->blocks, RP_F32, &s->here);
+    REFUSES("root -1", rp_gather, s->comm, s->x, EACH, s->blocks, RP_F32, &below);
+    REFUSES("scatter: comm is NULL", rp_scatter_start, NULL, s->blocks, s->x, EACH, RP_F32,
+            &s->here, out);
+    REFUSES("nowhere", rp_scatter_start, s->comm, s->blocks, s->x, EACH, RP_F32, &s->here,
+            NULL);
+    REFUSES("comm is NULL", rp_scatter, NULL, s->blocks, s->x, EACH, RP_F32, &s->here);
+    REFUSES("inputs is NULL", rp_scatter, s->comm, NULL, s->x, EACH, RP_F32, &s->here);
+    REFUSES("no data", rp_scatter, s->comm, s->blocks, NULL, EACH, RP_F32, &s->here);
+    REFUSES("root -1", rp_scatter, s->comm, s->blocks, s->x, EACH, RP_F32, &below);
+    REFUSES("all-to-all: comm is NULL", rp_all_to_all_start, NULL, s->blocks, s->blocks, RP_F32,
+            NULL, out);
+    REFUSES("nowhere", rp_all_to_all_start, s->comm, s->blocks, s->blocks, RP_F32, NULL, NULL);
+    REFUSES("comm is NULL", rp_all_to_all, NULL, s->blocks, s->blocks, RP_F32, NULL);
+    REFUSES("inputs is NULL", rp_all_to_all, s->comm, NULL, s->blocks, RP_F32, NULL);
+    REFUSES("outputs is NULL", rp_all_to_all, s->comm, s->blocks, NULL, RP_F32, NULL);
+    REFUSES("negative", rp_all_to_all, s->comm, endless, s->blocks, RP_F32, NULL);
+    free(hollow);
+    free(endless);
+}
+
+static void refuse_sends(scene *s) {
+    rp_request **out = &s->request;
+    REFUSES("send: comm is NULL", rp_send_start, NULL, s->x, 1, RP_F32, s->other, 0, out);
+    REFUSES("nowhere", rp_send_start, s->comm, s->x, 1, RP_F32, s->other, 0, NULL);
+    REFUSES("comm is NULL", rp_send, NULL, s->x, 1, RP_F32, s->other, 0);
+    REFUSES("rank -1", rp_send, s->comm, s->x, 1, RP_F32, -1, 0);
+    REFUSES("in a world of", rp_send, s->comm, s->x, 1, RP_F32, s->world, 0);
+    REFUSES("in a world of", rp_send, s->comm, s->x, 1, RP_F32, s->rank, 0);
+    REFUSES("receive: comm is NULL", rp_recv_start, NULL, s->x, 1, RP_F32, s->other, 0, out);
+    REFUSES("nowhere", rp_recv_start, s->comm, s->x, 1, RP_F32, s->other, 0, NULL);
+    REFUSES("comm is NULL", rp_recv, NULL, s->x, 1, RP_F32, s->other, 0);
+    REFUSES("rank -1", rp_recv, s->comm, s->x, 1, RP_F32, -1, 0);
+    REFUSES("comm is NULL", rp_recv_any_start, NULL, s->x, 1, RP_F32, 0, out);
+    REFUSES("nowhere", rp_recv_any_start, s->comm, s->x, 1, RP_F32, 0, NULL);
+    REFUSES("barrier: comm is NULL", rp_barrier_start, NULL, out);
+    REFUSES("nowhere", rp_barrier_start, s->comm, NULL);
+    REFUSES("comm is NULL", rp_barrier, NULL);
+    if (s->world == 1) {
+        REFUSES("nobody", rp_recv_any_start, s->comm, s->x, 1, RP_F32, 0, out);
+        return;
+    }
+    REFUSES("tag is -1", rp_send, s->comm, s->x, 1, RP_F32, s->other, -1);
+    REFUSES("no data", rp_send, s->comm, NULL, 1, RP_F32, s->other, 0);
+    REFUSES("negative", rp_send, s->comm, s->x, NEGATIVE, RP_F32, s->other, 0);
+    REFUSES("no dtype", rp_send, s->comm, s->x, 1, (rp_dtype)0, s->other, 0);
+    REFUSES("tag is -2", rp_recv, s->comm, s->x, 1, RP_F32, s->other, -2);
+    REFUSES("no data", rp_recv, s->comm, NULL, 1, RP_F32, s->other, 0);
+    REFUSES("negative", rp_recv, s->comm, s->x, NEGATIVE, RP_F32, s->other, 0);
+    REFUSES("tag is -1", rp_recv_any_start, s->comm, s->x, 1, RP_F32, -1, out);
+    REFUSES("no data", rp_recv_any_start, s->comm, NULL, 1, RP_F32, 0, out);
+}
+
+static void refuse_the_rest(scene *s) {
+    rp_request *request = NULL;
+    rp_completions *queue = NULL;
+    REFUSES("above 0", rp_comm_set_timeout, s->comm, -1);
+    RECORDS("stats is NULL", rp_comm_get_stats, (rp_comm_get_stats(s->comm, NULL), true));
+    REQUIRE_OK(rp_completions_create(&queue));
+    REQUIRE_OK(rp_barrier_start(s->comm, &request));
+    REFUSES("timeout_s", rp_request_wait_for, request, (double)NAN);
+    REFUSES("needed", rp_request_notify, request, NULL, 1);
+    CHECK_OK(rp_request_wait(&request));
+    rp_completions_destroy(queue);
+}
+
+/* Nothing to move needs no memory. */
+static void do_nothing(scene *s) {
+    rp_segment none = {.dtype = RP_F32};
+    rp_block *empty = calloc((size_t)s->world, sizeof *empty);
+    CHECK_OK(rp_all_reduce(s->comm, NULL, 0, NULL));
+    CHECK_OK(rp_all_reduce(s->comm, &none, 1, NULL));
+    CHECK_OK(rp_reduce_scatter(s->comm, NULL, NULL, 0, RP_F32, NULL, NULL));
+    CHECK_OK(rp_reduce_scatter_v(s->comm, empty, NULL, RP_F32, NULL, NULL));
+    CHECK_OK(rp_all_gather(s->comm, NULL, NULL, 0, RP_F32, NULL, NULL));
+    CHECK_OK(rp_all_gather_v(s->comm, NULL, empty, RP_F32, NULL, NULL));
+    CHECK_OK(rp_broadcast(s->comm, NULL, 0, RP_F32, NULL));
+    CHECK_OK(rp_reduce(s->comm, NULL, NULL, 0, RP_F32, NULL));
+    CHECK_OK(rp_gather(s->comm, NULL, 0, empty, RP_F32, NULL));
+    CHECK_OK(rp_scatter(s->comm, empty, NULL, 0, RP_F32, NULL));
+    CHECK_OK(rp_all_to_all(s->comm, empty, empty, RP_F32, NULL));
+    if (s->rank < 2 && s->world > 1)
+        CHECK_OK(s->rank ? rp_recv(s->comm, NULL, 0, RP_F32, 0, 1)
+                         : rp_send(s->comm, NULL, 0, RP_F32, 1, 1));
+    free(empty);
+}
+
+static void refuse_in_world(rp_comm *comm, int rank, int world, void *context) {
+    (void)context;
+    float *x = calloc((size_t)world, EACH * sizeof *x);
+    rp_block *blocks = calloc((size_t)world, sizeof *blocks);
+    for (int r = 0; r < world; r++) blocks[r] = (rp_block){x + EACH * r, EACH};
+    scene s = {.comm = comm,
+               .rank = rank,
+               .world = world,
+               .other = (rank + 1) % world == rank ? world : (rank + 1) % world,
+               .x = x,
+               .blocks = blocks,
+               .here = {.root = rank}};
+    refuse_all_reduces(&s);
+    refuse_reduce_scatters(&s);
+    refuse_all_gathers(&s);
+    refuse_roots(&s);
+    refuse_blocks(&s);
+    refuse_sends(&s);
+    refuse_the_rest(&s);
+    do_nothing(&s);
+    for (int i = 0; i < EACH; i++) x[i] = 1;
+    rp_segment segment = {.data = x, .count = EACH, .dtype = RP_F32};
+    CHECK_OK(rp_all_reduce(comm, &segment, 1, NULL));
+    CHECK(x[EACH - 1] == (float)world);
+    CHECK(s.request == NULL);
+    free(blocks);
+    free(x);
+}
+
+static void operations(void) {
+    for (int world = 1; world <= 3; world++) world_run(world, NULL, refuse_in_world, NULL);
+}
+
+/* ---- options: the same answer in a world of one ---- */
+
+typedef struct bad_options {
+    rp_comm_options options;
+    const char *part;
+} bad_options;
+
+static void *come_with_bad_options(void *context) {
+    const bad_options *bad = ((void **)context)[0];
+    const rp_store *store = ((void **)context)[1];
+    rp_comm *comm = NULL;
+    rp_status status = rp_comm_create(store, 1, 2, &bad->options, &comm);
+    CHECK_MSG(status != RP_OK && !comm, "world of two: %s", bad->part);
+    CHECK_MSG(strstr(rp_last_error()->message, bad->part), "world of two: '%s' lacks '%s'",
+              rp_last_error()->message, bad->part);
+    rp_comm_destroy(comm);
+    return NULL;
+}
+
+/* The rank with the mistake names it; the other, whose options are good, hears of it at once.
+ */
+static void refuse_in_two(const bad_options *bad, rp_status *out_status) {
+    rp_store store = {0};
+    rp_comm *comm = NULL;
+    pthread_t thread;
+    REQUIRE_OK(rp_store_open_local(&store));
+    void *context[] = {(void *)(uintptr_t)bad, &store};
+    if (pthread_create(&thread, NULL, come_with_bad_options, context) != 0) abort();
+    rp_comm_options good = {.transport = "inproc", .connect_timeout_s = 30};
+    *out_status = rp_comm_create(&store, 0, 2, &good, &comm);
+    CHECK_MSG(strstr(rp_last_error()->message, bad->part) &&
+                  strstr(rp_last_error()->message, "rank 1"),
+              "the other rank: '%s' lacks '%s'", rp_last_error()->message, bad->part);
+    pthread_join(thread, NULL);
+    rp_comm_destroy(comm);
+    rp_store_close(&store);
+}
+
+static void options_are_checked_alike_in_every_world(void) {
+    static char long_name[300];
+    memset(long_name, 'n', sizeof long_name - 1);
+    const bad_options table[] = {
+        {{.transport = "udp"}, "unknown transport 'udp'"},
+        {{.transport = ""}, "unknown transport ''"},
+        {{.transport = "shaped"}, "wraps another"},
+        {{.link = "fast"}, "not the rate of a link"},
+        {{.link = "1Gbit,-3us"}, "-3us"},
+        {{.timeout_s = -1}, "timeout_s is -1"},
+        {{.timeout_s = NAN}, "timeout_s is"},
+        {{.warn_after_s = -0.5}, "warn_after_s is -0.5"},
+        {{.connect_timeout_s = -7}, "connect_timeout_s is -7"},
+        {{.chunks_in_flight = 100000}, "chunks_in_flight is 100000"},
+        {{.bind_host = "no.such.host.invalid", .transport = "tcp"}, "no.such.host.invalid"},
+    };
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        rp_comm *comm = NULL;
+        rp_status alone = rp_comm_create(NULL, 0, 1, &table[i].options, &comm);
+        CHECK_MSG(alone != RP_OK && !comm, "world of one: %s", table[i].part);
+        CHECK_MSG(strstr(rp_last_error()->message, table[i].part), "world of one: '%s'",
+                  rp_last_error()->message);
+        rp_comm_destroy(comm);
+        if (table[i].options.bind_host) continue; /* of two, one may not get there */
+        rp_status in_two = RP_OK;
+        refuse_in_two(&table[i], &in_two);
+        CHECK_MSG(in_two == alone, "%s: %s alone, %s in two", table[i].part,
+                  rp_status_name(alone), rp_status_name(in_two));
+    }
+    rp_comm *comm = NULL;
+    REFUSES("1 to ", rp_comm_create, NULL, 0, 1, &(rp_comm_options){.name = long_name}, &comm);
+    REFUSES("1 to ", rp_comm_create, NULL, 0, 1, &(rp_comm_options){.name = ""}, &comm);
+}
+
+static void misuse_alone(rp_comm *comm, int rank, int world, void *context) {
+    (void)rank, (void)world, (void)context;
+    float x[8] = {0};
+    rp_segment segment = {.data = x, .count = 8, .dtype = RP_F32};
+    rp_collective_options strange = {.algorithm = "sro"}, mean = {.reduce = RP_AVG};
+    rp_codec q4;
+    REQUIRE_OK(rp_codec_parse("q4", &q4));
+    CHECK_FAILS(rp_all_reduce(comm, &segment, 1, &strange), NOT_FOUND, "sro");
+    CHECK_FAILS(rp_broadcast(comm, x, 8, RP_F32, &strange), NOT_FOUND, "sro");
+    CHECK_FAILS(rp_all_gather(comm, x, x, 8, RP_I32, &q4, NULL), UNSUPPORTED, "q4");
+    CHECK_FAILS(rp_reduce_scatter(comm, x, x, 8, RP_F64, &q4, NULL), UNSUPPORTED, "q4");
+    CHECK_FAILS(rp_reduce(comm, x, x, 8, RP_I32, &mean), INVALID, "avg");
+    segment.codec = q4;
+    CHECK_FAILS(rp_all_reduce(comm, &segment, 1, &(rp_collective_options){.reduce = RP_MAX}),
+                UNSUPPORTED, "max");
+    segment.first = 3;
+    CHECK_FAILS(rp_all_reduce(comm, &segment, 1, NULL), INVALID, "granule");
+}
+
+static void operations_are_checked_alike_in_every_world(void) {
+    for (int world = 1; world <= 2; world++) world_run(world, NULL, misuse_alone, NULL);
+}
+
+/* ---- nothing is forgotten ---- */
+
+static bool is_tried(const char *name) {
+    for (int i = 0; i < tried_count; i++)
+        if (strcmp(tried[i], name) == 0) return true;
+    return false;
+}
+
+/* The name before the first bracket of a declaration that begins behind RP_API. */
+static int check_declarations(char *text, const char *file) {
+    int found = 0;
+    for (char *at = text; (at = strstr(at, "RP_API ")) != NULL; at++) {
+        char *line = at;
+        while (line > text && line[-1] != '\n') line--;
+        if (*line == '#') continue;
+        char *end = strchr(at, '('), name[NAME_BYTES] = "";
+        if (!end) break;
+        char *begin = end;
+        while (begin > at && (isalnum((unsigned char)begin[-1]) || begin[-1] == '_')) begin--;
+        snprintf(name, sizeof name, "%.*s", (int)(end - begin), begin);
+        found++;
+        CHECK_MSG(is_tried(name), "%s: %s() is in no table of this test", file, name);
+    }
+    return found;
+}
+
+static void every_public_function_is_here(void) {
+    static char text[1 << 17];
+    int found = 0;
+    operations();
+    dtypes_and_numbers();
+    codecs();
+    stores();
+    making_communicators();
+    functions_of_no_communicator();
+    requests_and_queues();
+    DIR *folder = opendir(REDPOLL_HEADERS);
+    REQUIRE(folder != NULL);
+    for (struct dirent *entry; (entry = readdir(folder)) != NULL;) {
+        char path[4096];
+        snprintf(path, sizeof path, "%s/%s", REDPOLL_HEADERS, entry->d_name);
+        FILE *file = entry->d_name[0] == '.' ? NULL : fopen(path, "r");
+        if (!file) continue;
+        text[fread(text, 1, sizeof text - 1, file)] = '\0';
+        fclose(file);
+        found += check_declarations(text, entry->d_name);
+    }
+    closedir(folder);
+    CHECK_MSG(found >= 70, "only %d functions were found in " REDPOLL_HEADERS, found);
+}
+
+CASES({"dtypes and numbers", dtypes_and_numbers}, {"codecs", codecs}, {"stores", stores},
+      {"making communicators", making_communicators},
+      {"functions of no communicator", functions_of_no_communicator},
+      {"requests and queues", requests_and_queues}, {"operations", operations},
+      {"options are checked alike in every world", options_are_checked_alike_in_every_world},
+      {"operations are checked alike in every world",
+       operations_are_checked_alike_in_every_world},
+      {"every public function is here", every_public_function_is_here})

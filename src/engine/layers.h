@@ -10,7 +10,8 @@
 #include "engine/graph.h"
 
 /* y[n,k,i,j] = bias[k] + sum_{c,r,s} x[n,c,i*stride-padding+r,j*stride-padding+s] w[k,c,r,s].
- * weight: K x C x R x S; bias: K or absent. Stride 0 means 1. */
+ * weight: K x C x R x S; bias: K or absent. Stride 0 means 1. Padding has no part in the sums:
+ * an infinite weight times padding is not NaN. */
 typedef struct rpi_conv2d_attributes {
     int stride, padding;
 } rpi_conv2d_attributes;
@@ -21,7 +22,9 @@ rpi_value_id rpi_conv2d(rpi_graph *graph, const char *name, rpi_value_id input,
 /* y = scale[c] (x - mean[c]) / sqrt(variance[c] + epsilon) + shift[c]. In training mean and
  * (biased) variance are the batch's over N, H, W, and the states become
  * (1 - momentum) state + momentum batch's, with the unbiased variance; in evaluation they are
- * the states. epsilon 0 means 1e-5, momentum 0 means 0.1. All of shape C. */
+ * the states. epsilon 0 means 1e-5, momentum 0 means 0.1. All of shape C. In training one NaN
+ * or infinity makes its whole channel NaN: output, gradients of input and scale, both states.
+ */
 typedef struct rpi_batch_norm2d_attributes {
     float epsilon, momentum;
 } rpi_batch_norm2d_attributes;
@@ -30,14 +33,16 @@ rpi_value_id rpi_batch_norm2d(rpi_graph *graph, const char *name, rpi_value_id i
                               rpi_value_id running_variance,
                               rpi_batch_norm2d_attributes attributes);
 
-/* max(x, 0); the gradient at 0 is 0. Any shape. */
+/* max(x, 0), and NaN of NaN. The output's gradient is passed where the output is above 0 or
+ * NaN; elsewhere, at 0 too, the input's is 0 whatever the output's may be. Any shape. */
 rpi_value_id rpi_relu(rpi_graph *graph, const char *name, rpi_value_id input);
 
 /* a + b of equal shapes. */
 rpi_value_id rpi_add(rpi_graph *graph, const char *name, rpi_value_id a, rpi_value_id b);
 
 /* Maximum over kernel x kernel windows; padding counts as minus infinity; of equal elements the
- * first in row-major order gets the gradient. Stride 0 means the kernel's size. */
+ * first in row-major order gets the gradient. NaN is larger than any: a window with one gives
+ * NaN, and the first of them gets the gradient. Stride 0 means the kernel's size. */
 typedef struct rpi_max_pool2d_attributes {
     int kernel, stride, padding;
 } rpi_max_pool2d_attributes;
@@ -57,8 +62,9 @@ rpi_value_id rpi_flatten(rpi_graph *graph, const char *name, rpi_value_id input)
 /* loss = scale * sum_n -log softmax(logits[n])[labels[n]], a scalar. `scale` is a scalar f32
  * input, 1 / (rows of the global batch), so that ranks and micro-batches of any size add up to
  * the mean. Output 1 (rpi_graph_output) counts rows whose largest logit is the label's, as i32;
- * of equal logits the first counts. logits: N x C; labels: N of i32 in [0, C): others fail the
- * run. */
+ * of equal logits the first counts. A row with NaN or +inf makes the loss and the row's
+ * gradient NaN, a label's logit of -inf makes the loss infinite; a row with NaN counts as
+ * wrong. logits: N x C; labels: N of i32 in [0, C): others fail the run. */
 rpi_value_id rpi_softmax_cross_entropy(rpi_graph *graph, const char *name, rpi_value_id logits,
                                        rpi_value_id labels, rpi_value_id scale);
 

@@ -3,7 +3,12 @@
  * each backend that supports it; its examples are then tested against finite differences, and
  * every backend against the reference.
  *
- * An op says what is computed and never how: no kernel here. All functions are pure. */
+ * An op says what is computed and never how: no kernel here. All functions are pure.
+ *
+ * NaN and infinity go through every op as its equation in IEEE arithmetic says, forward and
+ * backward (layers.h names the cases that a choice decides, and tests/engine/nonfinite_test.c
+ * compares backends in them); none takes them for numbers. An algorithm that mixes neighbours,
+ * as Winograd's convolution its tiles, may spread them further. */
 #ifndef RPI_ENGINE_OP_H
 #define RPI_ENGINE_OP_H
 

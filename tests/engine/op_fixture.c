@@ -101,6 +101,19 @@ static rpi_value_id add_input(op_fixture *fixture, int index) {
     return rpi_graph_input(fixture->graph, input->name, input->dtype, shape);
 }
 
+rp_status op_fixture_add_loss(op_fixture *fixture, rpi_value_id output) {
+    RP_TRY(rpi_graph_check(fixture->graph));
+    int64_t count = rpi_shape_count(&rpi_graph_value(fixture->graph, output)->shape);
+    RP_TRY(
+        rpi_alloc_array((size_t)count, sizeof(float), "coefficients", &fixture->coefficients));
+    fixture->loss = rpi_external(fixture->graph, "the loss", output,
+                                 (rpi_external_attributes){.context = fixture->coefficients,
+                                                           .forward_start = dot,
+                                                           .backward_start = dot_backward,
+                                                           .reshapes = true});
+    return rpi_weights_create(fixture->graph, fixture->loss, &fixture->weights);
+}
+
 static rp_status build(op_fixture *fixture, uint64_t seed) {
     RP_TRY(rpi_graph_create(&fixture->graph));
     for (int i = 0; i < fixture->example->input_count; i++)
@@ -111,15 +124,7 @@ static rp_status build(op_fixture *fixture, uint64_t seed) {
     RP_TRY(rpi_graph_check(fixture->graph));
     for (int i = 0; i < fixture->op->output_count; i++)
         fixture->outputs[i] = rpi_graph_output(fixture->graph, output, i);
-    int64_t count = rpi_shape_count(&rpi_graph_value(fixture->graph, output)->shape);
-    RP_TRY(
-        rpi_alloc_array((size_t)count, sizeof(float), "coefficients", &fixture->coefficients));
-    fixture->loss = rpi_external(fixture->graph, "the loss", output,
-                                 (rpi_external_attributes){.context = fixture->coefficients,
-                                                           .forward_start = dot,
-                                                           .backward_start = dot_backward,
-                                                           .reshapes = true});
-    RP_TRY(rpi_weights_create(fixture->graph, fixture->loss, &fixture->weights));
+    RP_TRY(op_fixture_add_loss(fixture, output));
     return fill(fixture, seed);
 }
 

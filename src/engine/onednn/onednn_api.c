@@ -57,12 +57,7 @@ static dnnl_alg_kind_t algorithm_of(const rpi_dnn_conv *conv) {
 static unsigned norm_flags(const rpi_dnn_norm *norm) {
     unsigned flags = dnnl_use_scale | dnnl_use_shift;
     if (norm->relu) flags |= dnnl_fuse_norm_relu;
-    if (!norm->training) flags |= dnnl_use_global_stats;
     return flags;
-}
-
-static dnnl_prop_kind_t forward_kind(bool training) {
-    return training ? dnnl_forward_training : dnnl_forward_inference;
 }
 
 /* ---- what differs ---- */
@@ -83,10 +78,6 @@ void rpi_dnn_md_destroy(rpi_dnn_md md) {
 
 static dnnl_status_t append_sum(dnnl_post_ops_t operations) {
     return dnnl_post_ops_append_sum(operations, 1.0f, 0, dnnl_data_type_undef);
-}
-
-static dnnl_status_t append_relu(dnnl_post_ops_t operations) {
-    return dnnl_post_ops_append_eltwise(operations, dnnl_eltwise_relu, 0.0f, 0.0f);
 }
 
 static dnnl_status_t conv_forward(const rpi_dnn_context *context, const rpi_dnn_conv *conv,
@@ -118,8 +109,8 @@ static dnnl_status_t conv_backward_weights(const rpi_dnn_context *context,
 rp_status rpi_dnn_norm_describe(const rpi_dnn_context *context, const rpi_dnn_norm *norm,
                                 dnnl_primitive_desc_t *out_pd) {
     return described(dnnl_batch_normalization_forward_primitive_desc_create(
-                         out_pd, context->engine, forward_kind(norm->training), norm->data,
-                         norm->data, norm->epsilon, norm_flags(norm), context->attributes),
+                         out_pd, context->engine, dnnl_forward_training, norm->data, norm->data,
+                         norm->epsilon, norm_flags(norm), context->attributes),
                      "batch normalization");
 }
 
@@ -132,54 +123,6 @@ rp_status rpi_dnn_norm_backward_describe(const rpi_dnn_context *context,
                          norm->data, norm->epsilon, norm_flags(norm), forward,
                          context->attributes),
                      "batch normalization, backward");
-}
-
-rp_status rpi_dnn_max_pool_describe(const rpi_dnn_context *context, const rpi_dnn_pool *pool,
-                                    dnnl_primitive_desc_t *out_pd) {
-    return described(dnnl_pooling_forward_primitive_desc_create(
-                         out_pd, context->engine, forward_kind(pool->training),
-                         dnnl_pooling_max, pool->source, pool->destination, pool->stride,
-                         pool->kernel, no_dilation, pool->padding_before, pool->padding_after,
-                         context->attributes),
-                     "max pooling");
-}
-
-rp_status rpi_dnn_max_pool_backward_describe(const rpi_dnn_context *context,
-                                             const rpi_dnn_pool *pool,
-                                             dnnl_primitive_desc_t forward,
-                                             dnnl_primitive_desc_t *out_pd) {
-    return described(dnnl_pooling_backward_primitive_desc_create(
-                         out_pd, context->engine, dnnl_pooling_max, pool->source,
-                         pool->destination, pool->stride, pool->kernel, no_dilation,
-                         pool->padding_before, pool->padding_after, forward,
-                         context->attributes),
-                     "max pooling, backward");
-}
-
-rp_status rpi_dnn_relu_describe(const rpi_dnn_context *context, rpi_dnn_const_md data,
-                                dnnl_primitive_desc_t *out_pd) {
-    return described(dnnl_eltwise_forward_primitive_desc_create(
-                         out_pd, context->engine, dnnl_forward_training,
-                         dnnl_eltwise_relu_use_dst_for_bwd, data, data, 0.0f, 0.0f,
-                         context->attributes),
-                     "relu");
-}
-
-rp_status rpi_dnn_relu_backward_describe(const rpi_dnn_context *context, rpi_dnn_const_md data,
-                                         dnnl_primitive_desc_t forward,
-                                         dnnl_primitive_desc_t *out_pd) {
-    return described(dnnl_eltwise_backward_primitive_desc_create(
-                         out_pd, context->engine, dnnl_eltwise_relu_use_dst_for_bwd, data, data,
-                         data, 0.0f, 0.0f, forward, context->attributes),
-                     "relu, backward");
-}
-
-rp_status rpi_dnn_add_describe(const rpi_dnn_context *context, rpi_dnn_const_md data, bool relu,
-                               dnnl_primitive_desc_t *out_pd) {
-    return described(
-        dnnl_binary_primitive_desc_create(out_pd, context->engine, dnnl_binary_add, data, data,
-                                          data, relu ? context->relu : context->attributes),
-        "add");
 }
 
 #else /* oneDNN 2 */
@@ -203,10 +146,6 @@ void rpi_dnn_md_destroy(rpi_dnn_md md) {
 
 static dnnl_status_t append_sum(dnnl_post_ops_t operations) {
     return dnnl_post_ops_append_sum(operations, 1.0f);
-}
-
-static dnnl_status_t append_relu(dnnl_post_ops_t operations) {
-    return dnnl_post_ops_append_eltwise(operations, 1.0f, dnnl_eltwise_relu, 0.0f, 0.0f);
 }
 
 /* The operation's descriptor was made with this status; make the primitive's from it. */
@@ -250,7 +189,7 @@ rp_status rpi_dnn_norm_describe(const rpi_dnn_context *context, const rpi_dnn_no
                                 dnnl_primitive_desc_t *out_pd) {
     dnnl_batch_normalization_desc_t operation;
     dnnl_status_t status = dnnl_batch_normalization_forward_desc_init(
-        &operation, forward_kind(norm->training), norm->data, norm->epsilon, norm_flags(norm));
+        &operation, dnnl_forward_training, norm->data, norm->epsilon, norm_flags(norm));
     return described(describe(context, status, &operation, context->attributes, NULL, out_pd),
                      "batch normalization");
 }
@@ -265,59 +204,6 @@ rp_status rpi_dnn_norm_backward_describe(const rpi_dnn_context *context,
     return described(
         describe(context, status, &operation, context->attributes, forward, out_pd),
         "batch normalization, backward");
-}
-
-rp_status rpi_dnn_max_pool_describe(const rpi_dnn_context *context, const rpi_dnn_pool *pool,
-                                    dnnl_primitive_desc_t *out_pd) {
-    dnnl_pooling_desc_t operation;
-    dnnl_status_t status = dnnl_pooling_forward_desc_init(
-        &operation, forward_kind(pool->training), dnnl_pooling_max, pool->source,
-        pool->destination, pool->stride, pool->kernel, pool->padding_before,
-        pool->padding_after);
-    return described(describe(context, status, &operation, context->attributes, NULL, out_pd),
-                     "max pooling");
-}
-
-rp_status rpi_dnn_max_pool_backward_describe(const rpi_dnn_context *context,
-                                             const rpi_dnn_pool *pool,
-                                             dnnl_primitive_desc_t forward,
-                                             dnnl_primitive_desc_t *out_pd) {
-    dnnl_pooling_desc_t operation;
-    dnnl_status_t status = dnnl_pooling_backward_desc_init(
-        &operation, dnnl_pooling_max, pool->source, pool->destination, pool->stride,
-        pool->kernel, pool->padding_before, pool->padding_after);
-    return described(
-        describe(context, status, &operation, context->attributes, forward, out_pd),
-        "max pooling, backward");
-}
-
-rp_status rpi_dnn_relu_describe(const rpi_dnn_context *context, rpi_dnn_const_md data,
-                                dnnl_primitive_desc_t *out_pd) {
-    dnnl_eltwise_desc_t operation;
-    dnnl_status_t status = dnnl_eltwise_forward_desc_init(
-        &operation, dnnl_forward_training, dnnl_eltwise_relu_use_dst_for_bwd, data, 0.0f, 0.0f);
-    return described(describe(context, status, &operation, context->attributes, NULL, out_pd),
-                     "relu");
-}
-
-rp_status rpi_dnn_relu_backward_describe(const rpi_dnn_context *context, rpi_dnn_const_md data,
-                                         dnnl_primitive_desc_t forward,
-                                         dnnl_primitive_desc_t *out_pd) {
-    dnnl_eltwise_desc_t operation;
-    dnnl_status_t status = dnnl_eltwise_backward_desc_init(
-        &operation, dnnl_eltwise_relu_use_dst_for_bwd, data, data, 0.0f, 0.0f);
-    return described(
-        describe(context, status, &operation, context->attributes, forward, out_pd),
-        "relu, backward");
-}
-
-rp_status rpi_dnn_add_describe(const rpi_dnn_context *context, rpi_dnn_const_md data, bool relu,
-                               dnnl_primitive_desc_t *out_pd) {
-    dnnl_binary_desc_t operation;
-    dnnl_status_t status = dnnl_binary_desc_init(&operation, dnnl_binary_add, data, data, data);
-    return described(describe(context, status, &operation,
-                              relu ? context->relu : context->attributes, NULL, out_pd),
-                     "add");
 }
 
 #endif
@@ -346,8 +232,7 @@ static rp_status open_context(rpi_dnn_context *context) {
         dnnl_stream_create(&context->stream, context->engine, dnnl_stream_default_flags),
         "stream"));
     RP_TRY(make_attributes(NULL, &context->attributes));
-    RP_TRY(make_attributes(append_sum, &context->accumulate));
-    return make_attributes(append_relu, &context->relu);
+    return make_attributes(append_sum, &context->accumulate);
 }
 
 rp_status rpi_dnn_context_open(rpi_dnn_context *context) {
@@ -358,7 +243,6 @@ rp_status rpi_dnn_context_open(rpi_dnn_context *context) {
 }
 
 void rpi_dnn_context_close(rpi_dnn_context *context) {
-    if (context->relu) dnnl_primitive_attr_destroy(context->relu);
     if (context->accumulate) dnnl_primitive_attr_destroy(context->accumulate);
     if (context->attributes) dnnl_primitive_attr_destroy(context->attributes);
     if (context->stream) dnnl_stream_destroy(context->stream);

@@ -32,7 +32,6 @@ typedef struct rpi_dnn_context {
     dnnl_stream_t stream;
     dnnl_primitive_attr_t attributes; /* scratchpad from the caller */
     dnnl_primitive_attr_t accumulate; /* besides: destination += result (reorders) */
-    dnnl_primitive_attr_t relu;       /* besides: relu of the result (binary) */
 } rpi_dnn_context;
 
 rp_status rpi_dnn_context_open(rpi_dnn_context *context);
@@ -72,12 +71,12 @@ rp_status rpi_dnn_conv_describe(const rpi_dnn_context *context, rpi_dnn_directio
 const char *rpi_dnn_implementation(dnnl_primitive_desc_t pd);
 bool rpi_dnn_is_reference(dnnl_primitive_desc_t pd);
 
-/* Scale and shift always; `relu` is fused and leaves a workspace in training. Backward takes
- * the description of the forward pass as a hint. */
+/* Training, scale and shift always; `relu`, which makes 0 of NaN, is fused and leaves a
+ * workspace. Backward takes the description of the forward pass as a hint. */
 typedef struct rpi_dnn_norm {
     rpi_dnn_const_md data;
     float epsilon;
-    bool training, relu;
+    bool relu;
 } rpi_dnn_norm;
 rp_status rpi_dnn_norm_describe(const rpi_dnn_context *context, const rpi_dnn_norm *norm,
                                 dnnl_primitive_desc_t *out_pd);
@@ -89,27 +88,6 @@ rp_status rpi_dnn_norm_backward_describe(const rpi_dnn_context *context,
 /* Is the shift an argument of the backward pass too? Its value plays no part there. */
 enum { RPI_DNN_NORM_BACKWARD_TAKES_SHIFT = DNNL_VERSION_MAJOR < 3 };
 
-typedef struct rpi_dnn_pool {
-    rpi_dnn_const_md source, destination;
-    dnnl_dims_t kernel, stride, padding_before, padding_after; /* two entries are used */
-    bool training; /* leaves a workspace of where the maxima are */
-} rpi_dnn_pool;
-rp_status rpi_dnn_max_pool_describe(const rpi_dnn_context *context, const rpi_dnn_pool *pool,
-                                    dnnl_primitive_desc_t *out_pd);
-rp_status rpi_dnn_max_pool_backward_describe(const rpi_dnn_context *context,
-                                             const rpi_dnn_pool *pool,
-                                             dnnl_primitive_desc_t forward,
-                                             dnnl_primitive_desc_t *out_pd);
-
-/* relu(data), and its backward pass from the *output* of the forward pass. */
-rp_status rpi_dnn_relu_describe(const rpi_dnn_context *context, rpi_dnn_const_md data,
-                                dnnl_primitive_desc_t *out_pd);
-rp_status rpi_dnn_relu_backward_describe(const rpi_dnn_context *context, rpi_dnn_const_md data,
-                                         dnnl_primitive_desc_t forward,
-                                         dnnl_primitive_desc_t *out_pd);
-/* a + b, or relu(a + b); all of one layout. */
-rp_status rpi_dnn_add_describe(const rpi_dnn_context *context, rpi_dnn_const_md data, bool relu,
-                               dnnl_primitive_desc_t *out_pd);
 /* Copy between layouts, or add what is copied to the destination. */
 rp_status rpi_dnn_reorder_describe(const rpi_dnn_context *context, rpi_dnn_const_md from,
                                    rpi_dnn_const_md to, bool accumulate,

@@ -1,9 +1,16 @@
-/* Batch normalisation, with relu where the graph has one behind it. */
+/* Batch normalisation, with relu where the graph has one behind it.
+ *
+ * oneDNN fuses the relu into the training pass for nothing, but its relu makes 0 of NaN. A NaN
+ * or an infinity anywhere in a channel shows in the channel's statistics, so these few numbers
+ * are looked at, and what oneDNN got wrong is made again as it is defined. Evaluation, where
+ * the statistics do not come from the data, has a loop of its own. */
 #include "base/memory.h"
 #include "base/status.h"
 #include "engine/layers.h"
+#include "engine/onednn/onednn_elementwise.h"
 #include "engine/onednn/onednn_op.h"
 
+#include <math.h>
 #include <string.h>
 
 extern const rpi_dnn_op rpi_dnn_op_batch_norm2d;
@@ -13,14 +20,13 @@ enum { BACKWARD_ARGUMENTS = 8 }; /* and the mask and the shift where they are ta
 
 typedef struct norm_kernel {
     const rpi_dnn_session *session;
-    rpi_dnn_primitive forward, backward;
-    bool training, masked;     /* masked: forward notes where relu is open, for backward */
-    int64_t channels, samples; /* samples: N H W */
-    float momentum;
-    bool input_is_parameter;
-    int64_t input_count;
+    rpi_dnn_primitive forward, backward; /* of training */
+    bool relu;
+    int64_t images, channels, pixels;
+    int64_t block; /* channels that lie together; row-major is blocks of one */
+    float epsilon, momentum;
     bool saves;                  /* statistics go to `saved`, else to forward's workspace */
-    size_t mean, variance, mask; /* there */
+    size_t mean, variance, mask; /* there; mask: where relu is open, for backward */
     size_t forward_scratch, backward_scratch;                    /* in the workspaces */
     size_t grad_input_aside, grad_scale_aside, grad_shift_aside; /* in backward's */
 } norm_kernel;
@@ -32,14 +38,115 @@ static void destroy(void *self) {
     rpi_free(kernel);
 }
 
+/* ---- one block of channels, as it is defined ---- */
+
+typedef struct statistics {
+    const float *mean, *variance, *scale, *shift;
+} statistics;
+
+static float factor_of(const norm_kernel *k, const statistics *of, int64_t c) {
+    return of->scale[c] / sqrtf(of->variance[c] + k->epsilon);
+}
+
+static int64_t blocks_of(const norm_kernel *k) {
+    return (k->channels + k->block - 1) / k->block;
+}
+
+/* Where the channels from `first` on lie in image n. */
+static int64_t plane_of(const norm_kernel *k, int64_t n, int64_t first) {
+    return (n * blocks_of(k) + first / k->block) * k->pixels * k->block;
+}
+
+/* The padding of the last block keeps its zeros. */
+static rpi_dnn_lanes lanes_of(const norm_kernel *k, const statistics *of, int64_t first) {
+    rpi_dnn_lanes lanes = {0};
+    for (int i = 0; i < RPI_DNN_LANES; i++) {
+        int64_t c = first + i % k->block;
+        if (c >= k->channels) continue;
+        lanes.mean[i] = of->mean[c];
+        lanes.factor[i] = factor_of(k, of, c);
+        lanes.shift[i] = of->shift[c];
+    }
+    return lanes;
+}
+
+static void normalise_block(const norm_kernel *k, const statistics *of, int64_t first,
+                            const float *x, float *y) {
+    rpi_dnn_lanes lanes = lanes_of(k, of, first);
+    for (int64_t n = 0; n < k->images; n++) {
+        int64_t at = plane_of(k, n, first);
+        rpi_dnn_normalise(&lanes, k->pixels * k->block, x + at, k->relu, y + at);
+    }
+}
+
+static rp_status evaluate(void *self, const rpi_kernel_io *io) {
+    const norm_kernel *k = self;
+    statistics of = {io->inputs[RUNNING_MEAN], io->inputs[RUNNING_VARIANCE], io->inputs[SCALE],
+                     io->inputs[SHIFT]};
+    const float *x = io->inputs[INPUT];
+    float *y = io->outputs[0];
+#pragma omp parallel for num_threads(k->session->threads) schedule(static)
+    for (int64_t block = 0; block < blocks_of(k); block++)
+        normalise_block(k, &of, block * k->block, x, y);
+    return RP_OK;
+}
+
+/* ---- what oneDNN's relu loses ---- */
+
+/* May the channel's normalised elements be NaN? A finite variance says that all elements are
+ * finite, and finite they stay then, or become infinite. */
+static bool is_lost(const norm_kernel *k, const statistics *of, int64_t c) {
+    return !isfinite(of->mean[c]) || !isfinite(of->variance[c]) || !isfinite(of->shift[c]) ||
+           !isfinite(factor_of(k, of, c));
+}
+
+static void mend_forward(const norm_kernel *k, const statistics *of, const float *x, float *y) {
+    for (int64_t c = 0; c < k->channels; c++)
+        if (is_lost(k, of, c)) normalise_block(k, of, c - c % k->block, x, y);
+}
+
+static bool any_lost(const norm_kernel *k, const statistics *of) {
+    bool lost = false;
+    for (int64_t c = 0; c < k->channels; c++) lost |= is_lost(k, of, c);
+    return lost;
+}
+
+/* One channel of the backward pass with z = (x - mean) / deviation and dy 0 where relu is
+ * closed: dshift = sum dy, dscale = sum dy z,
+ * dx = scale / deviation (dy - (dshift + z dscale) / count). dx may be dy. */
+static void backward_channel(const norm_kernel *k, const statistics *of, int64_t c,
+                             const float *x, const float *dy, float *dx, float *dscale,
+                             float *dshift) {
+    const double mean = of->mean[c], scale = of->scale[c], shift = of->shift[c];
+    const double inverse = 1 / sqrt((double)of->variance[c] + (double)k->epsilon);
+    const double count = (double)(k->images * k->pixels);
+    double sum = 0, product = 0;
+    for (int pass = 0; pass < 2; pass++)
+        for (int64_t n = 0; n < k->images; n++)
+            for (int64_t p = 0; p < k->pixels; p++) {
+                int64_t i = plane_of(k, n, c) + p * k->block + c % k->block;
+                double z = ((double)x[i] - mean) * inverse;
+                double open = z * scale + shift <= 0 ? 0 : (double)dy[i];
+                if (pass == 0) {
+                    sum += open;
+                    product += open * z;
+                } else {
+                    dx[i] = (float)(scale * inverse * (open - (sum + z * product) / count));
+                }
+            }
+    *dscale = (float)product;
+    *dshift = (float)sum;
+}
+
+/* ---- running ---- */
+
 /* state = (1 - momentum) state + momentum batch; the variance becomes the unbiased one. */
 static void update_running(const norm_kernel *kernel, const rpi_kernel_io *io,
                            const float *mean, const float *variance) {
     float *running_mean = io->inputs[RUNNING_MEAN];
     float *running_variance = io->inputs[RUNNING_VARIANCE];
-    double momentum = kernel->momentum;
-    double unbiased =
-        kernel->samples > 1 ? (double)kernel->samples / (double)(kernel->samples - 1) : 1.0;
+    double momentum = kernel->momentum, samples = (double)(kernel->images * kernel->pixels);
+    double unbiased = samples > 1 ? samples / (samples - 1) : 1.0;
     for (int64_t c = 0; c < kernel->channels; c++) {
         running_mean[c] = (float)((1 - momentum) * running_mean[c] + momentum * mean[c]);
         running_variance[c] =
@@ -48,60 +155,68 @@ static void update_running(const norm_kernel *kernel, const rpi_kernel_io *io,
 }
 
 static rp_status forward(void *self, const rpi_kernel_io *io) {
-    norm_kernel *kernel = self;
-    void *mean = io->inputs[RUNNING_MEAN], *variance = io->inputs[RUNNING_VARIANCE];
-    void *mask = NULL;
-    if (kernel->training) {
-        void *home = kernel->saves ? io->saved : io->workspace;
-        mean = rpi_dnn_at(home, kernel->mean);
-        variance = rpi_dnn_at(home, kernel->variance);
-        mask = rpi_dnn_at(home, kernel->mask);
-    }
-    RP_TRY(rpi_dnn_primitive_run(kernel->session, &kernel->forward,
-                                 (const void *[]){io->inputs[INPUT], mean, variance,
-                                                  io->inputs[SCALE], io->inputs[SHIFT],
-                                                  io->outputs[0], mask},
-                                 rpi_dnn_at(io->workspace, kernel->forward_scratch)));
-    if (kernel->training) update_running(kernel, io, mean, variance);
+    const norm_kernel *kernel = self;
+    void *home = kernel->saves ? io->saved : io->workspace;
+    float *mean = rpi_dnn_at(home, kernel->mean),
+          *variance = rpi_dnn_at(home, kernel->variance);
+    RP_TRY(rpi_dnn_primitive_run(
+        kernel->session, &kernel->forward,
+        (const void *[]){io->inputs[INPUT], mean, variance, io->inputs[SCALE],
+                         io->inputs[SHIFT], io->outputs[0], rpi_dnn_at(home, kernel->mask)},
+        rpi_dnn_at(io->workspace, kernel->forward_scratch)));
+    statistics of = {mean, variance, io->inputs[SCALE], io->inputs[SHIFT]};
+    if (kernel->relu) mend_forward(kernel, &of, io->inputs[INPUT], io->outputs[0]);
+    update_running(kernel, io, mean, variance);
     return RP_OK;
 }
 
-static void deliver(const rpi_kernel_io *io, int input, size_t aside, int64_t count) {
+static void deliver(const norm_kernel *kernel, const rpi_kernel_io *io, int input,
+                    const float *aside) {
     if (io->grad_inputs[input])
-        rpi_dnn_deliver(io->grad_inputs[input], rpi_dnn_at(io->workspace, aside), count,
+        rpi_dnn_deliver(io->grad_inputs[input], aside, kernel->channels,
                         io->accumulate >> input & 1u);
 }
 
-static rp_status backward(void *self, const rpi_kernel_io *io) {
-    norm_kernel *kernel = self;
-    bool aside = !io->grad_inputs[INPUT] || kernel->input_is_parameter;
-    void *grad_input =
-        aside ? rpi_dnn_at(io->workspace, kernel->grad_input_aside) : io->grad_inputs[INPUT];
-    const void *data[RPI_DNN_ARGUMENTS] = {io->inputs[INPUT],
-                                           rpi_dnn_at(io->saved, kernel->mean),
-                                           rpi_dnn_at(io->saved, kernel->variance),
-                                           io->inputs[SCALE],
-                                           io->grad_outputs[0],
-                                           grad_input,
-                                           rpi_dnn_at(io->workspace, kernel->grad_scale_aside),
-                                           rpi_dnn_at(io->workspace, kernel->grad_shift_aside)};
+static rp_status run_backward(const norm_kernel *kernel, const rpi_kernel_io *io,
+                              const statistics *of, float *dx, float *dscale, float *dshift) {
+    const void *data[RPI_DNN_ARGUMENTS] = {
+        io->inputs[INPUT],   of->mean, of->variance, of->scale,
+        io->grad_outputs[0], dx,       dscale,       dshift};
     int count = BACKWARD_ARGUMENTS;
-    if (kernel->masked) data[count++] = rpi_dnn_at(io->saved, kernel->mask);
-    if (RPI_DNN_NORM_BACKWARD_TAKES_SHIFT) data[count++] = io->inputs[SHIFT];
-    RP_TRY(rpi_dnn_primitive_run(kernel->session, &kernel->backward, data,
-                                 rpi_dnn_at(io->workspace, kernel->backward_scratch)));
-    if (kernel->input_is_parameter)
-        deliver(io, INPUT, kernel->grad_input_aside, kernel->input_count);
-    deliver(io, SCALE, kernel->grad_scale_aside, kernel->channels);
-    deliver(io, SHIFT, kernel->grad_shift_aside, kernel->channels);
+    if (kernel->relu) data[count++] = rpi_dnn_at(io->saved, kernel->mask);
+    if (RPI_DNN_NORM_BACKWARD_TAKES_SHIFT) data[count++] = of->shift;
+    return rpi_dnn_primitive_run(kernel->session, &kernel->backward, data,
+                                 rpi_dnn_at(io->workspace, kernel->backward_scratch));
+}
+
+static rp_status backward(void *self, const rpi_kernel_io *io) {
+    const norm_kernel *kernel = self;
+    float *dscale = rpi_dnn_at(io->workspace, kernel->grad_scale_aside);
+    float *dshift = rpi_dnn_at(io->workspace, kernel->grad_shift_aside);
+    float *dx = io->grad_inputs[INPUT];
+    if (!dx) dx = rpi_dnn_at(io->workspace, kernel->grad_input_aside);
+    statistics of = {rpi_dnn_at(io->saved, kernel->mean),
+                     rpi_dnn_at(io->saved, kernel->variance), io->inputs[SCALE],
+                     io->inputs[SHIFT]};
+    if (kernel->relu && any_lost(kernel, &of)) {
+        for (int64_t c = 0; c < kernel->channels; c++)
+            backward_channel(kernel, &of, c, io->inputs[INPUT], io->grad_outputs[0], dx,
+                             dscale + c, dshift + c);
+    } else {
+        RP_TRY(run_backward(kernel, io, &of, dx, dscale, dshift));
+    }
+    deliver(kernel, io, SCALE, dscale);
+    deliver(kernel, io, SHIFT, dshift);
     return RP_OK;
 }
+
+/* ---- planning ---- */
 
 static rp_status make_forward(norm_kernel *kernel, dnnl_primitive_desc_t pd) {
     static const int names[] = {DNNL_ARG_SRC,      DNNL_ARG_MEAN,  DNNL_ARG_VARIANCE,
                                 DNNL_ARG_SCALE,    DNNL_ARG_SHIFT, DNNL_ARG_DST,
                                 DNNL_ARG_WORKSPACE};
-    return rpi_dnn_primitive_create(kernel->session, pd, kernel->masked ? 7 : 6, names,
+    return rpi_dnn_primitive_create(kernel->session, pd, kernel->relu ? 7 : 6, names,
                                     &kernel->forward);
 }
 
@@ -110,7 +225,7 @@ static rp_status make_backward(norm_kernel *kernel, dnnl_primitive_desc_t pd) {
                                     DNNL_ARG_SCALE,      DNNL_ARG_DIFF_DST,  DNNL_ARG_DIFF_SRC,
                                     DNNL_ARG_DIFF_SCALE, DNNL_ARG_DIFF_SHIFT};
     int count = BACKWARD_ARGUMENTS;
-    if (kernel->masked) names[count++] = DNNL_ARG_WORKSPACE;
+    if (kernel->relu) names[count++] = DNNL_ARG_WORKSPACE;
     if (RPI_DNN_NORM_BACKWARD_TAKES_SHIFT) names[count++] = DNNL_ARG_SHIFT;
     return rpi_dnn_primitive_create(kernel->session, pd, count, names, &kernel->backward);
 }
@@ -126,7 +241,7 @@ static rp_status make_primitives(norm_kernel *kernel, const rpi_dnn_norm *norm, 
         dnnl_primitive_desc_destroy(pd);
         return status;
     }
-    if (kernel->masked)
+    if (kernel->relu)
         *out_mask_bytes =
             dnnl_memory_desc_get_size(rpi_dnn_described_md(pd, dnnl_query_workspace_md));
     status = make_forward(kernel, pd);
@@ -143,9 +258,9 @@ static size_t statistics_bytes(const norm_kernel *kernel) {
 }
 
 static void describe(norm_kernel *kernel, const rpi_unit *unit, rpi_layout layout,
-                     size_t mask_bytes, rpi_kernel *out) {
+                     rpi_kernel *out) {
     out->self = kernel;
-    out->forward = forward;
+    out->forward = unit->training ? forward : evaluate;
     out->backward = unit->wanted ? backward : NULL;
     out->destroy = destroy;
     out->inputs[INPUT] = out->grad_inputs[INPUT] = layout;
@@ -153,56 +268,60 @@ static void describe(norm_kernel *kernel, const rpi_unit *unit, rpi_layout layou
     out->backward_inputs = 1u << INPUT | 1u << SCALE | 1u << SHIFT;
     out->backward_outputs = 0;
     out->in_place_forward = -1;
-    out->in_place_backward = kernel->input_is_parameter ? -1 : 0;
-    size_t statistics = statistics_bytes(kernel);
-    size_t *home = kernel->saves ? &out->saved_bytes : &out->forward_workspace;
+    out->in_place_backward = 0;
     out->saved_bytes = 0;
+}
+
+static void reserve(norm_kernel *kernel, const rpi_unit *unit, size_t mask_bytes,
+                    rpi_kernel *out) {
+    size_t bytes = statistics_bytes(kernel);
+    size_t *home = kernel->saves ? &out->saved_bytes : &out->forward_workspace;
     kernel->forward_scratch =
         rpi_dnn_reserve(&out->forward_workspace, kernel->forward.scratch_bytes);
-    if (unit->training) {
-        kernel->mean = rpi_dnn_reserve(home, statistics);
-        kernel->variance = rpi_dnn_reserve(home, statistics);
-        kernel->mask = rpi_dnn_reserve(home, mask_bytes);
-    }
+    kernel->mean = rpi_dnn_reserve(home, bytes);
+    kernel->variance = rpi_dnn_reserve(home, bytes);
+    kernel->mask = rpi_dnn_reserve(home, mask_bytes);
     kernel->backward_scratch =
         rpi_dnn_reserve(&out->backward_workspace, kernel->backward.scratch_bytes);
-    kernel->grad_scale_aside = rpi_dnn_reserve(&out->backward_workspace, statistics);
-    kernel->grad_shift_aside = rpi_dnn_reserve(&out->backward_workspace, statistics);
-    if (kernel->input_is_parameter || !(unit->wanted >> INPUT & 1u))
-        kernel->grad_input_aside = rpi_dnn_reserve(&out->backward_workspace, layout.bytes);
+    kernel->grad_scale_aside = rpi_dnn_reserve(&out->backward_workspace, bytes);
+    kernel->grad_shift_aside = rpi_dnn_reserve(&out->backward_workspace, bytes);
+    if (!(unit->wanted >> INPUT & 1u))
+        kernel->grad_input_aside =
+            rpi_dnn_reserve(&out->backward_workspace, out->inputs[INPUT].bytes);
+}
+
+static rp_status plan_training(norm_kernel *kernel, const rpi_unit *unit, int id,
+                               rpi_kernel *out) {
+    rpi_dnn_md data = NULL;
+    size_t mask_bytes = 0;
+    RP_TRY(rpi_dnn_image_md(kernel->session, &unit->inputs[INPUT].shape, id, &data));
+    rpi_dnn_norm norm = {.data = data, .epsilon = kernel->epsilon, .relu = kernel->relu};
+    rp_status status = make_primitives(kernel, &norm, unit->wanted != 0, &mask_bytes);
+    rpi_dnn_md_destroy(data);
+    if (status == RP_OK) reserve(kernel, unit, mask_bytes, out);
+    return status;
 }
 
 static rp_status plan(rpi_dnn_session *session, const rpi_unit *unit, rpi_kernel *out) {
     const rpi_batch_norm2d_attributes *attributes = unit->nodes[0]->attributes;
     const rpi_unit_value *input = &unit->inputs[INPUT];
+    const int64_t *size = input->shape.size;
     int id = rpi_dnn_layout_for(input, input->layout.id);
     norm_kernel *kernel = NULL;
     RP_TRY(rpi_alloc(sizeof *kernel, "batch_norm2d kernel", &kernel));
     *kernel = (norm_kernel){.session = session,
-                            .training = unit->training,
-                            .masked = unit->training && unit->node_count == 2,
-                            .saves = unit->wanted != 0,
-                            .channels = input->shape.size[1],
+                            .relu = unit->node_count == 2,
+                            .images = size[0],
+                            .channels = size[1],
+                            .pixels = size[2] * size[3],
+                            .block = id == RPI_DNN_BLOCKED ? session->block : 1,
+                            .epsilon = attributes->epsilon,
                             .momentum = attributes->momentum,
-                            .input_is_parameter = input->kind == RPI_VALUE_PARAMETER,
-                            .input_count = rpi_shape_count(&input->shape)};
-    kernel->samples = kernel->input_count / kernel->channels;
-    rpi_dnn_md data = NULL;
-    size_t mask_bytes = 0;
-    rp_status status = rpi_dnn_image_md(session, &input->shape, id, &data);
-    rpi_dnn_norm norm = {.data = data,
-                         .epsilon = attributes->epsilon,
-                         .training = unit->training,
-                         .relu = unit->node_count == 2};
-    if (status == RP_OK)
-        status = make_primitives(kernel, &norm, unit->wanted != 0, &mask_bytes);
-    rpi_dnn_md_destroy(data);
-    if (status != RP_OK) {
-        destroy(kernel);
-        return status;
-    }
-    describe(kernel, unit, rpi_dnn_layout(session, &input->shape, id), mask_bytes, out);
-    return RP_OK;
+                            .saves = unit->wanted != 0};
+    describe(kernel, unit, rpi_dnn_layout(session, &input->shape, id), out);
+    rp_status status = unit->training ? plan_training(kernel, unit, id, out) : RP_OK;
+    if (status != RP_OK) destroy(kernel);
+    return status;
 }
 
 static bool fuse(const rpi_unit *unit, const rpi_node *next) {

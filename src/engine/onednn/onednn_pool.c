@@ -1,108 +1,170 @@
-/* Max pooling, by oneDNN's primitive over whatever layout the input lies in. */
+/* Max pooling over whatever layout the input lies in. oneDNN's own starts from the most
+ * negative number and takes a NaN for less than any: it loses NaN and makes numbers of minus
+ * infinity. */
 #include "base/memory.h"
 #include "base/status.h"
 #include "engine/layers.h"
 #include "engine/onednn/onednn_op.h"
 
+#include <string.h>
+
 extern const rpi_dnn_op rpi_dnn_op_max_pool2d;
 
+enum { LONGEST_SIDE = 16, TAPS = LONGEST_SIDE * LONGEST_SIDE };
+
+/* Planes of pixels of `block` channels each; row-major is blocks of one channel. */
 typedef struct pool_kernel {
-    const rpi_dnn_session *session;
-    rpi_dnn_primitive forward, backward;
-    int64_t input_count;
-    bool input_is_parameter;
-    size_t forward_scratch, backward_scratch, grad_aside;
+    int threads;
+    int64_t planes, block;
+    int64_t height, width, out_height, out_width;
+    int side, stride, padding;
+    int64_t offsets[TAPS]; /* of each tap from the window's first, in floats */
 } pool_kernel;
 
+/* The taps of a window that lie inside the plane: [first, end) in both directions. */
+typedef struct window {
+    int row, row_end, column, column_end;
+    int64_t corner; /* of tap 0, in floats */
+} window;
+
 static void destroy(void *self) {
-    pool_kernel *kernel = self;
-    rpi_dnn_primitive_destroy(&kernel->forward);
-    rpi_dnn_primitive_destroy(&kernel->backward);
-    rpi_free(kernel);
+    rpi_free(self);
+}
+
+static int clip(int64_t value, int most) {
+    return value < 0 ? 0 : value > most ? most : (int)value;
+}
+
+static window window_at(const pool_kernel *k, int64_t i, int64_t j) {
+    int64_t top = i * k->stride - k->padding, left = j * k->stride - k->padding;
+    return (window){.row = clip(-top, k->side),
+                    .row_end = clip(k->height - top, k->side),
+                    .column = clip(-left, k->side),
+                    .column_end = clip(k->width - left, k->side),
+                    .corner = (top * k->width + left) * k->block};
+}
+
+/* Four channels at once, as every processor that matters can. */
+enum { LANES = 4 };
+typedef float floats __attribute__((vector_size(LANES * sizeof(float))));
+typedef int32_t masks __attribute__((vector_size(LANES * sizeof(int32_t))));
+
+/* The first largest element of each channel in a window, and which tap it was. A NaN counts as
+ * the largest. */
+static inline void pool_lanes(const pool_kernel *k, const float *plane, int64_t corner,
+                              const window *w, float *y, uint8_t *where) {
+    int first = w->row * k->side + w->column;
+    floats best;
+    masks from = (masks){0} + first;
+    memcpy(&best, &plane[corner + k->offsets[first]], sizeof best);
+    for (int r = w->row; r < w->row_end; r++)
+        for (int s = w->column; s < w->column_end; s++) {
+            int tap = r * k->side + s;
+            floats here;
+            memcpy(&here, &plane[corner + k->offsets[tap]], sizeof here);
+            masks larger = ~(here <= best) & (best == best);
+            best = (floats)(((masks)here & larger) | ((masks)best & ~larger));
+            from = (larger & tap) | (~larger & from);
+        }
+    memcpy(y, &best, sizeof best);
+    for (int c = 0; where && c < LANES; c++) where[c] = (uint8_t)from[c];
+}
+
+static inline void pool_one(const pool_kernel *k, const float *plane, int64_t corner,
+                            const window *w, float *y, uint8_t *where) {
+    int from = w->row * k->side + w->column;
+    float best = plane[corner + k->offsets[from]];
+    for (int r = w->row; r < w->row_end; r++)
+        for (int s = w->column; s < w->column_end; s++) {
+            int tap = r * k->side + s;
+            float here = plane[corner + k->offsets[tap]];
+            if (here <= best || best != best) continue;
+            best = here;
+            from = tap;
+        }
+    *y = best;
+    if (where) *where = (uint8_t)from;
+}
+
+static void pool_plane(const pool_kernel *k, const float *x, float *y, uint8_t *where) {
+    for (int64_t i = 0; i < k->out_height; i++)
+        for (int64_t j = 0; j < k->out_width; j++) {
+            window w = window_at(k, i, j);
+            if (k->block == 1) pool_one(k, x, w.corner, &w, y, where);
+            for (int64_t c = 0; c + LANES <= k->block; c += LANES)
+                pool_lanes(k, x, w.corner + c, &w, y + c, where ? where + c : NULL);
+            y += k->block;
+            if (where) where += k->block;
+        }
 }
 
 static rp_status forward(void *self, const rpi_kernel_io *io) {
-    pool_kernel *kernel = self;
-    return rpi_dnn_primitive_run(kernel->session, &kernel->forward,
-                                 (const void *[]){io->inputs[0], io->outputs[0], io->saved},
-                                 rpi_dnn_at(io->workspace, kernel->forward_scratch));
-}
-
-static rp_status backward(void *self, const rpi_kernel_io *io) {
-    pool_kernel *kernel = self;
-    void *target = kernel->input_is_parameter ? rpi_dnn_at(io->workspace, kernel->grad_aside)
-                                              : io->grad_inputs[0];
-    RP_TRY(rpi_dnn_primitive_run(kernel->session, &kernel->backward,
-                                 (const void *[]){io->grad_outputs[0], target, io->saved},
-                                 rpi_dnn_at(io->workspace, kernel->backward_scratch)));
-    if (kernel->input_is_parameter)
-        rpi_dnn_deliver(io->grad_inputs[0], target, kernel->input_count, io->accumulate & 1u);
+    const pool_kernel *k = self;
+    const float *x = io->inputs[0];
+    float *y = io->outputs[0];
+    uint8_t *where = io->saved;
+    int64_t in = k->height * k->width * k->block;
+    int64_t out = k->out_height * k->out_width * k->block;
+#pragma omp parallel for num_threads(k->threads) schedule(static)
+    for (int64_t p = 0; p < k->planes; p++)
+        pool_plane(k, x + p * in, y + p * out, where ? where + p * out : NULL);
     return RP_OK;
 }
 
-static rp_status make_primitives(pool_kernel *kernel, const rpi_dnn_pool *pool, bool wanted,
-                                 size_t *out_mask_bytes) {
-    static const int forward_names[] = {DNNL_ARG_SRC, DNNL_ARG_DST, DNNL_ARG_WORKSPACE};
-    static const int backward_names[] = {DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_SRC,
-                                         DNNL_ARG_WORKSPACE};
-    const rpi_dnn_session *session = kernel->session;
-    dnnl_primitive_desc_t pd = NULL, backward_pd = NULL;
-    RP_TRY(rpi_dnn_max_pool_describe(&session->dnn, pool, &pd));
-    rp_status status =
-        wanted ? rpi_dnn_max_pool_backward_describe(&session->dnn, pool, pd, &backward_pd)
-               : RP_OK;
-    if (status != RP_OK) {
-        dnnl_primitive_desc_destroy(pd);
-        return status;
-    }
-    *out_mask_bytes =
-        dnnl_memory_desc_get_size(rpi_dnn_described_md(pd, dnnl_query_workspace_md));
-    status = rpi_dnn_primitive_create(session, pd, pool->training ? 3 : 2, forward_names,
-                                      &kernel->forward);
-    if (!wanted) return status;
-    if (status != RP_OK) {
-        dnnl_primitive_desc_destroy(backward_pd);
-        return status;
-    }
-    return rpi_dnn_primitive_create(session, backward_pd, 3, backward_names, &kernel->backward);
+static void spread_plane(const pool_kernel *k, const float *grad, const uint8_t *where,
+                         float *dx) {
+    memset(dx, 0, (size_t)(k->height * k->width * k->block) * sizeof *dx);
+    for (int64_t i = 0; i < k->out_height; i++)
+        for (int64_t j = 0; j < k->out_width; j++) {
+            int64_t corner = window_at(k, i, j).corner;
+            for (int64_t c = 0; c < k->block; c++)
+                dx[corner + k->offsets[where[c]] + c] += grad[c];
+            grad += k->block;
+            where += k->block;
+        }
 }
 
-static rp_status make(pool_kernel *kernel, const rpi_unit *unit, int id,
-                      size_t *out_mask_bytes) {
+static rp_status backward(void *self, const rpi_kernel_io *io) {
+    const pool_kernel *k = self;
+    const float *grad = io->grad_outputs[0];
+    const uint8_t *where = io->saved;
+    float *dx = io->grad_inputs[0];
+    int64_t in = k->height * k->width * k->block;
+    int64_t out = k->out_height * k->out_width * k->block;
+#pragma omp parallel for num_threads(k->threads) schedule(static)
+    for (int64_t p = 0; p < k->planes; p++)
+        spread_plane(k, grad + p * out, where + p * out, dx + p * in);
+    return RP_OK;
+}
+
+static void fill(pool_kernel *kernel, const rpi_dnn_session *session, const rpi_unit *unit,
+                 int id) {
     const rpi_max_pool2d_attributes *attributes = unit->nodes[0]->attributes;
-    rpi_dnn_md source = NULL, destination = NULL;
-    rp_status status = rpi_dnn_image_md(kernel->session, &unit->inputs[0].shape, id, &source);
-    if (status == RP_OK)
-        status = rpi_dnn_image_md(kernel->session, &unit->outputs[0].shape, id, &destination);
-    if (status == RP_OK) {
-        rpi_dnn_pool pool = {
-            .source = source, .destination = destination, .training = unit->wanted != 0};
-        for (int i = 0; i < 2; i++) {
-            pool.kernel[i] = attributes->kernel;
-            pool.stride[i] = attributes->stride ? attributes->stride : attributes->kernel;
-            pool.padding_before[i] = pool.padding_after[i] = attributes->padding;
-        }
-        status = make_primitives(kernel, &pool, unit->wanted != 0, out_mask_bytes);
-    }
-    rpi_dnn_md_destroy(source);
-    rpi_dnn_md_destroy(destination);
-    return status;
+    const int64_t *in = unit->inputs[0].shape.size, *out = unit->outputs[0].shape.size;
+    int64_t block = id == RPI_DNN_BLOCKED ? session->block : 1;
+    *kernel = (pool_kernel){.threads = session->threads,
+                            .planes = in[0] * ((in[1] + block - 1) / block),
+                            .block = block,
+                            .height = in[2],
+                            .width = in[3],
+                            .out_height = out[2],
+                            .out_width = out[3],
+                            .side = attributes->kernel,
+                            .stride = attributes->stride,
+                            .padding = attributes->padding};
+    for (int r = 0; r < kernel->side; r++)
+        for (int s = 0; s < kernel->side; s++)
+            kernel->offsets[r * kernel->side + s] = (r * in[3] + s) * block;
 }
 
 static rp_status plan(rpi_dnn_session *session, const rpi_unit *unit, rpi_kernel *out) {
+    const rpi_max_pool2d_attributes *attributes = unit->nodes[0]->attributes;
     const rpi_unit_value *input = &unit->inputs[0];
     int id = rpi_dnn_layout_for(input, input->layout.id);
     pool_kernel *kernel = NULL;
+    if (attributes->kernel > LONGEST_SIDE) return RP_UNSUPPORTED;
     RP_TRY(rpi_alloc(sizeof *kernel, "max_pool2d kernel", &kernel));
-    kernel->session = session;
-    kernel->input_count = rpi_shape_count(&input->shape);
-    kernel->input_is_parameter = input->kind == RPI_VALUE_PARAMETER;
-    size_t mask_bytes = 0;
-    rp_status status = make(kernel, unit, id, &mask_bytes);
-    if (status != RP_OK) {
-        destroy(kernel);
-        return status;
-    }
+    fill(kernel, session, unit, id);
     out->self = kernel;
     out->forward = forward;
     out->backward = unit->wanted ? backward : NULL;
@@ -112,13 +174,7 @@ static rp_status plan(rpi_dnn_session *session, const rpi_unit *unit, rpi_kernel
         rpi_dnn_layout(session, &unit->outputs[0].shape, id);
     out->backward_inputs = out->backward_outputs = 0;
     out->in_place_forward = out->in_place_backward = -1;
-    out->saved_bytes = unit->wanted ? mask_bytes : 0;
-    kernel->forward_scratch =
-        rpi_dnn_reserve(&out->forward_workspace, kernel->forward.scratch_bytes);
-    kernel->backward_scratch =
-        rpi_dnn_reserve(&out->backward_workspace, kernel->backward.scratch_bytes);
-    if (kernel->input_is_parameter)
-        kernel->grad_aside = rpi_dnn_reserve(&out->backward_workspace, out->inputs[0].bytes);
+    out->saved_bytes = unit->wanted ? out->outputs[0].bytes / sizeof(float) : 0;
     return RP_OK;
 }
 

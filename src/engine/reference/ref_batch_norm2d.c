@@ -33,12 +33,12 @@ static void batch_statistics(const float *x, sizes s, int64_t c, double *out_mea
     *out_variance = squares / s.count;
 }
 
-static void normalise(const float *x, float *y, sizes s, int64_t c, double factor,
-                      double offset) {
+static void normalise(const float *x, float *y, sizes s, int64_t c, double mean, double factor,
+                      double shift) {
     for (int64_t n = 0; n < s.images; n++)
         for (int64_t p = 0; p < s.pixels; p++) {
             int64_t i = (n * s.channels + c) * s.pixels + p;
-            y[i] = (float)((double)x[i] * factor + offset);
+            y[i] = (float)(((double)x[i] - mean) * factor + shift);
         }
 }
 
@@ -65,7 +65,7 @@ static rp_status forward(const rpi_unit *unit, const rpi_kernel_io *io) {
         }
         double inverse = 1 / sqrt(variance + (double)norm->epsilon);
         double factor = (double)scale[c] * inverse;
-        normalise(x, io->outputs[0], s, c, factor, (double)shift[c] - mean * factor);
+        normalise(x, io->outputs[0], s, c, mean, factor, (double)shift[c]);
         if (saved) {
             saved[c] = (float)mean;
             saved[s.channels + c] = (float)inverse;

@@ -14,11 +14,18 @@ static rp_status check_labels(const int32_t *labels, int64_t rows, int64_t class
     return RP_OK;
 }
 
+/* The first largest; a NaN counts as the largest. */
 static int64_t largest(const float *row, int64_t classes) {
     int64_t best = 0;
-    for (int64_t c = 1; c < classes; c++)
-        if (row[c] > row[best]) best = c;
+    for (int64_t c = 1; c < classes && row[best] == row[best]; c++)
+        if (!(row[c] <= row[best])) best = c;
     return best;
+}
+
+/* A row with a NaN answers nothing. */
+static bool is_right(const float *row, int64_t classes, int32_t label) {
+    int64_t answer = largest(row, classes);
+    return answer == label && row[answer] == row[answer];
 }
 
 /* log sum_c exp(row[c]), without overflow. */
@@ -40,7 +47,7 @@ static rp_status forward(const rpi_unit *unit, const rpi_kernel_io *io) {
     for (int64_t n = 0; n < rows; n++) {
         const float *row = logits + n * classes;
         sum += log_sum(row, classes) - (double)row[labels[n]];
-        *correct += largest(row, classes) == labels[n];
+        *correct += is_right(row, classes, labels[n]);
     }
     *loss = (float)(sum * (double)*scale);
     return RP_OK;

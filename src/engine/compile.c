@@ -106,6 +106,8 @@ static rp_status emit_forward_kernel(rpi_compiler *compiler, rpi_compiled_unit *
                              .name = unit->name,
                              .what = unit->what,
                              .pass = RPI_FORWARD};
+    if (unit->unit.outputs[0].dtype == RP_F32)
+        step.floats = (int64_t)(kernel->outputs[0].bytes / sizeof(float));
     RP_TRY(rpi_emit_step(compiler, &step, &places));
     if (kernel->in_place_forward < 0) return RP_OK;
     return rpi_emit_reuse(compiler, places.outputs[0], places.inputs[kernel->in_place_forward]);

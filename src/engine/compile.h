@@ -40,6 +40,7 @@ typedef struct rpi_program_step {
     rpi_kernel_io io;
     uint32_t written_gradients; /* mask of inputs whose parameter gradients it makes */
     uint32_t always_add;        /* those of them that an earlier step has made already */
+    int64_t floats;    /* in output 0 of a forward kernel, padding included; 0: not f32 */
     int64_t final_end; /* gradients before this element are final afterwards; 0: none */
 } rpi_program_step;
 

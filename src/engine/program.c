@@ -4,6 +4,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "engine/compile.h"
+#include "engine/finite.h"
 
 #include <string.h>
 
@@ -92,6 +93,20 @@ rp_status rpi_program_run(rpi_program *program, const rpi_run_options *options) 
     }
     if (!backward) return RP_OK;
     return report_final(options, rpi_weights_count(program->weights), &done);
+}
+
+rp_status rpi_program_find_nonfinite(rpi_program *program, const rpi_run_options *options,
+                                     const char **out_name) {
+    *out_name = NULL;
+    RP_TRY(fill_slots(program, options));
+    for (int i = 0; i < program->step_count && program->steps[i].pass == RPI_FORWARD; i++) {
+        rpi_program_step *step = &program->steps[i];
+        RP_TRY(run_step(step, options));
+        if (rpi_first_nonfinite(step->io.outputs[0], step->floats) < 0) continue;
+        *out_name = step->name;
+        return RP_OK;
+    }
+    return RP_OK;
 }
 
 rp_status rpi_program_result(const rpi_program *program, rpi_value_id value,

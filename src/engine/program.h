@@ -62,6 +62,13 @@ typedef struct rpi_run_options {
  * of range) names the node; gradients and states are then undefined. */
 rp_status rpi_program_run(rpi_program *program, const rpi_run_options *run);
 
+/* For a run that gave NaN or infinity: its forward pass again, with the same options, up to the
+ * first kernel whose output holds one. *out_name: of its node, as rpi_node has it (not a copy),
+ * and of its first where several are fused; NULL when all outputs are finite. Slower than a run
+ * by a read of each activation; states are updated once more. */
+rp_status rpi_program_find_nonfinite(rpi_program *program, const rpi_run_options *run,
+                                     const char **out_name);
+
 /* The elements of the loss or a result, row-major, valid until the next run. RP_INVALID when
  * this value is none of them. */
 rp_status rpi_program_result(const rpi_program *program, rpi_value_id value,

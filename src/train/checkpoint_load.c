@@ -39,13 +39,13 @@ static rp_status read_model(rpi_trainer *t, const rpi_safetensors *file) {
     for (int i = 0; i < t->network.parameter_count; i++) {
         const rpi_parameter *parameter = &t->network.parameters[i];
         const rpi_weight *weight = rpi_weights_of(t->weights, parameter->value);
-        RP_TRY(rpi_safetensors_read(file, parameter->name, RP_F32, &parameter->shape,
-                                    rpi_network_elements(&t->network, t->weights, i)));
+        RP_TRY(rpi_safetensors_read_finite(file, parameter->name, &parameter->shape,
+                                           rpi_network_elements(&t->network, t->weights, i)));
         for (int s = 0; s < t->optimizer->slot_count && !parameter->is_state; s++) {
             char name[RPI_CHECKPOINT_NAME];
             rpi_checkpoint_slot_name(t->optimizer, s, parameter->name, name);
-            RP_TRY(rpi_safetensors_read(file, name, RP_F32, &parameter->shape,
-                                        t->slots[s] + weight->first));
+            RP_TRY(rpi_safetensors_read_finite(file, name, &parameter->shape,
+                                               t->slots[s] + weight->first));
         }
     }
     rpi_weights_changed(t->weights, 0, rpi_weights_count(t->weights));
@@ -58,8 +58,8 @@ static rp_status read_own_states(rpi_trainer *t, const rpi_safetensors *file) {
         if (!parameter->is_state) continue;
         char name[RPI_CHECKPOINT_NAME];
         rpi_checkpoint_entry_name("state", parameter->name, name);
-        RP_TRY(rpi_safetensors_read(file, name, RP_F32, &parameter->shape,
-                                    rpi_network_elements(&t->network, t->weights, i)));
+        RP_TRY(rpi_safetensors_read_finite(file, name, &parameter->shape,
+                                           rpi_network_elements(&t->network, t->weights, i)));
     }
     return RP_OK;
 }
@@ -73,7 +73,7 @@ static rp_status add_residual(rpi_trainer *t, const rpi_safetensors *file, float
         const rpi_weight *weight = rpi_weights_of(t->weights, parameter->value);
         char name[RPI_CHECKPOINT_NAME];
         rpi_checkpoint_entry_name("residual", parameter->name, name);
-        RP_TRY(rpi_safetensors_read(file, name, RP_F32, &parameter->shape, scratch));
+        RP_TRY(rpi_safetensors_read_finite(file, name, &parameter->shape, scratch));
         for (int64_t e = 0; e < weight->count; e++)
             sums[weight->first + e] += (double)scratch[e];
     }
@@ -124,9 +124,9 @@ static rp_status read_own_residual(rpi_trainer *t, const rpi_safetensors *file) 
         if (parameter->is_state || !rpi_parameter_compresses(parameter)) continue;
         char name[RPI_CHECKPOINT_NAME];
         rpi_checkpoint_entry_name("residual", parameter->name, name);
-        RP_TRY(rpi_safetensors_read(file, name, RP_F32, &parameter->shape,
-                                    t->residual +
-                                        rpi_weights_of(t->weights, parameter->value)->first));
+        RP_TRY(rpi_safetensors_read_finite(
+            file, name, &parameter->shape,
+            t->residual + rpi_weights_of(t->weights, parameter->value)->first));
     }
     return RP_OK;
 }
@@ -181,7 +181,8 @@ static rp_status load(rpi_trainer *t, const char *folder, const char *path,
     RP_TRY(read_model(t, file));
     RP_TRY(read_rank(t, folder, world, step, feedback));
     note_changes(t, world, seed, batch, feedback, note, note_bytes);
-    t->step = step;
+    t->step = t->good_step = step;
+    snprintf(t->good_folder, sizeof t->good_folder, "%s", folder);
     return RP_OK;
 }
 

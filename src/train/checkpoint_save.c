@@ -155,11 +155,16 @@ rp_status rpi_checkpoint_save(rpi_trainer *t, const char *folder) {
     RP_TRY(tell(t, rpi_alloc_array((size_t)rpi_weights_states_count(t->weights), sizeof *states,
                                    "running statistics", &states)));
     rp_status status = rpi_trainer_average_states(t, states);
+    if (status == RP_OK) status = rpi_divergence_check(t, states);
     if (status == RP_OK) status = tell(t, write_rank(t, folder));
     if (status == RP_OK) status = rp_barrier(t->comm);
     if (status == RP_OK && t->rank == 0) status = tell(t, write_model(t, folder, states));
     if (status == RP_OK) status = rp_barrier(t->comm);
-    if (status == RP_OK) remove_old(t, folder);
+    if (status == RP_OK) {
+        remove_old(t, folder);
+        snprintf(t->good_folder, sizeof t->good_folder, "%s", folder);
+        t->good_step = t->step;
+    }
     rpi_free(states);
     return status;
 }

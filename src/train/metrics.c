@@ -132,6 +132,14 @@ rp_status rpi_metrics_evaluation(rpi_metrics *metrics, int64_t step,
     return put(metrics, object);
 }
 
+rp_status rpi_metrics_failure(rpi_metrics *metrics, int64_t step, const char *message) {
+    if (!metrics) return RP_OK;
+    cJSON *object = cJSON_CreateObject();
+    add_number(object, "failed_step", (double)step);
+    cJSON_AddStringToObject(object, "error", message);
+    return put(metrics, object);
+}
+
 rp_status rpi_metrics_closing(rpi_metrics *metrics, const rpi_train_result *result) {
     if (!metrics) return RP_OK;
     cJSON *object = cJSON_CreateObject();

@@ -44,5 +44,8 @@ const char *rpi_safetensors_metadata(const rpi_safetensors *file, const char *ke
  * or shape, naming both. */
 rp_status rpi_safetensors_read(const rpi_safetensors *file, const char *name, rp_dtype dtype,
                                const rpi_shape *shape, void *out);
+/* The same of f32; RP_CORRUPT: an element is NaN or infinite. */
+rp_status rpi_safetensors_read_finite(const rpi_safetensors *file, const char *name,
+                                      const rpi_shape *shape, float *out);
 
 #endif

@@ -2,10 +2,12 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "engine/finite.h"
 #include "train/safetensors_dtype.h"
 
 #include <cjson/cJSON.h>
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -221,4 +223,15 @@ rp_status rpi_safetensors_read(const rpi_safetensors *file, const char *name, rp
         fread(out, 1, bytes, file->stream) != bytes)
         return RP_FAIL_ERRNO(IO, "cannot read %s from %s", name, file->path);
     return RP_OK;
+}
+
+rp_status rpi_safetensors_read_finite(const rpi_safetensors *file, const char *name,
+                                      const rpi_shape *shape, float *out) {
+    RP_TRY(rpi_safetensors_read(file, name, RP_F32, shape, out));
+    int64_t at = rpi_first_nonfinite(out, rpi_shape_count(shape));
+    if (at < 0) return RP_OK;
+    return RP_FAIL(CORRUPT,
+                   "%s: element %lld of %s is %s: this checkpoint is of a run that had "
+                   "diverged; go on from an earlier one",
+                   file->path, (long long)at, name, isnan(out[at]) ? "NaN" : "infinite");
 }

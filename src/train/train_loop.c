@@ -88,6 +88,7 @@ static rp_status prepare(run *r, rp_comm *comm) {
 static rp_status evaluate(run *r) {
     rpi_trainer *t = &r->trainer;
     rpi_evaluation evaluation;
+    RP_TRY(rpi_divergence_check(t, NULL));
     RP_TRY(rpi_trainer_evaluate(t, &evaluation));
     RP_TRY(rpi_metrics_evaluation(r->metrics, t->step, &evaluation));
     if (r->hooks->evaluated) r->hooks->evaluated(r->hooks->context, t->step, &evaluation);
@@ -112,14 +113,9 @@ static bool due(int64_t step, int64_t every) {
     return every > 0 && step % every == 0;
 }
 
-/* The sum over ranks is the same on all, so all stop together. */
-static rp_status check_loss(const rpi_step_metrics *metrics) {
-    if (isfinite(metrics->loss)) return RP_OK;
-    return RP_FAIL(
-        CORRUPT,
-        "the loss of step %lld is %g: training has diverged; try a smaller --lr or a "
-        "warm-up",
-        (long long)metrics->step, fabs(metrics->loss));
+/* What ranks told each other is the same on all, so all stop together. */
+static rp_status check_step(const rpi_trainer *t) {
+    return rpi_divergence_report(t, t->summaries + RPI_SUMMARY_FAULT, RPI_SUMMARY, t->step - 1);
 }
 
 static rp_status step(run *r) {
@@ -131,7 +127,7 @@ static rp_status step(run *r) {
     r->result.seconds += metrics.step_s;
     r->result.last_loss = metrics.loss;
     if (r->hooks->stepped) r->hooks->stepped(r->hooks->context, &metrics);
-    RP_TRY(check_loss(&metrics));
+    RP_TRY(check_step(&r->trainer));
     if (o->eval && due(metrics.step, o->eval_every)) RP_TRY(evaluate(r));
     if (o->checkpoint && o->out && due(metrics.step, o->checkpoint_every)) RP_TRY(save(r));
     return RP_OK;
@@ -173,6 +169,7 @@ static void summarise(run *r) {
 static rp_status finish(run *r) {
     const rpi_train_options *o = r->options;
     rpi_trainer *t = &r->trainer;
+    RP_TRY(rpi_divergence_check(t, NULL));
     bool new_steps = r->result.steps > 0 || !rpi_run_folder_continues(o);
     if (o->checkpoint && o->out && r->saved_step != t->step && new_steps) RP_TRY(save(r));
     if (o->eval && r->evaluated_step != t->step) RP_TRY(evaluate(r));
@@ -212,6 +209,7 @@ rp_status rpi_train(const rpi_train_options *options, rp_comm *comm,
     char message[RPI_ERROR_BYTES];
     snprintf(message, sizeof message, "%s", error.message);
     rp_comm_abort(comm, status, message);
+    (void)rpi_metrics_failure(r.metrics, r.trainer.step, message); /* if it still can be */
     close_run(&r);
     return rpi_fail(status, error.file, error.line, "%s", message);
 }

@@ -5,10 +5,9 @@
 
 #include <string.h>
 
-enum { LOSS, COMPUTE_S, SUMMARY }; /* what each rank tells the others */
-
 static rp_status on_gradient_final(void *context, int64_t first, int64_t count) {
     rpi_trainer *t = context;
+    rpi_divergence_watch(t, first, count);
     return t->strategy->gradient_final(t->strategy_self, first, count);
 }
 
@@ -41,32 +40,33 @@ static rp_status run_batch(rpi_trainer *t, const rpi_batch *batch, double *out_l
     RP_TRY(rpi_program_run(program, &run));
     rpi_tensor loss;
     RP_TRY(rpi_program_result(program, t->network.loss, &loss));
-    *out_loss = *(const float *)loss.data;
-    return RP_OK;
+    *out_loss = (double)*(const float *)loss.data;
+    return rpi_divergence_trace(t, program, &run, *out_loss);
 }
 
 /* Losses and times of all ranks, sent behind the last bucket and waited for with it. */
-static rp_status exchange_start(rpi_trainer *t, const double own[SUMMARY]) {
-    double *mine = t->summaries + (size_t)t->world * SUMMARY;
-    memcpy(mine, own, SUMMARY * sizeof *own);
-    return rp_all_gather_start(t->comm, mine, t->summaries, SUMMARY, RP_F64, NULL, NULL,
+static rp_status exchange_start(rpi_trainer *t, const double own[RPI_SUMMARY]) {
+    double *mine = t->summaries + (size_t)t->world * RPI_SUMMARY;
+    memcpy(mine, own, RPI_SUMMARY * sizeof *own);
+    return rp_all_gather_start(t->comm, mine, t->summaries, RPI_SUMMARY, RP_F64, NULL, NULL,
                                &t->summary);
 }
 
-static rp_status exchange_finish(rpi_trainer *t, const double own[SUMMARY],
+static rp_status exchange_finish(rpi_trainer *t, const double own[RPI_SUMMARY],
                                  rpi_step_metrics *metrics) {
     RP_TRY(rp_request_wait(&t->summary));
-    double slowest = own[COMPUTE_S];
+    double slowest = own[RPI_SUMMARY_COMPUTE_S];
     for (int rank = 0; rank < t->world; rank++) {
-        const double *theirs = t->summaries + (size_t)rank * SUMMARY;
-        metrics->loss += theirs[LOSS];
-        if (theirs[COMPUTE_S] > slowest) slowest = theirs[COMPUTE_S];
+        const double *theirs = t->summaries + (size_t)rank * RPI_SUMMARY;
+        metrics->loss += theirs[RPI_SUMMARY_LOSS];
+        if (theirs[RPI_SUMMARY_COMPUTE_S] > slowest) slowest = theirs[RPI_SUMMARY_COMPUTE_S];
     }
-    metrics->skew_s = slowest - own[COMPUTE_S];
+    metrics->skew_s = slowest - own[RPI_SUMMARY_COMPUTE_S];
     return RP_OK;
 }
 
-static rp_status finish(rpi_trainer *t, const double own[SUMMARY], rpi_step_metrics *metrics) {
+static rp_status finish(rpi_trainer *t, const double own[RPI_SUMMARY],
+                        rpi_step_metrics *metrics) {
     int64_t exposed = 0;
     RP_TRY(t->strategy->finish(t->strategy_self, &exposed));
     int64_t start = rpi_now_ns();
@@ -85,10 +85,13 @@ rp_status rpi_trainer_step(rpi_trainer *t, rpi_step_metrics *out_metrics) {
     rpi_batch batch = rpi_sampler_deal(&t->sampler, t->step, t->rank, t->world);
     metrics.images = batch.global_count;
 
-    double own[SUMMARY];
+    double own[RPI_SUMMARY];
+    t->fault = (rpi_fault){0};
     t->strategy->begin(t->strategy_self, t->step);
-    RP_TRY(batch.count ? run_batch(t, &batch, &own[LOSS]) : run_nothing(t, &own[LOSS]));
-    own[COMPUTE_S] = rpi_seconds(rpi_now_ns() - start);
+    RP_TRY(batch.count ? run_batch(t, &batch, &own[RPI_SUMMARY_LOSS])
+                       : run_nothing(t, &own[RPI_SUMMARY_LOSS]));
+    memcpy(&own[RPI_SUMMARY_FAULT], &t->fault, sizeof t->fault);
+    own[RPI_SUMMARY_COMPUTE_S] = rpi_seconds(rpi_now_ns() - start);
     RP_TRY(exchange_start(t, own));
     RP_TRY(finish(t, own, &metrics));
 

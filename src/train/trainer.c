@@ -41,8 +41,8 @@ static rp_status allocate(rpi_trainer *t) {
     RP_TRY(
         rpi_alloc_array((size_t)t->most_images, pixels * sizeof(float), "a batch", &t->images));
     RP_TRY(rpi_alloc_array((size_t)t->most_images, sizeof(int32_t), "labels", &t->labels));
-    RP_TRY(
-        rpi_alloc_array(((size_t)t->world + 1) * 2, sizeof(double), "losses", &t->summaries));
+    RP_TRY(rpi_alloc_array(((size_t)t->world + 1) * RPI_SUMMARY, sizeof(double), "losses",
+                           &t->summaries));
     for (int i = 0; i < t->optimizer->slot_count; i++)
         RP_TRY(rpi_alloc_array(parameters, sizeof(float), "optimizer state", &t->slots[i]));
     bool lossy = t->world > 1 && !rp_codec_is_exact(&t->codec, RP_F32);

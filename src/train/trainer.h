@@ -4,11 +4,15 @@
 
 #include "engine/optimizer.h"
 #include "train/dataset.h"
+#include "train/divergence.h"
 #include "train/lr_schedule.h"
 #include "train/program_set.h"
 #include "train/sampler.h"
 #include "train/strategy.h"
 #include "train/train.h"
+
+/* What each rank tells the others of a step: loss, seconds of computing, its rpi_fault. */
+enum { RPI_SUMMARY_LOSS, RPI_SUMMARY_COMPUTE_S, RPI_SUMMARY_FAULT, RPI_SUMMARY = 5 };
 
 typedef struct rpi_trainer {
     const rpi_train_options *options;
@@ -40,8 +44,12 @@ typedef struct rpi_trainer {
     void *strategy_self;
     rpi_timeline *timeline;
     rp_request *summary;  /* the exchange of losses in flight, or NULL */
-    double *summaries;    /* of all ranks, then this one: two numbers each */
+    double *summaries;    /* of all ranks, then this one: RPI_SUMMARY numbers each */
     double learning_rate; /* of the current step */
+
+    rpi_fault fault;        /* of the current step, on this rank */
+    char good_folder[1024]; /* of the last checkpoint saved or loaded; "": none yet */
+    int64_t good_step;
 } rpi_trainer;
 
 /* Load and check everything; nothing is written yet. Closing is the caller's also after a

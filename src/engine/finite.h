@@ -1,0 +1,11 @@
+/* NaN and infinity among floats. */
+#ifndef RPI_ENGINE_FINITE_H
+#define RPI_ENGINE_FINITE_H
+
+#include <stdint.h>
+
+/* The index of the first element that is NaN or infinite; -1: there is none. As quick as the
+ * elements can be read. */
+int64_t rpi_first_nonfinite(const float *elements, int64_t count);
+
+#endif

@@ -1,0 +1,185 @@
+#include "train/divergence.h"
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "engine/finite.h"
+#include "train/trainer.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { FAULT = sizeof(rpi_fault) / sizeof(double), TEXT = 512, ADVICE = 1536 };
+
+/* ---- finding ---- */
+
+/* The tensor that holds element `at` of the arena of parameters, or of states. */
+static int tensor_at(const rpi_weights *weights, bool states, int64_t at) {
+    int count =
+        states ? rpi_weights_state_count(weights) : rpi_weights_parameter_count(weights);
+    for (int i = 0; i < count; i++) {
+        const rpi_weight *w =
+            states ? rpi_weights_state(weights, i) : rpi_weights_parameter(weights, i);
+        if (at >= w->first && at < w->first + w->count) return i;
+    }
+    return -1;
+}
+
+/* Look at [first, first + count) of an arena; true when something was noted. */
+static bool look(const rpi_trainer *t, int kind, const float *arena, int64_t first,
+                 int64_t count, rpi_fault *fault) {
+    int64_t at = arena ? rpi_first_nonfinite(arena + first, count) : -1;
+    if (at < 0) return false;
+    bool states = kind == RPI_FAULT_STATE || kind == RPI_FAULT_MEAN_STATE;
+    *fault = (rpi_fault){.kind = kind,
+                         .index = tensor_at(t->weights, states, first + at),
+                         .value = (double)arena[first + at]};
+    return true;
+}
+
+void rpi_divergence_watch(rpi_trainer *t, int64_t first, int64_t count) {
+    if (t->fault.kind == RPI_FAULT_NONE)
+        look(t, RPI_FAULT_GRADIENT, rpi_weights_gradients(t->weights), first, count, &t->fault);
+}
+
+static int node_named(const rpi_graph *graph, const char *name) {
+    for (int i = 0; i < rpi_graph_node_count(graph); i++)
+        if (rpi_graph_node(graph, i)->name == name) return i;
+    return -1;
+}
+
+rp_status rpi_divergence_trace(rpi_trainer *t, rpi_program *program, const rpi_run_options *run,
+                               double loss) {
+    if (isfinite(loss) && t->fault.kind == RPI_FAULT_NONE) {
+        look(t, RPI_FAULT_STATE, rpi_weights_states(t->weights), 0,
+             rpi_weights_states_count(t->weights), &t->fault);
+        return RP_OK;
+    }
+    if (look(t, RPI_FAULT_PARAMETER, rpi_weights_values(t->weights), 0,
+             rpi_weights_count(t->weights), &t->fault))
+        return RP_OK;
+    const char *name = NULL;
+    RP_TRY(rpi_program_find_nonfinite(program, run, &name));
+    if (name)
+        t->fault =
+            (rpi_fault){.kind = RPI_FAULT_OUTPUT, .index = node_named(t->network.graph, name)};
+    else if (!isfinite(loss))
+        t->fault = (rpi_fault){.kind = RPI_FAULT_LOSS, .value = loss};
+    return RP_OK;
+}
+
+static bool look_at_state(const rpi_trainer *t, const float *mean_states, rpi_fault *fault) {
+    rpi_weights *weights = t->weights;
+    int64_t count = rpi_weights_count(weights), states = rpi_weights_states_count(weights);
+    for (int s = 0; s < t->optimizer->slot_count; s++)
+        if (look(t, RPI_FAULT_SLOT + s, t->slots[s], 0, count, fault)) return true;
+    return look(t, RPI_FAULT_RESIDUAL, t->residual, 0, count, fault) ||
+           look(t, RPI_FAULT_STATE, rpi_weights_states(weights), 0, states, fault) ||
+           look(t, RPI_FAULT_MEAN_STATE, mean_states, 0, states, fault);
+}
+
+rp_status rpi_divergence_check(rpi_trainer *t, const float *mean_states) {
+    rpi_fault fault = {0};
+    if (!look(t, RPI_FAULT_PARAMETER, rpi_weights_values(t->weights), 0,
+              rpi_weights_count(t->weights), &fault))
+        look_at_state(t, mean_states, &fault);
+    if (t->world == 1) return rpi_divergence_report(t, &fault.kind, FAULT, t->step);
+    double *faults = NULL;
+    RP_TRY(rpi_alloc_array((size_t)t->world * FAULT, sizeof *faults, "faults", &faults));
+    rp_status status = rp_all_gather(t->comm, &fault.kind, faults, FAULT, RP_F64, NULL, NULL);
+    if (status == RP_OK) status = rpi_divergence_report(t, faults, FAULT, t->step);
+    rpi_free(faults);
+    return status;
+}
+
+/* ---- telling ---- */
+
+static const char *tensor_name(const rpi_trainer *t, const rpi_fault *fault) {
+    int kind = (int)fault->kind, index = (int)fault->index;
+    bool states = kind == RPI_FAULT_STATE || kind == RPI_FAULT_MEAN_STATE;
+    int count =
+        states ? rpi_weights_state_count(t->weights) : rpi_weights_parameter_count(t->weights);
+    if (index < 0 || index >= count) return "?";
+    return states ? rpi_weights_state(t->weights, index)->name
+                  : rpi_weights_parameter(t->weights, index)->name;
+}
+
+static void tell_output(const rpi_trainer *t, const rpi_fault *fault, char *text) {
+    int index = (int)fault->index;
+    if (index < 0 || index >= rpi_graph_node_count(t->network.graph)) {
+        snprintf(text, TEXT, "an activation is not finite");
+        return;
+    }
+    const rpi_node *node = rpi_graph_node(t->network.graph, index);
+    snprintf(text, TEXT, "the output of %s (%s) is not finite, first of the forward pass,",
+             node->name, node->op->name);
+}
+
+static void tell_where(const rpi_trainer *t, const rpi_fault *fault, int64_t updates,
+                       char *text) {
+    const char *name = tensor_name(t, fault), *value = isnan(fault->value) ? "NaN" : "infinity";
+    int kind = (int)fault->kind;
+    switch (kind) {
+    case RPI_FAULT_OUTPUT: tell_output(t, fault, text); return;
+    case RPI_FAULT_LOSS: snprintf(text, TEXT, "the loss is %s", value); return;
+    case RPI_FAULT_GRADIENT:
+        snprintf(text, TEXT, "the gradient of %s holds %s", name, value);
+        return;
+    case RPI_FAULT_PARAMETER:
+        snprintf(text, TEXT, "%s holds %s since the update of step %lld", name, value,
+                 (long long)updates);
+        return;
+    case RPI_FAULT_RESIDUAL:
+        snprintf(text, TEXT, "the error feedback of %s holds %s", name, value);
+        return;
+    case RPI_FAULT_STATE: snprintf(text, TEXT, "%s holds %s", name, value); return;
+    case RPI_FAULT_MEAN_STATE:
+        snprintf(text, TEXT, "the mean of %s over the ranks is %s", name, value);
+        return;
+    default:
+        snprintf(text, TEXT, "the %s of %s holds %s",
+                 t->optimizer->slot_names[kind - RPI_FAULT_SLOT], name, value);
+    }
+}
+
+static void tell_what_to_do(const rpi_trainer *t, char *text) {
+    int used = snprintf(text, ADVICE,
+                        "nothing of this is saved. Try a smaller --lr or a warm-up "
+                        "(--lr-warmup-steps); ");
+    if (t->good_folder[0])
+        snprintf(
+            text + used, ADVICE - (size_t)used,
+            "the last good checkpoint is that of step %lld: go on from it with --resume %s",
+            (long long)t->good_step, t->good_folder);
+    else
+        snprintf(text + used, ADVICE - (size_t)used,
+                 "there is no checkpoint to go on from: --checkpoint-every N saves one every N "
+                 "steps");
+}
+
+/* In the words of the lowest rank that has one. */
+rp_status rpi_divergence_report(const rpi_trainer *t, const double *faults, int stride,
+                                int64_t updates) {
+    rpi_fault first = {0};
+    int rank = -1, alike = 0;
+    for (int r = t->world - 1; r >= 0; r--) {
+        rpi_fault fault;
+        memcpy(&fault, faults + (ptrdiff_t)r * stride, sizeof fault);
+        if (fault.kind == RPI_FAULT_NONE) continue;
+        /* All ranks have the mean, one of them what spoiled it. */
+        if (rank >= 0 && fault.kind == RPI_FAULT_MEAN_STATE && first.kind != fault.kind)
+            continue;
+        alike =
+            rank >= 0 && fault.kind == first.kind && fault.index == first.index ? alike + 1 : 1;
+        first = fault;
+        rank = r;
+    }
+    if (rank < 0) return RP_OK;
+    char where[TEXT], advice[ADVICE], who[32];
+    tell_where(t, &first, updates, where);
+    tell_what_to_do(t, advice);
+    snprintf(who, sizeof who, "on rank %d", rank);
+    if (alike == t->world && t->world > 1) snprintf(who, sizeof who, "on every rank");
+    return RP_FAIL(CORRUPT, "training has diverged at step %lld: %s %s; %s", (long long)t->step,
+                   where, who, advice);
+}

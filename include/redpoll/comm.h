@@ -299,6 +299,11 @@ RP_API void rp_comm_get_stats(const rp_comm *comm, rp_comm_stats *stats);
  *  operations, now and later, fail with `message`. */
 RP_API void rp_comm_abort(rp_comm *comm, rp_status status, const char *message);
 
+/** RP_OK while the communicator is good; else the failure for which it refuses further
+ *  operations, its text being this thread's rp_last_error(). Another rank's is known once an
+ *  operation here has met it. Never blocks; any thread. */
+RP_API rp_status rp_comm_status(const rp_comm *comm);
+
 /** In a child that fork() made without exec(): close the child's copies of the communicator's
  *  descriptors, so that the parent's death is seen by the other ranks at once. The communicator
  *  is unusable in the child from then on, and its memory stays as it is: neither destroy it nor

@@ -239,6 +239,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "rp_comm_leave": (None, [_comm]),
     "rp_comm_set_timeout": (c_int, [_comm, c_double]),
     "rp_comm_abort": (None, [_comm, c_int, c_char_p]),
+    "rp_comm_status": (c_int, [_comm]),
     "rp_comm_forget": (None, [_comm]),
     "rp_request_wait_for": (c_int, [_request, c_double]),
     "rp_request_free": (c_int, [_out]),

@@ -54,6 +54,16 @@ void rp_comm_abort(rp_comm *comm, rp_status status, const char *message) {
     rpi_drive_wake(comm);
 }
 
+rp_status rp_comm_status(const rp_comm *comm) {
+    if (!comm) return RP_FAIL(INVALID, "comm is NULL");
+    pthread_mutex_t *lock = (pthread_mutex_t *)(uintptr_t)&comm->lock; /* all that is written */
+    pthread_mutex_lock(lock);
+    rpi_failure failure = comm->failure;
+    pthread_mutex_unlock(lock);
+    if (failure.status == RP_OK) return RP_OK;
+    return rpi_fail(failure.status, __FILE__, __LINE__, "%s", failure.text);
+}
+
 bool rpi_comm_check_control(rp_comm *comm) {
     rpi_failure failure;
     if (atomic_load(&comm->failed)) return true;

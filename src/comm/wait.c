@@ -93,7 +93,8 @@ static void sleep_for_news(rp_comm *comm, bool for_nobody, int64_t deadline_ns) 
     sleeper s = {.wake_at_ns = rpi_deadline_next_ns(comm)};
     if (deadline_ns < s.wake_at_ns) s.wake_at_ns = deadline_ns;
     arm(comm, &s);
-    bool called = atomic_load(&comm->posted) || (for_nobody && atomic_load(&comm->wanted) > 0);
+    bool called = atomic_load(&comm->posted) || atomic_load(&comm->failed) ||
+                  (for_nobody && atomic_load(&comm->wanted) > 0);
     if (!s.news && !called) poll_until(&s);
     atomic_store(&comm->asleep, false);
     disarm(comm);

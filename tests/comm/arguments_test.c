@@ -198,6 +198,7 @@ static void functions_of_no_communicator(void) {
     RECORDS("comm is NULL", rp_comm_attend, (rp_comm_attend(NULL), true));
     RECORDS("comm is NULL", rp_comm_leave, (rp_comm_leave(NULL), true));
     REFUSES("comm is NULL", rp_comm_set_timeout, NULL, 1);
+    REFUSES("comm is NULL", rp_comm_status, NULL);
     LEGAL(rp_comm_destroy, rp_comm_destroy(NULL));
     LEGAL(rp_comm_forget, rp_comm_forget(NULL));
 }

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes
+import itertools
 import os
 import threading
-import time
-import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 import torch
 import torch.distributed as dist
@@ -19,23 +19,21 @@ from .. import _abi
 from ..errors import check, last_message
 from . import _notifier
 from ._collectives import Collectives
-from ._errors import RedpollError, RedpollValueError
+from ._errors import RedpollError, RedpollValueError, place_text
+from ._life import Life
 from ._sparse import SparseLane, check_sparse
 from ._store import StoreBridge, bind_host
 from ._work import Work
 
 _DRAIN_S = 5.0
-_CANCEL_S = 1.0
 
-_live: weakref.WeakSet[Communicator] = weakref.WeakSet()
-_live_lock = threading.Lock()
-_made = 0
+_live: dict[int, Communicator] = {}  # by number: open, or not destroyed yet
+_numbers = itertools.count(1)
 
 
 def communicators() -> list[Communicator]:
     """The communicators of this process that are open, oldest group first."""
-    with _live_lock:
-        return sorted(_live, key=lambda one: one.number)
+    return [one for one in list(_live.values()) if not one.closed]
 
 
 class Communicator(Collectives):
@@ -60,10 +58,12 @@ class Communicator(Collectives):
         name: str,
         timeout: timedelta,
         policy: Any = None,
+        is_over: Callable[[], bool] = lambda: False,
     ) -> None:
         """Collective: returns on all ranks or raises on all. Blocks up to `timeout`.
 
-        store: the group's c10d Store (None for a world of one); kept until close()."""
+        store: the group's c10d Store (None for a world of one); kept until close(). is_over:
+        asked while ranks are missing; true ends the wait for them with a RedpollError."""
         super().__init__()
         self.rank = rank
         self.world = world
@@ -72,16 +72,19 @@ class Communicator(Collectives):
         self.timeout_s = timeout.total_seconds()
         self.closed = False
         self.store = store
-        self._bridge = StoreBridge(store) if store is not None else None
+        self._bridge = StoreBridge(store, is_over) if store is not None else None
         self._lane: Optional[SparseLane] = None
-        self._create(store)
-        global _made
-        with _live_lock:
-            _made += 1
-            self.number = _made
-            _live.add(self)
+        self.notifier = _notifier.acquire()
+        try:
+            self._life = Life(self._create(store), self._destroy)
+        except BaseException:
+            self.closed = True
+            _notifier.release()
+            raise
+        self.number = next(_numbers)
+        _live[self.number] = self
 
-    def _create(self, store: Any) -> None:
+    def _create(self, store: Any) -> int:
         def from_environment(variable: str) -> Optional[bytes]:
             return os.environ.get(variable, "").encode() or None
 
@@ -106,9 +109,8 @@ class Communicator(Collectives):
             ctypes.byref(handle),
         )
         if code < 0:
-            self.closed = True
             self._raise_creation(code, last_message())
-        self._handle = handle.value or 0
+        return handle.value or 0
 
     def _raise_creation(self, code: int, message: str) -> None:
         cause = self._bridge.failure if self._bridge else None
@@ -116,6 +118,8 @@ class Communicator(Collectives):
             raise cause  # Ctrl-C
         if cause is not None:
             message = f"the group's store failed: {cause}"
+        earlier = [text for one in communicators() if (text := one.earlier_failure())]
+        message = "; ".join([message, *earlier])
         raise self.error(code, message, "init_process_group") from cause
 
     # ---- sparse tensors ----
@@ -138,7 +142,7 @@ class Communicator(Collectives):
         except ValueError as error:
             self._refuse("all_reduce", str(error))
         with self._lock:
-            if not self._handle:
+            if self.closed:
                 self._gone("all_reduce")
             if self._lane is None:
                 self._lane = SparseLane(self, self._second)
@@ -152,38 +156,46 @@ class Communicator(Collectives):
         """Of the same ranks, for operations that must not wait for this one's. Collective."""
         store = dist.PrefixStore("sparse/", self.store) if self.store is not None else None
         limit = timedelta(seconds=self.timeout_s)
-        return Communicator(store, self.rank, self.world, f"{self.name}:sparse", limit)
+        return Communicator(
+            store,
+            self.rank,
+            self.world,
+            f"{self.name}:sparse",
+            limit,
+            is_over=lambda: self.closed,
+        )
 
     # ---- the group ----
 
     def stats(self) -> dict[str, float]:
         """The fields of rp_comm_stats, since creation. Never blocks."""
         stats = _abi.rp_comm_stats()
-        with self._lock:
-            _abi.rp_comm_get_stats(self._handle or self._gone("stats"), ctypes.byref(stats))
+        with self._entered("stats") as handle:
+            _abi.rp_comm_get_stats(handle, ctypes.byref(stats))
         return {name: getattr(stats, name) for name, *_ in stats._fields_}
 
     @property
     def transport(self) -> str:
         """ "shm", "tcp", "shm+tcp", "shaped(shm)": how this rank reaches the others."""
-        return _abi.rp_comm_transport(self._handle or self._gone("transport")).decode()
+        with self._entered("transport") as handle:
+            return _abi.rp_comm_transport(handle).decode()
 
     def set_timeout(self, timeout: timedelta) -> None:
         """From now on, no progress for so long fails what is in flight. RedpollError (INVALID):
         not above 0."""
-        with self._lock:
-            handle = self._handle or self._gone("set_timeout")
+        with self._entered("set_timeout") as handle:
             check(_abi.rp_comm_set_timeout(handle, timeout.total_seconds()))
-            self.timeout_s = timeout.total_seconds()
-            lane = self._lane
+        self.timeout_s = timeout.total_seconds()
+        lane = self._lane
         if lane is not None:
             lane.set_timeout(timeout)
 
     def abort(self, message: str) -> None:
-        """Fail all operations of all ranks, now and later, with this message."""
-        with self._lock:
-            if self._handle:
-                _abi.rp_comm_abort(self._handle, _abi.RP_CANCELLED, message.encode())
+        """Fail all operations of all ranks, now and later, with this message. Nothing happens
+        when it is closed already."""
+        if not self.closed:
+            with contextlib.suppress(RedpollError), self._entered("abort") as handle:
+                _abi.rp_comm_abort(handle, _abi.RP_CANCELLED, message.encode())
 
     def close(self) -> None:
         """Local. Waits for what is in flight, five seconds at most, then leaves: threads,
@@ -192,55 +204,45 @@ class Communicator(Collectives):
         self._leave(_DRAIN_S)
 
     def _leave(self, drain_s: float) -> None:
+        """`_life.py` says in which order."""
+        self.closed = True
         with self._lock:
-            handle, self._handle = self._handle, 0
             lane, self._lane = self._lane, None
-            self.closed = True
         if lane is not None:
             lane.close(drain_s)
-        if not handle:
-            return
+        self._life.close(drain_s, self._cancel)
+
+    def _cancel(self, address: int) -> None:
         reason = f"group '{self.name}' was destroyed"
-        self._drain(drain_s)
-        if self._inside():  # other threads wait in the library: out with them
-            _abi.rp_comm_abort(handle, _abi.RP_CANCELLED, reason.encode())
-            self._drain(_CANCEL_S)
-        _abi.rp_comm_destroy(handle)
-        for request in list(self._requests):
-            request.cancel(reason)
+        running = next((one for one in self._life.requests() if not one.done), None)
+        if running is not None:
+            where = place_text(running.place)
+            reason += f" with {running.operation} (posted at {where}) in flight"
+        _abi.rp_comm_abort(address, _abi.RP_CANCELLED, reason.encode())
+
+    def _destroy(self, address: int) -> None:
+        """By whoever is the last to use it."""
+        _abi.rp_comm_destroy(address)
         self._bridge = self.store = None
-        with _live_lock:
-            _live.discard(self)
-            last = not _live
-        if last:
-            _notifier.stop()
+        _live.pop(self.number, None)
+        _notifier.release()
 
-    def _drain(self, limit_s: float) -> None:
-        """Until what is in flight is done and no thread blocks, so many seconds at most."""
-        deadline = time.monotonic() + limit_s
-        for request in list(self._requests):
-            try:
-                request.wait(max(deadline - time.monotonic(), 0.0))
-            except RedpollError:
-                break  # one has failed, or is late: the rest will not do better
-        while self._inside() and time.monotonic() < deadline:
-            time.sleep(0.001)
-
-    def _inside(self) -> bool:
-        """Whether a thread waits in the library now."""
-        return bool(self._blocked) or any(each.waited_for for each in list(self._requests))
+    @contextlib.contextmanager
+    def _entered(self, name: str) -> Iterator[int]:
+        handle = self._life.enter() or self._gone(name)
+        try:
+            yield handle
+        finally:
+            self._life.leave()
 
     def _forget(self) -> None:
         """In a forked child: the parent's communicator is not ours to use or destroy."""
-        self._lock = threading.Lock()
-        handle, self._handle = self._handle, 0
+        self._lock = threading.RLock()
         self._lane = None
         self.closed = True
-        for request in self._requests:
-            request.forget()
-        self._requests, self._blocked = set(), []
-        if handle:
-            _abi.rp_comm_forget(handle)
+        address = self._life.forget()
+        if address:
+            _abi.rp_comm_forget(address)
 
 
 def communicator_of(group: Any = None) -> Communicator:
@@ -272,15 +274,13 @@ def _group_text(group: Any) -> str:
 
 
 def _close_all() -> None:
-    for one in reversed(communicators()):
+    for one in reversed(list(_live.values())):
         one._leave(0.0)
 
 
 def _after_fork() -> None:
-    global _live_lock
-    _live_lock = threading.Lock()
     _notifier.forget()
-    for one in list(_live):
+    for one in list(_live.values()):
         one._forget()
     _live.clear()
 

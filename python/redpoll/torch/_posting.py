@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import threading
 from typing import Any, Optional
 
@@ -10,7 +11,8 @@ from .. import _abi
 from ..errors import last_message
 from ._buffers import Lent
 from ._checks import Checks
-from ._errors import user_place
+from ._errors import Place, RedpollError, place_text, user_place
+from ._life import Life
 from ._profiling import Span, profiling
 from ._request import SLICE_S, Request
 from ._work import PendingWork, Work, completed
@@ -24,16 +26,18 @@ _START = {name: getattr(_abi, f"rp_{name}_start") for name in _abi.COLLECTIVES}
 
 
 class Posting(Checks):
-    """The handle of a communicator and its requests.
+    """The rp_comm of a communicator and its requests.
 
     A call that blocks attends: the progress thread is left asleep, and one C call drives the
     transfer. It makes a Request only when it takes long, so that a short one costs little."""
 
+    notifier: Any  # for requests of which others are told
+
     def __init__(self) -> None:
-        self._handle = 0
-        self._lock = threading.Lock()  # around the library's posting calls, and _handle
-        self._requests: set[Request] = set()
-        self._blocked: list[None] = []  # one for each thread that is in a call that blocks
+        self._life = Life(0, lambda _address: None)
+        self._lock = threading.RLock()  # around the library's posting calls
+        self._numbers = itertools.count(1)  # of requests
+        self._failures: list[tuple[int, str, str]] = []  # of operations: number, where, text
         self._options: dict[tuple[int, int], Any] = {}
 
     def _post(
@@ -63,28 +67,40 @@ class Posting(Checks):
         blocking: bool,
         timeout_s: Optional[float],
     ) -> Work:
-        if not blocking:
-            handle = self._start(name, arguments)
-            return PendingWork((self._request(name, handle, lent, timeout_s),), lent[0])
-        self._blocked.append(None)  # close() waits for this thread, from here on
+        communicator = self._life.enter() or self._gone(name)
         try:
-            communicator = self._handle or self._gone(name)
+            if not blocking:
+                handle = self._start(communicator, name, arguments, lent, timeout_s)
+                request = self._request(name, handle, lent, timeout_s)
+                return PendingWork((request,), lent[0])
             _attend(communicator)
             try:
-                self._complete(name, self._start(name, arguments), lent, timeout_s)
+                handle = self._start(communicator, name, arguments, lent, timeout_s)
+                self._complete(name, handle, lent, timeout_s)
             finally:
                 _leave(communicator)
         finally:
-            self._blocked.pop()
+            self._life.leave()
         return completed(lent[0])
 
-    def _start(self, name: str, arguments: tuple[Any, ...]) -> ctypes.c_void_p:
+    def _start(
+        self,
+        communicator: int,
+        name: str,
+        arguments: tuple[Any, ...],
+        lent: Lent,
+        timeout_s: Optional[float],
+    ) -> ctypes.c_void_p:
         out = ctypes.c_void_p()
-        with self._lock:
-            communicator = self._handle or self._gone(name)
-            code = _START[name](communicator, *arguments, ctypes.byref(out))
+        try:
+            with self._lock:
+                code = _START[name](communicator, *arguments, ctypes.byref(out))
+        except BaseException:  # Ctrl-C: what was posted goes on, and keeps its tensors
+            if out.value:
+                self._request(name, out, lent, timeout_s)
+            raise
         if code < 0:
-            raise self.error(code, last_message(), name)
+            raise self._refusal(communicator, code, last_message(), name)
         return out
 
     def _complete(
@@ -107,7 +123,9 @@ class Posting(Checks):
             return
         _free(ctypes.byref(handle))
         if code < 0:
-            raise self.error(code, message, name)
+            place = user_place()
+            self.note_failure(next(self._numbers), name, place, message)
+            raise self.error(code, message, name, place_text(place))
         if lent[2] is not None:
             lent[2]()
 
@@ -115,15 +133,41 @@ class Posting(Checks):
         self, name: str, handle: ctypes.c_void_p, lent: Lent, timeout_s: Optional[float]
     ) -> Request:
         outputs, keep, finish = lent
+        number, address = next(self._numbers), handle.value or 0
         request = Request(
-            self, handle.value or 0, name, user_place(), outputs, keep, finish, timeout_s
+            self, address, number, name, user_place(), outputs, keep, finish, timeout_s
         )
-        self._requests.add(request)
+        self._life.add(request)
         return request
 
     def forget_request(self, request: Request) -> None:
-        """Of a request that is settled."""
-        self._requests.discard(request)
+        """Of a request that is freed."""
+        self._life.remove(request)
+
+    # ---- a group that has failed ----
+
+    def note_failure(self, number: int, operation: str, place: Place, message: str) -> None:
+        """Of an operation that had been posted; number: as of requests."""
+        self._failures.append((number, f"{operation} ({place_text(place)})", message))
+
+    def earlier_failure(self) -> str:
+        """ "group '0' failed earlier at all_reduce (train.py:41): ...", of the first operation
+        that did; empty while none has."""
+        for request in self._life.requests():
+            request.test()  # nobody may have asked yet
+        if not self._failures:
+            return ""
+        _, where, message = min(self._failures)
+        return f"group '{self.name}' failed earlier at {where}: {message}"
+
+    def _refusal(self, communicator: int, code: int, message: str, name: str) -> RedpollError:
+        """Of an operation that was not posted: for its arguments, or for what went before."""
+        if _abi.rp_comm_status(communicator) < 0:
+            place, earlier = user_place(), self.earlier_failure()
+            if not earlier:  # another rank's, of which this is the first to hear
+                self.note_failure(next(self._numbers), name, place, message)
+            return self.error(code, earlier or message, name, place_text(place))
+        return self.error(code, message, name)
 
     def _plain_options(self, reduction: int, root: int, factor: float = 1.0) -> Any:
         """Options that are asked for again and again, made once."""

@@ -20,6 +20,7 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import Backend as _C10dBackend
 
+from .. import _abi
 from ._communicator import Communicator
 from ._operations import INTERNAL, Operations
 from .monitored import monitored_barrier
@@ -191,6 +192,9 @@ class RedpollGroup(_Table, dist.ProcessGroup):  # type: ignore[misc, valid-type]
         own = self.communicator
         if own.rank not in new_ranks:
             return None
+        earlier = own.earlier_failure()
+        if earlier:
+            raise own.error(_abi.RP_STATE, earlier, "split_group")
         name = group_name or f"{own.name}:{'-'.join(map(str, new_ranks))}"
         store = dist.PrefixStore(f"{name}/", self._store)
         limit = timeout or timedelta(seconds=own.timeout_s)

@@ -14,7 +14,6 @@ import torch.distributed as dist
 
 from .. import _abi
 from ..errors import last_message
-from . import _notifier
 from ._errors import Place, RedpollError, place_text
 
 SLICE_S = 0.2
@@ -37,14 +36,23 @@ def seconds(timeout: Optional[timedelta]) -> Optional[float]:
 
 
 class Request:
-    """Owned by its communicator until it is settled; any number of threads may wait for it.
+    """Owned by its communicator until it is freed; any number of threads may wait for it.
 
-    handle: the rp_request's address; 0 once it is freed. keep: whatever C borrows, until then.
-    finish: run once after success, before anybody is told (copies staged results back)."""
+    It runs; it is done when somebody has settled it (results are in place, or its failure is
+    known); its rp_request is freed when it is done and nobody looks at it any more. As long as
+    it is not freed the rp_comm is not destroyed (`_handle.py`).
+
+    The lock is one that its own thread may take again: a signal handler or a finalizer in the
+    middle of anything here may close the group, which settles all requests.
+
+    handle: the rp_request's address; 0 once it is freed. number: in the order of posting. keep:
+    whatever C borrows, until it is done. finish: run once after success, before anybody is told
+    (copies staged results back)."""
 
     __slots__ = (
         "communicator",
         "handle",
+        "number",
         "operation",
         "place",
         "outputs",
@@ -54,9 +62,11 @@ class Request:
         "_keep",
         "_finish",
         "_lock",
-        "_users",
+        "_lookers",
+        "_settling",
         "_failure",
         "_settled",
+        "_untold",
         "_future",
         "_watched",
     )
@@ -65,6 +75,7 @@ class Request:
         self,
         communicator: Any,
         handle: int,
+        number: int,
         operation: str,
         place: Place,
         outputs: Sequence[torch.Tensor],
@@ -74,6 +85,7 @@ class Request:
     ) -> None:
         self.communicator = communicator
         self.handle = handle
+        self.number = number
         self.operation = operation
         self.place = place
         self.outputs = outputs
@@ -82,10 +94,12 @@ class Request:
         self.done = False
         self._keep = keep
         self._finish = finish
-        self._lock = threading.Lock()
-        self._users = 0
+        self._lock = threading.RLock()
+        self._lookers: list[None] = []  # one for each thread that uses the rp_request
+        self._settling = False
         self._failure: Optional[tuple[int, str]] = None
         self._settled: Any = None  # what the future follows
+        self._untold = [None]  # whoever pops it completes that
         self._future: Optional[torch.futures.Future] = None
         self._watched = False  # the notifier has it, or had
 
@@ -101,18 +115,17 @@ class Request:
         deadline = None if limit is None else time.monotonic() + limit
         while not self.done:
             left = SLICE_S if deadline is None else deadline - time.monotonic()
-            if not self._look(min(max(left, 0.0), SLICE_S)) and left <= 0:
+            if self._look(min(max(left, 0.0), SLICE_S)):
+                break
+            if self._settling:
+                self._check_nesting()
+            if left <= 0:
                 raise self._error(
                     _abi.RP_TIMEOUT,
                     f"not complete after {limit:g} s; it goes on and may be waited for again",
                 )
         if self._failure is not None:
             raise self._error(*self._failure)
-
-    @property
-    def waited_for(self) -> bool:
-        """True while a thread is in the library for it."""
-        return self._users > 0 and not self.done
 
     def test(self) -> bool:
         """True when it is complete. Drives a little; never blocks."""
@@ -128,66 +141,85 @@ class Request:
         return self._error(*self._failure) if self._failure is not None else None
 
     def _look(self, timeout_s: float) -> bool:
-        with self._lock:
-            if self.done:
-                return True
-            self._users += 1
+        """Enter first and look at `done` then: whoever frees looks the other way round."""
+        self._lookers.append(None)
         code, message = _abi.RP_PENDING, ""
         try:
-            code = _wait_for(self.handle, timeout_s)
-            if code < 0:
-                message = last_message()
+            if not self.done:
+                code = _wait_for(self.handle, timeout_s)
+                if code < 0:
+                    message = last_message()
         finally:
-            future = self._leave(code, message)
-        if future is not None:
-            future.set_result(None)
+            self._leave(code, message)
         return self.done
 
-    def _leave(self, code: int, message: str) -> Any:
-        with self._lock:
-            self._users -= 1
-            future = None
-            if code != _abi.RP_PENDING and not self.done:
-                self._settle(code, message)
-                future = self._settled
-            self._free_when_unused()
-            return future
+    def _leave(self, code: int, message: str) -> None:
+        if code != _abi.RP_PENDING and not self.done:
+            with self._lock:
+                if not self.done and not self._settling:
+                    self._settle(code, message)
+        self._lookers.pop()
+        self._free_when_unused()
+        self._tell()
+
+    def _check_nesting(self) -> None:
+        """RedpollError when it is settled by this very thread, further up its stack."""
+        if self._lock.acquire(blocking=False):
+            try:
+                if not self.done:
+                    raise self._error(
+                        _abi.RP_STATE, "a handler waits for what the code below it completes"
+                    )
+            finally:
+                self._lock.release()
 
     def _settle(self, code: int, message: str) -> None:
-        """Under the lock, once."""
-        if code == _abi.RP_OK:
-            self.source = _source(self.handle)
-            if self._finish is not None:
-                try:
-                    self._finish()
-                except Exception as error:
-                    code, message = _abi.RP_STATE, f"results could not be copied back: {error}"
-        if code < 0:
-            self._failure = (code, message)
-        self._keep = self._finish = None
-        self.done = True
-        self.communicator.forget_request(self)
+        """Under the lock, once; again when Ctrl-C broke it off."""
+        self._settling = True
+        try:
+            if code < 0:
+                self.communicator.note_failure(self.number, self.operation, self.place, message)
+            else:
+                self.source = _source(self.handle)
+                code, message = self._finished()
+            if code < 0:
+                self._failure = (code, message)
+            self._keep = self._finish = None
+            self.done = True
+        finally:
+            self._settling = False
+
+    def _finished(self) -> tuple[int, str]:
+        if self._finish is not None:
+            try:
+                self._finish()
+            except Exception as error:
+                return _abi.RP_STATE, f"results could not be copied back: {error}"
+        return _abi.RP_OK, ""
 
     def _free_when_unused(self) -> None:
-        """Under the lock."""
-        if self.done and self._users == 0 and self.handle:
-            _free(ctypes.byref(ctypes.c_void_p(self.handle)))
-            self.handle = 0
-
-    def cancel(self, message: str) -> None:
-        """Of the communicator, which is gone and the C request with it."""
+        if not self.done or self._lookers:
+            return
         with self._lock:
-            if self.done:
-                return
-            self.handle = 0
-            self._settle(_abi.RP_CANCELLED, message)
-            future = self._settled
-        if future is not None:
-            future.set_result(None)
+            handle, self.handle = self.handle, 0
+        if handle:
+            _free(ctypes.byref(ctypes.c_void_p(handle)))
+            self.communicator.forget_request(self)
+
+    def _tell(self) -> None:
+        """Complete the future, once it is there and there is something to tell."""
+        if not self.done or self._settled is None:
+            return
+        try:
+            self._untold.pop()
+        except IndexError:
+            return
+        self._settled.set_result(None)
 
     def forget(self) -> None:
         """In a forked child: the request is the parent's, and nothing may be done with it."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        self._lookers = []
         self.handle = 0
         self._failure = (_abi.RP_STATE, "it belongs to the process that this one is a fork of")
         self.done = True
@@ -197,28 +229,33 @@ class Request:
     def future(self) -> torch.futures.Future:
         """The future of this request, made at the first call: `outputs`, or the failure."""
         with self._lock:
-            if self._future is not None:
-                return self._future
-            future = self._future = self._make_future()
-            is_done = self.done
-        if is_done:
-            self._settled.set_result(None)
-        else:
-            self._watch()
+            if self._future is None:
+                self._future = self._make_future()
+            future = self._future
+        self._tell()
+        self.watch()
         return future
 
-    def abandon(self) -> None:
-        """Nobody will wait for it any more: have it settled all the same."""
-        self._watch()
+    @property
+    def is_told(self) -> bool:
+        """Its future has the outputs, or there is none."""
+        return self._future is None or self._future.done()
 
-    def _watch(self) -> None:
-        with self._lock:
-            if self.done or self._watched:
-                return
-            self._watched = True
-            self._users += 1
+    def abandon(self) -> None:
+        """Nobody will wait for it any more: have it settled all the same. Of finalizers: takes
+        no lock."""
+        if not self.done and not self._watched:
+            self.communicator.notifier.watch_later(self)
+
+    def watch(self) -> None:
+        """Have the notifier settle it, unless that is asked for already."""
+        self._lookers.append(None)
         try:
-            _notifier.watch(self)
+            with self._lock:
+                if self.done or self._watched:
+                    return
+                self._watched = True
+            self.communicator.notifier.watch(self)
         finally:
             self._leave(_abi.RP_PENDING, "")
 

@@ -87,8 +87,8 @@ class SparseLane:
         self._owner = owner
         self._make = make
         self._communicator: Any = None
-        self._closed = False
-        self._lock = threading.Lock()  # around posting and closing
+        self._closed = self._cancelled = False
+        self._lock = threading.RLock()  # around posting and closing
         self._posted: queue.SimpleQueue[Optional[SparseWork]] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="redpoll sparse", daemon=True)
         self._thread.start()
@@ -115,9 +115,12 @@ class SparseLane:
         if threading.current_thread() is self._thread:
             return  # of a callback; the thread closes what it has
         self._thread.join(drain_s)
-        if self._thread.is_alive() and self._communicator is not None:
+        if not self._thread.is_alive():
+            return
+        self._cancelled = True  # what it has not begun; it no longer waits for ranks either
+        if self._communicator is not None:
             self._communicator.close()
-            self._thread.join(_JOIN_S)
+        self._thread.join(_JOIN_S)
 
     def _run(self) -> None:
         while True:
@@ -131,6 +134,8 @@ class SparseLane:
 
     def _failure_of(self, work: SparseWork) -> Optional[tuple[int, str]]:
         try:
+            if self._cancelled:
+                self._owner._gone("all_reduce")
             if self._communicator is None:
                 self._communicator = self._make()
             _sum(self._communicator, work.tensor)

@@ -24,10 +24,13 @@ class StoreBridge:
 
     It must live as long as the communicator that was created from it. An exception in a
     callback becomes a status, and stays in `failure` for whoever raises in the end; a
-    KeyboardInterrupt too, so that Ctrl-C ends a wait for ranks that do not arrive."""
+    KeyboardInterrupt too, so that Ctrl-C ends a wait for ranks that do not arrive.
 
-    def __init__(self, store: Any) -> None:
+    is_over: asked while it waits; true ends the wait."""
+
+    def __init__(self, store: Any, is_over: Callable[[], bool] = lambda: False) -> None:
         self.failure: Optional[BaseException] = None
+        self._is_over = is_over
         self._store = store
         self._ops = _abi.rp_store_ops(
             set=_abi.StoreSet(self._guard(self._set)),
@@ -53,8 +56,8 @@ class StoreBridge:
 
     def _get(self, key: bytes, timeout_s: float, value: int, capacity: int, size: Any) -> int:
         name = key.decode()
-        if not wait_for_key(self._store, name, timeout_s):
-            return _abi.RP_TIMEOUT
+        if not wait_for_key(self._store, name, timeout_s, self._is_over):
+            return _abi.RP_CANCELLED if self._is_over() else _abi.RP_TIMEOUT
         found = self._store.get(name)
         size[0] = len(found)
         ctypes.memmove(value, found, min(len(found), capacity))
@@ -72,15 +75,17 @@ class StoreBridge:
         return _abi.RP_OK
 
 
-def wait_for_key(store: Any, key: str, timeout_s: float) -> bool:
-    """True as soon as the store has the key, False when timeout_s is over. Asks again and
+def wait_for_key(
+    store: Any, key: str, timeout_s: float, is_over: Callable[[], bool] = lambda: False
+) -> bool:
+    """True as soon as the store has the key, False when timeout_s or it is over. Asks again and
     again, every 20 ms at the longest: Store.wait() would hold the connection that other groups
     share, and would not answer Ctrl-C."""
     deadline = time.monotonic() + timeout_s
     pause = _FIRST_PAUSE_S
     while not store.check([key]):
         left = deadline - time.monotonic()
-        if left <= 0:
+        if left <= 0 or is_over():
             return False
         time.sleep(min(pause, left))
         pause = min(2 * pause, _LONGEST_PAUSE_S)

@@ -18,6 +18,9 @@ from ._request import Request, seconds
 # later ones are.
 _HOLDS = tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 9)
 _held: dict[int, Work] = {}
+_HELD = 1024
+_heavy: collections.deque[Work] = collections.deque()  # those held whose tensors are too
+_HEAVY = 16
 
 # In all releases C++ has only its own half of a Work that Python code gives to it, as the join
 # context of DDP does, and would wait for that for ever. So a Work that is dropped before
@@ -86,6 +89,11 @@ class Work(_C10dWork):
         """The group rank that sent what a receive got; -1 before that, and of anything else."""
         return -1
 
+    def lighten(self) -> None:
+        """Nobody asks for its result any more: let go of tensors that are not small."""
+        if sum(one.nbytes for one in self._outputs) > _SMALL_BYTES:
+            self._outputs = ()
+
     def _source_rank(self) -> int:
         return self.source_rank()
 
@@ -135,19 +143,18 @@ class PendingWork(Work):
         return self._requests[0].source if len(self._requests) == 1 else -1
 
     def __del__(self) -> None:
+        """May run inside any code, whatever lock that holds: takes none."""
         for request in self._requests:
-            if not request.done:
-                request.abandon()
+            request.abandon()
         if not self._taken:
-            self._stay()
+            self.lighten()  # dropped, and yet to be there: C++ may hold it
+            _dropped.append(self)
 
-    def _stay(self) -> None:
-        """Dropped, and yet to be there: C++ may hold it."""
-        if sum(one.nbytes for one in self._outputs) > _SMALL_BYTES:
-            self._outputs = ()
+    def lighten(self) -> None:
+        super().lighten()
+        if not self._outputs:
             for request in self._requests:
                 request.outputs = ()
-        _dropped.append(self)
 
 
 def completed(outputs: Sequence[torch.Tensor]) -> Work:
@@ -172,6 +179,14 @@ def joined(works: Sequence[Work]) -> Work:
 
 
 def _hold(work: Work) -> None:
+    """C++ asks for the result soon or not at all: of most that are held no tensors stay."""
     _held[id(work)] = work
-    if len(_held) > 1024:
+    if len(_held) > _HELD:
         _held.pop(next(iter(_held)), None)
+    _heavy.append(work)
+    for _ in range(max(len(_heavy) - _HEAVY, 0)):
+        early = _heavy.popleft()
+        if early.is_completed() and all(request.is_told for request in early._requests):
+            early.lighten()
+        else:
+            _heavy.append(early)

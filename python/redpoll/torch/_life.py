@@ -1,0 +1,102 @@
+"""The life of a communicator's rp_comm: who may use it, and when it is destroyed.
+
+              close(), exit            finish()            the last user leaves
+        OPEN ---------------> LEAVING ----------> FINISHED --------------------> GONE
+         |                       |                   |
+         `-----------------------`-------------------`---> FORGOTTEN, in a fork's child
+
+OPEN: any thread enters, uses the rp_comm, and leaves; a request counts from its posting until
+it is freed. LEAVING: nobody enters any more. What is in flight gets its time; then the rp_comm
+is aborted, which ends every wait in C, and what is left is settled, with that failure.
+FINISHED: whoever is the last to leave destroys the rp_comm: as a rule close() itself, which
+waits for the others; a thread that was late; or the code that a signal handler interrupted,
+when it was the handler that closed. GONE: the communicator's notifier and its store are let go.
+FORGOTTEN: only descriptors are closed; a destruction that another thread of the parent had
+begun leaves even these.
+
+So C never sees a request or a communicator that it has freed, and nothing of it waits longer
+than close() says."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from threading import Event, get_ident
+from typing import Any, Callable
+
+from ._errors import RedpollError
+from ._shared import Shared
+
+_CANCEL_S = 1.0  # for aborted operations, and for the threads that wait in them
+_PAUSE_S = 0.001
+
+
+class Life(Shared):
+    """An rp_comm (address 0: none) and the requests on it that are not freed."""
+
+    def __init__(self, address: int, destroy: Callable[[int], None]) -> None:
+        """destroy: called once, when nobody uses it any more; must not raise."""
+        super().__init__(address, self._end)
+        self._destroy = destroy
+        self._requests: dict[Any, None] = {}  # in the order of posting
+        self._closer = 0  # the thread that closes
+        self._unclosed = [None]  # whoever pops it closes
+        self._gone = Event()
+
+    def add(self, request: Any) -> None:
+        """From within enter() and leave(); until remove()."""
+        self.keep()
+        self._requests[request] = None
+
+    def remove(self, request: Any) -> None:
+        del self._requests[request]
+        self.drop()
+
+    def requests(self) -> list[Any]:
+        """Those that are not freed, in the order of posting."""
+        return list(self._requests)
+
+    def close(self, drain_s: float, abort: Callable[[int], None]) -> None:
+        """From OPEN to FINISHED, and to GONE unless somebody is in it still. What is in flight
+        has drain_s seconds to end, then abort() is called. Another thread that closes is waited
+        for, for as long."""
+        self.shut()
+        try:
+            self._unclosed.pop()
+        except IndexError:
+            if self._closer != get_ident():  # else we are in a handler on top of it
+                self._gone.wait(drain_s + 2 * _CANCEL_S)
+            return
+        self._closer = get_ident()
+        self._users.append(self._closer)
+        try:
+            self._settle(drain_s)
+            if self.has_others():
+                abort(self._address)
+                self._settle(_CANCEL_S)
+        finally:
+            self.leave()
+            self.finish()
+
+    def forget(self) -> int:
+        """In a forked child: the address to forget; 0: there is none, or not any more."""
+        for request in self.requests():
+            request.forget()
+        self._requests.clear()
+        return self.take()
+
+    def _settle(self, limit_s: float) -> None:
+        """Until requests are freed and other threads have left, so many seconds at most."""
+        deadline = time.monotonic() + limit_s
+        for request in self.requests():
+            with contextlib.suppress(RedpollError):  # its failure is told to who waits for it
+                request.wait(max(deadline - time.monotonic(), 0.0))
+        while self.has_others() and time.monotonic() < deadline:
+            time.sleep(_PAUSE_S)
+
+    def _end(self, address: int) -> None:
+        try:
+            if address:
+                self._destroy(address)
+        finally:
+            self._gone.set()

@@ -68,7 +68,8 @@ RP_API rp_status rp_comm_create(const rp_store *store, int rank, int world,
 RP_API rp_status rp_comm_join(const rp_comm_options *options, rp_comm **comm);
 /** Local, but that the other ranks hear of it when operations are still in flight here: these
  *  are cancelled, and the others' fail with RP_CANCELLED and this rank's name. Otherwise blocks
- *  until what was posted has left, at most five seconds. Afterwards buffers are free again,
+ *  until what was posted has left, five seconds at most. Says goodbye to ranks that are heard
+ * of: ten seconds in all at most, three after a failure. Afterwards buffers are free again,
  *  requests that were not waited for are gone with the communicator, and the tokens of all
  *  (rp_request_notify) are in their queues. No other thread may use it any more, nor wait for
  *  one of its requests. NULL is fine. */

@@ -30,15 +30,14 @@ static rp_status connect_ranks(const rpi_world_settings *settings, rpi_world *wo
     rp_comm_options options = {
         .transport = settings->transport,
         .link = settings->link,
-        .bind_host = settings->bind_host ? settings->bind_host : world->join->bind_host,
+        .bind_host = settings->bind_host,
         .connect_timeout_s = settings->connect_timeout_s,
         .timeout_s = settings->timeout_s,
         .warn_after_s = settings->warn_after_s,
         .chunk_bytes = (uint32_t)settings->chunk_bytes,
         .progress_thread = settings->progress_thread,
     };
-    return rp_comm_create(world->ranks > 1 ? &world->join->store : NULL, world->rank,
-                          world->ranks, &options, &world->comm);
+    return rp_comm_join(&options, &world->comm);
 }
 
 /* This very program with the words it was started with: ranks find their place in the
@@ -94,18 +93,12 @@ rp_status rpi_world_join(const rpi_world_settings *settings, rpi_world *out_worl
         return RP_FAIL(INVALID, "-n %lld, but %s started a world of %d; leave -n out there",
                        (long long)settings->ranks, place.found_by, place.world);
     greet(settings, &place);
-    RP_TRY(rpi_join_open(&place, settings->connect_timeout_s, &world.join));
-    rp_status status = connect_ranks(settings, &world);
-    if (status != RP_OK) {
-        rpi_join_close(world.join);
-        return status;
-    }
+    RP_TRY(connect_ranks(settings, &world));
     *out_world = world;
     return RP_OK;
 }
 
 void rpi_world_leave(rpi_world *world) {
     rp_comm_destroy(world->comm);
-    rpi_join_close(world->join);
     *world = (rpi_world){0};
 }

@@ -52,7 +52,6 @@ typedef struct rpi_world {
     int rank, ranks, local_rank, local_ranks;
     int cores; /* this rank's share of those of its host, at least 1 */
     rp_comm *comm;
-    struct rpi_join *join;
 } rpi_world;
 
 /* RP_INVALID for more ranks than one host is given. */
@@ -66,6 +65,7 @@ int rpi_world_launch(const rpi_world_settings *settings, const char *command, in
 /* Find this process's world, connect, create the communicator. Collective. On failure nothing
  * is left to undo. */
 rp_status rpi_world_join(const rpi_world_settings *settings, rpi_world *out_world);
-void rpi_world_leave(rpi_world *world); /* zeros are fine */
+/* Ten seconds at most, after a failure three: docs/comm.md says for what. Zeros are fine. */
+void rpi_world_leave(rpi_world *world);
 
 #endif

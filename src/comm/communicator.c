@@ -103,7 +103,7 @@ static rp_status connect_world(rp_comm *comm, const rp_store *store,
     if (status != RP_OK)
         return rpi_meeting_decline(store, comm->rank, comm->world, prefix, connect_s, status);
     RP_TRY(connect_mesh(comm, store, options, prefix));
-    comm->silence_ns = (int64_t)(4 * beat_seconds(comm) * 1e9) + RPI_SECOND_NS / 2;
+    comm->silence_ns = rpi_control_silence_ns(beat_seconds(comm));
     rpi_control_options control = {.prefix = prefix,
                                    .bind_host = options->bind_host,
                                    .secret = comm->mesh->secret,
@@ -189,7 +189,10 @@ static void free_comm(rp_comm *comm) {
         rpi_tags_free(&comm->peers[rank].tags);
     rpi_control_close(comm->control); /* goodbye first: closed links are then no deaths */
     rpi_mesh_close(comm->mesh);
-    rpi_join_close(comm->join);
+    if (atomic_load(&comm->failed))
+        rpi_join_abandon(comm->join);
+    else
+        rpi_join_close(comm->join);
     free_routines(comm);
     for (rp_request *request = comm->requests, *next; request; request = next) {
         next = request->sibling;
@@ -275,6 +278,7 @@ void rp_comm_destroy(rp_comm *comm) {
     rpi_drive_take(comm);
     bool busy = comm->in_flight > 0;
     if (busy) cancel_all(comm);
+    rpi_comm_check_control(comm);
     if (comm->mesh && !atomic_load(&comm->failed)) linger(comm);
     rpi_drive_give(comm);
     free_comm(comm);

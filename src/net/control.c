@@ -213,6 +213,10 @@ static int64_t beat_interval_ns(const rpi_control_options *options, int world) {
     return (int64_t)(DEFAULT_BEAT_S * crowd * 1e9);
 }
 
+int64_t rpi_control_silence_ns(double beat_s) {
+    return (int64_t)(4 * beat_s * 1e9) + RPI_SECOND_NS / 2;
+}
+
 rp_status rpi_control_open(const rp_store *store, int rank, int world,
                            const rpi_control_options *options, rpi_control **out_control) {
     rpi_control *control = NULL;
@@ -221,6 +225,8 @@ rp_status rpi_control_open(const rp_store *store, int rank, int world,
     control->world = world;
     control->secret = options->secret;
     control->beat_ns = beat_interval_ns(options, world);
+    control->opened_ns = rpi_now_ns();
+    control->silence_ns = rpi_control_silence_ns(rpi_seconds(control->beat_ns));
     control->wake = control->failed_fd = control->listener = -1;
     control->suspect_ns = control->mine_ns = control->farewell_ns = RPI_NEVER_NS;
     initialise_locks(control);

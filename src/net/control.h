@@ -70,8 +70,11 @@ int rpi_control_fd(rpi_control *control);
 /* For this rank's beats: what the executor waits in. Any thread, no lock, a store each. */
 void rpi_control_note(rpi_control *control, uint64_t sequence, uint64_t bytes);
 void rpi_control_beat_of(rpi_control *control, int rank, rpi_control_beat *out_beat);
+/* A rank that beats every beat_s and was not heard of for so long is stopped, or cut off. */
+int64_t rpi_control_silence_ns(double beat_s);
 /* Says goodbye, so that peers do not take it for a death. A failure published just before still
- * reaches them. Blocks until they have heard it, three seconds at most. NULL is fine. */
+ * reaches them. Blocks until all that are heard of have heard it, three seconds at most. NULL
+ * is fine. */
 void rpi_control_close(rpi_control *control);
 /* In a child that fork() made: close its copies of the descriptors (transport.h). */
 void rpi_control_forget(rpi_control *control);

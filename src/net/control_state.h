@@ -15,7 +15,7 @@ enum { RPI_CONTROL_HUB = 0 };
 struct rpi_control {
     int rank, world;
     uint64_t secret;
-    int64_t beat_ns;
+    int64_t beat_ns, silence_ns, opened_ns;
     pthread_t thread;
     bool has_thread;
     int wake;      /* eventfd: look at the fields under the lock again */

@@ -236,7 +236,9 @@ static void beat(rpi_control *control) {
                               .a = atomic_load(&control->sequence),
                               .b = atomic_load(&control->bytes)};
     take_beat(control, &own);
-    for (int i = 0; i < control->line_count; i++) send_beats_to(control, &control->lines[i]);
+    bool closing = control->farewell_ns != RPI_NEVER_NS; /* our side of the lines is shut */
+    for (int i = 0; i < control->line_count && !closing; i++)
+        send_beats_to(control, &control->lines[i]);
     memset(control->fresh, 0, (size_t)control->world * sizeof *control->fresh);
     control->beat_at_ns = rpi_now_ns() + control->beat_ns;
 }
@@ -289,6 +291,14 @@ static void say_goodbye(rpi_control *control) {
     control->farewell_ns = rpi_deadline_ns(FAREWELL_S);
 }
 
+/* No heartbeat comes from it: it will not hang up either. */
+static bool is_silent(rpi_control *control, int rank) {
+    rpi_control_beat beat;
+    rpi_control_beat_of(control, rank, &beat);
+    int64_t since_ns = beat.heard_ns ? beat.heard_ns : control->opened_ns;
+    return rpi_now_ns() - since_ns > control->silence_ns;
+}
+
 /* All that was said has left, and the other sides have hung up: closing now resets nothing that
  * they have still to read. */
 static bool farewell_is_over(rpi_control *control) {
@@ -297,7 +307,7 @@ static bool farewell_is_over(rpi_control *control) {
         rpi_control_line *line = &control->lines[i];
         if (line->fd < 0) continue;
         if (!line->out_bytes) shutdown(line->fd, SHUT_WR);
-        over = false;
+        if (!is_silent(control, line->rank)) over = false;
     }
     return over || rpi_now_ns() >= control->farewell_ns;
 }

@@ -2,6 +2,7 @@
 
 #include "base/memory.h"
 #include "net/forget.h"
+#include "net/patience.h"
 #include "net/store_torch.h"
 
 #include <arpa/inet.h>
@@ -140,6 +141,7 @@ static void take_leave(rpi_join *join) {
     int64_t left = 0;
     size_t bytes = 0;
     if (join->place.store != RPI_STORE_RANK_0) return;
+    rpi_store_set_patience_tcp(store, FAREWELL_S);
     if (join->server) {
         (void)store->ops->get(store->context, EMPTY_KEY, FAREWELL_S, NULL, 0, &bytes);
         return;
@@ -148,15 +150,23 @@ static void take_leave(rpi_join *join) {
     if (left == join->place.world - 1) (void)store->ops->set(store->context, EMPTY_KEY, "", 0);
 }
 
-void rpi_join_close(rpi_join *join) {
+static void shut(rpi_join *join, bool in_peace) {
     if (!join) return;
     rpi_kept_error reason;
     rpi_error_keep(&reason);
-    take_leave(join);
+    if (in_peace) take_leave(join);
     rp_store_close(&join->store);
     rp_store_server_stop(join->server);
     rpi_free(join);
     rpi_error_put_back(&reason);
+}
+
+void rpi_join_close(rpi_join *join) {
+    shut(join, true);
+}
+
+void rpi_join_abandon(rpi_join *join) {
+    shut(join, false);
 }
 
 void rpi_join_forget(rpi_join *join) {

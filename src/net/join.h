@@ -60,8 +60,11 @@ typedef struct rpi_join {
  * RP_IO: the port is taken (the message says what to do); RP_TIMEOUT: nobody serves it;
  * RP_MISMATCH: the store at that port is another job's. */
 rp_status rpi_join_open(const rpi_place *place, double timeout_s, rpi_join **out_join);
-/* A serving rank 0 waits for the others to leave, one second at most. NULL is fine. */
+/* Says goodbye: a serving rank 0 waits for the others to leave, and they for its answer, a
+ * second at most. NULL is fine. */
 void rpi_join_close(rpi_join *join);
+/* After a failure: nobody is told and nobody waited for. NULL is fine. */
+void rpi_join_abandon(rpi_join *join);
 /* In a child that fork() made: close its copies of the descriptors (transport.h). */
 void rpi_join_forget(rpi_join *join);
 

@@ -5,6 +5,7 @@
 #include "base/fpenv.h"
 #include "base/memory.h"
 #include "net/forget.h"
+#include "net/patience.h"
 #include "net/store_wire.h"
 #include "net/stream.h"
 
@@ -13,13 +14,13 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The server keeps the time of waits; this much longer and it is taken for gone. */
-#define ANSWER_S  30.0
 #define HELLO_KEY "redpoll/hello" /* which nobody sets */
 
 typedef struct tcp_store {
     int fd;
     bool broken; /* a question was left without its answer: the stream is out of step */
+    double
+        patience_s; /* the server keeps the time of waits; this much longer, and it is gone */
     char place[RPI_HOST_BYTES + 16]; /* "host:port", for messages */
     unsigned char buffer[RPI_STORE_HEADER_BYTES + RPI_STORE_KEY_BYTES + RPI_STORE_VALUE_BYTES];
 } tcp_store;
@@ -66,8 +67,14 @@ static rp_status exchange_by(tcp_store *store, rpi_store_header *request, const 
 static rp_status exchange(tcp_store *store, rpi_store_header *request, const char *key,
                           const void *value, double wait_s, rpi_store_header *out_reply) {
     RPI_FPENV_SCOPE;
-    int64_t deadline_ns = wait_s < 0 ? RPI_NEVER_NS : rpi_deadline_ns(wait_s + ANSWER_S);
-    return exchange_by(store, request, key, value, deadline_ns, out_reply);
+    int64_t deadline_ns =
+        wait_s < 0 ? RPI_NEVER_NS : rpi_deadline_ns(wait_s + store->patience_s);
+    rp_status status = exchange_by(store, request, key, value, deadline_ns, out_reply);
+    if (status != RP_TIMEOUT) return status;
+    return RP_FAIL(PEER,
+                   "the store at %s does not answer: the process that serves it is stopped, or "
+                   "the network to it is cut",
+                   store->place);
 }
 
 /* What the server refused, in its words. */
@@ -153,6 +160,7 @@ rp_status rp_store_connect(const char *host, int port, double timeout_s, rp_stor
     RP_TRY(rpi_alloc(sizeof *fresh, "a store client", &fresh));
     snprintf(fresh->place, sizeof fresh->place, "%s:%d", host ? host : "127.0.0.1", port);
     fresh->fd = -1;
+    fresh->patience_s = rpi_store_patience(timeout_s);
     int64_t deadline_ns = rpi_deadline_ns(timeout_s);
     rp_status status = rpi_stream_dial(host, port, deadline_ns, &fresh->fd);
     if (status == RP_OK) status = prove_it_is_a_store(fresh, deadline_ns);
@@ -163,6 +171,10 @@ rp_status rp_store_connect(const char *host, int port, double timeout_s, rp_stor
     }
     *store = (rp_store){.ops = &tcp_ops, .context = fresh};
     return RP_OK;
+}
+
+void rpi_store_set_patience_tcp(const rp_store *store, double patience_s) {
+    if (store->ops == &tcp_ops) ((tcp_store *)store->context)->patience_s = patience_s;
 }
 
 void rpi_store_forget_tcp(const rp_store *store) {

@@ -5,6 +5,7 @@
 #include "net/dictionary.h"
 #include "net/endian.h"
 #include "net/forget.h"
+#include "net/patience.h"
 #include "net/stream.h"
 
 #include <stdbool.h>
@@ -17,7 +18,6 @@
 enum { VALIDATE = 0, SET = 1, GET = 3, ADD = 4, CHECK = 5, DELETE_KEY = 8 };
 enum { READY = 0 };
 #define VALIDATION UINT32_C(0x3c85f7ce)
-#define ANSWER_S   30.0
 
 enum {
     PREFIX_BYTES = 192,
@@ -30,6 +30,7 @@ enum {
 typedef struct torch_store {
     int fd;
     bool broken; /* the stream is out of step */
+    double patience_s;
     char place[RPI_HOST_BYTES + 16];
     char prefix[PREFIX_BYTES];
     size_t bytes; /* of the query under construction */
@@ -62,12 +63,18 @@ static void put_key(torch_store *store, const char *key) {
 
 static rp_status broke(torch_store *store, rp_status status) {
     store->broken = true;
+    if (status == RP_TIMEOUT)
+        return RP_FAIL(
+            PEER,
+            "the torchrun agent's store at %s does not answer: the agent is stopped, "
+            "or the network to it is cut",
+            store->place);
     return rpi_fail_context(status, "the torchrun agent's store at %s: ", store->place);
 }
 
 /* Send the query and read an answer of fixed length (0: there is none). */
 static rp_status ask(torch_store *store, void *answer, size_t bytes) {
-    int64_t deadline_ns = rpi_deadline_ns(ANSWER_S);
+    int64_t deadline_ns = rpi_deadline_ns(store->patience_s);
     if (store->broken)
         return RP_FAIL(PEER, "the connection to the torchrun agent's store at %s has failed",
                        store->place);
@@ -125,8 +132,8 @@ static rp_status torch_get(void *context, const char *key, double timeout_s, voi
     if (count > RPI_STORE_VALUE_BYTES)
         return broke(
             store, RP_FAIL(CORRUPT, "key '%s' has %llu bytes", key, (unsigned long long)count));
-    rp_status status =
-        rpi_stream_read(store->fd, store->query, (size_t)count, rpi_deadline_ns(ANSWER_S));
+    rp_status status = rpi_stream_read(store->fd, store->query, (size_t)count,
+                                       rpi_deadline_ns(store->patience_s));
     if (status != RP_OK) return broke(store, status);
     if (value) memcpy(value, store->query, count < capacity ? (size_t)count : capacity);
     *bytes = (size_t)count;
@@ -179,6 +186,7 @@ rp_status rpi_store_connect_torch(const char *host, int port, const char *prefix
     RP_TRY(rpi_alloc(sizeof *store, "a store client", &store));
     snprintf(store->place, sizeof store->place, "%s:%d", host, port);
     snprintf(store->prefix, sizeof store->prefix, "%s", prefix);
+    store->patience_s = rpi_store_patience(timeout_s);
     rp_status status = rpi_stream_dial(host, port, rpi_deadline_ns(timeout_s), &store->fd);
     if (status != RP_OK) {
         rpi_free(store);
@@ -191,6 +199,10 @@ rp_status rpi_store_connect_torch(const char *host, int port, const char *prefix
     }
     *out_store = (rp_store){.ops = &torch_ops, .context = store};
     return RP_OK;
+}
+
+void rpi_store_set_patience_torch(const rp_store *store, double patience_s) {
+    if (store->ops == &torch_ops) ((torch_store *)store->context)->patience_s = patience_s;
 }
 
 void rpi_store_forget_torch(const rp_store *store) {

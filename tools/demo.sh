@@ -82,7 +82,7 @@ while [ ! -e $runs/failure/model.safetensors ] && [ $waited -lt 300 ]; do
     sleep 0.1
     waited=$((waited + 1))
 done
-victim=$(pgrep -P $launcher -f train | tail -n 1 || true)
+victim=$(pgrep -P "$(pgrep -P $launcher)" | tail -n 1 || true) # the launcher is two processes
 echo "\$ kill -9 $victim        # rank 2"
 kill -9 "$victim"
 wait $launcher || echo "(exit code $?)"

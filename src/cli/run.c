@@ -3,6 +3,8 @@
 #include "base/clock.h"
 #include "base/cpu.h"
 #include "base/memory.h"
+#include "cli/descendants.h"
+#include "cli/guard.h"
 #include "cli/rank_output.h"
 #include "net/stream.h"
 #include "redpoll/store.h"
@@ -43,7 +45,8 @@ typedef struct launch {
     struct pollfd *polls;     /* [1 + ranks * STREAMS] */
     rp_store_server *server;
     int store_port, master_port;
-    int signals; /* signalfd */
+    int signals;         /* signalfd */
+    pid_t first_process; /* of the two that a launch is: guard.h */
     sigset_t mask_before;
     char **environment; /* ours, without what we set */
     int variables;
@@ -232,7 +235,7 @@ static bool is_ignored(int number) {
 
 /* What our starter had us ignore (nohup: SIGHUP; a script's background: SIGINT) the ranks
  * ignore too, and we do not pass it on. */
-static void take_signals(launch *l) {
+static rp_status take_signals(launch *l) {
     static const int taken[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
     sigset_t mask;
     sigemptyset(&mask);
@@ -242,6 +245,7 @@ static void take_signals(launch *l) {
         if (!is_ignored(taken[i])) sigaddset(&mask, taken[i]);
     sigprocmask(SIG_BLOCK, &mask, &l->mask_before);
     l->signals = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
+    return l->signals < 0 ? RP_FAIL_ERRNO(IO, "cannot watch signals") : RP_OK;
 }
 
 static rp_status prepare(launch *l) {
@@ -253,9 +257,7 @@ static rp_status prepare(launch *l) {
     RP_TRY(rpi_alloc_array(1 + ranks * STREAMS, sizeof *l->polls, "ranks", &l->polls));
     RP_TRY(copy_environment(l));
     RP_TRY(rp_store_serve(NULL, 0, &l->server, &l->store_port));
-    RP_TRY(reserve_master_port(&l->master_port));
-    take_signals(l);
-    return l->signals < 0 ? RP_FAIL_ERRNO(IO, "cannot watch signals") : RP_OK;
+    return reserve_master_port(&l->master_port);
 }
 
 /* ---- watching ---- */
@@ -283,7 +285,8 @@ static int code_of(int status) {
 static void name_first(launch *l) {
     int status = l->first_status;
     l->is_named = true;
-    if (l->stop_signal) return; /* a consequence of what has been said already */
+    /* A consequence of what has been said already, or will be. */
+    if (l->stop_signal || getppid() != l->first_process) return;
     if (WIFSIGNALED(status))
         say(l, "rank %d was killed by signal %d (%s)", l->first, WTERMSIG(status),
             strsignal(WTERMSIG(status)));
@@ -377,17 +380,9 @@ static void watch(launch *l) {
 /* ---- ending ---- */
 
 static void finish(launch *l) {
-    for (int rank = 0; l->processes && rank < l->ranks; rank++) {
-        rank_process *process = &l->processes[rank];
-        if (process->group) kill(-process->group, SIGKILL); /* what ranks have left behind */
-        if (process->pid) waitpid(process->pid, NULL, 0);
-    }
+    rpi_descendants_kill(); /* what ranks have left behind */
     for (int i = 0; l->outputs && i < l->ranks * STREAMS; i++)
         if (l->outputs[i].fd >= 0) rpi_rank_output_finish(&l->outputs[i]);
-    if (l->signals >= 0) {
-        close(l->signals);
-        sigprocmask(SIG_SETMASK, &l->mask_before, NULL);
-    }
     rp_store_server_stop(l->server);
     rpi_free(l->processes);
     rpi_free(l->outputs);
@@ -409,15 +404,29 @@ static int run_ranks(launch *l) {
     return l->stop_signal ? 128 + l->stop_signal : 0;
 }
 
+static int fail_to_start(const launch *l) {
+    say(l, "%s", rp_last_error()->message);
+    return CANNOT_START;
+}
+
+static int prepare_and_run(void *context) {
+    launch *l = context;
+    int code = prepare(l) == RP_OK ? run_ranks(l) : fail_to_start(l);
+    finish(l);
+    return code;
+}
+
 int rpi_launch(const rpi_launch_options *options) {
-    launch l = {.options = options, .ranks = (int)options->ranks, .first = -1, .signals = -1};
-    if (rpi_launch_check_ranks(options->ranks) != RP_OK || prepare(&l) != RP_OK) {
-        say(&l, "%s", rp_last_error()->message);
-        finish(&l);
-        return CANNOT_START;
-    }
-    int code = run_ranks(&l);
-    finish(&l);
+    launch l = {.options = options,
+                .ranks = (int)options->ranks,
+                .first = -1,
+                .first_process = getpid()};
+    if (rpi_launch_check_ranks(options->ranks) != RP_OK) return fail_to_start(&l);
+    if (take_signals(&l) != RP_OK) return fail_to_start(&l); /* and the process ends */
+    int code = rpi_guard(&(rpi_guard_options){
+        .name = options->name, .signals = l.signals, .work = prepare_and_run, .context = &l});
+    close(l.signals);
+    sigprocmask(SIG_SETMASK, &l.mask_before, NULL);
     return code;
 }
 

@@ -34,11 +34,12 @@ rp_status rpi_launch_check_ranks(int64_t ranks);
  * was killed), 127 when there is no such program, 126 when it cannot be executed, 1 when ranks
  * could not be started. Has printed why to standard error, naming the rank.
  *
- * Blocks. Call it from the main thread of a process without other children; it takes over
- * SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 meanwhile and passes them on. When it
- * returns no rank is left, nor any process in a rank's process group; when this process is
- * killed the ranks are, too. OMP_NUM_THREADS, where it is not set, becomes the share of cores,
- * and GOMP_SPINCOUNT, where neither it nor OMP_WAIT_POLICY is set, a short one.
+ * Blocks. Call it from the main thread of a process without other threads and children; it
+ * takes over SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 meanwhile and passes them
+ * on. When it returns no rank is left, nor anything that one has started, in whatever process
+ * group or session; when this process is killed they end, too (guard.h).  OMP_NUM_THREADS,
+ * where it is not set, becomes the share of cores, and GOMP_SPINCOUNT, where neither it nor
+ * OMP_WAIT_POLICY is set, a short one.
  */
 int rpi_launch(const rpi_launch_options *options);
 

@@ -89,6 +89,14 @@ the_launcher_dies() {
     kill -9 $launcher
     ends 137
 }
+# Ranks below shells, and a launcher below a rank, which must be gone as well.
+the_launcher_of_shells_dies() {
+    start "$redpoll" run -n 3 sh -c "$1" >out 2>err
+    launcher=$!
+    within 20 is_in_loops || { complain "the ranks do not get going:" && show out err; }
+    kill -9 $launcher
+    ends 137
+}
 all_die() {
     launch_training "$@"
     kill_all
@@ -224,6 +232,10 @@ for transport in '--transport shm' '--transport tcp' '--link 1Gbit,50us'; do
     check "train $transport: all processes are killed" all_die $transport
 done
 check 'the launcher is killed' the_launcher_dies
+check 'the launcher of shells is killed' the_launcher_of_shells_dies \
+    "'$redpoll' bench all-reduce --count 300000 --iters 100000; true"
+check 'the launcher of launchers is killed' the_launcher_of_shells_dies \
+    "env -u REDPOLL_STORE '$redpoll' run -n 3 -- sh -c \"'$redpoll' bench all-reduce --count 30000 --iters 100000; true\""
 check 'Ctrl-C ends all' ctrl_c
 check 'rank 1 is stopped, shm' a_rank_stops 1
 check 'rank 0 is stopped, tcp' a_rank_stops 0 --transport tcp

@@ -257,13 +257,149 @@ static void a_killed_launcher_takes_its_ranks_along(void) {
     CHECK_EQ(finish(launcher), 128 + SIGKILL);
 }
 
-static void children_of_ranks_do_not_stay(void) {
-    pid_t launcher = start(shell(2, "sleep 100 & echo pid $!"));
-    CHECK_EQ(finish(launcher), 0);
-    for (int i = 0; i < 2; i++) {
-        CHECK(printed_pid(i) > 0);
-        CHECK(ends_soon(printed_pid(i)));
+/* What a rank may have below itself; each prints the ids of two processes a rank and stays. */
+static const char *const trees[] = {
+    /* A shell that waits for its program. */
+    "echo pid $$; sh -c 'echo pid $$; sleep 100; true'; true",
+    "echo pid $$; sh -c 'sh -c \"echo pid \\$\\$; sleep 100; true\"; true'; true",
+    /* Jobs in the background, one of which takes no SIGTERM or SIGHUP. */
+    "sleep 100 & echo pid $!; (trap '' TERM HUP; sleep 100; true) & echo pid $!; wait",
+    /* A session of its own, and a group of its own within it. */
+    "echo pid $$; setsid -w sh -c 'echo pid $$; sleep 100; true'; true",
+    /* Daemons: their parents have ended. */
+    "echo pid $$; (setsid sh -c 'echo pid $$; sleep 100; true' &); sleep 100; true",
+    "echo pid $$; (sh -c '(sleep 100 & echo pid $!)' &); sleep 100; true",
+    /* Stopped ones. */
+    "echo pid $$; sh -c 'echo pid $$; kill -STOP $$; sleep 100; true'; true",
+    "echo pid $$; setsid -w sh -c 'echo pid $$; kill -STOP $$; sleep 100; true'; true",
+};
+enum { TREES = sizeof trees / sizeof trees[0], TREE_PIDS = 4 };
+
+/* Which of the launcher's two processes is lost? */
+typedef enum victim { FIRST, SECOND } victim;
+
+static pid_t parent_of(pid_t pid) {
+    char path[64];
+    int parent = 0;
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    FILE *file = fopen(path, "r");
+    if (!file || fscanf(file, "%*d (%*[^)]) %*c %d", &parent) != 1) parent = 0;
+    if (file) fclose(file);
+    return parent;
+}
+
+/* The launcher's second process: the only child of the first. */
+static pid_t second_of(pid_t launcher) {
+    char path[64];
+    int second = 0;
+    snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)launcher, (int)launcher);
+    FILE *file = fopen(path, "r");
+    if (!file || fscanf(file, "%d", &second) != 1) second = 0;
+    if (file) fclose(file);
+    return second;
+}
+
+static void lose(victim which, const char *tree) {
+    pid_t launcher = start(shell(2, tree));
+    if (wait_for_output("pid ", TREE_PIDS)) {
+        pid_t pids[TREE_PIDS], second = second_of(launcher);
+        for (int i = 0; i < TREE_PIDS; i++) pids[i] = printed_pid(i);
+        CHECK(second > 0);
+        kill(which == FIRST ? launcher : second, SIGKILL);
+        for (int i = 0; i < TREE_PIDS; i++)
+            CHECK_MSG(ends_soon(pids[i]), "process %d of '%s' is left", i, tree);
+        CHECK(ends_soon(second));
     }
+    CHECK_EQ(finish(launcher), 128 + SIGKILL);
+    CHECK_MSG(which == FIRST || strstr(output, "was killed by signal 9"), "%s", output);
+}
+
+static void a_killed_launcher_takes_whole_trees_along(void) {
+    for (int i = 0; i < TREES; i++) lose(FIRST, trees[i]);
+}
+
+static void so_does_its_second_process(void) {
+    for (int i = 0; i < TREES; i++) lose(SECOND, trees[i]);
+}
+
+/* Nobody reads what the launcher prints, so that it blocks in writing when it is killed. */
+static void a_launcher_that_cannot_write_does_too(void) {
+    int ends[2], null = open("/dev/null", O_WRONLY);
+    CHECK(pipe(ends) == 0);
+    fflush(NULL);
+    pid_t launcher = fork();
+    if (launcher == 0) {
+        dup2(ends[1], STDOUT_FILENO);
+        dup2(null, STDERR_FILENO);
+        rpi_launch_options options =
+            shell(2, "sh -c 'echo pid $$; while :; do echo many words; done'; true");
+        options.name = "launcher";
+        _exit(rpi_launch(&options));
+    }
+    close(ends[1]);
+    close(null);
+    ssize_t got = 0;
+    char text[64] = "";
+    while (!strchr(text, '\n')) {
+        got = read(ends[0], text + strlen(text), sizeof text - 1 - strlen(text));
+        if (got <= 0) break;
+    }
+    pid_t below = (pid_t)atoi(strstr(text, "pid ") ? strstr(text, "pid ") + 4 : "0");
+    CHECK(below > 0);
+    rpi_sleep_until_ns(rpi_now_ns() + RPI_SECOND_NS / 3); /* pipes fill */
+    pid_t second = second_of(launcher);
+    kill(launcher, SIGKILL);
+    CHECK(ends_soon(below));
+    CHECK(ends_soon(second));
+    CHECK_EQ(finish(launcher), 128 + SIGKILL);
+    close(ends[0]);
+}
+
+static void children_of_ranks_do_not_stay(void) {
+    static const char *const scripts[] = {
+        "sleep 100 & echo pid $!",
+        "setsid sleep 100 & echo pid $!",
+        "(setsid sh -c 'echo pid $$; exec sleep 100' &); sleep 0.3",
+        "(trap '' TERM HUP; setsid sh -c 'echo pid $$; kill -STOP $$' &); sleep 0.3",
+    };
+    for (size_t s = 0; s < sizeof scripts / sizeof scripts[0]; s++) {
+        CHECK_EQ(finish(start(shell(2, scripts[s]))), 0);
+        for (int i = 0; i < 2; i++) {
+            CHECK(printed_pid(i) > 0);
+            CHECK_MSG(!is_running(printed_pid(i)), "'%s' is left", scripts[s]);
+        }
+    }
+}
+
+/* Told to end, ranks take along what does not hear of it: it has a session of its own. */
+static void what_hears_no_signal_ends_with_its_rank(void) {
+    pid_t launcher = start(shell(2, "setsid sleep 100 & echo pid $!; wait"));
+    if (wait_for_output("pid ", 2)) kill(launcher, SIGTERM);
+    CHECK_EQ(finish(launcher), 128 + SIGTERM);
+    for (int i = 0; i < 2; i++) CHECK(!is_running(printed_pid(i)));
+}
+
+/* Children whose parents ended are the launcher's to reap, at once. */
+static void no_zombies_meanwhile(void) {
+    pid_t launcher = start(shell(
+        1,
+        "for i in 1 2 3 4 5; do (sleep 0 &); done; sleep 0.3; echo pid $$; sleep 100; true"));
+    if (wait_for_output("pid ", 1)) {
+        char path[64], line[256];
+        pid_t second = parent_of(printed_pid(0));
+        int children = 0, pid = 0;
+        CHECK_EQ(second, second_of(launcher));
+        snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)second, (int)second);
+        FILE *file = fopen(path, "r");
+        if (file && fgets(line, sizeof line, file)) {
+            const char *at = line;
+            for (int used = 0; sscanf(at, "%d%n", &pid, &used) == 1; at += used) children++;
+        }
+        if (file) fclose(file);
+        CHECK_EQ(children, 1);
+    }
+    kill(launcher, SIGTERM);
+    CHECK_EQ(finish(launcher), 128 + SIGTERM);
 }
 
 static void a_stopped_rank_does_not_hold_up_the_end(void) {
@@ -279,5 +415,10 @@ CASES({"codes_and_words", codes_and_words},
       {"signals_are_passed_on", signals_are_passed_on},
       {"what_is_ignored_stays_ignored", what_is_ignored_stays_ignored},
       {"a_killed_launcher_takes_its_ranks_along", a_killed_launcher_takes_its_ranks_along},
+      {"a_killed_launcher_takes_whole_trees_along", a_killed_launcher_takes_whole_trees_along},
+      {"so_does_its_second_process", so_does_its_second_process},
+      {"a_launcher_that_cannot_write_does_too", a_launcher_that_cannot_write_does_too},
       {"children_of_ranks_do_not_stay", children_of_ranks_do_not_stay},
+      {"what_hears_no_signal_ends_with_its_rank", what_hears_no_signal_ends_with_its_rank},
+      {"no_zombies_meanwhile", no_zombies_meanwhile},
       {"a_stopped_rank_does_not_hold_up_the_end", a_stopped_rank_does_not_hold_up_the_end})

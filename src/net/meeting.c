@@ -146,21 +146,36 @@ rp_status rpi_meeting_show(rpi_meeting *meeting, const char *subject, const char
     return set(meeting, subject, meeting->rank, card);
 }
 
-/* Whoever has not shown a card on this subject, by name. */
-static rp_status name_missing(rpi_meeting *meeting, const char *subject) {
-    char list[200] = "", card[RPI_CARD_BYTES];
+typedef struct rank_list {
+    int count;
+    char text[200]; /* "1, 3" */
+} rank_list;
+
+/* The ranks that have not set their key on this subject. */
+static rank_list list_without(rpi_meeting *meeting, const char *subject) {
+    rank_list list = {0};
+    char value[RPI_CARD_BYTES];
     size_t used = 0;
-    int missing = 0;
     for (int rank = 0; rank < meeting->world; rank++) {
-        if (get(meeting, subject, rank, 0, card, sizeof card) != RP_TIMEOUT) continue;
-        if (used < sizeof list)
-            used += (size_t)snprintf(list + used, sizeof list - used, "%s%d",
-                                     missing ? ", " : "", rank);
-        missing++;
+        if (get(meeting, subject, rank, 0, value, sizeof value) != RP_TIMEOUT) continue;
+        if (used < sizeof list.text)
+            used += (size_t)snprintf(list.text + used, sizeof list.text - used, "%s%d",
+                                     list.count ? ", " : "", rank);
+        list.count++;
     }
-    return RP_FAIL(TIMEOUT, "%s %s did not arrive within %g s: %d of %d ranks are here",
-                   missing == 1 ? "rank" : "ranks", list, meeting->timeout_s,
-                   meeting->world - missing, meeting->world);
+    return list;
+}
+
+static const char *plural(const rank_list *list) {
+    return list->count == 1 ? "" : "s";
+}
+
+static rp_status check_arrivals(rpi_meeting *meeting) {
+    rank_list missing = list_without(meeting, "arrived");
+    if (missing.count == 0) return RP_OK;
+    return RP_FAIL(TIMEOUT, "rank%s %s did not arrive within %g s: %d of %d ranks are here",
+                   plural(&missing), missing.text, meeting->timeout_s,
+                   meeting->world - missing.count, meeting->world);
 }
 
 rp_status rpi_meeting_read(rpi_meeting *meeting, const char *subject, int rank, char *card,
@@ -171,31 +186,65 @@ rp_status rpi_meeting_read(rpi_meeting *meeting, const char *subject, int rank, 
         rp_status status = get(meeting, subject, rank, wait_s > 0 ? wait_s : 0, card, bytes);
         if (status != RP_TIMEOUT) return status;
         RP_TRY(look_up(meeting));
-        if (left_s <= 0) return name_missing(meeting, subject);
+        if (left_s > 0) continue;
+        RP_TRY(check_arrivals(meeting));
+        return RP_FAIL(TIMEOUT,
+                       "rank %d has arrived, but did not go on within %g s (no %s of it is in "
+                       "the store): is it stopped?",
+                       rank, meeting->timeout_s, subject);
     }
 }
 
-int rpi_meeting_find_late(rpi_meeting *meeting, int peer) {
-    char text[16];
-    snprintf(text, sizeof text, "%d", peer);
-    if (set(meeting, "waits", meeting->rank, text) != RP_OK) return peer;
+void rpi_meeting_go_on(rpi_meeting *meeting) {
+    meeting->deadline_ns = rpi_deadline_ns(meeting->timeout_s);
+}
+
+/* A note of who waits in vain: "rank reason". */
+static bool read_note(const rpi_meeting *meeting, int rank, int *out_peer, char *reason,
+                      size_t bytes) {
+    char note[RPI_CARD_BYTES], *next = NULL;
+    if (get(meeting, "waits", rank, 0, note, sizeof note) != RP_OK) return false;
+    long peer = strtol(note, &next, 10);
+    if (peer < 0 || peer >= meeting->world || *next != ' ') return false;
+    *out_peer = (int)peer;
+    snprintf(reason, bytes, "%s", next + 1);
+    return true;
+}
+
+void rpi_meeting_find_pair(rpi_meeting *meeting, int peer, const char *reason,
+                           rpi_meeting_pair *out_pair) {
+    rpi_meeting_pair pair = {.waiter = meeting->rank, .late = peer};
+    char note[RPI_CARD_BYTES], theirs[sizeof pair.reason];
+    int next = 0;
+    snprintf(pair.reason, sizeof pair.reason, "%s", reason);
+    snprintf(note, sizeof note, "%d %s", peer, pair.reason);
+    (void)set(meeting, "waits", meeting->rank, note);
     rpi_sleep_until_ns(rpi_now_ns() + CHAIN_NS);
-    for (int hops = 0; hops < meeting->world; hops++) {
-        if (get(meeting, "waits", peer, 0, text, sizeof text) != RP_OK) return peer;
-        int next = atoi(text);
-        if (next < 0 || next >= meeting->world) return peer;
-        peer = next;
+    for (int hops = 0; hops < meeting->world && !pair.mutual; hops++) {
+        if (!read_note(meeting, pair.late, &next, theirs, sizeof theirs)) break;
+        pair.mutual = next == pair.waiter;
+        if (!pair.mutual || pair.late > pair.waiter)
+            snprintf(pair.reason, sizeof pair.reason, "%s", theirs);
+        if (pair.mutual) break;
+        pair.waiter = pair.late;
+        pair.late = next;
     }
-    return peer;
+    *out_pair = pair;
 }
 
+/* Those who could not connect know more than those who only wait for them, and speak first. */
 static rp_status wait_outcome(rpi_meeting *meeting) {
     char outcome[RPI_CARD_BYTES];
-    double left_s = rpi_seconds(meeting->deadline_ns - rpi_now_ns());
+    double left_s = rpi_seconds(meeting->deadline_ns + 3 * CHAIN_NS - rpi_now_ns());
     rp_status status =
         get(meeting, "outcome", -1, left_s > 0 ? left_s : 0, outcome, sizeof outcome);
     if (status == RP_OK) return read_outcome(outcome);
-    return status == RP_TIMEOUT ? name_missing(meeting, "ready") : status;
+    if (status != RP_TIMEOUT) return status;
+    rank_list missing = list_without(meeting, "ready");
+    return RP_FAIL(TIMEOUT,
+                   "rank%s %s arrived, but did not finish connecting within %g s, nor said why "
+                   "not: stopped?",
+                   plural(&missing), missing.text, meeting->timeout_s);
 }
 
 /* Nothing of a meeting that went well stays in the store; the last one to go takes the rest. */

@@ -8,6 +8,8 @@
 
 #include "base/status.h"
 
+#include <stdbool.h>
+
 enum { RPI_CARD_BYTES = 1024, RPI_MEETING_PREFIX_BYTES = 160 };
 /* Of a communicator: behind it comes "/" and its epoch. */
 enum { RPI_MEETING_NAME_MAX = RPI_MEETING_PREFIX_BYTES - 12 };
@@ -33,14 +35,26 @@ rp_status rpi_meeting_decline(const rp_store *store, int rank, int world, const 
                               double timeout_s, rp_status status);
 /* Put up a card of this rank, below RPI_CARD_BYTES, on one subject. */
 rp_status rpi_meeting_show(rpi_meeting *meeting, const char *subject, const char *card);
-/* Read a rank's card, waiting for it. RP_TIMEOUT names every rank that has not shown one; ends
- * early with the reason when another rank has given up. */
+/* Read a rank's card, waiting for it. RP_TIMEOUT names every rank that has not arrived, or this
+ * one when all have; ends early with the reason when another rank has given up. */
 rp_status rpi_meeting_read(rpi_meeting *meeting, const char *subject, int rank, char *card,
                            size_t bytes);
-/* This rank waited for `peer` until the deadline. Whom is it for? A rank that waits for another
- * is not the one that is late: the end of that chain, `peer` itself where it waits for nobody.
- * Takes half a second, in which those that wait as we do say for whom. Never fails. */
-int rpi_meeting_find_late(rpi_meeting *meeting, int peer);
+/* Everybody has arrived, and reads so now: what follows has the timeout anew, and its deadline
+ * comes to all ranks at once, however late one of them was. */
+void rpi_meeting_go_on(rpi_meeting *meeting);
+
+/* Who could not go on for whom. */
+typedef struct rpi_meeting_pair {
+    int waiter, late;
+    bool mutual;                     /* `late` waits for `waiter`, too; else for nobody */
+    char reason[RPI_CARD_BYTES / 2]; /* in words: of both, the higher rank's, which dials */
+} rpi_meeting_pair;
+
+/* This rank waited for `peer` until the deadline, for a reason. The peer may have waited for a
+ * third: find the end of that chain. Takes half a second, in which those that wait as we do say
+ * for whom. Never fails. */
+void rpi_meeting_find_pair(rpi_meeting *meeting, int peer, const char *reason,
+                           rpi_meeting_pair *out_pair);
 /* Wait until every rank has come here. All pass or none does. Takes down this rank's cards on
  * the `subjects` (NULL-terminated). */
 rp_status rpi_meeting_leave(rpi_meeting *meeting, const char *const *subjects);

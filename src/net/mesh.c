@@ -187,13 +187,23 @@ static rp_status open_endpoints(mesh_work *work) {
 
 /* `status` is TIMEOUT, and recorded. The peer may have been held up by another. */
 static rp_status blame(mesh_work *work, int peer, rp_status status) {
-    char reason[RPI_CARD_BYTES / 2];
+    rpi_meeting *meeting = &work->meeting;
+    rpi_meeting_pair pair;
+    char reason[sizeof pair.reason];
     snprintf(reason, sizeof reason, "%s", rp_last_error()->message);
-    int late = rpi_meeting_find_late(&work->meeting, peer);
-    if (late == peer || late == work->mesh->rank)
-        return rpi_fail(status, __FILE__, __LINE__, "%s", reason);
-    return rpi_fail(status, __FILE__, __LINE__, "rank %d waited for rank %d: %s", peer, late,
-                    reason);
+    rpi_meeting_find_pair(meeting, peer, reason, &pair);
+    int low = pair.waiter < pair.late ? pair.waiter : pair.late;
+    if (pair.mutual)
+        return rpi_fail(
+            status, __FILE__, __LINE__,
+            "ranks %d and %d did not connect to each other within %g s, though both "
+            "have arrived: is the network between their hosts cut, or closed by a "
+            "firewall? %s",
+            low, pair.waiter + pair.late - low, meeting->timeout_s, pair.reason);
+    return rpi_fail(status, __FILE__, __LINE__,
+                    "rank %d waited %g s for rank %d, which has arrived and waits for nobody: "
+                    "is it stopped? %s",
+                    pair.waiter, meeting->timeout_s, pair.late, pair.reason);
 }
 
 static rp_status connect_one(mesh_work *work, int peer) {
@@ -238,6 +248,7 @@ static rp_status bring_up(mesh_work *work) {
     RP_TRY(allocate(work));
     RP_TRY(find_transports(work));
     RP_TRY(exchange_cards(work));
+    rpi_meeting_go_on(&work->meeting);
     RP_TRY(open_endpoints(work));
     RP_TRY(connect_all(work));
     for (int kind = 0; kind < work->kind_count; kind++)

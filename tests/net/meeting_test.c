@@ -9,14 +9,17 @@ enum { WORLD = 4 };
 
 typedef struct guest {
     rp_store store;
-    int rank, waits_for, late;
+    int rank, waits_for;
+    rpi_meeting_pair pair;
 } guest;
 
 static void *wait_in_vain(void *context) {
     guest *self = context;
     rpi_meeting meeting;
     CHECK_OK(rpi_meeting_arrive(&meeting, &self->store, self->rank, WORLD, "meeting", 20));
-    self->late = rpi_meeting_find_late(&meeting, self->waits_for);
+    char reason[32];
+    snprintf(reason, sizeof reason, "reason of %d", self->rank);
+    rpi_meeting_find_pair(&meeting, self->waits_for, reason, &self->pair);
     return NULL;
 }
 
@@ -26,7 +29,7 @@ static void hold(const int waits_for[WORLD], guest guests[WORLD]) {
     rp_store store = {0};
     REQUIRE_OK(rp_store_open_local(&store));
     for (int i = 0; i < WORLD; i++) {
-        guests[i] = (guest){.store = store, .rank = i, .waits_for = waits_for[i], .late = -1};
+        guests[i] = (guest){.store = store, .rank = i, .waits_for = waits_for[i]};
         if (waits_for[i] >= 0) pthread_create(&threads[i], NULL, wait_in_vain, &guests[i]);
     }
     for (int i = 0; i < WORLD; i++)
@@ -37,16 +40,34 @@ static void hold(const int waits_for[WORLD], guest guests[WORLD]) {
 static void the_end_of_a_chain_is_late(void) {
     guest guests[WORLD];
     hold((int[WORLD]){1, -1, 0, 2}, guests);
-    CHECK_EQ(guests[0].late, 1);
-    CHECK_EQ(guests[2].late, 1);
-    CHECK_EQ(guests[3].late, 1);
+    for (int i = 0; i < WORLD; i++) {
+        if (i == 1) continue;
+        CHECK_EQ(guests[i].pair.waiter, 0);
+        CHECK_EQ(guests[i].pair.late, 1);
+        CHECK(!guests[i].pair.mutual);
+        CHECK(strcmp(guests[i].pair.reason, "reason of 0") == 0);
+    }
+}
+
+/* Ranks 1 and 2 wait for each other, the others for one of them. */
+static void a_pair_is_found_by_all(void) {
+    guest guests[WORLD];
+    hold((int[WORLD]){1, 2, 1, 0}, guests);
+    for (int i = 0; i < WORLD; i++) {
+        const rpi_meeting_pair *pair = &guests[i].pair;
+        CHECK(pair->mutual);
+        CHECK_EQ(pair->waiter + pair->late, 3);
+        CHECK(pair->waiter == 1 || pair->waiter == 2);
+        CHECK_MSG(strcmp(pair->reason, "reason of 2") == 0, "%s", pair->reason);
+    }
 }
 
 static void a_circle_has_an_end(void) {
     guest guests[WORLD];
     hold((int[WORLD]){1, 2, 0, -1}, guests);
-    for (int i = 0; i < 3; i++) CHECK(guests[i].late >= 0 && guests[i].late < 3);
+    for (int i = 0; i < 3; i++) CHECK(guests[i].pair.late >= 0 && guests[i].pair.late < 3);
 }
 
 CASES({"the_end_of_a_chain_is_late", the_end_of_a_chain_is_late},
+      {"a_pair_is_found_by_all", a_pair_is_found_by_all},
       {"a_circle_has_an_end", a_circle_has_an_end})

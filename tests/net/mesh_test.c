@@ -13,7 +13,10 @@ typedef struct party {
     rp_store store;
     int rank, world;
     rpi_mesh_options options;
-    int rounds; /* meshes of this name, one after the other */
+    int rounds;         /* meshes of this name, one after the other */
+    double delay_s;     /* it comes so much later */
+    const char *hidden; /* end of a key: what the store says of it is not true for this rank */
+    const char *lie;    /* the value of that key; NULL: there is none yet */
     rp_status status;
     char message[600];
     int hosts, links, endpoints;
@@ -33,13 +36,55 @@ static void look_at(party *self, const rpi_mesh *mesh) {
     CHECK_EQ(mesh->peers[0].pid, getpid());
 }
 
+/* ---- a store that is not true to one rank ---- */
+
+static bool is_hidden(const party *self, const char *key) {
+    size_t length = strlen(key), end = self->hidden ? strlen(self->hidden) : 0;
+    return end && length >= end && strcmp(key + length - end, self->hidden) == 0;
+}
+
+static rp_status false_get(void *context, const char *key, double timeout_s, void *value,
+                           size_t capacity, size_t *bytes) {
+    const party *self = context;
+    if (!is_hidden(self, key))
+        return self->store.ops->get(self->store.context, key, timeout_s, value, capacity,
+                                    bytes);
+    if (self->lie) {
+        *bytes = strlen(self->lie);
+        memcpy(value, self->lie, *bytes < capacity ? *bytes : capacity);
+        return RP_OK;
+    }
+    rpi_sleep_until_ns(rpi_deadline_ns(timeout_s));
+    return RP_FAIL(TIMEOUT, "nobody set store key '%s'", key);
+}
+
+static rp_status true_set(void *context, const char *key, const void *value, size_t bytes) {
+    const party *self = context;
+    return self->store.ops->set(self->store.context, key, value, bytes);
+}
+
+static rp_status true_add(void *context, const char *key, int64_t amount, int64_t *result) {
+    const party *self = context;
+    return self->store.ops->add(self->store.context, key, amount, result);
+}
+
+static rp_status true_remove(void *context, const char *key) {
+    const party *self = context;
+    return self->store.ops->remove(self->store.context, key);
+}
+
+static const rp_store_ops false_ops = {true_set, false_get, true_add, true_remove, NULL};
+
+/* ---- ranks ---- */
+
 static void *come(void *context) {
     party *self = context;
+    rp_store store = {.ops = &false_ops, .context = self};
     self->status = RP_OK;
+    rpi_sleep_until_ns(rpi_deadline_ns(self->delay_s));
     for (int round = 0; round < self->rounds && self->status == RP_OK; round++) {
         rpi_mesh *mesh = NULL;
-        self->status =
-            rpi_mesh_connect(&self->store, self->rank, self->world, &self->options, &mesh);
+        self->status = rpi_mesh_connect(&store, self->rank, self->world, &self->options, &mesh);
         if (self->status != RP_OK) {
             snprintf(self->message, sizeof self->message, "%s", rp_last_error()->message);
             CHECK(!mesh);
@@ -113,6 +158,39 @@ static void missing_ranks_are_named(void) {
     CHECK(strstr(parties[1].message, "rank 0 gave up"));
 }
 
+/* Rank 2 dials rank 1 where nobody listens. The others have done nothing wrong and are named by
+ * nobody, whoever gives up first. */
+static void a_pair_that_cannot_connect_is_named(void) {
+    for (int late = 0; late < 4; late++) {
+        party parties[4];
+        for (int i = 0; i < 4; i++) {
+            parties[i] = member(i, 4);
+            parties[i].options.transport = "tcp";
+            parties[i].options.timeout_s = 0.7;
+        }
+        parties[2].hidden = "/address.tcp/1";
+        parties[2].lie = "tcp:127.0.0.1:1";
+        parties[late].delay_s = 0.5;
+        gather(parties, 4);
+        all_say(parties, 4, RP_TIMEOUT, "ranks 1 and 2 did not connect to each other");
+        all_say(parties, 4, RP_TIMEOUT, "nobody answered at 127.0.0.1:1");
+        for (int i = 0; i < 4; i++) CHECK(!strstr(parties[i].message, "arrive within"));
+    }
+}
+
+/* Rank 1 is not ready for the others: of them nobody is accused. */
+static void a_rank_that_does_not_go_on_is_named(void) {
+    party parties[4];
+    for (int i = 0; i < 4; i++) {
+        parties[i] = member(i, 4);
+        parties[i].options.timeout_s = 0.5;
+        parties[i].hidden = i == 1 ? NULL : "/address.inproc/1";
+    }
+    gather(parties, 4);
+    all_say(parties, 4, RP_TIMEOUT, "rank 1 has arrived");
+    for (int i = 0; i < 4; i++) CHECK(!strstr(parties[i].message, "arrive within"));
+}
+
 static void a_rank_that_comes_twice(void) {
     party parties[3] = {member(0, 3), member(1, 3), member(1, 3)};
     gather(parties, 3);
@@ -174,6 +252,8 @@ static void bad_arguments(void) {
 
 CASES({"every_world_meets", every_world_meets}, {"a_name_serves_again", a_name_serves_again},
       {"missing_ranks_are_named", missing_ranks_are_named},
+      {"a_pair_that_cannot_connect_is_named", a_pair_that_cannot_connect_is_named},
+      {"a_rank_that_does_not_go_on_is_named", a_rank_that_does_not_go_on_is_named},
       {"a_rank_that_comes_twice", a_rank_that_comes_twice}, {"ranks_disagree", ranks_disagree},
       {"unknown_transports", unknown_transports}, {"shaped_links", shaped_links},
       {"bad_arguments", bad_arguments})

@@ -251,12 +251,15 @@ static void destroying_in_mid_operation_fails_the_others(void) {
 static void give_up(rp_comm *comm, int rank, int world, void *context) {
     (void)context;
     CHECK_OK(rp_barrier(comm));
+    CHECK_OK(rp_comm_status(comm));
     world_meet();
     if (rank == world - 1) rp_comm_abort(comm, RP_IO, "cannot read weights.bin");
     rp_status status = rp_barrier(comm);
     CHECK_EQ(status, RP_IO);
     char wanted[64];
     snprintf(wanted, sizeof wanted, "rank %d gave up: cannot read weights.bin", world - 1);
+    CHECK_MSG(strstr(rp_last_error()->message, wanted), "%s", rp_last_error()->message);
+    CHECK_EQ(rp_comm_status(comm), RP_IO);
     CHECK_MSG(strstr(rp_last_error()->message, wanted), "%s", rp_last_error()->message);
 }
 

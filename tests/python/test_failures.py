@@ -6,8 +6,10 @@ rank, far away, and then the test prints where its threads stood.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
+import re
 import signal
 import threading
 import time
@@ -301,6 +303,64 @@ def test_disagreement_is_named_on_every_rank(what: str) -> None:
     for answer in answers:
         assert answer["status"] == "MISMATCH", answer
         assert "rank" in answer["text"]
+
+
+def use_a_failed_group(rank: int, world: int, how: str) -> list[str]:
+    """What a later operation, a split and a new group say after a disagreement."""
+    works = []
+    dist.all_reduce(torch.zeros(4))
+    with contextlib.suppress(redpoll.torch.RedpollError):  # it may be known at any of these
+        if how == "call":
+            dist.all_reduce(torch.zeros(5 if rank else 4))
+        works.append(dist.all_reduce(torch.zeros(5 if rank else 4), async_op=True))
+        works.append(dist.broadcast(torch.zeros(3), 0, async_op=True))
+    for work in reversed(works):  # which is waited for first is not which failed first
+        told(work.wait)
+    group = dist.distributed_c10d._get_default_group()
+    store = dist.PrefixStore(f"nobody else {rank}", dist.distributed_c10d._get_default_store())
+
+    def make_a_group() -> None:
+        limit = timedelta(seconds=0.5)
+        redpoll.torch._communicator.Communicator(store, rank, world, "new", limit)
+
+    later = [
+        told(dist.broadcast, torch.zeros(4), 0)["text"],
+        told(dist.barrier)["text"],
+        told(group.split_group, list(range(world)))["text"],
+        told(make_a_group)["text"],
+    ]
+    dist.destroy_process_group()
+    return later
+
+
+@pytest.mark.parametrize("how", ["in flight", "call"])
+def test_a_failed_group_says_what_failed_earlier(how: str) -> None:
+    place = r"all_reduce \(test_failures.py:\d+\): operation 2: rank \d posted .*"
+    for later in values(
+        run_group(use_a_failed_group, 3, how, group_timeout=NEVER, destroy=False)
+    ):
+        for text in later:
+            assert re.search(f"group '0' failed earlier at {place}", text), text
+        assert "broadcast posted at test_failures.py" in later[0]
+        assert "barrier posted at test_failures.py" in later[1]
+        assert "did not arrive within 0.5 s" in later[3]
+
+
+def hear_of_a_failure(rank: int, world: int) -> list[str]:
+    """Rank 1 gives up; the others meet that in the first operation they post."""
+    if rank == 1:
+        dist.group.WORLD.communicator.abort("the disk is full")
+        return []
+    first, second = told(dist.barrier)["text"], told(dist.all_reduce, torch.zeros(4))["text"]
+    return [first, second]
+
+
+def test_the_first_to_hear_of_a_failure_is_not_late() -> None:
+    answers = values(run_group(hear_of_a_failure, 3, group_timeout=NEVER))
+    for first, second in (answers[0], answers[2]):
+        assert "the disk is full" in first and "earlier" not in first
+        assert "failed earlier at barrier (test_failures.py" in second, second
+        assert "the disk is full" in second
 
 
 def join_wrong_world(rank: int, world: int, port: int, worlds: list[int]) -> dict:

@@ -68,15 +68,18 @@ class Life(Shared):
                 self._gone.wait(drain_s + 2 * _CANCEL_S)
             return
         self._closer = get_ident()
+        is_below = self.has_this() or any(one.is_looked_at() for one in self.requests())
         self._users.append(self._closer)
         try:
             self._settle(drain_s)
-            if self.has_others():
+            if self._is_busy():
                 abort(self._address)
                 self._settle(_CANCEL_S)
         finally:
             self.leave()
             self.finish()
+        if not is_below:  # else the code that we interrupted destroys it
+            self._gone.wait(_CANCEL_S)
 
     def forget(self) -> int:
         """In a forked child: the address to forget; 0: there is none, or not any more."""
@@ -86,13 +89,16 @@ class Life(Shared):
         return self.take()
 
     def _settle(self, limit_s: float) -> None:
-        """Until requests are freed and other threads have left, so many seconds at most."""
+        """Until requests are done and other threads have left, so many seconds at most."""
         deadline = time.monotonic() + limit_s
         for request in self.requests():
             with contextlib.suppress(RedpollError):  # its failure is told to who waits for it
                 request.wait(max(deadline - time.monotonic(), 0.0))
-        while self.has_others() and time.monotonic() < deadline:
+        while self._is_busy() and time.monotonic() < deadline:
             time.sleep(_PAUSE_S)
+
+    def _is_busy(self) -> bool:
+        return self.has_others() or any(one.is_in_use() for one in self.requests())
 
     def _end(self, address: int) -> None:
         try:

@@ -28,6 +28,7 @@ from ._shared import Shared
 _BATCH = 64
 _IDLE = 2  # so many threads without work stay
 _JOIN_S = 5.0  # at most, for callbacks that do not come back
+_PAUSE_S = 0.001
 
 
 class Notifier:
@@ -143,17 +144,20 @@ class Notifier:
 
     def stop(self) -> None:
         """The threads end, and the queue with them; whoever is in a callback that does not
-        come back follows later. No communicator is alive, so nothing will be put."""
+        come back follows later. No communicator is alive, so nothing will be put. One of the
+        threads waits for no other: what it is in the middle of may hold them up."""
         self._stopping = True
         self._wake()
-        deadline = time.monotonic() + _JOIN_S
-        here = threading.current_thread()
-        while len(self._running) > (here in self._threads) and time.monotonic() < deadline:
-            for thread in self._threads - {here}:
-                thread.join(max(deadline - time.monotonic(), 0.0))
-            time.sleep(0.001)
+        if threading.current_thread() not in self._threads:
+            self._join(time.monotonic() + _JOIN_S)
         if not self._running:
             self._queue.finish()
+
+    def _join(self, deadline: float) -> None:
+        while self._running and time.monotonic() < deadline:
+            for thread in list(self._threads):
+                thread.join(max(deadline - time.monotonic(), 0.0))
+            time.sleep(_PAUSE_S)
 
 
 _lock = threading.RLock()  # around what follows

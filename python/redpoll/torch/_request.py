@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Sequence
 from datetime import timedelta
+from threading import get_ident
 from typing import Any, Callable, Optional
 
 import torch
@@ -95,7 +96,7 @@ class Request:
         self._keep = keep
         self._finish = finish
         self._lock = threading.RLock()
-        self._lookers: list[None] = []  # one for each thread that uses the rp_request
+        self._lookers: list[int] = []  # threads that use the rp_request
         self._settling = False
         self._failure: Optional[tuple[int, str]] = None
         self._settled: Any = None  # what the future follows
@@ -142,7 +143,7 @@ class Request:
 
     def _look(self, timeout_s: float) -> bool:
         """Enter first and look at `done` then: whoever frees looks the other way round."""
-        self._lookers.append(None)
+        self._lookers.append(get_ident())
         code, message = _abi.RP_PENDING, ""
         try:
             if not self.done:
@@ -158,7 +159,7 @@ class Request:
             with self._lock:
                 if not self.done and not self._settling:
                     self._settle(code, message)
-        self._lookers.pop()
+        self._lookers.remove(get_ident())
         self._free_when_unused()
         self._tell()
 
@@ -216,6 +217,17 @@ class Request:
             return
         self._settled.set_result(None)
 
+    def is_looked_at(self) -> bool:
+        """By this very thread, on which a handler runs."""
+        return get_ident() in self._lookers
+
+    def is_in_use(self) -> bool:
+        """It runs, or another thread looks at it."""
+        own = get_ident()
+        if not self.done and not self._settling:
+            return True
+        return any(looker != own for looker in list(self._lookers))
+
     def forget(self) -> None:
         """In a forked child: the request is the parent's, and nothing may be done with it."""
         self._lock = threading.RLock()
@@ -241,6 +253,12 @@ class Request:
         """Its future has the outputs, or there is none."""
         return self._future is None or self._future.done()
 
+    def drop_future(self) -> None:
+        """One that is told, and holds the outputs. Who has it keeps it."""
+        with self._lock:
+            self._untold = [None]
+            self._settled = self._future = None
+
     def abandon(self) -> None:
         """Nobody will wait for it any more: have it settled all the same. Of finalizers: takes
         no lock."""
@@ -249,7 +267,7 @@ class Request:
 
     def watch(self) -> None:
         """Have the notifier settle it, unless that is asked for already."""
-        self._lookers.append(None)
+        self._lookers.append(get_ident())
         try:
             with self._lock:
                 if self.done or self._watched:

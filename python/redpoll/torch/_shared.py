@@ -57,9 +57,13 @@ class Shared:
         self._free_if_unused()
 
     def has_others(self) -> bool:
-        """Users apart from this thread."""
-        own = get_ident()
-        return any(user != own for user in list(self._users))
+        """Threads apart from this one."""
+        apart = (get_ident(), _LASTING)
+        return any(user not in apart for user in list(self._users))
+
+    def has_this(self) -> bool:
+        """This thread is in: a handler runs on top of it."""
+        return get_ident() in self._users
 
     def take(self) -> int:
         """The address, which will not be freed here any more; 0: it is, or is about to be."""

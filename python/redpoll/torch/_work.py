@@ -188,5 +188,8 @@ def _hold(work: Work) -> None:
         early = _heavy.popleft()
         if early.is_completed() and all(request.is_told for request in early._requests):
             early.lighten()
+            if not early._outputs:
+                for request in early._requests:
+                    request.drop_future()
         else:
             _heavy.append(early)

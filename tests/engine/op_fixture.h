@@ -27,8 +27,8 @@ typedef struct op_fixture {
 rp_status op_fixture_open(const rpi_op *op, const rpi_op_example *example, uint64_t seed,
                           op_fixture *out_fixture);
 void op_fixture_close(op_fixture *fixture);
-/* To a fixture that holds a graph of the caller's: the loss over `output`, its coefficients, all
- * zero, and the weights. */
+/* To a fixture that holds a graph of the caller's: the loss over `output`, its coefficients,
+ * all zero, and the weights. */
 rp_status op_fixture_add_loss(op_fixture *fixture, rpi_value_id output);
 
 /* A program whose results are all outputs. */

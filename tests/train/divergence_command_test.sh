@@ -7,6 +7,7 @@ folder=$(mktemp -d "${TMPDIR:-/tmp}/redpoll-divergence-XXXXXX")
 trap 'rm -rf "$folder"' EXIT
 cd "$folder" || exit 1
 failed=0 passed=0
+model=resnet20:width=2
 
 ok() {
     passed=$((passed + 1))
@@ -20,7 +21,7 @@ bad() {
 train() {
     wanted=$1
     shift
-    timeout 100 "$redpoll" train --model resnet20:width=8 --data synthetic --train-images 128 \
+    timeout 100 "$redpoll" train --model $model --data synthetic --train-images 128 \
         --test-images 6 --global-batch-size 6 --seed 3 "$@" >out 2>err
     code=$?
     if [ $code -eq "$wanted" ]; then ok; else bad "exit code $code: train $*"; fi
@@ -45,11 +46,11 @@ diverge() {
     tail -n 1 "$run/metrics.jsonl" >last
     says last '^\{"failed_step":[0-9]+,"error":"training has diverged'
     if grep -iqE ':-?(nan|inf)' "$run/metrics.jsonl"; then bad "$run: metrics.jsonl is no JSON"; else ok; fi
-    train 0 --lr 0.01 --steps 4 --resume "$run" --out "$run" "$@"
 }
 
 has_onednn=$("$redpoll" info | grep -c onednn)
 diverge alone 1e6 --backend reference
+train 0 --lr 0.01 --steps 4 --resume alone --out alone # as the line says
 diverge two 1e6 --backend reference -n 2 --codec q4
 if [ "$has_onednn" -gt 0 ]; then
     diverge fast-alone 1e6 --backend onednn
@@ -57,6 +58,7 @@ if [ "$has_onednn" -gt 0 ]; then
     diverge fast-q4 1e6 --backend onednn -n 3 --codec q4
 fi
 
+model=resnet20:width=8
 # Without a checkpoint to go on from, and nothing is left that looks like one.
 train 1 --lr 1e6 --steps 40 --out none
 says err 'there is no checkpoint to go on from: --checkpoint-every N'

@@ -6,6 +6,7 @@
 #include "engine/layers.h"
 #include "engine/onednn/onednn_op.h"
 
+#include <math.h>
 #include <string.h>
 
 extern const rpi_dnn_op rpi_dnn_op_max_pool2d;
@@ -62,7 +63,7 @@ static inline void pool_lanes(const pool_kernel *k, const float *plane, int64_t 
             int tap = r * k->side + s;
             floats here;
             memcpy(&here, &plane[corner + k->offsets[tap]], sizeof here);
-            masks larger = ~(here <= best) & (best == best);
+            masks larger = ~(here <= best) & (best <= INFINITY); /* no NaN yet */
             best = (floats)(((masks)here & larger) | ((masks)best & ~larger));
             from = (larger & tap) | (~larger & from);
         }

@@ -362,39 +362,6 @@ def test_names_options_splits() -> None:
     values(run_group(split_and_ask, 3))
 
 
-def use_a_device_map(rank: int, world: int, config: str, port: int) -> None:
-    store = dist.TCPStore("127.0.0.1", port, is_master=False)
-    dist.init_process_group(config, store=store, rank=rank, world_size=world)
-    group = dist.group.WORLD
-    assert {one.type for one in group._device_types} == {"cpu", "cuda"}
-    assert group._get_backend(torch.device("cuda")).name() == "gloo"
-    assert rt.communicator_of().world == world
-    tensor = torch.ones(3)
-    work = dist.all_reduce(tensor, async_op=True)
-    assert isinstance(work, rt.Work) and work.wait() and tensor[0] == world
-    dist.barrier()
-    gathered = [None] * world
-    dist.all_gather_object(gathered, rank)
-    assert gathered == list(range(world))
-    dist.destroy_process_group()
-
-
-@pytest.mark.parametrize("config", ["cpu:redpoll,cuda:gloo", "cuda:gloo,cpu:redpoll"])
-def test_device_maps(config: str) -> None:
-    server = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-    values(run_ranks(use_a_device_map, 2, config, server.port))
-
-
-def ask_for_an_unknown_backend(rank: int, world: int) -> None:
-    store = dist.HashStore()
-    with pytest.raises(ValueError, match="'cuda:nosuch': this PyTorch has no backend 'nosuch'"):
-        dist.init_process_group("cpu:redpoll,cuda:nosuch", store=store, rank=0, world_size=1)
-
-
-def test_a_device_map_with_an_unknown_backend_names_it() -> None:
-    values(run_ranks(ask_for_an_unknown_backend, 1))
-
-
 # ---- stores ----
 
 

@@ -12,6 +12,7 @@ from ._backend import register_backend
 from ._codec import Codec
 from ._communicator import Communicator, communicator_of, communicators
 from ._errors import RedpollError, RedpollValueError
+from ._options import Options
 from ._policy import Piece, Policy
 from ._process_group import RedpollGroup
 from ._rules import Rule
@@ -32,6 +33,7 @@ __all__ = [
     "CompressState",
     "Error",
     "GroupStats",
+    "Options",
     "Piece",
     "Policy",
     "RedpollError",

@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 import torch
 import torch.distributed as dist
@@ -26,6 +26,8 @@ from ._operations import INTERNAL, Operations
 from .monitored import monitored_barrier
 
 NAME = "redpoll"
+
+Split = Callable[[Any, str, Sequence[int], timedelta, Any, Sequence[str]], "RedpollGroup"]
 
 HAS_DEVICE_BACKENDS = hasattr(_C10dBackend, "all_gather_single")
 """True where C++ calls methods of a Python subclass of Backend."""
@@ -82,6 +84,7 @@ class _WithoutDeviceBackends(Operations):
     """What a group of an older release answers itself, as it cannot hold a DeviceBackend."""
 
     communicator: Communicator
+    _devices: Sequence[str]
     _others: dict[str, Any]
     _group_name = ""
     _group_desc = "undefined"
@@ -115,7 +118,7 @@ class _WithoutDeviceBackends(Operations):
 
     @property
     def _device_types(self) -> list[torch.device]:
-        return [torch.device("cpu"), *map(torch.device, self._others)]
+        return [torch.device(each) for each in (*self._devices, *self._others)]
 
     def _get_backend(self, device: torch.device) -> Any:
         return self._others.get(torch.device(device).type, self)
@@ -131,19 +134,35 @@ class RedpollGroup(_Table, dist.ProcessGroup):  # type: ignore[misc, valid-type]
 
     _others: dict[str, Any] = {}
 
-    def __init__(self, communicator: Communicator, store: Any, name: str, options: Any) -> None:
+    def __init__(
+        self,
+        communicator: Communicator,
+        store: Any,
+        name: str,
+        options: Any,
+        devices: Sequence[str],
+        split: Split,
+    ) -> None:
+        """devices: types of those that are served here. split: makes a group of some of these
+        ranks: store, name, ranks, timeout, options or None, devices."""
         dist.ProcessGroup.__init__(self, communicator.rank, communicator.world)
         self.communicator = communicator
         self._store = store
         self._name = name
         self._own_options = options
+        self._devices = tuple(devices)
+        self._split = split
         if HAS_DEVICE_BACKENDS:
             custom = dist.ProcessGroup.BackendType.CUSTOM
             own = DeviceBackend(communicator, name, options)
-            self._register_backend(torch.device("cpu"), custom, own)
+            for device in devices:
+                self._register_backend(torch.device(device), custom, own)
             self._set_default_backend(custom)
+        self._take_name()
+
+    def _take_name(self) -> None:
         set_name: Any = self._set_group_name  # its argument's type differs among releases
-        set_name(communicator.name)
+        set_name(self.communicator.name)
 
     def rank(self) -> int:
         return self.communicator.rank
@@ -188,7 +207,10 @@ class RedpollGroup(_Table, dist.ProcessGroup):  # type: ignore[misc, valid-type]
         device_types: Any = None,
     ) -> Optional[RedpollGroup]:
         """A group of these ranks of this one, in their order; None where this one is not among
-        them. Collective over them."""
+        them. Collective over them.
+
+        device_types: serve these alone; None: all that this group serves, each with a backend
+        of the same name."""
         own = self.communicator
         if own.rank not in new_ranks:
             return None
@@ -196,16 +218,28 @@ class RedpollGroup(_Table, dist.ProcessGroup):  # type: ignore[misc, valid-type]
         if earlier:
             raise own.error(_abi.RP_STATE, earlier, "split_group")
         name = group_name or f"{own.name}:{'-'.join(map(str, new_ranks))}"
-        store = dist.PrefixStore(f"{name}/", self._store)
+        store = dist.PrefixStore("split/", dist.PrefixStore(f"{name}/", self._store))
         limit = timeout or timedelta(seconds=own.timeout_s)
-        rank, world = list(new_ranks).index(own.rank), len(new_ranks)
-        communicator = Communicator(store, rank, world, name, limit, own.policy)
-        group = RedpollGroup(communicator, store, self._name, opts or self._own_options)
+        group = self._split(store, name, list(new_ranks), limit, opts, self._kept(device_types))
         if group_desc is not None:
             group._set_group_desc(group_desc)
         return group
 
     splitGroup = split_group
+
+    def _kept(self, device_types: Any) -> list[str]:
+        """The devices of a split."""
+        every = [*self._devices, *self._others]
+        if device_types is None:
+            return every
+        kept = [torch.device(each).type for each in device_types]
+        if not set(kept) & set(self._devices):
+            raise self._refused(
+                "split_group",
+                f"a split for {' and '.join(kept)} leaves out {' and '.join(self._devices)}, "
+                f"which {self._name} serves: use new_group() with the other backend's name",
+            )
+        return [each for each in every if each in kept]
 
     def shutdown(self) -> None:
         """What is in flight ends, in five seconds at most; then nothing is left of the
@@ -226,21 +260,34 @@ class MixedGroup(RedpollGroup):
         self._others = {device: backend for device, (_, backend) in others.items()}
         for device, (kind, backend) in others.items():
             self._register_backend(torch.device(device), kind, backend)
+        self._take_name()  # of each backend, in newer releases
+
+    def _get_backend(self, device: torch.device) -> Any:
+        """C++ keeps one backend of a kind, and all that it does not know are of one kind."""
+        other = self._others.get(torch.device(device).type)
+        return super()._get_backend(device) if other is None else other
+
+    get_backend = _get_backend
 
     def set_timeout(self, timeout: timedelta) -> None:
         super().set_timeout(timeout)
-        for backend in self._others.values():
-            backend.set_timeout(timeout)
+        self._tell_others(("set_timeout", "_set_default_timeout"), timeout)
 
     def shutdown(self) -> None:
         super().shutdown()
-        for backend in self._others.values():
-            backend.shutdown()
+        self._tell_others(("shutdown", "_shutdown"))
 
     def abort(self) -> None:
         super().abort()
+        self._tell_others(("abort", "_abort"))
+
+    def _tell_others(self, names: Sequence[str], *arguments: Any) -> None:
+        """names: of one method, in newer and older releases; some backends had none."""
         for backend in self._others.values():
-            backend.abort()
+            found = (getattr(backend, name, None) for name in names)
+            method = next((each for each in found if each is not None), None)
+            if method is not None:
+                method(*arguments)
 
 
 def _device_of(arguments: Sequence[Any]) -> str:

@@ -410,21 +410,38 @@ def test_hash_store() -> None:
 
 
 class Broken(dist.Store):
-    def __init__(self) -> None:
+    """A store of which one operation fails."""
+
+    def __init__(self, broken: str) -> None:
         super().__init__()
+        self.broken = broken
+
+    def set(self, key: str, value: bytes) -> None:
+        self._do("set")
+
+    def check(self, keys: list[str]) -> bool:
+        return self._do("check") or True
+
+    def get(self, key: str) -> bytes:
+        return self._do("get") or b"2 elsewhere"
 
     def add(self, key: str, amount: int) -> int:
-        raise OSError("the store's disk is full")
+        return self._do("add") or amount
+
+    def _do(self, operation: str) -> None:
+        if operation == self.broken:
+            raise OSError("the store's disk is full")
 
 
-def meet_at_a_broken_store(rank: int, world: int) -> str:
+def meet_at_a_broken_store(rank: int, world: int, operation: str) -> str:
     with pytest.raises(rt.RedpollError) as caught:
-        rt.Communicator(Broken(), 0, 2, "broken", timedelta(seconds=5))
+        rt.Communicator(Broken(operation), 0, 2, "broken", timedelta(seconds=5))
     return str(caught.value)
 
 
-def test_an_exception_of_the_store_is_told() -> None:
-    assert "disk is full" in values(run_ranks(meet_at_a_broken_store, 1))[0]
+@pytest.mark.parametrize("operation", ["set", "check", "get", "add"])
+def test_an_exception_of_the_store_is_told(operation: str) -> None:
+    assert "disk is full" in values(run_ranks(meet_at_a_broken_store, 1, operation))[0]
 
 
 def miss_a_rank(rank: int, world: int) -> str:

@@ -22,7 +22,7 @@ from ._collectives import Collectives
 from ._errors import RedpollError, RedpollValueError, place_text
 from ._life import Life
 from ._sparse import SparseLane, check_sparse
-from ._store import StoreBridge, bind_host
+from ._store import JoinError, StoreBridge, bind_host
 from ._work import Work
 
 _DRAIN_S = 5.0
@@ -88,7 +88,7 @@ class Communicator(Collectives):
         def from_environment(variable: str) -> Optional[bytes]:
             return os.environ.get(variable, "").encode() or None
 
-        host = bind_host(store)
+        self.bind_host = host = self._find_host(store)
         options = _abi.rp_comm_options(
             name=self.name.encode(),
             transport=from_environment("REDPOLL_TRANSPORT"),
@@ -111,6 +111,16 @@ class Communicator(Collectives):
         if code < 0:
             self._raise_creation(code, last_message())
         return handle.value or 0
+
+    def _find_host(self, store: Any) -> Optional[str]:
+        try:
+            return bind_host(store, self.rank, self.world, self.timeout_s)
+        except Exception as error:
+            self.closed = True
+            if isinstance(error, JoinError):
+                raise self.error(error.code, str(error), "init_process_group") from None
+            message = f"the group's store failed: {error}"
+            raise self.error(_abi.RP_IO, message, "init_process_group") from error
 
     def _raise_creation(self, code: int, message: str) -> None:
         cause = self._bridge.failure if self._bridge else None

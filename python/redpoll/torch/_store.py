@@ -10,6 +10,7 @@ import ctypes
 import os
 import socket
 import time
+from pathlib import Path
 from typing import Any, Callable, Optional
 
 from .. import _abi
@@ -17,6 +18,14 @@ from .. import _abi
 _FIRST_PAUSE_S = 0.0005
 _LONGEST_PAUSE_S = 0.02
 _SOMEWHERE_ELSE = ("192.0.2.1", 9)  # of a network that exists nowhere; nothing is sent
+
+
+class JoinError(Exception):
+    """The group cannot be joined; `code`: a status of the library."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class StoreBridge:
@@ -92,25 +101,86 @@ def wait_for_key(
     return True
 
 
-def bind_host(store: Any) -> Optional[str]:
-    """The address for links to listen on; None: the loopback, all ranks being on this host.
+def bind_host(store: Any, rank: int, world: int, timeout_s: float) -> Optional[str]:
+    """The address for links of a group to listen on; None: the loopback, all ranks of the group
+    being on this host. Collective: they tell each other where they are, as no variable of a
+    launcher knows which ranks a group is of.
 
-    REDPOLL_BIND wins. Else ranks are on one host when the launcher says so (LOCAL_WORLD_SIZE is
-    WORLD_SIZE) or the store is at a loopback address; else it is the interface that faces the
-    store's host."""
+    REDPOLL_BIND wins; else it is the interface that faces the store's host. JoinError: names the
+    ranks that did not come, or says that there is no such interface."""
     chosen = os.environ.get("REDPOLL_BIND", "")
+    if store is None or world == 1:
+        return chosen or None
+    hosts = _hosts(store, rank, world, timeout_s, wait=not chosen)
     if chosen:
         return chosen
-    world = os.environ.get("WORLD_SIZE")
-    if world is not None and os.environ.get("LOCAL_WORLD_SIZE") == world:
+    if len(set(hosts)) <= 1:
         return None
     place = _store_place(store)
-    if place is None or place[0] in ("localhost", "::1") or place[0].startswith("127."):
-        return None
-    facing = _facing(place)
-    if facing is None or facing == "::1" or facing.startswith("127."):
-        return _facing(_SOMEWHERE_ELSE)  # this host's own name often means its loopback
+    facing = None if place is None else _facing(place)
+    if facing is None or _is_loopback(facing):  # this host's own name often means its loopback
+        facing = _facing(_SOMEWHERE_ELSE)
+    if facing is None:
+        raise JoinError(
+            _abi.RP_IO,
+            f"the group's ranks are on {len(set(hosts))} hosts, and no interface of this one "
+            "faces the others; set REDPOLL_BIND to its address in their network",
+        )
     return facing
+
+
+def host_identity() -> str:
+    """Equal where two processes reach each other through the loopback: the machine's boot, and
+    the network namespace, which containers of one machine do not share."""
+    parts = [socket.gethostname()]
+    for read in (
+        lambda: Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
+        lambda: os.readlink("/proc/self/ns/net"),
+    ):
+        try:
+            parts.append(read())
+        except OSError:
+            pass  # not Linux: the name has to do
+    return "/".join(parts if len(parts) == 1 else parts[1:])
+
+
+def _hosts(store: Any, rank: int, world: int, timeout_s: float, wait: bool) -> list[str]:
+    """Where each rank is, after telling where this one is; of a part of them where ranks
+    disagree on the world, about which the library has words."""
+    keys = [f"redpoll/host/{one}" for one in range(world)]
+    store.set(keys[rank], f"{world} {host_identity()}")
+    deadline = time.monotonic() + timeout_s
+    pause = _FIRST_PAUSE_S
+    while wait and not store.check(keys):
+        if time.monotonic() >= deadline:
+            raise JoinError(_abi.RP_TIMEOUT, _missing(store, keys, timeout_s))
+        if not _agree(_values(store, [key for key in keys[:2] if store.check([key])]), world):
+            return []
+        time.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE_S)
+    said = _values(store, keys) if wait else []
+    return [one.partition(" ")[2] for one in said] if _agree(said, world) else []
+
+
+def _values(store: Any, keys: list[str]) -> list[str]:
+    if len(keys) > 1 and store.has_extended_api():
+        return [value.decode() for value in store.multi_get(keys)]
+    return [store.get(key).decode() for key in keys]
+
+
+def _agree(said: list[str], world: int) -> bool:
+    return all(one.partition(" ")[0] == str(world) for one in said)
+
+
+def _missing(store: Any, keys: list[str], timeout_s: float) -> str:
+    late = [str(rank) for rank, key in enumerate(keys) if not store.check([key])]
+    ranks = f"rank {late[0]}" if len(late) == 1 else f"ranks {', '.join(late)}"
+    here = len(keys) - len(late)
+    return f"{ranks} did not arrive within {timeout_s:g} s: {here} of {len(keys)} ranks are here"
+
+
+def _is_loopback(address: str) -> bool:
+    return address == "::1" or address.startswith("127.")
 
 
 def _store_place(store: Any) -> Optional[tuple[str, int]]:

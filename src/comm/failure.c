@@ -60,6 +60,8 @@ rp_status rp_comm_status(const rp_comm *comm) {
     pthread_mutex_lock(lock);
     rpi_failure failure = comm->failure;
     pthread_mutex_unlock(lock);
+    if (failure.status == RP_OK && comm->control)
+        (void)rpi_control_failed(comm->control, &failure);
     if (failure.status == RP_OK) return RP_OK;
     return rpi_fail(failure.status, __FILE__, __LINE__, "%s", failure.text);
 }

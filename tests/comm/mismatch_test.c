@@ -1,4 +1,5 @@
 /* Ranks that disagree: every one of them fails, and says what each side posted. */
+#include "base/clock.h"
 #include "comm/communicator.h"
 #include "comm/thread_world.h"
 
@@ -263,6 +264,21 @@ static void give_up(rp_comm *comm, int rank, int world, void *context) {
     CHECK_MSG(strstr(rp_last_error()->message, wanted), "%s", rp_last_error()->message);
 }
 
+static void hear_of_it(rp_comm *comm, int rank, int world, void *context) {
+    (void)context;
+    CHECK_OK(rp_barrier(comm));
+    if (rank == world - 1) rp_comm_abort(comm, RP_IO, "cannot read weights.bin");
+    while (rp_comm_status(comm) == RP_OK)
+        rpi_sleep_until_ns(rpi_now_ns() + RPI_SECOND_NS / 1000);
+    CHECK_EQ(rp_comm_status(comm), RP_IO);
+    CHECK_EQ(rp_comm_status(NULL), RP_INVALID);
+    world_meet();
+}
+
+static void a_failure_is_heard_of_without_an_operation(void) {
+    for (int world = 1; world <= 4; world++) world_run(world, NULL, hear_of_it, NULL);
+}
+
 static void a_rank_may_give_up_for_all(void) {
     for (int world = 1; world <= 4; world++) world_run(world, NULL, give_up, NULL);
 }
@@ -274,4 +290,6 @@ CASES({"every rank fails and says what was posted", every_rank_fails_and_says_wh
       {"frames of other worlds are refused", frames_of_other_worlds_are_refused},
       {"destroying in mid-operation fails the others",
        destroying_in_mid_operation_fails_the_others},
+      {"a failure is heard of without an operation",
+       a_failure_is_heard_of_without_an_operation},
       {"a rank may give up for all", a_rank_may_give_up_for_all})

@@ -310,6 +310,37 @@ def test_a_rank_killed_in_a_sparse_sum_is_named() -> None:
     assert "rank 1" in values(outcomes[:1])[0] and "rank 1" in values(outcomes[2:])[0]
 
 
+def die_before_sparse(rank: int, world: int) -> dict:
+    own = own_sparse(rank, world, torch.float32, 0)
+    dist.barrier()
+    if rank == 1:
+        die()
+    with pytest.raises(rt.RedpollError) as caught:
+        dist.all_reduce(own)
+    return {"text": str(caught.value), "operation": caught.value.operation}
+
+
+def test_a_rank_killed_before_the_first_sparse_sum_is_named() -> None:
+    """The sums' own communicator is made by the first one; the group's says who is gone."""
+    outcomes = run_group(die_before_sparse, 3, group_timeout=600.0, timeout=90.0)
+    for one in values(outcomes[:1] + outcomes[2:]):
+        assert "rank 1" in one["text"] and one["operation"] == "all_reduce", one
+
+
+def leave_before_sparse(rank: int, world: int) -> str:
+    group, own = dist.new_group(), own_sparse(rank, world, torch.float32, 0)
+    if rank == 1:
+        return ""
+    work = dist.all_reduce(own, group=group, async_op=True)
+    rt.communicator_of(group).close()
+    return refusal(rt.RedpollError, work.wait)
+
+
+def test_closing_ends_the_wait_for_the_first_sparse_sum() -> None:
+    said = values(run_group(leave_before_sparse, 2, group_timeout=600.0, timeout=90.0))
+    assert "destroyed" in said[0]
+
+
 def train_with_sparse_gradients(rank: int, world: int) -> list[float]:
     torch.manual_seed(0)
     table = torch.nn.EmbeddingBag(100, 4, sparse=True)

@@ -58,12 +58,13 @@ class Communicator(Collectives):
         name: str,
         timeout: timedelta,
         policy: Any = None,
-        is_over: Callable[[], bool] = lambda: False,
+        while_joining: Optional[Callable[[], None]] = None,
     ) -> None:
         """Collective: returns on all ranks or raises on all. Blocks up to `timeout`.
 
-        store: the group's c10d Store (None for a world of one); kept until close(). is_over:
-        asked while ranks are missing; true ends the wait for them with a RedpollError."""
+        store: the group's c10d Store (None for a world of one); kept until close().
+        while_joining: called again and again while others are waited for; what it raises ends
+        that."""
         super().__init__()
         self.rank = rank
         self.world = world
@@ -72,11 +73,11 @@ class Communicator(Collectives):
         self.timeout_s = timeout.total_seconds()
         self.closed = False
         self.store = store
-        self._bridge = StoreBridge(store, is_over) if store is not None else None
+        self._bridge = StoreBridge(store, while_joining) if store is not None else None
         self._lane: Optional[SparseLane] = None
         self.notifier = _notifier.acquire()
         try:
-            self._life = Life(self._create(store), self._destroy)
+            self._life = Life(self._create(store, while_joining), self._destroy)
         except BaseException:
             self.closed = True
             _notifier.release()
@@ -84,11 +85,11 @@ class Communicator(Collectives):
         self.number = next(_numbers)
         _live[self.number] = self
 
-    def _create(self, store: Any) -> int:
+    def _create(self, store: Any, check: Optional[Callable[[], None]]) -> int:
         def from_environment(variable: str) -> Optional[bytes]:
             return os.environ.get(variable, "").encode() or None
 
-        self.bind_host = host = self._find_host(store)
+        self.bind_host = host = self._find_host(store, check)
         options = _abi.rp_comm_options(
             name=self.name.encode(),
             transport=from_environment("REDPOLL_TRANSPORT"),
@@ -112,25 +113,32 @@ class Communicator(Collectives):
             self._raise_creation(code, last_message())
         return handle.value or 0
 
-    def _find_host(self, store: Any) -> Optional[str]:
+    def _find_host(
+        self, store: Any, check: Optional[Callable[[], None]]
+    ) -> Optional[str]:
         try:
-            return bind_host(store, self.rank, self.world, self.timeout_s)
+            return bind_host(store, self.rank, self.world, self.timeout_s, check)
         except Exception as error:
-            self.closed = True
+            if isinstance(error, RedpollError):
+                raise
             if isinstance(error, JoinError):
-                raise self.error(error.code, str(error), "init_process_group") from None
+                raise self._joining_error(error.code, str(error)) from None
             message = f"the group's store failed: {error}"
-            raise self.error(_abi.RP_IO, message, "init_process_group") from error
+            raise self._joining_error(_abi.RP_IO, message) from error
 
     def _raise_creation(self, code: int, message: str) -> None:
         cause = self._bridge.failure if self._bridge else None
         if cause is not None and not isinstance(cause, Exception):
             raise cause  # Ctrl-C
+        if isinstance(cause, RedpollError):
+            raise cause
         if cause is not None:
             message = f"the group's store failed: {cause}"
+        raise self._joining_error(code, message) from cause
+
+    def _joining_error(self, code: int, message: str) -> RedpollError:
         earlier = [text for one in communicators() if (text := one.earlier_failure())]
-        message = "; ".join([message, *earlier])
-        raise self.error(code, message, "init_process_group") from cause
+        return self.error(code, "; ".join([message, *earlier]), "init_process_group")
 
     # ---- sparse tensors ----
 
@@ -166,14 +174,8 @@ class Communicator(Collectives):
         """Of the same ranks, for operations that must not wait for this one's. Collective."""
         store = dist.PrefixStore("sparse/", self.store) if self.store is not None else None
         limit = timedelta(seconds=self.timeout_s)
-        return Communicator(
-            store,
-            self.rank,
-            self.world,
-            f"{self.name}:sparse",
-            limit,
-            is_over=lambda: self.closed,
-        )
+        name = f"{self.name}:sparse"
+        return Communicator(store, self.rank, self.world, name, limit, None, self.check)
 
     # ---- the group ----
 
@@ -183,6 +185,15 @@ class Communicator(Collectives):
         with self._entered("stats") as handle:
             _abi.rp_comm_get_stats(handle, ctypes.byref(stats))
         return {name: getattr(stats, name) for name, *_ in stats._fields_}
+
+    def check(self) -> None:
+        """RedpollError: the group has failed, or was destroyed. Local; never blocks."""
+        if self.closed:
+            self._gone("check")
+        with self._entered("check") as handle:
+            code = _abi.rp_comm_status(handle)
+        if code < 0:
+            raise self.error(code, last_message(), "check")
 
     @property
     def transport(self) -> str:

@@ -162,7 +162,7 @@ class Posting(Checks):
 
     def _refusal(self, communicator: int, code: int, message: str, name: str) -> RedpollError:
         """Of an operation that was not posted: for its arguments, or for what went before."""
-        if _abi.rp_comm_status(communicator) < 0:
+        if code != _abi.RP_INVALID and _abi.rp_comm_status(communicator) < 0:
             place, earlier = user_place(), self.earlier_failure()
             if not earlier:  # another rank's, of which this is the first to hear
                 self.note_failure(next(self._numbers), name, place, message)

@@ -35,11 +35,10 @@ class StoreBridge:
     callback becomes a status, and stays in `failure` for whoever raises in the end; a
     KeyboardInterrupt too, so that Ctrl-C ends a wait for ranks that do not arrive.
 
-    is_over: asked while it waits; true ends the wait."""
-
-    def __init__(self, store: Any, is_over: Callable[[], bool] = lambda: False) -> None:
+    def __init__(self, store: Any, check: Optional[Callable[[], None]] = None) -> None:
+        """check: asked while it waits; what it raises ends the wait."""
+        self._check = check
         self.failure: Optional[BaseException] = None
-        self._is_over = is_over
         self._store = store
         self._ops = _abi.rp_store_ops(
             set=_abi.StoreSet(self._guard(self._set)),
@@ -65,8 +64,8 @@ class StoreBridge:
 
     def _get(self, key: bytes, timeout_s: float, value: int, capacity: int, size: Any) -> int:
         name = key.decode()
-        if not wait_for_key(self._store, name, timeout_s, self._is_over):
-            return _abi.RP_CANCELLED if self._is_over() else _abi.RP_TIMEOUT
+        if not wait_for_key(self._store, name, timeout_s, self._check):
+            return _abi.RP_TIMEOUT
         found = self._store.get(name)
         size[0] = len(found)
         ctypes.memmove(value, found, min(len(found), capacity))
@@ -85,35 +84,46 @@ class StoreBridge:
 
 
 def wait_for_key(
-    store: Any, key: str, timeout_s: float, is_over: Callable[[], bool] = lambda: False
+    store: Any, key: str, timeout_s: float, check: Optional[Callable[[], None]] = None
 ) -> bool:
-    """True as soon as the store has the key, False when timeout_s or it is over. Asks again and
+    """True as soon as the store has the key, False when timeout_s is over. Asks again and
     again, every 20 ms at the longest: Store.wait() would hold the connection that other groups
     share, and would not answer Ctrl-C."""
     deadline = time.monotonic() + timeout_s
     pause = _FIRST_PAUSE_S
     while not store.check([key]):
+        if check is not None:
+            check()
         left = deadline - time.monotonic()
-        if left <= 0 or is_over():
+        if left <= 0:
             return False
         time.sleep(min(pause, left))
         pause = min(2 * pause, _LONGEST_PAUSE_S)
     return True
 
 
-def bind_host(store: Any, rank: int, world: int, timeout_s: float) -> Optional[str]:
+def bind_host(
+    store: Any,
+    rank: int,
+    world: int,
+    timeout_s: float,
+    check: Optional[Callable[[], None]] = None,
+) -> Optional[str]:
     """The address for links of a group to listen on; None: the loopback, all ranks of the group
     being on this host. Collective: they tell each other where they are, as no variable of a
     launcher knows which ranks a group is of.
 
     REDPOLL_BIND wins; else it is the interface that faces the store's host. JoinError: names the
-    ranks that did not come, or says that there is no such interface."""
+    ranks that did not come, or says that there is no such interface. check: asked while it
+    waits; what it raises ends the wait."""
     chosen = os.environ.get("REDPOLL_BIND", "")
     if store is None or world == 1:
         return chosen or None
-    hosts = _hosts(store, rank, world, timeout_s, wait=not chosen)
+    keys = [f"redpoll/host/{one}" for one in range(world)]
+    store.set(keys[rank], f"{world} {host_identity()}")
     if chosen:
         return chosen
+    hosts = _hosts(store, keys, timeout_s, check)
     if len(set(hosts)) <= 1:
         return None
     place = _store_place(store)
@@ -144,21 +154,24 @@ def host_identity() -> str:
     return "/".join(parts if len(parts) == 1 else parts[1:])
 
 
-def _hosts(store: Any, rank: int, world: int, timeout_s: float, wait: bool) -> list[str]:
-    """Where each rank is, after telling where this one is; of a part of them where ranks
-    disagree on the world, about which the library has words."""
-    keys = [f"redpoll/host/{one}" for one in range(world)]
-    store.set(keys[rank], f"{world} {host_identity()}")
+def _hosts(
+    store: Any, keys: list[str], timeout_s: float, check: Optional[Callable[[], None]]
+) -> list[str]:
+    """Where each rank says it is; nothing where ranks disagree on the world, about which the
+    library has words."""
+    world = len(keys)
     deadline = time.monotonic() + timeout_s
     pause = _FIRST_PAUSE_S
-    while wait and not store.check(keys):
+    while not store.check(keys):
         if time.monotonic() >= deadline:
             raise JoinError(_abi.RP_TIMEOUT, _missing(store, keys, timeout_s))
+        if check is not None:
+            check()
         if not _agree(_values(store, [key for key in keys[:2] if store.check([key])]), world):
             return []
         time.sleep(pause)
         pause = min(2 * pause, _LONGEST_PAUSE_S)
-    said = _values(store, keys) if wait else []
+    said = _values(store, keys)
     return [one.partition(" ")[2] for one in said] if _agree(said, world) else []
 
 

@@ -17,9 +17,7 @@ import torch
 import torch.distributed as dist
 
 import redpoll.torch
-from redpoll.torch import Codec
-from redpoll.torch._policy import Piece, Policy
-from redpoll.torch._untraced import keep_untraced
+from redpoll.torch import Codec, Piece, Policy, keep_untraced
 
 __all__ = [
     "register_layer",

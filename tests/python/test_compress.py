@@ -547,6 +547,10 @@ def refusals(rank, world):
     tell("seed", ValueError, lambda: compress(DDP(Net()), seed="one"))
     tell("rule", ValueError, lambda: compress(DDP(Net()), rules={"haed.weight": None}))
     compress(DDP(Net(torch.float64)), min_size=10, rules={"*": None})
+    torch._dynamo.config.optimize_ddp = "python_reducer"
+    single = DDP(Net())
+    tell("python reducer", RuntimeError, lambda: compress(single))
+    torch._dynamo.config.optimize_ddp = True
     return told
 
 
@@ -562,6 +566,7 @@ def test_what_cannot_be_honoured_is_an_error():
     assert "bukket" in told["codec"]
     assert "codec=" in told["grads"]
     assert "NoneType" in told["nothing"]
+    assert "optimize_ddp=True" in told["python reducer"]
     assert "warmup_steps" in told["warm-up"]
     assert "seed" in told["seed"]
     assert "haed.weight" in told["rule"] and "head.weight" in told["rule"]

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 import torch.distributed as dist
-from ranks import refusal, run_ranks, values
 
 import redpoll.torch as rt
+from ranks import refusal, run_ranks, values
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 

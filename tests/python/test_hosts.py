@@ -12,9 +12,9 @@ from datetime import timedelta
 import pytest
 import torch
 import torch.distributed as dist
-from ranks import refusal, run_ranks, values
 
 import redpoll.torch as rt
+from ranks import refusal, run_ranks, values
 from redpoll.torch import _store
 
 LAUNCH_OF_ONE = {"WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1", "REDPOLL_TRANSPORT": "tcp"}
@@ -113,8 +113,19 @@ def namespaces() -> Iterator[list[str]]:
     try:
         for name in names:
             ip("netns", "add", name)
-        ip("link", "add", "to-b", "netns", names[0], "type", "veth", "peer", "to-a", "netns",
-           names[1])
+        ip(
+            "link",
+            "add",
+            "to-b",
+            "netns",
+            names[0],
+            "type",
+            "veth",
+            "peer",
+            "to-a",
+            "netns",
+            names[1],
+        )
         for number, (name, device) in enumerate(zip(names, ["to-b", "to-a"]), 1):
             ip("-n", name, "addr", "add", f"10.97.0.{number}/24", "dev", device)
             ip("-n", name, "link", "set", device, "up")

@@ -14,7 +14,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
+import torch.distributed as dist
 
+import redpoll.torch
 from ranks import free_port, run_ranks, run_script, values
 from redpoll.torch.launch import Place, find_place
 
@@ -290,6 +293,33 @@ def test_ranks_below_a_script_of_their_own(program: str, script: Path) -> None:
 
 def test_no_launcher_is_a_world_of_one() -> None:
     assert_reported(run_each([{}]), "no launcher: a world of one", world=1)
+
+
+def tell_variables(rank: int, world: int) -> dict[str, str | None]:
+    for name in [*ALL_VARIABLES, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"]:
+        os.environ.pop(name, None)
+    if rank == 1:
+        os.environ.update(OMPI_COMM_WORLD_RANK="0", OMPI_COMM_WORLD_SIZE="1")
+    redpoll.torch.init()
+    dist.destroy_process_group()
+    told = {name: os.environ.get(name) for name in ALL_VARIABLES}
+    redpoll.torch.init()  # by what the first one has set
+    tensor = torch.ones(1)
+    dist.all_reduce(tensor)
+    assert tensor.item() == 1
+    dist.destroy_process_group()
+    return told
+
+
+ALL_VARIABLES = "RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT".split()
+
+
+def test_a_world_of_one_has_torchruns_variables() -> None:
+    """Without a launcher (rank 0 here), and under `mpirun -n 1`."""
+    for told in values(run_ranks(tell_variables, 2)):
+        port = told.pop("MASTER_PORT")
+        assert port is not None and 1024 <= int(port) <= 65535
+        assert list(told.values()) == ["0", "1", "0", "1", "127.0.0.1"]
 
 
 # ---- the rules, without processes ----

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import configparser
 import re
 import subprocess
 import sys
@@ -15,6 +16,22 @@ def test_version_is_the_projects(source: Path) -> None:
     project = re.search(r"project\(redpoll VERSION ([0-9.]+)", text)
     assert project is not None
     assert redpoll.__version__ == project.group(1)
+
+
+def test_the_second_wheel_is_of_the_same_version(source: Path) -> None:
+    text = (source / "python/cgx/pyproject.toml").read_text()
+    assert f'version = "{redpoll.__version__}"' in text
+    assert f'dependencies = ["redpoll=={redpoll.__version__}"]' in text
+
+
+def test_mypy_passes_over_what_pip_leaves_behind(source: Path) -> None:
+    """`pip install ./python/cgx` copies its modules to python/cgx/build/lib."""
+    settings = configparser.ConfigParser()
+    settings.read(source / "python/mypy.ini")
+    exclude = re.compile(settings["mypy"]["exclude"])
+    assert exclude.search("python/cgx/build/lib/cgx_utils.py")
+    for each in ["python/cgx/cgx_utils.py", "python/build_backend/redpoll_build.py"]:
+        assert not exclude.search(each)
 
 
 def test_package_is_typed() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import weakref
 from datetime import timedelta
 
 import pytest
@@ -223,6 +224,36 @@ def be_profiled(rank: int, world: int) -> None:
 
 def test_operations_are_spans_in_profiles() -> None:
     values(run_group(be_profiled, 2))
+
+
+def leave_a_coalescing_block(rank: int, world: int, backend: str) -> int:
+    """Tensors that are still held after many broadcasts behind a block that was left."""
+    group, cpu = dist.new_group(backend=backend), torch.device("cpu")
+    with pytest.raises(KeyError):
+        with dist._coalescing_manager(group=group, device=cpu):
+            dist.broadcast(torch.ones(4), 0, group=group)
+            raise KeyError("of the user")
+    # PyTorch keeps a list of its own, whatever the backend: it would take later all-reduces.
+    assert dist.distributed_c10d._world.pg_coalesce_state.pop(group) == []
+    tensors = [torch.ones(4) for _ in range(300)]
+    held = [weakref.ref(one) for one in tensors]
+    for one in tensors:
+        dist.broadcast(one, 0, group=group)
+        dist.broadcast(one, 0, group=group, async_op=True).wait()
+    del tensors, one
+    gc.collect()
+    alive = sum(each() is not None for each in held)
+    with dist._coalescing_manager(group=group, device=cpu):
+        tensor = torch.full((4,), float(rank))
+        dist.broadcast(tensor, 1, group=group)
+    assert tensor[0] == 1
+    dist.all_reduce(tensor, group=group)
+    assert tensor[0] == world
+    return alive
+
+
+def test_a_coalescing_block_that_is_left_by_an_exception() -> None:
+    assert max(values(run_group(leave_a_coalescing_block, 2, "redpoll"))) < 100
 
 
 # ---- sparse tensors ----

@@ -47,6 +47,7 @@ __all__ = [
     "communicators",
     "compress",
     "init",
+    "keep_untraced",
     "monitored_barrier",
     "register_backend",
     "stats",

@@ -113,9 +113,7 @@ class Communicator(Collectives):
             self._raise_creation(code, last_message())
         return handle.value or 0
 
-    def _find_host(
-        self, store: Any, check: Optional[Callable[[], None]]
-    ) -> Optional[str]:
+    def _find_host(self, store: Any, check: Optional[Callable[[], None]]) -> Optional[str]:
         try:
             return bind_host(store, self.rank, self.world, self.timeout_s, check)
         except Exception as error:

@@ -148,7 +148,9 @@ def _nccl_options(options: Any, own_options: Any) -> Any:
 
 def _unknown(device: str, name: str) -> str:
     there = {one.lower() for one in dist.Backend._plugins}
-    there.update(one for one in ("gloo", "nccl", "ucc") if getattr(dist, f"is_{one}_available")())
+    there.update(
+        one for one in ("gloo", "nccl", "ucc") if getattr(dist, f"is_{one}_available")()
+    )
     return (
         f"'{device}:{name}': this PyTorch has no backend '{name}'; it has "
         f"{', '.join(sorted(there))}"

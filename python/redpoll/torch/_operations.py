@@ -268,7 +268,8 @@ class Operations:
         return int(self.communicator.stats()["operations"])
 
     def start_coalescing(self, *_device: Any) -> None:
-        """From now on, remember what is posted: end_coalescing() gives one Work for it."""
+        """From now on, remember what is posted: end_coalescing() gives one Work for it. Where
+        an exception keeps PyTorch from calling that, no more is kept than what runs."""
         self._coalesced = []
 
     def end_coalescing(self, *_device: Any) -> Work:
@@ -279,8 +280,11 @@ class Operations:
     endCoalescing = _end_coalescing = end_coalescing
 
     def _note(self, work: Work) -> Work:
-        if self._coalesced is not None:
-            self._coalesced.append(work)
+        noted = self._coalesced
+        if noted is not None:
+            noted.append(work)
+            if len(noted) % _NOTED == 0:  # what is done needs no waiting for
+                noted[:] = [each for each in noted if not each.is_success()]
         return work
 
     def _lossy(self, operation: str, tensor: torch.Tensor, op: object) -> dict[str, Any]:
@@ -307,6 +311,7 @@ INTERNAL = frozenset(
 """Methods of Operations that PyTorch does not know."""
 
 _INVALID = -1
+_NOTED = 64
 
 
 def _call(opts: Any, timeout: Optional[timedelta] = None) -> dict[str, Any]:

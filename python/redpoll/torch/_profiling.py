@@ -3,15 +3,27 @@ with the shapes of their tensors. One that does not block ends on the thread tha
 
 from __future__ import annotations
 
-from typing import Any
+import logging
+from typing import Any, Callable
 
 import torch
-from torch._C._profiler import _RecordFunctionFast
 
 from ._buffers import Lent
 
-profiling = torch._C._autograd._profiler_enabled
+log = logging.getLogger("redpoll")
+
+_RecordFunctionFast: Any = None
+profiling: Callable[[], bool]
 """True while a profiler runs on this thread; costs next to nothing."""
+
+try:
+    from torch._C._autograd import _profiler_enabled as profiling
+    from torch._C._profiler import _RecordFunctionFast
+except ImportError as error:  # private names of PyTorch; nothing but spans depends on them
+    log.info("no spans in profiles under PyTorch %s: %s", torch.__version__, error)
+
+    def profiling() -> bool:
+        return False
 
 
 class Span:

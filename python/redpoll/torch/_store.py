@@ -113,7 +113,7 @@ def bind_host(
     being on this host. Collective: they tell each other where they are, as no variable of a
     launcher knows which ranks a group is of.
 
-    REDPOLL_BIND wins; else it is the interface that faces the store's host. JoinError: names the
+    REDPOLL_BIND wins; else it is the interface that faces the store's host. JoinError names the
     ranks that did not come, or says that there is no such interface. check: asked while it
     waits; what it raises ends the wait."""
     chosen = os.environ.get("REDPOLL_BIND", "")
@@ -189,7 +189,9 @@ def _missing(store: Any, keys: list[str], timeout_s: float) -> str:
     late = [str(rank) for rank, key in enumerate(keys) if not store.check([key])]
     ranks = f"rank {late[0]}" if len(late) == 1 else f"ranks {', '.join(late)}"
     here = len(keys) - len(late)
-    return f"{ranks} did not arrive within {timeout_s:g} s: {here} of {len(keys)} ranks are here"
+    return (
+        f"{ranks} did not arrive within {timeout_s:g} s: {here} of {len(keys)} ranks are here"
+    )
 
 
 def _is_loopback(address: str) -> bool:

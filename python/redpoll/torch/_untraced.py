@@ -5,6 +5,7 @@ and there Dynamo would trace them as if they were the user's: ctypes calls, lock
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Iterator
 from types import CodeType, FunctionType, ModuleType
@@ -12,12 +13,16 @@ from typing import Any, Callable, Optional
 
 import torch
 
+log = logging.getLogger("redpoll")
+
 
 def keep_untraced(package: str) -> None:
     """Have every function of these modules, which are imported, run as it is, and what it calls
-    too. Costs nothing when they are called. Again: nothing changes."""
+    too. Costs nothing when they are called. Again: nothing changes. Where this PyTorch has no
+    way to do it, torch.compile() may trace them, and the log says so."""
     skip = _skipper()
     if skip is None:
+        log.info("PyTorch %s cannot be told what not to trace", torch.__version__)
         return
     for name, module in list(sys.modules.items()):
         if name == package or name.startswith(f"{package}."):
@@ -28,29 +33,38 @@ def keep_untraced(package: str) -> None:
 def _skipper() -> Optional[Callable[[CodeType], object]]:
     """Of the frame evaluator itself: importing Dynamo for its decorators would take seconds."""
     evaluator: Any = getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None)
-    if hasattr(evaluator, "set_code_exec_strategy"):  # before: skip_code
+    try:
         action = evaluator._FrameAction.SKIP
         strategy = evaluator._FrameExecStrategy(action, action)
-        return lambda code: evaluator.set_code_exec_strategy(code, strategy)
-    return getattr(evaluator, "skip_code", None)
+        mark = evaluator.set_code_exec_strategy
+    except AttributeError:
+        return getattr(evaluator, "skip_code", None)  # before 2.6
+    return lambda code: mark(code, strategy)
 
 
 def _codes_of(module: ModuleType) -> Iterator[CodeType]:
+    """Of what was written in the module's file. A decorator's wrapper has the decorator's code,
+    which every function under it shares: marking that of no_grad() would keep Dynamo out of the
+    user's functions."""
     for found in list(vars(module).values()):
         if getattr(found, "__module__", None) != module.__name__:
             continue
         members = vars(found).values() if isinstance(found, type) else [found]
         for function in members:
-            yield from _codes_in(function)
+            for code in _codes_in(function):
+                if code.co_filename == module.__file__:
+                    yield code
 
 
 def _codes_in(member: Any) -> Iterator[CodeType]:
-    """Of a function, method or property, and of what is defined inside of it."""
+    """Of a function, method or property, of what is below decorators, and of what is defined
+    inside of it."""
     for function in (getattr(member, each, None) for each in ("fget", "fset", "__func__")):
         if function is not None:
             yield from _codes_in(function)
-    if isinstance(member, FunctionType):
+    while isinstance(member, FunctionType):
         yield from _with_inner(member.__code__)
+        member = getattr(member, "__wrapped__", None)
 
 
 def _with_inner(code: CodeType) -> Iterator[CodeType]:

@@ -265,6 +265,13 @@ def _check_no_hook(model: DistributedDataParallel) -> None:
             f"DDP has the communication hook {hooks[0].__qualname__} already, and takes only "
             "one; compress() needs its place"
         )
+    if getattr(model, "_use_python_reducer", False):
+        raise RuntimeError(
+            "this DDP was made under torch._dynamo.config.optimize_ddp='python_reducer', which "
+            "has no buckets and calls hooks inside of the compiled backward pass; set "
+            "optimize_ddp=True, which still splits the graph for overlap, before "
+            "DistributedDataParallel is made"
+        )
     if getattr(model, "_delay_all_reduce_params", None):
         raise RuntimeError(
             "DDP reduces delay_all_reduce_named_params outside of communication hooks, where "

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -61,18 +62,12 @@ def init(
     if timeout is not None:
         options["timeout"] = timeout
     if not place.port:
+        _set_variables(place, "127.0.0.1", _free_port())
         dist.init_process_group(
             backend, store=dist.HashStore(), rank=0, world_size=1, **options
         )
         return place
-    os.environ.update(
-        RANK=str(place.rank),
-        WORLD_SIZE=str(place.world),
-        LOCAL_RANK=str(place.local_rank),
-        LOCAL_WORLD_SIZE=str(place.local_world),
-        MASTER_ADDR=place.host,
-        MASTER_PORT=str(place.port),
-    )
+    _set_variables(place, place.host, place.port)
     if place.job:
         options.update(
             store=_claimed_store(place, timeout or _LIMIT),
@@ -81,6 +76,25 @@ def init(
         )
     dist.init_process_group(backend, **options)
     return place
+
+
+def _set_variables(place: Place, host: str, port: int) -> None:
+    os.environ.update(
+        RANK=str(place.rank),
+        WORLD_SIZE=str(place.world),
+        LOCAL_RANK=str(place.local_rank),
+        LOCAL_WORLD_SIZE=str(place.local_world),
+        MASTER_ADDR=host,
+        MASTER_PORT=str(port),
+    )
+
+
+def _free_port() -> int:
+    """Nobody listens there now: a world of one has no store, but what reads the variables may
+    want to open one."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
 def _claimed_store(place: Place, timeout: timedelta) -> dist.Store:

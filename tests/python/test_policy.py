@@ -123,6 +123,89 @@ def test_all_reduces_of_a_script():
         assert ratio > 3 and finite
 
 
+@pytest.mark.parametrize(
+    "text, names, meant",
+    [
+        ("", ["0", "default_pg"], True),
+        ("default_pg", ["0", "default_pg"], True),
+        ("mesh_dp, mesh_fsdp", ["17", "mesh_dp"], True),
+        ("mesh_*", ["17", "mesh_dp"], True),
+        ("mesh_dp", ["17", "mesh_tp"], False),
+        ("mesh_dp", ["17"], False),
+        ("!mesh_tp", ["17", "mesh_tp"], False),
+        ("!mesh_tp", ["17", "mesh_dp"], True),
+        ("mesh_*, ! mesh_tp", ["17", "mesh_tp"], False),
+        ("mesh_*, ! mesh_tp", ["17"], False),
+        ("17", ["17", "undefined"], True),
+    ],
+)
+def test_which_groups_are_meant(text, names, meant):
+    policy = policy_from_environment({"REDPOLL_CODEC": "q4", "REDPOLL_CODEC_GROUPS": text})
+    assert policy.serves(names) == meant
+
+
+def test_a_bad_filter_names_the_variable():
+    with pytest.raises(ValueError, match="REDPOLL_CODEC_GROUPS='a,!'.*names of groups"):
+        policy_from_environment({"REDPOLL_CODEC": "q4", "REDPOLL_CODEC_GROUPS": "a,!"})
+
+
+def reduce_in_groups(rank, world):
+    """Whether a sum is lossy, by group; two of one description are told apart."""
+    import redpoll.torch as rt
+
+    groups = {
+        "default": None,
+        "grads": dist.new_group(group_desc="grads"),
+        "tensor parallel": dist.new_group(group_desc="tensor parallel"),
+        "no name": dist.new_group(),
+        "lossy here": dist.new_group(pg_options=rt.Options(codec="q8"), group_desc="x"),
+        "exact here": dist.new_group(pg_options=rt.Options(codec=None), group_desc="grads"),
+        "large here": dist.new_group(pg_options=rt.Options(codec="q8", codec_min_size=20_000)),
+    }
+    if hasattr(dist, "split_group"):
+        groups["split"] = dist.split_group(None, [[0, 1]], group_desc="grads")
+    lossy = {}
+    for name, group in groups.items():
+        tensor = torch.linspace(0, 1 / 3, BIG)
+        dist.all_reduce(tensor, group=group)
+        lossy[name] = not torch.equal(tensor, torch.linspace(0, 1 / 3, BIG) * world)
+    named = list(rt.stats())
+    assert list(rt.stats(groups["grads"])) == ["grads"]
+    tensor = torch.ones(5) if rank == 0 else torch.ones(6)
+    with pytest.raises(rt.RedpollError, match="of group 'tensor parallel'"):
+        dist.all_reduce(tensor, group=groups["tensor parallel"])
+    return lossy, named, str(rt.stats())
+
+
+def test_a_codec_is_for_the_groups_that_are_named():
+    environment = {"REDPOLL_CODEC": "q4", "REDPOLL_CODEC_GROUPS": "grads,default_pg"}
+    answers = values(run_group(reduce_in_groups, 2, environment=environment))
+    for lossy, named, table in answers:
+        assert {name for name, one in lossy.items() if one} == {
+            "default",
+            "grads",
+            "split",
+            "lossy here",
+        }
+        assert named[:3] == ["0", "grads", "tensor parallel"]
+        assert named[4] == "x" and named[5].startswith("grads (")
+        assert "\ntensor parallel " in table
+
+
+def test_a_codec_without_a_filter_is_for_all_groups():
+    ((lossy, *_), _) = values(
+        run_group(reduce_in_groups, 2, environment={"REDPOLL_CODEC": "q4"})
+    )
+    assert {name for name, one in lossy.items() if not one} == {"exact here", "large here"}
+
+
+def test_options_with_a_bad_codec():
+    import redpoll.torch as rt
+
+    with pytest.raises(ValueError, match="q44"):
+        rt.Options(codec="q44")
+
+
 class Halves(Policy):
     """The first half of everything with q2, the rest exact."""
 

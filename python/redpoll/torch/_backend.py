@@ -65,6 +65,8 @@ def create_group(
     theirs, own_options = None, backend_options
     if not isinstance(own_options, Options):
         theirs, own_options = own_options, Options(backend=name, timeout=options.timeout)
+    if own_options.names_codec:
+        policy = own_options.policy()
     others = {
         device: made_already(begun, device) or make_backend(options, device, other, theirs)
         for device, other in devices.items()
@@ -85,7 +87,7 @@ def create_group(
         of_split = split_options(options, store, group, ranks, limit)
         chosen = {device: devices[device] for device in kept}
         given = own_options if opts is None else opts
-        return create_group(of_split, given, name, communicator.policy, chosen, None)
+        return create_group(of_split, given, name, communicator.asked_policy, chosen, None)
 
     own = [device for device, other in devices.items() if other == name]
     arguments = (communicator, options.store, name, own_options, own, split)

@@ -20,6 +20,11 @@ class Checks:
     world: int
     name: str
 
+    @property
+    def label(self) -> str:
+        """What people call the group."""
+        return self.name
+
     def error(
         self, code: int, message: str, operation: str, posted_at: Optional[str] = None
     ) -> RedpollError:
@@ -27,7 +32,7 @@ class Checks:
         posted_at = place_text(user_place()) if posted_at is None else posted_at
         where: dict[str, Any] = {
             "rank": self.rank,
-            "group": self.name,
+            "group": self.label,
             "operation": operation,
             "posted_at": posted_at,
         }
@@ -38,7 +43,7 @@ class Checks:
     def _gone(self, name: str) -> NoReturn:
         raise self.error(
             _abi.RP_STATE,
-            f"group '{self.name}' is not usable: it was destroyed, or this process is a fork "
+            f"group '{self.label}' is not usable: it was destroyed, or this process is a fork "
             "of the one that made it",
             name,
         )

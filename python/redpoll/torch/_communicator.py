@@ -25,6 +25,7 @@ from ._sparse import SparseLane, check_sparse
 from ._store import JoinError, StoreBridge, bind_host
 from ._work import Work
 
+_NO_DESCRIPTIONS = ("undefined", "default_pg")  # PyTorch's own
 _DRAIN_S = 5.0
 
 _live: dict[int, Communicator] = {}  # by number: open, or not destroyed yet
@@ -69,7 +70,8 @@ class Communicator(Collectives):
         self.rank = rank
         self.world = world
         self.name = name
-        self.policy = policy
+        self.asked_policy = policy
+        self.describe("")
         self.timeout_s = timeout.total_seconds()
         self.closed = False
         self.store = store
@@ -183,6 +185,18 @@ class Communicator(Collectives):
         with self._entered("stats") as handle:
             _abi.rp_comm_get_stats(handle, ctypes.byref(stats))
         return {name: getattr(stats, name) for name, *_ in stats._fields_}
+
+    def describe(self, text: str) -> None:
+        """What people call the group, as PyTorch passes it on after the group is made. Decides
+        whether the policy that was asked for serves it."""
+        self.description = "" if text in _NO_DESCRIPTIONS else text
+        policy, names = self.asked_policy, [self.name, text] if text else [self.name]
+        self.policy: Any = policy if policy is None or policy.serves(names) else None
+
+    @property
+    def label(self) -> str:
+        """The group's description, where people gave it one, or its name."""
+        return self.description or self.name
 
     def check(self) -> None:
         """RedpollError: the group has failed, or was destroyed. Local; never blocks."""

@@ -115,7 +115,7 @@ def split_options(
     options: Any, store: Any, name: str, ranks: Sequence[int], timeout: timedelta
 ) -> Any:
     """Options for a group of some ranks of the group that was made with `options`."""
-    own = _DistributedBackendOptions()
+    own: Any = _DistributedBackendOptions()
     own.store, own.group_id, own.timeout = store, name, timeout
     own.group_rank, own.group_size = list(ranks).index(options.group_rank), len(ranks)
     everybody = options.global_ranks_in_group or range(options.group_size)
@@ -125,6 +125,7 @@ def split_options(
 
 def _built_in(options: Any, store: Any, device: str, name: str, own_options: Any) -> Any:
     """Of releases in which PyTorch's own backends are no plugins."""
+    made: Any
     arguments = (store, options.group_rank, options.group_size)
     if name == "nccl" and dist.is_nccl_available():
         made = dist.ProcessGroupNCCL(*arguments, _nccl_options(options, own_options))

@@ -5,25 +5,45 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any, Optional
 
+import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import Backend as _C10dBackend
 
+from ._policy import DEFAULT_MIN_SIZE, CodecPolicy
+from ._rules import CodecLike, parse_codec
+
 # A class of Backend from 2.6 on, of ProcessGroup before.
-_Base: Any = (_C10dBackend if hasattr(_C10dBackend, "Options") else dist.ProcessGroup).Options
+_owner: Any = _C10dBackend if hasattr(_C10dBackend, "Options") else dist.ProcessGroup
+_Base: Any = _owner.Options
+_UNSET: Any = object()
 
 
 class Options(_Base):  # type: ignore[misc]
     """`pg_options` of init_process_group() and new_group(), for this group alone.
 
+    codec: of SUM and AVG all-reduces of float tensors of at least codec_min_size elements, in
+        place of what REDPOLL_CODEC and REDPOLL_CODEC_GROUPS say; None or "exact": exact.
+        Without error feedback; not asked by a model under compress(). ValueError: no codec.
     devices: which backend serves which device, as in the backend's name: for releases of
         PyTorch that do not hand that on; an error asks for it there."""
 
     def __init__(
         self,
         *,
+        codec: CodecLike = _UNSET,
+        codec_min_size: int = DEFAULT_MIN_SIZE,
         devices: Optional[str] = None,
         backend: str = "redpoll",
         timeout: timedelta = timedelta(minutes=30),
     ) -> None:
         super().__init__(backend, timeout)
         self.devices = devices
+        self.names_codec = codec is not _UNSET
+        self._codec = parse_codec(codec) if self.names_codec else None
+        self._codec_min_size = codec_min_size
+
+    def policy(self) -> Optional[CodecPolicy]:
+        """What a group does that these options name a codec for."""
+        if self._codec is None or self._codec.is_exact(torch.float32):
+            return None
+        return CodecPolicy(self._codec, self._codec_min_size)

@@ -11,6 +11,7 @@ import itertools
 import logging
 import os
 from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Any, NamedTuple, Optional
 
 import torch
@@ -23,6 +24,7 @@ log = logging.getLogger("redpoll")
 
 CODEC_VARIABLE = "REDPOLL_CODEC"
 MIN_SIZE_VARIABLE = "REDPOLL_CODEC_MIN_SIZE"
+GROUPS_VARIABLE = "REDPOLL_CODEC_GROUPS"
 DEFAULT_MIN_SIZE = 10_000
 CODECS = "fp32, bf16, fp16, q1 ... q8, or options as in q4:bucket=1024,rounding=stochastic"
 
@@ -45,6 +47,11 @@ class Policy:
     def __init__(self) -> None:
         self._steps = itertools.count()
 
+    def serves(self, names: Sequence[str]) -> bool:
+        """Whether a group of these names is to ask at all: its description and PyTorch's
+        name."""
+        return True
+
     def next_step(self) -> int:
         """The number of this call, which keys stochastic rounding. Any thread."""
         return next(self._steps)
@@ -57,6 +64,10 @@ class Policy:
         operation: "all_reduce", "reduce_scatter", "all_gather"; op: a ReduceOp, None where the
         operation has none."""
         raise NotImplementedError
+
+    def pieces_of(self, tensor: torch.Tensor, op: object) -> Sequence[Piece] | None:
+        """pieces() of a tensor that is all-reduced, for policies that know tensors."""
+        return self.pieces("all_reduce", tensor.dtype, tensor.numel(), op)
 
     def pieces(
         self, operation: str, dtype: torch.dtype, count: int, op: object
@@ -72,7 +83,7 @@ def all_reduce(
 ) -> Any:
     """communicator.all_reduce(tensors, op, **call), with the codecs that `policy` chooses. The
     Work's outputs are the tensors, however they were cut."""
-    chosen = [policy.pieces("all_reduce", one.dtype, one.numel(), op) for one in tensors]
+    chosen = [policy.pieces_of(one, op) for one in tensors]
     if not any(chosen):
         return communicator.all_reduce(tensors, op, **call)
     parts: list[torch.Tensor] = []
@@ -103,7 +114,26 @@ def _cut(tensor: torch.Tensor, pieces: Sequence[Piece]) -> list[torch.Tensor]:
     return list(tensor.view(-1).split([piece.numel for piece in pieces]))
 
 
-class EnvironmentPolicy(Policy):
+class Groups:
+    """Globs of group names, separated by commas; those behind "!" leave groups out. A group is
+    meant when no glob leaves it out and one fits, or there are only globs that leave out."""
+
+    def __init__(self, text: str = "") -> None:
+        globs = [glob.strip() for glob in text.split(",") if glob.strip()]
+        self._out = [glob[1:].strip() for glob in globs if glob.startswith("!")]
+        self._in = [glob for glob in globs if not glob.startswith("!")]
+        if not all(self._out):
+            raise ValueError("'!' without a name")
+        self.text = ",".join(globs)
+
+    def mean(self, names: Sequence[str]) -> bool:
+        """Whether a group that has all of these names is meant."""
+        fits = [any(fnmatchcase(name, glob) for name in names) for glob in self._in]
+        leaves_out = any(fnmatchcase(name, glob) for name in names for glob in self._out)
+        return (any(fits) or not self._in) and not leaves_out
+
+
+class CodecPolicy(Policy):
     """SUM and AVG all-reduces of at least `min_size` floats travel with `codec`.
 
     Without error feedback: a residual belongs to a tensor, and an all-reduce of a flat buffer
@@ -111,11 +141,18 @@ class EnvironmentPolicy(Policy):
     another tensor's values as soon as buckets are rebuilt. For the same reason borders between
     tensors inside one buffer are not known, and a quantisation bucket may cross them."""
 
-    def __init__(self, codec: Codec, min_size: int = DEFAULT_MIN_SIZE) -> None:
+    def __init__(
+        self, codec: Codec, min_size: int = DEFAULT_MIN_SIZE, groups: str = ""
+    ) -> None:
+        """groups: as of Groups; empty: all. ValueError: it cannot be read."""
         super().__init__()
         self.codec = codec
         self.min_size = min_size
+        self.groups = Groups(groups)
         self._said: set[torch.dtype] = set()
+
+    def serves(self, names: Sequence[str]) -> bool:
+        return self.groups.mean(names)
 
     def codec_for(
         self, operation: str, dtype: torch.dtype, count: int, op: object
@@ -133,15 +170,12 @@ class EnvironmentPolicy(Policy):
         if dtype not in self._said:
             self._said.add(dtype)
             log.warning(
-                "%s=%s: %s does not take elements of %s; they travel exact",
-                CODEC_VARIABLE,
-                self.codec,
-                self.codec,
-                dtype,
+                "codec %s does not take elements of %s; they travel exact", self.codec, dtype
             )
 
     def __repr__(self) -> str:
-        return f"EnvironmentPolicy({str(self.codec)!r}, min_size={self.min_size})"
+        groups = f", groups={self.groups.text!r}" if self.groups.text else ""
+        return f"CodecPolicy({str(self.codec)!r}, min_size={self.min_size}{groups})"
 
 
 def policy_from_environment(environment: Mapping[str, str] | None = None) -> Policy | None:
@@ -162,7 +196,14 @@ def policy_from_environment(environment: Mapping[str, str] | None = None) -> Pol
         ) from None
     if codec is None or codec.is_exact(torch.float32):
         return None
-    return EnvironmentPolicy(codec, min_size)
+    groups = environment.get(GROUPS_VARIABLE, "")
+    try:
+        return CodecPolicy(codec, min_size, groups)
+    except ValueError as error:
+        raise ValueError(
+            f"{GROUPS_VARIABLE}={groups!r}: {error}; names of groups are wanted, as in "
+            "'mesh_dp,default_pg' or '!mesh_tp'"
+        ) from None
 
 
 def _min_size(environment: Mapping[str, str]) -> int:

@@ -164,6 +164,10 @@ class RedpollGroup(_Table, dist.ProcessGroup):  # type: ignore[misc, valid-type]
         set_name: Any = self._set_group_name  # its argument's type differs among releases
         set_name(self.communicator.name)
 
+    def _set_group_desc(self, text: str) -> None:
+        super()._set_group_desc(text)
+        self.communicator.describe(text)
+
     def rank(self) -> int:
         return self.communicator.rank
 

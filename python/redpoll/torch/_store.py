@@ -113,9 +113,9 @@ def bind_host(
     being on this host. Collective: they tell each other where they are, as no variable of a
     launcher knows which ranks a group is of.
 
-    REDPOLL_BIND wins; else it is the interface that faces the store's host. JoinError names the
-    ranks that did not come, or says that there is no such interface. check: asked while it
-    waits; what it raises ends the wait."""
+    REDPOLL_BIND wins; else it is the interface that faces the store's host. check: asked while
+    it waits; what it raises ends the wait. JoinError names the ranks that did not come, or says
+    that there is no such interface."""
     chosen = os.environ.get("REDPOLL_BIND", "")
     if store is None or world == 1:
         return chosen or None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 _lock = threading.Lock()
@@ -15,7 +15,7 @@ _lock = threading.Lock()
 class GroupStats:
     """Of one process group, seen from this rank, since its creation or the last reset."""
 
-    group: str
+    group: str  # as people named it (new_group(group_desc=...)), else as PyTorch did
     rank: int
     world: int
     operations: int  # collectives and point-to-point operations posted here
@@ -46,7 +46,8 @@ _COUNTERS = [one.name for one in fields(GroupStats)][3:]
 
 
 class Stats(Mapping[str, GroupStats]):
-    """GroupStats by the group's name, in order of creation; printing gives a table."""
+    """GroupStats by the group's description, where people gave it one, or its name; in order of
+    creation. Printing gives a table."""
 
     def __init__(self, groups: Mapping[str, GroupStats]) -> None:
         self._groups = dict(groups)
@@ -101,16 +102,18 @@ def _now(communicator: Any) -> GroupStats:
     account, counted = _account(communicator), communicator.stats()
     known = {name: counted[name] for name in _COUNTERS if name in counted}
     known.update(exposed_s=account.exposed_s, steps=account.steps)
-    return GroupStats(communicator.name, communicator.rank, communicator.world, **known)
+    return GroupStats(communicator.label, communicator.rank, communicator.world, **known)
 
 
 def collect(communicators: Any) -> Stats:
     """The accounts of these communicators since their last reset."""
-    groups = {}
+    groups: dict[str, GroupStats] = {}
     with _lock:
         for communicator in communicators:
             now, start = _now(communicator), _account(communicator).start
-            groups[communicator.name] = now._since(start) if start else now
+            if now.group in groups:  # of several that people call the same
+                now = replace(now, group=f"{now.group} ({communicator.name})")
+            groups[now.group] = now._since(start) if start else now
     return Stats(groups)
 
 

@@ -286,6 +286,85 @@ def test_fewer_bytes_travel(kind):
     assert 0.8 * 2**20 < plain - lossy < 1.0 * 2**20
 
 
+def replicated(rank, world, options):
+    """Bytes and errors of a step of hybrid sharding: two replicas of two shards each."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    import redpoll.torch
+
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard"))
+    torch.manual_seed(0)
+    net = Net()
+    for block in net.blocks:
+        fully_shard(block, mesh=mesh)
+    model = fully_shard(net, mesh=mesh)
+    state = redpoll.torch.compress(model, min_size=MIN_SIZE, **options)
+    between = mesh.get_group("replicate")
+    for micro in range(2):  # with accumulation: the shards of the first step do not travel
+        model.set_requires_all_reduce(micro == 1)
+        x, y = batch(rank, micro)
+        nn.functional.cross_entropy(model(x), y).backward()
+        large = torch.full((20000,), 1 / 3)  # of the user, in the same group: exact
+        dist.all_reduce(large, group=between)
+        assert torch.equal(large, torch.full((20000,), 1 / 3) * 2)
+    ours = full_gradients(model, "fsdp2")
+    exact = [exact_means(rank, world, micro) for micro in range(2)]
+    error = {
+        name: ((grad - exact[0][name] - exact[1][name]).norm() / grad.norm()).item()
+        for name, grad in ours.items()
+    }
+    sent = redpoll.torch.stats(between)[between.group_desc].wire_bytes_sent
+    digest = hashlib.sha256(b"".join(one.numpy().tobytes() for one in ours.values()))
+    return error, sent, state.codecs(), digest.hexdigest()
+
+
+def test_what_replicas_exchange_is_lossy_when_asked():
+    asked = {"grads": None, "replicate": "q4"}
+    answers = values(run_group(replicated, 4, asked))
+    assert len({digest for *_, digest in answers}) == 1
+    error, sent, codecs, _ = answers[0]
+    for name, one in error.items():
+        lossy = name.endswith(MATRICES)
+        assert codecs["grads"][name] == "exact"
+        assert codecs["replicate"][name] == ("q4:bucket=512" if lossy else "exact")
+        assert 0.01 < one < 0.3 if lossy else one < 1e-5, (name, one)
+    exact_error, exact_sent, codecs, _ = values(run_group(replicated, 4, {"grads": None}))[0]
+    assert max(exact_error.values()) < 1e-5 and set(codecs["replicate"].values()) == {"exact"}
+    # Of 18 KiB of matrices a shard, a rank sends as much and an eighth of it.
+    assert exact_sent - sent > 0.6 * 4 * 2 * 48 * 97
+
+
+def work_of_collectives(rank, world):
+    """FSDP2 may ask for a Work, as when it gathers ahead."""
+    import redpoll.torch
+
+    model = make("fsdp2")
+    state = redpoll.torch.compress(model, weights="q8", min_size=MIN_SIZE)
+    handles = [module.unshard(async_op=True) for module in (*model.blocks, model)]
+    assert all(handle is not None for handle in handles)
+    for handle in handles:
+        handle.wait()
+    model.reshard()
+    unit, group = state.units[-1], dist.group.WORLD
+    row = sum(field.numel for field in unit.fields(trained_only=True))
+    from redpoll.torch._fsdp2 import LossyAllGather, LossyReduceScatter
+
+    flat, own = torch.ones(world * row), torch.ones(row)
+    gather, scatter = LossyAllGather(unit), LossyReduceScatter(unit)
+    works = [
+        gather(flat, own, group, async_op=True),
+        scatter(own, flat, group, dist.ReduceOp.SUM, async_op=True),
+    ]
+    assert all(isinstance(work, redpoll.torch.Work) and work.wait() for work in works)
+    assert gather(flat, own, group) is None
+    assert scatter(own, flat, group, dist.ReduceOp.SUM) is None
+
+
+def test_collectives_of_fsdp2_do_not_block_where_they_need_not():
+    values(run_group(work_of_collectives, 2))
+
+
 class Partly(nn.Module):
     def __init__(self):
         super().__init__()
@@ -315,6 +394,8 @@ def refusals(rank, world):
     twice = make("fsdp1")
     compress(twice)
     tell("twice1", RuntimeError, lambda: compress(twice))
+    tell("replicate", ValueError, lambda: compress(make("fsdp2"), replicate="q4"))
+    tell("replicate1", ValueError, lambda: compress(make("fsdp1"), replicate="q4"))
     no_shard = make("fsdp1", sharding_strategy=ShardingStrategy.NO_SHARD)
     tell("state", ValueError, lambda: compress(make("fsdp2")).load_state_dict({"step": 1}))
     tell("no shard", ValueError, lambda: compress(no_shard))
@@ -341,6 +422,8 @@ def test_what_cannot_be_honoured_is_an_error():
     assert "no error feedback" in told["feedback"]
     assert "tail" in told["rule"]
     assert "fully_shard" in told["weights"]
+    assert "mesh of two dimensions" in told["replicate"]
+    assert "FSDP2" in told["replicate1"]
     assert "already" in told["twice"] and "already" in told["twice1"]
     assert "no state of compress() for FSDP" in told["state"]
     assert "DistributedDataParallel" in told["no shard"]

@@ -50,6 +50,7 @@ def compress_sharded(
     model: torch.nn.Module,
     grads: CodecLike,
     weights: CodecLike,
+    replicate: CodecLike,
     rules: RulesLike,
     min_size: int,
     warmup_steps: int,
@@ -59,9 +60,11 @@ def compress_sharded(
     check_is_sharded(model)
     grads = _DEFAULT_GRADS if grads is UNSET else grads
     weights = None if weights is UNSET else weights
+    replicate = None if replicate is UNSET else replicate
     state = ShardedState(
         Rules(grads, rules, min_size),
         None if weights is None else Rules(weights, rules, min_size),
+        None if replicate is None else Rules(replicate, rules, min_size),
         warmup_steps,
         seed,
     )

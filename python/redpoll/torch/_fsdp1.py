@@ -41,7 +41,7 @@ class FlatUnit(Unit):
 
 def _fsdp1_hook(unit: FlatUnit, gradient: torch.Tensor, shard: torch.Tensor) -> None:
     spans = unit.spans(gradient.numel(), dist.get_world_size(unit.group))
-    unit.reduce_scatter(shard, gradient, unit.group, dist.ReduceOp.AVG, spans)
+    unit.reduce_scatter(shard, gradient, unit.group, dist.ReduceOp.AVG, spans).wait()
 
 
 def compress_fsdp1(model: Any, state: ShardedState) -> None:
@@ -50,6 +50,11 @@ def compress_fsdp1(model: Any, state: ShardedState) -> None:
         raise ValueError(
             "FullyShardedDataParallel (FSDP1) gathers weights itself; weights= is for "
             "fully_shard() (FSDP2)"
+        )
+    if state.replicate is not None:
+        raise ValueError(
+            "FullyShardedDataParallel (FSDP1) takes no hooks under hybrid sharding; replicate= "
+            "is for fully_shard() (FSDP2)"
         )
     labels = {id(module): _clean(name) for name, module in model.named_modules()}
     with internals("FullyShardedDataParallel"):

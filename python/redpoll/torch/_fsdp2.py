@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Optional
 
 import torch
 
+from ._codec import Codec
+from ._communicator import communicator_of
+from ._policy import Piece, Policy
 from ._sharded import ShardedState, Unit, internals
 from ._spans import Field, Span, row_spans
+from ._work import Work
 
 
 class ShardedUnit(Unit):
@@ -38,12 +43,13 @@ class ShardedUnit(Unit):
         ]
 
     def spans(self, kind: str, row: int, world: int) -> list[Span]:
-        """Of a buffer of `world` rows of `row` elements. RuntimeError: it is not the unit's."""
+        """Of a buffer of `world` rows of `row` elements. kind: "grads", "weights" or
+        "replicate". RuntimeError: it is not the unit's."""
         known = self._spans.get((kind, world))
         if known is None:
-            rules = self.state.grads if kind == "grads" else self.state.weights
-            assert rules is not None  # else the module has its own all-gather
-            fields = self.fields(trained_only=kind == "grads")
+            rules = getattr(self.state, kind)
+            assert rules is not None  # else nobody asks
+            fields = self.fields(trained_only=kind != "weights")
             known = self._spans[kind, world] = row_spans(fields, world, rules)
         own = sum(span.blocks[0][1] for span in known)
         if own != row:
@@ -54,6 +60,19 @@ class ShardedUnit(Unit):
                 "fully_shard() unit, or leave this kind exact"
             )
         return known
+
+    def replicas(self) -> Any:
+        """The group between replicas; None without hybrid sharding."""
+        return getattr(self._group.mesh_info, "replicate_process_group", None)
+
+    def expect_all_reduce(self, output: torch.Tensor, group: Any) -> None:
+        """Of `output`, this rank's shard of the gradients, between replicas, if asked for."""
+        if self.state.replicate is None or not self._lossy_now():
+            return
+        spans = self.spans("replicate", output.numel(), group.size())
+        sizes = [(span, span.blocks[group.rank()][1]) for span in spans]
+        pieces = [Piece(n, self._codec(span, output.dtype)) for span, n in sizes if n]
+        communicator_of(self.replicas()).policy.expect(output, pieces)
 
 
 def _allocate(size: Sequence[int], *, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
@@ -79,9 +98,11 @@ class LossyReduceScatter(_OfUnit):
         group: Any,
         op: Any,
         async_op: bool = False,
-    ) -> None:
+    ) -> Optional[Work]:
         spans = self.unit.spans("grads", output_tensor.numel(), group.size())
-        self.unit.reduce_scatter(output_tensor, input_tensor, group, op, spans)
+        self.unit.expect_all_reduce(output_tensor, group)
+        work = self.unit.reduce_scatter(output_tensor, input_tensor, group, op, spans)
+        return _awaited(work, async_op)
 
 
 class LossyAllGather(_OfUnit):
@@ -93,14 +114,50 @@ class LossyAllGather(_OfUnit):
         input_tensor: torch.Tensor,
         group: Any,
         async_op: bool = False,
-    ) -> None:
+    ) -> Optional[Work]:
         if not input_tensor.is_floating_point():
             raise RuntimeError(
                 f"{self.unit.label}: its weights are gathered as bytes, because they are of "
                 "mixed types; they cannot be compressed"
             )
         spans = self.unit.spans("weights", input_tensor.numel(), group.size())
-        self.unit.all_gather(output_tensor, input_tensor, group, spans)
+        work = self.unit.all_gather(output_tensor, input_tensor, group, spans)
+        return _awaited(work, async_op)
+
+
+def _awaited(work: Work, async_op: bool) -> Optional[Work]:
+    """What a collective returns, as PyTorch's own."""
+    if async_op:
+        return work
+    work.wait()
+    return None
+
+
+class ReplicatePolicy(Policy):
+    """Of the communicator between the replicas of hybrid sharding (HSDP). FSDP2 calls its
+    all-reduce itself, with the tensor that the reduce-scatter before has filled: that tensor
+    travels in the unit's pieces. Whatever else is reduced there travels as before."""
+
+    def __init__(self, before: Optional[Policy], seed: int) -> None:
+        super().__init__()
+        self.before = before
+        self.seed = seed
+        self._expected: Optional[tuple[weakref.ref[torch.Tensor], list[Piece]]] = None
+
+    def expect(self, tensor: torch.Tensor, pieces: list[Piece]) -> None:
+        """This tensor comes next, of all that are announced."""
+        self._expected = (weakref.ref(tensor), pieces)
+
+    def pieces_of(self, tensor: torch.Tensor, op: object) -> Sequence[Piece] | None:
+        if self._expected is not None and self._expected[0]() is tensor:
+            pieces, self._expected = self._expected[1], None
+            return pieces
+        return self.before.pieces_of(tensor, op) if self.before else None
+
+    def codec_for(
+        self, operation: str, dtype: torch.dtype, count: int, op: object
+    ) -> Codec | None:
+        return self.before.codec_for(operation, dtype, count, op) if self.before else None
 
 
 def _param_groups(module: Any) -> list[Any]:
@@ -125,12 +182,28 @@ def compress_fsdp2(model: torch.nn.Module, modules: list[Any], state: ShardedSta
             unit = _sharded_unit(state, module, label, names)
             if unit is not None:
                 placed.append((module, unit))
+    _place_policies(state, [unit for _, unit in placed])
     state.units.extend(unit for _, unit in placed)
     state.check_names()
     for module, unit in placed:
         module.set_custom_reduce_scatter(LossyReduceScatter(unit))
         if state.weights is not None:
             module.set_custom_all_gather(LossyAllGather(unit))
+
+
+def _place_policies(state: ShardedState, units: list[ShardedUnit]) -> None:
+    """One for each communicator between replicas, where their all-reduce is to be lossy."""
+    if state.replicate is None:
+        return
+    for unit in units:
+        if unit.replicas() is None:
+            raise ValueError(
+                f"replicate= is for hybrid sharding, and {unit.label} is in one group of "
+                "shards; give fully_shard() a mesh of two dimensions, or leave replicate= out"
+            )
+    for communicator in {communicator_of(unit.replicas()) for unit in units}:
+        if not isinstance(communicator.policy, ReplicatePolicy):
+            communicator.policy = ReplicatePolicy(communicator.policy, state.seed)
 
 
 def _sharded_unit(

@@ -13,6 +13,7 @@ from ._communicator import communicator_of
 from ._reducer import check_dtype, tensor_id
 from ._rules import Rules
 from ._spans import Span
+from ._work import Work, joined
 
 FORMAT = "redpoll.compress.sharded"
 VERSION = 1
@@ -23,10 +24,16 @@ class ShardedState:
     state is a step counter, which warm-up and stochastic rounding depend on."""
 
     def __init__(
-        self, grads: Rules, weights: Rules | None, warmup_steps: int, seed: int
+        self,
+        grads: Rules,
+        weights: Rules | None,
+        replicate: Rules | None,
+        warmup_steps: int,
+        seed: int,
     ) -> None:
         self.grads = grads
         self.weights = weights
+        self.replicate = replicate
         self.warmup_steps = warmup_steps
         self.seed = seed
         self.units: list[Unit] = []
@@ -39,8 +46,9 @@ class ShardedState:
         return max((unit.step for unit in self.units), default=0)
 
     def codecs(self) -> dict[str, dict[str, str]]:
-        """How each parameter's gradient and weights travel after the warm-up."""
-        kinds = {"grads": self.grads, "weights": self.weights}
+        """How each parameter travels after the warm-up: its gradient, its weights, and its
+        gradient's shards between the replicas of hybrid sharding."""
+        kinds = {"grads": self.grads, "weights": self.weights, "replicate": self.replicate}
         return {
             kind: {
                 name: str((rules and rules.codec_for(name, shape)) or "exact")
@@ -66,11 +74,9 @@ class ShardedState:
             unit.step = state["step"]
 
     def __repr__(self) -> str:
-        weights = self.weights.codec if self.weights else None
-        return (
-            f"ShardedState(grads={self.grads.codec or 'exact'}, weights={weights or 'exact'}, "
-            f"{len(self.units)} units, step {self.step})"
-        )
+        kinds = {"grads": self.grads, "weights": self.weights, "replicate": self.replicate}
+        texts = [f"{kind}={(one and one.codec) or 'exact'}" for kind, one in kinds.items()]
+        return f"ShardedState({', '.join(texts)}, {len(self.units)} units, step {self.step})"
 
 
 class Unit:
@@ -95,8 +101,8 @@ class Unit:
 
     def reduce_scatter(
         self, output: torch.Tensor, flat: torch.Tensor, group: Any, op: Any, spans: list[Span]
-    ) -> None:
-        """`output` gets this rank's part of the reduced `flat`. Blocks."""
+    ) -> Work:
+        """`output` gets this rank's part of the reduced `flat`, when the Work is complete."""
         communicator = communicator_of(group)
         works, filled, lossy = [], 0, self._lossy_now()
         for span in spans:
@@ -112,15 +118,14 @@ class Unit:
                 )
             )
             filled += own
-        for work in works:
-            work.wait()
         self.step += 1
+        return joined(works)
 
     def all_gather(
         self, output: torch.Tensor, own: torch.Tensor, group: Any, spans: list[Span]
-    ) -> None:
-        """`output` gets every rank's row. Blocks. Weights that are gathered again in one step,
-        for the backward pass, have the same bits."""
+    ) -> Work:
+        """`output` gets every rank's row, when the Work is complete. Weights that are gathered
+        again in one step, for the backward pass, have the same bits."""
         communicator = communicator_of(group)
         works, taken, lossy = [], 0, self._lossy_now()
         for span in spans:
@@ -135,8 +140,7 @@ class Unit:
                 )
             )
             taken += count
-        for work in works:
-            work.wait()
+        return joined(works)
 
     def _seed(self, span: Span) -> int:
         """These collectives number no tensors, so the tensor's number is part of the seed."""

@@ -179,6 +179,7 @@ def compress(
     *,
     grads: CodecLike = UNSET,
     weights: CodecLike = UNSET,
+    replicate: CodecLike = UNSET,
     rules: RulesLike = None,
     min_size: int = DEFAULT_MIN_SIZE,
     error_feedback: bool | None = None,
@@ -214,8 +215,8 @@ def compress(
     if not isinstance(seed, int):
         raise ValueError(f"seed is {seed!r}; a whole number is wanted")
     if isinstance(model, DistributedDataParallel):
-        if grads is not UNSET or weights is not UNSET:
-            raise ValueError("grads= and weights= are for FSDP; DDP takes codec=")
+        if any(one is not UNSET for one in (grads, weights, replicate)):
+            raise ValueError("grads=, weights= and replicate= are for FSDP; DDP takes codec=")
         chosen = Rules(_DEFAULT if codec is UNSET else codec, rules, min_size)
         feedback = True if error_feedback is None else bool(error_feedback)
         return _compress_ddp(model, chosen, feedback, warmup_steps, seed)
@@ -228,7 +229,9 @@ def compress(
             "there is no error feedback for FSDP; use grads='q8' or "
             "grads='q8:rounding=stochastic', which is unbiased"
         )
-    return compress_sharded(model, grads, weights, rules, min_size, warmup_steps, seed)
+    return compress_sharded(
+        model, grads, weights, replicate, rules, min_size, warmup_steps, seed
+    )
 
 
 def _compress_ddp(

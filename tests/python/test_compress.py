@@ -6,6 +6,7 @@ import contextlib
 import copy
 import hashlib
 import io
+import logging
 import os
 import resource
 
@@ -255,6 +256,89 @@ def training_run(rank, world, folder, first, last, **options):
         torch.save(saved, f"{folder}/{last}/model.pt")
     dist.barrier()
     return digest(model), state.step, held_by(state)
+
+
+# ---- a GradScaler ----
+
+SKIPPED_STEPS = (4, 7, 8)
+
+
+def scaled_run(rank, world, scales, tell=True, ddp=None):
+    """Parameters and residuals after each step, in units of the unscaled loss; the scales."""
+    import redpoll.torch
+
+    torch.manual_seed(2)
+    model = DDP(Net(), bucket_cap_mb=0.02, **(ddp or {}))
+    scaler = torch.amp.GradScaler(
+        "cpu", init_scale=2.0**9, growth_interval=2, backoff_factor=0.25, enabled=scales
+    )
+    options = {"min_size": MIN_SIZE, "warmup_steps": 1}
+    options.update({"grad_scaler": scaler} if scales and tell else {})
+    state = redpoll.torch.compress(model, "q3:bucket=64", **options)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    told = []
+    for step in range(12):
+        state.enabled = step not in (6, 7)  # exact steps pay residuals out
+        if step in SKIPPED_STEPS and not scales:
+            continue
+        optimizer.zero_grad()
+        loss = loss_of(model, rank, step)
+        if step in SKIPPED_STEPS and rank == step % world:
+            loss = loss * float("inf")
+        scale = scaler.get_scale()
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        held = {name: one / scale for name, one in held_by(state).items()}
+        if step not in SKIPPED_STEPS:
+            told.append((digest(model), held, scale))
+    moved = move_to_a_run_without(model, state, rank)
+    return told, moved
+
+
+def move_to_a_run_without(model, state, rank):
+    """One more step, with the state loaded where no loss is scaled."""
+    import redpoll.torch
+
+    other = DDP(copy.deepcopy(model.module), bucket_cap_mb=0.02)
+    unscaled = redpoll.torch.compress(other, "q3:bucket=64", min_size=MIN_SIZE)
+    unscaled.load_state_dict(state.state_dict())
+    loss_of(other, rank, 20).backward()
+    return {name: one.grad.numpy().copy() for name, one in other.module.named_parameters()}
+
+
+def same(one, other):
+    return one.keys() == other.keys() and all((one[name] == other[name]).all() for name in one)
+
+
+@pytest.mark.parametrize("ddp", [{}, {"find_unused_parameters": True}])
+def test_a_changing_loss_scale_changes_no_bit(ddp):
+    """Also not steps that are skipped, of which those of one rank alone are not finite."""
+    plain = values(run_group(scaled_run, 2, False, True, ddp))
+    scaled = values(run_group(scaled_run, 2, True, True, ddp))
+    for (unscaled, moved), (steps, moved_too) in zip(plain, scaled):
+        scales = [scale for *_, scale in steps]
+        assert len(unscaled) == len(steps)
+        assert len(set(scales)) > 3 and max(scales) > scales[0] > min(scales)
+        for (bits, held, _), (bits_too, held_too, _) in zip(unscaled, steps):
+            assert bits == bits_too and same(held, held_too)
+        assert same(moved, moved_too)
+
+
+def run_untold(rank, world):
+    """What the log says where compress() does not know of the scaler."""
+    messages = []
+    logging.getLogger("redpoll").addHandler(handler := logging.Handler())
+    handler.emit = lambda record: messages.append(record.getMessage())
+    scaled_run(rank, world, False)
+    assert not messages
+    scaled_run(rank, world, True, tell=False)
+    return messages
+
+
+def test_a_scaler_that_nobody_told_of_is_a_warning():
+    for messages in values(run_group(run_untold, 2)):
+        assert sum("compress(grad_scaler=...)" in one for one in messages) == 1
 
 
 def held_by(state):
@@ -543,6 +627,7 @@ def refusals(rank, world):
     tell("codec", ValueError, lambda: compress(DDP(Net()), "q4:bukket=3"))
     tell("grads", ValueError, lambda: compress(DDP(Net()), grads="q4"))
     tell("nothing", TypeError, lambda: compress(None))
+    tell("scaler", TypeError, lambda: compress(DDP(Net()), grad_scaler=1024.0))
     tell("warm-up", ValueError, lambda: compress(DDP(Net()), warmup_steps=-1))
     tell("seed", ValueError, lambda: compress(DDP(Net()), seed="one"))
     tell("rule", ValueError, lambda: compress(DDP(Net()), rules={"haed.weight": None}))
@@ -566,6 +651,7 @@ def test_what_cannot_be_honoured_is_an_error():
     assert "bukket" in told["codec"]
     assert "codec=" in told["grads"]
     assert "NoneType" in told["nothing"]
+    assert "GradScaler" in told["scaler"]
     assert "optimize_ddp=True" in told["python reducer"]
     assert "warmup_steps" in told["warm-up"]
     assert "seed" in told["seed"]

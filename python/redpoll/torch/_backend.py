@@ -27,13 +27,13 @@ from ._process_group import NAME, MixedGroup, RedpollGroup
 PolicyFactory = Callable[[], Optional[Any]]
 
 
-def register_backend(
-    name: str = NAME, policy_factory: PolicyFactory = policy_from_environment
-) -> None:
+def register_backend(name: str = NAME, policy_factory: Optional[PolicyFactory] = None) -> None:
     """Make `init_process_group(name)` a Redpoll group. Nothing is opened.
 
-    policy_factory: called once for each group, at its creation; what it raises comes out of
-    init_process_group(). Registering a name again changes nothing."""
+    policy_factory: makes the Policy of each group, at its creation; what it raises comes out of
+    init_process_group(). None: as REDPOLL_CODEC says. Registering a name again changes
+    nothing."""
+    make_policy = policy_factory or policy_from_environment
     if name.upper() in dist.Backend._plugins:
         return
 
@@ -42,7 +42,7 @@ def register_backend(
         written = getattr(backend_options, "devices", None)
         devices = device_map(caller, name, written)
         begun = begun_group(options, caller)
-        policy = policy_factory()
+        policy = make_policy()
         return create_group(options, backend_options, name, policy, devices, begun)
 
     # PyTorch takes the last device for the one to work on; without a GPU it is the CPU.

@@ -18,9 +18,6 @@ from ._fsdp2 import compress_fsdp2
 from ._rules import CodecLike, Rules, RulesLike
 from ._sharded import ShardedState
 
-UNSET: Any = object()
-_DEFAULT_GRADS = "q8"
-
 
 def _is_fsdp1(model: torch.nn.Module) -> bool:
     from torch.distributed.fsdp import FullyShardedDataParallel
@@ -58,9 +55,6 @@ def compress_sharded(
 ) -> ShardedState:
     """compress() of an FSDP model."""
     check_is_sharded(model)
-    grads = _DEFAULT_GRADS if grads is UNSET else grads
-    weights = None if weights is UNSET else weights
-    replicate = None if replicate is UNSET else replicate
     state = ShardedState(
         Rules(grads, rules, min_size),
         None if weights is None else Rules(weights, rules, min_size),

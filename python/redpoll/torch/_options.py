@@ -9,13 +9,14 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import Backend as _C10dBackend
 
+from ._help import Unset, plainly_shown
 from ._policy import DEFAULT_MIN_SIZE, CodecPolicy
 from ._rules import CodecLike, parse_codec
 
 # A class of Backend from 2.6 on, of ProcessGroup before.
 _owner: Any = _C10dBackend if hasattr(_C10dBackend, "Options") else dist.ProcessGroup
 _Base: Any = _owner.Options
-_UNSET: Any = object()
+_UNSET: Any = Unset("<as the variables say>")
 
 
 class Options(_Base):  # type: ignore[misc]
@@ -27,6 +28,7 @@ class Options(_Base):  # type: ignore[misc]
     devices: which backend serves which device, as in the backend's name: for releases of
         PyTorch that do not hand that on; an error asks for it there."""
 
+    @plainly_shown
     def __init__(
         self,
         *,

@@ -12,6 +12,7 @@ import torch
 
 from . import statistics
 from ._codec import Codec
+from ._loss_scale import LossScale
 from ._replay import Replay
 from ._residuals import Residuals
 from ._rules import Rules
@@ -49,9 +50,11 @@ class BucketReducer:
         warmup_steps: int,
         seed: int,
         gradients_may_be_dropped: bool,
+        grad_scaler: Any = None,
     ) -> None:
         """communicator: of the model's group. gradients_may_be_dropped: whoever calls throws
-        away the gradient of a parameter that no rank has used (DDP with unused parameters)."""
+        away the gradient of a parameter that no rank has used (DDP with unused parameters).
+        grad_scaler: what scales the loss, and skips steps that are not finite."""
         self.communicator = communicator
         self.parameters = dict(parameters)
         self.rules = rules
@@ -61,6 +64,7 @@ class BucketReducer:
         self.step = 0
         self._enabled = True
         self.residuals = Residuals()
+        self.loss_scale = LossScale(grad_scaler, self.residuals, self.forget_plans)
         self._gradients_may_be_dropped = gradients_may_be_dropped
         self._names = {parameter: name for name, parameter in self.parameters.items()}
         self._plans: dict[int, tuple[Any, list[Run]]] = {}
@@ -147,6 +151,7 @@ class BucketReducer:
         ready = time.perf_counter()
         if index == 0:
             self._layout = {}
+            self._begin_step()
         self._layout[index] = names
         plan = self._plan(index, names, buffer.dtype)
         if buffer.layout is torch.sparse_coo:
@@ -154,6 +159,11 @@ class BucketReducer:
         if self.communicator.world == 1:
             return self._finish_alone(buffer, plan)
         return self._post(buffer, plan, ready if is_last else None)
+
+    def _begin_step(self) -> None:
+        self.loss_scale.begin_step()
+        if self.error_feedback and self.is_lossy_step():
+            self.loss_scale.warn_of_another()
 
     def _post(self, buffer: torch.Tensor, plan: list[Run], ready: float | None) -> Any:
         # The mean is taken before the sum (as DDP itself does): every residual, a sender's and
@@ -177,6 +187,7 @@ class BucketReducer:
             for kept, missed in held:
                 kept.add_(missed)
             self._drop_paid_out(buffer, plan, residuals)
+            self.loss_scale.see(buffer)
             if ready is not None:
                 statistics.record_exposed(self.communicator, time.perf_counter() - ready)
             return buffer
@@ -237,6 +248,7 @@ class BucketReducer:
             gradient.add_(run.residual.to(buffer.device))
             self.residuals.drop(run.name)
             run.residual = None
+        self.loss_scale.see(buffer)
         future: torch.futures.Future = torch.futures.Future()
         future.set_result(buffer)
         return future

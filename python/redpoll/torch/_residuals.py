@@ -48,6 +48,33 @@ class Residuals:
         """Forget a residual that was paid out."""
         self._flat.pop(name, None)
 
+    def multiply(self, factor: float) -> None:
+        """Into other units."""
+        for flat in self._flat.values():
+            flat.mul_(factor)
+
+    def copy_to(self, kept: dict[str, torch.Tensor]) -> None:
+        """Make `kept` a copy; memory it has is used again."""
+        for name in set(kept) - set(self._flat):
+            del kept[name]
+        for name, flat in self._flat.items():
+            if name in kept and kept[name].shape == flat.shape:
+                kept[name].copy_(flat)
+            else:
+                kept[name] = flat.clone()
+
+    def restore(self, kept: Mapping[str, torch.Tensor]) -> bool:
+        """Be what copy_to() saw. True: residuals that were dropped are back, as other
+        tensors."""
+        for name, flat in self._flat.items():
+            if name in kept:
+                flat.copy_(kept[name])
+            else:
+                flat.zero_()
+        dropped = [name for name in kept if name not in self._flat]
+        self._flat.update((name, kept[name].clone()) for name in dropped)
+        return bool(dropped)
+
     def replace(self, flats: Mapping[str, torch.Tensor]) -> None:
         self._flat = dict(flats)
 

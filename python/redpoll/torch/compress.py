@@ -12,7 +12,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 from . import _feedback_files
 from ._communicator import communicator_of
-from ._fsdp import UNSET, check_is_sharded, compress_sharded
+from ._fsdp import check_is_sharded, compress_sharded
+from ._help import Unset, plainly_shown
 from ._hook import compress_hook
 from ._reducer import BucketReducer
 from ._residuals import (
@@ -25,7 +26,9 @@ from ._residuals import (
 from ._rules import DEFAULT_MIN_SIZE, CodecLike, Rules, RulesLike
 from ._sharded import ShardedState
 
-_DEFAULT = "q4"
+_DDP_CODEC, _FSDP_CODEC = "q4", "q8"
+_CODEC: Any = Unset(repr(_DDP_CODEC))
+_GRADS: Any = Unset(repr(_FSDP_CODEC))
 
 
 class LoadReport(NamedTuple):
@@ -65,6 +68,7 @@ class CompressState(BucketReducer):
 
     def residual(self, name: str) -> torch.Tensor | None:
         """What is held back for a parameter here, with its shape; None: nothing."""
+        self.loss_scale.settle()
         flat = self.residuals.get(name)
         return None if flat is None else shaped(flat, self.parameters[name])
 
@@ -75,6 +79,7 @@ class CompressState(BucketReducer):
 
         Residuals by parameter name (without "module."), float32, on the CPU, with the
         parameter's shape; live tensors, as in an optimizer's state. Local."""
+        self.loss_scale.settle()
         for name, parameter in self.parameters.items():
             if self._keeps_residual(name):
                 self.residuals.ensure(name, parameter.numel())
@@ -84,6 +89,7 @@ class CompressState(BucketReducer):
             "rank": self.communicator.rank,
             "world": self.communicator.world,
             "step": self.step,
+            "scale": self.loss_scale.scale,
             "buckets": self.buckets(),
             "residuals": {
                 name: self.residual(name) for name in self.parameters if name in self.residuals
@@ -112,6 +118,7 @@ class CompressState(BucketReducer):
         if flats and not self.error_feedback:
             raise ValueError("the state holds residuals, but error_feedback is False here")
         self.residuals.replace(flats)
+        self.loss_scale.scale = states[0].get("scale", 1.0)
         self.step = states[0]["step"]
         self.forget_plans()
         self.replay(
@@ -173,39 +180,57 @@ def _check_load(report: LoadReport, misfits: list[str], strict: bool) -> None:
         raise ValueError("the state does not fit the model: " + "; ".join(wrong))
 
 
+@plainly_shown
 def compress(
     model: torch.nn.Module,
-    codec: CodecLike = UNSET,
+    codec: CodecLike = _CODEC,
     *,
-    grads: CodecLike = UNSET,
-    weights: CodecLike = UNSET,
-    replicate: CodecLike = UNSET,
+    grads: CodecLike = _GRADS,
+    weights: CodecLike = None,
+    replicate: CodecLike = None,
     rules: RulesLike = None,
     min_size: int = DEFAULT_MIN_SIZE,
     error_feedback: bool | None = None,
+    grad_scaler: torch.amp.GradScaler | None = None,
     warmup_steps: int = 0,
     seed: int = 0,
 ) -> CompressState | ShardedState:
     """Let the gradients of a parallel model travel lossy from now on.
 
-    model: DistributedDataParallel, or one of FSDP (fully_shard() modules, or
-        FullyShardedDataParallel), whose process group's CPU backend is "redpoll".
-    codec: of DDP gradients: "q4" (the default), "q8:bucket=1024", "bf16", ...
-    grads, weights: of FSDP: codecs of the gradients' reduce-scatter ("q8" by default) and of
-        the weights' all-gather (None by default: exact).
-    rules: what differs from the default, which is: tensors of one dimension and those of fewer
-        than min_size elements travel exact, all others with the codec. A mapping of globs of
-        parameter names to codecs (None: exact), or a sequence of such pairs and Rules; the
-        first that fits decides. Names are those of the wrapped module.
+        model = DistributedDataParallel(net)          # under init_process_group("redpoll")
+        state = redpoll.torch.compress(model, codec="q4")
+
+        fully_shard(net)                              # FSDP2; or FullyShardedDataParallel
+        state = redpoll.torch.compress(net, grads="q8")
+
+    model: a DistributedDataParallel or FSDP model whose process group's CPU backend is
+        "redpoll".
+    codec: of DDP: how gradients travel. "q4" by default; "q8", "q4:bucket=1024",
+        "q2:rounding=stochastic", "bf16", "fp16", ...; None: exact.
+    grads: of FSDP: the codec of the gradients' reduce-scatter; "q8" by default.
+    weights: of FSDP2: the codec of the weights' all-gather; exact by default.
+    replicate: of FSDP2 with hybrid sharding: the codec of the all-reduce between the replicas;
+        exact by default.
+    rules: for which parameters another codec is used. A mapping of globs of parameter names to
+        codecs (None: exact), or a sequence of such pairs and Rules; the first that fits
+        decides. Names are those of the wrapped module.
+    min_size: where no rule fits, tensors of fewer elements travel exact, as those of one
+        dimension do.
     error_feedback: what a step loses is added to the next one's gradient. True by default for
         DDP, for one float32 a lossy element of memory on the CPU; FSDP has none.
+    grad_scaler: of DDP: the torch.amp.GradScaler that scales the loss, if there is one. What is
+        held back follows its scale, and steps that it skips are taken back; that needs another
+        float32 a lossy element, and one more look at each gradient.
     warmup_steps: so many exact steps first; error feedback starts after them.
     seed: of stochastic rounding, with the step and the parameter's name.
 
     Collective in effect: every rank calls it with equal arguments (a difference is an error on
-    all ranks in the first step). Nothing travels in the call itself. The result is the mean of
-    all ranks' gradients, bit-identical on all of them.
-    Returns the state, whose state_dict() belongs into checkpoints.
+    all ranks in the first step). Nothing travels in the call itself. After each backward pass
+    gradients are the mean over all ranks, with the same bits on all of them.
+
+    Returns the state, whose state_dict() belongs into checkpoints: a CompressState for DDP, a
+    ShardedState for FSDP.
+
     TypeError: the model is of another kind, or has gradients that a codec does not take.
     ValueError: a codec, rule or number is wrong. RuntimeError: the group's backend is not
     redpoll, or another hook is registered."""
@@ -215,12 +240,15 @@ def compress(
     if not isinstance(seed, int):
         raise ValueError(f"seed is {seed!r}; a whole number is wanted")
     if isinstance(model, DistributedDataParallel):
-        if any(one is not UNSET for one in (grads, weights, replicate)):
+        if grads is not _GRADS or weights is not None or replicate is not None:
             raise ValueError("grads=, weights= and replicate= are for FSDP; DDP takes codec=")
-        chosen = Rules(_DEFAULT if codec is UNSET else codec, rules, min_size)
+        chosen = Rules(_DDP_CODEC if codec is _CODEC else codec, rules, min_size)
         feedback = True if error_feedback is None else bool(error_feedback)
-        return _compress_ddp(model, chosen, feedback, warmup_steps, seed)
-    if codec is not UNSET:
+        return _compress_ddp(model, chosen, feedback, grad_scaler, warmup_steps, seed)
+    if grad_scaler is not None:
+        check_is_sharded(model)
+        raise ValueError("grad_scaler= is for error feedback, which FSDP has none of")
+    if codec is not _CODEC:
         check_is_sharded(model)
         raise ValueError("FSDP takes grads= and weights=, each a codec, not codec=")
     if error_feedback:
@@ -229,6 +257,7 @@ def compress(
             "there is no error feedback for FSDP; use grads='q8' or "
             "grads='q8:rounding=stochastic', which is unbiased"
         )
+    grads = _FSDP_CODEC if grads is _GRADS else grads
     return compress_sharded(
         model, grads, weights, replicate, rules, min_size, warmup_steps, seed
     )
@@ -238,6 +267,7 @@ def _compress_ddp(
     model: DistributedDataParallel,
     rules: Rules,
     error_feedback: bool,
+    grad_scaler: torch.amp.GradScaler | None,
     warmup_steps: int,
     seed: int,
 ) -> CompressState:
@@ -250,6 +280,7 @@ def _compress_ddp(
         warmup_steps=warmup_steps,
         seed=seed,
         gradients_may_be_dropped=bool(model.find_unused_parameters or model.static_graph),
+        grad_scaler=grad_scaler,
     )
     state.check()
     try:

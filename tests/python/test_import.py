@@ -1,7 +1,9 @@
-"""What of PyTorch is private and only of use: without it the rest works as before."""
+"""What an import needs, leaves and shows: private names, marks for Dynamo, help()."""
 
 from __future__ import annotations
 
+import inspect
+import pydoc
 from pathlib import Path
 
 import pytest
@@ -45,6 +47,25 @@ def test_an_import_does_without(hidden: list[str]) -> None:
     assert done.returncode == 0, done.stderr
     spans = "" if set(hidden) & set(PROFILING) else " redpoll:all_reduce"
     assert done.stdout.strip() == "spans:" + spans
+
+
+CALLS = [name for name in redpoll.torch.__all__ if name[0].islower()]
+
+
+@pytest.mark.parametrize("name", [*CALLS, "Options"])
+def test_help_is_readable(name: str) -> None:
+    shown = pydoc.render_doc(getattr(redpoll.torch, name), renderer=pydoc.plaintext)
+    if name != "stats":  # an instance: its class is shown
+        assert " at 0x" not in shown
+
+
+def test_help_of_compress() -> None:
+    shown = pydoc.render_doc(redpoll.torch.compress, renderer=pydoc.plaintext).splitlines()
+    signature = next(line for line in shown if line.startswith("compress("))
+    assert "codec='q4', *, grads='q8', weights=None" in signature
+    for name in inspect.signature(redpoll.torch.compress).parameters:
+        assert any(line.strip().startswith(f"{name}: ") for line in shown), name
+    assert all(len(line) <= 96 for line in shown if line is not signature)
 
 
 @pytest.mark.parametrize("package", [redpoll, torch_cgx], ids=["redpoll", "torch_cgx"])

@@ -14,6 +14,7 @@ import argparse
 import json
 import platform
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Callable
 
@@ -99,6 +100,32 @@ def groups(rank: int, world: int) -> None:
         dist.destroy_process_group(both)
 
 
+def device_maps(rank: int, world: int) -> None:
+    """Another backend for another device, in either order; gloo stands in for NCCL."""
+    cuda = torch.device("cuda")
+    for config in ("cpu:redpoll,cuda:gloo", "cuda:gloo,cpu:redpoll"):
+        mixed = dist.new_group(backend=config)
+        assert "gloo" in type(mixed._get_backend(cuda)).__name__.lower(), config
+        value = torch.ones(2)
+        dist.all_reduce(value, group=mixed)
+        assert value.tolist() == [2.0, 2.0]
+        assert redpoll.torch.communicator_of(mixed).world == world
+        mixed._get_backend(cuda).allreduce([value]).wait()
+        assert value.tolist() == [4.0, 4.0]
+        redpoll.torch.communicator_of(mixed).set_timeout(timedelta(seconds=20))
+        dist.destroy_process_group(mixed)
+
+
+def described(rank: int, world: int) -> None:
+    """Options and a description reach the group."""
+    options = redpoll.torch.Options(codec="q8", codec_min_size=100)
+    lossy = dist.new_group(pg_options=options, group_desc="lossy")
+    value = torch.linspace(0, 1, 200)
+    dist.all_reduce(value, group=lossy)
+    assert not torch.equal(value, torch.linspace(0, 1, 200) * 2)
+    assert list(redpoll.torch.stats(lossy)) == ["lossy"]
+
+
 def _network() -> nn.Module:
     torch.manual_seed(0)
     return nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 8))
@@ -177,6 +204,8 @@ STEPS: dict[str, Callable[..., Any]] = {
         point_to_point,
         objects,
         groups,
+        device_maps,
+        described,
         ddp,
         ddp_q4,
         fsdp2,
@@ -216,7 +245,7 @@ def judge(name: str, control: bool) -> tuple[str, str]:
     value, error = attempt(STEPS[name], "redpoll")
     if not error and not (control and isinstance(value, list)):
         return "passed", value if isinstance(value, str) else ""
-    if not control or name in ("door", "ddp_q4"):
+    if not control or name in ("door", "device_maps", "described", "ddp_q4"):
         return ("failed", error) if error else ("passed", "")
     theirs, their_error = attempt(STEPS[name], "gloo")
     if error:

@@ -21,7 +21,8 @@ for path in sys.argv[1:]:
     owner = torch._C
     for part in place.split("."):
         owner = getattr(owner, part)
-    delattr(owner, name)
+    if hasattr(owner, name):  # another release
+        delattr(owner, name)
 import torch.distributed as dist, redpoll.torch
 dist.init_process_group("redpoll")
 with torch.profiler.profile() as profile:

@@ -199,6 +199,26 @@ def test_a_codec_without_a_filter_is_for_all_groups():
     assert {name for name, one in lossy.items() if not one} == {"exact here", "large here"}
 
 
+def average_parameters(rank, world):
+    """PostLocalSGD's averaging is an all-reduce of a flat tensor, as any other."""
+    from torch.distributed.algorithms.model_averaging import utils
+
+    changed = []
+    for group in (dist.group.WORLD, dist.new_group(group_desc="averaging")):
+        model = nn.Linear(200, 200, bias=False)
+        model.weight.data.copy_(torch.linspace(0, 1, 40000).view(200, 200))
+        before = model.weight.detach().clone()
+        utils.average_parameters(iter(model.parameters()), group)
+        changed.append(not torch.allclose(model.weight, before, rtol=1e-6))
+    return changed
+
+
+def test_parameters_that_are_averaged_are_lossy_too_unless_their_group_is_left_out():
+    environment = {"REDPOLL_CODEC": "q2:bucket=1024", "REDPOLL_CODEC_GROUPS": "!averaging"}
+    for changed in values(run_group(average_parameters, 2, environment=environment)):
+        assert changed == [True, False]
+
+
 def test_options_with_a_bad_codec():
     import redpoll.torch as rt
 

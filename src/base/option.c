@@ -7,18 +7,21 @@
 #include <ctype.h>
 #include <inttypes.h>
 #include <string.h>
+#include <strings.h>
 
 static void *field_of(const rpi_option *option, void *target) {
     return (char *)target + option->offset;
 }
 
-static rp_status parse_flag(const char *text, bool *out_flag) {
+/* YAML writes its switches in small and in capital letters. */
+static rp_status parse_flag(const rpi_option *option, const char *text, bool *out_flag) {
     static const char *const yes[] = {"true", "yes", "on", "1"}, *const no[] = {"false", "no",
                                                                                 "off", "0"};
     for (int i = 0; i < 4; i++) {
-        if (strcmp(text, yes[i]) == 0) return *out_flag = true, RP_OK;
-        if (strcmp(text, no[i]) == 0) return *out_flag = false, RP_OK;
+        if (strcasecmp(text, yes[i]) == 0) return *out_flag = true, RP_OK;
+        if (strcasecmp(text, no[i]) == 0) return *out_flag = false, RP_OK;
     }
+    if (option->value) return RP_FAIL(INVALID, "'%s' is neither on nor off", text);
     return RP_FAIL(INVALID, "'%s' is not a switch; write true or false", text);
 }
 
@@ -60,7 +63,7 @@ static rp_status set_field(const rpi_option *option, const char *text, void *tar
     bool flag = false;
     switch (option->type) {
     case RPI_OPTION_FLAG:
-        RP_TRY(parse_flag(text, &flag));
+        RP_TRY(parse_flag(option, text, &flag));
         memcpy(field, &flag, sizeof flag);
         return RP_OK;
     case RPI_OPTION_COUNT:
@@ -111,14 +114,27 @@ static const char *yaml_at(const void *context, int index) {
     return NULL;
 }
 
+static rp_status unknown_yaml(const rpi_option *table, const char *path) {
+    char hint[128];
+    return RP_FAIL(INVALID, "unknown key '%s'%s", path,
+                   rpi_suggest_text(path, yaml_at, table, hint, sizeof hint));
+}
+
 rp_status rpi_options_set_yaml(const rpi_option *table, const char *path, const char *value,
                                void *target) {
     for (const rpi_option *option = table; option->name; option++)
         if (option->yaml && strcmp(option->yaml, path) == 0)
             return set_named(option, value, target, "", path);
-    char hint[128];
-    return RP_FAIL(INVALID, "unknown key '%s'%s", path,
-                   rpi_suggest_text(path, yaml_at, table, hint, sizeof hint));
+    return unknown_yaml(table, path);
+}
+
+rp_status rpi_options_check_yaml(const rpi_option *table, const char *path) {
+    size_t length = strlen(path);
+    for (const rpi_option *option = table; option->name; option++)
+        if (option->yaml && strncmp(option->yaml, path, length) == 0 &&
+            (option->yaml[length] == '\0' || option->yaml[length] == '.'))
+            return RP_OK;
+    return unknown_yaml(table, path);
 }
 
 static const char *name_at(const void *context, int index) {
@@ -149,6 +165,10 @@ static rp_status unknown(const rpi_option *table, const char *word, const char *
     return RP_FAIL(INVALID, "unknown option '%s'%s", word, hint);
 }
 
+static bool takes_value(const rpi_option *option) {
+    return option->type != RPI_OPTION_FLAG || option->value;
+}
+
 /* argv[*index] starts with a dash; takes its value too and leaves *index on the last word used.
  */
 static rp_status parse_option(const rpi_option *table, int argc, char **argv, int *index,
@@ -165,7 +185,7 @@ static rp_status parse_option(const rpi_option *table, int argc, char **argv, in
         option = NULL;
     }
     if (!option) return unknown(table, word, name, length);
-    if (option->type == RPI_OPTION_FLAG && !equals)
+    if (!takes_value(option) && !equals)
         return set_named(option, "true", target, "--", option->name);
     if (equals) return set_named(option, equals + 1, target, "--", option->name);
     if (*index + 1 >= argc)
@@ -189,7 +209,7 @@ static int options_end(int argc, char **argv, const rpi_option *table,
         if (argv[i][0] != '-' || !argv[i][1]) return i;
         const char *name = argv[i] + (argv[i][1] == '-' ? 2 : 1);
         const rpi_option *option = find(table, name, strlen(name));
-        if (option && option->type != RPI_OPTION_FLAG) i++; /* its value is no program */
+        if (option && takes_value(option)) i++; /* its value is no program */
     }
     return argc;
 }
@@ -276,7 +296,10 @@ const char *rpi_option_text(const rpi_option *option, const void *target, char *
     switch (option->type) {
     case RPI_OPTION_FLAG:
         memcpy(&flag, field, sizeof flag);
-        snprintf(text, bytes, "%s", flag ? "true" : "false");
+        if (option->value)
+            snprintf(text, bytes, "%s", flag ? "on" : "off");
+        else
+            snprintf(text, bytes, "%s", flag ? "true" : "false");
         break;
     case RPI_OPTION_COUNT:
     case RPI_OPTION_BYTES:

@@ -14,7 +14,9 @@
 #include <stdio.h>
 
 typedef enum rpi_option_type {
-    RPI_OPTION_FLAG,    /* bool; no value on the command line; true/false elsewhere */
+    RPI_OPTION_FLAG,    /* bool; without a placeholder no value on the command line: --flag,
+                           --no-flag; with one ("on|off") it needs it there; on/off, true/false,
+                           yes/no, 1/0 wherever a value stands */
     RPI_OPTION_COUNT,   /* int64_t; K M G are binary */
     RPI_OPTION_BYTES,   /* int64_t; K M G binary, kB MB GB decimal */
     RPI_OPTION_SECONDS, /* double */
@@ -46,6 +48,8 @@ rp_status rpi_options_environment(const rpi_option *table, char *(*get)(const ch
 /* One option by its YAML path. RP_INVALID: unknown (with the nearest), or a bad value. */
 rp_status rpi_options_set_yaml(const rpi_option *table, const char *path, const char *value,
                                void *target);
+/* Is there such a path, or one below it? RP_INVALID: unknown, with the nearest. */
+rp_status rpi_options_check_yaml(const rpi_option *table, const char *path);
 
 /* argv[1...]: --name value, --name=value, -alias value, --flag, --no-flag. Words without a dash
  * go to positional (up to capacity, else RP_INVALID); what follows `--` too. *out_help is set

@@ -1,22 +1,28 @@
 #include "cli/config.h"
 
 #include "base/memory.h"
+#include "base/regular_file.h"
 #include "base/status.h"
 
 #include <string.h>
 #include <yaml.h>
 
 struct rpi_config {
+    char *file;
     yaml_document_t document;
+    bool has_document;
 };
 
-enum { LONGEST_PATH = 200 };
+/* More than any file of settings needs, and little enough to look through at once. Aliases let
+ * a short file stand for a long one, so keys are counted as they are visited. */
+enum { LONGEST_PATH = 200, MOST_BYTES = 1 << 20, DEEPEST = 16, MOST_KEYS = 10000 };
 
 typedef struct walk {
     rpi_config *config;
     const char *file;
     const rpi_option *table;
     void *target;
+    int keys; /* visited so far */
 } walk;
 
 static rp_status fail_at(const walk *w, const yaml_node_t *node, const char *text,
@@ -24,12 +30,17 @@ static rp_status fail_at(const walk *w, const yaml_node_t *node, const char *tex
     return RP_FAIL(INVALID, "%s:%zu: %s%s", w->file, node->start_mark.line + 1, text, path);
 }
 
+static rp_status at_line(const walk *w, const yaml_node_t *node, rp_status status) {
+    if (status == RP_OK) return RP_OK;
+    return rpi_fail_context(status, "%s:%zu: ", w->file, node->start_mark.line + 1);
+}
+
 static rp_status set_scalar(const walk *w, const char *path, const yaml_node_t *value) {
     const char *text = (const char *)value->data.scalar.value;
-    if (!*text || strcmp(text, "null") == 0 || strcmp(text, "~") == 0) return RP_OK;
-    rp_status status = rpi_options_set_yaml(w->table, path, text, w->target);
-    if (status == RP_OK) return RP_OK;
-    return rpi_fail_context(status, "%s:%zu: ", w->file, value->start_mark.line + 1);
+    bool is_null = !*text || strcmp(text, "null") == 0 || strcmp(text, "~") == 0;
+    return at_line(w, value,
+                   is_null ? rpi_options_check_yaml(w->table, path)
+                           : rpi_options_set_yaml(w->table, path, text, w->target));
 }
 
 static rp_status repeated(const walk *w, const yaml_node_t *mapping,
@@ -45,22 +56,25 @@ static rp_status repeated(const walk *w, const yaml_node_t *mapping,
     return RP_OK;
 }
 
-/* NOLINTNEXTLINE(misc-no-recursion): as deep as the file, which libyaml limits. */
-static rp_status walk_mapping(const walk *w, const yaml_node_t *mapping, const char *prefix) {
+/* NOLINTNEXTLINE(misc-no-recursion): paths, and with them aliases of themselves, are limited.
+ */
+static rp_status walk_mapping(walk *w, const yaml_node_t *mapping, const char *prefix) {
     yaml_document_t *document = &w->config->document;
     for (yaml_node_pair_t *pair = mapping->data.mapping.pairs.start;
          pair < mapping->data.mapping.pairs.top; pair++) {
         yaml_node_t *key = yaml_document_get_node(document, pair->key);
         yaml_node_t *value = yaml_document_get_node(document, pair->value);
         if (key->type != YAML_SCALAR_NODE) return fail_at(w, key, "a key must be a word", "");
+        if (++w->keys > MOST_KEYS) return fail_at(w, key, "too many keys", "");
         RP_TRY(repeated(w, mapping, pair));
         char path[LONGEST_PATH];
         int length = snprintf(path, sizeof path, "%s%s%s", prefix, *prefix ? "." : "",
                               (const char *)key->data.scalar.value);
         if (length >= LONGEST_PATH) return fail_at(w, key, "keys are nested too deep", "");
-        if (value->type == YAML_MAPPING_NODE)
+        if (value->type == YAML_MAPPING_NODE) {
+            RP_TRY(at_line(w, key, rpi_options_check_yaml(w->table, path)));
             RP_TRY(walk_mapping(w, value, path));
-        else if (value->type == YAML_SCALAR_NODE)
+        } else if (value->type == YAML_SCALAR_NODE)
             RP_TRY(set_scalar(w, path, value));
         else
             return fail_at(w, value, "a list stands where a value is wanted: ", path);
@@ -68,42 +82,101 @@ static rp_status walk_mapping(const walk *w, const yaml_node_t *mapping, const c
     return RP_OK;
 }
 
-static rp_status parse(FILE *stream, const char *file, yaml_document_t *document) {
-    yaml_parser_t parser;
-    if (!yaml_parser_initialize(&parser)) return RP_FAIL(NOMEM, "no memory to read %s", file);
-    yaml_parser_set_input_file(&parser, stream);
+static rp_status not_yaml(const char *file, const yaml_parser_t *parser) {
+    return RP_FAIL(INVALID, "%s:%zu: not YAML: %s", file, parser->problem_mark.line + 1,
+                   parser->problem ? parser->problem : "unreadable");
+}
+
+/* What one event says about the shape of the file: -1, 0 or 1 levels deeper. */
+static int levels(yaml_event_type_t type) {
+    if (type == YAML_MAPPING_START_EVENT || type == YAML_SEQUENCE_START_EVENT) return 1;
+    return type == YAML_MAPPING_END_EVENT || type == YAML_SEQUENCE_END_EVENT ? -1 : 0;
+}
+
+/* One document, not nested deeper than settings are: seen in the events, before libyaml builds
+ * anything from them, which takes it seconds for a file of brackets. */
+static rp_status check_shape(const char *file, yaml_parser_t *parser) {
+    int depth = 0, documents = 0;
+    for (;;) {
+        yaml_event_t event;
+        if (!yaml_parser_parse(parser, &event)) return not_yaml(file, parser);
+        yaml_event_type_t type = event.type;
+        size_t line = event.start_mark.line + 1;
+        yaml_event_delete(&event);
+        depth += levels(type);
+        documents += type == YAML_DOCUMENT_START_EVENT;
+        if (depth > DEEPEST)
+            return RP_FAIL(INVALID, "%s:%zu: nested deeper than %d levels", file, line,
+                           (int)DEEPEST);
+        if (documents > 1)
+            return RP_FAIL(INVALID, "%s:%zu: a second document begins; one is read from a file",
+                           file, line);
+        if (type == YAML_STREAM_END_EVENT) return RP_OK;
+    }
+}
+
+static rp_status load(const char *file, yaml_parser_t *parser, rpi_config *config) {
+    if (!yaml_parser_load(parser, &config->document)) return not_yaml(file, parser);
+    config->has_document = true;
+    return RP_OK;
+}
+
+static rp_status parse(const char *file, const char *text, size_t bytes, rpi_config *config) {
+    const char *nul = memchr(text, '\0', bytes);
+    size_t line = 1;
+    for (const char *c = text; nul && c < nul; c++) line += *c == '\n';
+    if (nul) return RP_FAIL(INVALID, "%s:%zu: a NUL byte; YAML is text", file, line);
     rp_status status = RP_OK;
-    if (!yaml_parser_load(&parser, document))
-        status = RP_FAIL(INVALID, "%s:%zu: not YAML: %s", file, parser.problem_mark.line + 1,
-                         parser.problem ? parser.problem : "unreadable");
-    yaml_parser_delete(&parser);
+    for (int pass = 0; pass < 2 && status == RP_OK; pass++) {
+        yaml_parser_t parser;
+        if (!yaml_parser_initialize(&parser))
+            return RP_FAIL(NOMEM, "no memory to read %s", file);
+        yaml_parser_set_input_string(&parser, (const unsigned char *)text, bytes);
+        status = pass == 0 ? check_shape(file, &parser) : load(file, &parser, config);
+        yaml_parser_delete(&parser);
+    }
     return status;
 }
 
-static rp_status apply(const walk *w) {
-    yaml_node_t *root = yaml_document_get_root_node(&w->config->document);
+/* A file that is none is a mistake in the words. */
+static rp_status read_text(const char *path, char **out_text, size_t *out_bytes) {
+    rp_status status = rpi_regular_file_read(path, MOST_BYTES, out_text, out_bytes);
+    if (status == RP_OK) return RP_OK;
+    return rpi_fail_context(status == RP_CORRUPT ? RP_INVALID : status, "the configuration ");
+}
+
+rp_status rpi_config_open(const char *path, rpi_config **out_config) {
+    rpi_config *config = NULL;
+    char *text = NULL;
+    size_t bytes = 0;
+    RP_TRY(rpi_alloc(sizeof *config, "a configuration", &config));
+    rp_status status = rpi_strdup(path, &config->file);
+    if (status == RP_OK) status = read_text(path, &text, &bytes);
+    if (status == RP_OK) status = parse(path, text, bytes, config);
+    rpi_free(text);
+    if (status != RP_OK) {
+        rpi_config_free(config);
+        return status;
+    }
+    *out_config = config;
+    return RP_OK;
+}
+
+rp_status rpi_config_apply(rpi_config *config, const rpi_option *table, void *target) {
+    walk w = {.config = config, .file = config->file, .table = table, .target = target};
+    yaml_node_t *root = yaml_document_get_root_node(&config->document);
     if (!root) return RP_OK; /* an empty file sets nothing */
+    if (root->type == YAML_SCALAR_NODE && !*root->data.scalar.value) return RP_OK;
     if (root->type != YAML_MAPPING_NODE)
-        return fail_at(w, root, "the file must hold keys and values", "");
-    return walk_mapping(w, root, "");
+        return fail_at(&w, root, "the file must hold keys and values", "");
+    return walk_mapping(&w, root, "");
 }
 
 rp_status rpi_config_read(const char *path, const rpi_option *table, void *target,
                           rpi_config **out_config) {
-    FILE *stream = fopen(path, "rb");
-    if (!stream) return RP_FAIL_ERRNO(IO, "cannot open the configuration %s", path);
     rpi_config *config = NULL;
-    rp_status status = rpi_alloc(sizeof *config, "a configuration", &config);
-    if (status == RP_OK) {
-        status = parse(stream, path, &config->document);
-        if (status != RP_OK) {
-            rpi_free(config);
-            config = NULL;
-        }
-    }
-    fclose(stream);
-    if (status != RP_OK) return status;
-    status = apply(&(walk){config, path, table, target});
+    RP_TRY(rpi_config_open(path, &config));
+    rp_status status = rpi_config_apply(config, table, target);
     if (status != RP_OK) {
         rpi_config_free(config);
         return status;
@@ -114,6 +187,7 @@ rp_status rpi_config_read(const char *path, const rpi_option *table, void *targe
 
 void rpi_config_free(rpi_config *config) {
     if (!config) return;
-    yaml_document_delete(&config->document);
+    if (config->has_document) yaml_document_delete(&config->document);
+    rpi_free(config->file);
     rpi_free(config);
 }

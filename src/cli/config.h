@@ -11,10 +11,15 @@
 typedef struct rpi_config rpi_config; /* owns the texts that options point to */
 
 /* Read a file and set every key it holds. RP_INVALID names file and line: not YAML, a list
- * where a value is wanted, an unknown or repeated key, a bad value; RP_IO: cannot be read. The
- * config must outlive the target's texts; free it with rpi_config_free (NULL is fine). */
+ * where a value is wanted, an unknown or repeated key, a bad value, a second document, more
+ * than 1 MiB, 16 levels or 10,000 keys, or no regular file; RP_NOT_FOUND, RP_IO: cannot be
+ * read. The config must outlive the target's texts; free it with rpi_config_free (NULL is
+ * fine). */
 rp_status rpi_config_read(const char *path, const rpi_option *table, void *target,
                           rpi_config **out_config);
+/* The two halves of it: a file read once may be applied to several targets. */
+rp_status rpi_config_open(const char *path, rpi_config **out_config);
+rp_status rpi_config_apply(rpi_config *config, const rpi_option *table, void *target);
 void rpi_config_free(rpi_config *config);
 
 #endif

@@ -77,7 +77,7 @@ static const rpi_option options[] = {
     RPI_ROW_ALGORITHM(FIELD(algorithm), "communication.algorithm",
                       "of the all-reduce: ring or sra; chosen when absent",
                       rpi_check_all_reduce),
-    {"error-feedback", NULL, "communication.error_feedback", RPI_OPTION_TEXT,
+    {"error-feedback", NULL, "communication.error_feedback", RPI_OPTION_FLAG,
      FIELD(error_feedback), "on", 0, 0, "on|off",
      "add what a lossy codec lost to the next gradient", NULL},
     {"warmup-exact", NULL, "communication.warmup_exact", RPI_OPTION_COUNT, FIELD(warmup_exact),

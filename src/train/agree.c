@@ -21,7 +21,7 @@ static void describe(const rpi_trainer *t, char text[CHOICES]) {
         "--optimizer %s\n--lr %.17g\n--momentum %.17g\n--nesterov %d\n--weight-decay %.17g\n"
         "--decay %s\n--lr-schedule %s\n--lr-warmup-steps %lld\n--lr-min %.17g\n"
         "--lr-drop-every %lld\n--lr-gamma %.17g\n--strategy %s\n--codec %s\n--algorithm %s\n"
-        "--error-feedback %s\n--warmup-exact %lld\n--bucket-mb %.17g\n--eval %d\n"
+        "--error-feedback %d\n--warmup-exact %lld\n--bucket-mb %.17g\n--eval %d\n"
         "--eval-every %lld\n--eval-images %lld\n--checkpoint %d\n--checkpoint-every %lld\n"
         "--trace %d\n--out %d\n",
         t->network.text, o->data, (long long)t->dataset.train.count, shape, t->dataset.classes,

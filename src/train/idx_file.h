@@ -9,7 +9,8 @@
 
 /* Images (3 dimensions: count, height, width; or 4: count, channels, height, width) and their
  * labels (1 dimension) of two files. Allocated on success, nothing on failure. RP_NOT_FOUND: a
- * file is missing; RP_CORRUPT: wrong magic, sizes, or length, or a .gz that is no gzip. */
+ * file is missing; RP_CORRUPT: no regular file, wrong magic, sizes, or length, a .gz that is no
+ * gzip or lacks its end; RP_NOMEM: more than this machine's memory. */
 rp_status rpi_idx_read(const char *images_path, const char *labels_path,
                        rpi_images *out_images);
 

@@ -60,7 +60,12 @@ static void add_option(cJSON *options, const rpi_option *option, const void *tar
     char text[1024];
     rpi_option_text(option, target, text, sizeof text);
     switch (option->type) {
-    case RPI_OPTION_FLAG: cJSON_AddBoolToObject(options, option->name, text[0] == 't'); break;
+    case RPI_OPTION_FLAG:
+        if (option->value)
+            cJSON_AddStringToObject(options, option->name, text);
+        else
+            cJSON_AddBoolToObject(options, option->name, text[0] == 't');
+        break;
     case RPI_OPTION_TEXT:
         if (text[0])
             cJSON_AddStringToObject(options, option->name, text);

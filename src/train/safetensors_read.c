@@ -1,20 +1,21 @@
 #include "train/safetensors.h"
 
 #include "base/memory.h"
+#include "base/regular_file.h"
 #include "base/status.h"
 #include "engine/finite.h"
 #include "train/safetensors_dtype.h"
 
 #include <cjson/cJSON.h>
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 enum { LENGTH_BYTES = 8 };
 static const uint64_t longest_header = 100u << 20; /* as the reference reader allows */
+/* Of JSON, at some 80 bytes of memory each; a tensor has about ten. */
+static const uint64_t most_values = 4u << 20;
 
 typedef struct entry {
     rpi_named_tensor tensor; /* the name is the header's */
@@ -129,24 +130,43 @@ static rp_status read_entries(rpi_safetensors *file) {
     return check_entries(file);
 }
 
+/* At least as many as cJSON would make; each stands behind one of these signs. */
+static bool has_too_many_values(const char *text, uint64_t length) {
+    uint64_t values = 0;
+    for (uint64_t i = 0; i < length; i++)
+        values += text[i] == ',' || text[i] == '[' || text[i] == '{';
+    return values > most_values;
+}
+
+/* JSON as the format wants it: an object that begins at the first byte, with nothing but
+ * spaces behind it. */
+static rp_status parse_text(rpi_safetensors *file, const char *text, uint64_t length) {
+    if (has_too_many_values(text, length))
+        return damaged(file, "its header has too many values", "");
+    const char *end = NULL;
+    file->header = cJSON_ParseWithLengthOpts(text, length, &end, false);
+    if (!file->header) return damaged(file, "its header is no JSON", "");
+    if (text[0] != '{') return damaged(file, "its header is no JSON object", "");
+    for (; end < text + length; end++)
+        if (*end != ' ')
+            return damaged(file, "something stands behind the JSON of its header", "");
+    return read_entries(file);
+}
+
 static rp_status parse_header(rpi_safetensors *file, uint64_t length) {
     char *text = NULL;
     RP_TRY(rpi_alloc(length + 1, "a header", &text));
     rp_status status = RP_OK;
     if (fread(text, 1, length, file->stream) != length)
         status = RP_FAIL_ERRNO(IO, "cannot read %s", file->path);
-    else if (!(file->header = cJSON_ParseWithLength(text, length)))
-        status = damaged(file, "its header is no JSON", "");
+    else
+        status = parse_text(file, text, length);
     rpi_free(text);
-    return status == RP_OK ? read_entries(file) : status;
+    return status;
 }
 
-static rp_status read_file(rpi_safetensors *file) {
-    struct stat facts;
-    if (fstat(fileno(file->stream), &facts) != 0)
-        return RP_FAIL_ERRNO(IO, "cannot read %s", file->path);
-    if (!S_ISREG(facts.st_mode)) return damaged(file, "it is not a regular file", "");
-    uint64_t size = (uint64_t)facts.st_size, length = 0;
+static rp_status read_file(rpi_safetensors *file, uint64_t size) {
+    uint64_t length = 0;
     uint8_t raw[LENGTH_BYTES];
     if (size < LENGTH_BYTES || fread(raw, 1, sizeof raw, file->stream) != sizeof raw)
         return damaged(file, "it is too short", "");
@@ -160,12 +180,11 @@ static rp_status read_file(rpi_safetensors *file) {
 
 rp_status rpi_safetensors_open(const char *path, rpi_safetensors **out_file) {
     rpi_safetensors *file = NULL;
+    int64_t bytes = 0;
     RP_TRY(rpi_alloc(sizeof *file, "a file", &file));
     rp_status status = rpi_strdup(path, &file->path);
-    if (status == RP_OK && !(file->stream = fopen(path, "rbe")))
-        status = errno == ENOENT ? RP_FAIL(NOT_FOUND, "%s is missing", path)
-                                 : RP_FAIL_ERRNO(IO, "cannot open %s", path);
-    if (status == RP_OK) status = read_file(file);
+    if (status == RP_OK) status = rpi_regular_file_open(path, &file->stream, &bytes);
+    if (status == RP_OK) status = read_file(file, (uint64_t)bytes);
     if (status == RP_OK)
         *out_file = file;
     else

@@ -1,6 +1,7 @@
 #include "train/safetensors.h"
 
 #include "base/memory.h"
+#include "base/regular_file.h"
 #include "base/status.h"
 #include "train/safetensors_dtype.h"
 
@@ -96,12 +97,13 @@ rp_status rpi_safetensors_write(const char *path, const rpi_named_tensor *tensor
         return RP_FAIL(INVALID, "the path %s is too long", path);
     char *text = header_text(tensors, count, metadata, metadata_count);
     if (!text) return RP_FAIL(NOMEM, "no memory for the header of %s", path);
-    FILE *stream = fopen(aside, "wbe");
-    if (!stream) {
+    FILE *stream = NULL;
+    rp_status status = rpi_regular_file_write(aside, "wb", &stream);
+    if (status != RP_OK) {
         cJSON_free(text);
-        return RP_FAIL_ERRNO(IO, "cannot write %s", path);
+        return status;
     }
-    rp_status status = put_all(stream, text, tensors, count, path);
+    status = put_all(stream, text, tensors, count, path);
     cJSON_free(text);
     if (fclose(stream) != 0 && status == RP_OK)
         status = RP_FAIL_ERRNO(IO, "cannot write %s", path);

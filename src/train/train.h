@@ -26,8 +26,8 @@ typedef struct rpi_train_options {
 
     const char *strategy, *codec, *algorithm; /* algorithm NULL: chosen */
     double bucket_mb;                         /* MiB of gradients in one all-reduce */
-    const char *error_feedback;               /* "on" or "off" */
-    int64_t warmup_exact;                     /* first steps with the exact codec */
+    bool error_feedback;
+    int64_t warmup_exact; /* first steps with the exact codec */
 
     const char *backend; /* NULL: the fastest */
     int64_t threads;     /* 0: one a core */

@@ -26,9 +26,6 @@ static rp_status check_names(const rpi_train_options *o) {
 }
 
 static rp_status check_choices(const rpi_train_options *o) {
-    if (strcmp(o->error_feedback, "on") != 0 && strcmp(o->error_feedback, "off") != 0)
-        return RP_FAIL(INVALID, "--error-feedback: '%s' is neither on nor off",
-                       o->error_feedback);
     if (strcmp(o->decay, "all") != 0 && strcmp(o->decay, "weights") != 0)
         return RP_FAIL(INVALID, "--decay: '%s' is neither all nor weights", o->decay);
     if (o->steps < 0 || o->epochs < 0 || o->eval_images < 0 || o->eval_every < 0 ||

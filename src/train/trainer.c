@@ -46,7 +46,7 @@ static rp_status allocate(rpi_trainer *t) {
     for (int i = 0; i < t->optimizer->slot_count; i++)
         RP_TRY(rpi_alloc_array(parameters, sizeof(float), "optimizer state", &t->slots[i]));
     bool lossy = t->world > 1 && !rp_codec_is_exact(&t->codec, RP_F32);
-    if (lossy && strcmp(t->options->error_feedback, "on") == 0)
+    if (lossy && t->options->error_feedback)
         RP_TRY(rpi_alloc_array(parameters, sizeof(float), "error feedback", &t->residual));
     return t->options->trace ? rpi_timeline_create(1 << 18, &t->timeline) : RP_OK;
 }

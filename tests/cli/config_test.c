@@ -2,10 +2,15 @@
 
 #include "harness/check.h"
 
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 typedef struct settings {
     int64_t dp;
     double rate;
     const char *model;
+    bool feedback, trace;
 } settings;
 
 static const rpi_option table[] = {
@@ -15,20 +20,28 @@ static const rpi_option table[] = {
      0, "R", "rate", NULL},
     {"model", NULL, "model.name", RPI_OPTION_TEXT, offsetof(settings, model), NULL, 0, 0,
      "NAME", "model", NULL},
+    {"feedback", NULL, "feedback", RPI_OPTION_FLAG, offsetof(settings, feedback), "on", 0, 0,
+     "on|off", "a switch with a value", NULL},
+    {"trace", NULL, "trace", RPI_OPTION_FLAG, offsetof(settings, trace), NULL, 0, 0, NULL,
+     "a switch without one", NULL},
     {0},
 };
 
 static char path[512];
 
-static rp_status read_text(const char *text, settings *s, rpi_config **config) {
+static rp_status read_bytes(const char *text, size_t bytes, settings *s, rpi_config **config) {
     snprintf(path, sizeof path, "%s/config.yaml", check_folder());
     FILE *stream = fopen(path, "wb");
     if (!stream) return RP_FAIL(IO, "cannot write the test's file");
-    fputs(text, stream);
+    fwrite(text, 1, bytes, stream);
     fclose(stream);
     *s = (settings){0};
     RP_TRY(rpi_options_defaults(table, s));
     return rpi_config_read(path, table, s, config);
+}
+
+static rp_status read_text(const char *text, settings *s, rpi_config **config) {
+    return read_bytes(text, strlen(text), s, config);
 }
 
 static void nested_keys_are_paths(void) {
@@ -59,6 +72,14 @@ static void mistakes_are_named_with_file_and_line(void) {
         {"- a\n- b\n", "keys and values"},
         {"model: {name: \n", "not YAML"},
         {"? {a: b}\n: c\n", "a key must be a word"},
+        {"model: {name: a}\n---\nmodel: {name: b}\n", "config.yaml:2: a second document"},
+        {"model: {name: a}\n...\n---\n[]\n", "a second document"},
+        {"modle:\n", "config.yaml:1: unknown key 'modle'"},
+        {"modle: {}\n", "config.yaml:1: unknown key 'modle'"},
+        {"model: {nmae: null}\n", "unknown key 'model.nmae'; did you mean 'model.name'?"},
+        {"model: &m {name: a, more: *m}\n", "config.yaml:1: "},
+        {"model: name\n", "config.yaml:1: unknown key 'model'"},
+        {"feedback: maybe\n", "config.yaml:1: feedback: 'maybe' is neither on nor off"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         settings s;
@@ -67,13 +88,96 @@ static void mistakes_are_named_with_file_and_line(void) {
     }
 }
 
+static void switches_are_written_in_any_way(void) {
+    static const char *const yes[] = {"on", "true", "yes", "1", "On", "TRUE", "True", "Yes"};
+    static const char *const no[] = {"off", "false", "no", "0", "Off", "FALSE", "False", "No"};
+    for (size_t i = 0; i < sizeof yes / sizeof yes[0]; i++) {
+        settings s;
+        rpi_config *config = NULL;
+        char text[64];
+        snprintf(text, sizeof text, "feedback: %s\ntrace: %s\n", no[i], yes[i]);
+        REQUIRE_OK(read_text(text, &s, &config));
+        CHECK(!s.feedback && s.trace);
+        rpi_config_free(config);
+    }
+}
+
+static void an_empty_section_is_none(void) {
+    settings s;
+    rpi_config *config = NULL;
+    CHECK_OK(read_text("---\nmodel: # nothing yet\noptimizer: {}\nparallelism: {dp: ~}\n...\n",
+                       &s, &config));
+    CHECK_EQ(s.dp, 1);
+    rpi_config_free(config);
+    CHECK_OK(read_text("parallelism: {dp: &n 4}\nmodel: {name: *n}\n", &s, &config));
+    CHECK(s.dp == 4 && strcmp(s.model, "4") == 0);
+    rpi_config_free(config);
+}
+
+static void bytes_that_are_no_text_are_refused(void) {
+    settings s;
+    rpi_config *config = NULL;
+    static const char nul[] = "parallelism:\n  dp: 8\n\0\noptimizer: {learning_rate: 0.5}\n";
+    CHECK_FAILS(read_bytes(nul, sizeof nul - 1, &s, &config), INVALID,
+                "config.yaml:3: a NUL byte");
+    CHECK_FAILS(read_bytes("a\xff: b\n", 6, &s, &config), INVALID, "not YAML");
+}
+
+/* Files that are small to write and would take seconds, or gigabytes, to follow. */
+static void bombs_are_refused_at_once(void) {
+    enum { LENGTH = 900 << 10, LEVELS = 12, WIDTH = 9 };
+    settings s;
+    rpi_config *config = NULL;
+    char *text = malloc(LENGTH + 64);
+    REQUIRE(text);
+    alarm(20);
+    static const char *const nests[] = {"[", "{a: ", "- ", "? ", "a: {"};
+    for (size_t n = 0; n < sizeof nests / sizeof nests[0]; n++) {
+        size_t at = 0, length = strlen(nests[n]);
+        for (; at + length < LENGTH; at += length) memcpy(text + at, nests[n], length);
+        CHECK_FAILS(read_bytes(text, at, &s, &config), INVALID, "config.yaml:1: ");
+        CHECK_MSG(strstr(rp_last_error()->message, "nested"), "%s", rp_last_error()->message);
+    }
+    size_t at = (size_t)snprintf(text, 64, "parallelism: &a0 {}\n");
+    for (int level = 1; level < LEVELS; level++) {
+        at += (size_t)snprintf(text + at, 64, "optimizer: &a%d {", level);
+        for (int i = 0; i < WIDTH; i++)
+            at += (size_t)snprintf(text + at, 64, "k%d: *a%d, ", i, level - 1);
+        at += (size_t)snprintf(text + at, 64, "}\n");
+    }
+    CHECK_FAILS(read_bytes(text, at, &s, &config), INVALID, "config.yaml");
+    at = 0;
+    for (int i = 0; at + 64 < LENGTH; i++)
+        at += (size_t)snprintf(text + at, 64, "model%d: {}\n", i);
+    CHECK_FAILS(read_bytes(text, at, &s, &config), INVALID, "config.yaml:");
+    memset(text, ' ', LENGTH);
+    memset(text, '#', 1);
+    CHECK_OK(read_bytes(text, LENGTH, &s, &config));
+    rpi_config_free(config);
+    free(text);
+    CHECK_FAILS(rpi_config_read("/dev/zero", table, &s, &config), INVALID,
+                "/dev/zero is a device, not a regular file");
+    REQUIRE(truncate(path, 2 << 20) == 0);
+    CHECK_FAILS(rpi_config_read(path, table, &s, &config), INVALID,
+                "2097152 bytes; 1048576 are the most");
+    REQUIRE(unlink(path) == 0 && mkfifo(path, 0600) == 0);
+    CHECK_FAILS(rpi_config_read(path, table, &s, &config), INVALID,
+                "config.yaml is a named pipe, not a regular file");
+    CHECK_FAILS(rpi_config_read(check_folder(), table, &s, &config), INVALID, "is a folder");
+    alarm(0);
+}
+
 static void a_missing_file_is_named(void) {
     settings s;
     rpi_config *config = NULL;
-    CHECK_FAILS(rpi_config_read("/nowhere/x.yaml", table, &s, &config), IO,
-                "/nowhere/x.yaml: No such file");
+    CHECK_FAILS(rpi_config_read("/nowhere/x.yaml", table, &s, &config), NOT_FOUND,
+                "the configuration /nowhere/x.yaml is missing");
 }
 
 CASES({"nested keys are paths", nested_keys_are_paths},
       {"mistakes are named with file and line", mistakes_are_named_with_file_and_line},
+      {"switches are written in any way", switches_are_written_in_any_way},
+      {"an empty section is none", an_empty_section_is_none},
+      {"bytes that are no text are refused", bytes_that_are_no_text_are_refused},
+      {"bombs are refused at once", bombs_are_refused_at_once},
       {"a missing file is named", a_missing_file_is_named})

@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "harness/check.h"
 
+#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
@@ -146,6 +147,101 @@ static void damaged_gzip_is_named(void) {
     CHECK_FAILS(open_folder("idx", &dataset), CORRUPT, "train-images-idx3-ubyte.gz is");
 }
 
+/* A gzip is whole only with its trailer: length and CRC of what was in it. */
+static void a_gzip_without_its_end_is_refused(void) {
+    rpi_dataset dataset;
+    char path[640];
+    for (int cut = 1; cut <= 8; cut++) {
+        put_folder(true);
+        snprintf(path, sizeof path, "%s/train-images-idx3-ubyte.gz", folder);
+        struct stat facts;
+        REQUIRE(stat(path, &facts) == 0 && truncate(path, facts.st_size - cut) == 0);
+        CHECK_FAILS(open_folder("idx", &dataset), CORRUPT,
+                    "train-images-idx3-ubyte.gz is truncated");
+    }
+}
+
+/* 100,000 images of 256 x 230 pixels: 5.9 GB. */
+static idx_bytes gigabytes_of_images(void) {
+    static const uint8_t sizes[12] = {0, 1, 0x86, 0xa0, 0, 0, 1, 0, 0, 0, 0, 0xe6};
+    idx_bytes claims = train_images;
+    memcpy(claims.bytes + 4, sizes, sizeof sizes);
+    claims.count = 4 + sizeof sizes;
+    return claims;
+}
+
+/* Memory follows the data, not the claim; the limit would fail the case where it does not. */
+static void a_claim_of_gigabytes_costs_no_memory(void) {
+    rpi_dataset dataset;
+    idx_bytes claims = gigabytes_of_images();
+    for (int gzip = 0; gzip < 2; gzip++) {
+        put_folder(gzip);
+        put(&claims, claims.count, gzip);
+        CHECK_FAILS(open_folder("idx", &dataset), CORRUPT,
+                    "is truncated: its header says 5888 MB");
+    }
+    put_folder(false);
+    char path[640];
+    snprintf(path, sizeof path, "%s/train-images-idx3-ubyte", folder);
+    static const uint8_t terabytes[12] = {0, 2, 0, 0, 0, 0, 0x7f, 0xff, 0, 0, 0xff, 0xff};
+    memcpy(claims.bytes + 4, terabytes, sizeof terabytes);
+    put(&claims, claims.count, false);
+    if (truncate(path, 16 + 0x20000LL * 0x7fff * 0xffff) != 0) return; /* no holes here */
+    CHECK_FAILS(open_folder("idx", &dataset), NOMEM, "data is held in memory");
+}
+
+/* 5.9 GB of zeros that really are in a file of six megabytes: one member of a gzip, again and
+ * again. There are two labels, which is known before any of it is unpacked. */
+static void a_bomb_is_not_unpacked(void) {
+    enum { MEMBERS = 92, ZEROS = 64000000 };
+    rpi_dataset dataset;
+    idx_bytes claims = gigabytes_of_images();
+    put_folder(true);
+    put(&claims, claims.count, true);
+    char path[640];
+    static uint8_t member[1 << 20];
+    uint8_t *zeros = calloc(1, ZEROS);
+    REQUIRE(zeros);
+    snprintf(path, sizeof path, "%s/zeros.gz", check_folder());
+    gzFile packed = gzopen(path, "wb1");
+    gzwrite(packed, zeros, ZEROS);
+    gzclose(packed);
+    free(zeros);
+    FILE *stream = fopen(path, "rb");
+    REQUIRE(stream);
+    size_t bytes = fread(member, 1, sizeof member, stream);
+    fclose(stream);
+    REQUIRE(bytes < sizeof member);
+    snprintf(path, sizeof path, "%s/train-images-idx3-ubyte.gz", folder);
+    stream = fopen(path, "ab");
+    REQUIRE(stream);
+    for (int i = 0; i < MEMBERS; i++) fwrite(member, 1, bytes, stream);
+    fclose(stream);
+    alarm(5);
+    CHECK_FAILS(open_folder("idx", &dataset), CORRUPT, "holds 2 labels for 100000 images");
+    alarm(0);
+}
+
+/* What does not end is not read, and what would block is not waited for. */
+static void what_is_no_file_is_refused(void) {
+    rpi_dataset dataset;
+    char path[640];
+    alarm(30);
+    for (int kind = 0; kind < 3; kind++) {
+        put_folder(false);
+        snprintf(path, sizeof path, "%s/train-images-idx3-ubyte", folder);
+        REQUIRE(unlink(path) == 0);
+        if (kind == 0) REQUIRE(mkfifo(path, 0600) == 0);
+        if (kind == 1) REQUIRE(symlink("/dev/zero", path) == 0);
+        if (kind == 2) REQUIRE(mkdir(path, 0700) == 0);
+        static const char *const said[] = {"idx3-ubyte is a named pipe, not a regular file",
+                                           "idx3-ubyte is a device, not a regular file",
+                                           "idx3-ubyte is a folder, not a regular file"};
+        CHECK_FAILS(open_folder("idx", &dataset), CORRUPT, said[kind]);
+    }
+    alarm(0);
+}
+
 static void a_missing_file_says_what_to_install(void) {
     rpi_dataset dataset = {0};
     snprintf(folder, sizeof folder, "%s/none", check_folder());
@@ -234,6 +330,10 @@ CASES({"IDX files are read, plain and gzipped", idx_files_are_read_plain_and_gzi
       {"four dimensions are channels", four_dimensions_are_channels},
       {"damaged files are named", damaged_files_are_named},
       {"damaged gzip is named", damaged_gzip_is_named},
+      {"a gzip without its end is refused", a_gzip_without_its_end_is_refused},
+      {"a claim of gigabytes costs no memory", a_claim_of_gigabytes_costs_no_memory},
+      {"a bomb is not unpacked", a_bomb_is_not_unpacked},
+      {"what is no file is refused", what_is_no_file_is_refused},
       {"a missing file says what to install", a_missing_file_says_what_to_install},
       {"Debian's package is read", debians_package_is_read},
       {"synthetic data repeats and can be learnt", synthetic_data_repeats_and_can_be_learnt},

@@ -99,6 +99,10 @@ static void damage_is_named(void) {
         const char *part;
     } bad[] = {
         {"[]", 0, "no JSON object"},
+        {"\xef\xbb\xbf{}", 0, "no JSON object"},
+        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}} garbage", 0,
+         "something stands behind the JSON"},
+        {"{}{}", 0, "something stands behind the JSON"},
         {"{\"a\": 1}", 0, "no tensor under a"},
         {"{", 0, "no JSON"},
         {"{\"a\":{\"dtype\":\"F99\",\"shape\":[],\"data_offsets\":[0,4]}}", 4, "dtype for a"},
@@ -139,6 +143,36 @@ static void damage_is_named(void) {
     write_bytes(in_folder("long"), "\xff\xff\xff\xff\xff\xff\xff\xff{}", 10);
     CHECK_FAILS(rpi_safetensors_open(in_folder("long"), &file), CORRUPT,
                 "longer than the file");
+}
+
+static void what_would_block_is_refused(void) {
+    rpi_safetensors *file = NULL;
+    alarm(30);
+    REQUIRE(mkfifo(in_folder("pipe"), 0600) == 0);
+    CHECK_FAILS(rpi_safetensors_open(in_folder("pipe"), &file), CORRUPT,
+                "pipe is a named pipe, not a regular file");
+    CHECK_FAILS(rpi_safetensors_open("/dev/zero", &file), CORRUPT, "is a device");
+    REQUIRE(mkfifo(in_folder("out.tmp"), 0600) == 0);
+    CHECK(rpi_safetensors_write(in_folder("out"), tensors, 3, NULL, 0) != RP_OK);
+    alarm(0);
+}
+
+/* A header may be 100 MB long; a list of zeros of that length would be gigabytes as JSON. */
+static void a_header_of_nothing_but_values_costs_no_memory(void) {
+    enum { LENGTH = 32 << 20 };
+    char *bytes = malloc(8 + LENGTH);
+    REQUIRE(bytes);
+    for (int i = 0; i < 8; i++) bytes[i] = (char)((uint64_t)LENGTH >> (8 * i));
+    memcpy(bytes + 8, "{\"a\":[", 6);
+    for (int i = 14; i < 8 + LENGTH; i += 2) memcpy(bytes + i, "0,", 2);
+    memcpy(bytes + 8 + LENGTH - 4, "0]} ", 4);
+    char path[600];
+    snprintf(path, sizeof path, "%s", in_folder("values"));
+    write_bytes(path, bytes, 8 + LENGTH);
+    free(bytes);
+    rpi_safetensors *file = NULL;
+    CHECK_FAILS(rpi_safetensors_open(path, &file), CORRUPT, "too many values");
+    unlink(path);
 }
 
 /* Read every tensor that a file claims to hold. */
@@ -198,5 +232,9 @@ static void memory_that_runs_out_is_reported(void) {
 CASES({"what is written is read back", what_is_written_is_read_back},
       {"a failed write leaves the old file", a_failed_write_leaves_the_old_file},
       {"a full disk is an error", a_full_disk_is_an_error},
-      {"damage is named", damage_is_named}, {"any bytes are survived", any_bytes_are_survived},
+      {"damage is named", damage_is_named},
+      {"what would block is refused", what_would_block_is_refused},
+      {"a header of nothing but values costs no memory",
+       a_header_of_nothing_but_values_costs_no_memory},
+      {"any bytes are survived", any_bytes_are_survived},
       {"memory that runs out is reported", memory_that_runs_out_is_reported})

@@ -36,7 +36,7 @@ rpi_train_options ranks_options(void) {
                                .strategy = "all-reduce",
                                .codec = "fp32",
                                .bucket_mb = 0.0625,
-                               .error_feedback = "on",
+                               .error_feedback = true,
                                .backend = "reference",
                                .checkpoint = true,
                                .eval = true};

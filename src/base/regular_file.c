@@ -1,0 +1,95 @@
+#include "base/regular_file.h"
+
+#include "base/memory.h"
+#include "base/status.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char *kind_of(mode_t mode) {
+    if (S_ISDIR(mode)) return "folder";
+    if (S_ISFIFO(mode)) return "named pipe";
+    if (S_ISSOCK(mode)) return "socket";
+    return "device";
+}
+
+static rp_status check_kind(const char *path, const struct stat *facts) {
+    if (S_ISREG(facts->st_mode)) return RP_OK;
+    return RP_FAIL(CORRUPT, "%s is a %s, not a regular file", path, kind_of(facts->st_mode));
+}
+
+/* Asked before opening, which is an action of its own on a device; and again of what was
+ * opened, which may be another file by then. */
+rp_status rpi_regular_file_descriptor(const char *path, int *out_fd, int64_t *out_bytes) {
+    struct stat facts;
+    if (stat(path, &facts) != 0)
+        return errno == ENOENT ? RP_FAIL(NOT_FOUND, "%s is missing", path)
+                               : RP_FAIL_ERRNO(IO, "cannot open %s", path);
+    RP_TRY(check_kind(path, &facts));
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0) return RP_FAIL_ERRNO(IO, "cannot open %s", path);
+    rp_status status = RP_OK;
+    if (fstat(fd, &facts) != 0)
+        status = RP_FAIL_ERRNO(IO, "cannot read %s", path);
+    else
+        status = check_kind(path, &facts);
+    if (status != RP_OK) {
+        close(fd);
+        return status;
+    }
+    *out_fd = fd;
+    *out_bytes = facts.st_size;
+    return RP_OK;
+}
+
+static rp_status stream_of(int fd, const char *mode, const char *path, FILE **out_stream) {
+    FILE *stream = fdopen(fd, mode);
+    if (!stream) {
+        rp_status status = RP_FAIL_ERRNO(IO, "cannot open %s", path);
+        close(fd);
+        return status;
+    }
+    *out_stream = stream;
+    return RP_OK;
+}
+
+rp_status rpi_regular_file_open(const char *path, FILE **out_stream, int64_t *out_bytes) {
+    int fd = -1;
+    RP_TRY(rpi_regular_file_descriptor(path, &fd, out_bytes));
+    return stream_of(fd, "rb", path, out_stream);
+}
+
+rp_status rpi_regular_file_read(const char *path, size_t most, char **out_text,
+                                size_t *out_bytes) {
+    FILE *stream = NULL;
+    int64_t size = 0;
+    RP_TRY(rpi_regular_file_open(path, &stream, &size));
+    char *text = NULL;
+    size_t bytes = 0;
+    rp_status status = RP_OK;
+    if ((uint64_t)size > most)
+        status = RP_FAIL(CORRUPT, "%s has %lld bytes; %zu are the most", path, (long long)size,
+                         most);
+    if (status == RP_OK) status = rpi_alloc((size_t)size + 1, path, &text);
+    if (status == RP_OK) {
+        bytes = fread(text, 1, (size_t)size, stream);
+        if (ferror(stream)) status = RP_FAIL_ERRNO(IO, "cannot read %s", path);
+    }
+    fclose(stream);
+    if (status != RP_OK) {
+        rpi_free(text);
+        return status;
+    }
+    *out_text = text;
+    *out_bytes = bytes;
+    return RP_OK;
+}
+
+rp_status rpi_regular_file_write(const char *path, const char *mode, FILE **out_stream) {
+    int how = mode[0] == 'a' ? O_APPEND : O_TRUNC;
+    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | how, 0666);
+    if (fd < 0) return RP_FAIL_ERRNO(IO, "cannot write %s", path);
+    return stream_of(fd, mode, path, out_stream);
+}

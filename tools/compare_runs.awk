@@ -10,6 +10,7 @@ function number(line, key,   text) {
     return text + 0
 }
 FNR == 1 { runs++; name[runs] = FILENAME; sub(/\/metrics.jsonl$/, "", name[runs]); sub(/.*\//, "", name[runs]) }
+!/}$/ { next } # a line that a killed run was writing
 /"step":/ && /"loss":/ {
     n = ++steps[runs]
     loss[runs, n] = number($0, "loss")

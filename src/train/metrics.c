@@ -2,6 +2,7 @@
 
 #include "base/cpu.h"
 #include "base/memory.h"
+#include "base/regular_file.h"
 #include "base/status.h"
 #include "redpoll/version.h"
 
@@ -9,21 +10,78 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/utsname.h>
 #include <time.h>
+#include <unistd.h>
 
 struct rpi_metrics {
     FILE *stream;
     char path[1024];
 };
 
+/* The end of the last whole line, read backwards: what stands behind it is `tail` long. */
+static rp_status find_tail(FILE *stream, int64_t bytes, int64_t *out_end) {
+    char block[4096];
+    for (int64_t end = bytes; end > 0;) {
+        int64_t length = end < (int64_t)sizeof block ? end : (int64_t)sizeof block;
+        if (fseeko(stream, end - length, SEEK_SET) != 0 ||
+            fread(block, 1, (size_t)length, stream) != (size_t)length)
+            return RP_FAIL_ERRNO(IO, "cannot read it back");
+        const char *newline = memrchr(block, '\n', (size_t)length);
+        end -= length;
+        if (!newline) continue;
+        *out_end = end + (newline - block) + 1;
+        return RP_OK;
+    }
+    *out_end = 0;
+    return RP_OK;
+}
+
+/* Is the tail a whole object that lacks its newline only? */
+static bool tail_is_whole(FILE *stream, int64_t from, int64_t bytes) {
+    enum { LONGEST = 1 << 16 };
+    int64_t length = bytes - from;
+    if (length > LONGEST || fseeko(stream, from, SEEK_SET) != 0) return false;
+    char *text = NULL;
+    if (rpi_alloc((size_t)length + 1, "a line", &text) != RP_OK) return false;
+    bool got = fread(text, 1, (size_t)length, stream) == (size_t)length;
+    cJSON *object = got ? cJSON_ParseWithOpts(text, NULL, true) : NULL;
+    bool whole = cJSON_IsObject(object);
+    cJSON_Delete(object);
+    rpi_free(text);
+    return whole;
+}
+
+/* A run that died while it wrote has left part of a line, which would swallow the next one.
+ * It goes, unless only its newline is missing. */
+static rp_status mend_tail(const char *path) {
+    FILE *stream = NULL;
+    int64_t bytes = 0, end = 0;
+    rp_status status = rpi_regular_file_open(path, &stream, &bytes);
+    if (status != RP_OK) return status == RP_NOT_FOUND ? RP_OK : status;
+    status = find_tail(stream, bytes, &end);
+    bool torn = status == RP_OK && end < bytes;
+    bool whole = torn && tail_is_whole(stream, end, bytes);
+    fclose(stream);
+    RP_TRY(status);
+    if (torn && !whole && truncate(path, end) != 0)
+        return RP_FAIL_ERRNO(IO, "cannot cut off its torn last line");
+    if (!whole) return RP_OK;
+    RP_TRY(rpi_regular_file_write(path, "ab", &stream));
+    bool done = fputc('\n', stream) != EOF;
+    return fclose(stream) == 0 && done ? RP_OK : RP_FAIL_ERRNO(IO, "cannot end its last line");
+}
+
 rp_status rpi_metrics_open(const char *folder, bool keep, rpi_metrics **out_metrics) {
     rpi_metrics *metrics = NULL;
     RP_TRY(rpi_alloc(sizeof *metrics, "metrics", &metrics));
     snprintf(metrics->path, sizeof metrics->path, "%s/metrics.jsonl", folder);
-    metrics->stream = fopen(metrics->path, keep ? "abe" : "wbe");
-    if (!metrics->stream) {
-        rp_status status = RP_FAIL_ERRNO(IO, "cannot write %s", metrics->path);
+    rp_status status = keep ? mend_tail(metrics->path) : RP_OK;
+    if (status != RP_OK) rpi_fail_context(status, "%s: ", metrics->path);
+    if (status == RP_OK)
+        status = rpi_regular_file_write(metrics->path, keep ? "ab" : "wb", &metrics->stream);
+    if (status != RP_OK) {
         rpi_free(metrics);
         return status;
     }

@@ -7,7 +7,8 @@
 typedef struct rpi_metrics rpi_metrics;
 
 /* Open folder/metrics.jsonl: what is there is kept for a run that goes on in its own folder,
- * else replaced. Every line reaches the file at once; RP_IO when one cannot. */
+ * but for a last line that was cut off in writing; else it is replaced. Every line reaches the
+ * file at once; RP_IO when one cannot. */
 rp_status rpi_metrics_open(const char *folder, bool keep, rpi_metrics **out_metrics);
 void rpi_metrics_close(rpi_metrics *metrics); /* NULL is fine */
 

@@ -41,6 +41,13 @@ says one/trace.json '"name":"bucket 0"'
 says one/trace.json '"name":"rank 1"'
 [ "$(wc -l <one/metrics.jsonl)" -eq 9 ] && ok || bad "one/metrics.jsonl has not 9 lines"
 
+# Half a last line, as a killed run leaves it, counts for nothing.
+mkdir torn
+{ cat one/metrics.jsonl && printf '{"step":7,"loss":9.5,"ste'; } >torn/metrics.jsonl
+awk -v WARMUP=1 -f "$examples/../tools/compare_runs.awk" one/metrics.jsonl | sed 1d | cut -c 15- >out
+awk -v WARMUP=1 -f "$examples/../tools/compare_runs.awk" torn/metrics.jsonl | sed 1d | cut -c 15- >err
+same out err
+
 # Stopping and going on gives the same bytes; another number of ranks goes on too.
 train three -n 2 --codec q4:rounding=stochastic --steps 3
 train three -n 2 --codec q4:rounding=stochastic --steps 6 --resume three
@@ -55,7 +62,7 @@ says out 'found by'
 cat >settings.yaml <<'END'
 parallelism: {dp: 2}
 tokens: {train_steps: 50, micro_batch_size: 8}
-communication: {codec: q4, error_feedback: off}
+communication: {codec: q4, error_feedback: false}
 evaluation: {enabled: false}
 END
 train yaml --config settings.yaml --steps 2

@@ -160,6 +160,49 @@ static void a_run_leaves_its_files(void) {
     free(trace);
 }
 
+/* A run that dies while it writes leaves half a line, or zeros after a power failure. The run
+ * that goes on begins a line of its own, and what was whole stays. */
+static void a_torn_line_swallows_no_header(void) {
+    static const struct {
+        const char *tail;
+        size_t bytes;
+        int lines; /* that stay of it */
+    } tails[] = {{"{\"step\":11,\"loss\":0.", 19, 0},
+                 {"{\"evaluated_step\":10}", 21, 1},
+                 {"{\"step\":11}\n{\"step\":1", 22, 1},
+                 {"\0\0\0\0\0\0", 6, 0},
+                 {"3", 1, 0},
+                 {"", 0, 0}};
+    for (size_t i = 0; i < sizeof tails / sizeof tails[0]; i++) {
+        rpi_train_options options = ranks_options();
+        options.steps = 1;
+        options.overwrite = true;
+        options.out = folder("torn");
+        REQUIRE_OK(ranks_train(&options, 1, NULL));
+        char path[600];
+        snprintf(path, sizeof path, "%s/metrics.jsonl", options.out);
+        size_t before = 0, after = 0;
+        unsigned char *old = ranks_file(path, &before);
+        FILE *stream = fopen(path, "ab");
+        REQUIRE(old && stream);
+        fwrite(tails[i].tail, 1, tails[i].bytes, stream);
+        fclose(stream);
+        options.steps = 2;
+        options.resume = options.out;
+        options.overwrite = false;
+        REQUIRE_OK(ranks_train(&options, 1, NULL));
+        unsigned char *whole = ranks_file(path, &after);
+        REQUIRE(whole && after > before);
+        CHECK(memcmp(old, whole, before) == 0);
+        whole[after] = '\0';
+        char *at = (char *)whole + before;
+        for (int line = 0; line < tails[i].lines && at; line++) at = strchr(at, '\n') + 1;
+        CHECK_MSG(strncmp(at, "{\"redpoll\":", 11) == 0, "tail %zu: %s", i, at);
+        free(old);
+        free(whole);
+    }
+}
+
 static void mistakes_leave_no_trace(void) {
     static const struct {
         const char *model, *data, *codec;
@@ -211,6 +254,7 @@ CASES({"one rank learns", one_rank_learns},
       {"codecs change the bytes and still learn", codecs_change_the_bytes_and_still_learn},
       {"evaluating changes nothing", evaluating_changes_nothing},
       {"a run leaves its files", a_run_leaves_its_files},
+      {"a torn line swallows no header", a_torn_line_swallows_no_header},
       {"mistakes leave no trace", mistakes_leave_no_trace},
       {"another run's folder is not overwritten", another_runs_folder_is_not_overwritten},
       {"a diverging run stops on all ranks", a_diverging_run_stops_on_all_ranks})

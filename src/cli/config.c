@@ -60,6 +60,9 @@ static rp_status repeated(const walk *w, const yaml_node_t *mapping,
  */
 static rp_status walk_mapping(walk *w, const yaml_node_t *mapping, const char *prefix) {
     yaml_document_t *document = &w->config->document;
+    bool is_empty = mapping->data.mapping.pairs.start == mapping->data.mapping.pairs.top;
+    if (is_empty && *prefix)
+        return at_line(w, mapping, rpi_options_check_yaml(w->table, prefix));
     for (yaml_node_pair_t *pair = mapping->data.mapping.pairs.start;
          pair < mapping->data.mapping.pairs.top; pair++) {
         yaml_node_t *key = yaml_document_get_node(document, pair->key);
@@ -71,10 +74,9 @@ static rp_status walk_mapping(walk *w, const yaml_node_t *mapping, const char *p
         int length = snprintf(path, sizeof path, "%s%s%s", prefix, *prefix ? "." : "",
                               (const char *)key->data.scalar.value);
         if (length >= LONGEST_PATH) return fail_at(w, key, "keys are nested too deep", "");
-        if (value->type == YAML_MAPPING_NODE) {
-            RP_TRY(at_line(w, key, rpi_options_check_yaml(w->table, path)));
+        if (value->type == YAML_MAPPING_NODE)
             RP_TRY(walk_mapping(w, value, path));
-        } else if (value->type == YAML_SCALAR_NODE)
+        else if (value->type == YAML_SCALAR_NODE)
             RP_TRY(set_scalar(w, path, value));
         else
             return fail_at(w, value, "a list stands where a value is wanted: ", path);

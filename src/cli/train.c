@@ -4,6 +4,7 @@
 #include "base/status.h"
 #include "cli/config.h"
 #include "cli/world.h"
+#include "train/checkpoint.h"
 #include "train/progress.h"
 #include "train/train.h"
 
@@ -94,6 +95,8 @@ static const rpi_option options[] = {
     {"checkpoint-every", NULL, "checkpoints.checkpoint_interval", RPI_OPTION_COUNT,
      FIELD(checkpoint_every), NULL, 0, 1e12, "N",
      "steps between checkpoints; 0: at the end only", NULL},
+    {"keep", NULL, "checkpoints.keep", RPI_OPTION_COUNT, FIELD(keep), "3", 1,
+     RPI_CHECKPOINT_MOST_KEPT, "N", "newest checkpoints that stay in the folder", NULL},
     {"checkpoint", NULL, "checkpoints.save_final_state", RPI_OPTION_FLAG, FIELD(checkpoint),
      "true", 0, 0, NULL, "--no-checkpoint: save nothing", NULL},
     {"eval", NULL, "evaluation.enabled", RPI_OPTION_FLAG, FIELD(eval), "true", 0, 0, NULL,

@@ -23,6 +23,7 @@ static void describe(const rpi_trainer *t, char text[CHOICES]) {
         "--lr-drop-every %lld\n--lr-gamma %.17g\n--strategy %s\n--codec %s\n--algorithm %s\n"
         "--error-feedback %d\n--warmup-exact %lld\n--bucket-mb %.17g\n--eval %d\n"
         "--eval-every %lld\n--eval-images %lld\n--checkpoint %d\n--checkpoint-every %lld\n"
+        "--keep %lld\n"
         "--trace %d\n--out %d\n",
         t->network.text, o->data, (long long)t->dataset.train.count, shape, t->dataset.classes,
         (long long)o->seed, (long long)t->global_batch, (long long)t->total_steps,
@@ -32,7 +33,7 @@ static void describe(const rpi_trainer *t, char text[CHOICES]) {
         rp_codec_text(&t->codec, codec, sizeof codec), o->algorithm ? o->algorithm : "",
         o->error_feedback, (long long)o->warmup_exact, o->bucket_mb, o->eval,
         (long long)o->eval_every, (long long)o->eval_images, o->checkpoint,
-        (long long)o->checkpoint_every, o->trace, o->out != NULL);
+        (long long)o->checkpoint_every, (long long)o->keep, o->trace, o->out != NULL);
 }
 
 /* The line in which two texts first differ, into line. */

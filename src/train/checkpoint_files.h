@@ -6,11 +6,20 @@
 
 enum { RPI_CHECKPOINT_NAME = 192, RPI_CHECKPOINT_PATH = 1024 };
 
+/* "FOLDER/model-step-S.safetensors", one that a newer has replaced. */
+void rpi_checkpoint_earlier_path(const char *folder, int64_t step,
+                                 char path[RPI_CHECKPOINT_PATH]);
+/* Is this name of such a file? */
+bool rpi_checkpoint_is_earlier(const char *name, int64_t *out_step);
+/* The steps of those in a folder, newest first, at most `most` of them; how many. */
+int rpi_checkpoint_earlier(const char *folder, int64_t *steps, int most);
 void rpi_checkpoint_rank_path(const char *folder, int rank, int world, int64_t step,
                               char path[RPI_CHECKPOINT_PATH]);
 /* Does something differ between ranks? One rank owes nothing, and its running statistics are
  * the model's. */
 bool rpi_checkpoint_has_rank_files(const rpi_trainer *trainer, int64_t world, bool feedback);
+/* "rank 1 of 2 of step 10" */
+void rpi_checkpoint_part_text(int rank, int world, int64_t step, char *text, size_t bytes);
 /* "1x28x28 images of 10 classes" */
 void rpi_checkpoint_shape_text(const rpi_trainer *trainer, char *text, size_t bytes);
 /* "optimizer.momentum.fc.weight" */

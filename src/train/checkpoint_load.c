@@ -3,8 +3,10 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "train/checkpoint_files.h"
+#include "train/run_folder.h"
 #include "train/safetensors.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,8 +24,16 @@ static rp_status read_number(const rpi_safetensors *file, const char *path, cons
     return RP_OK;
 }
 
+/* A file of ours whose checksum cannot be found has been damaged just there. */
+static rp_status check_writer(const rpi_safetensors *file, const char *path) {
+    if (!rpi_safetensors_metadata(file, "redpoll") || rpi_safetensors_is_verified(file))
+        return RP_OK;
+    return RP_FAIL(CORRUPT, "%s is damaged: it has lost its checksum", path);
+}
+
 static rp_status check_model(const rpi_safetensors *file, const char *path, const char *model,
                              const char *shape) {
+    RP_TRY(check_writer(file, path));
     const char *has = rpi_safetensors_metadata(file, "model");
     const char *has_shape = rpi_safetensors_metadata(file, "shape");
     if (!has || !has_shape) return RP_FAIL(CORRUPT, "%s is no checkpoint of redpoll", path);
@@ -80,14 +90,30 @@ static rp_status add_residual(rpi_trainer *t, const rpi_safetensors *file, float
     return RP_OK;
 }
 
+static rp_status check_part(const rpi_safetensors *file, const char *path, int rank, int world,
+                            int64_t step) {
+    char wanted[64];
+    const char *part = rpi_safetensors_metadata(file, "part");
+    rpi_checkpoint_part_text(rank, world, step, wanted, sizeof wanted);
+    RP_TRY(check_writer(file, path));
+    if (part && strcmp(part, wanted) == 0) return RP_OK;
+    return RP_FAIL(CORRUPT, "%s is the part of %s, not of %s", path, part ? part : "no rank",
+                   wanted);
+}
+
 static rp_status open_rank(const char *folder, int rank, int world, int64_t step,
                            rpi_safetensors **out_file) {
     char path[RPI_CHECKPOINT_PATH];
+    rpi_safetensors *file = NULL;
     rpi_checkpoint_rank_path(folder, rank, world, step, path);
-    rp_status status = rpi_safetensors_open(path, out_file);
-    return status == RP_OK
-               ? status
-               : rpi_fail_context(status, "the part of rank %d of the checkpoint: ", rank);
+    rp_status status = rpi_safetensors_open(path, &file);
+    if (status == RP_OK) status = check_part(file, path, rank, world, step);
+    if (status == RP_OK) {
+        *out_file = file;
+        return RP_OK;
+    }
+    rpi_safetensors_close(file);
+    return rpi_fail_context(status, "the part of rank %d of the checkpoint: ", rank);
 }
 
 /* The sum over all old ranks, in double, and our part of it. */
@@ -144,64 +170,158 @@ static rp_status read_rank(rpi_trainer *t, const char *folder, int64_t world, in
     return status;
 }
 
+static void add_note(char *note, size_t bytes, const char *format, ...) RP_PRINTF(3, 4);
+static void add_note(char *note, size_t bytes, const char *format, ...) {
+    size_t used = strlen(note);
+    if (used && used < bytes) used += (size_t)snprintf(note + used, bytes - used, "; ");
+    if (used >= bytes) return;
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(note + used, bytes - used, format, arguments);
+    va_end(arguments);
+}
+
+/* What the metadata says of the run that saved it. */
+typedef struct origin {
+    int64_t step, world, seed, batch;
+    bool feedback;
+} origin;
+
+static rp_status read_origin(const rpi_safetensors *file, const char *path, origin *o) {
+    RP_TRY(read_number(file, path, "step", 0, INT64_MAX, &o->step));
+    RP_TRY(read_number(file, path, "world", 1, 1 << 20, &o->world));
+    RP_TRY(read_number(file, path, "seed", INT64_MIN, INT64_MAX, &o->seed));
+    RP_TRY(read_number(file, path, "global_batch_size", 1, INT64_MAX, &o->batch));
+    const char *kept = rpi_safetensors_metadata(file, "error_feedback");
+    o->feedback = kept && strcmp(kept, "on") == 0;
+    return RP_OK;
+}
+
 /* What the user may not expect: another order of images, or another number of ranks. */
-static void note_changes(const rpi_trainer *t, int64_t world, int64_t seed, int64_t batch,
-                         bool feedback, char *note, size_t bytes) {
-    size_t used = 0;
-    note[0] = '\0';
-    if (world != t->world)
-        used += (size_t)snprintf(note + used, bytes - used,
-                                 "saved by %lld ranks, continued by %d; ", (long long)world,
-                                 t->world);
-    if (seed != t->options->seed && used < bytes)
-        used += (size_t)snprintf(note + used, bytes - used, "the seed was %lld, now %lld; ",
-                                 (long long)seed, (long long)t->options->seed);
-    if (batch != t->global_batch && used < bytes)
-        used +=
-            (size_t)snprintf(note + used, bytes - used, "the global batch was %lld, now %lld; ",
-                             (long long)batch, (long long)t->global_batch);
-    if (feedback && !t->residual && used < bytes)
-        used += (size_t)snprintf(note + used, bytes - used,
-                                 "its error feedback has no use here and is dropped; ");
-    if (used >= 2 && used < bytes) note[used - 2] = '\0';
+static void note_changes(const rpi_trainer *t, const origin *o, char *note, size_t bytes) {
+    if (o->world != t->world)
+        add_note(note, bytes, "saved by %lld ranks, continued by %d", (long long)o->world,
+                 t->world);
+    if (o->seed != t->options->seed)
+        add_note(note, bytes, "the seed was %lld, now %lld", (long long)o->seed,
+                 (long long)t->options->seed);
+    if (o->batch != t->global_batch)
+        add_note(note, bytes, "the global batch was %lld, now %lld", (long long)o->batch,
+                 (long long)t->global_batch);
+    if (o->feedback && !t->residual)
+        add_note(note, bytes, "its error feedback has no use here and is dropped");
 }
 
 static rp_status load(rpi_trainer *t, const char *folder, const char *path,
-                      const rpi_safetensors *file, char *note, size_t note_bytes) {
-    int64_t step, world, seed, batch;
+                      const rpi_safetensors *file, origin *out_origin) {
     char shape[64];
     rpi_checkpoint_shape_text(t, shape, sizeof shape);
     RP_TRY(check_model(file, path, t->network.text, shape));
-    RP_TRY(read_number(file, path, "step", 0, INT64_MAX, &step));
-    RP_TRY(read_number(file, path, "world", 1, 1 << 20, &world));
-    RP_TRY(read_number(file, path, "seed", INT64_MIN, INT64_MAX, &seed));
-    RP_TRY(read_number(file, path, "global_batch_size", 1, INT64_MAX, &batch));
-    const char *kept = rpi_safetensors_metadata(file, "error_feedback");
-    bool feedback = kept && strcmp(kept, "on") == 0;
+    RP_TRY(read_origin(file, path, out_origin));
     RP_TRY(read_model(t, file));
-    RP_TRY(read_rank(t, folder, world, step, feedback));
-    note_changes(t, world, seed, batch, feedback, note, note_bytes);
-    t->step = t->good_step = step;
-    snprintf(t->good_folder, sizeof t->good_folder, "%s", folder);
-    return RP_OK;
+    return read_rank(t, folder, out_origin->world, out_origin->step, out_origin->feedback);
+}
+
+/* Checkpoints of a folder in the order in which they are tried. */
+enum { NEWEST = -1, NONE_LEFT = -2 };
+
+static void path_of(const char *folder, int64_t which, char path[RPI_CHECKPOINT_PATH]) {
+    if (which == NEWEST)
+        rpi_checkpoint_path(folder, path, RPI_CHECKPOINT_PATH);
+    else
+        rpi_checkpoint_earlier_path(folder, which, path);
+}
+
+/* An attempt before may have left something. */
+static rp_status try_one(rpi_trainer *t, const char *folder, int64_t which,
+                         origin *out_origin) {
+    char path[RPI_CHECKPOINT_PATH];
+    rpi_safetensors *file = NULL;
+    if (t->residual)
+        memset(t->residual, 0, (size_t)rpi_weights_count(t->weights) * sizeof *t->residual);
+    path_of(folder, which, path);
+    RP_TRY(rpi_safetensors_open(path, &file));
+    rp_status status = load(t, folder, path, file, out_origin);
+    rpi_safetensors_close(file);
+    return status;
+}
+
+/* What the bytes on the disk are to blame for; another checkpoint may be sound. */
+static bool is_damage(rp_status status) {
+    return status == RP_CORRUPT || status == RP_NOT_FOUND || status == RP_IO;
+}
+
+/* How it went on one rank, for all others to see. */
+typedef struct outcome {
+    int64_t status;
+    char message[504];
+} outcome;
+
+/* The first failure of any rank, which is then this rank's too. */
+static rp_status agree(const rpi_trainer *t, rp_status own) {
+    outcome mine = {.status = own}, *all = NULL;
+    if (own != RP_OK)
+        snprintf(mine.message, sizeof mine.message, "%s", rp_last_error()->message);
+    RP_TRY(rpi_alloc_array((size_t)t->world, sizeof *all, "outcomes", &all));
+    rp_status status = rp_all_gather(t->comm, &mine, all, sizeof mine, RP_U8, NULL, NULL);
+    for (int rank = 0; rank < t->world && status == RP_OK; rank++)
+        if (all[rank].status != RP_OK)
+            status = rpi_fail((rp_status)all[rank].status, __FILE__, __LINE__, "%.*s",
+                              (int)sizeof all[rank].message - 1, all[rank].message);
+    rpi_free(all);
+    return status;
+}
+
+static rp_status load_newest_sound(rpi_trainer *t, const char *folder, origin *out_origin,
+                                   int64_t *out_which, char *note, size_t note_bytes) {
+    int64_t earlier[RPI_CHECKPOINT_MOST_KEPT], which = NEWEST;
+    int count = rpi_checkpoint_earlier(folder, earlier, RPI_CHECKPOINT_MOST_KEPT), next = 0;
+    rpi_kept_error first = {0};
+    for (;;) {
+        RP_TRY(rp_broadcast(t->comm, &which, 1, RP_I64, NULL));
+        if (which == NONE_LEFT) break;
+        rp_status status = agree(t, try_one(t, folder, which, out_origin));
+        *out_which = which;
+        if (status == RP_OK) return RP_OK;
+        if (!is_damage(status)) return status;
+        if (next == 0) rpi_error_keep(&first);
+        which = next < count ? earlier[next] : NONE_LEFT;
+        if (which != NONE_LEFT)
+            add_note(note, note_bytes, "%s; going on from the one of step %lld",
+                     rp_last_error()->message, (long long)which);
+        next++;
+    }
+    rpi_error_put_back(&first);
+    return rp_last_error()->status;
 }
 
 rp_status rpi_checkpoint_load(rpi_trainer *t, const char *folder, char *note,
                               size_t note_bytes) {
-    char path[RPI_CHECKPOINT_PATH];
-    rpi_safetensors *file = NULL;
-    RP_TRY(rpi_safetensors_open(rpi_checkpoint_path(folder, path, sizeof path), &file));
-    rp_status status = load(t, folder, path, file, note, note_bytes);
-    rpi_safetensors_close(file);
-    return status;
+    origin saved = {0};
+    int64_t which = NEWEST;
+    note[0] = '\0';
+    RP_TRY(load_newest_sound(t, folder, &saved, &which, note, note_bytes));
+    note_changes(t, &saved, note, note_bytes);
+    t->step = t->good_step = saved.step;
+    snprintf(t->good_folder, sizeof t->good_folder, "%s", folder);
+    t->newest_is_good = which == NEWEST && rpi_run_folder_continues(t->options);
+    return RP_OK;
 }
 
 rp_status rpi_checkpoint_check(const rpi_train_options *options) {
-    char path[RPI_CHECKPOINT_PATH];
-    rpi_safetensors *file = NULL;
-    RP_TRY(
-        rpi_safetensors_open(rpi_checkpoint_path(options->resume, path, sizeof path), &file));
-    rp_status status = check_model(file, path, options->model, NULL);
-    rpi_safetensors_close(file);
-    return status;
+    int64_t earlier[RPI_CHECKPOINT_MOST_KEPT];
+    int count = rpi_checkpoint_earlier(options->resume, earlier, RPI_CHECKPOINT_MOST_KEPT);
+    rpi_kept_error first = {0};
+    for (int i = -1; i < count; i++) {
+        char path[RPI_CHECKPOINT_PATH];
+        rpi_safetensors *file = NULL;
+        path_of(options->resume, i < 0 ? NEWEST : earlier[i], path);
+        rp_status status = rpi_safetensors_open(path, &file);
+        if (status == RP_OK) status = check_model(file, path, options->model, NULL);
+        rpi_safetensors_close(file);
+        if (!is_damage(status)) return status;
+        if (i < 0) rpi_error_keep(&first);
+    }
+    rpi_error_put_back(&first);
+    return rp_last_error()->status;
 }

@@ -104,22 +104,88 @@ static rp_status write_model(const rpi_trainer *t, const char *folder, const flo
     return status;
 }
 
+/* Which rank's part it is stands in it, too: a name is changed or copied easily. */
 static rp_status write_rank(const rpi_trainer *t, const char *folder) {
     if (!rpi_checkpoint_has_rank_files(t, t->world, t->residual != NULL)) return RP_OK;
     char path[RPI_CHECKPOINT_PATH];
     rpi_checkpoint_rank_path(folder, t->rank, t->world, t->step, path);
+    char part[64];
+    rpi_checkpoint_part_text(t->rank, t->world, t->step, part, sizeof part);
+    const rpi_metadata metadata[] = {{"redpoll", rp_version()}, {"part", part}};
     tensor_list list;
     RP_TRY(open_list((size_t)t->network.parameter_count, &list));
     list_rank(t, &list);
-    rp_status status = rpi_safetensors_write(path, list.tensors, list.count, NULL, 0);
+    rp_status status = rpi_safetensors_write(path, list.tensors, list.count, metadata, 2);
     close_list(&list);
     return status;
 }
 
+static int64_t kept_of(const rpi_train_options *options) {
+    return options->keep > 0 ? options->keep : 1;
+}
+
+typedef struct newest_names {
+    char newest[RPI_CHECKPOINT_PATH], earlier[RPI_CHECKPOINT_PATH];
+} newest_names;
+
+/* Give the newest its second name. A link costs nothing; where the file system has none it is
+ * renamed, and for a moment the newest has only its second name, which loading looks at, too.
+ */
+static rp_status put_newest_by(const newest_names *names) {
+    unlink(names->earlier);
+    if (link(names->newest, names->earlier) == 0 || rename(names->newest, names->earlier) == 0)
+        return RP_OK;
+    return RP_FAIL_ERRNO(IO, "cannot rename %s to %s", names->newest, names->earlier);
+}
+
+static void take_newest_back(const newest_names *names) {
+    if (access(names->newest, F_OK) == 0)
+        unlink(names->earlier);
+    else
+        rename(names->earlier, names->newest);
+}
+
+/* Rank 0's: the new model takes the name of the newest, which stays beside it if it may. */
+static rp_status replace_newest(const rpi_trainer *t, const char *folder, const float *states) {
+    bool stays = t->newest_is_good && t->good_step != t->step && kept_of(t->options) > 1;
+    if (!stays) return write_model(t, folder, states);
+    newest_names names;
+    rpi_checkpoint_path(folder, names.newest, sizeof names.newest);
+    rpi_checkpoint_earlier_path(folder, t->good_step, names.earlier);
+    RP_TRY(put_newest_by(&names));
+    rp_status status = write_model(t, folder, states);
+    if (status != RP_OK) take_newest_back(&names);
+    return status;
+}
+
+/* Rank 0's: remove the models that are too many, and those of steps that a damaged checkpoint
+ * made this run do again. *out_steps: what is left, the newest first; -1 fills it up. What
+ * cannot be removed does no harm. */
+static void remove_models(const rpi_trainer *t, const char *folder, int64_t *out_steps) {
+    int64_t keep = kept_of(t->options), earlier[RPI_CHECKPOINT_MOST_KEPT];
+    int count = rpi_checkpoint_earlier(folder, earlier, RPI_CHECKPOINT_MOST_KEPT), kept = 0;
+    out_steps[kept++] = t->step;
+    for (int i = 0; i < count; i++) {
+        char path[RPI_CHECKPOINT_PATH];
+        rpi_checkpoint_earlier_path(folder, earlier[i], path);
+        if (earlier[i] <= t->good_step && earlier[i] < t->step && kept < keep)
+            out_steps[kept++] = earlier[i];
+        else
+            unlink(path);
+    }
+    while (kept < keep) out_steps[kept++] = -1;
+}
+
+static bool stays(const rpi_trainer *t, const int64_t *steps, int64_t step, int world) {
+    if (step == t->step) return world == t->world;
+    for (int64_t i = 1; i < kept_of(t->options); i++)
+        if (steps[i] == step) return true;
+    return false;
+}
+
 /* Rank files of other steps belong to no checkpoint any more. Each rank removes those of its
- * own number; rank 0 also those of ranks that are no longer there. What cannot be removed does
- * no harm. */
-static void remove_old(const rpi_trainer *t, const char *folder) {
+ * own number; rank 0 also those of ranks that are no longer there. */
+static void remove_parts(const rpi_trainer *t, const char *folder, const int64_t *steps) {
     DIR *stream = opendir(folder);
     if (!stream) return;
     for (struct dirent *entry; (entry = readdir(stream)) != NULL;) {
@@ -131,12 +197,21 @@ static void remove_old(const rpi_trainer *t, const char *folder) {
             continue;
         bool whole = !entry->d_name[used]; /* else what a killed run was writing */
         bool ours = rank == t->rank || (t->rank == 0 && rank >= t->world);
-        bool current = step == t->step && world == t->world;
         char path[RPI_CHECKPOINT_PATH + 256];
         snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
-        if (ours && !(current && whole)) unlink(path);
+        if (ours && !(whole && stays(t, steps, step, world))) unlink(path);
     }
     closedir(stream);
+}
+
+/* The folder's models are rank 0's to see; the others may have disks of their own. */
+static rp_status remove_old(rpi_trainer *t, const char *folder) {
+    int64_t steps[RPI_CHECKPOINT_MOST_KEPT];
+    size_t keep = (size_t)kept_of(t->options);
+    if (t->rank == 0) remove_models(t, folder, steps);
+    RP_TRY(rp_broadcast(t->comm, steps, keep, RP_I64, NULL));
+    remove_parts(t, folder, steps);
+    return RP_OK;
 }
 
 /* Fails everywhere when it failed here, with this rank's reason. */
@@ -158,13 +233,12 @@ rp_status rpi_checkpoint_save(rpi_trainer *t, const char *folder) {
     if (status == RP_OK) status = rpi_divergence_check(t, states);
     if (status == RP_OK) status = tell(t, write_rank(t, folder));
     if (status == RP_OK) status = rp_barrier(t->comm);
-    if (status == RP_OK && t->rank == 0) status = tell(t, write_model(t, folder, states));
-    if (status == RP_OK) status = rp_barrier(t->comm);
-    if (status == RP_OK) {
-        remove_old(t, folder);
-        snprintf(t->good_folder, sizeof t->good_folder, "%s", folder);
-        t->good_step = t->step;
-    }
+    if (status == RP_OK && t->rank == 0) status = tell(t, replace_newest(t, folder, states));
+    if (status == RP_OK) status = remove_old(t, folder);
     rpi_free(states);
-    return status;
+    if (status != RP_OK) return status;
+    t->good_step = t->step;
+    snprintf(t->good_folder, sizeof t->good_folder, "%s", folder);
+    t->newest_is_good = true;
+    return RP_OK;
 }

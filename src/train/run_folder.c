@@ -1,6 +1,7 @@
 #include "train/run_folder.h"
 
 #include "base/status.h"
+#include "train/checkpoint_files.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -33,7 +34,10 @@ rp_status rpi_run_folder_check(const rpi_train_options *options) {
     if (stat(out, &facts) == 0 && !S_ISDIR(facts.st_mode))
         return RP_FAIL(INVALID, "--out: %s is not a folder", out);
     if (options->overwrite || rpi_run_folder_continues(options)) return RP_OK;
-    if (!holds(out, "model.safetensors") && !holds(out, "metrics.jsonl")) return RP_OK;
+    int64_t step = 0;
+    if (!holds(out, "model.safetensors") && !holds(out, "metrics.jsonl") &&
+        rpi_checkpoint_earlier(out, &step, 1) == 0)
+        return RP_OK;
     return RP_FAIL(
         INVALID,
         "%s holds a run already: go on with --resume %s, start over with --overwrite, or "
@@ -62,10 +66,11 @@ static void remove_checkpoint(const char *folder) {
     for (struct dirent *entry; (entry = readdir(stream)) != NULL;) {
         const char *name = entry->d_name;
         const char *dot = strrchr(name, '.');
+        int64_t step = 0;
         bool rank_file =
             strncmp(name, "rank-", 5) == 0 && dot && strcmp(dot, ".safetensors") == 0;
-        if (!rank_file && strcmp(name, "model.safetensors") != 0 &&
-            strcmp(name, "trace.json") != 0)
+        if (!rank_file && !rpi_checkpoint_is_earlier(name, &step) &&
+            strcmp(name, "model.safetensors") != 0 && strcmp(name, "trace.json") != 0)
             continue;
         char path[LONGEST_PATH + 300];
         snprintf(path, sizeof path, "%s/%s", folder, name);

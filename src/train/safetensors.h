@@ -4,12 +4,16 @@
  *     header:  JSON {"name": {"dtype", "shape", "data_offsets"}, "__metadata__": {...}}
  *     the tensors' bytes, one after another
  *
- * Written aside, synced and renamed: the file under its name is always a whole one. Any bytes
- * may be given to the reader. */
+ * Written aside, synced and renamed: the file under its name is always a whole one. What we
+ * write has a checksum of the whole file among its metadata (checksum.h), which the reader
+ * verifies where it is; files of other writers have none. Any bytes may be given to the reader.
+ */
 #ifndef RPI_TRAIN_SAFETENSORS_H
 #define RPI_TRAIN_SAFETENSORS_H
 
 #include "base/tensor.h"
+
+#include <stdbool.h>
 
 typedef struct rpi_named_tensor {
     const char *name;
@@ -29,7 +33,8 @@ rp_status rpi_safetensors_write(const char *path, const rpi_named_tensor *tensor
 
 typedef struct rpi_safetensors rpi_safetensors;
 
-/* Open and check a whole file. RP_NOT_FOUND, RP_IO, RP_CORRUPT: not of this format. */
+/* Open and check a whole file; one with a checksum is read to its end. RP_NOT_FOUND, RP_IO,
+ * RP_CORRUPT: not of this format, or not the bytes that were written. */
 rp_status rpi_safetensors_open(const char *path, rpi_safetensors **out_file);
 void rpi_safetensors_close(rpi_safetensors *file); /* NULL is fine */
 
@@ -39,6 +44,9 @@ const rpi_named_tensor *rpi_safetensors_at(const rpi_safetensors *file, int inde
 /* NULL when there is none such. */
 const rpi_named_tensor *rpi_safetensors_find(const rpi_safetensors *file, const char *name);
 const char *rpi_safetensors_metadata(const rpi_safetensors *file, const char *key);
+
+/* Did it have a checksum, which then was right? */
+bool rpi_safetensors_is_verified(const rpi_safetensors *file);
 
 /* Copy a tensor's elements to out. RP_NOT_FOUND: none of this name; RP_MISMATCH: another dtype
  * or shape, naming both. */

@@ -4,6 +4,8 @@
 #include "base/regular_file.h"
 #include "base/status.h"
 #include "engine/finite.h"
+#include "net/frame.h"
+#include "train/checksum.h"
 #include "train/safetensors_dtype.h"
 
 #include <cjson/cJSON.h>
@@ -29,6 +31,7 @@ struct rpi_safetensors {
     cJSON *header;
     entry *entries; /* in order of name, for lookups */
     int count;
+    bool is_verified;
 };
 
 static rp_status damaged(const rpi_safetensors *file, const char *what, const char *name) {
@@ -153,14 +156,44 @@ static rp_status parse_text(rpi_safetensors *file, const char *text, uint64_t le
     return read_entries(file);
 }
 
-static rp_status parse_header(rpi_safetensors *file, uint64_t length) {
+static rp_status add_data(const rpi_safetensors *file, uint32_t *crc) {
+    enum { PIECE = 1 << 20 };
+    char *piece = NULL;
+    RP_TRY(rpi_alloc(PIECE, "a checksum", &piece));
+    uint64_t left = file->data_bytes;
+    while (left > 0) {
+        size_t wanted = left < PIECE ? (size_t)left : PIECE;
+        if (fread(piece, 1, wanted, file->stream) != wanted) break;
+        *crc = rpi_crc32c(*crc, piece, wanted);
+        left -= wanted;
+    }
+    rpi_free(piece);
+    return left ? RP_FAIL_ERRNO(IO, "cannot read %s", file->path) : RP_OK;
+}
+
+/* Files of other writers have none. */
+static rp_status check_checksum(rpi_safetensors *file, const uint8_t *size, char *text,
+                                uint64_t length) {
+    uint32_t wanted = 0;
+    char *digits = rpi_checksum_digits(text, length);
+    if (!digits) return RP_OK;
+    bool valid = rpi_checksum_take(digits, &wanted);
+    uint32_t crc = rpi_crc32c(rpi_crc32c(0, size, LENGTH_BYTES), text, length);
+    if (valid) RP_TRY(add_data(file, &crc));
+    file->is_verified = valid && crc == wanted;
+    if (file->is_verified) return RP_OK;
+    return RP_FAIL(CORRUPT, "%s is damaged: its bytes do not match its checksum", file->path);
+}
+
+static rp_status parse_header(rpi_safetensors *file, const uint8_t *size, uint64_t length) {
     char *text = NULL;
     RP_TRY(rpi_alloc(length + 1, "a header", &text));
     rp_status status = RP_OK;
     if (fread(text, 1, length, file->stream) != length)
         status = RP_FAIL_ERRNO(IO, "cannot read %s", file->path);
     else
-        status = parse_text(file, text, length);
+        status = check_checksum(file, size, text, length);
+    if (status == RP_OK) status = parse_text(file, text, length);
     rpi_free(text);
     return status;
 }
@@ -175,7 +208,7 @@ static rp_status read_file(rpi_safetensors *file, uint64_t size) {
         return damaged(file, "its header is longer than the file", "");
     file->data_at = LENGTH_BYTES + length;
     file->data_bytes = size - file->data_at;
-    return parse_header(file, length);
+    return parse_header(file, raw, length);
 }
 
 rp_status rpi_safetensors_open(const char *path, rpi_safetensors **out_file) {
@@ -224,6 +257,10 @@ const char *rpi_safetensors_metadata(const rpi_safetensors *file, const char *ke
     const cJSON *notes = cJSON_GetObjectItemCaseSensitive(file->header, "__metadata__");
     const cJSON *note = cJSON_GetObjectItemCaseSensitive(notes, key);
     return cJSON_IsString(note) ? note->valuestring : NULL;
+}
+
+bool rpi_safetensors_is_verified(const rpi_safetensors *file) {
+    return file->is_verified;
 }
 
 rp_status rpi_safetensors_read(const rpi_safetensors *file, const char *name, rp_dtype dtype,

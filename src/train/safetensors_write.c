@@ -3,6 +3,8 @@
 #include "base/memory.h"
 #include "base/regular_file.h"
 #include "base/status.h"
+#include "net/frame.h"
+#include "train/checksum.h"
 #include "train/safetensors_dtype.h"
 
 #include <cjson/cJSON.h>
@@ -35,7 +37,7 @@ static char *header_text(const rpi_named_tensor *tensors, int count,
                          const rpi_metadata *metadata, int metadata_count) {
     cJSON *header = cJSON_CreateObject();
     cJSON *notes = cJSON_AddObjectToObject(header, "__metadata__");
-    bool done = notes != NULL;
+    bool done = cJSON_AddStringToObject(notes, RPI_CHECKSUM_KEY, RPI_CHECKSUM_BLANK) != NULL;
     for (int i = 0; i < metadata_count && done; i++)
         done = cJSON_AddStringToObject(notes, metadata[i].key, metadata[i].value) != NULL;
     uint64_t begin = 0;
@@ -54,20 +56,40 @@ static rp_status put(FILE *stream, const void *data, size_t bytes, const char *p
 }
 
 /* Padded with spaces, so that the elements are aligned in a mapped file. */
-static rp_status put_header(FILE *stream, const char *text, const char *path) {
-    static const char spaces[RPI_ALIGNMENT + 1] =
-        "                                                                ";
-    uint64_t length = strlen(text), padding = (0 - (length + 8)) % RPI_ALIGNMENT;
+typedef struct prefix {
     uint8_t size[8];
-    for (int i = 0; i < 8; i++) size[i] = (uint8_t)((length + padding) >> (8 * i));
-    RP_TRY(put(stream, size, sizeof size, path));
-    RP_TRY(put(stream, text, length, path));
-    return put(stream, spaces, padding, path);
+    char *text; /* cJSON's */
+    uint64_t length, padding;
+} prefix;
+
+static const char spaces[RPI_ALIGNMENT + 1] =
+    "                                                                ";
+
+static prefix make_prefix(char *text) {
+    prefix p = {.text = text, .length = strlen(text)};
+    p.padding = (0 - (p.length + sizeof p.size)) % RPI_ALIGNMENT;
+    for (int i = 0; i < 8; i++) p.size[i] = (uint8_t)((p.length + p.padding) >> (8 * i));
+    return p;
 }
 
-static rp_status put_all(FILE *stream, const char *text, const rpi_named_tensor *tensors,
-                         int count, const char *path) {
-    RP_TRY(put_header(stream, text, path));
+/* Of everything that will be in the file; ours is the first member of the metadata. */
+static void write_checksum(prefix *p, const rpi_named_tensor *tensors, int count) {
+    uint32_t crc = rpi_crc32c(0, p->size, sizeof p->size);
+    crc = rpi_crc32c(crc, p->text, p->length);
+    crc = rpi_crc32c(crc, spaces, p->padding);
+    for (int i = 0; i < count; i++)
+        if (bytes_of(&tensors[i]))
+            crc = rpi_crc32c(crc, tensors[i].data, bytes_of(&tensors[i]));
+    rpi_checksum_write(rpi_checksum_digits(p->text, p->length), crc);
+}
+
+static rp_status put_all(FILE *stream, char *text, const rpi_named_tensor *tensors, int count,
+                         const char *path) {
+    prefix p = make_prefix(text);
+    write_checksum(&p, tensors, count);
+    RP_TRY(put(stream, p.size, sizeof p.size, path));
+    RP_TRY(put(stream, p.text, p.length, path));
+    RP_TRY(put(stream, spaces, p.padding, path));
     for (int i = 0; i < count; i++)
         RP_TRY(put(stream, tensors[i].data, bytes_of(&tensors[i]), path));
     if (fflush(stream) != 0 || fsync(fileno(stream)) != 0)

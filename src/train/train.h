@@ -36,6 +36,7 @@ typedef struct rpi_train_options {
     const char *resume;       /* folder of a checkpoint, or NULL */
     int64_t checkpoint_every; /* steps; 0: at the end only */
     bool checkpoint;          /* false: none at all */
+    int64_t keep;             /* so many of the newest stay; 0: one */
     bool overwrite;           /* start anew in a folder that holds a run */
     int64_t eval_every;       /* steps; 0: at the end only */
     int64_t eval_images;      /* first images of the test set; 0: all */

@@ -26,7 +26,7 @@ typedef struct run {
 
 static rp_status resume(run *r) {
     if (!r->options->resume) return RP_OK;
-    char note[512];
+    char note[4096];
     RP_TRY(rpi_checkpoint_load(&r->trainer, r->options->resume, note, sizeof note));
     if (note[0] && r->hooks->note) r->hooks->note(r->hooks->context, note);
     return RP_OK;

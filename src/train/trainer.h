@@ -49,7 +49,8 @@ typedef struct rpi_trainer {
 
     rpi_fault fault;        /* of the current step, on this rank */
     char good_folder[1024]; /* of the last checkpoint saved or loaded; "": none yet */
-    int64_t good_step;
+    int64_t good_step;   /* of that, else 0 */
+    bool newest_is_good; /* it is the newest of the folder which this run writes to */
 } rpi_trainer;
 
 /* Load and check everything; nothing is written yet. Closing is the caller's also after a

@@ -96,6 +96,118 @@ static void old_rank_files_go(void) {
     CHECK_EQ(files_in(options.out), 2 + 2);
 }
 
+static void so_many_are_kept(void) {
+    rpi_train_options options = small_options("q4");
+    options.checkpoint_every = 2;
+    options.keep = 3;
+    options.out = folder("kept");
+    REQUIRE_OK(ranks_train(&options, 2, NULL));
+    static const char *const stay[] = {
+        "model.safetensors",
+        "model-step-8.safetensors",
+        "model-step-6.safetensors",
+        "rank-0-of-2-step-10.safetensors",
+        "rank-1-of-2-step-8.safetensors",
+        "rank-1-of-2-step-6.safetensors",
+    };
+    for (size_t i = 0; i < sizeof stay / sizeof stay[0]; i++)
+        CHECK_MSG(access(file_in(options.out, stay[i]), F_OK) == 0, "%s is gone", stay[i]);
+    CHECK_EQ(files_in(options.out), 3 * 3 + 1);
+    options.steps = 13;
+    options.keep = 1;
+    options.resume = options.out;
+    options.overwrite = false;
+    REQUIRE_OK(ranks_train(&options, 3, NULL));
+    CHECK_EQ(files_in(options.out), 1 + 3 + 1);
+}
+
+static void flip(const char *path, long at, unsigned char bits) {
+    FILE *stream = fopen(path, "r+b");
+    if (!stream) return;
+    fseek(stream, at, at < 0 ? SEEK_END : SEEK_SET);
+    int byte = fgetc(stream);
+    fseek(stream, -1, SEEK_CUR);
+    fputc(byte ^ bits, stream);
+    fclose(stream);
+}
+
+/* The newest is damaged, or a part of it is: named, and the run goes on from the one before,
+ * to the same bytes. */
+static void a_damaged_checkpoint_gives_way_to_the_one_before(void) {
+    static const struct {
+        const char *file, *said;
+        int cut; /* to nothing, instead of one bit; 2: gone */
+    } damages[] = {
+        {"model.safetensors", "model.safetensors is damaged: its bytes do not match", 0},
+        {"model.safetensors", "model.safetensors is no safetensors file: it is too short", 1},
+        {"model.safetensors", "model.safetensors is missing", 2},
+        {"rank-1-of-2-step-10.safetensors", "the part of rank 1 of the checkpoint", 0},
+        {"rank-0-of-2-step-10.safetensors", "rank-0-of-2-step-10.safetensors is missing", 2},
+    };
+    for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
+        rpi_train_options options = small_options("q4");
+        options.checkpoint_every = 4;
+        options.keep = 2;
+        options.out = folder("sound");
+        REQUIRE_OK(ranks_train(&options, 2, NULL));
+        options.out = folder("hurt");
+        REQUIRE_OK(ranks_train(&options, 2, NULL));
+        const char *hurt = file_in(options.out, damages[i].file);
+        if (damages[i].cut == 0) flip(hurt, -9, 4);
+        if (damages[i].cut == 1) REQUIRE(truncate(hurt, 0) == 0);
+        if (damages[i].cut == 2) REQUIRE(unlink(hurt) == 0);
+        options.resume = options.out;
+        options.overwrite = false;
+        CHECK_OK(rpi_checkpoint_check(&options));
+        rpi_train_result result = {0};
+        REQUIRE_OK(ranks_train(&options, 2, &result));
+        CHECK_EQ(result.first_step, 9);
+        CHECK_MSG(strstr(ranks_notes(), damages[i].said) &&
+                      strstr(ranks_notes(), "going on from the one of step 8"),
+                  "the note is '%s'", ranks_notes());
+        CHECK(ranks_same_file(file_in(folder("sound"), "model.safetensors"),
+                              file_in(options.out, "model.safetensors")));
+        CHECK_EQ(files_in(options.out), 2 * 3 + 1);
+    }
+}
+
+static void any_one_bit_is_noticed(void) {
+    rpi_train_options options = small_options("q4");
+    options.model = "mlp:hidden=4";
+    options.steps = 1;
+    options.out = folder("bits");
+    REQUIRE_OK(ranks_train(&options, 1, NULL));
+    const char *path = file_in(options.out, "model.safetensors");
+    size_t bytes = 0;
+    free(ranks_file(path, &bytes));
+    int unnoticed = 0;
+    for (size_t bit = 0; bit < 8 * bytes; bit += bit < 8 * 1600 ? 1 : 997) {
+        flip(path, (long)(bit / 8), (unsigned char)(1u << bit % 8));
+        rpi_train_options again = options;
+        again.resume = options.out;
+        rp_status status = rpi_checkpoint_check(&again);
+        unnoticed += status == RP_OK;
+        if (status == RP_OK && unnoticed < 9) printf("bit %zu is not missed\n", bit);
+        flip(path, (long)(bit / 8), (unsigned char)(1u << bit % 8));
+    }
+    CHECK_EQ(unnoticed, 0);
+}
+
+static void another_ranks_part_is_refused(void) {
+    rpi_train_options options = small_options("q4");
+    options.out = folder("swapped");
+    REQUIRE_OK(ranks_train(&options, 2, NULL));
+    const char *mine = file_in(options.out, "rank-0-of-2-step-10.safetensors");
+    REQUIRE(rename(mine, file_in(options.out, "rank-1-of-2-step-10.safetensors")) == 0);
+    options.resume = options.out;
+    options.steps = 12;
+    CHECK_FAILS(ranks_train(&options, 2, NULL), NOT_FOUND, "the part of rank 0");
+    CHECK_FAILS(ranks_train(&options, 3, NULL), NOT_FOUND, "the part of rank 0");
+    REQUIRE(link(file_in(options.out, "rank-1-of-2-step-10.safetensors"), mine) == 0);
+    CHECK_FAILS(ranks_train(&options, 2, NULL), CORRUPT,
+                "rank-1-of-2-step-10.safetensors is the part of rank 0 of 2 of step 10");
+}
+
 /* The sum over ranks of one tensor's error feedback. */
 static double owed(const char *out, int world, int64_t step, double *size) {
     double sum = 0;
@@ -218,7 +330,11 @@ static void a_full_disk_fails_all_and_keeps_the_old_checkpoint(void) {
 
 CASES({"stopping changes no byte", stopping_changes_no_byte},
       {"running statistics resume exactly", running_statistics_resume_exactly},
-      {"old rank files go", old_rank_files_go},
+      {"old rank files go", old_rank_files_go}, {"so many are kept", so_many_are_kept},
+      {"a damaged checkpoint gives way to the one before",
+       a_damaged_checkpoint_gives_way_to_the_one_before},
+      {"any one bit is noticed", any_one_bit_is_noticed},
+      {"another rank's part is refused", another_ranks_part_is_refused},
       {"another number of ranks keeps what is owed",
        another_number_of_ranks_keeps_what_is_owed},
       {"a checkpoint of another model names both", a_checkpoint_of_another_model_names_both},

@@ -84,10 +84,24 @@ typedef struct training {
     rpi_train_result *result;
 } training;
 
+static char notes[4096];
+
+static void take_note(void *context, const char *line) {
+    (void)context;
+    size_t used = strlen(notes);
+    snprintf(notes + used, sizeof notes - used, "%s\n", line);
+}
+
+const char *ranks_notes(void) {
+    return notes;
+}
+
 static rp_status train_rank(void *context, rp_comm *comm) {
     training *job = context;
     rpi_train_result result;
-    RP_TRY(rpi_train(job->options, comm, NULL, &result));
+    rpi_train_hooks hooks = {.note = take_note};
+    if (rp_comm_rank(comm) == 0) notes[0] = '\0';
+    RP_TRY(rpi_train(job->options, comm, rp_comm_rank(comm) == 0 ? &hooks : NULL, &result));
     if (rp_comm_rank(comm) == 0 && job->result) *job->result = result;
     return RP_OK;
 }

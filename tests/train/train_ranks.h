@@ -21,6 +21,9 @@ const char *ranks_message(int rank);
 /* rpi_train() on `world` ranks; `result` is rank 0's. */
 rp_status ranks_train(const rpi_train_options *options, int world, rpi_train_result *result);
 
+/* What rank 0 of the latest ranks_train() was told as notes, a line each. */
+const char *ranks_notes(void);
+
 /* Bytes of a whole file, allocated; NULL when there is none. */
 unsigned char *ranks_file(const char *path, size_t *bytes);
 /* 1 when both files are there and hold the same bytes. */

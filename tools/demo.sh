@@ -87,9 +87,8 @@ echo "\$ kill -9 $victim        # rank 2"
 kill -9 "$victim"
 wait $launcher || echo "(exit code $?)"
 grep -E 'redpoll:|gone|killed' $runs/failure.log | tail -n 5
-show "$redpoll" train --model mlp --data fashion-mnist -n 3 --codec q4 --global-batch-size 96 --seed 1 \
-    --steps "$(( $(sed -n 's/.*"step":\([0-9]*\).*/\1/p' $runs/failure/metrics.jsonl | tail -n 1) + 50 ))" \
-    --resume $runs/failure --out $runs/resumed
+show "$redpoll" train --resume $runs/failure --out $runs/resumed \
+    --steps "$(( $(sed -n 's/.*"step":\([0-9]*\).*/\1/p' $runs/failure/metrics.jsonl | tail -n 1) + 50 ))"
 
 act "4: what next"
 cat <<END
@@ -97,7 +96,7 @@ redpoll bench all-reduce -n 4 --count 25557032 --codec q4 --link 1Gbit,50us --js
 redpoll bench codec --codec q4:bucket=1024,rounding=stochastic
 redpoll plan all-reduce --algorithm sra --ranks 8 --size 100MB --codec q4 --link 1Gbit,50us
 redpoll train --model resnet18 --data fashion-mnist -n 2 --link $link --codec q4 --steps 200 --global-batch-size 64 --out runs/q4
-redpoll train --config examples/fashion-mnist.yaml --resume runs/q4
+redpoll train --resume runs/q4 --steps 400
 redpoll run -n 4 PROGRAM ARGS
 
 The runs are in $runs: metrics.jsonl, model.safetensors and, for q4, trace.json (open it in

@@ -71,7 +71,8 @@ static rp_status set_field(const rpi_option *option, const char *text, void *tar
     case RPI_OPTION_SECONDS:
     case RPI_OPTION_REAL: return set_real(option, text, field);
     case RPI_OPTION_TEXT:
-        if (option->check) RP_TRY(option->check(text));
+        if (!*text && !option->fallback) text = NULL; /* none after all */
+        if (text && option->check) RP_TRY(option->check(text));
         memcpy(field, &text, sizeof text);
         return RP_OK;
     }
@@ -214,6 +215,13 @@ static int options_end(int argc, char **argv, const rpi_option *table,
     return argc;
 }
 
+rp_status rpi_options_set_name(const rpi_option *table, const char *name, const char *value,
+                               void *target) {
+    const rpi_option *option = find(table, name, strlen(name));
+    if (!option) return RP_FAIL(INVALID, "unknown option '%s'", name);
+    return set_named(option, value, target, "--", name);
+}
+
 rp_status rpi_options_parse(const rpi_option *table, int argc, char **argv, void *target,
                             rpi_positional *positional, bool *out_help) {
     int end = options_end(argc, argv, table, positional);
@@ -234,16 +242,6 @@ rp_status rpi_options_parse(const rpi_option *table, int argc, char **argv, void
     }
     for (; end < argc; end++) RP_TRY(add_positional(positional, argv[end]));
     return RP_OK;
-}
-
-const char *rpi_options_peek(const char *name, int argc, char **argv) {
-    size_t length = strlen(name);
-    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
-        if (strncmp(argv[i], "--", 2) != 0 || strncmp(argv[i] + 2, name, length) != 0) continue;
-        if (argv[i][2 + length] == '=') return argv[i] + 3 + length;
-        if (argv[i][2 + length] == '\0' && i + 1 < argc) return argv[i + 1];
-    }
-    return NULL;
 }
 
 static void option_head(const rpi_option *option, char *text, size_t bytes) {

@@ -21,7 +21,8 @@ typedef enum rpi_option_type {
     RPI_OPTION_BYTES,   /* int64_t; K M G binary, kB MB GB decimal */
     RPI_OPTION_SECONDS, /* double */
     RPI_OPTION_REAL,    /* double */
-    RPI_OPTION_TEXT,    /* const char *, borrowed from where it was written */
+    RPI_OPTION_TEXT,    /* const char *, borrowed from where it was written; --name= makes one
+                           without a default NULL */
 } rpi_option_type;
 
 typedef struct rpi_option {
@@ -48,6 +49,9 @@ rp_status rpi_options_environment(const rpi_option *table, char *(*get)(const ch
 /* One option by its YAML path. RP_INVALID: unknown (with the nearest), or a bad value. */
 rp_status rpi_options_set_yaml(const rpi_option *table, const char *path, const char *value,
                                void *target);
+/* The same by an option's name, as --name does. */
+rp_status rpi_options_set_name(const rpi_option *table, const char *name, const char *value,
+                               void *target);
 /* Is there such a path, or one below it? RP_INVALID: unknown, with the nearest. */
 rp_status rpi_options_check_yaml(const rpi_option *table, const char *path);
 
@@ -63,10 +67,6 @@ typedef struct rpi_positional {
 } rpi_positional;
 rp_status rpi_options_parse(const rpi_option *table, int argc, char **argv, void *target,
                             rpi_positional *positional, bool *out_help);
-
-/* The raw value of one option on the command line, before anything is parsed: NULL when absent.
- * For --config, which must be read before the rest. */
-const char *rpi_options_peek(const char *name, int argc, char **argv);
 
 void rpi_options_help(const rpi_option *table, FILE *stream);
 /* A table in Markdown: option, variable, YAML key, default, meaning. */

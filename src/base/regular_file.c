@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -92,4 +93,40 @@ rp_status rpi_regular_file_write(const char *path, const char *mode, FILE **out_
     int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | how, 0666);
     if (fd < 0) return RP_FAIL_ERRNO(IO, "cannot write %s", path);
     return stream_of(fd, mode, path, out_stream);
+}
+
+/* A rename is only certain once the folder has reached the disk as well. */
+static rp_status sync_folder(const char *path) {
+    char folder[RPI_PATH_BYTES];
+    const char *slash = strrchr(path, '/');
+    snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path) : 1,
+             slash ? path : ".");
+    int fd = open(*folder ? folder : "/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return RP_FAIL_ERRNO(IO, "cannot open the folder %s", folder);
+    /* Some file systems cannot sync a folder; the rename is then as safe as they make it. */
+    int failed = fsync(fd) != 0 && errno != EINVAL;
+    rp_status status = failed ? RP_FAIL_ERRNO(IO, "cannot write the folder %s", folder) : RP_OK;
+    close(fd);
+    return status;
+}
+
+rp_status rpi_replacement_open(const char *path, rpi_replacement *out_replacement) {
+    rpi_replacement r = {0};
+    if (snprintf(r.aside, sizeof r.aside, "%s.tmp", path) >= (int)sizeof r.aside)
+        return RP_FAIL(INVALID, "the path %s is too long", path);
+    snprintf(r.path, sizeof r.path, "%s", path);
+    RP_TRY(rpi_regular_file_write(r.aside, "wb", &r.stream));
+    *out_replacement = r;
+    return RP_OK;
+}
+
+rp_status rpi_replacement_close(rpi_replacement *r, rp_status status) {
+    if (status == RP_OK && (fflush(r->stream) != 0 || fsync(fileno(r->stream)) != 0))
+        status = RP_FAIL_ERRNO(IO, "cannot write %s", r->path);
+    if (fclose(r->stream) != 0 && status == RP_OK)
+        status = RP_FAIL_ERRNO(IO, "cannot write %s", r->path);
+    if (status == RP_OK && rename(r->aside, r->path) != 0)
+        status = RP_FAIL_ERRNO(IO, "cannot rename %s to %s", r->aside, r->path);
+    if (status != RP_OK) unlink(r->aside);
+    return status == RP_OK ? sync_folder(r->path) : status;
 }

@@ -23,4 +23,16 @@ rp_status rpi_regular_file_read(const char *path, size_t most, char **out_text,
  * refused (RP_IO). */
 rp_status rpi_regular_file_write(const char *path, const char *mode, FILE **out_stream);
 
+/* Replace a file, or make it, so that under its name there is always a whole one: write to the
+ * stream of the first, then call the second with how that went, which it returns unless it
+ * fails itself. On RP_OK the file is on the disk; else what was there stays, and nothing is
+ * left beside it. RP_IO: cannot be written, or the disk is full. */
+enum { RPI_PATH_BYTES = 1024 };
+typedef struct rpi_replacement {
+    FILE *stream;
+    char path[RPI_PATH_BYTES], aside[RPI_PATH_BYTES];
+} rpi_replacement;
+rp_status rpi_replacement_open(const char *path, rpi_replacement *out_replacement);
+rp_status rpi_replacement_close(rpi_replacement *replacement, rp_status status);
+
 #endif

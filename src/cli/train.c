@@ -3,9 +3,12 @@
 
 #include "base/status.h"
 #include "cli/config.h"
+#include "cli/run.h"
 #include "cli/world.h"
+#include "net/join.h"
 #include "train/checkpoint.h"
 #include "train/progress.h"
+#include "train/run_settings.h"
 #include "train/train.h"
 
 #include <ctype.h>
@@ -17,7 +20,8 @@ typedef struct settings {
     rpi_world_settings world;
     rpi_train_options train;
     const char *config;
-    char folder[256]; /* chosen for a run without --out */
+    char folder[256];   /* chosen for a run without --out */
+    char changes[4096]; /* lines: what a run that goes on does differently */
 } settings;
 
 #define FIELD(name) offsetof(settings, train.name)
@@ -91,7 +95,9 @@ static const rpi_option options[] = {
     {"overwrite", NULL, NULL, RPI_OPTION_FLAG, FIELD(overwrite), NULL, 0, 0, NULL,
      "start over in a folder that holds a run", NULL},
     {"resume", NULL, "checkpoints.resume_checkpoint_path", RPI_OPTION_TEXT, FIELD(resume), NULL,
-     0, 0, "FOLDER", "go on from the checkpoint in this folder, and in it without --out", NULL},
+     0, 0, "FOLDER",
+     "go on with the run in this folder, with the options that it had; into it without --out",
+     NULL},
     {"checkpoint-every", NULL, "checkpoints.checkpoint_interval", RPI_OPTION_COUNT,
      FIELD(checkpoint_every), NULL, 0, 1e12, "N",
      "steps between checkpoints; 0: at the end only", NULL},
@@ -127,21 +133,98 @@ static void help(void) {
     printf("\nexamples:\n"
            "  redpoll train --model resnet18 --data fashion-mnist -n 2 --link 200Mbit,50us \\\n"
            "      --codec q4 --steps 200 --global-batch-size 64 --seed 1 --out runs/q4\n"
-           "  redpoll train --config examples/fashion-mnist.yaml --resume runs/q4\n"
+           "  redpoll train --resume runs/q4 --steps 400\n"
+           "  redpoll train --config examples/fashion-mnist.yaml\n"
            "  redpoll train --model mlp --data synthetic --epochs 3 --lr 0.05\n");
 }
 
-static rp_status read_settings(int argc, char **argv, settings *s, rpi_config **config,
+/* What the words come from besides argv; settings point into both. */
+typedef struct sources {
+    rpi_config *config;
+    rpi_run_settings *recorded;
+} sources;
+
+static void close_sources(sources *from) {
+    rpi_config_free(from->config);
+    rpi_run_settings_free(from->recorded);
+}
+
+/* What the user has said, each over the one before: file, environment, command line. */
+static rp_status apply_words(const sources *from, int argc, char **argv, settings *s) {
+    bool wants_help = false;
+    if (from->config) RP_TRY(rpi_config_apply(from->config, options, s));
+    RP_TRY(rpi_options_environment(options, getenv, s));
+    return rpi_options_parse(options, argc, argv, s, NULL, &wants_help);
+}
+
+/* Options of which one stands for the other: what is said now takes the recorded one's place.
+ */
+static void drop_alternatives(settings *s, const settings *said) {
+    rpi_train_options *t = &s->train;
+    if (said->train.epochs && !said->train.steps) t->steps = 0;
+    if (said->train.batch_size && !said->train.global_batch_size) t->global_batch_size = 0;
+    if (said->train.global_batch_size && !said->train.batch_size) t->batch_size = 0;
+    if (said->train.data && strcmp(said->train.data, t->data) != 0) t->data_dir = NULL;
+}
+
+/* How many ranks go on: those that a launcher has started, else as many as -n started then. */
+static rp_status choose_ranks(settings *s, const settings *said, int recorded_world) {
+    rpi_place place;
+    if (said->world.ranks || rpi_place_find_own(&place) != RP_OK) return RP_OK;
+    bool launched = place.world > 1 || rpi_launched();
+    if (launched && !(rpi_launched() && s->world.ranks == place.world)) s->world.ranks = 0;
+    if (launched || s->world.ranks || recorded_world == 1) return RP_OK;
+    return RP_FAIL(
+        INVALID,
+        "the run in %s had %d ranks, which a launcher had started: start it with that "
+        "again, or with -n N on this machine",
+        said->train.resume, recorded_world);
+}
+
+static void note_change(void *context, const char *line) {
+    settings *s = context;
+    size_t used = strlen(s->changes);
+    snprintf(s->changes + used, sizeof s->changes - used, "%s\n", line);
+}
+
+static rp_status take_over(settings *s, const settings *said, sources *from, int argc,
+                           char **argv) {
+    const char *folder = said->train.resume;
+    rp_status status = rpi_run_settings_read(folder, &from->recorded);
+    if (status == RP_NOT_FOUND) {
+        char line[1024];
+        snprintf(
+            line, sizeof line,
+            "%s/settings.json is missing: what is not said is the default, whatever it was",
+            folder);
+        note_change(s, line);
+    } else if (status != RP_OK) {
+        return status;
+    } else {
+        RP_TRY(rpi_run_settings_apply(from->recorded, options, s));
+    }
+    settings before = *s;
+    drop_alternatives(s, said);
+    RP_TRY(apply_words(from, argc, argv, s));
+    if (!from->recorded) return RP_OK;
+    rpi_run_settings_compare(options, &before, s, note_change, s);
+    return choose_ranks(s, said, rpi_run_settings_world(from->recorded));
+}
+
+static rp_status read_settings(int argc, char **argv, settings *s, sources *from,
                                bool *wants_help) {
+    settings scratch = {0}, said = {0}; /* without defaults */
     RP_TRY(rpi_options_defaults(options, s));
-    const char *file = rpi_options_peek("config", argc, argv);
-    if (!file) file = getenv("REDPOLL_CONFIG");
-    settings scratch = *s; /* the words are checked before any file is read */
+    /* The words are checked before any file is read. */
     RP_TRY(rpi_options_parse(options, argc, argv, &scratch, NULL, wants_help));
     if (*wants_help) return RP_OK;
-    if (file && *file) RP_TRY(rpi_config_read(file, options, s, config));
-    RP_TRY(rpi_options_environment(options, getenv, s));
-    RP_TRY(rpi_options_parse(options, argc, argv, s, NULL, wants_help));
+    const char *file = scratch.config ? scratch.config : getenv("REDPOLL_CONFIG");
+    if (file && *file) RP_TRY(rpi_config_open(file, &from->config));
+    RP_TRY(apply_words(from, argc, argv, &said));
+    if (said.train.resume)
+        RP_TRY(take_over(s, &said, from, argc, argv));
+    else
+        RP_TRY(apply_words(from, argc, argv, s));
     s->train.table = options;
     s->train.target = s;
     s->world.progress_thread = true;
@@ -203,11 +286,22 @@ static void print_result(const settings *s, const rpi_world *world,
     printf("results are in %s\n", s->train.out);
 }
 
+static void print_changes(const settings *s, const rpi_train_hooks *hooks) {
+    char line[sizeof s->changes];
+    for (const char *at = s->changes; *at; at += strcspn(at, "\n") + 1) {
+        snprintf(line, sizeof line, "%.*s", (int)strcspn(at, "\n"), at);
+        hooks->note(hooks->context, line);
+    }
+}
+
 static rp_status train(settings *s, rpi_world *world) {
+    settings given = *s;
+    s->train.given = &given;
     RP_TRY(choose_folder(s, world));
     s->train.threads = choose_threads(s, world);
     rpi_progress progress = rpi_progress_on(stdout);
     rpi_train_hooks hooks = rpi_progress_hooks(&progress);
+    if (world->rank == 0) print_changes(s, &hooks);
     rpi_train_result result = {0};
     rp_status status =
         rpi_train(&s->train, world->comm, world->rank == 0 ? &hooks : NULL, &result);
@@ -239,17 +333,18 @@ static int run_settings(settings *s, int argc, char **argv) {
 
 static int run(int argc, char **argv) {
     settings s = {0};
-    rpi_config *config = NULL;
+    sources from = {0};
     bool wants_help = false;
-    rp_status status = read_settings(argc, argv, &s, &config, &wants_help);
+    rp_status status = read_settings(argc, argv, &s, &from, &wants_help);
     int code = RPI_EXIT_DONE;
     if (status != RP_OK)
-        code = rpi_command_misused("train", status);
+        code = status == RP_CORRUPT ? rpi_command_failed(status)
+                                    : rpi_command_misused("train", status);
     else if (wants_help)
         help();
     else
         code = run_settings(&s, argc, argv);
-    rpi_config_free(config);
+    close_sources(&from);
     return code;
 }
 

@@ -5,6 +5,7 @@
 #include "base/regular_file.h"
 #include "base/status.h"
 #include "redpoll/version.h"
+#include "train/option_json.h"
 
 #include <cjson/cJSON.h>
 #include <math.h>
@@ -114,26 +115,6 @@ static void add_number(cJSON *object, const char *key, double value) {
         cJSON_AddNullToObject(object, key);
 }
 
-static void add_option(cJSON *options, const rpi_option *option, const void *target) {
-    char text[1024];
-    rpi_option_text(option, target, text, sizeof text);
-    switch (option->type) {
-    case RPI_OPTION_FLAG:
-        if (option->value)
-            cJSON_AddStringToObject(options, option->name, text);
-        else
-            cJSON_AddBoolToObject(options, option->name, text[0] == 't');
-        break;
-    case RPI_OPTION_TEXT:
-        if (text[0])
-            cJSON_AddStringToObject(options, option->name, text);
-        else
-            cJSON_AddNullToObject(options, option->name);
-        break;
-    default: add_number(options, option->name, strtod(text, NULL)); break;
-    }
-}
-
 static void add_host(cJSON *object) {
     struct utsname host;
     if (uname(&host) == 0) {
@@ -164,7 +145,7 @@ rp_status rpi_metrics_header(rpi_metrics *metrics, const rpi_trainer *t) {
     add_number(object, "last_step", (double)t->total_steps);
     cJSON *options = cJSON_AddObjectToObject(object, "options");
     for (const rpi_option *o = t->options->table; o && o->name; o++)
-        add_option(options, o, t->options->target);
+        rpi_option_add_json(options, o, t->options->target);
     return put(metrics, object);
 }
 

@@ -23,8 +23,12 @@ static void started(void *context, int64_t first_step, int64_t last_step, int64_
     p->last_step = last_step;
     p->every = (last_step - first_step) / LINES + 1;
     p->started_ns = rpi_now_ns();
-    fprintf(p->stream, "%lld parameters, steps %lld to %lld\n", (long long)parameters,
-            (long long)first_step, (long long)last_step);
+    if (last_step >= first_step)
+        fprintf(p->stream, "%lld parameters, steps %lld to %lld\n", (long long)parameters,
+                (long long)first_step, (long long)last_step);
+    else
+        fprintf(p->stream, "%lld parameters, %lld steps done\n", (long long)parameters,
+                (long long)first_step - 1);
     fflush(p->stream);
 }
 

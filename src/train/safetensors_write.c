@@ -8,11 +8,8 @@
 #include "train/safetensors_dtype.h"
 
 #include <cjson/cJSON.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 static uint64_t bytes_of(const rpi_named_tensor *tensor) {
     return (uint64_t)rpi_shape_count(&tensor->shape) * rp_dtype_bytes(tensor->dtype);
@@ -92,45 +89,17 @@ static rp_status put_all(FILE *stream, char *text, const rpi_named_tensor *tenso
     RP_TRY(put(stream, spaces, p.padding, path));
     for (int i = 0; i < count; i++)
         RP_TRY(put(stream, tensors[i].data, bytes_of(&tensors[i]), path));
-    if (fflush(stream) != 0 || fsync(fileno(stream)) != 0)
-        return RP_FAIL_ERRNO(IO, "cannot write %s", path);
     return RP_OK;
-}
-
-/* A rename is only certain once the folder has reached the disk as well. */
-static rp_status sync_folder(const char *path) {
-    char folder[1024];
-    const char *slash = strrchr(path, '/');
-    snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path) : 1,
-             slash ? path : ".");
-    int fd = open(*folder ? folder : "/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) return RP_FAIL_ERRNO(IO, "cannot open the folder %s", folder);
-    /* Some file systems cannot sync a folder; the rename is then as safe as they make it. */
-    int failed = fsync(fd) != 0 && errno != EINVAL;
-    rp_status status = failed ? RP_FAIL_ERRNO(IO, "cannot write the folder %s", folder) : RP_OK;
-    close(fd);
-    return status;
 }
 
 rp_status rpi_safetensors_write(const char *path, const rpi_named_tensor *tensors, int count,
                                 const rpi_metadata *metadata, int metadata_count) {
-    char aside[1024];
-    if (snprintf(aside, sizeof aside, "%s.tmp", path) >= (int)sizeof aside)
-        return RP_FAIL(INVALID, "the path %s is too long", path);
+    rpi_replacement file;
     char *text = header_text(tensors, count, metadata, metadata_count);
     if (!text) return RP_FAIL(NOMEM, "no memory for the header of %s", path);
-    FILE *stream = NULL;
-    rp_status status = rpi_regular_file_write(aside, "wb", &stream);
-    if (status != RP_OK) {
-        cJSON_free(text);
-        return status;
-    }
-    status = put_all(stream, text, tensors, count, path);
+    rp_status status = rpi_replacement_open(path, &file);
+    if (status == RP_OK)
+        status = rpi_replacement_close(&file, put_all(file.stream, text, tensors, count, path));
     cJSON_free(text);
-    if (fclose(stream) != 0 && status == RP_OK)
-        status = RP_FAIL_ERRNO(IO, "cannot write %s", path);
-    if (status == RP_OK && rename(aside, path) != 0)
-        status = RP_FAIL_ERRNO(IO, "cannot rename %s to %s", aside, path);
-    if (status != RP_OK) unlink(aside);
-    return status == RP_OK ? sync_folder(path) : status;
+    return status;
 }

@@ -43,9 +43,10 @@ typedef struct rpi_train_options {
     bool eval;                /* false: none at all */
     bool trace;
 
-    /* Where the settings come from, for the header of metrics.jsonl; NULL: not written. */
+    /* Where the settings come from, for the header of metrics.jsonl, and as they were given,
+     * before anything was chosen, for settings.json; NULL: not written. */
     const rpi_option *table;
-    const void *target;
+    const void *target, *given;
 } rpi_train_options;
 
 /* One step, as rank 0 saw it (docs/json.md). */

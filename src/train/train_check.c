@@ -31,6 +31,11 @@ static rp_status check_choices(const rpi_train_options *o) {
     if (o->steps < 0 || o->epochs < 0 || o->eval_images < 0 || o->eval_every < 0 ||
         o->checkpoint_every < 0 || o->warmup_exact < 0)
         return RP_FAIL(INVALID, "steps, epochs and intervals are at least 0");
+    if (o->overwrite && rpi_run_folder_continues(o))
+        return RP_FAIL(INVALID,
+                       "--resume goes on with the run in %s, --overwrite starts over in it: "
+                       "say one of them",
+                       o->out);
     if (!(o->bucket_mb > 0)) return RP_FAIL(INVALID, "--bucket-mb must be above 0");
     return RP_OK;
 }

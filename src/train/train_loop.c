@@ -7,6 +7,7 @@
 #include "train/checkpoint.h"
 #include "train/metrics.h"
 #include "train/run_folder.h"
+#include "train/run_settings.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -56,6 +57,7 @@ static rp_status open_output(run *r) {
     rpi_trainer *t = &r->trainer;
     RP_TRY(rp_barrier(t->comm));
     RP_TRY(rpi_run_folder_make(r->options, t->rank));
+    if (t->rank == 0) RP_TRY(rpi_run_settings_write(r->options, t->world));
     if (t->rank == 0 && r->options->out)
         RP_TRY(rpi_metrics_open(r->options->out, rpi_run_folder_continues(r->options),
                                 &r->metrics));

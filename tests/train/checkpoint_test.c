@@ -92,6 +92,7 @@ static void old_rank_files_go(void) {
     CHECK_EQ(files_in(options.out), 3 + 2); /* of three ranks; the model and the metrics */
     options.steps = 12;
     options.resume = options.out;
+    options.overwrite = false;
     REQUIRE_OK(ranks_train(&options, 2, NULL));
     CHECK_EQ(files_in(options.out), 2 + 2);
 }
@@ -200,6 +201,7 @@ static void another_ranks_part_is_refused(void) {
     const char *mine = file_in(options.out, "rank-0-of-2-step-10.safetensors");
     REQUIRE(rename(mine, file_in(options.out, "rank-1-of-2-step-10.safetensors")) == 0);
     options.resume = options.out;
+    options.overwrite = false;
     options.steps = 12;
     CHECK_FAILS(ranks_train(&options, 2, NULL), NOT_FOUND, "the part of rank 0");
     CHECK_FAILS(ranks_train(&options, 3, NULL), NOT_FOUND, "the part of rank 0");
@@ -287,12 +289,25 @@ static void a_checkpoint_of_another_model_names_both(void) {
                 "nothing/model.safetensors is missing");
 }
 
+static void going_on_and_starting_over_exclude_each_other(void) {
+    rpi_train_options options = small_options("fp32");
+    options.steps = 2;
+    options.out = folder("both");
+    REQUIRE_OK(ranks_train(&options, 1, NULL));
+    options.resume = options.out;
+    CHECK_FAILS(ranks_train(&options, 1, NULL), INVALID, "say one of them");
+    CHECK_FAILS(rpi_train_check(&options, 0), INVALID, "say one of them");
+    options.out = folder("both-other"); /* to go on into another folder that holds a run */
+    CHECK_OK(ranks_train(&options, 1, NULL));
+}
+
 static void a_lost_rank_file_is_named(void) {
     rpi_train_options options = small_options("q4");
     options.out = folder("lost");
     REQUIRE_OK(ranks_train(&options, 2, NULL));
     REQUIRE(unlink(file_in(options.out, "rank-1-of-2-step-10.safetensors")) == 0);
     options.resume = options.out;
+    options.overwrite = false;
     options.steps = 12;
     CHECK_FAILS(ranks_train(&options, 2, NULL), NOT_FOUND, "the part of rank 1");
     CHECK_FAILS(ranks_train(&options, 3, NULL), NOT_FOUND, "rank-1-of-2-step-10");
@@ -314,6 +329,7 @@ static void a_full_disk_fails_all_and_keeps_the_old_checkpoint(void) {
         REQUIRE_OK(ranks_train(&options, 2, NULL));
         REQUIRE(symlink("/dev/full", file_in(options.out, full[i])) == 0);
         options.resume = options.out;
+        options.overwrite = false;
         options.steps = 4;
         CHECK(ranks_train(&options, 2, NULL) != RP_OK);
         char who[64];
@@ -338,6 +354,8 @@ CASES({"stopping changes no byte", stopping_changes_no_byte},
       {"another number of ranks keeps what is owed",
        another_number_of_ranks_keeps_what_is_owed},
       {"a checkpoint of another model names both", a_checkpoint_of_another_model_names_both},
+      {"going on and starting over exclude each other",
+       going_on_and_starting_over_exclude_each_other},
       {"a lost rank file is named", a_lost_rank_file_is_named},
       {"a full disk fails all and keeps the old checkpoint",
        a_full_disk_fails_all_and_keeps_the_old_checkpoint})

@@ -55,8 +55,57 @@ same one/model.safetensors three/model.safetensors
 same one/rank-1-of-2-step-6.safetensors three/rank-1-of-2-step-6.safetensors
 train four -n 4 --codec q4 --steps 8 --resume three
 says out 'saved by 2 ranks, continued by 4'
-train alone --steps 8 --resume three
+train alone -n 1 --steps 8 --resume three
 says out 'found by'
+
+# --resume alone takes everything from the run; what is said besides is noted, or refused.
+# go_on CODE WORDS...
+go_on() {
+    code=$1
+    shift
+    timeout 100 "$redpoll" train "$@" >out 2>err
+    [ $? -eq "$code" ] && ok || bad "train $* has not ended with $code"
+}
+silent() {
+    if grep -q 'note:' out; then bad "$* has notes"; else ok; fi
+}
+train five -n 2 --codec q4:rounding=stochastic --link 1Gbit,50us --steps 6 --checkpoint-every 3 --keep 2 \
+    --momentum 0.8 --lr-schedule cosine --no-eval
+cp -r five six
+mv six/model-step-3.safetensors six/model.safetensors
+go_on 0 --resume six
+silent
+says out 'rank 0 of 2'
+says out 'steps 4 to 6'
+same five/model.safetensors six/model.safetensors
+same five/rank-1-of-2-step-6.safetensors six/rank-1-of-2-step-6.safetensors
+says six/metrics.jsonl '"link":"1Gbit,50us"'
+go_on 0 --resume six
+silent
+says out 'nothing was left to train'
+go_on 0 --resume six --steps 8 --lr 0.02 --link= --data-dir .
+for change in 'steps was 6, now 8' 'lr was 0.05, now 0.02' 'link was 1Gbit,50us, now absent' 'data-dir was absent, now .'; do
+    says out "note: --$change"
+done
+go_on 0 --resume six --batch-size 4 --epochs 2
+says out 'note: --steps was 8, now absent'
+says out 'the global batch was 16, now 8'
+go_on 1 --resume six --model mlp
+says err 'six/model.safetensors holds the model resnet20, not mlp'
+go_on 2 --resume six --overwrite
+says err 'resume goes on with the run in six, --overwrite starts over in it'
+timeout 100 "$redpoll" run -n 2 "$redpoll" train --resume six --steps 21 --epochs 0 >out 2>err || bad 'a launcher cannot go on'
+says out '\[0\] rank 0 of 2'
+timeout 100 "$redpoll" run -n 4 "$redpoll" train --resume six --steps 22 >out 2>err || bad 'another launch cannot go on'
+says out 'saved by 2 ranks, continued by 4'
+go_on 2 --resume six
+says err 'had 4 ranks, which a launcher had started.* -n N'
+printf 'optimizer:\n  weight_decay: 0.001\n' >other.yaml
+go_on 0 --resume six -n 2 --config other.yaml --steps 22
+says out 'note: --weight-decay was 0.0005, now 0.001'
+rm six/settings.json
+go_on 1 --resume six -n 2
+says err 'six/model.safetensors holds the model resnet20, not resnet18'
 
 # A file of settings; the command line wins over it.
 cat >settings.yaml <<'END'

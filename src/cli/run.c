@@ -278,6 +278,10 @@ static double grace_of(const launch *l) {
     return l->options->grace_s > 0 ? l->options->grace_s : DEFAULT_GRACE_S;
 }
 
+static double stop_grace_of(const launch *l) {
+    return l->options->stop_grace_s > 0 ? l->options->stop_grace_s : grace_of(l);
+}
+
 static int code_of(int status) {
     return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
@@ -334,7 +338,7 @@ static void pass_on(launch *l, int number) {
     say(l, "stopping the ranks: signal %d (%s)", number, strsignal(number));
     signal_all(l, number);
     l->next_signal = 0;
-    start_countdown(l, SIGKILL, grace_of(l));
+    start_countdown(l, SIGKILL, stop_grace_of(l));
 }
 
 static void take_signal_news(launch *l) {

@@ -22,7 +22,8 @@ typedef struct rpi_launch_options {
     const char *path;  /* the executable; NULL: argv[0], looked up in PATH */
     char *const *argv; /* NULL-terminated; argv[0] may be any name when there is a path */
     rpi_launch_output output;
-    double grace_s; /* for ranks to end by themselves after a failure; 0: 10 */
+    double grace_s;      /* for ranks to end by themselves after a failure; 0: 10 */
+    double stop_grace_s; /* the same after we were told to end; 0: grace_s */
 } rpi_launch_options;
 
 /* "-n is 0; 1 to 1024 are allowed" before anything is started. */

@@ -4,6 +4,7 @@
 #include "base/status.h"
 #include "cli/config.h"
 #include "cli/run.h"
+#include "cli/train_signals.h"
 #include "cli/world.h"
 #include "net/join.h"
 #include "train/checkpoint.h"
@@ -12,6 +13,7 @@
 #include "train/train.h"
 
 #include <ctype.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -23,6 +25,9 @@ typedef struct settings {
     char folder[256];   /* chosen for a run without --out */
     char changes[4096]; /* lines: what a run that goes on does differently */
 } settings;
+
+/* Ranks that are told to end may finish a step over a slow link, and save. */
+#define STOP_GRACE_S 60.0
 
 #define FIELD(name) offsetof(settings, train.name)
 #define LR          "optimizer.learning_rate_scheduler."
@@ -100,7 +105,10 @@ static const rpi_option options[] = {
      NULL},
     {"checkpoint-every", NULL, "checkpoints.checkpoint_interval", RPI_OPTION_COUNT,
      FIELD(checkpoint_every), NULL, 0, 1e12, "N",
-     "steps between checkpoints; 0: at the end only", NULL},
+     "steps between checkpoints; 0: by time and at the end", NULL},
+    {"checkpoint-time", NULL, "checkpoints.checkpoint_time", RPI_OPTION_SECONDS,
+     FIELD(checkpoint_time_s), "10min", 0, 1e9, "TIME",
+     "at the latest so long after the one before; 0: by steps alone", NULL},
     {"keep", NULL, "checkpoints.keep", RPI_OPTION_COUNT, FIELD(keep), "3", 1,
      RPI_CHECKPOINT_MOST_KEPT, "N", "newest checkpoints that stay in the folder", NULL},
     {"checkpoint", NULL, "checkpoints.save_final_state", RPI_OPTION_FLAG, FIELD(checkpoint),
@@ -130,6 +138,9 @@ static void help(void) {
         "The folder of --out gets metrics.jsonl, model.safetensors and, with --trace, "
         "trace.json.\n\n");
     rpi_options_help(options, stdout);
+    printf(
+        "\nSIGUSR1 saves a checkpoint. SIGTERM and Ctrl-C end the run after the step with one\n"
+        "(exit code 143 and 130); a second one ends it at once.\n");
     printf("\nexamples:\n"
            "  redpoll train --model resnet18 --data fashion-mnist -n 2 --link 200Mbit,50us \\\n"
            "      --codec q4 --steps 200 --global-batch-size 64 --seed 1 --out runs/q4\n"
@@ -229,6 +240,7 @@ static rp_status read_settings(int argc, char **argv, settings *s, sources *from
     s->train.target = s;
     s->world.progress_thread = true;
     s->world.greeting = stdout;
+    s->world.stop_grace_s = STOP_GRACE_S;
     if (s->train.resume && !s->train.out) s->train.out = s->train.resume;
     return RP_OK;
 }
@@ -269,6 +281,43 @@ static int64_t choose_threads(const settings *s, const rpi_world *world) {
     return world->cores;
 }
 
+static const char *signal_name(int number) {
+    return number == SIGINT ? "SIGINT" : "SIGTERM";
+}
+
+/* As a shell wants to be told it. */
+static void print_quoted(const char *word) {
+    static const char plain[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=:,./@%";
+    if (*word && !word[strspn(word, plain)]) {
+        printf("%s", word);
+        return;
+    }
+    putchar('\'');
+    for (; *word; word++) {
+        if (*word == '\'')
+            printf("'\\''");
+        else
+            putchar(*word);
+    }
+    putchar('\'');
+}
+
+static void print_how_to_go_on(const settings *s, const rpi_world *world,
+                               const rpi_train_result *result) {
+    printf("stopped by %s after step %lld; ", signal_name(rpi_train_stop_signal()),
+           (long long)(result->first_step + result->steps - 1));
+    if (!s->train.checkpoint) {
+        printf("nothing was saved, as --no-checkpoint says\n");
+        return;
+    }
+    bool launched = world->ranks > 1 && !s->world.ranks;
+    printf(launched ? "go on by starting it in the same way with --resume "
+                    : "go on with: redpoll train --resume ");
+    print_quoted(s->train.out);
+    putchar('\n');
+}
+
 static void print_result(const settings *s, const rpi_world *world,
                          const rpi_train_result *result) {
     if (result->steps == 0)
@@ -284,6 +333,7 @@ static void print_result(const settings *s, const rpi_world *world,
             1e3 * result->step_s_median, 1e-6 * result->wire_bytes_median,
             1e3 * result->comm_s_median, 1e3 * result->exposed_s_median);
     printf("results are in %s\n", s->train.out);
+    if (result->stopped) print_how_to_go_on(s, world, result);
 }
 
 static void print_changes(const settings *s, const rpi_train_hooks *hooks) {
@@ -294,30 +344,43 @@ static void print_changes(const settings *s, const rpi_train_hooks *hooks) {
     }
 }
 
-static rp_status train(settings *s, rpi_world *world) {
+static rp_status train(settings *s, rpi_world *world, bool *out_stopped) {
     settings given = *s;
     s->train.given = &given;
     RP_TRY(choose_folder(s, world));
     s->train.threads = choose_threads(s, world);
     rpi_progress progress = rpi_progress_on(stdout);
-    rpi_train_hooks hooks = rpi_progress_hooks(&progress);
-    if (world->rank == 0) print_changes(s, &hooks);
+    rpi_train_hooks hooks = {0};
+    if (world->rank == 0) {
+        hooks = rpi_progress_hooks(&progress);
+        print_changes(s, &hooks);
+    }
+    hooks.asked = rpi_train_asked;
     rpi_train_result result = {0};
-    rp_status status =
-        rpi_train(&s->train, world->comm, world->rank == 0 ? &hooks : NULL, &result);
+    rp_status status = rpi_train(&s->train, world->comm, &hooks, &result);
     rpi_progress_end(&progress);
     if (status == RP_OK && world->rank == 0) print_result(s, world, &result);
+    *out_stopped = result.stopped;
     return status;
 }
 
 static int run_rank(settings *s) {
     rpi_world world = {0};
+    bool stopped = false;
+    rpi_train_take_save_signal();
     rp_status status = rpi_world_join(&s->world, &world);
     if (status != RP_OK) return failed(status);
     int code = RPI_EXIT_DONE;
     status = rpi_train_check(&s->train, world.ranks);
-    if (status == RP_OK) status = train(s, &world);
-    if (status != RP_OK) code = failed(status);
+    if (status == RP_OK) {
+        rpi_train_take_stop_signals(world.rank == 0);
+        status = train(s, &world, &stopped);
+        rpi_train_drop_stop_signals();
+    }
+    if (status != RP_OK)
+        code = failed(status);
+    else if (stopped)
+        code = 128 + rpi_train_stop_signal();
     rpi_world_leave(&world);
     return code;
 }

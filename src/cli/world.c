@@ -67,7 +67,8 @@ int rpi_world_launch(const rpi_world_settings *settings, const char *command, in
                                   .ranks = settings->ranks,
                                   .path = self,
                                   .argv = words,
-                                  .output = RPI_LAUNCH_PREFIX_OTHERS};
+                                  .output = RPI_LAUNCH_PREFIX_OTHERS,
+                                  .stop_grace_s = settings->stop_grace_s};
     int code = rpi_launch(&options);
     rpi_free(words);
     return code;

@@ -199,5 +199,6 @@ rp_status rpi_metrics_closing(rpi_metrics *metrics, const rpi_train_result *resu
     add_number(object, "test_accuracy", result->evaluated ? result->test.accuracy : none);
     add_number(object, "test_loss", result->evaluated ? result->test.loss : none);
     add_number(object, "test_images", result->evaluated ? (double)result->test.images : none);
+    cJSON_AddBoolToObject(object, "stopped", result->stopped);
     return put(metrics, object);
 }

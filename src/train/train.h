@@ -34,7 +34,8 @@ typedef struct rpi_train_options {
 
     const char *out;          /* folder; NULL: nothing is written */
     const char *resume;       /* folder of a checkpoint, or NULL */
-    int64_t checkpoint_every; /* steps; 0: at the end only */
+    int64_t checkpoint_every; /* steps; 0: by time and at the end */
+    double checkpoint_time_s; /* at the latest so long after the one before; 0: by steps */
     bool checkpoint;          /* false: none at all */
     int64_t keep;             /* so many of the newest stay; 0: one */
     bool overwrite;           /* start anew in a folder that holds a run */
@@ -69,7 +70,11 @@ typedef struct rpi_train_result {
     double images_s_median, step_s_median, comm_s_median, exposed_s_median, wire_bytes_median;
     bool evaluated;
     rpi_evaluation test;
+    bool stopped; /* before the end, because a rank was asked to */
 } rpi_train_result;
+
+/* What a rank may be asked for from outside while it trains, a bit each. */
+enum { RPI_ASKED_SAVE = 1, RPI_ASKED_STOP = 2 };
 
 /* Told on every rank, on the training thread; any may be NULL. */
 typedef struct rpi_train_hooks {
@@ -80,6 +85,10 @@ typedef struct rpi_train_hooks {
     void (*evaluated)(void *context, int64_t step, const rpi_evaluation *evaluation);
     void (*saved)(void *context, int64_t step, const char *path);
     void (*note)(void *context, const char *line);
+    /* RPI_ASKED_* of this rank since the last call; RPI_ASKED_STOP stays. Called once a step.
+     * All ranks do what any was asked for, after the same step: save a checkpoint; save one and
+     * end. May be given on any rank, also where nothing else is. */
+    int (*asked)(void *context);
 } rpi_train_hooks;
 
 /* What can be said before any rank starts: are names known, do numbers fit together? world 0:

@@ -29,7 +29,7 @@ static rp_status check_choices(const rpi_train_options *o) {
     if (strcmp(o->decay, "all") != 0 && strcmp(o->decay, "weights") != 0)
         return RP_FAIL(INVALID, "--decay: '%s' is neither all nor weights", o->decay);
     if (o->steps < 0 || o->epochs < 0 || o->eval_images < 0 || o->eval_every < 0 ||
-        o->checkpoint_every < 0 || o->warmup_exact < 0)
+        o->checkpoint_every < 0 || o->checkpoint_time_s < 0 || o->warmup_exact < 0)
         return RP_FAIL(INVALID, "steps, epochs and intervals are at least 0");
     if (o->overwrite && rpi_run_folder_continues(o))
         return RP_FAIL(INVALID,

@@ -22,6 +22,7 @@ typedef struct run {
     rpi_step_metrics *history; /* of each step done */
     double *scratch;           /* as many */
     int64_t saved_step, evaluated_step;
+    int64_t saved_ns; /* when, or when the first step began */
     rpi_train_result result;
 } run;
 
@@ -64,9 +65,28 @@ static rp_status open_output(run *r) {
     return rpi_metrics_header(r->metrics, t);
 }
 
+static bool saves(const rpi_train_options *o) {
+    return o->checkpoint && o->out;
+}
+
+static int asked_from_outside(const run *r) {
+    return r->hooks->asked ? r->hooks->asked(r->hooks->context) : 0;
+}
+
+/* The clock is rank 0's: on others it may say something else. */
+static int wishes(void *context) {
+    const run *r = context;
+    double every_s = r->options->checkpoint_time_s;
+    bool due = every_s > 0 && rpi_seconds(rpi_now_ns() - r->saved_ns) >= every_s;
+    int asked = asked_from_outside(r);
+    return r->trainer.rank == 0 && due && saves(r->options) ? asked | RPI_ASKED_SAVE : asked;
+}
+
 static rp_status prepare(run *r, rp_comm *comm) {
     rpi_trainer *t = &r->trainer;
     RP_TRY(rpi_trainer_open(t, r->options, comm));
+    t->wishes = wishes;
+    t->wishes_context = r;
     RP_TRY(resume(r));
     RP_TRY(rpi_train_agree(t));
     if (t->rank == 0) RP_TRY(rpi_run_folder_check(r->options));
@@ -83,6 +103,7 @@ static rp_status prepare(run *r, rp_comm *comm) {
             r->hooks->context, t->step + 1, t->total_steps,
             rpi_parameters_total(t->network.parameters, t->network.parameter_count));
     RP_TRY(rp_barrier(comm)); /* times begin together */
+    r->saved_ns = rpi_now_ns();
     rpi_timeline_start(t->timeline);
     return RP_OK;
 }
@@ -104,6 +125,8 @@ static rp_status save(run *r) {
     rpi_trainer *t = &r->trainer;
     RP_TRY(rpi_checkpoint_save(t, r->options->out));
     r->saved_step = t->step;
+    r->saved_ns = rpi_now_ns();
+    (void)asked_from_outside(r); /* to save what has just been saved */
     char path[1024];
     if (r->hooks->saved)
         r->hooks->saved(r->hooks->context, t->step,
@@ -130,8 +153,10 @@ static rp_status step(run *r) {
     r->result.last_loss = metrics.loss;
     if (r->hooks->stepped) r->hooks->stepped(r->hooks->context, &metrics);
     RP_TRY(check_step(&r->trainer));
-    if (o->eval && due(metrics.step, o->eval_every)) RP_TRY(evaluate(r));
-    if (o->checkpoint && o->out && due(metrics.step, o->checkpoint_every)) RP_TRY(save(r));
+    int asked = r->trainer.asked;
+    r->result.stopped = (asked & RPI_ASKED_STOP) != 0; /* somebody waits for the end */
+    if (o->eval && due(metrics.step, o->eval_every) && !r->result.stopped) RP_TRY(evaluate(r));
+    if (saves(o) && (asked || due(metrics.step, o->checkpoint_every))) RP_TRY(save(r));
     return RP_OK;
 }
 
@@ -173,8 +198,8 @@ static rp_status finish(run *r) {
     rpi_trainer *t = &r->trainer;
     RP_TRY(rpi_divergence_check(t, NULL));
     bool new_steps = r->result.steps > 0 || !rpi_run_folder_continues(o);
-    if (o->checkpoint && o->out && r->saved_step != t->step && new_steps) RP_TRY(save(r));
-    if (o->eval && r->evaluated_step != t->step) RP_TRY(evaluate(r));
+    if (saves(o) && r->saved_step != t->step && new_steps) RP_TRY(save(r));
+    if (o->eval && r->evaluated_step != t->step && !r->result.stopped) RP_TRY(evaluate(r));
     summarise(r);
     RP_TRY(rpi_metrics_closing(r->metrics, &r->result));
     if (!t->timeline || !o->out) return RP_OK;
@@ -185,7 +210,7 @@ static rp_status finish(run *r) {
 
 static rp_status run_all(run *r, rp_comm *comm) {
     RP_TRY(prepare(r, comm));
-    while (r->trainer.step < r->trainer.total_steps) RP_TRY(step(r));
+    while (r->trainer.step < r->trainer.total_steps && !r->result.stopped) RP_TRY(step(r));
     return finish(r);
 }
 

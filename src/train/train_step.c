@@ -56,9 +56,11 @@ static rp_status exchange_finish(rpi_trainer *t, const double own[RPI_SUMMARY],
                                  rpi_step_metrics *metrics) {
     RP_TRY(rp_request_wait(&t->summary));
     double slowest = own[RPI_SUMMARY_COMPUTE_S];
+    t->asked = 0;
     for (int rank = 0; rank < t->world; rank++) {
         const double *theirs = t->summaries + (size_t)rank * RPI_SUMMARY;
         metrics->loss += theirs[RPI_SUMMARY_LOSS];
+        t->asked |= (int)theirs[RPI_SUMMARY_ASKED];
         if (theirs[RPI_SUMMARY_COMPUTE_S] > slowest) slowest = theirs[RPI_SUMMARY_COMPUTE_S];
     }
     metrics->skew_s = slowest - own[RPI_SUMMARY_COMPUTE_S];
@@ -92,6 +94,7 @@ rp_status rpi_trainer_step(rpi_trainer *t, rpi_step_metrics *out_metrics) {
                        : run_nothing(t, &own[RPI_SUMMARY_LOSS]));
     memcpy(&own[RPI_SUMMARY_FAULT], &t->fault, sizeof t->fault);
     own[RPI_SUMMARY_COMPUTE_S] = rpi_seconds(rpi_now_ns() - start);
+    own[RPI_SUMMARY_ASKED] = t->wishes ? t->wishes(t->wishes_context) : 0;
     RP_TRY(exchange_start(t, own));
     RP_TRY(finish(t, own, &metrics));
 

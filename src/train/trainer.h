@@ -11,8 +11,15 @@
 #include "train/strategy.h"
 #include "train/train.h"
 
-/* What each rank tells the others of a step: loss, seconds of computing, its rpi_fault. */
-enum { RPI_SUMMARY_LOSS, RPI_SUMMARY_COMPUTE_S, RPI_SUMMARY_FAULT, RPI_SUMMARY = 5 };
+/* What each rank tells the others of a step: loss, seconds of computing, what it was asked for
+ * (RPI_ASKED_*), its rpi_fault. */
+enum {
+    RPI_SUMMARY_LOSS,
+    RPI_SUMMARY_COMPUTE_S,
+    RPI_SUMMARY_ASKED,
+    RPI_SUMMARY_FAULT,
+    RPI_SUMMARY = 6
+};
 
 typedef struct rpi_trainer {
     const rpi_train_options *options;
@@ -46,11 +53,16 @@ typedef struct rpi_trainer {
     rp_request *summary;  /* the exchange of losses in flight, or NULL */
     double *summaries;    /* of all ranks, then this one: RPI_SUMMARY numbers each */
     double learning_rate; /* of the current step */
+    /* What this rank wants to be done after the step (RPI_ASKED_*), called late in it and told
+     * to the others with the losses; NULL: nothing. Then what any of them wants. */
+    int (*wishes)(void *context);
+    void *wishes_context;
+    int asked;
 
     rpi_fault fault;        /* of the current step, on this rank */
     char good_folder[1024]; /* of the last checkpoint saved or loaded; "": none yet */
-    int64_t good_step;   /* of that, else 0 */
-    bool newest_is_good; /* it is the newest of the folder which this run writes to */
+    int64_t good_step;      /* of that, else 0 */
+    bool newest_is_good;    /* it is the newest of the folder which this run writes to */
 } rpi_trainer;
 
 /* Load and check everything; nothing is written yet. Closing is the caller's also after a

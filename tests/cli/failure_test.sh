@@ -189,17 +189,26 @@ resumes() {
         complain "the run cannot be resumed:" && show err
     fi
 }
-# holds_one_checkpoint STEP: the folder does, and nothing of an earlier or unfinished one
-holds_one_checkpoint() {
-    stale=$(ls run | grep -vxE "metrics.jsonl|model.safetensors|rank-[0-2]-of-3-step-$1.safetensors")
-    [ -z "$stale" ] || complain "files of no checkpoint are left: $(echo "$stale" | tr '\n' ' ')"
+# holds_checkpoints STEP: the newest is of this step, one or two stand before it, each with the parts of its ranks;
+# and nothing of one that went or was never finished
+holds_checkpoints() {
+    earlier=$(ls run | sed -n 's/^model-step-\([0-9]*\)\.safetensors$/\1/p')
+    wanted=$(
+        printf '%s\n' metrics.jsonl model.safetensors settings.json
+        for step in $1 $earlier; do
+            [ "$step" = "$1" ] || echo "model-step-$step.safetensors"
+            for rank in 0 1 2; do echo "rank-$rank-of-3-step-$step.safetensors"; done
+        done
+    )
+    [ "$(ls run | sort)" = "$(echo "$wanted" | sort)" ] || complain "files of no checkpoint are left: $(ls run | tr '\n' ' ')"
+    case $(echo "$earlier" | wc -w) in 1 | 2) ;; *) complain "before the newest are: $earlier" ;; esac
 }
 after_a_death_the_run_goes_on() {
     a_rank_of_a_run_dies 1 --codec q4
     steps=$(grep -c '"step":' run/metrics.jsonl)
     resumes --codec q4 --steps $((steps + 25)) --checkpoint-every 10
     has out "saved step $((steps + 25)) "
-    holds_one_checkpoint $((steps + 25))
+    holds_checkpoints $((steps + 25))
 }
 death_while_saving() {
     words="--model mlp:hidden=768x768 --codec q4 --checkpoint-every 1"
@@ -221,7 +230,7 @@ death_while_saving() {
     touch run/rank-1-of-3-step-7.safetensors.tmp # as a death at step 7 leaves it
     resumes $words --steps $((step + 2))
     last=$(grep -o 'saved step [0-9]*' out | tail -n 1)
-    holds_one_checkpoint "${last#saved step }"
+    holds_checkpoints "${last#saved step }"
 }
 
 for transport in '--transport shm' '--transport tcp' '--link 1Gbit,50us'; do

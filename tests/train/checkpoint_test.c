@@ -24,6 +24,15 @@ static const char *file_in(const char *out, const char *name) {
     return path;
 }
 
+static int files_in(const char *path) {
+    int count = 0;
+    DIR *stream = opendir(path);
+    for (struct dirent *entry; stream && (entry = readdir(stream)) != NULL;)
+        count += entry->d_name[0] != '.';
+    if (stream) closedir(stream);
+    return count;
+}
+
 static rpi_train_options small_options(const char *codec) {
     rpi_train_options options = ranks_options();
     options.codec = codec;
@@ -67,21 +76,77 @@ static void stopping_changes_no_byte(void) {
             compare_stopped(small_options(codecs[c]), world, 4, 9);
 }
 
+/* Whichever rank is told to end: all do after the same step, and going on gives the bytes of a
+ * run that nobody stopped. */
+static void a_preempted_run_goes_on_to_the_same_bytes(void) {
+    static const char *const codecs[] = {"fp32", "q2:rounding=stochastic"};
+    for (int c = 0; c < 2; c++)
+        for (int world = 1; world <= 3; world++) {
+            rpi_train_options options = small_options(codecs[c]);
+            options.lr_schedule = "cosine";
+            options.eval = true;
+            options.eval_every = 2;
+            options.out = folder("unbroken");
+            REQUIRE_OK(ranks_train(&options, world, NULL));
+            options.out = folder("preempted");
+            rpi_train_result result = {0};
+            for (int stop = 0; stop < 3; stop++) {
+                ranks_ask((ranks_wish){stop % world, stop + 2, RPI_ASKED_STOP});
+                REQUIRE_OK(ranks_train(&options, world, &result));
+                CHECK(result.stopped);
+                CHECK_EQ(result.steps, stop + 2);
+                options.resume = options.out;
+                options.overwrite = false;
+            }
+            CHECK_EQ(result.first_step + result.steps - 1, 9);
+            ranks_ask((ranks_wish){0});
+            REQUIRE_OK(ranks_train(&options, world, &result));
+            CHECK(!result.stopped && result.evaluated);
+            CHECK_EQ(result.steps, 1);
+            CHECK(ranks_same_file(file_in(folder("unbroken"), "model.safetensors"),
+                                  file_in(folder("preempted"), "model.safetensors")));
+        }
+}
+
+static void one_that_is_asked_for_changes_nothing(void) {
+    rpi_train_options options = small_options("q4");
+    options.keep = 9;
+    options.out = folder("unasked");
+    REQUIRE_OK(ranks_train(&options, 2, NULL));
+    options.out = folder("asked");
+    ranks_ask((ranks_wish){1, 3, RPI_ASKED_SAVE});
+    rpi_train_result result = {0};
+    REQUIRE_OK(ranks_train(&options, 2, &result));
+    ranks_ask((ranks_wish){0});
+    CHECK(!result.stopped);
+    CHECK_EQ(result.steps, 10);
+    CHECK(access(file_in(options.out, "model-step-3.safetensors"), F_OK) == 0);
+    CHECK(access(file_in(options.out, "rank-1-of-2-step-3.safetensors"), F_OK) == 0);
+    CHECK(ranks_same_file(file_in(folder("unasked"), "model.safetensors"),
+                          file_in(options.out, "model.safetensors")));
+    options.checkpoint_time_s = 1e-9; /* after every step */
+    options.out = folder("timed");
+    REQUIRE_OK(ranks_train(&options, 2, NULL));
+    CHECK(access(file_in(options.out, "model-step-2.safetensors"), F_OK) == 0);
+    CHECK_EQ(files_in(options.out), 9 * 3 + 1);
+    CHECK(ranks_same_file(file_in(folder("unasked"), "model.safetensors"),
+                          file_in(options.out, "model.safetensors")));
+    options.checkpoint = false; /* nothing is saved, and it ends all the same */
+    options.out = folder("unsaved");
+    ranks_ask((ranks_wish){1, 3, RPI_ASKED_STOP});
+    REQUIRE_OK(ranks_train(&options, 2, &result));
+    ranks_ask((ranks_wish){0});
+    CHECK(result.stopped);
+    CHECK_EQ(result.steps, 3);
+    CHECK_EQ(files_in(options.out), 1);
+}
+
 static void running_statistics_resume_exactly(void) {
     rpi_train_options options = small_options("q4");
     options.model = "resnet20:width=2";
     options.train_images = 24;
     options.global_batch_size = 4;
     compare_stopped(options, 2, 2, 4);
-}
-
-static int files_in(const char *path) {
-    int count = 0;
-    DIR *stream = opendir(path);
-    for (struct dirent *entry; stream && (entry = readdir(stream)) != NULL;)
-        count += entry->d_name[0] != '.';
-    if (stream) closedir(stream);
-    return count;
 }
 
 static void old_rank_files_go(void) {
@@ -345,6 +410,8 @@ static void a_full_disk_fails_all_and_keeps_the_old_checkpoint(void) {
 }
 
 CASES({"stopping changes no byte", stopping_changes_no_byte},
+      {"a preempted run goes on to the same bytes", a_preempted_run_goes_on_to_the_same_bytes},
+      {"one that is asked for changes nothing", one_that_is_asked_for_changes_nothing},
       {"running statistics resume exactly", running_statistics_resume_exactly},
       {"old rank files go", old_rank_files_go}, {"so many are kept", so_many_are_kept},
       {"a damaged checkpoint gives way to the one before",

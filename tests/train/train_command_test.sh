@@ -153,5 +153,96 @@ else
     bad "rank 1 was not found"
 fi
 
+# Preempted: SIGUSR1 saves and goes on, SIGTERM and Ctrl-C save and end with 143 and 130, whether the launcher gets
+# them, a rank of `redpoll run`, or ranks that nobody of ours has started. What goes on ends in the same bytes.
+endless="train --model mlp --data synthetic --train-images 96 --test-images 16 --global-batch-size 12 --seed 5
+    --codec q4:rounding=stochastic --checkpoint-time 0s --no-eval"
+start() { env --default-signal=INT "$@" >out 2>err & }
+steps_of() { sed -n 's/^{"step":\([0-9]*\),.*/\1/p' "$1/metrics.jsonl" 2>/dev/null | tail -n 1; }
+has_steps() { # FOLDER N: within half a minute
+    tries=0
+    while [ "$(steps_of "$1" || true)" = "" ] || [ "$(steps_of "$1")" -lt "$2" ]; do
+        tries=$((tries + 1))
+        [ $tries -lt 300 ] || return 1
+        sleep 0.1
+    done
+}
+rank_1_of() { # the process of rank 1 among those with --out FOLDER
+    for process in $(pgrep -f -- "--out $1"); do
+        [ "$(cat "/proc/$process/comm" 2>/dev/null)" = redpoll ] &&
+            tr '\0' '\n' 2>/dev/null <"/proc/$process/environ" | grep -qx 'RANK=1' && echo "$process"
+    done | head -n 1
+}
+ends() { # PID CODE NAME
+    wait "$1"
+    code=$?
+    [ $code -eq "$2" ] && ok || bad "$3 ended with $code, not $2"
+}
+# goes_on FOLDER: three steps further, beside a run that nobody stopped
+goes_on() {
+    until=$(($(steps_of "$1") + 3))
+    go_on 0 --resume "$1" --steps $until
+    says out "steps $((until - 2)) to $until"
+    timeout 100 "$redpoll" $endless -n 2 --steps $until --out "$1-unbroken" >out 2>err || bad "no unbroken run"
+    same "$1/model.safetensors" "$1-unbroken/model.safetensors"
+    same "$1/rank-1-of-2-step-$until.safetensors" "$1-unbroken/rank-1-of-2-step-$until.safetensors"
+}
+
+start "$redpoll" $endless --steps 1000000 -n 2 --out term
+launcher=$!
+has_steps term 5 && [ ! -e term/model.safetensors ] && ok || bad 'the run for SIGTERM does not get going'
+kill -USR1 $launcher
+tries=0
+while [ ! -e term/model.safetensors ] && [ $tries -lt 300 ]; do sleep 0.1 && tries=$((tries + 1)); done
+has_steps term $(($(steps_of term) + 5)) && ok || bad 'SIGUSR1 stops the run'
+says out 'saved step [0-9]* to term/model.safetensors'
+kill -TERM $launcher
+ends $launcher 143 'a run with SIGTERM'
+says out "stopped by SIGTERM after step $(steps_of term); go on with: redpoll train --resume term"
+says out "saved step $(steps_of term) to term/model.safetensors"
+says term/metrics.jsonl '"stopped":true'
+goes_on term
+
+start "$redpoll" $endless --steps 1000000 -n 2 --out "$folder/int"
+launcher=$!
+has_steps int 5 && ok || bad 'the run for SIGINT does not get going'
+kill -INT $launcher
+ends $launcher 130 'a run with SIGINT'
+says out "stopped by SIGINT after step $(steps_of int); go on with: redpoll train --resume $folder/int"
+
+start "$redpoll" run -n 2 "$redpoll" $endless --steps 1000000 --out "$folder/ranks"
+launcher=$!
+has_steps ranks 5 && ok || bad 'the run for a signal to one rank does not get going'
+one=$(rank_1_of "$folder/ranks")
+[ -n "$one" ] && kill -TERM "$one" && ok || bad "rank 1 was not found"
+ends $launcher 143 'a run with SIGTERM for rank 1'
+says out 'go on by starting it in the same way with --resume'
+go_on 2 --resume ranks
+until=$(($(steps_of ranks) + 2))
+timeout 100 "$redpoll" run -n 2 "$redpoll" train --resume ranks --steps $until >out 2>err && ok ||
+    bad 'a launched run does not go on'
+[ "$(steps_of ranks)" = $until ] && ok || bad 'a launched run goes on elsewhere'
+
+# As torchrun, mpirun or a batch system signals: every rank, or one of them after the other.
+for rank in 0 1; do
+    RANK=$rank WORLD_SIZE=2 LOCAL_RANK=$rank LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + $$ % 10000)) \
+        env --default-signal=INT "$redpoll" $endless --steps 1000000 --out alone-together >out.$rank 2>err.$rank &
+    eval "pid$rank=$!"
+done
+has_steps alone-together 5 && ok || bad 'two ranks of no launcher do not get going'
+kill -TERM "$pid0" "$pid1"
+ends "$pid0" 143 'rank 0 with SIGTERM'
+ends "$pid1" 143 'rank 1 with SIGTERM'
+says out.0 'go on by starting it in the same way'
+
+start "$redpoll" $endless --steps 1000000 --out "it's mine"
+launcher=$!
+has_steps "it's mine" 5 && ok || bad 'the run alone does not get going'
+for i in 1 2 3 4 5 6 7 8 9 10; do kill -USR1 $launcher; done
+kill -INT $launcher
+ends $launcher 130 'a run alone with SIGINT'
+says out "redpoll train --resume 'it'.''s mine'"
+says err 'ending after this step, with a checkpoint; once more ends it at once'
+
 echo "$passed expectations met, $failed not"
 [ $failed -eq 0 ]

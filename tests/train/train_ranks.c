@@ -84,6 +84,23 @@ typedef struct training {
     rpi_train_result *result;
 } training;
 
+static ranks_wish wish;
+
+void ranks_ask(ranks_wish next) {
+    wish = next;
+}
+
+typedef struct asked_rank {
+    int rank, calls;
+} asked_rank;
+
+static int asked(void *context) {
+    asked_rank *self = context;
+    self->calls++;
+    if (self->rank != wish.rank || self->calls < wish.step) return 0;
+    return self->calls == wish.step || wish.what == RPI_ASKED_STOP ? wish.what : 0;
+}
+
 static char notes[4096];
 
 static void take_note(void *context, const char *line) {
@@ -99,9 +116,11 @@ const char *ranks_notes(void) {
 static rp_status train_rank(void *context, rp_comm *comm) {
     training *job = context;
     rpi_train_result result;
-    rpi_train_hooks hooks = {.note = take_note};
-    if (rp_comm_rank(comm) == 0) notes[0] = '\0';
-    RP_TRY(rpi_train(job->options, comm, rp_comm_rank(comm) == 0 ? &hooks : NULL, &result));
+    asked_rank self = {.rank = rp_comm_rank(comm)};
+    rpi_train_hooks hooks = {.context = &self, .asked = asked};
+    if (self.rank == 0) hooks.note = take_note;
+    if (self.rank == 0) notes[0] = '\0';
+    RP_TRY(rpi_train(job->options, comm, &hooks, &result));
     if (rp_comm_rank(comm) == 0 && job->result) *job->result = result;
     return RP_OK;
 }

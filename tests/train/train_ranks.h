@@ -21,6 +21,13 @@ const char *ranks_message(int rank);
 /* rpi_train() on `world` ranks; `result` is rank 0's. */
 rp_status ranks_train(const rpi_train_options *options, int world, rpi_train_result *result);
 
+/* From now on this rank of every ranks_train() is asked for `what` (RPI_ASKED_*) in its
+ * `step`th step; zeros: for nothing. */
+typedef struct ranks_wish {
+    int rank, step, what;
+} ranks_wish;
+void ranks_ask(ranks_wish wish);
+
 /* What rank 0 of the latest ranks_train() was told as notes, a line each. */
 const char *ranks_notes(void);
 

@@ -1,0 +1,66 @@
+#include "cli/train_signals.h"
+
+#include "train/train.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stddef.h>
+#include <unistd.h>
+
+static volatile sig_atomic_t save_asked, stop_signal, says_stop;
+
+static void on_save(int number) {
+    (void)number;
+    save_asked = 1;
+}
+
+static void on_stop(int number) {
+    static const char line[] =
+        "\nredpoll: ending after this step, with a checkpoint; once more ends it at once\n";
+    int kept = errno;
+    stop_signal = number;
+    if (says_stop) {
+        ssize_t written = write(STDERR_FILENO, line, sizeof line - 1);
+        (void)written;
+    }
+    errno = kept;
+}
+
+static void take(int number, void (*handler)(int), int flags) {
+    struct sigaction old, action = {.sa_handler = handler, .sa_flags = flags | SA_RESTART};
+    if (sigaction(number, NULL, &old) == 0 && old.sa_handler != SIG_IGN)
+        sigaction(number, &action, NULL);
+}
+
+void rpi_train_take_save_signal(void) {
+    take(SIGUSR1, on_save, 0);
+}
+
+void rpi_train_take_stop_signals(bool says_so) {
+    says_stop = says_so;
+    take(SIGTERM, on_stop, (int)SA_RESETHAND);
+    take(SIGINT, on_stop, (int)SA_RESETHAND);
+}
+
+static void drop(int number) {
+    struct sigaction old;
+    if (sigaction(number, NULL, &old) == 0 && old.sa_handler == on_stop)
+        signal(number, SIG_DFL);
+}
+
+void rpi_train_drop_stop_signals(void) {
+    drop(SIGTERM);
+    drop(SIGINT);
+}
+
+int rpi_train_asked(void *context) {
+    (void)context;
+    int asked = stop_signal ? RPI_ASKED_STOP : 0;
+    if (!save_asked) return asked;
+    save_asked = 0;
+    return asked | RPI_ASKED_SAVE;
+}
+
+int rpi_train_stop_signal(void) {
+    return stop_signal ? stop_signal : SIGTERM;
+}

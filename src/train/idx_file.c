@@ -161,8 +161,8 @@ static rp_status read_elements(idx_reader *reader, uint8_t **out_data) {
 
 static rp_status read_both(idx_reader *pixels, idx_reader *labels, rpi_images *images) {
     if (labels->sizes[0] != pixels->sizes[0])
-        return RP_FAIL(CORRUPT, "%s holds %u labels for %u images", labels->path,
-                       labels->sizes[0], pixels->sizes[0]);
+        return RP_FAIL(CORRUPT, "%s holds %u labels for %u images in %s", labels->path,
+                       labels->sizes[0], pixels->sizes[0], pixels->path);
     RP_TRY(read_elements(labels, &images->labels));
     RP_TRY(read_elements(pixels, &images->pixels));
     images->count = pixels->sizes[0];

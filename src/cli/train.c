@@ -16,6 +16,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 
 typedef struct settings {
@@ -100,9 +101,7 @@ static const rpi_option options[] = {
     {"overwrite", NULL, NULL, RPI_OPTION_FLAG, FIELD(overwrite), NULL, 0, 0, NULL,
      "start over in a folder that holds a run", NULL},
     {"resume", NULL, "checkpoints.resume_checkpoint_path", RPI_OPTION_TEXT, FIELD(resume), NULL,
-     0, 0, "FOLDER",
-     "go on with the run in this folder, with the options that it had; into it without --out",
-     NULL},
+     0, 0, "FOLDER", "go on with the run in this folder and its options", NULL},
     {"checkpoint-every", NULL, "checkpoints.checkpoint_interval", RPI_OPTION_COUNT,
      FIELD(checkpoint_every), NULL, 0, 1e12, "N",
      "steps between checkpoints; 0: by time and at the end", NULL},
@@ -138,9 +137,8 @@ static void help(void) {
         "The folder of --out gets metrics.jsonl, model.safetensors and, with --trace, "
         "trace.json.\n\n");
     rpi_options_help(options, stdout);
-    printf(
-        "\nSIGUSR1 saves a checkpoint. SIGTERM and Ctrl-C end the run after the step with one\n"
-        "(exit code 143 and 130); a second one ends it at once.\n");
+    printf("\nSIGUSR1 saves a checkpoint. SIGTERM and Ctrl-C save one and end the run after\n"
+           "the step under way (exit code 143 and 130); a second one ends it at once.\n");
     printf("\nexamples:\n"
            "  redpoll train --model resnet18 --data fashion-mnist -n 2 --link 200Mbit,50us \\\n"
            "      --codec q4 --steps 200 --global-batch-size 64 --seed 1 --out runs/q4\n"
@@ -201,6 +199,9 @@ static void note_change(void *context, const char *line) {
 static rp_status take_over(settings *s, const settings *said, sources *from, int argc,
                            char **argv) {
     const char *folder = said->train.resume;
+    struct stat facts;
+    if (stat(folder, &facts) == 0 && !S_ISDIR(facts.st_mode))
+        return RP_FAIL(INVALID, "--resume: %s is not a folder; name that of a run", folder);
     rp_status status = rpi_run_settings_read(folder, &from->recorded);
     if (status == RP_NOT_FOUND) {
         char line[1024];
@@ -367,7 +368,6 @@ static rp_status train(settings *s, rpi_world *world, bool *out_stopped) {
 static int run_rank(settings *s) {
     rpi_world world = {0};
     bool stopped = false;
-    rpi_train_take_save_signal();
     rp_status status = rpi_world_join(&s->world, &world);
     if (status != RP_OK) return failed(status);
     int code = RPI_EXIT_DONE;
@@ -398,6 +398,7 @@ static int run(int argc, char **argv) {
     settings s = {0};
     sources from = {0};
     bool wants_help = false;
+    rpi_train_take_save_signal();
     rp_status status = read_settings(argc, argv, &s, &from, &wants_help);
     int code = RPI_EXIT_DONE;
     if (status != RP_OK)

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* A whole number in the metadata. */
 static rp_status read_number(const rpi_safetensors *file, const char *path, const char *key,
@@ -246,6 +247,14 @@ static rp_status try_one(rpi_trainer *t, const char *folder, int64_t which,
     return status;
 }
 
+/* A run that died before its first checkpoint, or another folder. */
+static rp_status explain_nothing(const char *folder, rp_status status) {
+    char path[RPI_CHECKPOINT_PATH];
+    path_of(folder, NEWEST, path);
+    if (status != RP_NOT_FOUND || access(path, F_OK) == 0) return status;
+    return RP_FAIL(NOT_FOUND, "%s is missing: there is no checkpoint to go on from", path);
+}
+
 /* What the bytes on the disk are to blame for; another checkpoint may be sound. */
 static bool is_damage(rp_status status) {
     return status == RP_CORRUPT || status == RP_NOT_FOUND || status == RP_IO;
@@ -292,7 +301,7 @@ static rp_status load_newest_sound(rpi_trainer *t, const char *folder, origin *o
         next++;
     }
     rpi_error_put_back(&first);
-    return rp_last_error()->status;
+    return count == 0 ? explain_nothing(folder, first.error.status) : first.error.status;
 }
 
 rp_status rpi_checkpoint_load(rpi_trainer *t, const char *folder, char *note,
@@ -323,5 +332,6 @@ rp_status rpi_checkpoint_check(const rpi_train_options *options) {
         if (i < 0) rpi_error_keep(&first);
     }
     rpi_error_put_back(&first);
-    return rp_last_error()->status;
+    return count == 0 ? explain_nothing(options->resume, first.error.status)
+                      : first.error.status;
 }

@@ -351,7 +351,8 @@ static void a_checkpoint_of_another_model_names_both(void) {
     CHECK_FAILS(rpi_checkpoint_check(&options), MISMATCH, "mlp:hidden=48");
     options.resume = folder("nothing");
     CHECK_FAILS(ranks_train(&options, 1, NULL), NOT_FOUND,
-                "nothing/model.safetensors is missing");
+                "nothing/model.safetensors is missing: there is no checkpoint to go on from");
+    CHECK_FAILS(rpi_checkpoint_check(&options), NOT_FOUND, "no checkpoint to go on from");
 }
 
 static void going_on_and_starting_over_exclude_each_other(void) {

@@ -106,6 +106,13 @@ says out 'note: --weight-decay was 0.0005, now 0.001'
 rm six/settings.json
 go_on 1 --resume six -n 2
 says err 'six/model.safetensors holds the model resnet20, not resnet18'
+go_on 0 --resume six -n 2 --model resnet20 --data synthetic --train-images 80 --steps 22 --no-eval
+says out 'note: six/settings.json is missing'
+go_on 2 --resume six/model.safetensors
+says err 'six/model.safetensors is not a folder'
+mkdir nothing
+go_on 1 --resume nothing --data synthetic
+says err 'nothing/model.safetensors is missing: there is no checkpoint to go on from'
 
 # A file of settings; the command line wins over it.
 cat >settings.yaml <<'END'

@@ -32,18 +32,20 @@ static void add_number(cJSON *object, const char *name, double number) {
 }
 
 void rpi_option_add_json(cJSON *object, const rpi_option *option, const void *target) {
-    char text[1024];
-    rpi_option_text(option, target, text, sizeof text);
+    const char *field = (const char *)target + option->offset, *words = NULL;
+    char text[64];
     switch (option->type) {
     case RPI_OPTION_FLAG:
+        rpi_option_text(option, target, text, sizeof text);
         if (option->value)
             cJSON_AddStringToObject(object, option->name, text);
         else
             cJSON_AddBoolToObject(object, option->name, text[0] == 't');
         break;
     case RPI_OPTION_TEXT:
-        if (text[0])
-            cJSON_AddStringToObject(object, option->name, text);
+        memcpy(&words, field, sizeof words);
+        if (words && *words)
+            cJSON_AddStringToObject(object, option->name, words);
         else
             cJSON_AddNullToObject(object, option->name);
         break;

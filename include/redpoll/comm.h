@@ -300,9 +300,9 @@ RP_API void rp_comm_get_stats(const rp_comm *comm, rp_comm_stats *stats);
  *  operations, now and later, fail with `message`. */
 RP_API void rp_comm_abort(rp_comm *comm, rp_status status, const char *message);
 
-/** RP_OK while the world is well; else the failure for which further operations are refused, or
- *  will be, its text being this thread's rp_last_error(). Another rank's is known as soon as the
- *  control connection has heard of it, with nothing in flight too, so that who waits for something
+/** RP_OK while the world is well; else the failure for which operations are refused from now
+ *  on, its text being this thread's rp_last_error(). Another rank's is known as soon as the
+ *  control connection has heard of it, with nothing in flight too: who waits for something
  *  beside the communicator may ask. Never blocks; any thread. */
 RP_API rp_status rp_comm_status(const rp_comm *comm);
 

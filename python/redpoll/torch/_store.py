@@ -33,7 +33,7 @@ class StoreBridge:
 
     It must live as long as the communicator that was created from it. An exception in a
     callback becomes a status, and stays in `failure` for whoever raises in the end; a
-    KeyboardInterrupt too, so that Ctrl-C ends a wait for ranks that do not arrive.
+    KeyboardInterrupt too, so that Ctrl-C ends a wait for ranks that do not arrive."""
 
     def __init__(self, store: Any, check: Optional[Callable[[], None]] = None) -> None:
         """check: asked while it waits; what it raises ends the wait."""

@@ -41,7 +41,7 @@ typedef struct rp_comm_options {
     const char *transport; /**< "auto" (NULL), "inproc", "shm", "tcp". */
     const char *bind_host; /**< Interface to listen on; NULL: loopback. */
     const char *link;      /**< "1Gbit,50us": shape this rank's traffic, each way; NULL: not. */
-    double connect_timeout_s;  /**< For everybody to arrive; 0: 60. */
+    double connect_timeout_s;  /**< For all to arrive, then for links to all; 0: 60. */
     double timeout_s;          /**< No progress for so long fails an operation; 0: 600. */
     int strict_timeout;        /**< 1: timeout_s also ends a wait for a rank that is alive and
                                     computes. 0: such a rank is named, and left in peace. */
@@ -56,7 +56,8 @@ typedef struct rp_comm_options {
 /** Collective over the store: returns on all ranks or fails on all; options that one rank
  *  refuses fail the others with its name.
  *  store: borrowed until rp_comm_destroy(). rank in [0, world). world 1 needs no store (NULL).
- *  Blocks up to connect_timeout_s; RP_TIMEOUT names the ranks that did not arrive. */
+ *  Blocks up to connect_timeout_s for all to arrive and as long for each stage of connecting;
+ *  RP_TIMEOUT names the ranks that did not arrive, or the two that could not connect. */
 RP_API rp_status rp_comm_create(const rp_store *store, int rank, int world,
                                 const rp_comm_options *options, rp_comm **comm);
 /** Join the world that this process was started in, and create its communicator: the place is

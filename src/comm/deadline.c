@@ -2,7 +2,8 @@
  *
  * What the other ranks' heartbeats say decides. A rank without heartbeats is stopped. One that
  * beats outside of any operation computes or saves, and is left in peace as long as it beats.
- * When all beat and wait, nothing will ever move: the timeout names who waits for what. */
+ * When all beat and wait, nothing will ever move. Most of them then wait for a consequence: the
+ * one that waits in the earliest step has lost a frame, and all name it and who owes that. */
 #include "comm/communicator.h"
 
 #include "base/clock.h"
@@ -17,12 +18,21 @@ static int64_t span_ns(double seconds) {
     return seconds > 0 && seconds < 1e9 ? (int64_t)(seconds * 1e9) : RPI_NEVER_NS / 4;
 }
 
+/* Idle for so long, a rank says for which frame: early enough for heartbeats to reach
+ * everybody, by way of rank 0, before the first of them speaks. */
+static int64_t gap_after_ns(const rp_comm *comm) {
+    int64_t warn = span_ns(comm->warn_after_s), end = span_ns(comm->timeout_s);
+    return (warn < end ? warn : end) / 4;
+}
+
 int64_t rpi_deadline_next_ns(const rp_comm *comm) {
     if (!comm->queue) return RPI_NEVER_NS;
+    int64_t gap = comm->progress_ns + gap_after_ns(comm);
     int64_t warn = comm->progress_ns + span_ns(comm->warn_after_s);
     int64_t end = comm->progress_ns + span_ns(comm->timeout_s);
     int64_t now = rpi_now_ns();
     int64_t next = comm->warned_ns >= comm->progress_ns || warn > end ? end : warn;
+    if (gap > now && gap < next) next = gap;
     /* Past the end a rank that computes is looked at again and again. */
     return next > now ? next : now + RPI_SECOND_NS / 4;
 }
@@ -52,12 +62,46 @@ static bool is_late(const rp_request *request, int rank) {
     return false;
 }
 
+/* The earliest frame that could be taken now and has not come. */
+static rpi_control_gap find_gap(const rp_request *request) {
+    rpi_control_gap first = {.from = -1};
+    if (rpi_p2p_is_unbound(request)) return first;
+    const rpi_routine *routine = request->routine;
+    for (const rpi_chunk *chunk = request->chunks; chunk; chunk = chunk->next)
+        for (int i = 0; i < routine->schedule.count; i++) {
+            const rpi_action *action = &routine->action[i];
+            bool may_run = chunk->ready[i / 64] >> (i % 64) & 1;
+            if (action->kind != RPI_STEP_RECV || !may_run) continue;
+            if (rpi_action_is_void(request, chunk->index, action)) continue;
+            uint64_t step = (uint64_t)chunk->index << 16 | action->round;
+            if (first.from >= 0 && first.step <= step) continue;
+            first.from = rpi_request_rank(request, action->peer);
+            first.step = step;
+        }
+    return first;
+}
+
+static void note_gap(rp_comm *comm, int64_t idle_ns) {
+    rpi_control_gap none = {.from = -1};
+    rpi_control_note_gap(comm->control,
+                         idle_ns < gap_after_ns(comm) ? none : find_gap(comm->queue));
+}
+
+/* Who waits in the earliest step of all, and for whom. */
+typedef struct observation {
+    int waiter; /* -1: nobody is known to */
+    uint64_t sequence;
+    rpi_control_gap gap;
+} observation;
+
 typedef struct survey {
     int silent, quiet, elsewhere, computing, late; /* first such rank; -1: none */
     bool elsewhere_is_late;
-    bool behind; /* a rank waits in an earlier operation than ours */
+    bool behind;   /* a rank waits in an earlier operation than ours */
+    bool is_mixed; /* somebody waits in what cannot be before or after our operation */
     uint64_t elsewhere_sequence;
     double silent_s, quiet_s;
+    observation first;
 } survey;
 
 static void note_rank(int *slot, int rank) {
@@ -74,17 +118,38 @@ static void note_elsewhere(survey *s, const rp_request *oldest, int rank, uint64
     s->elsewhere_sequence = sequence;
 }
 
-/* A heartbeat is missing: what the last one said may hold no more. */
+/* Heartbeats are missing, more than two: what the last one said may hold no more. */
 static void note_quiet(survey *s, const rp_comm *comm, int rank, const rpi_control_beat *beat) {
     int64_t silence_ns = silence_of(comm, beat);
-    if (s->quiet >= 0 || silence_ns <= comm->silence_ns / 3) return;
+    if (s->quiet >= 0 || silence_ns <= comm->silence_ns / 2) return;
     s->quiet = rank;
     s->quiet_s = rpi_seconds(silence_ns);
 }
 
+/* One that is behind all others and does not say what it waits for leaves nothing to be said.
+ */
+static void note_observation(survey *s, const rp_request *oldest, int rank, uint64_t sequence,
+                             rpi_control_gap gap) {
+    observation *first = &s->first;
+    if (sequence == 0 || (gap.from < 0 && sequence >= oldest->sequence)) return;
+    if (sequence != oldest->sequence && ((sequence | oldest->sequence) & RPI_P2P_SEQUENCE)) {
+        s->is_mixed = true;
+        return;
+    }
+    bool earlier = first->waiter < 0 || sequence < first->sequence ||
+                   (sequence == first->sequence && gap.step < first->gap.step);
+    if (earlier) *first = (observation){.waiter = rank, .sequence = sequence, .gap = gap};
+}
+
 static survey survey_ranks(rp_comm *comm) {
-    survey s = {.silent = -1, .quiet = -1, .elsewhere = -1, .computing = -1, .late = -1};
+    survey s = {.silent = -1,
+                .quiet = -1,
+                .elsewhere = -1,
+                .computing = -1,
+                .late = -1,
+                .first = {.waiter = -1}};
     const rp_request *oldest = comm->queue;
+    note_observation(&s, oldest, comm->rank, oldest->sequence, find_gap(oldest));
     for (int rank = 0; rank < comm->world; rank++) {
         rpi_control_beat beat;
         if (rank == comm->rank) continue;
@@ -101,6 +166,7 @@ static survey survey_ranks(rp_comm *comm) {
         case RANK_WAITS: break;
         }
         note_quiet(&s, comm, rank, &beat);
+        note_observation(&s, oldest, rank, beat.sequence, beat.gap);
         if (is_late(oldest, rank)) note_rank(&s.late, rank);
     }
     return s;
@@ -122,29 +188,49 @@ static const char *root_text(const rp_request *request, char *text, size_t bytes
     return text;
 }
 
-/* "rank 2 is silent (no heartbeat for 3.1 s)": whom to look at first, and why. */
+static bool has_pair(const survey *s) {
+    return s->first.waiter >= 0 && s->first.gap.from >= 0 && !s->is_mixed;
+}
+
+/* "rank 1 has heard nothing from rank 2, though both are alive": where to look. */
+static void pair_text(const rp_comm *comm, const survey *s, char *text, size_t bytes) {
+    int waiter = s->first.waiter, from = s->first.gap.from;
+    char root[64];
+    bool one_host = comm->mesh->host_of[waiter] == comm->mesh->host_of[from];
+    snprintf(text, bytes,
+             "rank %d has heard nothing from rank %d, though both are alive and wait%s%s",
+             waiter, from,
+             one_host ? ""
+                      : ": is the network between their hosts cut, or closed by a firewall?",
+             root_text(comm->queue, root, sizeof root));
+}
+
+/* "rank 2 has not come (no heartbeat for 1.1 s)": whom to look at first, and why. */
 static int culprit_text(rp_comm *comm, const survey *s, char *text, size_t bytes) {
     char theirs[64], ours[64], root[64];
     sequence_text(s->elsewhere_sequence, theirs, sizeof theirs);
     sequence_text(comm->queue->sequence, ours, sizeof ours);
-    if (s->silent >= 0)
-        snprintf(text, bytes, "rank %d is stopped (no heartbeat for %.1f s)", s->silent,
-                 s->silent_s);
+    if (s->silent >= 0) /* heartbeats come by way of rank 0 */
+        snprintf(text, bytes,
+                 "rank %d is stopped, or cut off from rank %d (no heartbeat for %.1f s)",
+                 s->silent, s->silent == 0 ? comm->rank : 0, s->silent_s);
     else if (s->quiet >= 0)
         snprintf(text, bytes, "rank %d has not come (no heartbeat for %.1f s)", s->quiet,
                  s->quiet_s);
     else if (s->computing >= 0)
         snprintf(text, bytes, "rank %d has not come (it is alive and computes)", s->computing);
+    else if (has_pair(s))
+        pair_text(comm, s, text, bytes);
     else if (s->elsewhere >= 0)
         snprintf(text, bytes, "rank %d waits in %s and rank %d in %s", s->elsewhere, theirs,
                  comm->rank, ours);
     else
-        snprintf(text, bytes, "nothing comes from rank %d, which is alive and waits too%s",
-                 s->late >= 0 ? s->late : comm->rank,
-                 root_text(comm->queue, root, sizeof root));
+        snprintf(text, bytes, "nothing moves between rank %d and the others, which are alive%s",
+                 comm->rank, root_text(comm->queue, root, sizeof root));
     return s->silent >= 0      ? s->silent
            : s->quiet >= 0     ? s->quiet
            : s->computing >= 0 ? s->computing
+           : has_pair(s)       ? s->first.gap.from
            : s->elsewhere >= 0 ? s->elsewhere
                                : s->late;
 }
@@ -152,10 +238,11 @@ static int culprit_text(rp_comm *comm, const survey *s, char *text, size_t bytes
 void rpi_deadline_check(rp_comm *comm) {
     if (!comm->queue || !comm->control || atomic_load(&comm->failed)) return;
     int64_t idle = rpi_now_ns() - comm->progress_ns;
+    note_gap(comm, idle);
     bool over = idle >= span_ns(comm->timeout_s);
     bool warn = idle >= span_ns(comm->warn_after_s) && comm->warned_ns < comm->progress_ns;
     if (!over && !warn) return;
-    char culprit[200], text[160];
+    char culprit[240], text[160];
     survey s = survey_ranks(comm);
     int rank = culprit_text(comm, &s, culprit, sizeof culprit);
     rpi_request_text(comm->queue, text, sizeof text);

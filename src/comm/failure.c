@@ -159,9 +159,9 @@ static void fail_broken(rp_comm *comm, const rp_request *request, int rank, uint
     const rpi_peer *peer = &comm->peers[rank];
     char text[160];
     rpi_comm_fail_text(comm, peer->broken, rank,
-                       "the link to rank %d failed in %s, %llu bytes short: %s", rank,
-                       rpi_request_text(request, text, sizeof text), (unsigned long long)bytes,
-                       peer->reason);
+                       "rank %d's link to rank %d failed in %s, %llu bytes short: %s",
+                       comm->rank, rank, rpi_request_text(request, text, sizeof text),
+                       (unsigned long long)bytes, peer->reason);
 }
 
 void rpi_comm_check_links(rp_comm *comm) {

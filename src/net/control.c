@@ -53,7 +53,7 @@ static rp_status allocate(rpi_control *control) {
     RP_TRY(rpi_alloc_array(world, sizeof *control->present, "ranks", &control->present));
     RP_TRY(
         rpi_alloc_array(world, sizeof *control->line_of, "control lines", &control->line_of));
-    for (size_t i = 0; i < world; i++) control->line_of[i] = -1;
+    for (size_t i = 0; i < world; i++) control->line_of[i] = control->beats[i].gap.from = -1;
     control->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     control->failed_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (control->wake < 0 || control->failed_fd < 0)
@@ -90,7 +90,7 @@ static void describe_missing(const rpi_control *control, double timeout_s,
             (size_t)snprintf(list + used, sizeof list - used, "%s%d", used ? ", " : "", rank);
     }
     snprintf(out_failure->text, sizeof out_failure->text,
-             "rank %s did not open a control connection within %g s", list, timeout_s);
+             "rank 0 had no control connection of rank %s within %g s", list, timeout_s);
 }
 
 /* Sleep until everybody has come; if not, all who have hear of it. */
@@ -289,13 +289,18 @@ int rpi_control_fd(rpi_control *control) {
     return control->failed_fd;
 }
 
-void rpi_control_note(rpi_control *control, uint64_t sequence, uint64_t bytes) {
+void rpi_control_note(rpi_control *control, uint64_t sequence) {
+    atomic_store_explicit(&control->gap, 0, memory_order_relaxed); /* an earlier operation's */
     atomic_store_explicit(&control->sequence, sequence, memory_order_relaxed);
-    atomic_store_explicit(&control->bytes, bytes, memory_order_relaxed);
+}
+
+void rpi_control_note_gap(rpi_control *control, rpi_control_gap gap) {
+    uint64_t packed = gap.from < 0 ? 0 : gap.step << 24 | (uint64_t)(gap.from + 1);
+    atomic_store_explicit(&control->gap, packed, memory_order_relaxed);
 }
 
 void rpi_control_beat_of(rpi_control *control, int rank, rpi_control_beat *out_beat) {
-    *out_beat = (rpi_control_beat){0};
+    *out_beat = (rpi_control_beat){.gap = {.from = -1}};
     if (rank < 0 || rank >= control->world || !control->beats) return;
     pthread_mutex_lock(&control->lock);
     *out_beat = control->beats[rank];

@@ -43,11 +43,17 @@ typedef struct rpi_failure {
     char text[400]; /* one line: rank, operation, phase, bytes short */
 } rpi_failure;
 
+/* A frame that a rank has waited for in vain for a while. */
+typedef struct rpi_control_gap {
+    int from;      /* the rank that owes it; -1: there is none */
+    uint64_t step; /* of the operation: what comes earlier has a smaller one; below 2^40 */
+} rpi_control_gap;
+
 /* What a rank last said it is doing. */
 typedef struct rpi_control_beat {
     int64_t heard_ns;  /* our clock, when the last beat came; 0: none yet */
     uint64_t sequence; /* operation it waits in; 0: none, it computes */
-    uint64_t bytes;    /* that have moved in its operations so far */
+    rpi_control_gap gap;
 } rpi_control_beat;
 
 /* Collective over the store: returns on every rank or fails on every rank by the deadline,
@@ -67,8 +73,10 @@ bool rpi_control_wait_failed(rpi_control *control, int64_t deadline_ns,
 /* Readable once a failure is known: for poll() beside the endpoints' descriptors. -1, which
  * poll() passes over, in a world of 1. */
 int rpi_control_fd(rpi_control *control);
-/* For this rank's beats: what the executor waits in. Any thread, no lock, a store each. */
-void rpi_control_note(rpi_control *control, uint64_t sequence, uint64_t bytes);
+/* For this rank's beats: the operation it waits in, and then for which frame. Any thread, no
+ * lock, a store each. */
+void rpi_control_note(rpi_control *control, uint64_t sequence);
+void rpi_control_note_gap(rpi_control *control, rpi_control_gap gap);
 void rpi_control_beat_of(rpi_control *control, int rank, rpi_control_beat *out_beat);
 /* A rank that beats every beat_s and was not heard of for so long is stopped, or cut off. */
 int64_t rpi_control_silence_ns(double beat_s);

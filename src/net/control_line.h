@@ -14,7 +14,7 @@ enum { RPI_CONTROL_VERSION = 1, RPI_CONTROL_RECORD_BYTES = 32, RPI_CONTROL_TEXT_
 typedef enum rpi_control_kind {
     RPI_CONTROL_HELLO = 1, /* leaf to hub: rank, number = world, a = secret */
     RPI_CONTROL_WELCOME,   /* hub to leaf, when everybody has come */
-    RPI_CONTROL_BEAT,      /* rank, a = sequence, b = bytes */
+    RPI_CONTROL_BEAT,      /* rank, a = sequence, number = rank it waits for + 1, b = step */
     RPI_CONTROL_FAILURE,   /* rank that failed, number = finder, a = -status, text */
     RPI_CONTROL_GOODBYE,   /* what ends now did not fail */
 } rpi_control_kind;

@@ -20,7 +20,8 @@ struct rpi_control {
     bool has_thread;
     int wake;      /* eventfd: look at the fields under the lock again */
     int failed_fd; /* eventfd: readable once failed */
-    atomic_ullong sequence, bytes;
+    atomic_ullong sequence;
+    atomic_ullong gap; /* 2^24 * step + rank + 1; 0: none */
     atomic_bool known; /* failed, for a look without the lock */
 
     pthread_mutex_t lock;

@@ -117,9 +117,11 @@ static void take_hello(rpi_control *control, rpi_control_line *line,
 
 static void take_beat(rpi_control *control, const rpi_control_record *record) {
     if (record->rank < 0 || record->rank >= control->world) return;
+    bool in_world = record->number > 0 && record->number <= control->world;
+    rpi_control_gap gap = {.from = in_world ? record->number - 1 : -1, .step = record->b};
     pthread_mutex_lock(&control->lock);
     control->beats[record->rank] =
-        (rpi_control_beat){.heard_ns = rpi_now_ns(), .sequence = record->a, .bytes = record->b};
+        (rpi_control_beat){.heard_ns = rpi_now_ns(), .sequence = record->a, .gap = gap};
     pthread_mutex_unlock(&control->lock);
     control->fresh[record->rank] = true;
 }
@@ -225,16 +227,21 @@ static void send_beats_to(rpi_control *control, rpi_control_line *line) {
             continue; /* heard from the hub */
         rpi_control_beat beat;
         rpi_control_beat_of(control, rank, &beat);
-        rpi_control_record record = {
-            .kind = RPI_CONTROL_BEAT, .rank = rank, .a = beat.sequence, .b = beat.bytes};
+        rpi_control_record record = {.kind = RPI_CONTROL_BEAT,
+                                     .rank = rank,
+                                     .number = beat.gap.from + 1,
+                                     .a = beat.sequence,
+                                     .b = beat.gap.step};
         (void)rpi_control_line_send(line, &record); /* the end of a line is heard by reading */
     }
 }
 
 static void beat(rpi_control *control) {
+    uint64_t gap = atomic_load(&control->gap);
     rpi_control_record own = {.rank = control->rank,
+                              .number = (int32_t)(gap & 0xffffff),
                               .a = atomic_load(&control->sequence),
-                              .b = atomic_load(&control->bytes)};
+                              .b = gap >> 24};
     take_beat(control, &own);
     bool closing = control->farewell_ns != RPI_NEVER_NS; /* our side of the lines is shut */
     for (int i = 0; i < control->line_count && !closing; i++)

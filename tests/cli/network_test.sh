@@ -1,7 +1,9 @@
 #!/bin/sh
 # Three ranks, each on a host of its own (a network namespace on a bridge), of which one is stopped
-# or cut off: the others say so and end, also when it was rank 0, which serves the store.
+# or cut off: the others say so and end, also when it was rank 0, which serves the store. A path that
+# is cut between two ranks is named as what it is by all.
 # usage: network_test.sh REDPOLL
+# shellcheck disable=SC2086 # options are kept as words
 set -u
 redpoll=$1
 
@@ -96,6 +98,29 @@ lose_rank_0() {
     mend
 }
 
+pair='rank 1 has heard nothing from rank 2|rank 2 has heard nothing from rank 1'
+# Rank 0 hears both ends of the path: it may not name itself, nor only one of them.
+a_path_is_cut() {
+    start_"$1"
+    cut_path 1 2
+    survivors_end $hosts
+    for rank in $hosts; do
+        said_once "err.$rank" '' ".*no progress.*($pair), though both are alive.*network"
+        grep -q 'from rank 0' "err.$rank" && complain "rank 0 is accused:" && show "err.$rank"
+    done
+    mend
+}
+a_path_is_cut_while_joining() {
+    cut_path 1 2
+    on_hosts bench all-reduce $limits
+    survivors_end $hosts
+    for rank in $hosts; do
+        said_once "err.$rank" '' '.*ranks 1 and 2 did not connect to each other.*network'
+        grep -q 'did not arrive' "err.$rank" && complain "who is here is accused:" && show "err.$rank"
+    done
+    mend
+}
+
 netns_up 3 unlimited
 trap 'kill_all; netns_down; cd /; rm -rf "$folder"' EXIT
 for how in stopped cut; do
@@ -103,6 +128,10 @@ for how in stopped cut; do
         check "rank 0 of a $command is $how" lose_rank_0 $command $how
     done
 done
+for command in bench training; do
+    check "a path between two ranks of a $command is cut" a_path_is_cut $command
+done
+check 'a path is cut while ranks join' a_path_is_cut_while_joining
 
 [ $failed -eq 0 ] || echo "$failed cases failed"
 [ $failed -eq 0 ]

@@ -111,17 +111,33 @@ static void a_goodbye_is_no_death(void) {
 }
 
 static void hear_beats(party *self) {
-    rpi_control_note(self->control, 100 + (uint64_t)self->rank, 7000 + (uint64_t)self->rank);
+    rpi_control_note(self->control, 100 + (uint64_t)self->rank);
+    rpi_control_note_gap(self->control,
+                         (rpi_control_gap){.from = (self->rank + 1) % self->world,
+                                           .step = (UINT64_C(7) << 32) + (uint64_t)self->rank});
     for (int rank = 0; rank < self->world; rank++) {
         rpi_control_beat beat = {0};
         int64_t deadline_ns = rpi_deadline_ns(20);
         do {
             rpi_control_beat_of(self->control, rank, &beat);
             rpi_sleep_until_ns(rpi_now_ns() + 1000000);
-        } while (beat.sequence != 100 + (uint64_t)rank && rpi_now_ns() < deadline_ns);
+        } while (beat.gap.from < 0 && rpi_now_ns() < deadline_ns);
         CHECK_EQ(beat.sequence, 100 + rank);
-        CHECK_EQ(beat.bytes, 7000 + rank);
+        CHECK_EQ(beat.gap.from, (rank + 1) % self->world);
+        CHECK_EQ(beat.gap.step, (INT64_C(7) << 32) + rank);
         CHECK(beat.heard_ns > 0 && beat.heard_ns <= rpi_now_ns());
+    }
+    /* What was waited for in one operation is not in the next. */
+    pthread_barrier_wait(self->together);
+    rpi_control_note(self->control, 200);
+    for (int rank = 0; rank < self->world; rank++) {
+        rpi_control_beat beat = {0};
+        int64_t deadline_ns = rpi_deadline_ns(20);
+        do {
+            rpi_control_beat_of(self->control, rank, &beat);
+            rpi_sleep_until_ns(rpi_now_ns() + 1000000);
+        } while (beat.sequence != 200 && rpi_now_ns() < deadline_ns);
+        CHECK_EQ(beat.gap.from, -1);
     }
     pthread_barrier_wait(self->together);
 }
@@ -280,7 +296,7 @@ static void a_world_of_one(void) {
     CHECK_EQ(rpi_control_fd(control), -1);
     CHECK(!rpi_control_failed(control, &heard));
     CHECK(!rpi_control_wait_failed(control, rpi_deadline_ns(0.01), &heard));
-    rpi_control_note(control, 1, 2);
+    rpi_control_note(control, 1);
     rpi_control_publish(control, &failure);
     CHECK(rpi_control_failed(control, &heard));
     CHECK(strcmp(heard.text, "mine") == 0);

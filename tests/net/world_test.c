@@ -53,7 +53,7 @@ static void meet(void) {
 static void wait_for_failure(void) {
     rpi_failure failure = {0};
     come_together(NULL, 20);
-    rpi_control_note(control, 17, 4096);
+    rpi_control_note(control, 17);
     ranks_mark("ready");
     CHECK(rpi_control_wait_failed(control, rpi_deadline_ns(30), &failure));
     fprintf(stderr, "%s: %s\n", rp_status_name(failure.status), failure.text);

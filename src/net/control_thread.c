@@ -128,9 +128,9 @@ static void take_beat(rpi_control *control, const rpi_control_record *record) {
 
 static void take_failure(rpi_control *control, const rpi_control_line *line,
                          const rpi_control_record *record) {
-    int64_t status = -(int64_t)record->a;
+    bool is_status = record->a >= 1 && record->a <= (uint64_t) - (int64_t)RP_INTERNAL;
     rpi_failure failure = {
-        .status = status < 0 && status >= RP_INTERNAL ? (rp_status)status : RP_INTERNAL,
+        .status = is_status ? (rp_status) - (int64_t)record->a : RP_INTERNAL,
         .rank = record->rank >= -1 && record->rank < control->world ? record->rank : -1,
         .finder = control->rank == RPI_CONTROL_HUB ? line->rank : record->number};
     snprintf(failure.text, sizeof failure.text, "%s", record->text);

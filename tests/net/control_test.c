@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "harness/check.h"
+#include "net/control_line.h"
 #include "net/stream.h"
 
 #include <poll.h>
@@ -289,6 +290,47 @@ static void noise_at_the_door(void) {
     rp_store_close(&store);
 }
 
+/* A leaf in the control connection whose account of a failure carries any number as status. */
+static void *accuse_oddly(void *context) {
+    rp_store store = *(rp_store *)context;
+    static const uint64_t statuses[] = {UINT64_C(1) << 63, UINT64_MAX, 0, 1 << 20};
+    char address[64] = "";
+    size_t bytes = 0;
+    rpi_control_line line = {.fd = -1};
+    CHECK_OK(
+        store.ops->get(store.context, "world/control", 20, address, sizeof address, &bytes));
+    CHECK_OK(rpi_stream_dial(NULL, atoi(address), rpi_deadline_ns(20), &line.fd));
+    rpi_control_record hello = {.kind = RPI_CONTROL_HELLO, .rank = 1, .number = 2};
+    CHECK_OK(rpi_control_line_send(&line, &hello));
+    static int turn;
+    rpi_control_record odd = {
+        .kind = RPI_CONTROL_FAILURE, .rank = 1, .number = 1, .a = statuses[turn++ % 4]};
+    CHECK_OK(rpi_control_line_send(&line, &odd));
+    rpi_sleep_until_ns(rpi_now_ns() + RPI_SECOND_NS / 10);
+    rpi_control_line_close(&line);
+    return NULL;
+}
+
+static void hear_internal(party *self) {
+    CHECK(wait_verdict(self));
+    CHECK_EQ(self->heard.status, RP_INTERNAL);
+}
+
+static void odd_statuses_are_no_status(void) {
+    for (int turn = 0; turn < 4; turn++) {
+        rp_store store = {0};
+        pthread_t hub, leaf;
+        REQUIRE_OK(rp_store_open_local(&store));
+        party self = {.store = store, .world = 2, .timeout_s = 20, .act = hear_internal};
+        pthread_create(&hub, NULL, live, &self);
+        pthread_create(&leaf, NULL, accuse_oddly, &store);
+        pthread_join(hub, NULL);
+        pthread_join(leaf, NULL);
+        CHECK_MSG(self.status == RP_OK, "%s", self.heard.text);
+        rp_store_close(&store);
+    }
+}
+
 static void a_world_of_one(void) {
     rpi_control *control = NULL;
     rpi_failure failure = {.status = RP_IO, .text = "mine"}, heard = {0};
@@ -330,5 +372,6 @@ CASES({"nothing_fails_and_nothing_is_left", nothing_fails_and_nothing_is_left},
       {"long_and_odd_texts", long_and_odd_texts},
       {"missing_ranks_are_named", missing_ranks_are_named},
       {"strangers_are_not_let_in", strangers_are_not_let_in},
-      {"noise_at_the_door", noise_at_the_door}, {"a_world_of_one", a_world_of_one},
-      {"memory_runs_out", memory_runs_out})
+      {"noise_at_the_door", noise_at_the_door},
+      {"odd_statuses_are_no_status", odd_statuses_are_no_status},
+      {"a_world_of_one", a_world_of_one}, {"memory_runs_out", memory_runs_out})

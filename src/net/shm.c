@@ -32,6 +32,7 @@
 enum {
     EVENTS = 64,
     LOOK_EVERY = 256, /* passes between looks at the sockets by a caller that never sleeps */
+    REDIAL_NS = 2 * 1000 * 1000,
     SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL,
 };
 
@@ -123,18 +124,29 @@ static rp_status listen_unix(shm_endpoint *endpoint, int *out_fd) {
     return RP_OK;
 }
 
-static rp_status dial_unix(const char *name, int *out_fd) {
+/* A listener whose queue is full refuses for the moment what would otherwise block. */
+static int connect_by(int fd, const struct sockaddr_un *address, socklen_t length,
+                      int64_t deadline_ns) {
+    int result;
+    while ((result = connect(fd, (const struct sockaddr *)address, length)) != 0 &&
+           (errno == EAGAIN || errno == EINTR) && rpi_now_ns() < deadline_ns)
+        rpi_sleep_until_ns(rpi_now_ns() + REDIAL_NS);
+    return result;
+}
+
+static rp_status dial_unix(const char *name, int64_t deadline_ns, int *out_fd) {
     struct sockaddr_un address;
     if (strlen(name) + 1 > sizeof address.sun_path)
         return RP_FAIL(INVALID, "'%s' is too long for a socket", name);
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0) return RP_FAIL_ERRNO(IO, "cannot make a Unix socket");
     socklen_t length = socket_address(name, &address);
-    if (connect(fd, (struct sockaddr *)&address, length) != 0 ||
-        fcntl(fd, F_SETFL, O_NONBLOCK) != 0) {
-        rp_status status = errno == ECONNREFUSED
-                               ? RP_FAIL(PEER, "nobody listens there any more")
-                               : RP_FAIL_ERRNO(IO, "cannot connect to it");
+    if (connect_by(fd, &address, length, deadline_ns) != 0) {
+        rp_status status =
+            errno == ECONNREFUSED ? RP_FAIL(PEER, "nobody listens there any more")
+            : errno == EAGAIN
+                ? RP_FAIL(TIMEOUT, "it did not take the connection before the deadline")
+                : RP_FAIL_ERRNO(IO, "cannot connect to it");
         close(fd);
         return status;
     }
@@ -174,7 +186,7 @@ static rp_status meet(shm_endpoint *endpoint, shm_link *link, const char *addres
     }
     if (strncmp(address, "shm:", 4) != 0)
         return RP_FAIL(INVALID, "that is no address of a shm endpoint");
-    RP_TRY(dial_unix(address + 4, &link->socket));
+    RP_TRY(dial_unix(address + 4, deadline_ns, &link->socket));
     RP_TRY(rpi_hello_exchange(link->socket, &endpoint->hello, peer, deadline_ns));
     return accept_offer(endpoint, link, deadline_ns);
 }

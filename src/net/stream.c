@@ -15,6 +15,8 @@
 #include <unistd.h>
 
 enum { REDIAL_NS = 20 * 1000 * 1000, BACKLOG = 1024 };
+#define FIRST_SHARE_NS   (RPI_SECOND_NS / 4)
+#define LONGEST_SHARE_NS (4 * RPI_SECOND_NS)
 
 int rpi_poll_ms(int64_t deadline_ns) {
     if (deadline_ns == RPI_NEVER_NS) return -1;
@@ -144,30 +146,46 @@ static bool may_come(int error) {
            error == EHOSTUNREACH || error == ENETUNREACH || error == EAGAIN;
 }
 
-rp_status rpi_stream_dial(const char *host, int port, int64_t deadline_ns, int *out_fd) {
-    struct addrinfo *list = NULL;
-    RP_TRY(resolve(host, port, 0, &list));
-    int fd = -1, error = 0;
+/* One round over all addresses. A connected descriptor, or -1 with errno. An address that leads
+ * nowhere answers nothing: while there are others it has `share_ns`. */
+static int connect_to_any(const struct addrinfo *list, int64_t share_ns, int64_t deadline_ns) {
+    int fd = -1;
+    for (const struct addrinfo *at = list; at && fd < 0; at = at->ai_next) {
+        int64_t limit_ns = list->ai_next ? rpi_now_ns() + share_ns : deadline_ns;
+        fd = connect_to(at, limit_ns < deadline_ns ? limit_ns : deadline_ns);
+    }
+    return fd;
+}
+
+rp_status rpi_stream_dial_any(const struct addrinfo *list, const char *shown,
+                              int64_t deadline_ns, int *out_fd) {
+    int64_t share_ns = FIRST_SHARE_NS;
+    int fd = -1;
     for (;;) {
-        for (const struct addrinfo *at = list; at && fd < 0; at = at->ai_next) {
-            fd = connect_to(at, deadline_ns);
-            if (fd < 0) error = errno;
-        }
-        if (fd >= 0 || !may_come(error)) break;
+        fd = connect_to_any(list, share_ns, deadline_ns);
+        if (fd >= 0 || !may_come(errno)) break;
+        if (share_ns < LONGEST_SHARE_NS) share_ns *= 2;
+        int error = errno;
         int64_t next_ns = rpi_now_ns() + REDIAL_NS;
-        if (next_ns >= deadline_ns) break;
-        rpi_sleep_until_ns(next_ns);
-    }
-    freeaddrinfo(list);
-    if (fd < 0) {
+        if (next_ns < deadline_ns) rpi_sleep_until_ns(next_ns);
         errno = error;
-        if (may_come(error))
-            return RP_FAIL_ERRNO(TIMEOUT, "nobody answered at %s:%d", host ? host : "127.0.0.1",
-                                 port);
-        return RP_FAIL_ERRNO(IO, "cannot connect to %s:%d", host ? host : "127.0.0.1", port);
+        if (next_ns >= deadline_ns) break;
     }
+    if (fd < 0 && may_come(errno))
+        return RP_FAIL_ERRNO(TIMEOUT, "nobody answered at %s", shown);
+    if (fd < 0) return RP_FAIL_ERRNO(IO, "cannot connect to %s", shown);
     *out_fd = fd;
     return RP_OK;
+}
+
+rp_status rpi_stream_dial(const char *host, int port, int64_t deadline_ns, int *out_fd) {
+    struct addrinfo *list = NULL;
+    char shown[RPI_HOST_BYTES + 16];
+    snprintf(shown, sizeof shown, "%s:%d", host ? host : "127.0.0.1", port);
+    RP_TRY(resolve(host, port, 0, &list));
+    rp_status status = rpi_stream_dial_any(list, shown, deadline_ns, out_fd);
+    freeaddrinfo(list);
+    return status;
 }
 
 static rp_status wait_for(int fd, short events, int64_t deadline_ns) {

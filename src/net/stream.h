@@ -17,6 +17,11 @@ rp_status rpi_stream_listen(const char *host, int port, int *out_fd, int *out_po
 int rpi_stream_accept(int listener);
 /* Connect, again and again while nobody listens there yet, until the deadline: RP_TIMEOUT. */
 rp_status rpi_stream_dial(const char *host, int port, int64_t deadline_ns, int *out_fd);
+/* The same over a list of addresses, which may not all lead anywhere; `shown` is for messages.
+ */
+struct addrinfo;
+rp_status rpi_stream_dial_any(const struct addrinfo *list, const char *shown,
+                              int64_t deadline_ns, int *out_fd);
 /* All bytes or a failure: RP_PEER when the other end closed or died, RP_TIMEOUT. Messages say
  * only what happened ("closed the connection"); callers say to whom. */
 rp_status rpi_stream_write(int fd, const void *data, size_t bytes, int64_t deadline_ns);

@@ -204,6 +204,13 @@ void rpi_drive_for_nobody(rp_comm *comm) {
     give_drive(comm);
 }
 
+/* What drive() does before it sleeps: whoever only looks, again and again, never sleeps, and a
+ * frame that cannot be taken must not stay in front of those that he waits for. */
+static void look_further(rp_comm *comm) {
+    if (rpi_now_ns() - comm->progress_ns < SPIN_NS || !rpi_set_aside(comm))
+        rpi_deadline_check(comm);
+}
+
 void rpi_drive_once(rp_comm *comm) {
     RPI_FPENV_SCOPE;
     pthread_mutex_lock(&comm->lock);
@@ -213,7 +220,7 @@ void rpi_drive_once(rp_comm *comm) {
     if (!mine) return;
     forgive_absence(comm);
     rpi_comm_check_control(comm);
-    if (!rpi_comm_pass(comm)) rpi_deadline_check(comm);
+    if (!rpi_comm_pass(comm)) look_further(comm);
     account(comm);
     rpi_drive_give(comm);
 }

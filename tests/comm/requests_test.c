@@ -213,6 +213,38 @@ static void what_is_done_has_left(void) {
 
 /* ---- misuse ---- */
 
+/* A rank that only looks, and never sleeps, must not be stopped by what it cannot take yet:
+ * here the first frame of a broadcast lies in front of the frame with the answer that it waits
+ * for. */
+static void look_at_what_lies_behind(rp_comm *comm, int rank, int world, void *context) {
+    (void)world, (void)context;
+    enum { HERE = 70000 };
+    static float sums[2][HERE], later[2][16];
+    rp_request *first = NULL, *second = NULL;
+    rp_segment segment = {.data = sums[rank], .count = HERE, .dtype = RP_F32};
+    rp_status status = RP_PENDING;
+    for (int i = 0; i < HERE; i++) sums[rank][i] = 1;
+    if (rank == 1) world_meet(); /* the other has posted and sent what it can */
+    REQUIRE_OK(rp_all_reduce_start(comm, &segment, 1, NULL, &first));
+    if (rank == 0) {
+        REQUIRE_OK(rp_broadcast_start(comm, later[0], 16, RP_F32, NULL, &second));
+        world_meet();
+        CHECK_OK(rp_request_wait(&first));
+    } else {
+        while (status == RP_PENDING) status = rp_request_test(first);
+        CHECK_MSG(status == RP_OK, "%s", rp_last_error()->message);
+        CHECK_OK(rp_request_free(&first));
+        REQUIRE_OK(rp_broadcast_start(comm, later[1], 16, RP_F32, NULL, &second));
+    }
+    CHECK_OK(rp_request_wait(&second));
+    CHECK(sums[rank][HERE - 1] == 2);
+}
+
+static void looking_sets_aside_what_is_in_the_way(void) {
+    rp_comm_options options = {.transport = "inproc", .timeout_s = 3, .strict_timeout = 1};
+    world_run(2, &options, look_at_what_lies_behind, NULL);
+}
+
 static void misuse(rp_comm *comm, int rank, int world, void *context) {
     (void)context;
     float x[4] = {0};
@@ -310,6 +342,7 @@ CASES({"operations may be waited for in any order", operations_may_be_waited_for
       {"a rank may be far ahead", a_rank_may_be_far_ahead},
       {"any thread may wait", any_thread_may_wait},
       {"requests can be tested", requests_can_be_tested},
+      {"looking sets aside what is in the way", looking_sets_aside_what_is_in_the_way},
       {"a progress thread moves bytes while nobody waits",
        a_progress_thread_moves_bytes_while_nobody_waits},
       {"what is done has left", what_is_done_has_left},

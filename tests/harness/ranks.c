@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -81,7 +82,7 @@ static void prepare(launch *with, int rank, int world, int port, const ranks_opt
     ADD("LOCAL_WORLD_SIZE=%d", world);
     ADD("MASTER_ADDR=127.0.0.1");
     ADD("MASTER_PORT=%d", port);
-    ADD("REDPOLL_STORE=127.0.0.1:%d", port);
+    if (!options->own_store) ADD("REDPOLL_STORE=127.0.0.1:%d", port);
     ADD("REDPOLL_TEST_ARGUMENT=%s", options->argument ? options->argument : "");
     ADD("REDPOLL_TEST_SEED=%llu", (unsigned long long)check_seed());
 #undef ADD
@@ -130,6 +131,10 @@ ranks *ranks_start(const char *function, int world_size, const ranks_options *op
     if (rp_store_serve(NULL, 0, &world->server, &port) != RP_OK) {
         check_failed(__FILE__, __LINE__, "no store: %s", rp_last_error()->message);
         return world;
+    }
+    if (options->own_store) { /* a port that is free now */
+        rp_store_server_stop(world->server);
+        world->server = NULL;
     }
     ssize_t length = readlink("/proc/self/exe", with.path, sizeof with.path - 1);
     with.path[length > 0 ? length : 0] = '\0';
@@ -345,6 +350,18 @@ rp_status ranks_store(rp_store *out_store) {
 void ranks_mark(const char *text) {
     printf("%s\n", text);
     fflush(stdout);
+}
+
+static void cut(int signal) {
+    (void)signal;
+    int saved = errno;
+    for (int fd = STDERR_FILENO + 1; fd < 1024; fd++) (void)shutdown(fd, SHUT_RDWR);
+    errno = saved;
+}
+
+void ranks_cut_on(int signal) {
+    struct sigaction action = {.sa_handler = cut, .sa_flags = SA_RESTART};
+    sigaction(signal, &action, NULL);
 }
 
 _Noreturn void ranks_die(void) {

@@ -42,6 +42,8 @@ typedef struct ranks_options {
     const char *argument;           /* for ranks_argument(); NULL: "" */
     const char *const *environment; /* "NAME=value" more, NULL-terminated; NULL: none */
     int missing;                    /* that many of the last ranks are not started */
+    bool own_store; /* rank 0 is to serve the store itself, as rp_comm_join() does; there is no
+                       REDPOLL_STORE and ranks_store() is not to be called */
 } ranks_options;
 
 /* ---- in the test's process ---- */
@@ -80,6 +82,8 @@ const char *ranks_argument(void);
 rp_status ranks_store(rp_store *out_store);
 /* Print a line at once, for ranks_wait_for(). */
 void ranks_mark(const char *text);
+/* From now on this signal cuts the process off: all its sockets are shut down, both ways. */
+void ranks_cut_on(int signal);
 /* Print the thread's last error and end with exit code 1, as a command would. */
 _Noreturn void ranks_die(void);
 

@@ -1,0 +1,532 @@
+/* One rank's part of a program: post, wait in its own order, compare. */
+#include "comm/random_program.h"
+#include "comm/serial.h"
+
+#include "base/clock.h"
+#include "base/status.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FIRST_UNIQUE_TAG = 1000, WORDS = PROGRAM_WORDS };
+
+/* A step that this rank has posted: its buffers, and the requests that are not done yet. */
+typedef struct posted {
+    bool is_posted, is_done;
+    rp_request *requests[PROGRAM_RANKS];
+    int request_count;
+    void *in[PROGRAM_RANKS], *out[PROGRAM_RANKS];
+    float *residuals[PROGRAM_RANKS];
+    int sources[PROGRAM_RANKS];
+} posted;
+
+typedef struct run {
+    const program *p;
+    int rank;
+    rp_comm *const *comms;
+    rp_completions *queue;
+    bool out_of_queue[PROGRAM_STEPS * PROGRAM_RANKS];
+    posted all[PROGRAM_STEPS];
+    char *words;
+    bool failed;
+} run;
+
+static bool fail(run *r, int index, const char *what) {
+    if (!r->failed)
+        snprintf(r->words, WORDS, "rank %d, step %d (%s): %.*s", r->rank, index + 1,
+                 program_step_name(r->p->steps[index].kind), WORDS - 100, what);
+    r->failed = true;
+    return false;
+}
+
+static bool must(run *r, int index, rp_status status) {
+    char words[WORDS - 100];
+    if (status == RP_OK) return true;
+    snprintf(words, sizeof words, "%s: %s", rp_status_name(status), rp_last_error()->message);
+    return fail(r, index, words);
+}
+
+/* ---- buffers ---- */
+
+/* Of exactly this size, so that the address sanitizer sees one byte too many; never NULL, so
+ * that its contents can be compared. */
+static void *room(const program_step *step, int64_t count) {
+    size_t bytes = (size_t)count * rp_dtype_bytes((rp_dtype)step->dtype);
+    void *data = malloc(bytes ? bytes : 1);
+    if (!data) abort();
+    memset(data, 0xee, bytes);
+    return data;
+}
+
+static int64_t count_of(const run *r, const program_step *step, int rank, int b) {
+    return step_count(r->p, step, rank, b);
+}
+
+static rp_block block_of(void *data, int64_t count) {
+    return (rp_block){.data = count ? data : NULL, .count = (size_t)count};
+}
+
+static void *reduced_input(const run *r, const program_step *step, int b) {
+    void *data = room(step, count_of(r, step, r->rank, b));
+    step_fill(r->p, step, r->rank, b, data);
+    return data;
+}
+
+static void *moved_input(const program_step *step, int from, int to, int64_t count) {
+    void *data = room(step, count);
+    step_fill_moved(step, from, to, count, data);
+    return data;
+}
+
+/* One vector of a block a rank. */
+static void *joined(const run *r, const program_step *step) {
+    size_t bytes = (size_t)step->count * rp_dtype_bytes((rp_dtype)step->dtype);
+    char *data = room(step, step->count * r->p->world);
+    for (int b = 0; b < r->p->world; b++)
+        step_fill(r->p, step, r->rank, b, data + bytes * (size_t)b);
+    return data;
+}
+
+/* ---- posting ---- */
+
+static rp_collective_options options_of(const run *r, const program_step *step) {
+    bool chosen = strcmp(step->algorithm, "auto") == 0;
+    return (rp_collective_options){.algorithm = chosen ? NULL : step->algorithm,
+                                   .reduce = (rp_reduction)step->reduce,
+                                   .seed = step->data,
+                                   .step = 3,
+                                   .root = step->root,
+                                   .factor = serial_factor(r->rank)};
+}
+
+/* Blocking, or into the next request. */
+#define CALL(name, ...)                                                                        \
+    (step->how == WAIT_BLOCKING                                                                \
+         ? rp_##name(comm, __VA_ARGS__)                                                        \
+         : rp_##name##_start(comm, __VA_ARGS__, &own->requests[own->request_count++]))
+
+static rp_status post_all_reduce(run *r, const program_step *step, rp_comm *comm, posted *own) {
+    rp_collective_options options = options_of(r, step);
+    rp_segment segments[PROGRAM_RANKS];
+    bool feedback = strcmp(step->codec, "fp32") != 0 && step->data % 3 == 0;
+    for (int b = 0; b < step->parts; b++) {
+        int64_t count = count_of(r, step, r->rank, b);
+        own->out[b] = reduced_input(r, step, b);
+        if (feedback) own->residuals[b] = calloc((size_t)count + 1, sizeof(float));
+        segments[b] = (rp_segment){.data = count ? own->out[b] : NULL,
+                                   .count = (size_t)count,
+                                   .dtype = (rp_dtype)step->dtype,
+                                   .codec = step_codec(step),
+                                   .residual = own->residuals[b],
+                                   .tensor = (uint32_t)b};
+    }
+    return CALL(all_reduce, segments, (size_t)step->parts, &options);
+}
+
+static rp_status post_reduce_scatter(run *r, const program_step *step, rp_comm *comm,
+                                     posted *own) {
+    rp_collective_options options = options_of(r, step);
+    rp_codec codec = step_codec(step);
+    own->in[0] = joined(r, step);
+    own->out[0] = room(step, step->count);
+    return CALL(reduce_scatter, own->in[0], own->out[0], (size_t)step->count,
+                (rp_dtype)step->dtype, &codec, &options);
+}
+
+static rp_status post_reduce_scatter_v(run *r, const program_step *step, rp_comm *comm,
+                                       posted *own) {
+    rp_collective_options options = options_of(r, step);
+    rp_codec codec = step_codec(step);
+    rp_block inputs[PROGRAM_RANKS];
+    for (int b = 0; b < r->p->world; b++) {
+        own->in[b] = reduced_input(r, step, b);
+        inputs[b] = block_of(own->in[b], count_of(r, step, r->rank, b));
+    }
+    own->out[0] = room(step, count_of(r, step, r->rank, r->rank));
+    return CALL(reduce_scatter_v, inputs, own->out[0], (rp_dtype)step->dtype, &codec, &options);
+}
+
+static rp_status post_all_gather(run *r, const program_step *step, rp_comm *comm, posted *own) {
+    rp_collective_options options = options_of(r, step);
+    own->in[0] = moved_input(step, r->rank, 0, step->count);
+    own->out[0] = room(step, step->count * r->p->world);
+    return CALL(all_gather, own->in[0], own->out[0], (size_t)step->count, (rp_dtype)step->dtype,
+                NULL, &options);
+}
+
+static rp_status post_all_gather_v(run *r, const program_step *step, rp_comm *comm,
+                                   posted *own) {
+    rp_collective_options options = options_of(r, step);
+    rp_block outputs[PROGRAM_RANKS];
+    own->in[0] = moved_input(step, r->rank, 0, count_of(r, step, r->rank, r->rank));
+    for (int b = 0; b < r->p->world; b++) {
+        own->out[b] = room(step, count_of(r, step, b, b));
+        outputs[b] = block_of(own->out[b], count_of(r, step, b, b));
+    }
+    return CALL(all_gather_v, own->in[0], outputs, (rp_dtype)step->dtype, NULL, &options);
+}
+
+static rp_status post_broadcast(run *r, const program_step *step, rp_comm *comm, posted *own) {
+    rp_collective_options options = options_of(r, step);
+    own->out[0] = r->rank == step->root ? moved_input(step, step->root, 0, step->count)
+                                        : room(step, step->count);
+    return CALL(broadcast, own->out[0], (size_t)step->count, (rp_dtype)step->dtype, &options);
+}
+
+static rp_status post_reduce(run *r, const program_step *step, rp_comm *comm, posted *own) {
+    rp_collective_options options = options_of(r, step);
+    own->in[0] = reduced_input(r, step, 0);
+    if (r->rank == step->root) own->out[0] = room(step, step->count);
+    return CALL(reduce, own->in[0], own->out[0], (size_t)step->count, (rp_dtype)step->dtype,
+                &options);
+}
+
+static rp_status post_gather(run *r, const program_step *step, rp_comm *comm, posted *own) {
+    rp_collective_options options = options_of(r, step);
+    rp_block outputs[PROGRAM_RANKS];
+    int64_t mine = count_of(r, step, r->rank, r->rank);
+    own->in[0] = moved_input(step, r->rank, step->root, mine);
+    bool is_root = r->rank == step->root;
+    for (int b = 0; is_root && b < r->p->world; b++) {
+        own->out[b] = room(step, count_of(r, step, b, b));
+        outputs[b] = block_of(own->out[b], count_of(r, step, b, b));
+    }
+    return CALL(gather, own->in[0], (size_t)mine, is_root ? outputs : NULL,
+                (rp_dtype)step->dtype, &options);
+}
+
+static rp_status post_scatter(run *r, const program_step *step, rp_comm *comm, posted *own) {
+    rp_collective_options options = options_of(r, step);
+    rp_block inputs[PROGRAM_RANKS];
+    int64_t mine = count_of(r, step, r->rank, r->rank);
+    bool is_root = r->rank == step->root;
+    for (int b = 0; is_root && b < r->p->world; b++) {
+        own->in[b] = moved_input(step, step->root, b, count_of(r, step, b, b));
+        inputs[b] = block_of(own->in[b], count_of(r, step, b, b));
+    }
+    own->out[0] = room(step, mine);
+    return CALL(scatter, is_root ? inputs : NULL, own->out[0], (size_t)mine,
+                (rp_dtype)step->dtype, &options);
+}
+
+static rp_status post_all_to_all(run *r, const program_step *step, rp_comm *comm, posted *own) {
+    rp_collective_options options = options_of(r, step);
+    rp_block inputs[PROGRAM_RANKS], outputs[PROGRAM_RANKS];
+    for (int b = 0; b < r->p->world; b++) {
+        int64_t to = count_of(r, step, r->rank, b), from = count_of(r, step, b, r->rank);
+        own->in[b] = moved_input(step, r->rank, b, to);
+        own->out[b] = room(step, from);
+        inputs[b] = block_of(own->in[b], to);
+        outputs[b] = block_of(own->out[b], from);
+    }
+    return CALL(all_to_all, inputs, outputs, (rp_dtype)step->dtype, &options);
+}
+
+static rp_status post_barrier(run *r, const program_step *step, rp_comm *comm, posted *own) {
+    (void)r;
+    return step->how == WAIT_BLOCKING
+               ? rp_barrier(comm)
+               : rp_barrier_start(comm, &own->requests[own->request_count++]);
+}
+
+static rp_status post_message(run *r, const program_step *step, rp_comm *comm, posted *own,
+                              int to) {
+    own->in[0] = moved_input(step, r->rank, to, step->count);
+    return CALL(send, own->in[0], (size_t)step->count, (rp_dtype)step->dtype, to, step->tag);
+}
+
+static rp_status post_send(run *r, const program_step *step, rp_comm *comm, posted *own) {
+    if (r->rank == step->root) return post_message(r, step, comm, own, step->peer);
+    if (r->rank != step->peer) return RP_OK;
+    own->out[0] = room(step, step->count);
+    return CALL(recv, own->out[0], (size_t)step->count, (rp_dtype)step->dtype, step->root,
+                step->tag);
+}
+
+static rp_status post_fan_in(run *r, const program_step *step, rp_comm *comm, posted *own) {
+    if (r->rank != step->root) return post_message(r, step, comm, own, step->root);
+    for (int i = 0; i < r->p->world - 1; i++) {
+        own->out[i] = room(step, step->count);
+        RP_TRY(rp_recv_any_start(comm, own->out[i], (size_t)step->count, (rp_dtype)step->dtype,
+                                 step->tag, &own->requests[i]));
+        own->request_count++;
+    }
+    return RP_OK;
+}
+
+typedef rp_status (*poster)(run *r, const program_step *step, rp_comm *comm, posted *own);
+static const poster posters[STEP_KINDS] = {
+    [STEP_ALL_REDUCE] = post_all_reduce,
+    [STEP_REDUCE_SCATTER] = post_reduce_scatter,
+    [STEP_REDUCE_SCATTER_V] = post_reduce_scatter_v,
+    [STEP_ALL_GATHER] = post_all_gather,
+    [STEP_ALL_GATHER_V] = post_all_gather_v,
+    [STEP_BROADCAST] = post_broadcast,
+    [STEP_REDUCE] = post_reduce,
+    [STEP_GATHER] = post_gather,
+    [STEP_SCATTER] = post_scatter,
+    [STEP_ALL_TO_ALL] = post_all_to_all,
+    [STEP_BARRIER] = post_barrier,
+    [STEP_SEND] = post_send,
+    [STEP_FAN_IN] = post_fan_in,
+};
+
+/* ---- comparing ---- */
+
+static const char *check_all_gathered(const run *r, const program_step *step, const posted *own,
+                                      char *words) {
+    size_t bytes = (size_t)step->count * rp_dtype_bytes((rp_dtype)step->dtype);
+    const char *wrong = NULL;
+    for (int b = 0; b < r->p->world && !wrong; b++)
+        wrong = step_check_moved(step, b, 0, step->count,
+                                 (const char *)own->out[0] + bytes * (size_t)b, words);
+    return wrong;
+}
+
+static const char *check_all_reduced(const run *r, const program_step *step, const posted *own,
+                                     char *words) {
+    for (int b = 0; b < step->parts; b++) {
+        const char *wrong = step_check(r->p, step, b, own->out[b], words);
+        if (wrong) return wrong;
+        for (int64_t i = 0; own->residuals[b] && i < count_of(r, step, r->rank, b); i++)
+            if (own->residuals[b][i] != 0) return "a residual, although nothing was lost";
+    }
+    return NULL;
+}
+
+/* Of every rank's block, what `from` had for `to`. */
+static const char *check_blocks(const run *r, const program_step *step, const posted *own,
+                                char *words) {
+    const char *wrong = NULL;
+    for (int b = 0; b < r->p->world && !wrong; b++) {
+        bool all_to_all = step->kind == STEP_ALL_TO_ALL;
+        int to = all_to_all ? r->rank : step->kind == STEP_GATHER ? step->root : 0;
+        int64_t count = count_of(r, step, b, all_to_all ? r->rank : b);
+        wrong = step_check_moved(step, b, to, count, own->out[b], words);
+    }
+    return wrong;
+}
+
+/* Messages that cannot be confused with those of other steps: each sender once. */
+static const char *check_fan_in(const run *r, const program_step *step, const posted *own,
+                                char *words) {
+    bool seen[PROGRAM_RANKS] = {false};
+    if (step->tag < FIRST_UNIQUE_TAG) return NULL; /* at the end: check_any_messages() */
+    for (int i = 0; i < r->p->world - 1; i++) {
+        int from = own->sources[i];
+        if (from < 0 || from >= r->p->world || seen[from] || from == r->rank)
+            return "a receive from any rank has a wrong source";
+        seen[from] = true;
+        const char *wrong =
+            step_check_moved(step, from, step->root, step->count, own->out[i], words);
+        if (wrong) return wrong;
+    }
+    return NULL;
+}
+
+static const char *check(const run *r, const program_step *step, const posted *own,
+                         char *words) {
+    bool is_root = r->rank == step->root;
+    switch (step->kind) {
+    case STEP_ALL_REDUCE: return check_all_reduced(r, step, own, words);
+    case STEP_REDUCE_SCATTER:
+    case STEP_REDUCE_SCATTER_V: return step_check(r->p, step, r->rank, own->out[0], words);
+    case STEP_ALL_GATHER: return check_all_gathered(r, step, own, words);
+    case STEP_ALL_GATHER_V:
+    case STEP_ALL_TO_ALL: return check_blocks(r, step, own, words);
+    case STEP_BROADCAST:
+        return step_check_moved(step, step->root, 0, step->count, own->out[0], words);
+    case STEP_REDUCE: return is_root ? step_check(r->p, step, 0, own->out[0], words) : NULL;
+    case STEP_GATHER: return is_root ? check_blocks(r, step, own, words) : NULL;
+    case STEP_SCATTER:
+        return step_check_moved(step, step->root, r->rank, count_of(r, step, r->rank, r->rank),
+                                own->out[0], words);
+    case STEP_SEND:
+        return r->rank == step->peer ? step_check_moved(step, step->root, step->peer,
+                                                        step->count, own->out[0], words)
+                                     : NULL;
+    case STEP_FAN_IN: return is_root ? check_fan_in(r, step, own, words) : NULL;
+    default: return NULL;
+    }
+}
+
+/* ---- waiting ---- */
+
+static rp_status take_from_queue(run *r, uint64_t token) {
+    while (!r->out_of_queue[token]) {
+        uint64_t tokens[4];
+        size_t count = 0;
+        RP_TRY(rp_completions_wait(r->queue, 90, tokens, 4, &count));
+        if (!count) return RP_FAIL(TIMEOUT, "no token has come within 90 s");
+        for (size_t i = 0; i < count; i++) r->out_of_queue[tokens[i]] = true;
+    }
+    return RP_OK;
+}
+
+static rp_status free_done(rp_request **request, rp_status status) {
+    char words[WORDS];
+    snprintf(words, sizeof words, "%s", rp_last_error()->message);
+    RP_TRY(rp_request_free(request));
+    return status == RP_OK ? RP_OK : rpi_fail(status, __FILE__, __LINE__, "%s", words);
+}
+
+static rp_status wait_one(run *r, const program_step *step, uint64_t token,
+                          rp_request **request, int *out_source) {
+    rp_status status = RP_PENDING;
+    if (step->how == WAIT_QUEUE) RP_TRY(take_from_queue(r, token));
+    if (step->how == WAIT_SLICES)
+        while (status == RP_PENDING) status = rp_request_wait_for(*request, 0.003);
+    else if (step->how == WAIT_TEST)
+        while (status == RP_PENDING) status = rp_request_test(*request);
+    else
+        status = rp_request_wait_for(*request, -1);
+    *out_source = rp_request_source(*request);
+    if (step->how != WAIT_REQUEST) return free_done(request, status);
+    return rp_request_wait(request);
+}
+
+static void release(posted *own) {
+    for (int i = 0; i < PROGRAM_RANKS; i++) {
+        free(own->in[i]);
+        free(own->out[i]);
+        free(own->residuals[i]);
+        own->in[i] = own->out[i] = NULL;
+        own->residuals[i] = NULL;
+    }
+}
+
+static bool finish(run *r, int index) {
+    const program_step *step = &r->p->steps[index];
+    posted *own = &r->all[index];
+    char words[200];
+    if (!own->is_posted || own->is_done) return true;
+    own->is_done = true;
+    for (int i = 0; i < own->request_count; i++) {
+        uint64_t token = (uint64_t)index * PROGRAM_RANKS + (uint64_t)i;
+        if (!must(r, index, wait_one(r, step, token, &own->requests[i], &own->sources[i])))
+            return false;
+    }
+    const char *wrong = check(r, step, own, words);
+    if (wrong) return fail(r, index, wrong);
+    bool kept = step->kind == STEP_FAN_IN && step->tag < FIRST_UNIQUE_TAG;
+    if (!kept) release(own);
+    return true;
+}
+
+/* Later steps first as often as earlier ones. */
+static bool finish_due(run *r, int now) {
+    for (int k = 0; k < r->p->count; k++) {
+        int i = now % 2 ? k : r->p->count - 1 - k;
+        const program_step *step = &r->p->steps[i];
+        if (i > now || !r->all[i].is_posted || r->all[i].is_done) continue;
+        int lag = (int)program_choice(step, r->rank, 1, (uint32_t)step->lag + 1);
+        if (i + lag <= now && !finish(r, i)) return false;
+    }
+    return true;
+}
+
+static bool meet(run *r, int index) {
+    int comm = r->p->steps[index].comm;
+    for (int i = 0; i < index; i++)
+        if (r->p->steps[i].comm == comm && !finish(r, i)) return false;
+    return must(r, index, rp_barrier(r->comms[comm]));
+}
+
+static bool post(run *r, int index) {
+    const program_step *step = &r->p->steps[index];
+    posted *own = &r->all[index];
+    if (step->slow == r->rank) rpi_sleep_until_ns(rpi_now_ns() + (int64_t)step->us * 1000);
+    own->is_posted = true;
+    if (!must(r, index, posters[step->kind](r, step, r->comms[step->comm], own))) {
+        own->request_count = 0; /* what was not posted is not waited for */
+        return false;
+    }
+    for (int i = 0; step->how == WAIT_QUEUE && i < own->request_count; i++) {
+        uint64_t token = (uint64_t)index * PROGRAM_RANKS + (uint64_t)i;
+        if (!must(r, index, rp_request_notify(own->requests[i], r->queue, token))) return false;
+    }
+    return true;
+}
+
+/* ---- messages of several steps under one tag ---- */
+
+/* The n-th step, counted from 0, in which everybody sends to this rank under this tag. */
+static const program_step *nth_fan_in(const run *r, int comm, int tag, int n) {
+    for (int i = 0; i < r->p->count; i++) {
+        const program_step *step = &r->p->steps[i];
+        bool is_it = step->kind == STEP_FAN_IN && step->comm == comm && step->tag == tag &&
+                     step->root == r->rank;
+        if (is_it && n-- == 0) return step;
+    }
+    return NULL;
+}
+
+/* Which receive got which message is a matter of time, but each sender's came in order. */
+static bool check_any_messages(run *r) {
+    int heard[PROGRAM_COMMS][PROGRAM_RANKS] = {{0}};
+    char words[200];
+    for (int i = 0; i < r->p->count; i++) {
+        const program_step *step = &r->p->steps[i];
+        if (step->kind != STEP_FAN_IN || step->tag >= FIRST_UNIQUE_TAG || step->root != r->rank)
+            continue;
+        for (int k = 0; k < r->p->world - 1; k++) {
+            int from = r->all[i].sources[k];
+            if (from < 0 || from >= r->p->world) return fail(r, i, "a message has no source");
+            const program_step *sent =
+                nth_fan_in(r, step->comm, step->tag, heard[step->comm][from]++);
+            if (!sent) return fail(r, i, "a rank was heard too often");
+            const char *wrong =
+                step_check_moved(sent, from, r->rank, sent->count, r->all[i].out[k], words);
+            if (wrong) return fail(r, i, wrong);
+        }
+    }
+    return true;
+}
+
+/* ---- a rank ---- */
+
+static bool take_steps(run *r) {
+    for (int i = 0; i < r->p->count; i++) {
+        if (program_meets_before(r->p, i) && !meet(r, i)) return false;
+        if (!post(r, i) || !finish_due(r, i)) return false;
+    }
+    for (int i = r->p->count - 1; i >= 0; i--)
+        if (!finish(r, i)) return false;
+    return check_any_messages(r);
+}
+
+const char *program_run(const program *p, int rank, rp_comm *const *comms, char *words) {
+    run *r = calloc(1, sizeof *r);
+    if (!r) abort();
+    *r = (run){.p = p, .rank = rank, .comms = comms, .words = words};
+    if (must(r, 0, rp_completions_create(&r->queue))) take_steps(r);
+    bool failed = r->failed;
+    if (failed) /* buffers are in use until everything has failed everywhere */
+        for (int c = 0; c < p->comms; c++) rp_comm_abort(comms[c], RP_CANCELLED, words);
+    for (int i = 0; i < p->count; i++)
+        for (int k = 0; k < r->all[i].request_count; k++)
+            if (r->all[i].requests[k]) (void)rp_request_wait(&r->all[i].requests[k]);
+    for (int i = 0; i < p->count; i++) release(&r->all[i]);
+    /* The queue is destroyed behind the communicators: nothing of theirs is in flight now. */
+    rp_completions_destroy(r->queue);
+    free(r);
+    return failed ? words : NULL;
+}
+
+const char *program_live(const program *p, int rank, const rp_store *store, char *words) {
+    rp_comm *comms[PROGRAM_COMMS] = {NULL};
+    const char *wrong = NULL;
+    char name[16];
+    for (int c = 0; c < p->comms && !wrong; c++) {
+        rp_comm_options options = program_options(p, c, name);
+        rp_status status = rp_comm_create(store, rank, p->world, &options, &comms[c]);
+        if (status == RP_OK) continue;
+        snprintf(words, WORDS, "rank %d: communicator %d: %s", rank, c,
+                 rp_last_error()->message);
+        wrong = words;
+    }
+    if (!wrong) wrong = program_run(p, rank, comms, words);
+    for (int c = 0; c < p->comms; c++) rp_comm_destroy(comms[c]);
+    return wrong;
+}

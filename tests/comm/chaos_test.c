@@ -304,7 +304,8 @@ static void survivors_name_who_was_struck(void) {
     int count = 0;
     for (uint64_t k = 0; rpi_now_ns() < end_ns && !check_failures(); k++) {
         chaos c = make(seed + k);
-        /* Takes half a minute as long as leaving waits for a stopped store. */
+        /* Takes half a minute as long as leaving waits for a stopped store; the first run may
+         * be a replay. */
         if (stops_the_store(&c) && !check_long() && k > 0) continue;
         run_one(&c);
         count++;

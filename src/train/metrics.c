@@ -159,6 +159,8 @@ rp_status rpi_metrics_step(rpi_metrics *metrics, const rpi_step_metrics *step) {
     add_number(object, "step_s", step->step_s);
     add_number(object, "compute_s", step->compute_s);
     add_number(object, "comm_s", step->comm_s);
+    add_number(object, "encode_s", step->encode_s);
+    add_number(object, "decode_s", step->decode_s);
     add_number(object, "exposed_s", step->exposed_s);
     add_number(object, "skew_s", step->skew_s);
     add_number(object, "wire_bytes", (double)step->wire_bytes);

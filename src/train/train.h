@@ -54,7 +54,7 @@ typedef struct rpi_train_options {
 typedef struct rpi_step_metrics {
     int64_t step, images; /* steps done; images of all ranks in this one */
     double loss, lr;
-    double step_s, compute_s, comm_s, exposed_s, skew_s;
+    double step_s, compute_s, comm_s, encode_s, decode_s, exposed_s, skew_s;
     uint64_t wire_bytes;
 } rpi_step_metrics;
 

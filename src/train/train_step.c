@@ -103,6 +103,8 @@ rp_status rpi_trainer_step(rpi_trainer *t, rpi_step_metrics *out_metrics) {
     metrics.step_s = rpi_seconds(end - start);
     metrics.compute_s = metrics.step_s - metrics.exposed_s;
     metrics.comm_s = after.busy_s - before.busy_s;
+    metrics.encode_s = after.encode_s - before.encode_s;
+    metrics.decode_s = after.decode_s - before.decode_s;
     metrics.wire_bytes = after.wire_bytes_sent - before.wire_bytes_sent;
     rpi_timeline_add(t->timeline, RPI_LANE_STEP, "step", t->step + 1, start, end);
     t->step++;

@@ -147,7 +147,8 @@ static void a_run_leaves_its_files(void) {
     REQUIRE(metrics);
     metrics[bytes] = '\0';
     static const char *const keys[] = {
-        "\"redpoll\":",    "\"step\":1,",          "\"step\":3,",       "\"exposed_s\":",
+        "\"redpoll\":",    "\"step\":1,",          "\"step\":3,",
+        "\"exposed_s\":",  "\"encode_s\":",        "\"decode_s\":",
         "\"wire_bytes\":", "\"images_s_median\":", "\"test_accuracy\":"};
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
         CHECK_MSG(strstr(metrics, keys[i]), "no %s in %s", keys[i], metrics);

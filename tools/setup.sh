@@ -59,6 +59,11 @@ else
     install_packages $wanted || exit 1
 fi
 
+# A browser lets `redpoll report`'s pages be looked at; its test is skipped without one.
+if [ "$1" = check ] && command -v dpkg-query >/dev/null 2>&1 && ! command -v chromium >/dev/null 2>&1; then
+    install_packages chromium || echo "setup: without chromium the test of pages in a browser will be skipped" >&2
+fi
+
 [ "$1" != demo ] || exit 0
 { ! command -v dpkg-query >/dev/null 2>&1 || install_packages python3 python3-venv; } &&
     sh tools/torch_venv.sh >/dev/null ||

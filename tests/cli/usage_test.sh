@@ -45,7 +45,7 @@ expect 2 "did you mean 'bench all-reduce'" bench all-redcue
 says 'redpoll [0-9]+\.[0-9]+' --version
 says 'codecs' info
 says '"version":' info --json
-for command in train run 'bench all-reduce' 'bench codec' plan info; do
+for command in train run 'bench all-reduce' 'bench codec' plan report info; do
     says "usage: redpoll $command" $command --help
     grep -q '^examples:' out && grep -q "^  redpoll $command" out && grep -qE '^  (-n, )?--' out || {
         echo "redpoll $command --help has no options or no example"

@@ -1,0 +1,76 @@
+#include "cli/report/markup.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+/* Bytes of the well-formed UTF-8 sequence at `text`, 0 where there is none; Unicode 15, table
+ * 3-7: no overlong forms, no surrogates, nothing beyond U+10FFFF. */
+static int sequence_bytes(const unsigned char *text) {
+    unsigned char lead = text[0];
+    if (lead < 0x80) return 1;
+    int length = lead >= 0xc2 && lead <= 0xdf ? 2 : (lead & 0xf0) == 0xe0 ? 3 : 4;
+    if (lead < 0xc2 || lead > 0xf4) return 0;
+    unsigned char least = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
+    unsigned char most = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf;
+    if (text[1] < least || text[1] > most) return 0;
+    for (int i = 2; i < length; i++)
+        if ((text[i] & 0xc0) != 0x80) return 0;
+    return length;
+}
+
+/* XML 1.0 has no control characters but these three, and not the two last of the plane. */
+static bool is_allowed(const unsigned char *text, int length) {
+    if (length == 1)
+        return (text[0] >= 0x20 && text[0] != 0x7f) || text[0] == '\t' || text[0] == '\n';
+    if (length == 2) return text[0] != 0xc2 || text[1] >= 0xa0;
+    return length != 3 || text[0] != 0xef || text[1] != 0xbf || text[2] < 0xbe;
+}
+
+static const char *entity(unsigned char byte) {
+    switch (byte) {
+    case '&': return "&amp;";
+    case '<': return "&lt;";
+    case '>': return "&gt;";
+    case '"': return "&quot;";
+    case '\'': return "&#39;";
+    default: return NULL;
+    }
+}
+
+void rpi_markup_text(FILE *stream, const char *text) {
+    const unsigned char *at = (const unsigned char *)text;
+    while (*at) {
+        int length = sequence_bytes(at);
+        const char *escaped = entity(*at);
+        if (escaped)
+            fputs(escaped, stream);
+        else if (length == 0 || !is_allowed(at, length))
+            fputs("\xef\xbf\xbd", stream);
+        else
+            fwrite(at, 1, (size_t)length, stream);
+        at += length ? length : 1;
+    }
+}
+
+int rpi_markup_length(const char *text) {
+    int length = 0;
+    for (; *text; text++) length += ((unsigned char)*text & 0xc0) != 0x80;
+    return length;
+}
+
+const char *rpi_markup_cut(const char *text, int limit, char *out, size_t bytes) {
+    if (rpi_markup_length(text) <= limit && strlen(text) < bytes) {
+        strcpy(out, text);
+        return out;
+    }
+    size_t kept = 0;
+    int seen = 0;
+    for (; text[kept] && kept < bytes - 4; kept++) {
+        if (((unsigned char)text[kept] & 0xc0) != 0x80 && seen++ == limit - 1) break;
+    }
+    while (kept > 0 && ((unsigned char)text[kept] & 0xc0) == 0x80) kept--;
+    memcpy(out, text, kept);
+    strcpy(out + kept, "…");
+    return out;
+}

@@ -1,0 +1,371 @@
+#include "cli/report/metrics_file.h"
+
+#include "base/status.h"
+#include "cli/report/arena_text.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { LONGEST_LINE = 1 << 24 };
+static const double LAST_STEP = 9007199254740992.0; /* 2^53: whole numbers end there */
+
+const char *const rpi_step_keys[RPI_STEP_VALUES] = {
+    [RPI_STEP_LOSS] = "loss",
+    [RPI_STEP_LR] = "lr",
+    [RPI_STEP_RATE] = "images_s",
+    [RPI_STEP_S] = "step_s",
+    [RPI_STEP_COMPUTE_S] = "compute_s",
+    [RPI_STEP_COMM_S] = "comm_s",
+    [RPI_STEP_ENCODE_S] = "encode_s",
+    [RPI_STEP_DECODE_S] = "decode_s",
+    [RPI_STEP_EXPOSED_S] = "exposed_s",
+    [RPI_STEP_SKEW_S] = "skew_s",
+    [RPI_STEP_WIRE_BYTES] = "wire_bytes",
+};
+
+typedef struct reader {
+    rpi_metrics_file *file;
+    rpi_arena *arena;
+    const char *name;
+    long line;
+    long torn_line; /* one that was no JSON; forgiven when a start follows. 0: none */
+} reader;
+
+static double number_of(const cJSON *object, const char *key) {
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
+    return cJSON_IsNumber(item) ? item->valuedouble : NAN;
+}
+
+static rp_status text_of(const reader *r, const cJSON *object, const char *key,
+                         const char **out_text) {
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
+    *out_text = "";
+    return cJSON_IsString(item) ? rpi_arena_copy(r->arena, item->valuestring, out_text) : RP_OK;
+}
+
+static bool has(const cJSON *object, const char *key) {
+    return cJSON_GetObjectItemCaseSensitive(object, key) != NULL;
+}
+
+/* Room for one more element. */
+static rp_status reserve(size_t count, size_t *room, size_t bytes, void *in_out_pointer) {
+    if (count < *room) return RP_OK;
+    size_t wanted = *room ? 2 * *room : 64;
+    RP_TRY(rpi_grow_array(count, wanted, bytes, "metrics", in_out_pointer));
+    *room = wanted;
+    return RP_OK;
+}
+
+static rp_status step_number(const reader *r, const cJSON *object, const char *key,
+                             int64_t *out_step) {
+    double step = number_of(object, key);
+    if (!(step >= 0 && step <= LAST_STEP) || step != floor(step))
+        return RP_FAIL(CORRUPT, "%s:%ld: \"%s\" is no number of steps", r->name, r->line, key);
+    *out_step = (int64_t)step;
+    return RP_OK;
+}
+
+/* Whatever stands from `step` on was done by a run that did not come further. */
+static void forget_from(rpi_metrics_file *file, int64_t step) {
+    size_t before = file->step_count;
+    while (file->step_count > 0 && file->steps[file->step_count - 1].step >= step)
+        file->step_count--;
+    file->replaced_steps += (int64_t)(before - file->step_count);
+    while (file->evaluation_count > 0 &&
+           file->evaluations[file->evaluation_count - 1].step >= step)
+        file->evaluation_count--;
+}
+
+static rp_status take_header(reader *r, cJSON *object) {
+    rpi_metrics_file *file = r->file;
+    double first = number_of(object, "first_step");
+    if (first >= 1 && first <= LAST_STEP) forget_from(file, (int64_t)first);
+    if (file->header) {
+        RP_TRY(reserve(file->resumed_count, &file->resumed_room, sizeof *file->resumed,
+                       &file->resumed));
+        file->resumed[file->resumed_count++] = first >= 1 ? (int64_t)first : 0;
+    } else if (first > 1 && first <= LAST_STEP) {
+        /* Resumed from another folder: the steps before are there. */
+        RP_TRY(reserve(0, &file->resumed_room, sizeof *file->resumed, &file->resumed));
+        file->resumed[file->resumed_count++] = (int64_t)first;
+    }
+    cJSON_Delete(file->header);
+    file->header = cJSON_Duplicate(object, true);
+    if (!file->header) return RP_FAIL(NOMEM, "no memory for the header of %s", r->name);
+    file->closed = false;
+    file->error = NULL;
+    return RP_OK;
+}
+
+static rp_status take_step(reader *r, cJSON *object) {
+    rpi_metrics_file *file = r->file;
+    rpi_step_row row;
+    RP_TRY(step_number(r, object, "step", &row.step));
+    forget_from(file, row.step);
+    bool tokens = has(object, "tokens_s");
+    if (tokens) file->unit = "tokens";
+    for (int i = 0; i < RPI_STEP_VALUES; i++)
+        row.values[i] =
+            number_of(object, tokens && i == RPI_STEP_RATE ? "tokens_s" : rpi_step_keys[i]);
+    RP_TRY(reserve(file->step_count, &file->step_room, sizeof row, &file->steps));
+    file->steps[file->step_count++] = row;
+    return RP_OK;
+}
+
+static rp_status take_evaluation(reader *r, cJSON *object) {
+    rpi_metrics_file *file = r->file;
+    rpi_evaluation_row row = {.accuracy = number_of(object, "test_accuracy"),
+                              .loss = number_of(object, "test_loss"),
+                              .images = number_of(object, "test_images")};
+    RP_TRY(step_number(r, object, "evaluated_step", &row.step));
+    while (file->evaluation_count > 0 &&
+           file->evaluations[file->evaluation_count - 1].step >= row.step)
+        file->evaluation_count--;
+    RP_TRY(reserve(file->evaluation_count, &file->evaluation_room, sizeof row,
+                   &file->evaluations));
+    file->evaluations[file->evaluation_count++] = row;
+    return RP_OK;
+}
+
+static rp_status take_closing(reader *r, cJSON *object) {
+    (void)object;
+    r->file->closed = true;
+    return RP_OK;
+}
+
+static rp_status take_failure(reader *r, cJSON *object) {
+    RP_TRY(step_number(r, object, "failed_step", &r->file->failed_step));
+    return text_of(r, object, "error", &r->file->error);
+}
+
+static rp_status read_bench(const reader *r, const cJSON *object, rpi_bench_row *row) {
+    const struct {
+        const char *key, **text;
+    } texts[] = {{"op", &row->op},
+                 {"codec", &row->codec},
+                 {"algorithm", &row->algorithm},
+                 {"transport", &row->transport},
+                 {"dtype", &row->dtype},
+                 {"isa", &row->isa}};
+    const struct {
+        const char *key;
+        double *number;
+    } numbers[] = {{"ranks", &row->ranks},
+                   {"count", &row->count},
+                   {"bytes", &row->bytes},
+                   {"time_s", &row->time_s},
+                   {"time_min_s", &row->time_min_s},
+                   {"time_max_s", &row->time_max_s},
+                   {"algbw_bytes_s", &row->algbw},
+                   {"busbw_bytes_s", &row->busbw},
+                   {"wire_bytes", &row->wire_bytes},
+                   {"rel_l2_error", &row->error},
+                   {"encode_bytes_s", &row->encode_bytes_s},
+                   {"decode_add_bytes_s", &row->decode_add_bytes_s},
+                   {"memcpy_bytes_s", &row->memcpy_bytes_s},
+                   {"encoded_bytes", &row->encoded_bytes}};
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
+        RP_TRY(text_of(r, object, texts[i].key, texts[i].text));
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+        *numbers[i].number = number_of(object, numbers[i].key);
+    row->is_codec = !row->op[0];
+    row->is_plan = has(object, "link_bytes_s");
+    row->feedback = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(object, "error_feedback"));
+    return RP_OK;
+}
+
+static rp_status take_bench(reader *r, cJSON *object) {
+    rpi_metrics_file *file = r->file;
+    rpi_bench_row row = {0};
+    RP_TRY(read_bench(r, object, &row));
+    RP_TRY(reserve(file->bench_count, &file->bench_room, sizeof row, &file->bench));
+    file->bench[file->bench_count++] = row;
+    return RP_OK;
+}
+
+/* What an object is, by the key that only it has. */
+static const struct {
+    const char *key;
+    rp_status (*take)(reader *r, cJSON *object);
+} kinds[] = {
+    {"step", take_step},
+    {"evaluated_step", take_evaluation},
+    {"redpoll", take_header},
+    {"images_s_median", take_closing},
+    {"tokens_s_median", take_closing},
+    {"failed_step", take_failure},
+    {"op", take_bench},
+    {"encode_bytes_s", take_bench},
+};
+
+/* Objects of kinds that this version does not know are passed over. */
+static rp_status take(reader *r, cJSON *object) {
+    if (r->torn_line && has(object, "redpoll")) {
+        r->file->torn_lines++;
+        r->torn_line = 0;
+    }
+    if (r->torn_line)
+        return RP_FAIL(CORRUPT, "%s:%ld: not JSON; one object a line is wanted (docs/json.md)",
+                       r->name, r->torn_line);
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+        if (has(object, kinds[i].key)) return kinds[i].take(r, object);
+    return RP_OK;
+}
+
+/* Other programs write NaN and Infinity, which JSON has not: null says the same. */
+static void mend_numbers(char *line) {
+    static const char *const words[] = {"-Infinity", "Infinity", "NaN", "-inf", "inf", "nan"};
+    bool quoted = false;
+    for (char *at = line; *at; at++) {
+        if (*at == '\\' && at[1]) {
+            at++;
+            continue;
+        }
+        if (*at == '"') quoted = !quoted;
+        for (size_t i = 0; !quoted && i < sizeof words / sizeof words[0]; i++) {
+            size_t length = strlen(words[i]);
+            if (strncmp(at, words[i], length) != 0) continue;
+            memset(at, ' ', length);
+            /* A word of three letters has no room for null: a number that reads as none. */
+            memcpy(at, length >= 4 ? "null" : "{} ", length >= 4 ? 4 : 3);
+            break;
+        }
+    }
+}
+
+static cJSON *parse(const char *line, size_t bytes) {
+    const char *end = NULL;
+    cJSON *object = cJSON_ParseWithLengthOpts(line, bytes, &end, false);
+    if (!object) return NULL;
+    for (; end < line + bytes; end++)
+        if (*end != ' ' && *end != '\t' && *end != '\r' && *end != '\n') break;
+    if (cJSON_IsObject(object) && end >= line + bytes) return object;
+    cJSON_Delete(object);
+    return NULL;
+}
+
+/* A run that died in mid-line and was resumed: the header may stand behind the torn words. */
+static cJSON *parse_behind_torn(reader *r, const char *line, size_t bytes) {
+    const char *start = bytes > 1 ? strstr(line + 1, "{\"redpoll\":") : NULL;
+    cJSON *object = start ? parse(start, bytes - (size_t)(start - line)) : NULL;
+    if (object) r->file->torn_lines++;
+    return object;
+}
+
+static rp_status read_line(reader *r, char *line, size_t bytes) {
+    bool whole = line[bytes - 1] == '\n';
+    size_t blank = strspn(line, " \t\r\n");
+    if (blank == bytes) return RP_OK;
+    cJSON *object = parse(line, bytes);
+    if (!object) {
+        mend_numbers(line);
+        object = parse(line, bytes);
+    }
+    if (!object) object = parse_behind_torn(r, line, bytes);
+    if (!object && !whole) {
+        r->file->last_line_torn = true;
+        return RP_OK;
+    }
+    if (!object) {
+        if (!r->torn_line) r->torn_line = r->line;
+        return RP_OK;
+    }
+    rp_status status = take(r, object);
+    cJSON_Delete(object);
+    return status;
+}
+
+static rp_status read_lines(reader *r, FILE *stream) {
+    char *line = NULL;
+    size_t room = 0;
+    rp_status status = RP_OK;
+    ssize_t bytes = 0;
+    while (status == RP_OK && (bytes = getline(&line, &room, stream)) > 0) {
+        r->line++;
+        status = bytes > LONGEST_LINE
+                     ? RP_FAIL(CORRUPT, "%s:%ld: a line of %zd bytes; no object is so long",
+                               r->name, r->line, bytes)
+                     : read_line(r, line, (size_t)bytes);
+    }
+    free(line);
+    if (status == RP_OK && ferror(stream))
+        status = RP_FAIL_ERRNO(IO, "cannot read %s", r->name);
+    return status;
+}
+
+static rp_status check_contents(const reader *r) {
+    const rpi_metrics_file *file = r->file;
+    if (r->torn_line)
+        return RP_FAIL(CORRUPT, "%s:%ld: not JSON; one object a line is wanted (docs/json.md)",
+                       r->name, r->torn_line);
+    if (!file->header && !file->step_count && !file->evaluation_count && !file->bench_count &&
+        !file->last_line_torn && r->line > 0)
+        return RP_FAIL(CORRUPT,
+                       "%s holds nothing that redpoll train or redpoll bench --json writes",
+                       r->name);
+    return RP_OK;
+}
+
+rp_status rpi_metrics_file_read(FILE *stream, const char *name, rpi_arena *arena,
+                                rpi_metrics_file *out_file) {
+    rpi_metrics_file file = {.unit = "images"};
+    reader r = {.file = &file, .arena = arena, .name = name};
+    rp_status status = read_lines(&r, stream);
+    if (status == RP_OK) status = check_contents(&r);
+    if (status != RP_OK)
+        rpi_metrics_file_close(&file);
+    else
+        *out_file = file;
+    return status;
+}
+
+void rpi_metrics_file_close(rpi_metrics_file *file) {
+    rpi_free(file->steps);
+    rpi_free(file->evaluations);
+    rpi_free(file->bench);
+    rpi_free(file->resumed);
+    cJSON_Delete(file->header);
+    *file = (rpi_metrics_file){0};
+}
+
+static rp_status find(const char *path, char *file, size_t bytes) {
+    struct stat facts;
+    snprintf(file, bytes, "%s", path);
+    if (stat(path, &facts) != 0) return RP_FAIL_ERRNO(IO, "cannot read %s", path);
+    if (!S_ISDIR(facts.st_mode)) return RP_OK;
+    int length = snprintf(file, bytes, "%s/metrics.jsonl", path);
+    if ((size_t)length >= bytes) return RP_FAIL(IO, "the path %s is too long", path);
+    if (access(file, F_OK) == 0) return RP_OK;
+    return RP_FAIL(IO,
+                   "%s holds no metrics.jsonl: name a folder that redpoll train wrote to "
+                   "(--out), or a file of redpoll bench --json",
+                   path);
+}
+
+rp_status rpi_metrics_file_open(const char *path, rpi_arena *arena,
+                                rpi_metrics_file *out_file) {
+    char file[4096];
+    RP_TRY(find(path, file, sizeof file));
+    /* A pipe would be waited for: it is opened without waiting, and then refused. */
+    int descriptor = open(file, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (descriptor < 0) return RP_FAIL_ERRNO(IO, "cannot read %s", file);
+    struct stat facts;
+    FILE *stream = NULL;
+    rp_status status = RP_OK;
+    if (fstat(descriptor, &facts) != 0 || !S_ISREG(facts.st_mode))
+        status = RP_FAIL(IO, "%s is not a regular file", file);
+    else if (!(stream = fdopen(descriptor, "r")))
+        status = RP_FAIL_ERRNO(IO, "cannot read %s", file);
+    if (status != RP_OK) {
+        close(descriptor);
+        return status;
+    }
+    status = rpi_metrics_file_read(stream, file, arena, out_file);
+    fclose(stream);
+    return status;
+}

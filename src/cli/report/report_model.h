@@ -1,0 +1,74 @@
+/* What a report is made of: its runs and benchmark rows, small however long the runs were. All
+ * texts and arrays are of one arena. */
+#ifndef RPI_CLI_REPORT_MODEL_H
+#define RPI_CLI_REPORT_MODEL_H
+
+#include "cli/report/metrics_file.h"
+
+/* A few steps of a run as one point of a curve. */
+typedef struct rpi_curve_point {
+    double step, seconds, bytes; /* at its last step; sums since the first step known */
+    double smooth;               /* mean loss around it; NaN: none is a number */
+    double low, high;            /* of the losses themselves */
+} rpi_curve_point;
+
+/* Order statistics over the steps; NaN without any. */
+typedef struct rpi_spread {
+    double p10, p25, p50, p75, p90;
+} rpi_spread;
+
+/* Where the time of a step goes: means over the middle half of the steps, by their time, so
+ * that the parts add up and a stray step counts for nothing. */
+typedef struct rpi_step_parts {
+    double step_s, compute_s, network_s, skew_s; /* of the training thread */
+    double comm_s, codec_s; /* of the communication beneath; NaN: unknown */
+} rpi_step_parts;
+
+typedef struct rpi_setting {
+    const char *name, *value;
+} rpi_setting;
+
+typedef enum rpi_run_state { RPI_RUN_FINISHED, RPI_RUN_OPEN, RPI_RUN_FAILED } rpi_run_state;
+
+typedef struct rpi_run {
+    const char *label, *path;
+    int style; /* of its lines: chart.h */
+    const char *model, *data, *codec, *link, *transport, *unit;
+    int64_t ranks, steps, last_step;
+    double start_time; /* of the last start, seconds since 1970; 0: unknown */
+    rpi_curve_point *curve;
+    int curve_count;
+    int64_t window; /* steps of the mean that smooths */
+    bool single;    /* each point is one step */
+    double seconds, bytes, final_loss;
+    int64_t final_window; /* steps in final_loss */
+    rpi_evaluation_row *evaluations;
+    int evaluation_count;
+    double best_accuracy;
+    int64_t best_step;
+    rpi_spread rate;
+    double step_bytes; /* median */
+    rpi_step_parts parts;
+    rpi_setting *settings;
+    int setting_count;
+    const char **notes;
+    int note_count;
+    rpi_run_state state;
+} rpi_run;
+
+typedef struct rpi_report_bench {
+    const char *label; /* of the file */
+    rpi_bench_row *rows;
+    int count;
+} rpi_report_bench;
+
+typedef struct rpi_report {
+    rpi_arena *arena;
+    const char *title;
+    rpi_run *runs;
+    int run_count;
+    rpi_report_bench *benches;
+    int bench_count;
+} rpi_report;
+
+#endif

@@ -1,0 +1,12 @@
+/* The looks of pages and figures: one palette for light, dark and paper. */
+#ifndef RPI_CLI_REPORT_STYLESHEET_H
+#define RPI_CLI_REPORT_STYLESHEET_H
+
+#include <stdio.h>
+
+/* For a figure that stands alone: palette, marks and type. */
+void rpi_stylesheet_figure(FILE *stream);
+/* For the page: the same, and everything around the figures. */
+void rpi_stylesheet_page(FILE *stream);
+
+#endif

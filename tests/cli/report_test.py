@@ -1,0 +1,718 @@
+"""`redpoll report` as its users meet it. usage: report_test.py REDPOLL [NAME...]
+
+Pages are read by an XML parser, event files by a reader of their own, tables by csv; numbers
+are compared with those in metrics.jsonl.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import os
+import re
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+from typing import Any, Callable
+
+REDPOLL = os.path.abspath(sys.argv[1])
+NAMESPACE = "{http://www.w3.org/1999/xhtml}"
+SVG = "{http://www.w3.org/2000/svg}"
+HOSTILE = "<script>alert(1)</script>\"'&]]>\x01\u202e|`"
+
+
+def report(*words: str | Path, code: int = 0) -> subprocess.CompletedProcess[str]:
+    command = [REDPOLL, "report", *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == code, (
+        f"{command}: exit code {done.returncode}, not {code}: {done.stderr}"
+    )
+    return done
+
+
+def fails(message: str, *words: str | Path, code: int = 1) -> None:
+    done = report(*words, code=code)
+    assert message in done.stderr, f"'{message}' is not in: {done.stderr}"
+    assert done.stderr.count("\n") <= (1 if code == 1 else 2), done.stderr
+
+
+def header(**changes: Any) -> dict[str, Any]:
+    options = {"data": "synthetic", "link": "1Gbit,50us", "seed": 1, "out": "x"}
+    options.update(changes.pop("options", {}))
+    line = {"redpoll": "0.1.0", "host": "h", "time": 1700000000, "model": "mlp", "ranks": 2}
+    line.update({"transport": "tcp", "codec": "fp32", "first_step": 1, "last_step": 100})
+    return {**line, **changes, "options": options}
+
+
+def step(number: int, **changes: Any) -> dict[str, Any]:
+    line: dict[str, Any] = {"step": number, "loss": 2.5 / (1 + number / 10), "lr": 0.05}
+    line.update(
+        {"images_s": 100.0 + number % 7, "step_s": 0.5, "compute_s": 0.4, "comm_s": 0.3}
+    )
+    line.update({"encode_s": 0.02, "decode_s": 0.03, "exposed_s": 0.1, "skew_s": 0.04})
+    return {**line, "wire_bytes": 1500000, **changes}
+
+
+def evaluation(number: int, accuracy: float) -> dict[str, Any]:
+    return {
+        "evaluated_step": number,
+        "test_accuracy": accuracy,
+        "test_loss": 1.5,
+        "test_images": 9,
+    }
+
+
+CLOSING = {"steps": 1, "images_s_median": 5}
+
+
+def write_run(folder: Path, *lines: dict[str, Any] | str) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    texts = [line if isinstance(line, str) else json.dumps(line) + "\n" for line in lines]
+    (folder / "metrics.jsonl").write_text("".join(texts))
+    return folder
+
+
+def simple_run(folder: Path, steps: int = 40, **changes: Any) -> Path:
+    lines = [step(i) for i in range(1, steps + 1)]
+    return write_run(folder, header(**changes), *lines, evaluation(steps, 0.875), CLOSING)
+
+
+def page(path: Path) -> ElementTree.Element:
+    """The page, well-formed, and in need of nothing else."""
+    text = path.read_text(encoding="utf-8")
+    assert text.startswith("<!DOCTYPE html>")
+    addresses = set(re.findall(r"https?://[^\"'\s<)]+", text))
+    assert addresses <= {"http://www.w3.org/1999/xhtml", "http://www.w3.org/2000/svg"}, (
+        addresses
+    )
+    assert "@import" not in text and not re.search(r"url\((?!#)", text)
+    root = ElementTree.fromstring(text)
+    for element in root.iter():
+        assert element.tag not in (
+            NAMESPACE + "script",
+            NAMESPACE + "link",
+            NAMESPACE + "img",
+        ), element.tag
+        assert not any(name.startswith("on") for name in element.attrib), element.attrib
+    check_figures(root)
+    return root
+
+
+def check_figures(root: ElementTree.Element) -> None:
+    """Each figure has a title, a description and a table; names in the page are unique."""
+    ids = [element.get("id") for element in root.iter() if element.get("id")]
+    assert len(ids) == len(set(ids)), ids
+    for figure in root.iter(NAMESPACE + "figure"):
+        drawing = figure.find(SVG + "svg")
+        assert drawing is not None and drawing.get("role") == "img"
+        title, description = drawing.find(SVG + "title"), drawing.find(SVG + "desc")
+        assert title is not None and title.text and description is not None and description.text
+        assert drawing.get("aria-labelledby", "").split() == [
+            title.get("id"),
+            description.get("id"),
+        ]
+        assert figure.find(f".//{NAMESPACE}table") is not None, title.text
+        check_inside(drawing)
+
+
+def check_inside(drawing: ElementTree.Element) -> None:
+    """No coordinate is a NaN, and every label lies within the drawing."""
+    _, _, width, height = map(float, drawing.get("viewBox", "").split())
+    for element in drawing.iter():
+        for value in element.attrib.values():
+            assert "nan" not in value.split("-")[0].lower() and "inf" not in value, (
+                element.attrib
+            )
+        if element.tag == SVG + "text":
+            assert 0 <= float(element.get("x", "0")) <= width, element.attrib
+            assert 0 <= float(element.get("y", "0")) <= height, element.attrib
+
+
+def text_of(element: ElementTree.Element) -> str:
+    return "".join(element.itertext()).replace("\u00a0", " ").strip()
+
+
+def table_of(parent: ElementTree.Element) -> list[list[str]]:
+    table = parent.find(f".//{NAMESPACE}table")
+    assert table is not None
+    rows = table.iter(NAMESPACE + "tr")
+    return [
+        [text_of(cell) for cell in row if cell.tag[len(NAMESPACE) :] in ("td", "th")]
+        for row in rows
+    ]
+
+
+def comparison_of(root: ElementTree.Element) -> dict[str, dict[str, str]]:
+    heading, *rows = table_of(root)
+    return {row[0]: dict(zip(heading, row)) for row in rows}
+
+
+def figure_of(root: ElementTree.Element, name: str) -> ElementTree.Element:
+    return next(
+        figure for figure in root.iter(NAMESPACE + "figure") if figure.get("id") == name
+    )
+
+
+def steps_in(folder: Path) -> list[dict[str, Any]]:
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    return [line for line in map(json.loads, lines) if "step" in line]
+
+
+def leftovers(folder: Path) -> list[str]:
+    return [str(path) for path in folder.rglob("*.part-*")]
+
+
+# What a page says
+
+
+def test_a_real_run(tmp: Path) -> None:
+    for ranks in (1, 2):
+        words = [
+            "--model",
+            "mlp",
+            "--data",
+            "synthetic",
+            "--steps",
+            "30",
+            "--eval-every",
+            "10",
+            "-n",
+            str(ranks),
+        ]
+        words += ["--codec", "q4", "--global-batch-size", "32", "--out", str(tmp / f"n{ranks}")]
+        subprocess.run([REDPOLL, "train", *words], check=True, capture_output=True, timeout=120)
+    report(tmp / "n1", tmp / "n2", "-o", tmp / "out.html")
+    root = page(tmp / "out.html")
+    rows = comparison_of(root)
+    for ranks in (1, 2):
+        steps = steps_in(tmp / f"n{ranks}")
+        row = rows[f"n{ranks}"]
+        assert row["ranks"] == str(ranks) and row["steps"] == "30" and row["model"] == "mlp", (
+            row
+        )
+        rate = statistics.median(line["images_s"] for line in steps)
+        assert math.isclose(float(row["images/s"]), rate, rel_tol=1e-3), (row, rate)
+        sent = statistics.median(line["wire_bytes"] for line in steps) / 1e6
+        assert math.isclose(float(row["MB a step"]), sent, rel_tol=1e-3, abs_tol=1e-9), (
+            row,
+            sent,
+        )
+        last = [line["loss"] for line in steps[-2:]]  # 30 steps: means over 3, 2 at the end
+        assert math.isclose(float(row["final loss"]), sum(last) / 2, rel_tol=1e-3), (row, last)
+    names = [figure.get("id") for figure in root.iter(NAMESPACE + "figure")]
+    wanted = [
+        "loss-steps",
+        "loss-time",
+        "loss-bytes",
+        "accuracy",
+        "throughput",
+        "step-time",
+        "scaling",
+    ]
+    assert names == wanted, names
+
+
+def test_numbers_of_figures(tmp: Path) -> None:
+    run = simple_run(tmp / "run")
+    report(run, "-o", tmp / "out.html")
+    root = page(tmp / "out.html")
+    (_, *columns), (_, *values) = table_of(figure_of(root, "loss-steps"))
+    losses = {line["step"]: line["loss"] for line in steps_in(run)}
+    for column, value in zip(columns, values):
+        around = [losses[i] for i in range(int(column) - 1, int(column) + 2) if i in losses]
+        assert math.isclose(float(value), statistics.mean(around), rel_tol=1e-3), (
+            column,
+            value,
+        )
+    assert len(columns) >= 4
+    heading, row = table_of(figure_of(root, "step-time"))
+    parts = dict(zip(heading, row))
+    assert parts["step"] == "500 ms" and parts["compute"] == "400 ms", parts
+    assert parts["exposed: network"] == "60.0 ms", parts
+    assert parts["exposed: waiting for a rank"] == "40.0 ms" and parts["codec"] == "50.0 ms", (
+        parts
+    )
+    assert comparison_of(root)["run"]["exposed"] == "20.0 %"
+    assert comparison_of(root)["run"]["best accuracy"] == "87.50 %"
+    time = table_of(figure_of(root, "loss-time"))
+    assert time[0][-1] == "20.0 s", time  # 40 steps of 0.5 s
+    assert table_of(figure_of(root, "loss-bytes"))[0][-1] == "60.0 MB"
+
+
+def test_scaling(tmp: Path) -> None:
+    runs = []
+    for ranks, rate in ((1, 100), (2, 190), (4, 300)):
+        lines = [step(i, images_s=rate) for i in range(1, 6)]
+        runs.append(write_run(tmp / f"n{ranks}", header(ranks=ranks), *lines, CLOSING))
+    report(*runs, "-o", tmp / "out.html")
+    table = table_of(figure_of(page(tmp / "out.html"), "scaling"))
+    assert table[0][1:] == ["1", "2", "4"], table
+    assert table[1][1:] == ["100.0", "190.0", "300.0"], table
+    assert table[2][1:] == ["100.0", "200.0", "400.0"], table
+    report(runs[0], "-o", tmp / "one.html")
+    assert not [
+        f for f in page(tmp / "one.html").iter(NAMESPACE + "figure") if f.get("id") == "scaling"
+    ]
+
+
+def test_settings_that_differ(tmp: Path) -> None:
+    first = simple_run(tmp / "a", options={"seed": 1})
+    second = simple_run(tmp / "b", codec="q4:bucket=512", options={"seed": 2})
+    report(first, second, "-o", tmp / "out.html")
+    text = text_of(page(tmp / "out.html"))
+    part = text[text.index("What differs") : text.index("Settings that all runs share")]
+    assert "--seed" in part and "q4:bucket=512" in part and "--link" not in part, part
+    assert "--link" in text[text.index("Settings that all runs share") :]
+
+
+def test_notes(tmp: Path) -> None:
+    lines = [step(i) for i in range(1, 11)]
+    again = [step(i, loss=9.0) for i in range(8, 13)]
+    failed = {"failed_step": 12, "error": "rank 1 left & is gone"}
+    run = write_run(
+        tmp / "run",
+        header(),
+        *lines,
+        '{"step": 11, "lo\n',
+        header(first_step=8),
+        *again,
+        failed,
+    )
+    none = write_run(
+        tmp / "none", header(), step(1), step(2, loss=None), step(3, loss=float("nan"))
+    )
+    report(run, none, "-o", tmp / "out.html")
+    text = text_of(page(tmp / "out.html"))
+    for words in (
+        "run: failed after step 12: rank 1 left & is gone",
+        "run: resumed at step 8",
+        "run: 3 steps done again after a resume replace those of before",
+        "run: a line of the file that breaks off was left out",
+        "none: the loss is no number at 2 steps, the first is 2",
+        "none: has not said that it ended",
+    ):
+        assert words in text, (words, text)
+    assert comparison_of(page(tmp / "out.html"))["run"]["steps"] == "12"
+    assert comparison_of(page(tmp / "out.html"))["none"]["final loss"] == "–"
+
+
+def test_hostile_text(tmp: Path) -> None:
+    run = simple_run(
+        tmp / "run", model=HOSTILE, codec=HOSTILE, options={"data": HOSTILE, "link": HOSTILE}
+    )
+    other = write_run(
+        tmp / "a&b<c", header(model=HOSTILE), step(1), {"failed_step": 1, "error": HOSTILE}
+    )
+    label = HOSTILE.replace("\x01", "").replace("/", "")
+    done = report(
+        f"{label}={run}",
+        other,
+        "-o",
+        tmp / "out.html",
+        "--svg",
+        tmp / "svg",
+        "--markdown",
+        "--title",
+        HOSTILE,
+    )
+    root = page(tmp / "out.html")
+    title = root.find(f"{NAMESPACE}head/{NAMESPACE}title")
+    assert title is not None and title.text == HOSTILE.replace("\x01", "\ufffd")
+    for path in (tmp / "svg").iterdir():
+        for element in ElementTree.parse(path).getroot().iter():
+            assert element.tag.startswith(SVG) and element.tag != SVG + "script", element.tag
+    rows = [line for line in done.stdout.splitlines() if line.startswith("|")]
+    assert len({len(re.findall(r"(?<!\\)\|", row)) for row in rows}) == 1, rows
+    assert not re.search(r"(?<!\\)<", done.stdout)
+
+
+def test_markdown_is_what_the_page_offers(tmp: Path) -> None:
+    runs = [simple_run(tmp / name) for name in ("a", "b")]
+    done = report(*runs, "-o", tmp / "out.html", "--markdown")
+    offered = page(tmp / "out.html").find(f".//{NAMESPACE}pre")
+    assert offered is not None and offered.text == done.stdout, done.stdout
+    assert not (tmp / "report.html").exists()
+
+
+# All kinds of runs
+
+
+def test_fifty_runs(tmp: Path) -> None:
+    runs = [
+        simple_run(tmp / f"run-{i:02}", steps=20 + i, codec=f"q{i % 8 + 1}") for i in range(50)
+    ]
+    report(*runs, "-o", tmp / "out.html")
+    root = page(tmp / "out.html")
+    assert len(comparison_of(root)) == 50
+    lines = [
+        g.get("class")
+        for g in figure_of(root, "loss-steps").iter(SVG + "g")
+        if "series" in g.get("class", "")
+    ]
+    assert len(lines) == 50 and len(set(lines)) >= 49, "styles repeat too early"
+    assert (tmp / "out.html").stat().st_size < 3e6
+
+
+def test_one_step(tmp: Path) -> None:
+    run = write_run(tmp / "run", header(ranks=1), step(1, wire_bytes=0), CLOSING)
+    report(run, "-o", tmp / "out.html")
+    root = page(tmp / "out.html")
+    assert comparison_of(root)["run"]["steps"] == "1"
+    assert figure_of(root, "loss-steps").find(f".//{SVG}circle") is not None
+
+
+def test_a_long_run(tmp: Path) -> None:
+    count = 60000
+    lines = [step(i, loss=50.0 if i == 31000 else 1.0) for i in range(1, count + 1)]
+    run = write_run(tmp / "run", header(), *lines, CLOSING)
+    report(run, "-o", tmp / "out.html")
+    root = page(tmp / "out.html")
+    assert comparison_of(root)["run"]["steps"] == str(count)
+    assert (tmp / "out.html").stat().st_size < 150e3
+    bands = [
+        p for p in figure_of(root, "loss-steps").iter(SVG + "path") if p.get("class") == "band"
+    ]
+    assert len(bands) == 1
+
+
+def test_missing_values(tmp: Path) -> None:
+    bare = write_run(
+        tmp / "bare",
+        {"step": 1},
+        {"step": 2, "loss": None, "step_s": None},
+        {"step": 3, "loss": 1e36},
+    )
+    huge = write_run(
+        tmp / "huge",
+        header(ranks="two", options={"link": None}),
+        step(1, loss=1e300, step_s=1e300),
+    )
+    report(
+        bare,
+        huge,
+        "-o",
+        tmp / "out.html",
+        "--csv",
+        tmp / "csv",
+        "--tensorboard",
+        tmp / "tb",
+        "--svg",
+        tmp / "svg",
+    )
+    page(tmp / "out.html")
+    for path in (tmp / "svg").iterdir():
+        check_inside(ElementTree.parse(path).getroot())
+
+
+def test_a_run_that_is_being_written(tmp: Path) -> None:
+    text = (
+        json.dumps(header()) + "\n" + "".join(json.dumps(step(i)) + "\n" for i in range(1, 6))
+    )
+    whole = simple_run(tmp / "whole")
+    for bytes_there in list(range(0, len(text), 97)) + [len(text)]:
+        write_run(tmp / "run", text[:bytes_there])
+        report(tmp / "run", whole, "-o", tmp / "out.html")
+    root = page(tmp / "out.html")
+    assert comparison_of(root)["run"]["steps"] == "5"
+    assert "still at work after step 5" in text_of(root)
+
+
+def test_resumed_in_another_folder(tmp: Path) -> None:
+    run = write_run(
+        tmp / "run", header(first_step=21), *[step(i) for i in range(21, 31)], CLOSING
+    )
+    report(run, "-o", tmp / "out.html")
+    text = text_of(page(tmp / "out.html"))
+    assert "resumed at step 21" in text and "the steps before 21 are not in this folder" in text
+
+
+def test_benchmarks(tmp: Path) -> None:
+    for codec in ("fp32", "q4"):
+        words = [
+            "all-reduce",
+            "-n",
+            "2",
+            "--sizes",
+            "4K,64K,256K",
+            "--codec",
+            codec,
+            "--json",
+            "--iters",
+            "3",
+        ]
+        done = subprocess.run(
+            [REDPOLL, "bench", *words], check=True, capture_output=True, text=True, timeout=120
+        )
+        (tmp / f"{codec}.jsonl").write_text(
+            "".join(s + "\n" for s in done.stdout.splitlines() if s.startswith("{"))
+        )
+    report(
+        f"32 bits={tmp}/fp32.jsonl",
+        tmp / "q4.jsonl",
+        "-o",
+        tmp / "out.html",
+        "--csv",
+        tmp / "csv",
+    )
+    root = page(tmp / "out.html")
+    table = table_of(figure_of(root, "bench-time"))
+    assert [row[0] for row in table[1:]] == ["32 bits", "q4.jsonl"], table
+    assert len(table[0]) == 4
+    lines = [json.loads(line) for line in (tmp / "fp32.jsonl").read_text().splitlines()]
+    with (tmp / "csv" / "bench.csv").open() as stream:
+        rows = [row for row in csv.DictReader(stream) if row["run"] == "32 bits"]
+    assert [float(row["time_s"]) for row in rows] == [line["time_s"] for line in lines]
+    codec = {
+        "codec": "q4",
+        "dtype": "f32",
+        "isa": "avx2",
+        "encode_bytes_s": 1e10,
+        "decode_add_bytes_s": 2e10,
+    }
+    (tmp / "codec.jsonl").write_text(json.dumps({**codec, "memcpy_bytes_s": 8e9}) + "\n")
+    report(tmp / "codec.jsonl", "-o", tmp / "codec.html")
+    assert table_of(figure_of(page(tmp / "codec.html"), "codecs"))[1][1:4] == [
+        "10.0 GB/s",
+        "20.0 GB/s",
+        "8.00 GB/s",
+    ]
+
+
+# Tables, events, figures
+
+
+def test_csv(tmp: Path) -> None:
+    run = write_run(
+        tmp / "run",
+        header(),
+        step(1, loss=1 / 3),
+        step(2, loss=None),
+        evaluation(2, 0.1),
+        CLOSING,
+    )
+    report(f'a,"b"={run}', "--csv", tmp / "deep" / "er")
+    assert not (tmp / "report.html").exists()
+    with (tmp / "deep" / "er" / "steps.csv").open(newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert [row["run"] for row in rows] == ['a,"b"'] * 2 and rows[1]["loss"] == ""
+    for row, line in zip(rows, steps_in(run)):
+        for key, value in line.items():
+            assert value is None or float(row[key]) == value, (key, row)
+    with (tmp / "deep" / "er" / "runs.csv").open(newline="") as stream:
+        (summary,) = csv.DictReader(stream)
+    assert summary["codec"] == "fp32" and float(summary["exposed_share"]) == 0.2
+    report(run, "--csv", tmp / "steps.csv")
+    assert (tmp / "steps.csv").read_text().startswith("run,step,loss,")
+
+
+def crc32c(data: bytes) -> int:
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF
+
+
+def masked(data: bytes) -> int:
+    crc = crc32c(data)
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def records(data: bytes) -> list[bytes]:
+    found, at = [], 0
+    while at < len(data):
+        (length,) = struct.unpack_from("<Q", data, at)
+        assert struct.unpack_from("<I", data, at + 8)[0] == masked(data[at : at + 8])
+        body = data[at + 12 : at + 12 + length]
+        assert len(body) == length
+        assert struct.unpack_from("<I", data, at + 12 + length)[0] == masked(body)
+        found.append(body)
+        at += 16 + length
+    return found
+
+
+def varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        value |= (data[at] & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if data[at - 1] < 0x80:
+            return value, at
+
+
+def fields(data: bytes) -> list[tuple[int, Any]]:
+    """The fields of a protobuf message, as (number, value)."""
+    found, at = [], 0
+    while at < len(data):
+        key, at = varint(data, at)
+        value: Any
+        if key & 7 == 0:
+            value, at = varint(data, at)
+        elif key & 7 == 2:
+            length, at = varint(data, at)
+            value, at = data[at : at + length], at + length
+        else:
+            size, form = (8, "<d") if key & 7 == 1 else (4, "<f")
+            value, at = struct.unpack_from(form, data, at)[0], at + size
+        found.append((key >> 3, value))
+    return found
+
+
+def scalars(path: Path) -> list[tuple[int, float, dict[str, float]]]:
+    version, *events = map(fields, map(records, [path.read_bytes()]).__next__())
+    assert dict(version)[3] == b"brain.Event:2"
+    found = []
+    for event in events:
+        values = [
+            dict(fields(value)) for number, value in fields(dict(event)[5]) if number == 1
+        ]
+        found.append((dict(event)[2], dict(event)[1], {v[1].decode(): v[2] for v in values}))
+    return found
+
+
+def test_tensorboard(tmp: Path) -> None:
+    run = write_run(
+        tmp / "run",
+        header(),
+        step(1),
+        evaluation(1, 0.25),
+        step(2, loss=None, lr=None),
+        step(300),
+    )
+    report(
+        f"../x/{HOSTILE}={run}".replace("\x01", ""),
+        run.parent / "run2",
+        "--tensorboard",
+        tmp / "tb",
+        code=1,
+    )
+    assert not leftovers(tmp)
+    report(f".q/4={run}", "--tensorboard", tmp / "tb")
+    (path,) = (tmp / "tb").rglob("events*")
+    assert path.parent.name == "_q_4" and path.name == "events.out.tfevents.1700000000.redpoll"
+    events = scalars(path)
+    assert [number for number, _, _ in events] == [1, 1, 2, 300]
+    lines = steps_in(run)
+    assert (
+        events[0][2]["train/loss"] == struct.unpack("f", struct.pack("f", lines[0]["loss"]))[0]
+    )
+    assert events[0][2]["network/wire_bytes"] == 1500000 and events[0][1] == 1700000000.5
+    assert events[1][2] == {"test/accuracy": 0.25, "test/loss": 1.5}
+    assert math.isnan(events[2][2]["train/loss"]) and "train/lr" not in events[2][2]
+    assert len(events[3][2]) == 11
+    report(f".q/4={run}", "--tensorboard", tmp / "tb")  # the same file again, not a second one
+    assert len(list((tmp / "tb").rglob("events*"))) == 1
+
+
+def test_figures_of_their_own(tmp: Path) -> None:
+    runs = [simple_run(tmp / name) for name in ("a", "b")]
+    report(*runs, "--svg", tmp / "svg")
+    names = sorted(path.name for path in (tmp / "svg").iterdir())
+    assert names == [
+        "accuracy.svg",
+        "loss-bytes.svg",
+        "loss-steps.svg",
+        "loss-time.svg",
+        "step-time.svg",
+        "throughput.svg",
+    ], names
+    for path in (tmp / "svg").iterdir():
+        text = path.read_text(encoding="utf-8")
+        root = ElementTree.fromstring(text)
+        assert root.tag == SVG + "svg" and root.get("role") == "img"
+        assert "prefers-color-scheme:dark" in text
+        assert root.find(f'.//{SVG}rect[@class="ground"]') is not None
+        check_inside(root)
+
+
+def test_the_same_files_give_the_same_bytes(tmp: Path) -> None:
+    runs = [simple_run(tmp / name) for name in ("a", "b")]
+    for name in ("one", "two"):
+        report(*runs, "-o", tmp / f"{name}.html")
+    assert (tmp / "one.html").read_bytes() == (tmp / "two.html").read_bytes()
+
+
+def test_labels(tmp: Path) -> None:
+    twins = [simple_run(tmp / "x" / "q4"), simple_run(tmp / "y" / "q4")]
+    odd = simple_run(tmp / "lr=0.1")
+    report(*twins, odd, f"named={simple_run(tmp / 'z')}", "-o", tmp / "out.html")
+    assert list(comparison_of(page(tmp / "out.html"))) == [
+        str(twins[0]),
+        str(twins[1]),
+        "lr=0.1",
+        "named",
+    ]
+
+
+# Mistakes
+
+
+def test_mistakes(tmp: Path) -> None:
+    run = simple_run(tmp / "run")
+    (tmp / "empty").mkdir()
+    out = tmp / "out.html"
+    out.write_text("before")
+    fails("which run?", code=2)
+    fails("is given twice", run, f"again={run / 'metrics.jsonl'}", "-o", out, code=2)
+    fails("two runs are called 'x'", f"x={run}", f"x={simple_run(tmp / 'other')}", code=2)
+    fails("--outputt", run, "--outputt", "x", code=2)
+    fails("cannot read", tmp / "nowhere", "-o", out)
+    fails("empty holds no metrics.jsonl", tmp / "empty", "-o", out)
+    fails(
+        "run/metrics.jsonl:2: not JSON", write_run(run, header(), "oops\n", step(1)), "-o", out
+    )
+    fails("has no steps yet", write_run(run, header()), "-o", out)
+    fails("has no steps yet", write_run(run, ""), "-o", out)
+    fails("holds nothing that redpoll", write_run(run, '{"a": 1}\n'), "-o", out)
+    os.mkfifo(tmp / "pipe")
+    fails("is not a regular file", tmp / "pipe", "-o", out)
+    assert out.read_text() == "before" and not leftovers(tmp)
+
+
+def test_output_that_cannot_be_written(tmp: Path) -> None:
+    run = simple_run(tmp / "run")
+    (tmp / "file").write_text("")
+    fails("cannot write", run, "-o", tmp / "nowhere" / "out.html")
+    fails("it is a folder", run, "-o", tmp)
+    for option in ("--csv", "--svg", "--tensorboard"):
+        fails(f"{tmp}/file", run, option, tmp / "file" / "below")
+        fails(f"{tmp}/file", run, option, tmp / "file")
+    if os.path.exists("/dev/full"):
+        fails("cannot write /dev/full", run, "-o", "/dev/full")
+        command = [REDPOLL, "report", str(run), "--markdown"]
+        with open("/dev/full", "w") as full:
+            done = subprocess.run(
+                command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60
+            )
+        assert done.returncode == 1 and "standard output" in done.stderr, done
+    assert not leftovers(tmp) and (tmp / "file").read_text() == ""
+
+
+def main() -> int:
+    tests: dict[str, Callable[[Path], None]] = {
+        name: test for name, test in globals().items() if name.startswith("test_")
+    }
+    failed = 0
+    for name, test in tests.items():
+        if len(sys.argv) > 2 and name not in sys.argv[2:]:
+            continue
+        with tempfile.TemporaryDirectory(prefix="redpoll-report-") as folder:
+            os.chdir(folder)
+            try:
+                test(Path(folder))
+                print(f"ok       {name}")
+            except Exception as error:  # noqa: BLE001
+                failed += 1
+                print(f"FAILED   {name}: {type(error).__name__}: {error}")
+            os.chdir("/")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -186,6 +186,30 @@ static void a_diverged_run_has_no_final_loss(void) {
     rpi_metrics_file_close(&file);
 }
 
+/* Wherever memory runs out: a status, and nothing is leaked (as the sanitizers see). */
+static void memory_that_runs_out_is_a_status(void) {
+    static const char text[] = HEADER("1") STEP("1", "2.25") HEADER("2")
+        STEP("2", "1.25") "{\"failed_step\":2,\"error\":\"rank 1 "
+                          "left\"}\n{\"op\":\"all-reduce\",\"bytes\":64}\n";
+    bool succeeded = false;
+    for (long n = 1; n < 500 && !succeeded; n++) {
+        rpi_arena *small = arena;
+        REQUIRE_OK(rpi_arena_create(64, &arena));
+        rpi_memory_fail_after(n);
+        rpi_run run = {0};
+        rp_status status = read_lines(text);
+        bool was_read = status == RP_OK;
+        if (was_read) status = rpi_run_summarise(&file, 50, arena, &run);
+        rpi_memory_fail_after(0);
+        CHECK(status == RP_OK || status == RP_NOMEM);
+        if (was_read) rpi_metrics_file_close(&file);
+        rpi_arena_destroy(arena);
+        arena = small;
+        succeeded = status == RP_OK;
+    }
+    CHECK(succeeded);
+}
+
 static const char *escaped(const char *text) {
     static char out[512];
     memset(out, 0, sizeof out);
@@ -213,7 +237,8 @@ static void text_of_others_is_text(void) {
         CHECK_MSG(strcmp(escaped(cases[i].text), cases[i].wanted) == 0, "%zu: '%s'", i,
                   escaped(cases[i].text));
     char cut[32];
-    CHECK(strcmp(rpi_markup_cut("caf\xc3\xa9s", 4, cut, sizeof cut), "caf…") == 0);
+    CHECK(strcmp(rpi_markup_cut("run-with-a-name-1", 11, cut, sizeof cut), "run-wi…me-1") == 0);
+    CHECK(strcmp(rpi_markup_cut("caf\xc3\xa9s", 4, cut, sizeof cut), "c…\xc3\xa9s") == 0);
     CHECK(strcmp(rpi_markup_cut("caf\xc3\xa9", 4, cut, sizeof cut), "caf\xc3\xa9") == 0);
     CHECK(rpi_markup_length("caf\xc3\xa9") == 4);
 }
@@ -238,6 +263,7 @@ WITH_ARENA(any_damage_is_survived)
 WITH_ARENA(a_run_is_summed_up)
 WITH_ARENA(long_runs_are_thinned_out_and_keep_their_extremes)
 WITH_ARENA(a_diverged_run_has_no_final_loss)
+WITH_ARENA(memory_that_runs_out_is_a_status)
 
 CASES({"a run is read", a_run_is_read_case},
       {"later steps replace earlier ones", later_steps_replace_earlier_ones_case},
@@ -252,4 +278,5 @@ CASES({"a run is read", a_run_is_read_case},
       {"long runs are thinned out and keep their extremes",
        long_runs_are_thinned_out_and_keep_their_extremes_case},
       {"a diverged run has no final loss", a_diverged_run_has_no_final_loss_case},
+      {"memory that runs out is a status", memory_that_runs_out_is_a_status_case},
       {"text of others is text", text_of_others_is_text})

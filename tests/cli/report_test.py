@@ -419,7 +419,7 @@ def test_a_run_that_is_being_written(tmp: Path) -> None:
         report(tmp / "run", whole, "-o", tmp / "out.html")
     root = page(tmp / "out.html")
     assert comparison_of(root)["run"]["steps"] == "5"
-    assert "still at work after step 5" in text_of(root)
+    assert "has not said that it ended" in text_of(root)
 
 
 def test_resumed_in_another_folder(tmp: Path) -> None:

@@ -29,8 +29,9 @@ extern const rpi_figure_kind rpi_figure_codecs;
 /* All figures that this report has; the array is of its arena. */
 rp_status rpi_figures_build(const rpi_report *report, rpi_figure **out_figures, int *out_count);
 
-/* As a file of its own, with title, legend and both palettes. */
-void rpi_figure_write_file(FILE *stream, const rpi_figure *figure);
+/* As a file of its own, with title, legend, caption and both palettes; `subtitle` may be NULL.
+ */
+void rpi_figure_write_file(FILE *stream, const rpi_figure *figure, const char *subtitle);
 /* As a numbered <figure> of a page, with its caption and its table. */
 void rpi_figure_write_page(FILE *stream, const rpi_figure *figure, int number);
 /* The sample of a line or a box that legends show. */

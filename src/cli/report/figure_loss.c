@@ -65,7 +65,7 @@ static rp_status smoothing(const rpi_report *report, bool has_bands, const char 
     if (least == most)
         snprintf(range, sizeof range, "%lld steps", most);
     else
-        snprintf(range, sizeof range, "a fortieth of the run (%lld to %lld steps)", least,
+        snprintf(range, sizeof range, "a twentieth of the run (%lld to %lld steps)", least,
                  most);
     const char *band = !has_bands ? ""
                        : envelopes
@@ -107,16 +107,17 @@ static rp_status build_steps(const rpi_report *report, rpi_figure *figure) {
 static rp_status build_time(const rpi_report *report, rpi_figure *figure) {
     figure->title = "Loss against time";
     figure->x = (rpi_axis){"time in training steps", RPI_SECONDS, false, true};
-    return build(report, seconds_of,
-                 "The same losses against the time that the steps took, evaluations and "
-                 "checkpoints left out.",
-                 figure);
+    return build(
+        report, seconds_of,
+        "Training loss against the time that the steps took, evaluations and checkpoints "
+        "left out.",
+        figure);
 }
 
 static rp_status build_bytes(const rpi_report *report, rpi_figure *figure) {
     figure->title = "Loss against data sent";
     figure->x = (rpi_axis){"sent by rank 0", RPI_BYTES, false, true};
-    return build(report, bytes_of, "The same losses against all bytes that rank 0 had sent.",
+    return build(report, bytes_of, "Training loss against all bytes that rank 0 had sent.",
                  figure);
 }
 

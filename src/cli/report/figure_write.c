@@ -3,12 +3,17 @@
 #include "cli/report/markup.h"
 #include "cli/report/stylesheet.h"
 
+#include <string.h>
+
 enum {
     MARGIN = 16,      /* around a figure that stands alone */
     LETTER = 7,       /* width of one, about, at 12 px */
     SAMPLE = 34,      /* of a legend, with its gap */
     LEGEND_LINE = 20, /* height */
     LONGEST_LABEL = 48,
+    MOST_OPEN = 16, /* entries of a legend on the page; more are folded, the table has them */
+    CAPTION_LINE = 15,     /* height */
+    CAPTION_LETTERS = 106, /* of a line */
 };
 
 void rpi_figure_key(FILE *stream, const char *class, bool is_line) {
@@ -17,7 +22,7 @@ void rpi_figure_key(FILE *stream, const char *class, bool is_line) {
         fprintf(stream, "<g class=\"%s\"><path class=\"line\" d=\"M1 5H25\"/></g></svg>",
                 class);
     else
-        fprintf(stream, "<rect class=\"%s\" x=\"8\" width=\"18\" height=\"10\"/></svg>", class);
+        fprintf(stream, "<rect class=\"%s\" x=\"4\" width=\"18\" height=\"10\"/></svg>", class);
 }
 
 typedef struct legend {
@@ -60,10 +65,9 @@ static int flow_legend(FILE *stream, const rpi_figure *figure) {
             if (l.lines)
                 fprintf(stream, "<path class=\"line\" d=\"M0 6H26\"/>");
             else
-                fprintf(stream,
-                        "<rect class=\"%s\" x=\"8\" y=\"1\" width=\"18\" height=\"10\"/>",
+                fprintf(stream, "<rect class=\"%s\" y=\"1\" width=\"18\" height=\"10\"/>",
                         class);
-            fprintf(stream, "<text x=\"%d\" y=\"10\">", SAMPLE);
+            fprintf(stream, "<text x=\"%d\" y=\"10\">", SAMPLE - (l.lines ? 0 : 8));
             rpi_markup_text(stream, label);
             fprintf(stream, "</text></g>\n");
         }
@@ -80,11 +84,45 @@ static void write_accessible(FILE *stream, const rpi_figure *figure, const char 
     fprintf(stream, "</desc>\n");
 }
 
-void rpi_figure_write_file(FILE *stream, const rpi_figure *figure) {
-    int legend_height = flow_legend(NULL, figure);
+/* Bytes of the words that fit into one line of a caption. */
+static size_t line_bytes(const char *text) {
+    size_t kept = 0;
+    for (size_t at = 0; text[at] && at <= CAPTION_LETTERS; at++)
+        if (text[at + 1] == ' ' || !text[at + 1]) kept = at + 1;
+    return kept ? kept : strlen(text);
+}
+
+/* Without a stream only the height is told. */
+static int flow_caption(FILE *stream, const char *text, int x, int y) {
+    int height = 0;
+    while (*text) {
+        size_t bytes = line_bytes(text);
+        height += CAPTION_LINE;
+        if (stream) {
+            char line[2 * CAPTION_LETTERS];
+            snprintf(line, sizeof line, "%.*s", (int)bytes, text);
+            fprintf(stream, "<text class=\"caption\" x=\"%d\" y=\"%d\">", x, y + height - 4);
+            rpi_markup_text(stream, line);
+            fprintf(stream, "</text>\n");
+        }
+        text += bytes;
+        while (*text == ' ') text++;
+    }
+    return height;
+}
+
+static void write_line(FILE *stream, const char *class, int y, const char *text) {
+    fprintf(stream, "<text class=\"%s\" x=\"%d\" y=\"%d\">", class, MARGIN, y);
+    rpi_markup_text(stream, text);
+    fprintf(stream, "</text>\n");
+}
+
+void rpi_figure_write_file(FILE *stream, const rpi_figure *figure, const char *subtitle) {
     int width = RPI_CHART_WIDTH + 2 * MARGIN;
-    int top = MARGIN + 30, chart_top = top + legend_height;
-    int height = chart_top + rpi_chart_height(figure) + MARGIN / 2;
+    int legend_top = MARGIN + 30 + (subtitle ? 20 : 0);
+    int chart_top = legend_top + flow_legend(NULL, figure);
+    int caption_top = chart_top + rpi_chart_height(figure) + 4;
+    int height = caption_top + flow_caption(NULL, figure->caption, 0, 0) + MARGIN;
     fprintf(stream,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" "
             "viewBox=\"0 0 %d %d\" role=\"img\" aria-labelledby=\"%s-title %s-desc\">\n",
@@ -92,21 +130,26 @@ void rpi_figure_write_file(FILE *stream, const rpi_figure *figure) {
     write_accessible(stream, figure, figure->name);
     fprintf(stream, "<style>\n");
     rpi_stylesheet_figure(stream);
-    fprintf(stream,
-            "</style>\n<rect class=\"ground\" width=\"%d\" height=\"%d\" rx=\"6\"/>\n"
-            "<text class=\"heading\" x=\"%d\" y=\"%d\">",
-            width, height, MARGIN, MARGIN + 14);
-    rpi_markup_text(stream, figure->title);
-    fprintf(stream, "</text>\n<g transform=\"translate(%d %d)\">\n", MARGIN, top);
+    fprintf(stream, "</style>\n<rect class=\"ground\" width=\"%d\" height=\"%d\" rx=\"6\"/>\n",
+            width, height);
+    write_line(stream, "heading", MARGIN + 14, figure->title);
+    if (subtitle) write_line(stream, "subtitle", MARGIN + 36, subtitle);
+    fprintf(stream, "<g transform=\"translate(%d %d)\">\n", MARGIN, legend_top);
     flow_legend(stream, figure);
     fprintf(stream, "</g>\n<g transform=\"translate(%d %d)\">\n", MARGIN, chart_top);
     rpi_chart_draw(stream, figure, figure->name);
-    fprintf(stream, "</g>\n</svg>\n");
+    fprintf(stream, "</g>\n");
+    flow_caption(stream, figure->caption, MARGIN, caption_top);
+    fprintf(stream, "</svg>\n");
 }
 
 static void write_legend(FILE *stream, const rpi_figure *figure) {
     legend l = legend_of(figure);
     if (l.count == 0) return;
+    bool folded = l.count > MOST_OPEN;
+    if (folded)
+        fprintf(stream, "<details class=\"legend\"><summary>Legend of %d lines</summary>\n",
+                l.count);
     fprintf(stream, "<ul class=\"legend\">");
     for (int i = 0; i < l.count; i++) {
         char class[32], label[4 * LONGEST_LABEL + 8];
@@ -117,7 +160,7 @@ static void write_legend(FILE *stream, const rpi_figure *figure) {
         rpi_markup_text(stream, label);
         fprintf(stream, "</span></li>");
     }
-    fprintf(stream, "</ul>\n");
+    fprintf(stream, folded ? "</ul></details>\n" : "</ul>\n");
 }
 
 static void write_table(FILE *stream, const rpi_table *table, int number) {

@@ -59,18 +59,23 @@ int rpi_markup_length(const char *text) {
     return length;
 }
 
+/* Where character `index` begins; the end of the text when it has no so many. */
+static size_t offset_of(const char *text, int index) {
+    size_t at = 0;
+    for (int seen = 0; text[at]; at++)
+        if (((unsigned char)text[at] & 0xc0) != 0x80 && seen++ == index) break;
+    return at;
+}
+
 const char *rpi_markup_cut(const char *text, int limit, char *out, size_t bytes) {
-    if (rpi_markup_length(text) <= limit && strlen(text) < bytes) {
-        strcpy(out, text);
-        return out;
-    }
-    size_t kept = 0;
-    int seen = 0;
-    for (; text[kept] && kept < bytes - 4; kept++) {
-        if (((unsigned char)text[kept] & 0xc0) != 0x80 && seen++ == limit - 1) break;
-    }
-    while (kept > 0 && ((unsigned char)text[kept] & 0xc0) == 0x80) kept--;
-    memcpy(out, text, kept);
-    strcpy(out + kept, "…");
+    int length = rpi_markup_length(text), front = (limit - 1) * 3 / 5;
+    size_t kept = offset_of(text, front);
+    const char *rest = text + offset_of(text, length - (limit - 1 - front));
+    if (length <= limit && strlen(text) < bytes)
+        snprintf(out, bytes, "%s", text);
+    else if (length <= limit) /* hardly text: more continuation bytes than characters */
+        snprintf(out, bytes, "…");
+    else
+        snprintf(out, bytes, "%.*s…%s", (int)kept, text, rest);
     return out;
 }

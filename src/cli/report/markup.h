@@ -13,7 +13,8 @@ void rpi_markup_text(FILE *stream, const char *text);
 /* What a user reads as this many characters; continuation bytes of UTF-8 do not count. */
 int rpi_markup_length(const char *text);
 
-/* The first `limit` characters, an ellipsis for the rest; static storage is the caller's. */
+/* At most `limit` characters, with an ellipsis for what is left out of the middle: the ends of
+ * names tell them apart. Written to `out`, which is returned. */
 const char *rpi_markup_cut(const char *text, int limit, char *out, size_t bytes);
 
 #endif

@@ -116,8 +116,11 @@ static bool has_note(const rpi_run *run, const char *note) {
 
 /* A note once, with all runs that it is about. */
 static void write_note(FILE *stream, const rpi_report *report, int first, const char *note) {
-    fprintf(stream, "<li>");
-    for (int r = first; r < report->run_count; r++) {
+    int count = 0;
+    for (int r = first; r < report->run_count; r++) count += has_note(&report->runs[r], note);
+    bool of_all = count == report->run_count && count > 2;
+    fprintf(stream, of_all ? "<li><b>each run</b>" : "<li>");
+    for (int r = first; r < report->run_count && !of_all; r++) {
         if (!has_note(&report->runs[r], note)) continue;
         fprintf(stream, r > first ? ", <b>" : "<b>");
         rpi_markup_text(stream, report->runs[r].label);

@@ -59,15 +59,19 @@ static void shorten_exponent(char *text) {
     memmove(end, e, strlen(e) + 1);
 }
 
+/* What has no digits; NULL for a number. */
+static const char *word_for(double value) {
+    if (isnan(value)) return "–";
+    if (isinf(value)) return value < 0 ? "−∞" : "∞";
+    return value == 0 ? "0" : NULL;
+}
+
 const char *rpi_number_text(double value, int digits, char text[RPI_QUANTITY_TEXT]) {
     double size = fabs(value);
-    if (isnan(value))
-        strcpy(text, "–");
-    else if (isinf(value))
-        strcpy(text, value < 0 ? "−∞" : "∞");
-    else if (value == 0)
-        strcpy(text, "0");
-    else if (size >= 1e6 || size < 1e-4) {
+    const char *word = word_for(value);
+    if (word) {
+        snprintf(text, RPI_QUANTITY_TEXT, "%s", word);
+    } else if (size >= 1e6 || size < 1e-4) {
         snprintf(text, RPI_QUANTITY_TEXT, "%.*e", digits > 2 ? 2 : digits - 1, value);
         shorten_exponent(text);
     } else {

@@ -25,7 +25,8 @@ static const rpi_option options[] = {
     {"output", "o", NULL, RPI_OPTION_TEXT, FIELD(output), NULL, 0, 0, "FILE",
      "the page; report.html when nothing else is asked for", NULL},
     {"title", NULL, NULL, RPI_OPTION_TEXT, FIELD(title), NULL, 0, 0, "TEXT",
-     "of the page; the names of the runs when absent", NULL},
+     "of the page, and below that of each figure of --svg; the names of the runs when absent",
+     NULL},
     {"svg", NULL, NULL, RPI_OPTION_TEXT, FIELD(svg), NULL, 0, 0, "FOLDER",
      "each figure as a file", NULL},
     {"markdown", NULL, NULL, RPI_OPTION_FLAG, FIELD(markdown), NULL, 0, 0, NULL,
@@ -111,7 +112,7 @@ static rp_status write_figures(job *j) {
         RP_TRY(rpi_arena_printf(j->report.arena, &path, "%s/%s.svg", j->settings->svg,
                                 j->figures[i].name));
         RP_TRY(rpi_output_open(path, &file));
-        rpi_figure_write_file(file.stream, &j->figures[i]);
+        rpi_figure_write_file(file.stream, &j->figures[i], j->settings->title);
         RP_TRY(rpi_output_commit(&file));
     }
     return RP_OK;

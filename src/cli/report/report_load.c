@@ -146,21 +146,20 @@ static rp_status load_one(const rpi_report_inputs *inputs, int index, rpi_report
     return status;
 }
 
-/* "fp32, q4 and 3 more" */
+/* "fp32, q4 and q8", or how many they are where that would be long. */
 static rp_status choose_title(const rpi_report_inputs *inputs, rpi_report *report) {
-    enum { NAMED = 4 };
+    enum { LONGEST_TITLE = 90 };
+    size_t length = 0;
     report->title = "";
-    for (int i = 0; i < inputs->count && i < NAMED; i++) {
-        bool last = i == inputs->count - 1;
-        RP_TRY(rpi_arena_printf(report->arena, &report->title, "%s%s%s", report->title,
-                                i == 0 ? ""
-                                : last ? " and "
-                                       : ", ",
+    for (int i = 0; i < inputs->count; i++) length += strlen(inputs->list[i].label) + 2;
+    if (length > LONGEST_TITLE && inputs->count > 1)
+        return rpi_arena_printf(report->arena, &report->title, "%d %s", inputs->count,
+                                report->bench_count ? "measurements" : "runs");
+    for (int i = 0; i < inputs->count; i++) {
+        const char *before = i == 0 ? "" : i == inputs->count - 1 ? " and " : ", ";
+        RP_TRY(rpi_arena_printf(report->arena, &report->title, "%s%s%s", report->title, before,
                                 inputs->list[i].label));
     }
-    if (inputs->count > NAMED)
-        RP_TRY(rpi_arena_printf(report->arena, &report->title, "%s and %d more", report->title,
-                                inputs->count - NAMED));
     return RP_OK;
 }
 

@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-enum { SIDE = 8, BOTTOM = 50, LONGEST_LABEL = 46 };
+enum { LEFT = 1, RIGHT = 8, BOTTOM = 50, LONGEST_LABEL = 46 };
 
 int rpi_row_chart_height(const rpi_figure *figure) {
     return figure->row_count * RPI_ROW_HEIGHT + BOTTOM;
@@ -16,7 +16,7 @@ static rpi_scale make_scale(const rpi_figure *figure) {
         for (int b = 0; b < figure->rows[r].bar_count; b++)
             if (isfinite(figure->rows[r].bars[b].to))
                 range.high = fmax(range.high, figure->rows[r].bars[b].to);
-    return rpi_scale_make(&range, SIDE, RPI_CHART_WIDTH - SIDE - 6);
+    return rpi_scale_make(&range, LEFT, RPI_CHART_WIDTH - RIGHT - 6);
 }
 
 static void draw_axis(FILE *stream, const rpi_figure *figure, const rpi_scale *x) {
@@ -26,21 +26,21 @@ static void draw_axis(FILE *stream, const rpi_figure *figure, const rpi_scale *x
         for (int r = 0; r < figure->row_count; r++)
             fprintf(stream, "<path d=\"M%.1f %dv%d\"/>", rpi_scale_at(x, x->ticks[i].value),
                     r * RPI_ROW_HEIGHT + RPI_ROW_TOP - 2, RPI_ROW_HEIGHT - RPI_ROW_TOP);
-    fprintf(stream, "</g><g class=\"axis\"><path d=\"M%d %dH%d\"/>", SIDE, bottom,
-            RPI_CHART_WIDTH - SIDE);
+    fprintf(stream, "</g><g class=\"axis\"><path d=\"M%d %dH%d\"/>", LEFT, bottom,
+            RPI_CHART_WIDTH - RIGHT);
     for (int i = 0; i < x->tick_count; i++)
         fprintf(stream, "<path d=\"M%.1f %dv5\"/>", rpi_scale_at(x, x->ticks[i].value), bottom);
     fprintf(stream, "</g>\n<g class=\"ticks\">");
     for (int i = 0; i < x->tick_count; i++) {
         double at = rpi_scale_at(x, x->ticks[i].value);
         fprintf(stream, "<text class=\"%s\" x=\"%.1f\" y=\"%d\">",
-                i == 0 && at < 20 ? "start" : "middle", i == 0 && at < 20 ? at - 4 : at,
+                i == 0 && at < 20 ? "start" : "middle", i == 0 && at < 20 ? at - 1 : at,
                 bottom + 20);
         rpi_markup_text(stream, x->ticks[i].text);
         fprintf(stream, "</text>");
     }
     fprintf(stream, "</g>\n");
-    rpi_axis_title(stream, &figure->x, x, "end", RPI_CHART_WIDTH - SIDE, bottom + 42);
+    rpi_axis_title(stream, &figure->x, x, "end", RPI_CHART_WIDTH - RIGHT, bottom + 42);
 }
 
 static void draw_bar(FILE *stream, const rpi_scale *x, const rpi_bar *bar, int top) {
@@ -59,9 +59,9 @@ static void draw_bar(FILE *stream, const rpi_scale *x, const rpi_bar *bar, int t
 
 static void draw_row(FILE *stream, const rpi_scale *x, const rpi_chart_row *row, int top) {
     char label[4 * LONGEST_LABEL + 8];
-    fprintf(stream, "<g><text x=\"%d\" y=\"%d\">", SIDE, top + 17);
+    fprintf(stream, "<g><text x=\"%d\" y=\"%d\">", LEFT, top + 17);
     rpi_markup_text(stream, rpi_markup_cut(row->label, LONGEST_LABEL, label, sizeof label));
-    fprintf(stream, "</text><text class=\"end\" x=\"%d\" y=\"%d\">", RPI_CHART_WIDTH - SIDE,
+    fprintf(stream, "</text><text class=\"end\" x=\"%d\" y=\"%d\">", RPI_CHART_WIDTH - RIGHT,
             top + 17);
     rpi_markup_text(stream, row->value);
     fprintf(stream, "</text>");

@@ -39,9 +39,9 @@ static rpi_spread spread_of(const rpi_metrics_file *file, rpi_step_value which,
     return rpi_spread_of(scratch, file->step_count);
 }
 
-/* About a fortieth of the run, odd; too few steps are left as they are. */
+/* About a twentieth of the run, odd; too few steps are left as they are. */
 static int64_t window_of(size_t steps) {
-    return steps < 10 ? 1 : 2 * (int64_t)((steps + 79) / 80) + 1;
+    return steps < 10 ? 1 : 2 * (int64_t)((steps + 39) / 40) + 1;
 }
 
 /* Mean loss of the steps within half a window; NaN where none is a number, and at a last step
@@ -252,14 +252,12 @@ static rp_status note_losses(const rpi_metrics_file *file, rpi_arena *arena, rpi
 
 static rp_status add_notes(const rpi_metrics_file *file, rpi_arena *arena, rpi_run *run) {
     RP_TRY(rpi_arena_array(arena, LONGEST_NOTES, sizeof *run->notes, &run->notes));
-    long long last = run->steps ? (long long)file->steps[run->steps - 1].step : 0;
     if (run->state == RPI_RUN_FAILED)
         NOTE("failed after step %lld: %s", (long long)file->failed_step, file->error);
     if (run->state == RPI_RUN_OPEN && run->steps == 0)
         NOTE("has no steps yet");
     else if (run->state == RPI_RUN_OPEN)
-        NOTE("has not said that it ended: it is still at work after step %lld, or was killed",
-             last);
+        NOTE("has not said that it ended: it is still at work, or was killed");
     RP_TRY(note_losses(file, arena, run));
     RP_TRY(note_resumes(file, arena, run));
     if (file->replaced_steps > 0)

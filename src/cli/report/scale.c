@@ -50,11 +50,14 @@ static void linear_ticks(rpi_scale *scale, const rpi_range *range) {
     }
     bool suffixed = range->quantity == RPI_WHOLE;
     scale->unit = suffixed ? "" : unit->name;
-    for (double i = ceil(first - 1e-9); i <= last + 1e-9; i++) {
+    double start = ceil(first - 1e-9);
+    for (int i = 0; start + i <= last + 1e-9 && i < RPI_TICKS; i++) {
         char text[RPI_QUANTITY_TEXT];
-        double value = i == 0 ? 0 : i * step; /* no minus zero */
-        linear_text(value, step, suffixed ? unit->name : "", text);
-        if (suffixed && value == 0) strcpy(text, "0");
+        double value = start + i == 0 ? 0 : (start + i) * step; /* no minus zero */
+        if (suffixed && value == 0)
+            snprintf(text, sizeof text, "0");
+        else
+            linear_text(value, step, suffixed ? unit->name : "", text);
         add_tick(scale, value * unit->size, text);
     }
 }

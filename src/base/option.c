@@ -3,6 +3,7 @@
 #include "base/status.h"
 #include "base/suggest.h"
 #include "base/units.h"
+#include "base/wrap.h"
 
 #include <ctype.h>
 #include <inttypes.h>
@@ -92,7 +93,7 @@ rp_status rpi_options_defaults(const rpi_option *table, void *target) {
     return RP_OK;
 }
 
-static const char *variable_name(const rpi_option *option, char *text, size_t bytes) {
+const char *rpi_option_variable(const rpi_option *option, char *text, size_t bytes) {
     snprintf(text, bytes, "REDPOLL_%s", option->name);
     for (char *c = text + 8; *c; c++) *c = *c == '-' ? '_' : (char)toupper((unsigned char)*c);
     return text;
@@ -102,7 +103,7 @@ rp_status rpi_options_environment(const rpi_option *table, char *(*get)(const ch
                                   void *target) {
     for (const rpi_option *option = table; option->name; option++) {
         char variable[96];
-        const char *value = get(variable_name(option, variable, sizeof variable));
+        const char *value = get(rpi_option_variable(option, variable, sizeof variable));
         if (value && *value) RP_TRY(set_named(option, value, target, "", variable));
     }
     return RP_OK;
@@ -152,6 +153,12 @@ static const rpi_option *find(const rpi_option *table, const char *name, size_t 
             return table;
     }
     return NULL;
+}
+
+const rpi_option *rpi_options_find(const rpi_option *table, const char *word) {
+    if (word[0] != '-' || !word[1]) return NULL;
+    const char *name = word + (word[1] == '-' ? 2 : 1);
+    return find(table, name, strcspn(name, "="));
 }
 
 static rp_status unknown(const rpi_option *table, const char *word, const char *name,
@@ -244,20 +251,25 @@ rp_status rpi_options_parse(const rpi_option *table, int argc, char **argv, void
     return RP_OK;
 }
 
-static void option_head(const rpi_option *option, char *text, size_t bytes) {
+const char *rpi_option_head(const rpi_option *option, char *text, size_t bytes) {
     char alias[24] = "";
     if (option->alias) snprintf(alias, sizeof alias, "-%s, ", option->alias);
     snprintf(text, bytes, "%s--%s%s%s", alias, option->name, option->value ? " " : "",
              option->value ? option->value : "");
+    return text;
 }
+
+enum { HELP_COLUMN = 32 };
 
 void rpi_options_help(const rpi_option *table, FILE *stream) {
     for (const rpi_option *option = table; option->name; option++) {
-        char head[96];
-        option_head(option, head, sizeof head);
-        fprintf(stream, strlen(head) > 28 ? "  %s\n%32s" : "  %-28s  %s", head, "");
-        fprintf(stream, "%s%s%s%s\n", option->help, option->fallback ? " [" : "",
-                option->fallback ? option->fallback : "", option->fallback ? "]" : "");
+        char head[96], text[1024];
+        rpi_option_head(option, head, sizeof head);
+        fprintf(stream, strlen(head) > HELP_COLUMN - 4 ? "  %s\n%*s" : "  %-28s%*s", head,
+                strlen(head) > HELP_COLUMN - 4 ? HELP_COLUMN : 2, "");
+        snprintf(text, sizeof text, "%s%s%s%s", option->help, option->fallback ? " [" : "",
+                 option->fallback ? option->fallback : "", option->fallback ? "]" : "");
+        rpi_print_wrapped(stream, text, HELP_COLUMN, HELP_COLUMN);
     }
 }
 
@@ -271,11 +283,11 @@ void rpi_options_markdown(const rpi_option *table, FILE *stream) {
             "| option | variable | YAML key | default | meaning |\n|---|---|---|---|---|\n");
     for (const rpi_option *option = table; option->name; option++) {
         char head[96], variable[96];
-        option_head(option, head, sizeof head);
+        rpi_option_head(option, head, sizeof head);
         fprintf(stream, "| `");
         print_cell(stream, head);
         fprintf(stream, "` | `%s` | %s%s%s | ",
-                variable_name(option, variable, sizeof variable), option->yaml ? "`" : "",
+                rpi_option_variable(option, variable, sizeof variable), option->yaml ? "`" : "",
                 option->yaml ? option->yaml : "", option->yaml ? "`" : "");
         print_cell(stream, option->fallback);
         fprintf(stream, " | ");

@@ -34,7 +34,7 @@ typedef struct rpi_option {
     const char *fallback; /* default as a user would write it; NULL: 0, false or NULL */
     double min, max;      /* numbers, inclusive; both 0: no limit */
     const char *value;    /* placeholder in --help: "N", "RATE,LATENCY" */
-    const char *help;     /* one line; the default is added */
+    const char *help;     /* a phrase; the default is added */
     /* Further check of a text, NULL: any. RP_INVALID with a message. */
     rp_status (*check)(const char *text);
 } rpi_option;
@@ -68,6 +68,14 @@ typedef struct rpi_positional {
 rp_status rpi_options_parse(const rpi_option *table, int argc, char **argv, void *target,
                             rpi_positional *positional, bool *out_help);
 
+/* The option that a word of the command line names ("--link=1Gbit", "-n"); NULL: none here. */
+const rpi_option *rpi_options_find(const rpi_option *table, const char *word);
+
+/* "-n, --ranks N" and "REDPOLL_RANKS"; both return text. */
+const char *rpi_option_head(const rpi_option *option, char *text, size_t bytes);
+const char *rpi_option_variable(const rpi_option *option, char *text, size_t bytes);
+
+/* Lines of at most RPI_TEXT_COLUMNS (base/wrap.h). */
 void rpi_options_help(const rpi_option *table, FILE *stream);
 /* A table in Markdown: option, variable, YAML key, default, meaning. */
 void rpi_options_markdown(const rpi_option *table, FILE *stream);

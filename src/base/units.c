@@ -4,8 +4,11 @@
 
 #include <ctype.h>
 #include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 typedef struct unit {
     const char *suffix;
@@ -22,15 +25,36 @@ static int number_in_front(const char *text, double *value, const char **rest) {
     return end != text && isfinite(*value);
 }
 
+/* The unit of this name; NULL: none, and *nearest is then the one that differs in capitals. */
+static const unit *find_unit(const unit *units, const char *suffix, const unit **nearest) {
+    *nearest = NULL;
+    for (; units->suffix; units++) {
+        if (strcmp(suffix, units->suffix) == 0) return units;
+        if (strcasecmp(suffix, units->suffix) == 0) *nearest = units;
+    }
+    return NULL;
+}
+
+/* "; did you mean '64kB'?" where only the capitals of the unit are wrong, else "". */
+static const char *unit_hint(const char *text, const unit *units, char *hint, size_t bytes) {
+    double value;
+    const char *rest;
+    const unit *nearest = NULL;
+    hint[0] = '\0';
+    if (number_in_front(text, &value, &rest)) find_unit(units, rest, &nearest);
+    if (nearest)
+        snprintf(hint, bytes, "; did you mean '%.*s%s'?", (int)(rest - text), text,
+                 nearest->suffix);
+    return hint;
+}
+
 static int scaled(const char *text, const unit *units, double *value) {
     const char *rest;
+    const unit *nearest;
     if (!number_in_front(text, value, &rest)) return 0;
-    for (; units->suffix; units++)
-        if (strcmp(rest, units->suffix) == 0) {
-            *value *= units->factor;
-            return 1;
-        }
-    return 0;
+    const unit *found = find_unit(units, rest, &nearest);
+    if (found) *value *= found->factor;
+    return found != NULL;
 }
 
 static int whole(double value, int64_t *out) {
@@ -40,37 +64,60 @@ static int whole(double value, int64_t *out) {
 }
 
 rp_status rpi_parse_count(const char *text, int64_t *out_count) {
-    static const unit units[] = {
-        {"", 1}, {"K", 0x1p10}, {"M", 0x1p20}, {"G", 0x1p30}, {NULL, 0}};
+    static const unit units[] = {{"", 1},       {"K", 0x1p10}, {"M", 0x1p20},
+                                 {"G", 0x1p30}, {"T", 0x1p40}, {NULL, 0}};
     double value = 0;
+    char hint[96];
     if (!scaled(text, units, &value) || !whole(value, out_count))
         return RP_FAIL(
             INVALID,
-            "'%s' is not a whole number; write 1000 or, in powers of 1024, 64K, 16M, 1G", text);
+            "'%s' is not a whole number; write 1000 or, in powers of 1024, 64K, 16M, 1G%s",
+            text, unit_hint(text, units, hint, sizeof hint));
     return RP_OK;
 }
 
 rp_status rpi_parse_bytes(const char *text, int64_t *out_bytes) {
-    static const unit units[] = {{"", 1},         {"B", 1},        {"K", 0x1p10},
-                                 {"M", 0x1p20},   {"G", 0x1p30},   {"KiB", 0x1p10},
-                                 {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"kB", 1e3},
-                                 {"MB", 1e6},     {"GB", 1e9},     {NULL, 0}};
+    static const unit units[] = {
+        {"", 1},       {"B", 1},        {"K", 0x1p10},   {"M", 0x1p20},   {"G", 0x1p30},
+        {"T", 0x1p40}, {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40},
+        {"kB", 1e3},   {"MB", 1e6},     {"GB", 1e9},     {"TB", 1e12},    {NULL, 0}};
     double value = 0;
+    char hint[96];
     if (!scaled(text, units, &value) || !whole(floor(value), out_bytes) || value < 0)
         return RP_FAIL(
-            INVALID, "'%s' is not a size; write 4096, 64K or 64KiB (1024), 100MB or 1GB (1000)",
-            text);
+            INVALID,
+            "'%s' is not a size; write 4096, 64K or 64KiB (1024), 100MB or 1GB (1000)%s", text,
+            unit_hint(text, units, hint, sizeof hint));
+    return RP_OK;
+}
+
+static const unit durations[] = {{"s", 1},    {"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9},
+                                 {"min", 60}, {"m", 60},    {"h", 3600},  {NULL, 0}};
+
+rp_status rpi_parse_duration(const char *text, double *out_seconds) {
+    double value = 0;
+    char hint[96];
+    const char *rest;
+    if (number_in_front(text, &value, &rest) && !*rest && value > 0)
+        return RP_FAIL(INVALID, "'%s' has no unit; did you mean '%sus' or '%sms'?", text, text,
+                       text);
+    bool zero = number_in_front(text, &value, &rest) && !*rest && value == 0;
+    if ((!zero && !scaled(text, durations, &value)) || value < 0)
+        return RP_FAIL(INVALID, "'%s' is not a duration; write 50us, 250ms or 1s%s", text,
+                       unit_hint(text, durations, hint, sizeof hint));
+    *out_seconds = value;
     return RP_OK;
 }
 
 rp_status rpi_parse_seconds(const char *text, double *out_seconds) {
-    static const unit units[] = {{"", 1},      {"s", 1},     {"ms", 1e-3},
-                                 {"us", 1e-6}, {"ns", 1e-9}, {"min", 60},
-                                 {"m", 60},    {"h", 3600},  {NULL, 0}};
     double value = 0;
-    if (!scaled(text, units, &value) || value < 0)
+    char hint[96];
+    const char *rest;
+    bool bare = number_in_front(text, &value, &rest) && !*rest;
+    if ((!bare && !scaled(text, durations, &value)) || value < 0)
         return RP_FAIL(INVALID,
-                       "'%s' is not a duration; write 30, 30s, 10min, 1h, 250ms or 50us", text);
+                       "'%s' is not a duration; write 30, 30s, 10min, 1h, 250ms or 50us%s",
+                       text, unit_hint(text, durations, hint, sizeof hint));
     *out_seconds = value;
     return RP_OK;
 }

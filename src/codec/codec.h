@@ -12,8 +12,9 @@
 #include "base/cpu.h"
 #include "redpoll/codec.h"
 
-/* Elements of the largest bucket: 16 Mi, as many as an f32 counts one by one. */
-#define RPI_BUCKET_MAX (1 << 24)
+/* A bucket travels in one frame, with room left beside it: cuts lie between buckets, and pieces
+ * are a little longer or shorter than their share. */
+enum { RPI_BUCKET_BYTES_MAX = 256 * 1024 };
 
 typedef struct rpi_codec_kind {
     const char *name;           /* as users write it before the bits: "fp32", "bf16", "q" */
@@ -42,5 +43,7 @@ const rpi_codec_kind *rpi_codec_by_wire_id(uint8_t wire_id);
 rp_status rpi_codec_check_feedback(const rp_codec *codec, rp_dtype dtype);
 /* codec->kind, or the exact kind where that is NULL. */
 const rpi_codec_kind *rpi_codec_kind_of(const rp_codec *codec);
+/* Elements of the largest bucket that this kind may have with these bits; 0: it has none. */
+uint32_t rpi_codec_bucket_max(const rp_codec *codec);
 
 #endif

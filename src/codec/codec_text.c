@@ -83,9 +83,12 @@ static rp_status parse_name(const char *word, rp_codec *codec) {
 static rp_status set_bucket(const char *value, rp_codec *codec) {
     int64_t count;
     RP_TRY(rpi_parse_count(value, &count));
-    if (count < 1 || count > RPI_BUCKET_MAX)
-        return RP_FAIL(INVALID, "bucket is %s; 1 to %d elements are allowed", value,
-                       RPI_BUCKET_MAX);
+    if (count < 1 || count > rpi_codec_bucket_max(codec))
+        return RP_FAIL(
+            INVALID,
+            "bucket is %s; 1 to %u elements are allowed with %d bit%s (a bucket must "
+            "fit one frame)",
+            value, rpi_codec_bucket_max(codec), codec->bits, codec->bits == 1 ? "" : "s");
     codec->bucket = (uint32_t)count;
     return RP_OK;
 }

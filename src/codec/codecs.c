@@ -33,12 +33,32 @@ const rpi_codec_kind *rpi_codec_kind_of(const rp_codec *codec) {
     return codec && codec->kind ? codec->kind : catalogue[0];
 }
 
+uint32_t rpi_codec_bucket_max(const rp_codec *codec) {
+    const rpi_codec_kind *kind = rpi_codec_kind_of(codec);
+    if (!kind->default_bucket) return 0;
+    uint32_t fits = 1, too_many = 8 * RPI_BUCKET_BYTES_MAX; /* at least one bit an element */
+    while (too_many - fits > 1) {
+        rp_codec tried = *codec;
+        tried.bucket = fits + (too_many - fits) / 2;
+        if (kind->encoded_bytes(&tried, RP_F32, tried.bucket) <= RPI_BUCKET_BYTES_MAX)
+            fits = tried.bucket;
+        else
+            too_many = tried.bucket;
+    }
+    return fits;
+}
+
+static int bucket_is_sound(const rp_codec *codec, const rpi_codec_kind *kind) {
+    return codec->bucket >= 1 && codec->bucket <= 8 * RPI_BUCKET_BYTES_MAX &&
+           kind->encoded_bytes(codec, RP_F32, codec->bucket) <= RPI_BUCKET_BYTES_MAX;
+}
+
 /* A codec is a plain value that anybody can fill in wrongly. */
 static int is_sound(const rp_codec *codec) {
     const rpi_codec_kind *kind = rpi_codec_kind_of(codec);
     if (kind->bits_max && (codec->bits < kind->bits_min || codec->bits > kind->bits_max))
         return 0;
-    if (kind->default_bucket && (codec->bucket < 1 || codec->bucket > RPI_BUCKET_MAX)) return 0;
+    if (kind->default_bucket && !bucket_is_sound(codec, kind)) return 0;
     return !kind->takes_rounding || codec->rounding <= RP_STOCHASTIC;
 }
 

@@ -25,6 +25,7 @@
 #ifndef RPI_COMM_COMMUNICATOR_H
 #define RPI_COMM_COMMUNICATOR_H
 
+#include "codec/codec.h"
 #include "comm/cut.h"
 #include "comm/routine.h"
 #include "comm/tags.h"
@@ -40,7 +41,7 @@
 
 enum {
     RPI_ACTIVE_OPERATIONS = 4, /* collectives that move at once; later ones wait their turn */
-    RPI_FRAME_PAYLOAD = 512 * 1024, /* longest payload of a frame */
+    RPI_FRAME_PAYLOAD = 2 * RPI_BUCKET_BYTES_MAX, /* longest payload of a frame */
 };
 
 /* Sequence numbers of point-to-point operations count by pair, direction and tag. */

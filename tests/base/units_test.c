@@ -7,8 +7,8 @@ static void counts_are_binary(void) {
     static const struct {
         const char *text;
         long long value;
-    } good[] = {{"0", 0},          {"25557032", 25557032}, {"64K", 65536},
-                {"16M", 16777216}, {"1.5K", 1536},         {"1e6", 1000000}};
+    } good[] = {{"0", 0},       {"25557032", 25557032}, {"64K", 65536},       {"16M", 16777216},
+                {"1.5K", 1536}, {"1e6", 1000000},       {"2T", 2199023255552}};
     int64_t value;
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
         CHECK_OK(rpi_parse_count(good[i].text, &value));
@@ -27,6 +27,15 @@ static void sizes_know_both_worlds(void) {
     CHECK_EQ(value, 4194304);
     CHECK_OK(rpi_parse_bytes("8M", &value));
     CHECK_EQ(value, 8388608);
+    CHECK_OK(rpi_parse_bytes("1.5TB", &value));
+    CHECK_EQ(value, 1500000000000);
+    CHECK_OK(rpi_parse_bytes("2TiB", &value));
+    CHECK_EQ(value, 2199023255552);
+    CHECK_OK(rpi_parse_bytes("2T", &value));
+    CHECK_EQ(value, 2199023255552);
+    CHECK_FAILS(rpi_parse_bytes("64KB", &value), INVALID, "did you mean '64kB'");
+    CHECK_FAILS(rpi_parse_bytes("4mib", &value), INVALID, "did you mean '4MiB'");
+    CHECK_FAILS(rpi_parse_count("16m", &value), INVALID, "did you mean '16M'");
     CHECK_FAILS(rpi_parse_bytes("-1", &value), INVALID, "not a size");
     CHECK_FAILS(rpi_parse_bytes("1Gbit", &value), INVALID, "not a size");
 }
@@ -39,6 +48,18 @@ static void durations_have_units(void) {
     CHECK_NEAR(value, 50e-6, 1e-12);
     CHECK_FAILS(rpi_parse_seconds("soon", &value), INVALID, "not a duration");
     CHECK_FAILS(rpi_parse_seconds("-3", &value), INVALID, "not a duration");
+}
+
+static void short_durations_need_a_unit(void) {
+    double value;
+    CHECK_OK(rpi_parse_duration("50us", &value));
+    CHECK_NEAR(value, 50e-6, 1e-12);
+    CHECK_OK(rpi_parse_duration("0", &value));
+    CHECK_NEAR(value, 0, 0);
+    CHECK_FAILS(rpi_parse_duration("50", &value), INVALID, "did you mean '50us' or '50ms'");
+    CHECK_FAILS(rpi_parse_duration("50US", &value), INVALID, "did you mean '50us'");
+    CHECK_FAILS(rpi_parse_duration("-1us", &value), INVALID, "not a duration");
+    CHECK_FAILS(rpi_parse_duration("", &value), INVALID, "not a duration");
 }
 
 static const char *const birds[] = {"redpoll", "siskin", "goldfinch", NULL};
@@ -60,4 +81,5 @@ static void the_nearest_name_is_found(void) {
 CASES({"counts are binary", counts_are_binary},
       {"sizes know both worlds", sizes_know_both_worlds},
       {"durations have units", durations_have_units},
+      {"short durations need a unit", short_durations_need_a_unit},
       {"the nearest name is found", the_nearest_name_is_found})

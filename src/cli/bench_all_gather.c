@@ -21,8 +21,6 @@ static rp_status start(const rpi_bench_call *call, rp_request *requests[2]) {
 
 static const rpi_bench_kind kind = {
     .command = &rpi_command_bench_all_gather,
-    .about = "Times an all-gather: every rank gets the blocks of all.",
-    .examples = "  redpoll bench all-gather -n 4 --sizes 1MiB,16MiB --dtype bf16\n",
     .collective = RPI_ALL_GATHER,
     .gives = RPI_BLOCKS_ONE,
     .gets = RPI_BLOCKS_EACH,
@@ -40,6 +38,9 @@ static int run(int argc, char **argv) {
 const rpi_command rpi_command_bench_all_gather = {
     .name = "bench all-gather",
     .summary = "time an all-gather",
+    .about = RPI_BENCH_ABOUT("Times an all-gather: every rank gets the blocks of all."),
+    .examples = "  redpoll bench all-gather -n 4 --sizes 1MiB,16MiB --dtype bf16\n",
     .options = options,
+    .bench = &kind,
     .run = run,
 };

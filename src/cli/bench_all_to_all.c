@@ -19,8 +19,6 @@ static rp_status start(const rpi_bench_call *call, rp_request *requests[2]) {
 
 static const rpi_bench_kind kind = {
     .command = &rpi_command_bench_all_to_all,
-    .about = "Times an all-to-all: rank r gets everybody's block r.",
-    .examples = "  redpoll bench all-to-all -n 4 --sizes 64KiB,1MiB\n",
     .collective = RPI_ALL_TO_ALL,
     .gives = RPI_BLOCKS_EACH,
     .gets = RPI_BLOCKS_EACH,
@@ -36,6 +34,9 @@ static int run(int argc, char **argv) {
 const rpi_command rpi_command_bench_all_to_all = {
     .name = "bench all-to-all",
     .summary = "time an all-to-all",
+    .about = RPI_BENCH_ABOUT("Times an all-to-all: rank r gets everybody's block r."),
+    .examples = "  redpoll bench all-to-all -n 4 --sizes 64KiB,1MiB\n",
     .options = options,
+    .bench = &kind,
     .run = run,
 };

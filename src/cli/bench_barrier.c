@@ -13,8 +13,6 @@ static rp_status start(const rpi_bench_call *call, rp_request *requests[2]) {
 
 static const rpi_bench_kind kind = {
     .command = &rpi_command_bench_barrier,
-    .about = "Times a barrier: no rank leaves before the last one has come.",
-    .examples = "  redpoll bench barrier -n 4 --iters 1000\n",
     .collective = RPI_BARRIER,
     .start = start,
 };
@@ -26,6 +24,9 @@ static int run(int argc, char **argv) {
 const rpi_command rpi_command_bench_barrier = {
     .name = "bench barrier",
     .summary = "time a barrier",
+    .about = RPI_BENCH_ABOUT("Times a barrier: no rank leaves before the last one has come."),
+    .examples = "  redpoll bench barrier -n 4 --iters 1000\n",
     .options = options,
+    .bench = &kind,
     .run = run,
 };

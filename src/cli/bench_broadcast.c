@@ -20,8 +20,6 @@ static rp_status start(const rpi_bench_call *call, rp_request *requests[2]) {
 
 static const rpi_bench_kind kind = {
     .command = &rpi_command_bench_broadcast,
-    .about = "Times a broadcast: every rank gets the root's vector.",
-    .examples = "  redpoll bench broadcast -n 4 --sizes 64KiB,1MiB,16MiB --root 1\n",
     .collective = RPI_BROADCAST,
     .gives = RPI_BLOCKS_ONE,
     .gets = RPI_BLOCKS_ONE,
@@ -40,6 +38,9 @@ static int run(int argc, char **argv) {
 const rpi_command rpi_command_bench_broadcast = {
     .name = "bench broadcast",
     .summary = "time a broadcast",
+    .about = RPI_BENCH_ABOUT("Times a broadcast: every rank gets the root's vector."),
+    .examples = "  redpoll bench broadcast -n 4 --sizes 64KiB,1MiB,16MiB --root 1\n",
     .options = options,
+    .bench = &kind,
     .run = run,
 };

@@ -161,17 +161,6 @@ static void print_table(const settings *s, const result *r, const char *codec) {
            r->error);
 }
 
-static void help(void) {
-    printf("usage: redpoll bench codec [OPTIONS]\n\n"
-           "Times encode and decode-and-add of a codec on one core over arrays that do not fit "
-           "the\n"
-           "caches, in bytes of elements a second, interleaved with memcpy.\n\n");
-    rpi_options_help(options, stdout);
-    printf("\nexamples:\n  redpoll bench codec --codec q4 --json\n"
-           "  redpoll bench codec --codec q4:rounding=stochastic\n"
-           "  redpoll bench codec --codec q4 --error-feedback\n");
-}
-
 static rp_status read_settings(int argc, char **argv, settings *s, bool *wants_help) {
     RP_TRY(rpi_options_defaults(options, s));
     RP_TRY(rpi_options_environment(options, getenv, s));
@@ -188,7 +177,7 @@ static int run(int argc, char **argv) {
     rp_status status = read_settings(argc, argv, &s, &wants_help);
     if (status != RP_OK) return rpi_command_misused("bench codec", status);
     if (wants_help) {
-        help();
+        rpi_command_print_help(&rpi_command_bench_codec, stdout);
         return RPI_EXIT_DONE;
     }
     buffers b = {0};
@@ -208,6 +197,12 @@ static int run(int argc, char **argv) {
 const rpi_command rpi_command_bench_codec = {
     .name = "bench codec",
     .summary = "time a codec on one core, beside memcpy",
+    .about =
+        "Times encode and decode-and-add of a codec on one core over arrays that do not fit "
+        "the caches, in bytes of elements a second, interleaved with memcpy.",
+    .examples = "  redpoll bench codec --codec q4 --json\n"
+                "  redpoll bench codec --codec q4:rounding=stochastic\n"
+                "  redpoll bench codec --codec q4 --error-feedback\n",
     .options = options,
     .run = run,
 };

@@ -22,6 +22,7 @@ enum { MOST_SIZES = sizeof((job *)0)->sizes / sizeof(int64_t) };
 
 static rp_status parse_sizes(const char *text, int64_t *out_sizes, int *out_count) {
     int count = 0;
+    if (!*text) return RP_FAIL(INVALID, "no size; write 64KiB,1MiB");
     while (*text) {
         char word[32];
         size_t length = strcspn(text, ",");
@@ -50,24 +51,90 @@ static const char *words_of(const job *j) {
     return j->kind->command->name;
 }
 
-static rp_status check_root(const job *j, int64_t world) {
-    if (j->s.root < world) return RP_OK;
-    return RP_FAIL(INVALID, "--root %lld is not in a world of %lld", (long long)j->s.root,
-                   (long long)world);
+const rpi_command *rpi_bench_command_of(rpi_collective collective) {
+    const rpi_command *command;
+    for (int i = 0; (command = rpi_command_at(i)) != NULL; i++)
+        if (command->bench && command->bench->collective == collective) return command;
+    return NULL;
+}
+
+static bool has_option(const rpi_command *command, const char *name) {
+    for (const rpi_option *option = command->options; option->name; option++)
+        if (strcmp(option->name, name) == 0) return true;
+    return false;
+}
+
+enum { MOST_NAMED = 4 }; /* a longer list helps nobody */
+
+rp_status rpi_bench_takes(const rpi_command *command, const char *name, const char *written) {
+    char others[256] = "";
+    int count = 0;
+    const rpi_command *other;
+    if (has_option(command, name)) return RP_OK;
+    for (int i = 0; (other = rpi_command_at(i)) != NULL; i++) {
+        if (!other->bench || !has_option(other, name)) continue;
+        size_t used = strlen(others);
+        snprintf(others + used, sizeof others - used, "%s%s", count++ ? ", " : "",
+                 strchr(other->name, ' ') + 1);
+    }
+    if (count == 0) return RP_OK;
+    return RP_FAIL(
+        INVALID, "%s takes no --%s: leave it out%s%s", strchr(command->name, ' ') + 1, written,
+        count <= MOST_NAMED ? "; it is for " : "", count <= MOST_NAMED ? others : "");
+}
+
+/* The option of any collective that a word names; NULL: of none. */
+static const rpi_option *option_of_any(const char *word) {
+    const rpi_command *command;
+    for (int i = 0; (command = rpi_command_at(i)) != NULL; i++) {
+        const rpi_option *option =
+            command->bench ? rpi_options_find(command->options, word) : NULL;
+        if (option) return option;
+    }
+    return NULL;
+}
+
+/* Options of other collectives get a better word than "unknown". */
+static rp_status check_words(const rpi_command *command, int argc, char **argv) {
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        const rpi_option *option = option_of_any(argv[i]);
+        if (option && !rpi_options_find(command->options, argv[i]))
+            RP_TRY(rpi_bench_takes(command, option->name, option->name));
+    }
+    return RP_OK;
+}
+
+static rp_status check_world(const rpi_bench *b, const rpi_algorithm *algorithm,
+                             int64_t world) {
+    if (b->root >= world)
+        return RP_FAIL(INVALID, "--root %d is not in a world of %lld", b->root,
+                       (long long)world);
+    if (b->kind->collective == RPI_SENDRECV && world < 2)
+        return RP_FAIL(INVALID, "send-recv is between two ranks or more; -n says how many");
+    if (algorithm && !algorithm->fits((int)world))
+        return RP_FAIL(INVALID,
+                       "%s '%s' does not work in a world of %lld; 'redpoll info' lists "
+                       "the others",
+                       rpi_collective_name(algorithm->collective), algorithm->name,
+                       (long long)world);
+    return RP_OK;
+}
+
+rp_status rpi_bench_check(const rpi_bench *b, int64_t world) {
+    const rpi_algorithm *algorithm = NULL;
+    char text[64];
+    if (b->kind->reduces) RP_TRY(rpi_reduction_check(b->reduce, b->dtype, &b->codec));
+    if (!rp_codec_supports(&b->codec, b->dtype))
+        return RP_FAIL(UNSUPPORTED, "codec %s does not take %s",
+                       rp_codec_text(&b->codec, text, sizeof text), rp_dtype_name(b->dtype));
+    if (b->algorithm) RP_TRY(rpi_algorithm_find(b->kind->collective, b->algorithm, &algorithm));
+    return world ? check_world(b, algorithm, world) : RP_OK;
 }
 
 /* What would fail on every rank is said once, before any is started. */
 static rp_status check(const job *j) {
-    const rpi_bench *b = &j->bench;
-    const rpi_algorithm *algorithm = NULL;
-    char text[64];
-    if (j->kind->reduces) RP_TRY(rpi_reduction_check(b->reduce, b->dtype, &b->codec));
-    if (!rp_codec_supports(&b->codec, b->dtype))
-        return RP_FAIL(UNSUPPORTED, "codec %s does not take %s",
-                       rp_codec_text(&b->codec, text, sizeof text), rp_dtype_name(b->dtype));
-    if (b->algorithm) RP_TRY(rpi_algorithm_find(j->kind->collective, b->algorithm, &algorithm));
-    if (j->s.world.ranks) RP_TRY(check_root(j, j->s.world.ranks));
-    return rpi_world_check(&j->s.world);
+    RP_TRY(rpi_world_check(&j->s.world));
+    return rpi_bench_check(&j->bench, j->s.world.ranks);
 }
 
 /* Texts that this collective has no option for are NULL, and its numbers 0. */
@@ -80,7 +147,8 @@ static rp_status resolve(job *j) {
                            .iters = (int)s->iters,
                            .warmup = (int)s->warmup,
                            .seed = (uint64_t)s->seed,
-                           .progress_thread = s->world.progress_thread};
+                           .progress_thread = s->world.progress_thread,
+                           .shaped = s->world.link != NULL};
     if (s->dtype_text) RP_TRY(rp_dtype_parse(s->dtype_text, &j->bench.dtype));
     if (s->codec_text) RP_TRY(rp_codec_parse(s->codec_text, &j->bench.codec));
     if (s->reduce_text) RP_TRY(rpi_reduce_parse(s->reduce_text, &j->bench.reduce));
@@ -93,18 +161,10 @@ static rp_status read_settings(int argc, char **argv, job *j, bool *wants_help) 
     const rpi_option *options = j->kind->command->options;
     RP_TRY(rpi_options_defaults(options, &j->s));
     RP_TRY(rpi_options_environment(options, getenv, &j->s));
-    RP_TRY(rpi_options_parse(options, argc, argv, &j->s, NULL, wants_help));
+    rp_status status = rpi_options_parse(options, argc, argv, &j->s, NULL, wants_help);
+    if (status == RP_INVALID) RP_TRY(check_words(j->kind->command, argc, argv));
+    RP_TRY(status);
     return *wants_help ? RP_OK : resolve(j);
-}
-
-static void help(const rpi_bench_kind *kind) {
-    printf("usage: redpoll %s [OPTIONS]\n\n"
-           "%s\nWith -n it starts that many ranks on this machine; without, a process started "
-           "by redpoll\nrun, torchrun, mpirun or srun joins that world. What every rank gets "
-           "is compared with the\nserial answer: exit code 1 when it is wrong.\n\n",
-           kind->command->name, kind->about);
-    rpi_options_help(kind->command->options, stdout);
-    printf("\nexamples:\n%s", kind->examples);
 }
 
 static rp_status verdict(const rpi_bench_row *row) {
@@ -140,7 +200,7 @@ static int run_rank(job *j) {
     rpi_world world = {0};
     rp_status status = rpi_world_join(&j->s.world, &world);
     j->bench.comm = world.comm;
-    if (status == RP_OK) status = check_root(j, world.ranks);
+    if (status == RP_OK) status = rpi_bench_check(&j->bench, world.ranks);
     if (status == RP_OK) status = measure_sizes(j);
     int code = status == RP_OK        ? RPI_EXIT_DONE
                : status == RP_INVALID ? rpi_command_misused(words_of(j), status)
@@ -155,7 +215,7 @@ int rpi_bench_run(const rpi_bench_kind *kind, int argc, char **argv) {
     rp_status status = read_settings(argc, argv, &j, &wants_help);
     if (status != RP_OK) return rpi_command_misused(words_of(&j), status);
     if (wants_help) {
-        help(kind);
+        rpi_command_print_help(kind->command, stdout);
         return RPI_EXIT_DONE;
     }
     if (rpi_world_must_launch(&j.s.world))

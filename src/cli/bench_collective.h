@@ -50,8 +50,6 @@ typedef struct rpi_bench_source {
 
 typedef struct rpi_bench_kind {
     const rpi_command *command; /* its name, after "bench ", is the collective's */
-    const char *about;          /* a sentence for --help */
-    const char *examples;       /* lines for --help */
     rpi_collective collective;  /* whose algorithms are allowed and chosen from */
     rpi_bench_blocks gives, gets;
     bool in_place;  /* output starts as a copy of input, which is not passed */
@@ -72,6 +70,13 @@ typedef struct rpi_bench_kind {
 double rpi_bus_one(int world);    /* 1 */
 double rpi_bus_others(int world); /* (world - 1) / world */
 
+/* Which options a collective takes is said once, by the table of its bench. The command that
+ * times it; NULL: none does. */
+const rpi_command *rpi_bench_command_of(rpi_collective collective);
+/* RP_INVALID: this collective takes no such option, but others do; `written` is how the user
+ * wrote it. Any option that no collective knows passes. */
+rp_status rpi_bench_takes(const rpi_command *command, const char *name, const char *written);
+
 /* The command: parse, start ranks if asked, join, measure each size, print. */
 int rpi_bench_run(const rpi_bench_kind *kind, int argc, char **argv);
 
@@ -88,7 +93,12 @@ typedef struct rpi_bench {
     int root, iters, warmup;
     uint64_t seed;
     bool progress_thread;
+    bool shaped; /* the link has a latency, and all ranks are on one host */
 } rpi_bench;
+
+/* What would fail on every rank: a reduction, dtype, codec, algorithm or root that do not go
+ * together, or a world (0: not known yet) that cannot do it. */
+rp_status rpi_bench_check(const rpi_bench *bench, int64_t world);
 
 /* All times are of the slowest rank. */
 typedef struct rpi_bench_row {
@@ -102,7 +112,10 @@ typedef struct rpi_bench_row {
     bool correct; /* the error is one that rounding and the codec explain */
 } rpi_bench_row;
 
-/* Elements of a block of which the largest buffer has at most `bytes`, and at least 1. */
+/* Of `count` elements each, in the largest buffer that a rank has. */
+int rpi_bench_most_blocks(const rpi_bench_kind *kind, int world);
+/* Elements of a block of which the largest buffer has at most `bytes`; at least 1, but for 0
+ * bytes. */
 size_t rpi_bench_count(const rpi_bench_kind *kind, rp_dtype dtype, int world, int64_t bytes);
 /* Collective. Every rank gets the same row. */
 rp_status rpi_bench_measure(const rpi_bench *bench, size_t count, rpi_bench_row *out_row);
@@ -112,7 +125,12 @@ void rpi_bench_print_title(const rpi_bench *bench);
 void rpi_bench_print_row(const rpi_bench *bench, const rpi_bench_row *row);
 void rpi_bench_print_json(const rpi_bench *bench, const rpi_bench_row *row);
 
-/* ---- rows of the option tables ---- */
+/* ---- texts and rows of the option tables ---- */
+
+#define RPI_BENCH_ABOUT(sentence)                                                              \
+    sentence " What every rank gets is compared with the serial answer: exit code 1 when it "  \
+             "is wrong.\n\nWith -n it starts that many ranks on this machine; without, a "     \
+             "process started by redpoll run, torchrun, mpirun or srun joins that world."
 
 #define RPI_BENCH_FIELD(name) offsetof(rpi_bench_settings, name)
 

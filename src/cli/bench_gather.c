@@ -21,8 +21,6 @@ static rp_status start(const rpi_bench_call *call, rp_request *requests[2]) {
 
 static const rpi_bench_kind kind = {
     .command = &rpi_command_bench_gather,
-    .about = "Times a gather: the root gets the blocks of all.",
-    .examples = "  redpoll bench gather -n 4 --sizes 64KiB,1MiB\n",
     .collective = RPI_GATHER,
     .gives = RPI_BLOCKS_ONE,
     .gets = RPI_BLOCKS_EACH_AT_ROOT,
@@ -39,6 +37,9 @@ static int run(int argc, char **argv) {
 const rpi_command rpi_command_bench_gather = {
     .name = "bench gather",
     .summary = "time a gather",
+    .about = RPI_BENCH_ABOUT("Times a gather: the root gets the blocks of all."),
+    .examples = "  redpoll bench gather -n 4 --sizes 64KiB,1MiB\n",
     .options = options,
+    .bench = &kind,
     .run = run,
 };

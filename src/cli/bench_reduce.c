@@ -23,8 +23,6 @@ static rp_status start(const rpi_bench_call *call, rp_request *requests[2]) {
 
 static const rpi_bench_kind kind = {
     .command = &rpi_command_bench_reduce,
-    .about = "Times a reduce: the root gets the sum of all vectors.",
-    .examples = "  redpoll bench reduce -n 4 --dtype i32 --reduce bxor\n",
     .collective = RPI_REDUCE,
     .gives = RPI_BLOCKS_ONE,
     .gets = RPI_BLOCKS_ONE_AT_ROOT,
@@ -42,6 +40,9 @@ static int run(int argc, char **argv) {
 const rpi_command rpi_command_bench_reduce = {
     .name = "bench reduce",
     .summary = "time a reduce",
+    .about = RPI_BENCH_ABOUT("Times a reduce: the root gets the sum of all vectors."),
+    .examples = "  redpoll bench reduce -n 4 --dtype i32 --reduce bxor\n",
     .options = options,
+    .bench = &kind,
     .run = run,
 };

@@ -23,8 +23,6 @@ static rp_status start(const rpi_bench_call *call, rp_request *requests[2]) {
 
 static const rpi_bench_kind kind = {
     .command = &rpi_command_bench_reduce_scatter,
-    .about = "Times a reduce-scatter: rank r gets the sum of everybody's block r.",
-    .examples = "  redpoll bench reduce-scatter -n 4 --sizes 1MiB,16MiB --codec q8\n",
     .collective = RPI_REDUCE_SCATTER,
     .gives = RPI_BLOCKS_EACH,
     .gets = RPI_BLOCKS_ONE,
@@ -42,6 +40,10 @@ static int run(int argc, char **argv) {
 const rpi_command rpi_command_bench_reduce_scatter = {
     .name = "bench reduce-scatter",
     .summary = "time a reduce-scatter",
+    .about =
+        RPI_BENCH_ABOUT("Times a reduce-scatter: rank r gets the sum of everybody's block r."),
+    .examples = "  redpoll bench reduce-scatter -n 4 --sizes 1MiB,16MiB --codec q8\n",
     .options = options,
+    .bench = &kind,
     .run = run,
 };

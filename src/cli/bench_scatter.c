@@ -21,8 +21,6 @@ static rp_status start(const rpi_bench_call *call, rp_request *requests[2]) {
 
 static const rpi_bench_kind kind = {
     .command = &rpi_command_bench_scatter,
-    .about = "Times a scatter: rank r gets block r of the root.",
-    .examples = "  redpoll bench scatter -n 4 --sizes 64KiB,1MiB\n",
     .collective = RPI_SCATTER,
     .gives = RPI_BLOCKS_EACH_AT_ROOT,
     .gets = RPI_BLOCKS_ONE,
@@ -39,6 +37,9 @@ static int run(int argc, char **argv) {
 const rpi_command rpi_command_bench_scatter = {
     .name = "bench scatter",
     .summary = "time a scatter",
+    .about = RPI_BENCH_ABOUT("Times a scatter: rank r gets block r of the root."),
+    .examples = "  redpoll bench scatter -n 4 --sizes 64KiB,1MiB\n",
     .options = options,
+    .bench = &kind,
     .run = run,
 };

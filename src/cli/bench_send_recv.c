@@ -23,9 +23,6 @@ static rp_status start(const rpi_bench_call *call, rp_request *requests[2]) {
 
 static const rpi_bench_kind kind = {
     .command = &rpi_command_bench_send_recv,
-    .about = "Times sends and receives: every rank sends to the next one and receives from the "
-             "one before.",
-    .examples = "  redpoll bench send-recv -n 2 --sizes 4KiB,1MiB\n",
     .collective = RPI_SENDRECV,
     .gives = RPI_BLOCKS_ONE,
     .gets = RPI_BLOCKS_ONE,
@@ -41,6 +38,10 @@ static int run(int argc, char **argv) {
 const rpi_command rpi_command_bench_send_recv = {
     .name = "bench send-recv",
     .summary = "time sends and receives around the ranks",
+    .about = RPI_BENCH_ABOUT("Times sends and receives: every rank sends to the next one and "
+                             "receives from the one before."),
+    .examples = "  redpoll bench send-recv -n 2 --sizes 4KiB,1MiB\n",
     .options = options,
+    .bench = &kind,
     .run = run,
 };

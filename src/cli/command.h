@@ -4,13 +4,24 @@
 
 #include "base/option.h"
 
+#include <stdio.h>
+
 /* Exit codes of every command. */
 enum { RPI_EXIT_DONE = 0, RPI_EXIT_FAILED = 1, RPI_EXIT_USAGE = 2 };
 
+/* All texts of a command are data: --help, the man page and the completions of shells are made
+ * of them. */
 typedef struct rpi_command {
     const char *name;          /* "bench all-reduce": one or two words */
     const char *summary;       /* one line */
+    const char *words;         /* behind the name in the usage; NULL: "[OPTIONS]" */
+    const char *about;         /* paragraphs; broken into lines where they are printed */
+    const char *notes;         /* further paragraphs behind the options; NULL: none */
+    const char *examples;      /* lines, indented by two */
     const rpi_option *options; /* its table */
+    /* What its one word may be, past the end NULL; NULL: takes none, or any. */
+    const char *(*word_at)(int index);
+    const struct rpi_bench_kind *bench; /* the collective that it times; NULL: none */
     /* argv[0] is the command's last word. Returns the exit code; has printed its errors. */
     int (*run)(int argc, char **argv);
 } rpi_command;
@@ -18,11 +29,18 @@ typedef struct rpi_command {
 /* The catalogue; NULL past the end. */
 const rpi_command *rpi_command_at(int index);
 
+/* What `--help` prints. */
+void rpi_command_print_help(const rpi_command *command, FILE *stream);
+
 /* Print this thread's last error as one line to standard error and return the exit code that
  * belongs to a failure. */
 int rpi_command_failed(rp_status status);
 /* The same for a mistake in the words of a command: exit code 2, and where to find help. */
 int rpi_command_misused(const char *command, rp_status status);
+
+/* When all is printed: `code`, or that of a failure when standard output could not be written,
+ * which is then said, unless whoever read it has had enough (a closed pipe). */
+int rpi_command_finish(int code);
 
 /* The object as one line on standard output; frees it. */
 struct cJSON;

@@ -3,7 +3,9 @@
 #include "base/status.h"
 
 #include <cjson/cJSON.h>
+#include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
 static const rpi_command *const catalogue[] = {
     &rpi_command_train,
@@ -41,6 +43,15 @@ int rpi_command_misused(const char *command, rp_status status) {
     (void)rpi_command_failed(status);
     fprintf(stderr, "redpoll: 'redpoll %s --help' shows the usage\n", command);
     return RPI_EXIT_USAGE;
+}
+
+int rpi_command_finish(int code) {
+    errno = 0;
+    if (fflush(stdout) == 0 && !ferror(stdout)) return code;
+    if (errno != EPIPE)
+        fprintf(stderr, "redpoll: cannot write to standard output%s%s\n", errno ? ": " : "",
+                errno ? strerror(errno) : "");
+    return code == RPI_EXIT_DONE ? RPI_EXIT_FAILED : code;
 }
 
 void rpi_command_print_json(cJSON *object) {

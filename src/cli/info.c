@@ -3,14 +3,20 @@
 
 #include "base/cpu.h"
 #include "base/status.h"
+#include "base/wrap.h"
 #include "cli/build_info.h"
+#include "cli/help.h"
 #include "cli/option_rows.h"
 #include "codec/codec.h"
 #include "engine/backend.h"
+#include "engine/optimizer.h"
 #include "net/transport.h"
 #include "plan/plan.h"
 #include "redpoll/version.h"
+#include "train/dataset.h"
+#include "train/lr_schedule.h"
 #include "train/network.h"
+#include "train/strategy.h"
 
 #include <cjson/cJSON.h>
 
@@ -53,27 +59,27 @@ static entry algorithm_at(int index) {
     return (entry){names[index], algorithm->summary};
 }
 
-static entry transport_at(int index) {
-    const rpi_transport *transport = rpi_transport_at(index);
-    return transport ? (entry){transport->name, transport->summary} : (entry){NULL, NULL};
-}
-
-static entry model_at(int index) {
-    const rpi_model *model = rpi_model_at(index);
-    return model ? (entry){model->name, model->summary} : (entry){NULL, NULL};
-}
-
-static entry backend_at(int index) {
-    const rpi_backend *backend = rpi_backend_at(index);
-    return backend ? (entry){backend->name, backend->summary} : (entry){NULL, NULL};
-}
+/* Catalogues of kinds that begin with their name and summary. */
+#define ENTRY_AT(function, type, kind_at)                                                      \
+    static entry function(int index) {                                                         \
+        const type *kind = kind_at(index);                                                     \
+        return kind ? (entry){kind->name, kind->summary} : (entry){NULL, NULL};                \
+    }
+ENTRY_AT(transport_at, rpi_transport, rpi_transport_at)
+ENTRY_AT(model_at, rpi_model, rpi_model_at)
+ENTRY_AT(dataset_at, rpi_dataset_kind, rpi_dataset_kind_at)
+ENTRY_AT(optimizer_at, rpi_optimizer, rpi_optimizer_at)
+ENTRY_AT(schedule_at, rpi_lr_schedule, rpi_lr_schedule_at)
+ENTRY_AT(strategy_at, rpi_strategy, rpi_strategy_at)
+ENTRY_AT(backend_at, rpi_backend, rpi_backend_at)
 
 static const struct {
     const char *title;
     entry_at at;
 } catalogues[] = {
-    {"codecs", codec_at}, {"algorithms", algorithm_at}, {"transports", transport_at},
-    {"models", model_at}, {"backends", backend_at},
+    {"codecs", codec_at},          {"algorithms", algorithm_at}, {"transports", transport_at},
+    {"models", model_at},          {"data_sets", dataset_at},    {"optimizers", optimizer_at},
+    {"lr_schedules", schedule_at}, {"strategies", strategy_at},  {"backends", backend_at},
 };
 enum { CATALOGUES = sizeof catalogues / sizeof catalogues[0] };
 
@@ -96,17 +102,26 @@ static void print_json(void) {
     rpi_command_print_json(object);
 }
 
+static void print_entry(const entry *e) {
+    printf("  %-24s ", e->name);
+    rpi_print_wrapped(stdout, e->summary, 27, 27);
+}
+
 static void print_table(void) {
     printf("redpoll %s\n", rp_version());
     printf("  build      %s, %s, oneDNN %s%s%s\n", RPI_BUILD_TYPE, RPI_BUILD_COMPILER,
            RPI_BUILD_ONEDNN, RPI_BUILD_SANITIZE[0] ? ", sanitizers " : "", RPI_BUILD_SANITIZE);
-    printf("  processor  %d cores, kernels for %s (it has: %s)\n", rpi_cpu_count(),
-           rpi_isa_name(rpi_cpu_isa()), rpi_cpu_features());
+    printf("  processor  ");
+    char text[512];
+    snprintf(text, sizeof text, "%d cores, kernels for %s (it has: %s)", rpi_cpu_count(),
+             rpi_isa_name(rpi_cpu_isa()), rpi_cpu_features());
+    rpi_print_wrapped(stdout, text, 13, 13);
     for (int c = 0; c < CATALOGUES; c++) {
-        printf("%s\n", catalogues[c].title);
+        for (const char *letter = catalogues[c].title; *letter; letter++)
+            putchar(*letter == '_' ? ' ' : *letter);
+        putchar('\n');
         entry e;
-        for (int i = 0; (e = catalogues[c].at(i)).name; i++)
-            printf("  %-24s %s\n", e.name, e.summary);
+        for (int i = 0; (e = catalogues[c].at(i)).name; i++) print_entry(&e);
     }
 }
 
@@ -127,20 +142,19 @@ static void print_options(void) {
     printf("# Options, variables and YAML keys\n\n"
            "Written by `redpoll info --options` from the tables that the commands read. Lowest "
            "first: default,\n"
-           "configuration file, environment, command line. `REDPOLL_ISA`, `REDPOLL_LOG` and "
-           "what launchers\n"
-           "set are in docs/launching.md.\n");
+           "configuration file, environment, command line. What launchers set is in "
+           "docs/launching.md, what the\n"
+           "PyTorch backend reads in docs/pytorch.md.\n\n"
+           "## Variables that are no options\n\n"
+           "| variable | values | meaning |\n|---|---|---|\n");
+    const rpi_variable *variable;
+    for (int i = 0; (variable = rpi_variable_at(i)) != NULL; i++)
+        printf("| `%s` | %s | %s |\n", variable->name, variable->values, variable->meaning);
     const rpi_command *command;
     for (int i = 0; (command = rpi_command_at(i)) != NULL; i++) {
         printf("\n## redpoll %s\n\n", command->name);
         rpi_options_markdown(command->options, stdout);
     }
-}
-
-static void print_help(void) {
-    printf("usage: redpoll info [--json]\n\nWhat this build and this machine can do.\n\n");
-    rpi_options_help(options, stdout);
-    printf("\nexamples:\n  redpoll info --json\n  redpoll info --parameters resnet18\n");
 }
 
 static int run(int argc, char **argv) {
@@ -149,7 +163,7 @@ static int run(int argc, char **argv) {
     rp_status status = rpi_options_parse(options, argc, argv, &s, NULL, &wants_help);
     if (status != RP_OK) return rpi_command_misused("info", status);
     if (wants_help)
-        print_help();
+        rpi_command_print_help(&rpi_command_info, stdout);
     else if (s.parameters)
         status = print_parameters(s.parameters);
     else if (s.markdown)
@@ -164,6 +178,10 @@ static int run(int argc, char **argv) {
 const rpi_command rpi_command_info = {
     .name = "info",
     .summary = "what this build and this machine can do",
+    .about =
+        "What this build and this machine can do: every codec, algorithm, transport, model, "
+        "data set, optimizer, learning-rate schedule, strategy and backend by name.",
+    .examples = "  redpoll info --json\n  redpoll info --parameters resnet18\n",
     .options = options,
     .run = run,
 };

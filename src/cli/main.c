@@ -1,74 +1,50 @@
 /* The command `redpoll`: finds the subcommand and hands over. */
-#include "cli/command.h"
+#include "cli/help.h"
 
-#include "base/suggest.h"
 #include "redpoll/version.h"
 
-#include <stdio.h>
+#include <fcntl.h>
 #include <string.h>
+#include <unistd.h>
 
-static void print_help(FILE *stream) {
-    fprintf(stream,
-            "redpoll %s: trains neural networks over the network you have\n\n"
-            "usage: redpoll COMMAND [OPTIONS]\n\n",
-            rp_version());
-    const rpi_command *command;
-    for (int i = 0; (command = rpi_command_at(i)) != NULL; i++)
-        fprintf(stream, "  %-18s %s\n", command->name, command->summary);
-    fprintf(stream,
-            "\n'redpoll COMMAND --help' shows the options of a command, with examples.\n");
+/* A standard stream that is closed would lend its number to the next file that is opened, and
+ * what is printed would go into it. Ours can be opened, and not be used. */
+static void occupy_standard_streams(void) {
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0)
+            (void)open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
 }
 
-/* How many words of argv name this command: 0 when they do not. */
-static int words_matched(const rpi_command *command, int argc, char **argv) {
-    const char *space = strchr(command->name, ' ');
-    if (!space) return argc >= 2 && strcmp(argv[1], command->name) == 0 ? 1 : 0;
-    size_t first = (size_t)(space - command->name);
-    return argc >= 3 && strlen(argv[1]) == first &&
-                   strncmp(argv[1], command->name, first) == 0 &&
-                   strcmp(argv[2], space + 1) == 0
-               ? 2
-               : 0;
+static bool asks_for_help(const char *word) {
+    return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0;
 }
 
-static const char *name_at(const void *context, int index) {
-    (void)context;
-    const rpi_command *command = rpi_command_at(index);
-    return command ? command->name : NULL;
+static int run_group(int argc, char **argv) {
+    bool asks = argc > 1 && asks_for_help(argv[1]);
+    if (argc > 1 && !asks) return rpi_help_unknown(argc, argv);
+    rpi_help_print_group(argv[0], asks ? stdout : stderr);
+    return asks ? RPI_EXIT_DONE : RPI_EXIT_USAGE;
 }
 
-static int unknown_command(int argc, char **argv) {
-    char words[128], hint[128];
-    snprintf(words, sizeof words, "%s%s%s", argv[1], argc > 2 && argv[2][0] != '-' ? " " : "",
-             argc > 2 && argv[2][0] != '-' ? argv[2] : "");
-    const char *nearest = rpi_suggest(words, name_at, NULL);
-    if (!nearest) nearest = rpi_suggest(argv[1], name_at, NULL);
-    if (nearest)
-        snprintf(hint, sizeof hint, "; did you mean '%s'?", nearest);
-    else
-        snprintf(hint, sizeof hint, "; 'redpoll --help' lists the commands");
-    fprintf(stderr, "redpoll: unknown command '%s'%s\n", words, hint);
-    return RPI_EXIT_USAGE;
-}
-
-int main(int argc, char **argv) {
-    if (argc < 2) {
-        print_help(stderr);
+/* argv[0...]: what stands behind "redpoll". */
+static int run(int argc, char **argv) {
+    int words = 0;
+    if (argc < 1) {
+        rpi_help_print_all(stderr);
         return RPI_EXIT_USAGE;
     }
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
-        strcmp(argv[1], "help") == 0) {
-        print_help(stdout);
-        return RPI_EXIT_DONE;
-    }
-    if (strcmp(argv[1], "--version") == 0) {
+    if (asks_for_help(argv[0])) return rpi_help_run(argc - 1, argv + 1);
+    if (strcmp(argv[0], "--version") == 0) {
         printf("redpoll %s\n", rp_version());
         return RPI_EXIT_DONE;
     }
-    const rpi_command *command;
-    for (int i = 0; (command = rpi_command_at(i)) != NULL; i++) {
-        int words = words_matched(command, argc, argv);
-        if (words) return command->run(argc - words, argv + words);
-    }
-    return unknown_command(argc, argv);
+    const rpi_command *command = rpi_command_find(argc, argv, &words);
+    if (command) return command->run(argc - words + 1, argv + words - 1);
+    if (rpi_command_is_group(argv[0])) return run_group(argc, argv);
+    return rpi_help_unknown(argc, argv);
+}
+
+int main(int argc, char **argv) {
+    occupy_standard_streams();
+    return rpi_command_finish(run(argc - 1, argv + 1));
 }

@@ -23,7 +23,7 @@ rp_status rpi_check_link(const char *text);
 #define RPI_ROW_ALGORITHM(field, yaml, help, check)                                            \
     {"algorithm", NULL, yaml, RPI_OPTION_TEXT, field, NULL, 0, 0, "NAME", help, check}
 #define RPI_ROW_CHUNK(field, yaml, help)                                                       \
-    {"chunk", NULL, yaml, RPI_OPTION_BYTES, field, NULL, 0, 1e9, "BYTES", help, NULL}
+    {"chunk", NULL, yaml, RPI_OPTION_BYTES, field, NULL, 1, 1e9, "BYTES", help, NULL}
 #define RPI_ROW_ITERS(field, fallback)                                                         \
     {"iters", NULL, NULL, RPI_OPTION_COUNT, field, fallback, 1, 100000, "N",                   \
      "timed repeats; the median counts", NULL}

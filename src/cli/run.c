@@ -30,6 +30,7 @@
  * before it. */
 #define HOLD_S          0.2
 
+enum { SIGNALS, READER, FIRST_STREAM }; /* what is polled */
 enum { OWN_VARIABLES = 9, VARIABLE_BYTES = 64, STREAMS = 2, CANNOT_START = 1 };
 
 typedef struct rank_process {
@@ -42,7 +43,7 @@ typedef struct launch {
     int ranks;
     rank_process *processes;  /* [ranks] */
     rpi_rank_output *outputs; /* [ranks][STREAMS] */
-    struct pollfd *polls;     /* [1 + ranks * STREAMS] */
+    struct pollfd *polls;     /* [FIRST_STREAM + ranks * STREAMS] */
     rp_store_server *server;
     int store_port, master_port;
     int signals;         /* signalfd */
@@ -53,6 +54,7 @@ typedef struct launch {
     int alive;
     int first; /* the rank that failed first; -1: none */
     int first_status;
+    bool is_unread;  /* our standard output was a pipe, and its reader has gone */
     bool is_named;   /* and it has been said */
     int64_t name_ns; /* when it will be */
     int stop_signal; /* passed on to the ranks because we were told to end */
@@ -254,7 +256,8 @@ static rp_status prepare(launch *l) {
     RP_TRY(rpi_alloc_array(ranks, sizeof *l->processes, "ranks", &l->processes));
     RP_TRY(rpi_alloc_array(ranks * STREAMS, sizeof *l->outputs, "ranks", &l->outputs));
     for (size_t i = 0; i < ranks * STREAMS; i++) l->outputs[i].fd = -1;
-    RP_TRY(rpi_alloc_array(1 + ranks * STREAMS, sizeof *l->polls, "ranks", &l->polls));
+    RP_TRY(
+        rpi_alloc_array(FIRST_STREAM + ranks * STREAMS, sizeof *l->polls, "ranks", &l->polls));
     RP_TRY(copy_environment(l));
     RP_TRY(rp_store_serve(NULL, 0, &l->server, &l->store_port));
     return reserve_master_port(&l->master_port);
@@ -286,9 +289,16 @@ static int code_of(int status) {
     return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
+/* `redpoll bench ... | head`: rank 0, which writes to our output, ends as any program does
+ * there, and nobody wants to hear of it. */
+static bool has_had_enough(const launch *l, int status) {
+    return l->is_unread && WIFSIGNALED(status) && WTERMSIG(status) == SIGPIPE;
+}
+
 static void name_first(launch *l) {
     int status = l->first_status;
     l->is_named = true;
+    if (has_had_enough(l, status)) return;
     /* A consequence of what has been said already, or will be. */
     if (l->stop_signal || getppid() != l->first_process) return;
     if (WIFSIGNALED(status))
@@ -309,6 +319,7 @@ static void rank_ended(launch *l, int rank, int status) {
     }
     if (was_first) l->name_ns = rpi_deadline_ns(HOLD_S);
     if (!l->is_named && WIFSIGNALED(status)) name_first(l);
+    if (has_had_enough(l, l->first_status)) signal_all(l, SIGKILL);
     start_countdown(l, SIGTERM, grace_of(l));
 }
 
@@ -367,16 +378,33 @@ static int64_t wake_ns(const launch *l) {
     return holds && l->name_ns < at_ns ? l->name_ns : at_ns;
 }
 
+/* The ranks' complaints about the one that wrote to a reader who has gone are not for people.
+ */
+static void reader_has_gone(launch *l) {
+    l->is_unread = true;
+    for (int i = 0; i < l->ranks * STREAMS; i++)
+        if (l->outputs[i].fd >= 0) close(l->outputs[i].fd);
+    for (int i = 0; i < l->ranks * STREAMS; i++) l->outputs[i].fd = -1;
+}
+
+static bool reader_is_watched(const launch *l) {
+    return l->options->output == RPI_LAUNCH_PREFIX_OTHERS && !l->is_unread;
+}
+
 static void watch(launch *l) {
     int streams = l->ranks * STREAMS;
     while (l->alive > 0) {
-        l->polls[0] = (struct pollfd){.fd = l->signals, .events = POLLIN};
+        l->polls[SIGNALS] = (struct pollfd){.fd = l->signals, .events = POLLIN};
+        l->polls[READER] = (struct pollfd){.fd = reader_is_watched(l) ? STDOUT_FILENO : -1};
         for (int i = 0; i < streams; i++)
-            l->polls[1 + i] = (struct pollfd){.fd = l->outputs[i].fd, .events = POLLIN};
-        if (poll(l->polls, (nfds_t)streams + 1, rpi_poll_ms(wake_ns(l))) < 0) continue;
+            l->polls[FIRST_STREAM + i] =
+                (struct pollfd){.fd = l->outputs[i].fd, .events = POLLIN};
+        if (poll(l->polls, (nfds_t)streams + FIRST_STREAM, rpi_poll_ms(wake_ns(l))) < 0)
+            continue;
+        if (l->polls[READER].revents & POLLERR) reader_has_gone(l);
         for (int i = 0; i < streams; i++)
-            if (l->polls[1 + i].revents) rpi_rank_output_take(&l->outputs[i]);
-        if (l->polls[0].revents) take_signal_news(l);
+            if (l->polls[FIRST_STREAM + i].revents) rpi_rank_output_take(&l->outputs[i]);
+        if (l->polls[SIGNALS].revents) take_signal_news(l);
         keep_time(l);
     }
 }

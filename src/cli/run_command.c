@@ -23,21 +23,6 @@ static const rpi_option options[] = {
     {0},
 };
 
-static void print_help(void) {
-    printf(
-        "usage: redpoll run -n N [OPTIONS] [--] PROGRAM [ARGUMENTS]\n\n"
-        "Starts N ranks of PROGRAM on this host and waits for them. Each finds its place in\n"
-        "RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT.\n\n");
-    rpi_options_help(options, stdout);
-    printf(
-        "\nThe exit code is that of the first rank that failed (128 + signal if it was\n"
-        "killed), 2 for a mistake in these options, 127 if there is no such program, 126 if\n"
-        "it cannot be executed.\n\n"
-        "examples:\n"
-        "  redpoll run -n 4 ./all_reduce\n"
-        "  redpoll run -n 2 --no-prefix -- python train.py --epochs 3\n");
-}
-
 static rp_status parse(int argc, char **argv, settings *s, int *out_program, bool *out_help) {
     rpi_positional program = {.stops_at_first = true};
     RP_TRY(rpi_options_defaults(options, s));
@@ -60,7 +45,7 @@ static int run(int argc, char **argv) {
     rp_status status = parse(argc, argv, &s, &program, &help);
     if (status != RP_OK) return rpi_command_misused("run", status);
     if (help) {
-        print_help();
+        rpi_command_print_help(&rpi_command_run, stdout);
         return RPI_EXIT_DONE;
     }
     return rpi_launch(&(rpi_launch_options){
@@ -75,6 +60,16 @@ static int run(int argc, char **argv) {
 const rpi_command rpi_command_run = {
     .name = "run",
     .summary = "start ranks of any program",
+    .words = "-n N [OPTIONS] [--] PROGRAM [ARGUMENTS]",
+    .about =
+        "Starts N ranks of PROGRAM on this host and waits for them. Each finds its place in "
+        "RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT.",
+    .notes =
+        "The exit code is that of the first rank that failed (128 + signal if it was "
+        "killed), 2 for a mistake in these options, 127 if there is no such program, 126 if "
+        "it cannot be executed.",
+    .examples = "  redpoll run -n 4 ./all_reduce\n"
+                "  redpoll run -n 2 --no-prefix -- python train.py --epochs 3\n",
     .options = options,
     .run = run,
 };

@@ -41,19 +41,19 @@ static const rpi_option options[] = {
      "fashion-mnist, idx or synthetic", NULL},
     {"data-dir", NULL, "data.folder", RPI_OPTION_TEXT, FIELD(data_dir), NULL, 0, 0, "FOLDER",
      "where the data's files are", NULL},
-    {"train-images", NULL, "data.train_images", RPI_OPTION_COUNT, FIELD(train_images), NULL, 0,
+    {"train-images", NULL, "data.train_images", RPI_OPTION_COUNT, FIELD(train_images), NULL, 1,
      1e9, "N", "of synthetic data; 2048 when absent", NULL},
-    {"test-images", NULL, "data.test_images", RPI_OPTION_COUNT, FIELD(test_images), NULL, 0,
+    {"test-images", NULL, "data.test_images", RPI_OPTION_COUNT, FIELD(test_images), NULL, 1,
      1e9, "N", "of synthetic data; 512 when absent", NULL},
-    {"steps", NULL, "tokens.train_steps", RPI_OPTION_COUNT, FIELD(steps), NULL, 0, 1e12, "N",
+    {"steps", NULL, "tokens.train_steps", RPI_OPTION_COUNT, FIELD(steps), NULL, 1, 1e12, "N",
      "steps of the whole run; beats --epochs", NULL},
-    {"epochs", NULL, "tokens.train_epochs", RPI_OPTION_COUNT, FIELD(epochs), NULL, 0, 1e9, "N",
+    {"epochs", NULL, "tokens.train_epochs", RPI_OPTION_COUNT, FIELD(epochs), NULL, 1, 1e9, "N",
      "passes over the data; 1 when neither is given", NULL},
     {"global-batch-size", NULL, "tokens.global_batch_size", RPI_OPTION_COUNT,
-     FIELD(global_batch_size), NULL, 0, 1e9, "N",
+     FIELD(global_batch_size), NULL, 1, 1e9, "N",
      "images of a step, of all ranks; 64 when absent", NULL},
     {"batch-size", NULL, "tokens.micro_batch_size", RPI_OPTION_COUNT, FIELD(batch_size), NULL,
-     0, 1e9, "N", "images of a step, of each rank", NULL},
+     1, 1e9, "N", "images of a step, of each rank", NULL},
     {"seed", NULL, "general.seed", RPI_OPTION_COUNT, FIELD(seed), "1", 0, 1e15, "N",
      "of parameters, order of the data, stochastic rounding", NULL},
 
@@ -122,30 +122,11 @@ static const rpi_option options[] = {
      "write trace.json for ui.perfetto.dev", NULL},
     {"backend", NULL, "general.backend", RPI_OPTION_TEXT, FIELD(backend), NULL, 0, 0, "NAME",
      "of the engine; the fastest when absent", NULL},
-    {"threads", NULL, "general.threads", RPI_OPTION_COUNT, FIELD(threads), NULL, 0, 4096, "N",
+    {"threads", NULL, "general.threads", RPI_OPTION_COUNT, FIELD(threads), NULL, 1, 4096, "N",
      "of each rank; its share of the cores when absent", NULL},
     RPI_WORLD_OPTIONS(settings, world),
     {0},
 };
-
-static void help(void) {
-    printf(
-        "usage: redpoll train [OPTIONS]\n\n"
-        "Trains a model. With -n it starts that many ranks on this machine; without, a "
-        "process\n"
-        "started by redpoll run, torchrun, mpirun or srun joins that world, else it is alone.\n"
-        "The folder of --out gets metrics.jsonl, model.safetensors and, with --trace, "
-        "trace.json.\n\n");
-    rpi_options_help(options, stdout);
-    printf("\nSIGUSR1 saves a checkpoint. SIGTERM and Ctrl-C save one and end the run after\n"
-           "the step under way (exit code 143 and 130); a second one ends it at once.\n");
-    printf("\nexamples:\n"
-           "  redpoll train --model resnet18 --data fashion-mnist -n 2 --link 200Mbit,50us \\\n"
-           "      --codec q4 --steps 200 --global-batch-size 64 --seed 1 --out runs/q4\n"
-           "  redpoll train --resume runs/q4 --steps 400\n"
-           "  redpoll train --config examples/fashion-mnist.yaml\n"
-           "  redpoll train --model mlp --data synthetic --epochs 3 --lr 0.05\n");
-}
 
 /* What the words come from besides argv; settings point into both. */
 typedef struct sources {
@@ -405,7 +386,7 @@ static int run(int argc, char **argv) {
         code = status == RP_CORRUPT ? rpi_command_failed(status)
                                     : rpi_command_misused("train", status);
     else if (wants_help)
-        help();
+        rpi_command_print_help(&rpi_command_train, stdout);
     else
         code = run_settings(&s, argc, argv);
     close_sources(&from);
@@ -415,6 +396,19 @@ static int run(int argc, char **argv) {
 const rpi_command rpi_command_train = {
     .name = "train",
     .summary = "train a model on data, alone or over ranks",
+    .about =
+        "Trains a model. With -n it starts that many ranks on this machine; without, a process "
+        "started by redpoll run, torchrun, mpirun or srun joins that world, else it is alone. "
+        "The folder of --out gets metrics.jsonl, model.safetensors and, with --trace, "
+        "trace.json.",
+    .notes = "SIGUSR1 saves a checkpoint. SIGTERM and Ctrl-C save one and end the run after the step "
+             "under way (exit code 143 and 130); a second one ends it at once.",
+    .examples = "  redpoll train --model resnet18 --data fashion-mnist -n 2 \\\n"
+                "      --link 200Mbit,50us --codec q4 --steps 200 --global-batch-size 64 \\\n"
+                "      --seed 1 --out runs/q4\n"
+                "  redpoll train --resume runs/q4 --steps 400\n"
+                "  redpoll train --config examples/fashion-mnist.yaml\n"
+                "  redpoll train --model mlp --data synthetic --epochs 3 --lr 0.05\n",
     .options = options,
     .run = run,
 };

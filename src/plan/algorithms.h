@@ -14,6 +14,8 @@ extern const rpi_algorithm rpi_algorithm_tree_broadcast;
 extern const rpi_algorithm rpi_algorithm_scatter_broadcast;
 extern const rpi_algorithm rpi_algorithm_dissemination;
 extern const rpi_algorithm rpi_algorithm_rendezvous;
+/* Not in the catalogue: two operations of the executor. */
+extern const rpi_algorithm rpi_algorithm_neighbours;
 extern const rpi_algorithm rpi_algorithm_direct_reduce;
 extern const rpi_algorithm rpi_algorithm_scatter_reduce;
 extern const rpi_algorithm rpi_algorithm_root_gather;

@@ -76,7 +76,7 @@ keys plan all-reduce --ranks 8 --size 4000 -- op='"all-reduce"' ranks=8 bytes=40
 list='\[("[^"]*",?)+\]'
 keys info -- version="$text" build="$text" compiler="$text" onednn="$text" sanitizers="$text" isa="$text" \
     cpu_features="$text" cores='[0-9]+' codecs="$list" algorithms="$list" transports="$list" models="$list" \
-    backends="$list"
+    data_sets="$list" optimizers="$list" lr_schedules="$list" strategies="$list" backends="$list"
 
 # value KEY: of the object in out
 value() { sed "s/.*\"$1\":\([^,}]*\).*/\1/" out; }

@@ -11,6 +11,10 @@ trap 'exit 1' INT TERM HUP
 cd "$folder" || exit 1
 failed=0 passed=0
 
+complain() {
+    echo "$*"
+    failed=$((failed + 1))
+}
 # expect CODE PATTERN WORDS...: the exit code, and a pattern (grep -E) that standard error must match
 expect() {
     code=$1 pattern=$2
@@ -44,6 +48,71 @@ expect 2 "unknown command 'trian'; did you mean 'train'" trian
 expect 2 "did you mean 'bench all-reduce'" bench all-redcue
 says 'redpoll [0-9]+\.[0-9]+' --version
 says 'codecs' info
+# Every catalogue that an option chooses from is listed, and so is every name that train takes.
+for name in codecs algorithms transports models 'data sets' optimizers 'lr schedules' strategies backends; do
+    says "^$name\$" info
+done
+for name in sgd cosine warmup all-reduce single synthetic fashion-mnist; do says "^  $name " info; done
+
+# ---- help ----
+
+groups=$("$redpoll" --help | awk '$1 == "bench" { print $2 }')
+for words in 'bench --help' 'help bench' 'bench -h'; do
+    says '^usage: redpoll bench COMMAND' $words
+    for name in $groups; do
+        grep -qE "^  $name +" out || complain "redpoll $words does not list $name"
+    done
+done
+expect 2 '^usage: redpoll bench COMMAND' bench
+says '^usage: redpoll bench all-reduce ' help bench all-reduce
+says '^usage: redpoll train ' help train
+says '^usage: redpoll COMMAND' help
+says 'REDPOLL_LOG +error, warning, info, debug' --help
+says 'REDPOLL_ISA +scalar, avx2, avx512' --help
+expect 2 "unknown command 'trian'; did you mean 'train'" help trian
+expect 2 "unknown command 'bench all-redcue'; did you mean 'bench all-reduce'" help bench all-redcue
+expect 2 "redpoll bench --help' lists" bench zzzzzzzzzzzz
+
+# ---- output that cannot be written ----
+
+# lost WORDS...: exit code 1 and one line, whatever the command prints
+lost() {
+    timeout 60 "$redpoll" "$@" >/dev/full 2>err
+    got=$?
+    if [ $got -eq 1 ] && [ "$(grep -c 'cannot write to standard output' err)" -eq 1 ]; then
+        passed=$((passed + 1))
+    else
+        complain "redpoll $* >/dev/full: exit code $got: $(head -n 3 err)"
+    fi
+}
+if [ -c /dev/full ]; then
+    lost --help
+    lost --version
+    lost help bench
+    lost info
+    lost info --json
+    lost info --options
+    lost info --parameters mlp
+    lost plan all-reduce
+    lost plan barrier --json
+    lost bench codec --count 1000
+    lost bench codec --count 1000 --json
+    lost bench barrier -n 2
+    lost bench all-reduce -n 2 --count 10 --json
+    lost run -n 2 -- echo hello
+    lost train --model mlp --data synthetic --train-images 16 --test-images 16 --batch-size 16 --steps 1 --out lost
+    rm -rf lost
+    for command in train run 'bench all-reduce' 'bench barrier' 'bench codec' plan info; do lost $command --help; done
+    "$redpoll" info >&- 2>err && complain "info says nothing of a closed standard output"
+else
+    echo "skipped output that cannot be written: no /dev/full"
+fi
+# Who reads no further is no failure to report.
+for words in 'info' '--help' 'info --options' 'plan all-reduce -n 64' 'bench all-reduce -n 2 --sizes 8,8,8,8'; do
+    timeout 60 "$redpoll" $words 2>err | head -n 1 >out
+    grep -vE '^rank 0 of' err >noise && complain "redpoll $words | head -n 1 complains: $(head -n 3 noise)"
+done
+
 says '"version":' info --json
 for command in train run 'bench all-reduce' 'bench codec' plan report info; do
     says "usage: redpoll $command" $command --help
@@ -62,6 +131,13 @@ expect 2 'bucket' bench codec --codec q4:bucket=0
 expect 2 'bucket' bench codec --codec q4:buckett=512
 expect 2 'did you mean' bench codec --codec fp23
 expect 2 'round' bench codec --codec q4:rounding=up
+expect 2 '524272 elements are allowed with 4 bits' bench all-reduce -n 2 --count 100 --codec q4:bucket=1100000
+expect 2 '262136 elements' bench codec --count 100 --codec q8:bucket=1000000
+for codec in q4:bucket=524272 q8:bucket=262136 q1:bucket=2097088; do
+    for size in 400 5000001; do
+        says '"correct":true' bench all-reduce -n 3 --sizes $size --codec $codec --iters 1 --json
+    done
+done
 expect 2 "--count: '0'" bench codec --count 0
 expect 2 'not one of f32' bench codec --dtype i32
 expect 2 "did you mean '--codec'" bench codec --codc q4
@@ -80,6 +156,20 @@ for command in train 'bench all-reduce'; do
     expect 2 "did you mean 'shm'" $command --transport smh
     expect 2 'link' $command --link 0Gbit
 done
+expect 2 "'50' has no unit; did you mean '50us' or '50ms'" bench all-reduce -n 2 --link 1Gbit,50
+expect 2 "'50' has no unit; did you mean '50us'" plan all-reduce --link 1Gbit,50
+expect 2 "did you mean '1000Mbit'" plan all-reduce --link 1000,50us
+expect 2 "did you mean '64kB'" plan all-reduce --size 64KB
+says '"bytes":2000000000000,' plan all-reduce --size 2TB --json
+says '"bytes":2199023255552,' plan all-reduce --size 2TiB --json
+says '"count":0,.*"bytes":0,' bench all-reduce -n 2 --sizes 0 --json
+says '"bytes":0,' plan all-reduce --size 0 --json
+says '"bytes":0,' plan all-reduce --count 0 --json
+expect 2 'no size' bench all-reduce -n 2 --sizes ''
+for name in steps epochs global-batch-size batch-size train-images test-images threads chunk; do
+    expect 2 "--$name: '0' is (out of range|too small)" train --model mlp --data synthetic --$name 0
+done
+expect 2 "--chunk: '0'" bench all-reduce -n 2 --chunk 0
 expect 2 'whole number' bench all-reduce -n two
 expect 2 'algorithm' bench all-reduce -n 2 --count 100 --algorithm rnig
 expect 2 'link|rate' bench all-reduce -n 2 --link fast

@@ -38,19 +38,6 @@ static const rpi_option options[] = {
     {0},
 };
 
-static void help(void) {
-    printf("usage: redpoll report RUN... [OPTIONS]\n\n"
-           "Shows runs in pictures: loss against steps, time and bytes, throughput, where\n"
-           "a step's time goes, scaling, and a table that compares them, on one page that\n"
-           "needs nothing else. RUN is a folder that redpoll train wrote to (also while it\n"
-           "writes), or a file of redpoll bench --json; LABEL=RUN names it.\n\n");
-    rpi_options_help(options, stdout);
-    printf("\nexamples:\n"
-           "  redpoll report runs/fp32 runs/q4 -o report.html\n"
-           "  redpoll report 'exact=runs/fp32' '4 bits=runs/q4' --svg figures\n"
-           "  redpoll report runs/* --csv tables --tensorboard events\n");
-}
-
 static rp_status read_settings(int argc, char **argv, settings *s, bool *wants_help) {
     rpi_positional positional = {.words = s->words, .capacity = argc};
     RP_TRY(rpi_options_defaults(options, s));
@@ -139,14 +126,6 @@ static void tell(const job *j) {
                     runs == 1 ? "" : "s", j->figure_count, j->figure_count == 1 ? "" : "s");
 }
 
-static rp_status print(const job *j) {
-    if (j->settings->markdown) rpi_comparison_markdown(stdout, &j->report);
-    tell(j);
-    if (fflush(stdout) != 0 || ferror(stdout))
-        return RP_FAIL_ERRNO(IO, "cannot write to standard output");
-    return RP_OK;
-}
-
 static rp_status make(job *j) {
     const settings *s = j->settings;
     RP_TRY(rpi_arena_array(j->report.arena, (size_t)j->inputs.count, sizeof *j->events,
@@ -159,7 +138,9 @@ static rp_status make(job *j) {
     RP_TRY(write_figures(j));
     RP_TRY(write_csv(j));
     RP_TRY(commit_events(j));
-    return print(j);
+    if (s->markdown) rpi_comparison_markdown(stdout, &j->report);
+    tell(j);
+    return RP_OK;
 }
 
 static int report(const settings *s) {
@@ -187,7 +168,7 @@ static int run(int argc, char **argv) {
     if (status != RP_OK)
         code = rpi_command_misused("report", status);
     else if (wants_help)
-        help();
+        rpi_command_print_help(&rpi_command_report, stdout);
     else
         code = report(&s);
     rpi_free(s.words);
@@ -197,6 +178,14 @@ static int run(int argc, char **argv) {
 const rpi_command rpi_command_report = {
     .name = "report",
     .summary = "show runs and benchmarks in pictures and tables",
+    .words = "RUN... [OPTIONS]",
+    .about = "Shows runs in pictures: loss against steps, time and bytes, throughput, where a step's "
+             "time goes, scaling, and a table that compares them, on one page that needs nothing "
+             "else. RUN is a folder that redpoll train wrote to (also while it writes), or a file of "
+             "redpoll bench --json; LABEL=RUN names it.",
+    .examples = "  redpoll report runs/fp32 runs/q4 -o report.html\n"
+                "  redpoll report 'exact=runs/fp32' '4 bits=runs/q4' --svg figures\n"
+                "  redpoll report runs/* --csv tables --tensorboard events\n",
     .options = options,
     .run = run,
 };

@@ -1,0 +1,140 @@
+#include "cli/help.h"
+
+#include "base/suggest.h"
+#include "base/wrap.h"
+#include "redpoll/version.h"
+
+#include <string.h>
+
+static const rpi_variable variables[] = {
+    {"REDPOLL_LOG", "error, warning, info, debug",
+     "what the library tells on standard error; warning when absent"},
+    {"REDPOLL_ISA", "scalar, avx2, avx512",
+     "the widest instructions that kernels use; all give the same bytes. The best of this "
+     "processor when absent (redpoll info shows it)"},
+    {"REDPOLL_PORT", "a port",
+     "where rank 0 serves the store when mpirun or srun started the ranks"},
+};
+
+const rpi_variable *rpi_variable_at(int index) {
+    int count = (int)(sizeof variables / sizeof variables[0]);
+    return index >= 0 && index < count ? &variables[index] : NULL;
+}
+
+/* How many words of argv name this command: 0 when they do not. */
+static int words_matched(const rpi_command *command, int argc, char **argv) {
+    const char *space = strchr(command->name, ' ');
+    if (argc < 1) return 0;
+    if (!space) return strcmp(argv[0], command->name) == 0 ? 1 : 0;
+    bool both =
+        argc >= 2 && rpi_command_in_group(command, argv[0]) && strcmp(argv[1], space + 1) == 0;
+    return both ? 2 : 0;
+}
+
+const rpi_command *rpi_command_find(int argc, char **argv, int *out_words) {
+    const rpi_command *command;
+    for (int i = 0; (command = rpi_command_at(i)) != NULL; i++)
+        if ((*out_words = words_matched(command, argc, argv)) > 0) return command;
+    return NULL;
+}
+
+bool rpi_command_in_group(const rpi_command *command, const char *group) {
+    size_t length = strlen(group);
+    return strncmp(command->name, group, length) == 0 && command->name[length] == ' ';
+}
+
+bool rpi_command_is_group(const char *word) {
+    const rpi_command *command;
+    for (int i = 0; (command = rpi_command_at(i)) != NULL; i++)
+        if (rpi_command_in_group(command, word)) return true;
+    return false;
+}
+
+static void print_row(const char *head, const char *text, FILE *stream) {
+    fprintf(stream, "  %-22s ", head);
+    rpi_print_wrapped(stream, text, 25, 25);
+}
+
+static void print_variables(FILE *stream) {
+    fprintf(stream, "\nenvironment:\n");
+    print_row("REDPOLL_OPTION", "any option: REDPOLL_CODEC=q4 for --codec q4", stream);
+    const rpi_variable *variable;
+    for (int i = 0; (variable = rpi_variable_at(i)) != NULL; i++) {
+        char text[512];
+        snprintf(text, sizeof text, "%s: %s", variable->values, variable->meaning);
+        print_row(variable->name, text, stream);
+    }
+}
+
+void rpi_help_print_all(FILE *stream) {
+    fprintf(stream,
+            "redpoll %s: trains neural networks over the network you have\n\n"
+            "usage: redpoll COMMAND [OPTIONS]\n\n",
+            rp_version());
+    const rpi_command *command;
+    for (int i = 0; (command = rpi_command_at(i)) != NULL; i++)
+        print_row(command->name, command->summary, stream);
+    print_variables(stream);
+    fprintf(stream,
+            "\n'redpoll help COMMAND' and 'redpoll COMMAND --help' show the options of a "
+            "command,\nwith examples.\n");
+}
+
+void rpi_help_print_group(const char *group, FILE *stream) {
+    const rpi_command *command;
+    fprintf(stream, "usage: redpoll %s COMMAND [OPTIONS]\n\n", group);
+    for (int i = 0; (command = rpi_command_at(i)) != NULL; i++)
+        if (rpi_command_in_group(command, group))
+            print_row(strchr(command->name, ' ') + 1, command->summary, stream);
+    fprintf(stream, "\n'redpoll help %s COMMAND' shows the options of one, with examples.\n",
+            group);
+}
+
+void rpi_command_print_help(const rpi_command *command, FILE *stream) {
+    fprintf(stream, "usage: redpoll %s %s\n\n", command->name,
+            command->words ? command->words : "[OPTIONS]");
+    rpi_print_wrapped(stream, command->about, 0, 0);
+    fputc('\n', stream);
+    rpi_options_help(command->options, stream);
+    if (command->notes) {
+        fputc('\n', stream);
+        rpi_print_wrapped(stream, command->notes, 0, 0);
+    }
+    fprintf(stream, "\nexamples:\n%s", command->examples);
+}
+
+static const char *name_at(const void *context, int index) {
+    (void)context;
+    const rpi_command *command = rpi_command_at(index);
+    return command ? command->name : NULL;
+}
+
+int rpi_help_unknown(int argc, char **argv) {
+    char words[128], hint[128];
+    bool two = argc > 1 && argv[1][0] != '-';
+    snprintf(words, sizeof words, "%s%s%s", argv[0], two ? " " : "", two ? argv[1] : "");
+    const char *nearest = rpi_suggest(words, name_at, NULL);
+    if (!nearest) nearest = rpi_suggest(argv[0], name_at, NULL);
+    if (nearest)
+        snprintf(hint, sizeof hint, "; did you mean '%s'?", nearest);
+    else if (rpi_command_is_group(argv[0]))
+        snprintf(hint, sizeof hint, "; 'redpoll %s --help' lists what there is", argv[0]);
+    else
+        snprintf(hint, sizeof hint, "; 'redpoll --help' lists the commands");
+    fprintf(stderr, "redpoll: unknown command '%s'%s\n", words, hint);
+    return RPI_EXIT_USAGE;
+}
+
+int rpi_help_run(int argc, char **argv) {
+    int words = 0;
+    const rpi_command *command = rpi_command_find(argc, argv, &words);
+    if (command)
+        rpi_command_print_help(command, stdout);
+    else if (argc == 0)
+        rpi_help_print_all(stdout);
+    else if (argc == 1 && rpi_command_is_group(argv[0]))
+        rpi_help_print_group(argv[0], stdout);
+    else
+        return rpi_help_unknown(argc, argv);
+    return RPI_EXIT_DONE;
+}

@@ -10,6 +10,7 @@
 #include "plan/choose.h"
 
 #include <math.h>
+#include <sched.h>
 #include <string.h>
 
 enum { PIECE = 1 << 16 }; /* elements handled at once when inputs are made and compared */
@@ -23,6 +24,7 @@ typedef struct measurement {
     void *raw;                /* PIECE elements */
     rpi_wide *widened, *sums; /* PIECE each */
     double *times;            /* iters: of the slowest rank */
+    double agreement_s;       /* how long the ranks took to agree on when to start */
 } measurement;
 
 static int blocks_of(rpi_bench_blocks blocks, const rpi_bench_call *call) {
@@ -32,16 +34,16 @@ static int blocks_of(rpi_bench_blocks blocks, const rpi_bench_call *call) {
     return each ? call->world : 1;
 }
 
-/* Of the rank that has most. */
-static int most_blocks(const rpi_bench_kind *kind, int world) {
+int rpi_bench_most_blocks(const rpi_bench_kind *kind, int world) {
     rpi_bench_call root = {.world = world};
     int given = blocks_of(kind->gives, &root), got = blocks_of(kind->gets, &root);
     return given > got ? given : got;
 }
 
 size_t rpi_bench_count(const rpi_bench_kind *kind, rp_dtype dtype, int world, int64_t bytes) {
-    size_t count = (size_t)bytes / rp_dtype_bytes(dtype) / (size_t)most_blocks(kind, world);
-    return count ? count : 1;
+    size_t block = rp_dtype_bytes(dtype) * (size_t)rpi_bench_most_blocks(kind, world);
+    size_t count = (size_t)bytes / block;
+    return count || bytes == 0 ? count : 1;
 }
 
 bool rpi_bench_is_lossy(const rpi_bench *bench) {
@@ -129,10 +131,32 @@ static rp_status call_once(measurement *m) {
     return status;
 }
 
-static rp_status time_once(measurement *m, double *out_seconds) {
-    reset_output(m);
+static void wait_until(int64_t at_ns) {
+    enum { WAKING_NS = 200 * 1000 }; /* a sleeper may wake so much too late */
+    rpi_sleep_until_ns(at_ns - WAKING_NS);
+    while (rpi_now_ns() < at_ns) sched_yield();
+}
+
+/* Ranks leave a barrier up to a latency apart, and a rank that starts so much early has sent
+ * its part before the others look at their clocks. On a shaped link that would be most of the
+ * time, but there all ranks are on one host and read the same clock: they agree on an instant.
+ */
+static rp_status start_together(measurement *m, int64_t *out_start_ns) {
     RP_TRY(rp_barrier(m->call.comm));
-    int64_t start = rpi_now_ns();
+    *out_start_ns = rpi_now_ns();
+    if (!m->bench->shaped || m->call.world == 1) return RP_OK;
+    double at_s = rpi_seconds(*out_start_ns) + 2 * m->agreement_s;
+    RP_TRY(max_over_ranks(m->call.comm, at_s, &at_s));
+    m->agreement_s = fmax(m->agreement_s, rpi_seconds(rpi_now_ns() - *out_start_ns));
+    *out_start_ns = (int64_t)(at_s * 1e9);
+    wait_until(*out_start_ns);
+    return RP_OK;
+}
+
+static rp_status time_once(measurement *m, double *out_seconds) {
+    int64_t start;
+    reset_output(m);
+    RP_TRY(start_together(m, &start));
     RP_TRY(call_once(m));
     return max_over_ranks(m->call.comm, rpi_seconds(rpi_now_ns() - start), out_seconds);
 }
@@ -140,6 +164,8 @@ static rp_status time_once(measurement *m, double *out_seconds) {
 static rp_status measure_time(measurement *m, rpi_bench_row *row) {
     int iters = m->bench->iters;
     double warmup;
+    int64_t start;
+    RP_TRY(start_together(m, &start)); /* how long does it take? */
     for (int i = 0; i < m->bench->warmup; i++) RP_TRY(time_once(m, &warmup));
     for (int i = 0; i < iters; i++) RP_TRY(time_once(m, &m->times[i]));
     row->time_s = rpi_median(m->times, iters); /* sorts them */
@@ -355,8 +381,8 @@ rp_status rpi_bench_measure(const rpi_bench *bench, size_t count, rpi_bench_row 
                                           .root = bench->root,
                                           .factor = rpi_serial_factor(rank)}}};
     rpi_bench_row row = {.count = count,
-                         .bytes = (double)most_blocks(bench->kind, world) * (double)count *
-                                  (double)rp_dtype_bytes(bench->dtype)};
+                         .bytes = (double)rpi_bench_most_blocks(bench->kind, world) *
+                                  (double)count * (double)rp_dtype_bytes(bench->dtype)};
     rp_status status = measure(&m, &row);
     free_buffers(&m);
     if (status == RP_OK) *out_row = row;

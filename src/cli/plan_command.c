@@ -5,9 +5,13 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/suggest.h"
+#include "cli/bench_collective.h"
+#include "cli/bench_serial.h"
 #include "cli/gaussian.h"
+#include "cli/numbers.h"
 #include "cli/option_rows.h"
 #include "net/link_shape.h"
+#include "plan/algorithms.h"
 #include "plan/choose.h"
 #include "redpoll/codec.h"
 
@@ -16,11 +20,10 @@
 #include <string.h>
 
 typedef struct settings {
-    const char *algorithm, *codec_text, *link;
+    const char *algorithm, *codec_text, *dtype_text, *reduce_text, *link;
     int64_t ranks, rank, root, count, bytes, chunk_bytes;
     bool brief, json;
-    rp_codec codec;
-    rpi_collective collective;
+    rpi_bench bench; /* what the bench of the same words would measure */
 } settings;
 
 #define FIELD(name) offsetof(settings, name)
@@ -29,16 +32,20 @@ static const rpi_option options[] = {
     RPI_ROW_ALGORITHM(FIELD(algorithm), NULL,
                       "as redpoll info lists them; what a run would choose when absent", NULL),
     {"size", NULL, NULL, RPI_OPTION_BYTES, FIELD(bytes), "100MB", 0, 1e15, "BYTES",
-     "of the floats: a vector, or the parts or blocks of all ranks together", NULL},
+     "of the largest buffer of a rank: a vector, or the blocks of all ranks together", NULL},
     {"count", NULL, NULL, RPI_OPTION_COUNT, FIELD(count), NULL, 0, 1e14, "N",
-     "floats, instead of --size", NULL},
+     "elements of a vector or of each block, instead of --size", NULL},
+    {"dtype", NULL, NULL, RPI_OPTION_TEXT, FIELD(dtype_text), "f32", 0, 0, "TYPE",
+     "f32, f16, bf16, f64, i8 ... i64, u8 ... u64, bool, c64 or c128", rpi_check_dtype},
     RPI_ROW_CODEC(FIELD(codec_text), NULL, "fp32", "codec; fp32 is exact"),
+    {"reduce", NULL, NULL, RPI_OPTION_TEXT, FIELD(reduce_text), "sum", 0, 0, "NAME",
+     "sum, avg, product, min, max, band, bor, bxor or premul-sum", rpi_check_reduction},
     RPI_ROW_LINK(FIELD(link), NULL, "1Gbit,50us", "of each rank, each way"),
     {"rank", NULL, NULL, RPI_OPTION_COUNT, FIELD(rank), "0", 0, 16383, "R",
      "whose steps to print", NULL},
     {"root", NULL, NULL, RPI_OPTION_COUNT, FIELD(root), "0", 0, 16383, "R",
      "of a broadcast, reduce, gather or scatter", NULL},
-    {"chunk", NULL, NULL, RPI_OPTION_BYTES, FIELD(chunk_bytes), NULL, 0, 1e9, "BYTES",
+    {"chunk", NULL, NULL, RPI_OPTION_BYTES, FIELD(chunk_bytes), NULL, 1, 1e9, "BYTES",
      "in flight as one piece; the executor's choice when absent", NULL},
     {"brief", NULL, NULL, RPI_OPTION_FLAG, FIELD(brief), NULL, 0, 0, NULL,
      "the prediction alone", NULL},
@@ -46,9 +53,21 @@ static const rpi_option options[] = {
     {0},
 };
 
+/* What only some collectives have, and the option of their benches that says which. */
+static const struct {
+    const char *name, *of_bench;
+} varying[] = {{"size", "count"},         {"count", "count"}, {"dtype", "dtype"},
+               {"codec", "codec"},        {"root", "root"},   {"reduce", "reduce"},
+               {"algorithm", "algorithm"}};
+enum { VARYING = sizeof varying / sizeof varying[0] };
+
+static const char *collective_name_at(int index) {
+    return index < RPI_COLLECTIVES ? rpi_collective_name((rpi_collective)index) : NULL;
+}
+
 static const char *collective_at(const void *context, int index) {
     (void)context;
-    return index < RPI_COLLECTIVES ? rpi_collective_name((rpi_collective)index) : NULL;
+    return collective_name_at(index);
 }
 
 /* How fast this machine encodes and decodes: a fraction of a second, best of a few. */
@@ -85,7 +104,7 @@ static rp_status make_model(const settings *s, rpi_cost_model *model) {
                               .latency_s = shape.latency_s,
                               .frame_bytes = 64,
                               .chunk_bytes = (size_t)s->chunk_bytes};
-    return measure_codec(&s->codec, model);
+    return measure_codec(&s->bench.codec, model);
 }
 
 typedef struct prediction {
@@ -95,23 +114,33 @@ typedef struct prediction {
     rpi_cost cost;
 } prediction;
 
-static rp_status predict(const settings *s, prediction *p) {
-    p->bytes = (size_t)s->count * sizeof(float);
-    p->encoded = rp_codec_encoded_bytes(&s->codec, RP_F32, (size_t)s->count);
-    RP_TRY(make_model(s, &p->model));
-    bool lossy = !rp_codec_is_exact(&s->codec, RP_F32);
+/* What the bench of the collective measures: of send-recv all neighbours at once. */
+static rp_status choose(const settings *s, prediction *p) {
+    const rpi_bench *b = &s->bench;
+    if (b->kind->collective == RPI_SENDRECV) {
+        p->algorithm = &rpi_algorithm_neighbours;
+        return RP_OK;
+    }
     if (s->algorithm)
-        RP_TRY(rpi_algorithm_find(s->collective, s->algorithm, &p->algorithm));
-    else
-        RP_TRY(rpi_algorithm_default(s->collective, (int)s->ranks, lossy, p->bytes,
-                                     &p->algorithm));
-    return rpi_plan_cost(p->algorithm, (int)s->ranks, p->bytes, p->encoded, &p->model,
-                         &p->cost);
+        return rpi_algorithm_find(b->kind->collective, s->algorithm, &p->algorithm);
+    return rpi_algorithm_default(b->kind->collective, (int)s->ranks, rpi_bench_is_lossy(b),
+                                 p->bytes, &p->algorithm);
+}
+
+static rp_status predict(const settings *s, prediction *p) {
+    const rpi_bench *b = &s->bench;
+    int world = (int)s->ranks;
+    size_t blocks = (size_t)rpi_bench_most_blocks(b->kind, world);
+    p->bytes = blocks * (size_t)s->count * rp_dtype_bytes(b->dtype);
+    p->encoded = blocks * rp_codec_encoded_bytes(&b->codec, b->dtype, (size_t)s->count);
+    RP_TRY(make_model(s, &p->model));
+    RP_TRY(choose(s, p));
+    return rpi_plan_cost(p->algorithm, world, p->bytes, p->encoded, &p->model, &p->cost);
 }
 
 static void print_json(const settings *s, const prediction *p, const char *codec) {
     cJSON *object = cJSON_CreateObject();
-    cJSON_AddStringToObject(object, "op", rpi_collective_name(s->collective));
+    cJSON_AddStringToObject(object, "op", rpi_collective_name(s->bench.kind->collective));
     cJSON_AddNumberToObject(object, "ranks", (double)s->ranks);
     cJSON_AddNumberToObject(object, "bytes", (double)p->bytes);
     cJSON_AddStringToObject(object, "codec", codec);
@@ -140,56 +169,79 @@ static rp_status print_schedule(const settings *s, const prediction *p) {
 }
 
 static void print_prediction(const settings *s, const prediction *p, const char *codec) {
-    printf("%s by %s, %lld ranks, %.1f MB as %s (%.1f MB encoded), link %s\n",
-           rpi_collective_name(s->collective), p->algorithm->name, (long long)s->ranks,
-           (double)p->bytes * 1e-6, codec, (double)p->encoded * 1e-6, s->link);
-    printf("predicted: %.4f s; %.2f MB sent by a rank in %lld frame%s (%.4f s on the wire), "
-           "encoding %.4f s, decoding %.4f s\n",
-           p->cost.time_s, p->cost.wire_bytes * 1e-6, (long long)p->cost.frames,
-           p->cost.frames == 1 ? "" : "s", p->cost.wire_s, p->cost.encode_s, p->cost.decode_s);
+    const rpi_bench_kind *kind = s->bench.kind;
+    char texts[4][RPI_TIME_BYTES];
+    printf("%s by %s, %lld ranks", rpi_collective_name(kind->collective), p->algorithm->name,
+           (long long)s->ranks);
+    if (kind->gives != RPI_BLOCKS_NONE)
+        printf(", %.1f MB as %s", (double)p->bytes * 1e-6, codec);
+    if (kind->has_codec) printf(" (%.1f MB encoded)", (double)p->encoded * 1e-6);
+    printf(", link %s\n", s->link);
+    printf("predicted: %s; %.2f MB sent by a rank in %lld frame%s (%s on the wire), "
+           "encoding %s, decoding %s\n",
+           rpi_time_text(p->cost.time_s, texts[0]), p->cost.wire_bytes * 1e-6,
+           (long long)p->cost.frames, p->cost.frames == 1 ? "" : "s",
+           rpi_time_text(p->cost.wire_s, texts[1]), rpi_time_text(p->cost.encode_s, texts[2]),
+           rpi_time_text(p->cost.decode_s, texts[3]));
 }
 
-static void help(void) {
-    printf(
-        "usage: redpoll plan COLLECTIVE [OPTIONS]\n\n"
-        "Prints the schedule of one rank and predicts the time of the whole: each rank's link "
-        "has a\n"
-        "rate and a latency, and encoding and decoding run as fast as measured here and now.\n"
-        "COLLECTIVE is ");
-    for (int i = 0; i < RPI_COLLECTIVES; i++)
-        printf("%s%s", i ? ", " : "", rpi_collective_name((rpi_collective)i));
-    printf(".\n\n");
-    rpi_options_help(options, stdout);
-    printf("\nexamples:\n  redpoll plan all-reduce --algorithm sra --ranks 8 --size 100MB "
-           "--link 1Gbit,50us\n"
-           "  redpoll plan all-reduce --ranks 64 --size 100MB --codec q4 --link 10Gbit,20us "
-           "--brief\n");
+static rp_status find_collective(const char *word, settings *s) {
+    char hint[64];
+    for (int c = 0; c < RPI_COLLECTIVES; c++) {
+        if (strcmp(word, collective_name_at(c)) != 0) continue;
+        s->bench.kind = rpi_bench_command_of((rpi_collective)c)->bench;
+        return RP_OK;
+    }
+    return RP_FAIL(INVALID, "no collective '%s'%s", word,
+                   rpi_suggest_text(word, collective_at, NULL, hint, sizeof hint));
+}
+
+/* What a bench of this collective would refuse is refused, in its words. */
+static rp_status check_words(const settings *s, int argc, char **argv) {
+    for (int i = 1; i < argc; i++) {
+        const rpi_option *option = rpi_options_find(options, argv[i]);
+        for (int v = 0; option && v < VARYING; v++)
+            if (strcmp(option->name, varying[v].name) == 0)
+                RP_TRY(rpi_bench_takes(s->bench.kind->command, varying[v].of_bench,
+                                       varying[v].name));
+    }
+    return RP_OK;
+}
+
+/* Of the values only those that the collective has: the others are of defaults and variables.
+ */
+static rp_status resolve(settings *s) {
+    rpi_bench *b = &s->bench;
+    bool moves = b->kind->gives != RPI_BLOCKS_NONE;
+    b->dtype = RP_U8;
+    b->algorithm = s->algorithm;
+    if (!b->kind->has_root) s->root = 0;
+    b->root = (int)s->root;
+    if (moves) RP_TRY(rp_dtype_parse(s->dtype_text, &b->dtype));
+    if (b->kind->has_codec) RP_TRY(rp_codec_parse(s->codec_text, &b->codec));
+    if (b->kind->reduces) RP_TRY(rpi_reduce_parse(s->reduce_text, &b->reduce));
+    if (!moves)
+        s->count = 0;
+    else if (s->count < 0)
+        s->count = (int64_t)rpi_bench_count(b->kind, b->dtype, (int)s->ranks, s->bytes);
+    if (s->rank >= s->ranks)
+        return RP_FAIL(INVALID, "--rank %lld is not in a world of %lld", (long long)s->rank,
+                       (long long)s->ranks);
+    return rpi_bench_check(b, s->ranks);
 }
 
 static rp_status read_settings(int argc, char **argv, settings *s, bool *wants_help) {
     const char *words[1];
     rpi_positional positional = {.words = words, .capacity = 1};
     RP_TRY(rpi_options_defaults(options, s));
+    s->count = -1; /* not said */
     RP_TRY(rpi_options_environment(options, getenv, s));
     RP_TRY(rpi_options_parse(options, argc, argv, s, &positional, wants_help));
     if (*wants_help) return RP_OK;
     if (positional.count == 0) return RP_FAIL(INVALID, "which collective? all-reduce, for one");
-    char hint[64];
-    int c = 0;
-    while (c < RPI_COLLECTIVES && strcmp(words[0], rpi_collective_name((rpi_collective)c)) != 0)
-        c++;
-    if (c == RPI_COLLECTIVES)
-        return RP_FAIL(INVALID, "no collective '%s'%s", words[0],
-                       rpi_suggest_text(words[0], collective_at, NULL, hint, sizeof hint));
-    s->collective = (rpi_collective)c;
-    if (s->rank >= s->ranks)
-        return RP_FAIL(INVALID, "--rank %lld is not in a world of %lld", (long long)s->rank,
-                       (long long)s->ranks);
-    if (s->root >= s->ranks)
-        return RP_FAIL(INVALID, "--root %lld is not in a world of %lld", (long long)s->root,
-                       (long long)s->ranks);
-    if (!s->count) s->count = s->bytes / (int64_t)sizeof(float);
-    return rp_codec_parse(s->codec_text, &s->codec);
+    RP_TRY(find_collective(words[0], s));
+    RP_TRY(check_words(s, argc, argv));
+    return resolve(s);
 }
 
 static int run(int argc, char **argv) {
@@ -198,7 +250,7 @@ static int run(int argc, char **argv) {
     rp_status status = read_settings(argc, argv, &s, &wants_help);
     if (status != RP_OK) return rpi_command_misused("plan", status);
     if (wants_help) {
-        help();
+        rpi_command_print_help(&rpi_command_plan, stdout);
         return RPI_EXIT_DONE;
     }
     prediction p = {0};
@@ -208,7 +260,7 @@ static int run(int argc, char **argv) {
     if (status == RP_OK && !s.brief && !s.json) status = print_schedule(&s, &p);
     if (status != RP_OK) return rpi_command_failed(status);
     char codec[64];
-    rp_codec_text(&s.codec, codec, sizeof codec);
+    rp_codec_text(&s.bench.codec, codec, sizeof codec);
     if (s.json)
         print_json(&s, &p, codec);
     else
@@ -219,6 +271,19 @@ static int run(int argc, char **argv) {
 const rpi_command rpi_command_plan = {
     .name = "plan",
     .summary = "print a schedule and predict its time",
+    .words = "COLLECTIVE [OPTIONS]",
+    .about =
+        "Prints the schedule of one rank and predicts the time of the whole: each rank's link "
+        "has "
+        "a rate and a latency, and encoding and decoding run as fast as measured here and now. "
+        "COLLECTIVE is all-reduce, reduce-scatter, all-gather, broadcast, barrier, send-recv, "
+        "reduce, gather, scatter or all-to-all. The same words behind 'redpoll bench' measure "
+        "what is predicted.",
+    .examples = "  redpoll plan all-reduce --algorithm sra --ranks 8 --size 100MB \\\n"
+                "      --link 1Gbit,50us\n"
+                "  redpoll plan all-reduce --ranks 64 --size 100MB --codec q4 \\\n"
+                "      --link 10Gbit,20us --brief\n",
     .options = options,
+    .word_at = collective_name_at,
     .run = run,
 };

@@ -24,6 +24,8 @@ static const rpi_command *const catalogue[] = {
     &rpi_command_plan,
     &rpi_command_report,
     &rpi_command_info,
+    &rpi_command_man,
+    &rpi_command_completion,
 };
 
 const rpi_command *rpi_command_at(int index) {

@@ -20,5 +20,7 @@ extern const rpi_command rpi_command_bench_codec;
 extern const rpi_command rpi_command_plan;
 extern const rpi_command rpi_command_report;
 extern const rpi_command rpi_command_info;
+extern const rpi_command rpi_command_man;
+extern const rpi_command rpi_command_completion;
 
 #endif

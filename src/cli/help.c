@@ -76,8 +76,8 @@ void rpi_help_print_all(FILE *stream) {
         print_row(command->name, command->summary, stream);
     print_variables(stream);
     fprintf(stream,
-            "\n'redpoll help COMMAND' and 'redpoll COMMAND --help' show the options of a "
-            "command,\nwith examples.\n");
+            "\n'redpoll help COMMAND' and 'redpoll COMMAND --help' show its options, with "
+            "examples.\n");
 }
 
 void rpi_help_print_group(const char *group, FILE *stream) {
@@ -94,7 +94,7 @@ void rpi_command_print_help(const rpi_command *command, FILE *stream) {
     fprintf(stream, "usage: redpoll %s %s\n\n", command->name,
             command->words ? command->words : "[OPTIONS]");
     rpi_print_wrapped(stream, command->about, 0, 0);
-    fputc('\n', stream);
+    if (command->options->name) fputc('\n', stream);
     rpi_options_help(command->options, stream);
     if (command->notes) {
         fputc('\n', stream);

@@ -5,20 +5,14 @@
 #include "base/status.h"
 #include "base/wrap.h"
 #include "cli/build_info.h"
+#include "cli/catalogues.h"
 #include "cli/help.h"
 #include "cli/option_rows.h"
-#include "codec/codec.h"
-#include "engine/backend.h"
-#include "engine/optimizer.h"
-#include "net/transport.h"
-#include "plan/plan.h"
 #include "redpoll/version.h"
-#include "train/dataset.h"
-#include "train/lr_schedule.h"
 #include "train/network.h"
-#include "train/strategy.h"
 
 #include <cjson/cJSON.h>
+#include <stdlib.h>
 
 typedef struct settings {
     bool json, markdown;
@@ -34,55 +28,6 @@ static const rpi_option options[] = {
     {0},
 };
 
-/* One catalogue as (name, summary) pairs; name NULL past the end. */
-typedef struct entry {
-    const char *name, *summary;
-} entry;
-typedef entry (*entry_at)(int index);
-
-static entry codec_at(int index) {
-    static char names[16][16];
-    const rpi_codec_kind *kind = rpi_codec_at(index);
-    if (!kind || index >= 16) return (entry){NULL, NULL};
-    if (!kind->bits_max) return (entry){kind->name, kind->summary};
-    snprintf(names[index], sizeof names[index], "%s%d...%s%d", kind->name, kind->bits_min,
-             kind->name, kind->bits_max);
-    return (entry){names[index], kind->summary};
-}
-
-static entry algorithm_at(int index) {
-    static char names[32][40];
-    const rpi_algorithm *algorithm = rpi_algorithm_at(index);
-    if (!algorithm || index >= 32) return (entry){NULL, NULL};
-    snprintf(names[index], sizeof names[index], "%s %s",
-             rpi_collective_name(algorithm->collective), algorithm->name);
-    return (entry){names[index], algorithm->summary};
-}
-
-/* Catalogues of kinds that begin with their name and summary. */
-#define ENTRY_AT(function, type, kind_at)                                                      \
-    static entry function(int index) {                                                         \
-        const type *kind = kind_at(index);                                                     \
-        return kind ? (entry){kind->name, kind->summary} : (entry){NULL, NULL};                \
-    }
-ENTRY_AT(transport_at, rpi_transport, rpi_transport_at)
-ENTRY_AT(model_at, rpi_model, rpi_model_at)
-ENTRY_AT(dataset_at, rpi_dataset_kind, rpi_dataset_kind_at)
-ENTRY_AT(optimizer_at, rpi_optimizer, rpi_optimizer_at)
-ENTRY_AT(schedule_at, rpi_lr_schedule, rpi_lr_schedule_at)
-ENTRY_AT(strategy_at, rpi_strategy, rpi_strategy_at)
-ENTRY_AT(backend_at, rpi_backend, rpi_backend_at)
-
-static const struct {
-    const char *title;
-    entry_at at;
-} catalogues[] = {
-    {"codecs", codec_at},          {"algorithms", algorithm_at}, {"transports", transport_at},
-    {"models", model_at},          {"data_sets", dataset_at},    {"optimizers", optimizer_at},
-    {"lr_schedules", schedule_at}, {"strategies", strategy_at},  {"backends", backend_at},
-};
-enum { CATALOGUES = sizeof catalogues / sizeof catalogues[0] };
-
 static void print_json(void) {
     cJSON *object = cJSON_CreateObject();
     cJSON_AddStringToObject(object, "version", rp_version());
@@ -93,16 +38,17 @@ static void print_json(void) {
     cJSON_AddStringToObject(object, "isa", rpi_isa_name(rpi_cpu_isa()));
     cJSON_AddStringToObject(object, "cpu_features", rpi_cpu_features());
     cJSON_AddNumberToObject(object, "cores", rpi_cpu_count());
-    for (int c = 0; c < CATALOGUES; c++) {
-        cJSON *list = cJSON_AddArrayToObject(object, catalogues[c].title);
-        entry e;
-        for (int i = 0; (e = catalogues[c].at(i)).name; i++)
+    const rpi_catalogue *catalogue;
+    for (int c = 0; (catalogue = rpi_catalogue_at(c)) != NULL; c++) {
+        cJSON *list = cJSON_AddArrayToObject(object, catalogue->title);
+        rpi_entry e;
+        for (int i = 0; (e = catalogue->at(i)).name; i++)
             cJSON_AddItemToArray(list, cJSON_CreateString(e.name));
     }
     rpi_command_print_json(object);
 }
 
-static void print_entry(const entry *e) {
+static void print_entry(const rpi_entry *e) {
     printf("  %-24s ", e->name);
     rpi_print_wrapped(stdout, e->summary, 27, 27);
 }
@@ -116,12 +62,13 @@ static void print_table(void) {
     snprintf(text, sizeof text, "%d cores, kernels for %s (it has: %s)", rpi_cpu_count(),
              rpi_isa_name(rpi_cpu_isa()), rpi_cpu_features());
     rpi_print_wrapped(stdout, text, 13, 13);
-    for (int c = 0; c < CATALOGUES; c++) {
-        for (const char *letter = catalogues[c].title; *letter; letter++)
+    const rpi_catalogue *catalogue;
+    for (int c = 0; (catalogue = rpi_catalogue_at(c)) != NULL; c++) {
+        for (const char *letter = catalogue->title; *letter; letter++)
             putchar(*letter == '_' ? ' ' : *letter);
         putchar('\n');
-        entry e;
-        for (int i = 0; (e = catalogues[c].at(i)).name; i++) print_entry(&e);
+        rpi_entry e;
+        for (int i = 0; (e = catalogue->at(i)).name; i++) print_entry(&e);
     }
 }
 
@@ -152,6 +99,7 @@ static void print_options(void) {
         printf("| `%s` | %s | %s |\n", variable->name, variable->values, variable->meaning);
     const rpi_command *command;
     for (int i = 0; (command = rpi_command_at(i)) != NULL; i++) {
+        if (!command->options->name) continue;
         printf("\n## redpoll %s\n\n", command->name);
         rpi_options_markdown(command->options, stdout);
     }
@@ -160,7 +108,8 @@ static void print_options(void) {
 static int run(int argc, char **argv) {
     settings s = {0};
     bool wants_help = false;
-    rp_status status = rpi_options_parse(options, argc, argv, &s, NULL, &wants_help);
+    rp_status status = rpi_options_environment(options, getenv, &s);
+    if (status == RP_OK) status = rpi_options_parse(options, argc, argv, &s, NULL, &wants_help);
     if (status != RP_OK) return rpi_command_misused("info", status);
     if (wants_help)
         rpi_command_print_help(&rpi_command_info, stdout);

@@ -1,0 +1,133 @@
+#include "cli/catalogues.h"
+
+#include "codec/codec.h"
+#include "comm/reductions.h"
+#include "engine/backend.h"
+#include "engine/optimizer.h"
+#include "net/transport.h"
+#include "plan/plan.h"
+#include "train/dataset.h"
+#include "train/lr_schedule.h"
+#include "train/model.h"
+#include "train/strategy.h"
+
+#include <string.h>
+
+static rpi_entry codec_at(int index) {
+    static char names[16][16];
+    const rpi_codec_kind *kind = rpi_codec_at(index);
+    if (!kind || index >= 16) return (rpi_entry){NULL, NULL};
+    if (!kind->bits_max) return (rpi_entry){kind->name, kind->summary};
+    snprintf(names[index], sizeof names[index], "%s%d...%s%d", kind->name, kind->bits_min,
+             kind->name, kind->bits_max);
+    return (rpi_entry){names[index], kind->summary};
+}
+
+static rpi_entry algorithm_at(int index) {
+    static char names[32][40];
+    const rpi_algorithm *algorithm = rpi_algorithm_at(index);
+    if (!algorithm || index >= 32) return (rpi_entry){NULL, NULL};
+    snprintf(names[index], sizeof names[index], "%s %s",
+             rpi_collective_name(algorithm->collective), algorithm->name);
+    return (rpi_entry){names[index], algorithm->summary};
+}
+
+/* Catalogues of kinds that begin with their name and summary. */
+#define ENTRY_AT(function, type, kind_at)                                                      \
+    static rpi_entry function(int index) {                                                     \
+        const type *kind = kind_at(index);                                                     \
+        return kind ? (rpi_entry){kind->name, kind->summary} : (rpi_entry){NULL, NULL};        \
+    }
+ENTRY_AT(transport_at, rpi_transport, rpi_transport_at)
+ENTRY_AT(model_at, rpi_model, rpi_model_at)
+ENTRY_AT(dataset_at, rpi_dataset_kind, rpi_dataset_kind_at)
+ENTRY_AT(optimizer_at, rpi_optimizer, rpi_optimizer_at)
+ENTRY_AT(schedule_at, rpi_lr_schedule, rpi_lr_schedule_at)
+ENTRY_AT(strategy_at, rpi_strategy, rpi_strategy_at)
+ENTRY_AT(backend_at, rpi_backend, rpi_backend_at)
+
+static const rpi_catalogue catalogues[] = {
+    {"codecs", "codec", codec_at},
+    {"algorithms", "algorithm", algorithm_at},
+    {"transports", "transport", transport_at},
+    {"models", "model", model_at},
+    {"data_sets", "data", dataset_at},
+    {"optimizers", "optimizer", optimizer_at},
+    {"lr_schedules", "lr-schedule", schedule_at},
+    {"strategies", "strategy", strategy_at},
+    {"backends", "backend", backend_at},
+};
+
+const rpi_catalogue *rpi_catalogue_at(int index) {
+    int count = (int)(sizeof catalogues / sizeof catalogues[0]);
+    return index >= 0 && index < count ? &catalogues[index] : NULL;
+}
+
+/* ---- the values of options ---- */
+
+static void add_word(const char *word, char *text, size_t bytes) {
+    size_t used = strlen(text);
+    snprintf(text + used, bytes - used, "%s%s", used ? " " : "", word);
+}
+
+static void add_codecs(char *text, size_t bytes) {
+    const rpi_codec_kind *kind;
+    for (int i = 0; (kind = rpi_codec_at(i)) != NULL; i++)
+        for (int bits = kind->bits_min; bits <= kind->bits_max; bits++) {
+            char name[32];
+            snprintf(name, sizeof name, kind->bits_max ? "%s%d" : "%s", kind->name, bits);
+            add_word(name, text, bytes);
+        }
+}
+
+/* An algorithm's own name is the last word of its entry; several collectives have one called
+ * so. */
+static void add_algorithms(char *text, size_t bytes) {
+    const rpi_algorithm *algorithm, *before;
+    for (int i = 0; (algorithm = rpi_algorithm_at(i)) != NULL; i++) {
+        bool is_new = true;
+        for (int k = 0; k < i && (before = rpi_algorithm_at(k)) != NULL; k++)
+            is_new = is_new && strcmp(before->name, algorithm->name) != 0;
+        if (is_new) add_word(algorithm->name, text, bytes);
+    }
+}
+
+static void add_entries(const rpi_catalogue *catalogue, char *text, size_t bytes) {
+    rpi_entry e;
+    for (int i = 0; (e = catalogue->at(i)).name; i++) add_word(e.name, text, bytes);
+}
+
+static void add_dtypes(char *text, size_t bytes) {
+#define DTYPE(name, value, word, size, floating) add_word(word, text, bytes);
+    RP_DTYPE_TABLE(DTYPE)
+#undef DTYPE
+}
+
+static void add_reductions(char *text, size_t bytes) {
+    for (int reduction = RP_SUM; reduction <= RP_PREMUL_SUM; reduction++)
+        add_word(rpi_reduction_name((rp_reduction)reduction), text, bytes);
+}
+
+const char *rpi_option_choices(const rpi_option *option, char *text, size_t bytes) {
+    const rpi_catalogue *catalogue;
+    text[0] = '\0';
+    if (strcmp(option->name, "codec") == 0) {
+        add_codecs(text, bytes);
+    } else if (strcmp(option->name, "algorithm") == 0) {
+        add_algorithms(text, bytes);
+    } else if (strcmp(option->name, "transport") == 0) {
+        snprintf(text, bytes, "auto shm tcp"); /* the others are no user's choice */
+    } else if (strcmp(option->name, "dtype") == 0) {
+        add_dtypes(text, bytes);
+    } else if (strcmp(option->name, "reduce") == 0) {
+        add_reductions(text, bytes);
+    } else if (option->value && strchr(option->value, '|')) {
+        snprintf(text, bytes, "%s", option->value);
+        for (char *c = text; *c; c++) *c = *c == '|' ? ' ' : *c;
+    } else {
+        for (int i = 0; (catalogue = rpi_catalogue_at(i)) != NULL; i++)
+            if (strcmp(catalogue->option, option->name) == 0)
+                add_entries(catalogue, text, bytes);
+    }
+    return text;
+}

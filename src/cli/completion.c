@@ -1,0 +1,330 @@
+/* `redpoll completion SHELL`: what a shell needs to complete words of `redpoll`, written from
+ * the tables of the commands. The build runs it. */
+#include "cli/commands.h"
+
+#include "base/status.h"
+#include "base/suggest.h"
+#include "cli/catalogues.h"
+#include "cli/help.h"
+
+#include <string.h>
+
+enum { CHOICES_BYTES = 1024 };
+
+static const rpi_option options[] = {{0}};
+
+static bool is_file(const rpi_option *option) {
+    return option->value &&
+           (strcmp(option->value, "FILE") == 0 || strcmp(option->value, "FOLDER") == 0);
+}
+
+/* The word behind a command's name, or behind its group's: "gather" of "bench gather". */
+static const char *last_word(const rpi_command *command) {
+    const char *space = strchr(command->name, ' ');
+    return space ? space + 1 : command->name;
+}
+
+/* Words that may follow "redpoll": commands of one word, each group once, and `help`. */
+static void print_first_words(const char *before, const char *after) {
+    const rpi_command *command, *previous = NULL;
+    for (int i = 0; (command = rpi_command_at(i)) != NULL; previous = command, i++) {
+        int length = (int)strcspn(command->name, " ");
+        bool again =
+            previous && strncmp(previous->name, command->name, (size_t)length + 1) == 0;
+        if (!again) printf("%s%.*s%s", before, length, command->name, after);
+    }
+    printf("%shelp%s", before, after);
+}
+
+/* Text inside of '...' of a shell. */
+static void print_quoted(const char *text) {
+    for (; *text; text++) printf(*text == '\'' ? "'\\%c'" : "%c", *text);
+}
+
+/* ---- bash ---- */
+
+/* One case for each value-taking option of any table; a name means the same everywhere. */
+static void print_bash_values(void) {
+    char seen[4096] = " ", choices[CHOICES_BYTES], name[80];
+    const rpi_command *command;
+    for (int i = 0; (command = rpi_command_at(i)) != NULL; i++)
+        for (const rpi_option *o = command->options; o->name; o++) {
+            snprintf(name, sizeof name, " %s ", o->name);
+            if (o->type == RPI_OPTION_FLAG || strstr(seen, name)) continue;
+            strncat(seen, name + 1, sizeof seen - strlen(seen) - 1);
+            printf("    --%s", o->name);
+            if (o->alias) printf("|-%s", o->alias);
+            if (is_file(o))
+                printf(") compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "
+                       "\"$cur\")); "
+                       "return ;;\n");
+            else
+                printf(") words='%s' takes_value=1 ;;\n",
+                       rpi_option_choices(o, choices, sizeof choices));
+        }
+}
+
+static void print_bash_options(const rpi_command *command) {
+    printf("    '%s') words='", command->name);
+    for (const rpi_option *o = command->options; o->name; o++) {
+        printf("--%s ", o->name);
+        if (o->alias) printf("-%s ", o->alias);
+        if (o->type == RPI_OPTION_FLAG) printf("--no-%s ", o->name);
+    }
+    printf("--help");
+    for (int i = 0; command->word_at && command->word_at(i); i++)
+        printf(" %s", command->word_at(i));
+    printf("' ;;\n");
+}
+
+static void print_bash(void) {
+    const rpi_command *command;
+    printf("# Completion of redpoll for bash, written by `redpoll completion bash`.\n"
+           "_redpoll() {\n"
+           "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}\n"
+           "    local at=1 command words='' takes_value=''\n"
+           "    # bash takes --link=1Gbit for three words\n"
+           "    if [[ $cur == = ]]; then cur=''\n"
+           "    elif [[ $prev == = ]]; then prev=${COMP_WORDS[COMP_CWORD-2]}; fi\n"
+           "    COMPREPLY=()\n"
+           "    [[ ${COMP_WORDS[1]} == help && $COMP_CWORD -gt 1 ]] && at=2\n"
+           "    if [[ $COMP_CWORD -eq $at ]]; then\n"
+           "        COMPREPLY=($(compgen -W '");
+    print_first_words("", " ");
+    printf("--help --version' -- \"$cur\"))\n"
+           "        return\n"
+           "    fi\n"
+           "    command=${COMP_WORDS[at]}\n"
+           "    if [[ $command == bench ]]; then\n"
+           "        if [[ $COMP_CWORD -eq $((at + 1)) ]]; then\n"
+           "            COMPREPLY=($(compgen -W '");
+    for (int i = 0; (command = rpi_command_at(i)) != NULL; i++)
+        if (rpi_command_in_group(command, "bench")) printf("%s ", last_word(command));
+    printf("--help' -- \"$cur\"))\n"
+           "            return\n"
+           "        fi\n"
+           "        command=\"bench ${COMP_WORDS[at+1]}\"\n"
+           "    fi\n"
+           "    [[ $at -eq 2 ]] && return\n"
+           "    case $prev in\n");
+    print_bash_values();
+    printf("    esac\n"
+           "    if [[ -z $takes_value ]]; then\n"
+           "    case $command in\n");
+    for (int i = 0; (command = rpi_command_at(i)) != NULL; i++) print_bash_options(command);
+    printf("    esac\n"
+           "    fi\n"
+           "    COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n"
+           "    if [[ $command == run && $cur != -* && -z $takes_value ]]; then\n"
+           "        compopt -o filenames 2>/dev/null\n"
+           "        COMPREPLY=($(compgen -c -f -- \"$cur\"))\n"
+           "    fi\n"
+           "}\n"
+           "complete -F _redpoll redpoll\n");
+}
+
+/* ---- zsh ---- */
+
+/* Inside of _arguments' '[...]'. */
+static void print_zsh_help(const char *text) {
+    for (; *text; text++) {
+        if (*text == '[' || *text == ']' || *text == ':' || *text == '\\') putchar('\\');
+        printf(*text == '\'' ? "'\\%c'" : "%c", *text);
+    }
+}
+
+static void print_zsh_value(const rpi_option *option) {
+    char choices[CHOICES_BYTES];
+    if (option->type == RPI_OPTION_FLAG) return;
+    printf(":");
+    print_zsh_help(option->value);
+    if (is_file(option)) {
+        printf(":_files");
+        return;
+    }
+    rpi_option_choices(option, choices, sizeof choices);
+    printf(":(%s)", choices);
+}
+
+static void print_zsh_spelling(const rpi_option *option, const char *spelling) {
+    bool takes = option->type != RPI_OPTION_FLAG;
+    printf("            '%s%s[", spelling, !takes ? "" : spelling[1] == '-' ? "=" : "+");
+    print_zsh_help(option->help);
+    printf("]");
+    print_zsh_value(option);
+    printf("' \\\n");
+}
+
+static void print_zsh_command(const rpi_command *command) {
+    char spelling[80];
+    printf("        '%s') _arguments \\\n", command->name);
+    for (const rpi_option *o = command->options; o->name; o++) {
+        snprintf(spelling, sizeof spelling, "--%s", o->name);
+        print_zsh_spelling(o, spelling);
+        if (!o->alias) continue;
+        snprintf(spelling, sizeof spelling, "-%s", o->alias);
+        print_zsh_spelling(o, spelling);
+    }
+    if (command->word_at) {
+        printf("            '1:word:(");
+        for (int i = 0; command->word_at(i); i++) printf("%s ", command->word_at(i));
+        printf(")' \\\n");
+    }
+    if (strcmp(command->name, "run") == 0) printf("            '*::program:_normal' \\\n");
+    printf("            '--help[show the usage]' ;;\n");
+}
+
+static void print_zsh(void) {
+    const rpi_command *command;
+    printf("#compdef redpoll\n"
+           "# Completion of redpoll for zsh, written by `redpoll completion zsh`.\n"
+           "_redpoll() {\n"
+           "    local command\n"
+           "    if [[ $words[2] == help && CURRENT -gt 2 ]]; then\n"
+           "        words[2]=()\n"
+           "        (( CURRENT-- ))\n"
+           "    fi\n"
+           "    if (( CURRENT == 2 )); then\n"
+           "        compadd -- ");
+    print_first_words("", " ");
+    printf("--help --version\n"
+           "        return\n"
+           "    fi\n"
+           "    command=$words[2]\n"
+           "    if [[ $command == bench ]]; then\n"
+           "        if (( CURRENT == 3 )); then\n"
+           "            local -a benches=(\n");
+    for (int i = 0; (command = rpi_command_at(i)) != NULL; i++) {
+        if (!rpi_command_in_group(command, "bench")) continue;
+        printf("                '%s:", last_word(command));
+        print_zsh_help(command->summary);
+        printf("'\n");
+    }
+    printf("            )\n"
+           "            _describe bench benches\n"
+           "            return\n"
+           "        fi\n"
+           "        command=\"bench $words[3]\"\n"
+           "        words[2]=()\n"
+           "        (( CURRENT-- ))\n"
+           "    fi\n"
+           "    words[1]=()\n"
+           "    (( CURRENT-- ))\n"
+           "    case $command in\n");
+    for (int i = 0; (command = rpi_command_at(i)) != NULL; i++) print_zsh_command(command);
+    printf("    esac\n"
+           "}\n"
+           "if [[ $funcstack[1] == _redpoll ]]; then _redpoll \"$@\"; else compdef _redpoll "
+           "redpoll; "
+           "fi\n");
+}
+
+/* ---- fish ---- */
+
+static void print_fish_option(const rpi_command *command, const rpi_option *option) {
+    char choices[CHOICES_BYTES];
+    printf("complete -c redpoll -n '__redpoll_is %s' -l %s", command->name, option->name);
+    if (option->alias) printf(" -s %s", option->alias);
+    if (option->type != RPI_OPTION_FLAG) {
+        rpi_option_choices(option, choices, sizeof choices);
+        if (is_file(option))
+            printf(" -r -F");
+        else if (*choices)
+            printf(" -x -a '%s'", choices);
+        else
+            printf(" -x");
+    }
+    printf(" -d '");
+    print_quoted(option->help);
+    printf("'\n");
+}
+
+static void print_fish(void) {
+    const rpi_command *command;
+    printf("# Completion of redpoll for fish, written by `redpoll completion fish`.\n"
+           "function __redpoll_is\n"
+           "    set -l words (commandline -opc)\n"
+           "    test (count $words) -gt (count $argv); or return 1\n"
+           "    set -l last (math 1 + (count $argv))\n"
+           "    test \"$words[2..$last]\" = \"$argv\"\n"
+           "end\n"
+           "function __redpoll_stands_alone\n"
+           "    test (count (commandline -opc)) -eq $argv[1]\n"
+           "end\n"
+           "complete -c redpoll -f\n"
+           "complete -c redpoll -n '__redpoll_stands_alone 1' -a '");
+    print_first_words("", " ");
+    printf("--help --version'\n");
+    for (int i = 0; (command = rpi_command_at(i)) != NULL; i++) {
+        if (rpi_command_in_group(command, "bench")) {
+            printf(
+                "complete -c redpoll -n '__redpoll_is bench; and __redpoll_stands_alone 2' -a "
+                "%s -d '",
+                last_word(command));
+            print_quoted(command->summary);
+            printf("'\n");
+        }
+        for (const rpi_option *o = command->options; o->name; o++)
+            print_fish_option(command, o);
+        for (int k = 0; command->word_at && command->word_at(k); k++)
+            printf("complete -c redpoll -n '__redpoll_is %s' -a %s\n", command->name,
+                   command->word_at(k));
+    }
+    printf("complete -c redpoll -n '__redpoll_is run' -F\n");
+    printf("complete -c redpoll -n '__redpoll_is help; and __redpoll_stands_alone 2' -a '");
+    print_first_words("", " ");
+    printf("'\n");
+}
+
+/* ---- the command ---- */
+
+static const struct {
+    const char *name;
+    void (*print)(void);
+} shells[] = {{"bash", print_bash}, {"zsh", print_zsh}, {"fish", print_fish}};
+enum { SHELLS = sizeof shells / sizeof shells[0] };
+
+static const char *shell_at(int index) {
+    return index < SHELLS ? shells[index].name : NULL;
+}
+
+static const char *name_at(const void *context, int index) {
+    (void)context;
+    return shell_at(index);
+}
+
+static rp_status print_shell(const char *name) {
+    char hint[64];
+    for (int i = 0; i < SHELLS; i++)
+        if (strcmp(name, shells[i].name) == 0) return shells[i].print(), RP_OK;
+    return RP_FAIL(INVALID, "no completion for '%s'; there are bash, zsh, fish%s", name,
+                   rpi_suggest_text(name, name_at, NULL, hint, sizeof hint));
+}
+
+static int run(int argc, char **argv) {
+    const char *words[1];
+    rpi_positional positional = {.words = words, .capacity = 1};
+    bool wants_help = false;
+    rp_status status = rpi_options_parse(options, argc, argv, NULL, &positional, &wants_help);
+    if (status == RP_OK && wants_help)
+        rpi_command_print_help(&rpi_command_completion, stdout);
+    else if (status == RP_OK && positional.count == 0)
+        status = RP_FAIL(INVALID, "of which shell? bash, zsh or fish");
+    else if (status == RP_OK)
+        status = print_shell(words[0]);
+    return status == RP_OK ? RPI_EXIT_DONE : rpi_command_misused("completion", status);
+}
+
+const rpi_command rpi_command_completion = {
+    .name = "completion",
+    .summary = "print the completion of a shell: bash, zsh or fish",
+    .words = "SHELL",
+    .about = "Prints what bash, zsh or fish needs to complete words of redpoll. An installed "
+             "redpoll has brought these files already.",
+    .examples = "  source <(redpoll completion bash)\n"
+                "  redpoll completion zsh >~/.zfunc/_redpoll\n"
+                "  redpoll completion fish >~/.config/fish/completions/redpoll.fish\n",
+    .options = options,
+    .word_at = shell_at,
+    .run = run,
+};

@@ -41,6 +41,11 @@ bool rpi_log_wants(rp_log_level level) {
     return (int)level <= limit;
 }
 
+void rpi_log_print(rp_log_level level, const char *line) {
+    fprintf(stderr, "redpoll: %s%s%s\n", level <= RP_LOG_WARNING ? level_names[level] : "",
+            level <= RP_LOG_WARNING ? ": " : "", line);
+}
+
 void rpi_log(rp_log_level level, const char *format, ...) {
     if (!rpi_log_wants(level)) return;
     char line[1200];
@@ -52,7 +57,6 @@ void rpi_log(rp_log_level level, const char *format, ...) {
     if (current_sink)
         current_sink(current_context, level, line);
     else
-        fprintf(stderr, "redpoll: %s%s%s\n", level <= RP_LOG_WARNING ? level_names[level] : "",
-                level <= RP_LOG_WARNING ? ": " : "", line);
+        rpi_log_print(level, line);
     pthread_mutex_unlock(&lock);
 }

@@ -4,8 +4,9 @@
 #include <string.h>
 #include <unistd.h>
 
-static void print_line(rpi_rank_output *output, size_t length) {
-    fprintf(output->sink, "[%d] %.*s\n", output->rank, (int)length, output->line);
+static void print_line(const rpi_rank_output *output, const char *line, size_t length) {
+    fprintf(output->sink, "%s[%d] %.*s\n", output->before ? output->before : "", output->rank,
+            (int)length, line);
 }
 
 /* Print every complete line; a carriage return ends one, too, as progress bars use it. */
@@ -17,8 +18,7 @@ static void print_lines(rpi_rank_output *output) {
         while (length < left && line[length] != '\n' && line[length] != '\r') length++;
         if (length == left) break;
         /* "\r\n" is one end, and "\r" alone before any letter is none. */
-        if (length || line[length] == '\n')
-            fprintf(output->sink, "[%d] %.*s\n", output->rank, (int)length, line);
+        if (length || line[length] == '\n') print_line(output, line, length);
         start += length + 1;
         if (line[length] == '\r' && start < output->bytes && output->line[start] == '\n')
             start++;
@@ -26,13 +26,13 @@ static void print_lines(rpi_rank_output *output) {
     memmove(output->line, output->line + start, output->bytes - start);
     output->bytes -= start;
     if (output->bytes == sizeof output->line) {
-        print_line(output, output->bytes);
+        print_line(output, output->line, output->bytes);
         output->bytes = 0;
     }
 }
 
 static void close_stream(rpi_rank_output *output) {
-    if (output->bytes) print_line(output, output->bytes);
+    if (output->bytes) print_line(output, output->line, output->bytes);
     output->bytes = 0;
     close(output->fd);
     output->fd = -1;

@@ -10,7 +10,8 @@ enum { RPI_LINE_BYTES = 8192 }; /* longer lines are broken */
 typedef struct rpi_rank_output {
     int fd; /* our end of the pipe, non-blocking; -1: closed */
     int rank;
-    FILE *sink; /* stdout or stderr */
+    FILE *sink;         /* stdout or stderr */
+    const char *before; /* what goes before a line; NULL: nothing */
     size_t bytes;
     char line[RPI_LINE_BYTES];
 } rpi_rank_output;

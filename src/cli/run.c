@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "cli/descendants.h"
 #include "cli/guard.h"
+#include "cli/progress.h"
 #include "cli/rank_output.h"
 #include "net/stream.h"
 #include "redpoll/store.h"
@@ -68,12 +69,20 @@ rp_status rpi_launch_check_ranks(int64_t ranks) {
                    (long long)ranks, RPI_LAUNCH_MAX_RANKS);
 }
 
+/* Rank 0 may be drawing a bar on the terminal that we write to, too: take its line. It draws
+ * the next one below. */
+static const char *line_start(const launch *l, FILE *sink) {
+    bool shared = l->options->output == RPI_LAUNCH_PREFIX_OTHERS && rpi_is_terminal(stdout) &&
+                  rpi_is_terminal(sink);
+    return shared ? "\r\033[K" : "";
+}
+
 static void say(const launch *l, const char *format, ...) RP_PRINTF(2, 3);
 static void say(const launch *l, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
     fflush(stdout);
-    fprintf(stderr, "%s: ", l->options->name);
+    fprintf(stderr, "%s%s: ", line_start(l, stderr), l->options->name);
     vfprintf(stderr, format, arguments);
     fprintf(stderr, "\n");
     va_end(arguments);
@@ -167,6 +176,7 @@ static rp_status open_pipes(launch *l, int rank, int *ends) {
         output->fd = pair[0];
         output->rank = rank;
         output->sink = sinks[i];
+        output->before = line_start(l, sinks[i]);
         ends[i] = pair[1];
     }
     if (pipe2(pair, O_CLOEXEC) != 0) return RP_FAIL_ERRNO(IO, "cannot make a pipe");
@@ -431,6 +441,7 @@ static int run_ranks(launch *l) {
         if (code) return code;
     }
     watch(l);
+    if (l->first >= 0 || l->stop_signal) fputs(line_start(l, stdout), stdout);
     if (l->first >= 0 && !l->is_named) name_first(l);
     if (l->first >= 0) return code_of(l->first_status);
     return l->stop_signal ? 128 + l->stop_signal : 0;

@@ -1,14 +1,16 @@
 /* `redpoll train`: options in, a run out; the work is in train/. */
 #include "cli/commands.h"
 
+#include "base/log.h"
 #include "base/status.h"
 #include "cli/config.h"
+#include "cli/numbers.h"
+#include "cli/progress.h"
 #include "cli/run.h"
 #include "cli/train_signals.h"
 #include "cli/world.h"
 #include "net/join.h"
 #include "train/checkpoint.h"
-#include "train/progress.h"
 #include "train/run_settings.h"
 #include "train/train.h"
 
@@ -302,18 +304,19 @@ static void print_how_to_go_on(const settings *s, const rpi_world *world,
 
 static void print_result(const settings *s, const rpi_world *world,
                          const rpi_train_result *result) {
+    char time[3][RPI_TIME_BYTES], loss[RPI_NUMBER_BYTES];
     if (result->steps == 0)
         printf("nothing was left to train; --steps says how far to go\n");
     else
-        printf("%lld steps in %.1f s, %.1f images/s (median), loss %.4f\n",
-               (long long)result->steps, result->seconds, result->images_s_median,
-               result->last_loss);
+        printf("%lld steps in %s, %.1f images/s (median), loss %s\n", (long long)result->steps,
+               rpi_time_text(result->seconds, time[0]), result->images_s_median,
+               rpi_number_text(result->last_loss, loss));
     if (result->steps > 0 && world->ranks > 1)
-        printf(
-            "a step (median): %.1f ms, %.3f MB sent by a rank, communication %.1f ms, of which "
-            "%.1f ms exposed\n",
-            1e3 * result->step_s_median, 1e-6 * result->wire_bytes_median,
-            1e3 * result->comm_s_median, 1e3 * result->exposed_s_median);
+        printf("a step (median): %s, %.3f MB sent by a rank, communication %s, of which %s "
+               "exposed\n",
+               rpi_time_text(result->step_s_median, time[0]), 1e-6 * result->wire_bytes_median,
+               rpi_time_text(result->comm_s_median, time[1]),
+               rpi_time_text(result->exposed_s_median, time[2]));
     printf("results are in %s\n", s->train.out);
     if (result->stopped) print_how_to_go_on(s, world, result);
 }
@@ -326,12 +329,19 @@ static void print_changes(const settings *s, const rpi_train_hooks *hooks) {
     }
 }
 
+/* A warning does not stand behind the bar. */
+static void log_line(void *context, rp_log_level level, const char *line) {
+    rpi_progress_end(context);
+    rpi_log_print(level, line);
+}
+
 static rp_status train(settings *s, rpi_world *world, bool *out_stopped) {
     settings given = *s;
     s->train.given = &given;
     RP_TRY(choose_folder(s, world));
     s->train.threads = choose_threads(s, world);
     rpi_progress progress = rpi_progress_on(stdout);
+    rp_log_set_sink(log_line, &progress);
     rpi_train_hooks hooks = {0};
     if (world->rank == 0) {
         hooks = rpi_progress_hooks(&progress);
@@ -341,6 +351,7 @@ static rp_status train(settings *s, rpi_world *world, bool *out_stopped) {
     rpi_train_result result = {0};
     rp_status status = rpi_train(&s->train, world->comm, &hooks, &result);
     rpi_progress_end(&progress);
+    rp_log_set_sink(NULL, NULL);
     if (status == RP_OK && world->rank == 0) print_result(s, world, &result);
     *out_stopped = result.stopped;
     return status;

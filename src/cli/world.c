@@ -74,8 +74,10 @@ int rpi_world_launch(const rpi_world_settings *settings, const char *command, in
     return code;
 }
 
-/* Before the others are waited for. Ranks of our own launcher leave it to rank 0. */
+/* Before the others are waited for. Ranks of our own launcher leave it to rank 0, and one alone
+ * has found nothing. */
 static void greet(const rpi_world_settings *settings, const rpi_place *place) {
+    if (place->alone) return;
     if (!settings->greeting || (place->rank > 0 && rpi_launched())) return;
     fprintf(settings->greeting, "rank %d of %d, found by %s\n", place->rank, place->world,
             place->found_by);

@@ -31,6 +31,7 @@ typedef struct rpi_place {
     int rank, world;
     int local_rank, local_world; /* among the ranks of this host, as far as is known */
     bool one_host;               /* it is known that all ranks are on this host */
+    bool alone;                  /* no launcher was found, so nobody else is expected */
     char found_by[64];           /* "redpoll run", "torchrun", "mpirun", "srun", ... */
     rpi_store_kind store;
     char host[RPI_HOST_BYTES]; /* of the store */

@@ -345,6 +345,7 @@ static rp_status find(const rpi_environment *environment, rpi_place *place) {
                        "PMIX_RANK is set, but this launcher does not say how many ranks "
                        "there are; set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT");
     snprintf(place->found_by, sizeof place->found_by, "no launcher: a world of one");
+    place->alone = true;
     return RP_OK;
 }
 

@@ -1,6 +1,6 @@
 /* Telling a person how a run goes: a bar on a terminal, plain lines elsewhere. */
-#ifndef RPI_TRAIN_PROGRESS_H
-#define RPI_TRAIN_PROGRESS_H
+#ifndef RPI_CLI_PROGRESS_H
+#define RPI_CLI_PROGRESS_H
 
 #include "train/train.h"
 
@@ -13,7 +13,11 @@ typedef struct rpi_progress {
     int64_t started_ns, drawn_ns;
     double rate;   /* images/s, smoothed */
     bool bar_open; /* the cursor stands behind a bar */
+    int bar_width; /* of what stands there */
 } rpi_progress;
+
+/* One on which a line can be drawn anew. */
+bool rpi_is_terminal(FILE *stream);
 
 /* A terminal is recognised by itself. */
 rpi_progress rpi_progress_on(FILE *stream);
@@ -21,5 +25,14 @@ rpi_progress rpi_progress_on(FILE *stream);
 rpi_train_hooks rpi_progress_hooks(rpi_progress *progress);
 /* End the bar's line, so that other text may follow. */
 void rpi_progress_end(rpi_progress *progress);
+
+/* How a step is told in at most `columns` (0: any number), with a bar where there is room; what
+ * matters least is left out first. Returns text. */
+typedef struct rpi_progress_step {
+    int64_t step, last_step;
+    double loss, rate, left_s;
+} rpi_progress_step;
+const char *rpi_progress_text(const rpi_progress_step *step, bool bar, int columns, char *text,
+                              size_t bytes);
 
 #endif

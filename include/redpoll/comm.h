@@ -152,7 +152,8 @@ RP_API rp_status rp_reduce_scatter_v_start(rp_comm *comm, const rp_block *inputs
                                            rp_dtype dtype, const rp_codec *codec,
                                            const rp_collective_options *options,
                                            rp_request **request);
-/** output[r * count ...] of every rank gets rank r's input; exact unless a codec is given. */
+/** output[r * count ...] of every rank gets rank r's input; exact unless a codec is given. input
+ *  may be output + rank * count. */
 RP_API rp_status rp_all_gather_start(rp_comm *comm, const void *input, void *output,
                                      size_t count, rp_dtype dtype, const rp_codec *codec,
                                      const rp_collective_options *options,
@@ -181,7 +182,7 @@ RP_API rp_status rp_gather_start(rp_comm *comm, const void *input, size_t count,
                                  const rp_block *outputs, rp_dtype dtype,
                                  const rp_collective_options *options, rp_request **request);
 /** `output` of rank r gets inputs[r] of options->root: the way back of rp_gather_start(). Each
- *  rank compares what comes with its `count`. */
+ *  rank compares what comes with its `count`. On the root output may be inputs[root].data. */
 RP_API rp_status rp_scatter_start(rp_comm *comm, const rp_block *inputs, void *output,
                                   size_t count, rp_dtype dtype,
                                   const rp_collective_options *options, rp_request **request);

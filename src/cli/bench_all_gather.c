@@ -6,6 +6,7 @@ static const rpi_option options[] = {
     RPI_BENCH_VECTOR_OPTIONS("1M"),
     RPI_BENCH_CODEC_OPTION,
     RPI_BENCH_ALGORITHM_OPTION,
+    RPI_BENCH_PLACE_OPTION,
     {0},
 };
 
@@ -24,6 +25,7 @@ static const rpi_bench_kind kind = {
     .collective = RPI_ALL_GATHER,
     .gives = RPI_BLOCKS_ONE,
     .gets = RPI_BLOCKS_EACH,
+    .either_place = true,
     .has_codec = true,
     .replicates = true,
     .bus_factor = rpi_bus_others,
@@ -39,6 +41,7 @@ const rpi_command rpi_command_bench_all_gather = {
     .name = "bench all-gather",
     .summary = "time an all-gather",
     .about = RPI_BENCH_ABOUT("Times an all-gather: every rank gets the blocks of all."),
+    .notes = RPI_BENCH_NOTES,
     .examples = "  redpoll bench all-gather -n 4 --sizes 1MiB,16MiB --dtype bf16\n",
     .options = options,
     .bench = &kind,

@@ -35,6 +35,7 @@ const rpi_command rpi_command_bench_all_to_all = {
     .name = "bench all-to-all",
     .summary = "time an all-to-all",
     .about = RPI_BENCH_ABOUT("Times an all-to-all: rank r gets everybody's block r."),
+    .notes = RPI_BENCH_NOTES,
     .examples = "  redpoll bench all-to-all -n 4 --sizes 64KiB,1MiB\n",
     .options = options,
     .bench = &kind,

@@ -39,6 +39,7 @@ const rpi_command rpi_command_bench_broadcast = {
     .name = "bench broadcast",
     .summary = "time a broadcast",
     .about = RPI_BENCH_ABOUT("Times a broadcast: every rank gets the root's vector."),
+    .notes = RPI_BENCH_NOTES,
     .examples = "  redpoll bench broadcast -n 4 --sizes 64KiB,1MiB,16MiB --root 1\n",
     .options = options,
     .bench = &kind,

@@ -14,11 +14,18 @@ typedef struct job {
     const rpi_bench_kind *kind;
     rpi_bench_settings s;
     rpi_bench bench;
-    int64_t sizes[64];
+    int64_t sizes[256];
     int size_count; /* 0: settings.count alone */
 } job;
 
 enum { MOST_SIZES = sizeof((job *)0)->sizes / sizeof(int64_t) };
+
+static rp_status add_size(int64_t bytes, int64_t *out_sizes, int *count) {
+    if (*count == MOST_SIZES)
+        return RP_FAIL(INVALID, "these are more than %d sizes; take larger steps", MOST_SIZES);
+    out_sizes[(*count)++] = bytes;
+    return RP_OK;
+}
 
 static rp_status parse_sizes(const char *text, int64_t *out_sizes, int *out_count) {
     int count = 0;
@@ -26,10 +33,12 @@ static rp_status parse_sizes(const char *text, int64_t *out_sizes, int *out_coun
     while (*text) {
         char word[32];
         size_t length = strcspn(text, ",");
-        if (length >= sizeof word || count == MOST_SIZES)
-            return RP_FAIL(INVALID, "at most %d sizes, as 64KiB,1MiB", MOST_SIZES);
+        int64_t bytes = 0;
+        if (length >= sizeof word)
+            return RP_FAIL(INVALID, "'%s' holds no size; write 64KiB,1MiB", text);
         snprintf(word, sizeof word, "%.*s", (int)length, text);
-        RP_TRY(rpi_parse_bytes(word, &out_sizes[count++]));
+        RP_TRY(rpi_parse_bytes(word, &bytes));
+        RP_TRY(add_size(bytes, out_sizes, &count));
         text += length + (text[length] == ',');
     }
     *out_count = count;
@@ -42,9 +51,56 @@ rp_status rpi_check_sizes(const char *text) {
     return parse_sizes(text, sizes, &count);
 }
 
+rp_status rpi_bench_dtype_parse(const char *text, rp_dtype *out_dtype) {
+    static const struct {
+        const char *theirs;
+        rp_dtype dtype;
+    } others[] = {{"float", RP_F32},    {"half", RP_F16},  {"double", RP_F64},
+                  {"int8", RP_I8},      {"uint8", RP_U8},  {"int32", RP_I32},
+                  {"uint32", RP_U32},   {"int64", RP_I64}, {"uint64", RP_U64},
+                  {"bfloat16", RP_BF16}};
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        if (strcmp(text, others[i].theirs) == 0) return *out_dtype = others[i].dtype, RP_OK;
+    return rp_dtype_parse(text, out_dtype);
+}
+
 rp_status rpi_check_dtype(const char *text) {
     rp_dtype dtype;
-    return rp_dtype_parse(text, &dtype);
+    return rpi_bench_dtype_parse(text, &dtype);
+}
+
+/* -b 1K -e 64M -f 2: a row a size, as nccl-tests walk through them. */
+static rp_status step_sizes(const rpi_bench_settings *s, int64_t *out_sizes, int *out_count) {
+    int64_t last = s->max_bytes >= 0 ? s->max_bytes : s->min_bytes;
+    int64_t bytes = s->min_bytes >= 0 ? s->min_bytes : last < 1024 ? last : 1024;
+    if (s->step_factor && s->step_bytes)
+        return RP_FAIL(INVALID, "-f multiplies and -i adds: one of the two");
+    if (bytes > last)
+        return RP_FAIL(INVALID, "sizes from %lld to %lld bytes are none", (long long)bytes,
+                       (long long)last);
+    if (bytes == 0 && last > 0 && !s->step_bytes)
+        return RP_FAIL(INVALID,
+                       "0 bytes stay 0 however often they are multiplied; begin with -b 1 "
+                       "or add with -i");
+    int64_t factor = s->step_factor ? s->step_factor : 2;
+    *out_count = 0;
+    for (; bytes <= last; bytes = s->step_bytes ? bytes + s->step_bytes : bytes * factor) {
+        RP_TRY(add_size(bytes, out_sizes, out_count));
+        if (bytes == last) break;
+    }
+    return RP_OK;
+}
+
+static rp_status choose_sizes(const rpi_bench_settings *s, int64_t *out_sizes, int *out_count) {
+    bool steps = s->min_bytes >= 0 || s->max_bytes >= 0;
+    if (!steps && (s->step_factor || s->step_bytes))
+        return RP_FAIL(INVALID, "-f and -i lead from one size to the next: say -b and -e, too");
+    if (steps && s->sizes_text)
+        return RP_FAIL(INVALID,
+                       "--sizes lists the sizes, and -b and -e walk through them: one of "
+                       "the two");
+    if (steps) return step_sizes(s, out_sizes, out_count);
+    return s->sizes_text ? parse_sizes(s->sizes_text, out_sizes, out_count) : RP_OK;
 }
 
 static const char *words_of(const job *j) {
@@ -148,11 +204,13 @@ static rp_status resolve(job *j) {
                            .warmup = (int)s->warmup,
                            .seed = (uint64_t)s->seed,
                            .progress_thread = s->world.progress_thread,
+                           .unchecked = s->dtype_text && !s->check,
+                           .one_place = !s->in_place,
                            .shaped = s->world.link != NULL};
-    if (s->dtype_text) RP_TRY(rp_dtype_parse(s->dtype_text, &j->bench.dtype));
+    if (s->dtype_text) RP_TRY(rpi_bench_dtype_parse(s->dtype_text, &j->bench.dtype));
     if (s->codec_text) RP_TRY(rp_codec_parse(s->codec_text, &j->bench.codec));
     if (s->reduce_text) RP_TRY(rpi_reduce_parse(s->reduce_text, &j->bench.reduce));
-    if (s->sizes_text) RP_TRY(parse_sizes(s->sizes_text, j->sizes, &j->size_count));
+    RP_TRY(choose_sizes(s, j->sizes, &j->size_count));
     s->world.greeting = s->json ? stderr : stdout; /* JSON stands alone */
     return check(j);
 }
@@ -160,6 +218,7 @@ static rp_status resolve(job *j) {
 static rp_status read_settings(int argc, char **argv, job *j, bool *wants_help) {
     const rpi_option *options = j->kind->command->options;
     RP_TRY(rpi_options_defaults(options, &j->s));
+    j->s.min_bytes = j->s.max_bytes = -1; /* not said */
     RP_TRY(rpi_options_environment(options, getenv, &j->s));
     rp_status status = rpi_options_parse(options, argc, argv, &j->s, NULL, wants_help);
     if (status == RP_INVALID) RP_TRY(check_words(j->kind->command, argc, argv));

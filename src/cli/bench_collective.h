@@ -16,7 +16,10 @@ typedef struct rpi_bench_settings {
     rpi_world_settings world;
     const char *codec_text, *dtype_text, *reduce_text, *sizes_text, *algorithm;
     int64_t count, root, iters, warmup, seed;
-    bool json;
+    int64_t min_bytes, max_bytes;    /* -1: not said */
+    int64_t step_factor, step_bytes; /* 0: not said */
+    int64_t check;                   /* 0 or 1 */
+    bool json, in_place;
 } rpi_bench_settings;
 
 /* How many blocks a rank gives or gets. */
@@ -52,9 +55,11 @@ typedef struct rpi_bench_kind {
     const rpi_command *command; /* its name, after "bench ", is the collective's */
     rpi_collective collective;  /* whose algorithms are allowed and chosen from */
     rpi_bench_blocks gives, gets;
-    bool in_place;  /* output starts as a copy of input, which is not passed */
-    bool reduces;   /* takes options.reduce */
-    bool has_codec; /* takes a codec */
+    bool in_place;     /* output starts as a copy of input, which is not passed */
+    bool either_place; /* the shorter of input and output may be part of the other, at its place
+                          by rank: what nccl-tests call in place */
+    bool reduces;      /* takes options.reduce */
+    bool has_codec;    /* takes a codec */
     bool has_root;
     bool replicates; /* every rank gets the same */
     /* Bytes that a rank's link must move for one byte of the largest buffer, as nccl-tests
@@ -93,7 +98,9 @@ typedef struct rpi_bench {
     int root, iters, warmup;
     uint64_t seed;
     bool progress_thread;
-    bool shaped; /* the link has a latency, and all ranks are on one host */
+    bool unchecked; /* results are not compared */
+    bool one_place; /* not in place besides where both are possible */
+    bool shaped;    /* the link has a latency, and all ranks are on one host */
 } rpi_bench;
 
 /* What would fail on every rank: a reduction, dtype, codec, algorithm or root that do not go
@@ -106,8 +113,9 @@ typedef struct rpi_bench_row {
     double bytes;          /* of the largest buffer that a rank has */
     const char *algorithm; /* that ran; NULL where none can be named */
     double time_s, time_min_s, time_max_s;
-    double wire_bytes; /* of one call, sent by the rank that sent most */
-    double error;      /* relative, L2 */
+    double in_place_time_s; /* 0: the collective knows no such call, or it was not asked for */
+    double wire_bytes;      /* of one call, sent by the rank that sent most */
+    double error;           /* relative, L2 */
     bool replicas_equal;
     bool correct; /* the error is one that rounding and the codec explain */
 } rpi_bench_row;
@@ -134,6 +142,12 @@ void rpi_bench_print_json(const rpi_bench *bench, const rpi_bench_row *row);
 
 #define RPI_BENCH_FIELD(name) offsetof(rpi_bench_settings, name)
 
+#define RPI_BENCH_NOTES                                                                        \
+    "For those who come from nccl-tests: -b, -e, -f, -i, -w, -c, -d, -o and -r mean what "     \
+    "they "                                                                                    \
+    "mean there, and bandwidths are counted as there. -n is the number of ranks; their -n is " \
+    "--iters."
+
 /* clang-format off */
 #define RPI_BENCH_OPTIONS                                                                      \
     RPI_WORLD_OPTIONS(rpi_bench_settings, world),                                              \
@@ -143,7 +157,7 @@ void rpi_bench_print_json(const rpi_bench *bench, const rpi_bench_row *row);
     RPI_ROW_WARMUP(RPI_BENCH_FIELD(warmup), "1"),                                              \
     RPI_ROW_JSON(RPI_BENCH_FIELD(json), "one JSON object a size (docs/json.md)")
 
-/* For those that move elements. */
+/* For those that move elements. One-letter names are those of nccl-tests, but for -n. */
 #define RPI_BENCH_VECTOR_OPTIONS(elements)                                                     \
     RPI_BENCH_OPTIONS,                                                                         \
     {"count", NULL, NULL, RPI_OPTION_COUNT, RPI_BENCH_FIELD(count), elements, 0, 1e11, "N",    \
@@ -151,23 +165,41 @@ void rpi_bench_print_json(const rpi_bench *bench, const rpi_bench_row *row);
     {"sizes", NULL, NULL, RPI_OPTION_TEXT, RPI_BENCH_FIELD(sizes_text), NULL, 0, 0,            \
      "BYTES,...", "instead of --count: sizes of the largest buffer, a row each",               \
      rpi_check_sizes},                                                                         \
-    {"dtype", NULL, NULL, RPI_OPTION_TEXT, RPI_BENCH_FIELD(dtype_text), "f32", 0, 0, "TYPE",   \
-     "f32, f16, bf16, f64, i8 ... i64, u8 ... u64, bool, c64 or c128", rpi_check_dtype},       \
+    RPI_BENCH_ROW_SIZE("min-bytes", "b", min_bytes, 0, "instead of --sizes: the first size"),  \
+    RPI_BENCH_ROW_SIZE("max-bytes", "e", max_bytes, 0, "no size above this; the first alone "  \
+                       "when absent"),                                                         \
+    {"step-factor", "f", NULL, RPI_OPTION_COUNT, RPI_BENCH_FIELD(step_factor), NULL, 2, 1e9,   \
+     "N", "each size is so many times the one before; 2 when absent", NULL},                   \
+    RPI_BENCH_ROW_SIZE("step-bytes", "i", step_bytes, 1, "or so much more than the one "       \
+                       "before"),                                                              \
+    {"dtype", "d", NULL, RPI_OPTION_TEXT, RPI_BENCH_FIELD(dtype_text), "f32", 0, 0, "TYPE",    \
+     "f32, f16, bf16, f64, i8 ... i64, u8 ... u64, bool, c64 or c128; or as nccl-tests call "  \
+     "them", rpi_check_dtype},                                                                 \
+    {"check", "c", NULL, RPI_OPTION_COUNT, RPI_BENCH_FIELD(check), "1", 0, 1, "0|1",           \
+     "0: results are not compared with the serial answer", NULL},                              \
     RPI_ROW_SEED(RPI_BENCH_FIELD(seed), "of the inputs")
+#define RPI_BENCH_ROW_SIZE(name, alias, field, least, help)                                    \
+    {name, alias, NULL, RPI_OPTION_BYTES, RPI_BENCH_FIELD(field), NULL, least, 1e15, "BYTES",  \
+     help, NULL}
+#define RPI_BENCH_PLACE_OPTION                                                                 \
+    {"in-place", NULL, NULL, RPI_OPTION_FLAG, RPI_BENCH_FIELD(in_place), "true", 0, 0, NULL,   \
+     "--no-in-place: not with the shorter buffer inside of the longer one, too", NULL}
 #define RPI_BENCH_ALGORITHM_OPTION                                                             \
     RPI_ROW_ALGORITHM(RPI_BENCH_FIELD(algorithm), NULL,                                        \
                       "as redpoll info lists them; chosen by cost when absent", NULL)
 #define RPI_BENCH_CODEC_OPTION                                                                 \
     RPI_ROW_CODEC(RPI_BENCH_FIELD(codec_text), NULL, "fp32", "codec; fp32 is exact")
 #define RPI_BENCH_REDUCE_OPTION                                                                \
-    {"reduce", NULL, NULL, RPI_OPTION_TEXT, RPI_BENCH_FIELD(reduce_text), "sum", 0, 0, "NAME", \
+    {"reduce", "o", NULL, RPI_OPTION_TEXT, RPI_BENCH_FIELD(reduce_text), "sum", 0, 0, "NAME", \
      "sum, avg, product, min, max, band, bor, bxor or premul-sum", rpi_check_reduction}
 #define RPI_BENCH_ROOT_OPTION                                                                  \
-    {"root", NULL, NULL, RPI_OPTION_COUNT, RPI_BENCH_FIELD(root), "0", 0, 65535, "R",          \
+    {"root", "r", NULL, RPI_OPTION_COUNT, RPI_BENCH_FIELD(root), "0", 0, 65535, "R",          \
      "the rank that has or gets all", NULL}
 /* clang-format on */
 
 rp_status rpi_check_sizes(const char *text);
 rp_status rpi_check_dtype(const char *text);
+/* By our name or the one of nccl-tests ("float", "int32"). */
+rp_status rpi_bench_dtype_parse(const char *text, rp_dtype *out_dtype);
 
 #endif

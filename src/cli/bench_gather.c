@@ -6,6 +6,7 @@ static const rpi_option options[] = {
     RPI_BENCH_VECTOR_OPTIONS("1M"),
     RPI_BENCH_ROOT_OPTION,
     RPI_BENCH_ALGORITHM_OPTION,
+    RPI_BENCH_PLACE_OPTION,
     {0},
 };
 
@@ -24,6 +25,7 @@ static const rpi_bench_kind kind = {
     .collective = RPI_GATHER,
     .gives = RPI_BLOCKS_ONE,
     .gets = RPI_BLOCKS_EACH_AT_ROOT,
+    .either_place = true,
     .has_root = true,
     .bus_factor = rpi_bus_others,
     .source = source,
@@ -38,6 +40,7 @@ const rpi_command rpi_command_bench_gather = {
     .name = "bench gather",
     .summary = "time a gather",
     .about = RPI_BENCH_ABOUT("Times a gather: the root gets the blocks of all."),
+    .notes = RPI_BENCH_NOTES,
     .examples = "  redpoll bench gather -n 4 --sizes 64KiB,1MiB\n",
     .options = options,
     .bench = &kind,

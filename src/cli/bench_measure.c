@@ -20,6 +20,7 @@ typedef struct measurement {
     rpi_bench_call call;
     int given, got; /* blocks of input and output */
     unsigned char *input, *output;
+    unsigned char *both;      /* in place: input and output in one; else NULL */
     rp_block *blocks;         /* world of input, world of output */
     void *raw;                /* PIECE elements */
     rpi_wide *widened, *sums; /* PIECE each */
@@ -90,7 +91,23 @@ static rp_status allocate(measurement *m) {
     return RP_OK;
 }
 
+/* From now on input and output are one buffer: of the shorter the part that is this rank's of
+ * the longer. What is given is kept aside, to be put there anew for each call. */
+static rp_status go_in_place(measurement *m) {
+    size_t bytes = block_bytes(m), own = bytes * (size_t)m->call.rank;
+    int most = m->given > m->got ? m->given : m->got;
+    RP_TRY(rpi_alloc_array((size_t)most, bytes, "the buffer", &m->both));
+    unsigned char *input = m->both + (m->got > m->given && m->given ? own : 0);
+    unsigned char *output = m->both + (m->given > m->got && m->got ? own : 0);
+    m->call.input = m->given ? input : NULL;
+    m->call.output = m->got ? output : NULL;
+    m->call.inputs = cut(m, input, m->given, m->blocks);
+    m->call.outputs = cut(m, output, m->got, m->blocks + m->call.world);
+    return RP_OK;
+}
+
 static void free_buffers(measurement *m) {
+    rpi_free(m->both);
     rpi_free(m->input);
     rpi_free(m->output);
     rpi_free(m->blocks);
@@ -100,9 +117,12 @@ static void free_buffers(measurement *m) {
     rpi_free(m->times);
 }
 
-static void reset_output(measurement *m) {
+static void reset_buffers(measurement *m) {
     size_t bytes = (size_t)m->got * block_bytes(m);
     if (m->bench->kind->in_place && bytes) memcpy(m->output, m->input, bytes);
+    if (m->both && m->given)
+        memcpy((unsigned char *)(uintptr_t)m->call.input, m->input,
+               (size_t)m->given * block_bytes(m));
 }
 
 /* ---- calls ---- */
@@ -155,7 +175,7 @@ static rp_status start_together(measurement *m, int64_t *out_start_ns) {
 
 static rp_status time_once(measurement *m, double *out_seconds) {
     int64_t start;
-    reset_output(m);
+    reset_buffers(m);
     RP_TRY(start_together(m, &start));
     RP_TRY(call_once(m));
     return max_over_ranks(m->call.comm, rpi_seconds(rpi_now_ns() - start), out_seconds);
@@ -183,8 +203,8 @@ static uint64_t bytes_sent(rp_comm *comm) {
 /* Bytes of one call alone: the barrier and the exchange of times are not part of it. It is also
  * the call whose result is checked, so nothing of an earlier one may be left. */
 static rp_status measure_bytes(measurement *m, rpi_bench_row *row) {
-    if (m->got) memset(m->output, 0xa5, (size_t)m->got * block_bytes(m));
-    reset_output(m);
+    if (m->got) memset(m->call.output, 0xa5, (size_t)m->got * block_bytes(m));
+    reset_buffers(m);
     uint64_t before = bytes_sent(m->call.comm);
     RP_TRY(call_once(m));
     return max_over_ranks(m->call.comm, (double)(bytes_sent(m->call.comm) - before),
@@ -234,7 +254,8 @@ static void answer(const measurement *m, rpi_bench_source source, size_t first, 
 static void compare_block(const measurement *m, int block, size_t begin, size_t end,
                           rpi_distance *distance) {
     rpi_bench_source source = m->bench->kind->source(&m->call, block);
-    const unsigned char *result = m->output + (size_t)block * block_bytes(m);
+    const unsigned char *result =
+        (const unsigned char *)m->call.output + (size_t)block * block_bytes(m);
     for (size_t first = begin; first < end; first += PIECE) {
         size_t n = piece_at(first, end);
         answer(m, source, first, n, distance);
@@ -294,7 +315,8 @@ static rp_status measure_error(measurement *m, rpi_bench_row *row) {
     for (int b = 0; b < m->got; b++)
         compare_block(m, b, share ? count * rank / world : 0,
                       share ? count * (rank + 1) / world : count, &distance);
-    if (!m->bench->kind->in_place && !input_is_intact(m)) distance.difference = INFINITY;
+    if (!m->bench->kind->in_place && !m->both && !input_is_intact(m))
+        distance.difference = INFINITY;
     rp_segment segment = {
         .data = &distance, .count = sizeof distance / sizeof(double), .dtype = RP_F64};
     RP_TRY(rp_all_reduce(m->call.comm, &segment, 1, NULL));
@@ -319,13 +341,14 @@ static rp_status pass_on(rp_comm *comm, const void *mine, size_t bytes, void *th
 /* Byte by byte, each rank against the next: when all neighbours agree, all ranks do. */
 static rp_status compare_replicas(measurement *m, rpi_bench_row *row) {
     size_t bytes = (size_t)m->got * block_bytes(m), most = PIECE * sizeof *m->sums;
+    const unsigned char *output = m->call.output;
     double differs = 0;
     row->replicas_equal = true;
     if (m->call.world == 1 || !m->bench->kind->replicates) return RP_OK;
     for (size_t first = 0; first < bytes; first += most) {
         size_t n = bytes - first < most ? bytes - first : most;
-        RP_TRY(pass_on(m->call.comm, m->output + first, n, m->sums));
-        if (memcmp(m->sums, m->output + first, n) != 0) differs = 1;
+        RP_TRY(pass_on(m->call.comm, output + first, n, m->sums));
+        if (memcmp(m->sums, output + first, n) != 0) differs = 1;
     }
     RP_TRY(max_over_ranks(m->call.comm, differs, &differs));
     row->replicas_equal = differs == 0;
@@ -355,15 +378,36 @@ static void fill_input(measurement *m) {
                          m->input + first * rp_dtype_bytes(m->call.dtype));
 }
 
+static rp_status measure_calls(measurement *m, rpi_bench_row *row) {
+    RP_TRY(measure_time(m, row));
+    RP_TRY(measure_bytes(m, row));
+    row->correct = row->replicas_equal = true;
+    if (m->bench->unchecked) return RP_OK;
+    RP_TRY(measure_error(m, row));
+    return compare_replicas(m, row);
+}
+
+/* Another row of the same, of which the worse counts. */
+static rp_status measure_in_place(measurement *m, rpi_bench_row *row) {
+    rpi_bench_row other = *row;
+    RP_TRY(go_in_place(m));
+    RP_TRY(measure_calls(m, &other));
+    row->in_place_time_s = other.time_s;
+    row->error = fmax(row->error, other.error);
+    row->correct = row->correct && other.correct;
+    row->replicas_equal = row->replicas_equal && other.replicas_equal;
+    return RP_OK;
+}
+
 static rp_status measure(measurement *m, rpi_bench_row *row) {
     RP_TRY(allocate(m));
     RP_TRY(choose_algorithm(m, row));
     m->call.options.algorithm = row->algorithm;
     fill_input(m);
-    RP_TRY(measure_time(m, row));
-    RP_TRY(measure_bytes(m, row));
-    RP_TRY(measure_error(m, row));
-    return compare_replicas(m, row);
+    RP_TRY(measure_calls(m, row));
+    if (m->bench->kind->in_place) row->in_place_time_s = row->time_s;
+    if (!m->bench->kind->either_place || m->bench->one_place) return RP_OK;
+    return measure_in_place(m, row);
 }
 
 rp_status rpi_bench_measure(const rpi_bench *bench, size_t count, rpi_bench_row *out_row) {

@@ -4,11 +4,8 @@
 #include "cli/commands.h"
 
 static const rpi_option options[] = {
-    RPI_BENCH_VECTOR_OPTIONS("1M"),
-    RPI_BENCH_REDUCE_OPTION,
-    RPI_BENCH_ROOT_OPTION,
-    RPI_BENCH_ALGORITHM_OPTION,
-    {0},
+    RPI_BENCH_VECTOR_OPTIONS("1M"), RPI_BENCH_REDUCE_OPTION, RPI_BENCH_ROOT_OPTION,
+    RPI_BENCH_ALGORITHM_OPTION,     RPI_BENCH_PLACE_OPTION,  {0},
 };
 
 static rpi_bench_source source(const rpi_bench_call *call, int block) {
@@ -26,6 +23,7 @@ static const rpi_bench_kind kind = {
     .collective = RPI_REDUCE,
     .gives = RPI_BLOCKS_ONE,
     .gets = RPI_BLOCKS_ONE_AT_ROOT,
+    .either_place = true,
     .reduces = true,
     .has_root = true,
     .bus_factor = rpi_bus_one,
@@ -41,6 +39,7 @@ const rpi_command rpi_command_bench_reduce = {
     .name = "bench reduce",
     .summary = "time a reduce",
     .about = RPI_BENCH_ABOUT("Times a reduce: the root gets the sum of all vectors."),
+    .notes = RPI_BENCH_NOTES,
     .examples = "  redpoll bench reduce -n 4 --dtype i32 --reduce bxor\n",
     .options = options,
     .bench = &kind,

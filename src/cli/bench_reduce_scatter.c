@@ -4,11 +4,8 @@
 #include "cli/commands.h"
 
 static const rpi_option options[] = {
-    RPI_BENCH_VECTOR_OPTIONS("1M"),
-    RPI_BENCH_CODEC_OPTION,
-    RPI_BENCH_REDUCE_OPTION,
-    RPI_BENCH_ALGORITHM_OPTION,
-    {0},
+    RPI_BENCH_VECTOR_OPTIONS("1M"), RPI_BENCH_CODEC_OPTION, RPI_BENCH_REDUCE_OPTION,
+    RPI_BENCH_ALGORITHM_OPTION,     RPI_BENCH_PLACE_OPTION, {0},
 };
 
 static rpi_bench_source source(const rpi_bench_call *call, int block) {
@@ -26,6 +23,7 @@ static const rpi_bench_kind kind = {
     .collective = RPI_REDUCE_SCATTER,
     .gives = RPI_BLOCKS_EACH,
     .gets = RPI_BLOCKS_ONE,
+    .either_place = true,
     .reduces = true,
     .has_codec = true,
     .bus_factor = rpi_bus_others,
@@ -42,6 +40,7 @@ const rpi_command rpi_command_bench_reduce_scatter = {
     .summary = "time a reduce-scatter",
     .about =
         RPI_BENCH_ABOUT("Times a reduce-scatter: rank r gets the sum of everybody's block r."),
+    .notes = RPI_BENCH_NOTES,
     .examples = "  redpoll bench reduce-scatter -n 4 --sizes 1MiB,16MiB --codec q8\n",
     .options = options,
     .bench = &kind,

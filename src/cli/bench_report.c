@@ -1,5 +1,6 @@
 /* What `redpoll bench` prints of a collective: a table for people, JSON for programs. */
 #include "cli/bench_collective.h"
+#include "cli/numbers.h"
 #include "comm/reductions.h"
 
 #include <cjson/cJSON.h>
@@ -18,43 +19,69 @@ static bool has_bus(const rpi_bench *bench) {
     return bench->kind->bus_factor && !rpi_bench_is_lossy(bench);
 }
 
-static double bandwidth(const rpi_bench_row *row) {
-    return row->bytes / row->time_s;
+static bool both_places(const rpi_bench *bench) {
+    return bench->kind->either_place && !bench->one_place;
+}
+
+static double bandwidth(const rpi_bench_row *row, double time_s) {
+    return row->bytes / time_s;
+}
+
+static double bus_bandwidth(const rpi_bench *bench, const rpi_bench_row *row, double time_s) {
+    return bandwidth(row, time_s) * bench->kind->bus_factor(rp_comm_world(bench->comm));
 }
 
 void rpi_bench_print_title(const rpi_bench *bench) {
     const rpi_bench_kind *kind = bench->kind;
+    int ranks = rp_comm_world(bench->comm);
     char codec[64];
     printf("%s", short_name(kind));
     if (moves_elements(kind)) printf(" of %s", rp_dtype_name(bench->dtype));
     if (kind->reduces) printf(" (%s)", rpi_reduction_name(bench->reduce));
-    printf(" on %d ranks over %s", rp_comm_world(bench->comm), rp_comm_transport(bench->comm));
+    if (kind->in_place) printf(" in place");
+    printf(" on %d rank%s", ranks, ranks == 1 ? "" : "s");
+    if (ranks > 1) printf(" over %s", rp_comm_transport(bench->comm));
     if (kind->has_root) printf(", root %d", bench->root);
     if (kind->has_codec)
         printf(", codec %s", rp_codec_text(&bench->codec, codec, sizeof codec));
     printf("%s, median of %d\n", bench->progress_thread ? ", progress threads" : "",
            bench->iters);
-    printf("%12s %12s %-17s %12s %12s %12s %10s %10s %12s %9s %8s\n", "bytes", "count",
-           "algorithm", "time s", "min", "max", "algbw MB/s", "busbw MB/s", "wire bytes",
-           "error", "replicas");
+    if (both_places(bench))
+        printf("%12s %12s %-13s %-41s  %s\n", "", "", "",
+               "--------------- out of place ------------", "---------- in place ---------");
+    printf("%12s %12s %-13s %9s %9s %9s %10s %10s", "bytes", "count", "algorithm", "time",
+           "min", "max", "algbw MB/s", "busbw MB/s");
+    if (both_places(bench)) printf(" %9s %10s %10s", "time", "algbw MB/s", "busbw MB/s");
+    printf(" %12s %9s %8s\n", "wire bytes", "error", "replicas");
+}
+
+static void print_bandwidths(const rpi_bench *bench, const rpi_bench_row *row, double time_s) {
+    char algorithm[32] = "-", bus[32] = "-";
+    if (moves_elements(bench->kind))
+        snprintf(algorithm, sizeof algorithm, "%.1f", 1e-6 * bandwidth(row, time_s));
+    if (has_bus(bench))
+        snprintf(bus, sizeof bus, "%.1f", 1e-6 * bus_bandwidth(bench, row, time_s));
+    printf(" %10s %10s", algorithm, bus);
+}
+
+static const char *verdict_of(const rpi_bench *bench, const rpi_bench_row *row) {
+    if (!row->correct) return "WRONG";
+    if (!bench->kind->replicates || bench->unchecked) return "-";
+    return row->replicas_equal ? "equal" : "DIFFER";
 }
 
 void rpi_bench_print_row(const rpi_bench *bench, const rpi_bench_row *row) {
-    const rpi_bench_kind *kind = bench->kind;
-    char algorithm_bandwidth[32] = "-", bus_bandwidth[32] = "-";
-    if (moves_elements(kind))
-        snprintf(algorithm_bandwidth, sizeof algorithm_bandwidth, "%.1f",
-                 1e-6 * bandwidth(row));
-    if (has_bus(bench))
-        snprintf(bus_bandwidth, sizeof bus_bandwidth, "%.1f",
-                 1e-6 * bandwidth(row) * kind->bus_factor(rp_comm_world(bench->comm)));
-    printf("%12.0f %12zu %-17s %12.9f %12.9f %12.9f %10s %10s %12.0f %9.3g %8s\n", row->bytes,
-           row->count, row->algorithm ? row->algorithm : "-", row->time_s, row->time_min_s,
-           row->time_max_s, algorithm_bandwidth, bus_bandwidth, row->wire_bytes, row->error,
-           !row->correct          ? "WRONG"
-           : !kind->replicates    ? "-"
-           : !row->replicas_equal ? "DIFFER"
-                                  : "equal");
+    char times[4][RPI_TIME_BYTES], error[16] = "-";
+    if (!bench->unchecked) snprintf(error, sizeof error, "%.3g", row->error);
+    printf("%12.0f %12zu %-13s %9s %9s %9s", row->bytes, row->count,
+           row->algorithm ? row->algorithm : "-", rpi_time_text(row->time_s, times[0]),
+           rpi_time_text(row->time_min_s, times[1]), rpi_time_text(row->time_max_s, times[2]));
+    print_bandwidths(bench, row, row->time_s);
+    if (both_places(bench)) {
+        printf(" %9s", rpi_time_text(row->in_place_time_s, times[3]));
+        print_bandwidths(bench, row, row->in_place_time_s);
+    }
+    printf(" %12.0f %9s %8s\n", row->wire_bytes, error, verdict_of(bench, row));
     fflush(stdout);
 }
 
@@ -82,7 +109,8 @@ static void add_switch(cJSON *object, const char *key, bool exists, bool on) {
 void rpi_bench_print_json(const rpi_bench *bench, const rpi_bench_row *row) {
     const rpi_bench_kind *kind = bench->kind;
     int world = rp_comm_world(bench->comm);
-    bool moves = moves_elements(kind), bus = has_bus(bench);
+    bool moves = moves_elements(kind), bus = has_bus(bench), checked = !bench->unchecked;
+    bool in_place = moves && row->in_place_time_s > 0;
     char codec[64];
     cJSON *object = cJSON_CreateObject();
     cJSON_AddStringToObject(object, "op", short_name(kind));
@@ -98,16 +126,21 @@ void rpi_bench_print_json(const rpi_bench *bench, const rpi_bench_row *row) {
     cJSON_AddNumberToObject(object, "time_s", row->time_s);
     cJSON_AddNumberToObject(object, "time_min_s", row->time_min_s);
     cJSON_AddNumberToObject(object, "time_max_s", row->time_max_s);
-    add_number(object, "algbw_bytes_s", moves, bandwidth(row));
-    add_number(object, "busbw_bytes_s", bus,
-               bus ? bandwidth(row) * kind->bus_factor(world) : 0);
+    add_number(object, "algbw_bytes_s", moves, bandwidth(row, row->time_s));
+    add_number(object, "busbw_bytes_s", bus, bus ? bus_bandwidth(bench, row, row->time_s) : 0);
     cJSON_AddNumberToObject(object, "wire_bytes", row->wire_bytes);
-    add_number(object, "rel_l2_error", moves, row->error);
-    add_switch(object, "replicas_equal", kind->replicates, row->replicas_equal);
+    add_number(object, "rel_l2_error", moves && checked, row->error);
+    add_switch(object, "replicas_equal", kind->replicates && checked, row->replicas_equal);
     add_text(object, "reduce", kind->reduces, rpi_reduction_name(bench->reduce));
     add_number(object, "root", kind->has_root, bench->root);
-    add_switch(object, "correct", moves, row->correct);
+    add_switch(object, "correct", moves && checked, row->correct);
     cJSON_AddBoolToObject(object, "progress_thread", bench->progress_thread);
+    add_switch(object, "in_place", moves, kind->in_place);
+    add_number(object, "in_place_time_s", in_place, row->in_place_time_s);
+    add_number(object, "in_place_algbw_bytes_s", in_place,
+               bandwidth(row, row->in_place_time_s));
+    add_number(object, "in_place_busbw_bytes_s", in_place && bus,
+               bus ? bus_bandwidth(bench, row, row->in_place_time_s) : 0);
     rpi_command_print_json(object);
     fflush(stdout);
 }

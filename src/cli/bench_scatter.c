@@ -6,6 +6,7 @@ static const rpi_option options[] = {
     RPI_BENCH_VECTOR_OPTIONS("1M"),
     RPI_BENCH_ROOT_OPTION,
     RPI_BENCH_ALGORITHM_OPTION,
+    RPI_BENCH_PLACE_OPTION,
     {0},
 };
 
@@ -24,6 +25,7 @@ static const rpi_bench_kind kind = {
     .collective = RPI_SCATTER,
     .gives = RPI_BLOCKS_EACH_AT_ROOT,
     .gets = RPI_BLOCKS_ONE,
+    .either_place = true,
     .has_root = true,
     .bus_factor = rpi_bus_others,
     .source = source,
@@ -38,6 +40,7 @@ const rpi_command rpi_command_bench_scatter = {
     .name = "bench scatter",
     .summary = "time a scatter",
     .about = RPI_BENCH_ABOUT("Times a scatter: rank r gets block r of the root."),
+    .notes = RPI_BENCH_NOTES,
     .examples = "  redpoll bench scatter -n 4 --sizes 64KiB,1MiB\n",
     .options = options,
     .bench = &kind,

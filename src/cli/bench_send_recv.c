@@ -40,6 +40,7 @@ const rpi_command rpi_command_bench_send_recv = {
     .summary = "time sends and receives around the ranks",
     .about = RPI_BENCH_ABOUT("Times sends and receives: every rank sends to the next one and "
                              "receives from the one before."),
+    .notes = RPI_BENCH_NOTES,
     .examples = "  redpoll bench send-recv -n 2 --sizes 4KiB,1MiB\n",
     .options = options,
     .bench = &kind,

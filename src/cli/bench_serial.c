@@ -22,6 +22,7 @@ rp_status rpi_reduce_parse(const char *text, rp_reduction *out_reduce) {
     char hint[64];
     for (int i = 0; (name = name_at(NULL, i)) != NULL; i++)
         if (strcmp(name, text) == 0) return *out_reduce = (rp_reduction)i, RP_OK;
+    if (strcmp(text, "prod") == 0) return *out_reduce = RP_PRODUCT, RP_OK; /* as nccl-tests */
     return RP_FAIL(INVALID, "no reduction '%s'%s", text,
                    rpi_suggest_text(text, name_at, NULL, hint, sizeof hint));
 }

@@ -13,6 +13,10 @@ enum { CHOICES_BYTES = 1024 };
 
 static const rpi_option options[] = {{0}};
 
+static bool takes_value(const rpi_option *option) {
+    return option->type != RPI_OPTION_FLAG || option->value;
+}
+
 static bool is_file(const rpi_option *option) {
     return option->value &&
            (strcmp(option->value, "FILE") == 0 || strcmp(option->value, "FOLDER") == 0);
@@ -50,7 +54,7 @@ static void print_bash_values(void) {
     for (int i = 0; (command = rpi_command_at(i)) != NULL; i++)
         for (const rpi_option *o = command->options; o->name; o++) {
             snprintf(name, sizeof name, " %s ", o->name);
-            if (o->type == RPI_OPTION_FLAG || strstr(seen, name)) continue;
+            if (!takes_value(o) || strstr(seen, name)) continue;
             strncat(seen, name + 1, sizeof seen - strlen(seen) - 1);
             printf("    --%s", o->name);
             if (o->alias) printf("|-%s", o->alias);
@@ -69,7 +73,7 @@ static void print_bash_options(const rpi_command *command) {
     for (const rpi_option *o = command->options; o->name; o++) {
         printf("--%s ", o->name);
         if (o->alias) printf("-%s ", o->alias);
-        if (o->type == RPI_OPTION_FLAG) printf("--no-%s ", o->name);
+        if (!takes_value(o)) printf("--no-%s ", o->name);
     }
     printf("--help");
     for (int i = 0; command->word_at && command->word_at(i); i++)
@@ -135,7 +139,7 @@ static void print_zsh_help(const char *text) {
 
 static void print_zsh_value(const rpi_option *option) {
     char choices[CHOICES_BYTES];
-    if (option->type == RPI_OPTION_FLAG) return;
+    if (!takes_value(option)) return;
     printf(":");
     print_zsh_help(option->value);
     if (is_file(option)) {
@@ -147,7 +151,7 @@ static void print_zsh_value(const rpi_option *option) {
 }
 
 static void print_zsh_spelling(const rpi_option *option, const char *spelling) {
-    bool takes = option->type != RPI_OPTION_FLAG;
+    bool takes = takes_value(option);
     printf("            '%s%s[", spelling, !takes ? "" : spelling[1] == '-' ? "=" : "+");
     print_zsh_help(option->help);
     printf("]");
@@ -225,7 +229,7 @@ static void print_fish_option(const rpi_command *command, const rpi_option *opti
     char choices[CHOICES_BYTES];
     printf("complete -c redpoll -n '__redpoll_is %s' -l %s", command->name, option->name);
     if (option->alias) printf(" -s %s", option->alias);
-    if (option->type != RPI_OPTION_FLAG) {
+    if (takes_value(option)) {
         rpi_option_choices(option, choices, sizeof choices);
         if (is_file(option))
             printf(" -r -F");

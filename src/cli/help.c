@@ -75,8 +75,9 @@ void rpi_help_print_all(FILE *stream) {
     for (int i = 0; (command = rpi_command_at(i)) != NULL; i++)
         print_row(command->name, command->summary, stream);
     print_variables(stream);
-    fprintf(stream, "\n'redpoll help COMMAND' and 'redpoll COMMAND --help' show its options "
-                    "and examples.\n");
+    fprintf(stream,
+            "\n'redpoll help COMMAND' shows the options of a command, with examples; so "
+            "does\n'redpoll COMMAND --help'.\n");
 }
 
 void rpi_help_print_group(const char *group, FILE *stream) {

@@ -28,7 +28,7 @@ rp_status rpi_check_link(const char *text);
     {"iters", NULL, NULL, RPI_OPTION_COUNT, field, fallback, 1, 100000, "N",                   \
      "timed repeats; the median counts", NULL}
 #define RPI_ROW_WARMUP(field, fallback)                                                        \
-    {"warmup", NULL, NULL, RPI_OPTION_COUNT, field, fallback, 0, 100000, "N",                  \
+    {"warmup", "w", NULL, RPI_OPTION_COUNT, field, fallback, 0, 100000, "N",                  \
      "repeats before", NULL}
 #define RPI_ROW_SEED(field, help)                                                              \
     {"seed", NULL, NULL, RPI_OPTION_COUNT, field, "1", 0, 0, "N", help, NULL}

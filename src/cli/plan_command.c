@@ -217,7 +217,7 @@ static rp_status resolve(settings *s) {
     b->algorithm = s->algorithm;
     if (!b->kind->has_root) s->root = 0;
     b->root = (int)s->root;
-    if (moves) RP_TRY(rp_dtype_parse(s->dtype_text, &b->dtype));
+    if (moves) RP_TRY(rpi_bench_dtype_parse(s->dtype_text, &b->dtype));
     if (b->kind->has_codec) RP_TRY(rp_codec_parse(s->codec_text, &b->codec));
     if (b->kind->reduces) RP_TRY(rpi_reduce_parse(s->reduce_text, &b->reduce));
     if (!moves)

@@ -59,6 +59,16 @@ static rp_status gather_and_scribble(const rpi_bench_call *call, rp_request *req
     return status;
 }
 
+/* Wrong only where the input lies in the output. */
+static rp_status gather_and_flip_in_place(const rpi_bench_call *call, rp_request *requests[2]) {
+    const unsigned char *output = call->output, *input = call->input;
+    size_t bytes = (size_t)call->world * call->count * rp_dtype_bytes(call->dtype);
+    bool in_place = input >= output && input < output + bytes;
+    rp_status status = gather(call, requests);
+    size_t at = call->count / 2 * rp_dtype_bytes(call->dtype);
+    return in_place ? flip(status, call, &requests[0], at) : status;
+}
+
 static rp_status sum_and_forget(const rpi_bench_call *call, rp_request *requests[2]) {
     rp_status status = sum(call, requests);
     if (status == RP_OK) status = rp_request_wait(&requests[0]);
@@ -123,6 +133,24 @@ static const test tests[] = {
      true},
     {"forget", {SUMS, .source = summed, .start = sum_and_forget}, RP_F32, "fp32", false, true},
     {"forget q8", {SUMS, .source = summed, .start = sum_and_forget}, RP_F32, "q8", false, true},
+    {"both places",
+     {GATHERS, .either_place = true, .source = gathered, .start = gather},
+     RP_F32,
+     "fp32",
+     true,
+     true},
+    {"both places q4",
+     {GATHERS, .either_place = true, .source = gathered, .start = gather},
+     RP_F32,
+     "q4",
+     true,
+     true},
+    {"flip in place",
+     {GATHERS, .either_place = true, .source = gathered, .start = gather_and_flip_in_place},
+     RP_I64,
+     "fp32",
+     false,
+     false},
     {"poison", {GATHERS, .source = gathered, .start = nothing}, RP_F32, "fp32", false, true},
 };
 enum { TESTS = sizeof tests / sizeof tests[0] };
@@ -139,6 +167,7 @@ static void measure(rp_comm *comm, int rank, int world, void *context) {
               row.correct ? "correct" : "wrong", row.error);
     CHECK_MSG(row.replicas_equal == t->replicas_equal, "%s, world %d: replicas %s", t->name,
               world, row.replicas_equal ? "equal" : "differ");
+    CHECK((row.in_place_time_s > 0) == (t->kind.either_place || t->kind.in_place));
     CHECK(row.count == COUNT && row.algorithm && row.time_min_s <= row.time_s &&
           row.time_s <= row.time_max_s);
 }
@@ -155,6 +184,7 @@ static void a_size_is_that_of_the_largest_buffer(void) {
     CHECK_EQ(rpi_bench_count(gathers, RP_F32, 4, 4096), 256);
     CHECK_EQ(rpi_bench_count(gathers, RP_F32, 3, 4096), 341);
     CHECK_EQ(rpi_bench_count(gathers, RP_C128, 3, 1), 1);
+    CHECK_EQ(rpi_bench_count(gathers, RP_C128, 3, 0), 0);
 }
 
 static void memory_may_end(void) {

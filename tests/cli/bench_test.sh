@@ -39,7 +39,8 @@ for codec in fp32 q4; do
         dtype='"f32"' bytes=4000 codec="$text" algorithm="$text" transport="$text" iters=3 time_s="$number" \
         time_min_s="$number" time_max_s="$number" algbw_bytes_s="$number" busbw_bytes_s="$bus" \
         wire_bytes='[0-9]+' rel_l2_error="$number" replicas_equal=true reduce='"sum"' root=null correct=true \
-        progress_thread=false
+        progress_thread=false in_place=true in_place_time_s="$number" in_place_algbw_bytes_s="$number" \
+        in_place_busbw_bytes_s="$bus"
     keys bench codec --codec $codec --count 10000 --iters 1 -- codec="$text" count=10000 isa="$text" \
         encode_bytes_s="$number" decode_add_bytes_s="$number" memcpy_bytes_s="$number" encoded_bytes='[0-9]+' \
         rel_l2_error="$number" dtype='"f32"' error_feedback="$switch"
@@ -62,13 +63,22 @@ for op in $collectives; do
     broadcast | gather | scatter) root=0 ;;
     esac
     case $op in all-reduce | all-gather | broadcast) replicas=true ;; esac
+    # in place is the only way, the other way, or none
+    in_place=false place_time=null place_busbw=null
+    case $op in
+    barrier) in_place=null ;;
+    all-reduce | broadcast) in_place=true place_time=$number place_busbw=$number ;;
+    all-to-all | send-recv) ;;
+    *) place_time=$number place_busbw=$number ;;
+    esac
     count=1000 words='--count 1000'
     [ $op != barrier ] || count=0 words=
     keys bench "$op" -n 3 $words -- op="\"$op\"" ranks=3 count=$count dtype="$dtype" bytes="$bytes" \
         codec="$codec" algorithm="$algorithm" transport="$text" iters=5 time_s="$number" time_min_s="$number" \
         time_max_s="$number" algbw_bytes_s="$algbw" busbw_bytes_s="$busbw" wire_bytes='[0-9]+' \
         rel_l2_error="$error" replicas_equal=$replicas reduce="$reduce" root=$root correct=$correct \
-        progress_thread=false
+        progress_thread=false in_place=$in_place in_place_time_s="$place_time" \
+        in_place_algbw_bytes_s="$place_time" in_place_busbw_bytes_s="$place_busbw"
 done
 keys plan all-reduce --ranks 8 --size 4000 -- op='"all-reduce"' ranks=8 bytes=4000 codec='"fp32"' \
     encoded_bytes=4000 algorithm="$text" link_bytes_s="$number" link_latency_s="$number" time_s="$number" \
@@ -77,6 +87,47 @@ list='\[("[^"]*",?)+\]'
 keys info -- version="$text" build="$text" compiler="$text" onednn="$text" sanitizers="$text" isa="$text" \
     cpu_features="$text" cores='[0-9]+' codecs="$list" algorithms="$list" transports="$list" models="$list" \
     data_sets="$list" optimizers="$list" lr_schedules="$list" strategies="$list" backends="$list"
+
+# ---- sizes as nccl-tests take them ----
+
+# walk BYTES... -- WORDS...: these sizes, one after the other
+walk() {
+    wanted=''
+    while [ "$1" != -- ]; do wanted="$wanted $1" && shift; done
+    shift
+    got=$("$redpoll" bench broadcast -n 2 --dtype i8 -w 0 --iters 1 --json "$@" 2>err | sed 's/.*"bytes":\([0-9]*\).*/ \1/' | tr -d '\n')
+    [ "$got" = "$wanted" ] && passed=$((passed + 1)) || complain "bench broadcast $*: $got: $(cat err)
+    is not $wanted"
+}
+walk 1024 2048 4096 8192 -- -b 1K -e 8K -f 2
+walk 1024 4096 -- --min-bytes 1K --max-bytes 8K --step-factor 4
+walk 1000 1500 2000 -- -b 1000 -e 2000 -i 500
+walk 0 100 200 -- -b 0 -e 200 -i 100
+walk 1024 2048 -- -e 2K
+walk 64 -- -b 64
+walk 0 -- -b 0
+refused() {
+    pattern=$1
+    shift
+    "$redpoll" bench all-reduce -n 2 "$@" >out 2>err
+    [ $? -eq 2 ] && grep -qE -e "$pattern" err && passed=$((passed + 1)) || complain "$*: no '$pattern' but $(head -n 2 err)"
+}
+refused 'one of the two' -b 1K -e 2K -f 2 -i 1K
+refused 'one of the two' -b 1K --sizes 1K
+refused 'from 2048 to 1024 bytes are none' -b 2K -e 1K
+refused '0 bytes stay 0' -b 0 -e 1K
+refused 'say -b and -e' -f 2
+refused 'more than 256 sizes' -b 1 -e 1M -i 1
+refused 'out of range|too small' -b 1K -e 4K -f 1
+# Names and switches of nccl-tests.
+"$redpoll" bench all-reduce -n 2 -b 1K -d half -o prod -c 0 -w 0 --json >out 2>err
+grep -q '"dtype":"f16".*"rel_l2_error":null,"replicas_equal":null,"reduce":"product",.*"correct":null' out ||
+    complain "the words of nccl-tests: $(cat out err)"
+"$redpoll" bench reduce -n 2 -b 1K -r 1 --no-in-place --json >out 2>err
+grep -q '"root":1,.*"in_place":false,"in_place_time_s":null,' out || complain "--no-in-place: $(cat out err)"
+"$redpoll" bench gather -n 2 -b 1K >out 2>err
+grep -q 'out of place.*in place' out || complain "the table has not both places: $(cat out err)"
+"$redpoll" bench all-reduce --help | grep -q 'nccl-tests' || complain "bench all-reduce --help does not mention nccl-tests"
 
 # value KEY: of the object in out
 value() { sed "s/.*\"$1\":\([^,}]*\).*/\1/" out; }
@@ -110,7 +161,7 @@ done
 "$redpoll" bench all-gather -n 3 --sizes 1,4KiB,1MiB --dtype i16 --iters 1 --json --progress-thread >out 2>err
 sizes=$(sed 's/.*"bytes":\([0-9]*\).*/\1/' out | tr '\n' ' ')
 [ "$sizes" = '6 4092 1048572 ' ] || complain "sizes of all-gather are $sizes: $(cat out err)"
-[ "$(grep -c '"progress_thread":true}$' out)" -eq 3 ] || complain "no progress thread: $(cat out err)"
+[ "$(grep -c '"progress_thread":true,' out)" -eq 3 ] || complain "no progress thread: $(cat out err)"
 "$redpoll" bench reduce -n 3 --sizes 400,8K --dtype u8 --reduce bxor --root 2 --iters 1 >out 2>err
 grep -qE '^reduce of u8 \(bxor\) on 3 ranks over [a-z]+, root 2, median of 1$' out || complain "the title is $(cat out err)"
 [ "$(awk '$1 == 400 && $2 == 400 || $1 == 8192 && $2 == 8192' out | wc -l)" -eq 2 ] || complain "the table is $(cat out err)"
@@ -136,8 +187,8 @@ refuses "dtype 'f31'" scatter -n 2 --dtype f31
 refuses 'root 5 is not in a world of 2' gather -n 2 --root 5
 refuses "'x' is not a size" all-to-all -n 2 --sizes 1K,x
 refuses "no broadcast algorithm 'teer'.*did you mean 'tree'" broadcast -n 2 --algorithm teer
-refuses "unknown option '--codec'" broadcast -n 2 --codec q4
-refuses 'rank 0 cannot send' send-recv
+refuses "broadcast takes no --codec" broadcast -n 2 --codec q4
+refuses 'between two ranks or more' send-recv
 
 # ---- equal replicas, expected errors ----
 

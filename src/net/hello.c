@@ -167,7 +167,9 @@ static rp_status accept_callers(rpi_reception *reception) {
         if (reception->caller_count == RPI_CALLERS) dismiss(reception, 0);
         reception->callers[reception->caller_count++] = (rpi_caller){.fd = fd};
     }
-    if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
+    /* EINVAL: it listens no more, and would be ready for ever. */
+    if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM ||
+        errno == EINVAL)
         return RP_FAIL_ERRNO(IO, "cannot accept a connection");
     return RP_OK; /* nobody left, or one that hung up while it waited */
 }

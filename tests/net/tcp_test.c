@@ -5,6 +5,7 @@
 #include "base/rng.h"
 #include "harness/check.h"
 #include "net/frame.h"
+#include "net/hello.h"
 #include "net/stream.h"
 
 #include <pthread.h>
@@ -203,7 +204,24 @@ static void a_peer_that_does_not_come_is_waited_for_until_the_deadline(void) {
     link_pair_close(&pair);
 }
 
-CASES({"strangers_do_not_disturb", strangers_do_not_disturb},
+/* A descriptor that listens no more is ready for ever and gives nobody: no reason to turn round
+ * and round. */
+static void a_door_that_is_gone_is_an_error(void) {
+    rpi_hello self = {.rank = 0, .world = 2, .secret = 7, .frame_bytes = FRAME_BYTES};
+    rpi_reception reception;
+    int listener = -1, port = 0, fd = -1;
+    REQUIRE_OK(rpi_stream_listen(NULL, 0, &listener, &port));
+    REQUIRE_OK(rpi_reception_open(&reception, &self, listener));
+    CHECK_EQ(shutdown(listener, SHUT_RDWR), 0);
+    alarm(20); /* ends the test where the call does not return */
+    CHECK_FAILS(rpi_reception_wait(&reception, 1, rpi_deadline_ns(2), &fd), IO,
+                "cannot accept a connection");
+    alarm(0);
+    rpi_reception_close(&reception);
+}
+
+CASES({"a_door_that_is_gone_is_an_error", a_door_that_is_gone_is_an_error},
+      {"strangers_do_not_disturb", strangers_do_not_disturb},
       {"a_refused_caller_learns_why_but_no_secret", a_refused_caller_learns_why_but_no_secret},
       {"a_cut_stream_says_how_much_is_missing", a_cut_stream_says_how_much_is_missing},
       {"what_is_no_frame_is_corrupt", what_is_no_frame_is_corrupt},

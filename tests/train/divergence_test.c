@@ -2,7 +2,9 @@
  * tensor and the rank where it began; it is neither saved nor loaded. */
 #include "base/memory.h"
 #include "harness/check.h"
+#include "net/frame.h"
 #include "train/checkpoint.h"
+#include "train/checksum.h"
 #include "train/trainer.h"
 #include "train_ranks.h"
 
@@ -183,14 +185,22 @@ static void the_same_on_all_is_of_every_rank(void) {
               ranks_message(0));
 }
 
-/* The four bytes before the end of the file become NaN. */
-static void damage(const char *path) {
+/* The four bytes before the end of the file become NaN, as a version that saved what had
+ * diverged would have written them: with a checksum that is right. */
+static void spoil(const char *path) {
     float value = NAN;
-    FILE *stream = fopen(path, "r+b");
-    REQUIRE(stream);
-    CHECK(fseek(stream, -(long)sizeof value, SEEK_END) == 0);
-    CHECK(fwrite(&value, sizeof value, 1, stream) == 1);
-    CHECK(fclose(stream) == 0);
+    size_t bytes = 0;
+    uint32_t old;
+    unsigned char *data = ranks_file(path, &bytes);
+    REQUIRE(data);
+    memcpy(data + bytes - sizeof value, &value, sizeof value);
+    char *digits = rpi_checksum_digits((char *)data + 8, bytes - 8);
+    CHECK(digits && rpi_checksum_take(digits, &old));
+    if (digits) rpi_checksum_write(digits, rpi_crc32c(0, data, bytes));
+    FILE *stream = fopen(path, "wb");
+    CHECK(stream && fwrite(data, 1, bytes, stream) == bytes);
+    if (stream) fclose(stream);
+    free(data);
 }
 
 static void checkpoints_with_nan_are_refused(void) {
@@ -201,7 +211,7 @@ static void checkpoints_with_nan_are_refused(void) {
         options.steps = 3;
         options.out = folder(i ? "damaged-rank" : "damaged-model");
         REQUIRE_OK(ranks_train(&options, 2, NULL));
-        damage(file_in(options.out, files[i]));
+        spoil(file_in(options.out, files[i]));
         options.resume = options.out;
         options.steps = 5;
         CHECK_FAILS(ranks_train(&options, 2, NULL), CORRUPT, "is NaN: this checkpoint is of");
@@ -209,6 +219,24 @@ static void checkpoints_with_nan_are_refused(void) {
         CHECK_MSG(strstr(ranks_message(rank), files[i]) && strstr(ranks_message(rank), " of "),
                   "rank %d says '%s'", rank, ranks_message(rank));
     }
+}
+
+/* Where there is an earlier one, that one is taken. */
+static void a_finite_checkpoint_before_is_taken(void) {
+    rpi_train_options options = ranks_options();
+    options.steps = 4;
+    options.checkpoint_every = 2;
+    options.keep = 2;
+    options.out = folder("before");
+    REQUIRE_OK(ranks_train(&options, 2, NULL));
+    spoil(file_in(options.out, "model.safetensors"));
+    options.resume = options.out;
+    rpi_train_result result = {0};
+    CHECK_OK(ranks_train(&options, 2, &result));
+    CHECK_EQ(result.first_step, 3);
+    CHECK_MSG(strstr(ranks_notes(), "NaN") &&
+                  strstr(ranks_notes(), "going on from the one of step 2"),
+              "notes: %s", ranks_notes());
 }
 
 /* The last line says what happened, and every line is JSON: no bare NaN. */
@@ -265,5 +293,6 @@ static void memory_that_runs_out_fails_all(void) {
 CASES({"all ranks name the one", all_ranks_name_the_one},
       {"the same on all is of every rank", the_same_on_all_is_of_every_rank},
       {"checkpoints with NaN are refused", checkpoints_with_nan_are_refused},
+      {"a finite checkpoint before is taken", a_finite_checkpoint_before_is_taken},
       {"metrics end with the reason", metrics_end_with_the_reason},
       {"memory that runs out fails all", memory_that_runs_out_fails_all})

@@ -33,6 +33,7 @@ enum { SANITIZED = 0 };
 /* Of a child, before it has read anything, a few. Sanitizers need more of everything. */
 enum { MOST_MB = SANITIZED ? 1500 : 400, DEADLINE_S = SANITIZED ? 60 : 20, ROOM = 1 << 17 };
 
+/* LeakSanitizer's, where it is linked. NOLINTNEXTLINE(bugprone-reserved-identifier) */
 __attribute__((weak)) int __lsan_do_recoverable_leak_check(void);
 
 /* A file and its reader. */

@@ -164,7 +164,7 @@ def steps_in(folder: Path) -> list[dict[str, Any]]:
 
 
 def leftovers(folder: Path) -> list[str]:
-    return [str(path) for path in folder.rglob("*.part-*")]
+    return [str(path) for path in folder.rglob("*.tmp")]
 
 
 # What a page says
@@ -286,7 +286,8 @@ def test_notes(tmp: Path) -> None:
     none = write_run(
         tmp / "none", header(), step(1), step(2, loss=None), step(3, loss=float("nan"))
     )
-    report(run, none, "-o", tmp / "out.html")
+    told = write_run(tmp / "told", header(), step(1), {**CLOSING, "stopped": True})
+    report(run, none, told, "-o", tmp / "out.html")
     text = text_of(page(tmp / "out.html"))
     for words in (
         "run: failed after step 12: rank 1 left & is gone",
@@ -295,6 +296,7 @@ def test_notes(tmp: Path) -> None:
         "run: a line of the file that breaks off was left out",
         "none: the loss is no number at 2 steps, the first is 2",
         "none: has not said that it ended",
+        "told: was told to end: it stopped after step 1 of 100",
     ):
         assert words in text, (words, text)
     assert comparison_of(page(tmp / "out.html"))["run"]["steps"] == "12"
@@ -671,7 +673,7 @@ def test_mistakes(tmp: Path) -> None:
     fails("has no steps yet", write_run(run, ""), "-o", out)
     fails("holds nothing that redpoll", write_run(run, '{"a": 1}\n'), "-o", out)
     os.mkfifo(tmp / "pipe")
-    fails("is not a regular file", tmp / "pipe", "-o", out)
+    fails(f"{tmp}/pipe is", tmp / "pipe", "-o", out)
     assert out.read_text() == "before" and not leftovers(tmp)
 
 

@@ -162,7 +162,7 @@ rp_status rpi_csv_commit(rpi_csv_tables *tables, const rpi_report *report) {
         status = RP_FAIL(INVALID,
                          "%s would hold the steps of runs, and there are none; give --csv a "
                          "folder for the lines of benchmarks",
-                         tables->files[STEPS].path);
+                         tables->files[STEPS].replacement.path);
     for (int i = 0; i < tables->count && status == RP_OK; i++)
         status = rpi_output_finish(&tables->files[i]);
     for (int i = 0; i < tables->count && status == RP_OK; i++)

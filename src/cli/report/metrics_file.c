@@ -1,10 +1,9 @@
 #include "cli/report/metrics_file.h"
 
+#include "base/regular_file.h"
 #include "base/status.h"
 #include "cli/report/arena_text.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -97,7 +96,7 @@ static rp_status take_header(reader *r, cJSON *object) {
     cJSON_Delete(file->header);
     file->header = cJSON_Duplicate(object, true);
     if (!file->header) return RP_FAIL(NOMEM, "no memory for the header of %s", r->name);
-    file->closed = false;
+    file->closed = file->stopped = false;
     file->error = NULL;
     return RP_OK;
 }
@@ -133,8 +132,8 @@ static rp_status take_evaluation(reader *r, cJSON *object) {
 }
 
 static rp_status take_closing(reader *r, cJSON *object) {
-    (void)object;
     r->file->closed = true;
+    r->file->stopped = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(object, "stopped"));
     return RP_OK;
 }
 
@@ -351,21 +350,10 @@ rp_status rpi_metrics_file_open(const char *path, rpi_arena *arena,
                                 rpi_metrics_file *out_file) {
     char file[4096];
     RP_TRY(find(path, file, sizeof file));
-    /* A pipe would be waited for: it is opened without waiting, and then refused. */
-    int descriptor = open(file, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (descriptor < 0) return RP_FAIL_ERRNO(IO, "cannot read %s", file);
-    struct stat facts;
     FILE *stream = NULL;
-    rp_status status = RP_OK;
-    if (fstat(descriptor, &facts) != 0 || !S_ISREG(facts.st_mode))
-        status = RP_FAIL(IO, "%s is not a regular file", file);
-    else if (!(stream = fdopen(descriptor, "r")))
-        status = RP_FAIL_ERRNO(IO, "cannot read %s", file);
-    if (status != RP_OK) {
-        close(descriptor);
-        return status;
-    }
-    status = rpi_metrics_file_read(stream, file, arena, out_file);
+    int64_t bytes = 0;
+    RP_TRY(rpi_regular_file_open(file, &stream, &bytes));
+    rp_status status = rpi_metrics_file_read(stream, file, arena, out_file);
     fclose(stream);
     return status;
 }

@@ -66,6 +66,7 @@ typedef struct rpi_metrics_file {
     int64_t torn_lines;     /* left by a death in mid-line */
     bool last_line_torn;    /* being written, or the same */
     bool closed;            /* the last start has its closing object */
+    bool stopped;           /* which says that it was told to end */
     const char *error;      /* of the arena; NULL: did not fail */
     int64_t failed_step;
 } rpi_metrics_file;

@@ -76,7 +76,7 @@ static rp_status commit_events(job *j) {
     if (j->settings->tensorboard && j->report.run_count == 0)
         return RP_FAIL(INVALID, "TensorBoard shows runs, and there is none among these files");
     for (int i = 0; i < j->inputs.count; i++)
-        if (j->events[i].path) RP_TRY(rpi_output_commit(&j->events[i]));
+        if (j->events[i].stream) RP_TRY(rpi_output_commit(&j->events[i]));
     return RP_OK;
 }
 

@@ -254,6 +254,9 @@ static rp_status add_notes(const rpi_metrics_file *file, rpi_arena *arena, rpi_r
     RP_TRY(rpi_arena_array(arena, LONGEST_NOTES, sizeof *run->notes, &run->notes));
     if (run->state == RPI_RUN_FAILED)
         NOTE("failed after step %lld: %s", (long long)file->failed_step, file->error);
+    if (file->stopped && run->steps > 0)
+        NOTE("was told to end: it stopped after step %lld of %lld",
+             (long long)file->steps[run->steps - 1].step, (long long)run->last_step);
     if (run->state == RPI_RUN_OPEN && run->steps == 0)
         NOTE("has no steps yet");
     else if (run->state == RPI_RUN_OPEN)

@@ -47,7 +47,16 @@ static void print_quoted(const char *text) {
 
 /* ---- bash ---- */
 
-/* One case for each value-taking option of any table; a name means the same everywhere. */
+/* "train -n", "run -n" ...: one letter may mean different things to different commands. */
+static void print_bash_aliases(const rpi_option *option) {
+    const rpi_command *command;
+    for (int i = 0; (command = rpi_command_at(i)) != NULL; i++)
+        for (const rpi_option *o = command->options; o->name; o++)
+            if (o->alias && strcmp(o->name, option->name) == 0)
+                printf("|'%s -%s'", command->name, o->alias);
+}
+
+/* One case for each value-taking option of any table; a long name means the same everywhere. */
 static void print_bash_values(void) {
     char seen[4096] = " ", choices[CHOICES_BYTES], name[80];
     const rpi_command *command;
@@ -56,12 +65,11 @@ static void print_bash_values(void) {
             snprintf(name, sizeof name, " %s ", o->name);
             if (!takes_value(o) || strstr(seen, name)) continue;
             strncat(seen, name + 1, sizeof seen - strlen(seen) - 1);
-            printf("    --%s", o->name);
-            if (o->alias) printf("|-%s", o->alias);
+            printf("    *' --%s'", o->name);
+            print_bash_aliases(o);
             if (is_file(o))
                 printf(") compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "
-                       "\"$cur\")); "
-                       "return ;;\n");
+                       "\"$cur\")); return ;;\n");
             else
                 printf(") words='%s' takes_value=1 ;;\n",
                        rpi_option_choices(o, choices, sizeof choices));
@@ -110,7 +118,7 @@ static void print_bash(void) {
            "        command=\"bench ${COMP_WORDS[at+1]}\"\n"
            "    fi\n"
            "    [[ $at -eq 2 ]] && return\n"
-           "    case $prev in\n");
+           "    case \"$command $prev\" in\n");
     print_bash_values();
     printf("    esac\n"
            "    if [[ -z $takes_value ]]; then\n"

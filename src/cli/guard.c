@@ -58,7 +58,8 @@ static _Noreturn void be_second(const rpi_guard_options *options, int fd) {
     rp_status status = rpi_quiet_thread("the launcher", watch_first, &line, &thread);
     int code = status == RP_OK ? options->work(options->context) : rpi_command_failed(status);
     rpi_descendants_kill();
-    code = rpi_command_finish(code); /* what is printed here is not the first one's to look after */
+    code = rpi_command_finish(
+        code); /* what is printed here is not the first one's to look after */
     fflush(NULL);
     _exit(code);
 }

@@ -30,7 +30,7 @@ const char *rpi_time_text(double seconds, char text[RPI_TIME_BYTES]) {
     return text;
 }
 
-const char *rpi_number_text(double value, char text[RPI_NUMBER_BYTES]) {
+const char *rpi_loss_text(double value, char text[RPI_NUMBER_BYTES]) {
     double size = fabs(value);
     bool plain = size == 0 || (size >= 1e-4 && size < 1e6) || !isfinite(value);
     if (!plain)

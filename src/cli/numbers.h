@@ -10,6 +10,6 @@ enum { RPI_TIME_BYTES = 32, RPI_NUMBER_BYTES = 32 };
  * text. */
 const char *rpi_time_text(double seconds, char text[RPI_TIME_BYTES]);
 /* "0.4321", "12.35", "1.0e+36", "nan". Returns text. */
-const char *rpi_number_text(double value, char text[RPI_NUMBER_BYTES]);
+const char *rpi_loss_text(double value, char text[RPI_NUMBER_BYTES]);
 
 #endif

@@ -56,7 +56,7 @@ const char *rpi_progress_text(const rpi_progress_step *s, bool bar, int columns,
     const char *const parts[PARTS] = {loss, rate, left};
     bool shown[PARTS] = {true, true, true};
     snprintf(step, sizeof step, "step %lld/%lld", (long long)s->step, (long long)s->last_step);
-    snprintf(loss, sizeof loss, "loss %s", rpi_number_text(s->loss, number));
+    snprintf(loss, sizeof loss, "loss %s", rpi_loss_text(s->loss, number));
     snprintf(rate, sizeof rate, "%.1f images/s", s->rate);
     snprintf(left, sizeof left, "%s left", rpi_time_text(s->left_s, time));
     size_t most = columns > 0 ? (size_t)columns : SIZE_MAX;
@@ -138,7 +138,7 @@ static void evaluated(void *context, int64_t step, const rpi_evaluation *e) {
     rpi_progress_end(p);
     char loss[RPI_NUMBER_BYTES];
     fprintf(p->stream, "after step %lld: test accuracy %.2f %%, test loss %s (%lld images)\n",
-            (long long)step, 100 * e->accuracy, rpi_number_text(e->loss, loss),
+            (long long)step, 100 * e->accuracy, rpi_loss_text(e->loss, loss),
             (long long)e->images);
     fflush(p->stream);
 }

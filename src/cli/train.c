@@ -310,7 +310,7 @@ static void print_result(const settings *s, const rpi_world *world,
     else
         printf("%lld steps in %s, %.1f images/s (median), loss %s\n", (long long)result->steps,
                rpi_time_text(result->seconds, time[0]), result->images_s_median,
-               rpi_number_text(result->last_loss, loss));
+               rpi_loss_text(result->last_loss, loss));
     if (result->steps > 0 && world->ranks > 1)
         printf("a step (median): %s, %.3f MB sent by a rank, communication %s, of which %s "
                "exposed\n",
@@ -412,7 +412,8 @@ const rpi_command rpi_command_train = {
         "started by redpoll run, torchrun, mpirun or srun joins that world, else it is alone. "
         "The folder of --out gets metrics.jsonl, model.safetensors and, with --trace, "
         "trace.json.",
-    .notes = "SIGUSR1 saves a checkpoint. SIGTERM and Ctrl-C save one and end the run after the step "
+    .notes = "SIGUSR1 saves a checkpoint. SIGTERM and Ctrl-C save one and end the run after "
+             "the step "
              "under way (exit code 143 and 130); a second one ends it at once.",
     .examples = "  redpoll train --model resnet18 --data fashion-mnist -n 2 \\\n"
                 "      --link 200Mbit,50us --codec q4 --steps 200 --global-batch-size 64 \\\n"

@@ -60,13 +60,13 @@ static void numbers_are_for_people(void) {
           {3e-9, "3.000 ns"}, {61.5, "61.50 s"},   {723, "12:03"},        {3723, "1:02:03"}};
     char text[RPI_TIME_BYTES];
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
-        CHECK_MSG(strcmp(rpi_number_text(numbers[i].value, text), numbers[i].text) == 0,
+        CHECK_MSG(strcmp(rpi_loss_text(numbers[i].value, text), numbers[i].text) == 0,
                   "%g is written %s", numbers[i].value, text);
     for (size_t i = 0; i < sizeof times / sizeof times[0]; i++)
         CHECK_MSG(strcmp(rpi_time_text(times[i].value, text), times[i].text) == 0,
                   "%g s is written %s", times[i].value, text);
-    CHECK(strstr(rpi_number_text(NAN, text), "nan") != NULL);
-    CHECK(strstr(rpi_number_text(INFINITY, text), "inf") != NULL);
+    CHECK(strstr(rpi_loss_text(NAN, text), "nan") != NULL);
+    CHECK(strstr(rpi_loss_text(INFINITY, text), "inf") != NULL);
 }
 
 CASES({"what matters least goes first", what_matters_least_goes_first},

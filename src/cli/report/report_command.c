@@ -179,10 +179,13 @@ const rpi_command rpi_command_report = {
     .name = "report",
     .summary = "show runs and benchmarks in pictures and tables",
     .words = "RUN... [OPTIONS]",
-    .about = "Shows runs in pictures: loss against steps, time and bytes, throughput, where a step's "
-             "time goes, scaling, and a table that compares them, on one page that needs nothing "
-             "else. RUN is a folder that redpoll train wrote to (also while it writes), or a file of "
-             "redpoll bench --json; LABEL=RUN names it.",
+    .about =
+        "Shows runs in pictures: loss against steps, time and bytes, throughput, where a "
+        "step's "
+        "time goes, scaling, and a table that compares them, on one page that needs nothing "
+        "else. RUN is a folder that redpoll train wrote to (also while it writes), or a file "
+        "of "
+        "redpoll bench --json; LABEL=RUN names it.",
     .examples = "  redpoll report runs/fp32 runs/q4 -o report.html\n"
                 "  redpoll report 'exact=runs/fp32' '4 bits=runs/q4' --svg figures\n"
                 "  redpoll report runs/* --csv tables --tensorboard events\n",

@@ -315,7 +315,8 @@ def use_a_failed_group(rank: int, world: int, how: str) -> list[str]:
         works.append(dist.all_reduce(torch.zeros(5 if rank else 4), async_op=True))
         works.append(dist.broadcast(torch.zeros(3), 0, async_op=True))
     for work in reversed(works):  # which is waited for first is not which failed first
-        told(work.wait)
+        with contextlib.suppress(redpoll.torch.RedpollError):  # a broadcast may have been done
+            work.wait()
     group = dist.distributed_c10d._get_default_group()
     store = dist.PrefixStore(f"nobody else {rank}", dist.distributed_c10d._get_default_store())
 

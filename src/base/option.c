@@ -72,7 +72,8 @@ static rp_status set_field(const rpi_option *option, const char *text, void *tar
     case RPI_OPTION_SECONDS:
     case RPI_OPTION_REAL: return set_real(option, text, field);
     case RPI_OPTION_TEXT:
-        if (!*text && !option->fallback) text = NULL; /* none after all */
+        /* What a file may have said is taken back by an empty value. */
+        if (!*text && option->yaml && !option->fallback) text = NULL;
         if (text && option->check) RP_TRY(option->check(text));
         memcpy(field, &text, sizeof text);
         return RP_OK;

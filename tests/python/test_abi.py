@@ -108,5 +108,5 @@ def test_missing_library_says_where_it_belongs(monkeypatch: pytest.MonkeyPatch) 
         raise OSError(f"{path}: cannot open shared object file")
 
     monkeypatch.setattr(_library.ctypes, "CDLL", refuse)
-    with pytest.raises(ImportError, match="_lib/libredpoll.so; reinstall the package"):
+    with pytest.raises(ImportError, match="_lib/libredpoll.so; in a checkout 'pip install"):
         _library.load.__wrapped__()

@@ -94,7 +94,7 @@ go_on 1 --resume six --model mlp
 says err 'six/model.safetensors holds the model resnet20, not mlp'
 go_on 2 --resume six --overwrite
 says err 'resume goes on with the run in six, --overwrite starts over in it'
-timeout 100 "$redpoll" run -n 2 "$redpoll" train --resume six --steps 21 --epochs 0 >out 2>err || bad 'a launcher cannot go on'
+timeout 100 "$redpoll" run -n 2 "$redpoll" train --resume six --steps 21 >out 2>err || bad 'a launcher cannot go on'
 says out '\[0\] rank 0 of 2'
 timeout 100 "$redpoll" run -n 4 "$redpoll" train --resume six --steps 22 >out 2>err || bad 'another launch cannot go on'
 says out 'saved by 2 ranks, continued by 4'

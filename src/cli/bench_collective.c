@@ -29,7 +29,6 @@ static rp_status add_size(int64_t bytes, int64_t *out_sizes, int *count) {
 
 static rp_status parse_sizes(const char *text, int64_t *out_sizes, int *out_count) {
     int count = 0;
-    if (!*text) return RP_FAIL(INVALID, "no size; write 64KiB,1MiB");
     while (*text) {
         char word[32];
         size_t length = strcspn(text, ",");

@@ -63,9 +63,9 @@ grep -q "$(printf '\033')" raw && complain "a dumb terminal is drawn upon"
 on_terminal 100 "{ sh going; stty cols 30 </dev/tty; echo NARROW; sleep 1; stty cols 100 </dev/tty; echo WIDE; sleep 1; kill -INT 0; } &
     $train --steps 100000000"
 cp raw resized
-sed -n '/NARROW/,/WIDE/p' resized | tr '\r' '\n' | grep -v -e NARROW -e WIDE | tail -n +2 >raw
+sed -n '/NARROW/,/WIDE/p' resized | sed '1s/.*NARROW//' | tr '\r' '\n' | sed 's/WIDE.*//' >raw
 fits 30
-sed -n '/WIDE/,$p' resized | tr '\r' '\n' | sed 's/\x1b\[K//g' >raw
+sed -n '/WIDE/,$p' resized | sed '1s/.*WIDE//' | tr '\r' '\n' | sed 's/\x1b\[K//g' >raw
 awk 'length($0) > 60 { wide = 1 } END { exit !wide }' raw || complain "the bar does not widen again: $(head -n 3 raw)"
 
 # ---- the prompt ----

@@ -165,7 +165,7 @@ says '"bytes":2199023255552,' plan all-reduce --size 2TiB --json
 says '"count":0,.*"bytes":0,' bench all-reduce -n 2 --sizes 0 --json
 says '"bytes":0,' plan all-reduce --size 0 --json
 says '"bytes":0,' plan all-reduce --count 0 --json
-expect 2 'no size' bench all-reduce -n 2 --sizes ''
+expect 2 'not a size' bench all-reduce -n 2 --sizes ,
 for name in steps epochs global-batch-size batch-size train-images test-images threads chunk; do
     expect 2 "--$name: '0' is (out of range|too small)" train --model mlp --data synthetic --$name 0
 done

@@ -61,7 +61,7 @@ static void a_granule_that_fits_no_frame_is_refused(void) {
     rpi_cut cut = {0};
     REQUIRE_OK(rpi_cut_reserve(&cut, 1));
     cut.runs[0] = (rpi_run){.count = 10000000, .dtype = RP_F32};
-    CHECK_OK(rp_codec_parse("q8:bucket=500000", &cut.runs[0].codec));
+    CHECK_OK(rp_codec_parse("q8:bucket=262136", &cut.runs[0].codec));
     CHECK_FAILS(rpi_cut_make(&cut, RPI_SPLIT_VECTOR, 4, 0, 65536), UNSUPPORTED,
                 "smaller bucket");
     rpi_cut_free(&cut);

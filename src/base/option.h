@@ -21,8 +21,8 @@ typedef enum rpi_option_type {
     RPI_OPTION_BYTES,   /* int64_t; K M G binary, kB MB GB decimal */
     RPI_OPTION_SECONDS, /* double */
     RPI_OPTION_REAL,    /* double */
-    RPI_OPTION_TEXT,    /* const char *, borrowed from where it was written; --name= makes one
-                           without a default NULL */
+    RPI_OPTION_TEXT, /* const char *, borrowed from where it was written; --name= makes one that
+                        a file can set, and that has no default, NULL again */
 } rpi_option_type;
 
 typedef struct rpi_option {

@@ -152,8 +152,8 @@ RP_API rp_status rp_reduce_scatter_v_start(rp_comm *comm, const rp_block *inputs
                                            rp_dtype dtype, const rp_codec *codec,
                                            const rp_collective_options *options,
                                            rp_request **request);
-/** output[r * count ...] of every rank gets rank r's input; exact unless a codec is given. input
- *  may be output + rank * count. */
+/** output[r * count ...] of every rank gets rank r's input; exact unless a codec is given.
+ *  input may be output + rank * count. */
 RP_API rp_status rp_all_gather_start(rp_comm *comm, const void *input, void *output,
                                      size_t count, rp_dtype dtype, const rp_codec *codec,
                                      const rp_collective_options *options,

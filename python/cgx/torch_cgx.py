@@ -26,7 +26,6 @@ __all__ = [
 ]
 
 EXACT_BITS = 32
-_MAX_BUCKET = 1 << 24
 COMPRESSED_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
 
@@ -90,10 +89,8 @@ def checked_bits(bits: int, name: str = "bits") -> int:
 
 
 def checked_bucket_size(size: int, name: str = "bucket_size") -> int:
-    """`size`; ValueError: out of range."""
-    if not 1 <= int(size) <= _MAX_BUCKET:
-        raise ValueError(f"{name} is {size}; 1 to {_MAX_BUCKET} elements are allowed")
-    return int(size)
+    """`size`; ValueError: below 1. How large it may be depends on the bits (Codec says)."""
+    return _at_least(name, size, 1)
 
 
 def _at_least(name: str, value: int, least: int) -> int:

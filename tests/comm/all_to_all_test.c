@@ -70,7 +70,7 @@ static void every_rank_gets_its_block_of_every_other(void) {
 /* A rank's own two blocks may be one. */
 static void share_own_block(rp_comm *comm, int rank, int world, void *context) {
     (void)context;
-    rp_block inputs[MOST_BLOCKS], outputs[MOST_BLOCKS];
+    rp_block inputs[MOST_BLOCKS] = {{0}}, outputs[MOST_BLOCKS] = {{0}};
     make_blocks(rank, world, blocks_uneven, RP_I32, inputs, outputs);
     free(outputs[rank].data);
     outputs[rank] = inputs[rank];

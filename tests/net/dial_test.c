@@ -42,7 +42,7 @@ static void shared_memory_has_a_deadline(void) {
     const rpi_transport *shm = NULL;
     link_pair pair;
     rpi_link *link = NULL;
-    char text[64];
+    char text[sizeof address.sun_path + 8];
     int length = snprintf(address.sun_path + 1, sizeof address.sun_path - 1,
                           "redpoll-dial-test-%d", (int)getpid());
     deaf d = be_deaf(AF_UNIX, &address,

@@ -67,7 +67,7 @@ go_on() {
     [ $? -eq "$code" ] && ok || bad "train $* has not ended with $code"
 }
 silent() {
-    if grep -q 'note:' out; then bad "$* has notes"; else ok; fi
+    if grep -q 'note:' out; then bad 'a run that goes on as it was has notes'; else ok; fi
 }
 train five -n 2 --codec q4:rounding=stochastic --link 1Gbit,50us --steps 6 --checkpoint-every 3 --keep 2 \
     --momentum 0.8 --lr-schedule cosine --no-eval
@@ -231,21 +231,23 @@ timeout 100 "$redpoll" run -n 2 "$redpoll" train --resume ranks --steps $until >
 [ "$(steps_of ranks)" = $until ] && ok || bad 'a launched run goes on elsewhere'
 
 # As torchrun, mpirun or a batch system signals: every rank, or one of them after the other.
+pids=
 for rank in 0 1; do
     RANK=$rank WORLD_SIZE=2 LOCAL_RANK=$rank LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + $$ % 10000)) \
         env --default-signal=INT "$redpoll" $endless --steps 1000000 --out alone-together >out.$rank 2>err.$rank &
-    eval "pid$rank=$!"
+    pids="$pids $!"
 done
+pid0=${pids% *} pid1=${pids##* }
 has_steps alone-together 5 && ok || bad 'two ranks of no launcher do not get going'
-kill -TERM "$pid0" "$pid1"
-ends "$pid0" 143 'rank 0 with SIGTERM'
-ends "$pid1" 143 'rank 1 with SIGTERM'
+kill -TERM $pid0 $pid1
+ends $pid0 143 'rank 0 with SIGTERM'
+ends $pid1 143 'rank 1 with SIGTERM'
 says out.0 'go on by starting it in the same way'
 
 start "$redpoll" $endless --steps 1000000 --out "it's mine"
 launcher=$!
 has_steps "it's mine" 5 && ok || bad 'the run alone does not get going'
-for i in 1 2 3 4 5 6 7 8 9 10; do kill -USR1 $launcher; done
+for _ in 1 2 3 4 5 6 7 8 9 10; do kill -USR1 $launcher; done
 kill -INT $launcher
 ends $launcher 130 'a run alone with SIGINT'
 says out "redpoll train --resume 'it'.''s mine'"

@@ -204,8 +204,7 @@ static rp_status resolve(job *j) {
                            .seed = (uint64_t)s->seed,
                            .progress_thread = s->world.progress_thread,
                            .unchecked = s->dtype_text && !s->check,
-                           .one_place = !s->in_place,
-                           .shaped = s->world.link != NULL};
+                           .one_place = !s->in_place};
     if (s->dtype_text) RP_TRY(rpi_bench_dtype_parse(s->dtype_text, &j->bench.dtype));
     if (s->codec_text) RP_TRY(rp_codec_parse(s->codec_text, &j->bench.codec));
     if (s->reduce_text) RP_TRY(rpi_reduce_parse(s->reduce_text, &j->bench.reduce));
@@ -258,6 +257,7 @@ static int run_rank(job *j) {
     rpi_world world = {0};
     rp_status status = rpi_world_join(&j->s.world, &world);
     j->bench.comm = world.comm;
+    j->bench.one_clock = j->s.world.link && world.local_ranks == world.ranks;
     if (status == RP_OK) status = rpi_bench_check(&j->bench, world.ranks);
     if (status == RP_OK) status = measure_sizes(j);
     int code = status == RP_OK        ? RPI_EXIT_DONE

@@ -100,7 +100,7 @@ typedef struct rpi_bench {
     bool progress_thread;
     bool unchecked; /* results are not compared */
     bool one_place; /* not in place besides where both are possible */
-    bool shaped;    /* the link has a latency, and all ranks are on one host */
+    bool one_clock; /* the link is shaped, and all ranks are on one host */
 } rpi_bench;
 
 /* What would fail on every rank: a reduction, dtype, codec, algorithm or root that do not go

@@ -159,12 +159,11 @@ static void wait_until(int64_t at_ns) {
 
 /* Ranks leave a barrier up to a latency apart, and a rank that starts so much early has sent
  * its part before the others look at their clocks. On a shaped link that would be most of the
- * time, but there all ranks are on one host and read the same clock: they agree on an instant.
- */
+ * time; where all ranks are on one host they read the same clock, and agree on an instant. */
 static rp_status start_together(measurement *m, int64_t *out_start_ns) {
     RP_TRY(rp_barrier(m->call.comm));
     *out_start_ns = rpi_now_ns();
-    if (!m->bench->shaped || m->call.world == 1) return RP_OK;
+    if (!m->bench->one_clock || m->call.world == 1) return RP_OK;
     double at_s = rpi_seconds(*out_start_ns) + 2 * m->agreement_s;
     RP_TRY(max_over_ranks(m->call.comm, at_s, &at_s));
     m->agreement_s = fmax(m->agreement_s, rpi_seconds(rpi_now_ns() - *out_start_ns));

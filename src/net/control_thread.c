@@ -277,8 +277,8 @@ static void answer_the_door(rpi_control *control) {
     while ((line = free_line(control)) != NULL) {
         int fd = rpi_stream_accept(control->listener);
         if (fd < 0) {
-            /* Out of descriptors the listener stays readable: rest instead of spinning. */
-            if (errno == EMFILE || errno == ENFILE)
+            /* Out of descriptors, or dead, the listener stays readable: rest, do not spin. */
+            if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
                 rpi_sleep_until_ns(rpi_now_ns() + BREATHER_NS);
             return;
         }

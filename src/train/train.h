@@ -63,10 +63,12 @@ typedef struct rpi_evaluation {
     int64_t images;
 } rpi_evaluation;
 
+enum { RPI_MEDIAN_STEPS = 1 << 16 };
+
 typedef struct rpi_train_result {
     int64_t first_step, steps; /* those that this run did */
     double last_loss, seconds; /* of training, without evaluation and checkpoints */
-    /* Medians over the steps; NaN without any. */
+    /* Medians over the latest RPI_MEDIAN_STEPS steps at most; NaN without any. */
     double images_s_median, step_s_median, comm_s_median, exposed_s_median, wire_bytes_median;
     bool evaluated;
     rpi_evaluation test;

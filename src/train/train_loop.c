@@ -19,7 +19,7 @@ typedef struct run {
     const rpi_train_options *options;
     const rpi_train_hooks *hooks;
     rpi_metrics *metrics;      /* rank 0's */
-    rpi_step_metrics *history; /* of each step done */
+    rpi_step_metrics *history; /* of the latest steps, a ring */
     double *scratch;           /* as many */
     int64_t saved_step, evaluated_step;
     int64_t saved_ns; /* when, or when the first step began */
@@ -93,9 +93,8 @@ static rp_status prepare(run *r, rp_comm *comm) {
     RP_TRY(compile(t));
     RP_TRY(open_output(r));
     warn_of_one_bit(r);
-    int64_t steps = t->total_steps > t->step ? t->total_steps - t->step : 0;
-    RP_TRY(rpi_alloc_array((size_t)steps, sizeof *r->history, "metrics", &r->history));
-    RP_TRY(rpi_alloc_array((size_t)steps, sizeof *r->scratch, "metrics", &r->scratch));
+    RP_TRY(rpi_alloc_array(RPI_MEDIAN_STEPS, sizeof *r->history, "metrics", &r->history));
+    RP_TRY(rpi_alloc_array(RPI_MEDIAN_STEPS, sizeof *r->scratch, "metrics", &r->scratch));
     r->saved_step = r->evaluated_step = -1;
     r->result.first_step = t->step + 1;
     if (r->hooks->started)
@@ -148,7 +147,7 @@ static rp_status step(run *r) {
     rpi_step_metrics metrics;
     RP_TRY(rpi_trainer_step(&r->trainer, &metrics));
     RP_TRY(rpi_metrics_step(r->metrics, &metrics));
-    r->history[r->result.steps++] = metrics;
+    r->history[r->result.steps++ % RPI_MEDIAN_STEPS] = metrics;
     r->result.seconds += metrics.step_s;
     r->result.last_loss = metrics.loss;
     if (r->hooks->stepped) r->hooks->stepped(r->hooks->context, &metrics);
@@ -181,8 +180,9 @@ static double wire_bytes(const rpi_step_metrics *m) {
 }
 
 static double median_of(run *r, double (*value)(const rpi_step_metrics *)) {
-    for (int64_t i = 0; i < r->result.steps; i++) r->scratch[i] = value(&r->history[i]);
-    return r->result.steps ? rpi_median(r->scratch, (int)r->result.steps) : NAN;
+    int steps = r->result.steps < RPI_MEDIAN_STEPS ? (int)r->result.steps : RPI_MEDIAN_STEPS;
+    for (int i = 0; i < steps; i++) r->scratch[i] = value(&r->history[i]);
+    return steps ? rpi_median(r->scratch, steps) : NAN;
 }
 
 static void summarise(run *r) {

@@ -195,7 +195,7 @@ goes_on() {
     same "$1/rank-1-of-2-step-$until.safetensors" "$1-unbroken/rank-1-of-2-step-$until.safetensors"
 }
 
-start "$redpoll" $endless --steps 1000000 -n 2 --out term
+start "$redpoll" $endless --steps 1000000000000 -n 2 --out term
 launcher=$!
 has_steps term 5 && [ ! -e term/model.safetensors ] && ok || bad 'the run for SIGTERM does not get going'
 kill -USR1 $launcher
@@ -210,14 +210,14 @@ says out "saved step $(steps_of term) to term/model.safetensors"
 says term/metrics.jsonl '"stopped":true'
 goes_on term
 
-start "$redpoll" $endless --steps 1000000 -n 2 --out "$folder/int"
+start "$redpoll" $endless --steps 1000000000000 -n 2 --out "$folder/int"
 launcher=$!
 has_steps int 5 && ok || bad 'the run for SIGINT does not get going'
 kill -INT $launcher
 ends $launcher 130 'a run with SIGINT'
 says out "stopped by SIGINT after step $(steps_of int); go on with: redpoll train --resume $folder/int"
 
-start "$redpoll" run -n 2 "$redpoll" $endless --steps 1000000 --out "$folder/ranks"
+start "$redpoll" run -n 2 "$redpoll" $endless --steps 1000000000000 --out "$folder/ranks"
 launcher=$!
 has_steps ranks 5 && ok || bad 'the run for a signal to one rank does not get going'
 one=$(rank_1_of "$folder/ranks")
@@ -234,7 +234,7 @@ timeout 100 "$redpoll" run -n 2 "$redpoll" train --resume ranks --steps $until >
 pids=
 for rank in 0 1; do
     RANK=$rank WORLD_SIZE=2 LOCAL_RANK=$rank LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + $$ % 10000)) \
-        env --default-signal=INT "$redpoll" $endless --steps 1000000 --out alone-together >out.$rank 2>err.$rank &
+        env --default-signal=INT "$redpoll" $endless --steps 1000000000000 --out alone-together >out.$rank 2>err.$rank &
     pids="$pids $!"
 done
 pid0=${pids% *} pid1=${pids##* }
@@ -244,7 +244,7 @@ ends $pid0 143 'rank 0 with SIGTERM'
 ends $pid1 143 'rank 1 with SIGTERM'
 says out.0 'go on by starting it in the same way'
 
-start "$redpoll" $endless --steps 1000000 --out "it's mine"
+start "$redpoll" $endless --steps 1000000000000 --out "it's mine"
 launcher=$!
 has_steps "it's mine" 5 && ok || bad 'the run alone does not get going'
 for _ in 1 2 3 4 5 6 7 8 9 10; do kill -USR1 $launcher; done

@@ -8,22 +8,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char *folder(const char *name) {
-    static char paths[8][512];
-    static int next;
-    char *path = paths[next++ % 8];
-    snprintf(path, 512, "%s/%s", check_folder(), name);
-    return path;
-}
-
-static const char *file_in(const char *out, const char *name) {
-    static char paths[8][600];
-    static int next;
-    char *path = paths[next++ % 8];
-    snprintf(path, 600, "%s/%s", out, name);
-    return path;
-}
-
 static int files_in(const char *path) {
     int count = 0;
     DIR *stream = opendir(path);
@@ -45,10 +29,10 @@ static rpi_train_options small_options(const char *codec) {
 static void compare_stopped(rpi_train_options options, int world, int64_t stop, int64_t steps) {
     options.steps = steps;
     options.lr_schedule = "constant";
-    options.out = folder("whole");
+    options.out = ranks_folder("whole");
     REQUIRE_OK(ranks_train(&options, world, NULL));
     options.steps = stop;
-    options.out = folder("parts");
+    options.out = ranks_folder("parts");
     REQUIRE_OK(ranks_train(&options, world, NULL));
     options.steps = steps;
     options.resume = options.out;
@@ -57,14 +41,15 @@ static void compare_stopped(rpi_train_options options, int world, int64_t stop, 
     REQUIRE_OK(ranks_train(&options, world, &result));
     CHECK_EQ(result.first_step, stop + 1);
     CHECK_EQ(result.steps, steps - stop);
-    CHECK(ranks_same_file(file_in(folder("whole"), "model.safetensors"),
-                          file_in(folder("parts"), "model.safetensors")));
+    CHECK(ranks_same_file(ranks_path(ranks_folder("whole"), "model.safetensors"),
+                          ranks_path(ranks_folder("parts"), "model.safetensors")));
     bool has_rank_files = world > 1 && strcmp(options.codec, "fp32") != 0;
     for (int rank = 0; rank < world && has_rank_files; rank++) {
         char name[96];
         snprintf(name, sizeof name, "rank-%d-of-%d-step-%lld.safetensors", rank, world,
                  (long long)steps);
-        CHECK(ranks_same_file(file_in(folder("whole"), name), file_in(folder("parts"), name)));
+        CHECK(ranks_same_file(ranks_path(ranks_folder("whole"), name),
+                              ranks_path(ranks_folder("parts"), name)));
     }
 }
 
@@ -86,9 +71,9 @@ static void a_preempted_run_goes_on_to_the_same_bytes(void) {
             options.lr_schedule = "cosine";
             options.eval = true;
             options.eval_every = 2;
-            options.out = folder("unbroken");
+            options.out = ranks_folder("unbroken");
             REQUIRE_OK(ranks_train(&options, world, NULL));
-            options.out = folder("preempted");
+            options.out = ranks_folder("preempted");
             rpi_train_result result = {0};
             for (int stop = 0; stop < 3; stop++) {
                 ranks_ask((ranks_wish){stop % world, stop + 2, RPI_ASKED_STOP});
@@ -103,36 +88,36 @@ static void a_preempted_run_goes_on_to_the_same_bytes(void) {
             REQUIRE_OK(ranks_train(&options, world, &result));
             CHECK(!result.stopped && result.evaluated);
             CHECK_EQ(result.steps, 1);
-            CHECK(ranks_same_file(file_in(folder("unbroken"), "model.safetensors"),
-                                  file_in(folder("preempted"), "model.safetensors")));
+            CHECK(ranks_same_file(ranks_path(ranks_folder("unbroken"), "model.safetensors"),
+                                  ranks_path(ranks_folder("preempted"), "model.safetensors")));
         }
 }
 
 static void one_that_is_asked_for_changes_nothing(void) {
     rpi_train_options options = small_options("q4");
     options.keep = 9;
-    options.out = folder("unasked");
+    options.out = ranks_folder("unasked");
     REQUIRE_OK(ranks_train(&options, 2, NULL));
-    options.out = folder("asked");
+    options.out = ranks_folder("asked");
     ranks_ask((ranks_wish){1, 3, RPI_ASKED_SAVE});
     rpi_train_result result = {0};
     REQUIRE_OK(ranks_train(&options, 2, &result));
     ranks_ask((ranks_wish){0});
     CHECK(!result.stopped);
     CHECK_EQ(result.steps, 10);
-    CHECK(access(file_in(options.out, "model-step-3.safetensors"), F_OK) == 0);
-    CHECK(access(file_in(options.out, "rank-1-of-2-step-3.safetensors"), F_OK) == 0);
-    CHECK(ranks_same_file(file_in(folder("unasked"), "model.safetensors"),
-                          file_in(options.out, "model.safetensors")));
+    CHECK(access(ranks_path(options.out, "model-step-3.safetensors"), F_OK) == 0);
+    CHECK(access(ranks_path(options.out, "rank-1-of-2-step-3.safetensors"), F_OK) == 0);
+    CHECK(ranks_same_file(ranks_path(ranks_folder("unasked"), "model.safetensors"),
+                          ranks_path(options.out, "model.safetensors")));
     options.checkpoint_time_s = 1e-9; /* after every step */
-    options.out = folder("timed");
+    options.out = ranks_folder("timed");
     REQUIRE_OK(ranks_train(&options, 2, NULL));
-    CHECK(access(file_in(options.out, "model-step-2.safetensors"), F_OK) == 0);
+    CHECK(access(ranks_path(options.out, "model-step-2.safetensors"), F_OK) == 0);
     CHECK_EQ(files_in(options.out), 9 * 3 + 1);
-    CHECK(ranks_same_file(file_in(folder("unasked"), "model.safetensors"),
-                          file_in(options.out, "model.safetensors")));
+    CHECK(ranks_same_file(ranks_path(ranks_folder("unasked"), "model.safetensors"),
+                          ranks_path(options.out, "model.safetensors")));
     options.checkpoint = false; /* nothing is saved, and it ends all the same */
-    options.out = folder("unsaved");
+    options.out = ranks_folder("unsaved");
     ranks_ask((ranks_wish){1, 3, RPI_ASKED_STOP});
     REQUIRE_OK(ranks_train(&options, 2, &result));
     ranks_ask((ranks_wish){0});
@@ -152,7 +137,7 @@ static void running_statistics_resume_exactly(void) {
 static void old_rank_files_go(void) {
     rpi_train_options options = small_options("q4");
     options.checkpoint_every = 2;
-    options.out = folder("many");
+    options.out = ranks_folder("many");
     REQUIRE_OK(ranks_train(&options, 3, NULL));
     CHECK_EQ(files_in(options.out), 3 + 2); /* of three ranks; the model and the metrics */
     options.steps = 12;
@@ -166,7 +151,7 @@ static void so_many_are_kept(void) {
     rpi_train_options options = small_options("q4");
     options.checkpoint_every = 2;
     options.keep = 3;
-    options.out = folder("kept");
+    options.out = ranks_folder("kept");
     REQUIRE_OK(ranks_train(&options, 2, NULL));
     static const char *const stay[] = {
         "model.safetensors",
@@ -177,7 +162,7 @@ static void so_many_are_kept(void) {
         "rank-1-of-2-step-6.safetensors",
     };
     for (size_t i = 0; i < sizeof stay / sizeof stay[0]; i++)
-        CHECK_MSG(access(file_in(options.out, stay[i]), F_OK) == 0, "%s is gone", stay[i]);
+        CHECK_MSG(access(ranks_path(options.out, stay[i]), F_OK) == 0, "%s is gone", stay[i]);
     CHECK_EQ(files_in(options.out), 3 * 3 + 1);
     options.steps = 13;
     options.keep = 1;
@@ -214,11 +199,11 @@ static void a_damaged_checkpoint_gives_way_to_the_one_before(void) {
         rpi_train_options options = small_options("q4");
         options.checkpoint_every = 4;
         options.keep = 2;
-        options.out = folder("sound");
+        options.out = ranks_folder("sound");
         REQUIRE_OK(ranks_train(&options, 2, NULL));
-        options.out = folder("hurt");
+        options.out = ranks_folder("hurt");
         REQUIRE_OK(ranks_train(&options, 2, NULL));
-        const char *hurt = file_in(options.out, damages[i].file);
+        const char *hurt = ranks_path(options.out, damages[i].file);
         if (damages[i].cut == 0) flip(hurt, -9, 4);
         if (damages[i].cut == 1) REQUIRE(truncate(hurt, 0) == 0);
         if (damages[i].cut == 2) REQUIRE(unlink(hurt) == 0);
@@ -231,8 +216,8 @@ static void a_damaged_checkpoint_gives_way_to_the_one_before(void) {
         CHECK_MSG(strstr(ranks_notes(), damages[i].said) &&
                       strstr(ranks_notes(), "going on from the one of step 8"),
                   "the note is '%s'", ranks_notes());
-        CHECK(ranks_same_file(file_in(folder("sound"), "model.safetensors"),
-                              file_in(options.out, "model.safetensors")));
+        CHECK(ranks_same_file(ranks_path(ranks_folder("sound"), "model.safetensors"),
+                              ranks_path(options.out, "model.safetensors")));
         CHECK_EQ(files_in(options.out), 2 * 3 + 1);
     }
 }
@@ -241,9 +226,9 @@ static void any_one_bit_is_noticed(void) {
     rpi_train_options options = small_options("q4");
     options.model = "mlp:hidden=4";
     options.steps = 1;
-    options.out = folder("bits");
+    options.out = ranks_folder("bits");
     REQUIRE_OK(ranks_train(&options, 1, NULL));
-    const char *path = file_in(options.out, "model.safetensors");
+    const char *path = ranks_path(options.out, "model.safetensors");
     size_t bytes = 0;
     free(ranks_file(path, &bytes));
     int unnoticed = 0;
@@ -261,16 +246,16 @@ static void any_one_bit_is_noticed(void) {
 
 static void another_ranks_part_is_refused(void) {
     rpi_train_options options = small_options("q4");
-    options.out = folder("swapped");
+    options.out = ranks_folder("swapped");
     REQUIRE_OK(ranks_train(&options, 2, NULL));
-    const char *mine = file_in(options.out, "rank-0-of-2-step-10.safetensors");
-    REQUIRE(rename(mine, file_in(options.out, "rank-1-of-2-step-10.safetensors")) == 0);
+    const char *mine = ranks_path(options.out, "rank-0-of-2-step-10.safetensors");
+    REQUIRE(rename(mine, ranks_path(options.out, "rank-1-of-2-step-10.safetensors")) == 0);
     options.resume = options.out;
     options.overwrite = false;
     options.steps = 12;
     CHECK_FAILS(ranks_train(&options, 2, NULL), NOT_FOUND, "the part of rank 0");
     CHECK_FAILS(ranks_train(&options, 3, NULL), NOT_FOUND, "the part of rank 0");
-    REQUIRE(link(file_in(options.out, "rank-1-of-2-step-10.safetensors"), mine) == 0);
+    REQUIRE(link(ranks_path(options.out, "rank-1-of-2-step-10.safetensors"), mine) == 0);
     CHECK_FAILS(ranks_train(&options, 2, NULL), CORRUPT,
                 "rank-1-of-2-step-10.safetensors is the part of rank 0 of 2 of step 10");
 }
@@ -284,7 +269,7 @@ static double owed(const char *out, int world, int64_t step, double *size) {
         snprintf(name, sizeof name, "rank-%d-of-%d-step-%lld.safetensors", rank, world,
                  (long long)step);
         rpi_safetensors *file = NULL;
-        CHECK_OK(rpi_safetensors_open(file_in(out, name), &file));
+        CHECK_OK(rpi_safetensors_open(ranks_path(out, name), &file));
         const rpi_named_tensor *tensor =
             file ? rpi_safetensors_find(file, "residual.fc1.weight") : NULL;
         CHECK(tensor != NULL);
@@ -317,39 +302,39 @@ static rp_status save_at_once(void *context, rp_comm *comm) {
 
 static void another_number_of_ranks_keeps_what_is_owed(void) {
     rpi_train_options options = small_options("q2");
-    options.out = folder("three");
+    options.out = ranks_folder("three");
     REQUIRE_OK(ranks_train(&options, 3, NULL));
-    options.resume = folder("three");
+    options.resume = ranks_folder("three");
     double size, before = owed(options.resume, 3, 10, &size);
     CHECK(size > 0);
     for (int world = 2; world <= 4; world += 2) {
         char name[16];
         snprintf(name, sizeof name, "again-%d", world);
-        options.out = folder(name);
+        options.out = ranks_folder(name);
         REQUIRE_OK(ranks_run(world, save_at_once, &options));
         double ignored, after = owed(options.out, world, 10, &ignored);
         CHECK_NEAR(after, before, 1e-6 * size);
     }
     options.steps = 14;
-    options.out = folder("on");
+    options.out = ranks_folder("on");
     CHECK_OK(ranks_train(&options, 2, NULL));
-    options.out = folder("alone");
+    options.out = ranks_folder("alone");
     CHECK_OK(ranks_train(&options, 1, NULL));
 }
 
 static void a_checkpoint_of_another_model_names_both(void) {
     rpi_train_options options = small_options("fp32");
     options.steps = 1;
-    options.out = folder("mlp");
+    options.out = ranks_folder("mlp");
     REQUIRE_OK(ranks_train(&options, 2, NULL));
     options.resume = options.out;
-    options.out = folder("other");
+    options.out = ranks_folder("other");
     options.model = "resnet20:width=2";
     CHECK_FAILS(ranks_train(&options, 2, NULL), MISMATCH,
                 "holds the model mlp:hidden=48, not resnet20:width=2");
     CHECK(access(options.out, F_OK) != 0);
     CHECK_FAILS(rpi_checkpoint_check(&options), MISMATCH, "mlp:hidden=48");
-    options.resume = folder("nothing");
+    options.resume = ranks_folder("nothing");
     CHECK_FAILS(ranks_train(&options, 1, NULL), NOT_FOUND,
                 "nothing/model.safetensors is missing: there is no checkpoint to go on from");
     CHECK_FAILS(rpi_checkpoint_check(&options), NOT_FOUND, "no checkpoint to go on from");
@@ -358,20 +343,21 @@ static void a_checkpoint_of_another_model_names_both(void) {
 static void going_on_and_starting_over_exclude_each_other(void) {
     rpi_train_options options = small_options("fp32");
     options.steps = 2;
-    options.out = folder("both");
+    options.out = ranks_folder("both");
     REQUIRE_OK(ranks_train(&options, 1, NULL));
     options.resume = options.out;
     CHECK_FAILS(ranks_train(&options, 1, NULL), INVALID, "say one of them");
     CHECK_FAILS(rpi_train_check(&options, 0), INVALID, "say one of them");
-    options.out = folder("both-other"); /* to go on into another folder that holds a run */
+    options.out =
+        ranks_folder("both-other"); /* to go on into another folder that holds a run */
     CHECK_OK(ranks_train(&options, 1, NULL));
 }
 
 static void a_lost_rank_file_is_named(void) {
     rpi_train_options options = small_options("q4");
-    options.out = folder("lost");
+    options.out = ranks_folder("lost");
     REQUIRE_OK(ranks_train(&options, 2, NULL));
-    REQUIRE(unlink(file_in(options.out, "rank-1-of-2-step-10.safetensors")) == 0);
+    REQUIRE(unlink(ranks_path(options.out, "rank-1-of-2-step-10.safetensors")) == 0);
     options.resume = options.out;
     options.overwrite = false;
     options.steps = 12;
@@ -391,9 +377,9 @@ static void a_full_disk_fails_all_and_keeps_the_old_checkpoint(void) {
     for (int i = 0; i < 2; i++) {
         rpi_train_options options = small_options("q4");
         options.steps = 2;
-        options.out = folder(i ? "full-model" : "full-rank");
+        options.out = ranks_folder(i ? "full-model" : "full-rank");
         REQUIRE_OK(ranks_train(&options, 2, NULL));
-        REQUIRE(symlink("/dev/full", file_in(options.out, full[i])) == 0);
+        REQUIRE(symlink("/dev/full", ranks_path(options.out, full[i])) == 0);
         options.resume = options.out;
         options.overwrite = false;
         options.steps = 4;

@@ -14,22 +14,6 @@
 
 enum { WORLD = 3, CULPRIT = 1 };
 
-static const char *folder(const char *name) {
-    static char paths[8][512];
-    static int next;
-    char *path = paths[next++ % 8];
-    snprintf(path, 512, "%s/%s", check_folder(), name);
-    return path;
-}
-
-static const char *file_in(const char *out, const char *name) {
-    static char paths[8][600];
-    static int next;
-    char *path = paths[next++ % 8];
-    snprintf(path, 600, "%s/%s", out, name);
-    return path;
-}
-
 /* One way to spoil a rank's training between its first step and its second. */
 typedef struct spoiling {
     const char *name;
@@ -122,8 +106,8 @@ static rp_status run_steps(rpi_trainer *t, const job *it) {
     RP_TRY(step(t));
     RP_TRY(rpi_checkpoint_save(t, it->options.out));
     if (t->rank == 0)
-        CHECK(rename(file_in(it->options.out, "model.safetensors"),
-                     file_in(it->options.out, "first")) == 0);
+        CHECK(rename(ranks_path(it->options.out, "model.safetensors"),
+                     ranks_path(it->options.out, "first")) == 0);
     if (t->rank == CULPRIT || t->world == 1) it->how->spoil(t);
     return it->how->in_step ? step(t) : rpi_checkpoint_save(t, it->options.out);
 }
@@ -146,7 +130,7 @@ static void try_spoiling(const spoiling *how, const char *codec) {
     char name[64];
     snprintf(name, sizeof name, "%s-%s", how->name, codec);
     it.options.codec = codec;
-    it.options.out = folder(name);
+    it.options.out = ranks_folder(name);
     if (how->model) {
         it.options.model = how->model;
         it.options.train_images = 24;
@@ -166,7 +150,7 @@ static void try_spoiling(const spoiling *how, const char *codec) {
                   "%s, %s: rank %d says '%s'", how->name, codec, rank, message);
     }
     struct stat facts; /* nothing was saved after it */
-    CHECK(stat(file_in(it.options.out, "model.safetensors"), &facts) != 0);
+    CHECK(stat(ranks_path(it.options.out, "model.safetensors"), &facts) != 0);
 }
 
 static void all_ranks_name_the_one(void) {
@@ -209,9 +193,9 @@ static void checkpoints_with_nan_are_refused(void) {
         rpi_train_options options = ranks_options();
         options.codec = "q4";
         options.steps = 3;
-        options.out = folder(i ? "damaged-rank" : "damaged-model");
+        options.out = ranks_folder(i ? "damaged-rank" : "damaged-model");
         REQUIRE_OK(ranks_train(&options, 2, NULL));
-        spoil(file_in(options.out, files[i]));
+        spoil(ranks_path(options.out, files[i]));
         options.resume = options.out;
         options.steps = 5;
         CHECK_FAILS(ranks_train(&options, 2, NULL), CORRUPT, "is NaN: this checkpoint is of");
@@ -227,9 +211,9 @@ static void a_finite_checkpoint_before_is_taken(void) {
     options.steps = 4;
     options.checkpoint_every = 2;
     options.keep = 2;
-    options.out = folder("before");
+    options.out = ranks_folder("before");
     REQUIRE_OK(ranks_train(&options, 2, NULL));
-    spoil(file_in(options.out, "model.safetensors"));
+    spoil(ranks_path(options.out, "model.safetensors"));
     options.resume = options.out;
     rpi_train_result result = {0};
     CHECK_OK(ranks_train(&options, 2, &result));
@@ -243,10 +227,10 @@ static void a_finite_checkpoint_before_is_taken(void) {
 static void metrics_end_with_the_reason(void) {
     rpi_train_options options = ranks_options();
     options.lr = 1e30;
-    options.out = folder("metrics");
+    options.out = ranks_folder("metrics");
     CHECK(ranks_train(&options, 2, NULL) == RP_CORRUPT);
     size_t bytes = 0;
-    char *text = (char *)ranks_file(file_in(options.out, "metrics.jsonl"), &bytes);
+    char *text = (char *)ranks_file(ranks_path(options.out, "metrics.jsonl"), &bytes);
     REQUIRE(text && bytes > 1);
     text[bytes - 1] = '\0'; /* the last newline */
     const char *last = strrchr(text, '\n');

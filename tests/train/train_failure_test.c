@@ -7,14 +7,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char *folder(const char *name) {
-    static char paths[4][512];
-    static int next;
-    char *path = paths[next++ % 4];
-    snprintf(path, 512, "%s/%s", check_folder(), name);
-    return path;
-}
-
 /* Rank 1 is started with other options than rank 0. */
 static rp_status train_as_told(void *context, rp_comm *comm) {
     const rpi_train_options *options = context;
@@ -70,7 +62,7 @@ static void memory_that_runs_out_fails_all(void) {
     s.options.overwrite = true;
     s.options.train_images = s.options.test_images = 24;
     s.options.checkpoint_every = s.options.eval_every = 1;
-    s.options.out = folder("memory");
+    s.options.out = ranks_folder("memory");
     for (int world = 1; world <= 2; world++) {
         s.rank = world - 1;
         bool succeeded = false;
@@ -95,7 +87,7 @@ static void metrics_on_a_full_disk_end_the_run(void) {
     }
     rpi_train_options options = ranks_options();
     options.overwrite = true;
-    options.out = folder("full");
+    options.out = ranks_folder("full");
     REQUIRE(mkdir(options.out, 0700) == 0);
     char path[600];
     snprintf(path, sizeof path, "%s/metrics.jsonl", options.out);
@@ -120,7 +112,7 @@ static rp_status give_up_early(void *context, rp_comm *comm) {
 
 static void a_rank_that_leaves_ends_the_others(void) {
     rpi_train_options options = ranks_options();
-    options.out = folder("left");
+    options.out = ranks_folder("left");
     CHECK(ranks_run(3, give_up_early, &options) != RP_OK);
     for (int rank = 0; rank < 3; rank += 2)
         CHECK_MSG(strstr(ranks_message(rank), "rank 1"), "rank %d says '%s'", rank,

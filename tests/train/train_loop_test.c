@@ -5,14 +5,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-static const char *folder(const char *name) {
-    static char paths[8][512];
-    static int next;
-    char *path = paths[next++ % 8];
-    snprintf(path, 512, "%s/%s", check_folder(), name);
-    return path;
-}
-
 static const char *model_in(const char *out) {
     static char paths[8][600];
     static int next;
@@ -58,14 +50,14 @@ static void one_rank_learns(void) {
 
 static void any_number_of_ranks_equals_one(void) {
     rpi_train_options options = ranks_options();
-    options.out = folder("one");
+    options.out = ranks_folder("one");
     REQUIRE_OK(ranks_train(&options, 1, NULL));
     for (int world = 2; world <= 4; world++) {
         char name[16];
         snprintf(name, sizeof name, "of-%d", world);
-        options.out = folder(name);
+        options.out = ranks_folder(name);
         REQUIRE_OK(ranks_train(&options, world, NULL));
-        double d = distance(folder("one"), options.out);
+        double d = distance(ranks_folder("one"), options.out);
         CHECK_MSG(d < 1e-5, "%d ranks differ by %g", world, d);
     }
 }
@@ -77,13 +69,13 @@ static void short_last_batches_weigh_right(void) {
     options.steps = 0;
     options.epochs = 2;
     options.train_images = 50; /* 24, 24, 2 */
-    options.out = folder("short-1");
+    options.out = ranks_folder("short-1");
     rpi_train_result result = {0};
     REQUIRE_OK(ranks_train(&options, 1, &result));
     CHECK_EQ(result.steps, 6);
-    options.out = folder("short-3");
+    options.out = ranks_folder("short-3");
     REQUIRE_OK(ranks_train(&options, 3, NULL));
-    double d = distance(folder("short-1"), folder("short-3"));
+    double d = distance(ranks_folder("short-1"), ranks_folder("short-3"));
     CHECK_MSG(d < 1e-5, "they differ by %g", d);
 }
 
@@ -93,11 +85,12 @@ static void the_same_run_twice_gives_the_same_bytes(void) {
         rpi_train_options options = ranks_options();
         options.codec = codecs[c];
         options.overwrite = true;
-        options.out = folder("first");
+        options.out = ranks_folder("first");
         REQUIRE_OK(ranks_train(&options, 3, NULL));
-        options.out = folder("second");
+        options.out = ranks_folder("second");
         REQUIRE_OK(ranks_train(&options, 3, NULL));
-        CHECK(ranks_same_file(model_in(folder("first")), model_in(folder("second"))));
+        CHECK(
+            ranks_same_file(model_in(ranks_folder("first")), model_in(ranks_folder("second"))));
     }
 }
 
@@ -106,18 +99,18 @@ static void codecs_change_the_bytes_and_still_learn(void) {
     rpi_train_result result = {0};
     options.steps = 60;
     options.codec = "q4";
-    options.out = folder("q4");
+    options.out = ranks_folder("q4");
     REQUIRE_OK(ranks_train(&options, 2, &result));
     CHECK_MSG(result.test.accuracy > 0.9, "accuracy is %g", result.test.accuracy);
     options.codec = "fp32";
-    options.out = folder("fp32");
+    options.out = ranks_folder("fp32");
     REQUIRE_OK(ranks_train(&options, 2, NULL));
-    CHECK(!ranks_same_file(model_in(folder("q4")), model_in(folder("fp32"))));
+    CHECK(!ranks_same_file(model_in(ranks_folder("q4")), model_in(ranks_folder("fp32"))));
     options.codec = "q4";
     options.warmup_exact = 60; /* never lossy */
-    options.out = folder("warm");
+    options.out = ranks_folder("warm");
     REQUIRE_OK(ranks_train(&options, 2, NULL));
-    CHECK_NEAR(distance(folder("warm"), folder("fp32")), 0, 0);
+    CHECK_NEAR(distance(ranks_folder("warm"), ranks_folder("fp32")), 0, 0);
 }
 
 static void evaluating_changes_nothing(void) {
@@ -126,19 +119,19 @@ static void evaluating_changes_nothing(void) {
     options.train_images = options.test_images = 24;
     options.global_batch_size = 4;
     options.steps = 3;
-    options.out = folder("plain");
+    options.out = ranks_folder("plain");
     REQUIRE_OK(ranks_train(&options, 2, NULL));
     options.eval_every = options.checkpoint_every = 1;
-    options.out = folder("watched");
+    options.out = ranks_folder("watched");
     REQUIRE_OK(ranks_train(&options, 2, NULL));
-    CHECK(ranks_same_file(model_in(folder("plain")), model_in(folder("watched"))));
+    CHECK(ranks_same_file(model_in(ranks_folder("plain")), model_in(ranks_folder("watched"))));
 }
 
 static void a_run_leaves_its_files(void) {
     rpi_train_options options = ranks_options();
     options.steps = 3;
     options.trace = true;
-    options.out = folder("deep/er/files");
+    options.out = ranks_folder("deep/er/files");
     REQUIRE_OK(ranks_train(&options, 2, NULL));
     size_t bytes = 0;
     char path[600];
@@ -178,7 +171,7 @@ static void a_torn_line_swallows_no_header(void) {
         rpi_train_options options = ranks_options();
         options.steps = 1;
         options.overwrite = true;
-        options.out = folder("torn");
+        options.out = ranks_folder("torn");
         REQUIRE_OK(ranks_train(&options, 1, NULL));
         char path[600];
         snprintf(path, sizeof path, "%s/metrics.jsonl", options.out);
@@ -222,7 +215,7 @@ static void mistakes_leave_no_trace(void) {
         options.data = bad[i].data;
         options.codec = bad[i].codec;
         options.global_batch_size = bad[i].batch;
-        options.out = folder("mistake");
+        options.out = ranks_folder("mistake");
         CHECK(ranks_train(&options, 2, NULL) != RP_OK);
         for (int rank = 0; rank < 2; rank++)
             CHECK_MSG(strstr(ranks_message(rank), bad[i].part), "rank %d says '%s'", rank,
@@ -234,7 +227,7 @@ static void mistakes_leave_no_trace(void) {
 static void another_runs_folder_is_not_overwritten(void) {
     rpi_train_options options = ranks_options();
     options.steps = 1;
-    options.out = folder("taken");
+    options.out = ranks_folder("taken");
     REQUIRE_OK(ranks_train(&options, 1, NULL));
     CHECK_FAILS(ranks_train(&options, 1, NULL), INVALID, "holds a run already");
     options.overwrite = true;

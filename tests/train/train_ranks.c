@@ -1,6 +1,7 @@
 #include "train_ranks.h"
 
 #include "base/status.h"
+#include "harness/check.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -127,6 +128,23 @@ static rp_status train_rank(void *context, rp_comm *comm) {
 
 rp_status ranks_train(const rpi_train_options *options, int world, rpi_train_result *result) {
     return ranks_run(world, train_rank, &(training){options, result});
+}
+
+static const char *join(char *path, size_t bytes, const char *folder, const char *name) {
+    snprintf(path, bytes, "%s/%s", folder, name);
+    return path;
+}
+
+const char *ranks_folder(const char *name) {
+    static char paths[8][512];
+    static int next;
+    return join(paths[next++ % 8], sizeof paths[0], check_folder(), name);
+}
+
+const char *ranks_path(const char *folder, const char *name) {
+    static char paths[8][600];
+    static int next;
+    return join(paths[next++ % 8], sizeof paths[0], folder, name);
 }
 
 unsigned char *ranks_file(const char *path, size_t *bytes) {

@@ -31,6 +31,9 @@ void ranks_ask(ranks_wish wish);
 /* What rank 0 of the latest ranks_train() was told as notes, a line each. */
 const char *ranks_notes(void);
 
+/* "FOLDER OF THE TEST/name" and "folder/name"; each is static until the eighth next call. */
+const char *ranks_folder(const char *name);
+const char *ranks_path(const char *folder, const char *name);
 /* Bytes of a whole file, allocated; NULL when there is none. */
 unsigned char *ranks_file(const char *path, size_t *bytes);
 /* 1 when both files are there and hold the same bytes. */

@@ -113,7 +113,7 @@ def test_command(launcher: str, world: int) -> None:
     for rank in range(world):
         line = f"rank {rank} of {world}, found by {FOUND_BY[launcher]}\n"
         assert text.count(line) == 1, text
-    assert f"on {world} ranks" in text
+    assert f"on {world} rank" in text
     assert "warning" not in text and "redpoll:" not in text
 
 

@@ -232,7 +232,8 @@ static void any_one_bit_is_noticed(void) {
     size_t bytes = 0;
     free(ranks_file(path, &bytes));
     int unnoticed = 0;
-    for (size_t bit = 0; bit < 8 * bytes; bit += bit < 8 * 1600 ? 1 : 997) {
+    size_t step = check_long() ? 1 : 5; /* through the header, where most goes wrong */
+    for (size_t bit = 0; bit < 8 * bytes; bit += bit < 8 * 1600 ? step : 997) {
         flip(path, (long)(bit / 8), (unsigned char)(1u << bit % 8));
         rpi_train_options again = options;
         again.resume = options.out;

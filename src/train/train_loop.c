@@ -93,8 +93,10 @@ static rp_status prepare(run *r, rp_comm *comm) {
     RP_TRY(compile(t));
     RP_TRY(open_output(r));
     warn_of_one_bit(r);
-    RP_TRY(rpi_alloc_array(RPI_MEDIAN_STEPS, sizeof *r->history, "metrics", &r->history));
-    RP_TRY(rpi_alloc_array(RPI_MEDIAN_STEPS, sizeof *r->scratch, "metrics", &r->scratch));
+    int64_t left = t->total_steps > t->step ? t->total_steps - t->step : 0;
+    size_t kept = left < RPI_MEDIAN_STEPS ? (size_t)left : RPI_MEDIAN_STEPS;
+    RP_TRY(rpi_alloc_array(kept, sizeof *r->history, "metrics", &r->history));
+    RP_TRY(rpi_alloc_array(kept, sizeof *r->scratch, "metrics", &r->scratch));
     r->saved_step = r->evaluated_step = -1;
     r->result.first_step = t->step + 1;
     if (r->hooks->started)

@@ -175,6 +175,9 @@ rp_status rpi_divergence_report(const rpi_trainer *t, const double *faults, int 
         rank = r;
     }
     if (rank < 0) return RP_OK;
+    /* All ranks are to know it before the first one gives up: who still waited for the faults
+     * would hear of that instead. */
+    (void)rp_barrier(t->comm);
     char where[TEXT], advice[ADVICE], who[32];
     tell_where(t, &first, updates, where);
     tell_what_to_do(t, advice);

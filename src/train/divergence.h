@@ -37,6 +37,7 @@ rp_status rpi_divergence_trace(struct rpi_trainer *trainer, rpi_program *program
                                const rpi_run_options *run, double loss);
 
 /* RP_CORRUPT when a rank has a fault, on all ranks alike: says where it began and what to do.
+ * Collective then.
  * faults: of all ranks, `stride` doubles apart; updates: those that parameters had had when
  * they were looked at. */
 rp_status rpi_divergence_report(const struct rpi_trainer *trainer, const double *faults,

@@ -54,11 +54,13 @@ static void print_entry(const rpi_entry *e) {
 }
 
 static void print_table(void) {
-    printf("redpoll %s\n", rp_version());
-    printf("  build      %s, %s, oneDNN %s%s%s\n", RPI_BUILD_TYPE, RPI_BUILD_COMPILER,
-           RPI_BUILD_ONEDNN, RPI_BUILD_SANITIZE[0] ? ", sanitizers " : "", RPI_BUILD_SANITIZE);
-    printf("  processor  ");
     char text[512];
+    printf("redpoll %s\n  build      ", rp_version());
+    snprintf(text, sizeof text, "%s, %s, oneDNN %s%s%s", RPI_BUILD_TYPE, RPI_BUILD_COMPILER,
+             RPI_BUILD_ONEDNN, RPI_BUILD_SANITIZE[0] ? ", sanitizers " : "",
+             RPI_BUILD_SANITIZE);
+    rpi_print_wrapped(stdout, text, 13, 13);
+    printf("  processor  ");
     snprintf(text, sizeof text, "%d cores, kernels for %s (it has: %s)", rpi_cpu_count(),
              rpi_isa_name(rpi_cpu_isa()), rpi_cpu_features());
     rpi_print_wrapped(stdout, text, 13, 13);

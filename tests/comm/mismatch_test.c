@@ -267,6 +267,7 @@ static void give_up(rp_comm *comm, int rank, int world, void *context) {
 static void hear_of_it(rp_comm *comm, int rank, int world, void *context) {
     (void)context;
     CHECK_OK(rp_barrier(comm));
+    world_meet(); /* the last rank may be through the barrier while others are still in it */
     if (rank == world - 1) rp_comm_abort(comm, RP_IO, "cannot read weights.bin");
     while (rp_comm_status(comm) == RP_OK)
         rpi_sleep_until_ns(rpi_now_ns() + RPI_SECOND_NS / 1000);

@@ -1,10 +1,10 @@
 #include "train/run_folder.h"
 
+#include "base/folder.h"
 #include "base/status.h"
 #include "train/checkpoint_files.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -45,15 +45,8 @@ rp_status rpi_run_folder_check(const rpi_train_options *options) {
         out, out);
 }
 
-static rp_status make_parents(const char *folder) {
-    char path[LONGEST_PATH + 2];
-    snprintf(path, sizeof path, "%s/", folder);
-    for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-        *slash = '\0';
-        if (mkdir(path, 0777) != 0 && errno != EEXIST)
-            return RP_FAIL_ERRNO(IO, "cannot make the folder %s", path);
-        *slash = '/';
-    }
+static rp_status make_writable(const char *folder) {
+    RP_TRY(rpi_folder_make(folder));
     if (access(folder, W_OK | X_OK) != 0)
         return RP_FAIL_ERRNO(IO, "cannot write to the folder %s", folder);
     return RP_OK;
@@ -81,7 +74,7 @@ static void remove_checkpoint(const char *folder) {
 
 rp_status rpi_run_folder_make(const rpi_train_options *options, int rank) {
     if (!options->out) return RP_OK;
-    RP_TRY(make_parents(options->out));
+    RP_TRY(make_writable(options->out));
     if (rank == 0 && !rpi_run_folder_continues(options)) remove_checkpoint(options->out);
     return RP_OK;
 }

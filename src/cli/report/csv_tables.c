@@ -1,5 +1,6 @@
 #include "cli/report/csv_tables.h"
 
+#include "base/folder.h"
 #include "base/status.h"
 #include "cli/report/comparison.h"
 
@@ -60,7 +61,7 @@ static void write_heading(rpi_csv_tables *tables, int which) {
 }
 
 static rp_status open_folder(const char *path, rpi_csv_tables *tables) {
-    RP_TRY(rpi_output_folder(path));
+    RP_TRY(rpi_folder_make(path));
     for (int i = 0; i < TABLES; i++) {
         char file[4096];
         if ((size_t)snprintf(file, sizeof file, "%s/%s", path, tables_of[i].name) >=

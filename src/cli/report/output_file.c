@@ -1,10 +1,7 @@
 #include "cli/report/output_file.h"
 
-#include "base/memory.h"
 #include "base/status.h"
 
-#include <errno.h>
-#include <string.h>
 #include <sys/stat.h>
 
 rp_status rpi_output_open(const char *path, rpi_output_file *out_file) {
@@ -51,22 +48,4 @@ void rpi_output_discard(rpi_output_file *file) {
         fclose(stream);
     else
         (void)rpi_replacement_close(&file->replacement, RP_INTERNAL);
-}
-
-rp_status rpi_output_folder(const char *path) {
-    char *copy = NULL;
-    RP_TRY(rpi_strdup(path, &copy));
-    rp_status status = RP_OK;
-    for (char *slash = strchr(copy + 1, '/'); status == RP_OK; slash = strchr(slash + 1, '/')) {
-        if (slash) *slash = '\0';
-        if (mkdir(copy, 0777) != 0 && errno != EEXIST)
-            status = RP_FAIL_ERRNO(IO, "cannot make the folder %s", copy);
-        if (!slash) break;
-        *slash = '/';
-    }
-    struct stat facts;
-    if (status == RP_OK && (stat(path, &facts) != 0 || !S_ISDIR(facts.st_mode)))
-        status = RP_FAIL(IO, "%s is not a folder", path);
-    rpi_free(copy);
-    return status;
 }

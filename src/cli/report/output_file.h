@@ -22,7 +22,4 @@ rp_status rpi_output_commit(rpi_output_file *file);
 /* Leave nothing behind; what is not open is fine. */
 void rpi_output_discard(rpi_output_file *file);
 
-/* Make a folder with its parents; one that is there is fine. */
-rp_status rpi_output_folder(const char *path);
-
 #endif

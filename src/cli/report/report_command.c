@@ -1,6 +1,7 @@
 /* `redpoll report`: runs and benchmarks as a page, single figures, tables and event files. */
 #include "cli/commands.h"
 
+#include "base/folder.h"
 #include "base/status.h"
 #include "cli/report/arena_text.h"
 #include "cli/report/comparison.h"
@@ -92,7 +93,7 @@ static rp_status write_page(job *j) {
 
 static rp_status write_figures(job *j) {
     if (!j->settings->svg) return RP_OK;
-    RP_TRY(rpi_output_folder(j->settings->svg));
+    RP_TRY(rpi_folder_make(j->settings->svg));
     for (int i = 0; i < j->figure_count; i++) {
         rpi_output_file file = {0};
         const char *path = "";

@@ -1,5 +1,6 @@
 #include "cli/report/tensorboard.h"
 
+#include "base/folder.h"
 #include "base/status.h"
 #include "cli/report/event_file.h"
 
@@ -82,7 +83,7 @@ rp_status rpi_tensorboard_write(const char *folder, const char *label,
     if (strlen(folder) > LONGEST_PATH) return RP_FAIL(IO, "the path %s is too long", folder);
     folder_name(label, name);
     snprintf(path, sizeof path, "%s/%s", folder, name);
-    RP_TRY(rpi_output_folder(path));
+    RP_TRY(rpi_folder_make(path));
     const cJSON *time = cJSON_GetObjectItemCaseSensitive(file->header, "time");
     double start = cJSON_IsNumber(time) && time->valuedouble > 0 ? floor(time->valuedouble) : 0;
     size_t length = strlen(path);

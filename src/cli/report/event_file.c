@@ -43,20 +43,22 @@ static void put_little(unsigned char *to, uint64_t bits, int bytes) {
     for (int i = 0; i < bytes; i++) to[i] = (unsigned char)(bits >> (8 * i));
 }
 
+static void put_fixed(buffer *b, int field, uint64_t bits, int bytes) {
+    put_varint(b, (uint64_t)field);
+    put_little(b->bytes + b->used, bits, bytes);
+    b->used += (size_t)bytes;
+}
+
 static void put_double(buffer *b, int field, double value) {
     uint64_t bits;
     memcpy(&bits, &value, sizeof bits);
-    put_varint(b, (uint64_t)field);
-    put_little(b->bytes + b->used, bits, 8);
-    b->used += 8;
+    put_fixed(b, field, bits, 8);
 }
 
 static void put_float(buffer *b, int field, float value) {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
-    put_varint(b, (uint64_t)field);
-    put_little(b->bytes + b->used, bits, 4);
-    b->used += 4;
+    put_fixed(b, field, bits, 4);
 }
 
 /* The checksum of a checksum would be weak; TFRecord therefore rotates it and adds a constant.

@@ -38,6 +38,11 @@ int rpi_command_failed(rp_status status);
 /* The same for a mistake in the words of a command: exit code 2, and where to find help. */
 int rpi_command_misused(const char *command, rp_status status);
 
+/* The whole run of a command without options that takes at most one word: --help, mistakes of
+ * usage, and print(word) for the rest; the word is NULL when there is none. */
+int rpi_command_print(const rpi_command *command, int argc, char **argv,
+                      rp_status (*print)(const char *word));
+
 /* When all is printed: `code`, or that of a failure when standard output could not be written,
  * which is then said, unless whoever read it has had enough (a closed pipe). */
 int rpi_command_finish(int code);

@@ -47,6 +47,20 @@ int rpi_command_misused(const char *command, rp_status status) {
     return RPI_EXIT_USAGE;
 }
 
+int rpi_command_print(const rpi_command *command, int argc, char **argv,
+                      rp_status (*print)(const char *word)) {
+    const char *word = NULL;
+    rpi_positional positional = {.words = &word, .capacity = 1};
+    bool wants_help = false;
+    rp_status status =
+        rpi_options_parse(command->options, argc, argv, NULL, &positional, &wants_help);
+    if (status == RP_OK && wants_help)
+        rpi_command_print_help(command, stdout);
+    else if (status == RP_OK)
+        status = print(word);
+    return status == RP_OK ? RPI_EXIT_DONE : rpi_command_misused(command->name, status);
+}
+
 int rpi_command_finish(int code) {
     errno = 0;
     if (fflush(stdout) == 0 && !ferror(stdout)) return code;

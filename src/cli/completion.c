@@ -307,6 +307,7 @@ static const char *name_at(const void *context, int index) {
 
 static rp_status print_shell(const char *name) {
     char hint[64];
+    if (!name) return RP_FAIL(INVALID, "of which shell? bash, zsh or fish");
     for (int i = 0; i < SHELLS; i++)
         if (strcmp(name, shells[i].name) == 0) return shells[i].print(), RP_OK;
     return RP_FAIL(INVALID, "no completion for '%s'; there are bash, zsh, fish%s", name,
@@ -314,17 +315,7 @@ static rp_status print_shell(const char *name) {
 }
 
 static int run(int argc, char **argv) {
-    const char *words[1];
-    rpi_positional positional = {.words = words, .capacity = 1};
-    bool wants_help = false;
-    rp_status status = rpi_options_parse(options, argc, argv, NULL, &positional, &wants_help);
-    if (status == RP_OK && wants_help)
-        rpi_command_print_help(&rpi_command_completion, stdout);
-    else if (status == RP_OK && positional.count == 0)
-        status = RP_FAIL(INVALID, "of which shell? bash, zsh or fish");
-    else if (status == RP_OK)
-        status = print_shell(words[0]);
-    return status == RP_OK ? RPI_EXIT_DONE : rpi_command_misused("completion", status);
+    return rpi_command_print(&rpi_command_completion, argc, argv, print_shell);
 }
 
 const rpi_command rpi_command_completion = {

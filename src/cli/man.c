@@ -227,6 +227,7 @@ static void print_names(void) {
 static rp_status print_page(const char *name) {
     const rpi_command *command;
     char page[64], group[32];
+    if (!name) return print_names(), RP_OK;
     if (strcmp(name, "redpoll") == 0) return print_overview(""), RP_OK;
     for (int i = 0; group_at(i, group); i++)
         if (strcmp(name, page_name(group, page)) == 0) return print_overview(group), RP_OK;
@@ -237,17 +238,7 @@ static rp_status print_page(const char *name) {
 }
 
 static int run(int argc, char **argv) {
-    const char *words[1];
-    rpi_positional positional = {.words = words, .capacity = 1};
-    bool wants_help = false;
-    rp_status status = rpi_options_parse(options, argc, argv, NULL, &positional, &wants_help);
-    if (status == RP_OK && wants_help)
-        rpi_command_print_help(&rpi_command_man, stdout);
-    else if (status == RP_OK && positional.count == 0)
-        print_names();
-    else if (status == RP_OK)
-        status = print_page(words[0]);
-    return status == RP_OK ? RPI_EXIT_DONE : rpi_command_misused("man", status);
+    return rpi_command_print(&rpi_command_man, argc, argv, print_page);
 }
 
 const rpi_command rpi_command_man = {

@@ -6,16 +6,7 @@
 # shellcheck disable=SC2086 # options are kept as words
 set -u
 redpoll=$1
-folder=$(mktemp -d "${TMPDIR:-/tmp}/redpoll-bench-XXXXXX")
-trap 'rm -rf "$folder"' EXIT
-trap 'exit 1' INT TERM HUP
-cd "$folder" || exit 1
-failed=0 passed=0
-
-complain() {
-    echo "$1"
-    failed=$((failed + 1))
-}
+. "$(dirname "$0")/../harness/cases.sh"
 
 # ---- keys and types ----
 
@@ -27,7 +18,7 @@ keys() {
     shift
     for key in "$@"; do pattern="$pattern,\"${key%%=*}\":${key#*=}"; done
     if "$redpoll" $words --json >out 2>err && [ "$(wc -l <out)" -eq 1 ] && grep -qxE "\{${pattern#,}\}" out; then
-        passed=$((passed + 1))
+        pass
     else
         complain "redpoll$words --json: $(cat out err)
     is not ${pattern#,}"
@@ -96,7 +87,7 @@ walk() {
     while [ "$1" != -- ]; do wanted="$wanted $1" && shift; done
     shift
     got=$("$redpoll" bench broadcast -n 2 --dtype i8 -w 0 --iters 1 --json "$@" 2>err | sed 's/.*"bytes":\([0-9]*\).*/ \1/' | tr -d '\n')
-    [ "$got" = "$wanted" ] && passed=$((passed + 1)) || complain "bench broadcast $*: $got: $(cat err)
+    [ "$got" = "$wanted" ] && pass || complain "bench broadcast $*: $got: $(cat err)
     is not $wanted"
 }
 walk 1024 2048 4096 8192 -- -b 1K -e 8K -f 2
@@ -110,7 +101,7 @@ refused() {
     pattern=$1
     shift
     "$redpoll" bench all-reduce -n 2 "$@" >out 2>err
-    [ $? -eq 2 ] && grep -qE -e "$pattern" err && passed=$((passed + 1)) || complain "$*: no '$pattern' but $(head -n 2 err)"
+    [ $? -eq 2 ] && grep -qE -e "$pattern" err && pass || complain "$*: no '$pattern' but $(head -n 2 err)"
 }
 refused 'one of the two' -b 1K -e 2K -f 2 -i 1K
 refused 'one of the two' -b 1K --sizes 1K
@@ -139,7 +130,7 @@ count=1048576
 for sent in fp32:$((count * 4)) bf16:$((count * 2)) q4:$((count / 2 + count * 8 / 512)) q1:$((count / 8 + count * 8 / 512)); do
     "$redpoll" bench all-reduce -n 4 --count $count --codec "${sent%%:*}" --iters 1 --warmup 0 --json >out 2>err
     if awk "BEGIN { share = $(value wire_bytes) / (1.5 * ${sent#*:}); exit !(share >= 1 && share <= 1.02) }"; then
-        passed=$((passed + 1))
+        pass
     else
         complain "${sent%%:*}: $(value wire_bytes) bytes are sent, not 1.5 x ${sent#*:}"
     fi
@@ -150,7 +141,7 @@ count=262144
 for sent in reduce-scatter:3 all-gather:3 reduce:1 gather:1 scatter:3 all-to-all:3 send-recv:1; do
     "$redpoll" bench "${sent%%:*}" -n 4 --count $count --iters 1 --warmup 0 --json >out 2>err
     if awk "BEGIN { share = $(value wire_bytes) / (4 * $count * ${sent#*:}); exit !(share >= 1 && share <= 1.02) }"; then
-        passed=$((passed + 1))
+        pass
     else
         complain "${sent%%:*}: $(value wire_bytes) bytes are sent, not ${sent#*:} blocks of $((4 * count))"
     fi
@@ -174,7 +165,7 @@ refuses() { # PATTERN WORDS...
     "$redpoll" bench "$@" >out 2>err
     code=$?
     if [ $code -eq 2 ] && [ "$(grep -c '^redpoll: .*'"$pattern" err)" -eq 1 ] && ! grep -q '^\[' err; then
-        passed=$((passed + 1))
+        pass
     else
         complain "bench $*: exit code $code, not 2 with '$pattern': $(cat err)"
     fi
@@ -222,7 +213,7 @@ compare() { # WORLD TRANSPORT ALGORITHM CODEC DTYPE COUNT
     [ "$6" -lt 100003 ] || bounds=$(bound "$4" "$5" "$3" "$1")
     [ "$6" -ge 100003 ] || bounds="0 1e9"
     if echo "$bounds $(value rel_l2_error)" | awk '{ exit !($3 >= $1 && $3 <= $2) }'; then
-        passed=$((passed + 1))
+        pass
     else
         complain "$case: error $(value rel_l2_error) is not within $bounds"
     fi
@@ -251,7 +242,7 @@ done
 # check WORDS...: exit code 0 is the harness's word for it
 check() {
     if timeout 60 "$redpoll" bench "$@" --iters 1 --warmup 0 --json >out 2>err && ! grep -q '"correct":false' out; then
-        passed=$((passed + 1))
+        pass
     else
         complain "bench $*: $(cat out err | tail -n 2)"
     fi
@@ -286,5 +277,4 @@ for world in 1 2 3 5; do
     done
 done
 
-echo "$passed checks passed, $failed failed"
-[ $failed -eq 0 ]
+finish

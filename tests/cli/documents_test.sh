@@ -2,18 +2,10 @@
 # What the tables of options become: no line of help is wider than a terminal, and every option of
 # every table stands in its manual page and in the completions, which bash, zsh and fish load and
 # use. usage: documents_test.sh REDPOLL
+# shellcheck disable=SC2154 # $folder is that of cases.sh
 set -u
 redpoll=$1
-folder=$(mktemp -d "${TMPDIR:-/tmp}/redpoll-documents-XXXXXX")
-trap 'rm -rf "$folder"' EXIT
-trap 'exit 1' INT TERM HUP
-cd "$folder" || exit 1
-failed=0 passed=0
-pass() { passed=$((passed + 1)); }
-complain() {
-    echo "$*"
-    failed=$((failed + 1))
-}
+. "$(dirname "$0")/../harness/cases.sh"
 skip() { echo "skipped $1: there is no $2 here"; }
 
 # The commands with their options as the Markdown of all tables has them: "train --model".
@@ -156,5 +148,4 @@ else
     skip "completion in zsh" "zsh, or no script"
 fi
 
-echo "$passed checks passed, $failed failed"
-[ $failed -eq 0 ]
+finish

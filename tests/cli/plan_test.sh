@@ -5,18 +5,8 @@
 # shellcheck disable=SC2086 # options are kept as words
 set -u
 redpoll=$1
-folder=$(mktemp -d "${TMPDIR:-/tmp}/redpoll-plan-XXXXXX")
-trap 'rm -rf "$folder"' EXIT
-trap 'exit 1' INT TERM HUP
-cd "$folder" || exit 1
-failed=0 passed=0
+. "$(dirname "$0")/../harness/cases.sh"
 collectives="all-reduce reduce-scatter all-gather broadcast reduce gather scatter all-to-all send-recv barrier"
-
-pass() { passed=$((passed + 1)); }
-complain() {
-    echo "$*"
-    failed=$((failed + 1))
-}
 
 # ---- what is refused ----
 
@@ -110,5 +100,4 @@ else
     agrees barrier -n 4 --link 100Mbit,50ms
 fi
 
-echo "$passed checks passed, $failed failed"
-[ $failed -eq 0 ]
+finish

@@ -5,16 +5,7 @@
 set -u
 redpoll=$1
 command -v script >/dev/null || { echo "skipped: there is no script(1) to make a terminal"; exit 77; }
-folder=$(mktemp -d "${TMPDIR:-/tmp}/redpoll-terminal-XXXXXX")
-[ -n "${KEEP:-}" ] || trap 'rm -rf "$folder"' EXIT
-trap 'exit 1' INT TERM HUP
-cd "$folder" || exit 1
-failed=0 passed=0
-pass() { passed=$((passed + 1)); }
-complain() {
-    echo "$*"
-    failed=$((failed + 1))
-}
+. "$(dirname "$0")/../harness/cases.sh"
 train="$redpoll train --model mlp --data synthetic --train-images 64 --test-images 16 --global-batch-size 16 --threads 1 --out run"
 # Others may have the cores for a while: `sh going` waits until the run draws.
 cat >going <<'END'
@@ -92,5 +83,4 @@ for rank in 0 1; do
         complain "the launcher's word does not stand alone: $(tail -n 5 raw)"
 done
 
-echo "$passed checks passed, $failed failed"
-[ $failed -eq 0 ]
+finish

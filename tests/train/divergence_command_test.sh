@@ -3,19 +3,12 @@
 # stops with exit code 1 and one line, and the checkpoint from before stays. usage: ... REDPOLL
 set -u
 redpoll=$1
-folder=$(mktemp -d "${TMPDIR:-/tmp}/redpoll-divergence-XXXXXX")
-trap 'rm -rf "$folder"' EXIT
-cd "$folder" || exit 1
-failed=0 passed=0
+. "$(dirname "$0")/../harness/cases.sh"
 model=resnet20:width=2
 
-ok() {
-    passed=$((passed + 1))
-}
 bad() {
-    echo "FAILED: $*"
+    complain "$*"
     tail -n 5 out err
-    failed=$((failed + 1))
 }
 # train CODE WORDS...: must end with this exit code
 train() {
@@ -24,10 +17,10 @@ train() {
     timeout 100 "$redpoll" train --model $model --data synthetic --train-images 128 \
         --test-images 6 --global-batch-size 6 --seed 3 "$@" >out 2>err
     code=$?
-    if [ $code -eq "$wanted" ]; then ok; else bad "exit code $code: train $*"; fi
+    if [ $code -eq "$wanted" ]; then pass; else bad "exit code $code: train $*"; fi
 }
 says() {
-    if grep -qE -e "$2" "$1"; then ok; else bad "$1 lacks '$2'"; fi
+    if grep -qE -e "$2" "$1"; then pass; else bad "$1 lacks '$2'"; fi
 }
 
 # diverge NAME RATE WORDS...: a good checkpoint of step 2, then steps that diverge
@@ -41,11 +34,11 @@ diverge() {
     says err "smaller --lr or a warm-up .*checkpoint is that of step 2: .* --resume $run"
     # Each rank says it once, all in the same words.
     said=$(grep 'has diverged' err | sed 's/^\[[0-9]*\] //')
-    [ "$(echo "$said" | sort -u | wc -l)" -eq 1 ] && ok || bad "ranks say different things"
-    cmp -s before "$run/model.safetensors" && ok || bad "$run: the checkpoint has changed"
+    [ "$(echo "$said" | sort -u | wc -l)" -eq 1 ] && pass || bad "ranks say different things"
+    cmp -s before "$run/model.safetensors" && pass || bad "$run: the checkpoint has changed"
     tail -n 1 "$run/metrics.jsonl" >last
     says last '^\{"failed_step":[0-9]+,"error":"training has diverged'
-    if grep -iqE ':-?(nan|inf)' "$run/metrics.jsonl"; then bad "$run: metrics.jsonl is no JSON"; else ok; fi
+    if grep -iqE ':-?(nan|inf)' "$run/metrics.jsonl"; then bad "$run: metrics.jsonl is no JSON"; else pass; fi
 }
 
 has_onednn=$("$redpoll" info | grep -c onednn)
@@ -62,7 +55,7 @@ model=resnet20:width=8
 # Without a checkpoint to go on from, and nothing is left that looks like one.
 train 1 --lr 1e6 --steps 40 --out none
 says err 'there is no checkpoint to go on from: --checkpoint-every N'
-[ ! -e none/model.safetensors ] && ok || bad "a checkpoint of a diverged run"
+[ ! -e none/model.safetensors ] && pass || bad "a checkpoint of a diverged run"
 
 # Rates at which the loss stays finite longest: never a checkpoint that holds NaN.
 for rate in 30 100; do
@@ -71,12 +64,11 @@ for rate in 30 100; do
     code=$?
     if [ $code -eq 1 ]; then
         says err 'training has diverged'
-        [ ! -e "rate-$rate/model.safetensors" ] && ok || bad "a checkpoint of a diverged run"
+        [ ! -e "rate-$rate/model.safetensors" ] && pass || bad "a checkpoint of a diverged run"
     else
-        [ $code -eq 0 ] && [ $rate -ne 100 ] && ok || bad "rate $rate: exit code $code"
+        [ $code -eq 0 ] && [ $rate -ne 100 ] && pass || bad "rate $rate: exit code $code"
         train 0 --steps 40 --resume "rate-$rate" --out "rate-$rate" # what is loaded is finite
     fi
 done
 
-echo "$passed expectations met, $failed not"
-[ $failed -eq 0 ]
+finish

@@ -1,33 +1,24 @@
 #!/bin/sh
 # Whole runs of `redpoll train` over processes: resuming, repeating, dying. usage: ... REDPOLL EXAMPLES
+# shellcheck disable=SC2154 # $folder is that of cases.sh
 set -u
 redpoll=$1 examples=$2
-folder=$(mktemp -d "${TMPDIR:-/tmp}/redpoll-train-XXXXXX")
-trap 'rm -rf "$folder"' EXIT
-cd "$folder" || exit 1
-failed=0 passed=0
+. "$(dirname "$0")/../harness/cases.sh"
 
-ok() {
-    passed=$((passed + 1))
-}
 bad() {
-    echo "FAILED: $*"
+    complain "$*"
     tail -n 5 out err
-    failed=$((failed + 1))
 }
 # train FOLDER WORDS...: must succeed
 train() {
     to=$1
     shift
     if timeout 100 "$redpoll" train --model resnet20 --data synthetic --train-images 80 \
-        --test-images 40 --global-batch-size 16 --seed 3 --out "$to" "$@" >out 2>err; then ok
+        --test-images 40 --global-batch-size 16 --seed 3 --out "$to" "$@" >out 2>err; then pass
     else bad "train $to $*"; fi
 }
-same() {
-    if cmp -s "$1" "$2"; then ok; else bad "$1 and $2 differ"; fi
-}
 says() {
-    if grep -qE -e "$2" "$1"; then ok; else bad "$1 lacks '$2'"; fi
+    if grep -qE -e "$2" "$1"; then pass; else bad "$1 lacks '$2'"; fi
 }
 
 # The same run twice, over processes and the fastest backend, gives the same bytes.
@@ -39,7 +30,7 @@ train two -n 2 --codec q4:rounding=stochastic --steps 6
 same one/model.safetensors two/model.safetensors
 says one/trace.json '"name":"bucket 0"'
 says one/trace.json '"name":"rank 1"'
-[ "$(wc -l <one/metrics.jsonl)" -eq 9 ] && ok || bad "one/metrics.jsonl has not 9 lines"
+[ "$(wc -l <one/metrics.jsonl)" -eq 9 ] && pass || bad "one/metrics.jsonl has not 9 lines"
 
 # Half a last line, as a killed run leaves it, counts for nothing.
 mkdir torn
@@ -64,10 +55,10 @@ go_on() {
     code=$1
     shift
     timeout 100 "$redpoll" train "$@" >out 2>err
-    [ $? -eq "$code" ] && ok || bad "train $* has not ended with $code"
+    [ $? -eq "$code" ] && pass || bad "train $* has not ended with $code"
 }
 silent() {
-    if grep -q 'note:' out; then bad 'a run that goes on as it was has notes'; else ok; fi
+    if grep -q 'note:' out; then bad 'a run that goes on as it was has notes'; else pass; fi
 }
 train five -n 2 --codec q4:rounding=stochastic --link 1Gbit,50us --steps 6 --checkpoint-every 3 --keep 2 \
     --momentum 0.8 --lr-schedule cosine --no-eval
@@ -131,7 +122,7 @@ says example/metrics.jsonl '"link":"200Mbit,50us"'
 
 # A finished run is not overwritten by accident.
 timeout 60 "$redpoll" train --model mlp --data synthetic --steps 1 --out one >out 2>err
-[ $? -eq 2 ] && ok || bad "an old run was overwritten"
+[ $? -eq 2 ] && pass || bad "an old run was overwritten"
 says err 'holds a run already'
 
 # A rank that is killed is named, within seconds, and the run goes on from its checkpoint.
@@ -149,9 +140,9 @@ done | head -n 1)
 if [ -n "$victim" ]; then
     kill -KILL "$victim"
     wait $run
-    [ $? -ne 0 ] && ok || bad "a run with a dead rank succeeded"
+    [ $? -ne 0 ] && pass || bad "a run with a dead rank succeeded"
     says err 'rank 1'
-    if pgrep -f -- "--out $folder/killed" >/dev/null; then bad "processes are left"; else ok; fi
+    if pgrep -f -- "--out $folder/killed" >/dev/null; then bad "processes are left"; else pass; fi
     last=$(sed -n 's/^{"step":\([0-9]*\),.*/\1/p' killed/metrics.jsonl | tail -n 1)
     train killed -n 2 --codec q4 --steps $((last + 3)) --resume killed
 else
@@ -183,7 +174,7 @@ rank_1_of() { # the process of rank 1 among those with --out FOLDER
 ends() { # PID CODE NAME
     wait "$1"
     code=$?
-    [ $code -eq "$2" ] && ok || bad "$3 ended with $code, not $2"
+    [ $code -eq "$2" ] && pass || bad "$3 ended with $code, not $2"
 }
 # goes_on FOLDER: three steps further, beside a run that nobody stopped
 goes_on() {
@@ -197,11 +188,11 @@ goes_on() {
 
 start "$redpoll" $endless --steps 1000000000000 -n 2 --out term
 launcher=$!
-has_steps term 5 && [ ! -e term/model.safetensors ] && ok || bad 'the run for SIGTERM does not get going'
+has_steps term 5 && [ ! -e term/model.safetensors ] && pass || bad 'the run for SIGTERM does not get going'
 kill -USR1 $launcher
 tries=0
 while [ ! -e term/model.safetensors ] && [ $tries -lt 300 ]; do sleep 0.1 && tries=$((tries + 1)); done
-has_steps term $(($(steps_of term) + 5)) && ok || bad 'SIGUSR1 stops the run'
+has_steps term $(($(steps_of term) + 5)) && pass || bad 'SIGUSR1 stops the run'
 says out 'saved step [0-9]* to term/model.safetensors'
 kill -TERM $launcher
 ends $launcher 143 'a run with SIGTERM'
@@ -212,23 +203,23 @@ goes_on term
 
 start "$redpoll" $endless --steps 1000000000000 -n 2 --out "$folder/int"
 launcher=$!
-has_steps int 5 && ok || bad 'the run for SIGINT does not get going'
+has_steps int 5 && pass || bad 'the run for SIGINT does not get going'
 kill -INT $launcher
 ends $launcher 130 'a run with SIGINT'
 says out "stopped by SIGINT after step $(steps_of int); go on with: redpoll train --resume $folder/int"
 
 start "$redpoll" run -n 2 "$redpoll" $endless --steps 1000000000000 --out "$folder/ranks"
 launcher=$!
-has_steps ranks 5 && ok || bad 'the run for a signal to one rank does not get going'
+has_steps ranks 5 && pass || bad 'the run for a signal to one rank does not get going'
 one=$(rank_1_of "$folder/ranks")
-[ -n "$one" ] && kill -TERM "$one" && ok || bad "rank 1 was not found"
+[ -n "$one" ] && kill -TERM "$one" && pass || bad "rank 1 was not found"
 ends $launcher 143 'a run with SIGTERM for rank 1'
 says out 'go on by starting it in the same way with --resume'
 go_on 2 --resume ranks
 until=$(($(steps_of ranks) + 2))
-timeout 100 "$redpoll" run -n 2 "$redpoll" train --resume ranks --steps $until >out 2>err && ok ||
+timeout 100 "$redpoll" run -n 2 "$redpoll" train --resume ranks --steps $until >out 2>err && pass ||
     bad 'a launched run does not go on'
-[ "$(steps_of ranks)" = $until ] && ok || bad 'a launched run goes on elsewhere'
+[ "$(steps_of ranks)" = $until ] && pass || bad 'a launched run goes on elsewhere'
 
 # As torchrun, mpirun or a batch system signals: every rank, or one of them after the other.
 pids=
@@ -238,7 +229,7 @@ for rank in 0 1; do
     pids="$pids $!"
 done
 pid0=${pids% *} pid1=${pids##* }
-has_steps alone-together 5 && ok || bad 'two ranks of no launcher do not get going'
+has_steps alone-together 5 && pass || bad 'two ranks of no launcher do not get going'
 kill -TERM $pid0 $pid1
 ends $pid0 143 'rank 0 with SIGTERM'
 ends $pid1 143 'rank 1 with SIGTERM'
@@ -246,12 +237,11 @@ says out.0 'go on by starting it in the same way'
 
 start "$redpoll" $endless --steps 1000000000000 --out "it's mine"
 launcher=$!
-has_steps "it's mine" 5 && ok || bad 'the run alone does not get going'
+has_steps "it's mine" 5 && pass || bad 'the run alone does not get going'
 for _ in 1 2 3 4 5 6 7 8 9 10; do kill -USR1 $launcher; done
 kill -INT $launcher
 ends $launcher 130 'a run alone with SIGINT'
 says out "redpoll train --resume 'it'.''s mine'"
 says err 'ending after this step, with a checkpoint; once more ends it at once'
 
-echo "$passed expectations met, $failed not"
-[ $failed -eq 0 ]
+finish

@@ -5,9 +5,11 @@ set -u
 build=$1
 shift
 log=$build/ctest-output.log
-ctest --test-dir "$build" --output-on-failure --no-tests=error "$@" >"$log" 2>&1
-result=$?
-cat "$log"
+{
+    ctest --test-dir "$build" --output-on-failure --no-tests=error "$@" 2>&1
+    echo $? >"$log.code"
+} | tee "$log"
+result=$(cat "$log.code")
 
 count() { grep -cE "$1" "$log" || true; }
 passed=$(count '^ *[0-9]+/[0-9]+ Test +#[0-9]+: .* Passed ')
@@ -18,4 +20,4 @@ failed=$((total - passed - skipped))
 # pytest says why, also for single cases of a file that ran.
 sed -n -E 's/^SKIPPED (\[[0-9]+\] )?/skip reason: /p' "$build"/Testing/Temporary/LastTest.log 2>/dev/null | sort -u
 echo "$passed passed, $failed failed, $skipped skipped"
-[ "$total" -gt 0 ] && [ "$failed" -eq 0 ] && [ $result -eq 0 ]
+[ "$total" -gt 0 ] && [ "$failed" -eq 0 ] && [ "$result" -eq 0 ]

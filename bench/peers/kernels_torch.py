@@ -1,0 +1,76 @@
+"""Time of PyTorch's operators that do what the kernels of bench/kernels.c do.
+
+    kernels_torch.py [--threads 2] [--rounds 15] [--only gelu]
+
+Same shapes and names, one call of each a round, medians and best of each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from typing import Callable
+
+import torch
+import torch.nn.functional as F
+
+Call = Callable[[], object]
+
+
+def elementwise() -> dict[str, Call]:
+    """The activations of kernels_elementwise.c."""
+    x, dy, gate, up = (torch.randn(1024, 3072) for _ in range(4))
+    bias = torch.randn(3072)
+    leaf = x.clone().requires_grad_()
+    graphs = {
+        "bias_gelu_tanh": F.gelu(leaf + bias, approximate="tanh"),
+        "bias_gelu_erf": F.gelu(leaf + bias),
+        "swiglu": F.silu(leaf) * up.clone().requires_grad_(),
+    }
+    forward: dict[str, Call] = {
+        "bias_gelu_tanh": lambda: F.gelu(x + bias, approximate="tanh"),
+        "bias_gelu_erf": lambda: F.gelu(x + bias),
+        "swiglu": lambda: F.silu(gate) * up,
+    }
+    calls: dict[str, Call] = {}
+    for name, call in forward.items():
+        calls[f"{name} forward"] = call
+        calls[f"{name} backward"] = backward_of(graphs[name], leaf, dy)
+    calls["add_bias"] = lambda: x + (up + bias)
+    calls["column_sums"] = lambda: x.sum(0)
+    return calls
+
+
+def backward_of(y: torch.Tensor, leaf: torch.Tensor, dy: torch.Tensor) -> Call:
+    """One backward pass through a graph that is kept."""
+    return lambda: torch.autograd.grad(y, leaf, dy, retain_graph=True)
+
+
+def measure(calls: dict[str, Call], rounds: int) -> None:
+    """Print the median and the best of each call, taking turns."""
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    for turn in range(-2, rounds):
+        for name, call in calls.items():
+            start = time.perf_counter()
+            call()
+            if turn >= 0:
+                times[name].append(1e3 * (time.perf_counter() - start))
+    for name, each in times.items():
+        print(f"{name:<34} {statistics.median(each):9.3f} ms, best {min(each):9.3f}")
+
+
+def main() -> None:
+    """Parse the options and time what they name."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--only", default="")
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    calls = elementwise()
+    measure({n: c for n, c in calls.items() if options.only in n}, options.rounds)
+
+
+if __name__ == "__main__":
+    main()

@@ -166,7 +166,7 @@ static rp_status check_world(const rpi_bench *b, const rpi_algorithm *algorithm,
                        (long long)world);
     if (b->kind->collective == RPI_SENDRECV && world < 2)
         return RP_FAIL(INVALID, "send-recv is between two ranks or more; -n says how many");
-    if (algorithm && !algorithm->fits((int)world))
+    if (algorithm && !rpi_algorithm_fits(algorithm, (int)world))
         return RP_FAIL(INVALID,
                        "%s '%s' does not work in a world of %lld; 'redpoll info' lists "
                        "the others",

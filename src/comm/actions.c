@@ -40,14 +40,35 @@ static rpi_wire *wire_of(rpi_chunk *chunk, int slot) {
 
 /* ---- values to values ---- */
 
-/* The owner's part of a mean: done once to each finished sum, where it lies (see plan.h). */
-static void divide_part(rpi_chunk *chunk, const rpi_action *action) {
-    const rp_request *request = chunk->request;
-    if (request->reduce != RP_AVG || action->from != RPI_SLOT_SUM) return;
-    rpi_piece piece;
-    for (rpi_walk walk = walk_part(chunk, action->part); rpi_walk_next(&walk, &piece);)
-        rpi_values_divide(values_at(chunk, RPI_SLOT_SUM, action->part, &piece),
-                          rpi_sum_dtype(piece.run->dtype), piece.count, request->comm->world);
+/* Room for a piece on its way between dtypes; until the next call. */
+static rp_status scratch_for(rp_comm *comm, size_t bytes, void **out_scratch) {
+    if (bytes > comm->scratch_room) {
+        RP_TRY(rpi_grow_array(0, bytes, 1, "16-bit sums", &comm->scratch));
+        comm->scratch_room = bytes;
+    }
+    *out_scratch = comm->scratch;
+    return RP_OK;
+}
+
+/* plan.h: the product is rounded, then the quotient. */
+static void weigh_values(void *values, rp_dtype dtype, size_t count, rpi_fraction weight) {
+    if (weight.times != 1) rpi_values_scale(values, dtype, weight.times, count, values);
+    rpi_values_divide(values, dtype, count, weight.over);
+}
+
+/* Weights act in the precision of accumulators, wherever the result goes. */
+static rp_status weigh_piece(rpi_chunk *chunk, const rpi_action *action,
+                             const rpi_piece *piece) {
+    rp_dtype wide = rpi_sum_dtype(piece->run->dtype);
+    rp_dtype into = slot_dtype(action->into, piece->run);
+    void *result = values_at(chunk, action->into, action->part, piece), *values = result;
+    if (into != wide)
+        RP_TRY(scratch_for(chunk->request->comm, piece->count * rp_dtype_bytes(wide), &values));
+    rpi_values_convert(values_at(chunk, action->from, action->part, piece),
+                       slot_dtype(action->from, piece->run), values, wide, piece->count);
+    weigh_values(values, wide, piece->count, action->weight);
+    rpi_values_convert(values, wide, result, into, piece->count);
+    return RP_OK;
 }
 
 static rp_status copy_part(rpi_chunk *chunk, int from, int into, int part) {
@@ -60,16 +81,42 @@ static rp_status copy_part(rpi_chunk *chunk, int from, int into, int part) {
 }
 
 static rp_status run_copy(rpi_chunk *chunk, const rpi_action *action) {
-    if (action->into == RPI_SLOT_OUT) divide_part(chunk, action);
-    return copy_part(chunk, action->from, action->into, action->part);
+    if (!action->weight.over) return copy_part(chunk, action->from, action->into, action->part);
+    rpi_piece piece;
+    for (rpi_walk walk = walk_part(chunk, action->part); rpi_walk_next(&walk, &piece);)
+        RP_TRY(weigh_piece(chunk, action, &piece));
+    return RP_OK;
+}
+
+/* Times the weight, then into the sum; in a copy, since what is added is not ours to change. */
+static rp_status add_weighed(rpi_chunk *chunk, const rpi_action *action, const rpi_piece *piece,
+                             void *values) {
+    rp_dtype dtype = rpi_sum_dtype(piece->run->dtype);
+    weigh_values(values, dtype, piece->count, action->weight);
+    rpi_reduce(chunk->request->reduce, rpi_cpu_isa(), dtype, values, piece->count,
+               values_at(chunk, action->into, action->part, piece));
+    return RP_OK;
+}
+
+static rp_status add_piece(rpi_chunk *chunk, const rpi_action *action, const rpi_piece *piece) {
+    const void *from = values_at(chunk, action->from, action->part, piece);
+    rp_dtype dtype = slot_dtype(action->from, piece->run);
+    if (!action->weight.over) {
+        rpi_reduce(chunk->request->reduce, rpi_cpu_isa(), dtype, from, piece->count,
+                   values_at(chunk, action->into, action->part, piece));
+        return RP_OK;
+    }
+    rp_dtype wide = rpi_sum_dtype(piece->run->dtype);
+    void *values = NULL;
+    RP_TRY(scratch_for(chunk->request->comm, piece->count * rp_dtype_bytes(wide), &values));
+    rpi_values_convert(from, dtype, values, wide, piece->count);
+    return add_weighed(chunk, action, piece, values);
 }
 
 static rp_status add_values(rpi_chunk *chunk, const rpi_action *action) {
     rpi_piece piece;
     for (rpi_walk walk = walk_part(chunk, action->part); rpi_walk_next(&walk, &piece);)
-        rpi_reduce(chunk->request->reduce, rpi_cpu_isa(), slot_dtype(action->from, piece.run),
-                   values_at(chunk, action->from, action->part, &piece), piece.count,
-                   values_at(chunk, action->into, action->part, &piece));
+        RP_TRY(add_piece(chunk, action, &piece));
     return RP_OK;
 }
 
@@ -78,17 +125,13 @@ static rp_status add_values(rpi_chunk *chunk, const rpi_action *action) {
 /* Accumulators of 16-bit data are rounded to it before they meet the codec. */
 static rp_status encoder_input(rpi_chunk *chunk, int slot, int part, const rpi_piece *piece,
                                const void **out_values) {
-    rp_comm *comm = chunk->request->comm;
-    void *values = values_at(chunk, slot, part, piece);
+    void *values = values_at(chunk, slot, part, piece), *narrow = NULL;
     *out_values = values;
     if (slot_dtype(slot, piece->run) == piece->run->dtype) return RP_OK;
-    size_t bytes = piece->count * rp_dtype_bytes(piece->run->dtype);
-    if (bytes > comm->scratch_room) {
-        RP_TRY(rpi_grow_array(0, bytes, 1, "16-bit sums", &comm->scratch));
-        comm->scratch_room = bytes;
-    }
-    rpi_values_convert(values, RP_F32, comm->scratch, piece->run->dtype, piece->count);
-    *out_values = comm->scratch;
+    RP_TRY(scratch_for(chunk->request->comm, piece->count * rp_dtype_bytes(piece->run->dtype),
+                       &narrow));
+    rpi_values_convert(values, RP_F32, narrow, piece->run->dtype, piece->count);
+    *out_values = narrow;
     return RP_OK;
 }
 
@@ -128,7 +171,6 @@ static bool may_stay_values(const rpi_chunk *chunk, const rpi_action *encode, in
 static rp_status run_encode(rpi_chunk *chunk, const rpi_action *action) {
     rpi_wire *wire = wire_of(chunk, action->into);
     const rp_request *request = chunk->request;
-    if (action->role == RPI_ROLE_OWNER) divide_part(chunk, action);
     int source = request->routine->wires[action->into - RPI_SLOT_WIRE].source;
     if (may_stay_values(chunk, action, source)) {
         wire->state = RPI_WIRE_VALUES;
@@ -174,12 +216,23 @@ static rp_status combine_piece(const rpi_piece *piece, const void *bytes, void *
     return RP_OK;
 }
 
+static rp_status add_decoded(rpi_chunk *chunk, const rpi_action *action, const rpi_piece *piece,
+                             const void *bytes) {
+    rp_dtype wide = rpi_sum_dtype(piece->run->dtype);
+    void *values = NULL;
+    RP_TRY(scratch_for(chunk->request->comm, piece->count * rp_dtype_bytes(wide), &values));
+    RP_TRY(decode_piece(piece, bytes, values, wide));
+    return add_weighed(chunk, action, piece, values);
+}
+
 static rp_status decode_part(rpi_chunk *chunk, const rpi_action *action, bool add) {
     const unsigned char *bytes = wire_of(chunk, action->from)->data;
     rpi_piece piece;
     for (rpi_walk walk = walk_part(chunk, action->part); rpi_walk_next(&walk, &piece);) {
         void *values = values_at(chunk, action->into, action->part, &piece);
-        if (add)
+        if (add && action->weight.over)
+            RP_TRY(add_decoded(chunk, action, &piece, bytes));
+        else if (add)
             RP_TRY(combine_piece(&piece, bytes, values, chunk->request->reduce));
         else
             RP_TRY(decode_piece(&piece, bytes, values, slot_dtype(action->into, piece.run)));
@@ -216,10 +269,8 @@ size_t rpi_action_bytes(const rpi_chunk *chunk, const rpi_action *action) {
 static rp_status fill_frame(rpi_chunk *chunk, const rpi_action *action, size_t bytes,
                             void *payload) {
     if (action->from == RPI_SLOT_TOKEN) return RP_OK;
-    if (action->encodes) {
-        if (action->role == RPI_ROLE_OWNER) divide_part(chunk, action);
+    if (action->encodes)
         return encode_part(chunk, action->from, action->part, action->role, payload);
-    }
     const rpi_wire *wire = wire_of(chunk, action->from);
     if (wire->state == RPI_WIRE_VALUES) {
         const rpi_wire_plan *plan =

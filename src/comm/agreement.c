@@ -3,6 +3,7 @@
 
 #include "codec/codec.h"
 #include "comm/reductions.h"
+#include "plan/collective.h"
 
 #include <string.h>
 
@@ -80,8 +81,9 @@ void rpi_request_sign(rp_request *request) {
 
 int rpi_request_recv_part(const rp_request *request, const rpi_frame_header *header) {
     int world = request->routine->schedule.world;
-    bool shifted = request->collective == RPI_ALL_TO_ALL && header->part < world;
-    return shifted ? header->part + world : header->part;
+    if (header->part >= world) return header->part;
+    return rpi_collective_received_as(rpi_collective_kind_of(request->collective), world,
+                                      header->part);
 }
 
 /* The run a block's frame is for; NULL: there is none such. */
@@ -114,16 +116,16 @@ static const char *reduction_text(const rpi_frame_header *header, char *text, si
 
 const char *rpi_posted_text(const rpi_frame_header *header, char *text, size_t bytes) {
     rpi_collective collective = collective_of(header);
+    const rpi_collective_kind *kind = rpi_collective_kind_of(collective);
     const char *name = rpi_collective_name(collective);
     const char *dtype = rp_dtype_name((rp_dtype)header->dtype);
     char reduction[32], codec_text[64];
     rp_codec codec = {.kind = rpi_codec_by_wire_id(header->codec),
                       .bucket = header->bucket,
                       .bits = header->bits};
-    if (collective == RPI_BARRIER)
+    if (!kind || kind->tokens_only)
         snprintf(text, bytes, "%s", name);
-    else if (collective == RPI_GATHER || collective == RPI_SCATTER ||
-             collective == RPI_ALL_TO_ALL)
+    else if (kind->has_blocks)
         snprintf(text, bytes, "%s of %s", name, dtype);
     else
         snprintf(text, bytes, "%s%s of %llu %s with %s", name,

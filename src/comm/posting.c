@@ -132,6 +132,7 @@ static rp_status prepare(rp_request *request, const rpi_posting *posting) {
     rpi_plan_request plan = {.world = comm->world,
                              .rank = comm->rank,
                              .root = posting->root,
+                             .mean = request->reduce == RP_AVG,
                              .host_of = comm->mesh ? comm->mesh->host_of : NULL};
     RP_TRY(rpi_comm_routine(comm, posting->collective, options->algorithm, &plan, lossy, bytes,
                             &request->routine));

@@ -196,7 +196,8 @@ rp_status rpi_comm_routine(rp_comm *comm, rpi_collective collective, const char 
     for (rpi_routine *routine = comm->routines; routine; routine = routine->sibling) {
         const rpi_schedule *schedule = &routine->schedule;
         if (schedule->algorithm != algorithm || schedule->root != plan->root ||
-            schedule->world != plan->world || schedule->rank != plan->rank)
+            schedule->world != plan->world || schedule->rank != plan->rank ||
+            schedule->mean != plan->mean)
             continue;
         *out_routine = routine;
         return RP_OK;

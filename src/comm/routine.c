@@ -55,7 +55,8 @@ static void make_actions(rpi_routine *routine) {
                                           .from = step->from,
                                           .into = step->into,
                                           .part = step->part,
-                                          .peer = step->peer};
+                                          .peer = step->peer,
+                                          .weight = step->weight};
         if (touches_sum(step) && routine->sum_of_part[step->part] < 0)
             routine->sum_of_part[step->part] = routine->sums++;
     }

@@ -23,6 +23,7 @@ typedef struct rpi_action {
     uint16_t from, into;
     uint16_t waits; /* actions that must finish first */
     int32_t part, peer;
+    rpi_fraction weight;       /* of an ADD or COPY; zeros: one */
     int32_t first_next, nexts; /* in rpi_routine.next: actions that wait for this one */
 } rpi_action;
 

@@ -44,32 +44,32 @@ void rpi_values_convert(const void *from, rp_dtype from_dtype, void *into, rp_dt
     }
 }
 
-/* ---- the mean ---- */
+/* ---- weights ---- */
 
 static bool is_power_of_two(int number) {
     return (number & (number - 1)) == 0;
 }
 
 /* Multiplying by the inverse of a power of two gives the very bits of the division. */
-static void divide_f32(float *x, size_t count, int world) {
-    float by = (float)world, inverse = 1 / by;
-    if (is_power_of_two(world))
+static void divide_f32(float *x, size_t count, int by) {
+    float divisor = (float)by, inverse = 1 / divisor;
+    if (is_power_of_two(by))
         for (size_t i = 0; i < count; i++) x[i] *= inverse;
     else
-        for (size_t i = 0; i < count; i++) x[i] /= by;
+        for (size_t i = 0; i < count; i++) x[i] /= divisor;
 }
 
-static void divide_f64(double *x, size_t count, int world) {
-    double by = world;
-    for (size_t i = 0; i < count; i++) x[i] /= by;
+static void divide_f64(double *x, size_t count, int by) {
+    double divisor = by;
+    for (size_t i = 0; i < count; i++) x[i] /= divisor;
 }
 
-void rpi_values_divide(void *values, rp_dtype dtype, size_t count, int world) {
-    if (world == 1) return;
-    if (dtype == RP_F32) divide_f32(values, count, world);
-    if (dtype == RP_C64) divide_f32(values, 2 * count, world);
-    if (dtype == RP_F64) divide_f64(values, count, world);
-    if (dtype == RP_C128) divide_f64(values, 2 * count, world);
+void rpi_values_divide(void *values, rp_dtype dtype, size_t count, int by) {
+    if (by == 1) return;
+    if (dtype == RP_F32) divide_f32(values, count, by);
+    if (dtype == RP_C64) divide_f32(values, 2 * count, by);
+    if (dtype == RP_F64) divide_f64(values, count, by);
+    if (dtype == RP_C128) divide_f64(values, 2 * count, by);
 }
 
 /* ---- factors ---- */

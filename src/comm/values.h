@@ -13,8 +13,9 @@ rp_dtype rpi_sum_dtype(rp_dtype dtype);
  * training with a loss scale sees it. */
 void rpi_values_convert(const void *from, rp_dtype from_dtype, void *into, rp_dtype into_dtype,
                         size_t count);
-/* True division by the world, in the precision of the accumulator; f32, f64 and complex. */
-void rpi_values_divide(void *values, rp_dtype dtype, size_t count, int world);
+/* True division by a whole number, in the precision of the accumulator; f32, f64 and complex.
+ */
+void rpi_values_divide(void *values, rp_dtype dtype, size_t count, int by);
 /* into = from * factor, in f64 and rounded once to the dtype, which is of floats or complex
  * numbers; from may be into. */
 void rpi_values_scale(const void *from, rp_dtype dtype, double factor, size_t count,

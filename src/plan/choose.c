@@ -13,7 +13,8 @@ static int encodings(const rpi_algorithm *algorithm, bool lossy) {
 }
 
 static bool is_candidate(const rpi_algorithm *algorithm, rpi_collective collective, int world) {
-    return algorithm->collective == collective && algorithm->fits(world);
+    return algorithm->collective == collective &&
+           algorithm->fits(&(rpi_plan_request){.world = world});
 }
 
 static int fewest_encodings(rpi_collective collective, int world, bool lossy,

@@ -1,6 +1,7 @@
 #include "plan/cost.h"
 
 #include "base/memory.h"
+#include "plan/collective.h"
 #include "plan/event_heap.h"
 #include "plan/split.h"
 
@@ -251,8 +252,8 @@ static rp_status build_schedules(simulation *s, const rpi_algorithm *algorithm) 
 /* Into how many parts the bytes are cut: an all-to-all has its blocks twice, as it sends and as
  * it receives them. */
 static int cut_parts(const rpi_schedule *schedule) {
-    bool both_ways = schedule->algorithm->collective == RPI_ALL_TO_ALL;
-    return both_ways ? schedule->world : schedule->parts;
+    return rpi_collective_kind_of(schedule->algorithm->collective)->both_ways ? schedule->world
+                                                                              : schedule->parts;
 }
 
 /* How many chunks there are, and how many of them are simulated to tell the pace of all. */

@@ -9,7 +9,7 @@ static rp_status build(const rpi_plan_request *request, rpi_schedule *out_schedu
         rpi_write_copy(&writer, 0, RPI_SLOT_IN, RPI_SLOT_OUT);
     } else if (request->rank == request->root) {
         rpi_direct_sum(&writer, 0);
-        rpi_write_copy(&writer, 0, RPI_SLOT_SUM, RPI_SLOT_OUT);
+        rpi_write_result(&writer, 0);
     } else {
         int wire = rpi_write_encode(&writer, 0, RPI_SLOT_IN, RPI_ROLE_SENDER);
         rpi_write_send(&writer, 0, wire, request->root);

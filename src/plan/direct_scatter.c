@@ -9,7 +9,7 @@ static rp_status build(const rpi_plan_request *request, rpi_schedule *out_schedu
         return rpi_writer_finish(&writer);
     }
     rpi_direct_reduce(&writer, 0);
-    rpi_write_copy(&writer, request->rank, RPI_SLOT_SUM, RPI_SLOT_OUT);
+    rpi_write_result(&writer, request->rank);
     return rpi_writer_finish(&writer);
 }
 

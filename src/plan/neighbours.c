@@ -5,8 +5,8 @@
 #include "plan/algorithms.h"
 #include "plan/schedule_writer.h"
 
-static bool fits(int world) {
-    return world >= 2;
+static bool fits(const rpi_plan_request *request) {
+    return request->world >= 2;
 }
 
 static rp_status build(const rpi_plan_request *request, rpi_schedule *out_schedule) {

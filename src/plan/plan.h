@@ -1,9 +1,20 @@
 /* Schedules as data: what each rank does in a collective, step by step.
  *
- * An algorithm is a pure function (world, rank, root, hosts) -> schedule. A schedule moves
- * `parts`: the vector is cut into schedule->parts parts at codec granules (by whoever runs it:
- * plan knows no counts), and a long vector is cut into chunks first, each of which runs one
- * instance of the same schedule; several instances are in flight at once.
+ * An algorithm is a pure function (world, rank, root, mean, hosts) -> schedule. A schedule
+ * moves `parts`: the vector is cut into schedule->parts parts at codec granules (by whoever
+ * runs it: plan knows no counts), and a long vector is cut into chunks first, each of which
+ * runs one instance of the same schedule; several instances are in flight at once.
+ *
+ * One word each:
+ *   segment  elements that the caller named: a tensor, or a slice of one
+ *   vector   all segments of a call, one behind the other
+ *   chunk    a stretch of the vector that runs through the schedule by itself
+ *   part     what a step names: chunk c has parts 0 ... schedule->parts - 1
+ *   piece    the elements of one part of one chunk
+ *   range    those elements of a piece that lie in one segment
+ *   block    what one rank has for another in a gather, scatter or all-to-all: a part by itself
+ *   border   a place where a segment may be cut (granules of its codec, cache lines)
+ *   split    the pure arithmetic of all this (split.h); in comm a cut is a split of real memory
  *
  * Slots are what steps read and write, each addressed by part:
  *   RPI_SLOT_IN    the caller's input elements (read only)
@@ -25,17 +36,18 @@
  * Parts may be empty (fewer granules than parts); both ends know, so an executor may skip the
  * frames of empty parts, but never those of TOKEN.
  *
+ * Weights: a COPY or an ADD multiplies what it reads by step->weight, a rational, on its way. A
+ * SUM may be copied to itself so. The product is rounded, then the quotient (true division),
+ * then the sum: nothing is fused.
+ * A mean is one use of it: where the caller asked for one (request->mean), the algorithm writes
+ * 1/world where a sum is finished, before it is encoded for everybody, because what is sent
+ * must be what the owner keeps.
+ *
  * Blocks (gather, scatter, all-to-all): how long a part is, only the two ranks know that send
  * and receive it. Each part is cut by itself into pieces of one fixed length, chunk c moves
  * piece c, and a rank runs as many chunks as its own longest part has pieces. SENDs and RECVs
  * of a piece that does not exist are left out but for those of chunk 0, through which ranks
  * notice that they disagree. Nothing is summed.
- *
- * The mean: the sum is divided by the world before it is encoded for everybody, because what is
- * sent must be what the owner keeps. So exactly two kinds of steps divide, when the caller
- * asked for a mean, and a finished sum passes exactly one of them: an ENCODE of SUM with role
- * OWNER, and a COPY from SUM into OUT. After either the SUM is not read again, so that it may
- * be divided where it lies.
  */
 #ifndef RPI_PLAN_PLAN_H
 #define RPI_PLAN_PLAN_H
@@ -69,9 +81,10 @@ typedef enum rpi_step_kind {
     RPI_STEP_SEND,   /* bytes `from` (a wire slot, TOKEN) -> peer */
     RPI_STEP_RECV,   /* from peer -> bytes `into` (a wire slot, TOKEN) */
     RPI_STEP_DECODE, /* bytes `from` -> values `into` (OUT, SUM), overwriting */
-    RPI_STEP_ADD,    /* `into` (SUM) += `from`: bytes of a wire slot, or values of IN */
-    RPI_STEP_COPY,   /* values IN -> SUM, IN -> OUT, SUM -> OUT, converting */
-    RPI_STEP_FENCE,  /* orders the steps before it before those behind it */
+    RPI_STEP_ADD,   /* `into` (SUM) += weight * `from`: bytes of a wire slot, or values of IN */
+    RPI_STEP_COPY,  /* values IN -> SUM, IN -> OUT, SUM -> OUT, converting, times weight;
+                       SUM -> SUM with a weight */
+    RPI_STEP_FENCE, /* orders the steps before it before those behind it */
     RPI_STEP_KINDS
 } rpi_step_kind;
 
@@ -81,13 +94,19 @@ enum { RPI_SLOT_IN, RPI_SLOT_OUT, RPI_SLOT_SUM, RPI_SLOT_TOKEN, RPI_SLOT_WIRE };
  * way to the owner, or the finished sum on its way to everybody. */
 enum { RPI_ROLE_SENDER = 0, RPI_ROLE_OWNER = 1 };
 
+/* times / over; zeros: one. */
+typedef struct rpi_fraction {
+    int32_t times, over;
+} rpi_fraction;
+
 typedef struct rpi_step {
     uint8_t kind;
     uint8_t role;        /* ENCODE; else 0 */
     uint16_t round;      /* for printing and for phases in errors; not an order */
     uint16_t from, into; /* slots; the one a kind does not use is 0 */
     int32_t part;
-    int32_t peer; /* SEND and RECV; else -1 */
+    int32_t peer;        /* SEND and RECV; else -1 */
+    rpi_fraction weight; /* ADD and COPY; else zeros */
 } rpi_step;
 
 typedef struct rpi_schedule {
@@ -96,8 +115,8 @@ typedef struct rpi_schedule {
     int parts;
     int wires; /* wire slots used */
     int rounds;
-    int count; /* steps */
-    bool uses_sum;
+    int count;       /* steps */
+    bool mean;       /* finished sums are divided by the world */
     rpi_step *steps; /* owned, as are the arrays below */
     /* The order above as a graph: step i may start when waits[i] steps have finished, and its
      * end counts for next[next_first[i]] ... next[next_first[i + 1] - 1]. */
@@ -109,7 +128,8 @@ typedef struct rpi_schedule {
 typedef struct rpi_plan_request {
     int world, rank;
     int root;           /* of collectives that have one; 0 for others */
-    const int *host_of; /* world entries: which host a rank is on; NULL: unknown */
+    bool mean;          /* of collectives that reduce: the sum divided by the world */
+    const int *host_of; /* world entries: which host a rank is on; NULL: each on its own */
 } rpi_plan_request;
 
 /* The contract of an algorithm kind; algorithms.c is the catalogue. */
@@ -119,8 +139,10 @@ typedef struct rpi_algorithm {
     rpi_collective collective;
     int quantisations; /* worst number of lossy encodings an element passes; -1: grows with
                           world */
+    bool exact;        /* refuses lossy codecs: encodes a part more than once, or replicas would
+                          differ */
     bool rank_order;   /* sums in rank order, independent of how parts are cut */
-    bool (*fits)(int world);
+    bool (*fits)(const rpi_plan_request *request); /* the rank does not matter */
     rp_status (*build)(const rpi_plan_request *request, rpi_schedule *out_schedule);
 } rpi_algorithm;
 
@@ -140,6 +162,8 @@ const char *rpi_step_name(rpi_step_kind kind); /* "encode" ... */
  * *out_schedule is zeroed on failure; else destroy it with rpi_schedule_destroy. */
 rp_status rpi_schedule_build(const rpi_algorithm *algorithm, const rpi_plan_request *request,
                              rpi_schedule *out_schedule);
+/* Whether it does, of a request that is in range; else what rpi_schedule_build says. */
+bool rpi_algorithm_fits(const rpi_algorithm *algorithm, int world);
 void rpi_schedule_destroy(rpi_schedule *schedule); /* NULL and zeros are fine */
 
 /* A table for people: the steps of one rank, round by round. */

@@ -1,50 +1,50 @@
 #include "plan/plan_check.h"
 
 #include "base/memory.h"
+#include "plan/collective.h"
+#include "plan/combination.h"
+#include "plan/expression.h"
 #include "plan/schedule.h"
 
 /* What stands for the numbers of one part. */
 typedef struct value {
-    uint64_t contributions; /* whose inputs are in it; 0: nothing was written here */
-    uint64_t unencoded;     /* those that came straight from IN and were never encoded */
-    int encoding;           /* which ENCODE it was decoded from, + 1; 0: none */
-    int depth;              /* most encodings that any contribution has passed */
-    int part;
+    bool present;
+    bool own;           /* holds this rank's contribution, which no lossy codec has touched */
     bool in_rank_order; /* a fold over single contributions, ranks rising */
-    bool divided;       /* for a mean */
+    bool unread;        /* of a SUM: written and not read since */
+    int depth;          /* most lossy encodings that any contribution has passed */
+    int part;
+    int expression; /* what it was computed by: expression.h */
+    rpi_combination contributions;
 } value;
 
 typedef struct frame {
     bool present, token;
     value value;
-    uint64_t heard; /* ranks whose beginning precedes this frame */
+    rpi_combination heard; /* ranks whose beginning precedes this frame */
 } frame;
 
 typedef struct rank_state {
     const rpi_schedule *schedule;
     int at;         /* next step */
     int first_step; /* number of its first step among all ranks' */
-    uint64_t heard;
-    value *out, *sum; /* [parts] */
-    value *wire;      /* [wires] */
-    bool *spent;      /* [parts]: the finished sum was taken, perhaps divided in place */
-    bool *encoded;    /* [parts] */
+    rpi_combination heard;
+    rpi_combination self; /* this rank alone */
+    value *out, *sum;     /* [parts] */
+    value *wire;          /* [wires] */
+    bool *encoded;        /* [parts] */
 } rank_state;
 
 typedef struct proof {
     const rpi_algorithm *algorithm;
+    const rpi_collective_kind *kind;
+    const rpi_plan_request *request;
     int world, root;
     rank_state *ranks; /* [world] */
     frame *links;      /* [from * world + to]: the one frame on its way */
+    rpi_combinations combinations;
+    rpi_expressions expressions;
 } proof;
-
-static uint64_t bit(int rank) {
-    return UINT64_C(1) << rank;
-}
-
-static uint64_t all_ranks(int world) {
-    return world == 64 ? UINT64_MAX : bit(world) - 1;
-}
 
 static const rpi_step *current(const rank_state *rank) {
     return &rank->schedule->steps[rank->at];
@@ -53,127 +53,124 @@ static const rpi_step *current(const rank_state *rank) {
 /* Fail at the step that `rank` is about to do. */
 #define FAIL_HERE(rank, ...) rpi_schedule_fail((rank)->schedule, (rank)->at, __VA_ARGS__)
 
-/* Does the collective give the rank this part of IN? */
+static rpi_seat seat_of(const proof *p, int rank) {
+    return (rpi_seat){.world = p->world, .root = p->root, .rank = rank};
+}
+
 static bool has_input(const proof *p, int rank, int part) {
-    switch (p->algorithm->collective) {
-    case RPI_ALL_REDUCE:
-    case RPI_REDUCE_SCATTER:
-    case RPI_REDUCE: return true;
-    case RPI_ALL_GATHER:
-    case RPI_GATHER: return part == rank;
-    case RPI_BROADCAST:
-    case RPI_SCATTER: return rank == p->root;
-    case RPI_ALL_TO_ALL: return part < p->world;
-    case RPI_SENDRECV: return rank == 0;
-    default: return false;
-    }
+    rpi_seat seat = seat_of(p, rank);
+    return p->kind->gives(&seat, part);
 }
 
-/* Part 0 is the rank's own, part world + d comes from the rank d before. */
-static uint64_t exchanged(const proof *p, int rank, int part) {
-    if (part == 0) return bit(rank);
-    int distance = part - p->world;
-    return distance > 0 ? bit((rank - distance + p->world) % p->world) : 0;
+static int wanted(const proof *p, int rank, int part) {
+    rpi_seat seat = seat_of(p, rank);
+    return p->kind->wants(&seat, part);
 }
 
-/* The contributions that part of OUT must end with; 0: the rank has no such part. */
-static uint64_t wanted(const proof *p, int rank, int part) {
-    switch (p->algorithm->collective) {
-    case RPI_ALL_REDUCE: return all_ranks(p->world);
-    case RPI_REDUCE_SCATTER: return part == rank ? all_ranks(p->world) : 0;
-    case RPI_ALL_GATHER: return bit(part);
-    case RPI_BROADCAST: return bit(p->root);
-    case RPI_SENDRECV: return rank == 1 ? bit(0) : 0;
-    case RPI_REDUCE: return rank == p->root ? all_ranks(p->world) : 0;
-    case RPI_GATHER: return rank == p->root ? bit(part) : 0;
-    case RPI_SCATTER: return part == rank ? bit(p->root) : 0;
-    case RPI_ALL_TO_ALL: return exchanged(p, rank, part);
-    default: return 0;
-    }
+/* The weight with which a contribution ends in a result. */
+static rpi_fraction result_weight(const proof *p) {
+    return p->kind->reduces && p->request->mean ? (rpi_fraction){1, p->world}
+                                                : (rpi_fraction){1, 1};
 }
 
-static bool reduces(const proof *p) {
-    return p->algorithm->collective == RPI_ALL_REDUCE ||
-           p->algorithm->collective == RPI_REDUCE_SCATTER ||
-           p->algorithm->collective == RPI_REDUCE;
+static bool is_finished(const proof *p, const value *it) {
+    return rpi_combination_is(&p->combinations, it->contributions, 0, p->world - 1,
+                              result_weight(p));
 }
 
-/* What a sender calls part p, the receiver calls so: blocks of an all-to-all are numbered by
- * distance, those received behind those sent. */
-static int received_as(const proof *p, int part) {
-    return p->algorithm->collective == RPI_ALL_TO_ALL ? p->world + part : part;
+static rp_status read_input(proof *p, const rank_state *rank, value *out_value) {
+    int part = current(rank)->part, self = rank->schedule->rank;
+    if (!has_input(p, self, part)) return FAIL_HERE(rank, "the rank has no such input");
+    if (rank->out[part].present) return FAIL_HERE(rank, "reads IN after OUT was written");
+    *out_value = (value){.present = true,
+                         .own = true,
+                         .part = part,
+                         .in_rank_order = true,
+                         .contributions = rank->self};
+    return rpi_expression_number(&p->expressions, RPI_OPERATION_INPUT, self, part,
+                                 &out_value->expression);
 }
 
-static rp_status read_slot(const proof *p, rank_state *rank, value *out_value) {
+static rp_status read_slot(proof *p, rank_state *rank, value *out_value) {
     const rpi_step *step = current(rank);
-    int part = step->part, self = rank->schedule->rank;
-    if (step->from >= RPI_SLOT_WIRE) {
-        *out_value = rank->wire[step->from - RPI_SLOT_WIRE];
-    } else if (step->from == RPI_SLOT_SUM) {
-        if (rank->spent[part]) return FAIL_HERE(rank, "reads a sum that was taken before");
-        *out_value = rank->sum[part];
-    } else {
-        if (!has_input(p, self, part)) return FAIL_HERE(rank, "the rank has no such input");
-        if (rank->out[part].contributions)
-            return FAIL_HERE(rank, "reads IN after OUT was written");
-        *out_value = (value){.contributions = bit(self),
-                             .unencoded = bit(self),
-                             .part = part,
-                             .in_rank_order = true};
-    }
-    if (!out_value->contributions)
+    if (step->from == RPI_SLOT_IN) return read_input(p, rank, out_value);
+    value *slot = step->from == RPI_SLOT_SUM ? &rank->sum[step->part]
+                                             : &rank->wire[step->from - RPI_SLOT_WIRE];
+    if (!slot->present)
         return FAIL_HERE(rank, "reads slot %d before it is written", step->from);
+    slot->unread = false;
+    *out_value = *slot;
     return RP_OK;
 }
 
-static rp_status write_out(const proof *p, rank_state *rank, value written) {
+/* Times the weight of the step that reads it. */
+static rp_status weigh(proof *p, const rpi_step *step, value *it) {
+    if (!step->weight.over) return RP_OK;
+    int64_t weight = (int64_t)step->weight.times * ((int64_t)INT32_MAX + 1) + step->weight.over;
+    RP_TRY(rpi_combine_weigh(&p->combinations, it->contributions, step->weight,
+                             &it->contributions));
+    return rpi_expression_number(&p->expressions, RPI_OPERATION_WEIGHED, it->expression, weight,
+                                 &it->expression);
+}
+
+/* To the dtype of the data, which is not that of every accumulator. */
+static rp_status round_value(proof *p, value *it) {
+    return rpi_expression_number(&p->expressions, RPI_OPERATION_ROUNDED, it->expression, 0,
+                                 &it->expression);
+}
+
+static rp_status write_out(proof *p, rank_state *rank, value written) {
     int part = current(rank)->part;
-    if (!wanted(p, rank->schedule->rank, part))
+    if (wanted(p, rank->schedule->rank, part) == RPI_FROM_NOBODY)
         return FAIL_HERE(rank, "the rank has no such output");
-    if (rank->out[part].contributions) return FAIL_HERE(rank, "writes OUT twice");
+    if (rank->out[part].present) return FAIL_HERE(rank, "writes OUT twice");
+    RP_TRY(round_value(p, &written));
     rank->out[part] = written;
     return RP_OK;
 }
 
-static rp_status write_slot(const proof *p, rank_state *rank, value written) {
+static rp_status write_slot(proof *p, rank_state *rank, value written) {
     const rpi_step *step = current(rank);
     if (step->into == RPI_SLOT_OUT) return write_out(p, rank, written);
     if (step->into >= RPI_SLOT_WIRE) {
         rank->wire[step->into - RPI_SLOT_WIRE] = written;
         return RP_OK;
     }
-    if (rank->spent[step->part]) return FAIL_HERE(rank, "writes a sum that was taken before");
-    if (written.divided) return FAIL_HERE(rank, "puts a divided value into a sum");
-    if (rank->sum[step->part].contributions && step->kind != RPI_STEP_ADD)
+    if (rank->sum[step->part].unread && step->kind != RPI_STEP_ADD)
         return FAIL_HERE(rank, "overwrites a sum");
+    written.unread = true;
     rank->sum[step->part] = written;
     return RP_OK;
 }
 
-/* A finished sum leaves the accumulator, divided where the caller asked for a mean. */
-static rp_status take_sum(const proof *p, rank_state *rank, value *sum) {
-    if (sum->contributions != all_ranks(p->world))
-        return FAIL_HERE(rank, "takes an unfinished sum");
-    if (!(sum->unencoded & bit(rank->schedule->rank)))
-        return FAIL_HERE(rank, "the owner's own contribution was encoded");
-    sum->divided = true;
-    rank->spent[current(rank)->part] = true;
+/* A finished sum leaves the accumulator for everybody. */
+static rp_status check_finished(const proof *p, const rank_state *rank, const value *sum) {
+    if (!is_finished(p, sum)) return FAIL_HERE(rank, "takes an unfinished sum");
+    if (!sum->own) return FAIL_HERE(rank, "the owner's own contribution was encoded");
     return RP_OK;
+}
+
+static rp_status encode_lossily(proof *p, rank_state *rank, value *it) {
+    int part = current(rank)->part;
+    if (rank->encoded[part]) return FAIL_HERE(rank, "encodes the part a second time");
+    rank->encoded[part] = true;
+    it->own = false;
+    it->depth++;
+    return rpi_expression_number(&p->expressions, RPI_OPERATION_ENCODED, it->expression,
+                                 rank->first_step + rank->at, &it->expression);
 }
 
 static rp_status run_encode(proof *p, rank_state *rank) {
     const rpi_step *step = current(rank);
     value it = {0};
     RP_TRY(read_slot(p, rank, &it));
-    if (rank->encoded[step->part]) return FAIL_HERE(rank, "encodes the part a second time");
-    rank->encoded[step->part] = true;
     if (step->role == RPI_ROLE_OWNER) {
         if (step->from != RPI_SLOT_SUM) return FAIL_HERE(rank, "an owner encodes only sums");
-        RP_TRY(take_sum(p, rank, &it));
+        RP_TRY(check_finished(p, rank, &it));
+    } else if (p->kind->reduces && p->world > 1 && is_finished(p, &it)) {
+        return FAIL_HERE(rank, "encodes a finished sum in the role of a sender");
     }
-    it.encoding = rank->first_step + rank->at + 1;
-    it.unencoded = 0;
-    it.depth++;
+    RP_TRY(p->algorithm->exact ? round_value(p, &it) : encode_lossily(p, rank, &it));
     return write_slot(p, rank, it);
 }
 
@@ -187,23 +184,32 @@ static rp_status run_copy(proof *p, rank_state *rank) {
     const rpi_step *step = current(rank);
     value it = {0};
     RP_TRY(read_slot(p, rank, &it));
-    if (step->from == RPI_SLOT_SUM) RP_TRY(take_sum(p, rank, &it));
+    RP_TRY(weigh(p, step, &it));
+    if (step->from == RPI_SLOT_SUM && step->into == RPI_SLOT_OUT)
+        RP_TRY(check_finished(p, rank, &it));
     return write_slot(p, rank, it);
 }
 
+/* Is b's one rank behind all of a's? */
+static bool follows(const proof *p, const value *a, const value *b) {
+    return a->in_rank_order && rpi_combination_is_single(&p->combinations, b->contributions) &&
+           rpi_combination_lowest(&p->combinations, b->contributions) >
+               rpi_combination_highest(&p->combinations, a->contributions);
+}
+
 static rp_status run_add(proof *p, rank_state *rank) {
-    value *sum = &rank->sum[current(rank)->part];
-    value it = {0};
+    const rpi_step *step = current(rank);
+    value sum = rank->sum[step->part], it = {0};
     RP_TRY(read_slot(p, rank, &it));
-    if (!sum->contributions) return FAIL_HERE(rank, "adds to a sum that was never written");
-    if (sum->contributions & it.contributions)
-        return FAIL_HERE(rank, "adds a contribution a second time");
-    bool single = (it.contributions & (it.contributions - 1)) == 0;
-    it.in_rank_order = sum->in_rank_order && single && it.contributions > sum->contributions;
-    it.contributions |= sum->contributions;
-    it.unencoded |= sum->unencoded;
-    it.depth = it.depth > sum->depth ? it.depth : sum->depth;
-    it.encoding = 0;
+    if (!sum.present) return FAIL_HERE(rank, "adds to a sum that was never written");
+    RP_TRY(weigh(p, step, &it));
+    it.in_rank_order = follows(p, &sum, &it);
+    RP_TRY(rpi_combine_add(&p->combinations, sum.contributions, it.contributions,
+                           &it.contributions));
+    it.own |= sum.own;
+    it.depth = it.depth > sum.depth ? it.depth : sum.depth;
+    RP_TRY(rpi_expression_number(&p->expressions, RPI_OPERATION_ADDED, sum.expression,
+                                 it.expression, &it.expression));
     return write_slot(p, rank, it);
 }
 
@@ -225,13 +231,12 @@ static rp_status run_recv(proof *p, rank_state *rank) {
         return FAIL_HERE(rank, "a token meets a part");
     link->present = false;
     /* Only tokens are ordered before what follows them, whatever it touches. */
-    if (link->token) {
-        rank->heard |= link->heard;
-        return RP_OK;
-    }
-    if (received_as(p, link->value.part) != step->part)
+    if (link->token)
+        return rpi_combine_unite(&p->combinations, rank->heard, link->heard, &rank->heard);
+    if (rpi_collective_received_as(p->kind, p->world, link->value.part) != step->part)
         return FAIL_HERE(rank, "rank %d sends part %d here", step->peer, link->value.part);
     link->value.part = step->part;
+    link->value.own = false;
     return write_slot(p, rank, link->value);
 }
 
@@ -285,36 +290,55 @@ static rp_status check_links(const proof *p) {
     return RP_OK;
 }
 
-static rp_status check_output(const proof *p, int rank, int part) {
+/* What the part ends with, in words where it is not what it should be. */
+static rp_status check_contributions(const proof *p, int rank, int part, int want) {
     const value *got = &p->ranks[rank].out[part];
-    const rpi_schedule *schedule = p->ranks[rank].schedule;
-    uint64_t want = wanted(p, rank, part);
-    if (got->contributions != want)
-        return rpi_schedule_fail(
-            schedule, -1, "part %d ends with contributions %#llx, not %#llx", part,
-            (unsigned long long)got->contributions, (unsigned long long)want);
-    if (!want || p->world == 1) return RP_OK;
-    if (got->divided != reduces(p))
-        return rpi_schedule_fail(schedule, -1, "part %d is %sdivided for a mean", part,
-                                 got->divided ? "" : "not ");
-    if (p->algorithm->rank_order && !got->in_rank_order)
-        return rpi_schedule_fail(schedule, -1, "part %d is not summed in rank order", part);
+    bool all = want == RPI_FROM_ALL;
+    int first = all ? 0 : want, last = all ? p->world - 1 : want;
+    if (want == RPI_FROM_NOBODY
+            ? !got->present
+            : rpi_combination_is(&p->combinations, got->contributions, first, last,
+                                 all ? result_weight(p) : (rpi_fraction){1, 1}))
+        return RP_OK;
+    char text[160];
+    return rpi_schedule_fail(
+        p->ranks[rank].schedule, -1, "part %d ends with contributions of %s, not of %s", part,
+        rpi_combination_text(&p->combinations, got->contributions, text, sizeof text),
+        want == RPI_FROM_NOBODY ? "nobody"
+        : all                   ? "all, each once"
+                                : "its one rank");
+}
+
+static rp_status check_output(const proof *p, int rank, int part) {
+    int want = wanted(p, rank, part);
+    RP_TRY(check_contributions(p, rank, part, want));
+    if (want == RPI_FROM_NOBODY || p->world == 1) return RP_OK;
+    if (p->algorithm->rank_order && !p->ranks[rank].out[part].in_rank_order)
+        return rpi_schedule_fail(p->ranks[rank].schedule, -1,
+                                 "part %d is not summed in rank order", part);
     return RP_OK;
 }
 
-/* Whoever has a part that others have too holds the same bits: those of one encoding. */
+/* Whoever has a part that others have too holds the same bits: what it was computed by is the
+ * same. */
 static rp_status check_replica(const proof *p, int rank, int part) {
-    rpi_collective collective = p->algorithm->collective;
-    if (collective != RPI_ALL_REDUCE && collective != RPI_ALL_GATHER &&
-        collective != RPI_BROADCAST)
+    bool but_root = p->kind->replicas == RPI_REPLICAS_BUT_THE_ROOT;
+    if (p->kind->replicas == RPI_REPLICAS_NONE || p->world == 1 ||
+        (but_root && rank == p->root))
         return RP_OK;
-    if (p->world == 1 || (collective == RPI_BROADCAST && rank == p->root)) return RP_OK;
-    int first = collective == RPI_BROADCAST ? (p->root + 1) % p->world : 0;
-    int encoding = p->ranks[rank].out[part].encoding;
-    if (!encoding || encoding != p->ranks[first].out[part].encoding)
-        return rpi_schedule_fail(p->ranks[rank].schedule, -1,
-                                 "part %d is not decoded from the encoding that rank %d has",
-                                 part, first);
+    int first = but_root ? (p->root + 1) % p->world : 0;
+    if (p->ranks[rank].out[part].expression == p->ranks[first].out[part].expression)
+        return RP_OK;
+    return rpi_schedule_fail(p->ranks[rank].schedule, -1,
+                             "part %d is not decoded from the encoding that rank %d has", part,
+                             first);
+}
+
+static rp_status check_sums(const proof *p, int rank) {
+    const rpi_schedule *schedule = p->ranks[rank].schedule;
+    for (int part = 0; part < schedule->parts; part++)
+        if (p->ranks[rank].sum[part].unread)
+            return rpi_schedule_fail(schedule, -1, "nobody reads the sum of part %d", part);
     return RP_OK;
 }
 
@@ -327,6 +351,7 @@ static rp_status check_outputs(const proof *p) {
             int got = p->ranks[rank].out[part].depth;
             if (got > depth) depth = got;
         }
+        RP_TRY(check_sums(p, rank));
     }
     if (claimed >= 0 && p->world > 1 && depth != claimed)
         return rpi_schedule_fail(p->ranks[0].schedule, -1,
@@ -335,11 +360,15 @@ static rp_status check_outputs(const proof *p) {
 }
 
 static rp_status check_barrier(const proof *p) {
-    for (int rank = 0; rank < p->world; rank++)
-        if (p->ranks[rank].heard != all_ranks(p->world))
-            return rpi_schedule_fail(p->ranks[rank].schedule, -1,
-                                     "ends having heard of ranks %#llx only",
-                                     (unsigned long long)p->ranks[rank].heard);
+    for (int rank = 0; rank < p->world; rank++) {
+        char text[160];
+        rpi_combination heard = p->ranks[rank].heard;
+        if (rpi_combination_is(&p->combinations, heard, 0, p->world - 1, (rpi_fraction){1, 1}))
+            continue;
+        return rpi_schedule_fail(
+            p->ranks[rank].schedule, -1, "ends having heard of %s only",
+            rpi_combination_text(&p->combinations, heard, text, sizeof text));
+    }
     return RP_OK;
 }
 
@@ -362,19 +391,13 @@ static rp_status check_token_first(const rpi_schedule *sender) {
     return status;
 }
 
-static bool has_blocks(const proof *p) {
-    rpi_collective collective = p->algorithm->collective;
-    return collective == RPI_GATHER || collective == RPI_SCATTER ||
-           collective == RPI_ALL_TO_ALL;
-}
-
 /* Nobody can pass a block on without knowing how long it is. */
 static rp_status check_blocks(const proof *p) {
     for (int rank = 0; rank < p->world; rank++) {
         const rpi_schedule *schedule = p->ranks[rank].schedule;
         for (int i = 0; i < schedule->count; i++) {
             int part = schedule->steps[i].part;
-            if (!has_input(p, rank, part) && !wanted(p, rank, part))
+            if (!has_input(p, rank, part) && wanted(p, rank, part) == RPI_FROM_NOBODY)
                 return rpi_schedule_fail(schedule, i, "the block is not one of this rank's");
         }
     }
@@ -382,24 +405,24 @@ static rp_status check_blocks(const proof *p) {
 }
 
 static rp_status prove(proof *p) {
-    if (has_blocks(p)) RP_TRY(check_blocks(p));
+    if (p->kind->has_blocks) RP_TRY(check_blocks(p));
     RP_TRY(run_all(p));
     RP_TRY(check_links(p));
     RP_TRY(check_outputs(p));
-    if (p->algorithm->collective == RPI_BARRIER) RP_TRY(check_barrier(p));
-    if (p->algorithm->collective == RPI_SENDRECV)
-        RP_TRY(check_token_first(p->ranks[0].schedule));
+    if (p->kind->tokens_only) RP_TRY(check_barrier(p));
+    if (p->kind->token_first) RP_TRY(check_token_first(p->ranks[0].schedule));
     return RP_OK;
 }
 
-static rp_status rank_open(rank_state *rank, const rpi_schedule *schedule, int first_step) {
+static rp_status rank_open(proof *p, rank_state *rank, const rpi_schedule *schedule,
+                           int first_step) {
     size_t parts = (size_t)schedule->parts, wires = (size_t)schedule->wires;
     *rank = (rank_state){.schedule = schedule, .first_step = first_step};
-    rank->heard = bit(schedule->rank);
+    RP_TRY(rpi_combine_one(&p->combinations, schedule->rank, &rank->self));
+    rank->heard = rank->self;
     RP_TRY(rpi_alloc_array(parts, sizeof *rank->out, "outputs to prove", &rank->out));
     RP_TRY(rpi_alloc_array(parts, sizeof *rank->sum, "sums to prove", &rank->sum));
     RP_TRY(rpi_alloc_array(wires, sizeof *rank->wire, "wires to prove", &rank->wire));
-    RP_TRY(rpi_alloc_array(parts, sizeof *rank->spent, "sums to prove", &rank->spent));
     return rpi_alloc_array(parts, sizeof *rank->encoded, "parts to prove", &rank->encoded);
 }
 
@@ -408,62 +431,75 @@ static void proof_close(proof *p) {
         rpi_free(p->ranks[r].out);
         rpi_free(p->ranks[r].sum);
         rpi_free(p->ranks[r].wire);
-        rpi_free(p->ranks[r].spent);
         rpi_free(p->ranks[r].encoded);
     }
     rpi_free(p->ranks);
     rpi_free(p->links);
+    rpi_combinations_free(&p->combinations);
+    rpi_expressions_free(&p->expressions);
 }
 
-static rp_status proof_open(proof *p, const rpi_schedule *schedules, int world) {
-    size_t ranks = (size_t)world;
+static rp_status proof_open(proof *p, const rpi_schedule *schedules,
+                            const rpi_plan_request *request) {
+    size_t ranks = (size_t)request->world;
     int steps = 0;
-    *p =
-        (proof){.algorithm = schedules[0].algorithm, .world = world, .root = schedules[0].root};
+    *p = (proof){.algorithm = schedules[0].algorithm,
+                 .kind = rpi_collective_kind_of(schedules[0].algorithm->collective),
+                 .request = request,
+                 .world = request->world,
+                 .root = schedules[0].root};
     RP_TRY(rpi_alloc_array(ranks, sizeof *p->ranks, "ranks to prove", &p->ranks));
     RP_TRY(rpi_alloc_array(ranks * ranks, sizeof *p->links, "links to prove", &p->links));
-    for (int r = 0; r < world; r++) {
-        RP_TRY(rank_open(&p->ranks[r], &schedules[r], steps));
+    for (int r = 0; r < request->world; r++) {
+        RP_TRY(rank_open(p, &p->ranks[r], &schedules[r], steps));
         steps += schedules[r].count;
     }
     return RP_OK;
 }
 
-static rp_status check_family(const rpi_schedule *schedules, int world) {
-    for (int r = 0; r < world; r++) {
+static rp_status check_family(const rpi_schedule *schedules, const rpi_plan_request *request) {
+    for (int r = 0; r < request->world; r++) {
         const rpi_schedule *it = &schedules[r];
         RP_TRY(rpi_schedule_check_shape(it));
-        if (it->rank != r || it->world != world || it->algorithm != schedules[0].algorithm ||
-            it->root != schedules[0].root || it->parts != schedules[0].parts)
+        if (it->rank != r || it->world != request->world || it->mean != request->mean ||
+            it->algorithm != schedules[0].algorithm || it->root != schedules[0].root ||
+            it->parts != schedules[0].parts)
             return rpi_schedule_fail(it, -1, "ranks have schedules of different collectives");
     }
     return RP_OK;
 }
 
-rp_status rpi_plan_check_schedules(const rpi_schedule *schedules, int world) {
-    if (world < 1 || world > RPI_PLAN_CHECK_WORLD)
-        return RP_FAIL(UNSUPPORTED, "worlds of 1 to %d can be proved, not of %d",
-                       RPI_PLAN_CHECK_WORLD, world);
-    RP_TRY(check_family(schedules, world));
+static rp_status check_world(int world) {
+    if (world >= 1 && world <= RPI_PLAN_CHECK_WORLD) return RP_OK;
+    return RP_FAIL(UNSUPPORTED, "worlds of 1 to %d can be proved, not of %d",
+                   RPI_PLAN_CHECK_WORLD, world);
+}
+
+rp_status rpi_plan_check_schedules(const rpi_schedule *schedules,
+                                   const rpi_plan_request *request) {
+    RP_TRY(check_world(request->world));
+    RP_TRY(check_family(schedules, request));
     proof p;
-    rp_status status = proof_open(&p, schedules, world);
+    rp_status status = proof_open(&p, schedules, request);
     if (status == RP_OK) status = prove(&p);
     proof_close(&p);
     return status;
 }
 
-rp_status rpi_plan_check(const rpi_algorithm *algorithm, int world, int root) {
-    rpi_schedule schedules[RPI_PLAN_CHECK_WORLD] = {0};
-    if (world > RPI_PLAN_CHECK_WORLD)
-        return RP_FAIL(UNSUPPORTED, "worlds of 1 to %d can be proved, not of %d",
-                       RPI_PLAN_CHECK_WORLD, world);
-    rp_status status = RP_OK;
+rp_status rpi_plan_check(const rpi_algorithm *algorithm, const rpi_plan_request *request) {
+    rpi_schedule *schedules = NULL;
     int built = 0;
-    for (; built < world && status == RP_OK; built++) {
-        rpi_plan_request request = {.world = world, .rank = built, .root = root};
-        status = rpi_schedule_build(algorithm, &request, &schedules[built]);
+    RP_TRY(check_world(request->world));
+    RP_TRY(rpi_alloc_array((size_t)request->world, sizeof *schedules, "schedules to prove",
+                           &schedules));
+    rp_status status = RP_OK;
+    for (; built < request->world && status == RP_OK; built++) {
+        rpi_plan_request own = *request;
+        own.rank = built;
+        status = rpi_schedule_build(algorithm, &own, &schedules[built]);
     }
-    if (status == RP_OK) status = rpi_plan_check_schedules(schedules, world);
+    if (status == RP_OK) status = rpi_plan_check_schedules(schedules, request);
     for (int r = 0; r < built; r++) rpi_schedule_destroy(&schedules[r]);
+    rpi_free(schedules);
     return status;
 }

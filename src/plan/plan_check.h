@@ -1,5 +1,5 @@
-/* Proof of a schedule without a network: runs the schedules of all ranks on sets of
- * contributions instead of numbers.
+/* Proof of a schedule without a network: runs the schedules of all ranks on combinations of
+ * contributions (who is in a value, and with which coefficient) instead of numbers.
  *
  * The run is the least lucky one: each rank does one step at a time in the order of its
  * schedule, and a link holds one frame, so that a SEND waits until the frame before it has been
@@ -11,29 +11,33 @@
 
 #include "plan/plan.h"
 
-enum { RPI_PLAN_CHECK_WORLD = 64 }; /* largest world that can be proved: sets are 64 bits */
+enum { RPI_PLAN_CHECK_WORLD = 1024 }; /* largest world: a link takes some 100 bytes */
 
-/* RP_OK when all of this holds, for one world and root:
+/* RP_OK when all of this holds, for one world, root and layout of hosts:
  *  - no rank waits for ever; the k-th SEND of every link meets a RECV of the same part (or both
  *    are of TOKEN), and no frame is left over;
  *  - no slot is read before it is written; IN and OUT are touched only where the collective has
- *    them on this rank; IN is not read after OUT of the same part was written;
+ *    them on this rank; IN is not read after OUT of the same part was written; no sum is
+ *    written that nobody reads;
  *  - each part of OUT that a rank must have ends with every contribution that belongs in it,
- *    exactly once; the owner's own entered the sum unencoded; where the algorithm says so, they
- *    were added one by one in rank order;
- *  - a finished sum is divided exactly once (for a mean) and not read again; nothing else is;
- *  - a rank encodes a part at most once (there is one residual an element);
+ *    each with the coefficient 1, or 1/world where a mean was asked for; the owner's own
+ * entered the sum without passing a lossy codec; where the algorithm says so, they were added
+ * one by one in rank order;
+ *  - what is encoded for everybody is finished: coefficients do not change behind that;
+ *  - a rank encodes a part lossily at most once (there is one residual an element);
  *  - replicas are bit-identical: after an all-reduce or all-gather all ranks, after a broadcast
- *    all but the root, hold the decoding of one and the same encoding;
+ *    all but the root, hold what the same operations in the same order made of the same inputs;
  *  - no element is encoded more often than algorithm->quantisations says, and some as often;
  *  - blocks (plan.h): a rank handles only parts that it gives or gets;
  *  - barrier: no rank ends before all have begun; send/recv: no data before the token.
  * Else RP_INTERNAL, naming algorithm, world, root, rank, step and part. RP_NOMEM.
- * RP_UNSUPPORTED: the world is too large, or the algorithm does not fit it. */
-rp_status rpi_plan_check(const rpi_algorithm *algorithm, int world, int root);
+ * RP_UNSUPPORTED: the world is too large, or the algorithm does not fit it. The rank of the
+ * request does not matter. */
+rp_status rpi_plan_check(const rpi_algorithm *algorithm, const rpi_plan_request *request);
 
-/* The same for schedules at hand, schedules[rank] for each rank of schedules[0].world, of one
+/* The same for schedules at hand, schedules[rank] for each rank of the request's world, of one
  * algorithm; their shape is checked too, and waits and next must be those of the steps. */
-rp_status rpi_plan_check_schedules(const rpi_schedule *schedules, int world);
+rp_status rpi_plan_check_schedules(const rpi_schedule *schedules,
+                                   const rpi_plan_request *request);
 
 #endif

@@ -13,6 +13,7 @@ static rp_status build(const rpi_plan_request *request, rpi_schedule *out_schedu
     }
     rpi_circle_reduce(&writer, 0);
     rpi_writer_round(&writer, world - 1);
+    rpi_write_mean(&writer, rank);
     int sum = rpi_write_encode(&writer, rank, RPI_SLOT_SUM, RPI_ROLE_OWNER);
     rpi_circle_gather(&writer, sum, world - 1);
     return rpi_writer_finish(&writer);

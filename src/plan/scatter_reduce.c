@@ -30,6 +30,7 @@ static void write_owner(rpi_writer *writer, int mine) {
         contribute(writer, rpi_wrap(mine, distance, schedule->parts));
     rpi_direct_sum(writer, mine);
     rpi_writer_round(writer, 1);
+    rpi_write_mean(writer, mine);
     int wire = rpi_write_encode(writer, mine, RPI_SLOT_SUM, RPI_ROLE_OWNER);
     rpi_write_send(writer, mine, wire, schedule->root);
 }

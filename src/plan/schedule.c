@@ -4,28 +4,11 @@
 
 #include "base/memory.h"
 
-static const char *const collective_names[RPI_COLLECTIVES] = {
-    [RPI_ALL_REDUCE] = "all-reduce", [RPI_REDUCE_SCATTER] = "reduce-scatter",
-    [RPI_ALL_GATHER] = "all-gather", [RPI_BROADCAST] = "broadcast",
-    [RPI_BARRIER] = "barrier",       [RPI_SENDRECV] = "send-recv",
-    [RPI_REDUCE] = "reduce",         [RPI_GATHER] = "gather",
-    [RPI_SCATTER] = "scatter",       [RPI_ALL_TO_ALL] = "all-to-all",
-};
-
 static const char *const step_names[RPI_STEP_KINDS] = {
     [RPI_STEP_ENCODE] = "encode", [RPI_STEP_SEND] = "send", [RPI_STEP_RECV] = "recv",
     [RPI_STEP_DECODE] = "decode", [RPI_STEP_ADD] = "add",   [RPI_STEP_COPY] = "copy",
     [RPI_STEP_FENCE] = "fence",
 };
-
-const char *rpi_collective_name(rpi_collective collective) {
-    return (unsigned)collective < RPI_COLLECTIVES ? collective_names[collective] : "unknown";
-}
-
-bool rpi_collective_has_root(rpi_collective collective) {
-    return collective == RPI_BROADCAST || collective == RPI_REDUCE ||
-           collective == RPI_GATHER || collective == RPI_SCATTER;
-}
 
 const char *rpi_step_name(rpi_step_kind kind) {
     return (unsigned)kind < RPI_STEP_KINDS ? step_names[kind] : "unknown";
@@ -43,7 +26,7 @@ static rp_status check_request(const rpi_algorithm *algorithm,
         return RP_FAIL(INVALID, "rank %d is not in a world of %d", request->rank, world);
     if (request->root < 0 || request->root >= world)
         return RP_FAIL(INVALID, "root %d is not in a world of %d", request->root, world);
-    if (!algorithm->fits(world))
+    if (!algorithm->fits(request))
         return RP_FAIL(UNSUPPORTED, "%s by '%s' does not work in a world of %d",
                        rpi_collective_name(algorithm->collective), algorithm->name, world);
     return RP_OK;
@@ -59,6 +42,10 @@ rp_status rpi_schedule_build(const rpi_algorithm *algorithm, const rpi_plan_requ
     if (status == RP_OK) status = rpi_schedule_order(out_schedule);
     if (status != RP_OK) rpi_schedule_destroy(out_schedule);
     return status;
+}
+
+bool rpi_algorithm_fits(const rpi_algorithm *algorithm, int world) {
+    return algorithm->fits(&(rpi_plan_request){.world = world});
 }
 
 void rpi_schedule_destroy(rpi_schedule *schedule) {

@@ -8,16 +8,22 @@ static const char *slot_text(int slot, char *text, size_t bytes) {
     return text;
 }
 
-static bool divides(const rpi_step *step) {
-    return step->from == RPI_SLOT_SUM &&
-           (step->kind == RPI_STEP_ENCODE ? step->role == RPI_ROLE_OWNER
-                                          : step->kind == RPI_STEP_COPY);
+/* What is read, times its weight: "1/4 sum". */
+static const char *weighed_text(const rpi_step *step, const char *from, char *text,
+                                size_t bytes) {
+    if (!step->weight.over) return from;
+    if (step->weight.over == 1)
+        snprintf(text, bytes, "%d %s", step->weight.times, from);
+    else
+        snprintf(text, bytes, "%d/%d %s", step->weight.times, step->weight.over, from);
+    return text;
 }
 
 /* "wire 3 -> rank 2", "rank 2 -> wire 3", "in -> wire 0", "sum += wire 1" */
 static void print_places(FILE *stream, const rpi_step *step) {
-    char from_text[24], into_text[24];
-    const char *from = slot_text(step->from, from_text, sizeof from_text);
+    char from_text[24], into_text[24], weighed[48];
+    const char *from = weighed_text(step, slot_text(step->from, from_text, sizeof from_text),
+                                    weighed, sizeof weighed);
     const char *into = slot_text(step->into, into_text, sizeof into_text);
     switch (step->kind) {
     case RPI_STEP_SEND: fprintf(stream, "%s -> rank %d", from, step->peer); break;
@@ -26,7 +32,6 @@ static void print_places(FILE *stream, const rpi_step *step) {
     case RPI_STEP_FENCE: fprintf(stream, "all above before all below"); break;
     default: fprintf(stream, "%s -> %s", from, into);
     }
-    if (divides(step)) fprintf(stream, " (a mean divides here)");
 }
 
 static bool has_part(const rpi_step *step) {

@@ -6,8 +6,11 @@
 
 rpi_writer rpi_writer_start(const rpi_plan_request *request, int parts,
                             rpi_schedule *schedule) {
-    *schedule = (rpi_schedule){
-        .world = request->world, .rank = request->rank, .root = request->root, .parts = parts};
+    *schedule = (rpi_schedule){.world = request->world,
+                               .rank = request->rank,
+                               .root = request->root,
+                               .parts = parts,
+                               .mean = request->mean};
     return (rpi_writer){.schedule = schedule, .status = RP_OK};
 }
 
@@ -32,7 +35,6 @@ static void append(rpi_writer *writer, rpi_step step) {
     }
     step.round = (uint16_t)writer->round;
     if (writer->round >= schedule->rounds) schedule->rounds = writer->round + 1;
-    if (step.from == RPI_SLOT_SUM || step.into == RPI_SLOT_SUM) schedule->uses_sum = true;
     schedule->steps[schedule->count++] = step;
 }
 
@@ -85,6 +87,43 @@ void rpi_write_copy(rpi_writer *writer, int part, int from, int into) {
     write_local(writer, RPI_STEP_COPY, part, from, into);
 }
 
+/* The weight that makes a finished sum the result. */
+static rpi_fraction result_weight(const rpi_writer *writer) {
+    const rpi_schedule *schedule = writer->schedule;
+    return schedule->mean && schedule->world > 1 ? (rpi_fraction){1, schedule->world}
+                                                 : (rpi_fraction){0};
+}
+
+static void write_weighed(rpi_writer *writer, rpi_step_kind kind, int part, int from, int into,
+                          rpi_fraction weight) {
+    append(writer, (rpi_step){.kind = (uint8_t)kind,
+                              .from = (uint16_t)from,
+                              .into = (uint16_t)into,
+                              .part = part,
+                              .peer = -1,
+                              .weight = weight});
+}
+
+void rpi_write_mean(rpi_writer *writer, int part) {
+    rpi_fraction weight = result_weight(writer);
+    if (weight.over)
+        write_weighed(writer, RPI_STEP_COPY, part, RPI_SLOT_SUM, RPI_SLOT_SUM, weight);
+}
+
+void rpi_write_result(rpi_writer *writer, int part) {
+    write_weighed(writer, RPI_STEP_COPY, part, RPI_SLOT_SUM, RPI_SLOT_OUT,
+                  result_weight(writer));
+}
+
+void rpi_write_weighed_copy(rpi_writer *writer, int part, int from, int into,
+                            rpi_fraction weight) {
+    write_weighed(writer, RPI_STEP_COPY, part, from, into, weight);
+}
+
+void rpi_write_weighed_add(rpi_writer *writer, int part, int from, rpi_fraction weight) {
+    write_weighed(writer, RPI_STEP_ADD, part, from, RPI_SLOT_SUM, weight);
+}
+
 void rpi_write_token_send(rpi_writer *writer, int peer) {
     append(writer, (rpi_step){.kind = RPI_STEP_SEND, .from = RPI_SLOT_TOKEN, .peer = peer});
 }
@@ -101,6 +140,6 @@ int rpi_wrap(int a, int b, int world) {
     return (a + b + world) % world;
 }
 
-bool rpi_fits_all(int world) {
-    return world >= 1;
+bool rpi_fits_all(const rpi_plan_request *request) {
+    return request->world >= 1;
 }

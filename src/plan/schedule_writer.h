@@ -27,6 +27,15 @@ void rpi_write_send(rpi_writer *writer, int part, int from, int peer);
 void rpi_write_decode(rpi_writer *writer, int part, int from, int into);
 void rpi_write_add(rpi_writer *writer, int part, int from, int into);
 void rpi_write_copy(rpi_writer *writer, int part, int from, int into);
+/* `into` becomes weight * `from`; SUM becomes SUM + weight * `from`. */
+void rpi_write_weighed_copy(rpi_writer *writer, int part, int from, int into,
+                            rpi_fraction weight);
+void rpi_write_weighed_add(rpi_writer *writer, int part, int from, rpi_fraction weight);
+/* A finished sum becomes the mean where it lies, where one was asked for: before it is encoded
+ * for everybody. */
+void rpi_write_mean(rpi_writer *writer, int part);
+/* A finished sum, or its mean, goes to OUT. */
+void rpi_write_result(rpi_writer *writer, int part);
 void rpi_write_token_send(rpi_writer *writer, int peer);
 void rpi_write_token_recv(rpi_writer *writer, int peer);
 void rpi_write_fence(rpi_writer *writer);
@@ -35,6 +44,6 @@ void rpi_write_fence(rpi_writer *writer);
 int rpi_wrap(int a, int b, int world);
 
 /* fits() of algorithms that take every world. */
-bool rpi_fits_all(int world);
+bool rpi_fits_all(const rpi_plan_request *request);
 
 #endif

@@ -14,6 +14,7 @@ static rp_status build(const rpi_plan_request *request, rpi_schedule *out_schedu
     }
     rpi_direct_reduce(&writer, 0);
     rpi_writer_round(&writer, 2);
+    rpi_write_mean(&writer, rank);
     int sum = rpi_write_encode(&writer, rank, RPI_SLOT_SUM, RPI_ROLE_OWNER);
     rpi_direct_gather(&writer, sum, 2);
     return rpi_writer_finish(&writer);

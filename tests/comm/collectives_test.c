@@ -45,7 +45,7 @@ static void each_algorithm(rpi_collective collective, const rp_comm_options *opt
         const rpi_algorithm *algorithm = rpi_algorithm_at(a);
         if (algorithm->collective != collective) continue;
         for (int world = 1; world <= last_world; world++)
-            if (algorithm->fits(world))
+            if (rpi_algorithm_fits(algorithm, world))
                 world_run(world, options, function, (void *)(uintptr_t)algorithm->name);
     }
 }

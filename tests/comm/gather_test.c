@@ -117,7 +117,7 @@ static void each_algorithm(rpi_collective collective) {
         void *algorithm = (void *)(uintptr_t)rpi_algorithm_at(a);
         if (rpi_algorithm_at(a)->collective != collective) continue;
         for (int w = 0; w < 5; w++)
-            if (rpi_algorithm_at(a)->fits(worlds[w]))
+            if (rpi_algorithm_fits(rpi_algorithm_at(a), worlds[w]))
                 world_run(worlds[w], NULL, walk, algorithm);
         world_run(3, &small, walk, algorithm);
     }

@@ -246,7 +246,8 @@ static bool reduces(const rpi_algorithm *algorithm) {
 static void walk(const rp_comm_options *options, size_t first_world, size_t last_world) {
     for (int a = 0; rpi_algorithm_at(a); a++)
         for (size_t w = first_world; w <= last_world; w++)
-            if (reduces(rpi_algorithm_at(a)) && rpi_algorithm_at(a)->fits(worlds[w]))
+            if (reduces(rpi_algorithm_at(a)) &&
+                rpi_algorithm_fits(rpi_algorithm_at(a), worlds[w]))
                 world_run(worlds[w], options, try_all_pairs,
                           (void *)(uintptr_t)rpi_algorithm_at(a));
 }

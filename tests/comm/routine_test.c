@@ -13,7 +13,7 @@ static void each_routine(void (*check)(const rpi_routine *routine)) {
     for (int a = 0; rpi_algorithm_at(a); a++) {
         const rpi_algorithm *algorithm = rpi_algorithm_at(a);
         for (int world = 1; world <= MOST_RANKS; world++)
-            for (int rank = 0; rank < world && algorithm->fits(world); rank++) {
+            for (int rank = 0; rank < world && rpi_algorithm_fits(algorithm, world); rank++) {
                 rpi_plan_request request = {.world = world, .rank = rank, .root = world / 2};
                 rpi_routine *routine = NULL;
                 REQUIRE_OK(rpi_routine_build(algorithm, &request, &routine));

@@ -152,7 +152,7 @@ static void the_pace_is_drawn_on_well(void) {
 static void more_is_dearer(void) {
     const rpi_algorithm *algorithm;
     for (int i = 0; (algorithm = rpi_algorithm_at(i)) != NULL; i++) {
-        int world = algorithm->fits(6) ? 6 : 2;
+        int world = rpi_algorithm_fits(algorithm, 6) ? 6 : 2;
         rpi_cost_model model = {1e9, 1e-5, 2e9, 4e9, 64, 1e-6, 0, 0};
         double before_s = 0;
         for (int64_t bytes = 0; bytes < 1000000000; bytes = 3 * bytes + 1000) {

@@ -9,37 +9,49 @@
 
 enum { LARGEST = 33 };
 
+static rp_status check_world(const rpi_algorithm *algorithm, int world, int root, bool mean) {
+    rpi_plan_request request = {.world = world, .root = root, .mean = mean};
+    return rpi_plan_check(algorithm, &request);
+}
+
 static void every_algorithm_holds_in_every_world(void) {
     const rpi_algorithm *algorithm;
     for (int i = 0; (algorithm = rpi_algorithm_at(i)) != NULL; i++) {
         for (int world = 1; world <= LARGEST; world++) {
-            if (!algorithm->fits(world)) continue;
+            if (!rpi_algorithm_fits(algorithm, world)) continue;
             int roots = rpi_collective_has_root(algorithm->collective) ? world : 1;
             for (int root = 0; root < roots; root++)
-                CHECK_OK(rpi_plan_check(algorithm, world, root));
+                for (int mean = 0; mean < 2; mean++)
+                    CHECK_OK(check_world(algorithm, world, root, mean));
         }
     }
 }
 
 static void the_largest_world_can_be_proved(void) {
     const rpi_algorithm *algorithm = NULL;
+    REQUIRE_OK(rpi_algorithm_find(RPI_BARRIER, "dissemination", &algorithm));
+    CHECK_OK(check_world(algorithm, RPI_PLAN_CHECK_WORLD, 0, false));
+    CHECK_FAILS(check_world(algorithm, RPI_PLAN_CHECK_WORLD + 1, 0, false), UNSUPPORTED,
+                "1025");
+    CHECK_FAILS(check_world(algorithm, 0, 0, false), UNSUPPORTED, "not of 0");
     REQUIRE_OK(rpi_algorithm_find(RPI_ALL_REDUCE, "sra", &algorithm));
-    CHECK_OK(rpi_plan_check(algorithm, RPI_PLAN_CHECK_WORLD, 0));
-    CHECK_FAILS(rpi_plan_check(algorithm, RPI_PLAN_CHECK_WORLD + 1, 0), UNSUPPORTED, "65");
-    CHECK_FAILS(rpi_plan_check(algorithm, 0, 0), UNSUPPORTED, "not of 0");
+    CHECK_OK(check_world(algorithm, 130, 0, true));
+    REQUIRE_OK(rpi_algorithm_find(RPI_ALL_REDUCE, "ring", &algorithm));
+    CHECK_OK(check_world(algorithm, 130, 0, true));
 }
 
 /* All ranks' schedules of one collective, to be damaged. */
 typedef struct family {
     rpi_schedule schedules[LARGEST];
     int world;
+    bool mean;
 } family;
 
-static rp_status family_build(const rpi_algorithm *algorithm, int world, int root,
+static rp_status family_build(const rpi_algorithm *algorithm, int world, int root, bool mean,
                               family *out_family) {
-    *out_family = (family){.world = world};
+    *out_family = (family){.world = world, .mean = mean};
     for (int rank = 0; rank < world; rank++) {
-        rpi_plan_request request = {.world = world, .rank = rank, .root = root};
+        rpi_plan_request request = {.world = world, .rank = rank, .root = root, .mean = mean};
         RP_TRY(rpi_schedule_build(algorithm, &request, &out_family->schedules[rank]));
     }
     return RP_OK;
@@ -75,7 +87,8 @@ static rp_status judge(family *it) {
     for (int rank = 0; rank < it->world; rank++)
         if (rpi_schedule_check_shape(&it->schedules[rank]) == RP_OK)
             RP_TRY(rpi_schedule_order(&it->schedules[rank]));
-    return rpi_plan_check_schedules(it->schedules, it->world);
+    rpi_plan_request request = {.world = it->world, .mean = it->mean};
+    return rpi_plan_check_schedules(it->schedules, &request);
 }
 
 /* No step of any algorithm is superfluous: the proof fails without it. */
@@ -83,13 +96,13 @@ static void every_dropped_step_is_missed(void) {
     const rpi_algorithm *algorithm;
     for (int i = 0; (algorithm = rpi_algorithm_at(i)) != NULL; i++) {
         for (int world = 1; world <= 6; world++) {
-            if (!algorithm->fits(world)) continue;
+            if (!rpi_algorithm_fits(algorithm, world)) continue;
             bool more = true;
             for (int step = 0; more; step++) {
                 more = false;
                 for (int rank = 0; rank < world; rank++) {
                     family it;
-                    REQUIRE_OK(family_build(algorithm, world, world / 2, &it));
+                    REQUIRE_OK(family_build(algorithm, world, world / 2, true, &it));
                     if (step < it.schedules[rank].count) {
                         more = true;
                         drop(&it.schedules[rank], step);
@@ -113,7 +126,7 @@ static bool is_wire_copy(const rpi_step *step) {
 static void double_each_step_of(const rpi_algorithm *algorithm, int world, int rank) {
     for (int step = 0, count = 1; step < count; step++) {
         family it;
-        REQUIRE_OK(family_build(algorithm, world, 1, &it));
+        REQUIRE_OK(family_build(algorithm, world, 1, true, &it));
         rpi_schedule *damaged = &it.schedules[rank];
         count = damaged->count;
         bool fence = damaged->steps[step].kind == RPI_STEP_FENCE;
@@ -128,7 +141,7 @@ static void double_each_step_of(const rpi_algorithm *algorithm, int world, int r
 static void every_doubled_step_is_found(void) {
     const rpi_algorithm *algorithm;
     for (int i = 0; (algorithm = rpi_algorithm_at(i)) != NULL; i++) {
-        int world = algorithm->fits(5) ? 5 : 2;
+        int world = rpi_algorithm_fits(algorithm, 5) ? 5 : 2;
         for (int rank = 0; rank < world; rank++) double_each_step_of(algorithm, world, rank);
     }
 }
@@ -136,7 +149,7 @@ static void every_doubled_step_is_found(void) {
 static void misdirect_each_step_of(const rpi_algorithm *algorithm, int rank) {
     for (int step = 0, count = 1; step < count; step++) {
         family it;
-        REQUIRE_OK(family_build(algorithm, 5, 1, &it));
+        REQUIRE_OK(family_build(algorithm, 5, 1, true, &it));
         rpi_schedule *damaged = &it.schedules[rank];
         count = damaged->count;
         bool remote = is_wire_copy(&damaged->steps[step]);
@@ -152,7 +165,7 @@ static void misdirect_each_step_of(const rpi_algorithm *algorithm, int rank) {
 static void every_wrong_peer_is_found(void) {
     const rpi_algorithm *algorithm;
     for (int i = 0; (algorithm = rpi_algorithm_at(i)) != NULL; i++) {
-        for (int rank = 0; algorithm->fits(5) && rank < 5; rank++)
+        for (int rank = 0; rpi_algorithm_fits(algorithm, 5) && rank < 5; rank++)
             misdirect_each_step_of(algorithm, rank);
     }
 }
@@ -208,12 +221,44 @@ static void owner_reads_its_own_encoding(family *it) {
     }
 }
 
-static void sum_is_sent_undivided(family *it) {
+static void sum_is_sent_as_a_senders(family *it) {
     rpi_schedule *rank = &it->schedules[1];
     for (int i = 0; i < rank->count; i++) rank->steps[i].role = RPI_ROLE_SENDER;
 }
 
+/* The COPY that makes a sum a mean. */
+static int mean_of(const rpi_schedule *schedule) {
+    int i = 0;
+    while (!schedule->steps[i].weight.over) i++;
+    return i;
+}
+
+static void sum_is_sent_undivided(family *it) {
+    drop(&it->schedules[1], mean_of(&it->schedules[1]));
+}
+
+static void sum_is_kept_undivided(family *it) {
+    rpi_schedule *rank = &it->schedules[1];
+    rank->steps[mean_of(rank)].weight = (rpi_fraction){0};
+}
+
 static void sum_is_divided_twice(family *it) {
+    rpi_schedule *rank = &it->schedules[1];
+    int mean = mean_of(rank);
+    insert(rank, mean, rank->steps[mean]);
+}
+
+static void sum_is_divided_by_another_number(family *it) {
+    rpi_schedule *rank = &it->schedules[1];
+    rank->steps[mean_of(rank)].weight.over = 3;
+}
+
+static void a_contribution_counts_double(family *it) {
+    rpi_schedule *rank = &it->schedules[1];
+    rank->steps[step_of(rank, RPI_STEP_ADD, 0)].weight = (rpi_fraction){2, 1};
+}
+
+static void the_sum_is_kept_instead_of_its_encoding(family *it) {
     rpi_schedule *rank = &it->schedules[1];
     int last = step_of(rank, RPI_STEP_DECODE, 0);
     while (rank->steps[last].into != RPI_SLOT_OUT)
@@ -384,7 +429,7 @@ static const struct {
     {"adds out of rank order", RPI_ALL_REDUCE, 0, "sra", add_out_of_rank_order, "rank order"},
     {"reads IN after OUT", RPI_ALL_REDUCE, 0, "sra", encode_after_decode, "reads IN after OUT"},
     {"owner's own is encoded", RPI_ALL_REDUCE, 0, "sra", owner_reads_its_own_encoding,
-     "encodes the part a second time"},
+     "own contribution was encoded"},
     {"owner's own is encoded once", RPI_REDUCE_SCATTER, 0, "direct",
      owner_reads_its_own_encoding, "own contribution was encoded"},
     {"another's input", RPI_ALL_GATHER, 0, "direct", anothers_input_is_read, "no such input"},
@@ -392,18 +437,26 @@ static const struct {
      "no such output"},
     {"empty sum", RPI_ALL_REDUCE, 0, "sra", an_empty_sum_is_read, "before it is written"},
     {"taken sum", RPI_ALL_REDUCE, 0, "sra", a_taken_sum_is_written,
-     "writes a sum that was taken"},
-    {"result into a sum", RPI_ALL_REDUCE, 0, "sra", a_result_goes_into_a_sum, "divided value"},
+     "nobody reads the sum of part 1"},
+    {"result into a sum", RPI_ALL_REDUCE, 0, "sra", a_result_goes_into_a_sum,
+     "ends with contributions of nobody"},
     {"partial sum", RPI_ALL_REDUCE, 0, "ring", a_partial_sum_counts_as_finished, "unfinished"},
     {"input as sum", RPI_ALL_REDUCE, 0, "sra", an_input_counts_as_finished, "only sums"},
     {"token as data", RPI_BARRIER, 0, "dissemination", a_token_is_taken_for_data,
      "token meets"},
     {"short barrier", RPI_BARRIER, 0, "dissemination", the_last_round_is_left_out,
      "having heard"},
-    {"undivided sum", RPI_ALL_REDUCE, 0, "sra", sum_is_sent_undivided, "not divided"},
-    {"undivided sum of a ring", RPI_ALL_REDUCE, 0, "ring", sum_is_sent_undivided,
-     "not divided"},
-    {"divided twice", RPI_ALL_REDUCE, 0, "sra", sum_is_divided_twice, "taken before"},
+    {"undivided sum", RPI_ALL_REDUCE, 0, "sra", sum_is_sent_undivided, "unfinished"},
+    {"undivided sum of a ring", RPI_ALL_REDUCE, 0, "ring", sum_is_sent_undivided, "unfinished"},
+    {"undivided sum kept", RPI_REDUCE_SCATTER, 0, "ring", sum_is_kept_undivided, "unfinished"},
+    {"divided twice", RPI_ALL_REDUCE, 0, "sra", sum_is_divided_twice, "unfinished"},
+    {"divided by three", RPI_ALL_REDUCE, 0, "ring", sum_is_divided_by_another_number,
+     "unfinished"},
+    {"counted double", RPI_ALL_REDUCE, 0, "sra", a_contribution_counts_double, "unfinished"},
+    {"a sum in the role of a sender", RPI_ALL_REDUCE, 0, "ring", sum_is_sent_as_a_senders,
+     "in the role of a sender"},
+    {"sum instead of its encoding", RPI_ALL_REDUCE, 0, "sra",
+     the_sum_is_kept_instead_of_its_encoding, "not decoded from"},
     {"all receive first", RPI_ALL_REDUCE, 0, "ring", all_receive_first, "for ever"},
     {"barrier receives first", RPI_BARRIER, 0, "dissemination", all_receive_first, "for ever"},
     {"parts change places", RPI_ALL_REDUCE, 0, "sra", parts_change_places, "sends part"},
@@ -417,9 +470,9 @@ static const struct {
     {"reduced for others", RPI_REDUCE, 0, "direct", a_result_is_kept_beside_the_root,
      "no such output"},
     {"undivided sum of a reduce", RPI_REDUCE, 0, "scatter", sum_is_sent_undivided,
-     "not divided"},
+     "unfinished"},
     {"owner's own is encoded in a reduce", RPI_REDUCE, 0, "scatter",
-     owner_reads_its_own_encoding, "encodes the part a second time"},
+     owner_reads_its_own_encoding, "own contribution was encoded"},
     {"root's own is encoded in a reduce", RPI_REDUCE, 1, "direct", owner_reads_its_own_encoding,
      "own contribution was encoded"},
     {"parts of a reduce change places", RPI_REDUCE, 0, "scatter", parts_change_places, "part"},
@@ -448,7 +501,7 @@ static void particular_damages_are_named(void) {
     for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
         family it;
         const rpi_algorithm *algorithm = find(damages[i].collective, damages[i].algorithm);
-        REQUIRE_OK(family_build(algorithm, 4, damages[i].root, &it));
+        REQUIRE_OK(family_build(algorithm, 4, damages[i].root, true, &it));
         CHECK_OK(judge(&it));
         damages[i].damage(&it);
         int before = check_failures();
@@ -461,7 +514,7 @@ static void particular_damages_are_named(void) {
 /* Without its fence the sender's data could overtake the token. */
 static void data_before_the_token_is_found(void) {
     family it;
-    REQUIRE_OK(family_build(find(RPI_SENDRECV, "rendezvous"), 2, 0, &it));
+    REQUIRE_OK(family_build(find(RPI_SENDRECV, "rendezvous"), 2, 0, false, &it));
     drop(&it.schedules[0], step_of(&it.schedules[0], RPI_STEP_FENCE, 0));
     CHECK_FAILS(judge(&it), INTERNAL, "before the receiver is ready");
     family_destroy(&it);
@@ -471,19 +524,19 @@ static void data_before_the_token_is_found(void) {
 static void wrong_claims_are_found(void) {
     rpi_algorithm liar = *find(RPI_ALL_REDUCE, "sra");
     liar.quantisations = 1;
-    CHECK_FAILS(rpi_plan_check(&liar, 4, 0), INTERNAL, "up to 2 times, not 1");
+    CHECK_FAILS(check_world(&liar, 4, 0, true), INTERNAL, "up to 2 times, not 1");
     liar = *find(RPI_ALL_REDUCE, "ring");
     liar.rank_order = true;
-    CHECK_FAILS(rpi_plan_check(&liar, 4, 0), INTERNAL, "rank order");
+    CHECK_FAILS(check_world(&liar, 4, 0, true), INTERNAL, "rank order");
     liar = *find(RPI_ALL_REDUCE, "ring");
     liar.quantisations = 4;
-    CHECK_OK(rpi_plan_check(&liar, 4, 0));
+    CHECK_OK(check_world(&liar, 4, 0, true));
     liar = *find(RPI_REDUCE, "scatter");
     liar.quantisations = 1;
-    CHECK_FAILS(rpi_plan_check(&liar, 4, 3), INTERNAL, "up to 2 times, not 1");
+    CHECK_FAILS(check_world(&liar, 4, 3, true), INTERNAL, "up to 2 times, not 1");
     liar = *find(RPI_ALL_TO_ALL, "pairwise");
     liar.quantisations = 0;
-    CHECK_FAILS(rpi_plan_check(&liar, 4, 0), INTERNAL, "up to 1 times, not 0");
+    CHECK_FAILS(check_world(&liar, 4, 0, true), INTERNAL, "up to 1 times, not 0");
 }
 
 /* Any field of any step set to anything: never a crash, and never a proof of what would give
@@ -496,10 +549,10 @@ static void random_damage_never_crashes(void) {
         while (rpi_algorithm_at(algorithms)) algorithms++;
         const rpi_algorithm *algorithm =
             rpi_algorithm_at((int)rpi_rng_below(&rng, (uint32_t)algorithms));
-        int world = algorithm->fits(5) ? 2 + (int)rpi_rng_below(&rng, 4) : 2;
+        int world = rpi_algorithm_fits(algorithm, 5) ? 2 + (int)rpi_rng_below(&rng, 4) : 2;
         family it;
         int root = (int)rpi_rng_below(&rng, (uint32_t)world);
-        REQUIRE_OK(family_build(algorithm, world, root, &it));
+        REQUIRE_OK(family_build(algorithm, world, root, trial % 2, &it));
         rpi_schedule *damaged = &it.schedules[rpi_rng_below(&rng, (uint32_t)world)];
         REQUIRE(damaged->steps);
         rpi_step *step = &damaged->steps[rpi_rng_below(&rng, (uint32_t)damaged->count)];
@@ -522,7 +575,7 @@ static void memory_failing_anywhere_is_reported(void) {
     const rpi_algorithm *algorithm = find(RPI_SENDRECV, "rendezvous");
     for (long n = 1;; n++) {
         rpi_memory_fail_after(n);
-        rp_status status = rpi_plan_check(algorithm, 2, 0);
+        rp_status status = check_world(algorithm, 2, 0, false);
         rpi_memory_fail_after(0);
         if (status == RP_OK) break;
         CHECK_EQ(status, RP_NOMEM);

@@ -9,8 +9,8 @@
 #include "base/option.h"
 #include "base/rng.h"
 #include "base/status.h"
+#include "engine/instance.h"
 #include "engine/optimizer.h"
-#include "engine/program.h"
 #include "train/network.h"
 
 #include <stddef.h>
@@ -141,7 +141,9 @@ typedef struct bench {
     const rpi_optimizer *optimizer;
     rpi_network network;
     rpi_weights *weights;
+    rpi_session *session;
     rpi_program *program;
+    rpi_instance *instance;
     float *images, *momentum;
     int32_t *labels;
     float scale;
@@ -177,13 +179,12 @@ static rp_status prepare(bench *it) {
     RP_TRY(rpi_network_build(s->model, &shape, &it->network));
     RP_TRY(rpi_weights_create(it->network.graph, it->network.loss, &it->weights));
     rpi_network_initialise(&it->network, it->weights, 1);
-    rpi_program_options program = {
-        .backend = it->backend,
-        .backend_options = {.threads = (int)s->threads, .tuning_file = s->tuning},
-        .training = true,
-        .batch = s->batch};
-    RP_TRY(rpi_program_compile(it->network.graph, it->weights, it->network.loss, &program,
+    rpi_backend_options threads = {.threads = (int)s->threads, .tuning_file = s->tuning};
+    rpi_program_options program = {.training = true, .batch = s->batch};
+    RP_TRY(rpi_session_create(it->weights, it->backend, &threads, &it->session));
+    RP_TRY(rpi_program_compile(it->session, it->network.graph, it->network.loss, &program,
                                &it->program));
+    RP_TRY(rpi_instance_create(it->program, &it->instance));
     return make_data(it);
 }
 
@@ -191,7 +192,7 @@ static rp_status run_step(bench *it, bool profiled) {
     const void *inputs[] = {it->images, it->labels, &it->scale};
     rpi_run_options run = {.inputs = inputs};
     if (profiled) run.on_step = add_to_profile, run.context = &it->profile;
-    RP_TRY(rpi_program_run(it->program, &run));
+    RP_TRY(rpi_instance_run(it->instance, &run));
     int64_t start = rpi_now_ns();
     int64_t count = rpi_weights_count(it->weights);
     rpi_optimizer_rates rates = {
@@ -236,11 +237,13 @@ static void print_result(const bench *it) {
         "\"step_max_s\": %.6f, \"images_s\": %.2f, \"gflop_s\": %.1f, \"memory_bytes\": %zu}\n",
         it->backend->name, s->model, (long long)s->batch, (long long)s->threads, (long long)n,
         median, it->times[0], it->times[n - 1], (double)s->batch / median,
-        flops / median * 1e-9, facts.memory_bytes);
+        flops / median * 1e-9, facts.memory_bytes + facts.workspace_bytes);
 }
 
 static void close_bench(bench *it) {
+    rpi_instance_destroy(it->instance);
     rpi_program_destroy(it->program);
+    rpi_session_destroy(it->session);
     rpi_weights_destroy(it->weights);
     rpi_network_close(&it->network);
     rpi_free(it->images);

@@ -5,13 +5,16 @@
  * kernel says which layouts it wants and makes, what it saves from forward to backward, and how
  * much workspace it needs; the compiler plans memory, inserts reorders between layouts that
  * differ, and sums gradients of values that have several consumers. Then nothing is allocated
- * and nothing is decided any more: running a program calls the kernels in order.
+ * and nothing is decided any more: running a program calls the kernels in order. A kernel is
+ * code: between two calls it keeps nothing of a run, since the next call may be of another
+ * micro-batch; what backward needs of its own forward is in the io.
  *
  * Layouts. An activation lies row-major and unpadded (layout 0), or as the backend likes
  * (blocked, padded). The gradient of a value is described like a value. Graph inputs come
  * row-major, and a kernel may ask for another layout as it may for activations. Parameters,
- * states and gradients of parameters are always row-major; a kernel may keep a private packed
- * copy of a parameter and renews it when that parameter's version differs from the copy's.
+ * states and gradients of parameters are always row-major; a session may keep packed copies of
+ * a parameter for its kernels, each renewed at a use where its version differs from the
+ * parameter's.
  *
  * Determinism: the same inputs, thread count and machine give the same bytes.
  * Threads: a session and its kernels are used by one thread at a time; they may use threads of
@@ -36,6 +39,8 @@ typedef struct rpi_unit_value {
                             others are activations or graph inputs, to be treated alike */
     rp_dtype dtype;
     rpi_shape shape;   /* bound: no RPI_BATCH */
+    int parameter;     /* which parameter of the session's weights it is; -1: none. Packed
+                          copies are kept by it: kernels of all programs share them */
     rpi_layout layout; /* inputs: how it lies when the unit runs, if the kernel leaves it so */
 } rpi_unit_value;
 

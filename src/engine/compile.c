@@ -65,7 +65,7 @@ static rp_status plan_kernel(rpi_compiler *compiler, rpi_compiled_unit *unit) {
         return RP_FAIL(UNSUPPORTED, "backend %s has no such kernel", program->backend->name);
     RP_TRY(rpi_emit_kernel(compiler, &unit->kernel));
     default_kernel(&unit->unit, unit->kernel);
-    rp_status status = program->backend->plan(program->session, &unit->unit, unit->kernel);
+    rp_status status = program->backend->plan(compiler->kernels, &unit->unit, unit->kernel);
     if (status != RP_OK) {
         unit->kernel->destroy = NULL; /* a plan that failed left nothing */
         return status;
@@ -73,9 +73,10 @@ static rp_status plan_kernel(rpi_compiler *compiler, rpi_compiled_unit *unit) {
     return check_kernel(compiler, unit);
 }
 
-static rp_status emit_workspace(rpi_compiler *compiler, size_t bytes, rpi_place *out_place) {
-    if (!bytes) return RP_OK;
-    return rpi_emit_buffer(compiler, bytes, (rpi_layout){.bytes = bytes}, out_place);
+static rp_status emit_saved(rpi_compiler *compiler, rpi_compiled_unit *unit) {
+    size_t bytes = unit->kernel->saved_bytes;
+    if (!unit->unit.wanted || !bytes) return RP_OK;
+    return rpi_emit_buffer(compiler, bytes, (rpi_layout){.bytes = bytes}, &unit->saved);
 }
 
 /* ---- forward ---- */
@@ -98,8 +99,8 @@ static rp_status emit_forward_kernel(rpi_compiler *compiler, rpi_compiled_unit *
                                &places.outputs[i]));
         compiler->values[unit->outputs[i]].place = places.outputs[i];
     }
-    if (unit->unit.wanted) RP_TRY(emit_workspace(compiler, kernel->saved_bytes, &unit->saved));
-    RP_TRY(emit_workspace(compiler, kernel->forward_workspace, &places.workspace));
+    RP_TRY(emit_saved(compiler, unit));
+    places.workspace = rpi_emit_workspace(compiler, kernel->forward_workspace);
     places.saved = unit->saved;
     rpi_program_step step = {.run = kernel->forward,
                              .self = kernel->self,
@@ -124,9 +125,9 @@ static rp_status emit_forward(rpi_compiler *compiler, rpi_compiled_unit *unit) {
 static rp_status emit_results(rpi_compiler *compiler) {
     rpi_program *program = compiler->program;
     for (int i = 0; i < program->result_count; i++) {
-        rpi_program_result_place *result = &program->results[i];
-        RP_TRY(rpi_emit_use(compiler, result->value, rpi_row_major(compiler, result->value),
-                            RPI_FORWARD, &result->place));
+        rpi_value_id value = program->results[i].value;
+        RP_TRY(rpi_emit_use(compiler, value, rpi_row_major(compiler, value), RPI_FORWARD,
+                            &compiler->results[i]));
     }
     return RP_OK;
 }
@@ -151,7 +152,8 @@ static rp_status place_backward_reads(rpi_compiler *compiler, const rpi_compiled
                                          &places->grad_outputs[i]));
     }
     places->saved = unit->saved;
-    return emit_workspace(compiler, kernel->backward_workspace, &places->workspace);
+    places->workspace = rpi_emit_workspace(compiler, kernel->backward_workspace);
+    return RP_OK;
 }
 
 /* Where the kernel writes: activations' gradients to buffers, parameters' to the arena. */
@@ -248,6 +250,7 @@ static rp_status emit_passes(rpi_compiler *compiler) {
     RP_TRY(emit_results(compiler));
     for (int i = 0; i < compiler->value_count; i++)
         RP_TRY(rpi_emit_finish(compiler, &compiler->values[i].pending));
+    compiler->program->forward_count = compiler->program->step_count;
     if (!compiler->options->training) return RP_OK;
     compiler->values[compiler->loss].gradient =
         (rpi_place){RPI_IN_ONE, 0, rpi_row_major(compiler, compiler->loss)};
@@ -256,20 +259,55 @@ static rp_status emit_passes(rpi_compiler *compiler) {
     return RP_OK;
 }
 
-/* Mark at which steps a longer part of the arena, from its start, has become final. */
+/* ---- finality ---- */
+
+/* The values of this graph that are parameters of the model, by their index in the weights;
+ * RPI_NO_VALUE: the parameter is none of the graph's. */
+static rp_status list_parameters(rpi_compiler *compiler, rpi_value_id **out_values) {
+    const rpi_program *program = compiler->program;
+    int count = rpi_weights_parameter_count(program->weights);
+    RP_TRY(rpi_arena_alloc(program->memory, (size_t)count * sizeof **out_values, out_values));
+    for (int i = 0; i < count; i++) (*out_values)[i] = RPI_NO_VALUE;
+    for (int i = 0; i < compiler->value_count; i++) {
+        const rpi_value *value = rpi_graph_value(program->graph, i);
+        if (value->kind != RPI_VALUE_PARAMETER) continue;
+        const rpi_weight *weight = rpi_weights_find(program->weights, value->name);
+        if (weight && !weight->is_state) (*out_values)[weight->index] = i;
+    }
+    return RP_OK;
+}
+
+/* Append, or lengthen the range before where the two are one. */
+static void add_final(rpi_program *program, int step, const rpi_weight *weight) {
+    rpi_final_range *last =
+        program->final_count ? &program->finals[program->final_count - 1] : NULL;
+    if (last && last->step == step && last->first + last->count == weight->first)
+        last->count += weight->count;
+    else
+        program->finals[program->final_count++] =
+            (rpi_final_range){step, weight->first, weight->count};
+}
+
+/* Note after which steps which parts of the arena are final: a part is not told of before those
+ * that lie in front of it. Parameters that nothing reaches go with the one before them. */
 static rp_status mark_final(rpi_compiler *compiler) {
     rpi_program *program = compiler->program;
-    int count = rpi_weights_parameter_count(program->weights), latest = -1;
+    int count = rpi_weights_parameter_count(program->weights);
+    int latest = program->forward_count - 1;
+    rpi_value_id *values = NULL;
+    RP_TRY(list_parameters(compiler, &values));
     RP_TRY(rpi_arena_alloc(program->memory, (size_t)count * sizeof *program->unreached,
                            &program->unreached));
+    RP_TRY(rpi_arena_alloc(program->memory, (size_t)count * sizeof *program->finals,
+                           &program->finals));
     for (int i = 0; i < count; i++) {
-        const rpi_weight *weight = rpi_weights_parameter(program->weights, i);
-        const rpi_compiled_value *value = &compiler->values[weight->value];
+        if (values[i] == RPI_NO_VALUE) continue;
+        const rpi_compiled_value *value = &compiler->values[values[i]];
         if (!value->writes)
-            program->unreached[program->unreached_count++] = weight->value;
+            program->unreached[program->unreached_count++] = i;
         else if (value->last_write > latest)
             latest = value->last_write;
-        if (latest >= 0) program->steps[latest].final_end = weight->first + weight->count;
+        add_final(program, latest, rpi_weights_parameter(program->weights, i));
     }
     return RP_OK;
 }
@@ -288,8 +326,6 @@ static rp_status add_result(rpi_compiler *compiler, rpi_value_id id) {
 
 static rp_status check_request(const rpi_compiler *compiler) {
     const rpi_program *program = compiler->program;
-    if (rpi_weights_graph(program->weights) != program->graph)
-        return RP_FAIL(INVALID, "the weights are those of another graph");
     if (compiler->options->result_count < 0 ||
         compiler->options->result_count > RPI_PROGRAM_RESULTS)
         return RP_FAIL(INVALID, "%d results; at most %d are allowed",
@@ -330,13 +366,12 @@ static rp_status build(rpi_compiler *compiler) {
     }
     for (int i = 0; i < compiler->options->result_count; i++)
         RP_TRY(add_result(compiler, compiler->options->results[i]));
-    RP_TRY(program->backend->open(&compiler->options->backend_options, &program->session));
     RP_TRY(rpi_compile_units(compiler));
     place_leaves(compiler);
     RP_TRY(emit_passes(compiler));
     if (compiler->options->training) RP_TRY(mark_final(compiler));
     for (int i = 0; i < program->result_count; i++) {
-        rpi_program_result_place *result = &program->results[i];
+        rpi_program_result *result = &program->results[i];
         result->tensor.dtype = rpi_graph_value(program->graph, result->value)->dtype;
         result->tensor.domain = RPI_HOST;
         result->tensor.shape = compiler->values[result->value].shape;
@@ -344,18 +379,19 @@ static rp_status build(rpi_compiler *compiler) {
     return rpi_compile_resolve(compiler);
 }
 
-rp_status rpi_program_compile(const rpi_graph *graph, rpi_weights *weights, rpi_value_id loss,
+rp_status rpi_program_compile(rpi_session *session, const rpi_graph *graph, rpi_value_id loss,
                               const rpi_program_options *options, rpi_program **out_program) {
     rpi_program *program = NULL;
     RP_TRY(rpi_alloc(sizeof *program, "a program", &program));
+    program->session = session;
     program->graph = graph;
-    program->weights = weights;
-    program->backend = options->backend ? options->backend : rpi_backend_at(0);
+    program->weights = rpi_session_weights(session);
+    program->backend = rpi_session_backend(session);
     program->training = options->training;
-    program->one = 1;
     rpi_compiler compiler = {.program = program,
                              .options = options,
                              .loss = loss,
+                             .kernels = rpi_session_kernels(session),
                              .value_count = rpi_graph_value_count(graph)};
     rp_status status = build(&compiler);
     rpi_free(compiler.places);

@@ -16,8 +16,13 @@ static void bind_batch(rpi_shape *shape, int64_t batch) {
 }
 
 static rp_status bind_leaves(rpi_compiler *compiler) {
+    const rpi_program *program = compiler->program;
     for (int i = 0; i < compiler->value_count; i++) {
-        const rpi_value *value = rpi_graph_value(compiler->program->graph, i);
+        const rpi_value *value = rpi_graph_value(program->graph, i);
+        bool is_weight = value->kind == RPI_VALUE_PARAMETER || value->kind == RPI_VALUE_STATE;
+        if (is_weight && compiler->values[i].needed)
+            RP_TRY(rpi_weights_match(program->weights, program->graph, i,
+                                     &compiler->values[i].weight));
         rpi_shape *shape = &compiler->values[i].shape;
         *shape = value->shape;
         bool has_batch = shape->dims > 0 && shape->size[0] == RPI_BATCH;
@@ -98,7 +103,9 @@ static void describe(const rpi_compiler *compiler, rpi_value_id id, rpi_unit_val
                             .kind = value->kind,
                             .dtype = value->dtype,
                             .shape = compiler->values[id].shape,
+                            .parameter = -1,
                             .layout = rpi_row_major(compiler, id)};
+    if (value->kind == RPI_VALUE_PARAMETER) out->parameter = compiler->values[id].weight->index;
 }
 
 static rp_status append_node(rpi_compiler *compiler, rpi_compiled_unit *compiled,
@@ -112,8 +119,10 @@ static rp_status append_node(rpi_compiler *compiler, rpi_compiled_unit *compiled
         compiled->inputs[unit->input_count] = id;
         describe(compiler, id, &unit->inputs[unit->input_count]);
         if (unit->inputs[unit->input_count].kind == RPI_VALUE_PARAMETER &&
-            node->op->inputs[i].role == RPI_DATA)
+            node->op->inputs[i].role == RPI_DATA) {
             unit->inputs[unit->input_count].kind = RPI_VALUE_ACTIVATION;
+            unit->inputs[unit->input_count].parameter = -1;
+        }
         if (compiler->values[id].has_gradient && node->op->inputs[i].has_gradient)
             unit->wanted |= 1u << unit->input_count;
         unit->input_count++;
@@ -159,7 +168,7 @@ static rp_status extend(rpi_compiler *compiler, rpi_compiled_unit *compiled, boo
         const rpi_node *node = rpi_graph_node(program->graph, next);
         bool fits = compiled->unit.input_count + node->input_count - 1 <= RPI_UNIT_INPUTS;
         if (!fits || node->op->is_view || rpi_is_external(node->op) ||
-            !program->backend->fuse(program->session, &compiled->unit, node))
+            !program->backend->fuse(compiler->kernels, &compiled->unit, node))
             return RP_OK;
         RP_TRY(append_node(compiler, compiled, node, input_index(node, compiled->outputs[0])));
         taken[next] = true;

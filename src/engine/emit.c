@@ -37,6 +37,12 @@ rp_status rpi_emit_buffer(rpi_compiler *compiler, size_t bytes, rpi_layout layou
     return RP_OK;
 }
 
+rpi_place rpi_emit_workspace(rpi_compiler *compiler, size_t bytes) {
+    size_t *most = &compiler->program->facts.workspace_bytes;
+    if (bytes > *most) *most = bytes;
+    return (rpi_place){.kind = bytes ? RPI_IN_WORKSPACE : RPI_NOWHERE};
+}
+
 static void touch(rpi_compiler *compiler, const rpi_place *places, int count) {
     int step = compiler->program->step_count - 1;
     for (int i = 0; i < count; i++) {
@@ -63,7 +69,6 @@ rp_status rpi_emit_step(rpi_compiler *compiler, const rpi_program_step *step,
     touch(compiler, places->grad_outputs, RPI_UNIT_OUTPUTS);
     touch(compiler, places->grad_inputs, RPI_UNIT_INPUTS);
     touch(compiler, &places->saved, 1);
-    touch(compiler, &places->workspace, 1);
     return RP_OK;
 }
 
@@ -112,15 +117,14 @@ static rp_status emit_reorder(rpi_compiler *compiler, rpi_value_id value, rpi_pl
     rpi_kernel *kernel = NULL;
     RP_TRY(rpi_emit_kernel(compiler, &kernel));
     rp_status status =
-        program->backend->plan_reorder(program->session, described->dtype,
+        program->backend->plan_reorder(compiler->kernels, described->dtype,
                                        &compiler->values[value].shape, from.layout, to, kernel);
     if (status != RP_OK) kernel->destroy = NULL;
     if (status != RP_OK) return rpi_fail_context(status, "reorder of '%s': ", described->name);
     rpi_step_places places = {.inputs[0] = from};
     RP_TRY(rpi_emit_buffer(compiler, to.bytes, to, out_place));
     places.outputs[0] = *out_place;
-    if (kernel->forward_workspace)
-        RP_TRY(rpi_emit_buffer(compiler, kernel->forward_workspace, to, &places.workspace));
+    places.workspace = rpi_emit_workspace(compiler, kernel->forward_workspace);
     program->facts.reorders++;
     return rpi_emit_step(compiler,
                          &(rpi_program_step){.run = kernel->forward,
@@ -232,7 +236,7 @@ static rp_status plan_sum(rpi_compiler *compiler, rpi_value_id id, rpi_layout la
     rpi_kernel *kernel = *out_kernel;
     kernel->inputs[0] = kernel->inputs[1] = kernel->outputs[0] = layout;
     kernel->in_place_backward = -1;
-    rp_status status = program->backend->plan(program->session, &unit, kernel);
+    rp_status status = program->backend->plan(compiler->kernels, &unit, kernel);
     if (status != RP_OK) kernel->destroy = NULL;
     if (status != RP_OK)
         return rpi_fail_context(status, "sum of gradients of '%s': ", described->name);
@@ -257,8 +261,7 @@ static rp_status emit_sum(rpi_compiler *compiler, rpi_value_id id, rpi_place pla
     places.inputs[0] = place;
     places.inputs[1] = value->gradient;
     places.outputs[0] = sum;
-    if (kernel->forward_workspace)
-        RP_TRY(rpi_emit_buffer(compiler, kernel->forward_workspace, layout, &places.workspace));
+    places.workspace = rpi_emit_workspace(compiler, kernel->forward_workspace);
     rpi_program_step step = {.run = kernel->forward,
                              .self = kernel->self,
                              .name = rpi_graph_value(compiler->program->graph, id)->name,

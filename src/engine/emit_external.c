@@ -6,28 +6,29 @@
 
 #include <string.h>
 
-/* One direction of one node: what its two steps share. */
+/* One direction of one node: what its two steps share. Tensors are without data. */
 typedef struct half_pair {
     void *context;
     rpi_external_function start, finish;
     rpi_tensor input, output;
 } half_pair;
 
-static rp_status call(rpi_external_function function, half_pair *pair,
+static rp_status call(rpi_external_function function, const half_pair *pair,
                       const rpi_kernel_io *io) {
-    pair->input.data = io->inputs[0];
-    pair->output.data = io->outputs[0];
-    rpi_external_io external = {.input = &pair->input, .output = &pair->output};
+    rpi_tensor input = pair->input, output = pair->output;
+    input.data = io->inputs[0];
+    output.data = io->outputs[0];
+    rpi_external_io external = {.input = &input, .output = &output};
     return function(pair->context, &external);
 }
 
 static rp_status run_start(void *self, const rpi_kernel_io *io) {
-    half_pair *pair = self;
+    const half_pair *pair = self;
     return call(pair->start, pair, io);
 }
 
 static rp_status run_finish(void *self, const rpi_kernel_io *io) {
-    half_pair *pair = self;
+    const half_pair *pair = self;
     return call(pair->finish, pair, io);
 }
 

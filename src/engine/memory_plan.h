@@ -4,6 +4,7 @@
 
 #include "redpoll/status.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 typedef struct rpi_buffer {
@@ -12,6 +13,7 @@ typedef struct rpi_buffer {
                         out: `last` counts those that took over its place */
     int shares;      /* out: the buffer whose place it took over, or its own index */
     size_t offset;   /* out: a multiple of RPI_ALIGNMENT */
+    bool is_kept;    /* of a result: the caller's to place, not a part of the arena */
 } rpi_buffer;
 
 /* At `step`, `output` may be written over `input`; it happens where nobody needs `input` any

@@ -1,83 +1,107 @@
+/* From places to addresses: memory is planned, and steps get (space, offset). */
 #include "base/memory.h"
 #include "base/status.h"
 #include "engine/compile.h"
 
-static void *address(const rpi_compiler *compiler, rpi_place place) {
-    rpi_program *program = compiler->program;
-    rpi_weights *weights = program->weights;
+static rpi_address address_of(const rpi_compiler *compiler, rpi_place place) {
     const rpi_weight *weight = NULL;
+    rpi_address address = {.space = RPI_SPACE_NONE};
     switch (place.kind) {
-    case RPI_IN_BUFFER: return program->data + compiler->buffers[place.index].offset;
+    case RPI_IN_BUFFER:
+        address.space =
+            compiler->buffers[place.index].is_kept ? RPI_SPACE_KEPT : RPI_SPACE_ARENA;
+        address.offset = compiler->buffers[place.index].offset;
+        break;
     case RPI_IN_GRADIENT:
-        return rpi_weights_gradients(weights) + rpi_weights_of(weights, place.index)->first;
     case RPI_IN_WEIGHTS:
-        weight = rpi_weights_of(weights, place.index);
-        return weight->first +
-               (rpi_graph_value(program->graph, place.index)->kind == RPI_VALUE_STATE
-                    ? rpi_weights_states(weights)
-                    : rpi_weights_values(weights));
-    case RPI_IN_ONE: return &program->one;
+        weight = compiler->values[place.index].weight;
+        address.space = place.kind == RPI_IN_GRADIENT ? RPI_SPACE_GRADIENTS
+                        : weight->is_state            ? RPI_SPACE_STATES
+                                                      : RPI_SPACE_PARAMETERS;
+        address.offset = (size_t)weight->first * sizeof(float);
+        break;
     case RPI_IN_INPUT:
+        address.space = RPI_SPACE_INPUTS;
+        address.index = (short)place.index;
+        break;
+    case RPI_IN_ONE: address.space = RPI_SPACE_ONE; break;
+    case RPI_IN_WORKSPACE: address.space = RPI_SPACE_WORKSPACE; break;
     case RPI_NOWHERE: break;
     }
-    return NULL;
+    return address;
+}
+
+static void resolve_input(const rpi_compiler *compiler, rpi_place place, rpi_program_step *step,
+                          int slot) {
+    rpi_program *program = compiler->program;
+    step->inputs[slot] = address_of(compiler, place);
+    step->parameters[slot] = step->inputs[slot].space == RPI_SPACE_PARAMETERS
+                                 ? compiler->values[place.index].weight->index
+                                 : -1;
+    if (place.kind == RPI_IN_INPUT) program->uses_input[place.index] = true;
 }
 
 static void resolve_step(const rpi_compiler *compiler, int index) {
     const rpi_step_places *places = &compiler->places[index];
-    rpi_kernel_io *io = &compiler->program->steps[index].io;
+    rpi_program_step *step = &compiler->program->steps[index];
     for (int i = 0; i < RPI_UNIT_INPUTS; i++) {
-        io->inputs[i] = address(compiler, places->inputs[i]);
-        io->grad_inputs[i] = address(compiler, places->grad_inputs[i]);
+        resolve_input(compiler, places->inputs[i], step, i);
+        step->grad_inputs[i] = address_of(compiler, places->grad_inputs[i]);
     }
     for (int i = 0; i < RPI_UNIT_OUTPUTS; i++) {
-        io->outputs[i] = address(compiler, places->outputs[i]);
-        io->grad_outputs[i] = address(compiler, places->grad_outputs[i]);
+        step->outputs[i] = address_of(compiler, places->outputs[i]);
+        step->grad_outputs[i] = address_of(compiler, places->grad_outputs[i]);
     }
-    io->saved = address(compiler, places->saved);
-    io->workspace = address(compiler, places->workspace);
+    step->saved = address_of(compiler, places->saved);
+    step->workspace = address_of(compiler, places->workspace);
 }
 
-/* Slots that are filled at each run: first counted, then written. */
-static void list_patches(const rpi_compiler *compiler, rpi_step_patch *inputs,
-                         rpi_step_patch *versions) {
+static void resolve_results(rpi_compiler *compiler) {
     rpi_program *program = compiler->program;
-    program->input_patches = program->version_patches = 0;
-    for (int i = 0; i < program->step_count; i++)
-        for (int j = 0; j < RPI_UNIT_INPUTS; j++) {
-            rpi_place place = compiler->places[i].inputs[j];
-            rpi_step_patch patch = {i, j, place.index};
-            if (place.kind == RPI_IN_INPUT) {
-                if (inputs) inputs[program->input_patches] = patch;
-                program->input_patches++;
-            } else if (place.kind == RPI_IN_WEIGHTS &&
-                       rpi_graph_value(program->graph, place.index)->kind ==
-                           RPI_VALUE_PARAMETER) {
-                if (versions) versions[program->version_patches] = patch;
-                program->version_patches++;
-            }
-        }
+    for (int i = 0; i < program->result_count; i++) {
+        rpi_place place = compiler->results[i];
+        program->results[i].address = address_of(compiler, place);
+        if (place.kind == RPI_IN_INPUT) program->uses_input[place.index] = true;
+    }
+}
+
+/* Results outlive the run, so they lie one after the other in memory of the instance's own; the
+ * plan of the arena takes them for buffers that no step touches. */
+static void keep_results(rpi_compiler *compiler) {
+    for (int i = 0; i < compiler->program->result_count; i++) {
+        if (compiler->results[i].kind != RPI_IN_BUFFER) continue;
+        rpi_buffer *buffer = &compiler->buffers[compiler->results[i].index];
+        buffer->is_kept = true;
+        buffer->first = 0;
+        buffer->last = -1;
+    }
+}
+
+static rp_status plan_memory(rpi_compiler *compiler) {
+    rpi_program *program = compiler->program;
+    rpi_program_facts *facts = &program->facts;
+    keep_results(compiler);
+    RP_TRY(rpi_memory_plan(compiler->buffers, compiler->buffer_count, compiler->reuses,
+                           compiler->reuse_count, &program->arena_bytes));
+    for (int i = 0; i < compiler->buffer_count; i++) {
+        rpi_buffer *buffer = &compiler->buffers[i];
+        facts->unshared_bytes += buffer->bytes;
+        if (!buffer->is_kept) continue;
+        buffer->offset = program->kept_bytes;
+        program->kept_bytes += rpi_align_up(buffer->bytes);
+    }
+    facts->memory_bytes = program->arena_bytes + program->kept_bytes;
+    return RP_OK;
 }
 
 rp_status rpi_compile_resolve(rpi_compiler *compiler) {
     rpi_program *program = compiler->program;
-    for (int i = 0; i < program->result_count; i++)
-        if (program->results[i].place.kind == RPI_IN_BUFFER)
-            compiler->buffers[program->results[i].place.index].last = program->step_count;
-    for (int i = 0; i < compiler->buffer_count; i++)
-        program->facts.unshared_bytes += compiler->buffers[i].bytes;
-    RP_TRY(rpi_memory_plan(compiler->buffers, compiler->buffer_count, compiler->reuses,
-                           compiler->reuse_count, &program->facts.memory_bytes));
-    RP_TRY(rpi_alloc(program->facts.memory_bytes, "activations", &program->data));
+    program->input_count = rpi_graph_kind_count(program->graph, RPI_VALUE_INPUT);
+    RP_TRY(rpi_arena_alloc(program->memory, (size_t)program->input_count * sizeof(bool),
+                           &program->uses_input));
+    RP_TRY(plan_memory(compiler));
     for (int i = 0; i < program->step_count; i++) resolve_step(compiler, i);
-    for (int i = 0; i < program->result_count; i++)
-        program->results[i].tensor.data = address(compiler, program->results[i].place);
-    list_patches(compiler, NULL, NULL);
-    size_t inputs = (size_t)program->input_patches, versions = (size_t)program->version_patches;
-    RP_TRY(rpi_arena_alloc(program->memory, inputs * sizeof(rpi_step_patch), &program->inputs));
-    RP_TRY(rpi_arena_alloc(program->memory, versions * sizeof(rpi_step_patch),
-                           &program->versions));
-    list_patches(compiler, program->inputs, program->versions);
+    resolve_results(compiler);
     program->facts.steps = program->step_count;
     return RP_OK;
 }

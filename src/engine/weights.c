@@ -8,15 +8,16 @@
 #include <string.h>
 
 struct rpi_weights {
+    rpi_arena *memory; /* names */
     int parameter_count, state_count;
     rpi_weight *parameters, *states; /* in the order of their arenas */
-    int *slot_of_value;              /* index in one of them; -1: neither */
-    int value_count;
-    const rpi_graph *graph;
-    uint64_t *versions; /* of parameters */
+    const rpi_weight **by_name;      /* all of them, sorted */
+    uint64_t *versions;              /* of parameters */
     int64_t count, states_count;
     float *values, *gradients, *state_values;
 };
+
+enum { BLOCK_BYTES = 16384 };
 
 /* When the gradient of a parameter is final: backward visits nodes from the last to the first,
  * so after the first node that uses it; then by the node's order of inputs. */
@@ -61,70 +62,125 @@ static int order_parameters(const rpi_graph *graph, rpi_value_id loss, bool *on_
     return parameters;
 }
 
-static int64_t place(rpi_weights *weights, rpi_weight *weight, rpi_value_id id, int slot,
-                     int64_t first) {
-    const rpi_value *value = rpi_graph_value(weights->graph, id);
-    *weight = (rpi_weight){.value = id,
-                           .name = value->name,
-                           .shape = value->shape,
-                           .first = first,
-                           .count = rpi_shape_count(&value->shape)};
-    weights->slot_of_value[id] = slot;
-    return first + weight->count;
+/* ---- the table ---- */
+
+static const char *kind_name(bool is_state) {
+    return is_state ? "state" : "parameter";
 }
 
-static rp_status lay_out(rpi_weights *weights, rpi_value_id loss) {
-    const rpi_graph *graph = weights->graph;
-    size_t values = (size_t)weights->value_count;
+static const rpi_weight *search(const rpi_weight *list, int count, const char *name) {
+    for (int i = 0; i < count; i++)
+        if (!strcmp(list[i].name, name)) return &list[i];
+    return NULL;
+}
+
+/* The same thing under the same name? */
+static rp_status check_match(const rpi_weight *weight, const rpi_value *value) {
+    bool is_state = value->kind == RPI_VALUE_STATE;
+    char here[96], there[96];
+    if (weight->is_state == is_state && rpi_shape_equal(&weight->shape, &value->shape))
+        return RP_OK;
+    return RP_FAIL(INVALID,
+                   "'%s' is a %s of %s in the model's weights, but a %s of %s in the "
+                   "graph",
+                   value->name, kind_name(weight->is_state),
+                   rpi_op_shape_text(&weight->shape, here, sizeof here), kind_name(is_state),
+                   rpi_op_shape_text(&value->shape, there, sizeof there));
+}
+
+/* Append one value, unless a graph before has brought it. */
+static rp_status add(rpi_weights *weights, const rpi_graph *graph, rpi_value_id id) {
+    const rpi_value *value = rpi_graph_value(graph, id);
+    bool is_state = value->kind == RPI_VALUE_STATE;
+    const rpi_weight *there =
+        search(weights->parameters, weights->parameter_count, value->name);
+    if (!there) there = search(weights->states, weights->state_count, value->name);
+    if (there) return check_match(there, value);
+    char *name = NULL;
+    size_t bytes = strlen(value->name) + 1;
+    RP_TRY(rpi_arena_alloc(weights->memory, bytes, &name));
+    memcpy(name, value->name, bytes);
+    int64_t *total = is_state ? &weights->states_count : &weights->count;
+    int *count = is_state ? &weights->state_count : &weights->parameter_count;
+    rpi_weight *weight = is_state ? &weights->states[*count] : &weights->parameters[*count];
+    *weight = (rpi_weight){.name = name,
+                           .shape = value->shape,
+                           .is_state = is_state,
+                           .index = *count,
+                           .first = *total,
+                           .count = rpi_shape_count(&value->shape)};
+    *total += weight->count;
+    ++*count;
+    return RP_OK;
+}
+
+static rp_status add_in_order(rpi_weights *weights, const rpi_weights_source *source,
+                              bool *on_path, finality *order) {
+    int parameters = order_parameters(source->graph, source->loss, on_path, order);
+    for (int i = 0; i < parameters; i++) RP_TRY(add(weights, source->graph, order[i].value));
+    for (int i = 0; i < rpi_graph_kind_count(source->graph, RPI_VALUE_STATE); i++)
+        RP_TRY(
+            add(weights, source->graph, rpi_graph_kind_at(source->graph, RPI_VALUE_STATE, i)));
+    return RP_OK;
+}
+
+static rp_status add_source(rpi_weights *weights, const rpi_weights_source *source) {
+    size_t values = (size_t)rpi_graph_value_count(source->graph);
     bool *on_path = NULL;
     finality *order = NULL;
     RP_TRY(rpi_alloc_array(values, sizeof *on_path, "the order of parameters", &on_path));
     rp_status status =
         rpi_alloc_array(values, sizeof *order, "the order of parameters", &order);
-    if (status == RP_OK) {
-        order_parameters(graph, loss, on_path, order);
-        for (int i = 0; i < weights->parameter_count; i++)
-            weights->count =
-                place(weights, &weights->parameters[i], order[i].value, i, weights->count);
-        for (int i = 0; i < weights->state_count; i++)
-            weights->states_count =
-                place(weights, &weights->states[i],
-                      rpi_graph_kind_at(graph, RPI_VALUE_STATE, i), i, weights->states_count);
-    }
+    if (status == RP_OK) status = add_in_order(weights, source, on_path, order);
     rpi_free(order);
     rpi_free(on_path);
     return status;
 }
 
-static rp_status build(rpi_weights *weights, rpi_value_id loss) {
+static int name_order(const void *a, const void *b) {
+    const rpi_weight *const *x = a, *const *y = b;
+    return strcmp((*x)->name, (*y)->name);
+}
+
+static rp_status index_names(rpi_weights *weights) {
     size_t parameters = (size_t)weights->parameter_count, states = (size_t)weights->state_count;
+    RP_TRY(rpi_alloc_array(parameters + states, sizeof *weights->by_name, "names",
+                           &weights->by_name));
+    for (size_t i = 0; i < parameters; i++) weights->by_name[i] = &weights->parameters[i];
+    for (size_t i = 0; i < states; i++) weights->by_name[parameters + i] = &weights->states[i];
+    qsort(weights->by_name, parameters + states, sizeof *weights->by_name, name_order);
+    return RP_OK;
+}
+
+static rp_status build(rpi_weights *weights, const rpi_weights_source *sources, int count) {
+    size_t parameters = 0, states = 0;
+    for (int i = 0; i < count; i++) {
+        RP_TRY(rpi_graph_check(sources[i].graph));
+        if (sources[i].loss < RPI_NO_VALUE ||
+            sources[i].loss >= rpi_graph_value_count(sources[i].graph))
+            return RP_FAIL(INVALID, "the loss is no value of the graph");
+        parameters += (size_t)rpi_graph_kind_count(sources[i].graph, RPI_VALUE_PARAMETER);
+        states += (size_t)rpi_graph_kind_count(sources[i].graph, RPI_VALUE_STATE);
+    }
+    RP_TRY(rpi_arena_create(BLOCK_BYTES, &weights->memory));
     RP_TRY(rpi_alloc_array(parameters, sizeof(rpi_weight), "parameters", &weights->parameters));
     RP_TRY(rpi_alloc_array(states, sizeof(rpi_weight), "states", &weights->states));
     RP_TRY(rpi_alloc_array(parameters, sizeof(uint64_t), "versions", &weights->versions));
-    RP_TRY(rpi_alloc_array((size_t)weights->value_count, sizeof(int), "parameters",
-                           &weights->slot_of_value));
-    memset(weights->slot_of_value, -1, (size_t)weights->value_count * sizeof(int));
     for (size_t i = 0; i < parameters; i++) weights->versions[i] = 1;
-    RP_TRY(lay_out(weights, loss));
-    size_t count = (size_t)weights->count;
-    RP_TRY(rpi_alloc_array(count, sizeof(float), "parameter values", &weights->values));
-    RP_TRY(rpi_alloc_array(count, sizeof(float), "gradients", &weights->gradients));
+    for (int i = 0; i < count; i++) RP_TRY(add_source(weights, &sources[i]));
+    RP_TRY(index_names(weights));
+    size_t elements = (size_t)weights->count;
+    RP_TRY(rpi_alloc_array(elements, sizeof(float), "parameter values", &weights->values));
+    RP_TRY(rpi_alloc_array(elements, sizeof(float), "gradients", &weights->gradients));
     return rpi_alloc_array((size_t)weights->states_count, sizeof(float), "state values",
                            &weights->state_values);
 }
 
-rp_status rpi_weights_create(const rpi_graph *graph, rpi_value_id loss,
-                             rpi_weights **out_weights) {
-    RP_TRY(rpi_graph_check(graph));
-    if (loss < RPI_NO_VALUE || loss >= rpi_graph_value_count(graph))
-        return RP_FAIL(INVALID, "the loss is no value of the graph");
+rp_status rpi_weights_create_shared(const rpi_weights_source *sources, int count,
+                                    rpi_weights **out_weights) {
     rpi_weights *weights = NULL;
     RP_TRY(rpi_alloc(sizeof *weights, "weights", &weights));
-    weights->graph = graph;
-    weights->value_count = rpi_graph_value_count(graph);
-    weights->parameter_count = rpi_graph_kind_count(graph, RPI_VALUE_PARAMETER);
-    weights->state_count = rpi_graph_kind_count(graph, RPI_VALUE_STATE);
-    rp_status status = build(weights, loss);
+    rp_status status = build(weights, sources, count);
     if (status != RP_OK) {
         rpi_weights_destroy(weights);
         return status;
@@ -133,20 +189,22 @@ rp_status rpi_weights_create(const rpi_graph *graph, rpi_value_id loss,
     return RP_OK;
 }
 
+rp_status rpi_weights_create(const rpi_graph *graph, rpi_value_id loss,
+                             rpi_weights **out_weights) {
+    return rpi_weights_create_shared(&(rpi_weights_source){graph, loss}, 1, out_weights);
+}
+
 void rpi_weights_destroy(rpi_weights *weights) {
     if (!weights) return;
+    rpi_arena_destroy(weights->memory);
     rpi_free(weights->parameters);
     rpi_free(weights->states);
+    rpi_free(weights->by_name);
     rpi_free(weights->versions);
-    rpi_free(weights->slot_of_value);
     rpi_free(weights->values);
     rpi_free(weights->gradients);
     rpi_free(weights->state_values);
     rpi_free(weights);
-}
-
-const rpi_graph *rpi_weights_graph(const rpi_weights *weights) {
-    return weights->graph;
 }
 
 int rpi_weights_parameter_count(const rpi_weights *weights) {
@@ -165,20 +223,28 @@ const rpi_weight *rpi_weights_state(const rpi_weights *weights, int index) {
     return &weights->states[index];
 }
 
-const rpi_weight *rpi_weights_of(const rpi_weights *weights, rpi_value_id value) {
-    if (value < 0 || value >= weights->value_count || weights->slot_of_value[value] < 0)
-        return NULL;
-    int slot = weights->slot_of_value[value];
-    bool state = rpi_graph_value(weights->graph, value)->kind == RPI_VALUE_STATE;
-    return state ? &weights->states[slot] : &weights->parameters[slot];
+static int compare_name(const void *name, const void *weight) {
+    const rpi_weight *const *it = weight;
+    return strcmp(name, (*it)->name);
 }
 
 const rpi_weight *rpi_weights_find(const rpi_weights *weights, const char *name) {
-    for (int i = 0; i < weights->parameter_count; i++)
-        if (!strcmp(weights->parameters[i].name, name)) return &weights->parameters[i];
-    for (int i = 0; i < weights->state_count; i++)
-        if (!strcmp(weights->states[i].name, name)) return &weights->states[i];
-    return NULL;
+    size_t count = (size_t)weights->parameter_count + (size_t)weights->state_count;
+    const rpi_weight *const *found =
+        bsearch(name, weights->by_name, count, sizeof *weights->by_name, compare_name);
+    return found ? *found : NULL;
+}
+
+rp_status rpi_weights_match(const rpi_weights *weights, const rpi_graph *graph,
+                            rpi_value_id value, const rpi_weight **out_weight) {
+    const rpi_value *wanted = rpi_graph_value(graph, value);
+    const rpi_weight *weight = rpi_weights_find(weights, wanted->name);
+    if (!weight)
+        return RP_FAIL(NOT_FOUND, "the model's weights have no %s '%s'",
+                       kind_name(wanted->kind == RPI_VALUE_STATE), wanted->name);
+    RP_TRY(check_match(weight, wanted));
+    *out_weight = weight;
+    return RP_OK;
 }
 
 int64_t rpi_weights_count(const rpi_weights *weights) {
@@ -210,6 +276,6 @@ void rpi_weights_changed(rpi_weights *weights, int64_t first, int64_t count) {
     }
 }
 
-uint64_t rpi_weights_version(const rpi_weights *weights, rpi_value_id parameter) {
-    return weights->versions[weights->slot_of_value[parameter]];
+uint64_t rpi_weights_version(const rpi_weights *weights, int index) {
+    return weights->versions[index];
 }

@@ -3,9 +3,11 @@
 #include "base/memory.h"
 #include "base/status.h"
 
-static int record_of(const rpi_network *network, rpi_value_id value) {
+#include <string.h>
+
+static int record_of(const rpi_network *network, const char *name) {
     for (int i = 0; i < network->parameter_count; i++)
-        if (network->parameters[i].value == value) return i;
+        if (!strcmp(network->parameters[i].name, name)) return i;
     return -1;
 }
 
@@ -14,7 +16,7 @@ static rp_status fill_segments(const rpi_network *network, rpi_weights *weights,
                                int count) {
     for (int i = 0; i < count; i++) {
         const rpi_weight *weight = rpi_weights_parameter(weights, i);
-        int record = record_of(network, weight->value);
+        int record = record_of(network, weight->name);
         if (record < 0) return RP_FAIL(INTERNAL, "parameter %s has no record", weight->name);
         segments[i] = (rp_segment){.data = rpi_weights_gradients(weights) + weight->first,
                                    .count = (size_t)weight->count,

@@ -49,7 +49,7 @@ static rp_status check_model(const rpi_safetensors *file, const char *path, cons
 static rp_status read_model(rpi_trainer *t, const rpi_safetensors *file) {
     for (int i = 0; i < t->network.parameter_count; i++) {
         const rpi_parameter *parameter = &t->network.parameters[i];
-        const rpi_weight *weight = rpi_weights_of(t->weights, parameter->value);
+        const rpi_weight *weight = rpi_weights_find(t->weights, parameter->name);
         RP_TRY(rpi_safetensors_read_finite(file, parameter->name, &parameter->shape,
                                            rpi_network_elements(&t->network, t->weights, i)));
         for (int s = 0; s < t->optimizer->slot_count && !parameter->is_state; s++) {
@@ -81,7 +81,7 @@ static rp_status add_residual(rpi_trainer *t, const rpi_safetensors *file, float
     for (int i = 0; i < t->network.parameter_count; i++) {
         const rpi_parameter *parameter = &t->network.parameters[i];
         if (parameter->is_state || !rpi_parameter_compresses(parameter)) continue;
-        const rpi_weight *weight = rpi_weights_of(t->weights, parameter->value);
+        const rpi_weight *weight = rpi_weights_find(t->weights, parameter->name);
         char name[RPI_CHECKPOINT_NAME];
         rpi_checkpoint_entry_name("residual", parameter->name, name);
         RP_TRY(rpi_safetensors_read_finite(file, name, &parameter->shape, scratch));
@@ -153,7 +153,7 @@ static rp_status read_own_residual(rpi_trainer *t, const rpi_safetensors *file) 
         rpi_checkpoint_entry_name("residual", parameter->name, name);
         RP_TRY(rpi_safetensors_read_finite(
             file, name, &parameter->shape,
-            t->residual + rpi_weights_of(t->weights, parameter->value)->first));
+            t->residual + rpi_weights_find(t->weights, parameter->name)->first));
     }
     return RP_OK;
 }

@@ -47,7 +47,7 @@ static void add(tensor_list *list, const rpi_parameter *parameter, const float *
 static void list_model(const rpi_trainer *t, const float *states, tensor_list *list) {
     for (int i = 0; i < t->network.parameter_count; i++) {
         const rpi_parameter *parameter = &t->network.parameters[i];
-        const rpi_weight *weight = rpi_weights_of(t->weights, parameter->value);
+        const rpi_weight *weight = rpi_weights_find(t->weights, parameter->name);
         const float *arena = parameter->is_state ? states : rpi_weights_values(t->weights);
         snprintf(next_name(list), RPI_CHECKPOINT_NAME, "%s", parameter->name);
         add(list, parameter, arena + weight->first);
@@ -61,7 +61,7 @@ static void list_model(const rpi_trainer *t, const float *states, tensor_list *l
 static void list_rank(const rpi_trainer *t, tensor_list *list) {
     for (int i = 0; i < t->network.parameter_count; i++) {
         const rpi_parameter *parameter = &t->network.parameters[i];
-        const rpi_weight *weight = rpi_weights_of(t->weights, parameter->value);
+        const rpi_weight *weight = rpi_weights_find(t->weights, parameter->name);
         if (parameter->is_state) {
             rpi_checkpoint_entry_name("state", parameter->name, next_name(list));
             add(list, parameter, rpi_weights_states(t->weights) + weight->first);

@@ -48,8 +48,8 @@ static int node_named(const rpi_graph *graph, const char *name) {
     return -1;
 }
 
-rp_status rpi_divergence_trace(rpi_trainer *t, rpi_program *program, const rpi_run_options *run,
-                               double loss) {
+rp_status rpi_divergence_trace(rpi_trainer *t, rpi_instance *instance,
+                               const rpi_run_options *run, double loss) {
     if (isfinite(loss) && t->fault.kind == RPI_FAULT_NONE) {
         look(t, RPI_FAULT_STATE, rpi_weights_states(t->weights), 0,
              rpi_weights_states_count(t->weights), &t->fault);
@@ -59,7 +59,7 @@ rp_status rpi_divergence_trace(rpi_trainer *t, rpi_program *program, const rpi_r
              rpi_weights_count(t->weights), &t->fault))
         return RP_OK;
     const char *name = NULL;
-    RP_TRY(rpi_program_find_nonfinite(program, run, &name));
+    RP_TRY(rpi_instance_find_nonfinite(instance, run, &name));
     if (name)
         t->fault =
             (rpi_fault){.kind = RPI_FAULT_OUTPUT, .index = node_named(t->network.graph, name)};

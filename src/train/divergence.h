@@ -7,7 +7,7 @@
 #ifndef RPI_TRAIN_DIVERGENCE_H
 #define RPI_TRAIN_DIVERGENCE_H
 
-#include "engine/program.h"
+#include "engine/instance.h"
 
 struct rpi_trainer;
 
@@ -33,7 +33,7 @@ typedef struct rpi_fault {
 void rpi_divergence_watch(struct rpi_trainer *trainer, int64_t first, int64_t count);
 /* This rank's step ran, before any update: if its loss or gradients are not finite, find where
  * that began, by the parameters and the forward pass once more. */
-rp_status rpi_divergence_trace(struct rpi_trainer *trainer, rpi_program *program,
+rp_status rpi_divergence_trace(struct rpi_trainer *trainer, rpi_instance *instance,
                                const rpi_run_options *run, double loss);
 
 /* RP_CORRUPT when a rank has a fault, on all ranks alike: says where it began and what to do.

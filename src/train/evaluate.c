@@ -19,16 +19,16 @@ typedef struct totals {
 
 static rp_status run_part(rpi_trainer *t, int64_t first, int64_t count, uint32_t *indices,
                           totals *sums) {
-    rpi_program *program = NULL;
-    RP_TRY(rpi_program_set_get(&t->programs, false, count, &program));
+    rpi_instance *instance = NULL;
+    RP_TRY(rpi_program_set_get(&t->programs, false, count, &instance));
     for (int64_t i = 0; i < count; i++) indices[i] = (uint32_t)(first + i);
     rpi_dataset_batch(&t->dataset, &t->dataset.test, indices, count, t->images, t->labels);
     t->scale = 1.0f;
     const void *inputs[] = {t->images, t->labels, &t->scale};
-    RP_TRY(rpi_program_run(program, &(rpi_run_options){.inputs = inputs}));
+    RP_TRY(rpi_instance_run(instance, &(rpi_run_options){.inputs = inputs}));
     rpi_tensor loss, correct;
-    RP_TRY(rpi_program_result(program, t->network.loss, &loss));
-    RP_TRY(rpi_program_result(program, t->network.correct, &correct));
+    RP_TRY(rpi_instance_result(instance, t->network.loss, &loss));
+    RP_TRY(rpi_instance_result(instance, t->network.correct, &correct));
     sums->loss += (double)*(const float *)loss.data;
     sums->correct += *(const int32_t *)correct.data;
     sums->images += (double)count;

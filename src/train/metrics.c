@@ -138,7 +138,7 @@ rp_status rpi_metrics_header(rpi_metrics *metrics, const rpi_trainer *t) {
     cJSON_AddNumberToObject(object, "ranks", t->world);
     cJSON_AddStringToObject(object, "transport", rp_comm_transport(t->comm));
     cJSON_AddStringToObject(object, "codec", rp_codec_text(&t->codec, codec, sizeof codec));
-    cJSON_AddStringToObject(object, "backend", t->programs.backend->name);
+    cJSON_AddStringToObject(object, "backend", rpi_session_backend(t->programs.session)->name);
     add_number(object, "global_batch_size", (double)t->global_batch);
     add_number(object, "train_images", (double)t->dataset.train.count);
     add_number(object, "first_step", (double)(t->step + 1));

@@ -53,7 +53,7 @@ void rpi_network_close(rpi_network *network) {
 
 float *rpi_network_elements(const rpi_network *network, rpi_weights *weights, int index) {
     const rpi_parameter *parameter = &network->parameters[index];
-    const rpi_weight *weight = rpi_weights_of(weights, parameter->value);
+    const rpi_weight *weight = rpi_weights_find(weights, parameter->name);
     float *arena =
         parameter->is_state ? rpi_weights_states(weights) : rpi_weights_values(weights);
     return arena + weight->first;

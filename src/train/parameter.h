@@ -21,9 +21,7 @@ typedef struct rpi_parameter {
     const char *name; /* as torchvision names it: "layer1.0.conv1.weight" */
     rpi_shape shape;
     rp_dtype dtype;
-    bool is_state;  /* no gradient: averaged over ranks where it must be one */
-    int shard_axis; /* along which tensor parallelism may cut; -1: whole on every rank */
-    int tie_group;  /* parameters of one group, from 1, share their elements; 0: none */
+    bool is_state; /* no gradient: averaged over ranks where it must be one */
     rpi_decay_group decay_group;
     rpi_init_rule init;
     double spread; /* of the rule */

@@ -2,33 +2,64 @@
 
 #include "base/status.h"
 
-rp_status rpi_program_set_get(rpi_program_set *set, bool training, int64_t batch,
-                              rpi_program **out_program) {
-    for (int i = 0; i < set->count; i++) {
-        if (set->entries[i].batch != batch || set->entries[i].training != training) continue;
-        *out_program = set->entries[i].program;
-        return RP_OK;
-    }
-    rpi_program_options options = {.backend = set->backend,
-                                   .backend_options = set->backend_options,
-                                   .training = training,
+rp_status rpi_program_set_open(const rpi_network *network, rpi_weights *weights,
+                               const rpi_backend *backend, const rpi_backend_options *options,
+                               rpi_program_set *out_set) {
+    rpi_program_set set = {.network = network};
+    RP_TRY(rpi_session_create(weights, backend, options, &set.session));
+    *out_set = set;
+    return RP_OK;
+}
+
+/* The entry used last stands first. */
+static void move_to_front(rpi_program_set *set, int index) {
+    rpi_program_entry moved = set->entries[index];
+    for (; index > 0; index--) set->entries[index] = set->entries[index - 1];
+    set->entries[0] = moved;
+}
+
+static void close_entry(rpi_program_entry *entry) {
+    rpi_instance_destroy(entry->instance);
+    rpi_program_destroy(entry->program);
+}
+
+static rp_status compile(rpi_program_set *set, bool training, int64_t batch) {
+    rpi_program_options options = {.training = training,
                                    .batch = batch,
                                    .result_count = 1,
                                    .results = {set->network->correct}};
     rpi_program *program = NULL;
-    RP_TRY(rpi_program_compile(set->network->graph, set->weights, set->network->loss, &options,
+    rpi_instance *instance = NULL;
+    RP_TRY(rpi_program_compile(set->session, set->network->graph, set->network->loss, &options,
                                &program));
-    rpi_program_destroy(set->entries[set->next].program);
-    set->entries[set->next].program = program;
-    set->entries[set->next].batch = batch;
-    set->entries[set->next].training = training;
-    set->next = (set->next + 1) % RPI_PROGRAM_SET;
-    if (set->count < RPI_PROGRAM_SET) set->count++;
-    *out_program = program;
+    rp_status status = rpi_instance_create(program, &instance);
+    if (status != RP_OK) {
+        rpi_program_destroy(program);
+        return status;
+    }
+    int index = set->count < RPI_PROGRAM_SET ? set->count++ : RPI_PROGRAM_SET - 1;
+    close_entry(&set->entries[index]);
+    set->entries[index] = (rpi_program_entry){program, instance, batch, training};
+    move_to_front(set, index);
+    return RP_OK;
+}
+
+rp_status rpi_program_set_get(rpi_program_set *set, bool training, int64_t batch,
+                              rpi_instance **out_instance) {
+    int index = 0;
+    while (index < set->count &&
+           (set->entries[index].batch != batch || set->entries[index].training != training))
+        index++;
+    if (index < set->count)
+        move_to_front(set, index);
+    else
+        RP_TRY(compile(set, training, batch));
+    *out_instance = set->entries[0].instance;
     return RP_OK;
 }
 
 void rpi_program_set_close(rpi_program_set *set) {
-    for (int i = 0; i < set->count; i++) rpi_program_destroy(set->entries[i].program);
+    for (int i = 0; i < set->count; i++) close_entry(&set->entries[i]);
+    rpi_session_destroy(set->session);
     *set = (rpi_program_set){0};
 }

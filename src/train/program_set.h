@@ -1,28 +1,35 @@
-/* Programs over one network, compiled when they are first wanted: one for training, one for
- * evaluation, and one more for each short batch. */
+/* Programs over one network and their instances, one for each kind and size of batch: they
+ * share one session, so that a new one costs its kernels and no memory for a run. */
 #ifndef RPI_TRAIN_PROGRAM_SET_H
 #define RPI_TRAIN_PROGRAM_SET_H
 
-#include "engine/program.h"
+#include "engine/instance.h"
 #include "train/network.h"
 
 enum { RPI_PROGRAM_SET = 8 };
 
+typedef struct rpi_program_entry {
+    rpi_program *program;
+    rpi_instance *instance;
+    int64_t batch;
+    bool training;
+} rpi_program_entry;
+
 typedef struct rpi_program_set {
     const rpi_network *network;
-    rpi_weights *weights;
-    const rpi_backend *backend;
-    rpi_backend_options backend_options;
-    struct {
-        rpi_program *program;
-        int64_t batch;
-        bool training;
-    } entries[RPI_PROGRAM_SET]; /* the oldest makes room */
-    int count, next;
+    rpi_session *session;
+    rpi_program_entry
+        entries[RPI_PROGRAM_SET]; /* the one that was not used for longest makes room */
+    int count;
 } rpi_program_set;
 
+/* The weights are borrowed. */
+rp_status rpi_program_set_open(const rpi_network *network, rpi_weights *weights,
+                               const rpi_backend *backend, const rpi_backend_options *options,
+                               rpi_program_set *out_set);
+/* Compiled if it is not there yet. Borrowed until the next call. */
 rp_status rpi_program_set_get(rpi_program_set *set, bool training, int64_t batch,
-                              rpi_program **out_program);
+                              rpi_instance **out_instance);
 void rpi_program_set_close(rpi_program_set *set); /* zeros are fine */
 
 #endif

@@ -49,8 +49,9 @@ static void warn_of_one_bit(const run *r) {
 static rp_status compile(rpi_trainer *t) {
     if (t->step >= t->total_steps) return RP_OK;
     rpi_batch batch = rpi_sampler_deal(&t->sampler, t->step, t->rank, t->world);
-    rpi_program *program = NULL;
-    return batch.count ? rpi_program_set_get(&t->programs, true, batch.count, &program) : RP_OK;
+    rpi_instance *instance = NULL;
+    return batch.count ? rpi_program_set_get(&t->programs, true, batch.count, &instance)
+                       : RP_OK;
 }
 
 /* Nothing is written before every rank has come this far. */

@@ -27,8 +27,8 @@ static rp_status run_nothing(rpi_trainer *t, double *out_loss) {
 }
 
 static rp_status run_batch(rpi_trainer *t, const rpi_batch *batch, double *out_loss) {
-    rpi_program *program = NULL;
-    RP_TRY(rpi_program_set_get(&t->programs, true, batch->count, &program));
+    rpi_instance *instance = NULL;
+    RP_TRY(rpi_program_set_get(&t->programs, true, batch->count, &instance));
     rpi_dataset_batch(&t->dataset, &t->dataset.train, batch->indices, batch->count, t->images,
                       t->labels);
     t->scale = 1.0f / (float)batch->global_count;
@@ -37,11 +37,11 @@ static rp_status run_batch(rpi_trainer *t, const rpi_batch *batch, double *out_l
                            .on_gradient_final = on_gradient_final,
                            .on_step = t->timeline ? on_step : NULL,
                            .context = t};
-    RP_TRY(rpi_program_run(program, &run));
+    RP_TRY(rpi_instance_run(instance, &run));
     rpi_tensor loss;
-    RP_TRY(rpi_program_result(program, t->network.loss, &loss));
+    RP_TRY(rpi_instance_result(instance, t->network.loss, &loss));
     *out_loss = (double)*(const float *)loss.data;
-    return rpi_divergence_trace(t, program, &run, *out_loss);
+    return rpi_divergence_trace(t, instance, &run, *out_loss);
 }
 
 /* Losses and times of all ranks, sent behind the last bucket and waited for with it. */

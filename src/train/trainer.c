@@ -26,11 +26,8 @@ static rp_status build_network(rpi_trainer *t) {
     rpi_network_initialise(&t->network, t->weights, (uint64_t)t->options->seed);
     const rpi_backend *backend = rpi_backend_default();
     if (t->options->backend) RP_TRY(rpi_backend_find(t->options->backend, &backend));
-    t->programs = (rpi_program_set){.network = &t->network,
-                                    .weights = t->weights,
-                                    .backend = backend,
-                                    .backend_options.threads = (int)t->options->threads};
-    return RP_OK;
+    rpi_backend_options options = {.threads = (int)t->options->threads};
+    return rpi_program_set_open(&t->network, t->weights, backend, &options, &t->programs);
 }
 
 static rp_status allocate(rpi_trainer *t) {
@@ -75,7 +72,7 @@ static void update(void *context, int64_t first, int64_t count) {
     for (int i = 0; i < t->network.parameter_count; i++) {
         const rpi_parameter *parameter = &t->network.parameters[i];
         if (parameter->is_state) continue;
-        const rpi_weight *weight = rpi_weights_of(t->weights, parameter->value);
+        const rpi_weight *weight = rpi_weights_find(t->weights, parameter->name);
         if (weight->first < first || weight->first >= first + count) continue;
         bool decays = parameter->decay_group == RPI_DECAY_WEIGHT || vectors_decay;
         rpi_optimizer_rates rates = {.learning_rate = (float)t->learning_rate,

@@ -22,11 +22,11 @@ static void copy_floats(const float *from, int64_t count, float **out) {
     memcpy(*out, from, (size_t)count * sizeof(float));
 }
 
-static void copy_output(const op_fixture *fixture, const rpi_program *program, int index,
+static void copy_output(const op_fixture *fixture, const rpi_instance *instance, int index,
                         float **out) {
     rpi_tensor tensor;
     *out = NULL;
-    REQUIRE_OK(rpi_program_result(program, fixture->outputs[index], &tensor));
+    REQUIRE_OK(rpi_instance_result(instance, fixture->outputs[index], &tensor));
     int64_t count = rpi_shape_count(&tensor.shape);
     REQUIRE_OK(rpi_alloc_array((size_t)count, sizeof(float), "an outcome", out));
     for (int64_t i = 0; i < count; i++)
@@ -43,16 +43,16 @@ static void free_outcome(outcome *o) {
 /* One run that overwrites gradients, then `more` that add to them. */
 static void run_op(const op_fixture *fixture, const rpi_backend *backend, bool training,
                    int more, outcome *out) {
-    rpi_program *program = NULL;
+    rpi_instance *instance = NULL;
     *out = (outcome){0};
-    REQUIRE_OK(op_fixture_compile(fixture, backend, training, &program));
-    for (int i = 0; i <= more; i++) CHECK_OK(op_fixture_run(fixture, program, i > 0));
+    REQUIRE_OK(op_fixture_compile(fixture, backend, training, &instance));
+    for (int i = 0; i <= more; i++) CHECK_OK(op_fixture_run(fixture, instance, i > 0));
     rpi_weights *weights = fixture->weights;
     copy_floats(rpi_weights_gradients(weights), rpi_weights_count(weights), &out->gradients);
     copy_floats(rpi_weights_states(weights), rpi_weights_states_count(weights), &out->states);
     for (int i = 0; i < fixture->op->output_count; i++)
-        copy_output(fixture, program, i, &out->outputs[i]);
-    rpi_program_destroy(program);
+        copy_output(fixture, instance, i, &out->outputs[i]);
+    solo_close(instance);
 }
 
 static void compare(const op_fixture *fixture, const rpi_backend *backend, const char *what,
@@ -182,20 +182,20 @@ static void run_network(const rpi_graph *graph, rpi_value_id loss, const rpi_bac
     static const int32_t labels[IMAGES] = {3, 0, 9, 3};
     const float scale = 1.0f / IMAGES;
     const void *inputs[] = {images, labels, &scale};
-    rpi_program *program = NULL;
-    rpi_program_options options = {.backend = backend, .training = true, .batch = IMAGES};
-    REQUIRE_OK(rpi_program_compile(graph, weights, loss, &options, &program));
+    rpi_instance *instance = NULL;
+    rpi_program_options options = {.training = true, .batch = IMAGES};
+    REQUIRE_OK(solo_open(graph, weights, loss, backend, &options, &instance));
     for (int i = 0; i < RUNS; i++) {
         draw(images, IMAGES * 3 * 12 * 12, 1, (uint64_t)i);
         draw(rpi_weights_values(weights), rpi_weights_count(weights), 0.2f, 100 + (uint64_t)i);
         rpi_weights_changed(weights, 0, rpi_weights_count(weights));
         rpi_run_options run = {.inputs = inputs, .accumulate = i == RUNS - 1};
-        REQUIRE_OK(rpi_program_run(program, &run));
+        REQUIRE_OK(rpi_instance_run(instance, &run));
     }
     rpi_tensor tensor;
-    REQUIRE_OK(rpi_program_result(program, loss, &tensor));
+    REQUIRE_OK(rpi_instance_result(instance, loss, &tensor));
     *out_loss = (double)*(float *)tensor.data;
-    rpi_program_destroy(program);
+    solo_close(instance);
 }
 
 static void compare_network(const rpi_backend *backend, rpi_weights *got, rpi_weights *wanted,

@@ -1,6 +1,6 @@
 /* External nodes: both halves run, in both directions, and other work runs in between. */
-#include "engine/program.h"
 #include "harness/check.h"
+#include "solo.h"
 
 #include "engine/layers.h"
 #include "op_fixture.h"
@@ -57,7 +57,7 @@ typedef struct net {
     rpi_graph *graph;
     rpi_weights *weights;
     rpi_value_id loss, summed;
-    rpi_program *program;
+    rpi_instance *instance;
 } net;
 
 static void build(net *n, rpi_external_attributes attributes) {
@@ -79,11 +79,11 @@ static void build(net *n, rpi_external_attributes attributes) {
         rpi_weights_values(n->weights)[i] = 0.1f * (float)(i + 1);
     rpi_program_options options = {
         .training = true, .batch = ROWS, .result_count = 1, .results = {n->summed}};
-    REQUIRE_OK(rpi_program_compile(n->graph, n->weights, n->loss, &options, &n->program));
+    REQUIRE_OK(solo_open(n->graph, n->weights, n->loss, NULL, &options, &n->instance));
 }
 
 static void close_net(net *n) {
-    rpi_program_destroy(n->program);
+    solo_close(n->instance);
     rpi_weights_destroy(n->weights);
     rpi_graph_destroy(n->graph);
 }
@@ -92,8 +92,8 @@ static rp_status run(net *n, record *r) {
     static const int32_t labels[ROWS] = {0, 2};
     const float scale = 0.5f;
     const void *inputs[] = {labels, &scale};
-    return rpi_program_run(
-        n->program, &(rpi_run_options){.inputs = inputs, .on_step = on_step, .context = r});
+    return rpi_instance_run(
+        n->instance, &(rpi_run_options){.inputs = inputs, .on_step = on_step, .context = r});
 }
 
 static void both_halves(void) {
@@ -143,7 +143,7 @@ static void numbers(void) {
             rpi_tensor tensor;
             *value = side ? kept + step : kept - step;
             REQUIRE_OK(run(&n, &r));
-            REQUIRE_OK(rpi_program_result(n.program, n.loss, &tensor));
+            REQUIRE_OK(rpi_instance_result(n.instance, n.loss, &tensor));
             loss[side] = (double)*(float *)tensor.data;
         }
         *value = kept;
@@ -156,7 +156,7 @@ static void numbers(void) {
 static void on_a_parameter(void) {
     rpi_graph *graph = NULL;
     rpi_weights *weights = NULL;
-    rpi_program *program = NULL;
+    rpi_instance *instance = NULL;
     doubler d = {0};
     const int32_t labels[ROWS] = {1, 1};
     const float scale = 1;
@@ -175,12 +175,12 @@ static void on_a_parameter(void) {
         graph, "loss", rpi_add(graph, "sum", wired, x), label, factor);
     REQUIRE_OK(rpi_weights_create(graph, loss, &weights));
     rpi_program_options options = {.training = true, .batch = 1};
-    REQUIRE_OK(rpi_program_compile(graph, weights, loss, &options, &program));
-    REQUIRE_OK(rpi_program_run(program, &(rpi_run_options){.inputs = inputs}));
+    REQUIRE_OK(solo_open(graph, weights, loss, NULL, &options, &instance));
+    REQUIRE_OK(rpi_instance_run(instance, &(rpi_run_options){.inputs = inputs}));
     /* All logits are 0: d loss / d logit is 1/3 less the label, and d logit / d x is 3. */
     for (int i = 0; i < ROWS * WIDTH; i++)
         CHECK_NEAR((double)rpi_weights_gradients(weights)[i], i % WIDTH == 1 ? -2 : 1, 1e-6);
-    rpi_program_destroy(program);
+    solo_close(instance);
     rpi_weights_destroy(weights);
     rpi_graph_destroy(graph);
 }

@@ -32,7 +32,7 @@ static void finds_the_first(void) {
 static void the_first_node_is_named(void) {
     for (int b = 0; rpi_backend_at(b); b++) {
         op_fixture f = {0};
-        rpi_program *program = NULL;
+        rpi_instance *instance = NULL;
         const char *name = "?";
         REQUIRE_OK(rpi_graph_create(&f.graph));
         rpi_value_id x = rpi_graph_parameter(f.graph, "x", SHAPE(2, 3));
@@ -41,15 +41,16 @@ static void the_first_node_is_named(void) {
         x = rpi_relu(f.graph, "sum and relu", rpi_add(f.graph, "sum", x, y));
         x = rpi_relu(f.graph, "last", x);
         REQUIRE_OK(op_fixture_add_loss(&f, x));
-        rpi_program_options options = {.backend = rpi_backend_at(b), .training = true};
-        REQUIRE_OK(rpi_program_compile(f.graph, f.weights, f.loss, &options, &program));
-        CHECK_OK(rpi_program_find_nonfinite(program, &(rpi_run_options){0}, &name));
+        rpi_program_options options = {.training = true};
+        REQUIRE_OK(
+            solo_open(f.graph, f.weights, f.loss, rpi_backend_at(b), &options, &instance));
+        CHECK_OK(rpi_instance_find_nonfinite(instance, &(rpi_run_options){0}, &name));
         CHECK(name == NULL);
         rpi_weights_values(f.weights)[rpi_weights_find(f.weights, "y")->first + 4] = NAN;
-        CHECK_OK(rpi_program_find_nonfinite(program, &(rpi_run_options){0}, &name));
+        CHECK_OK(rpi_instance_find_nonfinite(instance, &(rpi_run_options){0}, &name));
         CHECK_MSG(name && !strcmp(name, "sum"), "%s: '%s'", rpi_backend_at(b)->name,
                   name ? name : "nothing");
-        rpi_program_destroy(program);
+        solo_close(instance);
         op_fixture_close(&f);
     }
 }

@@ -94,7 +94,7 @@ typedef struct training {
     rpi_graph *graph;
     rpi_value_id loss;
     rpi_weights *weights;
-    rpi_program *program;
+    rpi_instance *instance;
     float *momentum;
 } training;
 
@@ -112,13 +112,13 @@ static rp_status open_training(const char *name,
     RP_TRY(rpi_weights_create(graph, out->loss, &out->weights));
     RP_TRY(rpi_alloc_array((size_t)rpi_weights_count(out->weights), sizeof(float), "momentum",
                            &out->momentum));
-    rpi_program_options options = {.backend = backend, .training = true, .batch = BATCH};
-    return rpi_program_compile(graph, out->weights, out->loss, &options, &out->program);
+    rpi_program_options options = {.training = true, .batch = BATCH};
+    return solo_open(graph, out->weights, out->loss, backend, &options, &out->instance);
 }
 
 static void close_training(training *t) {
     golden_close(&t->file);
-    rpi_program_destroy(t->program);
+    solo_close(t->instance);
     rpi_weights_destroy(t->weights);
     rpi_graph_destroy(t->graph);
     rpi_free(t->momentum);
@@ -157,8 +157,8 @@ static void step(const training *t, int index, const rpi_backend *backend) {
     REQUIRE_OK(golden_tensor(&t->file, &losses, "losses"));
     const void *inputs[] = {(float *)images.data + index * BATCH * SIZE * SIZE,
                             (int32_t *)labels.data + index * BATCH, &scale};
-    REQUIRE_OK(rpi_program_run(t->program, &(rpi_run_options){.inputs = inputs}));
-    REQUIRE_OK(rpi_program_result(t->program, t->loss, &loss));
+    REQUIRE_OK(rpi_instance_run(t->instance, &(rpi_run_options){.inputs = inputs}));
+    REQUIRE_OK(rpi_instance_result(t->instance, t->loss, &loss));
     double wanted = (double)((float *)losses.data)[index];
     CHECK_NEAR((double)*(float *)loss.data, wanted, TOLERANCE * wanted);
     if (index == 0) for_each_parameter(t, gradients, "gradient", backend);

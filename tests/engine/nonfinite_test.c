@@ -71,7 +71,7 @@ static void open_op(const rpi_op *op, const rpi_op_example *example, subject *s)
     for (int i = 0; i < op->output_count; i++) s->results[i] = s->fixture.outputs[i];
     add_weights(s);
     for (int i = 0, slot = 0; i < example->input_count; i++) {
-        if (rpi_weights_of(s->fixture.weights, s->fixture.inputs[i])) continue;
+        if (op_fixture_weight(&s->fixture, i)) continue;
         if (op->inputs[i].dtype == RP_F32)
             add_place(s, op->inputs[i].name, s->fixture.input_data[slot],
                       rpi_shape_count(&example->inputs[i]));
@@ -221,26 +221,24 @@ static void free_outcome(outcome *o) {
 }
 
 /* One thread: these arrays are small, and threads of several tests would wait for cores. */
-static rpi_program *compile(const subject *s, const rpi_backend *backend, bool training) {
-    rpi_program *program = NULL;
-    rpi_program_options options = {.backend = backend,
-                                   .backend_options.threads = 1,
-                                   .training = training,
-                                   .result_count = s->result_count};
+static rpi_instance *compile(const subject *s, const rpi_backend *backend, bool training) {
+    rpi_instance *instance = NULL;
+    rpi_program_options options = {.training = training, .result_count = s->result_count};
+    rpi_backend_options one_thread = {.threads = 1};
     for (int i = 0; i < s->result_count; i++) options.results[i] = s->results[i];
-    CHECK_OK(rpi_program_compile(s->fixture.graph, s->fixture.weights, s->fixture.loss,
-                                 &options, &program));
-    return program;
+    CHECK_OK(solo_open_with(s->fixture.graph, s->fixture.weights, s->fixture.loss, backend,
+                            &one_thread, &options, &instance));
+    return instance;
 }
 
-static void run(const subject *s, rpi_program *program, bool training, outcome *o) {
+static void run(const subject *s, rpi_instance *instance, bool training, outcome *o) {
     rpi_weights *weights = s->fixture.weights;
     *o = (outcome){0};
-    REQUIRE(program);
-    CHECK_OK(op_fixture_run(&s->fixture, program, false));
+    REQUIRE(instance);
+    CHECK_OK(op_fixture_run(&s->fixture, instance, false));
     for (int i = 0; i < s->result_count; i++) {
         rpi_tensor t;
-        REQUIRE_OK(rpi_program_result(program, s->results[i], &t));
+        REQUIRE_OK(rpi_instance_result(instance, s->results[i], &t));
         keep(o, "the output", &t);
     }
     for (int i = 0; training && i < rpi_weights_parameter_count(weights); i++)
@@ -315,7 +313,7 @@ static void spoil(const place *p, float value, uint64_t trial) {
 typedef struct pair {
     const rpi_backend *backend;
     bool training;
-    rpi_program *program, *reference;
+    rpi_instance *instance, *reference;
 } pair;
 
 static void try_one(const subject *s, const copies *originals, const pair *p, int spoiled,
@@ -330,7 +328,7 @@ static void try_one(const subject *s, const copies *originals, const pair *p, in
     run(s, p->reference, p->training, &wanted);
     restore(s, originals);
     spoil(&s->places[spoiled], values[value], trial);
-    run(s, p->program, p->training, &got);
+    run(s, p->instance, p->training, &got);
     compare(&got, &wanted, what);
     free_outcome(&got);
     free_outcome(&wanted);
@@ -346,8 +344,8 @@ static void try_all(const subject *s, const rpi_backend *backend, bool training)
         for (int v = 0; v < VALUES; v++)
             for (int n = 0; n < TRIALS; n++) try_one(s, &originals, &p, i, v, trial++);
     free_copies(&originals);
-    rpi_program_destroy(p.program);
-    rpi_program_destroy(p.reference);
+    solo_close(p.instance);
+    solo_close(p.reference);
 }
 
 static void walk_ops(const rpi_backend *backend) {
@@ -387,12 +385,12 @@ static void fused_units(void) {
  * number hides that a run is lost. */
 static void check_seen(const subject *s, const rpi_backend *backend, const place *p) {
     outcome o;
-    rpi_program *program = compile(s, backend, true);
-    run(s, program, true, &o);
+    rpi_instance *instance = compile(s, backend, true);
+    run(s, instance, true, &o);
     CHECK_MSG(count_nonfinite(&o) > 0, "%s: %s: NaN in %s is lost", backend->name, s->name,
               p->name);
     free_outcome(&o);
-    rpi_program_destroy(program);
+    solo_close(instance);
 }
 
 static void nothing_is_swallowed(void) {
@@ -422,10 +420,10 @@ static void winograd_spreads_and_keeps(void) {
             outcome got, wanted;
             open_chain(&wide, &s);
             spoil(&s.places[0], values[v], (uint64_t)v);
-            rpi_program *reference = compile(&s, rpi_backend_at(0), false);
-            rpi_program *program = compile(&s, rpi_backend_at(b), false);
+            rpi_instance *reference = compile(&s, rpi_backend_at(0), false);
+            rpi_instance *instance = compile(&s, rpi_backend_at(b), false);
             run(&s, reference, false, &wanted);
-            run(&s, program, false, &got);
+            run(&s, instance, false, &got);
             int64_t lost = 0;
             if (!got.tensors[0].data || !wanted.tensors[0].data) abort();
             for (int64_t i = 0; i < wanted.tensors[0].count; i++)
@@ -435,8 +433,8 @@ static void winograd_spreads_and_keeps(void) {
                       value_names[v], s.places[0].name, (long long)lost);
             free_outcome(&got);
             free_outcome(&wanted);
-            rpi_program_destroy(reference);
-            rpi_program_destroy(program);
+            solo_close(reference);
+            solo_close(instance);
             op_fixture_close(&s.fixture);
         }
 }

@@ -3,8 +3,8 @@
 #include "base/memory.h"
 #include "base/rng.h"
 #include "engine/layers.h"
-#include "engine/program.h"
 #include "harness/check.h"
+#include "solo.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -101,14 +101,14 @@ static void fill_weights(rpi_weights *weights, uint64_t seed) {
 
 typedef struct runner {
     rpi_weights *weights;
-    rpi_program *program;
+    rpi_instance *instance;
     float *images, scale;
     int32_t *labels;
     const void *inputs[3];
 } runner;
 
 static void stop(runner *it) {
-    rpi_program_destroy(it->program);
+    solo_close(it->instance);
     rpi_weights_destroy(it->weights);
     rpi_free(it->images);
     rpi_free(it->labels);
@@ -127,18 +127,15 @@ static rp_status start(const net_case *c, const net *n, const rpi_backend *backe
     for (int i = 0; i < c->batch; i++) it->labels[i] = (int32_t)rpi_rng_below(&rng, CLASSES);
     fill_weights(it->weights, 3);
     it->inputs[0] = it->images, it->inputs[1] = it->labels, it->inputs[2] = &it->scale;
-    rpi_program_options program = {.backend = backend,
-                                   .backend_options = *options,
-                                   .training = training,
-                                   .batch = c->batch,
-                                   .result_count = 1,
-                                   .results = {n->logits}};
-    return rpi_program_compile(n->graph, it->weights, n->loss, &program, &it->program);
+    rpi_program_options wanted = {
+        .training = training, .batch = c->batch, .result_count = 1, .results = {n->logits}};
+    return solo_open_with(n->graph, it->weights, n->loss, backend, options, &wanted,
+                          &it->instance);
 }
 
 static rp_status run(runner *it, bool accumulate) {
     rpi_run_options options = {.inputs = it->inputs, .accumulate = accumulate};
-    return rpi_program_run(it->program, &options);
+    return rpi_instance_run(it->instance, &options);
 }
 
 /* ---- comparing ---- */
@@ -162,8 +159,8 @@ static bool vanishes(const net_case *c, const char *name) {
 
 static void compare(const net_case *c, runner *a, runner *b, const net *n, double tolerance) {
     rpi_tensor x, y;
-    CHECK_OK(rpi_program_result(a->program, n->logits, &x));
-    CHECK_OK(rpi_program_result(b->program, n->logits, &y));
+    CHECK_OK(rpi_instance_result(a->instance, n->logits, &x));
+    CHECK_OK(rpi_instance_result(b->instance, n->logits, &y));
     double error = distance(x.data, y.data, rpi_shape_count(&x.shape));
     CHECK_MSG(error <= tolerance, "%s: logits differ by %g", c->name, error);
     for (int i = 0; i < rpi_weights_parameter_count(a->weights); i++) {
@@ -205,7 +202,7 @@ static void train_like_reference(const net_case *c, int threads) {
     build(c, &n);
     CHECK_OK(start(c, &n, &rpi_backend_onednn, &options, true, &ours));
     CHECK_OK(start(c, &n, rpi_backend_at(0), &options, true, &theirs));
-    if (ours.program && theirs.program) {
+    if (ours.instance && theirs.instance) {
         CHECK_OK(run(&ours, false));
         CHECK_OK(run(&theirs, false));
         compare(c, &ours, &theirs, &n, 1e-4);
@@ -235,7 +232,7 @@ static void evaluation(void) {
         build(&nets[i], &n);
         CHECK_OK(start(&nets[i], &n, &rpi_backend_onednn, &options, false, &ours));
         CHECK_OK(start(&nets[i], &n, rpi_backend_at(0), &options, false, &theirs));
-        if (ours.program && theirs.program) {
+        if (ours.instance && theirs.instance) {
             CHECK_OK(run(&ours, false));
             CHECK_OK(run(&theirs, false));
             compare(&nets[i], &ours, &theirs, &n, 1e-4);
@@ -262,7 +259,7 @@ static void run_twice(const net_case *c, const rpi_backend_options *options) {
     build(c, &n);
     CHECK_OK(start(c, &n, &rpi_backend_onednn, options, true, &first));
     CHECK_OK(start(c, &n, &rpi_backend_onednn, options, true, &second));
-    if (first.program && second.program) {
+    if (first.instance && second.instance) {
         CHECK_OK(run(&first, false));
         CHECK_OK(run(&second, false));
         same_bytes(&first, &second);

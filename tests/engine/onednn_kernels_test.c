@@ -1,7 +1,7 @@
 /* The convolutions of the models run on oneDNN's kernels, not on its reference code: tens of
  * times slower, that would go unnoticed by every test of numbers. */
-#include "engine/program.h"
 #include "harness/check.h"
+#include "solo.h"
 #include "train/network.h"
 
 #include "redpoll/log.h"
@@ -57,16 +57,15 @@ static void compile(const model_case *c) {
         .channels = c->channels, .height = c->size, .width = c->size, .classes = 10};
     rpi_network network = {0};
     rpi_weights *weights = NULL;
-    rpi_program *program = NULL;
-    rpi_program_options options = {.backend = &rpi_backend_onednn,
-                                   .backend_options = {.threads = 1},
-                                   .training = true,
-                                   .batch = 4};
+    rpi_instance *instance = NULL;
+    rpi_program_options options = {.training = true, .batch = 4};
+    rpi_backend_options one_thread = {.threads = 1};
     REQUIRE_OK(rpi_network_build(c->model, &shape, &network));
     CHECK_OK(rpi_weights_create(network.graph, network.loss, &weights));
     if (weights)
-        CHECK_OK(rpi_program_compile(network.graph, weights, network.loss, &options, &program));
-    rpi_program_destroy(program);
+        CHECK_OK(solo_open_with(network.graph, weights, network.loss, &rpi_backend_onednn,
+                                &one_thread, &options, &instance));
+    solo_close(instance);
     rpi_weights_destroy(weights);
     rpi_network_close(&network);
 }

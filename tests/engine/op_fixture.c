@@ -50,8 +50,13 @@ static void fill_positive(rpi_rng *rng, float *x, int64_t count) {
     for (int64_t i = 0; i < count; i++) x[i] = 0.5f + rpi_rng_uniform(rng);
 }
 
+const rpi_weight *op_fixture_weight(const op_fixture *fixture, int index) {
+    const rpi_value *value = rpi_graph_value(fixture->graph, fixture->inputs[index]);
+    return rpi_weights_find(fixture->weights, value->name);
+}
+
 static void fill_weight(op_fixture *fixture, int index, rpi_rng *rng) {
-    const rpi_weight *weight = rpi_weights_of(fixture->weights, fixture->inputs[index]);
+    const rpi_weight *weight = op_fixture_weight(fixture, index);
     float *values = rpi_weights_values(fixture->weights) + weight->first;
     switch (fixture->op->inputs[index].role) {
     case RPI_STATE:
@@ -81,7 +86,7 @@ static rp_status fill(op_fixture *fixture, uint64_t seed) {
     rpi_rng rng = rpi_rng_make(seed, RPI_RNG_TEST, 0);
     int slot = 0;
     for (int i = 0; i < fixture->example->input_count; i++) {
-        if (rpi_weights_of(fixture->weights, fixture->inputs[i]))
+        if (op_fixture_weight(fixture, i))
             fill_weight(fixture, i, &rng);
         else
             RP_TRY(fill_input(fixture, i, slot++, &rng));
@@ -145,24 +150,24 @@ void op_fixture_close(op_fixture *fixture) {
 }
 
 rp_status op_fixture_compile(const op_fixture *fixture, const rpi_backend *backend,
-                             bool training, rpi_program **out_program) {
-    rpi_program_options options = {
-        .backend = backend, .training = training, .result_count = fixture->op->output_count};
+                             bool training, rpi_instance **out_instance) {
+    rpi_program_options options = {.training = training,
+                                   .result_count = fixture->op->output_count};
     for (int i = 0; i < options.result_count; i++) options.results[i] = fixture->outputs[i];
-    return rpi_program_compile(fixture->graph, fixture->weights, fixture->loss, &options,
-                               out_program);
+    return solo_open(fixture->graph, fixture->weights, fixture->loss, backend, &options,
+                     out_instance);
 }
 
-rp_status op_fixture_run(const op_fixture *fixture, rpi_program *program, bool accumulate) {
+rp_status op_fixture_run(const op_fixture *fixture, rpi_instance *instance, bool accumulate) {
     rpi_weights_changed(fixture->weights, 0, rpi_weights_count(fixture->weights));
     rpi_run_options options = {.inputs = (const void *const *)fixture->input_data,
                                .accumulate = accumulate};
-    return rpi_program_run(program, &options);
+    return rpi_instance_run(instance, &options);
 }
 
-double op_fixture_loss(const op_fixture *fixture, const rpi_program *program) {
+double op_fixture_loss(const op_fixture *fixture, const rpi_instance *instance) {
     rpi_tensor output;
-    if (rpi_program_result(program, fixture->outputs[0], &output) != RP_OK) return NAN;
+    if (rpi_instance_result(instance, fixture->outputs[0], &output) != RP_OK) return NAN;
     const float *y = output.data;
     double sum = 0;
     for (int64_t i = 0; i < rpi_shape_count(&output.shape); i++)

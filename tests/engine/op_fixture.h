@@ -4,7 +4,7 @@
 #ifndef OP_FIXTURE_H
 #define OP_FIXTURE_H
 
-#include "engine/program.h"
+#include "solo.h"
 
 /* SHAPE(2, 3): 2 x 3 */
 #define SHAPE(...)                                                                             \
@@ -31,13 +31,16 @@ void op_fixture_close(op_fixture *fixture);
  * all zero, and the weights. */
 rp_status op_fixture_add_loss(op_fixture *fixture, rpi_value_id output);
 
-/* A program whose results are all outputs. */
+/* What input `index` is among the weights; NULL: it is an input of the graph. */
+const rpi_weight *op_fixture_weight(const op_fixture *fixture, int index);
+
+/* An instance of a program whose results are all outputs. */
 rp_status op_fixture_compile(const op_fixture *fixture, const rpi_backend *backend,
-                             bool training, rpi_program **out_program);
-rp_status op_fixture_run(const op_fixture *fixture, rpi_program *program, bool accumulate);
+                             bool training, rpi_instance **out_instance);
+rp_status op_fixture_run(const op_fixture *fixture, rpi_instance *instance, bool accumulate);
 
 /* The dot product of output 0 with the coefficients, in double, after a run. */
-double op_fixture_loss(const op_fixture *fixture, const rpi_program *program);
+double op_fixture_loss(const op_fixture *fixture, const rpi_instance *instance);
 
 /* |a - b| / |b| in the 2-norm, sums in double; 0 for two zeros. */
 double relative_l2(const float *a, const float *b, int64_t count);

@@ -1,6 +1,6 @@
 /* Programs: accumulation, finality of gradients, evaluation, repeated runs, failures. */
-#include "engine/program.h"
 #include "harness/check.h"
+#include "solo.h"
 
 #include "base/memory.h"
 #include "base/rng.h"
@@ -67,24 +67,25 @@ static void draw(batch *b) {
     b->scale = 1.0f / ROWS;
 }
 
-static rp_status compile(const model *m, int64_t rows, bool training, rpi_program **out) {
+static rp_status compile(const model *m, int64_t rows, bool training, rpi_instance **out) {
     rpi_program_options options = {.training = training,
                                    .batch = rows,
                                    .result_count = 2,
                                    .results = {m->correct, m->logits}};
-    return rpi_program_compile(m->graph, m->weights, m->loss, &options, out);
+    return solo_open(m->graph, m->weights, m->loss, NULL, &options, out);
 }
 
 /* Rows first, first + 1 ... of the batch. */
-static rp_status run(rpi_program *program, const batch *b, int first, rpi_run_options options) {
+static rp_status run(rpi_instance *instance, const batch *b, int first,
+                     rpi_run_options options) {
     const void *inputs[] = {b->x + first * INPUTS, b->labels + first, &b->scale};
     options.inputs = inputs;
-    return rpi_program_run(program, &options);
+    return rpi_instance_run(instance, &options);
 }
 
-static float loss_of(const model *m, const rpi_program *program) {
+static float loss_of(const model *m, const rpi_instance *instance) {
     rpi_tensor tensor;
-    if (rpi_program_result(program, m->loss, &tensor) != RP_OK) return NAN;
+    if (rpi_instance_result(instance, m->loss, &tensor) != RP_OK) return NAN;
     return *(float *)tensor.data;
 }
 
@@ -94,7 +95,7 @@ static float loss_of(const model *m, const rpi_program *program) {
 static void accumulation(void) {
     model m;
     batch b;
-    rpi_program *whole = NULL, *four = NULL, *two = NULL;
+    rpi_instance *whole = NULL, *four = NULL, *two = NULL;
     float gradients[512];
     build(&m);
     draw(&b);
@@ -115,9 +116,9 @@ static void accumulation(void) {
         CHECK_MSG(relative_l2(sum, gradients + weight->first, weight->count) < 1e-5, "%s",
                   weight->name);
     }
-    rpi_program_destroy(whole);
-    rpi_program_destroy(four);
-    rpi_program_destroy(two);
+    solo_close(whole);
+    solo_close(four);
+    solo_close(two);
     close_model(&m);
 }
 
@@ -125,18 +126,18 @@ static void accumulation(void) {
 static void unused_parameters(void) {
     model m;
     batch b;
-    rpi_program *program = NULL;
+    rpi_instance *instance = NULL;
     build(&m);
     draw(&b);
-    REQUIRE_OK(compile(&m, ROWS, true, &program));
+    REQUIRE_OK(compile(&m, ROWS, true, &instance));
     const rpi_weight *unused = rpi_weights_find(m.weights, "unused");
     float *gradient = rpi_weights_gradients(m.weights) + unused->first;
     gradient[0] = 5;
-    REQUIRE_OK(run(program, &b, 0, (rpi_run_options){.accumulate = true}));
+    REQUIRE_OK(run(instance, &b, 0, (rpi_run_options){.accumulate = true}));
     CHECK(gradient[0] == 5);
-    REQUIRE_OK(run(program, &b, 0, (rpi_run_options){0}));
+    REQUIRE_OK(run(instance, &b, 0, (rpi_run_options){0}));
     CHECK(gradient[0] == 0);
-    rpi_program_destroy(program);
+    solo_close(instance);
     close_model(&m);
 }
 
@@ -165,13 +166,13 @@ static rp_status on_final(void *context, int64_t first, int64_t count) {
 static void finality(void) {
     model m;
     batch b;
-    rpi_program *program = NULL;
+    rpi_instance *instance = NULL;
     build(&m);
     draw(&b);
-    REQUIRE_OK(compile(&m, ROWS, true, &program));
+    REQUIRE_OK(compile(&m, ROWS, true, &instance));
     for (int accumulate = 0; accumulate < 2; accumulate++) {
         watch w = {.weights = m.weights};
-        REQUIRE_OK(run(program, &b, 0,
+        REQUIRE_OK(run(instance, &b, 0,
                        (rpi_run_options){.accumulate = accumulate,
                                          .on_gradient_final = on_final,
                                          .context = &w}));
@@ -182,10 +183,10 @@ static void finality(void) {
     }
     watch w = {.weights = m.weights, .fail_at = 2};
     CHECK_FAILS(
-        run(program, &b, 0, (rpi_run_options){.on_gradient_final = on_final, .context = &w}),
+        run(instance, &b, 0, (rpi_run_options){.on_gradient_final = on_final, .context = &w}),
         PEER, "rank 3");
     CHECK_EQ(w.calls, 2);
-    rpi_program_destroy(program);
+    solo_close(instance);
     close_model(&m);
 }
 
@@ -194,22 +195,23 @@ static void finality(void) {
 static void evaluation(void) {
     model m;
     batch b;
-    rpi_program *training = NULL, *evaluating = NULL;
+    rpi_instance *training = NULL, *evaluating = NULL;
     rpi_tensor logits[2], correct;
     build(&m);
     draw(&b);
     REQUIRE_OK(compile(&m, ROWS, true, &training));
     REQUIRE_OK(compile(&m, ROWS, false, &evaluating));
-    REQUIRE_OK(run(training, &b, 0, (rpi_run_options){.skip_backward = true}));
+    const void *inputs[] = {b.x, b.labels, &b.scale};
+    REQUIRE_OK(rpi_instance_forward(training, &(rpi_run_options){.inputs = inputs}));
     REQUIRE_OK(run(evaluating, &b, 0, (rpi_run_options){0}));
     for (int64_t i = 0; i < rpi_weights_count(m.weights); i++)
         CHECK(rpi_weights_gradients(m.weights)[i] == 0);
     CHECK(loss_of(&m, training) == loss_of(&m, evaluating));
-    REQUIRE_OK(rpi_program_result(training, m.logits, &logits[0]));
-    REQUIRE_OK(rpi_program_result(evaluating, m.logits, &logits[1]));
+    REQUIRE_OK(rpi_instance_result(training, m.logits, &logits[0]));
+    REQUIRE_OK(rpi_instance_result(evaluating, m.logits, &logits[1]));
     CHECK(rpi_shape_equal(&logits[0].shape, &SHAPE(ROWS, CLASSES)));
     CHECK(!memcmp(logits[0].data, logits[1].data, sizeof(float) * ROWS * CLASSES));
-    REQUIRE_OK(rpi_program_result(evaluating, m.correct, &correct));
+    REQUIRE_OK(rpi_instance_result(evaluating, m.correct, &correct));
     int right = 0;
     for (int n = 0; n < ROWS; n++) {
         const float *row = (const float *)logits[1].data + n * CLASSES;
@@ -218,30 +220,30 @@ static void evaluation(void) {
         right += best == b.labels[n];
     }
     CHECK_EQ(*(int32_t *)correct.data, right);
-    CHECK_FAILS(rpi_program_result(training, m.hidden, &correct), INVALID, "neither");
-    rpi_program_facts with = rpi_program_get_facts(training);
-    rpi_program_facts without = rpi_program_get_facts(evaluating);
+    CHECK_FAILS(rpi_instance_result(training, m.hidden, &correct), INVALID, "neither");
+    rpi_program_facts with = rpi_program_get_facts(rpi_instance_program(training));
+    rpi_program_facts without = rpi_program_get_facts(rpi_instance_program(evaluating));
     CHECK(without.memory_bytes < with.memory_bytes && without.backward_flops == 0);
     CHECK(with.memory_bytes < with.unshared_bytes);
-    rpi_program_destroy(training);
-    rpi_program_destroy(evaluating);
+    solo_close(training);
+    solo_close(evaluating);
     close_model(&m);
 }
 
 /* 2 * rows * (5 * 7 + 7 * 7 * 2 + 7 * 4) for the products of forward, and their gradients. */
 static void flops(void) {
     model m;
-    rpi_program *program = NULL;
+    rpi_instance *instance = NULL;
     build(&m);
-    REQUIRE_OK(compile(&m, ROWS, true, &program));
-    rpi_program_facts facts = rpi_program_get_facts(program);
+    REQUIRE_OK(compile(&m, ROWS, true, &instance));
+    rpi_program_facts facts = rpi_program_get_facts(rpi_instance_program(instance));
     int64_t products = 2 * ROWS * (INPUTS * HIDDEN + 2 * HIDDEN * HIDDEN + HIDDEN * CLASSES);
     int64_t first = 2 * ROWS * INPUTS * HIDDEN; /* the images need no gradient */
     int64_t small = 10 * ROWS * (2 * HIDDEN + CLASSES);
     CHECK(facts.forward_flops >= products && facts.forward_flops < products + small);
     CHECK(facts.backward_flops >= 2 * products - first &&
           facts.backward_flops < 2 * products - first + small);
-    rpi_program_destroy(program);
+    solo_close(instance);
     close_model(&m);
 }
 
@@ -264,15 +266,15 @@ static void on_step(void *context, const rpi_step_report *report) {
 static void reports(void) {
     model m;
     batch b;
-    rpi_program *program = NULL;
+    rpi_instance *instance = NULL;
     tally t = {0};
     build(&m);
     draw(&b);
-    REQUIRE_OK(compile(&m, ROWS, true, &program));
-    REQUIRE_OK(run(program, &b, 0, (rpi_run_options){.on_step = on_step, .context = &t}));
-    CHECK_EQ(t.steps, rpi_program_get_facts(program).steps);
+    REQUIRE_OK(compile(&m, ROWS, true, &instance));
+    REQUIRE_OK(run(instance, &b, 0, (rpi_run_options){.on_step = on_step, .context = &t}));
+    CHECK_EQ(t.steps, rpi_program_get_facts(rpi_instance_program(instance)).steps);
     CHECK(t.backward);
-    rpi_program_destroy(program);
+    solo_close(instance);
     close_model(&m);
 }
 
@@ -280,14 +282,14 @@ static void reports(void) {
 static void no_allocation(void) {
     model m;
     batch b;
-    rpi_program *program = NULL;
+    rpi_instance *instance = NULL;
     build(&m);
     draw(&b);
-    REQUIRE_OK(compile(&m, ROWS, true, &program));
+    REQUIRE_OK(compile(&m, ROWS, true, &instance));
     rpi_memory_fail_after(0);
-    REQUIRE_OK(run(program, &b, 0, (rpi_run_options){0}));
+    REQUIRE_OK(run(instance, &b, 0, (rpi_run_options){0}));
     CHECK_EQ(rpi_memory_fail_after(0), 0);
-    rpi_program_destroy(program);
+    solo_close(instance);
     close_model(&m);
 }
 
@@ -329,21 +331,21 @@ static rpi_value_id random_graph(rpi_rng *rng, rpi_graph *graph) {
 }
 
 /* The loss for parameter element `index` moved by `step`. */
-static double moved_loss(rpi_program *program, rpi_weights *weights, rpi_value_id loss,
+static double moved_loss(rpi_instance *instance, rpi_weights *weights, rpi_value_id loss,
                          int64_t index, float step, const void *const *inputs) {
     rpi_tensor tensor;
     float *value = rpi_weights_values(weights) + index, kept = *value;
     *value += step;
-    CHECK_OK(rpi_program_run(program, &(rpi_run_options){.inputs = inputs}));
+    CHECK_OK(rpi_instance_run(instance, &(rpi_run_options){.inputs = inputs}));
     *value = kept;
-    if (rpi_program_result(program, loss, &tensor) != RP_OK) return NAN;
+    if (rpi_instance_result(instance, loss, &tensor) != RP_OK) return NAN;
     return (double)*(float *)tensor.data;
 }
 
 static void check_random_graph(rpi_rng *rng, int *tried) {
     rpi_graph *graph = NULL;
     rpi_weights *weights = NULL;
-    rpi_program *program = NULL;
+    rpi_instance *instance = NULL;
     float gradients[1024];
     int32_t labels[ROWS];
     const float scale = 0.1f;
@@ -356,27 +358,28 @@ static void check_random_graph(rpi_rng *rng, int *tried) {
     for (int64_t i = 0; i < count; i++)
         rpi_weights_values(weights)[i] = 0.5f * rpi_rng_normal(rng);
     rpi_program_options options = {.training = true, .batch = ROWS};
-    REQUIRE_OK(rpi_program_compile(graph, weights, loss, &options, &program));
+    REQUIRE_OK(solo_open(graph, weights, loss, NULL, &options, &instance));
     watch w = {.weights = weights};
-    REQUIRE_OK(rpi_program_run(
-        program,
+    REQUIRE_OK(rpi_instance_run(
+        instance,
         &(rpi_run_options){.inputs = inputs, .on_gradient_final = on_final, .context = &w}));
     CHECK_EQ(w.end, count);
     CHECK(!memcmp(w.seen, rpi_weights_gradients(weights), sizeof(float) * (size_t)count));
     memcpy(gradients, rpi_weights_gradients(weights), sizeof(float) * (size_t)count);
     /* Slopes of the two sides differ where a ReLU has its kink in between: not tried. */
-    double here = moved_loss(program, weights, loss, 0, 0, inputs);
+    double here = moved_loss(instance, weights, loss, 0, 0, inputs);
     for (int64_t i = 0; i < count; i += 5) {
         const float step = 2e-3f;
-        double up = (moved_loss(program, weights, loss, i, step, inputs) - here) / (double)step;
+        double up =
+            (moved_loss(instance, weights, loss, i, step, inputs) - here) / (double)step;
         double down =
-            (here - moved_loss(program, weights, loss, i, -step, inputs)) / (double)step;
+            (here - moved_loss(instance, weights, loss, i, -step, inputs)) / (double)step;
         double slope = (up + down) / 2, tolerance = 0.01 + 0.01 * fabs(slope);
         if (fabs(up - down) > tolerance) continue;
         CHECK_NEAR(slope, (double)gradients[i], tolerance);
         (*tried)++;
     }
-    rpi_program_destroy(program);
+    solo_close(instance);
     rpi_weights_destroy(weights);
     rpi_graph_destroy(graph);
 }
@@ -393,35 +396,35 @@ static void random_graphs(void) {
 static void bad_requests(void) {
     model m;
     batch b;
-    rpi_program *program = NULL;
+    rpi_instance *instance = NULL;
     build(&m);
     draw(&b);
     rpi_program_options options = {.training = true, .batch = 0};
-    CHECK_FAILS(rpi_program_compile(m.graph, m.weights, m.loss, &options, &program), INVALID,
+    CHECK_FAILS(solo_open(m.graph, m.weights, m.loss, NULL, &options, &instance), INVALID,
                 "batch is 0; at least 1 is wanted for 'x'");
     options.batch = 2;
-    CHECK_FAILS(rpi_program_compile(m.graph, m.weights, m.logits, &options, &program), INVALID,
+    CHECK_FAILS(solo_open(m.graph, m.weights, m.logits, NULL, &options, &instance), INVALID,
                 "the loss 'fc2' is no scalar");
-    CHECK_FAILS(rpi_program_compile(m.graph, m.weights, 999, &options, &program), INVALID,
+    CHECK_FAILS(solo_open(m.graph, m.weights, 999, NULL, &options, &instance), INVALID,
                 "no value");
-    CHECK_FAILS(rpi_program_compile(m.graph, m.weights, RPI_NO_VALUE, &options, &program),
-                INVALID, "without a loss");
+    CHECK_FAILS(solo_open(m.graph, m.weights, RPI_NO_VALUE, NULL, &options, &instance), INVALID,
+                "without a loss");
     options.result_count = 1;
     options.results[0] = 0;
-    CHECK_FAILS(rpi_program_compile(m.graph, m.weights, m.loss, &options, &program), INVALID,
+    CHECK_FAILS(solo_open(m.graph, m.weights, m.loss, NULL, &options, &instance), INVALID,
                 "no activation");
     options.result_count = 99;
-    CHECK_FAILS(rpi_program_compile(m.graph, m.weights, m.loss, &options, &program), INVALID,
+    CHECK_FAILS(solo_open(m.graph, m.weights, m.loss, NULL, &options, &instance), INVALID,
                 "at most 8");
-    REQUIRE_OK(compile(&m, ROWS, true, &program));
-    CHECK_FAILS(rpi_program_run(program, &(rpi_run_options){0}), INVALID, "input 'x'");
+    REQUIRE_OK(compile(&m, ROWS, true, &instance));
+    CHECK_FAILS(rpi_instance_run(instance, &(rpi_run_options){0}), INVALID, "input 'x'");
     b.labels[2] = CLASSES;
-    CHECK_FAILS(run(program, &b, 0, (rpi_run_options){0}), INVALID,
+    CHECK_FAILS(run(instance, &b, 0, (rpi_run_options){0}), INVALID,
                 "node 'loss' (softmax_cross_entropy): label 4 of row 2; 0 to 3");
     b.labels[2] = -1;
-    CHECK_FAILS(run(program, &b, 0, (rpi_run_options){0}), INVALID, "label -1");
-    rpi_program_destroy(program);
-    rpi_program_destroy(NULL);
+    CHECK_FAILS(run(instance, &b, 0, (rpi_run_options){0}), INVALID, "label -1");
+    solo_close(instance);
+    solo_close(NULL);
     close_model(&m);
 }
 
@@ -430,43 +433,31 @@ static bool supports_nothing(const rpi_unit *unit) {
     return false;
 }
 
-static void foreign_weights(void) {
-    model m, other;
-    rpi_program *program = NULL;
-    build(&m);
-    build(&other);
-    rpi_program_options options = {.batch = 1};
-    CHECK_FAILS(rpi_program_compile(m.graph, other.weights, m.loss, &options, &program),
-                INVALID, "another graph");
-    close_model(&m);
-    close_model(&other);
-}
-
 static void unsupported(void) {
     model m;
-    rpi_program *program = NULL;
+    rpi_instance *instance = NULL;
     build(&m);
     rpi_backend backend = *rpi_backend_at(0);
     backend.supports = supports_nothing;
     backend.name = "empty";
-    rpi_program_options options = {.backend = &backend, .batch = 1};
-    CHECK_FAILS(rpi_program_compile(m.graph, m.weights, m.loss, &options, &program),
+    rpi_program_options options = {.batch = 1};
+    CHECK_FAILS(solo_open(m.graph, m.weights, m.loss, &backend, &options, &instance),
                 UNSUPPORTED, "node 'fc1' (linear): backend empty");
     close_model(&m);
 }
 
 static void allocation_failures(void) {
     model m;
-    rpi_program *program = NULL;
+    rpi_instance *instance = NULL;
     build(&m);
     rpi_memory_fail_after(0);
-    REQUIRE_OK(compile(&m, ROWS, true, &program));
+    REQUIRE_OK(compile(&m, ROWS, true, &instance));
     long total = rpi_memory_fail_after(0);
-    rpi_program_destroy(program);
+    solo_close(instance);
     CHECK(total > 10);
     for (long n = 1; n <= total; n++) {
         rpi_memory_fail_after(n);
-        CHECK_FAILS(compile(&m, ROWS, true, &program), NOMEM, "no memory");
+        CHECK_FAILS(compile(&m, ROWS, true, &instance), NOMEM, "no memory");
     }
     rpi_memory_fail_after(0);
     close_model(&m);
@@ -475,5 +466,5 @@ static void allocation_failures(void) {
 CASES({"accumulation", accumulation}, {"unused_parameters", unused_parameters},
       {"finality", finality}, {"evaluation", evaluation}, {"flops", flops},
       {"reports", reports}, {"no_allocation", no_allocation}, {"random_graphs", random_graphs},
-      {"bad_requests", bad_requests}, {"foreign_weights", foreign_weights},
-      {"unsupported", unsupported}, {"allocation_failures", allocation_failures})
+      {"bad_requests", bad_requests}, {"unsupported", unsupported},
+      {"allocation_failures", allocation_failures})

@@ -11,27 +11,18 @@ extern const rpi_dnn_op rpi_dnn_op_conv2d;
 
 enum { INPUT, WEIGHT, BIAS };
 
-/* A parameter with zeros for the channels that pad a block. The rows are its filters. */
-typedef struct widened {
-    float *data; /* NULL: the parameter is taken as it is */
-    int64_t rows, row, wide_row;
-} widened;
-
 typedef struct conv_kernel {
     rpi_dnn_session *session;
     rpi_dnn_primitive forward, backward_data, backward_weights;
-    /* Winograd reads one packing in both directions; then backward's is none of its own. */
-    rpi_dnn_packed forward_weight, backward_weight;
-    rpi_dnn_primitive input_in;          /* outer to inner layout; none where equal */
-    rpi_dnn_primitive grad_input_out[2]; /* inner to outer: overwriting, adding */
-    rpi_dnn_primitive grad_weight_out[2];
-    widened weight, bias;
+    rpi_dnn_packed *forward_weight, *backward_weight; /* one, where both read one packing */
+    rpi_dnn_primitive input_in;           /* outer to inner layout; none where equal */
+    rpi_dnn_primitive grad_weight_out[2]; /* inner to outer: overwriting, adding */
+    rpi_dnn_widening weight, bias;
     bool has_bias;
     int64_t filters;
     /* in the workspaces */
-    size_t input_copy, forward_scratch;
-    size_t backward_input_copy, grad_input_copy, grad_weight_copy, grad_weight_wide;
-    size_t grad_bias_aside;
+    size_t input_copy, wide_bias, forward_scratch;
+    size_t backward_input_copy, grad_weight_copy, grad_weight_wide, grad_bias_aside;
     size_t backward_scratch;
 } conv_kernel;
 
@@ -40,15 +31,10 @@ static void destroy(void *self) {
     rpi_dnn_primitive_destroy(&kernel->forward);
     rpi_dnn_primitive_destroy(&kernel->backward_data);
     rpi_dnn_primitive_destroy(&kernel->backward_weights);
-    rpi_dnn_packed_destroy(&kernel->forward_weight);
-    rpi_dnn_packed_destroy(&kernel->backward_weight);
-    rpi_free(kernel->weight.data);
-    rpi_free(kernel->bias.data);
+    rpi_dnn_packed_release(kernel->session, kernel->forward_weight);
+    rpi_dnn_packed_release(kernel->session, kernel->backward_weight);
     rpi_dnn_primitive_destroy(&kernel->input_in);
-    for (int i = 0; i < 2; i++) {
-        rpi_dnn_primitive_destroy(&kernel->grad_input_out[i]);
-        rpi_dnn_primitive_destroy(&kernel->grad_weight_out[i]);
-    }
+    for (int i = 0; i < 2; i++) rpi_dnn_primitive_destroy(&kernel->grad_weight_out[i]);
     rpi_free(kernel);
 }
 
@@ -65,57 +51,41 @@ static rp_status bring_input(const conv_kernel *kernel, const rpi_kernel_io *io,
                             scratch);
 }
 
-static const float *widen(const widened *wide, const float *parameter) {
-    if (!wide->data) return parameter;
-    for (int64_t i = 0; i < wide->rows; i++)
-        memcpy(wide->data + i * wide->wide_row, parameter + i * wide->row,
-               (size_t)wide->row * sizeof *parameter);
-    return wide->data;
-}
-
 static rp_status renew(const conv_kernel *kernel, rpi_dnn_packed *packed,
-                       const rpi_kernel_io *io) {
-    if (packed->version == io->versions[WEIGHT]) return RP_OK;
-    return rpi_dnn_packed_renew(kernel->session, packed,
-                                widen(&kernel->weight, io->inputs[WEIGHT]),
-                                io->versions[WEIGHT]);
+                       const rpi_kernel_io *io, const void **out_weight) {
+    return rpi_dnn_packed_renew(kernel->session, packed, io->inputs[WEIGHT],
+                                io->versions[WEIGHT], out_weight);
 }
 
 static rp_status forward(void *self, const rpi_kernel_io *io) {
-    conv_kernel *kernel = self;
+    const conv_kernel *kernel = self;
     void *scratch = rpi_dnn_at(io->workspace, kernel->forward_scratch);
-    const void *input = NULL;
-    RP_TRY(renew(kernel, &kernel->forward_weight, io));
+    const void *input = NULL, *weight = NULL, *bias = NULL;
+    RP_TRY(renew(kernel, kernel->forward_weight, io, &weight));
     RP_TRY(bring_input(kernel, io, kernel->input_copy, scratch, &input));
-    const float *bias = kernel->has_bias ? widen(&kernel->bias, io->inputs[BIAS]) : NULL;
-    return rpi_dnn_primitive_run(
-        kernel->session, &kernel->forward,
-        (const void *[]){input, kernel->forward_weight.data, io->outputs[0], bias}, scratch);
+    if (kernel->has_bias)
+        bias = rpi_dnn_widen(&kernel->bias, io->inputs[BIAS],
+                             rpi_dnn_at(io->workspace, kernel->wide_bias));
+    return rpi_dnn_primitive_run(kernel->session, &kernel->forward,
+                                 (const void *[]){input, weight, io->outputs[0], bias},
+                                 scratch);
 }
 
-static rp_status run_backward_data(conv_kernel *kernel, const rpi_kernel_io *io,
+static rp_status run_backward_data(const conv_kernel *kernel, const rpi_kernel_io *io,
                                    void *scratch) {
-    bool outside = kernel->grad_input_out[0].handle != NULL;
-    void *target =
-        outside ? rpi_dnn_at(io->workspace, kernel->grad_input_copy) : io->grad_inputs[INPUT];
-    rpi_dnn_packed *weight =
-        kernel->backward_weight.data ? &kernel->backward_weight : &kernel->forward_weight;
-    RP_TRY(renew(kernel, weight, io));
-    RP_TRY(rpi_dnn_primitive_run(kernel->session, &kernel->backward_data,
-                                 (const void *[]){io->grad_outputs[0], weight->data, target},
-                                 scratch));
-    if (!outside) return RP_OK;
-    return rpi_dnn_copy_run(kernel->session,
-                            &kernel->grad_input_out[io->accumulate >> INPUT & 1u], target,
-                            io->grad_inputs[INPUT], scratch);
+    const void *weight = NULL;
+    RP_TRY(renew(kernel, kernel->backward_weight, io, &weight));
+    return rpi_dnn_primitive_run(
+        kernel->session, &kernel->backward_data,
+        (const void *[]){io->grad_outputs[0], weight, io->grad_inputs[INPUT]}, scratch);
 }
 
 static rp_status deliver_weight(const conv_kernel *kernel, const rpi_kernel_io *io,
                                 const void *packed, void *scratch) {
-    const widened *wide = &kernel->weight;
+    const rpi_dnn_widening *wide = &kernel->weight;
     float *gradient = io->grad_inputs[WEIGHT];
     bool accumulate = io->accumulate >> WEIGHT & 1u;
-    if (!wide->data)
+    if (!rpi_dnn_is_widened(wide))
         return rpi_dnn_copy_run(kernel->session, &kernel->grad_weight_out[accumulate], packed,
                                 gradient, scratch);
     float *aside = rpi_dnn_at(io->workspace, kernel->grad_weight_wide);
@@ -127,7 +97,7 @@ static rp_status deliver_weight(const conv_kernel *kernel, const rpi_kernel_io *
     return RP_OK;
 }
 
-static rp_status run_backward_weights(conv_kernel *kernel, const rpi_kernel_io *io,
+static rp_status run_backward_weights(const conv_kernel *kernel, const rpi_kernel_io *io,
                                       void *scratch) {
     const void *input = NULL;
     void *target = rpi_dnn_at(io->workspace, kernel->grad_weight_copy);
@@ -144,7 +114,7 @@ static rp_status run_backward_weights(conv_kernel *kernel, const rpi_kernel_io *
 }
 
 static rp_status backward(void *self, const rpi_kernel_io *io) {
-    conv_kernel *kernel = self;
+    const conv_kernel *kernel = self;
     void *scratch = rpi_dnn_at(io->workspace, kernel->backward_scratch);
     if (kernel->backward_data.handle) RP_TRY(run_backward_data(kernel, io, scratch));
     if (kernel->backward_weights.handle) RP_TRY(run_backward_weights(kernel, io, scratch));
@@ -153,34 +123,24 @@ static rp_status backward(void *self, const rpi_kernel_io *io) {
 
 /* ---- planning ---- */
 
-static rp_status make_widened(const char *what, int64_t rows, int64_t row, int64_t wide_rows,
-                              int64_t wide_row, widened *out) {
-    out->rows = rows;
-    out->row = row;
-    out->wide_row = wide_row;
-    return rpi_alloc_array((size_t)(wide_rows * wide_row), sizeof(float), what, &out->data);
-}
-
-static rp_status make_wide_parameters(conv_kernel *kernel, const rpi_dnn_conv_shape *shape) {
+/* Both are widened, or neither: the primitives count the same channels in all tensors. */
+static void choose_widening(conv_kernel *kernel, const rpi_dnn_conv_shape *shape) {
     const rpi_dnn_geometry *wide = &shape->geometry;
     int64_t window = wide->window_height * wide->window_width;
-    if (wide->channels == shape->channels && wide->filters == shape->filters) return RP_OK;
-    if (kernel->has_bias)
-        RP_TRY(
-            make_widened("widened bias", 1, shape->filters, 1, wide->filters, &kernel->bias));
-    return make_widened("widened weights", shape->filters, shape->channels * window,
-                        wide->filters, wide->channels * window, &kernel->weight);
+    kernel->weight = (rpi_dnn_widening){shape->filters, shape->channels * window, wide->filters,
+                                        wide->channels * window};
+    kernel->bias = (rpi_dnn_widening){1, shape->filters, 1, wide->filters};
 }
 
 static rp_status make_forward(conv_kernel *kernel, const rpi_dnn_conv_layouts *layouts,
-                              rpi_dnn_geometry *geometry, rpi_dnn_conv *conv) {
+                              int parameter, rpi_dnn_geometry *geometry, rpi_dnn_conv *conv) {
     static const int names[] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, DNNL_ARG_BIAS};
     dnnl_primitive_desc_t pd = NULL;
     geometry->direction = RPI_DNN_FORWARD;
     RP_TRY(rpi_dnn_conv_choose(kernel->session, geometry, conv, &pd));
-    rp_status status = rpi_dnn_packed_create(kernel->session, layouts->weight,
-                                             rpi_dnn_described_md(pd, dnnl_query_weights_md),
-                                             &kernel->forward_weight);
+    rp_status status = rpi_dnn_packed_get(kernel->session, parameter, layouts->weight,
+                                          rpi_dnn_described_md(pd, dnnl_query_weights_md),
+                                          &kernel->weight, &kernel->forward_weight);
     if (status != RP_OK) {
         dnnl_primitive_desc_destroy(pd);
         return status;
@@ -198,19 +158,15 @@ static rp_status make_way_out(const rpi_dnn_session *session, rpi_dnn_const_md i
 }
 
 static rp_status make_backward_data(conv_kernel *kernel, const rpi_dnn_conv_layouts *layouts,
-                                    rpi_dnn_geometry *geometry, rpi_dnn_conv *conv) {
+                                    int parameter, rpi_dnn_geometry *geometry,
+                                    rpi_dnn_conv *conv) {
     static const int names[] = {DNNL_ARG_DIFF_DST, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_SRC};
     dnnl_primitive_desc_t pd = NULL;
     geometry->direction = RPI_DNN_BACKWARD_DATA;
     RP_TRY(rpi_dnn_conv_choose(kernel->session, geometry, conv, &pd));
-    rpi_dnn_const_md packing = rpi_dnn_described_md(pd, dnnl_query_weights_md);
-    rp_status status = RP_OK;
-    if (!dnnl_memory_desc_equal(packing, rpi_dnn_packed_md(&kernel->forward_weight)))
-        status = rpi_dnn_packed_create(kernel->session, layouts->weight, packing,
-                                       &kernel->backward_weight);
-    if (status == RP_OK && !dnnl_memory_desc_equal(layouts->input, layouts->outer_input))
-        status = make_way_out(kernel->session, layouts->input, layouts->outer_input,
-                              kernel->grad_input_out);
+    rp_status status = rpi_dnn_packed_get(kernel->session, parameter, layouts->weight,
+                                          rpi_dnn_described_md(pd, dnnl_query_weights_md),
+                                          &kernel->weight, &kernel->backward_weight);
     if (status != RP_OK) {
         dnnl_primitive_desc_destroy(pd);
         return status;
@@ -245,12 +201,13 @@ static rp_status make_primitives(conv_kernel *kernel, const rpi_unit *unit,
     rpi_dnn_geometry geometry = shape->geometry;
     rpi_dnn_conv conv;
     rpi_dnn_conv_of(shape, layouts, &conv);
-    RP_TRY(make_forward(kernel, layouts, &geometry, &conv));
+    int parameter = unit->inputs[WEIGHT].parameter;
+    RP_TRY(make_forward(kernel, layouts, parameter, &geometry, &conv));
     if (!dnnl_memory_desc_equal(layouts->input, layouts->outer_input))
         RP_TRY(rpi_dnn_copy_create(kernel->session, layouts->outer_input, layouts->input, false,
                                    &kernel->input_in));
     if (rpi_dnn_conv_wants(unit, RPI_DNN_BACKWARD_DATA))
-        RP_TRY(make_backward_data(kernel, layouts, &geometry, &conv));
+        RP_TRY(make_backward_data(kernel, layouts, parameter, &geometry, &conv));
     if (rpi_dnn_conv_wants(unit, RPI_DNN_BACKWARD_WEIGHTS))
         RP_TRY(make_backward_weights(kernel, layouts, &geometry, &conv, out_grad_weight_bytes));
     return RP_OK;
@@ -267,21 +224,20 @@ static void reserve_workspaces(conv_kernel *kernel, const rpi_dnn_conv_layouts *
                                size_t grad_weight_bytes, rpi_kernel *out) {
     const rpi_dnn_primitive *forward_uses[] = {&kernel->forward, &kernel->input_in};
     const rpi_dnn_primitive *backward_uses[] = {
-        &kernel->backward_data,      &kernel->backward_weights,  &kernel->input_in,
-        &kernel->grad_input_out[0],  &kernel->grad_input_out[1], &kernel->grad_weight_out[0],
-        &kernel->grad_weight_out[1],
+        &kernel->backward_data,      &kernel->backward_weights,   &kernel->input_in,
+        &kernel->grad_weight_out[0], &kernel->grad_weight_out[1],
     };
-    size_t input_bytes = kernel->input_in.handle || kernel->grad_input_out[0].handle
-                             ? dnnl_memory_desc_get_size(layouts->input)
-                             : 0;
+    size_t input_bytes =
+        kernel->input_in.handle ? dnnl_memory_desc_get_size(layouts->input) : 0;
     size_t *forward = &out->forward_workspace, *back = &out->backward_workspace;
     kernel->forward_scratch = rpi_dnn_reserve(forward, largest_scratch(forward_uses, 2));
     kernel->input_copy = rpi_dnn_reserve(forward, input_bytes);
-    kernel->backward_scratch = rpi_dnn_reserve(back, largest_scratch(backward_uses, 7));
+    kernel->wide_bias = rpi_dnn_reserve(
+        forward, kernel->has_bias ? (size_t)kernel->bias.wide_row * sizeof(float) : 0);
+    kernel->backward_scratch = rpi_dnn_reserve(back, largest_scratch(backward_uses, 5));
     kernel->backward_input_copy = rpi_dnn_reserve(back, input_bytes);
-    kernel->grad_input_copy = rpi_dnn_reserve(back, input_bytes);
     kernel->grad_weight_copy = rpi_dnn_reserve(back, grad_weight_bytes);
-    if (kernel->weight.data)
+    if (rpi_dnn_is_widened(&kernel->weight))
         kernel->grad_weight_wide =
             rpi_dnn_reserve(back, dnnl_memory_desc_get_size(layouts->weight));
     kernel->grad_bias_aside =
@@ -315,7 +271,7 @@ static rp_status plan(rpi_dnn_session *session, const rpi_unit *unit, rpi_kernel
     rpi_dnn_conv_shape shape;
     size_t grad_weight_bytes = 0;
     rp_status status = rpi_dnn_conv_shape_choose(session, unit, &shape);
-    if (status == RP_OK) status = make_wide_parameters(kernel, &shape);
+    if (status == RP_OK) choose_widening(kernel, &shape);
     if (status == RP_OK) status = rpi_dnn_conv_layouts_make(session, unit, &shape, &layouts);
     if (status == RP_OK)
         status = make_primitives(kernel, unit, &shape, &layouts, &grad_weight_bytes);

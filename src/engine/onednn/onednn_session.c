@@ -120,45 +120,6 @@ rp_status rpi_dnn_copy_run(const rpi_dnn_session *session, const rpi_dnn_primiti
     return rpi_dnn_primitive_run(session, copy, data, scratch);
 }
 
-/* ---- packed parameters ---- */
-
-static rp_status make_packed(const rpi_dnn_session *session, rpi_dnn_const_md plain,
-                             rpi_dnn_const_md packed, rpi_dnn_packed *out) {
-    RP_TRY(rpi_dnn_copy_create(session, plain, packed, false, &out->copy));
-    RP_TRY(rpi_alloc(dnnl_memory_desc_get_size(packed), "packed weights", &out->data));
-    return rpi_alloc(out->copy.scratch_bytes, "scratchpad for packing", &out->scratch);
-}
-
-rp_status rpi_dnn_packed_create(const rpi_dnn_session *session, rpi_dnn_const_md plain,
-                                rpi_dnn_const_md packed, rpi_dnn_packed *out) {
-    *out = (rpi_dnn_packed){0};
-    rp_status status = make_packed(session, plain, packed, out);
-    if (status != RP_OK) rpi_dnn_packed_destroy(out);
-    return status;
-}
-
-rpi_dnn_const_md rpi_dnn_packed_md(const rpi_dnn_packed *packed) {
-    rpi_dnn_const_md md = NULL;
-    /* Cannot fail for a memory object that exists; argument 1 is the copy's target. */
-    (void)dnnl_memory_get_memory_desc(packed->copy.arguments[1].memory, &md);
-    return md;
-}
-
-void rpi_dnn_packed_destroy(rpi_dnn_packed *packed) {
-    rpi_dnn_primitive_destroy(&packed->copy);
-    rpi_free(packed->data);
-    rpi_free(packed->scratch);
-    *packed = (rpi_dnn_packed){0};
-}
-
-rp_status rpi_dnn_packed_renew(const rpi_dnn_session *session, rpi_dnn_packed *packed,
-                               const void *parameter, uint64_t version) {
-    if (packed->version == version) return RP_OK;
-    RP_TRY(rpi_dnn_copy_run(session, &packed->copy, parameter, packed->data, packed->scratch));
-    packed->version = version;
-    return RP_OK;
-}
-
 /* ---- gradients ---- */
 
 void rpi_dnn_deliver(float *target, const float *source, int64_t count, bool accumulate) {

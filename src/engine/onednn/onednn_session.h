@@ -6,13 +6,15 @@
 #include "engine/onednn/onednn_api.h"
 
 struct rpi_dnn_tuning;
+struct rpi_dnn_packed;
 
 typedef struct rpi_dnn_session {
     rpi_dnn_context dnn;
     int threads;
     int block; /* channels of a blocked activation that lie together: 16 or 8 */
     struct rpi_dnn_tuning *tuning;
-    const rpi_backend *reference; /* for ops that need no speed */
+    struct rpi_dnn_packed *packed; /* of all kernels that live */
+    const rpi_backend *reference;  /* for ops that need no speed */
     void *reference_session;
 } rpi_dnn_session;
 
@@ -65,22 +67,32 @@ rp_status rpi_dnn_copy_create(const rpi_dnn_session *session, rpi_dnn_const_md f
 rp_status rpi_dnn_copy_run(const rpi_dnn_session *session, const rpi_dnn_primitive *copy,
                            const void *from, void *to, void *scratch);
 
-/* ---- a parameter in the layout that a primitive wants, renewed when its version changes ----
- */
+/* ---- parameters in the layouts that primitives want: onednn_packed.c ---- */
 
-typedef struct rpi_dnn_packed {
-    rpi_dnn_primitive copy;
-    void *data, *scratch;
-    uint64_t version;
-} rpi_dnn_packed;
+/* A parameter with zeros for the channels that pad a block. The rows are its filters. */
+typedef struct rpi_dnn_widening {
+    int64_t rows, row;           /* of the parameter */
+    int64_t wide_rows, wide_row; /* as the primitives take it; rows: not widened */
+} rpi_dnn_widening;
 
-rp_status rpi_dnn_packed_create(const rpi_dnn_session *session, rpi_dnn_const_md plain,
-                                rpi_dnn_const_md packed, rpi_dnn_packed *out);
-/* The layout of the copy; borrowed. */
-rpi_dnn_const_md rpi_dnn_packed_md(const rpi_dnn_packed *packed);
-void rpi_dnn_packed_destroy(rpi_dnn_packed *packed); /* zeros are fine */
+/* One copy for all kernels of the session that want this parameter in this layout. It is
+ * renewed at a use where the parameter's version has changed since. */
+typedef struct rpi_dnn_packed rpi_dnn_packed;
+
+/* plain, packed: the layouts of the parameter, widened where it is, and of the copy. What was
+ * got is released by rpi_dnn_packed_release. */
+rp_status rpi_dnn_packed_get(rpi_dnn_session *session, int parameter, rpi_dnn_const_md plain,
+                             rpi_dnn_const_md packed, const rpi_dnn_widening *widening,
+                             rpi_dnn_packed **out_packed);
+void rpi_dnn_packed_release(rpi_dnn_session *session, rpi_dnn_packed *packed); /* NULL: fine */
+/* The copy of what the parameter holds now. */
 rp_status rpi_dnn_packed_renew(const rpi_dnn_session *session, rpi_dnn_packed *packed,
-                               const void *parameter, uint64_t version);
+                               const void *parameter, uint64_t version, const void **out_data);
+
+/* Zeros, then the parameter's rows into `wide`; returns it, or the parameter if it has all. */
+const float *rpi_dnn_widen(const rpi_dnn_widening *widening, const float *parameter,
+                           float *wide);
+bool rpi_dnn_is_widened(const rpi_dnn_widening *widening);
 
 /* ---- gradients of row-major inputs, which may have to be added to ---- */
 

@@ -1,0 +1,102 @@
+/* What a compiled program consists of: steps over (space, offset). resolve.c writes it,
+ * instance.c gives the spaces their memory and runs it. Private to the engine. */
+#ifndef RPI_ENGINE_CODE_H
+#define RPI_ENGINE_CODE_H
+
+#include "base/memory.h"
+#include "engine/program.h"
+
+/* The memories that steps address. */
+typedef enum rpi_space {
+    RPI_SPACE_NONE,
+    RPI_SPACE_ARENA,      /* of the instance while it runs: activations, gradients, saved */
+    RPI_SPACE_KEPT,       /* the instance's own: results */
+    RPI_SPACE_WORKSPACE,  /* the session's: lost after each step */
+    RPI_SPACE_PARAMETERS, /* the model's three */
+    RPI_SPACE_GRADIENTS,
+    RPI_SPACE_STATES,
+    RPI_SPACE_ONE,    /* the constant 1: the gradient of the loss */
+    RPI_SPACE_INPUTS, /* what the caller gave to the run: `index` says which input */
+    RPI_SPACES
+} rpi_space;
+
+typedef struct rpi_address {
+    short space, index;
+    size_t offset; /* bytes */
+} rpi_address;
+
+typedef rp_status (*rpi_step_function)(void *self, const rpi_kernel_io *io);
+
+typedef struct rpi_program_step {
+    rpi_step_function run;
+    void *self;
+    const char *name, *what;
+    rpi_pass pass;
+    rpi_address inputs[RPI_UNIT_INPUTS], outputs[RPI_UNIT_OUTPUTS];
+    rpi_address grad_outputs[RPI_UNIT_OUTPUTS], grad_inputs[RPI_UNIT_INPUTS];
+    rpi_address saved, workspace;
+    int parameters[RPI_UNIT_INPUTS]; /* index of the parameter that an input is; else -1 */
+    uint32_t written_gradients;      /* mask of inputs whose parameter gradients it makes */
+    uint32_t always_add;             /* those of them that an earlier step has made already */
+    int64_t floats; /* in output 0 of a forward kernel, padding included; 0: not f32 */
+} rpi_program_step;
+
+/* Gradients in [first, first + count) of the arena are final after a step. */
+typedef struct rpi_final_range {
+    int step; /* -1: at the end of the backward pass, nothing makes them */
+    int64_t first, count;
+} rpi_final_range;
+
+typedef struct rpi_program_result {
+    rpi_value_id value;
+    rpi_tensor tensor; /* without data */
+    rpi_address address;
+} rpi_program_result;
+
+typedef struct rpi_kernel_list {
+    rpi_kernel kernel;
+    struct rpi_kernel_list *next;
+} rpi_kernel_list;
+
+struct rpi_program {
+    rpi_session *session;
+    const rpi_graph *graph;
+    const rpi_backend *backend;
+    rpi_weights *weights;
+    rpi_arena *memory; /* of everything below but the steps */
+    rpi_kernel_list *kernels;
+    rpi_program_step *steps; /* forward, then backward */
+    int step_count, forward_count;
+    bool *uses_input; /* of the graph's inputs */
+    int input_count;
+    rpi_program_result results[RPI_PROGRAM_RESULTS + 1];
+    int result_count;
+    rpi_final_range *finals; /* in the order of steps and of the arena */
+    int final_count;
+    int *unreached; /* parameters of this program without a gradient in it */
+    int unreached_count;
+    bool training;
+    size_t arena_bytes, kept_bytes;
+    rpi_program_facts facts;
+};
+
+/* ---- session.c: what instances borrow ---- */
+
+/* An arena of the session's pool. */
+typedef struct rpi_loan {
+    unsigned char *data;
+    size_t bytes;
+    bool is_lent;
+    struct rpi_loan *next;
+} rpi_loan;
+
+void *rpi_session_kernels(const rpi_session *session); /* the backend's session */
+/* Moves when a larger program is reserved for, never while a step runs. */
+unsigned char *rpi_session_workspace(const rpi_session *session);
+/* Make sure that a run which needs so much finds it, if no other is in flight. */
+rp_status rpi_session_reserve(rpi_session *session, size_t arena_bytes, size_t workspace_bytes);
+/* Allocates where more runs are in flight than ever before. */
+rp_status rpi_session_lend(rpi_session *session, size_t bytes, rpi_loan **out_arena);
+void rpi_session_return(rpi_loan *arena); /* NULL is fine */
+
+#endif

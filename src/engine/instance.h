@@ -1,0 +1,75 @@
+/* An instance: one run of a program, with the memory that it needs.
+ *
+ * Forward and backward are two calls, so that several micro-batches can be in flight: each is
+ * an instance of the same program, and may go forward before another one goes backward.
+ *
+ *     forward             the session lends an arena
+ *       ... other instances run ...
+ *     backward            reads what forward saved there; the arena goes back to the pool
+ *     result              still readable: results lie in memory of the instance's own
+ *
+ * Calls on the instances of one session come one at a time. The same run twice gives the same
+ * bytes. A run allocates nothing, unless more instances are in flight than ever before. */
+#ifndef RPI_ENGINE_INSTANCE_H
+#define RPI_ENGINE_INSTANCE_H
+
+#include "engine/program.h"
+
+typedef struct rpi_instance rpi_instance;
+
+/* Reserves memory for one run in the session. The program is borrowed and shared. */
+rp_status rpi_instance_create(const rpi_program *program, rpi_instance **out_instance);
+void rpi_instance_destroy(rpi_instance *instance);
+
+const rpi_program *rpi_instance_program(const rpi_instance *instance);
+
+/* One step that ran: a kernel, a reorder, a sum, or a half of an external node. */
+typedef struct rpi_step_report {
+    const char *name; /* of its node ("layer1.conv1"), for the life of the program */
+    const char *what; /* "conv2d", "batch_norm2d+relu", "reorder", "add", "start", "finish" */
+    rpi_pass pass;
+    int64_t start_ns, end_ns; /* rpi_now_ns() */
+} rpi_step_report;
+
+typedef struct rpi_run_options {
+    /* Forward: one a graph input, in order of declaration: row-major, of the bound shape;
+     * borrowed until the end of the backward pass. Inputs that the program does not use may be
+     * NULL. */
+    const void *const *inputs;
+    bool accumulate; /* backward: add to the gradients instead of overwriting them */
+
+    /* Optional: gradients in [first, first + count) are final. Called during backward, in the
+     * order of the arena; together the calls cover the program's parameters exactly once,
+     * without gaps where these are all of the model's. The range may be read and written at
+     * once. A failure ends the run with it. */
+    rp_status (*on_gradient_final)(void *context, int64_t first, int64_t count);
+    void (*on_step)(void *context, const rpi_step_report *report); /* optional */
+    void *context;
+} rpi_run_options;
+
+/* The forward pass: afterwards results are readable and states updated (training). A pass that
+ * still waits for its backward is dropped. Blocks until done. A failure of a kernel (a label
+ * out of range) names the node; states are then undefined. */
+rp_status rpi_instance_forward(rpi_instance *instance, const rpi_run_options *run);
+/* The backward pass of the forward pass before: gradients of d loss / d parameter are written
+ * or added. RP_INVALID: the program has none, or no forward pass waits for it. After a failure
+ * gradients are undefined and the run is dropped. */
+rp_status rpi_instance_backward(rpi_instance *instance, const rpi_run_options *run);
+/* Forward and, in a training program, backward. */
+rp_status rpi_instance_run(rpi_instance *instance, const rpi_run_options *run);
+/* Give the arena back without a backward pass. */
+void rpi_instance_drop(rpi_instance *instance);
+
+/* For a run that gave NaN or infinity: its forward pass again, with the same options, up to the
+ * first kernel whose output holds one. *out_name: of its node, as rpi_node has it (not a copy),
+ * and of its first where several are fused; NULL when all outputs are finite. Slower than a run
+ * by a read of each activation; states are updated once more. */
+rp_status rpi_instance_find_nonfinite(rpi_instance *instance, const rpi_run_options *run,
+                                      const char **out_name);
+
+/* The elements of the loss or a result, row-major, valid until the next forward pass.
+ * RP_INVALID when this value is none of them. */
+rp_status rpi_instance_result(const rpi_instance *instance, rpi_value_id value,
+                              rpi_tensor *out_tensor);
+
+#endif

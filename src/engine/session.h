@@ -1,0 +1,41 @@
+/* A session: where a model's programs live on one backend, and what they share.
+ *
+ *     rpi_weights              the model: parameters, gradients, states, by name
+ *        |
+ *     rpi_session              one backend, its packed copies of parameters,
+ *        |                     one workspace, a pool of arenas
+ *        +-- rpi_program       a graph compiled: kernels, and steps over (space, offset);
+ *        |      |              immutable code
+ *        |      +-- rpi_instance      one run in flight: results, and an arena that is lent
+ *        |      +-- rpi_instance      by the pool from forward to the end of backward
+ *        |
+ *        +-- rpi_program       another length, batch or task: the same weights and packings
+ *               +-- rpi_instance
+ *
+ * So memory is that of the runs in flight and of the largest program, not the sum over all
+ * programs. A session runs one thing at a time, on one thread at a time. */
+#ifndef RPI_ENGINE_SESSION_H
+#define RPI_ENGINE_SESSION_H
+
+#include "engine/backend.h"
+#include "engine/weights.h"
+
+typedef struct rpi_session rpi_session;
+
+/* backend NULL: the reference; options NULL: defaults. weights are borrowed and outlive the
+ * session. */
+rp_status rpi_session_create(rpi_weights *weights, const rpi_backend *backend,
+                             const rpi_backend_options *options, rpi_session **out_session);
+/* After its programs and their instances. */
+void rpi_session_destroy(rpi_session *session);
+
+rpi_weights *rpi_session_weights(const rpi_session *session);
+const rpi_backend *rpi_session_backend(const rpi_session *session);
+
+typedef struct rpi_session_facts {
+    int arenas; /* in the pool: the most runs that were in flight at a time */
+    size_t arena_bytes, workspace_bytes;
+} rpi_session_facts;
+rpi_session_facts rpi_session_get_facts(const rpi_session *session);
+
+#endif

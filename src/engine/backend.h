@@ -113,7 +113,8 @@ typedef struct rpi_backend {
     bool (*supports)(const rpi_unit *unit);
 
     /* Optional: may `next`, the only consumer of the unit's last output, join it? Asked for
-     * each unit until it says no. `unit` is bound, its layouts are not yet known. */
+     * each unit until it says no. `unit` is bound, its layouts are not yet known; where plan()
+     * then answers RP_UNSUPPORTED, its nodes become units of their own. */
     bool (*fuse)(void *session, const rpi_unit *unit, const rpi_node *next);
 
     /* Make a kernel; after a failure nothing is left of it. unit is borrowed for the call;

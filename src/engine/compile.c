@@ -244,9 +244,18 @@ static rp_status in_unit(rp_status status, const rpi_compiled_unit *unit) {
     return rpi_fail_context(status, "node '%s' (%s): ", unit->name, unit->what);
 }
 
+static rp_status emit_unit(rpi_compiler *compiler, int index) {
+    rpi_compiled_unit *unit = &compiler->units[index];
+    rp_status status = emit_forward(compiler, unit);
+    if (status == RP_UNSUPPORTED && unit->unit.node_count > 1) {
+        RP_TRY(in_unit(rpi_split_unit(compiler, index), unit));
+        status = emit_forward(compiler, unit);
+    }
+    return in_unit(status, unit);
+}
+
 static rp_status emit_passes(rpi_compiler *compiler) {
-    for (int i = 0; i < compiler->unit_count; i++)
-        RP_TRY(in_unit(emit_forward(compiler, &compiler->units[i]), &compiler->units[i]));
+    for (int i = 0; i < compiler->unit_count; i++) RP_TRY(emit_unit(compiler, i));
     RP_TRY(emit_results(compiler));
     for (int i = 0; i < compiler->value_count; i++)
         RP_TRY(rpi_emit_finish(compiler, &compiler->values[i].pending));

@@ -91,6 +91,7 @@ bool rpi_is_external(const rpi_op *op);
 
 /* cut_units.c: bind shapes, find what is needed and what has a gradient, cut into units. */
 rp_status rpi_compile_units(rpi_compiler *compiler);
+rp_status rpi_split_unit(rpi_compiler *compiler, int index);
 
 /* emit.c: steps over places. */
 rp_status rpi_emit_buffer(rpi_compiler *compiler, size_t bytes, rpi_layout layout,

@@ -6,8 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+extern const rpi_op rpi_op_external;
+
 bool rpi_is_external(const rpi_op *op) {
-    return !strcmp(op->name, "external");
+    return op == &rpi_op_external;
 }
 
 static void bind_batch(rpi_shape *shape, int64_t batch) {
@@ -209,6 +211,23 @@ static rp_status cut(rpi_compiler *compiler, bool *taken, rpi_compiled_unit *uni
     }
     for (int i = 0; i < rpi_graph_node_count(graph); i++)
         if (units_at[i].unit.node_count) units_at[compiler->unit_count++] = units_at[i];
+    return RP_OK;
+}
+
+/* Back to one unit a node: the backend has no kernel for the fused one after all. They run
+ * where it stood, where all of their inputs are there. */
+rp_status rpi_split_unit(rpi_compiler *compiler, int index) {
+    rpi_compiled_unit fused = compiler->units[index];
+    int more = fused.unit.node_count - 1;
+    memmove(&compiler->units[index + 1 + more], &compiler->units[index + 1],
+            (size_t)(compiler->unit_count - index - 1) * sizeof *compiler->units);
+    compiler->unit_count += more;
+    for (int i = 0; i <= more; i++) {
+        rpi_compiled_unit *unit = &compiler->units[index + i];
+        *unit = (rpi_compiled_unit){.unit.training = fused.unit.training};
+        RP_TRY(append_node(compiler, unit, fused.unit.nodes[i], -1));
+        RP_TRY(name_unit(compiler, unit));
+    }
     return RP_OK;
 }
 

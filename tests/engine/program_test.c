@@ -446,6 +446,49 @@ static void unsupported(void) {
     close_model(&m);
 }
 
+/* ---- a backend that offers to fuse and then has no kernel ---- */
+
+static bool fuse_anything(void *session, const rpi_unit *unit, const rpi_node *next) {
+    (void)session, (void)unit, (void)next;
+    return true;
+}
+
+static int refused;
+
+static rp_status plan_single(void *session, const rpi_unit *unit, rpi_kernel *kernel) {
+    if (unit->node_count == 1) return rpi_backend_at(0)->plan(session, unit, kernel);
+    refused++;
+    return RP_FAIL(UNSUPPORTED, "no kernel for %d nodes", unit->node_count);
+}
+
+/* Refused units run node by node, and give the bits of a backend that fuses nothing. */
+static void refused_fusion(void) {
+    model m;
+    batch b;
+    rpi_instance *alone = NULL, *fused = NULL;
+    float gradients[512];
+    rpi_backend backend = *rpi_backend_at(0);
+    backend.fuse = fuse_anything;
+    backend.plan = plan_single;
+    build(&m);
+    draw(&b);
+    rpi_program_options options = {.training = true, .batch = ROWS};
+    size_t bytes = (size_t)rpi_weights_count(m.weights) * sizeof(float);
+    REQUIRE(bytes <= sizeof gradients);
+    REQUIRE_OK(compile(&m, ROWS, true, &alone));
+    REQUIRE_OK(run(alone, &b, 0, (rpi_run_options){0}));
+    memcpy(gradients, rpi_weights_gradients(m.weights), bytes);
+    refused = 0;
+    REQUIRE_OK(solo_open(m.graph, m.weights, m.loss, &backend, &options, &fused));
+    CHECK(refused >= 2);
+    REQUIRE_OK(run(fused, &b, 0, (rpi_run_options){0}));
+    CHECK(loss_of(&m, alone) == loss_of(&m, fused));
+    CHECK(!memcmp(gradients, rpi_weights_gradients(m.weights), bytes));
+    solo_close(alone);
+    solo_close(fused);
+    close_model(&m);
+}
+
 static void allocation_failures(void) {
     model m;
     rpi_instance *instance = NULL;
@@ -467,4 +510,4 @@ CASES({"accumulation", accumulation}, {"unused_parameters", unused_parameters},
       {"finality", finality}, {"evaluation", evaluation}, {"flops", flops},
       {"reports", reports}, {"no_allocation", no_allocation}, {"random_graphs", random_graphs},
       {"bad_requests", bad_requests}, {"unsupported", unsupported},
-      {"allocation_failures", allocation_failures})
+      {"refused_fusion", refused_fusion}, {"allocation_failures", allocation_failures})

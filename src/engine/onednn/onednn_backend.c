@@ -52,7 +52,7 @@ static bool supports(const rpi_unit *unit) {
 
 static bool fuse(void *session, const rpi_unit *unit, const rpi_node *next) {
     (void)session;
-    const rpi_dnn_op *op = rpi_dnn_op_find(unit->nodes[0]->op->name);
+    const rpi_dnn_op *op = rpi_dnn_op_of(unit->nodes[0]->op);
     return op && op->fuse && op->fuse(unit, next);
 }
 
@@ -70,7 +70,7 @@ static rp_status plan_reference(rpi_dnn_session *session, const rpi_unit *unit,
 
 static rp_status plan(void *opaque, const rpi_unit *unit, rpi_kernel *kernel) {
     rpi_dnn_session *session = opaque;
-    const rpi_dnn_op *op = rpi_dnn_op_find(unit->nodes[0]->op->name);
+    const rpi_dnn_op *op = rpi_dnn_op_of(unit->nodes[0]->op);
     rpi_dnn_team_enter(session->threads);
     if (!op) return plan_reference(session, unit, kernel);
     rp_status status = op->plan(session, unit, kernel);

@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+extern const rpi_op rpi_op_conv2d;
 extern const rpi_dnn_op rpi_dnn_op_conv2d;
 
 enum { INPUT, WEIGHT, BIAS };
@@ -285,4 +286,4 @@ static rp_status plan(rpi_dnn_session *session, const rpi_unit *unit, rpi_kernel
     return status;
 }
 
-const rpi_dnn_op rpi_dnn_op_conv2d = {.name = "conv2d", .plan = plan};
+const rpi_dnn_op rpi_dnn_op_conv2d = {.op = &rpi_op_conv2d, .plan = plan};

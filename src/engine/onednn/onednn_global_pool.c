@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+extern const rpi_op rpi_op_global_avg_pool;
 extern const rpi_dnn_op rpi_dnn_op_global_avg_pool;
 
 enum { WIDEST_BLOCK = 16 };
@@ -104,4 +105,4 @@ static rp_status plan(rpi_dnn_session *session, const rpi_unit *unit, rpi_kernel
     return RP_OK;
 }
 
-const rpi_dnn_op rpi_dnn_op_global_avg_pool = {.name = "global_avg_pool", .plan = plan};
+const rpi_dnn_op rpi_dnn_op_global_avg_pool = {.op = &rpi_op_global_avg_pool, .plan = plan};

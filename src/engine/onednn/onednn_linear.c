@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+extern const rpi_op rpi_op_linear;
 extern const rpi_dnn_op rpi_dnn_op_linear;
 
 enum { INPUT, WEIGHT, BIAS };
@@ -81,4 +82,4 @@ static rp_status plan(rpi_dnn_session *session, const rpi_unit *unit, rpi_kernel
     return RP_OK;
 }
 
-const rpi_dnn_op rpi_dnn_op_linear = {.name = "linear", .plan = plan};
+const rpi_dnn_op rpi_dnn_op_linear = {.op = &rpi_op_linear, .plan = plan};

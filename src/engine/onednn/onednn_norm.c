@@ -13,6 +13,7 @@
 #include <math.h>
 #include <string.h>
 
+extern const rpi_op rpi_op_batch_norm2d, rpi_op_relu;
 extern const rpi_dnn_op rpi_dnn_op_batch_norm2d;
 
 enum { INPUT, SCALE, SHIFT, RUNNING_MEAN, RUNNING_VARIANCE };
@@ -325,7 +326,8 @@ static rp_status plan(rpi_dnn_session *session, const rpi_unit *unit, rpi_kernel
 }
 
 static bool fuse(const rpi_unit *unit, const rpi_node *next) {
-    return unit->node_count == 1 && !strcmp(next->op->name, "relu");
+    return unit->node_count == 1 && next->op == &rpi_op_relu;
 }
 
-const rpi_dnn_op rpi_dnn_op_batch_norm2d = {.name = "batch_norm2d", .fuse = fuse, .plan = plan};
+const rpi_dnn_op rpi_dnn_op_batch_norm2d = {
+    .op = &rpi_op_batch_norm2d, .fuse = fuse, .plan = plan};

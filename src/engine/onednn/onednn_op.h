@@ -5,7 +5,7 @@
 #include "engine/onednn/onednn_session.h"
 
 typedef struct rpi_dnn_op {
-    const char *name; /* of the op in the engine's catalogue */
+    const rpi_op *op; /* of the engine's catalogue */
     /* Optional: may `next` join the unit, whose first node is of this op? */
     bool (*fuse)(const rpi_unit *unit, const rpi_node *next);
     /* As in rpi_backend. RP_UNSUPPORTED without a message: oneDNN has nothing for this shape
@@ -13,7 +13,7 @@ typedef struct rpi_dnn_op {
     rp_status (*plan)(rpi_dnn_session *session, const rpi_unit *unit, rpi_kernel *kernel);
 } rpi_dnn_op;
 
-/* NULL when there is none such. */
-const rpi_dnn_op *rpi_dnn_op_find(const char *name);
+/* NULL when there is none for this op. */
+const rpi_dnn_op *rpi_dnn_op_of(const rpi_op *op);
 
 #endif

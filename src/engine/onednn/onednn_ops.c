@@ -1,7 +1,5 @@
 #include "engine/onednn/onednn_op.h"
 
-#include <string.h>
-
 extern const rpi_dnn_op rpi_dnn_op_add, rpi_dnn_op_batch_norm2d, rpi_dnn_op_conv2d,
     rpi_dnn_op_global_avg_pool, rpi_dnn_op_linear, rpi_dnn_op_max_pool2d, rpi_dnn_op_relu;
 
@@ -10,8 +8,8 @@ static const rpi_dnn_op *const catalogue[] = {
     &rpi_dnn_op_max_pool2d, &rpi_dnn_op_global_avg_pool, &rpi_dnn_op_linear,
 };
 
-const rpi_dnn_op *rpi_dnn_op_find(const char *name) {
+const rpi_dnn_op *rpi_dnn_op_of(const rpi_op *op) {
     for (size_t i = 0; i < sizeof catalogue / sizeof catalogue[0]; i++)
-        if (!strcmp(catalogue[i]->name, name)) return catalogue[i];
+        if (catalogue[i]->op == op) return catalogue[i];
     return NULL;
 }

@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+extern const rpi_op rpi_op_relu, rpi_op_add;
 extern const rpi_dnn_op rpi_dnn_op_relu, rpi_dnn_op_add;
 
 typedef struct pointwise_kernel {
@@ -85,8 +86,8 @@ static rp_status plan(rpi_dnn_session *session, const rpi_unit *unit, rpi_kernel
 }
 
 static bool fuse_relu(const rpi_unit *unit, const rpi_node *next) {
-    return unit->node_count == 1 && !strcmp(next->op->name, "relu");
+    return unit->node_count == 1 && next->op == &rpi_op_relu;
 }
 
-const rpi_dnn_op rpi_dnn_op_relu = {.name = "relu", .plan = plan};
-const rpi_dnn_op rpi_dnn_op_add = {.name = "add", .fuse = fuse_relu, .plan = plan};
+const rpi_dnn_op rpi_dnn_op_relu = {.op = &rpi_op_relu, .plan = plan};
+const rpi_dnn_op rpi_dnn_op_add = {.op = &rpi_op_add, .fuse = fuse_relu, .plan = plan};

@@ -9,6 +9,7 @@
 #include <math.h>
 #include <string.h>
 
+extern const rpi_op rpi_op_max_pool2d;
 extern const rpi_dnn_op rpi_dnn_op_max_pool2d;
 
 enum { LONGEST_SIDE = 16, TAPS = LONGEST_SIDE * LONGEST_SIDE };
@@ -179,4 +180,4 @@ static rp_status plan(rpi_dnn_session *session, const rpi_unit *unit, rpi_kernel
     return RP_OK;
 }
 
-const rpi_dnn_op rpi_dnn_op_max_pool2d = {.name = "max_pool2d", .plan = plan};
+const rpi_dnn_op rpi_dnn_op_max_pool2d = {.op = &rpi_op_max_pool2d, .plan = plan};

@@ -35,14 +35,31 @@ static rp_status run_part(rpi_trainer *t, int64_t first, int64_t count, uint32_t
     return RP_OK;
 }
 
-static rp_status run_share(rpi_trainer *t, totals *sums) {
+/* This rank's part of the test set: images in [first, end). */
+static void find_share(const rpi_trainer *t, int64_t *out_first, int64_t *out_end) {
     int64_t limit = t->options->eval_images, all = t->dataset.test.count;
     int64_t images = limit && limit < all ? limit : all;
-    int64_t end = rpi_share_first(images, t->rank + 1, t->world);
+    *out_first = rpi_share_first(images, t->rank, t->world);
+    *out_end = rpi_share_first(images, t->rank + 1, t->world);
+}
+
+rp_status rpi_trainer_compile_evaluation(rpi_trainer *t) {
+    rpi_instance *instance = NULL;
+    int64_t first, end;
+    find_share(t, &first, &end);
+    if (end - first >= t->most_images)
+        RP_TRY(rpi_program_set_get(&t->programs, false, t->most_images, &instance));
+    int64_t rest = (end - first) % t->most_images;
+    return rest ? rpi_program_set_get(&t->programs, false, rest, &instance) : RP_OK;
+}
+
+static rp_status run_share(rpi_trainer *t, totals *sums) {
+    int64_t first, end;
     uint32_t *indices = NULL;
+    find_share(t, &first, &end);
     RP_TRY(rpi_alloc_array((size_t)t->most_images, sizeof *indices, "indices", &indices));
     rp_status status = RP_OK;
-    for (int64_t first = rpi_share_first(images, t->rank, t->world); first < end;) {
+    while (first < end) {
         int64_t count = end - first < t->most_images ? end - first : t->most_images;
         status = run_part(t, first, count, indices, sums);
         if (status != RP_OK) break;

@@ -39,12 +39,17 @@ int64_t rpi_share_first(int64_t count, int rank, int world) {
     return each * rank + (rank < more ? rank : more);
 }
 
+int64_t rpi_sampler_count(const rpi_sampler *sampler, int64_t step) {
+    int64_t start = step % rpi_sampler_steps_per_epoch(sampler) * sampler->global_batch;
+    int64_t left = sampler->count - start;
+    return left < sampler->global_batch ? left : sampler->global_batch;
+}
+
 rpi_batch rpi_sampler_deal(rpi_sampler *sampler, int64_t step, int rank, int world) {
     int64_t per_epoch = rpi_sampler_steps_per_epoch(sampler);
     if (sampler->epoch != step / per_epoch) shuffle(sampler, step / per_epoch);
     int64_t start = step % per_epoch * sampler->global_batch;
-    int64_t left = sampler->count - start;
-    int64_t global = left < sampler->global_batch ? left : sampler->global_batch;
+    int64_t global = rpi_sampler_count(sampler, step);
     int64_t first = rpi_share_first(global, rank, world);
     return (rpi_batch){
         .indices = sampler->order + start + first,

@@ -32,6 +32,8 @@ void rpi_sampler_destroy(rpi_sampler *sampler); /* zeros are fine */
 
 int64_t rpi_sampler_steps_per_epoch(const rpi_sampler *sampler);
 rpi_batch rpi_sampler_deal(rpi_sampler *sampler, int64_t step, int rank, int world);
+/* How many images of all ranks there are at this step, without dealing them. */
+int64_t rpi_sampler_count(const rpi_sampler *sampler, int64_t step);
 
 /* First of `count` things that belong to `rank` when ranks share them evenly in order;
  * rank == world gives count. */

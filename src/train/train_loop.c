@@ -45,15 +45,6 @@ static void warn_of_one_bit(const run *r) {
                    "without end; q2 has no such trouble");
 }
 
-/* What the steps need is compiled before the clock starts. */
-static rp_status compile(rpi_trainer *t) {
-    if (t->step >= t->total_steps) return RP_OK;
-    rpi_batch batch = rpi_sampler_deal(&t->sampler, t->step, t->rank, t->world);
-    rpi_instance *instance = NULL;
-    return batch.count ? rpi_program_set_get(&t->programs, true, batch.count, &instance)
-                       : RP_OK;
-}
-
 /* Nothing is written before every rank has come this far. */
 static rp_status open_output(run *r) {
     rpi_trainer *t = &r->trainer;
@@ -91,7 +82,7 @@ static rp_status prepare(run *r, rp_comm *comm) {
     RP_TRY(resume(r));
     RP_TRY(rpi_train_agree(t));
     if (t->rank == 0) RP_TRY(rpi_run_folder_check(r->options));
-    RP_TRY(compile(t));
+    if (t->step < t->total_steps) RP_TRY(rpi_trainer_compile(t));
     RP_TRY(open_output(r));
     warn_of_one_bit(r);
     int64_t left = t->total_steps > t->step ? t->total_steps - t->step : 0;

@@ -18,6 +18,24 @@ static void on_step(void *context, const rpi_step_report *report) {
     if (t->strategy->observe) t->strategy->observe(t->strategy_self);
 }
 
+static rp_status compile_step(rpi_trainer *t, int64_t step) {
+    rpi_instance *instance = NULL;
+    if (step >= t->total_steps) return RP_OK;
+    int64_t all = rpi_sampler_count(&t->sampler, step);
+    int64_t first = rpi_share_first(all, t->rank, t->world);
+    int64_t count = rpi_share_first(all, t->rank + 1, t->world) - first;
+    return count ? rpi_program_set_get(&t->programs, true, count, &instance) : RP_OK;
+}
+
+/* An epoch has batches of two sizes: the last one is short. */
+rp_status rpi_trainer_compile(rpi_trainer *t) {
+    int64_t epoch = rpi_sampler_steps_per_epoch(&t->sampler);
+    if (t->options->eval) RP_TRY(rpi_trainer_compile_evaluation(t));
+    RP_TRY(compile_step(t, t->step / epoch * epoch + epoch - 1));
+    RP_TRY(compile_step(t, t->step + 1));
+    return compile_step(t, t->step);
+}
+
 /* A rank that a short last batch leaves without images still takes part in the sums. */
 static rp_status run_nothing(rpi_trainer *t, double *out_loss) {
     int64_t count = rpi_weights_count(t->weights);

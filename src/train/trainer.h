@@ -71,9 +71,14 @@ rp_status rpi_trainer_open(rpi_trainer *trainer, const rpi_train_options *option
                            rp_comm *comm);
 void rpi_trainer_close(rpi_trainer *trainer); /* zeros are fine */
 
+/* Compile what the steps ahead need, short last batches and evaluation too, so that no step
+ * waits for it. Local. */
+rp_status rpi_trainer_compile(rpi_trainer *trainer);
+
 /* One step of the world. Collective. */
 rp_status rpi_trainer_step(rpi_trainer *trainer, rpi_step_metrics *out_metrics);
 
+rp_status rpi_trainer_compile_evaluation(rpi_trainer *trainer);
 /* Over the test set, shared by the ranks. Collective. Leaves the training state as it was. */
 rp_status rpi_trainer_evaluate(rpi_trainer *trainer, rpi_evaluation *out_evaluation);
 

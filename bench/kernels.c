@@ -180,6 +180,8 @@ static int run_all(const settings *it) {
     static bench_list list;
     add_yardsticks(&list);
     bench_activations(&list);
+    bench_norms(&list);
+    bench_cross_entropy(&list);
     keep_named(&list, it->only);
     printf("%s, %d threads, medians of %d\n", rpi_isa_name(run.isa), run.threads,
            (int)it->rounds);

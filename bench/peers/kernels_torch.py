@@ -42,6 +42,33 @@ def elementwise() -> dict[str, Call]:
     return calls
 
 
+def rows() -> dict[str, Call]:
+    """The norms and the cross-entropy of kernels_rows.c; both kinds of gradients at once."""
+    x = torch.randn(2048, 768, requires_grad=True)
+    dy = torch.randn(2048, 768)
+    gamma = torch.ones(768, requires_grad=True)
+    beta = torch.zeros(768, requires_grad=True)
+    layer = F.layer_norm(x, (768,), gamma, beta)
+    rms = F.rms_norm(x, (768,), gamma)
+    logits = torch.randn(256, 50257, requires_grad=True)
+    labels = torch.arange(256) * 37
+
+    def cross_entropy() -> object:
+        return torch.autograd.grad(F.cross_entropy(logits, labels), logits)
+
+    return {
+        "layer_norm forward": lambda: F.layer_norm(x, (768,), gamma, beta),
+        "layer_norm backward (both)": lambda: torch.autograd.grad(
+            layer, (x, gamma, beta), dy, retain_graph=True
+        ),
+        "rms_norm forward": lambda: F.rms_norm(x, (768,), gamma),
+        "rms_norm backward (both)": lambda: torch.autograd.grad(
+            rms, (x, gamma), dy, retain_graph=True
+        ),
+        "cross_entropy forward + backward": cross_entropy,
+    }
+
+
 def backward_of(y: torch.Tensor, leaf: torch.Tensor, dy: torch.Tensor) -> Call:
     """One backward pass through a graph that is kept."""
     return lambda: torch.autograd.grad(y, leaf, dy, retain_graph=True)
@@ -68,7 +95,7 @@ def main() -> None:
     parser.add_argument("--only", default="")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    calls = elementwise()
+    calls = {**elementwise(), **rows()}
     measure({n: c for n, c in calls.items() if options.only in n}, options.rounds)
 
 

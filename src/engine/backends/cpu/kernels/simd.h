@@ -289,6 +289,20 @@ SIMD float vf_max_of(vf a) {
     return _mm_cvtss_f32(_mm_max_ss(two, _mm_shuffle_ps(two, two, 1)));
 }
 
+/* The first n lanes of a, the others from b; and others 0. */
+SIMD vf vf_first_or(vf a, int64_t n, vf b) {
+    float lanes[RPI_LANES];
+    vf_store(lanes, b);
+    vf_store_n(lanes, a, n);
+    return vf_load(lanes);
+}
+SIMD vf vf_first(vf a, int64_t n) {
+    return vf_first_or(a, n, vf_zero());
+}
+SIMD float vf_first_lane(vf a) {
+    return _mm256_cvtss_f32(vf_low(a));
+}
+
 SIMD vf vf_load_bf16_n(const uint16_t *p, int64_t n) {
     uint16_t all[RPI_LANES] = {0};
     if (n >= RPI_LANES) return vf_load_bf16(p);

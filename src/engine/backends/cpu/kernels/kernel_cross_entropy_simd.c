@@ -1,0 +1,110 @@
+#include "engine/backends/cpu/kernels/kernel_cross_entropy.h"
+
+#include "engine/backends/cpu/kernels/simd_math.h"
+
+#include <math.h>
+
+/* A row of 50,257 logits is 200 KB: it is read from memory once and stays in the second-level
+ * cache for the passes after the first. */
+enum { CHAINS = 4, SPAN = CHAINS * RPI_LANES };
+
+/* The largest of the first `count`, -infinity where there is none; NaN is passed over. */
+SIMD float largest(simd_row x, int64_t count) {
+    const vf none = vf_set(-INFINITY);
+    vf most[CHAINS] = {none, none, none, none};
+    for (int64_t i = 0; i < count; i += SPAN)
+        for (int v = 0; v < CHAINS && i + v * RPI_LANES < count; v++) {
+            int64_t k = i + v * RPI_LANES, live = count - k;
+            vf value = row_load(x, k, live);
+            if (live < RPI_LANES) value = vf_first_or(value, live, none);
+            most[v] = vf_max(value, most[v]);
+        }
+    return vf_max_of(vf_max(vf_max(most[0], most[1]), vf_max(most[2], most[3])));
+}
+
+typedef struct row_sums {
+    float exponentials, shifted; /* of e^(x - most) and of x - most */
+} row_sums;
+
+/* The exponentials are kept in `kept` where that is given. */
+SIMD row_sums sum_row(simd_row x, int64_t count, float most, const simd_row *kept,
+                      bool smoothed) {
+    vf sum[CHAINS] = {vf_zero(), vf_zero(), vf_zero(), vf_zero()};
+    vf shifted[CHAINS] = {vf_zero(), vf_zero(), vf_zero(), vf_zero()};
+    for (int64_t i = 0; i < count; i += SPAN)
+        for (int v = 0; v < CHAINS && i + v * RPI_LANES < count; v++) {
+            int64_t k = i + v * RPI_LANES, live = count - k;
+            vf d = vf_sub(row_load(x, k, live), vf_set(most)), e = vf_exp(d);
+            if (kept) row_store(*kept, k, e, live);
+            if (live < RPI_LANES) e = vf_first(e, live), d = vf_first(d, live);
+            sum[v] = vf_add(sum[v], e);
+            if (smoothed) shifted[v] = vf_add(shifted[v], d);
+        }
+    return (row_sums){
+        vf_sum(vf_add(vf_add(sum[0], sum[2]), vf_add(sum[1], sum[3]))),
+        vf_sum(vf_add(vf_add(shifted[0], shifted[2]), vf_add(shifted[1], shifted[3])))};
+}
+
+SIMD float element(simd_row row, int64_t i) {
+    return row.bf16 ? rpi_bf16_to_f32(((const uint16_t *)row.data)[i])
+                    : ((const float *)row.data)[i];
+}
+
+SIMD void put_element(simd_row row, int64_t i, float value) {
+    if (row.bf16)
+        ((uint16_t *)row.data)[i] = rpi_f32_to_bf16(value);
+    else
+        ((float *)row.data)[i] = value;
+}
+
+/* dlogits = scale (e / sum - q); `kept` holds e, else it is computed again. */
+SIMD void gradient_row(const rpi_kernel_cross_entropy *it, simd_row x, simd_row dx, bool kept,
+                       float most, float sum, int64_t label) {
+    const float factor = it->scale / sum;
+    const float each = it->scale * (it->smoothing / (float)it->classes);
+    float own = kept ? element(dx, label) : 0;
+    if (!kept) own = vf_first_lane(vf_exp(vf_set(element(x, label) - most)));
+    EACH_VECTOR(i, live, it->classes) {
+        vf e =
+            kept ? row_load(dx, i, live) : vf_exp(vf_sub(row_load(x, i, live), vf_set(most)));
+        row_store(dx, i, vf_sub(vf_mul(e, vf_set(factor)), vf_set(each)), live);
+    }
+    put_element(dx, label, own * factor - it->scale * (1 - it->smoothing) - each);
+}
+
+SIMD void zero_row(const rpi_kernel_cross_entropy *it, int64_t row, float loss) {
+    it->losses[row] = loss;
+    it->correct[row] = 0;
+    if (!it->dlogits.data) return;
+    simd_row dx = row_of(it->dlogits, row);
+    EACH_VECTOR(i, live, it->classes) row_store(dx, i, vf_zero(), live);
+}
+
+SIMD void one_row(const rpi_kernel_cross_entropy *it, int64_t row) {
+    bool backward = it->dlogits.data != NULL, smoothed = it->smoothing > 0;
+    simd_row x = row_of(it->logits, row);
+    simd_row dx = row_of(backward ? it->dlogits : it->logits, row);
+    int64_t label = it->labels[row];
+    float most = largest(x, it->classes), own = element(x, label);
+    it->correct[row] = own == most && largest(x, label) < most;
+    bool kept = backward && !dx.bf16;
+    row_sums sums = sum_row(x, it->classes, most, kept ? &dx : NULL, smoothed);
+    double smooth = it->smoothing;
+    double loss = log(sums.exponentials) - (1 - smooth) * ((double)own - most);
+    if (smoothed) loss -= smooth / (double)it->classes * sums.shifted;
+    it->losses[row] = (float)loss;
+    if (backward) gradient_row(it, x, dx, kept, most, sums.exponentials, label);
+}
+
+RPI_SIMD_BODY(cross_entropy)(const void *args, int64_t begin, int64_t end) {
+    const rpi_kernel_cross_entropy *it = args;
+    for (int64_t row = begin; row < end; row++) {
+        int64_t label = it->labels[row];
+        if (label == it->ignored)
+            zero_row(it, row, 0);
+        else if (label < 0 || label >= it->classes)
+            zero_row(it, row, NAN);
+        else
+            one_row(it, row);
+    }
+}

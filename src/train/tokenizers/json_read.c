@@ -1,0 +1,55 @@
+#include "train/tokenizers/json_read.h"
+
+static const cJSON *find(const cJSON *object, const char *key) {
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
+    return cJSON_IsNull(item) ? NULL : item;
+}
+
+bool rpi_json_has(const cJSON *object, const char *key) {
+    return find(object, key) != NULL;
+}
+
+rp_status rpi_json_flag(const cJSON *object, const char *key, bool fallback, bool *out) {
+    const cJSON *item = find(object, key);
+    if (item && !cJSON_IsBool(item))
+        return RP_FAIL(CORRUPT, "'%s' is neither true nor false", key);
+    *out = item ? cJSON_IsTrue(item) : fallback;
+    return RP_OK;
+}
+
+rp_status rpi_json_number(const cJSON *object, const char *key, double fallback, double *out) {
+    const cJSON *item = find(object, key);
+    if (item && !cJSON_IsNumber(item)) return RP_FAIL(CORRUPT, "'%s' is no number", key);
+    *out = item ? item->valuedouble : fallback;
+    return RP_OK;
+}
+
+rp_status rpi_json_text(const cJSON *object, const char *key, const char *fallback,
+                        const char **out) {
+    const cJSON *item = find(object, key);
+    if (item && !cJSON_IsString(item)) return RP_FAIL(CORRUPT, "'%s' is no text", key);
+    *out = item ? item->valuestring : fallback;
+    return RP_OK;
+}
+
+rp_status rpi_json_member(const cJSON *object, const char *key, const cJSON **out) {
+    *out = find(object, key);
+    return *out ? RP_OK : RP_FAIL(CORRUPT, "'%s' is missing", key);
+}
+
+const char *rpi_json_type(const cJSON *object) {
+    const cJSON *item = find(object, "type");
+    return cJSON_IsString(item) ? item->valuestring : "";
+}
+
+rp_status rpi_json_parse(const char *name, const char *text, size_t bytes, cJSON **out_root) {
+    const char *end = NULL;
+    cJSON *root = cJSON_ParseWithLengthOpts(text, bytes, &end, false);
+    if (!root) {
+        int line = 1;
+        for (const char *at = text; at < end && at < text + bytes; at++) line += *at == '\n';
+        return RP_FAIL(CORRUPT, "%s is no JSON: line %d cannot be read", name, line);
+    }
+    *out_root = root;
+    return RP_OK;
+}

@@ -1,0 +1,27 @@
+/* Members of a JSON object, with messages that name them. */
+#ifndef RPI_TRAIN_JSON_READ_H
+#define RPI_TRAIN_JSON_READ_H
+
+#include "base/memory.h"
+#include "base/status.h"
+
+#include <cjson/cJSON.h>
+#include <stdbool.h>
+
+/* A member that is absent or null gives the fallback. RP_CORRUPT: it is something else. */
+rp_status rpi_json_flag(const cJSON *object, const char *key, bool fallback, bool *out);
+rp_status rpi_json_number(const cJSON *object, const char *key, double fallback, double *out);
+/* The text is the JSON's, or the fallback, which may be NULL. */
+rp_status rpi_json_text(const cJSON *object, const char *key, const char *fallback,
+                        const char **out);
+/* The member, which must be there. */
+rp_status rpi_json_member(const cJSON *object, const char *key, const cJSON **out);
+/* What "type" says; "" where it says nothing. */
+const char *rpi_json_type(const cJSON *object);
+/* Is there such a member that is not null? */
+bool rpi_json_has(const cJSON *object, const char *key);
+
+/* The root of a whole file. RP_CORRUPT names it, and the line where it is no JSON. */
+rp_status rpi_json_parse(const char *name, const char *text, size_t bytes, cJSON **out_root);
+
+#endif

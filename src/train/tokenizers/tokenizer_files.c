@@ -1,0 +1,240 @@
+#include "train/tokenizers/tokenizer_files.h"
+
+#include "base/regular_file.h"
+#include "train/tokenizers/tokenizers.h"
+
+#include <string.h>
+
+enum { FILE_MOST = 1 << 28, PATH_BYTES = RPI_PATH_BYTES };
+
+static rp_status printed(cJSON *root, char **out_json) {
+    char *text = root ? cJSON_PrintUnformatted(root) : NULL;
+    cJSON_Delete(root);
+    if (!text) return RP_FAIL(NOMEM, "no memory for a tokenizer.json");
+    *out_json = text;
+    return RP_OK;
+}
+
+static void add_special(cJSON *list, const cJSON *vocab, const char *content) {
+    const cJSON *id = cJSON_GetObjectItemCaseSensitive(vocab, content);
+    if (!id) return;
+    cJSON *token = cJSON_CreateObject();
+    cJSON_AddNumberToObject(token, "id", id->valuedouble);
+    cJSON_AddStringToObject(token, "content", content);
+    cJSON_AddBoolToObject(token, "single_word", false);
+    cJSON_AddBoolToObject(token, "lstrip", false);
+    cJSON_AddBoolToObject(token, "rstrip", false);
+    cJSON_AddBoolToObject(token, "normalized", false);
+    cJSON_AddBoolToObject(token, "special", true);
+    cJSON_AddItemToArray(list, token);
+}
+
+/* The parts that others look for, in the order in which they are written. */
+static cJSON *begin(cJSON **out_added) {
+    cJSON *root = cJSON_CreateObject();
+    cJSON_AddStringToObject(root, "version", "1.0");
+    cJSON_AddNullToObject(root, "truncation");
+    cJSON_AddNullToObject(root, "padding");
+    *out_added = cJSON_AddArrayToObject(root, "added_tokens");
+    return root;
+}
+
+static void add_byte_level(cJSON *root, const char *key) {
+    cJSON *step = cJSON_AddObjectToObject(root, key);
+    cJSON_AddStringToObject(step, "type", "ByteLevel");
+    cJSON_AddBoolToObject(step, "add_prefix_space", false);
+    cJSON_AddBoolToObject(step, "trim_offsets", true);
+    cJSON_AddBoolToObject(step, "use_regex", true);
+}
+
+rp_status rpi_byte_level_json(cJSON *vocab, cJSON *merges, const char *end, char **out_json) {
+    cJSON *added = NULL, *root = begin(&added);
+    if (end) add_special(added, vocab, end);
+    cJSON_AddNullToObject(root, "normalizer");
+    add_byte_level(root, "pre_tokenizer");
+    add_byte_level(root, "post_processor");
+    add_byte_level(root, "decoder");
+    cJSON *model = cJSON_AddObjectToObject(root, "model");
+    cJSON_AddStringToObject(model, "type", "BPE");
+    cJSON_AddNullToObject(model, "dropout");
+    cJSON_AddNullToObject(model, "unk_token");
+    cJSON_AddNullToObject(model, "continuing_subword_prefix");
+    cJSON_AddNullToObject(model, "end_of_word_suffix");
+    cJSON_AddBoolToObject(model, "fuse_unk", false);
+    cJSON_AddBoolToObject(model, "byte_fallback", false);
+    cJSON_AddBoolToObject(model, "ignore_merges", false);
+    cJSON_AddItemToObject(model, "vocab", vocab);
+    cJSON_AddItemToObject(model, "merges", merges);
+    return printed(root, out_json);
+}
+
+/* ---- lines of a file ---- */
+
+static rp_status read_file(const char *folder, const char *name, char path[PATH_BYTES],
+                           char **out_text, size_t *out_bytes) {
+    if (snprintf(path, PATH_BYTES, "%s/%s", folder, name) >= PATH_BYTES)
+        return RP_FAIL(INVALID, "the path %s is too long", folder);
+    return rpi_regular_file_read(path, FILE_MOST, out_text, out_bytes);
+}
+
+/* Ends the line with a NUL and goes to the next; NULL: the text is at its end. */
+static char *next_line(char **at) {
+    char *line = *at;
+    if (!*line) return NULL;
+    size_t length = strcspn(line, "\n");
+    *at = line + length + (line[length] == '\n');
+    line[length] = '\0';
+    if (length && line[length - 1] == '\r') line[length - 1] = '\0';
+    return line;
+}
+
+/* ---- GPT-2: vocab.json, merges.txt ---- */
+
+static rp_status read_merges(const char *folder, cJSON **out_merges) {
+    char path[PATH_BYTES], *text = NULL, *line;
+    size_t bytes = 0;
+    RP_TRY(read_file(folder, "merges.txt", path, &text, &bytes));
+    cJSON *merges = cJSON_CreateArray();
+    char *at = text;
+    rp_status status = RP_OK;
+    for (int number = 1; status == RP_OK && (line = next_line(&at)); number++) {
+        if (!*line || strncmp(line, "#version", 8) == 0) continue;
+        const char *space = strchr(line, ' ');
+        if (!space || space == line || !space[1] || strchr(space + 1, ' '))
+            status =
+                RP_FAIL(CORRUPT, "%s:%d: '%.60s' is no pair of tokens", path, number, line);
+        else
+            cJSON_AddItemToArray(merges, cJSON_CreateString(line));
+    }
+    rpi_free(text);
+    if (status == RP_OK)
+        *out_merges = merges;
+    else
+        cJSON_Delete(merges);
+    return status;
+}
+
+rp_status rpi_gpt2_json(const char *folder, char **out_json) {
+    char path[PATH_BYTES], *text = NULL;
+    size_t bytes = 0;
+    cJSON *vocab = NULL, *merges = NULL;
+    RP_TRY(read_file(folder, "vocab.json", path, &text, &bytes));
+    rp_status status = rpi_json_parse(path, text, bytes, &vocab);
+    rpi_free(text);
+    if (status == RP_OK) status = read_merges(folder, &merges);
+    if (status == RP_OK) return rpi_byte_level_json(vocab, merges, "<|endoftext|>", out_json);
+    cJSON_Delete(vocab);
+    return status;
+}
+
+/* ---- BERT: vocab.txt ---- */
+
+/* What tokenizer_config.json says of letters' case, where there is one. */
+static rp_status reads_lowercase(const char *folder, bool *out_lowercase) {
+    char path[PATH_BYTES], *text = NULL;
+    size_t bytes = 0;
+    cJSON *root = NULL;
+    *out_lowercase = true;
+    rp_status status = read_file(folder, "tokenizer_config.json", path, &text, &bytes);
+    if (status == RP_NOT_FOUND) return RP_OK;
+    if (status == RP_OK) status = rpi_json_parse(path, text, bytes, &root);
+    if (status == RP_OK) status = rpi_json_flag(root, "do_lower_case", true, out_lowercase);
+    rpi_free(text);
+    cJSON_Delete(root);
+    return status;
+}
+
+static void add_template_token(cJSON *list, cJSON *known, const cJSON *vocab,
+                               const char *content) {
+    cJSON *item = cJSON_CreateObject();
+    cJSON *inner = cJSON_AddObjectToObject(item, "SpecialToken");
+    cJSON_AddStringToObject(inner, "id", content);
+    cJSON_AddNumberToObject(inner, "type_id", 0);
+    cJSON_AddItemToArray(list, item);
+    cJSON *facts = cJSON_AddObjectToObject(known, content);
+    cJSON_AddStringToObject(facts, "id", content);
+    double id = cJSON_GetObjectItemCaseSensitive(vocab, content)->valuedouble;
+    cJSON_AddItemToObject(facts, "ids", cJSON_CreateDoubleArray(&id, 1));
+    const char *const tokens[] = {content};
+    cJSON_AddItemToObject(facts, "tokens", cJSON_CreateStringArray(tokens, 1));
+}
+
+static void add_sequence(cJSON *list, const char *id, int type) {
+    cJSON *item = cJSON_CreateObject();
+    cJSON *inner = cJSON_AddObjectToObject(item, "Sequence");
+    cJSON_AddStringToObject(inner, "id", id);
+    cJSON_AddNumberToObject(inner, "type_id", type);
+    cJSON_AddItemToArray(list, item);
+}
+
+/* [CLS] A [SEP], and of pairs [CLS] A [SEP] B [SEP]. */
+static void add_template(cJSON *root, const cJSON *vocab) {
+    cJSON *step = cJSON_AddObjectToObject(root, "post_processor");
+    cJSON_AddStringToObject(step, "type", "TemplateProcessing");
+    cJSON *single = cJSON_AddArrayToObject(step, "single");
+    cJSON *pair = cJSON_AddArrayToObject(step, "pair");
+    cJSON *known = cJSON_AddObjectToObject(step, "special_tokens");
+    cJSON *again = cJSON_CreateObject();
+    add_template_token(single, known, vocab, "[CLS]");
+    add_sequence(single, "A", 0);
+    add_template_token(single, known, vocab, "[SEP]");
+    add_template_token(pair, again, vocab, "[CLS]");
+    add_sequence(pair, "A", 0);
+    add_template_token(pair, again, vocab, "[SEP]");
+    add_sequence(pair, "B", 1);
+    add_template_token(pair, again, vocab, "[SEP]");
+    cJSON_Delete(again);
+}
+
+static void add_bert_steps(cJSON *root, const cJSON *vocab, bool lowercase) {
+    cJSON *normalizer = cJSON_AddObjectToObject(root, "normalizer");
+    cJSON_AddStringToObject(normalizer, "type", "BertNormalizer");
+    cJSON_AddBoolToObject(normalizer, "clean_text", true);
+    cJSON_AddBoolToObject(normalizer, "handle_chinese_chars", true);
+    cJSON_AddNullToObject(normalizer, "strip_accents");
+    cJSON_AddBoolToObject(normalizer, "lowercase", lowercase);
+    cJSON *cut = cJSON_AddObjectToObject(root, "pre_tokenizer");
+    cJSON_AddStringToObject(cut, "type", "BertPreTokenizer");
+    add_template(root, vocab);
+    cJSON *decoder = cJSON_AddObjectToObject(root, "decoder");
+    cJSON_AddStringToObject(decoder, "type", "WordPiece");
+    cJSON_AddStringToObject(decoder, "prefix", "##");
+    cJSON_AddBoolToObject(decoder, "cleanup", true);
+}
+
+static rp_status bert_vocabulary(const char *folder, cJSON **out_vocab) {
+    static const char *const needed[] = {"[UNK]", "[CLS]", "[SEP]"};
+    char path[PATH_BYTES], *text = NULL, *line;
+    size_t bytes = 0;
+    RP_TRY(read_file(folder, "vocab.txt", path, &text, &bytes));
+    cJSON *vocab = cJSON_CreateObject();
+    char *at = text;
+    for (int id = 0; (line = next_line(&at)); id++) cJSON_AddNumberToObject(vocab, line, id);
+    rpi_free(text);
+    for (size_t i = 0; i < sizeof needed / sizeof needed[0]; i++) {
+        if (cJSON_GetObjectItemCaseSensitive(vocab, needed[i])) continue;
+        cJSON_Delete(vocab);
+        return RP_FAIL(CORRUPT, "%s lacks the token %s", path, needed[i]);
+    }
+    *out_vocab = vocab;
+    return RP_OK;
+}
+
+rp_status rpi_bert_json(const char *folder, char **out_json) {
+    static const char *const special[] = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"};
+    cJSON *vocab = NULL, *added = NULL;
+    bool lowercase = true;
+    RP_TRY(reads_lowercase(folder, &lowercase));
+    RP_TRY(bert_vocabulary(folder, &vocab));
+    cJSON *root = begin(&added);
+    for (size_t i = 0; i < sizeof special / sizeof special[0]; i++)
+        add_special(added, vocab, special[i]);
+    add_bert_steps(root, vocab, lowercase);
+    cJSON *model = cJSON_AddObjectToObject(root, "model");
+    cJSON_AddStringToObject(model, "type", "WordPiece");
+    cJSON_AddStringToObject(model, "unk_token", "[UNK]");
+    cJSON_AddStringToObject(model, "continuing_subword_prefix", "##");
+    cJSON_AddNumberToObject(model, "max_input_chars_per_word", 100);
+    cJSON_AddItemToObject(model, "vocab", vocab);
+    return printed(root, out_json);
+}

@@ -1,0 +1,499 @@
+/* Tokenizers against Hugging Face's: files of make_tokenizer_golden.py hold what those make of
+ * nasty texts. REDPOLL_TOKENIZER_GOLDEN=FOLDER reads the files of another folder. */
+#include "harness/check.h"
+
+#include "base/memory.h"
+#include "base/regular_file.h"
+#include "train/tokenizers/byte_level.h"
+#include "train/tokenizers/json_read.h"
+#include "train/tokenizers/pattern.h"
+#include "train/tokenizers/tokenizer.h"
+#include "train/tokenizers/utf8_text.h"
+
+#include <dirent.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+static size_t from_hex(const char *hex, char **out_bytes) {
+    size_t count = strlen(hex) / 2;
+    char *bytes = malloc(count + 1);
+    for (size_t i = 0; i < count; i++) {
+        unsigned byte = 0;
+        sscanf(hex + 2 * i, "%2x", &byte);
+        bytes[i] = (char)byte;
+    }
+    bytes[count] = '\0';
+    *out_bytes = bytes;
+    return count;
+}
+
+static bool same_ids(const cJSON *wanted, const rpi_ids *ids) {
+    if ((size_t)cJSON_GetArraySize(wanted) != ids->count) return false;
+    const cJSON *id;
+    size_t i = 0;
+    cJSON_ArrayForEach(id, wanted) if ((uint32_t)id->valuedouble != ids->at[i++]) return false;
+    return true;
+}
+
+static void ids_text(const rpi_ids *ids, char *text, size_t bytes) {
+    size_t used = 0;
+    text[0] = '\0';
+    for (size_t i = 0; i < ids->count && used + 12 < bytes; i++)
+        used += (size_t)snprintf(text + used, bytes - used, "%u,", ids->at[i]);
+}
+
+static void check_ids(const char *file, const cJSON *one, const char *key, unsigned flags,
+                      rpi_encoder *encoder, const char *text, size_t bytes, rpi_ids *ids) {
+    const cJSON *wanted = cJSON_GetObjectItemCaseSensitive(one, key);
+    if (cJSON_IsNull(wanted)) wanted = cJSON_GetObjectItemCaseSensitive(one, "ids");
+    char got[600], *shown = cJSON_PrintUnformatted(wanted);
+    ids->count = 0;
+    CHECK_OK(rpi_encode(encoder, text, bytes, flags, ids, NULL));
+    ids_text(ids, got, sizeof got);
+    CHECK_MSG(same_ids(wanted, ids), "%s %s of %.300s (%.100s): %.400s, not %.400s", file, key,
+              cJSON_GetObjectItemCaseSensitive(one, "text")->valuestring, text, got, shown);
+    cJSON_free(shown);
+}
+
+/* Bytes that are no text are kept here, and U+FFFD there. */
+static void check_decoded(const char *file, const cJSON *one, const char *key, unsigned flags,
+                          rpi_encoder *encoder, const rpi_ids *ids) {
+    char *wanted;
+    size_t count = from_hex(cJSON_GetObjectItemCaseSensitive(one, key)->valuestring, &wanted);
+    size_t replaced;
+    rpi_text raw = {0}, text = {0};
+    CHECK_OK(rpi_decode(encoder, ids->at, ids->count, flags, &raw));
+    CHECK_OK(rpi_utf8_repair(raw.at, raw.count, &text, &replaced));
+    CHECK_MSG(text.count == count && (count == 0 || memcmp(text.at, wanted, count) == 0),
+              "%s %s of %.300s: '%.*s', not '%s'", file, key,
+              cJSON_GetObjectItemCaseSensitive(one, "text")->valuestring, (int)text.count,
+              text.at ? text.at : "", wanted);
+    rpi_text_free(&raw);
+    rpi_text_free(&text);
+    free(wanted);
+}
+
+static void check_text(const char *file, const cJSON *one, rpi_encoder *encoder) {
+    char *text;
+    size_t bytes = from_hex(cJSON_GetObjectItemCaseSensitive(one, "text")->valuestring, &text);
+    rpi_ids ids = {0};
+    check_ids(file, one, "ids", 0, encoder, text, bytes, &ids);
+    check_ids(file, one, "plain_special", RPI_ENCODE_PLAIN_SPECIAL, encoder, text, bytes, &ids);
+    check_ids(file, one, "special", RPI_ENCODE_ADD_SPECIAL, encoder, text, bytes, &ids);
+    check_decoded(file, one, "decoded", 0, encoder, &ids);
+    check_decoded(file, one, "skipped", RPI_DECODE_SKIP_SPECIAL, encoder, &ids);
+    rpi_ids_free(&ids);
+    free(text);
+}
+
+static const char *golden_folder(void) {
+    const char *folder = getenv("REDPOLL_TOKENIZER_GOLDEN");
+    return folder ? folder : TOKENIZER_GOLDEN;
+}
+
+static cJSON *read_golden(const char *name) {
+    char path[RPI_PATH_BYTES], *text = NULL;
+    size_t bytes;
+    cJSON *root = NULL;
+    snprintf(path, sizeof path, "%s/%s", golden_folder(), name);
+    CHECK_OK(rpi_regular_file_read(path, 1 << 30, &text, &bytes));
+    if (text) CHECK_OK(rpi_json_parse(path, text, bytes, &root));
+    rpi_free(text);
+    return root;
+}
+
+static rp_status open_golden(const char *name, const cJSON *root, rpi_tokenizer **out) {
+    char *json = cJSON_PrintUnformatted(cJSON_GetObjectItemCaseSensitive(root, "tokenizer"));
+    rp_status status = rpi_tokenizer_parse(name, json, strlen(json), out);
+    cJSON_free(json);
+    return status;
+}
+
+static int check_file(const char *name) {
+    cJSON *root = read_golden(name);
+    rpi_tokenizer *tokenizer = NULL;
+    rpi_encoder *encoder = NULL;
+    int cases = 0;
+    if (!root) return 0;
+    CHECK_OK(open_golden(name, root, &tokenizer));
+    if (tokenizer) CHECK_OK(rpi_encoder_create(tokenizer, &encoder));
+    const cJSON *one, *list = cJSON_GetObjectItemCaseSensitive(root, "cases");
+    if (encoder) {
+        cJSON_ArrayForEach(one, list) {
+            check_text(name, one, encoder);
+            cases++;
+        }
+    }
+    rpi_encoder_destroy(encoder);
+    rpi_tokenizer_close(tokenizer);
+    cJSON_Delete(root);
+    return cases;
+}
+
+static void agrees_with_golden_files(void) {
+    DIR *folder = opendir(golden_folder());
+    REQUIRE(folder);
+    int files = 0, cases = 0;
+    for (struct dirent *entry; (entry = readdir(folder));) {
+        if (!strstr(entry->d_name, ".json")) continue;
+        files++;
+        cases += check_file(entry->d_name);
+    }
+    closedir(folder);
+    printf("  %d tokenizers, %d texts\n", files, cases);
+    CHECK(files >= 15 && cases >= 500);
+}
+
+/* ---- words of GPT-2, against the expression itself ---- */
+
+static uint64_t state;
+
+static uint32_t next_random(uint32_t bound) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(state >> 33) % bound;
+}
+
+static const char *const parts[] = {
+    "a",
+    "Zz",
+    " ",
+    "  ",
+    "\n",
+    "\t",
+    "'s",
+    "'ll",
+    "'",
+    "12",
+    "\xc2\xb2",
+    "!",
+    "_",
+    "\xc3\xa9",
+    "\xc2\xa0",
+    "\xe3\x80\x80",
+    "\xe4\xb8\xad",
+    "\xcc\x81",
+    "\xf0\x9f\x98\x80",
+    "\xe2\x85\xa7",
+    "\xc2\x85",
+};
+
+static void cuts_words_as_the_expression_does(void) {
+    rpi_pattern *pattern = NULL;
+    rpi_matcher *matcher = NULL;
+    REQUIRE_OK(rpi_pattern_compile(RPI_GPT2_PATTERN, false, &pattern));
+    REQUIRE_OK(rpi_matcher_create(&matcher));
+    state = check_seed();
+    for (int trial = 0; trial < 3000 && check_failures() == 0; trial++) {
+        rpi_text text = {0};
+        for (uint32_t n = next_random(30); n > 0; n--) {
+            const char *part = parts[next_random(sizeof parts / sizeof parts[0])];
+            REQUIRE_OK(rpi_text_append(&text, part, strlen(part)));
+        }
+        rpi_pieces words = {.text = text.at};
+        REQUIRE_OK(rpi_byte_level_words((rpi_piece){0, (uint32_t)text.count}, &words));
+        size_t at = 0, start = 0, end = 0, w = 0;
+        bool found = true;
+        for (; at < text.count && found; at = end, w++) {
+            REQUIRE_OK(rpi_pattern_next(pattern, matcher, text.at, text.count, at, &found,
+                                        &start, &end));
+            CHECK_MSG(found && w < words.count && words.at[w].start == start &&
+                          words.at[w].start + words.at[w].bytes == end,
+                      "word %zu of '%.*s'", w, (int)text.count, text.at);
+            if (check_failures()) break;
+        }
+        CHECK_EQ(w, words.count);
+        rpi_pieces_free(&words);
+        rpi_text_free(&text);
+    }
+    rpi_matcher_free(matcher);
+    rpi_pattern_free(pattern);
+}
+
+static void bytes_have_printable_characters(void) {
+    int themselves = 0;
+    for (int byte = 0; byte < 256; byte++) {
+        int32_t code = rpi_byte_level_code((uint8_t)byte);
+        themselves += code == byte;
+        CHECK(code == byte || (code >= 256 && code <= 323));
+        CHECK_EQ(rpi_byte_level_byte(code), byte);
+    }
+    CHECK_EQ(themselves, 188);
+    CHECK_EQ(rpi_byte_level_code(' '), 0x120);
+    CHECK_EQ(rpi_byte_level_byte(324), -1);
+    CHECK_EQ(rpi_byte_level_byte('\n'), -1);
+}
+
+static void repairs_what_is_no_utf8(void) {
+    static const struct {
+        const char *from;
+        size_t replaced;
+    } cases[] = {{"plain", 0},           {"\xff", 1},         {"a\xc3", 1},
+                 {"\xe2\x82 x", 1},      {"\xed\xa0\x80", 3}, {"\xf4\x90\x80\x80", 4},
+                 {"\xc0\xaf", 2},        {"\xf0\x9f\x98", 1}, {"\xf0\x9f\x98\x80", 0},
+                 {"\xe2\x82\xe2\x82", 2}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        rpi_text out = {0};
+        size_t replaced, bytes = strlen(cases[i].from);
+        REQUIRE_OK(rpi_utf8_repair(cases[i].from, bytes, &out, &replaced));
+        CHECK_EQ(replaced, cases[i].replaced);
+        CHECK_EQ(rpi_utf8_valid(out.at, out.count), out.count);
+        CHECK_EQ(rpi_utf8_valid(cases[i].from, bytes) == bytes, replaced == 0);
+        rpi_text_free(&out);
+    }
+}
+
+/* ---- one tokenizer, several threads ---- */
+
+static const rpi_tokenizer *shared;
+static const cJSON *shared_cases;
+
+static void *encode_all(void *unused) {
+    rpi_encoder *encoder = NULL;
+    const cJSON *one;
+    (void)unused;
+    CHECK_OK(rpi_encoder_create(shared, &encoder));
+    if (encoder) cJSON_ArrayForEach(one, shared_cases) check_text("shared", one, encoder);
+    rpi_encoder_destroy(encoder);
+    return NULL;
+}
+
+static void threads_share_one(void) {
+    static const char *const names[] = {"llama3.json", "unigram.json", "bert_cased.json"};
+    for (int n = 0; n < 3; n++) {
+        cJSON *root = read_golden(names[n]);
+        rpi_tokenizer *tokenizer = NULL;
+        pthread_t threads[4];
+        REQUIRE(root);
+        REQUIRE_OK(open_golden(names[n], root, &tokenizer));
+        shared = tokenizer;
+        shared_cases = cJSON_GetObjectItemCaseSensitive(root, "cases");
+        for (int i = 0; i < 4; i++)
+            CHECK(pthread_create(&threads[i], NULL, encode_all, NULL) == 0);
+        for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
+        rpi_tokenizer_close(tokenizer);
+        cJSON_Delete(root);
+    }
+}
+
+/* ---- names, files, refusals ---- */
+
+static void put(const char *name, const char *text) {
+    char path[600];
+    snprintf(path, sizeof path, "%s/%s", check_folder(), name);
+    FILE *stream = fopen(path, "wb");
+    if (!stream) return;
+    fwrite(text, 1, strlen(text), stream);
+    fclose(stream);
+}
+
+static void bytes_are_their_own_tokens(void) {
+    rpi_tokenizer *tokenizer = NULL;
+    rpi_encoder *encoder = NULL;
+    rpi_ids ids = {0};
+    rpi_text text = {0};
+    uint32_t end = 0;
+    static const char all[] = "a\xff\0z";
+    REQUIRE_OK(rpi_tokenizer_open("byte", &tokenizer));
+    REQUIRE_OK(rpi_encoder_create(tokenizer, &encoder));
+    CHECK_EQ(rpi_tokenizer_size(tokenizer), 257);
+    CHECK(rpi_tokenizer_special(tokenizer, RPI_SPECIAL_END, &end) && end == 256);
+    CHECK_OK(rpi_encode(encoder, all, 4, RPI_ENCODE_ADD_SPECIAL, &ids, NULL));
+    CHECK(ids.count == 4 && ids.at[1] == 255 && ids.at[2] == 0);
+    CHECK_OK(rpi_decode(encoder, ids.at, ids.count, 0, &text));
+    CHECK(text.count == 4 && memcmp(text.at, all, 4) == 0);
+    ids.at[3] = 257;
+    CHECK_FAILS(rpi_decode(encoder, ids.at, ids.count, 0, &text), INVALID,
+                "token 257 at position 3; byte has 257 tokens");
+    rpi_ids_free(&ids);
+    rpi_text_free(&text);
+    rpi_encoder_destroy(encoder);
+    rpi_tokenizer_close(tokenizer);
+}
+
+/* The older files of a golden tokenizer, and the same ids. */
+static void reads_vocab_json_and_merges_txt(void) {
+    char spec[700];
+    cJSON *root = read_golden("gpt2.json");
+    REQUIRE(root);
+    const cJSON *model = cJSON_GetObjectItemCaseSensitive(
+        cJSON_GetObjectItemCaseSensitive(root, "tokenizer"), "model");
+    char *vocab = cJSON_PrintUnformatted(cJSON_GetObjectItemCaseSensitive(model, "vocab"));
+    put("vocab.json", vocab);
+    cJSON_free(vocab);
+    rpi_text merges = {0};
+    const cJSON *merge;
+    REQUIRE_OK(rpi_text_append(&merges, "#version: 0.2\n", 14));
+    cJSON_ArrayForEach(merge, cJSON_GetObjectItemCaseSensitive(model, "merges")) {
+        for (int side = 0; side < 2; side++) {
+            const char *part = cJSON_GetArrayItem(merge, side)->valuestring;
+            REQUIRE_OK(rpi_text_append(&merges, part, strlen(part)));
+            REQUIRE_OK(rpi_text_append(&merges, side ? "\n" : " ", 1));
+        }
+    }
+    REQUIRE_OK(rpi_text_append(&merges, "", 1));
+    put("merges.txt", merges.at);
+    rpi_tokenizer *tokenizer = NULL;
+    rpi_encoder *encoder = NULL;
+    snprintf(spec, sizeof spec, "gpt2:%s", check_folder());
+    REQUIRE_OK(rpi_tokenizer_open(spec, &tokenizer));
+    CHECK(strcmp(rpi_tokenizer_name(tokenizer), "gpt2") == 0);
+    REQUIRE_OK(rpi_encoder_create(tokenizer, &encoder));
+    const cJSON *one;
+    cJSON_ArrayForEach(one, cJSON_GetObjectItemCaseSensitive(root, "cases"))
+        check_text("gpt2", one, encoder);
+    rpi_encoder_destroy(encoder);
+    rpi_tokenizer_close(tokenizer);
+    put("merges.txt", "#version: 0.2\na b c\n");
+    CHECK_FAILS(rpi_tokenizer_open(spec, &tokenizer), CORRUPT, "merges.txt:2: 'a b c'");
+    put("merges.txt", "qq zz\n");
+    CHECK_FAILS(rpi_tokenizer_open(spec, &tokenizer), CORRUPT, "'qq' + 'zz'");
+    rpi_text_free(&merges);
+    cJSON_Delete(root);
+}
+
+static void reads_vocab_txt(void) {
+    char spec[700];
+    rpi_tokenizer *tokenizer = NULL;
+    rpi_encoder *encoder = NULL;
+    rpi_ids ids = {0};
+    put("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nhe\n##llo\nH\nworld\n!\n");
+    snprintf(spec, sizeof spec, "bert:%s", check_folder());
+    REQUIRE_OK(rpi_tokenizer_open(spec, &tokenizer));
+    REQUIRE_OK(rpi_encoder_create(tokenizer, &encoder));
+    CHECK_OK(rpi_encode(encoder, "H\xc3\x89llo [MASK]xyz world!", 23, 1, &ids, NULL));
+    static const uint32_t wanted[] = {2, 5, 6, 4, 1, 8, 9, 3};
+    CHECK(ids.count == 8 && memcmp(ids.at, wanted, sizeof wanted) == 0);
+    rpi_encoder_destroy(encoder);
+    rpi_tokenizer_close(tokenizer);
+    rpi_ids_free(&ids);
+    put("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n");
+    CHECK_FAILS(rpi_tokenizer_open(spec, &tokenizer), CORRUPT,
+                "vocab.txt lacks the token [SEP]");
+}
+
+static void names_what_is_missing(void) {
+    rpi_tokenizer *tokenizer = NULL;
+    char spec[700];
+    unsetenv("REDPOLL_TOKENIZERS");
+    CHECK_FAILS(rpi_tokenizer_open("gpt2", &tokenizer), NOT_FOUND,
+                "put tokenizer.json, or vocab.json and merges.txt into a folder and write "
+                "--tokenizer gpt2:FOLDER");
+    CHECK_FAILS(rpi_tokenizer_open("gtp2", &tokenizer), NOT_FOUND, "did you mean 'gpt2'");
+    CHECK_FAILS(rpi_tokenizer_open("byte:x", &tokenizer), INVALID, "needs no file");
+    CHECK_FAILS(rpi_tokenizer_open("llama:/nowhere", &tokenizer), NOT_FOUND,
+                "/nowhere is missing");
+    snprintf(spec, sizeof spec, "llama:%s", check_folder());
+    CHECK_FAILS(rpi_tokenizer_open(spec, &tokenizer), NOT_FOUND, "has no file tokenizer.json");
+    snprintf(spec, sizeof spec, "%s/here", check_folder());
+    CHECK(mkdir(spec, 0777) == 0);
+    setenv("REDPOLL_TOKENIZERS", check_folder(), 1);
+    snprintf(spec, sizeof spec, "%s/gpt2", check_folder());
+    CHECK_FAILS(rpi_tokenizer_open("gpt2", &tokenizer), NOT_FOUND, spec);
+    unsetenv("REDPOLL_TOKENIZERS");
+}
+
+#define MODEL                                                                                  \
+    "\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},\"merges\":[\"a b\"]}"
+
+static void refuses_by_name(void) {
+    static const struct {
+        const char *json, *says;
+    } cases[] = {
+        {"", "no JSON"},
+        {"{\"model\":\n{\"type\":}", "line 2"},
+        {"[]", "no JSON object"},
+        {"{}", "'model' is missing"},
+        {"{\"model\":{\"type\":\"GPT\"}}", "model 'GPT' is not supported; there are BPE"},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":-1},\"merges\":[]}}", "id of 'a'"},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":1e9},\"merges\":[]}}", "id of 'a'"},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":1,\"b\":1},\"merges\":[]}}",
+         "id 1 has two tokens, 'a' and 'b'"},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":1},\"merges\":[\"a z\"]}}",
+         "'a' + 'z'"},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":1},\"merges\":[[\"a\"]]}}", "merge 0"},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":1},\"merges\":[],\"dropout\":0.1}}",
+         "dropout is 0.1"},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":1},\"merges\":[],"
+         "\"unk_token\":\"<unk>\"}}",
+         "lacks the unk_token '<unk>'"},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":1},\"merges\":[],"
+         "\"end_of_word_suffix\":\"</w>\"}}",
+         "end_of_word_suffix is '</w>'"},
+        {"{\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"a\"]]}}", "entry 0"},
+        {"{\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"a\",-1]],\"unk_id\":5}}",
+         "unk_id is 5"},
+        {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":{\"a\":1}}}", "'unk_token' is missing"},
+        {"{" MODEL ",\"normalizer\":{\"type\":\"Precompiled\"}}",
+         "normalizer Precompiled: not supported"},
+        {"{" MODEL ",\"pre_tokenizer\":{\"type\":\"UnicodeScripts\"}}",
+         "pre_tokenizer UnicodeScripts: not supported"},
+        {"{" MODEL ",\"decoder\":{\"type\":\"CTC\"}}", "decoder CTC: not supported"},
+        {"{" MODEL ",\"post_processor\":{\"type\":\"Magic\"}}", "'Magic' is not supported"},
+        {"{" MODEL ",\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Removed\","
+         "\"pattern\":{\"Regex\":\"(a\"}}}",
+         "cannot be read"},
+        {"{" MODEL ",\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Removed\","
+         "\"pattern\":{\"Regex\":\"\\\\h\"}}}",
+         "holds \\h, which is not supported"},
+        {"{" MODEL ",\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Sideways\","
+         "\"pattern\":{\"Regex\":\"a\"}}}",
+         "behavior 'Sideways'"},
+        {"{" MODEL ",\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"use_regex\":3}}",
+         "pre_tokenizer ByteLevel: 'use_regex' is neither true nor false"},
+        {"{" MODEL ",\"added_tokens\":[{\"id\":7,\"content\":\"ab\"}]}",
+         "'ab' has id 7, and 2"},
+        {"{" MODEL ",\"post_processor\":{\"type\":\"BertProcessing\",\"cls\":[\"x\",99],"
+         "\"sep\":[\"y\",1]}}",
+         "adds id 99; the vocabulary has 3"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        rpi_tokenizer *tokenizer = NULL;
+        rp_status status =
+            rpi_tokenizer_parse("t.json", cases[i].json, strlen(cases[i].json), &tokenizer);
+        CHECK_MSG(status < 0 && strstr(rp_last_error()->message, cases[i].says) &&
+                      strstr(rp_last_error()->message, "t.json"),
+                  "%s: %s, without '%s'", cases[i].json, rp_last_error()->message,
+                  cases[i].says);
+        rpi_tokenizer_close(tokenizer);
+    }
+}
+
+static void survives_lack_of_memory(void) {
+    static const char *const names[] = {"added.json", "unigram_bytes.json", "bert_cased.json"};
+    for (int n = 0; n < 3; n++) {
+        cJSON *root = read_golden(names[n]);
+        REQUIRE(root);
+        bool done = false;
+        for (long after = 1; !done && after < 100000; after += 1 + after / 20) {
+            rpi_tokenizer *tokenizer = NULL;
+            rpi_encoder *encoder = NULL;
+            rpi_ids ids = {0};
+            rpi_memory_fail_after(after);
+            rp_status status = open_golden(names[n], root, &tokenizer);
+            if (status == RP_OK) status = rpi_encoder_create(tokenizer, &encoder);
+            if (status == RP_OK)
+                status =
+                    rpi_encode(encoder, "God said <a> \xff caf\xc3\xa9", 18, 1, &ids, NULL);
+            rpi_memory_fail_after(0);
+            CHECK_MSG(status == RP_OK || status == RP_NOMEM, "%s", rp_last_error()->message);
+            done = status == RP_OK;
+            rpi_ids_free(&ids);
+            rpi_encoder_destroy(encoder);
+            rpi_tokenizer_close(tokenizer);
+        }
+        CHECK(done);
+        cJSON_Delete(root);
+    }
+}
+
+CASES({"agrees_with_golden_files", agrees_with_golden_files},
+      {"cuts_words_as_the_expression_does", cuts_words_as_the_expression_does},
+      {"bytes_have_printable_characters", bytes_have_printable_characters},
+      {"repairs_what_is_no_utf8", repairs_what_is_no_utf8},
+      {"threads_share_one", threads_share_one},
+      {"bytes_are_their_own_tokens", bytes_are_their_own_tokens},
+      {"reads_vocab_json_and_merges_txt", reads_vocab_json_and_merges_txt},
+      {"reads_vocab_txt", reads_vocab_txt}, {"names_what_is_missing", names_what_is_missing},
+      {"refuses_by_name", refuses_by_name},
+      {"survives_lack_of_memory", survives_lack_of_memory})

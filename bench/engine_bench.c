@@ -11,7 +11,7 @@
 #include "base/status.h"
 #include "engine/instance.h"
 #include "engine/optimizer.h"
-#include "train/network.h"
+#include "train/models/network.h"
 
 #include <stddef.h>
 #include <stdio.h>

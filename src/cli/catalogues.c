@@ -6,10 +6,10 @@
 #include "engine/optimizer.h"
 #include "net/transport.h"
 #include "plan/plan.h"
-#include "train/dataset.h"
-#include "train/lr_schedule.h"
-#include "train/model.h"
-#include "train/strategy.h"
+#include "train/data/dataset.h"
+#include "train/models/model.h"
+#include "train/schedules/lr_schedule.h"
+#include "train/strategies/strategy.h"
 
 #include <string.h>
 

@@ -9,7 +9,7 @@
 #include "cli/help.h"
 #include "cli/option_rows.h"
 #include "redpoll/version.h"
-#include "train/network.h"
+#include "train/models/network.h"
 
 #include <cjson/cJSON.h>
 #include <stdlib.h>

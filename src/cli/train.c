@@ -10,8 +10,8 @@
 #include "cli/train_signals.h"
 #include "cli/world.h"
 #include "net/join.h"
-#include "train/checkpoint.h"
-#include "train/run_settings.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/checkpoint/run_settings.h"
 #include "train/train.h"
 
 #include <ctype.h>

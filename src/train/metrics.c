@@ -5,7 +5,7 @@
 #include "base/regular_file.h"
 #include "base/status.h"
 #include "redpoll/version.h"
-#include "train/option_json.h"
+#include "train/checkpoint/option_json.h"
 
 #include <cjson/cJSON.h>
 #include <math.h>

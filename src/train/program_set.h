@@ -4,7 +4,7 @@
 #define RPI_TRAIN_PROGRAM_SET_H
 
 #include "engine/instance.h"
-#include "train/network.h"
+#include "train/models/network.h"
 
 enum { RPI_PROGRAM_SET = 8 };
 

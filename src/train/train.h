@@ -5,7 +5,7 @@
 #include "base/option.h"
 #include "engine/backend.h"
 #include "redpoll/comm.h"
-#include "train/model.h"
+#include "train/models/model.h"
 
 /* What a user chooses. Texts are borrowed for the run. */
 typedef struct rpi_train_options {

@@ -1,6 +1,6 @@
 #include "base/status.h"
-#include "train/checkpoint.h"
-#include "train/run_folder.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/checkpoint/run_folder.h"
 
 #include <string.h>
 

@@ -4,10 +4,10 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "train/agree.h"
-#include "train/checkpoint.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/checkpoint/run_folder.h"
+#include "train/checkpoint/run_settings.h"
 #include "train/metrics.h"
-#include "train/run_folder.h"
-#include "train/run_settings.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -3,12 +3,12 @@
 #define RPI_TRAIN_TRAINER_H
 
 #include "engine/optimizer.h"
-#include "train/dataset.h"
+#include "train/data/dataset.h"
+#include "train/data/sampler.h"
 #include "train/divergence.h"
-#include "train/lr_schedule.h"
 #include "train/program_set.h"
-#include "train/sampler.h"
-#include "train/strategy.h"
+#include "train/schedules/lr_schedule.h"
+#include "train/strategies/strategy.h"
 #include "train/train.h"
 
 /* What each rank tells the others of a step: loss, seconds of computing, what it was asked for

@@ -2,7 +2,7 @@
  * times slower, that would go unnoticed by every test of numbers. */
 #include "harness/check.h"
 #include "solo.h"
-#include "train/network.h"
+#include "train/models/network.h"
 
 #include "redpoll/log.h"
 

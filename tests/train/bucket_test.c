@@ -1,4 +1,4 @@
-#include "train/bucket.h"
+#include "train/strategies/bucket.h"
 
 #include "base/memory.h"
 #include "harness/check.h"

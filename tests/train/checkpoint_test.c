@@ -1,6 +1,6 @@
 #include "harness/check.h"
-#include "train/checkpoint.h"
-#include "train/safetensors.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/checkpoint/safetensors.h"
 #include "train_ranks.h"
 
 #include <dirent.h>

@@ -3,8 +3,8 @@
 #include "base/memory.h"
 #include "harness/check.h"
 #include "net/frame.h"
-#include "train/checkpoint.h"
-#include "train/checksum.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/checkpoint/checksum.h"
 #include "train/trainer.h"
 #include "train_ranks.h"
 

@@ -1,4 +1,4 @@
-#include "train/lr_schedule.h"
+#include "train/schedules/lr_schedule.h"
 
 #include "harness/check.h"
 

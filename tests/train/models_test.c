@@ -1,4 +1,4 @@
-#include "train/network.h"
+#include "train/models/network.h"
 
 #include "base/memory.h"
 #include "harness/check.h"

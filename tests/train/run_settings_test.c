@@ -1,4 +1,4 @@
-#include "train/run_settings.h"
+#include "train/checkpoint/run_settings.h"
 
 #include "harness/check.h"
 

@@ -1,4 +1,4 @@
-#include "train/sampler.h"
+#include "train/data/sampler.h"
 
 #include "base/memory.h"
 #include "base/rng.h"

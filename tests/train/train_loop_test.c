@@ -1,5 +1,5 @@
 #include "harness/check.h"
-#include "train/safetensors.h"
+#include "train/checkpoint/safetensors.h"
 #include "train_ranks.h"
 
 #include <stdlib.h>

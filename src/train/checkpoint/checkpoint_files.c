@@ -1,0 +1,75 @@
+#include "train/checkpoint/checkpoint_files.h"
+
+#include "train/checkpoint/checkpoint.h"
+
+#include <dirent.h>
+#include <stdio.h>
+
+const char *rpi_checkpoint_path(const char *folder, char *path, size_t bytes) {
+    snprintf(path, bytes, "%s/model.safetensors", folder);
+    return path;
+}
+
+void rpi_checkpoint_earlier_path(const char *folder, int64_t step,
+                                 char path[RPI_CHECKPOINT_PATH]) {
+    snprintf(path, RPI_CHECKPOINT_PATH, "%s/model-step-%lld.safetensors", folder,
+             (long long)step);
+}
+
+bool rpi_checkpoint_is_earlier(const char *name, int64_t *out_step) {
+    long long step = 0;
+    int used = 0;
+    if (sscanf(name, "model-step-%lld.safetensors%n", &step, &used) != 1) return false;
+    if (!used || name[used] || step < 0) return false;
+    *out_step = step;
+    return true;
+}
+
+int rpi_checkpoint_earlier(const char *folder, int64_t *steps, int most) {
+    int count = 0;
+    DIR *stream = opendir(folder);
+    if (!stream) return 0;
+    for (struct dirent *entry; (entry = readdir(stream)) != NULL;) {
+        int64_t step = 0;
+        if (!rpi_checkpoint_is_earlier(entry->d_name, &step)) continue;
+        int at = count < most ? count++ : most;
+        while (at > 0 && steps[at - 1] < step) {
+            if (at < most) steps[at] = steps[at - 1];
+            at--;
+        }
+        if (at < most) steps[at] = step;
+    }
+    closedir(stream);
+    return count;
+}
+
+void rpi_checkpoint_rank_path(const char *folder, int rank, int world, int64_t step,
+                              char path[RPI_CHECKPOINT_PATH]) {
+    snprintf(path, RPI_CHECKPOINT_PATH, "%s/rank-%d-of-%d-step-%lld.safetensors", folder, rank,
+             world, (long long)step);
+}
+
+bool rpi_checkpoint_has_rank_files(const rpi_trainer *t, int64_t world, bool feedback) {
+    return world > 1 && (feedback || rpi_weights_state_count(t->weights) > 0);
+}
+
+void rpi_checkpoint_part_text(int rank, int world, int64_t step, char *text, size_t bytes) {
+    snprintf(text, bytes, "rank %d of %d of step %lld", rank, world, (long long)step);
+}
+
+void rpi_checkpoint_shape_text(const rpi_trainer *t, char *text, size_t bytes) {
+    const rpi_images *images = &t->dataset.train;
+    snprintf(text, bytes, "%dx%dx%d images of %d classes", images->channels, images->height,
+             images->width, t->dataset.classes);
+}
+
+void rpi_checkpoint_slot_name(const rpi_optimizer *optimizer, int slot, const char *parameter,
+                              char name[RPI_CHECKPOINT_NAME]) {
+    snprintf(name, RPI_CHECKPOINT_NAME, "optimizer.%s.%s", optimizer->slot_names[slot],
+             parameter);
+}
+
+void rpi_checkpoint_entry_name(const char *kind, const char *parameter,
+                               char name[RPI_CHECKPOINT_NAME]) {
+    snprintf(name, RPI_CHECKPOINT_NAME, "%s.%s", kind, parameter);
+}

@@ -1,0 +1,337 @@
+#include "train/checkpoint/checkpoint.h"
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "train/checkpoint/checkpoint_files.h"
+#include "train/checkpoint/run_folder.h"
+#include "train/checkpoint/safetensors.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* A whole number in the metadata. */
+static rp_status read_number(const rpi_safetensors *file, const char *path, const char *key,
+                             int64_t min, int64_t max, int64_t *out_number) {
+    const char *text = rpi_safetensors_metadata(file, key);
+    char *end = NULL;
+    long long number = text ? strtoll(text, &end, 10) : 0;
+    if (!text || end == text || *end || number < min || number > max)
+        return RP_FAIL(CORRUPT, "%s is no checkpoint of redpoll: its %s is %s%s%s", path, key,
+                       text ? "'" : "", text ? text : "missing", text ? "'" : "");
+    *out_number = number;
+    return RP_OK;
+}
+
+/* A file of ours whose checksum cannot be found has been damaged just there. */
+static rp_status check_writer(const rpi_safetensors *file, const char *path) {
+    if (!rpi_safetensors_metadata(file, "redpoll") || rpi_safetensors_is_verified(file))
+        return RP_OK;
+    return RP_FAIL(CORRUPT, "%s is damaged: it has lost its checksum", path);
+}
+
+static rp_status check_model(const rpi_safetensors *file, const char *path, const char *model,
+                             const char *shape) {
+    RP_TRY(check_writer(file, path));
+    const char *has = rpi_safetensors_metadata(file, "model");
+    const char *has_shape = rpi_safetensors_metadata(file, "shape");
+    if (!has || !has_shape) return RP_FAIL(CORRUPT, "%s is no checkpoint of redpoll", path);
+    if (strcmp(has, model) != 0)
+        return RP_FAIL(MISMATCH, "%s holds the model %s, not %s", path, has, model);
+    if (shape && strcmp(has_shape, shape) != 0)
+        return RP_FAIL(MISMATCH, "%s holds the model %s for %s, not for %s", path, has,
+                       has_shape, shape);
+    return RP_OK;
+}
+
+static rp_status read_model(rpi_trainer *t, const rpi_safetensors *file) {
+    for (int i = 0; i < t->network.parameter_count; i++) {
+        const rpi_parameter *parameter = &t->network.parameters[i];
+        const rpi_weight *weight = rpi_weights_find(t->weights, parameter->name);
+        RP_TRY(rpi_safetensors_read_finite(file, parameter->name, &parameter->shape,
+                                           rpi_network_elements(&t->network, t->weights, i)));
+        for (int s = 0; s < t->optimizer->slot_count && !parameter->is_state; s++) {
+            char name[RPI_CHECKPOINT_NAME];
+            rpi_checkpoint_slot_name(t->optimizer, s, parameter->name, name);
+            RP_TRY(rpi_safetensors_read_finite(file, name, &parameter->shape,
+                                               t->slots[s] + weight->first));
+        }
+    }
+    rpi_weights_changed(t->weights, 0, rpi_weights_count(t->weights));
+    return RP_OK;
+}
+
+static rp_status read_own_states(rpi_trainer *t, const rpi_safetensors *file) {
+    for (int i = 0; i < t->network.parameter_count; i++) {
+        const rpi_parameter *parameter = &t->network.parameters[i];
+        if (!parameter->is_state) continue;
+        char name[RPI_CHECKPOINT_NAME];
+        rpi_checkpoint_entry_name("state", parameter->name, name);
+        RP_TRY(rpi_safetensors_read_finite(file, name, &parameter->shape,
+                                           rpi_network_elements(&t->network, t->weights, i)));
+    }
+    return RP_OK;
+}
+
+/* Add a rank's residual to the sums. */
+static rp_status add_residual(rpi_trainer *t, const rpi_safetensors *file, float *scratch,
+                              double *sums) {
+    for (int i = 0; i < t->network.parameter_count; i++) {
+        const rpi_parameter *parameter = &t->network.parameters[i];
+        if (parameter->is_state || !rpi_parameter_compresses(parameter)) continue;
+        const rpi_weight *weight = rpi_weights_find(t->weights, parameter->name);
+        char name[RPI_CHECKPOINT_NAME];
+        rpi_checkpoint_entry_name("residual", parameter->name, name);
+        RP_TRY(rpi_safetensors_read_finite(file, name, &parameter->shape, scratch));
+        for (int64_t e = 0; e < weight->count; e++)
+            sums[weight->first + e] += (double)scratch[e];
+    }
+    return RP_OK;
+}
+
+static rp_status check_part(const rpi_safetensors *file, const char *path, int rank, int world,
+                            int64_t step) {
+    char wanted[64];
+    const char *part = rpi_safetensors_metadata(file, "part");
+    rpi_checkpoint_part_text(rank, world, step, wanted, sizeof wanted);
+    RP_TRY(check_writer(file, path));
+    if (part && strcmp(part, wanted) == 0) return RP_OK;
+    return RP_FAIL(CORRUPT, "%s is the part of %s, not of %s", path, part ? part : "no rank",
+                   wanted);
+}
+
+static rp_status open_rank(const char *folder, int rank, int world, int64_t step,
+                           rpi_safetensors **out_file) {
+    char path[RPI_CHECKPOINT_PATH];
+    rpi_safetensors *file = NULL;
+    rpi_checkpoint_rank_path(folder, rank, world, step, path);
+    rp_status status = rpi_safetensors_open(path, &file);
+    if (status == RP_OK) status = check_part(file, path, rank, world, step);
+    if (status == RP_OK) {
+        *out_file = file;
+        return RP_OK;
+    }
+    rpi_safetensors_close(file);
+    return rpi_fail_context(status, "the part of rank %d of the checkpoint: ", rank);
+}
+
+/* The sum over all old ranks, in double, and our part of it. */
+static rp_status gather_residuals(rpi_trainer *t, const char *folder, int world, int64_t step,
+                                  float *scratch, double *sums) {
+    for (int rank = 0; rank < world; rank++) {
+        rpi_safetensors *file = NULL;
+        RP_TRY(open_rank(folder, rank, world, step, &file));
+        rp_status status = add_residual(t, file, scratch, sums);
+        rpi_safetensors_close(file);
+        RP_TRY(status);
+    }
+    int64_t count = rpi_weights_count(t->weights);
+    for (int64_t e = 0; e < count; e++) t->residual[e] = (float)(sums[e] / t->world);
+    return RP_OK;
+}
+
+/* Another number of ranks: each takes an equal part of all that is owed. */
+static rp_status share_residuals(rpi_trainer *t, const char *folder, int world, int64_t step) {
+    size_t count = (size_t)rpi_weights_count(t->weights);
+    float *scratch = NULL;
+    double *sums = NULL;
+    rp_status status = rpi_alloc_array(count, sizeof *scratch, "error feedback", &scratch);
+    if (status == RP_OK) status = rpi_alloc_array(count, sizeof *sums, "error feedback", &sums);
+    if (status == RP_OK) status = gather_residuals(t, folder, world, step, scratch, sums);
+    rpi_free(scratch);
+    rpi_free(sums);
+    return status;
+}
+
+static rp_status read_own_residual(rpi_trainer *t, const rpi_safetensors *file) {
+    for (int i = 0; i < t->network.parameter_count; i++) {
+        const rpi_parameter *parameter = &t->network.parameters[i];
+        if (parameter->is_state || !rpi_parameter_compresses(parameter)) continue;
+        char name[RPI_CHECKPOINT_NAME];
+        rpi_checkpoint_entry_name("residual", parameter->name, name);
+        RP_TRY(rpi_safetensors_read_finite(
+            file, name, &parameter->shape,
+            t->residual + rpi_weights_find(t->weights, parameter->name)->first));
+    }
+    return RP_OK;
+}
+
+static rp_status read_rank(rpi_trainer *t, const char *folder, int64_t world, int64_t step,
+                           bool feedback) {
+    if (!rpi_checkpoint_has_rank_files(t, world, feedback)) return RP_OK;
+    if (world != t->world)
+        return t->residual && feedback ? share_residuals(t, folder, (int)world, step) : RP_OK;
+    rpi_safetensors *file = NULL;
+    RP_TRY(open_rank(folder, t->rank, t->world, step, &file));
+    rp_status status = read_own_states(t, file);
+    if (status == RP_OK && t->residual && feedback) status = read_own_residual(t, file);
+    rpi_safetensors_close(file);
+    return status;
+}
+
+static void add_note(char *note, size_t bytes, const char *format, ...) RP_PRINTF(3, 4);
+static void add_note(char *note, size_t bytes, const char *format, ...) {
+    size_t used = strlen(note);
+    if (used && used < bytes) used += (size_t)snprintf(note + used, bytes - used, "; ");
+    if (used >= bytes) return;
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(note + used, bytes - used, format, arguments);
+    va_end(arguments);
+}
+
+/* What the metadata says of the run that saved it. */
+typedef struct origin {
+    int64_t step, world, seed, batch;
+    bool feedback;
+} origin;
+
+static rp_status read_origin(const rpi_safetensors *file, const char *path, origin *o) {
+    RP_TRY(read_number(file, path, "step", 0, INT64_MAX, &o->step));
+    RP_TRY(read_number(file, path, "world", 1, 1 << 20, &o->world));
+    RP_TRY(read_number(file, path, "seed", INT64_MIN, INT64_MAX, &o->seed));
+    RP_TRY(read_number(file, path, "global_batch_size", 1, INT64_MAX, &o->batch));
+    const char *kept = rpi_safetensors_metadata(file, "error_feedback");
+    o->feedback = kept && strcmp(kept, "on") == 0;
+    return RP_OK;
+}
+
+/* What the user may not expect: another order of images, or another number of ranks. */
+static void note_changes(const rpi_trainer *t, const origin *o, char *note, size_t bytes) {
+    if (o->world != t->world)
+        add_note(note, bytes, "saved by %lld ranks, continued by %d", (long long)o->world,
+                 t->world);
+    if (o->seed != t->options->seed)
+        add_note(note, bytes, "the seed was %lld, now %lld", (long long)o->seed,
+                 (long long)t->options->seed);
+    if (o->batch != t->global_batch)
+        add_note(note, bytes, "the global batch was %lld, now %lld", (long long)o->batch,
+                 (long long)t->global_batch);
+    if (o->feedback && !t->residual)
+        add_note(note, bytes, "its error feedback has no use here and is dropped");
+}
+
+static rp_status load(rpi_trainer *t, const char *folder, const char *path,
+                      const rpi_safetensors *file, origin *out_origin) {
+    char shape[64];
+    rpi_checkpoint_shape_text(t, shape, sizeof shape);
+    RP_TRY(check_model(file, path, t->network.text, shape));
+    RP_TRY(read_origin(file, path, out_origin));
+    RP_TRY(read_model(t, file));
+    return read_rank(t, folder, out_origin->world, out_origin->step, out_origin->feedback);
+}
+
+/* Checkpoints of a folder in the order in which they are tried. */
+enum { NEWEST = -1, NONE_LEFT = -2 };
+
+static void path_of(const char *folder, int64_t which, char path[RPI_CHECKPOINT_PATH]) {
+    if (which == NEWEST)
+        rpi_checkpoint_path(folder, path, RPI_CHECKPOINT_PATH);
+    else
+        rpi_checkpoint_earlier_path(folder, which, path);
+}
+
+/* An attempt before may have left something. */
+static rp_status try_one(rpi_trainer *t, const char *folder, int64_t which,
+                         origin *out_origin) {
+    char path[RPI_CHECKPOINT_PATH];
+    rpi_safetensors *file = NULL;
+    if (t->residual)
+        memset(t->residual, 0, (size_t)rpi_weights_count(t->weights) * sizeof *t->residual);
+    path_of(folder, which, path);
+    RP_TRY(rpi_safetensors_open(path, &file));
+    rp_status status = load(t, folder, path, file, out_origin);
+    rpi_safetensors_close(file);
+    return status;
+}
+
+/* A run that died before its first checkpoint, or another folder. */
+static rp_status explain_nothing(const char *folder, rp_status status) {
+    char path[RPI_CHECKPOINT_PATH];
+    path_of(folder, NEWEST, path);
+    if (status != RP_NOT_FOUND || access(path, F_OK) == 0) return status;
+    return RP_FAIL(NOT_FOUND, "%s is missing: there is no checkpoint to go on from", path);
+}
+
+/* What the bytes on the disk are to blame for; another checkpoint may be sound. */
+static bool is_damage(rp_status status) {
+    return status == RP_CORRUPT || status == RP_NOT_FOUND || status == RP_IO;
+}
+
+/* How it went on one rank, for all others to see. */
+typedef struct outcome {
+    int64_t status;
+    char message[504];
+} outcome;
+
+/* The first failure of any rank, which is then this rank's too. */
+static rp_status agree(const rpi_trainer *t, rp_status own) {
+    outcome mine = {.status = own}, *all = NULL;
+    if (own != RP_OK)
+        snprintf(mine.message, sizeof mine.message, "%s", rp_last_error()->message);
+    RP_TRY(rpi_alloc_array((size_t)t->world, sizeof *all, "outcomes", &all));
+    rp_status status = rp_all_gather(t->comm, &mine, all, sizeof mine, RP_U8, NULL, NULL);
+    for (int rank = 0; rank < t->world && status == RP_OK; rank++)
+        if (all[rank].status != RP_OK)
+            status = rpi_fail((rp_status)all[rank].status, __FILE__, __LINE__, "%.*s",
+                              (int)sizeof all[rank].message - 1, all[rank].message);
+    rpi_free(all);
+    return status;
+}
+
+static rp_status load_newest_sound(rpi_trainer *t, const char *folder, origin *out_origin,
+                                   int64_t *out_which, char *note, size_t note_bytes) {
+    int64_t earlier[RPI_CHECKPOINT_MOST_KEPT], which = NEWEST;
+    int count = rpi_checkpoint_earlier(folder, earlier, RPI_CHECKPOINT_MOST_KEPT), next = 0;
+    rpi_kept_error first = {0};
+    for (;;) {
+        RP_TRY(rp_broadcast(t->comm, &which, 1, RP_I64, NULL));
+        if (which == NONE_LEFT) break;
+        rp_status status = agree(t, try_one(t, folder, which, out_origin));
+        *out_which = which;
+        if (status == RP_OK) return RP_OK;
+        if (!is_damage(status)) return status;
+        if (next == 0) rpi_error_keep(&first);
+        which = next < count ? earlier[next] : NONE_LEFT;
+        if (which != NONE_LEFT)
+            add_note(note, note_bytes, "%s; going on from the one of step %lld",
+                     rp_last_error()->message, (long long)which);
+        next++;
+    }
+    rpi_error_put_back(&first);
+    return count == 0 ? explain_nothing(folder, first.error.status) : first.error.status;
+}
+
+rp_status rpi_checkpoint_load(rpi_trainer *t, const char *folder, char *note,
+                              size_t note_bytes) {
+    origin saved = {0};
+    int64_t which = NEWEST;
+    note[0] = '\0';
+    RP_TRY(load_newest_sound(t, folder, &saved, &which, note, note_bytes));
+    note_changes(t, &saved, note, note_bytes);
+    t->step = t->good_step = saved.step;
+    snprintf(t->good_folder, sizeof t->good_folder, "%s", folder);
+    t->newest_is_good = which == NEWEST && rpi_run_folder_continues(t->options);
+    return RP_OK;
+}
+
+rp_status rpi_checkpoint_check(const rpi_train_options *options) {
+    int64_t earlier[RPI_CHECKPOINT_MOST_KEPT];
+    int count = rpi_checkpoint_earlier(options->resume, earlier, RPI_CHECKPOINT_MOST_KEPT);
+    rpi_kept_error first = {0};
+    for (int i = -1; i < count; i++) {
+        char path[RPI_CHECKPOINT_PATH];
+        rpi_safetensors *file = NULL;
+        path_of(options->resume, i < 0 ? NEWEST : earlier[i], path);
+        rp_status status = rpi_safetensors_open(path, &file);
+        if (status == RP_OK) status = check_model(file, path, options->model, NULL);
+        rpi_safetensors_close(file);
+        if (!is_damage(status)) return status;
+        if (i < 0) rpi_error_keep(&first);
+    }
+    rpi_error_put_back(&first);
+    return count == 0 ? explain_nothing(options->resume, first.error.status)
+                      : first.error.status;
+}

@@ -1,0 +1,244 @@
+#include "train/checkpoint/checkpoint.h"
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "redpoll/version.h"
+#include "train/checkpoint/checkpoint_files.h"
+#include "train/checkpoint/safetensors.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Tensors of one file; names of its own where the record's do not do. */
+typedef struct tensor_list {
+    rpi_named_tensor *tensors;
+    char (*names)[RPI_CHECKPOINT_NAME];
+    int count;
+} tensor_list;
+
+static rp_status open_list(size_t most, tensor_list *list) {
+    *list = (tensor_list){0};
+    RP_TRY(rpi_alloc_array(most, sizeof *list->tensors, "a checkpoint's list", &list->tensors));
+    rp_status status =
+        rpi_alloc_array(most, RPI_CHECKPOINT_NAME, "a checkpoint's names", &list->names);
+    if (status != RP_OK) rpi_free(list->tensors);
+    return status;
+}
+
+static void close_list(tensor_list *list) {
+    rpi_free(list->tensors);
+    rpi_free(list->names);
+}
+
+static char *next_name(tensor_list *list) {
+    return list->names[list->count];
+}
+
+static void add(tensor_list *list, const rpi_parameter *parameter, const float *data) {
+    list->tensors[list->count] = (rpi_named_tensor){.name = list->names[list->count],
+                                                    .dtype = RP_F32,
+                                                    .shape = parameter->shape,
+                                                    .data = data};
+    list->count++;
+}
+
+static void list_model(const rpi_trainer *t, const float *states, tensor_list *list) {
+    for (int i = 0; i < t->network.parameter_count; i++) {
+        const rpi_parameter *parameter = &t->network.parameters[i];
+        const rpi_weight *weight = rpi_weights_find(t->weights, parameter->name);
+        const float *arena = parameter->is_state ? states : rpi_weights_values(t->weights);
+        snprintf(next_name(list), RPI_CHECKPOINT_NAME, "%s", parameter->name);
+        add(list, parameter, arena + weight->first);
+        for (int s = 0; s < t->optimizer->slot_count && !parameter->is_state; s++) {
+            rpi_checkpoint_slot_name(t->optimizer, s, parameter->name, next_name(list));
+            add(list, parameter, t->slots[s] + weight->first);
+        }
+    }
+}
+
+static void list_rank(const rpi_trainer *t, tensor_list *list) {
+    for (int i = 0; i < t->network.parameter_count; i++) {
+        const rpi_parameter *parameter = &t->network.parameters[i];
+        const rpi_weight *weight = rpi_weights_find(t->weights, parameter->name);
+        if (parameter->is_state) {
+            rpi_checkpoint_entry_name("state", parameter->name, next_name(list));
+            add(list, parameter, rpi_weights_states(t->weights) + weight->first);
+        } else if (t->residual && rpi_parameter_compresses(parameter)) {
+            rpi_checkpoint_entry_name("residual", parameter->name, next_name(list));
+            add(list, parameter, t->residual + weight->first);
+        }
+    }
+}
+
+static rp_status write_model(const rpi_trainer *t, const char *folder, const float *states) {
+    char step[24], world[24], seed[24], batch[24], shape[64], codec[64],
+        path[RPI_CHECKPOINT_PATH];
+    snprintf(step, sizeof step, "%lld", (long long)t->step);
+    snprintf(world, sizeof world, "%d", t->world);
+    snprintf(seed, sizeof seed, "%lld", (long long)t->options->seed);
+    snprintf(batch, sizeof batch, "%lld", (long long)t->global_batch);
+    rpi_checkpoint_shape_text(t, shape, sizeof shape);
+    const rpi_metadata metadata[] = {
+        {"format", "pt"},
+        {"redpoll", rp_version()},
+        {"model", t->network.text},
+        {"shape", shape},
+        {"data", t->options->data},
+        {"step", step},
+        {"world", world},
+        {"seed", seed},
+        {"global_batch_size", batch},
+        {"codec", rp_codec_text(&t->codec, codec, sizeof codec)},
+        {"optimizer", t->optimizer->name},
+        {"error_feedback", t->residual ? "on" : "off"},
+    };
+    tensor_list list;
+    RP_TRY(open_list((size_t)t->network.parameter_count * (1 + RPI_OPTIMIZER_SLOTS), &list));
+    list_model(t, states, &list);
+    rpi_checkpoint_path(folder, path, sizeof path);
+    rp_status status = rpi_safetensors_write(path, list.tensors, list.count, metadata,
+                                             sizeof metadata / sizeof metadata[0]);
+    close_list(&list);
+    return status;
+}
+
+/* Which rank's part it is stands in it, too: a name is changed or copied easily. */
+static rp_status write_rank(const rpi_trainer *t, const char *folder) {
+    if (!rpi_checkpoint_has_rank_files(t, t->world, t->residual != NULL)) return RP_OK;
+    char path[RPI_CHECKPOINT_PATH];
+    rpi_checkpoint_rank_path(folder, t->rank, t->world, t->step, path);
+    char part[64];
+    rpi_checkpoint_part_text(t->rank, t->world, t->step, part, sizeof part);
+    const rpi_metadata metadata[] = {{"redpoll", rp_version()}, {"part", part}};
+    tensor_list list;
+    RP_TRY(open_list((size_t)t->network.parameter_count, &list));
+    list_rank(t, &list);
+    rp_status status = rpi_safetensors_write(path, list.tensors, list.count, metadata, 2);
+    close_list(&list);
+    return status;
+}
+
+static int64_t kept_of(const rpi_train_options *options) {
+    return options->keep > 0 ? options->keep : 1;
+}
+
+typedef struct newest_names {
+    char newest[RPI_CHECKPOINT_PATH], earlier[RPI_CHECKPOINT_PATH];
+} newest_names;
+
+/* Give the newest its second name. A link costs nothing; where the file system has none it is
+ * renamed, and for a moment the newest has only its second name, which loading looks at, too.
+ */
+static rp_status put_newest_by(const newest_names *names) {
+    unlink(names->earlier);
+    if (link(names->newest, names->earlier) == 0 || rename(names->newest, names->earlier) == 0)
+        return RP_OK;
+    return RP_FAIL_ERRNO(IO, "cannot rename %s to %s", names->newest, names->earlier);
+}
+
+static void take_newest_back(const newest_names *names) {
+    if (access(names->newest, F_OK) == 0)
+        unlink(names->earlier);
+    else
+        rename(names->earlier, names->newest);
+}
+
+/* Rank 0's: the new model takes the name of the newest, which stays beside it if it may. */
+static rp_status replace_newest(const rpi_trainer *t, const char *folder, const float *states) {
+    bool stays = t->newest_is_good && t->good_step != t->step && kept_of(t->options) > 1;
+    if (!stays) return write_model(t, folder, states);
+    newest_names names;
+    rpi_checkpoint_path(folder, names.newest, sizeof names.newest);
+    rpi_checkpoint_earlier_path(folder, t->good_step, names.earlier);
+    RP_TRY(put_newest_by(&names));
+    rp_status status = write_model(t, folder, states);
+    if (status != RP_OK) take_newest_back(&names);
+    return status;
+}
+
+/* Rank 0's: remove the models that are too many, and those of steps that a damaged checkpoint
+ * made this run do again. *out_steps: what is left, the newest first; -1 fills it up. What
+ * cannot be removed does no harm. */
+static void remove_models(const rpi_trainer *t, const char *folder, int64_t *out_steps) {
+    int64_t keep = kept_of(t->options), earlier[RPI_CHECKPOINT_MOST_KEPT];
+    int count = rpi_checkpoint_earlier(folder, earlier, RPI_CHECKPOINT_MOST_KEPT), kept = 0;
+    out_steps[kept++] = t->step;
+    for (int i = 0; i < count; i++) {
+        char path[RPI_CHECKPOINT_PATH];
+        rpi_checkpoint_earlier_path(folder, earlier[i], path);
+        if (earlier[i] <= t->good_step && earlier[i] < t->step && kept < keep)
+            out_steps[kept++] = earlier[i];
+        else
+            unlink(path);
+    }
+    while (kept < keep) out_steps[kept++] = -1;
+}
+
+static bool stays(const rpi_trainer *t, const int64_t *steps, int64_t step, int world) {
+    if (step == t->step) return world == t->world;
+    for (int64_t i = 1; i < kept_of(t->options); i++)
+        if (steps[i] == step) return true;
+    return false;
+}
+
+/* Rank files of other steps belong to no checkpoint any more. Each rank removes those of its
+ * own number; rank 0 also those of ranks that are no longer there. */
+static void remove_parts(const rpi_trainer *t, const char *folder, const int64_t *steps) {
+    DIR *stream = opendir(folder);
+    if (!stream) return;
+    for (struct dirent *entry; (entry = readdir(stream)) != NULL;) {
+        int rank, world, used = 0;
+        long long step;
+        if (sscanf(entry->d_name, "rank-%d-of-%d-step-%lld.safetensors%n", &rank, &world, &step,
+                   &used) != 3 ||
+            !used)
+            continue;
+        bool whole = !entry->d_name[used]; /* else what a killed run was writing */
+        bool ours = rank == t->rank || (t->rank == 0 && rank >= t->world);
+        char path[RPI_CHECKPOINT_PATH + 256];
+        snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
+        if (ours && !(whole && stays(t, steps, step, world))) unlink(path);
+    }
+    closedir(stream);
+}
+
+/* The folder's models are rank 0's to see; the others may have disks of their own. */
+static rp_status remove_old(rpi_trainer *t, const char *folder) {
+    int64_t steps[RPI_CHECKPOINT_MOST_KEPT];
+    size_t keep = (size_t)kept_of(t->options);
+    if (t->rank == 0) remove_models(t, folder, steps);
+    RP_TRY(rp_broadcast(t->comm, steps, keep, RP_I64, NULL));
+    remove_parts(t, folder, steps);
+    return RP_OK;
+}
+
+/* Fails everywhere when it failed here, with this rank's reason. */
+static rp_status tell(rpi_trainer *t, rp_status status) {
+    if (status == RP_OK) return RP_OK;
+    rpi_fail_context(status, "rank %d cannot save the checkpoint of step %lld: ", t->rank,
+                     (long long)t->step);
+    char message[RPI_ERROR_BYTES];
+    snprintf(message, sizeof message, "%s", rp_last_error()->message);
+    rp_comm_abort(t->comm, status, message);
+    return rpi_fail(status, __FILE__, __LINE__, "%s", message);
+}
+
+rp_status rpi_checkpoint_save(rpi_trainer *t, const char *folder) {
+    float *states = NULL;
+    RP_TRY(tell(t, rpi_alloc_array((size_t)rpi_weights_states_count(t->weights), sizeof *states,
+                                   "running statistics", &states)));
+    rp_status status = rpi_trainer_average_states(t, states);
+    if (status == RP_OK) status = rpi_divergence_check(t, states);
+    if (status == RP_OK) status = tell(t, write_rank(t, folder));
+    if (status == RP_OK) status = rp_barrier(t->comm);
+    if (status == RP_OK && t->rank == 0) status = tell(t, replace_newest(t, folder, states));
+    if (status == RP_OK) status = remove_old(t, folder);
+    rpi_free(states);
+    if (status != RP_OK) return status;
+    t->good_step = t->step;
+    snprintf(t->good_folder, sizeof t->good_folder, "%s", folder);
+    t->newest_is_good = true;
+    return RP_OK;
+}

@@ -1,0 +1,128 @@
+#include "train/data/dataset.h"
+
+#include "base/memory.h"
+#include "base/suggest.h"
+
+#include <math.h>
+#include <string.h>
+
+extern const rpi_dataset_kind rpi_dataset_fashion_mnist;
+extern const rpi_dataset_kind rpi_dataset_idx;
+extern const rpi_dataset_kind rpi_dataset_synthetic;
+
+static const rpi_dataset_kind *const kinds[] = {
+    &rpi_dataset_fashion_mnist,
+    &rpi_dataset_idx,
+    &rpi_dataset_synthetic,
+};
+enum { KINDS = sizeof kinds / sizeof kinds[0] };
+
+const rpi_dataset_kind *rpi_dataset_kind_at(int index) {
+    return index >= 0 && index < KINDS ? kinds[index] : NULL;
+}
+
+static const char *name_at(const void *context, int index) {
+    (void)context;
+    return index < KINDS ? kinds[index]->name : NULL;
+}
+
+rp_status rpi_dataset_kind_find(const char *name, const rpi_dataset_kind **out_kind) {
+    for (int i = 0; i < KINDS; i++) {
+        if (strcmp(kinds[i]->name, name) != 0) continue;
+        *out_kind = kinds[i];
+        return RP_OK;
+    }
+    char hint[96];
+    return RP_FAIL(INVALID, "unknown data '%s'; there are fashion-mnist, idx, synthetic%s",
+                   name, rpi_suggest_text(name, name_at, NULL, hint, sizeof hint));
+}
+
+static rp_status check_labels(const rpi_images *images, int classes, const char *what) {
+    for (int64_t i = 0; i < images->count; i++)
+        if (images->labels[i] >= classes)
+            return RP_FAIL(CORRUPT,
+                           "label %d of %s image %lld is out of range; there are %d classes",
+                           images->labels[i], what, (long long)i, classes);
+    return RP_OK;
+}
+
+static rp_status check(const rpi_dataset *dataset) {
+    const rpi_images *train = &dataset->train, *test = &dataset->test;
+    if (train->count < 1 || test->count < 1)
+        return RP_FAIL(CORRUPT, "%lld training and %lld test images; both must hold some",
+                       (long long)train->count, (long long)test->count);
+    if (train->count > UINT32_MAX)
+        return RP_FAIL(UNSUPPORTED, "%lld training images; 2^32 - 1 are the most",
+                       (long long)train->count);
+    if (train->channels != test->channels || train->height != test->height ||
+        train->width != test->width)
+        return RP_FAIL(CORRUPT, "training images are %dx%dx%d, test images %dx%dx%d",
+                       train->channels, train->height, train->width, test->channels,
+                       test->height, test->width);
+    RP_TRY(check_labels(train, dataset->classes, "training"));
+    return check_labels(test, dataset->classes, "test");
+}
+
+rp_status rpi_dataset_open(const char *name, const rpi_dataset_options *options,
+                           rpi_dataset *out_dataset) {
+    const rpi_dataset_kind *kind = NULL;
+    RP_TRY(rpi_dataset_kind_find(name, &kind));
+    rpi_dataset dataset = {0};
+    rp_status status = kind->load(options, &dataset);
+    if (status == RP_OK) status = check(&dataset);
+    if (status != RP_OK) {
+        rpi_dataset_close(&dataset);
+        return rpi_fail_context(status, "data %s: ", name);
+    }
+    *out_dataset = dataset;
+    return RP_OK;
+}
+
+rp_status rpi_dataset_probe(const char *name, const rpi_dataset_options *options) {
+    const rpi_dataset_kind *kind = NULL;
+    RP_TRY(rpi_dataset_kind_find(name, &kind));
+    rp_status status = kind->probe ? kind->probe(options) : RP_OK;
+    return status == RP_OK ? RP_OK : rpi_fail_context(status, "data %s: ", name);
+}
+
+void rpi_dataset_close(rpi_dataset *dataset) {
+    rpi_free(dataset->train.pixels);
+    rpi_free(dataset->train.labels);
+    rpi_free(dataset->test.pixels);
+    rpi_free(dataset->test.labels);
+    *dataset = (rpi_dataset){0};
+}
+
+static int64_t pixels_of(const rpi_images *images) {
+    return (int64_t)images->channels * images->height * images->width;
+}
+
+void rpi_dataset_measure(const rpi_images *images, float *out_mean, float *out_deviation) {
+    int64_t total = images->count * pixels_of(images);
+    int64_t histogram[256] = {0};
+    for (int64_t i = 0; i < total; i++) histogram[images->pixels[i]]++;
+    double sum = 0, squares = 0;
+    for (int level = 0; level < 256; level++) {
+        double x = level / 255.0, share = (double)histogram[level] / (double)total;
+        sum += share * x;
+        squares += share * x * x;
+    }
+    double variance = squares - sum * sum;
+    *out_mean = (float)sum;
+    /* Images of one colour carry nothing, and must not divide by zero. */
+    *out_deviation = variance > 1e-12 ? (float)sqrt(variance) : 1.0f;
+}
+
+void rpi_dataset_batch(const rpi_dataset *dataset, const rpi_images *images,
+                       const uint32_t *indices, int64_t count, float *out_x,
+                       int32_t *out_labels) {
+    float levels[256];
+    for (int level = 0; level < 256; level++)
+        levels[level] = ((float)level / 255.0f - dataset->mean) / dataset->deviation;
+    int64_t pixels = pixels_of(images);
+    for (int64_t i = 0; i < count; i++) {
+        const uint8_t *image = images->pixels + indices[i] * pixels;
+        for (int64_t p = 0; p < pixels; p++) out_x[i * pixels + p] = levels[image[p]];
+        out_labels[i] = images->labels[indices[i]];
+    }
+}

@@ -1,0 +1,101 @@
+#include "train/models/blocks.h"
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "engine/layers.h"
+
+#include <math.h>
+#include <stdio.h>
+
+enum { LONGEST_NAME = 128 };
+
+void rpi_builder_close(rpi_builder *builder) {
+    rpi_free(builder->parameters);
+    builder->parameters = NULL;
+    builder->count = builder->room = 0;
+}
+
+static rp_status make_room(rpi_builder *builder) {
+    if (builder->count < builder->room) return RP_OK;
+    int room = builder->room ? builder->room * 2 : 64;
+    RP_TRY(rpi_grow_array((size_t)builder->room, (size_t)room, sizeof *builder->parameters,
+                          "the parameter record", &builder->parameters));
+    builder->room = room;
+    return RP_OK;
+}
+
+rpi_value_id rpi_declare(rpi_builder *builder, rpi_parameter record) {
+    rp_status status = make_room(builder);
+    if (status != RP_OK) {
+        rpi_graph_fail(builder->graph, status, "%s", rp_last_error()->message);
+        return RPI_NO_VALUE;
+    }
+    record.value = record.is_state
+                       ? rpi_graph_state(builder->graph, record.name, record.shape)
+                       : rpi_graph_parameter(builder->graph, record.name, record.shape);
+    if (record.value == RPI_NO_VALUE) return RPI_NO_VALUE;
+    record.dtype = RP_F32;
+    record.name = rpi_graph_value(builder->graph, record.value)->name;
+    builder->parameters[builder->count++] = record;
+    return record.value;
+}
+
+/* "layer1.conv1" and "weight" to "layer1.conv1.weight". */
+static const char *join(char text[LONGEST_NAME], const char *name, const char *part) {
+    snprintf(text, LONGEST_NAME, "%s.%s", name, part);
+    return text;
+}
+
+rpi_value_id rpi_block_conv(rpi_builder *builder, const char *name, rpi_value_id x, int in,
+                            int out, int kernel, int stride) {
+    char text[LONGEST_NAME];
+    rpi_value_id weight = rpi_declare(
+        builder, (rpi_parameter){.name = join(text, name, "weight"),
+                                 .shape = {4, {out, in, kernel, kernel}},
+                                 .decay_group = RPI_DECAY_WEIGHT,
+                                 .init = RPI_INIT_NORMAL,
+                                 .spread = sqrt(2.0 / ((double)out * kernel * kernel))});
+    rpi_conv2d_attributes attributes = {.stride = stride, .padding = kernel / 2};
+    return rpi_conv2d(builder->graph, name, x, weight, RPI_NO_VALUE, attributes);
+}
+
+static rpi_value_id declare_vector(rpi_builder *builder, const char *name, const char *part,
+                                   int count, rpi_init_rule init, bool is_state) {
+    char text[LONGEST_NAME];
+    return rpi_declare(builder, (rpi_parameter){.name = join(text, name, part),
+                                                .shape = {1, {count}},
+                                                .is_state = is_state,
+                                                .decay_group = RPI_DECAY_VECTOR,
+                                                .init = init});
+}
+
+rpi_value_id rpi_block_batch_norm(rpi_builder *builder, const char *name, rpi_value_id x,
+                                  int channels) {
+    rpi_value_id scale =
+        declare_vector(builder, name, "weight", channels, RPI_INIT_ONES, false);
+    rpi_value_id shift = declare_vector(builder, name, "bias", channels, RPI_INIT_ZEROS, false);
+    rpi_value_id mean =
+        declare_vector(builder, name, "running_mean", channels, RPI_INIT_ZEROS, true);
+    rpi_value_id variance =
+        declare_vector(builder, name, "running_var", channels, RPI_INIT_ONES, true);
+    return rpi_batch_norm2d(builder->graph, name, x, scale, shift, mean, variance,
+                            (rpi_batch_norm2d_attributes){0});
+}
+
+rpi_value_id rpi_block_linear(rpi_builder *builder, const char *name, rpi_value_id x, int in,
+                              int out) {
+    char text[LONGEST_NAME];
+    double bound = 1.0 / sqrt((double)in);
+    rpi_value_id weight =
+        rpi_declare(builder, (rpi_parameter){.name = join(text, name, "weight"),
+                                             .shape = {2, {out, in}},
+                                             .decay_group = RPI_DECAY_WEIGHT,
+                                             .init = RPI_INIT_UNIFORM,
+                                             .spread = bound});
+    rpi_value_id bias = rpi_declare(builder, (rpi_parameter){.name = join(text, name, "bias"),
+                                                             .shape = {1, {out}},
+                                                             .decay_group = RPI_DECAY_VECTOR,
+                                                             .init = RPI_INIT_UNIFORM,
+                                                             .spread = bound});
+    return rpi_linear(builder->graph, name, x, weight, bias);
+}

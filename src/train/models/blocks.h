@@ -1,0 +1,31 @@
+/* What models are made of: layers that declare their parameters and add their nodes.
+ *
+ * Failures stay in the graph (rpi_graph_check), so that a model reads as its equations. */
+#ifndef RPI_TRAIN_BLOCKS_H
+#define RPI_TRAIN_BLOCKS_H
+
+#include "train/models/parameter.h"
+
+typedef struct rpi_builder {
+    rpi_graph *graph;
+    rpi_parameter *parameters; /* in order of declaration */
+    int count, room;
+} rpi_builder;
+
+void rpi_builder_close(rpi_builder *builder); /* frees the parameters, not the graph */
+
+/* Declare one parameter or state: `record` without its value. */
+rpi_value_id rpi_declare(rpi_builder *builder, rpi_parameter record);
+
+/* Filters name.weight (out x in x kernel x kernel), no bias, Kaiming normal by fan-out:
+ * deviation sqrt(2 / (out kernel^2)). Padding keeps the size for stride 1. */
+rpi_value_id rpi_block_conv(rpi_builder *builder, const char *name, rpi_value_id x, int in,
+                            int out, int kernel, int stride);
+/* name.weight 1, name.bias 0, name.running_mean 0, name.running_var 1, each of `channels`. */
+rpi_value_id rpi_block_batch_norm(rpi_builder *builder, const char *name, rpi_value_id x,
+                                  int channels);
+/* name.weight (out x in) and name.bias (out), both uniform within 1 / sqrt(in). */
+rpi_value_id rpi_block_linear(rpi_builder *builder, const char *name, rpi_value_id x, int in,
+                              int out);
+
+#endif

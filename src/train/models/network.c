@@ -1,0 +1,67 @@
+#include "train/models/network.h"
+
+#include "base/status.h"
+#include "engine/layers.h"
+
+#include <stdio.h>
+
+static void add_loss(rpi_network *network) {
+    rpi_graph *graph = network->graph;
+    network->loss = rpi_softmax_cross_entropy(graph, "loss", network->logits, network->labels,
+                                              network->scale);
+    network->correct = rpi_graph_output(graph, network->loss, 1);
+}
+
+static void add_nodes(rpi_network *network, rpi_builder *builder, const rpi_model *model,
+                      const rpi_model_options *options, const rpi_model_shape *shape) {
+    rpi_shape images = {4, {RPI_BATCH, shape->channels, shape->height, shape->width}};
+    rpi_graph *graph = network->graph;
+    network->images = rpi_graph_input(graph, "images", RP_F32, images);
+    network->labels = rpi_graph_input(graph, "labels", RP_I32, (rpi_shape){1, {RPI_BATCH}});
+    network->scale = rpi_graph_input(graph, "scale", RP_F32, (rpi_shape){0});
+    network->logits = model->build(builder, options, shape, network->images);
+    if (rpi_graph_check(graph) == RP_OK) add_loss(network);
+}
+
+rp_status rpi_network_build(const char *model_text, const rpi_model_shape *shape,
+                            rpi_network *out_network) {
+    const rpi_model *model = NULL;
+    rpi_model_options options;
+    RP_TRY(rpi_model_parse(model_text, &model, &options));
+    rpi_network network = {0};
+    snprintf(network.text, sizeof network.text, "%s", model_text);
+    RP_TRY(rpi_graph_create(&network.graph));
+    rpi_builder builder = {.graph = network.graph};
+    add_nodes(&network, &builder, model, &options, shape);
+    network.parameters = builder.parameters;
+    network.parameter_count = builder.count;
+    rp_status status = rpi_graph_check(network.graph);
+    if (status != RP_OK) {
+        rpi_network_close(&network);
+        return rpi_fail_context(status, "model %s: ", model_text);
+    }
+    *out_network = network;
+    return RP_OK;
+}
+
+void rpi_network_close(rpi_network *network) {
+    rpi_builder builder = {.parameters = network->parameters};
+    rpi_builder_close(&builder);
+    rpi_graph_destroy(network->graph);
+    *network = (rpi_network){0};
+}
+
+float *rpi_network_elements(const rpi_network *network, rpi_weights *weights, int index) {
+    const rpi_parameter *parameter = &network->parameters[index];
+    const rpi_weight *weight = rpi_weights_find(weights, parameter->name);
+    float *arena =
+        parameter->is_state ? rpi_weights_states(weights) : rpi_weights_values(weights);
+    return arena + weight->first;
+}
+
+void rpi_network_initialise(const rpi_network *network, rpi_weights *weights, uint64_t seed) {
+    for (int i = 0; i < network->parameter_count; i++)
+        rpi_parameter_initialise(&network->parameters[i], seed, i,
+                                 rpi_network_elements(network, weights, i));
+    rpi_weights_changed(weights, 0, rpi_weights_count(weights));
+}

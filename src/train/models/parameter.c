@@ -1,0 +1,29 @@
+#include "train/models/parameter.h"
+
+#include "base/rng.h"
+
+bool rpi_parameter_compresses(const rpi_parameter *parameter) {
+    return parameter->shape.dims > 1 && rpi_shape_count(&parameter->shape) >= RPI_EXACT_BELOW;
+}
+
+void rpi_parameter_initialise(const rpi_parameter *parameter, uint64_t seed, int index,
+                              float *values) {
+    rpi_rng rng = rpi_rng_make(seed, RPI_RNG_INIT, (uint64_t)index);
+    float spread = (float)parameter->spread;
+    int64_t count = rpi_shape_count(&parameter->shape);
+    for (int64_t i = 0; i < count; i++) {
+        switch (parameter->init) {
+        case RPI_INIT_ZEROS: values[i] = 0; break;
+        case RPI_INIT_ONES: values[i] = 1; break;
+        case RPI_INIT_NORMAL: values[i] = spread * rpi_rng_normal(&rng); break;
+        case RPI_INIT_UNIFORM: values[i] = spread * (2 * rpi_rng_uniform(&rng) - 1); break;
+        }
+    }
+}
+
+int64_t rpi_parameters_total(const rpi_parameter *parameters, int count) {
+    int64_t total = 0;
+    for (int i = 0; i < count; i++)
+        if (!parameters[i].is_state) total += rpi_shape_count(&parameters[i].shape);
+    return total;
+}

@@ -1,0 +1,68 @@
+#include "train/strategies/bucket.h"
+
+#include "base/memory.h"
+#include "base/status.h"
+
+#include <string.h>
+
+static int record_of(const rpi_network *network, const char *name) {
+    for (int i = 0; i < network->parameter_count; i++)
+        if (!strcmp(network->parameters[i].name, name)) return i;
+    return -1;
+}
+
+static rp_status fill_segments(const rpi_network *network, rpi_weights *weights,
+                               const rp_codec *codec, float *residual, rp_segment *segments,
+                               int count) {
+    for (int i = 0; i < count; i++) {
+        const rpi_weight *weight = rpi_weights_parameter(weights, i);
+        int record = record_of(network, weight->name);
+        if (record < 0) return RP_FAIL(INTERNAL, "parameter %s has no record", weight->name);
+        segments[i] = (rp_segment){.data = rpi_weights_gradients(weights) + weight->first,
+                                   .count = (size_t)weight->count,
+                                   .dtype = RP_F32,
+                                   .tensor = (uint32_t)record};
+        if (!rpi_parameter_compresses(&network->parameters[record])) continue;
+        segments[i].codec = *codec;
+        if (residual) segments[i].residual = residual + weight->first;
+    }
+    return RP_OK;
+}
+
+static void cut(rpi_buckets *buckets, const rpi_weights *weights, int64_t bytes) {
+    rpi_bucket *bucket = NULL;
+    for (int i = 0; i < buckets->segment_count; i++) {
+        const rpi_weight *weight = rpi_weights_parameter(weights, i);
+        if (!bucket || bucket->count * (int64_t)sizeof(float) >= bytes) {
+            bucket = &buckets->buckets[buckets->count++];
+            *bucket = (rpi_bucket){.first = weight->first, .segment = i};
+        }
+        bucket->count += weight->count;
+        bucket->segment_count++;
+    }
+}
+
+rp_status rpi_buckets_create(const rpi_network *network, rpi_weights *weights, int64_t bytes,
+                             const rp_codec *codec, float *residual, rpi_buckets *out_buckets) {
+    rpi_buckets buckets = {.segment_count = rpi_weights_parameter_count(weights)};
+    size_t most = (size_t)buckets.segment_count;
+    RP_TRY(rpi_alloc_array(most, sizeof *buckets.buckets, "buckets", &buckets.buckets));
+    rp_status status =
+        rpi_alloc_array(most, sizeof *buckets.segments, "segments", &buckets.segments);
+    if (status == RP_OK)
+        status = fill_segments(network, weights, codec, residual, buckets.segments,
+                               buckets.segment_count);
+    if (status != RP_OK) {
+        rpi_buckets_destroy(&buckets);
+        return status;
+    }
+    cut(&buckets, weights, bytes);
+    *out_buckets = buckets;
+    return RP_OK;
+}
+
+void rpi_buckets_destroy(rpi_buckets *buckets) {
+    rpi_free(buckets->buckets);
+    rpi_free(buckets->segments);
+    *buckets = (rpi_buckets){0};
+}

@@ -1,0 +1,50 @@
+/* The contract of a strategy, which strategies.c lists: how gradients of several ranks become
+ * one step of all. A new strategy is one file that exports one `const rpi_strategy`, one row in
+ * strategies.c and one word in CMakeLists.txt. */
+#ifndef RPI_TRAIN_STRATEGY_H
+#define RPI_TRAIN_STRATEGY_H
+
+#include "redpoll/comm.h"
+#include "train/models/network.h"
+#include "train/timeline.h"
+
+typedef struct rpi_strategy_setup {
+    rp_comm *comm;
+    const rpi_network *network;
+    rpi_weights *weights;
+    rp_codec codec;
+    const char *algorithm; /* NULL: chosen */
+    uint64_t seed;
+    int64_t bucket_bytes;
+    int64_t warmup_exact;
+    float *residual; /* one float an element of the gradients, or NULL */
+    rpi_timeline *timeline;
+    /* The gradients in this range are the world's: step these parameters. */
+    void (*update)(void *context, int64_t first, int64_t count);
+    void *context;
+} rpi_strategy_setup;
+
+typedef struct rpi_strategy {
+    const char *name, *summary;
+    int most_ranks; /* 0: any number */
+    /* The setup is copied; what it points to outlives the strategy. */
+    rp_status (*open)(const rpi_strategy_setup *setup, void **out_self);
+    /* Also after a failure; the communicator was then told (rp_comm_abort). */
+    void (*close)(void *self);
+    /* Step `step` begins: its gradients will come in order. */
+    void (*begin)(void *self, int64_t step);
+    /* The rank's own gradients in [first, first + count) are there, in the order of the arena,
+     * without gaps, while the backward pass still runs. Does not block. */
+    rp_status (*gradient_final)(void *self, int64_t first, int64_t count);
+    /* A traced step: note what communication has ended meanwhile. NULL: nothing to note. */
+    void (*observe)(void *self);
+    /* All gradients are there: wait, update everything. *out_exposed_ns: time blocked. */
+    rp_status (*finish)(void *self, int64_t *out_exposed_ns);
+} rpi_strategy;
+
+/* The catalogue; NULL past the end. */
+const rpi_strategy *rpi_strategy_at(int index);
+/* RP_INVALID names those there are, and the nearest. */
+rp_status rpi_strategy_find(const char *name, const rpi_strategy **out_strategy);
+
+#endif

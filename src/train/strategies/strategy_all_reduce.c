@@ -1,0 +1,133 @@
+/* Every rank sums everybody's gradients, bucket by bucket while the backward pass still runs,
+ * and then steps its own copy of the parameters; copies stay equal because the sums are.
+ *
+ * Gradients are scaled by 1 / (images of the global batch) before, so their sum is the mean
+ * over the batch, whatever each rank's part of it. Vectors and small tensors travel exact. What
+ * a lossy codec loses stays in the residual and joins the next step's gradient. */
+#include "train/strategies/strategy.h"
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "train/strategies/bucket.h"
+
+typedef struct all_reduce {
+    rpi_strategy_setup setup;
+    rpi_buckets lossy, exact;     /* `exact`: the same buckets for the warm-up's steps */
+    rp_request **requests;        /* one a bucket */
+    int64_t *posted_ns, *done_ns; /* one a bucket; done 0: not seen done yet */
+    const rpi_buckets *current;
+    int posted; /* buckets of this step */
+    int64_t step;
+} all_reduce;
+
+static void close_all_reduce(void *context) {
+    all_reduce *self = context;
+    /* What a failure left in flight still borrows the gradients. */
+    for (int i = 0; i < self->posted; i++)
+        if (self->requests[i]) (void)rp_request_wait(&self->requests[i]);
+    rpi_buckets_destroy(&self->lossy);
+    rpi_buckets_destroy(&self->exact);
+    rpi_free(self->requests);
+    rpi_free(self->posted_ns);
+    rpi_free(self->done_ns);
+    rpi_free(self);
+}
+
+static rp_status prepare(all_reduce *self) {
+    const rpi_strategy_setup *s = &self->setup;
+    static const rp_codec exact;
+    RP_TRY(rpi_buckets_create(s->network, s->weights, s->bucket_bytes, &s->codec, s->residual,
+                              &self->lossy));
+    RP_TRY(rpi_buckets_create(s->network, s->weights, s->bucket_bytes, &exact, NULL,
+                              &self->exact));
+    size_t count = (size_t)self->lossy.count;
+    RP_TRY(rpi_alloc_array(count, sizeof(rp_request *), "requests", &self->requests));
+    RP_TRY(rpi_alloc_array(count, sizeof(int64_t), "times", &self->posted_ns));
+    return rpi_alloc_array(count, sizeof(int64_t), "times", &self->done_ns);
+}
+
+static rp_status open_all_reduce(const rpi_strategy_setup *setup, void **out_self) {
+    all_reduce *self = NULL;
+    RP_TRY(rpi_alloc(sizeof *self, "a strategy", &self));
+    self->setup = *setup;
+    rp_status status = prepare(self);
+    if (status == RP_OK)
+        *out_self = self;
+    else
+        close_all_reduce(self);
+    return status;
+}
+
+static void begin(void *context, int64_t step) {
+    all_reduce *self = context;
+    self->current = step < self->setup.warmup_exact ? &self->exact : &self->lossy;
+    self->step = step;
+    self->posted = 0;
+}
+
+static rp_status post(all_reduce *self, int index) {
+    const rpi_bucket *bucket = &self->current->buckets[index];
+    rp_collective_options options = {.algorithm = self->setup.algorithm,
+                                     .reduce = RP_SUM,
+                                     .seed = self->setup.seed,
+                                     .step = (uint64_t)self->step};
+    self->posted_ns[index] = rpi_now_ns();
+    self->done_ns[index] = 0;
+    return rp_all_reduce_start(self->setup.comm, self->current->segments + bucket->segment,
+                               (size_t)bucket->segment_count, &options, &self->requests[index]);
+}
+
+static rp_status gradient_final(void *context, int64_t first, int64_t count) {
+    all_reduce *self = context;
+    while (self->posted < self->current->count) {
+        const rpi_bucket *bucket = &self->current->buckets[self->posted];
+        if (bucket->first + bucket->count > first + count) break;
+        RP_TRY(post(self, self->posted));
+        self->posted++;
+    }
+    return RP_OK;
+}
+
+static void observe(void *context) {
+    all_reduce *self = context;
+    for (int i = 0; i < self->posted; i++)
+        if (!self->done_ns[i] && rp_request_test(self->requests[i]) != RP_PENDING)
+            self->done_ns[i] = rpi_now_ns();
+}
+
+static void trace(all_reduce *self, int i, int64_t start_ns, int64_t end_ns) {
+    rpi_timeline *timeline = self->setup.timeline;
+    int64_t done_ns = self->done_ns[i] ? self->done_ns[i] : end_ns;
+    rpi_timeline_add(timeline, RPI_LANE_COMM, "bucket", i, self->posted_ns[i], done_ns);
+    if (done_ns > start_ns)
+        rpi_timeline_add(timeline, RPI_LANE_EXPOSED, "wait for bucket", i, start_ns, end_ns);
+}
+
+/* The next bucket travels on while this one's parameters are stepped. */
+static rp_status finish(void *context, int64_t *out_exposed_ns) {
+    all_reduce *self = context;
+    int64_t exposed = 0;
+    for (int i = 0; i < self->posted; i++) {
+        const rpi_bucket *bucket = &self->current->buckets[i];
+        int64_t start = rpi_now_ns();
+        RP_TRY(rp_request_wait(&self->requests[i]));
+        int64_t end = rpi_now_ns();
+        exposed += end - start;
+        if (self->setup.timeline) trace(self, i, start, end);
+        self->setup.update(self->setup.context, bucket->first, bucket->count);
+    }
+    *out_exposed_ns = exposed;
+    return RP_OK;
+}
+
+const rpi_strategy rpi_strategy_all_reduce = {
+    .name = "all-reduce",
+    .summary = "every rank sums all gradients; communication under the backward pass",
+    .open = open_all_reduce,
+    .close = close_all_reduce,
+    .begin = begin,
+    .gradient_final = gradient_final,
+    .observe = observe,
+    .finish = finish,
+};

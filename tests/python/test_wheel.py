@@ -34,7 +34,7 @@ def run_any(*command: str | Path, cwd: Path | None = None) -> subprocess.Complet
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=240,
+        timeout=900,
     )
 
 

@@ -245,6 +245,28 @@ static void any_one_bit_is_noticed(void) {
     CHECK_EQ(unnoticed, 0);
 }
 
+/* Damage of the checksum's name, and of the name that says who wrote the file. */
+static void a_file_without_a_checksum_is_no_checkpoint(void) {
+    static const char *const names[] = {"\"checksum\"", "\"redpoll\""};
+    rpi_train_options options = small_options("fp32");
+    options.steps = 1;
+    options.out = ranks_folder("nameless");
+    REQUIRE_OK(ranks_train(&options, 1, NULL));
+    const char *path = ranks_path(options.out, "model.safetensors");
+    size_t bytes = 0;
+    char *text = (char *)ranks_file(path, &bytes);
+    for (int i = 0; i < 2; i++) {
+        char *name = memmem(text, bytes, names[i], strlen(names[i]));
+        REQUIRE(name);
+        flip(path, name + 3 - text, 1);
+    }
+    free(text);
+    options.resume = options.out;
+    CHECK_EQ(rpi_checkpoint_check(&options), RP_CORRUPT);
+    CHECK_MSG(strstr(rp_last_error()->message, "model.safetensors has no checksum"), "%s",
+              rp_last_error()->message);
+}
+
 static void another_ranks_part_is_refused(void) {
     rpi_train_options options = small_options("q4");
     options.out = ranks_folder("swapped");
@@ -405,6 +427,8 @@ CASES({"stopping changes no byte", stopping_changes_no_byte},
       {"a damaged checkpoint gives way to the one before",
        a_damaged_checkpoint_gives_way_to_the_one_before},
       {"any one bit is noticed", any_one_bit_is_noticed},
+      {"a file without a checksum is no checkpoint",
+       a_file_without_a_checksum_is_no_checkpoint},
       {"another rank's part is refused", another_ranks_part_is_refused},
       {"another number of ranks keeps what is owed",
        another_number_of_ranks_keeps_what_is_owed},

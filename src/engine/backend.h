@@ -80,15 +80,22 @@ typedef struct rpi_kernel_io {
 typedef struct rpi_kernel {
     void *self; /* the backend's; given to the functions below */
     rp_status (*forward)(void *self, const rpi_kernel_io *io);
-    /* NULL when unit->wanted is 0. Inputs and outputs are there if asked for below. */
-    rp_status (*backward)(void *self, const rpi_kernel_io *io);
+    /* Backward in two halves: gradients of activations, and gradients of parameters, which go
+     * right into the arena. grad_inputs has those of the half alone. They are called in this
+     * order, one behind the other or with the rest of the backward pass in between, so that a
+     * communication hides under the second. A half without anything to write is not called and
+     * may be NULL; backward_weights is NULL, too, where backward_inputs makes all gradients in
+     * one call, because the same sums serve both (batch norm). Inputs and outputs are there if
+     * asked for below. */
+    rp_status (*backward_inputs)(void *self, const rpi_kernel_io *io);
+    rp_status (*backward_weights)(void *self, const rpi_kernel_io *io);
     void (*destroy)(void *self); /* NULL: nothing to free */
 
     rpi_layout inputs[RPI_UNIT_INPUTS];        /* wanted; row-major for parameters and states */
     rpi_layout outputs[RPI_UNIT_OUTPUTS];      /* made */
     rpi_layout grad_outputs[RPI_UNIT_OUTPUTS]; /* wanted by backward */
     rpi_layout grad_inputs[RPI_UNIT_INPUTS];   /* made by backward */
-    uint32_t backward_inputs, backward_outputs; /* masks of what backward reads */
+    uint32_t needs_inputs, needs_outputs;      /* masks of what either half of backward reads */
     size_t saved_bytes, forward_workspace, backward_workspace;
     int gradient_from[RPI_UNIT_INPUTS]; /* RPI_GRADIENT_* or an input's index */
     /* outputs[0] may be inputs[in_place_forward], grad_inputs[in_place_backward] may be

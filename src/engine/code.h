@@ -51,6 +51,7 @@ typedef struct rpi_program_result {
     rpi_value_id value;
     rpi_tensor tensor; /* without data */
     rpi_address address;
+    int step; /* gradients of given values: it is there after this step */
 } rpi_program_result;
 
 typedef struct rpi_kernel_list {
@@ -65,17 +66,22 @@ struct rpi_program {
     rpi_weights *weights;
     rpi_arena *memory; /* of everything below but the steps */
     rpi_kernel_list *kernels;
-    rpi_program_step *steps; /* forward, then backward */
-    int step_count, forward_count;
-    bool *uses_input; /* of the graph's inputs */
+    rpi_program_step *steps; /* forward, backward, and second halves that were put behind it */
+    int step_count, forward_count, inputs_end;
+    bool *uses_input;
     int input_count;
     rpi_program_result results[RPI_PROGRAM_RESULTS + 1];
     int result_count;
+    /* Values that the caller gives, with their gradients, and those whose gradients are given;
+     * both are inputs too, behind those of the graph. */
+    rpi_program_result given[RPI_PROGRAM_CUTS];
+    rpi_value_id seeds[RPI_PROGRAM_CUTS];
+    int given_count, seed_count;
     rpi_final_range *finals; /* in the order of steps and of the arena */
     int final_count;
     int *unreached; /* parameters of this program without a gradient in it */
     int unreached_count;
-    bool training;
+    bool training, halves_apart;
     size_t arena_bytes, kept_bytes;
     rpi_program_facts facts;
 };

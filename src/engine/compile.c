@@ -29,16 +29,25 @@ static void default_kernel(const rpi_unit *unit, rpi_kernel *kernel) {
     kernel->in_place_forward = single && op->in_place_forward ? 0 : -1;
     kernel->in_place_backward = single && op->in_place_backward ? 0 : -1;
     if (!single) return;
-    kernel->backward_inputs = op->backward_inputs;
-    kernel->backward_outputs = op->backward_outputs;
+    kernel->needs_inputs = op->needs_inputs;
+    kernel->needs_outputs = op->needs_outputs;
     if (op->saved_bytes)
         kernel->saved_bytes = op->saved_bytes(node->attributes, inputs, outputs);
+}
+
+uint32_t rpi_written(const rpi_compiled_unit *unit, bool weights) {
+    uint32_t mask = 0;
+    for (int i = 0; i < unit->unit.input_count; i++)
+        if ((unit->unit.inputs[i].kind == RPI_VALUE_PARAMETER) == weights &&
+            unit->kernel->gradient_from[i] == RPI_GRADIENT_WRITTEN)
+            mask |= 1u << i;
+    return mask & unit->unit.wanted;
 }
 
 static rp_status check_kernel(const rpi_compiler *compiler, const rpi_compiled_unit *unit) {
     const char *backend = compiler->program->backend->name;
     const rpi_kernel *kernel = unit->kernel;
-    bool writes = false;
+    uint32_t inputs = rpi_written(unit, false), weights = rpi_written(unit, true);
     for (int i = 0; i < unit->unit.input_count; i++) {
         rpi_value_kind kind = unit->unit.inputs[i].kind;
         bool movable = kind == RPI_VALUE_ACTIVATION || kind == RPI_VALUE_INPUT;
@@ -47,12 +56,13 @@ static rp_status check_kernel(const rpi_compiler *compiler, const rpi_compiled_u
                            unit->unit.inputs[i].name);
         int from = kernel->gradient_from[i];
         if (!(unit->unit.wanted >> i & 1u)) continue;
-        writes |= from == RPI_GRADIENT_WRITTEN;
         if (from >= 0 && !(unit->unit.wanted >> from & 1u))
             return RP_FAIL(INTERNAL, "backend %s: gradient %d is that of %d, not wanted",
                            backend, i, from);
     }
-    if (!kernel->forward || (writes && !kernel->backward))
+    bool lacks_inputs = inputs && !kernel->backward_inputs;
+    bool lacks_weights = weights && !kernel->backward_weights && !kernel->backward_inputs;
+    if (!kernel->forward || lacks_inputs || lacks_weights)
         return RP_FAIL(INTERNAL, "backend %s gave no kernel", backend);
     return RP_OK;
 }
@@ -140,13 +150,13 @@ static rp_status place_backward_reads(rpi_compiler *compiler, const rpi_compiled
     for (int i = 0; i < unit->unit.input_count; i++) {
         rpi_value_kind kind = unit->unit.inputs[i].kind;
         bool weight = kind == RPI_VALUE_PARAMETER || kind == RPI_VALUE_STATE;
-        if (weight || kernel->backward_inputs >> i & 1u)
+        if (weight || kernel->needs_inputs >> i & 1u)
             RP_TRY(rpi_emit_use(compiler, unit->inputs[i], kernel->inputs[i], RPI_BACKWARD,
                                 &places->inputs[i]));
     }
     for (int i = 0; i < unit->unit.output_count; i++) {
         rpi_value_id id = unit->outputs[i];
-        if (kernel->backward_outputs >> i & 1u) places->outputs[i] = compiler->values[id].place;
+        if (kernel->needs_outputs >> i & 1u) places->outputs[i] = compiler->values[id].place;
         if (compiler->values[id].gradient.kind != RPI_NOWHERE)
             RP_TRY(rpi_emit_use_gradient(compiler, id, kernel->grad_outputs[i],
                                          &places->grad_outputs[i]));
@@ -158,11 +168,11 @@ static rp_status place_backward_reads(rpi_compiler *compiler, const rpi_compiled
 
 /* Where the kernel writes: activations' gradients to buffers, parameters' to the arena. */
 static rp_status place_backward_writes(rpi_compiler *compiler, const rpi_compiled_unit *unit,
-                                       rpi_program_step *step, rpi_step_places *places) {
+                                       uint32_t written, rpi_program_step *step,
+                                       rpi_step_places *places) {
     const rpi_kernel *kernel = unit->kernel;
     for (int i = 0; i < unit->unit.input_count; i++) {
-        if (!(unit->unit.wanted >> i & 1u) || kernel->gradient_from[i] != RPI_GRADIENT_WRITTEN)
-            continue;
+        if (!(written >> i & 1u)) continue;
         rpi_value_id id = unit->inputs[i];
         if (unit->unit.inputs[i].kind != RPI_VALUE_PARAMETER) {
             RP_TRY(rpi_emit_buffer(compiler, kernel->grad_inputs[i].bytes,
@@ -187,6 +197,8 @@ static rp_status hand_on_gradients(rpi_compiler *compiler, const rpi_compiled_un
     for (int i = 0; i < unit->unit.input_count; i++) {
         if (!(unit->unit.wanted >> i & 1u)) continue;
         int from = unit->kernel->gradient_from[i];
+        if (from == RPI_GRADIENT_WRITTEN && unit->unit.inputs[i].kind == RPI_VALUE_PARAMETER)
+            continue; /* it lies where it belongs, or will */
         rpi_place place = from == RPI_GRADIENT_OF_OUTPUT
                               ? places->grad_outputs[0]
                               : places->grad_inputs[from < 0 ? i : from];
@@ -196,45 +208,98 @@ static rp_status hand_on_gradients(rpi_compiler *compiler, const rpi_compiled_un
     return RP_OK;
 }
 
-static bool kernel_writes(const rpi_compiled_unit *unit) {
-    for (int i = 0; i < unit->unit.input_count; i++)
-        if (unit->unit.wanted >> i & 1u &&
-            unit->kernel->gradient_from[i] == RPI_GRADIENT_WRITTEN)
-            return true;
-    return false;
-}
-
-static rp_status emit_backward_kernel(rpi_compiler *compiler, rpi_compiled_unit *unit) {
+/* One call of a kernel's backward: the gradients in `written`. */
+static rp_status emit_half(rpi_compiler *compiler, rpi_compiled_unit *unit,
+                           rpi_step_function run, uint32_t written, rpi_step_places *places) {
     const rpi_kernel *kernel = unit->kernel;
-    rpi_step_places places = {0};
-    rpi_program_step step = {.run = kernel->backward,
+    rpi_program_step step = {.run = run,
                              .self = kernel->self,
                              .name = unit->name,
                              .what = unit->what,
                              .pass = RPI_BACKWARD};
-    if (!kernel_writes(unit)) {
+    RP_TRY(place_backward_reads(compiler, unit, places));
+    RP_TRY(place_backward_writes(compiler, unit, written, &step, places));
+    RP_TRY(rpi_emit_step(compiler, &step, places));
+    if (kernel->in_place_backward < 0) return RP_OK;
+    return rpi_emit_reuse(compiler, places->grad_inputs[kernel->in_place_backward],
+                          places->grad_outputs[0]);
+}
+
+static bool passes_gradient(const rpi_compiled_unit *unit) {
+    for (int i = 0; i < unit->unit.input_count; i++)
+        if (unit->unit.wanted >> i & 1u &&
+            unit->kernel->gradient_from[i] == RPI_GRADIENT_OF_OUTPUT)
+            return true;
+    return false;
+}
+
+/* The first half, which hands gradients on, or all of backward where the kernel has one call.
+ */
+static rp_status emit_backward_inputs(rpi_compiler *compiler, rpi_compiled_unit *unit) {
+    const rpi_kernel *kernel = unit->kernel;
+    rpi_step_places places = {0};
+    uint32_t written = rpi_written(unit, false);
+    if (!kernel->backward_weights) written |= rpi_written(unit, true);
+    if (written)
+        RP_TRY(emit_half(compiler, unit, kernel->backward_inputs, written, &places));
+    else if (passes_gradient(unit))
         RP_TRY(rpi_emit_use_gradient(compiler, unit->outputs[0], kernel->grad_outputs[0],
                                      &places.grad_outputs[0]));
-        return hand_on_gradients(compiler, unit, &places);
-    }
-    RP_TRY(place_backward_reads(compiler, unit, &places));
-    RP_TRY(place_backward_writes(compiler, unit, &step, &places));
-    RP_TRY(rpi_emit_step(compiler, &step, &places));
-    if (kernel->in_place_backward >= 0)
-        RP_TRY(rpi_emit_reuse(compiler, places.grad_inputs[kernel->in_place_backward],
-                              places.grad_outputs[0]));
     return hand_on_gradients(compiler, unit, &places);
+}
+
+static rp_status emit_backward_weights(rpi_compiler *compiler, rpi_compiled_unit *unit) {
+    rpi_step_places places = {0};
+    uint32_t written = rpi_written(unit, true);
+    return emit_half(compiler, unit, unit->kernel->backward_weights, written, &places);
 }
 
 static rp_status emit_backward(rpi_compiler *compiler, rpi_compiled_unit *unit) {
     const rpi_op *op = unit->unit.nodes[0]->op;
     if (!unit->unit.wanted) return RP_OK;
     if (rpi_is_external(op)) return rpi_emit_external_backward(compiler, unit);
-    if (!op->is_view) return emit_backward_kernel(compiler, unit);
+    if (!op->is_view) return emit_backward_inputs(compiler, unit);
     rpi_place place;
     rpi_value_id out = unit->outputs[0];
     RP_TRY(rpi_emit_use_gradient(compiler, out, rpi_row_major(compiler, out), &place));
     return rpi_emit_gradient(compiler, unit->inputs[0], place);
+}
+
+/* ---- what the caller gives and takes in the middle of a graph ---- */
+
+/* Gradients that the caller brings to the backward pass. */
+static void place_seeds(rpi_compiler *compiler) {
+    const rpi_program_options *options = compiler->options;
+    int first =
+        rpi_graph_kind_count(compiler->program->graph, RPI_VALUE_INPUT) + options->given_count;
+    for (int i = 0; i < options->seed_count; i++) {
+        rpi_value_id id = options->seeds[i];
+        compiler->values[id].gradient =
+            (rpi_place){RPI_IN_INPUT, first + i, rpi_row_major(compiler, id)};
+    }
+}
+
+/* Is this unit the first of all that take the value, so that its backward is the last? */
+static bool is_first_consumer(const rpi_compiler *compiler, int index, rpi_value_id value) {
+    for (int i = 0; i <= index; i++)
+        for (int j = 0; j < compiler->units[i].unit.input_count; j++)
+            if (compiler->units[i].inputs[j] == value) return i == index;
+    return false;
+}
+
+/* After the backward of a unit: gradients of given values that are complete with it. */
+static rp_status emit_given_gradients(rpi_compiler *compiler, int index) {
+    rpi_program *program = compiler->program;
+    for (int i = 0; i < program->given_count; i++) {
+        rpi_value_id id = compiler->options->given[i];
+        if (compiler->values[id].gradient.kind == RPI_NOWHERE ||
+            !is_first_consumer(compiler, index, id))
+            continue;
+        RP_TRY(rpi_emit_use_gradient(compiler, id, rpi_row_major(compiler, id),
+                                     &compiler->given_gradients[i]));
+        program->given[i].step = program->step_count - 1;
+    }
+    return RP_OK;
 }
 
 /* ---- passes ---- */
@@ -254,6 +319,42 @@ static rp_status emit_unit(rpi_compiler *compiler, int index) {
     return in_unit(status, unit);
 }
 
+/* Does its backward have a second call? */
+static bool has_second_half(const rpi_compiled_unit *unit) {
+    return unit->kernel && unit->kernel->backward_weights && rpi_written(unit, true);
+}
+
+/* Second halves that wait, in order: units [*from, to) of `waiting`. */
+static rp_status emit_second_halves(rpi_compiler *compiler, const int *waiting, int *from,
+                                    int to) {
+    for (; *from < to; ++*from) {
+        rpi_compiled_unit *unit = &compiler->units[waiting[*from]];
+        RP_TRY(in_unit(emit_backward_weights(compiler, unit), unit));
+    }
+    return RP_OK;
+}
+
+/* A second half follows its first, but for two cases: all of them come last where the caller
+ * runs the halves apart, and what an external node sends goes on its way in front of it. */
+static rp_status emit_backward_pass(rpi_compiler *compiler) {
+    rpi_program *program = compiler->program;
+    bool apart = compiler->options->halves_apart;
+    int *waiting = NULL, first = 0, count = 0;
+    RP_TRY(rpi_arena_alloc(program->memory, (size_t)compiler->unit_count * sizeof *waiting,
+                           &waiting));
+    for (int i = compiler->unit_count - 1; i >= 0; i--) {
+        rpi_compiled_unit *unit = &compiler->units[i];
+        if (!apart && !rpi_is_external(unit->unit.nodes[0]->op))
+            RP_TRY(emit_second_halves(compiler, waiting, &first, count));
+        RP_TRY(in_unit(emit_backward(compiler, unit), unit));
+        if (unit->unit.wanted && has_second_half(unit)) waiting[count++] = i;
+        RP_TRY(emit_given_gradients(compiler, i));
+    }
+    if (!apart) RP_TRY(emit_second_halves(compiler, waiting, &first, count));
+    program->inputs_end = program->step_count;
+    return emit_second_halves(compiler, waiting, &first, count);
+}
+
 static rp_status emit_passes(rpi_compiler *compiler) {
     for (int i = 0; i < compiler->unit_count; i++) RP_TRY(emit_unit(compiler, i));
     RP_TRY(emit_results(compiler));
@@ -261,25 +362,27 @@ static rp_status emit_passes(rpi_compiler *compiler) {
         RP_TRY(rpi_emit_finish(compiler, &compiler->values[i].pending));
     compiler->program->forward_count = compiler->program->step_count;
     if (!compiler->options->training) return RP_OK;
-    compiler->values[compiler->loss].gradient =
-        (rpi_place){RPI_IN_ONE, 0, rpi_row_major(compiler, compiler->loss)};
-    for (int i = compiler->unit_count - 1; i >= 0; i--)
-        RP_TRY(in_unit(emit_backward(compiler, &compiler->units[i]), &compiler->units[i]));
-    return RP_OK;
+    if (compiler->loss != RPI_NO_VALUE)
+        compiler->values[compiler->loss].gradient =
+            (rpi_place){RPI_IN_ONE, 0, rpi_row_major(compiler, compiler->loss)};
+    place_seeds(compiler);
+    return emit_backward_pass(compiler);
 }
 
 /* ---- finality ---- */
 
 /* The values of this graph that are parameters of the model, by their index in the weights;
- * RPI_NO_VALUE: the parameter is none of the graph's. */
+ * RPI_NO_VALUE: the parameter is none of the graph's, or not this part's of it. */
 static rp_status list_parameters(rpi_compiler *compiler, rpi_value_id **out_values) {
     const rpi_program *program = compiler->program;
     int count = rpi_weights_parameter_count(program->weights);
+    bool is_part = compiler->options->given_count > 0 || compiler->loss == RPI_NO_VALUE;
     RP_TRY(rpi_arena_alloc(program->memory, (size_t)count * sizeof **out_values, out_values));
     for (int i = 0; i < count; i++) (*out_values)[i] = RPI_NO_VALUE;
     for (int i = 0; i < compiler->value_count; i++) {
         const rpi_value *value = rpi_graph_value(program->graph, i);
         if (value->kind != RPI_VALUE_PARAMETER) continue;
+        if (is_part && !compiler->values[i].writes) continue;
         const rpi_weight *weight = rpi_weights_find(program->weights, value->name);
         if (weight && !weight->is_state) (*out_values)[weight->index] = i;
     }
@@ -323,14 +426,49 @@ static rp_status mark_final(rpi_compiler *compiler) {
 
 /* ---- the whole ---- */
 
+static rp_status check_activation(const rpi_compiler *compiler, const char *what,
+                                  rpi_value_id id) {
+    const rpi_graph *graph = compiler->program->graph;
+    if (id >= 0 && id < compiler->value_count &&
+        rpi_graph_value(graph, id)->kind == RPI_VALUE_ACTIVATION)
+        return RP_OK;
+    return RP_FAIL(INVALID, "%s (value %d) is no activation of the graph", what, id);
+}
+
+/* Where the caller cuts the graph: values given in place of being computed, and values whose
+ * gradients are given. */
+static rp_status add_cuts(rpi_compiler *compiler) {
+    const rpi_program_options *options = compiler->options;
+    rpi_program *program = compiler->program;
+    for (int i = 0; i < options->given_count; i++) {
+        RP_TRY(check_activation(compiler, "a given value", options->given[i]));
+        compiler->values[options->given[i]].is_given = true;
+        program->given[program->given_count++].value = options->given[i];
+    }
+    for (int i = 0; i < options->seed_count; i++) {
+        RP_TRY(check_activation(compiler, "a seed", options->seeds[i]));
+        rpi_compiled_value *value = &compiler->values[options->seeds[i]];
+        if (value->is_given || options->seeds[i] == compiler->loss)
+            return RP_FAIL(INVALID, "a seed (value %d) is the loss or a given value",
+                           options->seeds[i]);
+        value->needed = value->is_result = true;
+        value->has_gradient = options->training;
+        program->seeds[program->seed_count++] = options->seeds[i];
+    }
+    return RP_OK;
+}
+
 static rp_status add_result(rpi_compiler *compiler, rpi_value_id id) {
     rpi_program *program = compiler->program;
-    if (id < 0 || id >= compiler->value_count ||
-        rpi_graph_value(program->graph, id)->kind != RPI_VALUE_ACTIVATION)
-        return RP_FAIL(INVALID, "a result (value %d) is no activation of the graph", id);
+    RP_TRY(check_activation(compiler, "a result", id));
     compiler->values[id].needed = compiler->values[id].is_result = true;
     program->results[program->result_count++].value = id;
     return RP_OK;
+}
+
+static rp_status check_cut(const char *what, int count) {
+    if (count >= 0 && count <= RPI_PROGRAM_CUTS) return RP_OK;
+    return RP_FAIL(INVALID, "%d %s; at most %d are allowed", count, what, RPI_PROGRAM_CUTS);
 }
 
 static rp_status check_request(const rpi_compiler *compiler) {
@@ -339,9 +477,12 @@ static rp_status check_request(const rpi_compiler *compiler) {
         compiler->options->result_count > RPI_PROGRAM_RESULTS)
         return RP_FAIL(INVALID, "%d results; at most %d are allowed",
                        compiler->options->result_count, RPI_PROGRAM_RESULTS);
+    RP_TRY(check_cut("given values", compiler->options->given_count));
+    RP_TRY(check_cut("seeds", compiler->options->seed_count));
     if (compiler->loss == RPI_NO_VALUE)
-        return compiler->options->training ? RP_FAIL(INVALID, "training without a loss")
-                                           : RP_OK;
+        return compiler->options->training && !compiler->options->seed_count
+                   ? RP_FAIL(INVALID, "training without a loss or a seed")
+                   : RP_OK;
     if (compiler->loss < 0 || compiler->loss >= compiler->value_count)
         return RP_FAIL(INVALID, "the loss is no value of the graph");
     const rpi_value *loss = rpi_graph_value(program->graph, compiler->loss);
@@ -359,6 +500,19 @@ static void place_leaves(rpi_compiler *compiler) {
         compiler->values[i].place =
             (rpi_place){places[value->kind], index, rpi_row_major(compiler, i)};
     }
+    int first = rpi_graph_kind_count(compiler->program->graph, RPI_VALUE_INPUT);
+    for (int i = 0; i < compiler->options->given_count; i++) {
+        rpi_value_id id = compiler->options->given[i];
+        compiler->values[id].place =
+            (rpi_place){RPI_IN_INPUT, first + i, rpi_row_major(compiler, id)};
+    }
+}
+
+static void describe_result(const rpi_compiler *compiler, rpi_program_result *result) {
+    const rpi_value *value = rpi_graph_value(compiler->program->graph, result->value);
+    result->tensor = (rpi_tensor){.dtype = value->dtype,
+                                  .domain = RPI_HOST,
+                                  .shape = compiler->values[result->value].shape};
 }
 
 static rp_status build(rpi_compiler *compiler) {
@@ -373,18 +527,17 @@ static rp_status build(rpi_compiler *compiler) {
         RP_TRY(add_result(compiler, compiler->loss));
         compiler->values[compiler->loss].has_gradient = compiler->options->training;
     }
+    RP_TRY(add_cuts(compiler));
     for (int i = 0; i < compiler->options->result_count; i++)
         RP_TRY(add_result(compiler, compiler->options->results[i]));
     RP_TRY(rpi_compile_units(compiler));
     place_leaves(compiler);
     RP_TRY(emit_passes(compiler));
     if (compiler->options->training) RP_TRY(mark_final(compiler));
-    for (int i = 0; i < program->result_count; i++) {
-        rpi_program_result *result = &program->results[i];
-        result->tensor.dtype = rpi_graph_value(program->graph, result->value)->dtype;
-        result->tensor.domain = RPI_HOST;
-        result->tensor.shape = compiler->values[result->value].shape;
-    }
+    for (int i = 0; i < program->result_count; i++)
+        describe_result(compiler, &program->results[i]);
+    for (int i = 0; i < program->given_count; i++)
+        describe_result(compiler, &program->given[i]);
     return rpi_compile_resolve(compiler);
 }
 
@@ -397,6 +550,7 @@ rp_status rpi_program_compile(rpi_session *session, const rpi_graph *graph, rpi_
     program->weights = rpi_session_weights(session);
     program->backend = rpi_session_backend(session);
     program->training = options->training;
+    program->halves_apart = options->halves_apart;
     rpi_compiler compiler = {.program = program,
                              .options = options,
                              .loss = loss,

@@ -48,7 +48,7 @@ typedef struct rpi_copy {
 
 typedef struct rpi_compiled_value {
     rpi_shape shape; /* bound */
-    bool needed, has_gradient, is_result;
+    bool needed, has_gradient, is_result, is_given;
     int consumers;
     rpi_place place, gradient;
     rpi_copy *copies;
@@ -79,12 +79,16 @@ typedef struct rpi_compiler {
     int unit_count;
     rpi_step_places *places;                    /* of program->steps */
     rpi_place results[RPI_PROGRAM_RESULTS + 1]; /* of program->results */
+    rpi_place given_gradients[RPI_PROGRAM_CUTS];
     int step_room;
     rpi_buffer *buffers;
     int buffer_count, buffer_room;
     rpi_reuse *reuses;
     int reuse_count, reuse_room;
 } rpi_compiler;
+
+/* The mask of inputs whose gradients a unit's kernel writes: of parameters, or the others. */
+uint32_t rpi_written(const rpi_compiled_unit *unit, bool weights);
 
 /* Units that are the compiler's own to run. */
 bool rpi_is_external(const rpi_op *op);

@@ -68,8 +68,9 @@ static void mark_needed(rpi_compiler *compiler) {
         const rpi_node *node = rpi_graph_node(graph, i);
         bool needed = false, reached = false;
         for (int j = 0; j < node->output_count; j++) {
-            needed |= compiler->values[node->outputs[j]].needed;
-            reached |= compiler->values[node->outputs[j]].has_gradient;
+            const rpi_compiled_value *output = &compiler->values[node->outputs[j]];
+            needed |= output->needed && !output->is_given;
+            reached |= output->has_gradient && !output->is_given;
         }
         compiler->node_needed[i] = needed;
         for (int j = 0; needed && j < node->input_count; j++) {
@@ -94,8 +95,10 @@ static void narrow_gradients(rpi_compiler *compiler) {
         for (int j = 0; j < node->input_count; j++)
             leads |= node->op->inputs[j].has_gradient &&
                      compiler->values[node->inputs[j]].has_gradient;
-        for (int j = 0; j < node->output_count; j++)
-            compiler->values[node->outputs[j]].has_gradient &= leads;
+        for (int j = 0; j < node->output_count; j++) {
+            rpi_compiled_value *output = &compiler->values[node->outputs[j]];
+            output->has_gradient &= leads || output->is_given;
+        }
     }
 }
 

@@ -13,6 +13,7 @@ struct rpi_instance {
     rpi_session *session;
     unsigned char *kept; /* results */
     rpi_loan *arena;     /* NULL: nothing in flight */
+    bool has_inputs;     /* the first half of backward is done */
     unsigned char **inputs;
     float one;
 };
@@ -41,6 +42,7 @@ rp_status rpi_instance_create(const rpi_program *program, rpi_instance **out_ins
 void rpi_instance_drop(rpi_instance *instance) {
     rpi_session_return(instance->arena);
     instance->arena = NULL;
+    instance->has_inputs = false;
 }
 
 void rpi_instance_destroy(rpi_instance *instance) {
@@ -100,19 +102,42 @@ static void fill_io(const memory_map *map, const rpi_program *program,
     io->accumulate = accumulate ? step->written_gradients : step->always_add;
 }
 
-/* Neither kernels nor readers of results write inputs, so that constness is kept in effect. */
-static rp_status take_inputs(rpi_instance *instance, const rpi_run_options *options) {
+/* The value whose elements, or gradient, the caller gives as input `index`. */
+static const rpi_value *value_of_input(const rpi_program *program, int index) {
+    int inputs = program->input_count - program->given_count - program->seed_count;
+    rpi_value_id id = index < inputs ? rpi_graph_kind_at(program->graph, RPI_VALUE_INPUT, index)
+                      : index < inputs + program->given_count
+                          ? program->given[index - inputs].value
+                          : program->seeds[index - inputs - program->given_count];
+    return rpi_graph_value(program->graph, id);
+}
+
+/* `count` pointers from input `first` on. Neither kernels nor readers of results write inputs,
+ * so that constness is kept in effect. */
+static rp_status take(rpi_instance *instance, const char *what, const void *const *pointers,
+                      int first, int count) {
     const rpi_program *program = instance->program;
-    for (int i = 0; i < program->input_count; i++) {
-        const void *data = options->inputs ? options->inputs[i] : NULL;
-        if (!data && program->uses_input[i]) {
-            rpi_value_id id = rpi_graph_kind_at(program->graph, RPI_VALUE_INPUT, i);
-            return RP_FAIL(INVALID, "input '%s' is not given",
-                           rpi_graph_value(program->graph, id)->name);
-        }
-        memcpy(&instance->inputs[i], &data, sizeof data);
+    for (int i = 0; i < count; i++) {
+        const void *data = pointers ? pointers[i] : NULL;
+        if (!data && program->uses_input[first + i])
+            return RP_FAIL(INVALID, "%s '%s' is not given", what,
+                           value_of_input(program, first + i)->name);
+        memcpy(&instance->inputs[first + i], &data, sizeof data);
     }
     return RP_OK;
+}
+
+static rp_status take_inputs(rpi_instance *instance, const rpi_run_options *options) {
+    const rpi_program *program = instance->program;
+    int inputs = program->input_count - program->given_count - program->seed_count;
+    RP_TRY(take(instance, "input", options->inputs, 0, inputs));
+    return take(instance, "value", options->given, inputs, program->given_count);
+}
+
+static rp_status take_seeds(rpi_instance *instance, const rpi_run_options *options) {
+    const rpi_program *program = instance->program;
+    return take(instance, "the gradient of", options->seeds,
+                program->input_count - program->seed_count, program->seed_count);
 }
 
 /* ---- running ---- */
@@ -141,6 +166,7 @@ static rp_status run_forward(rpi_instance *instance, const rpi_run_options *opti
 }
 
 static rp_status borrow_arena(rpi_instance *instance) {
+    instance->has_inputs = false;
     if (instance->arena) return RP_OK;
     return rpi_session_lend(instance->session, instance->program->arena_bytes,
                             &instance->arena);
@@ -175,23 +201,81 @@ static rp_status report_final(const rpi_program *program, const rpi_run_options 
     return RP_OK;
 }
 
-static rp_status run_backward(rpi_instance *instance, const rpi_run_options *options) {
+static rp_status report_given(const rpi_program *program, const rpi_run_options *options,
+                              int step) {
+    for (int i = 0; options->on_given_gradient && i < program->given_count; i++)
+        if (program->given[i].step == step && program->given[i].address.space != RPI_SPACE_NONE)
+            RP_TRY(options->on_given_gradient(options->context, i));
+    return RP_OK;
+}
+
+/* Steps [first, end) of the backward pass. */
+static rp_status run_steps(const rpi_instance *instance, const rpi_run_options *options,
+                           int first, int end) {
     const rpi_program *program = instance->program;
     memory_map map = map_memory(instance);
     int next = 0;
-    if (!options->accumulate) clear_unreached(program);
-    for (int i = program->forward_count; i < program->step_count; i++) {
+    bool is_second = first > program->forward_count;
+    while (is_second && next < program->final_count && program->finals[next].step < first)
+        next++;
+    for (int i = first; i < end; i++) {
         RP_TRY(run_step(&map, program, &program->steps[i], options));
+        RP_TRY(report_given(program, options, i));
         RP_TRY(report_final(program, options, i, &next));
     }
+    if (end < program->step_count) return RP_OK;
     return report_final(program, options, program->step_count, &next);
 }
 
-rp_status rpi_instance_backward(rpi_instance *instance, const rpi_run_options *options) {
+static rp_status run_inputs_half(rpi_instance *instance, const rpi_run_options *options) {
+    const rpi_program *program = instance->program;
+    RP_TRY(take_seeds(instance, options));
+    if (!options->accumulate) clear_unreached(program);
+    RP_TRY(run_steps(instance, options, program->forward_count, program->inputs_end));
+    instance->has_inputs = true;
+    return RP_OK;
+}
+
+static rp_status run_weights_half(rpi_instance *instance, const rpi_run_options *options) {
+    const rpi_program *program = instance->program;
+    if (program->inputs_end == program->step_count) return RP_OK; /* all is done and told */
+    return run_steps(instance, options, program->inputs_end, program->step_count);
+}
+
+static rp_status check_backward(const rpi_instance *instance, bool apart) {
     if (!instance->program->training)
         return RP_FAIL(INVALID, "a program that was not compiled for training has no backward");
+    if (apart && !instance->program->halves_apart)
+        return RP_FAIL(INVALID, "the program was not compiled with halves_apart");
     if (!instance->arena) return RP_FAIL(INVALID, "backward without a forward pass before it");
-    rp_status status = run_backward(instance, options);
+    return RP_OK;
+}
+
+rp_status rpi_instance_backward(rpi_instance *instance, const rpi_run_options *options) {
+    RP_TRY(check_backward(instance, false));
+    if (instance->has_inputs)
+        return RP_FAIL(INVALID, "the first half of backward is done; the second is wanted");
+    rp_status status = run_inputs_half(instance, options);
+    if (status == RP_OK) status = run_weights_half(instance, options);
+    rpi_instance_drop(instance);
+    return status;
+}
+
+rp_status rpi_instance_backward_inputs(rpi_instance *instance, const rpi_run_options *options) {
+    RP_TRY(check_backward(instance, true));
+    if (instance->has_inputs)
+        return RP_FAIL(INVALID, "the first half of backward is done; the second is wanted");
+    rp_status status = run_inputs_half(instance, options);
+    if (status != RP_OK) rpi_instance_drop(instance);
+    return status;
+}
+
+rp_status rpi_instance_backward_weights(rpi_instance *instance,
+                                        const rpi_run_options *options) {
+    RP_TRY(check_backward(instance, true));
+    if (!instance->has_inputs)
+        return RP_FAIL(INVALID, "gradients of parameters before those of activations");
+    rp_status status = run_weights_half(instance, options);
     rpi_instance_drop(instance);
     return status;
 }
@@ -227,16 +311,30 @@ rp_status rpi_instance_find_nonfinite(rpi_instance *instance, const rpi_run_opti
     return status;
 }
 
+static bool take_result(const rpi_instance *instance, const rpi_program_result *results,
+                        int count, rpi_value_id value, rpi_tensor *out_tensor) {
+    memory_map map = map_memory(instance);
+    for (int i = 0; i < count; i++) {
+        if (results[i].value != value || results[i].address.space == RPI_SPACE_NONE) continue;
+        *out_tensor = results[i].tensor;
+        out_tensor->data = locate(&map, results[i].address);
+        return true;
+    }
+    return false;
+}
+
 rp_status rpi_instance_result(const rpi_instance *instance, rpi_value_id value,
                               rpi_tensor *out_tensor) {
     const rpi_program *program = instance->program;
-    memory_map map = map_memory(instance);
-    for (int i = 0; i < program->result_count; i++) {
-        const rpi_program_result *result = &program->results[i];
-        if (result->value != value) continue;
-        *out_tensor = result->tensor;
-        out_tensor->data = locate(&map, result->address);
+    if (take_result(instance, program->results, program->result_count, value, out_tensor))
         return RP_OK;
-    }
     return RP_FAIL(INVALID, "value %d is neither the loss nor a result of the program", value);
+}
+
+rp_status rpi_instance_gradient(const rpi_instance *instance, rpi_value_id given,
+                                rpi_tensor *out_tensor) {
+    const rpi_program *program = instance->program;
+    if (take_result(instance, program->given, program->given_count, given, out_tensor))
+        return RP_OK;
+    return RP_FAIL(INVALID, "value %d is no given value that the loss depends on", given);
 }

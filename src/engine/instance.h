@@ -36,6 +36,9 @@ typedef struct rpi_run_options {
      * borrowed until the end of the backward pass. Inputs that the program does not use may be
      * NULL. */
     const void *const *inputs;
+    const void *const *given; /* forward: one a given value, likewise */
+    const void *const
+        *seeds;      /* backward: one a seed, the gradient of the loss by it, likewise */
     bool accumulate; /* backward: add to the gradients instead of overwriting them */
 
     /* Optional: gradients in [first, first + count) are final. Called during backward, in the
@@ -43,6 +46,8 @@ typedef struct rpi_run_options {
      * without gaps where these are all of the model's. The range may be read and written at
      * once. A failure ends the run with it. */
     rp_status (*on_gradient_final)(void *context, int64_t first, int64_t count);
+    /* Optional: the gradient of the index-th given value is complete and can be read. */
+    rp_status (*on_given_gradient)(void *context, int index);
     void (*on_step)(void *context, const rpi_step_report *report); /* optional */
     void *context;
 } rpi_run_options;
@@ -55,6 +60,11 @@ rp_status rpi_instance_forward(rpi_instance *instance, const rpi_run_options *ru
  * or added. RP_INVALID: the program has none, or no forward pass waits for it. After a failure
  * gradients are undefined and the run is dropped. */
 rp_status rpi_instance_backward(rpi_instance *instance, const rpi_run_options *run);
+/* The same in two calls, for programs compiled with halves_apart: gradients of activations,
+ * given values among them, and then, any time later, gradients of parameters. The second wants
+ * the same `accumulate` as the first. */
+rp_status rpi_instance_backward_inputs(rpi_instance *instance, const rpi_run_options *run);
+rp_status rpi_instance_backward_weights(rpi_instance *instance, const rpi_run_options *run);
 /* Forward and, in a training program, backward. */
 rp_status rpi_instance_run(rpi_instance *instance, const rpi_run_options *run);
 /* Give the arena back without a backward pass. */
@@ -71,5 +81,11 @@ rp_status rpi_instance_find_nonfinite(rpi_instance *instance, const rpi_run_opti
  * RP_INVALID when this value is none of them. */
 rp_status rpi_instance_result(const rpi_instance *instance, rpi_value_id value,
                               rpi_tensor *out_tensor);
+
+/* The gradient of the loss by a given value, row-major, valid until the next forward pass or as
+ * long as the seed that it is equal to. RP_INVALID: it is none, or the loss does not depend on
+ * it. */
+rp_status rpi_instance_gradient(const rpi_instance *instance, rpi_value_id given,
+                                rpi_tensor *out_tensor);
 
 #endif

@@ -74,7 +74,7 @@ typedef struct rpi_op {
     /* What backward reads besides the gradients of the outputs: masks of inputs and outputs,
      * and bytes that forward saves for it (statistics, indices). These are the defaults; a
      * backend's kernel may need other ones. saved_bytes NULL: nothing. */
-    uint32_t backward_inputs, backward_outputs;
+    uint32_t needs_inputs, needs_outputs;
     size_t (*saved_bytes)(const void *attributes, const rpi_shape *inputs,
                           const rpi_shape *outputs);
     /* RPI_GRADIENT_OF_OUTPUT or RPI_GRADIENT_WRITTEN for all inputs with gradients. */

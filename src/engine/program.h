@@ -11,7 +11,7 @@
 
 typedef struct rpi_program rpi_program;
 
-enum { RPI_PROGRAM_RESULTS = 8 };
+enum { RPI_PROGRAM_RESULTS = 8, RPI_PROGRAM_CUTS = 8 };
 
 typedef struct rpi_program_options {
     bool training; /* derive backward; batch statistics */
@@ -19,13 +19,25 @@ typedef struct rpi_program_options {
     /* Values to read after a run besides the loss: logits, counts of correct answers. */
     int result_count;
     rpi_value_id results[RPI_PROGRAM_RESULTS];
+
+    /* A part of a graph, as a stage of a pipeline is: activations that are given to each run in
+     * place of being computed, whose gradients can be read after it; and activations whose
+     * gradients are given to the backward pass (seeds), besides that of the loss or in place of
+     * one. A part covers the parameters whose gradients it makes; a whole graph all of its
+     * own, those that nothing reaches included. */
+    int given_count, seed_count;
+    rpi_value_id given[RPI_PROGRAM_CUTS], seeds[RPI_PROGRAM_CUTS];
+
+    /* Gradients of parameters are made by a call of their own, rpi_instance_backward_weights,
+     * when the caller has time for them; what they read is kept until then. */
+    bool halves_apart;
 } rpi_program_options;
 
 /* loss: a scalar activation of f32; what is not needed for it or the results is left out.
- * RPI_NO_VALUE without training: only the results are computed. Parameters and states are the
- * session's of the same names. session and graph are borrowed and outlive the program.
- * RP_INVALID, RP_NOT_FOUND (a parameter that the weights lack), RP_UNSUPPORTED (the backend
- * lacks a kernel) and RP_NOMEM name the node. */
+ * RPI_NO_VALUE without training, or with seeds: only the results are computed. Parameters and
+ * states are the session's of the same names. session and graph are borrowed and outlive the
+ * program. RP_INVALID, RP_NOT_FOUND (a parameter that the weights lack), RP_UNSUPPORTED (the
+ * backend lacks a kernel) and RP_NOMEM name the node. */
 rp_status rpi_program_compile(rpi_session *session, const rpi_graph *graph, rpi_value_id loss,
                               const rpi_program_options *options, rpi_program **out_program);
 void rpi_program_destroy(rpi_program *program); /* after its instances */

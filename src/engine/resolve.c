@@ -43,7 +43,8 @@ static void resolve_input(const rpi_compiler *compiler, rpi_place place, rpi_pro
 
 static void resolve_step(const rpi_compiler *compiler, int index) {
     const rpi_step_places *places = &compiler->places[index];
-    rpi_program_step *step = &compiler->program->steps[index];
+    rpi_program *program = compiler->program;
+    rpi_program_step *step = &program->steps[index];
     for (int i = 0; i < RPI_UNIT_INPUTS; i++) {
         resolve_input(compiler, places->inputs[i], step, i);
         step->grad_inputs[i] = address_of(compiler, places->grad_inputs[i]);
@@ -52,6 +53,9 @@ static void resolve_step(const rpi_compiler *compiler, int index) {
         step->outputs[i] = address_of(compiler, places->outputs[i]);
         step->grad_outputs[i] = address_of(compiler, places->grad_outputs[i]);
     }
+    for (int i = 0; i < RPI_UNIT_OUTPUTS; i++)
+        if (places->grad_outputs[i].kind == RPI_IN_INPUT)
+            program->uses_input[places->grad_outputs[i].index] = true;
     step->saved = address_of(compiler, places->saved);
     step->workspace = address_of(compiler, places->workspace);
 }
@@ -63,14 +67,16 @@ static void resolve_results(rpi_compiler *compiler) {
         program->results[i].address = address_of(compiler, place);
         if (place.kind == RPI_IN_INPUT) program->uses_input[place.index] = true;
     }
+    for (int i = 0; i < program->given_count; i++)
+        program->given[i].address = address_of(compiler, compiler->given_gradients[i]);
 }
 
 /* Results outlive the run, so they lie one after the other in memory of the instance's own; the
  * plan of the arena takes them for buffers that no step touches. */
-static void keep_results(rpi_compiler *compiler) {
-    for (int i = 0; i < compiler->program->result_count; i++) {
-        if (compiler->results[i].kind != RPI_IN_BUFFER) continue;
-        rpi_buffer *buffer = &compiler->buffers[compiler->results[i].index];
+static void keep(rpi_compiler *compiler, const rpi_place *places, int count) {
+    for (int i = 0; i < count; i++) {
+        if (places[i].kind != RPI_IN_BUFFER) continue;
+        rpi_buffer *buffer = &compiler->buffers[places[i].index];
         buffer->is_kept = true;
         buffer->first = 0;
         buffer->last = -1;
@@ -80,7 +86,8 @@ static void keep_results(rpi_compiler *compiler) {
 static rp_status plan_memory(rpi_compiler *compiler) {
     rpi_program *program = compiler->program;
     rpi_program_facts *facts = &program->facts;
-    keep_results(compiler);
+    keep(compiler, compiler->results, program->result_count);
+    keep(compiler, compiler->given_gradients, program->given_count);
     RP_TRY(rpi_memory_plan(compiler->buffers, compiler->buffer_count, compiler->reuses,
                            compiler->reuse_count, &program->arena_bytes));
     for (int i = 0; i < compiler->buffer_count; i++) {
@@ -96,7 +103,8 @@ static rp_status plan_memory(rpi_compiler *compiler) {
 
 rp_status rpi_compile_resolve(rpi_compiler *compiler) {
     rpi_program *program = compiler->program;
-    program->input_count = rpi_graph_kind_count(program->graph, RPI_VALUE_INPUT);
+    program->input_count = rpi_graph_kind_count(program->graph, RPI_VALUE_INPUT) +
+                           program->given_count + program->seed_count;
     RP_TRY(rpi_arena_alloc(program->memory, (size_t)program->input_count * sizeof(bool),
                            &program->uses_input));
     RP_TRY(plan_memory(compiler));

@@ -152,6 +152,50 @@ static void numbers(void) {
     close_net(&n);
 }
 
+/* x -> before -> wire -> after: what tensor parallelism does in front of a split layer. The
+ * gradient that the wire sends leaves before the gradient of the layer's weight is made. */
+static void hides_under_weights(void) {
+    rpi_graph *graph = NULL;
+    rpi_weights *weights = NULL;
+    rpi_instance *instance = NULL;
+    record r = {0};
+    doubler d = {0};
+    static const int32_t labels[ROWS] = {0, 2};
+    const float scale = 1;
+    const void *inputs[] = {labels, &scale};
+    REQUIRE_OK(rpi_graph_create(&graph));
+    rpi_value_id label = rpi_graph_input(graph, "labels", RP_I32, SHAPE(ROWS));
+    rpi_value_id factor = rpi_graph_input(graph, "scale", RP_F32, (rpi_shape){0});
+    rpi_value_id x = rpi_graph_parameter(graph, "x", SHAPE(ROWS, WIDTH));
+    rpi_value_id w1 = rpi_graph_parameter(graph, "w1", SHAPE(WIDTH, WIDTH));
+    rpi_value_id w2 = rpi_graph_parameter(graph, "w2", SHAPE(WIDTH, WIDTH));
+    x = rpi_linear(graph, "before", x, w1, RPI_NO_VALUE);
+    x = rpi_external(graph, "wire", x,
+                     (rpi_external_attributes){.context = &d,
+                                               .forward_start = start,
+                                               .forward_finish = finish,
+                                               .backward_start = start,
+                                               .backward_finish = finish});
+    x = rpi_linear(graph, "after", x, w2, RPI_NO_VALUE);
+    rpi_value_id loss = rpi_softmax_cross_entropy(graph, "loss", x, label, factor);
+    REQUIRE_OK(rpi_weights_create(graph, loss, &weights));
+    rpi_program_options options = {.training = true};
+    REQUIRE_OK(solo_open(graph, weights, loss, NULL, &options, &instance));
+    REQUIRE_OK(rpi_instance_run(
+        instance, &(rpi_run_options){.inputs = inputs, .on_step = on_step, .context = &r}));
+    int begin = position(&r, "loss softmax_cross_entropy", 0);
+    begin = position(&r, "loss softmax_cross_entropy", begin + 1);
+    int to_inputs = position(&r, "after linear", begin);
+    int start_at = position(&r, "wire start", begin);
+    int to_weights = position(&r, "after linear", to_inputs + 1);
+    int finish_at = position(&r, "wire finish", begin);
+    CHECK(to_inputs > 0 && to_inputs < start_at && start_at < to_weights &&
+          to_weights < finish_at);
+    solo_close(instance);
+    rpi_weights_destroy(weights);
+    rpi_graph_destroy(graph);
+}
+
 /* Straight on a parameter, whose gradient must go to the arena, and beside another consumer. */
 static void on_a_parameter(void) {
     rpi_graph *graph = NULL;
@@ -207,5 +251,6 @@ static void failing(void) {
     close_net(&n);
 }
 
-CASES({"both_halves", both_halves}, {"numbers", numbers}, {"on_a_parameter", on_a_parameter},
+CASES({"both_halves", both_halves}, {"numbers", numbers},
+      {"hides_under_weights", hides_under_weights}, {"on_a_parameter", on_a_parameter},
       {"halves_alone", halves_alone}, {"failing", failing})

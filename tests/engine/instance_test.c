@@ -153,6 +153,176 @@ static void in_flight(void) {
     fly(&shuffled_backend);
 }
 
+/* ---- backward in two halves ---- */
+
+/* What on_gradient_final and on_given_gradient told of. */
+typedef struct told {
+    rpi_weights *weights;
+    int64_t elements;
+    int calls, given_calls;
+    char seen[2048]; /* how often each element was final */
+} told;
+
+static rp_status on_final(void *context, int64_t first, int64_t count) {
+    told *t = context;
+    t->calls++;
+    t->elements += count;
+    for (int64_t i = first; i < first + count; i++) t->seen[i]++;
+    return RP_OK;
+}
+
+static rp_status on_given(void *context, int index) {
+    told *t = context;
+    t->given_calls += index == 0;
+    return RP_OK;
+}
+
+static void halve(const rpi_backend *backend, uint64_t seed) {
+    model m;
+    batch b;
+    rpi_session *session = NULL;
+    rpi_instance *instance = NULL;
+    rpi_program *program = NULL;
+    float gradients[2048];
+    told t = {0};
+    build(&m);
+    fill(m.weights);
+    draw(&b, 0);
+    shuffled_backend_seed(seed);
+    REQUIRE_OK(rpi_session_create(m.weights, backend, NULL, &session));
+    rpi_program *whole = compile(&m, session, 3, true);
+    rpi_run_options run = {.inputs = b.inputs};
+    REQUIRE_OK(rpi_instance_create(whole, &instance));
+    REQUIRE_OK(rpi_instance_run(instance, &run));
+    CHECK_FAILS(rpi_instance_backward_inputs(instance, &run), INVALID, "halves_apart");
+    size_t bytes = (size_t)rpi_weights_count(m.weights) * sizeof(float);
+    memcpy(gradients, rpi_weights_gradients(m.weights), bytes);
+    rpi_instance_destroy(instance);
+    rpi_program_options options = {.training = true, .batch = 3, .halves_apart = true};
+    REQUIRE_OK(rpi_program_compile(session, m.graph, m.loss, &options, &program));
+    REQUIRE_OK(rpi_instance_create(program, &instance));
+    run.on_gradient_final = on_final, run.context = &t;
+    for (int apart = 0; apart < 2; apart++) {
+        memset(rpi_weights_gradients(m.weights), 0xff, bytes);
+        t = (told){0};
+        REQUIRE_OK(rpi_instance_forward(instance, &run));
+        CHECK_FAILS(rpi_instance_backward_weights(instance, &run), INVALID, "before those");
+        if (apart) {
+            REQUIRE_OK(rpi_instance_backward_inputs(instance, &run));
+            CHECK_FAILS(rpi_instance_backward(instance, &run), INVALID, "is done");
+            /* shuffled may have no kernel with a second half */
+            CHECK(backend == &shuffled_backend || t.elements < rpi_weights_count(m.weights));
+            REQUIRE_OK(rpi_instance_backward_weights(instance, &run));
+        } else {
+            REQUIRE_OK(rpi_instance_backward(instance, &run));
+        }
+        CHECK_MSG(!memcmp(gradients, rpi_weights_gradients(m.weights), bytes), "%s",
+                  backend->name);
+        for (int64_t i = 0; i < rpi_weights_count(m.weights); i++) CHECK_EQ(t.seen[i], 1);
+    }
+    rpi_instance_destroy(instance);
+    rpi_program_destroy(program);
+    rpi_program_destroy(whole);
+    rpi_session_destroy(session);
+    close_model(&m);
+}
+
+static void halves(void) {
+    for (int i = 0; rpi_backend_at(i); i++) halve(rpi_backend_at(i), 0);
+    for (uint64_t i = 0; i < 10; i++) halve(&shuffled_backend, check_seed() + i);
+}
+
+/* ---- one graph in two parts ---- */
+
+static rpi_program *compile_part(const model *m, rpi_session *session, rpi_value_id cut,
+                                 bool is_first) {
+    rpi_program *program = NULL;
+    rpi_program_options options = {.training = true, .batch = 4};
+    options.result_count = options.seed_count = is_first;
+    options.given_count = !is_first;
+    options.results[0] = options.seeds[0] = options.given[0] = cut;
+    CHECK_OK(rpi_program_compile(session, m->graph, is_first ? RPI_NO_VALUE : m->loss, &options,
+                                 &program));
+    return program;
+}
+
+/* Two stages of a pipeline, FLIGHTS micro-batches in flight: the bits of one program. */
+static void run_parts(const model *m, rpi_program *const parts[2], rpi_value_id cut,
+                      const batch *batches, told *tell) {
+    rpi_instance *stages[FLIGHTS][2];
+    rpi_tensor x, gradient;
+    for (int i = 0; i < FLIGHTS; i++)
+        for (int s = 0; s < 2; s++) REQUIRE_OK(rpi_instance_create(parts[s], &stages[i][s]));
+    for (int i = 0; i < FLIGHTS; i++) {
+        rpi_run_options run = {.inputs = batches[i].inputs};
+        REQUIRE_OK(rpi_instance_forward(stages[i][0], &run));
+        REQUIRE_OK(rpi_instance_result(stages[i][0], cut, &x));
+        CHECK_FAILS(rpi_instance_forward(stages[i][1], &run), INVALID, "value 'relu'");
+        run.given = (const void *[]){x.data};
+        REQUIRE_OK(rpi_instance_forward(stages[i][1], &run));
+    }
+    for (int i = 0; i < FLIGHTS; i++) {
+        rpi_run_options run = {.accumulate = i > 0,
+                               .on_gradient_final = on_final,
+                               .on_given_gradient = on_given,
+                               .context = tell};
+        REQUIRE_OK(rpi_instance_backward(stages[i][1], &run));
+        REQUIRE_OK(rpi_instance_gradient(stages[i][1], cut, &gradient));
+        run.seeds = (const void *[]){gradient.data};
+        REQUIRE_OK(rpi_instance_backward(stages[i][0], &run));
+    }
+    CHECK_FAILS(rpi_instance_gradient(stages[0][0], cut, &gradient), INVALID, "no given value");
+    CHECK_FAILS(rpi_instance_result(stages[0][1], m->logits, &gradient), INVALID, "neither");
+    for (int i = 0; i < FLIGHTS; i++)
+        for (int s = 0; s < 2; s++) rpi_instance_destroy(stages[i][s]);
+}
+
+static void split(const rpi_backend *backend) {
+    model m;
+    batch batches[FLIGHTS];
+    rpi_session *session = NULL;
+    rpi_instance *instance = NULL;
+    float gradients[2048], states[64];
+    told tell = {0};
+    build(&m);
+    rpi_value_id cut = RPI_NO_VALUE; /* the layer where the graph is cut, by its name */
+    for (int i = 0; i < rpi_graph_node_count(m.graph); i++)
+        if (!strcmp(rpi_graph_node(m.graph, i)->name, "relu"))
+            cut = rpi_graph_node(m.graph, i)->outputs[0];
+    REQUIRE_OK(rpi_session_create(m.weights, backend, NULL, &session));
+    rpi_program *whole = compile(&m, session, 4, true);
+    REQUIRE_OK(rpi_instance_create(whole, &instance));
+    fill(m.weights);
+    for (int i = 0; i < FLIGHTS; i++) {
+        draw(&batches[i], (uint64_t)i);
+        rpi_run_options run = {.inputs = batches[i].inputs, .accumulate = i > 0};
+        REQUIRE_OK(rpi_instance_run(instance, &run));
+    }
+    size_t bytes = (size_t)rpi_weights_count(m.weights) * sizeof(float);
+    size_t state_bytes = (size_t)rpi_weights_states_count(m.weights) * sizeof(float);
+    memcpy(gradients, rpi_weights_gradients(m.weights), bytes);
+    memcpy(states, rpi_weights_states(m.weights), state_bytes);
+    rpi_program *parts[] = {compile_part(&m, session, cut, true),
+                            compile_part(&m, session, cut, false)};
+    fill(m.weights);
+    run_parts(&m, parts, cut, batches, &tell);
+    CHECK_MSG(!memcmp(gradients, rpi_weights_gradients(m.weights), bytes), "%s", backend->name);
+    CHECK(!memcmp(states, rpi_weights_states(m.weights), state_bytes));
+    for (int64_t i = 0; i < rpi_weights_count(m.weights); i++) CHECK_EQ(tell.seen[i], FLIGHTS);
+    CHECK_EQ(tell.given_calls, FLIGHTS);
+    rpi_instance_destroy(instance);
+    for (int i = 0; i < 2; i++) rpi_program_destroy(parts[i]);
+    rpi_program_destroy(whole);
+    rpi_session_destroy(session);
+    close_model(&m);
+}
+
+static void split_at_a_layer(void) {
+    for (int i = 0; rpi_backend_at(i); i++) split(rpi_backend_at(i));
+    shuffled_backend_seed(check_seed());
+    split(&shuffled_backend);
+}
+
 /* ---- memory ---- */
 
 /* Programs that do not run at the same time share one arena and one workspace, the largest. */
@@ -421,8 +591,8 @@ static void parameters_clash(void) {
     for (int i = 0; i < 3; i++) rpi_graph_destroy(graphs[i]);
 }
 
-CASES({"in_flight", in_flight}, {"largest_not_the_sum", largest_not_the_sum},
-      {"results_stay", results_stay}, {"order_of_calls", order_of_calls},
-      {"allocation_failures", allocation_failures},
+CASES({"in_flight", in_flight}, {"halves", halves}, {"split_at_a_layer", split_at_a_layer},
+      {"largest_not_the_sum", largest_not_the_sum}, {"results_stay", results_stay},
+      {"order_of_calls", order_of_calls}, {"allocation_failures", allocation_failures},
       {"written_between_uses", written_between_uses}, {"graphs_share", graphs_share},
       {"parameters_clash", parameters_clash})

@@ -133,7 +133,7 @@ static rp_status backward_part(const chain *c, int index, const rpi_kernel_io *i
     fill_part_io(c, index, io, &part_io);
     fill_gradients(c, index, io, &part_io);
     if (p->unit.nodes[0]->op->gradient_from == RPI_GRADIENT_WRITTEN)
-        return p->kernel.backward(p->kernel.self, &part_io);
+        return p->kernel.backward_inputs(p->kernel.self, &part_io);
     for (int i = 0; i < p->unit.input_count; i++)
         if (part_io.grad_inputs[i])
             memcpy(part_io.grad_inputs[i], p->gradient,
@@ -274,14 +274,15 @@ static rp_status plan(void *session, const rpi_unit *unit, rpi_kernel *kernel) {
     choose_gradients(session, unit, kernel);
     kernel->self = c;
     kernel->forward = forward;
-    kernel->backward = backward;
+    kernel->backward_inputs = backward;
+    if (unit->node_count == 1 && rpi_rng_below(session, 2)) kernel->backward_weights = backward;
     kernel->destroy = destroy;
     kernel->saved_bytes = c->plan.saved_bytes;
     kernel->in_place_forward = is_weight(unit, 0) ? -1 : 0;
     kernel->in_place_backward = is_weight(unit, 0) ? -1 : 0;
     if (unit->node_count > 1) {
-        kernel->backward_inputs = ~0u;
-        kernel->backward_outputs = unit->nodes[unit->node_count - 1]->op->backward_outputs;
+        kernel->needs_inputs = ~0u;
+        kernel->needs_outputs = unit->nodes[unit->node_count - 1]->op->needs_outputs;
         fusions++;
     }
     c->plan = *kernel;

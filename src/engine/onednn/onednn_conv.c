@@ -72,8 +72,9 @@ static rp_status forward(void *self, const rpi_kernel_io *io) {
                                  scratch);
 }
 
-static rp_status run_backward_data(const conv_kernel *kernel, const rpi_kernel_io *io,
-                                   void *scratch) {
+static rp_status backward_inputs(void *self, const rpi_kernel_io *io) {
+    const conv_kernel *kernel = self;
+    void *scratch = rpi_dnn_at(io->workspace, kernel->backward_scratch);
     const void *weight = NULL;
     RP_TRY(renew(kernel, kernel->backward_weight, io, &weight));
     return rpi_dnn_primitive_run(
@@ -98,8 +99,9 @@ static rp_status deliver_weight(const conv_kernel *kernel, const rpi_kernel_io *
     return RP_OK;
 }
 
-static rp_status run_backward_weights(const conv_kernel *kernel, const rpi_kernel_io *io,
-                                      void *scratch) {
+static rp_status backward_weights(void *self, const rpi_kernel_io *io) {
+    const conv_kernel *kernel = self;
+    void *scratch = rpi_dnn_at(io->workspace, kernel->backward_scratch);
     const void *input = NULL;
     void *target = rpi_dnn_at(io->workspace, kernel->grad_weight_copy);
     float *bias = rpi_dnn_at(io->workspace, kernel->grad_bias_aside);
@@ -112,14 +114,6 @@ static rp_status run_backward_weights(const conv_kernel *kernel, const rpi_kerne
                         io->accumulate >> BIAS & 1u);
     if (!io->grad_inputs[WEIGHT]) return RP_OK;
     return deliver_weight(kernel, io, target, scratch);
-}
-
-static rp_status backward(void *self, const rpi_kernel_io *io) {
-    const conv_kernel *kernel = self;
-    void *scratch = rpi_dnn_at(io->workspace, kernel->backward_scratch);
-    if (kernel->backward_data.handle) RP_TRY(run_backward_data(kernel, io, scratch));
-    if (kernel->backward_weights.handle) RP_TRY(run_backward_weights(kernel, io, scratch));
-    return RP_OK;
 }
 
 /* ---- planning ---- */
@@ -249,15 +243,16 @@ static void describe(conv_kernel *kernel, const rpi_unit *unit, int inner, rpi_k
     const rpi_unit_value *input = &unit->inputs[INPUT];
     out->self = kernel;
     out->forward = forward;
-    out->backward = unit->wanted ? backward : NULL;
+    out->backward_inputs = kernel->backward_data.handle ? backward_inputs : NULL;
+    out->backward_weights = kernel->backward_weights.handle ? backward_weights : NULL;
     out->destroy = destroy;
     out->inputs[INPUT] = out->grad_inputs[INPUT] =
         rpi_dnn_layout(kernel->session, &input->shape, rpi_dnn_layout_for(input, inner));
     out->outputs[0] = out->grad_outputs[0] =
         rpi_dnn_layout(kernel->session, &unit->outputs[0].shape, RPI_DNN_BLOCKED);
-    out->backward_inputs = (kernel->backward_weights.handle ? 1u << INPUT : 0) |
-                           (kernel->backward_data.handle ? 1u << WEIGHT : 0);
-    out->backward_outputs = 0;
+    out->needs_inputs = (kernel->backward_weights.handle ? 1u << INPUT : 0) |
+                        (kernel->backward_data.handle ? 1u << WEIGHT : 0);
+    out->needs_outputs = 0;
     out->saved_bytes = 0;
     out->in_place_forward = out->in_place_backward = -1;
 }

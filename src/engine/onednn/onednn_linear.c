@@ -46,16 +46,22 @@ static void sum_rows(const linear_kernel *k, const float *grad, float *target,
         for (int64_t o = 0; o < k->outputs; o++) target[o] += grad[row * k->outputs + o];
 }
 
-/* dx = dy w, dw = dy^T x, dbias = sum of dy's rows */
-static rp_status backward(void *self, const rpi_kernel_io *io) {
+/* dx = dy w */
+static rp_status backward_inputs(void *self, const rpi_kernel_io *io) {
+    const linear_kernel *k = self;
+    rpi_dnn_team_enter(k->threads);
+    return rpi_dnn_check(dnnl_sgemm('N', 'N', k->rows, k->inputs, k->outputs, 1.0f,
+                                    io->grad_outputs[0], k->outputs, io->inputs[WEIGHT],
+                                    k->inputs, keep(io, INPUT), io->grad_inputs[INPUT],
+                                    k->inputs),
+                         "matrix product");
+}
+
+/* dw = dy^T x, dbias = sum of dy's rows */
+static rp_status backward_weights(void *self, const rpi_kernel_io *io) {
     const linear_kernel *k = self;
     const float *grad = io->grad_outputs[0];
     rpi_dnn_team_enter(k->threads);
-    if (io->grad_inputs[INPUT])
-        RP_TRY(rpi_dnn_check(dnnl_sgemm('N', 'N', k->rows, k->inputs, k->outputs, 1.0f, grad,
-                                        k->outputs, io->inputs[WEIGHT], k->inputs,
-                                        keep(io, INPUT), io->grad_inputs[INPUT], k->inputs),
-                             "matrix product"));
     if (io->grad_inputs[WEIGHT])
         RP_TRY(rpi_dnn_check(dnnl_sgemm('T', 'N', k->outputs, k->inputs, k->rows, 1.0f, grad,
                                         k->outputs, io->inputs[INPUT], k->inputs,
@@ -75,7 +81,8 @@ static rp_status plan(rpi_dnn_session *session, const rpi_unit *unit, rpi_kernel
                               .outputs = unit->outputs[0].shape.size[1]};
     out->self = kernel;
     out->forward = forward;
-    out->backward = unit->wanted ? backward : NULL;
+    out->backward_inputs = backward_inputs;
+    out->backward_weights = backward_weights;
     out->destroy = destroy;
     out->inputs[INPUT] = out->grad_inputs[INPUT] =
         rpi_dnn_layout(session, &unit->inputs[INPUT].shape, RPI_DNN_PLAIN);

@@ -262,12 +262,12 @@ static void describe(norm_kernel *kernel, const rpi_unit *unit, rpi_layout layou
                      rpi_kernel *out) {
     out->self = kernel;
     out->forward = unit->training ? forward : evaluate;
-    out->backward = unit->wanted ? backward : NULL;
+    out->backward_inputs = unit->wanted ? backward : NULL; /* its sums serve all gradients */
     out->destroy = destroy;
     out->inputs[INPUT] = out->grad_inputs[INPUT] = layout;
     out->outputs[0] = out->grad_outputs[0] = layout;
-    out->backward_inputs = 1u << INPUT | 1u << SCALE | 1u << SHIFT;
-    out->backward_outputs = 0;
+    out->needs_inputs = 1u << INPUT | 1u << SCALE | 1u << SHIFT;
+    out->needs_outputs = 0;
     out->in_place_forward = -1;
     out->in_place_backward = 0;
     out->saved_bytes = 0;

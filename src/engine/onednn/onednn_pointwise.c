@@ -59,8 +59,8 @@ static void describe_layouts(const rpi_unit *unit, rpi_layout layout, rpi_kernel
 
 /* relu: its gradient is made once, in place, and serves all inputs of the sum. */
 static void describe_relu_backward(const rpi_unit *unit, rpi_kernel *kernel) {
-    kernel->backward_inputs = 0;
-    kernel->backward_outputs = 1;
+    kernel->needs_inputs = 0;
+    kernel->needs_outputs = 1;
     kernel->in_place_backward = 0;
     uint32_t both = 3;
     if (unit->input_count == 2 && (unit->wanted & both) == both) kernel->gradient_from[1] = 0;
@@ -77,7 +77,7 @@ static rp_status plan(rpi_dnn_session *session, const rpi_unit *unit, rpi_kernel
                                  .count = (int64_t)(layout.bytes / sizeof(float))};
     out->self = kernel;
     out->forward = add ? run_add : run_relu;
-    out->backward = relu && unit->wanted ? run_relu_backward : NULL;
+    out->backward_inputs = relu && unit->wanted ? run_relu_backward : NULL;
     out->destroy = destroy;
     describe_layouts(unit, layout, out);
     out->in_place_forward = 0;

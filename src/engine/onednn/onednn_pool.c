@@ -169,12 +169,12 @@ static rp_status plan(rpi_dnn_session *session, const rpi_unit *unit, rpi_kernel
     fill(kernel, session, unit, id);
     out->self = kernel;
     out->forward = forward;
-    out->backward = unit->wanted ? backward : NULL;
+    out->backward_inputs = unit->wanted ? backward : NULL;
     out->destroy = destroy;
     out->inputs[0] = out->grad_inputs[0] = rpi_dnn_layout(session, &input->shape, id);
     out->outputs[0] = out->grad_outputs[0] =
         rpi_dnn_layout(session, &unit->outputs[0].shape, id);
-    out->backward_inputs = out->backward_outputs = 0;
+    out->needs_inputs = out->needs_outputs = 0;
     out->in_place_forward = out->in_place_backward = -1;
     out->saved_bytes = unit->wanted ? out->outputs[0].bytes / sizeof(float) : 0;
     return RP_OK;

@@ -10,6 +10,7 @@ typedef struct rpi_ref_op {
     const rpi_op *op;
     rp_status (*forward)(const rpi_unit *unit, const rpi_kernel_io *io);
     rp_status (*backward)(const rpi_unit *unit, const rpi_kernel_io *io); /* NULL: unneeded */
+    bool at_once; /* all gradients in one call: the same sums serve them */
     size_t (*workspace_bytes)(const rpi_unit *unit); /* of either; NULL: none */
 } rpi_ref_op;
 

@@ -105,4 +105,4 @@ static rp_status backward(const rpi_unit *unit, const rpi_kernel_io *io) {
 }
 
 const rpi_ref_op rpi_ref_batch_norm2d = {
-    .op = &rpi_op_batch_norm2d, .forward = forward, .backward = backward};
+    .op = &rpi_op_batch_norm2d, .forward = forward, .backward = backward, .at_once = true};

@@ -59,7 +59,9 @@ static rp_status plan(void *session, const rpi_unit *unit, rpi_kernel *kernel) {
     self->unit = *unit;
     kernel->self = self;
     kernel->forward = forward;
-    kernel->backward = self->op->backward ? backward : NULL;
+    /* An op writes the gradients that it is asked for. */
+    kernel->backward_inputs = self->op->backward ? backward : NULL;
+    kernel->backward_weights = self->op->at_once ? NULL : kernel->backward_inputs;
     kernel->destroy = rpi_free;
     if (self->op->workspace_bytes)
         kernel->forward_workspace = kernel->backward_workspace =

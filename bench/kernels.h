@@ -27,6 +27,7 @@ void *bench_copy(const void *args, size_t bytes);
 
 /* Each adds the kernels of one header. */
 void bench_activations(bench_list *list);
+void bench_attention(bench_list *list);
 void bench_norms(bench_list *list);
 void bench_cross_entropy(bench_list *list);
 

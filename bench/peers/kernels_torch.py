@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
+from functools import partial
 from typing import Callable
 
 import torch
@@ -69,6 +70,26 @@ def rows() -> dict[str, Call]:
     }
 
 
+def attention() -> dict[str, Call]:
+    """The shapes of kernels_attention.c."""
+    calls: dict[str, Call] = {}
+    for name, batch, length, causal in (
+        ("T1024", 1, 1024, False),
+        ("T1024 causal", 1, 1024, True),
+        ("T128", 8, 128, False),
+    ):
+        q, k, v = (torch.randn(batch, 12, length, 64, requires_grad=True) for _ in range(3))
+        dy = torch.randn(batch, 12, length, 64)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+        calls[f"attention forward {name}"] = partial(
+            F.scaled_dot_product_attention, q, k, v, is_causal=causal
+        )
+        calls[f"attention backward {name}"] = partial(
+            torch.autograd.grad, y, (q, k, v), dy, retain_graph=True
+        )
+    return calls
+
+
 def backward_of(y: torch.Tensor, leaf: torch.Tensor, dy: torch.Tensor) -> Call:
     """One backward pass through a graph that is kept."""
     return lambda: torch.autograd.grad(y, leaf, dy, retain_graph=True)
@@ -95,7 +116,7 @@ def main() -> None:
     parser.add_argument("--only", default="")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    calls = {**elementwise(), **rows()}
+    calls = {**elementwise(), **attention(), **rows()}
     measure({n: c for n, c in calls.items() if options.only in n}, options.rounds)
 
 

@@ -98,6 +98,9 @@ SIMD vm vf_lt(vf a, vf b) { /* false where either is NaN */
 SIMD vm vf_le(vf a, vf b) {
     return _mm512_cmp_ps_mask(a, b, _CMP_LE_OQ);
 }
+SIMD vm vm_and(vm a, vm b) {
+    return a & b;
+}
 SIMD vf vf_select(vm where, vf yes, vf no) {
     return _mm512_mask_blend_ps(where, no, yes);
 }
@@ -209,6 +212,9 @@ SIMD vm vf_lt(vf a, vf b) {
 SIMD vm vf_le(vf a, vf b) {
     return vf_of(_mm256_cmp_ps(a.low, b.low, _CMP_LE_OQ),
                  _mm256_cmp_ps(a.high, b.high, _CMP_LE_OQ));
+}
+SIMD vm vm_and(vm a, vm b) {
+    return vf_and(a, b);
 }
 SIMD vf vf_select(vm where, vf yes, vf no) {
     return vf_of(_mm256_blendv_ps(no.low, yes.low, where.low),

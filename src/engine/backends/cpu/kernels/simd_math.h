@@ -24,6 +24,18 @@ SIMD vf vf_exp(vf x) {
     return vf_scale2(vf_add(p, vf_set(1)), n);
 }
 
+/* 2^x for x up to 127, within 2 ulp; below -150 it is 0. */
+SIMD vf vf_exp2(vf x) {
+    x = vf_max(vf_set(-150.0f), x);
+    vf n = vf_round(x), r = vf_sub(x, n);
+    vf p = vf_set(0.00132646447f);
+    p = FMA_STEP(r, p, 0.00967157632f);
+    p = FMA_STEP(r, p, 0.055507347f);
+    p = FMA_STEP(r, p, 0.240222409f);
+    p = FMA_STEP(r, p, 0.693147004f);
+    return vf_scale2(FMA_STEP(r, p, 1), n);
+}
+
 /* 1 / (1 + e^-x), within 2.5 ulp. */
 SIMD vf vf_sigmoid(vf x) {
     return vf_div(vf_set(1), vf_add(vf_set(1), vf_exp(vf_neg(x))));

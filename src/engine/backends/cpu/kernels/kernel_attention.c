@@ -1,0 +1,181 @@
+#include "engine/backends/cpu/kernels/kernel_attention.h"
+
+#include <math.h>
+
+static int64_t least(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+
+static int64_t most(int64_t a, int64_t b) {
+    return a > b ? a : b;
+}
+
+/* Where the document of position `at` ends, or `last` if that comes first. */
+static int64_t document_end(const int32_t *starts, int64_t at, int64_t last) {
+    int64_t inside = at;
+    while (inside + 1 < last) {
+        int64_t middle = inside + (last - inside) / 2;
+        if (starts[middle] == starts[at])
+            inside = middle;
+        else
+            last = middle;
+    }
+    return last;
+}
+
+rpi_key_range rpi_attention_keys(const rpi_kernel_attention *it, int64_t batch, int64_t query) {
+    int64_t at = query + it->q_offset;
+    rpi_key_range keys = {0,
+                          it->lengths ? least(it->lengths[batch], it->k_length) : it->k_length};
+    if (it->causal) keys.last = least(keys.last, at + 1);
+    if (it->window > 0) {
+        keys.first = most(keys.first, at - it->window + 1);
+        keys.last = least(keys.last, at + it->window);
+    }
+    if (it->document_starts && at >= 0 && at < it->k_length) {
+        const int32_t *starts = it->document_starts + batch * it->k_length;
+        keys.first = most(keys.first, starts[at]);
+        keys.last = document_end(starts, at, keys.last);
+    }
+    return keys;
+}
+
+/* ---- the definition: one pair of query and key at a time ---- */
+
+static float *lse_of(const rpi_kernel_attention *it, int64_t b, int64_t h, int64_t i) {
+    return &it->lse[(b * it->heads + h) * it->q_length + i];
+}
+
+static double get(rpi_kernel_heads m, int64_t b, int64_t t, int64_t h, int64_t c) {
+    rpi_kernel_rows row = {m.data, 0, m.dtype};
+    return rpi_kernel_get(row, 0, b * m.batch + t * m.token + h * m.head + c);
+}
+
+static void put(rpi_kernel_heads m, int64_t b, int64_t t, int64_t h, int64_t c, double value) {
+    rpi_kernel_rows row = {m.data, 0, m.dtype};
+    rpi_kernel_put(row, 0, b * m.batch + t * m.token + h * m.head + c, value);
+}
+
+static double dot(const rpi_kernel_attention *it, rpi_kernel_heads x, int64_t b, int64_t i,
+                  int64_t h, rpi_kernel_heads y, int64_t j, int64_t kv) {
+    double sum = 0;
+    for (int64_t c = 0; c < it->head_size; c++) sum += get(x, b, i, h, c) * get(y, b, j, kv, c);
+    return sum;
+}
+
+static void forward_query(const rpi_kernel_attention *it, int64_t b, int64_t h, int64_t i) {
+    int64_t kv = h / (it->heads / it->kv_heads);
+    rpi_key_range keys = rpi_attention_keys(it, b, i);
+    double top = -INFINITY, sum = 0, out[RPI_ATTENTION_HEAD_SIZE] = {0};
+    for (int64_t j = keys.first; j < keys.last; j++)
+        top = fmax(top, it->scale * dot(it, it->q, b, i, h, it->k, j, kv));
+    if (top == -INFINITY) top = 0; /* sees nothing, or only what weighs nothing */
+    for (int64_t j = keys.first; j < keys.last; j++) {
+        double p = exp(it->scale * dot(it, it->q, b, i, h, it->k, j, kv) - top);
+        sum += p;
+        for (int64_t c = 0; c < it->head_size; c++) out[c] += p * get(it->v, b, j, kv, c);
+    }
+    for (int64_t c = 0; c < it->head_size; c++)
+        put(it->out, b, i, h, c, keys.first < keys.last ? out[c] / sum : 0);
+    if (it->lse) *lse_of(it, b, h, i) = (float)(top + log(sum));
+}
+
+/* Units are blocks of queries of a key head, as in the vector form. */
+void rpi_attention_forward_scalar(const void *args, int64_t begin, int64_t end) {
+    const rpi_kernel_attention *it = args;
+    int64_t size = rpi_attention_queries(it), group = it->heads / it->kv_heads;
+    int64_t blocks = (it->q_length + size - 1) / size;
+    for (int64_t unit = begin; unit < end; unit++) {
+        int64_t first = unit % blocks * size, kv = unit / blocks % it->kv_heads;
+        int64_t b = unit / blocks / it->kv_heads, last = least(first + size, it->q_length);
+        for (int64_t h = kv * group; h < (kv + 1) * group; h++)
+            for (int64_t i = first; i < last; i++) forward_query(it, b, h, i);
+    }
+}
+
+/* p and ds of one pair. */
+typedef struct pair {
+    double p, ds;
+} pair;
+
+static pair pair_of(const rpi_kernel_attention *it, int64_t b, int64_t h, int64_t i,
+                    int64_t j) {
+    int64_t kv = h / (it->heads / it->kv_heads);
+    double score = it->scale * dot(it, it->q, b, i, h, it->k, j, kv);
+    double p = exp(score - *lse_of(it, b, h, i));
+    double delta = dot(it, it->dout, b, i, h, it->out, i, h);
+    return (pair){p, p * (dot(it, it->dout, b, i, h, it->v, j, kv) - delta)};
+}
+
+static void backward_query(const rpi_kernel_attention *it, int64_t b, int64_t h, int64_t i) {
+    int64_t kv = h / (it->heads / it->kv_heads);
+    rpi_key_range keys = rpi_attention_keys(it, b, i);
+    double dq[RPI_ATTENTION_HEAD_SIZE] = {0};
+    for (int64_t j = keys.first; j < keys.last; j++) {
+        double ds = pair_of(it, b, h, i, j).ds;
+        for (int64_t c = 0; c < it->head_size; c++) dq[c] += ds * get(it->k, b, j, kv, c);
+    }
+    for (int64_t c = 0; c < it->head_size; c++) put(it->dq, b, i, h, c, it->scale * dq[c]);
+}
+
+static void backward_key(const rpi_kernel_attention *it, int64_t b, int64_t kv, int64_t j) {
+    int64_t group = it->heads / it->kv_heads;
+    double dk[RPI_ATTENTION_HEAD_SIZE] = {0}, dv[RPI_ATTENTION_HEAD_SIZE] = {0};
+    for (int64_t h = kv * group; h < (kv + 1) * group; h++)
+        for (int64_t i = 0; i < it->q_length; i++) {
+            rpi_key_range keys = rpi_attention_keys(it, b, i);
+            if (j < keys.first || j >= keys.last) continue;
+            pair at = pair_of(it, b, h, i, j);
+            for (int64_t c = 0; c < it->head_size; c++) {
+                dk[c] += at.ds * get(it->q, b, i, h, c);
+                dv[c] += at.p * get(it->dout, b, i, h, c);
+            }
+        }
+    for (int64_t c = 0; c < it->head_size; c++) {
+        put(it->dk, b, j, kv, c, it->scale * dk[c]);
+        put(it->dv, b, j, kv, c, dv[c]);
+    }
+}
+
+void rpi_attention_prepare_scalar(const void *args, int64_t begin, int64_t end) {
+    (void)args, (void)begin, (void)end;
+}
+
+/* Units are key heads. */
+void rpi_attention_backward_scalar(const void *args, int64_t begin, int64_t end) {
+    const rpi_kernel_attention *it = args;
+    int64_t group = it->heads / it->kv_heads;
+    for (int64_t unit = begin; unit < end; unit++) {
+        int64_t b = unit / it->kv_heads, kv = unit % it->kv_heads;
+        for (int64_t h = kv * group; h < (kv + 1) * group; h++)
+            for (int64_t i = 0; i < it->q_length; i++) backward_query(it, b, h, i);
+        for (int64_t j = 0; j < it->k_length; j++) backward_key(it, b, kv, j);
+    }
+}
+
+void rpi_attention_finish_scalar(const void *args, int64_t begin, int64_t end) {
+    (void)args, (void)begin, (void)end;
+}
+
+/* ---- calls ---- */
+
+void rpi_kernel_attention_forward(const rpi_kernel_run *run, const rpi_kernel_attention *it) {
+    static const rpi_kernel_body bodies[] = RPI_KERNEL_BODIES(attention_forward);
+    int64_t size = rpi_attention_queries(it), blocks = (it->q_length + size - 1) / size;
+    rpi_kernel_parallel(run, it->batch * it->kv_heads * blocks, 1, bodies, it);
+}
+
+/* Sums of dq in f32, and D: a row of each a query. */
+int64_t rpi_kernel_attention_scratch(const rpi_kernel_attention *it) {
+    return it->batch * it->heads * it->q_length * (rpi_attention_padded(it) + 1);
+}
+
+void rpi_kernel_attention_backward(const rpi_kernel_run *run, const rpi_kernel_attention *it) {
+    static const rpi_kernel_body prepare[] = RPI_KERNEL_BODIES(attention_prepare);
+    static const rpi_kernel_body backward[] = RPI_KERNEL_BODIES(attention_backward);
+    static const rpi_kernel_body finish[] = RPI_KERNEL_BODIES(attention_finish);
+    int64_t queries = it->batch * it->heads * it->q_length;
+    rpi_kernel_parallel(run, queries, 64, prepare, it);
+    rpi_kernel_parallel(run, it->batch * it->kv_heads, 1, backward, it);
+    rpi_kernel_parallel(run, queries, 64, finish, it);
+}

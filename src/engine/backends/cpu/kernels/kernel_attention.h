@@ -1,0 +1,85 @@
+/* Scaled dot-product attention that never holds the queries x keys matrix: blocks of 64 keys,
+ * with a running maximum and sum for each query.
+ *
+ * Shapes: q, out, dout, dq [batch, q_length, heads, head_size]; k, v, dk, dv [batch, k_length,
+ * kv_heads, head_size]; f32 or bf16, placed by strides, the elements of a head side by side:
+ * three parts of one GEMM's output can be read where they lie. Head h reads key head h / (heads
+ * / kv_heads). lse [batch, heads, q_length] f32. Arithmetic and sums are f32.
+ *
+ *   s_ij = scale q_i . k_j,   p_ij = e^(s_ij - lse_i),   lse_i = log sum_j e^s_ij
+ *   out_i = sum_j p_ij v_j
+ *   D_i = dout_i . out_i,     ds_ij = p_ij (dout_i . v_j - D_i)
+ *   dv_j = sum_i p_ij dout_i, dk_j = scale sum_i ds_ij q_i, dq_i = scale sum_j ds_ij k_j
+ *
+ * Query i stands at position i + q_offset among the keys. It sees the keys j
+ *   below lengths[b], not after it where `causal`, less than `window` away where that is set,
+ * and of its own document: document_starts[b][j] is where the document of position j begins. A
+ * query that sees none has out 0, lse -infinity and gradients 0. What is no number in a key or
+ * a query that takes no part in an output does not reach it in the forward pass; in the
+ * backward pass it may reach queries and keys of its block.
+ *
+ * Dao, "FlashAttention-2: faster attention with better parallelism and work partitioning",
+ * 2023. Milakov, Gimelshein, "Online normalizer calculation for softmax", 2018. */
+#ifndef RPI_ENGINE_KERNEL_ATTENTION_H
+#define RPI_ENGINE_KERNEL_ATTENTION_H
+
+#include "engine/backends/cpu/kernels/kernel.h"
+
+enum { RPI_ATTENTION_HEAD_SIZE = 256 }; /* the largest head_size */
+
+/* Heads by strides, in elements: batch b, token t, head h start at
+ * data + b * batch + t * token + h * head. */
+typedef struct rpi_kernel_heads {
+    void *data;
+    int64_t batch, token, head;
+    rp_dtype dtype; /* RP_F32 or RP_BF16 */
+} rpi_kernel_heads;
+
+typedef struct rpi_kernel_attention {
+    int64_t batch, heads, kv_heads, q_length, k_length, head_size;
+    int64_t q_offset; /* k_length - q_length where queries follow cached keys */
+    float scale;      /* 1 / sqrt(head_size) as a rule */
+    bool causal;
+    int64_t window;                 /* 0: none */
+    const int32_t *lengths;         /* [batch] or NULL: all keys */
+    const int32_t *document_starts; /* [batch, k_length], never falling; NULL: one document */
+    rpi_kernel_heads q, k, v;
+    rpi_kernel_heads out; /* forward: written; backward: read */
+    float *lse;           /* likewise; forward: NULL when there is no backward pass */
+
+    rpi_kernel_heads dout, dq, dk, dv; /* backward; none may overlap */
+    float *scratch; /* backward: rpi_kernel_attention_scratch() floats, content of no matter */
+} rpi_kernel_attention;
+
+/* Threads share heads and blocks of 64 to 128 queries. */
+void rpi_kernel_attention_forward(const rpi_kernel_run *run, const rpi_kernel_attention *it);
+/* Threads share batches and key heads. */
+void rpi_kernel_attention_backward(const rpi_kernel_run *run, const rpi_kernel_attention *it);
+int64_t rpi_kernel_attention_scratch(const rpi_kernel_attention *it);
+
+/* ---- inside ---- */
+
+/* The keys [first, last) that a query sees; empty where last <= first. */
+typedef struct rpi_key_range {
+    int64_t first, last;
+} rpi_key_range;
+
+rpi_key_range rpi_attention_keys(const rpi_kernel_attention *it, int64_t batch, int64_t query);
+
+enum { RPI_ATTENTION_KEYS = 64 };
+
+/* Queries of a block: fewer of longer heads, so that a block's sums stay in cache. */
+static inline int64_t rpi_attention_queries(const rpi_kernel_attention *it) {
+    return it->head_size <= 64 ? 128 : it->head_size <= 128 ? 64 : 32;
+}
+
+static inline int64_t rpi_attention_padded(const rpi_kernel_attention *it) {
+    return (it->head_size + 15) / 16 * 16;
+}
+
+RPI_KERNEL_DECLARE(attention_forward);
+RPI_KERNEL_DECLARE(attention_prepare);
+RPI_KERNEL_DECLARE(attention_backward);
+RPI_KERNEL_DECLARE(attention_finish);
+
+#endif

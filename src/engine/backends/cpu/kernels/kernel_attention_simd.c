@@ -1,0 +1,461 @@
+#include "engine/backends/cpu/kernels/kernel_attention.h"
+
+#include "engine/backends/cpu/kernels/simd_gemm.h"
+#include "engine/backends/cpu/kernels/simd_math.h"
+
+#include <math.h>
+
+/* Scores are kept in units of log 2: scale / ln 2 is multiplied into the queries, and 2^x is
+ * cheaper than e^x. Blocks of keys start at multiples of 64, so a query's sums are the same
+ * whichever queries stand beside it. Working memory is on the stack: 200 KB at most. */
+enum {
+    KEYS = RPI_ATTENTION_KEYS,
+    KEY_VECTORS = KEYS / RPI_LANES,
+    TILE = KEYS * RPI_ATTENTION_HEAD_SIZE, /* a block of keys or values */
+    QUERIES = 128,                         /* of the largest block */
+    QUERY_TILE = 8192,                     /* queries of a block times head_size, at most */
+    STRIP = GEMM_ROWS,
+};
+#define LOG2_E 1.44269504f
+#define LN_2   0.693147181
+
+typedef struct rows_of_head {
+    simd_row start;
+    int64_t stride;
+} rows_of_head;
+
+SIMD rows_of_head head_at(rpi_kernel_heads m, int64_t b, int64_t token, int64_t h) {
+    rpi_kernel_rows all = {m.data, b * m.batch + token * m.token + h * m.head, m.dtype};
+    return (rows_of_head){row_of(all, 1), m.token};
+}
+
+SIMD simd_row row_below(rows_of_head head, int64_t t) {
+    rpi_kernel_rows all = {head.start.data, head.stride, head.start.bf16 ? RP_BF16 : RP_F32};
+    return row_of(all, t);
+}
+
+/* to [rows, padded] = factor from, with zeros for what is missing up to `all` rows. True: all
+ * numbers. */
+SIMD bool pack(const rpi_kernel_attention *it, rows_of_head from, int64_t rows, int64_t all,
+               float factor, float *to) {
+    int64_t padded = rpi_attention_padded(it);
+    vf finite = vf_zero();
+    for (int64_t r = 0; r < rows; r++) {
+        simd_row row = row_below(from, r);
+        EACH_VECTOR(c, live, it->head_size) {
+            vf x = vf_mul(row_load(row, c, live), vf_set(factor));
+            vf_store(to + r * padded + c, x);
+            finite = vf_fma(x, vf_zero(), finite);
+        }
+    }
+    memset(to + rows * padded, 0, (size_t)((all - rows) * padded) * sizeof *to);
+    return vf_sum(finite) == 0;
+}
+
+SIMD int64_t smaller(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+
+/* ---- masks ---- */
+
+/* What the queries of a block see: each its range of keys, and the span of all. */
+typedef struct visible {
+    rpi_key_range keys[QUERIES];
+    rpi_key_range any;
+} visible;
+
+SIMD void find_visible(const rpi_kernel_attention *it, int64_t b, int64_t first, int64_t count,
+                       visible *out) {
+    out->any = (rpi_key_range){it->k_length, 0};
+    for (int64_t i = 0; i < count; i++) {
+        rpi_key_range keys = rpi_attention_keys(it, b, first + i);
+        out->keys[i] = keys;
+        if (keys.first >= keys.last) continue;
+        if (keys.first < out->any.first) out->any.first = keys.first;
+        if (keys.last > out->any.last) out->any.last = keys.last;
+    }
+}
+
+SIMD bool sees_all(rpi_key_range keys, int64_t block) {
+    return keys.first <= block && keys.last >= block + KEYS;
+}
+
+/* Lanes first to last - 1, counted from the block's start. */
+SIMD vm lanes_seen(rpi_key_range keys, int64_t block, int vector, vf lane) {
+    vf at = vf_add(lane, vf_set((float)(vector * RPI_LANES)));
+    int64_t first = keys.first - block, last = keys.last - block;
+    /* far ends are brought near, so that they are exact */
+    float low = (float)(first < 0 ? 0 : smaller(first, KEYS));
+    float high = (float)(last < 0 ? 0 : smaller(last, KEYS));
+    return vm_and(vf_le(vf_set(low), at), vf_lt(at, vf_set(high)));
+}
+
+SIMD vf lane_numbers(void) {
+    static const float lane[RPI_LANES] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    return vf_load(lane);
+}
+
+SIMD void mask_scores(rpi_key_range keys, int64_t block, float *scores) {
+    if (sees_all(keys, block)) return;
+    for (int v = 0; v < KEY_VECTORS; v++) {
+        vm seen = lanes_seen(keys, block, v, lane_numbers());
+        vf s = vf_select(seen, vf_load(scores + v * RPI_LANES), vf_set(-INFINITY));
+        vf_store(scores + v * RPI_LANES, s);
+    }
+}
+
+/* ---- forward ---- */
+
+typedef struct forward_block {
+    const rpi_kernel_attention *it;
+    int64_t padded, count; /* queries */
+    float q[QUERY_TILE];   /* times scale / ln 2 */
+    float out[QUERY_TILE]; /* not yet divided by the sum */
+    float top[QUERIES];    /* the largest score so far */
+    vf sum[QUERIES];       /* of 2^(score - top), by lane */
+    visible seen;
+} forward_block;
+
+typedef struct key_block {
+    int64_t first;
+    bool finite;            /* the values are */
+    float rows[TILE];       /* keys, on their way */
+    float transposed[TILE]; /* keys [padded, KEYS] */
+    float values[TILE];     /* [KEYS, padded] */
+} key_block;
+
+SIMD void load_keys(const rpi_kernel_attention *it, int64_t b, int64_t kv, key_block *keys) {
+    int64_t count = smaller(KEYS, it->k_length - keys->first);
+    int64_t padded = rpi_attention_padded(it);
+    (void)pack(it, head_at(it->k, b, keys->first, kv), count, KEYS, 1, keys->rows);
+    transpose(keys->rows, padded, KEYS, padded, keys->transposed, KEYS);
+    keys->finite = pack(it, head_at(it->v, b, keys->first, kv), count, KEYS, 1, keys->values);
+}
+
+/* Scores become 2^(score - top); factor: by how much what was summed before shrinks. */
+SIMD void exponentials(forward_block *block, const key_block *keys, int64_t first, int rows,
+                       float *scores, float *factor) {
+    float before[RPI_LANES] = {0}, now[RPI_LANES] = {0};
+    for (int r = 0; r < rows; r++) {
+        float *s = scores + r * KEYS;
+        mask_scores(block->seen.keys[first + r], keys->first, s);
+        vf most = vf_set(-INFINITY);
+        for (int v = 0; v < KEY_VECTORS; v++) most = vf_max(vf_load(s + v * RPI_LANES), most);
+        float top = vf_max_of(most);
+        before[r] = block->top[first + r];
+        if (before[r] > top) top = before[r];
+        block->top[first + r] = top;
+        now[r] = top == -INFINITY ? 0 : top;
+    }
+    vf_store(factor, vf_exp2(vf_sub(vf_load(before), vf_load(now))));
+    for (int r = 0; r < rows; r++) {
+        vf sum = vf_mul(block->sum[first + r], vf_set(factor[r]));
+        for (int v = 0; v < KEY_VECTORS; v++) {
+            float *s = scores + r * KEYS + v * RPI_LANES;
+            vf p = vf_exp2(vf_sub(vf_load(s), vf_set(now[r])));
+            vf_store(s, p);
+            sum = vf_add(sum, p);
+        }
+        block->sum[first + r] = sum;
+    }
+}
+
+/* out += p v. Where a value is no number, it may only meet queries that see it. */
+SIMD void add_values(forward_block *block, const key_block *keys, int64_t first, int rows,
+                     const float *p, const float *factor) {
+    gemm_tiles product = {.rows = rows,
+                          .vectors = block->padded / RPI_LANES,
+                          .k = KEYS,
+                          .a = p,
+                          .a_row = KEYS,
+                          .a_k = 1,
+                          .b = keys->values,
+                          .b_row = block->padded,
+                          .c = block->out + first * block->padded,
+                          .c_row = block->padded,
+                          .scale = factor};
+    if (keys->finite) {
+        gemm(&product);
+        return;
+    }
+    for (int r = 0; r < rows; r++) {
+        rpi_key_range seen = block->seen.keys[first + r];
+        int64_t from = seen.first > keys->first ? seen.first - keys->first : 0;
+        int64_t to = smaller(seen.last - keys->first, KEYS);
+        product.rows = 1;
+        product.k = to > from ? to - from : 0;
+        product.a = p + r * KEYS + from;
+        product.b = keys->values + from * block->padded;
+        product.c = block->out + (first + r) * block->padded;
+        product.scale = factor + r;
+        gemm(&product);
+    }
+}
+
+/* rpi_key_range of the queries [first, first + rows): none of them sees this block. */
+SIMD bool unseen(const visible *seen, int64_t first, int64_t rows, int64_t block) {
+    for (int64_t r = first; r < first + rows; r++)
+        if (seen->keys[r].first < block + KEYS && seen->keys[r].last > block &&
+            seen->keys[r].first < seen->keys[r].last)
+            return false;
+    return true;
+}
+
+SIMD void forward_strip(forward_block *block, const key_block *keys, int64_t first, int rows) {
+    float scores[STRIP * KEYS], factor[RPI_LANES];
+    if (unseen(&block->seen, first, rows, keys->first)) return;
+    gemm(&(gemm_tiles){.rows = rows,
+                       .vectors = KEY_VECTORS,
+                       .k = block->padded,
+                       .a = block->q + first * block->padded,
+                       .a_row = block->padded,
+                       .a_k = 1,
+                       .b = keys->transposed,
+                       .b_row = KEYS,
+                       .c = scores,
+                       .c_row = KEYS,
+                       .from_zero = true});
+    exponentials(block, keys, first, rows, scores, factor);
+    add_values(block, keys, first, rows, scores, factor);
+}
+
+SIMD void begin_block(forward_block *block, int64_t b, int64_t h, int64_t first) {
+    const rpi_kernel_attention *it = block->it;
+    (void)pack(it, head_at(it->q, b, first, h), block->count, block->count, it->scale * LOG2_E,
+               block->q);
+    memset(block->out, 0, (size_t)(block->count * block->padded) * sizeof *block->out);
+    for (int64_t i = 0; i < block->count; i++) {
+        block->top[i] = -INFINITY;
+        block->sum[i] = vf_zero();
+    }
+    find_visible(it, b, first, block->count, &block->seen);
+}
+
+SIMD void end_block(const forward_block *block, int64_t b, int64_t h, int64_t first) {
+    const rpi_kernel_attention *it = block->it;
+    rows_of_head out = head_at(it->out, b, first, h);
+    for (int64_t i = 0; i < block->count; i++) {
+        float sum = vf_sum(block->sum[i]), top = block->top[i];
+        bool empty = block->seen.keys[i].first >= block->seen.keys[i].last;
+        vf divisor = vf_set(empty ? 1 : sum);
+        simd_row row = row_below(out, i);
+        EACH_VECTOR(c, live, it->head_size)
+        row_store(row, c, vf_div(vf_load(block->out + i * block->padded + c), divisor), live);
+        if (!it->lse) continue;
+        double shift = top == -INFINITY ? 0 : top * LN_2;
+        it->lse[(b * it->heads + h) * it->q_length + first + i] = (float)(shift + log(sum));
+    }
+}
+
+/* Units are blocks of queries of a key head; its heads share the packed keys only through the
+ * cache. */
+RPI_SIMD_BODY(attention_forward)(const void *args, int64_t begin, int64_t end) {
+    const rpi_kernel_attention *it = args;
+    int64_t size = rpi_attention_queries(it), group = it->heads / it->kv_heads;
+    int64_t blocks = (it->q_length + size - 1) / size;
+    forward_block block;
+    key_block keys;
+    block.it = it;
+    block.padded = rpi_attention_padded(it);
+    for (int64_t unit = begin * group; unit < end * group; unit++) {
+        int64_t shared = unit / group, first = shared % blocks * size;
+        int64_t kv = shared / blocks % it->kv_heads, b = shared / blocks / it->kv_heads;
+        int64_t h = kv * group + unit % group;
+        block.count = smaller(size, it->q_length - first);
+        begin_block(&block, b, h, first);
+        keys.first = block.seen.any.first / KEYS * KEYS;
+        for (; keys.first < block.seen.any.last; keys.first += KEYS) {
+            load_keys(it, b, kv, &keys);
+            for (int64_t r = 0; r < block.count; r += STRIP)
+                forward_strip(&block, &keys, r, (int)smaller(STRIP, block.count - r));
+        }
+        end_block(&block, b, h, first);
+    }
+}
+
+/* ---- backward ---- */
+
+SIMD float *dq_row(const rpi_kernel_attention *it, int64_t query) {
+    return it->scratch + query * rpi_attention_padded(it);
+}
+
+SIMD float *delta_of(const rpi_kernel_attention *it, int64_t query) {
+    int64_t queries = it->batch * it->heads * it->q_length;
+    return it->scratch + queries * rpi_attention_padded(it) + query;
+}
+
+/* D, and sums of dq from 0. Units are queries of all heads and batches. */
+RPI_SIMD_BODY(attention_prepare)(const void *args, int64_t begin, int64_t end) {
+    const rpi_kernel_attention *it = args;
+    int64_t padded = rpi_attention_padded(it);
+    for (int64_t query = begin; query < end; query++) {
+        int64_t i = query % it->q_length, h = query / it->q_length % it->heads;
+        int64_t b = query / it->q_length / it->heads;
+        simd_row out = head_at(it->out, b, i, h).start, dout = head_at(it->dout, b, i, h).start;
+        vf sum = vf_zero();
+        EACH_VECTOR(c, live, it->head_size)
+        sum = vf_fma(row_load(out, c, live), row_load(dout, c, live), sum);
+        *delta_of(it, query) = vf_sum(sum);
+        memset(dq_row(it, query), 0, (size_t)padded * sizeof(float));
+    }
+}
+
+/* dq = scale sums. */
+RPI_SIMD_BODY(attention_finish)(const void *args, int64_t begin, int64_t end) {
+    const rpi_kernel_attention *it = args;
+    for (int64_t query = begin; query < end; query++) {
+        int64_t i = query % it->q_length, h = query / it->q_length % it->heads;
+        simd_row dq = head_at(it->dq, query / it->q_length / it->heads, i, h).start;
+        EACH_VECTOR(c, live, it->head_size)
+        row_store(dq, c, vf_mul(vf_load(dq_row(it, query) + c), vf_set(it->scale)), live);
+    }
+}
+
+typedef struct backward_keys {
+    key_block keys;                /* rows, transposed; values on their way */
+    float values_transposed[TILE]; /* [padded, KEYS] */
+    float dk[TILE], dv[TILE];      /* [KEYS, padded] */
+} backward_keys;
+
+typedef struct backward_queries {
+    int64_t first, count, query;           /* query: the first one's among all */
+    float q[QUERY_TILE], dout[QUERY_TILE]; /* q times scale / ln 2 */
+    float p[QUERIES * KEYS], ds[QUERIES * KEYS];
+    visible seen;
+} backward_queries;
+
+/* p = 2^(score - lse), ds = p (dp - D), both 0 where the key is not seen. */
+SIMD void score_gradients(const rpi_kernel_attention *it, const backward_queries *at, int64_t r,
+                          int64_t block, float *p, float *dp) {
+    rpi_key_range seen = at->seen.keys[r];
+    bool all = sees_all(seen, block);
+    vf lse = vf_set(it->lse[at->query + r] * LOG2_E);
+    vf delta = vf_set(*delta_of(it, at->query + r));
+    for (int v = 0; v < KEY_VECTORS; v++) {
+        vf e = vf_exp2(vf_sub(vf_load(p + v * RPI_LANES), lse));
+        vf ds = vf_mul(e, vf_sub(vf_load(dp + v * RPI_LANES), delta));
+        if (!all) {
+            vm lanes = lanes_seen(seen, block, v, lane_numbers());
+            e = vf_select(lanes, e, vf_zero());
+            ds = vf_select(lanes, ds, vf_zero());
+        }
+        vf_store(p + v * RPI_LANES, e);
+        vf_store(dp + v * RPI_LANES, ds);
+    }
+}
+
+SIMD void backward_strip(const rpi_kernel_attention *it, const backward_keys *keys,
+                         backward_queries *at, int64_t r, int64_t rows) {
+    int64_t padded = rpi_attention_padded(it);
+    float *p = at->p + r * KEYS, *ds = at->ds + r * KEYS;
+    if (unseen(&at->seen, r, rows, keys->keys.first)) {
+        memset(p, 0, (size_t)(rows * KEYS) * sizeof *p);
+        memset(ds, 0, (size_t)(rows * KEYS) * sizeof *ds);
+        return;
+    }
+    gemm_tiles product = {.rows = rows,
+                          .vectors = KEY_VECTORS,
+                          .k = padded,
+                          .a = at->q + r * padded,
+                          .a_row = padded,
+                          .a_k = 1,
+                          .b = keys->keys.transposed,
+                          .b_row = KEYS,
+                          .c = p,
+                          .c_row = KEYS,
+                          .from_zero = true};
+    gemm(&product);
+    product.a = at->dout + r * padded;
+    product.b = keys->values_transposed;
+    product.c = ds;
+    gemm(&product);
+    for (int64_t i = 0; i < rows; i++)
+        score_gradients(it, at, r + i, keys->keys.first, p + i * KEYS, ds + i * KEYS);
+    gemm(&(gemm_tiles){.rows = rows,
+                       .vectors = padded / RPI_LANES,
+                       .k = KEYS,
+                       .a = ds,
+                       .a_row = KEYS,
+                       .a_k = 1,
+                       .b = keys->keys.rows,
+                       .b_row = padded,
+                       .c = dq_row(it, at->query + r),
+                       .c_row = padded});
+}
+
+/* dk += ds^T q, dv += p^T dout. */
+SIMD void add_key_gradients(const rpi_kernel_attention *it, backward_keys *keys,
+                            const backward_queries *at) {
+    int64_t padded = rpi_attention_padded(it);
+    gemm_tiles product = {.rows = KEYS,
+                          .vectors = padded / RPI_LANES,
+                          .k = at->count,
+                          .a = at->ds,
+                          .a_row = 1,
+                          .a_k = KEYS,
+                          .b = at->q,
+                          .b_row = padded,
+                          .c = keys->dk,
+                          .c_row = padded};
+    gemm(&product);
+    product.a = at->p;
+    product.b = at->dout;
+    product.c = keys->dv;
+    gemm(&product);
+}
+
+/* One block of queries of one head with one block of keys. */
+SIMD void backward_block(const rpi_kernel_attention *it, int64_t b, int64_t h,
+                         backward_keys *keys, backward_queries *at) {
+    if (unseen(&at->seen, 0, at->count, keys->keys.first)) return;
+    at->query = (b * it->heads + h) * it->q_length + at->first;
+    (void)pack(it, head_at(it->q, b, at->first, h), at->count, at->count, it->scale * LOG2_E,
+               at->q);
+    (void)pack(it, head_at(it->dout, b, at->first, h), at->count, at->count, 1, at->dout);
+    for (int64_t r = 0; r < at->count; r += STRIP)
+        backward_strip(it, keys, at, r, smaller(STRIP, at->count - r));
+    add_key_gradients(it, keys, at);
+}
+
+SIMD void begin_keys(const rpi_kernel_attention *it, int64_t b, int64_t kv,
+                     backward_keys *keys) {
+    int64_t padded = rpi_attention_padded(it);
+    load_keys(it, b, kv, &keys->keys);
+    transpose(keys->keys.values, padded, KEYS, padded, keys->values_transposed, KEYS);
+    memset(keys->dk, 0, (size_t)(KEYS * padded) * sizeof(float));
+    memset(keys->dv, 0, (size_t)(KEYS * padded) * sizeof(float));
+}
+
+/* The queries held scale / ln 2; what is left of it for dk is ln 2. */
+SIMD void end_keys(const rpi_kernel_attention *it, int64_t b, int64_t kv,
+                   const backward_keys *keys) {
+    int64_t padded = rpi_attention_padded(it), first = keys->keys.first;
+    rows_of_head dk = head_at(it->dk, b, first, kv), dv = head_at(it->dv, b, first, kv);
+    for (int64_t j = 0; j < smaller(KEYS, it->k_length - first); j++)
+        EACH_VECTOR(c, live, it->head_size) {
+            vf k = vf_mul(vf_load(keys->dk + j * padded + c), vf_set((float)LN_2));
+            row_store(row_below(dk, j), c, k, live);
+            row_store(row_below(dv, j), c, vf_load(keys->dv + j * padded + c), live);
+        }
+}
+
+/* Units are key heads. */
+RPI_SIMD_BODY(attention_backward)(const void *args, int64_t begin, int64_t end) {
+    const rpi_kernel_attention *it = args;
+    int64_t size = rpi_attention_queries(it), group = it->heads / it->kv_heads;
+    backward_keys keys;
+    backward_queries at;
+    for (int64_t unit = begin; unit < end; unit++) {
+        int64_t b = unit / it->kv_heads, kv = unit % it->kv_heads;
+        for (keys.keys.first = 0; keys.keys.first < it->k_length; keys.keys.first += KEYS) {
+            begin_keys(it, b, kv, &keys);
+            for (at.first = 0; at.first < it->q_length; at.first += size) {
+                at.count = smaller(size, it->q_length - at.first);
+                find_visible(it, b, at.first, at.count, &at.seen);
+                for (int64_t h = kv * group; h < (kv + 1) * group; h++)
+                    backward_block(it, b, h, &keys, &at);
+            }
+            end_keys(it, b, kv, &keys);
+        }
+    }
+}

@@ -51,6 +51,10 @@ typedef struct rp_comm_options {
                                     link. All ranks must agree. */
     uint32_t chunks_in_flight; /**< Up to 4096; 0: chosen. All ranks must agree. */
     uint32_t epoch;            /**< Of the membership: frames of another epoch are refused. */
+    const char *host; /**< The host that this rank counts as being on, up to 63 bytes, in
+                           place of its own: algorithms then treat ranks of one machine
+                           as several hosts, and `link` shapes only between these. All
+                           ranks or none; NULL: the host it is on. */
 } rp_comm_options;
 
 /** Collective over the store: returns on all ranks or fails on all; options that one rank
@@ -120,7 +124,9 @@ typedef struct rp_segment {
 } rp_segment;
 
 typedef struct rp_collective_options {
-    const char *algorithm; /**< "ring", "sra"; NULL: chosen (SRA for lossy codecs). */
+    const char *algorithm; /**< "ring", "sra", "two-level" ... (docs/algorithms.md, `redpoll
+                                info`); NULL: chosen. Some take exact codecs only
+                                (RP_UNSUPPORTED). */
     rp_reduction reduce;
     uint64_t seed, step; /**< Keys of stochastic rounding; equal on all ranks. */
     int root;      /**< Broadcast, reduce, gather and scatter: equal on all ranks. Where it is
@@ -132,9 +138,9 @@ typedef struct rp_collective_options {
  *  mean), bit-identical on all ranks for every codec, algorithm and world. f16 and bf16 are
  *  summed in f32 and rounded once by "sra"; "ring" rounds the partial sum at each hop. The mean
  *  divides the sum of floats by the world, before it is encoded for everybody; integers refuse
- *  RP_AVG. "sra" adds in rank order: an exact sum has the bits of the serial one. `segments` is
- * copied; its data is borrowed until completion. Does not block. *request completes exactly
- * once; rp_request_wait() frees it. */
+ *  RP_AVG. "sra" and "oneshot" add in rank order: an exact sum has the bits of the serial one.
+ * `segments` is copied; its data is borrowed until completion. Does not block. *request
+ * completes exactly once; rp_request_wait() frees it. */
 RP_API rp_status rp_all_reduce_start(rp_comm *comm, const rp_segment *segments, size_t count,
                                      const rp_collective_options *options,
                                      rp_request **request);

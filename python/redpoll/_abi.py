@@ -135,6 +135,7 @@ class rp_comm_options(Structure):
         ("chunk_bytes", c_uint32),
         ("chunks_in_flight", c_uint32),
         ("epoch", c_uint32),
+        ("host", c_char_p),
     ]
 
 

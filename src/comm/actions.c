@@ -14,8 +14,8 @@ static const rpi_action *action_of(const rpi_chunk *chunk, int action) {
     return &chunk->request->routine->action[action];
 }
 
-static rpi_walk walk_part(const rpi_chunk *chunk, int part) {
-    return rpi_cut_walk(&chunk->request->cut, chunk->index, part);
+static rpi_walk walk_part(const rpi_chunk *chunk, int part, int level) {
+    return rpi_cut_walk(&chunk->request->cut, chunk->index, part, level);
 }
 
 /* Dtype of the values in a slot. */
@@ -73,7 +73,7 @@ static rp_status weigh_piece(rpi_chunk *chunk, const rpi_action *action,
 
 static rp_status copy_part(rpi_chunk *chunk, int from, int into, int part) {
     rpi_piece piece;
-    for (rpi_walk walk = walk_part(chunk, part); rpi_walk_next(&walk, &piece);)
+    for (rpi_walk walk = walk_part(chunk, part, RPI_LEVEL_WORLD); rpi_walk_next(&walk, &piece);)
         rpi_values_convert(values_at(chunk, from, part, &piece), slot_dtype(from, piece.run),
                            values_at(chunk, into, part, &piece), slot_dtype(into, piece.run),
                            piece.count);
@@ -83,7 +83,8 @@ static rp_status copy_part(rpi_chunk *chunk, int from, int into, int part) {
 static rp_status run_copy(rpi_chunk *chunk, const rpi_action *action) {
     if (!action->weight.over) return copy_part(chunk, action->from, action->into, action->part);
     rpi_piece piece;
-    for (rpi_walk walk = walk_part(chunk, action->part); rpi_walk_next(&walk, &piece);)
+    for (rpi_walk walk = walk_part(chunk, action->part, action->level);
+         rpi_walk_next(&walk, &piece);)
         RP_TRY(weigh_piece(chunk, action, &piece));
     return RP_OK;
 }
@@ -115,7 +116,8 @@ static rp_status add_piece(rpi_chunk *chunk, const rpi_action *action, const rpi
 
 static rp_status add_values(rpi_chunk *chunk, const rpi_action *action) {
     rpi_piece piece;
-    for (rpi_walk walk = walk_part(chunk, action->part); rpi_walk_next(&walk, &piece);)
+    for (rpi_walk walk = walk_part(chunk, action->part, action->level);
+         rpi_walk_next(&walk, &piece);)
         RP_TRY(add_piece(chunk, action, &piece));
     return RP_OK;
 }
@@ -135,25 +137,34 @@ static rp_status encoder_input(rpi_chunk *chunk, int slot, int part, const rpi_p
     return RP_OK;
 }
 
-static rp_status encode_part(rpi_chunk *chunk, int slot, int part, int role, void *out) {
+/* What an ENCODE is told: where its values are, and how they become bytes. */
+typedef struct encoding {
+    int slot, part, role, level;
+} encoding;
+
+static rp_status encode_part(rpi_chunk *chunk, encoding e, void *out) {
     const rp_request *request = chunk->request;
     unsigned char *bytes = out;
     rpi_piece piece;
-    for (rpi_walk walk = walk_part(chunk, part); rpi_walk_next(&walk, &piece);) {
+    for (rpi_walk walk = walk_part(chunk, e.part, e.level); rpi_walk_next(&walk, &piece);) {
         const rpi_run *run = piece.run;
         rp_encode_context context = {.seed = request->seed,
                                      .step = request->step,
                                      .tensor = run->tensor,
-                                     .role = (uint32_t)role + 2 * (uint32_t)request->comm->rank,
+                                     .role =
+                                         (uint32_t)e.role + 2 * (uint32_t)request->comm->rank,
                                      .first = run->first + piece.offset,
-                                     .residual =
-                                         run->residual ? run->residual + piece.offset : NULL};
+                                     .residual = piece.residual};
         const void *values = NULL;
-        RP_TRY(encoder_input(chunk, slot, part, &piece, &values));
-        RP_TRY(rp_codec_encode(&run->codec, run->dtype, values, piece.count, &context, bytes));
+        RP_TRY(encoder_input(chunk, e.slot, e.part, &piece, &values));
+        RP_TRY(rp_codec_encode(piece.codec, run->dtype, values, piece.count, &context, bytes));
         bytes += piece.bytes;
     }
     return RP_OK;
+}
+
+static encoding encoding_of(const rpi_action *action) {
+    return (encoding){action->from, action->part, action->role, action->level};
 }
 
 /* Readers can take exact values from where they are, when these are of the data's dtype and
@@ -161,8 +172,9 @@ static rp_status encode_part(rpi_chunk *chunk, int slot, int part, int role, voi
 static bool may_stay_values(const rpi_chunk *chunk, const rpi_action *encode, int source) {
     if (source == RPI_NO_SLOT) return false;
     rpi_piece piece;
-    for (rpi_walk walk = walk_part(chunk, encode->part); rpi_walk_next(&walk, &piece);)
-        if (!rp_codec_is_exact(&piece.run->codec, piece.run->dtype) || piece.run->residual ||
+    for (rpi_walk walk = walk_part(chunk, encode->part, encode->level);
+         rpi_walk_next(&walk, &piece);)
+        if (!rp_codec_is_exact(piece.codec, piece.run->dtype) || piece.residual ||
             slot_dtype(source, piece.run) != piece.run->dtype)
             return false;
     return true;
@@ -177,14 +189,14 @@ static rp_status run_encode(rpi_chunk *chunk, const rpi_action *action) {
         return RP_OK;
     }
     rpi_block *block = NULL;
-    size_t bytes = rpi_cut_part_bytes(&request->cut, chunk->index, action->part);
+    size_t bytes = rpi_cut_part_bytes(&request->cut, chunk->index, action->part, action->level);
     RP_TRY(rpi_block_take(request->comm, bytes, &block));
     *wire = (rpi_wire){.state = RPI_WIRE_BLOCK,
                        .readers = wire->readers,
                        .block = block,
                        .data = block->payload,
                        .bytes = bytes};
-    return encode_part(chunk, action->from, action->part, action->role, block->payload);
+    return encode_part(chunk, encoding_of(action), block->payload);
 }
 
 /* ---- bytes to values ---- */
@@ -194,14 +206,14 @@ static rp_status decode_piece(const rpi_piece *piece, const void *bytes, void *v
                               rp_dtype dtype) {
     const rpi_run *run = piece->run;
     if (dtype == run->dtype)
-        return rp_codec_decode(&run->codec, run->dtype, bytes, piece->bytes, piece->count,
+        return rp_codec_decode(piece->codec, run->dtype, bytes, piece->bytes, piece->count,
                                values);
-    if (rp_codec_is_exact(&run->codec, run->dtype)) {
+    if (rp_codec_is_exact(piece->codec, run->dtype)) {
         rpi_values_convert(bytes, run->dtype, values, dtype, piece->count);
         return RP_OK;
     }
     memset(values, 0, piece->count * rp_dtype_bytes(dtype));
-    return rp_codec_decode_add(&run->codec, run->dtype, bytes, piece->bytes, piece->count,
+    return rp_codec_decode_add(piece->codec, run->dtype, bytes, piece->bytes, piece->count,
                                values);
 }
 
@@ -209,8 +221,8 @@ static rp_status decode_piece(const rpi_piece *piece, const void *bytes, void *v
 static rp_status combine_piece(const rpi_piece *piece, const void *bytes, void *values,
                                rp_reduction reduction) {
     const rpi_run *run = piece->run;
-    if (!rp_codec_is_exact(&run->codec, run->dtype))
-        return rp_codec_decode_add(&run->codec, run->dtype, bytes, piece->bytes, piece->count,
+    if (!rp_codec_is_exact(piece->codec, run->dtype))
+        return rp_codec_decode_add(piece->codec, run->dtype, bytes, piece->bytes, piece->count,
                                    values);
     rpi_reduce(reduction, rpi_cpu_isa(), run->dtype, bytes, piece->count, values);
     return RP_OK;
@@ -228,7 +240,8 @@ static rp_status add_decoded(rpi_chunk *chunk, const rpi_action *action, const r
 static rp_status decode_part(rpi_chunk *chunk, const rpi_action *action, bool add) {
     const unsigned char *bytes = wire_of(chunk, action->from)->data;
     rpi_piece piece;
-    for (rpi_walk walk = walk_part(chunk, action->part); rpi_walk_next(&walk, &piece);) {
+    for (rpi_walk walk = walk_part(chunk, action->part, action->level);
+         rpi_walk_next(&walk, &piece);) {
         void *values = values_at(chunk, action->into, action->part, &piece);
         if (add && action->weight.over)
             RP_TRY(add_decoded(chunk, action, &piece, bytes));
@@ -260,22 +273,22 @@ static rp_status run_add(rpi_chunk *chunk, const rpi_action *action) {
 
 /* ---- sending ---- */
 
-size_t rpi_action_bytes(const rpi_chunk *chunk, const rpi_action *action) {
+size_t rpi_action_bytes(const rp_request *request, uint32_t chunk, const rpi_action *action) {
     int slot = action->kind == RPI_STEP_RECV ? action->into : action->from;
     if (slot == RPI_SLOT_TOKEN) return 0;
-    return rpi_cut_part_bytes(&chunk->request->cut, chunk->index, action->part);
+    return rpi_cut_part_bytes(&request->cut, chunk, action->part, action->level);
 }
 
 static rp_status fill_frame(rpi_chunk *chunk, const rpi_action *action, size_t bytes,
                             void *payload) {
     if (action->from == RPI_SLOT_TOKEN) return RP_OK;
-    if (action->encodes)
-        return encode_part(chunk, action->from, action->part, action->role, payload);
+    if (action->encodes) return encode_part(chunk, encoding_of(action), payload);
     const rpi_wire *wire = wire_of(chunk, action->from);
     if (wire->state == RPI_WIRE_VALUES) {
         const rpi_wire_plan *plan =
             &chunk->request->routine->wires[action->from - RPI_SLOT_WIRE];
-        return encode_part(chunk, plan->source, action->part, plan->role, payload);
+        encoding again = {plan->source, action->part, plan->role, plan->level};
+        return encode_part(chunk, again, payload);
     }
     memcpy(payload, wire->data, bytes);
     return RP_OK;
@@ -289,6 +302,7 @@ static rp_status post_frame(rpi_chunk *chunk, const rpi_action *action, rpi_link
     header.chunk = chunk->index;
     header.part = action->part;
     header.round = action->round;
+    if (action->level == RPI_LEVEL_HOST) header.round |= RPI_FRAME_EXACT;
     if (request->cut.split.layout == RPI_SPLIT_BLOCKS)
         header.count = request->cut.runs[action->part].count;
     rpi_frame_seal(region, &header, bytes, transport->checksum);
@@ -302,7 +316,7 @@ static rp_status run_send(rpi_chunk *chunk, const rpi_action *action) {
     int rank = rpi_request_rank(request, action->peer);
     rpi_peer *peer = &comm->peers[rank];
     if (peer->full || peer->broken) return RP_PENDING;
-    size_t bytes = rpi_action_bytes(chunk, action);
+    size_t bytes = rpi_action_bytes(request, chunk->index, action);
     void *region = NULL;
     rp_status status = peer->link->endpoint->transport->lend(
         peer->link, RPI_FRAME_HEADER_BYTES + bytes, &region);

@@ -7,9 +7,10 @@
 #include "net/stream.h"
 #include "net/transports.h"
 
+#include <string.h>
 #include <unistd.h>
 
-enum { CHUNKS_IN_FLIGHT_MAX = 4096 };
+enum { CHUNKS_IN_FLIGHT_MAX = 4096, HOST_NAME_MOST = 63 };
 
 static rp_status check_seconds(const char *name, double seconds) {
     if (seconds >= 0) return RP_OK;
@@ -38,5 +39,10 @@ rp_status rpi_comm_options_check(const rp_comm_options *options, int world) {
                        "chunks_in_flight is %u; 1 to %d are allowed, or 0 for a choice",
                        options->chunks_in_flight, CHUNKS_IN_FLIGHT_MAX);
     RP_TRY(rpi_meeting_check_name(options->name ? options->name : RPI_COMM_NAME));
+    if (options->host && strlen(options->host) > HOST_NAME_MOST)
+        return RP_FAIL(INVALID, "host is '%.20s...', %zu bytes long; up to %d are allowed",
+                       options->host, strlen(options->host), HOST_NAME_MOST);
+    if (options->host && (!options->host[0] || strchr(options->host, '\n')))
+        return RP_FAIL(INVALID, "host is empty, or has a line break in it; NULL for none");
     return options->bind_host && world == 1 ? check_bind_host(options->bind_host) : RP_OK;
 }

@@ -78,6 +78,7 @@ static rp_status connect_mesh(rp_comm *comm, const rp_store *store,
                               const rp_comm_options *options, const char *prefix) {
     rpi_mesh_options mesh = {.prefix = prefix,
                              .transport = options->transport,
+                             .host = options->host,
                              .bind_host = options->bind_host,
                              .frame_bytes = RPI_FRAME_HEADER_BYTES + RPI_FRAME_PAYLOAD,
                              .timeout_s = or_default(options->connect_timeout_s, CONNECT_S)};
@@ -141,8 +142,10 @@ size_t rpi_comm_chunk_bytes(const rp_comm *comm, rpi_split_layout layout, int pa
     return layout == RPI_SPLIT_BLOCKS ? bytes : (size_t)parts * bytes;
 }
 
-static void know_host(rp_comm *comm, const rp_comm_options *options) {
+/* Ranks whose own links are shaped are hosts of their own, wherever they are. */
+static void know_hosts(rp_comm *comm, const rp_comm_options *options) {
     int here = 0;
+    comm->host_of = options->link && !options->host ? NULL : comm->mesh->host_of;
     for (int rank = 0; rank < comm->world; rank++)
         here += comm->mesh->host_of[rank] == comm->mesh->host_of[comm->rank];
     comm->one_host = here == comm->world && !options->link;
@@ -154,7 +157,7 @@ static rp_status open_comm(rp_comm *comm, const rp_store *store,
     RP_TRY(set_options(comm, options));
     if (comm->world > 1) {
         RP_TRY(connect_world(comm, store, options));
-        know_host(comm, options);
+        know_hosts(comm, options);
     } else {
         RP_TRY(rpi_comm_options_check(options, 1));
     }

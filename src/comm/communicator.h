@@ -143,6 +143,7 @@ struct rp_comm {
     bool strict_timeout; /* a rank that computes is not left in peace */
     int64_t silence_ns;  /* a rank without a heartbeat for so long is taken for stopped */
     size_t chunk_bytes, window; /* chunk_bytes 0: chosen, see rpi_comm_chunk_bytes() */
+    const int *host_of;         /* as plan.h has it */
     bool one_host;              /* all links are memory or loopback, as fast as they are */
     rpi_mesh *mesh;             /* NULL in a world of one */
     rpi_control *control;       /* NULL in a world of one */
@@ -259,7 +260,7 @@ bool rpi_p2p_is_future(const rp_comm *comm, int rank, const rpi_frame_header *he
 /* actions.c: run an action. RP_PENDING: its link has no room. [driver] */
 rp_status rpi_action_run(rpi_chunk *chunk, int action);
 /* Bytes of payload of a SEND's or RECV's frame. */
-size_t rpi_action_bytes(const rpi_chunk *chunk, const rpi_action *action);
+size_t rpi_action_bytes(const rp_request *request, uint32_t chunk, const rpi_action *action);
 /* A SEND or RECV of this chunk of a block that ended before it: no frame comes or goes, and the
  * action has nothing to do when its turn has come. */
 bool rpi_action_is_void(const rp_request *request, uint32_t chunk, const rpi_action *action);

@@ -38,6 +38,17 @@ static rp_status make_blocks(rpi_cut *cut, size_t piece_bytes, size_t limit_byte
     return rpi_split_init_blocks(cut->segments, (int)cut->count, piece_bytes, &cut->split);
 }
 
+/* In a frame: at most, or as it is. */
+static size_t largest_part(const rpi_cut *cut) {
+    size_t largest = rpi_split_largest(&cut->split);
+    for (int chunk = 0; cut->inside && chunk < cut->split.chunks; chunk++)
+        for (int part = 0; part < cut->split.parts; part++) {
+            size_t bytes = rpi_cut_part_values(cut, (uint32_t)chunk, part);
+            if (bytes > largest) largest = bytes;
+        }
+    return largest;
+}
+
 rp_status rpi_cut_make(rpi_cut *cut, rpi_split_layout layout, int parts, size_t chunk_bytes,
                        size_t limit_bytes) {
     if (layout == RPI_SPLIT_BLOCKS) return make_blocks(cut, chunk_bytes, limit_bytes);
@@ -47,12 +58,12 @@ rp_status rpi_cut_make(rpi_cut *cut, rpi_split_layout layout, int parts, size_t 
         rpi_split_free(&cut->split);
         RP_TRY(
             rpi_split_init(cut->segments, (int)cut->count, layout, chunks, parts, &cut->split));
-        size_t largest = rpi_split_largest(&cut->split);
+        size_t largest = largest_part(cut);
         if (largest <= limit_bytes) return RP_OK;
         /* Halving cannot help any more once a part is about a granule long. */
         if ((size_t)chunks > 2 * (bytes / limit_bytes + 1) * 64)
             return RP_FAIL(UNSUPPORTED,
-                           "a part of %zu encoded bytes does not fit a frame (%zu): "
+                           "a part of %zu bytes does not fit a frame (%zu): "
                            "use a smaller bucket",
                            largest, limit_bytes);
         chunks *= 2;
@@ -72,28 +83,34 @@ void rpi_cut_free(rpi_cut *cut) {
     *cut = (rpi_cut){0};
 }
 
-rpi_walk rpi_cut_walk(const rpi_cut *cut, uint32_t chunk, int part) {
-    return (rpi_walk){.cut = cut, .cursor = rpi_split_piece(&cut->split, (int)chunk, part)};
+rpi_walk rpi_cut_walk(const rpi_cut *cut, uint32_t chunk, int part, int level) {
+    return (rpi_walk){
+        .cut = cut, .level = level, .cursor = rpi_split_piece(&cut->split, (int)chunk, part)};
 }
 
 bool rpi_walk_next(rpi_walk *walk, rpi_piece *out_piece) {
+    static const rp_codec exact = {0};
     rpi_split_range range;
     if (!rpi_split_next(&walk->cursor, &range)) return false;
     const rpi_run *run = &walk->cut->runs[range.segment];
+    bool inside = walk->level == RPI_LEVEL_HOST;
+    const rp_codec *codec = inside ? &exact : &run->codec;
     *out_piece =
         (rpi_piece){.run = run,
+                    .codec = codec,
+                    .residual = run->residual && !inside ? run->residual + range.first : NULL,
                     .offset = range.first,
                     .count = range.count,
-                    .bytes = rp_codec_encoded_bytes(&run->codec, run->dtype, range.count),
+                    .bytes = rp_codec_encoded_bytes(codec, run->dtype, range.count),
                     .sum_offset = walk->sum_offset};
     walk->sum_offset += rpi_align_up(range.count * rp_dtype_bytes(rpi_sum_dtype(run->dtype)));
     return true;
 }
 
-size_t rpi_cut_part_bytes(const rpi_cut *cut, uint32_t chunk, int part) {
+size_t rpi_cut_part_bytes(const rpi_cut *cut, uint32_t chunk, int part, int level) {
     size_t bytes = 0;
     rpi_piece piece;
-    for (rpi_walk walk = rpi_cut_walk(cut, chunk, part); rpi_walk_next(&walk, &piece);)
+    for (rpi_walk walk = rpi_cut_walk(cut, chunk, part, level); rpi_walk_next(&walk, &piece);)
         bytes += piece.bytes;
     return bytes;
 }
@@ -101,7 +118,8 @@ size_t rpi_cut_part_bytes(const rpi_cut *cut, uint32_t chunk, int part) {
 size_t rpi_cut_part_values(const rpi_cut *cut, uint32_t chunk, int part) {
     size_t bytes = 0;
     rpi_piece piece;
-    for (rpi_walk walk = rpi_cut_walk(cut, chunk, part); rpi_walk_next(&walk, &piece);)
+    for (rpi_walk walk = rpi_cut_walk(cut, chunk, part, RPI_LEVEL_WORLD);
+         rpi_walk_next(&walk, &piece);)
         bytes += piece.count * rp_dtype_bytes(piece.run->dtype);
     return bytes;
 }
@@ -115,7 +133,7 @@ size_t rpi_cut_sum_bytes(const rpi_cut *cut) {
     size_t most = 0;
     for (int chunk = 0; chunk < cut->split.chunks; chunk++)
         for (int part = 0; part < cut->split.parts; part++) {
-            rpi_walk walk = rpi_cut_walk(cut, (uint32_t)chunk, part);
+            rpi_walk walk = rpi_cut_walk(cut, (uint32_t)chunk, part, RPI_LEVEL_WORLD);
             for (rpi_piece piece; rpi_walk_next(&walk, &piece);) {
             }
             if (walk.sum_offset > most) most = walk.sum_offset;

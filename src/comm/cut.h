@@ -3,6 +3,7 @@
 #ifndef RPI_COMM_CUT_H
 #define RPI_COMM_CUT_H
 
+#include "plan/plan.h"
 #include "plan/split.h"
 #include "redpoll/comm.h"
 
@@ -25,19 +26,23 @@ typedef struct rpi_cut {
     rpi_split_segment *segments; /* what plan knows of the runs */
     size_t count, room;
     rpi_split split;
+    bool inside;  /* parts also travel as they are (RPI_LEVEL_HOST): they fit a frame so, too */
     void *staged; /* inputs that are not the caller's: owned; NULL for none */
 } rpi_cut;
 
 /* Elements of one run that a part of a chunk holds. */
 typedef struct rpi_piece {
     const rpi_run *run;
-    size_t offset, count; /* in the run */
-    size_t bytes;         /* encoded */
-    size_t sum_offset;    /* bytes into the part's accumulator */
+    const rp_codec *codec; /* of the level that was asked for */
+    float *residual;       /* of the piece's first element; NULL: no error feedback */
+    size_t offset, count;  /* in the run */
+    size_t bytes;          /* encoded */
+    size_t sum_offset;     /* bytes into the part's accumulator */
 } rpi_piece;
 
 typedef struct rpi_walk {
     const rpi_cut *cut;
+    int level; /* RPI_LEVEL_WORLD, RPI_LEVEL_HOST */
     rpi_split_cursor cursor;
     size_t sum_offset;
 } rpi_walk;
@@ -52,10 +57,11 @@ rp_status rpi_cut_make(rpi_cut *cut, rpi_split_layout layout, int parts, size_t 
 void rpi_cut_clear(rpi_cut *cut); /* after the operation; keeps the room */
 void rpi_cut_free(rpi_cut *cut);
 
-rpi_walk rpi_cut_walk(const rpi_cut *cut, uint32_t chunk, int part);
+rpi_walk rpi_cut_walk(const rpi_cut *cut, uint32_t chunk, int part, int level);
 bool rpi_walk_next(rpi_walk *walk, rpi_piece *out_piece);
-size_t rpi_cut_part_bytes(const rpi_cut *cut, uint32_t chunk, int part);  /* encoded */
-size_t rpi_cut_part_values(const rpi_cut *cut, uint32_t chunk, int part); /* as they are */
+/* Encoded by the codec of a level; as they are. */
+size_t rpi_cut_part_bytes(const rpi_cut *cut, uint32_t chunk, int part, int level);
+size_t rpi_cut_part_values(const rpi_cut *cut, uint32_t chunk, int part);
 /* Of blocks, whose other ranks may need more or fewer chunks: this part ends before this chunk,
  * and neither of its ends sends a frame. Never so in chunk 0. */
 bool rpi_cut_is_past(const rpi_cut *cut, uint32_t chunk, int part);

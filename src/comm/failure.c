@@ -111,7 +111,7 @@ static void need_of_chunk(const rpi_chunk *chunk, int peer, need *n) {
         if (action->kind == RPI_STEP_SEND) n->sends = true;
         if (action->kind != RPI_STEP_RECV) continue;
         n->frames++;
-        n->bytes += rpi_action_bytes(chunk, action);
+        n->bytes += rpi_action_bytes(chunk->request, chunk->index, action);
     }
 }
 
@@ -124,8 +124,7 @@ static void need_of_later_chunks(const rp_request *request, int peer, need *n) {
             if (action->kind == RPI_STEP_SEND) n->sends = true;
             if (action->kind != RPI_STEP_RECV) continue;
             n->frames++;
-            if (action->into >= RPI_SLOT_WIRE)
-                n->bytes += rpi_cut_part_bytes(&request->cut, c, action->part);
+            n->bytes += rpi_action_bytes(request, c, action);
         }
 }
 

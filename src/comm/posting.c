@@ -87,6 +87,18 @@ static rp_status check_reduction(const rpi_run *run, rp_reduction reduce) {
     return RP_OK;
 }
 
+/* Some algorithms are for exact codecs only: one that was named says so. */
+static rp_status check_exactness(const rpi_posting *posting, bool lossy) {
+    const rpi_algorithm *algorithm = NULL;
+    const char *name = posting->options->algorithm;
+    if (!name || !lossy) return RP_OK;
+    RP_TRY(rpi_algorithm_find(posting->collective, name, &algorithm));
+    if (!algorithm->exact) return RP_OK;
+    return RP_FAIL(UNSUPPORTED,
+                   "%s '%s' takes no lossy codec, since it encodes on every hop; 'sra' does",
+                   rpi_collective_name(posting->collective), name);
+}
+
 /* ---- RP_PREMUL_SUM ---- */
 
 static size_t staged_bytes(const rpi_run *run) {
@@ -133,11 +145,13 @@ static rp_status prepare(rp_request *request, const rpi_posting *posting) {
                              .rank = comm->rank,
                              .root = posting->root,
                              .mean = request->reduce == RP_AVG,
-                             .host_of = comm->mesh ? comm->mesh->host_of : NULL};
+                             .host_of = comm->host_of};
+    RP_TRY(check_exactness(posting, lossy));
     RP_TRY(rpi_comm_routine(comm, posting->collective, options->algorithm, &plan, lossy, bytes,
                             &request->routine));
     int parts = request->routine->schedule.parts;
     size_t chunk_bytes = rpi_comm_chunk_bytes(comm, posting->layout, parts, lossy);
+    request->cut.inside = request->routine->inside;
     RP_TRY(rpi_cut_make(&request->cut, posting->layout, parts, chunk_bytes, RPI_FRAME_PAYLOAD));
     request->sum_stride = request->routine->sums ? rpi_cut_sum_bytes(&request->cut) : 0;
     if (request->reduce == RP_PREMUL_SUM) RP_TRY(scale_input(&request->cut, options->factor));

@@ -101,7 +101,7 @@ static rp_status find_recv(rpi_chunk *chunk, int rank, const rpi_frame_header *h
     if (chunk->received[peer] < count) {
         int index = routine->recvs[first + chunk->received[peer]];
         const rpi_action *action = &routine->action[index];
-        size_t expected = rpi_action_bytes(chunk, action);
+        size_t expected = rpi_action_bytes(request, chunk->index, action);
         if (rpi_request_recv_part(request, header) == action->part && bytes == expected) {
             if (!(chunk->ready[index / 64] >> (index % 64) & 1)) return RP_PENDING;
             *out_action = index;

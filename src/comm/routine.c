@@ -34,8 +34,11 @@ static void plan_wires(rpi_routine *routine) {
     for (int i = 0; i < schedule->count; i++) {
         const rpi_step *step = &schedule->steps[i];
         if (step->from >= RPI_SLOT_WIRE) routine->wires[step->from - RPI_SLOT_WIRE].readers++;
-        if (step->kind != RPI_STEP_ENCODE) continue;
+        if (step->into < RPI_SLOT_WIRE) continue;
         rpi_wire_plan *wire = &routine->wires[step->into - RPI_SLOT_WIRE];
+        wire->level = step->level;
+        routine->inside |= step->level == RPI_LEVEL_HOST;
+        if (step->kind != RPI_STEP_ENCODE) continue;
         wire->role = step->role;
         if (source_lasts(schedule, i)) wire->source = step->from;
     }
@@ -45,12 +48,19 @@ static bool touches_sum(const rpi_step *step) {
     return (is_values(step->from) && step->from == RPI_SLOT_SUM) || step->into == RPI_SLOT_SUM;
 }
 
+/* Of the bytes that a step makes, reads or moves. */
+static uint8_t level_of(const rpi_routine *routine, const rpi_step *step) {
+    int slot = step->into >= RPI_SLOT_WIRE ? step->into : step->from;
+    return slot >= RPI_SLOT_WIRE ? routine->wires[slot - RPI_SLOT_WIRE].level : 0;
+}
+
 static void make_actions(rpi_routine *routine) {
     const rpi_schedule *schedule = &routine->schedule;
     for (int i = 0; i < schedule->count; i++) {
         const rpi_step *step = &schedule->steps[i];
         routine->action[i] = (rpi_action){.kind = step->kind,
                                           .role = step->role,
+                                          .level = level_of(routine, step),
                                           .round = step->round,
                                           .from = step->from,
                                           .into = step->into,

@@ -15,10 +15,11 @@
 enum { RPI_NO_SLOT = 0xffff };
 
 typedef struct rpi_action {
-    uint8_t kind; /* rpi_step_kind */
-    uint8_t role; /* of the encoding */
-    bool encodes; /* a SEND with its ENCODE: `from` is then a slot of values */
-    bool fused;   /* an ENCODE that became part of its SEND: never runs */
+    uint8_t kind;  /* rpi_step_kind */
+    uint8_t role;  /* of the encoding */
+    uint8_t level; /* of the bytes that it makes, reads or moves */
+    bool encodes;  /* a SEND with its ENCODE: `from` is then a slot of values */
+    bool fused;    /* an ENCODE that became part of its SEND: never runs */
     uint16_t round;
     uint16_t from, into;
     uint16_t waits; /* actions that must finish first */
@@ -30,7 +31,7 @@ typedef struct rpi_action {
 typedef struct rpi_wire_plan {
     uint16_t readers; /* actions that read the slot */
     uint16_t source;  /* values slot that holds the same values to the end, or RPI_NO_SLOT */
-    uint8_t role;
+    uint8_t role, level;
 } rpi_wire_plan;
 
 typedef struct rpi_routine {
@@ -44,6 +45,7 @@ typedef struct rpi_routine {
     int32_t *recvs;         /* RECV actions, by peer, in order */
     int32_t *first_recv;    /* [world + 1] into recvs */
     int32_t *sum_of_part;   /* [parts]: index of the part's accumulator, -1 for none */
+    bool inside;            /* some bytes are exact, for this host */
     int sums;               /* accumulators a chunk needs */
     struct rpi_chunk *idle; /* chunk states to use again */
 } rpi_routine;

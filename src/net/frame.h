@@ -15,7 +15,7 @@ typedef struct rpi_frame_header {
     uint32_t magic;
     uint8_t version;
     uint8_t kind;   /* rpi_frame_kind */
-    uint16_t round; /* of the schedule: for messages */
+    uint16_t round; /* of the schedule: for messages; and the bit below */
     uint32_t communicator;
     uint32_t epoch;    /* of its membership */
     uint64_t sequence; /* of the operation in the communicator */
@@ -37,6 +37,9 @@ typedef enum rpi_frame_kind {
     RPI_FRAME_TIMED,    /* a frame within a frame: the shaping wrapper's */
     RPI_FRAME_ANNOUNCE, /* a header alone: something is to be sent */
 } rpi_frame_kind;
+
+/* Set in round: the payload is exact, whatever codec was posted, since it stays on its host. */
+enum { RPI_FRAME_EXACT = 0x8000 };
 
 /* CRC-32C (Castagnoli), hardware where there is one. Start with crc 0. */
 uint32_t rpi_crc32c(uint32_t crc, const void *data, size_t bytes);

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-enum { MESH_VERSION = 1, KINDS = 3, SUBJECT_BYTES = 40 };
+enum { MESH_VERSION = 1, KINDS = 4, SUBJECT_BYTES = 40 };
 
 /* While the mesh comes up. */
 typedef struct mesh_work {
@@ -20,6 +20,7 @@ typedef struct mesh_work {
     const rpi_transport *asked; /* by name; NULL: whichever reaches */
     const rpi_transport *outer; /* wraps the links of a mesh that has a shape; NULL: none */
     const rpi_transport *kinds[KINDS];   /* in use; mesh->endpoints[i] is of kinds[i] */
+    bool wrapped[KINDS];                 /* in `outer` */
     char subjects[KINDS][SUBJECT_BYTES]; /* of the cards with their addresses */
     int kind_count;
     int *kind_of; /* [world]: how to talk to each rank */
@@ -41,10 +42,10 @@ static rp_status show_card(mesh_work *work) {
     char card[RPI_CARD_BYTES];
     snprintf(card, sizeof card,
              "version=%d\nworld=%d\ntransport=%s\nshaped=%d\nframe=%zu\nsecret=%" PRIx64
-             "\nhost=%s\nmachine=%s\npid=%" PRId64 "\nprocess=%" PRIx64 "\n",
+             "\nhost=%s\nnamed=%s\nmachine=%s\npid=%" PRId64 "\nprocess=%" PRIx64 "\n",
              MESH_VERSION, mesh->world, wanted_transport(work->options),
              is_shaped(work->options), work->options->frame_bytes, mesh->secret, self->host,
-             self->machine, self->pid, self->process);
+             self->named, self->machine, self->pid, self->process);
     return rpi_meeting_show(&work->meeting, "card", card);
 }
 
@@ -91,6 +92,12 @@ static rp_status read_card(mesh_work *work, int peer) {
     RP_TRY(check_card(work, peer, card));
     field(card, "host", info->host, sizeof info->host);
     field(card, "machine", info->machine, sizeof info->machine);
+    field(card, "named", info->named, sizeof info->named);
+    const rpi_peer_info *self = &work->mesh->peers[work->mesh->rank];
+    if (!info->named[0] != !self->named[0])
+        return RP_FAIL(
+            MISMATCH, "rank %d names the host it counts as being on, rank %d does not",
+            info->named[0] ? peer : work->mesh->rank, info->named[0] ? work->mesh->rank : peer);
     info->pid = strtoll(field(card, "pid", number, sizeof number), NULL, 10);
     info->process = strtoull(field(card, "process", number, sizeof number), NULL, 16);
     if (peer == 0)
@@ -98,11 +105,15 @@ static rp_status read_card(mesh_work *work, int peer) {
     return RP_OK;
 }
 
+static bool same_host(const rpi_peer_info *a, const rpi_peer_info *b) {
+    return strcmp(a->host, b->host) == 0 && strcmp(a->named, b->named) == 0;
+}
+
 static void number_hosts(rpi_mesh *mesh) {
     int hosts = 0;
     for (int rank = 0; rank < mesh->world; rank++) {
         int first = 0;
-        while (strcmp(mesh->peers[first].host, mesh->peers[rank].host) != 0) first++;
+        while (!same_host(&mesh->peers[first], &mesh->peers[rank])) first++;
         mesh->host_of[rank] = first < rank ? mesh->host_of[first] : hosts++;
     }
 }
@@ -111,7 +122,10 @@ static rp_status exchange_cards(mesh_work *work) {
     rpi_mesh *mesh = work->mesh;
     if (mesh->rank == 0 && getrandom(&mesh->secret, sizeof mesh->secret, 0) < 0)
         return RP_FAIL_ERRNO(IO, "cannot draw a secret");
-    RP_TRY(rpi_peer_info_self(&mesh->peers[mesh->rank]));
+    rpi_peer_info *self = &mesh->peers[mesh->rank];
+    RP_TRY(rpi_peer_info_self(self));
+    if (work->options->host)
+        snprintf(self->named, sizeof self->named, "%s", work->options->host);
     RP_TRY(show_card(work));
     for (int peer = 0; peer < mesh->world; peer++)
         if (peer != mesh->rank) RP_TRY(read_card(work, peer));
@@ -145,8 +159,16 @@ static rp_status choose(const mesh_work *work, int peer, const rpi_transport **o
     return RP_OK;
 }
 
+/* Links inside a named host are as they are. */
+static bool is_wrapped(const mesh_work *work, int peer) {
+    const rpi_mesh *mesh = work->mesh;
+    bool inside =
+        mesh->peers[mesh->rank].named[0] && mesh->host_of[peer] == mesh->host_of[mesh->rank];
+    return work->outer && !inside;
+}
+
 /* Open an endpoint on one more transport and show its address. */
-static rp_status open_endpoint(mesh_work *work, const rpi_transport *transport) {
+static rp_status open_endpoint(mesh_work *work, const rpi_transport *transport, bool wrapped) {
     rpi_mesh *mesh = work->mesh;
     rpi_endpoint_options options = {.rank = mesh->rank,
                                     .world = mesh->world,
@@ -157,16 +179,18 @@ static rp_status open_endpoint(mesh_work *work, const rpi_transport *transport) 
         return RP_FAIL(INTERNAL, "more than %d transports in one mesh", KINDS);
     int kind = work->kind_count;
     char address[RPI_CARD_BYTES];
-    const rpi_transport *outer = work->outer ? work->outer : transport;
-    if (work->outer) {
+    const rpi_transport *outer = wrapped ? work->outer : transport;
+    if (wrapped) {
         options.shape = work->options->shape;
         options.inner = transport;
     }
     RP_TRY(outer->open(&options, &mesh->endpoints[kind]));
     work->kinds[kind] = transport;
+    work->wrapped[kind] = wrapped;
     work->kind_count++;
     RP_TRY(outer->address(mesh->endpoints[kind], address, sizeof address));
-    snprintf(work->subjects[kind], SUBJECT_BYTES, "address.%s", transport->name);
+    snprintf(work->subjects[kind], SUBJECT_BYTES, "address.%s%s", wrapped ? "shaped." : "",
+             transport->name);
     return rpi_meeting_show(&work->meeting, work->subjects[kind], address);
 }
 
@@ -176,8 +200,11 @@ static rp_status open_endpoints(mesh_work *work) {
         const rpi_transport *transport = NULL;
         RP_TRY(choose(work, peer, &transport));
         int kind = 0;
-        while (kind < work->kind_count && work->kinds[kind] != transport) kind++;
-        if (kind == work->kind_count) RP_TRY(open_endpoint(work, transport));
+        bool wrapped = is_wrapped(work, peer);
+        while (kind < work->kind_count &&
+               (work->kinds[kind] != transport || work->wrapped[kind] != wrapped))
+            kind++;
+        if (kind == work->kind_count) RP_TRY(open_endpoint(work, transport, wrapped));
         work->kind_of[peer] = kind;
     }
     return RP_OK;

@@ -9,6 +9,8 @@ typedef struct rpi_mesh_options {
     const char *prefix;    /* of every key in the store: one communicator, one prefix */
     const char *transport; /* NULL or "auto": the first of the catalogue that reaches */
     rpi_link_shape shape;  /* wraps the chosen transport when bytes_per_s or latency_s is set */
+    const char *host; /* what this rank's host is called; NULL: what it is. Named hosts of one
+                         machine are shaped between each other, and not inside */
     const char *bind_host;
     size_t frame_bytes;
     double timeout_s; /* for everybody to arrive */
@@ -20,7 +22,7 @@ typedef struct rpi_mesh {
     rpi_peer_info *peers;       /* [world] */
     int *host_of;               /* [world], numbered by first appearance */
     rpi_link **links;           /* [world]; links[rank] is NULL */
-    rpi_endpoint *endpoints[4]; /* one for each transport in use; NULL after the last */
+    rpi_endpoint *endpoints[5]; /* one for each transport in use; NULL after the last */
 } rpi_mesh;
 
 /* Collective: returns on every rank or fails on every rank by the deadline, naming the ranks

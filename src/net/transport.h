@@ -22,6 +22,7 @@
 typedef struct rpi_peer_info {
     char host[64];    /* boot id and network namespace: equal means same kernel and same net */
     char machine[64]; /* boot id: equal means the memory of one kernel */
+    char named[64];   /* the host that it counts as being on; empty: the one it is on */
     int64_t pid;
     uint64_t process; /* random, equal for threads of one process */
 } rpi_peer_info;

@@ -7,6 +7,10 @@
 static const rpi_algorithm *const catalogue[] = {
     &rpi_algorithm_sra,
     &rpi_algorithm_ring,
+    &rpi_algorithm_two_level,
+    &rpi_algorithm_halving,
+    &rpi_algorithm_doubling,
+    &rpi_algorithm_oneshot,
     &rpi_algorithm_direct_scatter,
     &rpi_algorithm_ring_scatter,
     &rpi_algorithm_direct_gather,
@@ -17,6 +21,7 @@ static const rpi_algorithm *const catalogue[] = {
     &rpi_algorithm_rendezvous,
     &rpi_algorithm_direct_reduce,
     &rpi_algorithm_scatter_reduce,
+    &rpi_algorithm_tree_reduce,
     &rpi_algorithm_root_gather,
     &rpi_algorithm_root_scatter,
     &rpi_algorithm_pairwise,

@@ -6,6 +6,10 @@
 
 extern const rpi_algorithm rpi_algorithm_sra;
 extern const rpi_algorithm rpi_algorithm_ring;
+extern const rpi_algorithm rpi_algorithm_two_level;
+extern const rpi_algorithm rpi_algorithm_halving;
+extern const rpi_algorithm rpi_algorithm_doubling;
+extern const rpi_algorithm rpi_algorithm_oneshot;
 extern const rpi_algorithm rpi_algorithm_direct_scatter;
 extern const rpi_algorithm rpi_algorithm_ring_scatter;
 extern const rpi_algorithm rpi_algorithm_direct_gather;
@@ -18,6 +22,7 @@ extern const rpi_algorithm rpi_algorithm_rendezvous;
 extern const rpi_algorithm rpi_algorithm_neighbours;
 extern const rpi_algorithm rpi_algorithm_direct_reduce;
 extern const rpi_algorithm rpi_algorithm_scatter_reduce;
+extern const rpi_algorithm rpi_algorithm_tree_reduce;
 extern const rpi_algorithm rpi_algorithm_root_gather;
 extern const rpi_algorithm rpi_algorithm_root_scatter;
 extern const rpi_algorithm rpi_algorithm_pairwise;

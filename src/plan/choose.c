@@ -12,9 +12,22 @@ static int encodings(const rpi_algorithm *algorithm, bool lossy) {
     return algorithm->quantisations < 0 ? INT_MAX : algorithm->quantisations;
 }
 
-static bool is_candidate(const rpi_algorithm *algorithm, rpi_collective collective, int world) {
-    return algorithm->collective == collective &&
-           algorithm->fits(&(rpi_plan_request){.world = world});
+static bool works(const rpi_algorithm *algorithm, rpi_collective collective, int world,
+                  bool lossy) {
+    return algorithm->collective == collective && !(lossy && algorithm->exact) &&
+           rpi_algorithm_fits(algorithm, world);
+}
+
+/* Where one adds in rank order, no other is chosen: an exact sum then has the same bits
+ * whatever its length. */
+static bool is_candidate(const rpi_algorithm *algorithm, rpi_collective collective, int world,
+                         bool lossy) {
+    const rpi_algorithm *other;
+    if (!works(algorithm, collective, world, lossy)) return false;
+    if (lossy || algorithm->rank_order) return true;
+    for (int i = 0; (other = rpi_algorithm_at(i)) != NULL; i++)
+        if (works(other, collective, world, lossy) && other->rank_order) return false;
+    return true;
 }
 
 static int fewest_encodings(rpi_collective collective, int world, bool lossy,
@@ -23,7 +36,7 @@ static int fewest_encodings(rpi_collective collective, int world, bool lossy,
     int fewest = INT_MAX;
     *out_candidates = 0;
     for (int i = 0; (it = rpi_algorithm_at(i)) != NULL; i++) {
-        if (!is_candidate(it, collective, world)) continue;
+        if (!is_candidate(it, collective, world, lossy)) continue;
         int count = encodings(it, lossy);
         if (count < fewest) *out_candidates = 0;
         if (count < fewest) fewest = count;
@@ -41,7 +54,8 @@ rp_status rpi_algorithm_choose(rpi_collective collective, int world, size_t byte
     double best_s = 0;
     for (int i = 0; (it = rpi_algorithm_at(i)) != NULL; i++) {
         rpi_cost cost = {0};
-        if (!is_candidate(it, collective, world) || encodings(it, lossy) != fewest) continue;
+        if (!is_candidate(it, collective, world, lossy) || encodings(it, lossy) != fewest)
+            continue;
         if (candidates > 1) RP_TRY(rpi_plan_cost(it, world, bytes, encoded, model, &cost));
         if (best && cost.time_s >= best_s * (1 - CLEAR_GAIN)) continue;
         best = it;

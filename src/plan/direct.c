@@ -1,20 +1,10 @@
 #include "plan/direct.h"
 
-/* The first contribution overwrites the accumulator, the others are added to it. */
-static void accumulate(rpi_writer *writer, int part, int from, bool first) {
-    if (!first)
-        rpi_write_add(writer, part, from, RPI_SLOT_SUM);
-    else if (from == RPI_SLOT_IN)
-        rpi_write_copy(writer, part, from, RPI_SLOT_SUM);
-    else
-        rpi_write_decode(writer, part, from, RPI_SLOT_SUM);
-}
-
 void rpi_direct_sum(rpi_writer *writer, int part) {
     int world = writer->schedule->world, rank = writer->schedule->rank;
     for (int source = 0; source < world; source++) {
         int from = source == rank ? RPI_SLOT_IN : rpi_write_recv(writer, part, source);
-        accumulate(writer, part, from, source == 0);
+        rpi_write_accumulate(writer, part, from, source == 0);
     }
 }
 

@@ -77,7 +77,8 @@ typedef enum rpi_collective {
 } rpi_collective;
 
 typedef enum rpi_step_kind {
-    RPI_STEP_ENCODE, /* values `from` (IN, SUM) -> bytes `into` (a wire slot), of role `role` */
+    RPI_STEP_ENCODE, /* values `from` (IN, SUM) -> bytes `into` (a wire slot), of role `role`,
+                        by the codec of `level` */
     RPI_STEP_SEND,   /* bytes `from` (a wire slot, TOKEN) -> peer */
     RPI_STEP_RECV,   /* from peer -> bytes `into` (a wire slot, TOKEN) */
     RPI_STEP_DECODE, /* bytes `from` -> values `into` (OUT, SUM), overwriting */
@@ -99,9 +100,15 @@ typedef struct rpi_fraction {
     int32_t times, over;
 } rpi_fraction;
 
+/* Which codec bytes are of: what the caller named goes between hosts, and also inside one where
+ * an algorithm knows no hosts; inside a host an exact one can be had, without error feedback.
+ */
+enum { RPI_LEVEL_WORLD = 0, RPI_LEVEL_HOST = 1 };
+
 typedef struct rpi_step {
     uint8_t kind;
     uint8_t role;        /* ENCODE; else 0 */
+    uint8_t level;       /* ENCODE, and RECV into a wire slot: of the bytes; else 0 */
     uint16_t round;      /* for printing and for phases in errors; not an order */
     uint16_t from, into; /* slots; the one a kind does not use is 0 */
     int32_t part;
@@ -132,6 +139,10 @@ typedef struct rpi_plan_request {
     const int *host_of; /* world entries: which host a rank is on; NULL: each on its own */
 } rpi_plan_request;
 
+static inline bool rpi_same_host(const rpi_plan_request *request, int a, int b) {
+    return request->host_of ? request->host_of[a] == request->host_of[b] : a == b;
+}
+
 /* The contract of an algorithm kind; algorithms.c is the catalogue. */
 typedef struct rpi_algorithm {
     const char *name;    /* "ring", "sra" */
@@ -141,6 +152,7 @@ typedef struct rpi_algorithm {
                           world */
     bool exact;        /* refuses lossy codecs: encodes a part more than once, or replicas would
                           differ */
+    bool knows_hosts;  /* what it does depends on host_of, and inside a host it is exact */
     bool rank_order;   /* sums in rank order, independent of how parts are cut */
     bool (*fits)(const rpi_plan_request *request); /* the rank does not matter */
     rp_status (*build)(const rpi_plan_request *request, rpi_schedule *out_schedule);

@@ -27,7 +27,9 @@ enum { RPI_PLAN_CHECK_WORLD = 1024 }; /* largest world: a link takes some 100 by
  *  - a rank encodes a part lossily at most once (there is one residual an element);
  *  - replicas are bit-identical: after an all-reduce or all-gather all ranks, after a broadcast
  *    all but the root, hold what the same operations in the same order made of the same inputs;
- *  - no element is encoded more often than algorithm->quantisations says, and some as often;
+ *  - no element is encoded lossily more often than algorithm->quantisations says, and some as
+ *    often where each rank is on a host of its own;
+ *  - bytes of level HOST stay on their host, and both ends of a frame know its level;
  *  - blocks (plan.h): a rank handles only parts that it gives or gets;
  *  - barrier: no rank ends before all have begun; send/recv: no data before the token.
  * Else RP_INTERNAL, naming algorithm, world, root, rank, step and part. RP_NOMEM.

@@ -66,6 +66,9 @@ static rp_status check_fields(const rpi_schedule *schedule, int i) {
         return rpi_schedule_fail(schedule, i, "there are %d parts", schedule->parts);
     if (step->role > (step->kind == RPI_STEP_ENCODE ? RPI_ROLE_OWNER : 0))
         return rpi_schedule_fail(schedule, i, "no such role %d", step->role);
+    bool has_level = step->into >= RPI_SLOT_WIRE; /* of an ENCODE or a RECV */
+    if (step->level > (has_level ? RPI_LEVEL_HOST : 0))
+        return rpi_schedule_fail(schedule, i, "no such level %d", step->level);
     bool remote = step->kind == RPI_STEP_SEND || step->kind == RPI_STEP_RECV;
     bool peer = step->peer >= 0 && step->peer < schedule->world && step->peer != schedule->rank;
     if (remote ? !peer : step->peer != -1)

@@ -42,10 +42,11 @@ static int fresh_wire(rpi_writer *writer) {
     return RPI_SLOT_WIRE + writer->schedule->wires++;
 }
 
-int rpi_write_encode(rpi_writer *writer, int part, int from, int role) {
+static int write_encode(rpi_writer *writer, int part, int from, int role, int level) {
     int wire = fresh_wire(writer);
     append(writer, (rpi_step){.kind = RPI_STEP_ENCODE,
                               .role = (uint8_t)role,
+                              .level = (uint8_t)level,
                               .from = (uint16_t)from,
                               .into = (uint16_t)wire,
                               .part = part,
@@ -53,12 +54,30 @@ int rpi_write_encode(rpi_writer *writer, int part, int from, int role) {
     return wire;
 }
 
-int rpi_write_recv(rpi_writer *writer, int part, int peer) {
+static int write_recv(rpi_writer *writer, int part, int peer, int level) {
     int wire = fresh_wire(writer);
-    append(
-        writer,
-        (rpi_step){.kind = RPI_STEP_RECV, .into = (uint16_t)wire, .part = part, .peer = peer});
+    append(writer, (rpi_step){.kind = RPI_STEP_RECV,
+                              .level = (uint8_t)level,
+                              .into = (uint16_t)wire,
+                              .part = part,
+                              .peer = peer});
     return wire;
+}
+
+int rpi_write_encode(rpi_writer *writer, int part, int from, int role) {
+    return write_encode(writer, part, from, role, RPI_LEVEL_WORLD);
+}
+
+int rpi_write_recv(rpi_writer *writer, int part, int peer) {
+    return write_recv(writer, part, peer, RPI_LEVEL_WORLD);
+}
+
+int rpi_write_encode_inside(rpi_writer *writer, int part, int from, int role) {
+    return write_encode(writer, part, from, role, RPI_LEVEL_HOST);
+}
+
+int rpi_write_recv_inside(rpi_writer *writer, int part, int peer) {
+    return write_recv(writer, part, peer, RPI_LEVEL_HOST);
 }
 
 void rpi_write_send(rpi_writer *writer, int part, int from, int peer) {
@@ -85,6 +104,15 @@ void rpi_write_add(rpi_writer *writer, int part, int from, int into) {
 
 void rpi_write_copy(rpi_writer *writer, int part, int from, int into) {
     write_local(writer, RPI_STEP_COPY, part, from, into);
+}
+
+void rpi_write_accumulate(rpi_writer *writer, int part, int from, bool first) {
+    if (!first)
+        rpi_write_add(writer, part, from, RPI_SLOT_SUM);
+    else if (from == RPI_SLOT_IN)
+        rpi_write_copy(writer, part, from, RPI_SLOT_SUM);
+    else
+        rpi_write_decode(writer, part, from, RPI_SLOT_SUM);
 }
 
 /* The weight that makes a finished sum the result. */

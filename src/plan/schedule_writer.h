@@ -23,10 +23,16 @@ void rpi_writer_round(rpi_writer *writer, int round);
 int rpi_write_encode(rpi_writer *writer, int part, int from, int role);
 int rpi_write_recv(rpi_writer *writer, int part, int peer);
 
+/* The same with the exact codec of level HOST, for ranks of this host only. */
+int rpi_write_encode_inside(rpi_writer *writer, int part, int from, int role);
+int rpi_write_recv_inside(rpi_writer *writer, int part, int peer);
+
 void rpi_write_send(rpi_writer *writer, int part, int from, int peer);
 void rpi_write_decode(rpi_writer *writer, int part, int from, int into);
 void rpi_write_add(rpi_writer *writer, int part, int from, int into);
 void rpi_write_copy(rpi_writer *writer, int part, int from, int into);
+/* `from` starts the part's SUM, or is added to it. */
+void rpi_write_accumulate(rpi_writer *writer, int part, int from, bool first);
 /* `into` becomes weight * `from`; SUM becomes SUM + weight * `from`. */
 void rpi_write_weighed_copy(rpi_writer *writer, int part, int from, int into,
                             rpi_fraction weight);

@@ -21,13 +21,13 @@ static void fill_runs(rpi_cut *cut, rpi_rng *rng) {
 }
 
 /* Pieces come in order, so that covering means each starts where the one before has ended. */
-static void check_covered(const rpi_cut *cut, size_t limit) {
+static void check_covered(const rpi_cut *cut, int level, size_t limit) {
     size_t *next = calloc(cut->count + 1, sizeof *next);
     for (int chunk = 0; chunk < cut->split.chunks; chunk++)
         for (int part = 0; part < cut->split.parts; part++) {
             size_t bytes = 0;
             rpi_piece piece;
-            for (rpi_walk walk = rpi_cut_walk(cut, (uint32_t)chunk, part);
+            for (rpi_walk walk = rpi_cut_walk(cut, (uint32_t)chunk, part, level);
                  rpi_walk_next(&walk, &piece);) {
                 size_t run = (size_t)(piece.run - cut->runs);
                 CHECK(piece.offset == next[run] && piece.count > 0);
@@ -35,7 +35,7 @@ static void check_covered(const rpi_cut *cut, size_t limit) {
                 next[run] += piece.count;
                 bytes += piece.bytes;
             }
-            CHECK_EQ(bytes, rpi_cut_part_bytes(cut, (uint32_t)chunk, part));
+            CHECK_EQ(bytes, rpi_cut_part_bytes(cut, (uint32_t)chunk, part, level));
             CHECK_MSG(bytes <= limit, "a part of %zu bytes", bytes);
         }
     for (size_t i = 0; i < cut->count; i++) CHECK_EQ(next[i], cut->runs[i].count);
@@ -51,9 +51,33 @@ static void parts_cover_every_element_once(void) {
         fill_runs(&cut, &rng);
         int parts = 1 + (int)rpi_rng_below(&rng, 9);
         REQUIRE_OK(rpi_cut_make(&cut, RPI_SPLIT_VECTOR, parts, chunk, limit));
-        check_covered(&cut, limit);
+        check_covered(&cut, RPI_LEVEL_WORLD, limit);
         rpi_cut_clear(&cut);
     }
+    rpi_cut_free(&cut);
+}
+
+/* Cut by encoded bytes, and yet as it is no part is longer than a frame. */
+static void exact_parts_fit_too(void) {
+    enum { LIMIT = 40000 };
+    rpi_rng rng = rpi_rng_make(check_seed(), RPI_RNG_TEST, 1);
+    rpi_cut cut = {0};
+    for (int round = 0; round < 100; round++) {
+        REQUIRE_OK(rpi_cut_reserve(&cut, 1 + rpi_rng_below(&rng, 5)));
+        fill_runs(&cut, &rng);
+        cut.inside = true;
+        REQUIRE_OK(rpi_cut_make(&cut, RPI_SPLIT_VECTOR, 1 + round % 7, 0, LIMIT));
+        check_covered(&cut, RPI_LEVEL_WORLD, LIMIT);
+        check_covered(&cut, RPI_LEVEL_HOST, LIMIT);
+        rpi_cut_clear(&cut);
+    }
+    REQUIRE_OK(rpi_cut_reserve(&cut, 1));
+    cut.runs[0] = (rpi_run){.count = 200000, .dtype = RP_F32};
+    REQUIRE_OK(rp_codec_parse("q4:bucket=65536", &cut.runs[0].codec));
+    CHECK_FAILS(rpi_cut_make(&cut, RPI_SPLIT_VECTOR, 4, 0, LIMIT), UNSUPPORTED,
+                "a part of 262144 bytes does not fit a frame");
+    cut.inside = false;
+    CHECK_OK(rpi_cut_make(&cut, RPI_SPLIT_VECTOR, 4, 0, LIMIT));
     rpi_cut_free(&cut);
 }
 
@@ -93,6 +117,7 @@ static void narrowing_overflows_to_infinity(void) {
 }
 
 CASES({"parts cover every element once", parts_cover_every_element_once},
+      {"exact parts fit, too", exact_parts_fit_too},
       {"a granule that fits no frame is refused", a_granule_that_fits_no_frame_is_refused},
       {"means are true divisions", means_are_true_divisions},
       {"narrowing overflows to infinity", narrowing_overflows_to_infinity})

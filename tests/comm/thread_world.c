@@ -22,12 +22,21 @@ void world_meet(void) {
     pthread_barrier_wait(my_meeting);
 }
 
+static const int *hosts; /* of the worlds to come */
+
+void world_hosts(const int *host_of) {
+    hosts = host_of;
+}
+
 static void *rank_main(void *context) {
     world_rank *self = context;
     my_meeting = self->meeting;
     rp_comm *comm = NULL;
-    rp_status status =
-        rp_comm_create(self->store, self->rank, self->world, self->options, &comm);
+    rp_comm_options options = *self->options;
+    char host[16];
+    if (hosts) snprintf(host, sizeof host, "host %d", hosts[self->rank]);
+    if (hosts) options.host = host;
+    rp_status status = rp_comm_create(self->store, self->rank, self->world, &options, &comm);
     if (status != RP_OK) {
         check_failed(__FILE__, __LINE__, "rank %d: %s", self->rank, rp_last_error()->message);
         return NULL;

@@ -12,6 +12,9 @@ typedef void (*world_function)(rp_comm *comm, int rank, int world, void *context
 void world_run(int world, const rp_comm_options *options, world_function function,
                void *context);
 
+/* Worlds that are run from here on count rank r as being on host host_of[r]; NULL: on one. */
+void world_hosts(const int *host_of);
+
 /* All ranks of the running world_run() meet here, past the communicator. */
 void world_meet(void);
 

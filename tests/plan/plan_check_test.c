@@ -27,6 +27,80 @@ static void every_algorithm_holds_in_every_world(void) {
     }
 }
 
+/* Layouts of hosts: all on one, one rank each, even, uneven, in turns, at random. */
+enum { LAYOUTS = 7 };
+
+static void lay_out(int layout, int world, rpi_rng *rng, int *host_of) {
+    for (int rank = 0; rank < world; rank++) {
+        int hosts[LAYOUTS] = {0,
+                              rank,
+                              rank / 2,
+                              rank % 3,
+                              rank < (world + 1) / 2 ? 7 : 3 + (rank > 3 * world / 4),
+                              rank ? 1 + (rank - 1) / 4 : 9,
+                              (int)rpi_rng_below(rng, 5)};
+        host_of[rank] = hosts[layout];
+    }
+}
+
+/* Those that know hosts for every world up to 33 on every layout, the others on one. */
+static void hosts_make_no_difference_to_what_holds(void) {
+    rpi_rng rng = rpi_rng_make(check_seed(), RPI_RNG_TEST, 3);
+    const rpi_algorithm *algorithm;
+    for (int i = 0; (algorithm = rpi_algorithm_at(i)) != NULL; i++)
+        for (int layout = 0; layout < LAYOUTS; layout++)
+            for (int world = 1; world <= LARGEST; world++) {
+                int host_of[LARGEST], roots = 1;
+                if (!algorithm->knows_hosts && (layout != LAYOUTS - 1 || world % 4)) continue;
+                if (!rpi_algorithm_fits(algorithm, world)) continue;
+                lay_out(layout, world, &rng, host_of);
+                if (rpi_collective_has_root(algorithm->collective)) roots = world;
+                for (int root = 0; root < roots; root += 1 + (world > 9) * 5) {
+                    rpi_plan_request request = {
+                        .world = world, .root = root, .mean = world % 2, .host_of = host_of};
+                    CHECK_OK(rpi_plan_check(algorithm, &request));
+                }
+            }
+}
+
+/* 8 hosts of 8, and 16 hosts of very different sizes. */
+static void larger_worlds_of_hosts(void) {
+    static int even[64], odd[100];
+    for (int rank = 0; rank < 64; rank++) even[rank] = rank / 8;
+    for (int rank = 0; rank < 100; rank++) odd[rank] = rank < 40 ? 0 : rank % 16;
+    const rpi_algorithm *algorithm;
+    for (int i = 0; (algorithm = rpi_algorithm_at(i)) != NULL; i++) {
+        if (!algorithm->knows_hosts) continue;
+        rpi_plan_request request = {.world = 64, .root = 9, .mean = true, .host_of = even};
+        CHECK_OK(rpi_plan_check(algorithm, &request));
+        request.world = 100;
+        request.host_of = odd;
+        CHECK_OK(rpi_plan_check(algorithm, &request));
+    }
+}
+
+static void bytes_for_a_host_stay_there(void) {
+    static const int host_of[] = {0, 0, 1, 1};
+    const rpi_algorithm *algorithm = NULL;
+    REQUIRE_OK(rpi_algorithm_find(RPI_ALL_REDUCE, "two-level", &algorithm));
+    rpi_schedule schedules[4];
+    rpi_plan_request request = {.world = 4, .host_of = host_of};
+    for (int rank = 0; rank < 4; rank++) {
+        request.rank = rank;
+        REQUIRE_OK(rpi_schedule_build(algorithm, &request, &schedules[rank]));
+    }
+    CHECK_OK(rpi_plan_check_schedules(schedules, &request));
+    static const int elsewhere[] = {0, 1, 0, 1};
+    request.host_of = elsewhere;
+    CHECK_FAILS(rpi_plan_check_schedules(schedules, &request), INTERNAL,
+                "bytes that are for this host go to rank 1");
+    request.host_of = host_of;
+    for (int i = 0; i < schedules[1].count; i++)
+        if (schedules[1].steps[i].kind == RPI_STEP_RECV) schedules[1].steps[i].level = 0;
+    CHECK_FAILS(rpi_plan_check_schedules(schedules, &request), INTERNAL, "of another level");
+    for (int rank = 0; rank < 4; rank++) rpi_schedule_destroy(&schedules[rank]);
+}
+
 static void the_largest_world_can_be_proved(void) {
     const rpi_algorithm *algorithm = NULL;
     REQUIRE_OK(rpi_algorithm_find(RPI_BARRIER, "dissemination", &algorithm));
@@ -585,6 +659,9 @@ static void memory_failing_anywhere_is_reported(void) {
 
 CASES({"every algorithm holds in every world", every_algorithm_holds_in_every_world},
       {"the largest world can be proved", the_largest_world_can_be_proved},
+      {"hosts make no difference to what holds", hosts_make_no_difference_to_what_holds},
+      {"larger worlds of hosts", larger_worlds_of_hosts},
+      {"bytes for a host stay there", bytes_for_a_host_stay_there},
       {"every dropped step is missed", every_dropped_step_is_missed},
       {"every doubled step is found", every_doubled_step_is_found},
       {"every wrong peer is found", every_wrong_peer_is_found},

@@ -1,5 +1,7 @@
 #include "base/suggest.h"
 
+#include "base/status.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -52,4 +54,28 @@ const char *rpi_suggest_text(const char *word, rpi_name_at name_at, const void *
     else if (bytes)
         text[0] = '\0';
     return text;
+}
+
+static void list_names(rpi_name_at name_at, const void *context, char *text, size_t bytes) {
+    const char *name;
+    size_t used = 0;
+    text[0] = '\0';
+    for (int i = 0; (name = name_at(context, i)) != NULL && used < bytes; i++) {
+        int length = snprintf(text + used, bytes - used, "%s%s", i ? ", " : "", name);
+        used += length > 0 ? (size_t)length : 0;
+    }
+}
+
+rp_status rpi_name_find(const char *what, const char *name, rpi_name_at name_at,
+                        const void *context, int *out_index) {
+    const char *known;
+    for (int i = 0; (known = name_at(context, i)) != NULL; i++) {
+        if (strcmp(known, name) != 0) continue;
+        *out_index = i;
+        return RP_OK;
+    }
+    char all[400], nearest[96];
+    list_names(name_at, context, all, sizeof all);
+    return RP_FAIL(INVALID, "unknown %s '%s'; there are %s%s", what, name, all,
+                   rpi_suggest_text(name, name_at, context, nearest, sizeof nearest));
 }

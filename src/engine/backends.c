@@ -2,8 +2,6 @@
 #include "base/suggest.h"
 #include "engine/backend.h"
 
-#include <string.h>
-
 extern const rpi_backend rpi_backend_reference;
 #ifdef RPI_WITH_ONEDNN
 extern const rpi_backend rpi_backend_onednn;
@@ -29,14 +27,10 @@ static const char *name_at(const void *context, int index) {
 }
 
 rp_status rpi_backend_find(const char *name, const rpi_backend **out_backend) {
-    char hint[96];
-    for (int i = 0; i < BACKENDS; i++) {
-        if (strcmp(catalogue[i]->name, name) != 0) continue;
-        *out_backend = catalogue[i];
-        return RP_OK;
-    }
-    return RP_FAIL(INVALID, "no backend '%s' in this build%s; `redpoll info` lists them", name,
-                   rpi_suggest_text(name, name_at, NULL, hint, sizeof hint));
+    int index = 0;
+    RP_TRY(rpi_name_find("backend", name, name_at, NULL, &index));
+    *out_backend = catalogue[index];
+    return RP_OK;
 }
 
 /* The catalogue goes from the slowest to the fastest. */

@@ -2,8 +2,6 @@
 #include "base/suggest.h"
 #include "engine/optimizer.h"
 
-#include <string.h>
-
 extern const rpi_optimizer rpi_optimizer_sgd;
 
 static const rpi_optimizer *const catalogue[] = {&rpi_optimizer_sgd};
@@ -20,12 +18,8 @@ static const char *name_at(const void *context, int index) {
 }
 
 rp_status rpi_optimizer_find(const char *name, const rpi_optimizer **out_optimizer) {
-    char hint[96];
-    for (int i = 0; rpi_optimizer_at(i); i++) {
-        if (strcmp(rpi_optimizer_at(i)->name, name) != 0) continue;
-        *out_optimizer = rpi_optimizer_at(i);
-        return RP_OK;
-    }
-    return RP_FAIL(INVALID, "no optimizer '%s'%s; `redpoll info` lists them", name,
-                   rpi_suggest_text(name, name_at, NULL, hint, sizeof hint));
+    int index = 0;
+    RP_TRY(rpi_name_find("optimizer", name, name_at, NULL, &index));
+    *out_optimizer = rpi_optimizer_at(index);
+    return RP_OK;
 }

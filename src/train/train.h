@@ -22,7 +22,7 @@ typedef struct rpi_train_options {
     const char *decay; /* "all", or "weights": not vectors */
     const char *lr_schedule;
     double lr_min, lr_gamma;
-    int64_t lr_warmup_steps, lr_drop_every;
+    int64_t lr_warmup_steps, lr_drop_every, lr_decay_start, lr_decay_steps;
 
     const char *strategy, *codec, *algorithm; /* algorithm NULL: chosen */
     double bucket_mb;                         /* MiB of gradients in one all-reduce */

@@ -57,6 +57,8 @@ static rp_status choose_rates(rpi_trainer *t) {
                              .gamma = o->lr_gamma,
                              .warmup_steps = o->lr_warmup_steps,
                              .drop_every = o->lr_drop_every,
+                             .decay_start = o->lr_decay_start,
+                             .decay_steps = o->lr_decay_steps,
                              .total_steps = t->total_steps};
     RP_TRY(rpi_lr_schedule_find(o->lr_schedule, &t->schedule));
     RP_TRY(rpi_lr_check(t->schedule, &t->lr));

@@ -4,7 +4,6 @@
 #include "base/suggest.h"
 
 #include <math.h>
-#include <string.h>
 
 extern const rpi_dataset_kind rpi_dataset_fashion_mnist;
 extern const rpi_dataset_kind rpi_dataset_idx;
@@ -27,14 +26,10 @@ static const char *name_at(const void *context, int index) {
 }
 
 rp_status rpi_dataset_kind_find(const char *name, const rpi_dataset_kind **out_kind) {
-    for (int i = 0; i < KINDS; i++) {
-        if (strcmp(kinds[i]->name, name) != 0) continue;
-        *out_kind = kinds[i];
-        return RP_OK;
-    }
-    char hint[96];
-    return RP_FAIL(INVALID, "unknown data '%s'; there are fashion-mnist, idx, synthetic%s",
-                   name, rpi_suggest_text(name, name_at, NULL, hint, sizeof hint));
+    int index = 0;
+    RP_TRY(rpi_name_find("data", name, name_at, NULL, &index));
+    *out_kind = kinds[index];
+    return RP_OK;
 }
 
 static rp_status check_labels(const rpi_images *images, int classes, const char *what) {

@@ -28,14 +28,10 @@ static const char *name_at(const void *context, int index) {
 }
 
 static rp_status find(const char *name, const rpi_model **out_model) {
-    for (int i = 0; i < MODELS; i++) {
-        if (strcmp(models[i]->name, name) != 0) continue;
-        *out_model = models[i];
-        return RP_OK;
-    }
-    char hint[96];
-    return RP_FAIL(INVALID, "unknown model '%s'; there are mlp, resnet20, resnet18%s", name,
-                   rpi_suggest_text(name, name_at, NULL, hint, sizeof hint));
+    int index = 0;
+    RP_TRY(rpi_name_find("model", name, name_at, NULL, &index));
+    *out_model = models[index];
+    return RP_OK;
 }
 
 /* A width at *text, which moves behind it. */

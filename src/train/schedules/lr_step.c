@@ -15,4 +15,4 @@ static double rate(const rpi_lr_options *options, int64_t step, int64_t steps) {
 }
 
 const rpi_lr_schedule rpi_lr_step = {"step", "times --lr-gamma every --lr-drop-every steps",
-                                     check, rate};
+                                     check, rate, 0};

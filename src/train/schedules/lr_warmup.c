@@ -10,5 +10,5 @@ static double rate(const rpi_lr_options *options, int64_t step, int64_t steps) {
     return options->peak;
 }
 
-const rpi_lr_schedule rpi_lr_warmup = {"warmup", "a linear warm-up, then constant", check,
-                                       rate};
+const rpi_lr_schedule rpi_lr_warmup = {"warmup", "a linear warm-up, then constant", check, rate,
+                                       0};

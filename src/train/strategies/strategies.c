@@ -3,8 +3,6 @@
 #include "base/status.h"
 #include "base/suggest.h"
 
-#include <string.h>
-
 extern const rpi_strategy rpi_strategy_single;
 extern const rpi_strategy rpi_strategy_all_reduce;
 
@@ -24,12 +22,8 @@ static const char *name_at(const void *context, int index) {
 }
 
 rp_status rpi_strategy_find(const char *name, const rpi_strategy **out_strategy) {
-    for (int i = 0; i < STRATEGIES; i++) {
-        if (strcmp(strategies[i]->name, name) != 0) continue;
-        *out_strategy = strategies[i];
-        return RP_OK;
-    }
-    char hint[96];
-    return RP_FAIL(INVALID, "unknown strategy '%s'; there are all-reduce, single%s", name,
-                   rpi_suggest_text(name, name_at, NULL, hint, sizeof hint));
+    int index = 0;
+    RP_TRY(rpi_name_find("strategy", name, name_at, NULL, &index));
+    *out_strategy = strategies[index];
+    return RP_OK;
 }

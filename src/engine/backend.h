@@ -67,6 +67,9 @@ typedef struct rpi_kernel_io {
     const void *grad_outputs[RPI_UNIT_OUTPUTS]; /* backward: of those on the loss's path */
     void *grad_inputs[RPI_UNIT_INPUTS];         /* backward: those wanted and written */
     uint64_t versions[RPI_UNIT_INPUTS];         /* of parameters: changes when it is written */
+    /* Which run this is, and what random choices (dropout) follow from besides the node's name:
+     * the same in forward, in backward and where forward is computed again. */
+    uint64_t run, seed, step;
     uint32_t accumulate; /* mask of parameters whose gradients are added to, not overwritten */
     void *saved;         /* forward writes, backward reads; NULL when unit->wanted is 0 */
     void *workspace;     /* contents are lost after the call */

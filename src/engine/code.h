@@ -39,6 +39,7 @@ typedef struct rpi_program_step {
     uint32_t written_gradients;      /* mask of inputs whose parameter gradients it makes */
     uint32_t always_add;             /* those of them that an earlier step has made already */
     int64_t floats; /* in output 0 of a forward kernel, padding included; 0: not f32 */
+    int finish;     /* of an external node's start: the step that ends it; else 0 */
 } rpi_program_step;
 
 /* Gradients in [first, first + count) of the arena are final after a step. */
@@ -85,6 +86,9 @@ struct rpi_program {
     size_t arena_bytes, kept_bytes;
     rpi_program_facts facts;
 };
+
+/* emit_external.c: end what the start step with this `self` has begun. */
+void rpi_external_cancel(void *self, uint64_t run);
 
 /* ---- session.c: what instances borrow ---- */
 

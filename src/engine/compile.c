@@ -351,6 +351,8 @@ static rp_status emit_backward_pass(rpi_compiler *compiler) {
         RP_TRY(emit_given_gradients(compiler, i));
     }
     if (!apart) RP_TRY(emit_second_halves(compiler, waiting, &first, count));
+    for (int i = 0; i < compiler->value_count; i++)
+        RP_TRY(rpi_emit_finish(compiler, &compiler->values[i].gradient_pending));
     program->inputs_end = program->step_count;
     return emit_second_halves(compiler, waiting, &first, count);
 }

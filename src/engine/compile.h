@@ -35,9 +35,11 @@ typedef struct rpi_step_places {
 typedef struct rpi_pending {
     rpi_step_function finish;
     void *self;
-    rpi_place input, output;
+    rpi_step_places places;
     const char *name;
     rpi_pass pass;
+    int start; /* the step of the first half; -1: there is none */
+    bool is_done;
 } rpi_pending;
 
 /* A copy of a value in another layout. */

@@ -206,7 +206,9 @@ static rp_status check_node(const rpi_graph *graph, rpi_node *node, rpi_shape *s
 static rp_status append_node(rpi_graph *graph, rpi_node *node, const rpi_shape *shapes) {
     RP_TRY(make_room(graph->node_count, &graph->node_room, sizeof *graph->nodes,
                      "nodes of a graph", &graph->nodes));
-    for (int i = 0; i < node->op->output_count; i++) {
+    int outputs = node->op->count_outputs ? node->op->count_outputs(node->attributes)
+                                          : node->op->output_count;
+    for (int i = 0; i < outputs; i++) {
         rpi_value value = {.name = node->name,
                            .kind = RPI_VALUE_ACTIVATION,
                            .dtype = node->op->outputs[i].dtype,
@@ -215,7 +217,7 @@ static rp_status append_node(rpi_graph *graph, rpi_node *node, const rpi_shape *
                            .producer = graph->node_count};
         RP_TRY(append_value(graph, &value, &node->outputs[i]));
     }
-    node->output_count = node->op->output_count;
+    node->output_count = outputs;
     graph->nodes[graph->node_count++] = *node;
     return RP_OK;
 }

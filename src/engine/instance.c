@@ -11,9 +11,10 @@
 struct rpi_instance {
     const rpi_program *program;
     rpi_session *session;
-    unsigned char *kept; /* results */
-    rpi_loan *arena;     /* NULL: nothing in flight */
-    bool has_inputs;     /* the first half of backward is done */
+    unsigned char *kept;      /* results */
+    rpi_loan *arena;          /* NULL: nothing in flight */
+    bool has_inputs;          /* the first half of backward is done */
+    uint64_t run, seed, step; /* of the forward pass */
     unsigned char **inputs;
     float one;
 };
@@ -64,6 +65,12 @@ typedef struct memory_map {
     unsigned char *base[RPI_SPACES];
     unsigned char *const *inputs;
 } memory_map;
+
+static void identify(rpi_instance *instance, const rpi_run_options *options) {
+    instance->run = options->run;
+    instance->seed = options->seed;
+    instance->step = options->step;
+}
 
 static memory_map map_memory(const rpi_instance *instance) {
     rpi_weights *weights = instance->program->weights;
@@ -142,11 +149,11 @@ static rp_status take_seeds(rpi_instance *instance, const rpi_run_options *optio
 
 /* ---- running ---- */
 
-static rp_status run_step(const memory_map *map, const rpi_program *program,
+static rp_status run_step(const rpi_instance *instance, const memory_map *map,
                           const rpi_program_step *step, const rpi_run_options *options) {
     int64_t start_ns = options->on_step ? rpi_now_ns() : 0;
-    rpi_kernel_io io = {0};
-    fill_io(map, program, step, options->accumulate, &io);
+    rpi_kernel_io io = {.run = instance->run, .seed = instance->seed, .step = instance->step};
+    fill_io(map, instance->program, step, options->accumulate, &io);
     rp_status status = step->run(step->self, &io);
     if (status != RP_OK)
         return rpi_fail_context(status, "node '%s' (%s): ", step->name, step->what);
@@ -157,11 +164,24 @@ static rp_status run_step(const memory_map *map, const rpi_program *program,
     return RP_OK;
 }
 
+/* A pass ends before its time: external nodes whose start is among steps [first, done) and
+ * whose finish has not been called, the last step that was being `tried`, are told. */
+static void cancel_pending(const rpi_instance *instance, int first, int done, int tried) {
+    const rpi_program *program = instance->program;
+    for (int i = done - 1; i >= first; i--)
+        if (program->steps[i].finish > tried)
+            rpi_external_cancel(program->steps[i].self, instance->run);
+}
+
 static rp_status run_forward(rpi_instance *instance, const rpi_run_options *options) {
     const rpi_program *program = instance->program;
     memory_map map = map_memory(instance);
-    for (int i = 0; i < program->forward_count; i++)
-        RP_TRY(run_step(&map, program, &program->steps[i], options));
+    for (int i = 0; i < program->forward_count; i++) {
+        rp_status status = run_step(instance, &map, &program->steps[i], options);
+        if (status == RP_OK) continue;
+        cancel_pending(instance, 0, i, i);
+        return status;
+    }
     return RP_OK;
 }
 
@@ -175,6 +195,7 @@ static rp_status borrow_arena(rpi_instance *instance) {
 rp_status rpi_instance_forward(rpi_instance *instance, const rpi_run_options *options) {
     RP_TRY(take_inputs(instance, options));
     RP_TRY(borrow_arena(instance));
+    identify(instance, options);
     rp_status status = run_forward(instance, options);
     if (status != RP_OK || !instance->program->training) rpi_instance_drop(instance);
     return status;
@@ -219,9 +240,13 @@ static rp_status run_steps(const rpi_instance *instance, const rpi_run_options *
     while (is_second && next < program->final_count && program->finals[next].step < first)
         next++;
     for (int i = first; i < end; i++) {
-        RP_TRY(run_step(&map, program, &program->steps[i], options));
-        RP_TRY(report_given(program, options, i));
-        RP_TRY(report_final(program, options, i, &next));
+        rp_status status = run_step(instance, &map, &program->steps[i], options);
+        int done = status == RP_OK ? i + 1 : i;
+        if (status == RP_OK) status = report_given(program, options, i);
+        if (status == RP_OK) status = report_final(program, options, i, &next);
+        if (status == RP_OK) continue;
+        cancel_pending(instance, first, done, i);
+        return status;
     }
     if (end < program->step_count) return RP_OK;
     return report_final(program, options, program->step_count, &next);
@@ -293,10 +318,13 @@ static rp_status find_nonfinite(rpi_instance *instance, const rpi_run_options *o
     memory_map map = map_memory(instance);
     for (int i = 0; i < program->forward_count; i++) {
         const rpi_program_step *step = &program->steps[i];
-        RP_TRY(run_step(&map, program, step, options));
-        if (rpi_first_nonfinite(locate(&map, step->outputs[0]), step->floats) < 0) continue;
-        *out_name = step->name;
-        return RP_OK;
+        rp_status status = run_step(instance, &map, step, options);
+        bool is_finite = status == RP_OK &&
+                         rpi_first_nonfinite(locate(&map, step->outputs[0]), step->floats) < 0;
+        if (is_finite) continue;
+        cancel_pending(instance, 0, status == RP_OK ? i + 1 : i, i);
+        if (status == RP_OK) *out_name = step->name;
+        return status;
     }
     return RP_OK;
 }
@@ -306,6 +334,7 @@ rp_status rpi_instance_find_nonfinite(rpi_instance *instance, const rpi_run_opti
     *out_name = NULL;
     RP_TRY(take_inputs(instance, options));
     RP_TRY(borrow_arena(instance));
+    identify(instance, options);
     rp_status status = find_nonfinite(instance, options, out_name);
     rpi_instance_drop(instance);
     return status;

@@ -38,7 +38,11 @@ typedef struct rpi_run_options {
     const void *const *inputs;
     const void *const *given; /* forward: one a given value, likewise */
     const void *const
-        *seeds;      /* backward: one a seed, the gradient of the loss by it, likewise */
+        *seeds; /* backward: one a seed, the gradient of the loss by it, likewise */
+    /* Forward, and kept for its backward: a number of the caller's that external nodes are
+     * told, so that they know the micro-batches in flight apart; and what random choices follow
+     * from. */
+    uint64_t run, seed, step;
     bool accumulate; /* backward: add to the gradients instead of overwriting them */
 
     /* Optional: gradients in [first, first + count) are final. Called during backward, in the

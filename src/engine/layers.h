@@ -70,11 +70,15 @@ rpi_value_id rpi_softmax_cross_entropy(rpi_graph *graph, const char *name, rpi_v
 
 /* A node whose computation is given from above, in two halves so that it overlaps with what
  * does not depend on it: `start` runs when the inputs are there, `finish` just before the first
- * use of the output. Values are row-major; pointers are the same in both halves and stay valid
- * and untouched in between. Shapes are bound. */
+ * use of an output. Values are row-major f32; pointers are the same in both halves and stay
+ * valid and untouched in between. Shapes are bound. */
 typedef struct rpi_external_io {
-    const rpi_tensor *input;  /* of backward: the gradient of the output */
-    const rpi_tensor *output; /* of backward: the gradient of the input */
+    uint64_t run; /* rpi_run_options.run: which of the runs in flight this is */
+    int input_count, output_count;
+    /* Of backward: the gradients of the outputs; data NULL where the loss does not depend. */
+    const rpi_tensor *inputs;
+    /* Of backward: the gradients of the inputs; data NULL where it is not wanted. */
+    const rpi_tensor *outputs;
 } rpi_external_io;
 typedef rp_status (*rpi_external_function)(void *context, const rpi_external_io *io);
 
@@ -82,12 +86,20 @@ typedef struct rpi_external_attributes {
     void *context; /* borrowed; outlives the graph */
     /* start may be NULL (all is done in finish), or finish (all is done in start), not both. */
     rpi_external_function forward_start, forward_finish;
-    /* Both NULL: the gradient passes through unchanged (shapes must then be equal). */
+    /* Both NULL: the gradient of output i is that of input i (shapes must then be equal). */
     rpi_external_function backward_start, backward_finish;
-    bool reshapes;          /* the output has output_shape; else that of the input */
-    rpi_shape output_shape; /* dimension 0 may be RPI_BATCH */
+    /* The run failed after start had succeeded and before finish was called, which it will not
+     * be: what is in flight must let go of the memory before this returns. NULL: nothing to do,
+     * as where start leaves nothing behind. */
+    void (*cancel)(void *context, uint64_t run, bool is_backward);
+    int output_count; /* 0: one, of the shape of input 0 */
+    rpi_shape output_shapes[RPI_NODE_OUTPUTS];
 } rpi_external_attributes;
+/* Of one input; its first output. */
 rpi_value_id rpi_external(rpi_graph *graph, const char *name, rpi_value_id input,
                           rpi_external_attributes attributes);
+/* Of 1 to RPI_NODE_INPUTS inputs; further outputs by rpi_graph_output. */
+rpi_value_id rpi_external_node(rpi_graph *graph, const char *name, int input_count,
+                               const rpi_value_id *inputs, rpi_external_attributes attributes);
 
 #endif

@@ -56,9 +56,12 @@ typedef struct rpi_op {
     const char *name;    /* "conv2d" */
     const char *summary; /* one line: the equation */
     size_t attribute_bytes;
-    int input_count, output_count; /* optional inputs included */
+    int input_count, output_count; /* optional inputs included; the most that there are */
     rpi_op_input inputs[RPI_NODE_INPUTS];
     rpi_op_output outputs[RPI_NODE_OUTPUTS];
+
+    /* How many outputs a node has; NULL: output_count. */
+    int (*count_outputs)(const void *attributes);
 
     /* Shapes of all outputs from those of the inputs present. Dimension 0 may be RPI_BATCH and
      * is then copied. RP_INVALID says which shape does not fit, in the names above (the graph

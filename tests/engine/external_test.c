@@ -16,19 +16,19 @@ typedef struct doubler {
 
 static rp_status start(void *context, const rpi_external_io *io) {
     doubler *d = context;
-    d->started_from = io->input->data;
-    d->started_to = io->output->data;
+    d->started_from = io->inputs[0].data;
+    d->started_to = io->outputs[0].data;
     d->starts++;
     return d->failure == RP_OK ? RP_OK : RP_FAIL(PEER, "rank 1 is gone");
 }
 
 static rp_status finish(void *context, const rpi_external_io *io) {
     doubler *d = context;
-    const float *x = io->input->data;
-    float *y = io->output->data;
+    const float *x = io->inputs[0].data;
+    float *y = io->outputs[0].data;
     CHECK(d->started_from == x && d->started_to == y);
-    CHECK(rpi_shape_equal(&io->input->shape, &SHAPE(ROWS, WIDTH)));
-    for (int64_t i = 0; i < rpi_shape_count(&io->input->shape); i++) y[i] = 2 * x[i];
+    CHECK(rpi_shape_equal(&io->inputs[0].shape, &SHAPE(ROWS, WIDTH)));
+    for (int64_t i = 0; i < rpi_shape_count(&io->inputs[0].shape); i++) y[i] = 2 * x[i];
     d->finishes++;
     return RP_OK;
 }
@@ -251,6 +251,201 @@ static void failing(void) {
     close_net(&n);
 }
 
-CASES({"both_halves", both_halves}, {"numbers", numbers},
+/* ---- several inputs and outputs, runs in flight, cancelling ---- */
+
+/* y0 = a + b, y1 = a - b; so do the gradients: da = g0 + g1, db = g0 - g1. */
+typedef struct mixer {
+    uint64_t started[8], finished[8], cancelled[8];
+    int starts, finishes, cancels;
+    bool backward_cancelled;
+} mixer;
+
+static rp_status mix_start(void *context, const rpi_external_io *io) {
+    mixer *m = context;
+    m->started[m->starts++ % 8] = io->run;
+    return RP_OK;
+}
+
+static float element(const rpi_tensor *tensor, int64_t i) {
+    return tensor->data ? ((const float *)tensor->data)[i] : 0;
+}
+
+static rp_status mix_finish(void *context, const rpi_external_io *io) {
+    mixer *m = context;
+    m->finished[m->finishes++ % 8] = io->run;
+    CHECK_EQ(io->input_count, 2);
+    CHECK_EQ(io->output_count, 2);
+    float *y[] = {io->outputs[0].data, io->outputs[1].data};
+    for (int64_t i = 0; i < rpi_shape_count(&io->inputs[0].shape); i++) {
+        float a = element(&io->inputs[0], i), b = element(&io->inputs[1], i);
+        if (y[0]) y[0][i] = a + b;
+        if (y[1]) y[1][i] = a - b;
+    }
+    return RP_OK;
+}
+
+static void mix_cancel(void *context, uint64_t run, bool is_backward) {
+    mixer *m = context;
+    m->cancelled[m->cancels++ % 8] = run;
+    m->backward_cancelled = is_backward;
+}
+
+static rp_status fail_if_asked(void *context, const rpi_external_io *io) {
+    bool fails = *(bool *)context;
+    memcpy(io->outputs[0].data, io->inputs[0].data,
+           (size_t)rpi_shape_count(&io->inputs[0].shape) * sizeof(float));
+    return fails ? RP_FAIL(PEER, "rank 2 is gone") : RP_OK;
+}
+
+/* a, b -> mix -> (relu of y0) + y1 + late(side(c)). While mix is under way, `late` runs in
+ * forward and `side` in backward; these may fail. */
+typedef struct mixing {
+    mixer mixer;
+    bool forward_fails, backward_fails;
+    rpi_graph *graph;
+    rpi_weights *weights;
+    rpi_value_id loss;
+    rpi_instance *instance;
+} mixing;
+
+static rp_status copy(void *context, const rpi_external_io *io) {
+    (void)context;
+    bool fails = false;
+    return fail_if_asked(&fails, io);
+}
+
+static rp_status late_forward(void *context, const rpi_external_io *io) {
+    return fail_if_asked(&((mixing *)context)->forward_fails, io);
+}
+
+static rp_status side_backward(void *context, const rpi_external_io *io) {
+    return fail_if_asked(&((mixing *)context)->backward_fails, io);
+}
+
+static void build_mixing(mixing *it, bool uses_second) {
+    *it = (mixing){0};
+    rpi_shape shape = SHAPE(ROWS, WIDTH);
+    REQUIRE_OK(rpi_graph_create(&it->graph));
+    rpi_graph *graph = it->graph;
+    rpi_value_id labels = rpi_graph_input(graph, "labels", RP_I32, SHAPE(ROWS));
+    rpi_value_id scale = rpi_graph_input(graph, "scale", RP_F32, (rpi_shape){0});
+    rpi_value_id x[] = {rpi_graph_parameter(graph, "a", shape),
+                        rpi_graph_parameter(graph, "b", shape)};
+    rpi_value_id c = rpi_graph_parameter(graph, "c", shape);
+    for (int i = 0; i < 2; i++) x[i] = rpi_relu(graph, i ? "relu b" : "relu a", x[i]);
+    rpi_external_attributes side = {
+        .context = it, .forward_start = copy, .backward_start = side_backward};
+    rpi_external_attributes late_ones = {.context = it, .forward_start = late_forward};
+    rpi_value_id s = rpi_external(graph, "side", rpi_relu(graph, "relu c", c), side);
+    rpi_value_id y =
+        rpi_external_node(graph, "mix", 2, x,
+                          (rpi_external_attributes){.context = &it->mixer,
+                                                    .forward_start = mix_start,
+                                                    .forward_finish = mix_finish,
+                                                    .backward_start = mix_start,
+                                                    .backward_finish = mix_finish,
+                                                    .cancel = mix_cancel,
+                                                    .output_count = 2,
+                                                    .output_shapes = {shape, shape}});
+    rpi_value_id late = rpi_external(graph, "late", rpi_relu(graph, "relu s", s), late_ones);
+    rpi_value_id sum = rpi_add(graph, "sum", rpi_relu(graph, "relu y", y), late);
+    if (uses_second) sum = rpi_add(graph, "sum 1", sum, rpi_graph_output(graph, y, 1));
+    it->loss = rpi_softmax_cross_entropy(graph, "loss", sum, labels, scale);
+    REQUIRE_OK(rpi_weights_create(graph, it->loss, &it->weights));
+    for (int64_t i = 0; i < rpi_weights_count(it->weights); i++)
+        rpi_weights_values(it->weights)[i] = 0.3f + 0.1f * (float)(i * i % 11);
+    rpi_program_options options = {.training = true};
+    REQUIRE_OK(solo_open(graph, it->weights, it->loss, NULL, &options, &it->instance));
+}
+
+static void close_mixing(mixing *it) {
+    solo_close(it->instance);
+    rpi_weights_destroy(it->weights);
+    rpi_graph_destroy(it->graph);
+}
+
+static rp_status run_mixing(mixing *it, uint64_t run, double *out_loss) {
+    static const int32_t labels[ROWS] = {0, 2};
+    static const float scale = 0.5f;
+    const void *inputs[] = {labels, &scale};
+    rpi_tensor loss;
+    rp_status status =
+        rpi_instance_run(it->instance, &(rpi_run_options){.inputs = inputs, .run = run});
+    if (status == RP_OK && out_loss) {
+        status = rpi_instance_result(it->instance, it->loss, &loss);
+        *out_loss = (double)*(float *)loss.data;
+    }
+    return status;
+}
+
+/* Gradients by differences, with both outputs used and with one of them. */
+static void several_values(void) {
+    for (int uses_second = 0; uses_second < 2; uses_second++) {
+        mixing it;
+        float gradients[32];
+        build_mixing(&it, uses_second);
+        int64_t count = rpi_weights_count(it.weights);
+        REQUIRE(count <= 32);
+        CHECK_OK(run_mixing(&it, 77, NULL));
+        CHECK_EQ(it.mixer.starts, 2);
+        CHECK_EQ(it.mixer.finishes, 2);
+        CHECK_EQ(it.mixer.cancels, 0);
+        for (int i = 0; i < 2; i++)
+            CHECK(it.mixer.started[i] == 77 && it.mixer.finished[i] == 77);
+        memcpy(gradients, rpi_weights_gradients(it.weights), (size_t)count * sizeof(float));
+        for (int64_t i = 0; i < count; i++) {
+            float *value = rpi_weights_values(it.weights) + i;
+            const float kept = *value, step = 4e-3f;
+            double above = 0, below = 0;
+            *value = kept + step;
+            CHECK_OK(run_mixing(&it, 0, &above));
+            *value = kept - step;
+            CHECK_OK(run_mixing(&it, 0, &below));
+            *value = kept;
+            CHECK_NEAR((above - below) / (2 * (double)step), (double)gradients[i], 1e-3);
+        }
+        close_mixing(&it);
+    }
+}
+
+/* A failure between start and finish: what was begun is cancelled, once, by its run. */
+static void cancelled(void) {
+    for (int backward = 0; backward < 2; backward++) {
+        mixing it;
+        build_mixing(&it, false);
+        it.forward_fails = !backward;
+        it.backward_fails = backward;
+        CHECK_FAILS(run_mixing(&it, 5, NULL), PEER, "rank 2 is gone");
+        CHECK_EQ(it.mixer.starts, 1 + backward);
+        CHECK_EQ(it.mixer.finishes, backward);
+        CHECK_EQ(it.mixer.cancels, 1);
+        CHECK(it.mixer.cancelled[0] == 5 && it.mixer.backward_cancelled == backward);
+        it.forward_fails = it.backward_fails = false;
+        CHECK_OK(run_mixing(&it, 6, NULL)); /* and the next run is whole */
+        CHECK_EQ(it.mixer.starts, 3 + backward);
+        CHECK_EQ(it.mixer.cancels, 1);
+        close_mixing(&it);
+    }
+}
+
+/* The bounds of the graph: too many outputs, shapes that cannot pass. */
+static void bad_nodes(void) {
+    rpi_graph *graph = NULL;
+    rpi_external_attributes attributes = {.forward_start = mix_start, .output_count = 9};
+    REQUIRE_OK(rpi_graph_create(&graph));
+    rpi_value_id x = rpi_graph_input(graph, "x", RP_F32, SHAPE(2, 3));
+    CHECK_EQ(rpi_external(graph, "wide", x, attributes), RPI_NO_VALUE);
+    CHECK_FAILS(rpi_graph_check(graph), INVALID, "9 outputs; at most 4");
+    rpi_graph_destroy(graph);
+    REQUIRE_OK(rpi_graph_create(&graph));
+    x = rpi_graph_input(graph, "x", RP_F32, SHAPE(2, 3));
+    attributes.output_count = 2;
+    CHECK_EQ(rpi_external(graph, "pass", x, attributes), RPI_NO_VALUE);
+    CHECK_FAILS(rpi_graph_check(graph), INVALID, "there are 1 inputs and 2 outputs");
+    rpi_graph_destroy(graph);
+}
+
+CASES({"several_values", several_values}, {"cancelled", cancelled}, {"bad_nodes", bad_nodes},
+      {"both_halves", both_halves}, {"numbers", numbers},
       {"hides_under_weights", hides_under_weights}, {"on_a_parameter", on_a_parameter},
       {"halves_alone", halves_alone}, {"failing", failing})

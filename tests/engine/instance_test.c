@@ -455,8 +455,8 @@ typedef struct gather {
 
 static rp_status write_weight(void *context, const rpi_external_io *io) {
     const gather *g = context;
-    size_t bytes = (size_t)rpi_shape_count(&io->input->shape) * sizeof(float);
-    memcpy(io->output->data, io->input->data, bytes);
+    size_t bytes = (size_t)rpi_shape_count(&io->inputs[0].shape) * sizeof(float);
+    memcpy(io->outputs[0].data, io->inputs[0].data, bytes);
     const rpi_weight *weight = rpi_weights_find(g->weights, "w");
     float *values = rpi_weights_values(g->weights) + weight->first;
     for (int64_t i = 0; g->writes && i < weight->count; i++) values[i] *= -0.5f;

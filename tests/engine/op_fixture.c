@@ -12,18 +12,18 @@
 /* ---- the loss: an external node ---- */
 
 static rp_status dot(void *context, const rpi_external_io *io) {
-    const float *coefficients = context, *x = io->input->data;
+    const float *coefficients = context, *x = io->inputs[0].data;
     double sum = 0;
-    for (int64_t i = 0; i < rpi_shape_count(&io->input->shape); i++)
+    for (int64_t i = 0; i < rpi_shape_count(&io->inputs[0].shape); i++)
         sum += (double)x[i] * (double)coefficients[i];
-    *(float *)io->output->data = (float)sum;
+    *(float *)io->outputs[0].data = (float)sum;
     return RP_OK;
 }
 
 static rp_status dot_backward(void *context, const rpi_external_io *io) {
-    const float *coefficients = context, *dloss = io->input->data;
-    float *dx = io->output->data;
-    for (int64_t i = 0; i < rpi_shape_count(&io->output->shape); i++)
+    const float *coefficients = context, *dloss = io->inputs[0].data;
+    float *dx = io->outputs[0].data;
+    for (int64_t i = 0; i < rpi_shape_count(&io->outputs[0].shape); i++)
         dx[i] = *dloss * coefficients[i];
     return RP_OK;
 }
@@ -115,7 +115,7 @@ rp_status op_fixture_add_loss(op_fixture *fixture, rpi_value_id output) {
                                  (rpi_external_attributes){.context = fixture->coefficients,
                                                            .forward_start = dot,
                                                            .backward_start = dot_backward,
-                                                           .reshapes = true});
+                                                           .output_count = 1});
     return rpi_weights_create(fixture->graph, fixture->loss, &fixture->weights);
 }
 

@@ -4,37 +4,74 @@
 
 extern const rpi_op rpi_op_external;
 
+static int count_outputs(const void *attributes) {
+    const rpi_external_attributes *external = attributes;
+    return external->output_count ? external->output_count : 1;
+}
+
+/* Without a backward, output i passes its gradient to input i. */
+static rp_status check_passing(const rpi_shape *inputs, int input_count,
+                               const rpi_shape *outputs, int output_count) {
+    char text[96], other[96];
+    if (input_count != output_count)
+        return RP_FAIL(INVALID, "no backward is given, but there are %d inputs and %d outputs",
+                       input_count, output_count);
+    for (int i = 0; i < input_count; i++)
+        if (!rpi_shape_equal(&inputs[i], &outputs[i]))
+            return RP_FAIL(INVALID,
+                           "no backward is given, but input %d is %s and output %d is %s", i,
+                           rpi_op_shape_text(&inputs[i], text, sizeof text), i,
+                           rpi_op_shape_text(&outputs[i], other, sizeof other));
+    return RP_OK;
+}
+
 static rp_status infer(const void *attributes, int input_count, const rpi_shape *inputs,
                        rpi_shape *outputs) {
-    (void)input_count;
     const rpi_external_attributes *external = attributes;
     if (!external->forward_start && !external->forward_finish)
         return RP_FAIL(INVALID, "neither forward_start nor forward_finish is given");
-    outputs[0] = external->reshapes ? external->output_shape : inputs[0];
-    bool has_backward = external->backward_start || external->backward_finish;
-    if (!has_backward && !rpi_shape_equal(&inputs[0], &outputs[0])) {
-        char text[96], other[96];
-        return RP_FAIL(INVALID, "no backward is given, but input is %s and output is %s",
-                       rpi_op_shape_text(&inputs[0], text, sizeof text),
-                       rpi_op_shape_text(&outputs[0], other, sizeof other));
-    }
-    return RP_OK;
+    if (external->output_count < 0 || external->output_count > RPI_NODE_OUTPUTS)
+        return RP_FAIL(INVALID, "%d outputs; at most %d are allowed", external->output_count,
+                       (int)RPI_NODE_OUTPUTS);
+    outputs[0] = inputs[0];
+    for (int i = 0; i < external->output_count; i++) outputs[i] = external->output_shapes[i];
+    if (external->backward_start || external->backward_finish) return RP_OK;
+    return check_passing(inputs, input_count, outputs, count_outputs(attributes));
 }
+
+#define MORE(text)                                                                             \
+    { .name = (text), .dtype = RP_F32, .has_gradient = true, .optional = true }
 
 /* The compiler runs this op itself (emit_external.c), for every backend. */
 const rpi_op rpi_op_external = {
     .name = "external",
-    .summary = "y = what functions given from above make of x",
+    .summary = "y... = what functions given from above make of x...",
     .attribute_bytes = sizeof(rpi_external_attributes),
-    .input_count = 1,
-    .output_count = 1,
-    .inputs = {{.name = "input", .dtype = RP_F32, .has_gradient = true}},
-    .outputs = {{"output", RP_F32}},
+    .input_count = RPI_NODE_INPUTS,
+    .output_count = RPI_NODE_OUTPUTS,
+    .inputs = {{.name = "input", .dtype = RP_F32, .has_gradient = true},
+               MORE("input 1"),
+               MORE("input 2"),
+               MORE("input 3"),
+               MORE("input 4"),
+               MORE("input 5"),
+               MORE("input 6"),
+               MORE("input 7")},
+    .outputs = {{"output", RP_F32},
+                {"output 1", RP_F32},
+                {"output 2", RP_F32},
+                {"output 3", RP_F32}},
+    .count_outputs = count_outputs,
     .infer = infer,
     .gradient_from = RPI_GRADIENT_WRITTEN,
 };
 
+rpi_value_id rpi_external_node(rpi_graph *graph, const char *name, int input_count,
+                               const rpi_value_id *inputs, rpi_external_attributes attributes) {
+    return rpi_graph_add(graph, name, &rpi_op_external, &attributes, input_count, inputs);
+}
+
 rpi_value_id rpi_external(rpi_graph *graph, const char *name, rpi_value_id input,
                           rpi_external_attributes attributes) {
-    return rpi_graph_add(graph, name, &rpi_op_external, &attributes, 1, &input);
+    return rpi_external_node(graph, name, 1, &input, attributes);
 }

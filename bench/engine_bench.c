@@ -180,7 +180,7 @@ static rp_status prepare(bench *it) {
     RP_TRY(rpi_weights_create(it->network.graph, it->network.loss, &it->weights));
     rpi_network_initialise(&it->network, it->weights, 1);
     rpi_backend_options threads = {.threads = (int)s->threads, .tuning_file = s->tuning};
-    rpi_program_options program = {.training = true, .batch = s->batch};
+    rpi_program_options program = {.training = true, .dimensions = {{"batch", s->batch}}};
     RP_TRY(rpi_session_create(it->weights, it->backend, &threads, &it->session));
     RP_TRY(rpi_program_compile(it->session, it->network.graph, it->network.loss, &program,
                                &it->program));

@@ -38,7 +38,7 @@ typedef struct rpi_unit_value {
     rpi_value_kind kind; /* parameter for inputs of role RPI_WEIGHT, state for RPI_STATE; all
                             others are activations or graph inputs, to be treated alike */
     rp_dtype dtype;
-    rpi_shape shape;   /* bound: no RPI_BATCH */
+    rpi_shape shape;   /* bound: numbers only */
     int parameter;     /* which parameter of the session's weights it is; -1: none. Packed
                           copies are kept by it: kernels of all programs share them */
     rpi_layout layout; /* inputs: how it lies when the unit runs, if the kernel leaves it so */

@@ -73,7 +73,8 @@ typedef struct rpi_compiler {
     rpi_program *program;
     const rpi_program_options *options;
     rpi_value_id loss;
-    void *kernels; /* the backend's session */
+    void *kernels;                      /* the backend's session */
+    int64_t dimensions[RPI_DIMENSIONS]; /* sizes of the graph's named ones; 0: not bound */
     rpi_compiled_value *values;
     int value_count;
     bool *node_needed;

@@ -1,5 +1,6 @@
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/suggest.h"
 #include "engine/compile.h"
 
 #include <stdio.h>
@@ -12,9 +13,52 @@ bool rpi_is_external(const rpi_op *op) {
     return op == &rpi_op_external;
 }
 
-static void bind_batch(rpi_shape *shape, int64_t batch) {
-    for (int i = 0; i < shape->dims; i++)
-        if (shape->size[i] == RPI_BATCH) shape->size[i] = batch;
+/* ---- dimensions ---- */
+
+static const char *dimension_name(const void *context, int index) {
+    const rpi_graph *graph = context;
+    return index < rpi_graph_dimension_count(graph) ? rpi_graph_dimension_name(graph, index)
+                                                    : NULL;
+}
+
+static rp_status read_binding(rpi_compiler *compiler, const rpi_dimension_binding *binding) {
+    const rpi_graph *graph = compiler->program->graph;
+    char hint[96];
+    int index = 0, count = rpi_graph_dimension_count(graph);
+    while (index < count && strcmp(rpi_graph_dimension_name(graph, index), binding->name) != 0)
+        index++;
+    if (index == count)
+        return RP_FAIL(
+            INVALID, "the graph has no dimension '%s'%s", binding->name,
+            rpi_suggest_text(binding->name, dimension_name, graph, hint, sizeof hint));
+    if (binding->size < 1)
+        return RP_FAIL(INVALID, "dimension '%s' is %lld; at least 1 is wanted", binding->name,
+                       (long long)binding->size);
+    if (compiler->dimensions[index])
+        return RP_FAIL(INVALID, "dimension '%s' is bound twice", binding->name);
+    compiler->dimensions[index] = binding->size;
+    return RP_OK;
+}
+
+static rp_status read_bindings(rpi_compiler *compiler) {
+    for (int i = 0; i < RPI_DIMENSIONS && compiler->options->dimensions[i].name; i++)
+        RP_TRY(read_binding(compiler, &compiler->options->dimensions[i]));
+    return RP_OK;
+}
+
+static rp_status bind_shape(const rpi_compiler *compiler, const char *name, rpi_shape *shape) {
+    const rpi_graph *graph = compiler->program->graph;
+    for (int i = 0; i < shape->dims; i++) {
+        int64_t number = 0;
+        if (!rpi_dimension_bind(shape->size[i], compiler->dimensions, &number))
+            return number < 0 ? RP_FAIL(INVALID, "'%s': dimension %d is too large", name, i)
+                              : RP_FAIL(INVALID,
+                                        "'%s' has a dimension '%s', which is not bound; "
+                                        "options.dimensions gives it a size",
+                                        name, rpi_graph_dimension_name(graph, (int)number));
+        shape->size[i] = number;
+    }
+    return RP_OK;
 }
 
 static rp_status bind_leaves(rpi_compiler *compiler) {
@@ -25,31 +69,36 @@ static rp_status bind_leaves(rpi_compiler *compiler) {
         if (is_weight && compiler->values[i].needed)
             RP_TRY(rpi_weights_match(program->weights, program->graph, i,
                                      &compiler->values[i].weight));
-        rpi_shape *shape = &compiler->values[i].shape;
-        *shape = value->shape;
-        bool has_batch = shape->dims > 0 && shape->size[0] == RPI_BATCH;
-        if (has_batch && compiler->options->batch < 1)
-            return RP_FAIL(INVALID, "batch is %lld; at least 1 is wanted for '%s'",
-                           (long long)compiler->options->batch, value->name);
-        bind_batch(shape, compiler->options->batch);
+        compiler->values[i].shape = value->shape;
+        if (compiler->values[i].needed)
+            RP_TRY(bind_shape(compiler, value->name, &compiler->values[i].shape));
     }
     return RP_OK;
 }
 
-/* Shapes again, now that the batch is a number, and the count of operations. */
+/* Does the gradient of the loss, or a seed, arrive at any of these outputs? */
+static bool is_reached(const rpi_compiler *compiler, const rpi_value_id *outputs, int count) {
+    for (int i = 0; i < count; i++)
+        if (compiler->values[outputs[i]].has_gradient) return true;
+    return false;
+}
+
+/* Shapes again, now that all dimensions are numbers, and the count of operations. */
 static rp_status bind_node(rpi_compiler *compiler, const rpi_node *node) {
     rpi_shape inputs[RPI_NODE_INPUTS], outputs[RPI_NODE_OUTPUTS] = {{0}};
     uint32_t wanted = 0;
+    bool reached = is_reached(compiler, node->outputs, node->output_count);
     for (int i = 0; i < node->input_count; i++) {
         const rpi_compiled_value *value = &compiler->values[node->inputs[i]];
         inputs[i] = value->shape;
-        if (value->has_gradient && node->op->inputs[i].has_gradient) wanted |= 1u << i;
+        if (reached && value->has_gradient && node->op->inputs[i].has_gradient)
+            wanted |= 1u << i;
     }
     rp_status status = node->op->infer(node->attributes, node->input_count, inputs, outputs);
     if (status != RP_OK)
         return rpi_fail_context(status, "node '%s' (%s): ", node->name, node->op->name);
     for (int i = 0; i < node->output_count; i++) {
-        bind_batch(&outputs[i], compiler->options->batch);
+        RP_TRY(bind_shape(compiler, node->name, &outputs[i]));
         compiler->values[node->outputs[i]].shape = outputs[i];
     }
     int64_t forward = 0, backward = 0;
@@ -182,9 +231,11 @@ static rp_status extend(rpi_compiler *compiler, rpi_compiled_unit *compiled, boo
     return RP_OK;
 }
 
-static rp_status name_unit(rpi_compiler *compiler, rpi_compiled_unit *compiled) {
-    const rpi_unit *unit = &compiled->unit;
+/* What is made beside the loss has no backward, though its inputs may have a gradient. */
+static rp_status finish_unit(rpi_compiler *compiler, rpi_compiled_unit *compiled) {
+    rpi_unit *unit = &compiled->unit;
     size_t bytes = 1;
+    if (!is_reached(compiler, compiled->outputs, unit->output_count)) unit->wanted = 0;
     for (int i = 0; i < unit->node_count; i++) bytes += strlen(unit->nodes[i]->op->name) + 1;
     char *what = NULL;
     RP_TRY(rpi_arena_alloc(compiler->program->memory, bytes, &what));
@@ -209,7 +260,7 @@ static rp_status cut(rpi_compiler *compiler, bool *taken, rpi_compiled_unit *uni
         taken[i] = true;
         if (!node->op->is_view && !rpi_is_external(node->op))
             RP_TRY(extend(compiler, &compiled, taken, &last));
-        RP_TRY(name_unit(compiler, &compiled));
+        RP_TRY(finish_unit(compiler, &compiled));
         units_at[last] = compiled;
     }
     for (int i = 0; i < rpi_graph_node_count(graph); i++)
@@ -229,7 +280,7 @@ rp_status rpi_split_unit(rpi_compiler *compiler, int index) {
         rpi_compiled_unit *unit = &compiler->units[index + i];
         *unit = (rpi_compiled_unit){.unit.training = fused.unit.training};
         RP_TRY(append_node(compiler, unit, fused.unit.nodes[i], -1));
-        RP_TRY(name_unit(compiler, unit));
+        RP_TRY(finish_unit(compiler, unit));
     }
     return RP_OK;
 }
@@ -244,6 +295,7 @@ rp_status rpi_compile_units(rpi_compiler *compiler) {
     RP_TRY(rpi_arena_alloc(memory, nodes * sizeof *compiler->units, &compiler->units));
     mark_needed(compiler);
     narrow_gradients(compiler);
+    RP_TRY(read_bindings(compiler));
     RP_TRY(bind_leaves(compiler));
     for (int i = 0; i < (int)nodes; i++)
         if (compiler->node_needed[i]) RP_TRY(bind_node(compiler, rpi_graph_node(graph, i)));

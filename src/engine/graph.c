@@ -14,6 +14,8 @@ struct rpi_graph {
     rpi_node *nodes;
     int value_count, value_room;
     int node_count, node_room;
+    const char *dimensions[RPI_DIMENSIONS];
+    int dimension_count;
     rp_status status; /* the first failure of an addition */
     char message[RPI_ERROR_BYTES];
 };
@@ -90,6 +92,41 @@ static rp_status make_room(int count, int *room, size_t bytes, const char *what,
     return RP_OK;
 }
 
+/* ---- dimensions ---- */
+
+static rp_status add_dimension(rpi_graph *graph, const char *name) {
+    if (!name || !*name) return RP_FAIL(INVALID, "a dimension without a name");
+    if (graph->dimension_count == RPI_DIMENSIONS)
+        return RP_FAIL(INVALID, "dimension '%s': a graph has at most %d named ones", name,
+                       (int)RPI_DIMENSIONS);
+    RP_TRY(copy_name(graph, name, &graph->dimensions[graph->dimension_count]));
+    graph->dimension_count++;
+    return RP_OK;
+}
+
+int64_t rpi_graph_dimension(rpi_graph *graph, const char *name) {
+    if (graph->status != RP_OK) return 0;
+    int index = 0;
+    while (name && index < graph->dimension_count &&
+           strcmp(graph->dimensions[index], name) != 0)
+        index++;
+    if (index < graph->dimension_count) return rpi_dimension_symbol(index);
+    rp_status status = add_dimension(graph, name);
+    if (status == RP_OK) return rpi_dimension_symbol(index);
+    keep_failure(graph, status);
+    return 0;
+}
+
+int rpi_graph_dimension_count(const rpi_graph *graph) {
+    return graph->dimension_count;
+}
+
+const char *rpi_graph_dimension_name(const rpi_graph *graph, int index) {
+    return graph->dimensions[index];
+}
+
+/* ---- values ---- */
+
 static rp_status append_value(rpi_graph *graph, const rpi_value *value, rpi_value_id *out_id) {
     RP_TRY(make_room(graph->value_count, &graph->value_room, sizeof *graph->values,
                      "values of a graph", &graph->values));
@@ -115,10 +152,12 @@ static rp_status check_leaf(const rpi_graph *graph, const char *name, rpi_value_
         return RP_FAIL(INVALID, "%s '%s' has %d dimensions; at most %d are allowed",
                        kind_names[kind], name, shape->dims, RPI_MAX_DIMS);
     for (int i = 0; i < shape->dims; i++) {
-        bool batch = shape->size[i] == RPI_BATCH && kind == RPI_VALUE_INPUT && i == 0;
-        if (shape->size[i] < 1 && !batch)
-            return RP_FAIL(INVALID, "%s '%s': dimension %d is %lld", kind_names[kind], name, i,
-                           (long long)shape->size[i]);
+        bool is_named = rpi_dimension_is_named(shape->size[i]);
+        char text[96];
+        if (shape->size[i] == 0 || (is_named && kind != RPI_VALUE_INPUT))
+            return RP_FAIL(
+                INVALID, "%s '%s': dimension %d is %s", kind_names[kind], name, i,
+                rpi_dimension_text(shape->size[i], graph->dimensions, text, sizeof text));
     }
     return RP_OK;
 }
@@ -222,6 +261,15 @@ static rp_status append_node(rpi_graph *graph, rpi_node *node, const rpi_shape *
     return RP_OK;
 }
 
+/* The op's message with the node in front and its dimensions by name. */
+static rp_status refuse_node(const rpi_graph *graph, rp_status status, const rpi_node *node) {
+    char text[RPI_ERROR_BYTES];
+    rpi_dimension_name_all(rp_last_error()->message, graph->dimensions, graph->dimension_count,
+                           text, sizeof text);
+    return rpi_fail(status, __FILE__, __LINE__, "node '%s' (%s): %s", node->name,
+                    node->op->name, text);
+}
+
 static rp_status try_add(rpi_graph *graph, rpi_node *node, const char *name) {
     rpi_shape shapes[RPI_NODE_OUTPUTS] = {{0}};
     if (!name || !*name) return RP_FAIL(INVALID, "a %s node without a name", node->op->name);
@@ -230,8 +278,7 @@ static rp_status try_add(rpi_graph *graph, rpi_node *node, const char *name) {
         RP_TRY(
             copy_bytes(graph, node->attributes, node->op->attribute_bytes, &node->attributes));
     rp_status status = check_node(graph, node, shapes);
-    if (status != RP_OK)
-        return rpi_fail_context(status, "node '%s' (%s): ", name, node->op->name);
+    if (status != RP_OK) return refuse_node(graph, status, node);
     return append_node(graph, node, shapes);
 }
 

@@ -11,6 +11,7 @@
 #define RPI_ENGINE_GRAPH_H
 
 #include "base/tensor.h"
+#include "engine/dimension.h"
 
 #include <stdbool.h>
 
@@ -20,9 +21,6 @@ typedef struct rpi_graph rpi_graph;
 /* A value is named by its index in the graph. */
 typedef int rpi_value_id;
 enum { RPI_NO_VALUE = -1 };
-
-/* A dimension that stands for the batch size; a program binds it to a number. */
-enum { RPI_BATCH = -1 };
 
 enum { RPI_NODE_INPUTS = 8, RPI_NODE_OUTPUTS = 4 }; /* most a node has */
 
@@ -37,7 +35,7 @@ typedef struct rpi_value {
     const char *name; /* of the model's own, or of the node that makes it */
     rpi_value_kind kind;
     rp_dtype dtype;
-    rpi_shape shape; /* may hold RPI_BATCH */
+    rpi_shape shape; /* may hold named dimensions */
     int index;       /* among the values of its kind; activations: which output of its node */
     int producer;    /* node that makes it; -1 for all but activations */
 } rpi_value;
@@ -57,6 +55,12 @@ void rpi_graph_destroy(rpi_graph *graph);
 /* RP_OK, or the first failure of an addition, recorded again for this thread. Messages name the
  * node: "node 'layer1.conv1' (conv2d): weight 8x3x3x3 takes 3 channels, input has 4". */
 rp_status rpi_graph_check(const rpi_graph *graph);
+
+/* The dimension of this name, for the shapes of inputs ("batch", "sequence"): a program binds
+ * it to a number (rpi_program_options.dimensions). The same name gives the same dimension. */
+int64_t rpi_graph_dimension(rpi_graph *graph, const char *name);
+int rpi_graph_dimension_count(const rpi_graph *graph);
+const char *rpi_graph_dimension_name(const rpi_graph *graph, int index);
 
 /* Names are copied, are not empty, and are unique among parameters and states, among inputs,
  * and among nodes. */

@@ -52,7 +52,8 @@ rpi_value_id rpi_max_pool2d(rpi_graph *graph, const char *name, rpi_value_id inp
 /* Mean over H and W: N x C x H x W to N x C. */
 rpi_value_id rpi_global_avg_pool(rpi_graph *graph, const char *name, rpi_value_id input);
 
-/* y = x w^T + bias. x: N x I, weight: O x I, bias: O or absent. */
+/* y = x w^T + bias along the last axis. x: ... x I of any rank, weight: O x I, bias: O or
+ * absent; y: ... x O. */
 rpi_value_id rpi_linear(rpi_graph *graph, const char *name, rpi_value_id input,
                         rpi_value_id weight, rpi_value_id bias);
 
@@ -64,7 +65,8 @@ rpi_value_id rpi_flatten(rpi_graph *graph, const char *name, rpi_value_id input)
  * the mean. Output 1 (rpi_graph_output) counts rows whose largest logit is the label's, as i32;
  * of equal logits the first counts. A row with NaN or +inf makes the loss and the row's
  * gradient NaN, a label's logit of -inf makes the loss infinite; a row with NaN counts as
- * wrong. logits: N x C; labels: N of i32 in [0, C): others fail the run. */
+ * wrong. logits: ... x C, of any rank from 2 on; labels: one a row, i32 in
+ * [0, C): others fail the run. */
 rpi_value_id rpi_softmax_cross_entropy(rpi_graph *graph, const char *name, rpi_value_id logits,
                                        rpi_value_id labels, rpi_value_id scale);
 

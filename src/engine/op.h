@@ -63,9 +63,10 @@ typedef struct rpi_op {
     /* How many outputs a node has; NULL: output_count. */
     int (*count_outputs)(const void *attributes);
 
-    /* Shapes of all outputs from those of the inputs present. Dimension 0 may be RPI_BATCH and
-     * is then copied. RP_INVALID says which shape does not fit, in the names above (the graph
-     * puts the node's name in front). Also checks the attributes. */
+    /* Shapes of all outputs from those of the inputs present. Dimensions may be named: they are
+     * copied, compared and multiplied (dimension.h), or refused where a number is needed
+     * (rpi_op_check_numbers). RP_INVALID says which shape does not fit, in the names above (the
+     * graph puts the node's name in front). Also checks the attributes. */
     rp_status (*infer)(const void *attributes, int input_count, const rpi_shape *inputs,
                        rpi_shape *outputs);
 
@@ -93,8 +94,11 @@ typedef struct rpi_op {
     int example_count;
 } rpi_op;
 
-/* "N x 3 x 8 x 8" for messages, N being RPI_BATCH; "a scalar". Returns text. */
+/* "batch x 3 x 8 x 8" in messages ($0 until the graph puts the name), "a scalar". Returns text.
+ */
 const char *rpi_op_shape_text(const rpi_shape *shape, char *text, size_t bytes);
+/* Fails when an axis from `first` on is named. */
+rp_status rpi_op_check_numbers(const rpi_shape *shape, int first, const char *what);
 
 /* The catalogue; NULL past the end. */
 const rpi_op *rpi_op_at(int index);

@@ -1,5 +1,7 @@
 #include "engine/op.h"
 
+#include "base/status.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -29,10 +31,18 @@ const char *rpi_op_shape_text(const rpi_shape *shape, char *text, size_t bytes) 
     size_t used = 0;
     snprintf(text, bytes, "a scalar");
     for (int i = 0; i < shape->dims && used < bytes; i++) {
-        char size[24] = "N";
-        if (shape->size[i] != RPI_BATCH)
-            snprintf(size, sizeof size, "%lld", (long long)shape->size[i]);
+        char size[64];
+        rpi_dimension_text(shape->size[i], NULL, size, sizeof size);
         used += (size_t)snprintf(text + used, bytes - used, "%s%s", i ? " x " : "", size);
     }
     return text;
+}
+
+rp_status rpi_op_check_numbers(const rpi_shape *shape, int first, const char *what) {
+    char text[96];
+    for (int i = first; i < shape->dims; i++)
+        if (rpi_dimension_is_named(shape->size[i]))
+            return RP_FAIL(INVALID, "%s is %s; numbers are wanted from axis %d on", what,
+                           rpi_op_shape_text(shape, text, sizeof text), first);
+    return RP_OK;
 }

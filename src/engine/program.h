@@ -1,9 +1,9 @@
-/* A program: a graph compiled for one session, one batch size, training or evaluation.
+/* A program: a graph compiled for one session, one set of sizes, training or evaluation.
  *
- * Compiling binds shapes, derives the backward pass, asks the backend for kernels and plans
- * memory. What comes out is code: steps that name a space and an offset, no address. It never
- * changes and holds no run's data; an instance (instance.h) runs it, several of them at a time
- * where several micro-batches are in flight. session.h draws how these belong together. */
+ * Compiling binds named dimensions, derives the backward pass, asks the backend for kernels and
+ * plans memory. What comes out is code: steps that name a space and an offset, no address. It
+ * never changes and holds no run's data; an instance (instance.h) runs it, several of them at a
+ * time where several micro-batches are in flight. session.h draws how these belong together. */
 #ifndef RPI_ENGINE_PROGRAM_H
 #define RPI_ENGINE_PROGRAM_H
 
@@ -13,9 +13,16 @@ typedef struct rpi_program rpi_program;
 
 enum { RPI_PROGRAM_RESULTS = 8, RPI_PROGRAM_CUTS = 8 };
 
+typedef struct rpi_dimension_binding {
+    const char *name; /* NULL: the end of the list */
+    int64_t size;
+} rpi_dimension_binding;
+
 typedef struct rpi_program_options {
     bool training; /* derive backward; batch statistics */
-    int64_t batch; /* binds RPI_BATCH; at least 1 where the graph has it */
+    /* The graph's named dimensions: {{"batch", 8}, {"sequence", 128}}. Each that the program
+     * needs is bound to 1 or more; a name that the graph does not have is an error. */
+    rpi_dimension_binding dimensions[RPI_DIMENSIONS];
     /* Values to read after a run besides the loss: logits, counts of correct answers. */
     int result_count;
     rpi_value_id results[RPI_PROGRAM_RESULTS];

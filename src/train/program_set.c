@@ -25,7 +25,7 @@ static void close_entry(rpi_program_entry *entry) {
 
 static rp_status compile(rpi_program_set *set, bool training, int64_t batch) {
     rpi_program_options options = {.training = training,
-                                   .batch = batch,
+                                   .dimensions = {{"batch", batch}},
                                    .result_count = 1,
                                    .results = {set->network->correct}};
     rpi_program *program = NULL;

@@ -146,8 +146,10 @@ static rpi_value_id conv_norm(rpi_graph *graph, const char *name, rpi_value_id x
 /* A value with three consumers, a bias convolution, max pooling of a strided block, an image
  * tensor flattened into a linear layer, and one more gradient path around all of it. */
 static rpi_value_id build_network(rpi_graph *graph) {
-    rpi_value_id images = rpi_graph_input(graph, "images", RP_F32, SHAPE(RPI_BATCH, 3, 12, 12));
-    rpi_value_id labels = rpi_graph_input(graph, "labels", RP_I32, SHAPE(RPI_BATCH));
+    rpi_value_id images = rpi_graph_input(
+        graph, "images", RP_F32, SHAPE(rpi_graph_dimension(graph, "batch"), 3, 12, 12));
+    rpi_value_id labels =
+        rpi_graph_input(graph, "labels", RP_I32, SHAPE(rpi_graph_dimension(graph, "batch")));
     rpi_value_id scale = rpi_graph_input(graph, "scale", RP_F32, (rpi_shape){0});
     rpi_value_id x = rpi_relu(graph, "relu0", conv_norm(graph, "stem", images, 3, WIDTH, 1));
     rpi_value_id y = rpi_relu(graph, "relu1", conv_norm(graph, "left", x, WIDTH, WIDTH, 1));
@@ -183,7 +185,7 @@ static void run_network(const rpi_graph *graph, rpi_value_id loss, const rpi_bac
     const float scale = 1.0f / IMAGES;
     const void *inputs[] = {images, labels, &scale};
     rpi_instance *instance = NULL;
-    rpi_program_options options = {.training = true, .batch = IMAGES};
+    rpi_program_options options = {.training = true, .dimensions = {{"batch", IMAGES}}};
     REQUIRE_OK(solo_open(graph, weights, loss, backend, &options, &instance));
     for (int i = 0; i < RUNS; i++) {
         draw(images, IMAGES * 3 * 12 * 12, 1, (uint64_t)i);

@@ -77,8 +77,7 @@ static void build(net *n, rpi_external_attributes attributes) {
     REQUIRE_OK(rpi_weights_create(n->graph, n->loss, &n->weights));
     for (int64_t i = 0; i < rpi_weights_count(n->weights); i++)
         rpi_weights_values(n->weights)[i] = 0.1f * (float)(i + 1);
-    rpi_program_options options = {
-        .training = true, .batch = ROWS, .result_count = 1, .results = {n->summed}};
+    rpi_program_options options = {.training = true, .result_count = 1, .results = {n->summed}};
     REQUIRE_OK(solo_open(n->graph, n->weights, n->loss, NULL, &options, &n->instance));
 }
 
@@ -218,7 +217,7 @@ static void on_a_parameter(void) {
     rpi_value_id loss = rpi_softmax_cross_entropy(
         graph, "loss", rpi_add(graph, "sum", wired, x), label, factor);
     REQUIRE_OK(rpi_weights_create(graph, loss, &weights));
-    rpi_program_options options = {.training = true, .batch = 1};
+    rpi_program_options options = {.training = true};
     REQUIRE_OK(solo_open(graph, weights, loss, NULL, &options, &instance));
     REQUIRE_OK(rpi_instance_run(instance, &(rpi_run_options){.inputs = inputs}));
     /* All logits are 0: d loss / d logit is 1/3 less the label, and d logit / d x is 3. */

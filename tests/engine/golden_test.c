@@ -104,15 +104,16 @@ static rp_status open_training(const char *name,
     RP_TRY(golden_open(name, &out->file));
     RP_TRY(rpi_graph_create(&out->graph));
     rpi_graph *graph = out->graph;
-    rpi_value_id images =
-        rpi_graph_input(graph, "images", RP_F32, SHAPE(RPI_BATCH, 1, SIZE, SIZE));
-    rpi_value_id labels = rpi_graph_input(graph, "labels", RP_I32, SHAPE(RPI_BATCH));
+    rpi_value_id images = rpi_graph_input(
+        graph, "images", RP_F32, SHAPE(rpi_graph_dimension(graph, "batch"), 1, SIZE, SIZE));
+    rpi_value_id labels =
+        rpi_graph_input(graph, "labels", RP_I32, SHAPE(rpi_graph_dimension(graph, "batch")));
     rpi_value_id scale = rpi_graph_input(graph, "scale", RP_F32, (rpi_shape){0});
     out->loss = rpi_softmax_cross_entropy(graph, "loss", model(graph, images), labels, scale);
     RP_TRY(rpi_weights_create(graph, out->loss, &out->weights));
     RP_TRY(rpi_alloc_array((size_t)rpi_weights_count(out->weights), sizeof(float), "momentum",
                            &out->momentum));
-    rpi_program_options options = {.training = true, .batch = BATCH};
+    rpi_program_options options = {.training = true, .dimensions = {{"batch", BATCH}}};
     return solo_open(graph, out->weights, out->loss, backend, &options, &out->instance);
 }
 

@@ -14,8 +14,10 @@ typedef struct parts {
 static void open_parts(parts *p) {
     *p = (parts){0};
     REQUIRE_OK(rpi_graph_create(&p->graph));
-    p->images = rpi_graph_input(p->graph, "images", RP_F32, SHAPE(RPI_BATCH, 3, 8, 8));
-    p->labels = rpi_graph_input(p->graph, "labels", RP_I32, SHAPE(RPI_BATCH));
+    p->images = rpi_graph_input(p->graph, "images", RP_F32,
+                                SHAPE(rpi_graph_dimension(p->graph, "batch"), 3, 8, 8));
+    p->labels = rpi_graph_input(p->graph, "labels", RP_I32,
+                                SHAPE(rpi_graph_dimension(p->graph, "batch")));
     p->scale = rpi_graph_input(p->graph, "scale", RP_F32, (rpi_shape){0});
     p->weight = rpi_graph_parameter(p->graph, "weight", SHAPE(16, 3, 3, 3));
     p->vector = rpi_graph_parameter(p->graph, "vector", SHAPE(16));
@@ -27,6 +29,7 @@ static void shapes(void) {
     open_parts(&p);
     rpi_value_id x = rpi_conv2d(p.graph, "conv", p.images, p.weight, RPI_NO_VALUE,
                                 (rpi_conv2d_attributes){.stride = 2, .padding = 1});
+    const int64_t batch = rpi_graph_dimension(p.graph, "batch");
     rpi_value_id pooled =
         rpi_max_pool2d(p.graph, "pool", x, (rpi_max_pool2d_attributes){.kernel = 2});
     rpi_value_id mean = rpi_global_avg_pool(p.graph, "mean", x);
@@ -37,10 +40,10 @@ static void shapes(void) {
     const struct {
         rpi_value_id value;
         rpi_shape shape;
-    } rows[] = {{x, SHAPE(RPI_BATCH, 16, 4, 4)},
-                {pooled, SHAPE(RPI_BATCH, 16, 2, 2)},
-                {mean, SHAPE(RPI_BATCH, 16)},
-                {flat, SHAPE(RPI_BATCH, 64)},
+    } rows[] = {{x, SHAPE(batch, 16, 4, 4)},
+                {pooled, SHAPE(batch, 16, 2, 2)},
+                {mean, SHAPE(batch, 16)},
+                {flat, SHAPE(batch, 64)},
                 {loss, {0}},
                 {correct, {0}}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
@@ -150,7 +153,7 @@ static void empty_dimension(parts *p) {
 }
 
 static void batch_in_a_parameter(parts *p) {
-    rpi_graph_parameter(p->graph, "w", SHAPE(RPI_BATCH, 2));
+    rpi_graph_parameter(p->graph, "w", SHAPE(rpi_graph_dimension(p->graph, "batch"), 2));
 }
 
 static void nameless(parts *p) {
@@ -187,15 +190,17 @@ static void failures(void) {
         {wrong_pool, "node 'pool' (max_pool2d)", "padding 2"},
         {large_pool, "node 'pool' (max_pool2d)", "kernel 9 is larger"},
         {wrong_linear, "node 'fc' (linear)",
-         "weight is 10 x 99; O x 192 is wanted for input N x 192"},
-        {image_into_linear, "node 'fc' (linear)", "N x I is wanted"},
-        {wrong_logits, "node 'loss' (softmax_cross_entropy)", "N x C is wanted"},
+         "weight is 10 x 99; O x 192 is wanted for input batch x 192"},
+        {image_into_linear, "node 'fc' (linear)",
+         "O x 8 is wanted for input batch x 3 x 8 x 8"},
+        {wrong_logits, "node 'loss' (softmax_cross_entropy)",
+         "labels are batch; one a row of the logits, batch x 3 x 8, is"},
         {wrong_labels, "node 'loss' (softmax_cross_entropy)", "labels are 3"},
         {same_node_twice, "node 'relu' (relu)", "there already"},
         {same_parameter_twice, "parameter 'weight'", "there already"},
         {state_named_like_parameter, "state 'weight'", "there already"},
         {empty_dimension, "parameter 'w'", "dimension 1 is 0"},
-        {batch_in_a_parameter, "parameter 'w'", "dimension 0 is -1"},
+        {batch_in_a_parameter, "parameter 'w'", "dimension 0 is batch"},
         {nameless, "relu", "without a name"},
         {missing_input, "node 'sum' (add)", "b is missing"},
         {external_of_nothing, "node 'wire' (external)", "forward_start"},
@@ -217,7 +222,8 @@ static void failures(void) {
 static rp_status build_some(void) {
     rpi_graph *graph = NULL;
     RP_TRY(rpi_graph_create(&graph));
-    rpi_value_id x = rpi_graph_input(graph, "x", RP_F32, SHAPE(RPI_BATCH, 4));
+    rpi_value_id x =
+        rpi_graph_input(graph, "x", RP_F32, SHAPE(rpi_graph_dimension(graph, "batch"), 4));
     for (int i = 0; i < 200; i++) {
         char name[16];
         snprintf(name, sizeof name, "relu%d", i);

@@ -33,8 +33,10 @@ static void build(model *m) {
     *m = (model){0};
     REQUIRE_OK(rpi_graph_create(&m->graph));
     rpi_graph *graph = m->graph;
-    rpi_value_id x = rpi_graph_input(graph, "x", RP_F32, SHAPE(RPI_BATCH, 2, SIZE, SIZE));
-    rpi_value_id labels = rpi_graph_input(graph, "labels", RP_I32, SHAPE(RPI_BATCH));
+    rpi_value_id x = rpi_graph_input(graph, "x", RP_F32,
+                                     SHAPE(rpi_graph_dimension(graph, "batch"), 2, SIZE, SIZE));
+    rpi_value_id labels =
+        rpi_graph_input(graph, "labels", RP_I32, SHAPE(rpi_graph_dimension(graph, "batch")));
     rpi_value_id scale = rpi_graph_input(graph, "scale", RP_F32, (rpi_shape){0});
     rpi_value_id w = rpi_graph_parameter(graph, "conv.weight", SHAPE(CHANNELS, 2, 3, 3));
     rpi_conv2d_attributes padded = {.padding = 1};
@@ -81,7 +83,7 @@ static void draw(batch *b, uint64_t index) {
 static rpi_program *compile(const model *m, rpi_session *session, int64_t rows, bool training) {
     rpi_program *program = NULL;
     rpi_program_options options = {.training = training,
-                                   .batch = rows,
+                                   .dimensions = {{"batch", rows}},
                                    .result_count = 2,
                                    .results = {m->correct, m->logits}};
     CHECK_OK(rpi_program_compile(session, m->graph, m->loss, &options, &program));
@@ -198,7 +200,8 @@ static void halve(const rpi_backend *backend, uint64_t seed) {
     size_t bytes = (size_t)rpi_weights_count(m.weights) * sizeof(float);
     memcpy(gradients, rpi_weights_gradients(m.weights), bytes);
     rpi_instance_destroy(instance);
-    rpi_program_options options = {.training = true, .batch = 3, .halves_apart = true};
+    rpi_program_options options = {
+        .training = true, .dimensions = {{"batch", 3}}, .halves_apart = true};
     REQUIRE_OK(rpi_program_compile(session, m.graph, m.loss, &options, &program));
     REQUIRE_OK(rpi_instance_create(program, &instance));
     run.on_gradient_final = on_final, run.context = &t;
@@ -237,7 +240,7 @@ static void halves(void) {
 static rpi_program *compile_part(const model *m, rpi_session *session, rpi_value_id cut,
                                  bool is_first) {
     rpi_program *program = NULL;
-    rpi_program_options options = {.training = true, .batch = 4};
+    rpi_program_options options = {.training = true, .dimensions = {{"batch", 4}}};
     options.result_count = options.seed_count = is_first;
     options.given_count = !is_first;
     options.results[0] = options.seeds[0] = options.given[0] = cut;
@@ -425,7 +428,7 @@ static void order_of_calls(void) {
 }
 
 static rp_status open_all(const model *m, rpi_instance **out) {
-    rpi_program_options options = {.training = true, .batch = 2};
+    rpi_program_options options = {.training = true, .dimensions = {{"batch", 2}}};
     return solo_open(m->graph, m->weights, m->loss, NULL, &options, out);
 }
 

@@ -58,8 +58,10 @@ static void build(const net_case *c, net *out) {
     REQUIRE_OK(rpi_graph_create(&g));
     int w = c->width;
     rpi_value_id x = rpi_graph_input(
-        g, "images", RP_F32, (rpi_shape){4, {RPI_BATCH, c->channels, c->size, c->size}});
-    rpi_value_id labels = rpi_graph_input(g, "labels", RP_I32, (rpi_shape){1, {RPI_BATCH}});
+        g, "images", RP_F32,
+        (rpi_shape){4, {rpi_graph_dimension(g, "batch"), c->channels, c->size, c->size}});
+    rpi_value_id labels =
+        rpi_graph_input(g, "labels", RP_I32, (rpi_shape){1, {rpi_graph_dimension(g, "batch")}});
     rpi_value_id scale = rpi_graph_input(g, "scale", RP_F32, (rpi_shape){0});
     x = conv(g, "stem", x, c->channels, w, 3, 1, c->biased);
     x = rpi_relu(g, "stem.relu", norm(g, "stem.norm", x, w));
@@ -127,8 +129,10 @@ static rp_status start(const net_case *c, const net *n, const rpi_backend *backe
     for (int i = 0; i < c->batch; i++) it->labels[i] = (int32_t)rpi_rng_below(&rng, CLASSES);
     fill_weights(it->weights, 3);
     it->inputs[0] = it->images, it->inputs[1] = it->labels, it->inputs[2] = &it->scale;
-    rpi_program_options wanted = {
-        .training = training, .batch = c->batch, .result_count = 1, .results = {n->logits}};
+    rpi_program_options wanted = {.training = training,
+                                  .dimensions = {{"batch", c->batch}},
+                                  .result_count = 1,
+                                  .results = {n->logits}};
     return solo_open_with(n->graph, it->weights, n->loss, backend, options, &wanted,
                           &it->instance);
 }

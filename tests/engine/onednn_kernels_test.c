@@ -58,7 +58,7 @@ static void compile(const model_case *c) {
     rpi_network network = {0};
     rpi_weights *weights = NULL;
     rpi_instance *instance = NULL;
-    rpi_program_options options = {.training = true, .batch = 4};
+    rpi_program_options options = {.training = true, .dimensions = {{"batch", 4}}};
     rpi_backend_options one_thread = {.threads = 1};
     REQUIRE_OK(rpi_network_build(c->model, &shape, &network));
     CHECK_OK(rpi_weights_create(network.graph, network.loss, &weights));

@@ -24,8 +24,10 @@ static void build(model *m) {
     *m = (model){0};
     REQUIRE_OK(rpi_graph_create(&m->graph));
     rpi_graph *graph = m->graph;
-    rpi_value_id x = rpi_graph_input(graph, "x", RP_F32, SHAPE(RPI_BATCH, INPUTS));
-    rpi_value_id labels = rpi_graph_input(graph, "labels", RP_I32, SHAPE(RPI_BATCH));
+    rpi_value_id x =
+        rpi_graph_input(graph, "x", RP_F32, SHAPE(rpi_graph_dimension(graph, "batch"), INPUTS));
+    rpi_value_id labels =
+        rpi_graph_input(graph, "labels", RP_I32, SHAPE(rpi_graph_dimension(graph, "batch")));
     rpi_value_id scale = rpi_graph_input(graph, "scale", RP_F32, (rpi_shape){0});
     rpi_value_id w1 = rpi_graph_parameter(graph, "w1", SHAPE(HIDDEN, INPUTS));
     rpi_value_id b1 = rpi_graph_parameter(graph, "b1", SHAPE(HIDDEN));
@@ -69,7 +71,7 @@ static void draw(batch *b) {
 
 static rp_status compile(const model *m, int64_t rows, bool training, rpi_instance **out) {
     rpi_program_options options = {.training = training,
-                                   .batch = rows,
+                                   .dimensions = {{"batch", rows}},
                                    .result_count = 2,
                                    .results = {m->correct, m->logits}};
     return solo_open(m->graph, m->weights, m->loss, NULL, &options, out);
@@ -357,7 +359,7 @@ static void check_random_graph(rpi_rng *rng, int *tried) {
     int64_t count = rpi_weights_count(weights);
     for (int64_t i = 0; i < count; i++)
         rpi_weights_values(weights)[i] = 0.5f * rpi_rng_normal(rng);
-    rpi_program_options options = {.training = true, .batch = ROWS};
+    rpi_program_options options = {.training = true};
     REQUIRE_OK(solo_open(graph, weights, loss, NULL, &options, &instance));
     watch w = {.weights = weights};
     REQUIRE_OK(rpi_instance_run(
@@ -399,16 +401,27 @@ static void bad_requests(void) {
     rpi_instance *instance = NULL;
     build(&m);
     draw(&b);
-    rpi_program_options options = {.training = true, .batch = 0};
+    rpi_program_options options = {.training = true, .dimensions = {{"batch", 0}}};
     CHECK_FAILS(solo_open(m.graph, m.weights, m.loss, NULL, &options, &instance), INVALID,
-                "batch is 0; at least 1 is wanted for 'x'");
-    options.batch = 2;
+                "dimension 'batch' is 0; at least 1 is wanted");
+    options.dimensions[0].size = 2;
     CHECK_FAILS(solo_open(m.graph, m.weights, m.logits, NULL, &options, &instance), INVALID,
                 "the loss 'fc2' is no scalar");
     CHECK_FAILS(solo_open(m.graph, m.weights, 999, NULL, &options, &instance), INVALID,
                 "no value");
     CHECK_FAILS(solo_open(m.graph, m.weights, RPI_NO_VALUE, NULL, &options, &instance), INVALID,
                 "without a loss");
+    options.dimensions[0].name = "bacth";
+    CHECK_FAILS(solo_open(m.graph, m.weights, m.loss, NULL, &options, &instance), INVALID,
+                "the graph has no dimension 'bacth'; did you mean 'batch'?");
+    options.dimensions[0].name = NULL;
+    CHECK_FAILS(solo_open(m.graph, m.weights, m.loss, NULL, &options, &instance), INVALID,
+                "'x' has a dimension 'batch', which is not bound");
+    options.dimensions[0].name = options.dimensions[1].name = "batch";
+    options.dimensions[1].size = 3;
+    CHECK_FAILS(solo_open(m.graph, m.weights, m.loss, NULL, &options, &instance), INVALID,
+                "dimension 'batch' is bound twice");
+    options.dimensions[1].name = NULL;
     options.result_count = 1;
     options.results[0] = 0;
     CHECK_FAILS(solo_open(m.graph, m.weights, m.loss, NULL, &options, &instance), INVALID,
@@ -440,9 +453,38 @@ static void unsupported(void) {
     rpi_backend backend = *rpi_backend_at(0);
     backend.supports = supports_nothing;
     backend.name = "empty";
-    rpi_program_options options = {.batch = 1};
+    rpi_program_options options = {.dimensions = {{"batch", 1}}};
     CHECK_FAILS(solo_open(m.graph, m.weights, m.loss, &backend, &options, &instance),
                 UNSUPPORTED, "node 'fc1' (linear): backend empty");
+    close_model(&m);
+}
+
+/* A result that the loss does not depend on, made of what it does: no gradient comes from it.
+ */
+static void result_beside_the_loss(void) {
+    model m;
+    batch b;
+    rpi_instance *plain = NULL, *more = NULL;
+    rpi_tensor tensor;
+    float gradients[512];
+    build(&m);
+    draw(&b);
+    rpi_value_id beside = rpi_relu(m.graph, "beside", m.logits);
+    rpi_program_options options = {.training = true,
+                                   .dimensions = {{"batch", ROWS}},
+                                   .result_count = 1,
+                                   .results = {beside}};
+    size_t bytes = (size_t)rpi_weights_count(m.weights) * sizeof(float);
+    REQUIRE(bytes <= sizeof gradients);
+    REQUIRE_OK(compile(&m, ROWS, true, &plain));
+    REQUIRE_OK(run(plain, &b, 0, (rpi_run_options){0}));
+    memcpy(gradients, rpi_weights_gradients(m.weights), bytes);
+    REQUIRE_OK(solo_open(m.graph, m.weights, m.loss, NULL, &options, &more));
+    REQUIRE_OK(run(more, &b, 0, (rpi_run_options){0}));
+    REQUIRE_OK(rpi_instance_result(more, beside, &tensor));
+    CHECK(!memcmp(gradients, rpi_weights_gradients(m.weights), bytes));
+    solo_close(plain);
+    solo_close(more);
     close_model(&m);
 }
 
@@ -472,7 +514,7 @@ static void refused_fusion(void) {
     backend.plan = plan_single;
     build(&m);
     draw(&b);
-    rpi_program_options options = {.training = true, .batch = ROWS};
+    rpi_program_options options = {.training = true, .dimensions = {{"batch", ROWS}}};
     size_t bytes = (size_t)rpi_weights_count(m.weights) * sizeof(float);
     REQUIRE(bytes <= sizeof gradients);
     REQUIRE_OK(compile(&m, ROWS, true, &alone));
@@ -510,4 +552,5 @@ CASES({"accumulation", accumulation}, {"unused_parameters", unused_parameters},
       {"finality", finality}, {"evaluation", evaluation}, {"flops", flops},
       {"reports", reports}, {"no_allocation", no_allocation}, {"random_graphs", random_graphs},
       {"bad_requests", bad_requests}, {"unsupported", unsupported},
-      {"refused_fusion", refused_fusion}, {"allocation_failures", allocation_failures})
+      {"refused_fusion", refused_fusion}, {"result_beside_the_loss", result_beside_the_loss},
+      {"allocation_failures", allocation_failures})

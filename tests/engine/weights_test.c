@@ -9,8 +9,10 @@
 /* Two linear layers; the first one's weight is used again by the second; one parameter is not
  * used at all. */
 static rpi_value_id build(rpi_graph *graph) {
-    rpi_value_id x = rpi_graph_input(graph, "x", RP_F32, SHAPE(RPI_BATCH, 4));
-    rpi_value_id labels = rpi_graph_input(graph, "labels", RP_I32, SHAPE(RPI_BATCH));
+    rpi_value_id x =
+        rpi_graph_input(graph, "x", RP_F32, SHAPE(rpi_graph_dimension(graph, "batch"), 4));
+    rpi_value_id labels =
+        rpi_graph_input(graph, "labels", RP_I32, SHAPE(rpi_graph_dimension(graph, "batch")));
     rpi_value_id scale = rpi_graph_input(graph, "scale", RP_F32, (rpi_shape){0});
     rpi_value_id unused = rpi_graph_parameter(graph, "unused", SHAPE(5));
     rpi_value_id tied = rpi_graph_parameter(graph, "tied", SHAPE(4, 4));

@@ -73,12 +73,13 @@ static rp_status backward_weights(void *self, const rpi_kernel_io *io) {
 }
 
 static rp_status plan(rpi_dnn_session *session, const rpi_unit *unit, rpi_kernel *out) {
+    const int64_t *weight = unit->inputs[WEIGHT].shape.size;
     linear_kernel *kernel = NULL;
     RP_TRY(rpi_alloc(sizeof *kernel, "linear kernel", &kernel));
     *kernel = (linear_kernel){.threads = session->threads,
-                              .rows = unit->inputs[INPUT].shape.size[0],
-                              .inputs = unit->inputs[INPUT].shape.size[1],
-                              .outputs = unit->outputs[0].shape.size[1]};
+                              .rows = rpi_shape_count(&unit->outputs[0].shape) / weight[0],
+                              .inputs = weight[1],
+                              .outputs = weight[0]};
     out->self = kernel;
     out->forward = forward;
     out->backward_inputs = backward_inputs;

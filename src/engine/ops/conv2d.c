@@ -14,6 +14,7 @@ static rp_status check(const rpi_conv2d_attributes *attributes, int input_count,
     if (input->dims != 4)
         return RP_FAIL(INVALID, "input is %s; N x C x H x W is wanted",
                        rpi_op_shape_text(input, text, sizeof text));
+    RP_TRY(rpi_op_check_numbers(input, 1, "input"));
     if (weight->dims != 4 || weight->size[1] != input->size[1])
         return RP_FAIL(INVALID, "weight is %s; K x %lld x R x S is wanted for input %s",
                        rpi_op_shape_text(weight, text, sizeof text), (long long)input->size[1],

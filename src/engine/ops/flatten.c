@@ -9,7 +9,9 @@ static rp_status infer(const void *attributes, int input_count, const rpi_shape 
     (void)attributes, (void)input_count;
     if (inputs[0].dims < 1) return RP_FAIL(INVALID, "input is a scalar; N x ... is wanted");
     int64_t rest = 1;
-    for (int i = 1; i < inputs[0].dims; i++) rest *= inputs[0].size[i];
+    for (int i = 1; i < inputs[0].dims; i++)
+        if (!rpi_dimension_multiply(rest, inputs[0].size[i], &rest))
+            return RP_FAIL(INVALID, "axis %d makes the product of the rest too large", i);
     outputs[0] = (rpi_shape){.dims = 2, .size = {inputs[0].size[0], rest}};
     return RP_OK;
 }

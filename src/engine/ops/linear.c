@@ -9,19 +9,20 @@ static rp_status infer(const void *attributes, int input_count, const rpi_shape 
     (void)attributes;
     const rpi_shape *input = &inputs[0], *weight = &inputs[1];
     char text[96], other[96];
-    if (input->dims != 2)
-        return RP_FAIL(INVALID, "input is %s; N x I is wanted",
-                       rpi_op_shape_text(input, text, sizeof text));
-    if (weight->dims != 2 || weight->size[1] != input->size[1])
+    int last = input->dims - 1;
+    if (last < 0) return RP_FAIL(INVALID, "input is a scalar; ... x I is wanted");
+    RP_TRY(rpi_op_check_numbers(input, last, "input"));
+    if (weight->dims != 2 || weight->size[1] != input->size[last])
         return RP_FAIL(INVALID, "weight is %s; O x %lld is wanted for input %s",
-                       rpi_op_shape_text(weight, text, sizeof text), (long long)input->size[1],
+                       rpi_op_shape_text(weight, text, sizeof text),
+                       (long long)input->size[last],
                        rpi_op_shape_text(input, other, sizeof other));
     if (input_count > 2 && (inputs[2].dims != 1 || inputs[2].size[0] != weight->size[0]))
         return RP_FAIL(INVALID, "bias is %s; %lld is wanted",
                        rpi_op_shape_text(&inputs[2], text, sizeof text),
                        (long long)weight->size[0]);
     outputs[0] = *input;
-    outputs[0].size[1] = weight->size[0];
+    outputs[0].size[last] = weight->size[0];
     return RP_OK;
 }
 
@@ -36,6 +37,8 @@ static const rpi_op_example examples[] = {
     {.name = "with bias", .input_count = 3, .inputs = {{2, {4, 5}}, {2, {3, 5}}, {1, {3}}}},
     {.name = "without bias", .input_count = 2, .inputs = {{2, {3, 7}}, {2, {6, 7}}}},
     {.name = "wide", .input_count = 3, .inputs = {{2, {5, 64}}, {2, {10, 64}}, {1, {10}}}},
+    {.name = "sequence", .input_count = 3, .inputs = {{3, {2, 3, 5}}, {2, {4, 5}}, {1, {4}}}},
+    {.name = "vector", .input_count = 2, .inputs = {{1, {6}}, {2, {3, 6}}}},
 };
 
 const rpi_op rpi_op_linear = {

@@ -18,6 +18,7 @@ static rp_status infer(const void *attributes, int input_count, const rpi_shape 
     if (inputs[0].dims != 4)
         return RP_FAIL(INVALID, "input is %s; N x C x H x W is wanted",
                        rpi_op_shape_text(&inputs[0], text, sizeof text));
+    RP_TRY(rpi_op_check_numbers(&inputs[0], 1, "input"));
     outputs[0] = inputs[0];
     for (int i = 2; i < 4; i++) {
         int64_t room = inputs[0].size[i] + 2 * pool->padding - pool->kernel;

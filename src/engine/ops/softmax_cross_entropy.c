@@ -7,13 +7,18 @@ extern const rpi_op rpi_op_softmax_cross_entropy;
 static rp_status infer(const void *attributes, int input_count, const rpi_shape *inputs,
                        rpi_shape *outputs) {
     (void)attributes, (void)input_count;
-    char text[96];
-    if (inputs[0].dims != 2)
-        return RP_FAIL(INVALID, "logits are %s; N x C is wanted",
+    char text[96], other[96];
+    rpi_shape rows = inputs[0];
+    if (rows.dims < 2)
+        return RP_FAIL(INVALID, "logits are %s; ... x C is wanted",
                        rpi_op_shape_text(&inputs[0], text, sizeof text));
-    if (inputs[1].dims != 1 || inputs[1].size[0] != inputs[0].size[0])
-        return RP_FAIL(INVALID, "labels are %s; one a row of the logits is wanted",
-                       rpi_op_shape_text(&inputs[1], text, sizeof text));
+    RP_TRY(rpi_op_check_numbers(&inputs[0], inputs[0].dims - 1, "logits"));
+    rows.dims--;
+    rows.size[rows.dims] = 0;
+    if (!rpi_shape_equal(&inputs[1], &rows))
+        return RP_FAIL(INVALID, "labels are %s; one a row of the logits, %s, is wanted",
+                       rpi_op_shape_text(&inputs[1], text, sizeof text),
+                       rpi_op_shape_text(&rows, other, sizeof other));
     if (inputs[2].dims != 0)
         return RP_FAIL(INVALID, "scale is %s; a scalar is wanted",
                        rpi_op_shape_text(&inputs[2], text, sizeof text));
@@ -34,6 +39,10 @@ static const rpi_op_example examples[] = {
      .input_count = 3,
      .inputs = {{2, {6, 10}}, {1, {6}}, {0}},
      .classes = 10},
+    {.name = "sequence",
+     .input_count = 3,
+     .inputs = {{3, {2, 3, 4}}, {2, {2, 3}}, {0}},
+     .classes = 4},
     {.name = "one row", .input_count = 3, .inputs = {{2, {1, 3}}, {1, {1}}, {0}}, .classes = 3},
 };
 

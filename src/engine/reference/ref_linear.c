@@ -3,14 +3,14 @@
 extern const rpi_op rpi_op_linear;
 extern const rpi_ref_op rpi_ref_linear;
 
-/* x: N x I, w: O x I, y: N x O */
+/* x: N x I, w: O x I, y: N x O, where N is all axes but the last */
 typedef struct sizes {
     int64_t rows, in, out;
 } sizes;
 
 static sizes sizes_of(const rpi_unit *unit) {
-    return (sizes){unit->inputs[0].shape.size[0], unit->inputs[0].shape.size[1],
-                   unit->outputs[0].shape.size[1]};
+    const int64_t *weight = unit->inputs[1].shape.size;
+    return (sizes){rpi_shape_count(&unit->outputs[0].shape) / weight[0], weight[1], weight[0]};
 }
 
 static rp_status forward(const rpi_unit *unit, const rpi_kernel_io *io) {

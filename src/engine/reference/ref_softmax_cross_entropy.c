@@ -6,6 +6,10 @@
 extern const rpi_op rpi_op_softmax_cross_entropy;
 extern const rpi_ref_op rpi_ref_softmax_cross_entropy;
 
+static int64_t last_axis(const rpi_shape *shape) {
+    return shape->size[shape->dims - 1];
+}
+
 static rp_status check_labels(const int32_t *labels, int64_t rows, int64_t classes) {
     for (int64_t n = 0; n < rows; n++)
         if (labels[n] < 0 || labels[n] >= classes)
@@ -36,7 +40,8 @@ static double log_sum(const float *row, int64_t classes) {
 }
 
 static rp_status forward(const rpi_unit *unit, const rpi_kernel_io *io) {
-    int64_t rows = unit->inputs[0].shape.size[0], classes = unit->inputs[0].shape.size[1];
+    int64_t rows = rpi_shape_count(&unit->inputs[1].shape);
+    int64_t classes = last_axis(&unit->inputs[0].shape);
     const float *logits = io->inputs[0], *scale = io->inputs[2];
     const int32_t *labels = io->inputs[1];
     float *loss = io->outputs[0];
@@ -55,7 +60,8 @@ static rp_status forward(const rpi_unit *unit, const rpi_kernel_io *io) {
 
 /* dlogits = dloss * scale * (softmax - one hot) */
 static rp_status backward(const rpi_unit *unit, const rpi_kernel_io *io) {
-    int64_t rows = unit->inputs[0].shape.size[0], classes = unit->inputs[0].shape.size[1];
+    int64_t rows = rpi_shape_count(&unit->inputs[1].shape);
+    int64_t classes = last_axis(&unit->inputs[0].shape);
     const float *logits = io->inputs[0], *scale = io->inputs[2], *dloss = io->grad_outputs[0];
     const int32_t *labels = io->inputs[1];
     double factor = (double)*dloss * (double)*scale;

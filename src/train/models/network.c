@@ -14,10 +14,11 @@ static void add_loss(rpi_network *network) {
 
 static void add_nodes(rpi_network *network, rpi_builder *builder, const rpi_model *model,
                       const rpi_model_options *options, const rpi_model_shape *shape) {
-    rpi_shape images = {4, {RPI_BATCH, shape->channels, shape->height, shape->width}};
+    int64_t batch = rpi_graph_dimension(network->graph, "batch");
+    rpi_shape images = {4, {batch, shape->channels, shape->height, shape->width}};
     rpi_graph *graph = network->graph;
     network->images = rpi_graph_input(graph, "images", RP_F32, images);
-    network->labels = rpi_graph_input(graph, "labels", RP_I32, (rpi_shape){1, {RPI_BATCH}});
+    network->labels = rpi_graph_input(graph, "labels", RP_I32, (rpi_shape){1, {batch}});
     network->scale = rpi_graph_input(graph, "scale", RP_F32, (rpi_shape){0});
     network->logits = model->build(builder, options, shape, network->images);
     if (rpi_graph_check(graph) == RP_OK) add_loss(network);

@@ -40,6 +40,14 @@ static inline rpi_kernel_rows rpi_kernel_bf16(const uint16_t *data, int64_t stri
     return (rpi_kernel_rows){(void *)data, stride, RP_BF16};
 }
 
+/* Heads by strides, in elements: batch b, token t, head h start at
+ * data + b * batch + t * token + h * head. */
+typedef struct rpi_kernel_heads {
+    void *data;
+    int64_t batch, token, head;
+    rp_dtype dtype; /* RP_F32 or RP_BF16 */
+} rpi_kernel_heads;
+
 /* ---- inside the kernels ---- */
 
 /* Units [begin, end) of the work that `args` describes. */

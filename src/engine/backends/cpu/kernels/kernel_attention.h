@@ -27,14 +27,6 @@
 
 enum { RPI_ATTENTION_HEAD_SIZE = 256 }; /* the largest head_size */
 
-/* Heads by strides, in elements: batch b, token t, head h start at
- * data + b * batch + t * token + h * head. */
-typedef struct rpi_kernel_heads {
-    void *data;
-    int64_t batch, token, head;
-    rp_dtype dtype; /* RP_F32 or RP_BF16 */
-} rpi_kernel_heads;
-
 typedef struct rpi_kernel_attention {
     int64_t batch, heads, kv_heads, q_length, k_length, head_size;
     int64_t q_offset; /* k_length - q_length where queries follow cached keys */

@@ -19,21 +19,6 @@ enum {
 #define LOG2_E 1.44269504f
 #define LN_2   0.693147181
 
-typedef struct rows_of_head {
-    simd_row start;
-    int64_t stride;
-} rows_of_head;
-
-SIMD rows_of_head head_at(rpi_kernel_heads m, int64_t b, int64_t token, int64_t h) {
-    rpi_kernel_rows all = {m.data, b * m.batch + token * m.token + h * m.head, m.dtype};
-    return (rows_of_head){row_of(all, 1), m.token};
-}
-
-SIMD simd_row row_below(rows_of_head head, int64_t t) {
-    rpi_kernel_rows all = {head.start.data, head.stride, head.start.bf16 ? RP_BF16 : RP_F32};
-    return row_of(all, t);
-}
-
 /* to [rows, padded] = factor from, with zeros for what is missing up to `all` rows. True: all
  * numbers. */
 SIMD bool pack(const rpi_kernel_attention *it, rows_of_head from, int64_t rows, int64_t all,

@@ -127,11 +127,38 @@ SIMD void vf_store_bf16(uint16_t *p, vf x) {
     _mm256_storeu_si256((__m256i *)p, half);
 }
 
+SIMD vi vi_set(uint32_t x) {
+    return _mm512_set1_epi32((int)x);
+}
+SIMD vi vi_lanes(void) { /* 0, 1, ..., 15 */
+    return _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+}
+SIMD vi vi_add(vi a, vi b) {
+    return _mm512_add_epi32(a, b);
+}
+SIMD vi vi_xor(vi a, vi b) {
+    return _mm512_xor_si512(a, b);
+}
+SIMD void vi_multiply(vi a, uint32_t b, vi *high, vi *low) { /* 64 bits of the product */
+    __m512i factor = _mm512_set1_epi64(b);
+    __m512i even = _mm512_mul_epu32(a, factor);
+    __m512i odd = _mm512_mul_epu32(_mm512_srli_epi64(a, 32), factor);
+    *high = _mm512_mask_mov_epi32(_mm512_srli_epi64(even, 32), 0xaaaa, odd);
+    *low = _mm512_mask_mov_epi32(even, 0xaaaa, _mm512_slli_epi64(odd, 32));
+}
+SIMD vf vi_half_as_float(vi a, bool upper) { /* 16 bits of each lane */
+    vi half = upper ? _mm512_srli_epi32(a, 16) : _mm512_and_si512(a, vi_set(0xffff));
+    return _mm512_cvtepi32_ps(half);
+}
+
 #else
 
 typedef struct vf {
     __m256 low, high;
 } vf;
+typedef struct vi {
+    __m256i low, high;
+} vi;
 typedef vf vm; /* all bits of a lane, or none */
 
 SIMD vf vf_of(__m256 low, __m256 high) {
@@ -260,6 +287,41 @@ SIMD void vf_store_bf16(uint16_t *p, vf x) {
     store_bf16_of_8(p + 8, x.high);
 }
 
+SIMD vi vi_of(__m256i low, __m256i high) {
+    return (vi){low, high};
+}
+SIMD vi vi_set(uint32_t x) {
+    return vi_of(_mm256_set1_epi32((int)x), _mm256_set1_epi32((int)x));
+}
+SIMD vi vi_lanes(void) {
+    return vi_of(_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7),
+                 _mm256_setr_epi32(8, 9, 10, 11, 12, 13, 14, 15));
+}
+SIMD vi vi_add(vi a, vi b) {
+    return vi_of(_mm256_add_epi32(a.low, b.low), _mm256_add_epi32(a.high, b.high));
+}
+SIMD vi vi_xor(vi a, vi b) {
+    return vi_of(_mm256_xor_si256(a.low, b.low), _mm256_xor_si256(a.high, b.high));
+}
+SIMD void multiply_of_8(__m256i a, uint32_t b, __m256i *high, __m256i *low) {
+    __m256i factor = _mm256_set1_epi64x(b);
+    __m256i even = _mm256_mul_epu32(a, factor);
+    __m256i odd = _mm256_mul_epu32(_mm256_srli_epi64(a, 32), factor);
+    *high = _mm256_blend_epi32(_mm256_srli_epi64(even, 32), odd, 0xaa);
+    *low = _mm256_blend_epi32(even, _mm256_slli_epi64(odd, 32), 0xaa);
+}
+SIMD void vi_multiply(vi a, uint32_t b, vi *high, vi *low) {
+    multiply_of_8(a.low, b, &high->low, &low->low);
+    multiply_of_8(a.high, b, &high->high, &low->high);
+}
+SIMD __m256 half_of_8(__m256i a, bool upper) {
+    __m256i low = _mm256_and_si256(a, _mm256_set1_epi32(0xffff));
+    return _mm256_cvtepi32_ps(upper ? _mm256_srli_epi32(a, 16) : low);
+}
+SIMD vf vi_half_as_float(vi a, bool upper) {
+    return vf_of(half_of_8(a.low, upper), half_of_8(a.high, upper));
+}
+
 #endif
 
 SIMD vf vf_zero(void) {
@@ -346,6 +408,22 @@ SIMD void row_store(simd_row row, int64_t i, vf x, int64_t live) {
         vf_store_bf16_n((uint16_t *)row.data + i, x, live);
     else
         vf_store_n((float *)row.data + i, x, live);
+}
+
+/* The rows of one head from a token on. */
+typedef struct rows_of_head {
+    simd_row start;
+    int64_t stride;
+} rows_of_head;
+
+SIMD rows_of_head head_at(rpi_kernel_heads m, int64_t b, int64_t token, int64_t h) {
+    rpi_kernel_rows all = {m.data, b * m.batch + token * m.token + h * m.head, m.dtype};
+    return (rows_of_head){row_of(all, 1), m.token};
+}
+
+SIMD simd_row row_below(rows_of_head head, int64_t t) {
+    rpi_kernel_rows all = {head.start.data, head.stride, head.start.bf16 ? RP_BF16 : RP_F32};
+    return row_of(all, t);
 }
 
 #endif

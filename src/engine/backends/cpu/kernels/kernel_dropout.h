@@ -1,0 +1,48 @@
+/* Dropout whose mask is a function of (seed, step, tensor, element): nothing is stored, and the
+ * backward pass draws the same mask again.
+ *
+ * Normative, with known answers in kernel_dropout_test. Element e takes 16 bits of
+ * Philox4x32-10: lane = e mod 16, slot = (e / 16) mod 8, block = 16 (e / 128) + lane key =
+ * {seed low, seed high} counter = {block low, step, tensor, 0xd7000000 + block high} r = word
+ * slot / 2 of the result, its low half for an even slot, else its high half and is dropped
+ * where r < round(65536 p). What is kept is multiplied by 65536 / (65536 - round(65536 p)), so
+ * that the mean is kept exactly. For p that rounds to 1 everything is 0. NaN and infinity stay
+ * NaN where they are dropped (0 times them is NaN).
+ *
+ * Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011. Srivastava et al.,
+ * "Dropout", JMLR 2014. */
+#ifndef RPI_ENGINE_KERNEL_DROPOUT_H
+#define RPI_ENGINE_KERNEL_DROPOUT_H
+
+#include "engine/backends/cpu/kernels/kernel.h"
+
+typedef struct rpi_kernel_dropout {
+    double probability; /* of being dropped, 0 to 1 */
+    uint64_t seed;
+    uint32_t step, tensor;
+    int64_t first; /* element of x[0], a multiple of 128: where a tensor is cut */
+    int64_t count;
+    rpi_kernel_rows x;        /* stride does not matter: elements side by side */
+    rpi_kernel_rows residual; /* added after the mask; without data: nothing */
+    rpi_kernel_rows y;        /* may be x or residual */
+} rpi_kernel_dropout;
+
+void rpi_kernel_dropout_apply(const rpi_kernel_run *run, const rpi_kernel_dropout *it);
+
+/* ---- inside ---- */
+
+enum { RPI_DROPOUT_GROUP = 128, RPI_DROPOUT_BLOCKS = 16 };
+#define RPI_DROPOUT_PURPOSE 0xd7000000u
+
+/* Numbers below it are dropped. */
+static inline uint32_t rpi_dropout_threshold(double probability) {
+    return (uint32_t)(probability * 65536 + 0.5);
+}
+
+static inline float rpi_dropout_scale(uint32_t threshold) {
+    return threshold < 65536 ? 65536.0f / (float)(65536 - threshold) : 0;
+}
+
+RPI_KERNEL_DECLARE(dropout);
+
+#endif

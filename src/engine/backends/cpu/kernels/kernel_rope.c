@@ -1,0 +1,49 @@
+#include "engine/backends/cpu/kernels/kernel_rope.h"
+
+#include <math.h>
+
+void rpi_kernel_rope_tables(double theta, int64_t positions, int64_t rotary, float *cosines,
+                            float *sines) {
+    int64_t half = rotary / 2;
+    for (int64_t c = 0; c < half; c++) {
+        double frequency = pow(theta, -2.0 * (double)c / (double)rotary);
+        for (int64_t p = 0; p < positions; p++) {
+            cosines[p * half + c] = (float)cos((double)p * frequency);
+            sines[p * half + c] = (float)sin((double)p * frequency);
+        }
+    }
+}
+
+static void rotate(const rpi_kernel_rope *it, rpi_kernel_rows x, int64_t from,
+                   rpi_kernel_rows y, int64_t to, int64_t position) {
+    int64_t half = it->rotary / 2;
+    for (int64_t c = 0; c < half; c++) {
+        double cosine = it->cosines[position * half + c];
+        double sine = it->sines[position * half + c];
+        double low = rpi_kernel_get(x, 0, from + c),
+               high = rpi_kernel_get(x, 0, from + half + c);
+        if (it->inverse) sine = -sine;
+        rpi_kernel_put(y, 0, to + c, low * cosine - high * sine);
+        rpi_kernel_put(y, 0, to + half + c, high * cosine + low * sine);
+    }
+    for (int64_t c = it->rotary; c < it->head_size; c++)
+        rpi_kernel_put(y, 0, to + c, rpi_kernel_get(x, 0, from + c));
+}
+
+/* Units are tokens. */
+void rpi_rope_scalar(const void *args, int64_t begin, int64_t end) {
+    const rpi_kernel_rope *it = args;
+    rpi_kernel_rows x = {it->x.data, 0, it->x.dtype}, y = {it->y.data, 0, it->y.dtype};
+    for (int64_t unit = begin; unit < end; unit++) {
+        int64_t b = unit / it->length, t = unit % it->length;
+        for (int64_t h = 0; h < it->heads; h++)
+            rotate(it, x, b * it->x.batch + t * it->x.token + h * it->x.head, y,
+                   b * it->y.batch + t * it->y.token + h * it->y.head,
+                   rpi_rope_position(it, unit));
+    }
+}
+
+void rpi_kernel_rope_apply(const rpi_kernel_run *run, const rpi_kernel_rope *it) {
+    static const rpi_kernel_body bodies[] = RPI_KERNEL_BODIES(rope);
+    rpi_kernel_parallel(run, it->batch * it->length, 1, bodies, it);
+}

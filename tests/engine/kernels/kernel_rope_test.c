@@ -1,0 +1,90 @@
+#include "kernel_fixture.h"
+
+#include "engine/backends/cpu/kernels/kernel_rope.h"
+
+static void call(const rpi_kernel_run *run, const void *args) {
+    rpi_kernel_rope_apply(run, (const rpi_kernel_rope *)args);
+}
+
+static rpi_kernel_heads heads(bool bf16, int64_t length, int64_t token, int64_t head,
+                              int64_t count, uint64_t stream) {
+    void *data =
+        bf16 ? (void *)kernel_bf16s(count, 1, stream) : (void *)kernel_normal(count, 1, stream);
+    return (rpi_kernel_heads){data, length * token, token, head, bf16 ? RP_BF16 : RP_F32};
+}
+
+enum { POSITIONS = 64 };
+
+static rpi_kernel_rope draw(rpi_rng *rng, int index, int64_t *count) {
+    int64_t d = kernel_size(rng, 150), n = 1 + (int64_t)rpi_rng_below(rng, 3);
+    rpi_kernel_rope it = {.batch = 1 + (int64_t)rpi_rng_below(rng, 2),
+                          .length = kernel_size(rng, 40),
+                          .heads = n,
+                          .head_size = d,
+                          .rotary = index % 2 ? d / 2 * 2 : d / 4 * 2,
+                          .offset = rpi_rng_below(rng, 20),
+                          .inverse = index % 3 == 1};
+    int64_t token = n * d + 5;
+    *count = it.batch * it.length * token;
+    it.x = heads(index % 4 == 3, it.length, token, d, *count, 1);
+    it.y = heads(index % 4 == 3, it.length, token, d, *count, 2);
+    float *cosines = kernel_floats(POSITIONS * d), *sines = kernel_floats(POSITIONS * d);
+    rpi_kernel_rope_tables(10000, POSITIONS, it.rotary, cosines, sines);
+    it.cosines = cosines, it.sines = sines;
+    return it;
+}
+
+static void kernels_match(void) {
+    rpi_rng rng = rpi_rng_make(check_seed(), RPI_RNG_TEST, 1);
+    for (int i = 0; i < 24; i++) {
+        int64_t count;
+        int32_t positions[2 * 40];
+        rpi_kernel_rope it = draw(&rng, i, &count);
+        for (int64_t t = 0; t < it.batch * it.length; t++)
+            positions[t] = (int32_t)rpi_rng_below(&rng, POSITIONS);
+        if (i % 5 == 4) it.positions = positions;
+        bool bf16 = it.y.dtype == RP_BF16;
+        kernel_check(&(kernel_case){
+            "rope",
+            call,
+            &it,
+            {{"y", it.y.data, count, it.y.dtype, bf16 ? 0x1p-7 : 1e-6, bf16 ? 1e-3 : 1e-6}}});
+        kernel_buffers_free();
+    }
+}
+
+/* The inverse gives x back, and also in place. As rotations are orthogonal it is the gradient.
+ */
+static void inverse_turns_back(void) {
+    enum { LENGTH = 20, SIZE = 34, COUNT = LENGTH * SIZE };
+    rpi_kernel_run run = {.threads = 2, .isa = rpi_cpu_isa()};
+    float *x = kernel_normal(COUNT, 1, 1), *y = kernel_normal(COUNT, 1, 1);
+    float *cosines = kernel_floats(LENGTH * SIZE), *sines = kernel_floats(LENGTH * SIZE);
+    rpi_kernel_rope_tables(500, LENGTH, SIZE, cosines, sines);
+    rpi_kernel_heads all = {y, COUNT, SIZE, SIZE, RP_F32};
+    rpi_kernel_rope it = {1, LENGTH, 1, SIZE, SIZE, cosines, sines, NULL, 0, false, all, all};
+    rpi_kernel_rope_apply(&run, &it);
+    CHECK(fabsf(y[COUNT - 1] - x[COUNT - 1]) > 1e-6f);
+    it.inverse = true;
+    rpi_kernel_rope_apply(&run, &it);
+    for (int i = 0; i < COUNT; i++) CHECK_NEAR(y[i], x[i], 2e-6);
+    kernel_buffers_free();
+}
+
+/* By hand: position 1, the first pair turns by one radian, the last by theta^(-2 / 4). */
+static void known_answer(void) {
+    float x[4] = {1, 2, 3, 4}, y[4], cosines[4], sines[4];
+    rpi_kernel_rope_tables(100, 2, 4, cosines, sines);
+    rpi_kernel_heads in = {x, 4, 4, 4, RP_F32}, out = {y, 4, 4, 4, RP_F32};
+    rpi_kernel_rope it = {1, 1, 1, 4, 4, cosines, sines, NULL, 1, false, in, out};
+    for (int isa = 0; isa <= (int)rpi_cpu_isa(); isa++) {
+        rpi_kernel_rope_apply(&(rpi_kernel_run){1, (rpi_isa)isa}, &it);
+        CHECK_NEAR(y[0], cos(1) - 3 * sin(1), 1e-6);
+        CHECK_NEAR(y[2], 3 * cos(1) + sin(1), 1e-6);
+        CHECK_NEAR(y[1], 2 * cos(0.1) - 4 * sin(0.1), 1e-6);
+        CHECK_NEAR(y[3], 4 * cos(0.1) + 2 * sin(0.1), 1e-6);
+    }
+}
+
+CASES({"kernels_match", kernels_match}, {"inverse_turns_back", inverse_turns_back},
+      {"known_answer", known_answer})

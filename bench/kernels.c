@@ -199,6 +199,8 @@ static int run_all(const settings *it) {
     bench_attention(&list);
     bench_norms(&list);
     bench_cross_entropy(&list);
+    bench_tokens(&list);
+    bench_optimizers(&list);
     keep_named(&list, it->only);
     printf("%s, %d threads, medians of %d\n", rpi_isa_name(run.isa), run.threads,
            (int)it->rounds);

@@ -29,6 +29,8 @@ void *bench_copy(const void *args, size_t bytes);
 void bench_activations(bench_list *list);
 void bench_attention(bench_list *list);
 void bench_norms(bench_list *list);
+void bench_optimizers(bench_list *list);
+void bench_tokens(bench_list *list);
 void bench_cross_entropy(bench_list *list);
 
 #endif

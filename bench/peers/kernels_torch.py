@@ -90,6 +90,24 @@ def attention() -> dict[str, Call]:
     return calls
 
 
+def arena() -> dict[str, Call]:
+    """The optimizers and token kernels of kernels_arena.c."""
+    adam, sgd = (torch.nn.Parameter(torch.randn(1 << 24)) for _ in range(2))
+    adam.grad = sgd.grad = torch.randn(1 << 24)
+    table = torch.nn.Parameter(torch.randn(50257, 768))
+    ids = torch.arange(2048) ** 2 % 1999 * 25
+    x = torch.randn(2048, 768)
+    found = F.embedding(ids, table)
+    return {
+        "sgd with momentum": torch.optim.SGD([sgd], 1e-6, 0.9, weight_decay=1e-4).step,
+        "adamw": torch.optim.AdamW([adam], 1e-6, weight_decay=0.1, fused=True).step,
+        "square_sum": adam.grad.norm,
+        "dropout": lambda: F.dropout(x, 0.1),
+        "embedding forward": lambda: F.embedding(ids, table),
+        "embedding backward (dense)": backward_of(found, table, x),
+    }
+
+
 def backward_of(y: torch.Tensor, leaf: torch.Tensor, dy: torch.Tensor) -> Call:
     """One backward pass through a graph that is kept."""
     return lambda: torch.autograd.grad(y, leaf, dy, retain_graph=True)
@@ -116,7 +134,7 @@ def main() -> None:
     parser.add_argument("--only", default="")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    calls = {**elementwise(), **attention(), **rows()}
+    calls = {**elementwise(), **attention(), **rows(), **arena()}
     measure({n: c for n, c in calls.items() if options.only in n}, options.rounds)
 
 

@@ -10,6 +10,9 @@
 static const rpi_command *const catalogue[] = {
     &rpi_command_train,
     &rpi_command_run,
+    &rpi_command_data_tokenize,
+    &rpi_command_data_info,
+    &rpi_command_data_decode,
     &rpi_command_bench_all_reduce,
     &rpi_command_bench_reduce_scatter,
     &rpi_command_bench_all_gather,

@@ -6,6 +6,9 @@
 
 extern const rpi_command rpi_command_train;
 extern const rpi_command rpi_command_run;
+extern const rpi_command rpi_command_data_tokenize;
+extern const rpi_command rpi_command_data_info;
+extern const rpi_command rpi_command_data_decode;
 extern const rpi_command rpi_command_bench_all_reduce;
 extern const rpi_command rpi_command_bench_reduce_scatter;
 extern const rpi_command rpi_command_bench_all_gather;

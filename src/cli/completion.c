@@ -28,6 +28,15 @@ static const char *last_word(const rpi_command *command) {
     return space ? space + 1 : command->name;
 }
 
+/* How long the word of a command's group is, for the first of its group; 0: it is in none, or
+ * the group was there before. Commands of a group stand together. */
+static int begins_group(const rpi_command *command, const rpi_command *previous) {
+    int length = (int)strcspn(command->name, " ");
+    if (!command->name[length]) return 0;
+    bool again = previous && strncmp(previous->name, command->name, (size_t)length + 1) == 0;
+    return again ? 0 : length;
+}
+
 /* Words that may follow "redpoll": commands of one word, each group once, and `help`. */
 static void print_first_words(const char *before, const char *after) {
     const rpi_command *command, *previous = NULL;
@@ -89,6 +98,31 @@ static void print_bash_options(const rpi_command *command) {
     printf("' ;;\n");
 }
 
+static bool is_of_group(const rpi_command *command, const rpi_command *first, int length) {
+    return strncmp(command->name, first->name, (size_t)length + 1) == 0;
+}
+
+/* The second words of each group. */
+static void print_bash_groups(void) {
+    const rpi_command *command, *previous = NULL, *member;
+    for (int i = 0; (command = rpi_command_at(i)) != NULL; previous = command, i++) {
+        int length = begins_group(command, previous);
+        if (length == 0) continue;
+        printf("    if [[ $command == %.*s ]]; then\n"
+               "        if [[ $COMP_CWORD -eq $((at + 1)) ]]; then\n"
+               "            COMPREPLY=($(compgen -W '",
+               length, command->name);
+        for (int k = i; (member = rpi_command_at(k)) != NULL; k++)
+            if (is_of_group(member, command, length)) printf("%s ", last_word(member));
+        printf("--help' -- \"$cur\"))\n"
+               "            return\n"
+               "        fi\n"
+               "        command=\"%.*s ${COMP_WORDS[at+1]}\"\n"
+               "    fi\n",
+               length, command->name);
+    }
+}
+
 static void print_bash(void) {
     const rpi_command *command;
     printf("# Completion of redpoll for bash, written by `redpoll completion bash`.\n"
@@ -106,18 +140,9 @@ static void print_bash(void) {
     printf("--help --version' -- \"$cur\"))\n"
            "        return\n"
            "    fi\n"
-           "    command=${COMP_WORDS[at]}\n"
-           "    if [[ $command == bench ]]; then\n"
-           "        if [[ $COMP_CWORD -eq $((at + 1)) ]]; then\n"
-           "            COMPREPLY=($(compgen -W '");
-    for (int i = 0; (command = rpi_command_at(i)) != NULL; i++)
-        if (rpi_command_in_group(command, "bench")) printf("%s ", last_word(command));
-    printf("--help' -- \"$cur\"))\n"
-           "            return\n"
-           "        fi\n"
-           "        command=\"bench ${COMP_WORDS[at+1]}\"\n"
-           "    fi\n"
-           "    [[ $at -eq 2 ]] && return\n"
+           "    command=${COMP_WORDS[at]}\n");
+    print_bash_groups();
+    printf("    [[ $at -eq 2 ]] && return\n"
            "    case \"$command $prev\" in\n");
     print_bash_values();
     printf("    esac\n"
@@ -186,6 +211,33 @@ static void print_zsh_command(const rpi_command *command) {
     printf("            '--help[show the usage]' ;;\n");
 }
 
+static void print_zsh_groups(void) {
+    const rpi_command *command, *previous = NULL, *member;
+    for (int i = 0; (command = rpi_command_at(i)) != NULL; previous = command, i++) {
+        int length = begins_group(command, previous);
+        if (length == 0) continue;
+        printf("    if [[ $command == %.*s ]]; then\n"
+               "        if (( CURRENT == 3 )); then\n"
+               "            local -a members=(\n",
+               length, command->name);
+        for (int k = i; (member = rpi_command_at(k)) != NULL; k++) {
+            if (!is_of_group(member, command, length)) continue;
+            printf("                '%s:", last_word(member));
+            print_zsh_help(member->summary);
+            printf("'\n");
+        }
+        printf("            )\n"
+               "            _describe command members\n"
+               "            return\n"
+               "        fi\n"
+               "        command=\"%.*s $words[3]\"\n"
+               "        words[2]=()\n"
+               "        (( CURRENT-- ))\n"
+               "    fi\n",
+               length, command->name);
+    }
+}
+
 static void print_zsh(void) {
     const rpi_command *command;
     printf("#compdef redpoll\n"
@@ -202,25 +254,9 @@ static void print_zsh(void) {
     printf("--help --version\n"
            "        return\n"
            "    fi\n"
-           "    command=$words[2]\n"
-           "    if [[ $command == bench ]]; then\n"
-           "        if (( CURRENT == 3 )); then\n"
-           "            local -a benches=(\n");
-    for (int i = 0; (command = rpi_command_at(i)) != NULL; i++) {
-        if (!rpi_command_in_group(command, "bench")) continue;
-        printf("                '%s:", last_word(command));
-        print_zsh_help(command->summary);
-        printf("'\n");
-    }
-    printf("            )\n"
-           "            _describe bench benches\n"
-           "            return\n"
-           "        fi\n"
-           "        command=\"bench $words[3]\"\n"
-           "        words[2]=()\n"
-           "        (( CURRENT-- ))\n"
-           "    fi\n"
-           "    words[1]=()\n"
+           "    command=$words[2]\n");
+    print_zsh_groups();
+    printf("    words[1]=()\n"
            "    (( CURRENT-- ))\n"
            "    case $command in\n");
     for (int i = 0; (command = rpi_command_at(i)) != NULL; i++) print_zsh_command(command);
@@ -268,11 +304,10 @@ static void print_fish(void) {
     print_first_words("", " ");
     printf("--help --version'\n");
     for (int i = 0; (command = rpi_command_at(i)) != NULL; i++) {
-        if (rpi_command_in_group(command, "bench")) {
-            printf(
-                "complete -c redpoll -n '__redpoll_is bench; and __redpoll_stands_alone 2' -a "
-                "%s -d '",
-                last_word(command));
+        if (last_word(command) != command->name) {
+            printf("complete -c redpoll -n '__redpoll_is %.*s; and __redpoll_stands_alone 2' "
+                   "-a %s -d '",
+                   (int)strcspn(command->name, " "), command->name, last_word(command));
             print_quoted(command->summary);
             printf("'\n");
         }

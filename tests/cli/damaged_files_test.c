@@ -12,7 +12,9 @@
 #include "train/checkpoint/run_settings.h"
 #include "train/checkpoint/safetensors.h"
 #include "train/data/idx_file.h"
+#include "train/data/token_file.h"
 #include "train/metrics.h"
+#include "train/tokenizers/tokenizer.h"
 
 #include "base/clock.h"
 #include "base/memory.h"
@@ -343,6 +345,108 @@ static rp_status read_metrics(const char *file, uint32_t *out_digest) {
 
 /* ---- trials ---- */
 
+/* ---- tokens, and a tokenizer ---- */
+
+enum { TOKENS = 12 };
+
+static size_t copy(uint8_t *data, const void *from, size_t bytes) {
+    memcpy(data, from, bytes);
+    return bytes;
+}
+
+static void make_nanoset(void) {
+    static const uint8_t tokens[2 * TOKENS] = {1, 0, 2, 0, 3, 0};
+    static const uint8_t ends[24] = {4, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, TOKENS};
+    put("tokens.ds", tokens, sizeof tokens);
+    put("tokens.ds.index", ends, sizeof ends);
+    put("tokens.ds.metadata", "byte|2\n12\n12", 12);
+}
+
+static size_t make_metadata(uint8_t *data) {
+    make_nanoset();
+    return get("tokens.ds.metadata", data);
+}
+
+static size_t make_index(uint8_t *data) {
+    make_nanoset();
+    return get("tokens.ds.index", data);
+}
+
+/* What is opened can be read to its end, or names the token that cannot. */
+static rp_status read_tokens(const char *file_path, uint32_t *out_digest) {
+    static uint32_t ids[ROOM];
+    char name[600];
+    snprintf(name, sizeof name, "%s", file_path);
+    char *suffix = strstr(name, ".ds.");
+    if (suffix) suffix[3] = '\0';
+    rpi_token_file *file = NULL;
+    RP_TRY(rpi_token_file_open(name, &file));
+    CHECK(file->count <= ROOM && file->documents >= 1);
+    rp_status status = RP_OK;
+    if (file->count <= ROOM) status = rpi_token_file_read(file, 0, file->count, ids);
+    rpi_token_file_close(file);
+    *out_digest = 0;
+    return status;
+}
+
+static size_t make_megatron(uint8_t *data) {
+    static const uint8_t tokens[2 * TOKENS] = {1};
+    static const uint8_t index[] = {
+        'M', 'M', 'I', 'D', 'I', 'D', 'X', 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 8, 2, 0, 0, 0, 0, 0, 0,
+        0,   2,   0,   0,   0,   0,   0,   0, 0, 5, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+        10,  0,   0,   0,   0,   0,   0,   0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0};
+    put("indexed.bin", tokens, sizeof tokens);
+    return copy(data, index, sizeof index);
+}
+
+static size_t make_llmc(uint8_t *data) {
+    memset(data, 0, 1024 + 2 * TOKENS);
+    static const uint8_t header[] = {0x88, 0xd8, 0x34, 0x01, 1, 0, 0, 0, TOKENS};
+    memcpy(data, header, sizeof header);
+    return 1024 + 2 * TOKENS;
+}
+
+static size_t make_tokenizer(uint8_t *data) {
+    static const char json[] =
+        "{\"added_tokens\":[{\"id\":4,\"content\":\"<e>\",\"special\":true}],\"normalizer\":"
+        "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},{\"type\":\"Replace\","
+        "\"pattern\":{\"String\":\" "
+        "\"},\"content\":\"_\"}]},\"pre_tokenizer\":{\"type\":\"Split\","
+        "\"pattern\":{\"Regex\":\"[^\\\\s]+|\\\\s\"},\"behavior\":\"Isolated\"},\"post_"
+        "processor\":"
+        "{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"<e>\"}},"
+        "{\"Sequence\":{\"id\":\"A\"}}],\"special_tokens\":{\"<e>\":{\"ids\":[4]}}},"
+        "\"decoder\":"
+        "{\"type\":\"Strip\",\"content\":\"_\",\"start\":1,\"stop\":0},\"model\":{\"type\":"
+        "\"BPE\","
+        "\"unk_token\":\"_\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2,\"_\":3},\"merges\":[\"a "
+        "b\"]}}";
+    return copy(data, json, sizeof json - 1);
+}
+
+static rp_status use_tokenizer(rpi_encoder *encoder, rpi_ids *ids, rpi_text *text) {
+    RP_TRY(rpi_encode(encoder, "ab <e>\xc3\xa9 b a", 12, RPI_ENCODE_ADD_SPECIAL, ids, NULL));
+    return rpi_decode(encoder, ids->at, ids->count, 0, text);
+}
+
+/* What is opened works: an expression may be one that this text is too much for. */
+static rp_status read_tokenizer(const char *file_path, uint32_t *out_digest) {
+    rpi_tokenizer *tokenizer = NULL;
+    rpi_encoder *encoder = NULL;
+    rpi_ids ids = {0};
+    rpi_text text = {0};
+    RP_TRY(rpi_tokenizer_open(file_path, &tokenizer));
+    rp_status status = rpi_encoder_create(tokenizer, &encoder);
+    if (status == RP_OK) status = use_tokenizer(encoder, &ids, &text);
+    if (status != RP_OK) (void)rpi_fail_context(status, "%s: ", file_path);
+    rpi_ids_free(&ids);
+    rpi_text_free(&text);
+    rpi_encoder_destroy(encoder);
+    rpi_tokenizer_close(tokenizer);
+    *out_digest = 0;
+    return status;
+}
+
 static const kind kinds[] = {
     {"a checkpoint", "model.safetensors", make_checkpoint, read_checkpoint, NULL, true, false},
     {"a checkpoint with a right checksum", "model.safetensors", make_checkpoint,
@@ -358,6 +462,12 @@ static const kind kinds[] = {
     {"settings.json with a right checksum", "settings.json", make_settings, read_settings,
      reseal_settings, false, false},
     {"metrics.jsonl", "metrics.jsonl", make_metrics, read_metrics, NULL, false, false},
+    {"metadata of tokens", "tokens.ds.metadata", make_metadata, read_tokens, NULL, false,
+     false},
+    {"an index of tokens", "tokens.ds.index", make_index, read_tokens, NULL, false, false},
+    {"Megatron's index", "indexed.idx", make_megatron, read_tokens, NULL, false, false},
+    {"tokens of llm.c", "llmc.bin", make_llmc, read_tokens, NULL, false, false},
+    {"a tokenizer.json", "tokenizer.json", make_tokenizer, read_tokenizer, NULL, false, false},
 };
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 

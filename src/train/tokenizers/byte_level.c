@@ -120,9 +120,9 @@ static const uint8_t ascii_class[128] = {
 };
 
 static inline word_class class_at(const char *at, const char *end, size_t *out_bytes) {
+    *out_bytes = 1;
     if (at >= end) return END;
     if (*at & 0x80) return wide_class(at, out_bytes);
-    *out_bytes = 1;
     return (word_class)ascii_class[(unsigned char)*at];
 }
 

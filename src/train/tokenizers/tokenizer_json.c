@@ -76,7 +76,7 @@ static rp_status finish(rpi_tokenizer *t) {
 /* Names that files use for what is asked for; the first that is a token counts. */
 static const char *const candidates[RPI_SPECIALS][6] = {
     [RPI_SPECIAL_BEGIN] = {"<s>", "<|begin_of_text|>", "<|startoftext|>", "<bos>", "[CLS]"},
-    [RPI_SPECIAL_END] = {"<|endoftext|>", "</s>", "<|end_of_text|>", "<eos>", "[SEP]"},
+    [RPI_SPECIAL_END] = {"<|endoftext|>", "</s>", "<|end_of_text|>", "<eos>"},
     [RPI_SPECIAL_UNKNOWN] = {"<unk>", "[UNK]", "<|unk|>"},
     [RPI_SPECIAL_PAD] = {"<pad>", "[PAD]", "<|pad|>"},
     [RPI_SPECIAL_CLS] = {"[CLS]", "<s>"},

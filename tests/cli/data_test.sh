@@ -1,0 +1,129 @@
+#!/bin/sh
+# `redpoll data` as its users meet it. usage: data_test.sh REDPOLL
+# shellcheck disable=SC2086,SC2015 # words of a command are meant to be split
+set -u
+redpoll=$1
+folder=$(mktemp -d "${TMPDIR:-/tmp}/redpoll-data-XXXXXX")
+mounted=
+trap '[ -z "$mounted" ] || umount -l "$mounted"; rm -rf "$folder"' EXIT
+trap 'exit 1' INT TERM HUP
+cd "$folder" || exit 1
+passed=0 failed=0
+complain() {
+    echo "$*"
+    failed=$((failed + 1))
+}
+# says PATTERN WORDS...: succeeds and prints it
+says() {
+    pattern=$1
+    shift
+    if timeout 60 "$redpoll" "$@" >out 2>err && grep -qE -e "$pattern" out; then passed=$((passed + 1)); else
+        complain "redpoll $* does not say '$pattern': $(head -n 4 out err)"
+    fi
+}
+# expect CODE PATTERN WORDS...: fails with this code and says so in its first line of errors
+expect() {
+    code=$1 pattern=$2
+    shift 2
+    timeout 60 "$redpoll" "$@" >out 2>err
+    got=$?
+    if [ $got -eq "$code" ] && head -n 1 err | grep -qE -e "$pattern"; then passed=$((passed + 1)); else
+        complain "redpoll $*: code $got, not $code, or no '$pattern': $(head -n 3 err)"
+    fi
+}
+nothing_at() { ls "$1".* >noise 2>&1 && complain "left behind: $(cat noise)"; }
+
+printf 'In the beginning\nGod created\n' >a.txt
+printf '{"text":"the heaven","n":1}\n{"text":"and the earth","n":2}\n' >b.jsonl
+gzip -k b.jsonl
+mkdir -p gpt2
+cat >gpt2/vocab.json <<'END'
+{"a":0,"b":1,"ab":2,"Ġ":3,"Ġa":4,"<|endoftext|>":5,"c":6,"Ċ":7}
+END
+printf '#version: 0.2\na b\nĠ a\n' >gpt2/merges.txt
+
+# ---- tokenize, info, decode ----
+
+data="data tokenize --tokenizer byte"
+says 'd/one.ds: 6 documents, 79 tokens of 2 bytes by byte \(257\)' $data --in a.txt b.jsonl --in b.jsonl.gz --out d/one --split-lines --force
+says '"documents":6,"tokens":79,' $data --in=a.txt --split-lines --in b.jsonl --in b.jsonl.gz --out d/two --json
+says '^d/three.ds: 1 document, 30 tokens' $data --in a.txt --out d/three
+says '^tokens +79, 2 bytes each$' data info d/two
+says '^documents +6, of ' data info d/two.ds
+says '^     1: God created<\|endoftext\|>$' data info d/two
+says '"layout":"nanoset","tokenizer":"byte","vocabulary":257,' data info d/two --json
+says '^God created<\|endoftext\|>$' data decode d/two --from 1
+says '^\{"document":2,"tokens":11,"text":"the heaven<\|endoftext\|>"\}$' data decode d/two --from 2 --json
+says '^==> document 3, 14 tokens <==$' data decode d/two --first 9
+REDPOLL_TOKENIZERS=$folder
+export REDPOLL_TOKENIZERS
+printf 'ab a ab<|endoftext|>c\n' >c.txt
+says '^e.ds: 1 document, 8 tokens of 2 bytes by gpt2 \(8\)' data tokenize --tokenizer gpt2 --in c.txt --out e
+unset REDPOLL_TOKENIZERS
+[ -s e.tokenizer.json ] || complain "no tokenizer.json is kept"
+says '^ab a ab<\|endoftext\|>c$' data decode e
+says '^e2.ds: .*by e.tokenizer.json' data tokenize --tokenizer e.tokenizer.json --in c.txt --out e2 --end none
+cmp -s e.ds e2.ds && complain "--end none changes nothing"
+says 'one.ds: 4 documents' $data --in a.txt b.jsonl --split-lines --out d/one --force
+
+# ---- refusals ----
+
+expect 2 'which tokenizer\?' data tokenize --in a.txt --out x
+expect 2 'which text\?' $data --out x
+expect 2 'where to\?' $data --in a.txt
+expect 2 'd is a folder; give a name in it: --out d/NAME' $data --in a.txt --out d
+expect 2 'd/one.ds is there already; --force replaces it' $data --in a.txt --out d/one
+expect 1 "no files of the tokenizer gpt2: put tokenizer.json, or vocab.json and merges.txt" data tokenize --tokenizer gpt2 --in a.txt --out x
+expect 1 "no tokenizer 'gtp2'.*did you mean 'gpt2'" data tokenize --tokenizer gtp2 --in a.txt --out x
+expect 1 'missing.txt is missing' $data --in missing.txt --out x
+expect 1 "b.jsonl:1: no text under the key 'body'; there are text, n; --key" $data --in b.jsonl --key body --out x
+expect 2 "byte has no token '</s>'" $data --in a.txt --end '</s>' --out x
+expect 2 "'0' is (out of range|too small)" $data --in a.txt --threads 0 --out x
+printf 'a\377b\n' >bad.txt
+expect 1 'bad.txt: 1 places are not UTF-8' data tokenize --tokenizer gpt2:gpt2 --in bad.txt --strict --out x
+expect 1 'a.txt is not a folder' $data --in b.jsonl --out a.txt/x
+nothing_at x
+expect 2 'which data\?' data info
+expect 1 'no tokens at nowhere: neither nowhere.ds' data info nowhere
+expect 2 '[-]-from 6: d/two has 6 documents' data decode d/two --from 6
+expect 2 "unknown command 'data tokenise'; did you mean 'data tokenize'" data tokenise
+expect 2 'usage: redpoll data COMMAND' data
+
+# Text that is not UTF-8 is told, and other data than the index says refused.
+timeout 60 "$redpoll" data tokenize --tokenizer gpt2:gpt2 --in bad.txt --out g >out 2>err
+grep -q 'note: 1 document was not UTF-8: U+FFFD stands in 1 places' err || complain "U+FFFD is not told: $(cat err)"
+head -c 100 d/two.ds >short && cp short d/two.ds
+expect 1 'd/two.ds holds 50 tokens, and d/two.ds.metadata says 79' data info d/two
+
+# ---- a full disk, a stop ----
+
+mkdir full
+if mount -t tmpfs -o size=256k none full 2>noise; then
+    mounted=$folder/full
+    head -c 400000 /dev/zero | tr '\0' x >big.txt
+    expect 1 'cannot write full/big.ds: No space left' $data --in big.txt --out full/big
+    [ -z "$(ls full)" ] || complain "a full disk is left with $(ls full)"
+    umount -l full && mounted=
+else
+    echo "skipped a full disk: $(head -n 1 noise)"
+fi
+mkfifo slow.jsonl
+expect 1 'slow.jsonl is a named pipe' $data --in slow.jsonl --out x
+head -c 20000000 /dev/zero | tr '\0' y >long.txt
+for i in 1 2 3 4 5 6; do cp long.txt long$i.txt; done
+"$redpoll" $data --in long*.txt --out stopped >out 2>err &
+pid=$!
+for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+    [ -e stopped.ds.tmp ] && break
+    sleep 0.1
+done
+kill -TERM $pid 2>noise
+wait $pid
+code=$?
+if [ $code -eq 0 ]; then echo "skipped a stop: it was done before"; else
+    [ $code -eq 143 ] && grep -q 'stopped; nothing was written' err || complain "a stop is code $code: $(cat err)"
+    nothing_at stopped
+fi
+
+echo "$passed expectations met, $failed not"
+[ $failed -eq 0 ]

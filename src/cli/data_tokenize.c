@@ -4,11 +4,13 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/units.h"
 #include "cli/cores.h"
 #include "cli/numbers.h"
 #include "cli/progress.h"
 #include "cli/report/output_file.h"
 #include "train/data/tokenize.h"
+#include "train/tokenizers/bpe_train.h"
 
 #include <cjson/cJSON.h>
 #include <signal.h>
@@ -27,8 +29,8 @@ typedef struct settings {
 #define FIELD(name) offsetof(settings, name)
 static const rpi_option options[] = {
     {"tokenizer", NULL, NULL, RPI_OPTION_TEXT, FIELD(tokenizer), NULL, 0, 0, "NAME",
-     "byte, gpt2, llama, bert, one of these with a folder (gpt2:FOLDER), or the path of a "
-     "tokenizer.json",
+     "byte, gpt2, llama, bert, one of these with a folder (gpt2:FOLDER), the path of a "
+     "tokenizer.json, or train:bpe=N: a BPE of N tokens, trained on this text",
      NULL},
     {"in", NULL, NULL, RPI_OPTION_TEXT, FIELD(input), NULL, 0, 0, "FILE",
      "text, or JSON lines (*.jsonl, *.ndjson), each also with .gz; several may follow", NULL},
@@ -163,6 +165,61 @@ static void end_bar(const bar *b) {
     if (b->shown && b->drawn_ns) fprintf(stderr, "\r\033[K");
 }
 
+/* ---- a tokenizer of the text itself ---- */
+
+static bool trains(const settings *s) {
+    return strncmp(s->tokenizer, "train:", 6) == 0;
+}
+
+static rp_status trained_size(const settings *s, uint32_t *out_size) {
+    int64_t size = 0;
+    bool known = strncmp(s->tokenizer, "train:bpe=", 10) == 0;
+    if (known && rpi_parse_count(s->tokenizer + 10, &size) == RP_OK && size >= RPI_BPE_LEAST &&
+        size <= RPI_TOKENIZER_MOST) {
+        *out_size = (uint32_t)size;
+        return RP_OK;
+    }
+    return RP_FAIL(INVALID, "--tokenizer %s: train:bpe=N with N from %d to %d is what there is",
+                   s->tokenizer, RPI_BPE_LEAST, RPI_TOKENIZER_MOST);
+}
+
+static bool is_stopped(void *unused) {
+    (void)unused;
+    return stop_signal != 0;
+}
+
+static rp_status count_words(rpi_text_source *source, rpi_bpe_trainer *trainer, bar *b) {
+    for (;;) {
+        rpi_document d;
+        bool at_end = false;
+        RP_TRY(rpi_text_source_next(source, &at_end, &d));
+        if (at_end) return RP_OK;
+        if (draw(b, rpi_text_source_read(source), rpi_text_source_total(source)))
+            return RP_FAIL(CANCELLED, "stopped; nothing was written");
+        RP_TRY(rpi_bpe_trainer_add(trainer, d.text, d.bytes));
+    }
+}
+
+static rp_status train(const settings *s, rpi_text_source *source,
+                       rpi_tokenizer **out_tokenizer) {
+    rpi_bpe_trainer *trainer = NULL;
+    bar b = {.shown = rpi_is_terminal(stderr), .started_ns = rpi_now_ns()};
+    char *json = NULL, name[64];
+    uint32_t size = 0;
+    RP_TRY(trained_size(s, &size));
+    RP_TRY(rpi_bpe_trainer_create(&trainer));
+    rp_status status = count_words(source, trainer, &b);
+    end_bar(&b);
+    if (status == RP_OK)
+        status = rpi_bpe_trainer_finish(trainer, size, is_stopped, NULL, &json);
+    rpi_bpe_trainer_destroy(trainer);
+    snprintf(name, sizeof name, "bpe=%u", size);
+    if (status == RP_OK) status = rpi_tokenizer_parse(name, json, strlen(json), out_tokenizer);
+    cJSON_free(json);
+    rpi_text_source_rewind(source);
+    return status;
+}
+
 /* ---- what was done ---- */
 
 typedef struct done {
@@ -230,19 +287,26 @@ static rp_status write_tokens(const settings *s, const rpi_tokenizer *tokenizer,
     return rpi_token_writer_close(writer, status);
 }
 
-static rp_status tokenize(const settings *s, const rpi_tokenizer *tokenizer, done *d) {
+static rp_status tokenize(const settings *s, rpi_text_source *source, rpi_tokenizer **tokenizer,
+                          done *d) {
+    rpi_tokenize_options o = {.threads = (int)s->threads, .strict = s->strict};
+    o.flags = (s->special ? RPI_ENCODE_ADD_SPECIAL : 0u) |
+              (s->plain_special ? RPI_ENCODE_PLAIN_SPECIAL : 0u);
+    RP_TRY(trains(s) ? train(s, source, tokenizer)
+                     : rpi_tokenizer_open(s->tokenizer, tokenizer));
+    d->vocabulary = rpi_tokenizer_size(*tokenizer);
+    RP_TRY(find_end(s, *tokenizer, &o));
+    return write_tokens(s, *tokenizer, source, &o, d);
+}
+
+static rp_status read_and_tokenize(const settings *s, rpi_tokenizer **tokenizer, done *d) {
     rpi_text_source_options text = {.paths = s->paths,
                                     .path_count = s->path_count,
                                     .key = s->key,
                                     .split_lines = s->split_lines};
-    rpi_tokenize_options o = {.threads = (int)s->threads, .strict = s->strict};
     rpi_text_source *source = NULL;
-    o.flags = (s->special ? RPI_ENCODE_ADD_SPECIAL : 0u) |
-              (s->plain_special ? RPI_ENCODE_PLAIN_SPECIAL : 0u);
-    d->vocabulary = rpi_tokenizer_size(tokenizer);
-    RP_TRY(find_end(s, tokenizer, &o));
     RP_TRY(rpi_text_source_open(&text, &source));
-    rp_status status = write_tokens(s, tokenizer, source, &o, d);
+    rp_status status = tokenize(s, source, tokenizer, d);
     rpi_text_source_close(source);
     return status;
 }
@@ -258,8 +322,7 @@ static int run_with(const settings *s) {
     rpi_tokenizer *tokenizer = NULL;
     done d = {0};
     take_signals();
-    rp_status status = rpi_tokenizer_open(s->tokenizer, &tokenizer);
-    if (status == RP_OK) status = tokenize(s, tokenizer, &d);
+    rp_status status = read_and_tokenize(s, &tokenizer, &d);
     int code = RPI_EXIT_DONE;
     if (status != RP_OK)
         code = failed(status);
@@ -307,7 +370,9 @@ const rpi_command rpi_command_data_tokenize = {
              "colon, or put it as DIR/gpt2 into one of the folders of REDPOLL_TOKENIZERS=DIR.",
     .examples = "  redpoll data tokenize --tokenizer byte --in corpus/*.txt --out data/corpus\n"
                 "  redpoll data tokenize --tokenizer gpt2:models/gpt2 --in a.jsonl.gz \\\n"
-                "      --key content --out data/a\n",
+                "      --key content --out data/a\n"
+                "  redpoll data tokenize --tokenizer train:bpe=8192 --in corpus/*.txt \\\n"
+                "      --out data/corpus\n",
     .options = options,
     .run = run,
 };

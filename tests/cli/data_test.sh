@@ -66,6 +66,12 @@ says '^e2.ds: .*by e.tokenizer.json' data tokenize --tokenizer e.tokenizer.json 
 cmp -s e.ds e2.ds && complain "--end none changes nothing"
 says 'one.ds: 4 documents' $data --in a.txt b.jsonl --split-lines --out d/one --force
 
+says '^t.ds: 3 documents, .* by bpe=300 \(290\)' data tokenize --tokenizer train:bpe=300 --in a.txt c.txt --split-lines --out t
+says '^God created<\|endoftext\|>$' data decode t --from 1
+cp t.tokenizer.json first.json
+says 't.ds' data tokenize --tokenizer train:bpe=300 --in a.txt c.txt --split-lines --threads 5 --out t --force
+cmp -s t.tokenizer.json first.json || complain "training twice gives two tokenizers"
+
 # ---- refusals ----
 
 expect 2 'which tokenizer\?' data tokenize --in a.txt --out x
@@ -74,6 +80,8 @@ expect 2 'where to\?' $data --in a.txt
 expect 2 'd is a folder; give a name in it: --out d/NAME' $data --in a.txt --out d
 expect 2 'd/one.ds is there already; --force replaces it' $data --in a.txt --out d/one
 expect 1 "no files of the tokenizer gpt2: put tokenizer.json, or vocab.json and merges.txt" data tokenize --tokenizer gpt2 --in a.txt --out x
+expect 2 'train:bpe=N with N from 257 to' data tokenize --tokenizer train:bpe=100 --in a.txt --out x
+expect 2 'train:bpe=N with N' data tokenize --tokenizer train:wordpiece=300 --in a.txt --out x
 expect 1 "no tokenizer 'gtp2'.*did you mean 'gpt2'" data tokenize --tokenizer gtp2 --in a.txt --out x
 expect 1 'missing.txt is missing' $data --in missing.txt --out x
 expect 1 "b.jsonl:1: no text under the key 'body'; there are text, n; --key" $data --in b.jsonl --key body --out x

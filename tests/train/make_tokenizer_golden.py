@@ -6,7 +6,8 @@ usage: make_tokenizer_golden.py FOLDER [CASES [SEED]]     (needs: pip install to
 The committed files are made by `make_tokenizer_golden.py tests/train/tokenizer_golden`. With a
 count, many more random texts: REDPOLL_TOKENIZER_GOLDEN=FOLDER makes the test read those.
 Each file holds a tokenizer.json, texts as hexadecimal bytes, and for each the ids without and
-with special tokens, those that plain special tokens give, and the decoded text.
+with special tokens, those that plain special tokens give, and the decoded text; gpt2.json also
+the texts that it was trained on.
 """
 
 import json
@@ -485,9 +486,9 @@ def main():
             json.loads(tokenizer.to_str()), separators=(",", ":"), ensure_ascii=True
         )
         cases = ",\n".join(lines)
-        (folder / f"{name}.json").write_text(
-            f'{{"tokenizer":{body},\n"cases":[\n{cases}\n]}}\n'
-        )
+        corpus = f'"corpus":{json.dumps(CORPUS)},\n' if name == "gpt2" else ""
+        text = f'{{"tokenizer":{body},\n{corpus}"cases":[\n{cases}\n]}}\n'
+        (folder / f"{name}.json").write_text(text)
         print(f"{name}: {len(lines)} texts, {tokenizer.get_vocab_size()} tokens")
 
 

@@ -4,6 +4,7 @@
 
 #include "base/memory.h"
 #include "base/regular_file.h"
+#include "train/tokenizers/bpe_train.h"
 #include "train/tokenizers/byte_level.h"
 #include "train/tokenizers/json_read.h"
 #include "train/tokenizers/pattern.h"
@@ -240,6 +241,106 @@ static void repairs_what_is_no_utf8(void) {
         CHECK_EQ(rpi_utf8_valid(out.at, out.count), out.count);
         CHECK_EQ(rpi_utf8_valid(cases[i].from, bytes) == bytes, replaced == 0);
         rpi_text_free(&out);
+    }
+}
+
+/* ---- training ---- */
+
+static rp_status add_texts(rpi_bpe_trainer *trainer, const cJSON *texts) {
+    const cJSON *text;
+    cJSON_ArrayForEach(text, texts)
+        RP_TRY(rpi_bpe_trainer_add(trainer, text->valuestring, strlen(text->valuestring)));
+    return RP_OK;
+}
+
+static void check_same_model(const cJSON *wanted, const cJSON *got) {
+    const cJSON *want = cJSON_GetObjectItemCaseSensitive(wanted, "vocab")->child;
+    const cJSON *have = cJSON_GetObjectItemCaseSensitive(got, "vocab");
+    int count = 0;
+    for (; want; want = want->next, count++) {
+        const cJSON *id = cJSON_GetObjectItemCaseSensitive(have, want->string);
+        CHECK_MSG(id && id->valuedouble == want->valuedouble, "token '%s'", want->string);
+    }
+    CHECK_EQ(cJSON_GetArraySize(have), count);
+    const cJSON *pair = cJSON_GetObjectItemCaseSensitive(wanted, "merges")->child;
+    const cJSON *merge = cJSON_GetObjectItemCaseSensitive(got, "merges")->child;
+    for (; pair && merge; pair = pair->next, merge = merge->next) {
+        char text[200];
+        snprintf(text, sizeof text, "%s %s", cJSON_GetArrayItem(pair, 0)->valuestring,
+                 cJSON_GetArrayItem(pair, 1)->valuestring);
+        CHECK_MSG(strcmp(text, merge->valuestring) == 0, "'%s', not '%s'", merge->valuestring,
+                  text);
+    }
+    CHECK(!pair && !merge);
+}
+
+static void trains_the_same_bpe(void) {
+    cJSON *root = read_golden("gpt2.json"), *made = NULL;
+    rpi_bpe_trainer *trainer = NULL;
+    char *json = NULL;
+    REQUIRE(root);
+    const cJSON *wanted = cJSON_GetObjectItemCaseSensitive(
+        cJSON_GetObjectItemCaseSensitive(root, "tokenizer"), "model");
+    int size = cJSON_GetArraySize(cJSON_GetObjectItemCaseSensitive(wanted, "vocab"));
+    REQUIRE_OK(rpi_bpe_trainer_create(&trainer));
+    REQUIRE_OK(add_texts(trainer, cJSON_GetObjectItemCaseSensitive(root, "corpus")));
+    REQUIRE_OK(rpi_bpe_trainer_finish(trainer, (uint32_t)size, NULL, NULL, &json));
+    REQUIRE_OK(rpi_json_parse("trained", json, strlen(json), &made));
+    check_same_model(wanted, cJSON_GetObjectItemCaseSensitive(made, "model"));
+    rpi_tokenizer *tokenizer = NULL;
+    CHECK_OK(rpi_tokenizer_parse("trained", json, strlen(json), &tokenizer));
+    if (tokenizer) CHECK_EQ(rpi_tokenizer_size(tokenizer), size);
+    rpi_tokenizer_close(tokenizer);
+    rpi_bpe_trainer_destroy(trainer);
+    cJSON_free(json);
+    cJSON_Delete(made);
+    cJSON_Delete(root);
+}
+
+static bool stop_training(void *context) {
+    return --*(int *)context < 0;
+}
+
+static void training_ends_early_or_stops(void) {
+    for (int i = 0; i < 3; i++) {
+        rpi_bpe_trainer *trainer = NULL;
+        char *json = NULL;
+        int merges = 1;
+        REQUIRE_OK(rpi_bpe_trainer_create(&trainer));
+        CHECK_OK(rpi_bpe_trainer_add(trainer, "aab aab\xff", 8));
+        if (i == 0)
+            CHECK_FAILS(rpi_bpe_trainer_finish(trainer, 256, NULL, NULL, &json), INVALID,
+                        "257 to");
+        if (i == 1)
+            CHECK_FAILS(rpi_bpe_trainer_finish(trainer, 300, stop_training, &merges, &json),
+                        CANCELLED, "stopped");
+        if (i == 2) {
+            rpi_tokenizer *tokenizer = NULL;
+            REQUIRE_OK(rpi_bpe_trainer_finish(trainer, 4000, NULL, NULL, &json));
+            CHECK_OK(rpi_tokenizer_parse("small", json, strlen(json), &tokenizer));
+            uint32_t size = tokenizer ? rpi_tokenizer_size(tokenizer) : 0;
+            CHECK_MSG(size > 257 && size < 270, "%u tokens of three words", size);
+            rpi_tokenizer_close(tokenizer);
+        }
+        cJSON_free(json);
+        rpi_bpe_trainer_destroy(trainer);
+    }
+}
+
+static void training_survives_lack_of_memory(void) {
+    bool done = false;
+    for (long after = 1; !done; after++) {
+        rpi_bpe_trainer *trainer = NULL;
+        char *json = NULL;
+        rpi_memory_fail_after(after);
+        rp_status status = rpi_bpe_trainer_create(&trainer);
+        if (status == RP_OK) status = rpi_bpe_trainer_add(trainer, "abab abc bcbc aaaa", 18);
+        if (status == RP_OK) status = rpi_bpe_trainer_finish(trainer, 300, NULL, NULL, &json);
+        rpi_memory_fail_after(0);
+        CHECK_MSG(status == RP_OK || status == RP_NOMEM, "%s", rp_last_error()->message);
+        done = status == RP_OK || check_failures() > 0;
+        cJSON_free(json);
+        rpi_bpe_trainer_destroy(trainer);
     }
 }
 
@@ -491,6 +592,9 @@ CASES({"agrees_with_golden_files", agrees_with_golden_files},
       {"cuts_words_as_the_expression_does", cuts_words_as_the_expression_does},
       {"bytes_have_printable_characters", bytes_have_printable_characters},
       {"repairs_what_is_no_utf8", repairs_what_is_no_utf8},
+      {"trains_the_same_bpe", trains_the_same_bpe},
+      {"training_ends_early_or_stops", training_ends_early_or_stops},
+      {"training_survives_lack_of_memory", training_survives_lack_of_memory},
       {"threads_share_one", threads_share_one},
       {"bytes_are_their_own_tokens", bytes_are_their_own_tokens},
       {"reads_vocab_json_and_merges_txt", reads_vocab_json_and_merges_txt},

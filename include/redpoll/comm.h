@@ -6,6 +6,12 @@
  * thread. Nothing has a thread of its own unless
  * rp_comm_options.progress_thread asks for one: whoever waits drives the transfer.
  *
+ * Every legal program ends: one that would end if each operation were done as soon as all ranks
+ * concerned have posted it, and not before. Short operations are often done sooner on a rank
+ * that only sends (the root of a broadcast, the leaves of a reduce); a program that relies on
+ * it is not legal. What one rank sends before another has asked for it is bounded in memory:
+ * 64 MiB for a process, and 16 KiB for each link of each communicator (docs/comm.md).
+ *
  * Wrong arguments are refused before anything is posted, alike in every world: RP_INVALID for
  * NULL where something is needed (count 0 needs no data), numbers out of range, counts that
  * are no counts (a negative number, as a rule). Functions that return no status do nothing

@@ -28,7 +28,7 @@ static void *values_at(const rpi_chunk *chunk, int slot, int part, const rpi_pie
     const rp_request *request = chunk->request;
     if (slot == RPI_SLOT_SUM) {
         size_t index = (size_t)request->routine->sum_of_part[part];
-        return chunk->sums + index * request->sum_stride + piece->sum_offset;
+        return chunk->sums + index * chunk->sum_stride + piece->sum_offset;
     }
     const void *base = slot == RPI_SLOT_IN ? piece->run->in : piece->run->out;
     return (unsigned char *)base + piece->offset * rp_dtype_bytes(piece->run->dtype);
@@ -294,11 +294,12 @@ static rp_status fill_frame(rpi_chunk *chunk, const rpi_action *action, size_t b
     return RP_OK;
 }
 
-static rp_status post_frame(rpi_chunk *chunk, const rpi_action *action, rpi_link *link,
-                            void *region, size_t bytes) {
+static rp_status post_frame(rpi_chunk *chunk, const rpi_action *action, uint8_t kind,
+                            rpi_link *link, void *region, size_t bytes) {
     const rpi_transport *transport = link->endpoint->transport;
     const rp_request *request = chunk->request;
     rpi_frame_header header = request->header;
+    header.kind = kind;
     header.chunk = chunk->index;
     header.part = action->part;
     header.round = action->round;
@@ -317,6 +318,8 @@ static rp_status run_send(rpi_chunk *chunk, const rpi_action *action) {
     rpi_peer *peer = &comm->peers[rank];
     if (peer->full || peer->broken) return RP_PENDING;
     size_t bytes = rpi_action_bytes(request, chunk->index, action);
+    uint8_t kind = RPI_FRAME_DATA;
+    RP_TRY(rpi_flow_admit(chunk, action, bytes, &kind));
     void *region = NULL;
     rp_status status = peer->link->endpoint->transport->lend(
         peer->link, RPI_FRAME_HEADER_BYTES + bytes, &region);
@@ -326,8 +329,9 @@ static rp_status run_send(rpi_chunk *chunk, const rpi_action *action) {
         return RP_PENDING;
     }
     RP_TRY(fill_frame(chunk, action, bytes, (unsigned char *)region + RPI_FRAME_HEADER_BYTES));
-    status = post_frame(chunk, action, peer->link, region, bytes);
+    status = post_frame(chunk, action, kind, peer->link, region, bytes);
     if (status < 0) rpi_peer_break(comm, rank, status);
+    rpi_flow_sent(chunk, action, bytes, kind);
     if (bytes)
         atomic_fetch_add_explicit(
             &comm->values_sent, rpi_cut_part_values(&request->cut, chunk->index, action->part),

@@ -92,14 +92,13 @@ static const rpi_run *block_of(const rp_request *request, const rpi_frame_header
     return part >= 0 && (size_t)part < request->cut.count ? &request->cut.runs[part] : NULL;
 }
 
-/* Both posted the same but for the length of a block that one sends to the other. */
-static bool same_but_for_block(const rp_request *request, const rpi_frame_header *header) {
+bool rpi_request_is_same(const rp_request *request, const rpi_frame_header *header) {
     return header->signature == request->header.signature &&
            header->operation == request->header.operation;
 }
 
 bool rpi_request_agrees(const rp_request *request, const rpi_frame_header *header) {
-    if (!same_but_for_block(request, header)) return false;
+    if (!rpi_request_is_same(request, header)) return false;
     const rpi_run *run = has_blocks(request) ? block_of(request, header) : NULL;
     return !run || run->count == header->count;
 }
@@ -153,7 +152,7 @@ static const char *rest_text(const rp_request *request, char *text, size_t bytes
 const char *rpi_disagreement_text(const rp_request *request, const rpi_frame_header *header,
                                   int rank, char *text, size_t bytes) {
     char theirs[160], ours[160], rest[200] = "";
-    if (same_but_for_block(request, header)) {
+    if (rpi_request_is_same(request, header)) {
         const rpi_run *run = block_of(request, header);
         snprintf(text, bytes, "rank %d sends %llu %s to rank %d, which expects %zu", rank,
                  (unsigned long long)header->count, rp_dtype_name((rp_dtype)header->dtype),

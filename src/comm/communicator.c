@@ -69,8 +69,7 @@ static rp_status make_primitives(rp_comm *comm) {
     comm->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (comm->wake_fd < 0) return RP_FAIL_ERRNO(IO, "cannot make an event descriptor");
     RP_TRY(rpi_alloc_array((size_t)comm->world, sizeof *comm->peers, "peers", &comm->peers));
-    for (int rank = 0; rank < comm->world; rank++)
-        comm->peers[rank].aside_end = &comm->peers[rank].aside;
+    rpi_flow_init(comm);
     return RP_OK;
 }
 
@@ -177,17 +176,9 @@ static void free_routines(rp_comm *comm) {
     }
 }
 
-static void free_blocks(rp_comm *comm) {
-    for (int size = 0; size < RPI_BLOCK_SIZES; size++)
-        for (rpi_block *block = comm->blocks[size], *next; block; block = next) {
-            next = block->next;
-            rpi_free(block);
-        }
-}
-
 static void free_comm(rp_comm *comm) {
-    for (int rank = 0; comm->peers && rank < comm->world; rank++)
-        rpi_peer_clear(comm, &comm->peers[rank]);
+    rpi_aside_clear(comm);
+    if (comm->peers) rpi_flow_close(comm);
     for (int rank = 0; comm->peers && rank < comm->world; rank++)
         rpi_tags_free(&comm->peers[rank].tags);
     rpi_control_close(comm->control); /* goodbye first: closed links are then no deaths */
@@ -200,9 +191,11 @@ static void free_comm(rp_comm *comm) {
     for (rp_request *request = comm->requests, *next; request; request = next) {
         next = request->sibling;
         rpi_cut_free(&request->cut);
+        rpi_free(request->edges);
         rpi_free(request);
     }
-    free_blocks(comm);
+    rpi_blocks_free(comm);
+    rpi_index_free(&comm->by_number);
     if (comm->wake_fd >= 0) close(comm->wake_fd);
     pthread_mutex_destroy(&comm->lock);
     pthread_cond_destroy(&comm->changed);

@@ -15,6 +15,9 @@
  *   executor.c           one pass: receive, run, send
  *   actions.c            what a step does; reductions.c, values.c: to values
  *   receive.c            frames to RECV steps, setting aside
+ *   flow.c               which frames may leave, and when
+ *   frame_blocks.c       memory for frames
+ *   number_index.c       what belongs to an operation, by its number and a rank
  *   wait.c               who drives, sleeping, the progress thread
  *   deadline.c           lack of progress
  *   failure.c            the first failure, for all
@@ -27,6 +30,7 @@
 
 #include "codec/codec.h"
 #include "comm/cut.h"
+#include "comm/number_index.h"
 #include "comm/routine.h"
 #include "comm/tags.h"
 #include "net/control.h"
@@ -50,17 +54,36 @@ enum {
 #define RPI_P2P_TAG_SHIFT 31
 #define RPI_P2P_NUMBERS   (UINT64_C(1) << 31)
 
-/* Memory for one frame: kept frames, and encodings with more than one reader. Tokens carry
- * nothing and short operations little, so there are three sizes. */
-enum { RPI_BLOCK_SIZES = 3 };
+/* Flow control (flow.c, docs/wire.md). */
+enum {
+    RPI_EAGER_BASE = 16 * 1024,   /* what a link may carry before its receiver has spoken */
+    RPI_EAGER_LINK = 1024 * 1024, /* the most it may carry of what nobody has asked for */
+    RPI_EAGER_PROCESS = 64 << 20, /* beyond the base, for all links of a process */
+    RPI_FRAME_COST = 256,         /* of a frame, beside its payload */
+};
+
+/* Memory for one frame: kept frames, and encodings with more than one reader. */
+enum { RPI_BLOCK_SIZES = 45 };
 
 typedef struct rpi_block {
     struct rpi_block *next;
-    int size;                /* of the three */
+    int size;                /* its class: frame_blocks.c */
     rpi_frame_header header; /* of a frame set aside */
     size_t bytes;            /* of payload */
     _Alignas(64) unsigned char payload[];
 } rpi_block;
+
+/* Frames in the order in which they came. */
+typedef struct rpi_frames {
+    rpi_block *first, *last; /* last: of some use while there is a first */
+} rpi_frames;
+
+/* What one rank sent of an operation before it could be taken: the operation is not posted
+ * here, or has not begun with that chunk. */
+typedef struct rpi_aside {
+    rpi_frames frames;
+    bool asks; /* it wants to know when chunks have started */
+} rpi_aside;
 
 typedef enum rpi_wire_state {
     RPI_WIRE_EMPTY,
@@ -89,10 +112,19 @@ typedef struct rpi_chunk {
     uint64_t *ready;    /* [words]: actions that may run */
     uint64_t *finished; /* [words] */
     int32_t *received;  /* [world]: frames so far */
+    rpi_frames *aside;  /* [world]: frames whose RECV was not due when they came */
     rpi_wire *wires;
     unsigned char *sums;
-    size_t sums_room;
+    size_t sums_room, sum_stride; /* bytes of them, and of one accumulator */
 } rpi_chunk;
+
+/* A request's dealings with one rank: flow.c. */
+typedef struct rpi_edge {
+    uint32_t granted; /* chunks that have started there, as far as is known here */
+    uint32_t told;    /* chunks started here that it knows of */
+    bool asked;       /* it has been asked to tell */
+    bool asks;        /* it wants to be told */
+} rpi_edge;
 
 struct rp_request {
     struct rp_request *next;    /* in the inbox, the queue or the pool */
@@ -110,10 +142,13 @@ struct rp_request {
     uint64_t token;
     rpi_frame_header header; /* of its frames, but for chunk, part and round */
     uint32_t next_chunk, chunks_done;
-    size_t sum_stride; /* bytes an accumulator */
     rpi_chunk *chunks; /* in flight, in order [driver] */
+    rpi_edge *edges;   /* [comm's world] of collectives [driver]; kept for the next request */
+    int asking;        /* [driver] ranks that want to be told of started chunks */
     bool announced;    /* [driver] point to point: the receiver knows, or need not be told */
-    atomic_bool done;  /* set once, under the lock, after status and message */
+    bool awaits_frame; /* [driver] nothing but a frame can move it: passes leave it out */
+    uint64_t awaits_word; /* [driver] nor before comm->words has changed from this */
+    atomic_bool done;     /* set once, under the lock, after status and message */
     rp_status status;
     char message[sizeof((rpi_failure *)0)->text];
 };
@@ -128,10 +163,12 @@ typedef struct rpi_peer {
     rpi_frame_header header; /* its header */
     rpi_chunk *holder;       /* whose wire slot the head is; NULL: the head waits to be taken */
     int held_wire;
-    bool full;                     /* lend() had no room in this pass */
-    rpi_block *aside, **aside_end; /* frames that came before they could be taken, in order */
-    int aside_count;               /* of those with a payload */
-    rpi_tags tags;                 /* of sends and receives with this rank [lock] */
+    bool full;     /* lend() had no room in this pass */
+    rpi_tags tags; /* of sends and receives with this rank [lock] */
+    /* Cost of frames that nobody had asked for, since the link is there: flow.c. */
+    uint64_t eager_sent, eager_limit;              /* ours: so far, and up to where we may go */
+    uint64_t eager_come, eager_taken, eager_bound; /* its: come, found a place, may come */
+    size_t eager_room;                             /* what may be set aside for it */
 } rpi_peer;
 
 struct rp_comm {
@@ -174,9 +211,14 @@ struct rp_comm {
     atomic_bool failed;     /* set after it, once */
 
     rp_request *queue, **queue_end; /* [driver] in posting order */
-    uint64_t announcements;         /* [lock] heard so far */
-    uint64_t seen_sequence;         /* [driver] last collective the driver has seen posted */
+    rpi_index by_number; /* [driver] rp_request: all of the queue but receives without sender */
+    rpi_index aside;     /* [driver] rpi_aside: what came too early, by operation and rank */
+    uint64_t words;      /* [driver] announcements and other words heard, and one */
+    bool credit_due;     /* [driver] some rank is to be told how much more it may send */
+    uint64_t announcements; /* [lock] heard so far */
+    uint64_t seen_sequence; /* [driver] last collective the driver has seen posted */
     rpi_block *blocks[RPI_BLOCK_SIZES]; /* [driver] free ones */
+    size_t idle_block_bytes;            /* [driver] in these */
     unsigned char *scratch; /* [driver] 16-bit copies of accumulators on their way to a codec */
     size_t scratch_room;
     int64_t encode_ns, decode_ns;        /* [driver] folded into stats */
@@ -238,8 +280,46 @@ bool rpi_comm_pass(rp_comm *comm);
 void rpi_chunk_finish(rpi_chunk *chunk, int action);
 void rpi_chunk_release(rpi_chunk *chunk);       /* its frames, blocks and itself */
 void rpi_wire_read(rpi_chunk *chunk, int wire); /* one reader less */
+/* Requests in flight, by the number in a frame that this rank sent; NULL: none. */
+rp_request *rpi_request_find(const rp_comm *comm, int rank, uint64_t sequence);
+/* A request has its number: frames that came before it are looked at. False: a failure was made
+ * known. */
+bool rpi_request_enter(rp_request *request);
+
+/* frame_blocks.c [driver] */
 rp_status rpi_block_take(rp_comm *comm, size_t bytes, rpi_block **out_block);
 void rpi_block_give(rp_comm *comm, rpi_block *block);
+void rpi_blocks_free(rp_comm *comm); /* those not in use */
+void rpi_frames_append(rpi_frames *frames, rpi_block *block);
+rpi_block *rpi_frames_pop(rpi_frames *frames); /* there must be one */
+void rpi_frames_clear(rp_comm *comm, rpi_frames *frames);
+
+/* flow.c [driver] */
+void rpi_flow_init(rp_comm *comm);
+void rpi_flow_close(rp_comm *comm);
+size_t rpi_flow_promised(void); /* by this process, beyond the base */
+/* May the frame of a SEND leave, and as which kind? RP_PENDING: not yet; its receiver has been
+ * asked. */
+rp_status rpi_flow_admit(rpi_chunk *chunk, const rpi_action *action, size_t bytes,
+                         uint8_t *out_kind);
+void rpi_flow_sent(const rpi_chunk *chunk, const rpi_action *action, size_t bytes,
+                   uint8_t kind);
+/* A SEND whose turn has come waits for word from its receiver. */
+bool rpi_flow_is_held(const rpi_chunk *chunk, const rpi_action *action);
+/* A frame with a payload of `bytes` has come; RP_CORRUPT (made known): it should not have. */
+rp_status rpi_flow_come(rp_comm *comm, int rank, const rpi_frame_header *header, size_t bytes);
+/* The chunk it is for has started here. */
+void rpi_flow_placed(rp_request *request, int rank, const rpi_frame_header *header,
+                     size_t bytes);
+/* Frames of flow control itself, which are used up at once. */
+void rpi_flow_hear(rp_comm *comm, int rank, const rpi_frame_header *header);
+/* `rank` wants to be told of this request's chunks. */
+void rpi_flow_note_ask(rp_request *request, int rank);
+/* Tell ranks that wait for it what has started; `moved`: more will be soon. */
+void rpi_flow_grant(rp_request *request, bool moved);
+void rpi_flow_credit(rp_comm *comm); /* tell ranks how much more they may send unasked */
+/* Send a header alone. RP_PENDING: no room in the link. */
+rp_status rpi_flow_tell(rp_comm *comm, int rank, const rpi_frame_header *header);
 
 /* point_to_point.c */
 /* Under the lock: the sequence number of a send or receive; of one from any rank, the number it
@@ -253,6 +333,8 @@ bool rpi_p2p_is_alone(const rp_request *request);
 bool rpi_p2p_prepare(rp_request *request);
 /* The frame at the head of the link says that its rank has something to send. [driver] */
 void rpi_p2p_hear(rp_comm *comm, int rank, const rpi_frame_header *header);
+/* The sender has announced the message that this receive is for. [driver] */
+bool rpi_p2p_is_announced(const rp_request *request);
 /* Of a frame that belongs to no operation here: it is a receiver's token, its send comes later.
  */
 bool rpi_p2p_is_future(const rp_comm *comm, int rank, const rpi_frame_header *header);
@@ -268,12 +350,31 @@ bool rpi_action_is_void(const rp_request *request, uint32_t chunk, const rpi_act
 /* receive.c [driver]; true: something moved */
 bool rpi_receive(rp_comm *comm, int rank); /* take what can be taken from a link */
 bool rpi_set_aside(rp_comm *comm);         /* copy what blocks links, before sleeping */
-void rpi_peer_clear(rp_comm *comm, rpi_peer *peer); /* drop what was set aside */
-void rpi_peer_release(rpi_peer *peer);              /* the frame at the head is done with */
+/* For a RECV that is due: the frame for it that was set aside. */
+bool rpi_receive_aside(rpi_chunk *chunk, int action);
+/* The chunk has started: what was set aside for it is its own. */
+void rpi_receive_adopt(rpi_chunk *chunk);
+/* The chunk is done: nothing more may have come for it; makes it known. */
+void rpi_receive_check_empty(rpi_chunk *chunk);
+/* The request was posted: what was set aside for it is compared. False: it disagrees. */
+bool rpi_receive_compare(rp_request *request);
+/* What is set aside for an operation that has not begun with it; NULL: nothing. */
+rpi_aside *rpi_aside_find(const rp_comm *comm, int rank, uint64_t sequence);
+rp_status rpi_aside_get(rp_comm *comm, int rank, uint64_t sequence, rpi_aside **out_aside);
+void rpi_aside_clear(rp_comm *comm);   /* drop what was set aside */
+void rpi_peer_release(rpi_peer *peer); /* the frame at the head is done with */
+void rpi_receive_fail_mismatch(rp_request *request, int rank, const rpi_frame_header *header);
+/* A frame of an operation that is over, or of none. Makes it known. */
+rp_status rpi_receive_fail_finished(rp_comm *comm, int rank, const rpi_frame_header *header,
+                                    const rp_request *request);
+/* The operation was not posted here yet. */
+bool rpi_receive_is_future(const rp_comm *comm, int rank, const rpi_frame_header *header);
 
 /* agreement.c */
 void rpi_request_sign(rp_request *request);
 bool rpi_request_agrees(const rp_request *request, const rpi_frame_header *header);
+/* Both posted the same but for the length of a block that one sends to the other. */
+bool rpi_request_is_same(const rp_request *request, const rpi_frame_header *header);
 /* Our number for the part that a frame carries (all-to-all: plan.h). */
 int rpi_request_recv_part(const rp_request *request, const rpi_frame_header *header);
 /* "all-reduce (max) of 1000 f32 with fp32"; what has blocks has no one count. */

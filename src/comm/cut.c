@@ -129,14 +129,9 @@ bool rpi_cut_is_past(const rpi_cut *cut, uint32_t chunk, int part) {
            chunk >= (uint32_t)rpi_split_pieces(&cut->split, part);
 }
 
-size_t rpi_cut_sum_bytes(const rpi_cut *cut) {
-    size_t most = 0;
-    for (int chunk = 0; chunk < cut->split.chunks; chunk++)
-        for (int part = 0; part < cut->split.parts; part++) {
-            rpi_walk walk = rpi_cut_walk(cut, (uint32_t)chunk, part, RPI_LEVEL_WORLD);
-            for (rpi_piece piece; rpi_walk_next(&walk, &piece);) {
-            }
-            if (walk.sum_offset > most) most = walk.sum_offset;
-        }
-    return most;
+size_t rpi_cut_sum_bytes(const rpi_cut *cut, uint32_t chunk, int part) {
+    rpi_walk walk = rpi_cut_walk(cut, chunk, part, RPI_LEVEL_WORLD);
+    for (rpi_piece piece; rpi_walk_next(&walk, &piece);) {
+    }
+    return walk.sum_offset;
 }

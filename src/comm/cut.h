@@ -65,7 +65,6 @@ size_t rpi_cut_part_values(const rpi_cut *cut, uint32_t chunk, int part);
 /* Of blocks, whose other ranks may need more or fewer chunks: this part ends before this chunk,
  * and neither of its ends sends a frame. Never so in chunk 0. */
 bool rpi_cut_is_past(const rpi_cut *cut, uint32_t chunk, int part);
-/* Bytes of the longest accumulator of any part. */
-size_t rpi_cut_sum_bytes(const rpi_cut *cut);
+size_t rpi_cut_sum_bytes(const rpi_cut *cut, uint32_t chunk, int part); /* its accumulator's */
 
 #endif

@@ -50,6 +50,16 @@ static rank_state state_of(rp_comm *comm, int rank, rpi_control_beat *beat) {
     return beat->sequence == comm->queue->sequence ? RANK_WAITS : RANK_ELSEWHERE;
 }
 
+/* Has a frame to wait for this rank to come? */
+static bool is_held_for(const rpi_chunk *chunk, int peer) {
+    const rpi_routine *routine = chunk->request->routine;
+    for (int i = 0; i < routine->schedule.count; i++)
+        if (routine->action[i].peer == peer && chunk->ready[i / 64] >> (i % 64) & 1 &&
+            rpi_flow_is_held(chunk, &routine->action[i]))
+            return true;
+    return false;
+}
+
 /* Does the oldest operation still wait for a frame from this rank? */
 static bool is_late(const rp_request *request, int rank) {
     const rpi_routine *routine = request->routine;
@@ -57,12 +67,14 @@ static bool is_late(const rp_request *request, int rank) {
     if (request->collective == RPI_SENDRECV && request->peer != rank) return false;
     int peer = rpi_request_peer(request, rank);
     for (const rpi_chunk *chunk = request->chunks; chunk; chunk = chunk->next)
-        if (chunk->received[peer] < routine->first_recv[peer + 1] - routine->first_recv[peer])
+        if (chunk->received[peer] < routine->first_recv[peer + 1] - routine->first_recv[peer] ||
+            is_held_for(chunk, peer))
             return true;
     return false;
 }
 
-/* The earliest frame that could be taken now and has not come. */
+/* The earliest frame that could be taken now and has not come: of data, or the word that lets
+ * ours leave. */
 static rpi_control_gap find_gap(const rp_request *request) {
     rpi_control_gap first = {.from = -1};
     if (rpi_p2p_is_unbound(request)) return first;
@@ -71,7 +83,8 @@ static rpi_control_gap find_gap(const rp_request *request) {
         for (int i = 0; i < routine->schedule.count; i++) {
             const rpi_action *action = &routine->action[i];
             bool may_run = chunk->ready[i / 64] >> (i % 64) & 1;
-            if (action->kind != RPI_STEP_RECV || !may_run) continue;
+            if (!may_run) continue;
+            if (action->kind != RPI_STEP_RECV && !rpi_flow_is_held(chunk, action)) continue;
             if (rpi_action_is_void(request, chunk->index, action)) continue;
             uint64_t step = (uint64_t)chunk->index << 16 | action->round;
             if (first.from >= 0 && first.step <= step) continue;

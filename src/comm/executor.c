@@ -10,29 +10,7 @@
 /* Actions a pass runs before it looks at the links again. */
 enum { PASS_ACTIONS = 8 };
 
-/* ---- blocks and wire slots ---- */
-
-static const size_t block_bytes[RPI_BLOCK_SIZES] = {0, 16 * 1024, RPI_FRAME_PAYLOAD};
-
-rp_status rpi_block_take(rp_comm *comm, size_t bytes, rpi_block **out_block) {
-    int size = 0;
-    while (size + 1 < RPI_BLOCK_SIZES && block_bytes[size] < bytes) size++;
-    rpi_block *block = comm->blocks[size];
-    if (block)
-        comm->blocks[size] = block->next;
-    else
-        RP_TRY(rpi_alloc(sizeof *block + block_bytes[size], "a frame", &block));
-    block->next = NULL;
-    block->size = size;
-    block->bytes = bytes;
-    *out_block = block;
-    return RP_OK;
-}
-
-void rpi_block_give(rp_comm *comm, rpi_block *block) {
-    block->next = comm->blocks[block->size];
-    comm->blocks[block->size] = block;
-}
+/* ---- wire slots ---- */
 
 static void empty_wire(rp_comm *comm, rpi_wire *wire) {
     if (wire->state == RPI_WIRE_FRAME) rpi_peer_release(&comm->peers[wire->peer]);
@@ -53,19 +31,33 @@ static rp_status new_chunk(const rpi_routine *routine, rpi_chunk **out_chunk) {
     size_t words = (size_t)routine->words * sizeof(uint64_t);
     size_t wires = rpi_align_up((size_t)schedule->wires * sizeof(rpi_wire));
     size_t received = rpi_align_up((size_t)schedule->world * sizeof(int32_t));
+    size_t aside = rpi_align_up((size_t)schedule->world * sizeof(rpi_frames));
     size_t head = rpi_align_up(sizeof(rpi_chunk));
     unsigned char *memory = NULL;
-    RP_TRY(rpi_alloc(head + wires + received + 2 * words +
+    RP_TRY(rpi_alloc(head + wires + received + aside + 2 * words +
                          (size_t)schedule->count * sizeof(uint16_t),
                      "the state of a chunk", &memory));
     rpi_chunk *chunk = (rpi_chunk *)(void *)memory;
     chunk->wires = (rpi_wire *)(void *)(memory + head);
     chunk->received = (int32_t *)(void *)(memory + head + wires);
-    chunk->ready = (uint64_t *)(void *)(memory + head + wires + received);
+    chunk->aside = (rpi_frames *)(void *)(memory + head + wires + received);
+    chunk->ready = (uint64_t *)(void *)(memory + head + wires + received + aside);
     chunk->finished = chunk->ready + routine->words;
     chunk->waits = (uint16_t *)(void *)(chunk->finished + routine->words);
     *out_chunk = chunk;
     return RP_OK;
+}
+
+/* Bytes of an accumulator of the chunk that is next: of the longest. */
+static size_t sum_stride(const rp_request *request) {
+    const rpi_routine *routine = request->routine;
+    size_t most = 0;
+    for (int part = 0; routine->sums && part < routine->schedule.parts; part++) {
+        if (routine->sum_of_part[part] < 0) continue;
+        size_t bytes = rpi_cut_sum_bytes(&request->cut, request->next_chunk, part);
+        if (bytes > most) most = bytes;
+    }
+    return most;
 }
 
 static rp_status take_chunk(rp_request *request, rpi_chunk **out_chunk) {
@@ -76,7 +68,8 @@ static rp_status take_chunk(rp_request *request, rpi_chunk **out_chunk) {
     else
         routine->idle = chunk->next;
     *out_chunk = chunk;
-    size_t sums = (size_t)routine->sums * request->sum_stride;
+    chunk->sum_stride = sum_stride(request);
+    size_t sums = (size_t)routine->sums * chunk->sum_stride;
     if (sums > chunk->sums_room) {
         chunk->sums_room = 0;
         rp_status status = rpi_grow_array(0, sums, 1, "accumulators", &chunk->sums);
@@ -118,6 +111,7 @@ static rp_status start_chunk(rp_request *request) {
     rpi_chunk **end = &request->chunks;
     while (*end) end = &(*end)->next;
     *end = chunk;
+    rpi_receive_adopt(chunk);
     return RP_OK;
 }
 
@@ -125,6 +119,8 @@ void rpi_chunk_release(rpi_chunk *chunk) {
     rpi_routine *routine = chunk->request->routine;
     for (int w = 0; w < routine->schedule.wires; w++)
         empty_wire(chunk->request->comm, &chunk->wires[w]);
+    for (int peer = 0; peer < routine->schedule.world; peer++)
+        rpi_frames_clear(chunk->request->comm, &chunk->aside[peer]);
     chunk->next = routine->idle;
     routine->idle = chunk;
 }
@@ -147,7 +143,7 @@ static bool waits_for_frame(const rpi_chunk *chunk, const rpi_action *action) {
 }
 
 /* Run what is ready, in the order of the schedule. RECVs become ready here too, but frames
- * finish them. Returns actions run. */
+ * finish them: those that were set aside here, others in receive.c. Returns actions run. */
 static int run_chunk(rpi_chunk *chunk, int most) {
     rp_comm *comm = chunk->request->comm;
     const rpi_routine *routine = chunk->request->routine;
@@ -157,7 +153,10 @@ static int run_chunk(rpi_chunk *chunk, int most) {
         while (ran < most && (untried = chunk->ready[word] & ~tried) != 0) {
             int bit = __builtin_ctzll(untried), index = 64 * word + bit;
             tried |= UINT64_C(1) << bit;
-            if (waits_for_frame(chunk, &routine->action[index])) continue;
+            if (waits_for_frame(chunk, &routine->action[index])) {
+                ran += rpi_receive_aside(chunk, index);
+                continue;
+            }
             rp_status status = rpi_action_run(chunk, index);
             if (status == RP_PENDING) continue;
             if (status != RP_OK) {
@@ -173,8 +172,8 @@ static int run_chunk(rpi_chunk *chunk, int most) {
 
 /* ---- operations ---- */
 
-/* The window slides with the earliest chunk in flight, so that a frame of that chunk never
- * waits behind frames that its receiver has no place for. */
+/* The window slides with the earliest chunk in flight: ranks that are done with it wait for
+ * those that are not, so that all have started the earliest unfinished one (docs/comm.md). */
 static bool may_start(const rp_request *request) {
     if (request->next_chunk >= (uint32_t)request->cut.split.chunks) return false;
     return !request->chunks ||
@@ -191,6 +190,7 @@ static bool retire_chunks(rp_request *request) {
         }
         *at = chunk->next;
         request->chunks_done++;
+        rpi_receive_check_empty(chunk);
         rpi_chunk_release(chunk);
         moved = true;
     }
@@ -244,29 +244,75 @@ static void remove_from_queue(rp_comm *comm, rp_request **at) {
     if (!*at) comm->queue_end = at;
 }
 
+/* Collectives have one number on all ranks, sends and receives one for each pair. */
+static int rank_of_number(const rp_request *request) {
+    return request->collective == RPI_SENDRECV ? request->peer : RPI_ALL_RANKS;
+}
+
+rp_request *rpi_request_find(const rp_comm *comm, int rank, uint64_t sequence) {
+    return rpi_index_find(&comm->by_number, sequence,
+                          sequence & RPI_P2P_SEQUENCE ? rank : RPI_ALL_RANKS);
+}
+
+bool rpi_request_enter(rp_request *request) {
+    rp_comm *comm = request->comm;
+    if (request->collective != RPI_SENDRECV) comm->seen_sequence = request->sequence;
+    rp_status status =
+        rpi_index_put(&comm->by_number, request->sequence, rank_of_number(request), request);
+    if (status == RP_OK) return rpi_receive_compare(request);
+    rpi_comm_fail_text(comm, status, comm->rank, "%s", rp_last_error()->message);
+    return false;
+}
+
+/* Sends and receives may be posted by the thousand, long before their other sides. */
+static bool only_frames_move(const rp_request *request) {
+    const rpi_routine *routine = request->routine;
+    if (!request->chunks || may_start(request)) return false;
+    for (const rpi_chunk *chunk = request->chunks; chunk; chunk = chunk->next)
+        for (int i = 0; i < routine->schedule.count; i++)
+            if (chunk->ready[i / 64] >> (i % 64) & 1 &&
+                (!waits_for_frame(chunk, &routine->action[i]) ||
+                 chunk->aside[routine->action[i].peer].first))
+                return false;
+    return true;
+}
+
+static bool run_p2p(rp_request *request, int *budget) {
+    bool waits = request->awaits_frame || request->awaits_word == request->comm->words;
+    if (waits || !rpi_p2p_prepare(request)) return false;
+    if (advance(request, budget)) return true;
+    bool told = request->announced || request->routine->schedule.rank != 0;
+    request->awaits_frame = told && only_frames_move(request);
+    return false;
+}
+
+static bool run_collective(rp_request *request, int *budget) {
+    bool moved = advance(request, budget);
+    if (request->asking) rpi_flow_grant(request, moved);
+    return moved;
+}
+
 static bool run_queue(rp_comm *comm) {
     bool moved = false;
     int budget = PASS_ACTIONS, collectives = 0;
     for (rp_request **at = &comm->queue; *at;) {
         rp_request *request = *at;
         bool p2p = request->collective == RPI_SENDRECV;
-        if (p2p ? rpi_p2p_prepare(request) : collectives < RPI_ACTIVE_OPERATIONS)
-            moved |= advance(request, &budget);
-        collectives += !p2p;
+        if (p2p)
+            moved |= run_p2p(request, &budget);
+        else if (collectives++ < RPI_ACTIVE_OPERATIONS)
+            moved |= run_collective(request, &budget);
         if (atomic_load(&comm->failed)) return true;
-        if (!complete(request)) {
+        if (request->awaits_frame || !complete(request)) {
             at = &request->next;
             continue;
         }
         remove_from_queue(comm, at);
+        rpi_index_remove(&comm->by_number, request->sequence, rank_of_number(request));
         rpi_request_complete(request, RP_OK, "");
         moved = true;
     }
     return moved;
-}
-
-static void note_posted(rp_comm *comm, const rp_request *request) {
-    if (request->collective != RPI_SENDRECV) comm->seen_sequence = request->sequence;
 }
 
 static bool take_posted(rp_comm *comm) {
@@ -279,8 +325,9 @@ static bool take_posted(rp_comm *comm) {
     comm->inbox_end = &comm->inbox;
     atomic_store(&comm->posted, false);
     pthread_mutex_unlock(&comm->lock);
-    for (rp_request *request = first; request; request = request->next)
-        note_posted(comm, request);
+    for (rp_request *request = first; request && !atomic_load(&comm->failed);
+         request = request->next)
+        if (!rpi_p2p_is_unbound(request)) (void)rpi_request_enter(request);
     return first != NULL;
 }
 
@@ -311,6 +358,7 @@ static void fail_queue(rp_comm *comm) {
             rpi_chunk_release(chunk);
         }
         request->chunks = NULL;
+        rpi_index_remove(&comm->by_number, request->sequence, rank_of_number(request));
         rpi_request_complete(request, comm->failure.status, text);
     }
     comm->queue = NULL;
@@ -323,6 +371,7 @@ bool rpi_comm_pass(rp_comm *comm) {
         progress_endpoints(comm);
         moved |= receive_all(comm);
         if (!atomic_load(&comm->failed)) moved |= run_queue(comm);
+        if (comm->credit_due && !atomic_load(&comm->failed)) rpi_flow_credit(comm);
         if (!atomic_load(&comm->failed)) rpi_comm_check_links(comm);
     }
     if (atomic_load(&comm->failed)) fail_queue(comm);

@@ -98,7 +98,7 @@ void rpi_peer_break(rp_comm *comm, int rank, rp_status status) {
 typedef struct need {
     bool sends;     /* something is still to be sent to the rank */
     int64_t frames; /* still to come from it; those set aside have come */
-    uint64_t bytes; /* of payload in these */
+    uint64_t bytes; /* of payload in these, but for those of chunks that have not started */
 } need;
 
 static void need_of_chunk(const rpi_chunk *chunk, int peer, need *n) {
@@ -115,23 +115,52 @@ static void need_of_chunk(const rpi_chunk *chunk, int peer, need *n) {
     }
 }
 
+/* How many of the chunks that have not started yet move this action's part. */
+static int64_t later_chunks(const rp_request *request, const rpi_action *action) {
+    int64_t chunks = request->cut.split.chunks;
+    bool in_blocks = request->cut.split.layout == RPI_SPLIT_BLOCKS;
+    if (in_blocks && action->from != RPI_SLOT_TOKEN && action->into != RPI_SLOT_TOKEN) {
+        int64_t pieces = rpi_split_pieces(&request->cut.split, action->part);
+        chunks = pieces > 1 ? pieces : 1; /* the first always has its frames */
+    }
+    return chunks > request->next_chunk ? chunks - request->next_chunk : 0;
+}
+
 static void need_of_later_chunks(const rp_request *request, int peer, need *n) {
     const rpi_routine *routine = request->routine;
-    for (uint32_t c = request->next_chunk; c < (uint32_t)request->cut.split.chunks; c++)
-        for (int i = 0; i < routine->schedule.count; i++) {
-            const rpi_action *action = &routine->action[i];
-            if (action->peer != peer || rpi_action_is_void(request, c, action)) continue;
-            if (action->kind == RPI_STEP_SEND) n->sends = true;
-            if (action->kind != RPI_STEP_RECV) continue;
-            n->frames++;
-            n->bytes += rpi_action_bytes(request, c, action);
-        }
+    for (int i = 0; i < routine->schedule.count; i++) {
+        const rpi_action *action = &routine->action[i];
+        if (action->peer != peer) continue;
+        int64_t later = later_chunks(request, action);
+        if (action->kind == RPI_STEP_SEND && later) n->sends = true;
+        if (action->kind == RPI_STEP_RECV) n->frames += later;
+    }
+}
+
+/* In words only: it looks at every chunk. */
+static uint64_t bytes_of_later_chunks(const rp_request *request, int peer) {
+    const rpi_routine *routine = request->routine;
+    uint64_t bytes = 0;
+    for (int i = 0; i < routine->schedule.count; i++) {
+        const rpi_action *action = &routine->action[i];
+        if (action->peer != peer || action->kind != RPI_STEP_RECV) continue;
+        for (int64_t c = 0; c < later_chunks(request, action); c++)
+            bytes += rpi_action_bytes(request, request->next_chunk + (uint32_t)c, action);
+    }
+    return bytes;
 }
 
 static bool is_alone(const rp_comm *comm) {
     for (int rank = 0; rank < comm->world; rank++)
         if (rank != comm->rank && !comm->peers[rank].broken) return false;
     return true;
+}
+
+static void have_come(const rpi_block *block, need *n) {
+    for (; block; block = block->next) {
+        n->frames--;
+        n->bytes -= block->bytes;
+    }
 }
 
 static need need_of(const rp_request *request, int rank) {
@@ -145,12 +174,10 @@ static need need_of(const rp_request *request, int rank) {
     for (const rpi_chunk *chunk = request->chunks; chunk; chunk = chunk->next)
         need_of_chunk(chunk, peer, &n);
     need_of_later_chunks(request, peer, &n);
-    const rpi_block *block = request->comm->peers[rank].aside;
-    for (; block; block = block->next) {
-        if (block->header.sequence != request->sequence) continue;
-        n.frames--;
-        n.bytes -= block->bytes;
-    }
+    for (const rpi_chunk *chunk = request->chunks; chunk; chunk = chunk->next)
+        have_come(chunk->aside[peer].first, &n);
+    const rpi_aside *aside = rpi_aside_find(request->comm, rank, request->sequence);
+    if (aside) have_come(aside->frames.first, &n);
     return n;
 }
 
@@ -169,6 +196,7 @@ void rpi_comm_check_links(rp_comm *comm) {
         for (const rp_request *request = comm->queue; request; request = request->next) {
             need n = need_of(request, rank);
             if (!n.sends && n.frames <= 0) continue;
+            n.bytes += bytes_of_later_chunks(request, rpi_request_peer(request, rank));
             fail_broken(comm, request, rank, n.bytes);
             return;
         }

@@ -55,34 +55,32 @@ bool rpi_p2p_is_future(const rp_comm *comm, int rank, const rpi_frame_header *he
 
 /* ---- announcements ---- */
 
-/* The receiver's token lies here: it waits for this very send. */
+/* The receiver's token is here: it waits for this very send. */
 static bool has_token(const rp_request *request) {
-    const rpi_peer *peer = &request->comm->peers[request->peer];
+    const rp_comm *comm = request->comm;
+    const rpi_peer *peer = &comm->peers[request->peer];
     if (peer->head && !peer->holder && peer->header.sequence == request->sequence) return true;
-    for (const rpi_block *block = peer->aside; block; block = block->next)
-        if (block->header.sequence == request->sequence) return true;
-    return false;
+    const rpi_chunk *first = request->chunks;
+    return (first && first->aside[RECEIVER].first) || !rpi_p2p_is_alone(request) ||
+           rpi_aside_find(comm, request->peer, request->sequence);
 }
 
 /* True: done, or of no use any more. */
 static bool announce(const rp_request *request) {
-    rp_comm *comm = request->comm;
-    rpi_peer *peer = &comm->peers[request->peer];
     if (has_token(request)) return true;
-    if (peer->full || peer->broken) return false;
-    const rpi_transport *transport = peer->link->endpoint->transport;
-    void *region = NULL;
-    rp_status status = transport->lend(peer->link, RPI_FRAME_HEADER_BYTES, &region);
-    if (status == RP_OK) {
-        rpi_frame_header header = request->header;
-        header.kind = RPI_FRAME_ANNOUNCE;
-        rpi_frame_seal(region, &header, 0, transport->checksum);
-        status = transport->post(peer->link, RPI_FRAME_HEADER_BYTES);
-    } else {
-        peer->full = true;
-    }
-    if (status < 0) rpi_peer_break(comm, request->peer, status);
-    return status == RP_OK;
+    rpi_frame_header header = request->header;
+    header.kind = RPI_FRAME_ANNOUNCE;
+    return rpi_flow_tell(request->comm, request->peer, &header) == RP_OK;
+}
+
+bool rpi_p2p_is_announced(const rp_request *request) {
+    rp_comm *comm = request->comm;
+    pthread_mutex_lock(&comm->lock);
+    const rpi_tag *tag = rpi_tags_find(&comm->peers[request->peer].tags, request->tag);
+    uint32_t number = (uint32_t)(request->sequence % RPI_P2P_NUMBERS);
+    bool is_announced = tag && !rpi_tag_is_news(tag, number);
+    pthread_mutex_unlock(&comm->lock);
+    return is_announced;
 }
 
 void rpi_p2p_hear(rp_comm *comm, int rank, const rpi_frame_header *header) {
@@ -151,7 +149,8 @@ static bool bind_to_sender(rp_request *request) {
 }
 
 bool rpi_p2p_prepare(rp_request *request) {
-    if (rpi_p2p_is_unbound(request)) return bind_to_sender(request);
+    if (rpi_p2p_is_unbound(request))
+        return bind_to_sender(request) && rpi_request_enter(request);
     if (is_send(request) && !request->announced) request->announced = announce(request);
     return true;
 }

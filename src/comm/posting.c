@@ -7,14 +7,25 @@
 #include "comm/reductions.h"
 #include "comm/values.h"
 
+#include <string.h>
+
 const rp_collective_options *rpi_options_or_default(const rp_collective_options *options) {
     static const rp_collective_options defaults = {0};
     return options ? options : &defaults;
 }
 
+static rp_status reserve_edges(const rp_comm *comm, rp_request *request) {
+    size_t world = (size_t)comm->world;
+    if (!request->edges)
+        return rpi_alloc_array(world, sizeof *request->edges, "a request", &request->edges);
+    memset(request->edges, 0, world * sizeof *request->edges);
+    return RP_OK;
+}
+
 rp_status rpi_posting_begin(rp_comm *comm, size_t runs, rp_request **out_request) {
     RP_TRY(rpi_request_new(comm, out_request));
     rp_status status = rpi_cut_reserve(&(*out_request)->cut, runs);
+    if (status == RP_OK) status = reserve_edges(comm, *out_request);
     if (status != RP_OK) rpi_request_free(*out_request);
     return status;
 }
@@ -153,7 +164,6 @@ static rp_status prepare(rp_request *request, const rpi_posting *posting) {
     size_t chunk_bytes = rpi_comm_chunk_bytes(comm, posting->layout, parts, lossy);
     request->cut.inside = request->routine->inside;
     RP_TRY(rpi_cut_make(&request->cut, posting->layout, parts, chunk_bytes, RPI_FRAME_PAYLOAD));
-    request->sum_stride = request->routine->sums ? rpi_cut_sum_bytes(&request->cut) : 0;
     if (request->reduce == RP_PREMUL_SUM) RP_TRY(scale_input(&request->cut, options->factor));
     return rpi_request_post(request);
 }

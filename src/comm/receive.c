@@ -1,14 +1,32 @@
 /* Frames to RECV steps.
  *
  * A frame is taken where it lies: it becomes the wire slot of its RECV, is decoded or forwarded
- * from there, and released when its last reader has run. A frame that cannot be taken yet (its
- * operation is not posted here, its chunk not started, its RECV not due) or whose readers wait
- * for something else blocks its link; before the driver sleeps, such frames are copied aside.
+ * from there, and released when its last reader has run. A frame that cannot be taken yet, or
+ * whose readers wait for something else, blocks its link; before the driver sleeps, such frames
+ * are copied out of it:
  *
- * Bound: a rank sends ahead at most RPI_ACTIVE_OPERATIONS operations of `window` chunks, of
- * each at most twice a frame a part. More than that from one rank stays in its link; frames
- * without payload always find a place, so that receives may be posted long before sends. */
+ *      the head of a link (rpi_peer.head), checked once
+ *        |
+ *        +-- flow control, announcements -----> used up at once (flow.c, point_to_point.c)
+ *        |
+ *        +-- its RECV is due -----------------> holds the link (rpi_peer.holder) until read
+ *        |                                        | the driver is about to sleep
+ *        |                                        v
+ *        |                                      a block in the wire slot
+ *        |
+ *        +-- its chunk has started,  - - - - -> aside, in its chunk (rpi_chunk.aside)
+ *        |   the RECV is not due       sleep      | the RECV is due: rpi_receive_aside()
+ *        |                             ahead      v
+ *        |                                      a block in the wire slot
+ *        |                                        ^
+ *        |                                        | the chunk starts: rpi_receive_adopt()
+ *        +-- its chunk has not started  - - - > aside, by operation and rank (rp_comm.aside)
+ *
+ * So whatever has arrived can always leave its link. How much can come early is flow.c's. */
 #include "comm/communicator.h"
+
+#include "base/memory.h"
+#include "base/status.h"
 
 #include <string.h>
 
@@ -18,28 +36,19 @@ void rpi_peer_release(rpi_peer *peer) {
     peer->link->endpoint->transport->release(peer->link);
 }
 
-static rp_request *find_request(rp_comm *comm, int rank, const rpi_frame_header *header) {
-    for (rp_request *request = comm->queue; request; request = request->next)
-        if (request->sequence == header->sequence &&
-            (request->collective != RPI_SENDRECV || request->peer == rank))
-            return request;
-    return NULL;
-}
-
 static rpi_chunk *find_chunk(const rp_request *request, uint32_t index) {
     for (rpi_chunk *chunk = request->chunks; chunk; chunk = chunk->next)
         if (chunk->index == index) return chunk;
     return NULL;
 }
 
-/* The operation was not posted here yet. */
-static bool is_future(const rp_comm *comm, int rank, const rpi_frame_header *header) {
+bool rpi_receive_is_future(const rp_comm *comm, int rank, const rpi_frame_header *header) {
     if (header->sequence & RPI_P2P_SEQUENCE) return rpi_p2p_is_future(comm, rank, header);
     return header->sequence > comm->seen_sequence;
 }
 
-static void fail_mismatch(rp_comm *comm, const rp_request *request, int rank,
-                          const rpi_frame_header *header) {
+void rpi_receive_fail_mismatch(rp_request *request, int rank, const rpi_frame_header *header) {
+    rp_comm *comm = request->comm;
     char words[320];
     rpi_disagreement_text(request, header, rank, words, sizeof words);
     if (request->collective == RPI_SENDRECV)
@@ -55,8 +64,8 @@ static void fail_mismatch(rp_comm *comm, const rp_request *request, int rank,
 
 /* A frame that nothing here waits for: its operation is over, since it has sent all that it had
  * to and wanted nothing from this rank. */
-static rp_status fail_finished(rp_comm *comm, int rank, const rpi_frame_header *header,
-                               const rp_request *request) {
+rp_status rpi_receive_fail_finished(rp_comm *comm, int rank, const rpi_frame_header *header,
+                                    const rp_request *request) {
     char words[160];
     if (request || header->sequence & RPI_P2P_SEQUENCE) {
         rpi_comm_fail_text(
@@ -73,20 +82,32 @@ static rp_status fail_finished(rp_comm *comm, int rank, const rpi_frame_header *
     return RP_MISMATCH;
 }
 
+/* Only what nobody has asked for may come before its chunk has started, and tokens. */
+static rp_status check_early(rp_comm *comm, int rank, const rpi_frame_header *header) {
+    if (header->kind == RPI_FRAME_EAGER || header->sequence & RPI_P2P_SEQUENCE)
+        return RP_PENDING;
+    rpi_comm_fail_text(comm, RP_CORRUPT, rank,
+                       "rank %d sent chunk %u of operation %llu, which rank %d has not begun "
+                       "with",
+                       rank, header->chunk, (unsigned long long)header->sequence, comm->rank);
+    return RP_CORRUPT;
+}
+
 /* Where a frame goes. RP_PENDING: nowhere yet. A failure has been made known. */
 static rp_status find_place(rp_comm *comm, int rank, const rpi_frame_header *header,
                             rpi_chunk **out_chunk) {
-    rp_request *request = find_request(comm, rank, header);
-    if (!request && is_future(comm, rank, header)) return RP_PENDING;
+    rp_request *request = rpi_request_find(comm, rank, header->sequence);
+    if (!request && rpi_receive_is_future(comm, rank, header))
+        return check_early(comm, rank, header);
     if (request && !rpi_request_agrees(request, header)) {
-        fail_mismatch(comm, request, rank, header);
+        rpi_receive_fail_mismatch(request, rank, header);
         return RP_MISMATCH;
     }
     rpi_chunk *chunk = request ? find_chunk(request, header->chunk) : NULL;
     if (request && header->chunk >= request->next_chunk &&
         header->chunk < (uint32_t)request->cut.split.chunks)
-        return RP_PENDING;
-    if (!chunk) return fail_finished(comm, rank, header, request);
+        return check_early(comm, rank, header);
+    if (!chunk) return rpi_receive_fail_finished(comm, rank, header, request);
     *out_chunk = chunk;
     return RP_OK;
 }
@@ -120,6 +141,8 @@ static rp_status find_recv(rpi_chunk *chunk, int rank, const rpi_frame_header *h
 static rpi_wire *finish_recv(rpi_chunk *chunk, int rank, int index) {
     const rpi_action *action = &chunk->request->routine->action[index];
     chunk->received[rpi_request_peer(chunk->request, rank)]++;
+    chunk->request->awaits_frame = false;
+    chunk->request->awaits_word = 0;
     rpi_chunk_finish(chunk, index);
     if (action->into < RPI_SLOT_WIRE) return NULL;
     rpi_wire *wire = &chunk->wires[action->into - RPI_SLOT_WIRE];
@@ -128,24 +151,7 @@ static rpi_wire *finish_recv(rpi_chunk *chunk, int rank, int index) {
 
 /* ---- from what was set aside ---- */
 
-static bool is_same_chunk(const rpi_frame_header *a, const rpi_frame_header *b) {
-    return a->sequence == b->sequence && a->chunk == b->chunk;
-}
-
-/* An earlier frame of the same chunk lies aside: later ones must follow it. */
-static bool follows_aside(const rpi_peer *peer, const rpi_frame_header *header,
-                          const rpi_block *end) {
-    for (const rpi_block *block = peer->aside; block != end; block = block->next)
-        if (is_same_chunk(&block->header, header)) return true;
-    return false;
-}
-
-static void use_block(rp_comm *comm, int rank, rpi_chunk *chunk, int index, rpi_block *block) {
-    rpi_wire *wire = finish_recv(chunk, rank, index);
-    if (!wire) {
-        rpi_block_give(comm, block);
-        return;
-    }
+static void fill_wire(rpi_wire *wire, rpi_block *block) {
     *wire = (rpi_wire){.state = RPI_WIRE_BLOCK,
                        .readers = wire->readers,
                        .block = block,
@@ -153,30 +159,117 @@ static void use_block(rp_comm *comm, int rank, rpi_chunk *chunk, int index, rpi_
                        .bytes = block->bytes};
 }
 
-static bool take_aside(rp_comm *comm, int rank) {
-    rpi_peer *peer = &comm->peers[rank];
-    bool moved = false;
-    for (rpi_block **at = &peer->aside; *at && !atomic_load(&comm->failed);) {
-        rpi_block *block = *at;
-        rpi_chunk *chunk = NULL;
-        int index = -1;
-        if (follows_aside(peer, &block->header, block) ||
-            find_place(comm, rank, &block->header, &chunk) != RP_OK ||
-            find_recv(chunk, rank, &block->header, block->bytes, &index) != RP_OK) {
-            at = &block->next;
-            continue;
-        }
-        *at = block->next;
-        if (!*at) peer->aside_end = at;
-        peer->aside_count -= block->bytes > 0;
-        use_block(comm, rank, chunk, index, block);
-        moved = true;
-    }
-    return moved;
+bool rpi_receive_aside(rpi_chunk *chunk, int index) {
+    rp_comm *comm = chunk->request->comm;
+    int peer = chunk->request->routine->action[index].peer, next = -1;
+    int rank = rpi_request_rank(chunk->request, peer);
+    rpi_frames *frames = &chunk->aside[peer];
+    const rpi_block *first = frames->first;
+    if (!first) return false;
+    if (find_recv(chunk, rank, &first->header, first->bytes, &next) != RP_OK) return false;
+    rpi_block *block = rpi_frames_pop(frames);
+    rpi_wire *wire = finish_recv(chunk, rank, next);
+    if (wire)
+        fill_wire(wire, block);
+    else
+        rpi_block_give(comm, block);
+    return true;
 }
 
-static int most_aside(const rp_comm *comm) {
-    return RPI_ACTIVE_OPERATIONS * (int)comm->window * 2 * comm->world;
+void rpi_receive_check_empty(rpi_chunk *chunk) {
+    const rp_request *request = chunk->request;
+    for (int peer = 0; peer < request->routine->schedule.world; peer++) {
+        const rpi_block *block = chunk->aside[peer].first;
+        if (!block) continue;
+        (void)rpi_receive_fail_finished(request->comm, rpi_request_rank(request, peer),
+                                        &block->header, request);
+        return;
+    }
+}
+
+static void place_aside(rpi_chunk *chunk, int rank, rpi_block *block) {
+    int peer = rpi_request_peer(chunk->request, rank);
+    rpi_frames_append(&chunk->aside[peer], block);
+    rpi_flow_placed(chunk->request, rank, &block->header, block->bytes);
+}
+
+rpi_aside *rpi_aside_find(const rp_comm *comm, int rank, uint64_t sequence) {
+    return rpi_index_find(&comm->aside, sequence, rank);
+}
+
+rp_status rpi_aside_get(rp_comm *comm, int rank, uint64_t sequence, rpi_aside **out_aside) {
+    *out_aside = rpi_aside_find(comm, rank, sequence);
+    if (*out_aside) return RP_OK;
+    rpi_aside *aside = NULL;
+    RP_TRY(rpi_alloc(sizeof *aside, "what is set aside", &aside));
+    rp_status status = rpi_index_put(&comm->aside, sequence, rank, aside);
+    if (status != RP_OK)
+        rpi_free(aside);
+    else
+        *out_aside = aside;
+    return status;
+}
+
+static void forget_empty(rp_comm *comm, int rank, uint64_t sequence, rpi_aside *aside) {
+    if (aside->frames.first) return;
+    rpi_index_remove(&comm->aside, sequence, rank);
+    rpi_free(aside);
+}
+
+/* Frames of one chunk stand together as a rule, those of earlier chunks first. */
+static void adopt_from(rpi_chunk *chunk, int rank) {
+    rp_comm *comm = chunk->request->comm;
+    uint64_t sequence = chunk->request->sequence;
+    rpi_aside *aside = rpi_aside_find(comm, rank, sequence);
+    if (!aside) return;
+    rpi_block *block = aside->frames.first;
+    aside->frames = (rpi_frames){0};
+    for (rpi_block *next; block; block = next) {
+        next = block->next;
+        if (block->header.chunk == chunk->index)
+            place_aside(chunk, rank, block);
+        else
+            rpi_frames_append(&aside->frames, block);
+    }
+    forget_empty(comm, rank, sequence, aside);
+}
+
+/* Whose frames may belong to the request: of a send or receive the other side's alone, since
+ * numbers count by pair. */
+static bool concerns(const rp_request *request, int rank) {
+    return request->collective != RPI_SENDRECV || request->peer == rank;
+}
+
+void rpi_receive_adopt(rpi_chunk *chunk) {
+    const rpi_index *aside = &chunk->request->comm->aside;
+    for (int rank = 0; aside->count && rank < chunk->request->comm->world; rank++)
+        if (concerns(chunk->request, rank)) adopt_from(chunk, rank);
+}
+
+static bool compare_with(rp_request *request, int rank) {
+    rp_comm *comm = request->comm;
+    rpi_aside *aside = rpi_aside_find(comm, rank, request->sequence);
+    if (!aside) return true;
+    for (const rpi_block *block = aside->frames.first; block; block = block->next) {
+        const rpi_frame_header *header = &block->header;
+        bool agrees = rpi_request_agrees(request, header);
+        if (agrees && header->chunk < (uint32_t)request->cut.split.chunks) continue;
+        if (agrees)
+            (void)rpi_receive_fail_finished(comm, rank, header, request);
+        else
+            rpi_receive_fail_mismatch(request, rank, header);
+        return false;
+    }
+    if (aside->asks) rpi_flow_note_ask(request, rank);
+    forget_empty(comm, rank, request->sequence, aside);
+    return true;
+}
+
+bool rpi_receive_compare(rp_request *request) {
+    const rp_comm *comm = request->comm;
+    for (int rank = 0; comm->aside.count && rank < comm->world; rank++)
+        if (concerns(request, rank) && !compare_with(request, rank)) return false;
+    return true;
 }
 
 static rp_status copy_head(rp_comm *comm, rpi_peer *peer, rpi_block **out_block) {
@@ -187,46 +280,48 @@ static rp_status copy_head(rp_comm *comm, rpi_peer *peer, rpi_block **out_block)
     return RP_OK;
 }
 
-static bool set_head_aside(rp_comm *comm, rpi_peer *peer) {
-    bool token = peer->head_bytes == RPI_FRAME_HEADER_BYTES;
-    if (!peer->holder && !token && peer->aside_count >= most_aside(comm)) return false;
+/* Out of the link, to where its RECV or its chunk will look for it. */
+static rp_status move_head(rp_comm *comm, int rank) {
+    rpi_peer *peer = &comm->peers[rank];
     rpi_block *block = NULL;
-    rp_status status = copy_head(comm, peer, &block);
-    if (status != RP_OK) {
-        rpi_comm_fail_text(comm, status, comm->rank, "%s", rp_last_error()->message);
-        return true;
-    }
+    rpi_chunk *chunk = NULL;
+    rpi_aside *aside = NULL;
+    RP_TRY(copy_head(comm, peer, &block));
     if (peer->holder) {
-        rpi_wire *wire = &peer->holder->wires[peer->held_wire];
-        *wire = (rpi_wire){.state = RPI_WIRE_BLOCK,
-                           .readers = wire->readers,
-                           .block = block,
-                           .data = block->payload,
-                           .bytes = block->bytes};
+        fill_wire(&peer->holder->wires[peer->held_wire], block);
+    } else if (find_place(comm, rank, &peer->header, &chunk) == RP_OK) {
+        place_aside(chunk, rank, block);
     } else {
-        *peer->aside_end = block;
-        peer->aside_end = &block->next;
-        peer->aside_count += !token;
+        rp_status status = rpi_aside_get(comm, rank, peer->header.sequence, &aside);
+        if (status != RP_OK) {
+            rpi_block_give(comm, block);
+            return status;
+        }
+        rpi_frames_append(&aside->frames, block);
     }
     rpi_peer_release(peer);
-    return true;
+    return RP_OK;
 }
 
 bool rpi_set_aside(rp_comm *comm) {
     bool moved = false;
-    for (int rank = 0; rank < comm->world && !atomic_load(&comm->failed); rank++)
-        if (comm->peers[rank].head) moved |= set_head_aside(comm, &comm->peers[rank]);
+    for (int rank = 0; rank < comm->world && !atomic_load(&comm->failed); rank++) {
+        if (!comm->peers[rank].head) continue;
+        rp_status status = move_head(comm, rank);
+        if (status != RP_OK)
+            rpi_comm_fail_text(comm, status, comm->rank, "%s", rp_last_error()->message);
+        moved = true;
+    }
     return moved;
 }
 
-void rpi_peer_clear(rp_comm *comm, rpi_peer *peer) {
-    for (rpi_block *block = peer->aside, *next; block; block = next) {
-        next = block->next;
-        rpi_block_give(comm, block);
+void rpi_aside_clear(rp_comm *comm) {
+    for (size_t i = 0; i < comm->aside.room; i++) {
+        rpi_aside *aside = comm->aside.slots[i].value;
+        if (aside) rpi_frames_clear(comm, &aside->frames);
+        rpi_free(aside);
     }
-    peer->aside = NULL;
-    peer->aside_end = &peer->aside;
-    peer->aside_count = 0;
+    rpi_index_free(&comm->aside);
 }
 
 /* ---- from the link ---- */
@@ -269,26 +364,42 @@ static rp_status open_head(rp_comm *comm, int rank) {
         return status;
     }
     RP_TRY(check_header(comm, rank, &peer->header, bytes));
+    RP_TRY(rpi_flow_come(comm, rank, &peer->header, bytes - RPI_FRAME_HEADER_BYTES));
     peer->head = frame;
     peer->head_bytes = bytes;
     return RP_OK;
 }
 
+/* Says something, and is no part of an operation's data. */
+static bool is_word(const rpi_frame_header *header) {
+    return header->kind != RPI_FRAME_DATA && header->kind != RPI_FRAME_EAGER;
+}
+
+static void hear_head(rp_comm *comm, int rank) {
+    rpi_peer *peer = &comm->peers[rank];
+    comm->words++;
+    if (peer->header.kind == RPI_FRAME_ANNOUNCE)
+        rpi_p2p_hear(comm, rank, &peer->header);
+    else
+        rpi_flow_hear(comm, rank, &peer->header);
+    rpi_peer_release(peer);
+}
+
 static bool take_head(rp_comm *comm, int rank) {
     rpi_peer *peer = &comm->peers[rank];
     if (peer->holder || peer->broken || open_head(comm, rank) != RP_OK) return false;
-    if (peer->header.kind == RPI_FRAME_ANNOUNCE) {
-        rpi_p2p_hear(comm, rank, &peer->header);
-        rpi_peer_release(peer);
+    if (is_word(&peer->header)) {
+        hear_head(comm, rank);
         return true;
     }
     size_t bytes = peer->head_bytes - RPI_FRAME_HEADER_BYTES;
     rpi_chunk *chunk = NULL;
     int index = -1;
-    if (follows_aside(peer, &peer->header, NULL) ||
-        find_place(comm, rank, &peer->header, &chunk) != RP_OK ||
-        find_recv(chunk, rank, &peer->header, bytes, &index) != RP_OK)
-        return false;
+    if (find_place(comm, rank, &peer->header, &chunk) != RP_OK) return false;
+    /* Earlier frames of the chunk that lie aside come first. */
+    if (chunk->aside[rpi_request_peer(chunk->request, rank)].first) return false;
+    if (find_recv(chunk, rank, &peer->header, bytes, &index) != RP_OK) return false;
+    rpi_flow_placed(chunk->request, rank, &peer->header, bytes);
     rpi_wire *wire = finish_recv(chunk, rank, index);
     if (!wire) {
         rpi_peer_release(peer);
@@ -305,7 +416,7 @@ static bool take_head(rp_comm *comm, int rank) {
 }
 
 bool rpi_receive(rp_comm *comm, int rank) {
-    bool moved = comm->peers[rank].aside && take_aside(comm, rank);
+    bool moved = false;
     while (take_head(comm, rank)) moved = true;
     return moved;
 }

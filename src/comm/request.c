@@ -30,8 +30,11 @@ rp_status rpi_request_new(rp_comm *comm, rp_request **out_request) {
         RP_TRY(rpi_alloc(sizeof *request, "a request", &request));
         enlist(comm, request);
     }
-    *request = (rp_request){
-        .comm = comm, .sibling = request->sibling, .cut = request->cut, .peer = -1};
+    *request = (rp_request){.comm = comm,
+                            .sibling = request->sibling,
+                            .cut = request->cut,
+                            .edges = request->edges,
+                            .peer = -1};
     *out_request = request;
     return RP_OK;
 }

@@ -8,7 +8,7 @@
 #include <stddef.h>
 
 #define RPI_FRAME_MAGIC UINT32_C(0x4c4c5052) /* "RPLL" */
-enum { RPI_FRAME_VERSION = 1, RPI_FRAME_HEADER_BYTES = 64 };
+enum { RPI_FRAME_VERSION = 2, RPI_FRAME_HEADER_BYTES = 64 };
 
 /* In memory as on the wire, little-endian, no padding: 64 bytes. */
 typedef struct rpi_frame_header {
@@ -35,7 +35,11 @@ typedef enum rpi_frame_kind {
     RPI_FRAME_DATA = 1,
     RPI_FRAME_HELLO,    /* first frame of a tcp connection */
     RPI_FRAME_TIMED,    /* a frame within a frame: the shaping wrapper's */
-    RPI_FRAME_ANNOUNCE, /* a header alone: something is to be sent */
+    RPI_FRAME_ANNOUNCE, /* a header alone, as those below: something is to be sent */
+    RPI_FRAME_EAGER,    /* data that its receiver has not asked for */
+    RPI_FRAME_ASK,      /* when has the receiver begun with this operation? */
+    RPI_FRAME_GRANT,    /* it has, with all chunks below this one */
+    RPI_FRAME_CREDIT,   /* so much may be sent unasked, since the link is there */
 } rpi_frame_kind;
 
 /* Set in round: the payload is exact, whatever codec was posted, since it stays on its host. */

@@ -426,13 +426,6 @@ static bool finish_due(run *r, int now) {
     return true;
 }
 
-static bool meet(run *r, int index) {
-    int comm = r->p->steps[index].comm;
-    for (int i = 0; i < index; i++)
-        if (r->p->steps[i].comm == comm && !finish(r, i)) return false;
-    return must(r, index, rp_barrier(r->comms[comm]));
-}
-
 static bool post(run *r, int index) {
     const program_step *step = &r->p->steps[index];
     posted *own = &r->all[index];
@@ -488,7 +481,6 @@ static bool check_any_messages(run *r) {
 
 static bool take_steps(run *r) {
     for (int i = 0; i < r->p->count; i++) {
-        if (program_meets_before(r->p, i) && !meet(r, i)) return false;
         if (!post(r, i) || !finish_due(r, i)) return false;
     }
     for (int i = r->p->count - 1; i >= 0; i--)

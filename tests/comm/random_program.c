@@ -167,31 +167,6 @@ rp_comm_options program_options(const program *p, int index, char *name_room) {
                              .chunk_bytes = (uint32_t)p->chunk_bytes};
 }
 
-/* ---- keeping to the bound ---- */
-
-/* Frames that one rank may send to another before that has posted its side, at most. */
-static int64_t one_way_frames(const program_step *step) {
-    enum { SHORTEST_FRAME = 4096 };
-    bool both_ways = step->kind == STEP_ALL_REDUCE || step->kind == STEP_BARRIER ||
-                     step->kind == STEP_REDUCE_SCATTER || step->kind == STEP_ALL_GATHER;
-    bool waits = step->kind == STEP_SEND || step->kind == STEP_FAN_IN; /* for the receiver */
-    if (waits || step->count == 0 || both_ways) return 0;
-    return 2 + step->count * (int64_t)rp_dtype_bytes((rp_dtype)step->dtype) / SHORTEST_FRAME;
-}
-
-bool program_meets_before(const program *p, int index) {
-    int64_t frames = 0;
-    bool meets = false;
-    for (int i = 0; i <= index; i++) {
-        if (p->steps[i].comm != p->steps[index].comm) continue;
-        int64_t more = one_way_frames(&p->steps[i]);
-        meets = frames > PROGRAM_ONE_WAY_FRAMES || /* the one before stands alone */
-                (more && frames + more > PROGRAM_ONE_WAY_FRAMES);
-        frames = (meets ? 0 : frames) + more;
-    }
-    return meets;
-}
-
 /* ---- as text ---- */
 
 typedef struct writer {

@@ -15,16 +15,6 @@
 enum { PROGRAM_RANKS = 8, PROGRAM_STEPS = 48, PROGRAM_COMMS = 3 };
 enum { PROGRAM_TEXT = 16384, PROGRAM_WORDS = 1200 };
 
-/* What may be posted to a rank that has not posted its side yet is bounded (comm/receive.c): it
- * sets so many frames aside, and further ones stay in the link, in front of those that it waits
- * for. Operations in which data flows both ways keep to that bound by themselves. One-way ones
- * (the root of a broadcast or scatter, the leaves of a reduce or gather, blocks of no
- * elements) do not: their senders are done once they have sent. So a program has at most so
- * many frames of one-way operations between two points at which all ranks of a communicator
- * have waited for everything; an operation that has more stands alone between two such points.
- */
-enum { PROGRAM_ONE_WAY_FRAMES = 24 };
-
 typedef enum step_kind {
     STEP_ALL_REDUCE,
     STEP_REDUCE_SCATTER,
@@ -85,8 +75,6 @@ const char *program_step_name(int kind);
 /* Readable, and what program_parse() reads. Returns text. */
 const char *program_text(const program *p, char *text, size_t bytes);
 bool program_parse(const char *text, program *out);
-/* Before step i all ranks of its communicator wait for everything and meet at a barrier. */
-bool program_meets_before(const program *p, int i);
 /* Options of communicator `index`; name_room: 16 bytes that live as long. */
 rp_comm_options program_options(const program *p, int index, char *name_room);
 /* A rank's own number in [0, bound) for a step. */

@@ -1,0 +1,310 @@
+/* Flow control: legal programs in which a rank runs far ahead of another, and what that costs
+ * in memory. */
+#include "comm/communicator.h"
+#include "comm/thread_world.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const transports[] = {"inproc", "shm", "tcp"};
+enum { TRANSPORTS = sizeof transports / sizeof transports[0] };
+
+/* A deadlock is to show soon. */
+static rp_comm_options options_of(const char *transport) {
+    return (rp_comm_options){
+        .transport = transport, .timeout_s = 6, .warn_after_s = 6, .strict_timeout = 1};
+}
+
+/* ---- operations that flow one way ---- */
+
+typedef struct one_way {
+    const char *name;
+    size_t reduced, moved; /* bytes of the all-reduce, and of what is sent behind it */
+    rp_status (*start)(rp_comm *comm, unsigned char *data, size_t bytes, rp_request **request);
+} one_way;
+
+static rp_status start_broadcast(rp_comm *comm, unsigned char *data, size_t bytes,
+                                 rp_request **request) {
+    return rp_broadcast_start(comm, data, bytes, RP_U8, NULL, request);
+}
+
+/* Rank 0 is a leaf. */
+static rp_status start_reduce(rp_comm *comm, unsigned char *data, size_t bytes,
+                              rp_request **request) {
+    rp_collective_options options = {.root = 1, .reduce = RP_BOR};
+    return rp_reduce_start(comm, data, data, bytes, RP_U8, &options, request);
+}
+
+static rp_status start_gather(rp_comm *comm, unsigned char *data, size_t bytes,
+                              rp_request **request) {
+    rp_collective_options options = {.root = 1};
+    rp_block blocks[8];
+    for (int r = 0; r < rp_comm_world(comm); r++)
+        blocks[r] = (rp_block){.data = r ? data + bytes : data, .count = r ? 0 : bytes};
+    int rank = rp_comm_rank(comm);
+    return rp_gather_start(comm, data, rank ? 0 : bytes, rank == 1 ? blocks : NULL, RP_U8,
+                           &options, request);
+}
+
+static rp_status start_scatter(rp_comm *comm, unsigned char *data, size_t bytes,
+                               rp_request **request) {
+    rp_block blocks[8];
+    for (int r = 0; r < rp_comm_world(comm); r++)
+        blocks[r] = (rp_block){.data = data, .count = r == 1 ? bytes : 0};
+    int rank = rp_comm_rank(comm);
+    return rp_scatter_start(comm, rank ? NULL : blocks, data, rank == 1 ? bytes : 0, RP_U8,
+                            NULL, request);
+}
+
+/* Rank 0 posts what others need and, behind it, what nobody has asked for yet. */
+static void run_ahead(rp_comm *comm, int rank, int world, void *context) {
+    const one_way *job = context;
+    size_t count = job->reduced / 4;
+    int32_t *sums = calloc(count, 4);
+    unsigned char *moved = calloc(job->moved + 1, 1);
+    rp_segment segment = {.data = sums, .count = count, .dtype = RP_I32};
+    rp_request *first = NULL, *second = NULL;
+    for (size_t i = 0; i < count; i++) sums[i] = rank + (int)(i % 1000);
+    if (rank == 0) memset(moved, 77, job->moved);
+    REQUIRE_OK(rp_all_reduce_start(comm, &segment, 1, NULL, &first));
+    if (rank == 0) REQUIRE_OK(job->start(comm, moved, job->moved, &second));
+    CHECK_MSG(rp_request_wait(&first) == RP_OK, "%s: %s", job->name, rp_last_error()->message);
+    if (rank != 0) REQUIRE_OK(job->start(comm, moved, job->moved, &second));
+    CHECK_MSG(rp_request_wait(&second) == RP_OK, "%s: %s", job->name, rp_last_error()->message);
+    size_t wrong = 0;
+    for (size_t i = 0; i < count; i++)
+        wrong += sums[i] != world * (int)(i % 1000) + world * (world - 1) / 2;
+    for (size_t i = 0; rank == 1 && i < job->moved; i++) wrong += moved[i] != 77;
+    CHECK_EQ(wrong, 0);
+    free(sums);
+    free(moved);
+}
+
+static void what_nobody_asked_for_stands_in_nobodys_way(void) {
+    static const one_way jobs[] = {{"broadcast", 64 << 20, 100000000, start_broadcast},
+                                   {"reduce", 16 << 20, 50000000, start_reduce},
+                                   {"gather", 16 << 20, 50000000, start_gather},
+                                   {"scatter", 16 << 20, 50000000, start_scatter}};
+    for (int t = 0; t < TRANSPORTS; t++)
+        for (size_t i = 0; i < sizeof jobs / sizeof jobs[0] && !check_failures(); i++) {
+            rp_comm_options options = options_of(transports[t]);
+            world_run(2 + (int)(i % 2), &options, run_ahead, (void *)(uintptr_t)&jobs[i]);
+        }
+}
+
+/* Credit spent on what nobody wants yet leaves what is wanted its way. */
+static void run_ahead_in_small_steps(rp_comm *comm, int rank, int world, void *context) {
+    enum { STEPS = 6000, COUNT = 1 << 20 };
+    (void)context;
+    rp_request **requests = calloc(STEPS, sizeof *requests), *first = NULL;
+    float *sums = calloc(COUNT, sizeof *sums), *small = calloc(STEPS, 16 * sizeof *small);
+    rp_segment segment = {.data = sums, .count = COUNT, .dtype = RP_F32};
+    for (int i = 0; i < COUNT; i++) sums[i] = 1;
+    for (int i = 0; i < STEPS; i++) small[16 * i] = rank ? -1 : (float)i;
+    REQUIRE_OK(rp_all_reduce_start(comm, &segment, 1, NULL, &first));
+    if (rank) CHECK_OK(rp_request_wait(&first));
+    for (int i = 0; i < STEPS; i++)
+        REQUIRE_OK(
+            rp_broadcast_start(comm, small + (size_t)16 * i, 16, RP_F32, NULL, &requests[i]));
+    if (!rank) CHECK_OK(rp_request_wait(&first));
+    size_t wrong = 0;
+    for (int i = 0; i < STEPS; i++) {
+        CHECK_OK(rp_request_wait(&requests[i]));
+        wrong += small[16 * i] != (float)i;
+    }
+    CHECK_EQ(wrong, 0);
+    CHECK(sums[0] == (float)world && sums[COUNT - 1] == (float)world);
+    free(requests);
+    free(sums);
+    free(small);
+}
+
+static void small_frames_ahead_stand_in_nobodys_way(void) {
+    for (int t = 0; t < TRANSPORTS && !check_failures(); t++) {
+        rp_comm_options options = options_of(transports[t]);
+        world_run(2, &options, run_ahead_in_small_steps, NULL);
+        world_run(4, &options, run_ahead_in_small_steps, NULL);
+    }
+}
+
+/* ---- what is kept meanwhile ---- */
+
+static size_t bytes_aside(const rp_comm *comm) {
+    size_t bytes = 0;
+    for (size_t i = 0; i < comm->aside.room; i++) {
+        const rpi_aside *aside = comm->aside.slots[i].value;
+        const rpi_block *block = aside ? aside->frames.first : NULL;
+        for (; block; block = block->next) bytes += block->bytes + RPI_FRAME_COST;
+    }
+    return bytes;
+}
+
+/* Rank 0 drives, and is late for a gather of which the others have sent what they may. */
+static void gather_late(rp_comm *comm, int rank, int world, void *context) {
+    enum { BYTES = 8 << 20 };
+    (void)context;
+    unsigned char *data = calloc((size_t)world, BYTES);
+    rp_request *request = NULL;
+    rp_block blocks[8];
+    float x = 0;
+    for (int r = 0; r < world; r++)
+        blocks[r] = (rp_block){.data = data + (size_t)r * BYTES, .count = BYTES};
+    if (rank) {
+        memset(data, rank, BYTES);
+        REQUIRE_OK(rp_gather_start(comm, data, BYTES, NULL, RP_U8, NULL, &request));
+        for (int i = 0; i < 200; i++) {
+            rp_status status = rp_request_wait_for(request, 0.001);
+            CHECK_MSG(status == RP_PENDING, "%s", rp_status_name(status));
+        }
+        CHECK_OK(rp_send(comm, &x, 1, RP_F32, 0, 0));
+    } else {
+        for (int r = 1; r < world; r++) CHECK_OK(rp_recv(comm, &x, 1, RP_F32, r, 0));
+        size_t most = (size_t)(world - 1) * RPI_EAGER_LINK, kept = bytes_aside(comm);
+        CHECK_MSG(kept > 0 && kept <= most, "%zu bytes are aside, of %zu", kept, most);
+        memset(data, 0, BYTES);
+        REQUIRE_OK(rp_gather_start(comm, data, BYTES, blocks, RP_U8, NULL, &request));
+    }
+    CHECK_OK(rp_request_wait(&request));
+    for (int r = 0; rank == 0 && r < world; r++)
+        CHECK(data[(size_t)r * BYTES] == r && data[(size_t)(r + 1) * BYTES - 1] == r);
+    CHECK_OK(rp_barrier(comm));
+    CHECK_EQ(comm->aside.count, 0);
+    CHECK(comm->idle_block_bytes <= 4 << 20);
+    free(data);
+}
+
+static void what_comes_early_is_bounded(void) {
+    for (int t = 0; t < TRANSPORTS; t++) {
+        rp_comm_options options = options_of(transports[t]);
+        world_run(4, &options, gather_late, NULL);
+    }
+    CHECK_EQ(rpi_flow_promised(), 0);
+}
+
+/* All links of many communicators are used in the way that makes them want more. */
+static void use_many(rp_comm *comm, int rank, int world, void *context) {
+    enum { COMMS = 24, BYTES = 60000 };
+    rp_comm *comms[COMMS];
+    unsigned char *data = calloc(1, BYTES);
+    char name[24];
+    for (int i = 0; i < COMMS; i++) {
+        snprintf(name, sizeof name, "many%d", i);
+        rp_comm_options options = {.transport = "inproc", .name = name};
+        REQUIRE_OK(rp_comm_create(context, rank, world, &options, &comms[i]));
+    }
+    for (int root = 0; root < world; root++)
+        for (int i = 0; i < COMMS; i++) {
+            rp_collective_options options = {.root = root};
+            data[7] = rank == root ? (unsigned char)(i + root) : 255;
+            CHECK_OK(rp_broadcast(comms[i], data, BYTES, RP_U8, &options));
+            CHECK_EQ(data[7], i + root);
+        }
+    world_meet();
+    CHECK(rpi_flow_promised() > RPI_EAGER_PROCESS / 2);
+    CHECK(rpi_flow_promised() <= RPI_EAGER_PROCESS);
+    CHECK_OK(rp_barrier(comm));
+    for (int i = 0; i < COMMS; i++) rp_comm_destroy(comms[i]);
+    free(data);
+}
+
+static void many_communicators_share_one_account(void) {
+    rp_store store = {0};
+    REQUIRE_OK(rp_store_open_local(&store));
+    world_run(4, NULL, use_many, &store);
+    rp_store_close(&store);
+    CHECK_EQ(rpi_flow_promised(), 0);
+}
+
+/* More receives than there is credit for their tokens, and their sends much later. */
+static void receive_by_the_thousand(rp_comm *comm, int rank, int world, void *context) {
+    enum { MESSAGES = 4200, TAGS = 50 }; /* the credit of a link is for 4096 */
+    (void)world, (void)context;
+    rp_request **requests = calloc(MESSAGES, sizeof *requests);
+    int32_t *data = calloc(MESSAGES, sizeof *data);
+    size_t wrong = 0;
+    for (int i = 0; i < MESSAGES && rank == 1; i++)
+        REQUIRE_OK(rp_recv_start(comm, &data[i], 1, RP_I32, 0, i % TAGS, &requests[i]));
+    CHECK_OK(rp_barrier(comm));
+    for (int i = 0; i < MESSAGES && rank == 0; i++) {
+        data[i] = i;
+        REQUIRE_OK(rp_send_start(comm, &data[i], 1, RP_I32, 1, i % TAGS, &requests[i]));
+    }
+    for (int i = MESSAGES - 1; i >= 0; i--) {
+        CHECK_OK(rp_request_wait(&requests[i]));
+        wrong += data[i] != i;
+    }
+    CHECK_EQ(wrong, 0);
+    CHECK_EQ(comm->by_number.count, 0);
+    free(requests);
+    free(data);
+}
+
+static void receives_may_be_posted_by_the_thousand(void) {
+    rp_comm_options options = {.transport = "inproc", .timeout_s = 60};
+    world_run(2, &options, receive_by_the_thousand, NULL);
+}
+
+/* ---- what must not come ---- */
+
+static void post_word(rp_comm *comm, int to, int kind, uint64_t sequence, uint32_t bytes) {
+    rpi_link *link = comm->peers[to].link;
+    const rpi_transport *transport = link->endpoint->transport;
+    rpi_frame_header header = {.kind = (uint8_t)kind,
+                               .communicator = comm->id,
+                               .epoch = comm->epoch,
+                               .sequence = sequence};
+    void *region = NULL;
+    REQUIRE_OK(transport->lend(link, RPI_FRAME_HEADER_BYTES + bytes, &region));
+    memset((char *)region + RPI_FRAME_HEADER_BYTES, 0, bytes);
+    rpi_frame_seal(region, &header, bytes, transport->checksum);
+    REQUIRE_OK(transport->post(link, RPI_FRAME_HEADER_BYTES + bytes));
+}
+
+typedef struct wrong_word {
+    int kind;
+    uint64_t sequence;
+    uint32_t bytes;
+    int times;
+    rp_status status;
+    const char *words;
+} wrong_word;
+
+/* Both are past a barrier, which was operation 1. */
+static void say_what_cannot_be(rp_comm *comm, int rank, int world, void *context) {
+    const wrong_word *word = context;
+    (void)world;
+    CHECK_OK(rp_barrier(comm));
+    world_meet();
+    for (int i = 0; rank == 1 && i < word->times; i++)
+        post_word(comm, 0, word->kind, word->sequence, word->bytes);
+    world_meet();
+    if (rank == 0) {
+        float x;
+        CHECK_EQ(rp_recv(comm, &x, 1, RP_F32, 1, 0), word->status);
+        CHECK_MSG(strstr(rp_last_error()->message, word->words), "%s",
+                  rp_last_error()->message);
+    }
+    world_meet();
+}
+
+static void what_cannot_be_is_refused(void) {
+    static const wrong_word words[] = {
+        {RPI_FRAME_ASK, 1, 0, 1, RP_MISMATCH, "is finished and wanted nothing more"},
+        {RPI_FRAME_ASK, 3, 8, 1, RP_CORRUPT, "a header alone"},
+        {RPI_FRAME_ASK, RPI_P2P_SEQUENCE | 1, 0, 1, RP_CORRUPT, "asked for a start"},
+        {RPI_FRAME_GRANT, 9, 0, 1, RP_CORRUPT, "told of the start"},
+        {RPI_FRAME_CREDIT, 9, 8, 1, RP_CORRUPT, "a header alone"},
+        {RPI_FRAME_DATA, 3, 64, 1, RP_CORRUPT, "has not begun with"},
+        {RPI_FRAME_EAGER, 3, 16000, 70, RP_CORRUPT, "more than was promised"}};
+    rp_comm_options options = options_of("inproc");
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        world_run(2, &options, say_what_cannot_be, (void *)(uintptr_t)&words[i]);
+}
+
+CASES({"what nobody asked for stands in nobody's way",
+       what_nobody_asked_for_stands_in_nobodys_way},
+      {"small frames ahead stand in nobody's way", small_frames_ahead_stand_in_nobodys_way},
+      {"what comes early is bounded", what_comes_early_is_bounded},
+      {"many communicators share one account", many_communicators_share_one_account},
+      {"receives may be posted by the thousand", receives_may_be_posted_by_the_thousand},
+      {"what cannot be is refused", what_cannot_be_is_refused})

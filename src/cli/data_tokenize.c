@@ -2,13 +2,14 @@
 #include "cli/commands.h"
 
 #include "base/clock.h"
+#include "base/folder.h"
 #include "base/memory.h"
+#include "base/regular_file.h"
 #include "base/status.h"
 #include "base/units.h"
 #include "cli/cores.h"
 #include "cli/numbers.h"
 #include "cli/progress.h"
-#include "cli/report/output_file.h"
 #include "train/data/tokenize.h"
 #include "train/tokenizers/bpe_train.h"
 
@@ -269,7 +270,7 @@ static rp_status make_folder(const char *out) {
     if (!slash || slash == out) return RP_OK;
     char folder[RPI_PATH_BYTES];
     snprintf(folder, sizeof folder, "%.*s", (int)(slash - out), out);
-    return rpi_output_folder(folder);
+    return rpi_folder_make(folder);
 }
 
 static rp_status write_tokens(const settings *s, const rpi_tokenizer *tokenizer,

@@ -14,8 +14,9 @@ from ._library import place_of
 _MISSING = """\
 redpoll: this package was built without the command, for want of the libraries that it needs.
 redpoll: Debian and Ubuntu have them as pkg-config libyaml-dev libcjson-dev zlib1g-dev
-redpoll: libpcre2-dev libutf8proc-dev, and libdnnl-dev for fast training. Install them, and then Redpoll again, with pip's
-redpoll: --force-reinstall --no-cache-dir. torchrun and mpirun start ranks without it."""
+redpoll: libpcre2-dev libutf8proc-dev, and libdnnl-dev for fast training. Install them, and
+redpoll: then Redpoll again, with pip's --force-reinstall --no-cache-dir. torchrun and mpirun
+redpoll: start ranks without it."""
 
 
 def main() -> None:

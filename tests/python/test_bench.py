@@ -1,4 +1,4 @@
-"""bench/torch.py runs: what measures must not rot while nobody measures. No time is asserted."""
+"""bench/torch.py runs: it must not rot while nobody measures. No time is asserted."""
 
 from __future__ import annotations
 

@@ -236,6 +236,49 @@ def test_a_finalizer_closes_the_group_that_it_interrupted(server: Server) -> Non
     ends_well(server, ALONE + LOCKS_THAT_COLLECT.replace("{kind}", "RLock") + CLOSED_INSIDE)
 
 
+ENDS_WHILE_A_THREAD_DESTROYS = """
+import atexit, os, threading, time
+
+left = []  # the thread that closes, once it has come back from it
+
+def look():
+    if not left:
+        print("the interpreter ends below a thread that destroys", flush=True)
+        os._exit(7)
+
+import torch
+import torch.distributed as dist, redpoll.torch
+from redpoll.torch._communicator import _close_all
+from redpoll.torch._life import Life
+
+dist.init_process_group("redpoll")
+kept = dist.irecv(torch.empty(1000), src=1 - dist.get_rank())  # nobody sends
+atexit.unregister(_close_all)
+atexit.register(look)
+atexit.register(_close_all)  # is called before
+close, begun = Life.close, threading.Event()
+
+def told(*arguments):
+    begun.set()
+    close(*arguments)
+    if threading.current_thread() is not threading.main_thread():
+        left.append(True)
+
+Life.close = told
+if dist.get_rank() == 0:
+    threading.Thread(target=dist.destroy_process_group, daemon=True).start()
+    begun.wait()
+else:
+    time.sleep(6)  # so long may destroy_process_group() wait for what is in flight
+    left.append(True)
+"""
+
+
+def test_the_interpreter_waits_for_a_thread_that_destroys(server: Server) -> None:
+    """It would be stopped at its next step, which PyTorch's C++ answers with terminate()."""
+    ends_well(server, ENDS_WHILE_A_THREAD_DESTROYS, 2)
+
+
 OPENED_WHILE_LAST_ONE_CLOSES = """
 failed = []
 

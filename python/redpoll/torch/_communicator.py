@@ -7,9 +7,12 @@ import contextlib
 import ctypes
 import itertools
 import os
+import sys
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
+from types import FrameType
 from typing import Any, Callable, Optional
 
 import torch
@@ -27,6 +30,7 @@ from ._work import Work
 
 _NO_DESCRIPTIONS = ("undefined", "default_pg")  # PyTorch's own
 _DRAIN_S = 5.0
+_COME_OUT_S = 1.0
 
 _live: dict[int, Communicator] = {}  # by number: open, or not destroyed yet
 _numbers = itertools.count(1)
@@ -307,8 +311,27 @@ def _group_text(group: Any) -> str:
 
 
 def _close_all() -> None:
+    """Before the interpreter ends. It stops other threads at their next step, wherever that is,
+    which C++ code below them answers with terminate(); so they come out of here first."""
     for one in reversed(list(_live.values())):
         one._leave(0.0)
+    deadline = time.monotonic() + _COME_OUT_S
+    while _somebody_is_inside() and time.monotonic() < deadline:
+        time.sleep(0.001)
+
+
+def _somebody_is_inside() -> bool:
+    frames = sys._current_frames()
+    frames.pop(threading.get_ident(), None)
+    return any(_is_inside(frame) for frame in frames.values())
+
+
+def _is_inside(frame: Optional[FrameType]) -> bool:
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").startswith("redpoll.torch."):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _after_fork() -> None:

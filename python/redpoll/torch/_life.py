@@ -20,6 +20,7 @@ than close() says."""
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from threading import Event, get_ident
 from typing import Any, Callable
@@ -28,6 +29,7 @@ from ._errors import RedpollError
 from ._shared import Shared
 
 _CANCEL_S = 1.0  # for aborted operations, and for the threads that wait in them
+_SLICE_S = 0.05
 _PAUSE_S = 0.001
 
 
@@ -40,6 +42,7 @@ class Life(Shared):
         self._destroy = destroy
         self._requests: dict[Any, None] = {}  # in the order of posting
         self._closer = 0  # the thread that closes
+        self._drained = math.inf  # time.monotonic() at which what is in flight is aborted
         self._unclosed = [None]  # whoever pops it closes
         self._gone = Event()
 
@@ -59,8 +62,9 @@ class Life(Shared):
     def close(self, drain_s: float, abort: Callable[[int], None]) -> None:
         """From OPEN to FINISHED, and to GONE unless somebody is in it still. What is in flight
         has drain_s seconds to end, then abort() is called. Another thread that closes is waited
-        for, for as long."""
+        for, and has no more time than this one: the interpreter does not end below it."""
         self.shut()
+        self._drained = min(self._drained, time.monotonic() + drain_s)
         try:
             self._unclosed.pop()
         except IndexError:
@@ -71,10 +75,11 @@ class Life(Shared):
         is_below = self.has_this() or any(one.is_looked_at() for one in self.requests())
         self._users.append(self._closer)
         try:
-            self._settle(drain_s)
+            self._settle(lambda: self._drained)
             if self._is_busy():
                 abort(self._address)
-                self._settle(_CANCEL_S)
+                cancelled = time.monotonic() + _CANCEL_S
+                self._settle(lambda: cancelled)
         finally:
             self.leave()
             self.finish()
@@ -88,13 +93,17 @@ class Life(Shared):
         self._requests.clear()
         return self.take()
 
-    def _settle(self, limit_s: float) -> None:
-        """Until requests are done and other threads have left, so many seconds at most."""
-        deadline = time.monotonic() + limit_s
+    def _settle(self, deadline: Callable[[], float]) -> None:
+        """Until requests are done and other threads have left, or the deadline, which may come
+        nearer meanwhile."""
         for request in self.requests():
-            with contextlib.suppress(RedpollError):  # its failure is told to who waits for it
-                request.wait(max(deadline - time.monotonic(), 0.0))
-        while self._is_busy() and time.monotonic() < deadline:
+            while True:
+                left = deadline() - time.monotonic()
+                with contextlib.suppress(RedpollError):  # told to who waits for it
+                    request.wait(min(max(left, 0.0), _SLICE_S))
+                if request.done or left <= 0:
+                    break
+        while self._is_busy() and time.monotonic() < deadline():
             time.sleep(_PAUSE_S)
 
     def _is_busy(self) -> bool:

@@ -70,9 +70,12 @@ typedef struct rpi_kernel_io {
     /* Which run this is, and what random choices (dropout) follow from besides the node's name:
      * the same in forward, in backward and where forward is computed again. */
     uint64_t run, seed, step;
-    uint32_t accumulate; /* mask of parameters whose gradients are added to, not overwritten */
-    void *saved;         /* forward writes, backward reads; NULL when unit->wanted is 0 */
-    void *workspace;     /* contents are lost after the call */
+    /* Mask of inputs whose gradients are added to, not overwritten: parameters, and activations
+     * where the kernel says that it can. */
+    uint32_t accumulate;
+    bool repeats;    /* forward again, for backward: states were updated and stay as they are */
+    void *saved;     /* forward writes, backward reads; NULL when unit->wanted is 0 */
+    void *workspace; /* contents are lost after the call */
 } rpi_kernel_io;
 
 /* A planned implementation. The compiler sets every field but the functions from the op's
@@ -99,6 +102,9 @@ typedef struct rpi_kernel {
     rpi_layout grad_outputs[RPI_UNIT_OUTPUTS]; /* wanted by backward */
     rpi_layout grad_inputs[RPI_UNIT_INPUTS];   /* made by backward */
     uint32_t needs_inputs, needs_outputs;      /* masks of what either half of backward reads */
+    /* Mask of activations whose gradients backward_inputs can add to: that spares a sum where a
+     * value has several consumers. 0 to begin with; parameters can always be added to. */
+    uint32_t accumulates;
     size_t saved_bytes, forward_workspace, backward_workspace;
     int gradient_from[RPI_UNIT_INPUTS]; /* RPI_GRADIENT_* or an input's index */
     /* outputs[0] may be inputs[in_place_forward], grad_inputs[in_place_backward] may be

@@ -91,18 +91,19 @@ static rp_status emit_saved(rpi_compiler *compiler, rpi_compiled_unit *unit) {
 
 /* ---- forward ---- */
 
-static rp_status emit_view(rpi_compiler *compiler, const rpi_compiled_unit *unit) {
+static rp_status emit_view(rpi_compiler *compiler, const rpi_compiled_unit *unit,
+                           rpi_pass pass) {
     rpi_value_id in = unit->inputs[0];
-    return rpi_emit_use(compiler, in, rpi_row_major(compiler, in), RPI_FORWARD,
+    return rpi_emit_use(compiler, in, rpi_row_major(compiler, in), pass,
                         &compiler->values[unit->outputs[0]].place);
 }
 
-static rp_status emit_forward_kernel(rpi_compiler *compiler, rpi_compiled_unit *unit) {
-    RP_TRY(plan_kernel(compiler, unit));
+static rp_status run_forward_kernel(rpi_compiler *compiler, rpi_compiled_unit *unit,
+                                    rpi_pass pass) {
     const rpi_kernel *kernel = unit->kernel;
     rpi_step_places places = {0};
     for (int i = 0; i < unit->unit.input_count; i++)
-        RP_TRY(rpi_emit_use(compiler, unit->inputs[i], kernel->inputs[i], RPI_FORWARD,
+        RP_TRY(rpi_emit_use(compiler, unit->inputs[i], kernel->inputs[i], pass,
                             &places.inputs[i]));
     for (int i = 0; i < unit->unit.output_count; i++) {
         RP_TRY(rpi_emit_buffer(compiler, kernel->outputs[i].bytes, kernel->outputs[i],
@@ -116,7 +117,8 @@ static rp_status emit_forward_kernel(rpi_compiler *compiler, rpi_compiled_unit *
                              .self = kernel->self,
                              .name = unit->name,
                              .what = unit->what,
-                             .pass = RPI_FORWARD};
+                             .repeats = pass == RPI_BACKWARD,
+                             .pass = pass};
     if (unit->unit.outputs[0].dtype == RP_F32)
         step.floats = (int64_t)(kernel->outputs[0].bytes / sizeof(float));
     RP_TRY(rpi_emit_step(compiler, &step, &places));
@@ -124,9 +126,14 @@ static rp_status emit_forward_kernel(rpi_compiler *compiler, rpi_compiled_unit *
     return rpi_emit_reuse(compiler, places.outputs[0], places.inputs[kernel->in_place_forward]);
 }
 
+static rp_status emit_forward_kernel(rpi_compiler *compiler, rpi_compiled_unit *unit) {
+    RP_TRY(plan_kernel(compiler, unit));
+    return run_forward_kernel(compiler, unit, RPI_FORWARD);
+}
+
 static rp_status emit_forward(rpi_compiler *compiler, rpi_compiled_unit *unit) {
     const rpi_op *op = unit->unit.nodes[0]->op;
-    if (op->is_view) return emit_view(compiler, unit);
+    if (op->is_view) return emit_view(compiler, unit, RPI_FORWARD);
     if (rpi_is_external(op)) return rpi_emit_external_forward(compiler, unit);
     return emit_forward_kernel(compiler, unit);
 }
@@ -166,17 +173,39 @@ static rp_status place_backward_reads(rpi_compiler *compiler, const rpi_compiled
     return RP_OK;
 }
 
+/* Is the gradient that the kernel writes for this input that of another one too? */
+static bool is_shared(const rpi_compiled_unit *unit, int input) {
+    for (int i = 0; i < unit->unit.input_count; i++)
+        if (unit->unit.wanted >> i & 1u && unit->kernel->gradient_from[i] == input) return true;
+    return false;
+}
+
+/* A buffer of its own, or the one that an earlier consumer has begun. */
+static rp_status place_activation_gradient(rpi_compiler *compiler,
+                                           const rpi_compiled_unit *unit, int input,
+                                           rpi_program_step *step, rpi_step_places *places) {
+    const rpi_kernel *kernel = unit->kernel;
+    rpi_compiled_value *value = &compiler->values[unit->inputs[input]];
+    bool begun = value->owns_gradient && value->gradient.kind == RPI_IN_BUFFER &&
+                 value->gradient.layout.id == kernel->grad_inputs[input].id;
+    if (!begun || !(kernel->accumulates >> input & 1u) || is_shared(unit, input))
+        return rpi_emit_buffer(compiler, kernel->grad_inputs[input].bytes,
+                               kernel->grad_inputs[input], &places->grad_inputs[input]);
+    RP_TRY(rpi_emit_finish(compiler, &value->gradient_pending));
+    places->grad_inputs[input] = value->gradient;
+    step->always_add |= 1u << input;
+    return RP_OK;
+}
+
 /* Where the kernel writes: activations' gradients to buffers, parameters' to the arena. */
 static rp_status place_backward_writes(rpi_compiler *compiler, const rpi_compiled_unit *unit,
                                        uint32_t written, rpi_program_step *step,
                                        rpi_step_places *places) {
-    const rpi_kernel *kernel = unit->kernel;
     for (int i = 0; i < unit->unit.input_count; i++) {
         if (!(written >> i & 1u)) continue;
         rpi_value_id id = unit->inputs[i];
         if (unit->unit.inputs[i].kind != RPI_VALUE_PARAMETER) {
-            RP_TRY(rpi_emit_buffer(compiler, kernel->grad_inputs[i].bytes,
-                                   kernel->grad_inputs[i], &places->grad_inputs[i]));
+            RP_TRY(place_activation_gradient(compiler, unit, i, step, places));
             continue;
         }
         rpi_compiled_value *parameter = &compiler->values[id];
@@ -202,8 +231,14 @@ static rp_status hand_on_gradients(rpi_compiler *compiler, const rpi_compiled_un
         rpi_place place = from == RPI_GRADIENT_OF_OUTPUT
                               ? places->grad_outputs[0]
                               : places->grad_inputs[from < 0 ? i : from];
-        if (place.kind != RPI_IN_GRADIENT)
+        rpi_compiled_value *value = &compiler->values[unit->inputs[i]];
+        bool is_first = value->gradient.kind == RPI_NOWHERE;
+        bool is_added = from == RPI_GRADIENT_WRITTEN && value->gradient.kind == RPI_IN_BUFFER &&
+                        value->gradient.index == place.index;
+        if (place.kind != RPI_IN_GRADIENT && !is_added)
             RP_TRY(rpi_emit_gradient(compiler, unit->inputs[i], place));
+        if (is_first)
+            value->owns_gradient = from == RPI_GRADIENT_WRITTEN && !is_shared(unit, i);
     }
     return RP_OK;
 }
@@ -319,6 +354,55 @@ static rp_status emit_unit(rpi_compiler *compiler, int index) {
     return in_unit(status, unit);
 }
 
+/* ---- recomputation ---- */
+
+static bool takes(const rpi_compiled_unit *unit, int input, const rpi_compiled_unit *maker) {
+    for (int i = 0; i < maker->unit.output_count; i++)
+        if (unit->inputs[input] == maker->outputs[i]) return true;
+    return false;
+}
+
+/* Does backward need what this unit makes? Either itself, or units behind it in its segment, of
+ * which `again` says which are run again. External nodes never are: they keep their outputs. */
+static bool needs_repeat(const rpi_compiler *compiler, int index, const bool *again) {
+    const rpi_compiled_unit *unit = &compiler->units[index];
+    if (rpi_is_external(unit->unit.nodes[0]->op)) return false;
+    const rpi_kernel *own = unit->kernel;
+    if (own && unit->unit.wanted && (own->saved_bytes || own->needs_outputs)) return true;
+    for (int i = index + 1; i < compiler->unit_count; i++) {
+        const rpi_compiled_unit *next = &compiler->units[i];
+        if (next->segment != unit->segment) continue;
+        for (int j = 0; j < next->unit.input_count; j++) {
+            bool reads =
+                next->kernel && next->unit.wanted && next->kernel->needs_inputs >> j & 1u;
+            if ((again[i] || reads) && takes(next, j, unit)) return true;
+        }
+    }
+    return false;
+}
+
+/* The values of a unit are made again into places of their own; those of the forward pass are
+ * then free from its end on. */
+static rp_status repeat_unit(rpi_compiler *compiler, rpi_compiled_unit *unit) {
+    for (int i = 0; i < unit->unit.output_count; i++)
+        compiler->values[unit->outputs[i]].copies = NULL;
+    if (unit->unit.nodes[0]->op->is_view) return emit_view(compiler, unit, RPI_BACKWARD);
+    return run_forward_kernel(compiler, unit, RPI_BACKWARD);
+}
+
+static rp_status repeat_segment(rpi_compiler *compiler, int segment, bool *repeated) {
+    bool *again = NULL;
+    if (segment < 0 || repeated[segment]) return RP_OK;
+    repeated[segment] = true;
+    RP_TRY(rpi_arena_alloc(compiler->program->memory, (size_t)compiler->unit_count, &again));
+    for (int i = compiler->unit_count - 1; i >= 0; i--)
+        again[i] = compiler->units[i].segment == segment && needs_repeat(compiler, i, again);
+    for (int i = 0; i < compiler->unit_count; i++)
+        if (again[i])
+            RP_TRY(in_unit(repeat_unit(compiler, &compiler->units[i]), &compiler->units[i]));
+    return RP_OK;
+}
+
 /* Does its backward have a second call? */
 static bool has_second_half(const rpi_compiled_unit *unit) {
     return unit->kernel && unit->kernel->backward_weights && rpi_written(unit, true);
@@ -340,12 +424,18 @@ static rp_status emit_backward_pass(rpi_compiler *compiler) {
     rpi_program *program = compiler->program;
     bool apart = compiler->options->halves_apart;
     int *waiting = NULL, first = 0, count = 0;
+    bool *repeated = NULL; /* segments of options.recompute */
+    RP_TRY(rpi_arena_alloc(program->memory,
+                           (size_t)compiler->options->recompute_count * sizeof *repeated,
+                           &repeated));
+    RP_TRY(rpi_find_segments(compiler));
     RP_TRY(rpi_arena_alloc(program->memory, (size_t)compiler->unit_count * sizeof *waiting,
                            &waiting));
     for (int i = compiler->unit_count - 1; i >= 0; i--) {
         rpi_compiled_unit *unit = &compiler->units[i];
         if (!apart && !rpi_is_external(unit->unit.nodes[0]->op))
             RP_TRY(emit_second_halves(compiler, waiting, &first, count));
+        RP_TRY(repeat_segment(compiler, unit->segment, repeated));
         RP_TRY(in_unit(emit_backward(compiler, unit), unit));
         if (unit->unit.wanted && has_second_half(unit)) waiting[count++] = i;
         RP_TRY(emit_given_gradients(compiler, i));
@@ -473,6 +563,13 @@ static rp_status check_cut(const char *what, int count) {
     return RP_FAIL(INVALID, "%d %s; at most %d are allowed", count, what, RPI_PROGRAM_CUTS);
 }
 
+static rp_status check_precision(const rpi_compiler *compiler) {
+    rp_dtype compute = compiler->options->compute;
+    if (compute == 0 || compute == RP_F32) return RP_OK;
+    return RP_FAIL(UNSUPPORTED, "backend %s computes in f32 only; %s is not supported",
+                   compiler->program->backend->name, rp_dtype_name(compute));
+}
+
 static rp_status check_request(const rpi_compiler *compiler) {
     const rpi_program *program = compiler->program;
     if (compiler->options->result_count < 0 ||
@@ -521,6 +618,7 @@ static rp_status build(rpi_compiler *compiler) {
     rpi_program *program = compiler->program;
     RP_TRY(rpi_graph_check(program->graph));
     RP_TRY(check_request(compiler));
+    RP_TRY(check_precision(compiler));
     RP_TRY(rpi_arena_create(BLOCK_BYTES, &program->memory));
     RP_TRY(rpi_arena_alloc(program->memory,
                            (size_t)compiler->value_count * sizeof *compiler->values,

@@ -53,6 +53,7 @@ typedef struct rpi_compiled_value {
     bool needed, has_gradient, is_result, is_given;
     int consumers;
     rpi_place place, gradient;
+    bool owns_gradient; /* its buffer is no other value's gradient: it can be added to */
     rpi_copy *copies;
     rpi_pending *pending, *gradient_pending;
     const rpi_weight *weight; /* of a parameter or state that is needed */
@@ -65,8 +66,8 @@ typedef struct rpi_compiled_unit {
     rpi_value_id inputs[RPI_UNIT_INPUTS], outputs[RPI_UNIT_OUTPUTS];
     rpi_kernel *kernel;
     rpi_place saved;
+    int segment; /* of options.recompute; -1: none */
     const char *name, *what;
-    void *external; /* emit_external.c's */
 } rpi_compiled_unit;
 
 typedef struct rpi_compiler {
@@ -98,6 +99,8 @@ bool rpi_is_external(const rpi_op *op);
 
 /* cut_units.c: bind shapes, find what is needed and what has a gradient, cut into units. */
 rp_status rpi_compile_units(rpi_compiler *compiler);
+/* Note which units options.recompute names. */
+rp_status rpi_find_segments(rpi_compiler *compiler);
 rp_status rpi_split_unit(rpi_compiler *compiler, int index);
 
 /* emit.c: steps over places. */

@@ -301,3 +301,39 @@ rp_status rpi_compile_units(rpi_compiler *compiler) {
         if (compiler->node_needed[i]) RP_TRY(bind_node(compiler, rpi_graph_node(graph, i)));
     return cut(compiler, taken, compiler->units);
 }
+
+/* ---- segments ---- */
+
+static rp_status find_node(const rpi_graph *graph, const char *name, int *out_node) {
+    for (int i = 0; i < rpi_graph_node_count(graph); i++) {
+        if (!name || strcmp(rpi_graph_node(graph, i)->name, name) != 0) continue;
+        *out_node = i;
+        return RP_OK;
+    }
+    return RP_FAIL(INVALID, "options.recompute: the graph has no node '%s'", name ? name : "");
+}
+
+/* A fused unit is of the segment of its last node. */
+static rp_status mark_segment(rpi_compiler *compiler, int index) {
+    const rpi_graph *graph = compiler->program->graph;
+    const rpi_segment *segment = &compiler->options->recompute[index];
+    int first = 0, last = 0;
+    RP_TRY(find_node(graph, segment->first, &first));
+    RP_TRY(find_node(graph, segment->last, &last));
+    if (last < first)
+        return RP_FAIL(INVALID, "options.recompute: '%s' stands behind '%s'", segment->first,
+                       segment->last);
+    for (int i = 0; i < compiler->unit_count; i++) {
+        rpi_compiled_unit *unit = &compiler->units[i];
+        int node = rpi_graph_value(graph, unit->outputs[0])->producer;
+        if (node >= first && node <= last && unit->segment < 0) unit->segment = index;
+    }
+    return RP_OK;
+}
+
+rp_status rpi_find_segments(rpi_compiler *compiler) {
+    for (int i = 0; i < compiler->unit_count; i++) compiler->units[i].segment = -1;
+    for (int i = 0; i < compiler->options->recompute_count; i++)
+        RP_TRY(mark_segment(compiler, i));
+    return RP_OK;
+}

@@ -106,7 +106,8 @@ static void fill_io(const memory_map *map, const rpi_program *program,
     }
     io->saved = locate(map, step->saved);
     io->workspace = locate(map, step->workspace);
-    io->accumulate = accumulate ? step->written_gradients : step->always_add;
+    io->accumulate = (accumulate ? step->written_gradients : 0) | step->always_add;
+    io->repeats = step->repeats;
 }
 
 /* The value whose elements, or gradient, the caller gives as input `index`. */

@@ -18,6 +18,11 @@ typedef struct rpi_dimension_binding {
     int64_t size;
 } rpi_dimension_binding;
 
+/* The nodes from one to another, in the order in which they were added, by name. */
+typedef struct rpi_segment {
+    const char *first, *last;
+} rpi_segment;
+
 typedef struct rpi_program_options {
     bool training; /* derive backward; batch statistics */
     /* The graph's named dimensions: {{"batch", 8}, {"sequence", 128}}. Each that the program
@@ -38,6 +43,15 @@ typedef struct rpi_program_options {
     /* Gradients of parameters are made by a call of their own, rpi_instance_backward_weights,
      * when the caller has time for them; what they read is kept until then. */
     bool halves_apart;
+
+    /* Segments whose activations are not kept from forward to backward but made again from
+     * their inputs, which takes time and spares memory. States are updated once, external nodes
+     * run once: their outputs are kept. Borrowed for the call. */
+    const rpi_segment *recompute;
+    int recompute_count;
+
+    /* What kernels compute in; 0: RP_F32, and that alone until backends have other kernels. */
+    rp_dtype compute;
 } rpi_program_options;
 
 /* loss: a scalar activation of f32; what is not needed for it or the results is left out.

@@ -391,6 +391,85 @@ static void results_stay(void) {
     close_model(&m);
 }
 
+/* ---- what kernels know of a run ---- */
+
+/* A kernel of the reference, and what its calls were told. */
+typedef struct listener {
+    rpi_kernel inner;
+} listener;
+
+static struct {
+    int calls, repeats;
+    uint64_t run, seed, step;
+} heard;
+
+static void hear(const rpi_kernel_io *io) {
+    heard.calls++;
+    heard.repeats += io->repeats;
+    CHECK(io->run == heard.run && io->seed == heard.seed && io->step == heard.step);
+}
+
+static rp_status hear_forward(void *self, const rpi_kernel_io *io) {
+    const listener *it = self;
+    hear(io);
+    return it->inner.forward(it->inner.self, io);
+}
+
+static rp_status hear_backward(void *self, const rpi_kernel_io *io) {
+    const listener *it = self;
+    hear(io);
+    return it->inner.backward_inputs(it->inner.self, io);
+}
+
+static void destroy_listener(void *self) {
+    listener *it = self;
+    it->inner.destroy(it->inner.self);
+    rpi_free(it);
+}
+
+static rp_status plan_listener(void *session, const rpi_unit *unit, rpi_kernel *kernel) {
+    listener *it = NULL;
+    RP_TRY(rpi_alloc(sizeof *it, "a listener", &it));
+    rp_status status = rpi_backend_at(0)->plan(session, unit, kernel);
+    if (status != RP_OK) {
+        rpi_free(it);
+        return status;
+    }
+    it->inner = *kernel;
+    kernel->self = it;
+    kernel->forward = hear_forward;
+    kernel->backward_inputs = kernel->backward_inputs ? hear_backward : NULL;
+    kernel->backward_weights = NULL; /* the reference makes all that it is asked for at once */
+    kernel->destroy = destroy_listener;
+    return RP_OK;
+}
+
+/* Seed and step are those of the forward pass in its backward too, and in what is repeated. */
+static void kernels_are_told(void) {
+    model m;
+    batch b;
+    rpi_instance *instance = NULL;
+    rpi_backend backend = *rpi_backend_at(0);
+    backend.plan = plan_listener;
+    rpi_segment segment = {"conv", "relu"};
+    rpi_program_options options = {.training = true,
+                                   .dimensions = {{"batch", 2}},
+                                   .recompute = &segment,
+                                   .recompute_count = 1};
+    build(&m);
+    fill(m.weights);
+    draw(&b, 0);
+    REQUIRE_OK(solo_open(m.graph, m.weights, m.loss, &backend, &options, &instance));
+    heard.calls = heard.repeats = 0;
+    heard.run = 9, heard.seed = 1234, heard.step = 56;
+    rpi_run_options run = {.inputs = b.inputs, .run = 9, .seed = 1234, .step = 56};
+    REQUIRE_OK(rpi_instance_forward(instance, &run));
+    REQUIRE_OK(rpi_instance_backward(instance, &(rpi_run_options){0}));
+    CHECK(heard.calls >= 12 && heard.repeats == 3); /* conv, norm, relu */
+    solo_close(instance);
+    close_model(&m);
+}
+
 /* ---- order of calls, failures ---- */
 
 static void order_of_calls(void) {
@@ -596,6 +675,7 @@ static void parameters_clash(void) {
 
 CASES({"in_flight", in_flight}, {"halves", halves}, {"split_at_a_layer", split_at_a_layer},
       {"largest_not_the_sum", largest_not_the_sum}, {"results_stay", results_stay},
-      {"order_of_calls", order_of_calls}, {"allocation_failures", allocation_failures},
+      {"kernels_are_told", kernels_are_told}, {"order_of_calls", order_of_calls},
+      {"allocation_failures", allocation_failures},
       {"written_between_uses", written_between_uses}, {"graphs_share", graphs_share},
       {"parameters_clash", parameters_clash})

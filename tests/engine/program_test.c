@@ -344,6 +344,27 @@ static double moved_loss(rpi_instance *instance, rpi_weights *weights, rpi_value
     return (double)*(float *)tensor.data;
 }
 
+/* The same bits when random segments are made again, and when weights' gradients come last. */
+static void check_again(rpi_rng *rng, const rpi_graph *graph, rpi_weights *weights,
+                        rpi_value_id loss, const void *const *inputs, const float *gradients) {
+    rpi_instance *instance = NULL;
+    int nodes = rpi_graph_node_count(graph);
+    int first = (int)rpi_rng_below(rng, (uint32_t)nodes);
+    int last = first + (int)rpi_rng_below(rng, (uint32_t)(nodes - first));
+    rpi_segment segment = {rpi_graph_node(graph, first)->name,
+                           rpi_graph_node(graph, last)->name};
+    rpi_program_options options = {.training = true,
+                                   .halves_apart = rpi_rng_below(rng, 2),
+                                   .recompute = &segment,
+                                   .recompute_count = 1};
+    REQUIRE_OK(solo_open(graph, weights, loss, NULL, &options, &instance));
+    REQUIRE_OK(rpi_instance_run(instance, &(rpi_run_options){.inputs = inputs}));
+    CHECK_MSG(!memcmp(gradients, rpi_weights_gradients(weights),
+                      (size_t)rpi_weights_count(weights) * sizeof(float)),
+              "%s to %s again", segment.first, segment.last);
+    solo_close(instance);
+}
+
 static void check_random_graph(rpi_rng *rng, int *tried) {
     rpi_graph *graph = NULL;
     rpi_weights *weights = NULL;
@@ -368,6 +389,7 @@ static void check_random_graph(rpi_rng *rng, int *tried) {
     CHECK_EQ(w.end, count);
     CHECK(!memcmp(w.seen, rpi_weights_gradients(weights), sizeof(float) * (size_t)count));
     memcpy(gradients, rpi_weights_gradients(weights), sizeof(float) * (size_t)count);
+    check_again(rng, graph, weights, loss, inputs, gradients);
     /* Slopes of the two sides differ where a ReLU has its kink in between: not tried. */
     double here = moved_loss(instance, weights, loss, 0, 0, inputs);
     for (int64_t i = 0; i < count; i += 5) {

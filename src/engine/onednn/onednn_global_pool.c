@@ -100,6 +100,7 @@ static rp_status plan(rpi_dnn_session *session, const rpi_unit *unit, rpi_kernel
     out->self = kernel;
     out->forward = forward;
     out->backward_inputs = unit->wanted ? backward : NULL;
+    out->accumulates = 1;
     out->destroy = destroy;
     out->inputs[0] = out->grad_inputs[0] = rpi_dnn_layout(session, &input->shape, id);
     return RP_OK;

@@ -84,6 +84,7 @@ static rp_status plan(rpi_dnn_session *session, const rpi_unit *unit, rpi_kernel
     out->forward = forward;
     out->backward_inputs = backward_inputs;
     out->backward_weights = backward_weights;
+    out->accumulates = 1u << INPUT;
     out->destroy = destroy;
     out->inputs[INPUT] = out->grad_inputs[INPUT] =
         rpi_dnn_layout(session, &unit->inputs[INPUT].shape, RPI_DNN_PLAIN);

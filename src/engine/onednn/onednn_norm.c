@@ -167,7 +167,7 @@ static rp_status forward(void *self, const rpi_kernel_io *io) {
         rpi_dnn_at(io->workspace, kernel->forward_scratch)));
     statistics of = {mean, variance, io->inputs[SCALE], io->inputs[SHIFT]};
     if (kernel->relu) mend_forward(kernel, &of, io->inputs[INPUT], io->outputs[0]);
-    update_running(kernel, io, mean, variance);
+    if (!io->repeats) update_running(kernel, io, mean, variance);
     return RP_OK;
 }
 

@@ -10,7 +10,8 @@ typedef struct rpi_ref_op {
     const rpi_op *op;
     rp_status (*forward)(const rpi_unit *unit, const rpi_kernel_io *io);
     rp_status (*backward)(const rpi_unit *unit, const rpi_kernel_io *io); /* NULL: unneeded */
-    bool at_once; /* all gradients in one call: the same sums serve them */
+    bool accumulates; /* all gradients go through rpi_ref_store */
+    bool at_once;     /* all gradients in one call: the same sums serve them */
     size_t (*workspace_bytes)(const rpi_unit *unit); /* of either; NULL: none */
 } rpi_ref_op;
 

@@ -61,7 +61,7 @@ static rp_status forward(const rpi_unit *unit, const rpi_kernel_io *io) {
         double mean = (double)running_mean[c], variance = (double)running_variance[c];
         if (unit->training) {
             batch_statistics(x, s, c, &mean, &variance);
-            update_states(io, (double)norm->momentum, s, c, mean, variance);
+            if (!io->repeats) update_states(io, (double)norm->momentum, s, c, mean, variance);
         }
         double inverse = 1 / sqrt(variance + (double)norm->epsilon);
         double factor = (double)scale[c] * inverse;

@@ -145,4 +145,5 @@ static size_t workspace_bytes(const rpi_unit *unit) {
 const rpi_ref_op rpi_ref_conv2d = {.op = &rpi_op_conv2d,
                                    .forward = forward,
                                    .backward = backward,
+                                   .accumulates = true,
                                    .workspace_bytes = workspace_bytes};

@@ -27,5 +27,7 @@ static rp_status backward(const rpi_unit *unit, const rpi_kernel_io *io) {
     return RP_OK;
 }
 
-const rpi_ref_op rpi_ref_global_avg_pool = {
-    .op = &rpi_op_global_avg_pool, .forward = forward, .backward = backward};
+const rpi_ref_op rpi_ref_global_avg_pool = {.op = &rpi_op_global_avg_pool,
+                                            .forward = forward,
+                                            .backward = backward,
+                                            .accumulates = true};

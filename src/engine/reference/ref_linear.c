@@ -67,4 +67,4 @@ static rp_status backward(const rpi_unit *unit, const rpi_kernel_io *io) {
 }
 
 const rpi_ref_op rpi_ref_linear = {
-    .op = &rpi_op_linear, .forward = forward, .backward = backward};
+    .op = &rpi_op_linear, .forward = forward, .backward = backward, .accumulates = true};

@@ -62,6 +62,7 @@ static rp_status plan(void *session, const rpi_unit *unit, rpi_kernel *kernel) {
     /* An op writes the gradients that it is asked for. */
     kernel->backward_inputs = self->op->backward ? backward : NULL;
     kernel->backward_weights = self->op->at_once ? NULL : kernel->backward_inputs;
+    kernel->accumulates = self->op->accumulates ? ~0u : 0;
     kernel->destroy = rpi_free;
     if (self->op->workspace_bytes)
         kernel->forward_workspace = kernel->backward_workspace =

@@ -83,7 +83,7 @@ static bool is_reached(const rpi_compiler *compiler, const rpi_value_id *outputs
     return false;
 }
 
-/* Shapes again, now that all dimensions are numbers, and the count of operations. */
+/* The shapes that the graph inferred, as numbers, and the count of operations. */
 static rp_status bind_node(rpi_compiler *compiler, const rpi_node *node) {
     rpi_shape inputs[RPI_NODE_INPUTS], outputs[RPI_NODE_OUTPUTS] = {{0}};
     uint32_t wanted = 0;
@@ -94,11 +94,10 @@ static rp_status bind_node(rpi_compiler *compiler, const rpi_node *node) {
         if (reached && value->has_gradient && node->op->inputs[i].has_gradient)
             wanted |= 1u << i;
     }
-    rp_status status = node->op->infer(node->attributes, node->input_count, inputs, outputs);
-    if (status != RP_OK)
-        return rpi_fail_context(status, "node '%s' (%s): ", node->name, node->op->name);
     for (int i = 0; i < node->output_count; i++) {
-        RP_TRY(bind_shape(compiler, node->name, &outputs[i]));
+        const rpi_value *value = rpi_graph_value(compiler->program->graph, node->outputs[i]);
+        outputs[i] = value->shape;
+        RP_TRY(bind_shape(compiler, value->name, &outputs[i]));
         compiler->values[node->outputs[i]].shape = outputs[i];
     }
     int64_t forward = 0, backward = 0;

@@ -60,6 +60,14 @@ rpi_value_id rpi_linear(rpi_graph *graph, const char *name, rpi_value_id input,
 /* N x anything to N x (product of the rest), without a copy. */
 rpi_value_id rpi_flatten(rpi_graph *graph, const char *name, rpi_value_id input);
 
+/* The elements in the same order under another shape of as many, without a copy: a product of
+ * named dimensions (rpi_dimension_multiply) makes rows of batch x sequence. */
+typedef struct rpi_reshape_attributes {
+    rpi_shape shape;
+} rpi_reshape_attributes;
+rpi_value_id rpi_reshape(rpi_graph *graph, const char *name, rpi_value_id input,
+                         rpi_shape shape);
+
 /* loss = scale * sum_n -log softmax(logits[n])[labels[n]], a scalar. `scale` is a scalar f32
  * input, 1 / (rows of the global batch), so that ranks and micro-batches of any size add up to
  * the mean. Output 1 (rpi_graph_output) counts rows whose largest logit is the label's, as i32;

@@ -82,6 +82,10 @@ static void two_sizes(void) {
     rpi_value_id w = rpi_graph_parameter(graph, "w", SHAPE(3, WIDTH));
     rpi_value_id y = rpi_linear(graph, "fc", in, w, RPI_NO_VALUE);
     rpi_value_id flat = rpi_flatten(graph, "flat", y);
+    int64_t positions = 0; /* batch*sequence rows, and back */
+    CHECK(rpi_dimension_multiply(batch, sequence, &positions));
+    y = rpi_relu(graph, "relu", rpi_reshape(graph, "rows", y, SHAPE(positions, 3)));
+    y = rpi_reshape(graph, "sequences", y, SHAPE(batch, sequence, 3));
     rpi_value_id loss = rpi_softmax_cross_entropy(graph, "loss", y, labelled, factor);
     REQUIRE_OK(rpi_weights_create(graph, loss, &weights));
     rpi_rng rng = rpi_rng_make(check_seed(), RPI_RNG_TEST, 1);
@@ -136,6 +140,13 @@ static void messages(void) {
         rpi_graph_destroy(graph);
     }
     rpi_graph *graph = NULL;
+    REQUIRE_OK(rpi_graph_create(&graph));
+    int64_t time = rpi_graph_dimension(graph, "time");
+    rpi_value_id wave = rpi_graph_input(graph, "wave", RP_F32, SHAPE(time, 6));
+    CHECK_EQ(rpi_reshape(graph, "view", wave, SHAPE(time, 4)), RPI_NO_VALUE);
+    CHECK_FAILS(rpi_graph_check(graph), INVALID,
+                "node 'view' (reshape): input is time x 6; as many elements as time x 4 has");
+    rpi_graph_destroy(graph);
     REQUIRE_OK(rpi_graph_create(&graph));
     for (int i = 0; i <= RPI_DIMENSIONS; i++) {
         char name[8];

@@ -481,15 +481,15 @@ static rp_status list_parameters(rpi_compiler *compiler, rpi_value_id **out_valu
     return RP_OK;
 }
 
-/* Append, or lengthen the range before where the two are one. */
-static void add_final(rpi_program *program, int step, const rpi_weight *weight) {
-    rpi_final_range *last =
-        program->final_count ? &program->finals[program->final_count - 1] : NULL;
-    if (last && last->step == step && last->first + last->count == weight->first)
+/* Append, or lengthen the range before where the two are one; returns how many there are. */
+static int add_final(rpi_final_range *finals, int count, int step, const rpi_weight *weight) {
+    rpi_final_range *last = count ? &finals[count - 1] : NULL;
+    if (last && last->step == step && last->first + last->count == weight->first) {
         last->count += weight->count;
-    else
-        program->finals[program->final_count++] =
-            (rpi_final_range){step, weight->first, weight->count};
+        return count;
+    }
+    finals[count] = (rpi_final_range){step, weight->first, weight->count};
+    return count + 1;
 }
 
 /* Note after which steps which parts of the arena are final: a part is not told of before those
@@ -499,11 +499,12 @@ static rp_status mark_final(rpi_compiler *compiler) {
     int count = rpi_weights_parameter_count(program->weights);
     int latest = program->forward_count - 1;
     rpi_value_id *values = NULL;
+    rpi_final_range *finals = NULL;
     RP_TRY(list_parameters(compiler, &values));
     RP_TRY(rpi_arena_alloc(program->memory, (size_t)count * sizeof *program->unreached,
                            &program->unreached));
-    RP_TRY(rpi_arena_alloc(program->memory, (size_t)count * sizeof *program->finals,
-                           &program->finals));
+    RP_TRY(rpi_arena_alloc(program->memory, (size_t)count * sizeof *finals, &finals));
+    program->finals = finals;
     for (int i = 0; i < count; i++) {
         if (values[i] == RPI_NO_VALUE) continue;
         const rpi_compiled_value *value = &compiler->values[values[i]];
@@ -511,7 +512,8 @@ static rp_status mark_final(rpi_compiler *compiler) {
             program->unreached[program->unreached_count++] = i;
         else if (value->last_write > latest)
             latest = value->last_write;
-        add_final(program, latest, rpi_weights_parameter(program->weights, i));
+        program->final_count = add_final(finals, program->final_count, latest,
+                                         rpi_weights_parameter(program->weights, i));
     }
     return RP_OK;
 }
@@ -535,6 +537,7 @@ static rp_status add_cuts(rpi_compiler *compiler) {
     for (int i = 0; i < options->given_count; i++) {
         RP_TRY(check_activation(compiler, "a given value", options->given[i]));
         compiler->values[options->given[i]].is_given = true;
+        compiler->values[options->given[i]].needed = true;
         program->given[program->given_count++].value = options->given[i];
     }
     for (int i = 0; i < options->seed_count; i++) {
@@ -595,6 +598,7 @@ static void place_leaves(rpi_compiler *compiler) {
                                             RPI_NOWHERE};
     for (int i = 0; i < compiler->value_count; i++) {
         const rpi_value *value = rpi_graph_value(compiler->program->graph, i);
+        if (!compiler->values[i].needed) continue; /* its dimensions may have no size */
         int index = value->kind == RPI_VALUE_INPUT ? value->index : i;
         compiler->values[i].place =
             (rpi_place){places[value->kind], index, rpi_row_major(compiler, i)};

@@ -483,9 +483,11 @@ static rp_status list_parameters(rpi_compiler *compiler, rpi_value_id **out_valu
 
 /* Append, or lengthen the range before where the two are one; returns how many there are. */
 static int add_final(rpi_final_range *finals, int count, int step, const rpi_weight *weight) {
-    rpi_final_range *last = count ? &finals[count - 1] : NULL;
-    if (last && last->step == step && last->first + last->count == weight->first) {
-        last->count += weight->count;
+    const rpi_final_range *last =
+        &finals[count - (count > 0)]; /* the first while there is none */
+    bool goes_on = last->step == step && last->first + last->count == weight->first;
+    if (count > 0 && goes_on) {
+        finals[count - 1].count += weight->count;
         return count;
     }
     finals[count] = (rpi_final_range){step, weight->first, weight->count};

@@ -82,8 +82,9 @@ static void forward_query(const rpi_kernel_attention *it, int64_t b, int64_t h, 
 
 /* Units are blocks of queries of a key head, as in the vector form. */
 void rpi_attention_forward_scalar(const void *args, int64_t begin, int64_t end) {
-    const rpi_kernel_attention *it = args;
-    int64_t size = rpi_attention_queries(it), group = it->heads / it->kv_heads;
+    const rpi_attention_call *call = args;
+    const rpi_kernel_attention *it = call->it;
+    int64_t size = call->queries, group = it->heads / it->kv_heads;
     int64_t blocks = (it->q_length + size - 1) / size;
     for (int64_t unit = begin; unit < end; unit++) {
         int64_t first = unit % blocks * size, kv = unit / blocks % it->kv_heads;
@@ -159,15 +160,28 @@ void rpi_attention_finish_scalar(const void *args, int64_t begin, int64_t end) {
 
 /* ---- calls ---- */
 
-void rpi_kernel_attention_forward(const rpi_kernel_run *run, const rpi_kernel_attention *it) {
-    static const rpi_kernel_body bodies[] = RPI_KERNEL_BODIES(attention_forward);
-    int64_t size = rpi_attention_queries(it), blocks = (it->q_length + size - 1) / size;
-    rpi_kernel_parallel(run, it->batch * it->kv_heads * blocks, 1, bodies, it);
+/* As many as fit, since keys are packed for each block; fewer where threads would have nothing
+ * to do. */
+static int64_t queries_of_block(const rpi_kernel_attention *it, int threads) {
+    int64_t size = RPI_ATTENTION_TILE / rpi_attention_padded(it);
+    if (size > RPI_ATTENTION_QUERIES) size = RPI_ATTENTION_QUERIES;
+    int64_t heads = it->batch * it->kv_heads;
+    while (size > RPI_ATTENTION_KEYS &&
+           heads * ((it->q_length + size - 1) / size) < 4 * threads)
+        size /= 2;
+    return size;
 }
 
-/* Sums of dq in f32, and D: a row of each a query. */
+void rpi_kernel_attention_forward(const rpi_kernel_run *run, const rpi_kernel_attention *it) {
+    static const rpi_kernel_body bodies[] = RPI_KERNEL_BODIES(attention_forward);
+    rpi_attention_call call = {it, queries_of_block(it, run->threads)};
+    int64_t blocks = (it->q_length + call.queries - 1) / call.queries;
+    rpi_kernel_parallel(run, it->batch * it->kv_heads * blocks, 1, bodies, &call);
+}
+
+/* Of each query a row of sums of dq, of q and of dout, and D. */
 int64_t rpi_kernel_attention_scratch(const rpi_kernel_attention *it) {
-    return it->batch * it->heads * it->q_length * (rpi_attention_padded(it) + 1);
+    return it->batch * it->heads * it->q_length * (3 * rpi_attention_padded(it) + 1);
 }
 
 void rpi_kernel_attention_backward(const rpi_kernel_run *run, const rpi_kernel_attention *it) {

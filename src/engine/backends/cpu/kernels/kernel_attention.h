@@ -43,9 +43,9 @@ typedef struct rpi_kernel_attention {
     float *scratch; /* backward: rpi_kernel_attention_scratch() floats, content of no matter */
 } rpi_kernel_attention;
 
-/* Threads share heads and blocks of 64 to 128 queries. */
+/* Threads share heads and blocks of queries; 600 KB of a thread's stack are used. */
 void rpi_kernel_attention_forward(const rpi_kernel_run *run, const rpi_kernel_attention *it);
-/* Threads share batches and key heads. */
+/* Threads share batches and key heads; 600 KB of stack. */
 void rpi_kernel_attention_backward(const rpi_kernel_run *run, const rpi_kernel_attention *it);
 int64_t rpi_kernel_attention_scratch(const rpi_kernel_attention *it);
 
@@ -60,10 +60,13 @@ rpi_key_range rpi_attention_keys(const rpi_kernel_attention *it, int64_t batch, 
 
 enum { RPI_ATTENTION_KEYS = 64 };
 
-/* Queries of a block: fewer of longer heads, so that a block's sums stay in cache. */
-static inline int64_t rpi_attention_queries(const rpi_kernel_attention *it) {
-    return it->head_size <= 64 ? 128 : it->head_size <= 128 ? 64 : 32;
-}
+/* A block of queries times its head_size: what it sums stays in the second-level cache. */
+enum { RPI_ATTENTION_TILE = 32768, RPI_ATTENTION_QUERIES = 512 };
+
+typedef struct rpi_attention_call {
+    const rpi_kernel_attention *it;
+    int64_t queries; /* of a block; the bits do not depend on it */
+} rpi_attention_call;
 
 static inline int64_t rpi_attention_padded(const rpi_kernel_attention *it) {
     return (it->head_size + 15) / 16 * 16;

@@ -7,17 +7,28 @@
 
 /* Scores are kept in units of log 2: scale / ln 2 is multiplied into the queries, and 2^x is
  * cheaper than e^x. Blocks of keys start at multiples of 64, so a query's sums are the same
- * whichever queries stand beside it. Working memory is on the stack: 200 KB at most. */
+ * whichever queries stand beside it. Working memory is on the stack. */
 enum {
     KEYS = RPI_ATTENTION_KEYS,
     KEY_VECTORS = KEYS / RPI_LANES,
     TILE = KEYS * RPI_ATTENTION_HEAD_SIZE, /* a block of keys or values */
-    QUERIES = 128,                         /* of the largest block */
-    QUERY_TILE = 8192,                     /* queries of a block times head_size, at most */
+    BACKWARD_QUERIES = 128,
+    QUERIES = RPI_ATTENTION_QUERIES, /* of the largest block, forward */
+    QUERY_TILE = RPI_ATTENTION_TILE, /* queries of a block times head_size, at most */
     STRIP = GEMM_ROWS,
+    FETCH_AHEAD = 8, /* rows */
 };
 #define LOG2_E 1.44269504f
 #define LN_2   0.693147181
+
+/* Rows of one head lie pages apart, where the processor fetches nothing ahead by itself. A
+ * prefetch of what is not there does no harm. */
+SIMD void fetch_row(const rpi_kernel_attention *it, simd_row row) {
+    enum { LINE = 64 };
+    int64_t bytes = it->head_size * (row.bf16 ? 2 : 4);
+    for (int64_t at = 0; at < bytes; at += LINE)
+        _mm_prefetch((const char *)row.data + at, _MM_HINT_T0);
+}
 
 /* to [rows, padded] = factor from, with zeros for what is missing up to `all` rows. True: all
  * numbers. */
@@ -27,6 +38,7 @@ SIMD bool pack(const rpi_kernel_attention *it, rows_of_head from, int64_t rows, 
     vf finite = vf_zero();
     for (int64_t r = 0; r < rows; r++) {
         simd_row row = row_below(from, r);
+        fetch_row(it, row_below(from, r + FETCH_AHEAD));
         EACH_VECTOR(c, live, it->head_size) {
             vf x = vf_mul(row_load(row, c, live), vf_set(factor));
             vf_store(to + r * padded + c, x);
@@ -80,9 +92,9 @@ SIMD vf lane_numbers(void) {
     return vf_load(lane);
 }
 
-SIMD void mask_scores(rpi_key_range keys, int64_t block, float *scores) {
+SIMD void mask_scores(rpi_key_range keys, int64_t block, int vectors, float *scores) {
     if (sees_all(keys, block)) return;
-    for (int v = 0; v < KEY_VECTORS; v++) {
+    for (int v = 0; v < vectors; v++) {
         vm seen = lanes_seen(keys, block, v, lane_numbers());
         vf s = vf_select(seen, vf_load(scores + v * RPI_LANES), vf_set(-INFINITY));
         vf_store(scores + v * RPI_LANES, s);
@@ -117,15 +129,28 @@ SIMD void load_keys(const rpi_kernel_attention *it, int64_t b, int64_t kv, key_b
     keys->finite = pack(it, head_at(it->v, b, keys->first, kv), count, KEYS, 1, keys->values);
 }
 
+/* How many vectors of a block's keys the queries [first, first + rows) see: those behind the
+ * diagonal need no work. Not seen at all: 0. */
+SIMD int vectors_seen(const visible *seen, int64_t first, int64_t rows, int64_t block) {
+    int64_t last = 0;
+    for (int64_t r = first; r < first + rows; r++) {
+        rpi_key_range keys = seen->keys[r];
+        if (keys.first < block + KEYS && keys.first < keys.last && keys.last > last)
+            last = keys.last;
+    }
+    int64_t keys = smaller(last - block, KEYS);
+    return keys > 0 ? (int)((keys + RPI_LANES - 1) / RPI_LANES) : 0;
+}
+
 /* Scores become 2^(score - top); factor: by how much what was summed before shrinks. */
 SIMD void exponentials(forward_block *block, const key_block *keys, int64_t first, int rows,
-                       float *scores, float *factor) {
+                       int vectors, float *scores, float *factor) {
     float before[RPI_LANES] = {0}, now[RPI_LANES] = {0};
     for (int r = 0; r < rows; r++) {
         float *s = scores + r * KEYS;
-        mask_scores(block->seen.keys[first + r], keys->first, s);
+        mask_scores(block->seen.keys[first + r], keys->first, vectors, s);
         vf most = vf_set(-INFINITY);
-        for (int v = 0; v < KEY_VECTORS; v++) most = vf_max(vf_load(s + v * RPI_LANES), most);
+        for (int v = 0; v < vectors; v++) most = vf_max(vf_load(s + v * RPI_LANES), most);
         float top = vf_max_of(most);
         before[r] = block->top[first + r];
         if (before[r] > top) top = before[r];
@@ -135,7 +160,7 @@ SIMD void exponentials(forward_block *block, const key_block *keys, int64_t firs
     vf_store(factor, vf_exp2(vf_sub(vf_load(before), vf_load(now))));
     for (int r = 0; r < rows; r++) {
         vf sum = vf_mul(block->sum[first + r], vf_set(factor[r]));
-        for (int v = 0; v < KEY_VECTORS; v++) {
+        for (int v = 0; v < vectors; v++) {
             float *s = scores + r * KEYS + v * RPI_LANES;
             vf p = vf_exp2(vf_sub(vf_load(s), vf_set(now[r])));
             vf_store(s, p);
@@ -147,10 +172,10 @@ SIMD void exponentials(forward_block *block, const key_block *keys, int64_t firs
 
 /* out += p v. Where a value is no number, it may only meet queries that see it. */
 SIMD void add_values(forward_block *block, const key_block *keys, int64_t first, int rows,
-                     const float *p, const float *factor) {
+                     int vectors, const float *p, const float *factor) {
     gemm_tiles product = {.rows = rows,
                           .vectors = block->padded / RPI_LANES,
-                          .k = KEYS,
+                          .k = vectors * RPI_LANES,
                           .a = p,
                           .a_row = KEYS,
                           .a_k = 1,
@@ -177,20 +202,12 @@ SIMD void add_values(forward_block *block, const key_block *keys, int64_t first,
     }
 }
 
-/* rpi_key_range of the queries [first, first + rows): none of them sees this block. */
-SIMD bool unseen(const visible *seen, int64_t first, int64_t rows, int64_t block) {
-    for (int64_t r = first; r < first + rows; r++)
-        if (seen->keys[r].first < block + KEYS && seen->keys[r].last > block &&
-            seen->keys[r].first < seen->keys[r].last)
-            return false;
-    return true;
-}
-
 SIMD void forward_strip(forward_block *block, const key_block *keys, int64_t first, int rows) {
     float scores[STRIP * KEYS], factor[RPI_LANES];
-    if (unseen(&block->seen, first, rows, keys->first)) return;
+    int vectors = vectors_seen(&block->seen, first, rows, keys->first);
+    if (vectors == 0) return;
     gemm(&(gemm_tiles){.rows = rows,
-                       .vectors = KEY_VECTORS,
+                       .vectors = vectors,
                        .k = block->padded,
                        .a = block->q + first * block->padded,
                        .a_row = block->padded,
@@ -200,8 +217,8 @@ SIMD void forward_strip(forward_block *block, const key_block *keys, int64_t fir
                        .c = scores,
                        .c_row = KEYS,
                        .from_zero = true});
-    exponentials(block, keys, first, rows, scores, factor);
-    add_values(block, keys, first, rows, scores, factor);
+    exponentials(block, keys, first, rows, vectors, scores, factor);
+    add_values(block, keys, first, rows, vectors, scores, factor);
 }
 
 SIMD void begin_block(forward_block *block, int64_t b, int64_t h, int64_t first) {
@@ -235,8 +252,9 @@ SIMD void end_block(const forward_block *block, int64_t b, int64_t h, int64_t fi
 /* Units are blocks of queries of a key head; its heads share the packed keys only through the
  * cache. */
 RPI_SIMD_BODY(attention_forward)(const void *args, int64_t begin, int64_t end) {
-    const rpi_kernel_attention *it = args;
-    int64_t size = rpi_attention_queries(it), group = it->heads / it->kv_heads;
+    const rpi_attention_call *call = args;
+    const rpi_kernel_attention *it = call->it;
+    int64_t size = call->queries, group = it->heads / it->kv_heads;
     int64_t blocks = (it->q_length + size - 1) / size;
     forward_block block;
     key_block keys;
@@ -260,28 +278,35 @@ RPI_SIMD_BODY(attention_forward)(const void *args, int64_t begin, int64_t end) {
 
 /* ---- backward ---- */
 
-SIMD float *dq_row(const rpi_kernel_attention *it, int64_t query) {
-    return it->scratch + query * rpi_attention_padded(it);
+/* The scratch: rows [padded] of sums of dq, of q times scale / ln 2 and of dout, and D; each a
+ * query of all batches and heads. Packed once, since every block of keys reads them. */
+enum { DQ, Q, DOUT, SCRATCH_ROWS };
+
+SIMD float *scratch_row(const rpi_kernel_attention *it, int which, int64_t query) {
+    int64_t queries = it->batch * it->heads * it->q_length;
+    return it->scratch + (which * queries + query) * rpi_attention_padded(it);
 }
 
 SIMD float *delta_of(const rpi_kernel_attention *it, int64_t query) {
-    int64_t queries = it->batch * it->heads * it->q_length;
-    return it->scratch + queries * rpi_attention_padded(it) + query;
+    return scratch_row(it, SCRATCH_ROWS, 0) + query;
 }
 
-/* D, and sums of dq from 0. Units are queries of all heads and batches. */
+/* Units are queries of all heads and batches. */
 RPI_SIMD_BODY(attention_prepare)(const void *args, int64_t begin, int64_t end) {
     const rpi_kernel_attention *it = args;
-    int64_t padded = rpi_attention_padded(it);
     for (int64_t query = begin; query < end; query++) {
         int64_t i = query % it->q_length, h = query / it->q_length % it->heads;
         int64_t b = query / it->q_length / it->heads;
-        simd_row out = head_at(it->out, b, i, h).start, dout = head_at(it->dout, b, i, h).start;
+        rows_of_head dout = head_at(it->dout, b, i, h);
+        simd_row out = head_at(it->out, b, i, h).start;
         vf sum = vf_zero();
         EACH_VECTOR(c, live, it->head_size)
-        sum = vf_fma(row_load(out, c, live), row_load(dout, c, live), sum);
+        sum = vf_fma(row_load(out, c, live), row_load(dout.start, c, live), sum);
         *delta_of(it, query) = vf_sum(sum);
-        memset(dq_row(it, query), 0, (size_t)padded * sizeof(float));
+        (void)pack(it, dout, 1, 1, 1, scratch_row(it, DOUT, query));
+        (void)pack(it, head_at(it->q, b, i, h), 1, 1, it->scale * LOG2_E,
+                   scratch_row(it, Q, query));
+        memset(scratch_row(it, DQ, query), 0, (size_t)rpi_attention_padded(it) * sizeof(float));
     }
 }
 
@@ -292,7 +317,8 @@ RPI_SIMD_BODY(attention_finish)(const void *args, int64_t begin, int64_t end) {
         int64_t i = query % it->q_length, h = query / it->q_length % it->heads;
         simd_row dq = head_at(it->dq, query / it->q_length / it->heads, i, h).start;
         EACH_VECTOR(c, live, it->head_size)
-        row_store(dq, c, vf_mul(vf_load(dq_row(it, query) + c), vf_set(it->scale)), live);
+        row_store(dq, c, vf_mul(vf_load(scratch_row(it, DQ, query) + c), vf_set(it->scale)),
+                  live);
     }
 }
 
@@ -303,20 +329,20 @@ typedef struct backward_keys {
 } backward_keys;
 
 typedef struct backward_queries {
-    int64_t first, count, query;           /* query: the first one's among all */
-    float q[QUERY_TILE], dout[QUERY_TILE]; /* q times scale / ln 2 */
-    float p[QUERIES * KEYS], ds[QUERIES * KEYS];
+    int64_t first, count, query; /* query: the first one's among all */
+    const float *q, *dout;       /* [count, padded] */
+    float p[BACKWARD_QUERIES * KEYS], ds[BACKWARD_QUERIES * KEYS];
     visible seen;
 } backward_queries;
 
 /* p = 2^(score - lse), ds = p (dp - D), both 0 where the key is not seen. */
 SIMD void score_gradients(const rpi_kernel_attention *it, const backward_queries *at, int64_t r,
-                          int64_t block, float *p, float *dp) {
+                          int64_t block, int vectors, float *p, float *dp) {
     rpi_key_range seen = at->seen.keys[r];
     bool all = sees_all(seen, block);
     vf lse = vf_set(it->lse[at->query + r] * LOG2_E);
     vf delta = vf_set(*delta_of(it, at->query + r));
-    for (int v = 0; v < KEY_VECTORS; v++) {
+    for (int v = 0; v < vectors; v++) {
         vf e = vf_exp2(vf_sub(vf_load(p + v * RPI_LANES), lse));
         vf ds = vf_mul(e, vf_sub(vf_load(dp + v * RPI_LANES), delta));
         if (!all) {
@@ -327,19 +353,24 @@ SIMD void score_gradients(const rpi_kernel_attention *it, const backward_queries
         vf_store(p + v * RPI_LANES, e);
         vf_store(dp + v * RPI_LANES, ds);
     }
+    for (int v = vectors; v < KEY_VECTORS; v++) {
+        vf_store(p + v * RPI_LANES, vf_zero());
+        vf_store(dp + v * RPI_LANES, vf_zero());
+    }
 }
 
 SIMD void backward_strip(const rpi_kernel_attention *it, const backward_keys *keys,
                          backward_queries *at, int64_t r, int64_t rows) {
     int64_t padded = rpi_attention_padded(it);
     float *p = at->p + r * KEYS, *ds = at->ds + r * KEYS;
-    if (unseen(&at->seen, r, rows, keys->keys.first)) {
+    int vectors = vectors_seen(&at->seen, r, rows, keys->keys.first);
+    if (vectors == 0) {
         memset(p, 0, (size_t)(rows * KEYS) * sizeof *p);
         memset(ds, 0, (size_t)(rows * KEYS) * sizeof *ds);
         return;
     }
     gemm_tiles product = {.rows = rows,
-                          .vectors = KEY_VECTORS,
+                          .vectors = vectors,
                           .k = padded,
                           .a = at->q + r * padded,
                           .a_row = padded,
@@ -355,36 +386,36 @@ SIMD void backward_strip(const rpi_kernel_attention *it, const backward_keys *ke
     product.c = ds;
     gemm(&product);
     for (int64_t i = 0; i < rows; i++)
-        score_gradients(it, at, r + i, keys->keys.first, p + i * KEYS, ds + i * KEYS);
+        score_gradients(it, at, r + i, keys->keys.first, vectors, p + i * KEYS, ds + i * KEYS);
     gemm(&(gemm_tiles){.rows = rows,
                        .vectors = padded / RPI_LANES,
-                       .k = KEYS,
+                       .k = vectors * RPI_LANES,
                        .a = ds,
                        .a_row = KEYS,
                        .a_k = 1,
                        .b = keys->keys.rows,
                        .b_row = padded,
-                       .c = dq_row(it, at->query + r),
+                       .c = scratch_row(it, DQ, at->query + r),
                        .c_row = padded});
 }
 
-/* dk += ds^T q, dv += p^T dout. */
+/* dk += ds^T q, dv += p^T dout, over the queries [first, last) of the block. */
 SIMD void add_key_gradients(const rpi_kernel_attention *it, backward_keys *keys,
-                            const backward_queries *at) {
+                            const backward_queries *at, int64_t first, int64_t last) {
     int64_t padded = rpi_attention_padded(it);
     gemm_tiles product = {.rows = KEYS,
                           .vectors = padded / RPI_LANES,
-                          .k = at->count,
-                          .a = at->ds,
+                          .k = last - first,
+                          .a = at->ds + first * KEYS,
                           .a_row = 1,
                           .a_k = KEYS,
-                          .b = at->q,
+                          .b = at->q + first * padded,
                           .b_row = padded,
                           .c = keys->dk,
                           .c_row = padded};
     gemm(&product);
-    product.a = at->p;
-    product.b = at->dout;
+    product.a = at->p + first * KEYS;
+    product.b = at->dout + first * padded;
     product.c = keys->dv;
     gemm(&product);
 }
@@ -392,14 +423,16 @@ SIMD void add_key_gradients(const rpi_kernel_attention *it, backward_keys *keys,
 /* One block of queries of one head with one block of keys. */
 SIMD void backward_block(const rpi_kernel_attention *it, int64_t b, int64_t h,
                          backward_keys *keys, backward_queries *at) {
-    if (unseen(&at->seen, 0, at->count, keys->keys.first)) return;
+    int64_t first = 0, last = at->count, block = keys->keys.first;
+    while (first < last && vectors_seen(&at->seen, first, 1, block) == 0) first++;
+    while (first < last && vectors_seen(&at->seen, last - 1, 1, block) == 0) last--;
+    if (first == last) return;
     at->query = (b * it->heads + h) * it->q_length + at->first;
-    (void)pack(it, head_at(it->q, b, at->first, h), at->count, at->count, it->scale * LOG2_E,
-               at->q);
-    (void)pack(it, head_at(it->dout, b, at->first, h), at->count, at->count, 1, at->dout);
-    for (int64_t r = 0; r < at->count; r += STRIP)
-        backward_strip(it, keys, at, r, smaller(STRIP, at->count - r));
-    add_key_gradients(it, keys, at);
+    at->q = scratch_row(it, Q, at->query);
+    at->dout = scratch_row(it, DOUT, at->query);
+    for (int64_t r = first; r < last; r += STRIP)
+        backward_strip(it, keys, at, r, smaller(STRIP, last - r));
+    add_key_gradients(it, keys, at, first, last);
 }
 
 SIMD void begin_keys(const rpi_kernel_attention *it, int64_t b, int64_t kv,
@@ -427,7 +460,8 @@ SIMD void end_keys(const rpi_kernel_attention *it, int64_t b, int64_t kv,
 /* Units are key heads. */
 RPI_SIMD_BODY(attention_backward)(const void *args, int64_t begin, int64_t end) {
     const rpi_kernel_attention *it = args;
-    int64_t size = rpi_attention_queries(it), group = it->heads / it->kv_heads;
+    int64_t size = smaller(BACKWARD_QUERIES, it->q_length);
+    int64_t group = it->heads / it->kv_heads;
     backward_keys keys;
     backward_queries at;
     for (int64_t unit = begin; unit < end; unit++) {

@@ -24,11 +24,11 @@ static rpi_kernel_rows matrix(bool bf16, int64_t rows, int64_t cols, uint64_t st
 
 /* Few different tokens, so that they repeat; a vocabulary that needs 1, 2 or 3 bytes. */
 static void draw(problem *it, rpi_rng *rng, int index) {
-    static const int64_t vocabularies[] = {5, 256, 257, 70000};
+    static const int64_t vocabularies[] = {5, 256, 257, 66000};
     int64_t tokens = kernel_size(rng, 300), cols = kernel_size(rng, 150);
     int64_t vocabulary = vocabularies[index % 4];
     bool bf16 = index % 3 == 2;
-    if (vocabulary == 70000) cols = 1 + cols % 20;
+    if (vocabulary == 66000) cols = 1 + cols % 6;
     *it = (problem){.args = {.tokens = tokens,
                              .cols = cols,
                              .vocabulary = vocabulary,

@@ -23,7 +23,7 @@ static float *draw(rpi_rng *rng, int64_t count, int kind) {
 static void sums_do_not_depend_on_how(void) {
     rpi_rng rng = rpi_rng_make(check_seed(), RPI_RNG_TEST, 1);
     for (int kind = 0; kind < 18; kind++) {
-        int64_t count = kernel_size(&rng, kind < 3 ? 300000 : 9000);
+        int64_t count = kernel_size(&rng, kind < 3 ? 60000 : 9000);
         float *x = draw(&rng, count, kind);
         rpi_square_sum wanted = {{0}, 0};
         rpi_kernel_run run = {1, RPI_ISA_SCALAR};

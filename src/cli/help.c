@@ -14,6 +14,8 @@ static const rpi_variable variables[] = {
      "processor when absent (redpoll info shows it)"},
     {"REDPOLL_PORT", "a port",
      "where rank 0 serves the store when mpirun or srun started the ranks"},
+    {"REDPOLL_TOKENIZERS", "folders, separated by ':'",
+     "where the files of --tokenizer gpt2, llama and bert are looked for, as FOLDER/gpt2"},
 };
 
 const rpi_variable *rpi_variable_at(int index) {

@@ -274,15 +274,17 @@ static rp_status make_folder(const char *out) {
 }
 
 static rp_status write_tokens(const settings *s, const rpi_tokenizer *tokenizer,
-                              rpi_text_source *source, rpi_tokenize_options *o, done *d) {
+                              rpi_text_source *source, const rpi_tokenize_options *wanted,
+                              done *d) {
     rpi_token_writer *writer = NULL;
     bar b = {.shown = rpi_is_terminal(stderr), .started_ns = rpi_now_ns()};
-    o->progress = draw;
-    o->context = &b;
+    rpi_tokenize_options o = *wanted;
+    o.progress = draw;
+    o.context = &b;
     RP_TRY(make_folder(s->out));
     RP_TRY(rpi_token_writer_open(s->out, tokenizer, &writer));
     d->token_bytes = rpi_token_writer_token_bytes(writer);
-    rp_status status = rpi_tokenize(tokenizer, source, writer, o, &d->totals);
+    rp_status status = rpi_tokenize(tokenizer, source, writer, &o, &d->totals);
     end_bar(&b);
     d->seconds = rpi_seconds(rpi_now_ns() - b.started_ns);
     return rpi_token_writer_close(writer, status);

@@ -192,6 +192,10 @@ static void a_stop_leaves_nothing(void) {
     REQUIRE_OK(rpi_tokenizer_open("byte", &tokenizer));
     REQUIRE_OK(rpi_text_source_open(&text, &source));
     REQUIRE_OK(rpi_token_writer_open(path_of("stopped"), tokenizer, &writer));
+    options.threads = 0;
+    CHECK_FAILS(rpi_tokenize(tokenizer, source, writer, &options, &totals), INVALID,
+                "0 threads; 1 to 256 are allowed");
+    options.threads = 2;
     rp_status status = rpi_tokenize(tokenizer, source, writer, &options, &totals);
     CHECK_FAILS(rpi_token_writer_close(writer, status), CANCELLED, "nothing was written");
     CHECK(!exists("stopped.ds") && !exists("stopped.ds.tmp"));

@@ -236,6 +236,9 @@ rp_status rpi_tokenize(const rpi_tokenizer *tokenizer, rpi_text_source *source,
              .filled = PTHREAD_COND_INITIALIZER,
              .done = PTHREAD_COND_INITIALIZER};
     *out_totals = (rpi_tokenize_totals){0};
+    if (options->threads < 1 || options->threads > RPI_TOKENIZE_THREADS_MOST)
+        return RP_FAIL(INVALID, "%d threads; 1 to %d are allowed", options->threads,
+                       RPI_TOKENIZE_THREADS_MOST);
     RP_TRY(rpi_alloc_array((size_t)options->threads, sizeof *workers, "threads", &workers));
     rp_status status = prepare_slots(&j);
     if (status == RP_OK) status = start_and_run(&j, workers);

@@ -257,8 +257,11 @@ const char *rpi_failure_text(const rpi_failure *failure, const rp_request *reque
 
 /* request.c */
 rp_status rpi_request_new(rp_comm *comm, rp_request **out_request);
+/* Sign and number it; RP_OK: it counts as in flight and must be put into the inbox. */
+rp_status rpi_request_admit(rp_request *request);
 /* rpi_drive_once() is to follow: it moves the first bytes and calls the progress thread. */
-rp_status rpi_request_post(rp_request *request);
+void rpi_request_enqueue(rp_request *request);
+rp_status rpi_request_post(rp_request *request); /* both */
 void rpi_request_complete(rp_request *request, rp_status status, const char *message);
 void rpi_request_free(rp_request *request); /* back to the pool; takes the lock */
 rp_status rpi_comm_routine(rp_comm *comm, rpi_collective collective, const char *algorithm,

@@ -117,11 +117,14 @@ static size_t staged_bytes(const rpi_run *run) {
     return rpi_align_up(run->count * rp_dtype_bytes(run->dtype));
 }
 
-/* Input times factor: where it lies when that is the call's to overwrite, else in a copy. */
-static rp_status scale_input(rpi_cut *cut, double factor) {
+static rp_status reserve_staged(rpi_cut *cut) {
     size_t bytes = 0;
     for (size_t i = 0; i < cut->count; i++) bytes += staged_bytes(&cut->runs[i]);
-    if (bytes) RP_TRY(rpi_alloc(bytes, "scaled input", &cut->staged));
+    return bytes ? rpi_alloc(bytes, "scaled input", &cut->staged) : RP_OK;
+}
+
+/* Input times factor: where it lies when that is the call's to overwrite, else in a copy. */
+static void scale_input(rpi_cut *cut, double factor) {
     unsigned char *copy = cut->staged;
     for (size_t i = 0; i < cut->count; i++) {
         rpi_run *run = &cut->runs[i];
@@ -131,6 +134,14 @@ static rp_status scale_input(rpi_cut *cut, double factor) {
         rpi_values_scale(run->in, run->dtype, factor, run->count, into);
         run->in = into;
     }
+}
+
+/* Scaled once nothing can refuse the call any more, and before anybody reads. */
+static rp_status post_scaled(rp_request *request, double factor) {
+    RP_TRY(reserve_staged(&request->cut));
+    RP_TRY(rpi_request_admit(request));
+    scale_input(&request->cut, factor);
+    rpi_request_enqueue(request);
     return RP_OK;
 }
 
@@ -164,8 +175,8 @@ static rp_status prepare(rp_request *request, const rpi_posting *posting) {
     size_t chunk_bytes = rpi_comm_chunk_bytes(comm, posting->layout, parts, lossy);
     request->cut.inside = request->routine->inside;
     RP_TRY(rpi_cut_make(&request->cut, posting->layout, parts, chunk_bytes, RPI_FRAME_PAYLOAD));
-    if (request->reduce == RP_PREMUL_SUM) RP_TRY(scale_input(&request->cut, options->factor));
-    return rpi_request_post(request);
+    return request->reduce == RP_PREMUL_SUM ? post_scaled(request, options->factor)
+                                            : rpi_request_post(request);
 }
 
 rp_status rpi_posting_end(rp_request *request, const rpi_posting *posting,

@@ -57,30 +57,56 @@ static rp_status number_request(rp_comm *comm, rp_request *request) {
     return RP_OK;
 }
 
-rp_status rpi_request_post(rp_request *request) {
+/* Under the lock. */
+static rp_status admit(rp_request *request, rpi_failure *out_failure) {
     rp_comm *comm = request->comm;
-    rpi_request_sign(request);
-    pthread_mutex_lock(&comm->lock);
-    rp_status status = number_request(comm, request);
-    if (status != RP_OK) {
-        pthread_mutex_unlock(&comm->lock);
-        return status;
-    }
+    RP_TRY(number_request(comm, request));
     if (comm->failure.status != RP_OK) {
-        rpi_failure failure = comm->failure;
-        pthread_mutex_unlock(&comm->lock);
-        char text[sizeof failure.text];
-        rpi_failure_text(&failure, request, text, sizeof text);
-        return rpi_fail(failure.status, __FILE__, __LINE__, "%s", text);
+        *out_failure = comm->failure;
+        return comm->failure.status;
     }
+    comm->stats.operations++;
+    if (comm->in_flight++ == 0) comm->busy_since_ns = rpi_now_ns();
+    return RP_OK;
+}
+
+/* Under the lock. */
+static void put_into_inbox(rp_request *request) {
+    rp_comm *comm = request->comm;
     *comm->inbox_end = request;
     comm->inbox_end = &request->next;
     atomic_store(&comm->posted, true);
-    comm->stats.operations++;
-    if (comm->in_flight++ == 0) comm->busy_since_ns = rpi_now_ns();
+}
+
+static rp_status post(rp_request *request, bool enqueues) {
+    rp_comm *comm = request->comm;
+    rpi_failure failure = {.status = RP_OK};
+    rpi_request_sign(request);
+    pthread_mutex_lock(&comm->lock);
+    rp_status status = admit(request, &failure);
+    if (status == RP_OK && enqueues) put_into_inbox(request);
+    pthread_mutex_unlock(&comm->lock);
+    if (status == RP_OK && enqueues) rpi_drive_wake(comm);
+    if (failure.status == RP_OK) return status;
+    char text[sizeof failure.text];
+    rpi_failure_text(&failure, request, text, sizeof text);
+    return rpi_fail(failure.status, __FILE__, __LINE__, "%s", text);
+}
+
+rp_status rpi_request_admit(rp_request *request) {
+    return post(request, false);
+}
+
+void rpi_request_enqueue(rp_request *request) {
+    rp_comm *comm = request->comm;
+    pthread_mutex_lock(&comm->lock);
+    put_into_inbox(request);
     pthread_mutex_unlock(&comm->lock);
     rpi_drive_wake(comm);
-    return RP_OK;
+}
+
+rp_status rpi_request_post(rp_request *request) {
+    return post(request, true);
 }
 
 /* ---- waiting ---- */

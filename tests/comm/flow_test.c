@@ -81,12 +81,14 @@ static void run_ahead(rp_comm *comm, int rank, int world, void *context) {
 }
 
 static void what_nobody_asked_for_stands_in_nobodys_way(void) {
-    static const one_way jobs[] = {{"broadcast", 64 << 20, 100000000, start_broadcast},
-                                   {"reduce", 16 << 20, 50000000, start_reduce},
-                                   {"gather", 16 << 20, 50000000, start_gather},
-                                   {"scatter", 16 << 20, 50000000, start_scatter}};
+    static const one_way jobs[] = {{"long broadcast", 64 << 20, 100000000, start_broadcast},
+                                   {"broadcast", 8 << 20, 20000000, start_broadcast},
+                                   {"reduce", 8 << 20, 20000000, start_reduce},
+                                   {"gather", 8 << 20, 20000000, start_gather},
+                                   {"scatter", 8 << 20, 20000000, start_scatter}};
     for (int t = 0; t < TRANSPORTS; t++)
-        for (size_t i = 0; i < sizeof jobs / sizeof jobs[0] && !check_failures(); i++) {
+        for (size_t i = t == 1 ? 0 : 1; i < sizeof jobs / sizeof jobs[0]; i++) {
+            if (check_failures()) return;
             rp_comm_options options = options_of(transports[t]);
             world_run(2 + (int)(i % 2), &options, run_ahead, (void *)(uintptr_t)&jobs[i]);
         }

@@ -285,6 +285,26 @@ static void misuse_is_refused_before_anything_is_sent(void) {
     rp_store_close(&store);
 }
 
+/* RP_PREMUL_SUM scales in place where the call may overwrite its input: not when the
+ * communicator refuses it. */
+static void post_to_a_failed_one(rp_comm *comm, int rank, int world, void *context) {
+    (void)world, (void)context;
+    rp_collective_options options = {.reduce = RP_PREMUL_SUM, .factor = 2};
+    float x[4] = {1, 2, 3, 4};
+    rp_segment segment = {.data = x, .count = 4, .dtype = RP_F32};
+    rp_request *request = NULL;
+    CHECK_OK(rp_barrier(comm));
+    world_meet();
+    if (rank == 0) rp_comm_abort(comm, RP_IO, "cannot read weights.bin");
+    CHECK_EQ(rp_barrier(comm), RP_IO);
+    CHECK_EQ(rp_all_reduce_start(comm, &segment, 1, &options, &request), RP_IO);
+    CHECK(request == NULL && x[0] == 1 && x[3] == 4);
+}
+
+static void what_is_refused_leaves_its_data_alone(void) {
+    for (int world = 1; world <= 3; world++) world_run(world, NULL, post_to_a_failed_one, NULL);
+}
+
 /* ---- allocations that fail ---- */
 
 static rp_status use_once(long n) {
@@ -347,6 +367,7 @@ CASES({"operations may be waited for in any order", operations_may_be_waited_for
        a_progress_thread_moves_bytes_while_nobody_waits},
       {"what is done has left", what_is_done_has_left},
       {"misuse is refused before anything is sent", misuse_is_refused_before_anything_is_sent},
+      {"what is refused leaves its data alone", what_is_refused_leaves_its_data_alone},
       {"every allocation may fail in a world of one",
        every_allocation_may_fail_in_a_world_of_one},
       {"running out of memory is heard by all", running_out_of_memory_is_heard_by_all})

@@ -2,13 +2,16 @@
 #   make            build (release)              make demo      the story, in four acts
 #   make test       build and run every test     make check     sanitizers, lints and all tests
 #   make check-long the long forms of tests      make accuracy  the long comparison, fp32 and q4
+#   make soak HOURS=8  random programs and chaos for a night
 #   make peers      PyTorch beside Redpoll       make bench     the benchmarks of bench/
 #   make install    cmake --install              make wheel     the Python package, into build/wheels
 
 PREFIX ?= /usr/local
 RELEASE := build/release
 
-.PHONY: all build demo test check check-long accuracy peers bench wheel install format clean
+HOURS ?= 8
+
+.PHONY: all build demo test check check-long soak accuracy peers bench wheel install format clean
 all: build
 
 build: $(RELEASE)/build.ninja
@@ -36,6 +39,9 @@ check-long:
 	@sh tools/setup.sh test
 	@$(MAKE) --no-print-directory build
 	@sh tools/run_tests.sh $(RELEASE) -C Long -L '^long$$'
+
+soak: build
+	@sh tools/soak.sh $(RELEASE) $(HOURS)
 
 accuracy: build
 	@sh tools/accuracy.sh $(RELEASE)/src/cli/redpoll

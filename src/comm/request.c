@@ -183,7 +183,8 @@ void rpi_request_complete(rp_request *request, rp_status status, const char *mes
     rpi_cut_clear(&request->cut); /* whoever keeps the request keeps no copy of its input */
     pthread_mutex_lock(&comm->lock);
     request->status = status;
-    snprintf(request->message, sizeof request->message, "%s", message);
+    request->message[0] = '\0';
+    if (*message) snprintf(request->message, sizeof request->message, "%s", message);
     if (--comm->in_flight == 0)
         comm->stats.busy_s += rpi_seconds(rpi_now_ns() - comm->busy_since_ns);
     comm->stats.encode_s = rpi_seconds(comm->encode_ns);

@@ -3,8 +3,12 @@
 #include "comm/communicator.h"
 #include "comm/thread_world.h"
 
+#include "base/clock.h"
+
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char *const transports[] = {"inproc", "shm", "tcp"};
 enum { TRANSPORTS = sizeof transports / sizeof transports[0] };
@@ -246,6 +250,82 @@ static void receives_may_be_posted_by_the_thousand(void) {
     world_run(2, &options, receive_by_the_thousand, NULL);
 }
 
+/* ---- a long run ---- */
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { IS_SANITIZED = 1 }; /* its shadow grows */
+#else
+enum { IS_SANITIZED = 0 };
+#endif
+
+static long resident_kib(void) {
+    long pages = 0, resident = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    if (!file) abort();
+    if (fscanf(file, "%ld %ld", &pages, &resident) != 2) abort();
+    fclose(file);
+    return resident * (sysconf(_SC_PAGESIZE) / 1024);
+}
+
+enum { LONG_BYTES = 3 << 20, LONG_OPERATIONS = 7 };
+
+/* Everybody posts, and waits in an order of its own; one is late. */
+static void one_round(rp_comm *comm, int rank, int round, unsigned char *data[]) {
+    rp_request *requests[LONG_OPERATIONS] = {NULL};
+    rp_collective_options root = {.root = round % 3};
+    rp_segment lossy = {.data = data[0], .count = LONG_BYTES / 4, .dtype = RP_F32};
+    REQUIRE_OK(rp_codec_parse("q4", &lossy.codec));
+    if (rank == round % 3) rpi_sleep_until_ns(rpi_now_ns() + 200000);
+    REQUIRE_OK(rp_all_reduce_start(comm, &lossy, 1, NULL, &requests[0]));
+    for (int i = 1; i < 4; i++) {
+        root.root = (round + i) % 3;
+        REQUIRE_OK(rp_broadcast_start(comm, data[i], LONG_BYTES >> 4 * (i - 1), RP_U8, &root,
+                                      &requests[i]));
+    }
+    root.reduce = RP_MAX;
+    REQUIRE_OK(rp_reduce_start(comm, data[4], data[4], LONG_BYTES, RP_U8, &root, &requests[4]));
+    REQUIRE_OK(
+        rp_send_start(comm, data[5], 5000, RP_U8, (rank + 1) % 3, round % 20, &requests[5]));
+    REQUIRE_OK(rp_recv_any_start(comm, data[6], 5000, RP_U8, round % 20, &requests[6]));
+    for (int i = 0; i < LONG_OPERATIONS; i++) {
+        int k = (i * (1 + rank) + round) % LONG_OPERATIONS;
+        CHECK_OK(rp_request_wait(&requests[k]));
+    }
+}
+
+static void run_long(rp_comm *comm, int rank, int world, void *context) {
+    (void)world, (void)context;
+    unsigned char *data[LONG_OPERATIONS];
+    int rounds = check_long() ? 6000 : 120;
+    long before = 0;
+    for (int i = 0; i < LONG_OPERATIONS; i++) data[i] = calloc(1, LONG_BYTES);
+    for (int round = 0; round < rounds && !check_failures(); round++) {
+        if (round == rounds / 4) {
+            world_meet();
+            before = resident_kib();
+        }
+        one_round(comm, rank, round, data);
+    }
+    CHECK_OK(rp_barrier(comm));
+    world_meet();
+    long grown = resident_kib() - before;
+    CHECK_MSG(grown < 4096, "%ld KiB more are resident after %d rounds, %ld before", grown,
+              rounds, before);
+    world_meet();
+    for (int i = 0; i < LONG_OPERATIONS; i++) free(data[i]);
+}
+
+static void a_long_run_takes_no_more_memory(void) {
+    if (IS_SANITIZED) {
+        check_skip("the sanitizer's own memory grows");
+        return;
+    }
+    for (int t = 0; t < TRANSPORTS; t++) {
+        rp_comm_options options = {.transport = transports[t], .timeout_s = 30};
+        world_run(3, &options, run_long, NULL);
+    }
+}
+
 /* ---- what must not come ---- */
 
 static void post_word(rp_comm *comm, int to, int kind, uint64_t sequence, uint32_t bytes) {
@@ -309,4 +389,5 @@ CASES({"what nobody asked for stands in nobody's way",
       {"what comes early is bounded", what_comes_early_is_bounded},
       {"many communicators share one account", many_communicators_share_one_account},
       {"receives may be posted by the thousand", receives_may_be_posted_by_the_thousand},
+      {"a long run takes no more memory", a_long_run_takes_no_more_memory},
       {"what cannot be is refused", what_cannot_be_is_refused})

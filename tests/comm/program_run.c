@@ -509,9 +509,9 @@ const char *program_run(const program *p, int rank, rp_comm *const *comms, char 
 const char *program_live(const program *p, int rank, const rp_store *store, char *words) {
     rp_comm *comms[PROGRAM_COMMS] = {NULL};
     const char *wrong = NULL;
-    char name[16];
+    program_names names;
     for (int c = 0; c < p->comms && !wrong; c++) {
-        rp_comm_options options = program_options(p, c, name);
+        rp_comm_options options = program_options(p, rank, c, &names);
         rp_status status = rp_comm_create(store, rank, p->world, &options, &comms[c]);
         if (status == RP_OK) continue;
         snprintf(words, WORDS, "rank %d: communicator %d: %s", rank, c,

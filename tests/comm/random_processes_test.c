@@ -32,8 +32,11 @@ static bool processes_fail(const program *p) {
 }
 
 static void ranks_as_processes(void) {
-    program_limits limits = {
-        .processes = true, .world_max = 8, .steps_max = PROGRAM_STEPS, .bytes_max = 4 << 20};
+    program_limits limits = {.processes = true,
+                             .world_max = 8,
+                             .steps_max = PROGRAM_STEPS,
+                             .bytes_max = 4 << 20,
+                             .long_max = 100000000};
     program_run_many(&limits, check_seconds(10, 600), "ranks as processes", processes_fail);
 }
 

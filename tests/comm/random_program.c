@@ -18,7 +18,7 @@ static const char *const reduce_names[] = {"sum",  "avg", "product", "min",     
                                            "band", "bor", "bxor",    "premul-sum"};
 enum { REDUCTIONS = sizeof reduce_names / sizeof reduce_names[0] };
 
-enum { ANY_TAG = 100, TABLE_MAX = 3000 };
+enum { ANY_TAG = 100, TABLE_MAX = 3000, LONG_ONE_IN = 24 };
 
 const char *program_step_name(int kind) {
     return kind_names[kind];
@@ -119,6 +119,29 @@ static void choose_times(rpi_rng *rng, const program *p, program_step *step) {
     step->us = (int)rpi_rng_below(rng, one_in(rng, 6) ? 20000 : 1000);
 }
 
+/* Buffers of one rank's block that all ranks hold for a step, about. */
+static int64_t copies_of(const program *p, int kind) {
+    bool blocks = kind == STEP_ALL_GATHER || kind == STEP_ALL_GATHER_V ||
+                  kind == STEP_ALL_TO_ALL || kind == STEP_REDUCE_SCATTER ||
+                  kind == STEP_REDUCE_SCATTER_V;
+    return (blocks ? p->world : 3) * (int64_t)p->world;
+}
+
+/* Of the lengths that a training job moves: long enough to fill all that lies between ranks. */
+static void make_long(rpi_rng *rng, const program *p, int64_t long_max, program_step *step) {
+    int64_t bytes = PROGRAM_LONG_TOTAL / copies_of(p, step->kind);
+    if (bytes > long_max) bytes = long_max;
+    bool grid = reduces(step->kind) && step->kind != STEP_REDUCE; /* others: short tables */
+    if (step->kind == STEP_BARRIER || (reduces(step->kind) && !grid)) return;
+    if (step->kind == STEP_FAN_IN && step->tag == ANY_TAG) return;
+    if (grid) {
+        step->dtype = RP_F32;
+        step->reduce = RP_SUM;
+    }
+    int64_t most = bytes / (int64_t)rp_dtype_bytes((rp_dtype)step->dtype);
+    step->count = most / 4 + (int64_t)rpi_rng_below(rng, (uint32_t)(most - most / 4));
+}
+
 static void make_step(rpi_rng *rng, const program *p, int index, int64_t bytes_max,
                       program_step *step) {
     *step = (program_step){.codec = "fp32", .algorithm = "auto", .parts = 1};
@@ -134,8 +157,8 @@ static void make_step(rpi_rng *rng, const program *p, int index, int64_t bytes_m
 }
 
 void program_make(uint64_t seed, const program_limits *limits, program *out) {
-    static const char *const of_threads[] = {"inproc", "shm", "tcp", "shaped"};
-    static const char *const of_processes[] = {"shm", "tcp", "shaped"};
+    static const char *const of_threads[] = {"inproc", "shm", "tcp", "shaped", "mixed"};
+    static const char *const of_processes[] = {"shm", "tcp", "shaped", "mixed"};
     static const int chunks[] = {0, 0, 16384, 100000};
     rpi_rng rng = rpi_rng_make(seed, RPI_RNG_TEST, 1);
     *out = (program){.processes = limits->processes, .timeout_s = 40};
@@ -151,14 +174,21 @@ void program_make(uint64_t seed, const program_limits *limits, program *out) {
         int64_t bytes_max = one_in(&rng, 12) ? limits->bytes_max : limits->bytes_max / 64;
         make_step(&rng, out, i, bytes_max, &out->steps[i]);
     }
+    if (!limits->long_max || !one_in(&rng, LONG_ONE_IN)) return;
+    for (int k = 0; k < 2; k++)
+        make_long(&rng, out, limits->long_max,
+                  &out->steps[rpi_rng_below(&rng, (uint32_t)out->count)]);
 }
 
-rp_comm_options program_options(const program *p, int index, char *name_room) {
-    bool shaped = strcmp(p->transport, "shaped") == 0;
-    snprintf(name_room, 16, "program%d", index);
-    return (rp_comm_options){.name = name_room,
+rp_comm_options program_options(const program *p, int rank, int index, program_names *names) {
+    bool mixed = strcmp(p->transport, "mixed") == 0;
+    bool shaped = strcmp(p->transport, "shaped") == 0 || mixed;
+    snprintf(names->comm, sizeof names->comm, "program%d", index);
+    snprintf(names->host, sizeof names->host, "host%d", rank % 2);
+    return (rp_comm_options){.name = names->comm,
                              .transport = shaped ? NULL : p->transport,
                              .link = shaped ? "2Gbit,50us" : NULL,
+                             .host = mixed ? names->host : NULL,
                              .connect_timeout_s = 3.0 * p->timeout_s,
                              .timeout_s = p->timeout_s,
                              .strict_timeout = 1,

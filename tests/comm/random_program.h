@@ -13,6 +13,8 @@
 #include <stdint.h>
 
 enum { PROGRAM_RANKS = 8, PROGRAM_STEPS = 48, PROGRAM_COMMS = 3 };
+/* Bytes that all ranks together may hold for one long step. */
+enum { PROGRAM_LONG_TOTAL = 384 << 20 };
 enum { PROGRAM_TEXT = 16384, PROGRAM_WORDS = 1200 };
 
 typedef enum step_kind {
@@ -56,8 +58,10 @@ typedef struct program_step {
 
 typedef struct program {
     int world, comms, progress_thread, chunk_bytes, processes;
-    int timeout_s;      /* no progress for so long fails it; three times as long for joining */
-    char transport[16]; /* inproc, shm, tcp, or shaped, over what "auto" finds */
+    int timeout_s; /* no progress for so long fails it; three times as long for joining */
+    /* inproc, shm, tcp; shaped, over what "auto" finds; mixed: two hosts by name, as shaped
+     * between them and as "auto" finds inside */
+    char transport[16];
     int count;
     program_step steps[PROGRAM_STEPS];
 } program;
@@ -67,6 +71,7 @@ typedef struct program_limits {
     bool processes; /* else ranks are threads */
     int world_max, steps_max;
     int64_t bytes_max; /* of one block */
+    int64_t long_max;  /* of the vector of a long step, which some programs have; 0: none has */
 } program_limits;
 
 /* random_program.c */
@@ -75,8 +80,11 @@ const char *program_step_name(int kind);
 /* Readable, and what program_parse() reads. Returns text. */
 const char *program_text(const program *p, char *text, size_t bytes);
 bool program_parse(const char *text, program *out);
-/* Options of communicator `index`; name_room: 16 bytes that live as long. */
-rp_comm_options program_options(const program *p, int index, char *name_room);
+/* Options of communicator `index` on `rank`, and room for names that live as long. */
+typedef struct program_names {
+    char comm[16], host[16];
+} program_names;
+rp_comm_options program_options(const program *p, int rank, int index, program_names *names);
 /* A rank's own number in [0, bound) for a step. */
 uint32_t program_choice(const program_step *step, int rank, uint32_t salt, uint32_t bound);
 

@@ -46,7 +46,10 @@ static bool threads_fail(const program *p) {
 }
 
 static void ranks_as_threads(void) {
-    program_limits limits = {.world_max = 8, .steps_max = PROGRAM_STEPS, .bytes_max = 4 << 20};
+    program_limits limits = {.world_max = 8,
+                             .steps_max = PROGRAM_STEPS,
+                             .bytes_max = 4 << 20,
+                             .long_max = 100000000};
     program_run_many(&limits, check_seconds(10, 600), "ranks as threads", threads_fail);
 }
 
@@ -59,7 +62,8 @@ static void a_program_is_read_back_as_it_was_printed(void) {
         program_limits limits = {.processes = k % 2,
                                  .world_max = 8,
                                  .steps_max = PROGRAM_STEPS,
-                                 .bytes_max = 1 << 22};
+                                 .bytes_max = 1 << 22,
+                                 .long_max = 100000000};
         program_make(check_seed() + k, &limits, &p);
         REQUIRE(program_parse(program_text(&p, first, sizeof first), &q));
         CHECK(strcmp(first, program_text(&q, second, sizeof second)) == 0);

@@ -314,6 +314,8 @@ rp_status rpi_flow_come(rp_comm *comm, int rank, const rpi_frame_header *header,
 /* The chunk it is for has started here. */
 void rpi_flow_placed(rp_request *request, int rank, const rpi_frame_header *header,
                      size_t bytes);
+/* A frame says that its sender has started its chunk, wherever the frame still lies. */
+void rpi_flow_heard_from(rp_request *request, int rank, const rpi_frame_header *header);
 /* Frames of flow control itself, which are used up at once. */
 void rpi_flow_hear(rp_comm *comm, int rank, const rpi_frame_header *header);
 /* `rank` wants to be told of this request's chunks. */

@@ -181,6 +181,10 @@ void rpi_flow_placed(rp_request *request, int rank, const rpi_frame_header *head
         peer->eager_taken += cost_of(bytes);
         if (is_worth_telling(peer)) comm->credit_due = true;
     }
+    rpi_flow_heard_from(request, rank, header);
+}
+
+void rpi_flow_heard_from(rp_request *request, int rank, const rpi_frame_header *header) {
     if (request->collective == RPI_SENDRECV) return;
     rpi_edge *edge = &request->edges[rank];
     if (edge->granted <= header->chunk) edge->granted = header->chunk + 1;
@@ -274,6 +278,8 @@ void rpi_flow_hear(rp_comm *comm, int rank, const rpi_frame_header *header) {
         hear_ask(comm, rank, header);
     else if (header->kind == RPI_FRAME_GRANT)
         hear_grant(comm, rank, header);
+    else if (header->kind != RPI_FRAME_CREDIT)
+        fail_strange(comm, rank, "sent what joins links, or shapes them, in place", header);
     else if (header->sequence > peer->eager_limit)
         peer->eager_limit = header->sequence;
 }

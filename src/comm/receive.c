@@ -253,12 +253,13 @@ static bool compare_with(rp_request *request, int rank) {
     for (const rpi_block *block = aside->frames.first; block; block = block->next) {
         const rpi_frame_header *header = &block->header;
         bool agrees = rpi_request_agrees(request, header);
-        if (agrees && header->chunk < (uint32_t)request->cut.split.chunks) continue;
-        if (agrees)
+        if (agrees && header->chunk < (uint32_t)request->cut.split.chunks)
+            rpi_flow_heard_from(request, rank, header);
+        else if (agrees)
             (void)rpi_receive_fail_finished(comm, rank, header, request);
         else
             rpi_receive_fail_mismatch(request, rank, header);
-        return false;
+        if (atomic_load(&comm->failed)) return false;
     }
     if (aside->asks) rpi_flow_note_ask(request, rank);
     forget_empty(comm, rank, request->sequence, aside);
@@ -298,6 +299,8 @@ static rp_status move_head(rp_comm *comm, int rank) {
             return status;
         }
         rpi_frames_append(&aside->frames, block);
+        rp_request *request = rpi_request_find(comm, rank, peer->header.sequence);
+        if (request) rpi_flow_heard_from(request, rank, &peer->header);
     }
     rpi_peer_release(peer);
     return RP_OK;

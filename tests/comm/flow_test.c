@@ -133,6 +133,71 @@ static void small_frames_ahead_stand_in_nobodys_way(void) {
     }
 }
 
+/* Without credit every frame waits for word from its receiver, in every algorithm, with several
+ * chunks and operations in flight. */
+static const struct {
+    const char *algorithm;
+    int kind; /* 0 all-reduce, 1 broadcast, 2 reduce, 3 all-gather */
+} all_kinds[] = {{"sra", 0},     {"ring", 0},   {"tree", 1}, {"scatter", 1},  {"direct", 2},
+                 {"scatter", 2}, {"direct", 3}, {"ring", 3}, {"two-level", 0}};
+enum { KINDS = sizeof all_kinds / sizeof all_kinds[0], KIND_COUNT = 6000 };
+
+static rp_status start_kind(rp_comm *comm, int k, int32_t *data, int32_t *all,
+                            rp_request **request) {
+    rp_collective_options options = {.algorithm = all_kinds[k].algorithm,
+                                     .root = k % rp_comm_world(comm)};
+    rp_segment segment = {.data = data, .count = KIND_COUNT, .dtype = RP_I32};
+    switch (all_kinds[k].kind) {
+    case 0: return rp_all_reduce_start(comm, &segment, 1, &options, request);
+    case 1: return rp_broadcast_start(comm, data, KIND_COUNT, RP_I32, &options, request);
+    case 2: return rp_reduce_start(comm, data, data, KIND_COUNT, RP_I32, &options, request);
+    default:
+        return rp_all_gather_start(comm, data, all, KIND_COUNT, RP_I32, NULL, &options,
+                                   request);
+    }
+}
+
+static int32_t wanted(int k, int world) {
+    if (all_kinds[k].kind == 1) return k % world; /* the root's */
+    return all_kinds[k].kind == 3 ? world - 1 : world * (world - 1) / 2;
+}
+
+static void ask_for_everything(rp_comm *comm, int rank, int world, void *context) {
+    (void)context;
+    int32_t *data = calloc((size_t)KINDS * KIND_COUNT, sizeof *data);
+    int32_t *all = calloc((size_t)KINDS * KIND_COUNT * (size_t)world, sizeof *all);
+    rp_request *requests[KINDS];
+    for (int r = 0; r < world; r++) comm->peers[r].eager_sent = UINT64_C(1) << 60;
+    for (size_t i = 0; i < (size_t)KINDS * KIND_COUNT; i++) data[i] = rank;
+    for (int k = 0; k < KINDS; k++)
+        REQUIRE_OK(start_kind(comm, k, data + (size_t)k * KIND_COUNT,
+                              all + (size_t)k * KIND_COUNT * (size_t)world, &requests[k]));
+    for (int k = 0; k < KINDS; k++) {
+        int at = (k + 2 * rank) % KINDS;
+        CHECK_MSG(rp_request_wait(&requests[at]) == RP_OK, "%s: %s", all_kinds[at].algorithm,
+                  rp_last_error()->message);
+        bool has = all_kinds[at].kind != 2 || rank == at % world;
+        const int32_t *got = data + (size_t)at * KIND_COUNT;
+        if (all_kinds[at].kind == 3)
+            got = all + ((size_t)at * (size_t)world + (size_t)world - 1) * KIND_COUNT;
+        CHECK_MSG(!has ||
+                      (got[0] == wanted(at, world) && got[KIND_COUNT - 1] == wanted(at, world)),
+                  "%s of %d ranks: %d and %d, not %d", all_kinds[at].algorithm, world, got[0],
+                  got[KIND_COUNT - 1], wanted(at, world));
+    }
+    CHECK_OK(rp_barrier(comm));
+    free(data);
+    free(all);
+}
+
+static void without_credit_everything_is_asked_for(void) {
+    for (int world = 2; world <= 5 && !check_failures(); world++) {
+        rp_comm_options options = options_of("inproc");
+        options.chunk_bytes = 2048;
+        world_run(world, &options, ask_for_everything, NULL);
+    }
+}
+
 /* ---- what is kept meanwhile ---- */
 
 static size_t bytes_aside(const rp_comm *comm) {
@@ -376,6 +441,7 @@ static void what_cannot_be_is_refused(void) {
         {RPI_FRAME_ASK, RPI_P2P_SEQUENCE | 1, 0, 1, RP_CORRUPT, "asked for a start"},
         {RPI_FRAME_GRANT, 9, 0, 1, RP_CORRUPT, "told of the start"},
         {RPI_FRAME_CREDIT, 9, 8, 1, RP_CORRUPT, "a header alone"},
+        {RPI_FRAME_HELLO, 3, 0, 1, RP_CORRUPT, "what joins links"},
         {RPI_FRAME_DATA, 3, 64, 1, RP_CORRUPT, "has not begun with"},
         {RPI_FRAME_EAGER, 3, 16000, 70, RP_CORRUPT, "more than was promised"}};
     rp_comm_options options = options_of("inproc");
@@ -386,6 +452,7 @@ static void what_cannot_be_is_refused(void) {
 CASES({"what nobody asked for stands in nobody's way",
        what_nobody_asked_for_stands_in_nobodys_way},
       {"small frames ahead stand in nobody's way", small_frames_ahead_stand_in_nobodys_way},
+      {"without credit everything is asked for", without_credit_everything_is_asked_for},
       {"what comes early is bounded", what_comes_early_is_bounded},
       {"many communicators share one account", many_communicators_share_one_account},
       {"receives may be posted by the thousand", receives_may_be_posted_by_the_thousand},

@@ -1,4 +1,5 @@
 /* One rank's part of a program: post, wait in its own order, compare. */
+#include "comm/communicator.h"
 #include "comm/random_program.h"
 #include "comm/serial.h"
 
@@ -506,6 +507,10 @@ const char *program_run(const program *p, int rank, rp_comm *const *comms, char 
     return failed ? words : NULL;
 }
 
+static void spend_credit(const program *p, rp_comm *comm) {
+    for (int r = 0; r < p->world; r++) comm->peers[r].eager_sent = UINT64_C(1) << 60;
+}
+
 const char *program_live(const program *p, int rank, const rp_store *store, char *words) {
     rp_comm *comms[PROGRAM_COMMS] = {NULL};
     const char *wrong = NULL;
@@ -513,6 +518,7 @@ const char *program_live(const program *p, int rank, const rp_store *store, char
     for (int c = 0; c < p->comms && !wrong; c++) {
         rp_comm_options options = program_options(p, rank, c, &names);
         rp_status status = rp_comm_create(store, rank, p->world, &options, &comms[c]);
+        if (status == RP_OK && p->asks) spend_credit(p, comms[c]);
         if (status == RP_OK) continue;
         snprintf(words, WORDS, "rank %d: communicator %d: %s", rank, c,
                  rp_last_error()->message);

@@ -90,6 +90,11 @@ static bool without_thread(program *p, int i) {
     p->progress_thread = 0;
     return true;
 }
+static bool with_credit(program *p, int i) {
+    bool had = p->asks && i == 0;
+    if (had) p->asks = 0;
+    return had;
+}
 static bool smaller_world(program *p, int i) {
     if (i > 0 || p->world <= 2) return false;
     p->world--;
@@ -103,9 +108,9 @@ static bool smaller_world(program *p, int i) {
 }
 
 static bool simplify(shrinker *s) {
-    static const simplification all[] = {smaller_world, one_communicator, without_thread,
-                                         without_delay, blocking,         shorter,
-                                         exact,         one_part};
+    static const simplification all[] = {
+        smaller_world, one_communicator, without_thread, with_credit, without_delay,
+        blocking,      shorter,          exact,          one_part};
     bool better = false;
     for (size_t k = 0; k < sizeof all / sizeof all[0]; k++)
         for (int i = 0; i < s->best->count && !is_over(s); i++) {

@@ -167,6 +167,7 @@ void program_make(uint64_t seed, const program_limits *limits, program *out) {
     /* Who waits drives the communicator he waits on: others need a thread. */
     out->progress_thread = out->comms > 1 || one_in(&rng, 3);
     out->chunk_bytes = PICK(&rng, chunks);
+    out->asks = one_in(&rng, 5);
     snprintf(out->transport, sizeof out->transport, "%s",
              limits->processes ? PICK(&rng, of_processes) : PICK(&rng, of_threads));
     out->count = 4 + (int)rpi_rng_below(&rng, (uint32_t)limits->steps_max - 3);
@@ -243,9 +244,9 @@ const char *program_text(const program *p, char *text, size_t bytes) {
     writer w = {text, bytes, 0};
     put(&w,
         "program world=%d transport=%s processes=%d comms=%d progress_thread=%d chunk=%d "
-        "timeout=%d\n",
+        "asks=%d timeout=%d\n",
         p->world, p->transport, p->processes, p->comms, p->progress_thread, p->chunk_bytes,
-        p->timeout_s);
+        p->asks, p->timeout_s);
     for (int i = 0; i < p->count; i++) put_step(&w, p, i);
     return text;
 }
@@ -266,6 +267,7 @@ static bool set_of_program(program *p, const char *key, const char *value) {
                    {"comms", offsetof(program, comms)},
                    {"progress_thread", offsetof(program, progress_thread)},
                    {"chunk", offsetof(program, chunk_bytes)},
+                   {"asks", offsetof(program, asks)},
                    {"timeout", offsetof(program, timeout_s)}};
     if (strcmp(key, "transport") == 0)
         return snprintf(p->transport, sizeof p->transport, "%s", value) > 0;

@@ -58,6 +58,8 @@ typedef struct program_step {
 
 typedef struct program {
     int world, comms, progress_thread, chunk_bytes, processes;
+    int asks; /* nothing leaves before its receiver has asked for it, as if no credit was left
+               */
     int timeout_s; /* no progress for so long fails it; three times as long for joining */
     /* inproc, shm, tcp; shaped, over what "auto" finds; mixed: two hosts by name, as shaped
      * between them and as "auto" finds inside */

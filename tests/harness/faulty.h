@@ -25,7 +25,7 @@ typedef enum faulty_kind {
 
 typedef struct faulty_plan {
     faulty_kind kind;
-    uint64_t frame; /* counted from 0 over all that the caller posts */
+    uint64_t frame; /* counted from 0 over the frames of data that are posted */
 } faulty_plan;
 
 /* The inner link stays its endpoint's; free the wrapper with faulty_free() (NULL is fine). */

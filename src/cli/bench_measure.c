@@ -7,7 +7,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "cli/bench_serial.h"
-#include "plan/choose.h"
+#include "comm/communicator.h"
 
 #include <math.h>
 #include <sched.h>
@@ -363,8 +363,8 @@ static rp_status choose_algorithm(measurement *m, rpi_bench_row *row) {
     const rpi_algorithm *algorithm = NULL;
     row->algorithm = bench->algorithm;
     if (bench->algorithm || bench->kind->collective == RPI_SENDRECV) return RP_OK;
-    RP_TRY(rpi_algorithm_default(bench->kind->collective, m->call.world,
-                                 rpi_bench_is_lossy(bench), (size_t)row->bytes, &algorithm));
+    RP_TRY(rpi_choices_find(&m->call.comm->choices, bench->kind->collective, m->call.world,
+                            rpi_bench_is_lossy(bench), (size_t)row->bytes, &algorithm));
     row->algorithm = algorithm->name;
     return RP_OK;
 }

@@ -20,9 +20,9 @@
 #include <string.h>
 
 typedef struct settings {
-    const char *algorithm, *codec_text, *dtype_text, *reduce_text, *link;
-    int64_t ranks, rank, root, count, bytes, chunk_bytes;
-    bool brief, json;
+    const char *algorithm, *codec_text, *dtype_text, *reduce_text, *link, *local;
+    int64_t ranks, hosts, rank, root, count, bytes, chunk_bytes;
+    bool steps, brief, json;
     rpi_bench bench; /* what the bench of the same words would measure */
 } settings;
 
@@ -40,15 +40,21 @@ static const rpi_option options[] = {
     RPI_ROW_CODEC(FIELD(codec_text), NULL, "fp32", "codec; fp32 is exact"),
     {"reduce", NULL, NULL, RPI_OPTION_TEXT, FIELD(reduce_text), "sum", 0, 0, "NAME",
      "sum, avg, product, min, max, band, bor, bxor or premul-sum", rpi_check_reduction},
-    RPI_ROW_LINK(FIELD(link), NULL, "1Gbit,50us", "of each rank, each way"),
-    {"rank", NULL, NULL, RPI_OPTION_COUNT, FIELD(rank), "0", 0, 16383, "R",
-     "whose steps to print", NULL},
+    RPI_ROW_LINK(FIELD(link), NULL, "1Gbit,50us", "of each host, each way"),
+    {"hosts", NULL, NULL, RPI_OPTION_COUNT, FIELD(hosts), NULL, 1, 16384, "N",
+     "that the ranks are on, evenly; each is on its own when absent", NULL},
+    {"local", NULL, NULL, RPI_OPTION_TEXT, FIELD(local), "5GB,2us", 0, 0, "RATE,LATENCY",
+     "between ranks of one host", rpi_check_link},
+    {"steps", NULL, NULL, RPI_OPTION_FLAG, FIELD(steps), NULL, 0, 0, NULL,
+     "the schedule of a rank, too, step by step", NULL},
+    {"rank", NULL, NULL, RPI_OPTION_COUNT, FIELD(rank), NULL, 0, 16383, "R",
+     "whose steps to print; 0 when absent", NULL},
     {"root", NULL, NULL, RPI_OPTION_COUNT, FIELD(root), "0", 0, 16383, "R",
      "of a broadcast, reduce, gather or scatter", NULL},
     {"chunk", NULL, NULL, RPI_OPTION_BYTES, FIELD(chunk_bytes), NULL, 1, 1e9, "BYTES",
      "in flight as one piece; the executor's choice when absent", NULL},
     {"brief", NULL, NULL, RPI_OPTION_FLAG, FIELD(brief), NULL, 0, 0, NULL,
-     "the prediction alone", NULL},
+     "the prediction of the chosen one alone", NULL},
     RPI_ROW_JSON(FIELD(json), "the prediction as one JSON object (docs/json.md)"),
     {0},
 };
@@ -98,10 +104,13 @@ static rp_status measure_codec(const rp_codec *codec, rpi_cost_model *model) {
 }
 
 static rp_status make_model(const settings *s, rpi_cost_model *model) {
-    rpi_link_shape shape;
+    rpi_link_shape shape, local;
     RP_TRY(rpi_link_shape_parse(s->link, &shape));
+    RP_TRY(rpi_link_shape_parse(s->local, &local));
     *model = (rpi_cost_model){.bytes_per_s = shape.bytes_per_s,
                               .latency_s = shape.latency_s,
+                              .inside_bytes_per_s = local.bytes_per_s,
+                              .inside_latency_s = local.latency_s,
                               .frame_bytes = 64,
                               .chunk_bytes = (size_t)s->chunk_bytes};
     return measure_codec(&s->bench.codec, model);
@@ -109,6 +118,7 @@ static rp_status make_model(const settings *s, rpi_cost_model *model) {
 
 typedef struct prediction {
     const rpi_algorithm *algorithm;
+    rpi_plan_request request;
     size_t bytes, encoded;
     rpi_cost_model model;
     rpi_cost cost;
@@ -123,33 +133,55 @@ static rp_status choose(const settings *s, prediction *p) {
     }
     if (s->algorithm)
         return rpi_algorithm_find(b->kind->collective, s->algorithm, &p->algorithm);
-    return rpi_algorithm_default(b->kind->collective, (int)s->ranks, rpi_bench_is_lossy(b),
-                                 p->bytes, &p->algorithm);
+    return rpi_algorithm_choose(b->kind->collective, &p->request, rpi_bench_is_lossy(b),
+                                p->bytes, &rpi_nominal_links, &p->algorithm);
+}
+
+/* Ranks in order, as even as can be: some hosts have one more than others. */
+static const int *lay_out(int64_t ranks, int64_t hosts) {
+    static int host_of[16384];
+    if (!hosts) return NULL;
+    for (int64_t rank = 0; rank < ranks; rank++) host_of[rank] = (int)(rank * hosts / ranks);
+    return host_of;
+}
+
+static rp_status cost_of(const prediction *p, const rpi_algorithm *algorithm,
+                         rpi_cost *out_cost) {
+    return rpi_plan_cost(algorithm, &p->request, p->bytes, p->encoded, &p->model, out_cost);
 }
 
 static rp_status predict(const settings *s, prediction *p) {
     const rpi_bench *b = &s->bench;
     int world = (int)s->ranks;
+    p->request = (rpi_plan_request){.world = world,
+                                    .rank = (int)s->rank,
+                                    .root = (int)s->root,
+                                    .mean = b->kind->reduces && b->reduce == RP_AVG,
+                                    .host_of = lay_out(s->ranks, s->hosts)};
     size_t blocks = (size_t)rpi_bench_most_blocks(b->kind, world);
     p->bytes = blocks * (size_t)s->count * rp_dtype_bytes(b->dtype);
     p->encoded = blocks * rp_codec_encoded_bytes(&b->codec, b->dtype, (size_t)s->count);
     RP_TRY(make_model(s, &p->model));
     RP_TRY(choose(s, p));
-    return rpi_plan_cost(p->algorithm, world, p->bytes, p->encoded, &p->model, &p->cost);
+    return cost_of(p, p->algorithm, &p->cost);
 }
 
 static void print_json(const settings *s, const prediction *p, const char *codec) {
     cJSON *object = cJSON_CreateObject();
     cJSON_AddStringToObject(object, "op", rpi_collective_name(s->bench.kind->collective));
     cJSON_AddNumberToObject(object, "ranks", (double)s->ranks);
+    cJSON_AddNumberToObject(object, "hosts", (double)(s->hosts ? s->hosts : s->ranks));
     cJSON_AddNumberToObject(object, "bytes", (double)p->bytes);
     cJSON_AddStringToObject(object, "codec", codec);
     cJSON_AddNumberToObject(object, "encoded_bytes", (double)p->encoded);
     cJSON_AddStringToObject(object, "algorithm", p->algorithm->name);
     cJSON_AddNumberToObject(object, "link_bytes_s", p->model.bytes_per_s);
     cJSON_AddNumberToObject(object, "link_latency_s", p->model.latency_s);
+    cJSON_AddNumberToObject(object, "local_bytes_s", p->model.inside_bytes_per_s);
+    cJSON_AddNumberToObject(object, "local_latency_s", p->model.inside_latency_s);
     cJSON_AddNumberToObject(object, "time_s", p->cost.time_s);
     cJSON_AddNumberToObject(object, "wire_bytes", p->cost.wire_bytes);
+    cJSON_AddNumberToObject(object, "host_bytes", p->cost.host_bytes);
     cJSON_AddNumberToObject(object, "wire_s", p->cost.wire_s);
     cJSON_AddNumberToObject(object, "encode_s", p->cost.encode_s);
     cJSON_AddNumberToObject(object, "decode_s", p->cost.decode_s);
@@ -157,13 +189,40 @@ static void print_json(const settings *s, const prediction *p, const char *codec
     rpi_command_print_json(object);
 }
 
-static rp_status print_schedule(const settings *s, const prediction *p) {
-    rpi_plan_request request = {
-        .world = (int)s->ranks, .rank = (int)s->rank, .root = (int)s->root};
+static rp_status print_schedule(const prediction *p) {
     rpi_schedule schedule;
-    RP_TRY(rpi_schedule_build(p->algorithm, &request, &schedule));
+    RP_TRY(rpi_schedule_build(p->algorithm, &p->request, &schedule));
     rpi_schedule_print(stdout, &schedule);
     rpi_schedule_destroy(&schedule);
+    printf("\n");
+    return RP_OK;
+}
+
+/* One line of the table: what is too large to simulate has no price. */
+static rp_status print_candidate(const settings *s, const prediction *p,
+                                 const rpi_algorithm *algorithm) {
+    rpi_cost cost = {0};
+    const char *words = "";
+    char time[RPI_TIME_BYTES] = "?";
+    rp_status status = cost_of(p, algorithm, &cost);
+    if (status != RP_OK && status != RP_UNSUPPORTED) return status;
+    if (status == RP_OK) rpi_time_text(cost.time_s, time);
+    RP_TRY(rpi_algorithm_verdict(algorithm, &p->request, rpi_bench_is_lossy(&s->bench),
+                                 p->bytes, &rpi_nominal_links, &words));
+    bool lossless = !rpi_bench_is_lossy(&s->bench) || strcmp(words, "exact codecs only") != 0;
+    printf("%c %-14s  %10s  %10.2f  %7lld  %s\n", algorithm == p->algorithm ? '*' : ' ',
+           algorithm->name, lossless ? time : "-", cost.host_bytes * 1e-6,
+           (long long)cost.frames, words);
+    return RP_OK;
+}
+
+/* Every algorithm with its price, and why it was chosen or not. */
+static rp_status print_candidates(const settings *s, const prediction *p) {
+    const rpi_algorithm *it;
+    if (s->bench.kind->collective == RPI_SENDRECV) return RP_OK;
+    printf("  %-14s  %10s  %10s  %7s  %s\n", "algorithm", "time", "MB a host", "frames", "");
+    for (int i = 0; (it = rpi_algorithm_at(i)) != NULL; i++)
+        if (it->collective == s->bench.kind->collective) RP_TRY(print_candidate(s, p, it));
     printf("\n");
     return RP_OK;
 }
@@ -173,10 +232,13 @@ static void print_prediction(const settings *s, const prediction *p, const char 
     char texts[4][RPI_TIME_BYTES];
     printf("%s by %s, %lld ranks", rpi_collective_name(kind->collective), p->algorithm->name,
            (long long)s->ranks);
+    if (s->hosts) printf(" on %lld host%s", (long long)s->hosts, s->hosts == 1 ? "" : "s");
     if (kind->gives != RPI_BLOCKS_NONE)
         printf(", %.1f MB as %s", (double)p->bytes * 1e-6, codec);
     if (kind->has_codec) printf(" (%.1f MB encoded)", (double)p->encoded * 1e-6);
-    printf(", link %s\n", s->link);
+    printf(", link %s", s->link);
+    if (s->hosts) printf(", inside %s", s->local);
+    printf("\n");
     printf("predicted: %s; %.2f MB sent by a rank in %lld frame%s (%s on the wire), "
            "encoding %s, decoding %s\n",
            rpi_time_text(p->cost.time_s, texts[0]), p->cost.wire_bytes * 1e-6,
@@ -224,6 +286,11 @@ static rp_status resolve(settings *s) {
         s->count = 0;
     else if (s->count < 0)
         s->count = (int64_t)rpi_bench_count(b->kind, b->dtype, (int)s->ranks, s->bytes);
+    if (s->rank >= 0) s->steps = true;
+    if (s->rank < 0) s->rank = 0;
+    if (s->hosts > s->ranks)
+        return RP_FAIL(INVALID, "--hosts %lld is more than the %lld ranks; say -n, too",
+                       (long long)s->hosts, (long long)s->ranks);
     if (s->rank >= s->ranks)
         return RP_FAIL(INVALID, "--rank %lld is not in a world of %lld", (long long)s->rank,
                        (long long)s->ranks);
@@ -234,7 +301,7 @@ static rp_status read_settings(int argc, char **argv, settings *s, bool *wants_h
     const char *words[1];
     rpi_positional positional = {.words = words, .capacity = 1};
     RP_TRY(rpi_options_defaults(options, s));
-    s->count = -1; /* not said */
+    s->count = s->rank = -1; /* not said */
     RP_TRY(rpi_options_environment(options, getenv, s));
     RP_TRY(rpi_options_parse(options, argc, argv, s, &positional, wants_help));
     if (*wants_help) return RP_OK;
@@ -257,7 +324,9 @@ static int run(int argc, char **argv) {
     status = predict(&s, &p);
     if (status == RP_INVALID || status == RP_NOT_FOUND || status == RP_UNSUPPORTED)
         return rpi_command_misused("plan", status);
-    if (status == RP_OK && !s.brief && !s.json) status = print_schedule(&s, &p);
+    bool all = !s.brief && !s.json;
+    if (status == RP_OK && all && s.steps) status = print_schedule(&p);
+    if (status == RP_OK && all) status = print_candidates(&s, &p);
     if (status != RP_OK) return rpi_command_failed(status);
     char codec[64];
     rp_codec_text(&s.bench.codec, codec, sizeof codec);
@@ -270,19 +339,23 @@ static int run(int argc, char **argv) {
 
 const rpi_command rpi_command_plan = {
     .name = "plan",
-    .summary = "print a schedule and predict its time",
+    .summary = "predict what collectives take, and print their steps",
     .words = "COLLECTIVE [OPTIONS]",
     .about =
-        "Prints the schedule of one rank and predicts the time of the whole: each rank's link "
-        "has "
-        "a rate and a latency, and encoding and decoding run as fast as measured here and now. "
+        "Predicts the time of every algorithm, says which one a run would choose and why, and "
+        "prints its steps when asked. Each host's link has a rate and a latency, which its "
+        "ranks "
+        "share, and encoding and decoding run as fast as measured here and now. The choice is "
+        "made by nominal links (10Gbit,20us), as in a run. "
         "COLLECTIVE is all-reduce, reduce-scatter, all-gather, broadcast, barrier, send-recv, "
         "reduce, gather, scatter or all-to-all. The same words behind 'redpoll bench' measure "
         "what is predicted.",
-    .examples = "  redpoll plan all-reduce --algorithm sra --ranks 8 --size 100MB \\\n"
-                "      --link 1Gbit,50us\n"
-                "  redpoll plan all-reduce --ranks 64 --size 100MB --codec q4 \\\n"
-                "      --link 10Gbit,20us --brief\n",
+    .examples =
+        "  redpoll plan all-reduce --algorithm sra --ranks 8 --size 100MB \\\n"
+        "      --link 1Gbit,50us\n"
+        "  redpoll plan all-reduce --ranks 64 --hosts 8 --size 100MB --codec q4 \\\n"
+        "      --link 10Gbit,20us --local 10GB/s,1us\n"
+        "  redpoll plan all-reduce --ranks 4 --hosts 2 --rank 1 --algorithm two-level\n",
     .options = options,
     .word_at = collective_name_at,
     .run = run,

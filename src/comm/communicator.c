@@ -150,6 +150,15 @@ static void know_hosts(rp_comm *comm, const rp_comm_options *options) {
     comm->one_host = here == comm->world && !options->link;
 }
 
+/* All ranks know the same hosts and the same constants, and so choose alike. */
+static rp_status make_choices(rp_comm *comm) {
+    rpi_plan_request request = {.world = comm->world, .host_of = comm->host_of};
+    rpi_world_shape shape;
+    RP_TRY(rpi_world_shape_make(&request, &shape));
+    rpi_choices_make(&request, &shape, &rpi_nominal_links, &comm->choices);
+    return RP_OK;
+}
+
 static rp_status open_comm(rp_comm *comm, const rp_store *store,
                            const rp_comm_options *options) {
     RP_TRY(make_primitives(comm));
@@ -161,6 +170,7 @@ static rp_status open_comm(rp_comm *comm, const rp_store *store,
         RP_TRY(rpi_comm_options_check(options, 1));
     }
     name_transport(comm);
+    RP_TRY(make_choices(comm));
     return options->progress_thread ? rpi_progress_thread_start(comm) : RP_OK;
 }
 

@@ -202,13 +202,12 @@ struct rp_comm {
     rp_request *idle_requests;      /* [lock] */
     rp_request *requests;           /* [lock] all there are */
     rpi_routine *routines;          /* [poster] */
-    /* [poster] by what was asked for: collective, lossy, size class; NULL: not yet */
-    const rpi_algorithm *chosen[RPI_COLLECTIVES][2][65];
-    uint64_t next_sequence; /* [lock] */
-    rp_comm_stats stats;    /* [lock]; bytes are read from the links */
-    int64_t busy_since_ns;  /* [lock] */
-    rpi_failure failure;    /* [lock] status RP_OK while all is well */
-    atomic_bool failed;     /* set after it, once */
+    rpi_choices choices;            /* made once, so that posting looks up */
+    uint64_t next_sequence;         /* [lock] */
+    rp_comm_stats stats;            /* [lock]; bytes are read from the links */
+    int64_t busy_since_ns;          /* [lock] */
+    rpi_failure failure;            /* [lock] status RP_OK while all is well */
+    atomic_bool failed;             /* set after it, once */
 
     rp_request *queue, **queue_end; /* [driver] in posting order */
     rpi_index by_number; /* [driver] rp_request: all of the queue but receives without sender */

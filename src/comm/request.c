@@ -204,17 +204,6 @@ int rpi_request_peer(const rp_request *request, int rank) {
     return 1 - request->routine->schedule.rank;
 }
 
-/* Pricing takes up to a millisecond or two, so a choice is remembered by the size's class. */
-static rp_status choose_algorithm(rp_comm *comm, rpi_collective collective, int world,
-                                  bool lossy, size_t bytes,
-                                  const rpi_algorithm **out_algorithm) {
-    int size_class = bytes ? 64 - __builtin_clzll((unsigned long long)bytes) : 0;
-    const rpi_algorithm **kept = &comm->chosen[collective][lossy][size_class];
-    if (!*kept) RP_TRY(rpi_algorithm_default(collective, world, lossy, bytes, kept));
-    *out_algorithm = *kept;
-    return RP_OK;
-}
-
 rp_status rpi_comm_routine(rp_comm *comm, rpi_collective collective, const char *name,
                            const rpi_plan_request *plan, bool lossy, size_t bytes,
                            rpi_routine **out_routine) {
@@ -222,7 +211,8 @@ rp_status rpi_comm_routine(rp_comm *comm, rpi_collective collective, const char 
     if (name)
         RP_TRY(rpi_algorithm_find(collective, name, &algorithm));
     else
-        RP_TRY(choose_algorithm(comm, collective, plan->world, lossy, bytes, &algorithm));
+        RP_TRY(rpi_choices_find(&comm->choices, collective, plan->world, lossy, bytes,
+                                &algorithm));
     for (rpi_routine *routine = comm->routines; routine; routine = routine->sibling) {
         const rpi_schedule *schedule = &routine->schedule;
         if (schedule->algorithm != algorithm || schedule->root != plan->root ||

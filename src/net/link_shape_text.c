@@ -19,9 +19,13 @@ static const rate_unit bits[] = {{"Tbit", 1e12 / 8}, {"Gbit", 1e9 / 8}, {"Mbit",
 static const rate_unit bytes_units[] = {{"TB", 1e12}, {"GB", 1e9}, {"MB", 1e6},
                                         {"kB", 1e3},  {"B", 1},    {NULL, 0}};
 
+/* "GB" and "GB/s" alike. */
 static const rate_unit *find_unit(const rate_unit *units, const char *suffix) {
-    for (; units->suffix; units++)
-        if (strcmp(units->suffix, suffix) == 0) return units;
+    for (; units->suffix; units++) {
+        size_t length = strlen(units->suffix);
+        if (strncmp(units->suffix, suffix, length) != 0) continue;
+        if (!suffix[length] || strcmp(suffix + length, "/s") == 0) return units;
+    }
     return NULL;
 }
 

@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "plan/collective.h"
 #include "plan/event_heap.h"
+#include "plan/layout.h"
 #include "plan/split.h"
 
 #include <math.h>
@@ -21,8 +22,14 @@ enum { ROUNDS_OF_CHUNKS = 8, MOST_STEPS = 2 * 1000 * 1000, FEWEST_CHUNKS = 3 };
 /* What is laid out in memory at all: links of all ranks, steps of all ranks (some 50 bytes). */
 enum { LARGEST_WORLD = 4096, LARGEST_SIMULATION = 32 * 1000 * 1000 };
 
-typedef struct machine { /* one rank */
+/* One way in and one out: a host's card, or a rank's door to the others of its host. */
+typedef struct card {
     double send_free_s, receive_free_s;
+    double bytes, busy_s; /* sent in one chunk */
+} card;
+
+typedef struct machine { /* one rank */
+    card door;
     rpi_event_heap ready; /* steps that wait for the core; their "time" is their urgency */
     bool core_busy;
     double wire_bytes, wire_s, encode_s, decode_s; /* of one chunk */
@@ -33,6 +40,9 @@ typedef struct machine { /* one rank */
 /* Steps of all ranks are numbered through: rank r's begin at first[r]. */
 typedef struct simulation {
     const rpi_cost_model *model;
+    const rpi_plan_request *request;
+    rpi_layout layout;
+    card *cards; /* [hosts] */
     int world, steps;
     int chunks, simulated, in_flight;
     double part_bytes, part_encoded;
@@ -56,14 +66,36 @@ static double over(double amount, double rate) {
     return rate > 0 ? amount / rate : 0;
 }
 
-static double frame_bytes(const simulation *s, const rpi_step *step) {
-    return s->model->frame_bytes + (step->from == RPI_SLOT_TOKEN ? 0 : s->part_encoded);
+static bool is_inside(const simulation *s, int number) {
+    return s->layout.host_of[s->rank_of[number]] == s->layout.host_of[step_at(s, number)->peer];
+}
+
+/* Of a SEND: as it is, or encoded, which its RECV knows. */
+static double frame_bytes(const simulation *s, int send) {
+    if (step_at(s, send)->from == RPI_SLOT_TOKEN) return s->model->frame_bytes;
+    bool exact = step_at(s, s->mate[send])->level == RPI_LEVEL_HOST;
+    return s->model->frame_bytes + (exact ? s->part_bytes : s->part_encoded);
+}
+
+/* How long a SEND keeps a card busy. */
+static double wire_s(const simulation *s, int send) {
+    const rpi_cost_model *m = s->model;
+    return over(frame_bytes(s, send),
+                is_inside(s, send) ? m->inside_bytes_per_s : m->bytes_per_s);
+}
+
+static card *card_of(simulation *s, int number) {
+    int rank = s->rank_of[number];
+    return is_inside(s, number) ? &s->machines[rank].door : &s->cards[s->layout.host_of[rank]];
 }
 
 /* IN -> OUT is free, since most calls are in place; all else walks over the part. */
-static double core_s(const simulation *s, const rpi_step *step) {
-    if (step->peer >= 0) return s->model->frame_s;
-    if (step->kind == RPI_STEP_ENCODE) return over(s->part_bytes, s->model->encode_bytes_s);
+static double core_s(const simulation *s, int number) {
+    const rpi_step *step = step_at(s, number);
+    if (step->peer >= 0)
+        return is_inside(s, number) ? s->model->inside_frame_s : s->model->frame_s;
+    if (step->kind == RPI_STEP_ENCODE && step->level == RPI_LEVEL_WORLD)
+        return over(s->part_bytes, s->model->encode_bytes_s);
     bool free = step->kind == RPI_STEP_FENCE ||
                 (step->kind == RPI_STEP_COPY && step->from == RPI_SLOT_IN &&
                  step->into == RPI_SLOT_OUT);
@@ -82,7 +114,7 @@ static rp_status dispatch(simulation *s, machine *self, double now_s) {
     rpi_event next;
     if (self->core_busy || !rpi_event_take(&self->ready, &next)) return RP_OK;
     self->core_busy = true;
-    next.time_s = now_s + core_s(s, step_at(s, next.step));
+    next.time_s = now_s + core_s(s, next.step);
     return rpi_event_put(&s->heap, next);
 }
 
@@ -123,25 +155,26 @@ static rp_status end_step(simulation *s, const rpi_event *event) {
 }
 
 /* The frame goes to the card, which sends it behind those before it. */
-static rp_status leave(simulation *s, machine *self, rpi_event event) {
-    double wire_s = over(frame_bytes(s, step_at(s, event.step)), s->model->bytes_per_s);
-    double begin_s = serve(&self->send_free_s, event.time_s, wire_s);
+static rp_status leave(simulation *s, rpi_event event) {
+    double busy_s = wire_s(s, event.step);
+    double begin_s = serve(&card_of(s, event.step)->send_free_s, event.time_s, busy_s);
+    const rpi_cost_model *m = s->model;
     event.what = ARRIVAL;
-    event.time_s = begin_s + s->model->latency_s;
+    event.time_s = begin_s + (is_inside(s, event.step) ? m->inside_latency_s : m->latency_s);
     RP_TRY(rpi_event_put(&s->heap, event));
     event.what = SENT;
-    event.time_s = begin_s + wire_s;
+    event.time_s = begin_s + busy_s;
     return rpi_event_put(&s->heap, event);
 }
 
 /* The receiver's card takes it in behind those before it. */
 static rp_status arrive(simulation *s, rpi_event event) {
-    double wire_s = over(frame_bytes(s, step_at(s, event.step)), s->model->bytes_per_s);
+    double busy_s = wire_s(s, event.step);
     event.what = RECEIVED;
     event.step = s->mate[event.step];
-    machine *peer = &s->machines[s->rank_of[event.step]];
-    serve(&peer->receive_free_s, event.time_s, wire_s);
-    event.time_s = peer->receive_free_s;
+    card *taker = card_of(s, event.step);
+    serve(&taker->receive_free_s, event.time_s, busy_s);
+    event.time_s = taker->receive_free_s;
     return rpi_event_put(&s->heap, event);
 }
 
@@ -149,7 +182,7 @@ static rp_status end_core(simulation *s, const rpi_event *event) {
     machine *self = &s->machines[s->rank_of[event->step]];
     bool send = step_at(s, event->step)->kind == RPI_STEP_SEND;
     self->core_busy = false;
-    RP_TRY(send ? leave(s, self, *event) : end_step(s, event));
+    RP_TRY(send ? leave(s, *event) : end_step(s, event));
     return dispatch(s, self, event->time_s);
 }
 
@@ -212,13 +245,16 @@ static void account(simulation *s, int rank) {
     for (int number = s->first[rank]; number < s->first[rank + 1]; number++) {
         const rpi_step *step = step_at(s, number);
         if (step->kind == RPI_STEP_SEND) {
-            self->wire_bytes += frame_bytes(s, step);
-            self->wire_s += over(frame_bytes(s, step), s->model->bytes_per_s);
+            card *taken = card_of(s, number);
+            self->wire_bytes += frame_bytes(s, number);
+            taken->bytes += frame_bytes(s, number);
+            taken->busy_s += wire_s(s, number);
+            self->wire_s += is_inside(s, number) ? 0 : wire_s(s, number);
             self->frames++;
         } else if (step->kind == RPI_STEP_ENCODE) {
-            self->encode_s += core_s(s, step);
+            self->encode_s += core_s(s, number);
         } else if (step->kind != RPI_STEP_RECV) {
-            self->decode_s += core_s(s, step);
+            self->decode_s += core_s(s, number);
         }
     }
 }
@@ -232,11 +268,14 @@ static rp_status check_size(const rpi_algorithm *algorithm, int world, double st
 static rp_status build_schedules(simulation *s, const rpi_algorithm *algorithm) {
     size_t world = (size_t)s->world;
     RP_TRY(check_size(algorithm, s->world, 0));
+    RP_TRY(rpi_layout_make(s->request, &s->layout));
+    RP_TRY(rpi_alloc_array((size_t)s->layout.hosts, sizeof *s->cards, "cards", &s->cards));
     RP_TRY(rpi_alloc_array(world, sizeof *s->schedules, "schedules", &s->schedules));
     RP_TRY(rpi_alloc_array(world, sizeof *s->machines, "ranks to simulate", &s->machines));
     RP_TRY(rpi_alloc_array(world + 1, sizeof *s->first, "ranks to simulate", &s->first));
     for (int rank = 0; rank < s->world; rank++) {
-        rpi_plan_request request = {.world = s->world, .rank = rank};
+        rpi_plan_request request = *s->request;
+        request.rank = rank;
         RP_TRY(rpi_schedule_build(algorithm, &request, &s->schedules[rank]));
         RP_TRY(check_size(algorithm, s->world, (double)s->schedules[0].count * s->world));
         s->first[rank + 1] = s->first[rank] + s->schedules[rank].count;
@@ -294,8 +333,10 @@ static double least_pace_s(const simulation *s) {
     double least_s = 0;
     for (int rank = 0; rank < s->world; rank++) {
         const machine *self = &s->machines[rank];
-        least_s = fmax(least_s, fmax(self->wire_s, self->encode_s + self->decode_s));
+        least_s = fmax(least_s, fmax(self->door.busy_s, self->encode_s + self->decode_s));
     }
+    for (int host = 0; host < s->layout.hosts; host++)
+        least_s = fmax(least_s, s->cards[host].busy_s);
     return least_s;
 }
 
@@ -318,9 +359,12 @@ static rpi_cost summary(const simulation *s) {
     const machine *busiest = &s->machines[0];
     for (int rank = 1; rank < s->world; rank++)
         if (s->machines[rank].wire_bytes > busiest->wire_bytes) busiest = &s->machines[rank];
-    double chunks = s->chunks;
+    double chunks = s->chunks, host_bytes = 0;
+    for (int host = 0; host < s->layout.hosts; host++)
+        host_bytes = fmax(host_bytes, s->cards[host].bytes);
     return (rpi_cost){.time_s = total_s(s),
                       .wire_bytes = busiest->wire_bytes * chunks,
+                      .host_bytes = host_bytes * chunks,
                       .wire_s = busiest->wire_s * chunks,
                       .encode_s = busiest->encode_s * chunks,
                       .decode_s = busiest->decode_s * chunks,
@@ -335,6 +379,8 @@ static void simulation_close(simulation *s) {
         rpi_event_heap_free(&s->machines[rank].ready);
     rpi_free(s->schedules);
     rpi_free(s->machines);
+    rpi_layout_free(&s->layout);
+    rpi_free(s->cards);
     rpi_free(s->first);
     rpi_free(s->rank_of);
     rpi_free(s->mate);
@@ -351,16 +397,20 @@ static bool is_amount(double value) {
 static rp_status check_model(const rpi_cost_model *model) {
     if (!is_amount(model->bytes_per_s) || !is_amount(model->latency_s) ||
         !is_amount(model->encode_bytes_s) || !is_amount(model->decode_add_bytes_s) ||
-        !is_amount(model->frame_bytes) || model->chunks_in_flight < 0)
+        !is_amount(model->frame_bytes) || !is_amount(model->inside_bytes_per_s) ||
+        !is_amount(model->inside_latency_s) || !is_amount(model->inside_frame_s) ||
+        model->chunks_in_flight < 0)
         return RP_FAIL(INVALID, "rates, latency and sizes of a cost model must be 0 or more");
     return RP_OK;
 }
 
-rp_status rpi_plan_cost(const rpi_algorithm *algorithm, int world, size_t bytes, size_t encoded,
-                        const rpi_cost_model *model, rpi_cost *out_cost) {
+rp_status rpi_plan_cost(const rpi_algorithm *algorithm, const rpi_plan_request *request,
+                        size_t bytes, size_t encoded, const rpi_cost_model *model,
+                        rpi_cost *out_cost) {
+    int world = request->world;
     RP_TRY(check_model(model));
     if (world < 1) return RP_FAIL(INVALID, "world is %d; it must be at least 1", world);
-    simulation s = {.model = model, .world = world};
+    simulation s = {.model = model, .request = request, .world = world};
     rp_status status = build_schedules(&s, algorithm);
     if (status == RP_OK) {
         plan_chunks(&s, bytes, encoded);

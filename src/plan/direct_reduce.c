@@ -2,6 +2,7 @@
  * all P - 1 vectors come in through the root's link. */
 #include "plan/algorithms.h"
 #include "plan/direct.h"
+#include "plan/outline.h"
 
 static rp_status build(const rpi_plan_request *request, rpi_schedule *out_schedule) {
     rpi_writer writer = rpi_writer_start(request, 1, out_schedule);
@@ -17,6 +18,18 @@ static rp_status build(const rpi_plan_request *request, rpi_schedule *out_schedu
     return rpi_writer_finish(&writer);
 }
 
+static rpi_outline outline(const rpi_world_shape *s) {
+    double others = s->world - 1, away = s->world - s->widest;
+    return (rpi_outline){.rounds_between = away > 0,
+                         .rounds_inside = away <= 0,
+                         .frames_between = away,
+                         .frames_inside = others - away,
+                         .host_bytes = away,
+                         .inside_bytes = others - away,
+                         .worked = s->world,
+                         .parts = 1};
+}
+
 const rpi_algorithm rpi_algorithm_direct_reduce = {
     .name = "direct",
     .summary = "all send to the root, which adds in rank order: one hop, for short vectors",
@@ -25,4 +38,5 @@ const rpi_algorithm rpi_algorithm_direct_reduce = {
     .rank_order = true,
     .fits = rpi_fits_all,
     .build = build,
+    .outline = outline,
 };

@@ -3,6 +3,7 @@
  * of two the first ranks go in pairs: the odd one gives its vector to the even one and gets the
  * result. For short vectors: ceil(log2 P) latencies, two more for pairs; S bytes in each. */
 #include "plan/algorithms.h"
+#include "plan/outline.h"
 #include "plan/powers.h"
 #include "plan/schedule_writer.h"
 
@@ -60,6 +61,20 @@ static rp_status build(const rpi_plan_request *request, rpi_schedule *out_schedu
     return rpi_writer_finish(&writer);
 }
 
+static rpi_outline outline(const rpi_world_shape *s) {
+    int between = rpi_log2_up(s->hosts), inside = rpi_log2_up(s->world) - between;
+    if (inside < 0) inside = 0;
+    int more = (s->world & (s->world - 1)) != 0; /* pairs: a frame each way, one latency more */
+    return (rpi_outline){.rounds_between = between + (s->hosts > 1 ? more : 0),
+                         .rounds_inside = inside + (s->hosts > 1 ? 0 : more),
+                         .frames_between = 2.0 * between,
+                         .frames_inside = 2.0 * inside,
+                         .host_bytes = (double)s->widest * between,
+                         .inside_bytes = inside,
+                         .worked = 3.0 * (between + inside + more),
+                         .parts = 1};
+}
+
 const rpi_algorithm rpi_algorithm_doubling = {
     .name = "doubling",
     .summary = "recursive doubling: log2 P rounds of the whole vector, for short ones; exact",
@@ -67,4 +82,5 @@ const rpi_algorithm rpi_algorithm_doubling = {
     .exact = true,
     .fits = rpi_fits_all,
     .build = build,
+    .outline = outline,
 };

@@ -5,6 +5,7 @@
  * which costs two more latencies and S bytes. Partial sums are encoded anew in each round. */
 #include "base/memory.h"
 #include "plan/algorithms.h"
+#include "plan/outline.h"
 #include "plan/powers.h"
 #include "plan/schedule_writer.h"
 
@@ -98,6 +99,24 @@ static rp_status build(const rpi_plan_request *request, rpi_schedule *out_schedu
     return rpi_writer_finish(&h.writer);
 }
 
+static rpi_outline outline(const rpi_world_shape *s) {
+    rpi_powers powers = rpi_powers_of(s->world, 0);
+    double share = (powers.members - 1.0) / powers.members;
+    rpi_outline it = rpi_outline_all_pairs(s, 2, 2 * share);
+    double rounds = 2.0 * rpi_log2_up(powers.members), between = 2.0 * rpi_log2_up(s->hosts);
+    if (between > rounds) between = rounds;
+    double frames = 4.0 * (powers.members - 1), more = powers.pairs ? 1 : 0;
+    it.rounds_between = between + (s->hosts > 1 ? 2 * more : 0);
+    it.rounds_inside = rounds - between + (s->hosts > 1 ? 0 : 2 * more);
+    frames += more * 2 * powers.members;
+    it.frames_between = s->hosts > 1 ? frames : 0;
+    it.frames_inside = s->hosts > 1 ? 0 : frames;
+    it.host_bytes += s->hosts > 1 ? more * s->widest : 0;
+    it.worked += 2 * more;
+    it.parts = powers.members;
+    return it;
+}
+
 const rpi_algorithm rpi_algorithm_halving = {
     .name = "halving",
     .summary = "recursive halving, then doubling: 2 log2 P rounds, each half as long",
@@ -105,4 +124,5 @@ const rpi_algorithm rpi_algorithm_halving = {
     .quantisations = -1,
     .fits = rpi_fits_all,
     .build = build,
+    .outline = outline,
 };

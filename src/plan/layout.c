@@ -4,6 +4,12 @@
 
 /* Of each rank the first one that is on its host, and how many of them come before. */
 static void number_hosts(const rpi_plan_request *request, rpi_layout *layout) {
+    if (!request->host_of) { /* at once, since worlds may be large */
+        for (int rank = 0; rank < request->world; rank++) layout->host_of[rank] = rank;
+        layout->hosts = request->world;
+        layout->widest = 1;
+        return;
+    }
     for (int rank = 0; rank < request->world; rank++) {
         int earlier = rank - 1;
         while (earlier >= 0 && !rpi_same_host(request, earlier, rank)) earlier--;

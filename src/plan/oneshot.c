@@ -3,6 +3,7 @@
  * frames. */
 #include "plan/algorithms.h"
 #include "plan/direct.h"
+#include "plan/outline.h"
 
 static rp_status build(const rpi_plan_request *request, rpi_schedule *out_schedule) {
     int world = request->world, rank = request->rank;
@@ -19,6 +20,13 @@ static rp_status build(const rpi_plan_request *request, rpi_schedule *out_schedu
     return rpi_writer_finish(&writer);
 }
 
+static rpi_outline outline(const rpi_world_shape *s) {
+    rpi_outline it = rpi_outline_all_pairs(s, 1, s->world - 1);
+    it.worked = s->world;
+    it.parts = 1;
+    return it;
+}
+
 const rpi_algorithm rpi_algorithm_oneshot = {
     .name = "oneshot",
     .summary = "everybody's vector to everybody, who add in rank order: for tiny ones; exact",
@@ -27,4 +35,5 @@ const rpi_algorithm rpi_algorithm_oneshot = {
     .rank_order = true,
     .fits = rpi_fits_all,
     .build = build,
+    .outline = outline,
 };

@@ -143,6 +143,9 @@ static inline bool rpi_same_host(const rpi_plan_request *request, int a, int b) 
     return request->host_of ? request->host_of[a] == request->host_of[b] : a == b;
 }
 
+struct rpi_world_shape;
+struct rpi_outline;
+
 /* The contract of an algorithm kind; algorithms.c is the catalogue. */
 typedef struct rpi_algorithm {
     const char *name;    /* "ring", "sra" */
@@ -156,6 +159,9 @@ typedef struct rpi_algorithm {
     bool rank_order;   /* sums in rank order, independent of how parts are cut */
     bool (*fits)(const rpi_plan_request *request); /* the rank does not matter */
     rp_status (*build)(const rpi_plan_request *request, rpi_schedule *out_schedule);
+    /* What it costs, in a closed form (outline.h). Optional where there is nothing to choose.
+     */
+    struct rpi_outline (*outline)(const struct rpi_world_shape *shape);
 } rpi_algorithm;
 
 /* Catalogue. NULL past the end / when there is none such. */

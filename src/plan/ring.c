@@ -3,6 +3,7 @@
  * and is decoded by its owner too, so replicas are bit-identical. 2S(P-1)/P bytes a rank. */
 #include "plan/algorithms.h"
 #include "plan/circle.h"
+#include "plan/outline.h"
 
 static rp_status build(const rpi_plan_request *request, rpi_schedule *out_schedule) {
     int world = request->world, rank = request->rank;
@@ -19,6 +20,10 @@ static rp_status build(const rpi_plan_request *request, rpi_schedule *out_schedu
     return rpi_writer_finish(&writer);
 }
 
+static rpi_outline outline(const rpi_world_shape *s) {
+    return rpi_outline_ring(s, 2.0 * (s->world - 1));
+}
+
 const rpi_algorithm rpi_algorithm_ring = {
     .name = "ring",
     .summary = "neighbours only: P - 1 hops to reduce, P - 1 to gather",
@@ -26,4 +31,5 @@ const rpi_algorithm rpi_algorithm_ring = {
     .quantisations = -1,
     .fits = rpi_fits_all,
     .build = build,
+    .outline = outline,
 };

@@ -2,6 +2,7 @@
  * from it, and each of those passes its part on to all others. The root sends the vector once,
  * the others (P-2)/(P-1) of it: no rank sends more than S bytes. */
 #include "plan/algorithms.h"
+#include "plan/outline.h"
 #include "plan/schedule_writer.h"
 
 static void give(rpi_writer *writer) {
@@ -44,6 +45,15 @@ static rp_status build(const rpi_plan_request *request, rpi_schedule *out_schedu
     return rpi_writer_finish(&writer);
 }
 
+static rpi_outline outline(const rpi_world_shape *s) {
+    rpi_outline it = rpi_outline_all_pairs(s, 1, 1);
+    it.rounds_between *= 2;
+    it.rounds_inside *= 2;
+    it.worked = 1;
+    it.parts = s->world > 1 ? s->world - 1 : 1;
+    return it;
+}
+
 const rpi_algorithm rpi_algorithm_scatter_broadcast = {
     .name = "scatter",
     .summary = "scatter and all-gather: every byte leaves the root once, for long vectors",
@@ -51,4 +61,5 @@ const rpi_algorithm rpi_algorithm_scatter_broadcast = {
     .quantisations = 1,
     .fits = rpi_fits_all,
     .build = build,
+    .outline = outline,
 };

@@ -3,6 +3,7 @@
  * so that its link carries the vector once each way, as every other's does. */
 #include "plan/algorithms.h"
 #include "plan/direct.h"
+#include "plan/outline.h"
 
 /* Owners are numbered as their parts are, by their distance from the root less one. */
 static int owner_of(const rpi_schedule *schedule, int part) {
@@ -48,6 +49,15 @@ static rp_status build(const rpi_plan_request *request, rpi_schedule *out_schedu
     return rpi_writer_finish(&writer);
 }
 
+static rpi_outline outline(const rpi_world_shape *s) {
+    rpi_outline it = rpi_outline_all_pairs(s, 1, 1);
+    it.rounds_between *= 2;
+    it.rounds_inside *= 2;
+    it.worked = 3;
+    it.parts = s->world > 1 ? s->world - 1 : 1;
+    return it;
+}
+
 const rpi_algorithm rpi_algorithm_scatter_reduce = {
     .name = "scatter",
     .summary = "reduce-scatter among the others, sums to the root: for long vectors",
@@ -56,4 +66,5 @@ const rpi_algorithm rpi_algorithm_scatter_reduce = {
     .rank_order = true,
     .fits = rpi_fits_all,
     .build = build,
+    .outline = outline,
 };

@@ -4,6 +4,7 @@
  * world; 2S(P-1)/P bytes a rank. */
 #include "plan/algorithms.h"
 #include "plan/direct.h"
+#include "plan/outline.h"
 
 static rp_status build(const rpi_plan_request *request, rpi_schedule *out_schedule) {
     int world = request->world, rank = request->rank;
@@ -20,6 +21,11 @@ static rp_status build(const rpi_plan_request *request, rpi_schedule *out_schedu
     return rpi_writer_finish(&writer);
 }
 
+static rpi_outline outline(const rpi_world_shape *s) {
+    double share = (s->world - 1.0) / s->world;
+    return rpi_outline_all_pairs(s, 2, 2 * share);
+}
+
 const rpi_algorithm rpi_algorithm_sra = {
     .name = "sra",
     .summary = "scatter-reduce-allgather: two hops, each element encoded twice",
@@ -28,4 +34,5 @@ const rpi_algorithm rpi_algorithm_sra = {
     .rank_order = true,
     .fits = rpi_fits_all,
     .build = build,
+    .outline = outline,
 };

@@ -1,6 +1,7 @@
 /* Broadcast down a binomial tree rooted at the root: ceil(log2 P) rounds. In round k every rank
  * whose distance from the root is below 2^k sends to the one 2^k further on. */
 #include "plan/algorithms.h"
+#include "plan/outline.h"
 #include "plan/schedule_writer.h"
 
 /* The round in which a rank at this distance is reached: the place of its highest bit. */
@@ -35,6 +36,18 @@ static rp_status build(const rpi_plan_request *request, rpi_schedule *out_schedu
     return rpi_writer_finish(&writer);
 }
 
+static rpi_outline outline(const rpi_world_shape *s) {
+    int between = rpi_log2_up(s->hosts), inside = rpi_log2_up(s->world) - between;
+    return (rpi_outline){.rounds_between = between,
+                         .rounds_inside = inside > 0 ? inside : 0,
+                         .frames_between = between,
+                         .frames_inside = inside > 0 ? inside : 0,
+                         .host_bytes = (double)s->widest * between,
+                         .inside_bytes = inside > 0 ? inside : 0,
+                         .worked = 1,
+                         .parts = 1};
+}
+
 const rpi_algorithm rpi_algorithm_tree_broadcast = {
     .name = "tree",
     .summary = "binomial tree: the fewest rounds, for short vectors",
@@ -42,4 +55,5 @@ const rpi_algorithm rpi_algorithm_tree_broadcast = {
     .quantisations = 1,
     .fits = rpi_fits_all,
     .build = build,
+    .outline = outline,
 };

@@ -2,6 +2,7 @@
  * multiple of 2^k gives the sum of its subtree to the one 2^k before. ceil(log2 P) latencies,
  * and nobody handles more than that many frames. Not in rank order. */
 #include "plan/algorithms.h"
+#include "plan/outline.h"
 #include "plan/schedule_writer.h"
 
 static rp_status build(const rpi_plan_request *request, rpi_schedule *out_schedule) {
@@ -32,6 +33,18 @@ static rp_status build(const rpi_plan_request *request, rpi_schedule *out_schedu
     return rpi_writer_finish(&writer);
 }
 
+static rpi_outline outline(const rpi_world_shape *s) {
+    int between = rpi_log2_up(s->hosts), inside = rpi_log2_up(s->world) - between;
+    return (rpi_outline){.rounds_between = between,
+                         .rounds_inside = inside > 0 ? inside : 0,
+                         .frames_between = between,
+                         .frames_inside = inside > 0 ? inside : 0,
+                         .host_bytes = between,
+                         .inside_bytes = inside > 0 ? inside : 0,
+                         .worked = rpi_log2_up(s->world) + 1.0,
+                         .parts = 1};
+}
+
 const rpi_algorithm rpi_algorithm_tree_reduce = {
     .name = "tree",
     .summary = "partial sums up a binomial tree: the fewest rounds; not in rank order",
@@ -39,4 +52,5 @@ const rpi_algorithm rpi_algorithm_tree_reduce = {
     .quantisations = -1,
     .fits = rpi_fits_all,
     .build = build,
+    .outline = outline,
 };

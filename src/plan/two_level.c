@@ -14,6 +14,7 @@
 #include "base/memory.h"
 #include "plan/algorithms.h"
 #include "plan/layout.h"
+#include "plan/outline.h"
 #include "plan/schedule_writer.h"
 
 typedef struct levels {
@@ -176,6 +177,20 @@ static rp_status build(const rpi_plan_request *request, rpi_schedule *out_schedu
     return status == RP_OK ? rpi_writer_finish(&l.writer) : status;
 }
 
+static rpi_outline outline(const rpi_world_shape *s) {
+    double hosts = s->hosts, wide = s->widest;
+    double others = hosts - 1, mates = wide - 1;
+    return (rpi_outline){.rounds_between = hosts > 1 ? 2 : 0,
+                         .rounds_inside = wide > 1 ? 2 : 0,
+                         .frames_between = 4 * others,
+                         .frames_inside = 4 * mates * hosts,
+                         .host_bytes = 2 * others / hosts,
+                         .inside_bytes = mates / wide,
+                         .inside_values = mates / wide,
+                         .worked = (wide > 1 ? 2 : 1) + 3,
+                         .parts = s->widest * s->hosts};
+}
+
 const rpi_algorithm rpi_algorithm_two_level = {
     .name = "two-level",
     .summary = "reduce inside hosts, sra between them with a shard a rank, gather inside",
@@ -184,4 +199,5 @@ const rpi_algorithm rpi_algorithm_two_level = {
     .knows_hosts = true,
     .fits = rpi_fits_all,
     .build = build,
+    .outline = outline,
 };

@@ -71,9 +71,9 @@ for op in $collectives; do
         progress_thread=false in_place=$in_place in_place_time_s="$place_time" \
         in_place_algbw_bytes_s="$place_time" in_place_busbw_bytes_s="$place_busbw"
 done
-keys plan all-reduce --ranks 8 --size 4000 -- op='"all-reduce"' ranks=8 bytes=4000 codec='"fp32"' \
-    encoded_bytes=4000 algorithm="$text" link_bytes_s="$number" link_latency_s="$number" time_s="$number" \
-    wire_bytes="$number" wire_s="$number" encode_s="$number" decode_s="$number" frames='[0-9]+'
+keys plan all-reduce --ranks 8 --size 4000 -- op='"all-reduce"' ranks=8 hosts=8 bytes=4000 codec='"fp32"' \
+    encoded_bytes=4000 algorithm="$text" link_bytes_s="$number" link_latency_s="$number" local_bytes_s="$number" \
+    local_latency_s="$number" time_s="$number" wire_bytes="$number" host_bytes="$number" wire_s="$number" encode_s="$number" decode_s="$number" frames='[0-9]+'
 list='\[("[^"]*",?)+\]'
 keys info -- version="$text" build="$text" compiler="$text" onednn="$text" sanitizers="$text" isa="$text" \
     cpu_features="$text" cores='[0-9]+' codecs="$list" algorithms="$list" transports="$list" models="$list" \

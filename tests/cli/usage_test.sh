@@ -188,7 +188,7 @@ for collective in reduce gather scatter; do
     says "^$collective by .*, root 3: " plan $collective --ranks 5 --rank 2 --root 3
     says "\"op\":\"$collective\"" plan $collective --ranks 5 --json
 done
-says 'rank 4 -> wire' plan all-to-all --ranks 5
+says 'rank 4 -> wire' plan all-to-all --ranks 5 --steps
 says '"algorithm":"direct"' plan reduce --ranks 8 --size 4 --json
 says '"algorithm":"scatter"' plan reduce --ranks 8 --size 100MB --json
 

@@ -44,7 +44,7 @@ static const rpi_algorithm weighed = {
 static void use_it(rp_comm *comm) {
     for (int lossy = 0; lossy < 2; lossy++)
         for (int size = 0; size < 65; size++)
-            comm->chosen[RPI_ALL_REDUCE][lossy][size] = &weighed;
+            comm->choices.by_size[RPI_ALL_REDUCE][lossy][size] = &weighed;
 }
 
 static float times(float x, rpi_fraction weight) {

@@ -15,7 +15,8 @@ static double q4_bytes(double bytes) {
 static rpi_cost price(const rpi_algorithm *algorithm, int world, double bytes, double encoded,
                       rpi_cost_model model) {
     rpi_cost cost = {0};
-    CHECK_OK(rpi_plan_cost(algorithm, world, (size_t)bytes, (size_t)encoded, &model, &cost));
+    rpi_plan_request request = {.world = world};
+    CHECK_OK(rpi_plan_cost(algorithm, &request, (size_t)bytes, (size_t)encoded, &model, &cost));
     return cost;
 }
 
@@ -43,6 +44,9 @@ static void bytes_are_those_of_the_formulas(void) {
             {&rpi_algorithm_root_gather, 1.0 / world},
             {&rpi_algorithm_root_scatter, share},
             {&rpi_algorithm_pairwise, share},
+            {&rpi_algorithm_two_level, 2 * share},
+            {&rpi_algorithm_oneshot, world - 1},
+            {&rpi_algorithm_tree_reduce, 1},
         };
         for (size_t i = 0; i < sizeof formulas / sizeof formulas[0]; i++) {
             rpi_cost cost = price(formulas[i].algorithm, world, bytes, bytes, gigabit);
@@ -153,7 +157,12 @@ static void more_is_dearer(void) {
     const rpi_algorithm *algorithm;
     for (int i = 0; (algorithm = rpi_algorithm_at(i)) != NULL; i++) {
         int world = rpi_algorithm_fits(algorithm, 6) ? 6 : 2;
-        rpi_cost_model model = {1e9, 1e-5, 2e9, 4e9, 64, 1e-6, 0, 0};
+        rpi_cost_model model = {.bytes_per_s = 1e9,
+                                .latency_s = 1e-5,
+                                .encode_bytes_s = 2e9,
+                                .decode_add_bytes_s = 4e9,
+                                .frame_bytes = 64,
+                                .frame_s = 1e-6};
         double before_s = 0;
         for (int64_t bytes = 0; bytes < 1000000000; bytes = 3 * bytes + 1000) {
             double time_s = price(algorithm, world, (double)bytes, (double)bytes, model).time_s;
@@ -185,11 +194,14 @@ static void hundreds_of_ranks(void) {
 
 static void what_is_too_large_is_refused(void) {
     rpi_cost cost;
-    CHECK_FAILS(rpi_plan_cost(&rpi_algorithm_sra, 4000, 1, 1, &gigabit, &cost), UNSUPPORTED,
-                "among 4000 ranks");
-    CHECK_FAILS(rpi_plan_cost(&rpi_algorithm_dissemination, 16384, 1, 1, &gigabit, &cost),
+    CHECK_FAILS(rpi_plan_cost(&rpi_algorithm_sra, &(rpi_plan_request){.world = 4000}, 1, 1,
+                              &gigabit, &cost),
+                UNSUPPORTED, "among 4000 ranks");
+    CHECK_FAILS(rpi_plan_cost(&rpi_algorithm_dissemination, &(rpi_plan_request){.world = 16384},
+                              1, 1, &gigabit, &cost),
                 UNSUPPORTED, "among 16384 ranks");
-    CHECK_OK(rpi_plan_cost(&rpi_algorithm_dissemination, 1000, 1, 1, &gigabit, &cost));
+    CHECK_OK(rpi_plan_cost(&rpi_algorithm_dissemination, &(rpi_plan_request){.world = 1000}, 1,
+                           1, &gigabit, &cost));
 }
 
 static void bad_models_are_refused(void) {
@@ -198,11 +210,15 @@ static void bad_models_are_refused(void) {
                                   {.frame_bytes = -1},          {.chunks_in_flight = -1}};
     rpi_cost cost;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
-        CHECK_FAILS(rpi_plan_cost(&rpi_algorithm_sra, 4, 1, 1, &bad[i], &cost), INVALID,
-                    "model");
-    CHECK_FAILS(rpi_plan_cost(&rpi_algorithm_sra, 0, 1, 1, &gigabit, &cost), INVALID, "world");
-    CHECK_FAILS(rpi_plan_cost(&rpi_algorithm_rendezvous, 3, 1, 1, &gigabit, &cost), UNSUPPORTED,
-                "world of 3");
+        CHECK_FAILS(rpi_plan_cost(&rpi_algorithm_sra, &(rpi_plan_request){.world = 4}, 1, 1,
+                                  &bad[i], &cost),
+                    INVALID, "model");
+    CHECK_FAILS(rpi_plan_cost(&rpi_algorithm_sra, &(rpi_plan_request){.world = 0}, 1, 1,
+                              &gigabit, &cost),
+                INVALID, "world");
+    CHECK_FAILS(rpi_plan_cost(&rpi_algorithm_rendezvous, &(rpi_plan_request){.world = 3}, 1, 1,
+                              &gigabit, &cost),
+                UNSUPPORTED, "world of 3");
 }
 
 static void memory_failing_anywhere_is_reported(void) {
@@ -211,7 +227,8 @@ static void memory_failing_anywhere_is_reported(void) {
     for (long n = 1; status != RP_OK && n < 10000; n++) {
         rpi_cost cost;
         rpi_memory_fail_after(n);
-        status = rpi_plan_cost(&rpi_algorithm_ring, 5, VECTOR, VECTOR, &model, &cost);
+        status = rpi_plan_cost(&rpi_algorithm_ring, &(rpi_plan_request){.world = 5}, VECTOR,
+                               VECTOR, &model, &cost);
         rpi_memory_fail_after(0);
         CHECK(status == RP_OK || status == RP_NOMEM);
     }

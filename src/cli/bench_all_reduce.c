@@ -52,6 +52,7 @@ const rpi_command rpi_command_bench_all_reduce = {
     .notes = RPI_BENCH_NOTES,
     .examples = "  redpoll bench all-reduce -n 4 --count 25557032 --link 1Gbit,50us\n"
                 "  redpoll bench all-reduce -n 4 --codec q4 --link 1Gbit,50us --json\n"
+                "  redpoll bench all-reduce -n 4 --hosts 2 --link 1Gbit,50us\n"
                 "  redpoll bench all-reduce -n 2 -b 1K -e 64M -f 2\n"
                 "  redpoll bench all-reduce -n 2 --sizes 64K,16M --dtype i64 --reduce max\n"
                 "  redpoll run -n 4 redpoll bench all-reduce --count 16M --transport tcp\n",

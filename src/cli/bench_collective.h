@@ -151,6 +151,9 @@ void rpi_bench_print_json(const rpi_bench *bench, const rpi_bench_row *row);
 /* clang-format off */
 #define RPI_BENCH_OPTIONS                                                                      \
     RPI_WORLD_OPTIONS(rpi_bench_settings, world),                                              \
+    {"hosts", NULL, NULL, RPI_OPTION_COUNT, RPI_BENCH_FIELD(world.hosts), NULL, 1, 65535, "N", \
+     "count the ranks as being on N hosts, evenly; --link then shapes between these only",     \
+     NULL},                                                                                    \
     {"progress-thread", NULL, NULL, RPI_OPTION_FLAG, RPI_BENCH_FIELD(world.progress_thread),   \
      NULL, 0, 0, NULL, "let a thread drive the transfers, as training does", NULL},            \
     RPI_ROW_ITERS(RPI_BENCH_FIELD(iters), "5"),                                                \

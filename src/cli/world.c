@@ -19,6 +19,9 @@ rp_status rpi_world_check_transport(const char *text) {
 }
 
 rp_status rpi_world_check(const rpi_world_settings *settings) {
+    if (settings->ranks && settings->hosts > settings->ranks)
+        return RP_FAIL(INVALID, "--hosts %lld is more than the %lld ranks; say -n, too",
+                       (long long)settings->hosts, (long long)settings->ranks);
     return settings->ranks ? rpi_launch_check_ranks(settings->ranks) : RP_OK;
 }
 
@@ -27,7 +30,11 @@ bool rpi_world_must_launch(const rpi_world_settings *settings) {
 }
 
 static rp_status connect_ranks(const rpi_world_settings *settings, rpi_world *world) {
+    char host[32];
+    snprintf(host, sizeof host, "host %lld",
+             (long long)(world->rank * settings->hosts / world->ranks));
     rp_comm_options options = {
+        .host = settings->hosts ? host : NULL,
         .transport = settings->transport,
         .link = settings->link,
         .bind_host = settings->bind_host,
@@ -95,6 +102,9 @@ rp_status rpi_world_join(const rpi_world_settings *settings, rpi_world *out_worl
     if (settings->ranks > 0 && settings->ranks != place.world)
         return RP_FAIL(INVALID, "-n %lld, but %s started a world of %d; leave -n out there",
                        (long long)settings->ranks, place.found_by, place.world);
+    if (settings->hosts > place.world)
+        return RP_FAIL(INVALID, "--hosts %lld is more than the %d ranks",
+                       (long long)settings->hosts, place.world);
     greet(settings, &place);
     RP_TRY(connect_ranks(settings, &world));
     *out_world = world;

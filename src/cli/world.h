@@ -12,6 +12,7 @@
 
 typedef struct rpi_world_settings {
     int64_t ranks; /* -n: 0 when absent */
+    int64_t hosts; /* that ranks count as being on, evenly; 0: those they are on */
     const char *link, *transport, *bind_host;
     double timeout_s, warn_after_s, connect_timeout_s;
     int64_t chunk_bytes;

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "net/host_card.h"
 #include "net/meeting.h"
 
 #include <inttypes.h>
@@ -183,6 +184,7 @@ static rp_status open_endpoint(mesh_work *work, const rpi_transport *transport, 
     if (wrapped) {
         options.shape = work->options->shape;
         options.inner = transport;
+        options.card = mesh->card;
     }
     RP_TRY(outer->open(&options, &mesh->endpoints[kind]));
     work->kinds[kind] = transport;
@@ -192,6 +194,22 @@ static rp_status open_endpoint(mesh_work *work, const rpi_transport *transport, 
     snprintf(work->subjects[kind], SUBJECT_BYTES, "address.%s%s", wrapped ? "shaped." : "",
              transport->name);
     return rpi_meeting_show(&work->meeting, work->subjects[kind], address);
+}
+
+/* Ranks of a named host share its card: the first one makes it. */
+static rp_status share_card(mesh_work *work) {
+    rpi_mesh *mesh = work->mesh;
+    char address[RPI_CARD_BYTES];
+    int first = 0;
+    if (!work->outer || !mesh->peers[mesh->rank].named[0]) return RP_OK;
+    while (mesh->host_of[first] != mesh->host_of[mesh->rank]) first++;
+    if (first == mesh->rank) {
+        RP_TRY(rpi_host_card_make(&work->options->shape, work->options->frame_bytes,
+                                  &mesh->card, address, sizeof address));
+        return rpi_meeting_show(&work->meeting, "door", address);
+    }
+    RP_TRY(rpi_meeting_read(&work->meeting, "door", first, address, sizeof address));
+    return rpi_host_card_join(address, &mesh->card);
 }
 
 static rp_status open_endpoints(mesh_work *work) {
@@ -271,16 +289,20 @@ static rp_status allocate(mesh_work *work) {
 }
 
 static rp_status bring_up(mesh_work *work) {
-    const char *subjects[KINDS + 2] = {"card"}; /* and a NULL after the last */
+    const char *subjects[KINDS + 3] = {"card"}; /* and a NULL after the last */
     RP_TRY(allocate(work));
     RP_TRY(find_transports(work));
     RP_TRY(exchange_cards(work));
     rpi_meeting_go_on(&work->meeting);
+    RP_TRY(share_card(work));
     RP_TRY(open_endpoints(work));
     RP_TRY(connect_all(work));
     for (int kind = 0; kind < work->kind_count; kind++)
         subjects[1 + kind] = work->subjects[kind];
-    return rpi_meeting_leave(&work->meeting, subjects);
+    if (work->mesh->card) subjects[1 + work->kind_count] = "door";
+    RP_TRY(rpi_meeting_leave(&work->meeting, subjects));
+    rpi_host_card_shut(work->mesh->card);
+    return RP_OK;
 }
 
 rp_status rpi_mesh_connect(const rp_store *store, int rank, int world,
@@ -311,6 +333,7 @@ void rpi_mesh_close(rpi_mesh *mesh) {
     if (!mesh) return;
     for (int i = 0; mesh->endpoints[i]; i++)
         mesh->endpoints[i]->transport->close(mesh->endpoints[i]);
+    rpi_host_card_close(mesh->card);
     rpi_free(mesh->links);
     rpi_free(mesh->host_of);
     rpi_free(mesh->peers);

@@ -11,6 +11,7 @@
 #include "net/endpoint.h"
 #include "net/fault.h"
 #include "net/frame.h"
+#include "net/host_card.h"
 #include "net/link_shape.h"
 
 #include <string.h>
@@ -39,7 +40,8 @@ typedef struct shaped_endpoint {
     const rpi_transport *kind; /* of the inner endpoint */
     rpi_endpoint *inner;
     size_t frame_bytes;
-    rpi_card card;
+    rpi_card card;       /* this rank's own */
+    rpi_host_card *host; /* instead: its host's; NULL: none. Borrowed */
     shaped_link **links; /* [world] */
 } shaped_endpoint;
 
@@ -64,6 +66,7 @@ static rp_status shaped_fill(shaped_endpoint *endpoint, const rpi_endpoint_optio
     inner.frame_bytes += WRAP_BYTES;
     inner.shape = (rpi_link_shape){0};
     inner.inner = NULL;
+    inner.card = NULL;
     RP_TRY(rpi_alloc_array((size_t)options->world, sizeof *endpoint->links, "links",
                            &endpoint->links));
     return endpoint->kind->open(&inner, &endpoint->inner);
@@ -84,6 +87,7 @@ static rp_status shaped_open(const rpi_endpoint_options *options, rpi_endpoint *
                                     .inner = options->inner};
     endpoint->kind = options->inner;
     endpoint->frame_bytes = options->frame_bytes;
+    endpoint->host = options->card;
     rpi_card_init(&endpoint->card, &options->shape, options->frame_bytes);
     rp_status status = shaped_fill(endpoint, options);
     if (status != RP_OK) {
@@ -122,6 +126,14 @@ static shaped_endpoint *endpoint_of(const rpi_link *link) {
     return (shaped_endpoint *)link->endpoint;
 }
 
+static rpi_card *take_card(shaped_endpoint *endpoint) {
+    return endpoint->host ? rpi_host_card_lock(endpoint->host) : &endpoint->card;
+}
+
+static void give_card(shaped_endpoint *endpoint) {
+    if (endpoint->host) rpi_host_card_unlock(endpoint->host);
+}
+
 /* --- out --- */
 
 static rp_status shaped_lend(rpi_link *base, size_t bytes, void **out_region) {
@@ -149,7 +161,8 @@ static rp_status shaped_post(rpi_link *base, size_t bytes) {
     shaped_endpoint *endpoint = endpoint_of(base);
     if (bytes == 0 || bytes > link->lent_bytes)
         return RP_FAIL(STATE, "%zu bytes posted into a region of %zu", bytes, link->lent_bytes);
-    int64_t start_ns = rpi_card_send(&endpoint->card, &link->waiting, rpi_now_ns(), bytes);
+    int64_t start_ns = rpi_card_send(take_card(endpoint), &link->waiting, rpi_now_ns(), bytes);
+    give_card(endpoint);
     rpi_frame_header wrap = {.kind = RPI_FRAME_TIMED, .sequence = (uint64_t)start_ns};
     rpi_frame_seal(link->lent, &wrap, bytes, false);
     link->lent = NULL;
@@ -203,7 +216,8 @@ static void refresh(shaped_endpoint *endpoint, int64_t now_ns) {
     for (int peer = 0; peer < endpoint->base.world; peer++)
         if (endpoint->links[peer]) (void)learn(endpoint->links[peer]);
     while ((link = first_arrived(endpoint, now_ns)) != NULL) {
-        link->visible_ns = rpi_card_receive(&endpoint->card, link->start_ns, link->bytes);
+        link->visible_ns = rpi_card_receive(take_card(endpoint), link->start_ns, link->bytes);
+        give_card(endpoint);
         link->placed = true;
     }
 }

@@ -40,6 +40,8 @@ typedef struct rpi_endpoint_options {
                               loopback */
     size_t frame_bytes;    /* longest frame, header included; the executor never sends more */
     rpi_link_shape shape;
+    struct rpi_host_card *card; /* what the shaping wrapper takes in place of a card of its own;
+                                   NULL: none. Borrowed until close() */
     const struct rpi_transport *inner; /* the shaping wrapper only: what it wraps */
 } rpi_endpoint_options;
 

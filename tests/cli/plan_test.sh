@@ -41,6 +41,7 @@ for op in $collectives; do
         both "$op" -n 2 $words $short
     done
 done
+refused '--hosts 3 is more than the 2 ranks; say -n, too' all-reduce -n 2 --hosts 3
 refused 'barrier takes no --count' barrier -n 2 --count 10
 refused 'all-to-all takes no --codec: .* all-reduce, reduce-scatter, all-gather' all-to-all -n 2 --codec q4
 refused 'all-reduce takes no --root' all-reduce -n 2 --root=1
@@ -89,6 +90,9 @@ else
         agrees reduce-scatter -n 3 --count 150000 --algorithm $algorithm $link
         agrees all-gather -n 3 --count 150000 --algorithm $algorithm $link
     done
+    # Two hosts of two: their ranks share a link, and inside a host there is none.
+    for algorithm in sra two-level; do agrees all-reduce -n 4 --hosts 2 --count 400000 --algorithm $algorithm $link; done
+    agrees all-reduce -n 4 --hosts 2 --count 4000000 --codec q4 $link
     agrees all-gather -n 4 --count 300000 --dtype bf16 --codec q8 $link
     for algorithm in tree scatter; do agrees broadcast -n 4 --count 250000 --root 1 --algorithm $algorithm $link; done
     for algorithm in direct scatter; do agrees reduce -n 3 --count 200000 --root 2 --algorithm $algorithm $link; done

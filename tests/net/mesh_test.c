@@ -237,6 +237,32 @@ static void shaped_links(void) {
     all_say(parties, 3, RP_INVALID, "'shaped' wraps another");
 }
 
+/* Named hosts are hosts, on one machine, and shaped between each other only. */
+static void named_hosts(void) {
+    static const char *const names[] = {"big", "small", "big", "small", "big"};
+    int before = check_descriptors();
+    for (int shaped = 0; shaped < 2; shaped++) {
+        party parties[5];
+        for (int i = 0; i < 5; i++) {
+            parties[i] = member(i, 5);
+            parties[i].options.host = names[i];
+            if (shaped) parties[i].options.shape.bytes_per_s = 1e9;
+        }
+        gather(parties, 5);
+        for (int i = 0; i < 5; i++) {
+            CHECK_MSG(parties[i].status == RP_OK, "%s", parties[i].message);
+            CHECK_EQ(parties[i].links, 4);
+            CHECK_EQ(parties[i].hosts, 3 * 1 + 2 * 2);
+            CHECK_EQ(parties[i].endpoints, 1 + shaped);
+        }
+    }
+    CHECK_EQ(check_descriptors(), before);
+    party parties[3] = {member(0, 3), member(1, 3), member(2, 3)};
+    parties[1].options.host = "big";
+    gather(parties, 3);
+    all_say(parties, 3, RP_MISMATCH, "names the host it counts as being on");
+}
+
 static void bad_arguments(void) {
     rpi_mesh *mesh = NULL;
     rpi_mesh_options options = {.prefix = "world", .timeout_s = 1};
@@ -256,4 +282,4 @@ CASES({"every_world_meets", every_world_meets}, {"a_name_serves_again", a_name_s
       {"a_rank_that_does_not_go_on_is_named", a_rank_that_does_not_go_on_is_named},
       {"a_rank_that_comes_twice", a_rank_that_comes_twice}, {"ranks_disagree", ranks_disagree},
       {"unknown_transports", unknown_transports}, {"shaped_links", shaped_links},
-      {"bad_arguments", bad_arguments})
+      {"named_hosts", named_hosts}, {"bad_arguments", bad_arguments})

@@ -74,13 +74,10 @@ rp_status rpi_combine_weigh(rpi_combinations *pool, rpi_combination a, rpi_fract
 
 /* Both coefficients added; either may be absent. */
 static rp_status add_coefficients(const rpi_span *a, const rpi_span *b, rpi_span *sum) {
+    static const rpi_span absent = {.times = 0, .over = 1};
     int64_t left, right;
-    if (!a || !b) {
-        const rpi_span *one = a ? a : b;
-        sum->times = one->times;
-        sum->over = one->over;
-        return RP_OK;
-    }
+    if (!a) a = &absent;
+    if (!b) b = &absent;
     if (__builtin_mul_overflow(a->times, b->over, &left) ||
         __builtin_mul_overflow(b->times, a->over, &right) ||
         __builtin_add_overflow(left, right, &sum->times) ||

@@ -290,14 +290,15 @@ static rp_status build_schedules(simulation *s, const rpi_algorithm *algorithm) 
 
 /* Into how many parts the bytes are cut: an all-to-all has its blocks twice, as it sends and as
  * it receives them. */
-static int cut_parts(const rpi_schedule *schedule) {
-    return rpi_collective_kind_of(schedule->algorithm->collective)->both_ways ? schedule->world
-                                                                              : schedule->parts;
+static int cut_parts(const rpi_algorithm *algorithm, const rpi_schedule *schedule) {
+    return rpi_collective_kind_of(algorithm->collective)->both_ways ? schedule->world
+                                                                    : schedule->parts;
 }
 
 /* How many chunks there are, and how many of them are simulated to tell the pace of all. */
-static void plan_chunks(simulation *s, size_t bytes, size_t encoded) {
-    int parts = cut_parts(&s->schedules[0]);
+static void plan_chunks(simulation *s, const rpi_algorithm *algorithm, size_t bytes,
+                        size_t encoded) {
+    int parts = cut_parts(algorithm, &s->schedules[0]);
     s->chunks = rpi_split_chunks(bytes, s->model->chunk_bytes, parts);
     s->in_flight =
         s->model->chunks_in_flight > 0 ? s->model->chunks_in_flight : RPI_CHUNKS_IN_FLIGHT;
@@ -413,7 +414,7 @@ rp_status rpi_plan_cost(const rpi_algorithm *algorithm, const rpi_plan_request *
     simulation s = {.model = model, .request = request, .world = world};
     rp_status status = build_schedules(&s, algorithm);
     if (status == RP_OK) {
-        plan_chunks(&s, bytes, encoded);
+        plan_chunks(&s, algorithm, bytes, encoded);
         status = lay_out_chunks(&s);
     }
     if (status == RP_OK) status = run(&s);

@@ -245,7 +245,8 @@ SIMD void end_block(const forward_block *block, int64_t b, int64_t h, int64_t fi
         row_store(row, c, vf_div(vf_load(block->out + i * block->padded + c), divisor), live);
         if (!it->lse) continue;
         double shift = top == -INFINITY ? 0 : top * LN_2;
-        it->lse[(b * it->heads + h) * it->q_length + first + i] = (float)(shift + log(sum));
+        it->lse[(b * it->heads + h) * it->q_length + first + i] =
+            (float)(shift + log((double)sum));
     }
 }
 

@@ -90,7 +90,7 @@ SIMD void one_row(const rpi_kernel_cross_entropy *it, int64_t row) {
     bool kept = backward && !dx.bf16;
     row_sums sums = sum_row(x, it->classes, most, kept ? &dx : NULL, smoothed);
     double smooth = it->smoothing;
-    double loss = log(sums.exponentials) - (1 - smooth) * ((double)own - most);
+    double loss = log((double)sums.exponentials) - (1 - smooth) * ((double)own - most);
     if (smoothed) loss -= smooth / (double)it->classes * sums.shifted;
     it->losses[row] = (float)loss;
     if (backward) gradient_row(it, x, dx, kept, most, sums.exponentials, label);

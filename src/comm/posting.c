@@ -147,11 +147,44 @@ static rp_status post_scaled(rp_request *request, double factor) {
 
 /* ---- posting ---- */
 
+/* What the choice of an algorithm depends on. */
+typedef struct load {
+    bool lossy;
+    size_t bytes, granule_bytes; /* of all elements; of the longest granule, as values */
+} load;
+
+static void add_load(load *sum, const rpi_run *run) {
+    size_t each = rp_dtype_bytes(run->dtype);
+    size_t granule = rp_codec_granule(&run->codec);
+    size_t granule_bytes = (granule < run->count ? granule : run->count) * each;
+    sum->lossy |= !rp_codec_is_exact(&run->codec, run->dtype);
+    sum->bytes += run->count * each;
+    if (granule_bytes > sum->granule_bytes) sum->granule_bytes = granule_bytes;
+}
+
+/* What travels exactly inside a host must fit a frame so, too: granules that are too long for
+ * that go between ranks as if each had a host to itself. */
+static rp_status find_routine(rp_request *request, const rpi_posting *posting,
+                              const rpi_plan_request *plan, const load *of) {
+    rp_comm *comm = request->comm;
+    const char *name = posting->options->algorithm;
+    RP_TRY(rpi_comm_routine(comm, posting->collective, name, plan, of->lossy, of->bytes,
+                            &request->routine));
+    if (name || !request->routine->inside || of->granule_bytes <= RPI_FRAME_PAYLOAD)
+        return RP_OK;
+    rpi_plan_request flat = *plan;
+    const rpi_algorithm *algorithm = NULL;
+    flat.host_of = NULL;
+    RP_TRY(rpi_algorithm_choose(posting->collective, &flat, of->lossy, of->bytes,
+                                &rpi_nominal_links, &algorithm));
+    return rpi_comm_routine(comm, posting->collective, algorithm->name, plan, of->lossy,
+                            of->bytes, &request->routine);
+}
+
 static rp_status prepare(rp_request *request, const rpi_posting *posting) {
     rp_comm *comm = request->comm;
     const rp_collective_options *options = posting->options;
-    bool lossy = false;
-    size_t bytes = 0;
+    load all = {0};
     request->collective = posting->collective;
     request->reduce = posting->reduces ? options->reduce : RP_SUM;
     request->seed = options->seed;
@@ -160,19 +193,17 @@ static rp_status prepare(rp_request *request, const rpi_posting *posting) {
         const rpi_run *run = &request->cut.runs[i];
         RP_TRY(check_run(run, i));
         if (posting->reduces) RP_TRY(check_reduction(run, request->reduce));
-        lossy |= !rp_codec_is_exact(&run->codec, run->dtype);
-        bytes += run->count * rp_dtype_bytes(run->dtype);
+        add_load(&all, run);
     }
     rpi_plan_request plan = {.world = comm->world,
                              .rank = comm->rank,
                              .root = posting->root,
                              .mean = request->reduce == RP_AVG,
                              .host_of = comm->host_of};
-    RP_TRY(check_exactness(posting, lossy));
-    RP_TRY(rpi_comm_routine(comm, posting->collective, options->algorithm, &plan, lossy, bytes,
-                            &request->routine));
+    RP_TRY(check_exactness(posting, all.lossy));
+    RP_TRY(find_routine(request, posting, &plan, &all));
     int parts = request->routine->schedule.parts;
-    size_t chunk_bytes = rpi_comm_chunk_bytes(comm, posting->layout, parts, lossy);
+    size_t chunk_bytes = rpi_comm_chunk_bytes(comm, posting->layout, parts, all.lossy);
     request->cut.inside = request->routine->inside;
     RP_TRY(rpi_cut_make(&request->cut, posting->layout, parts, chunk_bytes, RPI_FRAME_PAYLOAD));
     return request->reduce == RP_PREMUL_SUM ? post_scaled(request, options->factor)

@@ -106,6 +106,28 @@ static void a_lossy_codec_is_exact_inside_a_host(void) {
     world_hosts(NULL);
 }
 
+/* Granules that fit a frame encoded and not as they are. */
+static void long_buckets(rp_comm *comm, int rank, int world, void *context) {
+    enum { COUNT = 300000 };
+    static float values[4][COUNT];
+    rp_segment segment = {.data = values[rank], .count = COUNT, .dtype = RP_F32};
+    rp_collective_options named = {.algorithm = "two-level"};
+    (void)context;
+    CHECK_OK(rp_codec_parse("q8:bucket=200000", &segment.codec));
+    world_fill(check_seed(), rank, values[rank], COUNT);
+    CHECK_FAILS(rp_all_reduce(comm, &segment, 1, &named), UNSUPPORTED, "use a smaller bucket");
+    CHECK_OK(rp_all_reduce(comm, &segment, 1, NULL));
+    double error = world_error(check_seed(), world, values[rank], COUNT, 1);
+    CHECK_MSG(error < 0.1, "error %g", error);
+}
+
+static void buckets_longer_than_a_frame_go_another_way(void) {
+    static const int host_of[MOST_RANKS] = {0, 0, 1, 1};
+    world_hosts(host_of);
+    world_run(4, NULL, long_buckets, NULL);
+    world_hosts(NULL);
+}
+
 /* 16-bit data and reductions that are no sums. */
 static void other_reductions(rp_comm *comm, int rank, int world, void *context) {
     enum { COUNT = 3001 };
@@ -193,4 +215,6 @@ CASES({"every layout, codec and count", every_layout_codec_and_count},
       {"a lossy codec is exact inside a host", a_lossy_codec_is_exact_inside_a_host},
       {"other reductions and dtypes", other_reductions_and_dtypes},
       {"error feedback goes between hosts", error_feedback_goes_between_hosts},
+      {"buckets longer than a frame go another way",
+       buckets_longer_than_a_frame_go_another_way},
       {"misuse is refused", misuse_is_refused})

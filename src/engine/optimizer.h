@@ -16,9 +16,11 @@ enum { RPI_OPTIMIZER_SLOTS = 4 };
 /* What may differ from step to step and from decay group to decay group. */
 typedef struct rpi_optimizer_rates {
     float learning_rate;
-    float momentum; /* 0: none */
     float weight_decay;
+    float momentum; /* sgd; 0: none */
     bool nesterov;
+    double beta1, beta2, epsilon; /* adamw */
+    int threads;                  /* up to 1: one; changes no bit */
 } rpi_optimizer_rates;
 
 typedef struct rpi_optimizer {
@@ -27,13 +29,17 @@ typedef struct rpi_optimizer {
     int slot_count;                              /* f32 arrays of state */
     const char *slot_names[RPI_OPTIMIZER_SLOTS]; /* in checkpoints: "momentum" */
 
+    /* RP_INVALID: rates that this kind does not take; those of all kinds have been checked. */
+    rp_status (*check)(const rpi_optimizer_rates *rates);
     /* One step over `count` elements. `step` is 0 for the first step of the run. slots[i]: the
      * range's part of slot i, zero before step 0. Elements are independent: any cut into ranges
-     * gives the same bits. RP_INVALID: rates that this kind does not take. */
-    rp_status (*check)(const rpi_optimizer_rates *rates);
+     * gives the same bits. */
     void (*update)(const rpi_optimizer_rates *rates, uint64_t step, int64_t count,
                    float *values, const float *gradients, float *const *slots);
 } rpi_optimizer;
+
+/* RP_INVALID: rates that no optimizer takes, or that this one does not. */
+rp_status rpi_optimizer_check(const rpi_optimizer *optimizer, const rpi_optimizer_rates *rates);
 
 /* The catalogue; NULL past the end. */
 const rpi_optimizer *rpi_optimizer_at(int index);

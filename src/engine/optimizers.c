@@ -3,8 +3,20 @@
 #include "engine/optimizer.h"
 
 extern const rpi_optimizer rpi_optimizer_sgd;
+extern const rpi_optimizer rpi_optimizer_adamw;
 
-static const rpi_optimizer *const catalogue[] = {&rpi_optimizer_sgd};
+static const rpi_optimizer *const catalogue[] = {&rpi_optimizer_sgd, &rpi_optimizer_adamw};
+
+rp_status rpi_optimizer_check(const rpi_optimizer *optimizer,
+                              const rpi_optimizer_rates *rates) {
+    if (!(rates->learning_rate >= 0))
+        return RP_FAIL(INVALID, "learning rate is %g; 0 or more is allowed",
+                       (double)rates->learning_rate);
+    if (!(rates->weight_decay >= 0))
+        return RP_FAIL(INVALID, "weight decay is %g; 0 or more is allowed",
+                       (double)rates->weight_decay);
+    return optimizer->check(rates);
+}
 
 const rpi_optimizer *rpi_optimizer_at(int index) {
     int count = (int)(sizeof catalogue / sizeof catalogue[0]);

@@ -4,20 +4,15 @@
  * Sutskever, Martens, Dahl, Hinton, "On the importance of initialization and momentum in deep
  * learning", ICML 2013, for Nesterov's variant. */
 #include "base/status.h"
+#include "engine/backends/cpu/kernels/kernel_optimizer.h"
 #include "engine/optimizer.h"
 
 extern const rpi_optimizer rpi_optimizer_sgd;
 
 static rp_status check(const rpi_optimizer_rates *rates) {
-    if (!(rates->learning_rate >= 0))
-        return RP_FAIL(INVALID, "learning rate is %g; 0 or more is allowed",
-                       (double)rates->learning_rate);
     if (!(rates->momentum >= 0))
         return RP_FAIL(INVALID, "momentum is %g; 0 or more is allowed",
                        (double)rates->momentum);
-    if (!(rates->weight_decay >= 0))
-        return RP_FAIL(INVALID, "weight decay is %g; 0 or more is allowed",
-                       (double)rates->weight_decay);
     if (rates->nesterov && rates->momentum == 0)
         return RP_FAIL(INVALID, "Nesterov's variant needs a momentum above 0");
     return RP_OK;
@@ -27,24 +22,17 @@ static rp_status check(const rpi_optimizer_rates *rates) {
 static void update(const rpi_optimizer_rates *rates, uint64_t step, int64_t count,
                    float *values, const float *gradients, float *const *slots) {
     (void)step;
-    const float rate = rates->learning_rate, momentum = rates->momentum;
-    const float decay = rates->weight_decay;
-    float *restrict p = values, *restrict buffer = slots[0];
-    const float *restrict g = gradients;
-    if (momentum == 0) {
-        for (int64_t i = 0; i < count; i++) p[i] -= rate * (g[i] + decay * p[i]);
-    } else if (!rates->nesterov) {
-        for (int64_t i = 0; i < count; i++) {
-            buffer[i] = momentum * buffer[i] + (g[i] + decay * p[i]);
-            p[i] -= rate * buffer[i];
-        }
-    } else {
-        for (int64_t i = 0; i < count; i++) {
-            float gradient = g[i] + decay * p[i];
-            buffer[i] = momentum * buffer[i] + gradient;
-            p[i] -= rate * (gradient + momentum * buffer[i]);
-        }
-    }
+    rpi_kernel_run run = {.threads = rates->threads, .isa = rpi_cpu_isa()};
+    rpi_kernel_sgd_step(
+        &run, &(rpi_kernel_sgd){.count = count,
+                                .values = values,
+                                .gradients = gradients,
+                                .gradient_scale = 1,
+                                .momentum_buffer = rates->momentum > 0 ? slots[0] : NULL,
+                                .learning_rate = rates->learning_rate,
+                                .momentum = rates->momentum,
+                                .weight_decay = rates->weight_decay,
+                                .nesterov = rates->nesterov});
 }
 
 const rpi_optimizer rpi_optimizer_sgd = {

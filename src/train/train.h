@@ -17,7 +17,7 @@ typedef struct rpi_train_options {
     int64_t seed;
 
     const char *optimizer;
-    double lr, momentum, weight_decay;
+    double lr, momentum, weight_decay, beta1, beta2, epsilon;
     bool nesterov;
     const char *decay; /* "all", or "weights": not vectors */
     const char *lr_schedule;

@@ -4,6 +4,17 @@
 
 #include <string.h>
 
+rpi_optimizer_rates rpi_train_rates(const rpi_train_options *o) {
+    return (rpi_optimizer_rates){.learning_rate = (float)o->lr,
+                                 .weight_decay = (float)o->weight_decay,
+                                 .momentum = (float)o->momentum,
+                                 .nesterov = o->nesterov,
+                                 .beta1 = o->beta1,
+                                 .beta2 = o->beta2,
+                                 .epsilon = o->epsilon,
+                                 .threads = o->threads > 1 ? (int)o->threads : 1};
+}
+
 static rp_status check_names(const rpi_train_options *o) {
     const rpi_model *model = NULL;
     rpi_model_options model_options;
@@ -20,9 +31,8 @@ static rp_status check_names(const rpi_train_options *o) {
     RP_TRY(rp_codec_parse(o->codec, &codec));
     RP_TRY(rpi_optimizer_find(o->optimizer, &optimizer));
     if (o->backend) RP_TRY(rpi_backend_find(o->backend, &backend));
-    rpi_optimizer_rates rates = {(float)o->lr, (float)o->momentum, (float)o->weight_decay,
-                                 o->nesterov};
-    return optimizer->check(&rates);
+    rpi_optimizer_rates rates = rpi_train_rates(o);
+    return rpi_optimizer_check(optimizer, &rates);
 }
 
 static rp_status check_choices(const rpi_train_options *o) {

@@ -66,29 +66,34 @@ static rp_status choose_rates(rpi_trainer *t) {
     return rpi_optimizer_find(o->optimizer, &t->optimizer);
 }
 
-/* Step the parameters in an arena range, each run of one decay group with its own rates. */
-static void update(void *context, int64_t first, int64_t count) {
-    rpi_trainer *t = context;
-    const rpi_train_options *o = t->options;
-    bool vectors_decay = strcmp(o->decay, "all") == 0;
-    for (int i = 0; i < t->network.parameter_count; i++) {
-        const rpi_parameter *parameter = &t->network.parameters[i];
-        if (parameter->is_state) continue;
-        const rpi_weight *weight = rpi_weights_find(t->weights, parameter->name);
-        if (weight->first < first || weight->first >= first + count) continue;
-        bool decays = parameter->decay_group == RPI_DECAY_WEIGHT || vectors_decay;
-        rpi_optimizer_rates rates = {.learning_rate = (float)t->learning_rate,
-                                     .momentum = (float)o->momentum,
-                                     .weight_decay = decays ? (float)o->weight_decay : 0,
-                                     .nesterov = o->nesterov};
-        float *slots[RPI_OPTIMIZER_SLOTS] = {0};
-        for (int s = 0; s < t->optimizer->slot_count; s++)
-            slots[s] = t->slots[s] + weight->first;
-        t->optimizer->update(&rates, (uint64_t)t->step, weight->count,
-                             rpi_weights_values(t->weights) + weight->first,
-                             rpi_weights_gradients(t->weights) + weight->first, slots);
-    }
+/* Step those elements of one parameter that lie in an arena range. */
+static void update_part(rpi_trainer *t, const rpi_parameter *parameter, int64_t first,
+                        int64_t end) {
+    const rpi_weight *weight = rpi_weights_find(t->weights, parameter->name);
+    int64_t from = weight->first > first ? weight->first : first;
+    int64_t to = weight->first + weight->count < end ? weight->first + weight->count : end;
+    if (from >= to) return;
+    rpi_optimizer_rates rates = rpi_train_rates(t->options);
+    bool decays =
+        parameter->decay_group == RPI_DECAY_WEIGHT || strcmp(t->options->decay, "all") == 0;
+    rates.learning_rate = (float)t->learning_rate;
+    if (!decays) rates.weight_decay = 0;
+    float *slots[RPI_OPTIMIZER_SLOTS] = {0};
+    for (int s = 0; s < t->optimizer->slot_count; s++) slots[s] = t->slots[s] + from;
+    t->optimizer->update(&rates, (uint64_t)t->step, to - from,
+                         rpi_weights_values(t->weights) + from,
+                         rpi_weights_gradients(t->weights) + from, slots);
+}
+
+void rpi_trainer_update(rpi_trainer *t, int64_t first, int64_t count) {
+    for (int i = 0; i < t->network.parameter_count; i++)
+        if (!t->network.parameters[i].is_state)
+            update_part(t, &t->network.parameters[i], first, first + count);
     rpi_weights_changed(t->weights, first, count);
+}
+
+static void update(void *context, int64_t first, int64_t count) {
+    rpi_trainer_update(context, first, count);
 }
 
 static rp_status open_strategy(rpi_trainer *t) {

@@ -75,6 +75,10 @@ void rpi_trainer_close(rpi_trainer *trainer); /* zeros are fine */
  * waits for it. Local. */
 rp_status rpi_trainer_compile(rpi_trainer *trainer);
 
+/* Step the parameters whose elements lie in an arena range, any of it, with the rates of their
+ * decay groups. Any cut of the arena into ranges gives the same bits. */
+void rpi_trainer_update(rpi_trainer *trainer, int64_t first, int64_t count);
+
 /* One step of the world. Collective. */
 rp_status rpi_trainer_step(rpi_trainer *trainer, rpi_step_metrics *out_metrics);
 
@@ -84,6 +88,9 @@ rp_status rpi_trainer_evaluate(rpi_trainer *trainer, rpi_evaluation *out_evaluat
 
 /* The mean of all ranks' running statistics, into states_count floats. Collective, exact. */
 rp_status rpi_trainer_average_states(rpi_trainer *trainer, float *out_states);
+
+/* The rates that the options ask for, at the schedule's peak and with decay. */
+rpi_optimizer_rates rpi_train_rates(const rpi_train_options *options);
 
 /* The global batch that the options ask for; RP_INVALID when they contradict each other or it
  * cannot be shared by `world` ranks. world 0: not known yet. */

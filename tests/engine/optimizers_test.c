@@ -22,13 +22,32 @@ static void sgd_by_hand(void) {
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         float value = 1, buffer = 0, gradient = 2;
-        CHECK_OK(sgd->check(&rows[i].rates));
+        CHECK_OK(rpi_optimizer_check(sgd, &rows[i].rates));
         sgd->update(&rows[i].rates, 0, 1, &value, &gradient, (float *[]){&buffer});
         CHECK_NEAR((double)value, rows[i].first, 1e-6);
         gradient = 3;
         sgd->update(&rows[i].rates, 1, 1, &value, &gradient, (float *[]){&buffer});
         CHECK_NEAR((double)value, rows[i].second, 1e-6);
     }
+}
+
+/* The first step goes by the sign of the gradient; the second by hand. */
+static void adamw_by_hand(void) {
+    const rpi_optimizer *adamw = NULL;
+    REQUIRE_OK(rpi_optimizer_find("adamw", &adamw));
+    rpi_optimizer_rates rates = {.learning_rate = 0.1f,
+                                 .weight_decay = 0.5f,
+                                 .beta1 = 0.8,
+                                 .beta2 = 0.9,
+                                 .epsilon = 1e-8};
+    CHECK_OK(rpi_optimizer_check(adamw, &rates));
+    float value = 1, first = 0, second = 0, gradient = 2;
+    adamw->update(&rates, 0, 1, &value, &gradient, (float *[]){&first, &second});
+    CHECK_NEAR((double)value, 1 - 0.1 * 0.5 - 0.1, 1e-6);
+    gradient = 3;
+    adamw->update(&rates, 1, 1, &value, &gradient, (float *[]){&first, &second});
+    double m = (0.8 * 0.4 + 0.2 * 3) / (1 - 0.64), v = (0.9 * 0.4 + 0.1 * 9) / (1 - 0.81);
+    CHECK_NEAR((double)value, 0.85 * (1 - 0.1 * 0.5) - 0.1 * m / sqrt(v), 1e-6);
 }
 
 static void fill(float *x, uint64_t index) {
@@ -60,10 +79,19 @@ static int equal_bits(const float *a, const float *b) {
 }
 
 static void any_cut(void) {
-    static const rpi_optimizer_rates rates[] = {
-        {.learning_rate = 0.1f, .momentum = 0.9f, .weight_decay = 1e-2f},
-        {.learning_rate = 0.1f, .momentum = 0.9f, .nesterov = true},
-        {.learning_rate = 0.1f}};
+    static const rpi_optimizer_rates rates[] = {{.learning_rate = 0.1f,
+                                                 .momentum = 0.9f,
+                                                 .weight_decay = 1e-2f,
+                                                 .beta1 = 0.9,
+                                                 .beta2 = 0.95,
+                                                 .epsilon = 1e-8},
+                                                {.learning_rate = 0.1f,
+                                                 .momentum = 0.9f,
+                                                 .nesterov = true,
+                                                 .beta2 = 0.5,
+                                                 .epsilon = 1e-3,
+                                                 .threads = 3},
+                                                {.learning_rate = 0.1f, .epsilon = 1}};
     for (int i = 0; rpi_optimizer_at(i); i++)
         for (size_t r = 0; r < sizeof rates / sizeof rates[0]; r++)
             for (int64_t piece = 1; piece < COUNT; piece += 7) {
@@ -78,14 +106,21 @@ static void any_cut(void) {
 static void bad_rates(void) {
     static const struct {
         rpi_optimizer_rates rates;
-        const char *part;
-    } rows[] = {{{.learning_rate = -1}, "learning rate is -1"},
-                {{.learning_rate = NAN}, "learning rate is"},
-                {{.momentum = -0.5f}, "momentum is -0.5"},
-                {{.weight_decay = -1}, "weight decay is -1"},
-                {{.nesterov = true}, "Nesterov"}};
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        CHECK_FAILS(rpi_optimizer_at(0)->check(&rows[i].rates), INVALID, rows[i].part);
+        const char *optimizer, *part;
+    } rows[] = {{{.learning_rate = -1}, "sgd", "learning rate is -1"},
+                {{.learning_rate = NAN}, "adamw", "learning rate is"},
+                {{.momentum = -0.5f}, "sgd", "momentum is -0.5"},
+                {{.weight_decay = -1}, "adamw", "weight decay is -1"},
+                {{.nesterov = true}, "sgd", "Nesterov's variant needs"},
+                {{.nesterov = true, .epsilon = 1}, "adamw", "one of sgd"},
+                {{.epsilon = 0}, "adamw", "epsilon is 0; above 0"},
+                {{.epsilon = 1, .beta1 = 1}, "adamw", "beta1 is 1; from 0 to below 1"},
+                {{.epsilon = 1, .beta2 = -1}, "adamw", "beta2 is -1"}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const rpi_optimizer *optimizer = NULL;
+        REQUIRE_OK(rpi_optimizer_find(rows[i].optimizer, &optimizer));
+        CHECK_FAILS(rpi_optimizer_check(optimizer, &rows[i].rates), INVALID, rows[i].part);
+    }
 }
 
 static void catalogue(void) {
@@ -100,5 +135,5 @@ static void catalogue(void) {
     CHECK_FAILS(rpi_optimizer_find("sgb", &found), INVALID, "did you mean 'sgd'");
 }
 
-CASES({"sgd_by_hand", sgd_by_hand}, {"any_cut", any_cut}, {"bad_rates", bad_rates},
-      {"catalogue", catalogue})
+CASES({"sgd_by_hand", sgd_by_hand}, {"adamw_by_hand", adamw_by_hand}, {"any_cut", any_cut},
+      {"bad_rates", bad_rates}, {"catalogue", catalogue})

@@ -59,6 +59,9 @@ static void stopping_changes_no_byte(void) {
     for (size_t c = 0; c < sizeof codecs / sizeof codecs[0]; c++)
         for (int world = 1; world <= 3; world++)
             compare_stopped(small_options(codecs[c]), world, 4, 9);
+    rpi_train_options options = small_options("q4");
+    options.optimizer = "adamw";
+    compare_stopped(options, 2, 4, 9);
 }
 
 /* Whichever rank is told to end: all do after the same step, and going on gives the bytes of a

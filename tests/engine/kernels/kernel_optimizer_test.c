@@ -2,8 +2,6 @@
 
 #include "engine/backends/cpu/kernels/kernel_optimizer.h"
 
-#include "engine/optimizer.h"
-
 /* Every output to the bit: replicas on different processors must stay equal. */
 #define EXACTLY 0, 0
 
@@ -159,25 +157,6 @@ static void three_steps_are_those_of_pytorch(void) {
     }
 }
 
-/* The engine's optimizer "sgd", to the bit. */
-static void sgd_is_the_engines(void) {
-    enum { COUNT = 333 };
-    const rpi_optimizer *engine;
-    REQUIRE_OK(rpi_optimizer_find("sgd", &engine));
-    for (int kind = 0; kind < 3; kind++) {
-        rpi_kernel_sgd it = draw_sgd(COUNT, 1);
-        it.momentum = kind ? 0.9f : 0;
-        it.nesterov = kind == 2;
-        float *p = kernel_normal(COUNT, 1, 1), *m = kernel_normal(COUNT, 1, 3);
-        rpi_optimizer_rates rates = {it.learning_rate, it.momentum, it.weight_decay,
-                                     it.nesterov};
-        engine->update(&rates, 1, COUNT, p, it.gradients, &m);
-        rpi_kernel_sgd_step(&(rpi_kernel_run){1, rpi_cpu_isa()}, &it);
-        for (int i = 0; i < COUNT; i++) CHECK(p[i] == it.values[i]);
-        kernel_buffers_free();
-    }
-}
-
 /* LAMB against its equations in double; where a norm is 0 the trust is 1. */
 static void lamb_is_its_equations(void) {
     rpi_kernel_run run = {1, rpi_cpu_isa()};
@@ -236,6 +215,5 @@ static void nonfinite_values_pass(void) {
 CASES({"every_form_gives_the_same_bits", every_form_gives_the_same_bits},
       {"cuts_change_nothing", cuts_change_nothing},
       {"three_steps_are_those_of_pytorch", three_steps_are_those_of_pytorch},
-      {"sgd_is_the_engines", sgd_is_the_engines},
       {"lamb_is_its_equations", lamb_is_its_equations},
       {"nonfinite_values_pass", nonfinite_values_pass})

@@ -1,0 +1,50 @@
+/* Adam with decoupled weight decay, as in PyTorch: moments corrected for their start at zero,
+ * and epsilon added to the corrected root.
+ *
+ * Kingma, Ba, "Adam: a method for stochastic optimization", ICLR 2015. Loshchilov, Hutter,
+ * "Decoupled weight decay regularization", ICLR 2019. */
+#include "base/status.h"
+#include "engine/backends/cpu/kernels/kernel_optimizer.h"
+#include "engine/optimizer.h"
+
+extern const rpi_optimizer rpi_optimizer_adamw;
+
+static rp_status check(const rpi_optimizer_rates *rates) {
+    if (!(rates->beta1 >= 0 && rates->beta1 < 1))
+        return RP_FAIL(INVALID, "beta1 is %g; from 0 to below 1 is allowed", rates->beta1);
+    if (!(rates->beta2 >= 0 && rates->beta2 < 1))
+        return RP_FAIL(INVALID, "beta2 is %g; from 0 to below 1 is allowed", rates->beta2);
+    if (!(rates->epsilon > 0))
+        return RP_FAIL(INVALID, "epsilon is %g; above 0 is allowed", rates->epsilon);
+    if (rates->nesterov)
+        return RP_FAIL(INVALID, "Nesterov's variant is one of sgd, not of adamw");
+    return RP_OK;
+}
+
+static void update(const rpi_optimizer_rates *rates, uint64_t step, int64_t count,
+                   float *values, const float *gradients, float *const *slots) {
+    rpi_kernel_run run = {.threads = rates->threads, .isa = rpi_cpu_isa()};
+    rpi_kernel_adamw_step(&run,
+                          &(rpi_kernel_adam){.count = count,
+                                             .values = values,
+                                             .gradients = gradients,
+                                             .gradient_scale = 1,
+                                             .first = slots[0],
+                                             .second = slots[1],
+                                             .learning_rate = (double)rates->learning_rate,
+                                             .beta1 = rates->beta1,
+                                             .beta2 = rates->beta2,
+                                             .epsilon = rates->epsilon,
+                                             .weight_decay = (double)rates->weight_decay,
+                                             .step = step + 1});
+}
+
+const rpi_optimizer rpi_optimizer_adamw = {
+    .name = "adamw",
+    .summary =
+        "m, v: running means of g, g^2; p -= rate * (m / (sqrt(v) + epsilon) + decay * p)",
+    .slot_count = 2,
+    .slot_names = {"exp_avg", "exp_avg_sq"},
+    .check = check,
+    .update = update,
+};

@@ -252,11 +252,14 @@ rp_status rp_comm_join(const rp_comm_options *options, rp_comm **out_comm) {
     return status;
 }
 
-static bool all_flushed(rp_comm *comm) {
+static bool all_delivered(rp_comm *comm) {
     for (int i = 0; comm->mesh->endpoints[i]; i++) {
         rpi_endpoint *endpoint = comm->mesh->endpoints[i];
-        (void)endpoint->transport->progress(endpoint);
-        if (endpoint->transport->flushed(endpoint) == RP_PENDING) return false;
+        const rpi_transport *transport = endpoint->transport;
+        (void)transport->progress(endpoint);
+        rp_status status = transport->delivered ? transport->delivered(endpoint)
+                                                : transport->flushed(endpoint);
+        if (status == RP_PENDING) return false;
     }
     return true;
 }
@@ -264,7 +267,7 @@ static bool all_flushed(rp_comm *comm) {
 /* Peers may still need the last frames we posted. */
 static void linger(rp_comm *comm) {
     int64_t deadline_ns = rpi_deadline_ns(LINGER_S);
-    while (!all_flushed(comm) && rpi_now_ns() < deadline_ns)
+    while (!all_delivered(comm) && rpi_now_ns() < deadline_ns)
         rpi_sleep_until_ns(rpi_now_ns() + RPI_SECOND_NS / 2000);
 }
 

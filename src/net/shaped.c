@@ -287,6 +287,12 @@ static rp_status shaped_flushed(rpi_endpoint *base) {
     return endpoint->kind->flushed(endpoint->inner);
 }
 
+static rp_status shaped_delivered(rpi_endpoint *base) {
+    shaped_endpoint *endpoint = (shaped_endpoint *)base;
+    if (!endpoint->kind->delivered) return endpoint->kind->flushed(endpoint->inner);
+    return endpoint->kind->delivered(endpoint->inner);
+}
+
 static void shaped_forget(rpi_endpoint *base) {
     shaped_endpoint *endpoint = (shaped_endpoint *)base;
     endpoint->kind->forget(endpoint->inner);
@@ -308,6 +314,7 @@ const rpi_transport rpi_transport_shaped = {
     .arm = shaped_arm,
     .disarm = shaped_disarm,
     .flushed = shaped_flushed,
+    .delivered = shaped_delivered,
     .close = shaped_close,
     .forget = shaped_forget,
 };

@@ -225,6 +225,15 @@ static rp_status tcp_flushed(rpi_endpoint *base) {
     return RP_OK;
 }
 
+static rp_status tcp_delivered(rpi_endpoint *base) {
+    const tcp_endpoint *endpoint = (const tcp_endpoint *)base;
+    for (int peer = 0; peer < base->world; peer++)
+        if (endpoint->links[peer] &&
+            !rpi_tcp_stream_is_delivered(&endpoint->links[peer]->stream))
+            return RP_PENDING;
+    return RP_OK;
+}
+
 const rpi_transport rpi_transport_tcp = {
     .name = "tcp",
     .summary = "TCP connections; any hosts that IP joins",
@@ -241,6 +250,7 @@ const rpi_transport rpi_transport_tcp = {
     .arm = tcp_arm,
     .disarm = tcp_disarm,
     .flushed = tcp_flushed,
+    .delivered = tcp_delivered,
     .close = tcp_close,
     .forget = tcp_forget,
 };

@@ -4,8 +4,10 @@
 #include "net/frame.h"
 
 #include <errno.h>
+#include <linux/sockios.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -44,6 +46,13 @@ void rpi_tcp_stream_close(rpi_tcp_stream *stream) {
 }
 
 /* --- out --- */
+
+bool rpi_tcp_stream_is_delivered(const rpi_tcp_stream *stream) {
+    int unsent = 0;
+    if (stream->fault.status != RP_OK) return true; /* nobody is there to receive */
+    if (stream->queue.count > 0) return false;
+    return ioctl(stream->fd, SIOCOUTQNSD, &unsent) != 0 || unsent == 0;
+}
 
 static rp_status keep_errno(rpi_tcp_stream *stream, const char *doing) {
     int peer = stream->link->peer;

@@ -49,4 +49,8 @@ void rpi_tcp_stream_event(rpi_tcp_stream *stream, uint32_t events);
 void rpi_tcp_stream_move(rpi_tcp_stream *stream);
 bool rpi_tcp_stream_has_news(rpi_tcp_stream *stream);
 
+/* The kernel has nothing left to send. What it has is lost when the peer writes to a connection
+ * that is closed: the kernel then answers with a reset. */
+bool rpi_tcp_stream_is_delivered(const rpi_tcp_stream *stream);
+
 #endif

@@ -97,7 +97,10 @@ typedef struct rpi_transport {
     void (*disarm)(rpi_endpoint *endpoint);
     /* Everything posted has left this process's buffers? RP_PENDING: progress first. */
     rp_status (*flushed)(rpi_endpoint *endpoint);
-    /* Close links and endpoint; nothing of it remains. What was not flushed is dropped. */
+    /* Optional where it is the same as flushed(): everything posted has left this host too, so
+     * that a peer gets it although it still writes to us when we close. */
+    rp_status (*delivered)(rpi_endpoint *endpoint);
+    /* Close links and endpoint; nothing of it remains. What was not delivered may be lost. */
     void (*close)(rpi_endpoint *endpoint);
     /* In a child that fork() made: close its copies of the descriptors. The peers and the
      * parent notice nothing; neither the endpoint nor its links can be used in the child any

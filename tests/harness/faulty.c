@@ -112,6 +112,11 @@ static rp_status faulty_flushed(rpi_endpoint *endpoint) {
     return beneath(endpoint)->transport->flushed(beneath(endpoint));
 }
 
+static rp_status faulty_delivered(rpi_endpoint *endpoint) {
+    const rpi_transport *inner = beneath(endpoint)->transport;
+    return (inner->delivered ? inner->delivered : inner->flushed)(beneath(endpoint));
+}
+
 rp_status faulty_wrap(rpi_link *inner, const faulty_plan *plan, rpi_link **out_link) {
     faulty_link *link = NULL;
     RP_TRY(rpi_alloc(sizeof *link, "a faulty link", &link));
@@ -124,6 +129,7 @@ rp_status faulty_wrap(rpi_link *inner, const faulty_plan *plan, rpi_link **out_l
     link->transport.arm = faulty_arm;
     link->transport.disarm = faulty_disarm;
     link->transport.flushed = faulty_flushed;
+    link->transport.delivered = faulty_delivered;
     link->endpoint = *inner->endpoint;
     link->endpoint.transport = &link->transport;
     link->base = *inner;

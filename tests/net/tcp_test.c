@@ -204,6 +204,31 @@ static void a_peer_that_does_not_come_is_waited_for_until_the_deadline(void) {
     link_pair_close(&pair);
 }
 
+/* What a kernel keeps while the peer does not read is flushed, and not delivered. */
+static void delivered_is_more_than_flushed(void) {
+    link_pair pair;
+    uint64_t sent = 0;
+    rp_status status = RP_OK;
+    REQUIRE_OK(link_pair_open(&pair, tcp(), FRAME_BYTES));
+    CHECK_OK(tcp()->delivered(pair.endpoints[0]));
+    while (tcp()->flushed(pair.endpoints[0]) == RP_OK &&
+           tcp()->delivered(pair.endpoints[0]) == RP_OK) {
+        status = link_send(pair.links[0], sent, FRAME_BYTES);
+        sent += status == RP_OK;
+    }
+    CHECK_EQ(tcp()->delivered(pair.endpoints[0]), RP_PENDING);
+    for (uint64_t i = 0; i < sent; i++) {
+        (void)tcp()->progress(pair.endpoints[0]);
+        CHECK_OK(link_receive_wait(pair.links[1], i, FRAME_BYTES));
+    }
+    int64_t deadline_ns = rpi_deadline_ns(20);
+    while ((status = tcp()->delivered(pair.endpoints[0])) == RP_PENDING &&
+           rpi_now_ns() < deadline_ns)
+        (void)tcp()->progress(pair.endpoints[0]);
+    CHECK_OK(status);
+    link_pair_close(&pair);
+}
+
 /* A descriptor that listens no more is ready for ever and gives nobody: no reason to turn round
  * and round. */
 static void a_door_that_is_gone_is_an_error(void) {
@@ -220,7 +245,8 @@ static void a_door_that_is_gone_is_an_error(void) {
     rpi_reception_close(&reception);
 }
 
-CASES({"a_door_that_is_gone_is_an_error", a_door_that_is_gone_is_an_error},
+CASES({"delivered_is_more_than_flushed", delivered_is_more_than_flushed},
+      {"a_door_that_is_gone_is_an_error", a_door_that_is_gone_is_an_error},
       {"strangers_do_not_disturb", strangers_do_not_disturb},
       {"a_refused_caller_learns_why_but_no_secret", a_refused_caller_learns_why_but_no_secret},
       {"a_cut_stream_says_how_much_is_missing", a_cut_stream_says_how_much_is_missing},

@@ -43,6 +43,11 @@ typedef struct job {
     bool stops;
 } job;
 
+/* Batches take the slots in turn; there is at least one. */
+static slot *slot_of(job *j, int64_t number) {
+    return &j->slots[j->slot_count > 0 ? number % j->slot_count : 0];
+}
+
 /* ---- workers ---- */
 
 static rp_status name_place(rp_status status, const batch_document *d) {
@@ -82,7 +87,7 @@ static slot *take(job *j) {
     while (!j->stops && j->next_taken == j->next_filled)
         pthread_cond_wait(&j->filled, &j->lock);
     if (!j->stops) {
-        s = &j->slots[j->next_taken++ % j->slot_count];
+        s = slot_of(j, j->next_taken++);
         s->state = TAKEN;
     }
     pthread_mutex_unlock(&j->lock);
@@ -144,7 +149,7 @@ static rp_status write_batch(job *j, slot *s) {
 }
 
 static rp_status write_when_done(job *j, int64_t number) {
-    slot *s = &j->slots[number % j->slot_count];
+    slot *s = slot_of(j, number);
     pthread_mutex_lock(&j->lock);
     while (s->state != DONE) pthread_cond_wait(&j->done, &j->lock);
     s->state = FREE;
@@ -164,7 +169,7 @@ static rp_status run(job *j) {
     while (!j->source_done) {
         if (filled - written == j->slot_count) RP_TRY(write_when_done(j, written++));
         RP_TRY(tell(j));
-        slot *s = &j->slots[filled % j->slot_count];
+        slot *s = slot_of(j, filled);
         RP_TRY(fill(j, s));
         if (s->count == 0) break;
         pthread_mutex_lock(&j->lock);
@@ -231,7 +236,6 @@ rp_status rpi_tokenize(const rpi_tokenizer *tokenizer, rpi_text_source *source,
              .source = source,
              .writer = writer,
              .totals = out_totals,
-             .slot_count = SLOTS_A_THREAD * options->threads,
              .lock = PTHREAD_MUTEX_INITIALIZER,
              .filled = PTHREAD_COND_INITIALIZER,
              .done = PTHREAD_COND_INITIALIZER};
@@ -239,6 +243,7 @@ rp_status rpi_tokenize(const rpi_tokenizer *tokenizer, rpi_text_source *source,
     if (options->threads < 1 || options->threads > RPI_TOKENIZE_THREADS_MOST)
         return RP_FAIL(INVALID, "%d threads; 1 to %d are allowed", options->threads,
                        RPI_TOKENIZE_THREADS_MOST);
+    j.slot_count = SLOTS_A_THREAD * options->threads;
     RP_TRY(rpi_alloc_array((size_t)options->threads, sizeof *workers, "threads", &workers));
     rp_status status = prepare_slots(&j);
     if (status == RP_OK) status = start_and_run(&j, workers);

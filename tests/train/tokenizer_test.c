@@ -504,6 +504,7 @@ static void refuses_by_name(void) {
         {"", "no JSON"},
         {"{\"model\":\n{\"type\":}", "line 2"},
         {"[]", "no JSON object"},
+        {"{\n\"normalizer\":{\"type\":\"Replace\",\"content\":\"\xff\"}}", "no UTF-8: line 2"},
         {"{}", "'model' is missing"},
         {"{\"model\":{\"type\":\"GPT\"}}", "model 'GPT' is not supported; there are BPE"},
         {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":-1},\"merges\":[]}}", "id of 'a'"},

@@ -1,5 +1,7 @@
 #include "train/tokenizers/json_read.h"
 
+#include "train/tokenizers/utf8_text.h"
+
 static const cJSON *find(const cJSON *object, const char *key) {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
     return cJSON_IsNull(item) ? NULL : item;
@@ -44,6 +46,7 @@ const char *rpi_json_type(const cJSON *object) {
 
 rp_status rpi_json_parse(const char *name, const char *text, size_t bytes, cJSON **out_root) {
     const char *end = NULL;
+    RP_TRY(rpi_utf8_check(name, text, bytes)); /* patterns trust texts to be */
     cJSON *root = cJSON_ParseWithLengthOpts(text, bytes, &end, false);
     if (!root) {
         int line = 1;

@@ -121,7 +121,9 @@ rp_status rpi_pattern_compile(const char *text, bool literal, rpi_pattern **out_
     RP_TRY(rpi_alloc(sizeof *pattern, "a pattern", &pattern));
     rp_status status = rpi_strdup(text, &pattern->text);
     if (status == RP_OK && !literal) status = translate(text, &translated);
-    uint32_t options = PCRE2_UTF | (literal ? PCRE2_LITERAL : PCRE2_UCP | PCRE2_MULTILINE);
+    /* Decoders may meet bytes that are no text: where those are nothing matches. */
+    uint32_t options = PCRE2_UTF | PCRE2_MATCH_INVALID_UTF |
+                       (literal ? PCRE2_LITERAL : PCRE2_UCP | PCRE2_MULTILINE);
     if (status == RP_OK)
         status = compile(text, literal ? text : translated.at, options, pattern);
     rpi_text_free(&translated);
@@ -166,9 +168,8 @@ void rpi_matcher_free(rpi_matcher *matcher) {
 rp_status rpi_pattern_next(const rpi_pattern *pattern, rpi_matcher *matcher, const char *text,
                            size_t bytes, size_t from, bool *out_found, size_t *out_start,
                            size_t *out_end) {
-    int code =
-        pcre2_match(pattern->code, (PCRE2_SPTR)text, bytes, from,
-                    PCRE2_NOTEMPTY | PCRE2_NO_UTF_CHECK, matcher->match, matcher->context);
+    int code = pcre2_match(pattern->code, (PCRE2_SPTR)text, bytes, from, PCRE2_NOTEMPTY,
+                           matcher->match, matcher->context);
     *out_found = code >= 0;
     if (code == PCRE2_ERROR_NOMATCH) return RP_OK;
     if (code < 0) {

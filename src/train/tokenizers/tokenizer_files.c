@@ -1,4 +1,5 @@
 #include "train/tokenizers/tokenizer_files.h"
+#include "train/tokenizers/utf8_text.h"
 
 #include "base/regular_file.h"
 #include "train/tokenizers/tokenizers.h"
@@ -74,7 +75,12 @@ static rp_status read_file(const char *folder, const char *name, char path[PATH_
                            char **out_text, size_t *out_bytes) {
     if (snprintf(path, PATH_BYTES, "%s/%s", folder, name) >= PATH_BYTES)
         return RP_FAIL(INVALID, "the path %s is too long", folder);
-    return rpi_regular_file_read(path, FILE_MOST, out_text, out_bytes);
+    RP_TRY(rpi_regular_file_read(path, FILE_MOST, out_text, out_bytes));
+    rp_status status = rpi_utf8_check(path, *out_text, *out_bytes);
+    if (status == RP_OK) return RP_OK;
+    rpi_free(*out_text);
+    *out_text = NULL;
+    return status;
 }
 
 /* Ends the line with a NUL and goes to the next; NULL: the text is at its end. */

@@ -111,3 +111,11 @@ unsigned rpi_utf8_class(int32_t code) {
     if (is_other_word(code)) bits |= RPI_WORD;
     return bits;
 }
+
+rp_status rpi_utf8_check(const char *name, const char *text, size_t bytes) {
+    size_t valid = rpi_utf8_valid(text, bytes);
+    if (valid == bytes) return RP_OK;
+    int line = 1;
+    for (size_t i = 0; i < valid; i++) line += text[i] == '\n';
+    return RP_FAIL(CORRUPT, "%s is no UTF-8: line %d", name, line);
+}

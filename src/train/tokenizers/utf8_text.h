@@ -28,6 +28,8 @@ size_t rpi_utf8_write(int32_t code, char *out);
 
 /* How many bytes from the start are valid UTF-8. */
 size_t rpi_utf8_valid(const char *text, size_t bytes);
+/* RP_CORRUPT: not all of it is; "NAME is no UTF-8: line 3". */
+rp_status rpi_utf8_check(const char *name, const char *text, size_t bytes);
 /* Append the text with U+FFFD for what is not UTF-8, once for each maximal part of a sequence
  * as Unicode recommends (section 3.9) and Python and Rust do. *out_replaced: how many. */
 rp_status rpi_utf8_repair(const char *text, size_t bytes, rpi_text *out, size_t *out_replaced);

@@ -12,7 +12,7 @@
 static atomic_int failures; /* ranks may be threads */
 static atomic_int skipped;
 static char folder[256];
-static uint64_t seed;
+static _Atomic uint64_t seed; /* 0: nobody has asked for it */
 
 void check_failed(const char *file, int line, const char *format, ...) {
     char message[2048];
@@ -39,13 +39,14 @@ int check_failures(void) {
     return atomic_load(&failures);
 }
 
+/* Ranks that are threads may ask at once: the first answer counts. */
 uint64_t check_seed(void) {
-    if (!seed) {
-        const char *text = getenv("REDPOLL_TEST_SEED");
-        seed =
-            text ? strtoull(text, NULL, 10) : ((uint64_t)rpi_now_ns() ^ (uint64_t)getpid()) | 1;
-    }
-    return seed;
+    uint64_t known = atomic_load(&seed);
+    if (known) return known;
+    const char *text = getenv("REDPOLL_TEST_SEED");
+    uint64_t mine =
+        text ? strtoull(text, NULL, 10) : ((uint64_t)rpi_now_ns() ^ (uint64_t)getpid()) | 1;
+    return atomic_compare_exchange_strong(&seed, &known, mine) ? mine : known;
 }
 
 int check_long(void) {

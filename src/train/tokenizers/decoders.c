@@ -228,26 +228,21 @@ static rp_status byte_fallback_apply(const void *state, rpi_decoding *d) {
 /* ---- the catalogue ---- */
 
 static const rpi_decoder_kind kinds[] = {
-    {"ByteLevel", NULL, byte_level_apply},
-    {"WordPiece", wordpiece_load, wordpiece_apply},
-    {"Metaspace", metaspace_load, metaspace_apply},
-    {"Replace", rpi_replace_load, replace_apply},
-    {"ByteFallback", NULL, byte_fallback_apply},
-    {"Fuse", NULL, fuse_apply},
-    {"Strip", strip_load, strip_apply},
+    {{"ByteLevel", NULL}, byte_level_apply},
+    {{"WordPiece", wordpiece_load}, wordpiece_apply},
+    {{"Metaspace", metaspace_load}, metaspace_apply},
+    {{"Replace", rpi_replace_load}, replace_apply},
+    {{"ByteFallback", NULL}, byte_fallback_apply},
+    {{"Fuse", NULL}, fuse_apply},
+    {{"Strip", strip_load}, strip_apply},
 };
 
-static rp_status add(rpi_pipeline_memory *memory, const cJSON *json, rpi_steps *steps) {
-    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
-        if (strcmp(kinds[i].type, rpi_json_type(json)) != 0) continue;
-        void *state = NULL;
-        if (kinds[i].load) RP_TRY(kinds[i].load(memory, json, &state));
-        return rpi_steps_push(steps, &kinds[i], state);
-    }
-    return RP_FAIL(UNSUPPORTED, "not supported; there are ByteLevel, WordPiece, Metaspace, "
-                                "Replace, ByteFallback, Fuse, Strip, Sequence");
+static const rpi_step_kind *kind_at(int index) {
+    return index < (int)(sizeof kinds / sizeof kinds[0]) ? &kinds[index].base : NULL;
 }
 
+static const rpi_step_family family = {"decoder", "decoders", kind_at};
+
 rp_status rpi_decoders_load(rpi_pipeline_memory *memory, const cJSON *json, rpi_steps *steps) {
-    return rpi_steps_load(memory, json, "decoder", "decoders", add, steps);
+    return rpi_steps_load(memory, json, &family, steps);
 }

@@ -93,32 +93,26 @@ static rp_status byte_level_apply(const void *state, rpi_matcher *matcher, const
 /* ---- the catalogue ---- */
 
 static const rpi_normalizer_kind kinds[] = {
-    {"NFC", NULL, rpi_nfc_apply},
-    {"NFD", NULL, rpi_nfd_apply},
-    {"NFKC", NULL, rpi_nfkc_apply},
-    {"NFKD", NULL, rpi_nfkd_apply},
-    {"Lowercase", NULL, rpi_lowercase_apply},
-    {"StripAccents", NULL, rpi_strip_accents_apply},
-    {"BertNormalizer", rpi_bert_normalizer_load, rpi_bert_normalizer_apply},
-    {"Replace", rpi_replace_load, rpi_replace_apply},
-    {"Prepend", prepend_load, prepend_apply},
-    {"Strip", strip_load, strip_apply},
-    {"ByteLevel", NULL, byte_level_apply},
+    {{"NFC", NULL}, rpi_nfc_apply},
+    {{"NFD", NULL}, rpi_nfd_apply},
+    {{"NFKC", NULL}, rpi_nfkc_apply},
+    {{"NFKD", NULL}, rpi_nfkd_apply},
+    {{"Lowercase", NULL}, rpi_lowercase_apply},
+    {{"StripAccents", NULL}, rpi_strip_accents_apply},
+    {{"BertNormalizer", rpi_bert_normalizer_load}, rpi_bert_normalizer_apply},
+    {{"Replace", rpi_replace_load}, rpi_replace_apply},
+    {{"Prepend", prepend_load}, prepend_apply},
+    {{"Strip", strip_load}, strip_apply},
+    {{"ByteLevel", NULL}, byte_level_apply},
 };
 
-static rp_status add(rpi_pipeline_memory *memory, const cJSON *json, rpi_steps *steps) {
-    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
-        if (strcmp(kinds[i].type, rpi_json_type(json)) != 0) continue;
-        void *state = NULL;
-        if (kinds[i].load) RP_TRY(kinds[i].load(memory, json, &state));
-        return rpi_steps_push(steps, &kinds[i], state);
-    }
-    return RP_FAIL(UNSUPPORTED, "not supported; there are NFC, NFD, NFKC, NFKD, Lowercase, "
-                                "StripAccents, BertNormalizer, Replace, Prepend, Strip, "
-                                "ByteLevel, Sequence");
+static const rpi_step_kind *kind_at(int index) {
+    return index < (int)(sizeof kinds / sizeof kinds[0]) ? &kinds[index].base : NULL;
 }
+
+static const rpi_step_family family = {"normalizer", "normalizers", kind_at};
 
 rp_status rpi_normalizers_load(rpi_pipeline_memory *memory, const cJSON *json,
                                rpi_steps *steps) {
-    return rpi_steps_load(memory, json, "normalizer", "normalizers", add, steps);
+    return rpi_steps_load(memory, json, &family, steps);
 }

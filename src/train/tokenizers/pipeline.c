@@ -1,5 +1,6 @@
 #include "train/tokenizers/pipeline.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum { BLOCK = 4096 };
@@ -49,37 +50,56 @@ void rpi_pipeline_memory_free(rpi_pipeline_memory *memory) {
     *memory = (rpi_pipeline_memory){0};
 }
 
-rp_status rpi_steps_push(rpi_steps *steps, const void *kind, const void *state) {
+static rp_status push(rpi_steps *steps, const rpi_step_kind *kind, const void *state) {
     if (steps->count == RPI_STEPS_MOST)
         return RP_FAIL(UNSUPPORTED, "more than %d steps", RPI_STEPS_MOST);
     steps->at[steps->count++] = (rpi_step){kind, state};
     return RP_OK;
 }
 
-static rp_status load_one(rpi_pipeline_memory *memory, const cJSON *json, const char *family,
-                          rpi_step_add add, rpi_steps *steps) {
+static rp_status refuse(const rpi_step_family *family) {
+    const rpi_step_kind *kind;
+    char names[320] = "";
+    size_t used = 0;
+    for (int i = 0; (kind = family->kind_at(i)) != NULL && used < sizeof names; i++)
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s, ", kind->type);
+    return RP_FAIL(UNSUPPORTED, "not supported; there are %sSequence", names);
+}
+
+static rp_status add(rpi_pipeline_memory *memory, const cJSON *json,
+                     const rpi_step_family *family, rpi_steps *steps) {
+    const rpi_step_kind *kind;
+    for (int i = 0; (kind = family->kind_at(i)) != NULL; i++) {
+        if (strcmp(kind->type, rpi_json_type(json)) != 0) continue;
+        void *state = NULL;
+        if (kind->load) RP_TRY(kind->load(memory, json, &state));
+        return push(steps, kind, state);
+    }
+    return refuse(family);
+}
+
+static rp_status load_one(rpi_pipeline_memory *memory, const cJSON *json,
+                          const rpi_step_family *family, rpi_steps *steps) {
     const char *type = rpi_json_type(json);
-    rp_status status = add(memory, json, steps);
-    return status == RP_OK ? RP_OK : rpi_fail_context(status, "%s %s: ", family, type);
+    rp_status status = add(memory, json, family, steps);
+    return status == RP_OK ? RP_OK : rpi_fail_context(status, "%s %s: ", family->name, type);
 }
 
 /* A Sequence in a Sequence is allowed, but not without end. */
 static rp_status load_nested(rpi_pipeline_memory *memory, const cJSON *json, int depth,
-                             const char *family, const char *members, rpi_step_add add,
-                             rpi_steps *steps) {
+                             const rpi_step_family *family, rpi_steps *steps) {
     if (!json || cJSON_IsNull(json)) return RP_OK;
-    if (!cJSON_IsObject(json)) return RP_FAIL(CORRUPT, "'%s' is no object", family);
+    if (!cJSON_IsObject(json)) return RP_FAIL(CORRUPT, "'%s' is no object", family->name);
     if (strcmp(rpi_json_type(json), "Sequence") != 0)
-        return load_one(memory, json, family, add, steps);
-    if (depth == 4) return RP_FAIL(UNSUPPORTED, "%s: sequences too deep", family);
+        return load_one(memory, json, family, steps);
+    if (depth == 4) return RP_FAIL(UNSUPPORTED, "%s: sequences too deep", family->name);
     const cJSON *list = NULL, *item;
-    RP_TRY(rpi_json_member(json, members, &list));
-    cJSON_ArrayForEach(item, list)
-        RP_TRY(load_nested(memory, item, depth + 1, family, members, add, steps));
+    RP_TRY(rpi_json_member(json, family->members, &list));
+    cJSON_ArrayForEach(item, list) RP_TRY(load_nested(memory, item, depth + 1, family, steps));
     return RP_OK;
 }
 
-rp_status rpi_steps_load(rpi_pipeline_memory *memory, const cJSON *json, const char *family,
-                         const char *members, rpi_step_add add, rpi_steps *steps) {
-    return load_nested(memory, json, 0, family, members, add, steps);
+rp_status rpi_steps_load(rpi_pipeline_memory *memory, const cJSON *json,
+                         const rpi_step_family *family, rpi_steps *steps) {
+    return load_nested(memory, json, 0, family, steps);
 }

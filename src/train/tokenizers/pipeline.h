@@ -31,11 +31,17 @@ rp_status rpi_pipeline_regex(rpi_pipeline_memory *memory, const char *text,
                              rpi_pattern **out_pattern);
 void rpi_pipeline_memory_free(rpi_pipeline_memory *memory);
 
+/* What the kinds of all three families begin with. */
+typedef struct rpi_step_kind {
+    const char *type; /* in tokenizer.json */
+    /* NULL: it has no state. */
+    rp_status (*load)(rpi_pipeline_memory *memory, const cJSON *json, void **out_state);
+} rpi_step_kind;
+
 /* ---- normalizers ---- */
 
 typedef struct rpi_normalizer_kind {
-    const char *type;
-    rp_status (*load)(rpi_pipeline_memory *memory, const cJSON *json, void **out_state);
+    rpi_step_kind base;
     /* Append the normalised text, which is valid UTF-8 as `text` is. */
     rp_status (*apply)(const void *state, rpi_matcher *matcher, const char *text, size_t bytes,
                        rpi_text *out);
@@ -52,8 +58,7 @@ typedef struct rpi_pre_tokenizing {
 } rpi_pre_tokenizing;
 
 typedef struct rpi_pre_tokenizer_kind {
-    const char *type;
-    rp_status (*load)(rpi_pipeline_memory *memory, const cJSON *json, void **out_state);
+    rpi_step_kind base;
     rp_status (*apply)(const void *state, rpi_pre_tokenizing *p);
 } rpi_pre_tokenizer_kind;
 
@@ -70,8 +75,7 @@ typedef struct rpi_decoding {
 rp_status rpi_decoding_end(rpi_decoding *d, size_t start);
 
 typedef struct rpi_decoder_kind {
-    const char *type;
-    rp_status (*load)(rpi_pipeline_memory *memory, const cJSON *json, void **out_state);
+    rpi_step_kind base;
     rp_status (*apply)(const void *state, rpi_decoding *d);
 } rpi_decoder_kind;
 
@@ -93,12 +97,15 @@ rp_status rpi_pre_tokenizers_load(rpi_pipeline_memory *memory, const cJSON *json
                                   rpi_steps *steps);
 rp_status rpi_decoders_load(rpi_pipeline_memory *memory, const cJSON *json, rpi_steps *steps);
 
-/* Shared by the three: a row for a type, NULL past the end; Sequence opens into its members. */
-typedef rp_status (*rpi_step_add)(rpi_pipeline_memory *memory, const cJSON *json,
-                                  rpi_steps *steps);
-rp_status rpi_steps_load(rpi_pipeline_memory *memory, const cJSON *json, const char *family,
-                         const char *members, rpi_step_add add, rpi_steps *steps);
-rp_status rpi_steps_push(rpi_steps *steps, const void *kind, const void *state);
+/* Shared by the three. A Sequence opens into its members; a type that the family does not have
+ * is refused with the names of all. */
+typedef struct rpi_step_family {
+    const char *name;                           /* "normalizer" */
+    const char *members;                        /* of a Sequence: "normalizers" */
+    const rpi_step_kind *(*kind_at)(int index); /* NULL past the end */
+} rpi_step_family;
+rp_status rpi_steps_load(rpi_pipeline_memory *memory, const cJSON *json,
+                         const rpi_step_family *family, rpi_steps *steps);
 
 /* Is it the last pre-tokenizer that needs not write the characters of bytes: the model's piece
  * is then raw bytes, which rpi_byte_level_write() turns into what the model knows. */

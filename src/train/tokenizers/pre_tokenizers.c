@@ -285,37 +285,30 @@ static rp_status delimiter_apply(const void *state, rpi_pre_tokenizing *p) {
 
 /* ---- the catalogue ---- */
 
-static const rpi_pre_tokenizer_kind byte_level = {"ByteLevel", byte_level_load,
+static const rpi_pre_tokenizer_kind byte_level = {{"ByteLevel", byte_level_load},
                                                   byte_level_apply};
 
 static const rpi_pre_tokenizer_kind *const kinds[] = {
     &byte_level,
-    &(rpi_pre_tokenizer_kind){"Metaspace", metaspace_load, metaspace_apply},
-    &(rpi_pre_tokenizer_kind){"Split", split_load, split_apply},
-    &(rpi_pre_tokenizer_kind){"Digits", digits_load, digits_apply},
-    &(rpi_pre_tokenizer_kind){"Punctuation", punctuation_load, punctuation_apply},
-    &(rpi_pre_tokenizer_kind){"BertPreTokenizer", NULL, bert_apply},
-    &(rpi_pre_tokenizer_kind){"Whitespace", NULL, whitespace_apply},
-    &(rpi_pre_tokenizer_kind){"WhitespaceSplit", NULL, whitespace_split_apply},
-    &(rpi_pre_tokenizer_kind){"CharDelimiterSplit", delimiter_load, delimiter_apply},
+    &(rpi_pre_tokenizer_kind){{"Metaspace", metaspace_load}, metaspace_apply},
+    &(rpi_pre_tokenizer_kind){{"Split", split_load}, split_apply},
+    &(rpi_pre_tokenizer_kind){{"Digits", digits_load}, digits_apply},
+    &(rpi_pre_tokenizer_kind){{"Punctuation", punctuation_load}, punctuation_apply},
+    &(rpi_pre_tokenizer_kind){{"BertPreTokenizer", NULL}, bert_apply},
+    &(rpi_pre_tokenizer_kind){{"Whitespace", NULL}, whitespace_apply},
+    &(rpi_pre_tokenizer_kind){{"WhitespaceSplit", NULL}, whitespace_split_apply},
+    &(rpi_pre_tokenizer_kind){{"CharDelimiterSplit", delimiter_load}, delimiter_apply},
 };
 
-static rp_status add(rpi_pipeline_memory *memory, const cJSON *json, rpi_steps *steps) {
-    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
-        if (strcmp(kinds[i]->type, rpi_json_type(json)) != 0) continue;
-        void *state = NULL;
-        if (kinds[i]->load) RP_TRY(kinds[i]->load(memory, json, &state));
-        return rpi_steps_push(steps, kinds[i], state);
-    }
-    return RP_FAIL(UNSUPPORTED,
-                   "not supported; there are ByteLevel, Metaspace, Split, Digits, Punctuation, "
-                   "BertPreTokenizer, Whitespace, WhitespaceSplit, CharDelimiterSplit, "
-                   "Sequence");
+static const rpi_step_kind *kind_at(int index) {
+    return index < (int)(sizeof kinds / sizeof kinds[0]) ? &kinds[index]->base : NULL;
 }
+
+static const rpi_step_family family = {"pre_tokenizer", "pretokenizers", kind_at};
 
 rp_status rpi_pre_tokenizers_load(rpi_pipeline_memory *memory, const cJSON *json,
                                   rpi_steps *steps) {
-    return rpi_steps_load(memory, json, "pre_tokenizer", "pretokenizers", add, steps);
+    return rpi_steps_load(memory, json, &family, steps);
 }
 
 bool rpi_pre_tokenizers_end_in_bytes(rpi_steps *steps) {

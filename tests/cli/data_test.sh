@@ -1,23 +1,16 @@
 #!/bin/sh
 # `redpoll data` as its users meet it. usage: data_test.sh REDPOLL
-# shellcheck disable=SC2086,SC2015 # words of a command are meant to be split
+# shellcheck disable=SC2086,SC2015,SC2154 # words of a command are meant to be split
 set -u
 redpoll=$1
-folder=$(mktemp -d "${TMPDIR:-/tmp}/redpoll-data-XXXXXX")
+. "$(dirname "$0")/../harness/cases.sh"
 mounted=
-trap '[ -z "$mounted" ] || umount -l "$mounted"; rm -rf "$folder"' EXIT
-trap 'exit 1' INT TERM HUP
-cd "$folder" || exit 1
-passed=0 failed=0
-complain() {
-    echo "$*"
-    failed=$((failed + 1))
-}
+trap '[ -z "$mounted" ] || umount -l "$mounted"; cd /; rm -rf "$folder"' EXIT
 # says PATTERN WORDS...: succeeds and prints it
 says() {
     pattern=$1
     shift
-    if timeout 60 "$redpoll" "$@" >out 2>err && grep -qE -e "$pattern" out; then passed=$((passed + 1)); else
+    if timeout 60 "$redpoll" "$@" >out 2>err && grep -qE -e "$pattern" out; then pass; else
         complain "redpoll $* does not say '$pattern': $(head -n 4 out err)"
     fi
 }
@@ -27,7 +20,7 @@ expect() {
     shift 2
     timeout 60 "$redpoll" "$@" >out 2>err
     got=$?
-    if [ $got -eq "$code" ] && head -n 1 err | grep -qE -e "$pattern"; then passed=$((passed + 1)); else
+    if [ $got -eq "$code" ] && head -n 1 err | grep -qE -e "$pattern"; then pass; else
         complain "redpoll $*: code $got, not $code, or no '$pattern': $(head -n 3 err)"
     fi
 }
@@ -133,5 +126,4 @@ if [ $code -eq 0 ]; then echo "skipped a stop: it was done before"; else
     nothing_at stopped
 fi
 
-echo "$passed expectations met, $failed not"
-[ $failed -eq 0 ]
+finish

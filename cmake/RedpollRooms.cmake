@@ -9,6 +9,12 @@ function(redpoll_room name)
   target_link_libraries(rp_${name} PUBLIC ${ROOM_USES} ${ROOM_LIBRARIES})
 endfunction()
 
+# Timeouts of tests are against hangs. A sanitizer takes several times as long.
+set(REDPOLL_TIMEOUT_FACTOR 2)
+if(REDPOLL_SANITIZE)
+  set(REDPOLL_TIMEOUT_FACTOR 6)
+endif()
+
 # redpoll_long_test(NAME TIMEOUT COMMAND...): NAME.long, which `make check-long` runs and a plain
 # ctest does not. REDPOLL_LONG_TESTS=1 is set in it; exit code 77 is skipped.
 function(redpoll_long_test name timeout)
@@ -25,6 +31,7 @@ function(redpoll_test path)
   if(NOT TEST_TIMEOUT)
     set(TEST_TIMEOUT 60)
   endif()
+  math(EXPR TEST_TIMEOUT "${TEST_TIMEOUT} * ${REDPOLL_TIMEOUT_FACTOR}")
   string(REPLACE "/" "_" target ${path})
   add_executable(${target} ${PROJECT_SOURCE_DIR}/tests/${path}.c ${TEST_SOURCES})
   list(TRANSFORM TEST_USES PREPEND rp_)

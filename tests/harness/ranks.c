@@ -4,6 +4,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -250,11 +251,36 @@ static void kill_rank(ranks *world, int rank) {
     while (process->pid) pump(world);
 }
 
+/* Does a process of this group live? One that has ended may wait long for its new parent to
+ * take note of that: the first process of a container often never does. */
+static bool group_lives(pid_t group) {
+    if (kill(-group, 0) != 0) return false;
+    DIR *folder = opendir("/proc");
+    if (!folder) return true;
+    bool lives = false;
+    for (const struct dirent *entry; !lives && (entry = readdir(folder)) != NULL;) {
+        char path[300], text[512];
+        snprintf(path, sizeof path, "/proc/%s/stat", entry->d_name);
+        FILE *file = entry->d_name[0] <= '9' ? fopen(path, "re") : NULL;
+        if (!file) continue;
+        text[fread(text, 1, sizeof text - 1, file)] = '\0';
+        fclose(file);
+        /* "123 (any name) S parent group ...": the last parenthesis ends the name. */
+        const char *name_end = strrchr(text, ')');
+        char state;
+        int of;
+        lives = name_end && sscanf(name_end + 1, " %c %*d %d", &state, &of) == 2 &&
+                of == group && state != 'Z' && state != 'X';
+    }
+    closedir(folder);
+    return lives;
+}
+
 /* Did a rank leave processes behind? They carry its process group. One that is on its way out
  * has a second. */
 static bool sweep(rank_process *process) {
     int64_t deadline_ns = rpi_deadline_ns(1);
-    while (process->group && kill(-process->group, 0) == 0) {
+    while (process->group && group_lives(process->group)) {
         if (rpi_now_ns() >= deadline_ns) {
             kill(-process->group, SIGKILL);
             return false;

@@ -3,6 +3,8 @@
 
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static void meet(void) {
@@ -25,6 +27,19 @@ static void end_in_many_ways(void) {
     case 1: exit(7);
     case 2: RP_FAIL(IO, "the disk is full"); ranks_die();
     default: pause();
+    }
+}
+
+/* Its orphan has ended, but not for the parent it gets: that one does not look. */
+static void leave_one_that_ended(void) {
+    int ends[2];
+    REQUIRE(pipe(ends) == 0);
+    pid_t child = fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+        char byte;
+        close(ends[1]);
+        _exit((int)read(ends[0], &byte, 1)); /* until the rank's end closes the pipe */
     }
 }
 
@@ -54,8 +69,21 @@ static void every_end_is_told_apart(void) {
     ranks_free(world);
 }
 
+static void an_orphan_that_ended_is_not_left_behind(void) {
+    REQUIRE(prctl(PR_SET_CHILD_SUBREAPER, 1) == 0);
+    ranks *world = ranks_start("leave_one_that_ended", 1, NULL);
+    CHECK(ranks_finish(world, 20));
+    ranks_check_passed(world);
+    ranks_free(world);
+    prctl(PR_SET_CHILD_SUBREAPER, 0);
+    CHECK(waitpid(-1, NULL, 0) > 0); /* it was there all the while */
+}
+
 static const ranks_function functions[] = {{"meet", meet},
-                                           {"end_in_many_ways", end_in_many_ways}};
-static const check_case cases[] = {{"every_rank_runs", every_rank_runs},
-                                   {"every_end_is_told_apart", every_end_is_told_apart}};
+                                           {"end_in_many_ways", end_in_many_ways},
+                                           {"leave_one_that_ended", leave_one_that_ended}};
+static const check_case cases[] = {
+    {"every_rank_runs", every_rank_runs},
+    {"every_end_is_told_apart", every_end_is_told_apart},
+    {"an_orphan_that_ended_is_not_left_behind", an_orphan_that_ended_is_not_left_behind}};
 RANKS_MAIN(functions, cases)

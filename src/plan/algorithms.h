@@ -12,10 +12,13 @@ extern const rpi_algorithm rpi_algorithm_doubling;
 extern const rpi_algorithm rpi_algorithm_oneshot;
 extern const rpi_algorithm rpi_algorithm_direct_scatter;
 extern const rpi_algorithm rpi_algorithm_ring_scatter;
+extern const rpi_algorithm rpi_algorithm_two_level_scatter;
 extern const rpi_algorithm rpi_algorithm_direct_gather;
 extern const rpi_algorithm rpi_algorithm_ring_gather;
+extern const rpi_algorithm rpi_algorithm_two_level_gather;
 extern const rpi_algorithm rpi_algorithm_tree_broadcast;
 extern const rpi_algorithm rpi_algorithm_scatter_broadcast;
+extern const rpi_algorithm rpi_algorithm_two_level_broadcast;
 extern const rpi_algorithm rpi_algorithm_dissemination;
 extern const rpi_algorithm rpi_algorithm_rendezvous;
 /* Not in the catalogue: two operations of the executor. */

@@ -93,6 +93,9 @@ else
     # Two hosts of two: their ranks share a link, and inside a host there is none.
     for algorithm in sra two-level; do agrees all-reduce -n 4 --hosts 2 --count 400000 --algorithm $algorithm $link; done
     agrees all-reduce -n 4 --hosts 2 --count 4000000 --codec q4 $link
+    for op in reduce-scatter all-gather broadcast; do
+        agrees $op -n 4 --hosts 2 --count 200000 --algorithm two-level $link
+    done
     agrees all-gather -n 4 --count 300000 --dtype bf16 --codec q8 $link
     for algorithm in tree scatter; do agrees broadcast -n 4 --count 250000 --root 1 --algorithm $algorithm $link; done
     for algorithm in direct scatter; do agrees reduce -n 3 --count 200000 --root 2 --algorithm $algorithm $link; done

@@ -34,7 +34,7 @@ static void unknown_names_get_a_suggestion(void) {
                 "no all-reduce algorithm 'rign' (there is: sra, ring, two-level, halving, "
                 "doubling, oneshot); did you mean 'ring'?");
     CHECK_FAILS(rpi_algorithm_find(RPI_BROADCAST, "sra", &found), NOT_FOUND,
-                "(there is: tree, scatter)");
+                "(there is: tree, scatter, two-level)");
     CHECK(!found);
 }
 

@@ -45,6 +45,9 @@ static void bytes_are_those_of_the_formulas(void) {
             {&rpi_algorithm_root_scatter, share},
             {&rpi_algorithm_pairwise, share},
             {&rpi_algorithm_two_level, 2 * share},
+            {&rpi_algorithm_two_level_scatter, share},
+            {&rpi_algorithm_two_level_gather, share},
+            {&rpi_algorithm_two_level_broadcast, 1},
             {&rpi_algorithm_oneshot, world - 1},
             {&rpi_algorithm_tree_reduce, 1},
         };

@@ -100,6 +100,11 @@ static rp_status bind_node(rpi_compiler *compiler, const rpi_node *node) {
         RP_TRY(bind_shape(compiler, value->name, &outputs[i]));
         compiler->values[node->outputs[i]].shape = outputs[i];
     }
+    if (node->op->check_bound) {
+        rp_status status = node->op->check_bound(node->attributes, node->input_count, inputs);
+        if (status != RP_OK)
+            return rpi_fail_context(status, "node '%s' (%s): ", node->name, node->op->name);
+    }
     int64_t forward = 0, backward = 0;
     if (node->op->flops)
         node->op->flops(node->attributes, inputs, outputs, wanted, &forward, &backward);

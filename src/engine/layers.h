@@ -57,6 +57,29 @@ rpi_value_id rpi_global_avg_pool(rpi_graph *graph, const char *name, rpi_value_i
 rpi_value_id rpi_linear(rpi_graph *graph, const char *name, rpi_value_id input,
                         rpi_value_id weight, rpi_value_id bias);
 
+/* y[...] = table[tokens[...]]. tokens: i32 of any rank up to 7, table: V x W; y: ... x W. A
+ * token outside of 0 to V - 1 fails the run, with its place. The table's gradient is dense;
+ * only rows of tokens that occur are added to, in the order of the tokens. */
+rpi_value_id rpi_embedding(rpi_graph *graph, const char *name, rpi_value_id tokens,
+                           rpi_value_id table);
+
+/* y[..., t, :] = x[..., t, :] + table[t]. x: ... x T x W, table: P x W with P at least T. */
+rpi_value_id rpi_position_embedding(rpi_graph *graph, const char *name, rpi_value_id input,
+                                    rpi_value_id table);
+
+/* y = scale (x - mean) / sqrt(variance + epsilon) + shift along the last axis, with its mean
+ * and (biased) variance. scale: W; shift: W or absent. epsilon 0 means 1e-5. */
+typedef struct rpi_norm_attributes {
+    float epsilon;
+} rpi_norm_attributes;
+rpi_value_id rpi_layer_norm(rpi_graph *graph, const char *name, rpi_value_id input,
+                            rpi_value_id scale, rpi_value_id shift,
+                            rpi_norm_attributes attributes);
+
+/* y = scale x / sqrt(mean of x^2 + epsilon) along the last axis. epsilon 0 means 1e-5. */
+rpi_value_id rpi_rms_norm(rpi_graph *graph, const char *name, rpi_value_id input,
+                          rpi_value_id scale, rpi_norm_attributes attributes);
+
 /* N x anything to N x (product of the rest), without a copy. */
 rpi_value_id rpi_flatten(rpi_graph *graph, const char *name, rpi_value_id input);
 

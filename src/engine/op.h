@@ -70,6 +70,9 @@ typedef struct rpi_op {
     rp_status (*infer)(const void *attributes, int input_count, const rpi_shape *inputs,
                        rpi_shape *outputs);
 
+    /* Optional: what can be said only of numbers, once dimensions are bound; as in infer. */
+    rp_status (*check_bound)(const void *attributes, int input_count, const rpi_shape *inputs);
+
     /* Floating-point operations, a multiply-add being two, for bound shapes. `wanted` is the
      * mask of inputs whose gradients are made. NULL: none to speak of. */
     void (*flops)(const void *attributes, const rpi_shape *inputs, const rpi_shape *outputs,
@@ -99,6 +102,12 @@ typedef struct rpi_op {
 const char *rpi_op_shape_text(const rpi_shape *shape, char *text, size_t bytes);
 /* Fails when an axis from `first` on is named. */
 rp_status rpi_op_check_numbers(const rpi_shape *shape, int first, const char *what);
+/* Fails where a value is no vector of `count` elements. */
+rp_status rpi_op_check_vector(const rpi_shape *shape, int64_t count, const char *what);
+/* The size of the last axis. */
+static inline int64_t rpi_op_width(const rpi_shape *shape) {
+    return shape->size[shape->dims - 1];
+}
 
 /* The catalogue; NULL past the end. */
 const rpi_op *rpi_op_at(int index);

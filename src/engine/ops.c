@@ -5,15 +5,17 @@
 #include <stdio.h>
 #include <string.h>
 
-extern const rpi_op rpi_op_add, rpi_op_batch_norm2d, rpi_op_conv2d, rpi_op_external,
-    rpi_op_flatten, rpi_op_global_avg_pool, rpi_op_linear, rpi_op_max_pool2d, rpi_op_relu,
-    rpi_op_reshape, rpi_op_softmax_cross_entropy;
+extern const rpi_op rpi_op_add, rpi_op_batch_norm2d, rpi_op_conv2d, rpi_op_embedding,
+    rpi_op_external, rpi_op_flatten, rpi_op_global_avg_pool, rpi_op_layer_norm, rpi_op_linear,
+    rpi_op_max_pool2d, rpi_op_position_embedding, rpi_op_relu, rpi_op_reshape, rpi_op_rms_norm,
+    rpi_op_softmax_cross_entropy;
 
 static const rpi_op *const catalogue[] = {
-    &rpi_op_conv2d,  &rpi_op_batch_norm2d, &rpi_op_relu,
-    &rpi_op_add,     &rpi_op_max_pool2d,   &rpi_op_global_avg_pool,
-    &rpi_op_flatten, &rpi_op_linear,       &rpi_op_softmax_cross_entropy,
-    &rpi_op_reshape, &rpi_op_external,
+    &rpi_op_conv2d,     &rpi_op_batch_norm2d, &rpi_op_relu,
+    &rpi_op_add,        &rpi_op_max_pool2d,   &rpi_op_global_avg_pool,
+    &rpi_op_flatten,    &rpi_op_linear,       &rpi_op_softmax_cross_entropy,
+    &rpi_op_reshape,    &rpi_op_embedding,    &rpi_op_position_embedding,
+    &rpi_op_layer_norm, &rpi_op_rms_norm,     &rpi_op_external,
 };
 
 const rpi_op *rpi_op_at(int index) {
@@ -45,4 +47,11 @@ rp_status rpi_op_check_numbers(const rpi_shape *shape, int first, const char *wh
             return RP_FAIL(INVALID, "%s is %s; numbers are wanted from axis %d on", what,
                            rpi_op_shape_text(shape, text, sizeof text), first);
     return RP_OK;
+}
+
+rp_status rpi_op_check_vector(const rpi_shape *shape, int64_t count, const char *what) {
+    char text[96];
+    if (shape->dims == 1 && shape->size[0] == count) return RP_OK;
+    return RP_FAIL(INVALID, "%s is %s; %lld is wanted", what,
+                   rpi_op_shape_text(shape, text, sizeof text), (long long)count);
 }

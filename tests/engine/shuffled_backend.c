@@ -75,7 +75,8 @@ static bool is_weight(const rpi_unit *unit, int input) {
 static void fill_part_io(const chain *c, int index, const rpi_kernel_io *io,
                          rpi_kernel_io *out) {
     const part *p = &c->parts[index];
-    *out = (rpi_kernel_io){.workspace = p->workspace, .repeats = io->repeats};
+    *out = (rpi_kernel_io){
+        .workspace = p->workspace, .repeats = io->repeats, .seed = io->seed, .step = io->step};
     for (int i = 0; i < p->unit.input_count; i++) {
         int outer = p->outer[i];
         out->inputs[i] = outer < 0                    ? c->parts[index - 1].output

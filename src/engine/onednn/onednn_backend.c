@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "engine/backends/cpu/cpu_op.h"
 #include "engine/onednn/onednn_op.h"
 #include "engine/onednn/onednn_team.h"
 #include "engine/onednn/onednn_tuning.h"
@@ -72,6 +73,8 @@ static rp_status plan(void *opaque, const rpi_unit *unit, rpi_kernel *kernel) {
     rpi_dnn_session *session = opaque;
     const rpi_dnn_op *op = rpi_dnn_op_of(unit->nodes[0]->op);
     rpi_dnn_team_enter(session->threads);
+    const rpi_cpu_op *own = rpi_cpu_op_of(unit->nodes[0]->op);
+    if (!op && own) return rpi_cpu_op_plan(own, rpi_dnn_kernel_run(session), unit, kernel);
     if (!op) return plan_reference(session, unit, kernel);
     rp_status status = op->plan(session, unit, kernel);
     if (status != RP_UNSUPPORTED) return status;

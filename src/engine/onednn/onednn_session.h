@@ -3,6 +3,7 @@
 #define RPI_ENGINE_ONEDNN_SESSION_H
 
 #include "engine/backend.h"
+#include "engine/backends/cpu/kernels/kernel.h"
 #include "engine/onednn/onednn_api.h"
 
 struct rpi_dnn_tuning;
@@ -17,6 +18,11 @@ typedef struct rpi_dnn_session {
     const rpi_backend *reference;  /* for ops that need no speed */
     void *reference_session;
 } rpi_dnn_session;
+
+/* How our own kernels run in this session. */
+static inline rpi_kernel_run rpi_dnn_kernel_run(const rpi_dnn_session *session) {
+    return (rpi_kernel_run){.threads = session->threads, .isa = rpi_cpu_isa()};
+}
 
 /* ---- layouts: 0 is row-major; RPI_DNN_BLOCKED cuts the channels of an image into blocks, the
  * last one padded with zeros: N x C/block x H x W x block ---- */

@@ -17,10 +17,7 @@ static rp_status infer(const void *attributes, int input_count, const rpi_shape 
                        rpi_op_shape_text(weight, text, sizeof text),
                        (long long)input->size[last],
                        rpi_op_shape_text(input, other, sizeof other));
-    if (input_count > 2 && (inputs[2].dims != 1 || inputs[2].size[0] != weight->size[0]))
-        return RP_FAIL(INVALID, "bias is %s; %lld is wanted",
-                       rpi_op_shape_text(&inputs[2], text, sizeof text),
-                       (long long)weight->size[0]);
+    if (input_count > 2) RP_TRY(rpi_op_check_vector(&inputs[2], weight->size[0], "bias"));
     outputs[0] = *input;
     outputs[0].size[last] = weight->size[0];
     return RP_OK;

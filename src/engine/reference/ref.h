@@ -1,5 +1,6 @@
 /* The reference backend: plain loops over row-major elements, sums in double. It is the
- * definition of what each op computes; other backends are compared with it. */
+ * definition of what each op computes; other backends are compared with it. Ops that have
+ * kernels of our own (backends/cpu) are defined there, by the plain form of the kernel. */
 #ifndef RPI_ENGINE_REF_H
 #define RPI_ENGINE_REF_H
 

@@ -1,5 +1,6 @@
 #include "base/memory.h"
 #include "base/status.h"
+#include "engine/backends/cpu/cpu_op.h"
 #include "engine/reference/ref.h"
 
 extern const rpi_backend rpi_backend_reference;
@@ -33,7 +34,8 @@ static void close_session(void *session) {
 }
 
 static bool supports(const rpi_unit *unit) {
-    return unit->node_count == 1 && find(unit->nodes[0]->op) != NULL;
+    const rpi_op *op = unit->nodes[0]->op;
+    return unit->node_count == 1 && (find(op) || rpi_cpu_op_of(op));
 }
 
 typedef struct ref_kernel {
@@ -54,6 +56,9 @@ static rp_status backward(void *self, const rpi_kernel_io *io) {
 static rp_status plan(void *session, const rpi_unit *unit, rpi_kernel *kernel) {
     (void)session;
     ref_kernel *self = NULL;
+    const rpi_cpu_op *op = rpi_cpu_op_of(unit->nodes[0]->op);
+    const rpi_kernel_run plain = {.threads = 1, .isa = RPI_ISA_SCALAR};
+    if (op) return rpi_cpu_op_plan(op, plain, unit, kernel);
     RP_TRY(rpi_alloc(sizeof *self, "a kernel", &self));
     self->op = find(unit->nodes[0]->op);
     self->unit = *unit;

@@ -1,0 +1,134 @@
+#include "base/memory.h"
+#include "base/status.h"
+#include "engine/backends/cpu/cpu_op.h"
+#include "engine/backends/cpu/kernels/kernel_activation.h"
+#include "engine/backends/cpu/kernels/kernel_embedding.h"
+
+#include <stdio.h>
+#include <string.h>
+
+extern const rpi_op rpi_op_embedding, rpi_op_position_embedding;
+extern const rpi_cpu_op rpi_cpu_embedding, rpi_cpu_position_embedding;
+
+/* ---- rows of a table by token ---- */
+
+enum { TOKENS, TABLE };
+
+static rpi_kernel_embedding describe_call(const rpi_unit *unit, const rpi_kernel_io *io) {
+    const int64_t *table = unit->inputs[TABLE].shape.size;
+    return (rpi_kernel_embedding){.tokens = rpi_shape_count(&unit->inputs[TOKENS].shape),
+                                  .cols = table[1],
+                                  .vocabulary = table[0],
+                                  .ids = io->inputs[TOKENS],
+                                  .scale = 1};
+}
+
+/* Where a token stands: "[3][17]". */
+static void place_text(const rpi_shape *shape, int64_t index, char *text, size_t bytes) {
+    int64_t inside = rpi_shape_count(shape);
+    size_t used = 0;
+    text[0] = '\0';
+    for (int i = 0; i < shape->dims && used < bytes; i++) {
+        inside /= shape->size[i];
+        used += (size_t)snprintf(text + used, bytes - used, "[%lld]",
+                                 (long long)(index / inside % shape->size[i]));
+    }
+}
+
+static rp_status embed(const rpi_kernel_run *run, const rpi_unit *unit,
+                       const rpi_kernel_io *io) {
+    rpi_kernel_embedding it = describe_call(unit, io);
+    char text[128];
+    it.table = rpi_kernel_f32(io->inputs[TABLE], it.cols);
+    it.out = rpi_kernel_f32(io->outputs[0], it.cols);
+    int64_t bad = rpi_kernel_embedding_forward(run, &it);
+    if (bad < 0) return RP_OK;
+    place_text(&unit->inputs[TOKENS].shape, bad, text, sizeof text);
+    return RP_FAIL(INVALID, "token %d at %s%s; the table '%s' has tokens 0 to %lld",
+                   (int)it.ids[bad], unit->inputs[TOKENS].name, text, unit->inputs[TABLE].name,
+                   (long long)it.vocabulary - 1);
+}
+
+static size_t touched_bytes(int64_t tokens) {
+    return rpi_align_up((size_t)tokens * sizeof(int32_t));
+}
+
+/* The gradient is dense; only the rows of tokens that occur are added to. */
+static rp_status embed_backward(const rpi_kernel_run *run, const rpi_unit *unit,
+                                const rpi_kernel_io *io) {
+    rpi_kernel_embedding it = describe_call(unit, io);
+    int64_t touched = 0;
+    it.dout = rpi_kernel_f32(io->grad_outputs[0], it.cols);
+    it.dense = true;
+    it.sums = io->grad_inputs[TABLE];
+    it.touched = io->workspace;
+    it.scratch = (uint64_t *)((char *)io->workspace + touched_bytes(it.tokens));
+    if (!rpi_cpu_accumulates(io, TABLE))
+        memset(it.sums, 0, (size_t)(it.vocabulary * it.cols) * sizeof *it.sums);
+    rpi_kernel_embedding_backward(run, &it, &touched);
+    return RP_OK;
+}
+
+static void describe_embed(const rpi_unit *unit, rpi_kernel *kernel) {
+    int64_t tokens = rpi_shape_count(&unit->inputs[TOKENS].shape);
+    kernel->backward_workspace = touched_bytes(tokens) + 2 * (size_t)tokens * sizeof(uint64_t);
+}
+
+const rpi_cpu_op rpi_cpu_embedding = {.op = &rpi_op_embedding,
+                                      .forward = embed,
+                                      .backward = embed_backward,
+                                      .describe = describe_embed};
+
+/* ---- positions: the first rows of the table, as one long row, to each sequence ---- */
+
+typedef struct positions {
+    int64_t sequences, elements; /* of a sequence */
+} positions;
+
+static positions positions_of(const rpi_unit *unit) {
+    const rpi_shape *shape = &unit->outputs[0].shape;
+    int64_t elements = shape->size[shape->dims - 2] * rpi_op_width(shape);
+    return (positions){rpi_shape_count(shape) / elements, elements};
+}
+
+static rp_status add_positions(const rpi_kernel_run *run, const rpi_unit *unit,
+                               const rpi_kernel_io *io) {
+    positions p = positions_of(unit);
+    rpi_kernel_add_bias(run,
+                        &(rpi_kernel_add){.rows = p.sequences,
+                                          .cols = p.elements,
+                                          .a = rpi_kernel_f32(io->inputs[0], p.elements),
+                                          .bias = io->inputs[TABLE],
+                                          .y = rpi_kernel_f32(io->outputs[0], p.elements)});
+    return RP_OK;
+}
+
+static rp_status position_gradient(const rpi_kernel_run *run, const rpi_unit *unit,
+                                   const rpi_kernel_io *io) {
+    positions p = positions_of(unit);
+    float *sums = io->grad_inputs[TABLE];
+    bool accumulate = rpi_cpu_accumulates(io, TABLE);
+    int64_t all = rpi_shape_count(&unit->inputs[TABLE].shape);
+    if (io->grad_inputs[0])
+        memcpy(io->grad_inputs[0], io->grad_outputs[0],
+               (size_t)(p.sequences * p.elements) * sizeof *sums);
+    if (!sums) return RP_OK;
+    if (!accumulate) memset(sums + p.elements, 0, (size_t)(all - p.elements) * sizeof *sums);
+    rpi_kernel_column_sums(
+        run, &(rpi_kernel_sums){.rows = p.sequences,
+                                .cols = p.elements,
+                                .x = rpi_kernel_f32(io->grad_outputs[0], p.elements),
+                                .sums = sums,
+                                .accumulate = accumulate});
+    return RP_OK;
+}
+
+static void describe_positions(const rpi_unit *unit, rpi_kernel *kernel) {
+    (void)unit;
+    kernel->gradient_from[0] = RPI_GRADIENT_OF_OUTPUT;
+}
+
+const rpi_cpu_op rpi_cpu_position_embedding = {.op = &rpi_op_position_embedding,
+                                               .forward = add_positions,
+                                               .backward = position_gradient,
+                                               .describe = describe_positions};

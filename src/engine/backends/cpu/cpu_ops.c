@@ -1,0 +1,56 @@
+#include "base/memory.h"
+#include "base/status.h"
+#include "engine/backends/cpu/cpu_op.h"
+
+extern const rpi_cpu_op rpi_cpu_embedding, rpi_cpu_layer_norm, rpi_cpu_position_embedding,
+    rpi_cpu_rms_norm;
+
+static const rpi_cpu_op *const catalogue[] = {
+    &rpi_cpu_embedding,
+    &rpi_cpu_position_embedding,
+    &rpi_cpu_layer_norm,
+    &rpi_cpu_rms_norm,
+};
+
+const rpi_cpu_op *rpi_cpu_op_of(const rpi_op *op) {
+    for (size_t i = 0; i < sizeof catalogue / sizeof catalogue[0]; i++)
+        if (catalogue[i]->op == op) return catalogue[i];
+    return NULL;
+}
+
+typedef struct cpu_kernel {
+    const rpi_cpu_op *op;
+    rpi_kernel_run run;
+    rpi_unit unit;
+} cpu_kernel;
+
+static rp_status forward(void *self, const rpi_kernel_io *io) {
+    const cpu_kernel *kernel = self;
+    return kernel->op->forward(&kernel->run, &kernel->unit, io);
+}
+
+static rp_status backward(void *self, const rpi_kernel_io *io) {
+    const cpu_kernel *kernel = self;
+    return kernel->op->backward(&kernel->run, &kernel->unit, io);
+}
+
+/* Values may lie otherwise where the backend has layouts of its own. */
+static rpi_layout row_major(const rpi_unit_value *value) {
+    size_t count = (size_t)rpi_shape_count(&value->shape);
+    return (rpi_layout){.id = 0, .bytes = count * rp_dtype_bytes(value->dtype)};
+}
+
+rp_status rpi_cpu_op_plan(const rpi_cpu_op *op, rpi_kernel_run run, const rpi_unit *unit,
+                          rpi_kernel *out) {
+    cpu_kernel *kernel = NULL;
+    RP_TRY(rpi_alloc(sizeof *kernel, "a kernel", &kernel));
+    *kernel = (cpu_kernel){.op = op, .run = run, .unit = *unit};
+    for (int i = 0; i < unit->input_count; i++)
+        out->inputs[i] = out->grad_inputs[i] = row_major(&unit->inputs[i]);
+    out->self = kernel;
+    out->forward = forward;
+    out->backward_inputs = out->backward_weights = backward;
+    out->destroy = rpi_free;
+    if (op->describe) op->describe(unit, out);
+    return RP_OK;
+}

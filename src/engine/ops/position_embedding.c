@@ -1,0 +1,70 @@
+#include "base/status.h"
+#include "engine/layers.h"
+#include "engine/op.h"
+
+extern const rpi_op rpi_op_position_embedding;
+
+static rp_status check_bound(const void *attributes, int input_count, const rpi_shape *inputs) {
+    (void)attributes, (void)input_count;
+    int64_t length = inputs[0].size[inputs[0].dims - 2], positions = inputs[1].size[0];
+    if (length > positions)
+        return RP_FAIL(INVALID,
+                       "the sequence is %lld long; the table has %lld positions: shorten the "
+                       "sequence or make the table longer",
+                       (long long)length, (long long)positions);
+    return RP_OK;
+}
+
+static rp_status infer(const void *attributes, int input_count, const rpi_shape *inputs,
+                       rpi_shape *outputs) {
+    char text[96], other[96];
+    int dims = inputs[0].dims;
+    if (dims < 2)
+        return RP_FAIL(INVALID, "input is %s; ... x sequence x width is wanted",
+                       rpi_op_shape_text(&inputs[0], text, sizeof text));
+    RP_TRY(rpi_op_check_numbers(&inputs[0], dims - 1, "input"));
+    if (inputs[1].dims != 2 || inputs[1].size[1] != rpi_op_width(&inputs[0]))
+        return RP_FAIL(INVALID, "table is %s; positions x %lld is wanted for input %s",
+                       rpi_op_shape_text(&inputs[1], text, sizeof text),
+                       (long long)rpi_op_width(&inputs[0]),
+                       rpi_op_shape_text(&inputs[0], other, sizeof other));
+    outputs[0] = inputs[0];
+    if (rpi_dimension_is_named(inputs[0].size[dims - 2])) return RP_OK;
+    return check_bound(attributes, input_count, inputs);
+}
+
+static void flops(const void *attributes, const rpi_shape *inputs, const rpi_shape *outputs,
+                  uint32_t wanted, int64_t *out_forward, int64_t *out_backward) {
+    (void)attributes, (void)inputs;
+    *out_forward = rpi_shape_count(&outputs[0]);
+    *out_backward = wanted >> 1 & 1u ? *out_forward : 0;
+}
+
+static const rpi_op_example examples[] = {
+    {.name = "sequences", .input_count = 2, .inputs = {{3, {2, 3, 5}}, {2, {4, 5}}}},
+    {.name = "whole table", .input_count = 2, .inputs = {{3, {3, 4, 20}}, {2, {4, 20}}}},
+    {.name = "one row", .input_count = 2, .inputs = {{2, {3, 6}}, {2, {5, 6}}}},
+};
+
+const rpi_op rpi_op_position_embedding = {
+    .name = "position_embedding",
+    .summary = "y[..., t, :] = x[..., t, :] + table[t]",
+    .input_count = 2,
+    .output_count = 1,
+    .inputs = {{.name = "input", .dtype = RP_F32, .has_gradient = true},
+               {.name = "table", .role = RPI_WEIGHT, .dtype = RP_F32, .has_gradient = true}},
+    .outputs = {{"output", RP_F32}},
+    .infer = infer,
+    .check_bound = check_bound,
+    .flops = flops,
+    .gradient_from = RPI_GRADIENT_WRITTEN,
+    .in_place_forward = true,
+    .examples = examples,
+    .example_count = sizeof examples / sizeof examples[0],
+};
+
+rpi_value_id rpi_position_embedding(rpi_graph *graph, const char *name, rpi_value_id input,
+                                    rpi_value_id table) {
+    return rpi_graph_add(graph, name, &rpi_op_position_embedding, NULL, 2,
+                         (rpi_value_id[]){input, table});
+}

@@ -1,0 +1,150 @@
+/* What the examples of ops cannot show: refusals by name and place, and a weight that two ops
+ * share. On every backend. */
+#include "harness/check.h"
+#include "op_fixture.h"
+
+#include "base/rng.h"
+#include "base/status.h"
+#include "engine/layers.h"
+
+enum { BATCH = 2, LENGTH = 5, VOCABULARY = 11, WIDTH = 6 };
+
+static const int32_t some_tokens[BATCH * LENGTH] = {3, 0, 10, 3, 7, 1, 3, 9, 10, 0};
+static const int32_t next_tokens[BATCH * LENGTH] = {0, 10, 3, 7, 1, 3, 9, 10, 0, 2};
+
+/* A graph of tokens with a loss, and one run of it. */
+typedef struct net {
+    rpi_graph *graph;
+    rpi_value_id tokens, labels, scale, loss;
+    rpi_weights *weights;
+    rpi_instance *instance;
+} net;
+
+static void open_net(net *n) {
+    *n = (net){0};
+    REQUIRE_OK(rpi_graph_create(&n->graph));
+    rpi_shape shape =
+        SHAPE(rpi_graph_dimension(n->graph, "batch"), rpi_graph_dimension(n->graph, "length"));
+    n->tokens = rpi_graph_input(n->graph, "tokens", RP_I32, shape);
+    n->labels = rpi_graph_input(n->graph, "labels", RP_I32, shape);
+    n->scale = rpi_graph_input(n->graph, "scale", RP_F32, (rpi_shape){0});
+}
+
+static void close_net(net *n) {
+    solo_close(n->instance);
+    rpi_weights_destroy(n->weights);
+    rpi_graph_destroy(n->graph);
+}
+
+static rp_status compile(net *n, const rpi_backend *backend, bool training, int64_t length) {
+    rpi_program_options options = {.training = training,
+                                   .dimensions = {{"batch", BATCH}, {"length", length}}};
+    RP_TRY(rpi_weights_create(n->graph, n->loss, &n->weights));
+    return solo_open(n->graph, n->weights, n->loss, backend, &options, &n->instance);
+}
+
+static rp_status run(net *n, const int32_t *tokens, const int32_t *labels, bool accumulate) {
+    static const float scale = 0.125f;
+    const void *inputs[] = {tokens, labels, &scale};
+    rpi_weights_changed(n->weights, 0, rpi_weights_count(n->weights));
+    return rpi_instance_run(n->instance,
+                            &(rpi_run_options){.inputs = inputs, .accumulate = accumulate});
+}
+
+static void draw(net *n, const char *name, uint64_t index) {
+    rpi_rng rng = rpi_rng_make(check_seed(), RPI_RNG_TEST, index);
+    const rpi_weight *weight = rpi_weights_find(n->weights, name);
+    REQUIRE(weight);
+    float *x = rpi_weights_values(n->weights) + weight->first;
+    for (int64_t i = 0; i < weight->count; i++) x[i] = rpi_rng_normal(&rng);
+}
+
+static const float *gradient_of(const net *n, const char *name) {
+    return rpi_weights_gradients(n->weights) + rpi_weights_find(n->weights, name)->first;
+}
+
+/* ---- refusals ---- */
+
+/* tokens -> embedding -> positions -> logits -> loss */
+static void build_language_model(net *n, const char *head) {
+    open_net(n);
+    rpi_graph *g = n->graph;
+    rpi_value_id table = rpi_graph_parameter(g, "table", SHAPE(VOCABULARY, WIDTH));
+    rpi_value_id weight =
+        strcmp(head, "table") ? rpi_graph_parameter(g, head, SHAPE(VOCABULARY, WIDTH)) : table;
+    rpi_value_id x = rpi_embedding(g, "embed", n->tokens, table);
+    x = rpi_position_embedding(g, "place", x,
+                               rpi_graph_parameter(g, "positions", SHAPE(LENGTH + 3, WIDTH)));
+    x = rpi_linear(g, "logits", x, weight, RPI_NO_VALUE);
+    n->loss = rpi_softmax_cross_entropy(g, "loss", x, n->labels, n->scale);
+    REQUIRE_OK(rpi_graph_check(g));
+}
+
+static void tokens_out_of_range(void) {
+    static const int32_t wrong[] = {VOCABULARY, -1, INT32_MIN, INT32_MAX};
+    for (int b = 0; rpi_backend_at(b); b++) {
+        net n;
+        int32_t tokens[BATCH * LENGTH];
+        build_language_model(&n, "head");
+        REQUIRE_OK(compile(&n, rpi_backend_at(b), true, LENGTH));
+        for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+            char text[128];
+            memcpy(tokens, some_tokens, sizeof tokens);
+            tokens[LENGTH + 3] = wrong[i];
+            snprintf(text, sizeof text,
+                     "node 'embed' (embedding): token %d at tokens[1][3]; the table 'table' "
+                     "has tokens 0 to 10",
+                     (int)wrong[i]);
+            CHECK_FAILS(run(&n, tokens, next_tokens, false), INVALID, text);
+        }
+        CHECK_OK(run(&n, some_tokens, next_tokens, false));
+        close_net(&n);
+    }
+}
+
+static void sequences_beyond_the_table(void) {
+    for (int b = 0; rpi_backend_at(b); b++) {
+        net n;
+        build_language_model(&n, "head");
+        CHECK_FAILS(compile(&n, rpi_backend_at(b), true, LENGTH + 4), INVALID,
+                    "node 'place' (position_embedding): the sequence is 9 long; the table has "
+                    "8 positions");
+        close_net(&n);
+    }
+}
+
+/* ---- a weight that the embedding and the last layer share ---- */
+
+static void check_tied(const rpi_backend *backend, bool accumulate) {
+    net tied, apart;
+    float sums[VOCABULARY * WIDTH];
+    build_language_model(&tied, "table");
+    build_language_model(&apart, "head");
+    REQUIRE_OK(compile(&tied, backend, true, LENGTH));
+    REQUIRE_OK(compile(&apart, backend, true, LENGTH));
+    draw(&tied, "table", 1);
+    draw(&apart, "table", 1);
+    draw(&apart, "head", 1);
+    for (int i = 0; i <= accumulate; i++) {
+        CHECK_OK(run(&tied, some_tokens, next_tokens, i));
+        CHECK_OK(run(&apart, some_tokens, next_tokens, i));
+    }
+    for (int i = 0; i < VOCABULARY * WIDTH; i++)
+        sums[i] = gradient_of(&apart, "table")[i] + gradient_of(&apart, "head")[i];
+    double error = relative_l2(gradient_of(&tied, "table"), sums, VOCABULARY * WIDTH);
+    CHECK_MSG(error < 1e-6, "%s: the tied gradient is off by %.2e", backend->name, error);
+    error = relative_l2(gradient_of(&tied, "positions"), gradient_of(&apart, "positions"),
+                        (LENGTH + 3) * WIDTH);
+    CHECK_MSG(error < 1e-6, "%s: the positions' gradient is off by %.2e", backend->name, error);
+    close_net(&tied);
+    close_net(&apart);
+}
+
+static void tied_weight(void) {
+    for (int b = 0; rpi_backend_at(b); b++)
+        for (int accumulate = 0; accumulate < 2; accumulate++)
+            check_tied(rpi_backend_at(b), accumulate);
+}
+
+CASES({"tokens out of range", tokens_out_of_range},
+      {"sequences beyond the table", sequences_beyond_the_table}, {"tied weight", tied_weight})

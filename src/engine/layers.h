@@ -91,13 +91,24 @@ typedef struct rpi_reshape_attributes {
 rpi_value_id rpi_reshape(rpi_graph *graph, const char *name, rpi_value_id input,
                          rpi_shape shape);
 
-/* loss = scale * sum_n -log softmax(logits[n])[labels[n]], a scalar. `scale` is a scalar f32
- * input, 1 / (rows of the global batch), so that ranks and micro-batches of any size add up to
+/* loss = scale * sum_n -sum_c q[n,c] log softmax(logits[n])[c], a scalar, where q is 1 for the
+ * label, or with smoothing s: 1 - s + s / C for it and s / C for all others. Rows whose label
+ * is the ignored one have no part in loss, gradient and counts. `scale` is a scalar f32 input,
+ * 1 / (valid labels of the global batch), so that ranks and micro-batches of any size add up to
  * the mean. Output 1 (rpi_graph_output) counts rows whose largest logit is the label's, as i32;
- * of equal logits the first counts. A row with NaN or +inf makes the loss and the row's
- * gradient NaN, a label's logit of -inf makes the loss infinite; a row with NaN counts as
- * wrong. logits: ... x C, of any rank from 2 on; labels: one a row, i32 in
- * [0, C): others fail the run. */
+ * of equal logits the first counts; output 2 counts valid labels. A row with NaN or +inf makes
+ * the loss and the row's gradient NaN and counts as wrong, a label's logit of -inf makes the
+ * loss infinite. logits: ... x C, of any rank from 2 on; labels: one a row, i32 in [0, C), or
+ * the ignored one: others fail the run, with their place. */
+typedef struct rpi_cross_entropy_attributes {
+    float smoothing; /* 0 to 1 */
+    int ignored;     /* a negative label; 0 means -100 */
+} rpi_cross_entropy_attributes;
+rpi_value_id rpi_softmax_cross_entropy_with(rpi_graph *graph, const char *name,
+                                            rpi_value_id logits, rpi_value_id labels,
+                                            rpi_value_id scale,
+                                            rpi_cross_entropy_attributes attributes);
+/* Without smoothing; -100 is ignored. */
 rpi_value_id rpi_softmax_cross_entropy(rpi_graph *graph, const char *name, rpi_value_id logits,
                                        rpi_value_id labels, rpi_value_id scale);
 

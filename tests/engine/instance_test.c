@@ -494,7 +494,7 @@ static void order_of_calls(void) {
     rpi_instance_drop(training);
     CHECK_FAILS(rpi_instance_backward(training, &run), INVALID, "without a forward pass");
     b.labels[1] = CLASSES; /* a failed pass gives its arena back */
-    CHECK_FAILS(rpi_instance_forward(training, &run), INVALID, "label 5 of row 1");
+    CHECK_FAILS(rpi_instance_forward(training, &run), INVALID, "label 5 at labels[1]");
     CHECK_FAILS(rpi_instance_backward(training, &run), INVALID, "without a forward pass");
     CHECK_EQ(rpi_session_get_facts(session).arenas, 1);
     rpi_instance_destroy(training);

@@ -455,7 +455,7 @@ static void bad_requests(void) {
     CHECK_FAILS(rpi_instance_run(instance, &(rpi_run_options){0}), INVALID, "input 'x'");
     b.labels[2] = CLASSES;
     CHECK_FAILS(run(instance, &b, 0, (rpi_run_options){0}), INVALID,
-                "node 'loss' (softmax_cross_entropy): label 4 of row 2; 0 to 3");
+                "node 'loss' (softmax_cross_entropy): label 4 at labels[2]; 0 to 3");
     b.labels[2] = -1;
     CHECK_FAILS(run(instance, &b, 0, (rpi_run_options){0}), INVALID, "label -1");
     solo_close(instance);

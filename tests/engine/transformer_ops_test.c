@@ -38,6 +38,9 @@ static void close_net(net *n) {
 
 static rp_status compile(net *n, const rpi_backend *backend, bool training, int64_t length) {
     rpi_program_options options = {.training = training,
+                                   .result_count = 2,
+                                   .results = {rpi_graph_output(n->graph, n->loss, 1),
+                                               rpi_graph_output(n->graph, n->loss, 2)},
                                    .dimensions = {{"batch", BATCH}, {"length", length}}};
     RP_TRY(rpi_weights_create(n->graph, n->loss, &n->weights));
     return solo_open(n->graph, n->weights, n->loss, backend, &options, &n->instance);
@@ -113,6 +116,90 @@ static void sequences_beyond_the_table(void) {
     }
 }
 
+/* ---- labels ---- */
+
+typedef struct scores {
+    double loss;
+    int32_t correct, valid;
+} scores;
+
+static void read_scores(const net *n, scores *out) {
+    rpi_tensor loss, correct, valid;
+    *out = (scores){0};
+    REQUIRE_OK(rpi_instance_result(n->instance, n->loss, &loss));
+    REQUIRE_OK(
+        rpi_instance_result(n->instance, rpi_graph_output(n->graph, n->loss, 1), &correct));
+    REQUIRE_OK(
+        rpi_instance_result(n->instance, rpi_graph_output(n->graph, n->loss, 2), &valid));
+    *out =
+        (scores){(double)*(float *)loss.data, *(int32_t *)correct.data, *(int32_t *)valid.data};
+}
+
+/* Labels of even or odd places; the others are ignored. first 2: all are. */
+static void score_half(net *n, int first, bool accumulate, scores *out) {
+    int32_t labels[BATCH * LENGTH];
+    for (int i = 0; i < BATCH * LENGTH; i++) labels[i] = i % 2 == first ? next_tokens[i] : -100;
+    CHECK_OK(run(n, some_tokens, labels, accumulate));
+    read_scores(n, out);
+}
+
+static void check_ignored(const rpi_backend *backend) {
+    net n;
+    scores all, even, odd, none;
+    float wanted[VOCABULARY * WIDTH];
+    build_language_model(&n, "head");
+    REQUIRE_OK(compile(&n, backend, true, LENGTH));
+    draw(&n, "table", 1);
+    draw(&n, "head", 2);
+    CHECK_OK(run(&n, some_tokens, next_tokens, false));
+    read_scores(&n, &all);
+    memcpy(wanted, gradient_of(&n, "head"), sizeof wanted);
+    score_half(&n, 0, false, &even);
+    score_half(&n, 1, true, &odd);
+    CHECK_NEAR(even.loss + odd.loss, all.loss, 1e-6 * all.loss);
+    CHECK_EQ(even.correct + odd.correct, all.correct);
+    CHECK_EQ(all.valid, BATCH * LENGTH);
+    CHECK_EQ(even.valid, BATCH * LENGTH / 2);
+    double error = relative_l2(gradient_of(&n, "head"), wanted, VOCABULARY * WIDTH);
+    CHECK_MSG(error < 1e-6, "%s: halves of the labels are off by %.2e", backend->name, error);
+    score_half(&n, 2, false, &none);
+    CHECK(none.loss == 0 && none.correct == 0 && none.valid == 0);
+    for (int i = 0; i < VOCABULARY * WIDTH; i++) CHECK(gradient_of(&n, "head")[i] == 0);
+    close_net(&n);
+}
+
+static void ignored_labels(void) {
+    for (int b = 0; rpi_backend_at(b); b++) check_ignored(rpi_backend_at(b));
+}
+
+static void labels_out_of_range(void) {
+    for (int b = 0; rpi_backend_at(b); b++) {
+        net n;
+        int32_t labels[BATCH * LENGTH];
+        build_language_model(&n, "head");
+        REQUIRE_OK(compile(&n, rpi_backend_at(b), true, LENGTH));
+        memcpy(labels, next_tokens, sizeof labels);
+        labels[2] = -100;
+        CHECK_OK(run(&n, some_tokens, labels, false));
+        labels[LENGTH] = -1;
+        CHECK_FAILS(run(&n, some_tokens, labels, false), INVALID,
+                    "node 'loss' (softmax_cross_entropy): label -1 at labels[1][0]; 0 to 10 "
+                    "are allowed, and -100 for none");
+        close_net(&n);
+    }
+}
+
+static void refused_attributes(void) {
+    net n;
+    open_net(&n);
+    rpi_value_id x = rpi_embedding(n.graph, "embed", n.tokens,
+                                   rpi_graph_parameter(n.graph, "table", SHAPE(7, 7)));
+    rpi_softmax_cross_entropy_with(n.graph, "loss", x, n.labels, n.scale,
+                                   (rpi_cross_entropy_attributes){.smoothing = 1.5f});
+    CHECK_FAILS(rpi_graph_check(n.graph), INVALID, "smoothing is 1.5; 0 to 1 are allowed");
+    close_net(&n);
+}
+
 /* ---- a weight that the embedding and the last layer share ---- */
 
 static void check_tied(const rpi_backend *backend, bool accumulate) {
@@ -147,4 +234,6 @@ static void tied_weight(void) {
 }
 
 CASES({"tokens out of range", tokens_out_of_range},
-      {"sequences beyond the table", sequences_beyond_the_table}, {"tied weight", tied_weight})
+      {"sequences beyond the table", sequences_beyond_the_table},
+      {"ignored labels", ignored_labels}, {"labels out of range", labels_out_of_range},
+      {"refused attributes", refused_attributes}, {"tied weight", tied_weight})

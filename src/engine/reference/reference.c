@@ -6,14 +6,11 @@
 extern const rpi_backend rpi_backend_reference;
 
 extern const rpi_ref_op rpi_ref_add, rpi_ref_batch_norm2d, rpi_ref_conv2d,
-    rpi_ref_global_avg_pool, rpi_ref_linear, rpi_ref_max_pool2d, rpi_ref_relu,
-    rpi_ref_softmax_cross_entropy;
+    rpi_ref_global_avg_pool, rpi_ref_linear, rpi_ref_max_pool2d, rpi_ref_relu;
 
 static const rpi_ref_op *const table[] = {
-    &rpi_ref_conv2d,     &rpi_ref_batch_norm2d,
-    &rpi_ref_relu,       &rpi_ref_add,
-    &rpi_ref_max_pool2d, &rpi_ref_global_avg_pool,
-    &rpi_ref_linear,     &rpi_ref_softmax_cross_entropy,
+    &rpi_ref_conv2d,     &rpi_ref_batch_norm2d,    &rpi_ref_relu,   &rpi_ref_add,
+    &rpi_ref_max_pool2d, &rpi_ref_global_avg_pool, &rpi_ref_linear,
 };
 
 static const rpi_ref_op *find(const rpi_op *op) {

@@ -4,7 +4,6 @@
 #include "engine/backends/cpu/kernels/kernel_activation.h"
 #include "engine/backends/cpu/kernels/kernel_embedding.h"
 
-#include <stdio.h>
 #include <string.h>
 
 extern const rpi_op rpi_op_embedding, rpi_op_position_embedding;
@@ -23,18 +22,6 @@ static rpi_kernel_embedding describe_call(const rpi_unit *unit, const rpi_kernel
                                   .scale = 1};
 }
 
-/* Where a token stands: "[3][17]". */
-static void place_text(const rpi_shape *shape, int64_t index, char *text, size_t bytes) {
-    int64_t inside = rpi_shape_count(shape);
-    size_t used = 0;
-    text[0] = '\0';
-    for (int i = 0; i < shape->dims && used < bytes; i++) {
-        inside /= shape->size[i];
-        used += (size_t)snprintf(text + used, bytes - used, "[%lld]",
-                                 (long long)(index / inside % shape->size[i]));
-    }
-}
-
 static rp_status embed(const rpi_kernel_run *run, const rpi_unit *unit,
                        const rpi_kernel_io *io) {
     rpi_kernel_embedding it = describe_call(unit, io);
@@ -43,10 +30,10 @@ static rp_status embed(const rpi_kernel_run *run, const rpi_unit *unit,
     it.out = rpi_kernel_f32(io->outputs[0], it.cols);
     int64_t bad = rpi_kernel_embedding_forward(run, &it);
     if (bad < 0) return RP_OK;
-    place_text(&unit->inputs[TOKENS].shape, bad, text, sizeof text);
-    return RP_FAIL(INVALID, "token %d at %s%s; the table '%s' has tokens 0 to %lld",
-                   (int)it.ids[bad], unit->inputs[TOKENS].name, text, unit->inputs[TABLE].name,
-                   (long long)it.vocabulary - 1);
+    return RP_FAIL(INVALID, "token %d at %s; the table '%s' has tokens 0 to %lld",
+                   (int)it.ids[bad],
+                   rpi_cpu_element_text(&unit->inputs[TOKENS], bad, text, sizeof text),
+                   unit->inputs[TABLE].name, (long long)it.vocabulary - 1);
 }
 
 static size_t touched_bytes(int64_t tokens) {

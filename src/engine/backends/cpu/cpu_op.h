@@ -27,6 +27,10 @@ const rpi_cpu_op *rpi_cpu_op_of(const rpi_op *op);
 rp_status rpi_cpu_op_plan(const rpi_cpu_op *op, rpi_kernel_run run, const rpi_unit *unit,
                           rpi_kernel *kernel);
 
+/* "tokens[3][17]": an element of a value, for messages. Returns text. */
+const char *rpi_cpu_element_text(const rpi_unit_value *value, int64_t index, char *text,
+                                 size_t bytes);
+
 /* Row-major elements as a matrix whose rows are the last axis. */
 static inline rpi_kernel_rows rpi_cpu_rows(const void *data, const rpi_shape *shape) {
     return rpi_kernel_f32(data, rpi_op_width(shape));

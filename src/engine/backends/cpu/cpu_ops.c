@@ -2,14 +2,14 @@
 #include "base/status.h"
 #include "engine/backends/cpu/cpu_op.h"
 
+#include <stdio.h>
+
 extern const rpi_cpu_op rpi_cpu_embedding, rpi_cpu_layer_norm, rpi_cpu_position_embedding,
-    rpi_cpu_rms_norm;
+    rpi_cpu_rms_norm, rpi_cpu_softmax_cross_entropy;
 
 static const rpi_cpu_op *const catalogue[] = {
-    &rpi_cpu_embedding,
-    &rpi_cpu_position_embedding,
-    &rpi_cpu_layer_norm,
-    &rpi_cpu_rms_norm,
+    &rpi_cpu_embedding, &rpi_cpu_position_embedding,    &rpi_cpu_layer_norm,
+    &rpi_cpu_rms_norm,  &rpi_cpu_softmax_cross_entropy,
 };
 
 const rpi_cpu_op *rpi_cpu_op_of(const rpi_op *op) {
@@ -53,4 +53,16 @@ rp_status rpi_cpu_op_plan(const rpi_cpu_op *op, rpi_kernel_run run, const rpi_un
     out->destroy = rpi_free;
     if (op->describe) op->describe(unit, out);
     return RP_OK;
+}
+
+const char *rpi_cpu_element_text(const rpi_unit_value *value, int64_t index, char *text,
+                                 size_t bytes) {
+    int64_t inside = rpi_shape_count(&value->shape);
+    size_t used = (size_t)snprintf(text, bytes, "%s", value->name);
+    for (int i = 0; i < value->shape.dims && used < bytes; i++) {
+        inside /= value->shape.size[i];
+        used += (size_t)snprintf(text + used, bytes - used, "[%lld]",
+                                 (long long)(index / inside % value->shape.size[i]));
+    }
+    return text;
 }

@@ -66,7 +66,7 @@ rpi_cross_entropy_totals rpi_kernel_cross_entropy_run(const rpi_kernel_run *run,
         if ((label < 0 || label >= it->classes) && totals.bad_row < 0) totals.bad_row = row;
         totals.loss += it->losses[row];
         totals.valid++;
-        totals.correct += it->correct[row];
+        totals.correct += it->correct[row] && it->losses[row] == it->losses[row];
     }
     return totals;
 }

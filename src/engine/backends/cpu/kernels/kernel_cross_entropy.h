@@ -32,7 +32,8 @@ typedef struct rpi_kernel_cross_entropy {
 /* Sums over the rows, in their order. */
 typedef struct rpi_cross_entropy_totals {
     double loss;            /* without scale */
-    int64_t valid, correct; /* rows that are not ignored; those of them that are right */
+    int64_t valid, correct; /* rows that are not ignored; those of them that are right,
+                               among which is none whose loss is NaN */
     int64_t bad_row;        /* the first whose label is neither ignored nor a class; -1: none.
                                Such a row has loss NaN and gradient 0. */
 } rpi_cross_entropy_totals;

@@ -57,19 +57,20 @@ SIMD void put_element(simd_row row, int64_t i, float value) {
         ((float *)row.data)[i] = value;
 }
 
-/* dlogits = scale (e / sum - q); `kept` holds e, else it is computed again. */
+/* dlogits = scale (e / sum - q); `kept` holds e, else it is computed again. The scale comes
+ * last: an infinite one times a smoothing of 0 would be NaN. */
 SIMD void gradient_row(const rpi_kernel_cross_entropy *it, simd_row x, simd_row dx, bool kept,
                        float most, float sum, int64_t label) {
-    const float factor = it->scale / sum;
-    const float each = it->scale * (it->smoothing / (float)it->classes);
+    const float factor = 1 / sum, each = it->smoothing / (float)it->classes;
     float own = kept ? element(dx, label) : 0;
     if (!kept) own = vf_first_lane(vf_exp(vf_set(element(x, label) - most)));
     EACH_VECTOR(i, live, it->classes) {
         vf e =
             kept ? row_load(dx, i, live) : vf_exp(vf_sub(row_load(x, i, live), vf_set(most)));
-        row_store(dx, i, vf_sub(vf_mul(e, vf_set(factor)), vf_set(each)), live);
+        vf difference = vf_sub(vf_mul(e, vf_set(factor)), vf_set(each));
+        row_store(dx, i, vf_mul(difference, vf_set(it->scale)), live);
     }
-    put_element(dx, label, own * factor - it->scale * (1 - it->smoothing) - each);
+    put_element(dx, label, it->scale * (own * factor - (1 - it->smoothing) - each));
 }
 
 SIMD void zero_row(const rpi_kernel_cross_entropy *it, int64_t row, float loss) {

@@ -169,10 +169,10 @@ static rp_status make_data(bench *it) {
 
 static rp_status prepare(bench *it) {
     const settings *s = &it->settings;
-    rpi_model_shape shape = {.channels = (int)s->channels,
-                             .height = (int)s->size,
-                             .width = (int)s->size,
-                             .classes = CLASSES};
+    rpi_data_shape shape = {.channels = (int)s->channels,
+                            .height = (int)s->size,
+                            .width = (int)s->size,
+                            .classes = CLASSES};
     it->backend = rpi_backend_default();
     if (s->backend) RP_TRY(rpi_backend_find(s->backend, &it->backend));
     RP_TRY(rpi_optimizer_find("sgd", &it->optimizer));

@@ -76,7 +76,7 @@ static void print_table(void) {
 
 /* Elements that have a gradient: running statistics are not among them. */
 static rp_status print_parameters(const char *model) {
-    rpi_model_shape shape = {.channels = 1, .height = 28, .width = 28, .classes = 10};
+    rpi_data_shape shape = {.channels = 1, .height = 28, .width = 28, .classes = 10};
     rpi_network network = {0};
     rpi_weights *weights = NULL;
     RP_TRY(rpi_network_build(model, &shape, &network));

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "cli/numbers.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -57,7 +58,7 @@ const char *rpi_progress_text(const rpi_progress_step *s, bool bar, int columns,
     bool shown[PARTS] = {true, true, true};
     snprintf(step, sizeof step, "step %lld/%lld", (long long)s->step, (long long)s->last_step);
     snprintf(loss, sizeof loss, "loss %s", rpi_loss_text(s->loss, number));
-    snprintf(rate, sizeof rate, "%.1f images/s", s->rate);
+    snprintf(rate, sizeof rate, "%.1f %s/s", s->rate, s->unit);
     snprintf(left, sizeof left, "%s left", rpi_time_text(s->left_s, time));
     size_t most = columns > 0 ? (size_t)columns : SIZE_MAX;
     for (int i = 0; i < PARTS && strlen(step) + width_of(parts, shown) > most; i++)
@@ -114,7 +115,7 @@ static void started(void *context, int64_t first_step, int64_t last_step, int64_
 
 static void stepped(void *context, const rpi_step_metrics *m) {
     rpi_progress *p = context;
-    double rate = (double)m->images / m->step_s;
+    double rate = (double)m->count / m->step_s;
     p->rate = p->rate > 0 ? 0.9 * p->rate + 0.1 * rate : rate;
     int64_t now = rpi_now_ns();
     bool last = m->step == p->last_step;
@@ -124,7 +125,7 @@ static void stepped(void *context, const rpi_step_metrics *m) {
     p->drawn_ns = now;
     double done = (double)(m->step - p->first_step + 1);
     double left_s = rpi_seconds(now - p->started_ns) / done * (double)(p->last_step - m->step);
-    rpi_progress_step step = {m->step, p->last_step, m->loss, p->rate, left_s};
+    rpi_progress_step step = {m->step, p->last_step, m->loss, p->rate, left_s, m->unit};
     char text[TEXT_BYTES];
     if (p->terminal)
         draw(p, &step);
@@ -136,10 +137,12 @@ static void stepped(void *context, const rpi_step_metrics *m) {
 static void evaluated(void *context, int64_t step, const rpi_evaluation *e) {
     rpi_progress *p = context;
     rpi_progress_end(p);
-    char loss[RPI_NUMBER_BYTES];
-    fprintf(p->stream, "after step %lld: test accuracy %.2f %%, test loss %s (%lld images)\n",
-            (long long)step, 100 * e->accuracy, rpi_loss_text(e->loss, loss),
-            (long long)e->images);
+    char loss[RPI_NUMBER_BYTES], perplexity[RPI_NUMBER_BYTES];
+    fprintf(p->stream, "after step %lld: test accuracy %.2f %%, test loss %s", (long long)step,
+            100 * e->accuracy, rpi_loss_text(e->loss, loss));
+    if (!isnan(e->perplexity))
+        fprintf(p->stream, ", perplexity %s", rpi_loss_text(e->perplexity, perplexity));
+    fprintf(p->stream, " (%lld %s)\n", (long long)e->count, e->unit);
     fflush(p->stream);
 }
 

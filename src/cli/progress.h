@@ -11,7 +11,7 @@ typedef struct rpi_progress {
     bool terminal;
     int64_t first_step, last_step, every; /* plain: a line every so many steps */
     int64_t started_ns, drawn_ns;
-    double rate;   /* images/s, smoothed */
+    double rate;   /* a second, smoothed */
     bool bar_open; /* the cursor stands behind a bar */
     int bar_width; /* of what stands there */
 } rpi_progress;
@@ -31,6 +31,7 @@ void rpi_progress_end(rpi_progress *progress);
 typedef struct rpi_progress_step {
     int64_t step, last_step;
     double loss, rate, left_s;
+    const char *unit; /* what the rate counts: "images" */
 } rpi_progress_step;
 const char *rpi_progress_text(const rpi_progress_step *step, bool bar, int columns, char *text,
                               size_t bytes);

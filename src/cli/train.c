@@ -320,8 +320,8 @@ static void print_result(const settings *s, const rpi_world *world,
     if (result->steps == 0)
         printf("nothing was left to train; --steps says how far to go\n");
     else
-        printf("%lld steps in %s, %.1f images/s (median), loss %s\n", (long long)result->steps,
-               rpi_time_text(result->seconds, time[0]), result->images_s_median,
+        printf("%lld steps in %s, %.1f %s/s (median), loss %s\n", (long long)result->steps,
+               rpi_time_text(result->seconds, time[0]), result->rate_median, result->unit,
                rpi_loss_text(result->last_loss, loss));
     if (result->steps > 0 && world->ranks > 1)
         printf("a step (median): %s, %.3f MB sent by a rank, communication %s, of which %s "

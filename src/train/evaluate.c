@@ -1,8 +1,10 @@
-/* Loss and accuracy on the test set, every rank on its share of it. */
+/* Loss and metrics on the held-out samples, every rank on its share of them. */
 #include "base/memory.h"
 #include "base/status.h"
+#include "train/data/sampler.h"
 #include "train/trainer.h"
 
+#include <math.h>
 #include <string.h>
 
 rp_status rpi_trainer_average_states(rpi_trainer *t, float *out_states) {
@@ -14,59 +16,54 @@ rp_status rpi_trainer_average_states(rpi_trainer *t, float *out_states) {
 }
 
 typedef struct totals {
-    double loss, correct, images;
+    double loss, correct, labels;
 } totals;
 
-static rp_status run_part(rpi_trainer *t, int64_t first, int64_t count, uint32_t *indices,
-                          totals *sums) {
+static rp_status run_part(rpi_trainer *t, int64_t first, int64_t count, totals *sums) {
     rpi_instance *instance = NULL;
     RP_TRY(rpi_program_set_get(&t->programs, false, count, &instance));
-    for (int64_t i = 0; i < count; i++) indices[i] = (uint32_t)(first + i);
-    rpi_dataset_batch(&t->dataset, &t->dataset.test, indices, count, t->images, t->labels);
+    rpi_source_batch batch;
+    const void *inputs[RPI_TASK_INPUTS + 1];
+    RP_TRY(rpi_source_hold_out(&t->source, first, count, &batch));
     t->scale = 1.0f;
-    const void *inputs[] = {t->images, t->labels, &t->scale};
+    rpi_trainer_inputs(t, &batch, 0, inputs);
     RP_TRY(rpi_instance_run(instance, &(rpi_run_options){.inputs = inputs}));
     rpi_tensor loss, correct;
     RP_TRY(rpi_instance_result(instance, t->network.loss, &loss));
     RP_TRY(rpi_instance_result(instance, t->network.correct, &correct));
     sums->loss += (double)*(const float *)loss.data;
     sums->correct += *(const int32_t *)correct.data;
-    sums->images += (double)count;
+    sums->labels += (double)batch.labels;
     return RP_OK;
 }
 
-/* This rank's part of the test set: images in [first, end). */
+/* This rank's part of the held-out samples: [first, end). */
 static void find_share(const rpi_trainer *t, int64_t *out_first, int64_t *out_end) {
-    int64_t limit = t->options->eval_images, all = t->dataset.test.count;
-    int64_t images = limit && limit < all ? limit : all;
-    *out_first = rpi_share_first(images, t->rank, t->world);
-    *out_end = rpi_share_first(images, t->rank + 1, t->world);
+    int64_t limit = t->options->eval_images, all = t->source.test_count;
+    int64_t samples = limit && limit < all ? limit : all;
+    *out_first = rpi_share_first(samples, t->rank, t->world);
+    *out_end = rpi_share_first(samples, t->rank + 1, t->world);
 }
 
 rp_status rpi_trainer_compile_evaluation(rpi_trainer *t) {
     rpi_instance *instance = NULL;
     int64_t first, end;
     find_share(t, &first, &end);
-    if (end - first >= t->most_images)
-        RP_TRY(rpi_program_set_get(&t->programs, false, t->most_images, &instance));
-    int64_t rest = (end - first) % t->most_images;
+    if (end - first >= t->most)
+        RP_TRY(rpi_program_set_get(&t->programs, false, t->most, &instance));
+    int64_t rest = (end - first) % t->most;
     return rest ? rpi_program_set_get(&t->programs, false, rest, &instance) : RP_OK;
 }
 
 static rp_status run_share(rpi_trainer *t, totals *sums) {
     int64_t first, end;
-    uint32_t *indices = NULL;
     find_share(t, &first, &end);
-    RP_TRY(rpi_alloc_array((size_t)t->most_images, sizeof *indices, "indices", &indices));
-    rp_status status = RP_OK;
     while (first < end) {
-        int64_t count = end - first < t->most_images ? end - first : t->most_images;
-        status = run_part(t, first, count, indices, sums);
-        if (status != RP_OK) break;
+        int64_t count = end - first < t->most ? end - first : t->most;
+        RP_TRY(run_part(t, first, count, sums));
         first += count;
     }
-    rpi_free(indices);
-    return status;
+    return RP_OK;
 }
 
 /* With the world's running statistics in place of this rank's own, which come back afterwards:
@@ -93,11 +90,15 @@ rp_status rpi_trainer_evaluate(rpi_trainer *t, rpi_evaluation *out_evaluation) {
     rp_status status = run_averaged(t, averaged, &sums);
     rpi_free(averaged);
     RP_TRY(status);
-    double values[3] = {sums.loss, sums.correct, sums.images};
+    double values[3] = {sums.loss, sums.correct, sums.labels};
     rp_segment segment = {.data = values, .count = 3, .dtype = RP_F64};
     RP_TRY(rp_all_reduce(t->comm, &segment, 1, NULL));
-    *out_evaluation = (rpi_evaluation){.loss = values[0] / values[2],
+    const rpi_task *task = t->network.task;
+    double loss = values[0] / values[2];
+    *out_evaluation = (rpi_evaluation){.loss = loss,
                                        .accuracy = values[1] / values[2],
-                                       .images = (int64_t)values[2]};
+                                       .perplexity = task->has_perplexity ? exp(loss) : NAN,
+                                       .count = (int64_t)values[2],
+                                       .unit = task->unit};
     return RP_OK;
 }

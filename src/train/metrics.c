@@ -115,6 +115,13 @@ static void add_number(cJSON *object, const char *key, double value) {
         cJSON_AddNullToObject(object, key);
 }
 
+/* "images_s", "test_images": keys say what is counted. */
+static void add_counted(cJSON *object, const char *format, const char *unit, double value) {
+    char key[64];
+    snprintf(key, sizeof key, format, unit);
+    add_number(object, key, value);
+}
+
 static void add_host(cJSON *object) {
     struct utsname host;
     if (uname(&host) == 0) {
@@ -140,7 +147,9 @@ rp_status rpi_metrics_header(rpi_metrics *metrics, const rpi_trainer *t) {
     cJSON_AddStringToObject(object, "codec", rp_codec_text(&t->codec, codec, sizeof codec));
     cJSON_AddStringToObject(object, "backend", rpi_session_backend(t->programs.session)->name);
     add_number(object, "global_batch_size", (double)t->global_batch);
-    add_number(object, "train_images", (double)t->dataset.train.count);
+    cJSON_AddStringToObject(object, "task", t->network.task->name);
+    add_counted(object, "train_%s", t->network.task->unit,
+                (double)(t->source.train_count * t->source.sample_units));
     add_number(object, "first_step", (double)(t->step + 1));
     add_number(object, "last_step", (double)t->total_steps);
     cJSON *options = cJSON_AddObjectToObject(object, "options");
@@ -155,7 +164,7 @@ rp_status rpi_metrics_step(rpi_metrics *metrics, const rpi_step_metrics *step) {
     add_number(object, "step", (double)step->step);
     add_number(object, "loss", step->loss);
     add_number(object, "lr", step->lr);
-    add_number(object, "images_s", (double)step->images / step->step_s);
+    add_counted(object, "%s_s", step->unit, (double)step->count / step->step_s);
     add_number(object, "step_s", step->step_s);
     add_number(object, "compute_s", step->compute_s);
     add_number(object, "comm_s", step->comm_s);
@@ -174,7 +183,9 @@ rp_status rpi_metrics_evaluation(rpi_metrics *metrics, int64_t step,
     add_number(object, "evaluated_step", (double)step);
     add_number(object, "test_accuracy", evaluation->accuracy);
     add_number(object, "test_loss", evaluation->loss);
-    add_number(object, "test_images", (double)evaluation->images);
+    if (!isnan(evaluation->perplexity))
+        add_number(object, "test_perplexity", evaluation->perplexity);
+    add_counted(object, "test_%s", evaluation->unit, (double)evaluation->count);
     return put(metrics, object);
 }
 
@@ -191,7 +202,7 @@ rp_status rpi_metrics_closing(rpi_metrics *metrics, const rpi_train_result *resu
     cJSON *object = cJSON_CreateObject();
     add_number(object, "steps", (double)result->steps);
     add_number(object, "seconds", result->seconds);
-    add_number(object, "images_s_median", result->images_s_median);
+    add_counted(object, "%s_s_median", result->unit, result->rate_median);
     add_number(object, "step_s_median", result->step_s_median);
     add_number(object, "comm_s_median", result->comm_s_median);
     add_number(object, "exposed_s_median", result->exposed_s_median);
@@ -200,7 +211,10 @@ rp_status rpi_metrics_closing(rpi_metrics *metrics, const rpi_train_result *resu
     double none = NAN;
     add_number(object, "test_accuracy", result->evaluated ? result->test.accuracy : none);
     add_number(object, "test_loss", result->evaluated ? result->test.loss : none);
-    add_number(object, "test_images", result->evaluated ? (double)result->test.images : none);
+    if (result->evaluated && !isnan(result->test.perplexity))
+        add_number(object, "test_perplexity", result->test.perplexity);
+    add_counted(object, "test_%s", result->unit,
+                result->evaluated ? (double)result->test.count : none);
     cJSON_AddBoolToObject(object, "stopped", result->stopped);
     return put(metrics, object);
 }

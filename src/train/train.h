@@ -52,7 +52,8 @@ typedef struct rpi_train_options {
 
 /* One step, as rank 0 saw it (docs/json.md). */
 typedef struct rpi_step_metrics {
-    int64_t step, images; /* steps done; images of all ranks in this one */
+    int64_t step, count; /* steps done; what all ranks learnt from in this one, */
+    const char *unit;    /* counted in: "images" */
     double loss, lr;
     double step_s, compute_s, comm_s, encode_s, decode_s, exposed_s, skew_s;
     uint64_t wire_bytes;
@@ -60,7 +61,9 @@ typedef struct rpi_step_metrics {
 
 typedef struct rpi_evaluation {
     double loss, accuracy;
-    int64_t images;
+    double perplexity; /* NaN: of no meaning for the task */
+    int64_t count;     /* labels that it is over */
+    const char *unit;  /* "images" */
 } rpi_evaluation;
 
 enum { RPI_MEDIAN_STEPS = 1 << 16 };
@@ -69,7 +72,9 @@ typedef struct rpi_train_result {
     int64_t first_step, steps; /* those that this run did */
     double last_loss, seconds; /* of training, without evaluation and checkpoints */
     /* Medians over the latest RPI_MEDIAN_STEPS steps at most; NaN without any. */
-    double images_s_median, step_s_median, comm_s_median, exposed_s_median, wire_bytes_median;
+    double rate_median; /* of `unit` ("images") in a second */
+    const char *unit;
+    double step_s_median, comm_s_median, exposed_s_median, wire_bytes_median;
     bool evaluated;
     rpi_evaluation test;
     bool stopped; /* before the end, because a rank was asked to */

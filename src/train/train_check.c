@@ -1,6 +1,7 @@
 #include "base/status.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/run_folder.h"
+#include "train/data/dataset.h"
 
 #include <string.h>
 
@@ -15,17 +16,26 @@ rpi_optimizer_rates rpi_train_rates(const rpi_train_options *o) {
                                  .threads = o->threads > 1 ? (int)o->threads : 1};
 }
 
+/* Do the data hold what the model learns from? */
+static rp_status check_task(const rpi_train_options *o, const rpi_model *model) {
+    const rpi_task *task = NULL, *wanted = rpi_task_find(model->task);
+    RP_TRY(rpi_source_task(o->data, &task));
+    if (!wanted) return RP_FAIL(INTERNAL, "model %s is for no task", model->name);
+    if (task == wanted) return RP_OK;
+    return RP_FAIL(INVALID, "model %s learns from %s, and --data %s has %s; say %s",
+                   model->name, wanted->data, o->data, task->data, wanted->advice);
+}
+
 static rp_status check_names(const rpi_train_options *o) {
     const rpi_model *model = NULL;
     rpi_model_options model_options;
-    const rpi_dataset_kind *kind = NULL;
     const rpi_strategy *strategy = NULL;
     const rpi_lr_schedule *schedule = NULL;
     const rpi_backend *backend = NULL;
     const rpi_optimizer *optimizer = NULL;
     rp_codec codec;
     RP_TRY(rpi_model_parse(o->model, &model, &model_options));
-    RP_TRY(rpi_dataset_kind_find(o->data, &kind));
+    RP_TRY(check_task(o, model));
     RP_TRY(rpi_strategy_find(o->strategy, &strategy));
     RP_TRY(rpi_lr_schedule_find(o->lr_schedule, &schedule));
     RP_TRY(rp_codec_parse(o->codec, &codec));

@@ -153,8 +153,8 @@ static rp_status step(run *r) {
     return RP_OK;
 }
 
-static double images_s(const rpi_step_metrics *m) {
-    return (double)m->images / m->step_s;
+static double rate(const rpi_step_metrics *m) {
+    return (double)m->count / m->step_s;
 }
 
 static double step_s(const rpi_step_metrics *m) {
@@ -180,7 +180,8 @@ static double median_of(run *r, double (*value)(const rpi_step_metrics *)) {
 }
 
 static void summarise(run *r) {
-    r->result.images_s_median = median_of(r, images_s);
+    r->result.unit = r->trainer.network.task->unit;
+    r->result.rate_median = median_of(r, rate);
     r->result.step_s_median = median_of(r, step_s);
     r->result.comm_s_median = median_of(r, comm_s);
     r->result.exposed_s_median = median_of(r, exposed_s);

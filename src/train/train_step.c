@@ -1,6 +1,7 @@
 /* One training step: deal, forward, backward with communication under it, update, account. */
 #include "base/clock.h"
 #include "base/status.h"
+#include "train/data/sampler.h"
 #include "train/trainer.h"
 
 #include <string.h>
@@ -21,7 +22,7 @@ static void on_step(void *context, const rpi_step_report *report) {
 static rp_status compile_step(rpi_trainer *t, int64_t step) {
     rpi_instance *instance = NULL;
     if (step >= t->total_steps) return RP_OK;
-    int64_t all = rpi_sampler_count(&t->sampler, step);
+    int64_t all = rpi_source_count(&t->source, step);
     int64_t first = rpi_share_first(all, t->rank, t->world);
     int64_t count = rpi_share_first(all, t->rank + 1, t->world) - first;
     return count ? rpi_program_set_get(&t->programs, true, count, &instance) : RP_OK;
@@ -29,14 +30,14 @@ static rp_status compile_step(rpi_trainer *t, int64_t step) {
 
 /* An epoch has batches of two sizes: the last one is short. */
 rp_status rpi_trainer_compile(rpi_trainer *t) {
-    int64_t epoch = rpi_sampler_steps_per_epoch(&t->sampler);
+    int64_t epoch = rpi_source_steps_per_epoch(&t->source);
     if (t->options->eval) RP_TRY(rpi_trainer_compile_evaluation(t));
     RP_TRY(compile_step(t, t->step / epoch * epoch + epoch - 1));
     RP_TRY(compile_step(t, t->step + 1));
     return compile_step(t, t->step);
 }
 
-/* A rank that a short last batch leaves without images still takes part in the sums. */
+/* A rank that a short last batch leaves without samples still takes part in the sums. */
 static rp_status run_nothing(rpi_trainer *t, double *out_loss) {
     int64_t count = rpi_weights_count(t->weights);
     memset(rpi_weights_gradients(t->weights), 0, (size_t)count * sizeof(float));
@@ -44,13 +45,11 @@ static rp_status run_nothing(rpi_trainer *t, double *out_loss) {
     return on_gradient_final(t, 0, count);
 }
 
-static rp_status run_batch(rpi_trainer *t, const rpi_batch *batch, double *out_loss) {
+static rp_status run_batch(rpi_trainer *t, const rpi_source_batch *batch, double *out_loss) {
     rpi_instance *instance = NULL;
     RP_TRY(rpi_program_set_get(&t->programs, true, batch->count, &instance));
-    rpi_dataset_batch(&t->dataset, &t->dataset.train, batch->indices, batch->count, t->images,
-                      t->labels);
-    t->scale = 1.0f / (float)batch->global_count;
-    const void *inputs[] = {t->images, t->labels, &t->scale};
+    const void *inputs[RPI_TASK_INPUTS + 1];
+    rpi_trainer_inputs(t, batch, 0, inputs);
     rpi_run_options run = {.inputs = inputs,
                            .on_gradient_final = on_gradient_final,
                            .on_step = t->timeline ? on_step : NULL,
@@ -102,8 +101,11 @@ rp_status rpi_trainer_step(rpi_trainer *t, rpi_step_metrics *out_metrics) {
     int64_t start = rpi_now_ns();
     rpi_step_metrics metrics = {.step = t->step + 1};
     metrics.lr = t->learning_rate = rpi_lr_at(t->schedule, &t->lr, t->step);
-    rpi_batch batch = rpi_sampler_deal(&t->sampler, t->step, t->rank, t->world);
-    metrics.images = batch.global_count;
+    rpi_source_batch batch;
+    RP_TRY(rpi_source_deal(&t->source, t->step, &batch));
+    t->scale = 1.0f / (float)batch.global_labels;
+    metrics.count = batch.global_count * t->source.sample_units;
+    metrics.unit = t->network.task->unit;
 
     double own[RPI_SUMMARY];
     t->fault = (rpi_fault){0};

@@ -7,21 +7,22 @@
 
 static rp_status load_data(rpi_trainer *t) {
     const rpi_train_options *o = t->options;
-    rpi_dataset_options options = {.folder = o->data_dir,
-                                   .seed = (uint64_t)o->seed,
-                                   .train_count = o->train_images,
-                                   .test_count = o->test_images};
-    RP_TRY(rpi_dataset_open(o->data, &options, &t->dataset));
     RP_TRY(rpi_train_global_batch(o, t->world, &t->global_batch));
-    return rpi_sampler_create((uint64_t)o->seed, t->dataset.train.count, t->global_batch,
-                              &t->sampler);
+    t->most = (t->global_batch + t->world - 1) / t->world;
+    rpi_source_options options = {.data = o->data,
+                                  .folder = o->data_dir,
+                                  .seed = (uint64_t)o->seed,
+                                  .train_count = o->train_images,
+                                  .test_count = o->test_images,
+                                  .global_batch = t->global_batch,
+                                  .most = t->most,
+                                  .rank = t->rank,
+                                  .world = t->world};
+    return rpi_source_open(&options, &t->source);
 }
 
 static rp_status build_network(rpi_trainer *t) {
-    const rpi_images *images = &t->dataset.train;
-    rpi_model_shape shape = {images->channels, images->height, images->width,
-                             t->dataset.classes};
-    RP_TRY(rpi_network_build(t->options->model, &shape, &t->network));
+    RP_TRY(rpi_network_build(t->options->model, &t->source.shape, &t->network));
     RP_TRY(rpi_weights_create(t->network.graph, t->network.loss, &t->weights));
     rpi_network_initialise(&t->network, t->weights, (uint64_t)t->options->seed);
     const rpi_backend *backend = rpi_backend_default();
@@ -31,13 +32,7 @@ static rp_status build_network(rpi_trainer *t) {
 }
 
 static rp_status allocate(rpi_trainer *t) {
-    const rpi_images *images = &t->dataset.train;
-    size_t pixels = (size_t)images->channels * (size_t)images->height * (size_t)images->width;
     size_t parameters = (size_t)rpi_weights_count(t->weights);
-    t->most_images = (t->global_batch + t->world - 1) / t->world;
-    RP_TRY(
-        rpi_alloc_array((size_t)t->most_images, pixels * sizeof(float), "a batch", &t->images));
-    RP_TRY(rpi_alloc_array((size_t)t->most_images, sizeof(int32_t), "labels", &t->labels));
     RP_TRY(rpi_alloc_array(((size_t)t->world + 1) * RPI_SUMMARY, sizeof(double), "losses",
                            &t->summaries));
     for (int i = 0; i < t->optimizer->slot_count; i++)
@@ -50,7 +45,7 @@ static rp_status allocate(rpi_trainer *t) {
 
 static rp_status choose_rates(rpi_trainer *t) {
     const rpi_train_options *o = t->options;
-    int64_t per_epoch = rpi_sampler_steps_per_epoch(&t->sampler);
+    int64_t per_epoch = rpi_source_steps_per_epoch(&t->source);
     t->total_steps = o->steps ? o->steps : per_epoch * (o->epochs ? o->epochs : 1);
     t->lr = (rpi_lr_options){.peak = o->lr,
                              .minimum = o->lr_min,
@@ -64,6 +59,16 @@ static rp_status choose_rates(rpi_trainer *t) {
     RP_TRY(rpi_lr_check(t->schedule, &t->lr));
     RP_TRY(rp_codec_parse(o->codec, &t->codec));
     return rpi_optimizer_find(o->optimizer, &t->optimizer);
+}
+
+void rpi_trainer_inputs(const rpi_trainer *t, const rpi_source_batch *batch, int64_t first,
+                        const void *out_inputs[RPI_TASK_INPUTS + 1]) {
+    const rpi_task *task = t->network.task;
+    for (int i = 0; i < task->input_count; i++) {
+        size_t bytes = rpi_task_input_bytes(&task->inputs[i], &t->source.shape);
+        out_inputs[i] = (const char *)batch->inputs[i] + (size_t)first * bytes;
+    }
+    out_inputs[task->input_count] = &t->scale;
 }
 
 /* Step those elements of one parameter that lie in an arena range. */
@@ -134,12 +139,9 @@ void rpi_trainer_close(rpi_trainer *t) {
     rpi_program_set_close(&t->programs);
     for (int i = 0; i < RPI_OPTIMIZER_SLOTS; i++) rpi_free(t->slots[i]);
     rpi_free(t->residual);
-    rpi_free(t->images);
-    rpi_free(t->labels);
     rpi_free(t->summaries);
     rpi_weights_destroy(t->weights);
     rpi_network_close(&t->network);
-    rpi_sampler_destroy(&t->sampler);
-    rpi_dataset_close(&t->dataset);
+    rpi_source_close(&t->source);
     *t = (rpi_trainer){0};
 }

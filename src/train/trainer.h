@@ -3,8 +3,7 @@
 #define RPI_TRAIN_TRAINER_H
 
 #include "engine/optimizer.h"
-#include "train/data/dataset.h"
-#include "train/data/sampler.h"
+#include "train/data/source.h"
 #include "train/divergence.h"
 #include "train/program_set.h"
 #include "train/schedules/lr_schedule.h"
@@ -30,14 +29,11 @@ typedef struct rpi_trainer {
     const rpi_lr_schedule *schedule;
     rpi_lr_options lr;
 
-    rpi_dataset dataset;
-    rpi_sampler sampler;
+    rpi_source source;
     rpi_network network;
     rpi_program_set programs;
-    float *images; /* most_images of them, for any program */
-    int32_t *labels;
-    float scale;
-    int64_t most_images;
+    int64_t most; /* samples of this rank in one run */
+    float scale;  /* of the loss of the run under way */
 
     /* Training state: what a checkpoint holds. */
     int64_t step; /* steps done */
@@ -83,7 +79,8 @@ void rpi_trainer_update(rpi_trainer *trainer, int64_t first, int64_t count);
 rp_status rpi_trainer_step(rpi_trainer *trainer, rpi_step_metrics *out_metrics);
 
 rp_status rpi_trainer_compile_evaluation(rpi_trainer *trainer);
-/* Over the test set, shared by the ranks. Collective. Leaves the training state as it was. */
+/* Over the held-out samples, shared by the ranks. Collective. Leaves the training state as it
+ * was. */
 rp_status rpi_trainer_evaluate(rpi_trainer *trainer, rpi_evaluation *out_evaluation);
 
 /* The mean of all ranks' running statistics, into states_count floats. Collective, exact. */
@@ -91,6 +88,11 @@ rp_status rpi_trainer_average_states(rpi_trainer *trainer, float *out_states);
 
 /* The rates that the options ask for, at the schedule's peak and with decay. */
 rpi_optimizer_rates rpi_train_rates(const rpi_train_options *options);
+
+/* The inputs of a program in the order of its graph: those of samples [first, ...) of a batch,
+ * and the scale of the loss. */
+void rpi_trainer_inputs(const rpi_trainer *trainer, const rpi_source_batch *batch,
+                        int64_t first, const void *out_inputs[RPI_TASK_INPUTS + 1]);
 
 /* The global batch that the options ask for; RP_INVALID when they contradict each other or it
  * cannot be shared by `world` ranks. world 0: not known yet. */

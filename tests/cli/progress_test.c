@@ -4,7 +4,7 @@
 #include "cli/numbers.h"
 #include "harness/check.h"
 
-static const rpi_progress_step some = {50, 100, 2.30259, 105.23, 62};
+static const rpi_progress_step some = {50, 100, 2.30259, 105.23, 62, "images"};
 
 static const char *line(const rpi_progress_step *step, int columns) {
     static char text[256];
@@ -36,11 +36,11 @@ static void what_matters_least_goes_first(void) {
 
 static void no_line_is_wider_than_its_terminal(void) {
     static const rpi_progress_step steps[] = {
-        {1, 1, 0, 0, 0},
-        {50, 100, 2.3, 105.2, 62},
-        {123456789012, 999999999999, 1.0e36, 123456.7, 1e9},
-        {7, 0, NAN, INFINITY, NAN},
-        {0, 10, -INFINITY, 1e300, 1e300},
+        {1, 1, 0, 0, 0, "images"},
+        {50, 100, 2.3, 105.2, 62, "images"},
+        {123456789012, 999999999999, 1.0e36, 123456.7, 1e9, "images"},
+        {7, 0, NAN, INFINITY, NAN, "images"},
+        {0, 10, -INFINITY, 1e300, 1e300, "images"},
     };
     for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++)
         for (int columns = 1; columns <= 250; columns++)

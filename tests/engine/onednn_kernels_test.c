@@ -53,7 +53,7 @@ static void take_note(void *context, rp_log_level level, const char *line) {
 }
 
 static void compile(const model_case *c) {
-    rpi_model_shape shape = {
+    rpi_data_shape shape = {
         .channels = c->channels, .height = c->size, .width = c->size, .classes = 10};
     rpi_network network = {0};
     rpi_weights *weights = NULL;

@@ -7,7 +7,7 @@ static rpi_network network;
 static rpi_weights *weights;
 
 static bool open_network(void) {
-    rpi_model_shape shape = {1, 28, 28, 10};
+    rpi_data_shape shape = {.channels = 1, .height = 28, .width = 28, .classes = 10};
     network = (rpi_network){0};
     weights = NULL;
     CHECK_OK(rpi_network_build("resnet20", &shape, &network));

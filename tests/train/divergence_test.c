@@ -5,6 +5,7 @@
 #include "net/frame.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/checksum.h"
+#include "train/data/source_images.h"
 #include "train/trainer.h"
 #include "train_ranks.h"
 
@@ -55,7 +56,8 @@ static void spoil_gradient(rpi_trainer *t) {
         values[fc2->first + i] = i / hidden == 0 ? 3.3e38f : -3.3e38f;
     *element(t, values, "fc2.bias", 0) = 50;
     rpi_weights_changed(t->weights, 0, rpi_weights_count(t->weights));
-    t->dataset.deviation = 1e-10f; /* images beyond 1e9 meet weights of 0 */
+    rpi_source_images_dataset(&t->source)->deviation =
+        1e-10f; /* images beyond 1e9 meet weights of 0 */
 }
 
 static void spoil_momentum(rpi_trainer *t) {

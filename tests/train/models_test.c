@@ -3,7 +3,12 @@
 #include "base/memory.h"
 #include "harness/check.h"
 
-static rp_status build(const char *text, rpi_model_shape shape, rpi_network *network) {
+#define IMAGES(c, h, w, k)                                                                     \
+    (rpi_data_shape) {                                                                         \
+        .channels = (c), .height = (h), .width = (w), .classes = (k)                           \
+    }
+
+static rp_status build(const char *text, rpi_data_shape shape, rpi_network *network) {
     *network = (rpi_network){0};
     return rpi_network_build(text, &shape, network);
 }
@@ -11,16 +16,16 @@ static rp_status build(const char *text, rpi_model_shape shape, rpi_network *net
 static void parameters_are_counted(void) {
     static const struct {
         const char *text;
-        rpi_model_shape shape;
+        rpi_data_shape shape;
         int64_t count;
     } wanted[] = {
-        {"mlp", {1, 28, 28, 10}, 203530},
-        {"mlp:hidden=512x256", {1, 28, 28, 10}, 535818},
-        {"resnet18", {1, 28, 28, 10}, 11172810},
-        {"resnet18", {3, 32, 32, 10}, 11173962},
-        {"resnet18:stem=imagenet", {3, 224, 224, 1000}, 11689512},
-        {"resnet20", {3, 32, 32, 10}, 272474},
-        {"resnet20:width=4", {1, 28, 28, 10}, 17462},
+        {"mlp", IMAGES(1, 28, 28, 10), 203530},
+        {"mlp:hidden=512x256", IMAGES(1, 28, 28, 10), 535818},
+        {"resnet18", IMAGES(1, 28, 28, 10), 11172810},
+        {"resnet18", IMAGES(3, 32, 32, 10), 11173962},
+        {"resnet18:stem=imagenet", IMAGES(3, 224, 224, 1000), 11689512},
+        {"resnet20", IMAGES(3, 32, 32, 10), 272474},
+        {"resnet20:width=4", IMAGES(1, 28, 28, 10), 17462},
     };
     for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
         rpi_network network;
@@ -49,7 +54,7 @@ static void names_are_torchvisions(void) {
         "fc.bias",
     };
     rpi_network network;
-    REQUIRE_OK(build("resnet18", (rpi_model_shape){3, 32, 32, 10}, &network));
+    REQUIRE_OK(build("resnet18", IMAGES(3, 32, 32, 10), &network));
     CHECK_EQ(network.parameter_count, 62 + 40);
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         bool found = false;
@@ -69,7 +74,7 @@ static int record_of(const rpi_network *network, const char *name) {
 static void initial_values_follow_their_rules(void) {
     rpi_network network;
     rpi_weights *weights = NULL, *again = NULL;
-    REQUIRE_OK(build("resnet20", (rpi_model_shape){3, 32, 32, 10}, &network));
+    REQUIRE_OK(build("resnet20", IMAGES(3, 32, 32, 10), &network));
     REQUIRE_OK(rpi_weights_create(network.graph, network.loss, &weights));
     REQUIRE_OK(rpi_weights_create(network.graph, network.loss, &again));
     rpi_network_initialise(&network, weights, 5);
@@ -98,7 +103,7 @@ static void initial_values_follow_their_rules(void) {
 
 static void what_is_small_travels_exact(void) {
     rpi_network network;
-    REQUIRE_OK(build("resnet20", (rpi_model_shape){3, 32, 32, 10}, &network));
+    REQUIRE_OK(build("resnet20", IMAGES(3, 32, 32, 10), &network));
     for (int p = 0; p < network.parameter_count; p++) {
         const rpi_parameter *parameter = &network.parameters[p];
         int64_t count = rpi_shape_count(&parameter->shape);
@@ -124,8 +129,7 @@ static void mistakes_are_named(void) {
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         rpi_network network;
-        CHECK_FAILS(build(bad[i].text, (rpi_model_shape){1, 28, 28, 10}, &network), INVALID,
-                    bad[i].part);
+        CHECK_FAILS(build(bad[i].text, IMAGES(1, 28, 28, 10), &network), INVALID, bad[i].part);
     }
 }
 
@@ -133,7 +137,7 @@ static void memory_that_runs_out_is_reported(void) {
     for (long n = 1; n < 10000; n++) {
         rpi_network network;
         rpi_memory_fail_after(n);
-        rp_status status = build("resnet20", (rpi_model_shape){1, 28, 28, 10}, &network);
+        rp_status status = build("resnet20", IMAGES(1, 28, 28, 10), &network);
         rpi_memory_fail_after(0);
         if (status == RP_OK) {
             CHECK(n > 10);

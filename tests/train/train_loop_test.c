@@ -44,7 +44,7 @@ static void one_rank_learns(void) {
     REQUIRE_OK(ranks_train(&options, 1, &result));
     CHECK_EQ(result.steps, 60);
     CHECK(result.evaluated);
-    CHECK_EQ(result.test.images, 50);
+    CHECK_EQ(result.test.count, 50);
     CHECK_MSG(result.test.accuracy > 0.9, "accuracy is %g", result.test.accuracy);
 }
 

@@ -58,9 +58,7 @@ void rpi_checkpoint_part_text(int rank, int world, int64_t step, char *text, siz
 }
 
 void rpi_checkpoint_shape_text(const rpi_trainer *t, char *text, size_t bytes) {
-    const rpi_images *images = &t->dataset.train;
-    snprintf(text, bytes, "%dx%dx%d images of %d classes", images->channels, images->height,
-             images->width, t->dataset.classes);
+    t->network.task->describe(&t->source.shape, text, bytes);
 }
 
 void rpi_checkpoint_slot_name(const rpi_optimizer *optimizer, int slot, const char *parameter,

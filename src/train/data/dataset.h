@@ -37,9 +37,12 @@ typedef struct rpi_dataset_kind {
     /* Fill in *dataset, which is all zeros; what was allocated is the caller's to free, also
      * after a failure. Messages name the file and what to do. */
     rp_status (*load)(const rpi_dataset_options *options, rpi_dataset *dataset);
+    const struct rpi_source_kind *source; /* what makes batches of them */
     /* Are the files there? Quick, for a check before ranks start. NULL: there are none. */
     rp_status (*probe)(const rpi_dataset_options *options);
 } rpi_dataset_kind;
+
+extern const struct rpi_source_kind rpi_source_images; /* of kinds that load images */
 
 /* The catalogue; NULL past the end. */
 const rpi_dataset_kind *rpi_dataset_kind_at(int index);

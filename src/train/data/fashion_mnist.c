@@ -60,4 +60,9 @@ static rp_status load(const rpi_dataset_options *options, rpi_dataset *dataset) 
 }
 
 const rpi_dataset_kind rpi_dataset_fashion_mnist = {
-    "fashion-mnist", "70,000 grey images of clothes, 28x28, 10 classes", load, probe};
+    .name = "fashion-mnist",
+    .summary = "70,000 grey images of clothes, 28x28, 10 classes",
+    .load = load,
+    .source = &rpi_source_images,
+    .probe = probe,
+};

@@ -70,4 +70,10 @@ static rp_status load(const rpi_dataset_options *options, rpi_dataset *dataset) 
     return RP_OK;
 }
 
-const rpi_dataset_kind rpi_dataset_idx = {"idx", "any IDX files, with --data-dir", load, probe};
+const rpi_dataset_kind rpi_dataset_idx = {
+    .name = "idx",
+    .summary = "any IDX files, with --data-dir",
+    .load = load,
+    .source = &rpi_source_images,
+    .probe = probe,
+};

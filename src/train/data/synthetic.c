@@ -66,4 +66,8 @@ static rp_status load(const rpi_dataset_options *options, rpi_dataset *dataset) 
 }
 
 const rpi_dataset_kind rpi_dataset_synthetic = {
-    "synthetic", "made-up images of 10 classes, from the seed", load, NULL};
+    .name = "synthetic",
+    .summary = "made-up images of 10 classes, from the seed",
+    .load = load,
+    .source = &rpi_source_images,
+};

@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 static rpi_value_id build(rpi_builder *builder, const rpi_model_options *options,
-                          const rpi_model_shape *shape, rpi_value_id images) {
+                          const rpi_data_shape *shape, rpi_value_id images) {
     rpi_value_id x = rpi_flatten(builder->graph, "flatten", images);
     int in = shape->channels * shape->height * shape->width;
     char name[32];
@@ -23,6 +23,7 @@ static rpi_value_id build(rpi_builder *builder, const rpi_model_options *options
 const rpi_model rpi_model_mlp = {
     .name = "mlp",
     .summary = "linear layers with ReLU; options: hidden=512x256",
+    .task = "classification",
     .defaults = {.hidden = {256}, .hidden_count = 1},
     .takes = RPI_TAKES_HIDDEN,
     .build = build,

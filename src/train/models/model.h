@@ -3,6 +3,7 @@
 #ifndef RPI_TRAIN_MODEL_H
 #define RPI_TRAIN_MODEL_H
 
+#include "train/data/data_shape.h"
 #include "train/models/blocks.h"
 
 enum { RPI_MODEL_HIDDEN = 8, RPI_MODEL_TEXT = 128 };
@@ -21,18 +22,15 @@ typedef enum rpi_model_takes {
     RPI_TAKES_STEM = 4,
 } rpi_model_takes;
 
-/* What the data asks of it. */
-typedef struct rpi_model_shape {
-    int channels, height, width, classes;
-} rpi_model_shape;
-
 typedef struct rpi_model {
     const char *name, *summary;
+    const char *task; /* whose first input it reads */
     rpi_model_options defaults;
     unsigned takes; /* mask of rpi_model_takes */
-    /* Add the nodes between the images and the logits, batch x classes, and return these. */
+    /* Add the nodes between the task's first input (images) and the logits (batch x classes),
+     * and return these. */
     rpi_value_id (*build)(rpi_builder *builder, const rpi_model_options *options,
-                          const rpi_model_shape *shape, rpi_value_id images);
+                          const rpi_data_shape *shape, rpi_value_id input);
 } rpi_model;
 
 /* The catalogue; NULL past the end. */

@@ -1,35 +1,32 @@
 #include "train/models/network.h"
 
 #include "base/status.h"
-#include "engine/layers.h"
 
 #include <stdio.h>
 
 static void add_loss(rpi_network *network) {
     rpi_graph *graph = network->graph;
-    network->loss = rpi_softmax_cross_entropy(graph, "loss", network->logits, network->labels,
-                                              network->scale);
+    network->loss =
+        network->task->add_loss(graph, network->logits, network->inputs, network->scale);
     network->correct = rpi_graph_output(graph, network->loss, 1);
 }
 
 static void add_nodes(rpi_network *network, rpi_builder *builder, const rpi_model *model,
-                      const rpi_model_options *options, const rpi_model_shape *shape) {
-    int64_t batch = rpi_graph_dimension(network->graph, "batch");
-    rpi_shape images = {4, {batch, shape->channels, shape->height, shape->width}};
+                      const rpi_model_options *options, const rpi_data_shape *shape) {
     rpi_graph *graph = network->graph;
-    network->images = rpi_graph_input(graph, "images", RP_F32, images);
-    network->labels = rpi_graph_input(graph, "labels", RP_I32, (rpi_shape){1, {batch}});
+    rpi_task_add_inputs(network->task, graph, shape, network->inputs);
     network->scale = rpi_graph_input(graph, "scale", RP_F32, (rpi_shape){0});
-    network->logits = model->build(builder, options, shape, network->images);
+    network->logits = model->build(builder, options, shape, network->inputs[0]);
     if (rpi_graph_check(graph) == RP_OK) add_loss(network);
 }
 
-rp_status rpi_network_build(const char *model_text, const rpi_model_shape *shape,
+rp_status rpi_network_build(const char *model_text, const rpi_data_shape *shape,
                             rpi_network *out_network) {
     const rpi_model *model = NULL;
     rpi_model_options options;
     RP_TRY(rpi_model_parse(model_text, &model, &options));
-    rpi_network network = {0};
+    rpi_network network = {.task = rpi_task_find(model->task), .shape = *shape};
+    if (!network.task) return RP_FAIL(INTERNAL, "model %s is for no task", model->name);
     snprintf(network.text, sizeof network.text, "%s", model_text);
     RP_TRY(rpi_graph_create(&network.graph));
     rpi_builder builder = {.graph = network.graph};

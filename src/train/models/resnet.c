@@ -44,7 +44,7 @@ static rpi_value_id stem(rpi_builder *b, const rpi_model_options *options, int c
 }
 
 rpi_value_id rpi_resnet_build(rpi_builder *b, const rpi_model_options *options,
-                              const rpi_model_shape *shape, rpi_value_id images, int stages,
+                              const rpi_data_shape *shape, rpi_value_id images, int stages,
                               int blocks) {
     rpi_value_id x = stem(b, options, shape->channels, images);
     int in = options->width;

@@ -1,0 +1,66 @@
+#include "train/data/source.h"
+
+#include "base/status.h"
+#include "train/data/dataset.h"
+#include "train/data/sampler.h"
+
+#include <string.h>
+
+int64_t rpi_data_axis(const rpi_data_shape *shape, const char *axis) {
+    const struct {
+        const char *name;
+        int size;
+    } axes[] = {
+        {"channels", shape->channels}, {"height", shape->height},
+        {"width", shape->width},       {"classes", shape->classes},
+        {"sequence", shape->sequence}, {"vocabulary", shape->vocabulary},
+    };
+    for (size_t i = 0; i < sizeof axes / sizeof axes[0]; i++)
+        if (strcmp(axes[i].name, axis) == 0) return axes[i].size;
+    return 0;
+}
+
+rp_status rpi_source_task(const char *data, const rpi_task **out_task) {
+    const rpi_dataset_kind *kind = NULL;
+    RP_TRY(rpi_dataset_kind_find(data, &kind));
+    *out_task = rpi_task_find(kind->source->task);
+    return *out_task ? RP_OK : RP_FAIL(INTERNAL, "data %s are for no task", kind->name);
+}
+
+rp_status rpi_source_open(const rpi_source_options *options, rpi_source *out_source) {
+    const rpi_dataset_kind *kind = NULL;
+    RP_TRY(rpi_dataset_kind_find(options->data, &kind));
+    rpi_source source = {.kind = kind->source, .global_batch = options->global_batch};
+    RP_TRY(source.kind->open(options, &source));
+    *out_source = source;
+    return RP_OK;
+}
+
+void rpi_source_close(rpi_source *source) {
+    if (source->kind) source->kind->close(source->self);
+    *source = (rpi_source){0};
+}
+
+rp_status rpi_source_deal(rpi_source *source, int64_t step, rpi_source_batch *out_batch) {
+    return source->kind->deal(source, step, out_batch);
+}
+
+rp_status rpi_source_hold_out(rpi_source *source, int64_t first, int64_t count,
+                              rpi_source_batch *out_batch) {
+    return source->kind->hold_out(source, first, count, out_batch);
+}
+
+/* Counting needs no order. */
+static rpi_sampler counter_of(const rpi_source *source) {
+    return (rpi_sampler){.count = source->train_count, .global_batch = source->global_batch};
+}
+
+int64_t rpi_source_steps_per_epoch(const rpi_source *source) {
+    rpi_sampler counter = counter_of(source);
+    return rpi_sampler_steps_per_epoch(&counter);
+}
+
+int64_t rpi_source_count(const rpi_source *source, int64_t step) {
+    rpi_sampler counter = counter_of(source);
+    return rpi_sampler_count(&counter, step);
+}

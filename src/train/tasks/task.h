@@ -1,0 +1,60 @@
+/* The contract of a task, which tasks.c lists: what a model is fed, what its loss is, and what
+ * of it is counted and reported. A new task is one file that exports one `const rpi_task`, one
+ * row in tasks.c and one word in CMakeLists.txt.
+ *
+ * A source of data (train/data/source.h) yields a task's inputs, a model (train/models/model.h)
+ * maps the first of them to logits; each names its task, and none knows the others' kind. */
+#ifndef RPI_TRAIN_TASK_H
+#define RPI_TRAIN_TASK_H
+
+#include "engine/graph.h"
+#include "train/data/data_shape.h"
+
+enum { RPI_TASK_INPUTS = 4, RPI_TASK_AXES = 4 };
+
+/* One input of the graph. Its first axis is the batch, so that a part of the samples is a range
+ * of the input's elements. */
+typedef struct rpi_task_input {
+    const char *name;
+    rp_dtype dtype;
+    /* "batch" and "sequence" are named dimensions of the graph, other axes numbers of the data
+     * (rpi_data_axis). NULL ends them. */
+    const char *axes[RPI_TASK_AXES + 1];
+} rpi_task_input;
+
+typedef struct rpi_task {
+    const char *name, *summary;
+    const char *data;   /* what it learns from, for messages: "images" */
+    const char *sample; /* one element of a batch: "image" */
+    const char *unit;   /* what rates and metrics count: "images" */
+    /* Data that fits, for messages: "--data fashion-mnist". */
+    const char *advice;
+
+    /* The model reads the first; the last are the labels. */
+    rpi_task_input inputs[RPI_TASK_INPUTS];
+    int input_count;
+
+    /* Add the loss of the model's logits. `scale` is an input of its own, 1 / (labels of the
+     * whole step that count), so that ranks and micro-batches add up to the mean. Output 1 of
+     * the loss's node is the number of right answers. */
+    rpi_value_id (*add_loss)(rpi_graph *graph, rpi_value_id logits, const rpi_value_id *inputs,
+                             rpi_value_id scale);
+
+    bool has_perplexity; /* e^loss is reported, too */
+
+    /* What data must be alike for a model's parameters to mean the same, in a phrase. */
+    void (*describe)(const rpi_data_shape *shape, char *text, size_t bytes);
+} rpi_task;
+
+/* The catalogue; NULL past the end. */
+const rpi_task *rpi_task_at(int index);
+/* NULL: there is none of this name. */
+const rpi_task *rpi_task_find(const char *name);
+
+/* Declare the inputs of a task in a graph: out_values[input_count]. */
+void rpi_task_add_inputs(const rpi_task *task, rpi_graph *graph, const rpi_data_shape *shape,
+                         rpi_value_id *out_values);
+/* Bytes of one sample of an input. */
+size_t rpi_task_input_bytes(const rpi_task_input *input, const rpi_data_shape *shape);
+
+#endif

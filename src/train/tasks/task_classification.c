@@ -1,0 +1,31 @@
+/* One label a picture: softmax and cross-entropy over the classes. */
+#include "engine/layers.h"
+#include "train/tasks/task.h"
+
+#include <stdio.h>
+
+extern const rpi_task rpi_task_classification;
+
+static rpi_value_id add_loss(rpi_graph *graph, rpi_value_id logits, const rpi_value_id *inputs,
+                             rpi_value_id scale) {
+    return rpi_softmax_cross_entropy(graph, "loss", logits, inputs[1], scale);
+}
+
+static void describe(const rpi_data_shape *shape, char *text, size_t bytes) {
+    snprintf(text, bytes, "%dx%dx%d images of %d classes", shape->channels, shape->height,
+             shape->width, shape->classes);
+}
+
+const rpi_task rpi_task_classification = {
+    .name = "classification",
+    .summary = "images and their labels; cross-entropy, accuracy",
+    .data = "images",
+    .sample = "image",
+    .unit = "images",
+    .advice = "--data fashion-mnist, idx or synthetic",
+    .inputs = {{"images", RP_F32, {"batch", "channels", "height", "width"}},
+               {"labels", RP_I32, {"batch"}}},
+    .input_count = 2,
+    .add_loss = add_loss,
+    .describe = describe,
+};

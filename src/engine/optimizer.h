@@ -16,6 +16,7 @@ enum { RPI_OPTIMIZER_SLOTS = 4 };
 /* What may differ from step to step and from decay group to decay group. */
 typedef struct rpi_optimizer_rates {
     float learning_rate;
+    float gradient_scale; /* what gradients are multiplied by first; 0: 1 */
     float weight_decay;
     float momentum; /* sgd; 0: none */
     bool nesterov;
@@ -37,6 +38,11 @@ typedef struct rpi_optimizer {
     void (*update)(const rpi_optimizer_rates *rates, uint64_t step, int64_t count,
                    float *values, const float *gradients, float *const *slots);
 } rpi_optimizer;
+
+/* What gradients are multiplied by. */
+static inline float rpi_optimizer_gradient_scale(const rpi_optimizer_rates *rates) {
+    return rates->gradient_scale == 0 ? 1 : rates->gradient_scale;
+}
 
 /* RP_INVALID: rates that no optimizer takes, or that this one does not. */
 rp_status rpi_optimizer_check(const rpi_optimizer *optimizer, const rpi_optimizer_rates *rates);

@@ -27,7 +27,7 @@ static void update(const rpi_optimizer_rates *rates, uint64_t step, int64_t coun
         &run, &(rpi_kernel_sgd){.count = count,
                                 .values = values,
                                 .gradients = gradients,
-                                .gradient_scale = 1,
+                                .gradient_scale = rpi_optimizer_gradient_scale(rates),
                                 .momentum_buffer = rates->momentum > 0 ? slots[0] : NULL,
                                 .learning_rate = rates->learning_rate,
                                 .momentum = rates->momentum,

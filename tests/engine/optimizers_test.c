@@ -103,6 +103,31 @@ static void any_cut(void) {
             }
 }
 
+/* A power of two loses nothing: the step of scaled rates is that of scaled gradients. */
+static void gradients_are_scaled(void) {
+    for (int i = 0; rpi_optimizer_at(i); i++) {
+        const rpi_optimizer *optimizer = rpi_optimizer_at(i);
+        float gradients[COUNT], halves[COUNT], by_rates[COUNT], by_hand[COUNT];
+        float slots[2][RPI_OPTIMIZER_SLOTS][COUNT] = {{{0}}}, *parts[2][RPI_OPTIMIZER_SLOTS];
+        rpi_optimizer_rates rates = {.learning_rate = 0.1f,
+                                     .momentum = 0.9f,
+                                     .weight_decay = 1e-2f,
+                                     .beta1 = 0.9,
+                                     .beta2 = 0.95,
+                                     .epsilon = 1e-8};
+        fill(gradients, 1);
+        fill(by_rates, 0);
+        fill(by_hand, 0);
+        for (int e = 0; e < COUNT; e++) halves[e] = gradients[e] / 2;
+        for (int k = 0; k < 2; k++)
+            for (int s = 0; s < RPI_OPTIMIZER_SLOTS; s++) parts[k][s] = slots[k][s];
+        optimizer->update(&rates, 0, COUNT, by_hand, halves, parts[0]);
+        rates.gradient_scale = 0.5f;
+        optimizer->update(&rates, 0, COUNT, by_rates, gradients, parts[1]);
+        CHECK_MSG(equal_bits(by_rates, by_hand), "%s", optimizer->name);
+    }
+}
+
 static void bad_rates(void) {
     static const struct {
         rpi_optimizer_rates rates;
@@ -136,4 +161,5 @@ static void catalogue(void) {
 }
 
 CASES({"sgd_by_hand", sgd_by_hand}, {"adamw_by_hand", adamw_by_hand}, {"any_cut", any_cut},
-      {"bad_rates", bad_rates}, {"catalogue", catalogue})
+      {"gradients_are_scaled", gradients_are_scaled}, {"bad_rates", bad_rates},
+      {"catalogue", catalogue})

@@ -78,6 +78,8 @@ static const rpi_option options[] = {
      "sgd: this times the parameter joins the gradient; adamw: it shrinks by this", NULL},
     {"decay", NULL, "optimizer.decay", RPI_OPTION_TEXT, FIELD(decay), "all", 0, 0, "WHICH",
      "all parameters, or weights: no biases, scales and shifts", NULL},
+    {"clip", NULL, "optimizer.clip_grad", RPI_OPTION_REAL, FIELD(clip), NULL, 0, 1e30, "NORM",
+     "the most that the norm of all gradients together may be; 0 or absent: anything", NULL},
     {"lr-schedule", NULL, LR "lr_decay_style", RPI_OPTION_TEXT, FIELD(lr_schedule), "constant",
      0, 0, "NAME", "constant, warmup, step, cosine, linear, 1-sqrt, wsd or inverse-sqrt", NULL},
     {"lr-warmup-steps", NULL, LR "lr_warmup_steps", RPI_OPTION_COUNT, FIELD(lr_warmup_steps),

@@ -164,6 +164,7 @@ rp_status rpi_metrics_step(rpi_metrics *metrics, const rpi_step_metrics *step) {
     add_number(object, "step", (double)step->step);
     add_number(object, "loss", step->loss);
     add_number(object, "lr", step->lr);
+    if (!isnan(step->gradient_norm)) add_number(object, "grad_norm", step->gradient_norm);
     add_counted(object, "%s_s", step->unit, (double)step->count / step->step_s);
     add_number(object, "step_s", step->step_s);
     add_number(object, "compute_s", step->compute_s);

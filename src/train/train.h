@@ -18,6 +18,7 @@ typedef struct rpi_train_options {
 
     const char *optimizer;
     double lr, momentum, weight_decay, beta1, beta2, epsilon;
+    double clip; /* largest norm of all gradients together; 0: any */
     bool nesterov;
     const char *decay; /* "all", or "weights": not vectors */
     const char *lr_schedule;
@@ -55,6 +56,7 @@ typedef struct rpi_step_metrics {
     int64_t step, count; /* steps done; what all ranks learnt from in this one, */
     const char *unit;    /* counted in: "images" */
     double loss, lr;
+    double gradient_norm; /* before clipping; NaN: not measured */
     double step_s, compute_s, comm_s, encode_s, decode_s, exposed_s, skew_s;
     uint64_t wire_bytes;
 } rpi_step_metrics;

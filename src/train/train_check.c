@@ -56,6 +56,8 @@ static rp_status check_choices(const rpi_train_options *o) {
                        "--resume goes on with the run in %s, --overwrite starts over in it: "
                        "say one of them",
                        o->out);
+    if (!(o->clip >= 0))
+        return RP_FAIL(INVALID, "--clip: a norm of %g; above 0, or 0 for any", o->clip);
     if (!(o->bucket_mb > 0)) return RP_FAIL(INVALID, "--bucket-mb must be above 0");
     return RP_OK;
 }

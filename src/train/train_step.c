@@ -4,6 +4,7 @@
 #include "train/data/sampler.h"
 #include "train/trainer.h"
 
+#include <math.h>
 #include <string.h>
 
 static rp_status on_gradient_final(void *context, int64_t first, int64_t count) {
@@ -109,6 +110,9 @@ rp_status rpi_trainer_step(rpi_trainer *t, rpi_step_metrics *out_metrics) {
 
     double own[RPI_SUMMARY];
     t->fault = (rpi_fault){0};
+    t->squares = (rpi_square_sum){0};
+    t->gradient_norm = NAN;
+    t->gradient_scale = 0;
     t->strategy->begin(t->strategy_self, t->step);
     RP_TRY(batch.count ? run_batch(t, &batch, &own[RPI_SUMMARY_LOSS])
                        : run_nothing(t, &own[RPI_SUMMARY_LOSS]));
@@ -120,6 +124,7 @@ rp_status rpi_trainer_step(rpi_trainer *t, rpi_step_metrics *out_metrics) {
 
     int64_t end = rpi_now_ns();
     rp_comm_get_stats(t->comm, &after);
+    metrics.gradient_norm = t->gradient_norm;
     metrics.step_s = rpi_seconds(end - start);
     metrics.compute_s = metrics.step_s - metrics.exposed_s;
     metrics.comm_s = after.busy_s - before.busy_s;

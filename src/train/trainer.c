@@ -3,6 +3,8 @@
 #include "base/memory.h"
 #include "base/status.h"
 
+#include <float.h>
+#include <math.h>
 #include <string.h>
 
 static rp_status load_data(rpi_trainer *t) {
@@ -82,6 +84,7 @@ static void update_part(rpi_trainer *t, const rpi_parameter *parameter, int64_t 
     bool decays =
         parameter->decay_group == RPI_DECAY_WEIGHT || strcmp(t->options->decay, "all") == 0;
     rates.learning_rate = (float)t->learning_rate;
+    rates.gradient_scale = t->gradient_scale;
     if (!decays) rates.weight_decay = 0;
     float *slots[RPI_OPTIMIZER_SLOTS] = {0};
     for (int s = 0; s < t->optimizer->slot_count; s++) slots[s] = t->slots[s] + from;
@@ -101,6 +104,25 @@ static void update(void *context, int64_t first, int64_t count) {
     rpi_trainer_update(context, first, count);
 }
 
+/* The sum is exact: any buckets and any number of ranks that sum to the same gradients give the
+ * same norm. */
+static void measure(void *context, int64_t first, int64_t count) {
+    rpi_trainer *t = context;
+    int threads = t->options->threads > 1 ? (int)t->options->threads : 1;
+    rpi_kernel_run run = {.threads = threads, .isa = rpi_cpu_isa()};
+    rpi_kernel_square_sum(&run, rpi_weights_gradients(t->weights) + first, count, &t->squares);
+}
+
+/* As PyTorch's clip_grad_norm_ has it. A norm that is not finite clips nothing: the step that
+ * follows is found to have diverged and is not saved. */
+static void measured(void *context) {
+    static const double epsilon = 1e-6;
+    rpi_trainer *t = context;
+    t->gradient_norm = sqrt(rpi_square_sum_value(&t->squares));
+    double scale = t->options->clip / (t->gradient_norm + epsilon);
+    t->gradient_scale = scale < 1 ? fmaxf((float)scale, FLT_MIN) : 0;
+}
+
 static rp_status open_strategy(rpi_trainer *t) {
     const rpi_train_options *o = t->options;
     rpi_strategy_setup setup = {.comm = t->comm,
@@ -114,6 +136,8 @@ static rp_status open_strategy(rpi_trainer *t) {
                                 .residual = t->residual,
                                 .timeline = t->timeline,
                                 .update = update,
+                                .measure = o->clip > 0 ? measure : NULL,
+                                .measured = measured,
                                 .context = t};
     RP_TRY(rpi_strategy_find(o->strategy, &t->strategy));
     return t->strategy->open(&setup, &t->strategy_self);

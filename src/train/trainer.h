@@ -2,6 +2,7 @@
 #ifndef RPI_TRAIN_TRAINER_H
 #define RPI_TRAIN_TRAINER_H
 
+#include "engine/backends/cpu/kernels/kernel_square_sum.h"
 #include "engine/optimizer.h"
 #include "train/data/source.h"
 #include "train/divergence.h"
@@ -49,6 +50,11 @@ typedef struct rpi_trainer {
     rp_request *summary;  /* the exchange of losses in flight, or NULL */
     double *summaries;    /* of all ranks, then this one: RPI_SUMMARY numbers each */
     double learning_rate; /* of the current step */
+    /* Clipping: the squares of the current step's gradients, their root (NaN: not measured),
+     * and what gradients are therefore multiplied by (0: nothing). */
+    rpi_square_sum squares;
+    double gradient_norm;
+    float gradient_scale;
     /* What this rank wants to be done after the step (RPI_ASKED_*), called late in it and told
      * to the others with the losses; NULL: nothing. Then what any of them wants. */
     int (*wishes)(void *context);

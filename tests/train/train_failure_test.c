@@ -23,14 +23,16 @@ static void ranks_that_differ_are_told(void) {
         {"rank 1 has '--model mlp:hidden=47'", "--model"},
         {"rank 1 has '--codec q4:bucket=512'", "--codec"},
         {"steps of the run 11", "steps of the run"},
+        {"rank 1 has '--clip 1'", "--clip 0"},
     };
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < (int)(sizeof wanted / sizeof wanted[0]); i++) {
         rpi_train_options options[2] = {ranks_options(), ranks_options()};
         if (i == 0) options[1].seed = 2;
         if (i == 1) options[1].lr = 0.25;
         if (i == 2) options[1].model = "mlp:hidden=47";
         if (i == 3) options[1].codec = "q4";
         if (i == 4) options[1].steps = 11;
+        if (i == 5) options[1].clip = 1;
         CHECK(ranks_run(2, train_as_told, options) == RP_MISMATCH);
         CHECK_MSG(strstr(ranks_message(1), wanted[i].mine), "rank 1 says '%s'",
                   ranks_message(1));

@@ -21,6 +21,11 @@ typedef struct rpi_strategy_setup {
     rpi_timeline *timeline;
     /* The gradients in this range are the world's: step these parameters. */
     void (*update)(void *context, int64_t first, int64_t count);
+    /* Before any update, once for each gradient, in any ranges: the world's gradients, to be
+     * added to their norm; then that all of them were. Both NULL: updates do not wait for a
+     * norm. */
+    void (*measure)(void *context, int64_t first, int64_t count);
+    void (*measured)(void *context);
     void *context;
 } rpi_strategy_setup;
 

@@ -104,9 +104,10 @@ static void trace(all_reduce *self, int i, int64_t start_ns, int64_t end_ns) {
         rpi_timeline_add(timeline, RPI_LANE_EXPOSED, "wait for bucket", i, start_ns, end_ns);
 }
 
-/* The next bucket travels on while this one's parameters are stepped. */
-static rp_status finish(void *context, int64_t *out_exposed_ns) {
-    all_reduce *self = context;
+/* Wait for the buckets in turn and hand each on: the next one travels meanwhile. */
+static rp_status collect(all_reduce *self,
+                         void (*take)(void *context, int64_t first, int64_t count),
+                         int64_t *out_exposed_ns) {
     int64_t exposed = 0;
     for (int i = 0; i < self->posted; i++) {
         const rpi_bucket *bucket = &self->current->buckets[i];
@@ -115,9 +116,23 @@ static rp_status finish(void *context, int64_t *out_exposed_ns) {
         int64_t end = rpi_now_ns();
         exposed += end - start;
         if (self->setup.timeline) trace(self, i, start, end);
-        self->setup.update(self->setup.context, bucket->first, bucket->count);
+        take(self->setup.context, bucket->first, bucket->count);
     }
     *out_exposed_ns = exposed;
+    return RP_OK;
+}
+
+/* Every rank has all sums, and so the same norm without a word more. */
+static rp_status finish(void *context, int64_t *out_exposed_ns) {
+    all_reduce *self = context;
+    const rpi_strategy_setup *s = &self->setup;
+    if (!s->measure) return collect(self, s->update, out_exposed_ns);
+    RP_TRY(collect(self, s->measure, out_exposed_ns));
+    s->measured(s->context);
+    for (int i = 0; i < self->posted; i++) {
+        const rpi_bucket *bucket = &self->current->buckets[i];
+        s->update(s->context, bucket->first, bucket->count);
+    }
     return RP_OK;
 }
 

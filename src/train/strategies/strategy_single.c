@@ -24,7 +24,12 @@ static rp_status gradient_final(void *self, int64_t first, int64_t count) {
 
 static rp_status finish(void *context, int64_t *out_exposed_ns) {
     rpi_strategy_setup *self = context;
-    self->update(self->context, 0, rpi_weights_count(self->weights));
+    int64_t count = rpi_weights_count(self->weights);
+    if (self->measure) {
+        self->measure(self->context, 0, count);
+        self->measured(self->context);
+    }
+    self->update(self->context, 0, count);
     *out_exposed_ns = 0;
     return RP_OK;
 }

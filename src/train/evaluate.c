@@ -49,9 +49,9 @@ rp_status rpi_trainer_compile_evaluation(rpi_trainer *t) {
     rpi_instance *instance = NULL;
     int64_t first, end;
     find_share(t, &first, &end);
-    if (end - first >= t->most)
-        RP_TRY(rpi_program_set_get(&t->programs, false, t->most, &instance));
-    int64_t rest = (end - first) % t->most;
+    if (end - first >= t->micro_batch)
+        RP_TRY(rpi_program_set_get(&t->programs, false, t->micro_batch, &instance));
+    int64_t rest = (end - first) % t->micro_batch;
     return rest ? rpi_program_set_get(&t->programs, false, rest, &instance) : RP_OK;
 }
 
@@ -59,7 +59,7 @@ static rp_status run_share(rpi_trainer *t, totals *sums) {
     int64_t first, end;
     find_share(t, &first, &end);
     while (first < end) {
-        int64_t count = end - first < t->most ? end - first : t->most;
+        int64_t count = end - first < t->micro_batch ? end - first : t->micro_batch;
         RP_TRY(run_part(t, first, count, sums));
         first += count;
     }

@@ -3,6 +3,7 @@
 #include "train/checkpoint/run_folder.h"
 #include "train/data/dataset.h"
 
+#include <stdio.h>
 #include <string.h>
 
 rpi_optimizer_rates rpi_train_rates(const rpi_train_options *o) {
@@ -62,21 +63,32 @@ static rp_status check_choices(const rpi_train_options *o) {
     return RP_OK;
 }
 
+/* "2 ranks", "2 ranks x 4 micro-batches" */
+static const char *runs_text(const rpi_train_options *o, int world, char text[64]) {
+    int used = snprintf(text, 64, "%d rank%s", world, world == 1 ? "" : "s");
+    if (o->accumulate > 1)
+        snprintf(text + used, 64 - (size_t)used, " x %lld micro-batches",
+                 (long long)o->accumulate);
+    return text;
+}
+
 rp_status rpi_train_global_batch(const rpi_train_options *o, int world, int64_t *out_batch) {
+    char text[64];
     if (o->global_batch_size < 0 || o->batch_size < 0)
-        return RP_FAIL(INVALID, "a batch holds at least 1 image");
+        return RP_FAIL(INVALID, "a batch holds at least 1 sample");
+    if (o->accumulate < 0) return RP_FAIL(INVALID, "--accumulate is at least 1");
     if (world < 1) return RP_OK;
+    int64_t runs = world * (o->accumulate ? o->accumulate : 1);
     int64_t global = o->global_batch_size;
-    if (!global) global = o->batch_size ? o->batch_size * world : 64;
-    if (global % world != 0)
-        return RP_FAIL(INVALID, "a global batch of %lld images is not divisible by %d ranks",
-                       (long long)global, world);
-    if (o->batch_size && o->batch_size * world != global)
-        return RP_FAIL(
-            INVALID,
-            "--batch-size %lld on %d ranks makes %lld, but --global-batch-size is %lld",
-            (long long)o->batch_size, world, (long long)(o->batch_size * world),
-            (long long)global);
+    if (!global) global = o->batch_size ? o->batch_size * runs : 64;
+    if (global % runs != 0)
+        return RP_FAIL(INVALID, "a global batch of %lld is not divisible by %s",
+                       (long long)global, runs_text(o, world, text));
+    if (o->batch_size && o->batch_size * runs != global)
+        return RP_FAIL(INVALID,
+                       "--batch-size %lld on %s makes %lld, but --global-batch-size is %lld",
+                       (long long)o->batch_size, runs_text(o, world, text),
+                       (long long)(o->batch_size * runs), (long long)global);
     *out_batch = global;
     return RP_OK;
 }

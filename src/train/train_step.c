@@ -26,10 +26,13 @@ static rp_status compile_step(rpi_trainer *t, int64_t step) {
     int64_t all = rpi_source_count(&t->source, step);
     int64_t first = rpi_share_first(all, t->rank, t->world);
     int64_t count = rpi_share_first(all, t->rank + 1, t->world) - first;
-    return count ? rpi_program_set_get(&t->programs, true, count, &instance) : RP_OK;
+    int64_t rest = count % t->micro_batch;
+    if (rest) RP_TRY(rpi_program_set_get(&t->programs, true, rest, &instance));
+    if (count < t->micro_batch) return RP_OK;
+    return rpi_program_set_get(&t->programs, true, t->micro_batch, &instance);
 }
 
-/* An epoch has batches of two sizes: the last one is short. */
+/* An epoch has batches of two sizes: the last one is short. Each may end in a short run. */
 rp_status rpi_trainer_compile(rpi_trainer *t) {
     int64_t epoch = rpi_source_steps_per_epoch(&t->source);
     if (t->options->eval) RP_TRY(rpi_trainer_compile_evaluation(t));
@@ -46,20 +49,36 @@ static rp_status run_nothing(rpi_trainer *t, double *out_loss) {
     return on_gradient_final(t, 0, count);
 }
 
-static rp_status run_batch(rpi_trainer *t, const rpi_source_batch *batch, double *out_loss) {
+/* Samples [first, first + count): gradients are added to those of the runs before, and are
+ * final with the last. */
+static rp_status run_part(rpi_trainer *t, const rpi_source_batch *batch, int64_t first,
+                          int64_t count, double *in_out_loss) {
     rpi_instance *instance = NULL;
-    RP_TRY(rpi_program_set_get(&t->programs, true, batch->count, &instance));
+    RP_TRY(rpi_program_set_get(&t->programs, true, count, &instance));
     const void *inputs[RPI_TASK_INPUTS + 1];
-    rpi_trainer_inputs(t, batch, 0, inputs);
+    rpi_trainer_inputs(t, batch, first, inputs);
+    bool is_last = first + count == batch->count, had_fault = t->fault.kind != RPI_FAULT_NONE;
     rpi_run_options run = {.inputs = inputs,
-                           .on_gradient_final = on_gradient_final,
+                           .accumulate = first > 0,
+                           .on_gradient_final = is_last ? on_gradient_final : NULL,
                            .on_step = t->timeline ? on_step : NULL,
                            .context = t};
     RP_TRY(rpi_instance_run(instance, &run));
     rpi_tensor loss;
     RP_TRY(rpi_instance_result(instance, t->network.loss, &loss));
-    *out_loss = (double)*(const float *)loss.data;
-    return rpi_divergence_trace(t, instance, &run, *out_loss);
+    double part = (double)*(const float *)loss.data;
+    *in_out_loss += part;
+    return had_fault ? RP_OK : rpi_divergence_trace(t, instance, &run, part);
+}
+
+static rp_status run_batch(rpi_trainer *t, const rpi_source_batch *batch, double *out_loss) {
+    *out_loss = 0;
+    for (int64_t first = 0; first < batch->count; first += t->micro_batch) {
+        int64_t left = batch->count - first;
+        int64_t count = left < t->micro_batch ? left : t->micro_batch;
+        RP_TRY(run_part(t, batch, first, count, out_loss));
+    }
+    return RP_OK;
 }
 
 /* Losses and times of all ranks, sent behind the last bucket and waited for with it. */

@@ -10,14 +10,15 @@
 static rp_status load_data(rpi_trainer *t) {
     const rpi_train_options *o = t->options;
     RP_TRY(rpi_train_global_batch(o, t->world, &t->global_batch));
-    t->most = (t->global_batch + t->world - 1) / t->world;
+    int64_t runs = t->world * (o->accumulate ? o->accumulate : 1);
+    t->micro_batch = t->global_batch / runs;
     rpi_source_options options = {.data = o->data,
                                   .folder = o->data_dir,
                                   .seed = (uint64_t)o->seed,
                                   .train_count = o->train_images,
                                   .test_count = o->test_images,
                                   .global_batch = t->global_batch,
-                                  .most = t->most,
+                                  .most = t->global_batch / t->world,
                                   .rank = t->rank,
                                   .world = t->world};
     return rpi_source_open(&options, &t->source);

@@ -33,8 +33,8 @@ typedef struct rpi_trainer {
     rpi_source source;
     rpi_network network;
     rpi_program_set programs;
-    int64_t most; /* samples of this rank in one run */
-    float scale;  /* of the loss of the run under way */
+    int64_t micro_batch; /* samples of this rank in one run of the model, at most */
+    float scale;         /* of the loss of the run under way */
 
     /* Training state: what a checkpoint holds. */
     int64_t step; /* steps done */

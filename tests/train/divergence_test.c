@@ -127,10 +127,11 @@ static rp_status train_spoiled(void *context, rp_comm *comm) {
     return status;
 }
 
-static void try_spoiling(const spoiling *how, const char *codec) {
+static void try_spoiling(const spoiling *how, const char *codec, int accumulate) {
     job it = {.options = ranks_options(), .how = how};
     char name[64];
-    snprintf(name, sizeof name, "%s-%s", how->name, codec);
+    snprintf(name, sizeof name, "%s-%s-%d", how->name, codec, accumulate);
+    it.options.accumulate = accumulate;
     it.options.codec = codec;
     it.options.out = ranks_folder(name);
     if (how->model) {
@@ -157,8 +158,8 @@ static void try_spoiling(const spoiling *how, const char *codec) {
 
 static void all_ranks_name_the_one(void) {
     for (int i = 0; i < SPOILINGS; i++) {
-        if (!spoilings[i].lossy) try_spoiling(&spoilings[i], "fp32");
-        try_spoiling(&spoilings[i], "q4");
+        if (!spoilings[i].lossy) try_spoiling(&spoilings[i], "fp32", 1);
+        try_spoiling(&spoilings[i], "q4", 2);
     }
 }
 

@@ -206,7 +206,7 @@ static void mistakes_leave_no_trace(void) {
         {"mlpp", "synthetic", "fp32", 24, "did you mean 'mlp'"},
         {"mlp", "synthetik", "fp32", 24, "did you mean 'synthetic'"},
         {"mlp", "synthetic", "q9", 24, "q9"},
-        {"mlp", "synthetic", "fp32", 25, "25 images is not divisible by 2 ranks"},
+        {"mlp", "synthetic", "fp32", 25, "a global batch of 25 is not divisible by 2 ranks"},
         {"mlp", "idx", "fp32", 24, "--data-dir"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {

@@ -134,16 +134,26 @@ zstyle ':completion:*' list-prompt ''
 unsetopt list_beep
 LISTMAX=1000
 END
-    # in_zsh LINE: a unique completion is typed out, others are listed
-    in_zsh() {
-        { sleep 1.5 && printf '%s\t' "$1" && sleep 1.5 && printf '\025exit\n' && sleep 0.3; } |
+    type_at_zsh() { # LINE SECONDS
+        { sleep "$2" && printf '%s\t' "$1" && sleep "$2" && printf '\025exit\n' && sleep 0.3; } |
             ZDOTDIR=$folder TERM=dumb script -qefc "stty cols 100 rows 50; zsh -i" /dev/null >offered 2>&1
     }
-    in_zsh 'redpoll tr' && offered zsh train
-    in_zsh 'redpoll bench all-' && offered zsh all-reduce all-gather
-    in_zsh 'redpoll train --mode' && offered zsh --model=
-    in_zsh 'redpoll train --model=resnet' && offered zsh resnet18 resnet20
-    in_zsh 'redpoll plan b' && offered zsh broadcast barrier
+    # in_zsh LINE WANTED...: a unique completion is typed out, others are listed. A busy machine is
+    # given longer between the keys.
+    in_zsh() {
+        line=$1
+        shift
+        for seconds in 1.5 5 15; do
+            type_at_zsh "$line" $seconds
+            grep -qwF -e "$1" offered && break
+        done
+        offered zsh "$@"
+    }
+    in_zsh 'redpoll tr' train
+    in_zsh 'redpoll bench all-' all-reduce all-gather
+    in_zsh 'redpoll train --mode' --model=
+    in_zsh 'redpoll train --model=resnet' resnet18 resnet20
+    in_zsh 'redpoll plan b' broadcast barrier
 else
     skip "completion in zsh" "zsh, or no script"
 fi

@@ -50,8 +50,9 @@ rm -rf run
 TERM=dumb script -qefc "$train --steps 5" /dev/null >raw 2>&1
 grep -q "$(printf '\033')" raw && complain "a dumb terminal is drawn upon"
 
-# A window that becomes narrower in the middle of a run, and wider again.
-on_terminal 100 "{ sh going; stty cols 30 </dev/tty; echo NARROW; sleep 1; stty cols 100 </dev/tty; echo WIDE; sleep 1; kill -INT 0; } &
+# A window that becomes narrower in the middle of a run, and wider again. What was measured before
+# may be written for a moment yet.
+on_terminal 100 "{ sh going; stty cols 30 </dev/tty; sleep 1; echo NARROW; sleep 1; stty cols 100 </dev/tty; echo WIDE; sleep 1; kill -INT 0; } &
     $train --steps 100000000"
 cp raw resized
 sed -n '/NARROW/,/WIDE/p' resized | sed '1s/.*NARROW//' | tr '\r' '\n' | sed 's/WIDE.*//' >raw

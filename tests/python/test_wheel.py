@@ -57,7 +57,8 @@ def build_wheel(project: Path, folder: Path, *options: str) -> Path:
 
 
 def listing(folder: Path) -> set[Path]:
-    return {path for path in folder.rglob("*") if path.name != "__pycache__"}
+    """All that lies there but Python's own cache, which importing the build backend writes."""
+    return {path for path in folder.rglob("*") if "__pycache__" not in path.parts}
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 #include "link_pair.h"
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "base/rng.h"
 #include "harness/check.h"
 #include "net/frame.h"
@@ -245,7 +246,36 @@ static void a_door_that_is_gone_is_an_error(void) {
     rpi_reception_close(&reception);
 }
 
+/* Whoever opened it has nothing to close: the descriptor was given away. */
+static void a_reception_without_memory_closes_its_door(void) {
+    rpi_hello self = {.rank = 0, .world = 2, .secret = 7, .frame_bytes = FRAME_BYTES};
+    rpi_reception reception;
+    int before = check_descriptors(), listener = -1, port = 0;
+    REQUIRE_OK(rpi_stream_listen(NULL, 0, &listener, &port));
+    rpi_memory_fail_after(1);
+    rp_status status = rpi_reception_open(&reception, &self, listener);
+    rpi_memory_fail_after(0);
+    CHECK_EQ(status, RP_NOMEM);
+    CHECK_EQ(check_descriptors(), before);
+    rpi_reception_close(&reception); /* does no harm */
+}
+
+/* The last rank expects nobody. */
+static void a_reception_of_nobody_closes_its_door(void) {
+    rpi_hello self = {.rank = 1, .world = 2, .secret = 7, .frame_bytes = FRAME_BYTES};
+    rpi_reception reception;
+    int before = check_descriptors(), listener = -1, port = 0, fd = -1;
+    REQUIRE_OK(rpi_stream_listen(NULL, 0, &listener, &port));
+    REQUIRE_OK(rpi_reception_open(&reception, &self, listener));
+    CHECK_EQ(check_descriptors(), before);
+    CHECK_FAILS(rpi_reception_wait(&reception, 0, rpi_now_ns(), &fd), STATE, "everybody");
+    rpi_reception_close(&reception);
+}
+
 CASES({"delivered_is_more_than_flushed", delivered_is_more_than_flushed},
+      {"a_reception_without_memory_closes_its_door",
+       a_reception_without_memory_closes_its_door},
+      {"a_reception_of_nobody_closes_its_door", a_reception_of_nobody_closes_its_door},
       {"a_door_that_is_gone_is_an_error", a_door_that_is_gone_is_an_error},
       {"strangers_do_not_disturb", strangers_do_not_disturb},
       {"a_refused_caller_learns_why_but_no_secret", a_refused_caller_learns_why_but_no_secret},

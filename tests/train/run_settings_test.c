@@ -119,17 +119,23 @@ static void damage_is_named(void) {
     snprintf(path, sizeof path, "%s/settings.json", check_folder());
     unlink(path);
     CHECK_FAILS(rpi_run_settings_read(check_folder(), &recorded), NOT_FOUND, "settings.json");
-    static const char *const bad[] = {
-        "",
-        "\n",
-        "{}\n",
-        "{\"world\":1,\"options\":{}}\n",
-        "{\"checksum\":\"crc32c:00000000\",\"world\":1,\"options\":{}}\n",
-        "{\"checksum\":\"crc32c:xyz\"}\n"};
+    static const struct {
+        const char *text, *said;
+    } bad[] = {
+        {"", "its end is missing"},
+        {"\n", "it has no checksum"},
+        {"{}\n", "it has no checksum"},
+        {"{\"world\":1,\"options\":{}}\n", "it has no checksum"},
+        {"{\"checksum\":\"crc32c:00000000\",\"world\":1,\"options\":{}}\n",
+         "it does not match its checksum"},
+        {"{\"checksum\":\"crc32c:0000000g\",\"world\":1,\"options\":{}}\n",
+         "it has no checksum"},
+        {"{\"checksum\":\"crc32c:xyz\n", "it has no checksum"}, /* ends among the digits */
+    };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        put(bad[i]);
-        CHECK_FAILS(rpi_run_settings_read(check_folder(), &recorded), CORRUPT,
-                    "settings.json is damaged");
+        put(bad[i].text);
+        CHECK_FAILS(rpi_run_settings_read(check_folder(), &recorded), CORRUPT, bad[i].said);
+        CHECK(strstr(rp_last_error()->message, "settings.json is damaged"));
     }
     REQUIRE_OK(write_settings(&s, 2));
     FILE *stream = fopen(path, "rb");

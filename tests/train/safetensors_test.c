@@ -66,6 +66,32 @@ static void what_is_written_is_read_back(void) {
     CHECK(access(in_folder("a.safetensors.tmp"), F_OK) != 0);
 }
 
+/* Every dtype there is: as the format calls it, or refused by name before anything is made. */
+static void every_dtype_is_kept_or_refused(void) {
+    static const unsigned char bytes[2 * 16] = {1, 2, 3};
+    for (int d = RP_F32; rp_dtype_bytes((rp_dtype)d); d++) {
+        rp_dtype dtype = (rp_dtype)d;
+        const rpi_named_tensor tensor = {"t", dtype, {1, {2}}, bytes};
+        unlink(in_folder("dtype"));
+        if (dtype == RP_C64 || dtype == RP_C128) {
+            CHECK_FAILS(rpi_safetensors_write(in_folder("dtype"), &tensor, 1, NULL, 0), INVALID,
+                        rp_dtype_name(dtype));
+            CHECK(access(in_folder("dtype"), F_OK) != 0);
+            continue;
+        }
+        REQUIRE_OK(rpi_safetensors_write(in_folder("dtype"), &tensor, 1, NULL, 0));
+        rpi_safetensors *file = NULL;
+        unsigned char back[sizeof bytes] = {0};
+        REQUIRE_OK(rpi_safetensors_open(in_folder("dtype"), &file));
+        CHECK_OK(rpi_safetensors_read(file, "t", dtype, &tensor.shape, back));
+        CHECK(memcmp(back, bytes, 2 * rp_dtype_bytes(dtype)) == 0);
+        rpi_safetensors_close(file);
+    }
+    const rpi_named_tensor none = {"t", (rp_dtype)99, {1, {0}}, NULL};
+    CHECK_FAILS(rpi_safetensors_write(in_folder("dtype"), &none, 1, NULL, 0), INVALID,
+                "unknown");
+}
+
 static void a_failed_write_leaves_the_old_file(void) {
     const char *path = in_folder("keep.safetensors");
     REQUIRE_OK(rpi_safetensors_write(path, tensors, 1, NULL, 0));
@@ -230,6 +256,7 @@ static void memory_that_runs_out_is_reported(void) {
 }
 
 CASES({"what is written is read back", what_is_written_is_read_back},
+      {"every dtype is kept or refused", every_dtype_is_kept_or_refused},
       {"a failed write leaves the old file", a_failed_write_leaves_the_old_file},
       {"a full disk is an error", a_full_disk_is_an_error},
       {"damage is named", damage_is_named},

@@ -27,7 +27,7 @@ typedef struct rpi_metadata {
 } rpi_metadata;
 
 /* RP_IO: cannot be written, or the disk is full; nothing new is left then, and what was there
- * under this name stays. */
+ * under this name stays. RP_INVALID: a dtype that the format does not have (c64, c128). */
 rp_status rpi_safetensors_write(const char *path, const rpi_named_tensor *tensors, int count,
                                 const rpi_metadata *metadata, int metadata_count);
 

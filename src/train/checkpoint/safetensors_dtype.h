@@ -6,7 +6,8 @@
 
 #include <stdbool.h>
 
-const char *rpi_safetensors_dtype(rp_dtype dtype); /* "F32"; static */
+/* "F32"; static; NULL: the format has no such elements. */
+const char *rpi_safetensors_dtype(rp_dtype dtype);
 bool rpi_safetensors_dtype_parse(const char *name, rp_dtype *out_dtype);
 
 #endif

@@ -92,9 +92,18 @@ static rp_status put_all(FILE *stream, char *text, const rpi_named_tensor *tenso
     return RP_OK;
 }
 
+static rp_status check_dtypes(const char *path, const rpi_named_tensor *tensors, int count) {
+    for (int i = 0; i < count; i++)
+        if (!rpi_safetensors_dtype(tensors[i].dtype))
+            return RP_FAIL(INVALID, "%s: %s is %s, which safetensors files cannot hold", path,
+                           tensors[i].name, rp_dtype_name(tensors[i].dtype));
+    return RP_OK;
+}
+
 rp_status rpi_safetensors_write(const char *path, const rpi_named_tensor *tensors, int count,
                                 const rpi_metadata *metadata, int metadata_count) {
     rpi_replacement file;
+    RP_TRY(check_dtypes(path, tensors, count));
     char *text = header_text(tensors, count, metadata, metadata_count);
     if (!text) return RP_FAIL(NOMEM, "no memory for the header of %s", path);
     rp_status status = rpi_replacement_open(path, &file);

@@ -133,7 +133,7 @@ static void the_choice_for_blocks_needs_no_size(void) {
 /* ---- outlines against the schedules themselves ---- */
 
 typedef struct counts {
-    double frames, host_bytes;
+    double frames, frames_between, host_bytes;
 } counts;
 
 static int host_at(const rpi_plan_request *request, int rank) {
@@ -148,7 +148,7 @@ static counts count(const rpi_algorithm *algorithm, const rpi_plan_request *requ
     for (int rank = 0; rank < request->world; rank++) {
         rpi_plan_request own = *request;
         rpi_schedule schedule;
-        double frames = 0;
+        double frames = 0, between = 0;
         own.rank = rank;
         CHECK_OK(rpi_schedule_build(algorithm, &own, &schedule));
         for (int i = 0; i < schedule.count; i++) {
@@ -156,16 +156,42 @@ static counts count(const rpi_algorithm *algorithm, const rpi_plan_request *requ
             if (step->peer < 0) continue;
             frames++;
             int here = host_at(request, rank), there = host_at(request, step->peer);
+            between += here != there;
             if (step->kind != RPI_STEP_SEND || here == there) continue;
             out[here] += 1.0 / schedule.parts;
             in[there] += 1.0 / schedule.parts;
         }
         rpi_schedule_destroy(&schedule);
-        if (frames > most.frames) most.frames = frames;
+        most.frames = fmax(most.frames, frames);
+        most.frames_between = fmax(most.frames_between, between);
     }
     for (int host = 0; host < MOST; host++)
         most.host_bytes = fmax(most.host_bytes, fmax(in[host], out[host]));
     return most;
+}
+
+/* Latencies one after the other, of frames between hosts and inside, in a simulation in which
+ * nothing else takes time. */
+static double latencies(const rpi_algorithm *algorithm, const rpi_plan_request *request,
+                        double between, double inside) {
+    rpi_cost_model model = {
+        .latency_s = between, .inside_latency_s = inside, .chunk_bytes = SIZE_MAX};
+    rpi_cost cost = {0};
+    CHECK_OK(rpi_plan_cost(algorithm, request, 100000, 100000, &model, &cost));
+    return cost.time_s;
+}
+
+static void check_latencies(const rpi_algorithm *algorithm, const rpi_plan_request *request,
+                            const rpi_outline *outline, int each) {
+    double both = latencies(algorithm, request, 1, 1);
+    double between = latencies(algorithm, request, 1, 0);
+    double rounds = outline->rounds_between + outline->rounds_inside;
+    CHECK_MSG(rounds >= both - 1e-9 && rounds <= both + 1 + 1e-9 &&
+                  outline->rounds_between > between - 1 &&
+                  outline->rounds_between <= between + 2,
+              "%s %s, %d ranks on hosts of %d: %g + %g latencies, not %g, %g of them between",
+              rpi_collective_name(algorithm->collective), algorithm->name, request->world, each,
+              outline->rounds_between, outline->rounds_inside, both, between);
 }
 
 static void check_outline(const rpi_algorithm *algorithm, int world, int each) {
@@ -180,10 +206,13 @@ static void check_outline(const rpi_algorithm *algorithm, int world, int each) {
               "%s %s, %d ranks on hosts of %d: %g vectors, not %g",
               rpi_collective_name(algorithm->collective), algorithm->name, world, each,
               outline.host_bytes, real.host_bytes);
-    CHECK_MSG(frames >= 0.49 * real.frames && frames <= 2.01 * real.frames + 1,
-              "%s %s, %d ranks on hosts of %d: %g frames, not %g",
-              rpi_collective_name(algorithm->collective), algorithm->name, world, each, frames,
-              real.frames);
+    CHECK_MSG(frames >= real.frames && frames <= real.frames + 1 &&
+                  outline.frames_between >= real.frames_between,
+              "%s %s, %d ranks on hosts of %d: %g + %g frames, not %g, %g of them between",
+              rpi_collective_name(algorithm->collective), algorithm->name, world, each,
+              outline.frames_between, outline.frames_inside, real.frames, real.frames_between);
+    if (world <= 20)
+        check_latencies(algorithm, &request, &outline, each); /* else it takes long */
 }
 
 static void outlines_are_what_schedules_do(void) {

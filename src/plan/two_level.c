@@ -45,18 +45,31 @@ static int encode_result(rpi_levels *l, int part) {
     return rpi_write_encode(&l->writer, part, RPI_SLOT_SUM, RPI_ROLE_OWNER);
 }
 
+/* Rounds that no rank has a step in are not counted. */
+static int round_between(const rpi_levels *l) {
+    return l->layout.widest > 1;
+}
+
+static int round_of_results(const rpi_levels *l) {
+    return round_between(l) + (l->layout.hosts > 1);
+}
+
+static int round_of_gather(const rpi_levels *l) {
+    return round_of_results(l) + (l->layout.hosts > 1);
+}
+
 /* wires[k]: the encoding of the result that the host k before has. */
 static void exchange(rpi_levels *l, int shard, int *wires) {
     rpi_writer *writer = &l->writer;
     int hosts = l->layout.hosts, mine = part_of(l, shard, l->host);
-    rpi_writer_round(writer, 1);
+    rpi_writer_round(writer, round_between(l));
     for (int distance = 1; distance < hosts; distance++) {
         int host = rpi_levels_host_at(l, distance), part = part_of(l, shard, host);
         int wire = rpi_write_encode(writer, part, rpi_levels_sum_slot(l), RPI_ROLE_SENDER);
         rpi_write_send(writer, part, wire, rpi_levels_carrier(l, host, shard));
     }
     rpi_levels_add_hosts(l, mine, shard);
-    rpi_writer_round(writer, 2);
+    rpi_writer_round(writer, round_of_results(l));
     wires[0] = encode_result(l, mine);
     for (int distance = 1; distance < hosts; distance++)
         rpi_write_send(writer, mine, wires[0],
@@ -74,7 +87,7 @@ static void exchange(rpi_levels *l, int shard, int *wires) {
 static void gather_inside(rpi_levels *l, const int *wires) {
     int hosts = l->layout.hosts, shards = l->layout.widest;
     if (l->size == 1) return;
-    rpi_writer_round(&l->writer, 3);
+    rpi_writer_round(&l->writer, round_of_gather(l));
     for (int block = 0, nth = 0; block < shards; block += l->size, nth++)
         for (int distance = 0; distance < hosts; distance++) {
             int host = rpi_levels_host_at(l, -distance), shard = block + l->place;

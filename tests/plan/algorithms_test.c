@@ -76,6 +76,38 @@ static void schedules_are_small(void) {
     }
 }
 
+/* What people read of a schedule, and where an error says that it came to. */
+static void check_rounds(const rpi_algorithm *algorithm, int world, const int *host_of) {
+    enum { MOST = 64 };
+    bool seen[MOST] = {false};
+    int rounds = 0;
+    for (int rank = 0; rank < world; rank++) {
+        rpi_plan_request request = {.world = world, .rank = rank, .host_of = host_of};
+        rpi_schedule schedule;
+        REQUIRE_OK(rpi_schedule_build(algorithm, &request, &schedule));
+        REQUIRE(schedule.rounds <= MOST);
+        if (schedule.rounds > rounds) rounds = schedule.rounds;
+        for (int k = 0; k < schedule.count; k++) seen[schedule.steps[k].round] = true;
+        rpi_schedule_destroy(&schedule);
+    }
+    for (int round = 0; round < rounds; round++)
+        CHECK_MSG(seen[round], "%s %s, world %d: nothing in round %d of %d",
+                  rpi_collective_name(algorithm->collective), algorithm->name, world, round,
+                  rounds);
+}
+
+static void rounds_are_counted_without_gaps(void) {
+    static const int pairs[] = {0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5}, one[12];
+    const rpi_algorithm *algorithm;
+    for (int i = 0; (algorithm = rpi_algorithm_at(i)) != NULL; i++)
+        for (int world = 1; world <= 12; world++) {
+            if (!rpi_algorithm_fits(algorithm, world)) continue;
+            check_rounds(algorithm, world, NULL);
+            check_rounds(algorithm, world, pairs);
+            check_rounds(algorithm, world, one);
+        }
+}
+
 static void a_world_of_one_sends_nothing(void) {
     const rpi_algorithm *algorithm;
     for (int i = 0; (algorithm = rpi_algorithm_at(i)) != NULL; i++) {
@@ -273,6 +305,7 @@ CASES({"names are found and unique", names_are_found_and_unique},
       {"unknown names get a suggestion", unknown_names_get_a_suggestion},
       {"bad requests are refused", bad_requests_are_refused},
       {"schedules are small", schedules_are_small},
+      {"rounds are counted without gaps", rounds_are_counted_without_gaps},
       {"a world of one sends nothing", a_world_of_one_sends_nothing},
       {"peers are visited in staggered order", peers_are_visited_in_staggered_order},
       {"all-to-all goes in pairs", all_to_all_goes_in_pairs},

@@ -98,6 +98,34 @@ static void hearsay_is_counted_once(void) {
     rpi_combinations_free(&pool);
 }
 
+/* Five lists of ranks, of which four are told; and as much of them as there is room for. */
+static void the_text_names_ranks(void) {
+    static const char whole[] = "rank 0, ranks 2-3, 1/2 x rank 5, 3 x rank 7, ...";
+    rpi_combinations pool = {0};
+    rpi_combination sum, one;
+    static const struct {
+        int rank;
+        rpi_fraction weight;
+    } more[] = {{2, {1, 1}}, {3, {1, 1}}, {5, {1, 2}}, {7, {3, 1}}, {9, {1, 1}}};
+    REQUIRE_OK(rpi_combine_one(&pool, 0, &sum));
+    for (size_t i = 0; i < sizeof more / sizeof more[0]; i++) {
+        REQUIRE_OK(rpi_combine_one(&pool, more[i].rank, &one));
+        REQUIRE_OK(rpi_combine_weigh(&pool, one, more[i].weight, &one));
+        REQUIRE_OK(rpi_combine_add(&pool, sum, one, &sum));
+    }
+    CHECK_EQ(rpi_combination_lowest(&pool, sum), 0);
+    CHECK_EQ(rpi_combination_highest(&pool, sum), 9);
+    for (size_t bytes = 1; bytes <= sizeof whole; bytes++) {
+        char text[sizeof whole + 1];
+        memset(text, '#', sizeof text);
+        rpi_combination_text(&pool, sum, text, bytes);
+        CHECK_MSG(strncmp(text, whole, bytes - 1) == 0 && !text[bytes - 1], "'%.*s'",
+                  (int)bytes, text);
+        CHECK(text[bytes] == '#');
+    }
+    rpi_combinations_free(&pool);
+}
+
 static int number(rpi_expressions *known, rpi_operation operation, int64_t left,
                   int64_t right) {
     int it = -1;
@@ -123,4 +151,5 @@ static void the_same_expression_has_the_same_number(void) {
 CASES({"random sums", random_sums}, {"opposites leave nothing", opposites_leave_nothing},
       {"what overflows is said", what_overflows_is_said},
       {"hearsay is counted once", hearsay_is_counted_once},
+      {"the text names ranks", the_text_names_ranks},
       {"the same expression has the same number", the_same_expression_has_the_same_number})

@@ -1,6 +1,7 @@
 /* All-reduce over the whole table: algorithms x codecs x worlds x counts, ranks as threads. */
 #include "comm/thread_world.h"
 
+#include "base/clock.h"
 #include "codec/codec.h"
 #include "plan/plan.h"
 
@@ -349,6 +350,12 @@ static void error_feedback_makes_up_for_what_was_lost(void) {
 
 /* ---- accounts ---- */
 
+/* No more than went by. */
+static void check_spent(double before_s, double after_s, double wall_s) {
+    CHECK_MSG(after_s - before_s <= wall_s + 1e-6, "%g s before, %g s after %g s", before_s,
+              after_s, wall_s);
+}
+
 static void count_bytes(rp_comm *comm, int rank, int world, void *context) {
     enum { COUNT = 1 << 20 };
     (void)rank;
@@ -360,9 +367,11 @@ static void count_bytes(rp_comm *comm, int rank, int world, void *context) {
         rp_collective_options options = {.algorithm = algorithm};
         rp_comm_stats before, after;
         CHECK_OK(rp_barrier(comm));
+        int64_t begin_ns = rpi_now_ns();
         rp_comm_get_stats(comm, &before);
         CHECK_OK(rp_all_reduce(comm, &segment, 1, &options));
         rp_comm_get_stats(comm, &after);
+        double wall_s = rpi_seconds(rpi_now_ns() - begin_ns);
         double size = (double)rp_codec_encoded_bytes(&segment.codec, RP_F32, COUNT);
         double wanted = 2 * size * (world - 1) / world;
         double sent = (double)(after.wire_bytes_sent - before.wire_bytes_sent);
@@ -373,8 +382,41 @@ static void count_bytes(rp_comm *comm, int rank, int world, void *context) {
         CHECK_EQ(after.operations - before.operations, 1);
         CHECK(after.busy_s > before.busy_s && after.wait_s >= before.wait_s);
         CHECK(after.encode_s > before.encode_s && after.decode_s > before.decode_s);
+        check_spent(before.busy_s, after.busy_s, wall_s);
+        check_spent(before.wait_s, after.wait_s, wall_s);
+        check_spent(before.encode_s, after.encode_s, wall_s);
+        check_spent(before.decode_s, after.decode_s, wall_s);
     }
     free(x);
+}
+
+/* A receive that nobody has sent anything for is in flight, until it is answered. */
+static void be_busy(rp_comm *comm, int rank, int world, void *context) {
+    rp_comm_stats idle, first, second;
+    rp_request *request = NULL;
+    float x = 0;
+    (void)world, (void)context;
+    CHECK_OK(rp_barrier(comm));
+    rp_comm_get_stats(comm, &first);
+    rp_comm_get_stats(comm, &idle);
+    CHECK(idle.busy_s == first.busy_s);
+    int64_t begin_ns = rpi_now_ns();
+    if (rank == 0) CHECK_OK(rp_recv_start(comm, &x, 1, RP_F32, 1, 0, &request));
+    if (rank == 0) {
+        rp_comm_get_stats(comm, &first);
+        rpi_sleep_until_ns(rpi_now_ns() + 1000);
+        rp_comm_get_stats(comm, &second);
+        double wall_s = rpi_seconds(rpi_now_ns() - begin_ns);
+        CHECK(first.busy_s >= idle.busy_s && second.busy_s > first.busy_s);
+        check_spent(idle.busy_s, second.busy_s, wall_s);
+    }
+    world_meet();
+    if (rank == 1) CHECK_OK(rp_send(comm, &x, 1, RP_F32, 0, 0));
+    if (rank == 0) CHECK_OK(rp_request_wait(&request));
+}
+
+static void an_operation_in_flight_counts(void) {
+    world_run(2, NULL, be_busy, NULL);
 }
 
 static void wire_bytes_meet_the_formula(void) {
@@ -393,4 +435,5 @@ CASES({"every algorithm, codec, world and count", every_algorithm_codec_world_an
       {"lists mix codecs", lists_mix_codecs},
       {"errors are those of the reference", errors_are_those_of_the_reference},
       {"error feedback makes up for what was lost", error_feedback_makes_up_for_what_was_lost},
-      {"wire bytes meet the formula", wire_bytes_meet_the_formula})
+      {"wire bytes meet the formula", wire_bytes_meet_the_formula},
+      {"an operation in flight counts", an_operation_in_flight_counts})

@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { MAX_VARIABLES = 10 };
@@ -192,7 +193,38 @@ static void ports_follow_from_jobs(void) {
     CHECK(strcmp(a.job, b.job) != 0);
 }
 
-/* Scripts between the two: tests/python/test_launching.py. */
+/* A shell that started with a rank's variables belongs to the rank; one that gave its child
+ * others has launched it. The inner run of this case looks. */
+static void a_shell_of_the_rank_is_not_its_launcher(void) {
+    static const char *const scripts[] = {
+        "\"$0\" a_shell_of_the_rank_is_not_its_launcher; exit $?",
+        "PMI_RANK=4 LAUNCHER=$$ \"$0\" a_shell_of_the_rank_is_not_its_launcher; exit $?",
+        "PMI_RANK=34 LAUNCHER=$$ \"$0\" a_shell_of_the_rank_is_not_its_launcher; exit $?",
+    };
+    const char *wanted = getenv("LAUNCHER");
+    if (wanted) {
+        CHECK_EQ(rpi_launcher_pid(), atoi(wanted));
+        return;
+    }
+    char self[16], program[32];
+    snprintf(self, sizeof self, "%d", (int)getpid());
+    snprintf(program, sizeof program, "/proc/%s/exe", self);
+    for (size_t i = 0; i < sizeof scripts / sizeof scripts[0]; i++) {
+        int status = -1;
+        pid_t shell = fork();
+        if (shell == 0) {
+            setenv("PMI_RANK", "3", 1);
+            setenv("PMI_FD", "7", 1);
+            setenv("LAUNCHER", self, 1);
+            execl("/bin/sh", "sh", "-c", scripts[i], program, (char *)NULL);
+            _exit(127);
+        }
+        CHECK_EQ(waitpid(shell, &status, 0), shell);
+        CHECK_MSG(status == 0, "script %zu: status %d", i, status);
+    }
+}
+
+/* Other scripts between the two: tests/python/test_launching.py. */
 static void the_launcher_is_the_parent(void) {
     CHECK_EQ(rpi_launcher_pid(), getppid());
     setenv("PMI_RANK", "no-rank-of-the-parent", 1);
@@ -263,7 +295,9 @@ static void a_world_of_one_opens_nothing(void) {
     REQUIRE_OK(rpi_join_open(&place, 1, &join));
     CHECK(!join->store.ops);
     CHECK(!join->bind_host);
+    (void)RP_FAIL(IO, "why it is left");
     rpi_join_close(join);
+    CHECK(strcmp(rp_last_error()->message, "why it is left") == 0);
     rpi_join_close(NULL);
 }
 
@@ -312,6 +346,7 @@ static void several_hosts_need_an_outer_address(void) {
 CASES({"launchers_are_understood", launchers_are_understood},
       {"half_set_variables_are_named", half_set_variables_are_named},
       {"ports_follow_from_jobs", ports_follow_from_jobs},
+      {"a_shell_of_the_rank_is_not_its_launcher", a_shell_of_the_rank_is_not_its_launcher},
       {"the_launcher_is_the_parent", the_launcher_is_the_parent},
       {"ranks_out_of_sight_of_their_launcher_need_a_port",
        ranks_out_of_sight_of_their_launcher_need_a_port},

@@ -34,6 +34,9 @@ static void look_at(party *self, const rpi_mesh *mesh) {
     CHECK(!mesh->links[mesh->rank]);
     CHECK(mesh->secret != 0);
     CHECK_EQ(mesh->peers[0].pid, getpid());
+    /* Of two containers, processes with one pid are told apart by a random number. */
+    CHECK(mesh->peers[0].process != 0 && mesh->peers[0].process != (uint64_t)getpid());
+    CHECK(mesh->peers[0].process == mesh->peers[mesh->rank].process);
 }
 
 /* ---- a store that is not true to one rank ---- */

@@ -2,6 +2,7 @@
 #include "comm/cut.h"
 
 #include "base/rng.h"
+#include "comm/communicator.h"
 #include "comm/values.h"
 #include "harness/check.h"
 
@@ -91,6 +92,42 @@ static void a_granule_that_fits_no_frame_is_refused(void) {
     rpi_cut_free(&cut);
 }
 
+/* Bytes of a chunk: as asked for; else, on one host, what stays in caches; else, and for lossy
+ * codecs, 0: the default of split.h. */
+static void chunks_are_as_long_as_is_asked_for(void) {
+    enum { KIB = 1024 };
+    const struct {
+        size_t given;
+        bool one_host, lossy;
+        rpi_split_layout layout;
+        int parts;
+        size_t wanted;
+    } cases[] = {
+        {5000, true, false, RPI_SPLIT_VECTOR, 4, 5000},
+        {5000, true, false, RPI_SPLIT_BLOCKS, 4, 5000},
+        {5000, true, true, RPI_SPLIT_VECTOR, 4, 5000},
+        {5000, false, false, RPI_SPLIT_VECTOR, 4, 5000},
+        {0, false, false, RPI_SPLIT_VECTOR, 4, 0},
+        {0, false, true, RPI_SPLIT_VECTOR, 4, 0},
+        {0, true, true, RPI_SPLIT_VECTOR, 4, 0},
+        {0, true, false, RPI_SPLIT_VECTOR, 1, 128 * KIB},
+        {0, true, false, RPI_SPLIT_VECTOR, 2, 2 * 128 * KIB},
+        {0, true, false, RPI_SPLIT_VECTOR, 4, 4 * 32 * KIB},
+        {0, true, false, RPI_SPLIT_VECTOR, 8, 8 * 16 * KIB},
+        {0, true, false, RPI_SPLIT_BLOCKS, 4, 32 * KIB},
+        {0, true, false, RPI_SPLIT_BLOCKS, 8, 16 * KIB},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        static rp_comm comm;
+        comm.chunk_bytes = cases[i].given;
+        comm.one_host = cases[i].one_host;
+        size_t bytes =
+            rpi_comm_chunk_bytes(&comm, cases[i].layout, cases[i].parts, cases[i].lossy);
+        CHECK_MSG(bytes == cases[i].wanted, "case %zu: %zu bytes, not %zu", i, bytes,
+                  cases[i].wanted);
+    }
+}
+
 static void means_are_true_divisions(void) {
     for (int world = 1; world <= 9; world++) {
         float x[64], wanted[64];
@@ -119,5 +156,6 @@ static void narrowing_overflows_to_infinity(void) {
 CASES({"parts cover every element once", parts_cover_every_element_once},
       {"exact parts fit, too", exact_parts_fit_too},
       {"a granule that fits no frame is refused", a_granule_that_fits_no_frame_is_refused},
+      {"chunks are as long as is asked for", chunks_are_as_long_as_is_asked_for},
       {"means are true divisions", means_are_true_divisions},
       {"narrowing overflows to infinity", narrowing_overflows_to_infinity})

@@ -118,6 +118,30 @@ static void many_waiters(rp_comm *comm, int rank, int world, void *context) {
     }
 }
 
+/* A thread that waits for a message drives, and so sends what another waits for: that one
+ * learns of it at once, not when the first has what it wants, which here would be never. */
+static void wait_beside_a_driver(rp_comm *comm, int rank, int world, void *context) {
+    int32_t late = 0, word = 0;
+    (void)world, (void)context;
+    if (rank == 1) {
+        for (int i = 0; i < 2; i++) CHECK_OK(rp_recv(comm, &word, 1, RP_I32, 0, 1));
+        CHECK_OK(rp_send(comm, &late, 1, RP_I32, 0, 2));
+        return;
+    }
+    waiter driver = {0};
+    CHECK_OK(rp_recv_start(comm, &late, 1, RP_I32, 1, 2, &driver.request));
+    pthread_create(&driver.thread, NULL, wait_main, &driver);
+    pause_ms(2); /* drives by now, most times */
+    for (int i = 0; i < 2; i++) CHECK_OK(rp_send(comm, &word, 1, RP_I32, 1, 1));
+    pthread_join(driver.thread, NULL);
+}
+
+static void who_waits_beside_a_driver_is_woken(void) {
+    rp_comm_options options = {.transport = "inproc", .timeout_s = 5, .warn_after_s = 5};
+    for (int i = 0; i < 10 && !check_failures(); i++)
+        world_run(2, &options, wait_beside_a_driver, NULL);
+}
+
 static void any_thread_may_wait(void) {
     rp_comm_options plain = {.transport = "inproc", .chunk_bytes = 16384};
     rp_comm_options threaded = plain;
@@ -361,6 +385,7 @@ static void running_out_of_memory_is_heard_by_all(void) {
 CASES({"operations may be waited for in any order", operations_may_be_waited_for_in_any_order},
       {"a rank may be far ahead", a_rank_may_be_far_ahead},
       {"any thread may wait", any_thread_may_wait},
+      {"who waits beside a driver is woken", who_waits_beside_a_driver_is_woken},
       {"requests can be tested", requests_can_be_tested},
       {"looking sets aside what is in the way", looking_sets_aside_what_is_in_the_way},
       {"a progress thread moves bytes while nobody waits",

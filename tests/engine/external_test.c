@@ -256,6 +256,7 @@ static void failing(void) {
 typedef struct mixer {
     uint64_t started[8], finished[8], cancelled[8];
     int starts, finishes, cancels;
+    int failing_finish; /* the n-th */
     bool backward_cancelled;
 } mixer;
 
@@ -272,6 +273,7 @@ static float element(const rpi_tensor *tensor, int64_t i) {
 static rp_status mix_finish(void *context, const rpi_external_io *io) {
     mixer *m = context;
     m->finished[m->finishes++ % 8] = io->run;
+    if (m->finishes == m->failing_finish) return RP_FAIL(PEER, "rank 1 is gone");
     CHECK_EQ(io->input_count, 2);
     CHECK_EQ(io->output_count, 2);
     float *y[] = {io->outputs[0].data, io->outputs[1].data};
@@ -427,6 +429,20 @@ static void cancelled(void) {
     }
 }
 
+/* Whoever fails in its own finish has been called, and knows. */
+static void a_failed_finish_is_not_cancelled(void) {
+    for (int backward = 0; backward < 2; backward++) {
+        mixing it;
+        build_mixing(&it, false);
+        it.mixer.failing_finish = 1 + backward;
+        CHECK_FAILS(run_mixing(&it, 5, NULL), PEER, "rank 1 is gone");
+        CHECK_EQ(it.mixer.starts, 1 + backward);
+        CHECK_EQ(it.mixer.finishes, 1 + backward);
+        CHECK_EQ(it.mixer.cancels, 0);
+        close_mixing(&it);
+    }
+}
+
 /* The bounds of the graph: too many outputs, shapes that cannot pass. */
 static void bad_nodes(void) {
     rpi_graph *graph = NULL;
@@ -444,7 +460,8 @@ static void bad_nodes(void) {
     rpi_graph_destroy(graph);
 }
 
-CASES({"several_values", several_values}, {"cancelled", cancelled}, {"bad_nodes", bad_nodes},
-      {"both_halves", both_halves}, {"numbers", numbers},
+CASES({"several_values", several_values}, {"cancelled", cancelled},
+      {"a_failed_finish_is_not_cancelled", a_failed_finish_is_not_cancelled},
+      {"bad_nodes", bad_nodes}, {"both_halves", both_halves}, {"numbers", numbers},
       {"hides_under_weights", hides_under_weights}, {"on_a_parameter", on_a_parameter},
       {"halves_alone", halves_alone}, {"failing", failing})

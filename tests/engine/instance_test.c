@@ -589,6 +589,38 @@ static void written_between_uses(void) {
     rpi_graph_destroy(graph);
 }
 
+/* A result may lie in an input: no step reads that, and it has to be given all the same. */
+static void a_result_in_an_input(void) {
+    static const float a[4] = {1, -2, 3, -4}, b[4] = {5, 6, 7, 8};
+    static const struct {
+        const void *inputs[2];
+        const char *words;
+    } lacking[] = {{{NULL, b}, "input 'a' is not given"},
+                   {{a, NULL}, "input 'b' is not given"}};
+    rpi_graph *graph = NULL;
+    rpi_weights *weights = NULL;
+    rpi_instance *instance = NULL;
+    rpi_tensor result;
+    REQUIRE_OK(rpi_graph_create(&graph));
+    rpi_value_id in = rpi_graph_input(graph, "a", RP_F32, SHAPE(2, 2));
+    rpi_value_id seen = rpi_graph_input(graph, "b", RP_F32, SHAPE(2, 2));
+    seen = rpi_reshape(graph, "view", seen, SHAPE(4));
+    rpi_value_id y = rpi_relu(graph, "relu", in);
+    rpi_program_options options = {.result_count = 2, .results = {y, seen}};
+    REQUIRE_OK(rpi_weights_create(graph, RPI_NO_VALUE, &weights));
+    REQUIRE_OK(solo_open(graph, weights, RPI_NO_VALUE, NULL, &options, &instance));
+    for (int i = 0; i < 2; i++)
+        CHECK_FAILS(rpi_instance_run(instance, &(rpi_run_options){.inputs = lacking[i].inputs}),
+                    INVALID, lacking[i].words);
+    const void *inputs[] = {a, b};
+    REQUIRE_OK(rpi_instance_run(instance, &(rpi_run_options){.inputs = inputs}));
+    REQUIRE_OK(rpi_instance_result(instance, seen, &result));
+    CHECK(memcmp(result.data, b, sizeof b) == 0);
+    solo_close(instance);
+    rpi_weights_destroy(weights);
+    rpi_graph_destroy(graph);
+}
+
 /* ---- parameters belong to the model ---- */
 
 /* y = relu(x w1^T) [w2^T] over rows of WIDTH. */
@@ -673,7 +705,8 @@ static void parameters_clash(void) {
     for (int i = 0; i < 3; i++) rpi_graph_destroy(graphs[i]);
 }
 
-CASES({"in_flight", in_flight}, {"halves", halves}, {"split_at_a_layer", split_at_a_layer},
+CASES({"a_result_in_an_input", a_result_in_an_input}, {"in_flight", in_flight},
+      {"halves", halves}, {"split_at_a_layer", split_at_a_layer},
       {"largest_not_the_sum", largest_not_the_sum}, {"results_stay", results_stay},
       {"kernels_are_told", kernels_are_told}, {"order_of_calls", order_of_calls},
       {"allocation_failures", allocation_failures},

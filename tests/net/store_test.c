@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "base/rng.h"
 #include "harness/check.h"
+#include "net/patience.h"
 #include "net/store_wire.h"
 #include "net/stream.h"
 
@@ -407,7 +408,18 @@ static void memory_runs_out(void) {
     close_fixture(&f);
 }
 
-CASES({"each_kind_keeps_its_promises", each_kind_keeps_its_promises},
+/* How long a store that says nothing is waited for, whatever it is asked. */
+static void patience_is_bounded(void) {
+    static const double spans[][2] = {{0, 2},   {1.5, 2},    {5, 5},   {9.5, 9.5}, {10, 10},
+                                      {11, 10}, {1e300, 10}, {-1, 10}, {-1e9, 10}};
+    for (size_t i = 0; i < sizeof spans / sizeof spans[0]; i++)
+        CHECK_NEAR(rpi_store_patience(spans[i][0]), spans[i][1], 0);
+    CHECK_NEAR(rpi_store_patience(INFINITY), 10, 0);
+    CHECK_NEAR(rpi_store_patience(NAN), 10, 0);
+}
+
+CASES({"patience_is_bounded", patience_is_bounded},
+      {"each_kind_keeps_its_promises", each_kind_keeps_its_promises},
       {"adds_are_atomic", adds_are_atomic},
       {"waits_end_when_a_key_comes", waits_end_when_a_key_comes},
       {"a_taken_port_is_named", a_taken_port_is_named}, {"nobody_there", nobody_there},

@@ -246,6 +246,20 @@ static void a_door_that_is_gone_is_an_error(void) {
     rpi_reception_close(&reception);
 }
 
+static void a_stream_to_nobody_is_an_error(void) {
+    int pair[2];
+    char byte = 0;
+    REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
+    close(pair[1]);
+    alarm(20); /* ends the test where a call does not return */
+    CHECK_FAILS(rpi_stream_write(pair[0], &byte, 1, rpi_deadline_ns(2)), PEER, "closed");
+    CHECK_FAILS(rpi_stream_read(pair[0], &byte, 1, rpi_deadline_ns(2)), PEER, "closed");
+    close(pair[0]);
+    CHECK_FAILS(rpi_stream_write(pair[0], &byte, 1, rpi_deadline_ns(2)), IO, "failed");
+    CHECK_FAILS(rpi_stream_read(pair[0], &byte, 1, rpi_deadline_ns(2)), IO, "failed");
+    alarm(0);
+}
+
 /* Whoever opened it has nothing to close: the descriptor was given away. */
 static void a_reception_without_memory_closes_its_door(void) {
     rpi_hello self = {.rank = 0, .world = 2, .secret = 7, .frame_bytes = FRAME_BYTES};
@@ -273,6 +287,7 @@ static void a_reception_of_nobody_closes_its_door(void) {
 }
 
 CASES({"delivered_is_more_than_flushed", delivered_is_more_than_flushed},
+      {"a_stream_to_nobody_is_an_error", a_stream_to_nobody_is_an_error},
       {"a_reception_without_memory_closes_its_door",
        a_reception_without_memory_closes_its_door},
       {"a_reception_of_nobody_closes_its_door", a_reception_of_nobody_closes_its_door},

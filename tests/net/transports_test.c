@@ -7,6 +7,7 @@
 #include "harness/check.h"
 #include "net/frame.h"
 
+#include <poll.h>
 #include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -200,6 +201,74 @@ static void refuses_wrong_calls(void) {
     each(mistakes);
 }
 
+static void refuses_wrong_options(void) {
+    static const struct {
+        int rank, world;
+        size_t frame_bytes;
+        const char *words;
+    } bad[] = {{0, 0, FRAME_BYTES, "rank 0 of a world of 0"},
+               {-1, 2, FRAME_BYTES, "rank -1"},
+               {2, 2, FRAME_BYTES, "rank 2 of"},
+               {0, 2, RPI_FRAME_HEADER_BYTES - 1, "frames of 63 bytes"},
+               {0, 2, ((size_t)1 << 30) + 1, "frames of 1073741825 bytes"}};
+    const rpi_transport *transport;
+    for (int i = 0; (transport = rpi_transport_at(i)) != NULL; i++)
+        for (size_t k = 0; k < sizeof bad / sizeof bad[0]; k++) {
+            link_pair pair;
+            rpi_endpoint *endpoint = NULL;
+            link_pair_options(&pair, transport, bad[k].frame_bytes);
+            pair.options[0].rank = bad[k].rank;
+            pair.options[0].world = bad[k].world;
+            CHECK_FAILS(transport->open(&pair.options[0], &endpoint), INVALID, bad[k].words);
+            CHECK(!endpoint);
+        }
+}
+
+static void refuses_wrong_peers(void) {
+    static const int wrong[] = {-1, 0, 2, 1000};
+    const rpi_transport *transport;
+    for (int i = 0; (transport = rpi_transport_at(i)) != NULL; i++) {
+        link_pair pair;
+        rpi_link *link = NULL;
+        link_pair_options(&pair, transport, FRAME_BYTES);
+        REQUIRE_OK(transport->open(&pair.options[0], &pair.endpoints[0]));
+        for (size_t k = 0; k < sizeof wrong / sizeof wrong[0]; k++)
+            CHECK_FAILS(
+                transport->connect(pair.endpoints[0], wrong[k], "", rpi_now_ns(), &link),
+                INVALID, "in a world of 2");
+        CHECK(!link);
+        link_pair_close(&pair);
+    }
+}
+
+/* Room that the receiver makes lets in what has been waiting: it may not sleep on that, though
+ * nothing comes any more that would wake it. */
+static void room_for_what_waits(link_pair *pair) {
+    uint64_t sent = 0, received = 0;
+    for (int full = 0; full < 3; full++) {
+        while (link_send(pair->links[0], sent, FRAME_BYTES) == RP_OK) sent++;
+        REQUIRE_OK(pair->transport->progress(pair->endpoints[0]));
+    }
+    while (received < sent) {
+        REQUIRE_OK(pair->transport->progress(pair->endpoints[1]));
+        while (link_receive(pair->links[1], received, FRAME_BYTES) == RP_OK) received++;
+        struct pollfd news = {.events = POLLIN};
+        int64_t wake_at_ns = RPI_NEVER_NS;
+        if (pair->transport->arm(pair->endpoints[1], &news.fd, &wake_at_ns) == false &&
+            received < sent && wake_at_ns == RPI_NEVER_NS)
+            CHECK_MSG(poll(&news, 1, 2000) == 1, "%s: asleep with %llu of %llu frames",
+                      pair->transport->name, (unsigned long long)received,
+                      (unsigned long long)sent);
+        pair->transport->disarm(pair->endpoints[1]);
+        if (check_failures()) return;
+        REQUIRE_OK(pair->transport->progress(pair->endpoints[0]));
+    }
+}
+
+static void nobody_sleeps_on_room_for_what_waits(void) {
+    each(room_for_what_waits);
+}
+
 static void a_held_frame_is_no_news(link_pair *pair) {
     const void *frame = NULL, *again = NULL;
     size_t bytes = 0;
@@ -310,6 +379,9 @@ CASES({"carries_frames_of_every_size", carries_frames_of_every_size},
       {"a_closed_peer_is_drained_then_named", a_closed_peer_is_drained_then_named},
       {"a_sleeper_learns_of_a_close", a_sleeper_learns_of_a_close},
       {"refuses_wrong_calls", refuses_wrong_calls},
+      {"refuses_wrong_options", refuses_wrong_options},
+      {"refuses_wrong_peers", refuses_wrong_peers},
+      {"nobody_sleeps_on_room_for_what_waits", nobody_sleeps_on_room_for_what_waits},
       {"lets_a_caller_sleep_on_a_held_frame", lets_a_caller_sleep_on_a_held_frame},
       {"a_child_forgets_what_closing_would_close", a_child_forgets_what_closing_would_close},
       {"strangers_are_refused", strangers_are_refused},

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { COUNT = 20000, OPERATIONS = 40 };
 
@@ -271,7 +272,35 @@ static void a_queue_may_find_no_memory(void) {
     for (long n = 1; n <= 2; n++) CHECK_EQ(fill_queue(n), RP_NOMEM);
 }
 
-CASES({"a wait may be short", a_wait_may_be_short},
+static void be_woken(rp_comm *comm, int rank, int world, void *context) {
+    int32_t word = 0;
+    (void)world;
+    if (rank == 1) {
+        pause_ms(5); /* the other sleeps by then, most times */
+        CHECK_OK(rp_send(comm, &word, 1, RP_I32, 0, 0));
+        return;
+    }
+    rp_request *request = NULL;
+    uint64_t token = 0;
+    size_t count = 0;
+    CHECK_OK(rp_recv_start(comm, &word, 1, RP_I32, 1, 0, &request));
+    CHECK_OK(rp_request_notify(request, context, 7));
+    CHECK_OK(rp_completions_wait(context, -1, &token, 1, &count));
+    CHECK(count == 1 && token == 7);
+    CHECK_OK(rp_request_wait(&request));
+}
+
+static void a_token_wakes_who_waits_for_it(void) {
+    rp_completions *queue = NULL;
+    REQUIRE_OK(rp_completions_create(&queue));
+    alarm(60); /* ends the test where the wait does not */
+    for (int i = 0; i < 3; i++) world_run(2, &threaded, be_woken, queue);
+    alarm(0);
+    rp_completions_destroy(queue);
+}
+
+CASES({"a token wakes who waits for it", a_token_wakes_who_waits_for_it},
+      {"a wait may be short", a_wait_may_be_short},
       {"several threads may wait for one request", several_threads_may_wait_for_one_request},
       {"short waits add up to a timeout", short_waits_add_up_to_a_timeout},
       {"the timeout may change while somebody waits",

@@ -118,6 +118,36 @@ static void many_waiters(rp_comm *comm, int rank, int world, void *context) {
     }
 }
 
+/* What errors say of an operation under way, cut to whatever room there is. */
+static void describe(rp_comm *comm, int rank, int world, void *context) {
+    static const char wanted[] = "all-reduce 2, round 2 of 4 (scatter), chunk 1 of 1";
+    rp_collective_options options = {.algorithm = "sra"};
+    int32_t data[8] = {0};
+    rp_segment segment = {.data = data, .count = 8, .dtype = RP_I32};
+    rp_request *request = NULL;
+    (void)world, (void)context;
+    CHECK_OK(rp_barrier(comm));
+    if (rank) world_meet();
+    CHECK_OK(rp_all_reduce_start(comm, &segment, 1, &options, &request));
+    if (!rank) {
+        CHECK_EQ(rp_request_test(request), RP_PENDING);
+        for (size_t bytes = 1; bytes <= sizeof wanted; bytes++) {
+            char text[sizeof wanted + 80];
+            memset(text, '#', sizeof text);
+            rpi_request_text(request, text, bytes);
+            CHECK_MSG(!text[bytes - 1] && !strncmp(text, wanted, bytes - 1), "'%.*s'",
+                      (int)bytes, text);
+            for (size_t i = bytes; i < sizeof text; i++) CHECK(text[i] == '#');
+        }
+        world_meet();
+    }
+    CHECK_OK(rp_request_wait(&request));
+}
+
+static void errors_say_how_far_it_came(void) {
+    world_run(2, NULL, describe, NULL);
+}
+
 /* A thread that waits for a message drives, and so sends what another waits for: that one
  * learns of it at once, not when the first has what it wants, which here would be never. */
 static void wait_beside_a_driver(rp_comm *comm, int rank, int world, void *context) {
@@ -385,6 +415,7 @@ static void running_out_of_memory_is_heard_by_all(void) {
 CASES({"operations may be waited for in any order", operations_may_be_waited_for_in_any_order},
       {"a rank may be far ahead", a_rank_may_be_far_ahead},
       {"any thread may wait", any_thread_may_wait},
+      {"errors say how far it came", errors_say_how_far_it_came},
       {"who waits beside a driver is woken", who_waits_beside_a_driver_is_woken},
       {"requests can be tested", requests_can_be_tested},
       {"looking sets aside what is in the way", looking_sets_aside_what_is_in_the_way},

@@ -21,9 +21,11 @@ typedef struct rp_codec {
     uint32_t bucket;                   /**< Elements a scale; 0 where the codec has none. */
     uint8_t bits;                      /**< Bits an element; 0 where the dtype decides. */
     uint8_t rounding;                  /**< An rp_rounding. */
+    uint32_t option[2];                /**< The kind's own options; zeros where it has none. */
 } rp_codec;
 
-/** Where randomness and error feedback of one encoding come from. Zeros: none needed. */
+/** Where randomness and error feedback of one encoding come from. Zeros: none needed. Decoding
+ *  takes the seed, step, tensor and first of the encoding; it looks at nothing else. */
 typedef struct rp_encode_context {
     uint64_t seed;   /**< Of the run. */
     uint64_t step;   /**< Of the training loop, or a call counter. */
@@ -54,7 +56,8 @@ RP_API int rp_codec_supports(const rp_codec *codec, rp_dtype dtype);
 /** Elements a granule, at least 1. */
 RP_API size_t rp_codec_granule(const rp_codec *codec);
 
-/** Bytes that `count` elements encode to, known without the data. 0 for count 0. */
+/** The most bytes that `count` elements encode to, known without the data. 0 for count 0.
+ *  Codecs other than topk always give so many. */
 RP_API size_t rp_codec_encoded_bytes(const rp_codec *codec, rp_dtype dtype, size_t count);
 
 /** Encode `count` elements.
@@ -62,6 +65,7 @@ RP_API size_t rp_codec_encoded_bytes(const rp_codec *codec, rp_dtype dtype, size
  *  context: NULL for no randomness key and no error feedback (stochastic rounding then uses
  *  seed 0, step 0, tensor 0).
  *  out: rp_codec_encoded_bytes() bytes, any alignment; must not overlap x.
+ *  out_bytes: how many of them were written; NULL where that is not asked.
  *  NaN and infinity: codecs that treat each element alone keep them as they are. A bucket that
  *  holds one (or whose range leaves f32) decodes to NaN in every element, so that every rank
  *  sees the damage. Their residuals become 0. No finite element becomes an infinity.
@@ -71,19 +75,25 @@ RP_API size_t rp_codec_encoded_bytes(const rp_codec *codec, rp_dtype dtype, size
  *  not make, a NULL x or out, a residual for integers, or one for 1 bit with stochastic
  *  rounding, under which residuals double at every step. */
 RP_API rp_status rp_codec_encode(const rp_codec *codec, rp_dtype dtype, const void *x,
-                                 size_t count, const rp_encode_context *context, void *out);
+                                 size_t count, const rp_encode_context *context, void *out,
+                                 size_t *out_bytes);
 
 /** Decode `count` elements into y (count elements of dtype, overwritten).
- *  in, bytes: an encoding of exactly `count` elements; RP_CORRUPT when `bytes` is not the
- *  encoded size. Any bytes are accepted as levels and scales: no input can overrun y. Finite
- *  values beyond the range of f16 are stored as its largest finite value. */
+ *  in, bytes: an encoding of exactly `count` elements; RP_CORRUPT when the codec cannot have
+ *  made it: too long, too short, or places out of order. Any bytes are accepted as levels,
+ *  scales and values: no input can overrun y. Finite values beyond the range of f16 are stored
+ *  as its largest finite value.
+ *  context: that of the encoding, for codecs whose positions follow from it (randk); NULL:
+ *  zeros. */
 RP_API rp_status rp_codec_decode(const rp_codec *codec, rp_dtype dtype, const void *in,
-                                 size_t bytes, size_t count, void *y);
+                                 size_t bytes, size_t count, const rp_encode_context *context,
+                                 void *y);
 
 /** Decode and add: sum[i] += decoded[i]. The sum of f16 and bf16 data is kept in f32, so `sum`
  *  holds floats for f32, f16 and bf16, else elements of dtype (integers wrap around). */
 RP_API rp_status rp_codec_decode_add(const rp_codec *codec, rp_dtype dtype, const void *in,
-                                     size_t bytes, size_t count, void *sum);
+                                     size_t bytes, size_t count,
+                                     const rp_encode_context *context, void *sum);
 
 #ifdef __cplusplus
 }

@@ -97,6 +97,7 @@ class rp_codec(Structure):
         ("bucket", c_uint32),
         ("bits", c_uint8),
         ("rounding", c_uint8),
+        ("option", c_uint32 * 2),
     ]
 
 

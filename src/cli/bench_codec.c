@@ -81,17 +81,16 @@ static rp_status allocate(const settings *s, buffers *b) {
 
 /* One repeat of all three, interleaved so that a slow spell of the machine meets each alike. */
 static rp_status repeat(const settings *s, buffers *b, uint64_t step, double seconds[3]) {
-    size_t count = (size_t)s->count;
+    size_t count = (size_t)s->count, bytes = 0;
     rp_encode_context context = {
         .seed = (uint64_t)s->seed, .step = step, .residual = b->residual};
     int64_t start = rpi_now_ns();
     memcpy(b->copy, b->x, count * rp_dtype_bytes(s->dtype));
     int64_t copied = rpi_now_ns();
-    RP_TRY(rp_codec_encode(&s->codec, s->dtype, b->x, count, &context, b->encoded));
+    RP_TRY(rp_codec_encode(&s->codec, s->dtype, b->x, count, &context, b->encoded, &bytes));
     int64_t encoded = rpi_now_ns();
-    RP_TRY(rp_codec_decode_add(&s->codec, s->dtype, b->encoded,
-                               rp_codec_encoded_bytes(&s->codec, s->dtype, count), count,
-                               b->sum));
+    RP_TRY(
+        rp_codec_decode_add(&s->codec, s->dtype, b->encoded, bytes, count, &context, b->sum));
     int64_t decoded = rpi_now_ns();
     seconds[0] = rpi_seconds(copied - start);
     seconds[1] = rpi_seconds(encoded - copied);
@@ -99,13 +98,12 @@ static rp_status repeat(const settings *s, buffers *b, uint64_t step, double sec
     return RP_OK;
 }
 
-/* Relative L2 error of one encoding without error feedback. */
-static rp_status measure_error(const settings *s, buffers *b, double *out_error) {
-    size_t count = (size_t)s->count;
-    size_t bytes = rp_codec_encoded_bytes(&s->codec, s->dtype, count);
+/* Bytes and relative L2 error of one encoding without error feedback. */
+static rp_status measure_error(const settings *s, buffers *b, result *out) {
+    size_t count = (size_t)s->count, bytes = 0;
     rp_encode_context context = {.seed = (uint64_t)s->seed};
-    RP_TRY(rp_codec_encode(&s->codec, s->dtype, b->x, count, &context, b->encoded));
-    RP_TRY(rp_codec_decode(&s->codec, s->dtype, b->encoded, bytes, count, b->copy));
+    RP_TRY(rp_codec_encode(&s->codec, s->dtype, b->x, count, &context, b->encoded, &bytes));
+    RP_TRY(rp_codec_decode(&s->codec, s->dtype, b->encoded, bytes, count, &context, b->copy));
     double error = 0, norm = 0;
     for (size_t i = 0; i < count; i++) {
         double x = rpi_element_load(s->dtype, b->x, i),
@@ -113,7 +111,8 @@ static rp_status measure_error(const settings *s, buffers *b, double *out_error)
         error += difference * difference;
         norm += x * x;
     }
-    *out_error = norm > 0 ? sqrt(error / norm) : 0;
+    out->error = norm > 0 ? sqrt(error / norm) : 0;
+    out->encoded_bytes = bytes;
     return RP_OK;
 }
 
@@ -126,8 +125,7 @@ static rp_status measure(const settings *s, buffers *b, result *out) {
     }
     double bytes = (double)s->count * (double)rp_dtype_bytes(s->dtype);
     for (int k = 0; k < 3; k++) out->rates[k] = bytes / rpi_median(b->times[k], (int)s->iters);
-    out->encoded_bytes = rp_codec_encoded_bytes(&s->codec, s->dtype, (size_t)s->count);
-    return measure_error(s, b, &out->error);
+    return measure_error(s, b, out);
 }
 
 static void print_json(const settings *s, const result *r, const char *codec) {

@@ -275,8 +275,9 @@ static rp_status codec_loss(const measurement *m, double *out_loss) {
     if (!rpi_bench_is_lossy(m->bench)) return RP_OK;
     RP_TRY(rpi_alloc(bytes, "a sample", &encoded));
     widen_input(m, 0, 0, 0, PIECE, m->sums);
-    rp_status status = rp_codec_encode(codec, dtype, m->raw, PIECE, NULL, encoded);
-    if (status == RP_OK) status = rp_codec_decode(codec, dtype, encoded, bytes, PIECE, m->raw);
+    rp_status status = rp_codec_encode(codec, dtype, m->raw, PIECE, NULL, encoded, &bytes);
+    if (status == RP_OK)
+        status = rp_codec_decode(codec, dtype, encoded, bytes, PIECE, NULL, m->raw);
     rpi_serial_widen(dtype, m->raw, PIECE, m->widened);
     rpi_serial_compare(dtype, m->widened, m->sums, PIECE, &distance);
     *out_loss = rpi_distance_error(&distance);

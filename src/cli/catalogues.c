@@ -13,14 +13,19 @@
 
 #include <string.h>
 
+/* With the options it takes. */
 static rpi_entry codec_at(int index) {
-    static char names[16][16];
+    static char names[16][16], summaries[16][640];
     const rpi_codec_kind *kind = rpi_codec_at(index);
     if (!kind || index >= 16) return (rpi_entry){NULL, NULL};
-    if (!kind->bits_max) return (rpi_entry){kind->name, kind->summary};
+    char options[512];
+    snprintf(summaries[index], sizeof summaries[index],
+             kind->options ? "%s. Options: %s" : "%s", kind->summary,
+             rpi_codec_options_text(kind, options, sizeof options));
+    if (!kind->bits_max) return (rpi_entry){kind->name, summaries[index]};
     snprintf(names[index], sizeof names[index], "%s%d...%s%d", kind->name, kind->bits_min,
              kind->name, kind->bits_max);
-    return (rpi_entry){names[index], kind->summary};
+    return (rpi_entry){names[index], summaries[index]};
 }
 
 static rpi_entry algorithm_at(int index) {

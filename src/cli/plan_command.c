@@ -88,10 +88,10 @@ static rp_status measure_codec(const rp_codec *codec, rpi_cost_model *model) {
     double encode_s = 1e9, decode_s = 1e9;
     for (int i = 0; i < REPEATS && status == RP_OK; i++) {
         int64_t start = rpi_now_ns();
-        status = rp_codec_encode(codec, RP_F32, x, COUNT, NULL, encoded);
+        status = rp_codec_encode(codec, RP_F32, x, COUNT, NULL, encoded, &bytes);
         int64_t middle = rpi_now_ns();
         if (status == RP_OK)
-            status = rp_codec_decode_add(codec, RP_F32, encoded, bytes, COUNT, x);
+            status = rp_codec_decode_add(codec, RP_F32, encoded, bytes, COUNT, NULL, x);
         int64_t end = rpi_now_ns();
         if (rpi_seconds(middle - start) < encode_s) encode_s = rpi_seconds(middle - start);
         if (rpi_seconds(end - middle) < decode_s) decode_s = rpi_seconds(end - middle);

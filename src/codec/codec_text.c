@@ -12,9 +12,6 @@
 
 enum { NAMES_MAX = 64, WORD_BYTES = 48 };
 
-static const char *const option_names[] = {"bucket", "rounding", NULL};
-static const char *const rounding_names[] = {"nearest", "stochastic", NULL};
-
 /* Every name there is, with its bits, to suggest from. */
 typedef struct name_list {
     char names[NAMES_MAX][WORD_BYTES];
@@ -44,11 +41,28 @@ static const char *word_at(const void *context, int index) {
     return ((const char *const *)context)[index];
 }
 
+/* "fp32, bf16, fp16, q1 to q8, topk, randk or sign" */
+static const char *kinds_text(char *text, size_t bytes) {
+    const rpi_codec_kind *kind;
+    size_t used = 0;
+    text[0] = '\0';
+    for (int i = 0; (kind = rpi_codec_at(i)) != NULL && used < bytes; i++) {
+        const char *join = !i ? "" : rpi_codec_at(i + 1) ? ", " : " or ";
+        int more = kind->bits_max
+                       ? snprintf(text + used, bytes - used, "%s%s%d to %s%d", join, kind->name,
+                                  kind->bits_min, kind->name, kind->bits_max)
+                       : snprintf(text + used, bytes - used, "%s%s", join, kind->name);
+        used += (size_t)more;
+    }
+    return text;
+}
+
 static rp_status fail_unknown(const char *word) {
     name_list list;
-    char hint[96];
+    char hint[96], kinds[160];
     list_names(&list);
-    return RP_FAIL(INVALID, "codec '%s' is unknown; use fp32, bf16, fp16 or q1 to q8%s", word,
+    return RP_FAIL(INVALID, "codec '%s' is unknown; use %s%s", word,
+                   kinds_text(kinds, sizeof kinds),
                    rpi_suggest_text(word, name_at, &list, hint, sizeof hint));
 }
 
@@ -72,49 +86,74 @@ static rp_status parse_name(const char *word, rp_codec *codec) {
             return RP_FAIL(INVALID, "codec '%s': %s bits; %d to %d are allowed", word, digits,
                            kind->bits_min, kind->bits_max);
         if (*digits == '0') continue; /* one spelling a codec: q04 is none */
-        *codec = (rp_codec){kind, kind->default_bucket, (uint8_t)bits, RP_NEAREST};
+        *codec = rpi_codec_default(kind, (int)bits);
         return RP_OK;
     }
     if (!kind) return fail_unknown(word);
-    *codec = (rp_codec){kind, kind->default_bucket, 0, RP_NEAREST};
+    *codec = rpi_codec_default(kind, 0);
     return RP_OK;
 }
 
-static rp_status set_bucket(const char *value, rp_codec *codec) {
-    int64_t count;
-    RP_TRY(rpi_parse_count(value, &count));
-    if (count < 1 || count > rpi_codec_bucket_max(codec))
-        return RP_FAIL(
-            INVALID,
-            "bucket is %s; 1 to %u elements are allowed with %d bit%s (a bucket must "
-            "fit one frame)",
-            value, rpi_codec_bucket_max(codec), codec->bits, codec->bits == 1 ? "" : "s");
-    codec->bucket = (uint32_t)count;
+/* A bucket's limit is that of a frame, where that is less than the option's own. */
+static rp_status set_number(const rpi_codec_option *option, const char *value,
+                            rp_codec *codec) {
+    int64_t number;
+    char bits[24] = "";
+    RP_TRY(rpi_parse_count(value, &number));
+    uint32_t most = rpi_codec_option_max(codec, option);
+    if (codec->bits)
+        snprintf(bits, sizeof bits, " with %d bit%s", codec->bits, codec->bits == 1 ? "" : "s");
+    if (number < option->min || number > most)
+        return RP_FAIL(INVALID, "%s is %s; %u to %u %sare allowed%s%s", option->name, value,
+                       option->min, most, option->unit, bits,
+                       most < option->max ? " (a bucket must fit one frame)" : "");
+    rpi_codec_option_set(codec, option, (uint32_t)number);
     return RP_OK;
 }
 
-static rp_status set_rounding(const char *value, rp_codec *codec) {
-    for (int i = 0; rounding_names[i]; i++)
-        if (strcmp(value, rounding_names[i]) == 0) {
-            codec->rounding = (uint8_t)i;
+/* "a, b or c" */
+static const char *list_text(rpi_name_at at, const void *context, char *text, size_t bytes) {
+    size_t used = 0;
+    text[0] = '\0';
+    const char *word;
+    for (int i = 0; (word = at(context, i)) != NULL && used < bytes; i++)
+        used += (size_t)snprintf(text + used, bytes - used, "%s%s",
+                                 !i                   ? ""
+                                 : at(context, i + 1) ? ", "
+                                                      : " or ",
+                                 word);
+    return text;
+}
+
+static rp_status set_word(const rpi_codec_option *option, const char *value, rp_codec *codec) {
+    for (uint32_t i = 0; option->words[i]; i++)
+        if (strcmp(value, option->words[i]) == 0) {
+            rpi_codec_option_set(codec, option, i);
             return RP_OK;
         }
-    char hint[96];
-    return RP_FAIL(INVALID, "rounding '%s' is unknown; use nearest or stochastic%s", value,
-                   rpi_suggest_text(value, word_at, rounding_names, hint, sizeof hint));
+    char hint[96], words[160];
+    return RP_FAIL(INVALID, "%s '%s' is unknown; use %s%s", option->name, value,
+                   list_text(word_at, option->words, words, sizeof words),
+                   rpi_suggest_text(value, word_at, option->words, hint, sizeof hint));
+}
+
+static const char *option_name_at(const void *context, int index) {
+    const rpi_codec_option *option = rpi_codec_option_at(context, index);
+    return option ? option->name : NULL;
 }
 
 static rp_status set_option(const char *name, const char *value, rp_codec *codec) {
-    if (codec->kind->default_bucket && strcmp(name, "bucket") == 0)
-        return set_bucket(value, codec);
-    if (codec->kind->takes_rounding && strcmp(name, "rounding") == 0)
-        return set_rounding(value, codec);
-    if (!codec->kind->default_bucket && !codec->kind->takes_rounding)
-        return RP_FAIL(INVALID, "codec %s takes no options, so not '%s'", codec->kind->name,
-                       name);
-    char hint[96];
-    return RP_FAIL(INVALID, "codec option '%s' is unknown; use bucket or rounding%s", name,
-                   rpi_suggest_text(name, word_at, option_names, hint, sizeof hint));
+    const rpi_codec_kind *kind = codec->kind;
+    const rpi_codec_option *option = rpi_codec_option_find(kind, name);
+    if (option)
+        return option->words ? set_word(option, value, codec)
+                             : set_number(option, value, codec);
+    if (!kind->options)
+        return RP_FAIL(INVALID, "codec %s takes no options, so not '%s'", kind->name, name);
+    char hint[96], names[96];
+    return RP_FAIL(INVALID, "codec option '%s' is unknown; use %s%s", name,
+                   list_text(option_name_at, kind, names, sizeof names),
+                   rpi_suggest_text(name, option_name_at, kind, hint, sizeof hint));
 }
 
 /* Copy the word up to one of `stops`; NULL when it is empty or does not fit. */
@@ -137,12 +176,15 @@ static rp_status parse_options(const char *text, const char *rest, rp_codec *cod
         rest = take_word(rest + 1, ",", value);
         if (!rest) return RP_FAIL(INVALID, "codec '%s': option %s lacks a value", text, name);
         RP_TRY(set_option(name, value, codec));
-        unsigned option = strcmp(name, option_names[0]) == 0 ? 1 : 2;
+        unsigned option =
+            1u << (rpi_codec_option_find(codec->kind, name) - codec->kind->options);
         if (seen & option)
             return RP_FAIL(INVALID, "codec '%s': option %s comes twice", text, name);
         seen |= option;
     }
-    return RP_OK;
+    char fault[RPI_CODEC_FAULT_BYTES];
+    const char *why = rpi_codec_fault(codec, fault);
+    return why ? RP_FAIL(INVALID, "codec '%s': %s", text, why) : RP_OK;
 }
 
 rp_status rp_codec_parse(const char *text, rp_codec *codec) {
@@ -158,17 +200,35 @@ rp_status rp_codec_parse(const char *text, rp_codec *codec) {
     return RP_OK;
 }
 
+/* Numbers always, words where they are not the default. A frame's header does not carry them
+ * all: what it lacks is below the least that is allowed. */
+static bool is_written(const rp_codec *codec, const rpi_codec_option *option) {
+    uint32_t value = rpi_codec_option_get(codec, option);
+    if (!option->words) return value >= option->min;
+    return value <= option->max && value != option->initial;
+}
+
 const char *rp_codec_text(const rp_codec *codec, char *text, size_t bytes) {
     if (!text) {
         (void)RP_FAIL(INVALID, "there is nowhere to put the text of a codec");
         return "";
     }
     const rpi_codec_kind *kind = rpi_codec_kind_of(codec);
-    char bits[8] = "", bucket[24] = "";
+    const rpi_codec_option *option;
+    char bits[8] = "";
     if (kind->bits_max) snprintf(bits, sizeof bits, "%d", codec->bits);
-    if (kind->default_bucket) snprintf(bucket, sizeof bucket, ":bucket=%u", codec->bucket);
-    int stochastic = kind->takes_rounding && codec->rounding == RP_STOCHASTIC;
-    snprintf(text, bytes, "%s%s%s%s", kind->name, bits, bucket,
-             stochastic ? ",rounding=stochastic" : "");
+    int length = snprintf(text, bytes, "%s%s", kind->name, bits);
+    size_t used = (size_t)length;
+    char join = ':';
+    for (int i = 0; (option = rpi_codec_option_at(kind, i)) != NULL && used < bytes; i++) {
+        if (!is_written(codec, option)) continue;
+        uint32_t value = rpi_codec_option_get(codec, option);
+        length = option->words ? snprintf(text + used, bytes - used, "%c%s=%s", join,
+                                          option->name, option->words[value])
+                               : snprintf(text + used, bytes - used, "%c%s=%u", join,
+                                          option->name, value);
+        used += (size_t)length;
+        join = ',';
+    }
     return text;
 }

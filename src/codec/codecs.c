@@ -33,42 +33,19 @@ const rpi_codec_kind *rpi_codec_kind_of(const rp_codec *codec) {
     return codec && codec->kind ? codec->kind : catalogue[0];
 }
 
-uint32_t rpi_codec_bucket_max(const rp_codec *codec) {
-    const rpi_codec_kind *kind = rpi_codec_kind_of(codec);
-    if (!kind->default_bucket) return 0;
-    uint32_t fits = 1, too_many = 8 * RPI_BUCKET_BYTES_MAX; /* at least one bit an element */
-    while (too_many - fits > 1) {
-        rp_codec tried = *codec;
-        tried.bucket = fits + (too_many - fits) / 2;
-        if (kind->encoded_bytes(&tried, RP_F32, tried.bucket) <= RPI_BUCKET_BYTES_MAX)
-            fits = tried.bucket;
-        else
-            too_many = tried.bucket;
-    }
-    return fits;
-}
-
-static int bucket_is_sound(const rp_codec *codec, const rpi_codec_kind *kind) {
-    return codec->bucket >= 1 && codec->bucket <= 8 * RPI_BUCKET_BYTES_MAX &&
-           kind->encoded_bytes(codec, RP_F32, codec->bucket) <= RPI_BUCKET_BYTES_MAX;
-}
-
 /* A codec is a plain value that anybody can fill in wrongly. */
-static int is_sound(const rp_codec *codec) {
-    const rpi_codec_kind *kind = rpi_codec_kind_of(codec);
-    if (kind->bits_max && (codec->bits < kind->bits_min || codec->bits > kind->bits_max))
-        return 0;
-    if (kind->default_bucket && !bucket_is_sound(codec, kind)) return 0;
-    return !kind->takes_rounding || codec->rounding <= RP_STOCHASTIC;
+static bool is_sound(const rp_codec *codec) {
+    char why[RPI_CODEC_FAULT_BYTES];
+    return !rpi_codec_fault(codec, why);
 }
 
 static rp_status check(const rp_codec *codec, rp_dtype dtype, size_t count) {
     const rpi_codec_kind *kind = rpi_codec_kind_of(codec);
     if (count > RPI_ELEMENTS_MAX)
         return RP_FAIL(INVALID, "%zu elements are more than can be; is that negative?", count);
-    if (!is_sound(codec))
-        return RP_FAIL(INVALID, "codec %s with %d bits, bucket %u, rounding %d is none",
-                       kind->name, codec->bits, codec->bucket, codec->rounding);
+    char text[RPI_CODEC_FAULT_BYTES];
+    const char *why = rpi_codec_fault(codec, text);
+    if (why) return RP_FAIL(INVALID, "this codec %s is none: %s", kind->name, why);
     if (!kind->supports(codec, dtype))
         return RP_FAIL(UNSUPPORTED, "codec %s does not take elements of type %s", kind->name,
                        rp_dtype_name(dtype));
@@ -84,7 +61,8 @@ int rp_codec_is_exact(const rp_codec *codec, rp_dtype dtype) {
 }
 
 size_t rp_codec_granule(const rp_codec *codec) {
-    return rpi_codec_kind_of(codec)->default_bucket && codec->bucket ? codec->bucket : 1;
+    if (!codec || !codec->kind || !codec->bucket) return 1;
+    return rpi_codec_option_find(codec->kind, "bucket") ? codec->bucket : 1;
 }
 
 size_t rp_codec_encoded_bytes(const rp_codec *codec, rp_dtype dtype, size_t count) {
@@ -104,46 +82,61 @@ rp_status rpi_codec_check_feedback(const rp_codec *codec, rp_dtype dtype) {
     return RP_OK;
 }
 
+static const rp_encode_context no_context = {0};
+
 rp_status rp_codec_encode(const rp_codec *codec, rp_dtype dtype, const void *x, size_t count,
-                          const rp_encode_context *context, void *out) {
+                          const rp_encode_context *context, void *out, size_t *out_bytes) {
     RPI_FPENV_SCOPE;
-    static const rp_encode_context none = {0};
     RP_TRY(check(codec, dtype, count));
-    if (count == 0) return RP_OK;
-    if (!x || !out)
+    if (count && (!x || !out))
         return RP_FAIL(INVALID, "encoding %zu elements %s NULL", count, x ? "to" : "from");
-    if (!context) context = &none;
-    if (context->residual) RP_TRY(rpi_codec_check_feedback(codec, dtype));
-    rpi_codec_kind_of(codec)->encode(codec, rpi_cpu_isa(), dtype, x, count, context, out);
+    if (!context) context = &no_context;
+    if (count && context->residual) RP_TRY(rpi_codec_check_feedback(codec, dtype));
+    size_t bytes = 0;
+    if (count)
+        bytes = rpi_codec_kind_of(codec)->encode(codec, rpi_cpu_isa(), dtype, x, count, context,
+                                                 out);
+    if (out_bytes) *out_bytes = bytes;
     return RP_OK;
 }
 
-static rp_status check_encoding(const rp_codec *codec, rp_dtype dtype, const void *in,
-                                size_t bytes, size_t count, const void *y) {
+rp_status rpi_codec_check_encoding(const rp_codec *codec, rp_dtype dtype, const void *in,
+                                   size_t bytes, size_t count) {
+    const rpi_codec_kind *kind = rpi_codec_kind_of(codec);
+    size_t most = rp_codec_encoded_bytes(codec, dtype, count);
+    bool varies = count && kind->varies;
+    if (varies ? bytes > most : bytes != most)
+        return RP_FAIL(CORRUPT,
+                       "%zu elements of type %s take %s%zu bytes in codec %s; %zu came", count,
+                       rp_dtype_name(dtype), varies ? "at most " : "", most, kind->name, bytes);
+    return varies ? kind->check(codec, dtype, in, bytes, count) : RP_OK;
+}
+
+static rp_status check_decode(const rp_codec *codec, rp_dtype dtype, const void *in,
+                              size_t bytes, size_t count, const void *y) {
     RP_TRY(check(codec, dtype, count));
-    size_t wanted = rp_codec_encoded_bytes(codec, dtype, count);
-    if (bytes != wanted)
-        return RP_FAIL(CORRUPT, "%zu elements of type %s take %zu bytes in codec %s; %zu came",
-                       count, rp_dtype_name(dtype), wanted, rpi_codec_kind_of(codec)->name,
-                       bytes);
     if (count && (!in || !y))
         return RP_FAIL(INVALID, "decoding %zu elements %s NULL", count, in ? "to" : "from");
-    return RP_OK;
+    return rpi_codec_check_encoding(codec, dtype, in, bytes, count);
 }
 
 rp_status rp_codec_decode(const rp_codec *codec, rp_dtype dtype, const void *in, size_t bytes,
-                          size_t count, void *y) {
+                          size_t count, const rp_encode_context *context, void *y) {
     RPI_FPENV_SCOPE;
-    RP_TRY(check_encoding(codec, dtype, in, bytes, count, y));
-    if (count) rpi_codec_kind_of(codec)->decode(codec, rpi_cpu_isa(), dtype, in, count, y);
+    RP_TRY(check_decode(codec, dtype, in, bytes, count, y));
+    if (count)
+        rpi_codec_kind_of(codec)->decode(codec, rpi_cpu_isa(), dtype, in, count,
+                                         context ? context : &no_context, y);
     return RP_OK;
 }
 
 rp_status rp_codec_decode_add(const rp_codec *codec, rp_dtype dtype, const void *in,
-                              size_t bytes, size_t count, void *sum) {
+                              size_t bytes, size_t count, const rp_encode_context *context,
+                              void *sum) {
     RPI_FPENV_SCOPE;
-    RP_TRY(check_encoding(codec, dtype, in, bytes, count, sum));
+    RP_TRY(check_decode(codec, dtype, in, bytes, count, sum));
     if (count)
-        rpi_codec_kind_of(codec)->decode_add(codec, rpi_cpu_isa(), dtype, in, count, sum);
+        rpi_codec_kind_of(codec)->decode_add(codec, rpi_cpu_isa(), dtype, in, count,
+                                             context ? context : &no_context, sum);
     return RP_OK;
 }

@@ -29,8 +29,8 @@ static void encode_f64_feedback(const double *x, size_t count, float *residual, 
     }
 }
 
-static void exact_encode(const rp_codec *codec, rpi_isa isa, rp_dtype dtype, const void *x,
-                         size_t count, const rp_encode_context *context, void *out) {
+static size_t exact_encode(const rp_codec *codec, rpi_isa isa, rp_dtype dtype, const void *x,
+                           size_t count, const rp_encode_context *context, void *out) {
     (void)codec;
     if (!context->residual)
         memcpy(out, x, rp_dtype_bytes(dtype) * count);
@@ -38,11 +38,12 @@ static void exact_encode(const rp_codec *codec, rpi_isa isa, rp_dtype dtype, con
         encode_f64_feedback(x, count, context->residual, out);
     else
         rpi_convert_feedback(dtype, dtype, isa, x, count, context->residual, out);
+    return rp_dtype_bytes(dtype) * count;
 }
 
 static void exact_decode(const rp_codec *codec, rpi_isa isa, rp_dtype dtype, const void *in,
-                         size_t count, void *y) {
-    (void)codec, (void)isa;
+                         size_t count, const rp_encode_context *context, void *y) {
+    (void)codec, (void)isa, (void)context;
     memcpy(y, in, rp_dtype_bytes(dtype) * count);
 }
 
@@ -68,8 +69,8 @@ static void add_bool(const uint8_t *in, size_t count, uint8_t *sum) {
 }
 
 static void exact_decode_add(const rp_codec *codec, rpi_isa isa, rp_dtype dtype, const void *in,
-                             size_t count, void *sum) {
-    (void)codec;
+                             size_t count, const rp_encode_context *context, void *sum) {
+    (void)codec, (void)context;
     switch (dtype) {
     case RP_F32:
     case RP_F16:

@@ -56,21 +56,22 @@ static int bf16_is_exact(const rp_codec *codec, rp_dtype dtype) {
     return dtype == RP_BF16;
 }
 
-static void bf16_encode(const rp_codec *codec, rpi_isa isa, rp_dtype dtype, const void *x,
-                        size_t count, const rp_encode_context *context, void *out) {
+static size_t bf16_encode(const rp_codec *codec, rpi_isa isa, rp_dtype dtype, const void *x,
+                          size_t count, const rp_encode_context *context, void *out) {
     (void)codec;
     half_encode(RP_BF16, isa, dtype, x, count, context->residual, out);
+    return 2 * count;
 }
 
 static void bf16_decode(const rp_codec *codec, rpi_isa isa, rp_dtype dtype, const void *in,
-                        size_t count, void *y) {
-    (void)codec;
+                        size_t count, const rp_encode_context *context, void *y) {
+    (void)codec, (void)context;
     half_decode(RP_BF16, isa, dtype, in, count, y);
 }
 
 static void bf16_decode_add(const rp_codec *codec, rpi_isa isa, rp_dtype dtype, const void *in,
-                            size_t count, void *sum) {
-    (void)codec, (void)dtype;
+                            size_t count, const rp_encode_context *context, void *sum) {
+    (void)codec, (void)dtype, (void)context;
     rpi_convert(RP_BF16, isa)->widen_add(in, count, sum);
 }
 
@@ -79,21 +80,22 @@ static int fp16_is_exact(const rp_codec *codec, rp_dtype dtype) {
     return dtype == RP_F16;
 }
 
-static void fp16_encode(const rp_codec *codec, rpi_isa isa, rp_dtype dtype, const void *x,
-                        size_t count, const rp_encode_context *context, void *out) {
+static size_t fp16_encode(const rp_codec *codec, rpi_isa isa, rp_dtype dtype, const void *x,
+                          size_t count, const rp_encode_context *context, void *out) {
     (void)codec;
     half_encode(RP_F16, isa, dtype, x, count, context->residual, out);
+    return 2 * count;
 }
 
 static void fp16_decode(const rp_codec *codec, rpi_isa isa, rp_dtype dtype, const void *in,
-                        size_t count, void *y) {
-    (void)codec;
+                        size_t count, const rp_encode_context *context, void *y) {
+    (void)codec, (void)context;
     half_decode(RP_F16, isa, dtype, in, count, y);
 }
 
 static void fp16_decode_add(const rp_codec *codec, rpi_isa isa, rp_dtype dtype, const void *in,
-                            size_t count, void *sum) {
-    (void)codec, (void)dtype;
+                            size_t count, const rp_encode_context *context, void *sum) {
+    (void)codec, (void)dtype, (void)context;
     rpi_convert(RP_F16, isa)->widen_add(in, count, sum);
 }
 

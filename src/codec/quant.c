@@ -174,8 +174,8 @@ static void encode_bucket(encoder *e, size_t begin, size_t count, uint8_t *out) 
         encode_flat(e, begin, count, scale.min, out + SCALE_BYTES);
 }
 
-static void quant_encode(const rp_codec *codec, rpi_isa isa, rp_dtype dtype, const void *x,
-                         size_t count, const rp_encode_context *context, void *out) {
+static size_t quant_encode(const rp_codec *codec, rpi_isa isa, rp_dtype dtype, const void *x,
+                           size_t count, const rp_encode_context *context, void *out) {
     encoder e; /* its buffers are filled when they are needed */
     e.codec = codec;
     e.kernels = kernels_for(isa);
@@ -193,6 +193,7 @@ static void quant_encode(const rp_codec *codec, rpi_isa isa, rp_dtype dtype, con
     size_t stride = bucket_bytes(codec, codec->bucket);
     for (size_t i = 0; i < count; i += codec->bucket, to += stride)
         encode_bucket(&e, i, least(count - i, codec->bucket), to);
+    return quant_encoded_bytes(codec, dtype, count);
 }
 
 /* ---- decode -------------------------------------------------------------------------- */
@@ -224,7 +225,8 @@ static void decode_bucket(const rp_codec *codec, const rpi_quant_kernels *kernel
 }
 
 static void quant_decode(const rp_codec *codec, rpi_isa isa, rp_dtype dtype, const void *in,
-                         size_t count, void *y) {
+                         size_t count, const rp_encode_context *context, void *y) {
+    (void)context;
     const rpi_quant_kernels *kernels = kernels_for(isa);
     const rpi_convert_kernels *convert = dtype == RP_F32 ? NULL : rpi_convert(dtype, isa);
     const uint8_t *from = in;
@@ -235,8 +237,8 @@ static void quant_decode(const rp_codec *codec, rpi_isa isa, rp_dtype dtype, con
 }
 
 static void quant_decode_add(const rp_codec *codec, rpi_isa isa, rp_dtype dtype, const void *in,
-                             size_t count, void *sum) {
-    (void)dtype; /* sums of all three are floats */
+                             size_t count, const rp_encode_context *context, void *sum) {
+    (void)dtype, (void)context; /* sums of all three types are floats */
     const rpi_quant_kernels *kernels = kernels_for(isa);
     const uint8_t *from = in;
     size_t stride = bucket_bytes(codec, codec->bucket);
@@ -245,14 +247,25 @@ static void quant_decode_add(const rp_codec *codec, rpi_isa isa, rp_dtype dtype,
                                 least(count - i, codec->bucket), (float *)sum + i);
 }
 
+static const char *const roundings[] = {"nearest", "stochastic", NULL};
+
+static const rpi_codec_option options[] = {
+    RPI_CODEC_BUCKET(512, 8 * RPI_BUCKET_BYTES_MAX, "elements that share a scale"),
+    {.name = "rounding",
+     .words = roundings,
+     .help = "of levels; stochastic is unbiased",
+     .max = RP_STOCHASTIC,
+     RPI_CODEC_FIELD(rounding)},
+    {0},
+};
+
 const rpi_codec_kind rpi_codec_quant = {
     .name = "q",
     .summary = "max-min bucket quantiser, 1 to 8 bits an element, two f32 scales a bucket",
     .wire_id = 4,
     .bits_min = 1,
     .bits_max = 8,
-    .default_bucket = 512,
-    .takes_rounding = 1,
+    .options = options,
     .supports = quant_supports,
     .is_exact = quant_is_exact,
     .encoded_bytes = quant_encoded_bytes,

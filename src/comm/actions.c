@@ -142,24 +142,32 @@ typedef struct encoding {
     int slot, part, role, level;
 } encoding;
 
-static rp_status encode_part(rpi_chunk *chunk, encoding e, void *out) {
+/* Without role and residual, as decoding takes it. */
+static rp_encode_context context_of(const rp_request *request, const rpi_piece *piece) {
+    return (rp_encode_context){.seed = request->seed,
+                               .step = request->step,
+                               .tensor = piece->run->tensor,
+                               .first = piece->run->first + piece->offset};
+}
+
+/* *out_bytes: how many were written, no more than rpi_cut_part_bytes(). */
+static rp_status encode_part(rpi_chunk *chunk, encoding e, void *out, size_t *out_bytes) {
     const rp_request *request = chunk->request;
     unsigned char *bytes = out;
     rpi_piece piece;
     for (rpi_walk walk = walk_part(chunk, e.part, e.level); rpi_walk_next(&walk, &piece);) {
-        const rpi_run *run = piece.run;
-        rp_encode_context context = {.seed = request->seed,
-                                     .step = request->step,
-                                     .tensor = run->tensor,
-                                     .role =
-                                         (uint32_t)e.role + 2 * (uint32_t)request->comm->rank,
-                                     .first = run->first + piece.offset,
-                                     .residual = piece.residual};
+        rp_encode_context context = context_of(request, &piece);
+        context.role = (uint32_t)e.role + 2 * (uint32_t)request->comm->rank;
+        context.residual = piece.residual;
         const void *values = NULL;
+        size_t written = 0, ahead = piece.varies ? RPI_LENGTH_BYTES : 0;
         RP_TRY(encoder_input(chunk, e.slot, e.part, &piece, &values));
-        RP_TRY(rp_codec_encode(piece.codec, run->dtype, values, piece.count, &context, bytes));
-        bytes += piece.bytes;
+        RP_TRY(rp_codec_encode(piece.codec, piece.run->dtype, values, piece.count, &context,
+                               bytes + ahead, &written));
+        if (ahead) rpi_piece_put_length(bytes, written);
+        bytes += ahead + written;
     }
+    *out_bytes = (size_t)(bytes - (unsigned char *)out);
     return RP_OK;
 }
 
@@ -194,47 +202,59 @@ static rp_status run_encode(rpi_chunk *chunk, const rpi_action *action) {
     *wire = (rpi_wire){.state = RPI_WIRE_BLOCK,
                        .readers = wire->readers,
                        .block = block,
-                       .data = block->payload,
-                       .bytes = bytes};
-    return encode_part(chunk, encoding_of(action), block->payload);
+                       .data = block->payload};
+    RP_TRY(encode_part(chunk, encoding_of(action), block->payload, &wire->bytes));
+    block->bytes = wire->bytes;
+    return RP_OK;
 }
 
 /* ---- bytes to values ---- */
 
+/* What one piece's bytes are, and where in them it is. */
+typedef struct arrived {
+    const rp_request *request;
+    const rpi_piece *piece;
+    const void *bytes;
+    size_t length;
+} arrived;
+
 /* Into an accumulator of another dtype codecs can only add. */
-static rp_status decode_piece(const rpi_piece *piece, const void *bytes, void *values,
-                              rp_dtype dtype) {
+static rp_status decode_piece(const arrived *from, void *values, rp_dtype dtype) {
+    const rpi_piece *piece = from->piece;
     const rpi_run *run = piece->run;
+    rp_encode_context context = context_of(from->request, piece);
     if (dtype == run->dtype)
-        return rp_codec_decode(piece->codec, run->dtype, bytes, piece->bytes, piece->count,
-                               values);
+        return rp_codec_decode(piece->codec, run->dtype, from->bytes, from->length,
+                               piece->count, &context, values);
     if (rp_codec_is_exact(piece->codec, run->dtype)) {
-        rpi_values_convert(bytes, run->dtype, values, dtype, piece->count);
+        rpi_values_convert(from->bytes, run->dtype, values, dtype, piece->count);
         return RP_OK;
     }
     memset(values, 0, piece->count * rp_dtype_bytes(dtype));
-    return rp_codec_decode_add(piece->codec, run->dtype, bytes, piece->bytes, piece->count,
-                               values);
+    return rp_codec_decode_add(piece->codec, run->dtype, from->bytes, from->length,
+                               piece->count, &context, values);
 }
 
 /* Bytes of an exact codec are the elements themselves, and lossy ones only add. */
-static rp_status combine_piece(const rpi_piece *piece, const void *bytes, void *values,
-                               rp_reduction reduction) {
+static rp_status combine_piece(const arrived *from, void *values) {
+    const rpi_piece *piece = from->piece;
     const rpi_run *run = piece->run;
+    rp_encode_context context = context_of(from->request, piece);
     if (!rp_codec_is_exact(piece->codec, run->dtype))
-        return rp_codec_decode_add(piece->codec, run->dtype, bytes, piece->bytes, piece->count,
-                                   values);
-    rpi_reduce(reduction, rpi_cpu_isa(), run->dtype, bytes, piece->count, values);
+        return rp_codec_decode_add(piece->codec, run->dtype, from->bytes, from->length,
+                                   piece->count, &context, values);
+    rpi_reduce(from->request->reduce, rpi_cpu_isa(), run->dtype, from->bytes, piece->count,
+               values);
     return RP_OK;
 }
 
-static rp_status add_decoded(rpi_chunk *chunk, const rpi_action *action, const rpi_piece *piece,
-                             const void *bytes) {
-    rp_dtype wide = rpi_sum_dtype(piece->run->dtype);
+static rp_status add_decoded(rpi_chunk *chunk, const rpi_action *action, const arrived *from) {
+    rp_dtype wide = rpi_sum_dtype(from->piece->run->dtype);
     void *values = NULL;
-    RP_TRY(scratch_for(chunk->request->comm, piece->count * rp_dtype_bytes(wide), &values));
-    RP_TRY(decode_piece(piece, bytes, values, wide));
-    return add_weighed(chunk, action, piece, values);
+    RP_TRY(
+        scratch_for(chunk->request->comm, from->piece->count * rp_dtype_bytes(wide), &values));
+    RP_TRY(decode_piece(from, values, wide));
+    return add_weighed(chunk, action, from->piece, values);
 }
 
 static rp_status decode_part(rpi_chunk *chunk, const rpi_action *action, bool add) {
@@ -243,13 +263,15 @@ static rp_status decode_part(rpi_chunk *chunk, const rpi_action *action, bool ad
     for (rpi_walk walk = walk_part(chunk, action->part, action->level);
          rpi_walk_next(&walk, &piece);) {
         void *values = values_at(chunk, action->into, action->part, &piece);
+        size_t length = rpi_piece_take_length(&piece, &bytes);
+        arrived from = {chunk->request, &piece, bytes, length};
         if (add && action->weight.over)
-            RP_TRY(add_decoded(chunk, action, &piece, bytes));
+            RP_TRY(add_decoded(chunk, action, &from));
         else if (add)
-            RP_TRY(combine_piece(&piece, bytes, values, chunk->request->reduce));
+            RP_TRY(combine_piece(&from, values));
         else
-            RP_TRY(decode_piece(&piece, bytes, values, slot_dtype(action->into, piece.run)));
-        bytes += piece.bytes;
+            RP_TRY(decode_piece(&from, values, slot_dtype(action->into, piece.run)));
+        bytes += length;
     }
     return RP_OK;
 }
@@ -279,18 +301,21 @@ size_t rpi_action_bytes(const rp_request *request, uint32_t chunk, const rpi_act
     return rpi_cut_part_bytes(&request->cut, chunk, action->part, action->level);
 }
 
-static rp_status fill_frame(rpi_chunk *chunk, const rpi_action *action, size_t bytes,
-                            void *payload) {
+/* *out_bytes: of payload, no more than rpi_action_bytes(). */
+static rp_status fill_frame(rpi_chunk *chunk, const rpi_action *action, void *payload,
+                            size_t *out_bytes) {
+    *out_bytes = 0;
     if (action->from == RPI_SLOT_TOKEN) return RP_OK;
-    if (action->encodes) return encode_part(chunk, encoding_of(action), payload);
+    if (action->encodes) return encode_part(chunk, encoding_of(action), payload, out_bytes);
     const rpi_wire *wire = wire_of(chunk, action->from);
     if (wire->state == RPI_WIRE_VALUES) {
         const rpi_wire_plan *plan =
             &chunk->request->routine->wires[action->from - RPI_SLOT_WIRE];
         encoding again = {plan->source, action->part, plan->role, plan->level};
-        return encode_part(chunk, again, payload);
+        return encode_part(chunk, again, payload, out_bytes);
     }
-    memcpy(payload, wire->data, bytes);
+    memcpy(payload, wire->data, wire->bytes);
+    *out_bytes = wire->bytes;
     return RP_OK;
 }
 
@@ -328,7 +353,7 @@ static rp_status run_send(rpi_chunk *chunk, const rpi_action *action) {
         if (status != RP_PENDING) rpi_peer_break(comm, rank, status);
         return RP_PENDING;
     }
-    RP_TRY(fill_frame(chunk, action, bytes, (unsigned char *)region + RPI_FRAME_HEADER_BYTES));
+    RP_TRY(fill_frame(chunk, action, (unsigned char *)region + RPI_FRAME_HEADER_BYTES, &bytes));
     status = post_frame(chunk, action, kind, peer->link, region, bytes);
     if (status < 0) rpi_peer_break(comm, rank, status);
     rpi_flow_sent(chunk, action, bytes, kind);

@@ -18,7 +18,22 @@ static uint32_t sign_codec(uint32_t crc, const rpi_run *run) {
     crc = add_number(crc, rpi_codec_kind_of(&run->codec)->wire_id);
     crc = add_number(crc, run->codec.bits);
     crc = add_number(crc, run->codec.bucket);
-    return add_number(crc, run->codec.rounding);
+    crc = add_number(crc, run->codec.rounding);
+    const rpi_codec_kind *kind = rpi_codec_kind_of(&run->codec);
+    const rpi_codec_option *option;
+    for (int i = 0; (option = rpi_codec_option_at(kind, i)) != NULL; i++)
+        if (option->offset >= offsetof(rp_codec, option))
+            crc = add_number(crc, rpi_codec_option_get(&run->codec, option));
+    return crc;
+}
+
+/* Positions that follow from the context must be the same everywhere. */
+static uint32_t sign_context(uint32_t crc, const rp_request *request, const rpi_run *run) {
+    if (!rpi_codec_kind_of(&run->codec)->uses_context) return crc;
+    crc = add_number(crc, request->seed);
+    crc = add_number(crc, request->step);
+    crc = add_number(crc, run->tensor);
+    return add_number(crc, run->first);
 }
 
 static bool has_blocks(const rp_request *request) {
@@ -26,12 +41,15 @@ static bool has_blocks(const rp_request *request) {
 }
 
 /* Of blocks a rank knows only those it sends or receives: their lengths travel in frames. */
-static uint32_t sign_cut(uint32_t crc, const rpi_cut *cut, bool blocks) {
+static uint32_t sign_cut(uint32_t crc, const rp_request *request) {
+    const rpi_cut *cut = &request->cut;
+    bool blocks = has_blocks(request);
     crc = add_number(crc,
                      (uint64_t)(blocks ? cut->split.piece_bytes : (size_t)cut->split.chunks));
     for (size_t i = 0; i < cut->count; i++) {
         crc = add_number(crc, blocks ? 0 : cut->runs[i].count);
         crc = sign_codec(crc, &cut->runs[i]);
+        crc = sign_context(crc, request, &cut->runs[i]);
     }
     return crc;
 }
@@ -43,7 +61,7 @@ static uint32_t signature(const rp_request *request) {
     crc = add_number(crc, (uint64_t)schedule->root);
     crc = add_number(crc, (uint64_t)request->reduce);
     crc = add_number(crc, request->comm->window);
-    return sign_cut(crc, &request->cut, has_blocks(request));
+    return sign_cut(crc, request);
 }
 
 /* A byte for both: the collective in its low half, how it combines in the other. */
@@ -138,20 +156,22 @@ const char *rpi_posted_text(const rpi_frame_header *header, char *text, size_t b
 /* Frames say no more than rpi_posted_text(): what else there is to differ in, as it is here. */
 static const char *rest_text(const rp_request *request, char *text, size_t bytes) {
     const rpi_schedule *schedule = &request->routine->schedule;
-    char root[32] = "";
+    char root[32] = "", codec[64] = "";
+    if (request->cut.count) rp_codec_text(&request->cut.runs[0].codec, codec, sizeof codec);
     if (rpi_collective_has_root(request->collective))
         snprintf(root, sizeof root, "root %d, ", schedule->root);
     snprintf(text, bytes,
-             " (they differ in segments, algorithm, root, rounding or chunks; rank %d: "
-             "%zu segments, algorithm %s, %s%d chunks, %zu in flight)",
-             request->comm->rank, request->cut.count, schedule->algorithm->name, root,
+             " (they differ in segments, rounding or other options of codecs, seed, step, "
+             "algorithm, root or chunks; rank %d: %zu segments, %s, algorithm %s, %s%d chunks, "
+             "%zu in flight)",
+             request->comm->rank, request->cut.count, codec, schedule->algorithm->name, root,
              request->cut.split.chunks, request->comm->window);
     return text;
 }
 
 const char *rpi_disagreement_text(const rp_request *request, const rpi_frame_header *header,
                                   int rank, char *text, size_t bytes) {
-    char theirs[160], ours[160], rest[200] = "";
+    char theirs[160], ours[160], rest[288] = "";
     if (rpi_request_is_same(request, header)) {
         const rpi_run *run = block_of(request, header);
         snprintf(text, bytes, "rank %d sends %llu %s to rank %d, which expects %zu", rank,

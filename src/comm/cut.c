@@ -2,7 +2,10 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "codec/codec.h"
 #include "comm/values.h"
+
+#include <string.h>
 
 rp_status rpi_cut_reserve(rpi_cut *cut, size_t count) {
     if (count > cut->room) {
@@ -18,8 +21,10 @@ rp_status rpi_cut_reserve(rpi_cut *cut, size_t count) {
 
 static size_t describe_runs(rpi_cut *cut) {
     size_t bytes = 0;
+    cut->varies = false;
     for (size_t i = 0; i < cut->count; i++) {
         const rpi_run *run = &cut->runs[i];
+        cut->varies |= rpi_codec_kind_of(&run->codec)->varies;
         size_t granule = rp_codec_granule(&run->codec);
         cut->segments[i] = (rpi_split_segment){
             .count = run->count,
@@ -38,13 +43,20 @@ static rp_status make_blocks(rpi_cut *cut, size_t piece_bytes, size_t limit_byte
     return rpi_split_init_blocks(cut->segments, (int)cut->count, piece_bytes, &cut->split);
 }
 
-/* In a frame: at most, or as it is. */
+static size_t most_of(size_t a, size_t b) {
+    return a > b ? a : b;
+}
+
+/* In a frame: at most, with lengths, or as it is. */
 static size_t largest_part(const rpi_cut *cut) {
     size_t largest = rpi_split_largest(&cut->split);
-    for (int chunk = 0; cut->inside && chunk < cut->split.chunks; chunk++)
+    if (!cut->inside && !cut->varies) return largest;
+    for (int chunk = 0; chunk < cut->split.chunks; chunk++)
         for (int part = 0; part < cut->split.parts; part++) {
-            size_t bytes = rpi_cut_part_values(cut, (uint32_t)chunk, part);
-            if (bytes > largest) largest = bytes;
+            uint32_t c = (uint32_t)chunk;
+            if (cut->inside) largest = most_of(largest, rpi_cut_part_values(cut, c, part));
+            if (cut->varies)
+                largest = most_of(largest, rpi_cut_part_bytes(cut, c, part, RPI_LEVEL_WORLD));
         }
     return largest;
 }
@@ -102,6 +114,7 @@ bool rpi_walk_next(rpi_walk *walk, rpi_piece *out_piece) {
                     .offset = range.first,
                     .count = range.count,
                     .bytes = rp_codec_encoded_bytes(codec, run->dtype, range.count),
+                    .varies = rpi_codec_kind_of(codec)->varies,
                     .sum_offset = walk->sum_offset};
     walk->sum_offset += rpi_align_up(range.count * rp_dtype_bytes(rpi_sum_dtype(run->dtype)));
     return true;
@@ -111,8 +124,46 @@ size_t rpi_cut_part_bytes(const rpi_cut *cut, uint32_t chunk, int part, int leve
     size_t bytes = 0;
     rpi_piece piece;
     for (rpi_walk walk = rpi_cut_walk(cut, chunk, part, level); rpi_walk_next(&walk, &piece);)
-        bytes += piece.bytes;
+        bytes += piece.bytes + (piece.varies ? RPI_LENGTH_BYTES : 0);
     return bytes;
+}
+
+/* ---- encodings of any length ---- */
+
+void rpi_piece_put_length(void *at, size_t length) {
+    uint32_t number = (uint32_t)length;
+    memcpy(at, &number, RPI_LENGTH_BYTES);
+}
+
+size_t rpi_piece_take_length(const rpi_piece *piece, const unsigned char **bytes) {
+    if (!piece->varies) return piece->bytes;
+    uint32_t length;
+    memcpy(&length, *bytes, RPI_LENGTH_BYTES);
+    *bytes += RPI_LENGTH_BYTES;
+    return length;
+}
+
+static rp_status check_piece(const rpi_piece *piece, const unsigned char **at,
+                             const unsigned char *end) {
+    if (end - *at < (piece->varies ? RPI_LENGTH_BYTES : 0))
+        return RP_FAIL(CORRUPT, "it ends before the length of an encoding");
+    size_t length = rpi_piece_take_length(piece, at), left = (size_t)(end - *at);
+    if (length > left)
+        return RP_FAIL(CORRUPT, "an encoding of %zu bytes has %zu left", length, left);
+    const unsigned char *in = *at;
+    *at += length;
+    if (!piece->varies) return RP_OK;
+    return rpi_codec_check_encoding(piece->codec, piece->run->dtype, in, length, piece->count);
+}
+
+rp_status rpi_cut_check_part(const rpi_cut *cut, uint32_t chunk, int part, int level,
+                             const void *payload, size_t bytes) {
+    const unsigned char *at = payload, *end = at + bytes;
+    rpi_piece piece;
+    for (rpi_walk walk = rpi_cut_walk(cut, chunk, part, level); rpi_walk_next(&walk, &piece);)
+        RP_TRY(check_piece(&piece, &at, end));
+    if (at == end) return RP_OK;
+    return RP_FAIL(CORRUPT, "%zu bytes are behind its last encoding", (size_t)(end - at));
 }
 
 size_t rpi_cut_part_values(const rpi_cut *cut, uint32_t chunk, int part) {

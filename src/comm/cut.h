@@ -26,6 +26,7 @@ typedef struct rpi_cut {
     rpi_split_segment *segments; /* what plan knows of the runs */
     size_t count, room;
     rpi_split split;
+    bool varies;  /* some encodings may be shorter than their pieces' bytes */
     bool inside;  /* parts also travel as they are (RPI_LEVEL_HOST): they fit a frame so, too */
     void *staged; /* inputs that are not the caller's: owned; NULL for none */
 } rpi_cut;
@@ -36,7 +37,8 @@ typedef struct rpi_piece {
     const rp_codec *codec; /* of the level that was asked for */
     float *residual;       /* of the piece's first element; NULL: no error feedback */
     size_t offset, count;  /* in the run */
-    size_t bytes;          /* encoded */
+    size_t bytes;          /* encoded, at most */
+    bool varies;           /* may be less: its length stands before it */
     size_t sum_offset;     /* bytes into the part's accumulator */
 } rpi_piece;
 
@@ -46,6 +48,15 @@ typedef struct rpi_walk {
     rpi_split_cursor cursor;
     size_t sum_offset;
 } rpi_walk;
+
+/* Of the length before an encoding that may be shorter than it could be. */
+enum { RPI_LENGTH_BYTES = 4 };
+void rpi_piece_put_length(void *at, size_t length);
+/* How long a piece's encoding is; *bytes is moved on to where it begins. */
+size_t rpi_piece_take_length(const rpi_piece *piece, const unsigned char **bytes);
+/* RP_CORRUPT, with the reason: these are not the encodings of a part. */
+rp_status rpi_cut_check_part(const rpi_cut *cut, uint32_t chunk, int part, int level,
+                             const void *payload, size_t bytes);
 
 /* Room for `count` runs, kept for the next operation. */
 rp_status rpi_cut_reserve(rpi_cut *cut, size_t count);
@@ -59,7 +70,7 @@ void rpi_cut_free(rpi_cut *cut);
 
 rpi_walk rpi_cut_walk(const rpi_cut *cut, uint32_t chunk, int part, int level);
 bool rpi_walk_next(rpi_walk *walk, rpi_piece *out_piece);
-/* Encoded by the codec of a level; as they are. */
+/* Encoded by the codec of a level, at most; as they are. */
 size_t rpi_cut_part_bytes(const rpi_cut *cut, uint32_t chunk, int part, int level);
 size_t rpi_cut_part_values(const rpi_cut *cut, uint32_t chunk, int part);
 /* Of blocks, whose other ranks may need more or fewer chunks: this part ends before this chunk,

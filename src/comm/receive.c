@@ -49,7 +49,7 @@ bool rpi_receive_is_future(const rp_comm *comm, int rank, const rpi_frame_header
 
 void rpi_receive_fail_mismatch(rp_request *request, int rank, const rpi_frame_header *header) {
     rp_comm *comm = request->comm;
-    char words[320];
+    char words[448];
     rpi_disagreement_text(request, header, rank, words, sizeof words);
     if (request->collective == RPI_SENDRECV)
         rpi_comm_fail_text(comm, RP_MISMATCH, rank, "%s", words);
@@ -112,29 +112,45 @@ static rp_status find_place(rp_comm *comm, int rank, const rpi_frame_header *hea
     return RP_OK;
 }
 
-/* The RECV that the next frame of this chunk from this rank belongs to; -1: it is not due. */
+static rp_status fail_part(const rp_request *request, int rank, const rpi_frame_header *header,
+                           size_t bytes, const char *why) {
+    char text[160];
+    rpi_comm_fail_text(
+        request->comm, RP_CORRUPT, rank,
+        "rank %d sent part %d in %zu bytes, which is not what comes next in %s%s%s", rank,
+        (int)header->part, bytes, rpi_request_text(request, text, sizeof text), why ? ": " : "",
+        why ? why : "");
+    return RP_CORRUPT;
+}
+
+/* Encodings of any length are read when they are due; of all others the length says it. */
+static rp_status check_part(const rpi_chunk *chunk, const rpi_action *action,
+                            const void *payload, size_t bytes) {
+    const rpi_cut *cut = &chunk->request->cut;
+    if (!cut->varies || action->into == RPI_SLOT_TOKEN) return RP_OK;
+    return rpi_cut_check_part(cut, chunk->index, action->part, action->level, payload, bytes);
+}
+
+/* The RECV that the next frame of this chunk from this rank belongs to; RP_PENDING: it is not
+ * due. */
 static rp_status find_recv(rpi_chunk *chunk, int rank, const rpi_frame_header *header,
-                           size_t bytes, int *out_action) {
+                           const void *payload, size_t bytes, int *out_action) {
     const rp_request *request = chunk->request;
     const rpi_routine *routine = request->routine;
     int peer = rpi_request_peer(request, rank);
     int first = routine->first_recv[peer], count = routine->first_recv[peer + 1] - first;
-    if (chunk->received[peer] < count) {
-        int index = routine->recvs[first + chunk->received[peer]];
-        const rpi_action *action = &routine->action[index];
-        size_t expected = rpi_action_bytes(request, chunk->index, action);
-        if (rpi_request_recv_part(request, header) == action->part && bytes == expected) {
-            if (!(chunk->ready[index / 64] >> (index % 64) & 1)) return RP_PENDING;
-            *out_action = index;
-            return RP_OK;
-        }
-    }
-    char text[160];
-    rpi_comm_fail_text(request->comm, RP_CORRUPT, rank,
-                       "rank %d sent part %d in %zu bytes, which is not what comes next in %s",
-                       rank, (int)header->part, bytes,
-                       rpi_request_text(request, text, sizeof text));
-    return RP_CORRUPT;
+    if (chunk->received[peer] >= count) return fail_part(request, rank, header, bytes, NULL);
+    int index = routine->recvs[first + chunk->received[peer]];
+    const rpi_action *action = &routine->action[index];
+    size_t most = rpi_action_bytes(request, chunk->index, action);
+    bool fits = request->cut.varies ? bytes <= most : bytes == most;
+    if (!fits || rpi_request_recv_part(request, header) != action->part)
+        return fail_part(request, rank, header, bytes, NULL);
+    if (!(chunk->ready[index / 64] >> (index % 64) & 1)) return RP_PENDING;
+    if (check_part(chunk, action, payload, bytes) != RP_OK)
+        return fail_part(request, rank, header, bytes, rp_last_error()->message);
+    *out_action = index;
+    return RP_OK;
 }
 
 /* Make the bytes the RECV's wire slot; the wire is the caller's to point at them. */
@@ -166,7 +182,8 @@ bool rpi_receive_aside(rpi_chunk *chunk, int index) {
     rpi_frames *frames = &chunk->aside[peer];
     const rpi_block *first = frames->first;
     if (!first) return false;
-    if (find_recv(chunk, rank, &first->header, first->bytes, &next) != RP_OK) return false;
+    if (find_recv(chunk, rank, &first->header, first->payload, first->bytes, &next) != RP_OK)
+        return false;
     rpi_block *block = rpi_frames_pop(frames);
     rpi_wire *wire = finish_recv(chunk, rank, next);
     if (wire)
@@ -401,7 +418,8 @@ static bool take_head(rp_comm *comm, int rank) {
     if (find_place(comm, rank, &peer->header, &chunk) != RP_OK) return false;
     /* Earlier frames of the chunk that lie aside come first. */
     if (chunk->aside[rpi_request_peer(chunk->request, rank)].first) return false;
-    if (find_recv(chunk, rank, &peer->header, bytes, &index) != RP_OK) return false;
+    const void *payload = (const unsigned char *)peer->head + RPI_FRAME_HEADER_BYTES;
+    if (find_recv(chunk, rank, &peer->header, payload, bytes, &index) != RP_OK) return false;
     rpi_flow_placed(chunk->request, rank, &peer->header, bytes);
     rpi_wire *wire = finish_recv(chunk, rank, index);
     if (!wire) {
@@ -413,7 +431,7 @@ static bool take_head(rp_comm *comm, int rank) {
     *wire = (rpi_wire){.state = RPI_WIRE_FRAME,
                        .readers = wire->readers,
                        .peer = rank,
-                       .data = (const unsigned char *)peer->head + RPI_FRAME_HEADER_BYTES,
+                       .data = payload,
                        .bytes = bytes};
     return true;
 }

@@ -111,7 +111,7 @@ void rpi_reduce(rp_reduction reduction, rpi_isa isa, rp_dtype dtype, const void 
     if (dtype == RP_BOOL) reduction = of_bools(reduction);
     if (rpi_reduction_adds(reduction)) {
         /* The bytes of the exact codec are the elements: its decode-and-add adds arrays. */
-        rpi_codec_at(0)->decode_add(NULL, isa, dtype, in, count, into);
+        rpi_codec_at(0)->decode_add(NULL, isa, dtype, in, count, &(rp_encode_context){0}, into);
         return;
     }
     if (dtype == RP_F16 || dtype == RP_BF16) {

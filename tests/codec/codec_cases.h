@@ -8,6 +8,28 @@
 
 #include <stdlib.h>
 
+static inline int codec_has(const rpi_codec_kind *kind, const char *option) {
+    return rpi_codec_option_find(kind, option) != NULL;
+}
+
+/* Options of the kind's own: as they are by default, least, and in between. */
+static inline int codec_vary_own(rp_codec *codec, int way) {
+    const rpi_codec_option *option;
+    int own = 0;
+    for (int i = 0; (option = rpi_codec_option_at(codec->kind, i)) != NULL; i++) {
+        if (option->offset < offsetof(rp_codec, option)) continue;
+        uint32_t values[] = {option->initial, option->min, (option->min + option->max) / 3};
+        rpi_codec_option_set(codec, option, values[way % 3]);
+        own++;
+    }
+    return own;
+}
+
+static inline int codec_is_sound(const rp_codec *codec) {
+    char why[RPI_CODEC_FAULT_BYTES];
+    return !rpi_codec_fault(codec, why);
+}
+
 /* Every kind of the catalogue, every number of bits, several buckets, both roundings. */
 static inline int codec_cases(rp_codec *codecs, int capacity) {
     static const uint32_t buckets[] = {1, 7, 16, 33, 64, 100, 512, 1500};
@@ -15,12 +37,15 @@ static inline int codec_cases(rp_codec *codecs, int capacity) {
     const rpi_codec_kind *kind;
     for (int k = 0; (kind = rpi_codec_at(k)) != NULL; k++)
         for (int bits = kind->bits_min; bits <= kind->bits_max; bits++)
-            for (int b = 0; b < (kind->default_bucket ? 8 : 1); b++)
-                for (int rounding = 0; rounding <= kind->takes_rounding; rounding++)
-                    if (count < capacity)
-                        codecs[count++] =
-                            (rp_codec){kind, kind->default_bucket ? buckets[b] : 0,
-                                       (uint8_t)bits, (uint8_t)rounding};
+            for (int b = 0; b < (codec_has(kind, "bucket") ? 8 : 1); b++)
+                for (int way = 0; way < (codec_has(kind, "rounding") ? 2 : 3); way++) {
+                    rp_codec codec = rpi_codec_default(kind, bits);
+                    if (codec_has(kind, "bucket")) codec.bucket = buckets[b];
+                    if (codec_has(kind, "rounding")) codec.rounding = (uint8_t)way;
+                    int own = codec_vary_own(&codec, way);
+                    if (way && !own && !codec_has(kind, "rounding")) continue;
+                    if (count < capacity && codec_is_sound(&codec)) codecs[count++] = codec;
+                }
     return count;
 }
 

@@ -82,6 +82,8 @@ static void wrong_texts_say_what_is_wrong(void) {
         {"q4:rounding=", "rounding lacks a value"},
         {"fp32:bucket=512", "takes no options"},
         {"bf16:", "write options as option=value"},
+        {"q4:k=3", "codec option 'k' is unknown; use bucket or rounding"},
+        {"q4:rounding=up", "rounding 'up' is unknown; use nearest or stochastic"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         rp_codec codec = {.bits = 77};
@@ -105,7 +107,35 @@ static void a_small_buffer_gets_a_cut_text(void) {
     CHECK(strcmp(rp_codec_text(&zeros, text, sizeof text), "fp32") == 0);
 }
 
+/* What a kind says of its options is what parsing allows, and the default what it gives. */
+static void options_are_what_they_say(void) {
+    const rpi_codec_kind *kind;
+    const rpi_codec_option *option;
+    for (int k = 0; (kind = rpi_codec_at(k)) != NULL; k++)
+        for (int i = 0; (option = rpi_codec_option_at(kind, i)) != NULL; i++) {
+            rp_codec codec = rpi_codec_default(kind, kind->bits_min);
+            char why[RPI_CODEC_FAULT_BYTES], text[512];
+            CHECK(rpi_codec_fault(&codec, why) == NULL);
+            CHECK_EQ(rpi_codec_option_get(&codec, option), option->initial);
+            CHECK(rpi_codec_option_find(kind, option->name) == option);
+            CHECK(strstr(rpi_codec_options_text(kind, text, sizeof text), option->name));
+            CHECK(strstr(text, option->help));
+            uint32_t most = rpi_codec_option_max(&codec, option);
+            rpi_codec_option_set(&codec, option, most + 1);
+            CHECK_MSG(rpi_codec_fault(&codec, why) && strstr(why, option->name), "%s: %s",
+                      option->name, why);
+            CHECK_EQ(rp_codec_encoded_bytes(&codec, RP_F32, 8), 0);
+        }
+    char text[512];
+    rp_codec q4;
+    REQUIRE_OK(rp_codec_parse("q4", &q4));
+    CHECK(strcmp(rpi_codec_options_text(q4.kind, text, sizeof text),
+                 "bucket=512 (1 to 2097088): elements that share a scale; rounding=nearest "
+                 "(nearest, stochastic): of levels; stochastic is unbiased") == 0);
+}
+
 CASES({"texts_parse_to_what_they_say", texts_parse_to_what_they_say},
       {"every_codec_reads_its_own_text_back", every_codec_reads_its_own_text_back},
       {"wrong_texts_say_what_is_wrong", wrong_texts_say_what_is_wrong},
+      {"options_are_what_they_say", options_are_what_they_say},
       {"a_small_buffer_gets_a_cut_text", a_small_buffer_gets_a_cut_text})

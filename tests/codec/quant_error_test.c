@@ -37,9 +37,9 @@ static void free_world(world *w) {
 static void quantised(world *w, const rp_codec *codec, const float *x, size_t count, float *y,
                       int add) {
     size_t bytes = rp_codec_encoded_bytes(codec, RP_F32, count);
-    CHECK_OK(rp_codec_encode(codec, RP_F32, x, count, NULL, w->wire));
-    CHECK_OK(add ? rp_codec_decode_add(codec, RP_F32, w->wire, bytes, count, y)
-                 : rp_codec_decode(codec, RP_F32, w->wire, bytes, count, y));
+    CHECK_OK(rp_codec_encode(codec, RP_F32, x, count, NULL, w->wire, NULL));
+    CHECK_OK(add ? rp_codec_decode_add(codec, RP_F32, w->wire, bytes, count, NULL, y)
+                 : rp_codec_decode(codec, RP_F32, w->wire, bytes, count, NULL, y));
 }
 
 typedef void (*simulation)(world *w, const rp_codec *codec, int owner, size_t at, size_t count);
@@ -108,7 +108,8 @@ static void meet(const figure *figures, size_t count) {
             const figure *f = &figures[i];
             if (f->ranks != ranks) continue;
             if (!w.ranks) w = make_world(ranks);
-            rp_codec codec = {rpi_codec_by_wire_id(4), f->bucket, (uint8_t)f->bits, 0};
+            rp_codec codec = rpi_codec_default(rpi_codec_by_wire_id(4), f->bits);
+            codec.bucket = f->bucket;
             double error = relative_error(&w, &codec, f->slice);
             CHECK_MSG(fabs(error - f->wanted) <= 0.03 * f->wanted,
                       "figure %zu: %d bits, bucket %u, %d ranks: %.4g, reference %.4g", i,
@@ -175,10 +176,10 @@ static void track_step(track *t, const rp_codec *codec, rp_dtype dtype, uint64_t
     codec_fill(t->x, dtype, TRACKED, INPUT_NORMAL, rng);
     memset(t->fed, 0, sizeof t->fed);
     REQUIRE_OK(rp_codec_decode_add(&exact, dtype, t->x, TRACKED * rp_dtype_bytes(dtype),
-                                   TRACKED, t->fed));
+                                   TRACKED, NULL, t->fed));
     rp_encode_context context = {.seed = 3, .step = step, .residual = t->residual};
-    REQUIRE_OK(rp_codec_encode(codec, dtype, t->x, TRACKED, &context, t->wire));
-    REQUIRE_OK(rp_codec_decode(codec, RP_F32, t->wire, bytes, TRACKED, t->y));
+    REQUIRE_OK(rp_codec_encode(codec, dtype, t->x, TRACKED, &context, t->wire, NULL));
+    REQUIRE_OK(rp_codec_decode(codec, RP_F32, t->wire, bytes, TRACKED, NULL, t->y));
     for (int i = 0; i < TRACKED; i++) {
         t->in[i] += (double)t->fed[i];
         t->out[i] += (double)t->y[i];
@@ -207,8 +208,9 @@ static void error_feedback_tracks_the_sum(void) {
     for (int bits = 1; bits <= 8; bits++)
         for (int d = 0; d < 3; d++)
             for (int rounding = 0; rounding <= (bits > 1); rounding++) {
-                rp_codec codec = {rpi_codec_by_wire_id(4), 128, (uint8_t)bits,
-                                  (uint8_t)rounding};
+                rp_codec codec = rpi_codec_default(rpi_codec_by_wire_id(4), bits);
+                codec.bucket = 128;
+                codec.rounding = (uint8_t)rounding;
                 sum_is_tracked(&codec, dtypes[d], &rng);
             }
 }

@@ -27,7 +27,7 @@ static int number_of(const rp_codec *codec, rp_encode_context context, uint64_t 
         float x[3] = {0, 255, 1.0f - (float)middle * 0x1p-16f};
         uint8_t wire[11];
         context.first = element - 2;
-        CHECK_OK(rp_codec_encode(codec, RP_F32, x, 3, &context, wire));
+        CHECK_OK(rp_codec_encode(codec, RP_F32, x, 3, &context, wire, NULL));
         if (wire[10] == 1)
             low = middle;
         else
@@ -58,7 +58,7 @@ static void known_levels(void) {
     rp_codec q8 = stochastic("q8");
     uint8_t wire[20];
     rp_encode_context context = {.seed = 5, .step = 2, .tensor = 9, .role = 3, .first = 1000};
-    REQUIRE_OK(rp_codec_encode(&q8, RP_F32, x, 12, &context, wire));
+    REQUIRE_OK(rp_codec_encode(&q8, RP_F32, x, 12, &context, wire, NULL));
     for (int i = 0; i < 20; i++) CHECK_EQ(wire[i], wanted[i]);
 }
 
@@ -89,13 +89,13 @@ static void names_key_the_numbers(void) {
     const rp_encode_context contexts[] = {
         {0},           {.seed = 1}, {.seed = 1ull << 32}, {.step = 1}, {.step = 1ull << 32},
         {.tensor = 1}, {.role = 1}};
-    REQUIRE_OK(rp_codec_encode(&q4, RP_F32, x, 512, NULL, wire[0]));
+    REQUIRE_OK(rp_codec_encode(&q4, RP_F32, x, 512, NULL, wire[0], NULL));
     for (int i = 1; i < 7; i++)
-        REQUIRE_OK(rp_codec_encode(&q4, RP_F32, x, 512, &contexts[i], wire[i]));
+        REQUIRE_OK(rp_codec_encode(&q4, RP_F32, x, 512, &contexts[i], wire[i], NULL));
     for (int i = 0; i < 7; i++)
         for (int k = 0; k < i; k++) CHECK(!codec_same(wire[i], wire[k], 264));
     uint8_t again[264];
-    REQUIRE_OK(rp_codec_encode(&q4, RP_F32, x, 512, &contexts[0], again));
+    REQUIRE_OK(rp_codec_encode(&q4, RP_F32, x, 512, &contexts[0], again, NULL));
     CHECK(codec_same(again, wire[0], 264));
 }
 
@@ -117,8 +117,8 @@ static void unbiased_with(int bits) {
     codec_fill(x, RP_F32, ELEMENTS, INPUT_NORMAL, &rng);
     for (uint64_t step = 0; step < STEPS; step++) {
         rp_encode_context context = {.seed = 1, .step = step, .tensor = 4};
-        REQUIRE_OK(rp_codec_encode(&codec, RP_F32, x, ELEMENTS, &context, wire));
-        REQUIRE_OK(rp_codec_decode(&codec, RP_F32, wire, bytes, ELEMENTS, y));
+        REQUIRE_OK(rp_codec_encode(&codec, RP_F32, x, ELEMENTS, &context, wire, NULL));
+        REQUIRE_OK(rp_codec_decode(&codec, RP_F32, wire, bytes, ELEMENTS, NULL, y));
         for (int i = 0; i < ELEMENTS; i++) sum[i] += y[i];
     }
     memcpy(&min, wire, 4), memcpy(&unit, wire + 4, 4);

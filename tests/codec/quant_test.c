@@ -58,7 +58,8 @@ static void known_bytes(void) {
         rp_codec codec = q(known[i].bits, known[i].bucket);
         uint8_t wire[40];
         CHECK_EQ(rp_codec_encoded_bytes(&codec, RP_F32, known[i].count), known[i].bytes);
-        REQUIRE_OK(rp_codec_encode(&codec, RP_F32, known[i].x, known[i].count, NULL, wire));
+        REQUIRE_OK(
+            rp_codec_encode(&codec, RP_F32, known[i].x, known[i].count, NULL, wire, NULL));
         for (size_t k = 0; k < known[i].bytes; k++)
             CHECK_MSG(wire[k] == known[i].wanted[k], "case %zu: byte %zu is %02x, not %02x", i,
                       k, wire[k], known[i].wanted[k]);
@@ -81,8 +82,8 @@ static void nearest_is_within_half_a_step(void) {
         uint8_t wire[400];
         codec_fill(x, RP_F32, 300, INPUT_NORMAL, &rng);
         size_t bytes = rp_codec_encoded_bytes(&codec, RP_F32, 300);
-        REQUIRE_OK(rp_codec_encode(&codec, RP_F32, x, 300, NULL, wire));
-        REQUIRE_OK(rp_codec_decode(&codec, RP_F32, wire, bytes, 300, y));
+        REQUIRE_OK(rp_codec_encode(&codec, RP_F32, x, 300, NULL, wire, NULL));
+        REQUIRE_OK(rp_codec_decode(&codec, RP_F32, wire, bytes, 300, NULL, y));
         float min = x[0], max = x[0];
         for (int i = 0; i < 300; i++) min = fminf(min, x[i]), max = fmaxf(max, x[i]);
         float step = (max - min) / (float)((1 << bits) - 1);
@@ -100,8 +101,8 @@ static void constant_buckets_are_exact(void) {
             for (int i = 0; i < 70; i++) x[i] = values[v];
             rp_encode_context context = {.residual = residual};
             size_t bytes = rp_codec_encoded_bytes(&codec, RP_F32, 70);
-            REQUIRE_OK(rp_codec_encode(&codec, RP_F32, x, 70, &context, wire));
-            REQUIRE_OK(rp_codec_decode(&codec, RP_F32, wire, bytes, 70, y));
+            REQUIRE_OK(rp_codec_encode(&codec, RP_F32, x, 70, &context, wire, NULL));
+            REQUIRE_OK(rp_codec_decode(&codec, RP_F32, wire, bytes, 70, NULL, y));
             CHECK(codec_same(x, y, sizeof x));
             for (int i = 0; i < 70; i++) CHECK(residual[i] == 0);
         }
@@ -112,9 +113,9 @@ static void pass(const rp_codec *codec, const float x[8], float *residual, float
     uint8_t wire[16] = {0};
     rp_encode_context context = {.residual = residual};
     memset(y, 0, 8 * sizeof *y);
-    REQUIRE_OK(rp_codec_encode(codec, RP_F32, x, 8, &context, wire));
-    REQUIRE_OK(
-        rp_codec_decode(codec, RP_F32, wire, rp_codec_encoded_bytes(codec, RP_F32, 8), 8, y));
+    REQUIRE_OK(rp_codec_encode(codec, RP_F32, x, 8, &context, wire, NULL));
+    REQUIRE_OK(rp_codec_decode(codec, RP_F32, wire, rp_codec_encoded_bytes(codec, RP_F32, 8), 8,
+                               NULL, y));
 }
 
 /* A gradient of 1e-30 keeps its relative precision; one in the subnormals loses at most
@@ -180,8 +181,8 @@ static void damage_is_one_bucket_wide(void) {
             for (int i = 0; i < 300; i++) x[i] = (float)(i % 10), residual[i] = 0.25f;
             x[at] = bad[k];
             rp_encode_context context = {.residual = residual};
-            REQUIRE_OK(rp_codec_encode(&codec, RP_F32, x, 300, &context, wire));
-            REQUIRE_OK(rp_codec_decode(&codec, RP_F32, wire, bytes, 300, y));
+            REQUIRE_OK(rp_codec_encode(&codec, RP_F32, x, 300, &context, wire, NULL));
+            REQUIRE_OK(rp_codec_decode(&codec, RP_F32, wire, bytes, 300, NULL, y));
             for (int i = 0; i < 300; i++) {
                 int inside = i >= 100 && i < 200;
                 CHECK(inside ? isnan(y[i]) && residual[i] == 0 : isfinite(y[i]));
@@ -198,13 +199,13 @@ static void f16_is_never_overflowed(void) {
     for (int i = 0; i < 8; i++) x[i] = rp_f32_to_f16(i % 2 ? 65504.0f : -65504.0f);
     residual[1] = 90000.0f;
     rp_encode_context context = {.residual = residual};
-    REQUIRE_OK(rp_codec_encode(&codec, RP_F16, x, 8, &context, wire));
-    REQUIRE_OK(rp_codec_decode(&codec, RP_F16, wire, sizeof wire, 8, y));
+    REQUIRE_OK(rp_codec_encode(&codec, RP_F16, x, 8, &context, wire, NULL));
+    REQUIRE_OK(rp_codec_decode(&codec, RP_F16, wire, sizeof wire, 8, NULL, y));
     for (int i = 0; i < 8; i++) CHECK((y[i] & 0x7fff) <= 0x7bff);
     CHECK_EQ(y[1], 0x7bff);
     CHECK_EQ(y[0], 0xfbff);
     /* Sums are made in f32, where nothing was cut. */
-    REQUIRE_OK(rp_codec_decode_add(&codec, RP_F16, wire, sizeof wire, 8, sum));
+    REQUIRE_OK(rp_codec_decode_add(&codec, RP_F16, wire, sizeof wire, 8, NULL, sum));
     CHECK_NEAR(sum[1], 155504.0, 0.05);
 }
 
@@ -219,8 +220,8 @@ static void hostile_scales_decode(void) {
         float y[4];
         uint16_t half[4];
         memcpy(wire, scales[i], 8);
-        REQUIRE_OK(rp_codec_decode(&codec, RP_F32, wire, sizeof wire, 4, y));
-        REQUIRE_OK(rp_codec_decode(&codec, RP_F16, wire, sizeof wire, 4, half));
+        REQUIRE_OK(rp_codec_decode(&codec, RP_F32, wire, sizeof wire, 4, NULL, y));
+        REQUIRE_OK(rp_codec_decode(&codec, RP_F16, wire, sizeof wire, 4, NULL, half));
         int damaged = !isfinite(scales[i][0]) || !isfinite(scales[i][1]);
         for (int k = 0; k < 4; k++) CHECK(isnan(y[k]) == damaged);
     }

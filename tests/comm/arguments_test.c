@@ -114,20 +114,20 @@ static void codecs(void) {
     LEGAL(rp_codec_supports, CHECK_EQ(rp_codec_supports(&broken, RP_F32), 0));
     LEGAL(rp_codec_granule, CHECK_EQ(rp_codec_granule(NULL), 1));
     LEGAL(rp_codec_encoded_bytes, CHECK_EQ(rp_codec_encoded_bytes(NULL, RP_F32, NEGATIVE), 0));
-    REFUSES("from NULL", rp_codec_encode, &q4, RP_F32, NULL, 4, NULL, bytes);
-    REFUSES("to NULL", rp_codec_encode, &q4, RP_F32, x, 4, NULL, NULL);
-    REFUSES("negative", rp_codec_encode, &q4, RP_F32, x, NEGATIVE, NULL, bytes);
-    REFUSES("77 bits", rp_codec_encode, &broken, RP_F32, x, 4, NULL, bytes);
-    REFUSES("feedback", rp_codec_encode, NULL, RP_I32, x, 4, &feedback, bytes);
-    REFUSES("from NULL", rp_codec_decode, &q4, RP_F32, NULL, size, 4, x);
-    REFUSES("to NULL", rp_codec_decode, &q4, RP_F32, bytes, size, 4, NULL);
-    REFUSES("negative", rp_codec_decode, &q4, RP_F32, bytes, size, NEGATIVE, x);
-    REFUSES("from NULL", rp_codec_decode_add, &q4, RP_F32, NULL, size, 4, x);
-    REFUSES("to NULL", rp_codec_decode_add, &q4, RP_F32, bytes, size, 4, NULL);
-    REFUSES("77 bits", rp_codec_decode_add, &broken, RP_F32, bytes, size, 4, x);
-    CHECK_OK(rp_codec_encode(&q4, RP_F32, NULL, 0, NULL, NULL));
-    CHECK_OK(rp_codec_decode(&q4, RP_F32, NULL, 0, 0, NULL));
-    CHECK_OK(rp_codec_decode_add(&q4, RP_F32, NULL, 0, 0, NULL));
+    REFUSES("from NULL", rp_codec_encode, &q4, RP_F32, NULL, 4, NULL, bytes, NULL);
+    REFUSES("to NULL", rp_codec_encode, &q4, RP_F32, x, 4, NULL, NULL, NULL);
+    REFUSES("negative", rp_codec_encode, &q4, RP_F32, x, NEGATIVE, NULL, bytes, NULL);
+    REFUSES("77 bits", rp_codec_encode, &broken, RP_F32, x, 4, NULL, bytes, NULL);
+    REFUSES("feedback", rp_codec_encode, NULL, RP_I32, x, 4, &feedback, bytes, NULL);
+    REFUSES("from NULL", rp_codec_decode, &q4, RP_F32, NULL, size, 4, NULL, x);
+    REFUSES("to NULL", rp_codec_decode, &q4, RP_F32, bytes, size, 4, NULL, NULL);
+    REFUSES("negative", rp_codec_decode, &q4, RP_F32, bytes, size, NEGATIVE, NULL, x);
+    REFUSES("from NULL", rp_codec_decode_add, &q4, RP_F32, NULL, size, 4, NULL, x);
+    REFUSES("to NULL", rp_codec_decode_add, &q4, RP_F32, bytes, size, 4, NULL, NULL);
+    REFUSES("77 bits", rp_codec_decode_add, &broken, RP_F32, bytes, size, 4, NULL, x);
+    CHECK_OK(rp_codec_encode(&q4, RP_F32, NULL, 0, NULL, NULL, NULL));
+    CHECK_OK(rp_codec_decode(&q4, RP_F32, NULL, 0, 0, NULL, NULL));
+    CHECK_OK(rp_codec_decode_add(&q4, RP_F32, NULL, 0, 0, NULL, NULL));
 }
 
 static void use_store_wrongly(const rp_store *store) {

@@ -27,7 +27,8 @@ typedef struct settings {
 
 #define FIELD(name) offsetof(settings, name)
 static const rpi_option options[] = {
-    RPI_ROW_CODEC(FIELD(codec_text), NULL, "q4", "codec, as q4:bucket=512,rounding=stochastic"),
+    RPI_ROW_CODEC(FIELD(codec_text), NULL, "q4",
+                  "codec, as q4:bucket=512,rounding=stochastic or topk:k=32,bucket=4096"),
     {"count", NULL, NULL, RPI_OPTION_COUNT, FIELD(count), "25000000", 1, 1e10, "N", "elements",
      NULL},
     {"dtype", NULL, NULL, RPI_OPTION_TEXT, FIELD(dtype_text), "f32", 0, 0, "TYPE",

@@ -191,7 +191,7 @@ void rpi_bench_print_json(const rpi_bench *bench, const rpi_bench_row *row);
     RPI_ROW_ALGORITHM(RPI_BENCH_FIELD(algorithm), NULL,                                        \
                       "as redpoll info lists them; chosen by cost when absent", NULL)
 #define RPI_BENCH_CODEC_OPTION                                                                 \
-    RPI_ROW_CODEC(RPI_BENCH_FIELD(codec_text), NULL, "fp32", "codec; fp32 is exact")
+    RPI_ROW_CODEC(RPI_BENCH_FIELD(codec_text), NULL, "fp32", "codec; fp32 is exact, redpoll info lists all")
 #define RPI_BENCH_REDUCE_OPTION                                                                \
     {"reduce", "o", NULL, RPI_OPTION_TEXT, RPI_BENCH_FIELD(reduce_text), "sum", 0, 0, "NAME", \
      "sum, avg, product, min, max, band, bor, bxor or premul-sum", rpi_check_reduction}

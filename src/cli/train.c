@@ -103,7 +103,7 @@ static const rpi_option options[] = {
     {"strategy", NULL, "parallelism.strategy", RPI_OPTION_TEXT, FIELD(strategy), "all-reduce",
      0, 0, "NAME", "all-reduce, or single for one rank", NULL},
     RPI_ROW_CODEC(FIELD(codec), "communication.codec", "fp32",
-                  "of gradients: fp32 (exact), bf16, fp16, q1 ... q8, "
+                  "of gradients: fp32 (exact), bf16, fp16, q1 ... q8, topk, randk, sign; "
                   "q4:bucket=1024,rounding=stochastic"),
     RPI_ROW_ALGORITHM(FIELD(algorithm), "communication.algorithm",
                       "of the all-reduce: ring or sra; chosen when absent",

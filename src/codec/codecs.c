@@ -8,13 +8,12 @@
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "the wire is little-endian, and so must the processor be");
 
-extern const rpi_codec_kind rpi_codec_exact, rpi_codec_half[2], rpi_codec_quant;
+extern const rpi_codec_kind rpi_codec_exact, rpi_codec_half[2], rpi_codec_quant, rpi_codec_topk,
+    rpi_codec_randk, rpi_codec_sign;
 
 static const rpi_codec_kind *const catalogue[] = {
-    &rpi_codec_exact,
-    &rpi_codec_half[0],
-    &rpi_codec_half[1],
-    &rpi_codec_quant,
+    &rpi_codec_exact, &rpi_codec_half[0], &rpi_codec_half[1], &rpi_codec_quant,
+    &rpi_codec_topk,  &rpi_codec_randk,   &rpi_codec_sign,
 };
 
 enum { KINDS = sizeof catalogue / sizeof catalogue[0] };

@@ -4,7 +4,6 @@
 
 #include "codec/codec_convert.h"
 #include "codec/quant_kernels.h"
-#include "redpoll/rng.h"
 
 #include <math.h>
 #include <string.h>
@@ -58,17 +57,6 @@ typedef struct random_window {
     size_t count;
     uint16_t bits[WINDOW];
 } random_window;
-
-/* One block of Philox turns the names of an encoding into the key and half the counter of its
- * own stream; as Philox is a bijection, no two encodings of a run share a block. */
-static rpi_quant_stream stream_of(const rp_encode_context *context) {
-    uint32_t counter[4] = {(uint32_t)context->step, (uint32_t)(context->step >> 32),
-                           context->tensor, context->role};
-    uint32_t key[2] = {(uint32_t)context->seed, (uint32_t)(context->seed >> 32)};
-    uint32_t words[4];
-    rp_philox4x32(counter, key, words);
-    return (rpi_quant_stream){{words[0], words[1]}, {words[2], words[3]}};
-}
 
 /* Numbers of `count` elements from `element` on, drawn in advance for up to `remaining`. */
 static const uint16_t *random_at(random_window *window, const rpi_quant_kernels *kernels,
@@ -187,7 +175,7 @@ static size_t quant_encode(const rp_codec *codec, rpi_isa isa, rp_dtype dtype, c
     e.window.first = 0;
     e.window.count = 0;
     e.held = e.held_count = 0;
-    if (codec->rounding == RP_STOCHASTIC) e.window.stream = stream_of(context);
+    if (codec->rounding == RP_STOCHASTIC) e.window.stream = rpi_quant_stream_of(context);
 
     uint8_t *to = out;
     size_t stride = bucket_bytes(codec, codec->bucket);

@@ -9,6 +9,8 @@
 #define RPI_CODEC_QUANT_KERNELS_H
 
 #include "base/cpu.h"
+#include "redpoll/codec.h"
+#include "redpoll/rng.h"
 
 #include <stddef.h>
 
@@ -35,6 +37,17 @@ typedef struct rpi_quant_run {
 typedef struct rpi_quant_stream {
     uint32_t key[2], name[2];
 } rpi_quant_stream;
+
+/* One block of Philox turns the names of an encoding into the key and half the counter of its
+ * own stream; as Philox is a bijection, no two encodings of a run share a block. */
+static inline rpi_quant_stream rpi_quant_stream_of(const rp_encode_context *context) {
+    uint32_t counter[4] = {(uint32_t)context->step, (uint32_t)(context->step >> 32),
+                           context->tensor, context->role};
+    uint32_t key[2] = {(uint32_t)context->seed, (uint32_t)(context->seed >> 32)};
+    uint32_t words[4];
+    rp_philox4x32(counter, key, words);
+    return (rpi_quant_stream){{words[0], words[1]}, {words[2], words[3]}};
+}
 
 enum { RPI_RANDOM_BLOCKS = 8 };
 

@@ -17,6 +17,11 @@ static void texts_parse_to_what_they_say(void) {
         {"q4:rounding=nearest", "q4:bucket=512"},
         {"q4:rounding=stochastic", "q4:bucket=512,rounding=stochastic"},
         {"q3:bucket=100,rounding=stochastic", "q3:bucket=100,rounding=stochastic"},
+        {"topk", "topk:k=32,bucket=4096"},
+        {"topk:bucket=64,k=7", "topk:k=7,bucket=64"},
+        {"randk:values=bf16,k=1K", "randk:k=1024,bucket=4096"},
+        {"randk:values=q4", "randk:k=32,bucket=4096,values=q4"},
+        {"sign", "sign:bucket=512"},
         {"q3:rounding=stochastic,bucket=1K", "q3:bucket=1024,rounding=stochastic"},
     };
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
@@ -50,7 +55,7 @@ static void wrong_texts_say_what_is_wrong(void) {
     } wrong[] = {
         {"", "codec '' is unknown"},
         {"fp23", "did you mean 'fp32'?"},
-        {"fp", "use fp32, bf16, fp16 or q1 to q8"},
+        {"fp", "use fp32, bf16, fp16, q1 to q8, topk, randk or sign"},
         {"bf61", "did you mean 'bf16'?"},
         {"fp61", "did you mean 'fp16'?"},
         {"Q4", "did you mean 'q4'?"},
@@ -82,6 +87,12 @@ static void wrong_texts_say_what_is_wrong(void) {
         {"q4:rounding=", "rounding lacks a value"},
         {"fp32:bucket=512", "takes no options"},
         {"bf16:", "write options as option=value"},
+        {"topk:k=0", "k is 0; 1 to 1024 elements are allowed"},
+        {"topk:k=33,bucket=32", "k is more than the bucket's elements"},
+        {"randk:bucket=8193", "bucket is 8193; 1 to 8192 elements are allowed"},
+        {"randk:values=q9", "values 'q9' is unknown; use bf16, fp16, fp32, q2, "},
+        {"topk:rounding=nearest", "use k, bucket or values"},
+        {"topk4", "is unknown"},
         {"q4:k=3", "codec option 'k' is unknown; use bucket or rounding"},
         {"q4:rounding=up", "rounding 'up' is unknown; use nearest or stochastic"},
     };

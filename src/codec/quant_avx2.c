@@ -1,10 +1,93 @@
-/* The quantiser with AVX2: 32 elements at a time. See quant_avx512.c for the common ideas. */
+/* The quantiser with AVX2: 32 elements at a time. quant_vector.h is its shape. */
 #include "codec/quant_kernels.h"
 
 #include "codec/quant_pack.h"
 
 #include <immintrin.h>
 #include <string.h>
+
+#define LANES 8
+#define V(op) _mm256_##op
+typedef __m256 floats;
+typedef __m256i integers;
+
+/* What packing 32 levels needs, the same for a whole run. */
+typedef struct packing {
+    __m256i pair, quad, low_half, order, compact; /* as in quant_avx512.c */
+    __m128i high_shift;
+    int bits;
+    int reach; /* bytes that pack_block() writes, of which 4 * bits count */
+} packing;
+
+static inline packing packing_of(int bits) {
+    int narrow = bits < 8 ? bits : 7;
+    __m128i compact = _mm_loadu_si128((const __m128i *)rpi_compact[narrow]);
+    return (packing){
+        .bits = bits,
+        .pair = _mm256_set1_epi16((short)(1 | 1 << (8 + narrow))),
+        .quad = _mm256_set1_epi32(1 | 1 << (16 + 2 * narrow)),
+        .low_half = _mm256_set1_epi64x((1LL << (4 * narrow)) - 1),
+        .high_shift = _mm_cvtsi32_si128(32 - 4 * narrow),
+        .order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7),
+        .compact = _mm256_broadcastsi128_si256(compact),
+        .reach = bits == 8 ? 32 : 2 * bits + (bits <= 4 ? 8 : 16),
+    };
+}
+
+/* level[v] holds elements 8v to 8v + 7. */
+static inline void pack_block(const packing *how, const __m256i level[4], uint8_t *out) {
+    __m256i bytes = _mm256_packus_epi16(_mm256_packus_epi32(level[0], level[1]),
+                                        _mm256_packus_epi32(level[2], level[3]));
+    if (how->bits == 8) {
+        bytes = _mm256_permutevar8x32_epi32(bytes, how->order);
+        _mm256_storeu_si256((__m256i *)out, bytes);
+        return;
+    }
+    __m256i fours = _mm256_madd_epi16(_mm256_maddubs_epi16(how->pair, bytes), how->quad);
+    fours = _mm256_permutevar8x32_epi32(fours, how->order);
+    __m256i upper = _mm256_srl_epi64(fours, how->high_shift);
+    __m256i eights = _mm256_or_si256(_mm256_and_si256(how->low_half, fours),
+                                     _mm256_andnot_si256(how->low_half, upper));
+    __m256i packed = _mm256_shuffle_epi8(eights, how->compact);
+    __m128i low = _mm256_castsi256_si128(packed), high = _mm256_extracti128_si256(packed, 1);
+    if (how->bits <= 4) {
+        _mm_storel_epi64((__m128i *)out, low);
+        _mm_storel_epi64((__m128i *)(out + 2 * how->bits), high);
+    } else {
+        _mm_storeu_si128((__m128i *)out, low);
+        _mm_storeu_si128((__m128i *)(out + 2 * how->bits), high);
+    }
+}
+
+static inline __m256i widen16(const uint16_t *random) {
+    return _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)random));
+}
+
+static inline __m256i set1_64(long long number) {
+    return _mm256_set1_epi64x(number);
+}
+
+static inline __m256i xor3(__m256i a, __m256i b, __m256i c) {
+    return _mm256_xor_si256(a, _mm256_xor_si256(b, c));
+}
+
+/* So that unpacklo and unpackhi give blocks in sequence. */
+static inline __m256i block_order(void) {
+    return _mm256_setr_epi64x(0, 2, 1, 3);
+}
+
+static inline __m256i interleave(__m256i low, __m256i high) {
+    return _mm256_blend_epi32(low, _mm256_slli_epi64(high, 32), 0xaa);
+}
+
+static inline void philox_store(const __m256i word[4], uint16_t out[32]) {
+    __m256i first = interleave(word[0], word[1]);
+    __m256i second = interleave(word[2], word[3]);
+    _mm256_storeu_si256((__m256i *)out, _mm256_unpacklo_epi64(first, second));
+    _mm256_storeu_si256((__m256i *)(out + 16), _mm256_unpackhi_epi64(first, second));
+}
+
+#include "codec/quant_vector.h"
 
 static inline __m256 feedback_of(__m256 x, const float *residual, size_t i) {
     return residual ? _mm256_add_ps(x, _mm256_loadu_ps(residual + i)) : x;
@@ -35,143 +118,6 @@ static void range(const float *x, const float *residual, size_t count, rpi_quant
     rpi_quant_scalar.range(x + i, residual ? residual + i : NULL, count - i, range);
 }
 
-/* What packing 32 levels needs, the same for a whole run. */
-typedef struct packing {
-    __m256i pair, quad, low_half, order, compact; /* as in quant_avx512.c */
-    __m128i high_shift;
-    int bits;
-    int reach; /* bytes that pack32() writes, of which 4 * bits count */
-} packing;
-
-static inline packing packing_of(int bits) {
-    int narrow = bits < 8 ? bits : 7;
-    __m128i compact = _mm_loadu_si128((const __m128i *)rpi_compact[narrow]);
-    return (packing){
-        .bits = bits,
-        .pair = _mm256_set1_epi16((short)(1 | 1 << (8 + narrow))),
-        .quad = _mm256_set1_epi32(1 | 1 << (16 + 2 * narrow)),
-        .low_half = _mm256_set1_epi64x((1LL << (4 * narrow)) - 1),
-        .high_shift = _mm_cvtsi32_si128(32 - 4 * narrow),
-        .order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7),
-        .compact = _mm256_broadcastsi128_si256(compact),
-        .reach = bits == 8 ? 32 : 2 * bits + (bits <= 4 ? 8 : 16),
-    };
-}
-
-/* level[v] holds elements 8v to 8v + 7. */
-static inline void pack32(const packing *how, const __m256i level[4], uint8_t out[32]) {
-    __m256i bytes = _mm256_packus_epi16(_mm256_packus_epi32(level[0], level[1]),
-                                        _mm256_packus_epi32(level[2], level[3]));
-    if (how->bits == 8) {
-        bytes = _mm256_permutevar8x32_epi32(bytes, how->order);
-        _mm256_storeu_si256((__m256i *)out, bytes);
-        return;
-    }
-    __m256i fours = _mm256_madd_epi16(_mm256_maddubs_epi16(how->pair, bytes), how->quad);
-    fours = _mm256_permutevar8x32_epi32(fours, how->order);
-    __m256i upper = _mm256_srl_epi64(fours, how->high_shift);
-    __m256i eights = _mm256_or_si256(_mm256_and_si256(how->low_half, fours),
-                                     _mm256_andnot_si256(how->low_half, upper));
-    __m256i packed = _mm256_shuffle_epi8(eights, how->compact);
-    __m128i low = _mm256_castsi256_si128(packed), high = _mm256_extracti128_si256(packed, 1);
-    if (how->bits <= 4) {
-        _mm_storel_epi64((__m128i *)out, low);
-        _mm_storel_epi64((__m128i *)(out + 2 * how->bits), high);
-    } else {
-        _mm_storeu_si128((__m128i *)out, low);
-        _mm_storeu_si128((__m128i *)(out + 2 * how->bits), high);
-    }
-}
-
-typedef struct scaling {
-    __m256 min, unit;
-    __m256i top;
-} scaling;
-
-static inline __m256 random8(const uint16_t *random) {
-    __m256i number = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)random));
-    __m256 scaled = _mm256_mul_ps(_mm256_cvtepi32_ps(number), _mm256_set1_ps(0x1p-16f));
-    return _mm256_add_ps(scaled, _mm256_set1_ps(0x1p-17f));
-}
-
-static inline __m256i level8(__m256 y, __m256 r, const scaling *scale) {
-    __m256 quotient = _mm256_div_ps(_mm256_sub_ps(y, scale->min), scale->unit);
-    return _mm256_min_epi32(_mm256_cvttps_epi32(_mm256_add_ps(quotient, r)), scale->top);
-}
-
-static inline __m256 value8(__m256i level, const scaling *scale) {
-    return _mm256_add_ps(scale->min, _mm256_mul_ps(scale->unit, _mm256_cvtepi32_ps(level)));
-}
-
-/* Inlined with constant flags, so that each combination is a loop without branches. */
-typedef struct piece {
-    const float *x;
-    float *residual;
-    const uint16_t *random;
-    uint8_t *out;
-} piece;
-
-#define INLINE static inline __attribute__((always_inline))
-
-INLINE void quantise32(piece at, int feedback, int stochastic, const scaling *scale,
-                       const packing *how) {
-    __m256i level[4];
-    for (int v = 0; v < 4; v++) {
-        __m256 y = _mm256_loadu_ps(at.x + 8 * v), r = _mm256_set1_ps(0.5f);
-        if (feedback) y = _mm256_add_ps(y, _mm256_loadu_ps(at.residual + 8 * v));
-        if (stochastic) r = random8(at.random + 8 * v);
-        level[v] = level8(y, r, scale);
-        if (feedback)
-            _mm256_storeu_ps(at.residual + 8 * v, _mm256_sub_ps(y, value8(level[v], scale)));
-    }
-    pack32(how, level, at.out);
-}
-
-/* Up to 32 elements, filled up with the minimum, whose level is 0. */
-INLINE void quantise_tail(piece at, size_t count, int feedback, int stochastic,
-                          const scaling *scale, const packing *how) {
-    float x[32], residual[32] = {0};
-    uint16_t random[32] = {0};
-    uint8_t out[32];
-    for (int v = 0; v < 4; v++) _mm256_storeu_ps(x + 8 * v, scale->min);
-    memcpy(x, at.x, count * sizeof *x);
-    if (feedback) memcpy(residual, at.residual, count * sizeof *residual);
-    if (stochastic) memcpy(random, at.random, count * sizeof *random);
-    quantise32((piece){x, residual, random, out}, feedback, stochastic, scale, how);
-    if (feedback) memcpy(at.residual, residual, count * sizeof *residual);
-    memcpy(at.out, out, rpi_packed_bytes(count, how->bits));
-}
-
-INLINE void quantise_run(const rpi_quant_run *run, int feedback, int stochastic) {
-    packing how = packing_of(run->bits);
-    scaling scale = {_mm256_set1_ps(run->scale.min), _mm256_set1_ps(run->scale.unit),
-                     _mm256_set1_epi32((1 << run->bits) - 1)};
-    piece at = {run->x, run->residual, run->random, run->out};
-    const uint8_t *end = run->out + rpi_packed_bytes(run->count, run->bits);
-    for (size_t left = run->count, done; left > 0; left -= done) {
-        done = left < 32 ? left : 32;
-        if (done == 32 && end - at.out >= how.reach)
-            quantise32(at, feedback, stochastic, &scale, &how);
-        else
-            quantise_tail(at, done, feedback, stochastic, &scale, &how);
-        at.x += done;
-        at.out += 4 * how.bits;
-        if (feedback) at.residual += done;
-        if (stochastic) at.random += done;
-    }
-}
-
-static void quantise(const rpi_quant_run *run) {
-    if (run->residual && run->random)
-        quantise_run(run, 1, 1);
-    else if (run->residual)
-        quantise_run(run, 1, 0);
-    else if (run->random)
-        quantise_run(run, 0, 1);
-    else
-        quantise_run(run, 0, 0);
-}
-
 typedef struct unpacking {
     int bits;
     __m256i bytes, shift;
@@ -188,8 +134,7 @@ static inline unpacking unpacking_of(int bits, rpi_quant_scale scale) {
         .bits = bits,
         .bytes = _mm256_or_si256(_mm256_or_si256(byte, next), none),
         .shift = _mm256_and_si256(bit, _mm256_set1_epi32(7)),
-        .scale = {_mm256_set1_ps(scale.min), _mm256_set1_ps(scale.unit),
-                  _mm256_set1_epi32((1 << bits) - 1)},
+        .scale = scaling_of(scale, bits),
     };
 }
 
@@ -197,7 +142,7 @@ static inline unpacking unpacking_of(int bits, rpi_quant_scale scale) {
 static inline __m256 unpack8(const unpacking *how, uint64_t packed) {
     __m256i all = _mm256_set1_epi64x((long long)packed);
     __m256i level = _mm256_srlv_epi32(_mm256_shuffle_epi8(all, how->bytes), how->shift);
-    return value8(_mm256_and_si256(level, how->scale.top), &how->scale);
+    return value_of(_mm256_and_si256(level, how->scale.top), &how->scale);
 }
 
 static inline void dequantise_run(const uint8_t *in, int bits, rpi_quant_scale scale,
@@ -220,66 +165,6 @@ static inline void dequantise_run(const uint8_t *in, int bits, rpi_quant_scale s
         rpi_quant_scalar.dequantise_add(in, bits, scale, count - i, y + i);
     else
         rpi_quant_scalar.dequantise(in, bits, scale, count - i, y + i);
-}
-
-static void dequantise(const uint8_t *in, int bits, rpi_quant_scale scale, size_t count,
-                       float *y) {
-    dequantise_run(in, bits, scale, count, y, 0);
-}
-
-static void dequantise_add(const uint8_t *in, int bits, rpi_quant_scale scale, size_t count,
-                           float *sum) {
-    dequantise_run(in, bits, scale, count, sum, 1);
-}
-
-/* Four blocks at once, one a qword, of which only the lower dword is kept exact. */
-typedef struct philox4 {
-    __m256i word[4];
-} philox4;
-
-INLINE void philox_round(philox4 *c, __m256i key0, __m256i key1) {
-    __m256i p0 = _mm256_mul_epu32(c->word[0], _mm256_set1_epi64x(0xD2511F53));
-    __m256i p1 = _mm256_mul_epu32(c->word[2], _mm256_set1_epi64x(0xCD9E8D57));
-    __m256i mixed0 = _mm256_xor_si256(c->word[1], key0);
-    __m256i mixed1 = _mm256_xor_si256(c->word[3], key1);
-    c->word[0] = _mm256_xor_si256(_mm256_srli_epi64(p1, 32), mixed0);
-    c->word[2] = _mm256_xor_si256(_mm256_srli_epi64(p0, 32), mixed1);
-    c->word[1] = p1;
-    c->word[3] = p0;
-}
-
-INLINE philox4 philox_start(__m256i number, const rpi_quant_stream *stream) {
-    return (philox4){{number, _mm256_srli_epi64(number, 32),
-                      _mm256_set1_epi64x(stream->name[0]),
-                      _mm256_set1_epi64x(stream->name[1])}};
-}
-
-static inline __m256i interleave(__m256i low, __m256i high) {
-    return _mm256_blend_epi32(low, _mm256_slli_epi64(high, 32), 0xaa);
-}
-
-static inline void philox_store(const philox4 *c, uint16_t out[32]) {
-    __m256i first = interleave(c->word[0], c->word[1]);
-    __m256i second = interleave(c->word[2], c->word[3]);
-    _mm256_storeu_si256((__m256i *)out, _mm256_unpacklo_epi64(first, second));
-    _mm256_storeu_si256((__m256i *)(out + 16), _mm256_unpackhi_epi64(first, second));
-}
-
-static void random_bits(const rpi_quant_stream *stream, uint64_t block, size_t blocks,
-                        uint16_t *out) {
-    __m256i key0[10], key1[10];
-    for (uint32_t round = 0; round < 10; round++) {
-        key0[round] = _mm256_set1_epi64x((uint32_t)(stream->key[0] + round * 0x9E3779B9u));
-        key1[round] = _mm256_set1_epi64x((uint32_t)(stream->key[1] + round * 0xBB67AE85u));
-    }
-    __m256i number =
-        _mm256_add_epi64(_mm256_set1_epi64x((long long)block), _mm256_setr_epi64x(0, 2, 1, 3));
-    for (size_t i = 0; i < blocks; i += 4, out += 32) {
-        philox4 c = philox_start(number, stream);
-        for (int round = 0; round < 10; round++) philox_round(&c, key0[round], key1[round]);
-        philox_store(&c, out);
-        number = _mm256_add_epi64(number, _mm256_set1_epi64x(4));
-    }
 }
 
 const rpi_quant_kernels rpi_quant_avx2 = {range, quantise, dequantise, dequantise_add,

@@ -1,14 +1,98 @@
-/* The quantiser with AVX-512 (F, BW, DQ, VL, VBMI): 64 elements at a time.
- *
- * Multiplications and additions are separate instructions (the build forbids the compiler to
- * contract them), and the division is a true one: at 16 floats every five or six cycles it
- * hides behind the memory. */
+/* The quantiser with AVX-512 (F, BW, DQ, VL, VBMI): 64 elements at a time. quant_vector.h is
+ * its shape. */
 #include "codec/quant_kernels.h"
 
 #include "codec/quant_pack.h"
 
 #include <immintrin.h>
 #include <string.h>
+
+#define LANES 16
+#define V(op) _mm512_##op
+typedef __m512 floats;
+typedef __m512i integers;
+
+/* What packing 64 levels needs, the same for a whole run. */
+typedef struct packing {
+    __m512i pair, quad; /* 1, 2^bits and 1, 2^(2 bits) */
+    __m512i low_half;   /* the lower 4 of 8 packed levels */
+    __m512i transpose;  /* dwords back into the order of the elements */
+    __m512i compact;    /* the `bits` bytes of every qword together */
+    __m128i high_shift; /* brings the upper 4 next to the lower */
+    int bits;
+    int reach; /* bytes that pack_block() writes */
+} packing;
+
+static inline packing packing_of(int bits) {
+    int narrow = bits < 8 ? bits : 7; /* 8 bits need no packing */
+    return (packing){
+        .bits = bits,
+        .pair = _mm512_set1_epi16((short)(1 | 1 << (8 + narrow))),
+        .quad = _mm512_set1_epi32(1 | 1 << (16 + 2 * narrow)),
+        .low_half = _mm512_set1_epi64((1LL << (4 * narrow)) - 1),
+        .high_shift = _mm_cvtsi32_si128(32 - 4 * narrow),
+        .transpose = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15),
+        .compact = _mm512_loadu_si512(rpi_compact[narrow]),
+        .reach = 8 * bits,
+    };
+}
+
+/* Full stores where the size has one: byte-masked stores are slow. */
+static inline void store_packed(uint8_t *out, int bits, __m512i packed) {
+    switch (bits) {
+    case 8: _mm512_storeu_si512(out, packed); break;
+    case 4: _mm256_storeu_si256((__m256i *)out, _mm512_castsi512_si256(packed)); break;
+    case 2: _mm_storeu_si128((__m128i *)out, _mm512_castsi512_si128(packed)); break;
+    case 1: _mm_storel_epi64((__m128i *)out, _mm512_castsi512_si128(packed)); break;
+    default: _mm512_mask_storeu_epi8(out, ~0ULL >> (64 - 8 * bits), packed);
+    }
+}
+
+/* level[v] holds elements 16v to 16v + 15, one a dword. */
+static inline void pack_block(const packing *how, const __m512i level[4], uint8_t *out) {
+    __m512i bytes = _mm512_packus_epi16(_mm512_packus_epi32(level[0], level[1]),
+                                        _mm512_packus_epi32(level[2], level[3]));
+    if (how->bits == 8) {
+        store_packed(out, 8, _mm512_permutexvar_epi32(how->transpose, bytes));
+        return;
+    }
+    __m512i fours = _mm512_madd_epi16(_mm512_maddubs_epi16(how->pair, bytes), how->quad);
+    fours = _mm512_permutexvar_epi32(how->transpose, fours);
+    __m512i upper = _mm512_srl_epi64(fours, how->high_shift);
+    __m512i eights = _mm512_ternarylogic_epi64(how->low_half, fours, upper, 0xca);
+    store_packed(out, how->bits, _mm512_permutexvar_epi8(how->compact, eights));
+}
+
+static inline __m512i widen16(const uint16_t *random) {
+    return _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)random));
+}
+
+static inline __m512i set1_64(long long number) {
+    return _mm512_set1_epi64(number);
+}
+
+static inline __m512i xor3(__m512i a, __m512i b, __m512i c) {
+    return _mm512_ternarylogic_epi64(a, b, c, 0x96);
+}
+
+/* So that unpacklo and unpackhi give blocks in sequence. */
+static inline __m512i block_order(void) {
+    return _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7);
+}
+
+/* Even dwords of `low`, and those of `high` in the odd places. */
+static inline __m512i interleave(__m512i low, __m512i high) {
+    return _mm512_mask_shuffle_epi32(low, 0xaaaa, high, (_MM_PERM_ENUM)0xa0);
+}
+
+static inline void philox_store(const __m512i word[4], uint16_t out[64]) {
+    __m512i first = interleave(word[0], word[1]);
+    __m512i second = interleave(word[2], word[3]);
+    _mm512_storeu_si512(out, _mm512_unpacklo_epi64(first, second));
+    _mm512_storeu_si512(out + 32, _mm512_unpackhi_epi64(first, second));
+}
+
+#include "codec/quant_vector.h"
 
 static inline __m512 feedback_of(__m512 x, const float *residual, size_t i) {
     return residual ? _mm512_add_ps(x, _mm512_loadu_ps(residual + i)) : x;
@@ -41,142 +125,6 @@ static void range(const float *x, const float *residual, size_t count, rpi_quant
     range->has_nan |= nan != 0;
 }
 
-/* What packing 64 levels needs, the same for a whole run. */
-typedef struct packing {
-    __m512i pair, quad; /* 1, 2^bits and 1, 2^(2 bits) */
-    __m512i low_half;   /* the lower 4 of 8 packed levels */
-    __m512i transpose;  /* dwords back into the order of the elements */
-    __m512i compact;    /* the `bits` bytes of every qword together */
-    __m128i high_shift; /* brings the upper 4 next to the lower */
-    int bits;
-} packing;
-
-static inline packing packing_of(int bits) {
-    int narrow = bits < 8 ? bits : 7; /* 8 bits need no packing */
-    return (packing){
-        .bits = bits,
-        .pair = _mm512_set1_epi16((short)(1 | 1 << (8 + narrow))),
-        .quad = _mm512_set1_epi32(1 | 1 << (16 + 2 * narrow)),
-        .low_half = _mm512_set1_epi64((1LL << (4 * narrow)) - 1),
-        .high_shift = _mm_cvtsi32_si128(32 - 4 * narrow),
-        .transpose = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15),
-        .compact = _mm512_loadu_si512(rpi_compact[narrow]),
-    };
-}
-
-/* Full stores where the size has one: byte-masked stores are slow. */
-static inline void store_packed(uint8_t *out, int bits, __m512i packed) {
-    switch (bits) {
-    case 8: _mm512_storeu_si512(out, packed); break;
-    case 4: _mm256_storeu_si256((__m256i *)out, _mm512_castsi512_si256(packed)); break;
-    case 2: _mm_storeu_si128((__m128i *)out, _mm512_castsi512_si128(packed)); break;
-    case 1: _mm_storel_epi64((__m128i *)out, _mm512_castsi512_si128(packed)); break;
-    default: _mm512_mask_storeu_epi8(out, ~0ULL >> (64 - 8 * bits), packed);
-    }
-}
-
-/* level[v] holds elements 16v to 16v + 15, one a dword. */
-static inline void pack64(const packing *how, const __m512i level[4], uint8_t *out) {
-    __m512i bytes = _mm512_packus_epi16(_mm512_packus_epi32(level[0], level[1]),
-                                        _mm512_packus_epi32(level[2], level[3]));
-    if (how->bits == 8) {
-        store_packed(out, 8, _mm512_permutexvar_epi32(how->transpose, bytes));
-        return;
-    }
-    __m512i fours = _mm512_madd_epi16(_mm512_maddubs_epi16(how->pair, bytes), how->quad);
-    fours = _mm512_permutexvar_epi32(how->transpose, fours);
-    __m512i upper = _mm512_srl_epi64(fours, how->high_shift);
-    __m512i eights = _mm512_ternarylogic_epi64(how->low_half, fours, upper, 0xca);
-    store_packed(out, how->bits, _mm512_permutexvar_epi8(how->compact, eights));
-}
-
-typedef struct scaling {
-    __m512 min, unit;
-    __m512i top;
-} scaling;
-
-static inline __m512 random16(const uint16_t *random) {
-    __m512i number = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)random));
-    __m512 scaled = _mm512_mul_ps(_mm512_cvtepi32_ps(number), _mm512_set1_ps(0x1p-16f));
-    return _mm512_add_ps(scaled, _mm512_set1_ps(0x1p-17f));
-}
-
-static inline __m512i level16(__m512 y, __m512 r, const scaling *scale) {
-    __m512 quotient = _mm512_div_ps(_mm512_sub_ps(y, scale->min), scale->unit);
-    return _mm512_min_epi32(_mm512_cvttps_epi32(_mm512_add_ps(quotient, r)), scale->top);
-}
-
-static inline __m512 value16(__m512i level, const scaling *scale) {
-    return _mm512_add_ps(scale->min, _mm512_mul_ps(scale->unit, _mm512_cvtepi32_ps(level)));
-}
-
-/* Inlined with constant flags, so that each combination is a loop without branches. */
-typedef struct piece {
-    const float *x;
-    float *residual;
-    const uint16_t *random;
-    uint8_t *out;
-} piece;
-
-#define INLINE static inline __attribute__((always_inline))
-
-INLINE void quantise64(piece at, int feedback, int stochastic, const scaling *scale,
-                       const packing *how) {
-    __m512i level[4];
-    for (int v = 0; v < 4; v++) {
-        __m512 y = _mm512_loadu_ps(at.x + 16 * v), r = _mm512_set1_ps(0.5f);
-        if (feedback) y = _mm512_add_ps(y, _mm512_loadu_ps(at.residual + 16 * v));
-        if (stochastic) r = random16(at.random + 16 * v);
-        level[v] = level16(y, r, scale);
-        if (feedback)
-            _mm512_storeu_ps(at.residual + 16 * v, _mm512_sub_ps(y, value16(level[v], scale)));
-    }
-    pack64(how, level, at.out);
-}
-
-/* The last, fewer than 64 elements, filled up with the minimum, whose level is 0. */
-INLINE void quantise_tail(piece at, size_t left, int feedback, int stochastic,
-                          const scaling *scale, const packing *how) {
-    float x[64], residual[64] = {0};
-    uint16_t random[64] = {0};
-    uint8_t out[64];
-    _mm512_storeu_ps(x, scale->min);
-    for (int v = 1; v < 4; v++) memcpy(x + 16 * v, x, 64);
-    memcpy(x, at.x, left * sizeof *x);
-    if (feedback) memcpy(residual, at.residual, left * sizeof *residual);
-    if (stochastic) memcpy(random, at.random, left * sizeof *random);
-    quantise64((piece){x, residual, random, out}, feedback, stochastic, scale, how);
-    if (feedback) memcpy(at.residual, residual, left * sizeof *residual);
-    memcpy(at.out, out, rpi_packed_bytes(left, how->bits));
-}
-
-INLINE void quantise_run(const rpi_quant_run *run, int feedback, int stochastic) {
-    packing how = packing_of(run->bits);
-    scaling scale = {_mm512_set1_ps(run->scale.min), _mm512_set1_ps(run->scale.unit),
-                     _mm512_set1_epi32((1 << run->bits) - 1)};
-    piece at = {run->x, run->residual, run->random, run->out};
-    size_t left = run->count;
-    for (; left >= 64; left -= 64) {
-        quantise64(at, feedback, stochastic, &scale, &how);
-        at.x += 64;
-        at.out += 8 * how.bits;
-        if (feedback) at.residual += 64;
-        if (stochastic) at.random += 64;
-    }
-    if (left) quantise_tail(at, left, feedback, stochastic, &scale, &how);
-}
-
-static void quantise(const rpi_quant_run *run) {
-    if (run->residual && run->random)
-        quantise_run(run, 1, 1);
-    else if (run->residual)
-        quantise_run(run, 1, 0);
-    else if (run->random)
-        quantise_run(run, 0, 1);
-    else
-        quantise_run(run, 0, 0);
-}
-
 /* Levels of up to 16 elements: every dword gets the two bytes its level lies in, then shifts.
  * Up to 4 bits the level looks its value up; the table repeats, so no bit needs masking. */
 typedef struct unpacking {
@@ -196,10 +144,9 @@ static inline unpacking unpacking_of(int bits, rpi_quant_scale scale) {
         .bytes = _mm512_or_si512(_mm512_or_si512(byte, next), _mm512_set1_epi32(0x3f3f0000)),
         .shift = _mm512_and_si512(bit, _mm512_set1_epi32(7)),
         .mask = _mm512_set1_epi32((1 << bits) - 1),
-        .scale = {_mm512_set1_ps(scale.min), _mm512_set1_ps(scale.unit),
-                  _mm512_set1_epi32((1 << bits) - 1)},
+        .scale = scaling_of(scale, bits),
     };
-    how.table = value16(_mm512_and_si512(lane, how.mask), &how.scale);
+    how.table = value_of(_mm512_and_si512(lane, how.mask), &how.scale);
     return how;
 }
 
@@ -207,7 +154,7 @@ static inline __m512 unpack16(const unpacking *how, __m128i packed) {
     __m512i spread = _mm512_permutexvar_epi8(how->bytes, _mm512_zextsi128_si512(packed));
     __m512i level = _mm512_srlv_epi32(spread, how->shift);
     if (how->bits <= 4) return _mm512_permutexvar_ps(level, how->table);
-    return value16(_mm512_and_si512(level, how->mask), &how->scale);
+    return value_of(_mm512_and_si512(level, how->mask), &how->scale);
 }
 
 static inline __m128i load_packed(const uint8_t *in, size_t bytes) {
@@ -228,67 +175,6 @@ static inline void dequantise_run(const uint8_t *in, int bits, rpi_quant_scale s
     __m512 value = unpack16(&how, load_packed(in, rpi_packed_bytes(count - i, bits)));
     if (add) value = _mm512_add_ps(_mm512_maskz_loadu_ps(live, y + i), value);
     _mm512_mask_storeu_ps(y + i, live, value);
-}
-
-static void dequantise(const uint8_t *in, int bits, rpi_quant_scale scale, size_t count,
-                       float *y) {
-    dequantise_run(in, bits, scale, count, y, 0);
-}
-
-static void dequantise_add(const uint8_t *in, int bits, rpi_quant_scale scale, size_t count,
-                           float *sum) {
-    dequantise_run(in, bits, scale, count, sum, 1);
-}
-
-/* Eight blocks at once, one a qword. Only the lower dword of each is kept exact: the
- * multiplication ignores the upper one, so a product serves as its own low word. */
-typedef struct philox8 {
-    __m512i word[4];
-} philox8;
-
-INLINE void philox_round(philox8 *c, __m512i key0, __m512i key1) {
-    __m512i p0 = _mm512_mul_epu32(c->word[0], _mm512_set1_epi64(0xD2511F53));
-    __m512i p1 = _mm512_mul_epu32(c->word[2], _mm512_set1_epi64(0xCD9E8D57));
-    __m512i high0 = _mm512_srli_epi64(p0, 32), high1 = _mm512_srli_epi64(p1, 32);
-    c->word[0] = _mm512_ternarylogic_epi64(high1, c->word[1], key0, 0x96); /* xor of three */
-    c->word[2] = _mm512_ternarylogic_epi64(high0, c->word[3], key1, 0x96);
-    c->word[1] = p1;
-    c->word[3] = p0;
-}
-
-INLINE philox8 philox_start(__m512i number, const rpi_quant_stream *stream) {
-    return (philox8){{number, _mm512_srli_epi64(number, 32), _mm512_set1_epi64(stream->name[0]),
-                      _mm512_set1_epi64(stream->name[1])}};
-}
-
-/* Even dwords of `low`, and those of `high` in the odd places. */
-static inline __m512i interleave(__m512i low, __m512i high) {
-    return _mm512_mask_shuffle_epi32(low, 0xaaaa, high, (_MM_PERM_ENUM)0xa0);
-}
-
-static inline void philox_store(const philox8 *c, uint16_t out[64]) {
-    __m512i first = interleave(c->word[0], c->word[1]);
-    __m512i second = interleave(c->word[2], c->word[3]);
-    _mm512_storeu_si512(out, _mm512_unpacklo_epi64(first, second));
-    _mm512_storeu_si512(out + 32, _mm512_unpackhi_epi64(first, second));
-}
-
-static void random_bits(const rpi_quant_stream *stream, uint64_t block, size_t blocks,
-                        uint16_t *out) {
-    __m512i key0[10], key1[10];
-    for (uint32_t round = 0; round < 10; round++) {
-        key0[round] = _mm512_set1_epi64((uint32_t)(stream->key[0] + round * 0x9E3779B9u));
-        key1[round] = _mm512_set1_epi64((uint32_t)(stream->key[1] + round * 0xBB67AE85u));
-    }
-    /* This order of blocks makes unpacklo and unpackhi give them in sequence. */
-    __m512i number = _mm512_add_epi64(_mm512_set1_epi64((long long)block),
-                                      _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7));
-    for (size_t i = 0; i < blocks; i += 8, out += 64) {
-        philox8 c = philox_start(number, stream);
-        for (int round = 0; round < 10; round++) philox_round(&c, key0[round], key1[round]);
-        philox_store(&c, out);
-        number = _mm512_add_epi64(number, _mm512_set1_epi64(8));
-    }
 }
 
 const rpi_quant_kernels rpi_quant_avx512 = {range, quantise, dequantise, dequantise_add,

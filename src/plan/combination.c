@@ -1,6 +1,7 @@
 #include "plan/combination.h"
 
 #include "base/memory.h"
+#include "plan/rational.h"
 
 #include <string.h>
 
@@ -36,23 +37,6 @@ rp_status rpi_combine_one(rpi_combinations *pool, int rank, rpi_combination *out
     return put(pool, out, (rpi_span){rank, rank, 1, 1});
 }
 
-static int64_t common_divisor(int64_t a, int64_t b) {
-    if (a < 0) a = -a;
-    while (b) {
-        int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a ? a : 1;
-}
-
-static rp_status reduce(rpi_span *span) {
-    int64_t divisor = common_divisor(span->times, span->over);
-    span->times /= divisor;
-    span->over /= divisor;
-    return RP_OK;
-}
-
 static rp_status fail_overflow(void) {
     return RP_FAIL(INTERNAL, "a coefficient of a sum does not fit 63 bits");
 }
@@ -62,10 +46,12 @@ rp_status rpi_combine_weigh(rpi_combinations *pool, rpi_combination a, rpi_fract
     rpi_combination made = {.first = pool->used};
     for (int i = 0; i < a.spans; i++) {
         rpi_span span = pool->spans[a.first + (size_t)i];
-        if (__builtin_mul_overflow(span.times, weight.times, &span.times) ||
-            __builtin_mul_overflow(span.over, weight.over, &span.over))
+        rpi_rational product;
+        if (!rpi_rational_multiply((rpi_rational){span.times, span.over},
+                                   rpi_rational_of(weight.times, weight.over), &product))
             return fail_overflow();
-        RP_TRY(reduce(&span));
+        span.times = product.times;
+        span.over = product.over;
         RP_TRY(put(pool, &made, span));
     }
     *out = made;
@@ -74,16 +60,13 @@ rp_status rpi_combine_weigh(rpi_combinations *pool, rpi_combination a, rpi_fract
 
 /* Both coefficients added; either may be absent. */
 static rp_status add_coefficients(const rpi_span *a, const rpi_span *b, rpi_span *sum) {
-    static const rpi_span absent = {.times = 0, .over = 1};
-    int64_t left, right;
-    if (!a) a = &absent;
-    if (!b) b = &absent;
-    if (__builtin_mul_overflow(a->times, b->over, &left) ||
-        __builtin_mul_overflow(b->times, a->over, &right) ||
-        __builtin_add_overflow(left, right, &sum->times) ||
-        __builtin_mul_overflow(a->over, b->over, &sum->over))
-        return fail_overflow();
-    return reduce(sum);
+    rpi_rational left = {0, 1}, right = {0, 1}, both;
+    if (a) left = (rpi_rational){a->times, a->over};
+    if (b) right = (rpi_rational){b->times, b->over};
+    if (!rpi_rational_add(left, right, &both)) return fail_overflow();
+    sum->times = both.times;
+    sum->over = both.over;
+    return RP_OK;
 }
 
 static rp_status unite_coefficients(const rpi_span *a, const rpi_span *b, rpi_span *sum) {
@@ -158,10 +141,10 @@ rp_status rpi_combine_unite(rpi_combinations *pool, rpi_combination a, rpi_combi
 bool rpi_combination_is(const rpi_combinations *pool, rpi_combination a, int first, int last,
                         rpi_fraction weight) {
     if (a.spans != 1) return false;
-    rpi_span wanted = {first, last, weight.times, weight.over};
-    (void)reduce(&wanted);
+    rpi_rational wanted = rpi_rational_of(weight.times, weight.over);
     const rpi_span *span = &pool->spans[a.first];
-    return span->first == first && span->last == last && same_coefficient(span, &wanted);
+    return span->first == first && span->last == last && span->times == wanted.times &&
+           span->over == wanted.over;
 }
 
 bool rpi_combination_is_single(const rpi_combinations *pool, rpi_combination a) {

@@ -13,6 +13,7 @@ typedef enum rpi_rng_purpose {
     RPI_RNG_SHUFFLE,   /* sampler; index = epoch */
     RPI_RNG_SYNTHETIC, /* made-up data; index = sample */
     RPI_RNG_AUGMENT,   /* augmentation; index = sample and epoch */
+    RPI_RNG_TOPOLOGY,  /* who talks to whom; index = step */
 } rpi_rng_purpose;
 
 typedef struct rpi_rng {

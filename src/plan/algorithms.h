@@ -23,6 +23,8 @@ extern const rpi_algorithm rpi_algorithm_dissemination;
 extern const rpi_algorithm rpi_algorithm_rendezvous;
 /* Not in the catalogue: two operations of the executor. */
 extern const rpi_algorithm rpi_algorithm_neighbours;
+/* Not in the catalogue: a request of it has a mixing. */
+extern const rpi_algorithm rpi_algorithm_neighbour_all_reduce;
 extern const rpi_algorithm rpi_algorithm_direct_reduce;
 extern const rpi_algorithm rpi_algorithm_scatter_reduce;
 extern const rpi_algorithm rpi_algorithm_tree_reduce;

@@ -29,6 +29,7 @@ typedef struct rpi_collective_kind {
     bool tokens_only;
     bool token_first; /* rank 0 touches no data before a token has come */
     bool both_ways;   /* a block is two parts: one as it is sent, one as it is received */
+    bool mixes;       /* OUT is a row of the request's mixing, not a sum of everybody */
     bool rank_order;  /* promised to callers (comm.h): no other order is chosen unasked */
     rpi_replicas replicas;
     /* Does the collective give the rank this part of IN? */
@@ -52,5 +53,6 @@ extern const rpi_collective_kind rpi_collective_reduce;
 extern const rpi_collective_kind rpi_collective_gather;
 extern const rpi_collective_kind rpi_collective_scatter;
 extern const rpi_collective_kind rpi_collective_all_to_all;
+extern const rpi_collective_kind rpi_collective_neighbour_all_reduce;
 
 #endif

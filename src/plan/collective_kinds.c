@@ -1,6 +1,6 @@
 #include "plan/collective.h"
 
-static const rpi_collective_kind *const catalogue[RPI_COLLECTIVES] = {
+static const rpi_collective_kind *const catalogue[RPI_COLLECTIVE_KINDS] = {
     [RPI_ALL_REDUCE] = &rpi_collective_all_reduce,
     [RPI_REDUCE_SCATTER] = &rpi_collective_reduce_scatter,
     [RPI_ALL_GATHER] = &rpi_collective_all_gather,
@@ -11,10 +11,11 @@ static const rpi_collective_kind *const catalogue[RPI_COLLECTIVES] = {
     [RPI_GATHER] = &rpi_collective_gather,
     [RPI_SCATTER] = &rpi_collective_scatter,
     [RPI_ALL_TO_ALL] = &rpi_collective_all_to_all,
+    [RPI_NEIGHBOUR_ALL_REDUCE] = &rpi_collective_neighbour_all_reduce,
 };
 
 const rpi_collective_kind *rpi_collective_kind_of(rpi_collective collective) {
-    return (unsigned)collective < RPI_COLLECTIVES ? catalogue[collective] : NULL;
+    return (unsigned)collective < RPI_COLLECTIVE_KINDS ? catalogue[collective] : NULL;
 }
 
 int rpi_collective_received_as(const rpi_collective_kind *kind, int world, int part) {

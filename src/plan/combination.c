@@ -147,6 +147,17 @@ bool rpi_combination_is(const rpi_combinations *pool, rpi_combination a, int fir
            span->over == wanted.over;
 }
 
+bool rpi_combination_same(const rpi_combinations *pool, rpi_combination a, rpi_combination b) {
+    if (a.spans != b.spans) return false;
+    for (size_t i = 0; i < (size_t)a.spans; i++) {
+        const rpi_span *left = &pool->spans[a.first + i], *right = &pool->spans[b.first + i];
+        if (left->first != right->first || left->last != right->last ||
+            !same_coefficient(left, right))
+            return false;
+    }
+    return true;
+}
+
 bool rpi_combination_is_single(const rpi_combinations *pool, rpi_combination a) {
     return a.spans == 1 && pool->spans[a.first].first == pool->spans[a.first].last;
 }

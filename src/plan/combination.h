@@ -42,6 +42,8 @@ rp_status rpi_combine_unite(rpi_combinations *pool, rpi_combination a, rpi_combi
 /* Exactly the ranks first ... last, each with this weight. */
 bool rpi_combination_is(const rpi_combinations *pool, rpi_combination a, int first, int last,
                         rpi_fraction weight);
+/* The same ranks with the same weights. */
+bool rpi_combination_same(const rpi_combinations *pool, rpi_combination a, rpi_combination b);
 /* One rank alone. */
 bool rpi_combination_is_single(const rpi_combinations *pool, rpi_combination a);
 int rpi_combination_lowest(const rpi_combinations *pool, rpi_combination a);

@@ -69,11 +69,14 @@ typedef enum rpi_collective {
     RPI_REDUCE,         /* as ALL_REDUCE, but OUT is the root's alone */
     RPI_GATHER,         /* IN: part `rank`; OUT of root: world parts. Blocks, see above */
     RPI_SCATTER,        /* IN of root: world parts; OUT: part `rank`. Blocks */
-    RPI_ALL_TO_ALL, /* 2 * world parts. IN: part d < world is for the rank at distance d. OUT:
-                       part 0 is the rank's own, part world + d comes from the rank d before,
-                       part world is empty; what is sent as part d is received as part
-                       world + d. Blocks */
-    RPI_COLLECTIVES
+    RPI_ALL_TO_ALL,  /* 2 * world parts. IN: part d < world is for the rank at distance d. OUT:
+                        part 0 is the rank's own, part world + d comes from the rank d before,
+                        part world is empty; what is sent as part d is received as part
+                        world + d. Blocks */
+    RPI_COLLECTIVES, /* those before are of the whole world, and one can be chosen unasked */
+    /* Of neighbours alone: OUT: the row of the round's mixing (topologies/mixing.h) over IN */
+    RPI_NEIGHBOUR_ALL_REDUCE = RPI_COLLECTIVES,
+    RPI_COLLECTIVE_KINDS
 } rpi_collective;
 
 typedef enum rpi_step_kind {
@@ -137,6 +140,7 @@ typedef struct rpi_plan_request {
     int root;           /* of collectives that have one; 0 for others */
     bool mean;          /* of collectives that reduce: the sum divided by the world */
     const int *host_of; /* world entries: which host a rank is on; NULL: each on its own */
+    const struct rpi_mixing *mixing; /* who weighs whom, of NEIGHBOUR_ALL_REDUCE; else NULL */
 } rpi_plan_request;
 
 static inline bool rpi_same_host(const rpi_plan_request *request, int a, int b) {

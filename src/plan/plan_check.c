@@ -5,6 +5,7 @@
 #include "plan/combination.h"
 #include "plan/expression.h"
 #include "plan/schedule.h"
+#include "plan/topologies/mixing.h"
 
 /* What stands for the numbers of one part. */
 typedef struct value {
@@ -31,6 +32,8 @@ typedef struct rank_state {
     int first_step; /* number of its first step among all ranks' */
     rpi_combination heard;
     rpi_combination self; /* this rank alone */
+    rpi_combination row;  /* of a mixing: what OUT must hold */
+    bool keeps;           /* and it holds the rank's own, too */
     value *out, *sum;     /* [parts] */
     value *wire;          /* [wires] */
     bool *encoded;        /* [parts] */
@@ -74,7 +77,9 @@ static rpi_fraction result_weight(const proof *p) {
                                                 : (rpi_fraction){1, 1};
 }
 
-static bool is_finished(const proof *p, const value *it) {
+static bool is_finished(const proof *p, const rank_state *rank, const value *it) {
+    if (p->kind->mixes)
+        return rpi_combination_same(&p->combinations, it->contributions, rank->row);
     return rpi_combination_is(&p->combinations, it->contributions, 0, p->world - 1,
                               result_weight(p));
 }
@@ -146,8 +151,9 @@ static rp_status write_slot(proof *p, rank_state *rank, value written) {
 
 /* A finished sum leaves the accumulator for everybody. */
 static rp_status check_finished(const proof *p, const rank_state *rank, const value *sum) {
-    if (!is_finished(p, sum)) return FAIL_HERE(rank, "takes an unfinished sum");
-    if (!sum->own) return FAIL_HERE(rank, "the owner's own contribution was encoded");
+    if (!is_finished(p, rank, sum)) return FAIL_HERE(rank, "takes an unfinished sum");
+    if (!sum->own && (!p->kind->mixes || rank->keeps))
+        return FAIL_HERE(rank, "the owner's own contribution was encoded");
     return RP_OK;
 }
 
@@ -168,7 +174,7 @@ static rp_status run_encode(proof *p, rank_state *rank) {
     if (step->role == RPI_ROLE_OWNER) {
         if (step->from != RPI_SLOT_SUM) return FAIL_HERE(rank, "an owner encodes only sums");
         RP_TRY(check_finished(p, rank, &it));
-    } else if (p->kind->reduces && p->world > 1 && is_finished(p, &it)) {
+    } else if (p->kind->reduces && p->world > 1 && is_finished(p, rank, &it)) {
         return FAIL_HERE(rank, "encodes a finished sum in the role of a sender");
     }
     bool exact = p->algorithm->exact || step->level == RPI_LEVEL_HOST;
@@ -301,18 +307,21 @@ static rp_status check_links(const proof *p) {
 /* What the part ends with, in words where it is not what it should be. */
 static rp_status check_contributions(const proof *p, int rank, int part, int want) {
     const value *got = &p->ranks[rank].out[part];
+    if (p->kind->mixes && is_finished(p, &p->ranks[rank], got)) return RP_OK;
     bool all = want == RPI_FROM_ALL;
     int first = all ? 0 : want, last = all ? p->world - 1 : want;
     if (want == RPI_FROM_NOBODY
             ? !got->present
-            : rpi_combination_is(&p->combinations, got->contributions, first, last,
-                                 all ? result_weight(p) : (rpi_fraction){1, 1}))
+            : !p->kind->mixes &&
+                  rpi_combination_is(&p->combinations, got->contributions, first, last,
+                                     all ? result_weight(p) : (rpi_fraction){1, 1}))
         return RP_OK;
     char text[160];
     return rpi_schedule_fail(
         p->ranks[rank].schedule, -1, "part %d ends with contributions of %s, not of %s", part,
         rpi_combination_text(&p->combinations, got->contributions, text, sizeof text),
         want == RPI_FROM_NOBODY ? "nobody"
+        : p->kind->mixes        ? "its neighbours by their weights"
         : all                   ? "all, each once"
                                 : "its one rank");
 }
@@ -369,7 +378,7 @@ static rp_status check_outputs(const proof *p) {
         }
         RP_TRY(check_sums(p, rank));
     }
-    bool fewer = depth < claimed && has_neighbours(p->request);
+    bool fewer = depth < claimed && (p->kind->mixes || has_neighbours(p->request));
     if (claimed >= 0 && p->world > 1 && depth != claimed && !fewer)
         return rpi_schedule_fail(p->ranks[0].schedule, -1,
                                  "elements are encoded up to %d times, not %d", depth, claimed);
@@ -431,12 +440,31 @@ static rp_status prove(proof *p) {
     return RP_OK;
 }
 
+/* The row of a rank as a combination. */
+static rp_status add_to_row(proof *p, rank_state *rank, int source, rpi_fraction weight) {
+    rpi_combination one, weighed;
+    RP_TRY(rpi_combine_one(&p->combinations, source, &one));
+    RP_TRY(rpi_combine_weigh(&p->combinations, one, weight, &weighed));
+    return rpi_combine_add(&p->combinations, rank->row, weighed, &rank->row);
+}
+
+static rp_status open_row(proof *p, rank_state *rank) {
+    int self = rank->schedule->rank;
+    rpi_edges in = rpi_mixing_in(p->request->mixing, self);
+    const rpi_edge *own = rpi_mixing_own(p->request->mixing, self).list;
+    for (int i = 0; i < in.count; i++)
+        RP_TRY(add_to_row(p, rank, in.list[i].rank, in.list[i].weight));
+    rank->keeps = own->weight.times != 0;
+    return rank->keeps ? add_to_row(p, rank, self, own->weight) : RP_OK;
+}
+
 static rp_status rank_open(proof *p, rank_state *rank, const rpi_schedule *schedule,
                            int first_step) {
     size_t parts = (size_t)schedule->parts, wires = (size_t)schedule->wires;
     *rank = (rank_state){.schedule = schedule, .first_step = first_step};
     RP_TRY(rpi_combine_one(&p->combinations, schedule->rank, &rank->self));
     rank->heard = rank->self;
+    if (p->kind->mixes) RP_TRY(open_row(p, rank));
     RP_TRY(rpi_alloc_array(parts, sizeof *rank->out, "outputs to prove", &rank->out));
     RP_TRY(rpi_alloc_array(parts, sizeof *rank->sum, "sums to prove", &rank->sum));
     RP_TRY(rpi_alloc_array(wires, sizeof *rank->wire, "wires to prove", &rank->wire));
@@ -475,6 +503,9 @@ static rp_status proof_open(proof *p, const rpi_schedule *schedules,
 }
 
 static rp_status check_family(const rpi_schedule *schedules, const rpi_plan_request *request) {
+    const rpi_algorithm *algorithm = schedules[0].algorithm;
+    if (rpi_collective_kind_of(algorithm->collective)->mixes && !algorithm->fits(request))
+        return rpi_schedule_fail(&schedules[0], -1, "the request has another mixing, or none");
     for (int r = 0; r < request->world; r++) {
         const rpi_schedule *it = &schedules[r];
         RP_TRY(rpi_schedule_check_shape(it));

@@ -20,9 +20,9 @@ enum { RPI_PLAN_CHECK_WORLD = 1024 }; /* largest world: a link takes some 100 by
  *    them on this rank; IN is not read after OUT of the same part was written; no sum is
  *    written that nobody reads;
  *  - each part of OUT that a rank must have ends with every contribution that belongs in it,
- *    each with the coefficient 1, or 1/world where a mean was asked for; the owner's own
- * entered the sum without passing a lossy codec; where the algorithm says so, they were added
- * one by one in rank order;
+ *    each with the coefficient 1, or 1/world where a mean was asked for, or that of the
+ *    request's mixing; the owner's own entered the sum without passing a lossy codec; where the
+ *    algorithm says so, they were added one by one in rank order;
  *  - what is encoded for everybody is finished: coefficients do not change behind that;
  *  - a rank encodes a part lossily at most once (there is one residual an element);
  *  - replicas are bit-identical: after an all-reduce or all-gather all ranks, after a broadcast

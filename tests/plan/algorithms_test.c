@@ -24,7 +24,7 @@ static void every_collective_has_an_algorithm(void) {
             count += (int)algorithm->collective == collective;
         CHECK_MSG(count > 0, "%s has none", rpi_collective_name((rpi_collective)collective));
     }
-    CHECK(strcmp(rpi_collective_name(RPI_COLLECTIVES), "unknown") == 0);
+    CHECK(strcmp(rpi_collective_name(RPI_COLLECTIVE_KINDS), "unknown") == 0);
     CHECK(strcmp(rpi_step_name(RPI_STEP_KINDS), "unknown") == 0);
 }
 

@@ -74,7 +74,8 @@ typedef struct rpi_kernel_io {
      * where the kernel says that it can. */
     uint32_t accumulate;
     bool repeats;    /* forward again, for backward: states were updated and stay as they are */
-    void *saved;     /* forward writes, backward reads; NULL when unit->wanted is 0 */
+    void *saved;     /* forward writes, backward reads, and its first half may leave there what
+                        the second wants; NULL when unit->wanted is 0 */
     void *workspace; /* contents are lost after the call */
 } rpi_kernel_io;
 

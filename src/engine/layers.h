@@ -57,6 +57,28 @@ rpi_value_id rpi_global_avg_pool(rpi_graph *graph, const char *name, rpi_value_i
 rpi_value_id rpi_linear(rpi_graph *graph, const char *name, rpi_value_id input,
                         rpi_value_id weight, rpi_value_id bias);
 
+/* x Phi(x), Phi the normal distribution: (1 + erf(x / sqrt 2)) / 2 as in BERT and ViT, or its
+ * approximation (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2 as in GPT-2. Any shape. */
+typedef enum rpi_gelu_form { RPI_GELU_ERF, RPI_GELU_TANH } rpi_gelu_form;
+typedef struct rpi_gelu_attributes {
+    rpi_gelu_form form;
+} rpi_gelu_attributes;
+rpi_value_id rpi_gelu(rpi_graph *graph, const char *name, rpi_value_id input,
+                      rpi_gelu_form form);
+/* x / (1 + e^-x) */
+rpi_value_id rpi_silu(rpi_graph *graph, const char *name, rpi_value_id input);
+rpi_value_id rpi_tanh(rpi_graph *graph, const char *name, rpi_value_id input);
+
+/* f(gate) up, of equal shapes. */
+typedef enum rpi_glu_gate { RPI_GATE_SILU, RPI_GATE_GELU_ERF, RPI_GATE_GELU_TANH } rpi_glu_gate;
+typedef struct rpi_glu_attributes {
+    rpi_glu_gate gate;
+} rpi_glu_attributes;
+rpi_value_id rpi_glu(rpi_graph *graph, const char *name, rpi_value_id gate, rpi_value_id up,
+                     rpi_glu_gate function);
+/* silu(gate) up, as in LLaMA. */
+rpi_value_id rpi_swiglu(rpi_graph *graph, const char *name, rpi_value_id gate, rpi_value_id up);
+
 /* y[...] = table[tokens[...]]. tokens: i32 of any rank up to 7, table: V x W; y: ... x W. A
  * token outside of 0 to V - 1 fails the run, with its place. The table's gradient is dense;
  * only rows of tokens that occur are added to, in the order of the tokens. */

@@ -145,6 +145,25 @@ static rpi_value_id conv_mean(rpi_graph *g, const chain *c, rpi_value_id x) {
     return rpi_global_avg_pool(g, "mean", convolve(g, c, "weight", x));
 }
 
+static rpi_value_id layer(rpi_graph *g, const chain *c, rpi_value_id x, bool biased) {
+    rpi_value_id weight = rpi_graph_parameter(g, "weight", SHAPE(c->filters, c->size));
+    rpi_value_id bias =
+        biased ? rpi_graph_parameter(g, "bias", SHAPE(c->filters)) : RPI_NO_VALUE;
+    return rpi_linear(g, "layer", x, weight, bias);
+}
+
+static rpi_value_id layer_gelu(rpi_graph *g, const chain *c, rpi_value_id x) {
+    return rpi_gelu(g, "gelu", layer(g, c, x, true), RPI_GELU_TANH);
+}
+
+static rpi_value_id layer_gelu_erf(rpi_graph *g, const chain *c, rpi_value_id x) {
+    return rpi_gelu(g, "gelu", layer(g, c, x, true), RPI_GELU_ERF);
+}
+
+static rpi_value_id layer_silu(rpi_graph *g, const chain *c, rpi_value_id x) {
+    return rpi_silu(g, "silu", layer(g, c, x, false));
+}
+
 static const chain chains[] = {
     {"norm + relu", 3, 5, 5, 4, 1, norm_relu},
     {"norm + relu, wide", 2, 32, 32, 5, 1, norm_relu},
@@ -160,6 +179,9 @@ static const chain chains[] = {
     {"conv, max pool", 2, 4, 5, 7, 1, conv_pool},
     {"conv 3x3, max pool", 2, 16, 16, 8, 3, conv_pool},
     {"conv, mean", 2, 5, 20, 4, 1, conv_mean},
+    {"linear + gelu", 2, 3, 20, 5, 0, layer_gelu},
+    {"linear + gelu by erf", 2, 3, 7, 5, 0, layer_gelu_erf},
+    {"linear + silu", 2, 3, 18, 5, 0, layer_silu},
 };
 enum { CHAINS = sizeof chains / sizeof chains[0] };
 

@@ -15,7 +15,7 @@ static const int32_t next_tokens[BATCH * LENGTH] = {0, 10, 3, 7, 1, 3, 9, 10, 0,
 /* A graph of tokens with a loss, and one run of it. */
 typedef struct net {
     rpi_graph *graph;
-    rpi_value_id tokens, labels, scale, loss;
+    rpi_value_id tokens, labels, scale, features, loss;
     rpi_weights *weights;
     rpi_instance *instance;
 } net;
@@ -28,6 +28,8 @@ static void open_net(net *n) {
     n->tokens = rpi_graph_input(n->graph, "tokens", RP_I32, shape);
     n->labels = rpi_graph_input(n->graph, "labels", RP_I32, shape);
     n->scale = rpi_graph_input(n->graph, "scale", RP_F32, (rpi_shape){0});
+    shape.size[shape.dims++] = WIDTH;
+    n->features = rpi_graph_input(n->graph, "features", RP_F32, shape);
 }
 
 static void close_net(net *n) {
@@ -48,7 +50,10 @@ static rp_status compile(net *n, const rpi_backend *backend, bool training, int6
 
 static rp_status run(net *n, const int32_t *tokens, const int32_t *labels, bool accumulate) {
     static const float scale = 0.125f;
-    const void *inputs[] = {tokens, labels, &scale};
+    float features[BATCH * LENGTH * WIDTH];
+    const void *inputs[] = {tokens, labels, &scale, features};
+    rpi_rng rng = rpi_rng_make(check_seed(), RPI_RNG_TEST, 99);
+    for (int i = 0; i < BATCH * LENGTH * WIDTH; i++) features[i] = rpi_rng_normal(&rng);
     rpi_weights_changed(n->weights, 0, rpi_weights_count(n->weights));
     return rpi_instance_run(n->instance,
                             &(rpi_run_options){.inputs = inputs, .accumulate = accumulate});
@@ -233,7 +238,74 @@ static void tied_weight(void) {
             check_tied(rpi_backend_at(b), accumulate);
 }
 
+/* ---- units that a backend fuses ---- */
+
+/* Two layers with an activation each, of tokens or of features that have no gradient. */
+static void build_mlp(net *n, bool of_features) {
+    open_net(n);
+    rpi_graph *g = n->graph;
+    rpi_value_id x = n->features;
+    if (!of_features)
+        x = rpi_embedding(g, "embed", n->tokens,
+                          rpi_graph_parameter(g, "table", SHAPE(VOCABULARY, WIDTH)));
+    x = rpi_linear(g, "wide", x, rpi_graph_parameter(g, "wide.weight", SHAPE(17, WIDTH)),
+                   rpi_graph_parameter(g, "wide.bias", SHAPE(17)));
+    x = rpi_gelu(g, "gelu", x, RPI_GELU_TANH);
+    x = rpi_linear(g, "plain", x, rpi_graph_parameter(g, "plain.weight", SHAPE(19, 17)),
+                   RPI_NO_VALUE);
+    x = rpi_silu(g, "silu", x);
+    x = rpi_linear(g, "logits", x, rpi_graph_parameter(g, "head", SHAPE(VOCABULARY, 19)),
+                   rpi_graph_parameter(g, "head.bias", SHAPE(VOCABULARY)));
+    n->loss = rpi_softmax_cross_entropy(g, "loss", x, n->labels, n->scale);
+    REQUIRE_OK(rpi_graph_check(g));
+}
+
+static void draw_all(net *n) {
+    for (int i = 0; i < rpi_weights_parameter_count(n->weights); i++)
+        draw(n, rpi_weights_parameter(n->weights, i)->name, 7);
+}
+
+static void compare_nets(const net *got, const net *wanted, const char *what) {
+    scores a, b;
+    read_scores(got, &a);
+    read_scores(wanted, &b);
+    CHECK_NEAR(a.loss, b.loss, 1e-5 * fabs(b.loss));
+    CHECK(a.correct == b.correct && a.valid == b.valid);
+    for (int i = 0; i < rpi_weights_parameter_count(wanted->weights); i++) {
+        const rpi_weight *w = rpi_weights_parameter(wanted->weights, i);
+        double error =
+            relative_l2(gradient_of(got, w->name), gradient_of(wanted, w->name), w->count);
+        CHECK_MSG(error < 2e-5, "%s: gradient of %s is off by %.2e", what, w->name, error);
+    }
+}
+
+static void check_mlp(const rpi_backend *backend, bool of_features, bool accumulate) {
+    net ours, reference;
+    char what[96];
+    snprintf(what, sizeof what, "%s, of %s%s", backend->name,
+             of_features ? "features" : "tokens", accumulate ? ", accumulating" : "");
+    build_mlp(&ours, of_features);
+    build_mlp(&reference, of_features);
+    REQUIRE_OK(compile(&ours, backend, true, LENGTH));
+    REQUIRE_OK(compile(&reference, rpi_backend_at(0), true, LENGTH));
+    draw_all(&ours);
+    draw_all(&reference);
+    for (int i = 0; i <= accumulate; i++) {
+        CHECK_OK(run(&ours, some_tokens, next_tokens, i));
+        CHECK_OK(run(&reference, some_tokens, next_tokens, i));
+    }
+    compare_nets(&ours, &reference, what);
+    close_net(&ours);
+    close_net(&reference);
+}
+
+static void activations_behind_layers(void) {
+    for (int b = 1; rpi_backend_at(b); b++)
+        for (int i = 0; i < 4; i++) check_mlp(rpi_backend_at(b), i & 1, i >> 1 & 1);
+}
+
 CASES({"tokens out of range", tokens_out_of_range},
       {"sequences beyond the table", sequences_beyond_the_table},
       {"ignored labels", ignored_labels}, {"labels out of range", labels_out_of_range},
-      {"refused attributes", refused_attributes}, {"tied weight", tied_weight})
+      {"refused attributes", refused_attributes}, {"tied weight", tied_weight},
+      {"activations behind layers", activations_behind_layers})

@@ -4,12 +4,20 @@
 
 #include <stdio.h>
 
-extern const rpi_cpu_op rpi_cpu_embedding, rpi_cpu_layer_norm, rpi_cpu_position_embedding,
-    rpi_cpu_rms_norm, rpi_cpu_softmax_cross_entropy;
+extern const rpi_cpu_op rpi_cpu_embedding, rpi_cpu_gelu, rpi_cpu_glu, rpi_cpu_layer_norm,
+    rpi_cpu_position_embedding, rpi_cpu_rms_norm, rpi_cpu_silu, rpi_cpu_softmax_cross_entropy,
+    rpi_cpu_tanh;
 
 static const rpi_cpu_op *const catalogue[] = {
-    &rpi_cpu_embedding, &rpi_cpu_position_embedding,    &rpi_cpu_layer_norm,
-    &rpi_cpu_rms_norm,  &rpi_cpu_softmax_cross_entropy,
+    &rpi_cpu_embedding,
+    &rpi_cpu_position_embedding,
+    &rpi_cpu_layer_norm,
+    &rpi_cpu_rms_norm,
+    &rpi_cpu_gelu,
+    &rpi_cpu_silu,
+    &rpi_cpu_tanh,
+    &rpi_cpu_glu,
+    &rpi_cpu_softmax_cross_entropy,
 };
 
 const rpi_cpu_op *rpi_cpu_op_of(const rpi_op *op) {

@@ -102,6 +102,29 @@ rpi_value_id rpi_layer_norm(rpi_graph *graph, const char *name, rpi_value_id inp
 rpi_value_id rpi_rms_norm(rpi_graph *graph, const char *name, rpi_value_id input,
                           rpi_value_id scale, rpi_norm_attributes attributes);
 
+/* Attention, head by head: y_i = sum_j p_ij v_j, p_i = softmax over j of scale q_i . k_j, over
+ * the keys that query i sees; the matrix of all pairs never exists. query: batch x T x (heads
+ * D), key and value: batch x S x (kv_heads D); y: as query. Heads side by side share a key head
+ * where kv_heads is less (0 means as many). D is at most 256. causal: no key behind the query;
+ * window w: only keys less than w away (0: all); for both the queries are the last T of the S
+ * keys. documents (or absent): i32, batch x T, T = S: a row holds several texts, and a query
+ * sees only keys of its own; one begins where the number changes. NaN and infinity: of a key or
+ * value they reach only queries that see it, in the forward pass; in the backward pass they may
+ * reach more of the sequence. */
+typedef struct rpi_attention_attributes {
+    int heads, kv_heads;
+    bool causal;
+    int window;
+    float scale; /* 0 means 1 / sqrt(D) */
+} rpi_attention_attributes;
+rpi_value_id rpi_attention(rpi_graph *graph, const char *name, rpi_value_id query,
+                           rpi_value_id key, rpi_value_id value, rpi_value_id documents,
+                           rpi_attention_attributes attributes);
+/* The same of one input, as one linear layer makes it: batch x T x ((heads + 2 kv_heads) D), in
+ * a token all queries, then all keys, then all values. */
+rpi_value_id rpi_self_attention(rpi_graph *graph, const char *name, rpi_value_id input,
+                                rpi_value_id documents, rpi_attention_attributes attributes);
+
 /* N x anything to N x (product of the rest), without a copy. */
 rpi_value_id rpi_flatten(rpi_graph *graph, const char *name, rpi_value_id input);
 

@@ -238,6 +238,137 @@ static void tied_weight(void) {
             check_tied(rpi_backend_at(b), accumulate);
 }
 
+/* ---- attention ---- */
+
+enum { HEADS = 2, KV_HEADS = 1, HEAD = 4, TOKENS = 70, PACKED = (HEADS + 2 * KV_HEADS) * HEAD };
+
+/* x as three inputs (linear layers pick its parts) or as one. */
+static rpi_value_id part(rpi_graph *g, const char *name, rpi_value_id x, int64_t width) {
+    char text[64];
+    snprintf(text, sizeof text, "%s.weight", name);
+    return rpi_linear(g, name, x, rpi_graph_parameter(g, text, SHAPE(width, PACKED)),
+                      RPI_NO_VALUE);
+}
+
+typedef struct attention_net {
+    rpi_graph *graph;
+    rpi_value_id y;
+    rpi_weights *weights;
+    rpi_instance *instance;
+} attention_net;
+
+static void open_attention(attention_net *n, bool packed, const rpi_backend *backend) {
+    *n = (attention_net){0};
+    rpi_attention_attributes attributes = {
+        .heads = HEADS, .kv_heads = KV_HEADS, .causal = true, .window = 9};
+    REQUIRE_OK(rpi_graph_create(&n->graph));
+    rpi_graph *g = n->graph;
+    rpi_value_id x = rpi_graph_input(g, "x", RP_F32, SHAPE(1, TOKENS, PACKED));
+    rpi_value_id documents = rpi_graph_input(g, "documents", RP_I32, SHAPE(1, TOKENS));
+    if (packed) {
+        n->y = rpi_self_attention(g, "attention", x, documents, attributes);
+    } else {
+        rpi_value_id q = part(g, "q", x, HEADS * HEAD), k = part(g, "k", x, KV_HEADS * HEAD);
+        n->y = rpi_attention(g, "attention", q, k, part(g, "v", x, KV_HEADS * HEAD), documents,
+                             attributes);
+    }
+    rpi_program_options options = {.result_count = 1, .results = {n->y}};
+    REQUIRE_OK(rpi_graph_check(g));
+    REQUIRE_OK(rpi_weights_create(g, RPI_NO_VALUE, &n->weights));
+    REQUIRE_OK(solo_open(g, n->weights, RPI_NO_VALUE, backend, &options, &n->instance));
+}
+
+static void close_attention(attention_net *n) {
+    solo_close(n->instance);
+    rpi_weights_destroy(n->weights);
+    rpi_graph_destroy(n->graph);
+}
+
+/* weight[i][first + i] = 1: picks elements of a token. */
+static void set_part(attention_net *n, const char *name, int first) {
+    const rpi_weight *w = rpi_weights_find(n->weights, name);
+    float *x = rpi_weights_values(n->weights) + w->first;
+    for (int64_t i = 0; i < w->shape.size[0]; i++) x[i * PACKED + first + i] = 1;
+}
+
+/* Queries see keys of their own document, not after them, less than 9 away: by a plain loop. */
+static void attend(const float *x, const int32_t *documents, double *y) {
+    for (int i = 0; i < TOKENS * HEADS; i++) {
+        int t = i / HEADS, h = i % HEADS;
+        double sum = 0, *out = y + i * HEAD;
+        for (int c = 0; c < HEAD; c++) out[c] = 0;
+        for (int s = t; s >= 0 && s > t - 9 && documents[s] == documents[t]; s--) {
+            const float *q = x + t * PACKED + h * HEAD, *k = x + s * PACKED + HEADS * HEAD;
+            double score = 0;
+            for (int c = 0; c < HEAD; c++) score += (double)q[c] * (double)k[c];
+            double weight = exp(score / sqrt(HEAD));
+            sum += weight;
+            for (int c = 0; c < HEAD; c++) out[c] += weight * (double)k[HEAD * KV_HEADS + c];
+        }
+        for (int c = 0; c < HEAD; c++) out[c] /= sum;
+    }
+}
+
+static void check_attention(const rpi_backend *backend, bool packed) {
+    attention_net n;
+    float x[TOKENS * PACKED];
+    int32_t documents[TOKENS];
+    double wanted[TOKENS * HEADS * HEAD];
+    rpi_tensor y;
+    rpi_rng rng = rpi_rng_make(check_seed(), RPI_RNG_TEST, 5);
+    for (int i = 0; i < TOKENS * PACKED; i++) x[i] = rpi_rng_normal(&rng);
+    for (int i = 0; i < TOKENS; i++) documents[i] = i < 3 ? 4 : i < 40 ? 0 : 9;
+    attend(x, documents, wanted);
+    open_attention(&n, packed, backend);
+    if (!n.instance) return;
+    if (!packed) {
+        set_part(&n, "q.weight", 0);
+        set_part(&n, "k.weight", HEADS * HEAD);
+        set_part(&n, "v.weight", (HEADS + KV_HEADS) * HEAD);
+        rpi_weights_changed(n.weights, 0, rpi_weights_count(n.weights));
+    }
+    CHECK_OK(rpi_instance_run(n.instance,
+                              &(rpi_run_options){.inputs = (const void *[]){x, documents}}));
+    REQUIRE_OK(rpi_instance_result(n.instance, n.y, &y));
+    for (int i = 0; i < TOKENS * HEADS * HEAD; i++)
+        CHECK_NEAR((double)((float *)y.data)[i], wanted[i], 1e-5);
+    close_attention(&n);
+}
+
+static void attention_sees_what_it_should(void) {
+    for (int b = 0; rpi_backend_at(b); b++)
+        for (int packed = 0; packed < 2; packed++) check_attention(rpi_backend_at(b), packed);
+}
+
+/* What is refused, and what the message holds. */
+static void attention_refused(void) {
+    static const struct {
+        rpi_attention_attributes attributes;
+        int64_t queries, keys, width;
+        const char *part;
+    } wrong[] = {
+        {{.heads = 0}, 4, 4, 8, "heads is 0; 1 or more"},
+        {{.heads = 4, .kv_heads = 3}, 4, 4, 8, "kv_heads is 3; a divisor of the 4 heads"},
+        {{.heads = 3}, 4, 4, 8, "query is 2 x 4 x 8; 3 heads of at most 256 elements"},
+        {{.heads = 2, .kv_heads = 1}, 4, 4, 8, "the same batch and size of heads"},
+        {{.heads = 1}, 4, 4, 300, "1 heads of at most 256 elements"},
+        {{.heads = 1, .causal = true}, 5, 4, 8, "5 queries and 4 keys"},
+        {{.heads = 1, .window = -1}, 4, 4, 8, "window is -1"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        rpi_graph *g = NULL;
+        REQUIRE_OK(rpi_graph_create(&g));
+        rpi_shape keys = SHAPE(2, wrong[i].keys, wrong[i].width);
+        rpi_attention(
+            g, "attend",
+            rpi_graph_input(g, "q", RP_F32, SHAPE(2, wrong[i].queries, wrong[i].width)),
+            rpi_graph_input(g, "k", RP_F32, keys), rpi_graph_input(g, "v", RP_F32, keys),
+            RPI_NO_VALUE, wrong[i].attributes);
+        CHECK_FAILS(rpi_graph_check(g), INVALID, wrong[i].part);
+        rpi_graph_destroy(g);
+    }
+}
+
 /* ---- units that a backend fuses ---- */
 
 /* Two layers with an activation each, of tokens or of features that have no gradient. */
@@ -308,4 +439,6 @@ CASES({"tokens out of range", tokens_out_of_range},
       {"sequences beyond the table", sequences_beyond_the_table},
       {"ignored labels", ignored_labels}, {"labels out of range", labels_out_of_range},
       {"refused attributes", refused_attributes}, {"tied weight", tied_weight},
+      {"attention sees what it should", attention_sees_what_it_should},
+      {"attention refused", attention_refused},
       {"activations behind layers", activations_behind_layers})

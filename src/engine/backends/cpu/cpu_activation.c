@@ -23,20 +23,18 @@ static rpi_kernel_activation describe_call(const rpi_unit *unit, const rpi_kerne
                                    .x = rpi_kernel_f32(io->inputs[0], 0)};
 }
 
-static rp_status activate(const rpi_kernel_run *run, const rpi_unit *unit,
-                          const rpi_kernel_io *io) {
-    rpi_kernel_activation it = describe_call(unit, io);
+static rp_status activate(const rpi_cpu_kernel *kernel, const rpi_kernel_io *io) {
+    rpi_kernel_activation it = describe_call(&kernel->unit, io);
     it.y = rpi_kernel_f32(io->outputs[0], 0);
-    rpi_kernel_activation_forward(run, &it);
+    rpi_kernel_activation_forward(&kernel->run, &it);
     return RP_OK;
 }
 
-static rp_status activate_backward(const rpi_kernel_run *run, const rpi_unit *unit,
-                                   const rpi_kernel_io *io) {
-    rpi_kernel_activation it = describe_call(unit, io);
+static rp_status activate_backward(const rpi_cpu_kernel *kernel, const rpi_kernel_io *io) {
+    rpi_kernel_activation it = describe_call(&kernel->unit, io);
     it.dy = rpi_kernel_f32(io->grad_outputs[0], 0);
     it.dx = rpi_kernel_f32(io->grad_inputs[0], 0);
-    rpi_kernel_activation_backward(run, &it);
+    rpi_kernel_activation_backward(&kernel->run, &it);
     return RP_OK;
 }
 
@@ -63,23 +61,21 @@ static rpi_kernel_gated describe_gated(const rpi_unit *unit, const rpi_kernel_io
                               .up = rpi_kernel_f32(io->inputs[UP], 0)};
 }
 
-static rp_status gate(const rpi_kernel_run *run, const rpi_unit *unit,
-                      const rpi_kernel_io *io) {
-    rpi_kernel_gated it = describe_gated(unit, io);
+static rp_status gate(const rpi_cpu_kernel *kernel, const rpi_kernel_io *io) {
+    rpi_kernel_gated it = describe_gated(&kernel->unit, io);
     it.y = rpi_kernel_f32(io->outputs[0], 0);
-    rpi_kernel_gated_forward(run, &it);
+    rpi_kernel_gated_forward(&kernel->run, &it);
     return RP_OK;
 }
 
 /* The kernel makes both gradients; one that is not wanted goes to the workspace. */
-static rp_status gate_backward(const rpi_kernel_run *run, const rpi_unit *unit,
-                               const rpi_kernel_io *io) {
-    rpi_kernel_gated it = describe_gated(unit, io);
+static rp_status gate_backward(const rpi_cpu_kernel *kernel, const rpi_kernel_io *io) {
+    rpi_kernel_gated it = describe_gated(&kernel->unit, io);
     float *dgate = io->grad_inputs[GATE], *dup = io->grad_inputs[UP];
     it.dy = rpi_kernel_f32(io->grad_outputs[0], 0);
     it.dgate = rpi_kernel_f32(dgate ? dgate : io->workspace, 0);
     it.dup = rpi_kernel_f32(dup ? dup : io->workspace, 0);
-    rpi_kernel_gated_backward(run, &it);
+    rpi_kernel_gated_backward(&kernel->run, &it);
     return RP_OK;
 }
 

@@ -31,29 +31,27 @@ static rpi_kernel_cross_entropy describe_call(const rpi_unit *unit, const rpi_ke
     };
 }
 
-static rp_status forward(const rpi_kernel_run *run, const rpi_unit *unit,
-                         const rpi_kernel_io *io) {
-    rpi_kernel_cross_entropy it = describe_call(unit, io);
-    rpi_cross_entropy_totals totals = rpi_kernel_cross_entropy_run(run, &it);
+static rp_status forward(const rpi_cpu_kernel *kernel, const rpi_kernel_io *io) {
+    rpi_kernel_cross_entropy it = describe_call(&kernel->unit, io);
+    rpi_cross_entropy_totals totals = rpi_kernel_cross_entropy_run(&kernel->run, &it);
     char text[128];
     if (totals.bad_row >= 0)
-        return RP_FAIL(
-            INVALID, "label %d at %s; 0 to %lld are allowed, and %d for none",
-            (int)it.labels[totals.bad_row],
-            rpi_cpu_element_text(&unit->inputs[LABELS], totals.bad_row, text, sizeof text),
-            (long long)it.classes - 1, (int)it.ignored);
+        return RP_FAIL(INVALID, "label %d at %s; 0 to %lld are allowed, and %d for none",
+                       (int)it.labels[totals.bad_row],
+                       rpi_cpu_element_text(&kernel->unit.inputs[LABELS], totals.bad_row, text,
+                                            sizeof text),
+                       (long long)it.classes - 1, (int)it.ignored);
     *(float *)io->outputs[LOSS] = (float)(totals.loss * (double)*(float *)io->inputs[SCALE]);
     *(int32_t *)io->outputs[CORRECT] = (int32_t)totals.correct;
     *(int32_t *)io->outputs[VALID] = (int32_t)totals.valid;
     return RP_OK;
 }
 
-static rp_status backward(const rpi_kernel_run *run, const rpi_unit *unit,
-                          const rpi_kernel_io *io) {
-    rpi_kernel_cross_entropy it = describe_call(unit, io);
+static rp_status backward(const rpi_cpu_kernel *kernel, const rpi_kernel_io *io) {
+    rpi_kernel_cross_entropy it = describe_call(&kernel->unit, io);
     it.scale = *(float *)io->inputs[SCALE] * *(const float *)io->grad_outputs[LOSS];
     it.dlogits = rpi_kernel_f32(io->grad_inputs[LOGITS], it.classes);
-    (void)rpi_kernel_cross_entropy_run(run, &it);
+    (void)rpi_kernel_cross_entropy_run(&kernel->run, &it);
     return RP_OK;
 }
 

@@ -22,18 +22,17 @@ static rpi_kernel_embedding describe_call(const rpi_unit *unit, const rpi_kernel
                                   .scale = 1};
 }
 
-static rp_status embed(const rpi_kernel_run *run, const rpi_unit *unit,
-                       const rpi_kernel_io *io) {
-    rpi_kernel_embedding it = describe_call(unit, io);
+static rp_status embed(const rpi_cpu_kernel *kernel, const rpi_kernel_io *io) {
+    rpi_kernel_embedding it = describe_call(&kernel->unit, io);
     char text[128];
     it.table = rpi_kernel_f32(io->inputs[TABLE], it.cols);
     it.out = rpi_kernel_f32(io->outputs[0], it.cols);
-    int64_t bad = rpi_kernel_embedding_forward(run, &it);
+    int64_t bad = rpi_kernel_embedding_forward(&kernel->run, &it);
     if (bad < 0) return RP_OK;
     return RP_FAIL(INVALID, "token %d at %s; the table '%s' has tokens 0 to %lld",
                    (int)it.ids[bad],
-                   rpi_cpu_element_text(&unit->inputs[TOKENS], bad, text, sizeof text),
-                   unit->inputs[TABLE].name, (long long)it.vocabulary - 1);
+                   rpi_cpu_element_text(&kernel->unit.inputs[TOKENS], bad, text, sizeof text),
+                   kernel->unit.inputs[TABLE].name, (long long)it.vocabulary - 1);
 }
 
 static size_t touched_bytes(int64_t tokens) {
@@ -41,9 +40,8 @@ static size_t touched_bytes(int64_t tokens) {
 }
 
 /* The gradient is dense; only the rows of tokens that occur are added to. */
-static rp_status embed_backward(const rpi_kernel_run *run, const rpi_unit *unit,
-                                const rpi_kernel_io *io) {
-    rpi_kernel_embedding it = describe_call(unit, io);
+static rp_status embed_backward(const rpi_cpu_kernel *kernel, const rpi_kernel_io *io) {
+    rpi_kernel_embedding it = describe_call(&kernel->unit, io);
     int64_t touched = 0;
     it.dout = rpi_kernel_f32(io->grad_outputs[0], it.cols);
     it.dense = true;
@@ -52,7 +50,7 @@ static rp_status embed_backward(const rpi_kernel_run *run, const rpi_unit *unit,
     it.scratch = (uint64_t *)((char *)io->workspace + touched_bytes(it.tokens));
     if (!rpi_cpu_accumulates(io, TABLE))
         memset(it.sums, 0, (size_t)(it.vocabulary * it.cols) * sizeof *it.sums);
-    rpi_kernel_embedding_backward(run, &it, &touched);
+    rpi_kernel_embedding_backward(&kernel->run, &it, &touched);
     return RP_OK;
 }
 
@@ -78,10 +76,9 @@ static positions positions_of(const rpi_unit *unit) {
     return (positions){rpi_shape_count(shape) / elements, elements};
 }
 
-static rp_status add_positions(const rpi_kernel_run *run, const rpi_unit *unit,
-                               const rpi_kernel_io *io) {
-    positions p = positions_of(unit);
-    rpi_kernel_add_bias(run,
+static rp_status add_positions(const rpi_cpu_kernel *kernel, const rpi_kernel_io *io) {
+    positions p = positions_of(&kernel->unit);
+    rpi_kernel_add_bias(&kernel->run,
                         &(rpi_kernel_add){.rows = p.sequences,
                                           .cols = p.elements,
                                           .a = rpi_kernel_f32(io->inputs[0], p.elements),
@@ -90,23 +87,22 @@ static rp_status add_positions(const rpi_kernel_run *run, const rpi_unit *unit,
     return RP_OK;
 }
 
-static rp_status position_gradient(const rpi_kernel_run *run, const rpi_unit *unit,
-                                   const rpi_kernel_io *io) {
-    positions p = positions_of(unit);
+static rp_status position_gradient(const rpi_cpu_kernel *kernel, const rpi_kernel_io *io) {
+    positions p = positions_of(&kernel->unit);
     float *sums = io->grad_inputs[TABLE];
     bool accumulate = rpi_cpu_accumulates(io, TABLE);
-    int64_t all = rpi_shape_count(&unit->inputs[TABLE].shape);
+    int64_t all = rpi_shape_count(&kernel->unit.inputs[TABLE].shape);
     if (io->grad_inputs[0])
         memcpy(io->grad_inputs[0], io->grad_outputs[0],
                (size_t)(p.sequences * p.elements) * sizeof *sums);
     if (!sums) return RP_OK;
     if (!accumulate) memset(sums + p.elements, 0, (size_t)(all - p.elements) * sizeof *sums);
     rpi_kernel_column_sums(
-        run, &(rpi_kernel_sums){.rows = p.sequences,
-                                .cols = p.elements,
-                                .x = rpi_kernel_f32(io->grad_outputs[0], p.elements),
-                                .sums = sums,
-                                .accumulate = accumulate});
+        &kernel->run, &(rpi_kernel_sums){.rows = p.sequences,
+                                         .cols = p.elements,
+                                         .x = rpi_kernel_f32(io->grad_outputs[0], p.elements),
+                                         .sums = sums,
+                                         .accumulate = accumulate});
     return RP_OK;
 }
 

@@ -24,12 +24,11 @@ static rpi_kernel_norm describe_call(const rpi_unit *unit, const rpi_kernel_io *
                              .mean = saved && !rms ? saved + rows : NULL};
 }
 
-static rp_status forward(const rpi_kernel_run *run, const rpi_unit *unit,
-                         const rpi_kernel_io *io) {
-    rpi_kernel_norm it = describe_call(unit, io);
+static rp_status forward(const rpi_cpu_kernel *kernel, const rpi_kernel_io *io) {
+    rpi_kernel_norm it = describe_call(&kernel->unit, io);
     it.x = rpi_kernel_f32(io->inputs[INPUT], it.cols);
     it.y = rpi_kernel_f32(io->outputs[0], it.cols);
-    rpi_kernel_norm_forward(run, &it);
+    rpi_kernel_norm_forward(&kernel->run, &it);
     return RP_OK;
 }
 
@@ -53,13 +52,12 @@ static void weight_gradients(const rpi_kernel_run *run, rpi_kernel_norm *it,
     }
 }
 
-static rp_status backward(const rpi_kernel_run *run, const rpi_unit *unit,
-                          const rpi_kernel_io *io) {
-    rpi_kernel_norm it = describe_call(unit, io);
+static rp_status backward(const rpi_cpu_kernel *kernel, const rpi_kernel_io *io) {
+    rpi_kernel_norm it = describe_call(&kernel->unit, io);
     it.h = rpi_kernel_f32(io->inputs[INPUT], it.cols);
     it.dy = rpi_kernel_f32(io->grad_outputs[0], it.cols);
-    weight_gradients(run, &it, io); /* first: dx may take the place of dy */
-    if (io->grad_inputs[INPUT]) input_gradient(run, &it, io);
+    weight_gradients(&kernel->run, &it, io); /* first: dx may take the place of dy */
+    if (io->grad_inputs[INPUT]) input_gradient(&kernel->run, &it, io);
     return RP_OK;
 }
 

@@ -9,15 +9,24 @@
 #include "engine/backend.h"
 #include "engine/backends/cpu/kernels/kernel.h"
 
+struct rpi_cpu_op;
+
+typedef struct rpi_cpu_kernel {
+    const struct rpi_cpu_op *op;
+    rpi_kernel_run run;
+    rpi_unit unit;
+    void *prepared;
+} rpi_cpu_kernel;
+
 typedef struct rpi_cpu_op {
     const rpi_op *op; /* of the engine's catalogue */
-    rp_status (*forward)(const rpi_kernel_run *run, const rpi_unit *unit,
-                         const rpi_kernel_io *io);
+    rp_status (*forward)(const rpi_cpu_kernel *kernel, const rpi_kernel_io *io);
     /* Makes the gradients that io->grad_inputs asks for: it serves both halves. */
-    rp_status (*backward)(const rpi_kernel_run *run, const rpi_unit *unit,
-                          const rpi_kernel_io *io);
+    rp_status (*backward)(const rpi_cpu_kernel *kernel, const rpi_kernel_io *io);
     /* Optional: workspaces, and what else differs from the op's contract. */
     void (*describe)(const rpi_unit *unit, rpi_kernel *kernel);
+    /* Optional: what all runs share, one allocation, freed with the kernel. */
+    rp_status (*prepare)(const rpi_unit *unit, void **out_prepared);
 } rpi_cpu_op;
 
 /* NULL when there is none for this op. */

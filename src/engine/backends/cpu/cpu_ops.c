@@ -4,9 +4,9 @@
 
 #include <stdio.h>
 
-extern const rpi_cpu_op rpi_cpu_embedding, rpi_cpu_gelu, rpi_cpu_glu, rpi_cpu_layer_norm,
-    rpi_cpu_position_embedding, rpi_cpu_rms_norm, rpi_cpu_silu, rpi_cpu_softmax_cross_entropy,
-    rpi_cpu_tanh;
+extern const rpi_cpu_op rpi_cpu_attention, rpi_cpu_self_attention, rpi_cpu_embedding,
+    rpi_cpu_gelu, rpi_cpu_glu, rpi_cpu_layer_norm, rpi_cpu_position_embedding, rpi_cpu_rms_norm,
+    rpi_cpu_silu, rpi_cpu_softmax_cross_entropy, rpi_cpu_tanh;
 
 static const rpi_cpu_op *const catalogue[] = {
     &rpi_cpu_embedding,
@@ -17,6 +17,8 @@ static const rpi_cpu_op *const catalogue[] = {
     &rpi_cpu_silu,
     &rpi_cpu_tanh,
     &rpi_cpu_glu,
+    &rpi_cpu_attention,
+    &rpi_cpu_self_attention,
     &rpi_cpu_softmax_cross_entropy,
 };
 
@@ -26,20 +28,20 @@ const rpi_cpu_op *rpi_cpu_op_of(const rpi_op *op) {
     return NULL;
 }
 
-typedef struct cpu_kernel {
-    const rpi_cpu_op *op;
-    rpi_kernel_run run;
-    rpi_unit unit;
-} cpu_kernel;
-
 static rp_status forward(void *self, const rpi_kernel_io *io) {
-    const cpu_kernel *kernel = self;
-    return kernel->op->forward(&kernel->run, &kernel->unit, io);
+    const rpi_cpu_kernel *kernel = self;
+    return kernel->op->forward(kernel, io);
 }
 
 static rp_status backward(void *self, const rpi_kernel_io *io) {
-    const cpu_kernel *kernel = self;
-    return kernel->op->backward(&kernel->run, &kernel->unit, io);
+    const rpi_cpu_kernel *kernel = self;
+    return kernel->op->backward(kernel, io);
+}
+
+static void destroy(void *self) {
+    rpi_cpu_kernel *kernel = self;
+    rpi_free(kernel->prepared);
+    rpi_free(kernel);
 }
 
 /* Values may lie otherwise where the backend has layouts of its own. */
@@ -50,15 +52,20 @@ static rpi_layout row_major(const rpi_unit_value *value) {
 
 rp_status rpi_cpu_op_plan(const rpi_cpu_op *op, rpi_kernel_run run, const rpi_unit *unit,
                           rpi_kernel *out) {
-    cpu_kernel *kernel = NULL;
+    rpi_cpu_kernel *kernel = NULL;
     RP_TRY(rpi_alloc(sizeof *kernel, "a kernel", &kernel));
-    *kernel = (cpu_kernel){.op = op, .run = run, .unit = *unit};
+    *kernel = (rpi_cpu_kernel){.op = op, .run = run, .unit = *unit};
+    rp_status status = op->prepare ? op->prepare(unit, &kernel->prepared) : RP_OK;
+    if (status != RP_OK) {
+        rpi_free(kernel);
+        return status;
+    }
     for (int i = 0; i < unit->input_count; i++)
         out->inputs[i] = out->grad_inputs[i] = row_major(&unit->inputs[i]);
     out->self = kernel;
     out->forward = forward;
     out->backward_inputs = out->backward_weights = backward;
-    out->destroy = rpi_free;
+    out->destroy = destroy;
     if (op->describe) op->describe(unit, out);
     return RP_OK;
 }

@@ -125,6 +125,30 @@ rpi_value_id rpi_attention(rpi_graph *graph, const char *name, rpi_value_id quer
 rpi_value_id rpi_self_attention(rpi_graph *graph, const char *name, rpi_value_id input,
                                 rpi_value_id documents, rpi_attention_attributes attributes);
 
+/* Rotary positions of queries or keys, batch x T x (heads D): of token t, elements c and
+ * c + rotary / 2 of each head are turned by the angle t base^(-2c / rotary), as in Hugging
+ * Face's LLaMA; `pairs`: elements 2c and 2c + 1, as in Meta's files. Elements from `rotary` on
+ * stay. */
+typedef struct rpi_rope_attributes {
+    int heads;
+    int rotary;  /* elements of a head that are turned, even; 0 means all */
+    double base; /* 0 means 10000 */
+    bool pairs;
+} rpi_rope_attributes;
+rpi_value_id rpi_rope(rpi_graph *graph, const char *name, rpi_value_id input,
+                      rpi_rope_attributes attributes);
+
+/* In training an element is 0 with this probability, which is rounded to 1 / 65536, and is else
+ * divided by the probability of staying; in evaluation y = x. The mask follows from
+ * rpi_run_options.seed and the low 32 bits of .step, the node's name and the element's index:
+ * it is the same in backward and in recomputation, on every backend and machine. Micro-batches
+ * and ranks that shall draw apart give another seed or step. */
+typedef struct rpi_dropout_attributes {
+    float probability;
+} rpi_dropout_attributes;
+rpi_value_id rpi_dropout(rpi_graph *graph, const char *name, rpi_value_id input,
+                         float probability);
+
 /* N x anything to N x (product of the rest), without a copy. */
 rpi_value_id rpi_flatten(rpi_graph *graph, const char *name, rpi_value_id input);
 

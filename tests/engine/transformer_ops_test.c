@@ -369,6 +369,104 @@ static void attention_refused(void) {
     }
 }
 
+/* ---- dropout ---- */
+
+enum { DROPPED = 2000 };
+
+/* gelu(dropout(x)): its gradient needs what dropout made, or makes it again. */
+typedef struct dropout_net {
+    op_fixture fixture;
+    rpi_value_id y;
+    rpi_instance *instance;
+    float outputs[DROPPED], gradients[DROPPED];
+} dropout_net;
+
+static void open_dropout(dropout_net *n, const rpi_backend *backend, const char *name,
+                         bool training, bool recompute) {
+    *n = (dropout_net){0};
+    const rpi_segment segment = {name, "gelu"};
+    REQUIRE_OK(rpi_graph_create(&n->fixture.graph));
+    rpi_graph *g = n->fixture.graph;
+    rpi_value_id x = rpi_graph_parameter(g, "x", SHAPE(DROPPED));
+    n->y = rpi_dropout(g, name, x, 0.25f);
+    REQUIRE_OK(op_fixture_add_loss(&n->fixture, rpi_gelu(g, "gelu", n->y, RPI_GELU_TANH)));
+    rpi_program_options options = {.training = training,
+                                   .result_count = 1,
+                                   .results = {n->y},
+                                   .recompute = &segment,
+                                   .recompute_count = recompute};
+    for (int i = 0; i < DROPPED; i++) {
+        n->fixture.coefficients[i] = 1;
+        rpi_weights_values(n->fixture.weights)[i] = 1;
+    }
+    REQUIRE_OK(
+        solo_open(g, n->fixture.weights, n->fixture.loss, backend, &options, &n->instance));
+}
+
+static void run_dropout(dropout_net *n, uint64_t seed, uint64_t step) {
+    rpi_tensor y;
+    REQUIRE_OK(rpi_instance_run(n->instance, &(rpi_run_options){.seed = seed, .step = step}));
+    REQUIRE_OK(rpi_instance_result(n->instance, n->y, &y));
+    memcpy(n->outputs, y.data, sizeof n->outputs);
+    memcpy(n->gradients, rpi_weights_gradients(n->fixture.weights), sizeof n->gradients);
+}
+
+static void close_dropout(dropout_net *n) {
+    solo_close(n->instance);
+    op_fixture_close(&n->fixture);
+}
+
+/* Of one run: what a backend, a name, a seed and a step give. */
+static void drop(const rpi_backend *backend, const char *name, bool recompute, uint64_t seed,
+                 uint64_t step, dropout_net *out) {
+    open_dropout(out, backend, name, true, recompute);
+    if (out->instance) run_dropout(out, seed, step);
+    close_dropout(out);
+}
+
+static int count_differences(const float *a, const float *b) {
+    int count = 0;
+    for (int i = 0; i < DROPPED; i++) count += a[i] != b[i];
+    return count;
+}
+
+static void dropout_draws(void) {
+    static dropout_net first, other;
+    drop(rpi_backend_at(0), "drop", false, 5, 9, &first);
+    int zeros = 0;
+    for (int i = 0; i < DROPPED; i++) {
+        zeros += first.outputs[i] == 0;
+        CHECK(first.outputs[i] == 0 || first.outputs[i] == 4.0f / 3);
+        CHECK((first.gradients[i] == 0) == (first.outputs[i] == 0));
+    }
+    CHECK_MSG(zeros > DROPPED / 5 && zeros < DROPPED * 3 / 10, "%d of %d are dropped", zeros,
+              (int)DROPPED);
+    for (int b = 0; rpi_backend_at(b); b++)
+        for (int recompute = 0; recompute < 2; recompute++) {
+            drop(rpi_backend_at(b), "drop", recompute, 5, 9, &other);
+            CHECK(count_differences(first.outputs, other.outputs) == 0);
+            for (int i = 0; i < DROPPED; i++)
+                CHECK_NEAR((double)other.gradients[i], (double)first.gradients[i], 1e-6);
+        }
+    drop(rpi_backend_at(0), "drop", false, 6, 9, &other);
+    CHECK(count_differences(first.outputs, other.outputs) > DROPPED / 4);
+    drop(rpi_backend_at(0), "drop", false, 5, 10, &other);
+    CHECK(count_differences(first.outputs, other.outputs) > DROPPED / 4);
+    drop(rpi_backend_at(0), "drop2", false, 5, 9, &other);
+    CHECK(count_differences(first.outputs, other.outputs) > DROPPED / 4);
+}
+
+static void dropout_rests_in_evaluation(void) {
+    static dropout_net n;
+    for (int b = 0; rpi_backend_at(b); b++) {
+        open_dropout(&n, rpi_backend_at(b), "drop", false, false);
+        if (!n.instance) return;
+        run_dropout(&n, 5, 9);
+        for (int i = 0; i < DROPPED; i++) CHECK(n.outputs[i] == 1);
+        close_dropout(&n);
+    }
+}
+
 /* ---- units that a backend fuses ---- */
 
 /* Two layers with an activation each, of tokens or of features that have no gradient. */
@@ -440,5 +538,6 @@ CASES({"tokens out of range", tokens_out_of_range},
       {"ignored labels", ignored_labels}, {"labels out of range", labels_out_of_range},
       {"refused attributes", refused_attributes}, {"tied weight", tied_weight},
       {"attention sees what it should", attention_sees_what_it_should},
-      {"attention refused", attention_refused},
+      {"attention refused", attention_refused}, {"dropout draws", dropout_draws},
+      {"dropout rests in evaluation", dropout_rests_in_evaluation},
       {"activations behind layers", activations_behind_layers})

@@ -85,7 +85,7 @@ static rp_status infer(const void *attributes, int input_count, const rpi_shape 
     if (input_count > 3) RP_TRY(check_documents(&inputs[3], key));
     outputs[0] = *query;
     bool is_named =
-        rpi_dimension_is_named(query->size[1] < key->size[1] ? query->size[1] : key->size[1]);
+        rpi_dimension_is_named(query->size[1]) || rpi_dimension_is_named(key->size[1]);
     return is_named ? RP_OK : check_bound(attributes, input_count, inputs);
 }
 

@@ -23,7 +23,8 @@ static rpi_kernel_rope draw(rpi_rng *rng, int index, int64_t *count) {
                           .head_size = d,
                           .rotary = index % 2 ? d / 2 * 2 : d / 4 * 2,
                           .offset = rpi_rng_below(rng, 20),
-                          .inverse = index % 3 == 1};
+                          .inverse = index % 3 == 1,
+                          .pairs = index % 7 == 2};
     int64_t token = n * d + 5;
     *count = it.batch * it.length * token;
     it.x = heads(index % 4 == 3, it.length, token, d, *count, 1);
@@ -62,7 +63,8 @@ static void inverse_turns_back(void) {
     float *cosines = kernel_floats(LENGTH * SIZE), *sines = kernel_floats(LENGTH * SIZE);
     rpi_kernel_rope_tables(500, LENGTH, SIZE, cosines, sines);
     rpi_kernel_heads all = {y, COUNT, SIZE, SIZE, RP_F32};
-    rpi_kernel_rope it = {1, LENGTH, 1, SIZE, SIZE, cosines, sines, NULL, 0, false, all, all};
+    rpi_kernel_rope it = {1,    LENGTH, 1,     SIZE, SIZE, cosines, sines,
+                          NULL, 0,      false, all,  all,  false};
     rpi_kernel_rope_apply(&run, &it);
     CHECK(fabsf(y[COUNT - 1] - x[COUNT - 1]) > 1e-6f);
     it.inverse = true;
@@ -71,12 +73,27 @@ static void inverse_turns_back(void) {
     kernel_buffers_free();
 }
 
+/* Pairs are halves under another order. */
+static void pairs_are_halves_in_order(void) {
+    float halves[6] = {1, 2, 3, 4, 5, 6}, pairs[6] = {1, 4, 2, 5, 3, 6};
+    float cosines[6], sines[6];
+    rpi_kernel_run run = {1, rpi_cpu_isa()};
+    rpi_kernel_rope_tables(50, 2, 6, cosines, sines);
+    rpi_kernel_heads a = {halves, 6, 6, 6, RP_F32}, b = {pairs, 6, 6, 6, RP_F32};
+    rpi_kernel_rope it = {1, 1, 1, 6, 6, cosines, sines, NULL, 1, false, a, a, false};
+    rpi_kernel_rope_apply(&run, &it);
+    it.x = it.y = b;
+    it.pairs = true;
+    rpi_kernel_rope_apply(&run, &it);
+    for (int c = 0; c < 6; c++) CHECK_NEAR(pairs[c], halves[c % 2 * 3 + c / 2], 1e-6);
+}
+
 /* By hand: position 1, the first pair turns by one radian, the last by theta^(-2 / 4). */
 static void known_answer(void) {
     float x[4] = {1, 2, 3, 4}, y[4], cosines[4], sines[4];
     rpi_kernel_rope_tables(100, 2, 4, cosines, sines);
     rpi_kernel_heads in = {x, 4, 4, 4, RP_F32}, out = {y, 4, 4, 4, RP_F32};
-    rpi_kernel_rope it = {1, 1, 1, 4, 4, cosines, sines, NULL, 1, false, in, out};
+    rpi_kernel_rope it = {1, 1, 1, 4, 4, cosines, sines, NULL, 1, false, in, out, false};
     for (int isa = 0; isa <= (int)rpi_cpu_isa(); isa++) {
         rpi_kernel_rope_apply(&(rpi_kernel_run){1, (rpi_isa)isa}, &it);
         CHECK_NEAR(y[0], cos(1) - 3 * sin(1), 1e-6);
@@ -87,4 +104,4 @@ static void known_answer(void) {
 }
 
 CASES({"kernels_match", kernels_match}, {"inverse_turns_back", inverse_turns_back},
-      {"known_answer", known_answer})
+      {"pairs_are_halves_in_order", pairs_are_halves_in_order}, {"known_answer", known_answer})

@@ -16,15 +16,16 @@ void rpi_kernel_rope_tables(double theta, int64_t positions, int64_t rotary, flo
 
 static void rotate(const rpi_kernel_rope *it, rpi_kernel_rows x, int64_t from,
                    rpi_kernel_rows y, int64_t to, int64_t position) {
-    int64_t half = it->rotary / 2;
+    int64_t half = it->rotary / 2, apart = it->pairs ? 1 : half;
     for (int64_t c = 0; c < half; c++) {
+        int64_t first = it->pairs ? 2 * c : c;
         double cosine = it->cosines[position * half + c];
         double sine = it->sines[position * half + c];
-        double low = rpi_kernel_get(x, 0, from + c),
-               high = rpi_kernel_get(x, 0, from + half + c);
+        double low = rpi_kernel_get(x, 0, from + first);
+        double high = rpi_kernel_get(x, 0, from + first + apart);
         if (it->inverse) sine = -sine;
-        rpi_kernel_put(y, 0, to + c, low * cosine - high * sine);
-        rpi_kernel_put(y, 0, to + half + c, high * cosine + low * sine);
+        rpi_kernel_put(y, 0, to + first, low * cosine - high * sine);
+        rpi_kernel_put(y, 0, to + first + apart, high * cosine + low * sine);
     }
     for (int64_t c = it->rotary; c < it->head_size; c++)
         rpi_kernel_put(y, 0, to + c, rpi_kernel_get(x, 0, from + c));
@@ -45,5 +46,6 @@ void rpi_rope_scalar(const void *args, int64_t begin, int64_t end) {
 
 void rpi_kernel_rope_apply(const rpi_kernel_run *run, const rpi_kernel_rope *it) {
     static const rpi_kernel_body bodies[] = RPI_KERNEL_BODIES(rope);
-    rpi_kernel_parallel(run, it->batch * it->length, 1, bodies, it);
+    rpi_kernel_run plain = {run->threads, RPI_ISA_SCALAR};
+    rpi_kernel_parallel(it->pairs ? &plain : run, it->batch * it->length, 1, bodies, it);
 }

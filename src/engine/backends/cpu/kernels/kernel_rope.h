@@ -1,11 +1,12 @@
 /* Rotary position embedding of queries and keys, by rotating halves (as in Hugging Face's
- * LLaMA).
+ * LLaMA) or adjacent pairs (as in Meta's).
  *
  * Shapes: x, y [batch, length, heads, head_size] by strides, f32 or bf16; tables
  * [positions, rotary / 2] f32. With c below rotary / 2 and the angle a of (position, c),
  *   y_c = x_c cos a - x_(c + rotary / 2) sin a
  *   y_(c + rotary / 2) = x_(c + rotary / 2) cos a + x_c sin a
- * and elements from `rotary` on are copied. The gradient is the rotation back: `inverse`.
+ * and elements from `rotary` on are copied; `pairs`: of x_2c and x_(2c + 1) instead, by plain
+ * loops. The gradient is the rotation back: `inverse`.
  *
  * Su et al., "RoFormer: enhanced transformer with rotary position embedding", 2021. */
 #ifndef RPI_ENGINE_KERNEL_ROPE_H
@@ -21,6 +22,7 @@ typedef struct rpi_kernel_rope {
     int64_t offset;
     bool inverse;
     rpi_kernel_heads x, y; /* y may be x */
+    bool pairs;
 } rpi_kernel_rope;
 
 void rpi_kernel_rope_apply(const rpi_kernel_run *run, const rpi_kernel_rope *it);

@@ -1,0 +1,48 @@
+#include "base/status.h"
+#include "engine/layers.h"
+#include "engine/op.h"
+
+extern const rpi_op rpi_op_dropout;
+
+static rp_status infer(const void *attributes, int input_count, const rpi_shape *inputs,
+                       rpi_shape *outputs) {
+    (void)input_count;
+    const rpi_dropout_attributes *dropout = attributes;
+    if (!(dropout->probability >= 0 && dropout->probability <= 1))
+        return RP_FAIL(INVALID, "probability is %g; 0 to 1 are allowed",
+                       (double)dropout->probability);
+    outputs[0] = inputs[0];
+    return RP_OK;
+}
+
+static const rpi_dropout_attributes some = {.probability = 0.3f};
+static const rpi_dropout_attributes none = {.probability = 0};
+static const rpi_dropout_attributes all = {.probability = 1};
+
+static const rpi_op_example examples[] = {
+    {.name = "some", .attributes = &some, .input_count = 1, .inputs = {{3, {3, 7, 23}}}},
+    {.name = "none", .attributes = &none, .input_count = 1, .inputs = {{2, {3, 7}}}},
+    {.name = "all", .attributes = &all, .input_count = 1, .inputs = {{2, {3, 7}}}},
+};
+
+const rpi_op rpi_op_dropout = {
+    .name = "dropout",
+    .summary = "y = x / (1 - p), or 0 with probability p; y = x in evaluation",
+    .attribute_bytes = sizeof(rpi_dropout_attributes),
+    .input_count = 1,
+    .output_count = 1,
+    .inputs = {{.name = "input", .dtype = RP_F32, .has_gradient = true}},
+    .outputs = {{"output", RP_F32}},
+    .infer = infer,
+    .gradient_from = RPI_GRADIENT_WRITTEN,
+    .in_place_forward = true,
+    .in_place_backward = true,
+    .examples = examples,
+    .example_count = sizeof examples / sizeof examples[0],
+};
+
+rpi_value_id rpi_dropout(rpi_graph *graph, const char *name, rpi_value_id input,
+                         float probability) {
+    rpi_dropout_attributes attributes = {.probability = probability};
+    return rpi_graph_add(graph, name, &rpi_op_dropout, &attributes, 1, &input);
+}

@@ -49,7 +49,7 @@ static void shapes(void) {
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         CHECK(rpi_shape_equal(&rpi_graph_value(p.graph, rows[i].value)->shape, &rows[i].shape));
     CHECK(rpi_graph_value(p.graph, correct)->dtype == RP_I32);
-    CHECK(rpi_graph_output(p.graph, loss, 2) == RPI_NO_VALUE);
+    CHECK(rpi_graph_output(p.graph, loss, 3) == RPI_NO_VALUE);
     CHECK(rpi_graph_find(p.graph, RPI_VALUE_PARAMETER, "weight") == p.weight);
     CHECK(rpi_graph_find(p.graph, RPI_VALUE_STATE, "weight") == RPI_NO_VALUE);
     CHECK_EQ(rpi_graph_kind_count(p.graph, RPI_VALUE_INPUT), 3);

@@ -188,8 +188,7 @@ static void labels_out_of_range(void) {
         CHECK_OK(run(&n, some_tokens, labels, false));
         labels[LENGTH] = -1;
         CHECK_FAILS(run(&n, some_tokens, labels, false), INVALID,
-                    "node 'loss' (softmax_cross_entropy): label -1 at labels[1][0]; 0 to 10 "
-                    "are allowed, and -100 for none");
+                    "label -1 at labels[1][0]; 0 to 10 are allowed, and -100 for none");
         close_net(&n);
     }
 }
@@ -508,6 +507,16 @@ static void compare_nets(const net *got, const net *wanted, const char *what) {
     }
 }
 
+/* The same weights in both; runs of both, `more` of them accumulating. */
+static void run_both(net *ours, net *reference, int more) {
+    draw_all(ours);
+    draw_all(reference);
+    for (int i = 0; i <= more; i++) {
+        CHECK_OK(run(ours, some_tokens, next_tokens, i));
+        CHECK_OK(run(reference, some_tokens, next_tokens, i));
+    }
+}
+
 static void check_mlp(const rpi_backend *backend, bool of_features, bool accumulate) {
     net ours, reference;
     char what[96];
@@ -517,12 +526,7 @@ static void check_mlp(const rpi_backend *backend, bool of_features, bool accumul
     build_mlp(&reference, of_features);
     REQUIRE_OK(compile(&ours, backend, true, LENGTH));
     REQUIRE_OK(compile(&reference, rpi_backend_at(0), true, LENGTH));
-    draw_all(&ours);
-    draw_all(&reference);
-    for (int i = 0; i <= accumulate; i++) {
-        CHECK_OK(run(&ours, some_tokens, next_tokens, i));
-        CHECK_OK(run(&reference, some_tokens, next_tokens, i));
-    }
+    run_both(&ours, &reference, accumulate);
     compare_nets(&ours, &reference, what);
     close_net(&ours);
     close_net(&reference);
@@ -533,6 +537,89 @@ static void activations_behind_layers(void) {
         for (int i = 0; i < 4; i++) check_mlp(rpi_backend_at(b), i & 1, i >> 1 & 1);
 }
 
+/* The loss is a part of something else: its gradient is 2. */
+static void loss_is_a_part(void) {
+    for (int b = 1; rpi_backend_at(b); b++)
+        for (int of_features = 0; of_features < 2; of_features++) {
+            net ours, reference;
+            net *both[] = {&ours, &reference};
+            for (int i = 0; i < 2; i++) {
+                net *n = both[i];
+                build_mlp(n, of_features);
+                rpi_value_id twice = rpi_add(n->graph, "twice", n->loss, n->loss);
+                rpi_program_options options = {
+                    .training = true, .dimensions = {{"batch", BATCH}, {"length", LENGTH}}};
+                REQUIRE_OK(rpi_weights_create(n->graph, twice, &n->weights));
+                REQUIRE_OK(solo_open(n->graph, n->weights, twice, rpi_backend_at(i ? 0 : b),
+                                     &options, &n->instance));
+            }
+            run_both(&ours, &reference, 1);
+            double error = relative_l2(rpi_weights_gradients(ours.weights),
+                                       rpi_weights_gradients(reference.weights),
+                                       rpi_weights_count(ours.weights));
+            CHECK_MSG(error < 2e-5, "%s: gradients are off by %.2e", rpi_backend_at(b)->name,
+                      error);
+            close_net(&ours);
+            close_net(&reference);
+        }
+}
+
+/* More rows than the fast backend has logits of at a time. */
+static void evaluates_row_by_row(void) {
+    enum { LONG = 333 };
+    static int32_t tokens[BATCH * LONG], labels[BATCH * LONG];
+    rpi_rng rng = rpi_rng_make(check_seed(), RPI_RNG_TEST, 8);
+    for (int i = 0; i < BATCH * LONG; i++) {
+        tokens[i] = (int32_t)rpi_rng_below(&rng, VOCABULARY);
+        labels[i] = i % 5 ? (int32_t)rpi_rng_below(&rng, VOCABULARY) : -100;
+    }
+    scores got, wanted = {0};
+    for (int b = 0; rpi_backend_at(b); b++) {
+        net n;
+        labels[BATCH * LONG - 1] = 0;
+        build_mlp(&n, false);
+        REQUIRE_OK(compile(&n, rpi_backend_at(b), b == 0, LONG));
+        draw_all(&n);
+        CHECK_OK(run(&n, tokens, labels, false));
+        read_scores(&n, &got);
+        if (b == 0) wanted = got;
+        CHECK_NEAR(got.loss, wanted.loss, 1e-5 * wanted.loss);
+        CHECK(got.correct == wanted.correct && got.valid == wanted.valid);
+        labels[BATCH * LONG - 1] = VOCABULARY;
+        CHECK_FAILS(run(&n, tokens, labels, false), INVALID, "label 11 at labels[1][332]");
+        close_net(&n);
+    }
+}
+
+/* NaN and infinity in a weight of each layer come out where the reference has them. */
+static void nonfinite_through_fused_units(void) {
+    static const float values[] = {NAN, INFINITY, -INFINITY};
+    static const char *const names[] = {"wide.weight", "wide.bias", "plain.weight", "head",
+                                        "head.bias"};
+    for (int b = 1; rpi_backend_at(b); b++)
+        for (int i = 0; i < 15; i++) {
+            net ours, reference;
+            net *both[] = {&ours, &reference};
+            for (int j = 0; j < 2; j++) {
+                build_mlp(both[j], false);
+                REQUIRE_OK(compile(both[j], rpi_backend_at(j ? 0 : b), true, LENGTH));
+                draw_all(both[j]);
+                const rpi_weight *w = rpi_weights_find(both[j]->weights, names[i % 5]);
+                rpi_weights_values(both[j]->weights)[w->first + 3] = values[i / 5];
+                CHECK_OK(run(both[j], some_tokens, next_tokens, false));
+            }
+            const float *x = rpi_weights_gradients(ours.weights);
+            const float *y = rpi_weights_gradients(reference.weights);
+            int wrong = 0;
+            for (int64_t j = 0; j < rpi_weights_count(ours.weights); j++)
+                wrong += isnan(x[j]) != isnan(y[j]) || isinf(x[j]) != isinf(y[j]);
+            CHECK_MSG(!wrong, "%s: %g in %s: %d elements are of another kind",
+                      rpi_backend_at(b)->name, (double)values[i / 5], names[i % 5], wrong);
+            close_net(&ours);
+            close_net(&reference);
+        }
+}
+
 CASES({"tokens out of range", tokens_out_of_range},
       {"sequences beyond the table", sequences_beyond_the_table},
       {"ignored labels", ignored_labels}, {"labels out of range", labels_out_of_range},
@@ -540,4 +627,6 @@ CASES({"tokens out of range", tokens_out_of_range},
       {"attention sees what it should", attention_sees_what_it_should},
       {"attention refused", attention_refused}, {"dropout draws", dropout_draws},
       {"dropout rests in evaluation", dropout_rests_in_evaluation},
-      {"activations behind layers", activations_behind_layers})
+      {"activations behind layers", activations_behind_layers},
+      {"loss is a part", loss_is_a_part}, {"evaluates row by row", evaluates_row_by_row},
+      {"nonfinite through fused units", nonfinite_through_fused_units})

@@ -2,6 +2,8 @@
  * gradients are added where they lie. With an activation behind it bias and function are one
  * pass over the product, which is saved: the first half of backward turns it into its gradient
  * in place, and the second reads that. */
+#include "engine/onednn/onednn_linear.h"
+
 #include "base/memory.h"
 #include "base/status.h"
 #include "engine/backends/cpu/cpu_activation.h"
@@ -11,52 +13,115 @@
 extern const rpi_op rpi_op_linear;
 extern const rpi_dnn_op rpi_dnn_op_linear;
 
-enum { INPUT, WEIGHT, BIAS };
+enum {
+    INPUT = RPI_DNN_LINEAR_INPUT,
+    WEIGHT = RPI_DNN_LINEAR_WEIGHT,
+    BIAS = RPI_DNN_LINEAR_BIAS
+};
+
+/* ---- the products ---- */
+
+rpi_dnn_linear rpi_dnn_linear_of(const rpi_dnn_session *session, const rpi_unit *unit) {
+    const int64_t *weight = unit->inputs[WEIGHT].shape.size;
+    return (rpi_dnn_linear){.run = rpi_dnn_kernel_run(session),
+                            .rows = rpi_shape_count(&unit->inputs[INPUT].shape) / weight[1],
+                            .inputs = weight[1],
+                            .outputs = weight[0],
+                            .has_bias = unit->nodes[0]->input_count > BIAS,
+                            .wants_input = unit->wanted >> INPUT & 1u};
+}
+
+const float *rpi_dnn_linear_bias(const rpi_dnn_linear *it, const rpi_kernel_io *io) {
+    return it->has_bias ? io->inputs[BIAS] : NULL;
+}
+
+rp_status rpi_dnn_linear_multiply(const rpi_dnn_linear *it, const rpi_kernel_io *io,
+                                  int64_t first, int64_t count, float *z) {
+    const float *x = (const float *)io->inputs[INPUT] + first * it->inputs;
+    rpi_dnn_team_enter(it->run.threads);
+    return rpi_dnn_check(dnnl_sgemm('N', 'T', count, it->outputs, it->inputs, 1.0f, x,
+                                    it->inputs, io->inputs[WEIGHT], it->inputs, 0.0f, z,
+                                    it->outputs),
+                         "matrix product");
+}
+
+void rpi_dnn_linear_add_bias(const rpi_dnn_linear *it, const rpi_kernel_io *io, int64_t count,
+                             float *z) {
+    if (!it->has_bias) return;
+    rpi_kernel_add_bias(&it->run, &(rpi_kernel_add){.rows = count,
+                                                    .cols = it->outputs,
+                                                    .a = rpi_kernel_f32(z, it->outputs),
+                                                    .bias = rpi_dnn_linear_bias(it, io),
+                                                    .y = rpi_kernel_f32(z, it->outputs)});
+}
+
+static float keep(const rpi_kernel_io *io, int input) {
+    return io->accumulate >> input & 1u ? 1.0f : 0.0f;
+}
+
+rp_status rpi_dnn_linear_input_gradient(const rpi_dnn_linear *it, const rpi_kernel_io *io,
+                                        const float *dz) {
+    rpi_dnn_team_enter(it->run.threads);
+    return rpi_dnn_check(dnnl_sgemm('N', 'N', it->rows, it->inputs, it->outputs, 1.0f, dz,
+                                    it->outputs, io->inputs[WEIGHT], it->inputs,
+                                    keep(io, INPUT), io->grad_inputs[INPUT], it->inputs),
+                         "matrix product");
+}
+
+rp_status rpi_dnn_linear_weight_gradients(const rpi_dnn_linear *it, const rpi_kernel_io *io,
+                                          const float *dz) {
+    rpi_dnn_team_enter(it->run.threads);
+    if (io->grad_inputs[WEIGHT])
+        RP_TRY(rpi_dnn_check(dnnl_sgemm('T', 'N', it->outputs, it->inputs, it->rows, 1.0f, dz,
+                                        it->outputs, io->inputs[INPUT], it->inputs,
+                                        keep(io, WEIGHT), io->grad_inputs[WEIGHT], it->inputs),
+                             "matrix product"));
+    if (it->has_bias && io->grad_inputs[BIAS])
+        rpi_kernel_column_sums(&it->run,
+                               &(rpi_kernel_sums){.rows = it->rows,
+                                                  .cols = it->outputs,
+                                                  .x = rpi_kernel_f32(dz, it->outputs),
+                                                  .sums = io->grad_inputs[BIAS],
+                                                  .accumulate = keep(io, BIAS) > 0});
+    return RP_OK;
+}
+
+/* ---- alone, or with an activation ---- */
 
 typedef struct linear_kernel {
-    rpi_kernel_run run;
-    int64_t rows, inputs, outputs; /* x: rows x inputs, weight: outputs x inputs */
+    rpi_dnn_linear linear;
     rpi_activation activation;
-    bool has_bias, wants_input;
 } linear_kernel;
 
 static void destroy(void *self) {
     rpi_free(self);
 }
 
-static const float *bias_of(const linear_kernel *k, const rpi_kernel_io *io) {
-    return k->has_bias ? io->inputs[BIAS] : NULL;
-}
-
-/* z = x w^T */
-static rp_status multiply(const linear_kernel *k, const rpi_kernel_io *io, float *z) {
-    rpi_dnn_team_enter(k->run.threads);
-    return rpi_dnn_check(dnnl_sgemm('N', 'T', k->rows, k->outputs, k->inputs, 1.0f,
-                                    io->inputs[INPUT], k->inputs, io->inputs[WEIGHT], k->inputs,
-                                    0.0f, z, k->outputs),
-                         "matrix product");
-}
-
-/* y = z + bias */
+/* y = x w^T + bias */
 static rp_status forward(void *self, const rpi_kernel_io *io) {
-    const linear_kernel *k = self;
-    rpi_kernel_rows y = rpi_kernel_f32(io->outputs[0], k->outputs);
-    RP_TRY(multiply(k, io, io->outputs[0]));
-    if (k->has_bias)
-        rpi_kernel_add_bias(
-            &k->run,
-            &(rpi_kernel_add){
-                .rows = k->rows, .cols = k->outputs, .a = y, .bias = bias_of(k, io), .y = y});
+    const rpi_dnn_linear *it = &((const linear_kernel *)self)->linear;
+    RP_TRY(rpi_dnn_linear_multiply(it, io, 0, it->rows, io->outputs[0]));
+    rpi_dnn_linear_add_bias(it, io, it->rows, io->outputs[0]);
     return RP_OK;
+}
+
+static rp_status backward_inputs(void *self, const rpi_kernel_io *io) {
+    const linear_kernel *k = self;
+    return rpi_dnn_linear_input_gradient(&k->linear, io, io->grad_outputs[0]);
+}
+
+static rp_status backward_weights(void *self, const rpi_kernel_io *io) {
+    const linear_kernel *k = self;
+    return rpi_dnn_linear_weight_gradients(&k->linear, io, io->grad_outputs[0]);
 }
 
 static rpi_kernel_activation activation_of(const linear_kernel *k, const rpi_kernel_io *io,
                                            float *z) {
     return (rpi_kernel_activation){.kind = k->activation,
-                                   .rows = k->rows,
-                                   .cols = k->outputs,
-                                   .x = rpi_kernel_f32(z, k->outputs),
-                                   .bias = bias_of(k, io)};
+                                   .rows = k->linear.rows,
+                                   .cols = k->linear.outputs,
+                                   .x = rpi_kernel_f32(z, k->linear.outputs),
+                                   .bias = rpi_dnn_linear_bias(&k->linear, io)};
 }
 
 /* y = f(z + bias); without a backward pass z lies where y will. */
@@ -64,69 +129,30 @@ static rp_status forward_activated(void *self, const rpi_kernel_io *io) {
     const linear_kernel *k = self;
     float *z = io->saved ? io->saved : io->outputs[0];
     rpi_kernel_activation it = activation_of(k, io, z);
-    RP_TRY(multiply(k, io, z));
-    it.y = rpi_kernel_f32(io->outputs[0], k->outputs);
-    rpi_kernel_activation_forward(&k->run, &it);
+    RP_TRY(rpi_dnn_linear_multiply(&k->linear, io, 0, k->linear.rows, z));
+    it.y = rpi_kernel_f32(io->outputs[0], k->linear.outputs);
+    rpi_kernel_activation_forward(&k->linear.run, &it);
     return RP_OK;
-}
-
-static float keep(const rpi_kernel_io *io, int input) {
-    return io->accumulate >> input & 1u ? 1.0f : 0.0f;
-}
-
-/* dx = dz w */
-static rp_status input_gradient(const linear_kernel *k, const rpi_kernel_io *io,
-                                const float *dz) {
-    rpi_dnn_team_enter(k->run.threads);
-    return rpi_dnn_check(dnnl_sgemm('N', 'N', k->rows, k->inputs, k->outputs, 1.0f, dz,
-                                    k->outputs, io->inputs[WEIGHT], k->inputs, keep(io, INPUT),
-                                    io->grad_inputs[INPUT], k->inputs),
-                         "matrix product");
-}
-
-/* dw = dz^T x, dbias = sum of dz's rows */
-static rp_status weight_gradients(const linear_kernel *k, const rpi_kernel_io *io,
-                                  const float *dz) {
-    rpi_dnn_team_enter(k->run.threads);
-    if (io->grad_inputs[WEIGHT])
-        RP_TRY(rpi_dnn_check(dnnl_sgemm('T', 'N', k->outputs, k->inputs, k->rows, 1.0f, dz,
-                                        k->outputs, io->inputs[INPUT], k->inputs,
-                                        keep(io, WEIGHT), io->grad_inputs[WEIGHT], k->inputs),
-                             "matrix product"));
-    if (k->has_bias && io->grad_inputs[BIAS])
-        rpi_kernel_column_sums(&k->run, &(rpi_kernel_sums){.rows = k->rows,
-                                                           .cols = k->outputs,
-                                                           .x = rpi_kernel_f32(dz, k->outputs),
-                                                           .sums = io->grad_inputs[BIAS],
-                                                           .accumulate = keep(io, BIAS) > 0});
-    return RP_OK;
-}
-
-static rp_status backward_inputs(void *self, const rpi_kernel_io *io) {
-    return input_gradient(self, io, io->grad_outputs[0]);
-}
-
-static rp_status backward_weights(void *self, const rpi_kernel_io *io) {
-    return weight_gradients(self, io, io->grad_outputs[0]);
 }
 
 /* dz = dy f'(z + bias), over z */
 static void differentiate(const linear_kernel *k, const rpi_kernel_io *io) {
     rpi_kernel_activation it = activation_of(k, io, io->saved);
-    it.dy = rpi_kernel_f32(io->grad_outputs[0], k->outputs);
+    it.dy = rpi_kernel_f32(io->grad_outputs[0], k->linear.outputs);
     it.dx = it.x;
-    rpi_kernel_activation_backward(&k->run, &it);
+    rpi_kernel_activation_backward(&k->linear.run, &it);
 }
 
 static rp_status backward_activated_inputs(void *self, const rpi_kernel_io *io) {
-    differentiate(self, io);
-    return input_gradient(self, io, io->saved);
+    const linear_kernel *k = self;
+    differentiate(k, io);
+    return rpi_dnn_linear_input_gradient(&k->linear, io, io->saved);
 }
 
 static rp_status backward_activated_weights(void *self, const rpi_kernel_io *io) {
     const linear_kernel *k = self;
-    if (!k->wants_input) differentiate(k, io); /* else the first half has done so */
-    return weight_gradients(k, io, io->saved);
+    if (!k->linear.wants_input) differentiate(k, io); /* else the first half has done so */
+    return rpi_dnn_linear_weight_gradients(&k->linear, io, io->saved);
 }
 
 static void describe(const linear_kernel *kernel, rpi_kernel *out) {
@@ -138,31 +164,29 @@ static void describe(const linear_kernel *kernel, rpi_kernel *out) {
     out->backward_inputs = backward_activated_inputs;
     out->backward_weights = backward_activated_weights;
     out->needs_inputs = 1u << INPUT | 1u << WEIGHT;
-    out->saved_bytes = sizeof(float) * (size_t)(kernel->rows * kernel->outputs);
+    out->saved_bytes = sizeof(float) * (size_t)(kernel->linear.rows * kernel->linear.outputs);
 }
 
 static rp_status plan(rpi_dnn_session *session, const rpi_unit *unit, rpi_kernel *out) {
-    const int64_t *weight = unit->inputs[WEIGHT].shape.size;
     linear_kernel *kernel = NULL;
-    RP_TRY(rpi_alloc(sizeof *kernel, "linear kernel", &kernel));
-    *kernel = (linear_kernel){.run = rpi_dnn_kernel_run(session),
-                              .rows = rpi_shape_count(&unit->outputs[0].shape) / weight[0],
-                              .inputs = weight[1],
-                              .outputs = weight[0],
-                              .has_bias = unit->nodes[0]->input_count > BIAS,
-                              .wants_input = unit->wanted >> INPUT & 1u};
-    if (unit->node_count > 1) kernel->activation = rpi_cpu_activation_of(unit->nodes[1]);
-    out->self = kernel;
+    bool is_fused = unit->node_count > 1;
     out->accumulates = 1u << INPUT;
-    out->destroy = destroy;
     out->inputs[INPUT] = out->grad_inputs[INPUT] =
         rpi_dnn_layout(session, &unit->inputs[INPUT].shape, RPI_DNN_PLAIN);
+    if (is_fused && rpi_dnn_linear_fuses_loss(unit->nodes[1]))
+        return rpi_dnn_linear_loss_plan(session, unit, out);
+    RP_TRY(rpi_alloc(sizeof *kernel, "linear kernel", &kernel));
+    kernel->linear = rpi_dnn_linear_of(session, unit);
+    if (is_fused) kernel->activation = rpi_cpu_activation_of(unit->nodes[1]);
+    out->self = kernel;
+    out->destroy = destroy;
     describe(kernel, out);
     return RP_OK;
 }
 
 static bool fuse(const rpi_unit *unit, const rpi_node *next) {
-    return unit->node_count == 1 && rpi_cpu_activation_of(next) != RPI_ACTIVATION_NONE;
+    return unit->node_count == 1 && (rpi_cpu_activation_of(next) != RPI_ACTIVATION_NONE ||
+                                     rpi_dnn_linear_fuses_loss(next));
 }
 
 const rpi_dnn_op rpi_dnn_op_linear = {.op = &rpi_op_linear, .fuse = fuse, .plan = plan};

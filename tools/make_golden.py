@@ -11,7 +11,11 @@ the labels (I32):
     initial/NAME        parameters and running statistics before the first step
     gradient/NAME       gradients of the first step
     final/NAME          parameters and running statistics after the last step
-Names of parameters are torchvision's. The test that reads them needs no PyTorch.
+Names of parameters are torchvision's. The test that reads them needs no PyTorch. Language
+models (golden_language_models.py) have one step:
+    tokens, labels, documents   batch x length (I32)
+    losses                      1
+    initial/NAME, gradient/NAME
 
 A pre-activation within rounding of zero would make any two correct programs differ, so the seed
 is the first one whose pre-activations all stay away from zero by a margin in the first step.
@@ -22,6 +26,7 @@ import json
 import pathlib
 import struct
 
+import golden_language_models
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -163,6 +168,11 @@ def main():
             f"{path}: seed {seed}, margin {margin:.1e}, {path.stat().st_size} bytes, "
             f"loss {tensors['losses'][0]:.4f} to {tensors['losses'][-1]:.4f}"
         )
+    for name, model_class in golden_language_models.MODELS.items():
+        tensors = golden_language_models.run(model_class, seed=1)
+        path = folder / f"{name}.safetensors"
+        save(path, tensors)
+        print(f"{path}: {path.stat().st_size} bytes, loss {tensors['losses'][0]:.4f}")
 
 
 if __name__ == "__main__":

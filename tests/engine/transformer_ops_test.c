@@ -578,7 +578,7 @@ static void evaluates_row_by_row(void) {
         net n;
         labels[BATCH * LONG - 1] = 0;
         build_mlp(&n, false);
-        REQUIRE_OK(compile(&n, rpi_backend_at(b), b == 0, LONG));
+        REQUIRE_OK(compile(&n, rpi_backend_at(b), false, LONG));
         draw_all(&n);
         CHECK_OK(run(&n, tokens, labels, false));
         read_scores(&n, &got);

@@ -244,6 +244,36 @@ def test_numbers_of_figures(tmp: Path) -> None:
     assert table_of(figure_of(root, "loss-bytes"))[0][-1] == "60.0 MB"
 
 
+def test_runs_of_tokens(tmp: Path) -> None:
+    """Rates say what they count; perplexity has a figure, a column and a scalar of its own."""
+    evaluated = {"evaluated_step": 2, "test_accuracy": 0.25, "test_loss": 2.0}
+    lines = [step(i, tokens_s=900.0) for i in (1, 2)]
+    for line in lines:
+        del line["images_s"]
+    run = write_run(
+        tmp / "run",
+        header(),
+        *lines,
+        {**evaluated, "test_perplexity": 7.389, "test_tokens": 96},
+        {"steps": 2, "tokens_s_median": 900.0},
+    )
+    report(run, "-o", tmp / "out.html")
+    root = page(tmp / "out.html")
+    assert comparison_of(root)["run"]["images/s"] == "900.0 tokens"
+    assert table_of(figure_of(root, "perplexity"))[1][-1] == "7.389"
+    report(run, "--csv", tmp / "csv")
+    with (tmp / "csv" / "evaluations.csv").open(newline="") as stream:
+        (row,) = csv.DictReader(stream)
+    assert row["test_perplexity"] == "7.389" and row["test_images"] == "96"
+    report(run, "--tensorboard", tmp / "tb")
+    (path,) = (tmp / "tb").rglob("events*")
+    seen = [values for _, _, values in scalars(path) if "test/loss" in values]
+    assert len(seen) == 1 and abs(seen[0]["test/perplexity"] - 7.389) < 1e-6
+    report(simple_run(tmp / "images"), "-o", tmp / "images.html")
+    figures = page(tmp / "images.html").iter(NAMESPACE + "figure")
+    assert not [figure for figure in figures if figure.get("id") == "perplexity"]
+
+
 def test_scaling(tmp: Path) -> None:
     runs = []
     for ranks, rate in ((1, 100), (2, 190), (4, 300)):

@@ -5,6 +5,8 @@
 #include "cli/report/markup.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
 
 static const char *or_none(const char *text) {
     return text[0] ? text : "–";
@@ -41,7 +43,11 @@ static const char *accuracy(const rpi_run *run, char *text) {
     return text;
 }
 static const char *rate(const rpi_run *run, char *text) {
-    return rpi_number_text(run->rate.p50, 4, text);
+    rpi_number_text(run->rate.p50, 4, text);
+    size_t used = strlen(text);
+    if (strcmp(run->unit, "tokens") == 0)
+        snprintf(text + used, RPI_QUANTITY_TEXT - used, " tokens");
+    return text;
 }
 static const char *step_time(const rpi_run *run, char *text) {
     return rpi_quantity_text(RPI_SECONDS, run->parts.step_s, text);

@@ -18,7 +18,8 @@ static const struct {
     const char *name, *heading; /* heading NULL: by the columns of others */
 } tables_of[TABLES] = {
     [STEPS] = {"steps.csv", NULL},
-    [EVALUATIONS] = {"evaluations.csv", "run,step,test_accuracy,test_loss,test_images"},
+    [EVALUATIONS] = {"evaluations.csv",
+                     "run,step,test_accuracy,test_loss,test_images,test_perplexity"},
     [RUNS] = {"runs.csv", NULL},
     [SETTINGS] = {"settings.csv", "run,setting,value"},
     [BENCH] = {"bench.csv",
@@ -124,6 +125,7 @@ void rpi_csv_add(rpi_csv_tables *tables, const char *label, const rpi_metrics_fi
         put_number(stream, row->accuracy);
         put_number(stream, row->loss);
         put_number(stream, row->images);
+        put_number(stream, row->perplexity);
         fputc('\n', stream);
     }
     for (size_t i = 0; i < file->bench_count; i++)

@@ -19,6 +19,7 @@ extern const rpi_figure_kind rpi_figure_loss_steps;
 extern const rpi_figure_kind rpi_figure_loss_time;
 extern const rpi_figure_kind rpi_figure_loss_bytes;
 extern const rpi_figure_kind rpi_figure_accuracy;
+extern const rpi_figure_kind rpi_figure_perplexity;
 extern const rpi_figure_kind rpi_figure_throughput;
 extern const rpi_figure_kind rpi_figure_step_time;
 extern const rpi_figure_kind rpi_figure_scaling;

@@ -118,9 +118,12 @@ static rp_status take_step(reader *r, cJSON *object) {
 
 static rp_status take_evaluation(reader *r, cJSON *object) {
     rpi_metrics_file *file = r->file;
-    rpi_evaluation_row row = {.accuracy = number_of(object, "test_accuracy"),
-                              .loss = number_of(object, "test_loss"),
-                              .images = number_of(object, "test_images")};
+    rpi_evaluation_row row = {
+        .accuracy = number_of(object, "test_accuracy"),
+        .loss = number_of(object, "test_loss"),
+        .perplexity = number_of(object, "test_perplexity"),
+        .images =
+            number_of(object, has(object, "test_tokens") ? "test_tokens" : "test_images")};
     RP_TRY(step_number(r, object, "evaluated_step", &row.step));
     while (file->evaluation_count > 0 &&
            file->evaluations[file->evaluation_count - 1].step >= row.step)

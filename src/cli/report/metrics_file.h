@@ -38,7 +38,8 @@ typedef struct rpi_step_row {
 
 typedef struct rpi_evaluation_row {
     int64_t step;
-    double accuracy, loss, images;
+    double accuracy, loss, perplexity; /* NaN: null or absent */
+    double images;                     /* or tokens */
 } rpi_evaluation_row;
 
 /* One line of a benchmark or a plan. Texts are of the arena, "" where absent; numbers NaN. */

@@ -54,8 +54,10 @@ static void write_step(FILE *stream, double wall_time, const rpi_step_row *row,
 }
 
 static void write_evaluation(FILE *stream, double wall_time, const rpi_evaluation_row *row) {
-    rpi_scalar scalars[] = {{"test/accuracy", row->accuracy}, {"test/loss", row->loss}};
-    rpi_event_scalars(stream, wall_time, row->step, scalars, 2);
+    rpi_scalar scalars[] = {{"test/accuracy", row->accuracy},
+                            {"test/loss", row->loss},
+                            {"test/perplexity", row->perplexity}};
+    rpi_event_scalars(stream, wall_time, row->step, scalars, isnan(row->perplexity) ? 2 : 3);
 }
 
 /* Times are those of the last start and what its steps took since; evaluations come right after

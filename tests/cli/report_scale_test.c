@@ -1,9 +1,13 @@
 /* Scales, ticks and numbers for people. */
+#include "cli/report/chart.h"
+#include "cli/report/csv_tables.h"
 #include "cli/report/scale.h"
 #include "harness/check.h"
 #include "redpoll/rng.h"
 
 #include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 /* The texts of all ticks, joined by blanks. */
 static const char *ticks_of(rpi_range range) {
@@ -155,9 +159,63 @@ static void numbers_are_for_people(void) {
     CHECK_TEXT(rpi_exact_text(NAN, text), "");
 }
 
+static int rising(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* A band counts without the fiftieth of its points that stray most, eight at most; the line
+ * itself counts in full. */
+static void stray_points_do_not_flatten_a_curve(void) {
+    enum { MOST = 600 };
+    for (int count = 1; count <= MOST; count += count < 60 ? 7 : 49) {
+        rpi_point points[MOST];
+        double low[MOST], high[MOST];
+        for (int i = 0; i < count; i++) {
+            double stray = 1 + (double)(i * 7919 % count); /* each another, in no order */
+            points[i] = (rpi_point){i, 0.5, -stray * stray, stray * stray * stray};
+            low[i] = points[i].low;
+            high[i] = points[i].high;
+        }
+        points[count / 2].y = 1.5;
+        qsort(low, (size_t)count, sizeof *low, rising);
+        qsort(high, (size_t)count, sizeof *high, rising);
+        int strays = count / 50 < 8 ? count / 50 : 8;
+        rpi_series series = {.has_band = true, .points = points, .count = count};
+        rpi_figure figure = {.series = &series, .series_count = 1};
+        rpi_range range = {.low = fmin(low[strays], 0.5),
+                           .high = fmax(high[count - 1 - strays], 1.5),
+                           .rounds = true,
+                           .wanted = 5};
+        rpi_scale wanted = rpi_scale_make(&range, 0, 100);
+        rpi_scale got = rpi_series_scale(&figure, false, 0, 100);
+        CHECK_MSG(got.low == wanted.low && got.high == wanted.high,
+                  "%d points: %g to %g, not %g to %g", count, got.low, got.high, wanted.low,
+                  wanted.high);
+    }
+}
+
+/* Nothing of it is left: neither descriptors nor files that were begun. */
+static void tables_that_cannot_all_be_opened_are_given_up(void) {
+    char path[600];
+    rpi_csv_tables *tables = NULL;
+    int before = check_descriptors();
+    snprintf(path, sizeof path, "%s/bench.csv", check_folder());
+    REQUIRE(mkdir(path, 0700) == 0);
+    CHECK_FAILS(rpi_csv_open(check_folder(), &tables), IO, "it is a folder");
+    CHECK(!tables);
+    CHECK_EQ(check_descriptors(), before);
+    rmdir(path);
+    CHECK_EQ(rmdir(check_folder()), 0); /* it is empty */
+    CHECK_EQ(mkdir(check_folder(), 0700), 0);
+}
+
 CASES({"linear ticks are round", linear_ticks_are_round},
       {"axes have one unit", axes_have_one_unit},
       {"logarithmic ticks are round", logarithmic_ticks_are_round},
       {"odd ranges still have an axis", odd_ranges_still_have_an_axis},
       {"any range lies within its scale", any_range_lies_within_its_scale},
-      {"numbers are for people", numbers_are_for_people})
+      {"numbers are for people", numbers_are_for_people},
+      {"stray points do not flatten a curve", stray_points_do_not_flatten_a_curve},
+      {"tables that cannot all be opened are given up",
+       tables_that_cannot_all_be_opened_are_given_up})

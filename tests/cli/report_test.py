@@ -131,6 +131,10 @@ def check_inside(drawing: ElementTree.Element) -> None:
         if element.tag == SVG + "text":
             assert 0 <= float(element.get("x", "0")) <= width, element.attrib
             assert 0 <= float(element.get("y", "0")) <= height, element.attrib
+        moved = re.fullmatch(r"translate\((\S+) (\S+)\)", element.get("transform", ""))
+        if moved:
+            assert 0 <= float(moved[1]) < width, element.attrib
+            assert 0 <= float(moved[2]) < height, element.attrib
 
 
 def text_of(element: ElementTree.Element) -> str:
@@ -238,6 +242,8 @@ def test_numbers_of_figures(tmp: Path) -> None:
         parts
     )
     assert comparison_of(root)["run"]["exposed"] == "20.0 %"
+    texts = [text_of(text) for text in figure_of(root, "step-time").iter(SVG + "text")]
+    assert "500 ms, 20 % exposed" in texts, texts
     assert comparison_of(root)["run"]["best accuracy"] == "87.50 %"
     time = table_of(figure_of(root, "loss-time"))
     assert time[0][-1] == "20.0 s", time  # 40 steps of 0.5 s
@@ -284,6 +290,9 @@ def test_scaling(tmp: Path) -> None:
     assert table[0][1:] == ["1", "2", "4"], table
     assert table[1][1:] == ["100.0", "190.0", "300.0"], table
     assert table[2][1:] == ["100.0", "200.0", "400.0"], table
+    idle = write_run(tmp / "idle", header(ranks=8), CLOSING)  # without a step
+    report(*runs, idle, "-o", tmp / "idle.html")
+    assert table_of(figure_of(page(tmp / "idle.html"), "scaling")) == table
     report(runs[0], "-o", tmp / "one.html")
     assert not [
         f for f in page(tmp / "one.html").iter(NAMESPACE + "figure") if f.get("id") == "scaling"
@@ -369,6 +378,8 @@ def test_markdown_is_what_the_page_offers(tmp: Path) -> None:
     offered = page(tmp / "out.html").find(f".//{NAMESPACE}pre")
     assert offered is not None and offered.text == done.stdout, done.stdout
     assert not (tmp / "report.html").exists()
+    done = report(f"[a](b)|<c>*_`\\={runs[0]}", "-o", tmp / "odd.html", "--markdown")
+    assert "| \\[a\\](b)\\|\\<c\\>\\*\\_\\`\\\\ |" in done.stdout, done.stdout
 
 
 # All kinds of runs
@@ -495,6 +506,12 @@ def test_benchmarks(tmp: Path) -> None:
     table = table_of(figure_of(root, "bench-time"))
     assert [row[0] for row in table[1:]] == ["32 bits", "q4.jsonl"], table
     assert len(table[0]) == 4
+    both = (tmp / "fp32.jsonl").read_text() + (tmp / "q4.jsonl").read_text()
+    (tmp / "both.jsonl").write_text(both)
+    report(tmp / "both.jsonl", "-o", tmp / "both.html")
+    rows_of_both = table_of(figure_of(page(tmp / "both.html"), "bench-time"))[1:]
+    assert len(rows_of_both) == 2, rows_of_both
+    assert ", fp32," in rows_of_both[0][0] and ", q4" in rows_of_both[1][0], rows_of_both
     lines = [json.loads(line) for line in (tmp / "fp32.jsonl").read_text().splitlines()]
     with (tmp / "csv" / "bench.csv").open() as stream:
         rows = [row for row in csv.DictReader(stream) if row["run"] == "32 bits"]
@@ -508,11 +525,12 @@ def test_benchmarks(tmp: Path) -> None:
     }
     (tmp / "codec.jsonl").write_text(json.dumps({**codec, "memcpy_bytes_s": 8e9}) + "\n")
     report(tmp / "codec.jsonl", "-o", tmp / "codec.html")
-    assert table_of(figure_of(page(tmp / "codec.html"), "codecs"))[1][1:4] == [
-        "10.0 GB/s",
-        "20.0 GB/s",
-        "8.00 GB/s",
-    ]
+    figure = figure_of(page(tmp / "codec.html"), "codecs")
+    assert table_of(figure)[1][1:4] == ["10.0 GB/s", "20.0 GB/s", "8.00 GB/s"]
+    bars = [bar for bar in figure.iter(SVG + "rect") if bar.find(SVG + "title") is not None]
+    spans = sorted((float(bar.get("y", "")), float(bar.get("height", ""))) for bar in bars)
+    assert len(spans) == 3, spans
+    assert all(y + height <= below for (y, height), (below, _) in zip(spans, spans[1:])), spans
 
 
 # Tables, events, figures

@@ -291,6 +291,8 @@ static void reads_llmc(void) {
                 "s_000003.bin holds 2 tokens, and its header says 3");
     put_llmc("s_000003.bin", 20240520, 2, 2, 2, large, 2);
     CHECK_FAILS(rpi_token_file_open(path_of("s_*.bin"), &file), CORRUPT, "version 2");
+    put_llmc("none.bin", 20240520, 1, 0, 2, ids, 0); /* whole, but a header alone */
+    CHECK_FAILS(rpi_token_file_open(path_of("none.bin"), &file), CORRUPT, "holds no tokens");
     put("short.bin", "abc", 3);
     CHECK_FAILS(rpi_token_file_open(path_of("short.bin"), &file), CORRUPT, "truncated");
     CHECK_FAILS(rpi_token_file_open(path_of("x*.bin"), &file), NOT_FOUND, "no file is named");

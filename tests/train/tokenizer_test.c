@@ -473,6 +473,40 @@ static void reads_vocab_txt(void) {
                 "vocab.txt lacks the token [SEP]");
 }
 
+/* The ends of the blocks whose characters are words by themselves, and what lies beside them.
+ */
+static void each_chinese_character_is_a_word(void) {
+    static const char json[] =
+        "{\"normalizer\":{\"type\":\"BertNormalizer\",\"clean_text\":false,"
+        "\"handle_chinese_chars\":true,\"strip_accents\":false,\"lowercase\":false},"
+        "\"pre_tokenizer\":{\"type\":\"WhitespaceSplit\"},\"model\":{\"type\":\"WordLevel\","
+        "\"vocab\":{\"[UNK]\":0,\"a\":1,\"b\":2},\"unk_token\":\"[UNK]\"}}";
+    static const int32_t blocks[][2] = {
+        {0x3400, 0x4dbf},   {0x4e00, 0x9fff},   {0xf900, 0xfaff},  {0x20000, 0x2a6df},
+        {0x2a700, 0x2b81f}, {0x2b920, 0x2ceaf}, {0x2f800, 0x2fa1f}};
+    rpi_tokenizer *tokenizer = NULL;
+    rpi_encoder *encoder = NULL;
+    rpi_ids ids = {0};
+    REQUIRE_OK(rpi_tokenizer_parse("t.json", json, sizeof json - 1, &tokenizer));
+    REQUIRE_OK(rpi_encoder_create(tokenizer, &encoder));
+    for (size_t i = 0; i < sizeof blocks / sizeof blocks[0]; i++) {
+        const int32_t codes[] = {blocks[i][0] - 1, blocks[i][0], blocks[i][1],
+                                 blocks[i][1] + 1};
+        for (int k = 0; k < 4; k++) {
+            char text[8] = "a";
+            size_t bytes = 1 + rpi_utf8_write(codes[k], text + 1);
+            text[bytes++] = 'b';
+            ids.count = 0;
+            CHECK_OK(rpi_encode(encoder, text, bytes, 0, &ids, NULL));
+            CHECK_MSG(ids.count == (k == 1 || k == 2 ? 3 : 1), "U+%04X: %zu words",
+                      (unsigned)codes[k], (size_t)ids.count);
+        }
+    }
+    rpi_ids_free(&ids);
+    rpi_encoder_destroy(encoder);
+    rpi_tokenizer_close(tokenizer);
+}
+
 static void names_what_is_missing(void) {
     rpi_tokenizer *tokenizer = NULL;
     char spec[700];
@@ -595,6 +629,7 @@ CASES({"agrees_with_golden_files", agrees_with_golden_files},
       {"repairs_what_is_no_utf8", repairs_what_is_no_utf8},
       {"trains_the_same_bpe", trains_the_same_bpe},
       {"training_ends_early_or_stops", training_ends_early_or_stops},
+      {"each_chinese_character_is_a_word", each_chinese_character_is_a_word},
       {"training_survives_lack_of_memory", training_survives_lack_of_memory},
       {"threads_share_one", threads_share_one},
       {"bytes_are_their_own_tokens", bytes_are_their_own_tokens},

@@ -149,6 +149,18 @@ typedef struct rpi_dropout_attributes {
 rpi_value_id rpi_dropout(rpi_graph *graph, const char *name, rpi_value_id input,
                          float probability);
 
+/* An image as a sequence: N x C x H x W to N x (H W) x C, row by row; with a class token (C, or
+ * absent) N x (1 + H W) x C, where that comes first. */
+rpi_value_id rpi_image_tokens(rpi_graph *graph, const char *name, rpi_value_id input,
+                              rpi_value_id class_token);
+
+/* The index-th token of each sequence: batch x T x W to batch x W. */
+typedef struct rpi_select_token_attributes {
+    int64_t index;
+} rpi_select_token_attributes;
+rpi_value_id rpi_select_token(rpi_graph *graph, const char *name, rpi_value_id input,
+                              int64_t index);
+
 /* N x anything to N x (product of the rest), without a copy. */
 rpi_value_id rpi_flatten(rpi_graph *graph, const char *name, rpi_value_id input);
 

@@ -121,6 +121,20 @@ static void sequences_beyond_the_table(void) {
     }
 }
 
+static void tokens_beyond_the_sequence(void) {
+    net n;
+    open_net(&n);
+    rpi_value_id x = rpi_select_token(n.graph, "first", n.features, 5);
+    x = rpi_linear(n.graph, "logits", x, rpi_graph_parameter(n.graph, "w", SHAPE(3, WIDTH)),
+                   RPI_NO_VALUE);
+    rpi_value_id labels = rpi_graph_input(n.graph, "classes", RP_I32,
+                                          SHAPE(rpi_graph_dimension(n.graph, "batch")));
+    n.loss = rpi_softmax_cross_entropy(n.graph, "loss", x, labels, n.scale);
+    CHECK_FAILS(compile(&n, rpi_backend_at(0), true, LENGTH), INVALID,
+                "node 'first' (select_token): token 5 of a sequence of 5; 0 to 4 are there");
+    close_net(&n);
+}
+
 /* ---- labels ---- */
 
 typedef struct scores {
@@ -537,6 +551,42 @@ static void activations_behind_layers(void) {
         for (int i = 0; i < 4; i++) check_mlp(rpi_backend_at(b), i & 1, i >> 1 & 1);
 }
 
+/* Both halves of backward by themselves: the second of a fused unit reads what the first left.
+ */
+static void halves_of_fused_units(void) {
+    static const float scale = 0.125f;
+    for (int b = 1; rpi_backend_at(b); b++)
+        for (int of_features = 0; of_features < 2; of_features++) {
+            net whole, apart;
+            rpi_program_options options = {
+                .training = true,
+                .halves_apart = true,
+                .dimensions = {{"batch", BATCH}, {"length", LENGTH}}};
+            static const float features[BATCH * LENGTH * WIDTH] = {1, -2, 3, 0.5f, 7, -1};
+            const void *inputs[] = {some_tokens, next_tokens, &scale, features};
+            rpi_run_options run_options = {.inputs = inputs};
+            build_mlp(&whole, of_features);
+            build_mlp(&apart, of_features);
+            REQUIRE_OK(compile(&whole, rpi_backend_at(b), true, LENGTH));
+            REQUIRE_OK(rpi_weights_create(apart.graph, apart.loss, &apart.weights));
+            REQUIRE_OK(solo_open(apart.graph, apart.weights, apart.loss, rpi_backend_at(b),
+                                 &options, &apart.instance));
+            draw_all(&whole);
+            draw_all(&apart);
+            rpi_weights_changed(whole.weights, 0, rpi_weights_count(whole.weights));
+            rpi_weights_changed(apart.weights, 0, rpi_weights_count(apart.weights));
+            CHECK_OK(rpi_instance_run(whole.instance, &run_options));
+            CHECK_OK(rpi_instance_forward(apart.instance, &run_options));
+            CHECK_OK(rpi_instance_backward_inputs(apart.instance, &run_options));
+            CHECK_OK(rpi_instance_backward_weights(apart.instance, &run_options));
+            CHECK(!memcmp(rpi_weights_gradients(whole.weights),
+                          rpi_weights_gradients(apart.weights),
+                          sizeof(float) * (size_t)rpi_weights_count(whole.weights)));
+            close_net(&whole);
+            close_net(&apart);
+        }
+}
+
 /* The loss is a part of something else: its gradient is 2. */
 static void loss_is_a_part(void) {
     for (int b = 1; rpi_backend_at(b); b++)
@@ -622,11 +672,13 @@ static void nonfinite_through_fused_units(void) {
 
 CASES({"tokens out of range", tokens_out_of_range},
       {"sequences beyond the table", sequences_beyond_the_table},
+      {"tokens beyond the sequence", tokens_beyond_the_sequence},
       {"ignored labels", ignored_labels}, {"labels out of range", labels_out_of_range},
       {"refused attributes", refused_attributes}, {"tied weight", tied_weight},
       {"attention sees what it should", attention_sees_what_it_should},
       {"attention refused", attention_refused}, {"dropout draws", dropout_draws},
       {"dropout rests in evaluation", dropout_rests_in_evaluation},
       {"activations behind layers", activations_behind_layers},
-      {"loss is a part", loss_is_a_part}, {"evaluates row by row", evaluates_row_by_row},
+      {"halves of fused units", halves_of_fused_units}, {"loss is a part", loss_is_a_part},
+      {"evaluates row by row", evaluates_row_by_row},
       {"nonfinite through fused units", nonfinite_through_fused_units})

@@ -11,9 +11,10 @@ the labels (I32):
     initial/NAME        parameters and running statistics before the first step
     gradient/NAME       gradients of the first step
     final/NAME          parameters and running statistics after the last step
-Names of parameters are torchvision's. The test that reads them needs no PyTorch. Language
-models (golden_language_models.py) have one step:
-    tokens, labels, documents   batch x length (I32)
+Names of parameters are torchvision's. The test that reads them needs no PyTorch.
+Transformers (golden_transformers.py) have one step:
+    tokens, labels, documents   batch x length (I32), or
+    images, labels              batch x 3 x H x W, batch
     losses                      1
     initial/NAME, gradient/NAME
 
@@ -26,7 +27,7 @@ import json
 import pathlib
 import struct
 
-import golden_language_models
+import golden_transformers
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -168,8 +169,8 @@ def main():
             f"{path}: seed {seed}, margin {margin:.1e}, {path.stat().st_size} bytes, "
             f"loss {tensors['losses'][0]:.4f} to {tensors['losses'][-1]:.4f}"
         )
-    for name, model_class in golden_language_models.MODELS.items():
-        tensors = golden_language_models.run(model_class, seed=1)
+    for name, model_class in golden_transformers.MODELS.items():
+        tensors = golden_transformers.run(model_class, seed=1)
         path = folder / f"{name}.safetensors"
         save(path, tensors)
         print(f"{path}: {path.stat().st_size} bytes, loss {tensors['losses'][0]:.4f}")

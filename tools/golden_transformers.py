@@ -1,10 +1,10 @@
-"""Small language models in PyTorch, in double precision, for tools/make_golden.py.
+"""Small transformers in PyTorch, in double precision, for tools/make_golden.py.
 
 Each is shaped like the model it is named after and uses what makes it different. GPT-2: learned
 positions, LayerNorm, one matrix for queries, keys and values, GELU by tanh, a tied head. LLaMA:
 rotary positions, RMSNorm, grouped queries, SwiGLU; texts packed in one row, a smoothed loss.
 BERT: looks both ways, normalises behind each sum, GELU by erf, a head of its own on the tied
-table.
+table. ViT, of pictures: patches by convolution, a class token.
 """
 
 import math
@@ -15,6 +15,7 @@ from torch.nn import functional as F
 
 VOCABULARY, POSITIONS, HIDDEN, HEADS, KV_HEADS, LAYERS = 61, 16, 32, 4, 2, 2
 BATCH, LENGTH = 3, 13
+PICTURE, PATCH, CLASSES = 12, 4, 10
 IGNORED = -100
 
 
@@ -190,7 +191,41 @@ class Bert(nn.Module):
         return F.linear(x, self.words.weight, self.bias)
 
 
-MODELS = {"gpt2": Gpt2, "llama": Llama, "bert": Bert}
+class VitBlock(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.ln_1, self.ln_2 = (nn.LayerNorm(HIDDEN, eps=1e-6) for _ in range(2))
+        self.in_proj, self.out_proj = nn.Linear(HIDDEN, 3 * HIDDEN), nn.Linear(HIDDEN, HIDDEN)
+        self.fc1, self.fc2 = nn.Linear(HIDDEN, 4 * HIDDEN), nn.Linear(4 * HIDDEN, HIDDEN)
+
+    def forward(self, x):
+        q, k, v = (split(t, HEADS) for t in self.in_proj(self.ln_1(x)).chunk(3, -1))
+        seen = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool)
+        x = x + self.out_proj(join(attend(q, k, v, seen)))
+        return x + self.fc2(F.gelu(self.fc1(self.ln_2(x))))
+
+
+class Vit(nn.Module):
+    smoothing = 0.0
+
+    def __init__(self):
+        super().__init__()
+        self.conv_proj = nn.Conv2d(3, HIDDEN, PATCH, PATCH)
+        self.class_token = nn.Parameter(torch.zeros(HIDDEN))
+        self.pos_embedding = nn.Parameter(torch.zeros((PICTURE // PATCH) ** 2 + 1, HIDDEN))
+        self.layers = nn.ModuleList(VitBlock() for _ in range(LAYERS))
+        self.ln = nn.LayerNorm(HIDDEN, eps=1e-6)
+        self.head = nn.Linear(HIDDEN, CLASSES)
+
+    def forward(self, images):
+        x = self.conv_proj(images).flatten(2).transpose(1, 2)
+        x = torch.cat((self.class_token.expand(len(x), 1, -1), x), 1) + self.pos_embedding
+        for layer in self.layers:
+            x = layer(x)
+        return self.head(self.ln(x)[:, 0])
+
+
+MODELS = {"gpt2": Gpt2, "llama": Llama, "bert": Bert, "vit": Vit}
 
 
 def draw(model, generator):
@@ -201,23 +236,37 @@ def draw(model, generator):
         parameter.data = values.to(torch.float32).to(torch.float64)
 
 
+def draw_text(generator):
+    """Tokens, texts packed in a row, and labels of which some are ignored."""
+    tokens = torch.randint(0, VOCABULARY, (BATCH, LENGTH), generator=generator)
+    labels = torch.randint(0, VOCABULARY, (BATCH, LENGTH), generator=generator)
+    labels[torch.rand(BATCH, LENGTH, generator=generator) < 0.3] = IGNORED
+    documents = (torch.arange(LENGTH) >= torch.tensor([[LENGTH], [5], [9]])).long()
+    return {"tokens": tokens, "labels": labels, "documents": documents}
+
+
+def draw_pictures(generator):
+    pictures = torch.randn(BATCH, 3, PICTURE, PICTURE, generator=generator)
+    return {
+        "images": pictures.double(),
+        "labels": torch.randint(0, CLASSES, (BATCH,), generator=generator),
+    }
+
+
 def run(model_class, seed):
     """The tensors of one golden file: one step, its loss and gradients."""
     generator = torch.Generator().manual_seed(seed)
     model = model_class().to(torch.float64)
     draw(model, generator)
-    tokens = torch.randint(0, VOCABULARY, (BATCH, LENGTH), generator=generator)
-    labels = torch.randint(0, VOCABULARY, (BATCH, LENGTH), generator=generator)
-    labels[torch.rand(BATCH, LENGTH, generator=generator) < 0.3] = IGNORED
-    documents = (torch.arange(LENGTH) >= torch.tensor([[LENGTH], [5], [9]])).long()
+    inputs = draw_pictures(generator) if model_class is Vit else draw_text(generator)
     tensors = {
-        "tokens": tokens.to(torch.int32),
-        "labels": labels.to(torch.int32),
-        "documents": documents.to(torch.int32),
+        name: tensor.float() if tensor.is_floating_point() else tensor.to(torch.int32)
+        for name, tensor in inputs.items()
     }
     tensors |= {f"initial/{n}": p.detach().float().clone() for n, p in model.named_parameters()}
+    labels = inputs.pop("labels")
     loss = F.cross_entropy(
-        model(tokens, documents).flatten(0, 1),
+        model(*inputs.values()).flatten(0, -2),
         labels.flatten(),
         ignore_index=IGNORED,
         label_smoothing=model.smoothing,

@@ -1,5 +1,5 @@
-/* Small language models against PyTorch in double precision, on every backend: loss and all
- * gradients of one step, and the loss in evaluation. tools/golden_language_models.py has the
+/* Small transformers against PyTorch in double precision, on every backend: loss and all
+ * gradients of one step, and the loss in evaluation. tools/golden_transformers.py has the
  * same models in PyTorch. */
 #include "golden.h"
 #include "harness/check.h"
@@ -8,6 +8,7 @@
 #include "engine/layers.h"
 
 enum { BATCH = 3, LENGTH = 13, VOCABULARY = 61, POSITIONS = 16 };
+enum { PICTURE = 12, PATCH = 4, PATCHES = (PICTURE / PATCH) * (PICTURE / PATCH), CLASSES = 10 };
 enum { HIDDEN = 32, HEADS = 4, KV_HEADS = 2, LAYERS = 2, HEAD = HIDDEN / HEADS };
 #define TOLERANCE 1e-4 /* relative L2 of each tensor */
 
@@ -15,7 +16,7 @@ enum { HIDDEN = 32, HEADS = 4, KV_HEADS = 2, LAYERS = 2, HEAD = HIDDEN / HEADS }
 
 typedef struct model {
     rpi_graph *graph;
-    rpi_value_id tokens, documents, labels, scale;
+    rpi_value_id tokens, documents, images, labels, scale;
 } model;
 
 static const char *name_of(char text[96], const char *layer, const char *what) {
@@ -159,6 +160,39 @@ static rpi_value_id bert(const model *m) {
     return rpi_softmax_cross_entropy(m->graph, "loss", x, m->labels, m->scale);
 }
 
+/* ---- ViT ---- */
+
+#define VIT_EPSILON 1e-6f
+
+static rpi_value_id vit_block(const model *m, const char *name, rpi_value_id x) {
+    rpi_value_id y = layer_norm(m, N(name, "ln_1"), x, VIT_EPSILON);
+    y = linear(m, N(name, "in_proj"), y, HIDDEN, 3 * HIDDEN, true);
+    y = rpi_self_attention(m->graph, N(name, "attention"), y, RPI_NO_VALUE,
+                           (rpi_attention_attributes){.heads = HEADS});
+    y = linear(m, N(name, "out_proj"), y, HIDDEN, HIDDEN, true);
+    x = add(m, name, "attention_sum", x, y);
+    y = layer_norm(m, N(name, "ln_2"), x, VIT_EPSILON);
+    y = linear(m, N(name, "fc1"), y, HIDDEN, 4 * HIDDEN, true);
+    y = rpi_gelu(m->graph, N(name, "gelu"), y, RPI_GELU_ERF);
+    y = linear(m, N(name, "fc2"), y, 4 * HIDDEN, HIDDEN, true);
+    return add(m, name, "mlp_sum", x, y);
+}
+
+static rpi_value_id vit(const model *m) {
+    rpi_value_id x = rpi_conv2d(
+        m->graph, "conv_proj", m->images,
+        parameter(m, "conv_proj", "weight", SHAPE(HIDDEN, 3, PATCH, PATCH)),
+        parameter(m, "conv_proj", "bias", SHAPE(HIDDEN)), (rpi_conv2d_attributes){PATCH, 0});
+    x = rpi_image_tokens(m->graph, "tokens", x, parameter(m, "class_token", "", SHAPE(HIDDEN)));
+    x = rpi_position_embedding(m->graph, "positions", x,
+                               parameter(m, "pos_embedding", "", SHAPE(PATCHES + 1, HIDDEN)));
+    x = vit_block(m, "layers.0", x);
+    x = vit_block(m, "layers.1", x);
+    x = rpi_select_token(m->graph, "class", layer_norm(m, "ln", x, VIT_EPSILON), 0);
+    x = linear(m, "head", x, HIDDEN, CLASSES, true);
+    return rpi_softmax_cross_entropy(m->graph, "loss", x, m->labels, m->scale);
+}
+
 /* ---- one step ---- */
 
 typedef struct step {
@@ -194,10 +228,13 @@ static void open_step(const char *name, rpi_value_id (*build)(const model *m), s
     REQUIRE_OK(golden_open(name, &s->file));
     REQUIRE_OK(rpi_graph_create(&s->m.graph));
     rpi_graph *g = s->m.graph;
-    rpi_shape shape = SHAPE(rpi_graph_dimension(g, "batch"), rpi_graph_dimension(g, "length"));
-    s->m.tokens = rpi_graph_input(g, "tokens", RP_I32, shape);
-    s->m.documents = rpi_graph_input(g, "documents", RP_I32, shape);
-    s->m.labels = rpi_graph_input(g, "labels", RP_I32, shape);
+    int64_t batch = rpi_graph_dimension(g, "batch");
+    rpi_shape text = SHAPE(batch, rpi_graph_dimension(g, "length"));
+    bool of_images = build == vit;
+    s->m.tokens = rpi_graph_input(g, "tokens", RP_I32, text);
+    s->m.documents = rpi_graph_input(g, "documents", RP_I32, text);
+    s->m.images = rpi_graph_input(g, "images", RP_F32, SHAPE(batch, 3, PICTURE, PICTURE));
+    s->m.labels = rpi_graph_input(g, "labels", RP_I32, of_images ? SHAPE(batch) : text);
     s->m.scale = rpi_graph_input(g, "scale", RP_F32, (rpi_shape){0});
     s->loss = build(&s->m);
     REQUIRE_OK(rpi_weights_create(g, s->loss, &s->weights));
@@ -210,19 +247,29 @@ static void close_step(step *s) {
     rpi_graph_destroy(s->m.graph);
 }
 
+/* The inputs by name, those that the file has; 1 / valid labels. */
+static void take_inputs(step *s, const void *inputs[5]) {
+    static const char *const names[] = {"tokens", "documents", "images", "labels"};
+    rpi_tensor tensor = {0};
+    int valid = 0;
+    for (int i = 0; i < 4; i++)
+        inputs[i] =
+            golden_tensor(&s->file, &tensor, "%s", names[i]) == RP_OK ? tensor.data : NULL;
+    REQUIRE(inputs[3]);
+    for (int64_t i = 0; i < rpi_shape_count(&tensor.shape); i++)
+        valid += ((const int32_t *)inputs[3])[i] >= 0;
+    s->scale = 1.0f / (float)valid;
+    inputs[4] = &s->scale;
+}
+
 static void run_step(step *s, const rpi_backend *backend, bool training) {
-    rpi_tensor tokens, documents, labels, losses, loss;
+    rpi_tensor losses, loss;
     rpi_instance *instance = NULL;
     rpi_program_options options = {.training = training,
                                    .dimensions = {{"batch", BATCH}, {"length", LENGTH}}};
-    int valid = 0;
-    REQUIRE_OK(golden_tensor(&s->file, &tokens, "tokens"));
-    REQUIRE_OK(golden_tensor(&s->file, &documents, "documents"));
-    REQUIRE_OK(golden_tensor(&s->file, &labels, "labels"));
+    const void *inputs[5];
     REQUIRE_OK(golden_tensor(&s->file, &losses, "losses"));
-    for (int i = 0; i < BATCH * LENGTH; i++) valid += ((int32_t *)labels.data)[i] >= 0;
-    s->scale = 1.0f / (float)valid;
-    const void *inputs[] = {tokens.data, documents.data, labels.data, &s->scale};
+    take_inputs(s, inputs);
     REQUIRE_OK(solo_open(s->m.graph, s->weights, s->loss, backend, &options, &instance));
     CHECK_OK(rpi_instance_run(
         instance, &(rpi_run_options){.inputs = inputs, .on_step = count_fused, .context = s}));
@@ -268,6 +315,10 @@ static void check_gpt2(void) {
     check_model("gpt2", gpt2);
 }
 
+static void check_vit(void) {
+    check_model("vit", vit);
+}
+
 /* What a backend can fuse it does: else only the time would tell. */
 static void fuses_where_it_can(void) {
     for (int b = 0; rpi_backend_at(b); b++) {
@@ -289,5 +340,5 @@ static void check_bert(void) {
     check_model("bert", bert);
 }
 
-CASES({"gpt2", check_gpt2}, {"llama", check_llama}, {"bert", check_bert},
+CASES({"gpt2", check_gpt2}, {"llama", check_llama}, {"bert", check_bert}, {"vit", check_vit},
       {"fuses where it can", fuses_where_it_can})

@@ -37,6 +37,14 @@ static rpi_entry algorithm_at(int index) {
     return (rpi_entry){names[index], algorithm->summary};
 }
 
+/* A model's options say what they are for. */
+static rpi_entry model_at(int index) {
+    static char help[RPI_MODEL_HELP];
+    const rpi_model *model = rpi_model_at(index);
+    if (!model) return (rpi_entry){NULL, NULL};
+    return (rpi_entry){model->name, rpi_model_help(model, help, sizeof help)};
+}
+
 /* Catalogues of kinds that begin with their name and summary. */
 #define ENTRY_AT(function, type, kind_at)                                                      \
     static rpi_entry function(int index) {                                                     \
@@ -44,7 +52,6 @@ static rpi_entry algorithm_at(int index) {
         return kind ? (rpi_entry){kind->name, kind->summary} : (rpi_entry){NULL, NULL};        \
     }
 ENTRY_AT(transport_at, rpi_transport, rpi_transport_at)
-ENTRY_AT(model_at, rpi_model, rpi_model_at)
 ENTRY_AT(dataset_at, rpi_dataset_kind, rpi_dataset_kind_at)
 ENTRY_AT(optimizer_at, rpi_optimizer, rpi_optimizer_at)
 ENTRY_AT(schedule_at, rpi_lr_schedule, rpi_lr_schedule_at)

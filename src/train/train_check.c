@@ -28,15 +28,14 @@ static rp_status check_task(const rpi_train_options *o, const rpi_model *model) 
 }
 
 static rp_status check_names(const rpi_train_options *o) {
-    const rpi_model *model = NULL;
-    rpi_model_options model_options;
+    rpi_model_choice choice;
     const rpi_strategy *strategy = NULL;
     const rpi_lr_schedule *schedule = NULL;
     const rpi_backend *backend = NULL;
     const rpi_optimizer *optimizer = NULL;
     rp_codec codec;
-    RP_TRY(rpi_model_parse(o->model, &model, &model_options));
-    RP_TRY(check_task(o, model));
+    RP_TRY(rpi_model_parse(o->model, &choice));
+    RP_TRY(check_task(o, choice.model));
     RP_TRY(rpi_strategy_find(o->strategy, &strategy));
     RP_TRY(rpi_lr_schedule_find(o->lr_schedule, &schedule));
     RP_TRY(rp_codec_parse(o->codec, &codec));

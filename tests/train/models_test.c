@@ -124,8 +124,10 @@ static void mistakes_are_named(void) {
         {"mlp:hidden=3y", "not like 512x256"},
         {"mlp:hidden=1x1x1x1x1x1x1x1x1", "more than 8"},
         {"resnet18:stem=big", "no stem"},
-        {"resnet18:width=64z", "no width"},
-        {"resnet18:width", "does not take 'width'"},
+        {"resnet18:width=64z", "model resnet18: width: "},
+        {"resnet18:width=0", "1 to 65536 are allowed"},
+        {"resnet18:width", "does not take 'width'; options: width=64 (channels"},
+        {"resnet20:stem=small", "does not take 'stem'"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         rpi_network network;

@@ -3,40 +3,53 @@
 #ifndef RPI_TRAIN_MODEL_H
 #define RPI_TRAIN_MODEL_H
 
+#include "base/option.h"
 #include "train/data/data_shape.h"
 #include "train/models/blocks.h"
 
-enum { RPI_MODEL_HIDDEN = 8, RPI_MODEL_TEXT = 128 };
+#include <stdalign.h>
+#include <stddef.h>
 
-/* What a user may choose behind the name: "mlp:hidden=512x256", "resnet18:width=32". */
-typedef struct rpi_model_options {
-    int hidden[RPI_MODEL_HIDDEN]; /* widths of an MLP's hidden layers */
-    int hidden_count;
-    int width;          /* channels of a ResNet's first stage */
-    bool imagenet_stem; /* 7x7 with stride 2 and a pooling, for images of 224 x 224 */
-} rpi_model_options;
+enum { RPI_MODEL_TEXT = 128, RPI_MODEL_OPTIONS = 256, RPI_MODEL_HELP = 1024 };
 
-typedef enum rpi_model_takes {
-    RPI_TAKES_HIDDEN = 1,
-    RPI_TAKES_WIDTH = 2,
-    RPI_TAKES_STEM = 4,
-} rpi_model_takes;
+/* A size that has a name: "gpt2:medium" is what its options say. */
+typedef struct rpi_model_size {
+    const char *name, *options; /* NULL ends a list */
+} rpi_model_size;
 
 typedef struct rpi_model {
     const char *name, *summary;
     const char *task; /* whose first input it reads */
-    rpi_model_options defaults;
-    unsigned takes; /* mask of rpi_model_takes */
+    /* What a user may choose behind the name ("resnet18:width=32"), into a struct of the
+     * model's own of at most RPI_MODEL_OPTIONS bytes. Name, type, offset, fallback, limits,
+     * value, help and check are as for commands; yaml is the name. NULL: nothing. */
+    const rpi_option *options;
+    const rpi_model_size *sizes; /* NULL: none */
     /* Add the nodes between the task's first input (images) and the logits (batch x classes),
      * and return these. */
-    rpi_value_id (*build)(rpi_builder *builder, const rpi_model_options *options,
+    rpi_value_id (*build)(rpi_builder *builder, const void *options,
                           const rpi_data_shape *shape, rpi_value_id input);
 } rpi_model;
 
+/* An option of a model. */
+#define RPI_MODEL_OPTION(name, type, offset, fallback, min, max, value, help, check)           \
+    { name, NULL, name, type, offset, fallback, min, max, value, help, check }
+
 /* The catalogue; NULL past the end. */
 const rpi_model *rpi_model_at(int index);
-/* Parse "name" or "name:option=value,...". RP_INVALID names what is wrong, with the nearest. */
-rp_status rpi_model_parse(const char *text, const rpi_model **out_model,
-                          rpi_model_options *out_options);
+
+/* What a user has chosen. Texts of its options lie in it: it is used where it stands. */
+typedef struct rpi_model_choice {
+    const rpi_model *model;
+    char words[RPI_MODEL_TEXT];
+    alignas(max_align_t) unsigned char options[RPI_MODEL_OPTIONS];
+} rpi_model_choice;
+
+/* Parse "name", or "name:size,option=value,...". RP_INVALID names what is wrong, with the
+ * nearest. */
+rp_status rpi_model_parse(const char *text, rpi_model_choice *out_choice);
+
+/* "linear layers with ReLU; options: hidden=256 (widths ...)". Returns text. */
+const char *rpi_model_help(const rpi_model *model, char *text, size_t bytes);
 
 #endif

@@ -3,8 +3,8 @@
 #include "base/status.h"
 #include "base/suggest.h"
 
+#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 extern const rpi_model rpi_model_mlp;
@@ -16,7 +16,7 @@ static const rpi_model *const models[] = {
     &rpi_model_resnet20,
     &rpi_model_resnet18,
 };
-enum { MODELS = sizeof models / sizeof models[0], WIDEST = 65536 };
+enum { MODELS = sizeof models / sizeof models[0] };
 
 const rpi_model *rpi_model_at(int index) {
     return index >= 0 && index < MODELS ? models[index] : NULL;
@@ -27,82 +27,87 @@ static const char *name_at(const void *context, int index) {
     return index < MODELS ? models[index]->name : NULL;
 }
 
-static rp_status find(const char *name, const rpi_model **out_model) {
-    int index = 0;
-    RP_TRY(rpi_name_find("model", name, name_at, NULL, &index));
-    *out_model = models[index];
-    return RP_OK;
+/* ---- help ---- */
+
+static void add(char *text, size_t bytes, const char *format, ...) RP_PRINTF(3, 4);
+static void add(char *text, size_t bytes, const char *format, ...) {
+    size_t used = strlen(text);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text + used, bytes - used, format, arguments);
+    va_end(arguments);
 }
 
-/* A width at *text, which moves behind it. */
-static rp_status parse_width(const char **text, int *out_width) {
-    char *end;
-    long width = strtol(*text, &end, 10);
-    if (end == *text || width < 1 || width > WIDEST)
-        return RP_FAIL(INVALID, "'%s' is no width; 1 to %d are allowed", *text, WIDEST);
-    *out_width = (int)width;
-    *text = end;
-    return RP_OK;
+static void add_choices(const rpi_model *model, char *text, size_t bytes) {
+    const rpi_model_size *s = model->sizes;
+    const rpi_option *o = model->options;
+    for (int i = 0; s && s[i].name; i++)
+        add(text, bytes, "%s%s", i ? ", " : "sizes: ", s[i].name);
+    if (s && o) add(text, bytes, "; ");
+    for (int i = 0; o && o[i].name; i++)
+        add(text, bytes, "%s%s=%s (%s)", i ? ", " : "options: ", o[i].name, o[i].fallback,
+            o[i].help);
 }
 
-static rp_status parse_hidden(const char *value, rpi_model_options *options) {
-    options->hidden_count = 0;
-    for (const char *at = value;; at++) {
-        if (options->hidden_count == RPI_MODEL_HIDDEN)
-            return RP_FAIL(INVALID, "'%s' has more than %d hidden layers", value,
-                           RPI_MODEL_HIDDEN);
-        RP_TRY(parse_width(&at, &options->hidden[options->hidden_count++]));
-        if (!*at) return RP_OK;
-        if (*at != 'x') return RP_FAIL(INVALID, "'%s' is not like 512x256", value);
+const char *rpi_model_help(const rpi_model *model, char *text, size_t bytes) {
+    snprintf(text, bytes, "%s", model->summary);
+    if (!model->sizes && !model->options) return text;
+    add(text, bytes, "; ");
+    add_choices(model, text, bytes);
+    return text;
+}
+
+/* ---- parsing ---- */
+
+static rp_status refuse(const rpi_model *model, const char *word) {
+    char choices[RPI_MODEL_HELP] = "";
+    add_choices(model, choices, sizeof choices);
+    return RP_FAIL(INVALID, "model %s does not take '%s'; %s", model->name, word,
+                   choices[0] ? choices : "it takes no options");
+}
+
+static rp_status set_option(const rpi_model *model, char *word, char *value, void *options) {
+    for (const rpi_option *o = model->options; o && o->name; o++) {
+        if (strcmp(o->name, word) != 0) continue;
+        rp_status status = rpi_options_set_yaml(model->options, word, value, options);
+        return status == RP_OK ? RP_OK : rpi_fail_context(status, "model %s: ", model->name);
     }
+    return refuse(model, word);
 }
 
-static rp_status parse_stem(const char *value, rpi_model_options *options) {
-    options->imagenet_stem = strcmp(value, "imagenet") == 0;
-    if (options->imagenet_stem || strcmp(value, "small") == 0) return RP_OK;
-    return RP_FAIL(INVALID, "'%s' is no stem; small or imagenet", value);
-}
+static rp_status set_words(const rpi_model *model, char *words, void *options);
 
-static rp_status parse_first_width(const char *value, rpi_model_options *options) {
-    const char *end = value;
-    RP_TRY(parse_width(&end, &options->width));
-    return *end ? RP_FAIL(INVALID, "'%s' is no width", value) : RP_OK;
-}
-
-static const struct {
-    const char *name;
-    rpi_model_takes bit;
-    rp_status (*parse)(const char *value, rpi_model_options *options);
-} known[] = {
-    {"hidden", RPI_TAKES_HIDDEN, parse_hidden},
-    {"width", RPI_TAKES_WIDTH, parse_first_width},
-    {"stem", RPI_TAKES_STEM, parse_stem},
-};
-
-static rp_status parse_option(const rpi_model *model, char *text, rpi_model_options *options) {
-    char *value = strchr(text, '=');
-    if (value) *value++ = '\0';
-    for (size_t i = 0; value && i < sizeof known / sizeof known[0]; i++)
-        if ((model->takes & known[i].bit) && strcmp(known[i].name, text) == 0)
-            return known[i].parse(value, options);
-    return RP_FAIL(INVALID, "model %s does not take '%s': %s", model->name, text,
-                   model->summary);
-}
-
-rp_status rpi_model_parse(const char *text, const rpi_model **out_model,
-                          rpi_model_options *out_options) {
+static rp_status set_size(const rpi_model *model, const char *word, void *options) {
     char words[RPI_MODEL_TEXT];
-    if (snprintf(words, sizeof words, "%s", text) >= (int)sizeof words)
-        return RP_FAIL(INVALID, "the model's text is longer than %d bytes", RPI_MODEL_TEXT - 1);
-    char *rest = strchr(words, ':');
-    if (rest) *rest++ = '\0';
-    const rpi_model *model = NULL;
-    RP_TRY(find(words, &model));
-    rpi_model_options options = model->defaults;
-    for (char *word = rest ? strtok_r(rest, ",", &rest) : NULL; word;
-         word = strtok_r(NULL, ",", &rest))
-        RP_TRY(parse_option(model, word, &options));
-    *out_model = model;
-    *out_options = options;
+    for (const rpi_model_size *s = model->sizes; s && s->name; s++) {
+        if (strcmp(s->name, word) != 0) continue;
+        snprintf(words, sizeof words, "%s", s->options); /* numbers: no text is borrowed */
+        return set_words(model, words, options);
+    }
+    return refuse(model, word);
+}
+
+/* NOLINTNEXTLINE(misc-no-recursion): what a size says names no further size. */
+static rp_status set_words(const rpi_model *model, char *words, void *options) {
+    char *rest = words;
+    for (char *word; (word = strtok_r(rest, ",", &rest));) {
+        char *value = strchr(word, '=');
+        if (value) *value++ = '\0';
+        RP_TRY(value ? set_option(model, word, value, options)
+                     : set_size(model, word, options));
+    }
     return RP_OK;
+}
+
+rp_status rpi_model_parse(const char *text, rpi_model_choice *out) {
+    *out = (rpi_model_choice){0};
+    if (snprintf(out->words, sizeof out->words, "%s", text) >= (int)sizeof out->words)
+        return RP_FAIL(INVALID, "the model's text is longer than %d bytes", RPI_MODEL_TEXT - 1);
+    char *rest = strchr(out->words, ':');
+    if (rest) *rest++ = '\0';
+    int index = 0;
+    RP_TRY(rpi_name_find("model", out->words, name_at, NULL, &index));
+    out->model = models[index];
+    if (out->model->options) RP_TRY(rpi_options_defaults(out->model->options, out->options));
+    return rest ? set_words(out->model, rest, out->options) : RP_OK;
 }

@@ -11,26 +11,25 @@ static void add_loss(rpi_network *network) {
     network->correct = rpi_graph_output(graph, network->loss, 1);
 }
 
-static void add_nodes(rpi_network *network, rpi_builder *builder, const rpi_model *model,
-                      const rpi_model_options *options, const rpi_data_shape *shape) {
+static void add_nodes(rpi_network *network, rpi_builder *builder,
+                      const rpi_model_choice *choice, const rpi_data_shape *shape) {
     rpi_graph *graph = network->graph;
     rpi_task_add_inputs(network->task, graph, shape, network->inputs);
     network->scale = rpi_graph_input(graph, "scale", RP_F32, (rpi_shape){0});
-    network->logits = model->build(builder, options, shape, network->inputs[0]);
+    network->logits = choice->model->build(builder, choice->options, shape, network->inputs[0]);
     if (rpi_graph_check(graph) == RP_OK) add_loss(network);
 }
 
 rp_status rpi_network_build(const char *model_text, const rpi_data_shape *shape,
                             rpi_network *out_network) {
-    const rpi_model *model = NULL;
-    rpi_model_options options;
-    RP_TRY(rpi_model_parse(model_text, &model, &options));
-    rpi_network network = {.task = rpi_task_find(model->task), .shape = *shape};
-    if (!network.task) return RP_FAIL(INTERNAL, "model %s is for no task", model->name);
+    rpi_model_choice choice;
+    RP_TRY(rpi_model_parse(model_text, &choice));
+    rpi_network network = {.task = rpi_task_find(choice.model->task), .shape = *shape};
+    if (!network.task) return RP_FAIL(INTERNAL, "model %s is for no task", choice.model->name);
     snprintf(network.text, sizeof network.text, "%s", model_text);
     RP_TRY(rpi_graph_create(&network.graph));
     rpi_builder builder = {.graph = network.graph};
-    add_nodes(&network, &builder, model, &options, shape);
+    add_nodes(&network, &builder, &choice, shape);
     network.parameters = builder.parameters;
     network.parameter_count = builder.count;
     rp_status status = rpi_graph_check(network.graph);

@@ -3,6 +3,7 @@
 #include "engine/layers.h"
 
 #include <stdio.h>
+#include <string.h>
 
 enum { LONGEST_NAME = 64 };
 
@@ -33,23 +34,24 @@ static rpi_value_id basic_block(rpi_builder *b, const char *prefix, rpi_value_id
     return rpi_relu(b->graph, join(name, prefix, ".relu2"), y);
 }
 
-static rpi_value_id stem(rpi_builder *b, const rpi_model_options *options, int channels,
+static rpi_value_id stem(rpi_builder *b, const rpi_resnet_options *options, int channels,
                          rpi_value_id x) {
-    int kernel = options->imagenet_stem ? 7 : 3, stride = options->imagenet_stem ? 2 : 1;
-    x = conv_norm(b, "conv1", "bn1", x, channels, options->width, kernel, stride);
+    bool is_large = options->stem && strcmp(options->stem, "imagenet") == 0;
+    int width = (int)options->width;
+    x = conv_norm(b, "conv1", "bn1", x, channels, width, is_large ? 7 : 3, is_large ? 2 : 1);
     x = rpi_relu(b->graph, "relu", x);
-    if (!options->imagenet_stem) return x;
+    if (!is_large) return x;
     rpi_max_pool2d_attributes pool = {.kernel = 3, .stride = 2, .padding = 1};
     return rpi_max_pool2d(b->graph, "maxpool", x, pool);
 }
 
-rpi_value_id rpi_resnet_build(rpi_builder *b, const rpi_model_options *options,
+rpi_value_id rpi_resnet_build(rpi_builder *b, const rpi_resnet_options *options,
                               const rpi_data_shape *shape, rpi_value_id images, int stages,
                               int blocks) {
     rpi_value_id x = stem(b, options, shape->channels, images);
-    int in = options->width;
+    int in = (int)options->width;
     for (int stage = 0; stage < stages; stage++) {
-        int out = options->width << stage;
+        int out = (int)options->width << stage;
         for (int block = 0; block < blocks; block++) {
             char prefix[32];
             snprintf(prefix, sizeof prefix, "layer%d.%d", stage + 1, block);

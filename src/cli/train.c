@@ -41,7 +41,9 @@ static const rpi_option options[] = {
      "mlp, resnet20 or resnet18; with options as mlp:hidden=512x256 (redpoll info lists them)",
      NULL},
     {"data", NULL, "data.dataset", RPI_OPTION_TEXT, FIELD(data), "fashion-mnist", 0, 0, "NAME",
-     "fashion-mnist, idx or synthetic", NULL},
+     "fashion-mnist, idx, synthetic, or tokens:PATH[,validation=PATH or 5%]", NULL},
+    {"seq-length", NULL, "tokens.sequence_length", RPI_OPTION_COUNT, FIELD(seq_length), NULL, 1,
+     1 << 20, "N", "tokens that a language model sees at once; 256 when absent", NULL},
     {"data-dir", NULL, "data.folder", RPI_OPTION_TEXT, FIELD(data_dir), NULL, 0, 0, "FOLDER",
      "where the data's files are", NULL},
     {"train-images", NULL, "data.train_images", RPI_OPTION_COUNT, FIELD(train_images), NULL, 1,
@@ -138,7 +140,7 @@ static const rpi_option options[] = {
     {"eval-every", NULL, "tokens.val_check_interval", RPI_OPTION_COUNT, FIELD(eval_every), NULL,
      0, 1e12, "N", "steps between evaluations; 0: at the end only", NULL},
     {"eval-images", NULL, "evaluation.images", RPI_OPTION_COUNT, FIELD(eval_images), NULL, 0,
-     1e9, "N", "first images of the test set to use; 0: all", NULL},
+     1e9, "N", "first images, or sequences, of those held out; 0: all", NULL},
     {"trace", NULL, "logging.trace", RPI_OPTION_FLAG, FIELD(trace), NULL, 0, 0, NULL,
      "write trace.json for ui.perfetto.dev", NULL},
     {"backend", NULL, "general.backend", RPI_OPTION_TEXT, FIELD(backend), NULL, 0, 0, "NAME",
@@ -267,7 +269,9 @@ static rp_status choose_folder(settings *s, const rpi_world *world) {
     time_t now = time(NULL);
     struct tm parts;
     strftime(when, sizeof when, "%Y%m%d-%H%M%S", localtime_r(&now, &parts));
-    snprintf(s->folder, sizeof s->folder, "runs/%s-%s-%s", s->train.model, s->train.data, when);
+    const char *slash = strrchr(s->train.data, '/'); /* tokens:FOLDER/NAME */
+    snprintf(s->folder, sizeof s->folder, "runs/%.100s-%.100s-%s", s->train.model,
+             slash ? slash + 1 : s->train.data, when);
     for (char *c = s->folder + 5; *c; c++)
         if (!isalnum((unsigned char)*c) && *c != '.') *c = '-';
     RP_TRY(rp_broadcast(world->comm, s->folder, sizeof s->folder, RP_U8, NULL));

@@ -15,7 +15,7 @@ static void describe(const rpi_trainer *t, char text[CHOICES]) {
     memset(text, 0, CHOICES);
     snprintf(
         text, CHOICES,
-        "--model %s\n--data %s\ndata %lld of %s\n--seed %lld\n"
+        "--model %s\n--data %s\n--seq-length %lld\ndata %lld of %s\n--seed %lld\n"
         "--global-batch-size %lld\n--accumulate %lld\nsteps of the run %lld\nsteps done %lld\n"
         "--optimizer %s\n--lr %.17g\n--momentum %.17g\n--nesterov %d\n"
         "--beta1 %.17g\n--beta2 %.17g\n--epsilon %.17g\n--weight-decay %.17g\n"
@@ -26,12 +26,13 @@ static void describe(const rpi_trainer *t, char text[CHOICES]) {
         "--eval-every %lld\n--eval-images %lld\n--checkpoint %d\n--checkpoint-every %lld\n"
         "--keep %lld\n"
         "--trace %d\n--out %d\n",
-        t->network.text, o->data, (long long)t->source.train_count, shape, (long long)o->seed,
-        (long long)t->global_batch, (long long)(o->accumulate ? o->accumulate : 1),
-        (long long)t->total_steps, (long long)t->step, o->optimizer, o->lr, o->momentum,
-        o->nesterov, o->beta1, o->beta2, o->epsilon, o->weight_decay, o->decay, o->clip,
-        o->lr_schedule, (long long)o->lr_warmup_steps, o->lr_min, (long long)o->lr_drop_every,
-        o->lr_gamma, (long long)o->lr_decay_start, (long long)o->lr_decay_steps, o->strategy,
+        t->network.text, o->data, (long long)o->seq_length, (long long)t->source.train_count,
+        shape, (long long)o->seed, (long long)t->global_batch,
+        (long long)(o->accumulate ? o->accumulate : 1), (long long)t->total_steps,
+        (long long)t->step, o->optimizer, o->lr, o->momentum, o->nesterov, o->beta1, o->beta2,
+        o->epsilon, o->weight_decay, o->decay, o->clip, o->lr_schedule,
+        (long long)o->lr_warmup_steps, o->lr_min, (long long)o->lr_drop_every, o->lr_gamma,
+        (long long)o->lr_decay_start, (long long)o->lr_decay_steps, o->strategy,
         rp_codec_text(&t->codec, codec, sizeof codec), o->algorithm ? o->algorithm : "",
         o->error_feedback, (long long)o->warmup_exact, o->bucket_mb, o->eval,
         (long long)o->eval_every, (long long)o->eval_images, o->checkpoint,

@@ -2,6 +2,8 @@
 
 #include "base/status.h"
 
+#include <string.h>
+
 rp_status rpi_program_set_open(const rpi_network *network, rpi_weights *weights,
                                const rpi_backend *backend, const rpi_backend_options *options,
                                rpi_program_set *out_set) {
@@ -23,11 +25,20 @@ static void close_entry(rpi_program_entry *entry) {
     rpi_program_destroy(entry->program);
 }
 
+static bool has_sequence(const rpi_graph *graph) {
+    for (int i = 0; i < rpi_graph_dimension_count(graph); i++)
+        if (strcmp(rpi_graph_dimension_name(graph, i), "sequence") == 0) return true;
+    return false;
+}
+
 static rp_status compile(rpi_program_set *set, bool training, int64_t batch) {
     rpi_program_options options = {.training = training,
                                    .dimensions = {{"batch", batch}},
                                    .result_count = 1,
                                    .results = {set->network->correct}};
+    if (has_sequence(set->network->graph))
+        options.dimensions[1] =
+            (rpi_dimension_binding){"sequence", set->network->shape.sequence};
     rpi_program *program = NULL;
     rpi_instance *instance = NULL;
     RP_TRY(rpi_program_compile(set->session, set->network->graph, set->network->loss, &options,

@@ -11,6 +11,7 @@
 typedef struct rpi_train_options {
     const char *model, *data, *data_dir;
     int64_t train_images, test_images; /* of synthetic data; 0: its own choice */
+    int64_t seq_length;                /* tokens that a model sees at once; 0: 256 */
     int64_t steps, epochs;             /* steps 0: as many as `epochs` (0: 1) have */
     int64_t global_batch_size;         /* 0: batch_size a rank and run; both 0: 64 in all */
     int64_t batch_size;                /* of a rank in one run of the model */
@@ -42,7 +43,7 @@ typedef struct rpi_train_options {
     int64_t keep;             /* so many of the newest stay; 0: one */
     bool overwrite;           /* start anew in a folder that holds a run */
     int64_t eval_every;       /* steps; 0: at the end only */
-    int64_t eval_images;      /* first images of the test set; 0: all */
+    int64_t eval_images;      /* first samples of those held out; 0: all */
     bool eval;                /* false: none at all */
     bool trace;
 

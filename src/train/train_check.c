@@ -111,7 +111,8 @@ rp_status rpi_train_check(const rpi_train_options *options, int world) {
 
 rp_status rpi_train_check_files(const rpi_train_options *options) {
     RP_TRY(rpi_run_folder_check(options));
-    RP_TRY(
-        rpi_dataset_probe(options->data, &(rpi_dataset_options){.folder = options->data_dir}));
+    RP_TRY(rpi_dataset_probe(
+        options->data,
+        &(rpi_dataset_options){.folder = options->data_dir, .sequence = options->seq_length}));
     return options->resume ? rpi_checkpoint_check(options) : RP_OK;
 }

@@ -17,6 +17,7 @@ static rp_status load_data(rpi_trainer *t) {
                                   .seed = (uint64_t)o->seed,
                                   .train_count = o->train_images,
                                   .test_count = o->test_images,
+                                  .sequence = o->seq_length,
                                   .global_batch = t->global_batch,
                                   .most = t->global_batch / t->world,
                                   .rank = t->rank,
@@ -26,6 +27,8 @@ static rp_status load_data(rpi_trainer *t) {
 
 static rp_status build_network(rpi_trainer *t) {
     RP_TRY(rpi_network_build(t->options->model, &t->source.shape, &t->network));
+    const rpi_shape *logits = &rpi_graph_value(t->network.graph, t->network.logits)->shape;
+    rpi_source_limit(&t->source, logits->size[logits->dims - 1]);
     RP_TRY(rpi_weights_create(t->network.graph, t->network.loss, &t->weights));
     rpi_network_initialise(&t->network, t->weights, (uint64_t)t->options->seed);
     const rpi_backend *backend = rpi_backend_default();

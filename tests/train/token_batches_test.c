@@ -74,6 +74,7 @@ static void check_sample(const rpi_token_samples *s, int64_t index) {
         counted += goes_on;
     }
     CHECK_EQ(valid, counted);
+    CHECK_EQ(rpi_token_sample_valid(s, index), counted);
 }
 
 static void samples_are_windows_across_documents(void) {
@@ -106,10 +107,11 @@ static rpi_token_file *some_tokens(void) {
     return make_tokens(8 * 40 + 3, &rng); /* 40 samples, 7 steps, the last of 4 */
 }
 
-static void ranks_share_what_one_sees(void) {
+static void ranks_share(bool isolates) {
     rpi_token_file *file = some_tokens();
     rpi_token_batches *whole = NULL, *parts[3] = {NULL};
     rpi_token_batches_options o = usual();
+    o.isolates = isolates;
     REQUIRE_OK(rpi_token_batches_open(file, &o, &whole));
     CHECK_EQ(rpi_token_batches_steps_per_epoch(whole), 7);
     o.world = 3;
@@ -117,23 +119,31 @@ static void ranks_share_what_one_sees(void) {
         REQUIRE_OK(rpi_token_batches_open(file, &o, &parts[o.rank]));
     for (int step = 0; step < 20 && check_failures() == 0; step++) {
         rpi_token_batch all, part;
-        int64_t row = 0;
+        int64_t row = 0, valid = 0;
         REQUIRE_OK(rpi_token_batches_next(whole, PATIENCE_S, &all));
         CHECK(all.step == step && all.epoch == step / 7 && all.count == all.global_count);
         CHECK_EQ(all.count, step % 7 == 6 ? 4 : 6);
         for (int rank = 0; rank < 3; rank++) {
             REQUIRE_OK(rpi_token_batches_next(parts[rank], PATIENCE_S, &part));
             CHECK_EQ(part.global_count, all.count);
+            CHECK_EQ(part.global_valid, all.valid);
+            valid += part.valid;
             size_t bytes = (size_t)(7 * part.count) * sizeof(int32_t);
             CHECK(memcmp(part.rows.inputs, all.rows.inputs + 7 * row, bytes) == 0);
             CHECK(memcmp(part.rows.labels, all.rows.labels + 7 * row, bytes) == 0);
             row += part.count;
         }
         CHECK_EQ(row, all.count);
+        CHECK_EQ(valid, all.valid);
     }
     for (int rank = 0; rank < 3; rank++) rpi_token_batches_close(parts[rank]);
     rpi_token_batches_close(whole);
     rpi_token_file_close(file);
+}
+
+static void ranks_share_what_one_sees(void) {
+    ranks_share(false);
+    ranks_share(true);
 }
 
 static void an_epoch_sees_every_sample_once(void) {

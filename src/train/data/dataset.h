@@ -26,6 +26,8 @@ typedef struct rpi_dataset {
 } rpi_dataset;
 
 typedef struct rpi_dataset_options {
+    const char *data;                /* as the user wrote it: "fashion-mnist", "tokens:PATH" */
+    int64_t sequence;                /* of tokens; 0: 256 */
     const char *folder;              /* NULL: where the kind looks by itself */
     uint64_t seed;                   /* of made-up data */
     int64_t train_count, test_count; /* of made-up data; 0: 2048 and 512 */
@@ -34,8 +36,10 @@ typedef struct rpi_dataset_options {
 
 typedef struct rpi_dataset_kind {
     const char *name, *summary;
+    bool takes_text; /* "name:text" rather than "name" */
     /* Fill in *dataset, which is all zeros; what was allocated is the caller's to free, also
      * after a failure. Messages name the file and what to do. */
+    /* Kinds whose source is rpi_source_images only. */
     rp_status (*load)(const rpi_dataset_options *options, rpi_dataset *dataset);
     const struct rpi_source_kind *source; /* what makes batches of them */
     /* Are the files there? Quick, for a check before ranks start. NULL: there are none. */
@@ -46,7 +50,7 @@ extern const struct rpi_source_kind rpi_source_images; /* of kinds that load ima
 
 /* The catalogue; NULL past the end. */
 const rpi_dataset_kind *rpi_dataset_kind_at(int index);
-/* RP_INVALID names those there are, and the nearest. */
+/* Of "name" or "name:text". RP_INVALID names those there are, and the nearest. */
 rp_status rpi_dataset_kind_find(const char *name, const rpi_dataset_kind **out_kind);
 
 /* Load and check what every dataset promises (see the structs). On failure nothing is left. */

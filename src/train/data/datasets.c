@@ -4,15 +4,19 @@
 #include "base/suggest.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
 
 extern const rpi_dataset_kind rpi_dataset_fashion_mnist;
 extern const rpi_dataset_kind rpi_dataset_idx;
 extern const rpi_dataset_kind rpi_dataset_synthetic;
+extern const rpi_dataset_kind rpi_dataset_tokens;
 
 static const rpi_dataset_kind *const kinds[] = {
     &rpi_dataset_fashion_mnist,
     &rpi_dataset_idx,
     &rpi_dataset_synthetic,
+    &rpi_dataset_tokens,
 };
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
@@ -26,9 +30,19 @@ static const char *name_at(const void *context, int index) {
 }
 
 rp_status rpi_dataset_kind_find(const char *name, const rpi_dataset_kind **out_kind) {
+    char word[64];
     int index = 0;
-    RP_TRY(rpi_name_find("data", name, name_at, NULL, &index));
-    *out_kind = kinds[index];
+    const char *colon = strchr(name, ':');
+    snprintf(word, sizeof word, "%.*s", colon ? (int)(colon - name) : (int)strlen(name), name);
+    RP_TRY(rpi_name_find("data", word, name_at, NULL, &index));
+    const rpi_dataset_kind *kind = kinds[index];
+    if (colon && !kind->takes_text)
+        return RP_FAIL(INVALID, "data %s takes nothing behind its name, so not '%s'",
+                       kind->name, colon);
+    if (!colon && kind->takes_text)
+        return RP_FAIL(INVALID, "data %s needs more than its name: %s", kind->name,
+                       kind->summary);
+    *out_kind = kind;
     return RP_OK;
 }
 
@@ -76,8 +90,10 @@ rp_status rpi_dataset_open(const char *name, const rpi_dataset_options *options,
 rp_status rpi_dataset_probe(const char *name, const rpi_dataset_options *options) {
     const rpi_dataset_kind *kind = NULL;
     RP_TRY(rpi_dataset_kind_find(name, &kind));
-    rp_status status = kind->probe ? kind->probe(options) : RP_OK;
-    return status == RP_OK ? RP_OK : rpi_fail_context(status, "data %s: ", name);
+    rpi_dataset_options named = *options;
+    named.data = name;
+    rp_status status = kind->probe ? kind->probe(&named) : RP_OK;
+    return status == RP_OK ? RP_OK : rpi_fail_context(status, "--data %s: ", kind->name);
 }
 
 void rpi_dataset_close(rpi_dataset *dataset) {

@@ -41,6 +41,10 @@ void rpi_source_close(rpi_source *source) {
     *source = (rpi_source){0};
 }
 
+void rpi_source_limit(rpi_source *source, int64_t vocabulary) {
+    if (source->kind->limit) source->kind->limit(source, vocabulary);
+}
+
 rp_status rpi_source_deal(rpi_source *source, int64_t step, rpi_source_batch *out_batch) {
     return source->kind->deal(source, step, out_batch);
 }

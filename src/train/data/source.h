@@ -13,6 +13,7 @@ typedef struct rpi_source_options {
     const char *folder; /* NULL: where the data look by themselves */
     uint64_t seed;
     int64_t train_count, test_count; /* of made-up data; 0: its own choice */
+    int64_t sequence;                /* of tokens; 0: 256 */
     int64_t global_batch;            /* samples of a step, of all ranks */
     int64_t most; /* the most samples of this rank that are asked for at once */
     int rank, world;
@@ -40,6 +41,9 @@ typedef struct rpi_source_kind {
     /* Fill in *source but for kind and global_batch. On failure nothing is left. */
     rp_status (*open)(const rpi_source_options *options, rpi_source *source);
     void (*close)(void *self);
+    /* The model's vocabulary, for data that do not know theirs: labels beyond are refused with
+     * their place. Before the first batch. NULL: there is nothing to limit. */
+    void (*limit)(rpi_source *source, int64_t vocabulary);
     /* This rank's part of a step of training. */
     rp_status (*deal)(rpi_source *source, int64_t step, rpi_source_batch *out_batch);
     /* Held-out samples in [first, first + count), as they lie. Global numbers are 0. */
@@ -54,6 +58,7 @@ void rpi_source_close(rpi_source *source); /* zeros are fine */
 rp_status rpi_source_task(const char *data, const rpi_task **out_task);
 
 /* See rpi_source_kind. */
+void rpi_source_limit(rpi_source *source, int64_t vocabulary);
 rp_status rpi_source_deal(rpi_source *source, int64_t step, rpi_source_batch *out_batch);
 rp_status rpi_source_hold_out(rpi_source *source, int64_t first, int64_t count,
                               rpi_source_batch *out_batch);

@@ -11,7 +11,7 @@ enum { AHEAD = 4, THREADS = 1 };
 
 /* What lies at the beginning of a batch's memory; the rows follow. */
 typedef struct header {
-    int64_t count, global_count, valid;
+    int64_t count, global_count, valid, global_valid;
 } header;
 
 struct rpi_token_batches {
@@ -45,14 +45,25 @@ static uint32_t *indices_of(const rpi_token_batches *b, void *batch) {
     return (uint32_t *)(void *)((char *)batch + header_bytes() + 3 * list_bytes(b));
 }
 
+/* The i-th sample of a step of all ranks; `start`: of the step in its epoch. */
+static uint32_t sample_at(const rpi_token_batches *b, const rpi_batch *all, int64_t start,
+                          int64_t i) {
+    return b->options.in_order ? (uint32_t)(start + i) : all->indices[i];
+}
+
+/* What counts of the others' samples is known without reading them. */
 static void deal(rpi_token_batches *b, int64_t step, header *h, uint32_t *indices) {
     const rpi_token_batches_options *o = &b->options;
     pthread_mutex_lock(&b->lock);
-    rpi_batch dealt = rpi_sampler_deal(&b->sampler, step, o->rank, o->world);
-    int64_t start = dealt.indices - b->sampler.order;
-    *h = (header){.count = dealt.count, .global_count = dealt.global_count};
-    for (int64_t i = 0; i < dealt.count; i++)
-        indices[i] = o->in_order ? (uint32_t)(start + i) : dealt.indices[i];
+    rpi_batch all = rpi_sampler_deal(&b->sampler, step, 0, 1);
+    int64_t start = all.indices - b->sampler.order;
+    int64_t first = rpi_share_first(all.count, o->rank, o->world);
+    int64_t count = rpi_share_first(all.count, o->rank + 1, o->world) - first;
+    *h = (header){.count = count, .global_count = all.count};
+    for (int64_t i = 0; i < count; i++) indices[i] = sample_at(b, &all, start, first + i);
+    if (!o->isolates) h->global_valid = all.count * b->samples.sequence;
+    for (int64_t i = 0; o->isolates && i < all.count; i++)
+        h->global_valid += rpi_token_sample_valid(&b->samples, sample_at(b, &all, start, i));
     pthread_mutex_unlock(&b->lock);
 }
 
@@ -80,6 +91,7 @@ static rp_status check(rpi_token_batches *b) {
     if (o->global_batch < 1 || o->first_step < 0)
         return RP_FAIL(INVALID, "a global batch of %lld samples from step %lld on",
                        (long long)o->global_batch, (long long)o->first_step);
+    if (o->samples && o->samples < b->samples.count) b->samples.count = o->samples;
     if (b->samples.count > UINT32_MAX)
         return RP_FAIL(UNSUPPORTED,
                        "%lld samples; 2^32 - 1 are the most: take longer sequences",
@@ -142,6 +154,7 @@ rp_status rpi_token_batches_next(rpi_token_batches *b, double timeout_s,
                                    .count = h->count,
                                    .global_count = h->global_count,
                                    .valid = h->valid,
+                                   .global_valid = h->global_valid,
                                    .step = step,
                                    .epoch = step / rpi_token_batches_steps_per_epoch(b)};
     return RP_OK;

@@ -9,6 +9,7 @@
 
 typedef struct rpi_token_batches_options {
     int64_t sequence;
+    int64_t samples;      /* only the first so many; 0: all */
     int64_t global_batch; /* samples of all ranks together at a step */
     int rank, world;      /* world 0: 1 */
     uint64_t seed;        /* of the order */
@@ -20,9 +21,9 @@ typedef struct rpi_token_batches_options {
 
 typedef struct rpi_token_batch {
     rpi_token_rows rows;
-    int64_t count;        /* of this rank; may be 0 in the last step of an epoch */
-    int64_t global_count; /* of all ranks */
-    int64_t valid;        /* labels of this rank that count */
+    int64_t count;               /* of this rank; may be 0 in the last step of an epoch */
+    int64_t global_count;        /* of all ranks */
+    int64_t valid, global_valid; /* labels that count: of this rank, of all ranks */
     int64_t step, epoch;
 } rpi_token_batch;
 

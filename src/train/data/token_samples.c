@@ -36,6 +36,18 @@ static int64_t place_documents(const rpi_token_samples *s, int64_t first, int32_
     return ignored;
 }
 
+int64_t rpi_token_sample_valid(const rpi_token_samples *s, int64_t index) {
+    int64_t first = index * (s->sequence + 1), last = first + s->sequence, ignored = 0;
+    int64_t document = rpi_token_file_document(s->file, first), before = first;
+    for (; document < s->file->documents; document++) {
+        int64_t end = rpi_token_file_end(s->file, document);
+        if (end > last) break;
+        if (end > before) ignored++; /* the label behind this end; of empty ones there is one */
+        before = end;
+    }
+    return s->sequence - ignored;
+}
+
 rp_status rpi_token_sample_read(const rpi_token_samples *s, int64_t index,
                                 const rpi_token_rows *rows, int64_t row, int64_t *out_valid) {
     if (index < 0 || index >= s->count)

@@ -34,4 +34,8 @@ typedef struct rpi_token_rows {
 rp_status rpi_token_sample_read(const rpi_token_samples *samples, int64_t index,
                                 const rpi_token_rows *rows, int64_t row, int64_t *out_valid);
 
+/* How many labels of a sample count when documents do not see each other: rows->positions are
+ * wanted. Tokens are not read. */
+int64_t rpi_token_sample_valid(const rpi_token_samples *samples, int64_t index);
+
 #endif

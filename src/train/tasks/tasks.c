@@ -3,9 +3,11 @@
 #include <string.h>
 
 extern const rpi_task rpi_task_classification;
+extern const rpi_task rpi_task_language_model;
 
 static const rpi_task *const tasks[] = {
     &rpi_task_classification,
+    &rpi_task_language_model,
 };
 enum { TASKS = sizeof tasks / sizeof tasks[0] };
 

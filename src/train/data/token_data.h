@@ -1,0 +1,22 @@
+/* What a user names as tokens to learn from: "tokens:PATH[,validation=PATH or SHARE]". */
+#ifndef RPI_TRAIN_TOKEN_DATA_H
+#define RPI_TRAIN_TOKEN_DATA_H
+
+#include "base/memory.h"
+#include "base/regular_file.h"
+
+typedef struct rpi_token_data {
+    char train[RPI_PATH_BYTES];
+    char validation[RPI_PATH_BYTES]; /* "": the last `share` of the samples to learn from */
+    double share;
+} rpi_token_data;
+
+/* What is held out when nobody says. */
+#define RPI_TOKEN_DATA_SHARE 0.05
+
+/* Paths as rpi_token_file_open() takes them; a folder stands for the files of tokens in it:
+ * one, or two of which one has "val" in its name. Looks at names only. RP_INVALID, RP_NOT_FOUND
+ * say what is wanted. */
+rp_status rpi_token_data_parse(const char *text, rpi_token_data *out_data);
+
+#endif

@@ -2,41 +2,82 @@
 
 #include "base/status.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { CHOICES = 2048 };
+enum { CHOICES = 8192, VALUE = 1024 };
 
-/* One choice a line: "seed 1". */
-static void describe(const rpi_trainer *t, char text[CHOICES]) {
+static void add(char text[CHOICES], const char *format, ...) RP_PRINTF(2, 3);
+static void add(char text[CHOICES], const char *format, ...) {
+    size_t used = strlen(text);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text + used, CHOICES - used, format, arguments);
+    va_end(arguments);
+}
+
+/* What a rank may have of its own, or what add_facts() says in the words of what came of it. */
+static bool may_differ(const char *name) {
+    static const char *const names[] = {
+        "data-dir",
+        "out",
+        "overwrite",
+        "resume",
+        "backend",
+        "threads",
+        "model",
+        "codec",
+        "train-images",
+        "steps",
+        "epochs",
+        "test-images",
+        "config",
+        "batch-size",
+        "global-batch-size",
+        "accumulate",
+        "checkpoint-time",
+    };
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(names[i], name) == 0) return true;
+    return false;
+}
+
+/* Does the option's field lie in these options? Others are of the command: how ranks meet. */
+static bool is_of_training(const rpi_train_options *o, const rpi_option *option) {
+    const char *field = (const char *)o->target + option->offset;
+    return field >= (const char *)o && field < (const char *)(o + 1);
+}
+
+/* Every option of training, whoever adds one. */
+static void add_options(const rpi_train_options *o, char text[CHOICES]) {
+    char value[VALUE];
+    for (const rpi_option *option = o->table; option && option->name; option++)
+        if (is_of_training(o, option) && !may_differ(option->name))
+            add(text, "--%s %s\n", option->name,
+                rpi_option_text(option, o->target, value, sizeof value));
+}
+
+/* What was made of them. */
+static void add_facts(const rpi_trainer *t, char text[CHOICES]) {
     const rpi_train_options *o = t->options;
     char codec[64], shape[96];
     t->network.task->describe(&t->source.shape, shape, sizeof shape);
+    add(text, "--model %s\ndata %lld of %s\n", t->network.text,
+        (long long)t->source.train_count, shape);
+    add(text, "--global-batch-size %lld\n--accumulate %lld\n", (long long)t->global_batch,
+        (long long)(o->accumulate ? o->accumulate : 1));
+    add(text, "steps of the run %lld\nsteps done %lld\n", (long long)t->total_steps,
+        (long long)t->step);
+    add(text, "--codec %s\n--out %d\n", rp_codec_text(&t->codec, codec, sizeof codec),
+        o->out != NULL);
+}
+
+/* One choice a line: "--seed 1". */
+static void describe(const rpi_trainer *t, char text[CHOICES]) {
     memset(text, 0, CHOICES);
-    snprintf(
-        text, CHOICES,
-        "--model %s\n--data %s\n--seq-length %lld\ndata %lld of %s\n--seed %lld\n"
-        "--global-batch-size %lld\n--accumulate %lld\nsteps of the run %lld\nsteps done %lld\n"
-        "--optimizer %s\n--lr %.17g\n--momentum %.17g\n--nesterov %d\n"
-        "--beta1 %.17g\n--beta2 %.17g\n--epsilon %.17g\n--weight-decay %.17g\n"
-        "--decay %s\n--clip %.17g\n--lr-schedule %s\n--lr-warmup-steps %lld\n--lr-min %.17g\n"
-        "--lr-drop-every %lld\n--lr-gamma %.17g\n--lr-decay-start %lld\n"
-        "--lr-decay-steps %lld\n--strategy %s\n--codec %s\n--algorithm %s\n"
-        "--error-feedback %d\n--warmup-exact %lld\n--bucket-mb %.17g\n--eval %d\n"
-        "--eval-every %lld\n--eval-images %lld\n--checkpoint %d\n--checkpoint-every %lld\n"
-        "--keep %lld\n"
-        "--trace %d\n--out %d\n",
-        t->network.text, o->data, (long long)o->seq_length, (long long)t->source.train_count,
-        shape, (long long)o->seed, (long long)t->global_batch,
-        (long long)(o->accumulate ? o->accumulate : 1), (long long)t->total_steps,
-        (long long)t->step, o->optimizer, o->lr, o->momentum, o->nesterov, o->beta1, o->beta2,
-        o->epsilon, o->weight_decay, o->decay, o->clip, o->lr_schedule,
-        (long long)o->lr_warmup_steps, o->lr_min, (long long)o->lr_drop_every, o->lr_gamma,
-        (long long)o->lr_decay_start, (long long)o->lr_decay_steps, o->strategy,
-        rp_codec_text(&t->codec, codec, sizeof codec), o->algorithm ? o->algorithm : "",
-        o->error_feedback, (long long)o->warmup_exact, o->bucket_mb, o->eval,
-        (long long)o->eval_every, (long long)o->eval_images, o->checkpoint,
-        (long long)o->checkpoint_every, (long long)o->keep, o->trace, o->out != NULL);
+    add_facts(t, text);
+    add_options(t->options, text);
 }
 
 /* The line in which two texts first differ, into line. */

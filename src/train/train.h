@@ -48,7 +48,8 @@ typedef struct rpi_train_options {
     bool trace;
 
     /* Where the settings come from, for the header of metrics.jsonl, and as they were given,
-     * before anything was chosen, for settings.json; NULL: not written. */
+     * before anything was chosen, for settings.json; NULL: not written. Ranks compare those
+     * options of the table that are fields of this struct in `target`. */
     const rpi_option *table;
     const void *target, *given;
 } rpi_train_options;

@@ -14,6 +14,15 @@ static rp_status train_as_told(void *context, rp_comm *comm) {
     return rpi_train(&options[rp_comm_rank(comm)], comm, NULL, &result);
 }
 
+/* A command's table, as far as it matters here. */
+#define CHOICE(name, type, field)                                                              \
+    { name, NULL, NULL, type, offsetof(rpi_train_options, field), NULL, 0, 0, NULL, NULL, NULL }
+static const rpi_option table[] = {
+    CHOICE("seed", RPI_OPTION_COUNT, seed),       CHOICE("lr", RPI_OPTION_REAL, lr),
+    CHOICE("clip", RPI_OPTION_REAL, clip),        CHOICE("decay", RPI_OPTION_TEXT, decay),
+    CHOICE("threads", RPI_OPTION_COUNT, threads), {0},
+};
+
 static void ranks_that_differ_are_told(void) {
     static const struct {
         const char *mine, *theirs;
@@ -24,6 +33,7 @@ static void ranks_that_differ_are_told(void) {
         {"rank 1 has '--codec q4:bucket=512'", "--codec"},
         {"steps of the run 11", "steps of the run"},
         {"rank 1 has '--clip 1'", "--clip 0"},
+        {"rank 1 has '--decay weights'", "--decay all"},
     };
     for (int i = 0; i < (int)(sizeof wanted / sizeof wanted[0]); i++) {
         rpi_train_options options[2] = {ranks_options(), ranks_options()};
@@ -33,6 +43,12 @@ static void ranks_that_differ_are_told(void) {
         if (i == 3) options[1].codec = "q4";
         if (i == 4) options[1].steps = 11;
         if (i == 5) options[1].clip = 1;
+        if (i == 6) options[1].decay = "weights";
+        options[1].threads = 3; /* every rank has its own */
+        for (int rank = 0; rank < 2; rank++) {
+            options[rank].table = table;
+            options[rank].target = &options[rank];
+        }
         CHECK(ranks_run(2, train_as_told, options) == RP_MISMATCH);
         CHECK_MSG(strstr(ranks_message(1), wanted[i].mine), "rank 1 says '%s'",
                   ranks_message(1));

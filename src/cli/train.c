@@ -38,7 +38,8 @@ static const rpi_option options[] = {
     {"config", NULL, NULL, RPI_OPTION_TEXT, offsetof(settings, config), NULL, 0, 0, "FILE",
      "YAML with the keys below; the command line wins", NULL},
     {"model", NULL, "model.name", RPI_OPTION_TEXT, FIELD(model), "resnet18", 0, 0, "MODEL",
-     "mlp, resnet20 or resnet18; with options as mlp:hidden=512x256 (redpoll info lists them)",
+     "mlp, resnet20, resnet18 or gpt2; with options as mlp:hidden=512x256 (redpoll info lists "
+     "them)",
      NULL},
     {"data", NULL, "data.dataset", RPI_OPTION_TEXT, FIELD(data), "fashion-mnist", 0, 0, "NAME",
      "fashion-mnist, idx, synthetic, or tokens:PATH[,validation=PATH or 5%]", NULL},
@@ -443,7 +444,9 @@ const rpi_command rpi_command_train = {
                 "      --seed 1 --out runs/q4\n"
                 "  redpoll train --resume runs/q4 --steps 400\n"
                 "  redpoll train --config examples/fashion-mnist.yaml\n"
-                "  redpoll train --model mlp --data synthetic --epochs 3 --lr 0.05\n",
+                "  redpoll train --model mlp --data synthetic --epochs 3 --lr 0.05\n"
+                "  redpoll train --model gpt2 --data tokens:data/kjv --seq-length 256 -n 2 \\\n"
+                "      --optimizer adamw --lr 6e-4 --clip 1 --accumulate 4 --codec q4\n",
     .options = options,
     .run = run,
 };

@@ -3,6 +3,8 @@
 #include "base/memory.h"
 #include "harness/check.h"
 
+#include <math.h>
+
 #define IMAGES(c, h, w, k)                                                                     \
     (rpi_data_shape) {                                                                         \
         .channels = (c), .height = (h), .width = (w), .classes = (k)                           \
@@ -65,6 +67,71 @@ static void names_are_torchvisions(void) {
     rpi_network_close(&network);
 }
 
+static const rpi_data_shape some_tokens = {.sequence = 8};
+
+/* Parameters and tensors of the published sizes; the head is the table of tokens. */
+static void gpt2_has_its_sizes(void) {
+    static const struct {
+        const char *text;
+        int64_t count;
+        int tensors;
+    } wanted[] = {
+        {"gpt2", 124439808, 148},
+        {"gpt2:vocabulary=50304", 124475904, 148},
+        {"gpt2:medium", 354823168, 292},
+        {"gpt2:large", 774030080, 436},
+        {"gpt2:xl", 1557611200, 580},
+        {"gpt2:medium,layers=1,vocabulary=8", 1024 * 8 + 1024 * 1024 + 12596224 + 2048, 16},
+    };
+    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
+        rpi_network network;
+        REQUIRE_OK(build(wanted[i].text, some_tokens, &network));
+        CHECK_EQ(rpi_parameters_total(network.parameters, network.parameter_count),
+                 wanted[i].count);
+        CHECK_EQ(network.parameter_count, wanted[i].tensors);
+        rpi_network_close(&network);
+    }
+}
+
+static void gpt2_starts_as_published(void) {
+    static const struct {
+        const char *name;
+        double mean, deviation;
+    } wanted[] = {
+        {"wte.weight", 0, 0.02},
+        {"wpe.weight", 0, 0.02},
+        {"h.0.ln_1.weight", 1, 0},
+        {"h.3.attn.c_attn.weight", 0, 0.02},
+        {"h.3.attn.c_attn.bias", 0, 0},
+        {"h.2.attn.c_proj.weight", 0, 0.02 / sqrt(8)},
+        {"h.1.mlp.c_fc.weight", 0, 0.02},
+        {"h.1.mlp.c_proj.weight", 0, 0.02 / sqrt(8)},
+        {"ln_f.bias", 0, 0},
+    };
+    rpi_network network;
+    rpi_weights *weights = NULL;
+    REQUIRE_OK(build("gpt2:layers=4,hidden=64,heads=4,vocabulary=300,positions=100",
+                     some_tokens, &network));
+    REQUIRE_OK(rpi_weights_create(network.graph, network.loss, &weights));
+    rpi_network_initialise(&network, weights, 3);
+    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
+        const rpi_weight *weight = rpi_weights_find(weights, wanted[i].name);
+        REQUIRE(weight);
+        const float *values = rpi_weights_values(weights) + weight->first;
+        double sum = 0, squares = 0, count = (double)weight->count;
+        for (int64_t e = 0; e < weight->count; e++) {
+            sum += (double)values[e];
+            squares += (double)values[e] * (double)values[e];
+        }
+        double mean = sum / count, deviation = sqrt(fabs(squares / count - mean * mean));
+        CHECK_MSG(fabs(mean - wanted[i].mean) < 1e-3, "%s: mean %g", wanted[i].name, mean);
+        CHECK_MSG(fabs(deviation - wanted[i].deviation) < 0.05 * wanted[i].deviation + 1e-9,
+                  "%s: deviation %g", wanted[i].name, deviation);
+    }
+    rpi_weights_destroy(weights);
+    rpi_network_close(&network);
+}
+
 static int record_of(const rpi_network *network, const char *name) {
     for (int p = 0; p < network->parameter_count; p++)
         if (strcmp(network->parameters[p].name, name) == 0) return p;
@@ -118,7 +185,7 @@ static void mistakes_are_named(void) {
         const char *text, *part;
     } bad[] = {
         {"resnet19", "did you mean 'resnet1"},
-        {"transformer", "there are mlp, resnet20, resnet18"},
+        {"transformer", "there are mlp, resnet20, resnet18, gpt2"},
         {"mlp:width=3", "does not take 'width'"},
         {"mlp:hidden=0", "'0' is no width"},
         {"mlp:hidden=3y", "not like 512x256"},
@@ -128,6 +195,8 @@ static void mistakes_are_named(void) {
         {"resnet18:width=0", "1 to 65536 are allowed"},
         {"resnet18:width", "does not take 'width'; options: width=64 (channels"},
         {"resnet20:stem=small", "does not take 'stem'"},
+        {"gpt2:huge", "does not take 'huge'; sizes: medium, large, xl; options: layers=12"},
+        {"gpt2:layers=0", "model gpt2: layers: "},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         rpi_network network;
@@ -153,6 +222,8 @@ static void memory_that_runs_out_is_reported(void) {
 
 CASES({"parameters are counted", parameters_are_counted},
       {"names are torchvision's", names_are_torchvisions},
+      {"GPT-2 has its sizes", gpt2_has_its_sizes},
+      {"GPT-2 starts as published", gpt2_starts_as_published},
       {"initial values follow their rules", initial_values_follow_their_rules},
       {"what is small travels exact", what_is_small_travels_exact},
       {"mistakes are named", mistakes_are_named},

@@ -82,6 +82,27 @@ rpi_value_id rpi_block_batch_norm(rpi_builder *builder, const char *name, rpi_va
                             (rpi_batch_norm2d_attributes){0});
 }
 
+rpi_value_id rpi_block_layer_norm(rpi_builder *builder, const char *name, rpi_value_id x,
+                                  int width, float epsilon) {
+    rpi_value_id scale = declare_vector(builder, name, "weight", width, RPI_INIT_ONES, false);
+    rpi_value_id shift = declare_vector(builder, name, "bias", width, RPI_INIT_ZEROS, false);
+    return rpi_layer_norm(builder->graph, name, x, scale, shift,
+                          (rpi_norm_attributes){.epsilon = epsilon});
+}
+
+rpi_value_id rpi_block_normal_linear(rpi_builder *builder, const char *name, rpi_value_id x,
+                                     int in, int out, double spread) {
+    char text[LONGEST_NAME];
+    rpi_value_id weight =
+        rpi_declare(builder, (rpi_parameter){.name = join(text, name, "weight"),
+                                             .shape = {2, {out, in}},
+                                             .decay_group = RPI_DECAY_WEIGHT,
+                                             .init = RPI_INIT_NORMAL,
+                                             .spread = spread});
+    rpi_value_id bias = declare_vector(builder, name, "bias", out, RPI_INIT_ZEROS, false);
+    return rpi_linear(builder->graph, name, x, weight, bias);
+}
+
 rpi_value_id rpi_block_linear(rpi_builder *builder, const char *name, rpi_value_id x, int in,
                               int out) {
     char text[LONGEST_NAME];

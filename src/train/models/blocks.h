@@ -27,5 +27,12 @@ rpi_value_id rpi_block_batch_norm(rpi_builder *builder, const char *name, rpi_va
 /* name.weight (out x in) and name.bias (out), both uniform within 1 / sqrt(in). */
 rpi_value_id rpi_block_linear(rpi_builder *builder, const char *name, rpi_value_id x, int in,
                               int out);
+/* The same along the last axis of any shape, with the weight normal of a given deviation and
+ * the bias 0. */
+rpi_value_id rpi_block_normal_linear(rpi_builder *builder, const char *name, rpi_value_id x,
+                                     int in, int out, double spread);
+/* name.weight 1, name.bias 0, each of `width`. */
+rpi_value_id rpi_block_layer_norm(rpi_builder *builder, const char *name, rpi_value_id x,
+                                  int width, float epsilon);
 
 #endif

@@ -1,0 +1,136 @@
+/* GPT-2: a decoder of transformer blocks that normalise first.
+ *
+ *     x = tokens' rows of wte + positions' rows of wpe
+ *     for each layer:
+ *         x = x + c_proj(attention(c_attn(ln_1(x))))        causal, q k v from one matrix
+ *         x = x + c_proj(gelu(c_fc(ln_2(x))))               four times as wide inside
+ *     logits = ln_f(x) wte^T                                 the table of tokens once more
+ *
+ * Radford, Wu, Child, Luan, Amodei, Sutskever, "Language models are unsupervised multitask
+ * learners", 2019. Names are those of its published weights; matrices are outputs x inputs.
+ * Weights start normal with deviation 0.02, those whose output is added to x with 0.02 / sqrt(2
+ * layers), so that the sum of all does not grow with depth; biases at 0. */
+#include "train/models/model.h"
+
+#include "base/status.h"
+#include "engine/layers.h"
+
+#include <math.h>
+#include <stdio.h>
+
+extern const rpi_model rpi_model_gpt2;
+
+enum { LONGEST_NAME = 64 };
+#define SPREAD 0.02
+
+typedef struct gpt2_options {
+    int64_t layers, hidden, heads, vocabulary, positions;
+} gpt2_options;
+
+#define NUMBER(name, fallback, most, help)                                                     \
+    RPI_MODEL_OPTION(#name, RPI_OPTION_COUNT, offsetof(gpt2_options, name), fallback, 1, most, \
+                     "N", help, NULL)
+static const rpi_option options[] = {
+    NUMBER(layers, "12", 1000, "blocks"),
+    NUMBER(hidden, "768", 65536, "width of a token"),
+    NUMBER(heads, "12", 1024, "of attention, which share the width"),
+    NUMBER(vocabulary, "50257", 16777216, "tokens that there are"),
+    NUMBER(positions, "1024", 1048576, "the longest sequence"),
+    {0},
+};
+
+static const rpi_model_size sizes[] = {
+    {"medium", "layers=24,hidden=1024,heads=16"},
+    {"large", "layers=36,hidden=1280,heads=20"},
+    {"xl", "layers=48,hidden=1600,heads=25"},
+    {0},
+};
+
+static const char *part_of(char text[LONGEST_NAME], int layer, const char *part) {
+    snprintf(text, LONGEST_NAME, "h.%d.%s", layer, part);
+    return text;
+}
+
+static rpi_value_id attend(rpi_builder *b, const gpt2_options *o, int layer, rpi_value_id x,
+                           double spread_out) {
+    char name[LONGEST_NAME];
+    int width = (int)o->hidden;
+    x = rpi_block_layer_norm(b, part_of(name, layer, "ln_1"), x, width, 1e-5f);
+    x = rpi_block_normal_linear(b, part_of(name, layer, "attn.c_attn"), x, width, 3 * width,
+                                SPREAD);
+    rpi_attention_attributes heads = {
+        .heads = (int)o->heads, .kv_heads = (int)o->heads, .causal = true};
+    x = rpi_self_attention(b->graph, part_of(name, layer, "attn"), x, RPI_NO_VALUE, heads);
+    return rpi_block_normal_linear(b, part_of(name, layer, "attn.c_proj"), x, width, width,
+                                   spread_out);
+}
+
+static rpi_value_id feed_forward(rpi_builder *b, const gpt2_options *o, int layer,
+                                 rpi_value_id x, double spread_out) {
+    char name[LONGEST_NAME];
+    int width = (int)o->hidden;
+    x = rpi_block_layer_norm(b, part_of(name, layer, "ln_2"), x, width, 1e-5f);
+    x = rpi_block_normal_linear(b, part_of(name, layer, "mlp.c_fc"), x, width, 4 * width,
+                                SPREAD);
+    x = rpi_gelu(b->graph, part_of(name, layer, "mlp.gelu"), x, RPI_GELU_TANH);
+    return rpi_block_normal_linear(b, part_of(name, layer, "mlp.c_proj"), x, 4 * width, width,
+                                   spread_out);
+}
+
+static rpi_value_id declare_table(rpi_builder *b, const char *name, int64_t rows,
+                                  int64_t width) {
+    return rpi_declare(b, (rpi_parameter){.name = name,
+                                          .shape = {2, {rows, width}},
+                                          .decay_group = RPI_DECAY_WEIGHT,
+                                          .init = RPI_INIT_NORMAL,
+                                          .spread = SPREAD});
+}
+
+/* Do width and heads, and the data, fit? */
+static rp_status check(const gpt2_options *o, const rpi_data_shape *shape) {
+    if (o->hidden % o->heads)
+        return RP_FAIL(INVALID, "hidden=%lld is no multiple of heads=%lld",
+                       (long long)o->hidden, (long long)o->heads);
+    if (shape->sequence > o->positions)
+        return RP_FAIL(INVALID,
+                       "sequences of %d tokens, and the model has %lld positions: use "
+                       "--seq-length %lld or less, or positions=%d",
+                       shape->sequence, (long long)o->positions, (long long)o->positions,
+                       shape->sequence);
+    if (shape->vocabulary > o->vocabulary)
+        return RP_FAIL(INVALID,
+                       "the data have a vocabulary of %d tokens, the model one of %lld: use "
+                       "vocabulary=%d",
+                       shape->vocabulary, (long long)o->vocabulary, shape->vocabulary);
+    return RP_OK;
+}
+
+static rpi_value_id build(rpi_builder *b, const void *chosen, const rpi_data_shape *shape,
+                          rpi_value_id tokens) {
+    const gpt2_options *o = chosen;
+    double spread_out = SPREAD / sqrt(2 * (double)o->layers);
+    rp_status status = check(o, shape);
+    if (status != RP_OK) rpi_graph_fail(b->graph, status, "%s", rp_last_error()->message);
+    rpi_value_id wte = declare_table(b, "wte.weight", o->vocabulary, o->hidden);
+    rpi_value_id wpe = declare_table(b, "wpe.weight", o->positions, o->hidden);
+    rpi_value_id x = rpi_embedding(b->graph, "wte", tokens, wte);
+    x = rpi_position_embedding(b->graph, "wpe", x, wpe);
+    for (int layer = 0; layer < o->layers; layer++) {
+        char name[LONGEST_NAME];
+        rpi_value_id y = attend(b, o, layer, x, spread_out);
+        x = rpi_add(b->graph, part_of(name, layer, "attn.add"), x, y);
+        y = feed_forward(b, o, layer, x, spread_out);
+        x = rpi_add(b->graph, part_of(name, layer, "mlp.add"), x, y);
+    }
+    x = rpi_block_layer_norm(b, "ln_f", x, (int)o->hidden, 1e-5f);
+    return rpi_linear(b->graph, "lm_head", x, wte, RPI_NO_VALUE);
+}
+
+const rpi_model rpi_model_gpt2 = {
+    .name = "gpt2",
+    .summary = "GPT-2, a decoder of transformer blocks (124M parameters as it stands)",
+    .task = "language-model",
+    .options = options,
+    .sizes = sizes,
+    .build = build,
+};

@@ -1,0 +1,185 @@
+/* Learning from tokens: a small GPT-2 on text that repeats, alone and over ranks. */
+#include "harness/check.h"
+#include "train/checkpoint/safetensors.h"
+#include "train/data/token_writer.h"
+#include "train/trainer.h"
+#include "train_ranks.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SEQUENCE = 16, TOKENS = 2000, VOCABULARY = 257 };
+
+static char data[700];
+
+/* A sentence again and again: predictable, but not by the last letter alone. */
+static void write_text(void) {
+    static const char *const words[] = {"the ", "red ", "poll ", "trains ", "on ", "seeds. "};
+    char path[600];
+    rpi_tokenizer *tokenizer = NULL;
+    rpi_token_writer *writer = NULL;
+    snprintf(path, sizeof path, "%s/text", check_folder());
+    snprintf(data, sizeof data, "tokens:%s", path);
+    REQUIRE_OK(rpi_tokenizer_open("byte", &tokenizer));
+    REQUIRE_OK(rpi_token_writer_open(path, tokenizer, &writer));
+    uint32_t ids[TOKENS], count = 0;
+    for (unsigned next = 0; count < TOKENS; next = (next + 1) % 6)
+        for (const char *c = words[next]; *c && count < TOKENS; c++)
+            ids[count++] = (unsigned char)*c;
+    CHECK_OK(rpi_token_writer_add(writer, ids, count));
+    CHECK_OK(rpi_token_writer_close(writer, RP_OK));
+    rpi_tokenizer_close(tokenizer);
+}
+
+static rpi_train_options small(void) {
+    rpi_train_options options = ranks_options();
+    if (!data[0]) write_text();
+    options.model = "gpt2:layers=2,hidden=32,heads=2,vocabulary=257,positions=64";
+    options.data = data;
+    options.train_images = options.test_images = 0;
+    options.seq_length = SEQUENCE;
+    options.global_batch_size = 12;
+    options.optimizer = "adamw";
+    options.lr = 1e-2;
+    options.clip = 1;
+    options.steps = 8;
+    return options;
+}
+
+static void text_is_learnt(void) {
+    rpi_train_options options = small();
+    rpi_train_result result = {0};
+    options.steps = 100;
+    options.accumulate = 2;
+    REQUIRE_OK(ranks_train(&options, 2, &result));
+    CHECK(strcmp(result.unit, "tokens") == 0);
+    CHECK_EQ(result.test.count, 6 * SEQUENCE); /* the last 5 % of 117 windows */
+    CHECK_MSG(result.test.loss < 0.5, "the loss is %g", result.test.loss);
+    CHECK_MSG(result.test.accuracy > 0.8, "accuracy is %g", result.test.accuracy);
+    CHECK_NEAR(result.test.perplexity / exp(result.test.loss), 1, 1e-12);
+    CHECK(result.rate_median > 0);
+}
+
+typedef struct outcome {
+    double last_loss, test_loss;
+} outcome;
+
+static outcome train(rpi_train_options options, int world, const char *name) {
+    rpi_train_result result = {0};
+    options.out = ranks_folder(name);
+    CHECK_OK(ranks_train(&options, world, &result));
+    return (outcome){result.last_loss, result.test.loss};
+}
+
+/* Whatever shares a step: the loss is divided by the labels of all of it. An epoch of 111
+ * windows ends in a batch of 3, which leaves ranks without any. */
+static void any_number_of_ranks_equals_one(void) {
+    rpi_train_options options = small();
+    options.optimizer = "sgd";
+    options.lr = 0.1;
+    options.steps = 12;
+    outcome one = train(options, 1, "one");
+    for (int world = 2; world <= 4; world++) {
+        char name[16];
+        snprintf(name, sizeof name, "of-%d", world);
+        options.accumulate = world == 4 ? 1 : 2;
+        outcome some = train(options, world, name);
+        CHECK_MSG(fabs(some.last_loss - one.last_loss) < 1e-4, "%d ranks: %.9g, %.9g", world,
+                  some.last_loss, one.last_loss);
+        CHECK_MSG(fabs(some.test_loss - one.test_loss) < 1e-4, "%d ranks: %.9g, %.9g", world,
+                  some.test_loss, one.test_loss);
+    }
+}
+
+static void a_resumed_run_has_the_same_bytes(void) {
+    rpi_train_options options = small();
+    options.codec = "q4";
+    options.accumulate = 2;
+    options.steps = 14; /* into the second epoch */
+    train(options, 2, "whole");
+    options.steps = 7;
+    train(options, 2, "resumed");
+    options.steps = 14;
+    options.resume = ranks_folder("resumed");
+    train(options, 2, "resumed");
+    CHECK(ranks_same_file(ranks_path(ranks_folder("whole"), "model.safetensors"),
+                          ranks_path(ranks_folder("resumed"), "model.safetensors")));
+}
+
+/* Positions beyond the sequence have no gradient; what was learnt serves longer ones. */
+static void another_length_goes_on(void) {
+    rpi_train_options options = small();
+    options.steps = 3;
+    train(options, 1, "short");
+    options.steps = 5;
+    options.seq_length = 2 * SEQUENCE;
+    options.resume = ranks_folder("short");
+    train(options, 1, "longer");
+}
+
+static void metrics_count_tokens(void) {
+    rpi_train_options options = small();
+    options.steps = 2;
+    train(options, 2, "metrics");
+    size_t bytes = 0;
+    char *text =
+        (char *)ranks_file(ranks_path(ranks_folder("metrics"), "metrics.jsonl"), &bytes);
+    REQUIRE(text);
+    text[bytes] = '\0';
+    static const char *const keys[] = {
+        "\"task\":\"language-model\"", "\"train_tokens\":1776", "\"tokens_s\":",
+        "\"test_perplexity\":",        "\"test_tokens\":96",    "\"tokens_s_median\":"};
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        CHECK_MSG(strstr(text, keys[i]), "no %s in %s", keys[i], text);
+    CHECK(!strstr(text, "images"));
+    free(text);
+}
+
+static void what_does_not_fit_is_told(void) {
+    static const struct {
+        const char *model, *data, *part;
+        int64_t sequence;
+    } rows[] = {
+        {"mlp", NULL, "model mlp learns from images, and --data tokens:", SEQUENCE},
+        {NULL, "synthetic",
+         "learns from tokens, and --data synthetic has images; say --data tokens:PATH",
+         SEQUENCE},
+        {NULL, NULL, "use --seq-length 64 or less, or positions=65", 65},
+        {"gpt2:vocabulary=256", NULL,
+         "the data have a vocabulary of 257 tokens, the model one of 256", SEQUENCE},
+        {"gpt2:hidden=30,heads=4", NULL, "hidden=30 is no multiple of heads=4", SEQUENCE},
+        {NULL, NULL, "too few for one sequence of 3000", 3000},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        rpi_train_options options = small();
+        if (rows[i].model) options.model = rows[i].model;
+        if (rows[i].data) options.data = rows[i].data;
+        options.seq_length = rows[i].sequence;
+        CHECK_FAILS(ranks_train(&options, 2, NULL), INVALID, rows[i].part);
+    }
+}
+
+/* A file that does not know its vocabulary, and a token that the model has not. */
+static void a_token_beyond_the_vocabulary_ends_all_ranks(void) {
+    rpi_train_options options = small();
+    char path[800];
+    snprintf(path, sizeof path, "%s.ds.metadata", data + strlen("tokens:"));
+    FILE *stream = fopen(path, "w");
+    REQUIRE(stream);
+    fprintf(stream, "unknown|2\n%d\n%d\n", TOKENS, TOKENS);
+    fclose(stream);
+    options.model = "gpt2:layers=1,hidden=32,heads=2,vocabulary=116";
+    CHECK_FAILS(ranks_train(&options, 2, NULL), CORRUPT, "the vocabulary of unknown has 116");
+    CHECK_MSG(strstr(ranks_message(0), ".ds: token 116 at offset "), "%s", ranks_message(0));
+    data[0] = '\0'; /* written anew by who comes next */
+}
+
+CASES({"text_is_learnt", text_is_learnt},
+      {"any_number_of_ranks_equals_one", any_number_of_ranks_equals_one},
+      {"a_resumed_run_has_the_same_bytes", a_resumed_run_has_the_same_bytes},
+      {"another_length_goes_on", another_length_goes_on},
+      {"metrics_count_tokens", metrics_count_tokens},
+      {"what_does_not_fit_is_told", what_does_not_fit_is_told},
+      {"a_token_beyond_the_vocabulary_ends_all_ranks",
+       a_token_beyond_the_vocabulary_ends_all_ranks})

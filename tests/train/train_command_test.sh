@@ -244,4 +244,27 @@ ends $launcher 130 'a run alone with SIGINT'
 says out "redpoll train --resume 'it'.''s mine'"
 says err 'ending after this step, with a checkpoint; once more ends it at once'
 
+# From text to a language model: tokens, two ranks, the fastest backend, stopped and gone on with.
+cat "$(dirname "$0")"/*.c >corpus.txt
+"$redpoll" data tokenize --tokenizer byte --in corpus.txt --out tokens/corpus >out 2>err && pass || bad tokenize
+# learn FOLDER WORDS...
+learn() {
+    to=$1
+    shift
+    train "$to" -n 2 --model gpt2:layers=1,hidden=32,heads=2,vocabulary=257,positions=64 --data tokens:tokens \
+        --seq-length 32 --global-batch-size 8 --accumulate 2 --optimizer adamw --lr 1e-2 --clip 1 --eval-images 16 "$@"
+}
+learn text --codec q4 --steps 6
+says out '[0-9] tokens/s'
+says out 'after step 6: test accuracy .*, perplexity [0-9.]+ \(512 tokens\)'
+says text/metrics.jsonl '"tokens_s_median":'
+learn half --codec q4 --steps 3
+go_on 0 --resume half --steps 6
+same text/model.safetensors half/model.safetensors
+same text/rank-1-of-2-step-6.safetensors half/rank-1-of-2-step-6.safetensors
+go_on 2 --model gpt2 --data synthetic
+says err 'model gpt2 learns from tokens, and --data synthetic has images; say --data tokens:PATH'
+go_on 2 --model gpt2 --data tokens:tokens --seq-length 1000000
+says err 'too few for one sequence of 1000000 and the token behind it'
+
 finish

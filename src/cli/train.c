@@ -13,6 +13,7 @@
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/run_settings.h"
 #include "train/train.h"
+#include "train/train_codec.h"
 
 #include <ctype.h>
 #include <signal.h>
@@ -106,9 +107,10 @@ static const rpi_option options[] = {
 
     {"strategy", NULL, "parallelism.strategy", RPI_OPTION_TEXT, FIELD(strategy), "all-reduce",
      0, 0, "NAME", "all-reduce, or single for one rank", NULL},
-    RPI_ROW_CODEC(FIELD(codec), "communication.codec", "fp32",
-                  "of gradients: fp32 (exact), bf16, fp16, q1 ... q8, topk, randk, sign; "
-                  "q4:bucket=1024,rounding=stochastic"),
+    {"codec", NULL, "communication.codec", RPI_OPTION_TEXT, FIELD(codec), "fp32", 0, 0, "CODEC",
+     "of gradients: fp32 (exact), bf16, fp16, q1 ... q8, topk, randk, sign; "
+     "q4:bucket=1024,rounding=stochastic; auto:like=q4,every=100 chooses bits for each tensor",
+     rpi_train_codec_check},
     RPI_ROW_ALGORITHM(FIELD(algorithm), "communication.algorithm",
                       "of the all-reduce: ring or sra; chosen when absent",
                       rpi_check_all_reduce),

@@ -102,10 +102,11 @@ typedef struct step {
 
 /* The best way down for one tensor within `room`; bits 0: there is none. Several bits at once
  * where the first alone would be dear. */
-static step step_down(const rp_codec *like, const rpi_bits_choice *tensor, double room) {
+static step step_down(const rp_codec *like, int least, const rpi_bits_choice *tensor,
+                      double room) {
     step best = {0, INFINITY, 0};
     size_t bytes = bytes_with(like, tensor, tensor->bits);
-    for (int bits = tensor->bits - 1; bits >= 1; bits--) {
+    for (int bits = tensor->bits - 1; bits >= least; bits--) {
         double lost = tensor->lost[bits] - tensor->lost[tensor->bits];
         double saved = (double)(bytes - bytes_with(like, tensor, bits));
         if (saved <= 0 || lost > room || lost / saved >= best.rate) continue;
@@ -116,13 +117,14 @@ static step step_down(const rp_codec *like, const rpi_bits_choice *tensor, doubl
 
 /* From most bits down, always where a saved byte costs the least error, as long as there is
  * room. Of equal ones the first, so that all ranks go the same way. */
-static void descend(const rp_codec *like, rpi_bits_choice *tensors, size_t count, double room) {
+static void descend(const rp_codec *like, int least, rpi_bits_choice *tensors, size_t count,
+                    double room) {
     for (;;) {
         step best = {0, INFINITY, 0};
         size_t at = 0;
         for (size_t i = 0; i < count; i++) {
             if (!is_measured(&tensors[i])) continue;
-            step tried = step_down(like, &tensors[i], room);
+            step tried = step_down(like, least, &tensors[i], room);
             if (!tried.bits || tried.rate >= best.rate) continue;
             best = tried;
             at = i;
@@ -133,7 +135,7 @@ static void descend(const rp_codec *like, rpi_bits_choice *tensors, size_t count
     }
 }
 
-void rpi_bits_choose(const rp_codec *like, rpi_bits_choice *tensors, size_t count) {
+void rpi_bits_choose(const rp_codec *like, int least, rpi_bits_choice *tensors, size_t count) {
     double room = 0;
     size_t like_bytes = 0, bytes = 0;
     for (size_t i = 0; i < count; i++) {
@@ -141,7 +143,7 @@ void rpi_bits_choose(const rp_codec *like, rpi_bits_choice *tensors, size_t coun
         tensors[i].bits = measured ? RPI_BITS_MOST : like->bits;
         if (measured) room += tensors[i].lost[like->bits] - tensors[i].lost[RPI_BITS_MOST];
     }
-    descend(like, tensors, count, room);
+    descend(like, least, tensors, count, room);
     double lost = 0, like_lost = 0;
     for (size_t i = 0; i < count; i++) {
         like_bytes += bytes_with(like, &tensors[i], like->bits);

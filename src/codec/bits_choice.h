@@ -23,7 +23,8 @@ rp_status rpi_bits_measure(const rp_codec *like, const float *x, const float *re
 
 /* Fill in `bits` of all tensors. Afterwards neither the sum of lost[bits] nor the bytes are
  * more than with like->bits for all. A tensor whose error is not finite (its gradient was not)
- * gets like->bits and counts for nothing. O(tensors^2). */
-void rpi_bits_choose(const rp_codec *like, rpi_bits_choice *tensors, size_t count);
+ * gets like->bits and counts for nothing. least: fewest bits of the others; 2 with error
+ * feedback, under which one bit does not settle. O(tensors^2). */
+void rpi_bits_choose(const rp_codec *like, int least, rpi_bits_choice *tensors, size_t count);
 
 #endif

@@ -37,7 +37,7 @@ static rp_status resume(run *r) {
 /* To nearest, one bit sends a bucket's extremes and leaves the rest: the residual never
  * settles. */
 static void warn_of_one_bit(const run *r) {
-    const rp_codec *codec = &r->trainer.codec;
+    const rp_codec *codec = &r->trainer.codec.codec;
     bool alone = r->trainer.world < 2 || codec->rounding == RP_STOCHASTIC;
     if (codec->bits != 1 || alone || !r->trainer.residual || !r->hooks->note) return;
     r->hooks->note(r->hooks->context,
@@ -136,6 +136,17 @@ static rp_status check_step(const rpi_trainer *t) {
     return rpi_divergence_report(t, t->summaries + RPI_SUMMARY_FAULT, RPI_SUMMARY, t->step - 1);
 }
 
+/* Bits of tensors, in words. */
+static void tell_choice(run *r) {
+    rpi_trainer *t = &r->trainer;
+    char line[RPI_BIT_CHOICE_TEXT + 64];
+    if (!t->choice[0]) return;
+    snprintf(line, sizeof line, "codec auto, from step %lld on: %s", (long long)t->step + 1,
+             t->choice);
+    t->choice[0] = '\0';
+    if (r->hooks->note) r->hooks->note(r->hooks->context, line);
+}
+
 static rp_status step(run *r) {
     const rpi_train_options *o = r->options;
     rpi_step_metrics metrics;
@@ -145,6 +156,7 @@ static rp_status step(run *r) {
     r->result.seconds += metrics.step_s;
     r->result.last_loss = metrics.loss;
     if (r->hooks->stepped) r->hooks->stepped(r->hooks->context, &metrics);
+    tell_choice(r);
     RP_TRY(check_step(&r->trainer));
     int asked = r->trainer.asked;
     r->result.stopped = (asked & RPI_ASKED_STOP) != 0; /* somebody waits for the end */

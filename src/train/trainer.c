@@ -43,7 +43,9 @@ static rp_status allocate(rpi_trainer *t) {
                            &t->summaries));
     for (int i = 0; i < t->optimizer->slot_count; i++)
         RP_TRY(rpi_alloc_array(parameters, sizeof(float), "optimizer state", &t->slots[i]));
-    bool lossy = t->world > 1 && !rp_codec_is_exact(&t->codec, RP_F32);
+    bool lossy = t->world > 1 && !rp_codec_is_exact(&t->codec.codec, RP_F32);
+    if (lossy && t->codec.every)
+        RP_TRY(rpi_alloc((size_t)t->network.parameter_count, "bits of tensors", &t->bits));
     if (lossy && t->options->error_feedback)
         RP_TRY(rpi_alloc_array(parameters, sizeof(float), "error feedback", &t->residual));
     return t->options->trace ? rpi_timeline_create(1 << 18, &t->timeline) : RP_OK;
@@ -63,7 +65,7 @@ static rp_status choose_rates(rpi_trainer *t) {
                              .total_steps = t->total_steps};
     RP_TRY(rpi_lr_schedule_find(o->lr_schedule, &t->schedule));
     RP_TRY(rpi_lr_check(t->schedule, &t->lr));
-    RP_TRY(rp_codec_parse(o->codec, &t->codec));
+    RP_TRY(rpi_train_codec_parse(o->codec, &t->codec));
     return rpi_optimizer_find(o->optimizer, &t->optimizer);
 }
 
@@ -127,12 +129,19 @@ static void measured(void *context) {
     t->gradient_scale = scale < 1 ? fmaxf((float)scale, FLT_MIN) : 0;
 }
 
+static void chose(void *context, const char *line) {
+    rpi_trainer *t = context;
+    snprintf(t->choice, sizeof t->choice, "%s", line);
+}
+
 static rp_status open_strategy(rpi_trainer *t) {
     const rpi_train_options *o = t->options;
     rpi_strategy_setup setup = {.comm = t->comm,
                                 .network = &t->network,
                                 .weights = t->weights,
-                                .codec = t->codec,
+                                .codec = t->codec.codec,
+                                .codec_every = t->bits ? t->codec.every : 0,
+                                .bits = t->bits,
                                 .algorithm = o->algorithm,
                                 .seed = (uint64_t)o->seed,
                                 .bucket_bytes = (int64_t)(o->bucket_mb * 1048576.0),
@@ -142,6 +151,7 @@ static rp_status open_strategy(rpi_trainer *t) {
                                 .update = update,
                                 .measure = o->clip > 0 ? measure : NULL,
                                 .measured = measured,
+                                .chose = chose,
                                 .context = t};
     RP_TRY(rpi_strategy_find(o->strategy, &t->strategy));
     return t->strategy->open(&setup, &t->strategy_self);
@@ -167,6 +177,7 @@ void rpi_trainer_close(rpi_trainer *t) {
     rpi_program_set_close(&t->programs);
     for (int i = 0; i < RPI_OPTIMIZER_SLOTS; i++) rpi_free(t->slots[i]);
     rpi_free(t->residual);
+    rpi_free(t->bits);
     rpi_free(t->summaries);
     rpi_weights_destroy(t->weights);
     rpi_network_close(&t->network);

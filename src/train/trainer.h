@@ -8,8 +8,10 @@
 #include "train/divergence.h"
 #include "train/program_set.h"
 #include "train/schedules/lr_schedule.h"
+#include "train/strategies/bit_chooser.h"
 #include "train/strategies/strategy.h"
 #include "train/train.h"
+#include "train/train_codec.h"
 
 /* What each rank tells the others of a step: loss, seconds of computing, what it was asked for
  * (RPI_ASKED_*), its rpi_fault. */
@@ -25,7 +27,7 @@ typedef struct rpi_trainer {
     const rpi_train_options *options;
     rp_comm *comm;
     int rank, world;
-    rp_codec codec;
+    rpi_train_codec codec;
     int64_t global_batch;
     const rpi_lr_schedule *schedule;
     rpi_lr_options lr;
@@ -42,12 +44,14 @@ typedef struct rpi_trainer {
     const rpi_optimizer *optimizer;
     float *slots[RPI_OPTIMIZER_SLOTS]; /* in the order of the arena */
     float *residual;                   /* error feedback, in that order, or NULL */
+    uint8_t *bits;                     /* chosen, one a parameter; NULL: none are */
 
     int64_t total_steps;
     const rpi_strategy *strategy;
     void *strategy_self;
     rpi_timeline *timeline;
-    rp_request *summary;  /* the exchange of losses in flight, or NULL */
+    rp_request *summary;              /* the exchange of losses in flight, or NULL */
+    char choice[RPI_BIT_CHOICE_TEXT]; /* other bits were chosen in this step; else empty */
     double *summaries;    /* of all ranks, then this one: RPI_SUMMARY numbers each */
     double learning_rate; /* of the current step */
     /* Clipping: the squares of the current step's gradients, their root (NaN: not measured),

@@ -44,7 +44,7 @@ static void never_more_error_nor_bytes(void) {
         rp_codec like = q4();
         like.bits = (uint8_t)(1 + round % 8);
         for (size_t i = 0; i < count; i++) make_up(&tensors[i], &rng);
-        rpi_bits_choose(&like, tensors, count);
+        rpi_bits_choose(&like, 1, tensors, count);
         total chosen = total_of(tensors, count, 0), all = total_of(tensors, count, like.bits);
         CHECK_MSG(chosen.lost <= all.lost && chosen.bytes <= all.bytes,
                   "error %g of %g, %zu bytes of %zu", chosen.lost, all.lost, chosen.bytes,
@@ -63,7 +63,7 @@ static void nearly_the_best_there_is(void) {
             make_up(&tensors[i], &rng);
             if (tensors[i].count > largest) largest = tensors[i].count;
         }
-        rpi_bits_choose(&like, tensors, 4);
+        rpi_bits_choose(&like, 1, tensors, 4);
         total chosen = total_of(tensors, 4, 0), all = total_of(tensors, 4, 4);
         size_t best = all.bytes;
         memcpy(tried, tensors, sizeof tried);
@@ -118,7 +118,7 @@ static void unequal_tensors_travel_shorter(void) {
         for (int t = 0; t < TENSORS; t++)
             REQUIRE_OK(
                 rpi_bits_measure(&like, values[t], NULL, tensors[t].count, tensors[t].lost));
-        rpi_bits_choose(&like, tensors, TENSORS);
+        rpi_bits_choose(&like, 1, tensors, TENSORS);
         double lost = 0, like_lost = 0;
         size_t bytes = 0, like_bytes = 0;
         for (int t = 0; t < TENSORS; t++) {
@@ -154,6 +154,22 @@ static void the_residual_counts(void) {
     }
 }
 
+static void no_fewer_bits_than_allowed(void) {
+    rpi_rng rng = rpi_rng_make(check_seed(), RPI_RNG_TEST, 46);
+    rpi_bits_choice tensors[20];
+    int two = 0;
+    for (int round = 0; round < 50; round++) {
+        rp_codec like = q4();
+        for (int i = 0; i < 20; i++) make_up(&tensors[i], &rng);
+        rpi_bits_choose(&like, 2, tensors, 20);
+        for (int i = 0; i < 20; i++) {
+            CHECK(tensors[i].bits >= 2);
+            two += tensors[i].bits == 2;
+        }
+    }
+    CHECK(two > 0);
+}
+
 static void a_damaged_tensor_decides_nothing(void) {
     rpi_rng rng = rpi_rng_make(check_seed(), RPI_RNG_TEST, 45);
     rpi_bits_choice tensors[9], without[8];
@@ -164,8 +180,8 @@ static void a_damaged_tensor_decides_nothing(void) {
     }
     make_up(&tensors[8], &rng);
     tensors[8].lost[5] = NAN;
-    rpi_bits_choose(&like, tensors, 9);
-    rpi_bits_choose(&like, without, 8);
+    rpi_bits_choose(&like, 1, tensors, 9);
+    rpi_bits_choose(&like, 1, without, 8);
     for (int i = 0; i < 8; i++) CHECK_EQ(tensors[i].bits, without[i].bits);
     CHECK_EQ(tensors[8].bits, 4);
 }
@@ -185,5 +201,6 @@ CASES({"never_more_error_nor_bytes", never_more_error_nor_bytes},
       {"nearly_the_best_there_is", nearly_the_best_there_is},
       {"unequal_tensors_travel_shorter", unequal_tensors_travel_shorter},
       {"the_residual_counts", the_residual_counts},
+      {"no_fewer_bits_than_allowed", no_fewer_bits_than_allowed},
       {"a_damaged_tensor_decides_nothing", a_damaged_tensor_decides_nothing},
       {"codecs_without_bits_are_refused", codecs_without_bits_are_refused})

@@ -216,6 +216,18 @@ static void note_changes(const rpi_trainer *t, const origin *o, char *note, size
         add_note(note, bytes, "its error feedback has no use here and is dropped");
 }
 
+/* What was chosen before goes on to hold, as without the interruption. */
+static rp_status read_bits(rpi_trainer *t, const rpi_safetensors *file, const char *path) {
+    const char *digits = rpi_safetensors_metadata(file, "codec_bits");
+    if (!t->bits || !digits) return RP_OK;
+    size_t count = (size_t)t->network.parameter_count;
+    if (strlen(digits) != count || strspn(digits, "012345678") != count)
+        return RP_FAIL(CORRUPT, "%s: codec_bits are %zu digits from 0 to 8, one a parameter",
+                       path, count);
+    for (size_t i = 0; i < count; i++) t->bits[i] = (uint8_t)(digits[i] - '0');
+    return RP_OK;
+}
+
 static rp_status load(rpi_trainer *t, const char *folder, const char *path,
                       const rpi_safetensors *file, origin *out_origin) {
     char shape[64];
@@ -223,6 +235,7 @@ static rp_status load(rpi_trainer *t, const char *folder, const char *path,
     RP_TRY(check_model(file, path, t->network.text, shape));
     RP_TRY(read_origin(file, path, out_origin));
     RP_TRY(read_model(t, file));
+    RP_TRY(read_bits(t, file, path));
     return read_rank(t, folder, out_origin->world, out_origin->step, out_origin->feedback);
 }
 

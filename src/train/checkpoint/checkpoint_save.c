@@ -72,8 +72,18 @@ static void list_rank(const rpi_trainer *t, tensor_list *list) {
     }
 }
 
-static rp_status write_model(const rpi_trainer *t, const char *folder, const float *states) {
-    char step[24], world[24], seed[24], batch[24], shape[64], codec[64],
+/* A digit a parameter, 0: not chosen yet; empty where none are chosen. Allocated. */
+static rp_status bits_text(const rpi_trainer *t, char **out_text) {
+    size_t count = t->bits ? (size_t)t->network.parameter_count : 0;
+    RP_TRY(rpi_alloc(count + 1, "bits of tensors", out_text));
+    for (size_t i = 0; i < count; i++) (*out_text)[i] = (char)('0' + t->bits[i]);
+    (*out_text)[count] = '\0';
+    return RP_OK;
+}
+
+static rp_status write_model_with(const rpi_trainer *t, const char *folder, const float *states,
+                                  const char *bits) {
+    char step[24], world[24], seed[24], batch[24], shape[64], codec[RPI_TRAIN_CODEC_TEXT],
         path[RPI_CHECKPOINT_PATH];
     snprintf(step, sizeof step, "%lld", (long long)t->step);
     snprintf(world, sizeof world, "%d", t->world);
@@ -90,17 +100,26 @@ static rp_status write_model(const rpi_trainer *t, const char *folder, const flo
         {"world", world},
         {"seed", seed},
         {"global_batch_size", batch},
-        {"codec", rp_codec_text(&t->codec, codec, sizeof codec)},
+        {"codec", rpi_train_codec_text(&t->codec, codec)},
         {"optimizer", t->optimizer->name},
         {"error_feedback", t->residual ? "on" : "off"},
+        {"codec_bits", bits},
     };
+    size_t entries = sizeof metadata / sizeof metadata[0] - (t->bits ? 0 : 1);
     tensor_list list;
     RP_TRY(open_list((size_t)t->network.parameter_count * (1 + RPI_OPTIMIZER_SLOTS), &list));
     list_model(t, states, &list);
     rpi_checkpoint_path(folder, path, sizeof path);
-    rp_status status = rpi_safetensors_write(path, list.tensors, list.count, metadata,
-                                             sizeof metadata / sizeof metadata[0]);
+    rp_status status = rpi_safetensors_write(path, list.tensors, list.count, metadata, entries);
     close_list(&list);
+    return status;
+}
+
+static rp_status write_model(const rpi_trainer *t, const char *folder, const float *states) {
+    char *bits = NULL;
+    RP_TRY(bits_text(t, &bits));
+    rp_status status = write_model_with(t, folder, states, bits);
+    rpi_free(bits);
     return status;
 }
 

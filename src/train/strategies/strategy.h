@@ -13,6 +13,8 @@ typedef struct rpi_strategy_setup {
     const rpi_network *network;
     rpi_weights *weights;
     rp_codec codec;
+    int64_t codec_every; /* bits of tensors are chosen anew so often; 0: never */
+    uint8_t *bits;       /* then: what was chosen, one a parameter of the network; 0: nothing */
     const char *algorithm; /* NULL: chosen */
     uint64_t seed;
     int64_t bucket_bytes;
@@ -26,6 +28,8 @@ typedef struct rpi_strategy_setup {
      * norm. */
     void (*measure)(void *context, int64_t first, int64_t count);
     void (*measured)(void *context);
+    /* Other bits were chosen: a line that says so. NULL: nobody asks. */
+    void (*chose)(void *context, const char *line);
     void *context;
 } rpi_strategy_setup;
 

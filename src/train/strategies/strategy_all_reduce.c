@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "train/strategies/bit_chooser.h"
 #include "train/strategies/bucket.h"
 
 typedef struct all_reduce {
@@ -19,6 +20,8 @@ typedef struct all_reduce {
     const rpi_buckets *current;
     int posted; /* buckets of this step */
     int64_t step;
+    rpi_bit_chooser chooser; /* zeros: every tensor has the codec as it is */
+    bool measures;           /* this step does, for the choice */
 } all_reduce;
 
 static void close_all_reduce(void *context) {
@@ -26,6 +29,7 @@ static void close_all_reduce(void *context) {
     /* What a failure left in flight still borrows the gradients. */
     for (int i = 0; i < self->posted; i++)
         if (self->requests[i]) (void)rp_request_wait(&self->requests[i]);
+    rpi_bit_chooser_close(&self->chooser);
     rpi_buckets_destroy(&self->lossy);
     rpi_buckets_destroy(&self->exact);
     rpi_free(self->requests);
@@ -41,6 +45,9 @@ static rp_status prepare(all_reduce *self) {
                               &self->lossy));
     RP_TRY(rpi_buckets_create(s->network, s->weights, s->bucket_bytes, &exact, NULL,
                               &self->exact));
+    if (s->codec_every)
+        RP_TRY(rpi_bit_chooser_open(&s->codec, self->lossy.segments, self->lossy.segment_count,
+                                    s->bits, &self->chooser));
     size_t count = (size_t)self->lossy.count;
     RP_TRY(rpi_alloc_array(count, sizeof(rp_request *), "requests", &self->requests));
     RP_TRY(rpi_alloc_array(count, sizeof(int64_t), "times", &self->posted_ns));
@@ -64,10 +71,18 @@ static void begin(void *context, int64_t step) {
     self->current = step < self->setup.warmup_exact ? &self->exact : &self->lossy;
     self->step = step;
     self->posted = 0;
+    int64_t lossy_steps = step - self->setup.warmup_exact;
+    self->measures =
+        self->chooser.choices && lossy_steps >= 0 && lossy_steps % self->setup.codec_every == 0;
+    if (!self->chooser.choices) return;
+    rpi_bit_chooser_apply(&self->chooser);
+    if (self->measures) rpi_bit_chooser_clear(&self->chooser);
 }
 
 static rp_status post(all_reduce *self, int index) {
     const rpi_bucket *bucket = &self->current->buckets[index];
+    for (int i = 0; self->measures && i < bucket->segment_count; i++)
+        RP_TRY(rpi_bit_chooser_measure(&self->chooser, bucket->segment + i));
     rp_collective_options options = {.algorithm = self->setup.algorithm,
                                      .reduce = RP_SUM,
                                      .seed = self->setup.seed,
@@ -122,9 +137,16 @@ static rp_status collect(all_reduce *self,
     return RP_OK;
 }
 
+static rp_status choose(all_reduce *self) {
+    const rpi_strategy_setup *s = &self->setup;
+    char text[RPI_BIT_CHOICE_TEXT];
+    RP_TRY(rpi_bit_chooser_choose(&self->chooser, s->comm, text));
+    if (text[0] && s->chose) s->chose(s->context, text);
+    return RP_OK;
+}
+
 /* Every rank has all sums, and so the same norm without a word more. */
-static rp_status finish(void *context, int64_t *out_exposed_ns) {
-    all_reduce *self = context;
+static rp_status sum_and_update(all_reduce *self, int64_t *out_exposed_ns) {
     const rpi_strategy_setup *s = &self->setup;
     if (!s->measure) return collect(self, s->update, out_exposed_ns);
     RP_TRY(collect(self, s->measure, out_exposed_ns));
@@ -134,6 +156,12 @@ static rp_status finish(void *context, int64_t *out_exposed_ns) {
         s->update(s->context, bucket->first, bucket->count);
     }
     return RP_OK;
+}
+
+static rp_status finish(void *context, int64_t *out_exposed_ns) {
+    all_reduce *self = context;
+    RP_TRY(sum_and_update(self, out_exposed_ns));
+    return self->measures ? choose(self) : RP_OK;
 }
 
 const rpi_strategy rpi_strategy_all_reduce = {

@@ -1,0 +1,33 @@
+/* Bits for each tensor, from what all ranks measure in one step, for the steps after it
+ * (codec/bits_choice.h). All ranks choose from the same sums, and so alike. */
+#ifndef RPI_TRAIN_BIT_CHOOSER_H
+#define RPI_TRAIN_BIT_CHOOSER_H
+
+#include "codec/bits_choice.h"
+#include "redpoll/comm.h"
+
+typedef struct rpi_bit_chooser {
+    rp_codec like;
+    rp_segment *segments; /* borrowed: one a tensor; exact ones are left alone */
+    int count;
+    uint8_t *bits; /* borrowed: training state, by rp_segment.tensor; 0: not chosen yet */
+    rpi_bits_choice *choices;
+    double *lost; /* RPI_BITS_MOST + 1 a segment, so far of this rank */
+} rpi_bit_chooser;
+
+enum { RPI_BIT_CHOICE_TEXT = 256 };
+
+rp_status rpi_bit_chooser_open(const rp_codec *like, rp_segment *segments, int count,
+                               uint8_t *bits, rpi_bit_chooser *out);
+void rpi_bit_chooser_close(rpi_bit_chooser *chooser); /* zeros are fine */
+/* Give segments the bits that were chosen. */
+void rpi_bit_chooser_apply(rpi_bit_chooser *chooser);
+/* A step that measures begins. */
+void rpi_bit_chooser_clear(rpi_bit_chooser *chooser);
+/* This rank's gradient of a segment is there, not summed yet. */
+rp_status rpi_bit_chooser_measure(rpi_bit_chooser *chooser, int segment);
+/* Collective. text: what was chosen, in words; empty when it is what it was. */
+rp_status rpi_bit_chooser_choose(rpi_bit_chooser *chooser, rp_comm *comm,
+                                 char text[RPI_BIT_CHOICE_TEXT]);
+
+#endif

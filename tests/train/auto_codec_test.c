@@ -1,0 +1,162 @@
+/* --codec auto:like=q4: what is written, and what runs with it do. */
+#include "harness/check.h"
+#include "train/checkpoint/safetensors.h"
+#include "train/strategies/bit_chooser.h"
+#include "train/train_codec.h"
+#include "train_ranks.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+static void texts_are_read_and_written(void) {
+    static const struct {
+        const char *text, *canonical;
+    } known[] = {
+        {"q4", "q4:bucket=512"},
+        {"auto:like=q4", "auto:like=q4:bucket=512,every=100"},
+        {"auto:like=q3,every=7", "auto:like=q3:bucket=512,every=7"},
+        {"auto:every=1,like=q8", "auto:like=q8:bucket=512,every=1"},
+        {"auto:like=q4:bucket=64,every=50", "auto:like=q4:bucket=64,every=50"},
+        {"auto:like=q4,bucket=64,rounding=stochastic",
+         "auto:like=q4:bucket=64,rounding=stochastic,every=100"},
+    };
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        rpi_train_codec codec, back;
+        char text[RPI_TRAIN_CODEC_TEXT];
+        REQUIRE_OK(rpi_train_codec_parse(known[i].text, &codec));
+        CHECK_MSG(strcmp(rpi_train_codec_text(&codec, text), known[i].canonical) == 0,
+                  "'%s' became '%s'", known[i].text, text);
+        CHECK_OK(rpi_train_codec_parse(text, &back));
+        CHECK(back.every == codec.every && back.codec.bits == codec.codec.bits);
+    }
+}
+
+static void wrong_texts_say_what_is_wrong(void) {
+    static const struct {
+        const char *text, *words;
+    } wrong[] = {
+        {"auto", "Write auto:like=q4"},
+        {"auto:", "Write auto:like=q4"},
+        {"auto:every=5", "Write auto:like=q4"},
+        {"auto:like=q9", "1 to 8 are allowed"},
+        {"auto:like=bf16", "no bits to choose"},
+        {"auto:like=topk", "no bits to choose"},
+        {"auto:like=q4,every=0", "1 to 1000000 steps"},
+        {"auto:like=q4,every=often", "whole number"},
+        {"auto:like=q4,buckets=5", "did you mean 'bucket'?"},
+        {"auto:bucket=5,like=q4", "comes before like="},
+        {"automatic", "unknown"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        rpi_train_codec codec;
+        CHECK_FAILS(rpi_train_codec_parse(wrong[i].text, &codec), INVALID, wrong[i].words);
+    }
+}
+
+/* ---- the choice, by two ranks ---- */
+
+enum { TENSORS = 4, COUNT = 20000 };
+
+static uint8_t chosen[2][TENSORS];
+
+/* Tensor 0 is large in scale, 3 is exact; ranks differ. */
+static rp_status choose_once(void *context, rp_comm *comm) {
+    (void)context;
+    static float values[2][TENSORS][COUNT];
+    static const float scales[TENSORS] = {1, 0.1f, 0.01f, 1};
+    int rank = rp_comm_rank(comm);
+    rp_codec like;
+    RP_TRY(rp_codec_parse("q4", &like));
+    rp_segment segments[TENSORS];
+    uint32_t word = 12345u + (uint32_t)rank;
+    for (int t = 0; t < TENSORS; t++) {
+        for (int i = 0; i < COUNT; i++) {
+            word = word * 1664525u + 1013904223u;
+            values[rank][t][i] = scales[t] * ((float)(word >> 8) / 8388608.0f - 1);
+        }
+        segments[t] = (rp_segment){.data = values[rank][t],
+                                   .count = COUNT,
+                                   .dtype = RP_F32,
+                                   .codec = t < 3 ? like : (rp_codec){0},
+                                   .tensor = (uint32_t)t};
+    }
+    rpi_bit_chooser chooser;
+    char text[RPI_BIT_CHOICE_TEXT];
+    memset(chosen[rank], 0, TENSORS);
+    RP_TRY(rpi_bit_chooser_open(&like, segments, TENSORS, chosen[rank], &chooser));
+    rpi_bit_chooser_clear(&chooser);
+    rp_status status = RP_OK;
+    for (int t = 0; t < TENSORS && status == RP_OK; t++)
+        status = rpi_bit_chooser_measure(&chooser, t);
+    if (status == RP_OK) status = rpi_bit_chooser_choose(&chooser, comm, text);
+    CHECK_MSG(strstr(text, "times fewer bytes than q4:bucket=512; tensors with"), "%s", text);
+    rpi_bit_chooser_apply(&chooser);
+    CHECK(segments[0].codec.bits == chosen[rank][0] && segments[3].codec.kind == NULL);
+    if (status == RP_OK) status = rpi_bit_chooser_choose(&chooser, comm, text);
+    rpi_bit_chooser_close(&chooser);
+    return status;
+}
+
+static void ranks_choose_alike_and_by_scale(void) {
+    REQUIRE_OK(ranks_run(2, choose_once, NULL));
+    CHECK(memcmp(chosen[0], chosen[1], TENSORS) == 0);
+    CHECK_MSG(chosen[0][0] >= 4 && chosen[0][1] < 4 && chosen[0][2] <= chosen[0][1] &&
+                  chosen[0][3] == 0,
+              "%d %d %d %d", chosen[0][0], chosen[0][1], chosen[0][2], chosen[0][3]);
+}
+
+/* ---- runs ---- */
+
+static rpi_train_options auto_options(const char *folder) {
+    rpi_train_options options = ranks_options();
+    options.model = "mlp:hidden=16x1000x16"; /* three tensors that compress */
+    options.codec = "auto:like=q4:bucket=64,every=5";
+    options.error_feedback = true;
+    options.steps = 30;
+    options.out = ranks_folder(folder);
+    return options;
+}
+
+static void runs_learn_and_tell_what_was_chosen(void) {
+    rpi_train_options options = auto_options("auto");
+    rpi_train_result result = {0};
+    options.model = "mlp:hidden=128x128x100";
+    options.steps = 60;
+    REQUIRE_OK(ranks_train(&options, 2, &result));
+    CHECK_MSG(result.test.accuracy > 0.9, "accuracy is %g", result.test.accuracy);
+    CHECK_MSG(strstr(ranks_notes(), "codec auto, from step 2 on: "), "%s", ranks_notes());
+    CHECK(strstr(ranks_notes(), "fewer bytes than q4:bucket=64"));
+}
+
+/* Bits that are none of q4's, or the test below would say nothing. */
+static bool has_other_bits(const char *folder) {
+    rpi_safetensors *file = NULL;
+    CHECK_OK(rpi_safetensors_open(ranks_path(folder, "model.safetensors"), &file));
+    const char *digits = file ? rpi_safetensors_metadata(file, "codec_bits") : NULL;
+    bool found = digits && strpbrk(digits, "235678");
+    rpi_safetensors_close(file);
+    return found;
+}
+
+/* A run that was interrupted between two choices ends with the bytes of one that was not. */
+static void interrupted_runs_end_alike(void) {
+    rpi_train_options options = auto_options("whole");
+    options.checkpoint = true;
+    REQUIRE_OK(ranks_train(&options, 2, NULL));
+    rpi_train_options first = auto_options("parts"), second = first;
+    first.checkpoint = second.checkpoint = true;
+    ranks_ask((ranks_wish){.rank = 0, .step = 8, .what = RPI_ASKED_SAVE | RPI_ASKED_STOP});
+    REQUIRE_OK(ranks_train(&first, 2, NULL));
+    ranks_ask((ranks_wish){0});
+    CHECK(has_other_bits(first.out));
+    second.resume = first.out;
+    REQUIRE_OK(ranks_train(&second, 2, NULL));
+    CHECK(ranks_same_file(ranks_path(options.out, "model.safetensors"),
+                          ranks_path(first.out, "model.safetensors")));
+}
+
+CASES({"texts_are_read_and_written", texts_are_read_and_written},
+      {"wrong_texts_say_what_is_wrong", wrong_texts_say_what_is_wrong},
+      {"ranks_choose_alike_and_by_scale", ranks_choose_alike_and_by_scale},
+      {"runs_learn_and_tell_what_was_chosen", runs_learn_and_tell_what_was_chosen},
+      {"interrupted_runs_end_alike", interrupted_runs_end_alike})

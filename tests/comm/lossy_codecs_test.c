@@ -133,9 +133,9 @@ static void sum_places(rp_comm *comm, int rank, const char *algorithm, const cha
         .data = data[rank], .count = COUNT, .dtype = RP_F32, .codec = codec_of(codec)};
     rp_collective_options options = {.algorithm = algorithm, .seed = 3, .step = 4};
     CHECK_OK(rp_all_reduce(comm, &segment, 1, &options));
-    int world = rp_comm_world(comm), kept = 0;
+    int world = rp_comm_world(comm), kept = 0, sum = world * (world + 1) / 2;
     for (int i = 0; i < COUNT; i++) {
-        CHECK(data[rank][i] == 0 || data[rank][i] == (float)(world * (world + 1) / 2));
+        CHECK(data[rank][i] == 0 || data[rank][i] == (float)sum);
         kept += data[rank][i] != 0;
     }
     CHECK_EQ(kept, 32 + 32 + 15);

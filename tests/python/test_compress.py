@@ -83,6 +83,9 @@ CASES = {
     "two bits": {"codec": "q2:bucket=64"},
     "one bit": {"codec": "q1"},
     "half": {"codec": "fp16", "held": 1e-7},
+    "largest": {"codec": "topk:k=8,bucket=256,values=q6"},
+    "random places": {"codec": "randk:k=16,bucket=256"},
+    "signs": {"codec": "sign:bucket=128"},
     "warm-up": {"warmup": 3},
 }
 

@@ -87,7 +87,7 @@ typedef struct reader {
     int rounds_room;
 } reader;
 
-static rp_status append(reader *r, rpi_link link) {
+static rp_status append(reader *r, rpi_mixing_entry link) {
     rpi_graph_text *graph = r->graph;
     if (graph->used == graph->room) {
         size_t room = graph->room ? 2 * graph->room : 64;
@@ -132,7 +132,7 @@ static rp_status parse_rank(const reader *r, const char *word, int *out_rank) {
 }
 
 static rp_status read_edge(reader *r, char **words, int count) {
-    rpi_link link = {0};
+    rpi_mixing_entry link = {0};
     if (count < 2 || count > 3)
         return RP_FAIL(INVALID, "%d words; an edge is FROM TO or FROM TO WEIGHT", count);
     RP_TRY(parse_rank(r, words[0], &link.from));
@@ -144,7 +144,8 @@ static rp_status read_edge(reader *r, char **words, int count) {
                        "some edges have weights and some have none; write all or none");
     RP_TRY(append(r, link));
     if (!r->undirected || link.from == link.to) return RP_OK;
-    return append(r, (rpi_link){.to = link.from, .from = link.to, .weight = link.weight});
+    return append(r,
+                  (rpi_mixing_entry){.to = link.from, .from = link.to, .weight = link.weight});
 }
 
 static rp_status read_row(reader *r, char **words, int count) {
@@ -154,7 +155,7 @@ static rp_status read_row(reader *r, char **words, int count) {
                        count, r->ranks);
     r->weighed = true;
     for (int column = 0; column < count; column++) {
-        rpi_link link = {.to = r->row, .from = column};
+        rpi_mixing_entry link = {.to = r->row, .from = column};
         RP_TRY(rpi_fraction_parse(words[column], &link.weight));
         if (link.weight.times || column == r->row) RP_TRY(append(r, link));
     }

@@ -19,7 +19,7 @@
 #include "plan/topologies/mixing.h"
 
 typedef struct rpi_graph_text { /* zeros: empty */
-    rpi_link *links;            /* of all rounds, one behind the other */
+    rpi_mixing_entry *links;    /* of all rounds, one behind the other */
     size_t *first;              /* [rounds + 1] into links */
     int rounds;
     rpi_weight_rule weights; /* GIVEN where the links have weights */

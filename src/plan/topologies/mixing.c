@@ -69,7 +69,7 @@ void rpi_mixing_start(rpi_mixing *mixing, int ranks, int vectors) {
     mixing->status = RP_OK;
 }
 
-static rp_status append(rpi_mixing *mixing, rpi_link link) {
+static rp_status append(rpi_mixing *mixing, rpi_mixing_entry link) {
     if (mixing->used == mixing->room) {
         if (mixing->used >= RPI_TOPOLOGY_EDGES)
             return RP_FAIL(UNSUPPORTED, "more than %d edges a round; all-reduce is cheaper",
@@ -83,12 +83,13 @@ static rp_status append(rpi_mixing *mixing, rpi_link link) {
     return RP_OK;
 }
 
-void rpi_mixing_weigh_vector(rpi_mixing *mixing, rpi_link link) {
+void rpi_mixing_weigh_vector(rpi_mixing *mixing, rpi_mixing_entry link) {
     if (mixing->status == RP_OK) mixing->status = append(mixing, link);
 }
 
 void rpi_mixing_weigh(rpi_mixing *mixing, int from, int to, rpi_fraction weight) {
-    rpi_mixing_weigh_vector(mixing, (rpi_link){.to = to, .from = from, .weight = weight});
+    rpi_mixing_weigh_vector(mixing,
+                            (rpi_mixing_entry){.to = to, .from = from, .weight = weight});
 }
 
 void rpi_mixing_link(rpi_mixing *mixing, int from, int to) {
@@ -103,7 +104,8 @@ void rpi_mixing_clique(rpi_mixing *mixing, const int *ranks, int count) {
 
 /* ---- weights ---- */
 
-static rp_status narrow(const rpi_link *link, rpi_rational wide, rpi_fraction *out_weight) {
+static rp_status narrow(const rpi_mixing_entry *link, rpi_rational wide,
+                        rpi_fraction *out_weight) {
     if (wide.times < 0)
         return RP_FAIL(INVALID,
                        "rank %d puts %lld/%lld on the vector of rank %d; weights are 0 or "
@@ -123,7 +125,7 @@ static rpi_rational widen(rpi_fraction weight) {
     return rpi_rational_of(weight.times, weight.over);
 }
 
-static rp_status add_weights(const rpi_link *link, rpi_rational a, rpi_rational b,
+static rp_status add_weights(const rpi_mixing_entry *link, rpi_rational a, rpi_rational b,
                              rpi_rational *out_sum) {
     if (rpi_rational_add(a, b, out_sum)) return RP_OK;
     return RP_FAIL(INVALID,
@@ -133,7 +135,7 @@ static rp_status add_weights(const rpi_link *link, rpi_rational a, rpi_rational 
 }
 
 static int by_place(const void *left, const void *right) {
-    const rpi_link *a = left, *b = right;
+    const rpi_mixing_entry *a = left, *b = right;
     if (a->to != b->to) return a->to < b->to ? -1 : 1;
     if (a->from != b->from) return a->from < b->from ? -1 : 1;
     if (a->into_vector != b->into_vector) return a->into_vector < b->into_vector ? -1 : 1;
@@ -145,7 +147,8 @@ static rp_status merge(rpi_mixing *mixing) {
     size_t kept = 0;
     if (mixing->used) qsort(mixing->links, mixing->used, sizeof *mixing->links, by_place);
     for (size_t i = 0; i < mixing->used; i++) {
-        rpi_link *link = &mixing->links[i], *before = kept ? &mixing->links[kept - 1] : NULL;
+        rpi_mixing_entry *link = &mixing->links[i],
+                         *before = kept ? &mixing->links[kept - 1] : NULL;
         if (!before || by_place(before, link) != 0) {
             mixing->links[kept++] = *link;
         } else if (link->weight.over && before->weight.over) {
@@ -167,7 +170,7 @@ static rp_status count_degrees(const rpi_mixing *mixing, degrees *out_degrees) {
     RP_TRY(rpi_alloc_array(ranks, sizeof(int), "degrees", &out_degrees->in));
     RP_TRY(rpi_alloc_array(ranks, sizeof(int), "degrees", &out_degrees->out));
     for (size_t i = 0; i < mixing->used; i++) {
-        const rpi_link *link = &mixing->links[i];
+        const rpi_mixing_entry *link = &mixing->links[i];
         if (link->to == link->from) continue;
         out_degrees->in[link->to]++;
         out_degrees->out[link->from]++;
@@ -176,13 +179,13 @@ static rp_status count_degrees(const rpi_mixing *mixing, degrees *out_degrees) {
 }
 
 static bool has_link(const rpi_mixing *mixing, int from, int to) {
-    rpi_link wanted = {.to = to, .from = from};
+    rpi_mixing_entry wanted = {.to = to, .from = from};
     return bsearch(&wanted, mixing->links, mixing->used, sizeof wanted, by_place) != NULL;
 }
 
 static rp_status check_both_ways(const rpi_mixing *mixing) {
     for (size_t i = 0; i < mixing->used; i++) {
-        const rpi_link *link = &mixing->links[i];
+        const rpi_mixing_entry *link = &mixing->links[i];
         if (!has_link(mixing, link->to, link->from))
             return RP_FAIL(INVALID,
                            "rank %d sends to rank %d, which does not send back; "
@@ -193,7 +196,8 @@ static rp_status check_both_ways(const rpi_mixing *mixing) {
     return RP_OK;
 }
 
-static int link_denominator(const rpi_link *link, rpi_weight_rule rule, const degrees *d) {
+static int link_denominator(const rpi_mixing_entry *link, rpi_weight_rule rule,
+                            const degrees *d) {
     if (rule == RPI_WEIGHTS_UNIFORM) return d->in[link->to] + 1;
     if (rule == RPI_WEIGHTS_SENDER) return d->out[link->from] + 1;
     int a = d->out[link->from], b = d->in[link->to];
@@ -205,15 +209,15 @@ static rp_status apply_rule(rpi_mixing *mixing, rpi_weight_rule rule, const degr
     size_t kept = 0;
     if (rule == RPI_WEIGHTS_METROPOLIS) RP_TRY(check_both_ways(mixing));
     for (size_t i = 0; i < mixing->used; i++) {
-        rpi_link link = mixing->links[i];
+        rpi_mixing_entry link = mixing->links[i];
         if (link.to == link.from) continue;
         link.weight = (rpi_fraction){1, link_denominator(&link, rule, d)};
         mixing->links[kept++] = link;
     }
     mixing->used = kept;
     for (int rank = 0; rank < mixing->ranks && rule == RPI_WEIGHTS_SENDER; rank++)
-        RP_TRY(append(mixing,
-                      (rpi_link){.to = rank, .from = rank, .weight = {1, d->out[rank] + 1}}));
+        RP_TRY(append(mixing, (rpi_mixing_entry){
+                                  .to = rank, .from = rank, .weight = {1, d->out[rank] + 1}}));
     return RP_OK;
 }
 
@@ -222,7 +226,7 @@ static rp_status keep_the_rest(rpi_mixing *mixing) {
     size_t links = mixing->used, at = 0;
     for (int rank = 0; rank < mixing->ranks; rank++) {
         rpi_rational rest = {1, 1};
-        rpi_link own = {.to = rank, .from = rank};
+        rpi_mixing_entry own = {.to = rank, .from = rank};
         bool said = false;
         for (; at < links && mixing->links[at].to == rank; at++) {
             rpi_rational weight = widen(mixing->links[at].weight);
@@ -255,7 +259,7 @@ static rp_status weigh(rpi_mixing *mixing, rpi_weight_rule rule) {
 /* Which list a link is in, and under which rank. */
 typedef enum list_kind { IN, OUT, OWN } list_kind;
 
-static bool is_listed(const rpi_link *link, list_kind kind) {
+static bool is_listed(const rpi_mixing_entry *link, list_kind kind) {
     return (link->to == link->from) == (kind == OWN) &&
            (kind == OWN || link->weight.times != 0);
 }
@@ -267,13 +271,13 @@ static rp_status make_list(const rpi_mixing *mixing, list_kind kind, rpi_edge **
     RP_TRY(rpi_alloc_array(ranks + 2, sizeof **out_first, "edges of a topology", out_first));
     int *first = *out_first;
     for (size_t i = 0; i < mixing->used; i++) {
-        const rpi_link *link = &mixing->links[i];
+        const rpi_mixing_entry *link = &mixing->links[i];
         if (is_listed(link, kind)) first[(kind == OUT ? link->from : link->to) + 2]++;
     }
     for (size_t rank = 0; rank < ranks; rank++) first[rank + 2] += first[rank + 1];
     /* first[rank + 1] is now where the next edge of the rank goes, and in the end its end. */
     for (size_t i = 0; i < mixing->used; i++) {
-        const rpi_link *link = &mixing->links[i];
+        const rpi_mixing_entry *link = &mixing->links[i];
         int rank = kind == OUT ? link->from : link->to;
         if (is_listed(link, kind))
             (*out_list)[first[rank + 1]++] =

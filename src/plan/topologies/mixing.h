@@ -36,18 +36,18 @@ typedef enum rpi_weight_rule {
 /* "given", "uniform", "sender", "metropolis-hastings"; NULL past the end. */
 const char *rpi_weight_rule_name(int rule);
 
-typedef struct rpi_link { /* as it is being written */
+typedef struct rpi_mixing_entry { /* as it is being written */
     int to, from;
     uint8_t into_vector, from_vector;
     rpi_fraction weight; /* zeros: by the rule */
-} rpi_link;
+} rpi_mixing_entry;
 
 typedef struct rpi_mixing { /* zeros: empty */
     int ranks, vectors;
     /* Edges of rank r are first[r] ... first[r + 1] - 1. */
     rpi_edge *in, *out, *own;
     int *in_first, *out_first, *own_first;
-    rpi_link *links; /* written since rpi_mixing_start */
+    rpi_mixing_entry *links; /* written since rpi_mixing_start */
     size_t used, room;
     rp_status status;
 } rpi_mixing;
@@ -78,7 +78,7 @@ void rpi_mixing_start(rpi_mixing *mixing, int ranks, int vectors);
  * without weights count once. */
 void rpi_mixing_link(rpi_mixing *mixing, int from, int to);
 void rpi_mixing_weigh(rpi_mixing *mixing, int from, int to, rpi_fraction weight);
-void rpi_mixing_weigh_vector(rpi_mixing *mixing, rpi_link link);
+void rpi_mixing_weigh_vector(rpi_mixing *mixing, rpi_mixing_entry link);
 /* All ranks of the list with one another, each with the weight 1 / count. */
 void rpi_mixing_clique(rpi_mixing *mixing, const int *ranks, int count);
 /* Weights and order. RP_INVALID: the rule does not fit the links, a weight is negative or does

@@ -38,11 +38,11 @@ static int source_of(const rpi_topology *topology, int rank, int apart, int m) {
 
 static void put(rpi_mixing *mixing, int into, int from, const int vectors[2],
                 rpi_fraction weight) {
-    rpi_mixing_weigh_vector(mixing, (rpi_link){.to = into,
-                                               .from = from,
-                                               .into_vector = (uint8_t)vectors[0],
-                                               .from_vector = (uint8_t)vectors[1],
-                                               .weight = weight});
+    rpi_mixing_weigh_vector(mixing, (rpi_mixing_entry){.to = into,
+                                                       .from = from,
+                                                       .into_vector = (uint8_t)vectors[0],
+                                                       .from_vector = (uint8_t)vectors[1],
+                                                       .weight = weight});
 }
 
 /* Vector `sent` arrives: the equal one takes the plain mean, the other weighs by how many ranks

@@ -47,7 +47,8 @@ static void spread(rpi_mixing *mixing, int local, int to, int from, const rpi_ed
     for (int i = 0; i < local; i++)
         for (int j = 0; j < local; j++)
             rpi_mixing_weigh_vector(
-                mixing, (rpi_link){.to = to * local + i,
+                mixing,
+                (rpi_mixing_entry){.to = to * local + i,
                                    .from = from * local + j,
                                    .into_vector = edge->into,
                                    .from_vector = edge->from,

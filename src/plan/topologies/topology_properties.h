@@ -6,7 +6,7 @@
 
 enum {
     RPI_PROPERTIES_RANKS = 256,   /* larger worlds have no `second` and no `exact_rounds` */
-    RPI_PROPERTIES_DRAWN = 64,    /* rounds looked at where each step is drawn anew */
+    RPI_PROPERTIES_DRAWN = 16,    /* rounds looked at where each step is drawn anew */
     RPI_PROPERTIES_ROUNDS = 1024, /* most rounds looked at */
     RPI_PROPERTIES_EXACT = 16     /* rounds in which to look for the exact average, at least */
 };

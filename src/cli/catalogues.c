@@ -6,6 +6,7 @@
 #include "engine/optimizer.h"
 #include "net/transport.h"
 #include "plan/plan.h"
+#include "plan/topologies/topology.h"
 #include "train/data/dataset.h"
 #include "train/models/model.h"
 #include "train/schedules/lr_schedule.h"
@@ -57,6 +58,7 @@ ENTRY_AT(optimizer_at, rpi_optimizer, rpi_optimizer_at)
 ENTRY_AT(schedule_at, rpi_lr_schedule, rpi_lr_schedule_at)
 ENTRY_AT(strategy_at, rpi_strategy, rpi_strategy_at)
 ENTRY_AT(backend_at, rpi_backend, rpi_backend_at)
+ENTRY_AT(topology_at, rpi_topology_kind, rpi_topology_kind_at)
 
 static const rpi_catalogue catalogues[] = {
     {"codecs", "codec", codec_at},
@@ -68,6 +70,7 @@ static const rpi_catalogue catalogues[] = {
     {"lr_schedules", "lr-schedule", schedule_at},
     {"strategies", "strategy", strategy_at},
     {"backends", "backend", backend_at},
+    {"topologies", "topology", topology_at},
 };
 
 const rpi_catalogue *rpi_catalogue_at(int index) {

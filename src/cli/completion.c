@@ -42,8 +42,8 @@ static void print_first_words(const char *before, const char *after) {
     const rpi_command *command, *previous = NULL;
     for (int i = 0; (command = rpi_command_at(i)) != NULL; previous = command, i++) {
         int length = (int)strcspn(command->name, " ");
-        bool again =
-            previous && strncmp(previous->name, command->name, (size_t)length + 1) == 0;
+        bool again = previous && (int)strcspn(previous->name, " ") == length &&
+                     strncmp(previous->name, command->name, (size_t)length) == 0;
         if (!again) printf("%s%.*s%s", before, length, command->name, after);
     }
     printf("%shelp%s", before, after);
@@ -102,12 +102,30 @@ static bool is_of_group(const rpi_command *command, const rpi_command *first, in
     return strncmp(command->name, first->name, (size_t)length + 1) == 0;
 }
 
+/* Words behind a command that begins a group, too, are its own, the group's among them: one of
+ * these makes another command of it. */
+static void print_bash_second_word(const rpi_command *first, int length) {
+    const rpi_command *member;
+    printf("    if [[ $command == %.*s && $COMP_CWORD -gt $((at + 1)) ]]; then\n"
+           "        case ${COMP_WORDS[at+1]} in\n",
+           length, first->name);
+    for (int k = 0; (member = rpi_command_at(k)) != NULL; k++)
+        if (is_of_group(member, first, length))
+            printf("        %s) command='%s' ;;\n", last_word(member), member->name);
+    printf("        esac\n"
+           "    fi\n");
+}
+
 /* The second words of each group. */
 static void print_bash_groups(void) {
     const rpi_command *command, *previous = NULL, *member;
     for (int i = 0; (command = rpi_command_at(i)) != NULL; previous = command, i++) {
         int length = begins_group(command, previous);
         if (length == 0) continue;
+        if (rpi_command_exists(command->name, length)) {
+            print_bash_second_word(command, length);
+            continue;
+        }
         printf("    if [[ $command == %.*s ]]; then\n"
                "        if [[ $COMP_CWORD -eq $((at + 1)) ]]; then\n"
                "            COMPREPLY=($(compgen -W '",
@@ -211,11 +229,28 @@ static void print_zsh_command(const rpi_command *command) {
     printf("            '--help[show the usage]' ;;\n");
 }
 
+static void print_zsh_second_word(const rpi_command *first, int length) {
+    const rpi_command *member;
+    for (int k = 0; (member = rpi_command_at(k)) != NULL; k++)
+        if (is_of_group(member, first, length))
+            printf(
+                "    if [[ $command == %.*s && $words[3] == %s ]] && (( CURRENT > 3 )); then\n"
+                "        command='%s'\n"
+                "        words[2]=()\n"
+                "        (( CURRENT-- ))\n"
+                "    fi\n",
+                length, first->name, last_word(member), member->name);
+}
+
 static void print_zsh_groups(void) {
     const rpi_command *command, *previous = NULL, *member;
     for (int i = 0; (command = rpi_command_at(i)) != NULL; previous = command, i++) {
         int length = begins_group(command, previous);
         if (length == 0) continue;
+        if (rpi_command_exists(command->name, length)) {
+            print_zsh_second_word(command, length);
+            continue;
+        }
         printf("    if [[ $command == %.*s ]]; then\n"
                "        if (( CURRENT == 3 )); then\n"
                "            local -a members=(\n",

@@ -34,10 +34,24 @@ static int words_matched(const rpi_command *command, int argc, char **argv) {
 }
 
 const rpi_command *rpi_command_find(int argc, char **argv, int *out_words) {
+    const rpi_command *command, *found = NULL;
+    *out_words = 0;
+    for (int i = 0; (command = rpi_command_at(i)) != NULL; i++) {
+        int words = words_matched(command, argc, argv);
+        if (words <= *out_words) continue; /* "plan gossip" is more than "plan" */
+        *out_words = words;
+        found = command;
+    }
+    return found;
+}
+
+bool rpi_command_exists(const char *name, int length) {
     const rpi_command *command;
     for (int i = 0; (command = rpi_command_at(i)) != NULL; i++)
-        if ((*out_words = words_matched(command, argc, argv)) > 0) return command;
-    return NULL;
+        if (strlen(command->name) == (size_t)length &&
+            strncmp(command->name, name, (size_t)length) == 0)
+            return true;
+    return false;
 }
 
 bool rpi_command_in_group(const rpi_command *command, const char *group) {

@@ -15,6 +15,8 @@ const rpi_variable *rpi_variable_at(int index);
 /* The command whose name argv[0...] begin with, and in *out_words how many words it took; NULL
  * and 0: none. */
 const rpi_command *rpi_command_find(int argc, char **argv, int *out_words);
+/* Are these letters a command's whole name, as `plan`, which `plan gossip` begins with, is? */
+bool rpi_command_exists(const char *name, int length);
 /* Does a command's name begin with this word and a space? */
 bool rpi_command_in_group(const rpi_command *command, const char *group);
 bool rpi_command_is_group(const char *word);

@@ -130,7 +130,7 @@ const rpi_command rpi_command_info = {
     .summary = "what this build and this machine can do",
     .about =
         "What this build and this machine can do: every codec, algorithm, transport, model, "
-        "data set, optimizer, learning-rate schedule, strategy and backend by name.",
+        "data set, optimizer, learning-rate schedule, strategy, backend and topology by name.",
     .examples = "  redpoll info --json\n  redpoll info --parameters gpt2:medium\n",
     .options = options,
     .run = run,

@@ -203,12 +203,13 @@ static void print_overview(const char *group) {
 
 /* ---- the command ---- */
 
-/* The groups that commands stand in, each once; NULL past the end. */
+/* The groups that commands stand in, each once, but those that are commands and have pages as
+ * such; NULL past the end. */
 static const char *group_at(int index, char text[32]) {
     const rpi_command *command, *before = NULL;
     for (int i = 0; (command = rpi_command_at(i)) != NULL; before = command, i++) {
         const char *space = strchr(command->name, ' ');
-        if (!space) continue;
+        if (!space || rpi_command_exists(command->name, (int)(space - command->name))) continue;
         snprintf(text, 32, "%.*s", (int)(space - command->name), command->name);
         if ((!before || !rpi_command_in_group(before, text)) && index-- == 0) return text;
     }

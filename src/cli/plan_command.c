@@ -1,16 +1,13 @@
 /* `redpoll plan`: print the schedule of a collective and predict its time. */
 #include "cli/commands.h"
 
-#include "base/clock.h"
-#include "base/memory.h"
 #include "base/status.h"
 #include "base/suggest.h"
 #include "cli/bench_collective.h"
 #include "cli/bench_serial.h"
-#include "cli/gaussian.h"
 #include "cli/numbers.h"
 #include "cli/option_rows.h"
-#include "net/link_shape.h"
+#include "cli/plan_model.h"
 #include "plan/algorithms.h"
 #include "plan/choose.h"
 #include "redpoll/codec.h"
@@ -72,49 +69,14 @@ static const char *collective_name_at(int index) {
     return index < RPI_COLLECTIVES ? rpi_collective_name((rpi_collective)index) : NULL;
 }
 
+/* What may stand behind `plan`: gossip is a command of its own. */
+static const char *word_at(int index) {
+    return index == RPI_COLLECTIVES ? "gossip" : collective_name_at(index);
+}
+
 static const char *collective_at(const void *context, int index) {
     (void)context;
-    return collective_name_at(index);
-}
-
-/* How fast this machine encodes and decodes: a fraction of a second, best of a few. */
-static rp_status measure_codec(const rp_codec *codec, rpi_cost_model *model) {
-    enum { COUNT = 1 << 20, REPEATS = 5 };
-    float *x = NULL;
-    void *encoded = NULL;
-    size_t bytes = rp_codec_encoded_bytes(codec, RP_F32, COUNT);
-    RP_TRY(rpi_alloc_array(COUNT, sizeof *x, "a sample", &x));
-    rp_status status = rpi_alloc(bytes, "a sample", &encoded);
-    if (status == RP_OK) rpi_gaussian(1, 0, 0, COUNT, x);
-    double encode_s = 1e9, decode_s = 1e9;
-    for (int i = 0; i < REPEATS && status == RP_OK; i++) {
-        int64_t start = rpi_now_ns();
-        status = rp_codec_encode(codec, RP_F32, x, COUNT, NULL, encoded, &bytes);
-        int64_t middle = rpi_now_ns();
-        if (status == RP_OK)
-            status = rp_codec_decode_add(codec, RP_F32, encoded, bytes, COUNT, NULL, x);
-        int64_t end = rpi_now_ns();
-        if (rpi_seconds(middle - start) < encode_s) encode_s = rpi_seconds(middle - start);
-        if (rpi_seconds(end - middle) < decode_s) decode_s = rpi_seconds(end - middle);
-    }
-    model->encode_bytes_s = COUNT * sizeof(float) / encode_s;
-    model->decode_add_bytes_s = COUNT * sizeof(float) / decode_s;
-    rpi_free(x);
-    rpi_free(encoded);
-    return status;
-}
-
-static rp_status make_model(const settings *s, rpi_cost_model *model) {
-    rpi_link_shape shape, local;
-    RP_TRY(rpi_link_shape_parse(s->link, &shape));
-    RP_TRY(rpi_link_shape_parse(s->local, &local));
-    *model = (rpi_cost_model){.bytes_per_s = shape.bytes_per_s,
-                              .latency_s = shape.latency_s,
-                              .inside_bytes_per_s = local.bytes_per_s,
-                              .inside_latency_s = local.latency_s,
-                              .frame_bytes = 64,
-                              .chunk_bytes = (size_t)s->chunk_bytes};
-    return measure_codec(&s->bench.codec, model);
+    return word_at(index);
 }
 
 typedef struct prediction {
@@ -138,14 +100,6 @@ static rp_status choose(const settings *s, prediction *p) {
                                 p->bytes, &rpi_nominal_links, &p->algorithm);
 }
 
-/* Ranks in order, as even as can be: some hosts have one more than others. */
-static const int *lay_out(int64_t ranks, int64_t hosts) {
-    static int host_of[16384];
-    if (!hosts) return NULL;
-    for (int64_t rank = 0; rank < ranks; rank++) host_of[rank] = (int)(rank * hosts / ranks);
-    return host_of;
-}
-
 static rp_status cost_of(const prediction *p, const rpi_algorithm *algorithm,
                          rpi_cost *out_cost) {
     return rpi_plan_cost(algorithm, &p->request, p->bytes, p->encoded, &p->model, out_cost);
@@ -158,11 +112,12 @@ static rp_status predict(const settings *s, prediction *p) {
                                     .rank = (int)s->rank,
                                     .root = (int)s->root,
                                     .mean = b->kind->reduces && b->reduce == RP_AVG,
-                                    .host_of = lay_out(s->ranks, s->hosts)};
+                                    .host_of = rpi_plan_layout(s->ranks, s->hosts)};
     size_t blocks = (size_t)rpi_bench_most_blocks(b->kind, world);
     p->bytes = blocks * (size_t)s->count * rp_dtype_bytes(b->dtype);
     p->encoded = blocks * rp_codec_encoded_bytes(&b->codec, b->dtype, (size_t)s->count);
-    RP_TRY(make_model(s, &p->model));
+    RP_TRY(rpi_plan_model_make(s->link, s->local, &b->codec, &p->model));
+    p->model.chunk_bytes = (size_t)s->chunk_bytes;
     RP_TRY(choose(s, p));
     return cost_of(p, p->algorithm, &p->cost);
 }
@@ -350,7 +305,7 @@ const rpi_command rpi_command_plan = {
         "made by nominal links (10Gbit,20us), as in a run. "
         "COLLECTIVE is all-reduce, reduce-scatter, all-gather, broadcast, barrier, send-recv, "
         "reduce, gather, scatter or all-to-all. The same words behind 'redpoll bench' measure "
-        "what is predicted.",
+        "what is predicted. 'redpoll plan gossip' does the same for averaging with neighbours.",
     .examples =
         "  redpoll plan all-reduce --algorithm sra --ranks 8 --size 100MB \\\n"
         "      --link 1Gbit,50us\n"
@@ -358,6 +313,6 @@ const rpi_command rpi_command_plan = {
         "      --link 10Gbit,20us --local 10GB/s,1us\n"
         "  redpoll plan all-reduce --ranks 4 --hosts 2 --rank 1 --algorithm two-level\n",
     .options = options,
-    .word_at = collective_name_at,
+    .word_at = word_at,
     .run = run,
 };

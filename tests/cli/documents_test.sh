@@ -104,6 +104,10 @@ if command -v bash >noise; then
     in_bash redpoll bench all-reduce --tr && offered bash --transport
     in_bash redpoll bench all-reduce --transport '' && offered bash auto shm tcp
     in_bash redpoll plan b && offered bash broadcast barrier
+    in_bash redpoll plan g && offered bash gossip gather
+    in_bash redpoll plan gather --lo && offered bash --local
+    in_bash redpoll plan gossip --top && offered bash --topology && not_offered bash --root
+    in_bash redpoll plan gossip --topology b && offered bash base && not_offered bash ring
     in_bash redpoll help bench g && offered bash gather
     in_bash redpoll completion '' && offered bash bash zsh fish
     touch some-settings.yaml
@@ -120,6 +124,8 @@ if command -v fish >noise; then
     in_fish 'redpoll train --model ' && offered fish resnet18 mlp
     in_fish 'redpoll bench all-reduce --reduce ' && offered fish sum premul-sum
     in_fish 'redpoll plan b' && offered fish broadcast barrier
+    in_fish 'redpoll plan g' && offered fish gossip gather
+    in_fish 'redpoll plan gossip --topology ' && offered fish base ring
 else
     skip "completion in fish" fish
 fi
@@ -154,6 +160,7 @@ END
     in_zsh 'redpoll train --mode' --model=
     in_zsh 'redpoll train --model=resnet' resnet18 resnet20
     in_zsh 'redpoll plan b' broadcast barrier
+    in_zsh 'redpoll plan gossip --topol' --topology=
 else
     skip "completion in zsh" "zsh, or no script"
 fi

@@ -1,0 +1,53 @@
+#include "cli/plan_model.h"
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "cli/gaussian.h"
+#include "net/link_shape.h"
+
+/* How fast this machine encodes and decodes: a fraction of a second, best of a few. */
+static rp_status measure_codec(const rp_codec *codec, rpi_cost_model *model) {
+    enum { COUNT = 1 << 20, REPEATS = 5 };
+    float *x = NULL;
+    void *encoded = NULL;
+    size_t bytes = rp_codec_encoded_bytes(codec, RP_F32, COUNT);
+    RP_TRY(rpi_alloc_array(COUNT, sizeof *x, "a sample", &x));
+    rp_status status = rpi_alloc(bytes, "a sample", &encoded);
+    if (status == RP_OK) rpi_gaussian(1, 0, 0, COUNT, x);
+    double encode_s = 1e9, decode_s = 1e9;
+    for (int i = 0; i < REPEATS && status == RP_OK; i++) {
+        int64_t start = rpi_now_ns();
+        status = rp_codec_encode(codec, RP_F32, x, COUNT, NULL, encoded, &bytes);
+        int64_t middle = rpi_now_ns();
+        if (status == RP_OK)
+            status = rp_codec_decode_add(codec, RP_F32, encoded, bytes, COUNT, NULL, x);
+        int64_t end = rpi_now_ns();
+        if (rpi_seconds(middle - start) < encode_s) encode_s = rpi_seconds(middle - start);
+        if (rpi_seconds(end - middle) < decode_s) decode_s = rpi_seconds(end - middle);
+    }
+    model->encode_bytes_s = COUNT * sizeof(float) / encode_s;
+    model->decode_add_bytes_s = COUNT * sizeof(float) / decode_s;
+    rpi_free(x);
+    rpi_free(encoded);
+    return status;
+}
+
+rp_status rpi_plan_model_make(const char *link, const char *local, const rp_codec *codec,
+                              rpi_cost_model *out_model) {
+    rpi_link_shape between, inside;
+    RP_TRY(rpi_link_shape_parse(link, &between));
+    RP_TRY(rpi_link_shape_parse(local, &inside));
+    *out_model = (rpi_cost_model){.bytes_per_s = between.bytes_per_s,
+                                  .latency_s = between.latency_s,
+                                  .inside_bytes_per_s = inside.bytes_per_s,
+                                  .inside_latency_s = inside.latency_s,
+                                  .frame_bytes = 64};
+    return measure_codec(codec, out_model);
+}
+
+const int *rpi_plan_layout(int64_t ranks, int64_t hosts) {
+    static int host_of[16384];
+    if (!hosts) return NULL;
+    for (int64_t rank = 0; rank < ranks; rank++) host_of[rank] = (int)(rank * hosts / ranks);
+    return host_of;
+}

@@ -1,0 +1,17 @@
+/* What predictions assume: links as the user names them, codecs as fast as here and now. */
+#ifndef RPI_CLI_PLAN_MODEL_H
+#define RPI_CLI_PLAN_MODEL_H
+
+#include "plan/cost.h"
+#include "redpoll/codec.h"
+
+/* `link` between hosts, `local` inside one, both RATE,LATENCY; the codec is measured for a
+ * fraction of a second. RP_INVALID: no link. */
+rp_status rpi_plan_model_make(const char *link, const char *local, const rp_codec *codec,
+                              rpi_cost_model *out_model);
+
+/* Ranks in order, as even as can be: some hosts have one more than others. Which host each rank
+ * is on; NULL of 0 hosts: each on its own. At most 16384 ranks; static. */
+const int *rpi_plan_layout(int64_t ranks, int64_t hosts);
+
+#endif

@@ -1,6 +1,8 @@
 /* What users write: names, options, files; and what is said to those who err. */
 #include "plan/topologies/topology.h"
 
+#include "base/memory.h"
+#include "base/rng.h"
 #include "harness/check.h"
 #include "plan/topologies/graph_text.h"
 #include "plan/topologies/topology_properties.h"
@@ -214,8 +216,71 @@ static void bad_files_are_refused(void) {
     REFUSED(file_of("edges\n0 1\n1 2\n"), 3, "nothing of rank 1 ever reaches rank 0");
 }
 
+/* Lines of words that mean something, in any order, and bytes that mean nothing. */
+static void random_files_never_crash(void) {
+    static const char *const words[] = {
+        "edges",      "matrix",     "round",   "ranks",
+        "weights",    "undirected", "uniform", "sender",
+        "0",          "1",          "2",       "3",
+        "-1",         "1/2",        "1/3",     "0.25",
+        "1/0",        ".",          "#",       ",",
+        "\n",         "\n",         "\n",      "\r\n",
+        "3000000",    "1e9",        "2/",      "0.3333333333333333",
+        "9999999999", "\xff"};
+    enum { WORDS = sizeof words / sizeof words[0] };
+    rpi_rng rng = rpi_rng_make(check_seed(), RPI_RNG_TEST, 0);
+    int read = 0;
+    for (int trial = 0; trial < 20000; trial++) {
+        char text[512] = "";
+        size_t used = 0;
+        rpi_graph_text graph = {0};
+        if (rpi_rng_below(&rng, 2)) used += (size_t)snprintf(text, sizeof text, "edges\n");
+        for (uint32_t left = rpi_rng_below(&rng, 40); left > 0 && used + 24 < sizeof text;
+             left--)
+            used += (size_t)snprintf(text + used, sizeof text - used, "%s ",
+                                     words[rpi_rng_below(&rng, WORDS)]);
+        rp_status status = rpi_graph_text_read(text, 4, &graph);
+        CHECK(status == RP_OK || status == RP_INVALID);
+        for (size_t i = 0; status == RP_OK && i < graph.used; i++)
+            CHECK(graph.links[i].to >= 0 && graph.links[i].to < 4 && graph.links[i].from >= 0 &&
+                  graph.links[i].from < 4 && graph.links[i].weight.times >= 0);
+        read += status == RP_OK;
+        rpi_graph_text_free(&graph);
+    }
+    CHECK(read > 0);
+}
+
+static void memory_failing_anywhere_is_reported(void) {
+    static const char *const texts[] = {"ring",
+                                        "base:k=2",
+                                        "ceca",
+                                        "equi:degree=3",
+                                        "equi:directed=off",
+                                        "hierarchical:local=2,machines=base",
+                                        "inner-outer-ring:local=5"};
+    enum { TEXTS = sizeof texts / sizeof texts[0] };
+    for (int t = 0; t <= TEXTS; t++) {
+        const char *text = t < TEXTS ? texts[t]
+                                     : file_of("undirected\nedges\n0 1\n1 2\n2 3\n3 4\n4 5\n"
+                                               "5 6\n6 7\n7 8\n8 9\n");
+        rp_status status = RP_NOMEM;
+        for (long n = 1; n < 3000 && status == RP_NOMEM; n++) {
+            rpi_topology *topology = NULL;
+            rpi_topology_properties p;
+            (void)rpi_memory_fail_after(n);
+            status = rpi_topology_open(text, 10, &topology);
+            if (status == RP_OK) status = rpi_topology_examine(topology, &p);
+            (void)rpi_memory_fail_after(0);
+            rpi_topology_close(topology);
+        }
+        CHECK_MSG(status == RP_OK, "%s: %s", text, rp_last_error()->message);
+    }
+}
+
 CASES({"mistakes_are_named", mistakes_are_named},
       {"long_texts_are_refused", long_texts_are_refused},
       {"inner_topologies_take_the_rest", inner_topologies_take_the_rest},
       {"fractions_are_exact", fractions_are_exact}, {"files_are_read", files_are_read},
-      {"bad_files_are_refused", bad_files_are_refused})
+      {"bad_files_are_refused", bad_files_are_refused},
+      {"random_files_never_crash", random_files_never_crash},
+      {"memory_failing_anywhere_is_reported", memory_failing_anywhere_is_reported})

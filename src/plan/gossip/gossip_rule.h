@@ -1,0 +1,72 @@
+/* How a rank's parameters move between two exchanges with its neighbours: the algorithms of
+ * decentralised training as data. A rule is three lists of linear lines over vectors of one
+ * length; whoever runs it (rpi_gossip_lines) knows the element type, whoever exchanges knows
+ * the topology, and neither knows the algorithm.
+ *
+ *     once:       `begin`                    state from x and its gradient
+ *     each step:  gradient at x; `before`;   SENT is then mixed into MIXED by the step's
+ * topology exchange; `after`          x is the next
+ *
+ * A pushing rule also sends a number p, 1 at first, which is mixed as the vectors are, and
+ * divides by what it has become: for weights of which columns sum to 1 and rows do not. */
+#ifndef RPI_PLAN_GOSSIP_RULE_H
+#define RPI_PLAN_GOSSIP_RULE_H
+
+#include "redpoll/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Vectors of a rank. */
+typedef enum rpi_gossip_slot {
+    RPI_GOSSIP_X,        /* parameters, which the gradient is of */
+    RPI_GOSSIP_GRADIENT, /* at x */
+    RPI_GOSSIP_SENT,     /* and the next: what neighbours get */
+    RPI_GOSSIP_SENT_2,
+    RPI_GOSSIP_MIXED, /* and the next: the weighted sums of these, the own included */
+    RPI_GOSSIP_MIXED_2,
+    RPI_GOSSIP_STATE, /* and the next two: kept from step to step, and in checkpoints */
+    RPI_GOSSIP_STATE_2,
+    RPI_GOSSIP_STATE_3,
+    RPI_GOSSIP_SLOTS
+} rpi_gossip_slot;
+
+enum { RPI_GOSSIP_TERMS = 4, RPI_GOSSIP_LINES = 5 };
+
+/* What a vector is multiplied by: `times` halves, times the learning rate where it is `rated`.
+ * Zeros: no term. */
+typedef struct rpi_gossip_term {
+    uint8_t slot;
+    int8_t halves;
+    bool rated;
+} rpi_gossip_term;
+
+/* into = the sum of the terms, from the left; divided by p where it `pushes`. */
+typedef struct rpi_gossip_line {
+    uint8_t into;
+    bool pushes;
+    rpi_gossip_term terms[RPI_GOSSIP_TERMS];
+} rpi_gossip_line;
+
+typedef struct rpi_gossip_rule {
+    const char *name, *summary;
+    int sends;   /* vectors a step: 1 or 2 */
+    int states;  /* 0 to 3 */
+    bool pushes; /* and p */
+    rpi_gossip_line begin[RPI_GOSSIP_LINES], before[RPI_GOSSIP_LINES], after[RPI_GOSSIP_LINES];
+} rpi_gossip_rule;
+
+/* The catalogue; NULL past the end. */
+const rpi_gossip_rule *rpi_gossip_rule_at(int index);
+/* RP_INVALID names those there are, and the nearest. */
+rp_status rpi_gossip_rule_find(const char *name, const rpi_gossip_rule **out_rule);
+
+/* Run one list of a rule over `count` elements; slots[k] may be NULL where no line uses it, and
+ * no two are the same memory. Products are rounded, then sums: nothing is fused. Pure. */
+void rpi_gossip_lines_f64(const rpi_gossip_line lines[RPI_GOSSIP_LINES], double rate, double p,
+                          size_t count, double *const slots[RPI_GOSSIP_SLOTS]);
+void rpi_gossip_lines_f32(const rpi_gossip_line lines[RPI_GOSSIP_LINES], float rate, float p,
+                          size_t count, float *const slots[RPI_GOSSIP_SLOTS]);
+
+#endif

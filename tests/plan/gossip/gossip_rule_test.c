@@ -1,0 +1,234 @@
+/* All algorithms on decentralised least squares, simulated serially over topologies: first
+ * iterates and limits as the papers' equations have them. f_i(x) = a_i (x - b_i)^2 / 2, a = 1 2
+ * 3 4, b = 1 -1 2 .5: the optimum of all is 0.7. */
+#include "plan/gossip/gossip_rule.h"
+
+#include "harness/check.h"
+#include "plan/topologies/topology.h"
+
+enum { RANKS = 4 };
+
+static const double a[RANKS] = {1, 2, 3, 4}, b[RANKS] = {1, -1, 2, .5};
+
+typedef struct simulation {
+    const rpi_gossip_rule *rule;
+    rpi_topology *topology;
+    rpi_mixing mixing;
+    double rate;
+    double at[RANKS][RPI_GOSSIP_SLOTS];
+    double *slots[RANKS][RPI_GOSSIP_SLOTS];
+    double p[RANKS];
+    int64_t step;
+} simulation;
+
+static void set_gradients(simulation *s) {
+    for (int r = 0; r < RANKS; r++)
+        s->at[r][RPI_GOSSIP_GRADIENT] = a[r] * (s->at[r][RPI_GOSSIP_X] - b[r]);
+}
+
+static void start(simulation *s, const char *rule, const char *topology, double rate) {
+    *s = (simulation){.rate = rate};
+    CHECK_OK(rpi_gossip_rule_find(rule, &s->rule));
+    CHECK_OK(rpi_topology_open(topology, RANKS, &s->topology));
+    for (int r = 0; r < RANKS; r++) {
+        s->p[r] = 1;
+        for (int k = 0; k < RPI_GOSSIP_SLOTS; k++) s->slots[r][k] = &s->at[r][k];
+    }
+    set_gradients(s);
+    for (int r = 0; r < RANKS; r++)
+        rpi_gossip_lines_f64(s->rule->begin, rate, 1, 1, s->slots[r]);
+}
+
+static void stop(simulation *s) {
+    rpi_mixing_free(&s->mixing);
+    rpi_topology_close(s->topology);
+}
+
+/* Row r of the round over what ranks have at `value`. */
+static double mixed(const simulation *s, int r, const double *value, size_t stride) {
+    rpi_edges in = rpi_mixing_in(&s->mixing, r);
+    double sum =
+        rpi_edge_weight(rpi_mixing_own(&s->mixing, r).list) * value[(size_t)r * stride];
+    for (int e = 0; e < in.count; e++)
+        sum += rpi_edge_weight(&in.list[e]) * value[(size_t)in.list[e].rank * stride];
+    return sum;
+}
+
+static void exchange(simulation *s) {
+    double p[RANKS];
+    CHECK_OK(rpi_topology_mix(s->topology, s->step++, &s->mixing));
+    for (int r = 0; r < RANKS; r++) {
+        for (int k = 0; k < s->rule->sends; k++)
+            s->at[r][RPI_GOSSIP_MIXED + k] =
+                mixed(s, r, &s->at[0][RPI_GOSSIP_SENT + k], RPI_GOSSIP_SLOTS);
+        p[r] = mixed(s, r, s->p, 1);
+    }
+    if (s->rule->pushes) memcpy(s->p, p, sizeof p);
+}
+
+static void run(simulation *s, int steps) {
+    for (int i = 0; i < steps; i++) {
+        for (int r = 0; r < RANKS; r++)
+            rpi_gossip_lines_f64(s->rule->before, s->rate, s->p[r], 1, s->slots[r]);
+        exchange(s);
+        for (int r = 0; r < RANKS; r++)
+            rpi_gossip_lines_f64(s->rule->after, s->rate, s->p[r], 1, s->slots[r]);
+        set_gradients(s);
+    }
+}
+
+static void check_x(const simulation *s, const double wanted[RANKS], const char *what) {
+    for (int r = 0; r < RANKS; r++)
+        CHECK_MSG(fabs(s->at[r][RPI_GOSSIP_X] - wanted[r]) < 1e-10,
+                  "%s, %s: rank %d at %.12f, not %.12f", s->rule->name, what, r,
+                  s->at[r][RPI_GOSSIP_X], wanted[r]);
+}
+
+static void iterates_are_those_of_the_equations(void) {
+    static const struct {
+        const char *rule;
+        double rate;
+        double x[3][RANKS];
+    } cases[] = {
+        {"awc",
+         .1,
+         {{.1, -.2, .6, .2},
+          {.1233333333333, .0066666666667, .62, .42},
+          {.271, .0486666666667, .7628888888889, .4197777777778}}},
+        {"atc",
+         .1,
+         {{.0333333333333, .1666666666667, .2, .3},
+          {.1477777777778, .2677777777778, .3511111111111, .4166666666667},
+          {.2324074074074, .3643333333333, .4366666666667, .5095925925926}}},
+        {"exact-diffusion",
+         .1,
+         {{.0666666666667, -.0166666666667, .4, .25},
+          {.1461111111111, .1144444444444, .515, .4011111111111},
+          {.2635925925926, .2817407407407, .5155185185185, .4633703703704}}},
+        {"gradient-tracking",
+         .05,
+         {{.05, -.1, .3, .1},
+          {.0308333333333, .1766666666667, .155, .28},
+          {.242625, .1473333333333, .3184166666667, .1856666666667}}},
+    };
+    for (int c = 0; c < 4; c++) {
+        simulation s;
+        start(&s, cases[c].rule, "ring", cases[c].rate);
+        for (int k = 0; k < 3; k++) {
+            run(&s, 1);
+            check_x(&s, cases[c].x[k], "iterate");
+        }
+        stop(&s);
+    }
+}
+
+/* Of awc and atc the limits are biased where the data differ: solutions of
+ * (I - W + rate A) x = rate A b, and of the same behind W. The others reach the optimum. */
+static void limits_are_those_of_the_equations(void) {
+    static const double awc[] = {.5879120879121, .3736263736264, .9835164835165,
+                                 .6785714285714};
+    static const double atc[] = {.5194116641, .6598255516, .6916367368, .7715067556};
+    static const double best[] = {.7, .7, .7, .7};
+    static const struct {
+        const char *rule, *topology;
+        double rate;
+        const double *limit;
+    } cases[] = {{"awc", "ring", .1, awc},
+                 {"atc", "ring", .1, atc},
+                 {"exact-diffusion", "ring", .1, best},
+                 {"exact-diffusion", "star", .1, best},
+                 {"gradient-tracking", "ring", .05, best},
+                 {"gradient-tracking", "one-peer-exponential", .02, best},
+                 {"push-diging", "ring:direction=right,weights=sender", .1, best},
+                 {"push-diging", "ring:direction=right,weights=sender", .02, best},
+                 {"push-diging", "star:weights=sender", .02, best}};
+    for (int c = 0; c < 9; c++) {
+        simulation s;
+        start(&s, cases[c].rule, cases[c].topology, cases[c].rate);
+        run(&s, 20000);
+        check_x(&s, cases[c].limit, cases[c].topology);
+        stop(&s);
+    }
+}
+
+/* Weights with the eigenvalue -0.8, with which the rule diverges unless it halves them. */
+static void exact_diffusion_bears_negative_eigenvalues(void) {
+    char path[512], text[600];
+    snprintf(path, sizeof path, "%s/circulant.txt", check_folder());
+    snprintf(text, sizeof text, "file:%s", path);
+    FILE *file = fopen(path, "w");
+    REQUIRE(file);
+    fputs("matrix\n.1 .45 0 .45\n.45 .1 .45 0\n0 .45 .1 .45\n.45 0 .45 .1\n", file);
+    fclose(file);
+    simulation s;
+    start(&s, "exact-diffusion", text, .1);
+    run(&s, 20000);
+    check_x(&s, (const double[]){.7, .7, .7, .7}, "limit");
+    stop(&s);
+}
+
+/* The sum of tracked gradients is that of the gradients in every step. */
+static void tracking_keeps_the_sum(void) {
+    simulation s;
+    start(&s, "gradient-tracking", "base", .05);
+    for (int step = 0; step < 50; step++) {
+        double tracked = 0, wanted = 0;
+        for (int r = 0; r < RANKS; r++) wanted += s.at[r][RPI_GOSSIP_GRADIENT];
+        run(&s, 1);
+        for (int r = 0; r < RANKS; r++) tracked += s.at[r][RPI_GOSSIP_STATE];
+        CHECK_NEAR(tracked, wanted, 1e-12);
+    }
+    stop(&s);
+}
+
+/* Without steps push-sum is averaging: on a graph that goes one way, whose senders' weights
+ * alone would be biased, it finds the average, and p keeps its sum. */
+static void push_sum_finds_the_average(void) {
+    simulation s;
+    double sum = 0;
+    start(&s, "push-sum", "star:weights=sender", 0);
+    for (int r = 0; r < RANKS; r++) s.at[r][RPI_GOSSIP_X] = s.at[r][RPI_GOSSIP_STATE] = r;
+    run(&s, 200);
+    check_x(&s, (const double[]){1.5, 1.5, 1.5, 1.5}, "average");
+    for (int r = 0; r < RANKS; r++) sum += s.p[r];
+    CHECK_NEAR(sum, RANKS, 1e-12);
+    CHECK(s.p[0] > 1.5); /* the middle holds more than its share */
+    stop(&s);
+}
+
+/* The catalogue says how many vectors there are, and floats do what doubles do. */
+static void rules_are_sound(void) {
+    const rpi_gossip_rule *rule, *found = NULL;
+    for (int i = 0; (rule = rpi_gossip_rule_at(i)) != NULL; i++) {
+        const rpi_gossip_line *lists[] = {rule->begin, rule->before, rule->after};
+        CHECK_OK(rpi_gossip_rule_find(rule->name, &found));
+        CHECK(found == rule && rule->summary[0] && rule->sends >= 1 && rule->sends <= 2);
+        for (int l = 0; l < 3; l++) {
+            float at[RPI_GOSSIP_SLOTS], *slots[RPI_GOSSIP_SLOTS];
+            double exact[RPI_GOSSIP_SLOTS], *doubles[RPI_GOSSIP_SLOTS];
+            for (int k = 0; k < RPI_GOSSIP_SLOTS; k++) {
+                exact[k] = at[k] = (float)(k + 1) / 4;
+                slots[k] = &at[k];
+                doubles[k] = &exact[k];
+            }
+            rpi_gossip_lines_f32(lists[l], .25F, 2, 1, slots);
+            rpi_gossip_lines_f64(lists[l], .25, 2, 1, doubles);
+            for (int k = 0; k < RPI_GOSSIP_SLOTS; k++) CHECK_NEAR(at[k], exact[k], 1e-6);
+            for (int k = 0; k < RPI_GOSSIP_LINES && lists[l][k].terms[0].halves; k++) {
+                int into = lists[l][k].into;
+                CHECK(into < RPI_GOSSIP_STATE + rule->states);
+                CHECK(into != RPI_GOSSIP_SENT_2 || rule->sends == 2);
+                CHECK(!lists[l][k].pushes || rule->pushes);
+            }
+        }
+    }
+    CHECK_FAILS(rpi_gossip_rule_find("act", &found), INVALID, "unknown gossip algorithm 'act'");
+}
+
+CASES({"iterates_are_those_of_the_equations", iterates_are_those_of_the_equations},
+      {"limits_are_those_of_the_equations", limits_are_those_of_the_equations},
+      {"exact_diffusion_bears_negative_eigenvalues",
+       exact_diffusion_bears_negative_eigenvalues},
+      {"tracking_keeps_the_sum", tracking_keeps_the_sum},
+      {"push_sum_finds_the_average", push_sum_finds_the_average},
+      {"rules_are_sound", rules_are_sound})

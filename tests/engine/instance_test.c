@@ -621,6 +621,54 @@ static void a_result_in_an_input(void) {
     rpi_graph_destroy(graph);
 }
 
+/* As many results besides the loss, and values given by the caller, as a program may have. */
+static void as_many_as_there_may_be(void) {
+    rpi_graph *graph = NULL;
+    rpi_weights *weights = NULL;
+    rpi_instance *instance = NULL;
+    rpi_program_options options = {.result_count = RPI_PROGRAM_RESULTS,
+                                   .given_count = RPI_PROGRAM_CUTS};
+    float data[RPI_PROGRAM_CUTS][2], sum = 0;
+    char name[16];
+    static const int32_t label = 1;
+    static const float one = 1;
+    const void *given[RPI_PROGRAM_CUTS];
+    REQUIRE_OK(rpi_graph_create(&graph));
+    rpi_value_id x = rpi_graph_input(graph, "x", RP_F32, SHAPE(1, 2)), total = x;
+    for (int i = 0; i < RPI_PROGRAM_CUTS; i++) {
+        snprintf(name, sizeof name, "given %d", i);
+        options.given[i] = rpi_relu(graph, name, x);
+        snprintf(name, sizeof name, "sum %d", i);
+        total = i ? rpi_add(graph, name, total, options.given[i]) : options.given[i];
+        data[i][0] = data[i][1] = (float)(1 << i);
+        given[i] = data[i];
+    }
+    for (int i = 0; i < RPI_PROGRAM_RESULTS; i++) {
+        snprintf(name, sizeof name, "result %d", i);
+        options.results[i] = total = rpi_relu(graph, name, total);
+    }
+    rpi_value_id labels = rpi_graph_input(graph, "labels", RP_I32, SHAPE(1));
+    rpi_value_id scale = rpi_graph_input(graph, "scale", RP_F32, (rpi_shape){0});
+    rpi_value_id loss = rpi_softmax_cross_entropy(graph, "loss", total, labels, scale);
+    REQUIRE_OK(rpi_weights_create(graph, loss, &weights));
+    REQUIRE_OK(solo_open(graph, weights, loss, NULL, &options, &instance));
+    const void *inputs[] = {NULL, &label, &one};
+    REQUIRE_OK(
+        rpi_instance_run(instance, &(rpi_run_options){.inputs = inputs, .given = given}));
+    for (int i = 0; i < RPI_PROGRAM_CUTS; i++) sum += data[i][0];
+    for (int i = 0; i < RPI_PROGRAM_RESULTS; i++) {
+        rpi_tensor result;
+        REQUIRE_OK(rpi_instance_result(instance, options.results[i], &result));
+        CHECK(((const float *)result.data)[0] == sum && ((const float *)result.data)[1] == sum);
+    }
+    rpi_tensor result;
+    REQUIRE_OK(rpi_instance_result(instance, loss, &result));
+    CHECK_NEAR(*(const float *)result.data, log(2), 1e-6); /* of two alike */
+    solo_close(instance);
+    rpi_weights_destroy(weights);
+    rpi_graph_destroy(graph);
+}
+
 /* ---- parameters belong to the model ---- */
 
 /* y = relu(x w1^T) [w2^T] over rows of WIDTH. */
@@ -705,7 +753,8 @@ static void parameters_clash(void) {
     for (int i = 0; i < 3; i++) rpi_graph_destroy(graphs[i]);
 }
 
-CASES({"a_result_in_an_input", a_result_in_an_input}, {"in_flight", in_flight},
+CASES({"as_many_as_there_may_be", as_many_as_there_may_be},
+      {"a_result_in_an_input", a_result_in_an_input}, {"in_flight", in_flight},
       {"halves", halves}, {"split_at_a_layer", split_at_a_layer},
       {"largest_not_the_sum", largest_not_the_sum}, {"results_stay", results_stay},
       {"kernels_are_told", kernels_are_told}, {"order_of_calls", order_of_calls},

@@ -6,6 +6,7 @@
 #include "base/rng.h"
 #include "harness/check.h"
 #include "net/patience.h"
+#include "net/store_torch.h"
 #include "net/store_wire.h"
 #include "net/stream.h"
 
@@ -408,6 +409,71 @@ static void memory_runs_out(void) {
     close_fixture(&f);
 }
 
+/* ---- what is said to PyTorch's store, byte by byte ---- */
+
+#define U64(low)     low "\0\0\0\0\0\0\0"
+#define ASK_FOR(key) "\x05" U64("\x01") key
+#define PHRASE(text) text, sizeof(text) - 1
+
+static const struct {
+    const char *query;
+    size_t bytes;
+    const char *answer;
+    size_t answer_bytes;
+} torch_talk[] = {
+    {PHRASE("\0\xce\xf7\x85\x3c" ASK_FOR(U64("\x07") "p/hello")), PHRASE("\1")},
+    {PHRASE("\x01" U64("\x03") "p/k" U64("\x03") "a\0c"), PHRASE("")},
+    {PHRASE(ASK_FOR(U64("\x03") "p/k")), PHRASE("\0")},
+    {PHRASE("\x03" U64("\x03") "p/k"), PHRASE(U64("\x03") "a\0c")},
+    {PHRASE("\x04" U64("\x03") "p/n" U64("\x05")), PHRASE(U64("\x0c"))},
+    {PHRASE("\x08" U64("\x03") "p/k"), PHRASE(U64("\x01"))},
+    {PHRASE(ASK_FOR(U64("\x03") "p/k")), PHRASE("\0")},
+    {PHRASE("\x03" U64("\x03") "p/k"), PHRASE("\0\0\0\0\0\0\0\x7f")}, /* no such length */
+};
+
+static void *serve_torch(void *context) {
+    int listener = *(int *)context, fd = -1;
+    struct pollfd door = {.fd = listener, .events = POLLIN};
+    if (poll(&door, 1, 10000) == 1) fd = rpi_stream_accept(listener);
+    for (size_t i = 0; fd >= 0 && i < sizeof torch_talk / sizeof torch_talk[0]; i++) {
+        char got[64];
+        rp_status status = rpi_stream_read(fd, got, torch_talk[i].bytes, rpi_deadline_ns(10));
+        CHECK_MSG(status == RP_OK && !memcmp(got, torch_talk[i].query, torch_talk[i].bytes),
+                  "query %zu: %s", i, rp_status_name(status));
+        if (status != RP_OK) break;
+        CHECK_OK(rpi_stream_write(fd, torch_talk[i].answer, torch_talk[i].answer_bytes,
+                                  rpi_deadline_ns(10)));
+    }
+    close(fd);
+    return NULL;
+}
+
+static void torch_is_spoken_to_as_it_expects(void) {
+    int listener = -1, port = 0;
+    pthread_t server;
+    rp_store store = {0};
+    char value[8] = "";
+    size_t bytes = 0;
+    int64_t result = 0;
+    REQUIRE_OK(rpi_stream_listen(NULL, 0, &listener, &port));
+    pthread_create(&server, NULL, serve_torch, &listener);
+    CHECK_OK(rpi_store_connect_torch("127.0.0.1", port, "p", 10, &store));
+    if (store.ops) {
+        CHECK_OK(store.ops->set(store.context, "k", "a\0c", 3));
+        CHECK_OK(store.ops->get(store.context, "k", 10, value, sizeof value, &bytes));
+        CHECK(bytes == 3 && memcmp(value, "a\0c", 3) == 0);
+        CHECK_OK(store.ops->add(store.context, "n", 5, &result));
+        CHECK_EQ(result, 12);
+        CHECK_OK(store.ops->remove(store.context, "k"));
+        CHECK_FAILS(store.ops->get(store.context, "k", 10, value, sizeof value, &bytes),
+                    CORRUPT, "key 'k' has");
+        CHECK_FAILS(store.ops->add(store.context, "n", 5, &result), PEER, "has failed");
+    }
+    pthread_join(server, NULL);
+    rp_store_close(&store);
+    close(listener);
+}
+
 /* How long a store that says nothing is waited for, whatever it is asked. */
 static void patience_is_bounded(void) {
     static const double spans[][2] = {{0, 2},   {1.5, 2},    {5, 5},   {9.5, 9.5}, {10, 10},
@@ -418,7 +484,8 @@ static void patience_is_bounded(void) {
     CHECK_NEAR(rpi_store_patience(NAN), 10, 0);
 }
 
-CASES({"patience_is_bounded", patience_is_bounded},
+CASES({"torch_is_spoken_to_as_it_expects", torch_is_spoken_to_as_it_expects},
+      {"patience_is_bounded", patience_is_bounded},
       {"each_kind_keeps_its_promises", each_kind_keeps_its_promises},
       {"adds_are_atomic", adds_are_atomic},
       {"waits_end_when_a_key_comes", waits_end_when_a_key_comes},

@@ -96,4 +96,27 @@ static void failures(void) {
     rpi_weights_destroy(NULL);
 }
 
-CASES({"order", order}, {"versions", versions}, {"failures", failures})
+/* Whatever room a graph has made for its nodes, the last of them included. */
+static void any_number_of_nodes(void) {
+    for (int count = 0; count < 70; count++) {
+        rpi_graph *graph = NULL;
+        rpi_weights *weights = NULL;
+        REQUIRE_OK(rpi_graph_create(&graph));
+        rpi_value_id x = rpi_graph_parameter(graph, "w", SHAPE(1, 2));
+        for (int i = 0; i < count; i++) {
+            char name[16];
+            snprintf(name, sizeof name, "relu %d", i);
+            x = rpi_relu(graph, name, x);
+        }
+        rpi_value_id labels = rpi_graph_input(graph, "labels", RP_I32, SHAPE(1));
+        rpi_value_id scale = rpi_graph_input(graph, "scale", RP_F32, (rpi_shape){0});
+        rpi_value_id loss = rpi_softmax_cross_entropy(graph, "loss", x, labels, scale);
+        REQUIRE_OK(rpi_weights_create(graph, loss, &weights));
+        CHECK_EQ(rpi_weights_count(weights), 2);
+        rpi_weights_destroy(weights);
+        rpi_graph_destroy(graph);
+    }
+}
+
+CASES({"order", order}, {"any_number_of_nodes", any_number_of_nodes}, {"versions", versions},
+      {"failures", failures})

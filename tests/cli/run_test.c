@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -23,6 +24,20 @@ static const char *output_path(void) {
     return path;
 }
 
+/* What the next launchers have done and met before they launch. */
+static struct {
+    const char *printed;
+    rlim_t descriptors; /* 0: as many as here */
+} before;
+
+static void prepare(void) {
+    struct rlimit limit;
+    if (before.printed) printf("%s", before.printed);
+    if (!before.descriptors || getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+    limit.rlim_cur = before.descriptors;
+    (void)setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 static pid_t start(rpi_launch_options options) {
     unlink(output_path());
     fflush(NULL);
@@ -36,6 +51,7 @@ static pid_t start(rpi_launch_options options) {
     dup2(fd, STDOUT_FILENO);
     dup2(fd, STDERR_FILENO);
     options.name = "launcher";
+    prepare();
     int code = rpi_launch(&options);
     fflush(NULL);
     _exit(code); /* exit() would remove the test's folder */
@@ -122,6 +138,29 @@ static void codes_and_words(void) {
         CHECK_MSG(strstr(output, runs[i].says), "'%s' says: %s", runs[i].script, output);
         CHECK_MSG(!runs[i].lacks || !strstr(output, runs[i].lacks), "'%s' says: %s",
                   runs[i].script, output);
+    }
+}
+
+/* It lies in a buffer that every process begun here inherits. */
+static void what_was_printed_before_comes_once(void) {
+    before.printed = "before\n";
+    CHECK_EQ(finish(start(shell(2, "echo from $RANK"))), 0);
+    before.printed = NULL;
+    const char *found = strstr(output, "before\n");
+    CHECK_MSG(found && !strstr(found + 1, "before\n"), "it says: %s", output);
+    CHECK_MSG(strstr(output, "[0] from 0\n") && strstr(output, "[1] from 1\n"), "%s", output);
+}
+
+/* Each takes two pipes: the launcher raises its limit, up to the hard one. */
+static void many_ranks_within_few_descriptors(void) {
+    enum { RANKS = 20 };
+    before.descriptors = 32;
+    CHECK_EQ(finish(start(shell(RANKS, "echo from $RANK"))), 0);
+    before.descriptors = 0;
+    for (int rank = 0; rank < RANKS; rank++) {
+        char line[32];
+        snprintf(line, sizeof line, "[%d] from %d\n", rank, rank);
+        CHECK_MSG(strstr(output, line), "without %s: %s", line, output);
     }
 }
 
@@ -408,6 +447,8 @@ static void a_stopped_rank_does_not_hold_up_the_end(void) {
 }
 
 CASES({"codes_and_words", codes_and_words},
+      {"what_was_printed_before_comes_once", what_was_printed_before_comes_once},
+      {"many_ranks_within_few_descriptors", many_ranks_within_few_descriptors},
       {"programs_that_cannot_run", programs_that_cannot_run},
       {"a_path_and_another_name", a_path_and_another_name},
       {"output_without_prefix", output_without_prefix},

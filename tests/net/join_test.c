@@ -330,6 +330,25 @@ static void wrong_stores_are_told(void) {
     CHECK(!join);
 }
 
+/* The farewell fails, and is not what the caller wants to hear of. */
+static void leaving_keeps_the_error_for_which_it_is_done(void) {
+    rp_store_server *server = NULL;
+    rpi_join *join = NULL;
+    rpi_place place = {.rank = 1,
+                       .world = 2,
+                       .local_world = 2,
+                       .one_host = true,
+                       .store = RPI_STORE_RANK_0,
+                       .host = "127.0.0.1"};
+    REQUIRE_OK(rp_store_serve(NULL, 0, &server, &place.port));
+    REQUIRE_OK(rpi_join_open(&place, 10, &join));
+    rp_store_server_stop(server);
+    (void)RP_FAIL(IO, "why it is left");
+    rpi_join_close(join);
+    CHECK_MSG(strcmp(rp_last_error()->message, "why it is left") == 0, "%s",
+              rp_last_error()->message);
+}
+
 static void several_hosts_need_an_outer_address(void) {
     rp_store_server *server = NULL;
     rpi_join *join = NULL;
@@ -353,4 +372,6 @@ CASES({"launchers_are_understood", launchers_are_understood},
       {"rank_0_serves", rank_0_serves},
       {"a_world_of_one_opens_nothing", a_world_of_one_opens_nothing},
       {"wrong_stores_are_told", wrong_stores_are_told},
+      {"leaving_keeps_the_error_for_which_it_is_done",
+       leaving_keeps_the_error_for_which_it_is_done},
       {"several_hosts_need_an_outer_address", several_hosts_need_an_outer_address})

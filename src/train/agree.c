@@ -69,8 +69,7 @@ static void add_facts(const rpi_trainer *t, char text[CHOICES]) {
         (long long)(o->accumulate ? o->accumulate : 1));
     add(text, "steps of the run %lld\nsteps done %lld\n", (long long)t->total_steps,
         (long long)t->step);
-    add(text, "--codec %s\n--out %d\n", rpi_train_codec_text(&t->codec, codec),
-        o->out != NULL);
+    add(text, "--codec %s\n--out %d\n", rpi_train_codec_text(&t->codec, codec), o->out != NULL);
 }
 
 /* One choice a line: "--seed 1". */

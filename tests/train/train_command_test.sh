@@ -262,6 +262,10 @@ learn half --codec q4 --steps 3
 go_on 0 --resume half --steps 6
 same text/model.safetensors half/model.safetensors
 same text/rank-1-of-2-step-6.safetensors half/rank-1-of-2-step-6.safetensors
+go_on 0 --config "$examples/gpt2-kjv.yaml" --model gpt2:layers=1,hidden=32,heads=2 --data tokens:tokens --steps 2 \
+    --eval-images 8 --out kjv
+says kjv/metrics.jsonl '"clip":1,'
+says kjv/metrics.jsonl '"global_batch_size":32,'
 go_on 2 --model gpt2 --data synthetic
 says err 'model gpt2 learns from tokens, and --data synthetic has images; say --data tokens:PATH'
 go_on 2 --model gpt2 --data tokens:tokens --seq-length 1000000

@@ -82,6 +82,16 @@ static void print_variables(FILE *stream) {
     }
 }
 
+const char *rpi_command_group_summary(const char *group) {
+    static const char *const groups[][2] = {
+        {"bench", "time collectives and codecs, and check what they give"},
+        {"data", "turn texts into tokens on disk, and look at them"},
+    };
+    for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++)
+        if (strcmp(groups[i][0], group) == 0) return groups[i][1];
+    return "several commands";
+}
+
 void rpi_help_print_all(FILE *stream) {
     fprintf(stream,
             "redpoll %s: trains neural networks over the network you have\n\n"
@@ -98,7 +108,8 @@ void rpi_help_print_all(FILE *stream) {
 
 void rpi_help_print_group(const char *group, FILE *stream) {
     const rpi_command *command;
-    fprintf(stream, "usage: redpoll %s COMMAND [OPTIONS]\n\n", group);
+    fprintf(stream, "usage: redpoll %s COMMAND [OPTIONS]\n\n%s:\n\n", group,
+            rpi_command_group_summary(group));
     for (int i = 0; (command = rpi_command_at(i)) != NULL; i++)
         if (rpi_command_in_group(command, group))
             print_row(strchr(command->name, ' ') + 1, command->summary, stream);

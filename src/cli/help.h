@@ -20,6 +20,8 @@ bool rpi_command_exists(const char *name, int length);
 /* Does a command's name begin with this word and a space? */
 bool rpi_command_in_group(const rpi_command *command, const char *group);
 bool rpi_command_is_group(const char *word);
+/* What its commands do, in one line. */
+const char *rpi_command_group_summary(const char *group);
 
 void rpi_help_print_all(FILE *stream);
 void rpi_help_print_group(const char *group, FILE *stream);

@@ -187,7 +187,7 @@ static void print_list(const char *group) {
 static void print_overview(const char *group) {
     const char *above[] = {"redpoll"};
     if (*group)
-        print_title(group, "time collectives and codecs, and check what they give");
+        print_title(group, rpi_command_group_summary(group));
     else
         print_title("", "trains neural networks over the network you have");
     print_section("SYNOPSIS");

@@ -39,6 +39,10 @@ for file in "help of "*; do narrow "$file" "$file"; done
 "$redpoll" man >pages
 for page in $(cat pages); do "$redpoll" man "$page" >"$page.1" || complain "no page $page"; done
 [ "$("$redpoll" man trian 2>&1 >noise | grep -c "no page 'trian'")" -eq 1 ] || complain "man trian is a page"
+# Each page says what it is about in words of its own.
+twice=$(for page in *.1; do sed -n '/^.SH NAME/{n;s/^[^ ]* //;p}' "$page"; done | sort | uniq -d)
+[ -z "$twice" ] || complain "two pages are for the same: $twice"
+grep -q 'several commands' ./*.1 && complain "a group of commands has no summary"
 tab=$(printf '\t')
 while IFS=$tab read -r command option; do
     page="redpoll-$(echo "$command" | tr ' ' -).1"

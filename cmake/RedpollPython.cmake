@@ -22,6 +22,7 @@ function(redpoll_python_test name)
   if(NOT TEST_TIMEOUT)
     set(TEST_TIMEOUT 300)
   endif()
+  math(EXPR TEST_TIMEOUT "${TEST_TIMEOUT} * ${REDPOLL_TIMEOUT_FACTOR}")
   list(TRANSFORM TEST_UNPARSED_ARGUMENTS PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/")
   add_test(NAME python/${name}
            COMMAND sh ${PROJECT_SOURCE_DIR}/tests/python/run_pytest.sh ${PROJECT_BINARY_DIR}

@@ -77,7 +77,7 @@ keys plan all-reduce --ranks 8 --size 4000 -- op='"all-reduce"' ranks=8 hosts=8 
 list='\[("[^"]*",?)+\]'
 keys info -- version="$text" build="$text" compiler="$text" onednn="$text" sanitizers="$text" isa="$text" \
     cpu_features="$text" cores='[0-9]+' codecs="$list" algorithms="$list" transports="$list" models="$list" \
-    data_sets="$list" optimizers="$list" lr_schedules="$list" strategies="$list" backends="$list"
+    data_sets="$list" optimizers="$list" lr_schedules="$list" strategies="$list" backends="$list" topologies="$list"
 
 # ---- sizes as nccl-tests take them ----
 

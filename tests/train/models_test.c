@@ -26,6 +26,7 @@ static void parameters_are_counted(void) {
         {"resnet18", IMAGES(1, 28, 28, 10), 11172810},
         {"resnet18", IMAGES(3, 32, 32, 10), 11173962},
         {"resnet18:stem=imagenet", IMAGES(3, 224, 224, 1000), 11689512},
+        {"resnet34:stem=imagenet", IMAGES(3, 224, 224, 1000), 21797672},
         {"resnet20", IMAGES(3, 32, 32, 10), 272474},
         {"resnet20:width=4", IMAGES(1, 28, 28, 10), 17462},
     };
@@ -65,6 +66,58 @@ static void names_are_torchvisions(void) {
         CHECK_MSG(found, "no %s", names[i]);
     }
     rpi_network_close(&network);
+}
+
+static int record_of(const rpi_network *network, const char *name) {
+    for (int p = 0; p < network->parameter_count; p++)
+        if (strcmp(network->parameters[p].name, name) == 0) return p;
+    return 0;
+}
+
+/* Tensors with a gradient, and elements of running statistics, as torchvision has them. */
+static void resnets_have_their_tensors(void) {
+    static const struct {
+        const char *text;
+        int tensors;
+        int64_t statistics;
+    } wanted[] = {
+        {"resnet18:stem=imagenet", 62, 9600},
+        {"resnet34:stem=imagenet", 110, 17024},
+    };
+    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
+        rpi_network network;
+        REQUIRE_OK(build(wanted[i].text, IMAGES(3, 224, 224, 1000), &network));
+        int tensors = 0;
+        int64_t statistics = 0;
+        for (int p = 0; p < network.parameter_count; p++) {
+            bool is_state = network.parameters[p].is_state;
+            tensors += !is_state;
+            statistics += is_state ? rpi_shape_count(&network.parameters[p].shape) : 0;
+        }
+        CHECK_EQ(tensors, wanted[i].tensors);
+        CHECK_EQ(statistics, wanted[i].statistics);
+        rpi_network_close(&network);
+    }
+}
+
+static void residuals_may_start_at_zero(void) {
+    static const struct {
+        const char *text, *norm;
+        rpi_init_rule init;
+    } wanted[] = {
+        {"resnet34", "layer2.0.bn2.weight", RPI_INIT_ONES},
+        {"resnet34:zero-init-residual=on", "layer2.0.bn1.weight", RPI_INIT_ONES},
+        {"resnet34:zero-init-residual=on", "layer2.0.bn2.weight", RPI_INIT_ZEROS},
+        {"resnet34:zero-init-residual=on", "layer2.0.downsample.1.weight", RPI_INIT_ONES},
+    };
+    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
+        rpi_network network;
+        REQUIRE_OK(build(wanted[i].text, IMAGES(3, 32, 32, 10), &network));
+        int norm = record_of(&network, wanted[i].norm);
+        REQUIRE(norm > 0);
+        CHECK_EQ(network.parameters[norm].init, wanted[i].init);
+        rpi_network_close(&network);
+    }
 }
 
 static const rpi_data_shape some_tokens = {.sequence = 8};
@@ -132,12 +185,6 @@ static void gpt2_starts_as_published(void) {
     rpi_network_close(&network);
 }
 
-static int record_of(const rpi_network *network, const char *name) {
-    for (int p = 0; p < network->parameter_count; p++)
-        if (strcmp(network->parameters[p].name, name) == 0) return p;
-    return 0;
-}
-
 static void initial_values_follow_their_rules(void) {
     rpi_network network;
     rpi_weights *weights = NULL, *again = NULL;
@@ -185,7 +232,7 @@ static void mistakes_are_named(void) {
         const char *text, *part;
     } bad[] = {
         {"resnet19", "did you mean 'resnet1"},
-        {"transformer", "there are mlp, resnet20, resnet18, gpt2"},
+        {"transformer", "there are mlp, resnet20, resnet18, resnet34, gpt2"},
         {"mlp:width=3", "does not take 'width'"},
         {"mlp:hidden=0", "'0' is no width"},
         {"mlp:hidden=3y", "not like 512x256"},
@@ -194,6 +241,7 @@ static void mistakes_are_named(void) {
         {"resnet18:width=64z", "model resnet18: width: "},
         {"resnet18:width=0", "1 to 65536 are allowed"},
         {"resnet18:width", "does not take 'width'; options: width=64 (channels"},
+        {"resnet34:zero-init-residual=2", "model resnet34: zero-init-residual: "},
         {"resnet20:stem=small", "does not take 'stem'"},
         {"gpt2:huge", "does not take 'huge'; sizes: medium, large, xl; options: layers=12"},
         {"gpt2:layers=0", "model gpt2: layers: "},
@@ -222,6 +270,8 @@ static void memory_that_runs_out_is_reported(void) {
 
 CASES({"parameters are counted", parameters_are_counted},
       {"names are torchvision's", names_are_torchvisions},
+      {"ResNets have their tensors", resnets_have_their_tensors},
+      {"residuals may start at zero", residuals_may_start_at_zero},
       {"GPT-2 has its sizes", gpt2_has_its_sizes},
       {"GPT-2 starts as published", gpt2_starts_as_published},
       {"initial values follow their rules", initial_values_follow_their_rules},

@@ -70,9 +70,8 @@ static rpi_value_id declare_vector(rpi_builder *builder, const char *name, const
 }
 
 rpi_value_id rpi_block_batch_norm(rpi_builder *builder, const char *name, rpi_value_id x,
-                                  int channels) {
-    rpi_value_id scale =
-        declare_vector(builder, name, "weight", channels, RPI_INIT_ONES, false);
+                                  int channels, rpi_init_rule init) {
+    rpi_value_id scale = declare_vector(builder, name, "weight", channels, init, false);
     rpi_value_id shift = declare_vector(builder, name, "bias", channels, RPI_INIT_ZEROS, false);
     rpi_value_id mean =
         declare_vector(builder, name, "running_mean", channels, RPI_INIT_ZEROS, true);

@@ -1,5 +1,6 @@
 #include "train/models/resnet.h"
 
+#include "base/status.h"
 #include "engine/layers.h"
 
 #include <stdio.h>
@@ -7,38 +8,84 @@
 
 enum { LONGEST_NAME = 64 };
 
+static rp_status check_stem(const char *text) {
+    if (strcmp(text, "small") == 0 || strcmp(text, "imagenet") == 0) return RP_OK;
+    return RP_FAIL(INVALID, "'%s' is no stem; small or imagenet", text);
+}
+
+const rpi_option rpi_resnet_options_table[] = {
+    RPI_RESNET_WIDTH("64"),
+    RPI_MODEL_OPTION("stem", RPI_OPTION_TEXT, offsetof(rpi_resnet_options, stem), "small", 0, 0,
+                     "small|imagenet", "3x3, or imagenet: 7x7 with stride 2 and a pooling",
+                     check_stem),
+    RPI_MODEL_OPTION("zero-init-residual", RPI_OPTION_FLAG,
+                     offsetof(rpi_resnet_options, zero_init_residual), "off", 0, 0, "on|off",
+                     "the last norm of each block starts at 0, and the block as its shortcut",
+                     NULL),
+    {0},
+};
+
 static const char *join(char text[LONGEST_NAME], const char *prefix, const char *part) {
     snprintf(text, LONGEST_NAME, "%s%s", prefix, part);
     return text;
 }
 
-static rpi_value_id conv_norm(rpi_builder *b, const char *conv, const char *norm,
-                              rpi_value_id x, int in, int out, int kernel, int stride) {
-    x = rpi_block_conv(b, conv, x, in, out, kernel, stride);
-    return rpi_block_batch_norm(b, norm, x, out);
+static const char *join_number(char text[LONGEST_NAME], const char *prefix, const char *part,
+                               int number) {
+    snprintf(text, LONGEST_NAME, "%s%s%d", prefix, part, number);
+    return text;
 }
 
-/* relu(norm(conv(relu(norm(conv(x))))) + shortcut(x)) */
-static rpi_value_id basic_block(rpi_builder *b, const char *prefix, rpi_value_id x, int in,
-                                int out, int stride) {
+typedef struct convolution {
+    int kernel, out, stride;
+    rpi_init_rule scale; /* of the norm behind it */
+} convolution;
+
+static rpi_value_id conv_norm(rpi_builder *b, const char *conv, const char *norm,
+                              rpi_value_id x, int in, convolution c) {
+    x = rpi_block_conv(b, conv, x, in, c.out, c.kernel, c.stride);
+    return rpi_block_batch_norm(b, norm, x, c.out, c.scale);
+}
+
+/* A block's branch: convolutions with their norms, ReLU between them. */
+enum { MOST_CONVOLUTIONS = 2 };
+typedef struct branch {
+    int count;
+    convolution at[MOST_CONVOLUTIONS];
+} branch;
+
+/* Of `width` channels; the last norm begins with `scale`. */
+static branch basic_branch(int width, int stride, rpi_init_rule scale) {
+    return (branch){2, {{3, width, stride, RPI_INIT_ONES}, {3, width, 1, scale}}};
+}
+
+/* relu(branch(x) + shortcut(x)); *in_out_width: of x, then of what is returned. */
+static rpi_value_id residual_block(rpi_builder *b, const char *prefix, rpi_value_id x,
+                                   int *in_out_width, int stride, const branch *path) {
     char conv[LONGEST_NAME], norm[LONGEST_NAME], name[LONGEST_NAME];
-    rpi_value_id y = conv_norm(b, join(conv, prefix, ".conv1"), join(norm, prefix, ".bn1"), x,
-                               in, out, 3, stride);
-    y = rpi_relu(b->graph, join(name, prefix, ".relu1"), y);
-    y = conv_norm(b, join(conv, prefix, ".conv2"), join(norm, prefix, ".bn2"), y, out, out, 3,
-                  1);
-    if (stride != 1 || in != out)
+    rpi_value_id y = x;
+    int in = *in_out_width, width = in;
+    for (int i = 0; i < path->count; i++) {
+        if (i > 0) y = rpi_relu(b->graph, join_number(name, prefix, ".relu", i), y);
+        y = conv_norm(b, join_number(conv, prefix, ".conv", i + 1),
+                      join_number(norm, prefix, ".bn", i + 1), y, width, path->at[i]);
+        width = path->at[i].out;
+    }
+    if (stride != 1 || in != width)
         x = conv_norm(b, join(conv, prefix, ".downsample.0"),
-                      join(norm, prefix, ".downsample.1"), x, in, out, 1, stride);
+                      join(norm, prefix, ".downsample.1"), x, in,
+                      (convolution){1, width, stride, RPI_INIT_ONES});
+    *in_out_width = width;
     y = rpi_add(b->graph, join(name, prefix, ".add"), y, x);
-    return rpi_relu(b->graph, join(name, prefix, ".relu2"), y);
+    return rpi_relu(b->graph, join_number(name, prefix, ".relu", path->count), y);
 }
 
 static rpi_value_id stem(rpi_builder *b, const rpi_resnet_options *options, int channels,
                          rpi_value_id x) {
     bool is_large = options->stem && strcmp(options->stem, "imagenet") == 0;
-    int width = (int)options->width;
-    x = conv_norm(b, "conv1", "bn1", x, channels, width, is_large ? 7 : 3, is_large ? 2 : 1);
+    convolution small = {3, (int)options->width, 1, RPI_INIT_ONES};
+    convolution large = {7, (int)options->width, 2, RPI_INIT_ONES};
+    x = conv_norm(b, "conv1", "bn1", x, channels, is_large ? large : small);
     x = rpi_relu(b->graph, "relu", x);
     if (!is_large) return x;
     rpi_max_pool2d_attributes pool = {.kernel = 3, .stride = 2, .padding = 1};
@@ -46,19 +93,20 @@ static rpi_value_id stem(rpi_builder *b, const rpi_resnet_options *options, int 
 }
 
 rpi_value_id rpi_resnet_build(rpi_builder *b, const rpi_resnet_options *options,
-                              const rpi_data_shape *shape, rpi_value_id images, int stages,
-                              int blocks) {
+                              const rpi_data_shape *shape, rpi_value_id images,
+                              rpi_resnet_layout layout) {
+    rpi_init_rule last = options->zero_init_residual ? RPI_INIT_ZEROS : RPI_INIT_ONES;
     rpi_value_id x = stem(b, options, shape->channels, images);
-    int in = (int)options->width;
-    for (int stage = 0; stage < stages; stage++) {
-        int out = (int)options->width << stage;
-        for (int block = 0; block < blocks; block++) {
+    int width = (int)options->width;
+    for (int stage = 0; stage < RPI_RESNET_STAGES; stage++) {
+        for (int block = 0; block < layout.blocks[stage]; block++) {
+            int stride = stage > 0 && block == 0 ? 2 : 1;
+            branch path = basic_branch((int)options->width << stage, stride, last);
             char prefix[32];
             snprintf(prefix, sizeof prefix, "layer%d.%d", stage + 1, block);
-            x = basic_block(b, prefix, x, in, out, stage > 0 && block == 0 ? 2 : 1);
-            in = out;
+            x = residual_block(b, prefix, x, &width, stride, &path);
         }
     }
     x = rpi_global_avg_pool(b->graph, "avgpool", x);
-    return rpi_block_linear(b, "fc", x, in, shape->classes);
+    return rpi_block_linear(b, "fc", x, width, shape->classes);
 }

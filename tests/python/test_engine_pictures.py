@@ -1,0 +1,116 @@
+"""Models of pictures in `redpoll train` beside PyTorch: same weights and batch, same losses."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+COMMAND = Path(os.environ["REDPOLL_BUILD"]) / "src" / "cli" / "redpoll"
+# Few steps: those of such depth that follow are as far apart in PyTorch's own f32 and f64.
+IMAGES, SIDE, CLASSES, STEPS, LR, MOMENTUM = 16, 64, 5, 4, 5e-3, 0.9
+Parameters = dict[str, torch.Tensor]
+
+
+def write_idx(path: Path, values: np.ndarray) -> None:
+    sizes = b"".join(size.to_bytes(4, "big") for size in values.shape)
+    path.write_bytes(bytes([0, 0, 8, values.ndim]) + sizes + values.tobytes())
+
+
+def pictures(folder: Path) -> tuple[torch.Tensor, torch.Tensor]:
+    """As many as one batch has, so that their order does not matter; normalised as ours are."""
+    rng = np.random.default_rng(7)
+    pixels = rng.integers(0, 256, (IMAGES, 3, SIDE, SIDE), dtype=np.uint8)
+    labels = (np.arange(IMAGES) % CLASSES).astype(np.uint8)
+    for part in ["train", "test"]:
+        write_idx(folder / f"{part}-images", pixels)
+        write_idx(folder / f"{part}-labels", labels)
+    scaled = torch.from_numpy(pixels).double() / 255
+    normal = (scaled - scaled.mean()) / scaled.std(correction=0)
+    return normal.float(), torch.from_numpy(labels).long()
+
+
+def train(folder: Path, out: str, model: str, *words: str) -> list[float]:
+    subprocess.run(
+        [COMMAND, "train", "--model", model, "--data", "idx", "--data-dir", folder, "--no-eval"]
+        + ["--global-batch-size", str(IMAGES), "--momentum", str(MOMENTUM)]
+        + ["--weight-decay", "0", "--out", folder / out, *words],
+        check=True,
+        capture_output=True,
+        timeout=300,
+    )
+    lines = map(json.loads, (folder / out / "metrics.jsonl").read_text().splitlines())
+    return [line["loss"] for line in lines if "step" in line]
+
+
+def read_parameters(path: Path) -> Parameters:
+    """Running statistics are among them; batch norm in training does not read them."""
+    raw = path.read_bytes()
+    length = int.from_bytes(raw[:8], "little")
+    found = {}
+    for name, entry in json.loads(raw[8 : 8 + length]).items():
+        if name == "__metadata__" or name.startswith("optimizer.") or ".running_" in name:
+            continue
+        begin, end = (8 + length + offset for offset in entry["data_offsets"])
+        values = np.frombuffer(raw[begin:end], dtype="<f4").reshape(entry["shape"]).copy()
+        found[name] = torch.from_numpy(values).requires_grad_()
+    return found
+
+
+def norm(p: Parameters, name: str, x: torch.Tensor) -> torch.Tensor:
+    return F.batch_norm(x, None, None, p[f"{name}.weight"], p[f"{name}.bias"], training=True)
+
+
+def residual_block(p: Parameters, name: str, x: torch.Tensor, stride: int) -> torch.Tensor:
+    """A basic block has conv1 and conv2, a bottleneck conv3, too; a 3x3 has the stride."""
+    y, last = x, 3 if f"{name}.conv3.weight" in p else 2
+    for i in range(1, last + 1):
+        weight = p[f"{name}.conv{i}.weight"]
+        step = stride if i == last - 1 else 1
+        y = F.conv2d(y, weight, stride=step, padding=weight.shape[2] // 2)
+        y = norm(p, f"{name}.bn{i}", y)
+        y = F.relu(y) if i < last else y
+    if f"{name}.downsample.0.weight" in p:
+        x = F.conv2d(x, p[f"{name}.downsample.0.weight"], stride=stride)
+        x = norm(p, f"{name}.downsample.1", x)
+    return F.relu(y + x)
+
+
+def resnet(p: Parameters, x: torch.Tensor) -> torch.Tensor:
+    x = F.relu(norm(p, "bn1", F.conv2d(x, p["conv1.weight"], stride=2, padding=3)))
+    x = F.max_pool2d(x, 3, 2, 1)
+    blocks = [name[: -len(".conv1.weight")] for name in p if name.endswith(".conv1.weight")]
+    for name in blocks:
+        begins = name.endswith(".0") and name != "layer1.0"
+        x = residual_block(p, name, x, 2 if begins else 1)
+    return F.linear(x.mean((2, 3)), p["fc.weight"], p["fc.bias"])
+
+
+def train_torch(p: Parameters, images: torch.Tensor, labels: torch.Tensor) -> list[float]:
+    optimizer = torch.optim.SGD(p.values(), lr=LR, momentum=MOMENTUM)
+    losses = []
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        loss = F.cross_entropy(resnet(p, images), labels)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+@pytest.mark.parametrize("depth", [18, 34])
+def test_resnet_learns_as_in_pytorch(tmp_path: Path, depth: int) -> None:
+    model = f"resnet{depth}:width=8,stem=imagenet"
+    images, labels = pictures(tmp_path)
+    train(tmp_path, "start", model, "--steps", "1", "--lr", "1e-38")
+    p = read_parameters(tmp_path / "start" / "model.safetensors")
+    wanted = train_torch(p, images, labels)
+    losses = train(tmp_path, "run", model, "--steps", str(STEPS), "--lr", str(LR))
+    assert losses == pytest.approx(wanted, abs=1e-4)
+    assert losses[-1] < losses[0]

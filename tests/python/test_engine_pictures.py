@@ -13,8 +13,7 @@ import torch
 import torch.nn.functional as F
 
 COMMAND = Path(os.environ["REDPOLL_BUILD"]) / "src" / "cli" / "redpoll"
-# Few steps: those of such depth that follow are as far apart in PyTorch's own f32 and f64.
-IMAGES, SIDE, CLASSES, STEPS, LR, MOMENTUM = 16, 64, 5, 4, 5e-3, 0.9
+IMAGES, SIDE, CLASSES, STEPS, LR, MOMENTUM = 16, 64, 5, 5, 2e-2, 0.9
 Parameters = dict[str, torch.Tensor]
 
 
@@ -104,11 +103,20 @@ def train_torch(p: Parameters, images: torch.Tensor, labels: torch.Tensor) -> li
     return losses
 
 
-@pytest.mark.parametrize("depth", [18, 34])
-def test_resnet_learns_as_in_pytorch(tmp_path: Path, depth: int) -> None:
-    model = f"resnet{depth}:width=8,stem=imagenet"
+# Bottlenecks whose last norm starts at 1 are so ill-conditioned that the second step of PyTorch
+# itself differs by 0.06 between f32 and f64.
+@pytest.mark.parametrize(
+    "model",
+    [
+        "resnet18:width=4,stem=imagenet",
+        "resnet34:width=4,stem=imagenet",
+        "resnet50:width=4,stem=imagenet,zero-init-residual=on",
+        "resnet101:width=4,stem=imagenet,zero-init-residual=on",
+    ],
+)
+def test_resnet_learns_as_in_pytorch(tmp_path: Path, model: str) -> None:
     images, labels = pictures(tmp_path)
-    train(tmp_path, "start", model, "--steps", "1", "--lr", "1e-38")
+    train(tmp_path, "start", model, "--steps", "1", "--lr", "0")
     p = read_parameters(tmp_path / "start" / "model.safetensors")
     wanted = train_torch(p, images, labels)
     losses = train(tmp_path, "run", model, "--steps", str(STEPS), "--lr", str(LR))

@@ -27,6 +27,9 @@ static void parameters_are_counted(void) {
         {"resnet18", IMAGES(3, 32, 32, 10), 11173962},
         {"resnet18:stem=imagenet", IMAGES(3, 224, 224, 1000), 11689512},
         {"resnet34:stem=imagenet", IMAGES(3, 224, 224, 1000), 21797672},
+        {"resnet50:stem=imagenet", IMAGES(3, 224, 224, 1000), 25557032},
+        {"resnet101:stem=imagenet", IMAGES(3, 224, 224, 1000), 44549160},
+        {"resnet152:stem=imagenet", IMAGES(3, 224, 224, 1000), 60192808},
         {"resnet20", IMAGES(3, 32, 32, 10), 272474},
         {"resnet20:width=4", IMAGES(1, 28, 28, 10), 17462},
     };
@@ -81,8 +84,9 @@ static void resnets_have_their_tensors(void) {
         int tensors;
         int64_t statistics;
     } wanted[] = {
-        {"resnet18:stem=imagenet", 62, 9600},
-        {"resnet34:stem=imagenet", 110, 17024},
+        {"resnet18:stem=imagenet", 62, 9600},     {"resnet34:stem=imagenet", 110, 17024},
+        {"resnet50:stem=imagenet", 161, 53120},   {"resnet101:stem=imagenet", 314, 105344},
+        {"resnet152:stem=imagenet", 467, 151424},
     };
     for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
         rpi_network network;
@@ -109,6 +113,8 @@ static void residuals_may_start_at_zero(void) {
         {"resnet34:zero-init-residual=on", "layer2.0.bn1.weight", RPI_INIT_ONES},
         {"resnet34:zero-init-residual=on", "layer2.0.bn2.weight", RPI_INIT_ZEROS},
         {"resnet34:zero-init-residual=on", "layer2.0.downsample.1.weight", RPI_INIT_ONES},
+        {"resnet50:zero-init-residual=on", "layer2.0.bn2.weight", RPI_INIT_ONES},
+        {"resnet50:zero-init-residual=on", "layer2.0.bn3.weight", RPI_INIT_ZEROS},
     };
     for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
         rpi_network network;
@@ -232,7 +238,8 @@ static void mistakes_are_named(void) {
         const char *text, *part;
     } bad[] = {
         {"resnet19", "did you mean 'resnet1"},
-        {"transformer", "there are mlp, resnet20, resnet18, resnet34, gpt2"},
+        {"transformer", "there are mlp, resnet20, resnet18, resnet34, resnet50, resnet101, "
+                        "resnet152, gpt2"},
         {"mlp:width=3", "does not take 'width'"},
         {"mlp:hidden=0", "'0' is no width"},
         {"mlp:hidden=3y", "not like 512x256"},

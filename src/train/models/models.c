@@ -11,11 +11,14 @@ extern const rpi_model rpi_model_mlp;
 extern const rpi_model rpi_model_resnet20;
 extern const rpi_model rpi_model_resnet18;
 extern const rpi_model rpi_model_resnet34;
+extern const rpi_model rpi_model_resnet50;
+extern const rpi_model rpi_model_resnet101;
+extern const rpi_model rpi_model_resnet152;
 extern const rpi_model rpi_model_gpt2;
 
 static const rpi_model *const models[] = {
-    &rpi_model_mlp,      &rpi_model_resnet20, &rpi_model_resnet18,
-    &rpi_model_resnet34, &rpi_model_gpt2,
+    &rpi_model_mlp,      &rpi_model_resnet20,  &rpi_model_resnet18,  &rpi_model_resnet34,
+    &rpi_model_resnet50, &rpi_model_resnet101, &rpi_model_resnet152, &rpi_model_gpt2,
 };
 enum { MODELS = sizeof models / sizeof models[0] };
 

@@ -48,7 +48,7 @@ static rpi_value_id conv_norm(rpi_builder *b, const char *conv, const char *norm
 }
 
 /* A block's branch: convolutions with their norms, ReLU between them. */
-enum { MOST_CONVOLUTIONS = 2 };
+enum { MOST_CONVOLUTIONS = 3 };
 typedef struct branch {
     int count;
     convolution at[MOST_CONVOLUTIONS];
@@ -57,6 +57,16 @@ typedef struct branch {
 /* Of `width` channels; the last norm begins with `scale`. */
 static branch basic_branch(int width, int stride, rpi_init_rule scale) {
     return (branch){2, {{3, width, stride, RPI_INIT_ONES}, {3, width, 1, scale}}};
+}
+
+/* Less wide inside than outside: 3x3 of `width` channels between 1x1. The stride is that of the
+ * 3x3, which loses less than on the first 1x1, where the paper has it. */
+static branch bottleneck_branch(int width, int stride, rpi_init_rule scale) {
+    enum { EXPANSION = 4 };
+    return (branch){3,
+                    {{1, width, 1, RPI_INIT_ONES},
+                     {3, width, stride, RPI_INIT_ONES},
+                     {1, width * EXPANSION, 1, scale}}};
 }
 
 /* relu(branch(x) + shortcut(x)); *in_out_width: of x, then of what is returned. */
@@ -96,12 +106,14 @@ rpi_value_id rpi_resnet_build(rpi_builder *b, const rpi_resnet_options *options,
                               const rpi_data_shape *shape, rpi_value_id images,
                               rpi_resnet_layout layout) {
     rpi_init_rule last = options->zero_init_residual ? RPI_INIT_ZEROS : RPI_INIT_ONES;
+    branch (*form)(int, int, rpi_init_rule) =
+        layout.is_bottleneck ? bottleneck_branch : basic_branch;
     rpi_value_id x = stem(b, options, shape->channels, images);
     int width = (int)options->width;
     for (int stage = 0; stage < RPI_RESNET_STAGES; stage++) {
         for (int block = 0; block < layout.blocks[stage]; block++) {
             int stride = stage > 0 && block == 0 ? 2 : 1;
-            branch path = basic_branch((int)options->width << stage, stride, last);
+            branch path = form((int)options->width << stage, stride, last);
             char prefix[32];
             snprintf(prefix, sizeof prefix, "layer%d.%d", stage + 1, block);
             x = residual_block(b, prefix, x, &width, stride, &path);

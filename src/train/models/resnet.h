@@ -22,6 +22,7 @@ enum { RPI_RESNET_STAGES = 4 };
 
 typedef struct rpi_resnet_layout {
     int blocks[RPI_RESNET_STAGES]; /* in each stage; 0: there are no more stages */
+    bool is_bottleneck;            /* blocks of 1x1, 3x3, 1x1; else of two 3x3 */
 } rpi_resnet_layout;
 
 /* The first stage is options->width wide, each further one twice as wide and half as high.

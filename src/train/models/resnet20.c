@@ -9,7 +9,8 @@ static const rpi_option options[] = {
 
 static rpi_value_id build(rpi_builder *builder, const void *chosen, const rpi_data_shape *shape,
                           rpi_value_id images) {
-    return rpi_resnet_build(builder, chosen, shape, images, (rpi_resnet_layout){{3, 3, 3}});
+    return rpi_resnet_build(builder, chosen, shape, images,
+                            (rpi_resnet_layout){.blocks = {3, 3, 3}});
 }
 
 const rpi_model rpi_model_resnet20 = {

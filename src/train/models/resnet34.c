@@ -4,7 +4,8 @@ extern const rpi_model rpi_model_resnet34;
 
 static rpi_value_id build(rpi_builder *builder, const void *chosen, const rpi_data_shape *shape,
                           rpi_value_id images) {
-    return rpi_resnet_build(builder, chosen, shape, images, (rpi_resnet_layout){{3, 4, 6, 3}});
+    return rpi_resnet_build(builder, chosen, shape, images,
+                            (rpi_resnet_layout){.blocks = {3, 4, 6, 3}});
 }
 
 const rpi_model rpi_model_resnet34 = {

@@ -1,0 +1,18 @@
+#include "train/models/resnet.h"
+
+extern const rpi_model rpi_model_resnet152;
+
+static rpi_value_id build(rpi_builder *builder, const void *chosen, const rpi_data_shape *shape,
+                          rpi_value_id images) {
+    return rpi_resnet_build(
+        builder, chosen, shape, images,
+        (rpi_resnet_layout){.blocks = {3, 8, 36, 3}, .is_bottleneck = true});
+}
+
+const rpi_model rpi_model_resnet152 = {
+    .name = "resnet152",
+    .summary = "ResNet-152, 3x3 stem for small images",
+    .task = "classification",
+    .options = rpi_resnet_options_table,
+    .build = build,
+};

@@ -7,6 +7,7 @@ import os
 import random
 import subprocess
 from pathlib import Path
+from typing import Callable
 
 import numpy as np
 import pytest
@@ -15,7 +16,12 @@ import torch.nn.functional as F
 
 COMMAND = Path(os.environ["REDPOLL_BUILD"]) / "src" / "cli" / "redpoll"
 WINDOWS, SEQUENCE, HEADS, LAYERS, STEPS = 12, 24, 4, 2, 50
-MODEL = f"gpt2:layers={LAYERS},hidden=32,heads={HEADS},vocabulary=257,positions=40"
+SIZE = f"layers={LAYERS},hidden=32,heads={HEADS},vocabulary=257,positions=40"
+Parameters = dict[str, torch.Tensor]
+Loss = Callable[[Parameters, torch.Tensor], torch.Tensor]
+KV_HEADS, ROPE_BASE = 2, 500
+GPT2 = f"gpt2:{SIZE}"
+LLAMA = f"llama:{SIZE},kv-heads={KV_HEADS},intermediate=80,rope-base={ROPE_BASE}"
 LR, DECAY, CLIP = 1e-3, 0.1, 0.5
 
 
@@ -35,10 +41,10 @@ def tokens(folder: Path) -> torch.Tensor:
     return torch.from_numpy(ids[: WINDOWS * (SEQUENCE + 1)]).view(WINDOWS, SEQUENCE + 1)
 
 
-def train(folder: Path, out: str, *words: str) -> list[dict[str, float]]:
+def train(folder: Path, out: str, model: str, *words: str) -> list[dict[str, float]]:
     path = folder / "text"
     subprocess.run(
-        [COMMAND, "train", "--model", MODEL, "--data", f"tokens:{path},validation={path}"]
+        [COMMAND, "train", "--model", model, "--data", f"tokens:{path},validation={path}"]
         + ["--seq-length", str(SEQUENCE), "--global-batch-size", str(WINDOWS), "--no-eval"]
         + ["--optimizer", "adamw", "--decay", "weights", "--out", folder / out, *words],
         check=True,
@@ -49,7 +55,7 @@ def train(folder: Path, out: str, *words: str) -> list[dict[str, float]]:
     return [line for line in map(json.loads, lines) if "step" in line]
 
 
-def read_parameters(path: Path) -> dict[str, torch.Tensor]:
+def read_parameters(path: Path) -> Parameters:
     raw = path.read_bytes()
     length = int.from_bytes(raw[:8], "little")
     header = json.loads(raw[8 : 8 + length])
@@ -63,15 +69,15 @@ def read_parameters(path: Path) -> dict[str, torch.Tensor]:
     return found
 
 
-def norm(p: dict[str, torch.Tensor], name: str, x: torch.Tensor) -> torch.Tensor:
+def norm(p: Parameters, name: str, x: torch.Tensor) -> torch.Tensor:
     return F.layer_norm(x, x.shape[-1:], p[f"{name}.weight"], p[f"{name}.bias"], 1e-5)
 
 
-def linear(p: dict[str, torch.Tensor], name: str, x: torch.Tensor) -> torch.Tensor:
+def linear(p: Parameters, name: str, x: torch.Tensor) -> torch.Tensor:
     return F.linear(x, p[f"{name}.weight"], p[f"{name}.bias"])
 
 
-def attend(p: dict[str, torch.Tensor], name: str, x: torch.Tensor) -> torch.Tensor:
+def attend(p: Parameters, name: str, x: torch.Tensor) -> torch.Tensor:
     batch, length, width = x.shape
     parts = linear(p, f"{name}.c_attn", x).split(width, dim=2)
     q, k, v = (part.view(batch, length, HEADS, -1).transpose(1, 2) for part in parts)
@@ -79,7 +85,7 @@ def attend(p: dict[str, torch.Tensor], name: str, x: torch.Tensor) -> torch.Tens
     return linear(p, f"{name}.c_proj", y.transpose(1, 2).reshape(x.shape))
 
 
-def gpt2_loss(p: dict[str, torch.Tensor], windows: torch.Tensor) -> torch.Tensor:
+def gpt2_loss(p: Parameters, windows: torch.Tensor) -> torch.Tensor:
     inputs, labels = windows[:, :-1], windows[:, 1:]
     x = p["wte.weight"][inputs] + p["wpe.weight"][: inputs.shape[1]]
     for layer in range(LAYERS):
@@ -91,7 +97,58 @@ def gpt2_loss(p: dict[str, torch.Tensor], windows: torch.Tensor) -> torch.Tensor
     return F.cross_entropy(logits.flatten(0, 1), labels.flatten())
 
 
-def train_torch(p: dict[str, torch.Tensor], windows: torch.Tensor) -> list[tuple[float, float]]:
+def rms_norm(p: Parameters, name: str, x: torch.Tensor) -> torch.Tensor:
+    return F.rms_norm(x, x.shape[-1:], p[f"{name}.weight"], 1e-5)
+
+
+def project(p: Parameters, name: str, x: torch.Tensor) -> torch.Tensor:
+    return F.linear(x, p[f"{name}.weight"])
+
+
+def heads_of(x: torch.Tensor, heads: int) -> torch.Tensor:
+    return x.view(*x.shape[:2], heads, -1).transpose(1, 2)
+
+
+def turn(x: torch.Tensor) -> torch.Tensor:
+    """Rotary positions of halves. x: batch x heads x length x size."""
+    half = x.shape[-1] // 2
+    rates = ROPE_BASE ** (-torch.arange(half, dtype=torch.float64) / half)
+    angles = torch.outer(torch.arange(x.shape[2], dtype=torch.float64), rates)
+    cos, sin = angles.cos().float(), angles.sin().float()
+    a, b = x[..., :half], x[..., half:]
+    return torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1)
+
+
+def attend_grouped(p: Parameters, name: str, x: torch.Tensor) -> torch.Tensor:
+    q = turn(heads_of(project(p, f"{name}.q_proj", x), HEADS))
+    k = turn(heads_of(project(p, f"{name}.k_proj", x), KV_HEADS))
+    v = heads_of(project(p, f"{name}.v_proj", x), KV_HEADS)
+    k, v = (part.repeat_interleave(HEADS // KV_HEADS, dim=1) for part in (k, v))
+    y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    return project(p, f"{name}.o_proj", y.transpose(1, 2).reshape(x.shape))
+
+
+def llama_loss(p: Parameters, windows: torch.Tensor) -> torch.Tensor:
+    inputs, labels = windows[:, :-1], windows[:, 1:]
+    table = p["model.embed_tokens.weight"]
+    x = table[inputs]
+    for layer in range(LAYERS):
+        name = f"model.layers.{layer}"
+        x = x + attend_grouped(
+            p, f"{name}.self_attn", rms_norm(p, f"{name}.input_layernorm", x)
+        )
+        y = rms_norm(p, f"{name}.post_attention_layernorm", x)
+        gated = F.silu(project(p, f"{name}.mlp.gate_proj", y)) * project(
+            p, f"{name}.mlp.up_proj", y
+        )
+        x = x + project(p, f"{name}.mlp.down_proj", gated)
+    logits = F.linear(rms_norm(p, "model.norm", x), p.get("lm_head.weight", table))
+    return F.cross_entropy(logits.flatten(0, 1), labels.flatten())
+
+
+def train_torch(
+    loss_of: Loss, p: Parameters, windows: torch.Tensor
+) -> list[tuple[float, float]]:
     groups = [
         {"params": [t for t in p.values() if t.dim() > 1], "weight_decay": DECAY},
         {"params": [t for t in p.values() if t.dim() == 1], "weight_decay": 0.0},
@@ -100,7 +157,7 @@ def train_torch(p: dict[str, torch.Tensor], windows: torch.Tensor) -> list[tuple
     seen = []
     for _ in range(STEPS):
         optimizer.zero_grad()
-        loss = gpt2_loss(p, windows)
+        loss = loss_of(p, windows)
         loss.backward()
         size = torch.nn.utils.clip_grad_norm_(list(p.values()), CLIP)
         optimizer.step()
@@ -108,13 +165,26 @@ def train_torch(p: dict[str, torch.Tensor], windows: torch.Tensor) -> list[tuple
     return seen
 
 
-@pytest.mark.parametrize("ways", [["--accumulate", "1"], ["--accumulate", "3", "-n", "2"]])
-def test_gpt2_learns_as_in_pytorch(tmp_path: Path, ways: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("model", "loss_of", "ways"),
+    [
+        (GPT2, gpt2_loss, ["--accumulate", "1"]),
+        (GPT2, gpt2_loss, ["--accumulate", "3", "-n", "2"]),
+        (LLAMA, llama_loss, ["--accumulate", "3", "-n", "2"]),
+        (f"{LLAMA},tied=on", llama_loss, ["--accumulate", "1"]),
+    ],
+)
+def test_learns_as_in_pytorch(
+    tmp_path: Path, model: str, loss_of: Loss, ways: list[str]
+) -> None:
     windows = tokens(tmp_path)
-    train(tmp_path, "start", "--steps", "1", "--lr", "1e-38")
-    wanted = train_torch(read_parameters(tmp_path / "start" / "model.safetensors"), windows)
+    train(tmp_path, "start", model, "--steps", "1", "--lr", "0")
+    p = read_parameters(tmp_path / "start" / "model.safetensors")
+    assert ("lm_head.weight" in p) == (model == LLAMA)
+    wanted = train_torch(loss_of, p, windows)
     recipe = ["--lr", str(LR), "--beta2", "0.95", "--weight-decay", str(DECAY)]
-    steps = train(tmp_path, "run", "--steps", str(STEPS), "--clip", str(CLIP), *recipe, *ways)
+    recipe += ["--clip", str(CLIP)]
+    steps = train(tmp_path, "run", model, "--steps", str(STEPS), *recipe, *ways)
     assert len(steps) == STEPS
     for step, (loss, size) in zip(steps, wanted):
         assert step["loss"] == pytest.approx(loss, abs=1e-3), step["step"]

@@ -128,8 +128,8 @@ static void residuals_may_start_at_zero(void) {
 
 static const rpi_data_shape some_tokens = {.sequence = 8};
 
-/* Parameters and tensors of the published sizes; the head is the table of tokens. */
-static void gpt2_has_its_sizes(void) {
+/* Parameters and tensors of the published sizes. GPT-2's head is the table of tokens. */
+static void decoders_have_their_sizes(void) {
     static const struct {
         const char *text;
         int64_t count;
@@ -140,6 +140,14 @@ static void gpt2_has_its_sizes(void) {
         {"gpt2:medium", 354823168, 292},
         {"gpt2:large", 774030080, 436},
         {"gpt2:xl", 1557611200, 580},
+        {"llama", 134105856, 111},
+        {"llama:7b", 6738415616, 291},
+        {"llama:13b", 13015864320, 363},
+        {"llama:70b", 68976648192, 723},
+        {"llama:smol", 134515008, 272},
+        {"llama:smol,tied=off", 134515008 + 49152 * 576, 273},
+        {"llama:layers=1,hidden=32,heads=4,kv-heads=2,intermediate=40,vocabulary=8",
+         2 * 8 * 32 + 32 * (32 + 16 + 16 + 32) + 3 * 32 * 40 + 3 * 32, 12},
         {"gpt2:medium,layers=1,vocabulary=8", 1024 * 8 + 1024 * 1024 + 12596224 + 2048, 16},
     };
     for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
@@ -152,11 +160,39 @@ static void gpt2_has_its_sizes(void) {
     }
 }
 
+typedef struct start {
+    const char *name;
+    double mean, deviation;
+} start;
+
+static void check_start(const char *text, const start *wanted) {
+    rpi_network network;
+    rpi_weights *weights = NULL;
+    REQUIRE_OK(build(text, some_tokens, &network));
+    REQUIRE_OK(rpi_weights_create(network.graph, network.loss, &weights));
+    rpi_network_initialise(&network, weights, 3);
+    for (; wanted->name; wanted++) {
+        const rpi_weight *weight = rpi_weights_find(weights, wanted->name);
+        REQUIRE(weight);
+        const float *values = rpi_weights_values(weights) + weight->first;
+        double sum = 0, squares = 0, count = (double)weight->count;
+        for (int64_t e = 0; e < weight->count; e++) {
+            sum += (double)values[e];
+            squares += (double)values[e] * (double)values[e];
+        }
+        double mean = sum / count, deviation = sqrt(fabs(squares / count - mean * mean));
+        double spread = wanted->deviation / sqrt(count);
+        CHECK_MSG(fabs(mean - wanted->mean) <= 5 * spread + 1e-9, "%s: mean %g", wanted->name,
+                  mean);
+        CHECK_MSG(fabs(deviation - wanted->deviation) < 0.05 * wanted->deviation + 1e-9,
+                  "%s: deviation %g", wanted->name, deviation);
+    }
+    rpi_weights_destroy(weights);
+    rpi_network_close(&network);
+}
+
 static void gpt2_starts_as_published(void) {
-    static const struct {
-        const char *name;
-        double mean, deviation;
-    } wanted[] = {
+    static const start wanted[] = {
         {"wte.weight", 0, 0.02},
         {"wpe.weight", 0, 0.02},
         {"h.0.ln_1.weight", 1, 0},
@@ -166,29 +202,23 @@ static void gpt2_starts_as_published(void) {
         {"h.1.mlp.c_fc.weight", 0, 0.02},
         {"h.1.mlp.c_proj.weight", 0, 0.02 / sqrt(8)},
         {"ln_f.bias", 0, 0},
+        {0},
     };
-    rpi_network network;
-    rpi_weights *weights = NULL;
-    REQUIRE_OK(build("gpt2:layers=4,hidden=64,heads=4,vocabulary=300,positions=100",
-                     some_tokens, &network));
-    REQUIRE_OK(rpi_weights_create(network.graph, network.loss, &weights));
-    rpi_network_initialise(&network, weights, 3);
-    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
-        const rpi_weight *weight = rpi_weights_find(weights, wanted[i].name);
-        REQUIRE(weight);
-        const float *values = rpi_weights_values(weights) + weight->first;
-        double sum = 0, squares = 0, count = (double)weight->count;
-        for (int64_t e = 0; e < weight->count; e++) {
-            sum += (double)values[e];
-            squares += (double)values[e] * (double)values[e];
-        }
-        double mean = sum / count, deviation = sqrt(fabs(squares / count - mean * mean));
-        CHECK_MSG(fabs(mean - wanted[i].mean) < 1e-3, "%s: mean %g", wanted[i].name, mean);
-        CHECK_MSG(fabs(deviation - wanted[i].deviation) < 0.05 * wanted[i].deviation + 1e-9,
-                  "%s: deviation %g", wanted[i].name, deviation);
-    }
-    rpi_weights_destroy(weights);
-    rpi_network_close(&network);
+    check_start("gpt2:layers=4,hidden=64,heads=4,vocabulary=300,positions=100", wanted);
+}
+
+static void llama_starts_as_published(void) {
+    static const start wanted[] = {
+        {"model.embed_tokens.weight", 0, 0.02},
+        {"model.layers.0.input_layernorm.weight", 1, 0},
+        {"model.layers.1.self_attn.k_proj.weight", 0, 0.02},
+        {"model.layers.0.self_attn.o_proj.weight", 0, 0.02},
+        {"model.layers.1.mlp.down_proj.weight", 0, 0.02},
+        {"model.norm.weight", 1, 0},
+        {"lm_head.weight", 0, 0.02},
+        {0},
+    };
+    check_start("llama:layers=2,hidden=64,heads=4,kv-heads=2,vocabulary=300", wanted);
 }
 
 static void initial_values_follow_their_rules(void) {
@@ -239,7 +269,7 @@ static void mistakes_are_named(void) {
     } bad[] = {
         {"resnet19", "did you mean 'resnet1"},
         {"transformer", "there are mlp, resnet20, resnet18, resnet34, resnet50, resnet101, "
-                        "resnet152, gpt2"},
+                        "resnet152, gpt2, llama"},
         {"mlp:width=3", "does not take 'width'"},
         {"mlp:hidden=0", "'0' is no width"},
         {"mlp:hidden=3y", "not like 512x256"},
@@ -252,10 +282,30 @@ static void mistakes_are_named(void) {
         {"resnet20:stem=small", "does not take 'stem'"},
         {"gpt2:huge", "does not take 'huge'; sizes: medium, large, xl; options: layers=12"},
         {"gpt2:layers=0", "model gpt2: layers: "},
+        {"llama:30b", "does not take '30b'; sizes: 7b, 13b, 70b, smol; options: layers=12"},
+        {"llama:heads=7", "hidden=768 is no multiple of heads=7"},
+        {"llama:hidden=30,heads=10", "are 3 a head; rotary positions need an even number"},
+        {"llama:heads=1", "are 768 a head; rotary positions need an even number of 256"},
+        {"llama:kv-heads=5", "kv-heads=5 is no divisor of heads=12"},
+        {"llama:tied=perhaps", "model llama: tied: "},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         rpi_network network;
         CHECK_FAILS(build(bad[i].text, IMAGES(1, 28, 28, 10), &network), INVALID, bad[i].part);
+    }
+}
+
+static void data_that_do_not_fit_are_named(void) {
+    static const char *const models[] = {"gpt2:vocabulary=300,positions=100",
+                                         "llama:vocabulary=300,positions=100"};
+    for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
+        rpi_network network;
+        rpi_data_shape longer = {.sequence = 101}, wider = {.sequence = 8, .vocabulary = 301};
+        CHECK_FAILS(build(models[i], longer, &network), INVALID,
+                    "the model has 100 positions: use --seq-length 100 or less, or "
+                    "positions=101");
+        CHECK_FAILS(build(models[i], wider, &network), INVALID,
+                    "a vocabulary of 301 tokens, the model one of 300: use vocabulary=301");
     }
 }
 
@@ -279,9 +329,11 @@ CASES({"parameters are counted", parameters_are_counted},
       {"names are torchvision's", names_are_torchvisions},
       {"ResNets have their tensors", resnets_have_their_tensors},
       {"residuals may start at zero", residuals_may_start_at_zero},
-      {"GPT-2 has its sizes", gpt2_has_its_sizes},
+      {"decoders have their sizes", decoders_have_their_sizes},
       {"GPT-2 starts as published", gpt2_starts_as_published},
+      {"LLaMA starts as published", llama_starts_as_published},
       {"initial values follow their rules", initial_values_follow_their_rules},
       {"what is small travels exact", what_is_small_travels_exact},
       {"mistakes are named", mistakes_are_named},
+      {"data that do not fit are named", data_that_do_not_fit_are_named},
       {"memory that runs out is reported", memory_that_runs_out_is_reported})

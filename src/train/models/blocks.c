@@ -60,7 +60,7 @@ rpi_value_id rpi_block_conv(rpi_builder *builder, const char *name, rpi_value_id
 }
 
 static rpi_value_id declare_vector(rpi_builder *builder, const char *name, const char *part,
-                                   int count, rpi_init_rule init, bool is_state) {
+                                   int64_t count, rpi_init_rule init, bool is_state) {
     char text[LONGEST_NAME];
     return rpi_declare(builder, (rpi_parameter){.name = join(text, name, part),
                                                 .shape = {1, {count}},
@@ -89,15 +89,33 @@ rpi_value_id rpi_block_layer_norm(rpi_builder *builder, const char *name, rpi_va
                           (rpi_norm_attributes){.epsilon = epsilon});
 }
 
+rpi_value_id rpi_block_rms_norm(rpi_builder *builder, const char *name, rpi_value_id x,
+                                int64_t width, float epsilon) {
+    rpi_value_id scale = declare_vector(builder, name, "weight", width, RPI_INIT_ONES, false);
+    return rpi_rms_norm(builder->graph, name, x, scale,
+                        (rpi_norm_attributes){.epsilon = epsilon});
+}
+
+rpi_value_id rpi_block_table(rpi_builder *builder, const char *name, int64_t rows,
+                             int64_t width, double spread) {
+    return rpi_declare(builder, (rpi_parameter){.name = name,
+                                                .shape = {2, {rows, width}},
+                                                .decay_group = RPI_DECAY_WEIGHT,
+                                                .init = RPI_INIT_NORMAL,
+                                                .spread = spread});
+}
+
+rpi_value_id rpi_block_projection(rpi_builder *builder, const char *name, rpi_value_id x,
+                                  int64_t in, int64_t out, double spread) {
+    char text[LONGEST_NAME];
+    rpi_value_id weight = rpi_block_table(builder, join(text, name, "weight"), out, in, spread);
+    return rpi_linear(builder->graph, name, x, weight, RPI_NO_VALUE);
+}
+
 rpi_value_id rpi_block_normal_linear(rpi_builder *builder, const char *name, rpi_value_id x,
                                      int in, int out, double spread) {
     char text[LONGEST_NAME];
-    rpi_value_id weight =
-        rpi_declare(builder, (rpi_parameter){.name = join(text, name, "weight"),
-                                             .shape = {2, {out, in}},
-                                             .decay_group = RPI_DECAY_WEIGHT,
-                                             .init = RPI_INIT_NORMAL,
-                                             .spread = spread});
+    rpi_value_id weight = rpi_block_table(builder, join(text, name, "weight"), out, in, spread);
     rpi_value_id bias = declare_vector(builder, name, "bias", out, RPI_INIT_ZEROS, false);
     return rpi_linear(builder->graph, name, x, weight, bias);
 }
@@ -118,4 +136,19 @@ rpi_value_id rpi_block_linear(rpi_builder *builder, const char *name, rpi_value_
                                                              .init = RPI_INIT_UNIFORM,
                                                              .spread = bound});
     return rpi_linear(builder->graph, name, x, weight, bias);
+}
+
+rp_status rpi_check_tokens(const rpi_data_shape *shape, int64_t vocabulary, int64_t positions) {
+    if (shape->sequence > positions)
+        return RP_FAIL(INVALID,
+                       "sequences of %d tokens, and the model has %lld positions: use "
+                       "--seq-length %lld or less, or positions=%d",
+                       shape->sequence, (long long)positions, (long long)positions,
+                       shape->sequence);
+    if (shape->vocabulary > vocabulary)
+        return RP_FAIL(INVALID,
+                       "the data have a vocabulary of %d tokens, the model one of %lld: use "
+                       "vocabulary=%d",
+                       shape->vocabulary, (long long)vocabulary, shape->vocabulary);
+    return RP_OK;
 }

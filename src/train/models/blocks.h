@@ -4,6 +4,7 @@
 #ifndef RPI_TRAIN_BLOCKS_H
 #define RPI_TRAIN_BLOCKS_H
 
+#include "train/data/data_shape.h"
 #include "train/models/parameter.h"
 
 typedef struct rpi_builder {
@@ -32,8 +33,20 @@ rpi_value_id rpi_block_linear(rpi_builder *builder, const char *name, rpi_value_
  * the bias 0. */
 rpi_value_id rpi_block_normal_linear(rpi_builder *builder, const char *name, rpi_value_id x,
                                      int in, int out, double spread);
+/* The same without a bias. */
+rpi_value_id rpi_block_projection(rpi_builder *builder, const char *name, rpi_value_id x,
+                                  int64_t in, int64_t out, double spread);
+/* A row for each token, or place: `name` (rows x width), normal of a given deviation. */
+rpi_value_id rpi_block_table(rpi_builder *builder, const char *name, int64_t rows,
+                             int64_t width, double spread);
+/* name.weight 1, of `width`. */
+rpi_value_id rpi_block_rms_norm(rpi_builder *builder, const char *name, rpi_value_id x,
+                                int64_t width, float epsilon);
 /* name.weight 1, name.bias 0, each of `width`. */
 rpi_value_id rpi_block_layer_norm(rpi_builder *builder, const char *name, rpi_value_id x,
                                   int width, float epsilon);
+
+/* Does a model of so many tokens and positions take the data? RP_INVALID says what to do. */
+rp_status rpi_check_tokens(const rpi_data_shape *shape, int64_t vocabulary, int64_t positions);
 
 #endif

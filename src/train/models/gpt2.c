@@ -77,32 +77,12 @@ static rpi_value_id feed_forward(rpi_builder *b, const gpt2_options *o, int laye
                                    spread_out);
 }
 
-static rpi_value_id declare_table(rpi_builder *b, const char *name, int64_t rows,
-                                  int64_t width) {
-    return rpi_declare(b, (rpi_parameter){.name = name,
-                                          .shape = {2, {rows, width}},
-                                          .decay_group = RPI_DECAY_WEIGHT,
-                                          .init = RPI_INIT_NORMAL,
-                                          .spread = SPREAD});
-}
-
 /* Do width and heads, and the data, fit? */
 static rp_status check(const gpt2_options *o, const rpi_data_shape *shape) {
     if (o->hidden % o->heads)
         return RP_FAIL(INVALID, "hidden=%lld is no multiple of heads=%lld",
                        (long long)o->hidden, (long long)o->heads);
-    if (shape->sequence > o->positions)
-        return RP_FAIL(INVALID,
-                       "sequences of %d tokens, and the model has %lld positions: use "
-                       "--seq-length %lld or less, or positions=%d",
-                       shape->sequence, (long long)o->positions, (long long)o->positions,
-                       shape->sequence);
-    if (shape->vocabulary > o->vocabulary)
-        return RP_FAIL(INVALID,
-                       "the data have a vocabulary of %d tokens, the model one of %lld: use "
-                       "vocabulary=%d",
-                       shape->vocabulary, (long long)o->vocabulary, shape->vocabulary);
-    return RP_OK;
+    return rpi_check_tokens(shape, o->vocabulary, o->positions);
 }
 
 static rpi_value_id build(rpi_builder *b, const void *chosen, const rpi_data_shape *shape,
@@ -111,8 +91,8 @@ static rpi_value_id build(rpi_builder *b, const void *chosen, const rpi_data_sha
     double spread_out = SPREAD / sqrt(2 * (double)o->layers);
     rp_status status = check(o, shape);
     if (status != RP_OK) rpi_graph_fail(b->graph, status, "%s", rp_last_error()->message);
-    rpi_value_id wte = declare_table(b, "wte.weight", o->vocabulary, o->hidden);
-    rpi_value_id wpe = declare_table(b, "wpe.weight", o->positions, o->hidden);
+    rpi_value_id wte = rpi_block_table(b, "wte.weight", o->vocabulary, o->hidden, SPREAD);
+    rpi_value_id wpe = rpi_block_table(b, "wpe.weight", o->positions, o->hidden, SPREAD);
     rpi_value_id x = rpi_embedding(b->graph, "wte", tokens, wte);
     x = rpi_position_embedding(b->graph, "wpe", x, wpe);
     for (int layer = 0; layer < o->layers; layer++) {

@@ -1,0 +1,173 @@
+/* LLaMA: a decoder of transformer blocks that normalise first, without biases.
+ *
+ *     x = tokens' rows of embed_tokens
+ *     for each layer:
+ *         y = rms_norm(x)
+ *         x = x + o_proj(attention(turn(q_proj(y)), turn(k_proj(y)), v_proj(y)))      causal
+ *         y = rms_norm(x)
+ *         x = x + down_proj(silu(gate_proj(y)) up_proj(y))
+ *     logits = lm_head(rms_norm(x))                  tied: the table of tokens once more
+ *
+ * turn: rotary positions (Su et al., "RoFormer", 2021), the halves of a head as in Hugging
+ * Face's files. With kv-heads less than heads, queries side by side share keys and values
+ * (Ainslie et al., "GQA", 2023). Touvron et al., "LLaMA: open and efficient foundation language
+ * models", 2023. Names are those of Hugging Face's files. Weights start normal with deviation
+ * 0.02. */
+#include "train/models/model.h"
+
+#include "base/status.h"
+#include "engine/layers.h"
+
+#include <stdio.h>
+
+extern const rpi_model rpi_model_llama;
+
+enum { LONGEST_NAME = 64, LARGEST_HEAD = 256 };
+#define SPREAD  0.02
+#define EPSILON 1e-5f
+
+typedef struct llama_options {
+    int64_t layers, hidden, heads, kv_heads, intermediate, vocabulary, positions;
+    double rope_base;
+    bool tied;
+} llama_options;
+
+#define NUMBER(name, field, fallback, least, most, help)                                       \
+    RPI_MODEL_OPTION(name, RPI_OPTION_COUNT, offsetof(llama_options, field), fallback, least,  \
+                     most, "N", help, NULL)
+static const rpi_option options[] = {
+    NUMBER("layers", layers, "12", 1, 1000, "blocks"),
+    NUMBER("hidden", hidden, "768", 1, 65536, "width of a token"),
+    NUMBER("heads", heads, "12", 1, 1024, "of attention, which share the width"),
+    NUMBER("kv-heads", kv_heads, "0", 0, 1024, "of keys and values; 0: as many as heads"),
+    NUMBER("intermediate", intermediate, "0", 0, 1048576,
+           "width inside of a block; 0: 8/3 of hidden, up to a multiple of 256"),
+    NUMBER("vocabulary", vocabulary, "32000", 1, 16777216, "tokens that there are"),
+    NUMBER("positions", positions, "2048", 1, 1048576, "the longest sequence"),
+    RPI_MODEL_OPTION("rope-base", RPI_OPTION_REAL, offsetof(llama_options, rope_base), "10000",
+                     1, 1e9, "BASE", "of the rotary positions' angles", NULL),
+    RPI_MODEL_OPTION("tied", RPI_OPTION_FLAG, offsetof(llama_options, tied), "off", 0, 0,
+                     "on|off", "the head is the table of tokens", NULL),
+    {0},
+};
+
+/* LLaMA-2's, and SmolLM2-135M. */
+static const rpi_model_size sizes[] = {
+    {"7b", "layers=32,hidden=4096,heads=32,positions=4096"},
+    {"13b", "layers=40,hidden=5120,heads=40,positions=4096"},
+    {"70b", "layers=80,hidden=8192,heads=64,kv-heads=8,intermediate=28672,positions=4096"},
+    {"smol", "layers=30,hidden=576,heads=9,kv-heads=3,vocabulary=49152,positions=8192,"
+             "rope-base=100000,tied=on"},
+    {0},
+};
+
+/* The options with what they leave open filled in, and what a layer needs beside them. */
+typedef struct decoder {
+    rpi_builder *b;
+    llama_options o;
+    int64_t head; /* width of one */
+} decoder;
+
+static const char *part_of(char text[LONGEST_NAME], int layer, const char *part) {
+    snprintf(text, LONGEST_NAME, "model.layers.%d.%s", layer, part);
+    return text;
+}
+
+static rpi_value_id norm(const decoder *d, int layer, const char *part, rpi_value_id x) {
+    char name[LONGEST_NAME];
+    return rpi_block_rms_norm(d->b, part_of(name, layer, part), x, d->o.hidden, EPSILON);
+}
+
+static rpi_value_id project(const decoder *d, int layer, const char *part, rpi_value_id x,
+                            int64_t in, int64_t out) {
+    char name[LONGEST_NAME];
+    return rpi_block_projection(d->b, part_of(name, layer, part), x, in, out, SPREAD);
+}
+
+static rpi_value_id turn(const decoder *d, int layer, const char *part, rpi_value_id x,
+                         int64_t heads) {
+    char name[LONGEST_NAME];
+    rpi_rope_attributes rope = {.heads = (int)heads, .base = d->o.rope_base};
+    return rpi_rope(d->b->graph, part_of(name, layer, part), x, rope);
+}
+
+static rpi_value_id attend(const decoder *d, int layer, rpi_value_id x) {
+    char name[LONGEST_NAME];
+    const llama_options *o = &d->o;
+    int64_t width = o->heads * d->head, kv_width = o->kv_heads * d->head;
+    x = norm(d, layer, "input_layernorm", x);
+    rpi_value_id q = project(d, layer, "self_attn.q_proj", x, o->hidden, width);
+    rpi_value_id k = project(d, layer, "self_attn.k_proj", x, o->hidden, kv_width);
+    rpi_value_id v = project(d, layer, "self_attn.v_proj", x, o->hidden, kv_width);
+    q = turn(d, layer, "self_attn.q_rope", q, o->heads);
+    k = turn(d, layer, "self_attn.k_rope", k, o->kv_heads);
+    rpi_attention_attributes heads = {
+        .heads = (int)o->heads, .kv_heads = (int)o->kv_heads, .causal = true};
+    x = rpi_attention(d->b->graph, part_of(name, layer, "self_attn"), q, k, v, RPI_NO_VALUE,
+                      heads);
+    return project(d, layer, "self_attn.o_proj", x, width, o->hidden);
+}
+
+static rpi_value_id feed_forward(const decoder *d, int layer, rpi_value_id x) {
+    char name[LONGEST_NAME];
+    int64_t hidden = d->o.hidden, inside = d->o.intermediate;
+    x = norm(d, layer, "post_attention_layernorm", x);
+    rpi_value_id gate = project(d, layer, "mlp.gate_proj", x, hidden, inside);
+    rpi_value_id up = project(d, layer, "mlp.up_proj", x, hidden, inside);
+    x = rpi_swiglu(d->b->graph, part_of(name, layer, "mlp.swiglu"), gate, up);
+    return project(d, layer, "mlp.down_proj", x, inside, hidden);
+}
+
+static void fill_in(llama_options *o) {
+    int64_t multiple = 256, wide = (8 * o->hidden + 2) / 3;
+    if (!o->kv_heads) o->kv_heads = o->heads;
+    if (!o->intermediate) o->intermediate = (wide + multiple - 1) / multiple * multiple;
+}
+
+/* Do width and heads, and the data, fit? */
+static rp_status check(const llama_options *o, const rpi_data_shape *shape) {
+    long long hidden = o->hidden, heads = o->heads;
+    if (hidden % heads)
+        return RP_FAIL(INVALID, "hidden=%lld is no multiple of heads=%lld", hidden, heads);
+    if (hidden / heads % 2 || hidden / heads > LARGEST_HEAD)
+        return RP_FAIL(INVALID,
+                       "hidden=%lld over heads=%lld are %lld a head; rotary positions need an "
+                       "even number of %d at most",
+                       hidden, heads, hidden / heads, LARGEST_HEAD);
+    if (heads % o->kv_heads)
+        return RP_FAIL(INVALID, "kv-heads=%lld is no divisor of heads=%lld",
+                       (long long)o->kv_heads, heads);
+    return rpi_check_tokens(shape, o->vocabulary, o->positions);
+}
+
+static rpi_value_id build(rpi_builder *b, const void *chosen, const rpi_data_shape *shape,
+                          rpi_value_id tokens) {
+    decoder d = {.b = b, .o = *(const llama_options *)chosen};
+    fill_in(&d.o);
+    d.head = d.o.hidden / d.o.heads;
+    rp_status status = check(&d.o, shape);
+    if (status != RP_OK) rpi_graph_fail(b->graph, status, "%s", rp_last_error()->message);
+    rpi_value_id table =
+        rpi_block_table(b, "model.embed_tokens.weight", d.o.vocabulary, d.o.hidden, SPREAD);
+    rpi_value_id x = rpi_embedding(b->graph, "model.embed_tokens", tokens, table);
+    for (int layer = 0; layer < d.o.layers; layer++) {
+        char name[LONGEST_NAME];
+        rpi_value_id y = attend(&d, layer, x);
+        x = rpi_add(b->graph, part_of(name, layer, "self_attn.add"), x, y);
+        y = feed_forward(&d, layer, x);
+        x = rpi_add(b->graph, part_of(name, layer, "mlp.add"), x, y);
+    }
+    x = rpi_block_rms_norm(b, "model.norm", x, d.o.hidden, EPSILON);
+    if (d.o.tied) return rpi_linear(b->graph, "lm_head", x, table, RPI_NO_VALUE);
+    return rpi_block_projection(b, "lm_head", x, d.o.hidden, d.o.vocabulary, SPREAD);
+}
+
+const rpi_model rpi_model_llama = {
+    .name = "llama",
+    .summary = "LLaMA, a decoder with rotary positions and gated units (134M parameters as it "
+               "stands)",
+    .task = "language-model",
+    .options = options,
+    .sizes = sizes,
+    .build = build,
+};

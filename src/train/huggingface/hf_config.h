@@ -1,0 +1,21 @@
+/* config.json of a Hugging Face folder: what model it is, and how large. */
+#ifndef RPI_TRAIN_HF_CONFIG_H
+#define RPI_TRAIN_HF_CONFIG_H
+
+#include "train/huggingface/hf_family.h"
+#include "train/models/model.h"
+
+/* The model of a folder as redpoll train --model takes it ("gpt2:layers=12,..."). RP_NOT_FOUND:
+ * no config.json there; RP_CORRUPT: damaged, or a key is missing; RP_INVALID: an architecture
+ * that we do not have, or a variant of it. Messages name file and key. */
+rp_status rpi_hf_config_read(const char *folder, char model[RPI_MODEL_TEXT],
+                             const rpi_hf_family **out_family);
+
+/* The text of config.json for such a model; free with rpi_free(). */
+rp_status rpi_hf_config_text(const rpi_hf_family *family, const rpi_model_choice *choice,
+                             char **out_text);
+
+/* The value of a model's option that is a whole number; 0: there is none such. */
+int64_t rpi_hf_option_value(const rpi_model_choice *choice, const char *name);
+
+#endif

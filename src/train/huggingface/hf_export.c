@@ -1,0 +1,274 @@
+#include "train/huggingface/hf_export.h"
+
+#include "base/folder.h"
+#include "base/memory.h"
+#include "base/regular_file.h"
+#include "base/status.h"
+#include "train/checkpoint/safetensors.h"
+#include "train/data/token_data.h"
+#include "train/data/token_file.h"
+#include "train/huggingface/hf_config.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MOST_TOKENIZER_BYTES = 256 << 20, MOST_FILES = 4, PATH_BYTES = RPI_PATH_BYTES + 128 };
+
+typedef struct export {
+    char folder[RPI_PATH_BYTES], aside[RPI_PATH_BYTES + 64]; /* the second is made first */
+    const char *files[MOST_FILES];                           /* written aside */
+    int file_count;
+    rpi_safetensors *run;
+    rpi_model_choice choice;
+    const rpi_hf_family *family;
+    rpi_named_tensor *tensors; /* those of the run, under names of theirs */
+    char(*names)[RPI_HF_NAME + 32];
+    int count;
+}
+export;
+
+/* ---- the run ---- */
+
+static rp_status open_run(const char *folder, export *e) {
+    char path[RPI_PATH_BYTES];
+    if (snprintf(path, sizeof path, "%s/model.safetensors", folder) >= (int)sizeof path)
+        return RP_FAIL(INVALID, "--from: the path %.100s... is too long", folder);
+    rp_status status = rpi_safetensors_open(path, &e->run);
+    if (status == RP_NOT_FOUND)
+        return RP_FAIL(NOT_FOUND,
+                       "%s is missing: there is no run; name the folder that redpoll train "
+                       "--out was given",
+                       path);
+    RP_TRY(status);
+    const char *model = rpi_safetensors_metadata(e->run, "model");
+    if (!rpi_safetensors_is_verified(e->run) || !model)
+        return RP_FAIL(CORRUPT, "%s is no checkpoint of redpoll", path);
+    RP_TRY(rpi_model_parse(model, &e->choice));
+    return rpi_hf_family_of_model(e->choice.model->name, &e->family);
+}
+
+static void transpose(const float *from, int64_t rows, int64_t columns, float *to) {
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t c = 0; c < columns; c++) to[c * rows + r] = from[r * columns + c];
+}
+
+/* Turn rows into columns. */
+static rp_status turn(rpi_named_tensor *tensor) {
+    float *turned = NULL;
+    int64_t rows = tensor->shape.size[0], columns = tensor->shape.size[1];
+    RP_TRY(rpi_alloc_array((size_t)rpi_shape_count(&tensor->shape), sizeof *turned,
+                           tensor->name, &turned));
+    transpose(tensor->data, rows, columns, turned);
+    rpi_free((void *)tensor->data);
+    tensor->data = turned;
+    tensor->shape = (rpi_shape){2, {columns, rows}};
+    return RP_OK;
+}
+
+static rp_status add_tensor(export *e, const rpi_named_tensor *ours) {
+    char theirs[RPI_HF_NAME];
+    const rpi_hf_tensor *row = rpi_hf_tensor_find(e->family, ours->name, theirs);
+    if (!row || ours->dtype != RP_F32 || (row->transposed && ours->shape.dims != 2))
+        return RP_FAIL(INTERNAL, "%s has no name in Hugging Face folders", ours->name);
+    float *values = NULL;
+    RP_TRY(rpi_alloc_array((size_t)rpi_shape_count(&ours->shape), sizeof *values, ours->name,
+                           &values));
+    rpi_named_tensor *tensor = &e->tensors[e->count];
+    snprintf(e->names[e->count], sizeof e->names[0], "%s%s", e->family->prefix, theirs);
+    *tensor = (rpi_named_tensor){e->names[e->count], RP_F32, ours->shape, values};
+    e->count++;
+    RP_TRY(rpi_safetensors_read_finite(e->run, ours->name, &ours->shape, values));
+    return row->transposed ? turn(tensor) : RP_OK;
+}
+
+/* Parameters; what else a checkpoint holds is for the next step of training. */
+static rp_status read_tensors(export *e) {
+    static const char optimizer[] = "optimizer.";
+    int all = rpi_safetensors_count(e->run);
+    RP_TRY(rpi_alloc_array((size_t)all, sizeof *e->tensors, "tensors", &e->tensors));
+    RP_TRY(rpi_alloc_array((size_t)all, sizeof *e->names, "names", &e->names));
+    for (int i = 0; i < all; i++) {
+        const rpi_named_tensor *tensor = rpi_safetensors_at(e->run, i);
+        if (strncmp(tensor->name, optimizer, sizeof optimizer - 1) == 0) continue;
+        RP_TRY(add_tensor(e, tensor));
+    }
+    return RP_OK;
+}
+
+/* ---- the folder ---- */
+
+/* As "." and ".." are in every folder. */
+static rp_status check_folder(const export *e, bool overwrite) {
+    DIR *stream = opendir(e->folder);
+    if (!stream && errno == ENOENT) return RP_OK;
+    if (!stream) return RP_FAIL_ERRNO(INVALID, "--to: cannot open the folder %s", e->folder);
+    int entries = 0;
+    while (readdir(stream)) entries++;
+    closedir(stream);
+    if (entries <= 2 || overwrite) return RP_OK;
+    return RP_FAIL(INVALID,
+                   "%s holds something already: choose another folder, or replace its files "
+                   "with --overwrite",
+                   e->folder);
+}
+
+/* Without slashes at its end, beside which another name can stand. */
+static rp_status take_folder(const char *folder, export *e) {
+    size_t length = strlen(folder);
+    while (length > 1 && folder[length - 1] == '/') length--;
+    if (length == 0 || length + 64 > sizeof e->folder)
+        return RP_FAIL(INVALID, "--to: hf:FOLDER, a path of 1 to %d bytes",
+                       RPI_PATH_BYTES - 64);
+    snprintf(e->folder, sizeof e->folder, "%.*s", (int)length, folder);
+    snprintf(e->aside, sizeof e->aside, "%s.partial-%ld", e->folder, (long)getpid());
+    return RP_OK;
+}
+
+static void path_in(const char *folder, const char *name, char path[PATH_BYTES]) {
+    snprintf(path, PATH_BYTES, "%s/%s", folder, name);
+}
+
+static rp_status write_text(export *e, const char *name, const char *text, size_t bytes) {
+    char path[PATH_BYTES];
+    rpi_replacement file;
+    path_in(e->aside, name, path);
+    RP_TRY(rpi_replacement_open(path, &file));
+    rp_status status = fwrite(text, 1, bytes, file.stream) == bytes
+                           ? RP_OK
+                           : RP_FAIL_ERRNO(IO, "cannot write %s", path);
+    RP_TRY(rpi_replacement_close(&file, status));
+    e->files[e->file_count++] = name;
+    return RP_OK;
+}
+
+static rp_status write_config(export *e) {
+    char *text = NULL;
+    RP_TRY(rpi_hf_config_text(e->family, &e->choice, &text));
+    rp_status status = write_text(e, "config.json", text, strlen(text));
+    rpi_free(text);
+    return status;
+}
+
+static rp_status write_weights(export *e) {
+    static const rpi_metadata metadata[] = {{"format", "pt"}};
+    static const char name[] = "model.safetensors";
+    char path[PATH_BYTES];
+    path_in(e->aside, name, path);
+    RP_TRY(rpi_safetensors_write(path, e->tensors, e->count, metadata, 1));
+    e->files[e->file_count++] = name;
+    return RP_OK;
+}
+
+/* ---- the tokenizer ---- */
+
+/* The tokenizer.json beside the data of the run. */
+static rp_status read_tokenizer(const export *e, char **out_text, size_t *out_bytes) {
+    const char *data = rpi_safetensors_metadata(e->run, "data");
+    rpi_token_data tokens;
+    rpi_token_file *file = NULL;
+    if (!data) return RP_FAIL(NOT_FOUND, "the run does not name its data");
+    RP_TRY(rpi_token_data_parse(data, &tokens));
+    RP_TRY(rpi_token_file_open(tokens.train, &file));
+    rp_status status =
+        file->tokenizer_json
+            ? rpi_regular_file_read(file->tokenizer_json, MOST_TOKENIZER_BYTES, out_text,
+                                    out_bytes)
+            : RP_FAIL(NOT_FOUND, "there is none beside the tokens of %s", tokens.train);
+    rpi_token_file_close(file);
+    return status;
+}
+
+static rp_status write_tokenizer(export *e, rpi_hf_exported *result) {
+    char *text = NULL, config[128];
+    size_t bytes = 0;
+    if (read_tokenizer(e, &text, &bytes) != RP_OK) {
+        snprintf(result->note, sizeof result->note, "no tokenizer.json: %s",
+                 rp_last_error()->message);
+        return RP_OK;
+    }
+    int length = snprintf(config, sizeof config,
+                          "{\"tokenizer_class\": \"PreTrainedTokenizerFast\", "
+                          "\"model_max_length\": %lld}\n",
+                          (long long)rpi_hf_option_value(&e->choice, "positions"));
+    rp_status status = write_text(e, "tokenizer.json", text, bytes);
+    rpi_free(text);
+    if (status == RP_OK)
+        status = write_text(e, "tokenizer_config.json", config, (size_t)length);
+    result->has_tokenizer = status == RP_OK;
+    return status;
+}
+
+/* ---- all of it ---- */
+
+static void remove_aside(const export *e) {
+    char path[PATH_BYTES];
+    for (int i = 0; i < e->file_count; i++) {
+        path_in(e->aside, e->files[i], path);
+        unlink(path);
+    }
+    rmdir(e->aside);
+}
+
+/* A folder that is not there, or is empty, is replaced as a whole; else file by file, config
+ * last. */
+static rp_status publish(const export *e) {
+    char from[PATH_BYTES], to[PATH_BYTES];
+    if (rename(e->aside, e->folder) == 0) return RP_OK;
+    if (access(e->folder, F_OK) != 0)
+        return RP_FAIL_ERRNO(IO, "cannot make the folder %s", e->folder);
+    for (int i = 0; i < e->file_count; i++) {
+        path_in(e->aside, e->files[i], from);
+        path_in(e->folder, e->files[i], to);
+        if (rename(from, to) != 0) return RP_FAIL_ERRNO(IO, "cannot replace %s", to);
+    }
+    rmdir(e->aside);
+    return RP_OK;
+}
+
+static rp_status write_all(export *e, rpi_hf_exported *result) {
+    RP_TRY(rpi_folder_make(e->aside));
+    rp_status status = write_weights(e);
+    if (status == RP_OK) status = write_tokenizer(e, result);
+    if (status == RP_OK) status = write_config(e);
+    if (status == RP_OK) status = publish(e);
+    rpi_kept_error why;
+    if (status == RP_OK) return RP_OK;
+    rpi_error_keep(&why);
+    remove_aside(e);
+    rpi_error_put_back(&why);
+    return status;
+}
+
+static rp_status export_run(const char *run, const char *folder, bool overwrite, export *e,
+                            rpi_hf_exported *result) {
+    RP_TRY(take_folder(folder, e));
+    RP_TRY(open_run(run, e));
+    RP_TRY(check_folder(e, overwrite));
+    RP_TRY(read_tensors(e));
+    RP_TRY(write_all(e, result));
+    const char *step = rpi_safetensors_metadata(e->run, "step");
+    result->step = step ? strtoll(step, NULL, 10) : 0;
+    result->architecture = e->family->architecture;
+    for (int i = 0; i < e->count; i++)
+        result->parameters += rpi_shape_count(&e->tensors[i].shape);
+    return RP_OK;
+}
+
+rp_status rpi_hf_export(const char *run, const char *folder, bool overwrite,
+                        rpi_hf_exported *out_exported) {
+    export *e = NULL;
+    rpi_hf_exported result = {0};
+    RP_TRY(rpi_alloc(sizeof *e, "an export", &e));
+    rp_status status = export_run(run, folder, overwrite, e, &result);
+    for (int i = 0; i < e->count; i++) rpi_free((void *)e->tensors[i].data);
+    rpi_free(e->tensors);
+    rpi_free(e->names);
+    rpi_safetensors_close(e->run);
+    rpi_free(e);
+    if (status == RP_OK) *out_exported = result;
+    return status;
+}

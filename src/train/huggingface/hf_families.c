@@ -1,0 +1,97 @@
+#include "train/huggingface/hf_family.h"
+
+#include "base/status.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+extern const rpi_hf_family rpi_hf_gpt2;
+
+static const rpi_hf_family *const families[] = {
+    &rpi_hf_gpt2,
+};
+enum { FAMILIES = sizeof families / sizeof families[0] };
+
+/* "gpt2, llama" */
+static const char *names(const char *(*name_of)(const rpi_hf_family *), char text[256]) {
+    size_t used = 0;
+    text[0] = '\0';
+    for (int i = 0; i < FAMILIES && used < 200; i++)
+        used += (size_t)snprintf(text + used, 256 - used, "%s%s", i ? ", " : "",
+                                 name_of(families[i]));
+    return text;
+}
+
+static const char *model_of(const rpi_hf_family *family) {
+    return family->model;
+}
+
+static const char *type_of(const rpi_hf_family *family) {
+    return family->model_type;
+}
+
+rp_status rpi_hf_family_of_model(const char *model, const rpi_hf_family **out_family) {
+    char text[256];
+    for (int i = 0; i < FAMILIES; i++) {
+        if (strcmp(families[i]->model, model) != 0) continue;
+        *out_family = families[i];
+        return RP_OK;
+    }
+    return RP_FAIL(INVALID, "model %s has no names in Hugging Face folders; there are: %s",
+                   model, names(model_of, text));
+}
+
+rp_status rpi_hf_family_of_type(const char *model_type, const rpi_hf_family **out_family) {
+    char text[256];
+    for (int i = 0; i < FAMILIES; i++) {
+        if (strcmp(families[i]->model_type, model_type) != 0) continue;
+        *out_family = families[i];
+        return RP_OK;
+    }
+    return RP_FAIL(INVALID, "model_type '%s' is not known; there are: %s", model_type,
+                   names(type_of, text));
+}
+
+/* Does a name follow a pattern, whose '*' is a number? *out_number is its digits. */
+static bool follows(const char *pattern, const char *name, const char **out_number) {
+    *out_number = NULL;
+    for (; *pattern; pattern++) {
+        if (*pattern != '*') {
+            if (*name++ != *pattern) return false;
+            continue;
+        }
+        *out_number = name;
+        if (!isdigit((unsigned char)*name)) return false;
+        while (isdigit((unsigned char)*name)) name++;
+    }
+    return *name == '\0';
+}
+
+/* The pattern with digits in the place of its '*'. */
+static void put_number(const char *pattern, const char *digits, char name[RPI_HF_NAME]) {
+    const char *star = strchr(pattern, '*');
+    if (!star)
+        snprintf(name, RPI_HF_NAME, "%s", pattern);
+    else
+        snprintf(name, RPI_HF_NAME, "%.*s%.*s%s", (int)(star - pattern), pattern,
+                 (int)strspn(digits, "0123456789"), digits, star + 1);
+}
+
+const rpi_hf_tensor *rpi_hf_tensor_find(const rpi_hf_family *family, const char *ours,
+                                        char theirs[RPI_HF_NAME]) {
+    for (const rpi_hf_tensor *t = family->tensors; t->ours; t++) {
+        const char *number = NULL;
+        if (!follows(t->ours, ours, &number)) continue;
+        put_number(t->theirs, number, theirs);
+        return t;
+    }
+    return NULL;
+}
+
+bool rpi_hf_tensor_is_ignored(const rpi_hf_family *family, const char *theirs) {
+    const char *number = NULL;
+    for (const char *const *name = family->ignored; *name; name++)
+        if (follows(*name, theirs, &number)) return true;
+    return false;
+}

@@ -1,0 +1,131 @@
+"""Hugging Face folders: what `redpoll export` writes opens elsewhere with the same loss."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+COMMAND = Path(os.environ["REDPOLL_BUILD"]) / "src" / "cli" / "redpoll"
+TEXT = "In the beginning was the seed, and the finch. "
+SEQUENCE, HEADS, LAYERS, WIDTH = 24, 4, 2, 32
+MODEL = f"gpt2:layers={LAYERS},hidden={WIDTH},heads={HEADS},vocabulary=300,positions=40"
+Tensors = dict[str, torch.Tensor]
+
+
+def redpoll(*words: object) -> str:
+    done = subprocess.run(
+        [COMMAND, *map(str, words)], check=True, capture_output=True, text=True, timeout=300
+    )
+    return done.stdout
+
+
+def windows(path: Path) -> torch.Tensor:
+    """All windows of a file of tokens, as redpoll cuts them."""
+    ids = np.fromfile(f"{path}.ds", dtype="<u2").astype(np.int64)
+    count = len(ids) // (SEQUENCE + 1)
+    return torch.from_numpy(ids[: count * (SEQUENCE + 1)]).view(count, SEQUENCE + 1)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run whose held-out samples are those that it learns from."""
+    folder = tmp_path_factory.mktemp("hf")
+    (folder / "text.txt").write_text(TEXT * 200)
+    text = folder / "text"
+    tokenize = ["data", "tokenize", "--tokenizer", "train:bpe=300", "--in", folder / "text.txt"]
+    redpoll(*tokenize, "--out", text)
+    recipe = ["--seq-length", SEQUENCE, "--steps", 30, "--optimizer", "adamw", "--lr", "1e-2"]
+    data = f"tokens:{text},validation={text}"
+    redpoll("train", "--model", MODEL, "--data", data, *recipe, "--out", folder / "run")
+    return folder
+
+
+def evaluation(folder: Path) -> dict[str, Any]:
+    lines = map(json.loads, (folder / "run" / "metrics.jsonl").read_text().splitlines())
+    return [line for line in lines if "test_loss" in line][-1]
+
+
+def export(folder: Path, to: Path) -> Path:
+    said = redpoll("export", "--from", folder / "run", "--to", f"hf:{to}")
+    assert said.startswith("GPT2LMHeadModel of "), said
+    return to
+
+
+def read_tensors(path: Path) -> Tensors:
+    raw = path.read_bytes()
+    length = int.from_bytes(raw[:8], "little")
+    header = json.loads(raw[8 : 8 + length])
+    found = {}
+    for name, entry in header.items():
+        if name == "__metadata__":
+            continue
+        begin, end = (8 + length + offset for offset in entry["data_offsets"])
+        values = np.frombuffer(raw[begin:end], dtype="<f4").reshape(entry["shape"]).copy()
+        found[name] = torch.from_numpy(values)
+    return found
+
+
+def gpt2(p: Tensors, ids: torch.Tensor, heads: int) -> torch.Tensor:
+    """GPT2LMHeadModel by the names and layouts of its files: weights are inputs x outputs."""
+
+    def norm(name: str, x: torch.Tensor) -> torch.Tensor:
+        weight, bias = p[f"transformer.{name}.weight"], p[f"transformer.{name}.bias"]
+        return F.layer_norm(x, x.shape[-1:], weight, bias, 1e-5)
+
+    def conv1d(name: str, x: torch.Tensor) -> torch.Tensor:
+        return x @ p[f"transformer.{name}.weight"] + p[f"transformer.{name}.bias"]
+
+    wte = p["transformer.wte.weight"]
+    x = wte[ids] + p["transformer.wpe.weight"][: ids.shape[1]]
+    for layer in range(LAYERS):
+        h = f"h.{layer}"
+        parts = conv1d(f"{h}.attn.c_attn", norm(f"{h}.ln_1", x)).split(x.shape[-1], dim=2)
+        q, k, v = (part.unflatten(2, (heads, -1)).transpose(1, 2) for part in parts)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2)
+        x = x + conv1d(f"{h}.attn.c_proj", y)
+        y = conv1d(f"{h}.mlp.c_fc", norm(f"{h}.ln_2", x))
+        x = x + conv1d(f"{h}.mlp.c_proj", F.gelu(y, approximate="tanh"))
+    return norm("ln_f", x) @ wte.T
+
+
+def loss_of(logits: torch.Tensor, rows: torch.Tensor) -> float:
+    return F.cross_entropy(logits.flatten(0, 1), rows[:, 1:].flatten()).item()
+
+
+def test_an_export_has_the_loss_of_its_run(run: Path, tmp_path: Path) -> None:
+    to = export(run, tmp_path / "out")
+    config = json.loads((to / "config.json").read_text())
+    assert config["architectures"] == ["GPT2LMHeadModel"]
+    assert (config["n_layer"], config["n_head"], config["n_embd"]) == (LAYERS, HEADS, WIDTH)
+    assert config["eos_token_id"] is None  # 50256 is beyond this vocabulary
+    rows = windows(run / "text")
+    logits = gpt2(read_tensors(to / "model.safetensors"), rows[:, :-1], config["n_head"])
+    assert loss_of(logits, rows) == pytest.approx(evaluation(run)["test_loss"], abs=1e-4)
+
+
+def test_transformers_opens_an_export(run: Path, tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    to = export(run, tmp_path / "out")
+    model, report = transformers.GPT2LMHeadModel.from_pretrained(to, output_loading_info=True)
+    for key in ("missing_keys", "unexpected_keys", "mismatched_keys"):
+        assert not report[key], (key, report[key])
+    rows = windows(run / "text")
+    with torch.no_grad():
+        logits = model.eval()(rows[:, :-1]).logits
+    assert loss_of(logits, rows) == pytest.approx(evaluation(run)["test_loss"], abs=1e-4)
+
+
+def test_transformers_opens_its_tokenizer(run: Path, tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(export(run, tmp_path / "out"))
+    ids = tokenizer(TEXT * 3)["input_ids"]
+    ids = ids[: 2 * len(ids) // 3]  # how it ends depends on what follows
+    assert ids == windows(run / "text").flatten().tolist()[: len(ids)]

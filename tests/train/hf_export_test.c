@@ -1,0 +1,172 @@
+/* A run as a Hugging Face folder: names, transposes, and nothing half-written. */
+#include "train/huggingface/hf_export.h"
+
+#include "harness/check.h"
+#include "train/checkpoint/safetensors.h"
+#include "train/data/token_writer.h"
+#include "train/huggingface/hf_config.h"
+#include "train_ranks.h"
+
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { LAYERS = 2, HIDDEN = 8, VOCABULARY = 257, POSITIONS = 20 };
+static const char model[] = "gpt2:layers=2,hidden=8,heads=2,vocabulary=257,positions=20";
+
+static const char *text_data(void) {
+    static char data[700];
+    char path[600];
+    if (data[0]) return data;
+    rpi_tokenizer *tokenizer = NULL;
+    rpi_token_writer *writer = NULL;
+    uint32_t ids[400];
+    for (uint32_t i = 0; i < 400; i++) ids[i] = (i * i) % 256;
+    snprintf(path, sizeof path, "%s/text", check_folder());
+    CHECK_OK(rpi_tokenizer_open("byte", &tokenizer));
+    CHECK_OK(rpi_token_writer_open(path, tokenizer, &writer));
+    CHECK_OK(rpi_token_writer_add(writer, ids, 400));
+    CHECK_OK(rpi_token_writer_close(writer, RP_OK));
+    rpi_tokenizer_close(tokenizer);
+    snprintf(data, sizeof data, "tokens:%s", path);
+    return data;
+}
+
+/* A run of one step. */
+static const char *gpt2_run(void) {
+    static char folder[600];
+    if (folder[0]) return folder;
+    rpi_train_options options = ranks_options();
+    options.model = model;
+    options.data = text_data();
+    options.train_images = options.test_images = 0;
+    options.seq_length = 16;
+    options.global_batch_size = 4;
+    options.optimizer = "adamw";
+    options.steps = 1;
+    options.eval = false;
+    snprintf(folder, sizeof folder, "%s", ranks_folder("run"));
+    options.out = folder;
+    CHECK_OK(ranks_train(&options, 1, NULL));
+    return folder;
+}
+
+static float *elements(const rpi_safetensors *file, const char *name, rpi_shape shape) {
+    float *values = calloc((size_t)rpi_shape_count(&shape), sizeof *values);
+    if (values) CHECK_OK(rpi_safetensors_read(file, name, RP_F32, &shape, values));
+    return values;
+}
+
+static void open_both(const char *to, rpi_safetensors **run, rpi_safetensors **exported) {
+    CHECK_OK(rpi_safetensors_open(ranks_path(gpt2_run(), "model.safetensors"), run));
+    CHECK_OK(rpi_safetensors_open(ranks_path(to, "model.safetensors"), exported));
+}
+
+static void names_and_transposes_are_those_of_transformers(void) {
+    const char *to = ranks_folder("hf");
+    rpi_hf_exported done;
+    rpi_safetensors *run = NULL, *exported = NULL;
+    REQUIRE_OK(rpi_hf_export(gpt2_run(), to, false, &done));
+    CHECK(strcmp(done.architecture, "GPT2LMHeadModel") == 0);
+    CHECK_EQ(done.step, 1);
+    CHECK_EQ(done.parameters, HIDDEN * (VOCABULARY + POSITIONS) + 2 * HIDDEN +
+                                  LAYERS * (12 * HIDDEN * HIDDEN + 13 * HIDDEN));
+    open_both(to, &run, &exported);
+    REQUIRE(run && exported);
+    CHECK_EQ(rpi_safetensors_count(exported), 4 + 12 * LAYERS); /* no head, no optimizer */
+    CHECK(strcmp(rpi_safetensors_metadata(exported, "format"), "pt") == 0);
+    float *ours = elements(run, "h.1.attn.c_attn.weight", (rpi_shape){2, {3 * HIDDEN, HIDDEN}});
+    float *theirs = elements(exported, "transformer.h.1.attn.c_attn.weight",
+                             (rpi_shape){2, {HIDDEN, 3 * HIDDEN}});
+    for (int out = 0; out < 3 * HIDDEN; out++)
+        for (int in = 0; in < HIDDEN; in++)
+            CHECK_NEAR(theirs[in * 3 * HIDDEN + out], ours[out * HIDDEN + in], 0);
+    float *table = elements(run, "wte.weight", (rpi_shape){2, {VOCABULARY, HIDDEN}});
+    float *same =
+        elements(exported, "transformer.wte.weight", (rpi_shape){2, {VOCABULARY, HIDDEN}});
+    for (int i = 0; i < VOCABULARY * HIDDEN; i++) CHECK_NEAR(same[i], table[i], 0);
+    free(ours), free(theirs), free(table), free(same);
+    rpi_safetensors_close(run);
+    rpi_safetensors_close(exported);
+}
+
+static void the_config_gives_the_model_back(void) {
+    rpi_hf_exported done;
+    char back[RPI_MODEL_TEXT];
+    const rpi_hf_family *family = NULL;
+    const char *to = ranks_folder("config");
+    REQUIRE_OK(rpi_hf_export(gpt2_run(), to, false, &done));
+    REQUIRE_OK(rpi_hf_config_read(to, back, &family));
+    CHECK_MSG(strcmp(back, model) == 0, "%s", back);
+    CHECK(strstr(done.note, "no tokenizer.json: there is none beside the tokens of "));
+}
+
+static void no_entry_is_left(const char *folder) {
+    char command[1400];
+    snprintf(command, sizeof command, "ls -d '%s' '%s'.partial-* 2>/dev/null | grep -q .",
+             folder, folder);
+    CHECK_MSG(system(command) != 0, "something is left of %s", folder);
+}
+
+static void what_cannot_be_exported_is_told(void) {
+    rpi_hf_exported done;
+    const char *to = ranks_folder("none");
+    CHECK_FAILS(rpi_hf_export(ranks_folder("nowhere"), to, false, &done), NOT_FOUND,
+                "nowhere/model.safetensors is missing: there is no run");
+    rpi_train_options options = ranks_options();
+    options.steps = 1;
+    options.out = ranks_folder("mlp");
+    REQUIRE_OK(ranks_train(&options, 1, NULL));
+    CHECK_FAILS(rpi_hf_export(options.out, to, false, &done), INVALID,
+                "model mlp has no names in Hugging Face folders; there are: gpt2");
+    no_entry_is_left(to);
+}
+
+static void put(const char *folder, const char *name) {
+    mkdir(folder, 0777);
+    FILE *stream = fopen(ranks_path(folder, name), "w");
+    if (stream) fputs("mine", stream), fclose(stream);
+}
+
+static void a_folder_that_holds_something_is_kept(void) {
+    rpi_hf_exported done;
+    char to[600], mine[600];
+    snprintf(to, sizeof to, "%s", ranks_folder("kept"));
+    put(to, "config.json");
+    put(to, "notes.txt");
+    CHECK_FAILS(rpi_hf_export(gpt2_run(), to, false, &done), INVALID,
+                "kept holds something already: choose another folder, or replace its files "
+                "with --overwrite");
+    CHECK(access(ranks_path(to, "model.safetensors"), F_OK) != 0);
+    CHECK_OK(rpi_hf_export(gpt2_run(), to, true, &done));
+    const rpi_hf_family *family = NULL;
+    CHECK_OK(rpi_hf_config_read(to, mine, &family));
+    CHECK(access(ranks_path(to, "notes.txt"), F_OK) == 0);
+    CHECK(access(ranks_path(to, "model.safetensors"), F_OK) == 0);
+    snprintf(mine, sizeof mine, "%s/", ranks_folder("empty"));
+    mkdir(mine, 0777);
+    CHECK_OK(rpi_hf_export(gpt2_run(), mine, false, &done));
+    CHECK(access(ranks_path(mine, "config.json"), F_OK) == 0);
+}
+
+static void a_full_disk_leaves_nothing(void) {
+    if (access("/dev/full", W_OK) != 0) {
+        check_skip("no /dev/full here");
+        return;
+    }
+    rpi_hf_exported done;
+    char to[600], aside[700];
+    snprintf(to, sizeof to, "%s", ranks_folder("full"));
+    snprintf(aside, sizeof aside, "%s.partial-%ld", to, (long)getpid());
+    REQUIRE(mkdir(aside, 0777) == 0);
+    REQUIRE(symlink("/dev/full", ranks_path(aside, "model.safetensors.tmp")) == 0);
+    CHECK_FAILS(rpi_hf_export(gpt2_run(), to, false, &done), IO, "model.safetensors");
+    no_entry_is_left(to);
+}
+
+CASES({"names and transposes are those of transformers",
+       names_and_transposes_are_those_of_transformers},
+      {"the config gives the model back", the_config_gives_the_model_back},
+      {"what cannot be exported is told", what_cannot_be_exported_is_told},
+      {"a folder that holds something is kept", a_folder_that_holds_something_is_kept},
+      {"a full disk leaves nothing", a_full_disk_leaves_nothing})

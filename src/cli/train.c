@@ -12,6 +12,7 @@
 #include "net/join.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/run_settings.h"
+#include "train/huggingface/hf_config.h"
 #include "train/train.h"
 #include "train/train_codec.h"
 
@@ -26,8 +27,9 @@ typedef struct settings {
     rpi_world_settings world;
     rpi_train_options train;
     const char *config;
-    char folder[256];   /* chosen for a run without --out */
-    char changes[4096]; /* lines: what a run that goes on does differently */
+    char model[RPI_MODEL_TEXT]; /* of a Hugging Face folder */
+    char folder[256];           /* chosen for a run without --out */
+    char changes[4096];         /* lines: what a run that goes on does differently */
 } settings;
 
 /* Ranks that are told to end may finish a step over a slow link, and save. */
@@ -40,7 +42,8 @@ static const rpi_option options[] = {
      "YAML with the keys below; the command line wins", NULL},
     {"model", NULL, "model.name", RPI_OPTION_TEXT, FIELD(model), "resnet18", 0, 0, "MODEL",
      "mlp, resnet20, resnet18, 34, 50, 101 or 152, gpt2 or llama; with options as "
-     "mlp:hidden=512x256 (redpoll info lists them)",
+     "mlp:hidden=512x256 (redpoll info lists them); or hf:FOLDER, a Hugging Face checkpoint to "
+     "go on from",
      NULL},
     {"data", NULL, "data.dataset", RPI_OPTION_TEXT, FIELD(data), "fashion-mnist", 0, 0, "NAME",
      "fashion-mnist, idx, synthetic, or tokens:PATH[,validation=PATH or 5%]", NULL},
@@ -230,6 +233,19 @@ static rp_status take_over(settings *s, const settings *said, sources *from, int
     return choose_ranks(s, said, rpi_run_settings_world(from->recorded));
 }
 
+/* What model a Hugging Face folder holds: a run is of this model and starts from its weights,
+ * and goes on without the folder. */
+static rp_status open_model(settings *s) {
+    const rpi_hf_family *family = NULL;
+    if (strncmp(s->train.model, "hf:", 3) != 0) return RP_OK;
+    const char *folder = s->train.model + 3;
+    if (!*folder) return RP_FAIL(INVALID, "--model: hf:FOLDER, and the folder is missing");
+    RP_TRY(rpi_hf_config_read(folder, s->model, &family));
+    s->train.weights = folder;
+    s->train.model = s->model;
+    return RP_OK;
+}
+
 static rp_status read_settings(int argc, char **argv, settings *s, sources *from,
                                bool *wants_help) {
     settings scratch = {0}, said = {0}; /* without defaults */
@@ -244,6 +260,7 @@ static rp_status read_settings(int argc, char **argv, settings *s, sources *from
         RP_TRY(take_over(s, &said, from, argc, argv));
     else
         RP_TRY(apply_words(from, argc, argv, s));
+    RP_TRY(open_model(s));
     s->train.table = options;
     s->train.target = s;
     s->world.progress_thread = true;
@@ -448,7 +465,9 @@ const rpi_command rpi_command_train = {
                 "  redpoll train --config examples/fashion-mnist.yaml\n"
                 "  redpoll train --model mlp --data synthetic --epochs 3 --lr 0.05\n"
                 "  redpoll train --model gpt2 --data tokens:data/kjv --seq-length 256 -n 2 \\\n"
-                "      --optimizer adamw --lr 6e-4 --clip 1 --accumulate 4 --codec q4\n",
+                "      --optimizer adamw --lr 6e-4 --clip 1 --accumulate 4 --codec q4\n"
+                "  redpoll train --model hf:models/gpt2 --data tokens:data/kjv \\\n"
+                "      --optimizer adamw --lr 2e-5\n",
     .options = options,
     .run = run,
 };

@@ -10,6 +10,8 @@
 /* What a user chooses. Texts are borrowed for the run. */
 typedef struct rpi_train_options {
     const char *model, *data, *data_dir;
+    const char *weights; /* a Hugging Face folder of this model that parameters start from, or
+                            NULL: by their rules; without meaning when the run resumes */
     int64_t train_images, test_images; /* of synthetic data; 0: its own choice */
     int64_t seq_length;                /* tokens that a model sees at once; 0: 256 */
     int64_t steps, epochs;             /* steps 0: as many as `epochs` (0: 1) have */

@@ -2,6 +2,7 @@
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/run_folder.h"
 #include "train/data/dataset.h"
+#include "train/huggingface/hf_weights.h"
 #include "train/train_codec.h"
 
 #include <stdio.h>
@@ -115,5 +116,6 @@ rp_status rpi_train_check_files(const rpi_train_options *options) {
     RP_TRY(rpi_dataset_probe(
         options->data,
         &(rpi_dataset_options){.folder = options->data_dir, .sequence = options->seq_length}));
-    return options->resume ? rpi_checkpoint_check(options) : RP_OK;
+    if (options->resume) return rpi_checkpoint_check(options);
+    return options->weights ? rpi_hf_check(options->weights) : RP_OK;
 }

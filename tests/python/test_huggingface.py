@@ -129,3 +129,42 @@ def test_transformers_opens_its_tokenizer(run: Path, tmp_path: Path) -> None:
     ids = tokenizer(TEXT * 3)["input_ids"]
     ids = ids[: 2 * len(ids) // 3]  # how it ends depends on what follows
     assert ids == windows(run / "text").flatten().tolist()[: len(ids)]
+
+
+def train_from(folder: Path, data: Path, out: Path, *words: object) -> tuple[float, str]:
+    """The loss of the first step, over all windows of the data, and what was printed."""
+    count = len(windows(data))
+    recipe = ["--seq-length", SEQUENCE, "--global-batch-size", 2 * (count // 2), "--steps", 1]
+    model = ["--model", f"hf:{folder}", "--data", f"tokens:{data},validation={data}"]
+    said = redpoll("train", *model, *recipe, "--lr", "1e-38", "--out", out, *words)
+    lines = map(json.loads, (out / "metrics.jsonl").read_text().splitlines())
+    return [line for line in lines if "test_loss" in line][-1]["test_loss"], said
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_an_export_is_trained_further(run: Path, tmp_path: Path, ranks: int) -> None:
+    to = export(run, tmp_path / "out")
+    loss, _ = train_from(to, run / "text", tmp_path / "next", "-n", ranks)
+    assert loss == pytest.approx(evaluation(run)["test_loss"], abs=1e-5)
+    # The run goes on without the folder.
+    (to / "config.json").unlink()
+    redpoll("train", "--resume", tmp_path / "next", "--steps", 2)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_a_folder_of_transformers_is_trained(run: Path, tmp_path: Path, dtype: str) -> None:
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(5)
+    config = transformers.GPT2Config(
+        n_layer=LAYERS, n_head=HEADS, n_embd=WIDTH, vocab_size=300, n_positions=40
+    )
+    config.bos_token_id = config.eos_token_id = 0
+    model = transformers.GPT2LMHeadModel(config).to(getattr(torch, dtype)).eval()
+    model.save_pretrained(tmp_path / "hf", max_shard_size="20KB")
+    assert (tmp_path / "hf" / "model.safetensors.index.json").exists()
+    rows = windows(run / "text")
+    with torch.no_grad():
+        wanted = loss_of(model.float()(rows[:, :-1]).logits, rows)
+    loss, said = train_from(tmp_path / "hf", run / "text", tmp_path / "next")
+    assert loss == pytest.approx(wanted, abs=1e-4)
+    assert "missing" not in said and "no use" not in said, said

@@ -32,10 +32,7 @@ static const char *text_data(void) {
     return data;
 }
 
-/* A run of one step. */
-static const char *gpt2_run(void) {
-    static char folder[600];
-    if (folder[0]) return folder;
+static rpi_train_options small(void) {
     rpi_train_options options = ranks_options();
     options.model = model;
     options.data = text_data();
@@ -45,6 +42,14 @@ static const char *gpt2_run(void) {
     options.optimizer = "adamw";
     options.steps = 1;
     options.eval = false;
+    return options;
+}
+
+/* A run of one step. */
+static const char *gpt2_run(void) {
+    static char folder[600];
+    if (folder[0]) return folder;
+    rpi_train_options options = small();
     snprintf(folder, sizeof folder, "%s", ranks_folder("run"));
     options.out = folder;
     CHECK_OK(ranks_train(&options, 1, NULL));
@@ -164,9 +169,36 @@ static void a_full_disk_leaves_nothing(void) {
     no_entry_is_left(to);
 }
 
+/* Two folders, which two ranks are given. */
+static rp_status train_from(void *context, rp_comm *comm) {
+    char(*folders)[600] = context;
+    rpi_train_options options = small();
+    rpi_train_result result;
+    options.weights = folders[rp_comm_rank(comm)];
+    return rpi_train(&options, comm, NULL, &result);
+}
+
+static void ranks_start_from_the_same_weights(void) {
+    static char folders[2][600];
+    rpi_hf_exported done;
+    rpi_train_options options = small();
+    options.seed = 2;
+    options.out = ranks_folder("other-run");
+    REQUIRE_OK(ranks_train(&options, 1, NULL));
+    for (int i = 0; i < 2; i++) {
+        snprintf(folders[i], sizeof folders[i], "%s", ranks_folder(i ? "second" : "first"));
+        REQUIRE_OK(rpi_hf_export(i ? options.out : gpt2_run(), folders[i], false, &done));
+    }
+    CHECK_FAILS(ranks_run(2, train_from, folders), MISMATCH,
+                "has other weights on rank 1 than on rank 0");
+    snprintf(folders[1], sizeof folders[1], "%s", folders[0]);
+    CHECK_OK(ranks_run(2, train_from, folders));
+}
+
 CASES({"names and transposes are those of transformers",
        names_and_transposes_are_those_of_transformers},
       {"the config gives the model back", the_config_gives_the_model_back},
       {"what cannot be exported is told", what_cannot_be_exported_is_told},
       {"a folder that holds something is kept", a_folder_that_holds_something_is_kept},
+      {"ranks start from the same weights", ranks_start_from_the_same_weights},
       {"a full disk leaves nothing", a_full_disk_leaves_nothing})

@@ -8,6 +8,7 @@
 #include "train/data/token_data.h"
 #include "train/data/token_file.h"
 #include "train/huggingface/hf_config.h"
+#include "train/huggingface/hf_weights.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -51,18 +52,13 @@ static rp_status open_run(const char *folder, export *e) {
     return rpi_hf_family_of_model(e->choice.model->name, &e->family);
 }
 
-static void transpose(const float *from, int64_t rows, int64_t columns, float *to) {
-    for (int64_t r = 0; r < rows; r++)
-        for (int64_t c = 0; c < columns; c++) to[c * rows + r] = from[r * columns + c];
-}
-
 /* Turn rows into columns. */
 static rp_status turn(rpi_named_tensor *tensor) {
     float *turned = NULL;
     int64_t rows = tensor->shape.size[0], columns = tensor->shape.size[1];
     RP_TRY(rpi_alloc_array((size_t)rpi_shape_count(&tensor->shape), sizeof *turned,
                            tensor->name, &turned));
-    transpose(tensor->data, rows, columns, turned);
+    rpi_hf_transpose(tensor->data, rows, columns, turned);
     rpi_free((void *)tensor->data);
     tensor->data = turned;
     tensor->shape = (rpi_shape){2, {columns, rows}};

@@ -1,0 +1,307 @@
+/* Hugging Face folders that are read: names, element types, shards, and what is wrong with
+ * them. */
+#include "train/huggingface/hf_config.h"
+#include "train/huggingface/hf_weights.h"
+
+#include "harness/check.h"
+#include "train/checkpoint/safetensors.h"
+
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { HIDDEN = 4, VOCABULARY = 8, POSITIONS = 6, MOST = HIDDEN * 4 * HIDDEN, TENSORS = 16 };
+
+static const char config[] =
+    "{\"architectures\":[\"GPT2LMHeadModel\"],\"model_type\":\"gpt2\",\"n_layer\":1,"
+    "\"n_embd\":4,\"n_head\":2,\"vocab_size\":8,\"n_positions\":6}";
+static const char model[] = "gpt2:layers=1,hidden=4,heads=2,vocabulary=8,positions=6";
+
+static const struct {
+    const char *name;
+    rpi_shape shape;
+} contents[TENSORS] = {
+    {"wte.weight", {2, {VOCABULARY, HIDDEN}}},
+    {"wpe.weight", {2, {POSITIONS, HIDDEN}}},
+    {"h.0.ln_1.weight", {1, {HIDDEN}}},
+    {"h.0.ln_1.bias", {1, {HIDDEN}}},
+    {"h.0.attn.c_attn.weight", {2, {HIDDEN, 3 * HIDDEN}}},
+    {"h.0.attn.c_attn.bias", {1, {3 * HIDDEN}}},
+    {"h.0.attn.c_proj.weight", {2, {HIDDEN, HIDDEN}}},
+    {"h.0.attn.c_proj.bias", {1, {HIDDEN}}},
+    {"h.0.ln_2.weight", {1, {HIDDEN}}},
+    {"h.0.ln_2.bias", {1, {HIDDEN}}},
+    {"h.0.mlp.c_fc.weight", {2, {HIDDEN, 4 * HIDDEN}}},
+    {"h.0.mlp.c_fc.bias", {1, {4 * HIDDEN}}},
+    {"h.0.mlp.c_proj.weight", {2, {4 * HIDDEN, HIDDEN}}},
+    {"h.0.mlp.c_proj.bias", {1, {HIDDEN}}},
+    {"ln_f.weight", {1, {HIDDEN}}},
+    {"ln_f.bias", {1, {HIDDEN}}},
+};
+
+/* Elements that every type holds exactly, others in each tensor. */
+static float element(int tensor, int index) {
+    return (float)(8 * tensor + index % 61) / 4;
+}
+
+/* A folder of this test. */
+static const char *folder_of(const char *name) {
+    static char path[700];
+    snprintf(path, sizeof path, "%s/%s", check_folder(), name);
+    mkdir(path, 0777);
+    return path;
+}
+
+static void write_text(const char *folder, const char *name, const char *text) {
+    char path[900];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *stream = fopen(path, "w");
+    if (stream) fputs(text, stream), fclose(stream);
+}
+
+static void fill(rp_dtype dtype, int tensor, void *out) {
+    for (int i = 0; i < MOST; i++) {
+        float value = element(tensor, i);
+        switch (dtype) {
+        case RP_F16: ((uint16_t *)out)[i] = rp_f32_to_f16(value); break;
+        case RP_BF16: ((uint16_t *)out)[i] = rp_f32_to_bf16(value); break;
+        case RP_F64: ((double *)out)[i] = (double)value; break;
+        default: ((float *)out)[i] = value; break;
+        }
+    }
+}
+
+/* The tensors [first, end) of the model, in one file; with a prefix, and another tensor. */
+typedef struct file_plan {
+    const char *name, *prefix;
+    int first, end;
+    rp_dtype dtype;
+    const char *extra;
+} file_plan;
+
+static void write_file(const char *folder, file_plan plan) {
+    static double memory[TENSORS][MOST];
+    static char names[TENSORS][200];
+    rpi_named_tensor tensors[TENSORS + 1];
+    char path[900];
+    int count = 0;
+    for (int t = plan.first; t < plan.end; t++, count++) {
+        fill(plan.dtype, t, memory[t]);
+        snprintf(names[t], sizeof names[t], "%s%s", plan.prefix, contents[t].name);
+        tensors[count] = (rpi_named_tensor){names[t], plan.dtype, contents[t].shape, memory[t]};
+    }
+    if (plan.extra)
+        tensors[count++] = (rpi_named_tensor){plan.extra, plan.dtype, {1, {4}}, memory[0]};
+    snprintf(path, sizeof path, "%s/%s", folder, plan.name);
+    CHECK_OK(rpi_safetensors_write(path, tensors, count, NULL, 0));
+}
+
+static const char single[] = "model.safetensors", prefix[] = "transformer.";
+
+typedef struct opened {
+    rpi_network network;
+    rpi_weights *weights;
+    char note[4096];
+} opened;
+
+static rp_status load(const char *folder, opened *o) {
+    rpi_data_shape shape = {.sequence = 4};
+    RP_TRY(rpi_network_build(model, &shape, &o->network));
+    RP_TRY(rpi_weights_create(o->network.graph, o->network.loss, &o->weights));
+    return rpi_hf_load(folder, &o->network, o->weights, o->note, sizeof o->note);
+}
+
+static void close_opened(opened *o) {
+    rpi_weights_destroy(o->weights);
+    rpi_network_close(&o->network);
+}
+
+static bool is_linear(const char *name) {
+    return strstr(name, "c_") && strstr(name, "weight");
+}
+
+static void check_tensor(const opened *o, int t) {
+    const rpi_weight *weight = rpi_weights_find(o->weights, contents[t].name);
+    REQUIRE(weight);
+    const float *values = rpi_weights_values(o->weights) + weight->first;
+    int rows = (int)contents[t].shape.size[0], columns = (int)contents[t].shape.size[1];
+    for (int i = 0; i < weight->count; i++) {
+        int from = is_linear(contents[t].name) ? i % rows * columns + i / rows : i;
+        CHECK_NEAR(values[i], element(t, from), 0);
+    }
+}
+
+static void check_loaded(const char *folder) {
+    opened o = {0};
+    CHECK_OK(load(folder, &o));
+    if (check_failures() == 0) {
+        CHECK_MSG(!o.note[0], "%s", o.note);
+        for (int t = 0; t < TENSORS; t++) check_tensor(&o, t);
+    }
+    close_opened(&o);
+}
+
+static void check_refused(const char *folder, rp_status wanted, const char *part) {
+    opened o = {0};
+    CHECK_EQ(load(folder, &o), wanted);
+    CHECK_MSG(strstr(rp_last_error()->message, part), "'%s' lacks '%s'",
+              rp_last_error()->message, part);
+    close_opened(&o);
+}
+
+static void every_type_is_read(void) {
+    static const rp_dtype dtypes[] = {RP_F32, RP_F16, RP_BF16, RP_F64};
+    for (int i = 0; i < 4; i++) {
+        const char *folder = folder_of(rp_dtype_name(dtypes[i]));
+        write_text(folder, "config.json", config);
+        write_file(folder, (file_plan){single, prefix, 0, TENSORS, dtypes[i], NULL});
+        check_loaded(folder);
+    }
+}
+
+/* Files of the bare model, and of an old writer who kept masks. */
+static void other_names_are_read(void) {
+    const char *folder = folder_of("bare");
+    write_text(folder, "config.json", config);
+    write_file(folder, (file_plan){single, "", 0, TENSORS, RP_F32, "h.0.attn.bias"});
+    check_loaded(folder);
+    folder = folder_of("head");
+    write_text(folder, "config.json", config);
+    write_file(folder, (file_plan){single, prefix, 0, TENSORS, RP_F32, "lm_head.weight"});
+    check_loaded(folder);
+}
+
+static void what_is_missing_or_left_over_is_told(void) {
+    opened o = {0};
+    const char *folder = folder_of("partial");
+    write_text(folder, "config.json", config);
+    write_file(folder, (file_plan){single, prefix, 1, 15, RP_F32, "score.weight"});
+    CHECK_OK(load(folder, &o));
+    CHECK_MSG(strstr(o.note, "2 of 16 tensors are missing in "), "%s", o.note);
+    CHECK_MSG(strstr(o.note, "and start anew: wte.weight, ln_f.bias; of no use to "), "%s",
+              o.note);
+    CHECK_MSG(strstr(o.note, "model gpt2 are 1 in "), "%s", o.note);
+    CHECK_MSG(strstr(o.note, "/partial: score.weight"), "%s", o.note);
+    close_opened(&o);
+    write_file(folder, (file_plan){single, "bert.", 0, TENSORS, RP_F32, NULL});
+    check_refused(folder, RP_CORRUPT,
+                  "holds no tensor of model gpt2, such as transformer.wte.weight");
+}
+
+/* ---- shards ---- */
+
+static const char index_name[] = "model.safetensors.index.json";
+
+/* `named`: the file that holds the second half, by the index. */
+static void write_index(const char *folder, const char *named) {
+    char text[4096] = "{\"metadata\":{\"total_size\":1},\"weight_map\":{";
+    for (int t = 0; t < TENSORS; t++) {
+        size_t used = strlen(text);
+        snprintf(text + used, sizeof text - used, "%s\"transformer.%s\":\"%s\"", t ? "," : "",
+                 contents[t].name, t < 8 ? "a.safetensors" : named);
+    }
+    size_t used = strlen(text);
+    snprintf(text + used, sizeof text - used, "}}");
+    write_text(folder, index_name, text);
+}
+
+static void shards_are_read_by_their_index(void) {
+    const char *folder = folder_of("shards");
+    write_text(folder, "config.json", config);
+    check_refused(folder, RP_NOT_FOUND, "has neither model.safetensors nor");
+    write_text(folder, "pytorch_model.bin", "");
+    check_refused(folder, RP_NOT_FOUND, "save its pytorch_model.bin once more");
+    write_index(folder, "b.safetensors");
+    write_file(folder, (file_plan){"a.safetensors", prefix, 0, 8, RP_F32, NULL});
+    check_refused(folder, RP_NOT_FOUND,
+                  "b.safetensors is missing, which "); /* before anything is read */
+    write_file(folder, (file_plan){"b.safetensors", prefix, 9, TENSORS, RP_F32, NULL});
+    check_refused(folder, RP_CORRUPT, "b.safetensors holds no transformer.h.0.ln_2.weight");
+    write_file(folder, (file_plan){"b.safetensors", prefix, 8, TENSORS, RP_BF16, NULL});
+    check_loaded(folder);
+    write_index(folder, "../b.safetensors");
+    check_refused(folder, RP_CORRUPT, "no file beside it is named for transformer.h.0.ln_2");
+    write_text(folder, index_name, "{\"weight_map\":[]}");
+    check_refused(folder, RP_CORRUPT, "'weight_map' is missing");
+    write_text(folder, index_name, "{");
+    check_refused(folder, RP_CORRUPT, "index.json is no JSON");
+}
+
+/* ---- what is wrong ---- */
+
+static void a_bad_config_is_told(void) {
+    static const char sizes[] = "\"n_layer\":1,\"n_embd\":4,\"n_head\":2,\"vocab_size\":8,";
+    static const struct {
+        const char *begin, *end, *part;
+        rp_status status;
+    } rows[] = {
+        {"{", "", "config.json is no JSON", RP_CORRUPT},
+        {"[", "1]", "config.json is no JSON", RP_CORRUPT},
+        {"{", "\"n_positions\":6}", "config.json: 'model_type' is missing", RP_CORRUPT},
+        {"{\"model_type\":\"mamba\",", "\"n_positions\":6}",
+         "config.json: model_type 'mamba' is not known; there are: gpt2", RP_INVALID},
+        {"{\"model_type\":\"gpt2\",", "\"x\":6}", "config.json: 'n_positions' is missing",
+         RP_CORRUPT},
+        {"{\"model_type\":\"gpt2\",", "\"n_positions\":\"6\"}",
+         "config.json: 'n_positions' is no whole number above 0", RP_CORRUPT},
+        {"{\"model_type\":\"gpt2\",", "\"n_positions\":1.5}", "is no whole number", RP_CORRUPT},
+        {"{\"model_type\":\"gpt2\",", "\"n_positions\":9e8}", "positions", RP_INVALID},
+        {"{\"model_type\":\"gpt2\",\"activation_function\":\"relu\",", "\"n_positions\":6}",
+         "'activation_function' is \"relu\"; model gpt2 has only \"gelu_new\" or", RP_INVALID},
+        {"{\"model_type\":\"gpt2\",\"n_inner\":8,", "\"n_positions\":6}", "'n_inner' is 8",
+         RP_INVALID},
+        {"{\"model_type\":\"gpt2\",\"tie_word_embeddings\":false,", "\"n_positions\":6}",
+         "'tie_word_embeddings' is false; model gpt2 has only true", RP_INVALID},
+        {"{\"model_type\":\"gpt2\",\"n_inner\":16,", "\"n_positions\":6}", NULL, RP_OK},
+        {"{\"model_type\":\"gpt2\",\"layer_norm_epsilon\":0.00001,", "\"n_positions\":6}", NULL,
+         RP_OK},
+    };
+    const char *folder = folder_of("config");
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char text[600], found[RPI_MODEL_TEXT];
+        const rpi_hf_family *family = NULL;
+        snprintf(text, sizeof text, "%s%s%s", rows[i].begin, sizes, rows[i].end);
+        write_text(folder, "config.json", text);
+        rp_status status = rpi_hf_config_read(folder, found, &family);
+        CHECK_MSG(status == rows[i].status, "row %zu: %s", i, rp_status_name(status));
+        if (status == RP_OK)
+            CHECK_MSG(strcmp(found, model) == 0, "%s", found);
+        else if (rows[i].part)
+            CHECK_MSG(strstr(rp_last_error()->message, rows[i].part), "'%s' lacks '%s'",
+                      rp_last_error()->message, rows[i].part);
+    }
+    CHECK_FAILS(rpi_hf_config_read("nowhere", (char[RPI_MODEL_TEXT]){0},
+                                   &(const rpi_hf_family *){NULL}),
+                NOT_FOUND, "nowhere/config.json is missing: a Hugging Face folder has");
+}
+
+/* One tensor in a file of its own. */
+static void write_one(const char *folder, rp_dtype dtype, rpi_shape shape, const void *data) {
+    char path[900];
+    snprintf(path, sizeof path, "%s/%s", folder, single);
+    rpi_named_tensor tensor = {"transformer.h.0.mlp.c_fc.weight", dtype, shape, data};
+    CHECK_OK(rpi_safetensors_write(path, &tensor, 1, NULL, 0));
+}
+
+static void a_bad_tensor_is_told(void) {
+    static float values[MOST];
+    const char *folder = folder_of("tensors");
+    write_text(folder, "config.json", config);
+    write_one(folder, RP_F32, (rpi_shape){2, {4 * HIDDEN, HIDDEN}}, values); /* ours */
+    check_refused(folder, RP_MISMATCH,
+                  "model.safetensors: transformer.h.0.mlp.c_fc.weight is ");
+    write_one(folder, RP_I32, (rpi_shape){2, {HIDDEN, 4 * HIDDEN}}, values);
+    check_refused(folder, RP_MISMATCH, "c_fc.weight is i32; f32, bf16, f16 and f64 can be");
+    values[5] = NAN;
+    write_one(folder, RP_F32, (rpi_shape){2, {HIDDEN, 4 * HIDDEN}}, values);
+    check_refused(folder, RP_CORRUPT, "element 5 of transformer.h.0.mlp.c_fc.weight is NaN");
+    write_text(folder, single, "short");
+    check_refused(folder, RP_CORRUPT, "model.safetensors is no safetensors file");
+}
+
+CASES({"every type is read", every_type_is_read},
+      {"other names are read", other_names_are_read},
+      {"what is missing or left over is told", what_is_missing_or_left_over_is_told},
+      {"shards are read by their index", shards_are_read_by_their_index},
+      {"a bad config is told", a_bad_config_is_told},
+      {"a bad tensor is told", a_bad_tensor_is_told})

@@ -57,7 +57,7 @@ static rp_status load_weights(run *r) {
     const char *folder = r->options->weights;
     char note[4096];
     if (!folder || r->options->resume) return RP_OK;
-    RP_TRY(rpi_hf_load(folder, &t->network, t->weights, note, sizeof note));
+    RP_TRY(rpi_hf_load(folder, &t->network, t->weights, true, note, sizeof note));
     if (note[0] && r->hooks->note) r->hooks->note(r->hooks->context, note);
     return check_weights(t);
 }

@@ -168,3 +168,47 @@ def test_a_folder_of_transformers_is_trained(run: Path, tmp_path: Path, dtype: s
     loss, said = train_from(tmp_path / "hf", run / "text", tmp_path / "next")
     assert loss == pytest.approx(wanted, abs=1e-4)
     assert "missing" not in said and "no use" not in said, said
+
+
+def test_an_evaluation_is_that_of_the_run(run: Path, tmp_path: Path) -> None:
+    wanted = evaluation(run)
+    for model in (run / "run", f"hf:{export(run, tmp_path / 'out')}"):
+        data = ["--data", f"tokens:{run / 'text'}", "--all", "--seq-length", SEQUENCE]
+        ways = [[], data] if isinstance(model, Path) else [data]
+        for words in ways:
+            seen = json.loads(redpoll("eval", "--model", model, "--json", *words))
+            assert seen["loss"] == pytest.approx(wanted["test_loss"], rel=1e-6)
+            assert seen["perplexity"] == pytest.approx(wanted["test_perplexity"], rel=1e-6)
+            assert seen["accuracy"] == pytest.approx(wanted["test_accuracy"], rel=1e-6)
+            assert seen["tokens"] == wanted["test_tokens"]
+            assert seen["model"] == MODEL
+
+
+def test_an_evaluation_of_images_is_that_of_the_run(tmp_path: Path) -> None:
+    data = ["--data", "synthetic", "--train-images", 200, "--test-images", 50, "--seed", 3]
+    redpoll(
+        "train", "--model", "resnet20:width=4", *data, "--steps", 3, "--out", tmp_path / "run"
+    )
+    wanted = evaluation(tmp_path)
+    seen = json.loads(redpoll("eval", "--model", tmp_path / "run", "--json"))
+    assert seen["loss"] == pytest.approx(wanted["test_loss"], rel=1e-6)
+    assert seen["images"] == wanted["test_images"] == 50
+    assert "perplexity" not in seen
+
+
+def test_what_cannot_be_evaluated_is_told(run: Path, tmp_path: Path) -> None:
+    to = export(run, tmp_path / "out")
+    tokens = f"tokens:{run / 'text'}"
+    for words, part in [
+        ([], "which model? --model RUN or --model hf:FOLDER"),
+        (["--model", tmp_path / "nowhere"], "there is no run"),
+        (["--model", f"hf:{to}"], "which data?"),
+        (["--model", f"hf:{tmp_path}", "--data", tokens], "config.json is missing"),
+        (["--model", f"hf:{to}", "--data", tokens], "use --seq-length 40 or less"),
+        (["--model", f"hf:{to}", "--data", "synthetic"], "learns from tokens"),
+        (["--model", f"hf:{to}", "--data", "synthetic", "--all"], "--all is for tokens:PATH"),
+    ]:
+        command = [COMMAND, "eval", *map(str, words)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert done.returncode in (1, 2), words
+        assert part in done.stderr, (words, done.stderr)

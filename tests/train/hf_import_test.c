@@ -108,7 +108,7 @@ static rp_status load(const char *folder, opened *o) {
     rpi_data_shape shape = {.sequence = 4};
     RP_TRY(rpi_network_build(model, &shape, &o->network));
     RP_TRY(rpi_weights_create(o->network.graph, o->network.loss, &o->weights));
-    return rpi_hf_load(folder, &o->network, o->weights, o->note, sizeof o->note);
+    return rpi_hf_load(folder, &o->network, o->weights, true, o->note, sizeof o->note);
 }
 
 static void close_opened(opened *o) {
@@ -181,6 +181,9 @@ static void what_is_missing_or_left_over_is_told(void) {
     CHECK_MSG(strstr(o.note, "and start anew: wte.weight, ln_f.bias; of no use to "), "%s",
               o.note);
     CHECK_MSG(strstr(o.note, "model gpt2 are 1 in "), "%s", o.note);
+    CHECK_FAILS(rpi_hf_load(folder, &o.network, o.weights, false, o.note, sizeof o.note),
+                CORRUPT, "/partial: wte.weight, ln_f.bias");
+    CHECK_OK(rpi_hf_load(folder, &o.network, o.weights, true, o.note, sizeof o.note));
     CHECK_MSG(strstr(o.note, "/partial: score.weight"), "%s", o.note);
     close_opened(&o);
     write_file(folder, (file_plan){single, "bert.", 0, TENSORS, RP_F32, NULL});

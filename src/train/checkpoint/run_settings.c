@@ -146,6 +146,15 @@ int rpi_run_settings_world(const rpi_run_settings *settings) {
     return settings->world;
 }
 
+const char *rpi_run_settings_text(const rpi_run_settings *settings, const char *name) {
+    return cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(settings->options, name));
+}
+
+double rpi_run_settings_number(const rpi_run_settings *settings, const char *name) {
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(settings->options, name);
+    return cJSON_IsNumber(item) ? item->valuedouble : 0;
+}
+
 rp_status rpi_run_settings_apply(const rpi_run_settings *settings, const rpi_option *table,
                                  void *target) {
     const cJSON *member;

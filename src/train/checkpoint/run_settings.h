@@ -21,6 +21,9 @@ void rpi_run_settings_free(rpi_run_settings *settings); /* NULL is fine */
  * know, or a value that it does not allow. */
 rp_status rpi_run_settings_apply(const rpi_run_settings *settings, const rpi_option *table,
                                  void *target);
+/* One of them, as it was recorded; NULL and 0: it is not there, or of another type. */
+const char *rpi_run_settings_text(const rpi_run_settings *settings, const char *name);
+double rpi_run_settings_number(const rpi_run_settings *settings, const char *name);
 /* The ranks it had. */
 int rpi_run_settings_world(const rpi_run_settings *settings);
 

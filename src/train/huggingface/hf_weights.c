@@ -284,14 +284,17 @@ static void list_left_over(const rpi_hf_weights *w, const rpi_hf_family *family,
 }
 
 rp_status rpi_hf_weights_load(const rpi_hf_weights *from, const rpi_hf_family *family,
-                              const rpi_network *network, rpi_weights *weights, char *note,
-                              size_t note_bytes) {
+                              const rpi_network *network, rpi_weights *weights, bool partial,
+                              char *note, size_t note_bytes) {
     name_list missing = {0}, left_over = {0};
     note[0] = '\0';
     RP_TRY(load_parameters(from, family, network, weights, &missing));
     if (missing.count == network->parameter_count)
         return RP_FAIL(CORRUPT, "%s holds no tensor of model %s, such as %s%s", from->folder,
                        family->model, family->prefix, family->tensors[0].theirs);
+    if (missing.count && !partial)
+        return RP_FAIL(CORRUPT, "%d of %d tensors are missing in %s: %s", missing.count,
+                       network->parameter_count, from->folder, missing.text);
     list_left_over(from, family, network, &left_over);
     int used = 0;
     if (missing.count)
@@ -306,7 +309,7 @@ rp_status rpi_hf_weights_load(const rpi_hf_weights *from, const rpi_hf_family *f
 }
 
 rp_status rpi_hf_load(const char *folder, const rpi_network *network, rpi_weights *weights,
-                      char *note, size_t note_bytes) {
+                      bool partial, char *note, size_t note_bytes) {
     char model[RPI_MODEL_TEXT];
     const rpi_hf_family *family = NULL;
     rpi_hf_weights *from = NULL;
@@ -314,7 +317,8 @@ rp_status rpi_hf_load(const char *folder, const rpi_network *network, rpi_weight
     if (strcmp(model, network->text) != 0)
         return RP_FAIL(MISMATCH, "%s holds the model %s, not %s", folder, model, network->text);
     RP_TRY(rpi_hf_weights_open(folder, &from));
-    rp_status status = rpi_hf_weights_load(from, family, network, weights, note, note_bytes);
+    rp_status status =
+        rpi_hf_weights_load(from, family, network, weights, partial, note, note_bytes);
     rpi_hf_weights_close(from);
     return status;
 }

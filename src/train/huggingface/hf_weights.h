@@ -18,12 +18,13 @@ void rpi_hf_weights_close(rpi_hf_weights *weights); /* NULL is fine */
  * RP_MISMATCH: a tensor of another shape or of no floats; RP_CORRUPT: NaN or infinity, or not
  * one tensor of this model. */
 rp_status rpi_hf_weights_load(const rpi_hf_weights *from, const rpi_hf_family *family,
-                              const rpi_network *network, rpi_weights *weights, char *note,
-                              size_t note_bytes);
+                              const rpi_network *network, rpi_weights *weights, bool partial,
+                              char *note, size_t note_bytes);
 
-/* All of it from a folder whose config.json is of that network's model. */
+/* All of it from a folder whose config.json is of that network's model. partial: tensors may be
+ * missing; else RP_CORRUPT lists them. */
 rp_status rpi_hf_load(const char *folder, const rpi_network *network, rpi_weights *weights,
-                      char *note, size_t note_bytes);
+                      bool partial, char *note, size_t note_bytes);
 /* From rows x columns to columns x rows. */
 void rpi_hf_transpose(const float *from, int64_t rows, int64_t columns, float *to);
 

@@ -1,0 +1,168 @@
+#include "train/eval_model.h"
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/checkpoint/run_settings.h"
+#include "train/checkpoint/safetensors.h"
+#include "train/data/token_data.h"
+#include "train/huggingface/hf_config.h"
+#include "train/huggingface/hf_weights.h"
+#include "train/trainer.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BATCH = 16 };
+
+typedef struct evaluator {
+    const rpi_eval_options *given;
+    rpi_eval_result *result;
+    rpi_train_options options;
+    rpi_safetensors *run; /* NULL: a Hugging Face folder */
+    rpi_run_settings *settings;
+    rp_comm *comm;
+    rpi_trainer trainer;
+} evaluator;
+
+/* ---- the model, and what is known of its data ---- */
+
+/* Those of a run whose settings are gone are what the user says. */
+static void take_settings(evaluator *e, const char *folder) {
+    rpi_train_options *o = &e->options;
+    if (rpi_run_settings_read(folder, &e->settings) != RP_OK) return;
+    double sequence = rpi_run_settings_number(e->settings, "seq-length");
+    if (!o->seq_length && sequence >= 1 && sequence <= 1 << 20)
+        o->seq_length = (int64_t)sequence;
+    if (e->given->data) return;
+    o->seed = (int64_t)rpi_run_settings_number(e->settings, "seed"); /* of synthetic data */
+    o->train_images = (int64_t)rpi_run_settings_number(e->settings, "train-images");
+    o->test_images = (int64_t)rpi_run_settings_number(e->settings, "test-images");
+    if (!o->data_dir) o->data_dir = rpi_run_settings_text(e->settings, "data-dir");
+}
+
+static rp_status open_run(evaluator *e, const char *folder) {
+    char path[RPI_PATH_BYTES];
+    rpi_checkpoint_path(folder, path, sizeof path);
+    rp_status status = rpi_safetensors_open(path, &e->run);
+    if (status == RP_NOT_FOUND)
+        return RP_FAIL(NOT_FOUND,
+                       "%s is missing: there is no run; name the folder that redpoll train "
+                       "--out was given, or hf:FOLDER",
+                       path);
+    RP_TRY(status);
+    const char *model = rpi_safetensors_metadata(e->run, "model");
+    const char *step = rpi_safetensors_metadata(e->run, "step");
+    if (!rpi_safetensors_is_verified(e->run) || !model || !step)
+        return RP_FAIL(CORRUPT, "%s is no checkpoint of redpoll", path);
+    snprintf(e->result->model, sizeof e->result->model, "%s", model);
+    e->result->step = strtoll(step, NULL, 10);
+    if (!e->options.data) e->options.data = rpi_safetensors_metadata(e->run, "data");
+    take_settings(e, folder);
+    return RP_OK;
+}
+
+static const char *hf_folder(const evaluator *e) {
+    const char *model = e->given->model;
+    return strncmp(model, "hf:", 3) == 0 ? model + 3 : NULL;
+}
+
+static rp_status open_model(evaluator *e) {
+    const rpi_hf_family *family = NULL;
+    e->result->step = -1;
+    if (hf_folder(e))
+        RP_TRY(rpi_hf_config_read(hf_folder(e), e->result->model, &family));
+    else
+        RP_TRY(open_run(e, e->given->model));
+    e->options.model = e->result->model;
+    if (!e->options.data) return RP_FAIL(INVALID, "which data? --data, as of redpoll train");
+    return RP_OK;
+}
+
+/* Held out are then the same tokens once more, which are all. */
+static rp_status choose_data(evaluator *e) {
+    rpi_token_data tokens;
+    char *data = e->result->data;
+    size_t room = sizeof e->result->data;
+    snprintf(data, room, "%s", e->options.data);
+    if (!e->given->all) return RP_OK;
+    if (strncmp(data, "tokens:", 7) != 0)
+        return RP_FAIL(INVALID, "--all is for tokens:PATH; --data %s has a test set", data);
+    RP_TRY(rpi_token_data_parse(e->options.data, &tokens));
+    snprintf(data, room, "tokens:%s,validation=%s", tokens.train, tokens.train);
+    return RP_OK;
+}
+
+static void set_options(evaluator *e) {
+    const rpi_eval_options *given = e->given;
+    e->options =
+        (rpi_train_options){.data = given->data,
+                            .data_dir = given->data_dir,
+                            .seq_length = given->seq_length,
+                            .steps = 1,
+                            .batch_size = given->batch_size ? given->batch_size : BATCH,
+                            .optimizer = "sgd",
+                            .lr = 1,
+                            .decay = "all",
+                            .lr_schedule = "constant",
+                            .strategy = "single",
+                            .codec = "fp32",
+                            .bucket_mb = 1,
+                            .backend = given->backend,
+                            .threads = given->threads,
+                            .eval_images = given->samples,
+                            .eval = true};
+}
+
+/* ---- parameters ---- */
+
+static rp_status load_run(evaluator *e) {
+    rpi_trainer *t = &e->trainer;
+    for (int i = 0; i < t->network.parameter_count; i++)
+        RP_TRY(rpi_safetensors_read_finite(e->run, t->network.parameters[i].name,
+                                           &t->network.parameters[i].shape,
+                                           rpi_network_elements(&t->network, t->weights, i)));
+    rpi_weights_changed(t->weights, 0, rpi_weights_count(t->weights));
+    return RP_OK;
+}
+
+static rp_status load(evaluator *e) {
+    if (!hf_folder(e)) return load_run(e);
+    return rpi_hf_load(hf_folder(e), &e->trainer.network, e->trainer.weights, false,
+                       e->result->note, sizeof e->result->note);
+}
+
+static rp_status evaluate(evaluator *e) {
+    rp_comm_options alone = {.timeout_s = 60};
+    rpi_trainer *t = &e->trainer;
+    set_options(e);
+    RP_TRY(open_model(e));
+    RP_TRY(choose_data(e));
+    e->options.data = e->result->data;
+    RP_TRY(rp_comm_create(NULL, 0, 1, &alone, &e->comm));
+    RP_TRY(rpi_trainer_open(t, &e->options, e->comm));
+    RP_TRY(load(e));
+    RP_TRY(rpi_trainer_compile_evaluation(t));
+    e->result->parameters =
+        rpi_parameters_total(t->network.parameters, t->network.parameter_count);
+    return rpi_trainer_evaluate(t, &e->result->evaluation);
+}
+
+rp_status rpi_eval(const rpi_eval_options *options, rpi_eval_result *out_result) {
+    evaluator *e = NULL;
+    *out_result = (rpi_eval_result){0};
+    RP_TRY(rpi_alloc(sizeof *e, "an evaluation", &e));
+    e->given = options;
+    e->result = out_result;
+    rp_status status = evaluate(e);
+    rpi_kept_error why;
+    rpi_error_keep(&why);
+    rpi_trainer_close(&e->trainer);
+    rp_comm_destroy(e->comm);
+    rpi_run_settings_free(e->settings);
+    rpi_safetensors_close(e->run);
+    rpi_free(e);
+    rpi_error_put_back(&why);
+    return status;
+}

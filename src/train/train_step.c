@@ -49,6 +49,13 @@ static rp_status run_nothing(rpi_trainer *t, double *out_loss) {
     return on_gradient_final(t, 0, count);
 }
 
+/* What dropout draws from: another for each rank and micro-batch of a step. */
+static uint64_t draw_seed(const rpi_trainer *t, int64_t first) {
+    uint64_t runs = t->options->accumulate ? (uint64_t)t->options->accumulate : 1;
+    uint64_t run = (uint64_t)t->rank * runs + (uint64_t)(first / t->micro_batch);
+    return (uint64_t)t->options->seed ^ run << 32;
+}
+
 /* Samples [first, first + count): gradients are added to those of the runs before, and are
  * final with the last. */
 static rp_status run_part(rpi_trainer *t, const rpi_source_batch *batch, int64_t first,
@@ -59,6 +66,8 @@ static rp_status run_part(rpi_trainer *t, const rpi_source_batch *batch, int64_t
     rpi_trainer_inputs(t, batch, first, inputs);
     bool is_last = first + count == batch->count, had_fault = t->fault.kind != RPI_FAULT_NONE;
     rpi_run_options run = {.inputs = inputs,
+                           .seed = draw_seed(t, first),
+                           .step = (uint64_t)t->step,
                            .accumulate = first > 0,
                            .on_gradient_final = is_last ? on_gradient_final : NULL,
                            .on_step = t->timeline ? on_step : NULL,

@@ -30,6 +30,9 @@ static void parameters_are_counted(void) {
         {"resnet50:stem=imagenet", IMAGES(3, 224, 224, 1000), 25557032},
         {"resnet101:stem=imagenet", IMAGES(3, 224, 224, 1000), 44549160},
         {"resnet152:stem=imagenet", IMAGES(3, 224, 224, 1000), 60192808},
+        {"vgg16", IMAGES(3, 224, 224, 1000), 138357544},
+        {"vgg16-bn", IMAGES(3, 224, 224, 1000), 138365992},
+        {"vgg16:hidden=512", IMAGES(3, 32, 32, 10), 14714688 + 2 * (512 * 512 + 512) + 5130},
         {"resnet20", IMAGES(3, 32, 32, 10), 272474},
         {"resnet20:width=4", IMAGES(1, 28, 28, 10), 17462},
     };
@@ -100,6 +103,38 @@ static void resnets_have_their_tensors(void) {
         }
         CHECK_EQ(tensors, wanted[i].tensors);
         CHECK_EQ(statistics, wanted[i].statistics);
+        rpi_network_close(&network);
+    }
+}
+
+/* torchvision's names, which count every layer; ours of 32x32 differ in the first linear one.
+ */
+static void vgg_has_its_tensors(void) {
+    static const struct {
+        const char *text, *name;
+        rpi_init_rule init;
+        double spread;
+    } wanted[] = {
+        {"vgg16", "features.0.weight", RPI_INIT_NORMAL, sqrt(2.0 / (64 * 9))},
+        {"vgg16", "features.0.bias", RPI_INIT_ZEROS, 0},
+        {"vgg16", "features.28.weight", RPI_INIT_NORMAL, sqrt(2.0 / (512 * 9))},
+        {"vgg16", "classifier.0.weight", RPI_INIT_NORMAL, 0.01},
+        {"vgg16", "classifier.3.bias", RPI_INIT_ZEROS, 0},
+        {"vgg16", "classifier.6.weight", RPI_INIT_NORMAL, 0.01},
+        {"vgg16-bn", "features.1.weight", RPI_INIT_ONES, 0},
+        {"vgg16-bn", "features.40.weight", RPI_INIT_NORMAL, sqrt(2.0 / (512 * 9))},
+        {"vgg16-bn", "features.41.running_var", RPI_INIT_ONES, 0},
+    };
+    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
+        rpi_network network;
+        REQUIRE_OK(build(wanted[i].text, IMAGES(3, 224, 224, 1000), &network));
+        int states = strcmp(wanted[i].text, "vgg16") == 0 ? 0 : 26;
+        CHECK_EQ(network.parameter_count, states ? 58 + states : 32);
+        int p = record_of(&network, wanted[i].name);
+        CHECK_MSG(strcmp(network.parameters[p].name, wanted[i].name) == 0, "no %s",
+                  wanted[i].name);
+        CHECK_EQ(network.parameters[p].init, wanted[i].init);
+        CHECK_NEAR(network.parameters[p].spread, wanted[i].spread, 1e-12);
         rpi_network_close(&network);
     }
 }
@@ -269,7 +304,7 @@ static void mistakes_are_named(void) {
     } bad[] = {
         {"resnet19", "did you mean 'resnet1"},
         {"transformer", "there are mlp, resnet20, resnet18, resnet34, resnet50, resnet101, "
-                        "resnet152, gpt2, llama"},
+                        "resnet152, vgg16, vgg16-bn, gpt2, llama"},
         {"mlp:width=3", "does not take 'width'"},
         {"mlp:hidden=0", "'0' is no width"},
         {"mlp:hidden=3y", "not like 512x256"},
@@ -282,6 +317,8 @@ static void mistakes_are_named(void) {
         {"resnet20:stem=small", "does not take 'stem'"},
         {"gpt2:huge", "does not take 'huge'; sizes: medium, large, xl; options: layers=12"},
         {"gpt2:layers=0", "model gpt2: layers: "},
+        {"vgg16", "images are 28x28; five poolings need at least 32x32"},
+        {"vgg16-bn:dropout=2", "model vgg16-bn: dropout: "},
         {"llama:30b", "does not take '30b'; sizes: 7b, 13b, 70b, smol; options: layers=12"},
         {"llama:heads=7", "hidden=768 is no multiple of heads=7"},
         {"llama:hidden=30,heads=10", "are 3 a head; rotary positions need an even number"},
@@ -328,6 +365,7 @@ static void memory_that_runs_out_is_reported(void) {
 CASES({"parameters are counted", parameters_are_counted},
       {"names are torchvision's", names_are_torchvisions},
       {"ResNets have their tensors", resnets_have_their_tensors},
+      {"VGG has its tensors", vgg_has_its_tensors},
       {"residuals may start at zero", residuals_may_start_at_zero},
       {"decoders have their sizes", decoders_have_their_sizes},
       {"GPT-2 starts as published", gpt2_starts_as_published},

@@ -46,19 +46,6 @@ static const char *join(char text[LONGEST_NAME], const char *name, const char *p
     return text;
 }
 
-rpi_value_id rpi_block_conv(rpi_builder *builder, const char *name, rpi_value_id x, int in,
-                            int out, int kernel, int stride) {
-    char text[LONGEST_NAME];
-    rpi_value_id weight = rpi_declare(
-        builder, (rpi_parameter){.name = join(text, name, "weight"),
-                                 .shape = {4, {out, in, kernel, kernel}},
-                                 .decay_group = RPI_DECAY_WEIGHT,
-                                 .init = RPI_INIT_NORMAL,
-                                 .spread = sqrt(2.0 / ((double)out * kernel * kernel))});
-    rpi_conv2d_attributes attributes = {.stride = stride, .padding = kernel / 2};
-    return rpi_conv2d(builder->graph, name, x, weight, RPI_NO_VALUE, attributes);
-}
-
 static rpi_value_id declare_vector(rpi_builder *builder, const char *name, const char *part,
                                    int64_t count, rpi_init_rule init, bool is_state) {
     char text[LONGEST_NAME];
@@ -67,6 +54,32 @@ static rpi_value_id declare_vector(rpi_builder *builder, const char *name, const
                                                 .is_state = is_state,
                                                 .decay_group = RPI_DECAY_VECTOR,
                                                 .init = init});
+}
+
+static rpi_value_id declare_filters(rpi_builder *builder, const char *name, int in, int out,
+                                    int kernel) {
+    char text[LONGEST_NAME];
+    return rpi_declare(builder,
+                       (rpi_parameter){.name = join(text, name, "weight"),
+                                       .shape = {4, {out, in, kernel, kernel}},
+                                       .decay_group = RPI_DECAY_WEIGHT,
+                                       .init = RPI_INIT_NORMAL,
+                                       .spread = sqrt(2.0 / ((double)out * kernel * kernel))});
+}
+
+rpi_value_id rpi_block_conv(rpi_builder *builder, const char *name, rpi_value_id x, int in,
+                            int out, int kernel, int stride) {
+    rpi_value_id weight = declare_filters(builder, name, in, out, kernel);
+    rpi_conv2d_attributes attributes = {.stride = stride, .padding = kernel / 2};
+    return rpi_conv2d(builder->graph, name, x, weight, RPI_NO_VALUE, attributes);
+}
+
+rpi_value_id rpi_block_biased_conv(rpi_builder *builder, const char *name, rpi_value_id x,
+                                   int in, int out, int kernel, int stride) {
+    rpi_value_id weight = declare_filters(builder, name, in, out, kernel);
+    rpi_value_id bias = declare_vector(builder, name, "bias", out, RPI_INIT_ZEROS, false);
+    rpi_conv2d_attributes attributes = {.stride = stride, .padding = kernel / 2};
+    return rpi_conv2d(builder->graph, name, x, weight, bias, attributes);
 }
 
 rpi_value_id rpi_block_batch_norm(rpi_builder *builder, const char *name, rpi_value_id x,

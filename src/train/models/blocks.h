@@ -22,6 +22,9 @@ rpi_value_id rpi_declare(rpi_builder *builder, rpi_parameter record);
  * deviation sqrt(2 / (out kernel^2)). Padding keeps the size for stride 1. */
 rpi_value_id rpi_block_conv(rpi_builder *builder, const char *name, rpi_value_id x, int in,
                             int out, int kernel, int stride);
+/* The same with name.bias (out), 0. */
+rpi_value_id rpi_block_biased_conv(rpi_builder *builder, const char *name, rpi_value_id x,
+                                   int in, int out, int kernel, int stride);
 /* name.weight as `init` says, name.bias 0, name.running_mean 0, name.running_var 1, each of
  * `channels`. */
 rpi_value_id rpi_block_batch_norm(rpi_builder *builder, const char *name, rpi_value_id x,

@@ -19,7 +19,7 @@
 
 enum { MOST_TOKENIZER_BYTES = 256 << 20, MOST_FILES = 4, PATH_BYTES = RPI_PATH_BYTES + 128 };
 
-typedef struct export {
+typedef struct folder_export {
     char folder[RPI_PATH_BYTES], aside[RPI_PATH_BYTES + 64]; /* the second is made first */
     const char *files[MOST_FILES];                           /* written aside */
     int file_count;
@@ -27,14 +27,13 @@ typedef struct export {
     rpi_model_choice choice;
     const rpi_hf_family *family;
     rpi_named_tensor *tensors; /* those of the run, under names of theirs */
-    char(*names)[RPI_HF_NAME + 32];
+    char (*names)[RPI_HF_NAME + 32];
     int count;
-}
-export;
+} folder_export;
 
 /* ---- the run ---- */
 
-static rp_status open_run(const char *folder, export *e) {
+static rp_status open_run(const char *folder, folder_export *e) {
     char path[RPI_PATH_BYTES];
     if (snprintf(path, sizeof path, "%s/model.safetensors", folder) >= (int)sizeof path)
         return RP_FAIL(INVALID, "--from: the path %.100s... is too long", folder);
@@ -65,7 +64,7 @@ static rp_status turn(rpi_named_tensor *tensor) {
     return RP_OK;
 }
 
-static rp_status add_tensor(export *e, const rpi_named_tensor *ours) {
+static rp_status add_tensor(folder_export *e, const rpi_named_tensor *ours) {
     char theirs[RPI_HF_NAME];
     const rpi_hf_tensor *row = rpi_hf_tensor_find(e->family, ours->name, theirs);
     if (!row || ours->dtype != RP_F32 || (row->transposed && ours->shape.dims != 2))
@@ -82,7 +81,7 @@ static rp_status add_tensor(export *e, const rpi_named_tensor *ours) {
 }
 
 /* Parameters; what else a checkpoint holds is for the next step of training. */
-static rp_status read_tensors(export *e) {
+static rp_status read_tensors(folder_export *e) {
     static const char optimizer[] = "optimizer.";
     int all = rpi_safetensors_count(e->run);
     RP_TRY(rpi_alloc_array((size_t)all, sizeof *e->tensors, "tensors", &e->tensors));
@@ -98,7 +97,7 @@ static rp_status read_tensors(export *e) {
 /* ---- the folder ---- */
 
 /* As "." and ".." are in every folder. */
-static rp_status check_folder(const export *e, bool overwrite) {
+static rp_status check_folder(const folder_export *e, bool overwrite) {
     DIR *stream = opendir(e->folder);
     if (!stream && errno == ENOENT) return RP_OK;
     if (!stream) return RP_FAIL_ERRNO(INVALID, "--to: cannot open the folder %s", e->folder);
@@ -113,7 +112,7 @@ static rp_status check_folder(const export *e, bool overwrite) {
 }
 
 /* Without slashes at its end, beside which another name can stand. */
-static rp_status take_folder(const char *folder, export *e) {
+static rp_status take_folder(const char *folder, folder_export *e) {
     size_t length = strlen(folder);
     while (length > 1 && folder[length - 1] == '/') length--;
     if (length == 0 || length + 64 > sizeof e->folder)
@@ -128,7 +127,8 @@ static void path_in(const char *folder, const char *name, char path[PATH_BYTES])
     snprintf(path, PATH_BYTES, "%s/%s", folder, name);
 }
 
-static rp_status write_text(export *e, const char *name, const char *text, size_t bytes) {
+static rp_status write_text(folder_export *e, const char *name, const char *text,
+                            size_t bytes) {
     char path[PATH_BYTES];
     rpi_replacement file;
     path_in(e->aside, name, path);
@@ -141,7 +141,7 @@ static rp_status write_text(export *e, const char *name, const char *text, size_
     return RP_OK;
 }
 
-static rp_status write_config(export *e) {
+static rp_status write_config(folder_export *e) {
     char *text = NULL;
     RP_TRY(rpi_hf_config_text(e->family, &e->choice, &text));
     rp_status status = write_text(e, "config.json", text, strlen(text));
@@ -149,7 +149,7 @@ static rp_status write_config(export *e) {
     return status;
 }
 
-static rp_status write_weights(export *e) {
+static rp_status write_weights(folder_export *e) {
     static const rpi_metadata metadata[] = {{"format", "pt"}};
     static const char name[] = "model.safetensors";
     char path[PATH_BYTES];
@@ -162,7 +162,7 @@ static rp_status write_weights(export *e) {
 /* ---- the tokenizer ---- */
 
 /* The tokenizer.json beside the data of the run. */
-static rp_status read_tokenizer(const export *e, char **out_text, size_t *out_bytes) {
+static rp_status read_tokenizer(const folder_export *e, char **out_text, size_t *out_bytes) {
     const char *data = rpi_safetensors_metadata(e->run, "data");
     rpi_token_data tokens;
     rpi_token_file *file = NULL;
@@ -178,7 +178,7 @@ static rp_status read_tokenizer(const export *e, char **out_text, size_t *out_by
     return status;
 }
 
-static rp_status write_tokenizer(export *e, rpi_hf_exported *result) {
+static rp_status write_tokenizer(folder_export *e, rpi_hf_exported *result) {
     char *text = NULL, config[128];
     size_t bytes = 0;
     if (read_tokenizer(e, &text, &bytes) != RP_OK) {
@@ -200,7 +200,7 @@ static rp_status write_tokenizer(export *e, rpi_hf_exported *result) {
 
 /* ---- all of it ---- */
 
-static void remove_aside(const export *e) {
+static void remove_aside(const folder_export *e) {
     char path[PATH_BYTES];
     for (int i = 0; i < e->file_count; i++) {
         path_in(e->aside, e->files[i], path);
@@ -211,7 +211,7 @@ static void remove_aside(const export *e) {
 
 /* A folder that is not there, or is empty, is replaced as a whole; else file by file, config
  * last. */
-static rp_status publish(const export *e) {
+static rp_status publish(const folder_export *e) {
     char from[PATH_BYTES], to[PATH_BYTES];
     if (rename(e->aside, e->folder) == 0) return RP_OK;
     if (access(e->folder, F_OK) != 0)
@@ -225,7 +225,7 @@ static rp_status publish(const export *e) {
     return RP_OK;
 }
 
-static rp_status write_all(export *e, rpi_hf_exported *result) {
+static rp_status write_all(folder_export *e, rpi_hf_exported *result) {
     RP_TRY(rpi_folder_make(e->aside));
     rp_status status = write_weights(e);
     if (status == RP_OK) status = write_tokenizer(e, result);
@@ -239,8 +239,8 @@ static rp_status write_all(export *e, rpi_hf_exported *result) {
     return status;
 }
 
-static rp_status export_run(const char *run, const char *folder, bool overwrite, export *e,
-                            rpi_hf_exported *result) {
+static rp_status export_run(const char *run, const char *folder, bool overwrite,
+                            folder_export *e, rpi_hf_exported *result) {
     RP_TRY(take_folder(folder, e));
     RP_TRY(open_run(run, e));
     RP_TRY(check_folder(e, overwrite));
@@ -256,7 +256,7 @@ static rp_status export_run(const char *run, const char *folder, bool overwrite,
 
 rp_status rpi_hf_export(const char *run, const char *folder, bool overwrite,
                         rpi_hf_exported *out_exported) {
-    export *e = NULL;
+    folder_export *e = NULL;
     rpi_hf_exported result = {0};
     RP_TRY(rpi_alloc(sizeof *e, "an export", &e));
     rp_status status = export_run(run, folder, overwrite, e, &result);

@@ -45,16 +45,21 @@ python_types() {
         python/redpoll python/cgx
 }
 
-# A sanitizer build and its tests; the totals of the tests are added to ours.
-sanitized() {
+# A sanitizer build and its tests, into build/PRESET-tests.log.
+sanitize() {
     preset=$1
     shift
     cmake --preset "$preset" >/dev/null && cmake --build --preset "$preset" >build/"$preset"-build.log 2>&1 || {
         tail -n 30 build/"$preset"-build.log
         return 1
     }
-    sh tools/run_tests.sh build/"$preset" "$@" | tee build/"$preset"-tests.log
-    totals=$(tail -n 1 build/"$preset"-tests.log)
+    sh tools/run_tests.sh build/"$preset" "$@"
+}
+
+# What came of it; the totals of the tests are added to ours.
+sanitized() {
+    cat build/"$1"-tests.log
+    totals=$(grep -E '^[0-9]+ passed, [0-9]+ failed' build/"$1"-tests.log | tail -n 1)
     # shellcheck disable=SC2046 # three words
     set -- $(echo "$totals" | tr -dc '0-9 ')
     passed=$((passed + ${1:-0})) failed=$((failed + ${2:-1})) skipped=$((skipped + ${3:-0}))
@@ -74,11 +79,14 @@ if python=$(sh tools/torch_venv.sh); then
 else
     skip "ruff, mypy and hadolint" "no virtual environment of the Python tests"
 fi
-# Leaks count as failures; the OpenMP runtime keeps its thread pool, which is not one.
-ASAN_OPTIONS=detect_leaks=1 LSAN_OPTIONS=suppressions=$PWD/tools/lsan.supp step asan+ubsan sanitized asan
 # ThreadSanitizer does not understand libgomp: tiers 0 and 1 are free of OpenMP. The proofs of plans
-# have no threads, and take it minutes.
-step tsan sanitized tsan -L 'tier[01]' -E '^plan/'
+# have no threads, and take it minutes. It runs beside the address sanitizer, each one test at a time.
+sanitize tsan -L 'tier[01]' -E '^plan/' >build/tsan-tests.log 2>&1 &
+# Leaks count as failures; the OpenMP runtime keeps its thread pool, which is not one.
+ASAN_OPTIONS=detect_leaks=1 LSAN_OPTIONS=suppressions=$PWD/tools/lsan.supp sanitize asan >build/asan-tests.log 2>&1
+step asan+ubsan sanitized asan
+wait
+step tsan sanitized tsan
 
 echo "$passed passed, $failed failed, $skipped skipped"
 [ -z "$failures" ] || {

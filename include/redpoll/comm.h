@@ -216,8 +216,10 @@ RP_API rp_status rp_send_start(rp_comm *comm, const void *data, size_t count, rp
 RP_API rp_status rp_recv_start(rp_comm *comm, void *data, size_t count, rp_dtype dtype,
                                int peer, int tag, rp_request **request);
 /** Receive from whoever sends with this tag first. Sends for which an rp_recv_start() with
- *  their rank and tag is posted go there. rp_request_source() tells who it was. RP_INVALID in
- *  a world of one. */
+ *  their rank and tag is posted go there. rp_request_source() tells who it was. A fast rank's
+ *  second message may be taken before a slow rank's first, whose send then waits for another
+ *  receive: use a tag of its own for each round, unless that one is certain to be posted.
+ *  RP_INVALID in a world of one. */
 RP_API rp_status rp_recv_any_start(rp_comm *comm, void *data, size_t count, rp_dtype dtype,
                                    int tag, rp_request **request);
 

@@ -48,6 +48,14 @@ static bool must(run *r, int index, rp_status status) {
     return fail(r, index, words);
 }
 
+/* Messages of several such steps may change places: a receive from any rank takes a fast rank's
+ * next one before a slow rank's first. A sender that waited for its first at once would wait
+ * for a receive of a later step, which its receiver may only come to with the sender's help. So
+ * these sends are waited for at the program's end, which keeps the program legal. */
+static bool shares_its_tag(const program_step *step) {
+    return step->kind == STEP_FAN_IN && step->tag < FIRST_UNIQUE_TAG;
+}
+
 /* ---- buffers ---- */
 
 /* Of exactly this size, so that the address sanitizer sees one byte too many; never NULL, so
@@ -234,6 +242,9 @@ static rp_status post_barrier(run *r, const program_step *step, rp_comm *comm, p
 static rp_status post_message(run *r, const program_step *step, rp_comm *comm, posted *own,
                               int to) {
     own->in[0] = moved_input(step, r->rank, to, step->count);
+    if (shares_its_tag(step))
+        return rp_send_start(comm, own->in[0], (size_t)step->count, (rp_dtype)step->dtype, to,
+                             step->tag, &own->requests[own->request_count++]);
     return CALL(send, own->in[0], (size_t)step->count, (rp_dtype)step->dtype, to, step->tag);
 }
 
@@ -313,7 +324,7 @@ static const char *check_blocks(const run *r, const program_step *step, const po
 static const char *check_fan_in(const run *r, const program_step *step, const posted *own,
                                 char *words) {
     bool seen[PROGRAM_RANKS] = {false};
-    if (step->tag < FIRST_UNIQUE_TAG) return NULL; /* at the end: check_any_messages() */
+    if (shares_its_tag(step)) return NULL; /* at the end: check_any_messages() */
     for (int i = 0; i < r->p->world - 1; i++) {
         int from = own->sources[i];
         if (from < 0 || from >= r->p->world || seen[from] || from == r->rank)
@@ -410,8 +421,7 @@ static bool finish(run *r, int index) {
     }
     const char *wrong = check(r, step, own, words);
     if (wrong) return fail(r, index, wrong);
-    bool kept = step->kind == STEP_FAN_IN && step->tag < FIRST_UNIQUE_TAG;
-    if (!kept) release(own);
+    if (!shares_its_tag(step)) release(own);
     return true;
 }
 
@@ -421,6 +431,7 @@ static bool finish_due(run *r, int now) {
         int i = now % 2 ? k : r->p->count - 1 - k;
         const program_step *step = &r->p->steps[i];
         if (i > now || !r->all[i].is_posted || r->all[i].is_done) continue;
+        if (shares_its_tag(step) && step->root != r->rank) continue;
         int lag = (int)program_choice(step, r->rank, 1, (uint32_t)step->lag + 1);
         if (i + lag <= now && !finish(r, i)) return false;
     }
@@ -462,8 +473,7 @@ static bool check_any_messages(run *r) {
     char words[200];
     for (int i = 0; i < r->p->count; i++) {
         const program_step *step = &r->p->steps[i];
-        if (step->kind != STEP_FAN_IN || step->tag >= FIRST_UNIQUE_TAG || step->root != r->rank)
-            continue;
+        if (!shares_its_tag(step) || step->root != r->rank) continue;
         for (int k = 0; k < r->p->world - 1; k++) {
             int from = r->all[i].sources[k];
             if (from < 0 || from >= r->p->world) return fail(r, i, "a message has no source");

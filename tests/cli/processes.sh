@@ -26,7 +26,7 @@ pid_of() {
 }
 has_ended() {
     case $(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null) in
-    '' | Z*) return 0 ;;
+    '' | Z* | X*) return 0 ;;
     esac
     return 1
 }

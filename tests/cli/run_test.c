@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "harness/check.h"
+#include "harness/process.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -215,22 +216,13 @@ static void long_lines_and_many_lines(void) {
 
 /* ---- signals and leftovers ---- */
 
-/* Is this process there, and not a zombie that nobody has reaped yet? */
-static bool is_running(pid_t pid) {
-    char path[64], state = 'Z';
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    FILE *file = fopen(path, "r");
-    if (!file) return false;
-    if (fscanf(file, "%*d (%*[^)]) %c", &state) != 1) state = 'Z';
-    fclose(file);
-    return state != 'Z';
-}
-
 static bool ends_soon(pid_t pid) {
     int64_t deadline_ns = rpi_deadline_ns(20);
-    while (is_running(pid) && rpi_now_ns() < deadline_ns)
+    while (process_runs(pid)) {
+        if (rpi_now_ns() >= deadline_ns) return false;
         rpi_sleep_until_ns(rpi_now_ns() + 2000000);
-    return !is_running(pid);
+    }
+    return true;
 }
 
 /* "pid 123" in what was printed, the index-th. */
@@ -270,7 +262,7 @@ static void signals_are_passed_on(void) {
         CHECK_MSG(finish(launcher) == runs[i].code, "'%s' did not end with %d: %s",
                   runs[i].script, runs[i].code, output);
         CHECK_MSG(strstr(output, runs[i].says), "'%s' says: %s", runs[i].script, output);
-        CHECK(!is_running(ranks[0]) && !is_running(ranks[1]));
+        CHECK(!process_runs(ranks[0]) && !process_runs(ranks[1]));
     }
 }
 
@@ -316,16 +308,6 @@ enum { TREES = sizeof trees / sizeof trees[0], TREE_PIDS = 4 };
 
 /* Which of the launcher's two processes is lost? */
 typedef enum victim { FIRST, SECOND } victim;
-
-static pid_t parent_of(pid_t pid) {
-    char path[64];
-    int parent = 0;
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    FILE *file = fopen(path, "r");
-    if (!file || fscanf(file, "%*d (%*[^)]) %*c %d", &parent) != 1) parent = 0;
-    if (file) fclose(file);
-    return parent;
-}
 
 /* The launcher's second process: the only child of the first. */
 static pid_t second_of(pid_t launcher) {
@@ -405,7 +387,7 @@ static void children_of_ranks_do_not_stay(void) {
         CHECK_EQ(finish(start(shell(2, scripts[s]))), 0);
         for (int i = 0; i < 2; i++) {
             CHECK(printed_pid(i) > 0);
-            CHECK_MSG(!is_running(printed_pid(i)), "'%s' is left", scripts[s]);
+            CHECK_MSG(!process_runs(printed_pid(i)), "'%s' is left", scripts[s]);
         }
     }
 }
@@ -415,27 +397,31 @@ static void what_hears_no_signal_ends_with_its_rank(void) {
     pid_t launcher = start(shell(2, "setsid sleep 100 & echo pid $!; wait"));
     if (wait_for_output("pid ", 2)) kill(launcher, SIGTERM);
     CHECK_EQ(finish(launcher), 128 + SIGTERM);
-    for (int i = 0; i < 2; i++) CHECK(!is_running(printed_pid(i)));
+    for (int i = 0; i < 2; i++) CHECK(!process_runs(printed_pid(i)));
 }
 
-/* Children whose parents ended are the launcher's to reap, at once. */
+static int children_of(pid_t parent) {
+    char path[64];
+    int children = 0, pid;
+    snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)parent, (int)parent);
+    FILE *file = fopen(path, "r");
+    while (file && fscanf(file, "%d", &pid) == 1) children++;
+    if (file) fclose(file);
+    return children;
+}
+
+/* Children whose parents ended are the launcher's to reap, as they end. */
 static void no_zombies_meanwhile(void) {
-    pid_t launcher = start(shell(
-        1,
-        "for i in 1 2 3 4 5; do (sleep 0 &); done; sleep 0.3; echo pid $$; sleep 100; true"));
+    pid_t launcher = start(
+        shell(1, "for i in 1 2 3 4 5; do (sleep 0 &); done; echo pid $$; sleep 100; true"));
     if (wait_for_output("pid ", 1)) {
-        char path[64], line[256];
-        pid_t second = parent_of(printed_pid(0));
-        int children = 0, pid = 0;
-        CHECK_EQ(second, second_of(launcher));
-        snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)second, (int)second);
-        FILE *file = fopen(path, "r");
-        if (file && fgets(line, sizeof line, file)) {
-            const char *at = line;
-            for (int used = 0; sscanf(at, "%d%n", &pid, &used) == 1; at += used) children++;
-        }
-        if (file) fclose(file);
-        CHECK_EQ(children, 1);
+        int64_t deadline_ns = rpi_deadline_ns(20);
+        process_look rank = {0};
+        CHECK(process_look_at(printed_pid(0), &rank));
+        CHECK_EQ(rank.parent, second_of(launcher));
+        while (children_of(rank.parent) != 1 && rpi_now_ns() < deadline_ns)
+            rpi_sleep_until_ns(rpi_now_ns() + RPI_SECOND_NS / 200);
+        CHECK_EQ(children_of(rank.parent), 1);
     }
     kill(launcher, SIGTERM);
     CHECK_EQ(finish(launcher), 128 + SIGTERM);

@@ -2,6 +2,7 @@
  * themselves, long before anybody would give up waiting for an answer of the store. */
 #include "redpoll/comm.h"
 
+#include "harness/process.h"
 #include "harness/ranks.h"
 #include "net/stream.h"
 
@@ -70,12 +71,8 @@ static void leave_several(void) {
 }
 
 static bool is_stopped(int64_t pid) {
-    char path[64], state = 0;
-    snprintf(path, sizeof path, "/proc/%lld/stat", (long long)pid);
-    FILE *file = fopen(path, "r");
-    if (!file || fscanf(file, "%*d (%*[^)]) %c", &state) != 1) state = 0;
-    if (file) fclose(file);
-    return state == 'T';
+    process_look look;
+    return process_look_at((pid_t)pid, &look) && look.state == 'T';
 }
 
 /* Nothing has failed: rank 0 stops when all work is done, and the others say goodbye. */

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "harness/process.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -259,18 +260,10 @@ static bool group_lives(pid_t group) {
     if (!folder) return true;
     bool lives = false;
     for (const struct dirent *entry; !lives && (entry = readdir(folder)) != NULL;) {
-        char path[300], text[512];
-        snprintf(path, sizeof path, "/proc/%s/stat", entry->d_name);
-        FILE *file = entry->d_name[0] <= '9' ? fopen(path, "re") : NULL;
-        if (!file) continue;
-        text[fread(text, 1, sizeof text - 1, file)] = '\0';
-        fclose(file);
-        /* "123 (any name) S parent group ...": the last parenthesis ends the name. */
-        const char *name_end = strrchr(text, ')');
-        char state;
-        int of;
-        lives = name_end && sscanf(name_end + 1, " %c %*d %d", &state, &of) == 2 &&
-                of == group && state != 'Z' && state != 'X';
+        process_look look;
+        pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
+        lives = pid > 0 && process_look_at(pid, &look) && look.group == group &&
+                process_look_runs(&look);
     }
     closedir(folder);
     return lives;

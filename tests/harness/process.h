@@ -1,0 +1,21 @@
+/* Other processes, as /proc shows them. */
+#ifndef HARNESS_PROCESS_H
+#define HARNESS_PROCESS_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+typedef struct process_look {
+    char state; /* as in proc(5): R, S, T, Z, ... */
+    pid_t parent, group;
+} process_look;
+
+/* False: there is no such process any more. */
+bool process_look_at(pid_t pid, process_look *out);
+/* Has it not ended? One that has is there until its parent has reaped it (which the first
+ * process of a container may never do), as a zombie (Z) and, while it is reaped, as dead (X).
+ */
+bool process_runs(pid_t pid);
+bool process_look_runs(const process_look *look);
+
+#endif

@@ -147,6 +147,11 @@ static const rpi_option options[] = {
      0, 1e12, "N", "steps between evaluations; 0: at the end only", NULL},
     {"eval-images", NULL, "evaluation.images", RPI_OPTION_COUNT, FIELD(eval_images), NULL, 0,
      1e9, "N", "first images, or sequences, of those held out; 0: all", NULL},
+    {"check-replicas", NULL, "general.check_replicas", RPI_OPTION_COUNT, FIELD(check_replicas),
+     "100", 0, 1e12, "N",
+     "steps between two comparisons of all ranks' parameters; 0: only at the start and before "
+     "checkpoints",
+     NULL},
     {"trace", NULL, "logging.trace", RPI_OPTION_FLAG, FIELD(trace), NULL, 0, 0, NULL,
      "write trace.json for ui.perfetto.dev", NULL},
     {"backend", NULL, "general.backend", RPI_OPTION_TEXT, FIELD(backend), NULL, 0, 0, "NAME",

@@ -3,13 +3,13 @@
 #include "base/median.h"
 #include "base/memory.h"
 #include "base/status.h"
-#include "net/frame.h"
 #include "train/agree.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/run_folder.h"
 #include "train/checkpoint/run_settings.h"
 #include "train/huggingface/hf_weights.h"
 #include "train/metrics.h"
+#include "train/replicas.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -36,22 +36,6 @@ static rp_status resume(run *r) {
     return RP_OK;
 }
 
-/* Every rank reads its own copy of the folder, and they must be of the same bytes. */
-static rp_status check_weights(const rpi_trainer *t) {
-    uint32_t own = rpi_crc32c(0, rpi_weights_values(t->weights),
-                              (size_t)rpi_weights_count(t->weights) * sizeof(float));
-    uint32_t *all = NULL;
-    int other = 0;
-    RP_TRY(rpi_alloc_array((size_t)t->world, sizeof *all, "checksums", &all));
-    rp_status status = rp_all_gather(t->comm, &own, all, 1, RP_U32, NULL, NULL);
-    while (status == RP_OK && other < t->world && all[other] == all[0]) other++;
-    rpi_free(all);
-    RP_TRY(status);
-    if (other == t->world) return RP_OK;
-    return RP_FAIL(MISMATCH, "%s has other weights on rank %d than on rank 0",
-                   t->options->weights, other);
-}
-
 static rp_status load_weights(run *r) {
     rpi_trainer *t = &r->trainer;
     const char *folder = r->options->weights;
@@ -59,7 +43,7 @@ static rp_status load_weights(run *r) {
     if (!folder || r->options->resume) return RP_OK;
     RP_TRY(rpi_hf_load(folder, &t->network, t->weights, true, note, sizeof note));
     if (note[0] && r->hooks->note) r->hooks->note(r->hooks->context, note);
-    return check_weights(t);
+    return RP_OK;
 }
 
 /* To nearest, one bit sends a bucket's extremes and leaves the rest: the residual never
@@ -110,6 +94,7 @@ static rp_status prepare(run *r, rp_comm *comm) {
     RP_TRY(load_weights(r));
     RP_TRY(resume(r));
     RP_TRY(rpi_train_agree(t));
+    RP_TRY(rpi_replicas_check(t));
     if (t->rank == 0) RP_TRY(rpi_run_folder_check(r->options));
     if (t->step < t->total_steps) RP_TRY(rpi_trainer_compile(t));
     RP_TRY(open_output(r));
@@ -145,6 +130,7 @@ static rp_status evaluate(run *r) {
 
 static rp_status save(run *r) {
     rpi_trainer *t = &r->trainer;
+    RP_TRY(rpi_replicas_check(t));
     RP_TRY(rpi_checkpoint_save(t, r->options->out));
     r->saved_step = t->step;
     r->saved_ns = rpi_now_ns();
@@ -187,6 +173,7 @@ static rp_status step(run *r) {
     if (r->hooks->stepped) r->hooks->stepped(r->hooks->context, &metrics);
     tell_choice(r);
     RP_TRY(check_step(&r->trainer));
+    if (due(metrics.step, o->check_replicas)) RP_TRY(rpi_replicas_check(&r->trainer));
     int asked = r->trainer.asked;
     r->result.stopped = (asked & RPI_ASKED_STOP) != 0; /* somebody waits for the end */
     if (o->eval && due(metrics.step, o->eval_every) && !r->result.stopped) RP_TRY(evaluate(r));

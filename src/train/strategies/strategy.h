@@ -35,7 +35,8 @@ typedef struct rpi_strategy_setup {
 
 typedef struct rpi_strategy {
     const char *name, *summary;
-    int most_ranks; /* 0: any number */
+    int most_ranks;       /* 0: any number */
+    bool replicas_differ; /* between steps, by intention: nobody compares them */
     /* The setup is copied; what it points to outlives the strategy. */
     rp_status (*open)(const rpi_strategy_setup *setup, void **out_self);
     /* Also after a failure; the communicator was then told (rp_comm_abort). */

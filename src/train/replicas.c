@@ -1,0 +1,167 @@
+#include "train/replicas.h"
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "net/frame.h"
+#include "train/trainer.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { TEXT = 1536 };
+
+/* ---- checksums ---- */
+
+static uint32_t checksum_of(const float *values, int64_t first, int64_t count, uint32_t crc) {
+    return rpi_crc32c(crc, values + first, (size_t)count * sizeof *values);
+}
+
+static uint32_t checksum_of_all(const rpi_trainer *t) {
+    int64_t count = rpi_weights_count(t->weights);
+    uint32_t crc = checksum_of(rpi_weights_values(t->weights), 0, count, 0);
+    for (int s = 0; s < t->optimizer->slot_count; s++)
+        crc = checksum_of(t->slots[s], 0, count, crc);
+    return crc;
+}
+
+/* The parameters, then each slot of the optimizer: one number a tensor. */
+static int tensors_of(const rpi_trainer *t) {
+    return rpi_weights_parameter_count(t->weights) * (1 + t->optimizer->slot_count);
+}
+
+static void checksums_of_tensors(const rpi_trainer *t, uint32_t *out) {
+    int parameters = rpi_weights_parameter_count(t->weights);
+    for (int i = 0; i < tensors_of(t); i++) {
+        const rpi_weight *w = rpi_weights_parameter(t->weights, i % parameters);
+        int slot = i / parameters - 1;
+        const float *values = slot < 0 ? rpi_weights_values(t->weights) : t->slots[slot];
+        out[i] = checksum_of(values, w->first, w->count, 0);
+    }
+}
+
+/* ---- telling who, where and what to do ---- */
+
+typedef struct words {
+    char text[TEXT];
+} words;
+
+static void add(words *w, const char *format, ...) RP_PRINTF(2, 3);
+static void add(words *w, const char *format, ...) {
+    size_t used = strlen(w->text);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(w->text + used, sizeof w->text - used, format, arguments);
+    va_end(arguments);
+}
+
+static int holders(const rpi_trainer *t, const uint32_t *all, uint32_t checksum) {
+    int count = 0;
+    for (int rank = 0; rank < t->world; rank++) count += all[rank] == checksum;
+    return count;
+}
+
+/* A rank that holds what most do; of several such copies the lowest rank's. */
+static int typical_rank(const rpi_trainer *t, const uint32_t *all) {
+    int typical = 0;
+    for (int rank = 1; rank < t->world; rank++)
+        if (holders(t, all, all[rank]) > holders(t, all, all[typical])) typical = rank;
+    return typical;
+}
+
+/* "rank 2 differs from the other ranks", or where no copy is that of most: "ranks 1 and 3
+ * differ from rank 0". */
+static void tell_who(const rpi_trainer *t, const uint32_t *all, int typical, words *w) {
+    int alike = holders(t, all, all[typical]), others = t->world - alike, told = 0;
+    add(w, others == 1 ? "rank" : "ranks");
+    for (int rank = 0; rank < t->world; rank++) {
+        if (all[rank] == all[typical]) continue;
+        add(w, "%s %d", told == 0 ? "" : told == others - 1 ? " and" : ",", rank);
+        told++;
+    }
+    add(w, others == 1 ? " differs from " : " differ from ");
+    if (2 * alike > t->world && alike > 1)
+        add(w, "the other ranks");
+    else
+        add(w, "rank %d", typical);
+}
+
+/* Tables of all ranks, one below the other: the first tensor that is not everywhere as on
+ * `typical`, and how many are not. */
+static void tell_where(const rpi_trainer *t, const uint32_t *tables, int typical, words *w) {
+    int tensors = tensors_of(t), parameters = rpi_weights_parameter_count(t->weights);
+    int first = -1, differing = 0;
+    for (int i = 0; i < tensors; i++) {
+        bool differs = false;
+        for (int rank = 0; rank < t->world; rank++)
+            differs |= tables[(size_t)rank * (size_t)tensors + (size_t)i] !=
+                       tables[(size_t)typical * (size_t)tensors + (size_t)i];
+        if (differs && first < 0) first = i;
+        differing += differs;
+    }
+    if (first < 0) return;
+    const char *name = rpi_weights_parameter(t->weights, first % parameters)->name;
+    int slot = first / parameters - 1;
+    add(w, " in ");
+    if (slot >= 0) add(w, "the %s of ", t->optimizer->slot_names[slot]);
+    add(w, "%s", name);
+    if (differing > 1)
+        add(w, " and %d more tensor%s", differing - 1, differing == 2 ? "" : "s");
+}
+
+static void tell_what_to_do(const rpi_trainer *t, words *w) {
+    const rpi_train_options *o = t->options;
+    bool has_trained = t->step > 0 && (!o->resume || t->step != t->good_step);
+    if (!has_trained) {
+        const char *from = o->resume ? o->resume : o->weights;
+        if (from)
+            add(w, "every rank reads its own %s: are these the same files?", from);
+        else
+            add(w, "do all ranks run the same build, on processors that round alike?");
+        return;
+    }
+    add(w, "replicas stay equal bit for bit unless memory is broken or hosts differ in build "
+           "or processor; ");
+    if (t->good_folder[0])
+        add(w, "the last checkpoint with equal ones is that of step %lld: --resume %s",
+            (long long)t->good_step, t->good_folder);
+    else
+        add(w, "there is no checkpoint to go on from (--checkpoint-every N)");
+}
+
+static rp_status report(const rpi_trainer *t, const uint32_t *all, const uint32_t *tables) {
+    words who = {""}, where = {""}, advice = {""};
+    int typical = typical_rank(t, all);
+    tell_who(t, all, typical, &who);
+    tell_where(t, tables, typical, &where);
+    tell_what_to_do(t, &advice);
+    /* All ranks know it before the first one gives up. */
+    (void)rp_barrier(t->comm);
+    return RP_FAIL(MISMATCH, "replicas are not equal after step %lld: %s%s; %s",
+                   (long long)t->step, who.text, where.text, advice.text);
+}
+
+/* ---- comparing ---- */
+
+static rp_status compare_tensors(const rpi_trainer *t, const uint32_t *all) {
+    size_t tensors = (size_t)tensors_of(t);
+    uint32_t *tables = NULL;
+    RP_TRY(rpi_alloc_array(tensors * ((size_t)t->world + 1), sizeof *tables, "checksums",
+                           &tables));
+    uint32_t *own = tables + tensors * (size_t)t->world;
+    checksums_of_tensors(t, own);
+    rp_status status = rp_all_gather(t->comm, own, tables, tensors, RP_U32, NULL, NULL);
+    if (status == RP_OK) status = report(t, all, tables);
+    rpi_free(tables);
+    return status;
+}
+
+rp_status rpi_replicas_check(rpi_trainer *t) {
+    if (t->world == 1 || t->strategy->replicas_differ) return RP_OK;
+    uint32_t own = checksum_of_all(t), *all = NULL;
+    RP_TRY(rpi_alloc_array((size_t)t->world, sizeof *all, "checksums", &all));
+    rp_status status = rp_all_gather(t->comm, &own, all, 1, RP_U32, NULL, NULL);
+    if (status == RP_OK && holders(t, all, all[0]) < t->world) status = compare_tensors(t, all);
+    rpi_free(all);
+    return status;
+}

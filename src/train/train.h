@@ -47,7 +47,7 @@ typedef struct rpi_train_options {
     int64_t eval_every;       /* steps; 0: at the end only */
     int64_t eval_images;      /* first samples of those held out; 0: all */
     bool eval;                /* false: none at all */
-    int64_t check_replicas; /* steps; 0: at the start and before checkpoints only */
+    int64_t check_replicas;   /* steps; 0: at the start and before checkpoints only */
     bool trace;
 
     /* Where the settings come from, for the header of metrics.jsonl, and as they were given,

@@ -189,8 +189,7 @@ static void ranks_start_from_the_same_weights(void) {
         snprintf(folders[i], sizeof folders[i], "%s", ranks_folder(i ? "second" : "first"));
         REQUIRE_OK(rpi_hf_export(i ? options.out : gpt2_run(), folders[i], false, &done));
     }
-    CHECK_FAILS(ranks_run(2, train_from, folders), MISMATCH,
-                "rank 1 differs from rank 0 in ");
+    CHECK_FAILS(ranks_run(2, train_from, folders), MISMATCH, "rank 1 differs from rank 0 in ");
     snprintf(folders[1], sizeof folders[1], "%s", folders[0]);
     CHECK_OK(ranks_run(2, train_from, folders));
 }

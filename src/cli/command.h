@@ -43,6 +43,13 @@ int rpi_command_misused(const char *command, rp_status status);
 int rpi_command_print(const rpi_command *command, int argc, char **argv,
                       rp_status (*print)(const char *word));
 
+/* The whole run of a command over settings of its own, which are zeroed: the defaults of its
+ * table, the environment and the command line are read into them, then comes work(settings).
+ * RP_INVALID from it is a mistake of usage, too. word: where the command's one word goes, NULL
+ * for none; it keeps its value where the user gives none. */
+int rpi_command_work(const rpi_command *command, int argc, char **argv, void *settings,
+                     const char **word, rp_status (*work)(void *settings));
+
 /* When all is printed: `code`, or that of a failure when standard output could not be written,
  * which is then said, unless whoever read it has had enough (a closed pipe). */
 int rpi_command_finish(int code);

@@ -5,6 +5,7 @@
 #include <cjson/cJSON.h>
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const rpi_command *const catalogue[] = {
@@ -65,6 +66,29 @@ int rpi_command_print(const rpi_command *command, int argc, char **argv,
     else if (status == RP_OK)
         status = print(word);
     return status == RP_OK ? RPI_EXIT_DONE : rpi_command_misused(command->name, status);
+}
+
+static rp_status read_settings(const rpi_option *options, int argc, char **argv, void *settings,
+                               const char **word, bool *wants_help) {
+    rpi_positional positional = {.words = word, .capacity = 1};
+    RP_TRY(rpi_options_defaults(options, settings));
+    RP_TRY(rpi_options_environment(options, getenv, settings));
+    return rpi_options_parse(options, argc, argv, settings, word ? &positional : NULL,
+                             wants_help);
+}
+
+int rpi_command_work(const rpi_command *command, int argc, char **argv, void *settings,
+                     const char **word, rp_status (*work)(void *settings)) {
+    bool wants_help = false;
+    rp_status status = read_settings(command->options, argc, argv, settings, word, &wants_help);
+    if (status != RP_OK) return rpi_command_misused(command->name, status);
+    if (wants_help) {
+        rpi_command_print_help(command, stdout);
+        return RPI_EXIT_DONE;
+    }
+    status = work(settings);
+    if (status == RP_INVALID) return rpi_command_misused(command->name, status);
+    return status == RP_OK ? RPI_EXIT_DONE : rpi_command_failed(status);
 }
 
 int rpi_command_finish(int code) {

@@ -8,7 +8,6 @@
 #include "train/tokenizers/utf8_text.h"
 
 #include <cjson/cJSON.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { SHOWN_TOKENS = 24, DECODED_AT_ONCE = 1 << 20 };
@@ -243,43 +242,36 @@ static rp_status show_documents(const settings *s, opened *o) {
 
 /* ---- the commands ---- */
 
-static rp_status read_settings(const rpi_option *options, int argc, char **argv, settings *s,
-                               bool *wants_help) {
-    rpi_positional positional = {.words = &s->path, .capacity = 1};
-    RP_TRY(rpi_options_defaults(options, s));
-    RP_TRY(rpi_options_environment(options, getenv, s));
-    RP_TRY(rpi_options_parse(options, argc, argv, s, &positional, wants_help));
-    if (*wants_help || s->path) return RP_OK;
-    return RP_FAIL(INVALID, "which data? the path that redpoll data tokenize --out was given");
+static rp_status show(const settings *s,
+                      rp_status (*show_opened)(const settings *s, opened *o)) {
+    opened o = {0};
+    rpi_kept_error why;
+    if (!s->path)
+        return RP_FAIL(INVALID,
+                       "which data? the path that redpoll data tokenize --out was given");
+    rp_status status = show_opened(s, &o);
+    rpi_error_keep(&why);
+    close_all(&o);
+    rpi_error_put_back(&why);
+    return status;
 }
 
-static int run(const rpi_command *command, int argc, char **argv,
-               rp_status (*show)(const settings *s, opened *o)) {
-    settings s = {0};
-    opened o = {0};
-    bool wants_help = false;
-    rp_status status = read_settings(command->options, argc, argv, &s, &wants_help);
-    if (status != RP_OK) return rpi_command_misused(command->name, status);
-    if (wants_help) {
-        rpi_command_print_help(command, stdout);
-        return RPI_EXIT_DONE;
-    }
-    status = show(&s, &o);
-    int code = RPI_EXIT_DONE;
-    if (status == RP_INVALID)
-        code = rpi_command_misused(command->name, status);
-    else if (status != RP_OK)
-        code = rpi_command_failed(status);
-    close_all(&o);
-    return code;
+static rp_status info(void *s) {
+    return show(s, show_info);
+}
+
+static rp_status documents(void *s) {
+    return show(s, show_documents);
 }
 
 static int run_info(int argc, char **argv) {
-    return run(&rpi_command_data_info, argc, argv, show_info);
+    settings s = {0};
+    return rpi_command_work(&rpi_command_data_info, argc, argv, &s, &s.path, info);
 }
 
 static int run_decode(int argc, char **argv) {
-    return run(&rpi_command_data_decode, argc, argv, show_documents);
+    settings s = {0};
+    return rpi_command_work(&rpi_command_data_decode, argc, argv, &s, &s.path, documents);
 }
 
 const rpi_command rpi_command_data_info = {

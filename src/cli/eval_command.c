@@ -8,7 +8,6 @@
 
 #include <cjson/cJSON.h>
 #include <math.h>
-#include <stdlib.h>
 
 typedef struct settings {
     rpi_eval_options eval;
@@ -64,7 +63,8 @@ static void print_text(const rpi_eval_result *r) {
     printf("accuracy    %.2f %%\n", 100 * e->accuracy);
 }
 
-static rp_status evaluate(settings *s) {
+static rp_status evaluate(void *of_command) {
+    settings *s = of_command;
     rpi_eval_result result;
     if (!s->eval.model)
         return RP_FAIL(INVALID, "which model? --model RUN or --model hf:FOLDER");
@@ -78,23 +78,9 @@ static rp_status evaluate(settings *s) {
     return RP_OK;
 }
 
-static rp_status read_settings(int argc, char **argv, settings *s, bool *wants_help) {
-    RP_TRY(rpi_options_defaults(options, s));
-    RP_TRY(rpi_options_environment(options, getenv, s));
-    return rpi_options_parse(options, argc, argv, s, NULL, wants_help);
-}
-
 static int run(int argc, char **argv) {
     settings s = {0};
-    bool wants_help = false;
-    rp_status status = read_settings(argc, argv, &s, &wants_help);
-    if (status == RP_OK && wants_help) {
-        rpi_command_print_help(&rpi_command_eval, stdout);
-        return RPI_EXIT_DONE;
-    }
-    if (status == RP_OK) status = evaluate(&s);
-    if (status == RP_INVALID) return rpi_command_misused("eval", status);
-    return status == RP_OK ? RPI_EXIT_DONE : rpi_command_failed(status);
+    return rpi_command_work(&rpi_command_eval, argc, argv, &s, NULL, evaluate);
 }
 
 const rpi_command rpi_command_eval = {

@@ -4,7 +4,6 @@
 #include "base/status.h"
 #include "train/huggingface/hf_export.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 typedef struct settings {
@@ -32,7 +31,8 @@ static rp_status check(const settings *s) {
     return RP_OK;
 }
 
-static rp_status export_run(const settings *s) {
+static rp_status export_run(void *of_command) {
+    const settings *s = of_command;
     rpi_hf_exported done;
     RP_TRY(check(s));
     RP_TRY(rpi_hf_export(s->from, s->to + 3, s->overwrite, &done));
@@ -43,23 +43,9 @@ static rp_status export_run(const settings *s) {
     return RP_OK;
 }
 
-static rp_status read_settings(int argc, char **argv, settings *s, bool *wants_help) {
-    RP_TRY(rpi_options_defaults(options, s));
-    RP_TRY(rpi_options_environment(options, getenv, s));
-    return rpi_options_parse(options, argc, argv, s, NULL, wants_help);
-}
-
 static int run(int argc, char **argv) {
     settings s = {0};
-    bool wants_help = false;
-    rp_status status = read_settings(argc, argv, &s, &wants_help);
-    if (status == RP_OK && wants_help) {
-        rpi_command_print_help(&rpi_command_export, stdout);
-        return RPI_EXIT_DONE;
-    }
-    if (status == RP_OK) status = export_run(&s);
-    if (status == RP_INVALID) return rpi_command_misused("export", status);
-    return status == RP_OK ? RPI_EXIT_DONE : rpi_command_failed(status);
+    return rpi_command_work(&rpi_command_export, argc, argv, &s, NULL, export_run);
 }
 
 const rpi_command rpi_command_export = {

@@ -163,6 +163,8 @@ static void bad_texts_leave_nothing(void) {
     check_refused("empty.txt", "", 0, RP_INVALID, "no documents");
     check_refused("bad.jsonl", "{\"text\":\"a\"}\n{\"text\":", 21, RP_CORRUPT,
                   "bad.jsonl:2: no JSON");
+    check_refused("two.jsonl", "{\"text\":\"a\"} {\"text\":\"b\"}\n", 26, RP_CORRUPT,
+                  "two.jsonl:1: goes on behind its JSON");
     check_refused("key.jsonl", "{\"body\":\"a\",\"id\":1}\n", 20, RP_CORRUPT,
                   "key.jsonl:1: no text under the key 'text'; there are body, id; --key");
     put_packed("cut.txt.gz", "some text that is long enough", false);

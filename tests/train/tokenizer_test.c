@@ -297,6 +297,24 @@ static void trains_the_same_bpe(void) {
     cJSON_Delete(root);
 }
 
+/* A file that goes on behind its end has been damaged, or is another kind of file. */
+static void json_ends_with_its_value(void) {
+    static const char *const whole[] = {"{}", " [1] ", "{\"a\": 1}\n", "1\r\n\t "};
+    static const char *const longer[] = {"{}x", "{} {}", "{}\n\n]", "1 2", "\"a\"\"b\""};
+    cJSON *root = NULL;
+    for (size_t i = 0; i < sizeof whole / sizeof whole[0]; i++) {
+        CHECK_OK(rpi_json_parse("file", whole[i], strlen(whole[i]), &root));
+        cJSON_Delete(root);
+        root = NULL;
+    }
+    for (size_t i = 0; i < sizeof longer / sizeof longer[0]; i++)
+        CHECK_FAILS(rpi_json_parse("file", longer[i], strlen(longer[i]), &root), CORRUPT,
+                    i == 2 ? "file goes on behind its JSON: line 3"
+                           : "goes on behind its JSON");
+    CHECK_FAILS(rpi_json_parse("file", "{}\0", 3, &root), CORRUPT, "goes on behind its JSON");
+    CHECK(!root);
+}
+
 static bool stop_training(void *context) {
     return --*(int *)context < 0;
 }
@@ -628,6 +646,7 @@ CASES({"agrees_with_golden_files", agrees_with_golden_files},
       {"bytes_have_printable_characters", bytes_have_printable_characters},
       {"repairs_what_is_no_utf8", repairs_what_is_no_utf8},
       {"trains_the_same_bpe", trains_the_same_bpe},
+      {"json_ends_with_its_value", json_ends_with_its_value},
       {"training_ends_early_or_stops", training_ends_early_or_stops},
       {"each_chinese_character_is_a_word", each_chinese_character_is_a_word},
       {"training_survives_lack_of_memory", training_survives_lack_of_memory},

@@ -177,8 +177,12 @@ static rp_status names_there(const rpi_text_source *s, const cJSON *json) {
 
 static rp_status take_json(rpi_text_source *s, rpi_document *out) {
     cJSON_Delete(s->json);
-    s->json = cJSON_ParseWithLength(s->document.at, s->document.count);
-    if (!s->json) return RP_FAIL(CORRUPT, "%s:%lld: no JSON", path_of(s), (long long)s->line);
+    const char *end = NULL;
+    bool longer = false;
+    s->json = rpi_json_whole(s->document.at, s->document.count, &end, &longer);
+    if (!s->json)
+        return RP_FAIL(CORRUPT, "%s:%lld: %s", path_of(s), (long long)s->line,
+                       longer ? "goes on behind its JSON; a line holds one object" : "no JSON");
     const cJSON *text = cJSON_GetObjectItemCaseSensitive(s->json, s->options.key);
     if (!cJSON_IsString(text)) return names_there(s, s->json);
     out->text = text->valuestring;

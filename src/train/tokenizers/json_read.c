@@ -44,15 +44,35 @@ const char *rpi_json_type(const cJSON *object) {
     return cJSON_IsString(item) ? item->valuestring : "";
 }
 
+static int line_of(const char *text, const char *at) {
+    int line = 1;
+    for (; text < at; text++) line += *text == '\n';
+    return line;
+}
+
+cJSON *rpi_json_whole(const char *text, size_t bytes, const char **out_end, bool *out_longer) {
+    const char *end = NULL, *behind = text + bytes;
+    cJSON *root = cJSON_ParseWithLengthOpts(text, bytes, &end, false);
+    if (!end || end > behind) end = behind;
+    while (root && end < behind && memchr(" \t\r\n", *end, 4)) end++;
+    *out_longer = root && end < behind;
+    *out_end = end;
+    if (!*out_longer) return root;
+    cJSON_Delete(root);
+    return NULL;
+}
+
 rp_status rpi_json_parse(const char *name, const char *text, size_t bytes, cJSON **out_root) {
     const char *end = NULL;
+    bool longer = false;
     RP_TRY(rpi_utf8_check(name, text, bytes)); /* patterns trust texts to be */
-    cJSON *root = cJSON_ParseWithLengthOpts(text, bytes, &end, false);
-    if (!root) {
-        int line = 1;
-        for (const char *at = text; at < end && at < text + bytes; at++) line += *at == '\n';
-        return RP_FAIL(CORRUPT, "%s is no JSON: line %d cannot be read", name, line);
-    }
+    cJSON *root = rpi_json_whole(text, bytes, &end, &longer);
+    if (longer)
+        return RP_FAIL(CORRUPT, "%s goes on behind its JSON: line %d", name,
+                       line_of(text, end));
+    if (!root)
+        return RP_FAIL(CORRUPT, "%s is no JSON: line %d cannot be read", name,
+                       line_of(text, end));
     *out_root = root;
     return RP_OK;
 }

@@ -21,6 +21,9 @@ const char *rpi_json_type(const cJSON *object);
 /* Is there such a member that is not null? */
 bool rpi_json_has(const cJSON *object, const char *key);
 
+/* Text that is one value, and nothing but blanks behind it; NULL when it is not. *out_end:
+ * where it stops being so; *out_longer: what stands up to there is a value. */
+cJSON *rpi_json_whole(const char *text, size_t bytes, const char **out_end, bool *out_longer);
 /* The root of a whole file. RP_CORRUPT names it, and the line where it is no JSON. */
 rp_status rpi_json_parse(const char *name, const char *text, size_t bytes, cJSON **out_root);
 

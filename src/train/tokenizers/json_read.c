@@ -2,6 +2,8 @@
 
 #include "train/tokenizers/utf8_text.h"
 
+#include <string.h>
+
 static const cJSON *find(const cJSON *object, const char *key) {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
     return cJSON_IsNull(item) ? NULL : item;

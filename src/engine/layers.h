@@ -85,7 +85,8 @@ rpi_value_id rpi_swiglu(rpi_graph *graph, const char *name, rpi_value_id gate, r
 rpi_value_id rpi_embedding(rpi_graph *graph, const char *name, rpi_value_id tokens,
                            rpi_value_id table);
 
-/* y[..., t, :] = x[..., t, :] + table[t]. x: ... x T x W, table: P x W with P at least T. */
+/* y[..., t, :] = x[..., t, :] + table[t]. x: ... x T x W, table: P x W with P at least T; axes
+ * of 1 may stand before them, as in torchvision's files. */
 rpi_value_id rpi_position_embedding(rpi_graph *graph, const char *name, rpi_value_id input,
                                     rpi_value_id table);
 
@@ -149,8 +150,8 @@ typedef struct rpi_dropout_attributes {
 rpi_value_id rpi_dropout(rpi_graph *graph, const char *name, rpi_value_id input,
                          float probability);
 
-/* An image as a sequence: N x C x H x W to N x (H W) x C, row by row; with a class token (C, or
- * absent) N x (1 + H W) x C, where that comes first. */
+/* An image as a sequence: N x C x H x W to N x (H W) x C, row by row; with a class token (C or
+ * 1 x 1 x C, or absent) N x (1 + H W) x C, where that comes first. */
 rpi_value_id rpi_image_tokens(rpi_graph *graph, const char *name, rpi_value_id input,
                               rpi_value_id class_token);
 

@@ -53,6 +53,14 @@ rp_status rpi_op_check_numbers(const rpi_shape *shape, int first, const char *wh
     return RP_OK;
 }
 
+rpi_shape rpi_op_drop_ones(const rpi_shape *shape, int dims) {
+    rpi_shape rest = {0};
+    int first = 0;
+    while (shape->dims - first > dims && shape->size[first] == 1) first++;
+    for (int i = first; i < shape->dims; i++) rest.size[rest.dims++] = shape->size[i];
+    return rest;
+}
+
 rp_status rpi_op_check_vector(const rpi_shape *shape, int64_t count, const char *what) {
     char text[96];
     if (shape->dims == 1 && shape->size[0] == count) return RP_OK;

@@ -13,13 +13,19 @@ static rp_status infer(const void *attributes, int input_count, const rpi_shape 
         return RP_FAIL(INVALID, "input is %s; N x C x H x W is wanted",
                        rpi_op_shape_text(&inputs[0], text, sizeof text));
     RP_TRY(rpi_op_check_numbers(&inputs[0], 1, "input"));
-    if (input_count > 1) RP_TRY(rpi_op_check_vector(&inputs[1], size[1], "class token"));
+    if (input_count > 1) {
+        rpi_shape token = rpi_op_drop_ones(&inputs[1], 1);
+        RP_TRY(rpi_op_check_vector(&token, size[1], "class token"));
+    }
     outputs[0] = (rpi_shape){3, {size[0], size[2] * size[3] + (input_count > 1), size[1]}};
     return RP_OK;
 }
 
 static const rpi_op_example examples[] = {
     {.name = "with class token", .input_count = 2, .inputs = {{4, {2, 5, 3, 2}}, {1, {5}}}},
+    {.name = "class token of torchvision's shape",
+     .input_count = 2,
+     .inputs = {{4, {2, 5, 3, 2}}, {3, {1, 1, 5}}}},
     {.name = "without", .input_count = 1, .inputs = {{4, {3, 4, 2, 3}}}},
     {.name = "wide", .input_count = 2, .inputs = {{4, {2, 37, 5, 7}}, {1, {37}}}},
 };

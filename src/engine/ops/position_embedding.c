@@ -6,7 +6,8 @@ extern const rpi_op rpi_op_position_embedding;
 
 static rp_status check_bound(const void *attributes, int input_count, const rpi_shape *inputs) {
     (void)attributes, (void)input_count;
-    int64_t length = inputs[0].size[inputs[0].dims - 2], positions = inputs[1].size[0];
+    int64_t length = inputs[0].size[inputs[0].dims - 2],
+            positions = rpi_op_drop_ones(&inputs[1], 2).size[0];
     if (length > positions)
         return RP_FAIL(INVALID,
                        "the sequence is %lld long; the table has %lld positions: shorten the "
@@ -23,7 +24,8 @@ static rp_status infer(const void *attributes, int input_count, const rpi_shape 
         return RP_FAIL(INVALID, "input is %s; ... x sequence x width is wanted",
                        rpi_op_shape_text(&inputs[0], text, sizeof text));
     RP_TRY(rpi_op_check_numbers(&inputs[0], dims - 1, "input"));
-    if (inputs[1].dims != 2 || inputs[1].size[1] != rpi_op_width(&inputs[0]))
+    rpi_shape table = rpi_op_drop_ones(&inputs[1], 2);
+    if (table.dims != 2 || table.size[1] != rpi_op_width(&inputs[0]))
         return RP_FAIL(INVALID, "table is %s; positions x %lld is wanted for input %s",
                        rpi_op_shape_text(&inputs[1], text, sizeof text),
                        (long long)rpi_op_width(&inputs[0]),
@@ -43,6 +45,9 @@ static void flops(const void *attributes, const rpi_shape *inputs, const rpi_sha
 static const rpi_op_example examples[] = {
     {.name = "sequences", .input_count = 2, .inputs = {{3, {2, 3, 5}}, {2, {4, 5}}}},
     {.name = "whole table", .input_count = 2, .inputs = {{3, {3, 4, 20}}, {2, {4, 20}}}},
+    {.name = "table of torchvision's shape",
+     .input_count = 2,
+     .inputs = {{3, {2, 3, 5}}, {3, {1, 4, 5}}}},
     {.name = "one row", .input_count = 2, .inputs = {{2, {3, 6}}, {2, {5, 6}}}},
 };
 

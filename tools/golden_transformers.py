@@ -265,8 +265,11 @@ def run(model_class, seed):
     }
     tensors |= {f"initial/{n}": p.detach().float().clone() for n, p in model.named_parameters()}
     labels = inputs.pop("labels")
+    logits = model(*inputs.values())
+    if model_class is Vit:
+        tensors["logits"] = logits.detach().float()
     loss = F.cross_entropy(
-        model(*inputs.values()).flatten(0, -2),
+        logits.flatten(0, -2),
         labels.flatten(),
         ignore_index=IGNORED,
         label_smoothing=model.smoothing,

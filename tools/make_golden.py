@@ -14,7 +14,7 @@ the labels (I32):
 Names of parameters are torchvision's. The test that reads them needs no PyTorch.
 Transformers (golden_transformers.py) have one step:
     tokens, labels, documents   batch x length (I32), or
-    images, labels              batch x 3 x H x W, batch
+    images, labels, logits      batch x 3 x H x W, batch, batch x classes
     losses                      1
     initial/NAME, gradient/NAME
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 from typing import Callable
@@ -15,6 +16,7 @@ import torch.nn.functional as F
 
 COMMAND = Path(os.environ["REDPOLL_BUILD"]) / "src" / "cli" / "redpoll"
 IMAGES, SIDE, CLASSES, STEPS, MOMENTUM = 16, 64, 5, 5, 0.9
+VIT_LAYERS, VIT_HEADS, VIT_PATCH = 2, 4, 16
 Parameters = dict[str, torch.Tensor]
 Model = Callable[[Parameters, torch.Tensor], torch.Tensor]
 
@@ -115,6 +117,34 @@ def vgg16(p: Parameters, x: torch.Tensor) -> torch.Tensor:
     return x
 
 
+def vit_block(p: Parameters, name: str, x: torch.Tensor, heads: int) -> torch.Tensor:
+    width = x.shape[-1:]
+    y = F.layer_norm(x, width, p[f"{name}.ln_1.weight"], p[f"{name}.ln_1.bias"], 1e-6)
+    attention = f"{name}.self_attention"
+    y = F.linear(y, p[f"{attention}.in_proj_weight"], p[f"{attention}.in_proj_bias"])
+    q, k, v = (t.unflatten(-1, (heads, -1)).transpose(1, 2) for t in y.chunk(3, -1))
+    y = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
+    x = x + F.linear(y, p[f"{attention}.out_proj.weight"], p[f"{attention}.out_proj.bias"])
+    y = F.layer_norm(x, width, p[f"{name}.ln_2.weight"], p[f"{name}.ln_2.bias"], 1e-6)
+    y = F.gelu(F.linear(y, p[f"{name}.mlp.0.weight"], p[f"{name}.mlp.0.bias"]))
+    return x + F.linear(y, p[f"{name}.mlp.3.weight"], p[f"{name}.mlp.3.bias"])
+
+
+def vit(p: Parameters, x: torch.Tensor) -> torch.Tensor:
+    x = F.conv2d(x, p["conv_proj.weight"], p["conv_proj.bias"], stride=VIT_PATCH)
+    x = x.flatten(2).transpose(1, 2)
+    x = torch.cat((p["class_token"].expand(len(x), -1, -1), x), 1)
+    x = x + p["encoder.pos_embedding"]
+    for layer in range(VIT_LAYERS):
+        x = vit_block(p, f"encoder.layers.encoder_layer_{layer}", x, VIT_HEADS)
+    x = F.layer_norm(x, x.shape[-1:], p["encoder.ln.weight"], p["encoder.ln.bias"], 1e-6)
+    return F.linear(x[:, 0], p["heads.head.weight"], p["heads.head.bias"])
+
+
+def architecture(model: str) -> Model:
+    return {"resnet": resnet, "vgg": vgg16, "vit": vit}[re.sub("[0-9-:].*", "", model)]
+
+
 def train_torch(
     model: Model, p: Parameters, lr: float, images: torch.Tensor, labels: torch.Tensor
 ) -> list[float]:
@@ -140,13 +170,14 @@ def train_torch(
         ("resnet101:width=4,stem=imagenet,zero-init-residual=on", 0.02),
         ("vgg16:width=4,hidden=256,dropout=0", 0.3),
         ("vgg16-bn:width=4,hidden=256,dropout=0", 0.03),
+        (f"vit:layers={VIT_LAYERS},hidden=32,heads={VIT_HEADS},patch={VIT_PATCH}", 0.05),
     ],
 )
 def test_learns_as_in_pytorch(tmp_path: Path, model: str, lr: float) -> None:
     images, labels = pictures(tmp_path)
     train(tmp_path, "start", model, "--steps", "1", "--lr", "0")
     p = read_parameters(tmp_path / "start" / "model.safetensors")
-    wanted = train_torch(vgg16 if "vgg" in model else resnet, p, lr, images, labels)
+    wanted = train_torch(architecture(model), p, lr, images, labels)
     losses = train(tmp_path, "run", model, "--steps", str(STEPS), "--lr", str(lr))
     assert losses == pytest.approx(wanted, abs=1e-4)
     assert losses[-1] < losses[0]

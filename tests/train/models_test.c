@@ -33,6 +33,16 @@ static void parameters_are_counted(void) {
         {"vgg16", IMAGES(3, 224, 224, 1000), 138357544},
         {"vgg16-bn", IMAGES(3, 224, 224, 1000), 138365992},
         {"vgg16:hidden=512", IMAGES(3, 32, 32, 10), 14714688 + 2 * (512 * 512 + 512) + 5130},
+        {"vit-b16", IMAGES(3, 224, 224, 1000), 86567656},
+        {"vit", IMAGES(3, 32, 32, 10), 2693578},
+        {"vit:ti16", IMAGES(3, 224, 224, 1000), 5717416},
+        {"vit:s16", IMAGES(3, 224, 224, 1000), 22050664},
+        {"vit:b16", IMAGES(3, 224, 224, 1000), 86567656},
+        {"vit:b32", IMAGES(3, 224, 224, 1000), 88224232},
+        {"vit:l16", IMAGES(3, 224, 224, 1000), 304326632},
+        {"vit:layers=1,hidden=8,heads=2,patch=4,image=12", IMAGES(3, 12, 12, 5),
+         8 * 48 + 8 + 8 + 10 * 8 + 4 * 16 - 16 - 16 + 3 * 8 * 8 + 24 + 8 * 8 + 8 + 8 * 32 + 32 +
+             32 * 8 + 8 + 16 + 8 * 5 + 5},
         {"resnet20", IMAGES(3, 32, 32, 10), 272474},
         {"resnet20:width=4", IMAGES(1, 28, 28, 10), 17462},
     };
@@ -137,6 +147,52 @@ static void vgg_has_its_tensors(void) {
         CHECK_NEAR(network.parameters[p].spread, wanted[i].spread, 1e-12);
         rpi_network_close(&network);
     }
+}
+
+/* torchvision's names, shapes and rules of the start. */
+static void vit_has_its_tensors(void) {
+    static const struct {
+        const char *name;
+        rpi_shape shape;
+        rpi_init_rule init;
+        double spread;
+    } wanted[] = {
+        {"class_token", {3, {1, 1, 768}}, RPI_INIT_ZEROS, 0},
+        {"conv_proj.weight", {4, {768, 3, 16, 16}}, RPI_INIT_NORMAL, sqrt(1.0 / 768)},
+        {"conv_proj.bias", {1, {768}}, RPI_INIT_ZEROS, 0},
+        {"encoder.pos_embedding", {3, {1, 197, 768}}, RPI_INIT_NORMAL, 0.02},
+        {"encoder.layers.encoder_layer_0.ln_1.weight", {1, {768}}, RPI_INIT_ONES, 0},
+        {"encoder.layers.encoder_layer_3.self_attention.in_proj_weight",
+         {2, {2304, 768}},
+         RPI_INIT_UNIFORM,
+         sqrt(6.0 / 3072)},
+        {"encoder.layers.encoder_layer_3.self_attention.in_proj_bias",
+         {1, {2304}},
+         RPI_INIT_ZEROS,
+         0},
+        {"encoder.layers.encoder_layer_11.self_attention.out_proj.weight",
+         {2, {768, 768}},
+         RPI_INIT_UNIFORM,
+         sqrt(1.0 / 768)},
+        {"encoder.layers.encoder_layer_11.mlp.0.bias", {1, {3072}}, RPI_INIT_NORMAL, 1e-6},
+        {"encoder.layers.encoder_layer_11.mlp.3.weight",
+         {2, {768, 3072}},
+         RPI_INIT_UNIFORM,
+         sqrt(6.0 / 3840)},
+        {"encoder.ln.bias", {1, {768}}, RPI_INIT_ZEROS, 0},
+        {"heads.head.weight", {2, {1000, 768}}, RPI_INIT_ZEROS, 0},
+    };
+    rpi_network network;
+    REQUIRE_OK(build("vit-b16", IMAGES(3, 224, 224, 1000), &network));
+    CHECK_EQ(network.parameter_count, 152);
+    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
+        const rpi_parameter *p = &network.parameters[record_of(&network, wanted[i].name)];
+        CHECK_MSG(strcmp(p->name, wanted[i].name) == 0, "no %s", wanted[i].name);
+        CHECK_MSG(rpi_shape_equal(&p->shape, &wanted[i].shape), "shape of %s", wanted[i].name);
+        CHECK_EQ(p->init, wanted[i].init);
+        CHECK_NEAR(p->spread, wanted[i].spread, 1e-12);
+    }
+    rpi_network_close(&network);
 }
 
 static void residuals_may_start_at_zero(void) {
@@ -304,7 +360,7 @@ static void mistakes_are_named(void) {
     } bad[] = {
         {"resnet19", "did you mean 'resnet1"},
         {"transformer", "there are mlp, resnet20, resnet18, resnet34, resnet50, resnet101, "
-                        "resnet152, vgg16, vgg16-bn, gpt2, llama"},
+                        "resnet152, vgg16, vgg16-bn, vit, vit-b16, gpt2, llama"},
         {"mlp:width=3", "does not take 'width'"},
         {"mlp:hidden=0", "'0' is no width"},
         {"mlp:hidden=3y", "not like 512x256"},
@@ -319,6 +375,12 @@ static void mistakes_are_named(void) {
         {"gpt2:layers=0", "model gpt2: layers: "},
         {"vgg16", "images are 28x28; five poolings need at least 32x32"},
         {"vgg16-bn:dropout=2", "model vgg16-bn: dropout: "},
+        {"vit:huge",
+         "does not take 'huge'; sizes: ti16, s16, b16, b32, l16; options: layers=6"},
+        {"vit:heads=5", "hidden=192 is no multiple of heads=5"},
+        {"vit:image=32", "image=32, and the data's pictures are 28x28: leave image= out"},
+        {"vit:patch=0", "model vit: patch: "},
+        {"vit-b16", "pictures of 28x28 cannot be cut into patches of 16x16"},
         {"llama:30b", "does not take '30b'; sizes: 7b, 13b, 70b, smol; options: layers=12"},
         {"llama:heads=7", "hidden=768 is no multiple of heads=7"},
         {"llama:hidden=30,heads=10", "are 3 a head; rotary positions need an even number"},
@@ -366,6 +428,7 @@ CASES({"parameters are counted", parameters_are_counted},
       {"names are torchvision's", names_are_torchvisions},
       {"ResNets have their tensors", resnets_have_their_tensors},
       {"VGG has its tensors", vgg_has_its_tensors},
+      {"ViT has its tensors", vit_has_its_tensors},
       {"residuals may start at zero", residuals_may_start_at_zero},
       {"decoders have their sizes", decoders_have_their_sizes},
       {"GPT-2 starts as published", gpt2_starts_as_published},

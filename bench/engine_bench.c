@@ -12,6 +12,7 @@
 #include "engine/instance.h"
 #include "engine/optimizer.h"
 #include "train/models/network.h"
+#include "train/profile.h"
 
 #include <stddef.h>
 #include <stdio.h>
@@ -96,41 +97,20 @@ static const rpi_option options[] = {
     {.name = NULL},
 };
 
-enum { CLASSES = 10, KINDS = 64 };
+enum { CLASSES = 10 };
 
 /* ---- the profile: seconds by pass and kind of step ---- */
 
-typedef struct profile_line {
-    const char *what;
-    rpi_pass pass;
-    int64_t ns;
-    int count;
-} profile_line;
-
-typedef struct profile {
-    profile_line lines[KINDS];
-    int count;
-} profile;
-
 static void add_to_profile(void *context, const rpi_step_report *report) {
-    profile *it = context;
-    int i = 0;
-    while (i < it->count &&
-           (strcmp(it->lines[i].what, report->what) != 0 || it->lines[i].pass != report->pass))
-        i++;
-    if (i == KINDS) return;
-    if (i == it->count)
-        it->lines[it->count++] = (profile_line){.what = report->what, .pass = report->pass};
-    it->lines[i].ns += report->end_ns - report->start_ns;
-    it->lines[i].count++;
+    rpi_profile_kernel(context, report);
 }
 
-static void print_profile(const profile *it, int64_t runs) {
+static void print_profile(rpi_profile *it, int64_t runs) {
+    rpi_profile_sort(it);
     for (int i = 0; i < it->count; i++)
-        printf("%-8s %-28s %4lld %9.3f ms\n",
-               it->lines[i].pass == RPI_FORWARD ? "forward" : "backward", it->lines[i].what,
-               (long long)(it->lines[i].count / runs),
-               1e3 * rpi_seconds(it->lines[i].ns) / (double)runs);
+        printf("%-8s %-28s %4lld %9.3f ms\n", it->rows[i].phase, it->rows[i].what,
+               (long long)(it->rows[i].calls / runs),
+               1e3 * rpi_seconds(it->rows[i].ns) / (double)runs);
 }
 
 /* ---- the work ---- */
@@ -147,7 +127,7 @@ typedef struct bench {
     float *images, *momentum;
     int32_t *labels;
     float scale;
-    profile profile;
+    rpi_profile profile;
     double *times;
 } bench;
 
@@ -200,11 +180,8 @@ static rp_status run_step(bench *it, bool profiled) {
     it->optimizer->update(&rates, 1, count, rpi_weights_values(it->weights),
                           rpi_weights_gradients(it->weights), &it->momentum);
     rpi_weights_changed(it->weights, 0, count);
-    if (profiled) {
-        rpi_step_report report = {"update", it->optimizer->name, RPI_BACKWARD, start,
-                                  rpi_now_ns()};
-        add_to_profile(&it->profile, &report);
-    }
+    if (profiled)
+        rpi_profile_add(&it->profile, "update", it->optimizer->name, rpi_now_ns() - start);
     return RP_OK;
 }
 
@@ -223,7 +200,7 @@ static int by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-static void print_result(const bench *it) {
+static void print_result(bench *it) {
     const settings *s = &it->settings;
     int64_t n = s->iterations;
     rpi_program_facts facts = rpi_program_get_facts(it->program);

@@ -7,6 +7,7 @@
 #include "cli/numbers.h"
 #include "cli/progress.h"
 #include "cli/run.h"
+#include "cli/train_profile.h"
 #include "cli/train_signals.h"
 #include "cli/world.h"
 #include "net/join.h"
@@ -155,6 +156,8 @@ static const rpi_option options[] = {
      NULL},
     {"trace", NULL, "logging.trace", RPI_OPTION_FLAG, FIELD(trace), NULL, 0, 0, NULL,
      "write trace.json for ui.perfetto.dev", NULL},
+    {"profile", NULL, "logging.profile", RPI_OPTION_FLAG, FIELD(profile), NULL, 0, 0, NULL,
+     "at the end, say where a step's time goes, by kind of work", NULL},
     {"backend", NULL, "general.backend", RPI_OPTION_TEXT, FIELD(backend), NULL, 0, 0, "NAME",
      "of the engine; the fastest when absent", NULL},
     {"threads", NULL, "general.threads", RPI_OPTION_COUNT, FIELD(threads), NULL, 1, 4096, "N",
@@ -366,6 +369,7 @@ static void print_result(const settings *s, const rpi_world *world,
                rpi_time_text(result->step_s_median, time[0]), 1e-6 * result->wire_bytes_median,
                rpi_time_text(result->comm_s_median, time[1]),
                rpi_time_text(result->exposed_s_median, time[2]));
+    rpi_train_profile_print(&result->profile, stdout);
     printf("results are in %s\n", s->train.out);
     if (result->stopped) print_how_to_go_on(s, world, result);
 }

@@ -1,5 +1,6 @@
 #include "train/metrics.h"
 
+#include "base/clock.h"
 #include "base/cpu.h"
 #include "base/memory.h"
 #include "base/regular_file.h"
@@ -198,6 +199,23 @@ rp_status rpi_metrics_failure(rpi_metrics *metrics, int64_t step, const char *me
     return put(metrics, object);
 }
 
+static void add_profile(cJSON *object, const rpi_profile *profile) {
+    if (!profile->steps) return;
+    double steps = (double)profile->steps;
+    cJSON *rows = cJSON_AddArrayToObject(object, "profile");
+    for (int i = 0; i < profile->count; i++) {
+        cJSON *row = cJSON_CreateObject();
+        cJSON_AddStringToObject(row, "phase", profile->rows[i].phase);
+        cJSON_AddStringToObject(row, "what", profile->rows[i].what);
+        add_number(row, "calls", (double)profile->rows[i].calls / steps);
+        add_number(row, "step_s", rpi_seconds(profile->rows[i].ns) / steps);
+        cJSON_AddItemToArray(rows, row);
+    }
+    add_number(object, "gflop_s", 1e-9 * profile->flops / rpi_seconds(profile->step_ns));
+    add_number(object, "matrix_gflop_s", 1e-9 * profile->matrix_flop_s);
+    add_number(object, "memory_bytes", profile->memory_bytes);
+}
+
 rp_status rpi_metrics_closing(rpi_metrics *metrics, const rpi_train_result *result) {
     if (!metrics) return RP_OK;
     cJSON *object = cJSON_CreateObject();
@@ -217,5 +235,6 @@ rp_status rpi_metrics_closing(rpi_metrics *metrics, const rpi_train_result *resu
     add_counted(object, "test_%s", result->unit,
                 result->evaluated ? (double)result->test.count : none);
     cJSON_AddBoolToObject(object, "stopped", result->stopped);
+    add_profile(object, &result->profile);
     return put(metrics, object);
 }

@@ -6,6 +6,7 @@
 #include "engine/backend.h"
 #include "redpoll/comm.h"
 #include "train/models/model.h"
+#include "train/profile.h"
 
 /* What a user chooses. Texts are borrowed for the run. */
 typedef struct rpi_train_options {
@@ -48,7 +49,7 @@ typedef struct rpi_train_options {
     int64_t eval_images;      /* first samples of those held out; 0: all */
     bool eval;                /* false: none at all */
     int64_t check_replicas;   /* steps; 0: at the start and before checkpoints only */
-    bool trace;
+    bool trace, profile;
 
     /* Where the settings come from, for the header of metrics.jsonl, and as they were given,
      * before anything was chosen, for settings.json; NULL: not written. Ranks compare those
@@ -85,7 +86,8 @@ typedef struct rpi_train_result {
     double step_s_median, comm_s_median, exposed_s_median, wire_bytes_median;
     bool evaluated;
     rpi_evaluation test;
-    bool stopped; /* before the end, because a rank was asked to */
+    bool stopped;        /* before the end, because a rank was asked to */
+    rpi_profile profile; /* of this rank; no steps: not asked for */
 } rpi_train_result;
 
 /* What a rank may be asked for from outside while it trains, a bit each. */

@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 typedef struct run {
     rpi_trainer trainer;
@@ -91,6 +92,7 @@ static rp_status prepare(run *r, rp_comm *comm) {
     RP_TRY(rpi_trainer_open(t, r->options, comm));
     t->wishes = wishes;
     t->wishes_context = r;
+    if (r->options->profile) t->profile = &r->result.profile;
     RP_TRY(load_weights(r));
     RP_TRY(resume(r));
     RP_TRY(rpi_train_agree(t));
@@ -207,6 +209,21 @@ static double median_of(run *r, double (*value)(const rpi_step_metrics *)) {
     return steps ? rpi_median(r->scratch, steps) : NAN;
 }
 
+/* All ranks at once, as they share the machine while they train. */
+static rp_status finish_profile(run *r) {
+    rpi_trainer *t = &r->trainer;
+    rpi_profile *profile = &r->result.profile;
+    if (!t->profile) return RP_OK;
+    t->profile = NULL;
+    rpi_profile_sort(profile);
+    struct rusage use;
+    if (getrusage(RUSAGE_SELF, &use) == 0)
+        profile->memory_bytes = 1024.0 * (double)use.ru_maxrss;
+    RP_TRY(rp_barrier(t->comm));
+    return rpi_profile_matrix_rate(rpi_session_backend(t->programs.session),
+                                   (int)r->options->threads, &profile->matrix_flop_s);
+}
+
 static void summarise(run *r) {
     r->result.unit = r->trainer.network.task->unit;
     r->result.rate_median = median_of(r, rate);
@@ -219,6 +236,7 @@ static void summarise(run *r) {
 static rp_status finish(run *r) {
     const rpi_train_options *o = r->options;
     rpi_trainer *t = &r->trainer;
+    RP_TRY(finish_profile(r));
     RP_TRY(rpi_divergence_check(t, NULL));
     bool new_steps = r->result.steps > 0 || !rpi_run_folder_continues(o);
     if (saves(o) && r->saved_step != t->step && new_steps) RP_TRY(save(r));

@@ -17,6 +17,7 @@ static void on_step(void *context, const rpi_step_report *report) {
     rpi_trainer *t = context;
     rpi_timeline_add(t->timeline, RPI_LANE_COMPUTE, report->name, -1, report->start_ns,
                      report->end_ns);
+    rpi_profile_kernel(t->profile, report);
     if (t->strategy->observe) t->strategy->observe(t->strategy_self);
 }
 
@@ -56,6 +57,12 @@ static uint64_t draw_seed(const rpi_trainer *t, int64_t first) {
     return (uint64_t)t->options->seed ^ run << 32;
 }
 
+static void count_flops(rpi_trainer *t, const rpi_instance *instance) {
+    if (!t->profile) return;
+    rpi_program_facts facts = rpi_program_get_facts(rpi_instance_program(instance));
+    t->profile->flops += (double)(facts.forward_flops + facts.backward_flops);
+}
+
 /* Samples [first, first + count): gradients are added to those of the runs before, and are
  * final with the last. */
 static rp_status run_part(rpi_trainer *t, const rpi_source_batch *batch, int64_t first,
@@ -70,13 +77,14 @@ static rp_status run_part(rpi_trainer *t, const rpi_source_batch *batch, int64_t
                            .step = (uint64_t)t->step,
                            .accumulate = first > 0,
                            .on_gradient_final = is_last ? on_gradient_final : NULL,
-                           .on_step = t->timeline ? on_step : NULL,
+                           .on_step = t->timeline || t->profile ? on_step : NULL,
                            .context = t};
     RP_TRY(rpi_instance_run(instance, &run));
     rpi_tensor loss;
     RP_TRY(rpi_instance_result(instance, t->network.loss, &loss));
     double part = (double)*(const float *)loss.data;
     *in_out_loss += part;
+    count_flops(t, instance);
     return had_fault ? RP_OK : rpi_divergence_trace(t, instance, &run, part);
 }
 
@@ -127,6 +135,7 @@ static rp_status finish(rpi_trainer *t, const double own[RPI_SUMMARY],
 rp_status rpi_trainer_step(rpi_trainer *t, rpi_step_metrics *out_metrics) {
     rp_comm_stats before, after;
     rp_comm_get_stats(t->comm, &before);
+    rpi_profile_begin(t->profile);
     int64_t start = rpi_now_ns();
     rpi_step_metrics metrics = {.step = t->step + 1};
     metrics.lr = t->learning_rate = rpi_lr_at(t->schedule, &t->lr, t->step);
@@ -160,6 +169,10 @@ rp_status rpi_trainer_step(rpi_trainer *t, rpi_step_metrics *out_metrics) {
     metrics.decode_s = after.decode_s - before.decode_s;
     metrics.wire_bytes = after.wire_bytes_sent - before.wire_bytes_sent;
     rpi_timeline_add(t->timeline, RPI_LANE_STEP, "step", t->step + 1, start, end);
+    if (t->world > 1)
+        rpi_profile_add(t->profile, "wait", "communication, exposed",
+                        (int64_t)(metrics.exposed_s * RPI_SECOND_NS));
+    rpi_profile_end(t->profile, end - start);
     t->step++;
     *out_metrics = metrics;
     return RP_OK;

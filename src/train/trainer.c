@@ -1,5 +1,6 @@
 #include "train/trainer.h"
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/status.h"
 
@@ -107,7 +108,10 @@ void rpi_trainer_update(rpi_trainer *t, int64_t first, int64_t count) {
 }
 
 static void update(void *context, int64_t first, int64_t count) {
-    rpi_trainer_update(context, first, count);
+    rpi_trainer *t = context;
+    int64_t start_ns = rpi_now_ns();
+    rpi_trainer_update(t, first, count);
+    rpi_profile_add(t->profile, "update", t->optimizer->name, rpi_now_ns() - start_ns);
 }
 
 /* The sum is exact: any buckets and any number of ranks that sum to the same gradients give the
@@ -116,7 +120,9 @@ static void measure(void *context, int64_t first, int64_t count) {
     rpi_trainer *t = context;
     int threads = t->options->threads > 1 ? (int)t->options->threads : 1;
     rpi_kernel_run run = {.threads = threads, .isa = rpi_cpu_isa()};
+    int64_t start_ns = rpi_now_ns();
     rpi_kernel_square_sum(&run, rpi_weights_gradients(t->weights) + first, count, &t->squares);
+    rpi_profile_add(t->profile, "update", "gradient norm", rpi_now_ns() - start_ns);
 }
 
 /* As PyTorch's clip_grad_norm_ has it. A norm that is not finite clips nothing: the step that

@@ -50,6 +50,7 @@ typedef struct rpi_trainer {
     const rpi_strategy *strategy;
     void *strategy_self;
     rpi_timeline *timeline;
+    rpi_profile *profile;             /* borrowed; NULL: nobody asks */
     rp_request *summary;              /* the exchange of losses in flight, or NULL */
     char choice[RPI_BIT_CHOICE_TEXT]; /* other bits were chosen in this step; else empty */
     double *summaries;    /* of all ranks, then this one: RPI_SUMMARY numbers each */

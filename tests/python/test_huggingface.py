@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -15,9 +15,17 @@ import torch.nn.functional as F
 
 COMMAND = Path(os.environ["REDPOLL_BUILD"]) / "src" / "cli" / "redpoll"
 TEXT = "In the beginning was the seed, and the finch. "
-SEQUENCE, HEADS, LAYERS, WIDTH = 24, 4, 2, 32
-MODEL = f"gpt2:layers={LAYERS},hidden={WIDTH},heads={HEADS},vocabulary=300,positions=40"
+SEQUENCE, HEADS, LAYERS, WIDTH, VOCABULARY, POSITIONS = 24, 4, 2, 32, 300, 40
+SIZES = f"layers={LAYERS},hidden={WIDTH},heads={HEADS}"
 Tensors = dict[str, torch.Tensor]
+
+
+class Run(NamedTuple):
+    """A run whose held-out samples are those that it learns from."""
+
+    model: str
+    architecture: str
+    folder: Path  # text.ds, run/
 
 
 def redpoll(*words: object) -> str:
@@ -34,9 +42,15 @@ def windows(path: Path) -> torch.Tensor:
     return torch.from_numpy(ids[: count * (SEQUENCE + 1)]).view(count, SEQUENCE + 1)
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run whose held-out samples are those that it learns from."""
+MODELS = {
+    "GPT2LMHeadModel": f"gpt2:{SIZES},vocabulary={VOCABULARY},positions={POSITIONS}",
+    "LlamaForCausalLM": f"llama:{SIZES},kv-heads=2,intermediate=64,vocabulary={VOCABULARY},"
+    f"positions={POSITIONS},rope-base=500,norm-epsilon=1e-06",
+}
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("hf")
     (folder / "text.txt").write_text(TEXT * 200)
     text = folder / "text"
@@ -44,8 +58,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     redpoll(*tokenize, "--out", text)
     recipe = ["--seq-length", SEQUENCE, "--steps", 30, "--optimizer", "adamw", "--lr", "1e-2"]
     data = f"tokens:{text},validation={text}"
-    redpoll("train", "--model", MODEL, "--data", data, *recipe, "--out", folder / "run")
-    return folder
+    model = MODELS[request.param]
+    redpoll("train", "--model", model, "--data", data, *recipe, "--out", folder / "run")
+    return Run(model, request.param, folder)
 
 
 def evaluation(folder: Path) -> dict[str, Any]:
@@ -53,9 +68,9 @@ def evaluation(folder: Path) -> dict[str, Any]:
     return [line for line in lines if "test_loss" in line][-1]
 
 
-def export(folder: Path, to: Path) -> Path:
-    said = redpoll("export", "--from", folder / "run", "--to", f"hf:{to}")
-    assert said.startswith("GPT2LMHeadModel of "), said
+def export(run: Run, to: Path) -> Path:
+    said = redpoll("export", "--from", run.folder / "run", "--to", f"hf:{to}")
+    assert said.startswith(f"{run.architecture} of "), said
     return to
 
 
@@ -96,39 +111,83 @@ def gpt2(p: Tensors, ids: torch.Tensor, heads: int) -> torch.Tensor:
     return norm("ln_f", x) @ wte.T
 
 
+def llama(p: Tensors, ids: torch.Tensor, config: dict[str, Any]) -> torch.Tensor:
+    """LlamaForCausalLM by the names and layouts of its files."""
+    heads, kv_heads, size = (
+        config[key] for key in ("num_attention_heads", "num_key_value_heads", "head_dim")
+    )
+    angles = torch.arange(ids.shape[1])[:, None] * config["rope_theta"] ** (
+        -torch.arange(0, size, 2) / size
+    )
+    cosines, sines = angles.cos().repeat(1, 2), angles.sin().repeat(1, 2)
+
+    def norm(name: str, x: torch.Tensor) -> torch.Tensor:
+        return F.rms_norm(x, x.shape[-1:], p[f"{name}.weight"], config["rms_norm_eps"])
+
+    def linear(name: str, x: torch.Tensor) -> torch.Tensor:
+        return x @ p[f"{name}.weight"].T
+
+    def turn(x: torch.Tensor) -> torch.Tensor:
+        low, high = x.chunk(2, -1)
+        return x * cosines + torch.cat([-high, low], -1) * sines
+
+    x = p["model.embed_tokens.weight"][ids]
+    for layer in range(LAYERS):
+        h = f"model.layers.{layer}"
+        y = norm(f"{h}.input_layernorm", x)
+        q, k, v = (
+            linear(f"{h}.self_attn.{part}_proj", y).unflatten(2, (-1, size)).transpose(1, 2)
+            for part in "qkv"
+        )
+        k, v = (part.repeat_interleave(heads // kv_heads, dim=1) for part in (k, v))
+        y = F.scaled_dot_product_attention(turn(q), turn(k), v, is_causal=True)
+        x = x + linear(f"{h}.self_attn.o_proj", y.transpose(1, 2).flatten(2))
+        y = norm(f"{h}.post_attention_layernorm", x)
+        gate, up = linear(f"{h}.mlp.gate_proj", y), linear(f"{h}.mlp.up_proj", y)
+        x = x + linear(f"{h}.mlp.down_proj", F.silu(gate) * up)
+    return linear("lm_head", norm("model.norm", x))
+
+
 def loss_of(logits: torch.Tensor, rows: torch.Tensor) -> float:
     return F.cross_entropy(logits.flatten(0, 1), rows[:, 1:].flatten()).item()
 
 
-def test_an_export_has_the_loss_of_its_run(run: Path, tmp_path: Path) -> None:
+def test_an_export_has_the_loss_of_its_run(run: Run, tmp_path: Path) -> None:
     to = export(run, tmp_path / "out")
     config = json.loads((to / "config.json").read_text())
-    assert config["architectures"] == ["GPT2LMHeadModel"]
-    assert (config["n_layer"], config["n_head"], config["n_embd"]) == (LAYERS, HEADS, WIDTH)
-    assert config["eos_token_id"] is None  # 50256 is beyond this vocabulary
-    rows = windows(run / "text")
-    logits = gpt2(read_tensors(to / "model.safetensors"), rows[:, :-1], config["n_head"])
-    assert loss_of(logits, rows) == pytest.approx(evaluation(run)["test_loss"], abs=1e-4)
+    assert config["architectures"] == [run.architecture]
+    assert config["bos_token_id"] == config["eos_token_id"] == 0  # <|endoftext|> of the data
+    rows = windows(run.folder / "text")
+    tensors = read_tensors(to / "model.safetensors")
+    if run.architecture == "GPT2LMHeadModel":
+        assert (config["n_layer"], config["n_head"], config["n_embd"]) == (LAYERS, HEADS, WIDTH)
+        logits = gpt2(tensors, rows[:, :-1], config["n_head"])
+    else:
+        assert config["rope_parameters"] == {"rope_theta": 500, "rope_type": "default"}
+        assert (config["tie_word_embeddings"], config["rms_norm_eps"]) == (False, 1e-6)
+        logits = llama(tensors, rows[:, :-1], config)
+    assert loss_of(logits, rows) == pytest.approx(evaluation(run.folder)["test_loss"], abs=1e-4)
 
 
-def test_transformers_opens_an_export(run: Path, tmp_path: Path) -> None:
+def test_transformers_opens_an_export(run: Run, tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
     to = export(run, tmp_path / "out")
-    model, report = transformers.GPT2LMHeadModel.from_pretrained(to, output_loading_info=True)
+    kind = getattr(transformers, run.architecture)
+    model, report = kind.from_pretrained(to, output_loading_info=True)
     for key in ("missing_keys", "unexpected_keys", "mismatched_keys"):
         assert not report[key], (key, report[key])
-    rows = windows(run / "text")
+    rows = windows(run.folder / "text")
     with torch.no_grad():
         logits = model.eval()(rows[:, :-1]).logits
-    assert loss_of(logits, rows) == pytest.approx(evaluation(run)["test_loss"], abs=1e-4)
+    assert loss_of(logits, rows) == pytest.approx(evaluation(run.folder)["test_loss"], abs=1e-4)
 
 
-def test_transformers_opens_its_tokenizer(run: Path, tmp_path: Path) -> None:
+def test_transformers_opens_its_tokenizer(run: Run, tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
     tokenizer = transformers.AutoTokenizer.from_pretrained(export(run, tmp_path / "out"))
     ids = tokenizer(TEXT * 3)["input_ids"]
     ids = ids[: 2 * len(ids) // 3]  # how it ends depends on what follows
-    assert ids == windows(run / "text").flatten().tolist()[: len(ids)]
+    assert ids == windows(run.folder / "text").flatten().tolist()[: len(ids)]
 
 
 def train_from(folder: Path, data: Path, out: Path, *words: object) -> tuple[float, str]:
@@ -142,38 +201,48 @@ def train_from(folder: Path, data: Path, out: Path, *words: object) -> tuple[flo
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
-def test_an_export_is_trained_further(run: Path, tmp_path: Path, ranks: int) -> None:
+def test_an_export_is_trained_further(run: Run, tmp_path: Path, ranks: int) -> None:
     to = export(run, tmp_path / "out")
-    loss, _ = train_from(to, run / "text", tmp_path / "next", "-n", ranks)
-    assert loss == pytest.approx(evaluation(run)["test_loss"], abs=1e-5)
+    loss, _ = train_from(to, run.folder / "text", tmp_path / "next", "-n", ranks)
+    assert loss == pytest.approx(evaluation(run.folder)["test_loss"], abs=1e-5)
     # The run goes on without the folder.
     (to / "config.json").unlink()
     redpoll("train", "--resume", tmp_path / "next", "--steps", 2)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
-def test_a_folder_of_transformers_is_trained(run: Path, tmp_path: Path, dtype: str) -> None:
+def test_a_folder_of_transformers_is_trained(run: Run, tmp_path: Path, dtype: str) -> None:
     transformers = pytest.importorskip("transformers")
     torch.manual_seed(5)
-    config = transformers.GPT2Config(
-        n_layer=LAYERS, n_head=HEADS, n_embd=WIDTH, vocab_size=300, n_positions=40
-    )
+    if run.architecture == "GPT2LMHeadModel":
+        config = transformers.GPT2Config(n_layer=LAYERS, n_head=HEADS, n_embd=WIDTH)
+        config.n_positions = POSITIONS
+    else:
+        config = transformers.LlamaConfig(num_hidden_layers=LAYERS, hidden_size=WIDTH)
+        config.num_attention_heads, config.num_key_value_heads = HEADS, 2
+        config.head_dim, config.intermediate_size = WIDTH // HEADS, 64
+        config.max_position_embeddings, config.tie_word_embeddings = POSITIONS, True
+    config.vocab_size = VOCABULARY
     config.bos_token_id = config.eos_token_id = 0
-    model = transformers.GPT2LMHeadModel(config).to(getattr(torch, dtype)).eval()
-    model.save_pretrained(tmp_path / "hf", max_shard_size="20KB")
+    kind = getattr(transformers, run.architecture)
+    kind(config).to(getattr(torch, dtype)).save_pretrained(
+        tmp_path / "hf", max_shard_size="20KB"
+    )
+    # Read again: buffers of a model that was narrowed stay narrow.
+    model = kind.from_pretrained(tmp_path / "hf", dtype=torch.float32).eval()
     assert (tmp_path / "hf" / "model.safetensors.index.json").exists()
-    rows = windows(run / "text")
+    rows = windows(run.folder / "text")
     with torch.no_grad():
-        wanted = loss_of(model.float()(rows[:, :-1]).logits, rows)
-    loss, said = train_from(tmp_path / "hf", run / "text", tmp_path / "next")
+        wanted = loss_of(model(rows[:, :-1]).logits, rows)
+    loss, said = train_from(tmp_path / "hf", run.folder / "text", tmp_path / "next")
     assert loss == pytest.approx(wanted, abs=1e-4)
     assert "missing" not in said and "no use" not in said, said
 
 
-def test_an_evaluation_is_that_of_the_run(run: Path, tmp_path: Path) -> None:
-    wanted = evaluation(run)
-    for model in (run / "run", f"hf:{export(run, tmp_path / 'out')}"):
-        data = ["--data", f"tokens:{run / 'text'}", "--all", "--seq-length", SEQUENCE]
+def test_an_evaluation_is_that_of_the_run(run: Run, tmp_path: Path) -> None:
+    wanted = evaluation(run.folder)
+    for model in (run.folder / "run", f"hf:{export(run, tmp_path / 'out')}"):
+        data = ["--data", f"tokens:{run.folder / 'text'}", "--all", "--seq-length", SEQUENCE]
         ways = [[], data] if isinstance(model, Path) else [data]
         for words in ways:
             seen = json.loads(redpoll("eval", "--model", model, "--json", *words))
@@ -181,7 +250,9 @@ def test_an_evaluation_is_that_of_the_run(run: Path, tmp_path: Path) -> None:
             assert seen["perplexity"] == pytest.approx(wanted["test_perplexity"], rel=1e-6)
             assert seen["accuracy"] == pytest.approx(wanted["test_accuracy"], rel=1e-6)
             assert seen["tokens"] == wanted["test_tokens"]
-            assert seen["model"] == MODEL
+            assert seen["model"].startswith(
+                run.model.partition(",vocabulary")[0].partition(",kv")[0]
+            )
 
 
 def test_an_evaluation_of_images_is_that_of_the_run(tmp_path: Path) -> None:
@@ -196,9 +267,9 @@ def test_an_evaluation_of_images_is_that_of_the_run(tmp_path: Path) -> None:
     assert "perplexity" not in seen
 
 
-def test_what_cannot_be_evaluated_is_told(run: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_evaluated_is_told(run: Run, tmp_path: Path) -> None:
     to = export(run, tmp_path / "out")
-    tokens = f"tokens:{run / 'text'}"
+    tokens = f"tokens:{run.folder / 'text'}"
     for words, part in [
         ([], "which model? --model RUN or --model hf:FOLDER"),
         (["--model", tmp_path / "nowhere"], "there is no run"),

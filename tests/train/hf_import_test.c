@@ -178,11 +178,13 @@ static void what_is_missing_or_left_over_is_told(void) {
     write_file(folder, (file_plan){single, prefix, 1, 15, RP_F32, "score.weight"});
     CHECK_OK(load(folder, &o));
     CHECK_MSG(strstr(o.note, "2 of 16 tensors are missing in "), "%s", o.note);
-    CHECK_MSG(strstr(o.note, "and start anew: wte.weight, ln_f.bias; of no use to "), "%s",
-              o.note);
+    CHECK_MSG(
+        strstr(o.note,
+               "and start anew: transformer.wte.weight, transformer.ln_f.bias; of no use to "),
+        "%s", o.note);
     CHECK_MSG(strstr(o.note, "model gpt2 are 1 in "), "%s", o.note);
     CHECK_FAILS(rpi_hf_load(folder, &o.network, o.weights, false, o.note, sizeof o.note),
-                CORRUPT, "/partial: wte.weight, ln_f.bias");
+                CORRUPT, "/partial: transformer.wte.weight, transformer.ln_f.bias");
     CHECK_OK(rpi_hf_load(folder, &o.network, o.weights, true, o.note, sizeof o.note));
     CHECK_MSG(strstr(o.note, "/partial: score.weight"), "%s", o.note);
     close_opened(&o);
@@ -278,6 +280,75 @@ static void a_bad_config_is_told(void) {
                 NOT_FOUND, "nowhere/config.json is missing: a Hugging Face folder has");
 }
 
+/* What the config.json of LLaMA may say: of releases before transformers 5 and since, and what
+ * our model is not. */
+static void llama_configs_are_read(void) {
+    static const char sizes[] =
+        "\"model_type\":\"llama\",\"num_hidden_layers\":2,\"hidden_size\":48,"
+        "\"num_attention_heads\":6,\"vocab_size\":100,\"max_position_embeddings\":64";
+    static const char plain[] = "llama:layers=2,hidden=48,heads=6,";
+    static const struct {
+        const char *more, *wanted; /* wanted: behind `plain`; or a part of the message */
+        rp_status status;
+    } rows[] = {
+        {",\"intermediate_size\":128",
+         "intermediate=128,vocabulary=100,positions=64,rope-base=10000,norm-epsilon=1e-06,"
+         "tied=off",
+         RP_OK},
+        {",\"intermediate_size\":128,\"num_key_value_heads\":3,\"head_dim\":8,"
+         "\"rope_theta\":500000.0,\"rms_norm_eps\":1e-05,\"tie_word_embeddings\":true,"
+         "\"hidden_act\":\"silu\",\"rope_scaling\":null,\"attention_bias\":false,"
+         "\"torch_dtype\":\"bfloat16\"",
+         "kv-heads=3,head=8,intermediate=128,vocabulary=100,positions=64,rope-base=500000,"
+         "norm-epsilon=1e-05,tied=on",
+         RP_OK},
+        {",\"intermediate_size\":128,\"head_dim\":null,\"num_key_value_heads\":null,"
+         "\"rope_parameters\":{\"rope_theta\":100000,\"rope_type\":\"default\"}",
+         "intermediate=128,vocabulary=100,positions=64,rope-base=100000,norm-epsilon=1e-06,"
+         "tied=off",
+         RP_OK},
+        {"", "'intermediate_size' is missing", RP_CORRUPT},
+        {",\"intermediate_size\":128,\"head_dim\":7",
+         "7 a head; rotary positions need an even number", RP_INVALID},
+        {",\"intermediate_size\":128,\"num_key_value_heads\":4",
+         "kv-heads=4 is no divisor of heads=6", RP_INVALID},
+        {",\"intermediate_size\":128,\"hidden_act\":\"gelu\"",
+         "'hidden_act' is \"gelu\"; model llama has only \"silu\"", RP_INVALID},
+        {",\"intermediate_size\":128,\"attention_bias\":true",
+         "'attention_bias' is true; model llama has only false", RP_INVALID},
+        {",\"intermediate_size\":128,\"mlp_bias\":true", "'mlp_bias' is true", RP_INVALID},
+        {",\"intermediate_size\":128,\"rope_scaling\":{\"rope_type\":\"llama3\"}",
+         "'rope_scaling' is {\"rope_type\":\"llama3\"}; model llama has only null", RP_INVALID},
+        {",\"intermediate_size\":128,\"rope_parameters\":{\"rope_type\":\"yarn\"}",
+         "'rope_parameters.rope_type' is \"yarn\"; model llama has only \"default\"",
+         RP_INVALID},
+        {",\"intermediate_size\":128,\"rope_theta\":\"high\"", "'rope_theta' is no number",
+         RP_CORRUPT},
+        {",\"intermediate_size\":128,\"rope_theta\":0.5", "rope-base", RP_INVALID},
+        {",\"intermediate_size\":128,\"tie_word_embeddings\":1",
+         "'tie_word_embeddings' is no true or false", RP_CORRUPT},
+    };
+    const char *folder = folder_of("llama-config");
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char text[1200], found[RPI_MODEL_TEXT], wanted[RPI_MODEL_TEXT];
+        const rpi_hf_family *family = NULL;
+        rpi_network network = {0};
+        snprintf(text, sizeof text, "{%s%s}", sizes, rows[i].more);
+        write_text(folder, "config.json", text);
+        rp_status status = rpi_hf_config_read(folder, found, &family);
+        if (status == RP_OK)
+            status = rpi_network_build(found, &(rpi_data_shape){.sequence = 4}, &network);
+        rpi_network_close(&network);
+        CHECK_MSG(status == rows[i].status, "row %zu: %s", i, rp_status_name(status));
+        snprintf(wanted, sizeof wanted, "%s%s", plain, rows[i].wanted);
+        if (status == RP_OK)
+            CHECK_MSG(strcmp(found, wanted) == 0, "row %zu: %s", i, found);
+        else
+            CHECK_MSG(strstr(rp_last_error()->message, rows[i].wanted), "'%s' lacks '%s'",
+                      rp_last_error()->message, rows[i].wanted);
+    }
+}
+
 /* One tensor in a file of its own. */
 static void write_one(const char *folder, rp_dtype dtype, rpi_shape shape, const void *data) {
     char path[900];
@@ -307,4 +378,5 @@ CASES({"every type is read", every_type_is_read},
       {"what is missing or left over is told", what_is_missing_or_left_over_is_told},
       {"shards are read by their index", shards_are_read_by_their_index},
       {"a bad config is told", a_bad_config_is_told},
+      {"LLaMA's configs are read", llama_configs_are_read},
       {"a bad tensor is told", a_bad_tensor_is_told})

@@ -12,6 +12,36 @@
 
 enum { MOST_BYTES = 1 << 20 };
 
+enum { MOST_KEY = 64 };
+
+/* ---- keys, which may lie in an object ---- */
+
+static const cJSON *find_key(const cJSON *root, const char *key) {
+    char outer[MOST_KEY];
+    const char *dot = strchr(key, '.');
+    if (!dot) return cJSON_GetObjectItemCaseSensitive(root, key);
+    snprintf(outer, sizeof outer, "%.*s", (int)(dot - key), key);
+    return cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItemCaseSensitive(root, outer),
+                                            dot + 1);
+}
+
+static bool is_there(const cJSON *item) {
+    return item && !cJSON_IsNull(item);
+}
+
+static void put_key(cJSON *root, const char *key, cJSON *item) {
+    char outer[MOST_KEY];
+    const char *dot = strchr(key, '.');
+    if (!dot) {
+        cJSON_AddItemToObject(root, key, item);
+        return;
+    }
+    snprintf(outer, sizeof outer, "%.*s", (int)(dot - key), key);
+    cJSON *object = cJSON_GetObjectItemCaseSensitive(root, outer);
+    if (!object) object = cJSON_AddObjectToObject(root, outer);
+    cJSON_AddItemToObject(object, dot + 1, item);
+}
+
 /* ---- reading ---- */
 
 static rp_status find_family(const char *path, const cJSON *root,
@@ -44,28 +74,72 @@ static bool is_multiple(const rpi_hf_constant *c, const cJSON *root, const cJSON
 static rp_status check_constants(const char *path, const rpi_hf_family *family,
                                  const cJSON *root) {
     for (const rpi_hf_constant *c = family->constants; c->key; c++) {
-        const cJSON *value = cJSON_GetObjectItemCaseSensitive(root, c->key);
+        const cJSON *value = find_key(root, c->key);
         if (!value || is_said(value, c->json) || is_said(value, c->also) ||
             is_multiple(c, root, value))
             continue;
         char *text = cJSON_PrintUnformatted(value);
-        rp_status status = RP_FAIL(INVALID, "%s: '%s' is %.100s; model %s has only %s%s%s",
-                                   path, c->key, text ? text : "?", family->model, c->json,
-                                   c->also ? " or " : "", c->also ? c->also : "");
+        rp_status status =
+            RP_FAIL(INVALID, "%s: '%s' is %.100s; model %s has only %s%s%s", path, c->key,
+                    text ? text : "?", family->model, c->json ? c->json : "",
+                    c->json && c->also ? " or " : "", c->also ? c->also : "");
         cJSON_free(text);
         return status;
     }
     return RP_OK;
 }
 
-static rp_status read_size(const char *path, const cJSON *root, const rpi_hf_size *size,
-                           int64_t *out_value) {
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(root, size->key);
-    if (!item) return RP_FAIL(CORRUPT, "%s: '%s' is missing", path, size->key);
-    if (!cJSON_IsNumber(item) || !(item->valuedouble >= 1 && item->valuedouble <= 1e9) ||
-        item->valuedouble != floor(item->valuedouble))
-        return RP_FAIL(CORRUPT, "%s: '%s' is no whole number above 0", path, size->key);
-    *out_value = (int64_t)item->valuedouble;
+/* What is wanted of a value of such an option; NULL: nothing else than what it is. */
+static const char *wanted_of(const cJSON *item, rpi_option_type type) {
+    double number = item->valuedouble;
+    switch (type) {
+    case RPI_OPTION_COUNT:
+        return cJSON_IsNumber(item) && number >= 1 && number <= 1e9 && number == floor(number)
+                   ? NULL
+                   : "whole number above 0";
+    case RPI_OPTION_FLAG: return cJSON_IsBool(item) ? NULL : "true or false";
+    default: return cJSON_IsNumber(item) && isfinite(number) ? NULL : "number";
+    }
+}
+
+/* The value as our option takes it; "" where it says nothing else than we do. */
+static rp_status read_option(const char *path, const cJSON *root, const rpi_hf_option *row,
+                             const rpi_option *option, char text[32]) {
+    const cJSON *item = find_key(root, row->key);
+    if (!is_there(item) && row->also) item = find_key(root, row->also);
+    text[0] = '\0';
+    if (!is_there(item) && !row->absent)
+        return RP_FAIL(CORRUPT, "%s: '%s' is missing", path, row->key);
+    if (!is_there(item)) {
+        snprintf(text, 32, "%s", row->absent);
+        return RP_OK;
+    }
+    const char *wanted = wanted_of(item, option->type);
+    if (wanted) return RP_FAIL(CORRUPT, "%s: '%s' is no %s", path, row->key, wanted);
+    if (option->type == RPI_OPTION_FLAG)
+        snprintf(text, 32, "%s", cJSON_IsTrue(item) ? "on" : "off");
+    else
+        snprintf(text, 32, "%.15g", item->valuedouble);
+    return RP_OK;
+}
+
+static rp_status read_options(const char *path, const cJSON *root, const rpi_hf_family *family,
+                              char model[RPI_MODEL_TEXT]) {
+    rpi_model_choice choice;
+    RP_TRY(rpi_model_parse(family->model, &choice));
+    size_t used = (size_t)snprintf(model, RPI_MODEL_TEXT, "%s", family->model);
+    const char *before = ":";
+    for (const rpi_hf_option *o = family->options; o->option && used < RPI_MODEL_TEXT; o++) {
+        char text[32];
+        const rpi_option *option = rpi_model_option(choice.model, o->option);
+        if (!option) return RP_FAIL(INTERNAL, "%s has no %s", family->model, o->option);
+        RP_TRY(read_option(path, root, o, option, text));
+        if (!text[0]) continue;
+        used += (size_t)snprintf(model + used, RPI_MODEL_TEXT - used, "%s%s=%s", before,
+                                 o->option, text);
+        before = ",";
+    }
+    if (used >= RPI_MODEL_TEXT) return RP_FAIL(INVALID, "%s: its sizes are too long", path);
     return RP_OK;
 }
 
@@ -74,16 +148,7 @@ static rp_status read_model(const char *path, const cJSON *root, char model[RPI_
     const rpi_hf_family *family = NULL;
     rpi_model_choice choice;
     RP_TRY(find_family(path, root, &family));
-    size_t used = (size_t)snprintf(model, RPI_MODEL_TEXT, "%s", family->model);
-    for (const rpi_hf_size *s = family->sizes; s->option; s++) {
-        int64_t value = 0;
-        RP_TRY(read_size(path, root, s, &value));
-        if (used < RPI_MODEL_TEXT)
-            used +=
-                (size_t)snprintf(model + used, RPI_MODEL_TEXT - used, "%c%s=%lld",
-                                 s == family->sizes ? ':' : ',', s->option, (long long)value);
-    }
-    if (used >= RPI_MODEL_TEXT) return RP_FAIL(INVALID, "%s: its sizes are too long", path);
+    RP_TRY(read_options(path, root, family, model));
     RP_TRY(check_constants(path, family, root));
     rp_status status = rpi_model_parse(model, &choice);
     if (status != RP_OK) return rpi_fail_context(status, "%s: ", path);
@@ -116,39 +181,51 @@ rp_status rpi_hf_config_read(const char *folder, char model[RPI_MODEL_TEXT],
 
 int64_t rpi_hf_option_value(const rpi_model_choice *choice, const char *name) {
     int64_t value = 0;
-    for (const rpi_option *o = choice->model->options; o && o->name; o++)
-        if (strcmp(o->name, name) == 0 && o->type == RPI_OPTION_COUNT)
-            memcpy(&value, choice->options + o->offset, sizeof value);
+    const rpi_option *option = rpi_model_option(choice->model, name);
+    if (option && option->type == RPI_OPTION_COUNT)
+        memcpy(&value, choice->options + option->offset, sizeof value);
     return value;
 }
 
-static void add_text_end(cJSON *root, const rpi_hf_family *family, int64_t vocabulary) {
-    static const char *const keys[] = {"bos_token_id", "eos_token_id"};
-    for (int i = 0; i < 2; i++) {
-        if (family->text_end < vocabulary)
-            cJSON_AddNumberToObject(root, keys[i], (double)family->text_end);
-        else
-            cJSON_AddNullToObject(root, keys[i]);
+static cJSON *make_value(const rpi_model_choice *choice, const char *name) {
+    const rpi_option *option = rpi_model_option(choice->model, name);
+    const void *at = choice->options + (option ? option->offset : 0);
+    if (option && option->type == RPI_OPTION_FLAG) return cJSON_CreateBool(*(const bool *)at);
+    if (option && option->type == RPI_OPTION_REAL)
+        return cJSON_CreateNumber(*(const double *)at);
+    return cJSON_CreateNumber((double)rpi_hf_option_value(choice, name));
+}
+
+static void put_options(cJSON *root, const rpi_hf_family *family,
+                        const rpi_model_choice *choice) {
+    for (const rpi_hf_option *o = family->options; o->option; o++) {
+        put_key(root, o->key, make_value(choice, o->option));
+        if (o->also) put_key(root, o->also, make_value(choice, o->option));
     }
 }
 
-static cJSON *make_config(const rpi_hf_family *family, const rpi_model_choice *choice) {
+static void put_token(cJSON *root, const char *key, int64_t token) {
+    put_key(root, key, token >= 0 ? cJSON_CreateNumber((double)token) : cJSON_CreateNull());
+}
+
+static cJSON *make_config(const rpi_hf_family *family, const rpi_model_choice *choice,
+                          rpi_hf_text_ends ends) {
     cJSON *root = cJSON_Parse(family->written);
     cJSON *architectures = cJSON_AddArrayToObject(root, "architectures");
     cJSON_AddItemToArray(architectures, cJSON_CreateString(family->architecture));
     cJSON_AddStringToObject(root, "model_type", family->model_type);
     cJSON_AddStringToObject(root, "torch_dtype", "float32");
-    for (const rpi_hf_size *s = family->sizes; s->option; s++)
-        cJSON_AddNumberToObject(root, s->key, (double)rpi_hf_option_value(choice, s->option));
+    put_options(root, family, choice);
     for (const rpi_hf_constant *c = family->constants; c->key; c++)
-        cJSON_AddItemToObject(root, c->key, cJSON_Parse(c->json));
-    add_text_end(root, family, rpi_hf_option_value(choice, "vocabulary"));
+        if (c->json) put_key(root, c->key, cJSON_Parse(c->json));
+    put_token(root, "bos_token_id", ends.begin);
+    put_token(root, "eos_token_id", ends.end);
     return root;
 }
 
 rp_status rpi_hf_config_text(const rpi_hf_family *family, const rpi_model_choice *choice,
-                             char **out_text) {
-    cJSON *root = make_config(family, choice);
+                             rpi_hf_text_ends ends, char **out_text) {
+    cJSON *root = make_config(family, choice, ends);
     char *text = cJSON_Print(root);
     cJSON_Delete(root);
     if (!text) return RP_FAIL(NOMEM, "no memory for config.json");

@@ -11,9 +11,14 @@
 rp_status rpi_hf_config_read(const char *folder, char model[RPI_MODEL_TEXT],
                              const rpi_hf_family **out_family);
 
+/* The tokens before and behind a text; -1: none is known. */
+typedef struct rpi_hf_text_ends {
+    int64_t begin, end;
+} rpi_hf_text_ends;
+
 /* The text of config.json for such a model; free with rpi_free(). */
 rp_status rpi_hf_config_text(const rpi_hf_family *family, const rpi_model_choice *choice,
-                             char **out_text);
+                             rpi_hf_text_ends ends, char **out_text);
 
 /* The value of a model's option that is a whole number; 0: there is none such. */
 int64_t rpi_hf_option_value(const rpi_model_choice *choice, const char *name);

@@ -5,11 +5,11 @@
 #include "base/regular_file.h"
 #include "base/status.h"
 #include "train/checkpoint/safetensors.h"
-#include "train/data/token_data.h"
-#include "train/data/token_file.h"
+#include "train/data/data_tokenizer.h"
 #include "train/huggingface/hf_config.h"
 #include "train/huggingface/hf_weights.h"
 
+#include <cjson/cJSON.h>
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MOST_TOKENIZER_BYTES = 256 << 20, MOST_FILES = 4, PATH_BYTES = RPI_PATH_BYTES + 128 };
+enum { MOST_FILES = 4, PATH_BYTES = RPI_PATH_BYTES + 128 };
 
 typedef struct folder_export {
     char folder[RPI_PATH_BYTES], aside[RPI_PATH_BYTES + 64]; /* the second is made first */
@@ -26,8 +26,9 @@ typedef struct folder_export {
     rpi_safetensors *run;
     rpi_model_choice choice;
     const rpi_hf_family *family;
+    rpi_tokenizer *tokenizer;  /* of its data; NULL: there is none at hand */
     rpi_named_tensor *tensors; /* those of the run, under names of theirs */
-    char (*names)[RPI_HF_NAME + 32];
+    char (*names)[RPI_HF_NAME];
     int count;
 } folder_export;
 
@@ -73,7 +74,7 @@ static rp_status add_tensor(folder_export *e, const rpi_named_tensor *ours) {
     RP_TRY(rpi_alloc_array((size_t)rpi_shape_count(&ours->shape), sizeof *values, ours->name,
                            &values));
     rpi_named_tensor *tensor = &e->tensors[e->count];
-    snprintf(e->names[e->count], sizeof e->names[0], "%s%s", e->family->prefix, theirs);
+    snprintf(e->names[e->count], sizeof e->names[0], "%s", theirs);
     *tensor = (rpi_named_tensor){e->names[e->count], RP_F32, ours->shape, values};
     e->count++;
     RP_TRY(rpi_safetensors_read_finite(e->run, ours->name, &ours->shape, values));
@@ -141,14 +142,6 @@ static rp_status write_text(folder_export *e, const char *name, const char *text
     return RP_OK;
 }
 
-static rp_status write_config(folder_export *e) {
-    char *text = NULL;
-    RP_TRY(rpi_hf_config_text(e->family, &e->choice, &text));
-    rp_status status = write_text(e, "config.json", text, strlen(text));
-    rpi_free(text);
-    return status;
-}
-
 static rp_status write_weights(folder_export *e) {
     static const rpi_metadata metadata[] = {{"format", "pt"}};
     static const char name[] = "model.safetensors";
@@ -161,40 +154,65 @@ static rp_status write_weights(folder_export *e) {
 
 /* ---- the tokenizer ---- */
 
-/* The tokenizer.json beside the data of the run. */
-static rp_status read_tokenizer(const folder_export *e, char **out_text, size_t *out_bytes) {
+/* Of the data of the run. */
+static rp_status open_tokenizer(folder_export *e) {
     const char *data = rpi_safetensors_metadata(e->run, "data");
-    rpi_token_data tokens;
-    rpi_token_file *file = NULL;
     if (!data) return RP_FAIL(NOT_FOUND, "the run does not name its data");
-    RP_TRY(rpi_token_data_parse(data, &tokens));
-    RP_TRY(rpi_token_file_open(tokens.train, &file));
-    rp_status status =
-        file->tokenizer_json
-            ? rpi_regular_file_read(file->tokenizer_json, MOST_TOKENIZER_BYTES, out_text,
-                                    out_bytes)
-            : RP_FAIL(NOT_FOUND, "there is none beside the tokens of %s", tokens.train);
-    rpi_token_file_close(file);
+    return rpi_data_tokenizer_open(data, &e->tokenizer);
+}
+
+static rpi_hf_text_ends text_ends(const folder_export *e) {
+    uint32_t begin = 0, end = 0;
+    int64_t usual = e->family->text_end;
+    if (!e->tokenizer && usual && usual < rpi_hf_option_value(&e->choice, "vocabulary"))
+        return (rpi_hf_text_ends){usual, usual};
+    if (!e->tokenizer || !rpi_tokenizer_special(e->tokenizer, RPI_SPECIAL_END, &end))
+        return (rpi_hf_text_ends){-1, -1};
+    if (!rpi_tokenizer_special(e->tokenizer, RPI_SPECIAL_BEGIN, &begin)) begin = end;
+    return (rpi_hf_text_ends){begin, end};
+}
+
+static rp_status write_tokenizer_config(folder_export *e) {
+    rpi_hf_text_ends ends = text_ends(e);
+    cJSON *root = cJSON_CreateObject();
+    cJSON_AddStringToObject(root, "tokenizer_class", "PreTrainedTokenizerFast");
+    cJSON_AddNumberToObject(root, "model_max_length",
+                            (double)rpi_hf_option_value(&e->choice, "positions"));
+    if (ends.end >= 0) {
+        cJSON_AddStringToObject(root, "bos_token",
+                                rpi_tokenizer_token(e->tokenizer, (uint32_t)ends.begin));
+        cJSON_AddStringToObject(root, "eos_token",
+                                rpi_tokenizer_token(e->tokenizer, (uint32_t)ends.end));
+    }
+    char *text = cJSON_PrintUnformatted(root);
+    cJSON_Delete(root);
+    if (!text) return RP_FAIL(NOMEM, "no memory for tokenizer_config.json");
+    rp_status status = write_text(e, "tokenizer_config.json", text, strlen(text));
+    cJSON_free(text);
     return status;
 }
 
 static rp_status write_tokenizer(folder_export *e, rpi_hf_exported *result) {
-    char *text = NULL, config[128];
     size_t bytes = 0;
-    if (read_tokenizer(e, &text, &bytes) != RP_OK) {
+    rp_status status = open_tokenizer(e);
+    const char *json = status == RP_OK ? rpi_tokenizer_json(e->tokenizer, &bytes) : NULL;
+    if (!json) {
         snprintf(result->note, sizeof result->note, "no tokenizer.json: %s",
-                 rp_last_error()->message);
+                 status == RP_OK ? "the tokens are bytes, which need none"
+                                 : rp_last_error()->message);
         return RP_OK;
     }
-    int length = snprintf(config, sizeof config,
-                          "{\"tokenizer_class\": \"PreTrainedTokenizerFast\", "
-                          "\"model_max_length\": %lld}\n",
-                          (long long)rpi_hf_option_value(&e->choice, "positions"));
-    rp_status status = write_text(e, "tokenizer.json", text, bytes);
+    RP_TRY(write_text(e, "tokenizer.json", json, bytes));
+    RP_TRY(write_tokenizer_config(e));
+    result->has_tokenizer = true;
+    return RP_OK;
+}
+
+static rp_status write_config(folder_export *e) {
+    char *text = NULL;
+    RP_TRY(rpi_hf_config_text(e->family, &e->choice, text_ends(e), &text));
+    rp_status status = write_text(e, "config.json", text, strlen(text));
     rpi_free(text);
-    if (status == RP_OK)
-        status = write_text(e, "tokenizer_config.json", config, (size_t)length);
-    result->has_tokenizer = status == RP_OK;
     return status;
 }
 
@@ -263,6 +281,7 @@ rp_status rpi_hf_export(const char *run, const char *folder, bool overwrite,
     for (int i = 0; i < e->count; i++) rpi_free((void *)e->tensors[i].data);
     rpi_free(e->tensors);
     rpi_free(e->names);
+    rpi_tokenizer_close(e->tokenizer);
     rpi_safetensors_close(e->run);
     rpi_free(e);
     if (status == RP_OK) *out_exported = result;

@@ -7,9 +7,11 @@
 #include <string.h>
 
 extern const rpi_hf_family rpi_hf_gpt2;
+extern const rpi_hf_family rpi_hf_llama;
 
 static const rpi_hf_family *const families[] = {
     &rpi_hf_gpt2,
+    &rpi_hf_llama,
 };
 enum { FAMILIES = sizeof families / sizeof families[0] };
 
@@ -89,9 +91,14 @@ const rpi_hf_tensor *rpi_hf_tensor_find(const rpi_hf_family *family, const char 
     return NULL;
 }
 
+const char *rpi_hf_bare_name(const rpi_hf_family *family, const char *theirs) {
+    size_t length = strlen(family->prefix);
+    return strncmp(theirs, family->prefix, length) == 0 ? theirs + length : theirs;
+}
+
 bool rpi_hf_tensor_is_ignored(const rpi_hf_family *family, const char *theirs) {
-    const char *number = NULL;
+    const char *number = NULL, *bare = rpi_hf_bare_name(family, theirs);
     for (const char *const *name = family->ignored; *name; name++)
-        if (follows(*name, theirs, &number)) return true;
+        if (follows(rpi_hf_bare_name(family, *name), bare, &number)) return true;
     return false;
 }

@@ -12,21 +12,28 @@
 
 enum { RPI_HF_NAME = 192 };
 
-/* An option of ours that is a whole number in config.json. NULL ends a list. */
-typedef struct rpi_hf_size {
+/* An option of our model, of any type but text, in config.json. Keys may lie in an object:
+ * "rope_parameters.rope_theta". NULL ends a list. */
+typedef struct rpi_hf_option {
     const char *option, *key;
-} rpi_hf_size;
+    const char *also; /* the key of other releases: read where the first is not there, and
+                         written beside it; NULL: none */
+    /* What a config.json means that has no such key, or null: "1e-06"; "": what our model means
+     * without the option. NULL: the key must be there. */
+    const char *absent;
+} rpi_hf_option;
 
 /* What our model always is: config.json may leave it out, or say it in one of these ways. */
 typedef struct rpi_hf_constant {
     const char *key;
-    const char *json;   /* which is written, too: "1e-05", "\"gelu_new\"" */
-    const char *also;   /* likewise; NULL: nothing */
+    const char *json;   /* which is written, too: "1e-05", "\"gelu_new\""; NULL: none is */
+    const char *also;   /* which is read only; NULL: nothing */
     int times;          /* so many times... */
     const char *of_key; /* what this key is; NULL: nothing */
 } rpi_hf_constant;
 
-/* A tensor; '*' stands for the number of a layer. */
+/* A tensor; '*' stands for the number of a layer. Theirs are named as in files of the model
+ * with its head. */
 typedef struct rpi_hf_tensor {
     const char *ours, *theirs;
     bool transposed; /* theirs is inputs x outputs */
@@ -35,11 +42,12 @@ typedef struct rpi_hf_tensor {
 typedef struct rpi_hf_family {
     const char *model;                     /* as redpoll train --model names it: "gpt2" */
     const char *model_type, *architecture; /* in config.json */
-    const char *prefix; /* before all names of theirs; files of the bare model lack it */
-    const rpi_hf_size *sizes;
+    const char *prefix; /* of names that files of the bare model have without it */
+    const rpi_hf_option *options;
     const rpi_hf_constant *constants;
     const char *written; /* a JSON object: further keys of config.json that we write */
-    int64_t text_end;    /* the token between texts, where the vocabulary has it */
+    int64_t text_end;    /* the token between texts where the tokenizer is not known, and the
+                            vocabulary has it; 0: none */
     const rpi_hf_tensor *tensors;
     /* Tensors of theirs that hold nothing to learn, or what stands elsewhere, too. */
     const char *const *ignored; /* NULL ends it */
@@ -49,10 +57,12 @@ typedef struct rpi_hf_family {
 rp_status rpi_hf_family_of_model(const char *model, const rpi_hf_family **out_family);
 rp_status rpi_hf_family_of_type(const char *model_type, const rpi_hf_family **out_family);
 
-/* The row of a tensor of ours, and its name there without the prefix; NULL: there is none. */
+/* The row of a tensor of ours, and its name there; NULL: there is none. */
 const rpi_hf_tensor *rpi_hf_tensor_find(const rpi_hf_family *family, const char *ours,
                                         char theirs[RPI_HF_NAME]);
-/* Is a name of theirs, without the prefix, one to pass over? */
+/* A name of theirs as files of the bare model have it. */
+const char *rpi_hf_bare_name(const rpi_hf_family *family, const char *theirs);
+/* Is a name of theirs, of either file, one to pass over? */
 bool rpi_hf_tensor_is_ignored(const rpi_hf_family *family, const char *theirs);
 
 #endif

@@ -4,9 +4,10 @@
 
 extern const rpi_hf_family rpi_hf_gpt2;
 
-static const rpi_hf_size sizes[] = {
-    {"layers", "n_layer"},        {"hidden", "n_embd"},         {"heads", "n_head"},
-    {"vocabulary", "vocab_size"}, {"positions", "n_positions"}, {0},
+static const rpi_hf_option options[] = {
+    {"layers", "n_layer", NULL, NULL},        {"hidden", "n_embd", NULL, NULL},
+    {"heads", "n_head", NULL, NULL},          {"vocabulary", "vocab_size", NULL, NULL},
+    {"positions", "n_positions", NULL, NULL}, {0},
 };
 
 static const rpi_hf_constant constants[] = {
@@ -21,35 +22,35 @@ static const rpi_hf_constant constants[] = {
 };
 
 static const rpi_hf_tensor tensors[] = {
-    {"wte.weight", "wte.weight", false},
-    {"wpe.weight", "wpe.weight", false},
-    {"h.*.ln_1.weight", "h.*.ln_1.weight", false},
-    {"h.*.ln_1.bias", "h.*.ln_1.bias", false},
-    {"h.*.attn.c_attn.weight", "h.*.attn.c_attn.weight", true},
-    {"h.*.attn.c_attn.bias", "h.*.attn.c_attn.bias", false},
-    {"h.*.attn.c_proj.weight", "h.*.attn.c_proj.weight", true},
-    {"h.*.attn.c_proj.bias", "h.*.attn.c_proj.bias", false},
-    {"h.*.ln_2.weight", "h.*.ln_2.weight", false},
-    {"h.*.ln_2.bias", "h.*.ln_2.bias", false},
-    {"h.*.mlp.c_fc.weight", "h.*.mlp.c_fc.weight", true},
-    {"h.*.mlp.c_fc.bias", "h.*.mlp.c_fc.bias", false},
-    {"h.*.mlp.c_proj.weight", "h.*.mlp.c_proj.weight", true},
-    {"h.*.mlp.c_proj.bias", "h.*.mlp.c_proj.bias", false},
-    {"ln_f.weight", "ln_f.weight", false},
-    {"ln_f.bias", "ln_f.bias", false},
+    {"wte.weight", "transformer.wte.weight", false},
+    {"wpe.weight", "transformer.wpe.weight", false},
+    {"h.*.ln_1.weight", "transformer.h.*.ln_1.weight", false},
+    {"h.*.ln_1.bias", "transformer.h.*.ln_1.bias", false},
+    {"h.*.attn.c_attn.weight", "transformer.h.*.attn.c_attn.weight", true},
+    {"h.*.attn.c_attn.bias", "transformer.h.*.attn.c_attn.bias", false},
+    {"h.*.attn.c_proj.weight", "transformer.h.*.attn.c_proj.weight", true},
+    {"h.*.attn.c_proj.bias", "transformer.h.*.attn.c_proj.bias", false},
+    {"h.*.ln_2.weight", "transformer.h.*.ln_2.weight", false},
+    {"h.*.ln_2.bias", "transformer.h.*.ln_2.bias", false},
+    {"h.*.mlp.c_fc.weight", "transformer.h.*.mlp.c_fc.weight", true},
+    {"h.*.mlp.c_fc.bias", "transformer.h.*.mlp.c_fc.bias", false},
+    {"h.*.mlp.c_proj.weight", "transformer.h.*.mlp.c_proj.weight", true},
+    {"h.*.mlp.c_proj.bias", "transformer.h.*.mlp.c_proj.bias", false},
+    {"ln_f.weight", "transformer.ln_f.weight", false},
+    {"ln_f.bias", "transformer.ln_f.bias", false},
     {0},
 };
 
 /* Masks of old files, and the head. */
-static const char *const ignored[] = {"h.*.attn.bias", "h.*.attn.masked_bias", "lm_head.weight",
-                                      NULL};
+static const char *const ignored[] = {
+    "transformer.h.*.attn.bias", "transformer.h.*.attn.masked_bias", "lm_head.weight", NULL};
 
 const rpi_hf_family rpi_hf_gpt2 = {
     .model = "gpt2",
     .model_type = "gpt2",
     .architecture = "GPT2LMHeadModel",
     .prefix = "transformer.",
-    .sizes = sizes,
+    .options = options,
     .constants = constants,
     .written = "{\"resid_pdrop\":0.0,\"embd_pdrop\":0.0,\"attn_pdrop\":0.0}",
     .text_end = 50256,

@@ -224,12 +224,10 @@ static void list_name(name_list *list, const char *name) {
     list->count++;
 }
 
-/* With the prefix, as a model with its head is saved, or without. */
-static const rpi_named_tensor *find_tensor(const rpi_hf_weights *w, const char *prefix,
+/* As a model with its head is saved, or the bare one. */
+static const rpi_named_tensor *find_tensor(const rpi_hf_weights *w, const rpi_hf_family *family,
                                            const char *name, const shard **out_shard) {
-    char full[2 * RPI_HF_NAME];
-    snprintf(full, sizeof full, "%s%s", prefix, name);
-    const char *const names[] = {full, name};
+    const char *const names[] = {name, rpi_hf_bare_name(family, name)};
     for (int n = 0; n < 2; n++)
         for (int i = 0; i < w->count; i++) {
             const rpi_named_tensor *tensor = rpi_safetensors_find(w->shards[i].file, names[n]);
@@ -249,7 +247,7 @@ static rp_status load_parameters(const rpi_hf_weights *w, const rpi_hf_family *f
         const rpi_hf_tensor *row = rpi_hf_tensor_find(family, parameter->name, theirs);
         if (!row)
             return RP_FAIL(INTERNAL, "%s has no name in Hugging Face folders", parameter->name);
-        const rpi_named_tensor *tensor = find_tensor(w, family->prefix, theirs, &s);
+        const rpi_named_tensor *tensor = find_tensor(w, family, theirs, &s);
         if (!tensor)
             list_name(missing, theirs);
         else
@@ -262,13 +260,12 @@ static rp_status load_parameters(const rpi_hf_weights *w, const rpi_hf_family *f
 
 /* Has the model a parameter for a name of theirs? */
 static bool is_used(const rpi_hf_family *family, const rpi_network *network, const char *name) {
-    size_t length = strlen(family->prefix);
-    if (strncmp(name, family->prefix, length) == 0) name += length;
+    const char *bare = rpi_hf_bare_name(family, name);
     if (rpi_hf_tensor_is_ignored(family, name)) return true;
     for (int i = 0; i < network->parameter_count; i++) {
         char theirs[RPI_HF_NAME];
         if (rpi_hf_tensor_find(family, network->parameters[i].name, theirs) &&
-            strcmp(theirs, name) == 0)
+            strcmp(rpi_hf_bare_name(family, theirs), bare) == 0)
             return true;
     }
     return false;
@@ -290,8 +287,8 @@ rp_status rpi_hf_weights_load(const rpi_hf_weights *from, const rpi_hf_family *f
     note[0] = '\0';
     RP_TRY(load_parameters(from, family, network, weights, &missing));
     if (missing.count == network->parameter_count)
-        return RP_FAIL(CORRUPT, "%s holds no tensor of model %s, such as %s%s", from->folder,
-                       family->model, family->prefix, family->tensors[0].theirs);
+        return RP_FAIL(CORRUPT, "%s holds no tensor of model %s, such as %s", from->folder,
+                       family->model, family->tensors[0].theirs);
     if (missing.count && !partial)
         return RP_FAIL(CORRUPT, "%d of %d tensors are missing in %s: %s", missing.count,
                        network->parameter_count, from->folder, missing.text);

@@ -23,12 +23,11 @@
 extern const rpi_model rpi_model_llama;
 
 enum { LONGEST_NAME = 64, LARGEST_HEAD = 256 };
-#define SPREAD  0.02
-#define EPSILON 1e-5f
+#define SPREAD 0.02
 
 typedef struct llama_options {
-    int64_t layers, hidden, heads, kv_heads, intermediate, vocabulary, positions;
-    double rope_base;
+    int64_t layers, hidden, heads, kv_heads, head, intermediate, vocabulary, positions;
+    double rope_base, norm_epsilon;
     bool tied;
 } llama_options;
 
@@ -40,12 +39,15 @@ static const rpi_option options[] = {
     NUMBER("hidden", hidden, "768", 1, 65536, "width of a token"),
     NUMBER("heads", heads, "12", 1, 1024, "of attention, which share the width"),
     NUMBER("kv-heads", kv_heads, "0", 0, 1024, "of keys and values; 0: as many as heads"),
+    NUMBER("head", head, "0", 0, LARGEST_HEAD, "width of a head; 0: hidden over heads"),
     NUMBER("intermediate", intermediate, "0", 0, 1048576,
            "width inside of a block; 0: 8/3 of hidden, up to a multiple of 256"),
     NUMBER("vocabulary", vocabulary, "32000", 1, 16777216, "tokens that there are"),
     NUMBER("positions", positions, "2048", 1, 1048576, "the longest sequence"),
     RPI_MODEL_OPTION("rope-base", RPI_OPTION_REAL, offsetof(llama_options, rope_base), "10000",
                      1, 1e9, "BASE", "of the rotary positions' angles", NULL),
+    RPI_MODEL_OPTION("norm-epsilon", RPI_OPTION_REAL, offsetof(llama_options, norm_epsilon),
+                     "1e-5", 1e-12, 1, "X", "beside the mean square of the norms", NULL),
     RPI_MODEL_OPTION("tied", RPI_OPTION_FLAG, offsetof(llama_options, tied), "off", 0, 0,
                      "on|off", "the head is the table of tokens", NULL),
     {0},
@@ -61,11 +63,9 @@ static const rpi_model_size sizes[] = {
     {0},
 };
 
-/* The options with what they leave open filled in, and what a layer needs beside them. */
 typedef struct decoder {
     rpi_builder *b;
     llama_options o;
-    int64_t head; /* width of one */
 } decoder;
 
 static const char *part_of(char text[LONGEST_NAME], int layer, const char *part) {
@@ -75,7 +75,8 @@ static const char *part_of(char text[LONGEST_NAME], int layer, const char *part)
 
 static rpi_value_id norm(const decoder *d, int layer, const char *part, rpi_value_id x) {
     char name[LONGEST_NAME];
-    return rpi_block_rms_norm(d->b, part_of(name, layer, part), x, d->o.hidden, EPSILON);
+    return rpi_block_rms_norm(d->b, part_of(name, layer, part), x, d->o.hidden,
+                              (float)d->o.norm_epsilon);
 }
 
 static rpi_value_id project(const decoder *d, int layer, const char *part, rpi_value_id x,
@@ -94,7 +95,7 @@ static rpi_value_id turn(const decoder *d, int layer, const char *part, rpi_valu
 static rpi_value_id attend(const decoder *d, int layer, rpi_value_id x) {
     char name[LONGEST_NAME];
     const llama_options *o = &d->o;
-    int64_t width = o->heads * d->head, kv_width = o->kv_heads * d->head;
+    int64_t width = o->heads * o->head, kv_width = o->kv_heads * o->head;
     x = norm(d, layer, "input_layernorm", x);
     rpi_value_id q = project(d, layer, "self_attn.q_proj", x, o->hidden, width);
     rpi_value_id k = project(d, layer, "self_attn.k_proj", x, o->hidden, kv_width);
@@ -118,22 +119,24 @@ static rpi_value_id feed_forward(const decoder *d, int layer, rpi_value_id x) {
     return project(d, layer, "mlp.down_proj", x, inside, hidden);
 }
 
-static void fill_in(llama_options *o) {
+static void fill_in(void *chosen) {
+    llama_options *o = chosen;
     int64_t multiple = 256, wide = (8 * o->hidden + 2) / 3;
     if (!o->kv_heads) o->kv_heads = o->heads;
+    if (!o->head && o->hidden % o->heads == 0) o->head = o->hidden / o->heads;
     if (!o->intermediate) o->intermediate = (wide + multiple - 1) / multiple * multiple;
 }
 
 /* Do width and heads, and the data, fit? */
 static rp_status check(const llama_options *o, const rpi_data_shape *shape) {
     long long hidden = o->hidden, heads = o->heads;
-    if (hidden % heads)
+    if (!o->head)
         return RP_FAIL(INVALID, "hidden=%lld is no multiple of heads=%lld", hidden, heads);
-    if (hidden / heads % 2 || hidden / heads > LARGEST_HEAD)
+    if (o->head % 2 || o->head > LARGEST_HEAD)
         return RP_FAIL(INVALID,
                        "hidden=%lld over heads=%lld are %lld a head; rotary positions need an "
                        "even number of %d at most",
-                       hidden, heads, hidden / heads, LARGEST_HEAD);
+                       hidden, heads, (long long)o->head, LARGEST_HEAD);
     if (heads % o->kv_heads)
         return RP_FAIL(INVALID, "kv-heads=%lld is no divisor of heads=%lld",
                        (long long)o->kv_heads, heads);
@@ -143,8 +146,6 @@ static rp_status check(const llama_options *o, const rpi_data_shape *shape) {
 static rpi_value_id build(rpi_builder *b, const void *chosen, const rpi_data_shape *shape,
                           rpi_value_id tokens) {
     decoder d = {.b = b, .o = *(const llama_options *)chosen};
-    fill_in(&d.o);
-    d.head = d.o.hidden / d.o.heads;
     rp_status status = check(&d.o, shape);
     if (status != RP_OK) rpi_graph_fail(b->graph, status, "%s", rp_last_error()->message);
     rpi_value_id table =
@@ -157,7 +158,7 @@ static rpi_value_id build(rpi_builder *b, const void *chosen, const rpi_data_sha
         y = feed_forward(&d, layer, x);
         x = rpi_add(b->graph, part_of(name, layer, "mlp.add"), x, y);
     }
-    x = rpi_block_rms_norm(b, "model.norm", x, d.o.hidden, EPSILON);
+    x = rpi_block_rms_norm(b, "model.norm", x, d.o.hidden, (float)d.o.norm_epsilon);
     if (d.o.tied) return rpi_linear(b->graph, "lm_head", x, table, RPI_NO_VALUE);
     return rpi_block_projection(b, "lm_head", x, d.o.hidden, d.o.vocabulary, SPREAD);
 }
@@ -169,5 +170,6 @@ const rpi_model rpi_model_llama = {
     .task = "language-model",
     .options = options,
     .sizes = sizes,
+    .fill_in = fill_in,
     .build = build,
 };

@@ -25,6 +25,8 @@ typedef struct rpi_model {
      * value, help and check are as for commands; yaml is the name. NULL: nothing. */
     const rpi_option *options;
     const rpi_model_size *sizes; /* NULL: none */
+    /* Optional: give what the user left open its value, which follows from other options. */
+    void (*fill_in)(void *options);
     /* Add the nodes between the task's first input (images) and the logits (batch x classes),
      * and return these. */
     rpi_value_id (*build)(rpi_builder *builder, const void *options,
@@ -38,7 +40,11 @@ typedef struct rpi_model {
 /* The catalogue; NULL past the end. */
 const rpi_model *rpi_model_at(int index);
 
-/* What a user has chosen. Texts of its options lie in it: it is used where it stands. */
+/* NULL: it has no option of this name. */
+const rpi_option *rpi_model_option(const rpi_model *model, const char *name);
+
+/* What a user has chosen, with what was left open filled in. Texts of its options lie in it: it
+ * is used where it stands. */
 typedef struct rpi_model_choice {
     const rpi_model *model;
     char words[RPI_MODEL_TEXT];

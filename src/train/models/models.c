@@ -77,13 +77,16 @@ static rp_status refuse(const rpi_model *model, const char *word) {
                    choices[0] ? choices : "it takes no options");
 }
 
+const rpi_option *rpi_model_option(const rpi_model *model, const char *name) {
+    for (const rpi_option *o = model->options; o && o->name; o++)
+        if (strcmp(o->name, name) == 0) return o;
+    return NULL;
+}
+
 static rp_status set_option(const rpi_model *model, char *word, char *value, void *options) {
-    for (const rpi_option *o = model->options; o && o->name; o++) {
-        if (strcmp(o->name, word) != 0) continue;
-        rp_status status = rpi_options_set_yaml(model->options, word, value, options);
-        return status == RP_OK ? RP_OK : rpi_fail_context(status, "model %s: ", model->name);
-    }
-    return refuse(model, word);
+    if (!rpi_model_option(model, word)) return refuse(model, word);
+    rp_status status = rpi_options_set_yaml(model->options, word, value, options);
+    return status == RP_OK ? RP_OK : rpi_fail_context(status, "model %s: ", model->name);
 }
 
 static rp_status set_words(const rpi_model *model, char *words, void *options);
@@ -120,5 +123,7 @@ rp_status rpi_model_parse(const char *text, rpi_model_choice *out) {
     RP_TRY(rpi_name_find("model", out->words, name_at, NULL, &index));
     out->model = models[index];
     if (out->model->options) RP_TRY(rpi_options_defaults(out->model->options, out->options));
-    return rest ? set_words(out->model, rest, out->options) : RP_OK;
+    if (rest) RP_TRY(set_words(out->model, rest, out->options));
+    if (out->model->fill_in) out->model->fill_in(out->options);
+    return RP_OK;
 }

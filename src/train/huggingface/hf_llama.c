@@ -1,0 +1,66 @@
+/* LLaMA as transformers has it: LlamaForCausalLM. Names and layouts are ours, too: positions
+ * turn the halves of a head, as its files have been permuted for; Meta's own files, which turn
+ * adjacent pairs, are no Hugging Face folder. */
+#include "train/huggingface/hf_family.h"
+
+extern const rpi_hf_family rpi_hf_llama;
+
+/* Releases from 5 on keep the base of positions in an object of its own. */
+static const rpi_hf_option options[] = {
+    {"layers", "num_hidden_layers", NULL, NULL},
+    {"hidden", "hidden_size", NULL, NULL},
+    {"heads", "num_attention_heads", NULL, NULL},
+    {"kv-heads", "num_key_value_heads", NULL, ""},
+    {"head", "head_dim", NULL, ""},
+    {"intermediate", "intermediate_size", NULL, NULL},
+    {"vocabulary", "vocab_size", NULL, NULL},
+    {"positions", "max_position_embeddings", NULL, NULL},
+    {"rope-base", "rope_theta", "rope_parameters.rope_theta", "10000"},
+    {"norm-epsilon", "rms_norm_eps", NULL, "1e-06"},
+    {"tied", "tie_word_embeddings", NULL, "off"},
+    {0},
+};
+
+static const rpi_hf_constant constants[] = {
+    {"hidden_act", "\"silu\"", "\"swish\"", 0, NULL},
+    {"attention_bias", "false", NULL, 0, NULL},
+    {"mlp_bias", "false", NULL, 0, NULL},
+    {"rope_parameters.rope_type", "\"default\"", NULL, 0, NULL},
+    {"rope_parameters.partial_rotary_factor", NULL, "1", 0, NULL},
+    {"partial_rotary_factor", NULL, "1", 0, NULL},
+    {"rope_scaling", NULL, "null", 0, NULL},
+    {0},
+};
+
+static const rpi_hf_tensor tensors[] = {
+    {"model.embed_tokens.weight", "model.embed_tokens.weight", false},
+    {"model.layers.*.input_layernorm.weight", "model.layers.*.input_layernorm.weight", false},
+    {"model.layers.*.self_attn.q_proj.weight", "model.layers.*.self_attn.q_proj.weight", false},
+    {"model.layers.*.self_attn.k_proj.weight", "model.layers.*.self_attn.k_proj.weight", false},
+    {"model.layers.*.self_attn.v_proj.weight", "model.layers.*.self_attn.v_proj.weight", false},
+    {"model.layers.*.self_attn.o_proj.weight", "model.layers.*.self_attn.o_proj.weight", false},
+    {"model.layers.*.post_attention_layernorm.weight",
+     "model.layers.*.post_attention_layernorm.weight", false},
+    {"model.layers.*.mlp.gate_proj.weight", "model.layers.*.mlp.gate_proj.weight", false},
+    {"model.layers.*.mlp.up_proj.weight", "model.layers.*.mlp.up_proj.weight", false},
+    {"model.layers.*.mlp.down_proj.weight", "model.layers.*.mlp.down_proj.weight", false},
+    {"model.norm.weight", "model.norm.weight", false},
+    {"lm_head.weight", "lm_head.weight", false},
+    {0},
+};
+
+/* Angles of old files; the head of a file whose head is tied. */
+static const char *const ignored[] = {"model.layers.*.self_attn.rotary_emb.inv_freq",
+                                      "lm_head.weight", NULL};
+
+const rpi_hf_family rpi_hf_llama = {
+    .model = "llama",
+    .model_type = "llama",
+    .architecture = "LlamaForCausalLM",
+    .prefix = "model.",
+    .options = options,
+    .constants = constants,
+    .written = "{\"attention_dropout\":0.0}",
+    .tensors = tensors,
+    .ignored = ignored,
+};

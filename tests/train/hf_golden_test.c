@@ -1,0 +1,90 @@
+/* Folders that transformers wrote (make_huggingface_golden.py), and what its models make of
+ * their tokens: the same logits here, in f16, bf16 and from shards. */
+#include "train/huggingface/hf_config.h"
+#include "train/huggingface/hf_weights.h"
+
+#include "engine/instance.h"
+#include "harness/check.h"
+#include "train/checkpoint/safetensors.h"
+
+#include <math.h>
+
+enum { TOKENS = 40, VOCABULARY = 257 };
+
+typedef struct opened {
+    rpi_network network;
+    rpi_weights *weights;
+    rpi_session *session;
+    rpi_program *program;
+    rpi_instance *instance;
+    int32_t tokens[TOKENS];
+    float wanted[TOKENS * VOCABULARY];
+} opened;
+
+static void read_expected(const char *folder, opened *o) {
+    char path[700];
+    rpi_safetensors *file = NULL;
+    snprintf(path, sizeof path, "%s/expected.safetensors", folder);
+    REQUIRE_OK(rpi_safetensors_open(path, &file));
+    CHECK_OK(
+        rpi_safetensors_read(file, "tokens", RP_I32, &(rpi_shape){1, {TOKENS}}, o->tokens));
+    CHECK_OK(rpi_safetensors_read(file, "logits", RP_F32, &(rpi_shape){2, {TOKENS, VOCABULARY}},
+                                  o->wanted));
+    rpi_safetensors_close(file);
+}
+
+static rp_status load(const char *folder, opened *o) {
+    char model[RPI_MODEL_TEXT], note[4096];
+    const rpi_hf_family *family = NULL;
+    RP_TRY(rpi_hf_config_read(folder, model, &family));
+    RP_TRY(rpi_network_build(model, &(rpi_data_shape){.sequence = TOKENS}, &o->network));
+    RP_TRY(rpi_weights_create(o->network.graph, o->network.loss, &o->weights));
+    RP_TRY(rpi_hf_load(folder, &o->network, o->weights, false, note, sizeof note));
+    CHECK_MSG(!note[0], "%s", note);
+    return RP_OK;
+}
+
+static rp_status run(opened *o, rpi_tensor *logits) {
+    rpi_program_options options = {.dimensions = {{"batch", 1}, {"sequence", TOKENS}},
+                                   .result_count = 1,
+                                   .results = {o->network.logits}};
+    const void *inputs[RPI_TASK_INPUTS + 1] = {o->tokens};
+    RP_TRY(rpi_session_create(o->weights, rpi_backend_default(), NULL, &o->session));
+    RP_TRY(
+        rpi_program_compile(o->session, o->network.graph, RPI_NO_VALUE, &options, &o->program));
+    RP_TRY(rpi_instance_create(o->program, &o->instance));
+    RP_TRY(rpi_instance_forward(o->instance, &(rpi_run_options){.inputs = inputs}));
+    return rpi_instance_result(o->instance, o->network.logits, logits);
+}
+
+static void check_logits(const char *name) {
+    static opened o;
+    char folder[600];
+    rpi_tensor logits = {0};
+    double most = 0;
+    o = (opened){0};
+    snprintf(folder, sizeof folder, "%s/%s", HUGGINGFACE_GOLDEN, name);
+    read_expected(folder, &o);
+    REQUIRE_OK(load(folder, &o));
+    REQUIRE_OK(run(&o, &logits));
+    const float *found = logits.data;
+    for (int i = 0; i < TOKENS * VOCABULARY; i++)
+        most = fmax(most, fabs((double)found[i] - (double)o.wanted[i]));
+    CHECK_MSG(most <= 1e-4, "%s: logits differ by %g", name, most);
+    rpi_instance_destroy(o.instance);
+    rpi_program_destroy(o.program);
+    rpi_session_destroy(o.session);
+    rpi_weights_destroy(o.weights);
+    rpi_network_close(&o.network);
+}
+
+static void gpt2_is_that_of_transformers(void) {
+    check_logits("gpt2");
+}
+
+static void llama_is_that_of_transformers(void) {
+    check_logits("llama");
+}
+
+CASES({"GPT-2 is that of transformers", gpt2_is_that_of_transformers},
+      {"LLaMA is that of transformers", llama_is_that_of_transformers})

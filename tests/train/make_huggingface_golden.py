@@ -1,0 +1,58 @@
+"""Small Hugging Face folders with what transformers makes of them: huggingface_golden/NAME/.
+
+    python tests/train/make_huggingface_golden.py
+
+Beside config.json and the weights, expected.safetensors holds `tokens`, the first PROMPT of
+which were given to generate() and the rest of which it chose greedily, and their `logits`.
+Weights are random and wide, so that the choices vary. The vocabulary is that of bytes and an
+end of text.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+import transformers
+from safetensors.torch import save_file
+
+VOCABULARY, POSITIONS, PROMPT, SPREAD = 257, 40, 7, 0.6
+
+GPT2 = transformers.GPT2Config(
+    n_layer=2, n_embd=16, n_head=4, vocab_size=VOCABULARY, n_positions=POSITIONS,
+    resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, initializer_range=SPREAD,
+)  # fmt: skip
+LLAMA = transformers.LlamaConfig(
+    num_hidden_layers=2, hidden_size=16, num_attention_heads=4, num_key_value_heads=2,
+    intermediate_size=32, vocab_size=VOCABULARY, max_position_embeddings=POSITIONS,
+    rms_norm_eps=1e-5, rope_parameters={"rope_type": "default", "rope_theta": 100.0},
+    tie_word_embeddings=False, initializer_range=SPREAD,
+)  # fmt: skip
+
+MODELS = {
+    "gpt2": (transformers.GPT2LMHeadModel, GPT2, torch.float16, "5GB"),
+    "llama": (transformers.LlamaForCausalLM, LLAMA, torch.bfloat16, "10KB"),
+}
+
+
+def make(name: str, folder: Path) -> None:
+    kind, config, dtype, shard = MODELS[name]
+    torch.manual_seed(9)
+    config.bos_token_id = config.eos_token_id = config.pad_token_id = None
+    model = kind(config).to(dtype).eval()
+    model.save_pretrained(folder, max_shard_size=shard)
+    (folder / "generation_config.json").unlink(missing_ok=True)
+    # Read again: buffers of a model that was narrowed stay narrow.
+    model = kind.from_pretrained(folder, dtype=torch.float32).eval()
+    prompt = torch.randint(0, VOCABULARY - 1, (1, PROMPT))
+    with torch.no_grad():
+        tokens = model.generate(prompt, do_sample=False, max_length=POSITIONS)
+        logits = model(tokens).logits[0]
+    expected = {"tokens": tokens[0].to(torch.int32), "logits": logits.contiguous()}
+    save_file(expected, folder / "expected.safetensors")
+    print(name, tokens[0].tolist())
+
+
+if __name__ == "__main__":
+    for name in MODELS:
+        make(name, Path(__file__).parent / "huggingface_golden" / name)

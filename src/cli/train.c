@@ -10,6 +10,7 @@
 #include "cli/train_profile.h"
 #include "cli/train_signals.h"
 #include "cli/world.h"
+#include "engine/optimizer.h"
 #include "net/join.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/run_settings.h"
@@ -18,6 +19,7 @@
 #include "train/train_codec.h"
 
 #include <ctype.h>
+#include <math.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -76,7 +78,7 @@ static const rpi_option options[] = {
     {"optimizer", NULL, "optimizer.optimizer_factory.name", RPI_OPTION_TEXT, FIELD(optimizer),
      "sgd", 0, 0, "NAME", "sgd or adamw", NULL},
     {"lr", NULL, LR "learning_rate", RPI_OPTION_REAL, FIELD(lr), "0.05", 0, 1e30, "RATE",
-     "learning rate, at its highest", NULL},
+     "learning rate, at its highest; adamw: 0.001 when absent", NULL},
     {"momentum", NULL, "optimizer.optimizer_factory.momentum", RPI_OPTION_REAL, FIELD(momentum),
      "0.9", 0, 1, "SHARE", "sgd: of the gradient's running sum", NULL},
     {"nesterov", NULL, "optimizer.optimizer_factory.nesterov", RPI_OPTION_FLAG, FIELD(nesterov),
@@ -255,9 +257,19 @@ static rp_status open_model(settings *s) {
     return RP_OK;
 }
 
+/* A run that nobody gave a rate has its optimizer's. */
+static rp_status choose_rate(settings *s, const settings *said) {
+    const rpi_optimizer *optimizer = NULL;
+    if (!isnan(said->train.lr) || s->train.resume) return RP_OK;
+    RP_TRY(rpi_optimizer_find(s->train.optimizer, &optimizer));
+    s->train.lr = optimizer->usual_rate;
+    return RP_OK;
+}
+
 static rp_status read_settings(int argc, char **argv, settings *s, sources *from,
                                bool *wants_help) {
     settings scratch = {0}, said = {0}; /* without defaults */
+    said.train.lr = NAN;                /* 0 is a rate, too */
     RP_TRY(rpi_options_defaults(options, s));
     /* The words are checked before any file is read. */
     RP_TRY(rpi_options_parse(options, argc, argv, &scratch, NULL, wants_help));
@@ -270,6 +282,7 @@ static rp_status read_settings(int argc, char **argv, settings *s, sources *from
     else
         RP_TRY(apply_words(from, argc, argv, s));
     RP_TRY(open_model(s));
+    RP_TRY(choose_rate(s, &said));
     s->train.table = options;
     s->train.target = s;
     s->world.progress_thread = true;

@@ -43,6 +43,7 @@ const rpi_optimizer rpi_optimizer_adamw = {
     .name = "adamw",
     .summary =
         "m, v: running means of g, g^2; p -= rate * (m / (sqrt(v) + epsilon) + decay * p)",
+    .usual_rate = 1e-3,
     .slot_count = 2,
     .slot_names = {"exp_avg", "exp_avg_sq"},
     .check = check,

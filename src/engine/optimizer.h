@@ -27,6 +27,7 @@ typedef struct rpi_optimizer_rates {
 typedef struct rpi_optimizer {
     const char *name;                            /* "sgd" */
     const char *summary;                         /* the equations in one line */
+    double usual_rate;                           /* where nobody says another */
     int slot_count;                              /* f32 arrays of state */
     const char *slot_names[RPI_OPTIMIZER_SLOTS]; /* in checkpoints: "momentum" */
 

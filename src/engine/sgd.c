@@ -39,6 +39,7 @@ const rpi_optimizer rpi_optimizer_sgd = {
     .name = "sgd",
     .summary =
         "g += decay * p; m = momentum * m + g; p -= rate * m (Nesterov: g + momentum * m)",
+    .usual_rate = 0.05,
     .slot_count = 1,
     .slot_names = {"momentum"},
     .check = check,

@@ -49,6 +49,12 @@ says out 'saved by 2 ranks, continued by 4'
 train alone -n 1 --steps 8 --resume three
 says out 'found by'
 
+# Who gives no rate has the optimizer's.
+train adam -n 1 --steps 1 --optimizer adamw
+says adam/settings.json '"lr":0.001[,}]'
+train none -n 1 --steps 1 --optimizer adamw --lr 0
+says none/settings.json '"lr":0[,}]'
+
 # --resume alone takes everything from the run; what is said besides is noted, or refused.
 # go_on CODE WORDS...
 go_on() {

@@ -53,7 +53,12 @@ typedef struct rpi_unit {
     int chain_input[RPI_UNIT_NODES]; /* which input of nodes[i] is the chain; nodes[0]: -1 */
     rpi_unit_value inputs[RPI_UNIT_INPUTS];
     rpi_unit_value outputs[RPI_UNIT_OUTPUTS];
-    bool training;   /* forward uses batch statistics, updates states and saves for backward */
+    bool training; /* forward uses batch statistics, updates states and saves for backward */
+    /* What a matrix product or a convolution (linear, conv2d) multiplies: its inputs as they
+     * are (RP_F32), or each rounded to RP_BF16. That holds for activations, parameters, and in
+     * backward the gradients of outputs. Sums are of f32 or better; biases, their gradients and
+     * all that is stored outside of the unit stay f32. No other op rounds anything. */
+    rp_dtype compute;
     uint32_t wanted; /* mask of inputs whose gradients backward must make; 0: no backward */
 } rpi_unit;
 
@@ -126,6 +131,10 @@ typedef struct rpi_backend {
     rp_status (*open)(const rpi_backend_options *options, void **out_session);
     void (*close)(void *session); /* after all its kernels were destroyed */
 
+    /* Optional, NULL: RP_F32 alone. May units of this rpi_unit.compute, which is not RP_F32, be
+     * planned on this machine? RP_UNSUPPORTED says what is missing, and what to do. */
+    rp_status (*check_compute)(rp_dtype compute);
+
     /* May this unit of one node be planned? Pure; looks at op, attributes and shapes. */
     bool (*supports)(const rpi_unit *unit);
 
@@ -145,6 +154,9 @@ typedef struct rpi_backend {
     rp_status (*plan_reorder)(void *session, rp_dtype dtype, const rpi_shape *shape,
                               rpi_layout from, rpi_layout to, rpi_kernel *kernel);
 } rpi_backend;
+
+/* May programs compute in this dtype (0: RP_F32) with this backend, on this machine? */
+rp_status rpi_backend_check_compute(const rpi_backend *backend, rp_dtype compute);
 
 /* The catalogue: index 0 is the reference; NULL past the end. */
 const rpi_backend *rpi_backend_at(int index);

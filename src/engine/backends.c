@@ -37,3 +37,10 @@ rp_status rpi_backend_find(const char *name, const rpi_backend **out_backend) {
 const rpi_backend *rpi_backend_default(void) {
     return catalogue[BACKENDS - 1];
 }
+
+rp_status rpi_backend_check_compute(const rpi_backend *backend, rp_dtype compute) {
+    if (compute == 0 || compute == RP_F32) return RP_OK;
+    if (backend->check_compute) return backend->check_compute(compute);
+    return RP_FAIL(UNSUPPORTED, "backend %s computes in f32 only; %s is not supported",
+                   backend->name, rp_dtype_name(compute));
+}

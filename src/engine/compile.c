@@ -568,13 +568,6 @@ static rp_status check_cut(const char *what, int count) {
     return RP_FAIL(INVALID, "%d %s; at most %d are allowed", count, what, RPI_PROGRAM_CUTS);
 }
 
-static rp_status check_precision(const rpi_compiler *compiler) {
-    rp_dtype compute = compiler->options->compute;
-    if (compute == 0 || compute == RP_F32) return RP_OK;
-    return RP_FAIL(UNSUPPORTED, "backend %s computes in f32 only; %s is not supported",
-                   compiler->program->backend->name, rp_dtype_name(compute));
-}
-
 static rp_status check_request(const rpi_compiler *compiler) {
     const rpi_program *program = compiler->program;
     if (compiler->options->result_count < 0 ||
@@ -624,7 +617,7 @@ static rp_status build(rpi_compiler *compiler) {
     rpi_program *program = compiler->program;
     RP_TRY(rpi_graph_check(program->graph));
     RP_TRY(check_request(compiler));
-    RP_TRY(check_precision(compiler));
+    RP_TRY(rpi_backend_check_compute(program->backend, compiler->options->compute));
     RP_TRY(rpi_arena_create(BLOCK_BYTES, &program->memory));
     RP_TRY(rpi_arena_alloc(program->memory,
                            (size_t)compiler->value_count * sizeof *compiler->values,

@@ -252,13 +252,18 @@ static rp_status finish_unit(rpi_compiler *compiler, rpi_compiled_unit *compiled
     return RP_OK;
 }
 
+static rpi_compiled_unit empty_unit(const rpi_program_options *options) {
+    return (rpi_compiled_unit){.unit.training = options->training,
+                               .unit.compute = options->compute ? options->compute : RP_F32};
+}
+
 /* A unit runs where its last node stands, when all inputs are there: units_at[last node]. */
 static rp_status cut(rpi_compiler *compiler, bool *taken, rpi_compiled_unit *units_at) {
     const rpi_graph *graph = compiler->program->graph;
     for (int i = 0; i < rpi_graph_node_count(graph); i++) {
         const rpi_node *node = rpi_graph_node(graph, i);
         if (!compiler->node_needed[i] || taken[i]) continue;
-        rpi_compiled_unit compiled = {.unit.training = compiler->options->training};
+        rpi_compiled_unit compiled = empty_unit(compiler->options);
         int last = i;
         RP_TRY(append_node(compiler, &compiled, node, -1));
         taken[i] = true;
@@ -282,7 +287,7 @@ rp_status rpi_split_unit(rpi_compiler *compiler, int index) {
     compiler->unit_count += more;
     for (int i = 0; i <= more; i++) {
         rpi_compiled_unit *unit = &compiler->units[index + i];
-        *unit = (rpi_compiled_unit){.unit.training = fused.unit.training};
+        *unit = empty_unit(compiler->options);
         RP_TRY(append_node(compiler, unit, fused.unit.nodes[i], -1));
         RP_TRY(finish_unit(compiler, unit));
     }

@@ -50,7 +50,8 @@ typedef struct rpi_program_options {
     const rpi_segment *recompute;
     int recompute_count;
 
-    /* What kernels compute in; 0: RP_F32, and that alone until backends have other kernels. */
+    /* What matrix products and convolutions take: RP_F32 (or 0), or RP_BF16, as
+     * rpi_unit.compute says. */
     rp_dtype compute;
 } rpi_program_options;
 
@@ -58,7 +59,8 @@ typedef struct rpi_program_options {
  * RPI_NO_VALUE without training, or with seeds: only the results are computed. Parameters and
  * states are the session's of the same names. session and graph are borrowed and outlive the
  * program. RP_INVALID, RP_NOT_FOUND (a parameter that the weights lack), RP_UNSUPPORTED (the
- * backend lacks a kernel) and RP_NOMEM name the node. */
+ * backend lacks a kernel) and RP_NOMEM name the node; RP_UNSUPPORTED, too, where the backend
+ * does not compute in options.compute here. */
 rp_status rpi_program_compile(rpi_session *session, const rpi_graph *graph, rpi_value_id loss,
                               const rpi_program_options *options, rpi_program **out_program);
 void rpi_program_destroy(rpi_program *program); /* after its instances */

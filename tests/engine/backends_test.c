@@ -8,7 +8,8 @@
 #include "base/rng.h"
 #include "engine/layers.h"
 
-#define TOLERANCE 2e-5 /* relative L2 of each tensor, against sums in double */
+#define TOLERANCE      2e-5 /* relative L2 of each tensor, against sums in double */
+#define BF16_TOLERANCE 3e-3 /* a bias may get a sum of rounded gradients */
 
 /* Everything that a run leaves behind. */
 typedef struct outcome {
@@ -58,7 +59,8 @@ static void run_op(const op_fixture *fixture, const rpi_backend *backend, bool t
 static void compare(const op_fixture *fixture, const rpi_backend *backend, const char *what,
                     const float *got, const float *wanted, int64_t count) {
     double error = relative_l2(got, wanted, count);
-    CHECK_MSG(error <= TOLERANCE, "%s: %s (%s): %s is off by %.2e", backend->name,
+    double tolerance = fixture->compute == RP_BF16 ? BF16_TOLERANCE : TOLERANCE;
+    CHECK_MSG(error <= tolerance, "%s: %s (%s): %s is off by %.2e", backend->name,
               fixture->op->name, fixture->example->name, what, error);
 }
 
@@ -84,12 +86,13 @@ static void compare_outcomes(const op_fixture *fixture, const rpi_backend *backe
 
 /* Each side has a fixture of its own, as states move. */
 static void check_op(const rpi_op *op, const rpi_op_example *example,
-                     const rpi_backend *backend, bool training, int more) {
+                     const rpi_backend *backend, rp_dtype compute, bool training, int more) {
     op_fixture ours, reference;
     outcome got, wanted;
     uint64_t seed = check_seed();
     REQUIRE_OK(op_fixture_open(op, example, seed, &ours));
     REQUIRE_OK(op_fixture_open(op, example, seed, &reference));
+    ours.compute = reference.compute = compute;
     run_op(&ours, backend, training, more, &got);
     run_op(&reference, rpi_backend_at(0), training, more, &wanted);
     if (!check_failures()) compare_outcomes(&ours, backend, &got, &wanted, training);
@@ -99,16 +102,17 @@ static void check_op(const rpi_op *op, const rpi_op_example *example,
     op_fixture_close(&reference);
 }
 
-static void walk_ops(const rpi_backend *backend, bool training, int more) {
+static void walk_ops(const rpi_backend *backend, rp_dtype compute, bool training, int more) {
     for (int i = 0; rpi_op_at(i); i++)
         for (int j = 0; j < rpi_op_at(i)->example_count; j++)
-            check_op(rpi_op_at(i), &rpi_op_at(i)->examples[j], backend, training, more);
+            check_op(rpi_op_at(i), &rpi_op_at(i)->examples[j], backend, compute, training,
+                     more);
 }
 
 static void walk(bool training, int more) {
-    for (int b = 0; rpi_backend_at(b); b++) walk_ops(rpi_backend_at(b), training, more);
+    for (int b = 0; rpi_backend_at(b); b++) walk_ops(rpi_backend_at(b), RP_F32, training, more);
     shuffled_backend_seed(check_seed());
-    walk_ops(&shuffled_backend, training, more);
+    walk_ops(&shuffled_backend, RP_F32, training, more);
 }
 
 static void ops_in_training(void) {
@@ -121,6 +125,79 @@ static void ops_accumulating(void) {
 
 static void ops_in_evaluation(void) {
     walk(false, 0);
+}
+
+/* ---- products in bf16 ---- */
+
+static void ops_in_bf16(void) {
+    for (int b = 0; rpi_backend_at(b); b++) {
+        if (rpi_backend_check_compute(rpi_backend_at(b), RP_BF16) != RP_OK) continue;
+        walk_ops(rpi_backend_at(b), RP_BF16, true, 0);
+        walk_ops(rpi_backend_at(b), RP_BF16, true, 1);
+        walk_ops(rpi_backend_at(b), RP_BF16, false, 0);
+    }
+}
+
+static void round_all(float *x, int64_t count) {
+    for (int64_t i = 0; i < count; i++) x[i] = rp_bf16_to_f32(rp_f32_to_bf16(x[i]));
+}
+
+/* Input, weight and the output's gradient are rounded, the bias is not. */
+static void round_factors(op_fixture *fixture) {
+    const rpi_value *output = rpi_graph_value(fixture->graph, fixture->outputs[0]);
+    round_all(fixture->coefficients, rpi_shape_count(&output->shape));
+    for (int i = 0; i < 2; i++) {
+        const rpi_weight *weight = op_fixture_weight(fixture, i);
+        round_all(rpi_weights_values(fixture->weights) + weight->first, weight->count);
+    }
+}
+
+/* In bf16 the reference gives the bits that it gives in f32 of inputs that were rounded before;
+ * but for the bias, whose gradient is that of what was not. */
+static void check_definition(const rpi_op *op, const rpi_op_example *example) {
+    op_fixture rounded, plain;
+    outcome in_f32, in_bf16;
+    REQUIRE_OK(op_fixture_open(op, example, check_seed(), &rounded));
+    REQUIRE_OK(op_fixture_open(op, example, check_seed(), &plain));
+    round_factors(&rounded);
+    plain.compute = RP_BF16;
+    run_op(&rounded, rpi_backend_at(0), true, 0, &in_f32);
+    run_op(&plain, rpi_backend_at(0), true, 0, &in_bf16);
+    const rpi_value *output = rpi_graph_value(plain.graph, plain.outputs[0]);
+    size_t bytes = sizeof(float) * (size_t)rpi_shape_count(&output->shape);
+    CHECK_MSG(!memcmp(in_f32.outputs[0], in_bf16.outputs[0], bytes), "%s (%s): output",
+              op->name, example->name);
+    for (int i = 0; i < 2; i++) {
+        const rpi_weight *weight = op_fixture_weight(&plain, i);
+        CHECK_MSG(!memcmp(in_f32.gradients + weight->first, in_bf16.gradients + weight->first,
+                          sizeof(float) * (size_t)weight->count),
+                  "%s (%s): gradient of %s", op->name, example->name, weight->name);
+    }
+    free_outcome(&in_f32);
+    free_outcome(&in_bf16);
+    op_fixture_close(&rounded);
+    op_fixture_close(&plain);
+}
+
+static void bf16_rounds_factors(void) {
+    int products = 0;
+    for (int i = 0; rpi_op_at(i); i++) {
+        const rpi_op *op = rpi_op_at(i);
+        if (strcmp(op->name, "linear") != 0 && strcmp(op->name, "conv2d") != 0) continue;
+        products++;
+        for (int j = 0; j < op->example_count; j++) check_definition(op, &op->examples[j]);
+    }
+    CHECK_EQ(products, 2);
+}
+
+/* A backend that says nothing computes in f32 alone. */
+static void other_precisions_are_refused(void) {
+    CHECK_OK(rpi_backend_check_compute(&shuffled_backend, 0));
+    CHECK_OK(rpi_backend_check_compute(&shuffled_backend, RP_F32));
+    CHECK_FAILS(rpi_backend_check_compute(&shuffled_backend, RP_BF16), UNSUPPORTED,
+                "backend shuffled computes in f32 only; bf16 is not supported");
+    for (int b = 0; rpi_backend_at(b); b++)
+        CHECK_FAILS(rpi_backend_check_compute(rpi_backend_at(b), RP_F64), UNSUPPORTED, "f64");
 }
 
 /* ---- a network ---- */
@@ -295,5 +372,7 @@ static void catalogue(void) {
 }
 
 CASES({"ops_in_training", ops_in_training}, {"ops_accumulating", ops_accumulating},
-      {"ops_in_evaluation", ops_in_evaluation}, {"network", network}, {"shuffled", shuffled},
-      {"repeats", repeats}, {"catalogue", catalogue})
+      {"ops_in_evaluation", ops_in_evaluation}, {"ops_in_bf16", ops_in_bf16},
+      {"bf16_rounds_factors", bf16_rounds_factors},
+      {"other_precisions_are_refused", other_precisions_are_refused}, {"network", network},
+      {"shuffled", shuffled}, {"repeats", repeats}, {"catalogue", catalogue})

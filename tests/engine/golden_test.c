@@ -9,7 +9,11 @@
 #include "engine/optimizer.h"
 
 enum { BATCH = 8, SIZE = 10, CLASSES = 10, STEPS = 10 };
-#define TOLERANCE 1e-4 /* relative L2 of each tensor */
+#define TOLERANCE             1e-4 /* relative L2 of each tensor */
+/* A ReLU whose sign the rounding of bf16 flips moves the gradient of what lies in front of it:
+ * PyTorch's own bf16 (autocast) is off by up to 1.6e-1 for this resnet. */
+#define BF16_TOLERANCE        3e-2
+#define BF16_RESNET_TOLERANCE 2e-1
 
 /* ---- the models ---- */
 
@@ -96,11 +100,12 @@ typedef struct training {
     rpi_weights *weights;
     rpi_instance *instance;
     float *momentum;
+    double tolerance;
 } training;
 
 static rp_status open_training(const char *name,
                                rpi_value_id (*model)(rpi_graph *graph, rpi_value_id images),
-                               const rpi_backend *backend, training *out) {
+                               const rpi_backend *backend, rp_dtype compute, training *out) {
     RP_TRY(golden_open(name, &out->file));
     RP_TRY(rpi_graph_create(&out->graph));
     rpi_graph *graph = out->graph;
@@ -113,7 +118,9 @@ static rp_status open_training(const char *name,
     RP_TRY(rpi_weights_create(graph, out->loss, &out->weights));
     RP_TRY(rpi_alloc_array((size_t)rpi_weights_count(out->weights), sizeof(float), "momentum",
                            &out->momentum));
-    rpi_program_options options = {.training = true, .dimensions = {{"batch", BATCH}}};
+    rpi_program_options options = {
+        .training = true, .compute = compute, .dimensions = {{"batch", BATCH}}};
+    out->tolerance = TOLERANCE;
     return solo_open(graph, out->weights, out->loss, backend, &options, &out->instance);
 }
 
@@ -137,8 +144,8 @@ static void compare(const training *t, const rpi_weight *weight, const float *ar
     rpi_tensor tensor;
     REQUIRE_OK(golden_tensor(&t->file, &tensor, "%s/%s", what, weight->name));
     double error = relative_l2(arena + weight->first, tensor.data, weight->count);
-    CHECK_MSG(error <= TOLERANCE, "%s: %s/%s is off by %.2e", backend->name, what, weight->name,
-              error);
+    CHECK_MSG(error <= t->tolerance, "%s: %s/%s is off by %.2e", backend->name, what,
+              weight->name, error);
 }
 
 static void for_each_parameter(const training *t, const float *arena, const char *what,
@@ -161,7 +168,8 @@ static void step(const training *t, int index, const rpi_backend *backend) {
     REQUIRE_OK(rpi_instance_run(t->instance, &(rpi_run_options){.inputs = inputs}));
     REQUIRE_OK(rpi_instance_result(t->instance, t->loss, &loss));
     double wanted = (double)((float *)losses.data)[index];
-    CHECK_NEAR((double)*(float *)loss.data, wanted, TOLERANCE * wanted);
+    CHECK_NEAR((double)*(float *)loss.data, wanted,
+               fmin(t->tolerance, BF16_TOLERANCE) * wanted);
     if (index == 0) for_each_parameter(t, gradients, "gradient", backend);
     const rpi_optimizer_rates rates = {
         .learning_rate = 0.1f, .momentum = 0.9f, .weight_decay = 5e-4f};
@@ -170,16 +178,20 @@ static void step(const training *t, int index, const rpi_backend *backend) {
     rpi_weights_changed(t->weights, 0, count);
 }
 
+static void load_all(const training *t) {
+    for (int i = 0; i < rpi_weights_parameter_count(t->weights); i++)
+        load(t, rpi_weights_parameter(t->weights, i), rpi_weights_values(t->weights));
+    for (int i = 0; i < rpi_weights_state_count(t->weights); i++)
+        load(t, rpi_weights_state(t->weights, i), rpi_weights_states(t->weights));
+    rpi_weights_changed(t->weights, 0, rpi_weights_count(t->weights));
+}
+
 static void check_model(const char *name,
                         rpi_value_id (*model)(rpi_graph *graph, rpi_value_id images),
                         const rpi_backend *backend) {
     training t = {0};
-    REQUIRE_OK(open_training(name, model, backend, &t));
-    for (int i = 0; i < rpi_weights_parameter_count(t.weights); i++)
-        load(&t, rpi_weights_parameter(t.weights, i), rpi_weights_values(t.weights));
-    for (int i = 0; i < rpi_weights_state_count(t.weights); i++)
-        load(&t, rpi_weights_state(t.weights, i), rpi_weights_states(t.weights));
-    rpi_weights_changed(t.weights, 0, rpi_weights_count(t.weights));
+    REQUIRE_OK(open_training(name, model, backend, RP_F32, &t));
+    load_all(&t);
     for (int i = 0; i < STEPS; i++) step(&t, i, backend);
     for_each_parameter(&t, rpi_weights_values(t.weights), "final", backend);
     for (int i = 0; i < rpi_weights_state_count(t.weights); i++)
@@ -188,12 +200,31 @@ static void check_model(const char *name,
     close_training(&t);
 }
 
+/* The gradients of the first step; later ones are of other weights. */
+static void check_model_in_bf16(const char *name,
+                                rpi_value_id (*model)(rpi_graph *graph, rpi_value_id images),
+                                const rpi_backend *backend, double tolerance) {
+    training t = {0};
+    if (rpi_backend_check_compute(backend, RP_BF16) != RP_OK) return;
+    REQUIRE_OK(open_training(name, model, backend, RP_BF16, &t));
+    t.tolerance = tolerance;
+    load_all(&t);
+    step(&t, 0, backend);
+    close_training(&t);
+}
+
 static void check_mlp(void) {
-    for (int i = 0; rpi_backend_at(i); i++) check_model("mlp", mlp, rpi_backend_at(i));
+    for (int i = 0; rpi_backend_at(i); i++) {
+        check_model("mlp", mlp, rpi_backend_at(i));
+        check_model_in_bf16("mlp", mlp, rpi_backend_at(i), BF16_TOLERANCE);
+    }
 }
 
 static void check_resnet(void) {
-    for (int i = 0; rpi_backend_at(i); i++) check_model("resnet", resnet, rpi_backend_at(i));
+    for (int i = 0; rpi_backend_at(i); i++) {
+        check_model("resnet", resnet, rpi_backend_at(i));
+        check_model_in_bf16("resnet", resnet, rpi_backend_at(i), BF16_RESNET_TOLERANCE);
+    }
 }
 
 CASES({"mlp", check_mlp}, {"resnet", check_resnet})

@@ -10,7 +10,14 @@
 enum { BATCH = 3, LENGTH = 13, VOCABULARY = 61, POSITIONS = 16 };
 enum { PICTURE = 12, PATCH = 4, PATCHES = (PICTURE / PATCH) * (PICTURE / PATCH), CLASSES = 10 };
 enum { HIDDEN = 32, HEADS = 4, KV_HEADS = 2, LAYERS = 2, HEAD = HIDDEN / HEADS };
-#define TOLERANCE 1e-4 /* relative L2 of each tensor */
+
+/* What programs compute in, and how near they are: gradients by relative L2 of each tensor. */
+typedef struct precision {
+    rp_dtype compute;
+    double gradient, loss;
+} precision;
+static const precision precisions[] = {{RP_F32, 1e-4, 1e-5}, {RP_BF16, 3e-2, 3e-3}};
+enum { PRECISIONS = sizeof precisions / sizeof precisions[0] };
 
 /* ---- layers: a name, a value, widths; parameters are named as PyTorch's ---- */
 
@@ -262,10 +269,11 @@ static void take_inputs(step *s, const void *inputs[5]) {
     inputs[4] = &s->scale;
 }
 
-static void run_step(step *s, const rpi_backend *backend, bool training) {
+static void run_step(step *s, const rpi_backend *backend, const precision *p, bool training) {
     rpi_tensor losses, loss;
     rpi_instance *instance = NULL;
     rpi_program_options options = {.training = training,
+                                   .compute = p->compute,
                                    .dimensions = {{"batch", BATCH}, {"length", LENGTH}}};
     const void *inputs[5];
     REQUIRE_OK(golden_tensor(&s->file, &losses, "losses"));
@@ -275,9 +283,10 @@ static void run_step(step *s, const rpi_backend *backend, bool training) {
         instance, &(rpi_run_options){.inputs = inputs, .on_step = count_fused, .context = s}));
     REQUIRE_OK(rpi_instance_result(instance, s->loss, &loss));
     double wanted = (double)*(float *)losses.data;
-    CHECK_MSG(fabs((double)*(float *)loss.data - wanted) <= 1e-5 * wanted,
-              "%s, %s: the loss is %.7g, not %.7g", backend->name,
-              training ? "training" : "evaluation", (double)*(float *)loss.data, wanted);
+    CHECK_MSG(fabs((double)*(float *)loss.data - wanted) <= p->loss * wanted,
+              "%s, %s, %s: the loss is %.7g, not %.7g", backend->name,
+              rp_dtype_name(p->compute), training ? "training" : "evaluation",
+              (double)*(float *)loss.data, wanted);
     solo_close(instance);
 }
 
@@ -292,23 +301,29 @@ static double distance(const float *got, const float *wanted, int64_t count) {
     return sqrt(difference) / fmax(sqrt(norm), 1e-3);
 }
 
-static void check_model(const char *name, rpi_value_id (*build)(const model *m)) {
-    for (int b = 0; rpi_backend_at(b); b++) {
-        step s;
-        open_step(name, build, &s);
-        run_step(&s, rpi_backend_at(b), false);
-        run_step(&s, rpi_backend_at(b), true);
-        for (int i = 0; i < rpi_weights_parameter_count(s.weights); i++) {
-            const rpi_weight *w = rpi_weights_parameter(s.weights, i);
-            rpi_tensor wanted;
-            REQUIRE_OK(golden_tensor(&s.file, &wanted, "gradient/%s", w->name));
-            double error =
-                distance(rpi_weights_gradients(s.weights) + w->first, wanted.data, w->count);
-            CHECK_MSG(error <= TOLERANCE, "%s, %s: gradient of %s is off by %.2e", name,
-                      rpi_backend_at(b)->name, w->name, error);
-        }
-        close_step(&s);
+static void check_precision(const char *name, rpi_value_id (*build)(const model *m),
+                            const rpi_backend *backend, const precision *p) {
+    step s;
+    open_step(name, build, &s);
+    run_step(&s, backend, p, false);
+    run_step(&s, backend, p, true);
+    for (int i = 0; i < rpi_weights_parameter_count(s.weights); i++) {
+        const rpi_weight *w = rpi_weights_parameter(s.weights, i);
+        rpi_tensor wanted;
+        REQUIRE_OK(golden_tensor(&s.file, &wanted, "gradient/%s", w->name));
+        double error =
+            distance(rpi_weights_gradients(s.weights) + w->first, wanted.data, w->count);
+        CHECK_MSG(error <= p->gradient, "%s, %s, %s: gradient of %s is off by %.2e", name,
+                  backend->name, rp_dtype_name(p->compute), w->name, error);
     }
+    close_step(&s);
+}
+
+static void check_model(const char *name, rpi_value_id (*build)(const model *m)) {
+    for (int b = 0; rpi_backend_at(b); b++)
+        for (int i = 0; i < PRECISIONS; i++)
+            if (rpi_backend_check_compute(rpi_backend_at(b), precisions[i].compute) == RP_OK)
+                check_precision(name, build, rpi_backend_at(b), &precisions[i]);
 }
 
 static void check_gpt2(void) {
@@ -325,7 +340,7 @@ static void fuses_where_it_can(void) {
         step s;
         if (!rpi_backend_at(b)->fuse) continue;
         open_step("gpt2", gpt2, &s);
-        run_step(&s, rpi_backend_at(b), true);
+        run_step(&s, rpi_backend_at(b), &precisions[0], true);
         CHECK_EQ(s.activated, LAYERS);
         CHECK_EQ(s.losses, 1);
         close_step(&s);

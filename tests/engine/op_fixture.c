@@ -152,6 +152,7 @@ void op_fixture_close(op_fixture *fixture) {
 rp_status op_fixture_compile(const op_fixture *fixture, const rpi_backend *backend,
                              bool training, rpi_instance **out_instance) {
     rpi_program_options options = {.training = training,
+                                   .compute = fixture->compute,
                                    .result_count = fixture->op->output_count};
     for (int i = 0; i < options.result_count; i++) options.results[i] = fixture->outputs[i];
     return solo_open(fixture->graph, fixture->weights, fixture->loss, backend, &options,

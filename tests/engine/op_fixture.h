@@ -16,6 +16,7 @@ typedef struct op_fixture {
     rpi_weights *weights;
     const rpi_op *op;
     const rpi_op_example *example;
+    rp_dtype compute; /* of programs; 0 to begin with: RP_F32 */
     rpi_value_id inputs[RPI_NODE_INPUTS];
     rpi_value_id outputs[RPI_NODE_OUTPUTS];
     rpi_value_id loss;

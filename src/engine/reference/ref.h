@@ -13,8 +13,12 @@ typedef struct rpi_ref_op {
     rp_status (*backward)(const rpi_unit *unit, const rpi_kernel_io *io); /* NULL: unneeded */
     bool accumulates; /* all gradients go through rpi_ref_store */
     bool at_once;     /* all gradients in one call: the same sums serve them */
+    bool is_product;  /* of inputs 0 and 1; input 2 is a bias: see rpi_unit.compute */
     size_t (*workspace_bytes)(const rpi_unit *unit); /* of either; NULL: none */
 } rpi_ref_op;
+
+/* ref_bf16.c: the kernel of a product whose inputs are rounded to bf16 before. */
+rp_status rpi_ref_bf16_plan(const rpi_ref_op *op, const rpi_unit *unit, rpi_kernel *kernel);
 
 /* Write one element of a gradient, or add to it where gradients accumulate. */
 static inline void rpi_ref_store(const rpi_kernel_io *io, int input, int64_t index,

@@ -146,4 +146,5 @@ const rpi_ref_op rpi_ref_conv2d = {.op = &rpi_op_conv2d,
                                    .forward = forward,
                                    .backward = backward,
                                    .accumulates = true,
+                                   .is_product = true,
                                    .workspace_bytes = workspace_bytes};

@@ -66,5 +66,8 @@ static rp_status backward(const rpi_unit *unit, const rpi_kernel_io *io) {
     return RP_OK;
 }
 
-const rpi_ref_op rpi_ref_linear = {
-    .op = &rpi_op_linear, .forward = forward, .backward = backward, .accumulates = true};
+const rpi_ref_op rpi_ref_linear = {.op = &rpi_op_linear,
+                                   .forward = forward,
+                                   .backward = backward,
+                                   .accumulates = true,
+                                   .is_product = true};

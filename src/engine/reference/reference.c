@@ -30,6 +30,12 @@ static void close_session(void *session) {
     (void)session;
 }
 
+static rp_status check_compute(rp_dtype compute) {
+    if (compute == RP_BF16) return RP_OK;
+    return RP_FAIL(UNSUPPORTED, "the reference computes in f32 and bf16, not in %s",
+                   rp_dtype_name(compute));
+}
+
 static bool supports(const rpi_unit *unit) {
     const rpi_op *op = unit->nodes[0]->op;
     return unit->node_count == 1 && (find(op) || rpi_cpu_op_of(op));
@@ -56,8 +62,11 @@ static rp_status plan(void *session, const rpi_unit *unit, rpi_kernel *kernel) {
     const rpi_cpu_op *op = rpi_cpu_op_of(unit->nodes[0]->op);
     const rpi_kernel_run plain = {.threads = 1, .isa = RPI_ISA_SCALAR};
     if (op) return rpi_cpu_op_plan(op, plain, unit, kernel);
+    const rpi_ref_op *defined = find(unit->nodes[0]->op);
+    if (defined->is_product && unit->compute == RP_BF16)
+        return rpi_ref_bf16_plan(defined, unit, kernel);
     RP_TRY(rpi_alloc(sizeof *self, "a kernel", &self));
-    self->op = find(unit->nodes[0]->op);
+    self->op = defined;
     self->unit = *unit;
     kernel->self = self;
     kernel->forward = forward;
@@ -77,6 +86,7 @@ const rpi_backend rpi_backend_reference = {
     .summary = "plain loops, sums in double: the definition of every op",
     .open = open_session,
     .close = close_session,
+    .check_compute = check_compute,
     .supports = supports,
     .plan = plan,
 };

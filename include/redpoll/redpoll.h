@@ -2,6 +2,7 @@
 #ifndef REDPOLL_REDPOLL_H
 #define REDPOLL_REDPOLL_H
 
+#include "redpoll/adaptive.h"
 #include "redpoll/codec.h"
 #include "redpoll/comm.h"
 #include "redpoll/dtype.h"

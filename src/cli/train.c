@@ -12,11 +12,11 @@
 #include "cli/world.h"
 #include "engine/optimizer.h"
 #include "net/join.h"
+#include "redpoll/adaptive.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/run_settings.h"
 #include "train/huggingface/hf_config.h"
 #include "train/train.h"
-#include "train/train_codec.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -37,6 +37,11 @@ typedef struct settings {
 
 /* Ranks that are told to end may finish a step over a slow link, and save. */
 #define STOP_GRACE_S 60.0
+
+static rp_status check_codec(const char *text) {
+    rp_adaptive_codec codec;
+    return rp_adaptive_codec_parse(text, &codec);
+}
 
 #define FIELD(name) offsetof(settings, train.name)
 #define LR          "optimizer.learning_rate_scheduler."
@@ -117,7 +122,7 @@ static const rpi_option options[] = {
     {"codec", NULL, "communication.codec", RPI_OPTION_TEXT, FIELD(codec), "fp32", 0, 0, "CODEC",
      "of gradients: fp32 (exact), bf16, fp16, q1 ... q8, topk, randk, sign; "
      "q4:bucket=1024,rounding=stochastic; auto:like=q4,every=100 chooses bits for each tensor",
-     rpi_train_codec_check},
+     check_codec},
     RPI_ROW_ALGORITHM(FIELD(algorithm), "communication.algorithm",
                       "of the all-reduce: ring or sra; chosen when absent",
                       rpi_check_all_reduce),

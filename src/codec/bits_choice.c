@@ -1,10 +1,11 @@
-#include "codec/bits_choice.h"
+#include "redpoll/adaptive.h"
 
 #include "base/memory.h"
 #include "base/status.h"
 #include "codec/codec.h"
 
 #include <math.h>
+#include <stdbool.h>
 
 /* ---- measuring ----------------------------------------------------------------------- */
 
@@ -21,7 +22,7 @@ static void free_sample(sample *s) {
 
 static rp_status make_sample(const rp_codec *like, size_t bucket, sample *s) {
     rp_codec longest = *like;
-    longest.bits = RPI_BITS_MOST;
+    longest.bits = RP_BITS_MOST;
     RP_TRY(rpi_alloc_array(bucket, sizeof *s->y, "a bucket", &s->y));
     RP_TRY(rpi_alloc_array(bucket, sizeof *s->decoded, "a bucket", &s->decoded));
     return rpi_alloc(rp_codec_encoded_bytes(&longest, RP_F32, bucket), "a bucket", &s->encoded);
@@ -41,12 +42,12 @@ static rp_status add_lost(const rp_codec *codec, const sample *s, size_t count, 
 }
 
 static rp_status measure(const rp_codec *like, const float *x, const float *residual,
-                         size_t count, const sample *s, double lost[RPI_BITS_MOST + 1]) {
+                         size_t count, const sample *s, double lost[RP_BITS_MOST + 1]) {
     rp_codec codec = *like;
     for (size_t i = 0, n; i < count; i += n) {
         n = count - i < like->bucket ? count - i : like->bucket;
         for (size_t k = 0; k < n; k++) s->y[k] = x[i + k] + (residual ? residual[i + k] : 0.0f);
-        for (int bits = 1; bits <= RPI_BITS_MOST; bits++) {
+        for (int bits = 1; bits <= RP_BITS_MOST; bits++) {
             codec.bits = (uint8_t)bits;
             RP_TRY(add_lost(&codec, s, n, &lost[bits]));
         }
@@ -57,10 +58,9 @@ static rp_status measure(const rp_codec *like, const float *x, const float *resi
 static rp_status check_like(const rp_codec *like) {
     const rpi_codec_kind *kind = rpi_codec_kind_of(like);
     rp_codec widest = *like;
-    widest.bits = RPI_BITS_MOST;
+    widest.bits = RP_BITS_MOST;
     char why[RPI_CODEC_FAULT_BYTES];
-    if (kind->bits_min == 1 && kind->bits_max == RPI_BITS_MOST &&
-        !rpi_codec_fault(&widest, why))
+    if (kind->bits_min == 1 && kind->bits_max == RP_BITS_MOST && !rpi_codec_fault(&widest, why))
         return RP_OK;
     return RP_FAIL(
         INVALID,
@@ -69,8 +69,8 @@ static rp_status check_like(const rp_codec *like) {
         kind->name);
 }
 
-rp_status rpi_bits_measure(const rp_codec *like, const float *x, const float *residual,
-                           size_t count, double lost[RPI_BITS_MOST + 1]) {
+rp_status rp_bits_measure(const rp_codec *like, const float *x, const float *residual,
+                          size_t count, double lost[RP_BITS_MOST + 1]) {
     RP_TRY(check_like(like));
     if (!count) return RP_OK;
     sample s = {0};
@@ -82,13 +82,13 @@ rp_status rpi_bits_measure(const rp_codec *like, const float *x, const float *re
 
 /* ---- choosing ------------------------------------------------------------------------ */
 
-static int is_measured(const rpi_bits_choice *tensor) {
-    for (int bits = 1; bits <= RPI_BITS_MOST; bits++)
+static int is_measured(const rp_bits_choice *tensor) {
+    for (int bits = 1; bits <= RP_BITS_MOST; bits++)
         if (!isfinite(tensor->lost[bits])) return 0;
     return 1;
 }
 
-static size_t bytes_with(const rp_codec *like, const rpi_bits_choice *tensor, int bits) {
+static size_t bytes_with(const rp_codec *like, const rp_bits_choice *tensor, int bits) {
     rp_codec codec = *like;
     codec.bits = (uint8_t)bits;
     return rp_codec_encoded_bytes(&codec, RP_F32, tensor->count);
@@ -102,7 +102,7 @@ typedef struct step {
 
 /* The best way down for one tensor within `room`; bits 0: there is none. Several bits at once
  * where the first alone would be dear. */
-static step step_down(const rp_codec *like, int least, const rpi_bits_choice *tensor,
+static step step_down(const rp_codec *like, int least, const rp_bits_choice *tensor,
                       double room) {
     step best = {0, INFINITY, 0};
     size_t bytes = bytes_with(like, tensor, tensor->bits);
@@ -117,7 +117,7 @@ static step step_down(const rp_codec *like, int least, const rpi_bits_choice *te
 
 /* From most bits down, always where a saved byte costs the least error, as long as there is
  * room. Of equal ones the first, so that all ranks go the same way. */
-static void descend(const rp_codec *like, int least, rpi_bits_choice *tensors, size_t count,
+static void descend(const rp_codec *like, int least, rp_bits_choice *tensors, size_t count,
                     double room) {
     for (;;) {
         step best = {0, INFINITY, 0};
@@ -135,13 +135,17 @@ static void descend(const rp_codec *like, int least, rpi_bits_choice *tensors, s
     }
 }
 
-void rpi_bits_choose(const rp_codec *like, int least, rpi_bits_choice *tensors, size_t count) {
+rp_status rp_bits_choose(const rp_codec *like, int least, rp_bits_choice *tensors,
+                         size_t count) {
+    RP_TRY(check_like(like));
+    if (least < 1 || least > RP_BITS_MOST)
+        return RP_FAIL(INVALID, "least is %d bits; 1 to %d are allowed", least, RP_BITS_MOST);
     double room = 0;
     size_t like_bytes = 0, bytes = 0;
     for (size_t i = 0; i < count; i++) {
         int measured = is_measured(&tensors[i]);
-        tensors[i].bits = measured ? RPI_BITS_MOST : like->bits;
-        if (measured) room += tensors[i].lost[like->bits] - tensors[i].lost[RPI_BITS_MOST];
+        tensors[i].bits = measured ? RP_BITS_MOST : like->bits;
+        if (measured) room += tensors[i].lost[like->bits] - tensors[i].lost[RP_BITS_MOST];
     }
     descend(like, least, tensors, count, room);
     double lost = 0, like_lost = 0;
@@ -152,6 +156,7 @@ void rpi_bits_choose(const rp_codec *like, int least, rpi_bits_choice *tensors, 
         lost += tensors[i].lost[tensors[i].bits];
         like_lost += tensors[i].lost[like->bits];
     }
-    if (bytes <= like_bytes && lost <= like_lost) return; /* else rounding has got in the way */
-    for (size_t i = 0; i < count; i++) tensors[i].bits = like->bits;
+    bool holds = bytes <= like_bytes && lost <= like_lost; /* but for rounding */
+    for (size_t i = 0; i < count && !holds; i++) tensors[i].bits = like->bits;
+    return RP_OK;
 }

@@ -61,7 +61,7 @@ static void add_options(const rpi_train_options *o, char text[CHOICES]) {
 /* What was made of them. */
 static void add_facts(const rpi_trainer *t, char text[CHOICES]) {
     const rpi_train_options *o = t->options;
-    char codec[RPI_TRAIN_CODEC_TEXT], shape[96];
+    char codec[RP_ADAPTIVE_TEXT], shape[96];
     t->network.task->describe(&t->source.shape, shape, sizeof shape);
     add(text, "--model %s\ndata %lld of %s\n", t->network.text,
         (long long)t->source.train_count, shape);
@@ -69,7 +69,8 @@ static void add_facts(const rpi_trainer *t, char text[CHOICES]) {
         (long long)(o->accumulate ? o->accumulate : 1));
     add(text, "steps of the run %lld\nsteps done %lld\n", (long long)t->total_steps,
         (long long)t->step);
-    add(text, "--codec %s\n--out %d\n", rpi_train_codec_text(&t->codec, codec), o->out != NULL);
+    add(text, "--codec %s\n--out %d\n", rp_adaptive_codec_text(&t->codec, codec),
+        o->out != NULL);
 }
 
 /* One choice a line: "--seed 1". */

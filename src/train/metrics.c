@@ -136,7 +136,7 @@ static void add_host(cJSON *object) {
 
 rp_status rpi_metrics_header(rpi_metrics *metrics, const rpi_trainer *t) {
     if (!metrics) return RP_OK;
-    char codec[RPI_TRAIN_CODEC_TEXT];
+    char codec[RP_ADAPTIVE_TEXT];
     cJSON *object = cJSON_CreateObject();
     cJSON_AddStringToObject(object, "redpoll", rp_version());
     add_host(object);
@@ -145,7 +145,7 @@ rp_status rpi_metrics_header(rpi_metrics *metrics, const rpi_trainer *t) {
                (double)rpi_parameters_total(t->network.parameters, t->network.parameter_count));
     cJSON_AddNumberToObject(object, "ranks", t->world);
     cJSON_AddStringToObject(object, "transport", rp_comm_transport(t->comm));
-    cJSON_AddStringToObject(object, "codec", rpi_train_codec_text(&t->codec, codec));
+    cJSON_AddStringToObject(object, "codec", rp_adaptive_codec_text(&t->codec, codec));
     cJSON_AddStringToObject(object, "backend", rpi_session_backend(t->programs.session)->name);
     add_number(object, "global_batch_size", (double)t->global_batch);
     cJSON_AddStringToObject(object, "task", t->network.task->name);

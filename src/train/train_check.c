@@ -1,9 +1,9 @@
 #include "base/status.h"
+#include "redpoll/adaptive.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/run_folder.h"
 #include "train/data/dataset.h"
 #include "train/huggingface/hf_weights.h"
-#include "train/train_codec.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -35,12 +35,12 @@ static rp_status check_names(const rpi_train_options *o) {
     const rpi_lr_schedule *schedule = NULL;
     const rpi_backend *backend = NULL;
     const rpi_optimizer *optimizer = NULL;
-    rpi_train_codec codec;
+    rp_adaptive_codec codec;
     RP_TRY(rpi_model_parse(o->model, &choice));
     RP_TRY(check_task(o, choice.model));
     RP_TRY(rpi_strategy_find(o->strategy, &strategy));
     RP_TRY(rpi_lr_schedule_find(o->lr_schedule, &schedule));
-    RP_TRY(rpi_train_codec_parse(o->codec, &codec));
+    RP_TRY(rp_adaptive_codec_parse(o->codec, &codec));
     RP_TRY(rpi_optimizer_find(o->optimizer, &optimizer));
     if (o->backend) RP_TRY(rpi_backend_find(o->backend, &backend));
     rpi_optimizer_rates rates = rpi_train_rates(o);

@@ -66,7 +66,7 @@ static rp_status choose_rates(rpi_trainer *t) {
                              .total_steps = t->total_steps};
     RP_TRY(rpi_lr_schedule_find(o->lr_schedule, &t->schedule));
     RP_TRY(rpi_lr_check(t->schedule, &t->lr));
-    RP_TRY(rpi_train_codec_parse(o->codec, &t->codec));
+    RP_TRY(rp_adaptive_codec_parse(o->codec, &t->codec));
     return rpi_optimizer_find(o->optimizer, &t->optimizer);
 }
 

@@ -4,6 +4,7 @@
 
 #include "engine/backends/cpu/kernels/kernel_square_sum.h"
 #include "engine/optimizer.h"
+#include "redpoll/adaptive.h"
 #include "train/data/source.h"
 #include "train/divergence.h"
 #include "train/program_set.h"
@@ -11,7 +12,6 @@
 #include "train/strategies/bit_chooser.h"
 #include "train/strategies/strategy.h"
 #include "train/train.h"
-#include "train/train_codec.h"
 
 /* What each rank tells the others of a step: loss, seconds of computing, what it was asked for
  * (RPI_ASKED_*), its rpi_fault. */
@@ -27,7 +27,7 @@ typedef struct rpi_trainer {
     const rpi_train_options *options;
     rp_comm *comm;
     int rank, world;
-    rpi_train_codec codec;
+    rp_adaptive_codec codec;
     int64_t global_batch;
     const rpi_lr_schedule *schedule;
     rpi_lr_options lr;

@@ -1,8 +1,8 @@
 /* --codec auto:like=q4: what is written, and what runs with it do. */
 #include "harness/check.h"
+#include "redpoll/adaptive.h"
 #include "train/checkpoint/safetensors.h"
 #include "train/strategies/bit_chooser.h"
-#include "train/train_codec.h"
 #include "train_ranks.h"
 
 #include <stdbool.h>
@@ -21,12 +21,12 @@ static void texts_are_read_and_written(void) {
          "auto:like=q4:bucket=64,rounding=stochastic,every=100"},
     };
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
-        rpi_train_codec codec, back;
-        char text[RPI_TRAIN_CODEC_TEXT];
-        REQUIRE_OK(rpi_train_codec_parse(known[i].text, &codec));
-        CHECK_MSG(strcmp(rpi_train_codec_text(&codec, text), known[i].canonical) == 0,
+        rp_adaptive_codec codec, back;
+        char text[RP_ADAPTIVE_TEXT];
+        REQUIRE_OK(rp_adaptive_codec_parse(known[i].text, &codec));
+        CHECK_MSG(strcmp(rp_adaptive_codec_text(&codec, text), known[i].canonical) == 0,
                   "'%s' became '%s'", known[i].text, text);
-        CHECK_OK(rpi_train_codec_parse(text, &back));
+        CHECK_OK(rp_adaptive_codec_parse(text, &back));
         CHECK(back.every == codec.every && back.codec.bits == codec.codec.bits);
     }
 }
@@ -48,8 +48,8 @@ static void wrong_texts_say_what_is_wrong(void) {
         {"automatic", "unknown"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
-        rpi_train_codec codec;
-        CHECK_FAILS(rpi_train_codec_parse(wrong[i].text, &codec), INVALID, wrong[i].words);
+        rp_adaptive_codec codec;
+        CHECK_FAILS(rp_adaptive_codec_parse(wrong[i].text, &codec), INVALID, wrong[i].words);
     }
 }
 

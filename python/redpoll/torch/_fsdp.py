@@ -15,7 +15,7 @@ import torch
 
 from ._fsdp1 import compress_fsdp1
 from ._fsdp2 import compress_fsdp2
-from ._rules import CodecLike, Rules, RulesLike
+from ._rules import CodecLike, Rules, RulesLike, parse_codec
 from ._sharded import ShardedState
 
 
@@ -55,6 +55,8 @@ def compress_sharded(
 ) -> ShardedState:
     """compress() of an FSDP model."""
     check_is_sharded(model)
+    for codec in (grads, weights, replicate):
+        parse_codec(codec)  # auto, which Rules take, is for DDP
     state = ShardedState(
         Rules(grads, rules, min_size),
         None if weights is None else Rules(weights, rules, min_size),

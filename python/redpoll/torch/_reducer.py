@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 import zlib
 from collections.abc import Mapping, Sequence
@@ -11,11 +12,14 @@ from typing import Any
 import torch
 
 from . import statistics
+from ._adaptive import BitChooser
 from ._codec import Codec
 from ._loss_scale import LossScale
 from ._replay import Replay
 from ._residuals import Residuals
 from ._rules import Rules
+
+log = logging.getLogger("redpoll")
 
 
 def tensor_id(name: str) -> int:
@@ -70,8 +74,34 @@ class BucketReducer:
         self._plans: dict[int, tuple[Any, list[Run]]] = {}
         self._layout: dict[int, list[str]] = {}
         self._replay: Replay | None = None
+        self.chooser = self._new_chooser()
+        self._measures = False  # this step
 
     # ---- what travels how ----
+
+    def _new_chooser(self) -> BitChooser | None:
+        """Of the parameters for which the rules want bits chosen. Under error feedback one bit
+        does not settle."""
+        if self.rules.adaptive is None:
+            return None
+        chosen = {
+            name: parameter.numel()
+            for name, parameter in sorted(self.parameters.items())
+            if self.rules.is_adaptive(name, parameter.shape)
+        }
+        return BitChooser(self.rules.adaptive, chosen, 2 if self.error_feedback else 1)
+
+    def set_rules(self, rules: Rules) -> None:
+        """Other rules, from the next step on. Bits are chosen anew."""
+        self.rules = rules
+        self.chooser = self._new_chooser()
+        self._measures = False
+        self.forget_plans()
+
+    def _ruled_codec(self, name: str) -> Codec | None:
+        if self.chooser is not None and self.chooser.chooses(name):
+            return self.chooser.codec_of(name)
+        return self.rules.codec_for(name, self.parameters[name].shape)
 
     @property
     def enabled(self) -> bool:
@@ -85,9 +115,8 @@ class BucketReducer:
 
     def codec_of(self, name: str) -> Codec | None:
         """By the rules, for lossy steps; None: exact."""
-        parameter = self.parameters[name]
-        codec = self.rules.codec_for(name, parameter.shape)
-        return None if codec is None or codec.is_exact(parameter.dtype) else codec
+        codec = self._ruled_codec(name)
+        return None if codec is None or codec.is_exact(self.parameters[name].dtype) else codec
 
     def check(self) -> None:
         """ValueError or TypeError for rules that these parameters cannot follow."""
@@ -158,12 +187,33 @@ class BucketReducer:
             return self._post_sparse(buffer, plan)
         if self.communicator.world == 1:
             return self._finish_alone(buffer, plan)
-        return self._post(buffer, plan, ready if is_last else None)
+        future = self._post(buffer, plan, ready if is_last else None)
+        if is_last and self._measures and self.chooser is not None:
+            self.chooser.send(self.communicator)
+        return future
 
     def _begin_step(self) -> None:
         self.loss_scale.begin_step()
         if self.error_feedback and self.is_lossy_step():
             self.loss_scale.warn_of_another()
+        if self.chooser is not None:
+            self._begin_choice(self.chooser)
+
+    def settle_choice(self) -> None:
+        """What the latest measuring step has led to counts from now on. Local: waits for an
+        exchange that all ranks have begun."""
+        if self.chooser is None or not self.chooser.settle():
+            return
+        self.forget_plans()
+        if self.communicator.rank == 0:
+            log.info("codec auto, after %d steps: %s", self.step, self.chooser.summary)
+
+    def _begin_choice(self, chooser: BitChooser) -> None:
+        self.settle_choice()
+        lossy_steps = self.step - self.warmup_steps
+        self._measures = self.is_lossy_step() and lossy_steps % chooser.codec.every == 0
+        if self._measures:
+            chooser.begin()
 
     def _post(self, buffer: torch.Tensor, plan: list[Run], ready: float | None) -> Any:
         # The mean is taken before the sum (as DDP itself does): every residual, a sender's and
@@ -171,6 +221,8 @@ class BucketReducer:
         buffer.div_(self.communicator.world)
         tensors = [buffer.narrow(0, run.offset, run.count) for run in plan]
         residuals, held = self._residuals_for(tensors, plan)
+        if self._measures:
+            self._measure(tensors, plan)
         work = self.communicator.all_reduce(
             tensors,
             codecs=[run.codec for run in plan],
@@ -193,6 +245,11 @@ class BucketReducer:
             return buffer
 
         return work.get_future().then(finish)
+
+    def _measure(self, tensors: list[torch.Tensor], plan: list[Run]) -> None:
+        for run, tensor in zip(plan, tensors):
+            if self.chooser is not None and self.chooser.chooses(run.name):
+                self.chooser.measure(run.name, tensor, run.residual)
 
     def _post_sparse(self, buffer: torch.Tensor, plan: list[Run]) -> torch.futures.Future:
         """DDP gives a sparse gradient a bucket of its own. It is summed exactly, or not at
@@ -279,7 +336,7 @@ class BucketReducer:
 
     def _run(self, name: str, dtype: torch.dtype) -> Run:
         parameter = self.parameters[name]
-        count, codec = parameter.numel(), self.rules.codec_for(name, parameter.shape)
+        count, codec = parameter.numel(), self._ruled_codec(name)
         if codec is not None:
             check_dtype(codec, dtype, name)
         if codec is None or codec.is_exact(dtype) or not self.is_lossy_step():

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Union
 
 import torch
 
+from ._adaptive import AdaptiveCodec
 from ._codec import Codec
 
 DEFAULT_MIN_SIZE = 10_000
@@ -24,15 +26,27 @@ def parse_codec(codec: CodecLike) -> Codec | None:
     ValueError says what is wrong with the text."""
     if codec is None or (isinstance(codec, str) and codec.strip() in _EXACT_NAMES):
         return None
+    if AdaptiveCodec.is_meant(codec):
+        raise ValueError(
+            f"codec {codec!r}: auto chooses for all parameters of a model, and is for codec= "
+            "of a DistributedDataParallel alone; rules, FSDP and single calls take one as q4"
+        )
     if isinstance(codec, str):
-        try:
+        with _as_value_error(codec):
             return Codec.parse(codec)
-        except (ValueError, RuntimeError) as error:
-            named = "" if str(error).startswith("codec '") else f"codec {codec!r}: "
-            raise ValueError(f"{named}{error}") from None
     if not isinstance(codec, Codec):
         raise TypeError(f"a codec is text such as 'q4:bucket=512', or None; not {codec!r}")
     return codec
+
+
+@contextmanager
+def _as_value_error(text: str) -> Iterator[None]:
+    """What the library says of a text."""
+    try:
+        yield
+    except (ValueError, RuntimeError) as error:
+        named = "" if str(error).startswith("codec '") else f"codec {text!r}: "
+        raise ValueError(f"{named}{error}") from None
 
 
 @dataclass(frozen=True)
@@ -71,7 +85,14 @@ class Rules:
     ) -> None:
         if not isinstance(min_size, int) or min_size < 0:
             raise ValueError(f"min_size is {min_size!r}; a number of elements is wanted")
-        self.codec = parse_codec(codec)
+        self.adaptive: AdaptiveCodec | None = None
+        """What chooses the bits of those that no rule fits; `codec` is then its `like`."""
+        if isinstance(codec, str) and AdaptiveCodec.is_meant(codec):
+            with _as_value_error(codec):
+                self.adaptive = AdaptiveCodec(codec.strip())
+            self.codec: Codec | None = self.adaptive.like
+        else:
+            self.codec = parse_codec(codec)
         self.min_size = min_size
         self._rules = [(rule, parse_codec(rule.codec)) for rule in _as_rules(rules)]
 
@@ -80,9 +101,15 @@ class Rules:
         for rule, codec in self._rules:
             if rule.fits(name, shape):
                 return codec
-        if len(shape) <= 1 or shape.numel() < self.min_size:
-            return None
-        return self.codec
+        return self.codec if self._is_large(shape) else None
+
+    def is_adaptive(self, name: str, shape: torch.Size) -> bool:
+        """Whether `adaptive` chooses the bits of a parameter."""
+        ruled = any(rule.fits(name, shape) for rule, _ in self._rules)
+        return self.adaptive is not None and not ruled and self._is_large(shape)
+
+    def _is_large(self, shape: torch.Size) -> bool:
+        return len(shape) > 1 and shape.numel() >= self.min_size
 
     def replaced(self, codec: CodecLike, rules: RulesLike, min_size: int | None) -> Rules:
         """Rules with another codec; rules and min_size None: these here stay."""

@@ -53,14 +53,13 @@ class CompressState(BucketReducer):
         their next gradient; nothing is lost. ValueError, TypeError: as of compress(), and
         nothing has changed."""
         before = self.rules
-        after = before.replaced(codec, rules, min_size)
-        self.rules = after
+        self.rules = before.replaced(codec, rules, min_size)
         try:
             self.check()
         except (ValueError, TypeError):
             self.rules = before
             raise
-        self.forget_plans()
+        self.set_rules(self.rules)
 
     def codecs(self) -> dict[str, str]:
         """How each parameter travels in a lossy step: the codec's text, or "exact"."""
@@ -80,6 +79,7 @@ class CompressState(BucketReducer):
         Residuals by parameter name (without "module."), float32, on the CPU, with the
         parameter's shape; live tensors, as in an optimizer's state. Local."""
         self.loss_scale.settle()
+        self.settle_choice()
         for name, parameter in self.parameters.items():
             if self._keeps_residual(name):
                 self.residuals.ensure(name, parameter.numel())
@@ -91,6 +91,7 @@ class CompressState(BucketReducer):
             "step": self.step,
             "scale": self.loss_scale.scale,
             "buckets": self.buckets(),
+            "bits": dict(self.chooser.bits) if self.chooser else {},
             "residuals": {
                 name: self.residual(name) for name in self.parameters if name in self.residuals
             },
@@ -117,6 +118,8 @@ class CompressState(BucketReducer):
         _check_load(report, misfits, strict)
         if flats and not self.error_feedback:
             raise ValueError("the state holds residuals, but error_feedback is False here")
+        if self.chooser is not None:
+            self.chooser.restore(states[0].get("bits", {}))
         self.residuals.replace(flats)
         self.loss_scale.scale = states[0].get("scale", 1.0)
         self.step = states[0]["step"]
@@ -161,9 +164,10 @@ class CompressState(BucketReducer):
 
     def __repr__(self) -> str:
         lossy = sum(1 for name in self.parameters if self.codec_of(name) is not None)
+        codec = self.rules.adaptive or self.rules.codec or "exact"
         return (
-            f"CompressState({self.rules.codec or 'exact'}, {lossy} of {len(self.parameters)} "
-            f"parameters lossy, step {self.step}, error_feedback={self.error_feedback}"
+            f"CompressState({codec}, {lossy} of {len(self.parameters)} parameters lossy, "
+            f"step {self.step}, error_feedback={self.error_feedback}"
             f"{'' if self.enabled else ', not enabled'})"
         )
 
@@ -206,7 +210,10 @@ def compress(
     model: a DistributedDataParallel or FSDP model whose process group's CPU backend is
         "redpoll".
     codec: of DDP: how gradients travel. "q4" by default; "q8", "q4:bucket=1024",
-        "q2:rounding=stochastic", "bf16", "fp16", ...; None: exact.
+        "q2:rounding=stochastic", "bf16", "fp16", ...; None: exact. "auto:like=q4,every=100"
+        gives each parameter bits of its own, so that bytes are least at q4's error, chosen anew
+        every so many steps from what all ranks have measured; codecs() shows them, and rank 0
+        logs them (logger "redpoll", INFO).
     grads: of FSDP: the codec of the gradients' reduce-scatter; "q8" by default.
     weights: of FSDP2: the codec of the weights' all-gather; exact by default.
     replicate: of FSDP2 with hybrid sharding: the codec of the all-reduce between the replicas;

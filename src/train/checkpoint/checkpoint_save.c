@@ -83,7 +83,7 @@ static rp_status bits_text(const rpi_trainer *t, char **out_text) {
 
 static rp_status write_model_with(const rpi_trainer *t, const char *folder, const float *states,
                                   const char *bits) {
-    char step[24], world[24], seed[24], batch[24], shape[64], codec[RPI_TRAIN_CODEC_TEXT],
+    char step[24], world[24], seed[24], batch[24], shape[64], codec[RP_ADAPTIVE_TEXT],
         path[RPI_CHECKPOINT_PATH];
     snprintf(step, sizeof step, "%lld", (long long)t->step);
     snprintf(world, sizeof world, "%d", t->world);
@@ -100,7 +100,7 @@ static rp_status write_model_with(const rpi_trainer *t, const char *folder, cons
         {"world", world},
         {"seed", seed},
         {"global_batch_size", batch},
-        {"codec", rpi_train_codec_text(&t->codec, codec)},
+        {"codec", rp_adaptive_codec_text(&t->codec, codec)},
         {"optimizer", t->optimizer->name},
         {"error_feedback", t->residual ? "on" : "off"},
         {"codec_bits", bits},

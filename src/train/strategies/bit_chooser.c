@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { ROW = RPI_BITS_MOST + 1 };
+enum { ROW = RP_BITS_MOST + 1 };
 
 rp_status rpi_bit_chooser_open(const rp_codec *like, rp_segment *segments, int count,
                                uint8_t *bits, rpi_bit_chooser *out) {
@@ -51,8 +51,8 @@ void rpi_bit_chooser_clear(rpi_bit_chooser *chooser) {
 rp_status rpi_bit_chooser_measure(rpi_bit_chooser *chooser, int segment) {
     const rp_segment *s = &chooser->segments[segment];
     if (!chooses(chooser, segment)) return RP_OK;
-    return rpi_bits_measure(&chooser->like, s->data, s->residual, s->count,
-                            chooser->lost + (size_t)segment * ROW);
+    return rp_bits_measure(&chooser->like, s->data, s->residual, s->count,
+                           chooser->lost + (size_t)segment * ROW);
 }
 
 /* The choosing segments' rows, one behind the other. */
@@ -60,7 +60,7 @@ static size_t list_choices(rpi_bit_chooser *chooser) {
     size_t count = 0;
     for (int i = 0; i < chooser->count; i++) {
         if (!chooses(chooser, i)) continue;
-        rpi_bits_choice *choice = &chooser->choices[count++];
+        rp_bits_choice *choice = &chooser->choices[count++];
         choice->count = chooser->segments[i].count;
         memcpy(choice->lost, chooser->lost + (size_t)i * ROW, sizeof choice->lost);
     }
@@ -69,7 +69,7 @@ static size_t list_choices(rpi_bit_chooser *chooser) {
 
 static bool keep_choices(rpi_bit_chooser *chooser) {
     bool changed = false;
-    const rpi_bits_choice *choice = chooser->choices;
+    const rp_bits_choice *choice = chooser->choices;
     for (int i = 0; i < chooser->count; i++) {
         if (!chooses(chooser, i)) continue;
         uint8_t *bits = &chooser->bits[chooser->segments[i].tensor];
@@ -86,7 +86,7 @@ static int least_bits(const rpi_bit_chooser *chooser) {
     return 1;
 }
 
-static size_t bytes_of(const rp_codec *like, const rpi_bits_choice *choice, int bits) {
+static size_t bytes_of(const rp_codec *like, const rp_bits_choice *choice, int bits) {
     rp_codec codec = *like;
     codec.bits = (uint8_t)bits;
     return rp_codec_encoded_bytes(&codec, RP_F32, choice->count);
@@ -99,7 +99,7 @@ static void describe(const rpi_bit_chooser *chooser, size_t count,
     double all = 0, chosen = 0;
     int tensors[ROW] = {0};
     for (size_t i = 0; i < count; i++) {
-        const rpi_bits_choice *choice = &chooser->choices[i];
+        const rp_bits_choice *choice = &chooser->choices[i];
         all += (double)bytes_of(&chooser->like, choice, chooser->like.bits);
         chosen += (double)bytes_of(&chooser->like, choice, choice->bits);
         tensors[choice->bits]++;
@@ -107,7 +107,7 @@ static void describe(const rpi_bit_chooser *chooser, size_t count,
     int used = snprintf(
         text, RPI_BIT_CHOICE_TEXT, "%.2f times fewer bytes than %s; tensors with 1 to 8 bits:",
         chosen > 0 ? all / chosen : 1.0, rp_codec_text(&chooser->like, like, sizeof like));
-    for (int bits = 1; bits <= RPI_BITS_MOST && used < RPI_BIT_CHOICE_TEXT; bits++)
+    for (int bits = 1; bits <= RP_BITS_MOST && used < RPI_BIT_CHOICE_TEXT; bits++)
         used +=
             snprintf(text + used, (size_t)(RPI_BIT_CHOICE_TEXT - used), " %d", tensors[bits]);
 }
@@ -119,7 +119,7 @@ rp_status rpi_bit_chooser_choose(rpi_bit_chooser *chooser, rp_comm *comm,
     text[0] = '\0';
     RP_TRY(rp_all_reduce(comm, &sums, 1, NULL));
     size_t count = list_choices(chooser);
-    rpi_bits_choose(&chooser->like, least_bits(chooser), chooser->choices, count);
+    RP_TRY(rp_bits_choose(&chooser->like, least_bits(chooser), chooser->choices, count));
     if (keep_choices(chooser)) describe(chooser, count, text);
     return RP_OK;
 }

@@ -3,7 +3,7 @@
 #ifndef RPI_TRAIN_BIT_CHOOSER_H
 #define RPI_TRAIN_BIT_CHOOSER_H
 
-#include "codec/bits_choice.h"
+#include "redpoll/adaptive.h"
 #include "redpoll/comm.h"
 
 typedef struct rpi_bit_chooser {
@@ -11,8 +11,8 @@ typedef struct rpi_bit_chooser {
     rp_segment *segments; /* borrowed: one a tensor; exact ones are left alone */
     int count;
     uint8_t *bits; /* borrowed: training state, by rp_segment.tensor; 0: not chosen yet */
-    rpi_bits_choice *choices;
-    double *lost; /* RPI_BITS_MOST + 1 a segment, so far of this rank */
+    rp_bits_choice *choices;
+    double *lost; /* RP_BITS_MOST + 1 a segment, so far of this rank */
 } rpi_bit_chooser;
 
 enum { RPI_BIT_CHOICE_TEXT = 256 };

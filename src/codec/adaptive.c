@@ -1,8 +1,7 @@
-#include "train/train_codec.h"
+#include "redpoll/adaptive.h"
 
 #include "base/status.h"
 #include "base/units.h"
-#include "codec/bits_choice.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -16,12 +15,12 @@ static rp_status set_every(const char *value, int64_t *out_every) {
 }
 
 /* One word between commas: every's and like's own, all others are options of like's codec. */
-static rp_status take_option(char *word, char like[RPI_TRAIN_CODEC_TEXT], int64_t *every) {
+static rp_status take_option(char *word, char like[RP_ADAPTIVE_TEXT], int64_t *every) {
     if (strncmp(word, "every=", 6) == 0) return set_every(word + 6, every);
-    size_t used = strlen(like), left = RPI_TRAIN_CODEC_TEXT - used;
+    size_t used = strlen(like), left = RP_ADAPTIVE_TEXT - used;
     int length;
     if (strncmp(word, "like=", 5) == 0)
-        length = snprintf(like, RPI_TRAIN_CODEC_TEXT, "%s", word + 5);
+        length = snprintf(like, RP_ADAPTIVE_TEXT, "%s", word + 5);
     else if (!used)
         return RP_FAIL(INVALID,
                        "codec 'auto': '%s' comes before like=; write auto:like=q4,every=100",
@@ -32,9 +31,9 @@ static rp_status take_option(char *word, char like[RPI_TRAIN_CODEC_TEXT], int64_
     return RP_FAIL(INVALID, "codec 'auto': '%s' is too long", word);
 }
 
-static rp_status parse_auto(const char *options, rpi_train_codec *out) {
-    char words[2 * RPI_TRAIN_CODEC_TEXT], like[RPI_TRAIN_CODEC_TEXT] = "", *rest = NULL;
-    rpi_train_codec parsed = {.every = EVERY};
+static rp_status parse_auto(const char *options, rp_adaptive_codec *out) {
+    char words[2 * RP_ADAPTIVE_TEXT], like[RP_ADAPTIVE_TEXT] = "", *rest = NULL;
+    rp_adaptive_codec parsed = {.every = EVERY};
     if (strlen(options) >= sizeof words)
         return RP_FAIL(INVALID, "codec 'auto': '%s' is too long", options);
     snprintf(words, sizeof words, "%s", options);
@@ -44,35 +43,29 @@ static rp_status parse_auto(const char *options, rpi_train_codec *out) {
         return RP_FAIL(INVALID,
                        "codec 'auto': whose error may it have? Write auto:like=q4 (q1 to q8)");
     RP_TRY(rp_codec_parse(like, &parsed.codec));
-    double lost[RPI_BITS_MOST + 1];
-    RP_TRY(
-        rpi_bits_measure(&parsed.codec, NULL, NULL, 0, lost)); /* are there bits to choose? */
+    double lost[RP_BITS_MOST + 1];
+    RP_TRY(rp_bits_measure(&parsed.codec, NULL, NULL, 0, lost)); /* are there bits to choose? */
     *out = parsed;
     return RP_OK;
 }
 
-rp_status rpi_train_codec_parse(const char *text, rpi_train_codec *out_codec) {
+rp_status rp_adaptive_codec_parse(const char *text, rp_adaptive_codec *out_codec) {
     if (text && strncmp(text, "auto", 4) == 0 && (!text[4] || text[4] == ':'))
         return parse_auto(text[4] ? text + 5 : "", out_codec);
-    rpi_train_codec parsed = {0};
+    rp_adaptive_codec parsed = {0};
     RP_TRY(rp_codec_parse(text, &parsed.codec));
     *out_codec = parsed;
     return RP_OK;
 }
 
-const char *rpi_train_codec_text(const rpi_train_codec *codec,
-                                 char text[RPI_TRAIN_CODEC_TEXT]) {
+const char *rp_adaptive_codec_text(const rp_adaptive_codec *codec,
+                                   char text[RP_ADAPTIVE_TEXT]) {
     char like[64];
     rp_codec_text(&codec->codec, like, sizeof like);
     if (codec->every)
-        snprintf(text, RPI_TRAIN_CODEC_TEXT, "auto:like=%s,every=%lld", like,
+        snprintf(text, RP_ADAPTIVE_TEXT, "auto:like=%s,every=%lld", like,
                  (long long)codec->every);
     else
-        snprintf(text, RPI_TRAIN_CODEC_TEXT, "%s", like);
+        snprintf(text, RP_ADAPTIVE_TEXT, "%s", like);
     return text;
-}
-
-rp_status rpi_train_codec_check(const char *text) {
-    rpi_train_codec codec;
-    return rpi_train_codec_parse(text, &codec);
 }

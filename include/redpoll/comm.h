@@ -1,10 +1,10 @@
 /** Communicators and collectives.
  *
  * A communicator joins the ranks of a world; it is created from a store on every rank at once.
- * All its collectives must be posted in the same order on every rank; several may be in flight,
- * and waited for in any order. Posting is serialised by the caller, waiting is legal from any
- * thread. Nothing has a thread of its own unless
- * rp_comm_options.progress_thread asks for one: whoever waits drives the transfer.
+ * All its collectives must be posted in the same order on every rank (exchanges of neighbours
+ * by those who take part); several may be in flight, and waited for in any order. Posting is
+ * serialised by the caller, waiting is legal from any thread. Nothing has a thread of its own
+ * unless rp_comm_options.progress_thread asks for one: whoever waits drives the transfer.
  *
  * Every legal program ends: one that would end if each operation were done as soon as all ranks
  * concerned have posted it, and not before. Short operations are often done sooner on a rank
@@ -208,6 +208,55 @@ RP_API rp_status rp_all_to_all_start(rp_comm *comm, const rp_block *inputs,
                                      rp_request **request);
 RP_API rp_status rp_barrier_start(rp_comm *comm, rp_request **request);
 
+/** Another rank, and what its vector counts, or what ours counts there. */
+typedef struct rp_neighbor {
+    int rank;
+    double weight; /**< Finite. */
+} rp_neighbor;
+
+/** With whom a rank exchanges vectors in one round. Zeros: with nobody. */
+typedef struct rp_neighbors {
+    double self_weight;              /**< Of this rank's own vector. Finite. */
+    const rp_neighbor *sources;      /**< Who sends to this rank: the receiver's weights. */
+    const rp_neighbor *destinations; /**< To whom this rank sends: the sender's weights, 1 as a
+                                          rule. */
+    size_t source_count, destination_count;
+    uint64_t round; /**< Number of the round, equal on all that take part. 0: one more than this
+                         rank's last, so that every rank calls in every round, with no
+                         neighbours where it takes part in none. Ranks that leave rounds out
+                         number them, rising. */
+} rp_neighbors;
+
+/** Post an exchange with neighbours over `segments`. Afterwards this rank's vector is
+ *
+ *      self_weight * own + sum over sources j of weight_j * (weight that j gives us * vector_j)
+ *
+ *  added in the order of ranks, its own in its place and unencoded; each product is rounded.
+ *  Where self_weight and all sources' weights are 1 / (sources + 1), vectors are added first
+ * and divided once: equal vectors stay what they are. f16 and bf16 are summed in f32 and
+ * rounded once; integers are refused.
+ *
+ *  Each vector crosses each edge once and is encoded once, whatever the number of destinations;
+ *  its sender's weight travels with it. residual: of the vector that this rank sends.
+ *  outputs: `count` pointers to where each segment's result goes, which may overlap no segment
+ *  but its own; NULL: in place. neighbors: copied. options: codecs' seed and step; reduce is
+ *  RP_SUM.
+ *
+ *  Not collective: only neighbours talk, wait and must agree. A rank with no neighbours has its
+ *  answer at once, nobody waits for it, and a late rank delays none but those who need what it
+ *  sends. Operations that several ranks share must still come in one order (rounds,
+ *  collectives), as if some rank had them all.
+ *  RP_MISMATCH on all ranks: one rank sends what the other does not expect, or expects what the
+ *  other does not send; the message has both ranks' lists. RP_INVALID: a neighbour that does
+ * not exist, is named twice or is this rank; a weight that is no number; a round that is not
+ * later than the last. RP_PEER names a neighbour that has died. Source: neighbor_allreduce of
+ * BlueFog, arXiv 2111.04287. */
+RP_API rp_status rp_neighbor_all_reduce_start(rp_comm *comm, const rp_segment *segments,
+                                              void *const *outputs, size_t count,
+                                              const rp_neighbors *neighbors,
+                                              const rp_collective_options *options,
+                                              rp_request **request);
+
 /** Point to point, in order between each pair of ranks with the same tag; tags match exactly,
  *  0 ... 2^31 - 1. Count and dtype of both sides must agree (RP_MISMATCH). Data does not leave
  *  before the receive is posted, so a send is complete only then. peer: another rank. */
@@ -287,6 +336,10 @@ RP_API rp_status rp_scatter(rp_comm *comm, const rp_block *inputs, void *output,
 RP_API rp_status rp_all_to_all(rp_comm *comm, const rp_block *inputs, const rp_block *outputs,
                                rp_dtype dtype, const rp_collective_options *options);
 RP_API rp_status rp_barrier(rp_comm *comm);
+RP_API rp_status rp_neighbor_all_reduce(rp_comm *comm, const rp_segment *segments,
+                                        void *const *outputs, size_t count,
+                                        const rp_neighbors *neighbors,
+                                        const rp_collective_options *options);
 RP_API rp_status rp_send(rp_comm *comm, const void *data, size_t count, rp_dtype dtype,
                          int peer, int tag);
 RP_API rp_status rp_recv(rp_comm *comm, void *data, size_t count, rp_dtype dtype, int peer,

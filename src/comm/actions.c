@@ -51,7 +51,14 @@ static rp_status scratch_for(rp_comm *comm, size_t bytes, void **out_scratch) {
 }
 
 /* plan.h: the product is rounded, then the quotient. */
-static void weigh_values(void *values, rp_dtype dtype, size_t count, rpi_fraction weight) {
+static void weigh_values(const rpi_chunk *chunk, rpi_fraction weight, void *values,
+                         rp_dtype dtype, size_t count) {
+    if (!rpi_is_weight(weight)) return;
+    if (!weight.over) {
+        double factor = chunk->request->hood.places[weight.times - 1].weight;
+        rpi_values_scale(values, dtype, factor, count, values);
+        return;
+    }
     if (weight.times != 1) rpi_values_scale(values, dtype, weight.times, count, values);
     rpi_values_divide(values, dtype, count, weight.over);
 }
@@ -66,7 +73,7 @@ static rp_status weigh_piece(rpi_chunk *chunk, const rpi_action *action,
         RP_TRY(scratch_for(chunk->request->comm, piece->count * rp_dtype_bytes(wide), &values));
     rpi_values_convert(values_at(chunk, action->from, action->part, piece),
                        slot_dtype(action->from, piece->run), values, wide, piece->count);
-    weigh_values(values, wide, piece->count, action->weight);
+    weigh_values(chunk, action->weight, values, wide, piece->count);
     rpi_values_convert(values, wide, result, into, piece->count);
     return RP_OK;
 }
@@ -81,7 +88,8 @@ static rp_status copy_part(rpi_chunk *chunk, int from, int into, int part) {
 }
 
 static rp_status run_copy(rpi_chunk *chunk, const rpi_action *action) {
-    if (!action->weight.over) return copy_part(chunk, action->from, action->into, action->part);
+    if (!rpi_is_weight(action->weight))
+        return copy_part(chunk, action->from, action->into, action->part);
     rpi_piece piece;
     for (rpi_walk walk = walk_part(chunk, action->part, action->level);
          rpi_walk_next(&walk, &piece);)
@@ -93,7 +101,7 @@ static rp_status run_copy(rpi_chunk *chunk, const rpi_action *action) {
 static rp_status add_weighed(rpi_chunk *chunk, const rpi_action *action, const rpi_piece *piece,
                              void *values) {
     rp_dtype dtype = rpi_sum_dtype(piece->run->dtype);
-    weigh_values(values, dtype, piece->count, action->weight);
+    weigh_values(chunk, action->weight, values, dtype, piece->count);
     rpi_reduce(chunk->request->reduce, rpi_cpu_isa(), dtype, values, piece->count,
                values_at(chunk, action->into, action->part, piece));
     return RP_OK;
@@ -102,7 +110,7 @@ static rp_status add_weighed(rpi_chunk *chunk, const rpi_action *action, const r
 static rp_status add_piece(rpi_chunk *chunk, const rpi_action *action, const rpi_piece *piece) {
     const void *from = values_at(chunk, action->from, action->part, piece);
     rp_dtype dtype = slot_dtype(action->from, piece->run);
-    if (!action->weight.over) {
+    if (!rpi_is_weight(action->weight)) {
         rpi_reduce(chunk->request->reduce, rpi_cpu_isa(), dtype, from, piece->count,
                    values_at(chunk, action->into, action->part, piece));
         return RP_OK;
@@ -202,7 +210,8 @@ static rp_status run_encode(rpi_chunk *chunk, const rpi_action *action) {
     *wire = (rpi_wire){.state = RPI_WIRE_BLOCK,
                        .readers = wire->readers,
                        .block = block,
-                       .data = block->payload};
+                       .data = block->payload,
+                       .share = 1};
     RP_TRY(encode_part(chunk, encoding_of(action), block->payload, &wire->bytes));
     block->bytes = wire->bytes;
     return RP_OK;
@@ -216,7 +225,13 @@ typedef struct arrived {
     const rpi_piece *piece;
     const void *bytes;
     size_t length;
+    double share; /* of a neighbour's vector: its sender's weight; else 1 */
 } arrived;
+
+static void take_share(const arrived *from, void *values, rp_dtype dtype) {
+    if (from->share == 1) return;
+    rpi_values_scale(values, dtype, from->share, from->piece->count, values);
+}
 
 /* Into an accumulator of another dtype codecs can only add. */
 static rp_status decode_piece(const arrived *from, void *values, rp_dtype dtype) {
@@ -254,23 +269,28 @@ static rp_status add_decoded(rpi_chunk *chunk, const rpi_action *action, const a
     RP_TRY(
         scratch_for(chunk->request->comm, from->piece->count * rp_dtype_bytes(wide), &values));
     RP_TRY(decode_piece(from, values, wide));
+    take_share(from, values, wide);
     return add_weighed(chunk, action, from->piece, values);
 }
 
 static rp_status decode_part(rpi_chunk *chunk, const rpi_action *action, bool add) {
-    const unsigned char *bytes = wire_of(chunk, action->from)->data;
+    const rpi_wire *wire = wire_of(chunk, action->from);
+    const unsigned char *bytes = wire->data;
+    bool weighed = rpi_is_weight(action->weight) || wire->share != 1;
     rpi_piece piece;
     for (rpi_walk walk = walk_part(chunk, action->part, action->level);
          rpi_walk_next(&walk, &piece);) {
         void *values = values_at(chunk, action->into, action->part, &piece);
         size_t length = rpi_piece_take_length(&piece, &bytes);
-        arrived from = {chunk->request, &piece, bytes, length};
-        if (add && action->weight.over)
+        rp_dtype dtype = slot_dtype(action->into, piece.run);
+        arrived from = {chunk->request, &piece, bytes, length, wire->share};
+        if (add && weighed)
             RP_TRY(add_decoded(chunk, action, &from));
         else if (add)
             RP_TRY(combine_piece(&from, values));
         else
-            RP_TRY(decode_piece(&from, values, slot_dtype(action->into, piece.run)));
+            RP_TRY(decode_piece(&from, values, dtype));
+        if (!add) take_share(&from, values, dtype);
         bytes += length;
     }
     return RP_OK;
@@ -298,12 +318,21 @@ static rp_status run_add(rpi_chunk *chunk, const rpi_action *action) {
 size_t rpi_action_bytes(const rp_request *request, uint32_t chunk, const rpi_action *action) {
     int slot = action->kind == RPI_STEP_RECV ? action->into : action->from;
     if (slot == RPI_SLOT_TOKEN) return 0;
-    return rpi_cut_part_bytes(&request->cut, chunk, action->part, action->level);
+    size_t ahead = request->collective == RPI_NEIGHBOUR_ALL_REDUCE ? RPI_SHARE_BYTES : 0;
+    return ahead + rpi_cut_part_bytes(&request->cut, chunk, action->part, action->level);
 }
 
-/* *out_bytes: of payload, no more than rpi_action_bytes(). */
-static rp_status fill_frame(rpi_chunk *chunk, const rpi_action *action, void *payload,
-                            size_t *out_bytes) {
+/* Of an edge between neighbours, whose weight goes ahead of the vector. */
+static size_t put_share(const rpi_chunk *chunk, const rpi_action *action, void *payload) {
+    const rp_request *request = chunk->request;
+    if (request->collective != RPI_NEIGHBOUR_ALL_REDUCE) return 0;
+    memcpy(payload, &request->hood.places[action->peer].weight, RPI_SHARE_BYTES);
+    return RPI_SHARE_BYTES;
+}
+
+/* *out_bytes: of encodings, no more than there is room for. */
+static rp_status fill_encodings(rpi_chunk *chunk, const rpi_action *action, void *payload,
+                                size_t *out_bytes) {
     *out_bytes = 0;
     if (action->from == RPI_SLOT_TOKEN) return RP_OK;
     if (action->encodes) return encode_part(chunk, encoding_of(action), payload, out_bytes);
@@ -333,6 +362,15 @@ static rp_status post_frame(rpi_chunk *chunk, const rpi_action *action, uint8_t 
         header.count = request->cut.runs[action->part].count;
     rpi_frame_seal(region, &header, bytes, transport->checksum);
     return transport->post(link, RPI_FRAME_HEADER_BYTES + bytes);
+}
+
+/* *out_bytes: of payload, no more than rpi_action_bytes(). */
+static rp_status fill_frame(rpi_chunk *chunk, const rpi_action *action, void *payload,
+                            size_t *out_bytes) {
+    size_t ahead = put_share(chunk, action, payload);
+    RP_TRY(fill_encodings(chunk, action, (unsigned char *)payload + ahead, out_bytes));
+    *out_bytes += ahead;
+    return RP_OK;
 }
 
 /* A failed link is noted and looks full: whether it matters is decided in failure.c. */

@@ -69,6 +69,14 @@ rp_status rp_barrier(rp_comm *comm) {
     BLOCKING(comm, rp_barrier_start(comm, &request));
 }
 
+rp_status rp_neighbor_all_reduce(rp_comm *comm, const rp_segment *segments,
+                                 void *const *outputs, size_t count,
+                                 const rp_neighbors *neighbors,
+                                 const rp_collective_options *options) {
+    BLOCKING(comm, rp_neighbor_all_reduce_start(comm, segments, outputs, count, neighbors,
+                                                options, &request));
+}
+
 rp_status rp_send(rp_comm *comm, const void *data, size_t count, rp_dtype dtype, int peer,
                   int tag) {
     BLOCKING(comm, rp_send_start(comm, data, count, dtype, peer, tag, &request));

@@ -201,6 +201,7 @@ static void free_comm(rp_comm *comm) {
     for (rp_request *request = comm->requests, *next; request; request = next) {
         next = request->sibling;
         rpi_cut_free(&request->cut);
+        rpi_neighborhood_free(&request->hood);
         rpi_free(request->edges);
         rpi_free(request);
     }

@@ -5,6 +5,7 @@
  *   collectives.c        the public operations on vectors
  *   block_collectives.c  and on blocks, whose lengths differ
  *   point_to_point.c     sends and receives; tags.h: which meets which
+ *   neighbors.c          exchanges with neighbours; neighborhood.h: who they are
  *   blocking.c           the blocking forms of all
  *   posting.c            what posting a collective has in common
  *   request.c            numbering, completing, pooling
@@ -30,6 +31,7 @@
 
 #include "codec/codec.h"
 #include "comm/cut.h"
+#include "comm/neighborhood.h"
 #include "comm/number_index.h"
 #include "comm/routine.h"
 #include "comm/tags.h"
@@ -53,6 +55,21 @@ enum {
 #define RPI_P2P_UPWARD    (UINT64_C(1) << 62) /* from the lower rank to the higher */
 #define RPI_P2P_TAG_SHIFT 31
 #define RPI_P2P_NUMBERS   (UINT64_C(1) << 31)
+
+/* Rounds of neighbours are numbered by themselves: not all ranks take part in all. */
+#define RPI_ROUND_SEQUENCE (UINT64_C(1) << 62)
+
+static inline bool rpi_is_round(uint64_t sequence) {
+    return sequence >> 62 == 1;
+}
+
+/* For messages: of a collective or a round. */
+static inline unsigned long long rpi_sequence_number(uint64_t sequence) {
+    return rpi_is_round(sequence) ? sequence - RPI_ROUND_SEQUENCE : sequence;
+}
+
+/* Before the payload of a neighbour's frame: the weight that its sender gives it. */
+enum { RPI_SHARE_BYTES = 8 };
 
 /* Flow control (flow.c, docs/wire.md). */
 enum {
@@ -82,7 +99,8 @@ typedef struct rpi_frames {
  * here, or has not begun with that chunk. */
 typedef struct rpi_aside {
     rpi_frames frames;
-    bool asks; /* it wants to know when chunks have started */
+    bool asks;    /* it wants to know when chunks have started */
+    bool expects; /* it waits for a vector in that round */
 } rpi_aside;
 
 typedef enum rpi_wire_state {
@@ -100,6 +118,7 @@ typedef struct rpi_wire {
     rpi_block *block;
     const unsigned char *data;
     size_t bytes;
+    double share; /* what its sender has it multiplied by; of all but neighbours' frames 1 */
 } rpi_wire;
 
 /* One instance of a schedule. All arrays lie behind it in one piece of memory. */
@@ -123,6 +142,7 @@ typedef struct rpi_edge {
     uint32_t granted; /* chunks that have started there, as far as is known here */
     uint32_t told;    /* chunks started here that it knows of */
     bool asked;       /* it has been asked to tell */
+    bool expected;    /* it knows that its vector is waited for (neighbors.c) */
     bool asks;        /* it wants to be told */
 } rpi_edge;
 
@@ -136,8 +156,9 @@ struct rp_request {
     rpi_cut cut;
     rp_reduction reduce;
     uint64_t seed, step;
-    int peer; /* point to point: the other side, -1: not known yet; else -1 */
-    int tag;  /* point to point */
+    int peer;              /* point to point: the other side, -1: not known yet; else -1 */
+    int tag;               /* point to point */
+    rpi_neighborhood hood; /* of an exchange with neighbours; kept for the next request */
     rp_completions *completions; /* [lock] whom to tell, and what; NULL: nobody */
     uint64_t token;
     rpi_frame_header header; /* of its frames, but for chunk, part and round */
@@ -169,6 +190,7 @@ typedef struct rpi_peer {
     uint64_t eager_sent, eager_limit;              /* ours: so far, and up to where we may go */
     uint64_t eager_come, eager_taken, eager_bound; /* its: come, found a place, may come */
     size_t eager_room;                             /* what may be set aside for it */
+    uint64_t passed; /* the round that it is to be told is over; 0: none */
 } rpi_peer;
 
 struct rp_comm {
@@ -204,6 +226,7 @@ struct rp_comm {
     rpi_routine *routines;          /* [poster] */
     rpi_choices choices;            /* made once, so that posting looks up */
     uint64_t next_sequence;         /* [lock] */
+    uint64_t last_round;            /* [lock] that this rank has posted */
     rp_comm_stats stats;            /* [lock]; bytes are read from the links */
     int64_t busy_since_ns;          /* [lock] */
     rpi_failure failure;            /* [lock] status RP_OK while all is well */
@@ -214,8 +237,11 @@ struct rp_comm {
     rpi_index aside;     /* [driver] rpi_aside: what came too early, by operation and rank */
     uint64_t words;      /* [driver] announcements and other words heard, and one */
     bool credit_due;     /* [driver] some rank is to be told how much more it may send */
+    bool passed_due;     /* [driver] some rank is to be told that a round is over */
+    int64_t looked_ns;   /* [driver] for neighbours that are late */
     uint64_t announcements; /* [lock] heard so far */
     uint64_t seen_sequence; /* [driver] last collective the driver has seen posted */
+    uint64_t seen_round;    /* [driver] and the last round, as its sequence */
     rpi_block *blocks[RPI_BLOCK_SIZES]; /* [driver] free ones */
     size_t idle_block_bytes;            /* [driver] in these */
     unsigned char *scratch; /* [driver] 16-bit copies of accumulators on their way to a codec */
@@ -273,7 +299,8 @@ const char *rpi_request_text(const rp_request *request, char *text, size_t bytes
 /* For rpi_cut_make(), equal on all ranks. */
 size_t rpi_comm_chunk_bytes(const rp_comm *comm, rpi_split_layout layout, int parts,
                             bool lossy);
-/* Rank of the communicator behind a peer of the request's schedule, and back. */
+/* Rank of the communicator behind a peer of the request's schedule, and back: the peer that
+ * receives from it. -1: there is none. */
 int rpi_request_rank(const rp_request *request, int peer);
 int rpi_request_peer(const rp_request *request, int rank);
 
@@ -342,6 +369,28 @@ bool rpi_p2p_is_announced(const rp_request *request);
 /* Of a frame that belongs to no operation here: it is a receiver's token, its send comes later.
  */
 bool rpi_p2p_is_future(const rp_comm *comm, int rank, const rpi_frame_header *header);
+
+/* neighbors.c */
+/* Under the lock: the sequence of the next round, or of the one that the caller numbered. */
+rp_status rpi_round_number(rp_request *request);
+rp_status rpi_round_routine(rp_comm *comm, const rpi_neighborhood *hood,
+                            rpi_routine **out_routine);
+/* Does this rank wait for a vector of that one? Not: made known, with both ranks' lists.
+ * [driver] */
+bool rpi_round_expects(rp_request *request, int rank);
+/* The same of what it sends. [driver] */
+bool rpi_round_sends(rp_request *request, int rank);
+/* "rank 2 sends its vector to rank 0, where that round is over": made known. [driver] */
+void rpi_round_fail_passed(rp_comm *comm, int rank, uint64_t sequence, const char *does);
+/* What came for rounds that this rank has left out, now that it is past them; false: made
+ * known. [driver] */
+bool rpi_rounds_check_passed(rp_comm *comm);
+/* RPI_FRAME_EXPECT and RPI_FRAME_PASSED. [driver] */
+void rpi_round_hear(rp_comm *comm, int rank, const rpi_frame_header *header);
+/* Nothing has moved for `idle_ns`: sources that are late are told who waits. [driver] */
+void rpi_rounds_expect(rp_comm *comm, int64_t idle_ns);
+int64_t rpi_rounds_next_ns(const rp_comm *comm); /* when to look again */
+void rpi_rounds_tell_passed(rp_comm *comm);      /* [driver] */
 
 /* actions.c: run an action. RP_PENDING: its link has no room. [driver] */
 rp_status rpi_action_run(rpi_chunk *chunk, int action);

@@ -30,9 +30,11 @@ int64_t rpi_deadline_next_ns(const rp_comm *comm) {
     int64_t gap = comm->progress_ns + gap_after_ns(comm);
     int64_t warn = comm->progress_ns + span_ns(comm->warn_after_s);
     int64_t end = comm->progress_ns + span_ns(comm->timeout_s);
+    int64_t expect = rpi_rounds_next_ns(comm);
     int64_t now = rpi_now_ns();
     int64_t next = comm->warned_ns >= comm->progress_ns || warn > end ? end : warn;
     if (gap > now && gap < next) next = gap;
+    if (expect < next) next = expect > now ? expect : now + 1;
     /* Past the end a rank that computes is looked at again and again. */
     return next > now ? next : now + RPI_SECOND_NS / 4;
 }
@@ -65,11 +67,15 @@ static bool is_late(const rp_request *request, int rank) {
     const rpi_routine *routine = request->routine;
     if (rpi_p2p_is_unbound(request)) return true;
     if (request->collective == RPI_SENDRECV && request->peer != rank) return false;
-    int peer = rpi_request_peer(request, rank);
-    for (const rpi_chunk *chunk = request->chunks; chunk; chunk = chunk->next)
-        if (chunk->received[peer] < routine->first_recv[peer + 1] - routine->first_recv[peer] ||
-            is_held_for(chunk, peer))
+    int peer = rpi_request_peer(request, rank), into = peer;
+    if (request->collective == RPI_NEIGHBOUR_ALL_REDUCE)
+        into = rpi_neighborhood_destination(&request->hood, rank);
+    for (const rpi_chunk *chunk = request->chunks; chunk; chunk = chunk->next) {
+        if (into >= 0 && is_held_for(chunk, into)) return true;
+        if (peer >= 0 &&
+            chunk->received[peer] < routine->first_recv[peer + 1] - routine->first_recv[peer])
             return true;
+    }
     return false;
 }
 
@@ -121,10 +127,15 @@ static void note_rank(int *slot, int rank) {
     if (*slot < 0) *slot = rank;
 }
 
+/* Collectives come one after the other, and so do rounds; nothing else is before or after. */
+static bool is_comparable(uint64_t a, uint64_t b) {
+    return a == b || (!((a | b) & RPI_P2P_SEQUENCE) && rpi_is_round(a) == rpi_is_round(b));
+}
+
 /* Of ranks that wait elsewhere, one that owes us a frame says most. */
 static void note_elsewhere(survey *s, const rp_request *oldest, int rank, uint64_t sequence) {
     bool late = is_late(oldest, rank);
-    s->behind |= sequence < oldest->sequence;
+    s->behind |= is_comparable(sequence, oldest->sequence) && sequence < oldest->sequence;
     if (s->elsewhere >= 0 && (s->elsewhere_is_late || !late)) return;
     s->elsewhere = rank;
     s->elsewhere_is_late = late;
@@ -145,7 +156,7 @@ static void note_observation(survey *s, const rp_request *oldest, int rank, uint
                              rpi_control_gap gap) {
     observation *first = &s->first;
     if (sequence == 0 || (gap.from < 0 && sequence >= oldest->sequence)) return;
-    if (sequence != oldest->sequence && ((sequence | oldest->sequence) & RPI_P2P_SEQUENCE)) {
+    if (!is_comparable(sequence, oldest->sequence)) {
         s->is_mixed = true;
         return;
     }
@@ -154,6 +165,31 @@ static void note_observation(survey *s, const rp_request *oldest, int rank, uint
     if (earlier) *first = (observation){.waiter = rank, .sequence = sequence, .gap = gap};
 }
 
+static void survey_rank(survey *s, rp_comm *comm, int rank) {
+    const rp_request *oldest = comm->queue;
+    rpi_control_beat beat;
+    switch (state_of(comm, rank, &beat)) {
+    case RANK_SILENT:
+        if (s->silent < 0) s->silent_s = rpi_seconds(silence_of(comm, &beat));
+        note_rank(&s->silent, rank);
+        break;
+    case RANK_COMPUTES: note_rank(&s->computing, rank); break;
+    case RANK_ELSEWHERE: note_elsewhere(s, oldest, rank, beat.sequence); break;
+    case RANK_WAITS: break;
+    }
+    note_quiet(s, comm, rank, &beat);
+    note_observation(s, oldest, rank, beat.sequence, beat.gap);
+    if (is_late(oldest, rank)) note_rank(&s->late, rank);
+}
+
+static bool may_delay(const rp_comm *comm, int rank) {
+    const rp_request *oldest = comm->queue;
+    if (rank == comm->rank || (oldest->peer >= 0 && rank != oldest->peer)) return false;
+    return !comm->peers[rank].broken; /* else it has left, and nothing is missing from it */
+}
+
+/* Of a round, neighbours that owe us something are named before those whom they may wait for.
+ */
 static survey survey_ranks(rp_comm *comm) {
     survey s = {.silent = -1,
                 .quiet = -1,
@@ -162,26 +198,13 @@ static survey survey_ranks(rp_comm *comm) {
                 .late = -1,
                 .first = {.waiter = -1}};
     const rp_request *oldest = comm->queue;
+    bool is_round = rpi_is_round(oldest->sequence);
     note_observation(&s, oldest, comm->rank, oldest->sequence, find_gap(oldest));
-    for (int rank = 0; rank < comm->world; rank++) {
-        rpi_control_beat beat;
-        if (rank == comm->rank) continue;
-        if (oldest->peer >= 0 && rank != oldest->peer) continue;
-        if (comm->peers[rank].broken)
-            continue; /* it has left, and nothing is missing from it */
-        switch (state_of(comm, rank, &beat)) {
-        case RANK_SILENT:
-            if (s.silent < 0) s.silent_s = rpi_seconds(silence_of(comm, &beat));
-            note_rank(&s.silent, rank);
-            break;
-        case RANK_COMPUTES: note_rank(&s.computing, rank); break;
-        case RANK_ELSEWHERE: note_elsewhere(&s, oldest, rank, beat.sequence); break;
-        case RANK_WAITS: break;
-        }
-        note_quiet(&s, comm, rank, &beat);
-        note_observation(&s, oldest, rank, beat.sequence, beat.gap);
-        if (is_late(oldest, rank)) note_rank(&s.late, rank);
-    }
+    for (int rank = 0; is_round && rank < comm->world; rank++)
+        if (may_delay(comm, rank) && is_late(oldest, rank)) survey_rank(&s, comm, rank);
+    for (int rank = 0; rank < comm->world; rank++)
+        if (may_delay(comm, rank) && !(is_round && is_late(oldest, rank)))
+            survey_rank(&s, comm, rank);
     return s;
 }
 
@@ -189,7 +212,8 @@ static void sequence_text(uint64_t sequence, char *text, size_t bytes) {
     if (sequence & RPI_P2P_SEQUENCE)
         snprintf(text, bytes, "a send or receive");
     else
-        snprintf(text, bytes, "operation %llu", (unsigned long long)sequence);
+        snprintf(text, bytes, "%s %llu", rpi_is_round(sequence) ? "round" : "operation",
+                 rpi_sequence_number(sequence));
 }
 
 /* Where ranks name different roots each may wait for the other, and no frame tells. */
@@ -252,6 +276,7 @@ void rpi_deadline_check(rp_comm *comm) {
     if (!comm->queue || !comm->control || atomic_load(&comm->failed)) return;
     int64_t idle = rpi_now_ns() - comm->progress_ns;
     note_gap(comm, idle);
+    rpi_rounds_expect(comm, idle);
     bool over = idle >= span_ns(comm->timeout_s);
     bool warn = idle >= span_ns(comm->warn_after_s) && comm->warned_ns < comm->progress_ns;
     if (!over && !warn) return;

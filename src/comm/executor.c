@@ -97,7 +97,7 @@ static void reset_chunk(rpi_chunk *chunk, rp_request *request) {
     memset(chunk->finished, 0, (size_t)routine->words * sizeof *chunk->finished);
     memset(chunk->received, 0, (size_t)routine->schedule.world * sizeof *chunk->received);
     for (int w = 0; w < routine->schedule.wires; w++)
-        chunk->wires[w] = (rpi_wire){.readers = routine->wires[w].readers};
+        chunk->wires[w] = (rpi_wire){.readers = routine->wires[w].readers, .share = 1};
     for (int i = 0; i < routine->schedule.count; i++) {
         chunk->waits[i] = routine->action[i].waits;
         if (!chunk->waits[i] && !routine->action[i].fused) set_bit(chunk->ready, i);
@@ -256,10 +256,15 @@ rp_request *rpi_request_find(const rp_comm *comm, int rank, uint64_t sequence) {
 
 bool rpi_request_enter(rp_request *request) {
     rp_comm *comm = request->comm;
-    if (request->collective != RPI_SENDRECV) comm->seen_sequence = request->sequence;
+    bool is_round = rpi_is_round(request->sequence);
+    if (is_round)
+        comm->seen_round = request->sequence;
+    else if (request->collective != RPI_SENDRECV)
+        comm->seen_sequence = request->sequence;
     rp_status status =
         rpi_index_put(&comm->by_number, request->sequence, rank_of_number(request), request);
-    if (status == RP_OK) return rpi_receive_compare(request);
+    if (status == RP_OK)
+        return rpi_receive_compare(request) && (!is_round || rpi_rounds_check_passed(comm));
     rpi_comm_fail_text(comm, status, comm->rank, "%s", rp_last_error()->message);
     return false;
 }
@@ -372,6 +377,7 @@ bool rpi_comm_pass(rp_comm *comm) {
         moved |= receive_all(comm);
         if (!atomic_load(&comm->failed)) moved |= run_queue(comm);
         if (comm->credit_due && !atomic_load(&comm->failed)) rpi_flow_credit(comm);
+        if (comm->passed_due && !atomic_load(&comm->failed)) rpi_rounds_tell_passed(comm);
         if (!atomic_load(&comm->failed)) rpi_comm_check_links(comm);
     }
     if (atomic_load(&comm->failed)) fail_queue(comm);

@@ -163,6 +163,14 @@ static void have_come(const rpi_block *block, need *n) {
     }
 }
 
+/* peer -1: there is none. */
+static void need_of_peer(const rp_request *request, int peer, need *n) {
+    if (peer < 0) return;
+    for (const rpi_chunk *chunk = request->chunks; chunk; chunk = chunk->next)
+        need_of_chunk(chunk, peer, n);
+    need_of_later_chunks(request, peer, n);
+}
+
 static need need_of(const rp_request *request, int rank) {
     need n = {0};
     if (rpi_p2p_is_unbound(request)) {
@@ -171,10 +179,10 @@ static need need_of(const rp_request *request, int rank) {
     }
     if (request->collective == RPI_SENDRECV && request->peer != rank) return n;
     int peer = rpi_request_peer(request, rank);
-    for (const rpi_chunk *chunk = request->chunks; chunk; chunk = chunk->next)
-        need_of_chunk(chunk, peer, &n);
-    need_of_later_chunks(request, peer, &n);
-    for (const rpi_chunk *chunk = request->chunks; chunk; chunk = chunk->next)
+    need_of_peer(request, peer, &n);
+    if (request->collective == RPI_NEIGHBOUR_ALL_REDUCE)
+        need_of_peer(request, rpi_neighborhood_destination(&request->hood, rank), &n);
+    for (const rpi_chunk *chunk = request->chunks; peer >= 0 && chunk; chunk = chunk->next)
         have_come(chunk->aside[peer].first, &n);
     const rpi_aside *aside = rpi_aside_find(request->comm, rank, request->sequence);
     if (aside) have_come(aside->frames.first, &n);

@@ -37,6 +37,7 @@ enum { SHARE = 8 };
 
 void rpi_flow_init(rp_comm *comm) {
     comm->words = 1;
+    comm->seen_round = RPI_ROUND_SEQUENCE;
     for (int rank = 0; rank < comm->world; rank++) {
         rpi_peer *peer = &comm->peers[rank];
         peer->eager_room = peer->eager_limit = peer->eager_bound = RPI_EAGER_BASE;
@@ -78,7 +79,7 @@ static bool is_granted(const rpi_chunk *chunk, const rpi_action *action) {
     const rp_request *request = chunk->request;
     if (request->collective == RPI_SENDRECV)
         return action->from != RPI_SLOT_TOKEN; /* data answers a token */
-    return chunk->index < request->edges[action->peer].granted;
+    return chunk->index < request->edges[rpi_request_rank(request, action->peer)].granted;
 }
 
 static bool has_credit(const rpi_peer *peer, size_t bytes) {
@@ -132,7 +133,7 @@ bool rpi_flow_is_held(const rpi_chunk *chunk, const rpi_action *action) {
     if (action->kind != RPI_STEP_SEND || request->collective == RPI_SENDRECV) return false;
     size_t bytes = rpi_action_bytes(request, chunk->index, action);
     return !is_granted(chunk, action) &&
-           !has_credit(&request->comm->peers[action->peer], bytes);
+           !has_credit(&request->comm->peers[rpi_request_rank(request, action->peer)], bytes);
 }
 
 /* ---- receiving ---- */
@@ -245,7 +246,7 @@ static void hear_ask(rp_comm *comm, int rank, const rpi_frame_header *header) {
     } else if (request && !rpi_request_is_same(request, header)) {
         rpi_receive_fail_mismatch(request, rank, header);
     } else if (request) {
-        rpi_flow_note_ask(request, rank);
+        if (rpi_round_expects(request, rank)) rpi_flow_note_ask(request, rank);
     } else if (rpi_receive_is_future(comm, rank, header)) {
         rpi_aside *aside = NULL;
         rp_status status = rpi_aside_get(comm, rank, header->sequence, &aside);
@@ -261,7 +262,7 @@ static void hear_ask(rp_comm *comm, int rank, const rpi_frame_header *header) {
 
 static void hear_grant(rp_comm *comm, int rank, const rpi_frame_header *header) {
     rp_request *request = rpi_request_find(comm, rank, header->sequence);
-    if (header->sequence & RPI_P2P_SEQUENCE || header->sequence > comm->seen_sequence)
+    if (header->sequence & RPI_P2P_SEQUENCE || rpi_receive_is_future(comm, rank, header))
         fail_strange(comm, rank, "told of the start", header);
     else if (request && !rpi_request_is_same(request, header))
         rpi_receive_fail_mismatch(request, rank, header);
@@ -278,6 +279,8 @@ void rpi_flow_hear(rp_comm *comm, int rank, const rpi_frame_header *header) {
         hear_ask(comm, rank, header);
     else if (header->kind == RPI_FRAME_GRANT)
         hear_grant(comm, rank, header);
+    else if (header->kind == RPI_FRAME_EXPECT || header->kind == RPI_FRAME_PASSED)
+        rpi_round_hear(comm, rank, header);
     else if (header->kind != RPI_FRAME_CREDIT)
         fail_strange(comm, rank, "sent what joins links, or shapes them, in place", header);
     else if (header->sequence > peer->eager_limit)

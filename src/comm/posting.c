@@ -201,11 +201,16 @@ static rp_status prepare(rp_request *request, const rpi_posting *posting) {
                              .mean = request->reduce == RP_AVG,
                              .host_of = comm->host_of};
     RP_TRY(check_exactness(posting, all.lossy));
-    RP_TRY(find_routine(request, posting, &plan, &all));
+    bool of_neighbors = posting->collective == RPI_NEIGHBOUR_ALL_REDUCE;
+    if (of_neighbors)
+        RP_TRY(rpi_round_routine(comm, &request->hood, &request->routine));
+    else
+        RP_TRY(find_routine(request, posting, &plan, &all));
     int parts = request->routine->schedule.parts;
     size_t chunk_bytes = rpi_comm_chunk_bytes(comm, posting->layout, parts, all.lossy);
     request->cut.inside = request->routine->inside;
-    RP_TRY(rpi_cut_make(&request->cut, posting->layout, parts, chunk_bytes, RPI_FRAME_PAYLOAD));
+    size_t limit_bytes = RPI_FRAME_PAYLOAD - (of_neighbors ? RPI_SHARE_BYTES : 0);
+    RP_TRY(rpi_cut_make(&request->cut, posting->layout, parts, chunk_bytes, limit_bytes));
     return request->reduce == RP_PREMUL_SUM ? post_scaled(request, options->factor)
                                             : rpi_request_post(request);
 }

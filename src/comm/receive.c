@@ -28,6 +28,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 
+#include <math.h>
 #include <string.h>
 
 void rpi_peer_release(rpi_peer *peer) {
@@ -44,6 +45,7 @@ static rpi_chunk *find_chunk(const rp_request *request, uint32_t index) {
 
 bool rpi_receive_is_future(const rp_comm *comm, int rank, const rpi_frame_header *header) {
     if (header->sequence & RPI_P2P_SEQUENCE) return rpi_p2p_is_future(comm, rank, header);
+    if (rpi_is_round(header->sequence)) return header->sequence > comm->seen_round;
     return header->sequence > comm->seen_sequence;
 }
 
@@ -56,10 +58,10 @@ void rpi_receive_fail_mismatch(rp_request *request, int rank, const rpi_frame_he
     else if (header->signature == request->header.signature) /* but for a block's length */
         rpi_comm_fail_text(comm, RP_MISMATCH, rank, "%s %llu: %s",
                            rpi_collective_name(request->collective),
-                           (unsigned long long)request->sequence, words);
+                           rpi_sequence_number(request->sequence), words);
     else
         rpi_comm_fail_text(comm, RP_MISMATCH, rank, "operation %llu: %s",
-                           (unsigned long long)request->sequence, words);
+                           rpi_sequence_number(request->sequence), words);
 }
 
 /* A frame that nothing here waits for: its operation is over, since it has sent all that it had
@@ -71,8 +73,12 @@ rp_status rpi_receive_fail_finished(rp_comm *comm, int rank, const rpi_frame_hea
         rpi_comm_fail_text(
             comm, RP_CORRUPT, rank,
             "rank %d sent a frame of operation %llu, chunk %u, which is finished", rank,
-            (unsigned long long)header->sequence, header->chunk);
+            rpi_sequence_number(header->sequence), header->chunk);
         return RP_CORRUPT;
+    }
+    if (rpi_is_round(header->sequence)) {
+        rpi_round_fail_passed(comm, rank, header->sequence, "sends its vector to");
+        return RP_MISMATCH;
     }
     rpi_comm_fail_text(comm, RP_MISMATCH, rank,
                        "operation %llu: rank %d posted %s; that of rank %d is finished and "
@@ -89,7 +95,7 @@ static rp_status check_early(rp_comm *comm, int rank, const rpi_frame_header *he
     rpi_comm_fail_text(comm, RP_CORRUPT, rank,
                        "rank %d sent chunk %u of operation %llu, which rank %d has not begun "
                        "with",
-                       rank, header->chunk, (unsigned long long)header->sequence, comm->rank);
+                       rank, header->chunk, rpi_sequence_number(header->sequence), comm->rank);
     return RP_CORRUPT;
 }
 
@@ -103,6 +109,7 @@ static rp_status find_place(rp_comm *comm, int rank, const rpi_frame_header *hea
         rpi_receive_fail_mismatch(request, rank, header);
         return RP_MISMATCH;
     }
+    if (request && !rpi_round_expects(request, rank)) return RP_MISMATCH;
     rpi_chunk *chunk = request ? find_chunk(request, header->chunk) : NULL;
     if (request && header->chunk >= request->next_chunk &&
         header->chunk < (uint32_t)request->cut.split.chunks)
@@ -123,12 +130,29 @@ static rp_status fail_part(const rp_request *request, int rank, const rpi_frame_
     return RP_CORRUPT;
 }
 
+/* Of a frame's payload, before the encodings. */
+static size_t share_bytes(const rp_request *request) {
+    return request->collective == RPI_NEIGHBOUR_ALL_REDUCE ? RPI_SHARE_BYTES : 0;
+}
+
+static double read_share(const rp_request *request, const void *payload) {
+    double share = 1;
+    if (share_bytes(request)) memcpy(&share, payload, sizeof share);
+    return share;
+}
+
 /* Encodings of any length are read when they are due; of all others the length says it. */
 static rp_status check_part(const rpi_chunk *chunk, const rpi_action *action,
                             const void *payload, size_t bytes) {
-    const rpi_cut *cut = &chunk->request->cut;
+    const rp_request *request = chunk->request;
+    const rpi_cut *cut = &request->cut;
+    size_t ahead = share_bytes(request);
+    if (bytes < ahead) return RP_FAIL(CORRUPT, "it has no weight");
+    double share = read_share(request, payload);
+    if (!isfinite(share)) return RP_FAIL(CORRUPT, "its weight is %g", share);
     if (!cut->varies || action->into == RPI_SLOT_TOKEN) return RP_OK;
-    return rpi_cut_check_part(cut, chunk->index, action->part, action->level, payload, bytes);
+    return rpi_cut_check_part(cut, chunk->index, action->part, action->level,
+                              (const unsigned char *)payload + ahead, bytes - ahead);
 }
 
 /* The RECV that the next frame of this chunk from this rank belongs to; RP_PENDING: it is not
@@ -167,12 +191,14 @@ static rpi_wire *finish_recv(rpi_chunk *chunk, int rank, int index) {
 
 /* ---- from what was set aside ---- */
 
-static void fill_wire(rpi_wire *wire, rpi_block *block) {
+static void fill_wire(const rp_request *request, rpi_wire *wire, rpi_block *block) {
+    size_t ahead = share_bytes(request);
     *wire = (rpi_wire){.state = RPI_WIRE_BLOCK,
                        .readers = wire->readers,
                        .block = block,
-                       .data = block->payload,
-                       .bytes = block->bytes};
+                       .data = block->payload + ahead,
+                       .bytes = block->bytes - ahead,
+                       .share = read_share(request, block->payload)};
 }
 
 bool rpi_receive_aside(rpi_chunk *chunk, int index) {
@@ -187,7 +213,7 @@ bool rpi_receive_aside(rpi_chunk *chunk, int index) {
     rpi_block *block = rpi_frames_pop(frames);
     rpi_wire *wire = finish_recv(chunk, rank, next);
     if (wire)
-        fill_wire(wire, block);
+        fill_wire(chunk->request, wire, block);
     else
         rpi_block_give(comm, block);
     return true;
@@ -270,6 +296,7 @@ static bool compare_with(rp_request *request, int rank) {
     for (const rpi_block *block = aside->frames.first; block; block = block->next) {
         const rpi_frame_header *header = &block->header;
         bool agrees = rpi_request_agrees(request, header);
+        if (agrees && !rpi_round_expects(request, rank)) return false;
         if (agrees && header->chunk < (uint32_t)request->cut.split.chunks)
             rpi_flow_heard_from(request, rank, header);
         else if (agrees)
@@ -278,6 +305,8 @@ static bool compare_with(rp_request *request, int rank) {
             rpi_receive_fail_mismatch(request, rank, header);
         if (atomic_load(&comm->failed)) return false;
     }
+    if (aside->expects && !rpi_round_sends(request, rank)) return false;
+    if (aside->asks && !rpi_round_expects(request, rank)) return false;
     if (aside->asks) rpi_flow_note_ask(request, rank);
     forget_empty(comm, rank, request->sequence, aside);
     return true;
@@ -306,7 +335,7 @@ static rp_status move_head(rp_comm *comm, int rank) {
     rpi_aside *aside = NULL;
     RP_TRY(copy_head(comm, peer, &block));
     if (peer->holder) {
-        fill_wire(&peer->holder->wires[peer->held_wire], block);
+        fill_wire(peer->holder->request, &peer->holder->wires[peer->held_wire], block);
     } else if (find_place(comm, rank, &peer->header, &chunk) == RP_OK) {
         place_aside(chunk, rank, block);
     } else {
@@ -426,13 +455,15 @@ static bool take_head(rp_comm *comm, int rank) {
         rpi_peer_release(peer);
         return true;
     }
+    size_t ahead = share_bytes(chunk->request);
     peer->holder = chunk;
     peer->held_wire = (int)(wire - chunk->wires);
     *wire = (rpi_wire){.state = RPI_WIRE_FRAME,
                        .readers = wire->readers,
                        .peer = rank,
-                       .data = payload,
-                       .bytes = bytes};
+                       .data = (const unsigned char *)payload + ahead,
+                       .bytes = bytes - ahead,
+                       .share = read_share(chunk->request, payload)};
     return true;
 }
 

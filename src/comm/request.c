@@ -33,6 +33,7 @@ rp_status rpi_request_new(rp_comm *comm, rp_request **out_request) {
     *request = (rp_request){.comm = comm,
                             .sibling = request->sibling,
                             .cut = request->cut,
+                            .hood = request->hood,
                             .edges = request->edges,
                             .peer = -1};
     *out_request = request;
@@ -51,6 +52,8 @@ void rpi_request_free(rp_request *request) {
 static rp_status number_request(rp_comm *comm, rp_request *request) {
     if (request->collective == RPI_SENDRECV)
         RP_TRY(rpi_p2p_number(request));
+    else if (request->collective == RPI_NEIGHBOUR_ALL_REDUCE)
+        RP_TRY(rpi_round_number(request));
     else
         request->sequence = ++comm->next_sequence;
     request->header.sequence = request->sequence;
@@ -196,10 +199,13 @@ void rpi_request_complete(rp_request *request, rp_status status, const char *mes
 }
 
 int rpi_request_rank(const rp_request *request, int peer) {
+    if (request->collective == RPI_NEIGHBOUR_ALL_REDUCE) return request->hood.places[peer].rank;
     return request->collective == RPI_SENDRECV ? request->peer : peer;
 }
 
 int rpi_request_peer(const rp_request *request, int rank) {
+    if (request->collective == RPI_NEIGHBOUR_ALL_REDUCE)
+        return rpi_neighborhood_source(&request->hood, rank);
     if (request->collective != RPI_SENDRECV) return rank;
     return 1 - request->routine->schedule.rank;
 }
@@ -247,7 +253,7 @@ static int first_unfinished_round(const rpi_chunk *chunk) {
 const char *rpi_request_name(const rp_request *request, char *text, size_t bytes) {
     if (request->collective != RPI_SENDRECV) {
         snprintf(text, bytes, "%s %llu", rpi_collective_name(request->collective),
-                 (unsigned long long)request->sequence);
+                 rpi_sequence_number(request->sequence));
         return text;
     }
     char tag[32] = "", peer[16] = "any rank";

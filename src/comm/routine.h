@@ -41,12 +41,14 @@ typedef struct rpi_routine {
     int words;          /* of a bit set over the steps */
     rpi_action *action; /* [schedule.count] */
     int32_t *next;
-    rpi_wire_plan *wires;   /* [schedule.wires] */
-    int32_t *recvs;         /* RECV actions, by peer, in order */
-    int32_t *first_recv;    /* [world + 1] into recvs */
-    int32_t *sum_of_part;   /* [parts]: index of the part's accumulator, -1 for none */
-    bool inside;            /* some bytes are exact, for this host */
-    int sums;               /* accumulators a chunk needs */
+    rpi_wire_plan *wires; /* [schedule.wires] */
+    int32_t *recvs;       /* RECV actions, by peer, in order */
+    int32_t *first_recv;  /* [world + 1] into recvs */
+    int32_t *sum_of_part; /* [parts]: index of the part's accumulator, -1 for none */
+    bool inside;          /* some bytes are exact, for this host */
+    int sums;             /* accumulators a chunk needs */
+    int sources;          /* of a neighbourhood (neighborhood.h), and of what form */
+    bool divides;
     struct rpi_chunk *idle; /* chunk states to use again */
 } rpi_routine;
 

@@ -40,6 +40,8 @@ typedef enum rpi_frame_kind {
     RPI_FRAME_ASK,      /* when has the receiver begun with this operation? */
     RPI_FRAME_GRANT,    /* it has, with all chunks below this one */
     RPI_FRAME_CREDIT,   /* so much may be sent unasked, since the link is there */
+    RPI_FRAME_EXPECT,   /* a neighbour's vector is waited for in this round */
+    RPI_FRAME_PASSED,   /* the round is over here: what was not sent will not come */
 } rpi_frame_kind;
 
 /* Set in round: the payload is exact, whatever codec was posted, since it stays on its host. */

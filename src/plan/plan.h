@@ -98,10 +98,19 @@ enum { RPI_SLOT_IN, RPI_SLOT_OUT, RPI_SLOT_SUM, RPI_SLOT_TOKEN, RPI_SLOT_WIRE };
  * way to the owner, or the finished sum on its way to everybody. */
 enum { RPI_ROLE_SENDER = 0, RPI_ROLE_OWNER = 1 };
 
-/* times / over; zeros: one. */
+/* times / over; zeros: one. With over 0 alone: number `times` - 1 of the weights that come with
+ * a call, which whoever runs the schedule knows. */
 typedef struct rpi_fraction {
     int32_t times, over;
 } rpi_fraction;
+
+static inline rpi_fraction rpi_weight_of_call(int index) {
+    return (rpi_fraction){.times = index + 1};
+}
+
+static inline bool rpi_is_weight(rpi_fraction weight) {
+    return weight.times || weight.over;
+}
 
 /* Which codec bytes are of: what the caller named goes between hosts, and also inside one where
  * an algorithm knows no hosts; inside a host an exact one can be had, without error feedback.

@@ -52,12 +52,13 @@ static rp_status check_fields(const rpi_schedule *schedule, int i) {
         return rpi_schedule_fail(schedule, i, "cannot read slot %d", step->from);
     if (!slot_fits(takes[step->kind].into, step->into) || step->into > last_slot)
         return rpi_schedule_fail(schedule, i, "cannot write slot %d", step->into);
-    bool weighed = step->weight.over != 0;
-    if (weighed ? step->kind != RPI_STEP_COPY && step->kind != RPI_STEP_ADD
-                : step->weight.times != 0)
+    bool weighed = rpi_is_weight(step->weight);
+    if (weighed && step->kind != RPI_STEP_COPY && step->kind != RPI_STEP_ADD)
         return rpi_schedule_fail(schedule, i, "cannot have the weight %d/%d",
                                  step->weight.times, step->weight.over);
-    if (step->weight.over < 0 || (weighed && step->weight.times == 0))
+    bool of_call = weighed && step->weight.over == 0;
+    if (step->weight.over < 0 || (weighed && step->weight.times == 0) ||
+        (of_call && step->weight.times < 0))
         return rpi_schedule_fail(schedule, i, "the weight %d/%d is none", step->weight.times,
                                  step->weight.over);
     if (step->kind == RPI_STEP_COPY && step->from == step->into && !weighed)

@@ -361,6 +361,53 @@ static void refuse_blocks(scene *s) {
     free(endless);
 }
 
+static void refuse_neighbors(scene *s) {
+    rp_request **out = &s->request;
+    rp_segment segment = {.data = s->x, .count = EACH, .dtype = RP_F32};
+    rp_segment hollow = {.count = EACH, .dtype = RP_F32};
+    rp_segment whole = {.data = s->x, .count = EACH, .dtype = RP_I32};
+    void *nowhere[] = {NULL};
+    rp_neighbors nobody = {.self_weight = 1};
+    rp_collective_options mean = {.reduce = RP_AVG}, ring = {.algorithm = "ring"};
+    REFUSES("neighbor-all-reduce: comm is NULL", rp_neighbor_all_reduce_start, NULL, &segment,
+            NULL, 1, &nobody, NULL, out);
+    REFUSES("nowhere", rp_neighbor_all_reduce_start, s->comm, &segment, NULL, 1, &nobody, NULL,
+            NULL);
+    REFUSES("comm is NULL", rp_neighbor_all_reduce, NULL, &segment, NULL, 1, &nobody, NULL);
+    REFUSES("segments is NULL", rp_neighbor_all_reduce, s->comm, NULL, NULL, 1, &nobody, NULL);
+    REFUSES("no data", rp_neighbor_all_reduce, s->comm, &hollow, NULL, 1, &nobody, NULL);
+    REFUSES("output 0", rp_neighbor_all_reduce, s->comm, &segment, nowhere, 1, &nobody, NULL);
+    REFUSES("too many", rp_neighbor_all_reduce, s->comm, &segment, NULL, NEGATIVE, &nobody,
+            NULL);
+    REFUSES("segment 0 is of i32", rp_neighbor_all_reduce, s->comm, &whole, NULL, 1, &nobody,
+            NULL);
+    REFUSES("neighbors is NULL", rp_neighbor_all_reduce, s->comm, &segment, NULL, 1, NULL,
+            NULL);
+    REFUSES("RP_SUM is allowed", rp_neighbor_all_reduce, s->comm, &segment, NULL, 1, &nobody,
+            &mean);
+    CHECK_FAILS(rp_neighbor_all_reduce(s->comm, &segment, NULL, 1, &nobody, &ring), NOT_FOUND,
+                "'ring'");
+    rp_neighbors bad[] = {
+        {.self_weight = NAN},
+        {.round = UINT64_MAX},
+        {.source_count = 1},
+        {.sources = &(rp_neighbor){s->rank, 1}, .source_count = 1},
+        {.sources = &(rp_neighbor){s->other, INFINITY}, .source_count = 1},
+        {.destinations = &(rp_neighbor){s->world, 1}, .destination_count = 1},
+        {.destinations = (rp_neighbor[]){{s->other, 1}, {s->other, 1}}, .destination_count = 2},
+    };
+    bool alone = s->world == 1;
+    const char *parts[] = {"self_weight is",
+                           "round is",
+                           "no list",
+                           alone ? "0 others" : "names itself as a source",
+                           alone ? "0 others" : "the weight of source",
+                           alone ? "0 others" : "there is no rank",
+                           s->world < 3 ? "others at most" : "named twice"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        REFUSES(parts[i], rp_neighbor_all_reduce, s->comm, &segment, NULL, 1, &bad[i], NULL);
+}
+
 static void refuse_sends(scene *s) {
     rp_request **out = &s->request;
     REFUSES("send: comm is NULL", rp_send_start, NULL, s->x, 1, RP_F32, s->other, 0, out);
@@ -421,6 +468,7 @@ static void do_nothing(scene *s) {
     CHECK_OK(rp_gather(s->comm, NULL, 0, empty, RP_F32, NULL));
     CHECK_OK(rp_scatter(s->comm, empty, NULL, 0, RP_F32, NULL));
     CHECK_OK(rp_all_to_all(s->comm, empty, empty, RP_F32, NULL));
+    CHECK_OK(rp_neighbor_all_reduce(s->comm, &none, NULL, 1, &(rp_neighbors){0}, NULL));
     if (s->rank < 2 && s->world > 1)
         CHECK_OK(s->rank ? rp_recv(s->comm, NULL, 0, RP_F32, 0, 1)
                          : rp_send(s->comm, NULL, 0, RP_F32, 1, 1));
@@ -444,6 +492,7 @@ static void refuse_in_world(rp_comm *comm, int rank, int world, void *context) {
     refuse_all_gathers(&s);
     refuse_roots(&s);
     refuse_blocks(&s);
+    refuse_neighbors(&s);
     refuse_sends(&s);
     refuse_the_rest(&s);
     do_nothing(&s);

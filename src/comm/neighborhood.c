@@ -1,0 +1,228 @@
+#include "comm/neighborhood.h"
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "plan/algorithms.h"
+#include "plan/topologies/mixing.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* Weights nearer to 1 / (sources + 1) than this are meant to be it. */
+static const double SAME = 1e-9;
+
+static int by_rank(const void *a, const void *b) {
+    const rp_neighbor *left = a, *right = b;
+    return (left->rank > right->rank) - (left->rank < right->rank);
+}
+
+/* ---- making ---- */
+
+static rp_status check_neighbor(const rp_neighbor *neighbor, int rank, int world,
+                                const char *what) {
+    if (neighbor->rank < 0 || neighbor->rank >= world)
+        return RP_FAIL(INVALID,
+                       "neighbor-all-reduce: there is no rank %d to be a %s; 0 to %d "
+                       "are in this world",
+                       neighbor->rank, what, world - 1);
+    if (neighbor->rank == rank)
+        return RP_FAIL(INVALID,
+                       "neighbor-all-reduce: rank %d names itself as a %s; what it keeps of "
+                       "its own vector is self_weight",
+                       rank, what);
+    if (!isfinite(neighbor->weight))
+        return RP_FAIL(INVALID, "neighbor-all-reduce: the weight of %s %d is %g", what,
+                       neighbor->rank, neighbor->weight);
+    return RP_OK;
+}
+
+/* Copied to `into`, by rank. */
+static rp_status take_list(const rp_neighbor *list, size_t count, int rank, int world,
+                           const char *what, rp_neighbor *into) {
+    for (size_t i = 0; i < count; i++) {
+        RP_TRY(check_neighbor(&list[i], rank, world, what));
+        into[i] = list[i];
+    }
+    qsort(into, count, sizeof *into, by_rank);
+    for (size_t i = 1; i < count; i++)
+        if (into[i].rank == into[i - 1].rank)
+            return RP_FAIL(INVALID, "neighbor-all-reduce: rank %d is named twice as a %s",
+                           into[i].rank, what);
+    return RP_OK;
+}
+
+static rp_status check_lists(const rp_neighbors *n, int world) {
+    if (!n) return RP_FAIL(INVALID, "neighbor-all-reduce: neighbors is NULL");
+    if ((n->source_count && !n->sources) || (n->destination_count && !n->destinations))
+        return RP_FAIL(INVALID,
+                       "neighbor-all-reduce: there are %zu sources and %zu destinations, and "
+                       "no list of them",
+                       n->source_count, n->destination_count);
+    size_t most = (size_t)world - 1;
+    if (n->source_count > most || n->destination_count > most)
+        return RP_FAIL(INVALID,
+                       "neighbor-all-reduce: %zu sources and %zu destinations; a rank has %zu "
+                       "others at most",
+                       n->source_count, n->destination_count, most);
+    if (!isfinite(n->self_weight))
+        return RP_FAIL(INVALID, "neighbor-all-reduce: self_weight is %g", n->self_weight);
+    return RP_OK;
+}
+
+/* This rank, in between its sources. */
+static void insert_self(rpi_neighborhood *hood, rp_neighbor self) {
+    int place = hood->sources;
+    for (; place > 0 && hood->places[place - 1].rank > self.rank; place--)
+        hood->places[place] = hood->places[place - 1];
+    hood->places[place] = self;
+    hood->self = place;
+}
+
+static bool all_are(const rpi_neighborhood *hood, double weight) {
+    for (int i = 0; i <= hood->sources; i++)
+        if (fabs(hood->places[i].weight - weight) > SAME * weight) return false;
+    return true;
+}
+
+rp_status rpi_neighborhood_make(rpi_neighborhood *hood, int rank, int world,
+                                const rp_neighbors *n) {
+    RP_TRY(check_lists(n, world));
+    size_t wanted = n->source_count + 1 + n->destination_count;
+    if (wanted > hood->room) {
+        RP_TRY(rpi_grow_array(hood->room, wanted, sizeof *hood->places, "neighbours",
+                              &hood->places));
+        hood->room = wanted;
+    }
+    RP_TRY(take_list(n->sources, n->source_count, rank, world, "source", hood->places));
+    hood->sources = (int)n->source_count;
+    hood->destinations = (int)n->destination_count;
+    insert_self(hood, (rp_neighbor){.rank = rank, .weight = n->self_weight});
+    hood->divides = all_are(hood, 1.0 / (hood->sources + 1));
+    return take_list(n->destinations, n->destination_count, rank, world, "destination",
+                     hood->places + hood->sources + 1);
+}
+
+void rpi_neighborhood_free(rpi_neighborhood *hood) {
+    rpi_free(hood->places);
+    *hood = (rpi_neighborhood){0};
+}
+
+/* ---- finding ---- */
+
+static int find(const rpi_neighborhood *hood, int first, int count, int rank) {
+    if (!count) return -1;
+    const rp_neighbor key = {.rank = rank};
+    const rp_neighbor *found =
+        bsearch(&key, hood->places + first, (size_t)count, sizeof key, by_rank);
+    return found ? (int)(found - hood->places) : -1;
+}
+
+int rpi_neighborhood_source(const rpi_neighborhood *hood, int rank) {
+    int place = find(hood, 0, hood->sources + 1, rank);
+    return place == hood->self ? -1 : place;
+}
+
+int rpi_neighborhood_destination(const rpi_neighborhood *hood, int rank) {
+    return find(hood, hood->sources + 1, hood->destinations, rank);
+}
+
+/* ---- its schedule ---- */
+
+/* The round as this rank sees it: its own row and column, and no one else's. */
+typedef struct view {
+    rpi_mixing mixing;
+    rpi_edge *edges; /* sources, own, destinations */
+    int *first;      /* three lists of where a place's edges begin */
+} view;
+
+/* Place `self` has `count` edges, the others none. */
+static int *write_first(int *first, int places, int self, int count) {
+    for (int i = 0; i <= places; i++) first[i] = i <= self ? 0 : count;
+    return first + places + 1;
+}
+
+/* What this rank puts on a place: a number of the call, unless all are the same. */
+static rpi_fraction weight_of(const rpi_neighborhood *hood, int place) {
+    if (hood->divides) return (rpi_fraction){1, hood->sources + 1};
+    return rpi_weight_of_call(place);
+}
+
+static void write_view(const rpi_neighborhood *hood, view *v) {
+    int places = hood->sources + 1 + hood->destinations, used = 0;
+    v->mixing = (rpi_mixing){.ranks = places, .vectors = 1};
+    v->mixing.in = v->edges;
+    for (int i = 0; i <= hood->sources; i++)
+        if (i != hood->self)
+            v->edges[used++] = (rpi_edge){.rank = i, .weight = weight_of(hood, i)};
+    v->mixing.own = v->edges + used;
+    v->edges[used++] = (rpi_edge){.rank = hood->self, .weight = weight_of(hood, hood->self)};
+    v->mixing.out = v->edges + used;
+    for (int i = hood->sources + 1; i < places; i++) v->edges[used++] = (rpi_edge){.rank = i};
+    int *first = v->first;
+    v->mixing.in_first = first;
+    first = write_first(first, places, hood->self, hood->sources);
+    v->mixing.own_first = first;
+    first = write_first(first, places, hood->self, 1);
+    v->mixing.out_first = first;
+    write_first(first, places, hood->self, hood->destinations);
+}
+
+bool rpi_neighborhood_fits(const rpi_neighborhood *hood, const rpi_routine *routine) {
+    const rpi_schedule *schedule = &routine->schedule;
+    return schedule->algorithm == &rpi_algorithm_neighbour_all_reduce &&
+           schedule->world == hood->sources + 1 + hood->destinations &&
+           schedule->rank == hood->self && routine->sources == hood->sources &&
+           routine->divides == hood->divides;
+}
+
+rp_status rpi_neighborhood_routine(const rpi_neighborhood *hood, rpi_routine **out_routine) {
+    int places = hood->sources + 1 + hood->destinations;
+    view v = {.edges = NULL};
+    rp_status status =
+        rpi_alloc_array((size_t)places, sizeof *v.edges, "a neighbourhood", &v.edges);
+    if (status == RP_OK)
+        status = rpi_alloc_array(3 * ((size_t)places + 1), sizeof *v.first, "a neighbourhood",
+                                 &v.first);
+    if (status == RP_OK) {
+        write_view(hood, &v);
+        rpi_plan_request request = {.world = places, .rank = hood->self, .mixing = &v.mixing};
+        status = rpi_routine_build(&rpi_algorithm_neighbour_all_reduce, &request, out_routine);
+    }
+    rpi_free(v.edges);
+    rpi_free(v.first);
+    if (status != RP_OK) return status;
+    (*out_routine)->sources = hood->sources;
+    (*out_routine)->divides = hood->divides;
+    return RP_OK;
+}
+
+/* ---- in words ---- */
+
+enum { NAMED = 8 }; /* ranks of a list, before "and 3 more" */
+
+static size_t list_text(const rpi_neighborhood *hood, int first, int count, char *text,
+                        size_t bytes) {
+    int total = 0, shown = 0;
+    for (int i = 0; i < count; i++) total += first + i != hood->self;
+    if (!total) return (size_t)snprintf(text, bytes, "none");
+    size_t length = (size_t)snprintf(text, bytes, total == 1 ? "rank" : "ranks");
+    for (int i = 0; i < count && shown < NAMED && length < bytes; i++) {
+        if (first + i == hood->self) continue;
+        const char *between = !shown ? " " : shown == total - 1 ? " and " : ", ";
+        shown++;
+        length += (size_t)snprintf(text + length, bytes - length, "%s%d", between,
+                                   hood->places[first + i].rank);
+    }
+    if (shown < total && length < bytes)
+        length +=
+            (size_t)snprintf(text + length, bytes - length, " and %d more", total - shown);
+    return length;
+}
+
+const char *rpi_neighborhood_text(const rpi_neighborhood *hood, char *text, size_t bytes) {
+    char from[96], to[96];
+    list_text(hood, 0, hood->sources + 1, from, sizeof from);
+    list_text(hood, hood->sources + 1, hood->destinations, to, sizeof to);
+    snprintf(text, bytes, "expects vectors from %s and sends to %s", from, to);
+    return text;
+}

@@ -50,9 +50,10 @@ static rp_status parse_auto(const char *options, rp_adaptive_codec *out) {
 }
 
 rp_status rp_adaptive_codec_parse(const char *text, rp_adaptive_codec *out_codec) {
-    if (text && strncmp(text, "auto", 4) == 0 && (!text[4] || text[4] == ':'))
+    if (text && out_codec && strncmp(text, "auto", 4) == 0 && (!text[4] || text[4] == ':'))
         return parse_auto(text[4] ? text + 5 : "", out_codec);
     rp_adaptive_codec parsed = {0};
+    if (!out_codec) return RP_FAIL(INVALID, "there is nowhere to put the codec");
     RP_TRY(rp_codec_parse(text, &parsed.codec));
     *out_codec = parsed;
     return RP_OK;
@@ -61,8 +62,12 @@ rp_status rp_adaptive_codec_parse(const char *text, rp_adaptive_codec *out_codec
 const char *rp_adaptive_codec_text(const rp_adaptive_codec *codec,
                                    char text[RP_ADAPTIVE_TEXT]) {
     char like[64];
-    rp_codec_text(&codec->codec, like, sizeof like);
-    if (codec->every)
+    if (!text) {
+        (void)RP_FAIL(INVALID, "there is nowhere to put the text");
+        return "";
+    }
+    rp_codec_text(codec ? &codec->codec : NULL, like, sizeof like);
+    if (codec && codec->every)
         snprintf(text, RP_ADAPTIVE_TEXT, "auto:like=%s,every=%lld", like,
                  (long long)codec->every);
     else

@@ -57,7 +57,7 @@ static rp_status measure(const rp_codec *like, const float *x, const float *resi
 
 static rp_status check_like(const rp_codec *like) {
     const rpi_codec_kind *kind = rpi_codec_kind_of(like);
-    rp_codec widest = *like;
+    rp_codec widest = like ? *like : (rp_codec){0};
     widest.bits = RP_BITS_MOST;
     char why[RPI_CODEC_FAULT_BYTES];
     if (kind->bits_min == 1 && kind->bits_max == RP_BITS_MOST && !rpi_codec_fault(&widest, why))
@@ -72,7 +72,11 @@ static rp_status check_like(const rp_codec *like) {
 rp_status rp_bits_measure(const rp_codec *like, const float *x, const float *residual,
                           size_t count, double lost[RP_BITS_MOST + 1]) {
     RP_TRY(check_like(like));
+    if (!lost) return RP_FAIL(INVALID, "there is nowhere to put what is lost");
     if (!count) return RP_OK;
+    if (count > RPI_ELEMENTS_MAX)
+        return RP_FAIL(INVALID, "%zu elements are more than can be; is that negative?", count);
+    if (!x) return RP_FAIL(INVALID, "%zu elements and no data", count);
     sample s = {0};
     rp_status status = make_sample(like, count < like->bucket ? count : like->bucket, &s);
     if (status == RP_OK) status = measure(like, x, residual, count, &s, lost);
@@ -140,6 +144,7 @@ rp_status rp_bits_choose(const rp_codec *like, int least, rp_bits_choice *tensor
     RP_TRY(check_like(like));
     if (least < 1 || least > RP_BITS_MOST)
         return RP_FAIL(INVALID, "least is %d bits; 1 to %d are allowed", least, RP_BITS_MOST);
+    if (count && !tensors) return RP_FAIL(INVALID, "%zu tensors, and no list of them", count);
     double room = 0;
     size_t like_bytes = 0, bytes = 0;
     for (size_t i = 0; i < count; i++) {

@@ -39,6 +39,15 @@ static const rpi_option options[] = {
     {0},
 };
 
+/* "nsp_loss", "nsp_accuracy" */
+static void add_sample_metric(cJSON *object, const rpi_evaluation *e) {
+    char key[64];
+    snprintf(key, sizeof key, "%s_loss", e->sample_metric);
+    cJSON_AddNumberToObject(object, key, e->sample_loss);
+    snprintf(key, sizeof key, "%s_accuracy", e->sample_metric);
+    cJSON_AddNumberToObject(object, key, e->sample_accuracy);
+}
+
 static void print_json(const rpi_eval_result *r) {
     const rpi_evaluation *e = &r->evaluation;
     cJSON *object = cJSON_CreateObject();
@@ -48,6 +57,7 @@ static void print_json(const rpi_eval_result *r) {
     cJSON_AddNumberToObject(object, "loss", e->loss);
     if (!isnan(e->perplexity)) cJSON_AddNumberToObject(object, "perplexity", e->perplexity);
     cJSON_AddNumberToObject(object, "accuracy", e->accuracy);
+    if (e->sample_metric) add_sample_metric(object, e);
     cJSON_AddNumberToObject(object, e->unit, (double)e->count);
     rpi_command_print_json(object);
 }
@@ -61,6 +71,9 @@ static void print_text(const rpi_eval_result *r) {
     printf("loss        %s\n", rpi_loss_text(e->loss, text));
     if (!isnan(e->perplexity)) printf("perplexity  %s\n", rpi_loss_text(e->perplexity, text));
     printf("accuracy    %.2f %%\n", 100 * e->accuracy);
+    if (e->sample_metric)
+        printf("%-11s loss %s, accuracy %.2f %%\n", e->sample_metric,
+               rpi_loss_text(e->sample_loss, text), 100 * e->sample_accuracy);
 }
 
 static rp_status evaluate(void *of_command) {

@@ -142,6 +142,10 @@ static void evaluated(void *context, int64_t step, const rpi_evaluation *e) {
             100 * e->accuracy, rpi_loss_text(e->loss, loss));
     if (!isnan(e->perplexity))
         fprintf(p->stream, ", perplexity %s", rpi_loss_text(e->perplexity, perplexity));
+    if (e->sample_metric)
+        fprintf(p->stream, ", %s accuracy %.2f %%, %s loss %s", e->sample_metric,
+                100 * e->sample_accuracy, e->sample_metric,
+                rpi_loss_text(e->sample_loss, loss));
     fprintf(p->stream, " (%lld %s)\n", (long long)e->count, e->unit);
     fflush(p->stream);
 }

@@ -49,13 +49,14 @@ static const rpi_option options[] = {
     {"config", NULL, NULL, RPI_OPTION_TEXT, offsetof(settings, config), NULL, 0, 0, "FILE",
      "YAML with the keys below; the command line wins", NULL},
     {"model", NULL, "model.name", RPI_OPTION_TEXT, FIELD(model), "resnet18", 0, 0, "MODEL",
-     "mlp, resnet20, resnet18, 34, 50, 101 or 152, vgg16, vgg16-bn, vit, vit-b16, gpt2 or "
-     "llama; with options as mlp:hidden=512x256 (redpoll info lists them); or hf:FOLDER, a "
-     "Hugging Face "
-     "checkpoint to go on from",
+     "mlp, resnet20, resnet18, 34, 50, 101 or 152, vgg16, vgg16-bn, vit, vit-b16, gpt2, "
+     "llama or bert; with options as mlp:hidden=512x256 (redpoll info lists them); or "
+     "hf:FOLDER, a Hugging Face checkpoint to go on from",
      NULL},
     {"data", NULL, "data.dataset", RPI_OPTION_TEXT, FIELD(data), "fashion-mnist", 0, 0, "NAME",
-     "fashion-mnist, idx, synthetic, or tokens:PATH[,validation=PATH or 5%]", NULL},
+     "fashion-mnist, idx, synthetic, or tokens:PATH[,validation=PATH or 5%]; masked:PATH... "
+     "for bert",
+     NULL},
     {"seq-length", NULL, "tokens.sequence_length", RPI_OPTION_COUNT, FIELD(seq_length), NULL, 1,
      1 << 20, "N", "tokens that a language model sees at once; 256 when absent", NULL},
     {"data-dir", NULL, "data.folder", RPI_OPTION_TEXT, FIELD(data_dir), NULL, 0, 0, "FOLDER",

@@ -87,10 +87,10 @@ static rp_status choose_data(evaluator *e) {
     size_t room = sizeof e->result->data;
     snprintf(data, room, "%s", e->options.data);
     if (!e->given->all) return RP_OK;
-    if (strncmp(data, "tokens:", 7) != 0)
+    if (!rpi_token_data_is(data))
         return RP_FAIL(INVALID, "--all is for tokens:PATH; --data %s has a test set", data);
     RP_TRY(rpi_token_data_parse(e->options.data, &tokens));
-    snprintf(data, room, "tokens:%s,validation=%s", tokens.train, tokens.train);
+    snprintf(data, room, "%s:%s,validation=%s", tokens.kind, tokens.train, tokens.train);
     return RP_OK;
 }
 

@@ -15,26 +15,38 @@ rp_status rpi_trainer_average_states(rpi_trainer *t, float *out_states) {
     return rp_all_reduce(t->comm, &segment, 1, &(rp_collective_options){.reduce = RP_AVG});
 }
 
+/* Sums over samples; the last three of tasks with a second loss. */
+enum { LOSS, CORRECT, LABELS, SAMPLE_LOSS, SAMPLE_CORRECT, SAMPLES, TOTALS };
 typedef struct totals {
-    double loss, correct, labels;
+    double sum[TOTALS];
 } totals;
+
+static rp_status add_result(rpi_instance *instance, rpi_value_id value, double *sum) {
+    rpi_tensor tensor;
+    RP_TRY(rpi_instance_result(instance, value, &tensor));
+    *sum += tensor.dtype == RP_I32 ? (double)*(const int32_t *)tensor.data
+                                   : (double)*(const float *)tensor.data;
+    return RP_OK;
+}
 
 static rp_status run_part(rpi_trainer *t, int64_t first, int64_t count, totals *sums) {
     rpi_instance *instance = NULL;
     RP_TRY(rpi_program_set_get(&t->programs, false, count, &instance));
     rpi_source_batch batch;
-    const void *inputs[RPI_TASK_INPUTS + 1];
+    const void *inputs[RPI_NETWORK_INPUTS];
     RP_TRY(rpi_source_hold_out(&t->source, first, count, &batch));
-    t->scale = 1.0f;
+    t->scale = t->sample_scale = 1.0f;
     rpi_trainer_inputs(t, &batch, 0, inputs);
     RP_TRY(rpi_instance_run(instance, &(rpi_run_options){.inputs = inputs}));
-    rpi_tensor loss, correct;
-    RP_TRY(rpi_instance_result(instance, t->network.loss, &loss));
-    RP_TRY(rpi_instance_result(instance, t->network.correct, &correct));
-    sums->loss += (double)*(const float *)loss.data;
-    sums->correct += *(const int32_t *)correct.data;
-    sums->labels += (double)batch.labels;
-    return RP_OK;
+    const rpi_network *n = &t->network;
+    bool has_two = n->task->sample_metric != NULL;
+    RP_TRY(add_result(instance, has_two ? n->label_loss : n->loss, &sums->sum[LOSS]));
+    RP_TRY(add_result(instance, n->correct, &sums->sum[CORRECT]));
+    sums->sum[LABELS] += (double)batch.labels;
+    if (!has_two) return RP_OK;
+    sums->sum[SAMPLES] += (double)count;
+    RP_TRY(add_result(instance, n->sample_loss, &sums->sum[SAMPLE_LOSS]));
+    return add_result(instance, n->sample_correct, &sums->sum[SAMPLE_CORRECT]);
 }
 
 /* This rank's part of the held-out samples: [first, end). */
@@ -82,6 +94,21 @@ static rp_status run_averaged(rpi_trainer *t, float *averaged, totals *sums) {
     return status;
 }
 
+static rpi_evaluation evaluation_of(const rpi_task *task, const double *sum) {
+    double loss = sum[LOSS] / sum[LABELS];
+    rpi_evaluation e = {.loss = loss,
+                        .accuracy = sum[CORRECT] / sum[LABELS],
+                        .perplexity = task->has_perplexity ? exp(loss) : NAN,
+                        .count = (int64_t)sum[LABELS],
+                        .unit = task->unit,
+                        .sample_metric = task->sample_metric};
+    if (!task->sample_metric) return e;
+    e.sample_loss = sum[SAMPLE_LOSS] / sum[SAMPLES];
+    e.sample_accuracy = sum[SAMPLE_CORRECT] / sum[SAMPLES];
+    e.loss += e.sample_loss;
+    return e;
+}
+
 rp_status rpi_trainer_evaluate(rpi_trainer *t, rpi_evaluation *out_evaluation) {
     float *averaged = NULL;
     totals sums = {0};
@@ -90,15 +117,8 @@ rp_status rpi_trainer_evaluate(rpi_trainer *t, rpi_evaluation *out_evaluation) {
     rp_status status = run_averaged(t, averaged, &sums);
     rpi_free(averaged);
     RP_TRY(status);
-    double values[3] = {sums.loss, sums.correct, sums.labels};
-    rp_segment segment = {.data = values, .count = 3, .dtype = RP_F64};
+    rp_segment segment = {.data = sums.sum, .count = TOTALS, .dtype = RP_F64};
     RP_TRY(rp_all_reduce(t->comm, &segment, 1, NULL));
-    const rpi_task *task = t->network.task;
-    double loss = values[0] / values[2];
-    *out_evaluation = (rpi_evaluation){.loss = loss,
-                                       .accuracy = values[1] / values[2],
-                                       .perplexity = task->has_perplexity ? exp(loss) : NAN,
-                                       .count = (int64_t)values[2],
-                                       .unit = task->unit};
+    *out_evaluation = evaluation_of(t->network.task, sums.sum);
     return RP_OK;
 }

@@ -178,6 +178,14 @@ rp_status rpi_metrics_step(rpi_metrics *metrics, const rpi_step_metrics *step) {
     return put(metrics, object);
 }
 
+/* "test_nsp_loss", "test_nsp_accuracy" */
+static void add_sample_metric(cJSON *object, const rpi_evaluation *evaluation) {
+    if (!evaluation->sample_metric) return;
+    add_counted(object, "test_%s_loss", evaluation->sample_metric, evaluation->sample_loss);
+    add_counted(object, "test_%s_accuracy", evaluation->sample_metric,
+                evaluation->sample_accuracy);
+}
+
 rp_status rpi_metrics_evaluation(rpi_metrics *metrics, int64_t step,
                                  const rpi_evaluation *evaluation) {
     if (!metrics) return RP_OK;
@@ -187,6 +195,7 @@ rp_status rpi_metrics_evaluation(rpi_metrics *metrics, int64_t step,
     add_number(object, "test_loss", evaluation->loss);
     if (!isnan(evaluation->perplexity))
         add_number(object, "test_perplexity", evaluation->perplexity);
+    add_sample_metric(object, evaluation);
     add_counted(object, "test_%s", evaluation->unit, (double)evaluation->count);
     return put(metrics, object);
 }
@@ -232,6 +241,7 @@ rp_status rpi_metrics_closing(rpi_metrics *metrics, const rpi_train_result *resu
     add_number(object, "test_loss", result->evaluated ? result->test.loss : none);
     if (result->evaluated && !isnan(result->test.perplexity))
         add_number(object, "test_perplexity", result->test.perplexity);
+    if (result->evaluated) add_sample_metric(object, &result->test);
     add_counted(object, "test_%s", result->unit,
                 result->evaluated ? (double)result->test.count : none);
     cJSON_AddBoolToObject(object, "stopped", result->stopped);

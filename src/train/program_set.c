@@ -31,11 +31,18 @@ static bool has_sequence(const rpi_graph *graph) {
     return false;
 }
 
+static void add_sample_results(const rpi_network *network, rpi_program_options *options) {
+    const rpi_value_id results[] = {network->label_loss, network->sample_loss,
+                                    network->sample_correct};
+    for (int i = 0; i < 3; i++) options->results[options->result_count++] = results[i];
+}
+
 static rp_status compile(rpi_program_set *set, bool training, int64_t batch) {
     rpi_program_options options = {.training = training,
                                    .dimensions = {{"batch", batch}},
                                    .result_count = 1,
                                    .results = {set->network->correct}};
+    if (set->network->task->sample_metric) add_sample_results(set->network, &options);
     if (has_sequence(set->network->graph))
         options.dimensions[1] =
             (rpi_dimension_binding){"sequence", set->network->shape.sequence};

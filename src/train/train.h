@@ -73,6 +73,10 @@ typedef struct rpi_evaluation {
     double perplexity; /* NaN: of no meaning for the task */
     int64_t count;     /* labels that it is over */
     const char *unit;  /* "images" */
+    /* Of whole samples, where the task has a loss of them, which `loss` then holds, too. Its
+     * name: "nsp"; NULL: there is none. */
+    const char *sample_metric;
+    double sample_loss, sample_accuracy;
 } rpi_evaluation;
 
 enum { RPI_MEDIAN_STEPS = 1 << 16 };

@@ -69,7 +69,7 @@ static rp_status run_part(rpi_trainer *t, const rpi_source_batch *batch, int64_t
                           int64_t count, double *in_out_loss) {
     rpi_instance *instance = NULL;
     RP_TRY(rpi_program_set_get(&t->programs, true, count, &instance));
-    const void *inputs[RPI_TASK_INPUTS + 1];
+    const void *inputs[RPI_NETWORK_INPUTS];
     rpi_trainer_inputs(t, batch, first, inputs);
     bool is_last = first + count == batch->count, had_fault = t->fault.kind != RPI_FAULT_NONE;
     rpi_run_options run = {.inputs = inputs,
@@ -142,6 +142,7 @@ rp_status rpi_trainer_step(rpi_trainer *t, rpi_step_metrics *out_metrics) {
     rpi_source_batch batch;
     RP_TRY(rpi_source_deal(&t->source, t->step, &batch));
     t->scale = 1.0f / (float)batch.global_labels;
+    t->sample_scale = 1.0f / (float)batch.global_count;
     metrics.count = batch.global_count * t->source.sample_units;
     metrics.unit = t->network.task->unit;
 

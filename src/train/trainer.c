@@ -71,13 +71,14 @@ static rp_status choose_rates(rpi_trainer *t) {
 }
 
 void rpi_trainer_inputs(const rpi_trainer *t, const rpi_source_batch *batch, int64_t first,
-                        const void *out_inputs[RPI_TASK_INPUTS + 1]) {
+                        const void *out_inputs[RPI_NETWORK_INPUTS]) {
     const rpi_task *task = t->network.task;
     for (int i = 0; i < task->input_count; i++) {
         size_t bytes = rpi_task_input_bytes(&task->inputs[i], &t->source.shape);
         out_inputs[i] = (const char *)batch->inputs[i] + (size_t)first * bytes;
     }
     out_inputs[task->input_count] = &t->scale;
+    out_inputs[task->input_count + 1] = &t->sample_scale;
 }
 
 /* Step those elements of one parameter that lie in an arena range. */

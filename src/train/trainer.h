@@ -36,7 +36,8 @@ typedef struct rpi_trainer {
     rpi_network network;
     rpi_program_set programs;
     int64_t micro_batch; /* samples of this rank in one run of the model, at most */
-    float scale;         /* of the loss of the run under way */
+    float scale;         /* of the loss of the run under way, */
+    float sample_scale;  /* and of that of whole samples */
 
     /* Training state: what a checkpoint holds. */
     int64_t step; /* steps done */
@@ -101,9 +102,9 @@ rp_status rpi_trainer_average_states(rpi_trainer *trainer, float *out_states);
 rpi_optimizer_rates rpi_train_rates(const rpi_train_options *options);
 
 /* The inputs of a program in the order of its graph: those of samples [first, ...) of a batch,
- * and the scale of the loss. */
+ * and the scales of the losses. */
 void rpi_trainer_inputs(const rpi_trainer *trainer, const rpi_source_batch *batch,
-                        int64_t first, const void *out_inputs[RPI_TASK_INPUTS + 1]);
+                        int64_t first, const void *out_inputs[RPI_NETWORK_INPUTS]);
 
 /* The global batch that the options ask for; RP_INVALID when they contradict each other or it
  * cannot be shared by `world` ranks. world 0: not known yet. */

@@ -251,6 +251,37 @@ static void decoders_have_their_sizes(void) {
     }
 }
 
+/* Both heads of pre-training count, the tied decoder once; pre-ln: Megatron's. */
+static void bert_has_its_sizes(void) {
+    static const struct {
+        const char *text;
+        int64_t count;
+        int tensors;
+    } wanted[] = {
+        {"bert", 110106428, 206},
+        {"bert:base", 110106428, 206},
+        {"bert:vocabulary=28996", 108932934, 206},
+        {"bert:positions=2048", 110106428 + 1536 * 768, 206},
+        {"bert:large", 336226108, 398},
+        {"bert:large,vocabulary=28996", 334661958, 398},
+        {"bert:pre-ln=on,vocabulary=30592", 110160258, 206},
+        {"bert:large,pre-ln=on,vocabulary=30592", 336297858, 398},
+        {"bert:layers=1,hidden=8,heads=2,vocabulary=9,positions=7,dropout=0.1",
+         (9 + 7 + 2) * 8 + 16 + 12 * 64 + 13 * 8 + (64 + 8) + (64 + 8 + 16 + 9) + 18, 30},
+    };
+    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
+        rpi_network network;
+        REQUIRE_OK(build(wanted[i].text, (rpi_data_shape){.sequence = 7}, &network));
+        CHECK_EQ(rpi_parameters_total(network.parameters, network.parameter_count),
+                 wanted[i].count);
+        CHECK_EQ(network.parameter_count, wanted[i].tensors);
+        const rpi_shape *logits = &rpi_graph_value(network.graph, network.logits)->shape;
+        const rpi_shape *next = &rpi_graph_value(network.graph, network.sample_logits)->shape;
+        CHECK(logits->dims == 3 && next->dims == 2 && next->size[1] == 2);
+        rpi_network_close(&network);
+    }
+}
+
 typedef struct start {
     const char *name;
     double mean, deviation;
@@ -312,6 +343,31 @@ static void llama_starts_as_published(void) {
     check_start("llama:layers=2,hidden=64,heads=4,kv-heads=2,vocabulary=300", wanted);
 }
 
+static void bert_starts_as_published(void) {
+    static const start wanted[] = {
+        {"bert.embeddings.word_embeddings.weight", 0, 0.02},
+        {"bert.embeddings.position_embeddings.weight", 0, 0.02},
+        {"bert.embeddings.LayerNorm.weight", 1, 0},
+        {"bert.encoder.layer.0.attention.self.query.weight", 0, 0.02},
+        {"bert.encoder.layer.1.attention.output.dense.weight", 0, 0.02},
+        {"bert.encoder.layer.1.output.dense.bias", 0, 0},
+        {"bert.pooler.dense.weight", 0, 0.02},
+        {"cls.predictions.transform.dense.weight", 0, 0.02},
+        {"cls.predictions.bias", 0, 0},
+        {0},
+    };
+    static const start megatrons[] = {
+        {"bert.encoder.layer.1.attention.ln.weight", 1, 0},
+        {"bert.encoder.layer.1.intermediate.dense.weight", 0, 0.02},
+        {"bert.encoder.layer.1.attention.output.dense.weight", 0, 0.01},
+        {"bert.encoder.layer.0.output.dense.weight", 0, 0.01},
+        {"bert.encoder.ln.bias", 0, 0},
+        {0},
+    };
+    check_start("bert:layers=2,hidden=64,heads=4,vocabulary=300,positions=100", wanted);
+    check_start("bert:layers=2,hidden=64,heads=4,vocabulary=300,pre-ln=on", megatrons);
+}
+
 static void initial_values_follow_their_rules(void) {
     rpi_network network;
     rpi_weights *weights = NULL, *again = NULL;
@@ -360,7 +416,7 @@ static void mistakes_are_named(void) {
     } bad[] = {
         {"resnet19", "did you mean 'resnet1"},
         {"transformer", "there are mlp, resnet20, resnet18, resnet34, resnet50, resnet101, "
-                        "resnet152, vgg16, vgg16-bn, vit, vit-b16, gpt2, llama"},
+                        "resnet152, vgg16, vgg16-bn, vit, vit-b16, gpt2, llama, bert"},
         {"mlp:width=3", "does not take 'width'"},
         {"mlp:hidden=0", "'0' is no width"},
         {"mlp:hidden=3y", "not like 512x256"},
@@ -387,6 +443,10 @@ static void mistakes_are_named(void) {
         {"llama:heads=1", "are 768 a head; rotary positions need an even number of 256"},
         {"llama:kv-heads=5", "kv-heads=5 is no divisor of heads=12"},
         {"llama:tied=perhaps", "model llama: tied: "},
+        {"bert:huge", "does not take 'huge'; sizes: base, large; options: layers=12"},
+        {"bert:heads=7", "hidden=768 is no multiple of heads=7"},
+        {"bert:heads=2", "are 384 a head; 256 are the most"},
+        {"bert:dropout=1", "model bert: dropout: "},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         rpi_network network;
@@ -396,7 +456,8 @@ static void mistakes_are_named(void) {
 
 static void data_that_do_not_fit_are_named(void) {
     static const char *const models[] = {"gpt2:vocabulary=300,positions=100",
-                                         "llama:vocabulary=300,positions=100"};
+                                         "llama:vocabulary=300,positions=100",
+                                         "bert:vocabulary=300,positions=100"};
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
         rpi_network network;
         rpi_data_shape longer = {.sequence = 101}, wider = {.sequence = 8, .vocabulary = 301};
@@ -431,6 +492,8 @@ CASES({"parameters are counted", parameters_are_counted},
       {"ViT has its tensors", vit_has_its_tensors},
       {"residuals may start at zero", residuals_may_start_at_zero},
       {"decoders have their sizes", decoders_have_their_sizes},
+      {"BERT has its sizes", bert_has_its_sizes},
+      {"BERT starts as published", bert_starts_as_published},
       {"GPT-2 starts as published", gpt2_starts_as_published},
       {"LLaMA starts as published", llama_starts_as_published},
       {"initial values follow their rules", initial_values_follow_their_rules},

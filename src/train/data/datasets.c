@@ -11,12 +11,11 @@ extern const rpi_dataset_kind rpi_dataset_fashion_mnist;
 extern const rpi_dataset_kind rpi_dataset_idx;
 extern const rpi_dataset_kind rpi_dataset_synthetic;
 extern const rpi_dataset_kind rpi_dataset_tokens;
+extern const rpi_dataset_kind rpi_dataset_masked;
 
 static const rpi_dataset_kind *const kinds[] = {
-    &rpi_dataset_fashion_mnist,
-    &rpi_dataset_idx,
-    &rpi_dataset_synthetic,
-    &rpi_dataset_tokens,
+    &rpi_dataset_fashion_mnist, &rpi_dataset_idx,    &rpi_dataset_synthetic,
+    &rpi_dataset_tokens,        &rpi_dataset_masked,
 };
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 

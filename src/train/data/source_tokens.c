@@ -44,20 +44,13 @@ static rp_status open_samples(const char *path, int64_t sequence, rpi_token_file
     return status == RP_OK ? RP_OK : rpi_fail_context(status, "%s (--seq-length): ", path);
 }
 
-/* The last samples, at least one. */
 static rp_status split(const rpi_token_data *data, files *f) {
-    int64_t all = f->train_samples.count, held_out = (int64_t)((double)all * data->share + 0.5);
-    if (all < 2)
-        return RP_FAIL(INVALID,
-                       "%s holds one sequence of %lld tokens, and one is to be held out: a "
-                       "smaller --seq-length, or validation=PATH",
-                       data->train, (long long)f->train_samples.sequence);
-    if (held_out < 1) held_out = 1;
-    if (held_out > all - 1) held_out = all - 1;
+    int64_t all = f->train_samples.count;
     f->validation = f->train;
     f->test_samples = f->train_samples;
-    f->train_samples.count = f->first_test = all - held_out;
-    f->test_samples.count = held_out;
+    RP_TRY(rpi_token_data_split(data, all, f->train_samples.sequence, &f->train_samples.count));
+    f->first_test = f->train_samples.count;
+    f->test_samples.count = all - f->first_test;
     return RP_OK;
 }
 

@@ -9,8 +9,13 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static const char usage[] =
-    "write tokens:PATH, tokens:PATH,validation=PATH or tokens:PATH,validation=5%";
+/* How to write data of this kind ("tokens"). */
+static const char *usage(const rpi_token_data *data, char text[160]) {
+    const char *kind = data->kind;
+    snprintf(text, 160, "write %s:PATH, %s:PATH,validation=PATH or %s:PATH,validation=5%%",
+             kind, kind, kind);
+    return text;
+}
 
 /* ---- folders ---- */
 
@@ -80,8 +85,8 @@ static rp_status resolve_folder(rpi_token_data *data) {
     if (found.count > 1 && (!is_pair || data->validation[0]))
         return RP_FAIL(INVALID,
                        "the folder %s holds several files of tokens (%s and others): name one, "
-                       "as tokens:%s",
-                       folder, found.path[0], found.path[0]);
+                       "as %s:%s",
+                       folder, found.path[0], data->kind, found.path[0]);
     if (is_pair) memcpy(data->validation, found.path[held_out], RPI_PATH_BYTES);
     memcpy(data->train, found.path[is_pair ? 1 - held_out : 0], RPI_PATH_BYTES);
     return RP_OK;
@@ -103,7 +108,8 @@ static bool parse_share(const char *text, double *out_share) {
 }
 
 static rp_status parse_validation(const char *text, rpi_token_data *data) {
-    if (!*text) return RP_FAIL(INVALID, "validation= is empty; %s", usage);
+    char how[160];
+    if (!*text) return RP_FAIL(INVALID, "validation= is empty; %s", usage(data, how));
     if (!parse_share(text, &data->share)) {
         snprintf(data->validation, sizeof data->validation, "%s", text);
         return RP_OK;
@@ -114,13 +120,14 @@ static rp_status parse_validation(const char *text, rpi_token_data *data) {
 }
 
 static rp_status parse_words(char *words, rpi_token_data *data) {
-    char *rest = words;
+    char *rest = words, how[160];
     char *path = strsep(&rest, ",");
     snprintf(data->train, sizeof data->train, "%s", path);
-    if (!*path) return RP_FAIL(INVALID, "no file of tokens is named; %s", usage);
+    if (!*path) return RP_FAIL(INVALID, "no file of tokens is named; %s", usage(data, how));
     for (char *word; (word = strsep(&rest, ","));) {
         if (strncmp(word, "validation=", 11) != 0)
-            return RP_FAIL(INVALID, "'%s' is no option of tokens; %s", word, usage);
+            return RP_FAIL(INVALID, "'%s' is no option of %s; %s", word, data->kind,
+                           usage(data, how));
         RP_TRY(parse_validation(word + 11, data));
     }
     return RP_OK;
@@ -132,9 +139,28 @@ rp_status rpi_token_data_parse(const char *text, rpi_token_data *out_data) {
     struct stat facts;
     const char *colon = strchr(text, ':');
     int length = snprintf(words, sizeof words, "%s", colon ? colon + 1 : "");
+    snprintf(data.kind, sizeof data.kind, "%.*s", colon ? (int)(colon - text) : 0, text);
     if (length >= RPI_PATH_BYTES) return RP_FAIL(INVALID, "the text of the data is too long");
     RP_TRY(parse_words(words, &data));
     if (stat(data.train, &facts) == 0 && S_ISDIR(facts.st_mode)) RP_TRY(resolve_folder(&data));
     *out_data = data;
     return RP_OK;
+}
+
+rp_status rpi_token_data_split(const rpi_token_data *data, int64_t all, int64_t sequence,
+                               int64_t *out_train) {
+    int64_t held_out = (int64_t)((double)all * data->share + 0.5);
+    if (all < 2)
+        return RP_FAIL(INVALID,
+                       "%s holds one sequence of %lld tokens, and one is to be held out: a "
+                       "smaller --seq-length, or validation=PATH",
+                       data->train, (long long)sequence);
+    if (held_out < 1) held_out = 1;
+    if (held_out > all - 1) held_out = all - 1;
+    *out_train = all - held_out;
+    return RP_OK;
+}
+
+bool rpi_token_data_is(const char *text) {
+    return strncmp(text, "tokens:", 7) == 0 || strncmp(text, "masked:", 7) == 0;
 }

@@ -11,6 +11,9 @@ typedef struct rpi_builder {
     rpi_graph *graph;
     rpi_parameter *parameters; /* in order of declaration */
     int count, room;
+    const rpi_value_id *inputs; /* those of the task, for models that read several */
+    /* What the model says of a sample as a whole, for tasks that ask for that, too. */
+    rpi_value_id sample_logits;
 } rpi_builder;
 
 void rpi_builder_close(rpi_builder *builder); /* frees the parameters, not the graph */

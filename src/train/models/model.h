@@ -27,8 +27,9 @@ typedef struct rpi_model {
     const rpi_model_size *sizes; /* NULL: none */
     /* Optional: give what the user left open its value, which follows from other options. */
     void (*fill_in)(void *options);
-    /* Add the nodes between the task's first input (images) and the logits (batch x classes),
-     * and return these. */
+    /* Add the nodes between the task's first input (images; others: builder->inputs) and the
+     * logits (batch x classes), and return these; builder->sample_logits where the task has a
+     * loss of them. */
     rpi_value_id (*build)(rpi_builder *builder, const void *options,
                           const rpi_data_shape *shape, rpi_value_id input);
 } rpi_model;

@@ -20,12 +20,13 @@ extern const rpi_model rpi_model_vit;
 extern const rpi_model rpi_model_vit_b16;
 extern const rpi_model rpi_model_gpt2;
 extern const rpi_model rpi_model_llama;
+extern const rpi_model rpi_model_bert;
 
 static const rpi_model *const models[] = {
     &rpi_model_mlp,      &rpi_model_resnet20,  &rpi_model_resnet18,  &rpi_model_resnet34,
     &rpi_model_resnet50, &rpi_model_resnet101, &rpi_model_resnet152, &rpi_model_vgg16,
     &rpi_model_vgg16_bn, &rpi_model_vit,       &rpi_model_vit_b16,   &rpi_model_gpt2,
-    &rpi_model_llama,
+    &rpi_model_llama,    &rpi_model_bert,
 };
 enum { MODELS = sizeof models / sizeof models[0] };
 

@@ -1,14 +1,25 @@
 #include "train/models/network.h"
 
 #include "base/status.h"
+#include "engine/layers.h"
 
 #include <stdio.h>
+
+static void add_sample_loss(rpi_network *network) {
+    rpi_graph *graph = network->graph;
+    network->label_loss = network->loss;
+    network->sample_loss = network->task->add_sample_loss(
+        graph, network->sample_logits, network->inputs, network->sample_scale);
+    network->sample_correct = rpi_graph_output(graph, network->sample_loss, 1);
+    network->loss = rpi_add(graph, "loss", network->label_loss, network->sample_loss);
+}
 
 static void add_loss(rpi_network *network) {
     rpi_graph *graph = network->graph;
     network->loss =
         network->task->add_loss(graph, network->logits, network->inputs, network->scale);
     network->correct = rpi_graph_output(graph, network->loss, 1);
+    if (network->task->sample_metric) add_sample_loss(network);
 }
 
 static void add_nodes(rpi_network *network, rpi_builder *builder,
@@ -16,7 +27,11 @@ static void add_nodes(rpi_network *network, rpi_builder *builder,
     rpi_graph *graph = network->graph;
     rpi_task_add_inputs(network->task, graph, shape, network->inputs);
     network->scale = rpi_graph_input(graph, "scale", RP_F32, (rpi_shape){0});
+    if (network->task->sample_metric)
+        network->sample_scale = rpi_graph_input(graph, "sample_scale", RP_F32, (rpi_shape){0});
+    builder->inputs = network->inputs;
     network->logits = choice->model->build(builder, choice->options, shape, network->inputs[0]);
+    network->sample_logits = builder->sample_logits;
     if (rpi_graph_check(graph) == RP_OK) add_loss(network);
 }
 
@@ -24,11 +39,16 @@ rp_status rpi_network_build(const char *model_text, const rpi_data_shape *shape,
                             rpi_network *out_network) {
     rpi_model_choice choice;
     RP_TRY(rpi_model_parse(model_text, &choice));
-    rpi_network network = {.task = rpi_task_find(choice.model->task), .shape = *shape};
+    rpi_network network = {.task = rpi_task_find(choice.model->task),
+                           .shape = *shape,
+                           .sample_scale = RPI_NO_VALUE,
+                           .label_loss = RPI_NO_VALUE,
+                           .sample_loss = RPI_NO_VALUE,
+                           .sample_correct = RPI_NO_VALUE};
     if (!network.task) return RP_FAIL(INTERNAL, "model %s is for no task", choice.model->name);
     snprintf(network.text, sizeof network.text, "%s", model_text);
     RP_TRY(rpi_graph_create(&network.graph));
-    rpi_builder builder = {.graph = network.graph};
+    rpi_builder builder = {.graph = network.graph, .sample_logits = RPI_NO_VALUE};
     add_nodes(&network, &builder, &choice, shape);
     network.parameters = builder.parameters;
     network.parameter_count = builder.count;

@@ -6,6 +6,8 @@
 #include "train/models/model.h"
 #include "train/tasks/task.h"
 
+enum { RPI_NETWORK_INPUTS = RPI_TASK_INPUTS + 2 };
+
 typedef struct rpi_network {
     char text[RPI_MODEL_TEXT]; /* as the user named the model */
     const rpi_task *task;
@@ -13,10 +15,12 @@ typedef struct rpi_network {
     rpi_graph *graph;
     rpi_parameter *parameters;
     int parameter_count;
-    /* Inputs of the graph in this order: those of the task, and the scale of its loss, an f32
-     * scalar. */
-    rpi_value_id inputs[RPI_TASK_INPUTS], scale;
+    /* Inputs of the graph in this order: those of the task, the scale of its loss, and that of
+     * its second loss where it has one; f32 scalars. */
+    rpi_value_id inputs[RPI_TASK_INPUTS], scale, sample_scale;
     rpi_value_id logits, loss, correct; /* results */
+    /* Of tasks with a second loss, else RPI_NO_VALUE: `loss` is the sum of the first two. */
+    rpi_value_id label_loss, sample_loss, sample_correct, sample_logits;
 } rpi_network;
 
 /* RP_INVALID: an unknown model or option; or data that this model cannot take. */

@@ -10,7 +10,7 @@
 #include "engine/graph.h"
 #include "train/data/data_shape.h"
 
-enum { RPI_TASK_INPUTS = 4, RPI_TASK_AXES = 4 };
+enum { RPI_TASK_INPUTS = 5, RPI_TASK_AXES = 4 };
 
 /* One input of the graph. Its first axis is the batch, so that a part of the samples is a range
  * of the input's elements. */
@@ -30,7 +30,7 @@ typedef struct rpi_task {
     /* Data that fits, for messages: "--data fashion-mnist". */
     const char *advice;
 
-    /* The model reads the first; the last are the labels. */
+    /* The model reads the first ones, from the first on; the last are the labels. */
     rpi_task_input inputs[RPI_TASK_INPUTS];
     int input_count;
 
@@ -41,6 +41,13 @@ typedef struct rpi_task {
                              rpi_value_id scale);
 
     bool has_perplexity; /* e^loss is reported, too */
+
+    /* A second loss, of what the model says of a sample as a whole: it is added to the other.
+     * `scale` is then 1 / samples of the whole step; output 1 as above. Its name in metrics:
+     * "nsp". NULL both: there is none. */
+    const char *sample_metric;
+    rpi_value_id (*add_sample_loss)(rpi_graph *graph, rpi_value_id logits,
+                                    const rpi_value_id *inputs, rpi_value_id scale);
 
     /* What data must be alike for a model's parameters to mean the same, in a phrase. */
     void (*describe)(const rpi_data_shape *shape, char *text, size_t bytes);

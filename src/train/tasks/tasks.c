@@ -4,10 +4,12 @@
 
 extern const rpi_task rpi_task_classification;
 extern const rpi_task rpi_task_language_model;
+extern const rpi_task rpi_task_masked_lm;
 
 static const rpi_task *const tasks[] = {
     &rpi_task_classification,
     &rpi_task_language_model,
+    &rpi_task_masked_lm,
 };
 enum { TASKS = sizeof tasks / sizeof tasks[0] };
 

@@ -214,18 +214,29 @@ static rp_status read_window(const rpi_masked_samples *s, window *w, int32_t *ou
     return RP_OK;
 }
 
-/* The second piece of another sample, in place of the one at `second`; *count: of tokens that
- * there is room for, and of those that came. */
+/* Where the text ends that a second piece may be of: with its document, or with the samples
+ * that it may be of. */
+static int64_t text_end(const rpi_masked_samples *s, const rpi_masked_draw *draw,
+                        const window *w) {
+    window last = find_window(s, draw->first + draw->count - 1);
+    if (last.document == w->document) return last.start + last.count;
+    return rpi_token_file_end(s->file, w->document);
+}
+
+/* Text from the cut of another sample on, in place of the second piece, as much as there is
+ * room for: were it shorter than what follows would be, its length would tell. */
 static rp_status replace(const rpi_masked_samples *s, const rpi_masked_draw *draw, rpi_rng *rng,
                          int64_t index, int64_t document, int32_t *second, int64_t *count) {
-    window other = draw_other(s, draw, rng, index, document);
+    window other = draw_other(s, draw, rng, index, document), piece = {0};
     int32_t *tokens = NULL;
     RP_TRY(rpi_alloc_array((size_t)other.count, sizeof *tokens, "tokens", &tokens));
     rp_status status = read_window(s, &other, tokens);
     if (status == RP_OK) {
-        int64_t cut = draw_cut(s, rng, tokens, other.count), rest = other.count - cut;
-        if (rest < *count) *count = rest;
-        memcpy(second, tokens + cut, (size_t)*count * sizeof *second);
+        piece.start = other.start + draw_cut(s, rng, tokens, other.count);
+        int64_t left = text_end(s, draw, &other) - piece.start;
+        piece.count = left < *count ? left : *count;
+        status = read_window(s, &piece, second);
+        *count = piece.count;
     }
     rpi_free(tokens);
     return status;

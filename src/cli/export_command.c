@@ -55,7 +55,7 @@ const rpi_command rpi_command_export = {
         "Writes the newest checkpoint of a run as config.json and model.safetensors, under the "
         "names that transformers has for its model, with tokenizer.json where the run's data "
         "have one. transformers opens the folder as it is. Models that have such names: gpt2, "
-        "llama. "
+        "llama, bert. "
         "The folder is there when it is whole, or not at all.",
     .examples = "  redpoll export --from runs/kjv --to hf:out/kjv\n"
                 "  redpoll export --from runs/kjv --to hf:out/kjv --overwrite\n",

@@ -139,6 +139,9 @@ static rp_status read_options(const char *path, const cJSON *root, const rpi_hf_
                                  o->option, text);
         before = ",";
     }
+    if (family->flag && used < RPI_MODEL_TEXT)
+        used += (size_t)snprintf(model + used, RPI_MODEL_TEXT - used, "%s%s=on", before,
+                                 family->flag);
     if (used >= RPI_MODEL_TEXT) return RP_FAIL(INVALID, "%s: its sizes are too long", path);
     return RP_OK;
 }

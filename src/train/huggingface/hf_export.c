@@ -49,7 +49,7 @@ static rp_status open_run(const char *folder, folder_export *e) {
     if (!rpi_safetensors_is_verified(e->run) || !model)
         return RP_FAIL(CORRUPT, "%s is no checkpoint of redpoll", path);
     RP_TRY(rpi_model_parse(model, &e->choice));
-    return rpi_hf_family_of_model(e->choice.model->name, &e->family);
+    return rpi_hf_family_of_model(&e->choice, &e->family);
 }
 
 /* Turn rows into columns. */

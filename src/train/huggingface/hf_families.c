@@ -1,6 +1,7 @@
 #include "train/huggingface/hf_family.h"
 
 #include "base/status.h"
+#include "train/models/model.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -8,20 +9,26 @@
 
 extern const rpi_hf_family rpi_hf_gpt2;
 extern const rpi_hf_family rpi_hf_llama;
+extern const rpi_hf_family rpi_hf_bert;
+extern const rpi_hf_family rpi_hf_megatron_bert;
 
 static const rpi_hf_family *const families[] = {
     &rpi_hf_gpt2,
     &rpi_hf_llama,
+    &rpi_hf_bert,
+    &rpi_hf_megatron_bert,
 };
 enum { FAMILIES = sizeof families / sizeof families[0] };
 
-/* "gpt2, llama" */
+/* "gpt2, llama"; each once, as families of one model are neighbours. */
 static const char *names(const char *(*name_of)(const rpi_hf_family *), char text[256]) {
     size_t used = 0;
     text[0] = '\0';
-    for (int i = 0; i < FAMILIES && used < 200; i++)
+    for (int i = 0; i < FAMILIES && used < 200; i++) {
+        if (i && strcmp(name_of(families[i]), name_of(families[i - 1])) == 0) continue;
         used += (size_t)snprintf(text + used, 256 - used, "%s%s", i ? ", " : "",
                                  name_of(families[i]));
+    }
     return text;
 }
 
@@ -33,13 +40,24 @@ static const char *type_of(const rpi_hf_family *family) {
     return family->model_type;
 }
 
-rp_status rpi_hf_family_of_model(const char *model, const rpi_hf_family **out_family) {
+/* A flag that no family of the model is told by does not matter. */
+static bool is_flagged(const rpi_model_choice *choice, const char *flag) {
+    const rpi_option *option = flag ? rpi_model_option(choice->model, flag) : NULL;
+    return option && *(const bool *)(choice->options + option->offset);
+}
+
+rp_status rpi_hf_family_of_model(const rpi_model_choice *choice,
+                                 const rpi_hf_family **out_family) {
     char text[256];
+    const char *model = choice->model->name;
+    const rpi_hf_family *found = NULL;
     for (int i = 0; i < FAMILIES; i++) {
-        if (strcmp(families[i]->model, model) != 0) continue;
-        *out_family = families[i];
-        return RP_OK;
+        const rpi_hf_family *family = families[i];
+        if (strcmp(family->model, model) != 0) continue;
+        if (!family->flag || is_flagged(choice, family->flag)) found = family;
     }
+    *out_family = found;
+    if (found) return RP_OK;
     return RP_FAIL(INVALID, "model %s has no names in Hugging Face folders; there are: %s",
                    model, names(model_of, text));
 }
@@ -53,6 +71,21 @@ rp_status rpi_hf_family_of_type(const char *model_type, const rpi_hf_family **ou
     }
     return RP_FAIL(INVALID, "model_type '%s' is not known; there are: %s", model_type,
                    names(type_of, text));
+}
+
+static bool end_with(const char *name, const char *end, const char *other,
+                     char text[RPI_HF_NAME]) {
+    size_t length = strlen(name), bytes = strlen(end);
+    if (length < bytes || strcmp(name + length - bytes, end) != 0) return false;
+    snprintf(text, RPI_HF_NAME, "%.*s%s", (int)(length - bytes), name, other);
+    return true;
+}
+
+const char *rpi_hf_old_name(const char *name, char text[RPI_HF_NAME]) {
+    return end_with(name, "LayerNorm.weight", "LayerNorm.gamma", text) ||
+                   end_with(name, "LayerNorm.bias", "LayerNorm.beta", text)
+               ? text
+               : NULL;
 }
 
 /* Does a name follow a pattern, whose '*' is a number? *out_number is its digits. */

@@ -40,7 +40,8 @@ typedef struct rpi_hf_tensor {
 } rpi_hf_tensor;
 
 typedef struct rpi_hf_family {
-    const char *model;                     /* as redpoll train --model names it: "gpt2" */
+    const char *model; /* as redpoll train --model names it: "gpt2" */
+    const char *flag;  /* of our model's options, that makes it this one; NULL: none does */
     const char *model_type, *architecture; /* in config.json */
     const char *prefix; /* of names that files of the bare model have without it */
     const rpi_hf_option *options;
@@ -54,12 +55,17 @@ typedef struct rpi_hf_family {
 } rpi_hf_family;
 
 /* RP_INVALID: a model, or a model_type, that no family has; those that have one are named. */
-rp_status rpi_hf_family_of_model(const char *model, const rpi_hf_family **out_family);
+struct rpi_model_choice;
+rp_status rpi_hf_family_of_model(const struct rpi_model_choice *choice,
+                                 const rpi_hf_family **out_family);
 rp_status rpi_hf_family_of_type(const char *model_type, const rpi_hf_family **out_family);
 
 /* The row of a tensor of ours, and its name there; NULL: there is none. */
 const rpi_hf_tensor *rpi_hf_tensor_find(const rpi_hf_family *family, const char *ours,
                                         char theirs[RPI_HF_NAME]);
+/* A name as files of old releases have it, where it is another: the weight and bias of a norm
+ * were its gamma and beta. NULL: it is not. */
+const char *rpi_hf_old_name(const char *name, char text[RPI_HF_NAME]);
 /* A name of theirs as files of the bare model have it. */
 const char *rpi_hf_bare_name(const rpi_hf_family *family, const char *theirs);
 /* Is a name of theirs, of either file, one to pass over? */

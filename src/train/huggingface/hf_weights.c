@@ -224,17 +224,24 @@ static void list_name(name_list *list, const char *name) {
     list->count++;
 }
 
+static const rpi_named_tensor *find_named(const rpi_hf_weights *w, const char *name,
+                                          const shard **out_shard) {
+    char text[RPI_HF_NAME];
+    const char *old = rpi_hf_old_name(name, text);
+    for (int i = 0; i < w->count; i++) {
+        const rpi_named_tensor *tensor = rpi_safetensors_find(w->shards[i].file, name);
+        if (!tensor && old) tensor = rpi_safetensors_find(w->shards[i].file, old);
+        *out_shard = &w->shards[i];
+        if (tensor) return tensor;
+    }
+    return NULL;
+}
+
 /* As a model with its head is saved, or the bare one. */
 static const rpi_named_tensor *find_tensor(const rpi_hf_weights *w, const rpi_hf_family *family,
                                            const char *name, const shard **out_shard) {
-    const char *const names[] = {name, rpi_hf_bare_name(family, name)};
-    for (int n = 0; n < 2; n++)
-        for (int i = 0; i < w->count; i++) {
-            const rpi_named_tensor *tensor = rpi_safetensors_find(w->shards[i].file, names[n]);
-            *out_shard = &w->shards[i];
-            if (tensor) return tensor;
-        }
-    return NULL;
+    const rpi_named_tensor *tensor = find_named(w, name, out_shard);
+    return tensor ? tensor : find_named(w, rpi_hf_bare_name(family, name), out_shard);
 }
 
 static rp_status load_parameters(const rpi_hf_weights *w, const rpi_hf_family *family,
@@ -263,10 +270,11 @@ static bool is_used(const rpi_hf_family *family, const rpi_network *network, con
     const char *bare = rpi_hf_bare_name(family, name);
     if (rpi_hf_tensor_is_ignored(family, name)) return true;
     for (int i = 0; i < network->parameter_count; i++) {
-        char theirs[RPI_HF_NAME];
-        if (rpi_hf_tensor_find(family, network->parameters[i].name, theirs) &&
-            strcmp(rpi_hf_bare_name(family, theirs), bare) == 0)
-            return true;
+        char theirs[RPI_HF_NAME], text[RPI_HF_NAME];
+        if (!rpi_hf_tensor_find(family, network->parameters[i].name, theirs)) continue;
+        const char *name_of = rpi_hf_bare_name(family, theirs);
+        const char *old = rpi_hf_old_name(name_of, text);
+        if (strcmp(name_of, bare) == 0 || (old && strcmp(old, bare) == 0)) return true;
     }
     return false;
 }

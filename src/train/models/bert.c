@@ -30,7 +30,7 @@ enum { TOKENS_INPUT, SEGMENTS_INPUT, DOCUMENTS_INPUT }; /* of the task masked-lm
 #define EPSILON 1e-12f
 
 typedef struct bert_options {
-    int64_t layers, hidden, heads, vocabulary, positions;
+    int64_t layers, hidden, heads, intermediate, vocabulary, positions;
     double dropout;
     bool pre_ln;
 } bert_options;
@@ -42,6 +42,9 @@ static const rpi_option options[] = {
     NUMBER(layers, "12", 1000, "blocks"),
     NUMBER(hidden, "768", 65536, "width of a token"),
     NUMBER(heads, "12", 1024, "of attention, which share the width"),
+    RPI_MODEL_OPTION("intermediate", RPI_OPTION_COUNT, offsetof(bert_options, intermediate),
+                     "0", 0, 1048576, "N", "width inside of a block; 0: four times hidden",
+                     NULL),
     NUMBER(vocabulary, "30522", 16777216, "tokens that there are"),
     NUMBER(positions, "512", 1048576, "the longest sequence"),
     RPI_MODEL_OPTION("dropout", RPI_OPTION_REAL, offsetof(bert_options, dropout), "0", 0, 0.99,
@@ -116,10 +119,10 @@ static rpi_value_id attend(const encoder *e, rpi_value_id x) {
 
 static rpi_value_id feed_forward(const encoder *e, rpi_value_id x) {
     char name[2 * LONGEST_NAME];
-    int64_t width = e->o->hidden;
-    x = dense(e, "intermediate.dense", x, width, 4 * width, SPREAD);
+    int64_t width = e->o->hidden, inside = e->o->intermediate;
+    x = dense(e, "intermediate.dense", x, width, inside, SPREAD);
     x = rpi_gelu(e->b->graph, part_of(e, "intermediate.gelu", name), x, RPI_GELU_ERF);
-    return dense(e, "output.dense", x, 4 * width, width, spread_out(e));
+    return dense(e, "output.dense", x, inside, width, spread_out(e));
 }
 
 static rpi_value_id add_layer(const encoder *e, rpi_value_id x) {
@@ -173,6 +176,11 @@ static rpi_value_id add_word_head(const encoder *e, rpi_value_id x, rpi_value_id
     return rpi_linear(e->b->graph, "cls.predictions.decoder", x, words, bias);
 }
 
+static void fill_in(void *chosen) {
+    bert_options *o = chosen;
+    if (!o->intermediate) o->intermediate = 4 * o->hidden;
+}
+
 /* Do width and heads, and the data, fit? */
 static rp_status check(const bert_options *o, const rpi_data_shape *shape) {
     long long hidden = o->hidden, heads = o->heads;
@@ -210,5 +218,6 @@ const rpi_model rpi_model_bert = {
     .task = "masked-lm",
     .options = options,
     .sizes = sizes,
+    .fill_in = fill_in,
     .build = build,
 };

@@ -1,0 +1,86 @@
+/* BERT as transformers has it: BertForPreTraining, and with pre-ln=on
+ * MegatronBertForPreTraining. Names are ours, too. The head of hidden tokens is the table of
+ * tokens, and stands in no file but as its bias. */
+#include "train/huggingface/hf_family.h"
+
+extern const rpi_hf_family rpi_hf_bert, rpi_hf_megatron_bert;
+
+static const rpi_hf_option options[] = {
+    {"layers", "num_hidden_layers", NULL, NULL},
+    {"hidden", "hidden_size", NULL, NULL},
+    {"heads", "num_attention_heads", NULL, NULL},
+    {"intermediate", "intermediate_size", NULL, NULL},
+    {"vocabulary", "vocab_size", NULL, NULL},
+    {"positions", "max_position_embeddings", NULL, NULL},
+    {0},
+};
+
+static const rpi_hf_constant constants[] = {
+    {"hidden_act", "\"gelu\"", NULL, 0, NULL},
+    {"layer_norm_eps", "1e-12", NULL, 0, NULL},
+    {"type_vocab_size", "2", NULL, 0, NULL},
+    {"position_embedding_type", NULL, "\"absolute\"", 0, NULL},
+    {"is_decoder", "false", NULL, 0, NULL},
+    {"add_cross_attention", "false", NULL, 0, NULL},
+    {"tie_word_embeddings", "true", NULL, 0, NULL},
+    {0},
+};
+
+#define SAME(name)                                                                             \
+    { name, name, false }
+#define BOTH(name) SAME(name ".weight"), SAME(name ".bias")
+
+/* What both have. */
+#define COMMON                                                                                 \
+    SAME("bert.embeddings.word_embeddings.weight"),                                            \
+        SAME("bert.embeddings.position_embeddings.weight"),                                    \
+        SAME("bert.embeddings.token_type_embeddings.weight"),                                  \
+        BOTH("bert.encoder.layer.*.attention.self.query"),                                     \
+        BOTH("bert.encoder.layer.*.attention.self.key"),                                       \
+        BOTH("bert.encoder.layer.*.attention.self.value"),                                     \
+        BOTH("bert.encoder.layer.*.attention.output.dense"),                                   \
+        BOTH("bert.encoder.layer.*.intermediate.dense"),                                       \
+        BOTH("bert.encoder.layer.*.output.dense"), BOTH("bert.pooler.dense"),                  \
+        SAME("cls.predictions.bias"), BOTH("cls.predictions.transform.dense"),                 \
+        BOTH("cls.predictions.transform.LayerNorm"), BOTH("cls.seq_relationship")
+
+static const rpi_hf_tensor tensors[] = {
+    COMMON,
+    BOTH("bert.embeddings.LayerNorm"),
+    BOTH("bert.encoder.layer.*.attention.output.LayerNorm"),
+    BOTH("bert.encoder.layer.*.output.LayerNorm"),
+    {0},
+};
+
+static const rpi_hf_tensor megatron_tensors[] = {
+    COMMON,
+    BOTH("bert.encoder.layer.*.attention.ln"),
+    BOTH("bert.encoder.layer.*.ln"),
+    BOTH("bert.encoder.ln"),
+    {0},
+};
+
+/* Numbers of places, and the tied head. */
+static const char *const ignored[] = {"bert.embeddings.position_ids",
+                                      "cls.predictions.decoder.weight",
+                                      "cls.predictions.decoder.bias", NULL};
+
+#define BERT                                                                                   \
+    .model = "bert", .prefix = "bert.", .options = options, .constants = constants,            \
+    .written = "{\"hidden_dropout_prob\":0.0,\"attention_probs_dropout_prob\":0.0}",           \
+    .ignored = ignored
+
+const rpi_hf_family rpi_hf_bert = {
+    BERT,
+    .model_type = "bert",
+    .architecture = "BertForPreTraining",
+    .tensors = tensors,
+};
+
+const rpi_hf_family rpi_hf_megatron_bert = {
+    BERT,
+    .flag = "pre-ln",
+    .model_type = "megatron-bert",
+    .architecture = "MegatronBertForPreTraining",
+    .tensors = megatron_tensors,
+};

@@ -15,6 +15,7 @@
 #include "redpoll/adaptive.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/run_settings.h"
+#include "train/data/batch_ring.h"
 #include "train/huggingface/hf_config.h"
 #include "train/train.h"
 
@@ -54,9 +55,23 @@ static const rpi_option options[] = {
      "hf:FOLDER, a Hugging Face checkpoint to go on from",
      NULL},
     {"data", NULL, "data.dataset", RPI_OPTION_TEXT, FIELD(data), "fashion-mnist", 0, 0, "NAME",
-     "fashion-mnist, idx, synthetic, or tokens:PATH[,validation=PATH or 5%]; masked:PATH... "
-     "for bert",
+     "fashion-mnist, idx, synthetic, images:FOLDER, tokens:PATH or masked:PATH (for bert), "
+     "each "
+     "of the last three with [,validation=PATH or 5%]",
      NULL},
+    {"augment", NULL, "data.augment", RPI_OPTION_TEXT, FIELD(pictures.augment), NULL, 0, 0,
+     "NAME",
+     "of images: none, flip, or standard: a random box of 8 to 100 % of the area, and half of "
+     "them mirrored; none when absent",
+     NULL},
+    {"image-size", NULL, "data.image_size", RPI_OPTION_COUNT, FIELD(pictures.size), NULL, 1,
+     RPI_PICTURE_SIZE_MOST, "N", "of images: pixels a side that a model sees; 224 when absent",
+     NULL},
+    {"skip-broken", NULL, "data.skip_broken", RPI_OPTION_FLAG, FIELD(pictures.skip_broken),
+     NULL, 0, 0, NULL, "of images: go on without those that cannot be decoded", NULL},
+    {"data-threads", NULL, "data.num_loading_workers", RPI_OPTION_COUNT,
+     FIELD(pictures.threads), NULL, 1, RPI_BATCH_THREADS_MOST, "N",
+     "of images: threads of each rank that decode ahead; 2 when absent", NULL},
     {"seq-length", NULL, "tokens.sequence_length", RPI_OPTION_COUNT, FIELD(seq_length), NULL, 1,
      1 << 20, "N", "tokens that a language model sees at once; 256 when absent", NULL},
     {"data-dir", NULL, "data.folder", RPI_OPTION_TEXT, FIELD(data_dir), NULL, 0, 0, "FOLDER",

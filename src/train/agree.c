@@ -20,23 +20,11 @@ static void add(char text[CHOICES], const char *format, ...) {
 /* What a rank may have of its own, or what add_facts() says in the words of what came of it. */
 static bool may_differ(const char *name) {
     static const char *const names[] = {
-        "data-dir",
-        "out",
-        "overwrite",
-        "resume",
-        "backend",
-        "threads",
-        "model",
-        "codec",
-        "train-images",
-        "steps",
-        "epochs",
-        "test-images",
-        "config",
-        "batch-size",
-        "global-batch-size",
-        "accumulate",
-        "checkpoint-time",
+        "data-dir",    "data-threads",    "out",        "overwrite",
+        "resume",      "backend",         "threads",    "model",
+        "codec",       "train-images",    "steps",      "epochs",
+        "test-images", "config",          "batch-size", "global-batch-size",
+        "accumulate",  "checkpoint-time",
     };
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strcmp(names[i], name) == 0) return true;

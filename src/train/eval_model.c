@@ -35,6 +35,8 @@ static void take_settings(evaluator *e, const char *folder) {
     double sequence = rpi_run_settings_number(e->settings, "seq-length");
     if (!o->seq_length && sequence >= 1 && sequence <= 1 << 20)
         o->seq_length = (int64_t)sequence;
+    double size = rpi_run_settings_number(e->settings, "image-size");
+    if (size >= 1 && size <= RPI_PICTURE_SIZE_MOST) o->pictures.size = (int64_t)size;
     if (e->given->data) return;
     o->seed = (int64_t)rpi_run_settings_number(e->settings, "seed"); /* of synthetic data */
     o->train_images = (int64_t)rpi_run_settings_number(e->settings, "train-images");

@@ -5,6 +5,7 @@
 #include "base/option.h"
 #include "engine/backend.h"
 #include "redpoll/comm.h"
+#include "train/data/picture_options.h"
 #include "train/models/model.h"
 #include "train/profile.h"
 
@@ -15,6 +16,7 @@ typedef struct rpi_train_options {
                             NULL: by their rules; without meaning when the run resumes */
     int64_t train_images, test_images; /* of synthetic data; 0: its own choice */
     int64_t seq_length;                /* tokens that a model sees at once; 0: 256 */
+    rpi_picture_options pictures;      /* of folders of pictures */
     int64_t steps, epochs;             /* steps 0: as many as `epochs` (0: 1) have */
     int64_t global_batch_size;         /* 0: batch_size a rank and run; both 0: 64 in all */
     int64_t batch_size;                /* of a rank in one run of the model */

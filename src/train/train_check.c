@@ -38,6 +38,7 @@ static rp_status check_names(const rpi_train_options *o) {
     rp_adaptive_codec codec;
     RP_TRY(rpi_model_parse(o->model, &choice));
     RP_TRY(check_task(o, choice.model));
+    RP_TRY(rpi_dataset_check(o->data, &o->pictures));
     RP_TRY(rpi_strategy_find(o->strategy, &strategy));
     RP_TRY(rpi_lr_schedule_find(o->lr_schedule, &schedule));
     RP_TRY(rp_adaptive_codec_parse(o->codec, &codec));
@@ -113,9 +114,10 @@ rp_status rpi_train_check(const rpi_train_options *options, int world) {
 
 rp_status rpi_train_check_files(const rpi_train_options *options) {
     RP_TRY(rpi_run_folder_check(options));
-    RP_TRY(rpi_dataset_probe(
-        options->data,
-        &(rpi_dataset_options){.folder = options->data_dir, .sequence = options->seq_length}));
+    RP_TRY(rpi_dataset_probe(options->data,
+                             &(rpi_dataset_options){.folder = options->data_dir,
+                                                    .sequence = options->seq_length,
+                                                    .pictures = options->pictures}));
     if (options->resume) return rpi_checkpoint_check(options);
     return options->weights ? rpi_hf_check(options->weights) : RP_OK;
 }

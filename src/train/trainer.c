@@ -19,6 +19,7 @@ static rp_status load_data(rpi_trainer *t) {
                                   .train_count = o->train_images,
                                   .test_count = o->test_images,
                                   .sequence = o->seq_length,
+                                  .pictures = o->pictures,
                                   .global_batch = t->global_batch,
                                   .most = t->global_batch / t->world,
                                   .rank = t->rank,

@@ -7,6 +7,7 @@
 #define RPI_TRAIN_DATASET_H
 
 #include "base/status.h"
+#include "train/data/picture_options.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -32,11 +33,13 @@ typedef struct rpi_dataset_options {
     uint64_t seed;                   /* of made-up data */
     int64_t train_count, test_count; /* of made-up data; 0: 2048 and 512 */
     int channels, height, width;     /* of made-up data; 0: 1, 28, 28 */
+    rpi_picture_options pictures;    /* of kinds that take them */
 } rpi_dataset_options;
 
 typedef struct rpi_dataset_kind {
     const char *name, *summary;
-    bool takes_text; /* "name:text" rather than "name" */
+    bool takes_text;     /* "name:text" rather than "name" */
+    bool takes_pictures; /* options of picture files mean something */
     /* Fill in *dataset, which is all zeros; what was allocated is the caller's to free, also
      * after a failure. Messages name the file and what to do. */
     /* Kinds whose source is rpi_source_images only. */
@@ -56,6 +59,8 @@ rp_status rpi_dataset_kind_find(const char *name, const rpi_dataset_kind **out_k
 /* Load and check what every dataset promises (see the structs). On failure nothing is left. */
 rp_status rpi_dataset_open(const char *name, const rpi_dataset_options *options,
                            rpi_dataset *out_dataset);
+/* Do the words go together? RP_INVALID: an option that would do nothing. */
+rp_status rpi_dataset_check(const char *name, const rpi_picture_options *pictures);
 rp_status rpi_dataset_probe(const char *name, const rpi_dataset_options *options);
 void rpi_dataset_close(rpi_dataset *dataset); /* zeros are fine */
 

@@ -9,13 +9,14 @@
 
 extern const rpi_dataset_kind rpi_dataset_fashion_mnist;
 extern const rpi_dataset_kind rpi_dataset_idx;
+extern const rpi_dataset_kind rpi_dataset_images;
 extern const rpi_dataset_kind rpi_dataset_synthetic;
 extern const rpi_dataset_kind rpi_dataset_tokens;
 extern const rpi_dataset_kind rpi_dataset_masked;
 
 static const rpi_dataset_kind *const kinds[] = {
-    &rpi_dataset_fashion_mnist, &rpi_dataset_idx,    &rpi_dataset_synthetic,
-    &rpi_dataset_tokens,        &rpi_dataset_masked,
+    &rpi_dataset_fashion_mnist, &rpi_dataset_idx,    &rpi_dataset_images,
+    &rpi_dataset_synthetic,     &rpi_dataset_tokens, &rpi_dataset_masked,
 };
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
@@ -84,6 +85,19 @@ rp_status rpi_dataset_open(const char *name, const rpi_dataset_options *options,
     }
     *out_dataset = dataset;
     return RP_OK;
+}
+
+rp_status rpi_dataset_check(const char *name, const rpi_picture_options *o) {
+    const rpi_dataset_kind *kind = NULL;
+    RP_TRY(rpi_dataset_kind_find(name, &kind));
+    const char *word = o->augment       ? "--augment"
+                       : o->size        ? "--image-size"
+                       : o->skip_broken ? "--skip-broken"
+                       : o->threads     ? "--data-threads"
+                                        : NULL;
+    if (!word || kind->takes_pictures) return RP_OK;
+    return RP_FAIL(INVALID, "%s is for folders of pictures, --data images:FOLDER, not for %s",
+                   word, kind->name);
 }
 
 rp_status rpi_dataset_probe(const char *name, const rpi_dataset_options *options) {

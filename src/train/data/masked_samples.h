@@ -5,7 +5,8 @@
  * Documents are cut into windows of sequence - 3 tokens, and the last, shorter one is filled up
  * with [PAD]. A window is cut in two, behind the end of a sentence where one is near; in half
  * of the samples the second piece is text from the cut of another window on instead, of another
- * document where there is one, and the model has to say which it was. What is hidden of both: masked_words.h.
+ * document where there is one, and the model has to say which it was. What is hidden of both:
+ * masked_words.h.
  *
  * All of it follows from (seed, epoch, sample): each epoch pairs and hides anew, and a resumed
  * run does the same. Source: Devlin et al., "BERT", NAACL 2019. */

@@ -6,6 +6,7 @@
 #ifndef RPI_TRAIN_SOURCE_H
 #define RPI_TRAIN_SOURCE_H
 
+#include "train/data/picture_options.h"
 #include "train/tasks/task.h"
 
 typedef struct rpi_source_options {
@@ -14,6 +15,7 @@ typedef struct rpi_source_options {
     uint64_t seed;
     int64_t train_count, test_count; /* of made-up data; 0: its own choice */
     int64_t sequence;                /* of tokens; 0: 256 */
+    rpi_picture_options pictures;    /* of folders of pictures */
     int64_t global_batch;            /* samples of a step, of all ranks */
     int64_t most; /* the most samples of this rank that are asked for at once */
     int rank, world;

@@ -3,7 +3,6 @@
 #include "base/status.h"
 
 #include <dirent.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -94,8 +93,7 @@ static rp_status resolve_folder(rpi_token_data *data) {
 
 /* ---- words ---- */
 
-/* "5%" or "0.05"; else a path. */
-static bool parse_share(const char *text, double *out_share) {
+bool rpi_token_data_share(const char *text, double *out_share) {
     char *end = NULL;
     double share = strtod(text, &end);
     if (end == text) return false;
@@ -110,7 +108,7 @@ static bool parse_share(const char *text, double *out_share) {
 static rp_status parse_validation(const char *text, rpi_token_data *data) {
     char how[160];
     if (!*text) return RP_FAIL(INVALID, "validation= is empty; %s", usage(data, how));
-    if (!parse_share(text, &data->share)) {
+    if (!rpi_token_data_share(text, &data->share)) {
         snprintf(data->validation, sizeof data->validation, "%s", text);
         return RP_OK;
     }

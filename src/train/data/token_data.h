@@ -31,4 +31,7 @@ rp_status rpi_token_data_split(const rpi_token_data *data, int64_t all, int64_t 
 /* Does this text name tokens? */
 bool rpi_token_data_is(const char *text);
 
+/* "5%" or "0.05"; false: it is no number, but a path. */
+bool rpi_token_data_share(const char *text, double *out_share);
+
 #endif

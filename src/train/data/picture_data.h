@@ -1,0 +1,21 @@
+/* What a user names as pictures to learn from: "images:PATH[,validation=PATH or SHARE]". */
+#ifndef RPI_TRAIN_PICTURE_DATA_H
+#define RPI_TRAIN_PICTURE_DATA_H
+
+#include "train/data/picture_folder.h"
+
+typedef struct rpi_picture_data {
+    rpi_picture_folder train, validation; /* validation empty: a part of `train` */
+    /* Pictures of `train`: those to learn from, then those held out of it. NULL: all are to
+     * learn from. */
+    uint32_t *split;
+    int64_t train_count, test_count;
+} rpi_picture_data;
+
+/* PATH holds a sub-folder for each class, or `train` and beside it `val` (or `validation`,
+ * `valid`, `test`), or is itself such a `train`; what is held out where there is no second
+ * folder, and none is named: every 20th picture. Failures as of rpi_picture_folder_open(). */
+rp_status rpi_picture_data_open(const char *text, rpi_picture_data *out_data);
+void rpi_picture_data_close(rpi_picture_data *data); /* zeros are fine */
+
+#endif

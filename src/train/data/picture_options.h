@@ -1,0 +1,17 @@
+/* How pictures are shown to a model: options of those kinds of data that read picture files. */
+#ifndef RPI_TRAIN_PICTURE_OPTIONS_H
+#define RPI_TRAIN_PICTURE_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct rpi_picture_options {
+    const char *augment; /* "none", "flip", "standard"; NULL: none */
+    int64_t size;        /* pixels a side that a model sees; 0: 224 */
+    bool skip_broken;    /* another picture takes the place of one that cannot be decoded */
+    int64_t threads;     /* that decode; 0: 2 */
+} rpi_picture_options;
+
+enum { RPI_PICTURE_SIZE = 224, RPI_PICTURE_SIZE_MOST = 1024, RPI_PICTURE_THREADS = 2 };
+
+#endif

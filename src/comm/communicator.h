@@ -138,13 +138,13 @@ typedef struct rpi_chunk {
 } rpi_chunk;
 
 /* A request's dealings with one rank: flow.c. */
-typedef struct rpi_edge {
+typedef struct rpi_flow_edge {
     uint32_t granted; /* chunks that have started there, as far as is known here */
     uint32_t told;    /* chunks started here that it knows of */
     bool asked;       /* it has been asked to tell */
     bool expected;    /* it knows that its vector is waited for (neighbors.c) */
     bool asks;        /* it wants to be told */
-} rpi_edge;
+} rpi_flow_edge;
 
 struct rp_request {
     struct rp_request *next;    /* in the inbox, the queue or the pool */
@@ -164,7 +164,8 @@ struct rp_request {
     rpi_frame_header header; /* of its frames, but for chunk, part and round */
     uint32_t next_chunk, chunks_done;
     rpi_chunk *chunks; /* in flight, in order [driver] */
-    rpi_edge *edges;   /* [comm's world] of collectives [driver]; kept for the next request */
+    rpi_flow_edge
+        *edges;        /* [comm's world] of collectives [driver]; kept for the next request */
     int asking;        /* [driver] ranks that want to be told of started chunks */
     bool announced;    /* [driver] point to point: the receiver knows, or need not be told */
     bool awaits_frame; /* [driver] nothing but a frame can move it: passes leave it out */

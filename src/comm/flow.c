@@ -87,7 +87,7 @@ static bool has_credit(const rpi_peer *peer, size_t bytes) {
 }
 
 static void ask(rp_request *request, int rank, uint32_t chunk) {
-    rpi_edge *edge = &request->edges[rank];
+    rpi_flow_edge *edge = &request->edges[rank];
     if (edge->asked) return;
     rpi_frame_header header = request->header;
     header.kind = RPI_FRAME_ASK;
@@ -124,7 +124,7 @@ void rpi_flow_sent(const rpi_chunk *chunk, const rpi_action *action, size_t byte
     int rank = rpi_request_rank(request, action->peer);
     if (kind == RPI_FRAME_EAGER) request->comm->peers[rank].eager_sent += cost_of(bytes);
     if (request->collective == RPI_SENDRECV) return;
-    rpi_edge *edge = &request->edges[rank];
+    rpi_flow_edge *edge = &request->edges[rank];
     if (edge->told <= chunk->index) edge->told = chunk->index + 1;
 }
 
@@ -187,7 +187,7 @@ void rpi_flow_placed(rp_request *request, int rank, const rpi_frame_header *head
 
 void rpi_flow_heard_from(rp_request *request, int rank, const rpi_frame_header *header) {
     if (request->collective == RPI_SENDRECV) return;
-    rpi_edge *edge = &request->edges[rank];
+    rpi_flow_edge *edge = &request->edges[rank];
     if (edge->granted <= header->chunk) edge->granted = header->chunk + 1;
 }
 
@@ -208,13 +208,13 @@ void rpi_flow_credit(rp_comm *comm) {
 }
 
 void rpi_flow_note_ask(rp_request *request, int rank) {
-    rpi_edge *edge = &request->edges[rank];
+    rpi_flow_edge *edge = &request->edges[rank];
     if (!edge->asks) request->asking++;
     edge->asks = true;
 }
 
 /* The first word at once, later ones some chunks at a time while more is to come. */
-static bool may_wait(const rp_request *request, const rpi_edge *edge, bool moved) {
+static bool may_wait(const rp_request *request, const rpi_flow_edge *edge, bool moved) {
     uint32_t news = request->next_chunk - edge->told;
     bool last = request->next_chunk == (uint32_t)request->cut.split.chunks;
     return moved && edge->told && !last && 2 * news < request->comm->window;
@@ -225,7 +225,7 @@ void rpi_flow_grant(rp_request *request, bool moved) {
     header.kind = RPI_FRAME_GRANT;
     header.chunk = request->next_chunk;
     for (int rank = 0; rank < request->comm->world; rank++) {
-        rpi_edge *edge = &request->edges[rank];
+        rpi_flow_edge *edge = &request->edges[rank];
         if (!edge->asks || edge->told >= request->next_chunk) continue;
         if (may_wait(request, edge, moved)) continue;
         if (rpi_flow_tell(request->comm, rank, &header) == RP_OK)

@@ -45,6 +45,7 @@ rp_codec step_codec(const program_step *step) {
 /* ---- reductions ---- */
 
 static bool on_grid(const program_step *step) {
+    if (step->kind == STEP_NEIGHBORS) return true;
     return step->dtype == RP_F32 && (step->reduce == RP_SUM || step->reduce == RP_AVG) &&
            (strcmp(step->codec, "fp32") != 0 || step->count >= GRID_FROM || step->data % 2);
 }
@@ -114,6 +115,37 @@ const char *step_check(const program *p, const program_step *step, int b, const 
     if (at == count) return NULL;
     snprintf(words, 200, "element %zu of block %d is not that of the serial answer", at, b);
     return words;
+}
+
+/* ---- neighbours ---- */
+
+/* A third of all pairs; powers of two, which change no digit of the grid. */
+double step_neighbor(const program *p, const program_step *step, int from, int to,
+                     double *out_share) {
+    static const double weights[] = {0.5, 1, 2};
+    int pair = from * p->world + to;
+    *out_share = weights[program_choice(step, pair, 21, 3)];
+    if (from != to && program_choice(step, pair, 22, 3) != 0) return 0;
+    return weights[program_choice(step, pair, 23, 3)];
+}
+
+const char *step_check_neighbors(const program *p, const program_step *step, int rank,
+                                 const void *data, char *words) {
+    rp_codec codec = step_codec(step);
+    const float *got = data;
+    double scale = 0, share = 1;
+    for (int from = 0; from < p->world; from++) {
+        double weight = step_neighbor(p, step, from, rank, &share);
+        scale += weight * (from == rank ? 1 : share) * scale_of(step, from);
+    }
+    for (int64_t i = 0; i < step->count; i++) {
+        float want = (float)(scale * level_at(step, &codec, 0, i));
+        if (got[i] == want) continue;
+        snprintf(words, 200, "element %lld is %g, not %g", (long long)i, (double)got[i],
+                 (double)want);
+        return words;
+    }
+    return NULL;
 }
 
 /* ---- what is moved ---- */

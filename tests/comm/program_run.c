@@ -239,6 +239,39 @@ static rp_status post_barrier(run *r, const program_step *step, rp_comm *comm, p
                : rp_barrier_start(comm, &own->requests[own->request_count++]);
 }
 
+/* Rounds are numbered, so that who has nobody may stay away. */
+static rp_status post_neighbors(run *r, const program_step *step, rp_comm *comm, posted *own) {
+    rp_neighbor sources[PROGRAM_RANKS], destinations[PROGRAM_RANKS];
+    double share = 1;
+    rp_neighbors lists = {.sources = sources,
+                          .destinations = destinations,
+                          .round = (uint64_t)(step - r->p->steps) + 1};
+    for (int rank = 0; rank < r->p->world; rank++) {
+        double weight = step_neighbor(r->p, step, rank, r->rank, &share);
+        if (rank == r->rank) lists.self_weight = weight;
+        if (rank == r->rank) continue;
+        if (weight != 0) sources[lists.source_count++] = (rp_neighbor){rank, weight};
+        if (step_neighbor(r->p, step, r->rank, rank, &share) != 0)
+            destinations[lists.destination_count++] = (rp_neighbor){rank, share};
+    }
+    if (!lists.source_count && !lists.destination_count && step->data % 2) return RP_OK;
+    rp_collective_options options = {.seed = step->data, .step = 3};
+    size_t count = (size_t)step->count;
+    void *data = reduced_input(r, step, 0);
+    bool in_place = step->data % 5 < 2;
+    own->in[0] = in_place ? NULL : data;
+    own->out[0] = in_place ? data : room(step, step->count);
+    bool feedback = strcmp(step->codec, "fp32") != 0 && step->data % 3 == 0;
+    if (feedback) own->residuals[0] = calloc(count + 1, sizeof(float));
+    rp_segment segment = {.data = count ? data : NULL,
+                          .count = count,
+                          .dtype = RP_F32,
+                          .codec = step_codec(step),
+                          .residual = own->residuals[0]};
+    void *outputs[] = {own->out[0]};
+    return CALL(neighbor_all_reduce, &segment, in_place ? NULL : outputs, 1, &lists, &options);
+}
+
 static rp_status post_message(run *r, const program_step *step, rp_comm *comm, posted *own,
                               int to) {
     own->in[0] = moved_input(step, r->rank, to, step->count);
@@ -280,6 +313,7 @@ static const poster posters[STEP_KINDS] = {
     [STEP_SCATTER] = post_scatter,
     [STEP_ALL_TO_ALL] = post_all_to_all,
     [STEP_BARRIER] = post_barrier,
+    [STEP_NEIGHBORS] = post_neighbors,
     [STEP_SEND] = post_send,
     [STEP_FAN_IN] = post_fan_in,
 };
@@ -305,6 +339,14 @@ static const char *check_all_reduced(const run *r, const program_step *step, con
             if (own->residuals[b][i] != 0) return "a residual, although nothing was lost";
     }
     return NULL;
+}
+
+static const char *check_neighbors(const run *r, const program_step *step, const posted *own,
+                                   char *words) {
+    if (!own->out[0]) return NULL; /* stayed away */
+    for (int64_t i = 0; own->residuals[0] && i < step->count; i++)
+        if (own->residuals[0][i] != 0) return "a residual, although nothing was lost";
+    return step_check_neighbors(r->p, step, r->rank, own->out[0], words);
 }
 
 /* Of every rank's block, what `from` had for `to`. */
@@ -347,6 +389,7 @@ static const char *check(const run *r, const program_step *step, const posted *o
     case STEP_ALL_GATHER: return check_all_gathered(r, step, own, words);
     case STEP_ALL_GATHER_V:
     case STEP_ALL_TO_ALL: return check_blocks(r, step, own, words);
+    case STEP_NEIGHBORS: return check_neighbors(r, step, own, words);
     case STEP_BROADCAST:
         return step_check_moved(step, step->root, 0, step->count, own->out[0], words);
     case STEP_REDUCE: return is_root ? step_check(r->p, step, 0, own->out[0], words) : NULL;

@@ -11,8 +11,8 @@
 static const char *const kind_names[STEP_KINDS] = {
     "all-reduce",   "reduce-scatter", "reduce-scatter-v", "all-gather",
     "all-gather-v", "broadcast",      "reduce",           "gather",
-    "scatter",      "all-to-all",     "barrier",          "send",
-    "fan-in"};
+    "scatter",      "all-to-all",     "barrier",          "neighbors",
+    "send",         "fan-in"};
 static const char *const how_names[WAIT_HOWS] = {"blocking", "wait", "test", "slices", "queue"};
 static const char *const reduce_names[] = {"sum",  "avg", "product", "min",       "max",
                                            "band", "bor", "bxor",    "premul-sum"};
@@ -53,11 +53,12 @@ static bool reduces(int kind) {
            kind == STEP_REDUCE_SCATTER_V || kind == STEP_REDUCE;
 }
 
+static const char *const codecs[] = {
+    "fp32",         "bf16",          "fp16",          "q4",
+    "q8:bucket=64", "q3:bucket=100", "q1:bucket=512", "q4:bucket=33,rounding=stochastic"};
+
 /* Any dtype and reduction with few elements, or f32 sums of any length with any codec. */
 static void choose_reduction(rpi_rng *rng, program_step *step, int64_t bytes_max) {
-    static const char *const codecs[] = {
-        "fp32",         "bf16",          "fp16",          "q4",
-        "q8:bucket=64", "q3:bucket=100", "q1:bucket=512", "q4:bucket=33,rounding=stochastic"};
     bool takes_codec = step->kind != STEP_REDUCE;
     if (one_in(rng, 2)) {
         step->dtype = RP_F32;
@@ -91,6 +92,12 @@ static void choose_algorithm(rpi_rng *rng, program_step *step) {
 static void choose_data(rpi_rng *rng, program_step *step, int64_t bytes_max) {
     if (reduces(step->kind)) {
         choose_reduction(rng, step, bytes_max);
+        return;
+    }
+    if (step->kind == STEP_NEIGHBORS) {
+        step->dtype = RP_F32;
+        snprintf(step->codec, sizeof step->codec, "%s", PICK(rng, codecs));
+        step->count = some_count(rng, bytes_max / 4);
         return;
     }
     step->dtype = 1 + (int)rpi_rng_below(rng, RP_C128);
@@ -131,7 +138,8 @@ static int64_t copies_of(const program *p, int kind) {
 static void make_long(rpi_rng *rng, const program *p, int64_t long_max, program_step *step) {
     int64_t bytes = PROGRAM_LONG_TOTAL / copies_of(p, step->kind);
     if (bytes > long_max) bytes = long_max;
-    bool grid = reduces(step->kind) && step->kind != STEP_REDUCE; /* others: short tables */
+    bool grid = (reduces(step->kind) && step->kind != STEP_REDUCE) || /* others: short tables */
+                step->kind == STEP_NEIGHBORS;
     if (step->kind == STEP_BARRIER || (reduces(step->kind) && !grid)) return;
     if (step->kind == STEP_FAN_IN && step->tag == ANY_TAG) return;
     if (grid) {
@@ -233,6 +241,7 @@ static void put_step(writer *w, const program *p, int index) {
         put(w, " count=%lld dtype=%s data=%u", (long long)s->count,
             rp_dtype_name((rp_dtype)s->dtype), s->data);
     if (reduces(s->kind)) put(w, " reduce=%s codec=%s", reduce_names[s->reduce], s->codec);
+    if (s->kind == STEP_NEIGHBORS) put(w, " codec=%s", s->codec);
     if (s->parts > 1) put(w, " parts=%d", s->parts);
     if (strcmp(s->algorithm, "auto") != 0) put(w, " algorithm=%s", s->algorithm);
     if (s->how) put(w, " how=%s lag=%d", how_names[s->how], s->lag);

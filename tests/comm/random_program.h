@@ -29,8 +29,10 @@ typedef enum step_kind {
     STEP_SCATTER,
     STEP_ALL_TO_ALL,
     STEP_BARRIER,
-    STEP_SEND,   /* rank `root` to rank `peer` */
-    STEP_FAN_IN, /* one message of every other rank to `root`, which receives from any */
+    STEP_NEIGHBORS, /* a round of a random graph, which ranks without neighbours may leave out
+                     */
+    STEP_SEND,      /* rank `root` to rank `peer` */
+    STEP_FAN_IN,    /* one message of every other rank to `root`, which receives from any */
     STEP_KINDS
 } step_kind;
 
@@ -99,6 +101,12 @@ rp_codec step_codec(const program_step *step);
 void step_fill(const program *p, const program_step *step, int rank, int b, void *data);
 /* Fill what `from` has for `to`. */
 void step_fill_moved(const program_step *step, int from, int to, int64_t count, void *data);
+/* Of a round of neighbours: what `to` puts on the vector of `from`, its own included; 0:
+ * nothing is sent. *out_share: what the sender gives it. */
+double step_neighbor(const program *p, const program_step *step, int from, int to,
+                     double *out_share);
+const char *step_check_neighbors(const program *p, const program_step *step, int rank,
+                                 const void *data, char *words);
 /* NULL when `data` is what it must be, else what is wrong with it (in `words`, 200 bytes). */
 const char *step_check(const program *p, const program_step *step, int b, const void *data,
                        char *words);

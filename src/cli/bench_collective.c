@@ -166,6 +166,11 @@ static rp_status check_world(const rpi_bench *b, const rpi_algorithm *algorithm,
                        (long long)world);
     if (b->kind->collective == RPI_SENDRECV && world < 2)
         return RP_FAIL(INVALID, "send-recv is between two ranks or more; -n says how many");
+    if (b->kind->mixes) {
+        rpi_topology_rounds *rounds = NULL;
+        RP_TRY(rpi_topology_rounds_open(b->topology, (int)world, 0, &rounds));
+        rpi_topology_rounds_close(rounds);
+    }
     if (algorithm && !rpi_algorithm_fits(algorithm, (int)world))
         return RP_FAIL(INVALID,
                        "%s '%s' does not work in a world of %lld; 'redpoll info' lists "
@@ -179,6 +184,10 @@ rp_status rpi_bench_check(const rpi_bench *b, int64_t world) {
     const rpi_algorithm *algorithm = NULL;
     char text[64];
     if (b->kind->reduces) RP_TRY(rpi_reduction_check(b->reduce, b->dtype, &b->codec));
+    bool complex = b->dtype == RP_C64 || b->dtype == RP_C128;
+    if (b->kind->mixes && !rp_dtype_is_float(b->dtype) && !complex)
+        return RP_FAIL(INVALID, "--dtype %s: weights go with floats and complex numbers",
+                       rp_dtype_name(b->dtype));
     if (!rp_codec_supports(&b->codec, b->dtype))
         return RP_FAIL(UNSUPPORTED, "codec %s does not take %s",
                        rp_codec_text(&b->codec, text, sizeof text), rp_dtype_name(b->dtype));
@@ -198,6 +207,7 @@ static rp_status resolve(job *j) {
     j->bench = (rpi_bench){.kind = j->kind,
                            .dtype = RP_U8,
                            .algorithm = s->algorithm,
+                           .topology = s->topology,
                            .root = (int)s->root,
                            .iters = (int)s->iters,
                            .warmup = (int)s->warmup,

@@ -10,11 +10,12 @@
 #include "cli/command.h"
 #include "cli/option_rows.h"
 #include "cli/world.h"
+#include "comm/topology_rounds.h"
 #include "plan/plan.h"
 
 typedef struct rpi_bench_settings {
     rpi_world_settings world;
-    const char *codec_text, *dtype_text, *reduce_text, *sizes_text, *algorithm;
+    const char *codec_text, *dtype_text, *reduce_text, *sizes_text, *algorithm, *topology;
     int64_t count, root, iters, warmup, seed;
     int64_t min_bytes, max_bytes;    /* -1: not said */
     int64_t step_factor, step_bytes; /* 0: not said */
@@ -42,11 +43,13 @@ typedef struct rpi_bench_call {
     rp_dtype dtype;
     rp_codec codec;
     rp_collective_options options;
+    rpi_topology_rounds *rounds; /* of a kind that mixes; the step says which */
 } rpi_bench_call;
 
-/* Where a block comes from: block `block` of the input of `rank`, or of everybody's, reduced.
+/* Where a block comes from: block `block` of the input of `rank`, or of everybody's, reduced,
+ * or of neighbours', by their weights.
  */
-enum { RPI_BENCH_EVERYBODY = -1 };
+enum { RPI_BENCH_EVERYBODY = -1, RPI_BENCH_NEIGHBORS = -2 };
 typedef struct rpi_bench_source {
     int rank, block;
 } rpi_bench_source;
@@ -59,6 +62,7 @@ typedef struct rpi_bench_kind {
     bool either_place; /* the shorter of input and output may be part of the other, at its place
                           by rank: what nccl-tests call in place */
     bool reduces;      /* takes options.reduce */
+    bool mixes;        /* takes a topology, in which neighbours have weights */
     bool has_codec;    /* takes a codec */
     bool has_root;
     bool replicates; /* every rank gets the same */
@@ -95,6 +99,7 @@ typedef struct rpi_bench {
     rp_codec codec;
     rp_reduction reduce;
     const char *algorithm; /* NULL: chosen for each size */
+    const char *topology;  /* of a kind that mixes */
     int root, iters, warmup;
     uint64_t seed;
     bool progress_thread;

@@ -20,12 +20,13 @@ typedef struct measurement {
     rpi_bench_call call;
     int given, got; /* blocks of input and output */
     unsigned char *input, *output;
-    unsigned char *both;      /* in place: input and output in one; else NULL */
-    rp_block *blocks;         /* world of input, world of output */
-    void *raw;                /* PIECE elements */
-    rpi_wide *widened, *sums; /* PIECE each */
-    double *times;            /* iters: of the slowest rank */
-    double agreement_s;       /* how long the ranks took to agree on when to start */
+    unsigned char *both;         /* in place: input and output in one; else NULL */
+    rp_block *blocks;            /* world of input, world of output */
+    void *raw;                   /* PIECE elements */
+    rpi_wide *widened, *sums;    /* PIECE each */
+    double *times;               /* iters: of the slowest rank */
+    const rp_neighbors *checked; /* of the call whose result is checked, where there are such */
+    double agreement_s;          /* how long the ranks took to agree on when to start */
 } measurement;
 
 static int blocks_of(rpi_bench_blocks blocks, const rpi_bench_call *call) {
@@ -204,8 +205,12 @@ static uint64_t bytes_sent(rp_comm *comm) {
 static rp_status measure_bytes(measurement *m, rpi_bench_row *row) {
     if (m->got) memset(m->call.output, 0xa5, (size_t)m->got * block_bytes(m));
     reset_buffers(m);
+    if (m->call
+            .rounds) /* all that is checked is of a cycle's first round, and has neighbours */
+        m->call.options.step = 0;
     uint64_t before = bytes_sent(m->call.comm);
     RP_TRY(call_once(m));
+    if (m->call.rounds) RP_TRY(rpi_topology_rounds_at(m->call.rounds, 0, &m->checked));
     return max_over_ranks(m->call.comm, (double)(bytes_sent(m->call.comm) - before),
                           &row->wire_bytes);
 }
@@ -233,10 +238,38 @@ static void add_squares(const measurement *m, size_t n, rpi_distance *distance) 
             scale * (m->widened[i].re * m->widened[i].re + m->widened[i].im * m->widened[i].im);
 }
 
+static void add_weighed(const measurement *m, rpi_bench_source source, double weight,
+                        size_t first, size_t n, rpi_distance *distance) {
+    widen_input(m, source.rank, source.block, first, n, m->widened);
+    for (size_t i = 0; i < n; i++) {
+        rpi_wide x = {.re = weight * m->widened[i].re, .im = weight * m->widened[i].im};
+        m->sums[i].re += x.re;
+        m->sums[i].im += x.im;
+        distance->inputs += x.re * x.re + x.im * x.im;
+    }
+}
+
+/* The last call's round, into m->sums. */
+static void mix(const measurement *m, int block, size_t first, size_t n,
+                rpi_distance *distance) {
+    const rp_neighbors *lists = m->checked;
+    rpi_bench_source own = {m->call.rank, block};
+    memset(m->sums, 0, n * sizeof *m->sums);
+    add_weighed(m, own, lists->self_weight, first, n, distance);
+    for (size_t i = 0; i < lists->source_count; i++) {
+        rpi_bench_source source = {lists->sources[i].rank, block};
+        add_weighed(m, source, lists->sources[i].weight, first, n, distance);
+    }
+}
+
 /* Into m->sums. */
 static void answer(const measurement *m, rpi_bench_source source, size_t first, size_t n,
                    rpi_distance *distance) {
     rp_reduction reduce = m->bench->reduce;
+    if (source.rank == RPI_BENCH_NEIGHBORS) {
+        mix(m, source.block, first, n, distance);
+        return;
+    }
     if (source.rank != RPI_BENCH_EVERYBODY) {
         widen_input(m, source.rank, source.block, first, n, m->sums);
         return;
@@ -288,8 +321,9 @@ static rp_status codec_loss(const measurement *m, double *out_loss) {
 /* Nothing may be lost where elements only move, or are picked. */
 static rp_status allowed_loss(const measurement *m, double *out_loss) {
     rp_reduction reduce = m->bench->reduce;
-    bool rounds = m->bench->kind->reduces && (reduce == RP_SUM || reduce == RP_AVG ||
-                                              reduce == RP_PRODUCT || reduce == RP_PREMUL_SUM);
+    bool rounds = m->bench->kind->mixes;
+    rounds |= m->bench->kind->reduces && (reduce == RP_SUM || reduce == RP_AVG ||
+                                          reduce == RP_PRODUCT || reduce == RP_PREMUL_SUM);
     RP_TRY(codec_loss(m, out_loss));
     if (rounds || *out_loss > 0) *out_loss += rpi_dtype_rounding(m->call.dtype);
     return RP_OK;
@@ -321,9 +355,9 @@ static rp_status measure_error(measurement *m, rpi_bench_row *row) {
         .data = &distance, .count = sizeof distance / sizeof(double), .dtype = RP_F64};
     RP_TRY(rp_all_reduce(m->call.comm, &segment, 1, NULL));
     RP_TRY(allowed_loss(m, &loss));
+    bool sums = m->bench->kind->reduces || m->bench->kind->mixes;
     row->error = rpi_distance_error(&distance);
-    row->correct =
-        rpi_distance_is_within(&distance, loss, m->bench->kind->reduces ? m->call.world : 1);
+    row->correct = rpi_distance_is_within(&distance, loss, sums ? m->call.world : 1);
     return RP_OK;
 }
 
@@ -364,6 +398,10 @@ static rp_status choose_algorithm(measurement *m, rpi_bench_row *row) {
     const rpi_algorithm *algorithm = NULL;
     row->algorithm = bench->algorithm;
     if (bench->algorithm || bench->kind->collective == RPI_SENDRECV) return RP_OK;
+    if (bench->kind->mixes) {
+        row->algorithm = "direct";
+        return RP_OK;
+    }
     RP_TRY(rpi_choices_find(&m->call.comm->choices, bench->kind->collective, m->call.world,
                             rpi_bench_is_lossy(bench), (size_t)row->bytes, &algorithm));
     row->algorithm = algorithm->name;
@@ -401,6 +439,9 @@ static rp_status measure_in_place(measurement *m, rpi_bench_row *row) {
 
 static rp_status measure(measurement *m, rpi_bench_row *row) {
     RP_TRY(allocate(m));
+    if (m->bench->kind->mixes)
+        RP_TRY(rpi_topology_rounds_open(m->bench->topology, m->call.world, m->call.rank,
+                                        &m->call.rounds));
     RP_TRY(choose_algorithm(m, row));
     m->call.options.algorithm = row->algorithm;
     fill_input(m);
@@ -428,6 +469,7 @@ rp_status rpi_bench_measure(const rpi_bench *bench, size_t count, rpi_bench_row 
                          .bytes = (double)rpi_bench_most_blocks(bench->kind, world) *
                                   (double)count * (double)rp_dtype_bytes(bench->dtype)};
     rp_status status = measure(&m, &row);
+    rpi_topology_rounds_close(m.call.rounds);
     free_buffers(&m);
     if (status == RP_OK) *out_row = row;
     return status;

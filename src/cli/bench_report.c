@@ -42,6 +42,7 @@ void rpi_bench_print_title(const rpi_bench *bench) {
     printf(" on %d rank%s", ranks, ranks == 1 ? "" : "s");
     if (ranks > 1) printf(" over %s", rp_comm_transport(bench->comm));
     if (kind->has_root) printf(", root %d", bench->root);
+    if (kind->mixes) printf(", topology %s", bench->topology);
     if (kind->has_codec)
         printf(", codec %s", rp_codec_text(&bench->codec, codec, sizeof codec));
     printf("%s, median of %d\n", bench->progress_thread ? ", progress threads" : "",
@@ -141,6 +142,7 @@ void rpi_bench_print_json(const rpi_bench *bench, const rpi_bench_row *row) {
                bandwidth(row, row->in_place_time_s));
     add_number(object, "in_place_busbw_bytes_s", in_place && bus,
                bus ? bus_bandwidth(bench, row, row->in_place_time_s) : 0);
+    if (kind->mixes) cJSON_AddStringToObject(object, "topology", bench->topology);
     rpi_command_print_json(object);
     fflush(stdout);
 }

@@ -22,6 +22,7 @@ static const rpi_command *const catalogue[] = {
     &rpi_command_bench_gather,
     &rpi_command_bench_scatter,
     &rpi_command_bench_all_to_all,
+    &rpi_command_bench_neighbor_all_reduce,
     &rpi_command_bench_send_recv,
     &rpi_command_bench_barrier,
     &rpi_command_bench_codec,

@@ -102,7 +102,8 @@ static rp_status check_reduction(const rpi_run *run, rp_reduction reduce) {
 static rp_status check_exactness(const rpi_posting *posting, bool lossy) {
     const rpi_algorithm *algorithm = NULL;
     const char *name = posting->options->algorithm;
-    if (!name || !lossy) return RP_OK;
+    /* Of neighbours there is one, which takes all codecs. */
+    if (!name || !lossy || posting->collective == RPI_NEIGHBOUR_ALL_REDUCE) return RP_OK;
     RP_TRY(rpi_algorithm_find(posting->collective, name, &algorithm));
     if (!algorithm->exact) return RP_OK;
     return RP_FAIL(UNSUPPORTED,

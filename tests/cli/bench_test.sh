@@ -44,10 +44,12 @@ for op in $collectives; do
     grep -q "^usage: redpoll bench $op " out || complain "bench $op --help: $(head -n 3 out)"
     grep -q "^  redpoll bench $op -n" out || complain "bench $op --help has no example"
     dtype='"f32"' bytes='[0-9]+' codec=null algorithm=$text algbw=$number busbw=$number error=$number
-    replicas=null reduce=null root=null correct=true
+    replicas=null reduce=null root=null correct=true more=''
+    [ $op != neighbor-all-reduce ] || more='topology="exponential"'
     case $op in
     barrier) dtype=null bytes=0 algbw=null busbw=null error=null correct=null ;;
     send-recv) algorithm=null ;;
+    neighbor-all-reduce) codec=$text busbw=null ;;
     all-reduce | reduce-scatter) codec=$text reduce='"sum"' ;;
     all-gather) codec=$text ;;
     reduce) reduce='"sum"' root=0 ;;
@@ -59,7 +61,7 @@ for op in $collectives; do
     case $op in
     barrier) in_place=null ;;
     all-reduce | broadcast) in_place=true place_time=$number place_busbw=$number ;;
-    all-to-all | send-recv) ;;
+    all-to-all | send-recv | neighbor-all-reduce) ;;
     *) place_time=$number place_busbw=$number ;;
     esac
     count=1000 words='--count 1000'
@@ -69,7 +71,7 @@ for op in $collectives; do
         time_max_s="$number" algbw_bytes_s="$algbw" busbw_bytes_s="$busbw" wire_bytes='[0-9]+' \
         rel_l2_error="$error" replicas_equal=$replicas reduce="$reduce" root=$root correct=$correct \
         progress_thread=false in_place=$in_place in_place_time_s="$place_time" \
-        in_place_algbw_bytes_s="$place_time" in_place_busbw_bytes_s="$place_busbw"
+        in_place_algbw_bytes_s="$place_time" in_place_busbw_bytes_s="$place_busbw" $more
 done
 keys plan all-reduce --ranks 8 --size 4000 -- op='"all-reduce"' ranks=8 hosts=8 bytes=4000 codec='"fp32"' \
     encoded_bytes=4000 algorithm="$text" link_bytes_s="$number" link_latency_s="$number" local_bytes_s="$number" \
@@ -258,6 +260,7 @@ for world in 1 2 3 5; do
         case $op in broadcast | reduce | gather | scatter) roots="0 $((world - 1))" ;; esac
         for dtype in f32 f16 bf16 f64 i8 u8 i16 i32 i64 u16 u32 u64 bool c64 c128; do
             for reduction in $reductions; do
+                case $op:$dtype in neighbor-all-reduce:[iub][1-9o]*) continue ;; esac
                 case $reduction:$dtype in
                 b[aox]*:[fbc][f136]*) continue ;;
                 min:c* | max:c* | avg:[iub][1-9o]* | premul-sum:[iub][1-9o]*) continue ;;

@@ -328,7 +328,8 @@ static void lossy_world(rp_comm *comm, int rank, int world, void *context) {
                           .destinations = &destination,
                           .destination_count = 1};
     void *outputs[] = {out};
-    CHECK_OK(rp_neighbor_all_reduce(comm, &segment, outputs, 1, &lists, NULL));
+    rp_collective_options direct = {.algorithm = "direct"};
+    CHECK_OK(rp_neighbor_all_reduce(comm, &segment, outputs, 1, &lists, &direct));
     size_t bytes = rp_codec_encoded_bytes(&segment.codec, RP_F32, LOSSY), written = 0;
     void *encoded = malloc(bytes);
     for (int k = 1; k >= 0; k--) { /* last the own: what its destination has of it */

@@ -14,6 +14,12 @@ static const rpi_variable variables[] = {
      "processor when absent (redpoll info shows it)"},
     {"REDPOLL_PORT", "a port",
      "where rank 0 serves the store when mpirun or srun started the ranks"},
+    {"REDPOLL_SECRET", "16 letters or more, the same on all ranks",
+     "the job's secret, without which nobody joins it (docs/security.md); redpoll run makes "
+     "one "
+     "for each job"},
+    {"REDPOLL_SECRET_FILE", "a file that only its owner may read",
+     "holds the job's secret, in place of REDPOLL_SECRET"},
     {"REDPOLL_TOKENIZERS", "folders, separated by ':'",
      "where the files of --tokenizer gpt2, llama and bert are looked for, as FOLDER/gpt2"},
 };

@@ -8,6 +8,7 @@
 #include "cli/catalogues.h"
 #include "cli/help.h"
 #include "cli/option_rows.h"
+#include "net/secret.h"
 #include "redpoll/version.h"
 #include "train/models/network.h"
 
@@ -34,6 +35,7 @@ static void print_json(void) {
     cJSON_AddStringToObject(object, "build", RPI_BUILD_TYPE);
     cJSON_AddStringToObject(object, "compiler", RPI_BUILD_COMPILER);
     cJSON_AddStringToObject(object, "onednn", RPI_BUILD_ONEDNN);
+    cJSON_AddStringToObject(object, "openssl", RPI_BUILD_OPENSSL);
     cJSON_AddStringToObject(object, "sanitizers", RPI_BUILD_SANITIZE);
     cJSON_AddStringToObject(object, "isa", rpi_isa_name(rpi_cpu_isa()));
     cJSON_AddStringToObject(object, "cpu_features", rpi_cpu_features());
@@ -60,6 +62,12 @@ static void print_table(void) {
              RPI_BUILD_ONEDNN, RPI_BUILD_SANITIZE[0] ? ", sanitizers " : "",
              RPI_BUILD_SANITIZE);
     rpi_print_wrapped(stdout, text, 13, 13);
+    printf("  secrets    ");
+    rpi_print_wrapped(stdout,
+                      rpi_secret_is_supported()
+                          ? "ranks prove that they have the job's (OpenSSL)"
+                          : "not in this build, which has no OpenSSL: jobs are open",
+                      13, 13);
     printf("  processor  ");
     snprintf(text, sizeof text, "%d cores, kernels for %s (it has: %s)", rpi_cpu_count(),
              rpi_isa_name(rpi_cpu_isa()), rpi_cpu_features());

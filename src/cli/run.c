@@ -7,8 +7,8 @@
 #include "cli/guard.h"
 #include "cli/progress.h"
 #include "cli/rank_output.h"
+#include "net/store_tcp.h"
 #include "net/stream.h"
-#include "redpoll/store.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -32,7 +32,7 @@
 #define HOLD_S          0.2
 
 enum { SIGNALS, READER, FIRST_STREAM }; /* what is polled */
-enum { OWN_VARIABLES = 9, VARIABLE_BYTES = 64, STREAMS = 2, CANNOT_START = 1 };
+enum { OWN_VARIABLES = 10, VARIABLE_BYTES = 96, STREAMS = 2, CANNOT_START = 1 };
 
 typedef struct rank_process {
     pid_t pid;   /* 0: not started, or it has ended */
@@ -47,8 +47,9 @@ typedef struct launch {
     struct pollfd *polls;     /* [FIRST_STREAM + ranks * STREAMS] */
     rp_store_server *server;
     int store_port, master_port;
-    int signals;         /* signalfd */
-    pid_t first_process; /* of the two that a launch is: guard.h */
+    char secret[RPI_SECRET_TEXT_BYTES]; /* of this job; empty: this build can make none */
+    int signals;                        /* signalfd */
+    pid_t first_process;                /* of the two that a launch is: guard.h */
     sigset_t mask_before;
     char **environment; /* ours, without what we set */
     int variables;
@@ -92,8 +93,9 @@ static void say(const launch *l, const char *format, ...) {
 
 static bool is_ours(const char *variable) {
     static const char *const ours[] = {
-        "RANK=",        "WORLD_SIZE=",       "LOCAL_RANK=",   "MASTER_ADDR=",
-        "MASTER_PORT=", "LOCAL_WORLD_SIZE=", "REDPOLL_STORE="};
+        "RANK=",          "WORLD_SIZE=",     "LOCAL_RANK=",
+        "MASTER_ADDR=",   "MASTER_PORT=",    "LOCAL_WORLD_SIZE=",
+        "REDPOLL_STORE=", "REDPOLL_SECRET=", "REDPOLL_SECRET_FILE="};
     for (size_t i = 0; i < sizeof ours / sizeof ours[0]; i++)
         if (strncmp(variable, ours[i], strlen(ours[i])) == 0) return true;
     return false;
@@ -120,6 +122,7 @@ static void set_variables(launch *l, int rank, char text[OWN_VARIABLES][VARIABLE
     SET("MASTER_ADDR=127.0.0.1");
     SET("MASTER_PORT=%d", l->master_port);
     SET("REDPOLL_STORE=127.0.0.1:%d", l->store_port);
+    if (*l->secret) SET("REDPOLL_SECRET=%s", l->secret); /* not for others' eyes, as argv is */
     if (!getenv("OMP_NUM_THREADS")) SET("OMP_NUM_THREADS=%d", share > 1 ? share : 1);
     /* Barriers that spin for long take the core that the thread they wait for needs. */
     if (!getenv("GOMP_SPINCOUNT") && !getenv("OMP_WAIT_POLICY")) SET("GOMP_SPINCOUNT=3000");
@@ -223,6 +226,16 @@ static int start_rank(launch *l, int rank) {
     return missing ? 127 : 126;
 }
 
+/* Every job has a secret of its own, whatever our own environment says. */
+static rp_status serve_store(launch *l) {
+    rpi_secret secret = {0};
+    if (rpi_secret_is_supported()) {
+        RP_TRY(rpi_secret_draw(l->secret));
+        RP_TRY(rpi_secret_make("the job's secret", l->secret, &secret));
+    }
+    return rpi_store_serve(NULL, 0, &secret, &l->server, &l->store_port);
+}
+
 static rp_status reserve_master_port(int *out_port) {
     int fd = -1;
     RP_TRY(rpi_stream_listen(NULL, 0, &fd, out_port));
@@ -269,7 +282,7 @@ static rp_status prepare(launch *l) {
     RP_TRY(
         rpi_alloc_array(FIRST_STREAM + ranks * STREAMS, sizeof *l->polls, "ranks", &l->polls));
     RP_TRY(copy_environment(l));
-    RP_TRY(rp_store_serve(NULL, 0, &l->server, &l->store_port));
+    RP_TRY(serve_store(l));
     return reserve_master_port(&l->master_port);
 }
 

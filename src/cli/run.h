@@ -30,10 +30,11 @@ typedef struct rpi_launch_options {
 rp_status rpi_launch_check_ranks(int64_t ranks);
 
 /* Start the ranks, each with RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR,
- * MASTER_PORT and REDPOLL_STORE (of a store served here) in its environment, and wait for all.
- * Returns 0 when all ranks did; else the code of the first that failed (128 + signal when it
- * was killed), 127 when there is no such program, 126 when it cannot be executed, 1 when ranks
- * could not be started. Has printed why to standard error, naming the rank.
+ * MASTER_PORT, REDPOLL_STORE (of a store served here) and REDPOLL_SECRET (drawn for this job)
+ * in its environment, and wait for all. Returns 0 when all ranks did; else the code of the
+ * first that failed (128 + signal when it was killed), 127 when there is no such program, 126
+ * when it cannot be executed, 1 when ranks could not be started. Has printed why to standard
+ * error, naming the rank.
  *
  * Blocks. Call it from the main thread of a process without other threads and children; it
  * takes over SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 meanwhile and passes them

@@ -5,7 +5,7 @@
 #include "cli/command.h"
 #include "cli/cores.h"
 #include "cli/run.h"
-#include "net/join.h"
+#include "net/secret.h"
 #include "net/transport.h"
 
 #include <stdio.h>
@@ -81,6 +81,19 @@ int rpi_world_launch(const rpi_world_settings *settings, const char *command, in
     return code;
 }
 
+/* Said once, by the rank that the others come to. What is wrong with a secret is said later. */
+static void say_whether_open(FILE *greeting, const rpi_place *place) {
+    rpi_secret secret;
+    if (place->rank > 0 || place->world < 2) return;
+    if (rpi_secret_find_own(&secret) != RP_OK || secret.is_set) return;
+    fprintf(greeting,
+            "this job is open: who reaches its ports can read and disturb it; %s "
+            "(docs/security.md)\n",
+            rpi_secret_is_supported()
+                ? "set REDPOLL_SECRET on all ranks"
+                : "a redpoll that was built with OpenSSL (libssl-dev) can have a secret");
+}
+
 /* Before the others are waited for. Ranks of our own launcher leave it to rank 0, and one alone
  * has found nothing. */
 static void greet(const rpi_world_settings *settings, const rpi_place *place) {
@@ -88,6 +101,7 @@ static void greet(const rpi_world_settings *settings, const rpi_place *place) {
     if (!settings->greeting || (place->rank > 0 && rpi_launched())) return;
     fprintf(settings->greeting, "rank %d of %d, found by %s\n", place->rank, place->world,
             place->found_by);
+    say_whether_open(settings->greeting, place);
     fflush(settings->greeting);
 }
 

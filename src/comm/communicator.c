@@ -7,6 +7,7 @@
 #include "net/forget.h"
 #include "net/link_shape.h"
 #include "net/meeting.h"
+#include "net/secret.h"
 
 #include <string.h>
 #include <sys/eventfd.h>
@@ -74,8 +75,10 @@ static rp_status make_primitives(rp_comm *comm) {
 }
 
 static rp_status connect_mesh(rp_comm *comm, const rp_store *store,
-                              const rp_comm_options *options, const char *prefix) {
+                              const rp_comm_options *options, const rpi_secret *secret,
+                              const char *prefix) {
     rpi_mesh_options mesh = {.prefix = prefix,
+                             .secret = secret,
                              .transport = options->transport,
                              .host = options->host,
                              .bind_host = options->bind_host,
@@ -99,14 +102,17 @@ static rp_status connect_world(rp_comm *comm, const rp_store *store,
     char prefix[256];
     snprintf(prefix, sizeof prefix, "%s/%u", comm->name, comm->epoch);
     double connect_s = or_default(options->connect_timeout_s, CONNECT_S);
+    rpi_secret secret;
     rp_status status = rpi_comm_options_check(options, comm->world);
+    if (status == RP_OK) status = rpi_secret_find_own(&secret);
     if (status != RP_OK)
         return rpi_meeting_decline(store, comm->rank, comm->world, prefix, connect_s, status);
-    RP_TRY(connect_mesh(comm, store, options, prefix));
+    RP_TRY(connect_mesh(comm, store, options, &secret, prefix));
     comm->silence_ns = rpi_control_silence_ns(beat_seconds(comm));
     rpi_control_options control = {.prefix = prefix,
                                    .bind_host = options->bind_host,
-                                   .secret = comm->mesh->secret,
+                                   .session = comm->mesh->session,
+                                   .secret = &secret,
                                    .timeout_s = connect_s,
                                    .beat_s = beat_seconds(comm)};
     return rpi_control_open(store, comm->rank, comm->world, &control, &comm->control);

@@ -13,7 +13,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-enum { STRANGERS = 16, BIG_WORLD = 128 };
+enum { STRANGERS = 32, BIG_WORLD = 128 };
 #define DEFAULT_BEAT_S 0.5
 
 void rpi_control_set_flag(int fd) {
@@ -131,6 +131,23 @@ static rp_status open_hub(rpi_control *control, const rp_store *store, const cha
     return RP_OK;
 }
 
+static rp_status dial_hub(const rpi_control *control, const char *host, int port,
+                          int64_t deadline_ns, int *out_fd) {
+    rpi_proof_terms terms = {.purpose = RPI_PROOF_CONTROL,
+                             .caller = control->rank,
+                             .callee = RPI_CONTROL_HUB,
+                             .world = control->world,
+                             .session = control->session};
+    rpi_redials redials = {0};
+    rp_status status;
+    do {
+        status = rpi_stream_dial(host, port, deadline_ns, out_fd);
+        if (status == RP_OK && control->secret.is_set)
+            status = rpi_proof_give(*out_fd, &control->secret, &terms, deadline_ns);
+    } while (status == RP_PEER && rpi_stream_dials_again(&redials, out_fd, deadline_ns));
+    return status;
+}
+
 static rp_status open_leaf(rpi_control *control, const rp_store *store, const char *key,
                            int64_t deadline_ns) {
     char address[RPI_HOST_BYTES + 16] = "";
@@ -146,12 +163,12 @@ static rp_status open_leaf(rpi_control *control, const rp_store *store, const ch
     if (*host != ' ' || port < 1 || port > 65535)
         return RP_FAIL(CORRUPT, "store key '%s' holds no address: '%s'", key, address);
     rpi_control_line *line = &control->lines[0];
-    RP_TRY(rpi_stream_dial(host + 1, (int)port, deadline_ns, &line->fd));
+    RP_TRY(dial_hub(control, host + 1, (int)port, deadline_ns, &line->fd));
     line->rank = RPI_CONTROL_HUB;
     rpi_control_record hello = {.kind = RPI_CONTROL_HELLO,
                                 .rank = control->rank,
                                 .number = control->world,
-                                .a = control->secret};
+                                .a = control->session};
     RP_TRY(rpi_control_line_send(line, &hello));
     RP_TRY(start_thread(control));
     pthread_mutex_lock(&control->lock);
@@ -223,7 +240,8 @@ rp_status rpi_control_open(const rp_store *store, int rank, int world,
     RP_TRY(rpi_alloc(sizeof *control, "the control connection", &control));
     control->rank = rank;
     control->world = world;
-    control->secret = options->secret;
+    control->session = options->session;
+    if (options->secret) control->secret = *options->secret;
     control->beat_ns = beat_interval_ns(options, world);
     control->opened_ns = rpi_now_ns();
     control->silence_ns = rpi_control_silence_ns(rpi_seconds(control->beat_ns));

@@ -30,9 +30,10 @@ typedef struct rpi_control rpi_control;
 typedef struct rpi_control_options {
     const char *prefix;    /* of keys in the store */
     const char *bind_host; /* rank 0 listens here, and is dialled there; NULL: loopback */
-    uint64_t secret;
-    double timeout_s; /* to connect */
-    double beat_s;    /* between beats; 0: half a second, longer in worlds above 128 */
+    uint64_t session;
+    const struct rpi_secret *secret; /* of the job; NULL: none. Copied */
+    double timeout_s;                /* to connect */
+    double beat_s; /* between beats; 0: half a second, longer in worlds above 128 */
 } rpi_control_options;
 
 /* A failure as its finder saw it. */

@@ -4,6 +4,7 @@
 #define RPI_NET_CONTROL_LINE_H
 
 #include "base/status.h"
+#include "net/proof.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -12,7 +13,7 @@
 enum { RPI_CONTROL_VERSION = 1, RPI_CONTROL_RECORD_BYTES = 32, RPI_CONTROL_TEXT_BYTES = 400 };
 
 typedef enum rpi_control_kind {
-    RPI_CONTROL_HELLO = 1, /* leaf to hub: rank, number = world, a = secret */
+    RPI_CONTROL_HELLO = 1, /* leaf to hub: rank, number = world, a = session */
     RPI_CONTROL_WELCOME,   /* hub to leaf, when everybody has come */
     RPI_CONTROL_BEAT,      /* rank, a = sequence, number = rank it waits for + 1, b = step */
     RPI_CONTROL_FAILURE,   /* rank that failed, number = finder, a = -status, text */
@@ -31,6 +32,9 @@ typedef struct rpi_control_line {
     int fd;       /* -1: closed */
     int rank;     /* of the other side; -1: it has not said */
     bool goodbye; /* the other side said it */
+    int64_t since_ns;
+    bool proved;     /* a caller of the hub: that it has the job's secret */
+    rpi_proof proof; /* that it does, so far */
     unsigned char in[RPI_CONTROL_RECORD_BYTES + RPI_CONTROL_TEXT_BYTES];
     size_t in_bytes;
     unsigned char *out; /* not sent yet */

@@ -5,6 +5,7 @@
 
 #include "net/control.h"
 #include "net/control_line.h"
+#include "net/secret.h"
 
 #include <poll.h>
 #include <pthread.h>
@@ -14,7 +15,8 @@ enum { RPI_CONTROL_HUB = 0 };
 
 struct rpi_control {
     int rank, world;
-    uint64_t secret;
+    uint64_t session;
+    rpi_secret secret;
     int64_t beat_ns, silence_ns, opened_ns;
     pthread_t thread;
     bool has_thread;
@@ -38,9 +40,10 @@ struct rpi_control {
     int listener;
     rpi_control_line *lines; /* hub: ranks and strangers; leaf: lines[0] to the hub */
     int line_count;
-    int *line_of;  /* [world]: hub: a rank's line, -1 before it came */
-    bool *fresh;   /* [world]: hub: a beat to pass on */
-    bool let_in;   /* hub: WELCOME was sent */
+    int *line_of; /* [world]: hub: a rank's line, -1 before it came */
+    bool *fresh;  /* [world]: hub: a beat to pass on */
+    bool let_in;  /* hub: WELCOME was sent */
+    unsigned refusals;
     bool hub_left; /* leaf: nobody judges any more */
     bool accused;  /* leaf: `mine` waits for a verdict */
     rpi_failure suspect, mine;

@@ -89,6 +89,32 @@ static void accuse(rpi_control *control, const rpi_failure *failure) {
     control->mine_ns = rpi_deadline_ns(HUB_SILENT_S);
 }
 
+/* ---- callers ---- */
+
+/* True once a caller has proved that it is of this job; it is hung up on when it cannot. */
+static bool hear_proof(rpi_control *control, rpi_control_line *line) {
+    rpi_proof_terms terms = {.purpose = RPI_PROOF_CONTROL,
+                             .callee = RPI_CONTROL_HUB,
+                             .world = control->world,
+                             .session = control->session};
+    if (line->rank >= 0 || line->proved || !control->secret.is_set) return true;
+    rp_status status = rpi_proof_hear(&line->proof, line->fd, &control->secret, &terms);
+    line->proved = status == RP_OK;
+    if (status == RP_MISMATCH)
+        rpi_proof_log_refusal(line->fd, "the control connection", &control->refusals);
+    if (status < 0) rpi_control_line_close(line);
+    return line->proved;
+}
+
+/* What a caller said in its proof holds for its first record, too. */
+static bool is_as_proved(const rpi_control *control, const rpi_control_line *line,
+                         const rpi_control_record *record) {
+    const rpi_proof_terms *claim = &line->proof.claim;
+    return !control->secret.is_set ||
+           (claim->caller == record->rank && claim->callee == RPI_CONTROL_HUB &&
+            claim->session == record->a && claim->world == record->number);
+}
+
 /* ---- records ---- */
 
 static void drop_line(rpi_control *control, rpi_control_line *line) {
@@ -99,9 +125,10 @@ static void drop_line(rpi_control *control, rpi_control_line *line) {
 
 static void take_hello(rpi_control *control, rpi_control_line *line,
                        const rpi_control_record *record) {
-    bool known = record->kind == RPI_CONTROL_HELLO && record->a == control->secret &&
+    bool known = record->kind == RPI_CONTROL_HELLO && record->a == control->session &&
                  record->number == control->world && record->rank > RPI_CONTROL_HUB &&
-                 record->rank < control->world && control->line_of[record->rank] < 0;
+                 record->rank < control->world && control->line_of[record->rank] < 0 &&
+                 is_as_proved(control, line, record);
     if (!known) { /* a stranger, or a rank that came twice */
         drop_line(control, line);
         return;
@@ -207,6 +234,7 @@ static void lose_line(rpi_control *control, rpi_control_line *line, bool closing
 static void hear_line(rpi_control *control, rpi_control_line *line, bool closing) {
     rpi_control_record record;
     rp_status status = RP_OK;
+    if (!hear_proof(control, line)) return;
     if (line->out_bytes) status = rpi_control_line_flush(line);
     /* Records that came before the end of a connection are heard before its end. */
     while (line->fd >= 0) {
@@ -214,7 +242,10 @@ static void hear_line(rpi_control *control, rpi_control_line *line, bool closing
         if (status != RP_OK) break;
         take_record(control, line, &record);
     }
-    if (line->fd >= 0 && status < 0) lose_line(control, line, closing);
+    if (line->fd < 0 || status >= 0) return;
+    if (status == RP_CORRUPT && line->rank < 0 && rpi_proof_is_call(line->in))
+        rpi_proof_decline(line->fd, RPI_PROOF_CONTROL); /* here is no secret */
+    lose_line(control, line, closing);
 }
 
 /* ---- beats ---- */
@@ -266,10 +297,32 @@ static void let_everybody_in(rpi_control *control) {
     control->let_in = true;
 }
 
+static rpi_control_line *oldest_stranger(rpi_control *control) {
+    rpi_control_line *oldest = NULL;
+    for (int i = 0; i < control->line_count; i++) {
+        rpi_control_line *line = &control->lines[i];
+        if (line->fd >= 0 && line->rank < 0 && (!oldest || line->since_ns < oldest->since_ns))
+            oldest = line;
+    }
+    return oldest;
+}
+
 static rpi_control_line *free_line(rpi_control *control) {
     for (int i = 0; i < control->line_count; i++)
         if (control->lines[i].fd < 0) return &control->lines[i];
     return NULL;
+}
+
+/* Who holds a line and does not say who it is makes place for the next when there is none left,
+ * though not one that has just come; until when to sleep. */
+static int64_t make_place(rpi_control *control) {
+    int64_t now_ns = rpi_now_ns();
+    for (rpi_control_line *oldest; (oldest = oldest_stranger(control)) != NULL;) {
+        int64_t stay_ns = free_line(control) ? RPI_STRANGER_MOST_NS : RPI_STRANGER_LEAST_NS;
+        if (now_ns < oldest->since_ns + stay_ns) return oldest->since_ns + stay_ns;
+        rpi_control_line_close(oldest);
+    }
+    return RPI_NEVER_NS;
 }
 
 static void answer_the_door(rpi_control *control) {
@@ -282,7 +335,7 @@ static void answer_the_door(rpi_control *control) {
                 rpi_sleep_until_ns(rpi_now_ns() + BREATHER_NS);
             return;
         }
-        *line = (rpi_control_line){.fd = fd, .rank = -1};
+        *line = (rpi_control_line){.fd = fd, .rank = -1, .since_ns = rpi_now_ns()};
     }
 }
 
@@ -347,6 +400,8 @@ static int64_t keep_time(rpi_control *control) {
 
 static void sleep_until(rpi_control *control, int64_t time_ns) {
     struct pollfd *polls = control->polls;
+    int64_t due_ns = control->listener >= 0 ? make_place(control) : RPI_NEVER_NS;
+    if (due_ns < time_ns) time_ns = due_ns;
     polls[0] = (struct pollfd){.fd = control->wake, .events = POLLIN};
     bool room = control->listener >= 0 && free_line(control);
     polls[1] = (struct pollfd){.fd = room ? control->listener : -1, .events = POLLIN};

@@ -1,5 +1,6 @@
 #include "net/hello.h"
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "net/forget.h"
 #include "net/frame.h"
@@ -14,28 +15,39 @@
 /* Why a caller is turned away, in the answer's `operation`. */
 typedef enum refusal {
     WELCOME,
-    WRONG_SECRET,
+    WRONG_SESSION,
     WRONG_WORLD,
     WRONG_RANK,
     WRONG_SIZE,
-    TWICE
+    TWICE,
+    NO_SECRET
 } refusal;
 
 static const char *const refusals[] = {
     [WELCOME] = "welcome",
-    [WRONG_SECRET] = "it belongs to another job",
+    [WRONG_SESSION] = "it belongs to another job",
     [WRONG_WORLD] = "its world has another size",
     [WRONG_RANK] = "it is another rank than the one called, or no higher rank was expected",
     [WRONG_SIZE] = "its frames have another length",
     [TWICE] = "this rank has connected already",
+    [NO_SECRET] = "this process has no secret, and its job has one: set REDPOLL_SECRET here",
 };
 enum { REFUSALS = sizeof refusals / sizeof refusals[0] };
 
-/* A stranger learns nothing: only a welcome carries the secret. */
+rpi_hello rpi_hello_of(const rpi_endpoint_options *options) {
+    rpi_hello hello = {.session = options->session,
+                       .rank = options->rank,
+                       .world = options->world,
+                       .frame_bytes = options->frame_bytes};
+    if (options->secret) hello.secret = *options->secret;
+    return hello;
+}
+
+/* A stranger learns nothing: only a welcome carries the session. */
 static void write_hello(unsigned char bytes[RPI_FRAME_HEADER_BYTES], const rpi_hello *self,
                         int peer, refusal answer) {
     rpi_frame_header header = {.kind = RPI_FRAME_HELLO,
-                               .sequence = answer == WELCOME ? self->secret : 0,
+                               .sequence = answer == WELCOME ? self->session : 0,
                                .chunk = (uint32_t)peer,
                                .part = self->rank,
                                .count = (uint64_t)self->world,
@@ -45,7 +57,7 @@ static void write_hello(unsigned char bytes[RPI_FRAME_HEADER_BYTES], const rpi_h
 }
 
 static refusal judge(const rpi_hello *self, const rpi_frame_header *hello) {
-    if (hello->sequence != self->secret) return WRONG_SECRET;
+    if (hello->sequence != self->session) return WRONG_SESSION;
     if (hello->count != (uint64_t)self->world) return WRONG_WORLD;
     if (hello->bucket != self->frame_bytes) return WRONG_SIZE;
     if (hello->chunk != (uint32_t)self->rank) return WRONG_RANK;
@@ -60,9 +72,21 @@ static rp_status mismatch(const rpi_hello *self, const rpi_frame_header *hello) 
                    self->world, self->frame_bytes);
 }
 
+static rpi_proof_terms terms_of(const rpi_hello *self, int caller, int callee) {
+    return (rpi_proof_terms){.purpose = RPI_PROOF_LINK,
+                             .caller = caller,
+                             .callee = callee,
+                             .world = self->world,
+                             .session = self->session};
+}
+
 rp_status rpi_hello_exchange(int fd, const rpi_hello *self, int peer, int64_t deadline_ns) {
     unsigned char bytes[RPI_FRAME_HEADER_BYTES];
     rpi_frame_header answer;
+    if (self->secret.is_set) {
+        rpi_proof_terms terms = terms_of(self, self->rank, peer);
+        RP_TRY(rpi_proof_give(fd, &self->secret, &terms, deadline_ns));
+    }
     write_hello(bytes, self, peer, WELCOME);
     RP_TRY(rpi_stream_write(fd, bytes, sizeof bytes, deadline_ns));
     RP_TRY(rpi_stream_read(fd, bytes, sizeof bytes, deadline_ns));
@@ -75,9 +99,16 @@ rp_status rpi_hello_exchange(int fd, const rpi_hello *self, int peer, int64_t de
     return RP_OK;
 }
 
+/* The others keep their order. */
+static void forget_caller(rpi_reception *reception, int i) {
+    rpi_caller *caller = &reception->callers[i];
+    reception->caller_count--;
+    memmove(caller, caller + 1, (size_t)(reception->caller_count - i) * sizeof *caller);
+}
+
 static void dismiss(rpi_reception *reception, int i) {
     close(reception->callers[i].fd);
-    reception->callers[i] = reception->callers[--reception->caller_count];
+    forget_caller(reception, i);
 }
 
 static void stop_listening(rpi_reception *reception) {
@@ -123,13 +154,39 @@ static void answer(int fd, const rpi_hello *self, int peer, refusal verdict) {
     (void)sent;
 }
 
+/* Without the secret, or with one where the job has none: a stranger, and no failure of ours.
+ */
+static void turn_away(rpi_reception *reception, int i) {
+    const rpi_caller *caller = &reception->callers[i];
+    const rpi_hello *self = &reception->self;
+    rpi_proof_log_refusal(caller->fd, "a link between ranks", &reception->refusals);
+    if (!self->secret.is_set)
+        rpi_proof_decline(caller->fd, RPI_PROOF_LINK);
+    else if (!caller->proof.answered)
+        answer(caller->fd, self, -1, NO_SECRET);
+    dismiss(reception, i);
+}
+
+/* What a caller said in its proof holds for its hello, too. */
+static bool is_as_proved(const rpi_caller *caller, const rpi_frame_header *hello) {
+    const rpi_proof_terms *claim = &caller->proof.claim;
+    return !caller->proved ||
+           (claim->caller == hello->part && claim->callee == (int)hello->chunk &&
+            claim->session == hello->sequence && (uint64_t)claim->world == hello->count);
+}
+
 /* The i-th caller has said its hello: let it in, or send it away. Strangers are no failure. */
 static rp_status receive_caller(rpi_reception *reception, int i) {
     rpi_caller *caller = &reception->callers[i];
     const rpi_hello *self = &reception->self;
     rpi_frame_header hello;
+    if (rpi_proof_is_call(caller->bytes)) {
+        (void)RP_FAIL(MISMATCH, "it has a secret (REDPOLL_SECRET), and this rank has none");
+        turn_away(reception, i);
+        return RP_OK;
+    }
     if (rpi_frame_open(caller->bytes, sizeof caller->bytes, false, &hello) != RP_OK ||
-        hello.kind != RPI_FRAME_HELLO) {
+        hello.kind != RPI_FRAME_HELLO || !is_as_proved(caller, &hello)) {
         dismiss(reception, i);
         return RP_OK;
     }
@@ -140,15 +197,31 @@ static rp_status receive_caller(rpi_reception *reception, int i) {
     answer(caller->fd, self, hello.part, verdict);
     if (verdict != WELCOME) {
         dismiss(reception, i);
-        return verdict == WRONG_SECRET ? RP_OK : mismatch(self, &hello);
+        return verdict == WRONG_SESSION ? RP_OK : mismatch(self, &hello);
     }
     reception->arrived[hello.part] = caller->fd;
-    *caller = reception->callers[--reception->caller_count];
+    forget_caller(reception, i);
     return RP_OK;
+}
+
+/* True once it has proved that it is of this job; it is sent away when it cannot. */
+static bool hear_proof(rpi_reception *reception, int i) {
+    rpi_caller *caller = &reception->callers[i];
+    const rpi_hello *self = &reception->self;
+    rpi_proof_terms terms = terms_of(self, -1, self->rank);
+    if (!self->secret.is_set || caller->proved) return true;
+    rp_status status = rpi_proof_hear(&caller->proof, caller->fd, &self->secret, &terms);
+    caller->proved = status == RP_OK;
+    if (status == RP_MISMATCH)
+        turn_away(reception, i);
+    else if (status < 0)
+        dismiss(reception, i);
+    return status == RP_OK;
 }
 
 static rp_status listen_to_caller(rpi_reception *reception, int i) {
     rpi_caller *caller = &reception->callers[i];
+    if (!hear_proof(reception, i)) return RP_OK;
     ssize_t got = recv(caller->fd, caller->bytes + caller->got,
                        sizeof caller->bytes - caller->got, MSG_DONTWAIT);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return RP_OK;
@@ -161,12 +234,18 @@ static rp_status listen_to_caller(rpi_reception *reception, int i) {
 }
 
 static rp_status accept_callers(rpi_reception *reception) {
-    int fd;
-    while ((fd = rpi_stream_accept(reception->listener)) >= 0) {
-        /* Somebody who holds connections and says nothing makes place for the next. */
-        if (reception->caller_count == RPI_CALLERS) dismiss(reception, 0);
-        reception->callers[reception->caller_count++] = (rpi_caller){.fd = fd};
+    int fd = -1;
+    while (reception->caller_count < RPI_CALLERS &&
+           (fd = rpi_stream_accept(reception->listener)) >= 0) {
+        if (rpi_check_same_user(fd) != RP_OK) {
+            rpi_proof_log_refusal(fd, "a link between ranks", &reception->refusals);
+            close(fd);
+            continue;
+        }
+        reception->callers[reception->caller_count++] =
+            (rpi_caller){.fd = fd, .since_ns = rpi_now_ns()};
     }
+    if (fd >= 0) return RP_OK;
     /* EINVAL: it listens no more, and would be ready for ever. */
     if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM ||
         errno == EINVAL)
@@ -174,19 +253,38 @@ static rp_status accept_callers(rpi_reception *reception) {
     return RP_OK; /* nobody left, or one that hung up while it waited */
 }
 
+/* Those who hold connections and say nothing make place for the next when there is none left,
+ * though not for those who have just come; until when to sleep. */
+static int64_t make_place(rpi_reception *reception) {
+    const rpi_caller *oldest = &reception->callers[0];
+    int64_t now_ns = rpi_now_ns();
+    while (reception->caller_count > 0) {
+        bool full = reception->caller_count == RPI_CALLERS;
+        int64_t due_ns =
+            oldest->since_ns + (full ? RPI_STRANGER_LEAST_NS : RPI_STRANGER_MOST_NS);
+        if (now_ns < due_ns) return due_ns;
+        dismiss(reception, 0);
+    }
+    return RPI_NEVER_NS;
+}
+
 /* Wait for news at the door once, and attend to it. */
 static rp_status attend(rpi_reception *reception, int64_t deadline_ns) {
-    struct pollfd fds[RPI_CALLERS + 1] = {{.fd = reception->listener, .events = POLLIN}};
+    int64_t due_ns = make_place(reception);
+    bool full = reception->caller_count == RPI_CALLERS;
+    struct pollfd fds[RPI_CALLERS + 1] = {
+        {.fd = full ? -1 : reception->listener, .events = POLLIN}};
     int count = reception->caller_count;
     for (int i = 0; i < count; i++)
         fds[i + 1] = (struct pollfd){.fd = reception->callers[i].fd, .events = POLLIN};
-    int ready = poll(fds, (nfds_t)count + 1, rpi_poll_ms(deadline_ns));
+    int64_t wake_ns = due_ns < deadline_ns ? due_ns : deadline_ns;
+    int ready = poll(fds, (nfds_t)count + 1, rpi_poll_ms(wake_ns));
     if (ready < 0 && errno != EINTR) return RP_FAIL_ERRNO(IO, "cannot wait for connections");
+    if (ready == 0 && rpi_now_ns() < deadline_ns) return RP_OK;
     if (ready == 0) return RP_FAIL(TIMEOUT, "it did not connect before the deadline");
     if (ready < 0) return RP_OK;
     rp_status first = RP_OK;
-    for (int i = count - 1; i >= 0;
-         i--) /* backwards: a dismissed one is replaced by the last */
+    for (int i = count - 1; i >= 0; i--) /* backwards: those behind a dismissed one move up */
         if (fds[i + 1].revents) {
             rp_status status = listen_to_caller(reception, i);
             if (first == RP_OK) first = status;

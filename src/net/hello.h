@@ -1,20 +1,28 @@
 /* The first words on a connection between two ranks: a frame each way, without payload, that
- * says who is calling and proves it with the job's secret. docs/wire.md has its bytes. */
+ * says who is calling and from which session. In a job with a secret the caller and the called
+ * have proved before that they have it (proof.h). docs/wire.md has its bytes. */
 #ifndef RPI_NET_HELLO_H
 #define RPI_NET_HELLO_H
 
+#include "net/proof.h"
 #include "net/transport.h"
 
 enum { RPI_CALLERS = 64 }; /* connections that have not yet said who they are */
 
 typedef struct rpi_hello {
-    uint64_t secret;
+    uint64_t session;
     int rank, world;
     size_t frame_bytes;
+    rpi_secret secret;
 } rpi_hello;
+
+rpi_hello rpi_hello_of(const rpi_endpoint_options *options);
 
 typedef struct rpi_caller {
     int fd;
+    int64_t since_ns;
+    bool proved;
+    rpi_proof proof;
     size_t got;
     unsigned char bytes[64]; /* of its hello, so far */
 } rpi_caller;
@@ -25,9 +33,10 @@ typedef struct rpi_reception {
     int listener; /* owned; -1 once everybody has come */
     int *
         arrived; /* [world] connections that said a good hello and were not yet asked for; -1 */
-    int expected; /* higher ranks that have not been handed out */
-    rpi_caller callers[RPI_CALLERS];
+    int expected;                    /* higher ranks that have not been handed out */
+    rpi_caller callers[RPI_CALLERS]; /* in the order in which they came */
     int caller_count;
+    unsigned refusals;
 } rpi_reception;
 
 /* Takes over the listening descriptor, also when it fails. */
@@ -40,7 +49,8 @@ void rpi_reception_forget(rpi_reception *reception);
 rp_status rpi_reception_wait(rpi_reception *reception, int peer, int64_t deadline_ns,
                              int *out_fd);
 
-/* The other side: say hello on a fresh connection to a lower rank and hear its answer. */
+/* The other side, on a fresh connection to a lower rank: prove, say hello and hear its answer.
+ * RP_PEER: it hung up; it may have had too many callers. */
 rp_status rpi_hello_exchange(int fd, const rpi_hello *self, int peer, int64_t deadline_ns);
 
 #endif

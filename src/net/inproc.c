@@ -44,7 +44,7 @@ typedef struct inproc_link {
 typedef struct inproc_endpoint {
     rpi_endpoint base;
     struct inproc_endpoint *next; /* [registry_lock] */
-    uint64_t number, secret;
+    uint64_t number, session;
     size_t frame_bytes;
     inproc_waker *waker;
     inproc_link **links;  /* [world] */
@@ -169,7 +169,7 @@ static rp_status inproc_open(const rpi_endpoint_options *options, rpi_endpoint *
     RP_TRY(rpi_alloc(sizeof *endpoint, "an endpoint", &endpoint));
     endpoint->base = (rpi_endpoint){
         .transport = &rpi_transport_inproc, .rank = options->rank, .world = options->world};
-    endpoint->secret = options->secret;
+    endpoint->session = options->session;
     endpoint->frame_bytes = options->frame_bytes;
     rp_status status = inproc_fill(endpoint);
     if (status != RP_OK) {
@@ -198,7 +198,7 @@ static rp_status find(const inproc_endpoint *self, int peer, const char *address
     inproc_endpoint *other = registry;
     while (other && other->number != number) other = other->next;
     if (!other) return RP_FAIL(PEER, "rank %d has closed its endpoint %s", peer, address);
-    if (other->secret != self->secret || other->base.world != self->base.world ||
+    if (other->session != self->session || other->base.world != self->base.world ||
         other->base.rank != peer || other->frame_bytes != self->frame_bytes)
         return RP_FAIL(MISMATCH,
                        "%s is rank %d of %d in another job, not rank %d of %d in this one",

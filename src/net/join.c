@@ -70,11 +70,33 @@ static void choose_bind_host(rpi_join *join) {
 
 /* ---- stores ---- */
 
-static rp_status serve(rpi_join *join) {
+static bool is_own_address(const struct addrinfo *at) {
+    int fd = socket(at->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    bool own = fd >= 0 && bind(fd, at->ai_addr, at->ai_addrlen) == 0;
+    if (fd >= 0) close(fd);
+    return own;
+}
+
+/* Where rank 0's store listens, and is called by rank 0 itself; NULL: on all interfaces. Where
+ * the name of its host means one address here, the others use that one. It may mean a loopback
+ * or several here and something else to them: then nothing is known. */
+static const char *store_address(const rpi_place *place, char *text, size_t bytes) {
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *list = NULL;
+    if (place->one_host) return "127.0.0.1";
+    if (getaddrinfo(place->host, NULL, &hints, &list) != 0) return NULL;
+    bool known = !list->ai_next &&
+                 getnameinfo(list->ai_addr, list->ai_addrlen, text, (socklen_t)bytes, NULL, 0,
+                             NI_NUMERICHOST) == 0 &&
+                 !is_loopback(text) && is_own_address(list);
+    freeaddrinfo(list);
+    return known ? text : NULL;
+}
+
+static rp_status serve(rpi_join *join, const char *address) {
     const rpi_place *place = &join->place;
     const char *everywhere = strchr(place->host, ':') ? "::" : "0.0.0.0";
     rp_status status =
-        rp_store_serve(place->one_host ? NULL : everywhere, place->port, &join->server, NULL);
+        rp_store_serve(address ? address : everywhere, place->port, &join->server, NULL);
     if (status == RP_OK) return RP_OK;
     return rpi_fail_context(status, "rank 0 cannot serve the store (REDPOLL_PORT sets another "
                                     "port, on all ranks): ");
@@ -100,15 +122,17 @@ static rp_status check_owner(rpi_join *join, double timeout_s) {
 
 static rp_status open_store(rpi_join *join, double timeout_s) {
     const rpi_place *place = &join->place;
-    const char *host = place->host;
+    const char *host = place->host, *address = NULL;
+    char text[RPI_HOST_BYTES];
     switch (place->store) {
     case RPI_STORE_NONE: return RP_OK;
     case RPI_STORE_TORCH:
         return rpi_store_connect_torch(host, place->port, place->job, timeout_s, &join->store);
     case RPI_STORE_RANK_0:
         if (place->rank == 0) {
-            RP_TRY(serve(join));
-            host = "127.0.0.1";
+            address = store_address(place, text, sizeof text);
+            RP_TRY(serve(join, address));
+            host = address ? address : "127.0.0.1";
         } else if (place->one_host) {
             host = "127.0.0.1";
         }

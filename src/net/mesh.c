@@ -2,8 +2,10 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "net/endian.h"
 #include "net/host_card.h"
 #include "net/meeting.h"
+#include "net/secret.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -11,7 +13,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-enum { MESH_VERSION = 1, KINDS = 4, SUBJECT_BYTES = 40 };
+enum { MESH_VERSION = 2, KINDS = 4, SUBJECT_BYTES = 40, SECRET_MARK_BYTES = 20 };
 
 /* While the mesh comes up. */
 typedef struct mesh_work {
@@ -37,16 +39,33 @@ static bool is_shaped(const rpi_mesh_options *options) {
     return options->shape.bytes_per_s > 0 || options->shape.latency_s > 0;
 }
 
+/* What a card of a rank says of its secret: "none", or something that only who has the same one
+ * can compute, so that all ranks know before they dial. */
+static rp_status mark_secret(const mesh_work *work, int rank, char mark[SECRET_MARK_BYTES]) {
+    const rpi_secret *secret = work->options->secret;
+    unsigned char mac[RPI_MAC_BYTES];
+    char text[64];
+    snprintf(mark, SECRET_MARK_BYTES, "none");
+    if (!secret || !secret->is_set) return RP_OK;
+    snprintf(text, sizeof text, "redpoll: card of %d: %" PRIx64, rank,
+             work->mesh->peers[rank].process);
+    RP_TRY(rpi_secret_sign(secret, text, strlen(text), mac));
+    snprintf(mark, SECRET_MARK_BYTES, "%016" PRIx64, rpi_get_u64(mac));
+    return RP_OK;
+}
+
 static rp_status show_card(mesh_work *work) {
     const rpi_mesh *mesh = work->mesh;
     const rpi_peer_info *self = &mesh->peers[mesh->rank];
-    char card[RPI_CARD_BYTES];
-    snprintf(card, sizeof card,
-             "version=%d\nworld=%d\ntransport=%s\nshaped=%d\nframe=%zu\nsecret=%" PRIx64
-             "\nhost=%s\nnamed=%s\nmachine=%s\npid=%" PRId64 "\nprocess=%" PRIx64 "\n",
-             MESH_VERSION, mesh->world, wanted_transport(work->options),
-             is_shaped(work->options), work->options->frame_bytes, mesh->secret, self->host,
-             self->named, self->machine, self->pid, self->process);
+    char card[RPI_CARD_BYTES], secret[SECRET_MARK_BYTES];
+    RP_TRY(mark_secret(work, mesh->rank, secret));
+    snprintf(
+        card, sizeof card,
+        "version=%d\nworld=%d\ntransport=%s\nshaped=%d\nframe=%zu\nsecret=%s\nsession=%" PRIx64
+        "\nhost=%s\nnamed=%s\nmachine=%s\npid=%" PRId64 "\nprocess=%" PRIx64 "\n",
+        MESH_VERSION, mesh->world, wanted_transport(work->options), is_shaped(work->options),
+        work->options->frame_bytes, secret, mesh->session, self->host, self->named,
+        self->machine, self->pid, self->process);
     return rpi_meeting_show(&work->meeting, "card", card);
 }
 
@@ -62,6 +81,24 @@ static const char *field(const char *card, const char *name, char *value, size_t
         return value;
     }
     return value;
+}
+
+static rp_status check_secret(const mesh_work *work, int peer, const char *card) {
+    char theirs[SECRET_MARK_BYTES], wanted[SECRET_MARK_BYTES];
+    int self = work->mesh->rank;
+    RP_TRY(mark_secret(work, peer, wanted));
+    field(card, "secret", theirs, sizeof theirs);
+    if (strcmp(theirs, wanted) == 0) return RP_OK;
+    bool they_have_none = strcmp(theirs, "none") == 0;
+    if (they_have_none || strcmp(wanted, "none") == 0)
+        return RP_FAIL(MISMATCH,
+                       "rank %d has the job's secret and rank %d has none: set REDPOLL_SECRET "
+                       "(or REDPOLL_SECRET_FILE) on all ranks, or on none",
+                       they_have_none ? self : peer, they_have_none ? peer : self);
+    return RP_FAIL(MISMATCH,
+                   "rank %d has another secret than rank %d: REDPOLL_SECRET (or the file that "
+                   "REDPOLL_SECRET_FILE names) must be the same on all ranks",
+                   peer, self);
 }
 
 /* Both ranks say the same about `name`, or both fail. */
@@ -101,8 +138,9 @@ static rp_status read_card(mesh_work *work, int peer) {
             info->named[0] ? peer : work->mesh->rank, info->named[0] ? work->mesh->rank : peer);
     info->pid = strtoll(field(card, "pid", number, sizeof number), NULL, 10);
     info->process = strtoull(field(card, "process", number, sizeof number), NULL, 16);
+    RP_TRY(check_secret(work, peer, card));
     if (peer == 0)
-        work->mesh->secret = strtoull(field(card, "secret", number, sizeof number), NULL, 16);
+        work->mesh->session = strtoull(field(card, "session", number, sizeof number), NULL, 16);
     return RP_OK;
 }
 
@@ -121,8 +159,8 @@ static void number_hosts(rpi_mesh *mesh) {
 
 static rp_status exchange_cards(mesh_work *work) {
     rpi_mesh *mesh = work->mesh;
-    if (mesh->rank == 0 && getrandom(&mesh->secret, sizeof mesh->secret, 0) < 0)
-        return RP_FAIL_ERRNO(IO, "cannot draw a secret");
+    if (mesh->rank == 0 && getrandom(&mesh->session, sizeof mesh->session, 0) < 0)
+        return RP_FAIL_ERRNO(IO, "cannot draw a number for the session");
     rpi_peer_info *self = &mesh->peers[mesh->rank];
     RP_TRY(rpi_peer_info_self(self));
     if (work->options->host)
@@ -173,7 +211,8 @@ static rp_status open_endpoint(mesh_work *work, const rpi_transport *transport, 
     rpi_mesh *mesh = work->mesh;
     rpi_endpoint_options options = {.rank = mesh->rank,
                                     .world = mesh->world,
-                                    .secret = mesh->secret,
+                                    .session = mesh->session,
+                                    .secret = work->options->secret,
                                     .bind_host = work->options->bind_host,
                                     .frame_bytes = work->options->frame_bytes};
     if (work->kind_count == KINDS)

@@ -12,13 +12,14 @@ typedef struct rpi_mesh_options {
     const char *host; /* what this rank's host is called; NULL: what it is. Named hosts of one
                          machine are shaped between each other, and not inside */
     const char *bind_host;
+    const struct rpi_secret *secret; /* of the job; NULL: none. Borrowed */
     size_t frame_bytes;
     double timeout_s; /* for everybody to arrive */
 } rpi_mesh_options;
 
 typedef struct rpi_mesh {
     int rank, world;
-    uint64_t secret;
+    uint64_t session;
     rpi_peer_info *peers;       /* [world] */
     int *host_of;               /* [world], numbered by first appearance */
     rpi_link **links;           /* [world]; links[rank] is NULL */

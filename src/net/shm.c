@@ -177,6 +177,19 @@ static rp_status accept_offer(shm_endpoint *endpoint, shm_link *link, int64_t de
     return rpi_fds_send(link->socket, &endpoint->event, 1, deadline_ns);
 }
 
+static rp_status say_hello(const shm_endpoint *endpoint, shm_link *link, const char *name,
+                           int64_t deadline_ns) {
+    rpi_redials redials = {0};
+    for (;;) {
+        RP_TRY(dial_unix(name, deadline_ns, &link->socket)); /* RP_PEER: its process is gone */
+        RP_TRY(rpi_check_same_user(link->socket));
+        rp_status status =
+            rpi_hello_exchange(link->socket, &endpoint->hello, link->base.peer, deadline_ns);
+        if (status != RP_PEER) return status;
+        if (!rpi_stream_dials_again(&redials, &link->socket, deadline_ns)) return status;
+    }
+}
+
 static rp_status meet(shm_endpoint *endpoint, shm_link *link, const char *address,
                       int64_t deadline_ns) {
     int peer = link->base.peer;
@@ -186,8 +199,7 @@ static rp_status meet(shm_endpoint *endpoint, shm_link *link, const char *addres
     }
     if (strncmp(address, "shm:", 4) != 0)
         return RP_FAIL(INVALID, "that is no address of a shm endpoint");
-    RP_TRY(dial_unix(address + 4, deadline_ns, &link->socket));
-    RP_TRY(rpi_hello_exchange(link->socket, &endpoint->hello, peer, deadline_ns));
+    RP_TRY(say_hello(endpoint, link, address + 4, deadline_ns));
     return accept_offer(endpoint, link, deadline_ns);
 }
 
@@ -276,8 +288,7 @@ static rp_status shm_open_endpoint(const rpi_endpoint_options *options,
     RP_TRY(rpi_alloc(sizeof *endpoint, "an endpoint", &endpoint));
     endpoint->base = (rpi_endpoint){
         .transport = &rpi_transport_shm, .rank = options->rank, .world = options->world};
-    endpoint->hello =
-        (rpi_hello){options->secret, options->rank, options->world, options->frame_bytes};
+    endpoint->hello = rpi_hello_of(options);
     endpoint->reception.listener = endpoint->event = endpoint->epoll_fd = -1;
     rp_status status = shm_fill(endpoint);
     if (status != RP_OK) {

@@ -1,14 +1,19 @@
 /* The server of a TCP store: one thread asleep in epoll.
  *
+ * A caller is a stranger until it has proved that it has the job's secret (proof.h) or, in a
+ * job without one, until its first request is whole. Strangers are few, and none stays long;
+ * they are refused by the log and by an answer in the store's protocol.
+ *
  * Each client has one request under way. Bytes are taken only up to the end of that request and
  * the next one is begun when its reply has left, so that a client costs at most one request and
  * one reply of memory whatever it sends. A connection whose bytes are no request is closed. */
-#include "redpoll/store.h"
+#include "net/store_tcp.h"
 
 #include "base/clock.h"
 #include "base/fpenv.h"
 #include "base/memory.h"
 #include "net/forget.h"
+#include "net/proof.h"
 #include "net/quiet_thread.h"
 #include "net/store_wire.h"
 #include "net/stream.h"
@@ -25,12 +30,17 @@
 /* How long no connection is taken after descriptors ran out. */
 #define BREATHER_NS (RPI_SECOND_NS / 10)
 
-typedef enum client_state { RECEIVING, WAITING, REPLYING } client_state;
+enum { STRANGERS = 256 };
+
+typedef enum client_state { PROVING, RECEIVING, WAITING, REPLYING } client_state;
 
 typedef struct client {
-    struct client *next, *previous;
+    struct client *next;
     int fd;
     client_state state;
+    bool is_stranger;
+    int64_t since_ns; /* when it came */
+    rpi_proof proof;
     uint32_t watched; /* epoll's events */
     rpi_store_header request;
     char key[RPI_STORE_KEY_BYTES];
@@ -44,16 +54,18 @@ struct rp_store_server {
     pthread_t thread;
     int listener, epoll, stop;
     rpi_dictionary *dictionary;
-    client *clients;
+    rpi_secret secret;
+    client *clients; /* those that came last first */
+    int stranger_count;
+    unsigned refusals;
     int64_t resume_accept_ns; /* RPI_NEVER_NS: accepting */
 };
 
 static void drop(rp_store_server *server, client *gone) {
-    if (gone->previous)
-        gone->previous->next = gone->next;
-    else
-        server->clients = gone->next;
-    if (gone->next) gone->next->previous = gone->previous;
+    client **at = &server->clients;
+    while (*at && *at != gone) at = &(*at)->next;
+    if (*at) *at = gone->next;
+    server->stranger_count -= gone->is_stranger;
     /* It would leave epoll by itself, but for a forked child that still has the connection. */
     epoll_ctl(server->epoll, EPOLL_CTL_DEL, gone->fd, NULL);
     close(gone->fd);
@@ -73,6 +85,12 @@ static rp_status reserve(client *each, size_t bytes) {
     RP_TRY(rpi_grow_array(each->capacity, bytes, 1, "a store client's buffer", &each->buffer));
     each->capacity = bytes;
     return RP_OK;
+}
+
+/* It is one of ours: from here on it is believed, and stays as long as it likes. */
+static void let_in(rp_store_server *server, client *each) {
+    server->stranger_count -= each->is_stranger;
+    each->is_stranger = false;
 }
 
 static void begin_request(client *each) {
@@ -179,8 +197,40 @@ static rp_status serve_request(rp_store_server *server, client *each) {
     return reply(each, RP_OK, number, NULL, 0);
 }
 
+/* Who gives no proof is told in the store's own protocol what it lacks. */
+static rp_status turn_away(rp_store_server *server, client *each, rp_status status) {
+    rpi_kept_error reason;
+    rpi_error_keep(&reason);
+    rpi_proof_log_refusal(each->fd, "the store", &server->refusals);
+    if (!each->proof.answered && refuse(each, status) == RP_OK) (void)flush(server, each);
+    rpi_error_put_back(&reason);
+    return status;
+}
+
+static rp_status decline_proof(rp_store_server *server, client *each) {
+    rpi_proof_decline(each->fd, RPI_PROOF_STORE);
+    rp_status status =
+        RP_FAIL(MISMATCH, "it has a secret (REDPOLL_SECRET), and this job has none: set it on "
+                          "all ranks of the job, or on none");
+    rpi_proof_log_refusal(each->fd, "the store", &server->refusals);
+    return status;
+}
+
+static rp_status hear_proof(rp_store_server *server, client *each) {
+    static const rpi_proof_terms terms = {
+        .purpose = RPI_PROOF_STORE, .caller = -1, .callee = -1};
+    rp_status status = rpi_proof_hear(&each->proof, each->fd, &server->secret, &terms);
+    if (status == RP_MISMATCH) return turn_away(server, each, status);
+    if (status != RP_OK) return status;
+    let_in(server, each);
+    begin_request(each);
+    return RP_OK;
+}
+
 /* The header has come: learn how long the request is. */
-static rp_status learn_length(client *each) {
+static rp_status learn_length(rp_store_server *server, client *each) {
+    if (each->is_stranger && rpi_proof_is_call(each->buffer))
+        return decline_proof(server, each);
     RP_TRY(rpi_store_unpack(each->buffer, &each->request));
     size_t bytes = RPI_STORE_HEADER_BYTES + each->request.key_bytes + each->request.value_bytes;
     RP_TRY(reserve(each, bytes));
@@ -197,17 +247,18 @@ static rp_status receive(rp_store_server *server, client *each) {
         if (got <= 0) return RP_FAIL(PEER, "a store client left");
         each->done += (size_t)got;
         if (each->done < each->bytes) continue;
-        if (each->bytes == RPI_STORE_HEADER_BYTES) RP_TRY(learn_length(each));
+        if (each->bytes == RPI_STORE_HEADER_BYTES) RP_TRY(learn_length(server, each));
         if (each->done < each->bytes) continue;
+        let_in(server, each);
         RP_TRY(serve_request(server, each));
         if (each->state == REPLYING) RP_TRY(flush(server, each));
     }
     return RP_OK;
 }
 
-static void stop_accepting_for_a_while(rp_store_server *server) {
+static void stop_accepting_until(rp_store_server *server, int64_t time_ns) {
     epoll_ctl(server->epoll, EPOLL_CTL_DEL, server->listener, NULL);
-    server->resume_accept_ns = rpi_now_ns() + BREATHER_NS;
+    server->resume_accept_ns = time_ns;
 }
 
 static void resume_accepting(rp_store_server *server) {
@@ -220,6 +271,8 @@ static rp_status welcome(rp_store_server *server, int fd) {
     client *fresh = NULL;
     RP_TRY(rpi_alloc(sizeof *fresh, "a store client", &fresh));
     fresh->fd = fd;
+    fresh->is_stranger = true;
+    fresh->since_ns = rpi_now_ns();
     fresh->watched = EPOLLIN;
     rp_status status = reserve(fresh, RPI_STORE_HEADER_BYTES + RPI_STORE_KEY_BYTES);
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = fresh};
@@ -231,19 +284,36 @@ static rp_status welcome(rp_store_server *server, int fd) {
         return status;
     }
     begin_request(fresh);
+    if (server->secret.is_set) fresh->state = PROVING;
     fresh->next = server->clients;
-    if (fresh->next) fresh->next->previous = fresh;
     server->clients = fresh;
+    server->stranger_count++;
     return RP_OK;
 }
 
+/* Is there place for one more stranger? The oldest makes it, unless all have just come: then
+ * the next ones wait where the kernel keeps them. */
+static bool make_place(rp_store_server *server) {
+    if (server->stranger_count < STRANGERS) return true;
+    client *oldest = NULL;
+    for (client *each = server->clients; each; each = each->next)
+        if (each->is_stranger) oldest = each;
+    int64_t due_ns = oldest ? oldest->since_ns + RPI_STRANGER_LEAST_NS : 0;
+    if (due_ns > rpi_now_ns()) {
+        stop_accepting_until(server, due_ns);
+        return false;
+    }
+    if (oldest) drop(server, oldest);
+    return true;
+}
+
 static void accept_clients(rp_store_server *server) {
-    for (;;) {
+    while (make_place(server)) {
         int fd = rpi_stream_accept(server->listener);
         if (fd < 0) {
             /* Out of descriptors the listener stays readable: rest instead of spinning. */
             if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
-                stop_accepting_for_a_while(server);
+                stop_accepting_until(server, rpi_now_ns() + BREATHER_NS);
             if (errno != EINTR && errno != ECONNABORTED) return;
         } else if (welcome(server, fd) != RP_OK) {
             close(fd);
@@ -257,23 +327,38 @@ static void handle(rp_store_server *server, client *each, uint32_t events) {
         status = RP_PEER;
     else if (each->state == REPLYING)
         status = flush(server, each);
+    if (status == RP_OK && each->state == PROVING) status = hear_proof(server, each);
     if (status == RP_OK && each->state == RECEIVING) status = receive(server, each);
-    if (status != RP_OK) drop(server, each);
+    if (status < 0) drop(server, each);
 }
 
-/* Refuse the waits that are over; returns when the next one will be. */
+/* When what this one does is over; RPI_NEVER_NS: it may stay as it is. */
+static int64_t end_of(const client *each) {
+    if (each->is_stranger) return each->since_ns + RPI_STRANGER_MOST_NS;
+    return each->state == WAITING ? each->deadline_ns : RPI_NEVER_NS;
+}
+
+static void end(rp_store_server *server, client *each) {
+    if (each->is_stranger) {
+        drop(server, each);
+        return;
+    }
+    rp_status late = RP_FAIL(TIMEOUT, "nobody set store key '%s' within %g s", each->key,
+                             (double)each->request.number * 1e-3);
+    if (refuse(each, late) != RP_OK || flush(server, each) != RP_OK) drop(server, each);
+}
+
+/* Refuse the waits that are over, and strangers for whom it is time; returns when the next will
+ * be. */
 static int64_t expire(rp_store_server *server) {
     int64_t now_ns = rpi_now_ns(), next_ns = server->resume_accept_ns;
     for (client *each = server->clients, *next = NULL; each; each = next) {
         next = each->next;
-        if (each->state != WAITING) continue;
-        if (each->deadline_ns > now_ns) {
-            if (each->deadline_ns < next_ns) next_ns = each->deadline_ns;
-            continue;
-        }
-        rp_status late = RP_FAIL(TIMEOUT, "nobody set store key '%s' within %g s", each->key,
-                                 (double)each->request.number * 1e-3);
-        if (refuse(each, late) != RP_OK || flush(server, each) != RP_OK) drop(server, each);
+        int64_t end_ns = end_of(each);
+        if (end_ns <= now_ns)
+            end(server, each);
+        else if (end_ns < next_ns)
+            next_ns = end_ns;
     }
     return next_ns;
 }
@@ -284,7 +369,7 @@ static void *serve(void *context) {
     rpi_fpenv_default();
     for (;;) {
         int64_t next_ns = expire(server);
-        if (next_ns == server->resume_accept_ns && next_ns <= rpi_now_ns()) {
+        if (server->resume_accept_ns <= rpi_now_ns()) {
             resume_accepting(server);
             continue;
         }
@@ -327,9 +412,17 @@ static rp_status open_server(rp_store_server *server, const char *host, int port
 
 rp_status rp_store_serve(const char *host, int port, rp_store_server **server,
                          int *bound_port) {
+    rpi_secret secret;
     if (!server) return RP_FAIL(INVALID, "server is NULL");
+    RP_TRY(rpi_secret_find_own(&secret));
+    return rpi_store_serve(host, port, &secret, server, bound_port);
+}
+
+rp_status rpi_store_serve(const char *host, int port, const rpi_secret *secret,
+                          rp_store_server **out_server, int *out_port) {
     rp_store_server *fresh = NULL;
     RP_TRY(rpi_alloc(sizeof *fresh, "a store server", &fresh));
+    fresh->secret = *secret;
     fresh->listener = fresh->epoll = fresh->stop = -1;
     int actual = 0;
     rp_status status = open_server(fresh, host, port, &actual);
@@ -337,8 +430,8 @@ rp_status rp_store_serve(const char *host, int port, rp_store_server **server,
         destroy(fresh);
         return status;
     }
-    if (bound_port) *bound_port = actual;
-    *server = fresh;
+    if (out_port) *out_port = actual;
+    *out_server = fresh;
     return RP_OK;
 }
 

@@ -1,11 +1,12 @@
 /* The client of a TCP store: one connection, one question at a time. */
-#include "redpoll/store.h"
+#include "net/store_tcp.h"
 
 #include "base/clock.h"
 #include "base/fpenv.h"
 #include "base/memory.h"
 #include "net/forget.h"
 #include "net/patience.h"
+#include "net/proof.h"
 #include "net/store_wire.h"
 #include "net/stream.h"
 
@@ -146,13 +147,42 @@ static const rp_store_ops tcp_ops = {tcp_set, tcp_get, tcp_add, tcp_remove, tcp_
 static rp_status prove_it_is_a_store(tcp_store *store, int64_t deadline_ns) {
     rpi_store_header request = {.operation = RPI_STORE_REMOVE}, reply = {0};
     rp_status status = exchange_by(store, &request, HELLO_KEY, NULL, deadline_ns, &reply);
+    if (status == RP_OK && reply.status != RP_OK) {
+        status = verdict(store, &reply);
+        return rpi_fail_context(status,
+                                "the store at %s turned this process away: ", store->place);
+    }
     if (status == RP_OK) return RP_OK;
     return rpi_fail_context(status, "what listens there does not answer as a store does; ");
 }
 
+static rp_status prove_membership(tcp_store *store, const rpi_secret *secret,
+                                  int64_t deadline_ns) {
+    static const rpi_proof_terms terms = {
+        .purpose = RPI_PROOF_STORE, .caller = -1, .callee = -1};
+    if (!secret->is_set) return RP_OK;
+    rp_status status = rpi_proof_give(store->fd, secret, &terms, deadline_ns);
+    return status == RP_OK ? RP_OK
+                           : rpi_fail_context(status, "the store at %s: ", store->place);
+}
+
+static rp_status dial(tcp_store *store, const char *host, int port, const rpi_secret *secret,
+                      int64_t deadline_ns) {
+    RP_TRY(rpi_stream_dial(host, port, deadline_ns, &store->fd));
+    rp_status status = prove_membership(store, secret, deadline_ns);
+    return status == RP_OK ? prove_it_is_a_store(store, deadline_ns) : status;
+}
+
 rp_status rp_store_connect(const char *host, int port, double timeout_s, rp_store *store) {
-    RPI_FPENV_SCOPE;
+    rpi_secret secret;
     if (!store) return RP_FAIL(INVALID, "store is NULL");
+    RP_TRY(rpi_secret_find_own(&secret));
+    return rpi_store_connect(host, port, timeout_s, &secret, store);
+}
+
+rp_status rpi_store_connect(const char *host, int port, double timeout_s,
+                            const rpi_secret *secret, rp_store *store) {
+    RPI_FPENV_SCOPE;
     if (port < 1 || port > 65535)
         return RP_FAIL(INVALID, "port %d of a store; 1 to 65535 are allowed", port);
     if (timeout_s != timeout_s) return RP_FAIL(INVALID, "timeout_s is not a number");
@@ -162,8 +192,10 @@ rp_status rp_store_connect(const char *host, int port, double timeout_s, rp_stor
     fresh->fd = -1;
     fresh->patience_s = rpi_store_patience(timeout_s);
     int64_t deadline_ns = rpi_deadline_ns(timeout_s);
-    rp_status status = rpi_stream_dial(host, port, deadline_ns, &fresh->fd);
-    if (status == RP_OK) status = prove_it_is_a_store(fresh, deadline_ns);
+    rp_status status;
+    rpi_redials redials = {0};
+    do status = dial(fresh, host, port, secret, deadline_ns);
+    while (status == RP_PEER && rpi_stream_dials_again(&redials, &fresh->fd, deadline_ns));
     if (status != RP_OK) {
         if (fresh->fd >= 0) close(fresh->fd);
         rpi_free(fresh);

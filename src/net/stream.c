@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 enum { REDIAL_NS = 20 * 1000 * 1000, BACKLOG = 1024 };
+#define REDIALS_NS       (2 * RPI_SECOND_NS)
 #define FIRST_SHARE_NS   (RPI_SECOND_NS / 4)
 #define LONGEST_SHARE_NS (4 * RPI_SECOND_NS)
 
@@ -186,6 +187,17 @@ rp_status rpi_stream_dial(const char *host, int port, int64_t deadline_ns, int *
     rp_status status = rpi_stream_dial_any(list, shown, deadline_ns, out_fd);
     freeaddrinfo(list);
     return status;
+}
+
+bool rpi_stream_dials_again(rpi_redials *redials, int *fd, int64_t deadline_ns) {
+    int64_t now_ns = rpi_now_ns();
+    if (redials->first_ns == 0) redials->first_ns = now_ns;
+    if (now_ns - redials->first_ns > REDIALS_NS || now_ns + REDIAL_NS > deadline_ns)
+        return false;
+    if (*fd >= 0) close(*fd);
+    *fd = -1;
+    rpi_sleep_until_ns(now_ns + REDIAL_NS);
+    return true;
 }
 
 static rp_status wait_for(int fd, short events, int64_t deadline_ns) {

@@ -7,7 +7,9 @@
 
 #include "base/status.h"
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 enum { RPI_HOST_BYTES = 256 };
 
@@ -22,6 +24,13 @@ rp_status rpi_stream_dial(const char *host, int port, int64_t deadline_ns, int *
 struct addrinfo;
 rp_status rpi_stream_dial_any(const struct addrinfo *list, const char *shown,
                               int64_t deadline_ns, int *out_fd);
+/* After the other side hung up before it had said anything, as one does that has too many
+ * callers: close *fd and wait a moment. False when that was long enough, or nothing is left of
+ * the time. Zeros to begin with. */
+typedef struct rpi_redials {
+    int64_t first_ns; /* 0: there was none */
+} rpi_redials;
+bool rpi_stream_dials_again(rpi_redials *redials, int *fd, int64_t deadline_ns);
 /* All bytes or a failure: RP_PEER when the other end closed or died, RP_TIMEOUT. Messages say
  * only what happened ("closed the connection"); callers say to whom. */
 rp_status rpi_stream_write(int fd, const void *data, size_t bytes, int64_t deadline_ns);

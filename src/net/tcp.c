@@ -82,8 +82,7 @@ static rp_status tcp_open(const rpi_endpoint_options *options, rpi_endpoint **ou
     RP_TRY(rpi_alloc(sizeof *endpoint, "an endpoint", &endpoint));
     endpoint->base = (rpi_endpoint){
         .transport = &rpi_transport_tcp, .rank = options->rank, .world = options->world};
-    endpoint->hello =
-        (rpi_hello){options->secret, options->rank, options->world, options->frame_bytes};
+    endpoint->hello = rpi_hello_of(options);
     endpoint->reception.listener = -1;
     endpoint->epoll_fd = -1;
     snprintf(endpoint->host, sizeof endpoint->host, "%s", host);
@@ -121,10 +120,15 @@ static rp_status dial(const tcp_endpoint *endpoint, int peer, const char *addres
     char host[RPI_HOST_BYTES];
     int port = 0, fd = -1;
     RP_TRY(parse_address(address, host, &port));
-    RP_TRY(rpi_stream_dial(host, port, deadline_ns, &fd));
-    rp_status status = rpi_hello_exchange(fd, &endpoint->hello, peer, deadline_ns);
+    rp_status status;
+    rpi_redials redials = {0};
+    do {
+        status = rpi_stream_dial(host, port, deadline_ns, &fd);
+        if (status == RP_OK)
+            status = rpi_hello_exchange(fd, &endpoint->hello, peer, deadline_ns);
+    } while (status == RP_PEER && rpi_stream_dials_again(&redials, &fd, deadline_ns));
     if (status != RP_OK) {
-        close(fd);
+        if (fd >= 0) close(fd);
         return status;
     }
     *out_fd = fd;

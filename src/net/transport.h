@@ -35,7 +35,9 @@ typedef struct rpi_link_shape {
 
 typedef struct rpi_endpoint_options {
     int rank, world;
-    uint64_t secret;       /* random, chosen by rank 0, equal on all ranks: rejects strangers */
+    uint64_t session; /* random, chosen by rank 0, equal on all ranks: rejects other jobs */
+    const struct rpi_secret *secret; /* of the job, which callers prove that they have
+                                        (proof.h); NULL: there is none. Copied */
     const char *bind_host; /* interface to listen on; NULL: the one the store was reached by, or
                               loopback */
     size_t frame_bytes;    /* longest frame, header included; the executor never sends more */
@@ -70,7 +72,7 @@ typedef struct rpi_transport {
      * dials the lower one's address; the lower one waits for it to come (inproc waits for
      * nobody). Ranks that connect to their peers in rising order meet no cycle; dialling all
      * lower ranks first and then waiting for all higher ones does as well. RP_TIMEOUT: the
-     * peer did not come; the endpoint is still good. Wrong secret, world, rank or frame_bytes:
+     * peer did not come; the endpoint is still good. Wrong session, world, rank or frame_bytes:
      * RP_MISMATCH for the one who dialled (and for both where both can tell); strangers that
      * come to a listening endpoint are turned away and change nothing. */
     rp_status (*connect)(rpi_endpoint *endpoint, int peer, const char *address,

@@ -20,7 +20,7 @@ typedef struct party {
     rp_store store;
     int rank, world;
     double timeout_s;
-    uint64_t secret;
+    uint64_t session;
     void (*act)(struct party *self);
     pthread_barrier_t *together;
     rpi_control *control; /* NULL once act() has closed it */
@@ -31,7 +31,7 @@ typedef struct party {
 static void *live(void *context) {
     party *self = context;
     rpi_control_options options = {.prefix = "world",
-                                   .secret = self->secret,
+                                   .session = self->session,
                                    .timeout_s = self->timeout_s,
                                    .beat_s = 0.01};
     self->status =
@@ -242,7 +242,7 @@ static void missing_ranks_are_named(void) {
 }
 
 static void strangers_are_not_let_in(void) {
-    party parties[2] = {{.secret = 1, .timeout_s = 0.5}, {.secret = 2}};
+    party parties[2] = {{.session = 1, .timeout_s = 0.5}, {.session = 2}};
     gather(parties, 2, 2, do_nothing);
     CHECK_EQ(parties[0].status, RP_TIMEOUT);
     CHECK_EQ(parties[1].status, RP_PEER);

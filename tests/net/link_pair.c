@@ -16,7 +16,7 @@ void link_pair_options(link_pair *pair, const rpi_transport *transport, size_t f
     for (int rank = 0; rank < 2; rank++)
         pair->options[rank] = (rpi_endpoint_options){.rank = rank,
                                                      .world = 2,
-                                                     .secret = 0x5ec3e7,
+                                                     .session = 0x5ec3e7,
                                                      .frame_bytes = frame_bytes,
                                                      .shape = {1e12, 1e-9},
                                                      .inner = inproc};

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "harness/check.h"
+#include "net/secret.h"
 
 #include <pthread.h>
 #include <unistd.h>
@@ -32,7 +33,7 @@ static void look_at(party *self, const rpi_mesh *mesh) {
     }
     while (mesh->endpoints[self->endpoints]) self->endpoints++;
     CHECK(!mesh->links[mesh->rank]);
-    CHECK(mesh->secret != 0);
+    CHECK(mesh->session != 0);
     CHECK_EQ(mesh->peers[0].pid, getpid());
     /* Of two containers, processes with one pid are told apart by a random number. */
     CHECK(mesh->peers[0].process != 0 && mesh->peers[0].process != (uint64_t)getpid());
@@ -200,6 +201,50 @@ static void a_rank_that_comes_twice(void) {
     all_say(parties, 3, RP_MISMATCH, "two processes say that they are rank 1");
 }
 
+/* Over sockets, where strangers could come. */
+static void come_with_secrets(party *parties, int count, const rpi_secret *const *secrets,
+                              const char *transport) {
+    for (int i = 0; i < count; i++) {
+        parties[i] = member(i, count);
+        parties[i].options.transport = transport;
+        parties[i].options.secret = secrets[i];
+    }
+    gather(parties, count);
+}
+
+static void ranks_with_one_secret_meet(void) {
+    static const char *const transports[] = {"inproc", "shm", "tcp"};
+    rpi_secret one = {0};
+    const rpi_secret *secrets[5] = {&one, &one, &one, &one, &one};
+    party parties[5];
+    if (!rpi_secret_is_supported()) {
+        check_skip("this build has no OpenSSL");
+        return;
+    }
+    REQUIRE_OK(rpi_secret_make("the secret", "sixteen letters, or more", &one));
+    for (int i = 0; i < 3; i++) {
+        come_with_secrets(parties, 5, secrets, transports[i]);
+        for (int rank = 0; rank < 5; rank++)
+            CHECK_MSG(parties[rank].status == RP_OK, "%s", parties[rank].message);
+    }
+}
+
+static void secrets_that_differ_are_named(void) {
+    rpi_secret one = {0}, other = {0};
+    const rpi_secret *differ[3] = {&one, &other, &one}, *lack[3] = {&one, &one, NULL};
+    party parties[3];
+    if (!rpi_secret_is_supported()) {
+        check_skip("this build has no OpenSSL");
+        return;
+    }
+    REQUIRE_OK(rpi_secret_make("the secret", "sixteen letters, or more", &one));
+    REQUIRE_OK(rpi_secret_make("the secret", "sixteen others, or more", &other));
+    come_with_secrets(parties, 3, differ, "tcp");
+    all_say(parties, 3, RP_MISMATCH, "has another secret than rank");
+    come_with_secrets(parties, 3, lack, "tcp");
+    all_say(parties, 3, RP_MISMATCH, "and rank 2 has none: set REDPOLL_SECRET");
+}
+
 static void ranks_disagree(void) {
     for (int what = 0; what < 5; what++) {
         static const char *const words[] = {"the size of the world", "the transport",
@@ -283,6 +328,9 @@ CASES({"every_world_meets", every_world_meets}, {"a_name_serves_again", a_name_s
       {"missing_ranks_are_named", missing_ranks_are_named},
       {"a_pair_that_cannot_connect_is_named", a_pair_that_cannot_connect_is_named},
       {"a_rank_that_does_not_go_on_is_named", a_rank_that_does_not_go_on_is_named},
-      {"a_rank_that_comes_twice", a_rank_that_comes_twice}, {"ranks_disagree", ranks_disagree},
-      {"unknown_transports", unknown_transports}, {"shaped_links", shaped_links},
-      {"named_hosts", named_hosts}, {"bad_arguments", bad_arguments})
+      {"a_rank_that_comes_twice", a_rank_that_comes_twice},
+      {"ranks_with_one_secret_meet", ranks_with_one_secret_meet},
+      {"secrets_that_differ_are_named", secrets_that_differ_are_named},
+      {"ranks_disagree", ranks_disagree}, {"unknown_transports", unknown_transports},
+      {"shaped_links", shaped_links}, {"named_hosts", named_hosts},
+      {"bad_arguments", bad_arguments})

@@ -51,7 +51,7 @@ static rp_status visit_start(visit *v) {
 static void say_hello(int fd, const rpi_endpoint_options *options, int rank) {
     unsigned char bytes[HEADER];
     rpi_frame_header hello = {.kind = RPI_FRAME_HELLO,
-                              .sequence = options->secret,
+                              .sequence = options->session,
                               .part = rank,
                               .count = (uint64_t)options->world,
                               .bucket = (uint32_t)options->frame_bytes};
@@ -103,7 +103,7 @@ static void strangers_do_not_disturb(void) {
     CHECK_EQ(check_descriptors(), before);
 }
 
-static void a_refused_caller_learns_why_but_no_secret(void) {
+static void a_refused_caller_learns_why_but_no_session(void) {
     visit v;
     unsigned char bytes[HEADER];
     rpi_frame_header answer;
@@ -233,7 +233,7 @@ static void delivered_is_more_than_flushed(void) {
 /* A descriptor that listens no more is ready for ever and gives nobody: no reason to turn round
  * and round. */
 static void a_door_that_is_gone_is_an_error(void) {
-    rpi_hello self = {.rank = 0, .world = 2, .secret = 7, .frame_bytes = FRAME_BYTES};
+    rpi_hello self = {.rank = 0, .world = 2, .session = 7, .frame_bytes = FRAME_BYTES};
     rpi_reception reception;
     int listener = -1, port = 0, fd = -1;
     REQUIRE_OK(rpi_stream_listen(NULL, 0, &listener, &port));
@@ -262,7 +262,7 @@ static void a_stream_to_nobody_is_an_error(void) {
 
 /* Whoever opened it has nothing to close: the descriptor was given away. */
 static void a_reception_without_memory_closes_its_door(void) {
-    rpi_hello self = {.rank = 0, .world = 2, .secret = 7, .frame_bytes = FRAME_BYTES};
+    rpi_hello self = {.rank = 0, .world = 2, .session = 7, .frame_bytes = FRAME_BYTES};
     rpi_reception reception;
     int before = check_descriptors(), listener = -1, port = 0;
     REQUIRE_OK(rpi_stream_listen(NULL, 0, &listener, &port));
@@ -276,7 +276,7 @@ static void a_reception_without_memory_closes_its_door(void) {
 
 /* The last rank expects nobody. */
 static void a_reception_of_nobody_closes_its_door(void) {
-    rpi_hello self = {.rank = 1, .world = 2, .secret = 7, .frame_bytes = FRAME_BYTES};
+    rpi_hello self = {.rank = 1, .world = 2, .session = 7, .frame_bytes = FRAME_BYTES};
     rpi_reception reception;
     int before = check_descriptors(), listener = -1, port = 0, fd = -1;
     REQUIRE_OK(rpi_stream_listen(NULL, 0, &listener, &port));
@@ -293,7 +293,8 @@ CASES({"delivered_is_more_than_flushed", delivered_is_more_than_flushed},
       {"a_reception_of_nobody_closes_its_door", a_reception_of_nobody_closes_its_door},
       {"a_door_that_is_gone_is_an_error", a_door_that_is_gone_is_an_error},
       {"strangers_do_not_disturb", strangers_do_not_disturb},
-      {"a_refused_caller_learns_why_but_no_secret", a_refused_caller_learns_why_but_no_secret},
+      {"a_refused_caller_learns_why_but_no_session",
+       a_refused_caller_learns_why_but_no_session},
       {"a_cut_stream_says_how_much_is_missing", a_cut_stream_says_how_much_is_missing},
       {"what_is_no_frame_is_corrupt", what_is_no_frame_is_corrupt},
       {"a_peer_that_does_not_come_is_waited_for_until_the_deadline",

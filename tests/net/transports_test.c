@@ -333,7 +333,7 @@ static void strangers_are_refused(void) {
             rp_status status_of[2];
             link_pair_options(&pair, transport, FRAME_BYTES);
             pair.patience_s[0] = 0.2; /* nobody it waits for will come */
-            if (difference == 0) pair.options[1].secret++;
+            if (difference == 0) pair.options[1].session++;
             if (difference == 1) pair.options[1].world++;
             if (difference == 2) pair.options[1].frame_bytes += 64;
             CHECK_FAILS(link_pair_open_with(&pair, status_of), MISMATCH, "");

@@ -29,7 +29,7 @@ static void come_together(const char *transport, double timeout_s) {
     if (rpi_mesh_connect(&join->store, place.rank, place.world, &options, &mesh) != RP_OK)
         ranks_die();
     rpi_control_options control_options = {
-        .prefix = "world", .secret = mesh->secret, .timeout_s = timeout_s, .beat_s = 0.05};
+        .prefix = "world", .session = mesh->session, .timeout_s = timeout_s, .beat_s = 0.05};
     if (rpi_control_open(&join->store, place.rank, place.world, &control_options, &control) !=
         RP_OK)
         ranks_die();

@@ -169,6 +169,7 @@ static rp_status prove_membership(tcp_store *store, const rpi_secret *secret,
 static rp_status dial(tcp_store *store, const char *host, int port, const rpi_secret *secret,
                       int64_t deadline_ns) {
     RP_TRY(rpi_stream_dial(host, port, deadline_ns, &store->fd));
+    store->broken = false;
     rp_status status = prove_membership(store, secret, deadline_ns);
     return status == RP_OK ? prove_it_is_a_store(store, deadline_ns) : status;
 }

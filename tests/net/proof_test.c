@@ -7,7 +7,9 @@
 #include "harness/check.h"
 #include "net/store_tcp.h"
 
+#include <arpa/inet.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sys/socket.h>
@@ -328,7 +330,39 @@ static void a_store_lets_in_who_has_its_secret(void) {
     rp_store_server_stop(server);
 }
 
-CASES({"a_secret_is_a_text_or_in_a_file", a_secret_is_a_text_or_in_a_file},
+/* Hangs up on the first who comes, as a store does that has too many callers, and then serves.
+ */
+static void *hang_up_then_serve(void *argument) {
+    int *listener = argument, fd = -1, port = 0;
+    static rp_store_server *server;
+    struct sockaddr_in address;
+    socklen_t length = sizeof address;
+    rpi_secret none = {0};
+    struct pollfd wait = {.fd = *listener, .events = POLLIN};
+    CHECK(getsockname(*listener, (struct sockaddr *)&address, &length) == 0);
+    CHECK_EQ(poll(&wait, 1, 10000), 1);
+    if ((fd = rpi_stream_accept(*listener)) >= 0) close(fd);
+    close(*listener);
+    CHECK_OK(rpi_store_serve(NULL, ntohs(address.sin_port), &none, &server, &port));
+    return server;
+}
+
+static void who_was_hung_up_on_calls_again(void) {
+    pthread_t thread;
+    void *server = NULL;
+    rp_store store = {0};
+    rpi_secret none = {0};
+    int listener = -1, port = 0;
+    REQUIRE_OK(rpi_stream_listen(NULL, 0, &listener, &port));
+    pthread_create(&thread, NULL, hang_up_then_serve, &listener);
+    CHECK_OK(rpi_store_connect(NULL, port, 10, &none, &store));
+    pthread_join(thread, &server);
+    rp_store_close(&store);
+    rp_store_server_stop(server);
+}
+
+CASES({"who_was_hung_up_on_calls_again", who_was_hung_up_on_calls_again},
+      {"a_secret_is_a_text_or_in_a_file", a_secret_is_a_text_or_in_a_file},
       {"a_bad_secret_is_refused_with_advice", a_bad_secret_is_refused_with_advice},
       {"drawn_secrets_differ", drawn_secrets_differ},
       {"who_has_the_secret_proves_it", who_has_the_secret_proves_it},

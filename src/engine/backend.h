@@ -155,6 +155,11 @@ typedef struct rpi_backend {
                               rpi_layout from, rpi_layout to, rpi_kernel *kernel);
 } rpi_backend;
 
+/* What programs compute in, as a user says it: "fp32" or "bf16", or "float32" or "bfloat16".
+ * RP_INVALID names them. */
+rp_status rpi_compute_parse(const char *name, rp_dtype *out_compute);
+const char *rpi_compute_name(rp_dtype compute); /* 0: "fp32" */
+
 /* May programs compute in this dtype (0: RP_F32) with this backend, on this machine? */
 rp_status rpi_backend_check_compute(const rpi_backend *backend, rp_dtype compute);
 

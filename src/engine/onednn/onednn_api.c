@@ -14,9 +14,21 @@ rp_status rpi_dnn_check(dnnl_status_t status, const char *what) {
     return RP_FAIL(INTERNAL, "oneDNN: %s: %s", what, dnnl_status2str(status));
 }
 
+static bool has_isa(dnnl_cpu_isa_t wanted) {
+    unsigned isa = wanted;
+    return ((unsigned)dnnl_get_effective_cpu_isa() & isa) == isa;
+}
+
 int rpi_dnn_channel_block(void) {
-    unsigned avx512 = dnnl_cpu_isa_avx512_core;
-    return ((unsigned)dnnl_get_effective_cpu_isa() & avx512) == avx512 ? 16 : 8;
+    return has_isa(dnnl_cpu_isa_avx512_core) ? 16 : 8;
+}
+
+bool rpi_dnn_has_bf16(void) {
+    return has_isa(dnnl_cpu_isa_avx512_core_bf16); /* AMX comes with it */
+}
+
+static dnnl_data_type_t data_type(rp_dtype dtype) {
+    return dtype == RP_BF16 ? dnnl_bf16 : dnnl_f32;
 }
 
 /* Only "there is no implementation" is an answer; all else is a failure. */
@@ -66,10 +78,11 @@ static unsigned norm_flags(const rpi_dnn_norm *norm) {
 
 static const dnnl_dims_t no_dilation = {0};
 
-rp_status rpi_dnn_md_create(int dims, const int64_t *size, dnnl_format_tag_t tag,
-                            rpi_dnn_md *out_md) {
-    return rpi_dnn_check(dnnl_memory_desc_create_with_tag(out_md, dims, size, dnnl_f32, tag),
-                         "memory descriptor");
+rp_status rpi_dnn_md_create(int dims, const int64_t *size, rp_dtype dtype,
+                            dnnl_format_tag_t tag, rpi_dnn_md *out_md) {
+    return rpi_dnn_check(
+        dnnl_memory_desc_create_with_tag(out_md, dims, size, data_type(dtype), tag),
+        "memory descriptor");
 }
 
 void rpi_dnn_md_destroy(rpi_dnn_md md) {
@@ -106,6 +119,15 @@ static dnnl_status_t conv_backward_weights(const rpi_dnn_context *context,
         hint, context->attributes);
 }
 
+rp_status rpi_dnn_matmul_describe(const rpi_dnn_context *context, const rpi_dnn_matmul *product,
+                                  dnnl_primitive_desc_t *out_pd) {
+    return described(dnnl_matmul_primitive_desc_create(
+                         out_pd, context->engine, product->source, product->weights, NULL,
+                         product->destination,
+                         product->accumulate ? context->accumulate : context->attributes),
+                     "matrix product");
+}
+
 rp_status rpi_dnn_norm_describe(const rpi_dnn_context *context, const rpi_dnn_norm *norm,
                                 dnnl_primitive_desc_t *out_pd) {
     return described(dnnl_batch_normalization_forward_primitive_desc_create(
@@ -127,11 +149,11 @@ rp_status rpi_dnn_norm_backward_describe(const rpi_dnn_context *context,
 
 #else /* oneDNN 2 */
 
-rp_status rpi_dnn_md_create(int dims, const int64_t *size, dnnl_format_tag_t tag,
-                            rpi_dnn_md *out_md) {
+rp_status rpi_dnn_md_create(int dims, const int64_t *size, rp_dtype dtype,
+                            dnnl_format_tag_t tag, rpi_dnn_md *out_md) {
     rpi_dnn_md md = NULL;
     RP_TRY(rpi_alloc(sizeof *md, "memory descriptor", &md));
-    dnnl_status_t status = dnnl_memory_desc_init_by_tag(md, dims, size, dnnl_f32, tag);
+    dnnl_status_t status = dnnl_memory_desc_init_by_tag(md, dims, size, data_type(dtype), tag);
     if (status != dnnl_success) {
         rpi_free(md);
         return rpi_dnn_check(status, "memory descriptor");
@@ -183,6 +205,17 @@ static dnnl_status_t conv_backward_weights(const rpi_dnn_context *context,
         &operation, algorithm_of(conv), conv->source, conv->weights, conv->bias,
         conv->destination, conv->stride, conv->padding_before, conv->padding_after);
     return describe(context, status, &operation, context->attributes, hint, out_pd);
+}
+
+rp_status rpi_dnn_matmul_describe(const rpi_dnn_context *context, const rpi_dnn_matmul *product,
+                                  dnnl_primitive_desc_t *out_pd) {
+    dnnl_matmul_desc_t operation;
+    dnnl_status_t status = dnnl_matmul_desc_init(&operation, product->source, product->weights,
+                                                 NULL, product->destination);
+    return described(describe(context, status, &operation,
+                              product->accumulate ? context->accumulate : context->attributes,
+                              NULL, out_pd),
+                     "matrix product");
 }
 
 rp_status rpi_dnn_norm_describe(const rpi_dnn_context *context, const rpi_dnn_norm *norm,
@@ -258,7 +291,8 @@ rp_status rpi_dnn_conv_describe(const rpi_dnn_context *context, rpi_dnn_directio
         return described(conv_forward(context, conv, algorithm_of(conv), out_pd),
                          "convolution");
     dnnl_primitive_desc_t hint = NULL;
-    dnnl_status_t status = conv_forward(context, conv, dnnl_convolution_direct, &hint);
+    dnnl_status_t status = conv_forward(context, conv->forward ? conv->forward : conv,
+                                        dnnl_convolution_direct, &hint);
     if (status != dnnl_success) return described(status, "convolution, as a hint");
     status = direction == RPI_DNN_BACKWARD_DATA
                  ? conv_backward_data(context, conv, hint, out_pd)

@@ -3,9 +3,10 @@
  * The two differ in how primitive descriptors are made and in whether a memory descriptor is a
  * struct or a handle. onednn_api.c alone knows; everything above writes against this header.
  *
- * All data is f32. Every primitive takes its scratchpad from the caller. Descriptors given to
- * the rpi_dnn_*_describe functions are borrowed for the call. A describe function that finds no
- * implementation gives RP_UNSUPPORTED without recording a message: asking is not failing. */
+ * Data is f32, and bf16 where a descriptor says so. Every primitive takes its scratchpad from
+ * the caller. Descriptors given to the rpi_dnn_*_describe functions are borrowed for the call.
+ * A describe function that finds no implementation gives RP_UNSUPPORTED without recording a
+ * message: asking is not failing. */
 #ifndef RPI_ENGINE_ONEDNN_API_H
 #define RPI_ENGINE_ONEDNN_API_H
 
@@ -40,13 +41,15 @@ void rpi_dnn_context_close(rpi_dnn_context *context); /* zeros are fine */
 /* How many channels oneDNN's kernels for this processor (and ONEDNN_MAX_CPU_ISA) take at once:
  * 16 with AVX-512, else 8. */
 int rpi_dnn_channel_block(void);
+/* Are there kernels of bf16 for it: with AVX512-BF16 or AMX? */
+bool rpi_dnn_has_bf16(void);
 
 /* RP_OK, RP_NOMEM or RP_INTERNAL with a message that names `what`. */
 rp_status rpi_dnn_check(dnnl_status_t status, const char *what);
 
 /* Memory descriptors; destroy with rpi_dnn_md_destroy (NULL is fine). */
-rp_status rpi_dnn_md_create(int dims, const int64_t *size, dnnl_format_tag_t tag,
-                            rpi_dnn_md *out_md);
+rp_status rpi_dnn_md_create(int dims, const int64_t *size, rp_dtype dtype,
+                            dnnl_format_tag_t tag, rpi_dnn_md *out_md);
 void rpi_dnn_md_destroy(rpi_dnn_md md);
 
 typedef enum rpi_dnn_direction {
@@ -57,9 +60,10 @@ typedef enum rpi_dnn_direction {
 } rpi_dnn_direction;
 
 /* source N x C x H x W, weights K x C x R x S, destination N x K x P x Q. Bias NULL: none; it
- * has no part in the backward data pass. */
+ * has no part in the backward data pass. What is read may be bf16; what is made is f32. */
 typedef struct rpi_dnn_conv {
     rpi_dnn_const_md source, weights, bias, destination;
+    const struct rpi_dnn_conv *forward; /* which this goes back; NULL: forward, or all is f32 */
     dnnl_dims_t stride, padding_before, padding_after; /* two entries are used */
     bool winograd; /* insist on it; else direct, by whatever implementation fits */
 } rpi_dnn_conv;
@@ -70,6 +74,14 @@ rp_status rpi_dnn_conv_describe(const rpi_dnn_context *context, rpi_dnn_directio
  * the result without any care for speed? */
 const char *rpi_dnn_implementation(dnnl_primitive_desc_t pd);
 bool rpi_dnn_is_reference(dnnl_primitive_desc_t pd);
+
+/* source M x K, weights K x N, destination M x N; or added to the destination. */
+typedef struct rpi_dnn_matmul {
+    rpi_dnn_const_md source, weights, destination;
+    bool accumulate;
+} rpi_dnn_matmul;
+rp_status rpi_dnn_matmul_describe(const rpi_dnn_context *context, const rpi_dnn_matmul *product,
+                                  dnnl_primitive_desc_t *out_pd);
 
 /* Training, scale and shift always; `relu`, which makes 0 of NaN, is fused and leaves a
  * workspace. Backward takes the description of the forward pass as a hint. */

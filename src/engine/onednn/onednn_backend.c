@@ -45,6 +45,18 @@ static rp_status open_session(const rpi_backend_options *options, void **out_ses
     return RP_OK;
 }
 
+static rp_status check_compute(rp_dtype compute) {
+    if (compute != RP_BF16)
+        return RP_FAIL(UNSUPPORTED, "backend onednn computes in f32 and bf16, not in %s",
+                       rp_dtype_name(compute));
+    if (rpi_dnn_has_bf16()) return RP_OK;
+    return RP_FAIL(
+        UNSUPPORTED,
+        "bf16 needs a processor with AVX512-BF16 or AMX (Intel Sapphire Rapids, AMD "
+        "Zen 4 and later), and this one, or ONEDNN_MAX_CPU_ISA, has neither; use fp32, or "
+        "the reference backend, slowly");
+}
+
 /* ---- units ---- */
 
 static bool supports(const rpi_unit *unit) {
@@ -76,8 +88,10 @@ static rp_status plan(void *opaque, const rpi_unit *unit, rpi_kernel *kernel) {
     const rpi_cpu_op *own = rpi_cpu_op_of(unit->nodes[0]->op);
     if (!op && own) return rpi_cpu_op_plan(own, rpi_dnn_kernel_run(session), unit, kernel);
     if (!op) return plan_reference(session, unit, kernel);
+    rpi_kernel before = *kernel;
     rp_status status = op->plan(session, unit, kernel);
     if (status != RP_UNSUPPORTED) return status;
+    *kernel = before;
     if (unit->node_count > 1)
         return RP_FAIL(UNSUPPORTED, "oneDNN has no fused %s of this shape",
                        unit->nodes[0]->op->name);
@@ -108,8 +122,8 @@ static rp_status run_reorder(void *self, const rpi_kernel_io *io) {
 static rp_status make_copy(const rpi_dnn_session *session, const rpi_shape *shape,
                            rpi_layout from, rpi_layout to, rpi_dnn_primitive *out) {
     rpi_dnn_md source = NULL, target = NULL;
-    rp_status status = rpi_dnn_image_md(session, shape, from.id, &source);
-    if (status == RP_OK) status = rpi_dnn_image_md(session, shape, to.id, &target);
+    rp_status status = rpi_dnn_image_md(session, shape, RP_F32, from.id, &source);
+    if (status == RP_OK) status = rpi_dnn_image_md(session, shape, RP_F32, to.id, &target);
     if (status == RP_OK) status = rpi_dnn_copy_create(session, source, target, false, out);
     rpi_dnn_md_destroy(source);
     rpi_dnn_md_destroy(target);
@@ -145,6 +159,7 @@ const rpi_backend rpi_backend_onednn = {
         "oneDNN " RPI_DNN_VERSION ": blocked layouts, Winograd convolutions, OpenMP threads",
     .open = open_session,
     .close = close_session,
+    .check_compute = check_compute,
     .supports = supports,
     .fuse = fuse,
     .plan = plan,

@@ -1,4 +1,6 @@
-/* conv2d: direct or Winograd over blocked activations, with packed copies of the weights. */
+/* conv2d: direct or Winograd over blocked activations, with packed copies of the weights. In
+ * bf16 the input is rounded once a run, and saved so where backward wants it; each half of
+ * backward rounds the output's gradient, and sums of it are made of what was not rounded. */
 #include "base/memory.h"
 #include "base/status.h"
 #include "engine/onednn/onednn_algorithm.h"
@@ -16,14 +18,16 @@ typedef struct conv_kernel {
     rpi_dnn_session *session;
     rpi_dnn_primitive forward, backward_data, backward_weights;
     rpi_dnn_packed *forward_weight, *backward_weight; /* one, where both read one packing */
-    rpi_dnn_primitive input_in;           /* outer to inner layout; none where equal */
+    rpi_dnn_primitive input_in, grad_in;  /* outer to inner layout; none where equal */
     rpi_dnn_primitive grad_weight_out[2]; /* inner to outer: overwriting, adding */
     rpi_dnn_widening weight, bias;
-    bool has_bias;
-    int64_t filters;
+    bool has_bias, is_bf16;
+    bool saves;                             /* the input as the primitives read it */
+    int64_t images, filters, pixels, block; /* of the output */
     /* in the workspaces */
+    size_t saved_input; /* in what is saved */
     size_t input_copy, wide_bias, forward_scratch;
-    size_t backward_input_copy, grad_weight_copy, grad_weight_wide, grad_bias_aside;
+    size_t backward_input_copy, grad_copy, grad_weight_copy, grad_weight_wide, grad_bias_aside;
     size_t backward_scratch;
 } conv_kernel;
 
@@ -35,21 +39,40 @@ static void destroy(void *self) {
     rpi_dnn_packed_release(kernel->session, kernel->forward_weight);
     rpi_dnn_packed_release(kernel->session, kernel->backward_weight);
     rpi_dnn_primitive_destroy(&kernel->input_in);
+    rpi_dnn_primitive_destroy(&kernel->grad_in);
     for (int i = 0; i < 2; i++) rpi_dnn_primitive_destroy(&kernel->grad_weight_out[i]);
     rpi_free(kernel);
 }
 
 /* ---- running ---- */
 
-/* The input where the primitives want it: in place, or copied to `offset`. */
-static rp_status bring_input(const conv_kernel *kernel, const rpi_kernel_io *io, size_t offset,
-                             void *scratch, const void **out_input) {
-    *out_input = io->inputs[INPUT];
-    if (!kernel->input_in.handle) return RP_OK;
-    void *copy = rpi_dnn_at(io->workspace, offset);
-    *out_input = copy;
-    return rpi_dnn_copy_run(kernel->session, &kernel->input_in, io->inputs[INPUT], copy,
-                            scratch);
+/* A tensor where the primitives want it: in place, or copied. */
+static rp_status bring(const conv_kernel *kernel, const rpi_dnn_primitive *way_in,
+                       const void *from, void *copy, void *scratch, const void **out) {
+    *out = way_in->handle ? copy : from;
+    return way_in->handle ? rpi_dnn_copy_run(kernel->session, way_in, from, copy, scratch)
+                          : RP_OK;
+}
+
+static rp_status bring_input(const conv_kernel *kernel, const rpi_kernel_io *io, void *scratch,
+                             const void **out_input) {
+    void *copy = kernel->saves ? rpi_dnn_at(io->saved, kernel->saved_input)
+                               : rpi_dnn_at(io->workspace, kernel->input_copy);
+    return bring(kernel, &kernel->input_in, io->inputs[INPUT], copy, scratch, out_input);
+}
+
+static rp_status bring_input_back(const conv_kernel *kernel, const rpi_kernel_io *io,
+                                  void *scratch, const void **out_input) {
+    *out_input = rpi_dnn_at(io->saved, kernel->saved_input);
+    if (kernel->saves) return RP_OK;
+    return bring(kernel, &kernel->input_in, io->inputs[INPUT],
+                 rpi_dnn_at(io->workspace, kernel->backward_input_copy), scratch, out_input);
+}
+
+static rp_status bring_gradient(const conv_kernel *kernel, const rpi_kernel_io *io,
+                                void *scratch, const void **out_gradient) {
+    return bring(kernel, &kernel->grad_in, io->grad_outputs[0],
+                 rpi_dnn_at(io->workspace, kernel->grad_copy), scratch, out_gradient);
 }
 
 static rp_status renew(const conv_kernel *kernel, rpi_dnn_packed *packed,
@@ -63,7 +86,7 @@ static rp_status forward(void *self, const rpi_kernel_io *io) {
     void *scratch = rpi_dnn_at(io->workspace, kernel->forward_scratch);
     const void *input = NULL, *weight = NULL, *bias = NULL;
     RP_TRY(renew(kernel, kernel->forward_weight, io, &weight));
-    RP_TRY(bring_input(kernel, io, kernel->input_copy, scratch, &input));
+    RP_TRY(bring_input(kernel, io, scratch, &input));
     if (kernel->has_bias)
         bias = rpi_dnn_widen(&kernel->bias, io->inputs[BIAS],
                              rpi_dnn_at(io->workspace, kernel->wide_bias));
@@ -75,11 +98,12 @@ static rp_status forward(void *self, const rpi_kernel_io *io) {
 static rp_status backward_inputs(void *self, const rpi_kernel_io *io) {
     const conv_kernel *kernel = self;
     void *scratch = rpi_dnn_at(io->workspace, kernel->backward_scratch);
-    const void *weight = NULL;
+    const void *weight = NULL, *gradient = NULL;
     RP_TRY(renew(kernel, kernel->backward_weight, io, &weight));
-    return rpi_dnn_primitive_run(
-        kernel->session, &kernel->backward_data,
-        (const void *[]){io->grad_outputs[0], weight, io->grad_inputs[INPUT]}, scratch);
+    RP_TRY(bring_gradient(kernel, io, scratch, &gradient));
+    return rpi_dnn_primitive_run(kernel->session, &kernel->backward_data,
+                                 (const void *[]){gradient, weight, io->grad_inputs[INPUT]},
+                                 scratch);
 }
 
 static rp_status deliver_weight(const conv_kernel *kernel, const rpi_kernel_io *io,
@@ -99,16 +123,32 @@ static rp_status deliver_weight(const conv_kernel *kernel, const rpi_kernel_io *
     return RP_OK;
 }
 
+/* The bias's gradient, of what was not rounded. */
+static void sum_gradient(const conv_kernel *kernel, const float *gradient, float *sums) {
+    int64_t blocks = (kernel->filters + kernel->block - 1) / kernel->block;
+    for (int64_t c = 0; c < kernel->filters; c++) {
+        double sum = 0;
+        for (int64_t n = 0; n < kernel->images; n++) {
+            const float *plane =
+                gradient + (n * blocks + c / kernel->block) * kernel->pixels * kernel->block;
+            for (int64_t p = 0; p < kernel->pixels; p++)
+                sum += (double)plane[p * kernel->block + c % kernel->block];
+        }
+        sums[c] = (float)sum;
+    }
+}
+
 static rp_status backward_weights(void *self, const rpi_kernel_io *io) {
     const conv_kernel *kernel = self;
     void *scratch = rpi_dnn_at(io->workspace, kernel->backward_scratch);
-    const void *input = NULL;
+    const void *input = NULL, *gradient = NULL;
     void *target = rpi_dnn_at(io->workspace, kernel->grad_weight_copy);
     float *bias = rpi_dnn_at(io->workspace, kernel->grad_bias_aside);
-    RP_TRY(bring_input(kernel, io, kernel->backward_input_copy, scratch, &input));
+    RP_TRY(bring_input_back(kernel, io, scratch, &input));
+    RP_TRY(bring_gradient(kernel, io, scratch, &gradient));
     RP_TRY(rpi_dnn_primitive_run(kernel->session, &kernel->backward_weights,
-                                 (const void *[]){input, io->grad_outputs[0], target, bias},
-                                 scratch));
+                                 (const void *[]){input, gradient, target, bias}, scratch));
+    if (kernel->has_bias && kernel->is_bf16) sum_gradient(kernel, io->grad_outputs[0], bias);
     if (kernel->has_bias && io->grad_inputs[BIAS])
         rpi_dnn_deliver(io->grad_inputs[BIAS], bias, kernel->filters,
                         io->accumulate >> BIAS & 1u);
@@ -194,17 +234,23 @@ static rp_status make_primitives(conv_kernel *kernel, const rpi_unit *unit,
                                  const rpi_dnn_conv_layouts *layouts,
                                  size_t *out_grad_weight_bytes) {
     rpi_dnn_geometry geometry = shape->geometry;
-    rpi_dnn_conv conv;
-    rpi_dnn_conv_of(shape, layouts, &conv);
+    rpi_dnn_convs convs;
+    rpi_dnn_conv_of(shape, layouts, &convs);
     int parameter = unit->inputs[WEIGHT].parameter;
-    RP_TRY(make_forward(kernel, layouts, parameter, &geometry, &conv));
+    RP_TRY(make_forward(kernel, layouts, parameter, &geometry, &convs.of[RPI_DNN_FORWARD]));
     if (!dnnl_memory_desc_equal(layouts->input, layouts->outer_input))
         RP_TRY(rpi_dnn_copy_create(kernel->session, layouts->outer_input, layouts->input, false,
                                    &kernel->input_in));
+    if (!dnnl_memory_desc_equal(layouts->grad, layouts->outer_grad))
+        RP_TRY(rpi_dnn_copy_create(kernel->session, layouts->outer_grad, layouts->grad, false,
+                                   &kernel->grad_in));
     if (rpi_dnn_conv_wants(unit, RPI_DNN_BACKWARD_DATA))
-        RP_TRY(make_backward_data(kernel, layouts, parameter, &geometry, &conv));
+        RP_TRY(make_backward_data(kernel, layouts, parameter, &geometry,
+                                  &convs.of[RPI_DNN_BACKWARD_DATA]));
     if (rpi_dnn_conv_wants(unit, RPI_DNN_BACKWARD_WEIGHTS))
-        RP_TRY(make_backward_weights(kernel, layouts, &geometry, &conv, out_grad_weight_bytes));
+        RP_TRY(make_backward_weights(kernel, layouts, &geometry,
+                                     &convs.of[RPI_DNN_BACKWARD_WEIGHTS],
+                                     out_grad_weight_bytes));
     return RP_OK;
 }
 
@@ -220,17 +266,22 @@ static void reserve_workspaces(conv_kernel *kernel, const rpi_dnn_conv_layouts *
     const rpi_dnn_primitive *forward_uses[] = {&kernel->forward, &kernel->input_in};
     const rpi_dnn_primitive *backward_uses[] = {
         &kernel->backward_data,      &kernel->backward_weights,   &kernel->input_in,
-        &kernel->grad_weight_out[0], &kernel->grad_weight_out[1],
+        &kernel->grad_weight_out[0], &kernel->grad_weight_out[1], &kernel->grad_in,
     };
     size_t input_bytes =
         kernel->input_in.handle ? dnnl_memory_desc_get_size(layouts->input) : 0;
     size_t *forward = &out->forward_workspace, *back = &out->backward_workspace;
     kernel->forward_scratch = rpi_dnn_reserve(forward, largest_scratch(forward_uses, 2));
-    kernel->input_copy = rpi_dnn_reserve(forward, input_bytes);
+    if (kernel->saves)
+        kernel->saved_input = rpi_dnn_reserve(&out->saved_bytes, input_bytes);
+    else
+        kernel->input_copy = rpi_dnn_reserve(forward, input_bytes);
     kernel->wide_bias = rpi_dnn_reserve(
         forward, kernel->has_bias ? (size_t)kernel->bias.wide_row * sizeof(float) : 0);
-    kernel->backward_scratch = rpi_dnn_reserve(back, largest_scratch(backward_uses, 5));
-    kernel->backward_input_copy = rpi_dnn_reserve(back, input_bytes);
+    kernel->backward_scratch = rpi_dnn_reserve(back, largest_scratch(backward_uses, 6));
+    if (!kernel->saves) kernel->backward_input_copy = rpi_dnn_reserve(back, input_bytes);
+    if (kernel->grad_in.handle)
+        kernel->grad_copy = rpi_dnn_reserve(back, dnnl_memory_desc_get_size(layouts->grad));
     kernel->grad_weight_copy = rpi_dnn_reserve(back, grad_weight_bytes);
     if (rpi_dnn_is_widened(&kernel->weight))
         kernel->grad_weight_wide =
@@ -250,11 +301,19 @@ static void describe(conv_kernel *kernel, const rpi_unit *unit, int inner, rpi_k
         rpi_dnn_layout(kernel->session, &input->shape, rpi_dnn_layout_for(input, inner));
     out->outputs[0] = out->grad_outputs[0] =
         rpi_dnn_layout(kernel->session, &unit->outputs[0].shape, RPI_DNN_BLOCKED);
-    out->needs_inputs = (kernel->backward_weights.handle ? 1u << INPUT : 0) |
+    out->needs_inputs = (kernel->backward_weights.handle && !kernel->saves ? 1u << INPUT : 0) |
                         (kernel->backward_data.handle ? 1u << WEIGHT : 0);
     out->needs_outputs = 0;
     out->saved_bytes = 0;
     out->in_place_forward = out->in_place_backward = -1;
+}
+
+static void set_output(conv_kernel *kernel, const rpi_unit *unit) {
+    const int64_t *size = unit->outputs[0].shape.size;
+    kernel->images = size[0];
+    kernel->filters = size[1];
+    kernel->pixels = size[2] * size[3];
+    kernel->block = kernel->session->block;
 }
 
 static rp_status plan(rpi_dnn_session *session, const rpi_unit *unit, rpi_kernel *out) {
@@ -262,7 +321,9 @@ static rp_status plan(rpi_dnn_session *session, const rpi_unit *unit, rpi_kernel
     RP_TRY(rpi_alloc(sizeof *kernel, "conv2d kernel", &kernel));
     kernel->session = session;
     kernel->has_bias = unit->input_count > BIAS;
-    kernel->filters = unit->outputs[0].shape.size[1];
+    set_output(kernel, unit);
+    kernel->is_bf16 = unit->compute == RP_BF16;
+    kernel->saves = kernel->is_bf16 && rpi_dnn_conv_wants(unit, RPI_DNN_BACKWARD_WEIGHTS);
     rpi_dnn_conv_layouts layouts = {0};
     rpi_dnn_conv_shape shape;
     size_t grad_weight_bytes = 0;

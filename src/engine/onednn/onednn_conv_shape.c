@@ -21,20 +21,28 @@ static void geometry_of(const rpi_dnn_session *session, const rpi_unit *unit,
                               .window_width = weight[3],
                               .stride = attributes->stride ? attributes->stride : 1,
                               .padding = attributes->padding,
+                              .is_bf16 = unit->compute == RP_BF16,
                               .threads = session->threads};
 }
 
 void rpi_dnn_conv_of(const rpi_dnn_conv_shape *shape, const rpi_dnn_conv_layouts *layouts,
-                     rpi_dnn_conv *out) {
+                     rpi_dnn_convs *out) {
     const rpi_dnn_geometry *geometry = &shape->geometry;
-    *out = (rpi_dnn_conv){.source = layouts->source,
-                          .weights = layouts->any_weight,
-                          .bias = layouts->bias,
-                          .destination = layouts->destination};
+    rpi_dnn_conv forward = {.source = layouts->source,
+                            .weights = layouts->any_weight,
+                            .bias = layouts->bias,
+                            .destination = layouts->destination};
     for (int i = 0; i < 2; i++) {
-        out->stride[i] = geometry->stride;
-        out->padding_before[i] = out->padding_after[i] = geometry->padding;
+        forward.stride[i] = geometry->stride;
+        forward.padding_before[i] = forward.padding_after[i] = geometry->padding;
     }
+    for (int i = 0; i < RPI_DNN_DIRECTIONS; i++) out->of[i] = forward;
+    rpi_dnn_conv *data = &out->of[RPI_DNN_BACKWARD_DATA];
+    rpi_dnn_conv *weights = &out->of[RPI_DNN_BACKWARD_WEIGHTS];
+    data->forward = weights->forward = &out->of[RPI_DNN_FORWARD];
+    data->destination = weights->destination = layouts->grad_destination;
+    data->source = layouts->grad_source;
+    weights->weights = layouts->any_grad_weight;
 }
 
 /* Row-major images are read well where they have few channels, as those of the first layer. */
@@ -65,19 +73,33 @@ rp_status rpi_dnn_conv_layouts_make(const rpi_dnn_session *session, const rpi_un
     destination.size[1] = geometry->filters;
     const int64_t weight[] = {geometry->filters, geometry->channels, geometry->window_height,
                               geometry->window_width};
-    RP_TRY(rpi_dnn_image_md(session, &input->shape, inner, &out->input));
-    RP_TRY(rpi_dnn_image_md(session, &input->shape, rpi_dnn_layout_for(input, inner),
+    const rpi_shape *output = &unit->outputs[0].shape;
+    const rp_dtype compute = shape->compute;
+    RP_TRY(rpi_dnn_image_md(session, &input->shape, compute, inner, &out->input));
+    RP_TRY(rpi_dnn_image_md(session, &input->shape, RP_F32, rpi_dnn_layout_for(input, inner),
                             &out->outer_input));
-    RP_TRY(rpi_dnn_image_md(session, &source, inner, &out->source));
-    RP_TRY(rpi_dnn_image_md(session, &destination, RPI_DNN_BLOCKED, &out->destination));
-    RP_TRY(rpi_dnn_md_create(4, weight, dnnl_oihw, &out->weight));
-    RP_TRY(rpi_dnn_md_create(4, weight, dnnl_format_tag_any, &out->any_weight));
-    if (unit->input_count > BIAS) RP_TRY(rpi_dnn_flat_md(geometry->filters, &out->bias));
+    RP_TRY(rpi_dnn_image_md(session, output, compute, RPI_DNN_BLOCKED, &out->grad));
+    RP_TRY(rpi_dnn_image_md(session, output, RP_F32, RPI_DNN_BLOCKED, &out->outer_grad));
+    RP_TRY(rpi_dnn_image_md(session, &source, compute, inner, &out->source));
+    RP_TRY(rpi_dnn_image_md(session, &source, RP_F32, inner, &out->grad_source));
+    RP_TRY(rpi_dnn_image_md(session, &destination, RP_F32, RPI_DNN_BLOCKED, &out->destination));
+    RP_TRY(rpi_dnn_image_md(session, &destination, compute, RPI_DNN_BLOCKED,
+                            &out->grad_destination));
+    RP_TRY(rpi_dnn_md_create(4, weight, RP_F32, dnnl_oihw, &out->weight));
+    RP_TRY(rpi_dnn_md_create(4, weight, compute, dnnl_format_tag_any, &out->any_weight));
+    RP_TRY(rpi_dnn_md_create(4, weight, RP_F32, dnnl_format_tag_any, &out->any_grad_weight));
+    if (unit->input_count > BIAS)
+        RP_TRY(rpi_dnn_flat_md(geometry->filters, RP_F32, &out->bias));
     return RP_OK;
 }
 
 void rpi_dnn_conv_layouts_destroy(rpi_dnn_conv_layouts *layouts) {
     rpi_dnn_md_destroy(layouts->outer_input);
+    rpi_dnn_md_destroy(layouts->outer_grad);
+    rpi_dnn_md_destroy(layouts->grad);
+    rpi_dnn_md_destroy(layouts->grad_source);
+    rpi_dnn_md_destroy(layouts->grad_destination);
+    rpi_dnn_md_destroy(layouts->any_grad_weight);
     rpi_dnn_md_destroy(layouts->input);
     rpi_dnn_md_destroy(layouts->source);
     rpi_dnn_md_destroy(layouts->destination);
@@ -99,11 +121,12 @@ static rp_status lacks_kernel(const rpi_dnn_session *session, const rpi_unit *un
     rpi_dnn_conv_layouts layouts = {0};
     *out_lacks = false;
     rp_status status = rpi_dnn_conv_layouts_make(session, unit, shape, &layouts);
-    rpi_dnn_conv conv;
-    rpi_dnn_conv_of(shape, &layouts, &conv);
+    rpi_dnn_convs convs;
+    rpi_dnn_conv_of(shape, &layouts, &convs);
     for (int i = 0; i < RPI_DNN_DIRECTIONS && status == RP_OK && !*out_lacks; i++)
         if (rpi_dnn_conv_wants(unit, (rpi_dnn_direction)i))
-            status = rpi_dnn_conv_lacks_kernel(session, (rpi_dnn_direction)i, &conv, out_lacks);
+            status = rpi_dnn_conv_lacks_kernel(session, (rpi_dnn_direction)i, &convs.of[i],
+                                               out_lacks);
     rpi_dnn_conv_layouts_destroy(&layouts);
     return status;
 }
@@ -113,7 +136,7 @@ static rp_status lacks_kernel(const rpi_dnn_session *session, const rpi_unit *un
  * than 16 channels, on AVX2 for the weights of a first layer with one channel. */
 rp_status rpi_dnn_conv_shape_choose(const rpi_dnn_session *session, const rpi_unit *unit,
                                     rpi_dnn_conv_shape *out) {
-    rpi_dnn_conv_shape narrow = {.inner = usual_layout(unit)};
+    rpi_dnn_conv_shape narrow = {.inner = usual_layout(unit), .compute = unit->compute};
     geometry_of(session, unit, &narrow.geometry);
     narrow.channels = narrow.geometry.channels;
     narrow.filters = narrow.geometry.filters;

@@ -7,7 +7,8 @@
 
 typedef struct rpi_dnn_conv_shape {
     rpi_dnn_geometry geometry; /* but for the direction */
-    int inner;                 /* the layout in which the primitives read the input */
+    rp_dtype compute;
+    int inner; /* the layout in which the primitives read the input */
     /* What the parameters have; where the geometry counts more, the convolution is widened:
      * the channels that pad a block are taken for channels, whose weights must be zero. */
     int64_t channels, filters;
@@ -16,10 +17,13 @@ typedef struct rpi_dnn_conv_shape {
 /* Of the tensors: outside of the kernel, and as the primitives take them. The latter count the
  * channels that pad a block as channels where the convolution is widened. */
 typedef struct rpi_dnn_conv_layouts {
-    rpi_dnn_md outer_input; /* as it lies: row-major for graph inputs and parameters */
-    rpi_dnn_md input;       /* blocked, or row-major where there are few channels */
-    rpi_dnn_md source, destination;
-    rpi_dnn_md weight, any_weight, bias; /* any: the primitive chooses its packing */
+    rpi_dnn_md outer_input;      /* as it lies: row-major for graph inputs and parameters */
+    rpi_dnn_md input;            /* blocked, or row-major where there are few channels */
+    rpi_dnn_md outer_grad, grad; /* of the output: as it lies, and as the primitives read it */
+    /* What primitives read, in what the unit computes in; any: they choose the packing. */
+    rpi_dnn_md source, any_weight, grad_destination;
+    /* What they make, of f32; weight: as the parameter lies, widened where it is. */
+    rpi_dnn_md destination, grad_source, any_grad_weight, weight, bias;
 } rpi_dnn_conv_layouts;
 
 /* What oneDNN has kernels for in every direction that the unit wants, if there is such. */
@@ -32,8 +36,11 @@ rp_status rpi_dnn_conv_layouts_make(const rpi_dnn_session *session, const rpi_un
                                     const rpi_dnn_conv_shape *shape,
                                     rpi_dnn_conv_layouts *out_layouts);
 void rpi_dnn_conv_layouts_destroy(rpi_dnn_conv_layouts *layouts); /* zeros are fine */
-/* `out_conv` borrows the layouts. */
+/* The convolution in each direction, which borrows the layouts. */
+typedef struct rpi_dnn_convs {
+    rpi_dnn_conv of[RPI_DNN_DIRECTIONS];
+} rpi_dnn_convs;
 void rpi_dnn_conv_of(const rpi_dnn_conv_shape *shape, const rpi_dnn_conv_layouts *layouts,
-                     rpi_dnn_conv *out_conv);
+                     rpi_dnn_convs *out_convs);
 
 #endif

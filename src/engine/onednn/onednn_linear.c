@@ -1,7 +1,7 @@
-/* linear, by oneDNN's matrix product over row-major matrices: nothing is packed or copied, and
- * gradients are added where they lie. With an activation behind it bias and function are one
- * pass over the product, which is saved: the first half of backward turns it into its gradient
- * in place, and the second reads that. */
+/* linear, by oneDNN's matrix product over row-major matrices: in f32 nothing is packed or
+ * copied, and gradients are added where they lie. With an activation behind it bias and
+ * function are one pass over the product, which is saved: the first half of backward turns it
+ * into its gradient in place, and the second reads that. */
 #include "engine/onednn/onednn_linear.h"
 
 #include "base/memory.h"
@@ -21,14 +21,35 @@ enum {
 
 /* ---- the products ---- */
 
-rpi_dnn_linear rpi_dnn_linear_of(const rpi_dnn_session *session, const rpi_unit *unit) {
+static rpi_dnn_linear linear_of(const rpi_dnn_session *session, const rpi_unit *unit) {
     const int64_t *weight = unit->inputs[WEIGHT].shape.size;
     return (rpi_dnn_linear){.run = rpi_dnn_kernel_run(session),
                             .rows = rpi_shape_count(&unit->inputs[INPUT].shape) / weight[1],
                             .inputs = weight[1],
                             .outputs = weight[0],
                             .has_bias = unit->nodes[0]->input_count > BIAS,
-                            .wants_input = unit->wanted >> INPUT & 1u};
+                            .wants_input = unit->wanted >> INPUT & 1u,
+                            .wants_weight = unit->wanted >> WEIGHT & 1u};
+}
+
+rp_status rpi_dnn_linear_open(rpi_dnn_session *session, const rpi_unit *unit,
+                              int64_t rows_at_once, rpi_kernel *out,
+                              rpi_dnn_linear *out_linear) {
+    rpi_dnn_linear linear = linear_of(session, unit);
+    if (unit->compute == RP_BF16)
+        RP_TRY(
+            rpi_dnn_linear_bf16_open(session, unit, &linear, rows_at_once, out, &linear.bf16));
+    out->needs_inputs = 1u << WEIGHT | (linear.bf16 ? 0 : 1u << INPUT);
+    *out_linear = linear;
+    return RP_OK;
+}
+
+void rpi_dnn_linear_close(rpi_dnn_linear *it) {
+    rpi_dnn_linear_bf16_close(it->bf16);
+}
+
+rp_status rpi_dnn_linear_begin(const rpi_dnn_linear *it, const rpi_kernel_io *io) {
+    return it->bf16 ? rpi_dnn_linear_bf16_begin(it->bf16, io) : RP_OK;
 }
 
 const float *rpi_dnn_linear_bias(const rpi_dnn_linear *it, const rpi_kernel_io *io) {
@@ -37,6 +58,7 @@ const float *rpi_dnn_linear_bias(const rpi_dnn_linear *it, const rpi_kernel_io *
 
 rp_status rpi_dnn_linear_multiply(const rpi_dnn_linear *it, const rpi_kernel_io *io,
                                   int64_t first, int64_t count, float *z) {
+    if (it->bf16) return rpi_dnn_linear_bf16_multiply(it->bf16, io, first, count, z);
     const float *x = (const float *)io->inputs[INPUT] + first * it->inputs;
     rpi_dnn_team_enter(it->run.threads);
     return rpi_dnn_check(dnnl_sgemm('N', 'T', count, it->outputs, it->inputs, 1.0f, x,
@@ -61,6 +83,7 @@ static float keep(const rpi_kernel_io *io, int input) {
 
 rp_status rpi_dnn_linear_input_gradient(const rpi_dnn_linear *it, const rpi_kernel_io *io,
                                         const float *dz) {
+    if (it->bf16) return rpi_dnn_linear_bf16_input_gradient(it->bf16, io, dz);
     rpi_dnn_team_enter(it->run.threads);
     return rpi_dnn_check(dnnl_sgemm('N', 'N', it->rows, it->inputs, it->outputs, 1.0f, dz,
                                     it->outputs, io->inputs[WEIGHT], it->inputs,
@@ -68,14 +91,19 @@ rp_status rpi_dnn_linear_input_gradient(const rpi_dnn_linear *it, const rpi_kern
                          "matrix product");
 }
 
+static rp_status weight_gradient(const rpi_dnn_linear *it, const rpi_kernel_io *io,
+                                 const float *dz) {
+    if (it->bf16) return rpi_dnn_linear_bf16_weight_gradient(it->bf16, io, dz);
+    rpi_dnn_team_enter(it->run.threads);
+    return rpi_dnn_check(dnnl_sgemm('T', 'N', it->outputs, it->inputs, it->rows, 1.0f, dz,
+                                    it->outputs, io->inputs[INPUT], it->inputs,
+                                    keep(io, WEIGHT), io->grad_inputs[WEIGHT], it->inputs),
+                         "matrix product");
+}
+
 rp_status rpi_dnn_linear_weight_gradients(const rpi_dnn_linear *it, const rpi_kernel_io *io,
                                           const float *dz) {
-    rpi_dnn_team_enter(it->run.threads);
-    if (io->grad_inputs[WEIGHT])
-        RP_TRY(rpi_dnn_check(dnnl_sgemm('T', 'N', it->outputs, it->inputs, it->rows, 1.0f, dz,
-                                        it->outputs, io->inputs[INPUT], it->inputs,
-                                        keep(io, WEIGHT), io->grad_inputs[WEIGHT], it->inputs),
-                             "matrix product"));
+    if (io->grad_inputs[WEIGHT]) RP_TRY(weight_gradient(it, io, dz));
     if (it->has_bias && io->grad_inputs[BIAS])
         rpi_kernel_column_sums(&it->run,
                                &(rpi_kernel_sums){.rows = it->rows,
@@ -91,15 +119,19 @@ rp_status rpi_dnn_linear_weight_gradients(const rpi_dnn_linear *it, const rpi_ke
 typedef struct linear_kernel {
     rpi_dnn_linear linear;
     rpi_activation activation;
+    size_t product; /* x w^T before the activation, in what is saved */
 } linear_kernel;
 
 static void destroy(void *self) {
-    rpi_free(self);
+    linear_kernel *kernel = self;
+    rpi_dnn_linear_close(&kernel->linear);
+    rpi_free(kernel);
 }
 
 /* y = x w^T + bias */
 static rp_status forward(void *self, const rpi_kernel_io *io) {
     const rpi_dnn_linear *it = &((const linear_kernel *)self)->linear;
+    RP_TRY(rpi_dnn_linear_begin(it, io));
     RP_TRY(rpi_dnn_linear_multiply(it, io, 0, it->rows, io->outputs[0]));
     rpi_dnn_linear_add_bias(it, io, it->rows, io->outputs[0]);
     return RP_OK;
@@ -127,35 +159,39 @@ static rpi_kernel_activation activation_of(const linear_kernel *k, const rpi_ker
 /* y = f(z + bias); without a backward pass z lies where y will. */
 static rp_status forward_activated(void *self, const rpi_kernel_io *io) {
     const linear_kernel *k = self;
-    float *z = io->saved ? io->saved : io->outputs[0];
+    float *z = io->saved ? rpi_dnn_at(io->saved, k->product) : io->outputs[0];
     rpi_kernel_activation it = activation_of(k, io, z);
+    RP_TRY(rpi_dnn_linear_begin(&k->linear, io));
     RP_TRY(rpi_dnn_linear_multiply(&k->linear, io, 0, k->linear.rows, z));
     it.y = rpi_kernel_f32(io->outputs[0], k->linear.outputs);
     rpi_kernel_activation_forward(&k->linear.run, &it);
     return RP_OK;
 }
 
-/* dz = dy f'(z + bias), over z */
-static void differentiate(const linear_kernel *k, const rpi_kernel_io *io) {
-    rpi_kernel_activation it = activation_of(k, io, io->saved);
+/* dz = dy f'(z + bias), over z; in the first half of backward that is called. */
+static const float *differentiate(const linear_kernel *k, const rpi_kernel_io *io,
+                                  bool is_first) {
+    float *z = rpi_dnn_at(io->saved, k->product);
+    if (!is_first) return z;
+    rpi_kernel_activation it = activation_of(k, io, z);
     it.dy = rpi_kernel_f32(io->grad_outputs[0], k->linear.outputs);
     it.dx = it.x;
     rpi_kernel_activation_backward(&k->linear.run, &it);
+    return z;
 }
 
 static rp_status backward_activated_inputs(void *self, const rpi_kernel_io *io) {
     const linear_kernel *k = self;
-    differentiate(k, io);
-    return rpi_dnn_linear_input_gradient(&k->linear, io, io->saved);
+    return rpi_dnn_linear_input_gradient(&k->linear, io, differentiate(k, io, true));
 }
 
 static rp_status backward_activated_weights(void *self, const rpi_kernel_io *io) {
     const linear_kernel *k = self;
-    if (!k->linear.wants_input) differentiate(k, io); /* else the first half has done so */
-    return rpi_dnn_linear_weight_gradients(&k->linear, io, io->saved);
+    const float *dz = differentiate(k, io, !k->linear.wants_input);
+    return rpi_dnn_linear_weight_gradients(&k->linear, io, dz);
 }
 
-static void describe(const linear_kernel *kernel, rpi_kernel *out) {
+static void describe(linear_kernel *kernel, rpi_kernel *out) {
     out->forward = forward;
     out->backward_inputs = backward_inputs;
     out->backward_weights = backward_weights;
@@ -163,8 +199,9 @@ static void describe(const linear_kernel *kernel, rpi_kernel *out) {
     out->forward = forward_activated;
     out->backward_inputs = backward_activated_inputs;
     out->backward_weights = backward_activated_weights;
-    out->needs_inputs = 1u << INPUT | 1u << WEIGHT;
-    out->saved_bytes = sizeof(float) * (size_t)(kernel->linear.rows * kernel->linear.outputs);
+    kernel->product =
+        rpi_dnn_reserve(&out->saved_bytes,
+                        sizeof(float) * (size_t)(kernel->linear.rows * kernel->linear.outputs));
 }
 
 static rp_status plan(rpi_dnn_session *session, const rpi_unit *unit, rpi_kernel *out) {
@@ -176,7 +213,13 @@ static rp_status plan(rpi_dnn_session *session, const rpi_unit *unit, rpi_kernel
     if (is_fused && rpi_dnn_linear_fuses_loss(unit->nodes[1]))
         return rpi_dnn_linear_loss_plan(session, unit, out);
     RP_TRY(rpi_alloc(sizeof *kernel, "linear kernel", &kernel));
-    kernel->linear = rpi_dnn_linear_of(session, unit);
+    int64_t rows =
+        rpi_shape_count(&unit->inputs[INPUT].shape) / unit->inputs[WEIGHT].shape.size[1];
+    rp_status status = rpi_dnn_linear_open(session, unit, rows, out, &kernel->linear);
+    if (status != RP_OK) {
+        rpi_free(kernel);
+        return status;
+    }
     if (is_fused) kernel->activation = rpi_cpu_activation_of(unit->nodes[1]);
     out->self = kernel;
     out->destroy = destroy;

@@ -18,7 +18,7 @@ typedef struct loss_kernel {
     rpi_unit_value labels;
     int labels_input, scale_input;
     int64_t rows_at_once;
-    size_t logits_bytes; /* in the workspace; 0: they are saved */
+    size_t logits, totals; /* logits in the workspace, or saved; the loss's workspace */
 } loss_kernel;
 
 bool rpi_dnn_linear_fuses_loss(const rpi_node *next) {
@@ -48,42 +48,61 @@ static rp_status forward(void *self, const rpi_kernel_io *io) {
     const loss_kernel *k = self;
     int64_t classes = k->linear.outputs;
     float scale = *(const float *)io->inputs[k->scale_input];
-    unsigned char *workspace = io->workspace;
+    float *logits = rpi_dnn_at(io->saved ? io->saved : io->workspace, k->logits);
     rpi_cross_entropy_totals all = {.bad_row = -1};
     rpi_kernel_cross_entropy it = {
         .classes = classes,
-        .logits = rpi_kernel_f32(io->saved ? io->saved : io->workspace, classes),
+        .logits = rpi_kernel_f32(logits, classes),
         .ignored = k->loss.ignored,
         .smoothing = k->loss.smoothing,
         .scale = scale,
     };
-    rpi_cpu_cross_entropy_place(&it, k->rows_at_once, workspace + k->logits_bytes);
+    rpi_cpu_cross_entropy_place(&it, k->rows_at_once, rpi_dnn_at(io->workspace, k->totals));
     if (io->saved) it.dlogits = it.logits;
+    RP_TRY(rpi_dnn_linear_begin(&k->linear, io));
     RP_TRY(sum_losses(k, io, &it, &all));
     return rpi_cpu_cross_entropy_report(&it, &all, &k->labels, scale, io);
 }
 
-/* The gradient of the loss is 1 unless the loss is a part of something else. */
-static void scale_gradient(const loss_kernel *k, const rpi_kernel_io *io) {
-    float factor = *(const float *)io->grad_outputs[0], *dlogits = io->saved;
-    if (factor == 1) return;
+/* The saved gradient of the logits. That of the loss is 1 unless the loss is a part of
+ * something else, and is multiplied in the first half of backward that is called. */
+static const float *logits_gradient(const loss_kernel *k, const rpi_kernel_io *io,
+                                    bool is_first) {
+    float factor = *(const float *)io->grad_outputs[0];
+    float *dlogits = rpi_dnn_at(io->saved, k->logits);
+    if (factor == 1 || !is_first) return dlogits;
     for (int64_t i = 0; i < k->linear.rows * k->linear.outputs; i++) dlogits[i] *= factor;
+    return dlogits;
 }
 
 static rp_status backward_inputs(void *self, const rpi_kernel_io *io) {
     const loss_kernel *k = self;
-    scale_gradient(k, io);
-    return rpi_dnn_linear_input_gradient(&k->linear, io, io->saved);
+    return rpi_dnn_linear_input_gradient(&k->linear, io, logits_gradient(k, io, true));
 }
 
 static rp_status backward_weights(void *self, const rpi_kernel_io *io) {
     const loss_kernel *k = self;
-    if (!k->linear.wants_input) scale_gradient(k, io); /* else the first half has done so */
-    return rpi_dnn_linear_weight_gradients(&k->linear, io, io->saved);
+    const float *dlogits = logits_gradient(k, io, !k->linear.wants_input);
+    return rpi_dnn_linear_weight_gradients(&k->linear, io, dlogits);
 }
 
 static void destroy(void *self) {
-    rpi_free(self);
+    loss_kernel *kernel = self;
+    rpi_dnn_linear_close(&kernel->linear);
+    rpi_free(kernel);
+}
+
+static int64_t rows_at_once(const rpi_unit *unit, int64_t rows) {
+    return unit->wanted || rows < ROWS_AT_ONCE ? rows : ROWS_AT_ONCE;
+}
+
+/* Logits are saved for backward; without one the workspace has those of some rows. */
+static void reserve(loss_kernel *kernel, const rpi_unit *unit, rpi_kernel *out) {
+    size_t logits = sizeof(float) * (size_t)(kernel->rows_at_once * kernel->linear.outputs);
+    kernel->logits =
+        rpi_dnn_reserve(unit->wanted ? &out->saved_bytes : &out->forward_workspace, logits);
+    kernel->totals = rpi_dnn_reserve(&out->forward_workspace,
+                                     rpi_cpu_cross_entropy_bytes(kernel->rows_at_once));
 }
 
 rp_status rpi_dnn_linear_loss_plan(rpi_dnn_session *session, const rpi_unit *unit,
@@ -91,22 +110,20 @@ rp_status rpi_dnn_linear_loss_plan(rpi_dnn_session *session, const rpi_unit *uni
     loss_kernel *kernel = NULL;
     RP_TRY(rpi_alloc(sizeof *kernel, "linear kernel", &kernel));
     int first = unit->nodes[0]->input_count;
+    const rpi_shape *labels = &unit->inputs[first].shape;
     *kernel =
-        (loss_kernel){.linear = rpi_dnn_linear_of(session, unit),
-                      .loss = *(const rpi_cross_entropy_attributes *)unit->nodes[1]->attributes,
+        (loss_kernel){.loss = *(const rpi_cross_entropy_attributes *)unit->nodes[1]->attributes,
                       .labels = unit->inputs[first],
                       .labels_input = first,
-                      .scale_input = first + 1};
-    int64_t rows = kernel->linear.rows;
-    kernel->rows_at_once = unit->wanted || rows < ROWS_AT_ONCE ? rows : ROWS_AT_ONCE;
-    size_t logits = sizeof(float) * (size_t)(kernel->rows_at_once * kernel->linear.outputs);
-    if (unit->wanted)
-        out->saved_bytes = logits;
-    else
-        kernel->logits_bytes = rpi_align_up(logits);
-    out->forward_workspace =
-        kernel->logits_bytes + rpi_cpu_cross_entropy_bytes(kernel->rows_at_once);
-    out->needs_inputs = 1u << RPI_DNN_LINEAR_INPUT | 1u << RPI_DNN_LINEAR_WEIGHT;
+                      .scale_input = first + 1,
+                      .rows_at_once = rows_at_once(unit, rpi_shape_count(labels))};
+    rp_status status =
+        rpi_dnn_linear_open(session, unit, kernel->rows_at_once, out, &kernel->linear);
+    if (status != RP_OK) {
+        rpi_free(kernel);
+        return status;
+    }
+    reserve(kernel, unit, out);
     out->self = kernel;
     out->forward = forward;
     out->backward_inputs = backward_inputs;

@@ -295,7 +295,7 @@ static rp_status plan_training(norm_kernel *kernel, const rpi_unit *unit, int id
                                rpi_kernel *out) {
     rpi_dnn_md data = NULL;
     size_t mask_bytes = 0;
-    RP_TRY(rpi_dnn_image_md(kernel->session, &unit->inputs[INPUT].shape, id, &data));
+    RP_TRY(rpi_dnn_image_md(kernel->session, &unit->inputs[INPUT].shape, RP_F32, id, &data));
     rpi_dnn_norm norm = {.data = data, .epsilon = kernel->epsilon, .relu = kernel->relu};
     rp_status status = make_primitives(kernel, &norm, unit->wanted != 0, &mask_bytes);
     rpi_dnn_md_destroy(data);

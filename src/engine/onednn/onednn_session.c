@@ -23,15 +23,15 @@ rpi_layout rpi_dnn_layout(const rpi_dnn_session *session, const rpi_shape *shape
     return (rpi_layout){.id = id, .bytes = (size_t)count * sizeof(float)};
 }
 
-rp_status rpi_dnn_image_md(const rpi_dnn_session *session, const rpi_shape *shape, int id,
-                           rpi_dnn_md *out_md) {
+rp_status rpi_dnn_image_md(const rpi_dnn_session *session, const rpi_shape *shape,
+                           rp_dtype dtype, int id, rpi_dnn_md *out_md) {
     dnnl_format_tag_t blocked = session->block == 16 ? dnnl_nChw16c : dnnl_nChw8c;
-    return rpi_dnn_md_create(4, shape->size, id == RPI_DNN_BLOCKED ? blocked : dnnl_nchw,
+    return rpi_dnn_md_create(4, shape->size, dtype, id == RPI_DNN_BLOCKED ? blocked : dnnl_nchw,
                              out_md);
 }
 
-rp_status rpi_dnn_flat_md(int64_t count, rpi_dnn_md *out_md) {
-    return rpi_dnn_md_create(1, &count, dnnl_a, out_md);
+rp_status rpi_dnn_flat_md(int64_t count, rp_dtype dtype, rpi_dnn_md *out_md) {
+    return rpi_dnn_md_create(1, &count, dtype, dnnl_a, out_md);
 }
 
 int rpi_dnn_layout_for(const rpi_unit_value *value, int wanted) {

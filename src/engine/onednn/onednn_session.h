@@ -32,10 +32,10 @@ rpi_layout rpi_dnn_layout(const rpi_dnn_session *session, const rpi_shape *shape
 /* Channels of a blocked image with those that pad the last block. */
 int64_t rpi_dnn_padded_channels(const rpi_dnn_session *session, int64_t channels);
 /* The descriptor of an image of this shape in a layout. */
-rp_status rpi_dnn_image_md(const rpi_dnn_session *session, const rpi_shape *shape, int id,
-                           rpi_dnn_md *out_md);
+rp_status rpi_dnn_image_md(const rpi_dnn_session *session, const rpi_shape *shape,
+                           rp_dtype dtype, int id, rpi_dnn_md *out_md);
 /* The descriptor of `count` elements without structure. */
-rp_status rpi_dnn_flat_md(int64_t count, rpi_dnn_md *out_md);
+rp_status rpi_dnn_flat_md(int64_t count, rp_dtype dtype, rpi_dnn_md *out_md);
 /* The layout a kernel may ask for: `wanted` for activations, row-major for all else. */
 int rpi_dnn_layout_for(const rpi_unit_value *value, int wanted);
 

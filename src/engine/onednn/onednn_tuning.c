@@ -26,7 +26,8 @@ struct rpi_dnn_tuning {
 /* ---- the rule ---- */
 
 bool rpi_dnn_winograd_fits(const rpi_dnn_geometry *geometry) {
-    return geometry->window_height == 3 && geometry->window_width == 3 && geometry->stride == 1;
+    return geometry->window_height == 3 && geometry->window_width == 3 &&
+           geometry->stride == 1 && !geometry->is_bf16;
 }
 
 /* Measured on Zen 4 over 16 to 512 channels, images of 4 to 32 pixels, batches of 1 to 64, one
@@ -52,11 +53,11 @@ static const char *const algorithm_names[] = {"direct", "winograd"};
 void rpi_dnn_geometry_text(const rpi_dnn_geometry *g, char text[RPI_DNN_GEOMETRY_TEXT]) {
     static const char *const directions[] = {"forward", "backward-data", "backward-weights"};
     snprintf(text, RPI_DNN_GEOMETRY_TEXT,
-             "%d %s n%lld c%lld h%lld w%lld k%lld r%lld s%lld stride%d padding%d threads%d",
+             "%d %s n%lld c%lld h%lld w%lld k%lld r%lld s%lld stride%d padding%d threads%d%s",
              DNNL_VERSION_MAJOR, directions[g->direction], (long long)g->batch,
              (long long)g->channels, (long long)g->height, (long long)g->width,
              (long long)g->filters, (long long)g->window_height, (long long)g->window_width,
-             g->stride, g->padding, g->threads);
+             g->stride, g->padding, g->threads, g->is_bf16 ? " bf16" : "");
 }
 
 /* key: less than KEY_BYTES long. */

@@ -17,11 +17,12 @@ typedef struct rpi_dnn_geometry {
     int64_t batch, channels, height, width; /* of the input */
     int64_t filters, window_height, window_width;
     int stride, padding;
+    bool is_bf16; /* what it reads; there is no choice then: Winograd is for f32 */
     int threads;
 } rpi_dnn_geometry;
 
 /* In words: "2 forward n64 c64 h28 w28 k64 r3 s3 stride1 padding1 threads2", the first number
- * being oneDNN's major version. */
+ * being oneDNN's major version; behind "threads2" there is " bf16" where it is. */
 enum { RPI_DNN_GEOMETRY_TEXT = 256 };
 void rpi_dnn_geometry_text(const rpi_dnn_geometry *geometry, char text[RPI_DNN_GEOMETRY_TEXT]);
 

@@ -1,0 +1,225 @@
+/* The products of a linear layer in bf16, summed in f32, by oneDNN's matmul primitive. */
+#include "base/memory.h"
+#include "base/status.h"
+#include "engine/onednn/onednn_linear.h"
+
+enum { INPUT = RPI_DNN_LINEAR_INPUT, WEIGHT = RPI_DNN_LINEAR_WEIGHT };
+enum { WHOLE, REST, PARTS };              /* rows at once in forward, and those that are left */
+enum { OVERWRITING, ADDING, DELIVERIES }; /* of gradients */
+
+struct rpi_dnn_linear_bf16 {
+    rpi_dnn_session *session;
+    int64_t rows, inputs, outputs, rows_at_once;
+    rpi_dnn_primitive forward[PARTS];
+    rpi_dnn_primitive input_gradient[DELIVERIES], weight_gradient[DELIVERIES];
+    rpi_dnn_primitive round_input, round_gradient;
+    rpi_dnn_packed *weight;
+    bool saves;         /* the rounded input, for the weight's gradient; else it is lost */
+    size_t input;       /* the rounded one: in what is saved, else in forward's workspace */
+    size_t grad_output; /* the rounded one, in backward's workspace */
+    size_t forward_scratch, backward_scratch;
+};
+
+/* ---- running ---- */
+
+static void *rounded_input(const rpi_dnn_linear_bf16 *it, const rpi_kernel_io *io) {
+    return rpi_dnn_at(it->saves ? io->saved : io->workspace, it->input);
+}
+
+rp_status rpi_dnn_linear_bf16_begin(const rpi_dnn_linear_bf16 *it, const rpi_kernel_io *io) {
+    return rpi_dnn_copy_run(it->session, &it->round_input, io->inputs[INPUT],
+                            rounded_input(it, io),
+                            rpi_dnn_at(io->workspace, it->forward_scratch));
+}
+
+rp_status rpi_dnn_linear_bf16_multiply(const rpi_dnn_linear_bf16 *it, const rpi_kernel_io *io,
+                                       int64_t first, int64_t count, float *z) {
+    const void *weight = NULL;
+    const uint16_t *x = rounded_input(it, io);
+    const rpi_dnn_primitive *product = &it->forward[count == it->rows_at_once ? WHOLE : REST];
+    RP_TRY(rpi_dnn_packed_renew(it->session, it->weight, io->inputs[WEIGHT],
+                                io->versions[WEIGHT], &weight));
+    return rpi_dnn_primitive_run(it->session, product,
+                                 (const void *[]){x + first * it->inputs, weight, z},
+                                 rpi_dnn_at(io->workspace, it->forward_scratch));
+}
+
+/* Each half rounds it: they may be called far from each other. */
+static rp_status round_gradient(const rpi_dnn_linear_bf16 *it, const rpi_kernel_io *io,
+                                const float *dz, void **out_rounded) {
+    *out_rounded = rpi_dnn_at(io->workspace, it->grad_output);
+    return rpi_dnn_copy_run(it->session, &it->round_gradient, dz, *out_rounded,
+                            rpi_dnn_at(io->workspace, it->backward_scratch));
+}
+
+static int delivery(const rpi_kernel_io *io, int input) {
+    return io->accumulate >> input & 1u ? ADDING : OVERWRITING;
+}
+
+rp_status rpi_dnn_linear_bf16_input_gradient(const rpi_dnn_linear_bf16 *it,
+                                             const rpi_kernel_io *io, const float *dz) {
+    void *rounded = NULL;
+    const void *weight = NULL;
+    RP_TRY(round_gradient(it, io, dz, &rounded));
+    RP_TRY(rpi_dnn_packed_renew(it->session, it->weight, io->inputs[WEIGHT],
+                                io->versions[WEIGHT], &weight));
+    return rpi_dnn_primitive_run(it->session, &it->input_gradient[delivery(io, INPUT)],
+                                 (const void *[]){rounded, weight, io->grad_inputs[INPUT]},
+                                 rpi_dnn_at(io->workspace, it->backward_scratch));
+}
+
+rp_status rpi_dnn_linear_bf16_weight_gradient(const rpi_dnn_linear_bf16 *it,
+                                              const rpi_kernel_io *io, const float *dz) {
+    void *rounded = NULL;
+    RP_TRY(round_gradient(it, io, dz, &rounded));
+    return rpi_dnn_primitive_run(
+        it->session, &it->weight_gradient[delivery(io, WEIGHT)],
+        (const void *[]){rounded, rounded_input(it, io), io->grad_inputs[WEIGHT]},
+        rpi_dnn_at(io->workspace, it->backward_scratch));
+}
+
+/* ---- planning ---- */
+
+/* A matrix of rows x cols of bf16; dnnl_ba: it lies as cols x rows. */
+typedef struct matrix {
+    int64_t rows, cols;
+    dnnl_format_tag_t tag;
+} matrix;
+
+static rp_status md_of(const matrix *m, rp_dtype dtype, rpi_dnn_md *out_md) {
+    return rpi_dnn_md_create(2, (const int64_t[]){m->rows, m->cols}, dtype, m->tag, out_md);
+}
+
+/* target = or += source x weights; the target is of f32. */
+static rp_status make_product(const rpi_dnn_session *session, const matrix *source,
+                              const matrix *weights, bool accumulate, rpi_dnn_primitive *out) {
+    static const int names[] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST};
+    matrix target = {source->rows, weights->cols, dnnl_ab};
+    rpi_dnn_md mds[3] = {NULL};
+    dnnl_primitive_desc_t pd = NULL;
+    rp_status status = md_of(source, RP_BF16, &mds[0]);
+    if (status == RP_OK) status = md_of(weights, RP_BF16, &mds[1]);
+    if (status == RP_OK) status = md_of(&target, RP_F32, &mds[2]);
+    rpi_dnn_matmul product = {mds[0], mds[1], mds[2], accumulate};
+    if (status == RP_OK) status = rpi_dnn_matmul_describe(&session->dnn, &product, &pd);
+    for (int i = 0; i < 3; i++) rpi_dnn_md_destroy(mds[i]);
+    return status == RP_OK ? rpi_dnn_primitive_create(session, pd, 3, names, out) : status;
+}
+
+/* z (rows x outputs) = x (rows x inputs) w^T */
+static rp_status make_forward(rpi_dnn_linear_bf16 *it) {
+    matrix x = {it->rows_at_once, it->inputs, dnnl_ab}, rest = x;
+    matrix weight = {it->inputs, it->outputs, dnnl_ba};
+    rest.rows = it->rows % it->rows_at_once;
+    RP_TRY(make_product(it->session, &x, &weight, false, &it->forward[WHOLE]));
+    if (!rest.rows) return RP_OK;
+    return make_product(it->session, &rest, &weight, false, &it->forward[REST]);
+}
+
+/* dx (rows x inputs) = or += dz (rows x outputs) w */
+static rp_status make_input_gradient(rpi_dnn_linear_bf16 *it) {
+    matrix dz = {it->rows, it->outputs, dnnl_ab}, weight = {it->outputs, it->inputs, dnnl_ab};
+    for (int i = 0; i < DELIVERIES; i++)
+        RP_TRY(make_product(it->session, &dz, &weight, i == ADDING, &it->input_gradient[i]));
+    return RP_OK;
+}
+
+/* dw (outputs x inputs) = or += dz^T x */
+static rp_status make_weight_gradient(rpi_dnn_linear_bf16 *it) {
+    matrix dz = {it->outputs, it->rows, dnnl_ba}, x = {it->rows, it->inputs, dnnl_ab};
+    for (int i = 0; i < DELIVERIES; i++)
+        RP_TRY(make_product(it->session, &dz, &x, i == ADDING, &it->weight_gradient[i]));
+    return RP_OK;
+}
+
+/* A row-major copy serves both products. What oneDNN would choose for each is quicker by less
+ * than two such packings cost: of 256 or 512 rows, 768 x 2304 to 768 x 50257 weights. */
+static rp_status get_weight(rpi_dnn_linear_bf16 *it, int parameter) {
+    matrix weight = {it->outputs, it->inputs, dnnl_ab};
+    rpi_dnn_md plain = NULL, rounded = NULL;
+    rp_status status = md_of(&weight, RP_F32, &plain);
+    if (status == RP_OK) status = md_of(&weight, RP_BF16, &rounded);
+    if (status == RP_OK)
+        status = rpi_dnn_packed_get(it->session, parameter, plain, rounded,
+                                    &(rpi_dnn_widening){0}, &it->weight);
+    rpi_dnn_md_destroy(plain);
+    rpi_dnn_md_destroy(rounded);
+    return status;
+}
+
+static rp_status make_rounding(const rpi_dnn_session *session, int64_t count,
+                               rpi_dnn_primitive *out) {
+    rpi_dnn_md from = NULL, to = NULL;
+    rp_status status = rpi_dnn_flat_md(count, RP_F32, &from);
+    if (status == RP_OK) status = rpi_dnn_flat_md(count, RP_BF16, &to);
+    if (status == RP_OK) status = rpi_dnn_copy_create(session, from, to, false, out);
+    rpi_dnn_md_destroy(from);
+    rpi_dnn_md_destroy(to);
+    return status;
+}
+
+static rp_status make_primitives(rpi_dnn_linear_bf16 *it, const rpi_unit *unit,
+                                 const rpi_dnn_linear *linear) {
+    RP_TRY(make_rounding(it->session, it->rows * it->inputs, &it->round_input));
+    RP_TRY(get_weight(it, unit->inputs[WEIGHT].parameter));
+    RP_TRY(make_forward(it));
+    if (linear->wants_input || linear->wants_weight)
+        RP_TRY(make_rounding(it->session, it->rows * it->outputs, &it->round_gradient));
+    if (linear->wants_input) RP_TRY(make_input_gradient(it));
+    return linear->wants_weight ? make_weight_gradient(it) : RP_OK;
+}
+
+static size_t largest_scratch(const rpi_dnn_primitive *rounding,
+                              const rpi_dnn_primitive *products, int count) {
+    size_t bytes = rounding->scratch_bytes;
+    for (int i = 0; i < count; i++)
+        if (products[i].scratch_bytes > bytes) bytes = products[i].scratch_bytes;
+    return bytes;
+}
+
+static void reserve(rpi_dnn_linear_bf16 *it, rpi_kernel *out) {
+    const size_t element = sizeof(uint16_t);
+    size_t *home = it->saves ? &out->saved_bytes : &out->forward_workspace;
+    size_t *back = &out->backward_workspace;
+    size_t input = largest_scratch(&it->round_gradient, it->input_gradient, DELIVERIES);
+    size_t weight = largest_scratch(&it->round_gradient, it->weight_gradient, DELIVERIES);
+    it->input = rpi_dnn_reserve(home, element * (size_t)(it->rows * it->inputs));
+    it->forward_scratch = rpi_dnn_reserve(
+        &out->forward_workspace, largest_scratch(&it->round_input, it->forward, PARTS));
+    it->backward_scratch = rpi_dnn_reserve(back, input > weight ? input : weight);
+    it->grad_output = rpi_dnn_reserve(back, element * (size_t)(it->rows * it->outputs));
+}
+
+rp_status rpi_dnn_linear_bf16_open(rpi_dnn_session *session, const rpi_unit *unit,
+                                   const rpi_dnn_linear *linear, int64_t rows_at_once,
+                                   rpi_kernel *out, rpi_dnn_linear_bf16 **out_bf16) {
+    rpi_dnn_linear_bf16 *it = NULL;
+    RP_TRY(rpi_alloc(sizeof *it, "linear kernel in bf16", &it));
+    *it = (rpi_dnn_linear_bf16){.session = session,
+                                .rows = linear->rows,
+                                .inputs = linear->inputs,
+                                .outputs = linear->outputs,
+                                .rows_at_once = rows_at_once,
+                                .saves = linear->wants_weight};
+    rp_status status = make_primitives(it, unit, linear);
+    if (status != RP_OK) {
+        rpi_dnn_linear_bf16_close(it);
+        return status;
+    }
+    reserve(it, out);
+    *out_bf16 = it;
+    return RP_OK;
+}
+
+void rpi_dnn_linear_bf16_close(rpi_dnn_linear_bf16 *it) {
+    if (!it) return;
+    for (int i = 0; i < PARTS; i++) rpi_dnn_primitive_destroy(&it->forward[i]);
+    for (int i = 0; i < DELIVERIES; i++) {
+        rpi_dnn_primitive_destroy(&it->input_gradient[i]);
+        rpi_dnn_primitive_destroy(&it->weight_gradient[i]);
+    }
+    rpi_dnn_primitive_destroy(&it->round_input);
+    rpi_dnn_primitive_destroy(&it->round_gradient);
+    rpi_dnn_packed_release(it->session, it->weight);
+    rpi_free(it);
+}

@@ -181,6 +181,10 @@ static const rpi_option options[] = {
      "write trace.json for ui.perfetto.dev", NULL},
     {"profile", NULL, "logging.profile", RPI_OPTION_FLAG, FIELD(profile), NULL, 0, 0, NULL,
      "at the end, say where a step's time goes, by kind of work", NULL},
+    {"dtype", NULL, "model.dtype", RPI_OPTION_TEXT, FIELD(dtype), "fp32", 0, 0, "TYPE",
+     "of what matrix products and convolutions multiply: fp32, or bf16 (summed in fp32; "
+     "parameters stay fp32), on processors with AVX512-BF16 or AMX",
+     NULL},
     {"backend", NULL, "general.backend", RPI_OPTION_TEXT, FIELD(backend), NULL, 0, 0, "NAME",
      "of the engine; the fastest when absent", NULL},
     {"threads", NULL, "general.threads", RPI_OPTION_COUNT, FIELD(threads), NULL, 1, 4096, "N",

@@ -6,8 +6,8 @@
 
 rp_status rpi_program_set_open(const rpi_network *network, rpi_weights *weights,
                                const rpi_backend *backend, const rpi_backend_options *options,
-                               rpi_program_set *out_set) {
-    rpi_program_set set = {.network = network};
+                               rp_dtype compute, rpi_program_set *out_set) {
+    rpi_program_set set = {.network = network, .compute = compute};
     RP_TRY(rpi_session_create(weights, backend, options, &set.session));
     *out_set = set;
     return RP_OK;
@@ -39,6 +39,7 @@ static void add_sample_results(const rpi_network *network, rpi_program_options *
 
 static rp_status compile(rpi_program_set *set, bool training, int64_t batch) {
     rpi_program_options options = {.training = training,
+                                   .compute = set->compute,
                                    .dimensions = {{"batch", batch}},
                                    .result_count = 1,
                                    .results = {set->network->correct}};

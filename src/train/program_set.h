@@ -18,6 +18,7 @@ typedef struct rpi_program_entry {
 typedef struct rpi_program_set {
     const rpi_network *network;
     rpi_session *session;
+    rp_dtype compute; /* of all programs */
     rpi_program_entry
         entries[RPI_PROGRAM_SET]; /* the one that was not used for longest makes room */
     int count;
@@ -26,7 +27,7 @@ typedef struct rpi_program_set {
 /* The weights are borrowed. */
 rp_status rpi_program_set_open(const rpi_network *network, rpi_weights *weights,
                                const rpi_backend *backend, const rpi_backend_options *options,
-                               rpi_program_set *out_set);
+                               rp_dtype compute, rpi_program_set *out_set);
 /* Compiled if it is not there yet. Borrowed until the next call. */
 rp_status rpi_program_set_get(rpi_program_set *set, bool training, int64_t batch,
                               rpi_instance **out_instance);

@@ -38,6 +38,7 @@ typedef struct rpi_train_options {
     int64_t warmup_exact; /* first steps with the exact codec */
 
     const char *backend; /* NULL: the fastest */
+    const char *dtype;   /* what products compute in: "fp32" or "bf16"; NULL: fp32 */
     int64_t threads;     /* 0: one a core */
 
     const char *out;          /* folder; NULL: nothing is written */

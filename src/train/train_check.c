@@ -29,11 +29,19 @@ static rp_status check_task(const rpi_train_options *o, const rpi_model *model) 
                    model->name, wanted->data, o->data, task->data, wanted->advice);
 }
 
+static rp_status check_compute(const rpi_backend *backend, rp_dtype compute) {
+    rp_status status = rpi_backend_check_compute(backend, compute);
+    return status == RP_OK
+               ? RP_OK
+               : rpi_fail_context(status, "--dtype %s: ", rpi_compute_name(compute));
+}
+
 static rp_status check_names(const rpi_train_options *o) {
     rpi_model_choice choice;
     const rpi_strategy *strategy = NULL;
     const rpi_lr_schedule *schedule = NULL;
-    const rpi_backend *backend = NULL;
+    const rpi_backend *backend = rpi_backend_default();
+    rp_dtype compute = RP_F32;
     const rpi_optimizer *optimizer = NULL;
     rp_adaptive_codec codec;
     RP_TRY(rpi_model_parse(o->model, &choice));
@@ -44,6 +52,8 @@ static rp_status check_names(const rpi_train_options *o) {
     RP_TRY(rp_adaptive_codec_parse(o->codec, &codec));
     RP_TRY(rpi_optimizer_find(o->optimizer, &optimizer));
     if (o->backend) RP_TRY(rpi_backend_find(o->backend, &backend));
+    if (o->dtype) RP_TRY(rpi_compute_parse(o->dtype, &compute));
+    RP_TRY(check_compute(backend, compute));
     rpi_optimizer_rates rates = rpi_train_rates(o);
     return rpi_optimizer_check(optimizer, &rates);
 }

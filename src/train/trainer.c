@@ -35,8 +35,11 @@ static rp_status build_network(rpi_trainer *t) {
     rpi_network_initialise(&t->network, t->weights, (uint64_t)t->options->seed);
     const rpi_backend *backend = rpi_backend_default();
     if (t->options->backend) RP_TRY(rpi_backend_find(t->options->backend, &backend));
+    rp_dtype compute = RP_F32;
+    if (t->options->dtype) RP_TRY(rpi_compute_parse(t->options->dtype, &compute));
     rpi_backend_options options = {.threads = (int)t->options->threads};
-    return rpi_program_set_open(&t->network, t->weights, backend, &options, &t->programs);
+    return rpi_program_set_open(&t->network, t->weights, backend, &options, compute,
+                                &t->programs);
 }
 
 static rp_status allocate(rpi_trainer *t) {

@@ -61,6 +61,54 @@ static void text_is_learnt(void) {
     CHECK(result.rate_median > 0);
 }
 
+/* ---- in bf16 ---- */
+
+enum { STEPS_BESIDE = 50 };
+
+typedef struct dtype_run {
+    rpi_train_options options;
+    double losses[STEPS_BESIDE];
+} dtype_run;
+
+static rp_status take_steps(void *context, rp_comm *comm) {
+    dtype_run *run = context;
+    rpi_trainer t;
+    rpi_step_metrics metrics;
+    rp_status status = rpi_trainer_open(&t, &run->options, comm);
+    for (int i = 0; i < STEPS_BESIDE && status == RP_OK; i++) {
+        status = rpi_trainer_step(&t, &metrics);
+        run->losses[i] = metrics.loss;
+    }
+    rpi_trainer_close(&t);
+    return status;
+}
+
+/* Not to the bit, which would be no bf16; each step's loss within 2 %. */
+static void check_bf16(const char *backend) {
+    dtype_run fp32 = {.options = small()}, bf16;
+    fp32.options.lr = 2e-3;
+    fp32.options.steps = STEPS_BESIDE;
+    fp32.options.backend = backend;
+    fp32.options.dtype = "fp32";
+    bf16 = fp32;
+    bf16.options.dtype = "bf16";
+    REQUIRE_OK(ranks_run(1, take_steps, &fp32));
+    REQUIRE_OK(ranks_run(1, take_steps, &bf16));
+    for (int i = 0; i < STEPS_BESIDE; i++)
+        CHECK_MSG(fabs(bf16.losses[i] - fp32.losses[i]) <= 0.02 * fp32.losses[i],
+                  "%s: step %d: the loss is %g in bf16, %g in fp32", backend, i + 1,
+                  bf16.losses[i], fp32.losses[i]);
+    CHECK(bf16.losses[0] != fp32.losses[0]);
+    CHECK_MSG(bf16.losses[STEPS_BESIDE - 1] < 0.5 * bf16.losses[0], "%s learns nothing: %g",
+              backend, bf16.losses[STEPS_BESIDE - 1]);
+}
+
+static void bf16_follows_fp32(void) {
+    for (int i = 0; rpi_backend_at(i); i++)
+        if (rpi_backend_check_compute(rpi_backend_at(i), RP_BF16) == RP_OK)
+            check_bf16(rpi_backend_at(i)->name);
+}
+
 typedef struct outcome {
     double last_loss, test_loss;
 } outcome;
@@ -175,7 +223,7 @@ static void a_token_beyond_the_vocabulary_ends_all_ranks(void) {
     data[0] = '\0'; /* written anew by who comes next */
 }
 
-CASES({"text_is_learnt", text_is_learnt},
+CASES({"text_is_learnt", text_is_learnt}, {"bf16_follows_fp32", bf16_follows_fp32},
       {"any_number_of_ranks_equals_one", any_number_of_ranks_equals_one},
       {"a_resumed_run_has_the_same_bytes", a_resumed_run_has_the_same_bytes},
       {"another_length_goes_on", another_length_goes_on},

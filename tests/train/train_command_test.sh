@@ -250,6 +250,21 @@ ends $launcher 130 'a run alone with SIGINT'
 says out "redpoll train --resume 'it'.''s mine'"
 says err 'ending after this step, with a checkpoint; once more ends it at once'
 
+# What products multiply: refused before anything starts where the processor has no bf16; a run goes on as it began.
+go_on 0 --model mlp --data synthetic --train-images 80 --steps 2 --dtype bf16 --backend reference --no-eval --out rounded
+says rounded/metrics.jsonl '"dtype":"bf16"'
+go_on 0 --resume rounded --steps 3
+says rounded/settings.json '"dtype": *"bf16"'
+go_on 0 --resume rounded --steps 4 --dtype fp32
+says out 'note: --dtype was bf16, now fp32'
+go_on 2 --model mlp --data synthetic --dtype fp16
+says err "unknown dtype 'fp16'; there are fp32, bf16"
+if "$redpoll" info | grep -q '^  *onednn'; then
+    ONEDNN_MAX_CPU_ISA=AVX2 go_on 1 --model mlp --data synthetic --dtype bf16 --out never
+    says err '--dtype bf16: bf16 needs a processor with AVX512-BF16 or AMX .* use fp32'
+    [ ! -e never ] && pass || bad 'a refused run has left a folder'
+fi
+
 # From text to a language model: tokens, two ranks, the fastest backend, stopped and gone on with.
 cat "$(dirname "$0")"/*.c >corpus.txt
 "$redpoll" data tokenize --tokenizer byte --in corpus.txt --out tokens/corpus >out 2>err && pass || bad tokenize

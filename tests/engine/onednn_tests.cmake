@@ -12,4 +12,8 @@ if("RPI_WITH_ONEDNN" IN_LIST engine_definitions)
     set_tests_properties(engine/onednn_${name}_avx2_test PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 120
                          LABELS tier2 ENVIRONMENT ONEDNN_MAX_CPU_ISA=AVX2)
   endforeach()
+  # bf16 without AMX has other convolutions.
+  add_test(NAME engine/backends_without_amx_test COMMAND engine_backends_test ops_in_bf16)
+  set_tests_properties(engine/backends_without_amx_test PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 120
+                       LABELS tier2 ENVIRONMENT ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16)
 endif()

@@ -88,6 +88,7 @@ static void check_bf16(const char *backend) {
     dtype_run fp32 = {.options = small()}, bf16;
     fp32.options.lr = 2e-3;
     fp32.options.steps = STEPS_BESIDE;
+    fp32.options.global_batch_size = 6;
     fp32.options.backend = backend;
     fp32.options.dtype = "fp32";
     bf16 = fp32;

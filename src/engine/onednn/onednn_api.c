@@ -27,6 +27,10 @@ bool rpi_dnn_has_bf16(void) {
     return has_isa(dnnl_cpu_isa_avx512_core_bf16); /* AMX comes with it */
 }
 
+bool rpi_dnn_has_amx(void) {
+    return has_isa(dnnl_cpu_isa_avx512_core_amx);
+}
+
 static dnnl_data_type_t data_type(rp_dtype dtype) {
     return dtype == RP_BF16 ? dnnl_bf16 : dnnl_f32;
 }

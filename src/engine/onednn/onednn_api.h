@@ -43,6 +43,7 @@ void rpi_dnn_context_close(rpi_dnn_context *context); /* zeros are fine */
 int rpi_dnn_channel_block(void);
 /* Are there kernels of bf16 for it: with AVX512-BF16 or AMX? */
 bool rpi_dnn_has_bf16(void);
+bool rpi_dnn_has_amx(void); /* of bf16 */
 
 /* RP_OK, RP_NOMEM or RP_INTERNAL with a message that names `what`. */
 rp_status rpi_dnn_check(dnnl_status_t status, const char *what);

@@ -18,8 +18,9 @@ typedef struct conv_kernel {
     rpi_dnn_session *session;
     rpi_dnn_primitive forward, backward_data, backward_weights;
     rpi_dnn_packed *forward_weight, *backward_weight; /* one, where both read one packing */
-    rpi_dnn_primitive input_in, grad_in;  /* outer to inner layout; none where equal */
-    rpi_dnn_primitive grad_weight_out[2]; /* inner to outer: overwriting, adding */
+    rpi_dnn_primitive input_in, grad_in;          /* outer to inner layout; none where equal */
+    rpi_dnn_primitive output_out, grad_input_out; /* inner to outer; the same */
+    rpi_dnn_primitive grad_weight_out[2];         /* inner to outer: overwriting, adding */
     rpi_dnn_widening weight, bias;
     bool has_bias, is_bf16;
     bool saves;                             /* the input as the primitives read it */
@@ -27,6 +28,7 @@ typedef struct conv_kernel {
     /* in the workspaces */
     size_t saved_input; /* in what is saved */
     size_t input_copy, wide_bias, forward_scratch;
+    size_t output_copy, grad_input_copy;
     size_t backward_input_copy, grad_copy, grad_weight_copy, grad_weight_wide, grad_bias_aside;
     size_t backward_scratch;
 } conv_kernel;
@@ -40,6 +42,8 @@ static void destroy(void *self) {
     rpi_dnn_packed_release(kernel->session, kernel->backward_weight);
     rpi_dnn_primitive_destroy(&kernel->input_in);
     rpi_dnn_primitive_destroy(&kernel->grad_in);
+    rpi_dnn_primitive_destroy(&kernel->output_out);
+    rpi_dnn_primitive_destroy(&kernel->grad_input_out);
     for (int i = 0; i < 2; i++) rpi_dnn_primitive_destroy(&kernel->grad_weight_out[i]);
     rpi_free(kernel);
 }
@@ -75,6 +79,18 @@ static rp_status bring_gradient(const conv_kernel *kernel, const rpi_kernel_io *
                  rpi_dnn_at(io->workspace, kernel->grad_copy), scratch, out_gradient);
 }
 
+/* Where a tensor is made, which is then taken out: at its place, or aside. */
+static void *made_at(const rpi_dnn_primitive *way_out, const rpi_kernel_io *io, size_t offset,
+                     void *place) {
+    return way_out->handle ? rpi_dnn_at(io->workspace, offset) : place;
+}
+
+static rp_status take_out(const conv_kernel *kernel, const rpi_dnn_primitive *way_out,
+                          const void *made, void *place, void *scratch) {
+    return way_out->handle ? rpi_dnn_copy_run(kernel->session, way_out, made, place, scratch)
+                           : RP_OK;
+}
+
 static rp_status renew(const conv_kernel *kernel, rpi_dnn_packed *packed,
                        const rpi_kernel_io *io, const void **out_weight) {
     return rpi_dnn_packed_renew(kernel->session, packed, io->inputs[WEIGHT],
@@ -90,9 +106,10 @@ static rp_status forward(void *self, const rpi_kernel_io *io) {
     if (kernel->has_bias)
         bias = rpi_dnn_widen(&kernel->bias, io->inputs[BIAS],
                              rpi_dnn_at(io->workspace, kernel->wide_bias));
-    return rpi_dnn_primitive_run(kernel->session, &kernel->forward,
-                                 (const void *[]){input, weight, io->outputs[0], bias},
-                                 scratch);
+    void *output = made_at(&kernel->output_out, io, kernel->output_copy, io->outputs[0]);
+    RP_TRY(rpi_dnn_primitive_run(kernel->session, &kernel->forward,
+                                 (const void *[]){input, weight, output, bias}, scratch));
+    return take_out(kernel, &kernel->output_out, output, io->outputs[0], scratch);
 }
 
 static rp_status backward_inputs(void *self, const rpi_kernel_io *io) {
@@ -101,9 +118,11 @@ static rp_status backward_inputs(void *self, const rpi_kernel_io *io) {
     const void *weight = NULL, *gradient = NULL;
     RP_TRY(renew(kernel, kernel->backward_weight, io, &weight));
     RP_TRY(bring_gradient(kernel, io, scratch, &gradient));
-    return rpi_dnn_primitive_run(kernel->session, &kernel->backward_data,
-                                 (const void *[]){gradient, weight, io->grad_inputs[INPUT]},
-                                 scratch);
+    void *made =
+        made_at(&kernel->grad_input_out, io, kernel->grad_input_copy, io->grad_inputs[INPUT]);
+    RP_TRY(rpi_dnn_primitive_run(kernel->session, &kernel->backward_data,
+                                 (const void *[]){gradient, weight, made}, scratch));
+    return take_out(kernel, &kernel->grad_input_out, made, io->grad_inputs[INPUT], scratch);
 }
 
 static rp_status deliver_weight(const conv_kernel *kernel, const rpi_kernel_io *io,
@@ -229,6 +248,28 @@ static rp_status make_backward_weights(conv_kernel *kernel, const rpi_dnn_conv_l
                                     &kernel->backward_weights);
 }
 
+static rp_status make_way(const rpi_dnn_session *session, rpi_dnn_const_md from,
+                          rpi_dnn_const_md to, rpi_dnn_primitive *out) {
+    return dnnl_memory_desc_equal(from, to)
+               ? RP_OK
+               : rpi_dnn_copy_create(session, from, to, false, out);
+}
+
+/* Between the layouts of the graph and those of the primitives. What is made lies in blocks
+ * already, padded channels with it, unless its channels come last. */
+static rp_status make_ways(conv_kernel *kernel, const rpi_unit *unit,
+                           const rpi_dnn_conv_shape *shape,
+                           const rpi_dnn_conv_layouts *layouts) {
+    const rpi_dnn_session *session = kernel->session;
+    RP_TRY(make_way(session, layouts->outer_input, layouts->input, &kernel->input_in));
+    RP_TRY(make_way(session, layouts->outer_grad, layouts->grad, &kernel->grad_in));
+    if (shape->made != RPI_DNN_CHANNELS_LAST) return RP_OK;
+    RP_TRY(make_way(session, layouts->destination, layouts->outer_grad, &kernel->output_out));
+    if (!rpi_dnn_conv_wants(unit, RPI_DNN_BACKWARD_DATA)) return RP_OK;
+    return make_way(session, layouts->grad_source, layouts->outer_input,
+                    &kernel->grad_input_out);
+}
+
 static rp_status make_primitives(conv_kernel *kernel, const rpi_unit *unit,
                                  const rpi_dnn_conv_shape *shape,
                                  const rpi_dnn_conv_layouts *layouts,
@@ -238,12 +279,7 @@ static rp_status make_primitives(conv_kernel *kernel, const rpi_unit *unit,
     rpi_dnn_conv_of(shape, layouts, &convs);
     int parameter = unit->inputs[WEIGHT].parameter;
     RP_TRY(make_forward(kernel, layouts, parameter, &geometry, &convs.of[RPI_DNN_FORWARD]));
-    if (!dnnl_memory_desc_equal(layouts->input, layouts->outer_input))
-        RP_TRY(rpi_dnn_copy_create(kernel->session, layouts->outer_input, layouts->input, false,
-                                   &kernel->input_in));
-    if (!dnnl_memory_desc_equal(layouts->grad, layouts->outer_grad))
-        RP_TRY(rpi_dnn_copy_create(kernel->session, layouts->outer_grad, layouts->grad, false,
-                                   &kernel->grad_in));
+    RP_TRY(make_ways(kernel, unit, shape, layouts));
     if (rpi_dnn_conv_wants(unit, RPI_DNN_BACKWARD_DATA))
         RP_TRY(make_backward_data(kernel, layouts, parameter, &geometry,
                                   &convs.of[RPI_DNN_BACKWARD_DATA]));
@@ -263,23 +299,31 @@ static size_t largest_scratch(const rpi_dnn_primitive *const *primitives, int co
 
 static void reserve_workspaces(conv_kernel *kernel, const rpi_dnn_conv_layouts *layouts,
                                size_t grad_weight_bytes, rpi_kernel *out) {
-    const rpi_dnn_primitive *forward_uses[] = {&kernel->forward, &kernel->input_in};
+    const rpi_dnn_primitive *forward_uses[] = {&kernel->forward, &kernel->input_in,
+                                               &kernel->output_out};
     const rpi_dnn_primitive *backward_uses[] = {
         &kernel->backward_data,      &kernel->backward_weights,   &kernel->input_in,
         &kernel->grad_weight_out[0], &kernel->grad_weight_out[1], &kernel->grad_in,
+        &kernel->grad_input_out,
     };
     size_t input_bytes =
         kernel->input_in.handle ? dnnl_memory_desc_get_size(layouts->input) : 0;
     size_t *forward = &out->forward_workspace, *back = &out->backward_workspace;
-    kernel->forward_scratch = rpi_dnn_reserve(forward, largest_scratch(forward_uses, 2));
+    kernel->forward_scratch = rpi_dnn_reserve(forward, largest_scratch(forward_uses, 3));
     if (kernel->saves)
         kernel->saved_input = rpi_dnn_reserve(&out->saved_bytes, input_bytes);
     else
         kernel->input_copy = rpi_dnn_reserve(forward, input_bytes);
     kernel->wide_bias = rpi_dnn_reserve(
         forward, kernel->has_bias ? (size_t)kernel->bias.wide_row * sizeof(float) : 0);
-    kernel->backward_scratch = rpi_dnn_reserve(back, largest_scratch(backward_uses, 6));
+    kernel->backward_scratch = rpi_dnn_reserve(back, largest_scratch(backward_uses, 7));
     if (!kernel->saves) kernel->backward_input_copy = rpi_dnn_reserve(back, input_bytes);
+    if (kernel->output_out.handle)
+        kernel->output_copy =
+            rpi_dnn_reserve(forward, dnnl_memory_desc_get_size(layouts->destination));
+    if (kernel->grad_input_out.handle)
+        kernel->grad_input_copy =
+            rpi_dnn_reserve(back, dnnl_memory_desc_get_size(layouts->grad_source));
     if (kernel->grad_in.handle)
         kernel->grad_copy = rpi_dnn_reserve(back, dnnl_memory_desc_get_size(layouts->grad));
     kernel->grad_weight_copy = rpi_dnn_reserve(back, grad_weight_bytes);
@@ -290,7 +334,7 @@ static void reserve_workspaces(conv_kernel *kernel, const rpi_dnn_conv_layouts *
         rpi_dnn_reserve(back, (size_t)(kernel->filters + 16) * sizeof(float));
 }
 
-static void describe(conv_kernel *kernel, const rpi_unit *unit, int inner, rpi_kernel *out) {
+static void describe(conv_kernel *kernel, const rpi_unit *unit, int outer, rpi_kernel *out) {
     const rpi_unit_value *input = &unit->inputs[INPUT];
     out->self = kernel;
     out->forward = forward;
@@ -298,7 +342,7 @@ static void describe(conv_kernel *kernel, const rpi_unit *unit, int inner, rpi_k
     out->backward_weights = kernel->backward_weights.handle ? backward_weights : NULL;
     out->destroy = destroy;
     out->inputs[INPUT] = out->grad_inputs[INPUT] =
-        rpi_dnn_layout(kernel->session, &input->shape, rpi_dnn_layout_for(input, inner));
+        rpi_dnn_layout(kernel->session, &input->shape, rpi_dnn_layout_for(input, outer));
     out->outputs[0] = out->grad_outputs[0] =
         rpi_dnn_layout(kernel->session, &unit->outputs[0].shape, RPI_DNN_BLOCKED);
     out->needs_inputs = (kernel->backward_weights.handle && !kernel->saves ? 1u << INPUT : 0) |
@@ -333,7 +377,7 @@ static rp_status plan(rpi_dnn_session *session, const rpi_unit *unit, rpi_kernel
     if (status == RP_OK)
         status = make_primitives(kernel, unit, &shape, &layouts, &grad_weight_bytes);
     if (status == RP_OK) {
-        describe(kernel, unit, shape.inner, out);
+        describe(kernel, unit, shape.outer, out);
         reserve_workspaces(kernel, &layouts, grad_weight_bytes, out);
     } else {
         destroy(kernel);

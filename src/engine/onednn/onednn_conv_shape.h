@@ -8,7 +8,9 @@
 typedef struct rpi_dnn_conv_shape {
     rpi_dnn_geometry geometry; /* but for the direction */
     rp_dtype compute;
-    int inner; /* the layout in which the primitives read the input */
+    /* Layouts: in which the input comes in where it is an activation, in which the primitives
+     * read it, and in which they make the output (outside of the kernel it is blocked). */
+    int outer, inner, made;
     /* What the parameters have; where the geometry counts more, the convolution is widened:
      * the channels that pad a block are taken for channels, whose weights must be zero. */
     int64_t channels, filters;

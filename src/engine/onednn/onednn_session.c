@@ -25,9 +25,12 @@ rpi_layout rpi_dnn_layout(const rpi_dnn_session *session, const rpi_shape *shape
 
 rp_status rpi_dnn_image_md(const rpi_dnn_session *session, const rpi_shape *shape,
                            rp_dtype dtype, int id, rpi_dnn_md *out_md) {
-    dnnl_format_tag_t blocked = session->block == 16 ? dnnl_nChw16c : dnnl_nChw8c;
-    return rpi_dnn_md_create(4, shape->size, dtype, id == RPI_DNN_BLOCKED ? blocked : dnnl_nchw,
-                             out_md);
+    const dnnl_format_tag_t tags[] = {
+        [RPI_DNN_PLAIN] = dnnl_nchw,
+        [RPI_DNN_BLOCKED] = session->block == 16 ? dnnl_nChw16c : dnnl_nChw8c,
+        [RPI_DNN_CHANNELS_LAST] = dnnl_nhwc,
+    };
+    return rpi_dnn_md_create(4, shape->size, dtype, tags[id], out_md);
 }
 
 rp_status rpi_dnn_flat_md(int64_t count, rp_dtype dtype, rpi_dnn_md *out_md) {

@@ -27,6 +27,8 @@ static inline rpi_kernel_run rpi_dnn_kernel_run(const rpi_dnn_session *session) 
 /* ---- layouts: 0 is row-major; RPI_DNN_BLOCKED cuts the channels of an image into blocks, the
  * last one padded with zeros: N x C/block x H x W x block ---- */
 enum { RPI_DNN_PLAIN = 0, RPI_DNN_BLOCKED = 1 };
+/* N x H x W x C, inside of a kernel alone: what kernels for AMX read and make. */
+enum { RPI_DNN_CHANNELS_LAST = 2 };
 
 rpi_layout rpi_dnn_layout(const rpi_dnn_session *session, const rpi_shape *shape, int id);
 /* Channels of a blocked image with those that pad the last block. */

@@ -51,7 +51,6 @@ static int usual_layout(const rpi_unit *unit) {
     return few && !(unit->wanted >> INPUT & 1u) ? RPI_DNN_PLAIN : RPI_DNN_BLOCKED;
 }
 
-/* Blocked images have room for, and zeros in, the channels that are counted besides. */
 /* AMX has kernels for channels that lie together: twice as quick as Winograd in fp32 with 256
  * channels of 7 x 7 pixels and fewer of more (0.5 of the time with 64 of 28 x 28, all three
  * directions, one Sapphire Rapids core), and slower with 512 of 4 x 4, whose rows are too
@@ -68,6 +67,7 @@ static rpi_dnn_conv_shape with_channels_last(const rpi_dnn_conv_shape *narrow) {
     return last;
 }
 
+/* Blocked images have room for, and zeros in, the channels that are counted besides. */
 static rpi_dnn_conv_shape widen(const rpi_dnn_session *session, int inner,
                                 const rpi_dnn_conv_shape *narrow) {
     rpi_dnn_conv_shape wide = *narrow;

@@ -55,14 +55,14 @@ static const rpi_option options[] = {
      "hf:FOLDER, a Hugging Face checkpoint to go on from",
      NULL},
     {"data", NULL, "data.dataset", RPI_OPTION_TEXT, FIELD(data), "fashion-mnist", 0, 0, "NAME",
-     "fashion-mnist, idx, synthetic, images:FOLDER, tokens:PATH or masked:PATH (for bert), "
-     "each "
-     "of the last three with [,validation=PATH or 5%]",
+     "cifar10:FOLDER, cifar100:FOLDER, fashion-mnist, idx, synthetic, images:FOLDER, "
+     "tokens:PATH or masked:PATH (for bert), each of the last three with [,validation=PATH or "
+     "5%]",
      NULL},
     {"augment", NULL, "data.augment", RPI_OPTION_TEXT, FIELD(pictures.augment), NULL, 0, 0,
      "NAME",
-     "of images: none, flip, or standard: a random box of 8 to 100 % of the area, and half of "
-     "them mirrored; none when absent",
+     "of images: none, flip (half of them mirrored), or standard: that, and a random box of "
+     "pictures, a random shift of small images; none when absent",
      NULL},
     {"image-size", NULL, "data.image_size", RPI_OPTION_COUNT, FIELD(pictures.size), NULL, 1,
      RPI_PICTURE_SIZE_MOST, "N", "of images: pixels a side that a model sees; 224 when absent",

@@ -326,6 +326,104 @@ static void memory_that_runs_out_is_reported(void) {
     }
 }
 
+/* ---- CIFAR ---- */
+
+enum { CIFAR_PIXELS = 3 * 32 * 32 };
+
+/* Image i of a file: labels as given, pixel p of colour c is i + c + p % 7. */
+static void put_cifar(const char *name, int images, int labels, const uint8_t *label,
+                      size_t cut) {
+    char path[640];
+    uint8_t record[2 + CIFAR_PIXELS];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *stream = fopen(path, "wb");
+    REQUIRE(stream);
+    for (int i = 0; i < images; i++) {
+        memcpy(record, label + i * labels, (size_t)labels);
+        for (int p = 0; p < CIFAR_PIXELS; p++)
+            record[labels + p] = (uint8_t)(i + p / 1024 + p % 1024 % 7);
+        fwrite(record, 1, (size_t)labels + CIFAR_PIXELS - (i == images - 1 ? cut : 0), stream);
+    }
+    fclose(stream);
+}
+
+static void put_cifar10(void) {
+    put_folder(false);
+    for (int batch = 1; batch <= 5; batch++) {
+        char name[32];
+        uint8_t labels[2] = {(uint8_t)batch, (uint8_t)(batch + 4)};
+        snprintf(name, sizeof name, "data_batch_%d.bin", batch);
+        put_cifar(name, 2, 1, labels, 0);
+    }
+    put_cifar("test_batch.bin", 3, 1, (const uint8_t[]){9, 0, 4}, 0);
+}
+
+static rp_status open_text(const char *kind, const char *path, rpi_dataset *dataset) {
+    char text[700];
+    snprintf(text, sizeof text, "%s:%s", kind, path);
+    *dataset = (rpi_dataset){0};
+    return rpi_dataset_open(text, &(rpi_dataset_options){0}, dataset);
+}
+
+static void cifar10_is_read(void) {
+    rpi_dataset dataset;
+    float x[CIFAR_PIXELS];
+    int32_t label;
+    uint32_t index = 5; /* the second of data_batch_3 */
+    put_cifar10();
+    REQUIRE_OK(open_text("cifar10", folder, &dataset));
+    CHECK_EQ(dataset.train.count, 10);
+    CHECK_EQ(dataset.test.count, 3);
+    CHECK_EQ(dataset.classes, 10);
+    CHECK_EQ(dataset.train.channels, 3);
+    CHECK_EQ(dataset.test.labels[0], 9);
+    rpi_dataset_batch(&dataset, &dataset.train, &index, 1, x, &label);
+    CHECK_EQ(label, 7);
+    CHECK_NEAR(x[1], (2 / 255.0 - 0.4914) / 0.2470, 1e-5);
+    CHECK_NEAR(x[1024 + 1], (3 / 255.0 - 0.4822) / 0.2435, 1e-5);
+    CHECK_NEAR(x[2048 + 1], (4 / 255.0 - 0.4465) / 0.2616, 1e-5);
+    rpi_dataset_close(&dataset);
+}
+
+/* Of two labels the second, fine one is learnt; the folder that unpacking makes is found. */
+static void cifar100_is_read(void) {
+    rpi_dataset dataset;
+    char parent[512];
+    put_folder(false);
+    snprintf(parent, sizeof parent, "%s", folder);
+    snprintf(folder, sizeof folder, "%.400s/cifar-100-binary", parent);
+    mkdir(folder, 0700);
+    put_cifar("train.bin", 2, 2, (const uint8_t[]){19, 99, 3, 0}, 0);
+    put_cifar("test.bin", 1, 2, (const uint8_t[]){1, 42}, 0);
+    REQUIRE_OK(open_text("cifar100", parent, &dataset));
+    CHECK_EQ(dataset.classes, 100);
+    CHECK_EQ(dataset.train.labels[0], 99);
+    CHECK_EQ(dataset.train.labels[1], 0);
+    CHECK_EQ(dataset.test.labels[0], 42);
+    CHECK_EQ(dataset.train.pixels[0], 0);
+    rpi_dataset_close(&dataset);
+}
+
+static void broken_cifar_is_named(void) {
+    rpi_dataset dataset;
+    char path[640];
+    put_cifar10();
+    put_cifar("data_batch_4.bin", 2, 1, (const uint8_t[]){1, 2}, 100);
+    CHECK_FAILS(open_text("cifar10", folder, &dataset), CORRUPT,
+                "data_batch_4.bin has 6046 bytes, which is no multiple of 3073");
+    put_cifar("data_batch_4.bin", 2, 1, (const uint8_t[]){1, 10}, 0);
+    CHECK_FAILS(open_text("cifar10", folder, &dataset), CORRUPT,
+                "data_batch_4.bin: label 10 at byte 3073; there are 10 classes");
+    snprintf(path, sizeof path, "%s/data_batch_4.bin", folder);
+    unlink(path);
+    CHECK_FAILS(open_text("cifar10", folder, &dataset), NOT_FOUND,
+                "data_batch_4.bin is missing: unpack CIFAR-10's binary version");
+    put_cifar("data_batch_1", 1, 1, (const uint8_t[]){1}, 0);
+    CHECK_FAILS(open_text("cifar10", folder, &dataset), NOT_FOUND,
+                "data_batch_1 is of the version for Python: take the binary one");
+    CHECK_FAILS(open_text("cifar10", "", &dataset), INVALID, "name the folder");
+}
+
 CASES({"IDX files are read, plain and gzipped", idx_files_are_read_plain_and_gzipped},
       {"four dimensions are channels", four_dimensions_are_channels},
       {"damaged files are named", damaged_files_are_named},
@@ -335,6 +433,8 @@ CASES({"IDX files are read, plain and gzipped", idx_files_are_read_plain_and_gzi
       {"a bomb is not unpacked", a_bomb_is_not_unpacked},
       {"what is no file is refused", what_is_no_file_is_refused},
       {"a missing file says what to install", a_missing_file_says_what_to_install},
+      {"CIFAR-10 is read", cifar10_is_read}, {"CIFAR-100 is read", cifar100_is_read},
+      {"broken CIFAR is named", broken_cifar_is_named},
       {"Debian's package is read", debians_package_is_read},
       {"synthetic data repeats and can be learnt", synthetic_data_repeats_and_can_be_learnt},
       {"memory that runs out is reported", memory_that_runs_out_is_reported})

@@ -50,8 +50,8 @@ says out '"images": *8'
 # What is wrong is said before anything starts.
 redpoll_exits 2 train --data images:pictures --augment crop --out none
 says err "there are none, flip, standard"
-redpoll_exits 2 train --data synthetic --augment flip --out none
-says err "augment is for folders of pictures, --data images:FOLDER"
+redpoll_exits 2 train --data synthetic --image-size 32 --out none
+says err "image-size is for folders of pictures, --data images:FOLDER, not for synthetic"
 redpoll_exits 2 train --data images --out none
 says err 'data images needs more than its name'
 redpoll_exits 1 train --data images:nowhere --out none

@@ -330,12 +330,14 @@ static void options_of_pictures_are_for_pictures(void) {
     char data[2000];
     rpi_picture_options pictures = {.augment = "standard"};
     snprintf(data, sizeof data, "%s", data_of(make_folder("probe"), ""));
-    CHECK_FAILS(
-        rpi_dataset_check("synthetic", &pictures), INVALID,
-        "--augment is for folders of pictures, --data images:FOLDER, not for synthetic");
+    CHECK_FAILS(rpi_dataset_check("tokens:some", &pictures), INVALID,
+                "--augment is for images, not for tokens");
+    CHECK_OK(rpi_dataset_check("synthetic", &pictures));
     CHECK_OK(rpi_dataset_check(data, &pictures));
     pictures = (rpi_picture_options){.size = 64};
-    CHECK_FAILS(rpi_dataset_check("idx", &pictures), INVALID, "--image-size is for");
+    CHECK_FAILS(rpi_dataset_check("idx", &pictures), INVALID,
+                "--image-size is for folders of pictures, --data images:FOLDER, not for idx");
+    CHECK_OK(rpi_dataset_check(data, &pictures));
     rpi_dataset_options options = {.pictures = pictures};
     CHECK_OK(rpi_dataset_probe(data, &options));
     options.folder = "somewhere";

@@ -2,7 +2,8 @@
  *
  * A new kind is one file that exports one `const rpi_dataset_kind`, one row in datasets.c and
  * one word in CMakeLists.txt. Pixels stay bytes; a batch is normalised as it is dealt: x =
- * (pixel / 255 - mean) / deviation, with one mean and one deviation for all channels. */
+ * (pixel / 255 - mean) / deviation, with one mean and one deviation for all channels, or with
+ * those of each. */
 #ifndef RPI_TRAIN_DATASET_H
 #define RPI_TRAIN_DATASET_H
 
@@ -24,6 +25,8 @@ typedef struct rpi_dataset {
     rpi_images train, test; /* of one shape */
     int classes;
     float mean, deviation; /* of pixels / 255 */
+    /* Of each channel, instead of the two; borrowed, or NULL. */
+    const float *channel_means, *channel_deviations;
 } rpi_dataset;
 
 typedef struct rpi_dataset_options {
@@ -67,6 +70,8 @@ void rpi_dataset_close(rpi_dataset *dataset); /* zeros are fine */
 /* mean and deviation over all pixels of `images`, in double precision. */
 void rpi_dataset_measure(const rpi_images *images, float *out_mean, float *out_deviation);
 
+/* What becomes of each level of a pixel in this channel. */
+void rpi_dataset_levels(const rpi_dataset *dataset, int channel, float out_levels[256]);
 /* The images with these indices as floats (count x channels x height x width), and their
  * labels. */
 void rpi_dataset_batch(const rpi_dataset *dataset, const rpi_images *images,

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+extern const rpi_dataset_kind rpi_dataset_cifar10;
+extern const rpi_dataset_kind rpi_dataset_cifar100;
 extern const rpi_dataset_kind rpi_dataset_fashion_mnist;
 extern const rpi_dataset_kind rpi_dataset_idx;
 extern const rpi_dataset_kind rpi_dataset_images;
@@ -15,8 +17,9 @@ extern const rpi_dataset_kind rpi_dataset_tokens;
 extern const rpi_dataset_kind rpi_dataset_masked;
 
 static const rpi_dataset_kind *const kinds[] = {
-    &rpi_dataset_fashion_mnist, &rpi_dataset_idx,    &rpi_dataset_images,
-    &rpi_dataset_synthetic,     &rpi_dataset_tokens, &rpi_dataset_masked,
+    &rpi_dataset_cifar10, &rpi_dataset_cifar100, &rpi_dataset_fashion_mnist,
+    &rpi_dataset_idx,     &rpi_dataset_images,   &rpi_dataset_synthetic,
+    &rpi_dataset_tokens,  &rpi_dataset_masked,
 };
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
@@ -77,7 +80,9 @@ rp_status rpi_dataset_open(const char *name, const rpi_dataset_options *options,
     const rpi_dataset_kind *kind = NULL;
     RP_TRY(rpi_dataset_kind_find(name, &kind));
     rpi_dataset dataset = {0};
-    rp_status status = kind->load(options, &dataset);
+    rpi_dataset_options named = *options;
+    named.data = name;
+    rp_status status = kind->load(&named, &dataset);
     if (status == RP_OK) status = check(&dataset);
     if (status != RP_OK) {
         rpi_dataset_close(&dataset);
@@ -90,14 +95,17 @@ rp_status rpi_dataset_open(const char *name, const rpi_dataset_options *options,
 rp_status rpi_dataset_check(const char *name, const rpi_picture_options *o) {
     const rpi_dataset_kind *kind = NULL;
     RP_TRY(rpi_dataset_kind_find(name, &kind));
-    const char *word = o->augment       ? "--augment"
-                       : o->size        ? "--image-size"
+    const char *word = o->size          ? "--image-size"
                        : o->skip_broken ? "--skip-broken"
                        : o->threads     ? "--data-threads"
                                         : NULL;
-    if (!word || kind->takes_pictures) return RP_OK;
-    return RP_FAIL(INVALID, "%s is for folders of pictures, --data images:FOLDER, not for %s",
-                   word, kind->name);
+    if (word && !kind->takes_pictures)
+        return RP_FAIL(INVALID,
+                       "%s is for folders of pictures, --data images:FOLDER, not for %s", word,
+                       kind->name);
+    if (o->augment && !kind->takes_pictures && kind->source != &rpi_source_images)
+        return RP_FAIL(INVALID, "--augment is for images, not for %s", kind->name);
+    return RP_OK;
 }
 
 rp_status rpi_dataset_probe(const char *name, const rpi_dataset_options *options) {
@@ -137,16 +145,26 @@ void rpi_dataset_measure(const rpi_images *images, float *out_mean, float *out_d
     *out_deviation = variance > 1e-12 ? (float)sqrt(variance) : 1.0f;
 }
 
+void rpi_dataset_levels(const rpi_dataset *dataset, int channel, float out_levels[256]) {
+    float mean = dataset->mean, deviation = dataset->deviation;
+    if (dataset->channel_means) mean = dataset->channel_means[channel];
+    if (dataset->channel_deviations) deviation = dataset->channel_deviations[channel];
+    for (int level = 0; level < 256; level++)
+        out_levels[level] = ((float)level / 255.0f - mean) / deviation;
+}
+
 void rpi_dataset_batch(const rpi_dataset *dataset, const rpi_images *images,
                        const uint32_t *indices, int64_t count, float *out_x,
                        int32_t *out_labels) {
-    float levels[256];
-    for (int level = 0; level < 256; level++)
-        levels[level] = ((float)level / 255.0f - dataset->mean) / dataset->deviation;
-    int64_t pixels = pixels_of(images);
-    for (int64_t i = 0; i < count; i++) {
-        const uint8_t *image = images->pixels + indices[i] * pixels;
-        for (int64_t p = 0; p < pixels; p++) out_x[i * pixels + p] = levels[image[p]];
-        out_labels[i] = images->labels[indices[i]];
+    int64_t plane = (int64_t)images->height * images->width, pixels = pixels_of(images);
+    for (int c = 0; c < images->channels; c++) {
+        float levels[256];
+        rpi_dataset_levels(dataset, c, levels);
+        for (int64_t i = 0; i < count; i++) {
+            const uint8_t *from = images->pixels + indices[i] * pixels + c * plane;
+            float *to = out_x + i * pixels + c * plane;
+            for (int64_t p = 0; p < plane; p++) to[p] = levels[from[p]];
+        }
     }
+    for (int64_t i = 0; i < count; i++) out_labels[i] = images->labels[indices[i]];
 }

@@ -2,6 +2,9 @@
 
 #include "base/memory.h"
 #include "train/data/sampler.h"
+#include "train/pictures/augment.h"
+
+#include <string.h>
 
 typedef struct image_source {
     rpi_dataset dataset;
@@ -10,6 +13,8 @@ typedef struct image_source {
     float *images;
     int32_t *labels;
     uint32_t *indices; /* of held-out images */
+    const rpi_augmentation *augmentation;
+    float *plane; /* a channel of an image that is shifted */
 } image_source;
 
 static void close_images(void *context) {
@@ -19,6 +24,7 @@ static void close_images(void *context) {
     rpi_free(self->images);
     rpi_free(self->labels);
     rpi_free(self->indices);
+    rpi_free(self->plane);
     rpi_free(self);
 }
 
@@ -27,6 +33,7 @@ static rp_status prepare(image_source *self, const rpi_source_options *options) 
                                    .seed = options->seed,
                                    .train_count = options->train_count,
                                    .test_count = options->test_count};
+    RP_TRY(rpi_augmentation_find(options->pictures.augment, &self->augmentation));
     RP_TRY(rpi_dataset_open(options->data, &dataset, &self->dataset));
     const rpi_images *images = &self->dataset.train;
     size_t pixels = (size_t)images->channels * (size_t)images->height * (size_t)images->width;
@@ -34,6 +41,7 @@ static rp_status prepare(image_source *self, const rpi_source_options *options) 
     RP_TRY(rpi_alloc_array(most, pixels * sizeof(float), "a batch", &self->images));
     RP_TRY(rpi_alloc_array(most, sizeof(int32_t), "labels", &self->labels));
     RP_TRY(rpi_alloc_array(most, sizeof(uint32_t), "indices", &self->indices));
+    RP_TRY(rpi_alloc_array(pixels, sizeof(float), "an image", &self->plane));
     return rpi_sampler_create(options->seed, images->count, options->global_batch,
                               &self->sampler);
 }
@@ -72,10 +80,43 @@ static rpi_source_batch batch_of(const image_source *self, const rpi_images *ima
         .inputs = {self->images, self->labels}, .count = count, .labels = count};
 }
 
+/* ---- augmentation ---- */
+
+/* One channel; `black` comes in at the borders. */
+static void shift_plane(const rpi_shift *shift, const float *from, int width, int height,
+                        float black, float *to) {
+    for (int y = 0; y < height; y++)
+        for (int x = 0; x < width; x++) {
+            int column = (shift->flips ? width - 1 - x : x) - shift->right;
+            int row = y - shift->down;
+            bool is_inside = column >= 0 && column < width && row >= 0 && row < height;
+            to[y * width + x] = is_inside ? from[row * width + column] : black;
+        }
+}
+
+static void augment(image_source *self, const rpi_batch *dealt, int64_t epoch) {
+    const rpi_images *images = &self->dataset.train;
+    int64_t plane = (int64_t)images->height * images->width;
+    if (!self->augmentation->crops && !self->augmentation->flips) return;
+    for (int c = 0; c < images->channels; c++) {
+        float levels[256];
+        rpi_dataset_levels(&self->dataset, c, levels);
+        for (int64_t i = 0; i < dealt->count; i++) {
+            rpi_draw draw = {self->sampler.seed, epoch, dealt->indices[i]};
+            rpi_shift shift =
+                rpi_augment_shift(self->augmentation, &draw, images->width, images->height);
+            float *image = self->images + (i * images->channels + c) * plane;
+            memcpy(self->plane, image, (size_t)plane * sizeof *image);
+            shift_plane(&shift, self->plane, images->width, images->height, levels[0], image);
+        }
+    }
+}
+
 static rp_status deal(rpi_source *source, int64_t step, rpi_source_batch *out_batch) {
     image_source *self = source->self;
     rpi_batch dealt = rpi_sampler_deal(&self->sampler, step, self->rank, self->world);
     *out_batch = batch_of(self, &self->dataset.train, dealt.indices, dealt.count);
+    augment(self, &dealt, step / rpi_sampler_steps_per_epoch(&self->sampler));
     out_batch->global_count = out_batch->global_labels = dealt.global_count;
     return RP_OK;
 }

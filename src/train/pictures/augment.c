@@ -98,10 +98,14 @@ static void random_box(rpi_rng *rng, int width, int height, int size, rpi_resamp
     largest_box(how, width, height);
 }
 
+static rpi_rng stream_of(const rpi_draw *draw) {
+    return rpi_rng_make(draw->seed, RPI_RNG_AUGMENT,
+                        (uint64_t)draw->epoch << 32 | (uint64_t)draw->picture);
+}
+
 void rpi_augment(const rpi_augmentation *augmentation, const rpi_draw *draw, int width,
                  int height, int size, rpi_resampling *out_how) {
-    rpi_rng rng = rpi_rng_make(draw->seed, RPI_RNG_AUGMENT,
-                               (uint64_t)draw->epoch << 32 | (uint64_t)draw->picture);
+    rpi_rng rng = stream_of(draw);
     /* Whether it is mirrored is drawn first: the same with every augmentation that mirrors. */
     bool flips = rpi_rng_u32(&rng) >> 31;
     if (augmentation->crops)
@@ -109,4 +113,16 @@ void rpi_augment(const rpi_augmentation *augmentation, const rpi_draw *draw, int
     else
         rpi_centre_crop(width, height, size, out_how);
     out_how->flips = augmentation->flips && flips;
+}
+
+rpi_shift rpi_augment_shift(const rpi_augmentation *augmentation, const rpi_draw *draw,
+                            int width, int height) {
+    rpi_rng rng = stream_of(draw);
+    int most_right = width / 8, most_down = height / 8;
+    bool flips = rpi_rng_u32(&rng) >> 31;
+    rpi_shift shift = {.flips = augmentation->flips && flips};
+    if (!augmentation->crops) return shift;
+    shift.right = (int)rpi_rng_below(&rng, 2 * (uint32_t)most_right + 1) - most_right;
+    shift.down = (int)rpi_rng_below(&rng, 2 * (uint32_t)most_down + 1) - most_down;
+    return shift;
 }

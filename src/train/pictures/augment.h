@@ -19,7 +19,7 @@
 
 typedef struct rpi_augmentation {
     const char *name, *summary;
-    bool crops, flips;
+    bool crops, flips; /* crops: a random box, or a shift */
 } rpi_augmentation;
 
 /* The catalogue; NULL past the end. */
@@ -36,6 +36,15 @@ typedef struct rpi_draw {
 /* Of a picture of width x height, for a result of size x size. */
 void rpi_augment(const rpi_augmentation *augmentation, const rpi_draw *draw, int width,
                  int height, int size, rpi_resampling *out_how);
+/* Of images that are as small as a model sees them, such as CIFAR's: `standard` moves them by
+ * up to an eighth of a side, 4 of 32 pixels, each way; black comes in. Mirrored afterwards. */
+typedef struct rpi_shift {
+    int right, down;
+    bool flips;
+} rpi_shift;
+rpi_shift rpi_augment_shift(const rpi_augmentation *augmentation, const rpi_draw *draw,
+                            int width, int height);
+
 void rpi_centre_crop(int width, int height, int size, rpi_resampling *out_how);
 
 #endif

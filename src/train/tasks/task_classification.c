@@ -22,7 +22,7 @@ const rpi_task rpi_task_classification = {
     .data = "images",
     .sample = "image",
     .unit = "images",
-    .advice = "--data images:FOLDER, fashion-mnist, idx or synthetic",
+    .advice = "--data images:FOLDER, cifar10:FOLDER, fashion-mnist, idx or synthetic",
     .inputs = {{"images", RP_F32, {"batch", "channels", "height", "width"}},
                {"labels", RP_I32, {"batch"}}},
     .input_count = 2,

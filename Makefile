@@ -2,6 +2,7 @@
 #   make            build (release)              make demo      the story, in four acts
 #   make test       build and run every test     make check     sanitizers, lints and all tests
 #   make check-long the long forms of tests      make accuracy  the long comparison, fp32 and q4
+#   make fuzz SECONDS=10  hostile bytes into everything that reads bytes, so long each
 #   make soak HOURS=8  random programs and chaos for a night
 #   make peers      PyTorch beside Redpoll       make bench     the benchmarks of bench/
 #   make install    cmake --install              make wheel     the Python package, into build/wheels
@@ -10,8 +11,9 @@ PREFIX ?= /usr/local
 RELEASE := build/release
 
 HOURS ?= 8
+SECONDS ?= 10
 
-.PHONY: all build demo test check check-long soak accuracy peers bench wheel install format clean
+.PHONY: all build demo test check check-long fuzz soak accuracy peers bench wheel install format clean
 all: build
 
 build: $(RELEASE)/build.ninja
@@ -39,6 +41,10 @@ check-long:
 	@sh tools/setup.sh test
 	@$(MAKE) --no-print-directory build
 	@sh tools/run_tests.sh $(RELEASE) -C Long -L '^long$$'
+	@sh tools/fuzz.sh 600
+
+fuzz:
+	@sh tools/fuzz.sh $(SECONDS)
 
 soak: build
 	@sh tools/soak.sh $(RELEASE) $(HOURS)

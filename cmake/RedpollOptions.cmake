@@ -2,6 +2,7 @@
 
 option(REDPOLL_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
 option(REDPOLL_WERROR "Treat compiler warnings as errors" OFF)
+option(REDPOLL_FUZZ "Build the fuzz targets of tests/fuzz as programs of libFuzzer, and no other tests; wants clang" OFF)
 set(REDPOLL_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize takes them (address,undefined or thread)")
 option(REDPOLL_COMMAND "Build the command redpoll, with the engine and the trainer, beside the library" ON)
 set(REDPOLL_ONEDNN AUTO CACHE STRING "The oneDNN backend of the engine: AUTO, ON or OFF")

@@ -1,0 +1,80 @@
+/* The first words of a caller to a listening rank, and those of the called to a caller. */
+#include "fuzz_input.h"
+
+#include "base/clock.h"
+#include "net/endian.h"
+#include "net/frame.h"
+#include "net/hello.h"
+#include "redpoll/log.h"
+
+#include <string.h>
+#include <sys/un.h>
+
+static void ignore(void *context, rp_log_level level, const char *line) {
+    (void)context, (void)level, (void)line;
+}
+
+/* An abstract socket whose name the kernel picks. */
+static int listen_somewhere(struct sockaddr_un *address, socklen_t *length) {
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    *address = (struct sockaddr_un){.sun_family = AF_UNIX};
+    *length = sizeof address->sun_family;
+    if (bind(fd, (struct sockaddr *)address, *length) != 0 || listen(fd, 8) != 0) return -1;
+    *length = sizeof *address;
+    return getsockname(fd, (struct sockaddr *)address, length) == 0 ? fd : -1;
+}
+
+static void call(const rpi_hello *self, const uint8_t *data, size_t bytes) {
+    struct sockaddr_un address;
+    socklen_t length;
+    rpi_reception reception;
+    int fd = -1, listener = listen_somewhere(&address, &length);
+    if (listener < 0 || rpi_reception_open(&reception, self, listener) != RP_OK) return;
+    int caller = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (connect(caller, (struct sockaddr *)&address, length) == 0) {
+        ssize_t sent = send(caller, data, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+        (void)sent;
+        if (rpi_reception_wait(&reception, 1, rpi_now_ns(), &fd) == RP_OK) close(fd);
+    }
+    close(caller);
+    rpi_reception_close(&reception);
+}
+
+/* Checksums are not what is tried here: the hello at the end of the input gets its own. */
+static void seal(unsigned char *input, size_t bytes) {
+    if (bytes < 1 + RPI_FRAME_HEADER_BYTES) return;
+    unsigned char *hello = input + bytes - RPI_FRAME_HEADER_BYTES;
+    rpi_put_u32(hello + 60, rpi_crc32c(0, hello, 60));
+}
+
+static int try(const uint8_t *data, size_t bytes);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
+    unsigned char input[512];
+    if (bytes < 1 || bytes > sizeof input) return 0;
+    memcpy(input, data, bytes);
+    if (input[0] & 4) seal(input, bytes);
+    return try(input, bytes);
+}
+
+static int try(const uint8_t *data, size_t bytes) {
+    static rpi_hello open_job = {.session = 7, .world = 2, .frame_bytes = 4096};
+    static rpi_hello closed_job;
+    int pair[2] = {-1, -1};
+    if (!closed_job.world) {
+        rp_log_set_sink(ignore, NULL);
+        closed_job = open_job;
+        (void)rpi_secret_make("a secret", "0123456789abcdef", &closed_job.secret);
+    }
+    const rpi_hello *self = data[0] & 1 ? &closed_job : &open_job;
+    if (data[0] & 2) {
+        call(self, data + 1, bytes - 1);
+        return 0;
+    }
+    rpi_hello caller = *self;
+    caller.rank = 1;
+    fuzz_stream(data + 1, bytes - 1, pair);
+    (void)rpi_hello_exchange(pair[0], &caller, 0, rpi_now_ns());
+    close(pair[0]), close(pair[1]);
+    return 0;
+}

@@ -1,0 +1,159 @@
+"""Writes corpus/: a few small inputs for each fuzz target, from which libFuzzer goes on.
+
+usage: python3 tests/fuzz/make_corpus.py       (files that are not of its making stay)
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+
+CORPUS = Path(__file__).parent / "corpus"
+
+
+def put(target: str, name: str, data: bytes) -> None:
+    folder = CORPUS / target
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_bytes(data)
+
+
+def frame(kind: int, payload: bytes = b"", **fields: int) -> bytes:
+    f = dict.fromkeys(("round", "comm", "epoch", "seq", "chunk", "part", "count", "sig"), 0)
+    f.update(fields)
+    return (
+        b"RPLL"
+        + struct.pack("<BBHII", 2, kind, f["round"], f["comm"], f["epoch"])
+        + struct.pack("<QIi", f["seq"], f["chunk"], f["part"])
+        + struct.pack("<QI", f["count"], f["sig"])
+        + bytes([f.get("operation", 0), 1, 0, 0])
+        + struct.pack("<IIII", f.get("bucket", 0), len(payload), 0, 0)
+        + payload
+    )
+
+
+def store(operation: int, key: bytes = b"", value: bytes = b"", number: int = 0) -> bytes:
+    header = struct.pack("<BBHiIq", 1, operation, len(key), 0, len(value), number)
+    return b"RPST" + header + key + value
+
+
+def control(kind: int, text: bytes = b"", rank: int = 1, a: int = 7) -> bytes:
+    return b"RPCT" + struct.pack("<BBHiiQQ", 1, kind, len(text), rank, 2, a, 0) + text
+
+
+def call(purpose: int, step: int = 1, verdict: int = 0) -> bytes:
+    head = b"RPPF" + bytes([1, purpose, step, verdict])
+    return head + struct.pack("<iiQII", 1, 0, 7, 2, 0) + bytes(range(32))
+
+
+def connections() -> None:
+    for kind in range(1, 11):
+        put("frame", f"kind-{kind}", frame(kind, b"payload", seq=1, count=7))
+    requests = [
+        store(1, b"key", b"value") + store(2, b"key"),
+        store(2, b"absent", number=1),
+        store(3, b"number", number=5) + store(3, b"number", number=-6),
+        store(1, b"text", b"abc") + store(3, b"text", number=1),
+        store(4, b"key"),
+        store(1, b"k" * 255, bytes(1000)),
+        call(1),
+        b"GET / HTTP/1.1\r\n\r\n",
+    ]
+    for i, request in enumerate(requests):
+        put("store", f"request-{i}", request)
+    put("store_reply", "value", store(5, value=b"abc"))
+    put("store_reply", "long", store(5)[:12] + struct.pack("<Iq", 2**32 - 1, 0))
+    hello = frame(2, seq=7, part=1, count=2, bucket=4096)
+    for flags in range(8):
+        put("hello", f"hello-{flags}", bytes([flags]) + hello)
+        put("hello", f"proof-{flags}", bytes([flags]) + call(2) + call(2, 3)[:8] + bytes(32))
+        put("hello", f"answer-{flags}", bytes([flags]) + call(2, 2) + bytes(32))
+        put("hello", f"open-{flags}", bytes([flags]) + call(2, 2, 1) + bytes(32))
+    for kind in range(1, 6):
+        put("control", f"kind-{kind}", control(kind, b"text\n\x7f" * (kind == 4)))
+    put("control", "several", b"".join(control(kind) for kind in range(1, 6)))
+    put("control", "long", control(4, bytes(399)))
+
+
+def codecs() -> None:
+    for codec in range(14):
+        for count in (1, 64, 100):
+            body = bytes((i * 37 + codec) % 256 for i in range(4 * count))
+            put("codec", f"codec-{codec}-{count}", struct.pack("<BBH", codec, 0, count) + body)
+
+
+def safetensors(header: object, data: bytes = bytes(8)) -> bytes:
+    text = json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + data
+
+
+def files() -> None:
+    one = {"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}
+    put("safetensors", "one", safetensors(one))
+    put("safetensors", "metadata", safetensors({**one, "__metadata__": {"format": "pt"}}))
+    two = {
+        "a": {"dtype": "I8", "shape": [4], "data_offsets": [0, 4]},
+        "b": {"dtype": "BF16", "shape": [1, 2], "data_offsets": [4, 8]},
+    }
+    put("safetensors", "two", safetensors(two))
+    put("safetensors", "empty", safetensors({}, b""))
+    put("safetensors", "boastful", struct.pack("<Q", 2**63) + b"{}")
+    put("yaml", "good", b"model:\n  name: gpt2\ntokens: {train_steps: 64}\n")
+    put("yaml", "anchor", b"a: &x [1, 2]\nb: *x\n")
+    put("yaml", "documents", b"---\nmodel: {name: 'x'}\n---\n{}\n")
+    put("yaml", "text", b"optimizer:\n  learning_rate: 1e-3 # so\nnetwork:\n  overlap: false\n")
+    images = b"\0\0\x08\x03" + struct.pack(">III", 2, 2, 2) + bytes(8)
+    labels = b"\0\0\x08\x01" + struct.pack(">I", 2) + b"\1\2"
+    put("idx", "good", struct.pack("<H", len(images)) + images + labels)
+    four = b"\0\0\x08\x04" + struct.pack(">IIII", 1, 3, 1, 1) + bytes(3)
+    put("idx", "channels", struct.pack("<H", len(four)) + four + labels[:7] + b"\1\0")
+    put("idx", "huge", struct.pack("<H", 16) + b"\0\0\x08\x03" + b"\xff" * 12 + labels)
+
+
+def tokenizers() -> None:
+    words = {letter: i for i, letter in enumerate(["<s>", *"abdeginrth"])}
+    bpe = {"type": "BPE", "vocab": words, "merges": ["i n"], "unk_token": "<s>"}
+    bpe["vocab"] = {**words, "in": len(words)}
+    level = {"type": "ByteLevel", "add_prefix_space": False}
+    added = [{"id": 0, "content": "<s>", "special": True}]
+    whole = {
+        "version": "1.0",
+        "added_tokens": added,
+        "normalizer": {"type": "Lowercase"},
+        "pre_tokenizer": level,
+        "decoder": level,
+        "model": bpe,
+    }
+    put("tokenizer", "bpe.json", json.dumps(whole).encode())
+    piece = {
+        "type": "WordPiece",
+        "unk_token": "[UNK]",
+        "vocab": {"[UNK]": 0, "in": 1, "##t": 2},
+    }
+    bert = {
+        "normalizer": {"type": "BertNormalizer"},
+        "pre_tokenizer": {"type": "BertPreTokenizer"},
+    }
+    put("tokenizer", "wordpiece.json", json.dumps({**bert, "model": piece}).encode())
+    unigram = {
+        "type": "Unigram",
+        "unk_id": 0,
+        "vocab": [["<unk>", 0], ["\u2581the", -2], ["e", -3]],
+    }
+    meta = {"pre_tokenizer": {"type": "Metaspace", "replacement": "\u2581"}}
+    put("tokenizer", "unigram.json", json.dumps({**meta, "model": unigram}).encode())
+    split = {"type": "Split", "pattern": {"Regex": r"\p{L}+|\s"}, "behavior": "Isolated"}
+    level_model = {"type": "WordLevel", "vocab": {"the": 0, "?": 1}, "unk_token": "?"}
+    put(
+        "tokenizer",
+        "split.json",
+        json.dumps({"pre_tokenizer": split, "model": level_model}).encode(),
+    )
+    put("tokenizer", "longer.json", b"{} {}")
+
+
+if __name__ == "__main__":
+    connections()
+    codecs()
+    files()
+    tokenizers()

@@ -57,7 +57,7 @@ static const rpi_option options[] = {
     {"data", NULL, "data.dataset", RPI_OPTION_TEXT, FIELD(data), "fashion-mnist", 0, 0, "NAME",
      "cifar10:FOLDER, cifar100:FOLDER, fashion-mnist, idx, synthetic, images:FOLDER, "
      "tokens:PATH or masked:PATH (for bert), each of the last three with [,validation=PATH or "
-     "5%]",
+     "5%], or pairs:FILE.jsonl,tokenizer=NAME",
      NULL},
     {"augment", NULL, "data.augment", RPI_OPTION_TEXT, FIELD(pictures.augment), NULL, 0, 0,
      "NAME",

@@ -287,6 +287,17 @@ go_on 0 --config "$examples/gpt2-kjv.yaml" --model gpt2:layers=1,hidden=32,heads
     --eval-images 8 --out kjv
 says kjv/metrics.jsonl '"clip":1,'
 says kjv/metrics.jsonl '"global_batch_size":32,'
+go_on 0 --config "$examples/bert-kjv.yaml" --data masked:tokens --steps 2 --eval-images 8 --out bert-kjv
+says out 'after step 2: test accuracy .*, nsp accuracy [0-9.]+ %, nsp loss [0-9.]+ \([0-9]+ tokens\)'
+says bert-kjv/metrics.jsonl '"global_batch_size":16,'
+"$redpoll" eval --model bert-kjv >out 2>err && pass || bad 'a BERT is not evaluated'
+says out '^nsp         loss [0-9.]+, accuracy'
+go_on 2 --model bert --data tokens:tokens
+says err 'model bert learns from pairs of texts with hidden tokens, .* say --data masked:PATH'
+awk 'BEGIN { for (i = 0; i < 60; i++) printf "{\"prompt\": \"%d + %d = \", \"completion\": \"%d\"}\n", i, i, 2 * i }' \
+    >sums.jsonl
+go_on 0 --config "$examples/llama-sums.yaml" --model llama:layers=1,hidden=32,heads=2,vocabulary=257 --steps 2 --out sums
+says out 'after step 2: test accuracy .*, perplexity [0-9.]+ \(12 tokens\)'
 go_on 2 --model gpt2 --data synthetic
 says err 'model gpt2 learns from tokens, and --data synthetic has images; say --data tokens:PATH'
 go_on 2 --model gpt2 --data tokens:tokens --seq-length 1000000

@@ -105,7 +105,7 @@ bool rpi_token_data_share(const char *text, double *out_share) {
     return true;
 }
 
-static rp_status parse_validation(const char *text, rpi_token_data *data) {
+rp_status rpi_token_data_validation(const char *text, rpi_token_data *data) {
     char how[160];
     if (!*text) return RP_FAIL(INVALID, "validation= is empty; %s", usage(data, how));
     if (!rpi_token_data_share(text, &data->share)) {
@@ -126,7 +126,7 @@ static rp_status parse_words(char *words, rpi_token_data *data) {
         if (strncmp(word, "validation=", 11) != 0)
             return RP_FAIL(INVALID, "'%s' is no option of %s; %s", word, data->kind,
                            usage(data, how));
-        RP_TRY(parse_validation(word + 11, data));
+        RP_TRY(rpi_token_data_validation(word + 11, data));
     }
     return RP_OK;
 }

@@ -23,6 +23,9 @@ typedef struct rpi_token_data {
  * say what is wanted. */
 rp_status rpi_token_data_parse(const char *text, rpi_token_data *out_data);
 
+/* What stands behind "validation=": a path, or a share. */
+rp_status rpi_token_data_validation(const char *text, rpi_token_data *data);
+
 /* Of all samples those to learn from: all but the last `share`, which is at least one.
  * sequence: for the message where there are too few. */
 rp_status rpi_token_data_split(const rpi_token_data *data, int64_t all, int64_t sequence,

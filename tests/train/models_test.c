@@ -26,6 +26,8 @@ static void parameters_are_counted(void) {
         {"resnet18", IMAGES(1, 28, 28, 10), 11172810},
         {"resnet18", IMAGES(3, 32, 32, 10), 11173962},
         {"resnet18:stem=imagenet", IMAGES(3, 224, 224, 1000), 11689512},
+        {"resnet18", IMAGES(3, 128, 128, 1000), 11689512},
+        {"resnet18:stem=small", IMAGES(3, 224, 224, 1000), 11689512 - 64 * 3 * (49 - 9)},
         {"resnet34:stem=imagenet", IMAGES(3, 224, 224, 1000), 21797672},
         {"resnet50:stem=imagenet", IMAGES(3, 224, 224, 1000), 25557032},
         {"resnet101:stem=imagenet", IMAGES(3, 224, 224, 1000), 44549160},

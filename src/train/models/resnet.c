@@ -9,14 +9,18 @@
 enum { LONGEST_NAME = 64 };
 
 static rp_status check_stem(const char *text) {
-    if (strcmp(text, "small") == 0 || strcmp(text, "imagenet") == 0) return RP_OK;
-    return RP_FAIL(INVALID, "'%s' is no stem; small or imagenet", text);
+    if (strcmp(text, "auto") == 0 || strcmp(text, "small") == 0 ||
+        strcmp(text, "imagenet") == 0)
+        return RP_OK;
+    return RP_FAIL(INVALID, "'%s' is no stem; auto, small or imagenet", text);
 }
 
 const rpi_option rpi_resnet_options_table[] = {
     RPI_RESNET_WIDTH("64"),
-    RPI_MODEL_OPTION("stem", RPI_OPTION_TEXT, offsetof(rpi_resnet_options, stem), "small", 0, 0,
-                     "small|imagenet", "3x3, or imagenet: 7x7 with stride 2 and a pooling",
+    RPI_MODEL_OPTION("stem", RPI_OPTION_TEXT, offsetof(rpi_resnet_options, stem), "auto", 0, 0,
+                     "auto|small|imagenet",
+                     "small: 3x3; imagenet: 7x7 with stride 2 and a pooling; auto: imagenet "
+                     "for images of 128x128 and more",
                      check_stem),
     RPI_MODEL_OPTION("zero-init-residual", RPI_OPTION_FLAG,
                      offsetof(rpi_resnet_options, zero_init_residual), "off", 0, 0, "on|off",
@@ -90,9 +94,18 @@ static rpi_value_id residual_block(rpi_builder *b, const char *prefix, rpi_value
     return rpi_relu(b->graph, join_number(name, prefix, ".relu", path->count), y);
 }
 
-static rpi_value_id stem(rpi_builder *b, const rpi_resnet_options *options, int channels,
-                         rpi_value_id x) {
-    bool is_large = options->stem && strcmp(options->stem, "imagenet") == 0;
+/* No stem: as the small networks of CIFAR's kind, which have none to choose. */
+static bool has_large_stem(const rpi_resnet_options *options, const rpi_data_shape *shape) {
+    enum { LARGE_IMAGE = 128 };
+    if (!options->stem) return false;
+    if (strcmp(options->stem, "auto") != 0) return strcmp(options->stem, "imagenet") == 0;
+    return shape->height >= LARGE_IMAGE && shape->width >= LARGE_IMAGE;
+}
+
+static rpi_value_id stem(rpi_builder *b, const rpi_resnet_options *options,
+                         const rpi_data_shape *shape, rpi_value_id x) {
+    bool is_large = has_large_stem(options, shape);
+    int channels = shape->channels;
     convolution small = {3, (int)options->width, 1, RPI_INIT_ONES};
     convolution large = {7, (int)options->width, 2, RPI_INIT_ONES};
     x = conv_norm(b, "conv1", "bn1", x, channels, is_large ? large : small);
@@ -108,7 +121,7 @@ rpi_value_id rpi_resnet_build(rpi_builder *b, const rpi_resnet_options *options,
     rpi_init_rule last = options->zero_init_residual ? RPI_INIT_ZEROS : RPI_INIT_ONES;
     branch (*form)(int, int, rpi_init_rule) =
         layout.is_bottleneck ? bottleneck_branch : basic_branch;
-    rpi_value_id x = stem(b, options, shape->channels, images);
+    rpi_value_id x = stem(b, options, shape, images);
     int width = (int)options->width;
     for (int stage = 0; stage < RPI_RESNET_STAGES; stage++) {
         for (int block = 0; block < layout.blocks[stage]; block++) {

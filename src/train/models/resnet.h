@@ -7,7 +7,8 @@
 
 typedef struct rpi_resnet_options {
     int64_t width;    /* channels of the first stage */
-    const char *stem; /* "small", or "imagenet": 7x7 with stride 2 and a pooling; NULL: small */
+    const char *stem; /* "small", "imagenet": 7x7 with stride 2 and a pooling, or "auto": by the
+                         images' size; NULL: small */
     bool zero_init_residual; /* the last norm of a block starts at 0 */
 } rpi_resnet_options;
 
@@ -15,7 +16,7 @@ typedef struct rpi_resnet_options {
     RPI_MODEL_OPTION("width", RPI_OPTION_COUNT, offsetof(rpi_resnet_options, width), fallback, \
                      1, 65536, "N", "channels of the first stage", NULL)
 
-/* width=64, stem and zero-init-residual: those of the networks of the paper's table 1. */
+/* width=64, stem=auto and zero-init-residual: those of the networks of the paper's table 1. */
 extern const rpi_option rpi_resnet_options_table[];
 
 enum { RPI_RESNET_STAGES = 4 };

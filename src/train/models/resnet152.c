@@ -11,7 +11,7 @@ static rpi_value_id build(rpi_builder *builder, const void *chosen, const rpi_da
 
 const rpi_model rpi_model_resnet152 = {
     .name = "resnet152",
-    .summary = "ResNet-152, 3x3 stem for small images",
+    .summary = "ResNet-152, of which small images get a 3x3 stem",
     .task = "classification",
     .options = rpi_resnet_options_table,
     .build = build,

@@ -10,7 +10,7 @@ static rpi_value_id build(rpi_builder *builder, const void *chosen, const rpi_da
 
 const rpi_model rpi_model_resnet18 = {
     .name = "resnet18",
-    .summary = "ResNet-18, 3x3 stem for small images",
+    .summary = "ResNet-18, of which small images get a 3x3 stem",
     .task = "classification",
     .options = rpi_resnet_options_table,
     .build = build,

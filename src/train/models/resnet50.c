@@ -10,7 +10,7 @@ static rpi_value_id build(rpi_builder *builder, const void *chosen, const rpi_da
 
 const rpi_model rpi_model_resnet50 = {
     .name = "resnet50",
-    .summary = "ResNet-50, 3x3 stem for small images",
+    .summary = "ResNet-50, of which small images get a 3x3 stem",
     .task = "classification",
     .options = rpi_resnet_options_table,
     .build = build,

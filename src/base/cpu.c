@@ -20,7 +20,7 @@ static char features[256];
 /* clang-format off */
 #    define RPI_FEATURES(X) \
         X("sse4.2") X("avx2") X("fma") X("bmi2") X("avx512f") X("avx512bw") X("avx512dq") \
-        X("avx512vl") X("avx512vbmi") X("avx512vnni") X("vpclmulqdq")
+        X("avx512vl") X("avx512vbmi") X("avx512vnni") X("avx512bf16") X("vpclmulqdq")
 /* clang-format on */
 
 static void detect(void) {

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import struct
+import zlib
 from pathlib import Path
 
 CORPUS = Path(__file__).parent / "corpus"
@@ -110,6 +111,33 @@ def files() -> None:
     put("idx", "huge", struct.pack("<H", 16) + b"\0\0\x08\x03" + b"\xff" * 12 + labels)
 
 
+def png(
+    colours: int, depth: int, rows: list[bytes], extra: bytes = b"", interlaced: int = 0
+) -> bytes:
+    """Four pixels wide and high."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        check = struct.pack(">I", zlib.crc32(kind + data))
+        return struct.pack(">I", len(data)) + kind + data + check
+
+    header = struct.pack(">IIBBBBB", 4, 4, depth, colours, 0, 0, interlaced)
+    pixels = zlib.compress(b"".join(b"\0" + row for row in rows))
+    body = chunk(b"IHDR", header) + extra + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + body
+
+
+def pictures() -> None:
+    """The first byte says what is shown. JPEGs lie there already: nothing here writes them."""
+    palette = struct.pack(">I", 6) + b"PLTE" + bytes(6)
+    palette += struct.pack(">I", zlib.crc32(palette[4:]))
+    passes = [bytes(3 * pixels) for pixels in (1, 1, 2, 2, 2, 4, 4)]
+    put("picture", "rgb.png", b"\0" + png(2, 8, [bytes(range(12))] * 4))
+    put("picture", "rgba16.png", b"\1" + png(6, 16, [bytes(range(32))] * 4))
+    put("picture", "grey1.png", b"\3" + png(0, 1, [b"\xa0"] * 4))
+    put("picture", "palette.png", b"\5" + png(3, 1, [b"\x50"] * 4, palette))
+    put("picture", "interlaced.png", b"\5" + png(2, 8, passes, interlaced=1))
+
+
 def tokenizers() -> None:
     words = {letter: i for i, letter in enumerate(["<s>", *"abdeginrth"])}
     bpe = {"type": "BPE", "vocab": words, "merges": ["i n"], "unk_token": "<s>"}
@@ -156,4 +184,5 @@ if __name__ == "__main__":
     connections()
     codecs()
     files()
+    pictures()
     tokenizers()

@@ -136,7 +136,7 @@ static rp_status run(decoding *d, const uint8_t *bytes, const rpi_picture_sink *
     return decode_rows(d, sink);
 }
 
-static rp_status decode(const uint8_t *bytes, size_t count, const rpi_picture_sink *sink) {
+static rp_status decode_jpeg(const uint8_t *bytes, size_t count, const rpi_picture_sink *sink) {
     decoding d = {.count = count};
     prepare(&d);
     rp_status status = run(&d, bytes, sink);
@@ -146,7 +146,7 @@ static rp_status decode(const uint8_t *bytes, size_t count, const rpi_picture_si
     return status;
 }
 #else
-#    define decode NULL
+#    define decode_jpeg NULL
 #endif
 
 const rpi_picture_format rpi_picture_jpeg = {
@@ -155,5 +155,5 @@ const rpi_picture_format rpi_picture_jpeg = {
     .suffixes = (const char *const[]){".jpg", ".jpeg", ".jpe", ".jfif", NULL},
     .magic = (const uint8_t[]){0xff, 0xd8, 0xff},
     .magic_bytes = 3,
-    .decode = decode,
+    .decode = decode_jpeg,
 };

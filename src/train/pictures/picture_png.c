@@ -97,7 +97,7 @@ static rp_status run(decoding *d, const rpi_picture_sink *sink) {
     return decode_rows(d, sink);
 }
 
-static rp_status decode(const uint8_t *bytes, size_t count, const rpi_picture_sink *sink) {
+static rp_status decode_png(const uint8_t *bytes, size_t count, const rpi_picture_sink *sink) {
     decoding d = {.bytes = bytes, .count = count};
     d.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &d, leave, warn_nobody);
     d.info = d.png ? png_create_info_struct(d.png) : NULL;
@@ -109,7 +109,7 @@ static rp_status decode(const uint8_t *bytes, size_t count, const rpi_picture_si
     return status;
 }
 #else
-#    define decode NULL
+#    define decode_png NULL
 #endif
 
 const rpi_picture_format rpi_picture_png = {
@@ -118,5 +118,5 @@ const rpi_picture_format rpi_picture_png = {
     .suffixes = (const char *const[]){".png", NULL},
     .magic = (const uint8_t[]){0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'},
     .magic_bytes = 8,
-    .decode = decode,
+    .decode = decode_png,
 };

@@ -134,7 +134,10 @@ static const rpi_option options[] = {
      "of each drop", NULL},
 
     {"strategy", NULL, "parallelism.strategy", RPI_OPTION_TEXT, FIELD(strategy), "all-reduce",
-     0, 0, "NAME", "all-reduce, or single for one rank", NULL},
+     0, 0, "NAME",
+     "all-reduce; gossip:topology=base,algorithm=atc (docs/decentralised.md); single for one "
+     "rank",
+     NULL},
     {"codec", NULL, "communication.codec", RPI_OPTION_TEXT, FIELD(codec), "fp32", 0, 0, "CODEC",
      "of gradients: fp32 (exact), bf16, fp16, q1 ... q8, topk, randk, sign; "
      "q4:bucket=1024,rounding=stochastic; auto:like=q4,every=100 chooses bits for each tensor",

@@ -1,6 +1,7 @@
 /* Loss and metrics on the held-out samples, every rank on its share of them. */
 #include "base/memory.h"
 #include "base/status.h"
+#include "train/consensus.h"
 #include "train/data/sampler.h"
 #include "train/trainer.h"
 
@@ -114,11 +115,15 @@ rp_status rpi_trainer_evaluate(rpi_trainer *t, rpi_evaluation *out_evaluation) {
     totals sums = {0};
     RP_TRY(rpi_alloc_array((size_t)rpi_weights_states_count(t->weights), sizeof *averaged,
                            "running statistics", &averaged));
-    rp_status status = run_averaged(t, averaged, &sums);
+    rpi_consensus consensus;
+    rp_status status = rpi_consensus_enter(t, &consensus);
+    if (status == RP_OK) status = run_averaged(t, averaged, &sums);
+    rpi_consensus_leave(t, &consensus);
     rpi_free(averaged);
     RP_TRY(status);
     rp_segment segment = {.data = sums.sum, .count = TOTALS, .dtype = RP_F64};
     RP_TRY(rp_all_reduce(t->comm, &segment, 1, NULL));
     *out_evaluation = evaluation_of(t->network.task, sums.sum);
+    out_evaluation->consensus_distance = consensus.distance;
     return RP_OK;
 }

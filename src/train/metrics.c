@@ -193,6 +193,8 @@ rp_status rpi_metrics_evaluation(rpi_metrics *metrics, int64_t step,
     add_number(object, "evaluated_step", (double)step);
     add_number(object, "test_accuracy", evaluation->accuracy);
     add_number(object, "test_loss", evaluation->loss);
+    if (!isnan(evaluation->consensus_distance))
+        add_number(object, "consensus_distance", evaluation->consensus_distance);
     if (!isnan(evaluation->perplexity))
         add_number(object, "test_perplexity", evaluation->perplexity);
     add_sample_metric(object, evaluation);

@@ -80,6 +80,8 @@ typedef struct rpi_evaluation {
      * name: "nsp"; NULL: there is none. */
     const char *sample_metric;
     double sample_loss, sample_accuracy;
+    double
+        consensus_distance; /* of ranks with parameters of their own (consensus.h); else NaN */
 } rpi_evaluation;
 
 enum { RPI_MEDIAN_STEPS = 1 << 16 };

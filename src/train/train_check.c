@@ -110,10 +110,17 @@ static rp_status check_world(const rpi_train_options *o, int world) {
     RP_TRY(rpi_train_global_batch(o, world, &batch));
     const rpi_strategy *strategy = NULL;
     RP_TRY(rpi_strategy_find(o->strategy, &strategy));
-    if (strategy->most_ranks && world > strategy->most_ranks)
-        return RP_FAIL(INVALID, "strategy %s is for %d rank, not for %d", strategy->name,
-                       strategy->most_ranks, world);
-    return RP_OK;
+    rp_adaptive_codec codec;
+    RP_TRY(rp_adaptive_codec_parse(o->codec, &codec));
+    rpi_strategy_request request = {
+        .options = rpi_strategy_options(o->strategy),
+        .world = world,
+        .plain_sgd = strcmp(o->optimizer, "sgd") == 0 && o->momentum == 0 &&
+                     o->weight_decay == 0 && o->clip == 0,
+        .warmup_exact = o->warmup_exact > 0,
+        .chooses_bits = codec.every > 0,
+    };
+    return rpi_strategy_check(strategy, &request);
 }
 
 rp_status rpi_train_check(const rpi_train_options *options, int world) {

@@ -145,6 +145,11 @@ static void chose(void *context, const char *line) {
     snprintf(t->choice, sizeof t->choice, "%s", line);
 }
 
+static double rate(void *context) {
+    const rpi_trainer *t = context;
+    return t->learning_rate;
+}
+
 static rp_status open_strategy(rpi_trainer *t) {
     const rpi_train_options *o = t->options;
     rpi_strategy_setup setup = {.comm = t->comm,
@@ -153,6 +158,7 @@ static rp_status open_strategy(rpi_trainer *t) {
                                 .codec = t->codec.codec,
                                 .codec_every = t->bits ? t->codec.every : 0,
                                 .bits = t->bits,
+                                .options = rpi_strategy_options(o->strategy),
                                 .algorithm = o->algorithm,
                                 .seed = (uint64_t)o->seed,
                                 .bucket_bytes = (int64_t)(o->bucket_mb * 1048576.0),
@@ -162,6 +168,7 @@ static rp_status open_strategy(rpi_trainer *t) {
                                 .update = update,
                                 .measure = o->clip > 0 ? measure : NULL,
                                 .measured = measured,
+                                .rate = rate,
                                 .chose = chose,
                                 .context = t};
     RP_TRY(rpi_strategy_find(o->strategy, &t->strategy));

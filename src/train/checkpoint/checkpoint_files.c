@@ -71,3 +71,24 @@ void rpi_checkpoint_entry_name(const char *kind, const char *parameter,
                                char name[RPI_CHECKPOINT_NAME]) {
     snprintf(name, RPI_CHECKPOINT_NAME, "%s.%s", kind, parameter);
 }
+
+int rpi_checkpoint_own_vectors(const rpi_trainer *t,
+                               rpi_checkpoint_vector out_vectors[RPI_CHECKPOINT_OWN]) {
+    const rpi_strategy *strategy = t->strategy;
+    float *states[RPI_STRATEGY_STATES];
+    int count = 0, kept = strategy->states ? strategy->states(t->strategy_self, states) : 0;
+    if (!strategy->replicas_differ) return 0;
+    out_vectors[count++] =
+        (rpi_checkpoint_vector){.kind = "value", .arena = rpi_weights_values(t->weights)};
+    for (int s = 0; s < t->optimizer->slot_count; s++) {
+        rpi_checkpoint_vector *slot = &out_vectors[count++];
+        snprintf(slot->kind, sizeof slot->kind, "optimizer.%s", t->optimizer->slot_names[s]);
+        slot->arena = t->slots[s];
+    }
+    for (int i = 0; i < kept; i++) {
+        rpi_checkpoint_vector *state = &out_vectors[count++];
+        snprintf(state->kind, sizeof state->kind, "%s.%d", strategy->name, i);
+        state->arena = states[i];
+    }
+    return count;
+}

@@ -25,6 +25,15 @@ void rpi_checkpoint_shape_text(const rpi_trainer *trainer, char *text, size_t by
 /* "optimizer.momentum.fc.weight" */
 void rpi_checkpoint_slot_name(const rpi_optimizer *optimizer, int slot, const char *parameter,
                               char name[RPI_CHECKPOINT_NAME]);
+/* "value", "optimizer.momentum", "gossip.0": what ranks with parameters of their own have of
+ * each, beside the states, in the order of the arena; how many. */
+enum { RPI_CHECKPOINT_OWN = 1 + RPI_OPTIMIZER_SLOTS + RPI_STRATEGY_STATES };
+typedef struct rpi_checkpoint_vector {
+    char kind[64];
+    float *arena;
+} rpi_checkpoint_vector;
+int rpi_checkpoint_own_vectors(const rpi_trainer *trainer,
+                               rpi_checkpoint_vector out_vectors[RPI_CHECKPOINT_OWN]);
 void rpi_checkpoint_entry_name(const char *kind, const char *parameter,
                                char name[RPI_CHECKPOINT_NAME]);
 

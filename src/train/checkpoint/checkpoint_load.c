@@ -161,15 +161,52 @@ static rp_status read_own_residual(rpi_trainer *t, const rpi_safetensors *file) 
     return RP_OK;
 }
 
-static rp_status read_rank(rpi_trainer *t, const char *folder, int64_t world, int64_t step,
-                           bool feedback) {
-    if (!rpi_checkpoint_has_rank_files(t, world, feedback)) return RP_OK;
+/* What the metadata says of the run that saved it. */
+typedef struct origin {
+    int64_t step, world, seed, batch;
+    bool feedback;
+    bool apart; /* its ranks had parameters of their own */
+    bool alike; /* its strategy was this run's, options and all */
+} origin;
+
+/* Each rank goes on with its own parameters, as if the run had never stopped. */
+static bool goes_on_apart(const rpi_trainer *t, const origin *o) {
+    return o->apart && o->alike && o->world == t->world && t->strategy->replicas_differ;
+}
+
+static rp_status read_own_vectors(rpi_trainer *t, const rpi_safetensors *file) {
+    rpi_checkpoint_vector vectors[RPI_CHECKPOINT_OWN];
+    int count = rpi_checkpoint_own_vectors(t, vectors);
+    for (int i = 0; i < count * t->network.parameter_count; i++) {
+        const rpi_parameter *parameter = &t->network.parameters[i / count];
+        const rpi_checkpoint_vector *vector = &vectors[i % count];
+        char name[RPI_CHECKPOINT_NAME];
+        if (parameter->is_state) continue;
+        rpi_checkpoint_entry_name(vector->kind, parameter->name, name);
+        RP_TRY(rpi_safetensors_read_finite(
+            file, name, &parameter->shape,
+            vector->arena + rpi_weights_find(t->weights, parameter->name)->first));
+    }
+    rpi_weights_changed(t->weights, 0, rpi_weights_count(t->weights));
+    t->strategy->resumed(t->strategy_self);
+    return RP_OK;
+}
+
+static rp_status read_rank(rpi_trainer *t, const char *folder, const origin *o) {
+    bool feedback = o->feedback;
+    int64_t world = o->world, step = o->step;
+    bool goes_on = goes_on_apart(t, o);
+    if (!rpi_checkpoint_has_rank_files(t, world, feedback || goes_on)) return RP_OK;
     if (world != t->world)
-        return t->residual && feedback ? share_residuals(t, folder, (int)world, step) : RP_OK;
+        return t->residual && feedback && !o->apart
+                   ? share_residuals(t, folder, (int)world, step)
+                   : RP_OK;
     rpi_safetensors *file = NULL;
     RP_TRY(open_rank(folder, t->rank, t->world, step, &file));
     rp_status status = read_own_states(t, file);
-    if (status == RP_OK && t->residual && feedback) status = read_own_residual(t, file);
+    bool fits = o->apart == goes_on; /* a residual belongs to what was sent */
+    if (status == RP_OK && t->residual && feedback && fits) status = read_own_residual(t, file);
+    if (status == RP_OK && goes_on) status = read_own_vectors(t, file);
     rpi_safetensors_close(file);
     return status;
 }
@@ -185,19 +222,19 @@ static void add_note(char *note, size_t bytes, const char *format, ...) {
     va_end(arguments);
 }
 
-/* What the metadata says of the run that saved it. */
-typedef struct origin {
-    int64_t step, world, seed, batch;
-    bool feedback;
-} origin;
-
-static rp_status read_origin(const rpi_safetensors *file, const char *path, origin *o) {
+static rp_status read_origin(const rpi_safetensors *file, const char *path, const char *now,
+                             origin *o) {
     RP_TRY(read_number(file, path, "step", 0, INT64_MAX, &o->step));
     RP_TRY(read_number(file, path, "world", 1, 1 << 20, &o->world));
     RP_TRY(read_number(file, path, "seed", INT64_MIN, INT64_MAX, &o->seed));
     RP_TRY(read_number(file, path, "global_batch_size", 1, INT64_MAX, &o->batch));
     const char *kept = rpi_safetensors_metadata(file, "error_feedback");
     o->feedback = kept && strcmp(kept, "on") == 0;
+    const char *name = rpi_safetensors_metadata(file, "strategy");
+    const rpi_strategy *strategy = NULL;
+    o->apart = name && rpi_strategy_find(name, &strategy) == RP_OK &&
+               strategy->replicas_differ && o->world > 1;
+    o->alike = name && strcmp(name, now) == 0;
     return RP_OK;
 }
 
@@ -212,6 +249,10 @@ static void note_changes(const rpi_trainer *t, const origin *o, char *note, size
     if (o->batch != t->global_batch)
         add_note(note, bytes, "the global batch was %lld, now %lld", (long long)o->batch,
                  (long long)t->global_batch);
+    if (o->apart && !goes_on_apart(t, o))
+        add_note(note, bytes,
+                 "its ranks had parameters of their own; this run begins from their mean, "
+                 "without the strategy's state");
     if (o->feedback && !t->residual)
         add_note(note, bytes, "its error feedback has no use here and is dropped");
 }
@@ -233,10 +274,10 @@ static rp_status load(rpi_trainer *t, const char *folder, const char *path,
     char shape[64];
     rpi_checkpoint_shape_text(t, shape, sizeof shape);
     RP_TRY(check_model(file, path, t->network.text, shape));
-    RP_TRY(read_origin(file, path, out_origin));
+    RP_TRY(read_origin(file, path, t->options->strategy, out_origin));
     RP_TRY(read_model(t, file));
     RP_TRY(read_bits(t, file, path));
-    return read_rank(t, folder, out_origin->world, out_origin->step, out_origin->feedback);
+    return read_rank(t, folder, out_origin);
 }
 
 /* Checkpoints of a folder in the order in which they are tried. */

@@ -5,6 +5,7 @@
 #include "redpoll/version.h"
 #include "train/checkpoint/checkpoint_files.h"
 #include "train/checkpoint/safetensors.h"
+#include "train/consensus.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -58,7 +59,20 @@ static void list_model(const rpi_trainer *t, const float *states, tensor_list *l
     }
 }
 
+/* Of one parameter, what ranks have of their own. */
+static void list_own(const rpi_trainer *t, const rpi_parameter *parameter, tensor_list *list) {
+    rpi_checkpoint_vector vectors[RPI_CHECKPOINT_OWN];
+    const rpi_weight *weight = rpi_weights_find(t->weights, parameter->name);
+    int count = parameter->is_state ? 0 : rpi_checkpoint_own_vectors(t, vectors);
+    for (int i = 0; i < count; i++) {
+        rpi_checkpoint_entry_name(vectors[i].kind, parameter->name, next_name(list));
+        add(list, parameter, vectors[i].arena + weight->first);
+    }
+}
+
 static void list_rank(const rpi_trainer *t, tensor_list *list) {
+    for (int i = 0; i < t->network.parameter_count; i++)
+        list_own(t, &t->network.parameters[i], list);
     for (int i = 0; i < t->network.parameter_count; i++) {
         const rpi_parameter *parameter = &t->network.parameters[i];
         const rpi_weight *weight = rpi_weights_find(t->weights, parameter->name);
@@ -103,6 +117,7 @@ static rp_status write_model_with(const rpi_trainer *t, const char *folder, cons
         {"codec", rp_adaptive_codec_text(&t->codec, codec)},
         {"optimizer", t->optimizer->name},
         {"error_feedback", t->residual ? "on" : "off"},
+        {"strategy", t->options->strategy},
         {"codec_bits", bits},
     };
     size_t entries = sizeof metadata / sizeof metadata[0] - (t->bits ? 0 : 1);
@@ -125,14 +140,15 @@ static rp_status write_model(const rpi_trainer *t, const char *folder, const flo
 
 /* Which rank's part it is stands in it, too: a name is changed or copied easily. */
 static rp_status write_rank(const rpi_trainer *t, const char *folder) {
-    if (!rpi_checkpoint_has_rank_files(t, t->world, t->residual != NULL)) return RP_OK;
+    bool own = t->strategy->replicas_differ || t->residual;
+    if (!rpi_checkpoint_has_rank_files(t, t->world, own)) return RP_OK;
     char path[RPI_CHECKPOINT_PATH];
     rpi_checkpoint_rank_path(folder, t->rank, t->world, t->step, path);
     char part[64];
     rpi_checkpoint_part_text(t->rank, t->world, t->step, part, sizeof part);
     const rpi_metadata metadata[] = {{"redpoll", rp_version()}, {"part", part}};
     tensor_list list;
-    RP_TRY(open_list((size_t)t->network.parameter_count, &list));
+    RP_TRY(open_list((size_t)t->network.parameter_count * (1 + RPI_CHECKPOINT_OWN), &list));
     list_rank(t, &list);
     rp_status status = rpi_safetensors_write(path, list.tensors, list.count, metadata, 2);
     close_list(&list);
@@ -252,7 +268,10 @@ rp_status rpi_checkpoint_save(rpi_trainer *t, const char *folder) {
     if (status == RP_OK) status = rpi_divergence_check(t, states);
     if (status == RP_OK) status = tell(t, write_rank(t, folder));
     if (status == RP_OK) status = rp_barrier(t->comm);
+    rpi_consensus consensus = {0};
+    if (status == RP_OK) status = rpi_consensus_enter(t, &consensus);
     if (status == RP_OK && t->rank == 0) status = tell(t, replace_newest(t, folder, states));
+    rpi_consensus_leave(t, &consensus);
     if (status == RP_OK) status = remove_old(t, folder);
     rpi_free(states);
     if (status != RP_OK) return status;

@@ -15,6 +15,7 @@ typedef struct rpi_strategy_setup {
     rp_codec codec;
     int64_t codec_every; /* bits of tensors are chosen anew so often; 0: never */
     uint8_t *bits;       /* then: what was chosen, one a parameter of the network; 0: nothing */
+    const char *options; /* behind the strategy's name and a colon; NULL: none */
     const char *algorithm; /* NULL: chosen */
     uint64_t seed;
     int64_t bucket_bytes;
@@ -28,15 +29,30 @@ typedef struct rpi_strategy_setup {
      * norm. */
     void (*measure)(void *context, int64_t first, int64_t count);
     void (*measured)(void *context);
+    /* Learning rate of the current step. */
+    double (*rate)(void *context);
     /* Other bits were chosen: a line that says so. NULL: nobody asks. */
     void (*chose)(void *context, const char *line);
     void *context;
 } rpi_strategy_setup;
 
+/* What a strategy looks at before anything is opened. */
+typedef struct rpi_strategy_request {
+    const char *options; /* NULL: none */
+    int world;           /* 0: not known yet */
+    bool plain_sgd;      /* the optimizer steps against the gradient and does nothing else */
+    bool warmup_exact, chooses_bits;
+} rpi_strategy_request;
+
+enum { RPI_STRATEGY_STATES = 4 };
+
 typedef struct rpi_strategy {
     const char *name, *summary;
     int most_ranks;       /* 0: any number */
     bool replicas_differ; /* between steps, by intention: nobody compares them */
+    /* RP_INVALID, RP_UNSUPPORTED: options, or a world, that cannot be: what can. NULL: it has
+     * no options. */
+    rp_status (*check)(const rpi_strategy_request *request);
     /* The setup is copied; what it points to outlives the strategy. */
     rp_status (*open)(const rpi_strategy_setup *setup, void **out_self);
     /* Also after a failure; the communicator was then told (rp_comm_abort). */
@@ -50,11 +66,20 @@ typedef struct rpi_strategy {
     void (*observe)(void *self);
     /* All gradients are there: wait, update everything. *out_exposed_ns: time blocked. */
     rp_status (*finish)(void *self, int64_t *out_exposed_ns);
+    /* What it keeps from step to step, a float a parameter each, in the order of the arena: how
+     * many. Checkpoints hold them where replicas differ. Then that they were read from one.
+     * NULL: there is nothing. */
+    int (*states)(void *self, float *out_states[RPI_STRATEGY_STATES]);
+    void (*resumed)(void *self);
 } rpi_strategy;
 
 /* The catalogue; NULL past the end. */
 const rpi_strategy *rpi_strategy_at(int index);
-/* RP_INVALID names those there are, and the nearest. */
-rp_status rpi_strategy_find(const char *name, const rpi_strategy **out_strategy);
+/* By NAME or NAME:OPTIONS. RP_INVALID names those there are, and the nearest. */
+rp_status rpi_strategy_find(const char *text, const rpi_strategy **out_strategy);
+/* What stands behind the colon; NULL: nothing. */
+const char *rpi_strategy_options(const char *text);
+/* Of one that was found. */
+rp_status rpi_strategy_check(const rpi_strategy *strategy, const rpi_strategy_request *request);
 
 #endif

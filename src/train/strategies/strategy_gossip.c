@@ -1,0 +1,233 @@
+/* Every rank steps parameters of its own and averages them with a few neighbours, in the rounds
+ * of a topology and by the rule of an algorithm (comm/gossip.h). Nobody waits for the world.
+ *
+ * A rule takes gradient steps. Where it only moves by them, the optimizer's own step takes
+ * their place: what it would add to x is the gradient, at the rate -1. Where gradients
+ * themselves are exchanged (gradient-tracking) the optimizer is plain SGD.
+ *
+ * A rank's gradient is of its own samples, scaled so that the mean over ranks is that of the
+ * global batch. */
+#include "train/strategies/strategy.h"
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "base/suggest.h"
+#include "comm/gossip.h"
+#include "train/strategies/bucket.h"
+
+#include <string.h>
+
+enum { CHOICE = 512 };
+
+/* ---- topology=base,algorithm=atc ---- */
+
+typedef struct choice {
+    char topology[CHOICE], algorithm[64];
+} choice;
+
+static const char *const names[] = {"topology", "algorithm", NULL};
+
+static const char *name_at(const void *context, int index) {
+    (void)context;
+    return names[index];
+}
+
+/* The option that begins here, or -1: a comma may also belong to a topology's own options. */
+static int option_at(const char *text) {
+    for (int i = 0; names[i]; i++) {
+        size_t length = strlen(names[i]);
+        if (strncmp(text, names[i], length) == 0 && text[length] == '=') return i;
+    }
+    return -1;
+}
+
+static const char *end_of_option(const char *text) {
+    const char *comma = strchr(text, ',');
+    while (comma && option_at(comma + 1) < 0 && strchr(comma, '='))
+        comma = strchr(comma + 1, ',');
+    return comma ? comma : text + strlen(text);
+}
+
+static rp_status parse_option(const char *text, const char *end, choice *out) {
+    int which = option_at(text);
+    if (which < 0) {
+        char word[64];
+        snprintf(word, sizeof word, "%.*s", (int)strcspn(text, "=,"), text);
+        return rpi_name_find("option of gossip", word, name_at, NULL, &which);
+    }
+    const char *value = strchr(text, '=') + 1;
+    char *into = which == 0 ? out->topology : out->algorithm;
+    size_t room = which == 0 ? sizeof out->topology : sizeof out->algorithm;
+    size_t length = (size_t)(end - value);
+    if (!length || length >= room)
+        return RP_FAIL(INVALID, "gossip: %s needs a name of up to %zu bytes", names[which],
+                       room - 1);
+    snprintf(into, room, "%.*s", (int)length, value);
+    return RP_OK;
+}
+
+static rp_status parse(const char *options, choice *out) {
+    *out = (choice){.topology = "base", .algorithm = "atc"};
+    while (options && *options) {
+        const char *end = end_of_option(options);
+        RP_TRY(parse_option(options, end, out));
+        options = *end ? end + 1 : end;
+    }
+    return RP_OK;
+}
+
+static rp_status check(const rpi_strategy_request *request) {
+    choice c;
+    const rpi_gossip_rule *rule = NULL;
+    RP_TRY(parse(request->options, &c));
+    RP_TRY(rpi_gossip_rule_find(c.algorithm, &rule));
+    if (rule->pushes)
+        return RP_FAIL(UNSUPPORTED,
+                       "gossip: %s is for links that go one way, which training has not; take "
+                       "atc, awc, exact-diffusion or gradient-tracking",
+                       c.algorithm);
+    if (rule->sends > 1 && !request->plain_sgd)
+        return RP_FAIL(INVALID,
+                       "gossip: %s exchanges gradients, and takes --optimizer sgd --momentum 0 "
+                       "--weight-decay 0 without --clip",
+                       c.algorithm);
+    if (request->warmup_exact || request->chooses_bits)
+        return RP_FAIL(INVALID, "gossip takes neither --warmup-exact nor --codec auto");
+    return request->world ? rpi_gossip_check(c.topology, c.algorithm, request->world) : RP_OK;
+}
+
+/* ---- the strategy ---- */
+
+typedef struct gossip {
+    rpi_strategy_setup setup;
+    rpi_gossip *gossip;
+    rpi_buckets layouts[2];
+    float
+        *before; /* parameters before the optimizer's step; NULL: gradients are taken as such */
+    int64_t step;
+    rp_status started;
+    rpi_kept_error error; /* of the start */
+} gossip;
+
+static void close_gossip(void *context) {
+    gossip *self = context;
+    rpi_gossip_close(self->gossip);
+    for (int i = 0; i < 2; i++) rpi_buckets_destroy(&self->layouts[i]);
+    rpi_free(self->before);
+    rpi_free(self);
+}
+
+static rp_status prepare(gossip *self) {
+    const rpi_strategy_setup *s = &self->setup;
+    choice c;
+    RP_TRY(parse(s->options, &c));
+    for (int i = 0; i < 2; i++) /* of the second vector nothing is kept back */
+        RP_TRY(rpi_buckets_create(s->network, s->weights, s->bucket_bytes, &s->codec,
+                                  i ? NULL : s->residual, &self->layouts[i]));
+    for (int i = 0; i < self->layouts[1].segment_count; i++) /* other draws than the first's */
+        self->layouts[1].segments[i].tensor += (uint32_t)self->layouts[1].segment_count;
+    rpi_gossip_setup setup = {.comm = s->comm,
+                              .topology = c.topology,
+                              .algorithm = c.algorithm,
+                              .dtype = RP_F32,
+                              .count = (size_t)rpi_weights_count(s->weights),
+                              .x = rpi_weights_values(s->weights),
+                              .gradient = rpi_weights_gradients(s->weights),
+                              .seed = s->seed};
+    for (int i = 0; i < 2; i++) {
+        setup.layouts[i] = self->layouts[i].segments;
+        setup.layout_counts[i] = (size_t)self->layouts[i].segment_count;
+    }
+    RP_TRY(rpi_gossip_open(&setup, &self->gossip));
+    if (rpi_gossip_rule_of(self->gossip)->sends > 1) return RP_OK;
+    return rpi_alloc_array(setup.count, sizeof *self->before, "gossip", &self->before);
+}
+
+static rp_status open_gossip(const rpi_strategy_setup *setup, void **out_self) {
+    gossip *self = NULL;
+    RP_TRY(rpi_alloc(sizeof *self, "a strategy", &self));
+    self->setup = *setup;
+    rp_status status = prepare(self);
+    if (status == RP_OK)
+        *out_self = self;
+    else
+        close_gossip(self);
+    return status;
+}
+
+static void begin(void *context, int64_t step) {
+    gossip *self = context;
+    self->step = step;
+    self->started = rpi_gossip_start(self->gossip, step);
+    if (self->started != RP_OK) rpi_error_keep(&self->error);
+}
+
+static rp_status gradient_final(void *context, int64_t first, int64_t count) {
+    gossip *self = context;
+    (void)first;
+    (void)count;
+    if (self->started != RP_OK) rpi_error_put_back(&self->error);
+    return self->started;
+}
+
+/* The global batch's mean is a rank's share of it; a rank alone has the mean of its own. */
+static void scale_gradients(const gossip *self, int64_t count) {
+    float *gradients = rpi_weights_gradients(self->setup.weights);
+    float world = (float)rp_comm_world(self->setup.comm);
+    for (int64_t i = 0; i < count; i++) gradients[i] *= world;
+}
+
+/* The optimizer's step in place of the gradient; x stays. */
+static void take_step(const gossip *self, int64_t count) {
+    const rpi_strategy_setup *s = &self->setup;
+    float *x = rpi_weights_values(s->weights), *step = rpi_weights_gradients(s->weights);
+    memcpy(self->before, x, (size_t)count * sizeof *x);
+    s->update(s->context, 0, count);
+    for (int64_t i = 0; i < count; i++) {
+        step[i] = self->before[i] - x[i];
+        x[i] = self->before[i];
+    }
+}
+
+static rp_status finish(void *context, int64_t *out_exposed_ns) {
+    gossip *self = context;
+    const rpi_strategy_setup *s = &self->setup;
+    int64_t count = rpi_weights_count(s->weights);
+    scale_gradients(self, count);
+    if (s->measure) s->measure(s->context, 0, count);
+    if (s->measure) s->measured(s->context);
+    double rate = self->before ? 1 : s->rate(s->context);
+    if (self->before) take_step(self, count);
+    int64_t start = rpi_now_ns();
+    RP_TRY(rpi_gossip_finish(self->gossip, self->step, rate));
+    *out_exposed_ns = rpi_now_ns() - start;
+    rpi_weights_changed(s->weights, 0, count);
+    return RP_OK;
+}
+
+static int states(void *context, float *out_states[RPI_STRATEGY_STATES]) {
+    gossip *self = context;
+    int count = rpi_gossip_rule_of(self->gossip)->states;
+    for (int i = 0; i < count; i++) out_states[i] = rpi_gossip_state(self->gossip, i);
+    return count;
+}
+
+static void resumed(void *context) {
+    gossip *self = context;
+    rpi_gossip_resume(self->gossip);
+}
+
+const rpi_strategy rpi_strategy_gossip = {
+    .name = "gossip",
+    .summary = "every rank has parameters of its own and averages them with a few neighbours",
+    .replicas_differ = true,
+    .check = check,
+    .open = open_gossip,
+    .close = close_gossip,
+    .begin = begin,
+    .gradient_final = gradient_final,
+    .finish = finish,
+    .states = states,
+    .resumed = resumed,
+};

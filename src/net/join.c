@@ -139,8 +139,13 @@ static rp_status open_store(rpi_join *join, double timeout_s) {
         break;
     case RPI_STORE_CLIENT: break;
     }
-    RP_TRY(rp_store_connect(host, place->port, timeout_s, &join->store));
-    return check_owner(join, timeout_s);
+    rp_status status = rp_store_connect(host, place->port, timeout_s, &join->store);
+    if (status == RP_MISMATCH && place->port_is_derived)
+        return rpi_fail_context(status,
+                                "if the store at port %d is another job's, REDPOLL_PORT sets "
+                                "another port, on all ranks: ",
+                                place->port);
+    return status == RP_OK ? check_owner(join, timeout_s) : status;
 }
 
 rp_status rpi_join_open(const rpi_place *place, double timeout_s, rpi_join **out_join) {

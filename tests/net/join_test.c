@@ -4,7 +4,11 @@
 
 #include "base/clock.h"
 #include "harness/check.h"
+#include "net/store_tcp.h"
 
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -301,6 +305,71 @@ static void a_world_of_one_opens_nothing(void) {
     rpi_join_close(NULL);
 }
 
+/* The port of this job came out as that of another one, which has a secret. */
+static void a_store_with_another_secret_may_be_another_jobs(void) {
+    rp_store_server *server = NULL;
+    rpi_secret theirs;
+    rpi_join *join = NULL;
+    rpi_place place = {.rank = 1,
+                       .world = 2,
+                       .local_world = 2,
+                       .one_host = true,
+                       .store = RPI_STORE_RANK_0,
+                       .host = "127.0.0.1",
+                       .job = "mine",
+                       .port_is_derived = true};
+    if (!rpi_secret_is_supported()) {
+        check_skip("this build has no OpenSSL");
+        return;
+    }
+    REQUIRE_OK(rpi_secret_make("theirs", "the secret of that job", &theirs));
+    REQUIRE_OK(rpi_store_serve(NULL, 0, &theirs, &server, &place.port));
+    CHECK_FAILS(rpi_join_open(&place, 10, &join), MISMATCH, "REDPOLL_PORT sets another port");
+    CHECK(strstr(rp_last_error()->message, "proof of the job's secret"));
+    rp_store_server_stop(server);
+}
+
+/* An address of this machine that is no loopback, or "". */
+static void find_outer_address(char *text, size_t bytes) {
+    struct ifaddrs *list = NULL;
+    text[0] = '\0';
+    if (getifaddrs(&list) != 0) return;
+    for (const struct ifaddrs *at = list; at && !text[0]; at = at->ifa_next) {
+        if (!at->ifa_addr || at->ifa_addr->sa_family != AF_INET) continue;
+        if (!(at->ifa_flags & IFF_UP) || (at->ifa_flags & IFF_LOOPBACK)) continue;
+        const struct sockaddr_in *address = (const void *)at->ifa_addr;
+        (void)inet_ntop(AF_INET, &address->sin_addr, text, (socklen_t)bytes);
+    }
+    freeifaddrs(list);
+}
+
+static bool answers(const char *host, int port) {
+    int fd = -1;
+    bool there = rpi_stream_dial(host, port, rpi_deadline_ns(0.1), &fd) == RP_OK;
+    if (there) close(fd);
+    return there;
+}
+
+/* Where the name of rank 0's host is one address, nobody comes by another. */
+static void the_store_listens_where_it_is_called(void) {
+    rpi_join *join = NULL;
+    rpi_place place = {.world = 2, .local_world = 1, .store = RPI_STORE_RANK_0};
+    find_outer_address(place.host, sizeof place.host);
+    if (!place.host[0]) {
+        check_skip("this machine has no interface but the loopback");
+        return;
+    }
+    for (int known = 0; known < 2; known++) {
+        place.port = some_free_port();
+        if (!known) snprintf(place.host, sizeof place.host, "127.0.1.1"); /* as Debian has it */
+        if (known) find_outer_address(place.host, sizeof place.host);
+        REQUIRE_OK(rpi_join_open(&place, 10, &join));
+        CHECK(answers(place.host, place.port));
+        CHECK_EQ(answers("127.0.0.1", place.port), !known);
+        rpi_join_abandon(join);
+    }
+}
+
 static void wrong_stores_are_told(void) {
     rp_store_server *server = NULL;
     int port = 0;
@@ -371,6 +440,9 @@ CASES({"launchers_are_understood", launchers_are_understood},
        ranks_out_of_sight_of_their_launcher_need_a_port},
       {"rank_0_serves", rank_0_serves},
       {"a_world_of_one_opens_nothing", a_world_of_one_opens_nothing},
+      {"a_store_with_another_secret_may_be_another_jobs",
+       a_store_with_another_secret_may_be_another_jobs},
+      {"the_store_listens_where_it_is_called", the_store_listens_where_it_is_called},
       {"wrong_stores_are_told", wrong_stores_are_told},
       {"leaving_keeps_the_error_for_which_it_is_done",
        leaving_keeps_the_error_for_which_it_is_done},

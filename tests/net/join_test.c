@@ -345,7 +345,7 @@ static void find_outer_address(char *text, size_t bytes) {
 
 static bool answers(const char *host, int port) {
     int fd = -1;
-    bool there = rpi_stream_dial(host, port, rpi_deadline_ns(0.1), &fd) == RP_OK;
+    bool there = rpi_stream_dial(host, port, rpi_deadline_ns(1), &fd) == RP_OK;
     if (there) close(fd);
     return there;
 }

@@ -66,8 +66,8 @@ typedef struct rpi_unit {
  * RPI_ALIGNMENT, but for parameters, their gradients and graph inputs, which are aligned to
  * their element. NULL: absent, or not wanted. */
 typedef struct rpi_kernel_io {
-    void *inputs[RPI_UNIT_INPUTS]; /* in the layouts the kernel asked for; only states are
-                                      written */
+    void *inputs[RPI_UNIT_INPUTS]; /* in the layouts the kernel asked for, row-major for caches;
+                                      only states and caches are written */
     void *outputs[RPI_UNIT_OUTPUTS];
     const void *grad_outputs[RPI_UNIT_OUTPUTS]; /* backward: of those on the loss's path */
     void *grad_inputs[RPI_UNIT_INPUTS];         /* backward: those wanted and written */

@@ -88,6 +88,11 @@ static rp_status bind_node(rpi_compiler *compiler, const rpi_node *node) {
     rpi_shape inputs[RPI_NODE_INPUTS], outputs[RPI_NODE_OUTPUTS] = {{0}};
     uint32_t wanted = 0;
     bool reached = is_reached(compiler, node->outputs, node->output_count);
+    if (compiler->options->training && rpi_op_has_cache(node->op))
+        return RP_FAIL(UNSUPPORTED,
+                       "node '%s' (%s) goes on from a cache, and no gradient goes through it: "
+                       "train the graph without caches",
+                       node->name, node->op->name);
     for (int i = 0; i < node->input_count; i++) {
         const rpi_compiled_value *value = &compiler->values[node->inputs[i]];
         inputs[i] = value->shape;

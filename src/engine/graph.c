@@ -203,13 +203,26 @@ static rp_status check_input(const rpi_graph *graph, const rpi_op_input *wanted,
                        rp_dtype_name(value->dtype), rp_dtype_name(wanted->dtype));
     bool fits = wanted->role == RPI_STATE    ? value->kind == RPI_VALUE_STATE
                 : wanted->role == RPI_WEIGHT ? value->kind == RPI_VALUE_PARAMETER
+                : wanted->role == RPI_CACHE  ? value->kind == RPI_VALUE_INPUT
                                              : value->kind != RPI_VALUE_STATE;
     if (!fits)
         return RP_FAIL(INVALID, "%s '%s' is of kind %s; %s is wanted", wanted->name,
                        value->name, kind_names[value->kind],
                        wanted->role == RPI_STATE    ? "a state"
                        : wanted->role == RPI_WEIGHT ? "a parameter"
+                       : wanted->role == RPI_CACHE  ? "an input of the graph"
                                                     : "anything but a state");
+    return RP_OK;
+}
+
+/* Another node would read what this one has not written yet, or has. */
+static rp_status check_cache_is_free(const rpi_graph *graph, const rpi_op_input *wanted,
+                                     rpi_value_id id) {
+    for (int n = 0; n < graph->node_count; n++)
+        for (int i = 0; i < graph->nodes[n].input_count; i++)
+            if (graph->nodes[n].inputs[i] == id)
+                return RP_FAIL(INVALID, "%s '%s' is used by node '%s' already", wanted->name,
+                               graph->values[id].name, graph->nodes[n].name);
     return RP_OK;
 }
 
@@ -220,8 +233,11 @@ static rp_status check_inputs(const rpi_graph *graph, rpi_node *node) {
         node->input_count--;
     if (node->input_count > op->input_count)
         return RP_FAIL(INVALID, "%d inputs; it takes %d", node->input_count, op->input_count);
-    for (int i = 0; i < node->input_count; i++)
+    for (int i = 0; i < node->input_count; i++) {
         RP_TRY(check_input(graph, &op->inputs[i], node->inputs[i]));
+        if (op->inputs[i].role == RPI_CACHE)
+            RP_TRY(check_cache_is_free(graph, &op->inputs[i], node->inputs[i]));
+    }
     if (node->input_count < op->input_count && !op->inputs[node->input_count].optional)
         return RP_FAIL(INVALID, "%s is missing", op->inputs[node->input_count].name);
     return RP_OK;

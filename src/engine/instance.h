@@ -34,7 +34,8 @@ typedef struct rpi_step_report {
 typedef struct rpi_run_options {
     /* Forward: one a graph input, in order of declaration: row-major, of the bound shape;
      * borrowed until the end of the backward pass. Inputs that the program does not use may be
-     * NULL. */
+     * NULL. Caches (RPI_CACHE in op.h) among them are the caller's memory, rewritten: the next
+     * run, of any program of that graph, goes on from them. */
     const void *const *inputs;
     const void *const *given; /* forward: one a given value, likewise */
     const void *const

@@ -89,6 +89,10 @@ rpi_value_id rpi_embedding(rpi_graph *graph, const char *name, rpi_value_id toke
  * of 1 may stand before them, as in torchvision's files. */
 rpi_value_id rpi_position_embedding(rpi_graph *graph, const char *name, rpi_value_id input,
                                     rpi_value_id table);
+/* The same from table[position] on. position: an i32 scalar; one that leaves the table fails
+ * the run. */
+rpi_value_id rpi_position_embedding_at(rpi_graph *graph, const char *name, rpi_value_id input,
+                                       rpi_value_id table, rpi_value_id position);
 
 /* y = scale (x - mean) / sqrt(variance + epsilon) + shift along the last axis, with its mean
  * and (biased) variance. scale: W; shift: W or absent. epsilon 0 means 1e-5. */
@@ -126,6 +130,22 @@ rpi_value_id rpi_attention(rpi_graph *graph, const char *name, rpi_value_id quer
 rpi_value_id rpi_self_attention(rpi_graph *graph, const char *name, rpi_value_id input,
                                 rpi_value_id documents, rpi_attention_attributes attributes);
 
+/* What tokens of earlier runs have left: keys and values, batch x M x (kv_heads D), inputs of
+ * the graph that belong to this node alone and that a run rewrites (RPI_CACHE in op.h); and how
+ * many tokens they hold, an i32 scalar, M - T at most. */
+typedef struct rpi_cache {
+    rpi_value_id keys, values, position;
+} rpi_cache;
+/* Causal attention of T tokens behind those in the cache: their keys and values are put there,
+ * then the queries see them and all before. Tokens that come one by one, or some at a time,
+ * give what they give at once, and cost what their own queries cost. For inference: it has no
+ * gradients. */
+rpi_value_id rpi_cached_attention(rpi_graph *graph, const char *name, rpi_value_id query,
+                                  rpi_value_id key, rpi_value_id value, rpi_cache cache,
+                                  rpi_attention_attributes attributes);
+rpi_value_id rpi_cached_self_attention(rpi_graph *graph, const char *name, rpi_value_id input,
+                                       rpi_cache cache, rpi_attention_attributes attributes);
+
 /* Rotary positions of queries or keys, batch x T x (heads D): of token t, elements c and
  * c + rotary / 2 of each head are turned by the angle t base^(-2c / rotary), as in Hugging
  * Face's LLaMA; `pairs`: elements 2c and 2c + 1, as in Meta's files. Elements from `rotary` on
@@ -138,6 +158,9 @@ typedef struct rpi_rope_attributes {
 } rpi_rope_attributes;
 rpi_value_id rpi_rope(rpi_graph *graph, const char *name, rpi_value_id input,
                       rpi_rope_attributes attributes);
+/* The same, the first token being the position-th: an i32 scalar, 0 or more. */
+rpi_value_id rpi_rope_at(rpi_graph *graph, const char *name, rpi_value_id input,
+                         rpi_value_id position, rpi_rope_attributes attributes);
 
 /* In training an element is 0 with this probability, which is rounded to 1 / 65536, and is else
  * divided by the probability of staying; in evaluation y = x. The mask follows from

@@ -18,7 +18,7 @@
 typedef struct rpi_op_input {
     const char *name;   /* "weight", for messages */
     rp_dtype dtype;     /* RP_F32, RP_I32 ... */
-    unsigned char role; /* RPI_DATA, RPI_WEIGHT or RPI_STATE */
+    unsigned char role; /* RPI_DATA, RPI_WEIGHT, RPI_STATE or RPI_CACHE */
     bool optional;      /* only trailing ones */
     bool has_gradient;  /* backward can make its gradient */
 } rpi_op_input;
@@ -28,6 +28,9 @@ enum {
     RPI_DATA,   /* anything but a state; a parameter here is treated like an activation */
     RPI_WEIGHT, /* a parameter; its gradient is written, or added, right into the arena */
     RPI_STATE,  /* a state; forward in training rewrites it */
+    RPI_CACHE,  /* an input of the graph that forward rewrites: what a run leaves for the next,
+                   of this program or another. Of one node, which no gradient goes through;
+                   a run repeated with the same inputs must leave the same */
 };
 
 typedef struct rpi_op_output {
@@ -110,6 +113,9 @@ rpi_shape rpi_op_drop_ones(const rpi_shape *shape, int dims);
 static inline int64_t rpi_op_width(const rpi_shape *shape) {
     return shape->size[shape->dims - 1];
 }
+
+/* Does it rewrite a cache? Programs for training have none such. */
+bool rpi_op_has_cache(const rpi_op *op);
 
 /* The catalogue; NULL past the end. */
 const rpi_op *rpi_op_at(int index);

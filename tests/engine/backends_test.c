@@ -102,10 +102,12 @@ static void check_op(const rpi_op *op, const rpi_op_example *example,
 }
 
 static void walk_ops(const rpi_backend *backend, rp_dtype compute, bool training, int more) {
-    for (int i = 0; rpi_op_at(i); i++)
+    for (int i = 0; rpi_op_at(i); i++) {
+        if (training && rpi_op_has_cache(rpi_op_at(i))) continue;
         for (int j = 0; j < rpi_op_at(i)->example_count; j++)
             check_op(rpi_op_at(i), &rpi_op_at(i)->examples[j], backend, compute, training,
                      more);
+    }
 }
 
 static void walk(bool training, int more) {

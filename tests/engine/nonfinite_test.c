@@ -387,7 +387,7 @@ static void try_all(const subject *s, const rpi_backend *backend, bool training)
 static void walk_ops(const rpi_backend *backend) {
     for (int i = 0; rpi_op_at(i); i++)
         for (int j = 0; j < rpi_op_at(i)->example_count; j++)
-            for (int training = 0; training < 2; training++) {
+            for (int training = 0; training < 2 - rpi_op_has_cache(rpi_op_at(i)); training++) {
                 subject s;
                 open_op(rpi_op_at(i), &rpi_op_at(i)->examples[j], &s);
                 try_all(&s, backend, training);

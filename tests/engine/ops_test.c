@@ -64,7 +64,7 @@ static void check_example(const rpi_op *op, const rpi_op_example *example) {
 
 static void finite_differences(void) {
     for (int i = 0; rpi_op_at(i); i++)
-        for (int j = 0; j < rpi_op_at(i)->example_count; j++)
+        for (int j = 0; !rpi_op_has_cache(rpi_op_at(i)) && j < rpi_op_at(i)->example_count; j++)
             check_example(rpi_op_at(i), &rpi_op_at(i)->examples[j]);
 }
 

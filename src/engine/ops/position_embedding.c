@@ -30,6 +30,9 @@ static rp_status infer(const void *attributes, int input_count, const rpi_shape 
                        rpi_op_shape_text(&inputs[1], text, sizeof text),
                        (long long)rpi_op_width(&inputs[0]),
                        rpi_op_shape_text(&inputs[0], other, sizeof other));
+    if (input_count > 2 && inputs[2].dims != 0)
+        return RP_FAIL(INVALID, "position is %s; a scalar is wanted",
+                       rpi_op_shape_text(&inputs[2], text, sizeof text));
     outputs[0] = inputs[0];
     if (rpi_dimension_is_named(inputs[0].size[dims - 2])) return RP_OK;
     return check_bound(attributes, input_count, inputs);
@@ -48,16 +51,22 @@ static const rpi_op_example examples[] = {
     {.name = "table of torchvision's shape",
      .input_count = 2,
      .inputs = {{3, {2, 3, 5}}, {3, {1, 4, 5}}}},
+    {.name = "from a position on",
+     .input_count = 3,
+     .inputs = {{3, {2, 3, 5}}, {2, {9, 5}}},
+     .classes = 7},
     {.name = "one row", .input_count = 2, .inputs = {{2, {3, 6}}, {2, {5, 6}}}},
 };
 
 const rpi_op rpi_op_position_embedding = {
     .name = "position_embedding",
-    .summary = "y[..., t, :] = x[..., t, :] + table[t]",
-    .input_count = 2,
+    .summary = "y[..., t, :] = x[..., t, :] + table[position + t]",
+    .input_count = 3,
     .output_count = 1,
     .inputs = {{.name = "input", .dtype = RP_F32, .has_gradient = true},
-               {.name = "table", .role = RPI_WEIGHT, .dtype = RP_F32, .has_gradient = true}},
+               {.name = "table", .role = RPI_WEIGHT, .dtype = RP_F32, .has_gradient = true},
+               {.name = "position", .dtype = RP_I32, .optional = true}},
+    .needs_inputs = 4,
     .outputs = {{"output", RP_F32}},
     .infer = infer,
     .check_bound = check_bound,
@@ -68,8 +77,13 @@ const rpi_op rpi_op_position_embedding = {
     .example_count = sizeof examples / sizeof examples[0],
 };
 
+rpi_value_id rpi_position_embedding_at(rpi_graph *graph, const char *name, rpi_value_id input,
+                                       rpi_value_id table, rpi_value_id position) {
+    return rpi_graph_add(graph, name, &rpi_op_position_embedding, NULL, 3,
+                         (rpi_value_id[]){input, table, position});
+}
+
 rpi_value_id rpi_position_embedding(rpi_graph *graph, const char *name, rpi_value_id input,
                                     rpi_value_id table) {
-    return rpi_graph_add(graph, name, &rpi_op_position_embedding, NULL, 2,
-                         (rpi_value_id[]){input, table});
+    return rpi_position_embedding_at(graph, name, input, table, RPI_NO_VALUE);
 }

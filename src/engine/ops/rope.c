@@ -6,7 +6,6 @@ extern const rpi_op rpi_op_rope;
 
 static rp_status infer(const void *attributes, int input_count, const rpi_shape *inputs,
                        rpi_shape *outputs) {
-    (void)input_count;
     const rpi_rope_attributes *rope = attributes;
     char text[96];
     if (inputs[0].dims != 3)
@@ -23,6 +22,9 @@ static rp_status infer(const void *attributes, int input_count, const rpi_shape 
                        "%lld elements of a head of %lld are rotated; an even number of them",
                        (long long)rotary, (long long)head_size);
     if (!(rope->base > 0)) return RP_FAIL(INVALID, "base is %g; above 0 is wanted", rope->base);
+    if (input_count > 1 && inputs[1].dims != 0)
+        return RP_FAIL(INVALID, "position is %s; a scalar is wanted",
+                       rpi_op_shape_text(&inputs[1], text, sizeof text));
     outputs[0] = inputs[0];
     return RP_OK;
 }
@@ -52,15 +54,22 @@ static const rpi_op_example examples[] = {
      .attributes = &pairs_partly,
      .input_count = 1,
      .inputs = {{3, {1, 4, 11}}}},
+    {.name = "from a position on",
+     .attributes = &halves,
+     .input_count = 2,
+     .inputs = {{3, {2, 5, 16}}},
+     .classes = 100},
 };
 
 const rpi_op rpi_op_rope = {
     .name = "rope",
     .summary = "pairs of elements of each head, rotated by their position",
     .attribute_bytes = sizeof(rpi_rope_attributes),
-    .input_count = 1,
+    .input_count = 2,
     .output_count = 1,
-    .inputs = {{.name = "input", .dtype = RP_F32, .has_gradient = true}},
+    .inputs = {{.name = "input", .dtype = RP_F32, .has_gradient = true},
+               {.name = "position", .dtype = RP_I32, .optional = true}},
+    .needs_inputs = 2,
     .outputs = {{"output", RP_F32}},
     .infer = infer,
     .flops = flops,
@@ -71,8 +80,14 @@ const rpi_op rpi_op_rope = {
     .example_count = sizeof examples / sizeof examples[0],
 };
 
+rpi_value_id rpi_rope_at(rpi_graph *graph, const char *name, rpi_value_id input,
+                         rpi_value_id position, rpi_rope_attributes attributes) {
+    if (attributes.base == 0) attributes.base = 10000;
+    return rpi_graph_add(graph, name, &rpi_op_rope, &attributes, 2,
+                         (rpi_value_id[]){input, position});
+}
+
 rpi_value_id rpi_rope(rpi_graph *graph, const char *name, rpi_value_id input,
                       rpi_rope_attributes attributes) {
-    if (attributes.base == 0) attributes.base = 10000;
-    return rpi_graph_add(graph, name, &rpi_op_rope, &attributes, 1, &input);
+    return rpi_rope_at(graph, name, input, RPI_NO_VALUE, attributes);
 }

@@ -30,7 +30,7 @@ static rpi_kernel_rope draw(rpi_rng *rng, int index, int64_t *count) {
     it.x = heads(index % 4 == 3, it.length, token, d, *count, 1);
     it.y = heads(index % 4 == 3, it.length, token, d, *count, 2);
     float *cosines = kernel_floats(POSITIONS * d), *sines = kernel_floats(POSITIONS * d);
-    rpi_kernel_rope_tables(10000, POSITIONS, it.rotary, cosines, sines);
+    rpi_kernel_rope_tables(10000, 0, POSITIONS, it.rotary, cosines, sines);
     it.cosines = cosines, it.sines = sines;
     return it;
 }
@@ -61,7 +61,7 @@ static void inverse_turns_back(void) {
     rpi_kernel_run run = {.threads = 2, .isa = rpi_cpu_isa()};
     float *x = kernel_normal(COUNT, 1, 1), *y = kernel_normal(COUNT, 1, 1);
     float *cosines = kernel_floats(LENGTH * SIZE), *sines = kernel_floats(LENGTH * SIZE);
-    rpi_kernel_rope_tables(500, LENGTH, SIZE, cosines, sines);
+    rpi_kernel_rope_tables(500, 0, LENGTH, SIZE, cosines, sines);
     rpi_kernel_heads all = {y, COUNT, SIZE, SIZE, RP_F32};
     rpi_kernel_rope it = {1,    LENGTH, 1,     SIZE, SIZE, cosines, sines,
                           NULL, 0,      false, all,  all,  false};
@@ -78,7 +78,7 @@ static void pairs_are_halves_in_order(void) {
     float halves[6] = {1, 2, 3, 4, 5, 6}, pairs[6] = {1, 4, 2, 5, 3, 6};
     float cosines[6], sines[6];
     rpi_kernel_run run = {1, rpi_cpu_isa()};
-    rpi_kernel_rope_tables(50, 2, 6, cosines, sines);
+    rpi_kernel_rope_tables(50, 0, 2, 6, cosines, sines);
     rpi_kernel_heads a = {halves, 6, 6, 6, RP_F32}, b = {pairs, 6, 6, 6, RP_F32};
     rpi_kernel_rope it = {1, 1, 1, 6, 6, cosines, sines, NULL, 1, false, a, a, false};
     rpi_kernel_rope_apply(&run, &it);
@@ -91,7 +91,7 @@ static void pairs_are_halves_in_order(void) {
 /* By hand: position 1, the first pair turns by one radian, the last by theta^(-2 / 4). */
 static void known_answer(void) {
     float x[4] = {1, 2, 3, 4}, y[4], cosines[4], sines[4];
-    rpi_kernel_rope_tables(100, 2, 4, cosines, sines);
+    rpi_kernel_rope_tables(100, 0, 2, 4, cosines, sines);
     rpi_kernel_heads in = {x, 4, 4, 4, RP_F32}, out = {y, 4, 4, 4, RP_F32};
     rpi_kernel_rope it = {1, 1, 1, 4, 4, cosines, sines, NULL, 1, false, in, out, false};
     for (int isa = 0; isa <= (int)rpi_cpu_isa(); isa++) {

@@ -11,7 +11,7 @@ extern const rpi_cpu_op rpi_cpu_embedding, rpi_cpu_position_embedding;
 
 /* ---- rows of a table by token ---- */
 
-enum { TOKENS, TABLE };
+enum { TOKENS, TABLE, POSITION };
 
 static rpi_kernel_embedding describe_call(const rpi_unit *unit, const rpi_kernel_io *io) {
     const int64_t *table = unit->inputs[TABLE].shape.size;
@@ -64,7 +64,7 @@ const rpi_cpu_op rpi_cpu_embedding = {.op = &rpi_op_embedding,
                                       .backward = embed_backward,
                                       .describe = describe_embed};
 
-/* ---- positions: the first rows of the table, as one long row, to each sequence ---- */
+/* ---- positions: rows of the table, as one long row, to each sequence ---- */
 
 typedef struct positions {
     int64_t sequences, elements; /* of a sequence */
@@ -76,13 +76,30 @@ static positions positions_of(const rpi_unit *unit) {
     return (positions){rpi_shape_count(shape) / elements, elements};
 }
 
+/* The first element of the table that is read. */
+static rp_status find_first(const rpi_unit *unit, const rpi_kernel_io *io, positions p,
+                            int64_t *out_first) {
+    const rpi_shape *table = &unit->inputs[TABLE].shape;
+    int64_t width = rpi_op_width(table), length = p.elements / width;
+    int64_t rows = rpi_shape_count(table) / width;
+    int64_t at = unit->input_count > POSITION ? *(const int32_t *)io->inputs[POSITION] : 0;
+    if (at < 0 || at + length > rows)
+        return RP_FAIL(INVALID, "%lld tokens at position %lld; the table '%s' has %lld",
+                       (long long)length, (long long)at, unit->inputs[TABLE].name,
+                       (long long)rows);
+    *out_first = at * width;
+    return RP_OK;
+}
+
 static rp_status add_positions(const rpi_cpu_kernel *kernel, const rpi_kernel_io *io) {
     positions p = positions_of(&kernel->unit);
+    int64_t first = 0;
+    RP_TRY(find_first(&kernel->unit, io, p, &first));
     rpi_kernel_add_bias(&kernel->run,
                         &(rpi_kernel_add){.rows = p.sequences,
                                           .cols = p.elements,
                                           .a = rpi_kernel_f32(io->inputs[0], p.elements),
-                                          .bias = io->inputs[TABLE],
+                                          .bias = (const float *)io->inputs[TABLE] + first,
                                           .y = rpi_kernel_f32(io->outputs[0], p.elements)});
     return RP_OK;
 }
@@ -91,17 +108,20 @@ static rp_status position_gradient(const rpi_cpu_kernel *kernel, const rpi_kerne
     positions p = positions_of(&kernel->unit);
     float *sums = io->grad_inputs[TABLE];
     bool accumulate = rpi_cpu_accumulates(io, TABLE);
-    int64_t all = rpi_shape_count(&kernel->unit.inputs[TABLE].shape);
+    int64_t all = rpi_shape_count(&kernel->unit.inputs[TABLE].shape), first = 0;
+    RP_TRY(find_first(&kernel->unit, io, p, &first));
     if (io->grad_inputs[0])
         memcpy(io->grad_inputs[0], io->grad_outputs[0],
                (size_t)(p.sequences * p.elements) * sizeof *sums);
     if (!sums) return RP_OK;
-    if (!accumulate) memset(sums + p.elements, 0, (size_t)(all - p.elements) * sizeof *sums);
+    int64_t end = first + p.elements;
+    if (!accumulate) memset(sums, 0, (size_t)first * sizeof *sums);
+    if (!accumulate) memset(sums + end, 0, (size_t)(all - end) * sizeof *sums);
     rpi_kernel_column_sums(
         &kernel->run, &(rpi_kernel_sums){.rows = p.sequences,
                                          .cols = p.elements,
                                          .x = rpi_kernel_f32(io->grad_outputs[0], p.elements),
-                                         .sums = sums,
+                                         .sums = sums + first,
                                          .accumulate = accumulate});
     return RP_OK;
 }

@@ -2,14 +2,14 @@
 
 #include <math.h>
 
-void rpi_kernel_rope_tables(double theta, int64_t positions, int64_t rotary, float *cosines,
-                            float *sines) {
+void rpi_kernel_rope_tables(double theta, int64_t first, int64_t count, int64_t rotary,
+                            float *cosines, float *sines) {
     int64_t half = rotary / 2;
     for (int64_t c = 0; c < half; c++) {
         double frequency = pow(theta, -2.0 * (double)c / (double)rotary);
-        for (int64_t p = 0; p < positions; p++) {
-            cosines[p * half + c] = (float)cos((double)p * frequency);
-            sines[p * half + c] = (float)sin((double)p * frequency);
+        for (int64_t p = 0; p < count; p++) {
+            cosines[p * half + c] = (float)cos((double)(first + p) * frequency);
+            sines[p * half + c] = (float)sin((double)(first + p) * frequency);
         }
     }
 }

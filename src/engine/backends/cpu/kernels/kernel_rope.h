@@ -28,9 +28,9 @@ typedef struct rpi_kernel_rope {
 void rpi_kernel_rope_apply(const rpi_kernel_run *run, const rpi_kernel_rope *it);
 
 /* The angle of position p, element c is p theta^(-2c / rotary). Computed in double and rounded
- * once. cosines, sines: [positions, rotary / 2], out. */
-void rpi_kernel_rope_tables(double theta, int64_t positions, int64_t rotary, float *cosines,
-                            float *sines);
+ * once. cosines, sines: [count, rotary / 2] of the positions from `first` on, out. */
+void rpi_kernel_rope_tables(double theta, int64_t first, int64_t count, int64_t rotary,
+                            float *cosines, float *sines);
 
 /* ---- inside ---- */
 

@@ -14,6 +14,7 @@ typedef enum rpi_rng_purpose {
     RPI_RNG_SYNTHETIC, /* made-up data; index = sample */
     RPI_RNG_AUGMENT,   /* augmentation; index = sample and epoch */
     RPI_RNG_TOPOLOGY,  /* who talks to whom; index = step */
+    RPI_RNG_GENERATE,  /* tokens of a text; index = token */
 } rpi_rng_purpose;
 
 typedef struct rpi_rng {

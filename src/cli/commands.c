@@ -29,6 +29,7 @@ static const rpi_command *const catalogue[] = {
     &rpi_command_plan,
     &rpi_command_plan_gossip,
     &rpi_command_eval,
+    &rpi_command_generate,
     &rpi_command_export,
     &rpi_command_report,
     &rpi_command_info,

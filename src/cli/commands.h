@@ -24,6 +24,7 @@ extern const rpi_command rpi_command_bench_codec;
 extern const rpi_command rpi_command_plan;
 extern const rpi_command rpi_command_plan_gossip;
 extern const rpi_command rpi_command_eval;
+extern const rpi_command rpi_command_generate;
 extern const rpi_command rpi_command_export;
 extern const rpi_command rpi_command_report;
 extern const rpi_command rpi_command_info;

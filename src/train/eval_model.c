@@ -2,16 +2,12 @@
 
 #include "base/memory.h"
 #include "base/status.h"
-#include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/run_settings.h"
-#include "train/checkpoint/safetensors.h"
 #include "train/data/token_data.h"
-#include "train/huggingface/hf_config.h"
-#include "train/huggingface/hf_weights.h"
+#include "train/trained_model.h"
 #include "train/trainer.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { BATCH = 16 };
@@ -20,7 +16,7 @@ typedef struct evaluator {
     const rpi_eval_options *given;
     rpi_eval_result *result;
     rpi_train_options options;
-    rpi_safetensors *run; /* NULL: a Hugging Face folder */
+    rpi_trained_model model;
     rpi_run_settings *settings;
     rp_comm *comm;
     rpi_trainer trainer;
@@ -44,40 +40,15 @@ static void take_settings(evaluator *e, const char *folder) {
     if (!o->data_dir) o->data_dir = rpi_run_settings_text(e->settings, "data-dir");
 }
 
-static rp_status open_run(evaluator *e, const char *folder) {
-    char path[RPI_PATH_BYTES];
-    rpi_checkpoint_path(folder, path, sizeof path);
-    rp_status status = rpi_safetensors_open(path, &e->run);
-    if (status == RP_NOT_FOUND)
-        return RP_FAIL(NOT_FOUND,
-                       "%s is missing: there is no run; name the folder that redpoll train "
-                       "--out was given, or hf:FOLDER",
-                       path);
-    RP_TRY(status);
-    const char *model = rpi_safetensors_metadata(e->run, "model");
-    const char *step = rpi_safetensors_metadata(e->run, "step");
-    if (!rpi_safetensors_is_verified(e->run) || !model || !step)
-        return RP_FAIL(CORRUPT, "%s is no checkpoint of redpoll", path);
-    snprintf(e->result->model, sizeof e->result->model, "%s", model);
-    e->result->step = strtoll(step, NULL, 10);
-    if (!e->options.data) e->options.data = rpi_safetensors_metadata(e->run, "data");
-    take_settings(e, folder);
-    return RP_OK;
-}
-
-static const char *hf_folder(const evaluator *e) {
-    const char *model = e->given->model;
-    return strncmp(model, "hf:", 3) == 0 ? model + 3 : NULL;
-}
-
 static rp_status open_model(evaluator *e) {
-    const rpi_hf_family *family = NULL;
+    rpi_trained_model *model = &e->model;
     e->result->step = -1;
-    if (hf_folder(e))
-        RP_TRY(rpi_hf_config_read(hf_folder(e), e->result->model, &family));
-    else
-        RP_TRY(open_run(e, e->given->model));
+    RP_TRY(rpi_trained_model_open(e->given->model, model));
+    snprintf(e->result->model, sizeof e->result->model, "%s", model->text);
+    e->result->step = model->step;
     e->options.model = e->result->model;
+    if (!e->options.data) e->options.data = model->data;
+    if (model->run) take_settings(e, e->given->model);
     if (!e->options.data) return RP_FAIL(INVALID, "which data? --data, as of redpoll train");
     return RP_OK;
 }
@@ -117,23 +88,7 @@ static void set_options(evaluator *e) {
                             .eval = true};
 }
 
-/* ---- parameters ---- */
-
-static rp_status load_run(evaluator *e) {
-    rpi_trainer *t = &e->trainer;
-    for (int i = 0; i < t->network.parameter_count; i++)
-        RP_TRY(rpi_safetensors_read_finite(e->run, t->network.parameters[i].name,
-                                           &t->network.parameters[i].shape,
-                                           rpi_network_elements(&t->network, t->weights, i)));
-    rpi_weights_changed(t->weights, 0, rpi_weights_count(t->weights));
-    return RP_OK;
-}
-
-static rp_status load(evaluator *e) {
-    if (!hf_folder(e)) return load_run(e);
-    return rpi_hf_load(hf_folder(e), &e->trainer.network, e->trainer.weights, false,
-                       e->result->note, sizeof e->result->note);
-}
+/* ---- all of it ---- */
 
 static rp_status evaluate(evaluator *e) {
     rp_comm_options alone = {.timeout_s = 60};
@@ -144,7 +99,8 @@ static rp_status evaluate(evaluator *e) {
     e->options.data = e->result->data;
     RP_TRY(rp_comm_create(NULL, 0, 1, &alone, &e->comm));
     RP_TRY(rpi_trainer_open(t, &e->options, e->comm));
-    RP_TRY(load(e));
+    RP_TRY(rpi_trained_model_load(&e->model, &t->network, t->weights, e->result->note,
+                                  sizeof e->result->note));
     RP_TRY(rpi_trainer_compile_evaluation(t));
     e->result->parameters =
         rpi_parameters_total(t->network.parameters, t->network.parameter_count);
@@ -163,7 +119,7 @@ rp_status rpi_eval(const rpi_eval_options *options, rpi_eval_result *out_result)
     rpi_trainer_close(&e->trainer);
     rp_comm_destroy(e->comm);
     rpi_run_settings_free(e->settings);
-    rpi_safetensors_close(e->run);
+    rpi_trained_model_close(&e->model);
     rpi_free(e);
     rpi_error_put_back(&why);
     return status;

@@ -150,8 +150,8 @@ static void check_pieces(bool packed, const rpi_backend *backend) {
         if (count > LENGTH - first) count = LENGTH - first;
         CHECK_OK(run_some(&pieces, all_inputs, (int32_t)first, first, count, found));
     }
-    CHECK_MSG(memcmp(wanted, found, sizeof wanted) == 0, "%s, %s: other bits", backend->name,
-              packed ? "packed" : "apart");
+    CHECK_MSG(memcmp((const char *)wanted, (const char *)found, sizeof wanted) == 0,
+              "%s, %s: other bits", backend->name, packed ? "packed" : "apart");
     close_net(&whole);
     close_net(&pieces);
 }

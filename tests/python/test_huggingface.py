@@ -283,3 +283,109 @@ def test_what_cannot_be_evaluated_is_told(run: Run, tmp_path: Path) -> None:
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
         assert done.returncode in (1, 2), words
         assert part in done.stderr, (words, done.stderr)
+
+
+def generate(model: object, *words: object, prompt: str = "In the beginning") -> dict[str, Any]:
+    said = redpoll("generate", "--model", model, "--prompt", prompt, "--json", *words)
+    found: dict[str, Any] = json.loads(said)
+    return found
+
+
+def test_a_run_goes_on_with_what_it_has_learnt(run: Run, tmp_path: Path) -> None:
+    greedy = ["--temperature", 0, "--max-new-tokens", 12]
+    seen = generate(run.folder / "run", *greedy)
+    assert (seen["stopped_by"], len(seen["tokens"])) == ("length", 12)
+    plain = redpoll("generate", "--model", run.folder / "run", "--prompt", TEXT[:16], *greedy)
+    assert plain == f"{TEXT[:16]}{seen['text']}\n"
+    # The folder has the tokenizer that the run's data have; the text is read from its end.
+    folder = f"hf:{export(run, tmp_path / 'out')}"
+    assert generate(folder, *greedy)["tokens"] == seen["tokens"]
+    long = generate(folder, "--temperature", 0, "--max-new-tokens", 400, "--ignore-end")
+    assert long["stopped_by"] == "positions"
+    assert long["prompt_tokens"] + len(long["tokens"]) == POSITIONS
+
+
+def test_draws_follow_the_seed(run: Run) -> None:
+    hot = ["--temperature", 3, "--max-new-tokens", 20, "--ignore-end"]
+    first, again = (generate(run.folder / "run", *hot, "--seed", 4) for _ in range(2))
+    other = generate(run.folder / "run", *hot, "--seed", 5)
+    assert first["tokens"] == again["tokens"] != other["tokens"]
+    narrow = generate(run.folder / "run", *hot, "--top-k", 1)
+    assert narrow["tokens"] == generate(run.folder / "run", *hot, "--temperature", 0)["tokens"]
+    assert generate(run.folder / "run", *hot, "--top-p", "1e-6")["tokens"] == narrow["tokens"]
+
+
+def test_prompts_come_from_files_and_pipes(run: Run, tmp_path: Path) -> None:
+    words = ["--model", run.folder / "run", "--temperature", 0, "--max-new-tokens", 5]
+    wanted = redpoll("generate", *words, "--prompt", "In the", "--no-echo")
+    (tmp_path / "prompt.txt").write_text("In the\n")
+    from_file = ["--prompt-file", tmp_path / "prompt.txt", "--no-echo"]
+    assert redpoll("generate", *words, *from_file) == wanted
+    piped = subprocess.run(
+        [COMMAND, "generate", *map(str, words), "--prompt", "-", "--no-echo", "--stats"],
+        input="In the\n", capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert piped.stdout == wanted
+    assert "tokens/s; stopped by length" in piped.stderr
+
+
+def test_transformers_chooses_the_same_tokens(run: Run, tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    to = export(run, tmp_path / "out")
+    model = getattr(transformers, run.architecture).from_pretrained(to).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(to)
+    ids = tokenizer("In the beginning", return_tensors="pt")["input_ids"]
+    with torch.no_grad():
+        tokens = model.generate(ids, do_sample=False, max_length=POSITIONS, pad_token_id=0)
+    wanted = tokens[0, ids.shape[1] :].tolist()
+    wanted = wanted[: wanted.index(0)] if 0 in wanted else wanted
+    seen = generate(f"hf:{to}", "--temperature", 0, "--max-new-tokens", POSITIONS)
+    assert seen["prompt_tokens"] == ids.shape[1]
+    assert seen["tokens"] == wanted
+    assert seen["text"] == tokenizer.decode(wanted)
+
+
+def test_a_text_ends_where_the_folder_says(run: Run, tmp_path: Path) -> None:
+    to = export(run, tmp_path / "out")
+    words = ["--temperature", 0, "--max-new-tokens", 9]
+    tokens = generate(f"hf:{to}", *words)["tokens"]
+    config = to / "generation_config.json"
+    config.write_text(json.dumps({"eos_token_id": [299, tokens[4]]}))
+    seen = generate(f"hf:{to}", *words)
+    assert seen["stopped_by"] == "end"
+    assert seen["tokens"] == tokens[: tokens.index(tokens[4])]
+    config.write_text(json.dumps({"eos_token_id": "</s>"}))
+    with pytest.raises(subprocess.CalledProcessError) as failed:
+        generate(f"hf:{to}", *words)
+    assert "generation_config.json: 'eos_token_id' is no token" in failed.value.stderr
+
+
+def test_what_cannot_be_generated_is_told(run: Run, tmp_path: Path) -> None:
+    model = ["--model", run.folder / "run"]
+    pictures = ["--data", "synthetic", "--train-images", 96, "--test-images", 48, "--steps", 1]
+    redpoll("train", "--model", "mlp", *pictures, "--out", tmp_path / "mlp")
+    redpoll("data", "tokenize", "--tokenizer", "train:bpe=400", "--in", __file__,
+            "--out", tmp_path / "other")  # fmt: skip
+    bare = export(run, tmp_path / "out")
+    (bare / "tokenizer.json").unlink()
+    prompt = ["--prompt", "In"]
+    for words, part in [
+        (prompt, "which model? --model RUN or --model hf:FOLDER"),
+        (model, "which text? --prompt TEXT"),
+        ([*model, *prompt, "--prompt-file", "x"], "--prompt or --prompt-file, not both"),
+        ([*model, "--prompt", ""], "the prompt is empty"),
+        ([*model, "--prompt", TEXT * 20], f"the model {POSITIONS} positions: that leaves none"),
+        ([*model, *prompt, "--temperature", -1], "temperature"),
+        ([*model, *prompt, "--top-k", 0], "top-k"),
+        ([*model, *prompt, "--top-p", 0], "top-p"),
+        ([*model, *prompt, "--max-new-tokens", 0], "max-new-tokens"),
+        ([*model, *prompt, "--tokenizer", tmp_path / "other.tokenizer.json"], "tokens"),
+        (["--model", tmp_path / "mlp", *prompt], "mlp is no language model"),
+        (["--model", tmp_path / "nowhere", *prompt], "there is no run"),
+        (["--model", f"hf:{bare}", *prompt], "--tokenizer says which one it is"),
+    ]:
+        command = [COMMAND, "generate", *map(str, words)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert done.returncode in (1, 2), words
+        assert part in done.stderr, (words, done.stderr)
+        assert not done.stdout, words

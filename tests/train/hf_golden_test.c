@@ -1,15 +1,17 @@
 /* Folders that transformers wrote (make_huggingface_golden.py), and what its models make of
- * their tokens: the same logits here, in f16, bf16 and from shards. */
+ * their tokens: the same logits here, in f16, bf16 and from shards; and, token by token, the
+ * same choices as its generate() has made. */
 #include "train/huggingface/hf_config.h"
 #include "train/huggingface/hf_weights.h"
 
 #include "engine/instance.h"
 #include "harness/check.h"
 #include "train/checkpoint/safetensors.h"
+#include "train/generation/decoder.h"
 
 #include <math.h>
 
-enum { TOKENS = 40, VOCABULARY = 257 };
+enum { TOKENS = 40, VOCABULARY = 257, PROMPT = 7 };
 
 typedef struct opened {
     rpi_network network;
@@ -49,7 +51,8 @@ static rp_status run(opened *o, rpi_tensor *logits) {
                                    .result_count = 1,
                                    .results = {o->network.logits}};
     const void *inputs[RPI_TASK_INPUTS + 1] = {o->tokens};
-    RP_TRY(rpi_session_create(o->weights, rpi_backend_default(), NULL, &o->session));
+    RP_TRY(rpi_session_create(o->weights, rpi_backend_default(),
+                              &(rpi_backend_options){.threads = 1}, &o->session));
     RP_TRY(
         rpi_program_compile(o->session, o->network.graph, RPI_NO_VALUE, &options, &o->program));
     RP_TRY(rpi_instance_create(o->program, &o->instance));
@@ -86,5 +89,63 @@ static void llama_is_that_of_transformers(void) {
     check_logits("llama");
 }
 
+/* ---- token by token ---- */
+
+/* The largest difference of the logits behind the index-th token. */
+static double difference(const opened *o, const float *logits, int index) {
+    double most = 0;
+    for (int i = 0; i < VOCABULARY; i++)
+        most = fmax(most, fabs((double)logits[i] - (double)o->wanted[index * VOCABULARY + i]));
+    return most;
+}
+
+static int largest(const float *logits) {
+    int at = 0;
+    for (int i = 1; i < VOCABULARY; i++)
+        if (logits[i] > logits[at]) at = i;
+    return at;
+}
+
+/* The prompt, then what was chosen, in pieces of `step` tokens. */
+static void check_pieces(const rpi_trained_model *model, const opened *o, int step) {
+    rpi_decoder *decoder = NULL;
+    char note[2048];
+    const float *logits = NULL;
+    REQUIRE_OK(rpi_decoder_open(model, &(rpi_decoder_options){.memory = TOKENS, .threads = 1},
+                                &decoder, note, sizeof note));
+    REQUIRE_OK(rpi_decoder_read(decoder, o->tokens, PROMPT, &logits));
+    for (int read = PROMPT; read < TOKENS; read += step) {
+        CHECK_EQ(largest(logits), o->tokens[read]);
+        int some = TOKENS - read < step ? TOKENS - read : step;
+        REQUIRE_OK(rpi_decoder_read(decoder, o->tokens + read, some, &logits));
+        double found = difference(o, logits, read + some - 1);
+        CHECK_MSG(found <= 1e-4, "%d tokens at %d: logits differ by %g", step, read, found);
+    }
+    CHECK_FAILS(rpi_decoder_read(decoder, o->tokens, 1, &logits), INVALID,
+                "1 tokens behind 40; there is memory for 40");
+    rpi_decoder_close(decoder);
+}
+
+static void choices_are_those_of_transformers(void) {
+    static const char *const names[] = {"gpt2", "llama"};
+    static opened o;
+    for (int i = 0; i < 2; i++) {
+        char folder[600], name[604];
+        rpi_trained_model model;
+        rpi_decoder_facts facts;
+        snprintf(folder, sizeof folder, "%s/%s", HUGGINGFACE_GOLDEN, names[i]);
+        snprintf(name, sizeof name, "hf:%s", folder);
+        read_expected(folder, &o);
+        REQUIRE_OK(rpi_trained_model_open(name, &model));
+        REQUIRE_OK(rpi_decoder_examine(&model, &facts));
+        CHECK_EQ(facts.positions, TOKENS);
+        CHECK_EQ(facts.vocabulary, VOCABULARY);
+        check_pieces(&model, &o, 1);
+        check_pieces(&model, &o, 5);
+        rpi_trained_model_close(&model);
+    }
+}
+
 CASES({"GPT-2 is that of transformers", gpt2_is_that_of_transformers},
-      {"LLaMA is that of transformers", llama_is_that_of_transformers})
+      {"LLaMA is that of transformers", llama_is_that_of_transformers},
+      {"choices are those of transformers", choices_are_those_of_transformers})

@@ -159,36 +159,69 @@ static rp_status read_model(const char *path, const cJSON *root, char model[RPI_
     return RP_OK;
 }
 
+/* RP_NOT_FOUND: there is no such file. */
+static rp_status read_json(const char *folder, const char *name, char path[RPI_PATH_BYTES],
+                           cJSON **out_root) {
+    char *text = NULL;
+    size_t bytes = 0;
+    if (snprintf(path, RPI_PATH_BYTES, "%s/%s", folder, name) >= RPI_PATH_BYTES)
+        return RP_FAIL(INVALID, "the path %s is too long", folder);
+    RP_TRY(rpi_regular_file_read(path, MOST_BYTES, &text, &bytes));
+    rp_status status = rpi_json_parse(path, text, bytes, out_root);
+    rpi_free(text);
+    return status;
+}
+
 rp_status rpi_hf_config_read(const char *folder, char model[RPI_MODEL_TEXT],
                              const rpi_hf_family **out_family) {
-    char path[RPI_PATH_BYTES], *text = NULL;
-    size_t bytes = 0;
+    char path[RPI_PATH_BYTES];
     cJSON *root = NULL;
-    if (snprintf(path, sizeof path, "%s/config.json", folder) >= (int)sizeof path)
-        return RP_FAIL(INVALID, "the path %s is too long", folder);
-    rp_status status = rpi_regular_file_read(path, MOST_BYTES, &text, &bytes);
+    rp_status status = read_json(folder, "config.json", path, &root);
     if (status == RP_NOT_FOUND)
         return RP_FAIL(NOT_FOUND,
                        "%s is missing: a Hugging Face folder has config.json and "
                        "model.safetensors",
                        path);
-    RP_TRY(status);
-    status = rpi_json_parse(path, text, bytes, &root);
-    rpi_free(text);
     if (status == RP_OK) status = read_model(path, root, model, out_family);
     cJSON_Delete(root);
     return status;
 }
 
-/* ---- writing ---- */
+/* ---- where a text ends ---- */
 
-int64_t rpi_hf_option_value(const rpi_model_choice *choice, const char *name) {
-    int64_t value = 0;
-    const rpi_option *option = rpi_model_option(choice->model, name);
-    if (option && option->type == RPI_OPTION_COUNT)
-        memcpy(&value, choice->options + option->offset, sizeof value);
-    return value;
+static rp_status add_end(const char *path, const cJSON *item, rpi_hf_ends *ends) {
+    if (!cJSON_IsNumber(item) || ends->count == RPI_HF_ENDS)
+        return RP_FAIL(CORRUPT, "%s: 'eos_token_id' is no token, and no list of %d at most",
+                       path, (int)RPI_HF_ENDS);
+    ends->at[ends->count++] = (int64_t)item->valuedouble;
+    return RP_OK;
 }
+
+static rp_status read_ends(const char *path, const cJSON *root, rpi_hf_ends *ends) {
+    const cJSON *item = find_key(root, "eos_token_id"), *element;
+    if (!is_there(item)) return RP_OK;
+    if (!cJSON_IsArray(item)) return add_end(path, item, ends);
+    cJSON_ArrayForEach(element, item) RP_TRY(add_end(path, element, ends));
+    return RP_OK;
+}
+
+rp_status rpi_hf_config_ends(const char *folder, rpi_hf_ends *out_ends) {
+    static const char *const names[] = {"generation_config.json", "config.json"};
+    rpi_hf_ends ends = {0};
+    for (int i = 0; i < 2 && ends.count == 0; i++) {
+        char path[RPI_PATH_BYTES];
+        cJSON *root = NULL;
+        rp_status status = read_json(folder, names[i], path, &root);
+        if (status == RP_NOT_FOUND) continue;
+        if (status == RP_OK) status = read_ends(path, root, &ends);
+        cJSON_Delete(root);
+        RP_TRY(status);
+    }
+    *out_ends = ends;
+    return RP_OK;
+}
+
+/* ---- writing ---- */
 
 static cJSON *make_value(const rpi_model_choice *choice, const char *name) {
     const rpi_option *option = rpi_model_option(choice->model, name);
@@ -196,7 +229,7 @@ static cJSON *make_value(const rpi_model_choice *choice, const char *name) {
     if (option && option->type == RPI_OPTION_FLAG) return cJSON_CreateBool(*(const bool *)at);
     if (option && option->type == RPI_OPTION_REAL)
         return cJSON_CreateNumber(*(const double *)at);
-    return cJSON_CreateNumber((double)rpi_hf_option_value(choice, name));
+    return cJSON_CreateNumber((double)rpi_model_number(choice, name));
 }
 
 static void put_options(cJSON *root, const rpi_hf_family *family,

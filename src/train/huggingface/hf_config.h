@@ -20,7 +20,13 @@ typedef struct rpi_hf_text_ends {
 rp_status rpi_hf_config_text(const rpi_hf_family *family, const rpi_model_choice *choice,
                              rpi_hf_text_ends ends, char **out_text);
 
-/* The value of a model's option that is a whole number; 0: there is none such. */
-int64_t rpi_hf_option_value(const rpi_model_choice *choice, const char *name);
+/* The tokens at which a text ends, by generation_config.json or config.json; a folder may name
+ * none. RP_CORRUPT: damaged. */
+enum { RPI_HF_ENDS = 16 };
+typedef struct rpi_hf_ends {
+    int count;
+    int64_t at[RPI_HF_ENDS];
+} rpi_hf_ends;
+rp_status rpi_hf_config_ends(const char *folder, rpi_hf_ends *out_ends);
 
 #endif

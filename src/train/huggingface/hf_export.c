@@ -164,7 +164,7 @@ static rp_status open_tokenizer(folder_export *e) {
 static rpi_hf_text_ends text_ends(const folder_export *e) {
     uint32_t begin = 0, end = 0;
     int64_t usual = e->family->text_end;
-    if (!e->tokenizer && usual && usual < rpi_hf_option_value(&e->choice, "vocabulary"))
+    if (!e->tokenizer && usual && usual < rpi_model_number(&e->choice, "vocabulary"))
         return (rpi_hf_text_ends){usual, usual};
     if (!e->tokenizer || !rpi_tokenizer_special(e->tokenizer, RPI_SPECIAL_END, &end))
         return (rpi_hf_text_ends){-1, -1};
@@ -177,7 +177,7 @@ static rp_status write_tokenizer_config(folder_export *e) {
     cJSON *root = cJSON_CreateObject();
     cJSON_AddStringToObject(root, "tokenizer_class", "PreTrainedTokenizerFast");
     cJSON_AddNumberToObject(root, "model_max_length",
-                            (double)rpi_hf_option_value(&e->choice, "positions"));
+                            (double)rpi_model_number(&e->choice, "positions"));
     if (ends.end >= 0) {
         cJSON_AddStringToObject(root, "bos_token",
                                 rpi_tokenizer_token(e->tokenizer, (uint32_t)ends.begin));

@@ -2,8 +2,6 @@
 
 #include "base/memory.h"
 #include "base/status.h"
-#include "engine/layers.h"
-
 #include <math.h>
 #include <stdio.h>
 
@@ -149,6 +147,67 @@ rpi_value_id rpi_block_linear(rpi_builder *builder, const char *name, rpi_value_
                                                              .init = RPI_INIT_UNIFORM,
                                                              .spread = bound});
     return rpi_linear(builder->graph, name, x, weight, bias);
+}
+
+/* ---- decoders ---- */
+
+static rpi_value_id add_cache(rpi_builder *builder, const char *name, const char *part,
+                              rpi_shape shape) {
+    char text[LONGEST_NAME];
+    return rpi_graph_input(builder->graph, join(text, name, part), RP_F32, shape);
+}
+
+/* Room for keys and values of `width`, in a batch as large as that of x. */
+static rpi_cache add_caches(rpi_builder *builder, const char *name, rpi_value_id x,
+                            int64_t width) {
+    int64_t memory = rpi_graph_dimension(builder->graph, "memory");
+    int64_t batch = rpi_graph_value(builder->graph, x)->shape.size[0];
+    rpi_shape shape = {3, {batch, memory, width}};
+    return (rpi_cache){.keys = add_cache(builder, name, "keys", shape),
+                       .values = add_cache(builder, name, "values", shape),
+                       .position = builder->position};
+}
+
+static bool is_failed(const rpi_builder *builder, rpi_value_id x) {
+    return x == RPI_NO_VALUE || rpi_graph_check(builder->graph) != RP_OK;
+}
+
+static int64_t width_of(const rpi_builder *builder, rpi_value_id x) {
+    const rpi_shape *shape = &rpi_graph_value(builder->graph, x)->shape;
+    return shape->size[shape->dims - 1];
+}
+
+rpi_value_id rpi_block_attention(rpi_builder *builder, const char *name, rpi_value_id query,
+                                 rpi_value_id key, rpi_value_id value,
+                                 rpi_attention_attributes attributes) {
+    if (!builder->is_decoder || is_failed(builder, key))
+        return rpi_attention(builder->graph, name, query, key, value, RPI_NO_VALUE, attributes);
+    rpi_cache cache = add_caches(builder, name, key, width_of(builder, key));
+    return rpi_cached_attention(builder->graph, name, query, key, value, cache, attributes);
+}
+
+rpi_value_id rpi_block_self_attention(rpi_builder *builder, const char *name, rpi_value_id x,
+                                      rpi_attention_attributes attributes) {
+    if (!builder->is_decoder || is_failed(builder, x))
+        return rpi_self_attention(builder->graph, name, x, RPI_NO_VALUE, attributes);
+    int64_t kv_heads = attributes.kv_heads ? attributes.kv_heads : attributes.heads;
+    int64_t head_size = width_of(builder, x) / (attributes.heads + 2 * kv_heads);
+    rpi_cache cache = add_caches(builder, name, x, kv_heads * head_size);
+    return rpi_cached_self_attention(builder->graph, name, x, cache, attributes);
+}
+
+static rpi_value_id position_of(const rpi_builder *builder) {
+    return builder->is_decoder ? builder->position : RPI_NO_VALUE;
+}
+
+rpi_value_id rpi_block_rope(rpi_builder *builder, const char *name, rpi_value_id x,
+                            rpi_rope_attributes attributes) {
+    return rpi_rope_at(builder->graph, name, x, position_of(builder), attributes);
+}
+
+rpi_value_id rpi_block_positions(rpi_builder *builder, const char *name, rpi_value_id x,
+                                 rpi_value_id table) {
+    return rpi_position_embedding_at(builder->graph, name, x, table, position_of(builder));
 }
 
 rp_status rpi_check_tokens(const rpi_data_shape *shape, int64_t vocabulary, int64_t positions) {

@@ -4,6 +4,7 @@
 #ifndef RPI_TRAIN_BLOCKS_H
 #define RPI_TRAIN_BLOCKS_H
 
+#include "engine/layers.h"
 #include "train/data/data_shape.h"
 #include "train/models/parameter.h"
 
@@ -14,6 +15,10 @@ typedef struct rpi_builder {
     const rpi_value_id *inputs; /* those of the task, for models that read several */
     /* What the model says of a sample as a whole, for tasks that ask for that, too. */
     rpi_value_id sample_logits;
+    /* A decoder goes on from tokens of earlier runs: the blocks below put caches behind
+     * attention, inputs of the graph of batch x memory, and count places from a position. */
+    bool is_decoder;
+    rpi_value_id position; /* an i32 scalar: tokens in the caches */
 } rpi_builder;
 
 void rpi_builder_close(rpi_builder *builder); /* frees the parameters, not the graph */
@@ -51,6 +56,17 @@ rpi_value_id rpi_block_rms_norm(rpi_builder *builder, const char *name, rpi_valu
 /* name.weight 1, name.bias 0, each of `width`. */
 rpi_value_id rpi_block_layer_norm(rpi_builder *builder, const char *name, rpi_value_id x,
                                   int width, float epsilon);
+
+/* What differs in a decoder: attention (causal there), and whatever knows a token's place. */
+rpi_value_id rpi_block_attention(rpi_builder *builder, const char *name, rpi_value_id query,
+                                 rpi_value_id key, rpi_value_id value,
+                                 rpi_attention_attributes attributes);
+rpi_value_id rpi_block_self_attention(rpi_builder *builder, const char *name, rpi_value_id x,
+                                      rpi_attention_attributes attributes);
+rpi_value_id rpi_block_rope(rpi_builder *builder, const char *name, rpi_value_id x,
+                            rpi_rope_attributes attributes);
+rpi_value_id rpi_block_positions(rpi_builder *builder, const char *name, rpi_value_id x,
+                                 rpi_value_id table);
 
 /* Does a model of so many tokens and positions take the data? RP_INVALID says what to do. */
 rp_status rpi_check_tokens(const rpi_data_shape *shape, int64_t vocabulary, int64_t positions);

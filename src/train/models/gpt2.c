@@ -60,7 +60,7 @@ static rpi_value_id attend(rpi_builder *b, const gpt2_options *o, int layer, rpi
                                 SPREAD);
     rpi_attention_attributes heads = {
         .heads = (int)o->heads, .kv_heads = (int)o->heads, .causal = true};
-    x = rpi_self_attention(b->graph, part_of(name, layer, "attn"), x, RPI_NO_VALUE, heads);
+    x = rpi_block_self_attention(b, part_of(name, layer, "attn"), x, heads);
     return rpi_block_normal_linear(b, part_of(name, layer, "attn.c_proj"), x, width, width,
                                    spread_out);
 }
@@ -94,7 +94,7 @@ static rpi_value_id build(rpi_builder *b, const void *chosen, const rpi_data_sha
     rpi_value_id wte = rpi_block_table(b, "wte.weight", o->vocabulary, o->hidden, SPREAD);
     rpi_value_id wpe = rpi_block_table(b, "wpe.weight", o->positions, o->hidden, SPREAD);
     rpi_value_id x = rpi_embedding(b->graph, "wte", tokens, wte);
-    x = rpi_position_embedding(b->graph, "wpe", x, wpe);
+    x = rpi_block_positions(b, "wpe", x, wpe);
     for (int layer = 0; layer < o->layers; layer++) {
         char name[LONGEST_NAME];
         rpi_value_id y = attend(b, o, layer, x, spread_out);

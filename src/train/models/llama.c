@@ -89,7 +89,7 @@ static rpi_value_id turn(const decoder *d, int layer, const char *part, rpi_valu
                          int64_t heads) {
     char name[LONGEST_NAME];
     rpi_rope_attributes rope = {.heads = (int)heads, .base = d->o.rope_base};
-    return rpi_rope(d->b->graph, part_of(name, layer, part), x, rope);
+    return rpi_block_rope(d->b, part_of(name, layer, part), x, rope);
 }
 
 static rpi_value_id attend(const decoder *d, int layer, rpi_value_id x) {
@@ -104,8 +104,7 @@ static rpi_value_id attend(const decoder *d, int layer, rpi_value_id x) {
     k = turn(d, layer, "self_attn.k_rope", k, o->kv_heads);
     rpi_attention_attributes heads = {
         .heads = (int)o->heads, .kv_heads = (int)o->kv_heads, .causal = true};
-    x = rpi_attention(d->b->graph, part_of(name, layer, "self_attn"), q, k, v, RPI_NO_VALUE,
-                      heads);
+    x = rpi_block_attention(d->b, part_of(name, layer, "self_attn"), q, k, v, heads);
     return project(d, layer, "self_attn.o_proj", x, width, o->hidden);
 }
 

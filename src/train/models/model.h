@@ -52,6 +52,9 @@ typedef struct rpi_model_choice {
     alignas(max_align_t) unsigned char options[RPI_MODEL_OPTIONS];
 } rpi_model_choice;
 
+/* A whole number of a choice's options; 0: it has none of this name. */
+int64_t rpi_model_number(const rpi_model_choice *choice, const char *name);
+
 /* Parse "name", or "name:size,option=value,...". RP_INVALID names what is wrong, with the
  * nearest. */
 rp_status rpi_model_parse(const char *text, rpi_model_choice *out_choice);

@@ -84,6 +84,14 @@ const rpi_option *rpi_model_option(const rpi_model *model, const char *name) {
     return NULL;
 }
 
+int64_t rpi_model_number(const rpi_model_choice *choice, const char *name) {
+    int64_t value = 0;
+    const rpi_option *option = rpi_model_option(choice->model, name);
+    if (option && option->type == RPI_OPTION_COUNT)
+        memcpy(&value, choice->options + option->offset, sizeof value);
+    return value;
+}
+
 static rp_status set_option(const rpi_model *model, char *word, char *value, void *options) {
     if (!rpi_model_option(model, word)) return refuse(model, word);
     rp_status status = rpi_options_set_yaml(model->options, word, value, options);

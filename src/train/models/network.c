@@ -4,6 +4,7 @@
 #include "engine/layers.h"
 
 #include <stdio.h>
+#include <string.h>
 
 static void add_sample_loss(rpi_network *network) {
     rpi_graph *graph = network->graph;
@@ -35,21 +36,36 @@ static void add_nodes(rpi_network *network, rpi_builder *builder,
     if (rpi_graph_check(graph) == RP_OK) add_loss(network);
 }
 
-rp_status rpi_network_build(const char *model_text, const rpi_data_shape *shape,
-                            rpi_network *out_network) {
-    rpi_model_choice choice;
-    RP_TRY(rpi_model_parse(model_text, &choice));
-    rpi_network network = {.task = rpi_task_find(choice.model->task),
+static void add_decoder_nodes(rpi_network *network, rpi_builder *builder,
+                              const rpi_model_choice *choice, const rpi_data_shape *shape) {
+    rpi_graph *graph = network->graph;
+    rpi_shape tokens = {
+        2, {rpi_graph_dimension(graph, "batch"), rpi_graph_dimension(graph, "sequence")}};
+    network->inputs[0] = rpi_graph_input(graph, "tokens", RP_I32, tokens);
+    network->position = rpi_graph_input(graph, "position", RP_I32, (rpi_shape){0});
+    network->loss = network->correct = network->scale = RPI_NO_VALUE;
+    builder->is_decoder = true;
+    builder->position = network->position;
+    network->logits = choice->model->build(builder, choice->options, shape, network->inputs[0]);
+}
+
+typedef void (*nodes_adder)(rpi_network *network, rpi_builder *builder,
+                            const rpi_model_choice *choice, const rpi_data_shape *shape);
+
+static rp_status build(const char *model_text, const rpi_model_choice *choice,
+                       const rpi_data_shape *shape, nodes_adder add, rpi_network *out_network) {
+    rpi_network network = {.task = rpi_task_find(choice->model->task),
                            .shape = *shape,
                            .sample_scale = RPI_NO_VALUE,
                            .label_loss = RPI_NO_VALUE,
                            .sample_loss = RPI_NO_VALUE,
-                           .sample_correct = RPI_NO_VALUE};
-    if (!network.task) return RP_FAIL(INTERNAL, "model %s is for no task", choice.model->name);
+                           .sample_correct = RPI_NO_VALUE,
+                           .position = RPI_NO_VALUE};
+    if (!network.task) return RP_FAIL(INTERNAL, "model %s is for no task", choice->model->name);
     snprintf(network.text, sizeof network.text, "%s", model_text);
     RP_TRY(rpi_graph_create(&network.graph));
     rpi_builder builder = {.graph = network.graph, .sample_logits = RPI_NO_VALUE};
-    add_nodes(&network, &builder, &choice, shape);
+    add(&network, &builder, choice, shape);
     network.parameters = builder.parameters;
     network.parameter_count = builder.count;
     rp_status status = rpi_graph_check(network.graph);
@@ -59,6 +75,23 @@ rp_status rpi_network_build(const char *model_text, const rpi_data_shape *shape,
     }
     *out_network = network;
     return RP_OK;
+}
+
+rp_status rpi_network_build(const char *model_text, const rpi_data_shape *shape,
+                            rpi_network *out_network) {
+    rpi_model_choice choice;
+    RP_TRY(rpi_model_parse(model_text, &choice));
+    return build(model_text, &choice, shape, add_nodes, out_network);
+}
+
+rp_status rpi_network_build_decoder(const char *model_text, rpi_network *out_network) {
+    rpi_model_choice choice;
+    RP_TRY(rpi_model_parse(model_text, &choice));
+    if (strcmp(choice.model->task, "language-model") != 0)
+        return RP_FAIL(INVALID, "%s is no language model: it is for %s", choice.model->name,
+                       choice.model->task);
+    return build(model_text, &choice, &(rpi_data_shape){.sequence = 1}, add_decoder_nodes,
+                 out_network);
 }
 
 void rpi_network_close(rpi_network *network) {

@@ -18,7 +18,8 @@ typedef struct rpi_network {
     /* Inputs of the graph in this order: those of the task, the scale of its loss, and that of
      * its second loss where it has one; f32 scalars. */
     rpi_value_id inputs[RPI_TASK_INPUTS], scale, sample_scale;
-    rpi_value_id logits, loss, correct; /* results */
+    rpi_value_id logits, loss, correct; /* results; of a decoder the first alone */
+    rpi_value_id position; /* of a decoder: an input, the tokens that its caches hold */
     /* Of tasks with a second loss, else RPI_NO_VALUE: `loss` is the sum of the first two. */
     rpi_value_id label_loss, sample_loss, sample_correct, sample_logits;
 } rpi_network;
@@ -26,6 +27,11 @@ typedef struct rpi_network {
 /* RP_INVALID: an unknown model or option; or data that this model cannot take. */
 rp_status rpi_network_build(const char *model, const rpi_data_shape *shape,
                             rpi_network *out_network);
+/* The same model as a decoder, for inference: tokens (batch x sequence) that follow those of
+ * earlier runs, whose keys and values lie in caches. Inputs of the graph are the tokens, the
+ * position, and the caches, each batch x memory x its width; there are no labels and no loss.
+ * RP_INVALID: no language model. */
+rp_status rpi_network_build_decoder(const char *model, rpi_network *out_network);
 void rpi_network_close(rpi_network *network); /* zeros are fine */
 
 /* The initial elements of all parameters and states: the same for any number of ranks. */

@@ -7,10 +7,13 @@
 #include "net/quiet_thread.h"
 #include "net/stream.h"
 
+#include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 enum { STRANGERS = 32, BIG_WORLD = 128 };
@@ -148,6 +151,44 @@ static rp_status dial_hub(const rpi_control *control, const char *host, int port
     return status;
 }
 
+/* Until rank 0 says something: RP_PEER when it hangs up instead, as one does that has too many
+ * callers. What it says is for the thread. */
+static rp_status wait_for_a_word(int fd, int64_t deadline_ns) {
+    struct pollfd wait = {.fd = fd, .events = POLLIN};
+    char byte;
+    int ready;
+    do ready = poll(&wait, 1, rpi_poll_ms(deadline_ns));
+    while (ready < 0 && errno == EINTR);
+    if (ready <= 0) return RP_OK; /* the caller's deadline says so */
+    return recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0
+               ? RP_OK
+               : RP_FAIL(PEER, "rank 0 ended, or refused this rank's control connection");
+}
+
+static rp_status call_hub(rpi_control *control, const char *host, int port,
+                          int64_t deadline_ns) {
+    rpi_control_line *line = &control->lines[0];
+    rpi_control_record hello = {.kind = RPI_CONTROL_HELLO,
+                                .rank = control->rank,
+                                .number = control->world,
+                                .a = control->session};
+    rpi_redials redials = {0};
+    rp_status status;
+    do {
+        /* Once it has hung up nobody may listen there any more. */
+        int64_t dial_ns = redials.first_ns ? redials.first_ns + RPI_SECOND_NS : deadline_ns;
+        status = dial_hub(control, host, port, dial_ns < deadline_ns ? dial_ns : deadline_ns,
+                          &line->fd);
+        if (status == RP_TIMEOUT && redials.first_ns)
+            return RP_FAIL(PEER, "rank 0 ended, or refused this rank's control connection");
+        line->rank = RPI_CONTROL_HUB;
+        line->out_bytes = 0; /* to one that has hung up */
+        if (status == RP_OK) status = rpi_control_line_send(line, &hello);
+        if (status == RP_OK) status = wait_for_a_word(line->fd, deadline_ns);
+    } while (status == RP_PEER && rpi_stream_dials_again(&redials, &line->fd, deadline_ns));
+    return status;
+}
+
 static rp_status open_leaf(rpi_control *control, const rp_store *store, const char *key,
                            int64_t deadline_ns) {
     char address[RPI_HOST_BYTES + 16] = "";
@@ -162,14 +203,7 @@ static rp_status open_leaf(rpi_control *control, const rp_store *store, const ch
     long port = strtol(address, &host, 10);
     if (*host != ' ' || port < 1 || port > 65535)
         return RP_FAIL(CORRUPT, "store key '%s' holds no address: '%s'", key, address);
-    rpi_control_line *line = &control->lines[0];
-    RP_TRY(dial_hub(control, host + 1, (int)port, deadline_ns, &line->fd));
-    line->rank = RPI_CONTROL_HUB;
-    rpi_control_record hello = {.kind = RPI_CONTROL_HELLO,
-                                .rank = control->rank,
-                                .number = control->world,
-                                .a = control->session};
-    RP_TRY(rpi_control_line_send(line, &hello));
+    RP_TRY(call_hub(control, host + 1, (int)port, deadline_ns));
     RP_TRY(start_thread(control));
     pthread_mutex_lock(&control->lock);
     while (!control->welcome && !control->failed)

@@ -44,8 +44,8 @@ for op in $collectives; do
     grep -q "^usage: redpoll bench $op " out || complain "bench $op --help: $(head -n 3 out)"
     grep -q "^  redpoll bench $op -n" out || complain "bench $op --help has no example"
     dtype='"f32"' bytes='[0-9]+' codec=null algorithm=$text algbw=$number busbw=$number error=$number
-    replicas=null reduce=null root=null correct=true more=''
-    [ $op != neighbor-all-reduce ] || more='topology="exponential"'
+    replicas=null reduce=null root=null correct=true topology=''
+    [ $op != neighbor-all-reduce ] || topology=exponential
     case $op in
     barrier) dtype=null bytes=0 algbw=null busbw=null error=null correct=null ;;
     send-recv) algorithm=null ;;
@@ -71,7 +71,7 @@ for op in $collectives; do
         time_max_s="$number" algbw_bytes_s="$algbw" busbw_bytes_s="$busbw" wire_bytes='[0-9]+' \
         rel_l2_error="$error" replicas_equal=$replicas reduce="$reduce" root=$root correct=$correct \
         progress_thread=false in_place=$in_place in_place_time_s="$place_time" \
-        in_place_algbw_bytes_s="$place_time" in_place_busbw_bytes_s="$place_busbw" $more
+        in_place_algbw_bytes_s="$place_time" in_place_busbw_bytes_s="$place_busbw" ${topology:+"topology=\"$topology\""}
 done
 keys plan all-reduce --ranks 8 --size 4000 -- op='"all-reduce"' ranks=8 hosts=8 bytes=4000 codec='"fp32"' \
     encoded_bytes=4000 algorithm="$text" link_bytes_s="$number" link_latency_s="$number" local_bytes_s="$number" \

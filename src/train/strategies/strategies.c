@@ -31,12 +31,20 @@ const char *rpi_strategy_options(const char *text) {
     return colon ? colon + 1 : NULL;
 }
 
+/* What cannot be is a mistake of whoever asked for it. */
+static rp_status as_mistake(rp_status status) {
+    if (status != RP_UNSUPPORTED) return status;
+    rpi_kept_error why;
+    rpi_error_keep(&why);
+    return RP_FAIL(INVALID, "%s", why.message);
+}
+
 rp_status rpi_strategy_check(const rpi_strategy *strategy,
                              const rpi_strategy_request *request) {
     if (strategy->most_ranks && request->world > strategy->most_ranks)
         return RP_FAIL(INVALID, "strategy %s is for %d rank, not for %d", strategy->name,
                        strategy->most_ranks, request->world);
-    if (strategy->check) return strategy->check(request);
+    if (strategy->check) return as_mistake(strategy->check(request));
     if (!request->options) return RP_OK;
     return RP_FAIL(INVALID, "strategy %s has no options, and '%s' are some", strategy->name,
                    request->options);

@@ -79,7 +79,7 @@ const rpi_strategy *rpi_strategy_at(int index);
 rp_status rpi_strategy_find(const char *text, const rpi_strategy **out_strategy);
 /* What stands behind the colon; NULL: nothing. */
 const char *rpi_strategy_options(const char *text);
-/* Of one that was found. */
+/* Of one that was found. RP_INVALID where it cannot be. */
 rp_status rpi_strategy_check(const rpi_strategy *strategy, const rpi_strategy_request *request);
 
 #endif

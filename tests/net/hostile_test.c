@@ -359,7 +359,10 @@ static void a_leaf_without_the_secret_is_told(void) {
         party parties[2] = {{.rank = 0, .timeout_s = 0.5, .secret = &ours},
                             {.rank = 1, .timeout_s = 10, .secret = &theirs}};
         rp_store store = {0};
-        if (what == 1) parties[1].secret = NULL;
+        if (what == 1) {
+            parties[1].secret = NULL;
+            parties[0].timeout_s = 5; /* for longer than rank 1 calls again */
+        }
         if (what == 2) parties[0].secret = NULL;
         REQUIRE_OK(rp_store_open_local(&store));
         parties[0].store = parties[1].store = store;

@@ -222,8 +222,10 @@ static void bad_shapes_are_named(void) {
          "to itself"},
         {{.kind = RPI_STEP_ENCODE, .into = RPI_SLOT_WIRE, .peer = -1, .weight = {1, 2}},
          "weight 1/2"},
-        {{.kind = RPI_STEP_COPY, .into = RPI_SLOT_SUM, .peer = -1, .weight = {1, 0}},
-         "weight 1/0"},
+        {{.kind = RPI_STEP_ENCODE, .into = RPI_SLOT_WIRE, .peer = -1, .weight = {1, 0}},
+         "weight 1/0"}, /* the first of a call's */
+        {{.kind = RPI_STEP_COPY, .into = RPI_SLOT_SUM, .peer = -1, .weight = {-1, 0}},
+         "weight -1/0 is none"},
         {{.kind = RPI_STEP_COPY, .into = RPI_SLOT_SUM, .peer = -1, .weight = {0, 2}},
          "weight 0/2 is none"},
         {{.kind = RPI_STEP_COPY, .into = RPI_SLOT_SUM, .peer = -1, .weight = {1, -2}},

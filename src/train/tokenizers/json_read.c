@@ -2,8 +2,6 @@
 
 #include "train/tokenizers/utf8_text.h"
 
-#include <string.h>
-
 static const cJSON *find(const cJSON *object, const char *key) {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
     return cJSON_IsNull(item) ? NULL : item;
@@ -52,11 +50,16 @@ static int line_of(const char *text, const char *at) {
     return line;
 }
 
+/* As JSON has it: no vertical tab, no form feed. */
+static bool is_blank(char c) {
+    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
+
 cJSON *rpi_json_whole(const char *text, size_t bytes, const char **out_end, bool *out_longer) {
     const char *end = NULL, *behind = text + bytes;
     cJSON *root = cJSON_ParseWithLengthOpts(text, bytes, &end, false);
     if (!end || end > behind) end = behind;
-    while (root && end < behind && memchr(" \t\r\n", *end, 4)) end++;
+    while (root && end < behind && is_blank(*end)) end++;
     *out_longer = root && end < behind;
     *out_end = end;
     if (!*out_longer) return root;

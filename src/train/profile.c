@@ -72,8 +72,10 @@ int64_t rpi_profile_rest_ns(const rpi_profile *p) {
 
 /* ---- the rate of a matrix product ---- */
 
-enum { SIDE = 1024, RUNS = 6 };
-#define FEW_NS (RPI_SECOND_NS / 4)
+enum { SMALLEST = 128, LARGEST = 1024, RUNS = 6 };
+/* A side is doubled as long as the product takes no longer: a backend of plain loops, or one
+ * under a sanitizer, would take seconds for the largest. */
+#define SHORT_NS (RPI_SECOND_NS / 100)
 
 typedef struct product {
     rpi_graph *graph;
@@ -85,9 +87,10 @@ typedef struct product {
     float *input;
 } product;
 
-static rp_status open_product(product *p, const rpi_backend *backend, int threads) {
+static rp_status open_product(product *p, const rpi_backend *backend, int threads,
+                              int64_t side) {
     RP_TRY(rpi_graph_create(&p->graph));
-    rpi_shape square = {2, {SIDE, SIDE}};
+    rpi_shape square = {2, {side, side}};
     rpi_value_id in = rpi_graph_input(p->graph, "in", RP_F32, square);
     rpi_value_id weight = rpi_graph_parameter(p->graph, "weight", square);
     p->result = rpi_linear(p->graph, "product", in, weight, RPI_NO_VALUE);
@@ -97,7 +100,9 @@ static rp_status open_product(product *p, const rpi_backend *backend, int thread
     rpi_program_options wanted = {.result_count = 1, .results = {p->result}};
     RP_TRY(rpi_program_compile(p->session, p->graph, RPI_NO_VALUE, &wanted, &p->program));
     RP_TRY(rpi_instance_create(p->program, &p->instance));
-    return rpi_alloc_array((size_t)SIDE * SIDE, sizeof(float), "a matrix", &p->input);
+    RP_TRY(rpi_alloc_array((size_t)(side * side), sizeof(float), "a matrix", &p->input));
+    for (int64_t i = 0; i < side * side; i++) p->input[i] = 1;
+    return RP_OK;
 }
 
 static void close_product(product *p) {
@@ -109,27 +114,34 @@ static void close_product(product *p) {
     rpi_graph_destroy(p->graph);
 }
 
-static rp_status measure(product *p, double *out_flop_s) {
-    static const double flops = 2.0 * SIDE * SIDE * SIDE;
+static rp_status measure(product *p, int64_t *out_best_ns) {
     const void *inputs[] = {p->input};
-    int64_t best_ns = INT64_MAX, begin_ns = rpi_now_ns();
-    for (int i = 0; i < RUNS && (i < 2 || rpi_now_ns() - begin_ns < FEW_NS); i++) {
+    int64_t best_ns = INT64_MAX;
+    for (int i = 0; i < RUNS; i++) {
         int64_t start_ns = rpi_now_ns();
         RP_TRY(rpi_instance_run(p->instance, &(rpi_run_options){.inputs = inputs}));
         int64_t ns = rpi_now_ns() - start_ns;
         if (ns < best_ns) best_ns = ns;
     }
-    *out_flop_s = flops / rpi_seconds(best_ns);
+    *out_best_ns = best_ns;
     return RP_OK;
 }
 
-rp_status rpi_profile_matrix_rate(const rpi_backend *backend, int threads, double *out_flop_s) {
+static rp_status time_product(const rpi_backend *backend, int threads, int64_t side,
+                              int64_t *out_best_ns) {
     product p = {0};
-    rp_status status = open_product(&p, backend, threads);
-    if (status == RP_OK) {
-        for (int64_t i = 0; i < (int64_t)SIDE * SIDE; i++) p.input[i] = 1;
-        status = measure(&p, out_flop_s);
-    }
+    rp_status status = open_product(&p, backend, threads, side);
+    if (status == RP_OK) status = measure(&p, out_best_ns);
     close_product(&p);
     return status;
+}
+
+rp_status rpi_profile_matrix_rate(const rpi_backend *backend, int threads, double *out_flop_s) {
+    int64_t best_ns = 0;
+    for (int64_t side = SMALLEST; side <= LARGEST && best_ns < SHORT_NS; side *= 2) {
+        RP_TRY(time_product(backend, threads, side, &best_ns));
+        double cube = (double)side * (double)side * (double)side;
+        *out_flop_s = 2 * cube / rpi_seconds(best_ns);
+    }
+    return RP_OK;
 }

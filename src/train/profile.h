@@ -34,8 +34,8 @@ void rpi_profile_sort(rpi_profile *profile);
 /* What no row has. */
 int64_t rpi_profile_rest_ns(const rpi_profile *profile);
 
-/* FLOP/s of one matrix product of 1024 x 1024 x 1024 in f32 through a backend: the best of some
- * runs, about a tenth of a second. */
+/* FLOP/s of a matrix product in f32 through a backend: the best of some runs of 1024 x 1024 x
+ * 1024, or of a smaller one where that takes longer than a moment; a fraction of a second. */
 rp_status rpi_profile_matrix_rate(const rpi_backend *backend, int threads, double *out_flop_s);
 
 #endif

@@ -88,12 +88,6 @@ step asan+ubsan sanitized asan
 wait
 step tsan sanitized tsan
 
-if sh tools/fuzz.sh --can; then
-    step fuzz sh tools/fuzz.sh 5
-else
-    skip fuzz "no clang with libFuzzer (Debian and Ubuntu: apt-get install clang libclang-rt-dev)"
-fi
-
 echo "$passed passed, $failed failed, $skipped skipped"
 [ -z "$failures" ] || {
     echo "failed:$failures" >&2

@@ -31,6 +31,8 @@ static rp_status create(const rpi_tokenizer *t, rpi_encoder *e) {
     if (!t->model) return RP_OK;
     RP_TRY(rpi_matcher_create(&e->matcher));
     RP_TRY(rpi_alloc(t->model->space_bytes, "room for a tokenizer", &e->model_space));
+    /* Never NULL, though all pieces of a text may be empty. */
+    for (int i = 0; i < 2; i++) RP_TRY(rpi_text_reserve(&e->split_rooms[i], 1));
     return rpi_alloc_array(CACHE_SLOTS, sizeof *e->cache, "a cache of words", &e->cache);
 }
 

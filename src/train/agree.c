@@ -1,21 +1,12 @@
 #include "train/agree.h"
 
+#include "base/append.h"
 #include "base/status.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 enum { CHOICES = 8192, VALUE = 1024 };
-
-static void add(char text[CHOICES], const char *format, ...) RP_PRINTF(2, 3);
-static void add(char text[CHOICES], const char *format, ...) {
-    size_t used = strlen(text);
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(text + used, CHOICES - used, format, arguments);
-    va_end(arguments);
-}
 
 /* What a rank may have of its own, or what add_facts() says in the words of what came of it. */
 static bool may_differ(const char *name) {
@@ -42,8 +33,8 @@ static void add_options(const rpi_train_options *o, char text[CHOICES]) {
     char value[VALUE];
     for (const rpi_option *option = o->table; option && option->name; option++)
         if (is_of_training(o, option) && !may_differ(option->name))
-            add(text, "--%s %s\n", option->name,
-                rpi_option_text(option, o->target, value, sizeof value));
+            rpi_append(text, CHOICES, "--%s %s\n", option->name,
+                       rpi_option_text(option, o->target, value, sizeof value));
 }
 
 /* What was made of them. */
@@ -51,14 +42,14 @@ static void add_facts(const rpi_trainer *t, char text[CHOICES]) {
     const rpi_train_options *o = t->options;
     char codec[RP_ADAPTIVE_TEXT], shape[96];
     t->network.task->describe(&t->source.shape, shape, sizeof shape);
-    add(text, "--model %s\ndata %lld of %s\n", t->network.text,
-        (long long)t->source.train_count, shape);
-    add(text, "--global-batch-size %lld\n--accumulate %lld\n", (long long)t->global_batch,
-        (long long)(o->accumulate ? o->accumulate : 1));
-    add(text, "steps of the run %lld\nsteps done %lld\n", (long long)t->total_steps,
-        (long long)t->step);
-    add(text, "--codec %s\n--out %d\n", rp_adaptive_codec_text(&t->codec, codec),
-        o->out != NULL);
+    rpi_append(text, CHOICES, "--model %s\ndata %lld of %s\n", t->network.text,
+               (long long)t->source.train_count, shape);
+    rpi_append(text, CHOICES, "--global-batch-size %lld\n--accumulate %lld\n",
+               (long long)t->global_batch, (long long)(o->accumulate ? o->accumulate : 1));
+    rpi_append(text, CHOICES, "steps of the run %lld\nsteps done %lld\n",
+               (long long)t->total_steps, (long long)t->step);
+    rpi_append(text, CHOICES, "--codec %s\n--out %d\n",
+               rp_adaptive_codec_text(&t->codec, codec), o->out != NULL);
 }
 
 /* One choice a line: "--seed 1". */

@@ -1,13 +1,10 @@
 #include "train/replicas.h"
 
+#include "base/append.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "net/frame.h"
 #include "train/trainer.h"
-
-#include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
 
 enum { TEXT = 1536 };
 
@@ -42,19 +39,6 @@ static void checksums_of_tensors(const rpi_trainer *t, uint32_t *out) {
 
 /* ---- telling who, where and what to do ---- */
 
-typedef struct words {
-    char text[TEXT];
-} words;
-
-static void add(words *w, const char *format, ...) RP_PRINTF(2, 3);
-static void add(words *w, const char *format, ...) {
-    size_t used = strlen(w->text);
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(w->text + used, sizeof w->text - used, format, arguments);
-    va_end(arguments);
-}
-
 static int holders(const rpi_trainer *t, const uint32_t *all, uint32_t checksum) {
     int count = 0;
     for (int rank = 0; rank < t->world; rank++) count += all[rank] == checksum;
@@ -71,24 +55,29 @@ static int typical_rank(const rpi_trainer *t, const uint32_t *all) {
 
 /* "rank 2 differs from the other ranks", or where no copy is that of most: "ranks 1 and 3
  * differ from rank 0". */
-static void tell_who(const rpi_trainer *t, const uint32_t *all, int typical, words *w) {
+static void tell_who(const rpi_trainer *t, const uint32_t *all, int typical, char text[TEXT]) {
     int alike = holders(t, all, all[typical]), others = t->world - alike, told = 0;
-    add(w, others == 1 ? "rank" : "ranks");
+    rpi_append(text, TEXT, others == 1 ? "rank" : "ranks");
     for (int rank = 0; rank < t->world; rank++) {
         if (all[rank] == all[typical]) continue;
-        add(w, "%s %d", told == 0 ? "" : told == others - 1 ? " and" : ",", rank);
+        rpi_append(text, TEXT, "%s %d",
+                   told == 0            ? ""
+                   : told == others - 1 ? " and"
+                                        : ",",
+                   rank);
         told++;
     }
-    add(w, others == 1 ? " differs from " : " differ from ");
+    rpi_append(text, TEXT, others == 1 ? " differs from " : " differ from ");
     if (2 * alike > t->world && alike > 1)
-        add(w, "the other ranks");
+        rpi_append(text, TEXT, "the other ranks");
     else
-        add(w, "rank %d", typical);
+        rpi_append(text, TEXT, "rank %d", typical);
 }
 
 /* Tables of all ranks, one below the other: the first tensor that is not everywhere as on
  * `typical`, and how many are not. */
-static void tell_where(const rpi_trainer *t, const uint32_t *tables, int typical, words *w) {
+static void tell_where(const rpi_trainer *t, const uint32_t *tables, int typical,
+                       char text[TEXT]) {
     int tensors = tensors_of(t), parameters = rpi_weights_parameter_count(t->weights);
     int first = -1, differing = 0;
     for (int i = 0; i < tensors; i++) {
@@ -102,43 +91,49 @@ static void tell_where(const rpi_trainer *t, const uint32_t *tables, int typical
     if (first < 0) return;
     const char *name = rpi_weights_parameter(t->weights, first % parameters)->name;
     int slot = first / parameters - 1;
-    add(w, " in ");
-    if (slot >= 0) add(w, "the %s of ", t->optimizer->slot_names[slot]);
-    add(w, "%s", name);
+    rpi_append(text, TEXT, " in ");
+    if (slot >= 0) rpi_append(text, TEXT, "the %s of ", t->optimizer->slot_names[slot]);
+    rpi_append(text, TEXT, "%s", name);
     if (differing > 1)
-        add(w, " and %d more tensor%s", differing - 1, differing == 2 ? "" : "s");
+        rpi_append(text, TEXT, " and %d more tensor%s", differing - 1,
+                   differing == 2 ? "" : "s");
 }
 
-static void tell_what_to_do(const rpi_trainer *t, words *w) {
+static void tell_what_to_do(const rpi_trainer *t, char text[TEXT]) {
     const rpi_train_options *o = t->options;
     bool has_trained = t->step > 0 && (!o->resume || t->step != t->good_step);
     if (!has_trained) {
         const char *from = o->resume ? o->resume : o->weights;
         if (from)
-            add(w, "every rank reads its own %s: are these the same files?", from);
+            rpi_append(text, TEXT, "every rank reads its own %s: are these the same files?",
+                       from);
         else
-            add(w, "do all ranks run the same build, on processors that round alike?");
+            rpi_append(text, TEXT,
+                       "do all ranks run the same build, on processors that round alike?");
         return;
     }
-    add(w, "replicas stay equal bit for bit unless memory is broken or hosts differ in build "
-           "or processor; ");
+    rpi_append(
+        text, TEXT,
+        "replicas stay equal bit for bit unless memory is broken or hosts differ in build "
+        "or processor; ");
     if (t->good_folder[0])
-        add(w, "the last checkpoint with equal ones is that of step %lld: --resume %s",
-            (long long)t->good_step, t->good_folder);
+        rpi_append(text, TEXT,
+                   "the last checkpoint with equal ones is that of step %lld: --resume %s",
+                   (long long)t->good_step, t->good_folder);
     else
-        add(w, "there is no checkpoint to go on from (--checkpoint-every N)");
+        rpi_append(text, TEXT, "there is no checkpoint to go on from (--checkpoint-every N)");
 }
 
 static rp_status report(const rpi_trainer *t, const uint32_t *all, const uint32_t *tables) {
-    words who = {""}, where = {""}, advice = {""};
+    char who[TEXT] = "", where[TEXT] = "", advice[TEXT] = "";
     int typical = typical_rank(t, all);
-    tell_who(t, all, typical, &who);
-    tell_where(t, tables, typical, &where);
-    tell_what_to_do(t, &advice);
+    tell_who(t, all, typical, who);
+    tell_where(t, tables, typical, where);
+    tell_what_to_do(t, advice);
     /* All ranks know it before the first one gives up. */
     (void)rp_barrier(t->comm);
     return RP_FAIL(MISMATCH, "replicas are not equal after step %lld: %s%s; %s",
-                   (long long)t->step, who.text, where.text, advice.text);
+                   (long long)t->step, who, where, advice);
 }
 
 /* ---- comparing ---- */

@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -74,4 +75,14 @@ rp_status golden_tensor(const golden *file, rpi_tensor *out_tensor, const char *
         return RP_FAIL(CORRUPT, "tensor '%s' lies beyond the end", name);
     out_tensor->data = file->data + offset;
     return RP_OK;
+}
+
+double golden_distance(const float *got, const float *wanted, int64_t count) {
+    double difference = 0, norm = 0;
+    for (int64_t i = 0; i < count; i++) {
+        double d = (double)got[i] - (double)wanted[i];
+        difference += d * d;
+        norm += (double)wanted[i] * (double)wanted[i];
+    }
+    return sqrt(difference) / fmax(sqrt(norm), 1e-3);
 }

@@ -17,4 +17,8 @@ void golden_close(golden *file);
 rp_status golden_tensor(const golden *file, rpi_tensor *out_tensor, const char *format, ...)
     RP_PRINTF(3, 4);
 
+/* Relative L2; where the norm wanted is below 1e-3, relative to that. A key's bias moves all
+ * scores of a query alike, for example: its gradient is 0 but for rounding. */
+double golden_distance(const float *got, const float *wanted, int64_t count);
+
 #endif

@@ -290,17 +290,6 @@ static void run_step(step *s, const rpi_backend *backend, const precision *p, bo
     solo_close(instance);
 }
 
-/* A key's bias moves all scores of a query alike: its gradient is 0 but for rounding. */
-static double distance(const float *got, const float *wanted, int64_t count) {
-    double difference = 0, norm = 0;
-    for (int64_t i = 0; i < count; i++) {
-        double d = (double)got[i] - (double)wanted[i];
-        difference += d * d;
-        norm += (double)wanted[i] * (double)wanted[i];
-    }
-    return sqrt(difference) / fmax(sqrt(norm), 1e-3);
-}
-
 static void check_precision(const char *name, rpi_value_id (*build)(const model *m),
                             const rpi_backend *backend, const precision *p) {
     step s;
@@ -312,7 +301,7 @@ static void check_precision(const char *name, rpi_value_id (*build)(const model 
         rpi_tensor wanted;
         REQUIRE_OK(golden_tensor(&s.file, &wanted, "gradient/%s", w->name));
         double error =
-            distance(rpi_weights_gradients(s.weights) + w->first, wanted.data, w->count);
+            golden_distance(rpi_weights_gradients(s.weights) + w->first, wanted.data, w->count);
         CHECK_MSG(error <= p->gradient, "%s, %s, %s: gradient of %s is off by %.2e", name,
                   backend->name, rp_dtype_name(p->compute), w->name, error);
     }

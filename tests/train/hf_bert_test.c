@@ -1,5 +1,6 @@
 /* BERT beside transformers in double precision (make_bert_golden.py), by its folders: logits,
  * losses and all gradients of one batch with padding, on every backend; and its folders out. */
+#include "golden.h"
 #include "train/huggingface/hf_config.h"
 #include "train/huggingface/hf_export.h"
 #include "train/huggingface/hf_weights.h"
@@ -113,17 +114,6 @@ static void check_logits(opened *o, const rpi_backend *backend) {
     solo_close(instance);
 }
 
-/* A key's bias moves all scores of a query alike: its gradient is 0 but for rounding. */
-static double distance(const float *got, const float *wanted, int64_t count) {
-    double difference = 0, norm = 0;
-    for (int64_t i = 0; i < count; i++) {
-        double d = (double)got[i] - (double)wanted[i];
-        difference += d * d;
-        norm += (double)wanted[i] * (double)wanted[i];
-    }
-    return sqrt(difference) / fmax(sqrt(norm), 1e-3);
-}
-
 static void check_gradients(const opened *o, const rpi_backend *backend) {
     static float wanted[MOST];
     for (int p = 0; p < o->network.parameter_count; p++) {
@@ -132,7 +122,8 @@ static void check_gradients(const opened *o, const rpi_backend *backend) {
         REQUIRE(w && w->count <= MOST);
         snprintf(name, sizeof name, "gradient.%s", w->name);
         read_floats(o, name, w->shape, wanted);
-        double error = distance(rpi_weights_gradients(o->weights) + w->first, wanted, w->count);
+        double error =
+            golden_distance(rpi_weights_gradients(o->weights) + w->first, wanted, w->count);
         CHECK_MSG(error <= TOLERANCE, "%s: gradient of %s is off by %.2e", backend->name,
                   w->name, error);
     }

@@ -6,7 +6,6 @@
 
 #include "train/models/network.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -50,16 +49,6 @@ static void load(const golden *file, const rpi_network *network, rpi_weights *we
     rpi_weights_changed(weights, 0, rpi_weights_count(weights));
 }
 
-static double distance(const float *got, const float *wanted, int64_t count) {
-    double difference = 0, norm = 0;
-    for (int64_t i = 0; i < count; i++) {
-        double d = (double)got[i] - (double)wanted[i];
-        difference += d * d;
-        norm += (double)wanted[i] * (double)wanted[i];
-    }
-    return sqrt(difference) / fmax(sqrt(norm), 1e-3);
-}
-
 static void check_gradients(const golden *file, const rpi_network *network,
                             rpi_weights *weights, const char *backend) {
     for (int p = 0; p < network->parameter_count; p++) {
@@ -68,8 +57,8 @@ static void check_gradients(const golden *file, const rpi_network *network,
         const rpi_weight *weight = rpi_weights_find(weights, network->parameters[p].name);
         golden_name(network->parameters[p].name, name);
         REQUIRE_OK(golden_tensor(file, &wanted, "gradient/%s", name));
-        double error = distance(rpi_weights_gradients(weights) + weight->first, wanted.data,
-                                weight->count);
+        double error = golden_distance(rpi_weights_gradients(weights) + weight->first,
+                                       wanted.data, weight->count);
         CHECK_MSG(error <= TOLERANCE, "%s: gradient of %s is off by %.2e", backend,
                   weight->name, error);
     }
@@ -92,7 +81,7 @@ static void run(const golden *file, const rpi_network *network, rpi_weights *wei
     const void *inputs[] = {images.data, labels.data, &scale};
     CHECK_OK(rpi_instance_run(instance, &(rpi_run_options){.inputs = inputs}));
     REQUIRE_OK(rpi_instance_result(instance, value, &got));
-    double error = distance(got.data, wanted.data, rpi_shape_count(&wanted.shape));
+    double error = golden_distance(got.data, wanted.data, rpi_shape_count(&wanted.shape));
     CHECK_MSG(error <= 1e-5, "%s: %s are off by %.2e", backend->name,
               training ? "losses" : "logits", error);
     if (training) check_gradients(file, network, weights, backend->name);

@@ -1,9 +1,9 @@
 #include "train/models/model.h"
 
+#include "base/append.h"
 #include "base/status.h"
 #include "base/suggest.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -41,30 +41,21 @@ static const char *name_at(const void *context, int index) {
 
 /* ---- help ---- */
 
-static void add(char *text, size_t bytes, const char *format, ...) RP_PRINTF(3, 4);
-static void add(char *text, size_t bytes, const char *format, ...) {
-    size_t used = strlen(text);
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(text + used, bytes - used, format, arguments);
-    va_end(arguments);
-}
-
 static void add_choices(const rpi_model *model, char *text, size_t bytes) {
     const rpi_model_size *s = model->sizes;
     const rpi_option *o = model->options;
     for (int i = 0; s && s[i].name; i++)
-        add(text, bytes, "%s%s", i ? ", " : "sizes: ", s[i].name);
-    if (s && o) add(text, bytes, "; ");
+        rpi_append(text, bytes, "%s%s", i ? ", " : "sizes: ", s[i].name);
+    if (s && o) rpi_append(text, bytes, "; ");
     for (int i = 0; o && o[i].name; i++)
-        add(text, bytes, "%s%s=%s (%s)", i ? ", " : "options: ", o[i].name, o[i].fallback,
-            o[i].help);
+        rpi_append(text, bytes, "%s%s=%s (%s)", i ? ", " : "options: ", o[i].name,
+                   o[i].fallback, o[i].help);
 }
 
 const char *rpi_model_help(const rpi_model *model, char *text, size_t bytes) {
     snprintf(text, bytes, "%s", model->summary);
     if (!model->sizes && !model->options) return text;
-    add(text, bytes, "; ");
+    rpi_append(text, bytes, "; ");
     add_choices(model, text, bytes);
     return text;
 }

@@ -30,7 +30,7 @@ demo:
 test:
 	@sh tools/setup.sh test
 	@$(MAKE) --no-print-directory build
-	@sh tools/run_tests.sh $(RELEASE)
+	@sh tools/run_tests.sh $(RELEASE) -j "$$(nproc)"
 
 check:
 	@sh tools/setup.sh check

@@ -28,7 +28,7 @@ function(redpoll_python_test name)
            COMMAND sh ${PROJECT_SOURCE_DIR}/tests/python/run_pytest.sh ${PROJECT_BINARY_DIR}
                    ${TEST_UNPARSED_ARGUMENTS})
   set_tests_properties(python/${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT ${TEST_TIMEOUT}
-                       LABELS "torch;tier2;${TEST_LABELS}"
+                       LABELS "torch;tier2;${TEST_LABELS}" COST 100 # long: first where tests run side by side
                        ENVIRONMENT "REDPOLL_PYTHON_TESTS=${REDPOLL_PYTHON}")
   if(TEST_LONG)
     list(TRANSFORM TEST_LONG PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/")

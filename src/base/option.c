@@ -1,5 +1,6 @@
 #include "base/option.h"
 
+#include "base/append.h"
 #include "base/status.h"
 #include "base/suggest.h"
 #include "base/units.h"
@@ -59,6 +60,14 @@ static rp_status set_real(const rpi_option *option, const char *text, void *fiel
     return RP_OK;
 }
 
+static rp_status add_item(const rpi_option *option, const char *text, rpi_option_list *list) {
+    if (list->count == RPI_OPTION_LIST_MAX)
+        return RP_FAIL(INVALID, "is given more than %d times", RPI_OPTION_LIST_MAX);
+    if (option->check) RP_TRY(option->check(text));
+    list->items[list->count++] = text;
+    return RP_OK;
+}
+
 static rp_status set_field(const rpi_option *option, const char *text, void *target) {
     void *field = field_of(option, target);
     bool flag = false;
@@ -77,6 +86,7 @@ static rp_status set_field(const rpi_option *option, const char *text, void *tar
         if (text && option->check) RP_TRY(option->check(text));
         memcpy(field, &text, sizeof text);
         return RP_OK;
+    case RPI_OPTION_LIST: return add_item(option, text, field);
     }
     return RP_FAIL(INTERNAL, "option %s has no type", option->name);
 }
@@ -297,6 +307,12 @@ void rpi_options_markdown(const rpi_option *table, FILE *stream) {
     }
 }
 
+static void list_text(const rpi_option_list *list, char *text, size_t bytes) {
+    text[0] = '\0';
+    for (int i = 0; i < list->count; i++)
+        rpi_append(text, bytes, "%s%s", i ? " " : "", list->items[i]);
+}
+
 const char *rpi_option_text(const rpi_option *option, const void *target, char *text,
                             size_t bytes) {
     const char *field = (const char *)target + option->offset;
@@ -326,6 +342,7 @@ const char *rpi_option_text(const rpi_option *option, const void *target, char *
         memcpy(&string, field, sizeof string);
         snprintf(text, bytes, "%s", string ? string : "");
         break;
+    case RPI_OPTION_LIST: list_text((const rpi_option_list *)(const void *)field, text, bytes);
     }
     return text;
 }

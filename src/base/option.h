@@ -23,7 +23,15 @@ typedef enum rpi_option_type {
     RPI_OPTION_REAL,    /* double */
     RPI_OPTION_TEXT, /* const char *, borrowed from where it was written; --name= makes one that
                         a file can set, and that has no default, NULL again */
+    RPI_OPTION_LIST, /* rpi_option_list: one more text each time it is given;
+                        for the command line, not for files */
 } rpi_option_type;
+
+enum { RPI_OPTION_LIST_MAX = 64 };
+typedef struct rpi_option_list {
+    const char *items[RPI_OPTION_LIST_MAX]; /* borrowed as texts are */
+    int count;
+} rpi_option_list;
 
 typedef struct rpi_option {
     const char *name;  /* "global-batch-size"; NULL ends a table */

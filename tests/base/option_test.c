@@ -156,6 +156,21 @@ static void values_print_as_text(void) {
         CHECK(strcmp(rpi_option_text(&table[i], &s, text, sizeof text), wanted[i]) == 0);
 }
 
+static void lists_grow_each_time(void) {
+    static const rpi_option rows[] = {
+        {"env", "x", NULL, RPI_OPTION_LIST, 0, NULL, 0, 0, "NAME", "names", check_codec}, {0}};
+    rpi_option_list list = {.count = 0};
+    char text[64], *argv[] = {"prog", "-x", "q1", "--env=q2=3"}, *wrong[] = {"prog", "-x", "f"};
+    bool help = false;
+    REQUIRE_OK(rpi_options_parse(rows, 4, argv, &list, NULL, &help));
+    CHECK_EQ(list.count, 2);
+    CHECK(strcmp(rpi_option_text(rows, &list, text, sizeof text), "q1 q2=3") == 0);
+    CHECK_FAILS(rpi_options_parse(rows, 3, wrong, &list, NULL, &help), INVALID,
+                "--env: unknown codec 'f'");
+    while (list.count < RPI_OPTION_LIST_MAX) list.items[list.count++] = "q";
+    CHECK_FAILS(rpi_options_parse(rows, 4, argv, &list, NULL, &help), INVALID, "64 times");
+}
+
 CASES({"defaults are parsed", defaults_are_parsed},
       {"the command line wins in every spelling", the_command_line_wins_in_every_spelling},
       {"mistakes are named with advice", mistakes_are_named_with_advice},
@@ -163,4 +178,5 @@ CASES({"defaults are parsed", defaults_are_parsed},
       {"another program's words are left alone", another_programs_words_are_left_alone},
       {"the environment is read", the_environment_is_read},
       {"help and markdown name every option", help_and_markdown_name_every_option},
-      {"values print as text", values_print_as_text})
+      {"values print as text", values_print_as_text},
+      {"lists grow each time", lists_grow_each_time})

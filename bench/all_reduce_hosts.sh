@@ -1,5 +1,5 @@
 #!/bin/sh
-# All-reduce on hosts of several ranks each (network namespaces, tbf on every host's one card) beside
+# All-reduce on hosts of several ranks each (network namespaces, tbf on every host's one interface) beside
 # plain sockets, one process a host, that move the least bytes between hosts that any all-reduce
 # can; interleaved; prints both and the ratio.
 # usage: bench/all_reduce_hosts.sh BUILD [HOSTS] [RANKS_A_HOST] [RATE] [REPEATS] [COUNT] [ALGORITHMS]

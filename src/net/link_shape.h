@@ -1,4 +1,4 @@
-/* What `--link 1Gbit,50us` means: one network card a rank, in virtual time.
+/* What `--link 1Gbit,50us` means: one network interface a rank, in virtual time.
  *
  * All frames a rank sends share one way out of `bytes_per_s`, all it receives one way in. A
  * frame's first byte leaves when the way out is free, arrives one latency later and waits until
@@ -17,39 +17,39 @@ rp_status rpi_link_shape_parse(const char *text, rpi_link_shape *out_shape);
 /* As it would be written: "1Gbit,50us"; "unlimited" where bytes_per_s is 0. Returns text. */
 const char *rpi_link_shape_text(const rpi_link_shape *shape, char *text, size_t bytes);
 
-/* One direction of a card: when it has carried all it was given. */
-typedef struct rpi_card_way {
+/* One direction of a NIC: when it has carried all it was given. */
+typedef struct rpi_nic_way {
     int64_t free_ns;
     double fraction_ns; /* of a nanosecond, so that rounding never adds up */
-} rpi_card_way;
+} rpi_nic_way;
 
-typedef struct rpi_card {
+typedef struct rpi_nic {
     rpi_link_shape shape;
     size_t backlog_bytes; /* of one link that may wait for the way out */
-    rpi_card_way out, in;
-} rpi_card;
+    rpi_nic_way out, in;
+} rpi_nic;
 
-enum { RPI_CARD_QUEUE = 64 };
+enum { RPI_NIC_QUEUE = 64 };
 
 /* The frames of one link that wait for the way out, as in a socket's buffer. Each link has its
  * own, so that none can keep the others from their share. Starts as zeros. */
-typedef struct rpi_card_queue {
+typedef struct rpi_nic_queue {
     struct {
         int64_t left_ns; /* when its last byte leaves */
         size_t bytes;
-    } frames[RPI_CARD_QUEUE];
+    } frames[RPI_NIC_QUEUE];
     uint32_t first, count;
     size_t bytes;
-} rpi_card_queue;
+} rpi_nic_queue;
 
-void rpi_card_init(rpi_card *card, const rpi_link_shape *shape, size_t frame_bytes);
+void rpi_nic_init(rpi_nic *nic, const rpi_link_shape *shape, size_t frame_bytes);
 /* When the link may send another frame; now or earlier: at once. */
-int64_t rpi_card_takes_at(const rpi_card *card, const rpi_card_queue *queue);
+int64_t rpi_nic_takes_at(const rpi_nic *nic, const rpi_nic_queue *queue);
 /* Send at `now_ns`: when the first byte leaves. */
-int64_t rpi_card_send(rpi_card *card, rpi_card_queue *queue, int64_t now_ns, size_t bytes);
-/* When the first byte of a frame that left at start_ns reaches the card of the receiver. */
-int64_t rpi_card_arrival(const rpi_card *card, int64_t start_ns);
+int64_t rpi_nic_send(rpi_nic *nic, rpi_nic_queue *queue, int64_t now_ns, size_t bytes);
+/* When the first byte of a frame that left at start_ns reaches the NIC of the receiver. */
+int64_t rpi_nic_arrival(const rpi_nic *nic, int64_t start_ns);
 /* Let that frame in: when its last byte has come. Frames are let in in order of arrival. */
-int64_t rpi_card_receive(rpi_card *card, int64_t start_ns, size_t bytes);
+int64_t rpi_nic_receive(rpi_nic *nic, int64_t start_ns, size_t bytes);
 
 #endif

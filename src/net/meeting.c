@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* While waiting for one card, how often to see whether somebody has given up. */
+/* While waiting for one value, how often to see whether somebody has given up. */
 #define LOOK_UP_S 0.1
 /* Ranks that give up at the same deadline, counted from their own arrivals, do so within this.
  */
@@ -71,7 +71,7 @@ static rp_status read_outcome(const char *outcome) {
 
 /* RP_OK: nobody has given up so far. */
 static rp_status look_up(const rpi_meeting *meeting) {
-    char outcome[RPI_CARD_BYTES];
+    char outcome[RPI_MEETING_BYTES];
     rp_status status = get(meeting, "outcome", -1, 0, outcome, sizeof outcome);
     if (status == RP_OK) return read_outcome(outcome);
     return status == RP_TIMEOUT ? RP_OK : status;
@@ -86,13 +86,13 @@ static rp_status settle(rpi_meeting *meeting, const char *outcome, bool *out_fir
 }
 
 rp_status rpi_meeting_give_up(rpi_meeting *meeting, rp_status status) {
-    char outcome[RPI_CARD_BYTES];
+    char outcome[RPI_MEETING_BYTES];
     bool first = true;
     snprintf(outcome, sizeof outcome, "%d %d %.900s", (int)status, meeting->rank,
              rp_last_error()->message);
     rp_status settled = settle(meeting, outcome, &first);
     if (settled == RP_OK && !first) {
-        char other[RPI_CARD_BYTES];
+        char other[RPI_MEETING_BYTES];
         if (get(meeting, "outcome", -1, LOOK_UP_S, other, sizeof other) == RP_OK) {
             rp_status theirs = read_outcome(other);
             if (theirs != RP_OK) return theirs;
@@ -142,8 +142,8 @@ rp_status rpi_meeting_arrive(rpi_meeting *meeting, const rp_store *store, int ra
     return look_up(meeting);
 }
 
-rp_status rpi_meeting_show(rpi_meeting *meeting, const char *subject, const char *card) {
-    return set(meeting, subject, meeting->rank, card);
+rp_status rpi_meeting_show(rpi_meeting *meeting, const char *subject, const char *value) {
+    return set(meeting, subject, meeting->rank, value);
 }
 
 typedef struct rank_list {
@@ -154,7 +154,7 @@ typedef struct rank_list {
 /* The ranks that have not set their key on this subject. */
 static rank_list list_without(rpi_meeting *meeting, const char *subject) {
     rank_list list = {0};
-    char value[RPI_CARD_BYTES];
+    char value[RPI_MEETING_BYTES];
     size_t used = 0;
     for (int rank = 0; rank < meeting->world; rank++) {
         if (get(meeting, subject, rank, 0, value, sizeof value) != RP_TIMEOUT) continue;
@@ -178,12 +178,12 @@ static rp_status check_arrivals(rpi_meeting *meeting) {
                    meeting->world - missing.count, meeting->world);
 }
 
-rp_status rpi_meeting_read(rpi_meeting *meeting, const char *subject, int rank, char *card,
+rp_status rpi_meeting_read(rpi_meeting *meeting, const char *subject, int rank, char *value,
                            size_t bytes) {
     for (;;) {
         double left_s = rpi_seconds(meeting->deadline_ns - rpi_now_ns());
         double wait_s = left_s < LOOK_UP_S ? left_s : LOOK_UP_S;
-        rp_status status = get(meeting, subject, rank, wait_s > 0 ? wait_s : 0, card, bytes);
+        rp_status status = get(meeting, subject, rank, wait_s > 0 ? wait_s : 0, value, bytes);
         if (status != RP_TIMEOUT) return status;
         RP_TRY(look_up(meeting));
         if (left_s > 0) continue;
@@ -202,7 +202,7 @@ void rpi_meeting_go_on(rpi_meeting *meeting) {
 /* A note of who waits in vain: "rank reason". */
 static bool read_note(const rpi_meeting *meeting, int rank, int *out_peer, char *reason,
                       size_t bytes) {
-    char note[RPI_CARD_BYTES], *next = NULL;
+    char note[RPI_MEETING_BYTES], *next = NULL;
     if (get(meeting, "waits", rank, 0, note, sizeof note) != RP_OK) return false;
     long peer = strtol(note, &next, 10);
     if (peer < 0 || peer >= meeting->world || *next != ' ') return false;
@@ -214,7 +214,7 @@ static bool read_note(const rpi_meeting *meeting, int rank, int *out_peer, char 
 void rpi_meeting_find_pair(rpi_meeting *meeting, int peer, const char *reason,
                            rpi_meeting_pair *out_pair) {
     rpi_meeting_pair pair = {.waiter = meeting->rank, .late = peer};
-    char note[RPI_CARD_BYTES], theirs[sizeof pair.reason];
+    char note[RPI_MEETING_BYTES], theirs[sizeof pair.reason];
     int next = 0;
     snprintf(pair.reason, sizeof pair.reason, "%s", reason);
     snprintf(note, sizeof note, "%d %s", peer, pair.reason);
@@ -234,7 +234,7 @@ void rpi_meeting_find_pair(rpi_meeting *meeting, int peer, const char *reason,
 
 /* Those who could not connect know more than those who only wait for them, and speak first. */
 static rp_status wait_outcome(rpi_meeting *meeting) {
-    char outcome[RPI_CARD_BYTES];
+    char outcome[RPI_MEETING_BYTES];
     double left_s = rpi_seconds(meeting->deadline_ns + 3 * CHAIN_NS - rpi_now_ns());
     rp_status status =
         get(meeting, "outcome", -1, left_s > 0 ? left_s : 0, outcome, sizeof outcome);

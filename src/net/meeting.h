@@ -1,6 +1,6 @@
-/* How the ranks of a world find each other in a store: everybody arrives, puts up cards, reads
- * those of the others, and then all leave together or all fail for one reason. docs/wire.md
- * names the keys. */
+/* How the ranks of a world find each other in a store: everybody arrives, shows what it
+ * is, reads what the others are, and then all leave together or all fail for one reason.
+ * docs/wire.md names the keys. */
 #ifndef RPI_NET_MEETING_H
 #define RPI_NET_MEETING_H
 
@@ -10,7 +10,7 @@
 
 #include <stdbool.h>
 
-enum { RPI_CARD_BYTES = 1024, RPI_MEETING_PREFIX_BYTES = 160 };
+enum { RPI_MEETING_BYTES = 1024, RPI_MEETING_PREFIX_BYTES = 160 };
 /* Of a communicator: behind it comes "/" and its epoch. */
 enum { RPI_MEETING_NAME_MAX = RPI_MEETING_PREFIX_BYTES - 12 };
 
@@ -33,11 +33,11 @@ rp_status rpi_meeting_check_name(const char *name);
  * rpi_meeting_give_up(). */
 rp_status rpi_meeting_decline(const rp_store *store, int rank, int world, const char *name,
                               double timeout_s, rp_status status);
-/* Put up a card of this rank, below RPI_CARD_BYTES, on one subject. */
-rp_status rpi_meeting_show(rpi_meeting *meeting, const char *subject, const char *card);
-/* Read a rank's card, waiting for it. RP_TIMEOUT names every rank that has not arrived, or this
- * one when all have; ends early with the reason when another rank has given up. */
-rp_status rpi_meeting_read(rpi_meeting *meeting, const char *subject, int rank, char *card,
+/* Show what this rank says, below RPI_MEETING_BYTES, on one subject. */
+rp_status rpi_meeting_show(rpi_meeting *meeting, const char *subject, const char *value);
+/* Read what a rank says, waiting for it. RP_TIMEOUT names every rank that has not arrived, or
+ * this one when all have; ends early with the reason when another rank has given up. */
+rp_status rpi_meeting_read(rpi_meeting *meeting, const char *subject, int rank, char *value,
                            size_t bytes);
 /* Everybody has arrived, and reads so now: what follows has the timeout anew, and its deadline
  * comes to all ranks at once, however late one of them was. */
@@ -46,8 +46,8 @@ void rpi_meeting_go_on(rpi_meeting *meeting);
 /* Who could not go on for whom. */
 typedef struct rpi_meeting_pair {
     int waiter, late;
-    bool mutual;                     /* `late` waits for `waiter`, too; else for nobody */
-    char reason[RPI_CARD_BYTES / 2]; /* in words: of both, the higher rank's, which dials */
+    bool mutual;                        /* `late` waits for `waiter`, too; else for nobody */
+    char reason[RPI_MEETING_BYTES / 2]; /* in words: of both, the higher rank's, which dials */
 } rpi_meeting_pair;
 
 /* This rank waited for `peer` until the deadline, for a reason. The peer may have waited for a
@@ -55,7 +55,7 @@ typedef struct rpi_meeting_pair {
  * for whom. Never fails. */
 void rpi_meeting_find_pair(rpi_meeting *meeting, int peer, const char *reason,
                            rpi_meeting_pair *out_pair);
-/* Wait until every rank has come here. All pass or none does. Takes down this rank's cards on
+/* Wait until every rank has come here. All pass or none does. Takes down what this rank says on
  * the `subjects` (NULL-terminated). */
 rp_status rpi_meeting_leave(rpi_meeting *meeting, const char *const *subjects);
 /* This rank fails with `status` and the recorded message: the others fail with it. Returns

@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "net/endian.h"
-#include "net/host_card.h"
+#include "net/host_nic.h"
 #include "net/meeting.h"
 #include "net/secret.h"
 
@@ -24,12 +24,12 @@ typedef struct mesh_work {
     const rpi_transport *outer; /* wraps the links of a mesh that has a shape; NULL: none */
     const rpi_transport *kinds[KINDS];   /* in use; mesh->endpoints[i] is of kinds[i] */
     bool wrapped[KINDS];                 /* in `outer` */
-    char subjects[KINDS][SUBJECT_BYTES]; /* of the cards with their addresses */
+    char subjects[KINDS][SUBJECT_BYTES]; /* under which their addresses are shown */
     int kind_count;
     int *kind_of; /* [world]: how to talk to each rank */
 } mesh_work;
 
-/* ---- cards: who am I, who are you ---- */
+/* ---- info: who am I, who are you ---- */
 
 static const char *wanted_transport(const rpi_mesh_options *options) {
     return options->transport ? options->transport : "auto";
@@ -39,7 +39,7 @@ static bool is_shaped(const rpi_mesh_options *options) {
     return options->shape.bytes_per_s > 0 || options->shape.latency_s > 0;
 }
 
-/* What a card of a rank says of its secret: "none", or something that only who has the same one
+/* What a rank says of its secret: "none", or something that only who has the same one
  * can compute, so that all ranks know before they dial. */
 static rp_status mark_secret(const mesh_work *work, int rank, char mark[SECRET_MARK_BYTES]) {
     const rpi_secret *secret = work->options->secret;
@@ -47,33 +47,33 @@ static rp_status mark_secret(const mesh_work *work, int rank, char mark[SECRET_M
     char text[64];
     snprintf(mark, SECRET_MARK_BYTES, "none");
     if (!secret || !secret->is_set) return RP_OK;
-    snprintf(text, sizeof text, "redpoll: card of %d: %" PRIx64, rank,
+    snprintf(text, sizeof text, "redpoll: info of %d: %" PRIx64, rank,
              work->mesh->peers[rank].process);
     RP_TRY(rpi_secret_sign(secret, text, strlen(text), mac));
     snprintf(mark, SECRET_MARK_BYTES, "%016" PRIx64, rpi_get_u64(mac));
     return RP_OK;
 }
 
-static rp_status show_card(mesh_work *work) {
+static rp_status show_info(mesh_work *work) {
     const rpi_mesh *mesh = work->mesh;
     const rpi_peer_info *self = &mesh->peers[mesh->rank];
-    char card[RPI_CARD_BYTES], secret[SECRET_MARK_BYTES];
+    char text[RPI_MEETING_BYTES], secret[SECRET_MARK_BYTES];
     RP_TRY(mark_secret(work, mesh->rank, secret));
     snprintf(
-        card, sizeof card,
+        text, sizeof text,
         "version=%d\nworld=%d\ntransport=%s\nshaped=%d\nframe=%zu\nsecret=%s\nsession=%" PRIx64
         "\nhost=%s\nnamed=%s\nmachine=%s\npid=%" PRId64 "\nprocess=%" PRIx64 "\n",
         MESH_VERSION, mesh->world, wanted_transport(work->options), is_shaped(work->options),
         work->options->frame_bytes, secret, mesh->session, self->host, self->named,
         self->machine, self->pid, self->process);
-    return rpi_meeting_show(&work->meeting, "card", card);
+    return rpi_meeting_show(&work->meeting, "info", text);
 }
 
-/* The value behind "name=" in a card, up to the end of its line; "" when absent. */
-static const char *field(const char *card, const char *name, char *value, size_t bytes) {
+/* The value behind "name=" in such a text, up to the end of its line; "" when absent. */
+static const char *field(const char *text, const char *name, char *value, size_t bytes) {
     size_t length = strlen(name);
     value[0] = '\0';
-    for (const char *line = card; line && *line; line = strchr(line, '\n')) {
+    for (const char *line = text; line && *line; line = strchr(line, '\n')) {
         if (*line == '\n') line++;
         if (strncmp(line, name, length) != 0 || line[length] != '=') continue;
         const char *start = line + length + 1;
@@ -83,11 +83,11 @@ static const char *field(const char *card, const char *name, char *value, size_t
     return value;
 }
 
-static rp_status check_secret(const mesh_work *work, int peer, const char *card) {
+static rp_status check_secret(const mesh_work *work, int peer, const char *text) {
     char theirs[SECRET_MARK_BYTES], wanted[SECRET_MARK_BYTES];
     int self = work->mesh->rank;
     RP_TRY(mark_secret(work, peer, wanted));
-    field(card, "secret", theirs, sizeof theirs);
+    field(text, "secret", theirs, sizeof theirs);
     if (strcmp(theirs, wanted) == 0) return RP_OK;
     bool they_have_none = strcmp(theirs, "none") == 0;
     if (they_have_none || strcmp(wanted, "none") == 0)
@@ -102,45 +102,45 @@ static rp_status check_secret(const mesh_work *work, int peer, const char *card)
 }
 
 /* Both ranks say the same about `name`, or both fail. */
-static rp_status agree(const mesh_work *work, int peer, const char *card, const char *name,
+static rp_status agree(const mesh_work *work, int peer, const char *text, const char *name,
                        const char *ours, const char *words) {
-    char theirs[RPI_CARD_BYTES];
-    if (strcmp(field(card, name, theirs, sizeof theirs), ours) == 0) return RP_OK;
+    char theirs[RPI_MEETING_BYTES];
+    if (strcmp(field(text, name, theirs, sizeof theirs), ours) == 0) return RP_OK;
     return RP_FAIL(MISMATCH, "ranks disagree on the %s: rank %d says '%s', rank %d says '%s'",
                    words, peer, theirs, work->mesh->rank, ours);
 }
 
-static rp_status check_card(const mesh_work *work, int peer, const char *card) {
+static rp_status check_info(const mesh_work *work, int peer, const char *text) {
     char version[16], world[16], frame[32];
     snprintf(version, sizeof version, "%d", MESH_VERSION);
     snprintf(world, sizeof world, "%d", work->mesh->world);
     snprintf(frame, sizeof frame, "%zu", work->options->frame_bytes);
-    RP_TRY(agree(work, peer, card, "version", version, "version of the protocol"));
-    RP_TRY(agree(work, peer, card, "world", world, "size of the world"));
-    RP_TRY(agree(work, peer, card, "transport", wanted_transport(work->options), "transport"));
-    RP_TRY(agree(work, peer, card, "shaped", is_shaped(work->options) ? "1" : "0",
+    RP_TRY(agree(work, peer, text, "version", version, "version of the protocol"));
+    RP_TRY(agree(work, peer, text, "world", world, "size of the world"));
+    RP_TRY(agree(work, peer, text, "transport", wanted_transport(work->options), "transport"));
+    RP_TRY(agree(work, peer, text, "shaped", is_shaped(work->options) ? "1" : "0",
                  "shaping of links"));
-    return agree(work, peer, card, "frame", frame, "longest frame");
+    return agree(work, peer, text, "frame", frame, "longest frame");
 }
 
-static rp_status read_card(mesh_work *work, int peer) {
+static rp_status read_info(mesh_work *work, int peer) {
     rpi_peer_info *info = &work->mesh->peers[peer];
-    char card[RPI_CARD_BYTES], number[32];
-    RP_TRY(rpi_meeting_read(&work->meeting, "card", peer, card, sizeof card));
-    RP_TRY(check_card(work, peer, card));
-    field(card, "host", info->host, sizeof info->host);
-    field(card, "machine", info->machine, sizeof info->machine);
-    field(card, "named", info->named, sizeof info->named);
+    char text[RPI_MEETING_BYTES], number[32];
+    RP_TRY(rpi_meeting_read(&work->meeting, "info", peer, text, sizeof text));
+    RP_TRY(check_info(work, peer, text));
+    field(text, "host", info->host, sizeof info->host);
+    field(text, "machine", info->machine, sizeof info->machine);
+    field(text, "named", info->named, sizeof info->named);
     const rpi_peer_info *self = &work->mesh->peers[work->mesh->rank];
     if (!info->named[0] != !self->named[0])
         return RP_FAIL(
             MISMATCH, "rank %d names the host it counts as being on, rank %d does not",
             info->named[0] ? peer : work->mesh->rank, info->named[0] ? work->mesh->rank : peer);
-    info->pid = strtoll(field(card, "pid", number, sizeof number), NULL, 10);
-    info->process = strtoull(field(card, "process", number, sizeof number), NULL, 16);
-    RP_TRY(check_secret(work, peer, card));
+    info->pid = strtoll(field(text, "pid", number, sizeof number), NULL, 10);
+    info->process = strtoull(field(text, "process", number, sizeof number), NULL, 16);
+    RP_TRY(check_secret(work, peer, text));
     if (peer == 0)
-        work->mesh->session = strtoull(field(card, "session", number, sizeof number), NULL, 16);
+        work->mesh->session = strtoull(field(text, "session", number, sizeof number), NULL, 16);
     return RP_OK;
 }
 
@@ -157,7 +157,7 @@ static void number_hosts(rpi_mesh *mesh) {
     }
 }
 
-static rp_status exchange_cards(mesh_work *work) {
+static rp_status exchange_info(mesh_work *work) {
     rpi_mesh *mesh = work->mesh;
     if (mesh->rank == 0 && getrandom(&mesh->session, sizeof mesh->session, 0) < 0)
         return RP_FAIL_ERRNO(IO, "cannot draw a number for the session");
@@ -165,9 +165,9 @@ static rp_status exchange_cards(mesh_work *work) {
     RP_TRY(rpi_peer_info_self(self));
     if (work->options->host)
         snprintf(self->named, sizeof self->named, "%s", work->options->host);
-    RP_TRY(show_card(work));
+    RP_TRY(show_info(work));
     for (int peer = 0; peer < mesh->world; peer++)
-        if (peer != mesh->rank) RP_TRY(read_card(work, peer));
+        if (peer != mesh->rank) RP_TRY(read_info(work, peer));
     number_hosts(mesh);
     return RP_OK;
 }
@@ -218,12 +218,12 @@ static rp_status open_endpoint(mesh_work *work, const rpi_transport *transport, 
     if (work->kind_count == KINDS)
         return RP_FAIL(INTERNAL, "more than %d transports in one mesh", KINDS);
     int kind = work->kind_count;
-    char address[RPI_CARD_BYTES];
+    char address[RPI_MEETING_BYTES];
     const rpi_transport *outer = wrapped ? work->outer : transport;
     if (wrapped) {
         options.shape = work->options->shape;
         options.inner = transport;
-        options.card = mesh->card;
+        options.nic = mesh->nic;
     }
     RP_TRY(outer->open(&options, &mesh->endpoints[kind]));
     work->kinds[kind] = transport;
@@ -235,20 +235,20 @@ static rp_status open_endpoint(mesh_work *work, const rpi_transport *transport, 
     return rpi_meeting_show(&work->meeting, work->subjects[kind], address);
 }
 
-/* Ranks of a named host share its card: the first one makes it. */
-static rp_status share_card(mesh_work *work) {
+/* Ranks of a named host share its interface: the first one makes it. */
+static rp_status share_nic(mesh_work *work) {
     rpi_mesh *mesh = work->mesh;
-    char address[RPI_CARD_BYTES];
+    char address[RPI_MEETING_BYTES];
     int first = 0;
     if (!work->outer || !mesh->peers[mesh->rank].named[0]) return RP_OK;
     while (mesh->host_of[first] != mesh->host_of[mesh->rank]) first++;
     if (first == mesh->rank) {
-        RP_TRY(rpi_host_card_make(&work->options->shape, work->options->frame_bytes,
-                                  &mesh->card, address, sizeof address));
-        return rpi_meeting_show(&work->meeting, "door", address);
+        RP_TRY(rpi_host_nic_make(&work->options->shape, work->options->frame_bytes, &mesh->nic,
+                                 address, sizeof address));
+        return rpi_meeting_show(&work->meeting, "nic", address);
     }
-    RP_TRY(rpi_meeting_read(&work->meeting, "door", first, address, sizeof address));
-    return rpi_host_card_join(address, &mesh->card);
+    RP_TRY(rpi_meeting_read(&work->meeting, "nic", first, address, sizeof address));
+    return rpi_host_nic_join(address, &mesh->nic);
 }
 
 static rp_status open_endpoints(mesh_work *work) {
@@ -294,7 +294,7 @@ static rp_status connect_one(mesh_work *work, int peer) {
     rpi_mesh *mesh = work->mesh;
     int kind = work->kind_of[peer];
     rpi_endpoint *endpoint = mesh->endpoints[kind];
-    char address[RPI_CARD_BYTES];
+    char address[RPI_MEETING_BYTES];
     RP_TRY(
         rpi_meeting_read(&work->meeting, work->subjects[kind], peer, address, sizeof address));
     rp_status status = endpoint->transport->connect(
@@ -328,19 +328,19 @@ static rp_status allocate(mesh_work *work) {
 }
 
 static rp_status bring_up(mesh_work *work) {
-    const char *subjects[KINDS + 3] = {"card"}; /* and a NULL after the last */
+    const char *subjects[KINDS + 3] = {"info"}; /* and a NULL after the last */
     RP_TRY(allocate(work));
     RP_TRY(find_transports(work));
-    RP_TRY(exchange_cards(work));
+    RP_TRY(exchange_info(work));
     rpi_meeting_go_on(&work->meeting);
-    RP_TRY(share_card(work));
+    RP_TRY(share_nic(work));
     RP_TRY(open_endpoints(work));
     RP_TRY(connect_all(work));
     for (int kind = 0; kind < work->kind_count; kind++)
         subjects[1 + kind] = work->subjects[kind];
-    if (work->mesh->card) subjects[1 + work->kind_count] = "door";
+    if (work->mesh->nic) subjects[1 + work->kind_count] = "nic";
     RP_TRY(rpi_meeting_leave(&work->meeting, subjects));
-    rpi_host_card_shut(work->mesh->card);
+    rpi_host_nic_shut(work->mesh->nic);
     return RP_OK;
 }
 
@@ -372,7 +372,7 @@ void rpi_mesh_close(rpi_mesh *mesh) {
     if (!mesh) return;
     for (int i = 0; mesh->endpoints[i]; i++)
         mesh->endpoints[i]->transport->close(mesh->endpoints[i]);
-    rpi_host_card_close(mesh->card);
+    rpi_host_nic_close(mesh->nic);
     rpi_free(mesh->links);
     rpi_free(mesh->host_of);
     rpi_free(mesh->peers);

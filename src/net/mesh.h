@@ -23,7 +23,7 @@ typedef struct rpi_mesh {
     rpi_peer_info *peers;       /* [world] */
     int *host_of;               /* [world], numbered by first appearance */
     rpi_link **links;           /* [world]; links[rank] is NULL */
-    struct rpi_host_card *card; /* of a named host whose links are shaped; else NULL */
+    struct rpi_host_nic *nic;   /* of a named host whose links are shaped; else NULL */
     rpi_endpoint *endpoints[5]; /* one for each transport in use; NULL after the last */
 } rpi_mesh;
 

@@ -11,7 +11,7 @@
 #include "net/endpoint.h"
 #include "net/fault.h"
 #include "net/frame.h"
-#include "net/host_card.h"
+#include "net/host_nic.h"
 #include "net/link_shape.h"
 
 #include <string.h>
@@ -24,7 +24,7 @@ typedef struct shaped_link {
     unsigned char *lent; /* NULL: nothing is; the wrapping included */
     size_t lent_bytes;
     bool starved;
-    rpi_card_queue waiting; /* for the way out */
+    rpi_nic_queue waiting; /* for the way out */
 
     const unsigned char *frame; /* the oldest that has come; NULL: none is known */
     size_t bytes;
@@ -40,8 +40,8 @@ typedef struct shaped_endpoint {
     const rpi_transport *kind; /* of the inner endpoint */
     rpi_endpoint *inner;
     size_t frame_bytes;
-    rpi_card card;       /* this rank's own */
-    rpi_host_card *host; /* instead: its host's; NULL: none. Borrowed */
+    rpi_nic nic;         /* this rank's own */
+    rpi_host_nic *host;  /* instead: its host's; NULL: none. Borrowed */
     shaped_link **links; /* [world] */
 } shaped_endpoint;
 
@@ -66,7 +66,7 @@ static rp_status shaped_fill(shaped_endpoint *endpoint, const rpi_endpoint_optio
     inner.frame_bytes += WRAP_BYTES;
     inner.shape = (rpi_link_shape){0};
     inner.inner = NULL;
-    inner.card = NULL;
+    inner.nic = NULL;
     RP_TRY(rpi_alloc_array((size_t)options->world, sizeof *endpoint->links, "links",
                            &endpoint->links));
     return endpoint->kind->open(&inner, &endpoint->inner);
@@ -87,8 +87,8 @@ static rp_status shaped_open(const rpi_endpoint_options *options, rpi_endpoint *
                                     .inner = options->inner};
     endpoint->kind = options->inner;
     endpoint->frame_bytes = options->frame_bytes;
-    endpoint->host = options->card;
-    rpi_card_init(&endpoint->card, &options->shape, options->frame_bytes);
+    endpoint->host = options->nic;
+    rpi_nic_init(&endpoint->nic, &options->shape, options->frame_bytes);
     rp_status status = shaped_fill(endpoint, options);
     if (status != RP_OK) {
         shaped_close(&endpoint->base);
@@ -126,12 +126,12 @@ static shaped_endpoint *endpoint_of(const rpi_link *link) {
     return (shaped_endpoint *)link->endpoint;
 }
 
-static rpi_card *take_card(shaped_endpoint *endpoint) {
-    return endpoint->host ? rpi_host_card_lock(endpoint->host) : &endpoint->card;
+static rpi_nic *take_nic(shaped_endpoint *endpoint) {
+    return endpoint->host ? rpi_host_nic_lock(endpoint->host) : &endpoint->nic;
 }
 
-static void give_card(shaped_endpoint *endpoint) {
-    if (endpoint->host) rpi_host_card_unlock(endpoint->host);
+static void give_nic(shaped_endpoint *endpoint) {
+    if (endpoint->host) rpi_host_nic_unlock(endpoint->host);
 }
 
 /* --- out --- */
@@ -147,7 +147,7 @@ static rp_status shaped_lend(rpi_link *base, size_t bytes, void **out_region) {
         link->lent = NULL;
         link->lent_bytes = 0;
         RP_TRY(endpoint->kind->lend(link->inner, WRAP_BYTES + bytes, &region));
-        link->starved = rpi_card_takes_at(&endpoint->card, &link->waiting) > rpi_now_ns();
+        link->starved = rpi_nic_takes_at(&endpoint->nic, &link->waiting) > rpi_now_ns();
         if (link->starved) return RP_PENDING;
         link->lent = region;
         link->lent_bytes = bytes;
@@ -161,8 +161,8 @@ static rp_status shaped_post(rpi_link *base, size_t bytes) {
     shaped_endpoint *endpoint = endpoint_of(base);
     if (bytes == 0 || bytes > link->lent_bytes)
         return RP_FAIL(STATE, "%zu bytes posted into a region of %zu", bytes, link->lent_bytes);
-    int64_t start_ns = rpi_card_send(take_card(endpoint), &link->waiting, rpi_now_ns(), bytes);
-    give_card(endpoint);
+    int64_t start_ns = rpi_nic_send(take_nic(endpoint), &link->waiting, rpi_now_ns(), bytes);
+    give_nic(endpoint);
     rpi_frame_header wrap = {.kind = RPI_FRAME_TIMED, .sequence = (uint64_t)start_ns};
     rpi_frame_seal(link->lent, &wrap, bytes, false);
     link->lent = NULL;
@@ -204,7 +204,7 @@ static shaped_link *first_arrived(shaped_endpoint *endpoint, int64_t now_ns) {
     for (int peer = 0; peer < endpoint->base.world; peer++) {
         shaped_link *link = endpoint->links[peer];
         if (!link || !link->frame || link->placed) continue;
-        if (rpi_card_arrival(&endpoint->card, link->start_ns) > now_ns) continue;
+        if (rpi_nic_arrival(&endpoint->nic, link->start_ns) > now_ns) continue;
         if (!first || link->start_ns < first->start_ns) first = link;
     }
     return first;
@@ -216,8 +216,8 @@ static void refresh(shaped_endpoint *endpoint, int64_t now_ns) {
     for (int peer = 0; peer < endpoint->base.world; peer++)
         if (endpoint->links[peer]) (void)learn(endpoint->links[peer]);
     while ((link = first_arrived(endpoint, now_ns)) != NULL) {
-        link->visible_ns = rpi_card_receive(take_card(endpoint), link->start_ns, link->bytes);
-        give_card(endpoint);
+        link->visible_ns = rpi_nic_receive(take_nic(endpoint), link->start_ns, link->bytes);
+        give_nic(endpoint);
         link->placed = true;
     }
 }
@@ -257,9 +257,9 @@ static int64_t next_event_ns(const shaped_endpoint *endpoint, const shaped_link 
     int64_t next_ns = RPI_NEVER_NS;
     if (link->frame && !link->seen)
         next_ns =
-            link->placed ? link->visible_ns : rpi_card_arrival(&endpoint->card, link->start_ns);
-    if (link->starved && rpi_card_takes_at(&endpoint->card, &link->waiting) < next_ns)
-        next_ns = rpi_card_takes_at(&endpoint->card, &link->waiting);
+            link->placed ? link->visible_ns : rpi_nic_arrival(&endpoint->nic, link->start_ns);
+    if (link->starved && rpi_nic_takes_at(&endpoint->nic, &link->waiting) < next_ns)
+        next_ns = rpi_nic_takes_at(&endpoint->nic, &link->waiting);
     return next_ns;
 }
 

@@ -27,7 +27,7 @@ typedef struct rpi_peer_info {
     uint64_t process; /* random, equal for threads of one process */
 } rpi_peer_info;
 
-/* Shape of a link (`--link 1Gbit,50us`): what one rank's network card does, each way. */
+/* Shape of a link (`--link 1Gbit,50us`): what one rank's network interface does, each way. */
 typedef struct rpi_link_shape {
     double bytes_per_s; /* 0: no shaping */
     double latency_s;
@@ -42,7 +42,7 @@ typedef struct rpi_endpoint_options {
                               loopback */
     size_t frame_bytes;    /* longest frame, header included; the executor never sends more */
     rpi_link_shape shape;
-    struct rpi_host_card *card; /* what the shaping wrapper takes in place of a card of its own;
+    struct rpi_host_nic *nic; /* what the shaping wrapper takes in place of a NIC of its own;
                                    NULL: none. Borrowed until close() */
     const struct rpi_transport *inner; /* the shaping wrapper only: what it wraps */
 } rpi_endpoint_options;

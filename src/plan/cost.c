@@ -11,7 +11,7 @@
 enum event_kind {
     CORE_DONE, /* the core has done its share of a step */
     SENT,      /* the last byte of a SEND has left */
-    ARRIVAL,   /* the first byte of a SEND reaches the receiver's card */
+    ARRIVAL,   /* the first byte of a SEND reaches the receiver's NIC */
     RECEIVED   /* the last byte of a RECV is in */
 };
 
@@ -22,14 +22,14 @@ enum { ROUNDS_OF_CHUNKS = 8, MOST_STEPS = 2 * 1000 * 1000, FEWEST_CHUNKS = 3 };
 /* What is laid out in memory at all: links of all ranks, steps of all ranks (some 50 bytes). */
 enum { LARGEST_WORLD = 4096, LARGEST_SIMULATION = 32 * 1000 * 1000 };
 
-/* One way in and one out: a host's card, or a rank's door to the others of its host. */
-typedef struct card {
+/* One way in and one out: a host's NIC, or a rank's way to the others of its host. */
+typedef struct nic {
     double send_free_s, receive_free_s;
     double bytes, busy_s; /* sent in one chunk */
-} card;
+} nic;
 
 typedef struct machine { /* one rank */
-    card door;
+    nic local;
     rpi_event_heap ready; /* steps that wait for the core; their "time" is their urgency */
     bool core_busy;
     double wire_bytes, wire_s, encode_s, decode_s; /* of one chunk */
@@ -42,7 +42,7 @@ typedef struct simulation {
     const rpi_cost_model *model;
     const rpi_plan_request *request;
     rpi_layout layout;
-    card *cards; /* [hosts] */
+    nic *nics; /* [hosts] */
     int world, steps;
     int chunks, simulated, in_flight;
     double part_bytes, part_encoded;
@@ -77,16 +77,16 @@ static double frame_bytes(const simulation *s, int send) {
     return s->model->frame_bytes + (exact ? s->part_bytes : s->part_encoded);
 }
 
-/* How long a SEND keeps a card busy. */
+/* How long a SEND keeps a NIC busy. */
 static double wire_s(const simulation *s, int send) {
     const rpi_cost_model *m = s->model;
     return over(frame_bytes(s, send),
                 is_inside(s, send) ? m->inside_bytes_per_s : m->bytes_per_s);
 }
 
-static card *card_of(simulation *s, int number) {
+static nic *nic_of(simulation *s, int number) {
     int rank = s->rank_of[number];
-    return is_inside(s, number) ? &s->machines[rank].door : &s->cards[s->layout.host_of[rank]];
+    return is_inside(s, number) ? &s->machines[rank].local : &s->nics[s->layout.host_of[rank]];
 }
 
 /* IN -> OUT is free, since most calls are in place; all else walks over the part. */
@@ -102,7 +102,7 @@ static double core_s(const simulation *s, int number) {
     return free ? 0 : over(s->part_bytes, s->model->decode_add_bytes_s);
 }
 
-/* Take a card, which serves in the order of asking; returns when it begins. */
+/* Take a nic, which serves in the order of asking; returns when it begins. */
 static double serve(double *free_s, double now_s, double service_s) {
     double begin_s = now_s > *free_s ? now_s : *free_s;
     *free_s = begin_s + service_s;
@@ -154,10 +154,10 @@ static rp_status end_step(simulation *s, const rpi_event *event) {
     return begin_chunk(s, rank, event->time_s);
 }
 
-/* The frame goes to the card, which sends it behind those before it. */
+/* The frame goes to the nic, which sends it behind those before it. */
 static rp_status leave(simulation *s, rpi_event event) {
     double busy_s = wire_s(s, event.step);
-    double begin_s = serve(&card_of(s, event.step)->send_free_s, event.time_s, busy_s);
+    double begin_s = serve(&nic_of(s, event.step)->send_free_s, event.time_s, busy_s);
     const rpi_cost_model *m = s->model;
     event.what = ARRIVAL;
     event.time_s = begin_s + (is_inside(s, event.step) ? m->inside_latency_s : m->latency_s);
@@ -167,12 +167,12 @@ static rp_status leave(simulation *s, rpi_event event) {
     return rpi_event_put(&s->heap, event);
 }
 
-/* The receiver's card takes it in behind those before it. */
+/* The receiver's NIC takes it in behind those before it. */
 static rp_status arrive(simulation *s, rpi_event event) {
     double busy_s = wire_s(s, event.step);
     event.what = RECEIVED;
     event.step = s->mate[event.step];
-    card *taker = card_of(s, event.step);
+    nic *taker = nic_of(s, event.step);
     serve(&taker->receive_free_s, event.time_s, busy_s);
     event.time_s = taker->receive_free_s;
     return rpi_event_put(&s->heap, event);
@@ -245,7 +245,7 @@ static void account(simulation *s, int rank) {
     for (int number = s->first[rank]; number < s->first[rank + 1]; number++) {
         const rpi_step *step = step_at(s, number);
         if (step->kind == RPI_STEP_SEND) {
-            card *taken = card_of(s, number);
+            nic *taken = nic_of(s, number);
             self->wire_bytes += frame_bytes(s, number);
             taken->bytes += frame_bytes(s, number);
             taken->busy_s += wire_s(s, number);
@@ -269,7 +269,7 @@ static rp_status build_schedules(simulation *s, const rpi_algorithm *algorithm) 
     size_t world = (size_t)s->world;
     RP_TRY(check_size(algorithm, s->world, 0));
     RP_TRY(rpi_layout_make(s->request, &s->layout));
-    RP_TRY(rpi_alloc_array((size_t)s->layout.hosts, sizeof *s->cards, "cards", &s->cards));
+    RP_TRY(rpi_alloc_array((size_t)s->layout.hosts, sizeof *s->nics, "nics", &s->nics));
     RP_TRY(rpi_alloc_array(world, sizeof *s->schedules, "schedules", &s->schedules));
     RP_TRY(rpi_alloc_array(world, sizeof *s->machines, "ranks to simulate", &s->machines));
     RP_TRY(rpi_alloc_array(world + 1, sizeof *s->first, "ranks to simulate", &s->first));
@@ -329,15 +329,15 @@ static rp_status lay_out_chunks(simulation *s) {
     return RP_OK;
 }
 
-/* No rank goes through a chunk faster than its card sends it or its core works on it. */
+/* No rank goes through a chunk faster than its NIC sends it or its core works on it. */
 static double least_pace_s(const simulation *s) {
     double least_s = 0;
     for (int rank = 0; rank < s->world; rank++) {
         const machine *self = &s->machines[rank];
-        least_s = fmax(least_s, fmax(self->door.busy_s, self->encode_s + self->decode_s));
+        least_s = fmax(least_s, fmax(self->local.busy_s, self->encode_s + self->decode_s));
     }
     for (int host = 0; host < s->layout.hosts; host++)
-        least_s = fmax(least_s, s->cards[host].busy_s);
+        least_s = fmax(least_s, s->nics[host].busy_s);
     return least_s;
 }
 
@@ -362,7 +362,7 @@ static rpi_cost summary(const simulation *s) {
         if (s->machines[rank].wire_bytes > busiest->wire_bytes) busiest = &s->machines[rank];
     double chunks = s->chunks, host_bytes = 0;
     for (int host = 0; host < s->layout.hosts; host++)
-        host_bytes = fmax(host_bytes, s->cards[host].bytes);
+        host_bytes = fmax(host_bytes, s->nics[host].bytes);
     return (rpi_cost){.time_s = total_s(s),
                       .wire_bytes = busiest->wire_bytes * chunks,
                       .host_bytes = host_bytes * chunks,
@@ -381,7 +381,7 @@ static void simulation_close(simulation *s) {
     rpi_free(s->schedules);
     rpi_free(s->machines);
     rpi_layout_free(&s->layout);
-    rpi_free(s->cards);
+    rpi_free(s->nics);
     rpi_free(s->first);
     rpi_free(s->rank_of);
     rpi_free(s->mate);

@@ -1,8 +1,8 @@
 /* Price of a schedule: alpha-beta-gamma, by simulating all ranks and the chunks in flight.
  *
- * Each host has one network card, which its ranks share, and each rank one core. The card sends
- * one frame at a time and receives one at a time, both at bytes_per_s; a frame's first byte
- * arrives latency_s after it left and its last no sooner than the cards on both ends allow.
+ * Each host has one network interface, which its ranks share, and each rank one core. The NIC
+ * sends one frame at a time and receives one at a time, both at bytes_per_s; a frame's first
+ * byte arrives latency_s after it left and its last no sooner than the NICs on both ends allow.
  * Between ranks of one host frames go by the inside_* numbers in place of that, and each rank
  * has a way out and a way in of its own. The core encodes, decodes, adds and
  * handles frames, one step at a time, of those that may start the first of the oldest chunk.
@@ -14,7 +14,7 @@
 #include "plan/plan.h"
 
 typedef struct rpi_cost_model {
-    double bytes_per_s; /* beta: each host's card, each direction; 0: unlimited */
+    double bytes_per_s; /* beta: each host's nic, each direction; 0: unlimited */
     double latency_s;   /* alpha: one frame, one way */
     double encode_bytes_s, decode_add_bytes_s; /* gamma: of elements, one core; 0: free */
     double frame_bytes;                        /* header and protocol bytes of each frame */
@@ -27,7 +27,7 @@ typedef struct rpi_cost_model {
 typedef struct rpi_cost {
     double time_s;                     /* slowest rank */
     double wire_bytes;                 /* sent by the rank that sends most, to any */
-    double host_bytes;                 /* sent through the card of the host that sends most */
+    double host_bytes;                 /* sent through the NIC of the host that sends most */
     double wire_s, encode_s, decode_s; /* busy times of that rank; wire_s: sending to
                                           other hosts */
     int64_t frames;                    /* sent by that rank */

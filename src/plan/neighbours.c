@@ -1,5 +1,5 @@
 /* Send and receive around the ranks: each sends to the next and receives from the one before,
- * each of the two as `rendezvous` does, over the same two ways of one card. What a rank does in
+ * each of the two as `rendezvous` does, over the same two ways of one NIC. What a rank does in
  * `redpoll bench send-recv`, to be printed and priced; the executor runs the two as they are.
  */
 #include "plan/algorithms.h"

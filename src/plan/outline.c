@@ -39,12 +39,12 @@ static double over(double amount, double rate) {
     return rate > 0 ? amount / rate : 0;
 }
 
-/* What keeps the card, the memory and the core busy; with many chunks they work at once, and
+/* What keeps the nic, the memory and the core busy; with many chunks they work at once, and
  * the longest decides. */
 double rpi_outline_price(const rpi_outline *o, size_t bytes, size_t encoded,
                          const rpi_cost_model *m) {
     double chunks = rpi_split_chunks(bytes, m->chunk_bytes, o->parts > 0 ? o->parts : 1);
-    double card_s = over(o->host_bytes * (double)encoded, m->bytes_per_s);
+    double nic_s = over(o->host_bytes * (double)encoded, m->bytes_per_s);
     double inside_s = over(o->inside_bytes * (double)encoded + o->inside_values * (double)bytes,
                            m->inside_bytes_per_s);
     double core_s =
@@ -52,8 +52,8 @@ double rpi_outline_price(const rpi_outline *o, size_t bytes, size_t encoded,
         chunks * (o->frames_between * m->frame_s + o->frames_inside * m->inside_frame_s);
     double latency_s =
         o->rounds_between * m->latency_s + o->rounds_inside * m->inside_latency_s;
-    double longest_s = fmax(card_s, fmax(inside_s, core_s));
-    return latency_s + longest_s + (card_s + inside_s + core_s - longest_s) / chunks;
+    double longest_s = fmax(nic_s, fmax(inside_s, core_s));
+    return latency_s + longest_s + (nic_s + inside_s + core_s - longest_s) / chunks;
 }
 
 rpi_outline rpi_outline_all_pairs(const rpi_world_shape *s, double rounds, double vectors) {

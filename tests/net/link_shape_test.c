@@ -1,4 +1,4 @@
-/* The model of a network card, in virtual time: no clock is asked. */
+/* The model of a network interface, in virtual time: no clock is asked. */
 #include "net/link_shape.h"
 
 #include "base/rng.h"
@@ -74,72 +74,71 @@ static void refuses_what_is_no_link(void) {
     }
 }
 
-static rpi_card card_of(double bytes_per_s, double latency_s) {
-    rpi_card card;
+static rpi_nic nic_of(double bytes_per_s, double latency_s) {
+    rpi_nic nic;
     rpi_link_shape shape = {bytes_per_s, latency_s};
-    rpi_card_init(&card, &shape, 1000);
-    return card;
+    rpi_nic_init(&nic, &shape, 1000);
+    return nic;
 }
 
 /* Cut-through: the rate is paid once, the latency once. */
 static void a_lone_frame_takes_latency_and_its_length(void) {
-    rpi_card_queue queue = {0};
-    rpi_card sender = card_of(1e9, 50e-6), receiver = sender;
-    int64_t start_ns = rpi_card_send(&sender, &queue, 1000, 4000);
+    rpi_nic_queue queue = {0};
+    rpi_nic sender = nic_of(1e9, 50e-6), receiver = sender;
+    int64_t start_ns = rpi_nic_send(&sender, &queue, 1000, 4000);
     CHECK_EQ(start_ns, 1000);
-    CHECK_EQ(rpi_card_arrival(&receiver, start_ns), 51000);
-    CHECK_EQ(rpi_card_receive(&receiver, start_ns, 4000), 1000 + 50000 + 4000);
+    CHECK_EQ(rpi_nic_arrival(&receiver, start_ns), 51000);
+    CHECK_EQ(rpi_nic_receive(&receiver, start_ns, 4000), 1000 + 50000 + 4000);
 }
 
 static void the_way_out_is_shared_by_all_that_is_sent(void) {
-    rpi_card_queue queue = {0};
-    rpi_card sender = card_of(1e9, 0);
-    CHECK_EQ(rpi_card_send(&sender, &queue, 0, 1000), 0);
-    CHECK_EQ(rpi_card_send(&sender, &queue, 10, 500), 1000);
-    CHECK_EQ(rpi_card_send(&sender, &queue, 20, 500), 1500);
-    CHECK_EQ(rpi_card_send(&sender, &queue, 5000, 500), 5000); /* idle time is not saved up */
+    rpi_nic_queue queue = {0};
+    rpi_nic sender = nic_of(1e9, 0);
+    CHECK_EQ(rpi_nic_send(&sender, &queue, 0, 1000), 0);
+    CHECK_EQ(rpi_nic_send(&sender, &queue, 10, 500), 1000);
+    CHECK_EQ(rpi_nic_send(&sender, &queue, 20, 500), 1500);
+    CHECK_EQ(rpi_nic_send(&sender, &queue, 5000, 500), 5000); /* idle time is not saved up */
 }
 
-/* Three senders into one card: it takes three times as long as each of them. */
+/* Three senders into one NIC: it takes three times as long as each of them. */
 static void the_way_in_is_shared_by_all_that_come(void) {
-    rpi_card_queue queues[3] = {0};
-    rpi_card senders[3], receiver = card_of(1e9, 1e-6);
+    rpi_nic_queue queues[3] = {0};
+    rpi_nic senders[3], receiver = nic_of(1e9, 1e-6);
     int64_t last_ns = 0;
-    for (int i = 0; i < 3; i++) senders[i] = card_of(1e9, 1e-6);
+    for (int i = 0; i < 3; i++) senders[i] = nic_of(1e9, 1e-6);
     for (int frame = 0; frame < 100; frame++)
         for (int i = 0; i < 3; i++) {
-            int64_t start_ns = rpi_card_send(&senders[i], &queues[i], 0, 1000);
-            last_ns = rpi_card_receive(&receiver, start_ns, 1000);
+            int64_t start_ns = rpi_nic_send(&senders[i], &queues[i], 0, 1000);
+            last_ns = rpi_nic_receive(&receiver, start_ns, 1000);
         }
     CHECK_EQ(last_ns, 1000 + 3 * 100 * 1000);
 }
 
 /* Both directions run at once, and a ring of ranks is as fast as one pair. */
 static void ways_do_not_hinder_each_other(void) {
-    rpi_card_queue queues[4] = {0};
-    rpi_card cards[4];
+    rpi_nic_queue queues[4] = {0};
+    rpi_nic nics[4];
     int64_t last_ns = 0;
-    for (int i = 0; i < 4; i++) cards[i] = card_of(1e9, 0);
+    for (int i = 0; i < 4; i++) nics[i] = nic_of(1e9, 0);
     for (int frame = 0; frame < 10; frame++)
         for (int i = 0; i < 4; i++) {
-            int64_t start_ns = rpi_card_send(&cards[i], &queues[i], 0, 1000);
-            last_ns = rpi_card_receive(&cards[(i + 1) % 4], start_ns, 1000);
+            int64_t start_ns = rpi_nic_send(&nics[i], &queues[i], 0, 1000);
+            last_ns = rpi_nic_receive(&nics[(i + 1) % 4], start_ns, 1000);
         }
     CHECK_EQ(last_ns, 10 * 1000);
 }
 
-/* Frames of a few bytes on a fast card last less than a nanosecond each. */
+/* Frames of a few bytes on a fast NIC last less than a nanosecond each. */
 static void rounding_does_not_add_up(void) {
     rpi_rng rng = rpi_rng_make(check_seed(), RPI_RNG_TEST, 0);
-    rpi_card_queue queue = {0};
-    rpi_card sender = card_of(12.5e9 * 1.37, 0), receiver = sender;
+    rpi_nic_queue queue = {0};
+    rpi_nic sender = nic_of(12.5e9 * 1.37, 0), receiver = sender;
     uint64_t bytes = 0;
     int64_t last_ns = 0;
     for (int i = 0; i < 100000; i++) {
         size_t length = 64 + rpi_rng_below(&rng, 100);
         bytes += length;
-        last_ns =
-            rpi_card_receive(&receiver, rpi_card_send(&sender, &queue, 0, length), length);
+        last_ns = rpi_nic_receive(&receiver, rpi_nic_send(&sender, &queue, 0, length), length);
     }
     double exact_ns = (double)bytes / (12.5e9 * 1.37) * 1e9;
     CHECK_NEAR((double)last_ns, exact_ns, 1e-3 * exact_ns);
@@ -147,33 +146,33 @@ static void rounding_does_not_add_up(void) {
 
 /* A sender that fills its backlog whenever it may keeps the way out busy without a gap. */
 static void the_backlog_is_bounded_and_keeps_the_rate(void) {
-    rpi_card_queue queue = {0};
-    rpi_card sender = card_of(1e8, 0);
+    rpi_nic_queue queue = {0};
+    rpi_nic sender = nic_of(1e8, 0);
     int64_t now_ns = 0, most_ns = 0;
     uint64_t bytes = 0;
     while (now_ns < 1000 * 1000 * 1000) {
-        while (rpi_card_takes_at(&sender, &queue) <= now_ns) {
-            rpi_card_send(&sender, &queue, now_ns, 1000);
+        while (rpi_nic_takes_at(&sender, &queue) <= now_ns) {
+            rpi_nic_send(&sender, &queue, now_ns, 1000);
             bytes += 1000;
         }
         int64_t waiting_ns = sender.out.free_ns - now_ns;
         if (waiting_ns > most_ns) most_ns = waiting_ns;
-        now_ns = rpi_card_takes_at(&sender, &queue) + 300 * 1000; /* wakes up late */
+        now_ns = rpi_nic_takes_at(&sender, &queue) + 300 * 1000; /* wakes up late */
     }
     CHECK_NEAR((double)bytes / 1e8, (double)now_ns / 1e9, 0.01);
     CHECK((double)most_ns <= (double)(sender.backlog_bytes + 1000) / 1e8 * 1e9 + 1);
     CHECK(most_ns > 0);
 }
 
-/* Two links of one card, of which one asks first every time: both get half of the rate. */
+/* Two links of one nic, of which one asks first every time: both get half of the rate. */
 static void a_greedy_link_leaves_the_others_their_share(void) {
-    rpi_card sender = card_of(1e8, 0);
-    rpi_card_queue queues[2] = {0};
+    rpi_nic sender = nic_of(1e8, 0);
+    rpi_nic_queue queues[2] = {0};
     uint64_t bytes[2] = {0};
     for (int64_t now_ns = 0; now_ns < 1000 * 1000 * 1000; now_ns += 100 * 1000)
         for (int i = 0; i < 2; i++)
-            while (rpi_card_takes_at(&sender, &queues[i]) <= now_ns) {
-                rpi_card_send(&sender, &queues[i], now_ns, 50000);
+            while (rpi_nic_takes_at(&sender, &queues[i]) <= now_ns) {
+                rpi_nic_send(&sender, &queues[i], now_ns, 50000);
                 bytes[i] += 50000;
             }
     CHECK_NEAR((double)bytes[0] / (double)bytes[1], 1, 0.05);
@@ -182,21 +181,21 @@ static void a_greedy_link_leaves_the_others_their_share(void) {
 
 /* Many small frames: their number is bounded as well. */
 static void small_frames_wait_for_the_oldest_to_leave(void) {
-    rpi_card sender = card_of(1e9, 0);
-    rpi_card_queue queue = {0};
-    for (int i = 0; i < RPI_CARD_QUEUE; i++) {
-        CHECK(rpi_card_takes_at(&sender, &queue) <= 0);
-        rpi_card_send(&sender, &queue, 0, 100);
+    rpi_nic sender = nic_of(1e9, 0);
+    rpi_nic_queue queue = {0};
+    for (int i = 0; i < RPI_NIC_QUEUE; i++) {
+        CHECK(rpi_nic_takes_at(&sender, &queue) <= 0);
+        rpi_nic_send(&sender, &queue, 0, 100);
     }
-    CHECK_EQ(rpi_card_takes_at(&sender, &queue), 100);
+    CHECK_EQ(rpi_nic_takes_at(&sender, &queue), 100);
 }
 
 static void no_rate_means_no_limit(void) {
-    rpi_card_queue queue = {0};
-    rpi_card sender = card_of(0, 1e-3), receiver = sender;
-    for (int i = 0; i < 10; i++) CHECK_EQ(rpi_card_send(&sender, &queue, 5, 1 << 20), 5);
-    CHECK_EQ(rpi_card_receive(&receiver, 5, 1 << 20), 5 + 1000000);
-    CHECK(rpi_card_takes_at(&sender, &queue) <= 5);
+    rpi_nic_queue queue = {0};
+    rpi_nic sender = nic_of(0, 1e-3), receiver = sender;
+    for (int i = 0; i < 10; i++) CHECK_EQ(rpi_nic_send(&sender, &queue, 5, 1 << 20), 5);
+    CHECK_EQ(rpi_nic_receive(&receiver, 5, 1 << 20), 5 + 1000000);
+    CHECK(rpi_nic_takes_at(&sender, &queue) <= 5);
 }
 
 CASES({"reads_what_users_write", reads_what_users_write},

@@ -68,30 +68,30 @@ static void a_circle_has_an_end(void) {
     for (int i = 0; i < 3; i++) CHECK(guests[i].pair.late >= 0 && guests[i].pair.late < 3);
 }
 
-/* A card of another program: as long as there is room for, without the end of a text. */
-static void a_card_that_is_too_long_is_refused(void) {
+/* Info of another program: as long as there is room for, without the end of a text. */
+static void info_that_is_too_long_is_refused(void) {
     enum { ROOM = 16 };
     rp_store store = {0};
     rpi_meeting meeting;
     REQUIRE_OK(rp_store_open_local(&store));
     REQUIRE_OK(rpi_meeting_arrive(&meeting, &store, 0, 1, "meeting", 20));
     for (int bytes = 0; bytes <= 2 * ROOM; bytes++) {
-        char card[ROOM + 1], text[2 * ROOM + 1];
-        memset(card, '#', sizeof card);
+        char info[ROOM + 1], text[2 * ROOM + 1];
+        memset(info, '#', sizeof info);
         snprintf(text, sizeof text, "%.*s", bytes, "0123456789abcdef0123456789abcdef");
-        CHECK_OK(rpi_meeting_show(&meeting, "card", text));
-        rp_status status = rpi_meeting_read(&meeting, "card", 0, card, ROOM);
+        CHECK_OK(rpi_meeting_show(&meeting, "info", text));
+        rp_status status = rpi_meeting_read(&meeting, "info", 0, info, ROOM);
         CHECK_EQ(status, bytes < ROOM ? RP_OK : RP_CORRUPT);
         if (status == RP_OK)
-            CHECK(strcmp(card, text) == 0);
+            CHECK(strcmp(info, text) == 0);
         else
             CHECK(strstr(rp_last_error()->message, "fewer than 16 were expected"));
-        CHECK(card[ROOM] == '#');
+        CHECK(info[ROOM] == '#');
     }
     rp_store_close(&store);
 }
 
-CASES({"a_card_that_is_too_long_is_refused", a_card_that_is_too_long_is_refused},
+CASES({"info_that_is_too_long_is_refused", info_that_is_too_long_is_refused},
       {"the_end_of_a_chain_is_late", the_end_of_a_chain_is_late},
       {"a_pair_is_found_by_all", a_pair_is_found_by_all},
       {"a_circle_has_an_end", a_circle_has_an_end})

@@ -139,7 +139,7 @@ static void come_with_a_mistake(void) {
 static void die_while_coming(void) {
     rp_store store = {0};
     if (ranks_rank() == 2) {
-        /* The card of a rank that is gone by the time the others connect. */
+        /* The info of a rank that is gone by the time the others connect. */
         REQUIRE_OK(ranks_store(&store));
         raise(SIGKILL);
     }

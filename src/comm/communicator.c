@@ -115,7 +115,9 @@ static rp_status connect_world(rp_comm *comm, const rp_store *store,
                                    .secret = &secret,
                                    .timeout_s = connect_s,
                                    .beat_s = beat_seconds(comm)};
-    return rpi_control_open(store, comm->rank, comm->world, &control, &comm->control);
+    RP_TRY(rpi_control_open(store, comm->rank, comm->world, &control, &comm->control));
+    comm->group = rpi_control_everybody(comm->control);
+    return RP_OK;
 }
 
 static void name_transport(rp_comm *comm) {

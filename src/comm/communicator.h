@@ -208,6 +208,7 @@ struct rp_comm {
     bool one_host;              /* all links are memory or loopback, as fast as they are */
     rpi_mesh *mesh;             /* NULL in a world of one */
     rpi_control *control;       /* NULL in a world of one */
+    rpi_control_group *group;   /* of it; NULL in a world of one */
     rpi_join *join;             /* of rp_comm_join(); else NULL */
     rpi_peer *peers;            /* [world] [driver] */
     char transport[64];

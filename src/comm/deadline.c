@@ -46,7 +46,7 @@ static int64_t silence_of(const rp_comm *comm, const rpi_control_beat *beat) {
 }
 
 static rank_state state_of(rp_comm *comm, int rank, rpi_control_beat *beat) {
-    rpi_control_beat_of(comm->control, rank, beat);
+    rpi_control_beat_of(comm->group, rank, beat);
     if (silence_of(comm, beat) > comm->silence_ns) return RANK_SILENT;
     if (beat->sequence == 0) return RANK_COMPUTES;
     return beat->sequence == comm->queue->sequence ? RANK_WAITS : RANK_ELSEWHERE;
@@ -102,7 +102,7 @@ static rpi_control_gap find_gap(const rp_request *request) {
 
 static void note_gap(rp_comm *comm, int64_t idle_ns) {
     rpi_control_gap none = {.from = -1};
-    rpi_control_note_gap(comm->control,
+    rpi_control_note_gap(comm->group,
                          idle_ns < gap_after_ns(comm) ? none : find_gap(comm->queue));
 }
 

@@ -21,8 +21,8 @@ void rpi_comm_fail(rp_comm *comm, const rpi_failure *failure) {
     rpi_failure first = *failure;
     if (comm->control) {
         /* The verdict may be another rank's earlier failure, of which ours is a consequence. */
-        rpi_control_publish(comm->control, failure);
-        if (!rpi_control_wait_failed(comm->control, rpi_deadline_ns(RPI_CONTROL_VERDICT_S),
+        rpi_control_publish(comm->group, failure);
+        if (!rpi_control_wait_failed(comm->group, rpi_deadline_ns(RPI_CONTROL_VERDICT_S),
                                      &first))
             first = *failure;
         /* A bare death has no operation; our account of it has. */
@@ -61,7 +61,7 @@ rp_status rp_comm_status(const rp_comm *comm) {
     rpi_failure failure = comm->failure;
     pthread_mutex_unlock(lock);
     if (failure.status == RP_OK && comm->control)
-        (void)rpi_control_failed(comm->control, &failure);
+        (void)rpi_control_failed(comm->group, &failure);
     if (failure.status == RP_OK) return RP_OK;
     return rpi_fail(failure.status, __FILE__, __LINE__, "%s", failure.text);
 }
@@ -69,7 +69,7 @@ rp_status rp_comm_status(const rp_comm *comm) {
 bool rpi_comm_check_control(rp_comm *comm) {
     rpi_failure failure;
     if (atomic_load(&comm->failed)) return true;
-    if (!comm->control || !rpi_control_failed(comm->control, &failure)) return false;
+    if (!comm->control || !rpi_control_failed(comm->group, &failure)) return false;
     record(comm, &failure);
     return true;
 }

@@ -228,7 +228,7 @@ void rpi_drive_once(rp_comm *comm) {
 /* What our heartbeats say; called under the lock. */
 static void note_waiting(rp_comm *comm, const rp_request *request) {
     if (!comm->control) return;
-    rpi_control_note(comm->control, request ? request->sequence : 0);
+    rpi_control_note(comm->group, request ? request->sequence : 0);
 }
 
 /* Under the lock. */

@@ -25,12 +25,31 @@ void rpi_control_set_flag(int fd) {
     (void)written; /* an eventfd takes a one, or is readable already */
 }
 
-void rpi_control_keep(rpi_control *control, const rpi_failure *failure) {
-    control->failure = *failure;
-    control->failed = true;
-    atomic_store(&control->known, true);
+void rpi_control_keep(rpi_control_group *group, const rpi_failure *failure) {
+    rpi_control *control = group->control;
+    if (group->failed) return;
+    group->failure = *failure;
+    if (failure->rank >= 0) group->failure.rank = rpi_control_member(group, failure->rank);
+    if (failure->finder >= 0)
+        group->failure.finder = rpi_control_member(group, failure->finder);
+    group->failed = true;
+    group->accused = false;
+    atomic_store(&group->known, true);
     pthread_cond_broadcast(&control->changed);
     if (control->failed_fd >= 0) rpi_control_set_flag(control->failed_fd);
+}
+
+int rpi_control_member(const rpi_control_group *group, int rank) {
+    if (!group->ranks) return rank;
+    for (int i = 0; i < group->count; i++)
+        if (group->ranks[i] == rank) return i;
+    return -1;
+}
+
+static int rank_of(const rpi_control_group *group, int member) {
+    bool exists = member >= 0 && member < group->count;
+    if (!exists) return -1;
+    return group->ranks ? group->ranks[member] : member;
 }
 
 /* Sleep until something under the lock has changed; false once the deadline has come. */
@@ -44,6 +63,12 @@ static bool wait_change(rpi_control *control, int64_t deadline_ns) {
 
 /* ---- opening ---- */
 
+static rp_status allocate_beats(rpi_control_group *group) {
+    RP_TRY(rpi_alloc_array((size_t)group->count, sizeof *group->beats, "beats", &group->beats));
+    for (int i = 0; i < group->count; i++) group->beats[i].gap.from = -1;
+    return RP_OK;
+}
+
 static rp_status allocate(rpi_control *control) {
     control->line_count = control->rank == RPI_CONTROL_HUB ? control->world - 1 + STRANGERS : 1;
     size_t world = (size_t)control->world, lines = (size_t)control->line_count;
@@ -51,12 +76,19 @@ static rp_status allocate(rpi_control *control) {
     for (size_t i = 0; i < lines; i++) control->lines[i].fd = control->lines[i].rank = -1;
     RP_TRY(
         rpi_alloc_array(lines + 2, sizeof *control->polls, "control lines", &control->polls));
-    RP_TRY(rpi_alloc_array(world, sizeof *control->beats, "beats", &control->beats));
+    RP_TRY(rpi_alloc_array(world, sizeof *control->heard_ns, "beats", &control->heard_ns));
+    RP_TRY(rpi_alloc_array(world, sizeof *control->rounds, "beats", &control->rounds));
     RP_TRY(rpi_alloc_array(world, sizeof *control->fresh, "beats", &control->fresh));
+    RP_TRY(rpi_alloc_array(world, sizeof *control->dead, "ranks", &control->dead));
+    RP_TRY(rpi_alloc_array(world, sizeof *control->suspect_ns, "ranks", &control->suspect_ns));
+    RP_TRY(allocate_beats(&control->everybody));
     RP_TRY(rpi_alloc_array(world, sizeof *control->present, "ranks", &control->present));
     RP_TRY(
         rpi_alloc_array(world, sizeof *control->line_of, "control lines", &control->line_of));
-    for (size_t i = 0; i < world; i++) control->line_of[i] = control->beats[i].gap.from = -1;
+    for (size_t i = 0; i < world; i++) {
+        control->line_of[i] = -1;
+        control->suspect_ns[i] = RPI_NEVER_NS;
+    }
     control->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     control->failed_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (control->wake < 0 || control->failed_fd < 0)
@@ -99,17 +131,18 @@ static void describe_missing(const rpi_control *control, double timeout_s,
 /* Sleep until everybody has come; if not, all who have hear of it. */
 static rp_status wait_for_leaves(rpi_control *control, double timeout_s, int64_t deadline_ns) {
     rpi_failure failure = {0};
+    const rpi_control_group *everybody = &control->everybody;
     pthread_mutex_lock(&control->lock);
-    while (control->arrived < control->world - 1 && !control->failed)
+    while (control->arrived < control->world - 1 && !everybody->failed)
         if (!wait_change(control, deadline_ns)) break;
     bool complete = control->arrived == control->world - 1;
-    if (control->failed)
-        failure = control->failure;
+    if (everybody->failed)
+        failure = everybody->failure;
     else if (!complete)
         describe_missing(control, timeout_s, &failure);
     pthread_mutex_unlock(&control->lock);
     if (complete) return RP_OK;
-    rpi_control_publish(control, &failure);
+    rpi_control_publish(&control->everybody, &failure);
     return rpi_fail(failure.status, __FILE__, __LINE__, "%s", failure.text);
 }
 
@@ -206,10 +239,11 @@ static rp_status open_leaf(rpi_control *control, const rp_store *store, const ch
     RP_TRY(call_hub(control, host + 1, (int)port, deadline_ns));
     RP_TRY(start_thread(control));
     pthread_mutex_lock(&control->lock);
-    while (!control->welcome && !control->failed)
+    const rpi_control_group *everybody = &control->everybody;
+    while (!control->welcome && !everybody->failed)
         if (!wait_change(control, deadline_ns)) break;
-    bool welcome = control->welcome, failed = control->failed;
-    rpi_failure failure = control->failure;
+    bool welcome = control->welcome, failed = everybody->failed;
+    rpi_failure failure = everybody->failure;
     pthread_mutex_unlock(&control->lock);
     if (welcome) return RP_OK;
     if (failed) return rpi_fail(failure.status, __FILE__, __LINE__, "%s", failure.text);
@@ -237,7 +271,13 @@ static void destroy(rpi_control *control) {
     pthread_mutex_destroy(&control->lock);
     rpi_free(control->lines);
     rpi_free(control->polls);
-    rpi_free(control->beats);
+    rpi_free(control->everybody.beats);
+    rpi_free(control->heard_ns);
+    rpi_free(control->rounds);
+    rpi_free(control->dead);
+    rpi_free(control->suspect_ns);
+    rpi_free(control->held);
+    rpi_free(control->scoped);
     rpi_free(control->fresh);
     rpi_free(control->present);
     rpi_free(control->line_of);
@@ -280,7 +320,10 @@ rp_status rpi_control_open(const rp_store *store, int rank, int world,
     control->opened_ns = rpi_now_ns();
     control->silence_ns = rpi_control_silence_ns(rpi_seconds(control->beat_ns));
     control->wake = control->failed_fd = control->listener = -1;
-    control->suspect_ns = control->mine_ns = control->farewell_ns = RPI_NEVER_NS;
+    control->farewell_ns = RPI_NEVER_NS;
+    control->everybody =
+        (rpi_control_group){.control = control, .count = world, .account_ns = RPI_NEVER_NS};
+    control->groups = &control->everybody;
     initialise_locks(control);
     rp_status status = world > 1 ? open_control(control, store, options) : RP_OK;
     if (status != RP_OK) {
@@ -302,37 +345,114 @@ void rpi_control_forget(rpi_control *control) {
     rpi_fd_forget(&control->failed_fd);
 }
 
+/* ---- groups ---- */
+
+rpi_control_group *rpi_control_everybody(rpi_control *control) {
+    return &control->everybody;
+}
+
+void rpi_control_describe_death(const rpi_control_group *group, int rank,
+                                rpi_failure *out_failure) {
+    const rpi_control *control = group->control;
+    int member = rpi_control_member(group, rank);
+    const rpi_group_beat *beat = member >= 0 ? &group->beats[member] : NULL;
+    *out_failure =
+        (rpi_failure){.status = RP_PEER, .rank = rank, .finder = -1, .scope = group->scope};
+    int used = snprintf(out_failure->text, sizeof out_failure->text,
+                        "rank %d is gone (its process ended)", member);
+    if (beat && beat->sequence && beat->round >= control->rounds[rank])
+        snprintf(out_failure->text + used, sizeof out_failure->text - (size_t)used,
+                 " in operation %llu", (unsigned long long)beat->sequence);
+}
+
+/* Under the lock: what has happened before the group was opened here. */
+static void hear_the_past(rpi_control_group *group) {
+    rpi_control *control = group->control;
+    rpi_failure death;
+    for (unsigned i = 0; i < RPI_CONTROL_EARLY && i < control->early_count; i++)
+        if (control->early[i].scope == group->scope)
+            rpi_control_keep(group, &control->early[i]);
+    for (int i = 0; control->dead && i < group->count; i++) {
+        if (!control->dead[group->ranks[i]]) continue;
+        rpi_control_describe_death(group, group->ranks[i], &death);
+        rpi_control_keep(group, &death);
+    }
+}
+
+rp_status rpi_control_group_open(rpi_control *control, uint64_t scope, const int *ranks,
+                                 int count, rpi_control_group **out_group) {
+    rpi_control_group *group = NULL;
+    RP_TRY(rpi_alloc(sizeof *group, "a group of ranks", &group));
+    group->control = control;
+    group->scope = scope;
+    group->count = count;
+    group->account_ns = RPI_NEVER_NS;
+    rp_status status =
+        rpi_alloc_array((size_t)count, sizeof *ranks, "a group of ranks", &group->ranks);
+    if (status == RP_OK) status = allocate_beats(group);
+    if (status != RP_OK) {
+        rpi_free(group->ranks);
+        rpi_free(group);
+        return status;
+    }
+    memcpy(group->ranks, ranks, (size_t)count * sizeof *ranks);
+    pthread_mutex_lock(&control->lock);
+    group->next = control->groups;
+    control->groups = group;
+    hear_the_past(group);
+    pthread_mutex_unlock(&control->lock);
+    *out_group = group;
+    return RP_OK;
+}
+
+void rpi_control_group_close(rpi_control_group *group) {
+    if (!group || !group->ranks) return;
+    rpi_control *control = group->control;
+    pthread_mutex_lock(&control->lock);
+    rpi_control_group **at = &control->groups;
+    while (*at != group) at = &(*at)->next;
+    *at = group->next;
+    pthread_mutex_unlock(&control->lock);
+    rpi_free(group->beats);
+    rpi_free(group->ranks);
+    rpi_free(group);
+}
+
 /* ---- for any thread ---- */
 
-void rpi_control_publish(rpi_control *control, const rpi_failure *failure) {
+void rpi_control_publish(rpi_control_group *group, const rpi_failure *failure) {
+    rpi_control *control = group->control;
     pthread_mutex_lock(&control->lock);
-    if (!control->failed && !control->published) {
-        control->published = true;
-        control->outbox = *failure;
-        control->outbox.finder = control->rank;
-        control->outbox.text[sizeof control->outbox.text - 1] = '\0';
-        control->outbox_full = true;
-        if (!control->has_thread) rpi_control_keep(control, &control->outbox);
+    if (!group->failed && !group->published) {
+        group->published = true;
+        group->account = *failure;
+        group->account.rank = rank_of(group, failure->rank);
+        group->account.finder = control->rank;
+        group->account.scope = group->scope;
+        group->account.text[sizeof group->account.text - 1] = '\0';
+        group->outbox_full = true;
+        if (!control->has_thread) rpi_control_keep(group, &group->account);
     }
     pthread_mutex_unlock(&control->lock);
     if (control->wake >= 0) rpi_control_set_flag(control->wake);
 }
 
-bool rpi_control_failed(rpi_control *control, rpi_failure *out_failure) {
-    if (!atomic_load(&control->known)) return false;
-    pthread_mutex_lock(&control->lock);
-    *out_failure = control->failure;
-    pthread_mutex_unlock(&control->lock);
+bool rpi_control_failed(rpi_control_group *group, rpi_failure *out_failure) {
+    if (!atomic_load(&group->known)) return false;
+    pthread_mutex_lock(&group->control->lock);
+    *out_failure = group->failure;
+    pthread_mutex_unlock(&group->control->lock);
     return true;
 }
 
-bool rpi_control_wait_failed(rpi_control *control, int64_t deadline_ns,
+bool rpi_control_wait_failed(rpi_control_group *group, int64_t deadline_ns,
                              rpi_failure *out_failure) {
+    rpi_control *control = group->control;
     pthread_mutex_lock(&control->lock);
-    while (!control->failed && wait_change(control, deadline_ns)) {
+    while (!group->failed && wait_change(control, deadline_ns)) {
     }
-    bool failed = control->failed;
-    if (failed) *out_failure = control->failure;
+    bool failed = group->failed;
+    if (failed) *out_failure = group->failure;
     pthread_mutex_unlock(&control->lock);
     return failed;
 }
@@ -341,20 +461,35 @@ int rpi_control_fd(rpi_control *control) {
     return control->failed_fd;
 }
 
-void rpi_control_note(rpi_control *control, uint64_t sequence) {
-    atomic_store_explicit(&control->gap, 0, memory_order_relaxed); /* an earlier operation's */
-    atomic_store_explicit(&control->sequence, sequence, memory_order_relaxed);
+void rpi_control_hush(rpi_control *control) {
+    uint64_t count;
+    ssize_t taken =
+        control->failed_fd >= 0 ? read(control->failed_fd, &count, sizeof count) : 0;
+    (void)taken; /* nothing there is fine */
 }
 
-void rpi_control_note_gap(rpi_control *control, rpi_control_gap gap) {
-    uint64_t packed = gap.from < 0 ? 0 : gap.step << 24 | (uint64_t)(gap.from + 1);
-    atomic_store_explicit(&control->gap, packed, memory_order_relaxed);
+void rpi_control_note(rpi_control_group *group, uint64_t sequence) {
+    atomic_store_explicit(&group->gap, 0, memory_order_relaxed); /* an earlier operation's */
+    atomic_store_explicit(&group->sequence, sequence, memory_order_relaxed);
 }
 
-void rpi_control_beat_of(rpi_control *control, int rank, rpi_control_beat *out_beat) {
+void rpi_control_note_gap(rpi_control_group *group, rpi_control_gap gap) {
+    int from = rank_of(group, gap.from);
+    uint64_t packed = from < 0 ? 0 : gap.step << 24 | (uint64_t)(from + 1);
+    atomic_store_explicit(&group->gap, packed, memory_order_relaxed);
+}
+
+void rpi_control_beat_of(rpi_control_group *group, int member, rpi_control_beat *out_beat) {
+    rpi_control *control = group->control;
+    int rank = rank_of(group, member);
     *out_beat = (rpi_control_beat){.gap = {.from = -1}};
-    if (rank < 0 || rank >= control->world || !control->beats) return;
+    if (rank < 0 || !group->beats) return;
     pthread_mutex_lock(&control->lock);
-    *out_beat = control->beats[rank];
+    const rpi_group_beat *beat = &group->beats[member];
+    out_beat->heard_ns = control->heard_ns[rank];
+    if (beat->round >= control->rounds[rank]) {
+        out_beat->sequence = beat->sequence;
+        out_beat->gap = beat->gap;
+    }
     pthread_mutex_unlock(&control->lock);
 }

@@ -12,8 +12,19 @@
  *
  * So a rank whose link breaks publishes what it saw, then waits for the verdict:
  *
- *     rpi_control_publish(control, &seen);
- *     rpi_control_wait_failed(control, rpi_deadline_ns(RPI_CONTROL_VERDICT_S), &failure);  */
+ *     rpi_control_publish(group, &seen);
+ *     rpi_control_wait_failed(group, rpi_deadline_ns(RPI_CONTROL_VERDICT_S), &failure);
+ *
+ * Many communicators share a control connection, as groups of its ranks. Failures are by group:
+ * rank 0 puts them in an order, also those of groups that it is no member of, and each group
+ * goes by the first that is its own or the death of a member. Beats say what a rank waits for
+ * in each group; whether it lives concerns all of them.
+ *
+ *     a rank publishes in a group --> rank 0: is a death in suspense (RPI_CONTROL_GRACE_S)?
+ *       no, or the account is of that rank --> all ranks hear it: the group's verdict
+ *       yes, and it is of another ---------> held back until the death is known, then told
+ *     a connection ends without goodbye --> in suspense --> all ranks hear of the death: the
+ *                                           verdict of all groups that have the rank  */
 #ifndef RPI_NET_CONTROL_H
 #define RPI_NET_CONTROL_H
 
@@ -26,6 +37,7 @@
 #define RPI_CONTROL_VERDICT_S 2.0 /* a verdict is known by then, rank 0's or the rank's own */
 
 typedef struct rpi_control rpi_control;
+typedef struct rpi_control_group rpi_control_group;
 
 typedef struct rpi_control_options {
     const char *prefix;    /* of keys in the store */
@@ -41,6 +53,7 @@ typedef struct rpi_failure {
     rp_status status;
     int rank;       /* the rank that failed; -1: not one rank's */
     int finder;     /* who says so; -1: the control connection, which saw a process end */
+    uint64_t scope; /* of the group; the control connection's own */
     char text[400]; /* one line: rank, operation, phase, bytes short */
 } rpi_failure;
 
@@ -62,23 +75,33 @@ typedef struct rpi_control_beat {
  */
 rp_status rpi_control_open(const rp_store *store, int rank, int world,
                            const rpi_control_options *options, rpi_control **out_control);
-/* Tell all ranks; only the first failure of a world is kept. Any thread; does not block. */
-void rpi_control_publish(rpi_control *control, const rpi_failure *failure);
-/* The world's first failure, once one is known here: a published one, or a rank whose control
+/* The group of all ranks. It needs no closing. */
+rpi_control_group *rpi_control_everybody(rpi_control *control);
+/* A group of `count` ranks. scope: above 0, the same on its members and on nobody else's groups
+ * that are alive. Local: members hear of failures from before they opened it, too. ranks:
+ * copied; what is said of members goes by their place in it. */
+rp_status rpi_control_group_open(rpi_control *control, uint64_t scope, const int *ranks,
+                                 int count, rpi_control_group **out_group);
+void rpi_control_group_close(rpi_control_group *group); /* NULL and everybody are fine */
+/* Tell all members; only the first failure of a group is kept. Ranks in it are members. Any
+ * thread; does not block. */
+void rpi_control_publish(rpi_control_group *group, const rpi_failure *failure);
+/* The group's first failure, once one is known here: a published one, or a member whose control
  * connection closed without goodbye (its process is gone). Any thread; cheap while there is
  * none. */
-bool rpi_control_failed(rpi_control *control, rpi_failure *out_failure);
+bool rpi_control_failed(rpi_control_group *group, rpi_failure *out_failure);
 /* Wait until a failure is known or the deadline has come; true when known. */
-bool rpi_control_wait_failed(rpi_control *control, int64_t deadline_ns,
+bool rpi_control_wait_failed(rpi_control_group *group, int64_t deadline_ns,
                              rpi_failure *out_failure);
-/* Readable once a failure is known: for poll() beside the endpoints' descriptors. -1, which
- * poll() passes over, in a world of 1. */
+/* Readable once a failure of any group is known, until rpi_control_hush(): for poll() beside
+ * the endpoints' descriptors. -1, which poll() passes over, in a world of 1. */
 int rpi_control_fd(rpi_control *control);
+void rpi_control_hush(rpi_control *control);
 /* For this rank's beats: the operation it waits in, and then for which frame. Any thread, no
  * lock, a store each. */
-void rpi_control_note(rpi_control *control, uint64_t sequence);
-void rpi_control_note_gap(rpi_control *control, rpi_control_gap gap);
-void rpi_control_beat_of(rpi_control *control, int rank, rpi_control_beat *out_beat);
+void rpi_control_note(rpi_control_group *group, uint64_t sequence);
+void rpi_control_note_gap(rpi_control_group *group, rpi_control_gap gap);
+void rpi_control_beat_of(rpi_control_group *group, int member, rpi_control_beat *out_beat);
 /* A rank that beats every beat_s and was not heard of for so long is stopped, or cut off. */
 int64_t rpi_control_silence_ns(double beat_s);
 /* Says goodbye, so that peers do not take it for a death. A failure published just before still

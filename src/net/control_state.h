@@ -13,6 +13,40 @@
 
 enum { RPI_CONTROL_HUB = 0 };
 
+/* What a rank last said that it waits for in a group; it holds as long as the rank says so in
+ * each of its beats. */
+typedef struct rpi_group_beat {
+    uint64_t sequence;
+    rpi_control_gap gap;
+    uint32_t round; /* of the rank's beats */
+} rpi_group_beat;
+
+struct rpi_control_group {
+    rpi_control *control;
+    uint64_t scope;
+    int count;
+    int *ranks; /* [count] its members, as the control connection numbers them; NULL: all */
+    atomic_ullong sequence;
+    atomic_ullong gap; /* 2^24 * step + rank + 1; 0: none */
+    atomic_bool known; /* failed, for a look without the lock */
+
+    /* Under the lock. */
+    rpi_control_group *next;
+    bool failed, published, outbox_full;
+    bool accused; /* `account` waits for a verdict */
+    rpi_failure failure, account;
+    int64_t account_ns;    /* when `account` becomes the verdict; RPI_NEVER_NS: not by itself */
+    rpi_group_beat *beats; /* [count] */
+};
+
+/* A beat of a group other than the world, on its way. */
+typedef struct rpi_scoped_beat {
+    uint64_t scope, sequence, gap;
+    int rank;
+} rpi_scoped_beat;
+
+enum { RPI_CONTROL_EARLY = 64 };
+
 struct rpi_control {
     int rank, world;
     uint64_t session;
@@ -20,11 +54,9 @@ struct rpi_control {
     int64_t beat_ns, silence_ns, opened_ns;
     pthread_t thread;
     bool has_thread;
-    int wake;      /* eventfd: look at the fields under the lock again */
-    int failed_fd; /* eventfd: readable once failed */
-    atomic_ullong sequence;
-    atomic_ullong gap; /* 2^24 * step + rank + 1; 0: none */
-    atomic_bool known; /* failed, for a look without the lock */
+    int wake;                    /* eventfd: look at the fields under the lock again */
+    int failed_fd;               /* eventfd: readable once a group has failed */
+    rpi_control_group everybody; /* the group of all ranks, scope 0 */
 
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -32,9 +64,13 @@ struct rpi_control {
     int arrived;   /* hub: ranks that have come, */
     bool *present; /* [world] and which */
     bool welcome;  /* hub: open() lets them in; leaf: the hub has */
-    bool failed, published, outbox_full, closing;
-    rpi_failure failure, outbox;
-    rpi_control_beat *beats; /* [world] */
+    bool closing;
+    rpi_control_group *groups;            /* all, `everybody` among them */
+    int64_t *heard_ns;                    /* [world] when a rank's last beat came */
+    uint32_t *rounds;                     /* [world] its beats so far */
+    bool *dead;                           /* [world] */
+    rpi_failure early[RPI_CONTROL_EARLY]; /* of groups that are not open here yet: a ring */
+    unsigned early_count;
 
     /* The thread's own. */
     int listener;
@@ -44,17 +80,23 @@ struct rpi_control {
     bool *fresh;  /* [world]: hub: a beat to pass on */
     bool let_in;  /* hub: WELCOME was sent */
     unsigned refusals;
-    bool hub_left; /* leaf: nobody judges any more */
-    bool accused;  /* leaf: `mine` waits for a verdict */
-    rpi_failure suspect, mine;
-    int64_t suspect_ns; /* when the suspect's death becomes the verdict; RPI_NEVER_NS: none */
-    int64_t mine_ns;    /* when `mine` does */
+    bool hub_left;       /* leaf: nobody judges any more */
+    int64_t *suspect_ns; /* [world]: when a death is made known; RPI_NEVER_NS: none */
+    rpi_failure *held;   /* accounts that wait until no death is in suspense */
+    size_t held_count, held_room;
+    rpi_scoped_beat *scoped; /* to be sent with the next beat */
+    size_t scoped_count, scoped_room;
     int64_t beat_at_ns, farewell_ns;
     struct pollfd *polls; /* [line_count + 2] */
 };
 
-/* Under the lock: this is the world's first failure. */
-void rpi_control_keep(rpi_control *control, const rpi_failure *failure);
+/* Under the lock: this is the group's first failure. */
+void rpi_control_keep(rpi_control_group *group, const rpi_failure *failure);
+/* Under the lock: what there is to say of a group that has a rank that died. */
+void rpi_control_describe_death(const rpi_control_group *group, int rank,
+                                rpi_failure *out_failure);
+/* The place of a rank in the group; -1: it is no member. */
+int rpi_control_member(const rpi_control_group *group, int rank);
 /* Make an eventfd readable. */
 void rpi_control_set_flag(int fd);
 /* The thread: hears callers and lines until the farewell is over. context: the rpi_control. */

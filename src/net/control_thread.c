@@ -1,18 +1,37 @@
-/* The thread of the control connection: hears lines, beats, and on rank 0 judges. */
+/* The thread of the control connection: hears lines, beats, and on rank 0 judges.
+ *
+ *      a rank                 lives --- its line ends ---> in suspense --- RPI_CONTROL_GRACE_S
+ *        (on rank 0)            | goodbye                                        | later
+ *                               v                                                v
+ *                              left                                             dead
+ *
+ *      a group's failure      none --- publish() ---> an account, sent to rank 0
+ *        (on its members)       |                       | rank 0 leaves, or says nothing for
+ *                               | rank 0 says           | HUB_SILENT_S: the account itself
+ *                               v                       v
+ *                              failed <------------------
+ *
+ * What accounts rank 0 hears while a death is in suspense wait for that, unless they are of the
+ * same rank. */
 #include "net/control_state.h"
 
 #include "base/clock.h"
 #include "base/fpenv.h"
+#include "base/memory.h"
 #include "net/stream.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define FAREWELL_S   3.0 /* a machine that is busy may be slow to hang up */
-#define BREATHER_NS  (RPI_SECOND_NS / 50)
+#define FAREWELL_S  3.0 /* a machine that is busy may be slow to hang up */
+#define BREATHER_NS (RPI_SECOND_NS / 50)
+/* Groups in which a rank may wait at once and all hear of it. */
+enum { SCOPED_EACH = 64 };
 /* A hub that is stopped gives no verdict: then a leaf goes by its own account. */
 #define HUB_SILENT_S (RPI_CONTROL_VERDICT_S / 2)
 
@@ -22,7 +41,8 @@ static void send_failure(rpi_control_line *line, const rpi_failure *failure) {
     rpi_control_record record = {.kind = RPI_CONTROL_FAILURE,
                                  .rank = failure->rank,
                                  .number = failure->finder,
-                                 .a = (uint64_t) - (int64_t)failure->status};
+                                 .a = (uint64_t) - (int64_t)failure->status,
+                                 .b = failure->scope};
     snprintf(record.text, sizeof record.text, "%s", failure->text);
     record.text_bytes = (uint16_t)strlen(record.text);
     (void)rpi_control_line_send(line, &record); /* who cannot hear is gone or going */
@@ -34,59 +54,177 @@ static void clear_flag(int fd) {
     (void)taken; /* nothing there is fine */
 }
 
-/* This is the world's first failure: known here, and on the hub told to everybody. */
-static bool is_decided(rpi_control *control) {
-    return atomic_load(&control->known);
+/* Under the lock. NULL: none of this scope is open here. */
+static rpi_control_group *find_group(rpi_control *control, uint64_t scope) {
+    for (rpi_control_group *group = control->groups; group; group = group->next)
+        if (group->scope == scope) return group;
+    return NULL;
 }
 
-/* The hub tells the others before it lets its own callers know: they may end the process. */
+static bool is_death(const rpi_failure *failure) {
+    return failure->finder < 0 && failure->rank >= 0;
+}
+
+/* Under the lock: of all groups that have the rank. False: it is known to have died. */
+static bool keep_death(rpi_control *control, const rpi_failure *failure) {
+    rpi_failure own;
+    if (control->dead[failure->rank]) return false;
+    control->dead[failure->rank] = true;
+    for (rpi_control_group *group = control->groups; group; group = group->next) {
+        if (rpi_control_member(group, failure->rank) < 0) continue;
+        rpi_control_describe_death(group, failure->rank, &own);
+        rpi_control_keep(group, group == &control->everybody ? failure : &own);
+    }
+    return true;
+}
+
+/* Under the lock. False: the group has had its first failure. */
+static bool is_first(rpi_control *control, const rpi_failure *failure) {
+    const rpi_control_group *group = find_group(control, failure->scope);
+    return !group || !group->failed;
+}
+
+/* Under the lock. A group that is not open here may be so soon. */
+static void keep(rpi_control *control, const rpi_failure *failure) {
+    rpi_control_group *group = find_group(control, failure->scope);
+    if (group)
+        rpi_control_keep(group, failure);
+    else
+        control->early[control->early_count++ % RPI_CONTROL_EARLY] = *failure;
+}
+
+/* The next failure in order: known here, and on the hub told to everybody, before its own
+ * callers know: they may end the process. */
 static void decide(rpi_control *control, const rpi_failure *failure) {
-    control->suspect_ns = control->mine_ns = RPI_NEVER_NS;
-    control->accused = false;
-    if (is_decided(control)) return;
+    bool death = is_death(failure);
+    pthread_mutex_lock(&control->lock);
+    bool news = death ? !control->dead[failure->rank] : is_first(control, failure);
+    pthread_mutex_unlock(&control->lock);
+    if (!news) return;
     for (int i = 0; control->rank == RPI_CONTROL_HUB && i < control->line_count; i++)
         if (control->lines[i].rank >= 0) send_failure(&control->lines[i], failure);
     pthread_mutex_lock(&control->lock);
-    rpi_control_keep(control, failure);
+    if (death)
+        (void)keep_death(control, failure);
+    else
+        keep(control, failure);
     pthread_mutex_unlock(&control->lock);
 }
 
+static bool is_in_suspense(const rpi_control *control, int rank) {
+    return rank >= 0 && rank < control->world && control->suspect_ns[rank] != RPI_NEVER_NS;
+}
+
+static bool is_anybody_in_suspense(const rpi_control *control) {
+    for (int rank = 0; rank < control->world; rank++)
+        if (is_in_suspense(control, rank)) return true;
+    return false;
+}
+
+static void hold(rpi_control *control, const rpi_failure *failure) {
+    if (control->held_count == control->held_room) {
+        size_t room = 2 * control->held_room + 4;
+        if (rpi_grow_array(control->held_room, room, sizeof *control->held, "failures",
+                           &control->held) != RP_OK)
+            return; /* the death tells most */
+        control->held_room = room;
+    }
+    control->held[control->held_count++] = *failure;
+}
+
 /* A published failure before the judge. While a death is in its moment of grace only an account
- * of that same death is heard: anything else is its consequence. */
+ * of that same death is heard: anything else may be its consequence, and waits. */
 static void judge(rpi_control *control, const rpi_failure *failure) {
-    if (is_decided(control)) return;
-    if (control->suspect_ns != RPI_NEVER_NS && failure->rank != control->suspect.rank) return;
-    decide(control, failure);
+    if (is_anybody_in_suspense(control) && !is_in_suspense(control, failure->rank))
+        hold(control, failure);
+    else
+        decide(control, failure);
+}
+
+/* Under the lock: a group whose account has nobody any more to judge it, or has waited for
+ * longer than that takes. */
+static bool take_overdue(rpi_control *control, int64_t now_ns, rpi_failure *out_account) {
+    for (rpi_control_group *group = control->groups; group; group = group->next) {
+        if (!group->accused || (!control->hub_left && now_ns < group->account_ns)) continue;
+        group->accused = false;
+        group->account_ns = RPI_NEVER_NS;
+        *out_account = group->account;
+        return true;
+    }
+    return false;
+}
+
+static void judge_overdue(rpi_control *control) {
+    rpi_failure account;
+    bool found;
+    do {
+        pthread_mutex_lock(&control->lock);
+        found = take_overdue(control, rpi_now_ns(), &account);
+        pthread_mutex_unlock(&control->lock);
+        if (found) judge(control, &account);
+    } while (found);
 }
 
 static void suspect_death(rpi_control *control, int rank) {
-    if (is_decided(control) || control->suspect_ns != RPI_NEVER_NS) return;
-    rpi_control_beat beat;
-    rpi_control_beat_of(control, rank, &beat);
-    control->suspect = (rpi_failure){.status = RP_PEER, .rank = rank, .finder = -1};
-    char *text = control->suspect.text;
-    size_t bytes = sizeof control->suspect.text;
-    if (beat.sequence)
-        snprintf(text, bytes, "rank %d is gone (its process ended) in operation %llu", rank,
-                 (unsigned long long)beat.sequence);
-    else
-        snprintf(text, bytes, "rank %d is gone (its process ended)", rank);
-    control->suspect_ns = rpi_deadline_ns(RPI_CONTROL_GRACE_S);
-    if (control->accused) judge(control, &control->mine);
+    pthread_mutex_lock(&control->lock);
+    bool known = control->dead[rank];
+    pthread_mutex_unlock(&control->lock);
+    if (known || is_in_suspense(control, rank)) return;
+    control->suspect_ns[rank] = rpi_deadline_ns(RPI_CONTROL_GRACE_S);
+    if (control->hub_left) judge_overdue(control);
+}
+
+static void end_suspense(rpi_control *control, int rank) {
+    rpi_failure death;
+    control->suspect_ns[rank] = RPI_NEVER_NS;
+    pthread_mutex_lock(&control->lock);
+    rpi_control_describe_death(&control->everybody, rank, &death);
+    pthread_mutex_unlock(&control->lock);
+    decide(control, &death);
+}
+
+/* Deaths whose moment of grace is over by then, and what waited for them; until when the next
+ * one's lasts. */
+static int64_t end_suspenses(rpi_control *control, int64_t now_ns) {
+    int64_t next_ns = RPI_NEVER_NS;
+    for (int rank = 0; rank < control->world; rank++) {
+        if (now_ns >= control->suspect_ns[rank]) end_suspense(control, rank);
+        if (control->suspect_ns[rank] < next_ns) next_ns = control->suspect_ns[rank];
+    }
+    for (size_t i = 0; next_ns == RPI_NEVER_NS && i < control->held_count; i++)
+        decide(control, &control->held[i]);
+    if (next_ns == RPI_NEVER_NS) control->held_count = 0;
+    return next_ns;
 }
 
 /* Our own account of a failure: the hub judges it, a leaf sends it there. */
 static void accuse(rpi_control *control, const rpi_failure *failure) {
-    if (control->rank == RPI_CONTROL_HUB || control->hub_left ||
-        control->suspect_ns != RPI_NEVER_NS) {
+    if (control->rank == RPI_CONTROL_HUB || control->hub_left) {
         judge(control, failure);
         return;
     }
-    if (is_decided(control)) return;
     send_failure(&control->lines[0], failure);
-    control->mine = *failure;
-    control->accused = true;
-    control->mine_ns = rpi_deadline_ns(HUB_SILENT_S);
+    pthread_mutex_lock(&control->lock);
+    rpi_control_group *group = find_group(control, failure->scope);
+    if (group && !group->failed) {
+        group->accused = true;
+        group->account_ns = rpi_deadline_ns(HUB_SILENT_S);
+    }
+    pthread_mutex_unlock(&control->lock);
+}
+
+/* An account that callers have left since the thread last looked. */
+static bool take_account(rpi_control *control, rpi_failure *out_account) {
+    bool found = false;
+    pthread_mutex_lock(&control->lock);
+    for (rpi_control_group *group = control->groups; group && !found; group = group->next) {
+        found = group->outbox_full;
+        if (!found) continue;
+        group->outbox_full = false;
+        *out_account = group->account;
+    }
+    pthread_mutex_unlock(&control->lock);
+    return found;
 }
 
 /* ---- callers ---- */
@@ -142,15 +280,61 @@ static void take_hello(rpi_control *control, rpi_control_line *line,
     pthread_mutex_unlock(&control->lock);
 }
 
+/* The gap of a record whose ranks are the control connection's, as the group has it. */
+static rpi_control_gap gap_in(const rpi_control_group *group, int from, uint64_t step) {
+    int member =
+        from >= 0 && from < group->control->world ? rpi_control_member(group, from) : -1;
+    return (rpi_control_gap){.from = member, .step = step};
+}
+
+/* What a rank does in the group of all, and that it lives: the last record of each beat. */
 static void take_beat(rpi_control *control, const rpi_control_record *record) {
-    if (record->rank < 0 || record->rank >= control->world) return;
-    bool in_world = record->number > 0 && record->number <= control->world;
-    rpi_control_gap gap = {.from = in_world ? record->number - 1 : -1, .step = record->b};
+    int rank = record->rank;
+    if (rank < 0 || rank >= control->world) return;
     pthread_mutex_lock(&control->lock);
-    control->beats[record->rank] =
-        (rpi_control_beat){.heard_ns = rpi_now_ns(), .sequence = record->a, .gap = gap};
+    control->heard_ns[rank] = rpi_now_ns();
+    control->rounds[rank]++;
+    rpi_control_group *everybody = &control->everybody;
+    everybody->beats[rank] =
+        (rpi_group_beat){.sequence = record->a,
+                         .gap = gap_in(everybody, record->number - 1, record->b),
+                         .round = control->rounds[rank]};
     pthread_mutex_unlock(&control->lock);
-    control->fresh[record->rank] = true;
+    control->fresh[rank] = true;
+}
+
+static void note_scoped(rpi_control *control, const rpi_scoped_beat *beat) {
+    size_t most = SCOPED_EACH * (size_t)control->world;
+    if (control->scoped_count == control->scoped_room) {
+        size_t room = 2 * control->scoped_room + 16;
+        if (control->scoped_count >= most ||
+            rpi_grow_array(control->scoped_room, room, sizeof *control->scoped, "beats",
+                           &control->scoped) != RP_OK)
+            return; /* without it the rank computes, as far as others know */
+        control->scoped_room = room;
+    }
+    control->scoped[control->scoped_count++] = *beat;
+}
+
+/* What it does in another group. */
+static void take_scoped_beat(rpi_control *control, const rpi_control_record *record) {
+    char *end = NULL;
+    rpi_scoped_beat beat = {
+        .scope = strtoull(record->text, &end, 16),
+        .sequence = record->a,
+        .gap = record->number > 0 ? record->b << 24 | (uint64_t)record->number : 0,
+        .rank = record->rank};
+    if (*end || record->rank < 0 || record->rank >= control->world) return;
+    pthread_mutex_lock(&control->lock);
+    rpi_control_group *group = find_group(control, beat.scope);
+    int member = group ? rpi_control_member(group, beat.rank) : -1;
+    if (member >= 0)
+        group->beats[member] =
+            (rpi_group_beat){.sequence = record->a,
+                             .gap = gap_in(group, record->number - 1, record->b),
+                             .round = control->rounds[beat.rank] + 1};
+    pthread_mutex_unlock(&control->lock);
+    if (control->rank == RPI_CONTROL_HUB) note_scoped(control, &beat);
 }
 
 static void take_failure(rpi_control *control, const rpi_control_line *line,
@@ -159,7 +343,8 @@ static void take_failure(rpi_control *control, const rpi_control_line *line,
     rpi_failure failure = {
         .status = is_status ? (rp_status) - (int64_t)record->a : RP_INTERNAL,
         .rank = record->rank >= -1 && record->rank < control->world ? record->rank : -1,
-        .finder = control->rank == RPI_CONTROL_HUB ? line->rank : record->number};
+        .finder = control->rank == RPI_CONTROL_HUB ? line->rank : record->number,
+        .scope = record->b};
     snprintf(failure.text, sizeof failure.text, "%s", record->text);
     if (control->rank == RPI_CONTROL_HUB)
         judge(control, &failure);
@@ -187,7 +372,7 @@ static void take_goodbye(rpi_control *control, rpi_control_line *line) {
     if (control->rank == RPI_CONTROL_HUB) return;
     control->hub_left = true;
     drop_line(control, line);
-    if (control->accused) decide(control, &control->mine);
+    judge_overdue(control);
     if (!is_welcome(control))
         decide(control, &(rpi_failure){
                             .status = RP_PEER,
@@ -207,7 +392,10 @@ static void take_record(rpi_control *control, rpi_control_line *line,
     case RPI_CONTROL_WELCOME: take_welcome(control); break;
     case RPI_CONTROL_BEAT:
         if (control->rank == RPI_CONTROL_HUB) record->rank = line->rank;
-        take_beat(control, record);
+        if (record->text_bytes)
+            take_scoped_beat(control, record);
+        else
+            take_beat(control, record);
         break;
     case RPI_CONTROL_FAILURE: take_failure(control, line, record); break;
     case RPI_CONTROL_GOODBYE: take_goodbye(control, line); break;
@@ -250,14 +438,34 @@ static void hear_line(rpi_control *control, rpi_control_line *line, bool closing
 
 /* ---- beats ---- */
 
+static rpi_control_record record_of_gap(int rank, uint64_t sequence, uint64_t gap) {
+    return (rpi_control_record){.kind = RPI_CONTROL_BEAT,
+                                .rank = rank,
+                                .number = (int32_t)(gap & 0xffffff),
+                                .a = sequence,
+                                .b = gap >> 24};
+}
+
+static void send_scoped_to(rpi_control *control, rpi_control_line *line) {
+    for (size_t i = 0; i < control->scoped_count; i++) {
+        const rpi_scoped_beat *beat = &control->scoped[i];
+        if (beat->rank == line->rank) continue;
+        rpi_control_record record = record_of_gap(beat->rank, beat->sequence, beat->gap);
+        snprintf(record.text, sizeof record.text, "%" PRIx64, beat->scope);
+        record.text_bytes = (uint16_t)strlen(record.text);
+        (void)rpi_control_line_send(line, &record);
+    }
+}
+
 static void send_beats_to(rpi_control *control, rpi_control_line *line) {
     if (line->rank < 0 || line->fd < 0 || line->out_bytes) return; /* a full line waits */
+    send_scoped_to(control, line);
     for (int rank = 0; rank < control->world; rank++) {
         if (!control->fresh[rank] || rank == line->rank) continue;
         if (control->rank != RPI_CONTROL_HUB && rank != control->rank)
             continue; /* heard from the hub */
         rpi_control_beat beat;
-        rpi_control_beat_of(control, rank, &beat);
+        rpi_control_beat_of(&control->everybody, rank, &beat);
         rpi_control_record record = {.kind = RPI_CONTROL_BEAT,
                                      .rank = rank,
                                      .number = beat.gap.from + 1,
@@ -267,17 +475,30 @@ static void send_beats_to(rpi_control *control, rpi_control_line *line) {
     }
 }
 
+/* Where this rank waits, in groups other than that of all. */
+static void note_own_groups(rpi_control *control) {
+    pthread_mutex_lock(&control->lock);
+    for (const rpi_control_group *group = control->groups; group; group = group->next) {
+        rpi_scoped_beat beat = {.scope = group->scope,
+                                .sequence = atomic_load(&group->sequence),
+                                .gap = atomic_load(&group->gap),
+                                .rank = control->rank};
+        if (group->ranks && beat.sequence) note_scoped(control, &beat);
+    }
+    pthread_mutex_unlock(&control->lock);
+}
+
 static void beat(rpi_control *control) {
-    uint64_t gap = atomic_load(&control->gap);
-    rpi_control_record own = {.rank = control->rank,
-                              .number = (int32_t)(gap & 0xffffff),
-                              .a = atomic_load(&control->sequence),
-                              .b = gap >> 24};
+    rpi_control_record own =
+        record_of_gap(control->rank, atomic_load(&control->everybody.sequence),
+                      atomic_load(&control->everybody.gap));
+    note_own_groups(control);
     take_beat(control, &own);
     bool closing = control->farewell_ns != RPI_NEVER_NS; /* our side of the lines is shut */
     for (int i = 0; i < control->line_count && !closing; i++)
         send_beats_to(control, &control->lines[i]);
     memset(control->fresh, 0, (size_t)control->world * sizeof *control->fresh);
+    control->scoped_count = 0;
     control->beat_at_ns = rpi_now_ns() + control->beat_ns;
 }
 
@@ -341,7 +562,7 @@ static void answer_the_door(rpi_control *control) {
 
 static void say_goodbye(rpi_control *control) {
     rpi_control_record record = {.kind = RPI_CONTROL_GOODBYE, .rank = control->rank};
-    if (control->suspect_ns != RPI_NEVER_NS) decide(control, &control->suspect);
+    (void)end_suspenses(control, RPI_NEVER_NS - 1);
     for (int i = 0; i < control->line_count; i++) {
         rpi_control_line *line = &control->lines[i];
         if (line->fd < 0) continue;
@@ -354,7 +575,7 @@ static void say_goodbye(rpi_control *control) {
 /* No heartbeat comes from it: it will not hang up either. */
 static bool is_silent(rpi_control *control, int rank) {
     rpi_control_beat beat;
-    rpi_control_beat_of(control, rank, &beat);
+    rpi_control_beat_of(&control->everybody, rank, &beat);
     int64_t since_ns = beat.heard_ns ? beat.heard_ns : control->opened_ns;
     return rpi_now_ns() - since_ns > control->silence_ns;
 }
@@ -375,25 +596,33 @@ static bool farewell_is_over(rpi_control *control) {
 /* What callers want of the thread since it last looked; true while it is to go on. */
 static bool hear_callers(rpi_control *control) {
     pthread_mutex_lock(&control->lock);
-    bool outbox_full = control->outbox_full, closing = control->closing;
+    bool closing = control->closing;
     bool let_in = control->rank == RPI_CONTROL_HUB && control->welcome && !control->let_in;
-    rpi_failure outbox = control->outbox;
-    control->outbox_full = false;
     pthread_mutex_unlock(&control->lock);
     if (let_in) let_everybody_in(control);
-    if (outbox_full) accuse(control, &outbox);
+    rpi_failure account;
+    while (take_account(control, &account)) accuse(control, &account);
     if (closing && control->farewell_ns == RPI_NEVER_NS) say_goodbye(control);
     return !closing || !farewell_is_over(control);
 }
 
+static int64_t next_account_ns(rpi_control *control) {
+    int64_t next_ns = RPI_NEVER_NS;
+    pthread_mutex_lock(&control->lock);
+    for (const rpi_control_group *group = control->groups; group; group = group->next)
+        if (group->accused && group->account_ns < next_ns) next_ns = group->account_ns;
+    pthread_mutex_unlock(&control->lock);
+    return next_ns;
+}
+
 static int64_t keep_time(rpi_control *control) {
     int64_t now_ns = rpi_now_ns();
-    if (now_ns >= control->suspect_ns) decide(control, &control->suspect);
-    if (now_ns >= control->mine_ns) decide(control, &control->mine);
+    judge_overdue(control);
+    int64_t suspense_ns = end_suspenses(control, now_ns);
     if (now_ns >= control->beat_at_ns) beat(control);
-    int64_t next_ns = control->beat_at_ns;
-    if (control->suspect_ns < next_ns) next_ns = control->suspect_ns;
-    if (control->mine_ns < next_ns) next_ns = control->mine_ns;
+    int64_t next_ns = control->beat_at_ns, account_ns = next_account_ns(control);
+    if (suspense_ns < next_ns) next_ns = suspense_ns;
+    if (account_ns < next_ns) next_ns = account_ns;
     if (control->farewell_ns < next_ns) next_ns = control->farewell_ns;
     return next_ns;
 }

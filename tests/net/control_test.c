@@ -45,13 +45,14 @@ static void *live(void *context) {
 }
 
 static bool wait_verdict(party *self) {
-    return rpi_control_wait_failed(self->control, rpi_deadline_ns(20), &self->heard);
+    return rpi_control_wait_failed(rpi_control_everybody(self->control), rpi_deadline_ns(20),
+                                   &self->heard);
 }
 
 static void publish(party *self, int rank, rp_status status, const char *text) {
     rpi_failure failure = {.status = status, .rank = rank};
     snprintf(failure.text, sizeof failure.text, "%s", text);
-    rpi_control_publish(self->control, &failure);
+    rpi_control_publish(rpi_control_everybody(self->control), &failure);
 }
 
 /* Everybody acts in a thread of its own; `count` of `world` come. */
@@ -101,8 +102,8 @@ static void leave_early(party *self) {
         rpi_control_beat beat;
         int64_t deadline_ns = rpi_deadline_ns(0.1);
         while (rpi_now_ns() < deadline_ns) rpi_sleep_until_ns(rpi_now_ns() + 10000000);
-        rpi_control_beat_of(self->control, 1, &beat);
-        CHECK(!rpi_control_failed(self->control, &self->heard));
+        rpi_control_beat_of(rpi_control_everybody(self->control), 1, &beat);
+        CHECK(!rpi_control_failed(rpi_control_everybody(self->control), &self->heard));
     }
 }
 
@@ -112,15 +113,15 @@ static void a_goodbye_is_no_death(void) {
 }
 
 static void hear_beats(party *self) {
-    rpi_control_note(self->control, 100 + (uint64_t)self->rank);
-    rpi_control_note_gap(self->control,
+    rpi_control_note(rpi_control_everybody(self->control), 100 + (uint64_t)self->rank);
+    rpi_control_note_gap(rpi_control_everybody(self->control),
                          (rpi_control_gap){.from = (self->rank + 1) % self->world,
                                            .step = (UINT64_C(7) << 32) + (uint64_t)self->rank});
     for (int rank = 0; rank < self->world; rank++) {
         rpi_control_beat beat = {0};
         int64_t deadline_ns = rpi_deadline_ns(20);
         do {
-            rpi_control_beat_of(self->control, rank, &beat);
+            rpi_control_beat_of(rpi_control_everybody(self->control), rank, &beat);
             rpi_sleep_until_ns(rpi_now_ns() + 1000000);
         } while (beat.gap.from < 0 && rpi_now_ns() < deadline_ns);
         CHECK_EQ(beat.sequence, 100 + rank);
@@ -130,12 +131,12 @@ static void hear_beats(party *self) {
     }
     /* What was waited for in one operation is not in the next. */
     pthread_barrier_wait(self->together);
-    rpi_control_note(self->control, 200);
+    rpi_control_note(rpi_control_everybody(self->control), 200);
     for (int rank = 0; rank < self->world; rank++) {
         rpi_control_beat beat = {0};
         int64_t deadline_ns = rpi_deadline_ns(20);
         do {
-            rpi_control_beat_of(self->control, rank, &beat);
+            rpi_control_beat_of(rpi_control_everybody(self->control), rank, &beat);
             rpi_sleep_until_ns(rpi_now_ns() + 1000000);
         } while (beat.sequence != 200 && rpi_now_ns() < deadline_ns);
         CHECK_EQ(beat.gap.from, -1);
@@ -155,7 +156,7 @@ static void hear_one(party *self) {
         publish(self, publisher, RP_IO, "rank X: the data file is bad");
     struct pollfd wait = {.fd = rpi_control_fd(self->control), .events = POLLIN};
     CHECK_EQ(poll(&wait, 1, 20000), 1);
-    CHECK(rpi_control_failed(self->control, &self->heard));
+    CHECK(rpi_control_failed(rpi_control_everybody(self->control), &self->heard));
 }
 
 static void one_publishes_all_hear(void) {
@@ -336,11 +337,12 @@ static void a_world_of_one(void) {
     rpi_failure failure = {.status = RP_IO, .text = "mine"}, heard = {0};
     REQUIRE_OK(rpi_control_open(NULL, 0, 1, &(rpi_control_options){.prefix = "w"}, &control));
     CHECK_EQ(rpi_control_fd(control), -1);
-    CHECK(!rpi_control_failed(control, &heard));
-    CHECK(!rpi_control_wait_failed(control, rpi_deadline_ns(0.01), &heard));
-    rpi_control_note(control, 1);
-    rpi_control_publish(control, &failure);
-    CHECK(rpi_control_failed(control, &heard));
+    CHECK(!rpi_control_failed(rpi_control_everybody(control), &heard));
+    CHECK(!rpi_control_wait_failed(rpi_control_everybody(control), rpi_deadline_ns(0.01),
+                                   &heard));
+    rpi_control_note(rpi_control_everybody(control), 1);
+    rpi_control_publish(rpi_control_everybody(control), &failure);
+    CHECK(rpi_control_failed(rpi_control_everybody(control), &heard));
     CHECK(strcmp(heard.text, "mine") == 0);
     rpi_control_close(control);
     rpi_control_close(NULL);
@@ -363,6 +365,158 @@ static void memory_runs_out(void) {
     rp_store_close(&store);
 }
 
+/* ---- groups of ranks ---- */
+
+static rpi_control_group *open_group(party *self, uint64_t scope, int first, int second) {
+    int ranks[] = {first, second};
+    rpi_control_group *group = NULL;
+    CHECK_OK(rpi_control_group_open(self->control, scope, ranks, 2, &group));
+    return group;
+}
+
+/* {3, 1} fails, {1, 2} and all together do not, and may fail later. */
+static void fail_by_group(party *self) {
+    bool in_first = self->rank == 1 || self->rank == 3;
+    rpi_control_group *first = in_first ? open_group(self, 7, 3, 1) : NULL;
+    pthread_barrier_wait(self->together);
+    if (self->rank == 3) {
+        rpi_failure failure = {.status = RP_IO, .rank = 1, .text = "the first group's"};
+        rpi_control_publish(first, &failure);
+    }
+    if (in_first) {
+        CHECK(rpi_control_wait_failed(first, rpi_deadline_ns(20), &self->heard));
+        CHECK_EQ(self->heard.rank, 1); /* places in the group: rank 1 of all is the second */
+        CHECK_EQ(self->heard.finder, 0);
+        CHECK(strcmp(self->heard.text, "the first group's") == 0);
+    }
+    /* Its verdict came to all by way of rank 0: who opens the group later has it at once. */
+    if (self->rank == 0) rpi_sleep_until_ns(rpi_now_ns() + RPI_SECOND_NS / 20);
+    pthread_barrier_wait(self->together);
+    if (self->rank == 2) {
+        rpi_control_group *late = open_group(self, 7, 2, 1);
+        CHECK(rpi_control_wait_failed(late, rpi_deadline_ns(20), &self->heard));
+        rpi_control_group_close(late);
+    }
+    CHECK(!rpi_control_failed(rpi_control_everybody(self->control), &self->heard));
+    rpi_control_group *second =
+        self->rank == 1 || self->rank == 2 ? open_group(self, 8, 1, 2) : NULL;
+    if (second) CHECK(!rpi_control_failed(second, &self->heard));
+    pthread_barrier_wait(self->together);
+    publish(self, self->rank, RP_CORRUPT, "everybody's");
+    CHECK(wait_verdict(self));
+    if (second) CHECK(!rpi_control_failed(second, &self->heard));
+    rpi_control_group_close(first);
+    rpi_control_group_close(second);
+}
+
+static void failures_are_by_group(void) {
+    party parties[WORLD] = {0};
+    gather(parties, WORLD, WORLD, fail_by_group);
+}
+
+static void beat_by_group(party *self) {
+    rpi_control_group *group = open_group(self, 9, 2, 0);
+    int place = self->rank == 2 ? 0 : 1;
+    rpi_control_note(rpi_control_everybody(self->control), 5);
+    if (self->rank != 1) {
+        rpi_control_note(group, 50 + (uint64_t)self->rank);
+        rpi_control_note_gap(group, (rpi_control_gap){.from = 1 - place, .step = 3});
+        rpi_control_beat beat = {0};
+        int64_t deadline_ns = rpi_deadline_ns(20);
+        do {
+            rpi_control_beat_of(group, 1 - place, &beat);
+            rpi_sleep_until_ns(rpi_now_ns() + 1000000);
+        } while (beat.gap.from < 0 && rpi_now_ns() < deadline_ns);
+        CHECK_EQ(beat.sequence, self->rank == 2 ? 50 : 52);
+        CHECK_EQ(beat.gap.from, place);
+        CHECK_EQ(beat.gap.step, 3);
+    }
+    pthread_barrier_wait(self->together);
+    /* Who waits no more in a group is not mentioned any more. */
+    rpi_control_note(group, 0);
+    if (self->rank != 1) {
+        rpi_control_beat beat = {.sequence = 1};
+        int64_t deadline_ns = rpi_deadline_ns(20);
+        while (beat.sequence && rpi_now_ns() < deadline_ns) {
+            rpi_control_beat_of(group, 1 - place, &beat);
+            rpi_sleep_until_ns(rpi_now_ns() + 1000000);
+        }
+        CHECK_EQ(beat.sequence, 0);
+        CHECK(beat.heard_ns > 0);
+        rpi_control_beat_of(rpi_control_everybody(self->control), 1, &beat);
+        CHECK_EQ(beat.sequence, 5);
+    }
+    pthread_barrier_wait(self->together);
+    rpi_control_group_close(group);
+}
+
+static void beats_are_by_group(void) {
+    party parties[3] = {0};
+    gather(parties, 3, 3, beat_by_group);
+}
+
+/* Rank 3 of 4, in place of a party: comes, and is gone when the others are in their groups. */
+static void *die(void *context) {
+    party *self = context;
+    char address[64] = "";
+    size_t bytes = 0;
+    rpi_control_line line = {.fd = -1};
+    CHECK_OK(self->store.ops->get(self->store.context, "world/control", 20, address,
+                                  sizeof address, &bytes));
+    CHECK_OK(rpi_stream_dial(NULL, atoi(address), rpi_deadline_ns(20), &line.fd));
+    rpi_control_record hello = {.kind = RPI_CONTROL_HELLO, .rank = 3, .number = 4};
+    CHECK_OK(rpi_control_line_send(&line, &hello));
+    pthread_barrier_wait(self->together);
+    rpi_control_line_close(&line);
+    return NULL;
+}
+
+static void survive(party *self) {
+    rpi_control_group *with = open_group(self, 11, 3, self->rank);
+    rpi_control_group *without = open_group(self, 12, (self->rank + 1) % 3, self->rank);
+    pthread_barrier_wait(self->together);
+    CHECK(wait_verdict(self));
+    CHECK_EQ(self->heard.rank, 3);
+    CHECK_EQ(self->heard.finder, -1);
+    rpi_failure heard;
+    CHECK(rpi_control_wait_failed(with, rpi_deadline_ns(20), &heard));
+    CHECK_EQ(heard.rank, 0);
+    CHECK_MSG(strstr(heard.text, "rank 0 is gone"), "%s", heard.text);
+    CHECK(!rpi_control_failed(without, &heard));
+    rpi_control_group *later = open_group(self, 13, self->rank, 3);
+    CHECK(rpi_control_failed(later, &heard));
+    CHECK_EQ(heard.rank, 1);
+    /* The judge goes on. */
+    rpi_failure failure = {.status = RP_IO, .rank = 0, .text = "another failure"};
+    rpi_control_publish(without, &failure);
+    CHECK(rpi_control_wait_failed(without, rpi_deadline_ns(20), &heard));
+    CHECK(strcmp(heard.text, "another failure") == 0);
+    rpi_control_group_close(later);
+    rpi_control_group_close(without);
+    rpi_control_group_close(with);
+}
+
+static void a_death_fails_the_groups_that_have_it(void) {
+    pthread_barrier_t together;
+    pthread_t threads[WORLD];
+    party parties[WORLD] = {0};
+    rp_store store = {0};
+    REQUIRE_OK(rp_store_open_local(&store));
+    pthread_barrier_init(&together, NULL, WORLD);
+    for (int i = 0; i < WORLD; i++) {
+        parties[i] = (party){.store = store,
+                             .rank = i,
+                             .world = WORLD,
+                             .timeout_s = 20,
+                             .act = survive,
+                             .together = &together};
+        pthread_create(&threads[i], NULL, i < 3 ? live : die, &parties[i]);
+    }
+    for (int i = 0; i < WORLD; i++) pthread_join(threads[i], NULL);
+    pthread_barrier_destroy(&together);
+    rp_store_close(&store);
+}
+
 CASES({"nothing_fails_and_nothing_is_left", nothing_fails_and_nothing_is_left},
       {"a_goodbye_is_no_death", a_goodbye_is_no_death},
       {"beats_reach_everybody", beats_reach_everybody},
@@ -374,4 +528,7 @@ CASES({"nothing_fails_and_nothing_is_left", nothing_fails_and_nothing_is_left},
       {"strangers_are_not_let_in", strangers_are_not_let_in},
       {"noise_at_the_door", noise_at_the_door},
       {"odd_statuses_are_no_status", odd_statuses_are_no_status},
+      {"failures_are_by_group", failures_are_by_group},
+      {"beats_are_by_group", beats_are_by_group},
+      {"a_death_fails_the_groups_that_have_it", a_death_fails_the_groups_that_have_it},
       {"a_world_of_one", a_world_of_one}, {"memory_runs_out", memory_runs_out})

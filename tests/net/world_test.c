@@ -53,9 +53,10 @@ static void meet(void) {
 static void wait_for_failure(void) {
     rpi_failure failure = {0};
     come_together(NULL, 20);
-    rpi_control_note(control, 17);
+    rpi_control_note(rpi_control_everybody(control), 17);
     ranks_mark("ready");
-    CHECK(rpi_control_wait_failed(control, rpi_deadline_ns(30), &failure));
+    CHECK(
+        rpi_control_wait_failed(rpi_control_everybody(control), rpi_deadline_ns(30), &failure));
     fprintf(stderr, "%s: %s\n", rp_status_name(failure.status), failure.text);
     part();
     exit(1);
@@ -84,9 +85,10 @@ static void tell_of_death(void) {
         failure = (rpi_failure){.status = RP_PEER, .rank = 2};
         snprintf(failure.text, sizeof failure.text,
                  "rank 2 is gone: all-reduce 17, reduce-scatter, seen by rank %d", mesh->rank);
-        rpi_control_publish(control, &failure);
+        rpi_control_publish(rpi_control_everybody(control), &failure);
     }
-    CHECK(rpi_control_wait_failed(control, rpi_deadline_ns(30), &failure));
+    CHECK(
+        rpi_control_wait_failed(rpi_control_everybody(control), rpi_deadline_ns(30), &failure));
     fprintf(stderr, "verdict: %s\n", failure.text);
     part();
     exit(1);
@@ -99,17 +101,18 @@ static void watch_beats(void) {
     come_together(NULL, 20);
     ranks_mark("ready");
     if (mesh->rank == 2) {
-        CHECK(rpi_control_wait_failed(control, rpi_deadline_ns(30), &failure));
+        CHECK(rpi_control_wait_failed(rpi_control_everybody(control), rpi_deadline_ns(30),
+                                      &failure));
     } else {
         int64_t deadline_ns = rpi_deadline_ns(20);
-        do rpi_control_beat_of(control, 2, &beat);
+        do rpi_control_beat_of(rpi_control_everybody(control), 2, &beat);
         while (rpi_now_ns() - beat.heard_ns < RPI_SECOND_NS && rpi_now_ns() < deadline_ns &&
                usleep(10000) == 0);
         CHECK(rpi_now_ns() - beat.heard_ns >= RPI_SECOND_NS);
-        CHECK(!rpi_control_failed(control, &failure));
+        CHECK(!rpi_control_failed(rpi_control_everybody(control), &failure));
         ranks_mark("rank 2 is silent");
         int64_t silent_ns = beat.heard_ns;
-        do rpi_control_beat_of(control, 2, &beat);
+        do rpi_control_beat_of(rpi_control_everybody(control), 2, &beat);
         while (beat.heard_ns == silent_ns && rpi_now_ns() < deadline_ns && usleep(10000) == 0);
         CHECK(beat.heard_ns > silent_ns);
         ranks_mark("rank 2 beats again");
@@ -118,7 +121,7 @@ static void watch_beats(void) {
             int64_t done = 0;
             while (done < 2 && rpi_now_ns() < deadline_ns && usleep(10000) == 0)
                 CHECK_OK(join->store.ops->add(join->store.context, "done", 0, &done));
-            rpi_control_publish(control, &failure);
+            rpi_control_publish(rpi_control_everybody(control), &failure);
         } else {
             int64_t done = 0;
             CHECK_OK(join->store.ops->add(join->store.context, "done", 1, &done));

@@ -180,6 +180,12 @@ static const rpi_option options[] = {
      "steps between two comparisons of all ranks' parameters; 0: only at the start and before "
      "checkpoints",
      NULL},
+    {"log-every", NULL, "logging.iteration_step_info_interval", RPI_OPTION_COUNT,
+     FIELD(log_every), NULL, 1, 256, "N",
+     "steps after which ranks tell each other their losses, and are saved or stopped when "
+     "asked "
+     "to; about a fifth of a second when absent",
+     NULL},
     {"trace", NULL, "logging.trace", RPI_OPTION_FLAG, FIELD(trace), NULL, 0, 0, NULL,
      "write trace.json for ui.perfetto.dev", NULL},
     {"profile", NULL, "logging.profile", RPI_OPTION_FLAG, FIELD(profile), NULL, 0, 0, NULL,
@@ -506,9 +512,9 @@ const rpi_command rpi_command_train = {
         "started by redpoll run, torchrun, mpirun or srun joins that world, else it is alone. "
         "The folder of --out gets metrics.jsonl, model.safetensors and, with --trace, "
         "trace.json.",
-    .notes = "SIGUSR1 saves a checkpoint. SIGTERM and Ctrl-C save one and end the run after "
-             "the step "
-             "under way (exit code 143 and 130); a second one ends it at once.",
+    .notes = "SIGUSR1 saves a checkpoint. SIGTERM and Ctrl-C save one and end the run soon, "
+             "all ranks after the same step (exit code 143 and 130); a second one ends it at "
+             "once.",
     .examples = "  redpoll train --model resnet18 --data fashion-mnist -n 2 \\\n"
                 "      --link 200Mbit,50us --codec q4 --steps 200 --global-batch-size 64 \\\n"
                 "      --seed 1 --out runs/q4\n"

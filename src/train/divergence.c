@@ -83,11 +83,11 @@ rp_status rpi_divergence_check(rpi_trainer *t, const float *mean_states) {
     if (!look(t, RPI_FAULT_PARAMETER, rpi_weights_values(t->weights), 0,
               rpi_weights_count(t->weights), &fault))
         look_at_state(t, mean_states, &fault);
-    if (t->world == 1) return rpi_divergence_report(t, &fault.kind, FAULT, t->step);
+    if (t->world == 1) return rpi_divergence_report(t, &fault.kind, FAULT, t->step, t->step);
     double *faults = NULL;
     RP_TRY(rpi_alloc_array((size_t)t->world * FAULT, sizeof *faults, "faults", &faults));
     rp_status status = rp_all_gather(t->comm, &fault.kind, faults, FAULT, RP_F64, NULL, NULL);
-    if (status == RP_OK) status = rpi_divergence_report(t, faults, FAULT, t->step);
+    if (status == RP_OK) status = rpi_divergence_report(t, faults, FAULT, t->step, t->step);
     rpi_free(faults);
     return status;
 }
@@ -159,7 +159,7 @@ static void tell_what_to_do(const rpi_trainer *t, char *text) {
 
 /* In the words of the lowest rank that has one. */
 rp_status rpi_divergence_report(const rpi_trainer *t, const double *faults, int stride,
-                                int64_t updates) {
+                                int64_t step, int64_t updates) {
     rpi_fault first = {0};
     int rank = -1, alike = 0;
     for (int r = t->world - 1; r >= 0; r--) {
@@ -183,6 +183,6 @@ rp_status rpi_divergence_report(const rpi_trainer *t, const double *faults, int 
     tell_what_to_do(t, advice);
     snprintf(who, sizeof who, "on rank %d", rank);
     if (alike == t->world && t->world > 1) snprintf(who, sizeof who, "on every rank");
-    return RP_FAIL(CORRUPT, "training has diverged at step %lld: %s %s; %s", (long long)t->step,
+    return RP_FAIL(CORRUPT, "training has diverged at step %lld: %s %s; %s", (long long)step,
                    where, who, advice);
 }

@@ -1,9 +1,11 @@
-/* The watch over what is trained: nothing that is NaN or infinite is trained on or saved.
+/* The watch over what is trained: nothing that is NaN or infinite is saved or evaluated, or
+ * trained on for long.
  *
  * Every step each rank looks at its loss, its running statistics and, before they are summed,
- * its own gradients, and tells the others with the losses; so all ranks stop in the same step
- * and name the same rank. Parameters, optimizer state and error feedback are looked at as well
- * before evaluations and checkpoints and at the end. */
+ * its own gradients, and tells the others with its reports (step_reports.h); so all ranks stop
+ * after the same step and name the same rank and the step where it began. Parameters, optimizer
+ * state and error feedback are looked at as well before evaluations and checkpoints and at the
+ * end. */
 #ifndef RPI_TRAIN_DIVERGENCE_H
 #define RPI_TRAIN_DIVERGENCE_H
 
@@ -38,10 +40,10 @@ rp_status rpi_divergence_trace(struct rpi_trainer *trainer, rpi_instance *instan
 
 /* RP_CORRUPT when a rank has a fault, on all ranks alike: says where it began and what to do.
  * Collective then.
- * faults: of all ranks, `stride` doubles apart; updates: those that parameters had had when
- * they were looked at. */
+ * faults: of all ranks in this step, `stride` doubles apart; updates: those that parameters had
+ * had when they were looked at. */
 rp_status rpi_divergence_report(const struct rpi_trainer *trainer, const double *faults,
-                                int stride, int64_t updates);
+                                int stride, int64_t step, int64_t updates);
 
 /* Look at all that a checkpoint holds. mean_states: the states averaged over ranks, or NULL.
  * Collective; fails as above. */

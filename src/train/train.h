@@ -52,6 +52,8 @@ typedef struct rpi_train_options {
     int64_t eval_images;      /* first samples of those held out; 0: all */
     bool eval;                /* false: none at all */
     int64_t check_replicas;   /* steps; 0: at the start and before checkpoints only */
+    int64_t
+        log_every; /* steps between what ranks tell each other; 0: about five times a second */
     bool trace, profile;
 
     /* Where the settings come from, for the header of metrics.jsonl, and as they were given,
@@ -107,13 +109,15 @@ typedef struct rpi_train_hooks {
     void *context;
     /* All is loaded and checked; the first step follows. */
     void (*started)(void *context, int64_t first_step, int64_t last_step, int64_t parameters);
+    /* Steps in their order, each when the losses of all ranks are there: several at once. */
     void (*stepped)(void *context, const rpi_step_metrics *metrics);
     void (*evaluated)(void *context, int64_t step, const rpi_evaluation *evaluation);
     void (*saved)(void *context, int64_t step, const char *path);
     void (*note)(void *context, const char *line);
     /* RPI_ASKED_* of this rank since the last call; RPI_ASKED_STOP stays. Called once a step.
-     * All ranks do what any was asked for, after the same step: save a checkpoint; save one and
-     * end. May be given on any rank, also where nothing else is. */
+     * All ranks do what any was asked for, after the same step, at the latest `log_every` steps
+     * on: save a checkpoint; save one and end. May be given on any rank, also where nothing
+     * else is. */
     int (*asked)(void *context);
 } rpi_train_hooks;
 

@@ -24,6 +24,8 @@ typedef struct run {
     rpi_metrics *metrics;      /* rank 0's */
     rpi_step_metrics *history; /* of the latest steps, a ring */
     double *scratch;           /* as many */
+    int64_t told_step;         /* the latest of which all ranks' reports are there */
+    bool diverged;             /* in that one */
     int64_t saved_step, evaluated_step;
     int64_t saved_ns; /* when, or when the first step began */
     rpi_train_result result;
@@ -148,11 +150,6 @@ static bool due(int64_t step, int64_t every) {
     return every > 0 && step % every == 0;
 }
 
-/* What ranks told each other is the same on all, so all stop together. */
-static rp_status check_step(const rpi_trainer *t) {
-    return rpi_divergence_report(t, t->summaries + RPI_SUMMARY_FAULT, RPI_SUMMARY, t->step - 1);
-}
-
 /* Bits of tensors, in words. */
 static void tell_choice(run *r) {
     rpi_trainer *t = &r->trainer;
@@ -164,22 +161,60 @@ static void tell_choice(run *r) {
     if (r->hooks->note) r->hooks->note(r->hooks->context, line);
 }
 
+/* What ranks told each other is the same on all, so all stop together. */
+static rp_status tell_step(run *r, const rpi_told_step *told) {
+    const rpi_step_metrics *metrics = &told->metrics;
+    RP_TRY(rpi_metrics_step(r->metrics, metrics));
+    r->history[r->result.steps++ % RPI_MEDIAN_STEPS] = *metrics;
+    r->result.seconds += metrics->step_s;
+    r->result.last_loss = metrics->loss;
+    r->told_step = metrics->step;
+    if (r->hooks->stepped) r->hooks->stepped(r->hooks->context, metrics);
+    rp_status status = rpi_divergence_report(&r->trainer, told->faults, told->stride,
+                                             metrics->step, metrics->step - 1);
+    if (status != RP_OK) r->diverged = true;
+    return status;
+}
+
+static rp_status tell_steps(run *r) {
+    rpi_told_step told;
+    while (rpi_step_reports_take(&r->trainer.reports, &told)) RP_TRY(tell_step(r, &told));
+    return RP_OK;
+}
+
+/* Does something follow that needs all steps before it to be well, and told? */
+static bool is_milestone(const run *r, int asked) {
+    const rpi_train_options *o = r->options;
+    int64_t step = r->trainer.step;
+    return asked || step == r->trainer.total_steps || due(step, o->check_replicas) ||
+           (o->eval && due(step, o->eval_every)) || due(step, o->checkpoint_every);
+}
+
+/* What all ranks are asked for, as far as they all know it after this step. */
+static rp_status tell(run *r, int *out_asked) {
+    rpi_step_reports *reports = &r->trainer.reports;
+    RP_TRY(tell_steps(r));
+    int asked = rpi_step_reports_asked(reports);
+    if (is_milestone(r, asked)) {
+        RP_TRY(rpi_step_reports_flush(reports));
+        RP_TRY(tell_steps(r));
+        asked |= rpi_step_reports_asked(reports);
+    }
+    tell_choice(r);
+    *out_asked = asked;
+    return RP_OK;
+}
+
 static rp_status step(run *r) {
     const rpi_train_options *o = r->options;
-    rpi_step_metrics metrics;
-    RP_TRY(rpi_trainer_step(&r->trainer, &metrics));
-    RP_TRY(rpi_metrics_step(r->metrics, &metrics));
-    r->history[r->result.steps++ % RPI_MEDIAN_STEPS] = metrics;
-    r->result.seconds += metrics.step_s;
-    r->result.last_loss = metrics.loss;
-    if (r->hooks->stepped) r->hooks->stepped(r->hooks->context, &metrics);
-    tell_choice(r);
-    RP_TRY(check_step(&r->trainer));
-    if (due(metrics.step, o->check_replicas)) RP_TRY(rpi_replicas_check(&r->trainer));
-    int asked = r->trainer.asked;
+    rpi_step_metrics own;
+    int asked = 0;
+    RP_TRY(rpi_trainer_step(&r->trainer, &own));
+    RP_TRY(tell(r, &asked));
+    if (due(own.step, o->check_replicas)) RP_TRY(rpi_replicas_check(&r->trainer));
     r->result.stopped = (asked & RPI_ASKED_STOP) != 0; /* somebody waits for the end */
-    if (o->eval && due(metrics.step, o->eval_every) && !r->result.stopped) RP_TRY(evaluate(r));
-    if (saves(o) && (asked || due(metrics.step, o->checkpoint_every))) RP_TRY(save(r));
+    if (o->eval && due(own.step, o->eval_every) && !r->result.stopped) RP_TRY(evaluate(r));
+    if (saves(o) && (asked || due(own.step, o->checkpoint_every))) RP_TRY(save(r));
     return RP_OK;
 }
 
@@ -277,7 +312,8 @@ rp_status rpi_train(const rpi_train_options *options, rp_comm *comm,
     char message[RPI_ERROR_BYTES];
     snprintf(message, sizeof message, "%s", error.message);
     rp_comm_abort(comm, status, message);
-    (void)rpi_metrics_failure(r.metrics, r.trainer.step, message); /* if it still can be */
+    int64_t steps = r.diverged ? r.told_step : r.trainer.step;
+    (void)rpi_metrics_failure(r.metrics, steps, message); /* if it still can be */
     close_run(&r);
     return rpi_fail(status, error.file, error.line, "%s", message);
 }

@@ -98,35 +98,19 @@ static rp_status run_batch(rpi_trainer *t, const rpi_source_batch *batch, double
     return RP_OK;
 }
 
-/* Losses and times of all ranks, sent behind the last bucket and waited for with it. */
-static rp_status exchange_start(rpi_trainer *t, const double own[RPI_SUMMARY]) {
-    double *mine = t->summaries + (size_t)t->world * RPI_SUMMARY;
-    memcpy(mine, own, RPI_SUMMARY * sizeof *own);
-    return rp_all_gather_start(t->comm, mine, t->summaries, RPI_SUMMARY, RP_F64, NULL, NULL,
-                               &t->summary);
+/* What this rank tells of the step leaves behind the last bucket. */
+static rp_status report(rpi_trainer *t, double loss, int64_t start_ns) {
+    rpi_rank_report own = {
+        .loss = loss, .compute_s = rpi_seconds(rpi_now_ns() - start_ns), .fault = t->fault};
+    int asked = t->wishes ? t->wishes(t->wishes_context) : 0;
+    return rpi_step_reports_add(&t->reports, &own, asked, start_ns);
 }
 
-static rp_status exchange_finish(rpi_trainer *t, const double own[RPI_SUMMARY],
-                                 rpi_step_metrics *metrics) {
-    RP_TRY(rp_request_wait(&t->summary));
-    double slowest = own[RPI_SUMMARY_COMPUTE_S];
-    t->asked = 0;
-    for (int rank = 0; rank < t->world; rank++) {
-        const double *theirs = t->summaries + (size_t)rank * RPI_SUMMARY;
-        metrics->loss += theirs[RPI_SUMMARY_LOSS];
-        t->asked |= (int)theirs[RPI_SUMMARY_ASKED];
-        if (theirs[RPI_SUMMARY_COMPUTE_S] > slowest) slowest = theirs[RPI_SUMMARY_COMPUTE_S];
-    }
-    metrics->skew_s = slowest - own[RPI_SUMMARY_COMPUTE_S];
-    return RP_OK;
-}
-
-static rp_status finish(rpi_trainer *t, const double own[RPI_SUMMARY],
-                        rpi_step_metrics *metrics) {
+static rp_status finish(rpi_trainer *t, rpi_step_metrics *metrics) {
     int64_t exposed = 0;
     RP_TRY(t->strategy->finish(t->strategy_self, &exposed));
     int64_t start = rpi_now_ns();
-    RP_TRY(exchange_finish(t, own, metrics));
+    RP_TRY(rpi_step_reports_wait(&t->reports));
     int64_t waited = rpi_now_ns() - start;
     metrics->exposed_s = rpi_seconds(exposed + (t->world > 1 ? waited : 0));
     return RP_OK;
@@ -146,19 +130,13 @@ rp_status rpi_trainer_step(rpi_trainer *t, rpi_step_metrics *out_metrics) {
     metrics.count = batch.global_count * t->source.sample_units;
     metrics.unit = t->network.task->unit;
 
-    double own[RPI_SUMMARY];
-    t->fault = (rpi_fault){0};
     t->squares = (rpi_square_sum){0};
     t->gradient_norm = NAN;
     t->gradient_scale = 0;
     t->strategy->begin(t->strategy_self, t->step);
-    RP_TRY(batch.count ? run_batch(t, &batch, &own[RPI_SUMMARY_LOSS])
-                       : run_nothing(t, &own[RPI_SUMMARY_LOSS]));
-    memcpy(&own[RPI_SUMMARY_FAULT], &t->fault, sizeof t->fault);
-    own[RPI_SUMMARY_COMPUTE_S] = rpi_seconds(rpi_now_ns() - start);
-    own[RPI_SUMMARY_ASKED] = t->wishes ? t->wishes(t->wishes_context) : 0;
-    RP_TRY(exchange_start(t, own));
-    RP_TRY(finish(t, own, &metrics));
+    RP_TRY(batch.count ? run_batch(t, &batch, &metrics.loss) : run_nothing(t, &metrics.loss));
+    RP_TRY(report(t, metrics.loss, start));
+    RP_TRY(finish(t, &metrics));
 
     int64_t end = rpi_now_ns();
     rp_comm_get_stats(t->comm, &after);
@@ -175,6 +153,7 @@ rp_status rpi_trainer_step(rpi_trainer *t, rpi_step_metrics *out_metrics) {
                         (int64_t)(metrics.exposed_s * RPI_SECOND_NS));
     rpi_profile_end(t->profile, end - start);
     t->step++;
+    rpi_step_reports_keep(&t->reports, &metrics);
     *out_metrics = metrics;
     return RP_OK;
 }

@@ -44,8 +44,6 @@ static rp_status build_network(rpi_trainer *t) {
 
 static rp_status allocate(rpi_trainer *t) {
     size_t parameters = (size_t)rpi_weights_count(t->weights);
-    RP_TRY(rpi_alloc_array(((size_t)t->world + 1) * RPI_SUMMARY, sizeof(double), "losses",
-                           &t->summaries));
     for (int i = 0; i < t->optimizer->slot_count; i++)
         RP_TRY(rpi_alloc_array(parameters, sizeof(float), "optimizer state", &t->slots[i]));
     bool lossy = t->world > 1 && !rp_codec_is_exact(&t->codec.codec, RP_F32);
@@ -172,6 +170,7 @@ static rp_status open_strategy(rpi_trainer *t) {
                                 .chose = chose,
                                 .context = t};
     RP_TRY(rpi_strategy_find(o->strategy, &t->strategy));
+    rpi_step_reports_open(t->comm, o->log_every, t->strategy->replicas_differ, &t->reports);
     return t->strategy->open(&setup, &t->strategy_self);
 }
 
@@ -189,14 +188,13 @@ rp_status rpi_trainer_open(rpi_trainer *t, const rpi_train_options *options, rp_
 }
 
 void rpi_trainer_close(rpi_trainer *t) {
-    if (t->summary) (void)rp_request_wait(&t->summary);
+    rpi_step_reports_close(&t->reports);
     if (t->strategy_self) t->strategy->close(t->strategy_self);
     rpi_timeline_destroy(t->timeline);
     rpi_program_set_close(&t->programs);
     for (int i = 0; i < RPI_OPTIMIZER_SLOTS; i++) rpi_free(t->slots[i]);
     rpi_free(t->residual);
     rpi_free(t->bits);
-    rpi_free(t->summaries);
     rpi_weights_destroy(t->weights);
     rpi_network_close(&t->network);
     rpi_source_close(&t->source);

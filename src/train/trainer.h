@@ -9,19 +9,10 @@
 #include "train/divergence.h"
 #include "train/program_set.h"
 #include "train/schedules/lr_schedule.h"
+#include "train/step_reports.h"
 #include "train/strategies/bit_chooser.h"
 #include "train/strategies/strategy.h"
 #include "train/train.h"
-
-/* What each rank tells the others of a step: loss, seconds of computing, what it was asked for
- * (RPI_ASKED_*), its rpi_fault. */
-enum {
-    RPI_SUMMARY_LOSS,
-    RPI_SUMMARY_COMPUTE_S,
-    RPI_SUMMARY_ASKED,
-    RPI_SUMMARY_FAULT,
-    RPI_SUMMARY = 6
-};
 
 typedef struct rpi_trainer {
     const rpi_train_options *options;
@@ -52,22 +43,20 @@ typedef struct rpi_trainer {
     void *strategy_self;
     rpi_timeline *timeline;
     rpi_profile *profile;             /* borrowed; NULL: nobody asks */
-    rp_request *summary;              /* the exchange of losses in flight, or NULL */
+    rpi_step_reports reports;         /* to the other ranks and from them */
     char choice[RPI_BIT_CHOICE_TEXT]; /* other bits were chosen in this step; else empty */
-    double *summaries;    /* of all ranks, then this one: RPI_SUMMARY numbers each */
-    double learning_rate; /* of the current step */
+    double learning_rate;             /* of the current step */
     /* Clipping: the squares of the current step's gradients, their root (NaN: not measured),
      * and what gradients are therefore multiplied by (0: nothing). */
     rpi_square_sum squares;
     double gradient_norm;
     float gradient_scale;
-    /* What this rank wants to be done after the step (RPI_ASKED_*), called late in it and told
-     * to the others with the losses; NULL: nothing. Then what any of them wants. */
+    /* What this rank wants to be done after a step (RPI_ASKED_*), called late in each and told
+     * to the others with the reports; NULL: nothing. */
     int (*wishes)(void *context);
     void *wishes_context;
-    int asked;
 
-    rpi_fault fault;        /* of the current step, on this rank */
+    rpi_fault fault;        /* of this rank: the first, that ends the run */
     char good_folder[1024]; /* of the last checkpoint saved or loaded; "": none yet */
     int64_t good_step;      /* of that, else 0 */
     bool newest_is_good;    /* it is the newest of the folder which this run writes to */
@@ -87,7 +76,8 @@ rp_status rpi_trainer_compile(rpi_trainer *trainer);
  * decay groups. Any cut of the arena into ranges gives the same bits. */
 void rpi_trainer_update(rpi_trainer *trainer, int64_t first, int64_t count);
 
-/* One step of the world. Collective. */
+/* One step of the world. Collective. The loss and the skew are this rank's alone; those of all
+ * are told by `reports`, some steps later. */
 rp_status rpi_trainer_step(rpi_trainer *trainer, rpi_step_metrics *out_metrics);
 
 rp_status rpi_trainer_compile_evaluation(rpi_trainer *trainer);

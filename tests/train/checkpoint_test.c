@@ -74,6 +74,7 @@ static void a_preempted_run_goes_on_to_the_same_bytes(void) {
             options.lr_schedule = "cosine";
             options.eval = true;
             options.eval_every = 2;
+            options.log_every = 1; /* all know it in the step in which one is told */
             options.out = ranks_folder("unbroken");
             REQUIRE_OK(ranks_train(&options, world, NULL));
             options.out = ranks_folder("preempted");
@@ -99,6 +100,7 @@ static void a_preempted_run_goes_on_to_the_same_bytes(void) {
 static void one_that_is_asked_for_changes_nothing(void) {
     rpi_train_options options = small_options("q4");
     options.keep = 9;
+    options.log_every = 1;
     options.out = ranks_folder("unasked");
     REQUIRE_OK(ranks_train(&options, 2, NULL));
     options.out = ranks_folder("asked");

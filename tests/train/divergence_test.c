@@ -101,7 +101,12 @@ typedef struct job {
 static rp_status step(rpi_trainer *t) {
     rpi_step_metrics metrics;
     RP_TRY(rpi_trainer_step(t, &metrics));
-    return rpi_divergence_report(t, t->summaries + RPI_SUMMARY_FAULT, RPI_SUMMARY, t->step - 1);
+    RP_TRY(rpi_step_reports_flush(&t->reports));
+    rpi_told_step told;
+    while (rpi_step_reports_take(&t->reports, &told))
+        RP_TRY(rpi_divergence_report(t, told.faults, told.stride, told.metrics.step,
+                                     told.metrics.step - 1));
+    return RP_OK;
 }
 
 static rp_status run_steps(rpi_trainer *t, const job *it) {

@@ -1,0 +1,203 @@
+#include "train/step_reports.h"
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/status.h"
+
+#include <stddef.h>
+#include <string.h>
+
+enum {
+    STEPS_MOST = 256,       /* of a block */
+    REPORTS_MOST = 1 << 16, /* of all ranks in a block */
+    WHOLE = 2,              /* doubles of a block as a whole, behind its reports */
+    ASKED = 0,
+    SECONDS = 1,
+    FAULT = offsetof(rpi_rank_report, fault) / sizeof(double),
+};
+
+/* Of steps in a block: what ranks are asked for comes to pass within a second. */
+#define BLOCK_S 0.2
+
+void rpi_step_reports_open(rp_comm *comm, int64_t steps_each, bool may_drift,
+                           rpi_step_reports *out_reports) {
+    int world = rp_comm_world(comm);
+    *out_reports = (rpi_step_reports){.comm = comm,
+                                      .world = world,
+                                      /* One rank tells nobody, and so at once. */
+                                      .fixed_length = world == 1 ? 1 : steps_each,
+                                      .apart = may_drift && world > 1 ? RPI_REPORTS_APART : 0,
+                                      .length = 1};
+    if (out_reports->fixed_length) out_reports->length = out_reports->fixed_length;
+}
+
+static void free_block(rpi_report_block *block) {
+    rpi_free(block->own);
+    rpi_free(block->all);
+    rpi_free(block->metrics);
+    *block = (rpi_report_block){0};
+}
+
+void rpi_step_reports_close(rpi_step_reports *reports) {
+    for (int i = 0; i < RPI_REPORT_BLOCKS; i++) {
+        if (reports->blocks[i].request) (void)rp_request_wait(&reports->blocks[i].request);
+        free_block(&reports->blocks[i]);
+    }
+    *reports = (rpi_step_reports){0};
+}
+
+/* ---- blocks ---- */
+
+static rpi_report_block *block_at(rpi_step_reports *reports, int64_t number) {
+    return &reports->blocks[number % RPI_REPORT_BLOCKS];
+}
+
+static size_t doubles_of(const rpi_report_block *block) {
+    return (size_t)block->count * RPI_RANK_REPORT + WHOLE;
+}
+
+static rp_status make_room(const rpi_step_reports *reports, rpi_report_block *block) {
+    size_t steps = (size_t)reports->length;
+    size_t doubles = steps * RPI_RANK_REPORT + WHOLE;
+    if (block->capacity >= reports->length) return RP_OK;
+    free_block(block);
+    RP_TRY(rpi_alloc_array(doubles, sizeof(double), "reports of steps", &block->own));
+    RP_TRY(rpi_alloc_array(doubles * (size_t)reports->world, sizeof(double), "reports of steps",
+                           &block->all));
+    RP_TRY(rpi_alloc_array(steps, sizeof *block->metrics, "metrics", &block->metrics));
+    block->capacity = reports->length;
+    return RP_OK;
+}
+
+static void drop_oldest(rpi_step_reports *reports) {
+    reports->first++;
+    reports->taken = 0;
+}
+
+static rp_status begin_block(rpi_step_reports *reports, int64_t start_ns) {
+    rpi_report_block *block = block_at(reports, reports->next);
+    if (reports->next - reports->first == RPI_REPORT_BLOCKS) drop_oldest(reports);
+    RP_TRY(make_room(reports, block));
+    reports->open = true;
+    block->length = reports->length;
+    block->count = block->kept = 0;
+    block->gathered = false;
+    block->start_ns = start_ns;
+    reports->asked = 0;
+    return RP_OK;
+}
+
+static rp_status send_block(rpi_step_reports *reports) {
+    rpi_report_block *block = block_at(reports, reports->next++);
+    double *whole = block->own + block->count * RPI_RANK_REPORT;
+    reports->open = false;
+    whole[ASKED] = reports->asked;
+    whole[SECONDS] = rpi_seconds(rpi_now_ns() - block->start_ns);
+    reports->asked = 0;
+    return rp_all_gather_start(reports->comm, block->own, block->all, doubles_of(block), RP_F64,
+                               NULL, NULL, &block->request);
+}
+
+/* From what all ranks were told, so that it is the same on all. */
+static int64_t next_length(const rpi_step_reports *reports, const rpi_report_block *block,
+                           double slowest_s) {
+    if (reports->fixed_length) return reports->fixed_length;
+    double steps = slowest_s > 0 ? BLOCK_S * (double)block->count / slowest_s : STEPS_MOST;
+    int64_t most = REPORTS_MOST / reports->world;
+    if (most > STEPS_MOST) most = STEPS_MOST;
+    if (most > 2 * block->length) most = 2 * block->length;
+    if (most < 1) most = 1;
+    return steps < 1 ? 1 : steps > (double)most ? most : (int64_t)steps;
+}
+
+static rp_status receive_block(rpi_step_reports *reports, rpi_report_block *block) {
+    double slowest_s = 0;
+    RP_TRY(rp_request_wait(&block->request));
+    for (int rank = 0; rank < reports->world; rank++) {
+        const double *whole =
+            block->all + (size_t)rank * doubles_of(block) + block->count * RPI_RANK_REPORT;
+        reports->all_asked |= (int)whole[ASKED];
+        if (whole[SECONDS] > slowest_s) slowest_s = whole[SECONDS];
+    }
+    block->gathered = true;
+    reports->length = next_length(reports, block, slowest_s);
+    return RP_OK;
+}
+
+/* In their order; all but the latest `apart`. */
+static rp_status receive_blocks(rpi_step_reports *reports, int64_t apart) {
+    for (int64_t number = reports->first; number < reports->next - apart; number++) {
+        rpi_report_block *block = block_at(reports, number);
+        if (!block->gathered) RP_TRY(receive_block(reports, block));
+    }
+    return RP_OK;
+}
+
+/* ---- a step ---- */
+
+rp_status rpi_step_reports_add(rpi_step_reports *reports, const rpi_rank_report *own, int asked,
+                               int64_t start_ns) {
+    rpi_report_block *block = block_at(reports, reports->next);
+    if (!reports->open) RP_TRY(begin_block(reports, start_ns));
+    memcpy(block->own + block->count * RPI_RANK_REPORT, own, sizeof *own);
+    block->count++;
+    reports->asked |= asked;
+    return block->count == block->length ? send_block(reports) : RP_OK;
+}
+
+rp_status rpi_step_reports_wait(rpi_step_reports *reports) {
+    return receive_blocks(reports, reports->apart);
+}
+
+/* Of the block that the step was added to, which may have been sent since. */
+void rpi_step_reports_keep(rpi_step_reports *reports, const rpi_step_metrics *own) {
+    rpi_report_block *block =
+        block_at(reports, reports->open ? reports->next : reports->next - 1);
+    block->metrics[block->kept++] = *own;
+}
+
+rp_status rpi_step_reports_flush(rpi_step_reports *reports) {
+    if (reports->open) RP_TRY(send_block(reports));
+    return receive_blocks(reports, 0);
+}
+
+/* ---- what all ranks say ---- */
+
+static const double *report_of(const rpi_report_block *block, int64_t step, int rank) {
+    return block->all + (size_t)rank * doubles_of(block) + step * RPI_RANK_REPORT;
+}
+
+static void complete(const rpi_step_reports *reports, const rpi_report_block *block,
+                     int64_t step, rpi_step_metrics *metrics) {
+    double own_s = 0, slowest_s = 0;
+    metrics->loss = 0;
+    for (int rank = 0; rank < reports->world; rank++) {
+        rpi_rank_report theirs;
+        memcpy(&theirs, report_of(block, step, rank), sizeof theirs);
+        metrics->loss += theirs.loss;
+        if (theirs.compute_s > slowest_s) slowest_s = theirs.compute_s;
+        if (rank == rp_comm_rank(reports->comm)) own_s = theirs.compute_s;
+    }
+    metrics->skew_s = slowest_s - own_s;
+}
+
+bool rpi_step_reports_take(rpi_step_reports *reports, rpi_told_step *out_step) {
+    const rpi_report_block *block = block_at(reports, reports->first);
+    if (reports->first < reports->next && reports->taken == block->count) {
+        drop_oldest(reports);
+        block = block_at(reports, reports->first);
+    }
+    if (reports->first == reports->next || !block->gathered) return false;
+    *out_step = (rpi_told_step){.metrics = block->metrics[reports->taken],
+                                .faults = report_of(block, reports->taken, 0) + FAULT,
+                                .stride = (int)doubles_of(block)};
+    complete(reports, block, reports->taken, &out_step->metrics);
+    reports->taken++;
+    return true;
+}
+
+int rpi_step_reports_asked(rpi_step_reports *reports) {
+    int asked = reports->all_asked;
+    reports->all_asked = 0;
+    return asked;
+}

@@ -6,6 +6,7 @@
 #include "redpoll/codec.h"
 #include "redpoll/comm.h"
 #include "redpoll/dtype.h"
+#include "redpoll/gossip.h"
 #include "redpoll/log.h"
 #include "redpoll/rng.h"
 #include "redpoll/status.h"

@@ -6,7 +6,7 @@
  *   block_collectives.c  and on blocks, whose lengths differ
  *   point_to_point.c     sends and receives; tags.h: which meets which
  *   neighbors.c          exchanges with neighbours; neighborhood.h: who they are;
- *                        topology_rounds.h: in a topology; gossip.h: training by them
+ *                        topology_rounds.h: in a topology; gossip.c: training by them
  *   blocking.c           the blocking forms of all
  *   posting.c            what posting a collective has in common
  *   request.c            numbering, completing, pooling

@@ -1,21 +1,26 @@
-#include "comm/gossip.h"
+/* A rule (plan/gossip/gossip_rule.h), a topology's rounds and the exchange with neighbours, put
+ * together. */
+#include "redpoll/gossip.h"
 
+#include "base/fpenv.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "comm/topology_rounds.h"
+#include "plan/gossip/gossip_rule.h"
 
-#include <math.h>
-
-struct rpi_gossip {
-    rpi_gossip_setup setup;
+struct rp_gossip {
+    rp_comm *comm;
+    rp_gossip_setup setup;
     const rpi_gossip_rule *rule;
     rpi_topology_rounds *rounds;
     void *slots[RPI_GOSSIP_SLOTS];
-    double p, sent_p, mixed_p; /* of a pushing rule; else 1 */
-    rp_segment *segments;      /* of all that is sent, and where it goes */
+    void *own[RPI_GOSSIP_SLOTS]; /* those of them that are ours to free */
+    double p, sent_p, mixed_p;   /* of a pushing rule; else 1 */
+    rp_segment *segments;        /* of all that is sent, and where it goes */
     void **outputs;
     size_t segment_count;
-    rp_request *request; /* the step's exchange; NULL: not begun */
-    bool has_begun;      /* the rule's `begin` has run */
+    bool has_begun; /* the rule's `begin` has run */
+    bool is_posted; /* an exchange that was not applied yet */
 };
 
 /* ---- checks ---- */
@@ -50,38 +55,72 @@ static rp_status find(const char *topology, const char *algorithm, int ranks, in
     return status;
 }
 
-rp_status rpi_gossip_check(const char *topology, const char *algorithm, int ranks) {
+/* Neither `begin` nor `before` waits for the gradient. */
+static bool is_early(const rpi_gossip_rule *rule) {
+    return !rpi_gossip_lines_use(rule->begin, RPI_GOSSIP_GRADIENT) &&
+           !rpi_gossip_lines_use(rule->before, RPI_GOSSIP_GRADIENT);
+}
+
+static rp_gossip_info info_of(const rpi_gossip_rule *rule) {
+    int own = 0;
+    for (int i = 0; i < rule->sends; i++) own += !rule->lies_in[i] + !rule->lies_in[2 + i];
+    return (rp_gossip_info){.early = is_early(rule),
+                            .exchanged = rule->sends,
+                            .states = rule->states,
+                            .pushes = rule->pushes,
+                            .held = rule->states + own};
+}
+
+static const char *or_default(const char *name, const char *fallback) {
+    return name ? name : fallback;
+}
+
+rp_status rp_gossip_check(const char *topology, const char *algorithm, int ranks,
+                          rp_gossip_info *out_info) {
     const rpi_gossip_rule *rule = NULL;
     rpi_topology_rounds *rounds = NULL;
-    rp_status status = find(topology, algorithm, ranks, 0, &rule, &rounds);
+    RP_TRY(find(or_default(topology, "base"), or_default(algorithm, "atc"), ranks, 0, &rule,
+                &rounds));
     rpi_topology_rounds_close(rounds);
-    return status;
+    if (out_info) *out_info = info_of(rule);
+    return RP_OK;
 }
 
 /* ---- opening ---- */
 
-static size_t bytes_of(const rpi_gossip *g) {
+static size_t bytes_of(const rp_gossip *g) {
     return g->setup.count * rp_dtype_bytes(g->setup.dtype);
 }
 
-static rp_status allocate(rpi_gossip *g) {
-    int first[] = {RPI_GOSSIP_SENT, RPI_GOSSIP_MIXED, RPI_GOSSIP_STATE};
-    int counts[] = {g->rule->sends, g->rule->sends, g->rule->states};
-    for (int k = 0; k < 3; k++)
-        for (int i = 0; i < counts[k]; i++)
-            RP_TRY(rpi_alloc(bytes_of(g), "gossip", &g->slots[first[k] + i]));
-    g->slots[RPI_GOSSIP_X] = g->setup.x;
-    g->slots[RPI_GOSSIP_GRADIENT] = g->setup.gradient;
+static rp_status allocate_slot(rp_gossip *g, int slot) {
+    RP_TRY(rpi_alloc(bytes_of(g), "gossip", &g->own[slot]));
+    g->slots[slot] = g->own[slot];
     return RP_OK;
 }
 
-static void add_segment(rpi_gossip *g, rp_segment segment, void *data, void *output) {
+static rp_status allocate(rp_gossip *g) {
+    g->slots[RPI_GOSSIP_X] = g->setup.x;
+    g->slots[RPI_GOSSIP_GRADIENT] = g->setup.gradient;
+    for (int i = 0; i < g->rule->states; i++) RP_TRY(allocate_slot(g, RPI_GOSSIP_STATE + i));
+    static const int first[] = {RPI_GOSSIP_SENT, RPI_GOSSIP_MIXED};
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < g->rule->sends; i++) {
+            int host = g->rule->lies_in[2 * k + i], slot = first[k] + i;
+            if (host)
+                g->slots[slot] = g->slots[host - 1];
+            else
+                RP_TRY(allocate_slot(g, slot));
+        }
+    return RP_OK;
+}
+
+static void add_segment(rp_gossip *g, rp_segment segment, void *data, void *output) {
     segment.data = data;
     g->segments[g->segment_count] = segment;
     g->outputs[g->segment_count++] = output;
 }
 
-static rp_status add_vector(rpi_gossip *g, int vector) {
+static rp_status add_vector(rp_gossip *g, int vector) {
     rp_segment whole = {.count = g->setup.count, .dtype = g->setup.dtype};
     const rp_segment *layout = g->setup.layouts[vector];
     size_t count = layout ? g->setup.layout_counts[vector] : 1, first = 0;
@@ -93,11 +132,11 @@ static rp_status add_vector(rpi_gossip *g, int vector) {
         first += segment.count;
     }
     if (first == g->setup.count) return RP_OK;
-    return RP_FAIL(INTERNAL, "a layout of %zu elements for vectors of %zu", first,
-                   g->setup.count);
+    return RP_FAIL(INVALID, "gossip: layout %d is of %zu elements, and vectors are of %zu",
+                   vector, first, g->setup.count);
 }
 
-static rp_status lay_out(rpi_gossip *g) {
+static rp_status lay_out(rp_gossip *g) {
     size_t most = 3;
     for (int i = 0; i < 2; i++) most += g->setup.layout_counts[i];
     RP_TRY(rpi_alloc_array(most, sizeof *g->segments, "segments", &g->segments));
@@ -109,51 +148,75 @@ static rp_status lay_out(rpi_gossip *g) {
     return RP_OK;
 }
 
-rp_status rpi_gossip_open(const rpi_gossip_setup *setup, rpi_gossip **out_gossip) {
-    rpi_gossip *g = NULL;
+static rp_status check_setup(const rp_comm *comm, const rp_gossip_setup *setup,
+                             rp_gossip **out_gossip) {
+    if (!comm || !setup || !out_gossip)
+        return RP_FAIL(INVALID, "gossip: %s is NULL",
+                       !comm    ? "comm"
+                       : !setup ? "setup"
+                                : "the place for the result");
+    if (setup->dtype != RP_F32 && setup->dtype != RP_F64)
+        return RP_FAIL(INVALID, "gossip: dtype is %s; f32 and f64 are allowed",
+                       rp_dtype_name(setup->dtype));
+    if (setup->count && (!setup->x || !setup->gradient))
+        return RP_FAIL(INVALID, "gossip: %s is NULL, and there are %zu elements",
+                       setup->x ? "gradient" : "x", setup->count);
+    return RP_OK;
+}
+
+rp_status rp_gossip_create(rp_comm *comm, const rp_gossip_setup *setup,
+                           rp_gossip **out_gossip) {
+    rp_gossip *g = NULL;
+    RP_TRY(check_setup(comm, setup, out_gossip));
     RP_TRY(rpi_alloc(sizeof *g, "gossip", &g));
+    g->comm = comm;
     g->setup = *setup;
     g->p = 1;
-    rp_status status = find(setup->topology, setup->algorithm, rp_comm_world(setup->comm),
-                            rp_comm_rank(setup->comm), &g->rule, &g->rounds);
+    rp_status status =
+        find(or_default(setup->topology, "base"), or_default(setup->algorithm, "atc"),
+             rp_comm_world(comm), rp_comm_rank(comm), &g->rule, &g->rounds);
     if (status == RP_OK) status = allocate(g);
     if (status == RP_OK) status = lay_out(g);
     if (status == RP_OK)
         *out_gossip = g;
     else
-        rpi_gossip_close(g);
+        rp_gossip_destroy(g);
     return status;
 }
 
-void rpi_gossip_close(rpi_gossip *g) {
+void rp_gossip_destroy(rp_gossip *g) {
     if (!g) return;
-    if (g->request) (void)rp_request_wait(&g->request);
-    for (int i = RPI_GOSSIP_SENT; i < RPI_GOSSIP_SLOTS; i++) rpi_free(g->slots[i]);
+    for (int i = 0; i < RPI_GOSSIP_SLOTS; i++) rpi_free(g->own[i]);
     rpi_free(g->segments);
     rpi_free(g->outputs);
     rpi_topology_rounds_close(g->rounds);
     rpi_free(g);
 }
 
-const rpi_gossip_rule *rpi_gossip_rule_of(const rpi_gossip *g) {
-    return g->rule;
+void rp_gossip_get_info(const rp_gossip *g, rp_gossip_info *out_info) {
+    *out_info = info_of(g->rule);
 }
 
-void *rpi_gossip_state(rpi_gossip *g, int index) {
-    return g->slots[RPI_GOSSIP_STATE + index];
+void *rp_gossip_state(rp_gossip *g, int index) {
+    bool is_one = index >= 0 && index < g->rule->states;
+    return is_one ? g->slots[RPI_GOSSIP_STATE + index] : NULL;
 }
 
-double *rpi_gossip_push_weight(rpi_gossip *g) {
-    return &g->p;
+double rp_gossip_push_weight(const rp_gossip *g) {
+    return g->p;
 }
 
-void rpi_gossip_resume(rpi_gossip *g) {
+rp_status rp_gossip_resume(rp_gossip *g, double push_weight) {
+    if (!(push_weight > 0))
+        return RP_FAIL(INVALID, "gossip: push_weight is %g; it is above 0", push_weight);
+    g->p = push_weight;
     g->has_begun = true;
+    return RP_OK;
 }
 
 /* ---- steps ---- */
 
-static void run_lines(rpi_gossip *g, const rpi_gossip_line lines[RPI_GOSSIP_LINES],
+static void run_lines(rp_gossip *g, const rpi_gossip_line lines[RPI_GOSSIP_LINES],
                       double rate) {
     if (g->setup.dtype == RP_F64)
         rpi_gossip_lines_f64(lines, rate, g->p, g->setup.count, (double *const *)g->slots);
@@ -162,36 +225,35 @@ static void run_lines(rpi_gossip *g, const rpi_gossip_line lines[RPI_GOSSIP_LINE
                              (float *const *)g->slots);
 }
 
-static bool uses(const rpi_gossip_line lines[RPI_GOSSIP_LINES], int slot) {
-    for (int i = 0; i < RPI_GOSSIP_LINES; i++)
-        for (int t = 0; t < RPI_GOSSIP_TERMS && lines[i].terms[t].halves; t++)
-            if (lines[i].terms[t].slot == slot) return true;
-    return false;
-}
-
-static rp_status post(rpi_gossip *g, int64_t step) {
+static rp_status send(rp_gossip *g, int64_t step, rp_request **out_request) {
     const rp_neighbors *neighbors = NULL;
     RP_TRY(rpi_topology_rounds_at(g->rounds, step, &neighbors));
     rp_collective_options options = {.seed = g->setup.seed, .step = (uint64_t)step};
     g->sent_p = g->p;
-    return rp_neighbor_all_reduce_start(g->setup.comm, g->segments, g->outputs,
-                                        g->segment_count, neighbors, &options, &g->request);
+    return rp_neighbor_all_reduce_start(g->comm, g->segments, g->outputs, g->segment_count,
+                                        neighbors, &options, out_request);
 }
 
-rp_status rpi_gossip_start(rpi_gossip *g, int64_t step) {
-    if (uses(g->rule->before, RPI_GOSSIP_GRADIENT)) return RP_OK;
-    run_lines(g, g->rule->before, 0);
-    return post(g, step);
-}
-
-rp_status rpi_gossip_finish(rpi_gossip *g, int64_t step, double rate) {
+rp_status rp_gossip_post(rp_gossip *g, int64_t step, double rate, rp_request **out_request) {
+    RPI_FPENV_SCOPE;
+    if (step < 0)
+        return RP_FAIL(INVALID, "gossip: step is %lld; is it negative?", (long long)step);
+    if (g->is_posted)
+        return RP_FAIL(STATE, "gossip: the exchange before step %lld was not applied",
+                       (long long)step);
     if (!g->has_begun) run_lines(g, g->rule->begin, rate);
     g->has_begun = true;
-    if (!g->request) {
-        run_lines(g, g->rule->before, rate);
-        RP_TRY(post(g, step));
-    }
-    RP_TRY(rp_request_wait(&g->request));
+    run_lines(g, g->rule->before, rate);
+    RP_TRY(send(g, step, out_request));
+    g->is_posted = true;
+    return RP_OK;
+}
+
+rp_status rp_gossip_apply(rp_gossip *g, double rate) {
+    RPI_FPENV_SCOPE;
+    if (!g->is_posted)
+        return RP_FAIL(STATE, "gossip: nothing was posted that could be applied");
+    g->is_posted = false;
     if (g->rule->pushes) g->p = g->mixed_p;
     run_lines(g, g->rule->after, rate);
     return RP_OK;

@@ -1,11 +1,12 @@
 /* Decentralised least squares through the exchange itself: first iterates and limits as the
  * equations have them. f_i(x) = a_i (x - b_i)^2 / 2, a = 1 2 3 4, b = 1 -1 2 .5: the optimum of
  * all is 0.7. */
-#include "comm/gossip.h"
+#include "redpoll/gossip.h"
 
 #include "comm/thread_world.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <string.h>
 
 enum { RANKS = 4, COUNT = 3 };
@@ -44,18 +45,28 @@ static void check_x(const problem *p, int rank, const place *at, double wanted,
     }
 }
 
-static rpi_gossip *open_gossip(const problem *p, rp_comm *comm, place *at) {
-    rpi_gossip *gossip = NULL;
-    rpi_gossip_setup setup = {.comm = comm,
-                              .topology = p->topology,
-                              .algorithm = p->algorithm,
-                              .dtype = p->floats ? RP_F32 : RP_F64,
-                              .count = COUNT,
-                              .x = p->floats ? (void *)at->x32 : (void *)at->x,
-                              .gradient =
-                                  p->floats ? (void *)at->gradient32 : (void *)at->gradient};
-    CHECK_OK(rpi_gossip_open(&setup, &gossip));
+static rp_gossip *open_gossip(const problem *p, rp_comm *comm, place *at) {
+    rp_gossip *gossip = NULL;
+    rp_gossip_setup setup = {.topology = p->topology,
+                             .algorithm = p->algorithm,
+                             .dtype = p->floats ? RP_F32 : RP_F64,
+                             .count = COUNT,
+                             .x = p->floats ? (void *)at->x32 : (void *)at->x,
+                             .gradient =
+                                 p->floats ? (void *)at->gradient32 : (void *)at->gradient};
+    CHECK_OK(rp_gossip_create(comm, &setup, &gossip));
     return gossip;
+}
+
+static void take_step(const problem *p, rp_gossip *gossip, int rank, int step, place *at) {
+    rp_gossip_info info;
+    rp_request *request = NULL;
+    rp_gossip_get_info(gossip, &info);
+    if (info.early) CHECK_OK(rp_gossip_post(gossip, step, 0, &request));
+    set_gradient(p, rank, at);
+    if (!info.early) CHECK_OK(rp_gossip_post(gossip, step, p->rate, &request));
+    CHECK_OK(rp_request_wait(&request));
+    CHECK_OK(rp_gossip_apply(gossip, p->rate));
 }
 
 static void solve(rp_comm *comm, int rank, int world, void *context) {
@@ -63,16 +74,14 @@ static void solve(rp_comm *comm, int rank, int world, void *context) {
     (void)world;
     const problem *p = context;
     place at = {.x = {0}};
-    rpi_gossip *gossip = open_gossip(p, comm, &at);
+    rp_gossip *gossip = open_gossip(p, comm, &at);
     for (int step = 0; gossip && step < STEPS; step++) {
-        CHECK_OK(rpi_gossip_start(gossip, step));
-        set_gradient(p, rank, &at);
-        CHECK_OK(rpi_gossip_finish(gossip, step, p->rate));
+        take_step(p, gossip, rank, step, &at);
         if (step < 3 && p->first[0][0] != 0)
             check_x(p, rank, &at, p->first[step][rank], "iterate", step);
     }
     check_x(p, rank, &at, p->limit[rank], "limit", STEPS);
-    rpi_gossip_close(gossip);
+    rp_gossip_destroy(gossip);
 }
 
 #define BEST                                                                                   \
@@ -131,29 +140,22 @@ static void stop_and_go_on(rp_comm *comm, int rank, int world, void *context) {
     (void)world;
     const problem *p = context;
     place whole = {.x = {0}}, parts = {.x = {0}};
-    rpi_gossip *through = open_gossip(p, comm, &whole), *first = NULL;
-    for (int step = 0; step < 12; step++) {
-        set_gradient(p, rank, &whole);
-        CHECK_OK(rpi_gossip_start(through, step));
-        CHECK_OK(rpi_gossip_finish(through, step, p->rate));
-    }
-    rpi_gossip_close(through);
+    rp_gossip *through = open_gossip(p, comm, &whole), *first = NULL;
+    for (int step = 0; step < 12; step++) take_step(p, through, rank, step, &whole);
+    rp_gossip_destroy(through);
     first = open_gossip(p, comm, &parts);
     for (int step = 0; step < 12; step++) {
         if (step == 5) {
-            rpi_gossip *second = open_gossip(p, comm, &parts);
-            for (int i = 0; i < rpi_gossip_rule_of(first)->states; i++)
-                memcpy(rpi_gossip_state(second, i), rpi_gossip_state(first, i), sizeof parts.x);
-            *rpi_gossip_push_weight(second) = *rpi_gossip_push_weight(first);
-            rpi_gossip_resume(second);
-            rpi_gossip_close(first);
+            rp_gossip *second = open_gossip(p, comm, &parts);
+            for (int i = 0; rp_gossip_state(first, i); i++)
+                memcpy(rp_gossip_state(second, i), rp_gossip_state(first, i), sizeof parts.x);
+            CHECK_OK(rp_gossip_resume(second, rp_gossip_push_weight(first)));
+            rp_gossip_destroy(first);
             first = second;
         }
-        set_gradient(p, rank, &parts);
-        CHECK_OK(rpi_gossip_start(first, step));
-        CHECK_OK(rpi_gossip_finish(first, step, p->rate));
+        take_step(p, first, rank, step, &parts);
     }
-    rpi_gossip_close(first);
+    rp_gossip_destroy(first);
     CHECK(memcmp(whole.x, parts.x, sizeof whole.x) == 0);
 }
 
@@ -165,15 +167,68 @@ static void states_are_all_there_is(void) {
 }
 
 static void what_does_not_go_together_is_refused(void) {
-    CHECK_OK(rpi_gossip_check("base", "exact-diffusion", 7));
-    CHECK_OK(rpi_gossip_check("star:weights=sender", "push-sum", 5));
-    CHECK_FAILS(rpi_gossip_check("star:weights=uniform", "atc", 5), INVALID, "biased");
-    CHECK_FAILS(rpi_gossip_check("star:weights=uniform", "push-sum", 5), INVALID,
+    CHECK_OK(rp_gossip_check("base", "exact-diffusion", 7, NULL));
+    CHECK_OK(rp_gossip_check("star:weights=sender", "push-sum", 5, NULL));
+    CHECK_FAILS(rp_gossip_check("star:weights=uniform", "atc", 5, NULL), INVALID, "biased");
+    CHECK_FAILS(rp_gossip_check("star:weights=uniform", "push-sum", 5, NULL), INVALID,
                 "weights=sender");
-    CHECK_FAILS(rpi_gossip_check("ceca", "atc", 5), UNSUPPORTED, "2 vectors");
-    CHECK_FAILS(rpi_gossip_check("ring", "act", 5), INVALID, "did you mean 'atc'");
-    CHECK_FAILS(rpi_gossip_check("rng", "atc", 5), INVALID, "did you mean 'ring'");
+    CHECK_FAILS(rp_gossip_check("ceca", "atc", 5, NULL), UNSUPPORTED, "2 vectors");
+    CHECK_FAILS(rp_gossip_check("ring", "act", 5, NULL), INVALID, "did you mean 'atc'");
+    CHECK_FAILS(rp_gossip_check("rng", "atc", 5, NULL), INVALID, "did you mean 'ring'");
+}
+
+/* Vectors of memory beside x and the gradient: what an algorithm keeps, and what it receives
+ * under the computation or has sent and needs again; averages lie where gradients were. */
+static void memory_is_no_more_than_an_algorithm_needs(void) {
+    static const struct {
+        const char *algorithm;
+        int early, exchanged, states, pushes, held;
+    } all[] = {{"awc", 1, 1, 0, 0, 1},
+               {"atc", 0, 1, 0, 0, 0},
+               {"exact-diffusion", 0, 1, 1, 0, 2},
+               {"gradient-tracking", 0, 2, 2, 0, 3},
+               {"push-sum", 0, 1, 1, 1, 1},
+               {"push-diging", 0, 2, 3, 1, 4}};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        rp_gossip_info info;
+        CHECK_OK(rp_gossip_check(NULL, all[i].algorithm, 4, &info));
+        CHECK(info.early == all[i].early && info.exchanged == all[i].exchanged);
+        CHECK(info.states == all[i].states && info.pushes == all[i].pushes);
+        CHECK_MSG(info.held == all[i].held, "%s holds %d vectors", all[i].algorithm, info.held);
+    }
+}
+
+static void wrong_calls_say_what_is_wrong(void) {
+    enum { TWO = 2 };
+    rp_comm *comm = NULL;
+    rp_gossip *gossip = NULL;
+    rp_request *request = NULL;
+    float x[TWO] = {1, 2}, gradient[TWO] = {0};
+    rp_segment layout = {.count = 1, .dtype = RP_F32};
+    rp_gossip_setup setup = {.count = TWO, .x = x, .gradient = gradient, .dtype = RP_BF16};
+    CHECK_OK(rp_comm_create(NULL, 0, 1, NULL, &comm));
+    CHECK_FAILS(rp_gossip_create(NULL, &setup, &gossip), INVALID, "comm is NULL");
+    CHECK_FAILS(rp_gossip_create(comm, &setup, &gossip), INVALID, "f32 and f64");
+    setup.dtype = RP_F32;
+    setup.x = NULL;
+    CHECK_FAILS(rp_gossip_create(comm, &setup, &gossip), INVALID, "x is NULL");
+    setup.x = x;
+    setup.layouts[0] = &layout;
+    setup.layout_counts[0] = 1;
+    CHECK_FAILS(rp_gossip_create(comm, &setup, &gossip), INVALID, "of 1 elements");
+    setup.layouts[0] = NULL;
+    CHECK_OK(rp_gossip_create(comm, &setup, &gossip));
+    CHECK_FAILS(rp_gossip_apply(gossip, 1), STATE, "nothing was posted");
+    CHECK_FAILS(rp_gossip_resume(gossip, 0), INVALID, "above 0");
+    CHECK_FAILS(rp_gossip_post(gossip, -1, 1, &request), INVALID, "step is -1");
+    CHECK_OK(rp_gossip_post(gossip, 0, 1, &request));
+    CHECK_OK(rp_request_wait(&request));
+    CHECK_FAILS(rp_gossip_post(gossip, 1, 1, &request), STATE, "not applied");
+    rp_gossip_destroy(gossip);
+    rp_comm_destroy(comm);
 }
 
 CASES({"known answers", known_answers}, {"states are all there is", states_are_all_there_is},
-      {"what does not go together is refused", what_does_not_go_together_is_refused})
+      {"what does not go together is refused", what_does_not_go_together_is_refused},
+      {"memory is no more than an algorithm needs", memory_is_no_more_than_an_algorithm_needs},
+      {"wrong calls say what is wrong", wrong_calls_say_what_is_wrong})

@@ -23,3 +23,10 @@
 
 RUN_LINES(rpi_gossip_lines_f64, double)
 RUN_LINES(rpi_gossip_lines_f32, float)
+
+bool rpi_gossip_lines_use(const rpi_gossip_line lines[RPI_GOSSIP_LINES], int slot) {
+    for (int i = 0; i < RPI_GOSSIP_LINES; i++)
+        for (int t = 0; t < RPI_GOSSIP_TERMS && lines[i].terms[t].halves; t++)
+            if (lines[i].terms[t].slot == slot) return true;
+    return false;
+}

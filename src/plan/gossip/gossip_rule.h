@@ -54,6 +54,9 @@ typedef struct rpi_gossip_rule {
     int sends;   /* vectors a step: 1 or 2 */
     int states;  /* 0 to 3 */
     bool pushes; /* and p */
+    /* For SENT, SENT_2, MIXED, MIXED_2: 1 + the slot in whose memory it may lie, which no line
+     * reads while the other holds something else. 0: it needs memory of its own. */
+    uint8_t lies_in[4];
     rpi_gossip_line begin[RPI_GOSSIP_LINES], before[RPI_GOSSIP_LINES], after[RPI_GOSSIP_LINES];
 } rpi_gossip_rule;
 
@@ -62,8 +65,12 @@ const rpi_gossip_rule *rpi_gossip_rule_at(int index);
 /* RP_INVALID names those there are, and the nearest. */
 rp_status rpi_gossip_rule_find(const char *name, const rpi_gossip_rule **out_rule);
 
+/* Does a list read this slot? */
+bool rpi_gossip_lines_use(const rpi_gossip_line lines[RPI_GOSSIP_LINES], int slot);
+
 /* Run one list of a rule over `count` elements; slots[k] may be NULL where no line uses it, and
- * no two are the same memory. Products are rounded, then sums: nothing is fused. Pure. */
+ * no two are the same memory but as `lies_in` says. Products are rounded, then sums: nothing is
+ * fused. Pure. */
 void rpi_gossip_lines_f64(const rpi_gossip_line lines[RPI_GOSSIP_LINES], double rate, double p,
                           size_t count, double *const slots[RPI_GOSSIP_SLOTS]);
 void rpi_gossip_lines_f32(const rpi_gossip_line lines[RPI_GOSSIP_LINES], float rate, float p,

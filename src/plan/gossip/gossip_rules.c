@@ -18,12 +18,14 @@
 #define LINE(slot, ...) {RPI_GOSSIP_##slot, false, {__VA_ARGS__}}
 #define PUSHED(slot, ...) {RPI_GOSSIP_##slot, true, {__VA_ARGS__}}
 /* clang-format on */
+#define IN(slot) (RPI_GOSSIP_##slot + 1)
 
 static const rpi_gossip_rule catalogue[] = {
     {
         .name = "awc",
         .summary = "adapt while combining: x becomes W x - a g",
         .sends = 1,
+        .lies_in = {IN(X)},
         .before = {LINE(SENT, PLUS(X))},
         .after = {LINE(X, PLUS(MIXED), DOWN(GRADIENT))},
     },
@@ -31,6 +33,7 @@ static const rpi_gossip_rule catalogue[] = {
         .name = "atc",
         .summary = "adapt, then combine: x becomes W (x - a g)",
         .sends = 1,
+        .lies_in = {IN(X), 0, IN(GRADIENT)},
         .before = {LINE(SENT, PLUS(X), DOWN(GRADIENT))},
         .after = {LINE(X, PLUS(MIXED))},
     },
@@ -40,6 +43,7 @@ static const rpi_gossip_rule catalogue[] = {
         .name = "exact-diffusion",
         .summary = "atc corrected by the step before: reaches the optimum of all, not near it",
         .sends = 1,
+        .lies_in = {0, 0, IN(GRADIENT)},
         .states = 1,
         .begin = {LINE(STATE, PLUS(X))},
         .before = {LINE(SENT, TWICE(X), DOWN(GRADIENT), MINUS(STATE)),
@@ -53,6 +57,7 @@ static const rpi_gossip_rule catalogue[] = {
         .name = "gradient-tracking",
         .summary = "steps along a running average of all gradients, which is exchanged too",
         .sends = 2,
+        .lies_in = {IN(X), IN(STATE), IN(GRADIENT)},
         .states = 2,
         .begin = {LINE(STATE, PLUS(GRADIENT)), LINE(STATE_2, PLUS(GRADIENT))},
         .before = {LINE(STATE, PLUS(STATE), PLUS(GRADIENT), MINUS(STATE_2)),
@@ -65,6 +70,7 @@ static const rpi_gossip_rule catalogue[] = {
         .name = "push-sum",
         .summary = "atc over graphs that go one way: a sender's weights, and p to divide by",
         .sends = 1,
+        .lies_in = {IN(STATE), 0, IN(GRADIENT)},
         .states = 1,
         .pushes = true,
         .begin = {LINE(STATE, PLUS(X))},
@@ -77,6 +83,7 @@ static const rpi_gossip_rule catalogue[] = {
         .name = "push-diging",
         .summary = "gradient tracking over graphs that go one way",
         .sends = 2,
+        .lies_in = {IN(STATE), IN(STATE_2), IN(GRADIENT)},
         .states = 3,
         .pushes = true,
         .begin = {LINE(STATE, PLUS(X)), LINE(STATE_2, PLUS(GRADIENT)),

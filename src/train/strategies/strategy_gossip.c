@@ -1,5 +1,5 @@
 /* Every rank steps parameters of its own and averages them with a few neighbours, in the rounds
- * of a topology and by the rule of an algorithm (comm/gossip.h). Nobody waits for the world.
+ * of a topology and by the rule of an algorithm (redpoll/gossip.h). Nobody waits for the world.
  *
  * A rule takes gradient steps. Where it only moves by them, the optimizer's own step takes
  * their place: what it would add to x is the gradient, at the rate -1. Where gradients
@@ -13,7 +13,8 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/suggest.h"
-#include "comm/gossip.h"
+#include "plan/gossip/gossip_rule.h"
+#include "redpoll/gossip.h"
 #include "train/strategies/bucket.h"
 
 #include <string.h>
@@ -94,14 +95,17 @@ static rp_status check(const rpi_strategy_request *request) {
                        c.algorithm);
     if (request->warmup_exact || request->chooses_bits)
         return RP_FAIL(INVALID, "gossip takes neither --warmup-exact nor --codec auto");
-    return request->world ? rpi_gossip_check(c.topology, c.algorithm, request->world) : RP_OK;
+    return request->world ? rp_gossip_check(c.topology, c.algorithm, request->world, NULL)
+                          : RP_OK;
 }
 
 /* ---- the strategy ---- */
 
 typedef struct gossip {
     rpi_strategy_setup setup;
-    rpi_gossip *gossip;
+    rp_gossip *gossip;
+    rp_gossip_info info;
+    rp_request *request; /* the step's exchange; NULL: not posted yet, or over */
     rpi_buckets layouts[2];
     float
         *before; /* parameters before the optimizer's step; NULL: gradients are taken as such */
@@ -112,7 +116,8 @@ typedef struct gossip {
 
 static void close_gossip(void *context) {
     gossip *self = context;
-    rpi_gossip_close(self->gossip);
+    if (self->request) (void)rp_request_wait(&self->request);
+    rp_gossip_destroy(self->gossip);
     for (int i = 0; i < 2; i++) rpi_buckets_destroy(&self->layouts[i]);
     rpi_free(self->before);
     rpi_free(self);
@@ -127,20 +132,20 @@ static rp_status prepare(gossip *self) {
                                   i ? NULL : s->residual, &self->layouts[i]));
     for (int i = 0; i < self->layouts[1].segment_count; i++) /* other draws than the first's */
         self->layouts[1].segments[i].tensor += (uint32_t)self->layouts[1].segment_count;
-    rpi_gossip_setup setup = {.comm = s->comm,
-                              .topology = c.topology,
-                              .algorithm = c.algorithm,
-                              .dtype = RP_F32,
-                              .count = (size_t)rpi_weights_count(s->weights),
-                              .x = rpi_weights_values(s->weights),
-                              .gradient = rpi_weights_gradients(s->weights),
-                              .seed = s->seed};
+    rp_gossip_setup setup = {.topology = c.topology,
+                             .algorithm = c.algorithm,
+                             .dtype = RP_F32,
+                             .count = (size_t)rpi_weights_count(s->weights),
+                             .x = rpi_weights_values(s->weights),
+                             .gradient = rpi_weights_gradients(s->weights),
+                             .seed = s->seed};
     for (int i = 0; i < 2; i++) {
         setup.layouts[i] = self->layouts[i].segments;
         setup.layout_counts[i] = (size_t)self->layouts[i].segment_count;
     }
-    RP_TRY(rpi_gossip_open(&setup, &self->gossip));
-    if (rpi_gossip_rule_of(self->gossip)->sends > 1) return RP_OK;
+    RP_TRY(rp_gossip_create(s->comm, &setup, &self->gossip));
+    rp_gossip_get_info(self->gossip, &self->info);
+    if (self->info.exchanged > 1) return RP_OK;
     return rpi_alloc_array(setup.count, sizeof *self->before, "gossip", &self->before);
 }
 
@@ -159,7 +164,8 @@ static rp_status open_gossip(const rpi_strategy_setup *setup, void **out_self) {
 static void begin(void *context, int64_t step) {
     gossip *self = context;
     self->step = step;
-    self->started = rpi_gossip_start(self->gossip, step);
+    if (!self->info.early) return;
+    self->started = rp_gossip_post(self->gossip, step, 0, &self->request);
     if (self->started != RP_OK) rpi_error_keep(&self->error);
 }
 
@@ -190,32 +196,44 @@ static void take_step(const gossip *self, int64_t count) {
     }
 }
 
+static rp_status wait_for_neighbours(gossip *self, int64_t *in_out_exposed_ns) {
+    int64_t start = rpi_now_ns();
+    RP_TRY(rp_request_wait(&self->request));
+    *in_out_exposed_ns += rpi_now_ns() - start;
+    return RP_OK;
+}
+
 static rp_status finish(void *context, int64_t *out_exposed_ns) {
     gossip *self = context;
     const rpi_strategy_setup *s = &self->setup;
-    int64_t count = rpi_weights_count(s->weights);
+    int64_t count = rpi_weights_count(s->weights), exposed_ns = 0;
     scale_gradients(self, count);
     if (s->measure) s->measure(s->context, 0, count);
     if (s->measure) s->measured(s->context);
     double rate = self->before ? 1 : s->rate(s->context);
+    if (self->request) /* x is read by it, and the optimizer writes x */
+        RP_TRY(wait_for_neighbours(self, &exposed_ns));
     if (self->before) take_step(self, count);
-    int64_t start = rpi_now_ns();
-    RP_TRY(rpi_gossip_finish(self->gossip, self->step, rate));
-    *out_exposed_ns = rpi_now_ns() - start;
+    if (!self->info.early) {
+        RP_TRY(rp_gossip_post(self->gossip, self->step, rate, &self->request));
+        RP_TRY(wait_for_neighbours(self, &exposed_ns));
+    }
+    RP_TRY(rp_gossip_apply(self->gossip, rate));
+    *out_exposed_ns = exposed_ns;
     rpi_weights_changed(s->weights, 0, count);
     return RP_OK;
 }
 
 static int states(void *context, float *out_states[RPI_STRATEGY_STATES]) {
     gossip *self = context;
-    int count = rpi_gossip_rule_of(self->gossip)->states;
-    for (int i = 0; i < count; i++) out_states[i] = rpi_gossip_state(self->gossip, i);
-    return count;
+    for (int i = 0; i < self->info.states; i++)
+        out_states[i] = rp_gossip_state(self->gossip, i);
+    return self->info.states;
 }
 
 static void resumed(void *context) {
     gossip *self = context;
-    rpi_gossip_resume(self->gossip);
+    (void)rp_gossip_resume(self->gossip, 1); /* training takes no pushing rule */
 }
 
 const rpi_strategy rpi_strategy_gossip = {

@@ -1,0 +1,97 @@
+/** Decentralised training over flat vectors: every rank has parameters of its own, steps them
+ * by its own gradient and averages them with a few neighbours, in the rounds of a topology and
+ * by the rule of an algorithm. Models and optimizers are the caller's.
+ *
+ *      rp_gossip_create(comm, &setup, &gossip);           x, gradient: the caller's memory
+ *      in each step, on every rank:
+ *          where `early` (awc): rp_gossip_post(gossip, step, 0, &request)
+ *          ... the gradient at x ...
+ *          elsewhere: rp_gossip_post(gossip, step, rate, &request)
+ *          rp_request_wait(&request); rp_gossip_apply(gossip, rate);      x is the next
+ *
+ *  An optimizer with momentum or other state takes the place of plain gradient steps in
+ *  algorithms that exchange one vector: what its step would take from x goes where the gradient
+ *  is, and the rate is 1.
+ *
+ *  Topologies and algorithms: docs/topologies.md, docs/decentralised.md. Sources: BlueFog
+ * (arXiv 2111.04287), exact diffusion (1702.05122), DIGing and push-DIGing (1607.03218),
+ * push-sum (Kempe et al. 2003). */
+#ifndef REDPOLL_GOSSIP_H
+#define REDPOLL_GOSSIP_H
+
+#include "redpoll/comm.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** What an algorithm needs, and what a topology promises it. */
+typedef struct rp_gossip_info {
+    int early;     /**< 1: what is sent does not depend on the gradient. */
+    int exchanged; /**< Vectors a step: 1 or 2. */
+    int states;    /**< Vectors kept from step to step, 0 to 3: they belong to checkpoints. */
+    int pushes;    /**< 1: so does a number p, by which sums are divided. */
+    int held;      /**< Vectors that rp_gossip_create() allocates, the states included. */
+} rp_gossip_info;
+
+/** Do these go together? topology: "base", "ring:direction=left" ...; NULL: "base". algorithm:
+ *  "awc", "atc", "exact-diffusion", "gradient-tracking", "push-sum", "push-diging"; NULL:
+ * "atc". ranks: of the world. info: set on success, NULL: not wanted. Pure; any thread.
+ * RP_INVALID, RP_UNSUPPORTED: no topology or algorithm of that name, or not for so many ranks,
+ * weights of which the average would be biased: what would do. RP_IO, RP_NOT_FOUND, RP_CORRUPT:
+ * a topology's file. */
+RP_API rp_status rp_gossip_check(const char *topology, const char *algorithm, int ranks,
+                                 rp_gossip_info *info);
+
+/** Zeros mean the defaults. Equal on all ranks, but for the pointers. */
+typedef struct rp_gossip_setup {
+    const char *topology, *algorithm; /**< As of rp_gossip_check(). */
+    rp_dtype dtype;                   /**< RP_F32 or RP_F64. */
+    size_t count;                     /**< Elements of each vector. */
+    void *x;                          /**< Parameters; borrowed until rp_gossip_destroy(). */
+    void *gradient; /**< At x, or an optimizer's step; borrowed as x is. It is overwritten by
+                         each exchange. */
+    /** How vectors travel: segments of `count` elements in all, of which the data is not looked
+     *  at; of the first vector and, where two are exchanged, of the second. Copied; residuals
+     *  are borrowed as x is. NULL: exact. */
+    const rp_segment *layouts[2];
+    size_t layout_counts[2];
+    uint64_t seed; /**< Of stochastic rounding. */
+} rp_gossip_setup;
+
+typedef struct rp_gossip rp_gossip;
+
+/** Local. comm: borrowed until the last rp_gossip_post(). RP_NOMEM, and what rp_gossip_check()
+ *  says. */
+RP_API rp_status rp_gossip_create(rp_comm *comm, const rp_gossip_setup *setup,
+                                  rp_gossip **gossip);
+/** The request of an exchange must be complete. NULL is fine. */
+RP_API void rp_gossip_destroy(rp_gossip *gossip);
+
+/** Of this one. Never fails. */
+RP_API void rp_gossip_get_info(const rp_gossip *gossip, rp_gossip_info *info);
+/** Vector `index` of the states, `count` elements; NULL past the last. What goes into a
+ *  checkpoint beside x and the residuals of layouts, after rp_gossip_apply(). */
+RP_API void *rp_gossip_state(rp_gossip *gossip, int index);
+/** p; 1 where the algorithm has none. */
+RP_API double rp_gossip_push_weight(const rp_gossip *gossip);
+/** x and the states have been set to those of a checkpoint: the next step is not the first.
+ *  push_weight: as rp_gossip_push_weight() told. RP_INVALID: it is not above 0. */
+RP_API rp_status rp_gossip_resume(rp_gossip *gossip, double push_weight);
+
+/** Send what the algorithm sends to the neighbours of the step's round. Until the request is
+ *  complete x, the gradient and the states may be read, and not be written; in early algorithms
+ *  the gradient may be. Not collective: this rank waits for those of the round alone, but every
+ *  rank posts every step. Does not block. step: 0 or more. rate: what the gradient is
+ *  multiplied by; early algorithms ignore it. RP_STATE: the last exchange was not applied;
+ *  else as rp_neighbor_all_reduce_start(). After a failed exchange x is what this rank sent. */
+RP_API rp_status rp_gossip_post(rp_gossip *gossip, int64_t step, double rate,
+                                rp_request **request);
+/** What the request of rp_gossip_post() has brought becomes the next x. It must have completed
+ *  with RP_OK. RP_STATE: nothing was posted. */
+RP_API rp_status rp_gossip_apply(rp_gossip *gossip, double rate);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -54,6 +54,7 @@ accuracy: build
 
 peers: build
 	@sh bench/peers/compare.sh $(RELEASE)
+	@"$$(sh tools/torch_venv.sh)" bench/peers/compare_models.py $(RELEASE)/bench/engine_bench
 
 bench: build
 	@sh bench/run.sh $(RELEASE)

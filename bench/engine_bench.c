@@ -2,14 +2,16 @@
  *
  *     engine_bench [--model resnet18] [--backend onednn] [--batch-size 64] [--threads 2] ...
  *     engine_bench --model gpt2 --batch-size 4 --seq-length 64 --dtype bf16
+ *     engine_bench --model resnet50 --channels 3 --size 224 --batch-size 16
  *
  * `cpu_s` is the processor time of a step, of all threads: with one thread that is what it
  * would take on a machine that does nothing else. With `--dtype both` there are two sessions,
  * of fp32 and bf16, and their steps take turns, so that what else the machine does meets both
  * alike.
  *
- * Prints one JSON line with the keys of bench/peers/resnet18_torch.py, and with --profile the
- * time of each kind of step before it. */
+ * Prints one JSON line for each session, and with --profile the time of each kind of step
+ * before it. `memory_bytes` is what the program asked for, `peak_bytes` the most that the
+ * process had. bench/peers/compare_models.py sets PyTorch beside it. */
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/option.h"
@@ -24,11 +26,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 
 typedef struct settings {
     const char *model, *backend, *tuning, *dtype;
-    int64_t batch, channels, size, sequence, threads, iterations, warmup;
+    int64_t batch, channels, size, classes, sequence, threads, iterations, warmup;
     bool profile;
 } settings;
 
@@ -87,6 +90,14 @@ static const rpi_option options[] = {
      .max = 4096,
      .value = "N",
      .help = "pixels along a side"},
+    {.name = "classes",
+     .type = RPI_OPTION_COUNT,
+     .offset = offsetof(settings, classes),
+     .fallback = "10",
+     .min = 2,
+     .max = 1 << 20,
+     .value = "N",
+     .help = "of images"},
     {.name = "threads",
      .type = RPI_OPTION_COUNT,
      .offset = offsetof(settings, threads),
@@ -118,7 +129,7 @@ static const rpi_option options[] = {
     {.name = NULL},
 };
 
-enum { CLASSES = 10, MOST_ENGINES = 2 };
+enum { VALUES = 10, MOST_ENGINES = 2 }; /* tokens and labels are below the first */
 
 /* ---- the profile: seconds by pass and kind of step ---- */
 
@@ -156,8 +167,8 @@ typedef struct bench {
     engine engines[MOST_ENGINES];
     int engine_count;
     void *inputs[RPI_TASK_INPUTS];
-    int64_t samples; /* labels of a batch, which the loss is the mean over */
-    float scale;
+    int64_t samples;           /* labels of a batch, which the loss is the mean over */
+    float scale, sample_scale; /* the latter where a task has a second loss */
 } bench;
 
 static int64_t size_of_axis(const bench *it, const char *axis) {
@@ -165,9 +176,15 @@ static int64_t size_of_axis(const bench *it, const char *axis) {
     return rpi_data_axis(&it->network.shape, axis);
 }
 
-/* Floats are normal; integers are labels or tokens, which every model has ten of. */
+/* BERT's second sentence, and texts that share a row: there are neither. */
+static bool is_zero(const rpi_task_input *input) {
+    return strcmp(input->name, "segments") == 0 || strcmp(input->name, "documents") == 0;
+}
+
+/* Floats are normal; integers are labels or tokens, which every model has two or ten of. */
 static rp_status make_input(bench *it, int index, rpi_rng *rng) {
     const rpi_task_input *input = &it->network.task->inputs[index];
+    const int values = strcmp(input->name, "next") == 0 ? 2 : VALUES;
     int64_t count = 1;
     for (int i = 0; input->axes[i]; i++) count *= size_of_axis(it, input->axes[i]);
     RP_TRY(rpi_alloc_array((size_t)count, rp_dtype_bytes(input->dtype), "an input",
@@ -178,9 +195,9 @@ static rp_status make_input(bench *it, int index, rpi_rng *rng) {
         if (input->dtype == RP_F32)
             floats[i] = rpi_rng_normal(rng);
         else
-            integers[i] = (int32_t)rpi_rng_below(rng, CLASSES);
+            integers[i] = is_zero(input) ? 0 : (int32_t)rpi_rng_below(rng, values);
     }
-    it->samples = count; /* the last input is the labels */
+    if (strcmp(input->name, "labels") == 0) it->samples = count;
     return RP_OK;
 }
 
@@ -188,6 +205,7 @@ static rp_status make_inputs(bench *it) {
     rpi_rng rng = rpi_rng_make(1, RPI_RNG_SYNTHETIC, 0);
     for (int i = 0; i < it->network.task->input_count; i++) RP_TRY(make_input(it, i, &rng));
     it->scale = 1.0f / (float)it->samples;
+    it->sample_scale = 1.0f / (float)it->settings.batch;
     return RP_OK;
 }
 
@@ -229,7 +247,7 @@ static rp_status prepare(bench *it) {
     rpi_data_shape shape = {.channels = (int)s->channels,
                             .height = (int)s->size,
                             .width = (int)s->size,
-                            .classes = CLASSES,
+                            .classes = (int)s->classes,
                             .sequence = (int)s->sequence};
     rpi_model_choice choice;
     RP_TRY(rpi_model_parse(s->model, &choice));
@@ -245,10 +263,11 @@ static rp_status prepare(bench *it) {
 }
 
 static rp_status run_engine(const bench *it, engine *e, bool profiled) {
-    const void *inputs[RPI_TASK_INPUTS + 1];
+    const void *inputs[RPI_NETWORK_INPUTS];
     int count = it->network.task->input_count;
     for (int i = 0; i < count; i++) inputs[i] = it->inputs[i];
     inputs[count] = &it->scale;
+    inputs[count + 1] = &it->sample_scale;
     rpi_run_options run = {.inputs = inputs};
     if (profiled) run.on_step = add_to_profile, run.context = &e->profile;
     RP_TRY(rpi_instance_run(e->instance, &run));
@@ -288,6 +307,12 @@ static double median_of(double *times, int64_t n) {
     return n % 2 ? times[n / 2] : (times[n / 2 - 1] + times[n / 2]) / 2;
 }
 
+static int64_t peak_bytes(void) {
+    struct rusage usage;
+    (void)getrusage(RUSAGE_SELF, &usage); /* cannot fail */
+    return 1024 * (int64_t)usage.ru_maxrss;
+}
+
 static void print_result(const bench *it, engine *e) {
     const settings *s = &it->settings;
     int64_t n = s->iterations;
@@ -300,11 +325,11 @@ static void print_result(const bench *it, engine *e) {
            "\"batch_size\": %lld, "
            "\"threads\": %lld, \"iters\": %lld, \"step_s\": %.6f, \"step_min_s\": %.6f, "
            "\"step_max_s\": %.6f, \"cpu_s\": %.6f, \"%s_s\": %.2f, \"gflop_s\": %.1f, "
-           "\"memory_bytes\": %zu}\n",
+           "\"memory_bytes\": %zu, \"peak_bytes\": %lld}\n",
            it->backend->name, rpi_compute_name(e->compute), s->model, (long long)s->batch,
            (long long)s->threads, (long long)n, median, e->times[0], e->times[n - 1], cpu, unit,
            (double)it->samples / median, flops / median * 1e-9,
-           facts.memory_bytes + facts.workspace_bytes);
+           facts.memory_bytes + facts.workspace_bytes, (long long)peak_bytes());
 }
 
 static void close_bench(bench *it) {

@@ -68,12 +68,12 @@ RP_API rp_status rp_gossip_create(rp_comm *comm, const rp_gossip_setup *setup,
 /** The request of an exchange must be complete. NULL is fine. */
 RP_API void rp_gossip_destroy(rp_gossip *gossip);
 
-/** Of this one. Never fails. */
+/** Of this one. NULL: info stays as it is. */
 RP_API void rp_gossip_get_info(const rp_gossip *gossip, rp_gossip_info *info);
 /** Vector `index` of the states, `count` elements; NULL past the last. What goes into a
  *  checkpoint beside x and the residuals of layouts, after rp_gossip_apply(). */
 RP_API void *rp_gossip_state(rp_gossip *gossip, int index);
-/** p; 1 where the algorithm has none. */
+/** p; 1 where the algorithm has none; 0 of NULL. */
 RP_API double rp_gossip_push_weight(const rp_gossip *gossip);
 /** x and the states have been set to those of a checkpoint: the next step is not the first.
  *  push_weight: as rp_gossip_push_weight() told. RP_INVALID: it is not above 0. */

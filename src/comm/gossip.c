@@ -193,20 +193,29 @@ void rp_gossip_destroy(rp_gossip *g) {
     rpi_free(g);
 }
 
+static rp_status check_open(const rp_gossip *g) {
+    return g ? RP_OK : RP_FAIL(INVALID, "gossip is NULL");
+}
+
 void rp_gossip_get_info(const rp_gossip *g, rp_gossip_info *out_info) {
-    *out_info = info_of(g->rule);
+    if (!out_info)
+        (void)RP_FAIL(INVALID, "info is NULL");
+    else if (check_open(g) == RP_OK)
+        *out_info = info_of(g->rule);
 }
 
 void *rp_gossip_state(rp_gossip *g, int index) {
+    if (check_open(g) != RP_OK) return NULL;
     bool is_one = index >= 0 && index < g->rule->states;
     return is_one ? g->slots[RPI_GOSSIP_STATE + index] : NULL;
 }
 
 double rp_gossip_push_weight(const rp_gossip *g) {
-    return g->p;
+    return check_open(g) == RP_OK ? g->p : 0;
 }
 
 rp_status rp_gossip_resume(rp_gossip *g, double push_weight) {
+    RP_TRY(check_open(g));
     if (!(push_weight > 0))
         return RP_FAIL(INVALID, "gossip: push_weight is %g; it is above 0", push_weight);
     g->p = push_weight;
@@ -236,6 +245,8 @@ static rp_status send(rp_gossip *g, int64_t step, rp_request **out_request) {
 
 rp_status rp_gossip_post(rp_gossip *g, int64_t step, double rate, rp_request **out_request) {
     RPI_FPENV_SCOPE;
+    RP_TRY(check_open(g));
+    if (!out_request) return RP_FAIL(INVALID, "request is NULL");
     if (step < 0)
         return RP_FAIL(INVALID, "gossip: step is %lld; is it negative?", (long long)step);
     if (g->is_posted)
@@ -251,6 +262,7 @@ rp_status rp_gossip_post(rp_gossip *g, int64_t step, double rate, rp_request **o
 
 rp_status rp_gossip_apply(rp_gossip *g, double rate) {
     RPI_FPENV_SCOPE;
+    RP_TRY(check_open(g));
     if (!g->is_posted)
         return RP_FAIL(STATE, "gossip: nothing was posted that could be applied");
     g->is_posted = false;

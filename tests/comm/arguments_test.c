@@ -3,9 +3,9 @@
  * it returns no status, records one; and what comes after works.
  *
  * The last case reads the headers: a function that is not in the tables here fails it. */
-#include "comm/thread_world.h"
+#include "comm/arguments.h"
 
-#include "redpoll/redpoll.h"
+#include "comm/thread_world.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -19,7 +19,7 @@ static const char *tried[NAMES_MAX];
 static int tried_count;
 static pthread_mutex_t tried_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static void note(const char *function) {
+void arguments_note(const char *function) {
     pthread_mutex_lock(&tried_lock);
     int i = 0;
     while (i < tried_count && strcmp(tried[i], function) != 0) i++;
@@ -27,46 +27,25 @@ static void note(const char *function) {
     pthread_mutex_unlock(&tried_lock);
 }
 
-/* So that no earlier message is taken for the one of the call. */
-static void forget(void) {
+void arguments_forget(void) {
     (void)RP_FAIL(INTERNAL, "nothing was refused");
 }
 
-static void recorded(const char *function, int line, const char *part) {
-    note(function);
+void arguments_recorded(const char *function, const char *file, int line, const char *part) {
+    arguments_note(function);
     const rp_error *error = rp_last_error();
     if (error->status != RP_INVALID || !strstr(error->message, part))
-        check_failed(__FILE__, line, "%s: '%s' (%s) lacks '%s'", function, error->message,
+        check_failed(file, line, "%s: '%s' (%s) lacks '%s'", function, error->message,
                      rp_status_name(error->status), part);
 }
 
-static void refused(const char *function, int line, const char *part, rp_status status) {
+void arguments_refused(const char *function, const char *file, int line, const char *part,
+                       rp_status status) {
     if (status != RP_INVALID)
-        check_failed(__FILE__, line, "%s (%s): %s, not INVALID", function, part,
+        check_failed(file, line, "%s (%s): %s, not INVALID", function, part,
                      rp_status_name(status));
-    recorded(function, line, part);
+    arguments_recorded(function, file, line, part);
 }
-
-/* REFUSES("words of the message", function, arguments...) */
-#define REFUSES(part, function, ...)                                                           \
-    do {                                                                                       \
-        forget();                                                                              \
-        rp_status status_of_it = function(__VA_ARGS__);                                        \
-        refused(#function, __LINE__, part, status_of_it);                                      \
-    } while (0)
-/* The same of one without a status: `condition` holds the call. */
-#define RECORDS(part, function, condition)                                                     \
-    do {                                                                                       \
-        forget();                                                                              \
-        CHECK_MSG(condition, "%s", #function);                                                 \
-        recorded(#function, __LINE__, part);                                                   \
-    } while (0)
-/* `statement` is legal; or there is nothing that could be wrong. */
-#define LEGAL(function, statement)                                                             \
-    do {                                                                                       \
-        statement;                                                                             \
-        note(#function);                                                                       \
-    } while (0)
 
 #define NEGATIVE ((size_t)-1)
 
@@ -655,6 +634,7 @@ static void every_public_function_is_here(void) {
     making_communicators();
     functions_of_no_communicator();
     requests_and_queues();
+    arguments_of_training();
     DIR *folder = opendir(REDPOLL_HEADERS);
     REQUIRE(folder != NULL);
     for (struct dirent *entry; (entry = readdir(folder)) != NULL;) {
@@ -673,7 +653,8 @@ static void every_public_function_is_here(void) {
 CASES({"dtypes and numbers", dtypes_and_numbers}, {"codecs", codecs}, {"stores", stores},
       {"making communicators", making_communicators},
       {"functions of no communicator", functions_of_no_communicator},
-      {"requests and queues", requests_and_queues}, {"operations", operations},
+      {"requests and queues", requests_and_queues}, {"training", arguments_of_training},
+      {"operations", operations},
       {"options are checked alike in every world", options_are_checked_alike_in_every_world},
       {"operations are checked alike in every world",
        operations_are_checked_alike_in_every_world},

@@ -146,6 +146,42 @@ rpi_value_id rpi_cached_attention(rpi_graph *graph, const char *name, rpi_value_
 rpi_value_id rpi_cached_self_attention(rpi_graph *graph, const char *name, rpi_value_id input,
                                        rpi_cache cache, rpi_attention_attributes attributes);
 
+/* The tokens of a memory, batch x M x W, then those of the input, batch x T x W: batch x length
+ * x W. length is M + T, a number, or a dimension with a name of its own that the program binds
+ * to that. */
+typedef struct rpi_join_tokens_attributes {
+    int64_t length;
+} rpi_join_tokens_attributes;
+rpi_value_id rpi_join_tokens(rpi_graph *graph, const char *name, rpi_value_id memory,
+                             rpi_value_id input, int64_t length);
+
+/* A row for each distance from 0 on, as many as the input has tokens (batch x S x W; its
+ * elements are not read): S x W, W / 2 sines of distance 10000^(-2c / W), then their cosines.
+ * Distances beyond `clamp` are taken for that; 0: all as they are. */
+typedef struct rpi_sinusoids_attributes {
+    int64_t clamp;
+} rpi_sinusoids_attributes;
+rpi_value_id rpi_sinusoids(rpi_graph *graph, const char *name, rpi_value_id input,
+                           int64_t clamp);
+
+/* Attention of Transformer-XL: y_i = sum_j p_ij v_j, p_i = softmax over j of
+ * scale ((q_i + u) . k_j + (q_i + v) . r_d), d being how far j lies before i. input: batch x S
+ * x (3 heads D), in a token all queries, then keys, then values; the last `queries` tokens ask,
+ * and each sees all tokens up to itself, or the `window` last of them. distances: S x (heads
+ * D), row d for distance d. u (content bias), v (position bias): heads x D, shared by all
+ * tokens. remembered (or absent): an i32 scalar, how many of the S - queries tokens before are
+ * there; those further back are not seen. Neither scores nor their shifted copy ever exist as a
+ * whole. queries: a number or a named dimension. */
+typedef struct rpi_relative_attention_attributes {
+    int heads, window;
+    int64_t queries;
+    float scale; /* 0 means 1 / sqrt(D) */
+} rpi_relative_attention_attributes;
+rpi_value_id rpi_relative_attention(rpi_graph *graph, const char *name, rpi_value_id input,
+                                    rpi_value_id distances, rpi_value_id content_bias,
+                                    rpi_value_id position_bias, rpi_value_id remembered,
+                                    rpi_relative_attention_attributes attributes);
+
 /* Rotary positions of queries or keys, batch x T x (heads D): of token t, elements c and
  * c + rotary / 2 of each head are turned by the angle t base^(-2c / rotary), as in Hugging
  * Face's LLaMA; `pairs`: elements 2c and 2c + 1, as in Meta's files. Elements from `rotary` on

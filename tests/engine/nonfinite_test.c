@@ -11,7 +11,7 @@
 
 #include <stdlib.h>
 
-extern const rpi_op rpi_op_attention, rpi_op_self_attention;
+extern const rpi_op rpi_op_attention, rpi_op_relative_attention, rpi_op_self_attention;
 
 enum { VALUES = 3, TRIALS = 2, MOST_PLACES = 8, MOST_TENSORS = 24 };
 
@@ -68,7 +68,8 @@ static void leave_the_grid(op_fixture *f) {
 
 static void open_op(const rpi_op *op, const rpi_op_example *example, subject *s) {
     *s = (subject){.name = op->name,
-                   .spreads = op == &rpi_op_attention || op == &rpi_op_self_attention};
+                   .spreads = op == &rpi_op_attention || op == &rpi_op_self_attention ||
+                              op == &rpi_op_relative_attention};
     REQUIRE_OK(op_fixture_open(op, example, check_seed(), &s->fixture));
     leave_the_grid(&s->fixture);
     s->result_count = op->output_count;

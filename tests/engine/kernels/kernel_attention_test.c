@@ -206,6 +206,101 @@ static void nonfinite_values_pass(void) {
     }
 }
 
+/* ---- distances of Transformer-XL ---- */
+
+typedef struct relative_problem {
+    problem p;
+    rpi_kernel_relative relative;
+} relative_problem;
+
+static void draw_relative(relative_problem *it, int64_t batch, int64_t heads, int64_t queries,
+                          int64_t memory, int64_t size) {
+    *it = (relative_problem){.p.args = {.batch = batch,
+                                        .heads = heads,
+                                        .kv_heads = heads,
+                                        .q_length = queries,
+                                        .k_length = queries + memory,
+                                        .q_offset = memory,
+                                        .head_size = size,
+                                        .scale = 1 / sqrtf((float)size),
+                                        .causal = true}};
+    rpi_kernel_attention *a = &it->p.args;
+    int64_t width = heads * size, rows = a->k_length * width;
+    it->relative =
+        (rpi_kernel_relative){.r = kernel_normal(rows, 1, 20),
+                              .u = kernel_normal(width, 1, 21),
+                              .v = kernel_normal(width, 1, 22),
+                              .dr = kernel_floats(rows),
+                              .du = kernel_floats(width),
+                              .dv = kernel_floats(width),
+                              .packed = kernel_floats(rpi_kernel_attention_packed(a))};
+    a->relative = &it->relative;
+    place(&it->p, false);
+}
+
+static void check_relative(relative_problem *it, const char *name) {
+    const rpi_kernel_attention *a = &it->p.args;
+    int64_t width = a->heads * a->head_size;
+    kernel_output dr = {"dr", it->relative.dr, a->k_length * width, RP_F32, 1e-5, 5e-5};
+    kernel_output du = {"du", it->relative.du, width, RP_F32, 1e-5, 2e-4};
+    kernel_output dv = {"dv", it->relative.dv, width, RP_F32, 1e-5, 2e-4};
+    check(&it->p, name);
+    kernel_check(&(kernel_case){name, backward, a, {dr, du, dv}});
+}
+
+static void distances_match(void) {
+    static const int64_t sizes[] = {64, 41, 16, 7, 128, 256};
+    rpi_rng rng = rpi_rng_make(check_seed(), RPI_RNG_TEST, 4);
+    static relative_problem it;
+    for (int i = 0; i < 12; i++) {
+        char name[160];
+        int64_t batch = 1 + (int64_t)rpi_rng_below(&rng, BATCH);
+        int64_t heads = 1 + (int64_t)rpi_rng_below(&rng, 3);
+        int64_t queries = kernel_size(&rng, i == 0 ? 200 : 80);
+        int64_t memory = i % 4 == 1 ? 0 : kernel_size(&rng, 130);
+        draw_relative(&it, batch, heads, queries, memory, sizes[i % 6]);
+        if (i % 3 == 2)
+            it.p.args.first_key = (int64_t)rpi_rng_below(&rng, (uint32_t)memory + 1);
+        if (i % 5 == 3) it.p.args.window = kernel_size(&rng, 70);
+        (void)snprintf(
+            name, sizeof name,
+            "distances %d: batch %d, heads %d, %d queries behind %d keys from %d on, "
+            "size %d, window %d",
+            i, (int)batch, (int)heads, (int)queries, (int)memory, (int)it.p.args.first_key,
+            (int)sizes[i % 6], (int)it.p.args.window);
+        check_relative(&it, name);
+        kernel_buffers_free();
+    }
+}
+
+/* Each gradient against differences of the definition. */
+static void gradients_of_distances_are_differences(void) {
+    enum { QUERIES = 5, MEMORY = 4, SIZE = 3, HEADS = 2, WIDTH = HEADS * SIZE };
+    const rpi_kernel_run run = {.threads = 1, .isa = RPI_ISA_SCALAR};
+    static relative_problem it;
+    draw_relative(&it, 2, HEADS, QUERIES, MEMORY, SIZE);
+    it.p.args.first_key = 2;
+    const rpi_kernel_attention *a = &it.p.args;
+    forward(&run, a);
+    backward(&run, a);
+    const struct {
+        const char *name;
+        const void *values, *gradient;
+        int64_t count;
+    } all[] = {{"q", a->q.data, a->dq.data, it.p.q_count},
+               {"k", a->k.data, a->dk.data, it.p.k_count},
+               {"v", a->v.data, a->dv.data, it.p.k_count},
+               {"r", it.relative.r, it.relative.dr, (QUERIES + MEMORY) * WIDTH},
+               {"u bias", it.relative.u, it.relative.du, WIDTH},
+               {"v bias", it.relative.v, it.relative.dv, WIDTH}};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        kernel_check_gradient(
+            &(kernel_gradient){all[i].name, forward, a, (float *)(uintptr_t)all[i].values,
+                               (float *)(uintptr_t)all[i].gradient, all[i].count, a->out.data,
+                               a->dout.data, it.p.q_count, 1e-2, 3e-3});
+    kernel_buffers_free();
+}
+
 static void gradients_are_differences(void) {
     enum { LENGTH = 9, SIZE = 5, HEADS = 2, TOKEN = HEADS * SIZE + 2 * SIZE };
     const rpi_kernel_run run = {.threads = 1, .isa = RPI_ISA_SCALAR};
@@ -241,4 +336,6 @@ static void gradients_are_differences(void) {
 CASES({"masks_and_shapes_match", masks_and_shapes_match},
       {"cached_keys_give_the_same_bits", cached_keys_give_the_same_bits},
       {"large_scores", large_scores}, {"nonfinite_values_pass", nonfinite_values_pass},
+      {"distances_match", distances_match},
+      {"gradients_of_distances_are_differences", gradients_of_distances_are_differences},
       {"gradients_are_differences", gradients_are_differences})

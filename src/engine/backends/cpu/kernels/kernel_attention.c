@@ -25,7 +25,7 @@ static int64_t document_end(const int32_t *starts, int64_t at, int64_t last) {
 
 rpi_key_range rpi_attention_keys(const rpi_kernel_attention *it, int64_t batch, int64_t query) {
     int64_t at = query + it->q_offset;
-    rpi_key_range keys = {0,
+    rpi_key_range keys = {it->first_key,
                           it->lengths ? least(it->lengths[batch], it->k_length) : it->k_length};
     if (it->causal) keys.last = least(keys.last, at + 1);
     if (it->window > 0) {
@@ -63,15 +63,40 @@ static double dot(const rpi_kernel_attention *it, rpi_kernel_heads x, int64_t b,
     return sum;
 }
 
+static int64_t distance(const rpi_kernel_attention *it, int64_t i, int64_t j) {
+    return i + it->q_offset - j;
+}
+
+/* The row of a distance, and a query with one of the biases. */
+static double row_at(const rpi_kernel_attention *it, int64_t d, int64_t h, int64_t c) {
+    return (double)it->relative->r[(d * it->heads + h) * it->head_size + c];
+}
+
+static double biased(const rpi_kernel_attention *it, const float *bias, int64_t b, int64_t i,
+                     int64_t h, int64_t c) {
+    return get(it->q, b, i, h, c) + (double)bias[h * it->head_size + c];
+}
+
+static double score(const rpi_kernel_attention *it, int64_t b, int64_t i, int64_t h,
+                    int64_t j) {
+    const rpi_kernel_relative *relative = it->relative;
+    int64_t kv = h / (it->heads / it->kv_heads);
+    if (!relative) return it->scale * dot(it, it->q, b, i, h, it->k, j, kv);
+    double sum = 0;
+    for (int64_t c = 0; c < it->head_size; c++)
+        sum += biased(it, relative->u, b, i, h, c) * get(it->k, b, j, kv, c) +
+               biased(it, relative->v, b, i, h, c) * row_at(it, distance(it, i, j), h, c);
+    return it->scale * sum;
+}
+
 static void forward_query(const rpi_kernel_attention *it, int64_t b, int64_t h, int64_t i) {
     int64_t kv = h / (it->heads / it->kv_heads);
     rpi_key_range keys = rpi_attention_keys(it, b, i);
     double top = -INFINITY, sum = 0, out[RPI_ATTENTION_HEAD_SIZE] = {0};
-    for (int64_t j = keys.first; j < keys.last; j++)
-        top = fmax(top, it->scale * dot(it, it->q, b, i, h, it->k, j, kv));
+    for (int64_t j = keys.first; j < keys.last; j++) top = fmax(top, score(it, b, i, h, j));
     if (top == -INFINITY) top = 0; /* sees nothing, or only what weighs nothing */
     for (int64_t j = keys.first; j < keys.last; j++) {
-        double p = exp(it->scale * dot(it, it->q, b, i, h, it->k, j, kv) - top);
+        double p = exp(score(it, b, i, h, j) - top);
         sum += p;
         for (int64_t c = 0; c < it->head_size; c++) out[c] += p * get(it->v, b, j, kv, c);
     }
@@ -102,8 +127,7 @@ typedef struct pair {
 static pair pair_of(const rpi_kernel_attention *it, int64_t b, int64_t h, int64_t i,
                     int64_t j) {
     int64_t kv = h / (it->heads / it->kv_heads);
-    double score = it->scale * dot(it, it->q, b, i, h, it->k, j, kv);
-    double p = exp(score - *lse_of(it, b, h, i));
+    double p = exp(score(it, b, i, h, j) - *lse_of(it, b, h, i));
     double delta = dot(it, it->dout, b, i, h, it->out, i, h);
     return (pair){p, p * (dot(it, it->dout, b, i, h, it->v, j, kv) - delta)};
 }
@@ -114,7 +138,10 @@ static void backward_query(const rpi_kernel_attention *it, int64_t b, int64_t h,
     double dq[RPI_ATTENTION_HEAD_SIZE] = {0};
     for (int64_t j = keys.first; j < keys.last; j++) {
         double ds = pair_of(it, b, h, i, j).ds;
-        for (int64_t c = 0; c < it->head_size; c++) dq[c] += ds * get(it->k, b, j, kv, c);
+        for (int64_t c = 0; c < it->head_size; c++) {
+            dq[c] += ds * get(it->k, b, j, kv, c);
+            if (it->relative) dq[c] += ds * row_at(it, distance(it, i, j), h, c);
+        }
     }
     for (int64_t c = 0; c < it->head_size; c++) put(it->dq, b, i, h, c, it->scale * dq[c]);
 }
@@ -128,7 +155,8 @@ static void backward_key(const rpi_kernel_attention *it, int64_t b, int64_t kv, 
             if (j < keys.first || j >= keys.last) continue;
             pair at = pair_of(it, b, h, i, j);
             for (int64_t c = 0; c < it->head_size; c++) {
-                dk[c] += at.ds * get(it->q, b, i, h, c);
+                dk[c] += at.ds * (it->relative ? biased(it, it->relative->u, b, i, h, c)
+                                               : get(it->q, b, i, h, c));
                 dv[c] += at.p * get(it->dout, b, i, h, c);
             }
         }
@@ -154,6 +182,49 @@ void rpi_attention_backward_scalar(const void *args, int64_t begin, int64_t end)
     }
 }
 
+void rpi_attention_distances_scalar(const void *args, int64_t begin, int64_t end) {
+    (void)args, (void)begin, (void)end;
+}
+
+/* Gradients of the biases, and of one row of distances at a time. */
+static void add_distance(const rpi_kernel_attention *it, int64_t h, int64_t d, double *du,
+                         double *dv, double *dr) {
+    const rpi_kernel_relative *relative = it->relative;
+    for (int64_t b = 0; b < it->batch; b++)
+        for (int64_t i = 0; i < it->q_length; i++) {
+            int64_t j = i + it->q_offset - d;
+            rpi_key_range keys = rpi_attention_keys(it, b, i);
+            if (j < keys.first || j >= keys.last) continue;
+            double ds = it->scale * pair_of(it, b, h, i, j).ds;
+            for (int64_t c = 0; c < it->head_size; c++) {
+                du[c] += ds * get(it->k, b, j, h, c);
+                dv[c] += ds * row_at(it, d, h, c);
+                dr[c] += ds * biased(it, relative->v, b, i, h, c);
+            }
+        }
+}
+
+static void write_row(const rpi_kernel_attention *it, float *to, int64_t row,
+                      const double *from) {
+    for (int64_t c = 0; to && c < it->head_size; c++)
+        to[row * it->head_size + c] = (float)from[c];
+}
+
+/* Units are heads. */
+void rpi_attention_biases_scalar(const void *args, int64_t begin, int64_t end) {
+    const rpi_kernel_attention *it = args;
+    for (int64_t h = begin; h < end; h++) {
+        double du[RPI_ATTENTION_HEAD_SIZE] = {0}, dv[RPI_ATTENTION_HEAD_SIZE] = {0};
+        for (int64_t d = 0; d < it->k_length; d++) {
+            double dr[RPI_ATTENTION_HEAD_SIZE] = {0};
+            add_distance(it, h, d, du, dv, dr);
+            write_row(it, it->relative->dr, d * it->heads + h, dr);
+        }
+        write_row(it, it->relative->du, h, du);
+        write_row(it, it->relative->dv, h, dv);
+    }
+}
+
 void rpi_attention_finish_scalar(const void *args, int64_t begin, int64_t end) {
     (void)args, (void)begin, (void)end;
 }
@@ -172,24 +243,41 @@ static int64_t queries_of_block(const rpi_kernel_attention *it, int threads) {
     return size;
 }
 
+int64_t rpi_kernel_attention_packed(const rpi_kernel_attention *it) {
+    return 2 * it->heads * rpi_attention_distances(it) * rpi_attention_padded(it);
+}
+
+static void pack_distances(const rpi_kernel_run *run, const rpi_kernel_attention *it) {
+    static const rpi_kernel_body bodies[] = RPI_KERNEL_BODIES(attention_distances);
+    if (it->relative) rpi_kernel_parallel(run, it->heads, 1, bodies, it);
+}
+
 void rpi_kernel_attention_forward(const rpi_kernel_run *run, const rpi_kernel_attention *it) {
     static const rpi_kernel_body bodies[] = RPI_KERNEL_BODIES(attention_forward);
     rpi_attention_call call = {it, queries_of_block(it, run->threads)};
     int64_t blocks = (it->q_length + call.queries - 1) / call.queries;
+    pack_distances(run, it);
     rpi_kernel_parallel(run, it->batch * it->kv_heads * blocks, 1, bodies, &call);
 }
 
-/* Of each query a row of sums of dq, of q and of dout, and D. */
+/* Of each query a row of sums of dq, of q and of dout, and D; with distances also a row of
+ * q + v and of sums of its gradient, and the gradients of distances for each batch and head. */
 int64_t rpi_kernel_attention_scratch(const rpi_kernel_attention *it) {
-    return it->batch * it->heads * it->q_length * (3 * rpi_attention_padded(it) + 1);
+    int64_t padded = rpi_attention_padded(it), heads = it->batch * it->heads;
+    int64_t floats = heads * it->q_length * (3 * padded + 1);
+    if (!it->relative) return floats;
+    return floats + heads * (2 * it->q_length * padded + rpi_attention_distances(it) * padded);
 }
 
 void rpi_kernel_attention_backward(const rpi_kernel_run *run, const rpi_kernel_attention *it) {
     static const rpi_kernel_body prepare[] = RPI_KERNEL_BODIES(attention_prepare);
     static const rpi_kernel_body backward[] = RPI_KERNEL_BODIES(attention_backward);
     static const rpi_kernel_body finish[] = RPI_KERNEL_BODIES(attention_finish);
+    static const rpi_kernel_body biases[] = RPI_KERNEL_BODIES(attention_biases);
     int64_t queries = it->batch * it->heads * it->q_length;
+    pack_distances(run, it);
     rpi_kernel_parallel(run, queries, 64, prepare, it);
     rpi_kernel_parallel(run, it->batch * it->kv_heads, 1, backward, it);
+    if (it->relative) rpi_kernel_parallel(run, it->heads, 1, biases, it);
     rpi_kernel_parallel(run, queries, 64, finish, it);
 }

@@ -12,11 +12,11 @@
  *   dv_j = sum_i p_ij dout_i, dk_j = scale sum_i ds_ij q_i, dq_i = scale sum_j ds_ij k_j
  *
  * Query i stands at position i + q_offset among the keys. It sees the keys j
- *   below lengths[b], not after it where `causal`, less than `window` away where that is set,
- * and of its own document: document_starts[b][j] is where the document of position j begins. A
- * query that sees none has out 0, lse -infinity and gradients 0. What is no number in a key or
- * a query that takes no part in an output does not reach it in the forward pass; in the
- * backward pass it may reach queries and keys of its block.
+ *   from first_key on, below lengths[b], not after it where `causal`, less than `window` away
+ * where that is set, and of its own document: document_starts[b][j] is where the document of
+ * position j begins. A query that sees none has out 0, lse -infinity and gradients 0. What is
+ * no number in a key or a query that takes no part in an output does not reach it in the
+ * forward pass; in the backward pass it may reach queries and keys of its block.
  *
  * Dao, "FlashAttention-2: faster attention with better parallelism and work partitioning",
  * 2023. Milakov, Gimelshein, "Online normalizer calculation for softmax", 2018. */
@@ -27,12 +27,31 @@
 
 enum { RPI_ATTENTION_HEAD_SIZE = 256 }; /* the largest head_size */
 
+/* Transformer-XL: the score depends on how far a key lies before its query, by rows of
+ * distances and two biases that all queries share:
+ *
+ *   s_ij = scale ((q_i + u) . k_j + (q_i + v) . r_d),   d = i + q_offset - j
+ *   du = sum_i dq_i of the first product, dv of the second; dr_d = scale sum_i ds_ij (q_i + v)
+ *
+ * Causal, kv_heads = heads, q_offset = k_length - q_length. The queries x distances matrix
+ * never exists either: in a block of keys a query's distances lie side by side, each query's
+ * one place further than those of the query before it.
+ * Dai et al., "Transformer-XL: attentive language models beyond a fixed-length context", 2019,
+ * appendix B. */
+typedef struct rpi_kernel_relative {
+    const float *r;      /* [k_length, heads, head_size]; row d: of distance d */
+    const float *u, *v;  /* [heads, head_size] */
+    float *dr, *du, *dv; /* backward: written; NULL: not wanted */
+    float *packed;       /* rpi_kernel_attention_packed() floats, content of no matter */
+} rpi_kernel_relative;
+
 typedef struct rpi_kernel_attention {
     int64_t batch, heads, kv_heads, q_length, k_length, head_size;
     int64_t q_offset; /* k_length - q_length where queries follow cached keys */
     float scale;      /* 1 / sqrt(head_size) as a rule */
     bool causal;
     int64_t window;                 /* 0: none */
+    int64_t first_key;              /* those before it are not seen: memory not yet filled */
     const int32_t *lengths;         /* [batch] or NULL: all keys */
     const int32_t *document_starts; /* [batch, k_length], never falling; NULL: one document */
     rpi_kernel_heads q, k, v;
@@ -41,13 +60,15 @@ typedef struct rpi_kernel_attention {
 
     rpi_kernel_heads dout, dq, dk, dv; /* backward; none may overlap */
     float *scratch; /* backward: rpi_kernel_attention_scratch() floats, content of no matter */
+    const rpi_kernel_relative *relative; /* NULL: s_ij as above */
 } rpi_kernel_attention;
 
-/* Threads share heads and blocks of queries; 600 KB of a thread's stack are used. */
+/* Threads share heads and blocks of queries; 750 KB of a thread's stack are used. */
 void rpi_kernel_attention_forward(const rpi_kernel_run *run, const rpi_kernel_attention *it);
-/* Threads share batches and key heads; 600 KB of stack. */
+/* Threads share batches and key heads; 650 KB of stack. */
 void rpi_kernel_attention_backward(const rpi_kernel_run *run, const rpi_kernel_attention *it);
 int64_t rpi_kernel_attention_scratch(const rpi_kernel_attention *it);
+int64_t rpi_kernel_attention_packed(const rpi_kernel_attention *it);
 
 /* ---- inside ---- */
 
@@ -72,6 +93,16 @@ static inline int64_t rpi_attention_padded(const rpi_kernel_attention *it) {
     return (it->head_size + 15) / 16 * 16;
 }
 
+/* Rows of distances, the largest first, so that they go up with the keys; behind the last one
+ * zeros, for keys after a query that no query sees. */
+enum { RPI_ATTENTION_BEYOND = 112 };
+
+static inline int64_t rpi_attention_distances(const rpi_kernel_attention *it) {
+    return (it->k_length + 15) / 16 * 16 + RPI_ATTENTION_BEYOND;
+}
+
+RPI_KERNEL_DECLARE(attention_distances);
+RPI_KERNEL_DECLARE(attention_biases);
 RPI_KERNEL_DECLARE(attention_forward);
 RPI_KERNEL_DECLARE(attention_prepare);
 RPI_KERNEL_DECLARE(attention_backward);

@@ -101,12 +101,90 @@ SIMD void mask_scores(rpi_key_range keys, int64_t block, int vectors, float *sco
     }
 }
 
+/* ---- distances ---- */
+
+/* Rows are packed with the largest distance first: that of query i and key j is row
+ * k_length - 1 - distance, and a query's go up with the keys. */
+SIMD float *distance_rows(const rpi_kernel_attention *it, int64_t h) {
+    return it->relative->packed +
+           2 * h * rpi_attention_distances(it) * rpi_attention_padded(it);
+}
+
+/* [padded, distances] */
+SIMD float *distance_columns(const rpi_kernel_attention *it, int64_t h) {
+    return distance_rows(it, h) + rpi_attention_distances(it) * rpi_attention_padded(it);
+}
+
+/* The row of the last of some queries (its number) and of a block's first key. */
+SIMD int64_t first_distance(const rpi_kernel_attention *it, int64_t last_query, int64_t block) {
+    return it->k_length - 1 - (last_query + it->q_offset) + block;
+}
+
+/* Units are heads. */
+RPI_SIMD_BODY(attention_distances)(const void *args, int64_t begin, int64_t end) {
+    const rpi_kernel_attention *it = args;
+    int64_t padded = rpi_attention_padded(it), count = rpi_attention_distances(it);
+    for (int64_t h = begin; h < end; h++) {
+        float *rows = distance_rows(it, h);
+        for (int64_t p = 0; p < it->k_length; p++) {
+            const float *from =
+                it->relative->r + ((it->k_length - 1 - p) * it->heads + h) * it->head_size;
+            EACH_VECTOR(c, live, it->head_size)
+            vf_store(rows + p * padded + c, vf_load_n(from + c, live));
+        }
+        memset(rows + it->k_length * padded, 0,
+               (size_t)((count - it->k_length) * padded) * sizeof *rows);
+        transpose(rows, padded, count, padded, distance_columns(it, h), count);
+    }
+}
+
+/* to = from + factor bias, rows of one head as pack() lays them. */
+SIMD void add_bias(const rpi_kernel_attention *it, const float *bias, int64_t h, int64_t rows,
+                   float factor, const float *from, float *to) {
+    int64_t padded = rpi_attention_padded(it);
+    EACH_VECTOR(c, live, it->head_size) {
+        vf add = vf_mul(vf_load_n(bias + h * it->head_size + c, live), vf_set(factor));
+        for (int64_t r = 0; r < rows; r++)
+            vf_store(to + r * padded + c, vf_add(vf_load(from + r * padded + c), add));
+    }
+}
+
+enum { STRIP_DISTANCES = KEYS + RPI_LANES }; /* those of a strip's queries and a block's keys */
+
+/* scores [rows, KEYS] += (q + v) . r: each query's are the products of one row of a matrix by
+ * distances, from another place on. */
+SIMD void add_distance_scores(const rpi_kernel_attention *it, const float *qv, int64_t h,
+                              int64_t last_query, int64_t rows, int64_t block, int vectors,
+                              float *scores) {
+    float by_distance[STRIP * STRIP_DISTANCES];
+    gemm(&(gemm_tiles){.rows = rows,
+                       .vectors = vectors + 1,
+                       .k = rpi_attention_padded(it),
+                       .a = qv,
+                       .a_row = rpi_attention_padded(it),
+                       .a_k = 1,
+                       .b = distance_columns(it, h) + first_distance(it, last_query, block),
+                       .b_row = rpi_attention_distances(it),
+                       .c = by_distance,
+                       .c_row = STRIP_DISTANCES,
+                       .from_zero = true});
+    for (int64_t r = 0; r < rows; r++)
+        for (int v = 0; v < vectors; v++) {
+            float *s = scores + r * KEYS + v * RPI_LANES;
+            const float *more =
+                by_distance + r * STRIP_DISTANCES + rows - 1 - r + v * RPI_LANES;
+            vf_store(s, vf_add(vf_load(s), vf_load(more)));
+        }
+}
+
 /* ---- forward ---- */
 
 typedef struct forward_block {
     const rpi_kernel_attention *it;
     int64_t padded, count; /* queries */
-    float q[QUERY_TILE];   /* times scale / ln 2 */
+    int64_t head, first;   /* of the queries */
+    float q[QUERY_TILE];   /* times scale / ln 2; with distances q + u */
+    float qv[QUERY_TILE];  /* with distances: q + v, likewise */
     float out[QUERY_TILE]; /* not yet divided by the sum */
     float top[QUERIES];    /* the largest score so far */
     vf sum[QUERIES];       /* of 2^(score - top), by lane */
@@ -203,6 +281,7 @@ SIMD void add_values(forward_block *block, const key_block *keys, int64_t first,
 }
 
 SIMD void forward_strip(forward_block *block, const key_block *keys, int64_t first, int rows) {
+    const rpi_kernel_attention *it = block->it;
     float scores[STRIP * KEYS], factor[RPI_LANES];
     int vectors = vectors_seen(&block->seen, first, rows, keys->first);
     if (vectors == 0) return;
@@ -217,6 +296,10 @@ SIMD void forward_strip(forward_block *block, const key_block *keys, int64_t fir
                        .c = scores,
                        .c_row = KEYS,
                        .from_zero = true});
+    if (it->relative)
+        add_distance_scores(it, block->qv + first * block->padded, block->head,
+                            block->first + first + rows - 1, rows, keys->first, vectors,
+                            scores);
     exponentials(block, keys, first, rows, vectors, scores, factor);
     add_values(block, keys, first, rows, vectors, scores, factor);
 }
@@ -225,6 +308,13 @@ SIMD void begin_block(forward_block *block, int64_t b, int64_t h, int64_t first)
     const rpi_kernel_attention *it = block->it;
     (void)pack(it, head_at(it->q, b, first, h), block->count, block->count, it->scale * LOG2_E,
                block->q);
+    block->head = h;
+    block->first = first;
+    if (it->relative) {
+        float factor = it->scale * LOG2_E;
+        add_bias(it, it->relative->v, h, block->count, factor, block->q, block->qv);
+        add_bias(it, it->relative->u, h, block->count, factor, block->q, block->q);
+    }
     memset(block->out, 0, (size_t)(block->count * block->padded) * sizeof *block->out);
     for (int64_t i = 0; i < block->count; i++) {
         block->top[i] = -INFINITY;
@@ -282,6 +372,8 @@ RPI_SIMD_BODY(attention_forward)(const void *args, int64_t begin, int64_t end) {
 /* The scratch: rows [padded] of sums of dq, of q times scale / ln 2 and of dout, and D; each a
  * query of all batches and heads. Packed once, since every block of keys reads them. */
 enum { DQ, Q, DOUT, SCRATCH_ROWS };
+/* With distances, behind D: sums of the gradient of q + v, and q + v (Q is then q + u). */
+enum { DQV, QV, MORE_ROWS };
 
 SIMD float *scratch_row(const rpi_kernel_attention *it, int which, int64_t query) {
     int64_t queries = it->batch * it->heads * it->q_length;
@@ -290,6 +382,24 @@ SIMD float *scratch_row(const rpi_kernel_attention *it, int which, int64_t query
 
 SIMD float *delta_of(const rpi_kernel_attention *it, int64_t query) {
     return scratch_row(it, SCRATCH_ROWS, 0) + query;
+}
+
+SIMD float *relative_row(const rpi_kernel_attention *it, int which, int64_t query) {
+    int64_t queries = it->batch * it->heads * it->q_length;
+    return delta_of(it, queries) + (which * queries + query) * rpi_attention_padded(it);
+}
+
+/* Gradients of a head's rows of distances in one batch, as distance_rows() lies. */
+SIMD float *distance_gradients(const rpi_kernel_attention *it, int64_t b, int64_t h) {
+    return relative_row(it, MORE_ROWS, 0) +
+           (b * it->heads + h) * rpi_attention_distances(it) * rpi_attention_padded(it);
+}
+
+SIMD void prepare_relative(const rpi_kernel_attention *it, int64_t h, int64_t query) {
+    float *q = scratch_row(it, Q, query), factor = it->scale * LOG2_E;
+    add_bias(it, it->relative->v, h, 1, factor, q, relative_row(it, QV, query));
+    add_bias(it, it->relative->u, h, 1, factor, q, q);
+    memset(relative_row(it, DQV, query), 0, (size_t)rpi_attention_padded(it) * sizeof(float));
 }
 
 /* Units are queries of all heads and batches. */
@@ -308,6 +418,7 @@ RPI_SIMD_BODY(attention_prepare)(const void *args, int64_t begin, int64_t end) {
         (void)pack(it, head_at(it->q, b, i, h), 1, 1, it->scale * LOG2_E,
                    scratch_row(it, Q, query));
         memset(scratch_row(it, DQ, query), 0, (size_t)rpi_attention_padded(it) * sizeof(float));
+        if (it->relative) prepare_relative(it, h, query);
     }
 }
 
@@ -317,9 +428,48 @@ RPI_SIMD_BODY(attention_finish)(const void *args, int64_t begin, int64_t end) {
     for (int64_t query = begin; query < end; query++) {
         int64_t i = query % it->q_length, h = query / it->q_length % it->heads;
         simd_row dq = head_at(it->dq, query / it->q_length / it->heads, i, h).start;
-        EACH_VECTOR(c, live, it->head_size)
-        row_store(dq, c, vf_mul(vf_load(scratch_row(it, DQ, query) + c), vf_set(it->scale)),
-                  live);
+        EACH_VECTOR(c, live, it->head_size) {
+            vf sum = vf_load(scratch_row(it, DQ, query) + c);
+            if (it->relative) sum = vf_add(sum, vf_load(relative_row(it, DQV, query) + c));
+            row_store(dq, c, vf_mul(sum, vf_set(it->scale)), live);
+        }
+    }
+}
+
+/* to = factor times the sum of rows [padded], `stride` floats apart, in order. */
+SIMD void sum_rows(const rpi_kernel_attention *it, const float *from, int64_t rows,
+                   int64_t stride, float factor, float *to, bool adds) {
+    EACH_VECTOR(c, live, it->head_size) {
+        vf sum = vf_zero();
+        for (int64_t r = 0; r < rows; r++) sum = vf_add(sum, vf_load(from + r * stride + c));
+        sum = vf_mul(sum, vf_set(factor));
+        if (adds) sum = vf_add(sum, vf_load_n(to + c, live));
+        vf_store_n(to + c, sum, live);
+    }
+}
+
+/* Units are heads: what all batches and queries add up to. As for dk, ln 2 is left of the
+ * scale for rows of distances. */
+RPI_SIMD_BODY(attention_biases)(const void *args, int64_t begin, int64_t end) {
+    const rpi_kernel_attention *it = args;
+    const rpi_kernel_relative *relative = it->relative;
+    int64_t padded = rpi_attention_padded(it), length = it->q_length;
+    for (int64_t h = begin; h < end; h++) {
+        int64_t at = h * it->head_size;
+        for (int64_t b = 0; b < it->batch; b++) {
+            int64_t query = (b * it->heads + h) * length;
+            if (relative->du)
+                sum_rows(it, scratch_row(it, DQ, query), length, padded, it->scale,
+                         relative->du + at, b > 0);
+            if (relative->dv)
+                sum_rows(it, relative_row(it, DQV, query), length, padded, it->scale,
+                         relative->dv + at, b > 0);
+        }
+        int64_t next = it->heads * rpi_attention_distances(it) * padded;
+        for (int64_t d = 0; relative->dr && d < it->k_length; d++)
+            sum_rows(it, distance_gradients(it, 0, h) + (it->k_length - 1 - d) * padded,
+                     it->batch, next, (float)LN_2,
+                     relative->dr + (d * it->heads + h) * it->head_size, false);
     }
 }
 
@@ -331,7 +481,8 @@ typedef struct backward_keys {
 
 typedef struct backward_queries {
     int64_t first, count, query; /* query: the first one's among all */
-    const float *q, *dout;       /* [count, padded] */
+    int64_t head, batch;
+    const float *q, *dout; /* [count, padded] */
     float p[BACKWARD_QUERIES * KEYS], ds[BACKWARD_QUERIES * KEYS];
     visible seen;
 } backward_queries;
@@ -382,6 +533,9 @@ SIMD void backward_strip(const rpi_kernel_attention *it, const backward_keys *ke
                           .c_row = KEYS,
                           .from_zero = true};
     gemm(&product);
+    if (it->relative)
+        add_distance_scores(it, relative_row(it, QV, at->query + r), at->head,
+                            at->first + r + rows - 1, rows, keys->keys.first, vectors, p);
     product.a = at->dout + r * padded;
     product.b = keys->values_transposed;
     product.c = ds;
@@ -421,6 +575,38 @@ SIMD void add_key_gradients(const rpi_kernel_attention *it, backward_keys *keys,
     gemm(&product);
 }
 
+enum { SHIFTED_QUERIES = 32, SHIFTED_DISTANCES = KEYS + SHIFTED_QUERIES };
+
+/* Of up to 32 queries from r on: ds by distance, then what q + v and the rows of distances get
+ * of it. */
+SIMD void add_shifted(const rpi_kernel_attention *it, int64_t block, backward_queries *at,
+                      int64_t r, int64_t rows) {
+    int64_t padded = rpi_attention_padded(it);
+    int64_t first = first_distance(it, at->first + r + rows - 1, block);
+    float by_distance[SHIFTED_QUERIES * SHIFTED_DISTANCES] = {0};
+    for (int64_t i = 0; i < rows; i++)
+        memcpy(by_distance + i * SHIFTED_DISTANCES + rows - 1 - i, at->ds + (r + i) * KEYS,
+               KEYS * sizeof *by_distance);
+    gemm_tiles product = {.rows = rows,
+                          .vectors = padded / RPI_LANES,
+                          .k = SHIFTED_DISTANCES,
+                          .a = by_distance,
+                          .a_row = SHIFTED_DISTANCES,
+                          .a_k = 1,
+                          .b = distance_rows(it, at->head) + first * padded,
+                          .b_row = padded,
+                          .c = relative_row(it, DQV, at->query + r),
+                          .c_row = padded};
+    gemm(&product);
+    product.rows = SHIFTED_DISTANCES;
+    product.k = rows;
+    product.a_row = 1;
+    product.a_k = SHIFTED_DISTANCES;
+    product.b = relative_row(it, QV, at->query + r);
+    product.c = distance_gradients(it, at->batch, at->head) + first * padded;
+    gemm(&product);
+}
+
 /* One block of queries of one head with one block of keys. */
 SIMD void backward_block(const rpi_kernel_attention *it, int64_t b, int64_t h,
                          backward_keys *keys, backward_queries *at) {
@@ -428,12 +614,16 @@ SIMD void backward_block(const rpi_kernel_attention *it, int64_t b, int64_t h,
     while (first < last && vectors_seen(&at->seen, first, 1, block) == 0) first++;
     while (first < last && vectors_seen(&at->seen, last - 1, 1, block) == 0) last--;
     if (first == last) return;
+    at->batch = b;
+    at->head = h;
     at->query = (b * it->heads + h) * it->q_length + at->first;
     at->q = scratch_row(it, Q, at->query);
     at->dout = scratch_row(it, DOUT, at->query);
     for (int64_t r = first; r < last; r += STRIP)
         backward_strip(it, keys, at, r, smaller(STRIP, last - r));
     add_key_gradients(it, keys, at, first, last);
+    for (int64_t r = first; it->relative && r < last; r += SHIFTED_QUERIES)
+        add_shifted(it, block, at, r, smaller(SHIFTED_QUERIES, last - r));
 }
 
 SIMD void begin_keys(const rpi_kernel_attention *it, int64_t b, int64_t kv,
@@ -467,6 +657,10 @@ RPI_SIMD_BODY(attention_backward)(const void *args, int64_t begin, int64_t end) 
     backward_queries at;
     for (int64_t unit = begin; unit < end; unit++) {
         int64_t b = unit / it->kv_heads, kv = unit % it->kv_heads;
+        if (it->relative)
+            memset(distance_gradients(it, b, kv), 0,
+                   (size_t)(rpi_attention_distances(it) * rpi_attention_padded(it)) *
+                       sizeof(float));
         for (keys.keys.first = 0; keys.keys.first < it->k_length; keys.keys.first += KEYS) {
             begin_keys(it, b, kv, &keys);
             for (at.first = 0; at.first < it->q_length; at.first += size) {

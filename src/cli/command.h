@@ -9,6 +9,12 @@
 /* Exit codes of every command. */
 enum { RPI_EXIT_DONE = 0, RPI_EXIT_FAILED = 1, RPI_EXIT_USAGE = 2 };
 
+/* Options that stand behind a name in the value of another option: "--strategy gossip:". */
+typedef struct rpi_inner_options {
+    const char *option, *name; /* NULL: past the end */
+    const rpi_option *table;
+} rpi_inner_options;
+
 /* All texts of a command are data: --help, the man page and the completions of shells are made
  * of them. */
 typedef struct rpi_command {
@@ -19,6 +25,7 @@ typedef struct rpi_command {
     const char *notes;         /* further paragraphs behind the options; NULL: none */
     const char *examples;      /* lines, indented by two */
     const rpi_option *options; /* its table */
+    rpi_inner_options (*inner_at)(int index); /* NULL: values have no options of their own */
     /* What its one word may be, past the end NULL; NULL: takes none, or any. */
     const char *(*word_at)(int index);
     const struct rpi_bench_kind *bench; /* the collective that it times; NULL: none */

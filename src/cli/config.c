@@ -1,5 +1,6 @@
 #include "cli/config.h"
 
+#include "base/append.h"
 #include "base/memory.h"
 #include "base/regular_file.h"
 #include "base/status.h"
@@ -7,8 +8,15 @@
 #include <string.h>
 #include <yaml.h>
 
+/* A text that was put together; settings point to it. */
+typedef struct made_text {
+    struct made_text *next;
+    char text[]; /* NOLINT(modernize-avoid-c-arrays) */
+} made_text;
+
 struct rpi_config {
     char *file;
+    made_text *made;
     yaml_document_t document;
     bool has_document;
 };
@@ -56,6 +64,74 @@ static rp_status repeated(const walk *w, const yaml_node_t *mapping,
     return RP_OK;
 }
 
+/* ---- options below a value's name ----
+ *
+ * "strategy: {gossip: {topology: base}}" is "strategy: gossip:topology=base". */
+
+enum { LONGEST_TEXT = 1024 };
+
+static bool takes_text(const rpi_option *table, const char *path) {
+    for (const rpi_option *o = table; o->name; o++)
+        if (o->yaml && strcmp(o->yaml, path) == 0) return o->type == RPI_OPTION_TEXT;
+    return false;
+}
+
+static rp_status join_value(walk *w, const yaml_node_t *node, char *text);
+
+/* NOLINTNEXTLINE(misc-no-recursion): files are not nested deeper than DEEPEST. */
+static rp_status join_options(walk *w, const yaml_node_t *options, char *text) {
+    yaml_document_t *document = &w->config->document;
+    const char *before = ":";
+    for (yaml_node_pair_t *pair = options->data.mapping.pairs.start;
+         pair < options->data.mapping.pairs.top; pair++, before = ",") {
+        yaml_node_t *key = yaml_document_get_node(document, pair->key);
+        if (key->type != YAML_SCALAR_NODE) return fail_at(w, key, "a key must be a word", "");
+        if (strlen(text) == LONGEST_TEXT - 1) return fail_at(w, key, "too long a value", "");
+        RP_TRY(repeated(w, options, pair));
+        rpi_append(text, LONGEST_TEXT, "%s%s=", before, (const char *)key->data.scalar.value);
+        RP_TRY(join_value(w, yaml_document_get_node(document, pair->value), text));
+    }
+    return RP_OK;
+}
+
+/* A word, or a name with its options. */
+/* NOLINTNEXTLINE(misc-no-recursion): aliases of themselves end with LONGEST_TEXT. */
+static rp_status join_value(walk *w, const yaml_node_t *node, char *text) {
+    yaml_document_t *document = &w->config->document;
+    if (node->type == YAML_SCALAR_NODE) {
+        rpi_append(text, LONGEST_TEXT, "%s", (const char *)node->data.scalar.value);
+        return RP_OK;
+    }
+    if (node->type != YAML_MAPPING_NODE)
+        return fail_at(w, node, "a list stands where a value is wanted", "");
+    yaml_node_pair_t *pair = node->data.mapping.pairs.start;
+    if (node->data.mapping.pairs.top - pair != 1)
+        return fail_at(w, node, "one name, with its options below it, is wanted here", "");
+    yaml_node_t *key = yaml_document_get_node(document, pair->key);
+    yaml_node_t *options = yaml_document_get_node(document, pair->value);
+    if (key->type != YAML_SCALAR_NODE) return fail_at(w, key, "a key must be a word", "");
+    rpi_append(text, LONGEST_TEXT, "%s", (const char *)key->data.scalar.value);
+    if (options->type == YAML_SCALAR_NODE && !*options->data.scalar.value) return RP_OK;
+    if (options->type != YAML_MAPPING_NODE)
+        return fail_at(w, options, "options with their values are wanted below ",
+                       (const char *)key->data.scalar.value);
+    return join_options(w, options, text);
+}
+
+static rp_status set_joined(walk *w, const char *path, const yaml_node_t *node) {
+    char text[LONGEST_TEXT] = "";
+    made_text *made = NULL;
+    RP_TRY(join_value(w, node, text));
+    if (strlen(text) == LONGEST_TEXT - 1) return fail_at(w, node, "too long a value: ", path);
+    RP_TRY(rpi_alloc(sizeof *made + strlen(text) + 1, "a configuration", &made));
+    memcpy(made->text, text, strlen(text) + 1);
+    made->next = w->config->made;
+    w->config->made = made;
+    return at_line(w, node, rpi_options_set_yaml(w->table, path, made->text, w->target));
+}
+
+/* ---- the file ---- */
+
 /* NOLINTNEXTLINE(misc-no-recursion): paths, and with them aliases of themselves, are limited.
  */
 static rp_status walk_mapping(walk *w, const yaml_node_t *mapping, const char *prefix) {
@@ -74,7 +150,9 @@ static rp_status walk_mapping(walk *w, const yaml_node_t *mapping, const char *p
         int length = snprintf(path, sizeof path, "%s%s%s", prefix, *prefix ? "." : "",
                               (const char *)key->data.scalar.value);
         if (length >= LONGEST_PATH) return fail_at(w, key, "keys are nested too deep", "");
-        if (value->type == YAML_MAPPING_NODE)
+        if (value->type == YAML_MAPPING_NODE && takes_text(w->table, path))
+            RP_TRY(set_joined(w, path, value));
+        else if (value->type == YAML_MAPPING_NODE)
             RP_TRY(walk_mapping(w, value, path));
         else if (value->type == YAML_SCALAR_NODE)
             RP_TRY(set_scalar(w, path, value));
@@ -190,6 +268,11 @@ rp_status rpi_config_read(const char *path, const rpi_option *table, void *targe
 void rpi_config_free(rpi_config *config) {
     if (!config) return;
     if (config->has_document) yaml_document_delete(&config->document);
+    while (config->made) {
+        made_text *next = config->made->next;
+        rpi_free(config->made);
+        config->made = next;
+    }
     rpi_free(config->file);
     rpi_free(config);
 }

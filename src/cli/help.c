@@ -123,12 +123,29 @@ void rpi_help_print_group(const char *group, FILE *stream) {
             group);
 }
 
+/* "  topology=NAME          whom a rank ... [base]" */
+static void print_inner(const rpi_inner_options *inner, FILE *stream) {
+    fprintf(stream, "\nbehind --%s %s and a colon, with commas between them:\n", inner->option,
+            inner->name);
+    for (const rpi_option *o = inner->table; o->name; o++) {
+        char head[64], text[512];
+        snprintf(head, sizeof head, "%s=%s", o->name, o->value);
+        snprintf(text, sizeof text, "%s%s%s%s", o->help, o->fallback ? " [" : "",
+                 o->fallback ? o->fallback : "", o->fallback ? "]" : "");
+        print_row(head, text, stream);
+    }
+}
+
 void rpi_command_print_help(const rpi_command *command, FILE *stream) {
     fprintf(stream, "usage: redpoll %s %s\n\n", command->name,
             command->words ? command->words : "[OPTIONS]");
     rpi_print_wrapped(stream, command->about, 0, 0);
     if (command->options->name) fputc('\n', stream);
     rpi_options_help(command->options, stream);
+    for (int i = 0; command->inner_at && command->inner_at(i).name; i++) {
+        rpi_inner_options inner = command->inner_at(i);
+        print_inner(&inner, stream);
+    }
     if (command->notes) {
         fputc('\n', stream);
         rpi_print_wrapped(stream, command->notes, 0, 0);

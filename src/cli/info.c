@@ -94,6 +94,16 @@ static rp_status print_parameters(const char *model) {
     return RP_OK;
 }
 
+static void print_inner_options(const rpi_inner_options *inner) {
+    printf("\n### --%s %s\n\nBehind the name and a colon, with commas between them; in YAML "
+           "keys below the name.\n\n"
+           "| option | default | meaning |\n|---|---|---|\n",
+           inner->option, inner->name);
+    for (const rpi_option *o = inner->table; o->name; o++)
+        printf("| `%s=%s` | %s | %s |\n", o->name, o->value, o->fallback ? o->fallback : "",
+               o->help);
+}
+
 static void print_options(void) {
     printf("# Options, variables and YAML keys\n\n"
            "Written by `redpoll info --options` from the tables that the commands read. Lowest "
@@ -111,6 +121,10 @@ static void print_options(void) {
         if (!command->options->name) continue;
         printf("\n## redpoll %s\n\n", command->name);
         rpi_options_markdown(command->options, stdout);
+        for (int k = 0; command->inner_at && command->inner_at(k).name; k++) {
+            rpi_inner_options inner = command->inner_at(k);
+            print_inner_options(&inner);
+        }
     }
 }
 

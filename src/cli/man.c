@@ -114,6 +114,22 @@ static void print_options(const rpi_option *table) {
     for (const rpi_option *option = table; option->name; option++) print_option(option);
 }
 
+static void print_inner(const rpi_inner_options *inner) {
+    char text[256];
+    snprintf(text, sizeof text, "OPTIONS OF --%s %s", inner->option, inner->name);
+    print_section(text);
+    for (const rpi_option *option = inner->table; option->name; option++) {
+        printf(".TP\n");
+        snprintf(text, sizeof text, "%s=%s", option->name, option->value);
+        print_bold(text);
+        putchar('\n');
+        print_line(option->help);
+        if (!option->fallback) continue;
+        printf("Default: ");
+        print_line(option->fallback);
+    }
+}
+
 static void print_variables(void) {
     const rpi_variable *variable;
     print_section("ENVIRONMENT");
@@ -161,6 +177,10 @@ static void print_command(const rpi_command *command) {
     print_section("DESCRIPTION");
     print_paragraphs(command->about);
     print_options(command->options);
+    for (int i = 0; command->inner_at && command->inner_at(i).name; i++) {
+        rpi_inner_options inner = command->inner_at(i);
+        print_inner(&inner);
+    }
     if (command->notes) {
         print_section("NOTES");
         print_paragraphs(command->notes);

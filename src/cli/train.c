@@ -17,6 +17,7 @@
 #include "train/checkpoint/run_settings.h"
 #include "train/data/batch_ring.h"
 #include "train/huggingface/hf_config.h"
+#include "train/strategies/strategy.h"
 #include "train/train.h"
 
 #include <ctype.h>
@@ -135,8 +136,9 @@ static const rpi_option options[] = {
 
     {"strategy", NULL, "parallelism.strategy", RPI_OPTION_TEXT, FIELD(strategy), "all-reduce",
      0, 0, "NAME",
-     "all-reduce; gossip:topology=base,algorithm=atc (docs/decentralised.md); single for one "
-     "rank",
+     "all-reduce; gossip:topology=base,algorithm=atc (below; docs/decentralised.md); single "
+     "for "
+     "one rank",
      NULL},
     {"codec", NULL, "communication.codec", RPI_OPTION_TEXT, FIELD(codec), "fp32", 0, 0, "CODEC",
      "of gradients: fp32 (exact), bf16, fp16, q1 ... q8, topk, randk, sign; "
@@ -504,6 +506,15 @@ static int run(int argc, char **argv) {
     return code;
 }
 
+/* Strategies that have options. */
+static rpi_inner_options inner_at(int index) {
+    const rpi_strategy *strategy;
+    for (int i = 0; (strategy = rpi_strategy_at(i)) != NULL; i++)
+        if (strategy->options && index-- == 0)
+            return (rpi_inner_options){"strategy", strategy->name, strategy->options};
+    return (rpi_inner_options){NULL};
+}
+
 const rpi_command rpi_command_train = {
     .name = "train",
     .summary = "train a model on data, alone or over ranks",
@@ -526,5 +537,6 @@ const rpi_command rpi_command_train = {
                 "  redpoll train --model hf:models/gpt2 --data tokens:data/kjv \\\n"
                 "      --optimizer adamw --lr 2e-5\n",
     .options = options,
+    .inner_at = inner_at,
     .run = run,
 };

@@ -59,6 +59,24 @@ static void nested_keys_are_paths(void) {
     rpi_config_free(config);
 }
 
+static void options_stand_below_a_name(void) {
+    static const struct {
+        const char *text, *model;
+    } good[] = {
+        {"model: {name: {mlp: {hidden: 8, depth: 2}}}\n", "mlp:hidden=8,depth=2"},
+        {"model:\n  name:\n    mlp:\n", "mlp"},
+        {"model: {name: {a: {b: {c: {d: 1, e: on}}, f: 2}}}\n", "a:b=c:d=1,e=on,f=2"},
+    };
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        settings s;
+        rpi_config *config = NULL;
+        REQUIRE_OK(read_text(good[i].text, &s, &config));
+        CHECK_MSG(strcmp(s.model, good[i].model) == 0, "'%s', not '%s'", s.model,
+                  good[i].model);
+        rpi_config_free(config);
+    }
+}
+
 static void mistakes_are_named_with_file_and_line(void) {
     static const struct {
         const char *text, *part;
@@ -77,6 +95,14 @@ static void mistakes_are_named_with_file_and_line(void) {
         {"modle:\n", "config.yaml:1: unknown key 'modle'"},
         {"modle: {}\n", "config.yaml:1: unknown key 'modle'"},
         {"model: {nmae: null}\n", "unknown key 'model.nmae'; did you mean 'model.name'?"},
+        {"model:\n  name: {a: {b: 1}, c: {}}\n",
+         "config.yaml:2: one name, with its options below it, is wanted here"},
+        {"model:\n  name: {a: 1}\n",
+         "config.yaml:2: options with their values are wanted below a"},
+        {"model: {name: {a: {b: 1, b: 2}}}\n", "written twice: b"},
+        {"model: {name: {a: {b: [1]}}}\n", "config.yaml:1: a list stands where"},
+        {"model: {name: &n {a: {b: *n}}}\n", "config.yaml:1: too long a value"},
+        {"parallelism: {dp: {a: {b: 1}}}\n", "unknown key 'parallelism.dp.a"},
         {"model: &m {name: a, more: *m}\n", "config.yaml:1: "},
         {"model: name\n", "config.yaml:1: unknown key 'model'"},
         {"feedback: maybe\n", "config.yaml:1: feedback: 'maybe' is neither on nor off"},
@@ -175,6 +201,7 @@ static void a_missing_file_is_named(void) {
 }
 
 CASES({"nested keys are paths", nested_keys_are_paths},
+      {"options stand below a name", options_stand_below_a_name},
       {"mistakes are named with file and line", mistakes_are_named_with_file_and_line},
       {"switches are written in any way", switches_are_written_in_any_way},
       {"an empty section is none", an_empty_section_is_none},

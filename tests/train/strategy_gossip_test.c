@@ -162,7 +162,7 @@ static void mistakes_are_named(void) {
     expect("gossip:topology=rng", "did you mean 'ring'");
     expect("gossip:algorithm=act", "did you mean 'atc'");
     expect("gossip:topo=ring", "there are topology, algorithm");
-    expect("gossip:topology=", "topology needs a name");
+    expect("gossip:topology=", "topology needs a value: topology=NAME");
     expect("gossip:topology=star:weights=uniform", "biased");
     expect("gossip:topology=hierarchical:local=2", "machines of 2");
     expect("gossip:algorithm=push-sum", "take atc");

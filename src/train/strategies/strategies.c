@@ -31,6 +31,67 @@ const char *rpi_strategy_options(const char *text) {
     return colon ? colon + 1 : NULL;
 }
 
+/* ---- options behind the name ---- */
+
+static const char *option_name_at(const void *context, int index) {
+    const rpi_option *table = context;
+    return table[index].name;
+}
+
+/* The option that begins here, or NULL. */
+static const rpi_option *option_at(const rpi_option *table, const char *text) {
+    for (const rpi_option *o = table; o->name; o++) {
+        size_t length = strlen(o->name);
+        if (strncmp(text, o->name, length) == 0 && text[length] == '=') return o;
+    }
+    return NULL;
+}
+
+/* The comma before the next option, or the end. What follows a comma without '=' in all that is
+ * left is no value's either. */
+static char *end_of_option(const rpi_option *table, char *text) {
+    char *comma = strchr(text, ',');
+    while (comma && !option_at(table, comma + 1) && strchr(comma, '='))
+        comma = strchr(comma + 1, ',');
+    return comma ? comma : text + strlen(text);
+}
+
+static rp_status read_option(const rpi_strategy *strategy, char *text, void *target) {
+    const rpi_option *option = option_at(strategy->options, text);
+    if (!option) {
+        char what[64], word[64];
+        int which = 0;
+        snprintf(what, sizeof what, "option of %s", strategy->name);
+        snprintf(word, sizeof word, "%.*s", (int)strcspn(text, "=,"), text);
+        RP_TRY(rpi_name_find(what, word, option_name_at, strategy->options, &which));
+        return RP_FAIL(INVALID, "strategy %s: %s needs a value: %s=%s", strategy->name, word,
+                       word, strategy->options[which].value);
+    }
+    const char *value = strchr(text, '=') + 1;
+    if (!*value)
+        return RP_FAIL(INVALID, "strategy %s: %s needs a value: %s=%s", strategy->name,
+                       option->name, option->name, option->value);
+    rp_status status = rpi_options_set_yaml(strategy->options, option->name, value, target);
+    return status == RP_OK ? RP_OK : rpi_fail_context(status, "strategy %s: ", strategy->name);
+}
+
+rp_status rpi_strategy_read(const rpi_strategy *strategy, const char *text,
+                            rpi_strategy_words *words, void *target) {
+    RP_TRY(rpi_options_defaults(strategy->options, target));
+    if (!text) return RP_OK;
+    if (snprintf(words->text, sizeof words->text, "%s", text) >= (int)sizeof words->text)
+        return RP_FAIL(INVALID, "strategy %s: its options are longer than %zu bytes",
+                       strategy->name, sizeof words->text - 1);
+    for (char *at = words->text; *at;) {
+        char *end = end_of_option(strategy->options, at);
+        char *next = *end ? end + 1 : end;
+        *end = '\0';
+        RP_TRY(read_option(strategy, at, target));
+        at = next;
+    }
+    return RP_OK;
+}
+
 /* What cannot be is a mistake of whoever asked for it. */
 static rp_status as_mistake(rp_status status) {
     if (status != RP_UNSUPPORTED) return status;

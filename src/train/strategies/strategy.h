@@ -4,6 +4,7 @@
 #ifndef RPI_TRAIN_STRATEGY_H
 #define RPI_TRAIN_STRATEGY_H
 
+#include "base/option.h"
 #include "redpoll/comm.h"
 #include "train/models/network.h"
 #include "train/timeline.h"
@@ -50,6 +51,10 @@ typedef struct rpi_strategy {
     const char *name, *summary;
     int most_ranks;       /* 0: any number */
     bool replicas_differ; /* between steps, by intention: nobody compares them */
+    /* What may stand behind its name and a colon, into a struct of its own (see
+     * rpi_strategy_read): rows of RPI_STRATEGY_OPTION, which help and documents show. NULL:
+     * nothing. */
+    const rpi_option *options;
     /* RP_INVALID, RP_UNSUPPORTED: options, or a world, that cannot be: what can. NULL: it has
      * no options. */
     rp_status (*check)(const rpi_strategy_request *request);
@@ -72,6 +77,20 @@ typedef struct rpi_strategy {
     int (*states)(void *self, float *out_states[RPI_STRATEGY_STATES]);
     void (*resumed)(void *self);
 } rpi_strategy;
+
+#define RPI_STRATEGY_OPTION(name, type, offset, fallback, min, max, value, help)               \
+    { name, NULL, name, type, offset, fallback, min, max, value, help, NULL }
+
+/* Texts that a strategy's options point to. */
+typedef struct rpi_strategy_words {
+    char text[512];
+} rpi_strategy_words;
+
+/* Defaults, then what `text` says (NULL: nothing), into the strategy's struct. A comma may also
+ * belong to a value that has options of its own ("topology=exponential:base=3,symmetric=on"):
+ * an option begins where one of the table's names and '=' stand. RP_INVALID: what is wrong. */
+rp_status rpi_strategy_read(const rpi_strategy *strategy, const char *text,
+                            rpi_strategy_words *words, void *target);
 
 /* The catalogue; NULL past the end. */
 const rpi_strategy *rpi_strategy_at(int index);

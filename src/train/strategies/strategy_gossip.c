@@ -12,76 +12,37 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/status.h"
-#include "base/suggest.h"
 #include "plan/gossip/gossip_rule.h"
 #include "redpoll/gossip.h"
 #include "train/strategies/bucket.h"
 
 #include <string.h>
 
-enum { CHOICE = 512 };
+extern const rpi_strategy rpi_strategy_gossip;
 
 /* ---- topology=base,algorithm=atc ---- */
 
 typedef struct choice {
-    char topology[CHOICE], algorithm[64];
+    const char *topology, *algorithm; /* in `words` */
+    rpi_strategy_words words;
 } choice;
 
-static const char *const names[] = {"topology", "algorithm", NULL};
-
-static const char *name_at(const void *context, int index) {
-    (void)context;
-    return names[index];
-}
-
-/* The option that begins here, or -1: a comma may also belong to a topology's own options. */
-static int option_at(const char *text) {
-    for (int i = 0; names[i]; i++) {
-        size_t length = strlen(names[i]);
-        if (strncmp(text, names[i], length) == 0 && text[length] == '=') return i;
-    }
-    return -1;
-}
-
-static const char *end_of_option(const char *text) {
-    const char *comma = strchr(text, ',');
-    while (comma && option_at(comma + 1) < 0 && strchr(comma, '='))
-        comma = strchr(comma + 1, ',');
-    return comma ? comma : text + strlen(text);
-}
-
-static rp_status parse_option(const char *text, const char *end, choice *out) {
-    int which = option_at(text);
-    if (which < 0) {
-        char word[64];
-        snprintf(word, sizeof word, "%.*s", (int)strcspn(text, "=,"), text);
-        return rpi_name_find("option of gossip", word, name_at, NULL, &which);
-    }
-    const char *value = strchr(text, '=') + 1;
-    char *into = which == 0 ? out->topology : out->algorithm;
-    size_t room = which == 0 ? sizeof out->topology : sizeof out->algorithm;
-    size_t length = (size_t)(end - value);
-    if (!length || length >= room)
-        return RP_FAIL(INVALID, "gossip: %s needs a name of up to %zu bytes", names[which],
-                       room - 1);
-    snprintf(into, room, "%.*s", (int)length, value);
-    return RP_OK;
-}
-
-static rp_status parse(const char *options, choice *out) {
-    *out = (choice){.topology = "base", .algorithm = "atc"};
-    while (options && *options) {
-        const char *end = end_of_option(options);
-        RP_TRY(parse_option(options, end, out));
-        options = *end ? end + 1 : end;
-    }
-    return RP_OK;
-}
+static const rpi_option options[] = {
+    RPI_STRATEGY_OPTION("topology", RPI_OPTION_TEXT, offsetof(choice, topology), "base", 0, 0,
+                        "NAME",
+                        "whom a rank averages with (docs/topologies.md), with its own options: "
+                        "exponential:base=3,symmetric=on"),
+    RPI_STRATEGY_OPTION("algorithm", RPI_OPTION_TEXT, offsetof(choice, algorithm), "atc", 0, 0,
+                        "NAME",
+                        "atc, awc, exact-diffusion or gradient-tracking "
+                        "(docs/decentralised.md)"),
+    {0},
+};
 
 static rp_status check(const rpi_strategy_request *request) {
     choice c;
     const rpi_gossip_rule *rule = NULL;
-    RP_TRY(parse(request->options, &c));
+    RP_TRY(rpi_strategy_read(&rpi_strategy_gossip, request->options, &c.words, &c));
     RP_TRY(rpi_gossip_rule_find(c.algorithm, &rule));
     if (rule->pushes)
         return RP_FAIL(UNSUPPORTED,
@@ -126,7 +87,7 @@ static void close_gossip(void *context) {
 static rp_status prepare(gossip *self) {
     const rpi_strategy_setup *s = &self->setup;
     choice c;
-    RP_TRY(parse(s->options, &c));
+    RP_TRY(rpi_strategy_read(&rpi_strategy_gossip, s->options, &c.words, &c));
     for (int i = 0; i < 2; i++) /* of the second vector nothing is kept back */
         RP_TRY(rpi_buckets_create(s->network, s->weights, s->bucket_bytes, &s->codec,
                                   i ? NULL : s->residual, &self->layouts[i]));
@@ -240,6 +201,7 @@ const rpi_strategy rpi_strategy_gossip = {
     .name = "gossip",
     .summary = "every rank has parameters of its own and averages them with a few neighbours",
     .replicas_differ = true,
+    .options = options,
     .check = check,
     .open = open_gossip,
     .close = close_gossip,

@@ -118,6 +118,11 @@ static const rpi_option options[] = {
      "all parameters, or weights: no biases, scales and shifts", NULL},
     {"clip", NULL, "optimizer.clip_grad", RPI_OPTION_REAL, FIELD(clip), NULL, 0, 1e30, "NORM",
      "the most that the norm of all gradients together may be; 0 or absent: anything", NULL},
+    {"label-smoothing", NULL, "optimizer.label_smoothing", RPI_OPTION_REAL,
+     FIELD(label_smoothing), NULL, 0, 1, "SHARE",
+     "of a label's probability that all classes, or tokens, share in training; evaluations are "
+     "without; 0 when absent",
+     NULL},
     {"lr-schedule", NULL, LR "lr_decay_style", RPI_OPTION_TEXT, FIELD(lr_schedule), "constant",
      0, 0, "NAME", "constant, warmup, step, cosine, linear, 1-sqrt, wsd or inverse-sqrt", NULL},
     {"lr-warmup-steps", NULL, LR "lr_warmup_steps", RPI_OPTION_COUNT, FIELD(lr_warmup_steps),

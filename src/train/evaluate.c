@@ -41,8 +41,8 @@ static rp_status run_part(rpi_trainer *t, int64_t first, int64_t count, totals *
     RP_TRY(rpi_instance_run(instance, &(rpi_run_options){.inputs = inputs}));
     const rpi_network *n = &t->network;
     bool has_two = n->task->sample_metric != NULL;
-    RP_TRY(add_result(instance, has_two ? n->label_loss : n->loss, &sums->sum[LOSS]));
-    RP_TRY(add_result(instance, n->correct, &sums->sum[CORRECT]));
+    RP_TRY(add_result(instance, has_two ? n->label_loss : n->plain_loss, &sums->sum[LOSS]));
+    RP_TRY(add_result(instance, n->plain_correct, &sums->sum[CORRECT]));
     sums->sum[LABELS] += (double)batch.labels;
     if (!has_two) return RP_OK;
     sums->sum[SAMPLES] += (double)count;

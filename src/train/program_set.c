@@ -38,19 +38,19 @@ static void add_sample_results(const rpi_network *network, rpi_program_options *
 }
 
 static rp_status compile(rpi_program_set *set, bool training, int64_t batch) {
+    const rpi_network *n = set->network;
     rpi_program_options options = {.training = training,
                                    .compute = set->compute,
                                    .dimensions = {{"batch", batch}},
                                    .result_count = 1,
-                                   .results = {set->network->correct}};
-    if (set->network->task->sample_metric) add_sample_results(set->network, &options);
-    if (has_sequence(set->network->graph))
-        options.dimensions[1] =
-            (rpi_dimension_binding){"sequence", set->network->shape.sequence};
+                                   .results = {training ? n->correct : n->plain_correct}};
+    if (n->task->sample_metric) add_sample_results(n, &options);
+    if (has_sequence(n->graph))
+        options.dimensions[1] = (rpi_dimension_binding){"sequence", n->shape.sequence};
     rpi_program *program = NULL;
     rpi_instance *instance = NULL;
-    RP_TRY(rpi_program_compile(set->session, set->network->graph, set->network->loss, &options,
-                               &program));
+    RP_TRY(rpi_program_compile(set->session, n->graph, training ? n->loss : n->plain_loss,
+                               &options, &program));
     rp_status status = rpi_instance_create(program, &instance);
     if (status != RP_OK) {
         rpi_program_destroy(program);

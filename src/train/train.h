@@ -25,7 +25,8 @@ typedef struct rpi_train_options {
 
     const char *optimizer;
     double lr, momentum, weight_decay, beta1, beta2, epsilon;
-    double clip; /* largest norm of all gradients together; 0: any */
+    double label_smoothing; /* in training; 0: none */
+    double clip;            /* largest norm of all gradients together; 0: any */
     bool nesterov;
     const char *decay; /* "all", or "weights": not vectors */
     const char *lr_schedule;

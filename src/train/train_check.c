@@ -19,12 +19,22 @@ rpi_optimizer_rates rpi_train_rates(const rpi_train_options *o) {
                                  .threads = o->threads > 1 ? (int)o->threads : 1};
 }
 
+static rp_status check_smoothing(const rpi_train_options *o, const rpi_task *task) {
+    if (!(o->label_smoothing >= 0 && o->label_smoothing < 1))
+        return RP_FAIL(INVALID, "--label-smoothing: %g; 0 (none) or more, and below 1",
+                       o->label_smoothing);
+    if (o->label_smoothing == 0 || task->takes_smoothing) return RP_OK;
+    return RP_FAIL(INVALID,
+                   "--label-smoothing is for images:, tokens: and pairs:, not for the task %s",
+                   task->name);
+}
+
 /* Do the data hold what the model learns from? */
 static rp_status check_task(const rpi_train_options *o, const rpi_model *model) {
     const rpi_task *task = NULL, *wanted = rpi_task_find(model->task);
     RP_TRY(rpi_source_task(o->data, &task));
     if (!wanted) return RP_FAIL(INTERNAL, "model %s is for no task", model->name);
-    if (task == wanted) return RP_OK;
+    if (task == wanted) return check_smoothing(o, task);
     return RP_FAIL(INVALID, "model %s learns from %s, and --data %s has %s; say %s",
                    model->name, wanted->data, o->data, task->data, wanted->advice);
 }

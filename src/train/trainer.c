@@ -28,7 +28,8 @@ static rp_status load_data(rpi_trainer *t) {
 }
 
 static rp_status build_network(rpi_trainer *t) {
-    RP_TRY(rpi_network_build(t->options->model, &t->source.shape, &t->network));
+    RP_TRY(rpi_network_build_smoothed(t->options->model, &t->source.shape,
+                                      t->options->label_smoothing, &t->network));
     const rpi_shape *logits = &rpi_graph_value(t->network.graph, t->network.logits)->shape;
     rpi_source_limit(&t->source, logits->size[logits->dims - 1]);
     RP_TRY(rpi_weights_create(t->network.graph, t->network.loss, &t->weights));

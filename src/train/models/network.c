@@ -15,16 +15,26 @@ static void add_sample_loss(rpi_network *network) {
     network->loss = rpi_add(graph, "loss", network->label_loss, network->sample_loss);
 }
 
-static void add_loss(rpi_network *network) {
+static rpi_value_id add_task_loss(rpi_network *network, const char *name, double smoothing) {
+    return network->task->add_loss(network->graph, name, network->logits, network->inputs,
+                                   network->scale, smoothing);
+}
+
+static void add_loss(rpi_network *network, double smoothing) {
     rpi_graph *graph = network->graph;
-    network->loss =
-        network->task->add_loss(graph, network->logits, network->inputs, network->scale);
+    network->loss = add_task_loss(network, "loss", smoothing);
     network->correct = rpi_graph_output(graph, network->loss, 1);
     if (network->task->sample_metric) add_sample_loss(network);
+    network->plain_loss = network->loss;
+    network->plain_correct = network->correct;
+    if (!(smoothing > 0)) return;
+    network->plain_loss = add_task_loss(network, "plain_loss", 0);
+    network->plain_correct = rpi_graph_output(graph, network->plain_loss, 1);
 }
 
 static void add_nodes(rpi_network *network, rpi_builder *builder,
-                      const rpi_model_choice *choice, const rpi_data_shape *shape) {
+                      const rpi_model_choice *choice, const rpi_data_shape *shape,
+                      double smoothing) {
     rpi_graph *graph = network->graph;
     rpi_task_add_inputs(network->task, graph, shape, network->inputs);
     network->scale = rpi_graph_input(graph, "scale", RP_F32, (rpi_shape){0});
@@ -33,27 +43,32 @@ static void add_nodes(rpi_network *network, rpi_builder *builder,
     builder->inputs = network->inputs;
     network->logits = choice->model->build(builder, choice->options, shape, network->inputs[0]);
     network->sample_logits = builder->sample_logits;
-    if (rpi_graph_check(graph) == RP_OK) add_loss(network);
+    if (rpi_graph_check(graph) == RP_OK) add_loss(network, smoothing);
 }
 
 static void add_decoder_nodes(rpi_network *network, rpi_builder *builder,
-                              const rpi_model_choice *choice, const rpi_data_shape *shape) {
+                              const rpi_model_choice *choice, const rpi_data_shape *shape,
+                              double smoothing) {
+    (void)smoothing;
     rpi_graph *graph = network->graph;
     rpi_shape tokens = {
         2, {rpi_graph_dimension(graph, "batch"), rpi_graph_dimension(graph, "sequence")}};
     network->inputs[0] = rpi_graph_input(graph, "tokens", RP_I32, tokens);
     network->position = rpi_graph_input(graph, "position", RP_I32, (rpi_shape){0});
     network->loss = network->correct = network->scale = RPI_NO_VALUE;
+    network->plain_loss = network->plain_correct = RPI_NO_VALUE;
     builder->is_decoder = true;
     builder->position = network->position;
     network->logits = choice->model->build(builder, choice->options, shape, network->inputs[0]);
 }
 
 typedef void (*nodes_adder)(rpi_network *network, rpi_builder *builder,
-                            const rpi_model_choice *choice, const rpi_data_shape *shape);
+                            const rpi_model_choice *choice, const rpi_data_shape *shape,
+                            double smoothing);
 
 static rp_status build(const char *model_text, const rpi_model_choice *choice,
-                       const rpi_data_shape *shape, nodes_adder add, rpi_network *out_network) {
+                       const rpi_data_shape *shape, nodes_adder add, double smoothing,
+                       rpi_network *out_network) {
     rpi_network network = {.task = rpi_task_find(choice->model->task),
                            .shape = *shape,
                            .sample_scale = RPI_NO_VALUE,
@@ -65,7 +80,7 @@ static rp_status build(const char *model_text, const rpi_model_choice *choice,
     snprintf(network.text, sizeof network.text, "%s", model_text);
     RP_TRY(rpi_graph_create(&network.graph));
     rpi_builder builder = {.graph = network.graph, .sample_logits = RPI_NO_VALUE};
-    add(&network, &builder, choice, shape);
+    add(&network, &builder, choice, shape, smoothing);
     network.parameters = builder.parameters;
     network.parameter_count = builder.count;
     rp_status status = rpi_graph_check(network.graph);
@@ -81,7 +96,20 @@ rp_status rpi_network_build(const char *model_text, const rpi_data_shape *shape,
                             rpi_network *out_network) {
     rpi_model_choice choice;
     RP_TRY(rpi_model_parse(model_text, &choice));
-    return build(model_text, &choice, shape, add_nodes, out_network);
+    return build(model_text, &choice, shape, add_nodes, 0, out_network);
+}
+
+rp_status rpi_network_build_smoothed(const char *model_text, const rpi_data_shape *shape,
+                                     double smoothing, rpi_network *out_network) {
+    rpi_model_choice choice;
+    RP_TRY(rpi_model_parse(model_text, &choice));
+    const rpi_task *task = rpi_task_find(choice.model->task);
+    if (task && smoothing > 0 && !task->takes_smoothing)
+        return RP_FAIL(INVALID,
+                       "--label-smoothing is for classification and for language models; %s "
+                       "learns %s",
+                       choice.model->name, task->name);
+    return build(model_text, &choice, shape, add_nodes, smoothing, out_network);
 }
 
 rp_status rpi_network_build_decoder(const char *model_text, rpi_network *out_network) {
@@ -90,7 +118,7 @@ rp_status rpi_network_build_decoder(const char *model_text, rpi_network *out_net
     if (strcmp(choice.model->task, "language-model") != 0)
         return RP_FAIL(INVALID, "%s is no language model: it is for %s", choice.model->name,
                        choice.model->task);
-    return build(model_text, &choice, &(rpi_data_shape){.sequence = 1}, add_decoder_nodes,
+    return build(model_text, &choice, &(rpi_data_shape){.sequence = 1}, add_decoder_nodes, 0,
                  out_network);
 }
 

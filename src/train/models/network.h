@@ -19,6 +19,8 @@ typedef struct rpi_network {
      * its second loss where it has one; f32 scalars. */
     rpi_value_id inputs[RPI_TASK_INPUTS], scale, sample_scale;
     rpi_value_id logits, loss, correct; /* results; of a decoder the first alone */
+    /* Of evaluations: the loss without label smoothing, else the same two. */
+    rpi_value_id plain_loss, plain_correct;
     rpi_value_id position; /* of a decoder: an input, the tokens that its caches hold */
     /* Of tasks with a second loss, else RPI_NO_VALUE: `loss` is the sum of the first two. */
     rpi_value_id label_loss, sample_loss, sample_correct, sample_logits;
@@ -27,6 +29,10 @@ typedef struct rpi_network {
 /* RP_INVALID: an unknown model or option; or data that this model cannot take. */
 rp_status rpi_network_build(const char *model, const rpi_data_shape *shape,
                             rpi_network *out_network);
+/* The same, whose loss is of smoothed labels: 0 to 1 of the probability is shared by all
+ * classes. RP_INVALID: the task takes none. */
+rp_status rpi_network_build_smoothed(const char *model, const rpi_data_shape *shape,
+                                     double smoothing, rpi_network *out_network);
 /* The same model as a decoder, for inference: tokens (batch x sequence) that follow those of
  * earlier runs, whose keys and values lie in caches. Inputs of the graph are the tokens, the
  * position, and the caches, each batch x memory x its width; there are no labels and no loss.

@@ -36,9 +36,11 @@ typedef struct rpi_task {
 
     /* Add the loss of the model's logits. `scale` is an input of its own, 1 / (labels of the
      * whole step that count), so that ranks and micro-batches add up to the mean. Output 1 of
-     * the loss's node is the number of right answers. */
-    rpi_value_id (*add_loss)(rpi_graph *graph, rpi_value_id logits, const rpi_value_id *inputs,
-                             rpi_value_id scale);
+     * the loss's node is the number of right answers. smoothing: of labels, 0 where the task
+     * does not take it. */
+    rpi_value_id (*add_loss)(rpi_graph *graph, const char *name, rpi_value_id logits,
+                             const rpi_value_id *inputs, rpi_value_id scale, double smoothing);
+    bool takes_smoothing;
 
     bool has_perplexity; /* e^loss is reported, too */
 

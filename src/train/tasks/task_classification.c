@@ -6,9 +6,10 @@
 
 extern const rpi_task rpi_task_classification;
 
-static rpi_value_id add_loss(rpi_graph *graph, rpi_value_id logits, const rpi_value_id *inputs,
-                             rpi_value_id scale) {
-    return rpi_softmax_cross_entropy(graph, "loss", logits, inputs[1], scale);
+static rpi_value_id add_loss(rpi_graph *graph, const char *name, rpi_value_id logits,
+                             const rpi_value_id *inputs, rpi_value_id scale, double smoothing) {
+    rpi_cross_entropy_attributes attributes = {.smoothing = (float)smoothing};
+    return rpi_softmax_cross_entropy_with(graph, name, logits, inputs[1], scale, attributes);
 }
 
 static void describe(const rpi_data_shape *shape, char *text, size_t bytes) {
@@ -27,5 +28,6 @@ const rpi_task rpi_task_classification = {
                {"labels", RP_I32, {"batch"}}},
     .input_count = 2,
     .add_loss = add_loss,
+    .takes_smoothing = true,
     .describe = describe,
 };

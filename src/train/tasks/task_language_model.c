@@ -6,9 +6,10 @@
 
 extern const rpi_task rpi_task_language_model;
 
-static rpi_value_id add_loss(rpi_graph *graph, rpi_value_id logits, const rpi_value_id *inputs,
-                             rpi_value_id scale) {
-    return rpi_softmax_cross_entropy(graph, "loss", logits, inputs[1], scale);
+static rpi_value_id add_loss(rpi_graph *graph, const char *name, rpi_value_id logits,
+                             const rpi_value_id *inputs, rpi_value_id scale, double smoothing) {
+    rpi_cross_entropy_attributes attributes = {.smoothing = (float)smoothing};
+    return rpi_softmax_cross_entropy_with(graph, name, logits, inputs[1], scale, attributes);
 }
 
 /* Parameters do not depend on the length of what they were trained on, and the vocabulary is
@@ -29,6 +30,7 @@ const rpi_task rpi_task_language_model = {
                {"labels", RP_I32, {"batch", "sequence"}}},
     .input_count = 2,
     .add_loss = add_loss,
+    .takes_smoothing = true,
     .has_perplexity = true,
     .describe = describe,
 };

@@ -9,8 +9,9 @@ extern const rpi_task rpi_task_masked_lm;
 
 enum { LABELS = 3, NEXT = 4 };
 
-static rpi_value_id add_loss(rpi_graph *graph, rpi_value_id logits, const rpi_value_id *inputs,
-                             rpi_value_id scale) {
+static rpi_value_id add_loss(rpi_graph *graph, const char *name, rpi_value_id logits,
+                             const rpi_value_id *inputs, rpi_value_id scale, double smoothing) {
+    (void)name, (void)smoothing;
     return rpi_softmax_cross_entropy(graph, "mlm_loss", logits, inputs[LABELS], scale);
 }
 

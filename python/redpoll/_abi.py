@@ -182,6 +182,45 @@ class rp_collective_options(Structure):
     ]
 
 
+class rp_neighbor(Structure):
+    _fields_ = [("rank", c_int), ("weight", c_double)]
+
+
+class rp_neighbors(Structure):
+    _fields_ = [
+        ("self_weight", c_double),
+        ("sources", POINTER(rp_neighbor)),
+        ("destinations", POINTER(rp_neighbor)),
+        ("source_count", c_size_t),
+        ("destination_count", c_size_t),
+        ("round", c_uint64),
+    ]
+
+
+class rp_gossip_info(Structure):
+    _fields_ = [
+        ("early", c_int),
+        ("exchanged", c_int),
+        ("states", c_int),
+        ("pushes", c_int),
+        ("held", c_int),
+    ]
+
+
+class rp_gossip_setup(Structure):
+    _fields_ = [
+        ("topology", c_char_p),
+        ("algorithm", c_char_p),
+        ("dtype", c_int),
+        ("count", c_size_t),
+        ("x", c_void_p),
+        ("gradient", c_void_p),
+        ("layouts", POINTER(rp_segment) * 2),
+        ("layout_counts", c_size_t * 2),
+        ("seed", c_uint64),
+    ]
+
+
 class rp_comm_stats(Structure):
     _fields_ = [
         ("operations", c_uint64),
@@ -206,6 +245,10 @@ STRUCTURES = (
     rp_block,
     rp_segment,
     rp_collective_options,
+    rp_neighbor,
+    rp_neighbors,
+    rp_gossip_info,
+    rp_gossip_setup,
     rp_comm_stats,
 )
 
@@ -217,6 +260,8 @@ _codec = POINTER(rp_codec)
 _options = POINTER(rp_collective_options)
 _blocks = POINTER(rp_block)
 _segments = POINTER(rp_segment)
+_neighbors = POINTER(rp_neighbors)
+_gossip = c_void_p
 _dtype = c_int
 
 # What each operation takes between the communicator and the request.
@@ -232,6 +277,7 @@ COLLECTIVES: dict[str, list[Any]] = {
     "scatter": [_blocks, _data, c_size_t, _dtype, _options],
     "all_to_all": [_blocks, _blocks, _dtype, _options],
     "barrier": [],
+    "neighbor_all_reduce": [_segments, POINTER(c_void_p), c_size_t, _neighbors, _options],
     "send": [_data, c_size_t, _dtype, c_int, c_int],
     "recv": [_data, c_size_t, _dtype, c_int, c_int],
     "recv_any": [_data, c_size_t, _dtype, c_int],
@@ -264,6 +310,15 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "rp_comm_abort": (None, [_comm, c_int, c_char_p]),
     "rp_comm_status": (c_int, [_comm]),
     "rp_comm_forget": (None, [_comm]),
+    "rp_gossip_check": (c_int, [c_char_p, c_char_p, c_int, POINTER(rp_gossip_info)]),
+    "rp_gossip_create": (c_int, [_comm, POINTER(rp_gossip_setup), _out]),
+    "rp_gossip_destroy": (None, [_gossip]),
+    "rp_gossip_get_info": (None, [_gossip, POINTER(rp_gossip_info)]),
+    "rp_gossip_state": (c_void_p, [_gossip, c_int]),
+    "rp_gossip_push_weight": (c_double, [_gossip]),
+    "rp_gossip_resume": (c_int, [_gossip, c_double]),
+    "rp_gossip_post": (c_int, [_gossip, c_int64, c_double, _out]),
+    "rp_gossip_apply": (c_int, [_gossip, c_double]),
     "rp_request_wait_for": (c_int, [_request, c_double]),
     "rp_request_free": (c_int, [_out]),
     "rp_request_source": (c_int, [_request]),

@@ -110,3 +110,10 @@ def test_three_lines_make_the_difference() -> None:
 def test_three_line_scripts(name: str) -> None:
     loss = float(run_example(name).split()[-1])
     assert loss < 0.5
+
+
+def test_decentralised_least_squares() -> None:
+    text = run_example("decentralised_least_squares.py", "--steps", "300")
+    errors = {words[0]: float(words[6]) for words in map(str.split, text.splitlines())}
+    assert errors["exact-diffusion"] < 1e-4 > errors["gradient-tracking"]
+    assert errors["awc"] > 1e-3  # two ranks of a ring have the mean after each step of atc

@@ -20,6 +20,7 @@ from ._sharded import ShardedState
 from ._untraced import keep_untraced
 from ._work import Work
 from .compress import CompressState, compress
+from .gossip import Gossip
 from .launch import init
 from .monitored import monitored_barrier
 from .statistics import GroupStats, Stats, stats
@@ -32,6 +33,7 @@ __all__ = [
     "Communicator",
     "CompressState",
     "Error",
+    "Gossip",
     "GroupStats",
     "Options",
     "Piece",

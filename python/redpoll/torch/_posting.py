@@ -22,7 +22,13 @@ _free = _abi.rp_request_free
 _attend = _abi.rp_comm_attend
 _leave = _abi.rp_comm_leave
 
+
+def _start_gossip(_communicator: int, gossip: Any, step: int, rate: float, out: Any) -> int:
+    return _abi.rp_gossip_post(gossip, step, rate, out)
+
+
 _START = {name: getattr(_abi, f"rp_{name}_start") for name in _abi.COLLECTIVES}
+_START["gossip"] = _start_gossip
 
 
 class Posting(Checks):

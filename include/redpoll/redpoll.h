@@ -7,6 +7,7 @@
 #include "redpoll/comm.h"
 #include "redpoll/dtype.h"
 #include "redpoll/gossip.h"
+#include "redpoll/local_sgd.h"
 #include "redpoll/log.h"
 #include "redpoll/rng.h"
 #include "redpoll/status.h"

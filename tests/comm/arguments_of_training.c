@@ -48,9 +48,48 @@ static void gossip(rp_comm *comm) {
     rp_gossip_destroy(made);
 }
 
+static void local_sgd(rp_comm *comm) {
+    static float x[4];
+    rp_local_sgd *local = NULL;
+    rp_local_sgd_options options;
+    rp_segment tensor = {.data = x, .count = 4, .dtype = RP_F32}, bare = tensor;
+    void *data[] = {x}, *none[] = {NULL};
+    bare.data = NULL;
+    REFUSES("needs options", rp_local_sgd_defaults, NULL, NULL);
+    REFUSES("unknown", rp_local_sgd_defaults, "", &options);
+    REQUIRE_OK(rp_local_sgd_defaults(NULL, &options));
+    REFUSES("needs options", rp_local_sgd_check, NULL, 1);
+    REFUSES("needs a comm", rp_local_sgd_create, NULL, &tensor, 1, &options, &local);
+    REFUSES("and a place", rp_local_sgd_create, comm, &tensor, 1, &options, NULL);
+    REFUSES("needs tensors", rp_local_sgd_create, comm, NULL, 1, &options, &local);
+    REFUSES("needs tensors", rp_local_sgd_create, comm, &tensor, 0, &options, &local);
+    REFUSES("needs options", rp_local_sgd_create, comm, &tensor, 1, NULL, &local);
+    REFUSES("4 elements", rp_local_sgd_create, comm, &bare, 1, &options, &local);
+    bare.count = (size_t)-1;
+    REFUSES("elements", rp_local_sgd_create, comm, &bare, 1, &options, &local);
+    REQUIRE_OK(rp_local_sgd_create(comm, &tensor, 1, &options, &local));
+    REFUSES("local is NULL", rp_local_sgd_step, NULL, data, 1, NULL);
+    REFUSES("needs the data", rp_local_sgd_step, local, NULL, 1, NULL);
+    REFUSES("has no data", rp_local_sgd_step, local, none, 1, NULL);
+    REFUSES("local is NULL", rp_local_sgd_restart, NULL, data, 1);
+    REFUSES("has no data", rp_local_sgd_restart, local, none, 1);
+    REFUSES("local is NULL", rp_local_sgd_settle, NULL);
+    REFUSES("local is NULL", rp_local_sgd_resume, NULL, 0);
+    RECORDS("local is NULL", rp_local_sgd_steps, rp_local_sgd_steps(NULL) == 0);
+    RECORDS("local is NULL", rp_local_sgd_in_flight, rp_local_sgd_in_flight(NULL) == -1);
+    RECORDS("local is NULL", rp_local_sgd_state_count, rp_local_sgd_state_count(NULL) == 0);
+    RECORDS("local is NULL", rp_local_sgd_state_name, !rp_local_sgd_state_name(NULL, 0));
+    RECORDS("local is NULL", rp_local_sgd_state, !rp_local_sgd_state(NULL, 0, 0));
+    RECORDS("vector 3", rp_local_sgd_state, !rp_local_sgd_state(local, 3, 0));
+    CHECK_OK(rp_local_sgd_step(local, data, 1, NULL));
+    rp_local_sgd_destroy(local);
+    LEGAL(rp_local_sgd_destroy, rp_local_sgd_destroy(NULL));
+}
+
 void arguments_of_training(void) {
     rp_comm *comm = NULL;
     REQUIRE_OK(rp_comm_create(NULL, 0, 1, NULL, &comm));
     gossip(comm);
+    local_sgd(comm);
     rp_comm_destroy(comm);
 }

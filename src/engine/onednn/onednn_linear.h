@@ -44,6 +44,8 @@ rp_status rpi_dnn_linear_weight_gradients(const rpi_dnn_linear *it, const rpi_ke
                                           const float *dz);
 
 /* onednn_linear_bf16.c: the same in bf16. */
+/* Are products of bf16 left to our own kernel? */
+bool rpi_dnn_multiplies_itself(const rpi_dnn_session *session);
 rp_status rpi_dnn_linear_bf16_open(rpi_dnn_session *session, const rpi_unit *unit,
                                    const rpi_dnn_linear *linear, int64_t rows_at_once,
                                    rpi_kernel *out, rpi_dnn_linear_bf16 **out_bf16);

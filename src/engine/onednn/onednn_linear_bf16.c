@@ -1,7 +1,11 @@
-/* The products of a linear layer in bf16, summed in f32, by oneDNN's matmul primitive. */
+/* The products of a linear layer in bf16, summed in f32: where there is AMX by our own kernel,
+ * which rounds and packs weights and gradients as it reads them, else by oneDNN's matmul
+ * primitive from rounded copies. */
 #include "base/memory.h"
 #include "base/status.h"
+#include "engine/backends/cpu/kernels/kernel_matmul.h"
 #include "engine/onednn/onednn_linear.h"
+#include "engine/onednn/onednn_team.h"
 
 enum { INPUT = RPI_DNN_LINEAR_INPUT, WEIGHT = RPI_DNN_LINEAR_WEIGHT };
 enum { WHOLE, REST, PARTS };              /* rows at once in forward, and those that are left */
@@ -10,6 +14,7 @@ enum { OVERWRITING, ADDING, DELIVERIES }; /* of gradients */
 struct rpi_dnn_linear_bf16 {
     rpi_dnn_session *session;
     int64_t rows, inputs, outputs, rows_at_once;
+    bool is_own; /* by our own kernel; then there are no primitives but the input's rounding */
     rpi_dnn_primitive forward[PARTS];
     rpi_dnn_primitive input_gradient[DELIVERIES], weight_gradient[DELIVERIES];
     rpi_dnn_primitive round_input, round_gradient;
@@ -19,6 +24,17 @@ struct rpi_dnn_linear_bf16 {
     size_t grad_output; /* the rounded one, in backward's workspace */
     size_t forward_scratch, backward_scratch;
 };
+
+bool rpi_dnn_multiplies_itself(const rpi_dnn_session *session) {
+    return rpi_dnn_kernel_run(session).isa == RPI_ISA_AVX512 && rpi_dnn_has_amx() &&
+           rpi_kernel_matmul_is_fast();
+}
+
+static void multiply(const rpi_dnn_linear_bf16 *it, const rpi_kernel_matmul *product) {
+    rpi_kernel_run run = rpi_dnn_kernel_run(it->session);
+    rpi_dnn_team_enter(run.threads);
+    rpi_kernel_matmul_run(&run, product);
+}
 
 /* ---- running ---- */
 
@@ -37,6 +53,18 @@ rp_status rpi_dnn_linear_bf16_multiply(const rpi_dnn_linear_bf16 *it, const rpi_
     const void *weight = NULL;
     const uint16_t *x = rounded_input(it, io);
     const rpi_dnn_primitive *product = &it->forward[count == it->rows_at_once ? WHOLE : REST];
+    if (it->is_own) {
+        multiply(it, &(rpi_kernel_matmul){
+                         .m = count,
+                         .n = it->outputs,
+                         .k = it->inputs,
+                         .a = rpi_kernel_bf16(x + first * it->inputs, it->inputs),
+                         .b = rpi_kernel_f32(io->inputs[WEIGHT], it->inputs),
+                         .b_transposed = true,
+                         .c = rpi_kernel_f32(z, it->outputs),
+                         .workspace = rpi_dnn_at(io->workspace, it->forward_scratch)});
+        return RP_OK;
+    }
     RP_TRY(rpi_dnn_packed_renew(it->session, it->weight, io->inputs[WEIGHT],
                                 io->versions[WEIGHT], &weight));
     return rpi_dnn_primitive_run(it->session, product,
@@ -60,6 +88,18 @@ rp_status rpi_dnn_linear_bf16_input_gradient(const rpi_dnn_linear_bf16 *it,
                                              const rpi_kernel_io *io, const float *dz) {
     void *rounded = NULL;
     const void *weight = NULL;
+    if (it->is_own) {
+        multiply(it, &(rpi_kernel_matmul){
+                         .m = it->rows,
+                         .n = it->inputs,
+                         .k = it->outputs,
+                         .a = rpi_kernel_f32(dz, it->outputs),
+                         .b = rpi_kernel_f32(io->inputs[WEIGHT], it->inputs),
+                         .c = rpi_kernel_f32(io->grad_inputs[INPUT], it->inputs),
+                         .accumulate = delivery(io, INPUT) == ADDING,
+                         .workspace = rpi_dnn_at(io->workspace, it->backward_scratch)});
+        return RP_OK;
+    }
     RP_TRY(round_gradient(it, io, dz, &rounded));
     RP_TRY(rpi_dnn_packed_renew(it->session, it->weight, io->inputs[WEIGHT],
                                 io->versions[WEIGHT], &weight));
@@ -71,6 +111,19 @@ rp_status rpi_dnn_linear_bf16_input_gradient(const rpi_dnn_linear_bf16 *it,
 rp_status rpi_dnn_linear_bf16_weight_gradient(const rpi_dnn_linear_bf16 *it,
                                               const rpi_kernel_io *io, const float *dz) {
     void *rounded = NULL;
+    if (it->is_own) {
+        multiply(it, &(rpi_kernel_matmul){
+                         .m = it->outputs,
+                         .n = it->inputs,
+                         .k = it->rows,
+                         .a = rpi_kernel_f32(dz, it->outputs),
+                         .a_transposed = true,
+                         .b = rpi_kernel_bf16(rounded_input(it, io), it->inputs),
+                         .c = rpi_kernel_f32(io->grad_inputs[WEIGHT], it->inputs),
+                         .accumulate = delivery(io, WEIGHT) == ADDING,
+                         .workspace = rpi_dnn_at(io->workspace, it->backward_scratch)});
+        return RP_OK;
+    }
     RP_TRY(round_gradient(it, io, dz, &rounded));
     return rpi_dnn_primitive_run(
         it->session, &it->weight_gradient[delivery(io, WEIGHT)],
@@ -132,8 +185,8 @@ static rp_status make_weight_gradient(rpi_dnn_linear_bf16 *it) {
     return RP_OK;
 }
 
-/* A row-major copy serves both products. What oneDNN would choose for each is quicker by less
- * than two such packings cost: of 256 or 512 rows, 768 x 2304 to 768 x 50257 weights. */
+/* A row-major copy serves both products of oneDNN. What it would choose for each is quicker by
+ * less than two such packings cost: of 256 or 512 rows, 768 x 2304 to 768 x 50257 weights. */
 static rp_status get_weight(rpi_dnn_linear_bf16 *it, int parameter) {
     matrix weight = {it->outputs, it->inputs, dnnl_ab};
     rpi_dnn_md plain = NULL, rounded = NULL;
@@ -161,6 +214,7 @@ static rp_status make_rounding(const rpi_dnn_session *session, int64_t count,
 static rp_status make_primitives(rpi_dnn_linear_bf16 *it, const rpi_unit *unit,
                                  const rpi_dnn_linear *linear) {
     RP_TRY(make_rounding(it->session, it->rows * it->inputs, &it->round_input));
+    if (it->is_own) return RP_OK;
     RP_TRY(get_weight(it, unit->inputs[WEIGHT].parameter));
     RP_TRY(make_forward(it));
     if (linear->wants_input || linear->wants_weight)
@@ -177,17 +231,24 @@ static size_t largest_scratch(const rpi_dnn_primitive *rounding,
     return bytes;
 }
 
+static size_t largest(size_t a, size_t b) {
+    return a > b ? a : b;
+}
+
 static void reserve(rpi_dnn_linear_bf16 *it, rpi_kernel *out) {
     const size_t element = sizeof(uint16_t);
+    const rpi_kernel_run run = rpi_dnn_kernel_run(it->session);
     size_t *home = it->saves ? &out->saved_bytes : &out->forward_workspace;
     size_t *back = &out->backward_workspace;
+    size_t forward = largest_scratch(&it->round_input, it->forward, PARTS);
     size_t input = largest_scratch(&it->round_gradient, it->input_gradient, DELIVERIES);
     size_t weight = largest_scratch(&it->round_gradient, it->weight_gradient, DELIVERIES);
+    size_t own = it->is_own ? rpi_kernel_matmul_workspace(&run) : 0;
     it->input = rpi_dnn_reserve(home, element * (size_t)(it->rows * it->inputs));
-    it->forward_scratch = rpi_dnn_reserve(
-        &out->forward_workspace, largest_scratch(&it->round_input, it->forward, PARTS));
-    it->backward_scratch = rpi_dnn_reserve(back, input > weight ? input : weight);
-    it->grad_output = rpi_dnn_reserve(back, element * (size_t)(it->rows * it->outputs));
+    it->forward_scratch = rpi_dnn_reserve(&out->forward_workspace, largest(forward, own));
+    it->backward_scratch = rpi_dnn_reserve(back, largest(own, largest(input, weight)));
+    if (!it->is_own)
+        it->grad_output = rpi_dnn_reserve(back, element * (size_t)(it->rows * it->outputs));
 }
 
 rp_status rpi_dnn_linear_bf16_open(rpi_dnn_session *session, const rpi_unit *unit,
@@ -200,6 +261,7 @@ rp_status rpi_dnn_linear_bf16_open(rpi_dnn_session *session, const rpi_unit *uni
                                 .inputs = linear->inputs,
                                 .outputs = linear->outputs,
                                 .rows_at_once = rows_at_once,
+                                .is_own = rpi_dnn_multiplies_itself(session),
                                 .saves = linear->wants_weight};
     rp_status status = make_primitives(it, unit, linear);
     if (status != RP_OK) {

@@ -1,0 +1,106 @@
+#include "engine/backends/cpu/kernels/kernel_matmul.h"
+
+#include <pthread.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* ---- is there AMX? ---- */
+
+#if defined(__x86_64__)
+#    include <cpuid.h>
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static bool is_usable;
+
+/* CPUID 7.0: AVX512-BF16 is in 7.1 EAX bit 5; AMX-BF16 and AMX-TILE are EDX bits 22 and 24. */
+static bool has_instructions(void) {
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return false;
+    const unsigned amx = 1u << 22 | 1u << 24;
+    if ((d & amx) != amx || !__get_cpuid_count(7, 1, &a, &b, &c, &d)) return false;
+    return a >> 5 & 1u;
+}
+
+/* Linux gives the state of the tiles (feature 18) to those who ask. */
+static void ask(void) {
+    enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };
+    is_usable = rpi_cpu_isa() == RPI_ISA_AVX512 && has_instructions() &&
+                syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
+}
+
+bool rpi_kernel_matmul_is_fast(void) {
+    pthread_once(&once, ask);
+    return is_usable;
+}
+#else
+bool rpi_kernel_matmul_is_fast(void) {
+    return false;
+}
+#endif
+
+/* ---- the definition ---- */
+
+static double factor(rpi_kernel_rows m, bool transposed, int64_t row, int64_t col) {
+    float value = transposed ? rpi_kernel_get(m, col, row) : rpi_kernel_get(m, row, col);
+    return (double)rpi_bf16_to_f32(rpi_f32_to_bf16(value));
+}
+
+static void define(const rpi_kernel_matmul *it) {
+    for (int64_t i = 0; i < it->m; i++)
+        for (int64_t j = 0; j < it->n; j++) {
+            double sum = it->accumulate ? (double)rpi_kernel_get(it->c, i, j) : 0;
+            for (int64_t k = 0; k < it->k; k++)
+                sum += factor(it->a, it->a_transposed, i, k) *
+                       factor(it->b, it->b_transposed, k, j);
+            rpi_kernel_put(it->c, i, j, sum);
+        }
+}
+
+/* ---- threads: each its rows, or its columns where c is wider than high ---- */
+
+size_t rpi_kernel_matmul_workspace(const rpi_kernel_run *run) {
+    return (size_t)run->threads * RPI_MATMUL_PACKED * sizeof(uint16_t);
+}
+
+#if defined(__x86_64__)
+typedef struct shared_work {
+    const rpi_kernel_matmul *it;
+    bool by_columns;
+    int64_t grains, parts;
+} shared_work;
+
+/* Part p begins at grain floor(grains p / parts), as rpi_kernel_parallel cuts; so p is: */
+static int64_t part_at(const shared_work *work, int64_t begin) {
+    return (begin / RPI_MATMUL_GRAIN * work->parts + work->grains - 1) / work->grains;
+}
+
+static void run_part(const void *args, int64_t begin, int64_t end) {
+    const shared_work *work = args;
+    const rpi_kernel_matmul *it = work->it;
+    rpi_matmul_part part = {.first = 0, .end = it->m, .left = begin, .right = end};
+    if (!work->by_columns)
+        part = (rpi_matmul_part){.first = begin, .end = end, .left = 0, .right = it->n};
+    part.packed = (uint16_t *)it->workspace + part_at(work, begin) * RPI_MATMUL_PACKED;
+    rpi_matmul_part_amx(it, &part);
+}
+
+static void run_fast(const rpi_kernel_run *run, const rpi_kernel_matmul *it) {
+    static const rpi_kernel_body bodies[RPI_ISA_COUNT] = {run_part, run_part, run_part};
+    shared_work work = {.it = it, .by_columns = it->n > it->m};
+    int64_t count = work.by_columns ? it->n : it->m;
+    work.grains = (count + RPI_MATMUL_GRAIN - 1) / RPI_MATMUL_GRAIN;
+    work.parts = run->threads < work.grains ? run->threads : work.grains;
+    rpi_kernel_parallel(run, count, RPI_MATMUL_GRAIN, bodies, &work);
+}
+#endif
+
+void rpi_kernel_matmul_run(const rpi_kernel_run *run, const rpi_kernel_matmul *args) {
+    if (args->m == 0 || args->n == 0) return;
+#if defined(__x86_64__)
+    if (run->isa == RPI_ISA_AVX512 && rpi_kernel_matmul_is_fast() && args->k > 0) {
+        run_fast(run, args);
+        return;
+    }
+#endif
+    define(args);
+}

@@ -1,0 +1,282 @@
+/* Tiles of 16 rows of 64 bytes. A tile of a holds 16 rows of 32 k; one of b 16 pairs of k of 16
+ * columns; one of c 16 x 16 sums. Factors are packed into such tiles, one behind the other
+ * along k; rows, columns and k that are missing are zeros. Two tiles of a and two of b make
+ * four of c, which stay in registers along k. */
+#include "engine/backends/cpu/kernels/kernel_matmul.h"
+
+#include <immintrin.h>
+#include <string.h>
+
+enum { EDGE = 16, PAIRS = 16, DEPTH = 2 * PAIRS, TILE = EDGE * DEPTH, ROW_BYTES = 64 };
+
+static int64_t least(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+
+/* ---- packing ---- */
+
+/* A factor; `across` are its rows in c's sense for a, its columns for b. */
+typedef struct factor {
+    rpi_kernel_rows rows;
+    bool k_is_row;     /* k says which row of memory it is, else which column */
+    bool k_along_rows; /* how tiles want it: as a's, else as b's */
+} factor;
+
+/* The first `count` elements of a row, of at most 32, as bf16. */
+static __m512i load_along(const factor *it, int64_t row, int64_t col, int64_t count) {
+    __mmask32 mask = count >= DEPTH ? 0xffffffffu : (1u << count) - 1u;
+    int64_t at = row * it->rows.stride + col;
+    if (it->rows.dtype == RP_BF16)
+        return _mm512_maskz_loadu_epi16(mask, (const uint16_t *)it->rows.data + at);
+    const float *x = (const float *)it->rows.data + at;
+    __m512 low = _mm512_maskz_loadu_ps((__mmask16)mask, x);
+    __m512 high = _mm512_maskz_loadu_ps((__mmask16)(mask >> 16), x + 16);
+    return (__m512i)_mm512_cvtne2ps_pbh(high, low);
+}
+
+/* 16 elements of two rows, interleaved; the second is zeros where there is none. */
+static __m512i load_pair(const factor *it, int64_t row, bool has_second, int64_t col,
+                         __mmask16 mask) {
+    const __m512i weave =
+        _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7,
+                         22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+    int64_t at = row * it->rows.stride + col, next = at + it->rows.stride;
+    __mmask16 second = has_second ? mask : 0;
+    __m512i both;
+    if (it->rows.dtype == RP_BF16) {
+        const uint16_t *x = it->rows.data;
+        __m256i low = _mm256_maskz_loadu_epi16(mask, x + at);
+        __m256i high = _mm256_maskz_loadu_epi16(second, x + next);
+        both = _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
+    } else {
+        const float *x = it->rows.data;
+        both = (__m512i)_mm512_cvtne2ps_pbh(_mm512_maskz_loadu_ps(second, x + next),
+                                            _mm512_maskz_loadu_ps(mask, x + at));
+    }
+    return _mm512_permutexvar_epi16(weave, both);
+}
+
+/* Words of 32 bits, 16 x 16. */
+static void transpose(__m512i w[EDGE]) {
+    __m512i t[EDGE];
+    for (int i = 0; i < EDGE; i += 2) {
+        t[i] = _mm512_unpacklo_epi32(w[i], w[i + 1]);
+        t[i + 1] = _mm512_unpackhi_epi32(w[i], w[i + 1]);
+    }
+    for (int i = 0; i < EDGE; i += 4)
+        for (int j = 0; j < 2; j++) {
+            w[i + 2 * j] = _mm512_unpacklo_epi64(t[i + j], t[i + j + 2]);
+            w[i + 2 * j + 1] = _mm512_unpackhi_epi64(t[i + j], t[i + j + 2]);
+        }
+    for (int i = 0; i < EDGE; i += 8)
+        for (int j = 0; j < 4; j++) {
+            t[i + j] = _mm512_shuffle_i32x4(w[i + j], w[i + j + 4], 0x88);
+            t[i + j + 4] = _mm512_shuffle_i32x4(w[i + j], w[i + j + 4], 0xdd);
+        }
+    for (int j = 0; j < 8; j++) {
+        w[j] = _mm512_shuffle_i32x4(t[j], t[j + 8], 0x88);
+        w[j + 8] = _mm512_shuffle_i32x4(t[j], t[j + 8], 0xdd);
+    }
+}
+
+static void store_tile(const __m512i words[EDGE], uint16_t *tile) {
+    for (int i = 0; i < EDGE; i++) _mm512_store_si512(tile + i * DEPTH, words[i]);
+}
+
+/* What lies `count` elements behind will be wanted soon: rows are too many for the processor to
+ * see where they lead. */
+static void expect(const factor *it, int64_t row, int64_t col) {
+    const int64_t size = it->rows.dtype == RP_BF16 ? 2 : 4;
+    const char *at = (const char *)it->rows.data + (row * it->rows.stride + col) * size;
+    _mm_prefetch(at, _MM_HINT_T0);
+    if (size == 4) _mm_prefetch(at + ROW_BYTES, _MM_HINT_T0);
+}
+
+/* k runs along memory: a tile is 16 rows of it. */
+static void pack_along(const factor *it, int64_t first, int64_t count, int64_t k,
+                       int64_t k_count, uint16_t *tile) {
+    enum { AHEAD = 4 * DEPTH };
+    __m512i words[EDGE];
+    for (int64_t depth = 0; depth < k_count; depth += DEPTH, tile += TILE) {
+        for (int i = 0; i < EDGE; i++) {
+            words[i] = i < count
+                           ? load_along(it, first + i, k + depth, least(k_count - depth, DEPTH))
+                           : _mm512_setzero_si512();
+            if (i < count && depth + AHEAD < k_count) expect(it, first + i, k + depth + AHEAD);
+        }
+        if (!it->k_along_rows) transpose(words);
+        store_tile(words, tile);
+    }
+}
+
+static void transpose_tile(uint16_t *tile) {
+    __m512i words[EDGE];
+    for (int i = 0; i < EDGE; i++) words[i] = _mm512_load_si512(tile + i * DEPTH);
+    transpose(words);
+    store_tile(words, tile);
+}
+
+/* Each k is a row of memory: two rows, all they hold, make a row of each of the tiles. */
+static void pack_across(const factor *it, int64_t first, int64_t count, int64_t k,
+                        int64_t k_count, int64_t tiles, uint16_t *packed) {
+    const int64_t depths = (k_count + DEPTH - 1) / DEPTH;
+    for (int64_t depth = 0; depth < depths; depth++, packed += TILE) {
+        for (int64_t i = 0, row = depth * DEPTH; i < PAIRS; i++, row += 2)
+            for (int64_t t = 0; t < tiles; t++) {
+                int64_t left = count - t * EDGE;
+                __mmask16 mask = left >= EDGE ? 0xffff : left < 0 ? 0 : (1u << left) - 1u;
+                if (row >= k_count) mask = 0;
+                __m512i pair =
+                    load_pair(it, k + row, row + 1 < k_count, first + t * EDGE, mask);
+                _mm512_store_si512(packed + t * depths * TILE + i * DEPTH, pair);
+            }
+        for (int64_t t = 0; it->k_along_rows && t < tiles; t++)
+            transpose_tile(packed + t * depths * TILE);
+    }
+}
+
+/* [first, first + count) across, to whole pairs of tiles, and [k, k + k_count). */
+static void pack(const factor *it, int64_t first, int64_t count, int64_t k, int64_t k_count,
+                 uint16_t *packed) {
+    const int64_t tiles = (count + 2 * EDGE - 1) / (2 * EDGE) * 2;
+    const int64_t depths = (k_count + DEPTH - 1) / DEPTH;
+    if (it->k_is_row) {
+        pack_across(it, first, count, k, k_count, tiles, packed);
+        return;
+    }
+    for (int64_t t = 0; t < tiles; t++)
+        pack_along(it, first + t * EDGE, count - t * EDGE, k, k_count,
+                   packed + t * depths * TILE);
+}
+
+/* ---- products ---- */
+
+typedef struct tile_shapes {
+    uint8_t palette, start_row, reserved[14];
+    uint16_t row_bytes[16];
+    uint8_t rows[16];
+} tile_shapes;
+
+/* All eight alike: 0 to 3 are c's, 4 and 5 a's, 6 and 7 b's. */
+static void configure(void) {
+    tile_shapes shapes = {.palette = 1};
+    for (int i = 0; i < 8; i++) {
+        shapes.row_bytes[i] = ROW_BYTES;
+        shapes.rows[i] = EDGE;
+    }
+    _tile_loadconfig(&shapes);
+}
+
+/* 32 x 32 sums in registers, += the products of `depths` tiles along k. */
+static void multiply(const uint16_t *a, const uint16_t *b, int64_t depths) {
+    const uint16_t *a1 = a + depths * TILE, *b1 = b + depths * TILE;
+    for (int64_t i = 0; i < depths; i++) {
+        _tile_loadd(6, b + i * TILE, ROW_BYTES);
+        _tile_loadd(4, a + i * TILE, ROW_BYTES);
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_loadd(7, b1 + i * TILE, ROW_BYTES);
+        _tile_dpbf16ps(1, 4, 7);
+        _tile_loadd(5, a1 + i * TILE, ROW_BYTES);
+        _tile_dpbf16ps(2, 5, 6);
+        _tile_dpbf16ps(3, 5, 7);
+    }
+}
+
+static void start_at(const float *c, int64_t stride) {
+    const size_t bytes = (size_t)stride * sizeof *c;
+    _tile_loadd(0, c, bytes);
+    _tile_loadd(1, c + EDGE, bytes);
+    _tile_loadd(2, c + EDGE * stride, bytes);
+    _tile_loadd(3, c + EDGE * stride + EDGE, bytes);
+}
+
+static void start_at_zero(void) {
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+}
+
+static void store(float *c, int64_t stride) {
+    const size_t bytes = (size_t)stride * sizeof *c;
+    _tile_stored(0, c, bytes);
+    _tile_stored(1, c + EDGE, bytes);
+    _tile_stored(2, c + EDGE * stride, bytes);
+    _tile_stored(3, c + EDGE * stride + EDGE, bytes);
+}
+
+typedef struct block {
+    float *c;
+    int64_t stride, rows, cols; /* of c that are there, at most 32 each */
+    bool adds;
+} block;
+
+static void move(const block *from, const block *to) {
+    for (int64_t i = 0; i < to->rows; i++)
+        memcpy(to->c + i * to->stride, from->c + i * from->stride,
+               (size_t)to->cols * sizeof *to->c);
+}
+
+static void expect_writing(const float *row) {
+    __builtin_prefetch(row, 1);
+    __builtin_prefetch(row + EDGE, 1);
+}
+
+static void make_block(const block *it, const uint16_t *a, const uint16_t *b, int64_t depths) {
+    enum { SIDE = 2 * EDGE };
+    float aside[SIDE * SIDE];
+    block whole = {.c = aside, .stride = SIDE, .rows = it->rows, .cols = it->cols};
+    bool is_whole = it->rows == SIDE && it->cols == SIDE;
+    if (is_whole) whole = *it;
+    if (it->adds && !is_whole) move(it, &whole);
+    if (it->adds) {
+        start_at(whole.c, whole.stride);
+    } else {
+        start_at_zero();
+        for (int64_t i = 0; i < whole.rows; i++) expect_writing(whole.c + i * whole.stride);
+    }
+    multiply(a, b, depths);
+    store(whole.c, whole.stride);
+    if (!is_whole) move(&whole, it);
+}
+
+/* Rows and columns of c whose factors are packed, for this part of k. */
+static void make_area(const rpi_kernel_matmul *it, const rpi_matmul_part *area, int64_t k,
+                      int64_t k_count) {
+    const int64_t depths = (k_count + DEPTH - 1) / DEPTH;
+    const uint16_t *b = area->packed + RPI_MATMUL_ROWS * RPI_MATMUL_DEPTH;
+    for (int64_t row = area->first; row < area->end; row += 2 * EDGE)
+        for (int64_t col = area->left; col < area->right; col += 2 * EDGE) {
+            block at = {.c = (float *)it->c.data + row * it->c.stride + col,
+                        .stride = it->c.stride,
+                        .rows = least(area->end - row, 2 * EDGE),
+                        .cols = least(area->right - col, 2 * EDGE),
+                        .adds = it->accumulate || k > 0};
+            make_block(&at, area->packed + (row - area->first) / EDGE * depths * TILE,
+                       b + (col - area->left) / EDGE * depths * TILE, depths);
+        }
+}
+
+static void make_rows(const rpi_kernel_matmul *it, const rpi_matmul_part *part, int64_t first,
+                      int64_t k) {
+    const factor a = {.rows = it->a, .k_is_row = it->a_transposed, .k_along_rows = true};
+    const factor b = {.rows = it->b, .k_is_row = !it->b_transposed, .k_along_rows = false};
+    const int64_t k_count = least(it->k - k, RPI_MATMUL_DEPTH);
+    rpi_matmul_part area = *part;
+    area.first = first;
+    area.end = first + least(part->end - first, RPI_MATMUL_ROWS);
+    pack(&a, first, area.end - first, k, k_count, part->packed);
+    for (; area.left < part->right; area.left += RPI_MATMUL_COLS) {
+        area.right = area.left + least(part->right - area.left, RPI_MATMUL_COLS);
+        pack(&b, area.left, area.right - area.left, k, k_count,
+             part->packed + RPI_MATMUL_ROWS * RPI_MATMUL_DEPTH);
+        make_area(it, &area, k, k_count);
+    }
+}
+
+void rpi_matmul_part_amx(const rpi_kernel_matmul *it, const rpi_matmul_part *part) {
+    configure();
+    for (int64_t row = part->first; row < part->end; row += RPI_MATMUL_ROWS)
+        for (int64_t k = 0; k < it->k; k += RPI_MATMUL_DEPTH) make_rows(it, part, row, k);
+    _tile_release();
+}

@@ -1,0 +1,101 @@
+#include "kernel_fixture.h"
+
+#include "base/memory.h"
+#include "engine/backends/cpu/kernels/kernel_matmul.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { SHAPES = 60, THREADS = 3 };
+
+static void *workspace(void) {
+    static void *bytes;
+    const rpi_kernel_run run = {.threads = THREADS};
+    if (!bytes) CHECK_OK(rpi_alloc(rpi_kernel_matmul_workspace(&run), "workspace", &bytes));
+    return bytes;
+}
+
+static rpi_kernel_rows factor(rpi_rng *rng, int64_t rows, int64_t cols, uint64_t stream) {
+    int64_t stride = cols + rpi_rng_below(rng, 3);
+    if (rpi_rng_below(rng, 2))
+        return rpi_kernel_bf16(kernel_bf16s(rows * stride, 1, stream), stride);
+    return rpi_kernel_f32(kernel_normal(rows * stride, 1, stream), stride);
+}
+
+/* Every fourth has sizes beyond one packing. */
+static rpi_kernel_matmul draw(rpi_rng *rng, int index) {
+    const bool large = index % 4 == 0;
+    rpi_kernel_matmul it = {.m = kernel_size(rng, large ? 600 : 70),
+                            .n = kernel_size(rng, large && index % 8 ? 300 : 70),
+                            .k = kernel_size(rng, large ? 900 : 100),
+                            .a_transposed = rpi_rng_below(rng, 2) > 0,
+                            .b_transposed = rpi_rng_below(rng, 2) > 0,
+                            .accumulate = rpi_rng_below(rng, 2) > 0,
+                            .workspace = workspace()};
+    it.a = it.a_transposed ? factor(rng, it.k, it.m, 1) : factor(rng, it.m, it.k, 1);
+    it.b = it.b_transposed ? factor(rng, it.n, it.k, 2) : factor(rng, it.k, it.n, 2);
+    int64_t stride = it.n + rpi_rng_below(rng, 3);
+    it.c = rpi_kernel_f32(kernel_normal(it.m * stride, 1, 3), stride);
+    return it;
+}
+
+/* The product from what c holds now; the result is a copy. */
+static float *product(const rpi_kernel_run *run, const rpi_kernel_matmul *args) {
+    const int64_t count = args->m * args->c.stride;
+    float *c = kernel_floats(count);
+    memcpy(c, args->c.data, (size_t)count * sizeof *c);
+    rpi_kernel_matmul it = *args;
+    it.c.data = c;
+    rpi_kernel_matmul_run(run, &it);
+    return c;
+}
+
+/* Both round the factors alike, so that only sums differ: of k products of normal numbers. What
+ * lies between the rows of c stays, and so does what lies behind. */
+static void products_match(void) {
+    const rpi_kernel_run slow = {1, RPI_ISA_SCALAR}, fast = {1, rpi_cpu_isa()},
+                         threads = {THREADS, rpi_cpu_isa()};
+    rpi_rng rng = rpi_rng_make(check_seed(), RPI_RNG_TEST, 1);
+    for (int i = 0; i < SHAPES; i++) {
+        rpi_kernel_matmul it = draw(&rng, i);
+        const int64_t count = it.m * it.c.stride;
+        const float *wanted = product(&slow, &it), *found = product(&fast, &it);
+        const double tolerance = 1e-5 * sqrt((double)it.k);
+        for (int64_t j = 0; j < count + KERNEL_GUARD; j++)
+            CHECK_MSG(fabsf(found[j] - wanted[j]) <= tolerance,
+                      "product %d, %lld x %lld x %lld: element %lld is %.9g, not %.9g", i,
+                      (long long)it.m, (long long)it.n, (long long)it.k, (long long)j,
+                      (double)found[j], (double)wanted[j]);
+        CHECK_MSG(!memcmp(found, product(&threads, &it), (size_t)count * sizeof *found),
+                  "product %d: other bits with %d threads", i, THREADS);
+        kernel_buffers_free();
+    }
+}
+
+/* NaN and infinities go where the definition sends them; k of 0 leaves zeros, or what was. */
+static void the_unusual(void) {
+    const rpi_kernel_run run = {1, rpi_cpu_isa()};
+    float a[] = {1, INFINITY, NAN, 0, 2, 3}, b[] = {1, 0, -1, 2, 0, 1}, c[4] = {5, 5, 5, 5};
+    rpi_kernel_matmul it = {.m = 2,
+                            .n = 2,
+                            .k = 3,
+                            .a = rpi_kernel_f32(a, 3),
+                            .b = rpi_kernel_f32(b, 2),
+                            .c = rpi_kernel_f32(c, 2),
+                            .workspace = workspace()};
+    rpi_kernel_matmul_run(&run, &it);
+    CHECK(isnan(c[0]) && isnan(c[1]));
+    CHECK(c[2] == -2 && c[3] == 7);
+    a[2] = 0;
+    rpi_kernel_matmul_run(&run, &it);
+    CHECK(isinf(c[0]) && c[0] < 0 && isinf(c[1]) && c[1] > 0);
+    it.k = 0;
+    it.accumulate = true;
+    rpi_kernel_matmul_run(&run, &it);
+    CHECK(c[2] == -2 && c[3] == 7);
+    it.accumulate = false;
+    rpi_kernel_matmul_run(&run, &it);
+    CHECK(c[0] == 0 && c[3] == 0);
+}
+
+CASES({"products_match", products_match}, {"the_unusual", the_unusual})

@@ -37,6 +37,7 @@ static const model_case models[] = {
     {"resnet18", 3, 32, RESNET18_PASSES},
     {"resnet18:width=8", 1, 28, RESNET18_PASSES},
     {"resnet18:width=20", 1, 28, RESNET18_PASSES},
+    {"vit:layers=1,hidden=64,heads=2,patch=16", 3, 64, 0},
 };
 enum { MODELS = sizeof models / sizeof models[0] };
 

@@ -57,6 +57,7 @@ static const rpi_conv2d_attributes plain = {.stride = 1};
 static const rpi_conv2d_attributes padded = {.stride = 1, .padding = 1};
 static const rpi_conv2d_attributes strided = {.stride = 2, .padding = 1};
 static const rpi_conv2d_attributes skipping = {.stride = 2};
+static const rpi_conv2d_attributes patches = {.stride = 4};
 
 static const rpi_op_example examples[] = {
     {.name = "3x3 with bias",
@@ -83,6 +84,10 @@ static const rpi_op_example examples[] = {
      .attributes = &skipping,
      .input_count = 2,
      .inputs = {{4, {2, 16, 6, 6}}, {4, {32, 16, 1, 1}}}},
+    {.name = "4x4 patches with bias",
+     .attributes = &patches,
+     .input_count = 3,
+     .inputs = {{4, {2, 3, 8, 13}}, {4, {5, 3, 4, 4}}, {1, {5}}}},
     {.name = "5x2 without padding",
      .attributes = &plain,
      .input_count = 2,

@@ -7,7 +7,8 @@
 /* Prices are models: a smaller difference than this one decides nothing. */
 #define CLEAR_GAIN 0.05
 
-enum { CROWD = 16, CROWD_BYTES = 1024 * 1024, SIZE_CLASSES = 65 };
+/* Hosts among which all may send to all at once, and bytes below which more of them may. */
+enum { FLAT_WORLD_MAX = 16, FLOOD_BYTES = 1024 * 1024, SIZE_CLASSES = 65 };
 
 const rpi_cost_model rpi_nominal_links = {.bytes_per_s = 1.25e9,
                                           .latency_s = 20e-6,
@@ -48,7 +49,7 @@ static bool has_levels(const rpi_world_shape *shape) {
 static bool keeps_rank_order(const question *q) {
     const rpi_collective_kind *kind = rpi_collective_kind_of(q->collective);
     if (q->lossy || !kind->reduces) return false;
-    return kind->rank_order || (q->shape->world <= CROWD && !has_levels(q->shape));
+    return kind->rank_order || (q->shape->world <= FLAT_WORLD_MAX && !has_levels(q->shape));
 }
 
 /* All ranks send to all at once: of the algorithms those that visit everybody in one round. */
@@ -56,7 +57,7 @@ static bool floods(const question *q, const rpi_algorithm *algorithm) {
     const rpi_collective_kind *kind = rpi_collective_kind_of(q->collective);
     if (q->lossy || kind->has_root || kind->has_blocks || !algorithm->outline) return false;
     rpi_outline outline = algorithm->outline(q->shape);
-    return q->shape->hosts > CROWD && q->bytes >= CROWD_BYTES &&
+    return q->shape->hosts > FLAT_WORLD_MAX && q->bytes >= FLOOD_BYTES &&
            outline.frames_between >= q->shape->hosts && outline.rounds_between <= 2 &&
            !algorithm->knows_hosts;
 }

@@ -25,7 +25,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { FRAME_BYTES = 4096, CROWD = 1000, DESCRIPTORS = 4096, WORD_BYTES = 200 };
+enum { FRAME_BYTES = 4096, CALLERS = 1000, DESCRIPTORS = 4096, WORD_BYTES = 200 };
 /* More than a refusal in words is nobody's business. */
 enum { HEARD_MAX = 600, MEGABYTE = 1024 * 1024 };
 
@@ -56,17 +56,17 @@ typedef struct recording {
 } recording;
 static recording recordings[RPI_PROOF_CONTROL + 1];
 
-typedef struct crowd {
-    rpi_proof_purpose door;
+typedef struct callers {
+    rpi_proof_purpose purpose;
     stranger_manner manner;
     int port, count;
-    int fds[CROWD];
+    int fds[CALLERS];
     pthread_t thread;
-} crowd;
+} callers;
 
-static size_t announce(rpi_proof_purpose door, unsigned char *word) {
+static size_t announce(rpi_proof_purpose purpose, unsigned char *word) {
     memset(word, 0xff, WORD_BYTES);
-    switch (door) {
+    switch (purpose) {
     case RPI_PROOF_STORE:
         rpi_put_u32(word, RPI_STORE_MAGIC);
         word[4] = RPI_STORE_VERSION;
@@ -81,23 +81,23 @@ static size_t announce(rpi_proof_purpose door, unsigned char *word) {
 }
 
 /* The first words of the protocol, without a proof. */
-static size_t speak(rpi_proof_purpose door, unsigned char *word) {
+static size_t speak(rpi_proof_purpose purpose, unsigned char *word) {
     rpi_store_header get = {.operation = RPI_STORE_GET, .key_bytes = 1};
     rpi_frame_header hello = {
         .kind = RPI_FRAME_HELLO, .sequence = 0x5ec3e7, .part = 1, .count = 2};
-    if (door == RPI_PROOF_STORE) {
+    if (purpose == RPI_PROOF_STORE) {
         rpi_store_pack(&get, word);
         word[RPI_STORE_HEADER_BYTES] = 'k';
         return RPI_STORE_HEADER_BYTES + 1;
     }
-    if (door == RPI_PROOF_CONTROL) return announce(door, word);
+    if (purpose == RPI_PROOF_CONTROL) return announce(purpose, word);
     hello.bucket = FRAME_BYTES;
     rpi_frame_seal(word, &hello, 0, false);
     return RPI_FRAME_HEADER_BYTES;
 }
 
-static size_t word_of(const crowd *c, rpi_rng *rng, unsigned char word[WORD_BYTES]) {
-    const recording *old = &recordings[c->door];
+static size_t word_of(const callers *c, rpi_rng *rng, unsigned char word[WORD_BYTES]) {
+    const recording *old = &recordings[c->purpose];
     memcpy(word, old->call, sizeof old->call);
     memcpy(word + sizeof old->call, old->end, sizeof old->end);
     switch (c->manner) {
@@ -111,19 +111,19 @@ static size_t word_of(const crowd *c, rpi_rng *rng, unsigned char word[WORD_BYTE
     case NOISE:
         for (size_t i = 0; i < WORD_BYTES; i++) word[i] = (unsigned char)rpi_rng_u32(rng);
         return WORD_BYTES;
-    case LENGTHS: return announce(c->door, word);
-    case NO_PROOF: return speak(c->door, word);
+    case LENGTHS: return announce(c->purpose, word);
+    case NO_PROOF: return speak(c->purpose, word);
     default: return 0;
     }
 }
 
 static void *pester(void *argument) {
-    crowd *c = argument;
+    callers *c = argument;
     unsigned char word[WORD_BYTES];
     rpi_rng rng = rpi_rng_make(check_seed(), RPI_RNG_TEST, (uint64_t)c->manner);
-    for (int i = 0; i < CROWD; i++) c->fds[i] = -1;
+    for (int i = 0; i < CALLERS; i++) c->fds[i] = -1;
     for (int i = 0; i < c->count; i++) {
-        /* The door of a link closes behind the last rank. */
+        /* The listener of links closes behind the last rank. */
         if (rpi_stream_dial(NULL, c->port, rpi_deadline_ns(0.5), &c->fds[i]) != RP_OK) break;
         size_t bytes = word_of(c, &rng, word);
         if (bytes) (void)rpi_stream_write(c->fds[i], word, bytes, rpi_deadline_ns(2));
@@ -131,16 +131,16 @@ static void *pester(void *argument) {
     return NULL;
 }
 
-static void come(crowd *c) {
+static void come(callers *c) {
     pthread_create(&c->thread, NULL, pester, c);
 }
 
-static void all_are_there(crowd *c) {
+static void all_are_there(callers *c) {
     pthread_join(c->thread, NULL);
 }
 
 /* They have heard nothing of ours; and go. */
-static void leave(crowd *c) {
+static void leave(callers *c) {
     for (int i = 0; i < c->count; i++) {
         char heard[HEARD_MAX + 1] = "";
         ssize_t got = c->fds[i] < 0 ? 0 : recv(c->fds[i], heard, HEARD_MAX, MSG_DONTWAIT);
@@ -164,9 +164,9 @@ static void *prove(void *argument) {
     return NULL;
 }
 
-static void record(rpi_proof_purpose door) {
-    bool store = door == RPI_PROOF_STORE;
-    exchange e = {.terms = {door, store ? -1 : 1, store ? -1 : 0, store ? 0 : 2, 0x5ec3e7}};
+static void record(rpi_proof_purpose purpose) {
+    bool store = purpose == RPI_PROOF_STORE;
+    exchange e = {.terms = {purpose, store ? -1 : 1, store ? -1 : 0, store ? 0 : 2, 0x5ec3e7}};
     rpi_proof proof = {0};
     pthread_t thread;
     int pair[2];
@@ -180,8 +180,8 @@ static void record(rpi_proof_purpose door) {
     }
     CHECK_OK(status);
     pthread_join(thread, NULL);
-    memcpy(recordings[door].call, proof.call, sizeof proof.call);
-    memcpy(recordings[door].end, proof.end, sizeof proof.end);
+    memcpy(recordings[purpose].call, proof.call, sizeof proof.call);
+    memcpy(recordings[purpose].end, proof.end, sizeof proof.end);
     close(pair[0]), close(pair[1]);
 }
 
@@ -205,8 +205,8 @@ static bool prepare(void) {
     rp_log_set_sink(ignore, NULL); /* they are many */
     CHECK_OK(rpi_secret_make("ours", "the secret of this job", &ours));
     CHECK_OK(rpi_secret_make("theirs", "the secret of that job", &theirs));
-    for (int door = RPI_PROOF_STORE; door <= RPI_PROOF_CONTROL; door++)
-        record((rpi_proof_purpose)door);
+    for (int purpose = RPI_PROOF_STORE; purpose <= RPI_PROOF_CONTROL; purpose++)
+        record((rpi_proof_purpose)purpose);
     return true;
 }
 
@@ -223,7 +223,7 @@ static void enter_store(int port) {
 }
 
 static void strangers_at_the_store(void) {
-    static crowd c;
+    static callers c;
     rp_store_server *server = NULL;
     rp_store member = {0};
     int before = check_descriptors(), port = 0;
@@ -232,7 +232,7 @@ static void strangers_at_the_store(void) {
     REQUIRE_OK(rpi_store_connect(NULL, port, 10, &ours, &member));
     CHECK_OK(member.ops->set(member.context, "k", PRIVATE, sizeof PRIVATE));
     for (int manner = 0; manner < MANNERS; manner++) {
-        c = (crowd){RPI_PROOF_STORE, (stranger_manner)manner, port, CROWD, {0}, 0};
+        c = (callers){RPI_PROOF_STORE, (stranger_manner)manner, port, CALLERS, {0}, 0};
         come(&c);
         enter_store(port); /* among them */
         all_are_there(&c);
@@ -269,7 +269,7 @@ static void *wait_for_rank_1(void *argument) {
 }
 
 static void strangers_at_a_link(void) {
-    static crowd c;
+    static callers c;
     int before = check_descriptors();
     if (!prepare()) return;
     for (int manner = 0; manner < MANNERS; manner++) {
@@ -285,7 +285,8 @@ static void strangers_at_a_link(void) {
         REQUIRE_OK(tcp()->address(pair.endpoints[0], address, sizeof address));
         waiting w = {.endpoint = pair.endpoints[0]};
         pthread_create(&thread, NULL, wait_for_rank_1, &w);
-        c = (crowd){RPI_PROOF_LINK, (stranger_manner)manner, port_of(address), CROWD, {0}, 0};
+        c = (callers){
+            RPI_PROOF_LINK, (stranger_manner)manner, port_of(address), CALLERS, {0}, 0};
         come(&c);
         CHECK_OK(tcp()->connect(pair.endpoints[1], 0, address, rpi_deadline_ns(10), &link));
         pthread_join(thread, NULL);
@@ -319,7 +320,7 @@ static void *join_control(void *argument) {
 }
 
 static void strangers_at_the_control_connection(void) {
-    static crowd c;
+    static callers c;
     int before = check_descriptors();
     if (!prepare()) return;
     for (int manner = 0; manner < MANNERS; manner++) {
@@ -334,8 +335,8 @@ static void strangers_at_the_control_connection(void) {
         pthread_create(&threads[0], NULL, join_control, &parties[0]);
         CHECK_OK(store.ops->get(store.context, "world/control", 10, address, sizeof address,
                                 &bytes));
-        c = (crowd){
-            RPI_PROOF_CONTROL, (stranger_manner)manner, atoi(address), CROWD / 4, {0}, 0};
+        c = (callers){
+            RPI_PROOF_CONTROL, (stranger_manner)manner, atoi(address), CALLERS / 4, {0}, 0};
         come(&c);
         pthread_create(&threads[1], NULL, join_control, &parties[1]);
         for (int i = 0; i < 2; i++) {
@@ -386,8 +387,8 @@ static long resident_bytes(void) {
     return resident * sysconf(_SC_PAGESIZE);
 }
 
-static void a_crowd_costs_little_memory(void) {
-    static crowd c;
+static void many_callers_cost_little_memory(void) {
+    static callers c;
     rp_store_server *server = NULL;
     int port = 0;
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -398,7 +399,7 @@ static void a_crowd_costs_little_memory(void) {
     REQUIRE_OK(rpi_store_serve(NULL, 0, &ours, &server, &port));
     long before = resident_bytes();
     for (int manner = 0; manner < MANNERS; manner++) {
-        c = (crowd){RPI_PROOF_STORE, (stranger_manner)manner, port, CROWD, {0}, 0};
+        c = (callers){RPI_PROOF_STORE, (stranger_manner)manner, port, CALLERS, {0}, 0};
         come(&c);
         all_are_there(&c);
         CHECK_MSG(resident_bytes() - before < 16 * MEGABYTE, "%ld bytes for the %s",
@@ -408,7 +409,7 @@ static void a_crowd_costs_little_memory(void) {
     rp_store_server_stop(server);
 }
 
-/* ---- who has a secret, and not that of this door ---- */
+/* ---- who has a secret, and not for this purpose ---- */
 
 static void the_secret_does_not_open_another_door(void) {
     rp_store_server *server = NULL;
@@ -466,6 +467,6 @@ CASES({"strangers_at_the_store", strangers_at_the_store},
       {"strangers_at_a_link", strangers_at_a_link},
       {"strangers_at_the_control_connection", strangers_at_the_control_connection},
       {"a_leaf_without_the_secret_is_told", a_leaf_without_the_secret_is_told},
-      {"a_crowd_costs_little_memory", a_crowd_costs_little_memory},
+      {"many_callers_cost_little_memory", many_callers_cost_little_memory},
       {"the_secret_does_not_open_another_door", the_secret_does_not_open_another_door},
       {"other_users_do_not_reach_shared_memory", other_users_do_not_reach_shared_memory})

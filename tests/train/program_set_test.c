@@ -40,7 +40,7 @@ static void compiled_at_the_start(void) {
 }
 
 /* The one that was used last is never the one that makes room. */
-static rp_status crowd(void *context, rp_comm *comm) {
+static rp_status many_programs(void *context, rp_comm *comm) {
     (void)context;
     rpi_train_options options = ranks_options();
     rpi_trainer t;
@@ -58,7 +58,7 @@ static rp_status crowd(void *context, rp_comm *comm) {
 }
 
 static void the_training_program_stays(void) {
-    CHECK_OK(ranks_run(1, crowd, NULL));
+    CHECK_OK(ranks_run(1, many_programs, NULL));
 }
 
 CASES({"compiled_at_the_start", compiled_at_the_start},

@@ -1,0 +1,87 @@
+#include "net/interfaces.h"
+
+#include "base/append.h"
+
+#include <ifaddrs.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+bool rpi_interface_matches(const char *filter, const char *name) {
+    if (!filter || !*filter) return true;
+    bool excludes = *filter == '^';
+    filter += excludes;
+    bool whole = *filter == '=';
+    filter += whole;
+    for (const char *word = filter; *word;) {
+        size_t length = strcspn(word, ",");
+        if (length && strncmp(word, name, length) == 0 && (!whole || !name[length]))
+            return !excludes;
+        word += length + (word[length] == ',');
+    }
+    return excludes;
+}
+
+static bool is_bridge(const char *name) {
+    return strncmp(name, "docker", 6) == 0 || strncmp(name, "virbr", 5) == 0;
+}
+
+/* Does the filter say which ones, not only which not? */
+static bool names_some(const char *filter) {
+    return filter && *filter && *filter != '^';
+}
+
+static bool has_address(const struct ifaddrs *at, int family) {
+    if (!at->ifa_addr || at->ifa_addr->sa_family != family || !(at->ifa_flags & IFF_UP))
+        return false;
+    if (family == AF_INET) return true;
+    const struct sockaddr_in6 *address = (const void *)at->ifa_addr;
+    return !IN6_IS_ADDR_LINKLOCAL(&address->sin6_addr);
+}
+
+/* One pass over the interfaces: those of a family that are bridges, or are not. */
+static void collect(const struct ifaddrs *all, const char *filter, int family, bool bridges,
+                    rpi_interface *list, int *count) {
+    socklen_t bytes =
+        family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+    for (const struct ifaddrs *at = all; at && *count < RPI_INTERFACES_MAX; at = at->ifa_next) {
+        if (!has_address(at, family) || !rpi_interface_matches(filter, at->ifa_name)) continue;
+        if ((at->ifa_flags & IFF_LOOPBACK) && !names_some(filter)) continue;
+        if (is_bridge(at->ifa_name) != bridges) continue;
+        rpi_interface *next = &list[*count];
+        snprintf(next->name, sizeof next->name, "%s", at->ifa_name);
+        if (getnameinfo(at->ifa_addr, bytes, next->address, sizeof next->address, NULL, 0,
+                        NI_NUMERICHOST) == 0)
+            ++*count;
+    }
+}
+
+static rp_status nothing_left(const struct ifaddrs *all, const char *filter) {
+    char names[400] = "";
+    for (const struct ifaddrs *at = all; at; at = at->ifa_next)
+        if (has_address(at, AF_INET) || has_address(at, AF_INET6))
+            if (!strstr(names, at->ifa_name))
+                rpi_append(names, sizeof names, "%s%s", *names ? ", " : "", at->ifa_name);
+    return RP_FAIL(INVALID,
+                   "REDPOLL_SOCKET_IFNAME is '%s', which no interface with an address "
+                   "matches; there are: %s",
+                   filter, names);
+}
+
+rp_status rpi_interfaces_list(const char *filter, rpi_interface list[RPI_INTERFACES_MAX],
+                              int *out_count) {
+    struct ifaddrs *all = NULL;
+    rp_status status = RP_OK;
+    int count = 0;
+    if (getifaddrs(&all) != 0) return RP_FAIL_ERRNO(IO, "cannot list this host's interfaces");
+    for (int bridges = 0; bridges < 2; bridges++) {
+        collect(all, filter, AF_INET, bridges, list, &count);
+        collect(all, filter, AF_INET6, bridges, list, &count);
+    }
+    if (count == 0 && filter && *filter) status = nothing_left(all, filter);
+    freeifaddrs(all);
+    *out_count = count;
+    return status;
+}

@@ -1,0 +1,29 @@
+/* The addresses of this host that others can reach, and which of them REDPOLL_SOCKET_IFNAME
+ * allows, in NCCL's syntax. */
+#ifndef RPI_NET_INTERFACES_H
+#define RPI_NET_INTERFACES_H
+
+#include "net/stream.h"
+
+#include <net/if.h>
+
+typedef struct rpi_interface {
+    char name[IF_NAMESIZE];
+    char address[RPI_HOST_BYTES]; /* as numbers */
+} rpi_interface;
+
+enum { RPI_INTERFACES_MAX = 16 };
+
+/* "eth,ib": names that begin so; "=eth0,ib0": just these; "^docker" and "^=docker0": all
+ * others. NULL: any. */
+bool rpi_interface_matches(const char *filter, const char *name);
+
+/* Addresses of interfaces that are up and match, at most RPI_INTERFACES_MAX: IPv4 first, then
+ * IPv6, none that is only for its own link. No loopback, and docker's bridges (which have the
+ * same address on every host) last, unless the filter names them. RP_INVALID: the filter
+ * leaves nothing, and the message lists what there is; without a filter a host may have none.
+ */
+rp_status rpi_interfaces_list(const char *filter, rpi_interface list[RPI_INTERFACES_MAX],
+                              int *out_count);
+
+#endif

@@ -4,9 +4,21 @@
 #include <string.h>
 #include <unistd.h>
 
+static void remember(rpi_last_lines *last, const char *line, size_t length) {
+    if (!last || length == 0) return;
+    snprintf(last->text[last->count++ % RPI_LAST_LINES], RPI_LAST_LINE_BYTES, "%.*s",
+             (int)length, line);
+}
+
 static void print_line(const rpi_rank_output *output, const char *line, size_t length) {
-    fprintf(output->sink, "%s[%d] %.*s\n", output->before ? output->before : "", output->rank,
-            (int)length, line);
+    remember(output->last, line, length);
+    if (output->before) fputs(output->before, output->sink);
+    if (output->name)
+        fprintf(output->sink, "[%s] ", output->name);
+    else if (!output->bare)
+        fprintf(output->sink, "[%d] ", output->rank);
+    fwrite(line, 1, length, output->sink); /* a line may hold any byte */
+    fputc('\n', output->sink);
 }
 
 /* Print every complete line; a carriage return ends one, too, as progress bars use it. */
@@ -34,8 +46,21 @@ static void print_lines(rpi_rank_output *output) {
 static void close_stream(rpi_rank_output *output) {
     if (output->bytes) print_line(output, output->line, output->bytes);
     output->bytes = 0;
-    close(output->fd);
+    if (output->fd >= 0) close(output->fd);
     output->fd = -1;
+}
+
+void rpi_rank_output_feed(rpi_rank_output *output, const char *text, size_t bytes) {
+    while (bytes > 0) {
+        size_t room = sizeof output->line - output->bytes;
+        size_t taken = bytes < room ? bytes : room;
+        memcpy(output->line + output->bytes, text, taken);
+        output->bytes += taken;
+        print_lines(output);
+        text += taken;
+        bytes -= taken;
+    }
+    fflush(output->sink);
 }
 
 void rpi_rank_output_take(rpi_rank_output *output) {
@@ -56,6 +81,20 @@ void rpi_rank_output_take(rpi_rank_output *output) {
 
 void rpi_rank_output_finish(rpi_rank_output *output) {
     rpi_rank_output_take(output);
-    if (output->fd >= 0) close_stream(output);
+    close_stream(output);
     fflush(output->sink);
+}
+
+void rpi_last_lines_print(const rpi_last_lines *last, int rank, FILE *stream) {
+    long first = last->count > RPI_LAST_LINES ? last->count - RPI_LAST_LINES : 0;
+    for (long i = first; i < last->count; i++)
+        fprintf(stream, "    [%d] %s\n", rank, last->text[i % RPI_LAST_LINES]);
+}
+
+FILE *rpi_rank_file_open(const char *folder, int rank) {
+    char path[4096];
+    int length = snprintf(path, sizeof path, "%s/rank-%d.log", folder, rank);
+    if (length < (int)sizeof path) return fopen(path, "we");
+    errno = ENAMETOOLONG;
+    return NULL;
 }

@@ -1,17 +1,29 @@
-/* One stream of one rank: its pipe, and the line that is not complete yet. */
+/* What one rank prints on one stream: where it comes from, the line that is not complete yet,
+ * and where it goes. */
 #ifndef RPI_CLI_RANK_OUTPUT_H
 #define RPI_CLI_RANK_OUTPUT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 
 enum { RPI_LINE_BYTES = 8192 }; /* longer lines are broken */
+enum { RPI_LAST_LINES = 5, RPI_LAST_LINE_BYTES = 400 };
+
+/* The last lines of a rank, of both streams. */
+typedef struct rpi_last_lines {
+    char text[RPI_LAST_LINES][RPI_LAST_LINE_BYTES];
+    long count; /* of all lines; number n stands at n % RPI_LAST_LINES */
+} rpi_last_lines;
 
 typedef struct rpi_rank_output {
-    int fd; /* our end of the pipe, non-blocking; -1: closed */
+    int fd; /* our end of a pipe, non-blocking; -1: none, or closed */
     int rank;
-    FILE *sink;         /* stdout or stderr */
-    const char *before; /* what goes before a line; NULL: nothing */
+    FILE *sink;           /* stdout, stderr or a file */
+    const char *before;   /* what goes before a line; NULL: nothing */
+    const char *name;     /* "[name] " in place of "[rank] "; NULL: the rank */
+    bool bare;            /* neither */
+    rpi_last_lines *last; /* remembers lines; NULL: nobody asks */
     size_t bytes;
     char line[RPI_LINE_BYTES];
 } rpi_rank_output;
@@ -19,7 +31,15 @@ typedef struct rpi_rank_output {
 /* Copy what has come, line by line, each behind "[rank] ". Closes fd at the end of the stream.
  */
 void rpi_rank_output_take(rpi_rank_output *output);
+/* The same with what somebody else has read. */
+void rpi_rank_output_feed(rpi_rank_output *output, const char *text, size_t bytes);
 /* Take the rest, complete or not, and close. */
 void rpi_rank_output_finish(rpi_rank_output *output);
+
+/* "[3] LINE", as many as there are. */
+void rpi_last_lines_print(const rpi_last_lines *last, int rank, FILE *stream);
+
+/* "DIR/rank-3.log" opened for writing, lines of both streams together; NULL with errno. */
+FILE *rpi_rank_file_open(const char *folder, int rank);
 
 #endif

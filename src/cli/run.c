@@ -4,7 +4,10 @@
 #include "base/cpu.h"
 #include "base/memory.h"
 #include "cli/descendants.h"
+#include "cli/first_failure.h"
 #include "cli/guard.h"
+#include "cli/hosts/agent.h"
+#include "cli/launch_signals.h"
 #include "cli/progress.h"
 #include "cli/rank_output.h"
 #include "net/store_tcp.h"
@@ -27,12 +30,10 @@
 #define DEFAULT_GRACE_S 10.0
 /* Between asking ranks to end (SIGTERM) and making them (SIGKILL). */
 #define TERM_S          5.0
-/* A rank that fails because another was killed may be seen first: for so long a death goes
- * before it. */
-#define HOLD_S          0.2
 
-enum { SIGNALS, READER, FIRST_STREAM }; /* what is polled */
-enum { OWN_VARIABLES = 10, VARIABLE_BYTES = 96, STREAMS = 2, CANNOT_START = 1 };
+enum { SIGNALS, READER, AGENT_IN, AGENT_OUT, FIRST_STREAM }; /* what is polled */
+enum { OWN_VARIABLES = 10, VARIABLE_BYTES = 320, STREAMS = 2, CANNOT_START = 1 };
+enum { RELAYED_BYTES = 16384 };
 
 typedef struct rank_process {
     pid_t pid;   /* 0: not started, or it has ended */
@@ -40,27 +41,25 @@ typedef struct rank_process {
 } rank_process;
 
 typedef struct launch {
-    const rpi_launch_options *options;
-    int ranks;
+    rpi_launch_options *options;
+    rpi_agent *agent; /* of options */
+    rpi_launch_world world;
+    int ranks;                /* here */
     rank_process *processes;  /* [ranks] */
     rpi_rank_output *outputs; /* [ranks][STREAMS] */
+    rpi_last_lines *last;     /* [ranks] where output goes into files; else NULL */
     struct pollfd *polls;     /* [FIRST_STREAM + ranks * STREAMS] */
     rp_store_server *server;
-    int store_port, master_port;
-    char secret[RPI_SECRET_TEXT_BYTES]; /* of this job; empty: this build can make none */
-    int signals;                        /* signalfd */
-    pid_t first_process;                /* of the two that a launch is: guard.h */
+    int signals;         /* signalfd */
+    pid_t first_process; /* of the two that a launch is: guard.h */
     sigset_t mask_before;
     char **environment; /* ours, without what we set */
     int variables;
     int alive;
-    int first; /* the rank that failed first; -1: none */
-    int first_status;
-    bool is_unread;  /* our standard output was a pipe, and its reader has gone */
-    bool is_named;   /* and it has been said */
-    int64_t name_ns; /* when it will be */
-    int stop_signal; /* passed on to the ranks because we were told to end */
-    int next_signal; /* SIGTERM, SIGKILL: what ranks get when the time has come */
+    rpi_first_failure first; /* of ranks numbered as here */
+    bool is_unread;          /* our standard output was a pipe, and its reader has gone */
+    int stop_signal;         /* passed on to the ranks because we were told to end */
+    int next_signal;         /* SIGTERM, SIGKILL: what ranks get when the time has come */
     int64_t next_ns;
 } launch;
 
@@ -115,14 +114,15 @@ static rp_status copy_environment(launch *l) {
 static void set_variables(launch *l, int rank, char text[OWN_VARIABLES][VARIABLE_BYTES]) {
     int share = rpi_cpu_count() / l->ranks, count = 0;
 #define SET(...) snprintf(text[count++], VARIABLE_BYTES, __VA_ARGS__)
-    SET("RANK=%d", rank);
-    SET("WORLD_SIZE=%d", l->ranks);
+    const rpi_launch_world *world = &l->world;
+    SET("RANK=%d", world->first_rank + rank);
+    SET("WORLD_SIZE=%d", world->ranks);
     SET("LOCAL_RANK=%d", rank);
     SET("LOCAL_WORLD_SIZE=%d", l->ranks);
-    SET("MASTER_ADDR=127.0.0.1");
-    SET("MASTER_PORT=%d", l->master_port);
-    SET("REDPOLL_STORE=127.0.0.1:%d", l->store_port);
-    if (*l->secret) SET("REDPOLL_SECRET=%s", l->secret); /* not for others' eyes, as argv is */
+    SET("MASTER_ADDR=%s", world->store_host);
+    SET("MASTER_PORT=%d", world->master_port);
+    SET("REDPOLL_STORE=%s:%d", world->store_host, world->store_port);
+    if (*world->secret) SET("REDPOLL_SECRET=%s", world->secret); /* unlike argv, not in ps */
     if (!getenv("OMP_NUM_THREADS")) SET("OMP_NUM_THREADS=%d", share > 1 ? share : 1);
     /* Barriers that spin for long take the core that the thread they wait for needs. */
     if (!getenv("GOMP_SPINCOUNT") && !getenv("OMP_WAIT_POLICY")) SET("GOMP_SPINCOUNT=3000");
@@ -141,7 +141,7 @@ static void become_rank(const launch *l, int rank, const int *streams, int repor
     if (getppid() != parent) _exit(127); /* it died before we asked to be told */
     /* One reader at most: rank 0, and not from a terminal, where its group is in the
      * background. */
-    if (rank != 0 || isatty(STDIN_FILENO)) {
+    if (rank != 0 || l->agent || isatty(STDIN_FILENO)) {
         int null = open("/dev/null", O_RDONLY);
         if (null >= 0) dup2(null, STDIN_FILENO);
         if (null > STDERR_FILENO) close(null);
@@ -160,13 +160,29 @@ static void become_rank(const launch *l, int rank, const int *streams, int repor
 }
 
 static bool is_piped(const launch *l, int rank) {
-    return l->options->output == RPI_LAUNCH_PREFIX ||
+    return l->options->output == RPI_LAUNCH_PREFIX || l->options->output == RPI_LAUNCH_FILES ||
            (l->options->output == RPI_LAUNCH_PREFIX_OTHERS && rank > 0);
 }
 
 static void close_all(int *fds, int count) {
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < count; i++) {
         if (fds[i] >= 0) close(fds[i]);
+        fds[i] = -1;
+    }
+}
+
+static rp_status open_file(launch *l, int rank) {
+    rpi_rank_output *outputs = &l->outputs[rank * STREAMS];
+    FILE *file = rpi_rank_file_open(l->options->output_folder, outputs->rank);
+    if (!file)
+        return RP_FAIL_ERRNO(IO, "cannot write rank %d's file in %s", outputs->rank,
+                             l->options->output_folder);
+    for (int i = 0; i < STREAMS; i++) {
+        outputs[i].sink = file;
+        outputs[i].before = NULL;
+        outputs[i].bare = true;
+    }
+    return RP_OK;
 }
 
 static rp_status open_pipes(launch *l, int rank, int *ends) {
@@ -177,11 +193,13 @@ static rp_status open_pipes(launch *l, int rank, int *ends) {
         fcntl(pair[0], F_SETFL, O_NONBLOCK);
         rpi_rank_output *output = &l->outputs[rank * STREAMS + i];
         output->fd = pair[0];
-        output->rank = rank;
+        output->rank = l->world.first_rank + rank;
         output->sink = sinks[i];
         output->before = line_start(l, sinks[i]);
+        output->last = l->last ? &l->last[rank] : NULL;
         ends[i] = pair[1];
     }
+    if (l->options->output == RPI_LAUNCH_FILES) RP_TRY(open_file(l, rank));
     if (pipe2(pair, O_CLOEXEC) != 0) return RP_FAIL_ERRNO(IO, "cannot make a pipe");
     ends[STREAMS] = pair[0];
     ends[STREAMS + 1] = pair[1];
@@ -195,7 +213,7 @@ static rp_status fork_rank(launch *l, int rank, int *ends, int *out_error) {
     fflush(NULL);
     pid_t pid = fork();
     if (pid == 0) become_rank(l, rank, ends, ends[STREAMS + 1], parent);
-    if (pid < 0) return RP_FAIL_ERRNO(IO, "cannot start rank %d", rank);
+    if (pid < 0) return RP_FAIL_ERRNO(IO, "cannot start rank %d", l->world.first_rank + rank);
     setpgid(pid, pid); /* both sides do, so that it holds for either at once */
     l->processes[rank] = (rank_process){.pid = pid, .group = pid};
     l->alive++;
@@ -226,21 +244,25 @@ static int start_rank(launch *l, int rank) {
     return missing ? 127 : 126;
 }
 
-/* Every job has a secret of its own, whatever our own environment says. */
-static rp_status serve_store(launch *l) {
-    rpi_secret secret = {0};
-    if (rpi_secret_is_supported()) {
-        RP_TRY(rpi_secret_draw(l->secret));
-        RP_TRY(rpi_secret_make("the job's secret", l->secret, &secret));
-    }
-    return rpi_store_serve(NULL, 0, &secret, &l->server, &l->store_port);
-}
-
 static rp_status reserve_master_port(int *out_port) {
     int fd = -1;
     RP_TRY(rpi_stream_listen(NULL, 0, &fd, out_port));
     close(fd); /* for the program to listen at, as torchrun's children may */
     return RP_OK;
+}
+
+/* Every job has a secret of its own, whatever our own environment says. */
+static rp_status serve_store(launch *l) {
+    rpi_launch_world *world = &l->world;
+    rpi_secret secret = {0};
+    if (rpi_secret_is_supported()) {
+        RP_TRY(rpi_secret_draw(world->secret));
+        RP_TRY(rpi_secret_make("the job's secret", world->secret, &secret));
+    }
+    world->ranks = l->ranks;
+    snprintf(world->store_host, sizeof world->store_host, "127.0.0.1");
+    RP_TRY(rpi_store_serve(NULL, 0, &secret, &l->server, &world->store_port));
+    return reserve_master_port(&world->master_port);
 }
 
 /* No further than needed: ranks inherit it, and some programs walk through all they may have.
@@ -253,27 +275,14 @@ static void raise_descriptor_limit(int ranks) {
     (void)setrlimit(RLIMIT_NOFILE, &limit); /* too few after all: a pipe will fail */
 }
 
-static bool is_ignored(int number) {
-    struct sigaction action;
-    return sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
-}
-
-/* What our starter had us ignore (nohup: SIGHUP; a script's background: SIGINT) the ranks
- * ignore too, and we do not pass it on. */
-static rp_status take_signals(launch *l) {
-    static const int taken[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
-    sigset_t mask;
-    sigemptyset(&mask);
-    signal(SIGCHLD, SIG_DFL); /* ignored, ranks would end without a status */
-    sigaddset(&mask, SIGCHLD);
-    for (size_t i = 0; i < sizeof taken / sizeof taken[0]; i++)
-        if (!is_ignored(taken[i])) sigaddset(&mask, taken[i]);
-    sigprocmask(SIG_BLOCK, &mask, &l->mask_before);
-    l->signals = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
-    return l->signals < 0 ? RP_FAIL_ERRNO(IO, "cannot watch signals") : RP_OK;
-}
-
 static rp_status prepare(launch *l) {
+    if (l->agent) {
+        l->agent->signals = l->signals;
+        RP_TRY(rpi_agent_meet(l->agent, l->options, &l->world, &l->server));
+        l->ranks = l->agent->ranks;
+    } else {
+        RP_TRY(serve_store(l));
+    }
     size_t ranks = (size_t)l->ranks;
     raise_descriptor_limit(l->ranks);
     RP_TRY(rpi_alloc_array(ranks, sizeof *l->processes, "ranks", &l->processes));
@@ -281,9 +290,9 @@ static rp_status prepare(launch *l) {
     for (size_t i = 0; i < ranks * STREAMS; i++) l->outputs[i].fd = -1;
     RP_TRY(
         rpi_alloc_array(FIRST_STREAM + ranks * STREAMS, sizeof *l->polls, "ranks", &l->polls));
-    RP_TRY(copy_environment(l));
-    RP_TRY(serve_store(l));
-    return reserve_master_port(&l->master_port);
+    if (l->options->output == RPI_LAUNCH_FILES)
+        RP_TRY(rpi_alloc_array(ranks, sizeof *l->last, "last lines", &l->last));
+    return copy_environment(l);
 }
 
 /* ---- watching ---- */
@@ -308,10 +317,6 @@ static double stop_grace_of(const launch *l) {
     return l->options->stop_grace_s > 0 ? l->options->stop_grace_s : grace_of(l);
 }
 
-static int code_of(int status) {
-    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-}
-
 /* `redpoll bench ... | head`: rank 0, which writes to our output, ends as any program does
  * there, and nobody wants to hear of it. */
 static bool has_had_enough(const launch *l, int status) {
@@ -319,31 +324,51 @@ static bool has_had_enough(const launch *l, int status) {
 }
 
 static void name_first(launch *l) {
-    int status = l->first_status;
-    l->is_named = true;
-    if (has_had_enough(l, status)) return;
+    int status = l->first.status, rank = l->first.rank;
+    char how[80];
+    l->first.is_named = true;
+    if (l->agent || has_had_enough(l, status)) return; /* the launcher says it */
     /* A consequence of what has been said already, or will be. */
     if (l->stop_signal || getppid() != l->first_process) return;
-    if (WIFSIGNALED(status))
-        say(l, "rank %d was killed by signal %d (%s)", l->first, WTERMSIG(status),
-            strsignal(WTERMSIG(status)));
-    else
-        say(l, "rank %d ended with exit code %d", l->first, WEXITSTATUS(status));
+    say(l, "rank %d %s", rank, rpi_ending_text(status, how, sizeof how));
+    if (!l->last) return;
+    rpi_last_lines_print(&l->last[rank], rank, stderr);
+    say(l, "the rest is in %s/rank-%d.log", l->options->output_folder, rank);
 }
 
 static void rank_ended(launch *l, int rank, int status) {
     l->processes[rank].pid = 0;
     l->alive--;
+    /* Where the agent was killed, its ranks are killed for that. */
+    if (l->agent && getppid() == l->first_process)
+        rpi_agent_ended(l->agent, l->world.first_rank + rank, status);
     if (status == 0) return;
-    bool was_first = l->first < 0;
-    if (was_first || (!l->is_named && WIFSIGNALED(status))) {
-        l->first = rank;
-        l->first_status = status;
-    }
-    if (was_first) l->name_ns = rpi_deadline_ns(HOLD_S);
-    if (!l->is_named && WIFSIGNALED(status)) name_first(l);
-    if (has_had_enough(l, l->first_status)) signal_all(l, SIGKILL);
+    rpi_first_failure_note(&l->first, rank, status);
+    if (rpi_first_failure_is_due(&l->first)) name_first(l);
+    if (has_had_enough(l, l->first.status)) signal_all(l, SIGKILL);
     start_countdown(l, SIGTERM, grace_of(l));
+}
+
+/* To the launcher, as it is: that one cuts it into lines. */
+static void relay(launch *l, int stream) {
+    rpi_rank_output *output = &l->outputs[stream];
+    char text[RELAYED_BYTES];
+    while (output->fd >= 0) {
+        ssize_t got = read(output->fd, text, sizeof text);
+        if (got > 0)
+            rpi_agent_output(l->agent, output->rank, stream % STREAMS == 1, text, (size_t)got);
+        else if (got < 0 && errno == EAGAIN)
+            return;
+        else if (got == 0 || errno != EINTR)
+            close_all(&output->fd, 1);
+    }
+}
+
+static void take_output(launch *l, int stream) {
+    if (l->agent)
+        relay(l, stream);
+    else
+        rpi_rank_output_take(&l->outputs[stream]);
 }
 
 static void reap(launch *l) {
@@ -353,8 +378,7 @@ static void reap(launch *l) {
         for (int rank = 0; rank < l->ranks; rank++)
             if (l->processes[rank].pid == pid) {
                 /* Its last words come before the word of its end. */
-                for (int i = 0; i < STREAMS; i++)
-                    rpi_rank_output_take(&l->outputs[rank * STREAMS + i]);
+                for (int i = 0; i < STREAMS; i++) take_output(l, rank * STREAMS + i);
                 rank_ended(l, rank, status);
             }
 }
@@ -369,7 +393,7 @@ static void pass_on(launch *l, int number) {
         return;
     }
     l->stop_signal = number;
-    say(l, "stopping the ranks: signal %d (%s)", number, strsignal(number));
+    if (!l->agent) say(l, "stopping the ranks: signal %d (%s)", number, strsignal(number));
     signal_all(l, number);
     l->next_signal = 0;
     start_countdown(l, SIGKILL, stop_grace_of(l));
@@ -384,7 +408,7 @@ static void take_signal_news(launch *l) {
 
 static void keep_time(launch *l) {
     int64_t now_ns = rpi_now_ns();
-    if (l->first >= 0 && !l->is_named && now_ns >= l->name_ns) name_first(l);
+    if (rpi_first_failure_is_due(&l->first)) name_first(l);
     if (!l->next_signal || now_ns < l->next_ns) return;
     say(l, "%d rank%s still running: sending %s", l->alive, l->alive == 1 ? "" : "s",
         l->next_signal == SIGTERM ? "SIGTERM" : "SIGKILL");
@@ -397,8 +421,8 @@ static void keep_time(launch *l) {
 
 static int64_t wake_ns(const launch *l) {
     int64_t at_ns = l->next_signal ? l->next_ns : RPI_NEVER_NS;
-    bool holds = l->first >= 0 && !l->is_named;
-    return holds && l->name_ns < at_ns ? l->name_ns : at_ns;
+    int64_t due_ns = rpi_first_failure_due_ns(&l->first);
+    return due_ns < at_ns ? due_ns : at_ns;
 }
 
 /* The ranks' complaints about the one that wrote to a reader who has gone are not for people.
@@ -414,33 +438,76 @@ static bool reader_is_watched(const launch *l) {
     return l->options->output == RPI_LAUNCH_PREFIX_OTHERS && !l->is_unread;
 }
 
+/* Our launcher, on another host, speaks or has gone. */
+static void serve_launcher(launch *l) {
+    int number = 0;
+    rpi_agent_flush(&l->agent->link);
+    if (l->polls[AGENT_IN].revents && rpi_agent_fill(&l->agent->link) != RP_OK)
+        l->agent->is_over = true;
+    while (rpi_agent_order(l->agent, &number)) {
+        if (number)
+            pass_on(l, number);
+        else
+            start_countdown(l, SIGTERM, grace_of(l));
+    }
+    if (!l->agent->is_over) return;
+    l->stop_signal = SIGHUP; /* nobody is there to be told */
+    signal_all(l, SIGKILL);
+}
+
+static void choose_polls(launch *l) {
+    bool has_room = !l->agent || rpi_agent_has_room(&l->agent->link);
+    l->polls[SIGNALS] = (struct pollfd){.fd = l->signals, .events = POLLIN};
+    l->polls[READER] = (struct pollfd){.fd = reader_is_watched(l) ? STDOUT_FILENO : -1};
+    l->polls[AGENT_IN] = l->polls[AGENT_OUT] = (struct pollfd){.fd = -1};
+    if (l->agent) rpi_agent_poll(&l->agent->link, &l->polls[AGENT_IN]);
+    for (int i = 0; i < l->ranks * STREAMS; i++)
+        l->polls[FIRST_STREAM + i] =
+            (struct pollfd){.fd = has_room ? l->outputs[i].fd : -1, .events = POLLIN};
+}
+
 static void watch(launch *l) {
     int streams = l->ranks * STREAMS;
     while (l->alive > 0) {
-        l->polls[SIGNALS] = (struct pollfd){.fd = l->signals, .events = POLLIN};
-        l->polls[READER] = (struct pollfd){.fd = reader_is_watched(l) ? STDOUT_FILENO : -1};
-        for (int i = 0; i < streams; i++)
-            l->polls[FIRST_STREAM + i] =
-                (struct pollfd){.fd = l->outputs[i].fd, .events = POLLIN};
+        choose_polls(l);
         if (poll(l->polls, (nfds_t)streams + FIRST_STREAM, rpi_poll_ms(wake_ns(l))) < 0)
             continue;
         if (l->polls[READER].revents & POLLERR) reader_has_gone(l);
         for (int i = 0; i < streams; i++)
-            if (l->polls[FIRST_STREAM + i].revents) rpi_rank_output_take(&l->outputs[i]);
+            if (l->polls[FIRST_STREAM + i].revents) take_output(l, i);
         if (l->polls[SIGNALS].revents) take_signal_news(l);
+        if (l->agent) serve_launcher(l);
         keep_time(l);
     }
 }
 
 /* ---- ending ---- */
 
+static void finish_output(launch *l, int stream) {
+    rpi_rank_output *output = &l->outputs[stream];
+    if (output->fd < 0) return;
+    if (l->agent) {
+        relay(l, stream);
+        close_all(&output->fd, 1);
+    } else {
+        rpi_rank_output_finish(output);
+    }
+}
+
+static void finish_outputs(launch *l) {
+    for (int i = 0; i < l->ranks * STREAMS; i++) finish_output(l, i);
+    for (int i = 0; i < l->ranks; i++)
+        if (l->outputs[i * STREAMS].bare) fclose(l->outputs[i * STREAMS].sink);
+}
+
 static void finish(launch *l) {
     rpi_descendants_kill(); /* what ranks have left behind */
-    for (int i = 0; l->outputs && i < l->ranks * STREAMS; i++)
-        if (l->outputs[i].fd >= 0) rpi_rank_output_finish(&l->outputs[i]);
+    if (l->outputs) finish_outputs(l);
+    if (l->agent) rpi_agent_finish(l->agent);
     rp_store_server_stop(l->server);
     rpi_free(l->processes);
     rpi_free(l->outputs);
+    rpi_free(l->last);
     rpi_free(l->polls);
     rpi_free(l->environment);
 }
@@ -454,14 +521,15 @@ static int run_ranks(launch *l) {
         if (code) return code;
     }
     watch(l);
-    if (l->first >= 0 || l->stop_signal) fputs(line_start(l, stdout), stdout);
-    if (l->first >= 0 && !l->is_named) name_first(l);
-    if (l->first >= 0) return code_of(l->first_status);
+    bool failed = l->first.rank >= 0;
+    if (failed || l->stop_signal) fputs(line_start(l, stdout), stdout);
+    if (failed && !l->first.is_named) name_first(l);
+    if (failed) return rpi_exit_code_of(l->first.status);
     return l->stop_signal ? 128 + l->stop_signal : 0;
 }
 
 static int fail_to_start(const launch *l) {
-    say(l, "%s", rp_last_error()->message);
+    if (!l->agent) say(l, "%s", rp_last_error()->message); /* the launcher has been told */
     return CANNOT_START;
 }
 
@@ -473,12 +541,15 @@ static int prepare_and_run(void *context) {
 }
 
 int rpi_launch(const rpi_launch_options *options) {
-    launch l = {.options = options,
+    rpi_launch_options own = *options; /* an agent's become known later */
+    launch l = {.options = &own,
+                .agent = options->agent,
                 .ranks = (int)options->ranks,
-                .first = -1,
+                .first = {.rank = -1},
                 .first_process = getpid()};
     if (rpi_launch_check_ranks(options->ranks) != RP_OK) return fail_to_start(&l);
-    if (take_signals(&l) != RP_OK) return fail_to_start(&l); /* and the process ends */
+    if (rpi_launch_signals_take(&l.mask_before, &l.signals) != RP_OK)
+        return fail_to_start(&l); /* and the process ends */
     int code = rpi_guard(&(rpi_guard_options){
         .name = options->name, .signals = l.signals, .work = prepare_and_run, .context = &l});
     close(l.signals);

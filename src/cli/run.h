@@ -14,6 +14,7 @@ typedef enum rpi_launch_output {
     RPI_LAUNCH_PREFIX_OTHERS, /* rank 0 writes straight to our own streams, a terminal perhaps
                                */
     RPI_LAUNCH_PLAIN,         /* all ranks write straight to our own streams */
+    RPI_LAUNCH_FILES,         /* a file for each rank in output_folder */
 } rpi_launch_output;
 
 typedef struct rpi_launch_options {
@@ -22,8 +23,11 @@ typedef struct rpi_launch_options {
     const char *path;  /* the executable; NULL: argv[0], looked up in PATH */
     char *const *argv; /* NULL-terminated; argv[0] may be any name when there is a path */
     rpi_launch_output output;
-    double grace_s;      /* for ranks to end by themselves after a failure; 0: 10 */
-    double stop_grace_s; /* the same after we were told to end; 0: grace_s */
+    double grace_s;            /* for ranks to end by themselves after a failure; 0: 10 */
+    double stop_grace_s;       /* the same after we were told to end; 0: grace_s */
+    const char *output_folder; /* of RPI_LAUNCH_FILES; it exists */
+    struct rpi_agent *agent;   /* these are some of a world's ranks, for a launcher on another
+                                  host, which gets their output (hosts/agent.h); NULL: all */
 } rpi_launch_options;
 
 /* "-n is 0; 1 to 1024 are allowed" before anything is started. */

@@ -1,27 +1,70 @@
-/* redpoll run -n N [OPTIONS] [--] PROGRAM ARGUMENTS: start ranks of any program. */
+/* redpoll run -n N | -H HOSTS [OPTIONS] [--] PROGRAM ARGUMENTS: start ranks of any program. */
 #include "cli/commands.h"
 
+#include "base/folder.h"
 #include "base/status.h"
+#include "cli/hosts/agent.h"
+#include "cli/hosts/choose_hosts.h"
+#include "cli/hosts/find_program.h"
+#include "cli/hosts/run_hosts.h"
 #include "cli/option_rows.h"
 #include "cli/run.h"
 
+#include <limits.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 typedef struct settings {
     int64_t ranks;
     bool prefix;
-    double grace_s;
+    double grace_s, answer_s;
+    const char *hosts, *hostfile, *ssh, *remote_redpoll, *folder, *output_folder;
+    rpi_option_list variables;
+    rpi_host_list list; /* empty: this host */
 } settings;
 
 #define FIELD(name) offsetof(settings, name)
 static const rpi_option options[] = {
-    RPI_ROWS_RANKS(FIELD(ranks), NULL, NULL, 0, 0, "how many ranks to start; required"),
+    RPI_ROWS_RANKS(FIELD(ranks), NULL, NULL, 0, 0,
+                   "how many ranks to start; with hosts all of their slots when absent"),
+    {"host", "H", NULL, RPI_OPTION_TEXT, FIELD(hosts), NULL, 0, 0, "HOSTS",
+     "big:4,small:4: hosts to start them on by ssh, with so many ranks each", NULL},
+    {"hostfile", NULL, NULL, RPI_OPTION_TEXT, FIELD(hostfile), NULL, 0, 0, "FILE",
+     "the same from a file, of lines HOST, HOST:N or HOST slots=N", NULL},
+    {"ssh", NULL, NULL, RPI_OPTION_TEXT, FIELD(ssh), "ssh", 0, 0, "COMMAND",
+     "how hosts are reached: \"ssh -p 2222\"", NULL},
+    {"remote-redpoll", NULL, NULL, RPI_OPTION_TEXT, FIELD(remote_redpoll), NULL, 0, 0, "PATH",
+     "this program on the hosts; when absent the path it has here, or what PATH has there",
+     NULL},
+    {"answer-timeout", NULL, NULL, RPI_OPTION_SECONDS, FIELD(answer_s), "20s", 0.1, 1e6, "TIME",
+     "for each host to answer", NULL},
+    {"env", "x", NULL, RPI_OPTION_LIST, FIELD(variables), NULL, 0, 0, "NAME[=VALUE]",
+     "a variable for the ranks, with its value here when none is given; again for more",
+     rpi_check_variable},
+    {"wdir", NULL, NULL, RPI_OPTION_TEXT, FIELD(folder), NULL, 0, 0, "FOLDER",
+     "where ranks start; this folder when absent", NULL},
+    {"output-dir", NULL, NULL, RPI_OPTION_TEXT, FIELD(output_folder), NULL, 0, 0, "FOLDER",
+     "what rank N prints goes to FOLDER/rank-N.log", NULL},
     {"prefix", NULL, NULL, RPI_OPTION_FLAG, FIELD(prefix), "true", 0, 0, NULL,
      "--no-prefix: no \"[rank] \" in front of lines of output", NULL},
     {"grace", NULL, NULL, RPI_OPTION_SECONDS, FIELD(grace_s), "10s", 0.001, 1e9, "TIME",
      "after a failure, how long the other ranks may take to end", NULL},
     {0},
 };
+
+static rp_status choose_ranks(settings *s) {
+    bool said = s->ranks != -1;
+    RP_TRY(rpi_hosts_choose(s->hosts, s->hostfile, !said, &s->list));
+    if (s->list.count == 0 && !said)
+        return RP_FAIL(INVALID, "how many ranks? -n N says so, or -H big:4,small:4");
+    if (s->list.count == 0) return rpi_launch_check_ranks(s->ranks);
+    if (said && s->ranks < 1)
+        return RP_FAIL(INVALID, "-n is %lld; 1 to the hosts' %lld slots are allowed",
+                       (long long)s->ranks, (long long)s->list.slots);
+    return said ? rpi_host_list_limit(&s->list, s->ranks) : RP_OK;
+}
 
 static rp_status parse(int argc, char **argv, settings *s, int *out_program, bool *out_help) {
     rpi_positional program = {.stops_at_first = true};
@@ -30,46 +73,156 @@ static rp_status parse(int argc, char **argv, settings *s, int *out_program, boo
     RP_TRY(rpi_options_environment(options, getenv, s));
     RP_TRY(rpi_options_parse(options, argc, argv, s, &program, out_help));
     if (*out_help) return RP_OK;
-    if (s->ranks == -1) return RP_FAIL(INVALID, "how many ranks? -n N says so");
-    RP_TRY(rpi_launch_check_ranks(s->ranks));
+    RP_TRY(choose_ranks(s));
     if (program.first == argc)
         return RP_FAIL(INVALID, "which program? it stands behind the options");
     *out_program = program.first;
     return RP_OK;
 }
 
+static rpi_launch_output output_of(const settings *s) {
+    if (s->output_folder) return RPI_LAUNCH_FILES;
+    return s->prefix ? RPI_LAUNCH_PREFIX : RPI_LAUNCH_PLAIN;
+}
+
+/* ---- on other hosts ---- */
+
+/* As the user calls it: that name may mean something on other hosts, too. */
+static rp_status own_folder(char *text, size_t bytes) {
+    const char *said = getenv("PWD");
+    struct stat here, there;
+    if (said && *said == '/' && strlen(said) < bytes && stat(".", &here) == 0 &&
+        stat(said, &there) == 0 && here.st_dev == there.st_dev && here.st_ino == there.st_ino) {
+        snprintf(text, bytes, "%s", said);
+        return RP_OK;
+    }
+    return getcwd(text, bytes) ? RP_OK : RP_FAIL_ERRNO(IO, "cannot find this folder's name");
+}
+
+static rp_status own_path(char *text, size_t bytes) {
+    ssize_t length = readlink("/proc/self/exe", text, bytes - 1);
+    if (length < 0) return RP_FAIL_ERRNO(IO, "cannot find this program's own file");
+    text[length] = '\0';
+    return RP_OK;
+}
+
+/* Said here, where it is not taken for what another host lacks. */
+static rp_status check_ssh(const settings *s) {
+    char first[256];
+    size_t length = strspn(s->ssh, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                   "0123456789._/-");
+    if ((s->ssh[length] && s->ssh[length] != ' ') || length == 0 || length >= sizeof first)
+        return RP_OK; /* a shell will see to it */
+    snprintf(first, sizeof first, "%.*s", (int)length, s->ssh);
+    if (rpi_program_exists(first)) return RP_OK;
+    for (int i = 0; i < s->list.count; i++)
+        if (!rpi_is_this_host(s->list.hosts[i].name))
+            return RP_FAIL(INVALID,
+                           "there is no program '%s' here, to reach %s by; install it "
+                           "(openssh-client), or --ssh COMMAND names another",
+                           first, s->list.hosts[i].name);
+    return RP_OK;
+}
+
+static rp_status launch_on_hosts(const settings *s, char **argv, int *out_code) {
+    char folder[PATH_MAX], path[PATH_MAX], **passed = NULL;
+    RP_TRY(check_ssh(s));
+    RP_TRY(own_folder(folder, sizeof folder));
+    RP_TRY(own_path(path, sizeof path));
+    RP_TRY(rpi_variables_to_pass(options, &s->variables, &passed));
+    *out_code = rpi_launch_on_hosts(&(rpi_hosts_options){
+        .name = "redpoll run",
+        .hosts = &s->list,
+        .shell = {.command = s->ssh,
+                  .redpoll = s->remote_redpoll ? s->remote_redpoll : path,
+                  .connect_timeout_s = 1 + (int)(s->answer_s / 2)},
+        .folder = s->folder ? s->folder : folder,
+        .argv = argv,
+        .passed = (const char *const *)passed,
+        .output = output_of(s),
+        .output_folder = s->output_folder,
+        .grace_s = s->grace_s,
+        .answer_s = s->answer_s,
+    });
+    rpi_variables_free(passed);
+    return RP_OK;
+}
+
+/* ---- on this one ---- */
+
+/* NAME alone is there already. */
+static rp_status set_variables(const rpi_option_list *list) {
+    for (int i = 0; i < list->count; i++) {
+        char name[256];
+        const char *equals = strchr(list->items[i], '=');
+        if (!equals) continue;
+        snprintf(name, sizeof name, "%.*s", (int)(equals - list->items[i]), list->items[i]);
+        if (setenv(name, equals + 1, 1) != 0) return RP_FAIL_ERRNO(IO, "cannot set %s", name);
+    }
+    return RP_OK;
+}
+
+static rp_status launch_here(const settings *s, char **argv, int *out_code) {
+    char output_folder[PATH_MAX];
+    RP_TRY(set_variables(&s->variables));
+    if (s->output_folder && !realpath(s->output_folder, output_folder))
+        return RP_FAIL_ERRNO(IO, "cannot find %s", s->output_folder);
+    if (s->folder && chdir(s->folder) != 0)
+        return RP_FAIL_ERRNO(IO, "cannot enter the working folder %s", s->folder);
+    *out_code = rpi_launch(&(rpi_launch_options){
+        .name = "redpoll run",
+        .ranks = s->ranks,
+        .argv = argv,
+        .output = output_of(s),
+        .output_folder = output_folder,
+        .grace_s = s->grace_s,
+    });
+    return RP_OK;
+}
+
+static rp_status launch(const settings *s, char **argv, int *out_code) {
+    if (s->output_folder) RP_TRY(rpi_folder_make(s->output_folder));
+    return s->list.count ? launch_on_hosts(s, argv, out_code) : launch_here(s, argv, out_code);
+}
+
 static int run(int argc, char **argv) {
     settings s = {0};
-    int program = 0;
+    int program = 0, code = RPI_EXIT_DONE;
     bool help = false;
+    if (argc == 2 && strcmp(argv[1], "--agent") == 0) return rpi_agent_main();
     rp_status status = parse(argc, argv, &s, &program, &help);
-    if (status != RP_OK) return rpi_command_misused("run", status);
-    if (help) {
+    if (status != RP_OK) {
+        code = rpi_command_misused("run", status);
+    } else if (help) {
         rpi_command_print_help(&rpi_command_run, stdout);
-        return RPI_EXIT_DONE;
+    } else {
+        status = launch(&s, argv + program, &code);
+        if (status != RP_OK) code = rpi_command_failed(status);
     }
-    return rpi_launch(&(rpi_launch_options){
-        .name = "redpoll run",
-        .ranks = s.ranks,
-        .argv = argv + program,
-        .output = s.prefix ? RPI_LAUNCH_PREFIX : RPI_LAUNCH_PLAIN,
-        .grace_s = s.grace_s,
-    });
+    rpi_host_list_free(&s.list);
+    return code;
 }
 
 const rpi_command rpi_command_run = {
     .name = "run",
     .summary = "start ranks of any program",
-    .words = "-n N [OPTIONS] [--] PROGRAM [ARGUMENTS]",
+    .words = "-n N | -H HOSTS [OPTIONS] [--] PROGRAM [ARGUMENTS]",
     .about =
-        "Starts N ranks of PROGRAM on this host and waits for them. Each finds its place in "
-        "RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT.",
+        "Starts ranks of PROGRAM on this host, or by ssh on several, and waits for them. Each "
+        "finds its place in RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and "
+        "MASTER_PORT. In a job of Slurm or PBS the job's hosts are taken when neither -n nor "
+        "hosts are given.",
     .notes =
-        "The exit code is that of the first rank that failed (128 + signal if it was "
-        "killed), 2 for a mistake in these options, 127 if there is no such program, 126 if "
-        "it cannot be executed.",
+        "Hosts are looked at first, all at once; what is wrong with any of them is said, and "
+        "nothing started. Ranks start in this folder, with this environment's REDPOLL_* and "
+        "what -x names; standard input is not forwarded. The exit code is that of the first "
+        "rank that failed (128 + signal if it was killed), 1 if a host cannot take part or was "
+        "lost, 2 for a mistake in these options, 127 if there is no such program, 126 if it "
+        "cannot be executed.",
     .examples = "  redpoll run -n 4 ./all_reduce\n"
-                "  redpoll run -n 2 --no-prefix -- python train.py --epochs 3\n",
+                "  redpoll run -n 2 --no-prefix -- python train.py --epochs 3\n"
+                "  redpoll run -H big:4,small:4 -x PATH python train.py\n"
+                "  redpoll run --hostfile hosts --output-dir logs ./all_reduce\n",
     .options = options,
     .run = run,
 };

@@ -1,0 +1,28 @@
+/* Which rank failed first, and when that can be said: a rank that fails because another was
+ * killed may be seen before that one. */
+#ifndef RPI_CLI_FIRST_FAILURE_H
+#define RPI_CLI_FIRST_FAILURE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct rpi_first_failure {
+    int rank; /* -1: none so far */
+    int status;
+    bool is_named;   /* it has been said */
+    int64_t name_ns; /* when it will be */
+} rpi_first_failure;
+
+/* A rank has ended with this status of waitpid(), not 0. */
+void rpi_first_failure_note(rpi_first_failure *first, int rank, int status);
+/* Is it to be said now? */
+bool rpi_first_failure_is_due(const rpi_first_failure *first);
+/* When it will be; RPI_NEVER_NS: never. */
+int64_t rpi_first_failure_due_ns(const rpi_first_failure *first);
+/* 128 + signal when it was killed. */
+int rpi_exit_code_of(int status);
+/* "was killed by signal 9 (Killed)" or "ended with exit code 3". */
+const char *rpi_ending_text(int status, char *text, size_t bytes);
+
+#endif

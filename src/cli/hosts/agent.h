@@ -1,0 +1,50 @@
+/* The agent: what `redpoll run` starts on each host by a remote shell (`redpoll run --agent`).
+ * It hears what is to be run, looks whether it can be, and starts the ranks of its host as
+ * rpi_launch() does. What they print and how they end goes to the launcher, which in turn sends
+ * signals. The end of the connection ends the ranks. */
+#ifndef RPI_CLI_AGENT_H
+#define RPI_CLI_AGENT_H
+
+#include "cli/hosts/agent_link.h"
+#include "cli/run.h"
+#include "net/secret.h"
+
+/* Of a world of which some ranks are on this host. */
+typedef struct rpi_launch_world {
+    int first_rank, ranks;           /* of all hosts */
+    char store_host[RPI_HOST_BYTES]; /* as this host's ranks reach it */
+    int store_port, master_port;
+    char secret[RPI_SECRET_TEXT_BYTES]; /* empty: none */
+} rpi_launch_world;
+
+typedef struct rpi_agent {
+    rpi_agent_link link;
+    int signals;         /* readable: the agent was told to end */
+    char *job;           /* what argv and the like point into */
+    char **argv;         /* of the program */
+    rpi_secret secret;   /* of the job */
+    int64_t deadline_ns; /* of the meeting */
+    int ranks;           /* on this host */
+    bool is_over;        /* the launcher's end is gone */
+} rpi_agent;
+
+/* `redpoll run --agent`: rpi_launch() over standard input and output; the exit code. */
+int rpi_agent_main(void);
+
+/* All before the first rank starts: greeting, job, checks, store. Fills what is to be launched;
+ * a server, where this host serves the store, is the caller's. Failures have been told to the
+ * launcher. */
+rp_status rpi_agent_meet(rpi_agent *agent, rpi_launch_options *options, rpi_launch_world *world,
+                         rp_store_server **out_server);
+
+/* Meanwhile. */
+void rpi_agent_output(rpi_agent *agent, int rank, bool is_error, const char *text,
+                      size_t bytes);
+void rpi_agent_ended(rpi_agent *agent, int rank, int status);
+/* What the launcher says next, after reading and sending what goes: a signal to pass on, HURRY
+ * (0 as signal), or nothing: false. */
+bool rpi_agent_order(rpi_agent *agent, int *out_signal);
+/* Send what is left, as long as the launcher takes it, and free. */
+void rpi_agent_finish(rpi_agent *agent);
+
+#endif

@@ -1,0 +1,95 @@
+/* What the launcher and its agent on another host say to each other, over the two pipes of a
+ * remote shell. First the agent greets with a line of text, which may stand behind whatever
+ * that host's shell prints; then frames go both ways: type, rank and length, and bytes. What is
+ * said in words is pairs of texts, each with its NUL.
+ *
+ * Nothing here blocks: sending puts into a buffer, and the owner polls. */
+#ifndef RPI_CLI_AGENT_LINK_H
+#define RPI_CLI_AGENT_LINK_H
+
+#include "base/status.h"
+
+#include <poll.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { RPI_AGENT_PROTOCOL = 1 };
+enum { RPI_AGENT_FRAME_BYTES = 1 << 20 }; /* the longest */
+
+typedef enum rpi_agent_word {
+    RPI_AGENT_JOB = 'J',     /* to the agent: words on folder, program, variables, secret */
+    RPI_AGENT_READY = 'R',   /* from it: all is there; words on its addresses */
+    RPI_AGENT_FAILED = 'F',  /* from it: what is wrong, as one text */
+    RPI_AGENT_SERVE = 'S',   /* to the first host: serve the store; the address to listen at */
+    RPI_AGENT_SERVED = 'P',  /* from it: words on ports */
+    RPI_AGENT_DIAL = 'D',    /* to the others: words, where the store may be reached */
+    RPI_AGENT_REACHED = 'A', /* from them: words, where it was */
+    RPI_AGENT_GO = 'G',      /* to all: start; words on the store */
+    RPI_AGENT_OUT = 'o',     /* from it: what a rank has printed */
+    RPI_AGENT_ERR = 'e',
+    RPI_AGENT_ENDED = 'x',  /* from it: the status of a rank, as a little-endian number */
+    RPI_AGENT_SIGNAL = 'K', /* to it: pass this one on; the number stands for the rank */
+    RPI_AGENT_HURRY = 'C',  /* to it: a rank of another host has failed */
+} rpi_agent_word;
+
+typedef struct rpi_agent_frame {
+    rpi_agent_word word;
+    int rank;
+    const char *text; /* borrowed until the link is read again */
+    size_t bytes;
+} rpi_agent_frame;
+
+typedef struct rpi_agent_buffer {
+    char *text;
+    size_t begin, end, capacity;
+} rpi_agent_buffer;
+
+typedef struct rpi_agent_link {
+    int in, out; /* -1: closed */
+    rpi_agent_buffer received, sent;
+} rpi_agent_link;
+
+/* Takes over the descriptors and makes them non-blocking. */
+void rpi_agent_link_open(rpi_agent_link *link, int in, int out);
+void rpi_agent_link_close(rpi_agent_link *link); /* zeros are fine */
+
+/* Put a frame into the buffer, and send what can be sent. RP_NOMEM; that nobody reads any more
+ * shows in `out`. */
+rp_status rpi_agent_send(rpi_agent_link *link, rpi_agent_word word, int rank, const char *text,
+                         size_t bytes);
+/* The greeting, which stands alone on a line. */
+rp_status rpi_agent_greet(rpi_agent_link *link);
+void rpi_agent_flush(rpi_agent_link *link);
+/* False: the other side is slow, and more is to be sent only when it has read. */
+bool rpi_agent_has_room(const rpi_agent_link *link);
+/* What is to be polled: `in` for reading, `out` when something waits to be sent. */
+void rpi_agent_poll(const rpi_agent_link *link, struct pollfd polls[2]);
+
+/* Read what has come; closes `in` at its end. RP_NOMEM. */
+rp_status rpi_agent_fill(rpi_agent_link *link);
+/* The next frame that is complete. RP_CORRUPT: that is none. */
+rp_status rpi_agent_next(rpi_agent_link *link, rpi_agent_frame *out_frame, bool *out_found);
+/* The other side's version once its greeting has come, and its protocol; what stood before it
+ * is dropped. */
+bool rpi_agent_take_greeting(rpi_agent_link *link, int *out_protocol, char *version,
+                             size_t bytes);
+
+/* Words. */
+typedef struct rpi_agent_words {
+    char *text;
+    size_t bytes, capacity;
+    rp_status status; /* of the first that did not go in */
+} rpi_agent_words;
+void rpi_agent_add(rpi_agent_words *words, const char *name, const char *value);
+void rpi_agent_add_number(rpi_agent_words *words, const char *name, int64_t number);
+/* Send the words and free them. */
+rp_status rpi_agent_send_words(rpi_agent_link *link, rpi_agent_word word,
+                               rpi_agent_words *words);
+/* The next pair of a text; begins with *position = 0. */
+bool rpi_agent_next_pair(const char *text, size_t bytes, size_t *position, const char **name,
+                         const char **value);
+/* The value of the first pair of that name; "" when there is none. */
+const char *rpi_agent_value(const rpi_agent_frame *frame, const char *name);
+
+#endif

@@ -1,0 +1,74 @@
+/* A launch over several hosts, for the files that are one: run_hosts.c and meet_hosts.c. */
+#ifndef RPI_CLI_HOST_LAUNCH_H
+#define RPI_CLI_HOST_LAUNCH_H
+
+#include "cli/first_failure.h"
+#include "cli/hosts/agent_link.h"
+#include "cli/hosts/run_hosts.h"
+#include "cli/rank_output.h"
+#include "net/secret.h"
+
+#include <sys/types.h>
+
+enum { RPI_HOST_STREAMS = 2, RPI_HOST_POLLS = 3, RPI_SAID_BYTES = 400 };
+
+/*   GREETING --greeting--> ASKED --the word that is expected--> ANSWERED --the next question--
+ *       |                    ^ |                                       \--> ASKED, or RUNNING
+ *       +--------> FAILED <----+                                            --end--> OVER */
+typedef enum rpi_host_state {
+    RPI_HOST_GREETING,
+    RPI_HOST_ASKED,
+    RPI_HOST_ANSWERED,
+    RPI_HOST_FAILED,
+    RPI_HOST_RUNNING,
+    RPI_HOST_OVER,
+} rpi_host_state;
+
+typedef struct rpi_remote {
+    const rpi_host *host;
+    rpi_host_state state;
+    int first_rank, alive; /* ranks that have not ended */
+    pid_t pid;             /* of ssh, or of the agent on this host; 0: it has ended */
+    int status;            /* of that one, once it has */
+    rpi_agent_link link;
+    rpi_rank_output errors;    /* what ssh and the agent write themselves */
+    char said[RPI_SAID_BYTES]; /* the last line of it */
+    char *answer;              /* the words of the last answer */
+    size_t answer_bytes;
+    char failure[1200];
+} rpi_remote;
+
+typedef struct rpi_host_launch {
+    const rpi_hosts_options *options;
+    rpi_remote *remotes; /* [hosts] */
+    int hosts, ranks;
+    struct pollfd *polls;     /* [1 + hosts * RPI_HOST_POLLS] */
+    rpi_rank_output *outputs; /* [ranks][RPI_HOST_STREAMS] */
+    rpi_last_lines *last;     /* [ranks] */
+    rpi_agent_word expected;  /* of those that are asked */
+    char secret[RPI_SECRET_TEXT_BYTES];
+    int signals;
+    sigset_t mask_before;
+    pid_t first_process; /* guard.h */
+    int stop_signal;     /* passed on, because we were told to end */
+    rpi_first_failure first;
+    bool is_lost;    /* a host was, before any rank failed */
+    int64_t kill_ns; /* when remote shells that are still there are killed */
+} rpi_host_launch;
+
+void rpi_hosts_say(const rpi_host_launch *launch, const char *format, ...) RP_PRINTF(2, 3);
+
+/* Start the agents and ask them everything that comes before the first rank; all run then.
+ * RP_OK or the failure that was not said yet; *out_said: it was. */
+rp_status rpi_hosts_meet(rpi_host_launch *launch, bool *out_said);
+/* Wait for what comes next, until a time, and take it in: greetings and answers here, the rest
+ * by rpi_hosts_hear(). */
+rp_status rpi_hosts_pump(rpi_host_launch *launch, int64_t until_ns);
+/* A frame of a host that runs. */
+void rpi_hosts_hear(rpi_host_launch *launch, rpi_remote *remote, const rpi_agent_frame *frame);
+/* The connection to a host has ended, as it does when its ranks have. */
+void rpi_hosts_end(rpi_host_launch *launch, rpi_remote *remote);
+/* A signal has come, or a child has ended. */
+void rpi_hosts_take_signals(rpi_host_launch *launch);
+
+#endif

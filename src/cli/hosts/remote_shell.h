@@ -1,0 +1,34 @@
+/* How an agent is started on another host, and what it means when it does not come. */
+#ifndef RPI_CLI_REMOTE_SHELL_H
+#define RPI_CLI_REMOTE_SHELL_H
+
+#include "base/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef struct rpi_remote_shell {
+    const char *command; /* "ssh -p 2222", as a shell reads it */
+    const char *redpoll; /* on the other hosts; where there is none, `redpoll` of their PATH */
+    int connect_timeout_s;
+} rpi_remote_shell;
+
+/* The words of the child that runs the agent: of a shell here that calls ssh, or of this very
+ * program for this host. NULL-terminated; free with rpi_remote_shell_free(). */
+typedef struct rpi_remote_words {
+    char *argv[24];
+    char *texts[2]; /* what was put together for them */
+} rpi_remote_words;
+rp_status rpi_remote_shell_words(const rpi_remote_shell *shell, const char *host,
+                                 rpi_remote_words *out_words);
+void rpi_remote_shell_free(rpi_remote_words *words);
+
+/* Does the name mean the host that we are on, so that no ssh is needed? */
+bool rpi_is_this_host(const char *name);
+
+/* An agent that has never greeted: what that means and what to do, from ssh's exit code (-1: it
+ * was still running when the time was over) and the last line that came from it. */
+const char *rpi_remote_shell_explain(const rpi_remote_shell *shell, const char *host, int code,
+                                     const char *said, char *text, size_t bytes);
+
+#endif

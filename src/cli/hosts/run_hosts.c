@@ -1,0 +1,303 @@
+#include "cli/hosts/run_hosts.h"
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "cli/descendants.h"
+#include "cli/guard.h"
+#include "cli/hosts/host_launch.h"
+#include "cli/launch_signals.h"
+#include "net/endian.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* The world's; those of a host are fewer. */
+enum { RANKS_MAX = 16384, CANNOT_START = 1 };
+/* Agents end their ranks by themselves; beyond that they, or the way to them, are dead. */
+#define LEAVE_S      2.0 /* for remote shells to end behind their ranks */
+#define SLACK_S      15.0
+#define SECOND_INT_S 3.0
+
+void rpi_hosts_say(const rpi_host_launch *launch, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    fflush(stdout);
+    fprintf(stderr, "%s: ", launch->options->name);
+    vfprintf(stderr, format, arguments);
+    fprintf(stderr, "\n");
+    va_end(arguments);
+}
+
+/* ---- ending ---- */
+
+static void kill_shells(const rpi_host_launch *launch) {
+    for (int i = 0; i < launch->hosts; i++)
+        if (launch->remotes[i].pid) kill(-launch->remotes[i].pid, SIGKILL);
+}
+
+static void limit_end(rpi_host_launch *launch, double limit_s) {
+    int64_t at_ns = rpi_deadline_ns(limit_s);
+    if (at_ns < launch->kill_ns) launch->kill_ns = at_ns;
+}
+
+static void tell_all(rpi_host_launch *launch, rpi_agent_word word, int number) {
+    for (int i = 0; i < launch->hosts; i++)
+        if (launch->remotes[i].state == RPI_HOST_RUNNING)
+            (void)rpi_agent_send(&launch->remotes[i].link, word, number, NULL, 0);
+}
+
+/* Something has failed: the other hosts' ranks have the grace to end. */
+static void hurry(rpi_host_launch *launch) {
+    tell_all(launch, RPI_AGENT_HURRY, 0);
+    limit_end(launch, launch->options->grace_s + SLACK_S);
+}
+
+static const rpi_remote *remote_of(const rpi_host_launch *launch, int rank) {
+    int i = launch->hosts - 1;
+    while (launch->remotes[i].first_rank > rank) i--;
+    return &launch->remotes[i];
+}
+
+static void name_first(rpi_host_launch *launch) {
+    int rank = launch->first.rank;
+    char how[80];
+    launch->first.is_named = true;
+    if (launch->stop_signal || getppid() != launch->first_process) return;
+    rpi_hosts_say(launch, "rank %d on %s %s%s", rank, remote_of(launch, rank)->host->name,
+                  rpi_ending_text(launch->first.status, how, sizeof how),
+                  launch->last[rank].count ? "; its last lines:" : "");
+    rpi_last_lines_print(&launch->last[rank], rank, stderr);
+}
+
+static void rank_ended(rpi_host_launch *launch, rpi_remote *remote, int rank, int status) {
+    remote->alive--;
+    for (int i = 0; i < RPI_HOST_STREAMS; i++)
+        rpi_rank_output_finish(&launch->outputs[rank * RPI_HOST_STREAMS + i]);
+    if (status == 0 || launch->is_lost) return; /* lost: that is why it ended */
+    bool is_first = launch->first.rank < 0;
+    rpi_first_failure_note(&launch->first, rank, status);
+    if (is_first) hurry(launch);
+}
+
+void rpi_hosts_hear(rpi_host_launch *launch, rpi_remote *remote, const rpi_agent_frame *frame) {
+    int rank = frame->rank, stream = frame->word == RPI_AGENT_ERR ? 1 : 0;
+    if (rank < remote->first_rank || rank >= remote->first_rank + remote->host->slots) return;
+    rpi_rank_output *output = &launch->outputs[rank * RPI_HOST_STREAMS + stream];
+    if (frame->word == RPI_AGENT_ENDED && frame->bytes == 4 && remote->alive > 0) {
+        rank_ended(launch, remote, rank, (int)rpi_get_u32(frame->text));
+    } else if (frame->word == RPI_AGENT_OUT || frame->word == RPI_AGENT_ERR) {
+        if (launch->options->output != RPI_LAUNCH_PLAIN) {
+            rpi_rank_output_feed(output, frame->text, frame->bytes);
+            return;
+        }
+        fwrite(frame->text, 1, frame->bytes, output->sink);
+        fflush(output->sink);
+    }
+}
+
+void rpi_hosts_end(rpi_host_launch *launch, rpi_remote *remote) {
+    int count = remote->host->slots;
+    bool is_first = launch->first.rank < 0 && !launch->is_lost;
+    rpi_agent_link_close(&remote->link);
+    remote->state = RPI_HOST_OVER;
+    if (remote->alive == 0) return;
+    if (is_first && !launch->stop_signal && getppid() == launch->first_process) {
+        launch->is_lost = true;
+        rpi_hosts_say(launch, "the connection to %s was lost, with rank%s %d%s%.0d",
+                      remote->host->name, count == 1 ? "" : "s", remote->first_rank,
+                      count == 1 ? "" : " to ",
+                      count == 1 ? 0 : remote->first_rank + count - 1);
+        hurry(launch);
+    }
+    remote->alive = 0;
+}
+
+/* ---- signals ---- */
+
+static void pass_on(rpi_host_launch *launch, int number) {
+    if (number == SIGUSR1 || number == SIGUSR2) {
+        tell_all(launch, RPI_AGENT_SIGNAL, number);
+        return;
+    }
+    if (launch->stop_signal) { /* told twice: at once, then */
+        tell_all(launch, RPI_AGENT_SIGNAL, number);
+        limit_end(launch, SECOND_INT_S);
+        return;
+    }
+    launch->stop_signal = number;
+    rpi_hosts_say(launch, "stopping the ranks: signal %d (%s)", number, strsignal(number));
+    tell_all(launch, RPI_AGENT_SIGNAL, number);
+    limit_end(launch, launch->options->grace_s + SLACK_S);
+}
+
+static void reap(rpi_host_launch *launch) {
+    int status = 0;
+    pid_t pid;
+    while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
+        for (int i = 0; i < launch->hosts; i++)
+            if (launch->remotes[i].pid == pid) {
+                launch->remotes[i].pid = 0;
+                launch->remotes[i].status = status;
+            }
+}
+
+void rpi_hosts_take_signals(rpi_host_launch *launch) {
+    struct signalfd_siginfo news;
+    while (read(launch->signals, &news, sizeof news) == sizeof news)
+        if (news.ssi_signo != SIGCHLD) pass_on(launch, (int)news.ssi_signo);
+    reap(launch);
+}
+
+/* ---- running ---- */
+
+static bool is_running(const rpi_host_launch *launch) {
+    for (int i = 0; i < launch->hosts; i++)
+        if (launch->remotes[i].state == RPI_HOST_RUNNING) return true;
+    return false;
+}
+
+static bool has_shells(const rpi_host_launch *launch) {
+    for (int i = 0; i < launch->hosts; i++)
+        if (launch->remotes[i].pid) return true;
+    return false;
+}
+
+static int run(rpi_host_launch *launch) {
+    while (is_running(launch)) {
+        int64_t due_ns = rpi_first_failure_due_ns(&launch->first);
+        if (rpi_hosts_pump(launch, due_ns < launch->kill_ns ? due_ns : launch->kill_ns) !=
+            RP_OK) {
+            rpi_hosts_say(launch, "%s", rp_last_error()->message);
+            return CANNOT_START;
+        }
+        if (rpi_first_failure_is_due(&launch->first)) name_first(launch);
+        if (rpi_now_ns() < launch->kill_ns) continue;
+        rpi_hosts_say(launch, "hosts that do not answer are left alone");
+        launch->kill_ns = RPI_NEVER_NS;
+        kill_shells(launch);
+    }
+    int64_t leave_ns = rpi_deadline_ns(LEAVE_S);
+    while (has_shells(launch) && rpi_now_ns() < leave_ns &&
+           rpi_hosts_pump(launch, leave_ns) == RP_OK) {
+    }
+    if (launch->first.rank >= 0 && !launch->first.is_named) name_first(launch);
+    if (launch->first.rank >= 0) return rpi_exit_code_of(launch->first.status);
+    if (launch->is_lost) return CANNOT_START;
+    return launch->stop_signal ? 128 + launch->stop_signal : 0;
+}
+
+/* ---- before and after ---- */
+
+static rp_status open_outputs(rpi_host_launch *launch, int rank) {
+    const rpi_hosts_options *options = launch->options;
+    FILE *const sinks[RPI_HOST_STREAMS] = {stdout, stderr};
+    FILE *file = NULL;
+    if (options->output == RPI_LAUNCH_FILES) {
+        file = rpi_rank_file_open(options->output_folder, rank);
+        if (!file)
+            return RP_FAIL_ERRNO(IO, "cannot write rank %d's file in %s", rank,
+                                 options->output_folder);
+    }
+    for (int i = 0; i < RPI_HOST_STREAMS; i++) {
+        rpi_rank_output *output = &launch->outputs[rank * RPI_HOST_STREAMS + i];
+        output->fd = -1;
+        output->rank = rank;
+        output->sink = file ? file : sinks[i];
+        output->bare = file != NULL;
+        output->last = &launch->last[rank];
+    }
+    return RP_OK;
+}
+
+static void raise_descriptor_limit(const rpi_host_launch *launch) {
+    struct rlimit limit;
+    rlim_t wanted = (rlim_t)launch->hosts * 4 + 64;
+    if (launch->options->output == RPI_LAUNCH_FILES) wanted += (rlim_t)launch->ranks;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) return;
+    limit.rlim_cur = wanted < limit.rlim_max ? wanted : limit.rlim_max;
+    (void)setrlimit(RLIMIT_NOFILE, &limit); /* too few after all: a pipe will fail */
+}
+
+static rp_status prepare(rpi_host_launch *launch) {
+    const rpi_host_list *list = launch->options->hosts;
+    size_t hosts = (size_t)list->count, ranks = (size_t)list->slots;
+    if (list->slots > RANKS_MAX)
+        return RP_FAIL(INVALID, "%lld ranks; %d are allowed", (long long)list->slots,
+                       RANKS_MAX);
+    RP_TRY(rpi_alloc_array(hosts, sizeof *launch->remotes, "hosts", &launch->remotes));
+    launch->hosts = list->count;
+    for (int i = 0; i < list->count; i++) {
+        launch->remotes[i] = (rpi_remote){.host = &list->hosts[i],
+                                          .first_rank = launch->ranks,
+                                          .link = {.in = -1, .out = -1},
+                                          .errors = {.fd = -1, .sink = stderr}};
+        launch->remotes[i].errors.name = list->hosts[i].name;
+        launch->ranks += list->hosts[i].slots;
+    }
+    raise_descriptor_limit(launch);
+    RP_TRY(rpi_alloc_array(1 + hosts * RPI_HOST_POLLS, sizeof *launch->polls, "hosts",
+                           &launch->polls));
+    RP_TRY(rpi_alloc_array(ranks, sizeof *launch->last, "ranks", &launch->last));
+    RP_TRY(rpi_alloc_array(ranks * RPI_HOST_STREAMS, sizeof *launch->outputs, "ranks",
+                           &launch->outputs));
+    for (int rank = 0; rank < launch->ranks; rank++) RP_TRY(open_outputs(launch, rank));
+    return RP_OK;
+}
+
+static void finish(rpi_host_launch *launch) {
+    for (int i = 0; i < launch->hosts; i++) rpi_agent_link_close(&launch->remotes[i].link);
+    rpi_descendants_kill();
+    for (int i = 0; launch->outputs && i < launch->ranks * RPI_HOST_STREAMS; i++)
+        if (launch->outputs[i].sink) rpi_rank_output_finish(&launch->outputs[i]);
+    for (int i = 0; launch->outputs && i < launch->ranks; i++)
+        if (launch->outputs[i * RPI_HOST_STREAMS].bare)
+            fclose(launch->outputs[i * RPI_HOST_STREAMS].sink);
+    for (int i = 0; i < launch->hosts; i++) {
+        rpi_remote *remote = &launch->remotes[i];
+        if (remote->errors.fd >= 0) rpi_rank_output_finish(&remote->errors);
+        rpi_free(remote->answer);
+    }
+    rpi_free(launch->remotes);
+    rpi_free(launch->polls);
+    rpi_free(launch->last);
+    rpi_free(launch->outputs);
+}
+
+static int prepare_and_run(void *context) {
+    rpi_host_launch *launch = context;
+    bool said = false;
+    int code = CANNOT_START;
+    rp_status status = prepare(launch);
+    if (status == RP_OK) status = rpi_hosts_meet(launch, &said);
+    if (status == RP_OK)
+        code = run(launch);
+    else if (!said)
+        rpi_hosts_say(launch, "%s", rp_last_error()->message);
+    else if (launch->stop_signal)
+        code = 128 + launch->stop_signal;
+    finish(launch);
+    return code;
+}
+
+int rpi_launch_on_hosts(const rpi_hosts_options *options) {
+    rpi_host_launch launch = {.options = options,
+                              .first = {.rank = -1},
+                              .first_process = getpid(),
+                              .kill_ns = RPI_NEVER_NS};
+    if (rpi_launch_signals_take(&launch.mask_before, &launch.signals) != RP_OK) {
+        rpi_hosts_say(&launch, "%s", rp_last_error()->message);
+        return CANNOT_START;
+    }
+    int code = rpi_guard(&(rpi_guard_options){.name = options->name,
+                                              .signals = launch.signals,
+                                              .work = prepare_and_run,
+                                              .context = &launch});
+    close(launch.signals);
+    sigprocmask(SIG_SETMASK, &launch.mask_before, NULL);
+    return code;
+}

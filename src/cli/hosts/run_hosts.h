@@ -1,0 +1,32 @@
+/* Starting ranks on several hosts, each by an agent behind a remote shell. */
+#ifndef RPI_CLI_RUN_HOSTS_H
+#define RPI_CLI_RUN_HOSTS_H
+
+#include "base/option.h"
+#include "cli/hosts/host_list.h"
+#include "cli/hosts/remote_shell.h"
+#include "cli/run.h"
+
+typedef struct rpi_hosts_options {
+    const char *name; /* for messages: "redpoll run" */
+    const rpi_host_list *hosts;
+    rpi_remote_shell shell;
+    const char *folder;        /* in which ranks start */
+    char *const *argv;         /* NULL-terminated */
+    const char *const *passed; /* NAME=VALUE for all ranks, NULL-terminated */
+    rpi_launch_output output;  /* not RPI_LAUNCH_PREFIX_OTHERS */
+    const char *output_folder; /* of RPI_LAUNCH_FILES, on this host; it exists */
+    double grace_s;            /* as in rpi_launch_options */
+    double answer_s;           /* for each host to say that it can run the program */
+} rpi_hosts_options;
+
+/* Look at all hosts, at once; when each can run the program and reaches the first one, start
+ * the ranks, host by host in order, and wait for all. The exit code is rpi_launch()'s, or 1
+ * when a host is not fit or was lost, of which all have been named.
+ *
+ * Blocks; the main thread of a process without other threads and children calls it. When it
+ * returns, or this process is killed, no rank is left on any host that can be reached: an
+ * agent whose connection ends kills its ranks. */
+int rpi_launch_on_hosts(const rpi_hosts_options *options);
+
+#endif

@@ -1,0 +1,23 @@
+#include "cli/launch_signals.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/signalfd.h>
+
+static bool is_ignored(int number) {
+    struct sigaction action;
+    return sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+rp_status rpi_launch_signals_take(sigset_t *before, int *out_fd) {
+    static const int taken[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
+    sigset_t mask;
+    sigemptyset(&mask);
+    signal(SIGCHLD, SIG_DFL); /* ignored, ranks would end without a status */
+    sigaddset(&mask, SIGCHLD);
+    for (size_t i = 0; i < sizeof taken / sizeof taken[0]; i++)
+        if (!is_ignored(taken[i])) sigaddset(&mask, taken[i]);
+    sigprocmask(SIG_BLOCK, &mask, before);
+    *out_fd = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
+    return *out_fd < 0 ? RP_FAIL_ERRNO(IO, "cannot watch signals") : RP_OK;
+}

@@ -1,0 +1,86 @@
+#!/bin/sh
+# redpoll run -H over three hosts with addresses of their own (network namespaces on a bridge), where
+# `ip netns exec` stands in for ssh. usage: hosts_network_test.sh REDPOLL
+# shellcheck disable=SC2016,SC2046,SC2086 # scripts are for the ranks; options are kept as words
+set -u
+redpoll=$1
+
+tests=$(cd "$(dirname "$0")" && pwd)
+# shellcheck source=bench/netns.sh
+. "$tests/../../bench/netns.sh"
+if ! netns_possible; then
+    echo "skipped: no network namespaces with a bridge here (they need root, ip and tc)"
+    exit 77
+fi
+# shellcheck source=tests/cli/processes.sh
+. "$tests/processes.sh"
+unset SLURM_JOB_NODELIST PBS_NODEFILE
+nothing_left() { within 10 none_running || complain "processes are left: $(ps -fp $(running))"; }
+
+cat >ssh-into <<EOF
+#!/bin/sh
+while [ "\${1#-}" != "\$1" ]; do
+    [ "\$1" = -o ] && shift
+    shift
+done
+host=$(netns_host '')\${1#host} command=\$2
+exec ip netns exec "\$host" env -i PATH="$PATH" "AT_HOME=\$1" REDPOLL_TEST_MARK="$mark" \
+    SSH_CONNECTION="10.77.0.9 1 10.99.0.1 22" sh -c "\$command"
+EOF
+chmod +x ssh-into
+export REDPOLL_SSH="$PWD/ssh-into"
+on_hosts() {
+    wanted=$1
+    shift
+    start "$redpoll" run "$@" >out 2>err </dev/null
+    launcher=$!
+    ends "$wanted"
+}
+
+addresses() {
+    REDPOLL_LOG=info on_hosts 0 -H host0:1,host1:2,host2:1 --no-prefix sh -c 'echo "$RANK $AT_HOME $MASTER_ADDR ${REDPOLL_STORE%:*}"'
+    [ "$(sort out)" = "0 host0 10.77.0.1 10.77.0.1
+1 host1 10.77.0.1 10.77.0.1
+2 host1 10.77.0.1 10.77.0.1
+3 host2 10.77.0.1 10.77.0.1" ] || { complain "ranks are elsewhere:" && show out err; }
+    has err 'host2 reaches host0 at 10.77.0.1'
+}
+collectives() {
+    on_hosts 0 -H host0:1,host1:2,host2:1 "$redpoll" bench all-reduce --count 100000 --iters 2
+    has out 'equal'
+}
+# The address that ssh came to leads nowhere for the others.
+a_dead_address() {
+    ip -n "$(netns_host 0)" link add deaf0 type veth peer name deaf1
+    ip -n "$(netns_host 0)" addr add 10.99.0.1/24 dev deaf0
+    ip -n "$(netns_host 0)" link set deaf0 up
+    ip -n "$(netns_host 0)" link set deaf1 up
+    ip -n "$(netns_host 1)" route add 10.99.0.0/24 via 10.77.0.99
+    REDPOLL_LOG=info on_hosts 0 -H host0:1,host1:1 "$redpoll" bench all-reduce --count 1000 --iters 2
+    has err 'host1 reaches host0 at 10.77.0.1'
+    ip -n "$(netns_host 0)" link del deaf0
+    ip -n "$(netns_host 1)" route del 10.99.0.0/24
+}
+no_way() {
+    ip -n "$(netns_host 2)" link set eth0 down
+    on_hosts 1 -H host0:1,host1:1,host2:1 true
+    has err '1 of 3 hosts'
+    has err '^    host2: cannot reach the host of rank 0.*REDPOLL_SOCKET_IFNAME'
+    ip -n "$(netns_host 2)" link set eth0 up
+}
+a_killed_launcher() {
+    start "$redpoll" run -H host0:1,host1:1 sh -c 'trap "" TERM HUP; echo up; while :; do sleep 0.1; done' >out 2>err </dev/null
+    launcher=$!
+    within 20 grep -q '1. up' out || { complain "the ranks do not come up" && show out err; }
+    kill -9 "$launcher"
+    wait "$launcher" 2>/dev/null
+}
+
+netns_up 3 unlimited
+trap 'kill_all; cd /; netns_down; rm -rf "$folder"' EXIT
+check "addresses" addresses
+check "collectives" collectives
+check "a dead address" a_dead_address
+check "no way" no_way
+check "a killed launcher" a_killed_launcher
+[ $failed -eq 0 ] || exit 1

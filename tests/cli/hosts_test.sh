@@ -1,0 +1,269 @@
+#!/bin/sh
+# redpoll run -H over a stand-in for ssh, which runs the command here, in another folder and with
+# none of our environment, or fails as ssh and other hosts do: ranks find their places, what is wrong
+# with hosts is said of all at once, and nothing stays behind. usage: hosts_test.sh REDPOLL
+# shellcheck disable=SC2016,SC2046,SC2086 # scripts are for the ranks; options are kept as words
+set -u
+redpoll=$1
+tests=$(cd "$(dirname "$0")" && pwd)
+# shellcheck source=tests/cli/processes.sh
+. "$tests/processes.sh"
+unset SLURM_JOB_NODELIST SLURM_STEP_ID SLURM_TASKS_PER_NODE PBS_NODEFILE
+mkdir home work && : >calls
+
+cat >ssh-here <<'EOF'
+#!/bin/sh
+# ssh [OPTIONS] HOST COMMAND: what a host does goes by the first word of its name.
+words="$*"
+while [ "${1#-}" != "$1" ]; do
+    [ "$1" = -o ] && shift
+    shift
+done
+host=$1 command=$2
+echo "$words" >>"$STAND_IN/calls"
+case $host in
+refused*) echo "ssh: connect to host $host port 22: Connection refused" >&2 && exit 255 ;;
+password*) echo "$host: Permission denied (publickey,password)." >&2 && exit 255 ;;
+unknown*) echo "Host key verification failed." >&2 && exit 255 ;;
+nowhere*) echo "ssh: Could not resolve hostname $host: Name or service not known" >&2 && exit 255 ;;
+hang*) exec sleep 100 ;;
+prompt*) echo "me@$host's password: " >&2 && exec sleep 100 ;;
+older*) printf 'welcome\n\nredpoll-agent 1 0.0.1\n' && exec sleep 100 ;;
+ancient*) echo "redpoll: unknown option '--agent'; --help lists the options" >&2 && exit 2 ;;
+bare*) echo "sh: 1: exec: redpoll: not found" >&2 && exit 127 ;;
+crash*) echo "Connection closed by remote host" >&2 && exit 3 ;;
+noisy*) echo "stty: standard input: Inappropriate ioctl" >&2 && echo "Welcome to $host!" ;;
+esac
+cd "$STAND_IN/home" || exit 1
+exec env -i "HOME=$STAND_IN/home" PATH=/usr/bin:/bin "REDPOLL_TEST_MARK=$REDPOLL_TEST_MARK" \
+    "AT_HOME=$host" sh -c "$command"
+EOF
+chmod +x ssh-here
+export STAND_IN="$folder" REDPOLL_SSH="$folder/ssh-here"
+cd work || exit 1
+
+nothing_left() { within 10 none_running || complain "processes are left: $(ps -fp $(running))"; }
+# launch WORDS...: in the background; on_hosts CODE WORDS...: to its end
+launch() {
+    start "$redpoll" run "$@" >out 2>err </dev/null
+    launcher=$!
+}
+on_hosts() {
+    wanted=$1
+    shift
+    launch "$@"
+    ends "$wanted"
+}
+# is FILE TEXT: the lines of a file, sorted, are these
+is() { [ "$(sort "$1")" = "$2" ] || { complain "$1 is not '$2':" && show "$1"; }; }
+
+places() {
+    on_hosts 0 -H big:2,small:1 sh -c 'echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $AT_HOME'
+    is out "[0] 0/3 0/2 big
+[1] 1/3 1/2 big
+[2] 2/3 0/1 small"
+    on_hosts 0 -n 2 -H big:1,small:4 --no-prefix -- sh -c 'echo $RANK $AT_HOME'
+    is out "0 big
+1 small"
+    printf 'big slots=1\nsmall:1\n' >list
+    on_hosts 0 --hostfile list sh -c 'echo $AT_HOME'
+    is out "[0] big
+[1] small"
+    on_hosts 0 -H noisy:1,big:1 sh -c 'echo $AT_HOME'
+    is out "[0] noisy
+[1] big"
+    on_hosts 0 -H localhost:2 sh -c 'echo $RANK of $WORLD_SIZE'
+    is out "[0] 0 of 2
+[1] 1 of 2"
+}
+
+batch_systems() {
+    SLURM_JOB_NODELIST='n[1-2]' SLURM_TASKS_PER_NODE='2,1' on_hosts 0 sh -c 'echo $AT_HOME'
+    is out "[0] n1
+[1] n1
+[2] n2"
+    has err '3 ranks on 2 hosts, by SLURM_JOB_NODELIST \(n\[1-2\]\)'
+    printf 'p1\np2\np1\n' >nodes
+    PBS_NODEFILE=nodes on_hosts 0 sh -c 'echo $AT_HOME'
+    is out "[0] p1
+[1] p1
+[2] p2"
+    SLURM_JOB_NODELIST='n[1-2]' on_hosts 0 -n 1 sh -c 'echo ${AT_HOME-here}'
+    is out "[0] here"
+    SLURM_JOB_NODELIST='n[1-2]' SLURM_STEP_ID=0 on_hosts 2 true
+    has err 'how many ranks'
+}
+
+collectives() {
+    on_hosts 0 -H big:2,small:2 "$redpoll" bench all-reduce --count 1000 --iters 2 --json
+    has out '"ranks": *4'
+    has err 'rank 0 of 4, found by redpoll run'
+}
+
+# Folder, variables and arguments of any bytes.
+forwarding() {
+    mkdir -p "a b"
+    odd=$(printf 'quote'"'"' "double" $HOME `id` \\ * new\nline')
+    NOT_PASSED=1 PASSED="$odd" REDPOLL_LOG=error on_hosts 0 -H big -x PASSED -x "GIVEN=a=b c" --wdir "$PWD/a b" --no-prefix -- \
+        sh -c 'printf "%s|" "$PWD" "$PASSED" "$GIVEN" "${NOT_PASSED-none}" "$REDPOLL_LOG" "${REDPOLL_SSH-none}" "$@"' \
+        zero "$odd" "" "--flag"
+    printf '%s|' "$PWD/a b" "$odd" "a=b c" none error none "$odd" "" "--flag" >wanted
+    cmp -s out wanted || { complain "what came is:" && show out wanted; }
+    on_hosts 0 -H big sh -c 'test -t 0 || cat; echo end'
+    is out "[0] end"
+    on_hosts 2 -H big -x NOT_THERE true
+    has err 'NOT_THERE is not set here; NOT_THERE=VALUE'
+    on_hosts 2 -H big -x RANK=3 true
+    has err 'RANK is set for each rank by redpoll run'
+    on_hosts 0 -n 1 -x GIVEN=here --wdir "a b" sh -c 'echo "$GIVEN ${PWD##*/}"'
+    is out "[0] here a b"
+}
+
+# Neither in what ssh is told nor in the environment of what runs on the way.
+the_secret_is_not_to_be_seen() {
+    on_hosts 0 -H big:1,small:1 --no-prefix -- sh -c 'test -n "$REDPOLL_SECRET" && echo "$REDPOLL_SECRET" && tr "\0" "\n" </proc/$PPID/environ && tr "\0" "\n" </proc/$PPID/cmdline'
+    secret=$(grep -xE '[0-9a-f]{64}' out | sort -u)
+    [ "$(echo "$secret" | wc -w)" -eq 1 ] || complain "ranks have not one secret: $secret"
+    grep -q "$secret" ../calls && complain "ssh was told the secret"
+    [ "$(grep -c "$secret" out)" -eq 2 ] || complain "the agent's words hold the secret"
+}
+
+what_is_wrong_is_said() { # HOST PATTERN
+    on_hosts 1 -H "big:1,$1:1" --answer-timeout 1s true
+    has err 'nothing was started, for 1 of 2 hosts cannot take part'
+    has err "^    $1: $2"
+}
+unfit_hosts() {
+    what_is_wrong_is_said refused 'no ssh server listens there .*--ssh "ssh -p PORT"'
+    what_is_wrong_is_said password 'no login without a password .*ssh-copy-id password'
+    what_is_wrong_is_said prompt "no login without a password .*me@prompt's password"
+    what_is_wrong_is_said unknown 'its key is not known .*ssh-here unknown true'
+    what_is_wrong_is_said nowhere 'no host has that name'
+    what_is_wrong_is_said older 'has redpoll 0.0.1, and this is [0-9.]+: install the same'
+    what_is_wrong_is_said ancient 'its redpoll is of another version'
+    what_is_wrong_is_said bare 'there is no redpoll, .*--remote-redpoll PATH'
+    what_is_wrong_is_said crash 'the remote shell ended with code 3: Connection closed'
+    what_is_wrong_is_said hang 'did not answer in time'
+    on_hosts 1 -H refused:1,big:1,password:1,hang:1 --answer-timeout 1s sh -c 'echo started'
+    has err '3 of 4 hosts'
+    for host in refused password hang; do has err "^    $host: "; done
+    is out ""
+}
+
+unfit_programs() {
+    on_hosts 1 -H big:1,small:1 no-such-program
+    has err "^    big: there is no program 'no-such-program' in the PATH there .*-x PATH"
+    has err "^    small: there is no program"
+    on_hosts 1 -H big ./no-such-program
+    has err 'there is no program ./no-such-program; put it there'
+    echo text >text
+    on_hosts 1 -H big ./text
+    has err './text cannot be executed; chmod [+]x'
+    on_hosts 1 -H big --wdir /no/such/folder true
+    has err 'cannot enter the working folder /no/such/folder \(--wdir'
+    PATH="$PWD:$PATH" on_hosts 0 -H big -x PATH sh -c 'case $PATH in */work:*) echo mine ;; esac'
+    is out "[0] mine"
+}
+
+words() {
+    on_hosts 2 -H big:2 --hostfile list true
+    has err '-H and --hostfile both'
+    on_hosts 2 -H big:2 -n 3 true
+    has err '-n is 3, but the hosts have 2 slots; give them more, as in -H big:3'
+    on_hosts 2 -H -oProxyCommand=id true
+    has err "begins with '-'"
+    on_hosts 2 -H big
+    has err 'which program'
+    on_hosts 1 -H big --ssh no-such-ssh true
+    has err "there is no program 'no-such-ssh' here, to reach big by"
+    "$redpoll" run --help | grep -q -e --agent && complain "the agent is in the help"
+}
+
+failures() {
+    on_hosts 7 -H big:2,small:2 --grace 0.3s sh -c 'echo from $RANK; test $RANK = 2 && { echo last word >&2; exit 7; }; exec sleep 100'
+    has err 'redpoll run: rank 2 on small ended with exit code 7; its last lines:'
+    has err '^    \[2\] last word'
+    has err '^\[big\] redpoll run: 2 ranks still running: sending SIGTERM'
+    on_hosts 137 -H big:1,small:1 --grace 0.3s sh -c 'test $RANK = 0 && kill -9 $$; exec sleep 100'
+    has err 'rank 0 on big was killed by signal 9'
+    on_hosts 5 -H big:1,small:1 --output-dir logs/of/it sh -c 'echo to $RANK; echo error >&2; exit $((RANK * 5))'
+    is out ""
+    is logs/of/it/rank-0.log "error
+to 0"
+    is logs/of/it/rank-1.log "error
+to 1"
+    has err 'rank 1 on small ended with exit code 5; its last lines:'
+    on_hosts 3 -n 2 --output-dir logs sh -c 'echo to $RANK; exit $((RANK * 3))'
+    is logs/rank-1.log "to 1"
+    has err 'the rest is in .*/logs/rank-1.log'
+}
+
+are_up() { [ "$(grep -c up out)" -eq "$1" ]; }
+# A way to a host that is lost takes its ranks along, and is named.
+lost_hosts() {
+    launch -H big:1,small:2 --grace 0.3s sh -c 'echo up; exec sleep 100'
+    within 20 are_up 3 || complain "the ranks do not come up"
+    agent=$(for pid in $(running); do
+        tr '\0' ' ' <"/proc/$pid/cmdline" | grep -q 'run --agent' &&
+            grep -qzx AT_HOME=small "/proc/$pid/environ" && echo "$pid"
+    done | head -n 1)
+    [ -n "$agent" ] && kill -9 "$agent"
+    ends 1
+    has err 'the connection to small was lost, with ranks 1 to 2'
+}
+
+signals() {
+    launch -H big:1,small:1 sh -c 'trap "echo told; exit 0" TERM INT HUP; echo up; while :; do sleep 0.05; done'
+    within 20 are_up 2 || complain "the ranks do not come up"
+    kill -"$1" "$launcher"
+    ends "$2"
+    [ "$(grep -c told out)" -eq 2 ] || { complain "not all ranks were told:" && show out err; }
+    has err "stopping the ranks: signal"
+}
+deaf_ranks() {
+    launch -H big:1,small:1 --grace 60s sh -c 'trap "" TERM INT; echo up; while :; do sleep 0.05; done'
+    within 20 are_up 2 || complain "the ranks do not come up"
+    kill -INT "$launcher"
+    within 5 grep -q stopping err
+    kill -INT "$launcher"
+    ends 137
+}
+a_killed_launcher() {
+    launch -H big:1,small:1 sh -c 'trap "" TERM INT HUP; echo up; sleep 100 & while :; do sleep 0.05; done'
+    within 20 are_up 2 || complain "the ranks do not come up"
+    kill -9 "$launcher"
+    wait "$launcher" 2>/dev/null
+}
+told_to_end_while_hosts_are_looked_at() {
+    launch -H big:1,hang:1 true
+    within 10 grep -q hang ../calls
+    kill -TERM "$launcher"
+    ends 143
+}
+
+much_output() {
+    on_hosts 0 -H big:2,small:2 --no-prefix sh -c 'head -c 3000000 /dev/zero | tr "\0" "x"; echo'
+    [ "$(wc -c <out)" -eq 12000004 ] || complain "$(wc -c <out) bytes came"
+    "$redpoll" run -H big:2,small:2 yes 2>err | head -n 3 >out
+    [ "$(grep -cx '\[[0-3]\] y' out)" -eq 3 ] || { complain "the lines are:" && show out err; }
+}
+
+check "places" places
+check "batch systems" batch_systems
+check "collectives" collectives
+check "forwarding" forwarding
+check "the secret is not to be seen" the_secret_is_not_to_be_seen
+check "unfit hosts" unfit_hosts
+check "unfit programs" unfit_programs
+check "words" words
+check "failures" failures
+check "lost hosts" lost_hosts
+check "SIGINT" signals INT 130
+check "SIGTERM" signals TERM 143
+check "SIGHUP" signals HUP 129
+check "deaf ranks" deaf_ranks
+check "a killed launcher" a_killed_launcher
+check "told to end while hosts are looked at" told_to_end_while_hosts_are_looked_at
+check "much output" much_output
+
+[ $failed -eq 0 ] || exit 1

@@ -155,14 +155,15 @@ typedef struct rpi_join_tokens_attributes {
 rpi_value_id rpi_join_tokens(rpi_graph *graph, const char *name, rpi_value_id memory,
                              rpi_value_id input, int64_t length);
 
-/* A row for each distance from 0 on, as many as the input has tokens (batch x S x W; its
- * elements are not read): S x W, W / 2 sines of distance 10000^(-2c / W), then their cosines.
- * Distances beyond `clamp` are taken for that; 0: all as they are. */
+/* A row for each distance from 0 on, as wide as tokens (batch x T x W, whose elements are not
+ * read): rows x W, W / 2 sines of distance 10000^(-2c / W), then their cosines. Distances
+ * beyond `clamp` are taken for that; 0: all as they are. rows: a number or a named dimension.
+ */
 typedef struct rpi_sinusoids_attributes {
-    int64_t clamp;
+    int64_t rows, clamp;
 } rpi_sinusoids_attributes;
-rpi_value_id rpi_sinusoids(rpi_graph *graph, const char *name, rpi_value_id input,
-                           int64_t clamp);
+rpi_value_id rpi_sinusoids(rpi_graph *graph, const char *name, rpi_value_id tokens,
+                           rpi_sinusoids_attributes attributes);
 
 /* Attention of Transformer-XL: y_i = sum_j p_ij v_j, p_i = softmax over j of
  * scale ((q_i + u) . k_j + (q_i + v) . r_d), d being how far j lies before i. input: batch x S
@@ -197,6 +198,12 @@ rpi_value_id rpi_rope(rpi_graph *graph, const char *name, rpi_value_id input,
 /* The same, the first token being the position-th: an i32 scalar, 0 or more. */
 rpi_value_id rpi_rope_at(rpi_graph *graph, const char *name, rpi_value_id input,
                          rpi_value_id position, rpi_rope_attributes attributes);
+
+/* factor x; any shape. */
+typedef struct rpi_scale_attributes {
+    float factor;
+} rpi_scale_attributes;
+rpi_value_id rpi_scale(rpi_graph *graph, const char *name, rpi_value_id input, float factor);
 
 /* In training an element is 0 with this probability, which is rounded to 1 / 65536, and is else
  * divided by the probability of staying; in evaluation y = x. The mask follows from

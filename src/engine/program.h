@@ -11,7 +11,7 @@
 
 typedef struct rpi_program rpi_program;
 
-enum { RPI_PROGRAM_RESULTS = 8, RPI_PROGRAM_CUTS = 8 };
+enum { RPI_PROGRAM_RESULTS = 72, RPI_PROGRAM_CUTS = 8 };
 
 typedef struct rpi_dimension_binding {
     const char *name; /* NULL: the end of the list */

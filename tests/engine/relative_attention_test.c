@@ -30,7 +30,8 @@ static void build(net *n) {
     rpi_value_id x = rpi_graph_input(g, "x", RP_F32, SHAPE(BATCH, length, 3 * WIDTH));
     rpi_value_id remembered = rpi_graph_input(g, "remembered", RP_I32, (rpi_shape){0});
     x = rpi_join_tokens(g, "join", m, x, all);
-    rpi_value_id wide = rpi_sinusoids(g, "sinusoids", x, 0);
+    rpi_value_id wide =
+        rpi_sinusoids(g, "sinusoids", x, (rpi_sinusoids_attributes){.rows = all});
     rpi_value_id distances =
         rpi_linear(g, "distances", wide, rpi_graph_parameter(g, "r", SHAPE(WIDTH, 3 * WIDTH)),
                    RPI_NO_VALUE);
@@ -149,7 +150,8 @@ static void shapes_are_checked(void) {
 static void widths_of_sinusoids(void) {
     rpi_graph *g = NULL;
     REQUIRE_OK(rpi_graph_create(&g));
-    rpi_sinusoids(g, "rows", rpi_graph_input(g, "x", RP_F32, SHAPE(1, 4, 5)), 0);
+    rpi_sinusoids(g, "rows", rpi_graph_input(g, "x", RP_F32, SHAPE(1, 4, 5)),
+                  (rpi_sinusoids_attributes){.rows = 4});
     CHECK_FAILS(rpi_graph_check(g), INVALID,
                 "the width is 5; half are sines, so an even one is wanted");
     rpi_graph_destroy(g);

@@ -88,17 +88,19 @@ static rp_status infer_sinusoids(const void *attributes, int input_count,
                                  const rpi_shape *inputs, rpi_shape *outputs) {
     const rpi_sinusoids_attributes *sinusoids = attributes;
     (void)input_count;
-    RP_TRY(check_tokens(&inputs[0], "input"));
+    RP_TRY(check_tokens(&inputs[0], "tokens"));
+    if (sinusoids->rows == 0) return RP_FAIL(INVALID, "rows is 0; 1 or more");
     if (inputs[0].size[2] % 2)
         return RP_FAIL(INVALID, "the width is %lld; half are sines, so an even one is wanted",
                        (long long)inputs[0].size[2]);
     if (sinusoids->clamp < 0)
         return RP_FAIL(INVALID, "clamp is %lld; 0 (none) or more", (long long)sinusoids->clamp);
-    outputs[0] = (rpi_shape){2, {inputs[0].size[1], inputs[0].size[2]}};
+    outputs[0] = (rpi_shape){2, {sinusoids->rows, inputs[0].size[2]}};
     return RP_OK;
 }
 
-static const rpi_sinusoids_attributes all_distances = {0}, near_distances = {.clamp = 4};
+static const rpi_sinusoids_attributes all_distances = {.rows = 9};
+static const rpi_sinusoids_attributes near_distances = {.rows = 11, .clamp = 4};
 
 static const rpi_op_example sinusoids_examples[] = {
     {.name = "all", .attributes = &all_distances, .input_count = 1, .inputs = {{3, {2, 9, 6}}}},
@@ -114,7 +116,7 @@ const rpi_op rpi_op_sinusoids = {
     .attribute_bytes = sizeof(rpi_sinusoids_attributes),
     .input_count = 1,
     .output_count = 1,
-    .inputs = {{.name = "input", .dtype = RP_F32}},
+    .inputs = {{.name = "tokens", .dtype = RP_F32}},
     .outputs = {{"output", RP_F32}},
     .infer = infer_sinusoids,
     .gradient_from = RPI_GRADIENT_WRITTEN,
@@ -122,10 +124,9 @@ const rpi_op rpi_op_sinusoids = {
     .example_count = sizeof sinusoids_examples / sizeof sinusoids_examples[0],
 };
 
-rpi_value_id rpi_sinusoids(rpi_graph *graph, const char *name, rpi_value_id input,
-                           int64_t clamp) {
-    rpi_sinusoids_attributes attributes = {.clamp = clamp};
-    return rpi_graph_add(graph, name, &rpi_op_sinusoids, &attributes, 1, &input);
+rpi_value_id rpi_sinusoids(rpi_graph *graph, const char *name, rpi_value_id tokens,
+                           rpi_sinusoids_attributes attributes) {
+    return rpi_graph_add(graph, name, &rpi_op_sinusoids, &attributes, 1, &tokens);
 }
 
 /* ---- relative_attention ---- */

@@ -52,7 +52,8 @@ static const rpi_option options[] = {
      "YAML with the keys below; the command line wins", NULL},
     {"model", NULL, "model.name", RPI_OPTION_TEXT, FIELD(model), "resnet18", 0, 0, "MODEL",
      "mlp, resnet20, resnet18, 34, 50, 101 or 152, vgg16, vgg16-bn, vit, vit-b16, gpt2, "
-     "llama or bert; with options as mlp:hidden=512x256 (redpoll info lists them); or "
+     "llama, bert or transformer-xl; with options as mlp:hidden=512x256 (redpoll info lists "
+     "them); or "
      "hf:FOLDER, a Hugging Face checkpoint to go on from",
      NULL},
     {"data", NULL, "data.dataset", RPI_OPTION_TEXT, FIELD(data), "fashion-mnist", 0, 0, "NAME",

@@ -40,6 +40,14 @@ static void take_settings(evaluator *e, const char *folder) {
     if (!o->data_dir) o->data_dir = rpi_run_settings_text(e->settings, "data-dir");
 }
 
+/* What remembers reads one text: a batch of one row asks no more of the data. */
+static rp_status choose_batch(evaluator *e) {
+    rpi_model_choice choice;
+    RP_TRY(rpi_model_parse(e->options.model, &choice));
+    if (rpi_model_memory(&choice) > 0) e->options.batch_size = 1;
+    return RP_OK;
+}
+
 static rp_status open_model(evaluator *e) {
     rpi_trained_model *model = &e->model;
     e->result->step = -1;
@@ -96,6 +104,7 @@ static rp_status evaluate(evaluator *e) {
     set_options(e);
     RP_TRY(open_model(e));
     RP_TRY(choose_data(e));
+    RP_TRY(choose_batch(e));
     e->options.data = e->result->data;
     RP_TRY(rp_comm_create(NULL, 0, 1, &alone, &e->comm));
     RP_TRY(rpi_trainer_open(t, &e->options, e->comm));

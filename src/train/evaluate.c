@@ -30,7 +30,8 @@ static rp_status add_result(rpi_instance *instance, rpi_value_id value, double *
     return RP_OK;
 }
 
-static rp_status run_part(rpi_trainer *t, int64_t first, int64_t count, totals *sums) {
+static rp_status run_part(rpi_trainer *t, rpi_memories *memories, int64_t first, int64_t count,
+                          totals *sums) {
     rpi_instance *instance = NULL;
     RP_TRY(rpi_program_set_get(&t->programs, false, count, &instance));
     rpi_source_batch batch;
@@ -38,7 +39,10 @@ static rp_status run_part(rpi_trainer *t, int64_t first, int64_t count, totals *
     RP_TRY(rpi_source_hold_out(&t->source, first, count, &batch));
     t->scale = t->sample_scale = 1.0f;
     rpi_trainer_inputs(t, &batch, 0, inputs);
+    rpi_memories_inputs(memories, 0, inputs);
     RP_TRY(rpi_instance_run(instance, &(rpi_run_options){.inputs = inputs}));
+    RP_TRY(rpi_memories_take(memories, instance, 0, count));
+    rpi_memories_turn(memories);
     const rpi_network *n = &t->network;
     bool has_two = n->task->sample_metric != NULL;
     RP_TRY(add_result(instance, has_two ? n->label_loss : n->plain_loss, &sums->sum[LOSS]));
@@ -58,25 +62,32 @@ static void find_share(const rpi_trainer *t, int64_t *out_first, int64_t *out_en
     *out_end = rpi_share_first(samples, t->rank + 1, t->world);
 }
 
+/* Samples of a run. What remembers reads a rank's share as one text, in order. */
+static int64_t samples_of_run(const rpi_trainer *t) {
+    return t->network.memory_count ? 1 : t->micro_batch;
+}
+
 rp_status rpi_trainer_compile_evaluation(rpi_trainer *t) {
     rpi_instance *instance = NULL;
-    int64_t first, end;
+    int64_t first, end, most = samples_of_run(t);
     find_share(t, &first, &end);
-    if (end - first >= t->micro_batch)
-        RP_TRY(rpi_program_set_get(&t->programs, false, t->micro_batch, &instance));
-    int64_t rest = (end - first) % t->micro_batch;
+    if (end - first >= most) RP_TRY(rpi_program_set_get(&t->programs, false, most, &instance));
+    int64_t rest = (end - first) % most;
     return rest ? rpi_program_set_get(&t->programs, false, rest, &instance) : RP_OK;
 }
 
 static rp_status run_share(rpi_trainer *t, totals *sums) {
-    int64_t first, end;
+    int64_t first, end, most = samples_of_run(t);
+    rpi_memories memories;
+    rp_status status = rpi_memories_open(&t->network, 1, &memories);
     find_share(t, &first, &end);
-    while (first < end) {
-        int64_t count = end - first < t->micro_batch ? end - first : t->micro_batch;
-        RP_TRY(run_part(t, first, count, sums));
+    while (status == RP_OK && first < end) {
+        int64_t count = end - first < most ? end - first : most;
+        status = run_part(t, &memories, first, count, sums);
         first += count;
     }
-    return RP_OK;
+    rpi_memories_close(&memories);
+    return status;
 }
 
 /* With the world's running statistics in place of this rank's own, which come back afterwards:

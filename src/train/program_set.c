@@ -25,6 +25,14 @@ static void close_entry(rpi_program_entry *entry) {
     rpi_program_destroy(entry->program);
 }
 
+static void add_memories(const rpi_network *network, rpi_program_options *options) {
+    options->dimensions[2] = (rpi_dimension_binding){"memory", network->memory_length};
+    options->dimensions[3] =
+        (rpi_dimension_binding){"context", network->memory_length + network->shape.sequence};
+    for (int i = 0; i < network->memory_count; i++)
+        options->results[options->result_count++] = network->remembers[i];
+}
+
 static bool has_sequence(const rpi_graph *graph) {
     for (int i = 0; i < rpi_graph_dimension_count(graph); i++)
         if (strcmp(rpi_graph_dimension_name(graph, i), "sequence") == 0) return true;
@@ -47,6 +55,7 @@ static rp_status compile(rpi_program_set *set, bool training, int64_t batch) {
     if (n->task->sample_metric) add_sample_results(n, &options);
     if (has_sequence(n->graph))
         options.dimensions[1] = (rpi_dimension_binding){"sequence", n->shape.sequence};
+    if (n->memory_count) add_memories(n, &options);
     rpi_program *program = NULL;
     rpi_instance *instance = NULL;
     RP_TRY(rpi_program_compile(set->session, n->graph, training ? n->loss : n->plain_loss,

@@ -71,6 +71,7 @@ static rp_status run_part(rpi_trainer *t, const rpi_source_batch *batch, int64_t
     RP_TRY(rpi_program_set_get(&t->programs, true, count, &instance));
     const void *inputs[RPI_NETWORK_INPUTS];
     rpi_trainer_inputs(t, batch, first, inputs);
+    rpi_memories_inputs(&t->memories, first, inputs);
     bool is_last = first + count == batch->count, had_fault = t->fault.kind != RPI_FAULT_NONE;
     rpi_run_options run = {.inputs = inputs,
                            .seed = draw_seed(t, first),
@@ -85,6 +86,7 @@ static rp_status run_part(rpi_trainer *t, const rpi_source_batch *batch, int64_t
     double part = (double)*(const float *)loss.data;
     *in_out_loss += part;
     count_flops(t, instance);
+    RP_TRY(rpi_memories_take(&t->memories, instance, first, count));
     return had_fault ? RP_OK : rpi_divergence_trace(t, instance, &run, part);
 }
 
@@ -95,6 +97,7 @@ static rp_status run_batch(rpi_trainer *t, const rpi_source_batch *batch, double
         int64_t count = left < t->micro_batch ? left : t->micro_batch;
         RP_TRY(run_part(t, batch, first, count, out_loss));
     }
+    rpi_memories_turn(&t->memories);
     return RP_OK;
 }
 
@@ -133,6 +136,8 @@ rp_status rpi_trainer_step(rpi_trainer *t, rpi_step_metrics *out_metrics) {
     t->squares = (rpi_square_sum){0};
     t->gradient_norm = NAN;
     t->gradient_scale = 0;
+    if (t->step % rpi_source_steps_per_epoch(&t->source) == 0)
+        rpi_memories_forget(&t->memories);
     t->strategy->begin(t->strategy_self, t->step);
     RP_TRY(batch.count ? run_batch(t, &batch, &metrics.loss) : run_nothing(t, &metrics.loss));
     RP_TRY(report(t, metrics.loss, start));

@@ -24,6 +24,9 @@ static rp_status load_data(rpi_trainer *t) {
                                   .most = t->global_batch / t->world,
                                   .rank = t->rank,
                                   .world = t->world};
+    rpi_model_choice choice;
+    RP_TRY(rpi_model_parse(o->model, &choice));
+    options.continues = rpi_model_memory(&choice) > 0;
     return rpi_source_open(&options, &t->source);
 }
 
@@ -34,6 +37,7 @@ static rp_status build_network(rpi_trainer *t) {
     rpi_source_limit(&t->source, logits->size[logits->dims - 1]);
     RP_TRY(rpi_weights_create(t->network.graph, t->network.loss, &t->weights));
     rpi_network_initialise(&t->network, t->weights, (uint64_t)t->options->seed);
+    RP_TRY(rpi_memories_open(&t->network, t->global_batch / t->world, &t->memories));
     const rpi_backend *backend = rpi_backend_default();
     if (t->options->backend) RP_TRY(rpi_backend_find(t->options->backend, &backend));
     rp_dtype compute = RP_F32;
@@ -197,6 +201,7 @@ void rpi_trainer_close(rpi_trainer *t) {
     rpi_free(t->residual);
     rpi_free(t->bits);
     rpi_weights_destroy(t->weights);
+    rpi_memories_close(&t->memories);
     rpi_network_close(&t->network);
     rpi_source_close(&t->source);
     *t = (rpi_trainer){0};

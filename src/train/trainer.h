@@ -9,6 +9,7 @@
 #include "train/divergence.h"
 #include "train/program_set.h"
 #include "train/schedules/lr_schedule.h"
+#include "train/segment_memory.h"
 #include "train/step_reports.h"
 #include "train/strategies/bit_chooser.h"
 #include "train/strategies/strategy.h"
@@ -26,9 +27,10 @@ typedef struct rpi_trainer {
     rpi_source source;
     rpi_network network;
     rpi_program_set programs;
-    int64_t micro_batch; /* samples of this rank in one run of the model, at most */
-    float scale;         /* of the loss of the run under way, */
-    float sample_scale;  /* and of that of whole samples */
+    rpi_memories memories; /* of the rows of this rank's batches */
+    int64_t micro_batch;   /* samples of this rank in one run of the model, at most */
+    float scale;           /* of the loss of the run under way, */
+    float sample_scale;    /* and of that of whole samples */
 
     /* Training state: what a checkpoint holds. */
     int64_t step; /* steps done */

@@ -241,6 +241,11 @@ static void decoders_have_their_sizes(void) {
         {"llama:smol,tied=off", 134515008 + 49152 * 576, 273},
         {"llama:layers=1,hidden=32,heads=4,kv-heads=2,intermediate=40,vocabulary=8",
          2 * 8 * 32 + 32 * (32 + 16 + 16 + 32) + 3 * 32 * 40 + 3 * 32, 12},
+        {"transformer-xl", 151107538 - 1233, 180},
+        {"transformer-xl:base", 151107538 - 1233, 180},
+        {"transformer-xl:nvidia", 191950298 - 1539, 180},
+        {"transformer-xl:layers=1,hidden=6,heads=2,head=5,inner=7,vocabulary=9",
+         9 * 6 + 9 + 20 + 5 * 60 + 24 + 2 * 42 + 13, 15},
         {"gpt2:medium,layers=1,vocabulary=8", 1024 * 8 + 1024 * 1024 + 12596224 + 2048, 16},
     };
     for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
@@ -329,6 +334,23 @@ static void gpt2_starts_as_published(void) {
         {0},
     };
     check_start("gpt2:layers=4,hidden=64,heads=4,vocabulary=300,positions=100", wanted);
+}
+
+static void transformer_xl_starts_as_published(void) {
+    static const start wanted[] = {
+        {"word_emb.emb_layers.0.weight", 0, 0.02},
+        {"r_w_bias", 0, 0.02},
+        {"layers.0.dec_attn.qkv_net.weight", 0, 0.02},
+        {"layers.1.dec_attn.r_net.weight", 0, 0.02},
+        {"layers.1.dec_attn.layer_norm.weight", 1, 0.02},
+        {"layers.1.dec_attn.layer_norm.bias", 0, 0},
+        {"layers.0.pos_ff.CoreNet.3.weight", 0, 0.02},
+        {"layers.0.pos_ff.CoreNet.3.bias", 0, 0},
+        {"crit.out_layers.0.bias", 0, 0},
+        {0},
+    };
+    check_start("transformer-xl:layers=2,hidden=400,heads=20,head=40,inner=200,vocabulary=999",
+                wanted);
 }
 
 static void llama_starts_as_published(void) {
@@ -497,6 +519,7 @@ CASES({"parameters are counted", parameters_are_counted},
       {"BERT has its sizes", bert_has_its_sizes},
       {"BERT starts as published", bert_starts_as_published},
       {"GPT-2 starts as published", gpt2_starts_as_published},
+      {"Transformer-XL starts as published", transformer_xl_starts_as_published},
       {"LLaMA starts as published", llama_starts_as_published},
       {"initial values follow their rules", initial_values_follow_their_rules},
       {"what is small travels exact", what_is_small_travels_exact},

@@ -55,6 +55,61 @@ static const char *data_of(const char *name, const char *more) {
     return text;
 }
 
+/* Row r of a step goes on where row r of the step before ended, and at the end of an epoch
+ * where the first row began; the rows of all ranks are those of one. */
+static void check_rows(int world) {
+    enum { STEPS = 8 }; /* of 40 samples, 2 of the 42 being held out, in 5 rows */
+    int32_t next[BATCH] = {0}, begin[BATCH] = {0};
+    for (int64_t step = 0; step < 2 * STEPS; step++) {
+        int row = 0;
+        for (int rank = 0; rank < world; rank++) {
+            rpi_source source;
+            rpi_source_batch batch;
+            rpi_source_options options = {.data = data_of("streams", ""),
+                                          .sequence = SEQUENCE,
+                                          .global_batch = BATCH,
+                                          .most = MOST,
+                                          .rank = rank,
+                                          .world = world,
+                                          .continues = true};
+            REQUIRE_OK(rpi_source_open(&options, &source));
+            CHECK_EQ(rpi_source_steps_per_epoch(&source), STEPS);
+            REQUIRE_OK(rpi_source_deal(&source, step, &batch));
+            CHECK_EQ(batch.global_count, BATCH);
+            const int32_t *in = batch.inputs[0], *out = batch.inputs[1];
+            for (int64_t i = 0; i < batch.count; i++, row++) {
+                if (step == 0) begin[row] = in[i * SEQUENCE];
+                CHECK_EQ(in[i * SEQUENCE], step % STEPS ? next[row] : begin[row]);
+                next[row] = out[(i + 1) * SEQUENCE - 1];
+            }
+            rpi_source_close(&source);
+        }
+        CHECK_EQ(row, BATCH);
+    }
+    for (int row = 0; row + 1 < BATCH; row++) CHECK_EQ(next[row], begin[row + 1]);
+}
+
+static void rows_go_on(void) {
+    write_tokens("streams", 296);
+    for (int world = 1; world <= 3; world++) check_rows(world);
+}
+
+static void too_few_segments_for_the_rows(void) {
+    rpi_source source;
+    write_tokens("short", 40);
+    rpi_source_options options = {.data = data_of("short", ""),
+                                  .sequence = SEQUENCE,
+                                  .global_batch = 8,
+                                  .most = MOST,
+                                  .world = 1,
+                                  .continues = true};
+    CHECK_FAILS(rpi_source_open(&options, &source), INVALID,
+                "4 segments of 7 tokens, and a global batch of 8 rows that go on");
+    options.data = "synthetic";
+    CHECK_FAILS(rpi_source_open(&options, &source), INVALID,
+                "its samples do not go on from one another");
+}
+
 static void the_parts_of_ranks_make_the_whole(void) {
     rpi_source whole, part;
     write_tokens("whole", 300); /* 37 samples, 2 of them held out: 35 */
@@ -226,7 +281,9 @@ static void memory_that_runs_out_is_reported(void) {
     CHECK(!"it never succeeds");
 }
 
-CASES({"the_parts_of_ranks_make_the_whole", the_parts_of_ranks_make_the_whole},
+CASES({"rows_go_on", rows_go_on},
+      {"too_few_segments_for_the_rows", too_few_segments_for_the_rows},
+      {"the_parts_of_ranks_make_the_whole", the_parts_of_ranks_make_the_whole},
       {"what_is_held_out_is_not_learnt", what_is_held_out_is_not_learnt},
       {"a_file_of_its_own_is_held_out", a_file_of_its_own_is_held_out},
       {"folders_stand_for_their_files", folders_stand_for_their_files},

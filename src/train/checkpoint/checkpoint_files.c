@@ -50,6 +50,7 @@ void rpi_checkpoint_rank_path(const char *folder, int rank, int world, int64_t s
 }
 
 bool rpi_checkpoint_has_rank_files(const rpi_trainer *t, int64_t world, bool feedback) {
+    if (t->network.memory_count) return true;
     return world > 1 && (feedback || rpi_weights_state_count(t->weights) > 0);
 }
 
@@ -70,6 +71,15 @@ void rpi_checkpoint_slot_name(const rpi_optimizer *optimizer, int slot, const ch
 void rpi_checkpoint_entry_name(const char *kind, const char *parameter,
                                char name[RPI_CHECKPOINT_NAME]) {
     snprintf(name, RPI_CHECKPOINT_NAME, "%s.%s", kind, parameter);
+}
+
+void rpi_checkpoint_memory(const rpi_trainer *t, int layer, char name[RPI_CHECKPOINT_NAME],
+                           rpi_shape *out_shape) {
+    const rpi_network *network = &t->network;
+    rpi_checkpoint_entry_name(
+        "memory", rpi_graph_value(network->graph, network->memories[layer])->name, name);
+    *out_shape = (rpi_shape){
+        3, {t->memories.rows, t->memories.length, rpi_memories_width(&t->memories, layer)}};
 }
 
 int rpi_checkpoint_own_vectors(const rpi_trainer *t,

@@ -16,7 +16,7 @@ int rpi_checkpoint_earlier(const char *folder, int64_t *steps, int most);
 void rpi_checkpoint_rank_path(const char *folder, int rank, int world, int64_t step,
                               char path[RPI_CHECKPOINT_PATH]);
 /* Does something differ between ranks? One rank owes nothing, and its running statistics are
- * the model's. */
+ * the model's; memories are of its own rows. */
 bool rpi_checkpoint_has_rank_files(const rpi_trainer *trainer, int64_t world, bool feedback);
 /* "rank 1 of 2 of step 10" */
 void rpi_checkpoint_part_text(int rank, int world, int64_t step, char *text, size_t bytes);
@@ -34,6 +34,9 @@ typedef struct rpi_checkpoint_vector {
 } rpi_checkpoint_vector;
 int rpi_checkpoint_own_vectors(const rpi_trainer *trainer,
                                rpi_checkpoint_vector out_vectors[RPI_CHECKPOINT_OWN]);
+/* A layer's memory: its name and shape, rows x tokens x width. */
+void rpi_checkpoint_memory(const rpi_trainer *trainer, int layer,
+                           char name[RPI_CHECKPOINT_NAME], rpi_shape *out_shape);
 void rpi_checkpoint_entry_name(const char *kind, const char *parameter,
                                char name[RPI_CHECKPOINT_NAME]);
 

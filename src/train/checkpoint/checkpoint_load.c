@@ -192,6 +192,24 @@ static rp_status read_own_vectors(rpi_trainer *t, const rpi_safetensors *file) {
     return RP_OK;
 }
 
+/* Rows of another batch are others. */
+static bool remembers(const rpi_trainer *t, const origin *o) {
+    return t->network.memory_count && o->world == t->world && o->batch == t->global_batch;
+}
+
+static rp_status read_memories(rpi_trainer *t, const rpi_safetensors *file, const char *path) {
+    int64_t remembered = 0;
+    RP_TRY(read_number(file, path, "remembered", 0, t->memories.length, &remembered));
+    for (int i = 0; i < t->network.memory_count; i++) {
+        char name[RPI_CHECKPOINT_NAME];
+        rpi_shape shape;
+        rpi_checkpoint_memory(t, i, name, &shape);
+        RP_TRY(rpi_safetensors_read_finite(file, name, &shape, t->memories.now[i]));
+    }
+    t->memories.remembered = (int32_t)remembered;
+    return RP_OK;
+}
+
 static rp_status read_rank(rpi_trainer *t, const char *folder, const origin *o) {
     bool feedback = o->feedback;
     int64_t world = o->world, step = o->step;
@@ -207,6 +225,7 @@ static rp_status read_rank(rpi_trainer *t, const char *folder, const origin *o) 
     bool fits = o->apart == goes_on; /* a residual belongs to what was sent */
     if (status == RP_OK && t->residual && feedback && fits) status = read_own_residual(t, file);
     if (status == RP_OK && goes_on) status = read_own_vectors(t, file);
+    if (status == RP_OK && remembers(t, o)) status = read_memories(t, file, folder);
     rpi_safetensors_close(file);
     return status;
 }
@@ -253,6 +272,8 @@ static void note_changes(const rpi_trainer *t, const origin *o, char *note, size
         add_note(note, bytes,
                  "its ranks had parameters of their own; this run begins from their mean, "
                  "without the strategy's state");
+    if (t->network.memory_count && !remembers(t, o))
+        add_note(note, bytes, "its rows were others, and remember nothing now");
     if (o->feedback && !t->residual)
         add_note(note, bytes, "its error feedback has no use here and is dropped");
 }
@@ -297,6 +318,7 @@ static rp_status try_one(rpi_trainer *t, const char *folder, int64_t which,
     rpi_safetensors *file = NULL;
     if (t->residual)
         memset(t->residual, 0, (size_t)rpi_weights_count(t->weights) * sizeof *t->residual);
+    rpi_memories_forget(&t->memories);
     path_of(folder, which, path);
     RP_TRY(rpi_safetensors_open(path, &file));
     rp_status status = load(t, folder, path, file, out_origin);

@@ -70,7 +70,17 @@ static void list_own(const rpi_trainer *t, const rpi_parameter *parameter, tenso
     }
 }
 
+static void list_memories(const rpi_trainer *t, tensor_list *list) {
+    for (int i = 0; i < t->network.memory_count; i++) {
+        rpi_named_tensor tensor = {
+            .name = next_name(list), .dtype = RP_F32, .data = t->memories.now[i]};
+        rpi_checkpoint_memory(t, i, next_name(list), &tensor.shape);
+        list->tensors[list->count++] = tensor;
+    }
+}
+
 static void list_rank(const rpi_trainer *t, tensor_list *list) {
+    list_memories(t, list);
     for (int i = 0; i < t->network.parameter_count; i++)
         list_own(t, &t->network.parameters[i], list);
     for (int i = 0; i < t->network.parameter_count; i++) {
@@ -140,17 +150,21 @@ static rp_status write_model(const rpi_trainer *t, const char *folder, const flo
 
 /* Which rank's part it is stands in it, too: a name is changed or copied easily. */
 static rp_status write_rank(const rpi_trainer *t, const char *folder) {
-    bool own = t->strategy->replicas_differ || t->residual;
-    if (!rpi_checkpoint_has_rank_files(t, t->world, own)) return RP_OK;
+    bool differs = t->strategy->replicas_differ || t->residual;
+    if (!rpi_checkpoint_has_rank_files(t, t->world, differs)) return RP_OK;
     char path[RPI_CHECKPOINT_PATH];
     rpi_checkpoint_rank_path(folder, t->rank, t->world, t->step, path);
-    char part[64];
+    char part[64], remembered[24];
     rpi_checkpoint_part_text(t->rank, t->world, t->step, part, sizeof part);
-    const rpi_metadata metadata[] = {{"redpoll", rp_version()}, {"part", part}};
+    snprintf(remembered, sizeof remembered, "%d", (int)t->memories.remembered);
+    const rpi_metadata metadata[] = {
+        {"redpoll", rp_version()}, {"part", part}, {"remembered", remembered}};
+    size_t entries = t->network.memory_count ? 3 : 2;
+    size_t own = (size_t)t->network.parameter_count * (1 + RPI_CHECKPOINT_OWN);
     tensor_list list;
-    RP_TRY(open_list((size_t)t->network.parameter_count * (1 + RPI_CHECKPOINT_OWN), &list));
+    RP_TRY(open_list(own + (size_t)t->network.memory_count, &list));
     list_rank(t, &list);
-    rp_status status = rpi_safetensors_write(path, list.tensors, list.count, metadata, 2);
+    rp_status status = rpi_safetensors_write(path, list.tensors, list.count, metadata, entries);
     close_list(&list);
     return status;
 }

@@ -30,6 +30,11 @@ rp_status rpi_source_task(const char *data, const rpi_task **out_task) {
 rp_status rpi_source_open(const rpi_source_options *options, rpi_source *out_source) {
     const rpi_dataset_kind *kind = NULL;
     RP_TRY(rpi_dataset_kind_find(options->data, &kind));
+    if (options->continues && !kind->source->continues)
+        return RP_FAIL(INVALID,
+                       "--data %s: its samples do not go on from one another, and the model "
+                       "remembers the segment before; say tokens:PATH",
+                       options->data);
     rpi_source source = {.kind = kind->source, .global_batch = options->global_batch};
     RP_TRY(source.kind->open(options, &source));
     *out_source = source;

@@ -19,6 +19,9 @@ typedef struct rpi_source_options {
     int64_t global_batch;            /* samples of a step, of all ranks */
     int64_t most; /* the most samples of this rank that are asked for at once */
     int rank, world;
+    /* The model remembers: row r of a step goes on where row r of the step before ended, and
+     * all begin anew with each epoch. Kinds that cannot (continues) are refused. */
+    bool continues;
 } rpi_source_options;
 
 typedef struct rpi_source_batch {
@@ -40,6 +43,7 @@ typedef struct rpi_source {
 
 typedef struct rpi_source_kind {
     const char *task; /* whose inputs it yields */
+    bool continues;   /* it can deal segments that go on: rpi_source_options.continues */
     /* Fill in *source but for kind and global_batch. On failure nothing is left. */
     rp_status (*open)(const rpi_source_options *options, rpi_source *source);
     void (*close)(void *self);

@@ -37,10 +37,17 @@ static void close_files(files *f) {
     *f = (files){0};
 }
 
-static rp_status open_samples(const char *path, int64_t sequence, rpi_token_file **out_file,
+/* What is cut: into so many tokens; samples go on from one another, or not. */
+typedef struct cutting {
+    int64_t sequence;
+    bool continues;
+} cutting;
+
+static rp_status open_samples(const char *path, cutting cut, rpi_token_file **out_file,
                               rpi_token_samples *out_samples) {
     RP_TRY(rpi_token_file_open(path, out_file));
-    rp_status status = rpi_token_samples_open(*out_file, sequence, out_samples);
+    rp_status status = rpi_token_samples_open(*out_file, cut.sequence, out_samples);
+    if (status == RP_OK && cut.continues) rpi_token_samples_join(out_samples);
     return status == RP_OK ? RP_OK : rpi_fail_context(status, "%s (--seq-length): ", path);
 }
 
@@ -62,19 +69,20 @@ static rp_status check_vocabularies(const rpi_token_data *data, const files *f) 
                    data->train, a, data->validation, b);
 }
 
-static rp_status open_all(const char *text, int64_t sequence, files *f) {
+static rp_status open_all(const char *text, cutting cut, files *f) {
     rpi_token_data data;
     RP_TRY(rpi_token_data_parse(text, &data));
-    RP_TRY(open_samples(data.train, sequence, &f->train, &f->train_samples));
+    RP_TRY(open_samples(data.train, cut, &f->train, &f->train_samples));
     if (!data.validation[0]) return split(&data, f);
-    RP_TRY(open_samples(data.validation, sequence, &f->validation, &f->test_samples));
+    RP_TRY(open_samples(data.validation, cut, &f->validation, &f->test_samples));
     return check_vocabularies(&data, f);
 }
 
 /* On failure nothing is left. */
-static rp_status open_files(const char *text, int64_t sequence, files *out_files) {
+static rp_status open_files(const char *text, cutting cut, files *out_files) {
     files f = {0};
-    rp_status status = open_all(text, sequence ? sequence : DEFAULT_SEQUENCE, &f);
+    if (cut.sequence == 0) cut.sequence = DEFAULT_SEQUENCE;
+    rp_status status = open_all(text, cut, &f);
     if (status == RP_OK)
         *out_files = f;
     else
@@ -85,7 +93,7 @@ static rp_status open_files(const char *text, int64_t sequence, files *out_files
 static rp_status probe(const rpi_dataset_options *options) {
     files f;
     if (options->folder) return RP_FAIL(INVALID, "--data-dir is for images; write tokens:PATH");
-    RP_TRY(open_files(options->data, options->sequence, &f));
+    RP_TRY(open_files(options->data, (cutting){.sequence = options->sequence}, &f));
     close_files(&f);
     return RP_OK;
 }
@@ -101,15 +109,30 @@ static void close_tokens(void *context) {
     rpi_free(self);
 }
 
+/* Rows go on to the end of an epoch, so that all are equally long. */
+static rp_status cut_streams(token_source *self, int64_t rows) {
+    rpi_token_samples *train = &self->files.train_samples;
+    int64_t steps = rpi_token_stream_steps(train->count, rows);
+    if (steps < 1)
+        return RP_FAIL(INVALID,
+                       "%lld segments of %lld tokens, and a global batch of %lld rows that go "
+                       "on from step to step; a smaller --global-batch-size or --seq-length",
+                       (long long)train->count, (long long)train->sequence, (long long)rows);
+    train->count = self->options.samples = steps * rows;
+    return RP_OK;
+}
+
 static rp_status prepare(token_source *self, const rpi_source_options *o) {
-    RP_TRY(open_files(o->data, o->sequence, &self->files));
+    RP_TRY(open_files(o->data, (cutting){o->sequence, o->continues}, &self->files));
     int64_t sequence = self->files.train_samples.sequence;
     self->options = (rpi_token_batches_options){.sequence = sequence,
                                                 .samples = self->files.train_samples.count,
                                                 .global_batch = o->global_batch,
                                                 .rank = o->rank,
                                                 .world = o->world,
-                                                .seed = o->seed};
+                                                .seed = o->seed,
+                                                .continues = o->continues};
+    if (o->continues) RP_TRY(cut_streams(self, o->global_batch));
     size_t row = (size_t)sequence * sizeof(int32_t);
     RP_TRY(rpi_alloc_array((size_t)o->most, row, "held-out tokens", &self->rows.inputs));
     return rpi_alloc_array((size_t)o->most, row, "held-out tokens", &self->rows.labels);
@@ -177,6 +200,7 @@ static rp_status hold_out(rpi_source *source, int64_t first, int64_t count,
 }
 
 static const rpi_source_kind source_tokens = {.task = "language-model",
+                                              .continues = true,
                                               .open = open_tokens,
                                               .close = close_tokens,
                                               .limit = limit,

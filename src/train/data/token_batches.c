@@ -48,7 +48,10 @@ static uint32_t *indices_of(const rpi_token_batches *b, void *batch) {
 /* The i-th sample of a step of all ranks; `start`: of the step in its epoch. */
 static uint32_t sample_at(const rpi_token_batches *b, const rpi_batch *all, int64_t start,
                           int64_t i) {
-    return b->options.in_order ? (uint32_t)(start + i) : all->indices[i];
+    const rpi_token_batches_options *o = &b->options;
+    if (o->continues)
+        return (uint32_t)(i * (b->samples.count / o->global_batch) + start / o->global_batch);
+    return o->in_order ? (uint32_t)(start + i) : all->indices[i];
 }
 
 /* What counts of the others' samples is known without reading them. */
@@ -81,6 +84,10 @@ static rp_status fill(void *context, int64_t step, void *batch) {
     return RP_OK;
 }
 
+int64_t rpi_token_stream_steps(int64_t samples, int64_t global_batch) {
+    return samples / global_batch;
+}
+
 static rp_status check(rpi_token_batches *b) {
     rpi_token_batches_options *o = &b->options;
     if (o->world == 0) o->world = 1;
@@ -92,6 +99,13 @@ static rp_status check(rpi_token_batches *b) {
         return RP_FAIL(INVALID, "a global batch of %lld samples from step %lld on",
                        (long long)o->global_batch, (long long)o->first_step);
     if (o->samples && o->samples < b->samples.count) b->samples.count = o->samples;
+    if (o->continues) {
+        int64_t steps = rpi_token_stream_steps(b->samples.count, o->global_batch);
+        if (steps < 1)
+            return RP_FAIL(INVALID, "%lld samples are no step of %lld that go on",
+                           (long long)b->samples.count, (long long)o->global_batch);
+        b->samples.count = steps * o->global_batch;
+    }
     if (b->samples.count > UINT32_MAX)
         return RP_FAIL(UNSUPPORTED,
                        "%lld samples; 2^32 - 1 are the most: take longer sequences",
@@ -119,6 +133,7 @@ rp_status rpi_token_batches_open(const rpi_token_file *file,
     b->options = *options;
     pthread_mutex_init(&b->lock, NULL);
     rp_status status = rpi_token_samples_open(file, options->sequence, &b->samples);
+    if (status == RP_OK && options->continues) rpi_token_samples_join(&b->samples);
     if (status == RP_OK) status = check(b);
     if (status == RP_OK) status = open_parts(b);
     if (status == RP_OK)

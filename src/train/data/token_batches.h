@@ -14,9 +14,12 @@ typedef struct rpi_token_batches_options {
     int rank, world;      /* world 0: 1 */
     uint64_t seed;        /* of the order */
     bool in_order;        /* not shuffled */
-    bool isolates;        /* documents do not see each other: positions, ignored labels */
-    int64_t first_step;   /* where to go on */
-    int ahead, threads;   /* 0: 4, 1 */
+    /* Not shuffled, but in as many streams as a global batch has rows: row r of a step goes on
+     * where row r of the step before ended. Samples that fill no step are left out. */
+    bool continues;
+    bool isolates;      /* documents do not see each other: positions, ignored labels */
+    int64_t first_step; /* where to go on */
+    int ahead, threads; /* 0: 4, 1 */
 } rpi_token_batches_options;
 
 typedef struct rpi_token_batch {
@@ -36,6 +39,8 @@ rp_status rpi_token_batches_open(const rpi_token_file *file,
                                  rpi_token_batches **out_batches);
 void rpi_token_batches_close(rpi_token_batches *batches); /* NULL is fine */
 
+/* Steps of an epoch where rows go on: 0 where there are fewer samples than rows. */
+int64_t rpi_token_stream_steps(int64_t samples, int64_t global_batch);
 int64_t rpi_token_batches_steps_per_epoch(const rpi_token_batches *batches);
 /* The next batch; it lives until the next call. Failures as of rpi_batch_ring_next(). */
 rp_status rpi_token_batches_next(rpi_token_batches *batches, double timeout_s,

@@ -12,9 +12,16 @@ rp_status rpi_token_samples_open(const rpi_token_file *file, int64_t sequence,
                        "%lld tokens, %lld documents: too few for one sequence of %lld and the "
                        "token behind it",
                        (long long)file->count, (long long)file->documents, (long long)sequence);
-    *out_samples = (rpi_token_samples){
-        .file = file, .sequence = sequence, .count = file->count / (sequence + 1)};
+    *out_samples = (rpi_token_samples){.file = file,
+                                       .sequence = sequence,
+                                       .stride = sequence + 1,
+                                       .count = file->count / (sequence + 1)};
     return RP_OK;
+}
+
+void rpi_token_samples_join(rpi_token_samples *s) {
+    s->stride = s->sequence;
+    s->count = (s->file->count - 1) / s->sequence;
 }
 
 /* Walks over the documents that the inputs lie in; labels that look into the next are blotted
@@ -37,7 +44,7 @@ static int64_t place_documents(const rpi_token_samples *s, int64_t first, int32_
 }
 
 int64_t rpi_token_sample_valid(const rpi_token_samples *s, int64_t index) {
-    int64_t first = index * (s->sequence + 1), last = first + s->sequence, ignored = 0;
+    int64_t first = index * s->stride, last = first + s->sequence, ignored = 0;
     int64_t document = rpi_token_file_document(s->file, first), before = first;
     for (; document < s->file->documents; document++) {
         int64_t end = rpi_token_file_end(s->file, document);
@@ -53,7 +60,7 @@ rp_status rpi_token_sample_read(const rpi_token_samples *s, int64_t index,
     if (index < 0 || index >= s->count)
         return RP_FAIL(INVALID, "sample %lld; there are %lld", (long long)index,
                        (long long)s->count);
-    int64_t first = index * (s->sequence + 1), at = row * s->sequence;
+    int64_t first = index * s->stride, at = row * s->sequence;
     int32_t *inputs = rows->inputs + at, *labels = rows->labels + at;
     uint32_t last;
     RP_TRY(rpi_token_file_read(s->file, first, s->sequence, (uint32_t *)inputs));

@@ -11,12 +11,17 @@ enum { RPI_LABEL_IGNORED = -100 }; /* counts neither in a loss nor in an accurac
 typedef struct rpi_token_samples {
     const rpi_token_file *file; /* borrowed */
     int64_t sequence;           /* tokens that the model sees at once */
+    int64_t stride;             /* from one sample to the next: sequence + 1 */
     int64_t count;
 } rpi_token_samples;
 
 /* RP_INVALID: sequence is below 1, or the file holds fewer than sequence + 1 tokens. */
 rp_status rpi_token_samples_open(const rpi_token_file *file, int64_t sequence,
                                  rpi_token_samples *out_samples);
+
+/* Samples that go on from one another: each begins with the last label of the one before, so
+ * that no token is left out. */
+void rpi_token_samples_join(rpi_token_samples *samples);
 
 /* Where to put samples, row after row; the caller's memory. */
 typedef struct rpi_token_rows {

@@ -210,6 +210,32 @@ rpi_value_id rpi_block_positions(rpi_builder *builder, const char *name, rpi_val
     return rpi_position_embedding_at(builder->graph, name, x, table, position_of(builder));
 }
 
+/* ---- memories ---- */
+
+rpi_value_id rpi_block_remembered(rpi_builder *builder) {
+    if (builder->remembered == RPI_NO_VALUE)
+        builder->remembered =
+            rpi_graph_input(builder->graph, "remembered", RP_I32, (rpi_shape){0});
+    return builder->remembered;
+}
+
+rpi_value_id rpi_block_with_memory(rpi_builder *builder, const char *name, rpi_value_id x) {
+    if (is_failed(builder, x)) return RPI_NO_VALUE;
+    char text[LONGEST_NAME];
+    rpi_graph *graph = builder->graph;
+    rpi_shape shape = rpi_graph_value(graph, x)->shape;
+    shape.size[1] = rpi_graph_dimension(graph, "memory");
+    rpi_value_id memory = rpi_graph_input(graph, name, RP_F32, shape);
+    if (builder->memory_count == RPI_MEMORIES) {
+        rpi_graph_fail(graph, RP_INVALID, "more than %d layers with a memory", RPI_MEMORIES);
+        return RPI_NO_VALUE;
+    }
+    builder->memories[builder->memory_count] = memory;
+    builder->remembers[builder->memory_count++] = x;
+    return rpi_join_tokens(graph, join(text, name, "join"), memory, x,
+                           rpi_graph_dimension(graph, "context"));
+}
+
 rp_status rpi_check_tokens(const rpi_data_shape *shape, int64_t vocabulary, int64_t positions) {
     if (shape->sequence > positions)
         return RP_FAIL(INVALID,

@@ -8,6 +8,8 @@
 #include "train/data/data_shape.h"
 #include "train/models/parameter.h"
 
+enum { RPI_MEMORIES = 64 }; /* most layers with a memory */
+
 typedef struct rpi_builder {
     rpi_graph *graph;
     rpi_parameter *parameters; /* in order of declaration */
@@ -18,6 +20,10 @@ typedef struct rpi_builder {
     /* A decoder goes on from tokens of earlier runs: the blocks below put caches behind
      * attention, inputs of the graph of batch x memory, and count places from a position. */
     bool is_decoder;
+    /* What a model with a memory has added: rpi_block_with_memory(). */
+    rpi_value_id remembered;
+    int memory_count;
+    rpi_value_id memories[RPI_MEMORIES], remembers[RPI_MEMORIES];
     rpi_value_id position; /* an i32 scalar: tokens in the caches */
 } rpi_builder;
 
@@ -67,6 +73,14 @@ rpi_value_id rpi_block_rope(rpi_builder *builder, const char *name, rpi_value_id
                             rpi_rope_attributes attributes);
 rpi_value_id rpi_block_positions(rpi_builder *builder, const char *name, rpi_value_id x,
                                  rpi_value_id table);
+
+/* x (batch x sequence x width) behind what the run of the segment before had at this place:
+ * batch x context x width. The memory is an input of the graph called `name`, batch x memory x
+ * width, through which no gradient goes; who runs the graph puts the last tokens of both there
+ * for the next run (train/segment_memory.h), and binds context to memory + sequence. */
+rpi_value_id rpi_block_with_memory(rpi_builder *builder, const char *name, rpi_value_id x);
+/* How many of the memory's tokens are there: an i32 scalar, one for the whole graph. */
+rpi_value_id rpi_block_remembered(rpi_builder *builder);
 
 /* Does a model of so many tokens and positions take the data? RP_INVALID says what to do. */
 rp_status rpi_check_tokens(const rpi_data_shape *shape, int64_t vocabulary, int64_t positions);

@@ -25,6 +25,9 @@ typedef struct rpi_model {
      * value, help and check are as for commands; yaml is the name. NULL: nothing. */
     const rpi_option *options;
     const rpi_model_size *sizes; /* NULL: none */
+    /* Optional: how many tokens of the segments before each row remembers (0: none), where the
+     * model has a memory (rpi_block_with_memory): batches are then segments that go on. */
+    int64_t (*memory)(const void *options);
     /* Optional: give what the user left open its value, which follows from other options. */
     void (*fill_in)(void *options);
     /* Add the nodes between the task's first input (images; others: builder->inputs) and the
@@ -48,9 +51,12 @@ const rpi_option *rpi_model_option(const rpi_model *model, const char *name);
  * is used where it stands. */
 typedef struct rpi_model_choice {
     const rpi_model *model;
-    char words[RPI_MODEL_TEXT];
+    char words[RPI_MODEL_TEXT], size_words[RPI_MODEL_TEXT];
     alignas(max_align_t) unsigned char options[RPI_MODEL_OPTIONS];
 } rpi_model_choice;
+
+/* Tokens that a row remembers; 0: the model has no memory. */
+int64_t rpi_model_memory(const rpi_model_choice *choice);
 
 /* A whole number of a choice's options; 0: it has none of this name. */
 int64_t rpi_model_number(const rpi_model_choice *choice, const char *name);

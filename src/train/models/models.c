@@ -21,12 +21,13 @@ extern const rpi_model rpi_model_vit_b16;
 extern const rpi_model rpi_model_gpt2;
 extern const rpi_model rpi_model_llama;
 extern const rpi_model rpi_model_bert;
+extern const rpi_model rpi_model_transformer_xl;
 
 static const rpi_model *const models[] = {
-    &rpi_model_mlp,      &rpi_model_resnet20,  &rpi_model_resnet18,  &rpi_model_resnet34,
-    &rpi_model_resnet50, &rpi_model_resnet101, &rpi_model_resnet152, &rpi_model_vgg16,
-    &rpi_model_vgg16_bn, &rpi_model_vit,       &rpi_model_vit_b16,   &rpi_model_gpt2,
-    &rpi_model_llama,    &rpi_model_bert,
+    &rpi_model_mlp,      &rpi_model_resnet20,  &rpi_model_resnet18,       &rpi_model_resnet34,
+    &rpi_model_resnet50, &rpi_model_resnet101, &rpi_model_resnet152,      &rpi_model_vgg16,
+    &rpi_model_vgg16_bn, &rpi_model_vit,       &rpi_model_vit_b16,        &rpi_model_gpt2,
+    &rpi_model_llama,    &rpi_model_bert,      &rpi_model_transformer_xl,
 };
 enum { MODELS = sizeof models / sizeof models[0] };
 
@@ -75,6 +76,10 @@ const rpi_option *rpi_model_option(const rpi_model *model, const char *name) {
     return NULL;
 }
 
+int64_t rpi_model_memory(const rpi_model_choice *choice) {
+    return choice->model->memory ? choice->model->memory(choice->options) : 0;
+}
+
 int64_t rpi_model_number(const rpi_model_choice *choice, const char *name) {
     int64_t value = 0;
     const rpi_option *option = rpi_model_option(choice->model, name);
@@ -89,26 +94,28 @@ static rp_status set_option(const rpi_model *model, char *word, char *value, voi
     return status == RP_OK ? RP_OK : rpi_fail_context(status, "model %s: ", model->name);
 }
 
-static rp_status set_words(const rpi_model *model, char *words, void *options);
+static rp_status set_words(rpi_model_choice *choice, char *words);
 
-static rp_status set_size(const rpi_model *model, const char *word, void *options) {
-    char words[RPI_MODEL_TEXT];
-    for (const rpi_model_size *s = model->sizes; s && s->name; s++) {
+static rp_status set_size(rpi_model_choice *choice, const char *word) {
+    for (const rpi_model_size *s = choice->model->sizes; s && s->name; s++) {
         if (strcmp(s->name, word) != 0) continue;
-        snprintf(words, sizeof words, "%s", s->options); /* numbers: no text is borrowed */
-        return set_words(model, words, options);
+        if (choice->size_words[0])
+            return RP_FAIL(INVALID, "model %s has one size; '%s' is a second",
+                           choice->model->name, word);
+        snprintf(choice->size_words, sizeof choice->size_words, "%s", s->options);
+        return set_words(choice, choice->size_words);
     }
-    return refuse(model, word);
+    return refuse(choice->model, word);
 }
 
 /* NOLINTNEXTLINE(misc-no-recursion): what a size says names no further size. */
-static rp_status set_words(const rpi_model *model, char *words, void *options) {
+static rp_status set_words(rpi_model_choice *choice, char *words) {
     char *rest = words;
     for (char *word; (word = strtok_r(rest, ",", &rest));) {
         char *value = strchr(word, '=');
         if (value) *value++ = '\0';
-        RP_TRY(value ? set_option(model, word, value, options)
-                     : set_size(model, word, options));
+        RP_TRY(value ? set_option(choice->model, word, value, choice->options)
+                     : set_size(choice, word));
     }
     return RP_OK;
 }
@@ -123,7 +130,7 @@ rp_status rpi_model_parse(const char *text, rpi_model_choice *out) {
     RP_TRY(rpi_name_find("model", out->words, name_at, NULL, &index));
     out->model = models[index];
     if (out->model->options) RP_TRY(rpi_options_defaults(out->model->options, out->options));
-    if (rest) RP_TRY(set_words(out->model, rest, out->options));
+    if (rest) RP_TRY(set_words(out, rest));
     if (out->model->fill_in) out->model->fill_in(out->options);
     return RP_OK;
 }

@@ -6,7 +6,7 @@
 #include "train/models/model.h"
 #include "train/tasks/task.h"
 
-enum { RPI_NETWORK_INPUTS = RPI_TASK_INPUTS + 2 };
+enum { RPI_NETWORK_INPUTS = RPI_TASK_INPUTS + 2 + 1 + RPI_MEMORIES };
 
 typedef struct rpi_network {
     char text[RPI_MODEL_TEXT]; /* as the user named the model */
@@ -21,6 +21,12 @@ typedef struct rpi_network {
     rpi_value_id logits, loss, correct; /* results; of a decoder the first alone */
     /* Of evaluations: the loss without label smoothing, else the same two. */
     rpi_value_id plain_loss, plain_correct;
+    /* Of a model with a memory: tokens that a row remembers, else 0; inputs behind the scales,
+     * `remembered` (an i32 scalar) first; remembers[i] is the activation whose last tokens
+     * memories[i] shall hold. */
+    int64_t memory_length;
+    int memory_count;
+    rpi_value_id remembered, memories[RPI_MEMORIES], remembers[RPI_MEMORIES];
     rpi_value_id position; /* of a decoder: an input, the tokens that its caches hold */
     /* Of tasks with a second loss, else RPI_NO_VALUE: `loss` is the sum of the first two. */
     rpi_value_id label_loss, sample_loss, sample_correct, sample_logits;

@@ -16,6 +16,7 @@ void rpi_parameter_initialise(const rpi_parameter *parameter, uint64_t seed, int
         case RPI_INIT_ZEROS: values[i] = 0; break;
         case RPI_INIT_ONES: values[i] = 1; break;
         case RPI_INIT_NORMAL: values[i] = spread * rpi_rng_normal(&rng); break;
+        case RPI_INIT_AROUND_ONE: values[i] = 1 + spread * rpi_rng_normal(&rng); break;
         case RPI_INIT_UNIFORM: values[i] = spread * (2 * rpi_rng_uniform(&rng) - 1); break;
         }
     }

@@ -8,8 +8,9 @@
 typedef enum rpi_init_rule {
     RPI_INIT_ZEROS,
     RPI_INIT_ONES,
-    RPI_INIT_NORMAL,  /* mean 0, deviation `spread` */
-    RPI_INIT_UNIFORM, /* in [-spread, spread) */
+    RPI_INIT_NORMAL,     /* mean 0, deviation `spread` */
+    RPI_INIT_AROUND_ONE, /* normal, mean 1, deviation `spread` */
+    RPI_INIT_UNIFORM,    /* in [-spread, spread) */
 } rpi_init_rule;
 
 typedef enum rpi_decay_group {

@@ -1,0 +1,40 @@
+/* What a model with a memory keeps from segment to segment: the last tokens of each layer's
+ * input, for every row of a batch. They belong to who runs the model, as caches do: a program
+ * reads one half and gives the activations that the other half is made from, so that a run that
+ * is repeated sees the same. No gradient goes through them. */
+#ifndef RPI_TRAIN_SEGMENT_MEMORY_H
+#define RPI_TRAIN_SEGMENT_MEMORY_H
+
+#include "engine/instance.h"
+#include "train/models/network.h"
+
+typedef struct rpi_memories {
+    const rpi_network *network; /* NULL: no memory, and every call does nothing */
+    int64_t rows, length;       /* rows of a batch, tokens of a row */
+    int32_t remembered;         /* of them, the last ones, alike in all rows */
+    /* Of each layer, rows x length x width: what the runs of a step read, and what they leave
+     * for those of the next. */
+    float *now[RPI_MEMORIES], *next[RPI_MEMORIES];
+} rpi_memories;
+
+/* Of a network without memory: zeros. The network is borrowed. */
+rp_status rpi_memories_open(const rpi_network *network, int64_t rows,
+                            rpi_memories *out_memories);
+void rpi_memories_close(rpi_memories *memories); /* zeros are fine */
+
+/* Rows begin anew. */
+void rpi_memories_forget(rpi_memories *memories);
+
+/* Put in, behind the task's inputs and scales, what a run of the rows from `first` on reads. */
+void rpi_memories_inputs(const rpi_memories *memories, int64_t first,
+                         const void *inputs[RPI_NETWORK_INPUTS]);
+/* After that run, of `count` rows: keep what it leaves. */
+rp_status rpi_memories_take(rpi_memories *memories, const rpi_instance *instance, int64_t first,
+                            int64_t count);
+/* After all runs of a step: the next one goes on from here. */
+void rpi_memories_turn(rpi_memories *memories);
+
+/* Elements of one layer, and its width. */
+int64_t rpi_memories_width(const rpi_memories *memories, int layer);
+
+#endif

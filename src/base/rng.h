@@ -15,6 +15,7 @@ typedef enum rpi_rng_purpose {
     RPI_RNG_AUGMENT,   /* augmentation; index = sample and epoch */
     RPI_RNG_TOPOLOGY,  /* who talks to whom; index = step */
     RPI_RNG_GENERATE,  /* tokens of a text; index = token */
+    RPI_RNG_SPLIT,     /* which rank has which samples; index 0, then epoch and rank */
 } rpi_rng_purpose;
 
 typedef struct rpi_rng {

@@ -16,6 +16,7 @@
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/run_settings.h"
 #include "train/data/batch_ring.h"
+#include "train/data/label_split.h"
 #include "train/huggingface/hf_config.h"
 #include "train/strategies/strategy.h"
 #include "train/train.h"
@@ -43,6 +44,11 @@ typedef struct settings {
 static rp_status check_codec(const char *text) {
     rp_adaptive_codec codec;
     return rp_adaptive_codec_parse(text, &codec);
+}
+
+static rp_status check_split(const char *text) {
+    rpi_split split;
+    return rpi_split_parse(text, &split);
 }
 
 #define FIELD(name) offsetof(settings, train.name)
@@ -74,6 +80,12 @@ static const rpi_option options[] = {
     {"data-threads", NULL, "data.num_loading_workers", RPI_OPTION_COUNT,
      FIELD(pictures.threads), NULL, 1, RPI_BATCH_THREADS_MOST, "N",
      "of images: threads of each rank that decode ahead; 2 when absent", NULL},
+    {"split", NULL, "data.split", RPI_OPTION_TEXT, FIELD(split), "iid", 0, 0,
+     "iid|by-label|dirichlet=A",
+     "of images: which rank sees which: all of them all; one label after the other; or shares "
+     "of "
+     "the labels drawn from Dir(A), few labels a rank where A is small",
+     check_split},
     {"seq-length", NULL, "tokens.sequence_length", RPI_OPTION_COUNT, FIELD(seq_length), NULL, 1,
      1 << 20, "N", "tokens that a language model sees at once; 256 when absent", NULL},
     {"data-dir", NULL, "data.folder", RPI_OPTION_TEXT, FIELD(data_dir), NULL, 0, 0, "FOLDER",

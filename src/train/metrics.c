@@ -134,6 +134,20 @@ static void add_host(cJSON *object) {
     cJSON_AddNumberToObject(object, "time", (double)time(NULL));
 }
 
+/* Of each rank, how many samples it has of each label. */
+static void add_split(cJSON *object, const rpi_split_parts *parts) {
+    if (!parts) return;
+    cJSON *ranks = cJSON_AddArrayToObject(object, "split_labels");
+    for (int rank = 0; rank < parts->world; rank++) {
+        cJSON *labels = cJSON_CreateArray();
+        for (int c = 0; c < parts->classes; c++) {
+            int64_t count = parts->of_labels[(int64_t)rank * parts->classes + c];
+            cJSON_AddItemToArray(labels, cJSON_CreateNumber((double)count));
+        }
+        cJSON_AddItemToArray(ranks, labels);
+    }
+}
+
 rp_status rpi_metrics_header(rpi_metrics *metrics, const rpi_trainer *t) {
     if (!metrics) return RP_OK;
     char codec[RP_ADAPTIVE_TEXT];
@@ -151,6 +165,7 @@ rp_status rpi_metrics_header(rpi_metrics *metrics, const rpi_trainer *t) {
     cJSON_AddStringToObject(object, "task", t->network.task->name);
     add_counted(object, "train_%s", t->network.task->unit,
                 (double)(t->source.train_count * t->source.sample_units));
+    add_split(object, t->source.parts);
     add_number(object, "first_step", (double)(t->step + 1));
     add_number(object, "last_step", (double)t->total_steps);
     cJSON *options = cJSON_AddObjectToObject(object, "options");

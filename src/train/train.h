@@ -17,10 +17,12 @@ typedef struct rpi_train_options {
     int64_t train_images, test_images; /* of synthetic data; 0: its own choice */
     int64_t seq_length;                /* tokens that a model sees at once; 0: 256 */
     rpi_picture_options pictures;      /* of folders of pictures */
-    int64_t steps, epochs;             /* steps 0: as many as `epochs` (0: 1) have */
-    int64_t global_batch_size;         /* 0: batch_size a rank and run; both 0: 64 in all */
-    int64_t batch_size;                /* of a rank in one run of the model */
-    int64_t accumulate;                /* runs of the model in a step; 0: one */
+    const char
+        *split; /* which rank has which labels (data/label_split.h); NULL: all have all */
+    int64_t steps, epochs;     /* steps 0: as many as `epochs` (0: 1) have */
+    int64_t global_batch_size; /* 0: batch_size a rank and run; both 0: 64 in all */
+    int64_t batch_size;        /* of a rank in one run of the model */
+    int64_t accumulate;        /* runs of the model in a step; 0: one */
     int64_t seed;
 
     const char *optimizer;

@@ -19,6 +19,16 @@ rpi_optimizer_rates rpi_train_rates(const rpi_train_options *o) {
                                  .threads = o->threads > 1 ? (int)o->threads : 1};
 }
 
+static rp_status check_split(const rpi_train_options *o, const rpi_task *task) {
+    rpi_split split;
+    RP_TRY(rpi_split_parse(o->split, &split));
+    if (split.kind == RPI_SPLIT_IID || strcmp(task->name, "classification") == 0) return RP_OK;
+    return RP_FAIL(INVALID,
+                   "--split %s is by labels of images, and --data %s has none: a token's label "
+                   "is the next token. Give each rank files of its own instead",
+                   o->split, o->data);
+}
+
 static rp_status check_smoothing(const rpi_train_options *o, const rpi_task *task) {
     if (!(o->label_smoothing >= 0 && o->label_smoothing < 1))
         return RP_FAIL(INVALID, "--label-smoothing: %g; 0 (none) or more, and below 1",
@@ -34,7 +44,10 @@ static rp_status check_task(const rpi_train_options *o, const rpi_model *model) 
     const rpi_task *task = NULL, *wanted = rpi_task_find(model->task);
     RP_TRY(rpi_source_task(o->data, &task));
     if (!wanted) return RP_FAIL(INTERNAL, "model %s is for no task", model->name);
-    if (task == wanted) return check_smoothing(o, task);
+    if (task == wanted) {
+        RP_TRY(check_split(o, task));
+        return check_smoothing(o, task);
+    }
     return RP_FAIL(INVALID, "model %s learns from %s, and --data %s has %s; say %s",
                    model->name, wanted->data, o->data, task->data, wanted->advice);
 }

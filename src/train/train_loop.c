@@ -1,4 +1,5 @@
 /* A run from its options to its result: the order of things. */
+#include "base/append.h"
 #include "base/clock.h"
 #include "base/median.h"
 #include "base/memory.h"
@@ -60,6 +61,24 @@ static void warn_of_one_bit(const run *r) {
                    "without end; q2 has no such trouble");
 }
 
+/* "--split by-label, of 10 labels: rank 0 has 2, rank 1 has 3, ..." */
+static void tell_split(const run *r) {
+    enum { RANKS = 16 };
+    const rpi_split_parts *parts = r->trainer.source.parts;
+    char line[1024] = "";
+    if (!parts || parts->world == 1 || !r->hooks->note) return;
+    rpi_append(line, sizeof line, "--split %s, of %d labels:", r->options->split,
+               parts->classes);
+    for (int rank = 0; rank < parts->world && rank < RANKS; rank++) {
+        int has = 0;
+        for (int c = 0; c < parts->classes; c++)
+            has += parts->of_labels[(int64_t)rank * parts->classes + c] > 0;
+        rpi_append(line, sizeof line, "%s rank %d has %d", rank ? "," : "", rank, has);
+    }
+    if (parts->world > RANKS) rpi_append(line, sizeof line, ", ...");
+    r->hooks->note(r->hooks->context, line);
+}
+
 /* Nothing is written before every rank has come this far. */
 static rp_status open_output(run *r) {
     rpi_trainer *t = &r->trainer;
@@ -103,6 +122,7 @@ static rp_status prepare(run *r, rp_comm *comm) {
     if (t->step < t->total_steps) RP_TRY(rpi_trainer_compile(t));
     RP_TRY(open_output(r));
     warn_of_one_bit(r);
+    tell_split(r);
     int64_t left = t->total_steps > t->step ? t->total_steps - t->step : 0;
     size_t kept = left < RPI_MEDIAN_STEPS ? (size_t)left : RPI_MEDIAN_STEPS;
     RP_TRY(rpi_alloc_array(kept, sizeof *r->history, "metrics", &r->history));

@@ -27,6 +27,7 @@ static rp_status load_data(rpi_trainer *t) {
     rpi_model_choice choice;
     RP_TRY(rpi_model_parse(o->model, &choice));
     options.continues = rpi_model_memory(&choice) > 0;
+    RP_TRY(rpi_split_parse(o->split, &options.split));
     return rpi_source_open(&options, &t->source);
 }
 

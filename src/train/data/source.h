@@ -6,6 +6,7 @@
 #ifndef RPI_TRAIN_SOURCE_H
 #define RPI_TRAIN_SOURCE_H
 
+#include "train/data/label_split.h"
 #include "train/data/picture_options.h"
 #include "train/tasks/task.h"
 
@@ -16,6 +17,7 @@ typedef struct rpi_source_options {
     int64_t train_count, test_count; /* of made-up data; 0: its own choice */
     int64_t sequence;                /* of tokens; 0: 256 */
     rpi_picture_options pictures;    /* of folders of pictures */
+    rpi_split split;                 /* of data with labels */
     int64_t global_batch;            /* samples of a step, of all ranks */
     int64_t most; /* the most samples of this rank that are asked for at once */
     int rank, world;
@@ -39,6 +41,7 @@ typedef struct rpi_source {
     int64_t train_count, test_count; /* samples */
     int64_t sample_units; /* of what the task counts: 1 image, tokens of a sequence */
     int64_t global_batch;
+    const rpi_split_parts *parts; /* the ranks' own; NULL: all ranks see all */
 } rpi_source;
 
 typedef struct rpi_source_kind {

@@ -28,6 +28,10 @@ static void close_images(void *context) {
     rpi_free(self);
 }
 
+static int label_at(const void *context, int64_t sample) {
+    return ((const rpi_images *)context)->labels[sample];
+}
+
 static rp_status prepare(image_source *self, const rpi_source_options *options) {
     rpi_dataset_options dataset = {.folder = options->folder,
                                    .seed = options->seed,
@@ -42,8 +46,10 @@ static rp_status prepare(image_source *self, const rpi_source_options *options) 
     RP_TRY(rpi_alloc_array(most, sizeof(int32_t), "labels", &self->labels));
     RP_TRY(rpi_alloc_array(most, sizeof(uint32_t), "indices", &self->indices));
     RP_TRY(rpi_alloc_array(pixels, sizeof(float), "an image", &self->plane));
-    return rpi_sampler_create(options->seed, images->count, options->global_batch,
-                              &self->sampler);
+    RP_TRY(rpi_sampler_create(options->seed, images->count, options->global_batch,
+                              &self->sampler));
+    return rpi_sampler_split(&self->sampler, &options->split, options->world,
+                             self->dataset.classes, label_at, images);
 }
 
 static rp_status open_images(const rpi_source_options *options, rpi_source *source) {
@@ -65,6 +71,7 @@ static rp_status open_images(const rpi_source_options *options, rpi_source *sour
     source->train_count = train->count;
     source->test_count = self->dataset.test.count;
     source->sample_units = 1;
+    source->parts = self->sampler.parts.samples ? &self->sampler.parts : NULL;
     return RP_OK;
 }
 

@@ -215,6 +215,11 @@ static rp_status open_sets(picture_source *self, const rpi_source_options *o,
     return rpi_picture_set_open(&self->test, o->pictures.skip_broken);
 }
 
+static int label_at(const void *context, int64_t sample) {
+    const rpi_picture_set *set = context;
+    return set->folder->pictures[set->indices ? set->indices[sample] : (uint32_t)sample].label;
+}
+
 static rp_status prepare(picture_source *self, const rpi_source_options *o) {
     const rpi_augmentation *augmentation = NULL;
     RP_TRY(check_options(&o->pictures, &augmentation));
@@ -234,7 +239,9 @@ static rp_status prepare(picture_source *self, const rpi_source_options *o) {
     RP_TRY(rpi_alloc_array(most, bytes * sizeof(float), "a batch", &self->images));
     RP_TRY(rpi_alloc_array(most, sizeof(int32_t), "labels", &self->labels));
     RP_TRY(rpi_alloc_array(most, bytes, "held-out pictures", &self->bytes));
-    return rpi_sampler_create(o->seed, self->train.count, o->global_batch, &self->sampler);
+    RP_TRY(rpi_sampler_create(o->seed, self->train.count, o->global_batch, &self->sampler));
+    return rpi_sampler_split(&self->sampler, &o->split, o->world, self->data.train.class_count,
+                             label_at, &self->train);
 }
 
 static rp_status open_pictures(const rpi_source_options *options, rpi_source *source) {
@@ -254,6 +261,7 @@ static rp_status open_pictures(const rpi_source_options *options, rpi_source *so
     source->train_count = self->train.count;
     source->test_count = self->test.count;
     source->sample_units = 1;
+    source->parts = self->sampler.parts.samples ? &self->sampler.parts : NULL;
     return RP_OK;
 }
 

@@ -91,7 +91,7 @@ static void run_segments(const rpi_backend *backend, int64_t length, int count,
     float *w = rpi_weights_values(weights);
     for (int64_t i = 0; i < rpi_weights_count(weights); i++) w[i] *= 8; /* it shall matter */
     rpi_weights_changed(weights, 0, rpi_weights_count(weights));
-    network.correct = network.logits; /* to be read */
+    network.plain_correct = network.logits; /* to be read */
     REQUIRE_OK(rpi_program_set_open(&network, weights, backend, NULL, RP_F32, &programs));
     REQUIRE_OK(rpi_memories_open(&network, ROWS, &memories));
     REQUIRE_OK(rpi_program_set_get(&programs, false, ROWS, &instance));
@@ -185,11 +185,14 @@ typedef struct run {
 static rp_status take_steps(void *context, rp_comm *comm) {
     run *r = context;
     rpi_trainer t;
-    rpi_step_metrics metrics;
+    rpi_step_metrics own;
+    rpi_told_step told;
     rp_status status = rpi_trainer_open(&t, &r->options, comm);
     for (int i = 0; i < 12 && status == RP_OK; i++) {
-        status = rpi_trainer_step(&t, &metrics);
-        if (t.rank == 0) r->losses[i] = metrics.loss;
+        status = rpi_trainer_step(&t, &own);
+        if (status == RP_OK) status = rpi_step_reports_flush(&t.reports);
+        while (status == RP_OK && rpi_step_reports_take(&t.reports, &told))
+            if (t.rank == 0) r->losses[i] = told.metrics.loss;
     }
     rpi_trainer_close(&t);
     return status;

@@ -145,8 +145,10 @@ static void print_summary(const rpi_mixing *mixing, int64_t step) {
         if (sent > most) most = sent;
         idle += sent == 0 && in.count == 0;
         for (int e = 0; e < in.count; e++) {
-            least_weight = fmin(least_weight, rpi_edge_weight(&in.list[e]));
-            most_weight = fmax(most_weight, rpi_edge_weight(&in.list[e]));
+            /* Not fmin() and fmax(): gcc 12 fails on that loop for AArch64. */
+            double weight = rpi_edge_weight(&in.list[e]);
+            if (weight < least_weight) least_weight = weight;
+            if (weight > most_weight) most_weight = weight;
         }
     }
     printf("%5lld  %7d  %10d  %4d", (long long)step, edges, most, idle);

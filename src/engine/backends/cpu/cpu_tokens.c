@@ -53,8 +53,8 @@ static void transpose_images(const void *args, int64_t begin, int64_t end) {
 }
 
 static void transpose(const rpi_kernel_run *run, const transposition *it) {
-    static const rpi_kernel_body bodies[RPI_ISA_COUNT] = {transpose_images, transpose_images,
-                                                          transpose_images};
+    static const rpi_kernel_body bodies[] = {transpose_images, transpose_images,
+                                             transpose_images};
     rpi_kernel_parallel(run, it->images, 1, bodies, it);
 }
 

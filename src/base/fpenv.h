@@ -38,6 +38,39 @@ static inline void rpi_fpenv_default(void) {
     _mm_setcsr(RPI_FPENV_DEFAULT);
 }
 
+#elif defined(__aarch64__)
+
+#    include <stdint.h>
+
+/* FPCR: how to compute; FPSR: raised exceptions. The default FPCR is 0. FE_DFL_ENV is not
+ * enough: glibc leaves FPCR.DN, which makes every NaN the same one, as it is. */
+typedef struct rpi_fpenv {
+    uint64_t control, raised;
+} rpi_fpenv;
+
+static inline void rpi_fpenv_set_control(uint64_t control) {
+    __asm__ volatile("msr fpcr, %0" ::"r"(control) : "memory");
+}
+
+static inline rpi_fpenv rpi_fpenv_enter(void) {
+    rpi_fpenv saved;
+    __asm__ volatile("mrs %0, fpcr" : "=r"(saved.control)::"memory");
+    __asm__ volatile("mrs %0, fpsr" : "=r"(saved.raised)::"memory");
+    if (saved.control) rpi_fpenv_set_control(0);
+    RPI_FPENV_BARRIER();
+    return saved;
+}
+
+static inline void rpi_fpenv_leave(const rpi_fpenv *saved) {
+    RPI_FPENV_BARRIER();
+    __asm__ volatile("msr fpsr, %0" ::"r"(saved->raised) : "memory");
+    if (saved->control) rpi_fpenv_set_control(saved->control);
+}
+
+static inline void rpi_fpenv_default(void) {
+    rpi_fpenv_set_control(0);
+}
+
 #else
 
 #    include <fenv.h>

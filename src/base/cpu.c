@@ -9,7 +9,15 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char *const isa_names[RPI_ISA_COUNT] = {"scalar", "avx2", "avx512"};
+static const char *const isa_names[RPI_ISA_COUNT] = {
+    [RPI_ISA_SCALAR] = "scalar",
+#if defined(__x86_64__)
+    [RPI_ISA_AVX2] = "avx2",
+    [RPI_ISA_AVX512] = "avx512",
+#elif defined(__aarch64__)
+    [RPI_ISA_NEON] = "neon",
+#endif
+};
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static rpi_isa isa_max, isa_allowed;
@@ -39,6 +47,26 @@ static void detect(void) {
         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vbmi"))
         isa_max = RPI_ISA_AVX512;
+}
+#elif defined(__aarch64__)
+#    include <sys/auxv.h>
+
+/* The part of AArch64's features that kernels use, or may come to use. */
+static void detect(void) {
+    static const struct {
+        unsigned long bit;
+        const char *name;
+    } known[] = {
+        {HWCAP_ASIMD, "asimd"},     {HWCAP_CRC32, "crc32"},     {HWCAP_PMULL, "pmull"},
+        {HWCAP_ASIMDHP, "asimdhp"}, {HWCAP_ASIMDDP, "asimddp"}, {HWCAP_SVE, "sve"},
+    };
+    unsigned long present = getauxval(AT_HWCAP);
+    size_t used = 0;
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+        if (present & known[i].bit)
+            used += (size_t)snprintf(features + used, sizeof features - used, "%s%s",
+                                     used ? " " : "", known[i].name);
+    if (present & HWCAP_ASIMD) isa_max = RPI_ISA_NEON;
 }
 #else
 static void detect(void) {

@@ -9,7 +9,7 @@
 static const rpi_variable variables[] = {
     {"REDPOLL_LOG", "error, warning, info, debug",
      "what the library tells on standard error; warning when absent"},
-    {"REDPOLL_ISA", "scalar, avx2, avx512",
+    {"REDPOLL_ISA", "scalar, avx2, avx512; scalar, neon on AArch64",
      "the widest instructions that kernels use; all give the same bytes. The best of this "
      "processor when absent (redpoll info shows it)"},
     {"REDPOLL_PORT", "a port",

@@ -69,6 +69,9 @@ const rpi_convert_kernels *rpi_convert(rp_dtype dtype, rpi_isa isa) {
 #if defined(__x86_64__)
     if (isa >= RPI_ISA_AVX2)
         return dtype == RP_F16 ? &rpi_convert_f16_avx2 : &rpi_convert_bf16_avx2;
+#elif defined(__aarch64__)
+    if (isa >= RPI_ISA_NEON)
+        return dtype == RP_F16 ? &rpi_convert_f16_neon : &rpi_convert_bf16_neon;
 #endif
     (void)isa;
     return dtype == RP_F16 ? &f16 : &bf16;

@@ -28,6 +28,8 @@ void rpi_convert_feedback(rp_dtype data, rp_dtype wire, rpi_isa isa, const void 
 
 #if defined(__x86_64__)
 extern const rpi_convert_kernels rpi_convert_f16_avx2, rpi_convert_bf16_avx2;
+#elif defined(__aarch64__)
+extern const rpi_convert_kernels rpi_convert_f16_neon, rpi_convert_bf16_neon;
 #endif
 
 #endif

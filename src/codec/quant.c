@@ -17,6 +17,8 @@ static const rpi_quant_kernels *kernels_for(rpi_isa isa) {
 #if defined(__x86_64__)
         [RPI_ISA_AVX2] = &rpi_quant_avx2,
         [RPI_ISA_AVX512] = &rpi_quant_avx512,
+#elif defined(__aarch64__)
+        [RPI_ISA_NEON] = &rpi_quant_neon,
 #endif
     };
     while (!table[isa]) isa--;

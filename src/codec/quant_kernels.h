@@ -1,7 +1,6 @@
 /* The arithmetic of the max-min quantiser on floats, one table of kernels an instruction set.
  * docs/codecs.md is normative; quant_scalar.c is its plain form, and every other table gives
- * the same bytes. A table for another instruction set (NEON) is one more file and one row in
- * quant.c.
+ * the same bytes. A table for another instruction set is one more file and one row in quant.c.
  *
  * A run is a piece of one bucket that starts at a multiple of 8 elements, so that its packed
  * levels start at a byte. */
@@ -69,6 +68,8 @@ typedef struct rpi_quant_kernels {
 extern const rpi_quant_kernels rpi_quant_scalar;
 #if defined(__x86_64__)
 extern const rpi_quant_kernels rpi_quant_avx2, rpi_quant_avx512;
+#elif defined(__aarch64__)
+extern const rpi_quant_kernels rpi_quant_neon;
 #endif
 
 static inline size_t rpi_packed_bytes(size_t count, int bits) {

@@ -13,6 +13,8 @@ enum { MEAN_BYTES = 4 };
 static const rpi_sign_kernels *kernels_for(rpi_isa isa) {
 #if defined(__x86_64__)
     if (isa >= RPI_ISA_AVX2) return &rpi_sign_avx2;
+#elif defined(__aarch64__)
+    if (isa >= RPI_ISA_NEON) return &rpi_sign_neon;
 #endif
     (void)isa;
     return &rpi_sign_scalar;

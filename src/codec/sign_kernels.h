@@ -20,6 +20,8 @@ typedef struct rpi_sign_kernels {
 extern const rpi_sign_kernels rpi_sign_scalar;
 #if defined(__x86_64__)
 extern const rpi_sign_kernels rpi_sign_avx2;
+#elif defined(__aarch64__)
+extern const rpi_sign_kernels rpi_sign_neon;
 #endif
 
 static inline float rpi_sign_fold(float lane[RPI_SIGN_LANES]) {

@@ -19,6 +19,8 @@ enum { GROUPS_MIN = 64, GROUPS_MAX = 1024 };
 static const rpi_topk_kernels *kernels_for(rpi_isa isa) {
 #if defined(__x86_64__)
     if (isa >= RPI_ISA_AVX2) return &rpi_topk_avx2;
+#elif defined(__aarch64__)
+    if (isa >= RPI_ISA_NEON) return &rpi_topk_neon;
 #endif
     (void)isa;
     return &rpi_topk_scalar;

@@ -20,6 +20,8 @@ typedef struct rpi_topk_kernels {
 extern const rpi_topk_kernels rpi_topk_scalar;
 #if defined(__x86_64__)
 extern const rpi_topk_kernels rpi_topk_avx2;
+#elif defined(__aarch64__)
+extern const rpi_topk_kernels rpi_topk_neon;
 #endif
 
 static inline uint32_t rpi_magnitude(const void *value) {

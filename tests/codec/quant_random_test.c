@@ -8,6 +8,8 @@ static const rpi_quant_kernels *const kernels[RPI_ISA_COUNT] = {
 #if defined(__x86_64__)
     &rpi_quant_avx2,
     &rpi_quant_avx512,
+#elif defined(__aarch64__)
+    &rpi_quant_neon,
 #endif
 };
 

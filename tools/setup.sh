@@ -65,6 +65,12 @@ if [ "$1" = check ] && command -v dpkg-query >/dev/null 2>&1 && ! command -v chr
     install_packages chromium || echo "setup: without chromium the test of pages in a browser will be skipped" >&2
 fi
 
+# AArch64 is built and tested, too, where its compiler and emulator are.
+if [ "$1" = check ] && command -v dpkg-query >/dev/null 2>&1; then
+    install_packages gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static ||
+        echo "setup: without a cross compiler and qemu the tests on AArch64 will be skipped" >&2
+fi
+
 [ "$1" != demo ] || exit 0
 { ! command -v dpkg-query >/dev/null 2>&1 || install_packages python3 python3-venv; } &&
     sh tools/torch_venv.sh >/dev/null ||

@@ -77,6 +77,33 @@ RP_API rp_status rp_comm_create(const rp_store *store, int rank, int world,
  * ranks. Blocks as rp_comm_create(). RP_INVALID names a variable that is missing or wrong;
  * RP_IO: the port is taken. */
 RP_API rp_status rp_comm_join(const rp_comm_options *options, rp_comm **comm);
+/** A communicator of some of the parent's ranks, over its links: no socket is opened and no
+ *  thread is started (but the one that options->progress_thread asks for where the parent has
+ *  none). Operations, tags, failures and timeouts of the two are independent; a rank that dies
+ *  is named in every communicator that has it. Collective over `ranks` and nobody else: one
+ *  barrier among them. Blocks up to options->connect_timeout_s; RP_TIMEOUT names who did not
+ *  come.
+ *  ranks: `count` different ranks of the parent, in the same order on all members; their places
+ *  are the ranks of the new communicator, and the caller is among them. Copied.
+ *  options: transport, bind_host, link, host and epoch are the parent's and stay zeros
+ *  (RP_INVALID); timeouts, chunk_bytes and chunks_in_flight that are 0 are the parent's. name:
+ *  communicators of the same ranks and name must be made in the same order on all members.
+ *  The parent's links live until the last of all that stand on them is destroyed; in which
+ * order is free. The parent's store must live as long. Posting to different communicators, and
+ * making them, may happen on different threads. */
+RP_API rp_status rp_comm_group(rp_comm *parent, const int *ranks, int count,
+                               const rp_comm_options *options, rp_comm **comm);
+/** As rp_comm_group(), but does not wait for the other members: *request is a barrier among
+ * them. Before it is complete nothing may be done with *comm but to wait for that, to abort and
+ * to destroy it. timeout_s takes the place of connect_timeout_s. */
+RP_API rp_status rp_comm_group_start(rp_comm *parent, const int *ranks, int count,
+                                     const rp_comm_options *options, rp_comm **comm,
+                                     rp_request **request);
+/** rp_comm_group() by color: collective over the parent, an all-gather and a barrier. Ranks
+ * that say the same color are together, in the order of their keys, and of their ranks where
+ * keys are equal. color below 0: in none; *comm is NULL. */
+RP_API rp_status rp_comm_split(rp_comm *parent, int color, int key,
+                               const rp_comm_options *options, rp_comm **comm);
 /** Local, but that the other ranks hear of it when operations are still in flight here: these
  *  are cancelled, and the others' fail with RP_CANCELLED and this rank's name. Otherwise blocks
  *  until what was posted has left, five seconds at most. Says goodbye to ranks that are heard

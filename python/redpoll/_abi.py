@@ -301,6 +301,10 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
         c_int,
         [POINTER(rp_store), c_int, c_int, POINTER(rp_comm_options), _out],
     ),
+    "rp_comm_group_start": (
+        c_int,
+        [_comm, POINTER(c_int), c_int, POINTER(rp_comm_options), _out, _out],
+    ),
     "rp_comm_destroy": (None, [_comm]),
     "rp_comm_transport": (c_char_p, [_comm]),
     "rp_comm_get_stats": (None, [_comm, POINTER(rp_comm_stats)]),

@@ -41,12 +41,12 @@ static rpi_wire *wire_of(rpi_chunk *chunk, int slot) {
 /* ---- values to values ---- */
 
 /* Room for a piece on its way between dtypes; until the next call. */
-static rp_status scratch_for(rp_comm *comm, size_t bytes, void **out_scratch) {
-    if (bytes > comm->scratch_room) {
-        RP_TRY(rpi_grow_array(0, bytes, 1, "16-bit sums", &comm->scratch));
-        comm->scratch_room = bytes;
+static rp_status scratch_for(rpi_fabric *fabric, size_t bytes, void **out_scratch) {
+    if (bytes > fabric->scratch_room) {
+        RP_TRY(rpi_grow_array(0, bytes, 1, "16-bit sums", &fabric->scratch));
+        fabric->scratch_room = bytes;
     }
-    *out_scratch = comm->scratch;
+    *out_scratch = fabric->scratch;
     return RP_OK;
 }
 
@@ -70,7 +70,8 @@ static rp_status weigh_piece(rpi_chunk *chunk, const rpi_action *action,
     rp_dtype into = slot_dtype(action->into, piece->run);
     void *result = values_at(chunk, action->into, action->part, piece), *values = result;
     if (into != wide)
-        RP_TRY(scratch_for(chunk->request->comm, piece->count * rp_dtype_bytes(wide), &values));
+        RP_TRY(scratch_for(chunk->request->comm->fabric, piece->count * rp_dtype_bytes(wide),
+                           &values));
     rpi_values_convert(values_at(chunk, action->from, action->part, piece),
                        slot_dtype(action->from, piece->run), values, wide, piece->count);
     weigh_values(chunk, action->weight, values, wide, piece->count);
@@ -117,7 +118,8 @@ static rp_status add_piece(rpi_chunk *chunk, const rpi_action *action, const rpi
     }
     rp_dtype wide = rpi_sum_dtype(piece->run->dtype);
     void *values = NULL;
-    RP_TRY(scratch_for(chunk->request->comm, piece->count * rp_dtype_bytes(wide), &values));
+    RP_TRY(scratch_for(chunk->request->comm->fabric, piece->count * rp_dtype_bytes(wide),
+                       &values));
     rpi_values_convert(from, dtype, values, wide, piece->count);
     return add_weighed(chunk, action, piece, values);
 }
@@ -138,8 +140,8 @@ static rp_status encoder_input(rpi_chunk *chunk, int slot, int part, const rpi_p
     void *values = values_at(chunk, slot, part, piece), *narrow = NULL;
     *out_values = values;
     if (slot_dtype(slot, piece->run) == piece->run->dtype) return RP_OK;
-    RP_TRY(scratch_for(chunk->request->comm, piece->count * rp_dtype_bytes(piece->run->dtype),
-                       &narrow));
+    RP_TRY(scratch_for(chunk->request->comm->fabric,
+                       piece->count * rp_dtype_bytes(piece->run->dtype), &narrow));
     rpi_values_convert(values, RP_F32, narrow, piece->run->dtype, piece->count);
     *out_values = narrow;
     return RP_OK;
@@ -206,7 +208,7 @@ static rp_status run_encode(rpi_chunk *chunk, const rpi_action *action) {
     }
     rpi_block *block = NULL;
     size_t bytes = rpi_cut_part_bytes(&request->cut, chunk->index, action->part, action->level);
-    RP_TRY(rpi_block_take(request->comm, bytes, &block));
+    RP_TRY(rpi_block_take(request->comm->fabric, bytes, &block));
     *wire = (rpi_wire){.state = RPI_WIRE_BLOCK,
                        .readers = wire->readers,
                        .block = block,
@@ -266,8 +268,8 @@ static rp_status combine_piece(const arrived *from, void *values) {
 static rp_status add_decoded(rpi_chunk *chunk, const rpi_action *action, const arrived *from) {
     rp_dtype wide = rpi_sum_dtype(from->piece->run->dtype);
     void *values = NULL;
-    RP_TRY(
-        scratch_for(chunk->request->comm, from->piece->count * rp_dtype_bytes(wide), &values));
+    RP_TRY(scratch_for(chunk->request->comm->fabric, from->piece->count * rp_dtype_bytes(wide),
+                       &values));
     RP_TRY(decode_piece(from, values, wide));
     take_share(from, values, wide);
     return add_weighed(chunk, action, from->piece, values);
@@ -358,6 +360,7 @@ static rp_status post_frame(rpi_chunk *chunk, const rpi_action *action, uint8_t 
     header.part = action->part;
     header.round = action->round;
     if (action->level == RPI_LEVEL_HOST) header.round |= RPI_FRAME_EXACT;
+    if (request->comm->is_made && header.sequence == 1) header.round |= RPI_FRAME_EARLY;
     if (request->cut.split.layout == RPI_SPLIT_BLOCKS)
         header.count = request->cut.runs[action->part].count;
     rpi_frame_seal(region, &header, bytes, transport->checksum);
@@ -379,22 +382,24 @@ static rp_status run_send(rpi_chunk *chunk, const rpi_action *action) {
     rp_comm *comm = request->comm;
     int rank = rpi_request_rank(request, action->peer);
     rpi_peer *peer = &comm->peers[rank];
-    if (peer->full || peer->broken) return RP_PENDING;
+    rpi_link *link = rpi_peer_link(peer);
+    if (peer->port->full || peer->broken) return RP_PENDING;
     size_t bytes = rpi_action_bytes(request, chunk->index, action);
     uint8_t kind = RPI_FRAME_DATA;
     RP_TRY(rpi_flow_admit(chunk, action, bytes, &kind));
     void *region = NULL;
-    rp_status status = peer->link->endpoint->transport->lend(
-        peer->link, RPI_FRAME_HEADER_BYTES + bytes, &region);
+    rp_status status =
+        link->endpoint->transport->lend(link, RPI_FRAME_HEADER_BYTES + bytes, &region);
     if (status != RP_OK) {
-        peer->full = true;
+        peer->port->full = true;
         if (status != RP_PENDING) rpi_peer_break(comm, rank, status);
         return RP_PENDING;
     }
     RP_TRY(fill_frame(chunk, action, (unsigned char *)region + RPI_FRAME_HEADER_BYTES, &bytes));
-    status = post_frame(chunk, action, kind, peer->link, region, bytes);
+    status = post_frame(chunk, action, kind, link, region, bytes);
     if (status < 0) rpi_peer_break(comm, rank, status);
     rpi_flow_sent(chunk, action, bytes, kind);
+    rpi_comm_count_sent(comm, RPI_FRAME_HEADER_BYTES + bytes);
     if (bytes)
         atomic_fetch_add_explicit(
             &comm->values_sent, rpi_cut_part_values(&request->cut, chunk->index, action->part),

@@ -4,14 +4,11 @@
 #include "base/fpenv.h"
 #include "base/memory.h"
 #include "base/status.h"
-#include "net/forget.h"
 #include "net/link_shape.h"
 #include "net/meeting.h"
 #include "net/secret.h"
 
 #include <string.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 /* How long destroy waits for posted bytes to leave, at most. */
 #define LINGER_S  5.0
@@ -33,11 +30,9 @@ static rp_status check_place(const rp_store *store, int rank, int world) {
     return RP_OK;
 }
 
-static rp_status set_options(rp_comm *comm, const rp_comm_options *options) {
+rp_status rpi_comm_set_options(rp_comm *comm, const rp_comm_options *options) {
     const char *name = options->name ? options->name : RPI_COMM_NAME;
     RP_TRY(rpi_strdup(name, &comm->name));
-    comm->id = rpi_crc32c(0, name, strlen(name));
-    comm->epoch = options->epoch;
     comm->timeout_s = or_default(options->timeout_s, 600);
     comm->warn_after_s = or_default(options->warn_after_s, 30);
     comm->strict_timeout = options->strict_timeout;
@@ -52,25 +47,7 @@ rp_status rp_comm_set_timeout(rp_comm *comm, double timeout_s) {
     if (!(timeout_s > 0))
         return RP_FAIL(INVALID, "timeout_s is %g; above 0 is needed", timeout_s);
     atomic_store(&comm->timeout_s, timeout_s);
-    rpi_drive_wake(comm); /* a sleeper has the old deadline */
-    return RP_OK;
-}
-
-static rp_status make_primitives(rp_comm *comm) {
-    comm->wake_fd = -1;
-    comm->inbox_end = &comm->inbox;
-    comm->queue_end = &comm->queue;
-    pthread_mutex_init(&comm->lock, NULL); /* neither fails on Linux */
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&comm->changed, &attributes);
-    pthread_cond_init(&comm->work, &attributes);
-    pthread_condattr_destroy(&attributes);
-    comm->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (comm->wake_fd < 0) return RP_FAIL_ERRNO(IO, "cannot make an event descriptor");
-    RP_TRY(rpi_alloc_array((size_t)comm->world, sizeof *comm->peers, "peers", &comm->peers));
-    rpi_flow_init(comm);
+    rpi_drive_wake(comm->fabric); /* a sleeper has the old deadline */
     return RP_OK;
 }
 
@@ -84,10 +61,10 @@ static rp_status connect_mesh(rp_comm *comm, const rp_store *store,
                              .bind_host = options->bind_host,
                              .frame_bytes = RPI_FRAME_HEADER_BYTES + RPI_FRAME_PAYLOAD,
                              .timeout_s = or_default(options->connect_timeout_s, CONNECT_S)};
+    rpi_fabric *fabric = comm->fabric;
     if (options->link) RP_TRY(rpi_link_shape_parse(options->link, &mesh.shape));
-    RP_TRY(rpi_mesh_connect(store, comm->rank, comm->world, &mesh, &comm->mesh));
-    for (int rank = 0; rank < comm->world; rank++)
-        comm->peers[rank].link = comm->mesh->links[rank];
+    RP_TRY(rpi_mesh_connect(store, comm->rank, comm->world, &mesh, &fabric->mesh));
+    rpi_fabric_connect(fabric);
     return RP_OK;
 }
 
@@ -111,23 +88,25 @@ static rp_status connect_world(rp_comm *comm, const rp_store *store,
     comm->silence_ns = rpi_control_silence_ns(beat_seconds(comm));
     rpi_control_options control = {.prefix = prefix,
                                    .bind_host = options->bind_host,
-                                   .session = comm->mesh->session,
+                                   .session = comm->fabric->mesh->session,
                                    .secret = &secret,
                                    .timeout_s = connect_s,
                                    .beat_s = beat_seconds(comm)};
-    RP_TRY(rpi_control_open(store, comm->rank, comm->world, &control, &comm->control));
-    comm->group = rpi_control_everybody(comm->control);
+    rpi_fabric *fabric = comm->fabric;
+    RP_TRY(rpi_control_open(store, comm->rank, comm->world, &control, &fabric->control));
+    comm->group = rpi_control_everybody(fabric->control);
     return RP_OK;
 }
 
 static void name_transport(rp_comm *comm) {
-    if (!comm->mesh) {
+    const rpi_mesh *mesh = comm->fabric->mesh;
+    if (!mesh || comm->world == 1) {
         snprintf(comm->transport, sizeof comm->transport, "none");
         return;
     }
     size_t used = 0;
-    for (int i = 0; comm->mesh->endpoints[i] && used < sizeof comm->transport; i++) {
-        const rpi_endpoint *endpoint = comm->mesh->endpoints[i];
+    for (int i = 0; mesh->endpoints[i] && used < sizeof comm->transport; i++) {
+        const rpi_endpoint *endpoint = mesh->endpoints[i];
         const char *inner = endpoint->inner ? endpoint->inner->name : "";
         used += (size_t)snprintf(comm->transport + used, sizeof comm->transport - used,
                                  *inner ? "%s%s(%s)" : "%s%s%s", i ? "+" : "",
@@ -149,13 +128,21 @@ size_t rpi_comm_chunk_bytes(const rp_comm *comm, rpi_split_layout layout, int pa
     return layout == RPI_SPLIT_BLOCKS ? bytes : (size_t)parts * bytes;
 }
 
-/* Ranks whose own links are shaped are hosts of their own, wherever they are. */
-static void know_hosts(rp_comm *comm, const rp_comm_options *options) {
-    int here = 0;
-    comm->host_of = options->link && !options->host ? NULL : comm->mesh->host_of;
-    for (int rank = 0; rank < comm->world; rank++)
-        here += comm->mesh->host_of[rank] == comm->mesh->host_of[comm->rank];
-    comm->one_host = here == comm->world && !options->link;
+/* By the hosts of the fabric, which is numbered anew for the members. Ranks whose own links are
+ * shaped are hosts of their own, wherever they are. */
+static rp_status know_hosts(rp_comm *comm) {
+    const rpi_mesh *mesh = comm->fabric->mesh;
+    int hosts = 0, here = 0;
+    RP_TRY(rpi_alloc_array((size_t)comm->world, sizeof *comm->hosts, "hosts", &comm->hosts));
+    for (int rank = 0; rank < comm->world; rank++) {
+        int first = 0, host = mesh->host_of[comm->members[rank]];
+        while (mesh->host_of[comm->members[first]] != host) first++;
+        comm->hosts[rank] = first < rank ? comm->hosts[first] : hosts++;
+        here += host == mesh->host_of[comm->fabric->rank];
+    }
+    comm->host_of = comm->links_are_hosts ? NULL : comm->hosts;
+    comm->one_host = here == comm->world && !comm->is_shaped;
+    return RP_OK;
 }
 
 /* All ranks know the same hosts and the same constants, and so choose alike. */
@@ -167,19 +154,63 @@ static rp_status make_choices(rp_comm *comm) {
     return RP_OK;
 }
 
-static rp_status open_comm(rp_comm *comm, const rp_store *store,
-                           const rp_comm_options *options) {
-    RP_TRY(make_primitives(comm));
-    RP_TRY(set_options(comm, options));
-    if (comm->world > 1) {
-        RP_TRY(connect_world(comm, store, options));
-        know_hosts(comm, options);
-    } else {
-        RP_TRY(rpi_comm_options_check(options, 1));
+static rp_status make_tables(rp_comm *comm, const int *members) {
+    size_t world = (size_t)comm->world, all = (size_t)comm->fabric->world;
+    RP_TRY(rpi_alloc_array(world, sizeof *comm->peers, "peers", &comm->peers));
+    RP_TRY(rpi_alloc_array(world, sizeof *comm->members, "ranks", &comm->members));
+    RP_TRY(rpi_alloc_array(all, sizeof *comm->place_of, "ranks", &comm->place_of));
+    for (size_t i = 0; i < all; i++) comm->place_of[i] = -1;
+    for (int rank = 0; rank < comm->world; rank++) {
+        comm->members[rank] = members ? members[rank] : rank;
+        comm->place_of[comm->members[rank]] = rank;
+        comm->peers[rank].port = &comm->fabric->ports[comm->members[rank]];
     }
+    rpi_flow_init(comm);
+    return RP_OK;
+}
+
+rp_status rpi_comm_new(rpi_fabric *fabric, int rank, int world, const int *members,
+                       rp_comm **out_comm) {
+    rp_comm *comm = NULL;
+    RP_TRY(rpi_alloc(sizeof *comm, "a communicator", &comm));
+    comm->fabric = fabric;
+    comm->rank = rank;
+    comm->world = world;
+    comm->inbox_end = &comm->inbox;
+    comm->queue_end = &comm->queue;
+    rp_status status = make_tables(comm, members);
+    if (status != RP_OK)
+        rpi_comm_free(comm);
+    else
+        *out_comm = comm;
+    return status;
+}
+
+rp_status rpi_comm_begin(rp_comm *comm) {
+    if (comm->world > 1) RP_TRY(know_hosts(comm));
     name_transport(comm);
     RP_TRY(make_choices(comm));
-    return options->progress_thread ? rpi_progress_thread_start(comm) : RP_OK;
+    rpi_drive_take(comm->fabric);
+    rp_status status = rpi_fabric_add(comm);
+    rpi_drive_give(comm->fabric);
+    comm->is_open = status == RP_OK;
+    return status;
+}
+
+/* The first communicator of a fabric. */
+static rp_status open_comm(rp_comm *comm, const rp_store *store,
+                           const rp_comm_options *options) {
+    RP_TRY(rpi_comm_set_options(comm, options));
+    comm->id = rpi_crc32c(0, comm->name, strlen(comm->name));
+    comm->epoch = options->epoch;
+    comm->is_shaped = options->link != NULL;
+    comm->links_are_hosts = options->link && !options->host;
+    if (comm->world > 1)
+        RP_TRY(connect_world(comm, store, options));
+    else
+        RP_TRY(rpi_comm_options_check(options, 1));
+    RP_TRY(rpi_comm_begin(comm));
+    return options->progress_thread ? rpi_progress_thread_start(comm->fabric) : RP_OK;
 }
 
 static void free_routines(rp_comm *comm) {
@@ -194,17 +225,13 @@ static void free_routines(rp_comm *comm) {
     }
 }
 
-static void free_comm(rp_comm *comm) {
+void rpi_comm_free(rp_comm *comm) {
+    if (!comm) return;
     rpi_aside_clear(comm);
     if (comm->peers) rpi_flow_close(comm);
     for (int rank = 0; comm->peers && rank < comm->world; rank++)
         rpi_tags_free(&comm->peers[rank].tags);
-    rpi_control_close(comm->control); /* goodbye first: closed links are then no deaths */
-    rpi_mesh_close(comm->mesh);
-    if (atomic_load(&comm->failed))
-        rpi_join_abandon(comm->join);
-    else
-        rpi_join_close(comm->join);
+    rpi_control_group_close(comm->group);
     free_routines(comm);
     for (rp_request *request = comm->requests, *next; request; request = next) {
         next = request->sibling;
@@ -213,16 +240,28 @@ static void free_comm(rp_comm *comm) {
         rpi_free(request->edges);
         rpi_free(request);
     }
-    rpi_blocks_free(comm);
     rpi_index_free(&comm->by_number);
-    if (comm->wake_fd >= 0) close(comm->wake_fd);
-    pthread_mutex_destroy(&comm->lock);
-    pthread_cond_destroy(&comm->changed);
-    pthread_cond_destroy(&comm->work);
-    rpi_free(comm->scratch);
+    rpi_free(comm->hosts);
+    rpi_free(comm->place_of);
+    rpi_free(comm->members);
     rpi_free(comm->peers);
     rpi_free(comm->name);
     rpi_free(comm);
+}
+
+static rp_status create(rpi_fabric *fabric, const rp_store *store,
+                        const rp_comm_options *options, rp_comm **out_comm) {
+    rp_comm *comm = NULL;
+    RP_TRY(rpi_comm_new(fabric, fabric->rank, fabric->world, NULL, &comm));
+    rp_status status = open_comm(comm, store, options);
+    if (status == RP_OK) {
+        *out_comm = comm;
+        return RP_OK;
+    }
+    rpi_progress_thread_stop(fabric);
+    if (comm->is_open) (void)rpi_fabric_remove(comm);
+    rpi_comm_free(comm);
+    return status;
 }
 
 rp_status rp_comm_create(const rp_store *store, int rank, int world,
@@ -231,15 +270,10 @@ rp_status rp_comm_create(const rp_store *store, int rank, int world,
     static const rp_comm_options defaults = {0};
     if (!out_comm) return RP_FAIL(INVALID, "there is nowhere to put the communicator");
     RP_TRY(check_place(store, rank, world));
-    rp_comm *comm = NULL;
-    RP_TRY(rpi_alloc(sizeof *comm, "a communicator", &comm));
-    comm->rank = rank;
-    comm->world = world;
-    rp_status status = open_comm(comm, store, options ? options : &defaults);
-    if (status != RP_OK)
-        free_comm(comm);
-    else
-        *out_comm = comm;
+    rpi_fabric *fabric = NULL;
+    RP_TRY(rpi_fabric_new(rank, world, &fabric));
+    rp_status status = create(fabric, store, options ? options : &defaults, out_comm);
+    if (status != RP_OK) rpi_fabric_close(fabric);
     return status;
 }
 
@@ -257,27 +291,49 @@ rp_status rp_comm_join(const rp_comm_options *options, rp_comm **out_comm) {
     if (status != RP_OK)
         rpi_join_close(join);
     else
-        (*out_comm)->join = join;
+        (*out_comm)->fabric->join = join;
     return status;
 }
 
-static bool all_delivered(rp_comm *comm) {
-    for (int i = 0; comm->mesh->endpoints[i]; i++) {
-        rpi_endpoint *endpoint = comm->mesh->endpoints[i];
+/* Everything posted has left this process, and where it is the `last` word also this host. */
+static bool is_delivered(const rpi_fabric *fabric, bool last) {
+    for (int i = 0; fabric->mesh->endpoints[i]; i++) {
+        rpi_endpoint *endpoint = fabric->mesh->endpoints[i];
         const rpi_transport *transport = endpoint->transport;
         (void)transport->progress(endpoint);
-        rp_status status = transport->delivered ? transport->delivered(endpoint)
-                                                : transport->flushed(endpoint);
+        rp_status status = transport->delivered && last ? transport->delivered(endpoint)
+                                                        : transport->flushed(endpoint);
         if (status == RP_PENDING) return false;
     }
     return true;
 }
 
+/* Members that live on with the fabric hear that nothing more comes from here; those whose link
+ * is full do when there is room, as long as that is waited for. */
+static bool tell_left(rp_comm *comm, int *next) {
+    rpi_frame_header header = {
+        .kind = RPI_FRAME_LEFT, .communicator = comm->id, .epoch = comm->epoch};
+    if (comm->is_made) header.round = RPI_FRAME_EARLY;
+    for (; *next < comm->world; ++*next) {
+        const rpi_peer *peer = &comm->peers[*next];
+        if (!rpi_peer_link(peer) || peer->broken) continue;
+        peer->port->full = false;
+        if (rpi_flow_tell(comm, *next, &header) == RP_PENDING) return false;
+    }
+    return true;
+}
+
 /* Peers may still need the last frames we posted. */
-static void linger(rp_comm *comm) {
+static void linger(rp_comm *comm, bool last) {
     int64_t deadline_ns = rpi_deadline_ns(LINGER_S);
-    while (!all_delivered(comm) && rpi_now_ns() < deadline_ns)
+    int told = last ? comm->world : 0; /* closing its links says it as well */
+    bool failed = atomic_load(&comm->failed);
+    for (;;) {
+        bool all_told = tell_left(comm, &told);
+        bool done = is_delivered(comm->fabric, last) && all_told;
+        if (done || failed || rpi_now_ns() >= deadline_ns) return;
         rpi_sleep_until_ns(rpi_now_ns() + RPI_SECOND_NS / 2000);
+    }
 }
 
 static void cancel_all(rp_comm *comm) {
@@ -286,28 +342,26 @@ static void cancel_all(rp_comm *comm) {
     rpi_comm_fail_text(comm, RP_CANCELLED, comm->rank,
                        "rank %d destroyed communicator '%s' with %s in flight", comm->rank,
                        comm->name, text);
-    rpi_comm_pass(comm); /* completes everything with that failure */
+    rpi_fabric_activate(comm);
+    rpi_fabric_pass(comm->fabric); /* completes everything with that failure */
 }
 
 void rp_comm_destroy(rp_comm *comm) {
     RPI_FPENV_SCOPE;
     if (!comm) return;
-    rpi_progress_thread_stop(comm);
-    rpi_drive_take(comm);
-    bool busy = comm->in_flight > 0;
-    if (busy) cancel_all(comm);
+    rpi_fabric *fabric = comm->fabric;
+    rpi_drive_take(fabric);
+    if (comm->in_flight > 0) cancel_all(comm);
     rpi_comm_check_control(comm);
-    if (comm->mesh && !atomic_load(&comm->failed)) linger(comm);
-    rpi_drive_give(comm);
-    free_comm(comm);
+    bool last = rpi_fabric_remove(comm);
+    if (fabric->mesh && !(last && atomic_load(&comm->failed))) linger(comm, last);
+    rpi_drive_give(fabric);
+    rpi_comm_free(comm);
+    if (last) rpi_fabric_close(fabric);
 }
 
 void rp_comm_forget(rp_comm *comm) {
-    if (!comm) return;
-    rpi_fd_forget(&comm->wake_fd);
-    if (comm->mesh) rpi_mesh_forget(comm->mesh);
-    if (comm->control) rpi_control_forget(comm->control);
-    if (comm->join) rpi_join_forget(comm->join);
+    if (comm) rpi_fabric_forget(comm->fabric);
 }
 
 /* For functions that return no status: the message is recorded all the same. */
@@ -336,8 +390,7 @@ void rp_comm_get_stats(const rp_comm *comm, rp_comm_stats *stats) {
     }
     *stats = (rp_comm_stats){0};
     if (!is_there(comm)) return;
-    /* The lock is the only thing written. */
-    pthread_mutex_t *lock = (pthread_mutex_t *)(uintptr_t)&comm->lock;
+    pthread_mutex_t *lock = &comm->fabric->lock;
     pthread_mutex_lock(lock);
     *stats = comm->stats;
     if (comm->in_flight) stats->busy_s += rpi_seconds(rpi_now_ns() - comm->busy_since_ns);

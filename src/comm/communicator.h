@@ -1,6 +1,8 @@
 /* What the files of comm/ share: the communicator, its requests and their chunks.
  *
+ *   fabric.c             what communicators share (fabric.h): links, control, drive
  *   communicator.c       create, destroy, accounts
+ *   groups.c             communicators made of another
  *   comm_options.c       what may be asked for
  *   collectives.c        the public operations on vectors
  *   block_collectives.c  and on blocks, whose lengths differ
@@ -25,26 +27,19 @@
  *   failure.c            the first failure, for all
  *
  * Threads: `lock` guards what is marked [lock]. Everything marked [driver] belongs to whoever
- * holds the drive (`driving`, handed over under the lock), so that a pass runs unlocked;
- * [poster] to whoever posts, one at a time by contract. */
+ * holds the drive of the fabric (`driving`, handed over under the lock), so that a pass runs
+ * unlocked; [poster] to whoever posts, one at a time by contract. */
 #ifndef RPI_COMM_COMMUNICATOR_H
 #define RPI_COMM_COMMUNICATOR_H
 
 #include "codec/codec.h"
 #include "comm/cut.h"
+#include "comm/fabric.h"
 #include "comm/neighborhood.h"
 #include "comm/number_index.h"
 #include "comm/routine.h"
 #include "comm/tags.h"
-#include "net/control.h"
-#include "net/frame.h"
-#include "net/join.h"
-#include "net/mesh.h"
 #include "plan/choose.h"
-#include "redpoll/comm.h"
-
-#include <pthread.h>
-#include <stdatomic.h>
 
 enum {
     RPI_ACTIVE_OPERATIONS = 4, /* collectives that move at once; later ones wait their turn */
@@ -79,9 +74,6 @@ enum {
     RPI_EAGER_PROCESS = 64 << 20, /* beyond the base, for all links of a process */
     RPI_FRAME_COST = 256,         /* of a frame, beside its payload */
 };
-
-/* Memory for one frame: kept frames, and encodings with more than one reader. */
-enum { RPI_BLOCK_SIZES = 45 };
 
 typedef struct rpi_block {
     struct rpi_block *next;
@@ -176,19 +168,14 @@ struct rp_request {
     char message[sizeof((rpi_failure *)0)->text];
 };
 
-/* Our side of the link to one rank. */
+/* Another rank of a communicator. */
 typedef struct rpi_peer {
-    rpi_link *link;
-    rp_status broken; /* what the link returned when it failed; RP_OK while it is good */
-    char reason[200];
-    const void *head; /* the frame at the head of the link, checked; NULL: none */
-    size_t head_bytes;
-    rpi_frame_header header; /* its header */
-    rpi_chunk *holder;       /* whose wire slot the head is; NULL: the head waits to be taken */
-    int held_wire;
-    bool full;     /* lend() had no room in this pass */
-    rpi_tags tags; /* of sends and receives with this rank [lock] */
-    /* Cost of frames that nobody had asked for, since the link is there: flow.c. */
+    rpi_port *port; /* whose link leads there */
+    rp_status
+        broken; /* nothing more comes from it, nor is heard there; RP_OK while it is good */
+    const char *reason; /* why, in words */
+    rpi_tags tags;      /* of sends and receives with this rank [lock] */
+    /* Cost of frames that nobody had asked for, since the communicator is there: flow.c. */
     uint64_t eager_sent, eager_limit;              /* ours: so far, and up to where we may go */
     uint64_t eager_come, eager_taken, eager_bound; /* its: come, found a place, may come */
     size_t eager_room;                             /* what may be set aside for it */
@@ -196,7 +183,10 @@ typedef struct rpi_peer {
 } rpi_peer;
 
 struct rp_comm {
+    rpi_fabric *fabric;
     int rank, world;
+    int *members;  /* [world] its ranks, as the fabric numbers them */
+    int *place_of; /* [fabric's world] and back; -1: no member */
     char *name;
     uint32_t id, epoch;
     _Atomic double timeout_s;
@@ -204,25 +194,24 @@ struct rp_comm {
     bool strict_timeout; /* a rank that computes is not left in peace */
     int64_t silence_ns;  /* a rank without a heartbeat for so long is taken for stopped */
     size_t chunk_bytes, window; /* chunk_bytes 0: chosen, see rpi_comm_chunk_bytes() */
-    const int *host_of;         /* as plan.h has it */
-    bool one_host;              /* all links are memory or loopback, as fast as they are */
-    rpi_mesh *mesh;             /* NULL in a world of one */
-    rpi_control *control;       /* NULL in a world of one */
-    rpi_control_group *group;   /* of it; NULL in a world of one */
-    rpi_join *join;             /* of rp_comm_join(); else NULL */
-    rpi_peer *peers;            /* [world] [driver] */
+    int *hosts;           /* [world] numbered by first appearance; NULL in a world of one */
+    const int *host_of;   /* as plan.h has it: these, or NULL */
+    bool links_are_hosts; /* links are shaped, and hosts not named: each rank is a host */
+    bool is_shaped;
+    bool one_host;            /* all links are memory or loopback, as fast as they are */
+    rpi_control_group *group; /* NULL where the fabric has no control connection */
+    rpi_peer *peers;          /* [world] [driver] */
+    bool is_open;             /* part of the fabric */
+    bool is_made;             /* of another communicator */
     char transport[64];
-    int wake_fd; /* wakes a sleeping driver */
 
-    pthread_mutex_t lock;
-    pthread_cond_t changed;         /* for waiters: the drive is free, a request is done */
-    pthread_cond_t work;            /* for the progress thread: the drive is its own */
-    bool driving;                   /* [lock] somebody has the drive */
+    rp_comm *next;                  /* [driver] in the fabric's list of all */
+    rp_comm *next_active;           /* [driver] and of those that have something to do */
+    bool is_active;                 /* [driver] */
+    rp_comm *next_caller;           /* [lock] and of those with an inbox */
+    bool is_caller;                 /* [lock] */
     int waiters;                    /* [lock] callers who wait for a request */
-    atomic_int wanted;              /* the progress thread shall give the drive up */
-    atomic_bool asleep;             /* the driver sleeps, or is about to */
     rp_request *inbox, **inbox_end; /* [lock] posted, not seen by the driver */
-    atomic_bool posted;             /* the inbox is not empty */
     int in_flight;                  /* [lock] requests posted and not complete */
     rp_request *idle_requests;      /* [lock] */
     rp_request *requests;           /* [lock] all there are */
@@ -230,7 +219,7 @@ struct rp_comm {
     rpi_choices choices;            /* made once, so that posting looks up */
     uint64_t next_sequence;         /* [lock] */
     uint64_t last_round;            /* [lock] that this rank has posted */
-    rp_comm_stats stats;            /* [lock]; bytes are read from the links */
+    rp_comm_stats stats;            /* [lock] */
     int64_t busy_since_ns;          /* [lock] */
     rpi_failure failure;            /* [lock] status RP_OK while all is well */
     atomic_bool failed;             /* set after it, once */
@@ -242,29 +231,34 @@ struct rp_comm {
     bool credit_due;     /* [driver] some rank is to be told how much more it may send */
     bool passed_due;     /* [driver] some rank is to be told that a round is over */
     int64_t looked_ns;   /* [driver] for neighbours that are late */
-    uint64_t announcements; /* [lock] heard so far */
-    uint64_t seen_sequence; /* [driver] last collective the driver has seen posted */
-    uint64_t seen_round;    /* [driver] and the last round, as its sequence */
-    rpi_block *blocks[RPI_BLOCK_SIZES]; /* [driver] free ones */
-    size_t idle_block_bytes;            /* [driver] in these */
-    unsigned char *scratch; /* [driver] 16-bit copies of accumulators on their way to a codec */
-    size_t scratch_room;
-    int64_t encode_ns, decode_ns;        /* [driver] folded into stats */
-    uint64_t moved;                      /* [driver] bytes and steps, to see progress by */
-    int64_t progress_ns;                 /* [driver] when something last moved */
-    int64_t driven_ns;                   /* [driver] when somebody last drove */
-    int crowds, crowded_waits;           /* [driver] in a row; how many sleep at once */
-    int64_t warned_ns;                   /* [driver] */
+    uint64_t announcements;       /* [lock] heard so far */
+    uint64_t seen_sequence;       /* [driver] last collective the driver has seen posted */
+    uint64_t seen_round;          /* [driver] and the last round, as its sequence */
+    int64_t encode_ns, decode_ns; /* [driver] folded into stats */
+    int64_t progress_ns;          /* [driver] when something last moved */
+    int64_t warned_ns;            /* [driver] */
     atomic_uint_fast64_t sent, received; /* bytes on the wire */
     atomic_uint_fast64_t values_sent;    /* what these were before they were encoded */
-
-    pthread_t thread;
-    bool has_thread;
-    bool stop, thread_sleeps; /* [lock] */
-    bool offered;             /* [lock] work, since the progress thread last looked */
 };
 
+static inline void rpi_comm_count_sent(rp_comm *comm, size_t bytes) {
+    atomic_fetch_add_explicit(&comm->sent, bytes, memory_order_relaxed);
+}
+
+/* Members of a communicator have links; the one to itself has none. */
+static inline rpi_link *rpi_peer_link(const rpi_peer *peer) {
+    return peer->port->link;
+}
+
 #define RPI_COMM_NAME "world" /* where options name none */
+
+/* communicator.c: of some ranks of a fabric (NULL: of all), not open yet. */
+rp_status rpi_comm_new(rpi_fabric *fabric, int rank, int world, const int *members,
+                       rp_comm **out_comm);
+rp_status rpi_comm_set_options(rp_comm *comm, const rp_comm_options *options);
+/* It has its name and id, and the fabric its links: frames come from here on. */
+rp_status rpi_comm_begin(rp_comm *comm);
+void rpi_comm_free(rp_comm *comm); /* no part of a fabric any more; NULL is fine */
 
 /* comm_options.c */
 rp_status rpi_comm_options_check(const rp_comm_options *options, int world);
@@ -277,7 +271,10 @@ void rpi_comm_fail_text(rp_comm *comm, rp_status status, int rank, const char *f
 /* A failed link matters once something in flight needs it. [driver] */
 void rpi_comm_check_links(rp_comm *comm);
 bool rpi_comm_check_control(rp_comm *comm); /* [driver] true: failed */
+/* Its link has failed, as was recorded. [driver] */
 void rpi_peer_break(rp_comm *comm, int peer, rp_status status);
+/* It has destroyed the communicator; frames from before that have come. [driver] */
+void rpi_peer_leave(rp_comm *comm, int peer);
 /* The failure in words for one request. A process that vanished is known by its name only: what
  * it left undone is added. Returns text. */
 const char *rpi_failure_text(const rpi_failure *failure, const rp_request *request, char *text,
@@ -307,8 +304,7 @@ size_t rpi_comm_chunk_bytes(const rp_comm *comm, rpi_split_layout layout, int pa
 int rpi_request_rank(const rp_request *request, int peer);
 int rpi_request_peer(const rp_request *request, int rank);
 
-/* executor.c: one pass over everything in flight; true when something moved. [driver] */
-bool rpi_comm_pass(rp_comm *comm);
+/* executor.c; rpi_fabric_pass() */
 void rpi_chunk_finish(rpi_chunk *chunk, int action);
 void rpi_chunk_release(rpi_chunk *chunk);       /* its frames, blocks and itself */
 void rpi_wire_read(rpi_chunk *chunk, int wire); /* one reader less */
@@ -319,12 +315,12 @@ rp_request *rpi_request_find(const rp_comm *comm, int rank, uint64_t sequence);
 bool rpi_request_enter(rp_request *request);
 
 /* frame_blocks.c [driver] */
-rp_status rpi_block_take(rp_comm *comm, size_t bytes, rpi_block **out_block);
-void rpi_block_give(rp_comm *comm, rpi_block *block);
-void rpi_blocks_free(rp_comm *comm); /* those not in use */
+rp_status rpi_block_take(rpi_fabric *fabric, size_t bytes, rpi_block **out_block);
+void rpi_block_give(rpi_fabric *fabric, rpi_block *block);
+void rpi_blocks_free(rpi_fabric *fabric); /* those not in use */
 void rpi_frames_append(rpi_frames *frames, rpi_block *block);
 rpi_block *rpi_frames_pop(rpi_frames *frames); /* there must be one */
-void rpi_frames_clear(rp_comm *comm, rpi_frames *frames);
+void rpi_frames_clear(rpi_fabric *fabric, rpi_frames *frames);
 
 /* flow.c [driver] */
 void rpi_flow_init(rp_comm *comm);
@@ -404,8 +400,8 @@ size_t rpi_action_bytes(const rp_request *request, uint32_t chunk, const rpi_act
 bool rpi_action_is_void(const rp_request *request, uint32_t chunk, const rpi_action *action);
 
 /* receive.c [driver]; true: something moved */
-bool rpi_receive(rp_comm *comm, int rank); /* take what can be taken from a link */
-bool rpi_set_aside(rp_comm *comm);         /* copy what blocks links, before sleeping */
+bool rpi_receive(rpi_fabric *fabric, int rank); /* take what can be taken from a link */
+bool rpi_set_aside(rpi_fabric *fabric);         /* copy what blocks links, before sleeping */
 /* For a RECV that is due: the frame for it that was set aside. */
 bool rpi_receive_aside(rpi_chunk *chunk, int action);
 /* The chunk has started: what was set aside for it is its own. */
@@ -417,8 +413,7 @@ bool rpi_receive_compare(rp_request *request);
 /* What is set aside for an operation that has not begun with it; NULL: nothing. */
 rpi_aside *rpi_aside_find(const rp_comm *comm, int rank, uint64_t sequence);
 rp_status rpi_aside_get(rp_comm *comm, int rank, uint64_t sequence, rpi_aside **out_aside);
-void rpi_aside_clear(rp_comm *comm);   /* drop what was set aside */
-void rpi_peer_release(rpi_peer *peer); /* the frame at the head is done with */
+void rpi_aside_clear(rp_comm *comm); /* drop what was set aside */
 void rpi_receive_fail_mismatch(rp_request *request, int rank, const rpi_frame_header *header);
 /* A frame of an operation that is over, or of none. Makes it known. */
 rp_status rpi_receive_fail_finished(rp_comm *comm, int rank, const rpi_frame_header *header,
@@ -449,18 +444,18 @@ bool rpi_wait_until(rp_request *request, int64_t deadline_ns);
 /* Around the start of a blocking form, which leaves the progress thread asleep: end waits for
  * *request when `posted` is RP_OK, and frees it. */
 rp_status rpi_blocking_end(rp_comm *comm, rp_status posted, rp_request **request);
-void rpi_drive_once(rp_comm *comm); /* a pass, when the drive is free; never blocks */
-bool rpi_drive_take(rp_comm *comm); /* waits for the drive; also from a progress thread */
-void rpi_drive_give(rp_comm *comm);
-void rpi_drive_wake(rp_comm *comm);
+void rpi_drive_once(rp_comm *comm);      /* a pass, when the drive is free; never blocks */
+void rpi_drive_take(rpi_fabric *fabric); /* waits for it; also from a progress thread */
+void rpi_drive_give(rpi_fabric *fabric);
+void rpi_drive_wake(rpi_fabric *fabric);
 /* Under the lock, which it releases meanwhile, when nobody drives: until there is nothing more
  * to do, or somebody wants the drive. */
-void rpi_drive_for_nobody(rp_comm *comm);
+void rpi_drive_for_nobody(rpi_fabric *fabric);
 
 /* progress_thread.c */
-rp_status rpi_progress_thread_start(rp_comm *comm);
-void rpi_progress_thread_stop(rp_comm *comm);
+rp_status rpi_progress_thread_start(rpi_fabric *fabric);
+void rpi_progress_thread_stop(rpi_fabric *fabric);
 /* Under the lock, when the drive may have become the progress thread's. */
-void rpi_progress_thread_offer(rp_comm *comm);
+void rpi_progress_thread_offer(rpi_fabric *fabric);
 
 #endif

@@ -233,7 +233,7 @@ static bool has_pair(const survey *s) {
 static void pair_text(const rp_comm *comm, const survey *s, char *text, size_t bytes) {
     int waiter = s->first.waiter, from = s->first.gap.from;
     char root[64];
-    bool one_host = comm->mesh->host_of[waiter] == comm->mesh->host_of[from];
+    bool one_host = comm->hosts[waiter] == comm->hosts[from];
     snprintf(text, bytes,
              "rank %d has heard nothing from rank %d, though both are alive and wait%s%s",
              waiter, from,
@@ -273,7 +273,7 @@ static int culprit_text(rp_comm *comm, const survey *s, char *text, size_t bytes
 }
 
 void rpi_deadline_check(rp_comm *comm) {
-    if (!comm->queue || !comm->control || atomic_load(&comm->failed)) return;
+    if (!comm->queue || !comm->group || atomic_load(&comm->failed)) return;
     int64_t idle = rpi_now_ns() - comm->progress_ns;
     note_gap(comm, idle);
     rpi_rounds_expect(comm, idle);

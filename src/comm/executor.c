@@ -13,8 +13,8 @@ enum { PASS_ACTIONS = 8 };
 /* ---- wire slots ---- */
 
 static void empty_wire(rp_comm *comm, rpi_wire *wire) {
-    if (wire->state == RPI_WIRE_FRAME) rpi_peer_release(&comm->peers[wire->peer]);
-    if (wire->state == RPI_WIRE_BLOCK) rpi_block_give(comm, wire->block);
+    if (wire->state == RPI_WIRE_FRAME) rpi_port_release(comm->peers[wire->peer].port);
+    if (wire->state == RPI_WIRE_BLOCK) rpi_block_give(comm->fabric, wire->block);
     wire->state = RPI_WIRE_EMPTY;
 }
 
@@ -120,7 +120,7 @@ void rpi_chunk_release(rpi_chunk *chunk) {
     for (int w = 0; w < routine->schedule.wires; w++)
         empty_wire(chunk->request->comm, &chunk->wires[w]);
     for (int peer = 0; peer < routine->schedule.world; peer++)
-        rpi_frames_clear(chunk->request->comm, &chunk->aside[peer]);
+        rpi_frames_clear(chunk->request->comm->fabric, &chunk->aside[peer]);
     chunk->next = routine->idle;
     routine->idle = chunk;
 }
@@ -219,20 +219,21 @@ static bool advance(rp_request *request, int *budget) {
 
 /* Somebody will go on to drive for another operation, but for sends and receives whose other
  * side is not there perhaps much later. */
-static bool others_move(const rp_comm *comm, const rp_request *request) {
-    for (const rp_request *other = comm->queue; other; other = other->next)
-        if (other != request && !rpi_p2p_is_alone(other)) return true;
+static bool others_move(const rpi_fabric *fabric, const rp_request *request) {
+    for (const rp_comm *comm = fabric->active; comm; comm = comm->next_active)
+        for (const rp_request *other = comm->queue; other; other = other->next)
+            if (other != request && !rpi_p2p_is_alone(other)) return true;
     return false;
 }
 
 /* The last operation that moves also waits for its bytes to leave this process: nobody may be
  * driving afterwards. */
 static bool complete(const rp_request *request) {
-    const rp_comm *comm = request->comm;
+    const rpi_fabric *fabric = request->comm->fabric;
     if (request->chunks_done < (uint32_t)request->cut.split.chunks) return false;
-    if (!comm->mesh || others_move(comm, request)) return true;
-    for (int i = 0; comm->mesh->endpoints[i]; i++) {
-        rpi_endpoint *endpoint = comm->mesh->endpoints[i];
+    if (!fabric->mesh || others_move(fabric, request)) return true;
+    for (int i = 0; fabric->mesh->endpoints[i]; i++) {
+        rpi_endpoint *endpoint = fabric->mesh->endpoints[i];
         if (endpoint->transport->flushed(endpoint) == RP_PENDING) return false;
     }
     return true;
@@ -320,37 +321,53 @@ static bool run_queue(rp_comm *comm) {
     return moved;
 }
 
-static bool take_posted(rp_comm *comm) {
-    if (!atomic_load(&comm->posted)) return false;
-    pthread_mutex_lock(&comm->lock);
+/* Under the lock: what one communicator's callers have posted. */
+static rp_request *empty_inbox(rp_comm *comm) {
     rp_request *first = comm->inbox;
     *comm->queue_end = first;
     if (first) comm->queue_end = comm->inbox_end;
     comm->inbox = NULL;
     comm->inbox_end = &comm->inbox;
-    atomic_store(&comm->posted, false);
-    pthread_mutex_unlock(&comm->lock);
-    for (rp_request *request = first; request && !atomic_load(&comm->failed);
-         request = request->next)
-        if (!rpi_p2p_is_unbound(request)) (void)rpi_request_enter(request);
-    return first != NULL;
+    comm->is_caller = false;
+    return first;
 }
 
-static void progress_endpoints(rp_comm *comm) {
-    if (!comm->mesh) return;
-    for (int i = 0; comm->mesh->endpoints[i]; i++) {
-        rpi_endpoint *endpoint = comm->mesh->endpoints[i];
+static rp_comm *take_caller(rpi_fabric *fabric, rp_request **out_first) {
+    pthread_mutex_lock(&fabric->lock);
+    rp_comm *comm = fabric->callers;
+    if (comm) {
+        fabric->callers = comm->next_caller;
+        *out_first = empty_inbox(comm);
+    }
+    if (!fabric->callers) atomic_store(&fabric->posted, false);
+    pthread_mutex_unlock(&fabric->lock);
+    return comm;
+}
+
+static bool take_posted(rpi_fabric *fabric) {
+    bool moved = false;
+    while (atomic_load(&fabric->posted)) {
+        rp_request *first = NULL;
+        rp_comm *comm = take_caller(fabric, &first);
+        if (!comm) break;
+        for (rp_request *request = first; request && !atomic_load(&comm->failed);
+             request = request->next)
+            if (!rpi_p2p_is_unbound(request)) (void)rpi_request_enter(request);
+        comm->progress_ns = rpi_now_ns();
+        rpi_fabric_activate(comm);
+        moved = true;
+    }
+    return moved;
+}
+
+static void progress_endpoints(rpi_fabric *fabric) {
+    if (!fabric->mesh) return;
+    for (int i = 0; fabric->mesh->endpoints[i]; i++) {
+        rpi_endpoint *endpoint = fabric->mesh->endpoints[i];
         /* Failures of single links come back from peek() and lend(). */
         (void)endpoint->transport->progress(endpoint);
     }
-    for (int rank = 0; rank < comm->world; rank++) comm->peers[rank].full = false;
-}
-
-static bool receive_all(rp_comm *comm) {
-    bool moved = false;
-    for (int rank = 0; rank < comm->world && !atomic_load(&comm->failed); rank++)
-        if (comm->peers[rank].link) moved |= rpi_receive(comm, rank);
-    return moved;
+    for (int rank = 0; rank < fabric->world; rank++) fabric->ports[rank].full = false;
 }
 
 static void fail_queue(rp_comm *comm) {
@@ -368,19 +385,39 @@ static void fail_queue(rp_comm *comm) {
     }
     comm->queue = NULL;
     comm->queue_end = &comm->queue;
+    comm->credit_due = comm->passed_due = false;
 }
 
-bool rpi_comm_pass(rp_comm *comm) {
-    bool moved = take_posted(comm);
-    if (!atomic_load(&comm->failed)) {
-        progress_endpoints(comm);
-        moved |= receive_all(comm);
-        if (!atomic_load(&comm->failed)) moved |= run_queue(comm);
-        if (comm->credit_due && !atomic_load(&comm->failed)) rpi_flow_credit(comm);
-        if (comm->passed_due && !atomic_load(&comm->failed)) rpi_rounds_tell_passed(comm);
-        if (!atomic_load(&comm->failed)) rpi_comm_check_links(comm);
-    }
+static bool pass_over(rp_comm *comm) {
+    bool moved = false;
+    if (!atomic_load(&comm->failed)) moved = run_queue(comm);
+    if (comm->credit_due && !atomic_load(&comm->failed)) rpi_flow_credit(comm);
+    if (comm->passed_due && !atomic_load(&comm->failed)) rpi_rounds_tell_passed(comm);
+    if (!atomic_load(&comm->failed)) rpi_comm_check_links(comm);
     if (atomic_load(&comm->failed)) fail_queue(comm);
     if (moved) comm->progress_ns = rpi_now_ns();
+    return moved;
+}
+
+static bool is_idle(const rp_comm *comm) {
+    return !comm->queue && !comm->credit_due && !comm->passed_due;
+}
+
+bool rpi_fabric_pass(rpi_fabric *fabric) {
+    bool moved = take_posted(fabric);
+    progress_endpoints(fabric);
+    for (int rank = 0; rank < fabric->world; rank++)
+        if (fabric->ports[rank].link) moved |= rpi_receive(fabric, rank);
+    for (rp_comm **at = &fabric->active; *at;) {
+        rp_comm *comm = *at;
+        moved |= pass_over(comm);
+        if (!is_idle(comm)) {
+            at = &comm->next_active;
+            continue;
+        }
+        *at = comm->next_active;
+        if (!*at) fabric->active_end = at;
+        comm->is_active = false;
+    }
     return moved;
 }

@@ -9,17 +9,17 @@
 #include <string.h>
 
 static void record(rp_comm *comm, const rpi_failure *failure) {
-    pthread_mutex_lock(&comm->lock);
+    pthread_mutex_lock(&comm->fabric->lock);
     if (comm->failure.status == RP_OK) comm->failure = *failure;
-    pthread_cond_broadcast(&comm->changed);
-    pthread_mutex_unlock(&comm->lock);
+    pthread_cond_broadcast(&comm->fabric->changed);
+    pthread_mutex_unlock(&comm->fabric->lock);
     atomic_store(&comm->failed, true);
 }
 
 void rpi_comm_fail(rp_comm *comm, const rpi_failure *failure) {
     if (atomic_load(&comm->failed)) return;
     rpi_failure first = *failure;
-    if (comm->control) {
+    if (comm->group) {
         /* The verdict may be another rank's earlier failure, of which ours is a consequence. */
         rpi_control_publish(comm->group, failure);
         if (!rpi_control_wait_failed(comm->group, rpi_deadline_ns(RPI_CONTROL_VERDICT_S),
@@ -51,17 +51,16 @@ void rp_comm_abort(rp_comm *comm, rp_status status, const char *message) {
     snprintf(failure.text, sizeof failure.text, "rank %d gave up: %s", comm->rank,
              message ? message : rp_status_text(failure.status));
     rpi_comm_fail(comm, &failure);
-    rpi_drive_wake(comm);
+    rpi_drive_wake(comm->fabric);
 }
 
 rp_status rp_comm_status(const rp_comm *comm) {
     if (!comm) return RP_FAIL(INVALID, "comm is NULL");
-    pthread_mutex_t *lock = (pthread_mutex_t *)(uintptr_t)&comm->lock; /* all that is written */
+    pthread_mutex_t *lock = &comm->fabric->lock;
     pthread_mutex_lock(lock);
     rpi_failure failure = comm->failure;
     pthread_mutex_unlock(lock);
-    if (failure.status == RP_OK && comm->control)
-        (void)rpi_control_failed(comm->group, &failure);
+    if (failure.status == RP_OK && comm->group) (void)rpi_control_failed(comm->group, &failure);
     if (failure.status == RP_OK) return RP_OK;
     return rpi_fail(failure.status, __FILE__, __LINE__, "%s", failure.text);
 }
@@ -69,7 +68,7 @@ rp_status rp_comm_status(const rp_comm *comm) {
 bool rpi_comm_check_control(rp_comm *comm) {
     rpi_failure failure;
     if (atomic_load(&comm->failed)) return true;
-    if (!comm->control || !rpi_control_failed(comm->group, &failure)) return false;
+    if (!comm->group || !rpi_control_failed(comm->group, &failure)) return false;
     record(comm, &failure);
     return true;
 }
@@ -86,10 +85,14 @@ const char *rpi_failure_text(const rpi_failure *failure, const rp_request *reque
 }
 
 void rpi_peer_break(rp_comm *comm, int rank, rp_status status) {
+    rpi_fabric_break(comm->fabric, comm->members[rank], status);
+}
+
+void rpi_peer_leave(rp_comm *comm, int rank) {
     rpi_peer *peer = &comm->peers[rank];
     if (peer->broken) return;
-    peer->broken = status;
-    snprintf(peer->reason, sizeof peer->reason, "%s", rp_last_error()->message);
+    peer->broken = RP_PEER;
+    peer->reason = "it has destroyed the communicator";
 }
 
 /* ---- does a broken link matter? ---- */

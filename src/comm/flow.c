@@ -59,15 +59,17 @@ static uint64_t cost_of(size_t bytes) {
 
 rp_status rpi_flow_tell(rp_comm *comm, int rank, const rpi_frame_header *header) {
     rpi_peer *peer = &comm->peers[rank];
-    if (peer->full || peer->broken) return RP_PENDING;
-    const rpi_transport *transport = peer->link->endpoint->transport;
+    rpi_link *link = rpi_peer_link(peer);
+    if (peer->port->full || peer->broken) return RP_PENDING;
+    const rpi_transport *transport = link->endpoint->transport;
     void *region = NULL;
-    rp_status status = transport->lend(peer->link, RPI_FRAME_HEADER_BYTES, &region);
+    rp_status status = transport->lend(link, RPI_FRAME_HEADER_BYTES, &region);
     if (status == RP_OK) {
         rpi_frame_seal(region, header, 0, transport->checksum);
-        status = transport->post(peer->link, RPI_FRAME_HEADER_BYTES);
+        status = transport->post(link, RPI_FRAME_HEADER_BYTES);
+        rpi_comm_count_sent(comm, RPI_FRAME_HEADER_BYTES);
     } else {
-        peer->full = true;
+        peer->port->full = true;
     }
     /* A link that has failed may still hold frames: peek() tells when they are read. */
     return status;
@@ -199,7 +201,7 @@ void rpi_flow_credit(rp_comm *comm) {
     comm->credit_due = false;
     for (int rank = 0; rank < comm->world; rank++) {
         rpi_peer *peer = &comm->peers[rank];
-        if (!peer->link || peer->broken || !is_worth_telling(peer)) continue;
+        if (!rpi_peer_link(peer) || peer->broken || !is_worth_telling(peer)) continue;
         header.sequence = peer->eager_taken + peer->eager_room;
         rp_status status = rpi_flow_tell(comm, rank, &header);
         if (status == RP_OK) peer->eager_bound = header.sequence;
@@ -279,6 +281,8 @@ void rpi_flow_hear(rp_comm *comm, int rank, const rpi_frame_header *header) {
         hear_ask(comm, rank, header);
     else if (header->kind == RPI_FRAME_GRANT)
         hear_grant(comm, rank, header);
+    else if (header->kind == RPI_FRAME_LEFT)
+        rpi_peer_leave(comm, rank);
     else if (header->kind == RPI_FRAME_EXPECT || header->kind == RPI_FRAME_PASSED)
         rpi_round_hear(comm, rank, header);
     else if (header->kind != RPI_FRAME_CREDIT)

@@ -17,12 +17,12 @@ static int size_of(size_t bytes) {
     return 4 * octave + (int)((bytes - 1) >> (octave + 6) & 3) + 1;
 }
 
-rp_status rpi_block_take(rp_comm *comm, size_t bytes, rpi_block **out_block) {
+rp_status rpi_block_take(rpi_fabric *fabric, size_t bytes, rpi_block **out_block) {
     int size = size_of(bytes);
-    rpi_block *block = comm->blocks[size];
+    rpi_block *block = fabric->blocks[size];
     if (block) {
-        comm->blocks[size] = block->next;
-        comm->idle_block_bytes -= bytes_of(size);
+        fabric->blocks[size] = block->next;
+        fabric->idle_block_bytes -= bytes_of(size);
     } else {
         RP_TRY(rpi_alloc(sizeof *block + bytes_of(size), "a frame", &block));
     }
@@ -33,19 +33,19 @@ rp_status rpi_block_take(rp_comm *comm, size_t bytes, rpi_block **out_block) {
     return RP_OK;
 }
 
-void rpi_block_give(rp_comm *comm, rpi_block *block) {
-    if (comm->idle_block_bytes + bytes_of(block->size) > KEPT_BYTES) {
+void rpi_block_give(rpi_fabric *fabric, rpi_block *block) {
+    if (fabric->idle_block_bytes + bytes_of(block->size) > KEPT_BYTES) {
         rpi_free(block);
         return;
     }
-    comm->idle_block_bytes += bytes_of(block->size);
-    block->next = comm->blocks[block->size];
-    comm->blocks[block->size] = block;
+    fabric->idle_block_bytes += bytes_of(block->size);
+    block->next = fabric->blocks[block->size];
+    fabric->blocks[block->size] = block;
 }
 
-void rpi_blocks_free(rp_comm *comm) {
+void rpi_blocks_free(rpi_fabric *fabric) {
     for (int size = 0; size < RPI_BLOCK_SIZES; size++)
-        for (rpi_block *block = comm->blocks[size], *next; block; block = next) {
+        for (rpi_block *block = fabric->blocks[size], *next; block; block = next) {
             next = block->next;
             rpi_free(block);
         }
@@ -68,6 +68,6 @@ rpi_block *rpi_frames_pop(rpi_frames *frames) {
     return block;
 }
 
-void rpi_frames_clear(rp_comm *comm, rpi_frames *frames) {
-    while (frames->first) rpi_block_give(comm, rpi_frames_pop(frames));
+void rpi_frames_clear(rpi_fabric *fabric, rpi_frames *frames) {
+    while (frames->first) rpi_block_give(fabric, rpi_frames_pop(frames));
 }

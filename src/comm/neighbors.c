@@ -163,7 +163,7 @@ void rpi_rounds_tell_passed(rp_comm *comm) {
     comm->passed_due = false;
     for (int rank = 0; rank < comm->world; rank++) {
         rpi_peer *peer = &comm->peers[rank];
-        if (!peer->passed || !peer->link || peer->broken) continue;
+        if (!peer->passed || !rpi_peer_link(peer) || peer->broken) continue;
         header.sequence = peer->passed;
         if (rpi_flow_tell(comm, rank, &header) == RP_OK)
             peer->passed = 0;

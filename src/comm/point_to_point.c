@@ -58,8 +58,9 @@ bool rpi_p2p_is_future(const rp_comm *comm, int rank, const rpi_frame_header *he
 /* The receiver's token is here: it waits for this very send. */
 static bool has_token(const rp_request *request) {
     const rp_comm *comm = request->comm;
-    const rpi_peer *peer = &comm->peers[request->peer];
-    if (peer->head && !peer->holder && peer->header.sequence == request->sequence) return true;
+    const rpi_port *port = comm->peers[request->peer].port;
+    bool waits = port->head && !port->holder && port->comm == comm;
+    if (waits && port->header.sequence == request->sequence) return true;
     const rpi_chunk *first = request->chunks;
     return (first && first->aside[RECEIVER].first) || !rpi_p2p_is_alone(request) ||
            rpi_aside_find(comm, request->peer, request->sequence);
@@ -75,11 +76,11 @@ static bool announce(const rp_request *request) {
 
 bool rpi_p2p_is_announced(const rp_request *request) {
     rp_comm *comm = request->comm;
-    pthread_mutex_lock(&comm->lock);
+    pthread_mutex_lock(&comm->fabric->lock);
     const rpi_tag *tag = rpi_tags_find(&comm->peers[request->peer].tags, request->tag);
     uint32_t number = (uint32_t)(request->sequence % RPI_P2P_NUMBERS);
     bool is_announced = tag && !rpi_tag_is_news(tag, number);
-    pthread_mutex_unlock(&comm->lock);
+    pthread_mutex_unlock(&comm->fabric->lock);
     return is_announced;
 }
 
@@ -93,14 +94,14 @@ void rpi_p2p_hear(rp_comm *comm, int rank, const rpi_frame_header *header) {
     }
     uint32_t number = (uint32_t)(sequence % RPI_P2P_NUMBERS);
     rpi_tag *tag = NULL;
-    pthread_mutex_lock(&comm->lock);
+    pthread_mutex_lock(&comm->fabric->lock);
     rp_status status = rpi_tags_get(&comm->peers[rank].tags, tag_of(sequence), &tag);
     comm->announcements++;
     if (status == RP_OK && rpi_tag_is_news(tag, number)) {
         if (!rpi_tag_waits(tag)) tag->since = comm->announcements;
         tag->announced = number;
     }
-    pthread_mutex_unlock(&comm->lock);
+    pthread_mutex_unlock(&comm->fabric->lock);
     if (status != RP_OK)
         rpi_comm_fail_text(comm, status, comm->rank, "%s", rp_last_error()->message);
 }
@@ -135,7 +136,7 @@ bool rpi_p2p_is_alone(const rp_request *request) {
 /* From here on it is a receive like any other. */
 static bool bind_to_sender(rp_request *request) {
     rp_comm *comm = request->comm;
-    pthread_mutex_lock(&comm->lock);
+    pthread_mutex_lock(&comm->fabric->lock);
     int rank = first_sender(comm, request->tag);
     if (rank != ANYBODY) {
         request->peer = rank;
@@ -144,7 +145,7 @@ static bool bind_to_sender(rp_request *request) {
         /* What else it has announced stands behind what others have by now. */
         rpi_tags_find(&comm->peers[rank].tags, request->tag)->since = ++comm->announcements;
     }
-    pthread_mutex_unlock(&comm->lock);
+    pthread_mutex_unlock(&comm->fabric->lock);
     return rank != ANYBODY;
 }
 

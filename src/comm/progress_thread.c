@@ -22,83 +22,84 @@
 #define TIMER_SLACK_NS 1000UL
 enum { LOOKS = 10, NICE = -10 };
 
-static bool has_work(const rp_comm *comm) {
-    return !comm->driving && comm->in_flight > 0 && atomic_load(&comm->wanted) == 0;
+static bool has_work(const rpi_fabric *fabric) {
+    return !fabric->driving && fabric->in_flight > 0 && atomic_load(&fabric->wanted) == 0;
 }
 
-static bool is_left_alone(const rp_comm *comm) {
-    int64_t since = comm->busy_since_ns;
-    if (comm->driven_ns > since) since = comm->driven_ns;
+static bool is_left_alone(const rpi_fabric *fabric) {
+    int64_t since = fabric->busy_since_ns;
+    if (fabric->driven_ns > since) since = fabric->driven_ns;
     return rpi_now_ns() - since >= GRACE_NS;
 }
 
-void rpi_progress_thread_offer(rp_comm *comm) {
-    if (!comm->has_thread || !has_work(comm)) return;
-    comm->offered = true;
-    if (comm->thread_sleeps) pthread_cond_signal(&comm->work);
+void rpi_progress_thread_offer(rpi_fabric *fabric) {
+    if (!fabric->has_thread || !has_work(fabric)) return;
+    fabric->offered = true;
+    if (fabric->thread_sleeps) pthread_cond_signal(&fabric->work);
 }
 
 /* Under the lock. */
-static void sleep_for_work(rp_comm *comm) {
-    comm->thread_sleeps = true;
-    while (!comm->stop && !has_work(comm)) pthread_cond_wait(&comm->work, &comm->lock);
-    comm->thread_sleeps = false;
+static void sleep_for_work(rpi_fabric *fabric) {
+    fabric->thread_sleeps = true;
+    while (!fabric->stop && !has_work(fabric)) pthread_cond_wait(&fabric->work, &fabric->lock);
+    fabric->thread_sleeps = false;
 }
 
 /* Under the lock. */
-static void sleep_a_while(rp_comm *comm) {
+static void sleep_a_while(rpi_fabric *fabric) {
     int64_t at_ns = rpi_now_ns() + GRACE_NS;
     struct timespec at = {.tv_sec = at_ns / RPI_SECOND_NS, .tv_nsec = at_ns % RPI_SECOND_NS};
-    pthread_cond_timedwait(&comm->work, &comm->lock, &at);
+    pthread_cond_timedwait(&fabric->work, &fabric->lock, &at);
 }
 
 /* Under the lock. */
-static void look_after(rp_comm *comm) {
+static void look_after(rpi_fabric *fabric) {
     int looks = 0;
-    while (!comm->stop && looks < LOOKS) {
-        if (has_work(comm) && is_left_alone(comm)) rpi_drive_for_nobody(comm);
-        looks = comm->offered ? 0 : looks + 1;
-        comm->offered = false;
-        sleep_a_while(comm);
+    while (!fabric->stop && looks < LOOKS) {
+        if (has_work(fabric) && is_left_alone(fabric)) rpi_drive_for_nobody(fabric);
+        looks = fabric->offered ? 0 : looks + 1;
+        fabric->offered = false;
+        sleep_a_while(fabric);
     }
 }
 
 static void *progress_main(void *context) {
-    rp_comm *comm = context;
+    rpi_fabric *fabric = context;
     rpi_fpenv_default();
     /* Beside busy compute threads it must not wait for its turn; without the right to ask for
      * that it runs as it is. */
     (void)setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), NICE);
     (void)prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS);
-    pthread_mutex_lock(&comm->lock);
-    while (!comm->stop) {
-        sleep_for_work(comm);
-        sleep_a_while(comm);
-        look_after(comm);
+    pthread_mutex_lock(&fabric->lock);
+    while (!fabric->stop) {
+        sleep_for_work(fabric);
+        sleep_a_while(fabric);
+        look_after(fabric);
     }
-    pthread_mutex_unlock(&comm->lock);
+    pthread_mutex_unlock(&fabric->lock);
     return NULL;
 }
 
-rp_status rpi_progress_thread_start(rp_comm *comm) {
-    int error = pthread_create(&comm->thread, NULL, progress_main, comm);
+rp_status rpi_progress_thread_start(rpi_fabric *fabric) {
+    if (fabric->has_thread) return RP_OK;
+    int error = pthread_create(&fabric->thread, NULL, progress_main, fabric);
     if (error) {
         errno = error;
-        return RP_FAIL_ERRNO(IO, "cannot start the progress thread of '%s'", comm->name);
+        return RP_FAIL_ERRNO(IO, "cannot start the progress thread");
     }
-    comm->has_thread = true;
+    fabric->has_thread = true;
     return RP_OK;
 }
 
-void rpi_progress_thread_stop(rp_comm *comm) {
-    if (!comm->has_thread) return;
-    pthread_mutex_lock(&comm->lock);
-    comm->stop = true;
-    atomic_fetch_add(&comm->wanted, 1);
-    rpi_drive_wake(comm);
-    pthread_cond_signal(&comm->work);
-    pthread_mutex_unlock(&comm->lock);
-    pthread_join(comm->thread, NULL);
-    atomic_fetch_sub(&comm->wanted, 1);
-    comm->has_thread = false;
+void rpi_progress_thread_stop(rpi_fabric *fabric) {
+    if (!fabric->has_thread) return;
+    pthread_mutex_lock(&fabric->lock);
+    fabric->stop = true;
+    atomic_fetch_add(&fabric->wanted, 1);
+    rpi_drive_wake(fabric);
+    pthread_cond_signal(&fabric->work);
+    pthread_mutex_unlock(&fabric->lock);
+    pthread_join(fabric->thread, NULL);
+    atomic_fetch_sub(&fabric->wanted, 1);
+    fabric->has_thread = false;
 }

@@ -1,15 +1,16 @@
 /* Frames to RECV steps.
  *
- * A frame is taken where it lies: it becomes the wire slot of its RECV, is decoded or forwarded
+ * A frame belongs to the communicator that its header names (fabric.h). It is taken where it
+ * lies: it becomes the wire slot of its RECV, is decoded or forwarded
  * from there, and released when its last reader has run. A frame that cannot be taken yet, or
  * whose readers wait for something else, blocks its link; before the driver sleeps, such frames
  * are copied out of it:
  *
- *      the head of a link (rpi_peer.head), checked once
+ *      the head of a link (rpi_port.head), checked once
  *        |
  *        +-- flow control, announcements -----> used up at once (flow.c, point_to_point.c)
  *        |
- *        +-- its RECV is due -----------------> holds the link (rpi_peer.holder) until read
+ *        +-- its RECV is due -----------------> holds the link (rpi_port.holder) until read
  *        |                                        | the driver is about to sleep
  *        |                                        v
  *        |                                      a block in the wire slot
@@ -25,17 +26,12 @@
  * So whatever has arrived can always leave its link. How much can come early is flow.c's. */
 #include "comm/communicator.h"
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/status.h"
 
 #include <math.h>
 #include <string.h>
-
-void rpi_peer_release(rpi_peer *peer) {
-    peer->head = NULL;
-    peer->holder = NULL;
-    peer->link->endpoint->transport->release(peer->link);
-}
 
 static rpi_chunk *find_chunk(const rp_request *request, uint32_t index) {
     for (rpi_chunk *chunk = request->chunks; chunk; chunk = chunk->next)
@@ -215,7 +211,7 @@ bool rpi_receive_aside(rpi_chunk *chunk, int index) {
     if (wire)
         fill_wire(chunk->request, wire, block);
     else
-        rpi_block_give(comm, block);
+        rpi_block_give(comm->fabric, block);
     return true;
 }
 
@@ -319,46 +315,49 @@ bool rpi_receive_compare(rp_request *request) {
     return true;
 }
 
-static rp_status copy_head(rp_comm *comm, rpi_peer *peer, rpi_block **out_block) {
-    size_t bytes = peer->head_bytes - RPI_FRAME_HEADER_BYTES;
-    RP_TRY(rpi_block_take(comm, bytes, out_block));
-    (*out_block)->header = peer->header;
-    memcpy((*out_block)->payload, (const char *)peer->head + RPI_FRAME_HEADER_BYTES, bytes);
+static rp_status copy_head(const rpi_port *port, rpi_block **out_block) {
+    size_t bytes = port->head_bytes - RPI_FRAME_HEADER_BYTES;
+    RP_TRY(rpi_block_take(port->comm->fabric, bytes, out_block));
+    (*out_block)->header = port->header;
+    memcpy((*out_block)->payload, (const char *)port->head + RPI_FRAME_HEADER_BYTES, bytes);
     return RP_OK;
 }
 
 /* Out of the link, to where its RECV or its chunk will look for it. */
-static rp_status move_head(rp_comm *comm, int rank) {
-    rpi_peer *peer = &comm->peers[rank];
+static rp_status move_head(rpi_port *port, int rank) {
+    rp_comm *comm = port->comm;
     rpi_block *block = NULL;
     rpi_chunk *chunk = NULL;
     rpi_aside *aside = NULL;
-    RP_TRY(copy_head(comm, peer, &block));
-    if (peer->holder) {
-        fill_wire(peer->holder->request, &peer->holder->wires[peer->held_wire], block);
-    } else if (find_place(comm, rank, &peer->header, &chunk) == RP_OK) {
+    RP_TRY(copy_head(port, &block));
+    if (port->holder) {
+        fill_wire(port->holder->request, &port->holder->wires[port->held_wire], block);
+    } else if (find_place(comm, rank, &port->header, &chunk) == RP_OK) {
         place_aside(chunk, rank, block);
     } else {
-        rp_status status = rpi_aside_get(comm, rank, peer->header.sequence, &aside);
+        rp_status status = rpi_aside_get(comm, rank, port->header.sequence, &aside);
         if (status != RP_OK) {
-            rpi_block_give(comm, block);
+            rpi_block_give(comm->fabric, block);
             return status;
         }
         rpi_frames_append(&aside->frames, block);
-        rp_request *request = rpi_request_find(comm, rank, peer->header.sequence);
-        if (request) rpi_flow_heard_from(request, rank, &peer->header);
+        rp_request *request = rpi_request_find(comm, rank, port->header.sequence);
+        if (request) rpi_flow_heard_from(request, rank, &port->header);
     }
-    rpi_peer_release(peer);
+    rpi_port_release(port);
     return RP_OK;
 }
 
-bool rpi_set_aside(rp_comm *comm) {
+bool rpi_set_aside(rpi_fabric *fabric) {
     bool moved = false;
-    for (int rank = 0; rank < comm->world && !atomic_load(&comm->failed); rank++) {
-        if (!comm->peers[rank].head) continue;
-        rp_status status = move_head(comm, rank);
+    for (int rank = 0; rank < fabric->world; rank++) {
+        rpi_port *port = &fabric->ports[rank];
+        if (!port->head || atomic_load(&port->comm->failed)) continue;
+        rp_comm *comm = port->comm;
+        rp_status status = move_head(port, comm->place_of[rank]);
         if (status != RP_OK)
             rpi_comm_fail_text(comm, status, comm->rank, "%s", rp_last_error()->message);
+        rpi_fabric_activate(comm);
         moved = true;
     }
     return moved;
@@ -367,7 +366,7 @@ bool rpi_set_aside(rp_comm *comm) {
 void rpi_aside_clear(rp_comm *comm) {
     for (size_t i = 0; i < comm->aside.room; i++) {
         rpi_aside *aside = comm->aside.slots[i].value;
-        if (aside) rpi_frames_clear(comm, &aside->frames);
+        if (aside) rpi_frames_clear(comm->fabric, &aside->frames);
         rpi_free(aside);
     }
     rpi_index_free(&comm->aside);
@@ -375,48 +374,69 @@ void rpi_aside_clear(rp_comm *comm) {
 
 /* ---- from the link ---- */
 
-static rp_status check_header(rp_comm *comm, int rank, const rpi_frame_header *header,
-                              size_t bytes) {
-    if (header->communicator != comm->id || header->epoch != comm->epoch) {
-        rpi_comm_fail_text(
-            comm, RP_MISMATCH, rank,
-            "rank %d sent a frame of communicator %08x, epoch %u; this is %s (%08x), "
-            "epoch %u",
-            rank, header->communicator, header->epoch, comm->name, comm->id, comm->epoch);
-        return RP_MISMATCH;
+/* Whose frame it is; RP_PENDING: nobody's, and it is done with. */
+static rp_status find_comm(rpi_fabric *fabric, int rank, const rpi_frame_header *header,
+                           size_t bytes, rp_comm **out_comm) {
+    if (bytes > RPI_FRAME_HEADER_BYTES + RPI_FRAME_PAYLOAD)
+        return RP_FAIL(CORRUPT, "rank %d sent a frame of %zu bytes", rank, bytes);
+    rp_comm *comm = rpi_fabric_find(fabric, header->communicator, header->epoch);
+    if (!comm) {
+        RP_TRY(rpi_fabric_hear_stranger(fabric, rank, header));
+        return RP_PENDING;
     }
-    if (bytes > RPI_FRAME_HEADER_BYTES + RPI_FRAME_PAYLOAD) {
-        rpi_comm_fail_text(comm, RP_CORRUPT, rank, "rank %d sent a frame of %zu bytes", rank,
-                           bytes);
-        return RP_CORRUPT;
+    if (comm->place_of[rank] < 0)
+        return RP_FAIL(MISMATCH, "rank %d sent to communicator '%s', which it is no member of",
+                       rank, comm->name);
+    if (atomic_load(&comm->failed)) return RP_PENDING;
+    *out_comm = comm;
+    return RP_OK;
+}
+
+static rp_status fail_rank(rpi_fabric *fabric, int rank, rp_status status, const char *prefix) {
+    char message[sizeof((rpi_failure *)0)->text];
+    snprintf(message, sizeof message, "%s%.300s", prefix, rp_last_error()->message);
+    rpi_fabric_fail_rank(fabric, rank, status, message);
+    return status;
+}
+
+/* Look at the head of the link, once. RP_PENDING: there is none. */
+static rp_status open_head(rpi_fabric *fabric, int rank) {
+    rpi_port *port = &fabric->ports[rank];
+    const rpi_transport *transport = port->link->endpoint->transport;
+    while (!port->head) {
+        const void *frame = NULL;
+        size_t bytes = 0;
+        rp_status status = transport->peek(port->link, &frame, &bytes);
+        if (status == RP_PENDING) return status;
+        if (status != RP_OK) {
+            rpi_fabric_break(fabric, rank, status);
+            return status;
+        }
+        status = rpi_frame_open(frame, bytes, transport->checksum, &port->header);
+        if (status != RP_OK) {
+            char prefix[64];
+            snprintf(prefix, sizeof prefix, "a damaged frame from rank %d: ", rank);
+            return fail_rank(fabric, rank, RP_CORRUPT, prefix);
+        }
+        status = find_comm(fabric, rank, &port->header, bytes, &port->comm);
+        if (status == RP_PENDING)
+            rpi_port_release(port);
+        else if (status != RP_OK)
+            return fail_rank(fabric, rank, status, "");
+        else
+            port->head = frame;
+        port->head_bytes = bytes;
     }
     return RP_OK;
 }
 
-/* Look at the head of the link, once. */
-static rp_status open_head(rp_comm *comm, int rank) {
-    rpi_peer *peer = &comm->peers[rank];
-    if (peer->head) return RP_OK;
-    const rpi_transport *transport = peer->link->endpoint->transport;
-    const void *frame = NULL;
-    size_t bytes = 0;
-    rp_status status = transport->peek(peer->link, &frame, &bytes);
-    if (status == RP_PENDING) return status;
-    if (status != RP_OK) {
-        rpi_peer_break(comm, rank, status);
-        return status;
-    }
-    status = rpi_frame_open(frame, bytes, transport->checksum, &peer->header);
-    if (status != RP_OK) {
-        rpi_comm_fail_text(comm, RP_CORRUPT, rank, "a damaged frame from rank %d: %s", rank,
-                           rp_last_error()->message);
-        return status;
-    }
-    RP_TRY(check_header(comm, rank, &peer->header, bytes));
-    RP_TRY(rpi_flow_come(comm, rank, &peer->header, bytes - RPI_FRAME_HEADER_BYTES));
-    peer->head = frame;
-    peer->head_bytes = bytes;
-    return RP_OK;
+/* A frame has come to the head of its link, for the first time. */
+static rp_status welcome_head(rpi_port *port, int rank) {
+    rp_comm *comm = port->comm;
+    atomic_fetch_add_explicit(&comm->received, port->head_bytes, memory_order_relaxed);
+    comm->progress_ns = rpi_now_ns();
+    rpi_fabric_activate(comm);
+    return rpi_flow_come(comm, rank, &port->header, port->head_bytes - RPI_FRAME_HEADER_BYTES);
 }
 
 /* Says something, and is no part of an operation's data. */
@@ -424,40 +444,36 @@ static bool is_word(const rpi_frame_header *header) {
     return header->kind != RPI_FRAME_DATA && header->kind != RPI_FRAME_EAGER;
 }
 
-static void hear_head(rp_comm *comm, int rank) {
-    rpi_peer *peer = &comm->peers[rank];
+static void hear_head(rpi_port *port, int rank) {
+    rp_comm *comm = port->comm;
     comm->words++;
-    if (peer->header.kind == RPI_FRAME_ANNOUNCE)
-        rpi_p2p_hear(comm, rank, &peer->header);
+    if (port->header.kind == RPI_FRAME_ANNOUNCE)
+        rpi_p2p_hear(comm, rank, &port->header);
     else
-        rpi_flow_hear(comm, rank, &peer->header);
-    rpi_peer_release(peer);
+        rpi_flow_hear(comm, rank, &port->header);
+    rpi_port_release(port);
 }
 
-static bool take_head(rp_comm *comm, int rank) {
-    rpi_peer *peer = &comm->peers[rank];
-    if (peer->holder || peer->broken || open_head(comm, rank) != RP_OK) return false;
-    if (is_word(&peer->header)) {
-        hear_head(comm, rank);
-        return true;
-    }
-    size_t bytes = peer->head_bytes - RPI_FRAME_HEADER_BYTES;
+/* To the RECV that is due for it; false: there is none yet. */
+static bool place_head(rpi_port *port, int rank) {
+    rp_comm *comm = port->comm;
+    size_t bytes = port->head_bytes - RPI_FRAME_HEADER_BYTES;
     rpi_chunk *chunk = NULL;
     int index = -1;
-    if (find_place(comm, rank, &peer->header, &chunk) != RP_OK) return false;
+    if (find_place(comm, rank, &port->header, &chunk) != RP_OK) return false;
     /* Earlier frames of the chunk that lie aside come first. */
     if (chunk->aside[rpi_request_peer(chunk->request, rank)].first) return false;
-    const void *payload = (const unsigned char *)peer->head + RPI_FRAME_HEADER_BYTES;
-    if (find_recv(chunk, rank, &peer->header, payload, bytes, &index) != RP_OK) return false;
-    rpi_flow_placed(chunk->request, rank, &peer->header, bytes);
+    const void *payload = (const unsigned char *)port->head + RPI_FRAME_HEADER_BYTES;
+    if (find_recv(chunk, rank, &port->header, payload, bytes, &index) != RP_OK) return false;
+    rpi_flow_placed(chunk->request, rank, &port->header, bytes);
     rpi_wire *wire = finish_recv(chunk, rank, index);
     if (!wire) {
-        rpi_peer_release(peer);
+        rpi_port_release(port);
         return true;
     }
     size_t ahead = share_bytes(chunk->request);
-    peer->holder = chunk;
-    peer->held_wire = (int)(wire - chunk->wires);
+    port->holder = chunk;
+    port->held_wire = (int)(wire - chunk->wires);
     *wire = (rpi_wire){.state = RPI_WIRE_FRAME,
                        .readers = wire->readers,
                        .peer = rank,
@@ -467,8 +483,29 @@ static bool take_head(rp_comm *comm, int rank) {
     return true;
 }
 
-bool rpi_receive(rp_comm *comm, int rank) {
+static bool take_head(rpi_fabric *fabric, int rank) {
+    rpi_port *port = &fabric->ports[rank];
+    if (port->holder || port->broken) return false;
+    bool is_new = !port->head;
+    if (open_head(fabric, rank) != RP_OK) return false;
+    rp_comm *comm = port->comm;
+    int place = comm->place_of[rank];
+    if (is_new && welcome_head(port, place) != RP_OK) {
+        rpi_port_release(port);
+    } else if (is_word(&port->header)) {
+        hear_head(port, place);
+    } else if (place_head(port, place)) {
+        return true;
+    } else if (atomic_load(&comm->failed)) {
+        rpi_port_release(port); /* others' frames stand behind it */
+    } else {
+        return false;
+    }
+    return true;
+}
+
+bool rpi_receive(rpi_fabric *fabric, int rank) {
     bool moved = false;
-    while (take_head(comm, rank)) moved = true;
+    while (take_head(fabric, rank)) moved = true;
     return moved;
 }

@@ -10,18 +10,18 @@
 #include <string.h>
 
 static rp_request *take_idle(rp_comm *comm) {
-    pthread_mutex_lock(&comm->lock);
+    pthread_mutex_lock(&comm->fabric->lock);
     rp_request *request = comm->idle_requests;
     if (request) comm->idle_requests = request->next;
-    pthread_mutex_unlock(&comm->lock);
+    pthread_mutex_unlock(&comm->fabric->lock);
     return request;
 }
 
 static void enlist(rp_comm *comm, rp_request *request) {
-    pthread_mutex_lock(&comm->lock);
+    pthread_mutex_lock(&comm->fabric->lock);
     request->sibling = comm->requests;
     comm->requests = request;
-    pthread_mutex_unlock(&comm->lock);
+    pthread_mutex_unlock(&comm->fabric->lock);
 }
 
 rp_status rpi_request_new(rp_comm *comm, rp_request **out_request) {
@@ -43,10 +43,10 @@ rp_status rpi_request_new(rp_comm *comm, rp_request **out_request) {
 void rpi_request_free(rp_request *request) {
     rp_comm *comm = request->comm;
     rpi_cut_clear(&request->cut);
-    pthread_mutex_lock(&comm->lock);
+    pthread_mutex_lock(&comm->fabric->lock);
     request->next = comm->idle_requests;
     comm->idle_requests = request;
-    pthread_mutex_unlock(&comm->lock);
+    pthread_mutex_unlock(&comm->fabric->lock);
 }
 
 static rp_status number_request(rp_comm *comm, rp_request *request) {
@@ -70,6 +70,7 @@ static rp_status admit(rp_request *request, rpi_failure *out_failure) {
     }
     comm->stats.operations++;
     if (comm->in_flight++ == 0) comm->busy_since_ns = rpi_now_ns();
+    if (comm->fabric->in_flight++ == 0) comm->fabric->busy_since_ns = rpi_now_ns();
     return RP_OK;
 }
 
@@ -78,18 +79,23 @@ static void put_into_inbox(rp_request *request) {
     rp_comm *comm = request->comm;
     *comm->inbox_end = request;
     comm->inbox_end = &request->next;
-    atomic_store(&comm->posted, true);
+    if (!comm->is_caller) {
+        comm->is_caller = true;
+        comm->next_caller = comm->fabric->callers;
+        comm->fabric->callers = comm;
+    }
+    atomic_store(&comm->fabric->posted, true);
 }
 
 static rp_status post(rp_request *request, bool enqueues) {
     rp_comm *comm = request->comm;
     rpi_failure failure = {.status = RP_OK};
     rpi_request_sign(request);
-    pthread_mutex_lock(&comm->lock);
+    pthread_mutex_lock(&comm->fabric->lock);
     rp_status status = admit(request, &failure);
     if (status == RP_OK && enqueues) put_into_inbox(request);
-    pthread_mutex_unlock(&comm->lock);
-    if (status == RP_OK && enqueues) rpi_drive_wake(comm);
+    pthread_mutex_unlock(&comm->fabric->lock);
+    if (status == RP_OK && enqueues) rpi_drive_wake(comm->fabric);
     if (failure.status == RP_OK) return status;
     char text[sizeof failure.text];
     rpi_failure_text(&failure, request, text, sizeof text);
@@ -102,10 +108,10 @@ rp_status rpi_request_admit(rp_request *request) {
 
 void rpi_request_enqueue(rp_request *request) {
     rp_comm *comm = request->comm;
-    pthread_mutex_lock(&comm->lock);
+    pthread_mutex_lock(&comm->fabric->lock);
     put_into_inbox(request);
-    pthread_mutex_unlock(&comm->lock);
-    rpi_drive_wake(comm);
+    pthread_mutex_unlock(&comm->fabric->lock);
+    rpi_drive_wake(comm->fabric);
 }
 
 rp_status rpi_request_post(rp_request *request) {
@@ -149,9 +155,10 @@ rp_status rp_request_free(rp_request **in_out_request) {
     if (!request) return RP_OK;
     if (!atomic_load(&request->done)) {
         char text[160];
-        pthread_mutex_lock(&request->comm->lock); /* a receive may learn its sender just now */
+        pthread_mutex_lock(
+            &request->comm->fabric->lock); /* a receive may learn its sender just now */
         rpi_request_name(request, text, sizeof text);
-        pthread_mutex_unlock(&request->comm->lock);
+        pthread_mutex_unlock(&request->comm->fabric->lock);
         return RP_FAIL(INVALID, "%s is still running: wait for it first", text);
     }
     *in_out_request = NULL;
@@ -167,16 +174,16 @@ int rp_request_source(const rp_request *request) {
 rp_status rp_request_notify(rp_request *request, rp_completions *completions, uint64_t token) {
     if (!request || !completions)
         return RP_FAIL(INVALID, "a request and a queue of completions are needed");
-    if (!request->comm->has_thread)
+    if (!request->comm->fabric->has_thread)
         return RP_FAIL(INVALID, "communicator '%s' has no progress thread to complete it",
                        request->comm->name);
     if (request->completions) return RP_FAIL(INVALID, "the request has a token already");
     RP_TRY(rpi_completions_promise(completions));
-    pthread_mutex_lock(&request->comm->lock);
+    pthread_mutex_lock(&request->comm->fabric->lock);
     request->completions = completions;
     request->token = token;
     if (atomic_load(&request->done)) rpi_completions_put(completions, token);
-    pthread_mutex_unlock(&request->comm->lock);
+    pthread_mutex_unlock(&request->comm->fabric->lock);
     return RP_OK;
 }
 
@@ -184,18 +191,19 @@ rp_status rp_request_notify(rp_request *request, rp_completions *completions, ui
 void rpi_request_complete(rp_request *request, rp_status status, const char *message) {
     rp_comm *comm = request->comm;
     rpi_cut_clear(&request->cut); /* whoever keeps the request keeps no copy of its input */
-    pthread_mutex_lock(&comm->lock);
+    pthread_mutex_lock(&comm->fabric->lock);
     request->status = status;
     request->message[0] = '\0';
     if (*message) snprintf(request->message, sizeof request->message, "%s", message);
+    comm->fabric->in_flight--;
     if (--comm->in_flight == 0)
         comm->stats.busy_s += rpi_seconds(rpi_now_ns() - comm->busy_since_ns);
     comm->stats.encode_s = rpi_seconds(comm->encode_ns);
     comm->stats.decode_s = rpi_seconds(comm->decode_ns);
     atomic_store(&request->done, true);
     if (request->completions) rpi_completions_put(request->completions, request->token);
-    pthread_cond_broadcast(&comm->changed);
-    pthread_mutex_unlock(&comm->lock);
+    pthread_cond_broadcast(&comm->fabric->changed);
+    pthread_mutex_unlock(&comm->fabric->lock);
 }
 
 int rpi_request_rank(const rp_request *request, int peer) {

@@ -30,16 +30,16 @@
 #define CROWDED_NS INT64_C(1000000)
 enum { CROWDS_MAX = 8 };
 
-void rpi_drive_wake(rp_comm *comm) {
-    if (!atomic_load(&comm->asleep)) return;
+void rpi_drive_wake(rpi_fabric *fabric) {
+    if (!atomic_load(&fabric->asleep)) return;
     uint64_t one = 1;
     /* Fails only when the counter is full, and then the driver wakes anyway. */
-    if (write(comm->wake_fd, &one, sizeof one) < 0) return;
+    if (write(fabric->wake_fd, &one, sizeof one) < 0) return;
 }
 
-static void drain_wake(rp_comm *comm) {
+static void drain_wake(rpi_fabric *fabric) {
     uint64_t count;
-    if (read(comm->wake_fd, &count, sizeof count) < 0) return;
+    if (read(fabric->wake_fd, &count, sizeof count) < 0) return;
 }
 
 /* ---- sleeping ---- */
@@ -55,12 +55,12 @@ static void watch(sleeper *s, int fd) {
     s->fds[s->count++] = (struct pollfd){.fd = fd, .events = POLLIN};
 }
 
-static void arm(rp_comm *comm, sleeper *s) {
-    watch(s, comm->wake_fd);
-    if (!comm->mesh) return;
-    watch(s, rpi_control_fd(comm->control));
-    for (int i = 0; comm->mesh->endpoints[i]; i++) {
-        rpi_endpoint *endpoint = comm->mesh->endpoints[i];
+static void arm(rpi_fabric *fabric, sleeper *s) {
+    watch(s, fabric->wake_fd);
+    if (!fabric->mesh) return;
+    watch(s, rpi_control_fd(fabric->control));
+    for (int i = 0; fabric->mesh->endpoints[i]; i++) {
+        rpi_endpoint *endpoint = fabric->mesh->endpoints[i];
         int fd = -1;
         int64_t wake_at_ns = RPI_NEVER_NS;
         s->news |= endpoint->transport->arm(endpoint, &fd, &wake_at_ns);
@@ -69,10 +69,10 @@ static void arm(rp_comm *comm, sleeper *s) {
     }
 }
 
-static void disarm(rp_comm *comm) {
-    if (!comm->mesh) return;
-    for (int i = 0; comm->mesh->endpoints[i]; i++)
-        comm->mesh->endpoints[i]->transport->disarm(comm->mesh->endpoints[i]);
+static void disarm(rpi_fabric *fabric) {
+    if (!fabric->mesh) return;
+    for (int i = 0; fabric->mesh->endpoints[i]; i++)
+        fabric->mesh->endpoints[i]->transport->disarm(fabric->mesh->endpoints[i]);
 }
 
 static void poll_until(sleeper *s) {
@@ -88,194 +88,237 @@ static void poll_until(sleeper *s) {
                 NULL); /* EINTR: look again, then sleep again */
 }
 
-static void sleep_for_news(rp_comm *comm, bool for_nobody, int64_t deadline_ns) {
-    atomic_store(&comm->asleep, true); /* first: who changes the timeout looks at it next */
-    sleeper s = {.wake_at_ns = rpi_deadline_next_ns(comm)};
+/* Of what is in flight: when to look again without news. */
+static int64_t next_deadline_ns(const rpi_fabric *fabric) {
+    int64_t next_ns = RPI_NEVER_NS;
+    for (const rp_comm *comm = fabric->active; comm; comm = comm->next_active) {
+        int64_t own_ns = rpi_deadline_next_ns(comm);
+        if (own_ns < next_ns) next_ns = own_ns;
+    }
+    return next_ns;
+}
+
+static bool has_failed(const rpi_fabric *fabric) {
+    for (const rp_comm *comm = fabric->active; comm; comm = comm->next_active)
+        if (atomic_load(&comm->failed)) return true;
+    return false;
+}
+
+static void sleep_for_news(rpi_fabric *fabric, bool for_nobody, int64_t deadline_ns) {
+    atomic_store(&fabric->asleep, true); /* first: who changes a timeout looks at it next */
+    sleeper s = {.wake_at_ns = next_deadline_ns(fabric)};
     if (deadline_ns < s.wake_at_ns) s.wake_at_ns = deadline_ns;
-    arm(comm, &s);
-    bool called = atomic_load(&comm->posted) || atomic_load(&comm->failed) ||
-                  (for_nobody && atomic_load(&comm->wanted) > 0);
+    arm(fabric, &s);
+    bool called = atomic_load(&fabric->posted) || has_failed(fabric) ||
+                  (for_nobody && atomic_load(&fabric->wanted) > 0);
     if (!s.news && !called) poll_until(&s);
-    atomic_store(&comm->asleep, false);
-    disarm(comm);
-    drain_wake(comm);
+    atomic_store(&fabric->asleep, false);
+    disarm(fabric);
+    drain_wake(fabric);
 }
 
 /* ---- driving ---- */
 
-/* Bytes that moved are progress too, though no frame is complete yet. */
-static void account(rp_comm *comm) {
-    uint64_t sent = 0, received = 0;
-    for (int rank = 0; rank < comm->world; rank++) {
-        const rpi_link *link = comm->peers[rank].link;
-        if (link) sent += link->bytes_sent;
-        if (link) received += link->bytes_received;
+/* Bytes that moved are progress too, though no frame is complete yet: where only one
+ * communicator waits for some, they are its own. */
+static void account(rpi_fabric *fabric) {
+    uint64_t moved = 0;
+    for (int rank = 0; rank < fabric->world; rank++) {
+        const rpi_link *link = fabric->ports[rank].link;
+        if (link) moved += link->bytes_sent + link->bytes_received;
     }
-    if (sent + received != comm->moved) comm->progress_ns = rpi_now_ns();
-    comm->driven_ns = rpi_now_ns();
-    comm->moved = sent + received;
-    atomic_store(&comm->sent, sent);
-    atomic_store(&comm->received, received);
+    rp_comm *only = fabric->active;
+    fabric->driven_ns = rpi_now_ns();
+    if (moved != fabric->moved && only && !only->next_active)
+        only->progress_ns = fabric->driven_ns;
+    fabric->moved = moved;
 }
 
 /* While nobody drove, nothing could move: that was no lack of progress. */
-static void forgive_absence(rp_comm *comm) {
+static void forgive_absence(rpi_fabric *fabric) {
     int64_t now = rpi_now_ns();
-    if (now - comm->driven_ns > RPI_SECOND_NS) comm->progress_ns = now;
+    if (now - fabric->driven_ns <= RPI_SECOND_NS) return;
+    for (rp_comm *comm = fabric->active; comm; comm = comm->next_active)
+        comm->progress_ns = now;
 }
 
-static bool drive_is_over(const rp_comm *comm, const rp_request *request, int64_t deadline_ns) {
+static bool has_queue(const rpi_fabric *fabric) {
+    for (const rp_comm *comm = fabric->active; comm; comm = comm->next_active)
+        if (comm->queue) return true;
+    return false;
+}
+
+static bool drive_is_over(const rpi_fabric *fabric, const rp_request *request,
+                          int64_t deadline_ns) {
     if (!request)
-        return atomic_load(&comm->wanted) > 0 || (!comm->queue && !atomic_load(&comm->posted));
+        return atomic_load(&fabric->wanted) > 0 ||
+               (!has_queue(fabric) && !atomic_load(&fabric->posted));
     if (atomic_load(&request->done)) return true;
     return deadline_ns != RPI_NEVER_NS && rpi_now_ns() >= deadline_ns;
 }
 
-static bool shall_poll(rp_comm *comm, const rp_request *request) {
+static bool shall_poll(rpi_fabric *fabric, const rp_request *request) {
     if (!request) return false;
-    if (comm->crowded_waits == 0) return true;
-    comm->crowded_waits--;
+    if (fabric->crowded_waits == 0) return true;
+    fabric->crowded_waits--;
     return false;
 }
 
-static void yield(rp_comm *comm, int64_t now) {
+static void yield(rpi_fabric *fabric, int64_t now) {
     sched_yield();
     if (rpi_now_ns() - now < CROWDED_NS) return;
-    if (comm->crowds < CROWDS_MAX) comm->crowds++;
-    comm->crowded_waits = 1 << comm->crowds;
+    if (fabric->crowds < CROWDS_MAX) fabric->crowds++;
+    fabric->crowded_waits = 1 << fabric->crowds;
+}
+
+/* True: a failure was heard of. */
+static bool check_control(rpi_fabric *fabric) {
+    bool news = false;
+    if (fabric->control)
+        rpi_control_hush(fabric->control); /* first: what comes now is looked at */
+    for (rp_comm *comm = fabric->active; comm; comm = comm->next_active)
+        news |= rpi_comm_check_control(comm);
+    return news;
+}
+
+static void check_deadlines(rpi_fabric *fabric) {
+    for (rp_comm *comm = fabric->active; comm; comm = comm->next_active)
+        rpi_deadline_check(comm);
 }
 
 /* request NULL: the progress thread, until there is nothing to do or somebody else wants to. */
-static void drive(rp_comm *comm, const rp_request *request, int64_t deadline_ns) {
-    int64_t idle_since = 0, spin_ns = shall_poll(comm, request) ? SPIN_NS : 0;
-    forgive_absence(comm);
-    while (!drive_is_over(comm, request, deadline_ns)) {
-        if (rpi_comm_pass(comm)) {
+static void drive(rpi_fabric *fabric, const rp_request *request, int64_t deadline_ns) {
+    int64_t idle_since = 0, spin_ns = shall_poll(fabric, request) ? SPIN_NS : 0;
+    forgive_absence(fabric);
+    while (!drive_is_over(fabric, request, deadline_ns)) {
+        if (rpi_fabric_pass(fabric)) {
             idle_since = 0;
             continue;
         }
-        if (drive_is_over(comm, request, deadline_ns)) break;
+        if (drive_is_over(fabric, request, deadline_ns)) break;
         int64_t now = rpi_now_ns();
         if (!idle_since) idle_since = now;
         if (now - idle_since < spin_ns) {
-            yield(comm, now);
+            yield(fabric, now);
             continue;
         }
-        if (rpi_comm_check_control(comm) || rpi_set_aside(comm)) continue;
-        account(comm);
-        rpi_deadline_check(comm);
-        if (!atomic_load(&comm->failed)) sleep_for_news(comm, !request, deadline_ns);
+        if (check_control(fabric) || rpi_set_aside(fabric)) continue;
+        account(fabric);
+        check_deadlines(fabric);
+        if (!has_failed(fabric)) sleep_for_news(fabric, !request, deadline_ns);
     }
-    if (spin_ns > 0 && comm->crowded_waits == 0) comm->crowds = 0;
-    account(comm);
+    if (spin_ns > 0 && fabric->crowded_waits == 0) fabric->crowds = 0;
+    account(fabric);
 }
 
 /* Under the lock. */
-static void give_drive(rp_comm *comm) {
-    comm->driving = false;
-    pthread_cond_broadcast(&comm->changed);
-    rpi_progress_thread_offer(comm);
+static void give_drive(rpi_fabric *fabric) {
+    fabric->driving = false;
+    pthread_cond_broadcast(&fabric->changed);
+    rpi_progress_thread_offer(fabric);
 }
 
-bool rpi_drive_take(rp_comm *comm) {
-    pthread_mutex_lock(&comm->lock);
-    atomic_fetch_add(&comm->wanted, 1);
-    while (comm->driving) {
-        rpi_drive_wake(comm);
-        pthread_cond_wait(&comm->changed, &comm->lock);
+void rpi_drive_take(rpi_fabric *fabric) {
+    pthread_mutex_lock(&fabric->lock);
+    atomic_fetch_add(&fabric->wanted, 1);
+    while (fabric->driving) {
+        rpi_drive_wake(fabric);
+        pthread_cond_wait(&fabric->changed, &fabric->lock);
     }
-    comm->driving = true;
-    atomic_fetch_sub(&comm->wanted, 1);
-    pthread_mutex_unlock(&comm->lock);
-    return true;
+    fabric->driving = true;
+    atomic_fetch_sub(&fabric->wanted, 1);
+    pthread_mutex_unlock(&fabric->lock);
 }
 
-void rpi_drive_give(rp_comm *comm) {
-    pthread_mutex_lock(&comm->lock);
-    give_drive(comm);
-    pthread_mutex_unlock(&comm->lock);
+void rpi_drive_give(rpi_fabric *fabric) {
+    pthread_mutex_lock(&fabric->lock);
+    give_drive(fabric);
+    pthread_mutex_unlock(&fabric->lock);
 }
 
-void rpi_drive_for_nobody(rp_comm *comm) {
-    comm->driving = true;
-    pthread_mutex_unlock(&comm->lock);
-    drive(comm, NULL, RPI_NEVER_NS);
-    pthread_mutex_lock(&comm->lock);
-    give_drive(comm);
+void rpi_drive_for_nobody(rpi_fabric *fabric) {
+    fabric->driving = true;
+    pthread_mutex_unlock(&fabric->lock);
+    drive(fabric, NULL, RPI_NEVER_NS);
+    pthread_mutex_lock(&fabric->lock);
+    give_drive(fabric);
 }
 
 /* What drive() does before it sleeps: whoever only looks, again and again, never sleeps, and a
  * frame that cannot be taken must not stay in front of those that he waits for. */
 static void look_further(rp_comm *comm) {
-    if (rpi_now_ns() - comm->progress_ns < SPIN_NS || !rpi_set_aside(comm))
-        rpi_deadline_check(comm);
+    if (rpi_now_ns() - comm->progress_ns < SPIN_NS || !rpi_set_aside(comm->fabric))
+        check_deadlines(comm->fabric);
 }
 
 void rpi_drive_once(rp_comm *comm) {
     RPI_FPENV_SCOPE;
-    pthread_mutex_lock(&comm->lock);
-    bool mine = !comm->driving;
-    if (mine) comm->driving = true;
-    pthread_mutex_unlock(&comm->lock);
+    rpi_fabric *fabric = comm->fabric;
+    pthread_mutex_lock(&fabric->lock);
+    bool mine = !fabric->driving;
+    if (mine) fabric->driving = true;
+    pthread_mutex_unlock(&fabric->lock);
     if (!mine) return;
-    forgive_absence(comm);
-    rpi_comm_check_control(comm);
-    if (!rpi_comm_pass(comm)) look_further(comm);
-    account(comm);
-    rpi_drive_give(comm);
+    forgive_absence(fabric);
+    (void)check_control(fabric);
+    (void)rpi_comm_check_control(comm); /* it may have had nothing to do so far */
+    if (!rpi_fabric_pass(fabric)) look_further(comm);
+    account(fabric);
+    rpi_drive_give(fabric);
 }
 
 /* What our heartbeats say; called under the lock. */
 static void note_waiting(rp_comm *comm, const rp_request *request) {
-    if (!comm->control) return;
+    if (!comm->group) return;
     rpi_control_note(comm->group, request ? request->sequence : 0);
 }
 
 /* Under the lock. */
-static void sleep_for_change(rp_comm *comm, int64_t deadline_ns) {
+static void sleep_for_change(rpi_fabric *fabric, int64_t deadline_ns) {
     if (deadline_ns == RPI_NEVER_NS) {
-        pthread_cond_wait(&comm->changed, &comm->lock);
+        pthread_cond_wait(&fabric->changed, &fabric->lock);
         return;
     }
     struct timespec at = {.tv_sec = deadline_ns / RPI_SECOND_NS,
                           .tv_nsec = deadline_ns % RPI_SECOND_NS};
-    pthread_cond_timedwait(&comm->changed, &comm->lock, &at);
+    pthread_cond_timedwait(&fabric->changed, &fabric->lock, &at);
 }
 
 /* Under the lock, which it releases meanwhile; the caller counts as wanting the drive. */
 static void drive_for(rp_request *request, int64_t deadline_ns) {
-    rp_comm *comm = request->comm;
-    comm->driving = true;
-    atomic_fetch_sub(&comm->wanted, 1);
-    pthread_mutex_unlock(&comm->lock);
-    drive(comm, request, deadline_ns);
-    pthread_mutex_lock(&comm->lock);
-    atomic_fetch_add(&comm->wanted, 1);
-    give_drive(comm);
+    rpi_fabric *fabric = request->comm->fabric;
+    fabric->driving = true;
+    atomic_fetch_sub(&fabric->wanted, 1);
+    pthread_mutex_unlock(&fabric->lock);
+    drive(fabric, request, deadline_ns);
+    pthread_mutex_lock(&fabric->lock);
+    atomic_fetch_add(&fabric->wanted, 1);
+    give_drive(fabric);
 }
 
 bool rpi_wait_until(rp_request *request, int64_t deadline_ns) {
     RPI_FPENV_SCOPE;
     rp_comm *comm = request->comm;
+    rpi_fabric *fabric = comm->fabric;
     if (atomic_load(&request->done)) return true;
     int64_t start = rpi_now_ns();
-    pthread_mutex_lock(&comm->lock);
+    pthread_mutex_lock(&fabric->lock);
     if (comm->waiters++ == 0) note_waiting(comm, request);
-    atomic_fetch_add(&comm->wanted, 1);
+    atomic_fetch_add(&fabric->wanted, 1);
     while (!atomic_load(&request->done) && rpi_now_ns() < deadline_ns) {
-        if (!comm->driving) {
+        if (!fabric->driving) {
             drive_for(request, deadline_ns);
             continue;
         }
-        rpi_drive_wake(comm);
-        sleep_for_change(comm, deadline_ns);
+        rpi_drive_wake(fabric);
+        sleep_for_change(fabric, deadline_ns);
     }
-    atomic_fetch_sub(&comm->wanted, 1);
+    atomic_fetch_sub(&fabric->wanted, 1);
     if (--comm->waiters == 0) note_waiting(comm, NULL);
     comm->stats.wait_s += rpi_seconds(rpi_now_ns() - start);
-    rpi_progress_thread_offer(comm);
+    rpi_progress_thread_offer(fabric);
     bool done = atomic_load(&request->done);
-    pthread_mutex_unlock(&comm->lock);
+    pthread_mutex_unlock(&fabric->lock);
     return done;
 }
 
@@ -284,7 +327,7 @@ void rp_comm_attend(rp_comm *comm) {
         (void)RP_FAIL(INVALID, "comm is NULL");
         return;
     }
-    atomic_fetch_add(&comm->wanted, 1);
+    atomic_fetch_add(&comm->fabric->wanted, 1);
 }
 
 void rp_comm_leave(rp_comm *comm) {
@@ -292,11 +335,11 @@ void rp_comm_leave(rp_comm *comm) {
         (void)RP_FAIL(INVALID, "comm is NULL");
         return;
     }
-    atomic_fetch_sub(&comm->wanted, 1);
-    if (!comm->has_thread) return;
-    pthread_mutex_lock(&comm->lock);
-    rpi_progress_thread_offer(comm);
-    pthread_mutex_unlock(&comm->lock);
+    atomic_fetch_sub(&comm->fabric->wanted, 1);
+    if (!comm->fabric->has_thread) return;
+    pthread_mutex_lock(&comm->fabric->lock);
+    rpi_progress_thread_offer(comm->fabric);
+    pthread_mutex_unlock(&comm->fabric->lock);
 }
 
 rp_status rpi_blocking_end(rp_comm *comm, rp_status posted, rp_request **request) {

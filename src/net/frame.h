@@ -42,10 +42,14 @@ typedef enum rpi_frame_kind {
     RPI_FRAME_CREDIT,   /* so much may be sent unasked, since the link is there */
     RPI_FRAME_EXPECT,   /* a neighbour's vector is waited for in this round */
     RPI_FRAME_PASSED,   /* the round is over here: what was not sent will not come */
+    RPI_FRAME_LEFT,     /* the sender has destroyed the communicator */
 } rpi_frame_kind;
 
 /* Set in round: the payload is exact, whatever codec was posted, since it stays on its host. */
 enum { RPI_FRAME_EXACT = 0x8000 };
+/* Of a communicator that is made of another, its first barrier or its end: where it is not open
+ * yet, it will be. */
+enum { RPI_FRAME_EARLY = 0x4000 };
 
 /* CRC-32C (Castagnoli), hardware where there is one. Start with crc 0. */
 uint32_t rpi_crc32c(uint32_t crc, const void *data, size_t bytes);

@@ -177,6 +177,19 @@ static void making_communicators(void) {
     REFUSES("rank 2", rp_comm_create, &store, 2, 2, NULL, &comm);
     REFUSES("needs a store", rp_comm_create, NULL, 0, 2, NULL, &comm);
     REFUSES("lacks one of", rp_comm_create, &hollow, 0, 2, NULL, &comm);
+    rp_comm *parent = NULL;
+    int self = 0, strange = 1;
+    REQUIRE_OK(rp_comm_create(NULL, 0, 1, NULL, &parent));
+    REFUSES("parent is NULL", rp_comm_group, NULL, &self, 1, NULL, &comm);
+    REFUSES("nowhere", rp_comm_group, parent, &self, 1, NULL, NULL);
+    REFUSES("a rank at least", rp_comm_group, parent, NULL, 1, NULL, &comm);
+    REFUSES("is not in", rp_comm_group, parent, &strange, 1, NULL, &comm);
+    rp_request *request = NULL;
+    REFUSES("request", rp_comm_group_start, parent, &self, 1, NULL, &comm, NULL);
+    REFUSES("parent is NULL", rp_comm_group_start, NULL, &self, 1, NULL, &comm, &request);
+    REFUSES("parent is NULL", rp_comm_split, NULL, 0, 0, NULL, &comm);
+    REFUSES("nowhere", rp_comm_split, parent, 0, 0, NULL, NULL);
+    rp_comm_destroy(parent);
     CHECK(comm == NULL);
     rp_store_close(&store);
 }

@@ -255,7 +255,8 @@ static void faulty_sender(void) {
         rp_comm_create(&store, ranks_rank(), ranks_world(), &options, &comm) != RP_OK)
         ranks_die();
     if (ranks_rank() == 0)
-        REQUIRE_OK(faulty_wrap(comm->peers[1].link, &plan, &comm->peers[1].link));
+        REQUIRE_OK(
+            faulty_wrap(comm->fabric->ports[1].link, &plan, &comm->fabric->ports[1].link));
     reduce_for_ever(comm);
 }
 
@@ -275,7 +276,8 @@ static void cut_pair(void) {
         ranks_die();
     int other = 3 - ranks_rank();
     if (other == 1 || other == 2)
-        REQUIRE_OK(faulty_wrap(comm->peers[other].link, &plan, &comm->peers[other].link));
+        REQUIRE_OK(faulty_wrap(comm->fabric->ports[other].link, &plan,
+                               &comm->fabric->ports[other].link));
     for (;;) {
         rp_segment segment = {.data = data, .count = COUNT, .dtype = RP_F32};
         if (rp_all_reduce(comm, &segment, 1, &how) != RP_OK) give_up(comm);

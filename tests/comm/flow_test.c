@@ -247,7 +247,7 @@ static void gather_late(rp_comm *comm, int rank, int world, void *context) {
         CHECK(data[(size_t)r * BYTES] == r && data[(size_t)(r + 1) * BYTES - 1] == r);
     CHECK_OK(rp_barrier(comm));
     CHECK_EQ(comm->aside.count, 0);
-    CHECK(comm->idle_block_bytes <= 4 << 20);
+    CHECK(comm->fabric->idle_block_bytes <= 4 << 20);
     free(data);
 }
 
@@ -397,7 +397,7 @@ static void a_long_run_takes_no_more_memory(void) {
 /* ---- what must not come ---- */
 
 static void post_word(rp_comm *comm, int to, int kind, uint64_t sequence, uint32_t bytes) {
-    rpi_link *link = comm->peers[to].link;
+    rpi_link *link = comm->fabric->ports[to].link;
     const rpi_transport *transport = link->endpoint->transport;
     rpi_frame_header header = {.kind = (uint8_t)kind,
                                .communicator = comm->id,

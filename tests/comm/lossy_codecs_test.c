@@ -236,7 +236,7 @@ static rp_request *awaiting; /* rank 0's */
 
 /* Rank 1 sends these bytes as its part of rank 0's slice, in place of an encoding. */
 static void send_forgery(rp_comm *comm, const forgery *f) {
-    rpi_link *link = comm->peers[0].link;
+    rpi_link *link = comm->fabric->ports[0].link;
     const rpi_transport *transport = link->endpoint->transport;
     rpi_frame_header header = awaiting->header;
     header.kind = RPI_FRAME_EAGER;

@@ -219,8 +219,14 @@ static void stray(rp_comm *comm, int rank, int world, void *context) {
     const char *what = context;
     CHECK_OK(rp_barrier(comm));
     world_meet();
-    if (rank == world - 1 && strcmp(what, "epoch") == 0) comm->epoch = 7;
-    if (rank == world - 1 && strcmp(what, "communicator") == 0) comm->id ^= 1;
+    if (rank == world - 1) {
+        rpi_drive_take(comm->fabric);
+        (void)rpi_fabric_remove(comm);
+        if (strcmp(what, "epoch") == 0) comm->epoch = 7;
+        if (strcmp(what, "communicator") == 0) comm->id ^= 1;
+        CHECK_OK(rpi_fabric_add(comm));
+        rpi_drive_give(comm->fabric);
+    }
     CHECK_EQ(rp_barrier(comm), RP_MISMATCH);
     CHECK_MSG(strstr(rp_last_error()->message, what), "%s", rp_last_error()->message);
 }

@@ -564,13 +564,24 @@ static void spend_credit(const program *p, rp_comm *comm) {
     for (int r = 0; r < p->world; r++) comm->peers[r].eager_sent = UINT64_C(1) << 60;
 }
 
+/* Every other communicator is made of the first, and shares its links. */
+static rp_status make_comm(const program *p, int rank, const rp_store *store, int c,
+                           rp_comm **comms) {
+    program_names names;
+    rp_comm_options options = program_options(p, rank, c, &names);
+    if (c % 2 == 0) return rp_comm_create(store, rank, p->world, &options, &comms[c]);
+    int ranks[PROGRAM_RANKS];
+    for (int r = 0; r < p->world; r++) ranks[r] = r;
+    options.transport = options.link = options.host = options.bind_host = NULL;
+    options.epoch = 0;
+    return rp_comm_group(comms[0], ranks, p->world, &options, &comms[c]);
+}
+
 const char *program_live(const program *p, int rank, const rp_store *store, char *words) {
     rp_comm *comms[PROGRAM_COMMS] = {NULL};
     const char *wrong = NULL;
-    program_names names;
     for (int c = 0; c < p->comms && !wrong; c++) {
-        rp_comm_options options = program_options(p, rank, c, &names);
-        rp_status status = rp_comm_create(store, rank, p->world, &options, &comms[c]);
+        rp_status status = make_comm(p, rank, store, c, comms);
         if (status == RP_OK && p->asks) spend_credit(p, comms[c]);
         if (status == RP_OK) continue;
         snprintf(words, WORDS, "rank %d: communicator %d: %s", rank, c,

@@ -225,8 +225,8 @@ static void a_progress_thread_moves_bytes_while_nobody_waits(void) {
 /* ---- bytes that have left ---- */
 
 static bool all_has_left(const rp_comm *comm) {
-    for (int i = 0; comm->mesh->endpoints[i]; i++) {
-        rpi_endpoint *endpoint = comm->mesh->endpoints[i];
+    for (int i = 0; comm->fabric->mesh->endpoints[i]; i++) {
+        rpi_endpoint *endpoint = comm->fabric->mesh->endpoints[i];
         if (endpoint->transport->flushed(endpoint) == RP_PENDING) return false;
     }
     return true;

@@ -1,0 +1,258 @@
+/* Fabrics: made and closed, which communicators they have, and whose a frame is. */
+#include "comm/communicator.h"
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "net/forget.h"
+
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+/* Barriers of communicators that are being made, at most: headers of 64 bytes. */
+enum { EARLY_MAX = 16384 };
+
+static void initialise_locks(rpi_fabric *fabric) {
+    pthread_mutex_init(&fabric->lock, NULL); /* neither fails on Linux */
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&fabric->changed, &attributes);
+    pthread_cond_init(&fabric->work, &attributes);
+    pthread_condattr_destroy(&attributes);
+}
+
+static rp_status open_fabric(rpi_fabric *fabric) {
+    fabric->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (fabric->wake_fd < 0) return RP_FAIL_ERRNO(IO, "cannot make an event descriptor");
+    return rpi_alloc_array((size_t)fabric->world, sizeof *fabric->ports, "links",
+                           &fabric->ports);
+}
+
+rp_status rpi_fabric_new(int rank, int world, rpi_fabric **out_fabric) {
+    rpi_fabric *fabric = NULL;
+    RP_TRY(rpi_alloc(sizeof *fabric, "a fabric", &fabric));
+    fabric->rank = rank;
+    fabric->world = world;
+    fabric->active_end = &fabric->active;
+    initialise_locks(fabric);
+    rp_status status = open_fabric(fabric);
+    if (status != RP_OK)
+        rpi_fabric_close(fabric);
+    else
+        *out_fabric = fabric;
+    return status;
+}
+
+void rpi_fabric_connect(rpi_fabric *fabric) {
+    for (int rank = 0; rank < fabric->world; rank++)
+        fabric->ports[rank].link = fabric->mesh->links[rank];
+}
+
+static void free_early(rpi_fabric *fabric) {
+    for (rpi_early *early = fabric->early, *next; early; early = next) {
+        next = early->next;
+        rpi_free(early);
+    }
+}
+
+void rpi_fabric_close(rpi_fabric *fabric) {
+    if (!fabric) return;
+    rpi_progress_thread_stop(fabric);
+    rpi_control_close(fabric->control); /* goodbye first: closed links are then no deaths */
+    rpi_mesh_close(fabric->mesh);
+    if (fabric->failed)
+        rpi_join_abandon(fabric->join);
+    else
+        rpi_join_close(fabric->join);
+    free_early(fabric);
+    rpi_blocks_free(fabric);
+    rpi_index_free(&fabric->open);
+    rpi_index_free(&fabric->made);
+    if (fabric->wake_fd >= 0) close(fabric->wake_fd);
+    pthread_mutex_destroy(&fabric->lock);
+    pthread_cond_destroy(&fabric->changed);
+    pthread_cond_destroy(&fabric->work);
+    rpi_free(fabric->scratch);
+    rpi_free(fabric->ports);
+    rpi_free(fabric);
+}
+
+void rpi_fabric_forget(rpi_fabric *fabric) {
+    rpi_fd_forget(&fabric->wake_fd);
+    if (fabric->mesh) rpi_mesh_forget(fabric->mesh);
+    if (fabric->control) rpi_control_forget(fabric->control);
+    if (fabric->join) rpi_join_forget(fabric->join);
+    fabric->mesh = NULL; /* another communicator of this fabric may be forgotten, too */
+    fabric->control = NULL;
+    fabric->join = NULL;
+}
+
+/* ---- communicators ---- */
+
+static uint64_t key_of(uint32_t id, uint32_t epoch) {
+    return (uint64_t)epoch << 32 | id;
+}
+
+rp_comm *rpi_fabric_find(const rpi_fabric *fabric, uint32_t id, uint32_t epoch) {
+    return rpi_index_find(&fabric->open, key_of(id, epoch), RPI_ALL_RANKS);
+}
+
+/* The value of an id in `made` is a number, one more than its last epoch: never NULL. */
+static uint64_t made_of(const rpi_fabric *fabric, uint32_t id) {
+    return (uintptr_t)rpi_index_find(&fabric->made, id, RPI_ALL_RANKS);
+}
+
+static rp_status note_made(rpi_fabric *fabric, uint32_t id, uint32_t epoch) {
+    rpi_index_remove(&fabric->made, id, RPI_ALL_RANKS);
+    return rpi_index_put(&fabric->made, id, RPI_ALL_RANKS, (void *)((uintptr_t)epoch + 1));
+}
+
+uint32_t rpi_fabric_next_epoch(const rpi_fabric *fabric, uint32_t id) {
+    return (uint32_t)made_of(fabric, id);
+}
+
+static rp_status deliver_early(rp_comm *comm, const rpi_early *early) {
+    int rank = comm->place_of[early->rank];
+    rpi_aside *aside = NULL;
+    rpi_block *block = NULL;
+    if (rank < 0)
+        return RP_FAIL(MISMATCH, "a rank that is no member of '%s' sent to it", comm->name);
+    if (early->header.kind == RPI_FRAME_LEFT) {
+        rpi_peer_leave(comm, rank);
+        return RP_OK;
+    }
+    RP_TRY(rpi_flow_come(comm, rank, &early->header, 0));
+    RP_TRY(rpi_block_take(comm->fabric, 0, &block));
+    block->header = early->header;
+    rp_status status = rpi_aside_get(comm, rank, early->header.sequence, &aside);
+    if (status == RP_OK)
+        rpi_frames_append(&aside->frames, block);
+    else
+        rpi_block_give(comm->fabric, block);
+    return status;
+}
+
+static rp_status take_early(rp_comm *comm) {
+    rp_status status = RP_OK;
+    for (rpi_early **at = &comm->fabric->early; *at && status == RP_OK;) {
+        rpi_early *early = *at;
+        if (early->header.communicator != comm->id || early->header.epoch != comm->epoch) {
+            at = &early->next;
+            continue;
+        }
+        status = deliver_early(comm, early);
+        *at = early->next;
+        comm->fabric->early_count--;
+        rpi_free(early);
+    }
+    return status;
+}
+
+rp_status rpi_fabric_add(rp_comm *comm) {
+    rpi_fabric *fabric = comm->fabric;
+    RP_TRY(note_made(fabric, comm->id, comm->epoch));
+    RP_TRY(rpi_index_put(&fabric->open, key_of(comm->id, comm->epoch), RPI_ALL_RANKS, comm));
+    comm->next = fabric->comms;
+    fabric->comms = comm;
+    for (int rank = 0; rank < comm->world; rank++) {
+        const rpi_port *port = comm->peers[rank].port;
+        comm->peers[rank].broken = port->broken;
+        comm->peers[rank].reason = port->reason;
+    }
+    rp_status status = take_early(comm);
+    if (status != RP_OK) (void)rpi_fabric_remove(comm);
+    return status;
+}
+
+static void deactivate(rp_comm *comm) {
+    rpi_fabric *fabric = comm->fabric;
+    rp_comm **at = &fabric->active;
+    while (*at && *at != comm) at = &(*at)->next_active;
+    if (!*at) return;
+    *at = comm->next_active;
+    if (!*at) fabric->active_end = at;
+    comm->is_active = false;
+}
+
+bool rpi_fabric_remove(rp_comm *comm) {
+    rpi_fabric *fabric = comm->fabric;
+    rp_comm **at = &fabric->comms;
+    while (*at && *at != comm) at = &(*at)->next;
+    if (*at) *at = comm->next;
+    deactivate(comm);
+    rpi_index_remove(&fabric->open, key_of(comm->id, comm->epoch), RPI_ALL_RANKS);
+    for (int rank = 0; rank < fabric->world; rank++)
+        if (fabric->ports[rank].head && fabric->ports[rank].comm == comm)
+            rpi_port_release(&fabric->ports[rank]);
+    if (atomic_load(&comm->failed)) fabric->failed = true;
+    return !fabric->comms;
+}
+
+void rpi_fabric_activate(rp_comm *comm) {
+    if (comm->is_active) return;
+    comm->is_active = true;
+    comm->next_active = NULL;
+    *comm->fabric->active_end = comm;
+    comm->fabric->active_end = &comm->next_active;
+}
+
+/* ---- frames of no communicator that is open ---- */
+
+/* What may come before its communicator is opened here: its first barrier, and a farewell. */
+static bool may_be_early(const rpi_frame_header *header) {
+    return !header->bytes && header->round & RPI_FRAME_EARLY;
+}
+
+rp_status rpi_fabric_hear_stranger(rpi_fabric *fabric, int rank,
+                                   const rpi_frame_header *header) {
+    if (header->epoch < made_of(fabric, header->communicator)) return RP_OK;
+    if (!may_be_early(header) || fabric->early_count == EARLY_MAX) {
+        const rp_comm *first = fabric->comms;
+        return RP_FAIL(
+            MISMATCH,
+            "rank %d sent a frame of communicator %08x, epoch %u; this is %s (%08x), "
+            "epoch %u",
+            rank, header->communicator, header->epoch, first->name, first->id, first->epoch);
+    }
+    rpi_early *early = NULL, **end = &fabric->early;
+    RP_TRY(rpi_alloc(sizeof *early, "an early frame", &early));
+    early->rank = rank;
+    early->header = *header;
+    while (*end) end = &(*end)->next;
+    *end = early;
+    fabric->early_count++;
+    return RP_OK;
+}
+
+/* ---- links ---- */
+
+void rpi_port_release(rpi_port *port) {
+    port->head = NULL;
+    port->holder = NULL;
+    port->comm = NULL;
+    port->link->endpoint->transport->release(port->link);
+}
+
+void rpi_fabric_break(rpi_fabric *fabric, int rank, rp_status status) {
+    rpi_port *port = &fabric->ports[rank];
+    if (port->broken) return;
+    port->broken = status;
+    snprintf(port->reason, sizeof port->reason, "%s", rp_last_error()->message);
+    for (rp_comm *comm = fabric->comms; comm; comm = comm->next) {
+        int place = comm->place_of[rank];
+        if (place < 0 || comm->peers[place].broken) continue;
+        comm->peers[place].broken = status;
+        comm->peers[place].reason = port->reason;
+    }
+}
+
+void rpi_fabric_fail_rank(rpi_fabric *fabric, int rank, rp_status status, const char *message) {
+    for (rp_comm *comm = fabric->comms; comm; comm = comm->next) {
+        if (comm->place_of[rank] < 0) continue;
+        rpi_comm_fail_text(comm, status, comm->place_of[rank], "%s", message);
+        rpi_fabric_activate(comm);
+    }
+    rpi_fabric_break(fabric, rank, status);
+}

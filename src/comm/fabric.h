@@ -1,0 +1,131 @@
+/* What the communicators of one process and store have in common: links, the control
+ * connection, the drive and the memory for frames. A communicator is some of its ranks with an
+ * id, an epoch and numbers of its own; making one opens nothing.
+ *
+ * The ranks of a fabric are those of the communicator it was made for. Frames carry the id and
+ * epoch of theirs:
+ *
+ *      a frame at the head of a link
+ *        | its communicator is open here ---------------> it is received there (receive.c)
+ *        |
+ *        | opened here later, and the frame is of its
+ *        | first barrier, or says that a rank has left --> kept, header alone (rpi_early),
+ * until |                                                 it is opened | was closed here
+ * -----------------------------> dropped: its rank has been told
+ *        |
+ *        | neither -------------------------------------> all that have this rank fail
+ *
+ * The first operation of a communicator that is made of another is a barrier: who comes out of
+ * it knows that all members have opened it, and nothing but that barrier can come too early. */
+#ifndef RPI_COMM_FABRIC_H
+#define RPI_COMM_FABRIC_H
+
+#include "comm/number_index.h"
+#include "net/control.h"
+#include "net/frame.h"
+#include "net/join.h"
+#include "net/mesh.h"
+#include "redpoll/comm.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+/* Memory for one frame: kept frames, and encodings with more than one reader. */
+enum { RPI_BLOCK_SIZES = 45 };
+struct rpi_block;
+struct rpi_chunk;
+
+/* Our side of the link to one rank of the fabric. [driver] */
+typedef struct rpi_port {
+    rpi_link *link;
+    rp_status broken; /* what the link returned when it failed; RP_OK while it is good */
+    char reason[200];
+    const void *head; /* the frame at the head of the link, checked; NULL: none */
+    size_t head_bytes;
+    rpi_frame_header header; /* its header */
+    rp_comm *comm;           /* whose frame it is */
+    struct rpi_chunk
+        *holder; /* whose wire slot the head is; NULL: the head waits to be taken */
+    int held_wire;
+    bool full; /* lend() had no room in this pass */
+} rpi_port;
+
+/* A frame of a communicator that is not open here yet: a header alone. */
+typedef struct rpi_early {
+    struct rpi_early *next;
+    int rank; /* of the fabric */
+    rpi_frame_header header;
+} rpi_early;
+
+typedef struct rpi_fabric {
+    int rank, world;
+    rpi_mesh *mesh;       /* NULL in a world of one */
+    rpi_control *control; /* NULL in a world of one */
+    rpi_join *join;       /* of rp_comm_join(); else NULL */
+    bool failed;          /* [driver] a communicator has left after a failure */
+    rpi_port *ports;      /* [world] [driver] */
+
+    pthread_mutex_t lock;
+    pthread_cond_t changed; /* for waiters: the drive is free, a request is done */
+    pthread_cond_t work;    /* for the progress thread: the drive is its own */
+    int wake_fd;            /* wakes a sleeping driver */
+    bool driving;           /* [lock] somebody has the drive */
+    atomic_int wanted;      /* the progress thread shall give the drive up */
+    atomic_bool asleep;     /* the driver sleeps, or is about to */
+    atomic_bool posted;     /* `callers` is not empty */
+    rp_comm *callers;       /* [lock] with an inbox that the driver has not seen */
+    int in_flight;          /* [lock] requests posted and not complete, of all communicators */
+    int64_t busy_since_ns;  /* [lock] */
+
+    rp_comm *comms;                /* [driver] all that are open */
+    rp_comm *active, **active_end; /* [driver] those a pass looks at */
+    rpi_index open;                /* [driver] rp_comm, by id and epoch */
+    rpi_index made;                /* [driver] of ids: one more than the last epoch here */
+    rpi_early *early;              /* [driver] in the order of arrival */
+    int early_count;               /* [driver] */
+    struct rpi_block *blocks[RPI_BLOCK_SIZES]; /* [driver] free ones */
+    size_t idle_block_bytes;                   /* [driver] in these */
+    unsigned char *scratch; /* [driver] 16-bit copies of accumulators on their way to a codec */
+    size_t scratch_room;
+    uint64_t moved;            /* [driver] bytes, to see progress by */
+    int64_t driven_ns;         /* [driver] when somebody last drove */
+    int crowds, crowded_waits; /* [driver] in a row; how many sleep at once */
+
+    pthread_t thread;
+    bool has_thread;
+    bool stop, thread_sleeps; /* [lock] */
+    bool offered;             /* [lock] work, since the progress thread last looked */
+} rpi_fabric;
+
+/* A fabric of no links yet; rpi_fabric_close() takes it as it is. */
+rp_status rpi_fabric_new(int rank, int world, rpi_fabric **out_fabric);
+/* The mesh and the control connection are there: links are the ports'. */
+void rpi_fabric_connect(rpi_fabric *fabric);
+/* Says goodbye; no communicator is left. NULL is fine. */
+void rpi_fabric_close(rpi_fabric *fabric);
+void rpi_fabric_forget(rpi_fabric *fabric); /* in a forked child: transport.h */
+
+/* From here on its frames are received. What came too early has come now. [driver] */
+rp_status rpi_fabric_add(rp_comm *comm);
+/* Its frames are dropped from here on; true: it was the last. [driver] */
+bool rpi_fabric_remove(rp_comm *comm);
+rp_comm *rpi_fabric_find(const rpi_fabric *fabric, uint32_t id, uint32_t epoch); /* [driver] */
+/* The epoch of the next communicator of this id. [driver] */
+uint32_t rpi_fabric_next_epoch(const rpi_fabric *fabric, uint32_t id);
+/* A frame of no communicator that is open: kept, or done with. RP_MISMATCH: it cannot be.
+ * [driver] */
+rp_status rpi_fabric_hear_stranger(rpi_fabric *fabric, int rank,
+                                   const rpi_frame_header *header);
+/* Passes look at it until it has nothing to do. [driver] */
+void rpi_fabric_activate(rp_comm *comm);
+/* The link has failed: all communicators that have the rank know. [driver] */
+void rpi_fabric_break(rpi_fabric *fabric, int rank, rp_status status);
+/* What came from a rank cannot be: its link is of no use any more. [driver] */
+void rpi_fabric_fail_rank(rpi_fabric *fabric, int rank, rp_status status, const char *message);
+/* Take in what has come, run what may run: one pass over everything in flight; true when
+ * something moved. [driver] */
+bool rpi_fabric_pass(rpi_fabric *fabric);
+/* The frame at the head is done with. [driver] */
+void rpi_port_release(rpi_port *port);
+
+#endif

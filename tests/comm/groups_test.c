@@ -1,0 +1,388 @@
+/* Communicators made of another: what they cost, that they work beside each other, and that the
+ * end of one is not the end of another. */
+#include "redpoll/comm.h"
+
+#include "comm/thread_world.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { SANITIZED = 1 };
+#else
+enum { SANITIZED = 0 };
+#endif
+
+static const rp_comm_options over_tcp = {.transport = "tcp", .connect_timeout_s = 60};
+static const rp_comm_options over_shm = {.transport = "shm", .connect_timeout_s = 60};
+
+static rp_comm *group_of(rp_comm *parent, const int *ranks, int count, const char *name) {
+    rp_comm_options options = {.name = name, .connect_timeout_s = 60};
+    rp_comm *comm = NULL;
+    CHECK_OK(rp_comm_group(parent, ranks, count, &options, &comm));
+    return comm;
+}
+
+static rp_request *start_sum(rp_comm *comm, float *data, int count, float value) {
+    rp_request *request = NULL;
+    for (int i = 0; i < count; i++) data[i] = value;
+    rp_segment segment = {.data = data, .count = (size_t)count, .dtype = RP_F32};
+    CHECK_OK(rp_all_reduce_start(comm, &segment, 1, NULL, &request));
+    return request;
+}
+
+static void check_sum(rp_comm *comm, rp_request *request, const float *data, int count,
+                      float value) {
+    int wrong = 0;
+    CHECK_OK(rp_request_wait(&request));
+    for (int i = 0; i < count; i++) wrong += data[i] != value * (float)rp_comm_world(comm);
+    CHECK_EQ(wrong, 0);
+}
+
+static void sum(rp_comm *comm, float value) {
+    float data[100];
+    check_sum(comm, start_sum(comm, data, 100, value), data, 100, value);
+}
+
+/* ---- what one costs ---- */
+
+/* Taken while all other ranks wait: looking takes a descriptor, too. */
+typedef struct counts {
+    int descriptors, threads;
+    size_t resident;
+} counts;
+
+static size_t resident_bytes(void) {
+    unsigned long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    if (file && fscanf(file, "%*u %lu", &pages) != 1) pages = 0;
+    if (file) fclose(file);
+    return pages * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+static counts count(int rank) {
+    counts now = {0};
+    world_meet();
+    if (rank == 0) now = (counts){check_descriptors(), check_threads(), resident_bytes()};
+    world_meet();
+    return now;
+}
+
+static void check_nothing_opened(int rank, counts before, counts now) {
+    if (rank) return;
+    CHECK_EQ(now.descriptors, before.descriptors);
+    CHECK_EQ(now.threads, before.threads);
+}
+
+static void split_and_count(rp_comm *comm, int rank, int world, void *context) {
+    (void)context;
+    rp_comm *half = NULL, *none = (rp_comm *)&none;
+    counts before = count(rank);
+    /* Rank 3 before rank 1, and 2 before 0. */
+    CHECK_OK(rp_comm_split(comm, rank % 2, -rank, NULL, &half));
+    CHECK_OK(rp_comm_split(comm, rank == 0 ? -1 : 5, 0, NULL, &none));
+    check_nothing_opened(rank, before, count(rank));
+    CHECK_EQ(rp_comm_world(half), 2);
+    CHECK_EQ(rp_comm_rank(half), rank >= 2 ? 0 : 1);
+    CHECK((none == NULL) == (rank == 0));
+    if (none) CHECK_EQ(rp_comm_rank(none), rank - 1);
+    CHECK(strcmp(rp_comm_transport(half), rp_comm_transport(comm)) == 0);
+    sum(half, 2);
+    sum(comm, 3);
+    if (none) sum(none, 4);
+    int from = -1, mine = 10 * rank;
+    int other = 1 - rp_comm_rank(half);
+    rp_request *receive = NULL;
+    CHECK_OK(rp_recv_start(half, &from, 1, RP_I32, other, 0, &receive));
+    CHECK_OK(rp_send(half, &mine, 1, RP_I32, other, 0));
+    CHECK_OK(rp_request_wait(&receive));
+    CHECK_EQ(from, 10 * ((rank + 2) % world));
+    rp_comm_destroy(half);
+    rp_comm_destroy(none);
+}
+
+static void a_split_opens_nothing(void) {
+    world_run(4, &over_tcp, split_and_count, NULL);
+    world_run(4, &over_shm, split_and_count, NULL);
+    world_run(4, NULL, split_and_count, NULL);
+    rp_comm_options threads = over_tcp;
+    threads.progress_thread = 1;
+    world_run(4, &threads, split_and_count, NULL);
+}
+
+enum { GROUPS = 500, WORLD = 8, SMALL = 40 };
+
+/* Group i has the ranks whose bit is set in 1 + i % 255, and rank 0: of any size and shape. */
+static int members_of(int i, int *ranks) {
+    int count = 0, mask = (1 + i % 255) | 1;
+    for (int rank = 0; rank < WORLD; rank++)
+        if (mask >> rank & 1) ranks[count++] = rank;
+    return count;
+}
+
+static size_t members_in_all(int groups) {
+    int ranks[WORLD];
+    size_t all = 0;
+    for (int i = 0; i < groups; i++) all += (size_t)members_of(i, ranks);
+    return all;
+}
+
+static rp_comm *open_group(rp_comm *comm, int rank, int i) {
+    int ranks[WORLD], count = members_of(i, ranks);
+    char name[32];
+    bool is_member = false;
+    for (int k = 0; k < count; k++) is_member |= ranks[k] == rank;
+    snprintf(name, sizeof name, "group %d", i);
+    return is_member ? group_of(comm, ranks, count, name) : NULL;
+}
+
+static void use_many(rp_comm *comm, int rank, int world, void *context) {
+    const int groups = *(const int *)context;
+    static rp_comm *all[WORLD][GROUPS];
+    static float data[WORLD][GROUPS][SMALL];
+    static rp_request *requests[WORLD][GROUPS];
+    rp_comm **mine = all[rank];
+    sum(comm, 1);
+    counts before = count(rank);
+    for (int i = 0; i < groups; i++) mine[i] = open_group(comm, rank, i);
+    for (int i = 0; i < groups; i++)
+        if (mine[i]) requests[rank][i] = start_sum(mine[i], data[rank][i], SMALL, (float)i);
+    /* Each rank waits in an order of its own. */
+    for (int k = 0; k < groups; k++) {
+        int i = (k * (rank % 2 ? 7 : 3) + rank) % groups;
+        if (mine[i]) check_sum(mine[i], requests[rank][i], data[rank][i], SMALL, (float)i);
+    }
+    counts now = count(rank);
+    check_nothing_opened(rank, before, now);
+    size_t each = (now.resident - before.resident) / members_in_all(groups);
+    if (!SANITIZED) CHECK_MSG(each < 65536, "%zu bytes for each group and rank", each);
+    if (rank == 0) printf("         %d groups: %zu bytes each a rank\n", groups, each);
+    for (int k = 0; k < groups; k++) rp_comm_destroy(mine[(k * 11 + rank) % groups]);
+    sum(comm, (float)world);
+}
+
+static void many_groups_are_cheap(void) {
+    int groups = SANITIZED ? 89 : 499; /* primes: orders above are permutations */
+    world_run(WORLD, &over_shm, use_many, &groups);
+    groups = SANITIZED ? 29 : 97;
+    world_run(WORLD, &over_tcp, use_many, &groups);
+}
+
+/* ---- beside each other ---- */
+
+/* Neighbours in a ring make a group each, in an order that makes some come early everywhere. */
+static void make_a_ring(rp_comm *comm, int rank, int world, void *context) {
+    (void)context;
+    int next[] = {rank, (rank + 1) % world}, previous[] = {(rank + world - 1) % world, rank};
+    rp_comm *up = NULL, *down = NULL;
+    for (int round = 0; round < 5; round++) {
+        if (rank) down = group_of(comm, previous, 2, "edge");
+        up = group_of(comm, next, 2, "edge"); /* of other ranks: another one */
+        if (!rank) down = group_of(comm, previous, 2, "edge");
+        float data[2][SMALL];
+        rp_request *first = start_sum(up, data[0], SMALL, 1);
+        rp_request *second = start_sum(down, data[1], SMALL, 1);
+        check_sum(down, second, data[1], SMALL, 1);
+        check_sum(up, first, data[0], SMALL, 1);
+        rp_comm_destroy(round % 2 ? up : down);
+        rp_comm_destroy(round % 2 ? down : up);
+    }
+    sum(comm, 3);
+}
+
+static void names_come_back(void) {
+    world_run(5, NULL, make_a_ring, NULL);
+    world_run(3, &over_tcp, make_a_ring, NULL);
+}
+
+enum { MUCH = 3 << 20 };
+
+/* What one communicator sends to who has not asked for it does not stand in the way of others:
+ * the broadcast's frames would fill the link many times over. */
+static void flood(rp_comm *comm, int rank, int world, void *context) {
+    (void)context;
+    rp_comm *half = NULL;
+    CHECK_OK(rp_comm_split(comm, 0, 0, NULL, &half));
+    float *data = calloc(MUCH, sizeof *data);
+    rp_request *broadcast = NULL;
+    if (rank == 0) CHECK_OK(rp_broadcast_start(half, data, MUCH, RP_F32, NULL, &broadcast));
+    for (int i = 0; i < 20; i++) sum(comm, (float)i);
+    world_meet();
+    if (rank) CHECK_OK(rp_broadcast_start(half, data, MUCH, RP_F32, NULL, &broadcast));
+    for (int i = 0; i < 20; i++) sum(comm, (float)(i + world));
+    CHECK_OK(rp_request_wait(&broadcast));
+    rp_comm_destroy(half);
+    free(data);
+}
+
+/* Many are made at once, in another order on each rank, and given up before they are there. */
+static void start_groups(rp_comm *comm, int rank, int world, void *context) {
+    (void)context;
+    enum { AT_ONCE = 8 };
+    rp_comm *made[AT_ONCE];
+    rp_request *requests[AT_ONCE];
+    int ranks[WORLD];
+    for (int i = 0; i < world; i++) ranks[i] = i;
+    for (int k = 0; k < AT_ONCE; k++) {
+        int i = (k + 3 * rank) % AT_ONCE;
+        char name[32];
+        snprintf(name, sizeof name, "started %d", i);
+        rp_comm_options options = {.name = name};
+        CHECK_OK(rp_comm_group_start(comm, ranks, world, &options, &made[i], &requests[i]));
+    }
+    for (int i = 0; i < AT_ONCE; i++) {
+        CHECK_OK(rp_request_wait(&requests[i]));
+        sum(made[i], (float)i);
+        rp_comm_destroy(made[i]);
+    }
+    rp_comm_options impatient = {.name = "given up"};
+    rp_comm *never = NULL;
+    rp_request *request = NULL;
+    if (rank == 0) {
+        CHECK_OK(rp_comm_group_start(comm, ranks, world, &impatient, &never, &request));
+        rp_comm_destroy(never);
+    }
+    world_meet();
+    if (rank) CHECK_FAILS(rp_comm_group(comm, ranks, world, &impatient, &never), CANCELLED, "");
+    sum(comm, 1);
+}
+
+static void making_one_does_not_block(void) {
+    world_run(4, NULL, start_groups, NULL);
+    world_run(3, &over_tcp, start_groups, NULL);
+}
+
+static void one_does_not_block_another(void) {
+    world_run(3, &over_shm, flood, NULL);
+    world_run(3, &over_tcp, flood, NULL);
+    world_run(2, NULL, flood, NULL);
+}
+
+/* Groups of groups, which outlive what they are made of. */
+static void outlive(rp_comm *comm, int rank, int world, void *context) {
+    const rp_comm_options *options = context;
+    static rp_store store;
+    if (rank == 0) CHECK_OK(rp_store_open_local(&store));
+    world_meet();
+    rp_comm_options own = *options;
+    own.name = "a parent of its own";
+    rp_comm *parent = NULL, *child = NULL, *grandchild = NULL;
+    CHECK_OK(rp_comm_create(&store, rank, world, &own, &parent));
+    CHECK_OK(rp_comm_split(parent, rank / 2, 0, NULL, &child));
+    CHECK_OK(rp_comm_split(child, 0, -rank, NULL, &grandchild));
+    rp_comm_destroy(parent);
+    sum(child, 1);
+    rp_comm_destroy(rank % 2 ? child : grandchild);
+    rp_comm_destroy(rank % 2 ? grandchild : child);
+    sum(comm, 2);
+    world_meet();
+    if (rank == 0) rp_store_close(&store);
+}
+
+static void the_order_of_destroying_is_free(void) {
+    world_run(4, &over_shm, outlive, (void *)(uintptr_t)&over_shm);
+    world_run(4, &over_tcp, outlive, (void *)(uintptr_t)&over_tcp);
+}
+
+/* ---- failures ---- */
+
+static void fail_one(rp_comm *comm, int rank, int world, void *context) {
+    (void)context;
+    rp_comm *first = NULL, *second = NULL;
+    CHECK_OK(rp_comm_split(comm, 0, -rank, NULL, &first));
+    CHECK_OK(rp_comm_split(comm, rank > 0, 0, NULL, &second));
+    float data[100] = {0};
+    rp_segment segment = {.data = data, .count = rank ? 100 : 50, .dtype = RP_F32};
+    CHECK_FAILS(rp_all_reduce(first, &segment, 1, NULL), MISMATCH, "50");
+    sum(second, 1);
+    sum(comm, 2);
+    if (rank == world - 1) rp_comm_abort(second, RP_IO, "its disk is full");
+    if (rank) CHECK_FAILS(rp_barrier(second), IO, "its disk is full");
+    if (!rank) CHECK_OK(rp_barrier(second)); /* rank 0 is alone there */
+    sum(comm, 3);
+    rp_comm_destroy(second);
+    rp_comm *third = NULL;
+    CHECK_OK(rp_comm_split(comm, 0, 0, NULL, &third));
+    sum(third, 4);
+    rp_comm_destroy(third);
+    rp_comm_destroy(first);
+}
+
+static void a_failure_is_of_one_communicator(void) {
+    world_run(3, NULL, fail_one, NULL);
+    world_run(4, &over_tcp, fail_one, NULL);
+}
+
+static void leave_early(rp_comm *comm, int rank, int world, void *context) {
+    (void)context;
+    rp_comm *all = NULL;
+    CHECK_OK(rp_comm_split(comm, 0, 0, NULL, &all));
+    if (rank == world - 1) {
+        rp_comm_destroy(all);
+        all = NULL;
+    } else {
+        char wanted[32];
+        snprintf(wanted, sizeof wanted, "rank %d", world - 1);
+        CHECK_FAILS(rp_barrier(all), PEER, wanted);
+        CHECK_MSG(strstr(rp_last_error()->message, "destroyed"), "%s",
+                  rp_last_error()->message);
+    }
+    for (int i = 0; i < 3; i++) sum(comm, 1);
+    rp_comm_destroy(all);
+}
+
+static void who_leaves_is_named(void) {
+    world_run(2, NULL, leave_early, NULL);
+    world_run(3, &over_tcp, leave_early, NULL);
+    world_run(3, &over_shm, leave_early, NULL);
+}
+
+static void never_come(rp_comm *comm, int rank, int world, void *context) {
+    (void)context;
+    rp_comm_options impatient = {.connect_timeout_s = 2};
+    int ranks[] = {0, 1, 2};
+    rp_comm *group = NULL;
+    if (rank < 2)
+        CHECK_FAILS(rp_comm_group(comm, ranks, world, &impatient, &group), TIMEOUT, "rank 2");
+    CHECK(!group);
+    sum(comm, 1);
+}
+
+static void who_does_not_come_is_named(void) {
+    world_run(3, NULL, never_come, NULL);
+}
+
+static void refuse(rp_comm *comm, int rank, int world, void *context) {
+    (void)context;
+    rp_comm *made = NULL;
+    int twice[] = {rank, rank}, strange[] = {rank, world}, other[] = {(rank + 1) % world};
+    int self[] = {rank};
+    rp_comm_options link = {.link = "1Gbit,1us"}, epoch = {.epoch = 1};
+    CHECK_FAILS(rp_comm_group(comm, twice, 2, NULL, &made), INVALID, "twice");
+    CHECK_FAILS(rp_comm_group(comm, strange, 2, NULL, &made), INVALID, "is not in");
+    CHECK_FAILS(rp_comm_group(comm, other, 1, NULL, &made), INVALID, "only members call");
+    CHECK_FAILS(rp_comm_group(comm, self, 0, NULL, &made), INVALID, "a rank at least");
+    CHECK_FAILS(rp_comm_group(comm, self, 1, &link, &made), INVALID, "link is the parent's");
+    CHECK_FAILS(rp_comm_split(comm, 0, 0, &epoch, &made), INVALID, "epoch is the parent's");
+    CHECK(!made);
+    CHECK_OK(rp_comm_group(comm, self, 1, NULL, &made));
+    sum(made, 7);
+    rp_comm_destroy(made);
+    sum(comm, 1);
+}
+
+static void what_cannot_be_is_refused(void) {
+    world_run(2, NULL, refuse, NULL);
+    world_run(3, &over_tcp, refuse, NULL);
+}
+
+CASES({"a split opens nothing", a_split_opens_nothing},
+      {"many groups are cheap", many_groups_are_cheap}, {"names come back", names_come_back},
+      {"making one does not block", making_one_does_not_block},
+      {"one does not block another", one_does_not_block_another},
+      {"the order of destroying is free", the_order_of_destroying_is_free},
+      {"a failure is of one communicator", a_failure_is_of_one_communicator},
+      {"who leaves is named", who_leaves_is_named},
+      {"who does not come is named", who_does_not_come_is_named},
+      {"what cannot be is refused", what_cannot_be_is_refused})

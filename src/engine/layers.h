@@ -260,6 +260,27 @@ rpi_value_id rpi_softmax_cross_entropy_with(rpi_graph *graph, const char *name,
 rpi_value_id rpi_softmax_cross_entropy(rpi_graph *graph, const char *name, rpi_value_id logits,
                                        rpi_value_id labels, rpi_value_id scale);
 
+/* The same of logits x table^T + bias that are never all made: tokens below the first cutoff
+ * are frequent, and those between two cutoffs, or behind the last, are a cluster. A softmax
+ * over the frequent ones and the clusters, then, where the label is in a cluster, one over its
+ * tokens: -log p is the sum of both. Row i of the cluster weight is that of the last cluster
+ * but i, as in Transformer-XL's published code. A row counts as right where each softmax has
+ * the label, or its cluster, first. input: ... x width; table: V x width, bias: V, cluster
+ * weight: cutoffs x width, cluster bias: cutoffs. Gradients of the table are dense. Grave,
+ * Joulin, Cisse, Grangier, Jegou, "Efficient softmax approximation for GPUs", 2017. */
+enum { RPI_CUTOFFS = 7 };
+typedef struct rpi_adaptive_attributes {
+    int cutoff_count;
+    int64_t cutoffs[RPI_CUTOFFS]; /* ascending, above 0 and below V */
+    int ignored;                  /* a negative label; 0 means -100 */
+} rpi_adaptive_attributes;
+typedef struct rpi_adaptive_weights {
+    rpi_value_id table, bias, cluster_weight, cluster_bias;
+} rpi_adaptive_weights;
+rpi_value_id rpi_adaptive_cross_entropy(rpi_graph *graph, const char *name, rpi_value_id input,
+                                        rpi_adaptive_weights weights, rpi_value_id labels,
+                                        rpi_value_id scale, rpi_adaptive_attributes attributes);
+
 /* A node whose computation is given from above, in two halves so that it overlaps with what
  * does not depend on it: `start` runs when the inputs are there, `finish` just before the first
  * use of an output. Values are row-major f32; pointers are the same in both halves and stay

@@ -66,6 +66,11 @@ static void mistakes_are_named(void) {
                                            &(rpi_data_shape){.sequence = 8}, 0.1,
                                            &(rpi_network){0}),
                 INVALID, "bert learns masked-lm");
+    CHECK_FAILS(rpi_network_build_smoothed(
+                    "transformer-xl:layers=1,hidden=8,heads=2,inner=8,head=4,memory=4,"
+                    "vocabulary=20,cutoffs=8",
+                    &(rpi_data_shape){.sequence = 8}, 0.1, &(rpi_network){0}),
+                INVALID, "cutoffs=none");
 }
 
 CASES({"the loss is of smoothed labels", the_loss_is_of_smoothed_labels},

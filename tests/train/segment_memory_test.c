@@ -40,7 +40,7 @@ static void write_text(void) {
 static rpi_train_options small(void) {
     rpi_train_options options = ranks_options();
     if (!data[0]) write_text();
-    options.model = SHAPE ",memory=20";
+    options.model = SHAPE ",memory=20,cutoffs=108:115"; /* letters on all sides */
     options.data = data;
     options.train_images = options.test_images = 0;
     options.seq_length = SEQUENCE;
@@ -56,7 +56,7 @@ static void text_is_learnt(void) {
     rpi_train_options options = small();
     rpi_train_result result = {0};
     options.steps = 120;
-    options.model = SHAPE ",memory=20,dropout=0";
+    options.model = SHAPE ",memory=20,dropout=0,cutoffs=108:115";
     REQUIRE_OK(ranks_train(&options, 2, &result));
     CHECK_EQ(result.test.count, 6 * SEQUENCE);
     CHECK_MSG(result.test.loss < 0.5, "the loss is %g", result.test.loss);
@@ -201,10 +201,10 @@ static rp_status take_steps(void *context, rp_comm *comm) {
 /* Rows keep their memories however they are shared out. */
 static void ranks_and_micro_batches_change_nothing(void) {
     run alone = {.options = small()};
-    alone.options.model = SHAPE ",memory=20,dropout=0";
+    alone.options.model = SHAPE ",memory=20,dropout=0,cutoffs=108:115";
     run shared = alone, forgetful = alone;
     shared.options.accumulate = 2;
-    forgetful.options.model = SHAPE ",memory=1,dropout=0";
+    forgetful.options.model = SHAPE ",memory=1,dropout=0,cutoffs=108:115";
     REQUIRE_OK(ranks_run(1, take_steps, &alone));
     REQUIRE_OK(ranks_run(3, take_steps, &shared));
     REQUIRE_OK(ranks_run(1, take_steps, &forgetful));

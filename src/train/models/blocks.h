@@ -17,6 +17,12 @@ typedef struct rpi_builder {
     const rpi_value_id *inputs; /* those of the task, for models that read several */
     /* What the model says of a sample as a whole, for tasks that ask for that, too. */
     rpi_value_id sample_logits;
+    /* Where the loss is that of an adaptive softmax (cutoff_count above 0): of what, by which
+     * weights. The logits that the model returns are then scores of each token in its cluster.
+     */
+    rpi_value_id adaptive_input;
+    rpi_adaptive_weights adaptive_weights;
+    rpi_adaptive_attributes adaptive;
     /* A decoder goes on from tokens of earlier runs: the blocks below put caches behind
      * attention, inputs of the graph of batch x memory, and count places from a position. */
     bool is_decoder;

@@ -20,14 +20,19 @@ static rpi_value_id add_task_loss(rpi_network *network, const char *name, double
                                    network->scale, smoothing);
 }
 
-static void add_loss(rpi_network *network, double smoothing) {
+static void add_loss(rpi_network *network, const rpi_builder *builder, double smoothing) {
     rpi_graph *graph = network->graph;
-    network->loss = add_task_loss(network, "loss", smoothing);
+    if (builder->adaptive.cutoff_count)
+        network->loss = rpi_adaptive_cross_entropy(
+            graph, "loss", builder->adaptive_input, builder->adaptive_weights,
+            network->inputs[network->task->input_count - 1], network->scale, builder->adaptive);
+    else
+        network->loss = add_task_loss(network, "loss", smoothing);
     network->correct = rpi_graph_output(graph, network->loss, 1);
     if (network->task->sample_metric) add_sample_loss(network);
     network->plain_loss = network->loss;
     network->plain_correct = network->correct;
-    if (!(smoothing > 0)) return;
+    if (!(smoothing > 0) || builder->adaptive.cutoff_count) return;
     network->plain_loss = add_task_loss(network, "plain_loss", 0);
     network->plain_correct = rpi_graph_output(graph, network->plain_loss, 1);
 }
@@ -43,7 +48,7 @@ static void add_nodes(rpi_network *network, rpi_builder *builder,
     builder->inputs = network->inputs;
     network->logits = choice->model->build(builder, choice->options, shape, network->inputs[0]);
     network->sample_logits = builder->sample_logits;
-    if (rpi_graph_check(graph) == RP_OK) add_loss(network, smoothing);
+    if (rpi_graph_check(graph) == RP_OK) add_loss(network, builder, smoothing);
 }
 
 static void add_decoder_nodes(rpi_network *network, rpi_builder *builder,
@@ -95,6 +100,9 @@ static rp_status build(const char *model_text, const rpi_model_choice *choice,
     network.parameters = builder.parameters;
     network.parameter_count = builder.count;
     rp_status status = rpi_graph_check(network.graph);
+    if (status == RP_OK && smoothing > 0 && builder.adaptive.cutoff_count)
+        status = RP_FAIL(INVALID, "--label-smoothing does not go with an adaptive softmax; "
+                                  "the option cutoffs=none of the model takes a whole one");
     if (status != RP_OK) {
         rpi_network_close(&network);
         return rpi_fail_context(status, "model %s: ", model_text);

@@ -8,8 +8,10 @@
  *         s_ij = ((q_i + r_w_bias) k_j + (q_i + r_r_bias) r_net(r)_{i - j}) / sqrt(head)
  *         x = layer_norm(x + dropout(o_net(softmax(s) v)))          causal
  *         x = layer_norm(x + dropout(CoreNet.3(dropout(relu(CoreNet.0(x))))))
- *     logits = dropout(x) word_emb^T + bias                         the table of tokens once
- * more
+ *     logits = dropout(x) word_emb^T + bias                     the table of tokens once more
+ *
+ * With cutoffs the loss is by clusters (rpi_adaptive_cross_entropy): frequent tokens come first
+ * in the vocabulary.
  *
  * Dai, Yang, Yang, Carbonell, Le, Salakhutdinov, "Transformer-XL: attentive language models
  * beyond a fixed-length context", 2019. Names are those of its published code. Weights start
@@ -22,6 +24,8 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 extern const rpi_model rpi_model_transformer_xl;
 
@@ -31,6 +35,7 @@ enum { LONGEST_NAME = 64, LARGEST_HEAD = 256 };
 typedef struct xl_options {
     int64_t layers, hidden, heads, head, inner, memory, clamp, vocabulary;
     double dropout;
+    const char *cutoffs;
 } xl_options;
 
 #define NUMBER(name, fallback, least, most, help)                                              \
@@ -47,13 +52,20 @@ static const rpi_option options[] = {
     NUMBER(vocabulary, "267735", 1, 16777216, "tokens that there are"),
     RPI_MODEL_OPTION("dropout", RPI_OPTION_REAL, offsetof(xl_options, dropout), "0.1", 0, 0.99,
                      "P", "probability that an element is dropped", NULL),
+    RPI_MODEL_OPTION("cutoffs", RPI_OPTION_TEXT, offsetof(xl_options, cutoffs), "auto", 0, 0,
+                     "N:N:..",
+                     "tokens below the first are frequent, the others in clusters "
+                     "between them; none; auto: 20000:40000:200000, as far as the "
+                     "vocabulary goes",
+                     NULL),
     {0},
 };
 
 /* For WikiText-103: of the paper's code, and of NVIDIA's examples. */
 static const rpi_model_size sizes[] = {
     {"base", "layers=16,hidden=410,heads=10,head=41,inner=2100,memory=150"},
-    {"nvidia", "layers=16,hidden=512,heads=8,head=64,inner=2048,memory=192"},
+    {"nvidia", "layers=16,hidden=512,heads=8,head=64,inner=2048,memory=192,"
+               "cutoffs=19997:39997:199997"},
     {0},
 };
 
@@ -143,6 +155,59 @@ static rpi_value_id make_distances(const decoder *d, rpi_value_id x) {
     return drop(d, "pos_emb.drop", x);
 }
 
+/* ---- the softmax ---- */
+
+static void choose_cutoffs(int64_t vocabulary, rpi_adaptive_attributes *adaptive) {
+    static const int64_t published[] = {20000, 40000, 200000};
+    for (int i = 0; i < 3 && published[i] < vocabulary; i++)
+        adaptive->cutoffs[adaptive->cutoff_count++] = published[i];
+}
+
+static rp_status add_cutoff(const xl_options *o, long long cutoff, bool is_number,
+                            rpi_adaptive_attributes *adaptive) {
+    int count = adaptive->cutoff_count;
+    int64_t before = count ? adaptive->cutoffs[count - 1] : 0;
+    if (!is_number || cutoff <= before || cutoff >= o->vocabulary || count == RPI_CUTOFFS)
+        return RP_FAIL(INVALID,
+                       "cutoffs=%s: at most %d numbers with ':' between them, each above the "
+                       "one before and below vocabulary=%lld; or none, or auto",
+                       o->cutoffs, (int)RPI_CUTOFFS, (long long)o->vocabulary);
+    adaptive->cutoffs[adaptive->cutoff_count++] = cutoff;
+    return RP_OK;
+}
+
+static rp_status parse_cutoffs(const xl_options *o, rpi_adaptive_attributes *out) {
+    rpi_adaptive_attributes adaptive = {.cutoff_count = 0};
+    bool is_auto = strcmp(o->cutoffs, "auto") == 0, is_none = strcmp(o->cutoffs, "none") == 0;
+    const char *at = is_auto || is_none ? "" : o->cutoffs;
+    if (is_auto) choose_cutoffs(o->vocabulary, &adaptive);
+    while (*at || !*o->cutoffs) {
+        char *end = NULL;
+        long long cutoff = strtoll(at, &end, 10);
+        bool is_number = end != at && (!*end || (*end == ':' && end[1]));
+        RP_TRY(add_cutoff(o, cutoff, is_number, &adaptive));
+        at = *end ? end + 1 : end;
+    }
+    *out = adaptive;
+    return RP_OK;
+}
+
+static void add_clusters(const decoder *d, rpi_value_id x, rpi_value_id table,
+                         rpi_value_id bias) {
+    rpi_builder *b = d->b;
+    int64_t clusters = b->adaptive.cutoff_count;
+    if (!clusters) return;
+    b->adaptive_input = x;
+    b->adaptive_weights = (rpi_adaptive_weights){.table = table, .bias = bias};
+    b->adaptive_weights.cluster_weight =
+        rpi_block_table(b, "crit.cluster_weight", clusters, d->o->hidden, SPREAD);
+    b->adaptive_weights.cluster_bias =
+        rpi_declare(b, (rpi_parameter){.name = "crit.cluster_bias",
+                                       .shape = {1, {clusters}},
+                                       .decay_group = RPI_DECAY_VECTOR,
+                                       .init = RPI_INIT_ZEROS});
+}
+
 static rp_status check(const rpi_builder *b, const xl_options *o, const rpi_data_shape *shape) {
     if (b->is_decoder)
         return RP_FAIL(UNSUPPORTED, "transformer-xl learns and is evaluated; text is generated "
@@ -161,6 +226,7 @@ static rpi_value_id build(rpi_builder *b, const void *chosen, const rpi_data_sha
                           rpi_value_id tokens) {
     decoder d = {.b = b, .o = chosen};
     rp_status status = check(b, d.o, shape);
+    if (status == RP_OK) status = parse_cutoffs(d.o, &b->adaptive);
     if (status != RP_OK) rpi_graph_fail(b->graph, status, "%s", rp_last_error()->message);
     rpi_value_id table = rpi_block_table(b, "word_emb.emb_layers.0.weight", d.o->vocabulary,
                                          d.o->hidden, SPREAD);
@@ -181,6 +247,7 @@ static rpi_value_id build(rpi_builder *b, const void *chosen, const rpi_data_sha
                                                        .shape = {1, {d.o->vocabulary}},
                                                        .decay_group = RPI_DECAY_VECTOR,
                                                        .init = RPI_INIT_ZEROS});
+    add_clusters(&d, x, table, bias);
     return rpi_linear(b->graph, "crit", x, table, bias);
 }
 

@@ -152,6 +152,13 @@ static void evaluated(void *context, int64_t step, const rpi_evaluation *e) {
     fflush(p->stream);
 }
 
+static void sampled(void *context, int64_t step, const char *text) {
+    rpi_progress *p = context;
+    rpi_progress_end(p);
+    fprintf(p->stream, "after step %lld it writes: %s\n", (long long)step, text);
+    fflush(p->stream);
+}
+
 static void saved(void *context, int64_t step, const char *path) {
     rpi_progress *p = context;
     rpi_progress_end(p);
@@ -171,6 +178,7 @@ rpi_train_hooks rpi_progress_hooks(rpi_progress *progress) {
                              .started = started,
                              .stepped = stepped,
                              .evaluated = evaluated,
+                             .sampled = sampled,
                              .saved = saved,
                              .note = note};
 }

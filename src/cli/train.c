@@ -195,6 +195,16 @@ static const rpi_option options[] = {
      0, 1e12, "N", "steps between evaluations; 0: at the end only", NULL},
     {"eval-images", NULL, "evaluation.images", RPI_OPTION_COUNT, FIELD(eval_images), NULL, 0,
      1e9, "N", "first images, or sequences, of those held out; 0: all", NULL},
+    {"sample-every", NULL, "logging.sample_every", RPI_OPTION_COUNT, FIELD(sample_every), NULL,
+     0, 1e12, "N",
+     "of language models: steps between two texts that rank 0's model writes behind --prompt; "
+     "0: "
+     "none",
+     NULL},
+    {"prompt", NULL, "logging.prompt", RPI_OPTION_TEXT, FIELD(prompt), NULL, 0, 0, "TEXT",
+     "that these texts begin with", NULL},
+    {"sample-tokens", NULL, "logging.sample_tokens", RPI_OPTION_COUNT, FIELD(sample_tokens),
+     "40", 1, 1 << 20, "N", "new tokens of such a text at most", NULL},
     {"check-replicas", NULL, "general.check_replicas", RPI_OPTION_COUNT, FIELD(check_replicas),
      "100", 0, 1e12, "N",
      "steps between two comparisons of all ranks' parameters; 0: only at the start and before "

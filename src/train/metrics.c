@@ -217,6 +217,16 @@ rp_status rpi_metrics_evaluation(rpi_metrics *metrics, int64_t step,
     return put(metrics, object);
 }
 
+rp_status rpi_metrics_sample(rpi_metrics *metrics, int64_t step, const char *prompt,
+                             const char *text) {
+    if (!metrics) return RP_OK;
+    cJSON *object = cJSON_CreateObject();
+    add_number(object, "sampled_step", (double)step);
+    cJSON_AddStringToObject(object, "prompt", prompt);
+    cJSON_AddStringToObject(object, "text", text);
+    return put(metrics, object);
+}
+
 rp_status rpi_metrics_failure(rpi_metrics *metrics, int64_t step, const char *message) {
     if (!metrics) return RP_OK;
     cJSON *object = cJSON_CreateObject();

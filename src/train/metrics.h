@@ -17,6 +17,8 @@ rp_status rpi_metrics_header(rpi_metrics *metrics, const rpi_trainer *trainer);
 rp_status rpi_metrics_step(rpi_metrics *metrics, const rpi_step_metrics *step);
 rp_status rpi_metrics_evaluation(rpi_metrics *metrics, int64_t step,
                                  const rpi_evaluation *evaluation);
+rp_status rpi_metrics_sample(rpi_metrics *metrics, int64_t step, const char *prompt,
+                             const char *text);
 /* The last line of a run that failed: steps done, and the message. */
 rp_status rpi_metrics_failure(rpi_metrics *metrics, int64_t step, const char *message);
 rp_status rpi_metrics_closing(rpi_metrics *metrics, const rpi_train_result *result);

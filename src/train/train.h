@@ -57,6 +57,9 @@ typedef struct rpi_train_options {
     int64_t check_replicas;   /* steps; 0: at the start and before checkpoints only */
     int64_t
         log_every; /* steps between what ranks tell each other; 0: about five times a second */
+    int64_t sample_every;  /* steps between two texts of a language model; 0: none */
+    const char *prompt;    /* that they begin with */
+    int64_t sample_tokens; /* new ones, at most; 0: RPI_SAMPLE_TOKENS */
     bool trace, profile;
 
     /* Where the settings come from, for the header of metrics.jsonl, and as they were given,
@@ -89,7 +92,7 @@ typedef struct rpi_evaluation {
         consensus_distance; /* of ranks with parameters of their own (consensus.h); else NaN */
 } rpi_evaluation;
 
-enum { RPI_MEDIAN_STEPS = 1 << 16 };
+enum { RPI_MEDIAN_STEPS = 1 << 16, RPI_SAMPLE_TOKENS = 40 };
 
 typedef struct rpi_train_result {
     int64_t first_step, steps; /* those that this run did */
@@ -115,6 +118,8 @@ typedef struct rpi_train_hooks {
     /* Steps in their order, each when the losses of all ranks are there: several at once. */
     void (*stepped)(void *context, const rpi_step_metrics *metrics);
     void (*evaluated)(void *context, int64_t step, const rpi_evaluation *evaluation);
+    /* A text of the model's after these steps, the prompt first; rank 0. */
+    void (*sampled)(void *context, int64_t step, const char *text);
     void (*saved)(void *context, int64_t step, const char *path);
     void (*note)(void *context, const char *line);
     /* RPI_ASKED_* of this rank since the last call; RPI_ASKED_STOP stays. Called once a step.

@@ -39,6 +39,19 @@ static rp_status check_smoothing(const rpi_train_options *o, const rpi_task *tas
                    task->name);
 }
 
+static rp_status check_samples(const rpi_train_options *o, const rpi_task *task) {
+    if (o->sample_every < 0 || o->sample_tokens < 0)
+        return RP_FAIL(INVALID, "--sample-every and --sample-tokens are at least 0");
+    if (!o->sample_every && o->prompt)
+        return RP_FAIL(INVALID,
+                       "--prompt is what samples begin with: say --sample-every N, too");
+    if (!o->sample_every) return RP_OK;
+    if (strcmp(task->name, "language-model") != 0)
+        return RP_FAIL(INVALID, "--sample-every is for models that write texts (gpt2, llama)");
+    if (o->prompt && *o->prompt) return RP_OK;
+    return RP_FAIL(INVALID, "--sample-every: which text shall go on? --prompt TEXT");
+}
+
 /* Do the data hold what the model learns from? */
 static rp_status check_task(const rpi_train_options *o, const rpi_model *model) {
     const rpi_task *task = NULL, *wanted = rpi_task_find(model->task);
@@ -46,6 +59,7 @@ static rp_status check_task(const rpi_train_options *o, const rpi_model *model) 
     if (!wanted) return RP_FAIL(INTERNAL, "model %s is for no task", model->name);
     if (task == wanted) {
         RP_TRY(check_split(o, task));
+        RP_TRY(check_samples(o, task));
         return check_smoothing(o, task);
     }
     return RP_FAIL(INVALID, "model %s learns from %s, and --data %s has %s; say %s",

@@ -11,6 +11,7 @@
 #include "train/huggingface/hf_weights.h"
 #include "train/metrics.h"
 #include "train/replicas.h"
+#include "train/text_samples.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -119,6 +120,7 @@ static rp_status prepare(run *r, rp_comm *comm) {
     RP_TRY(rpi_train_agree(t));
     RP_TRY(rpi_replicas_check(t));
     if (t->rank == 0) RP_TRY(rpi_run_folder_check(r->options));
+    RP_TRY(rpi_text_sample_check(t));
     if (t->step < t->total_steps) RP_TRY(rpi_trainer_compile(t));
     RP_TRY(open_output(r));
     warn_of_one_bit(r);
@@ -166,6 +168,19 @@ static rp_status save(run *r) {
     return RP_OK;
 }
 
+/* The others go on meanwhile, as far as they come without rank 0. */
+static rp_status write_sample(run *r) {
+    rpi_trainer *t = &r->trainer;
+    rpi_text text = {0};
+    if (t->rank != 0) return RP_OK;
+    RP_TRY(rpi_text_sample_write(t, &text));
+    rp_status status = rpi_metrics_sample(r->metrics, t->step, r->options->prompt, text.at);
+    if (status == RP_OK && r->hooks->sampled)
+        r->hooks->sampled(r->hooks->context, t->step, text.at);
+    rpi_text_free(&text);
+    return status;
+}
+
 static bool due(int64_t step, int64_t every) {
     return every > 0 && step % every == 0;
 }
@@ -207,7 +222,8 @@ static bool is_milestone(const run *r, int asked) {
     const rpi_train_options *o = r->options;
     int64_t step = r->trainer.step;
     return asked || step == r->trainer.total_steps || due(step, o->check_replicas) ||
-           (o->eval && due(step, o->eval_every)) || due(step, o->checkpoint_every);
+           (o->eval && due(step, o->eval_every)) || due(step, o->checkpoint_every) ||
+           due(step, o->sample_every);
 }
 
 /* What all ranks are asked for, as far as they all know it after this step. */
@@ -234,6 +250,7 @@ static rp_status step(run *r) {
     if (due(own.step, o->check_replicas)) RP_TRY(rpi_replicas_check(&r->trainer));
     r->result.stopped = (asked & RPI_ASKED_STOP) != 0; /* somebody waits for the end */
     if (o->eval && due(own.step, o->eval_every) && !r->result.stopped) RP_TRY(evaluate(r));
+    if (due(own.step, o->sample_every) && !r->result.stopped) RP_TRY(write_sample(r));
     if (saves(o) && (asked || due(own.step, o->checkpoint_every))) RP_TRY(save(r));
     return RP_OK;
 }

@@ -61,6 +61,51 @@ static void text_is_learnt(void) {
     CHECK(result.rate_median > 0);
 }
 
+/* ---- samples ---- */
+
+/* A letter of the sentence has one that follows it, wherever the temperature takes it. */
+static void samples_show_what_is_learnt(void) {
+    rpi_train_options options = small();
+    options.steps = 100;
+    options.eval = false;
+    options.backend = NULL; /* the fastest */
+    options.out = ranks_folder("unsampled");
+    REQUIRE_OK(ranks_train(&options, 2, NULL));
+    options.sample_every = 50;
+    options.sample_tokens = 12;
+    options.prompt = "the red ";
+    options.out = ranks_folder("sampled");
+    REQUIRE_OK(ranks_train(&options, 2, NULL));
+    CHECK(ranks_same_file(ranks_path(ranks_folder("unsampled"), "model.safetensors"),
+                          ranks_path(options.out, "model.safetensors")));
+    size_t bytes = 0;
+    char *text = (char *)ranks_file(ranks_path(options.out, "metrics.jsonl"), &bytes);
+    REQUIRE(text);
+    text[bytes] = '\0';
+    CHECK(strstr(text, "{\"sampled_step\":50,\"prompt\":\"the red \",\"text\":\"the red "));
+    const char *last = strstr(text, "{\"sampled_step\":100,");
+    CHECK_MSG(last && strstr(last, "\"text\":\"the red poll trains"), "it says %.100s",
+              last ? last : "nothing");
+    free(text);
+}
+
+static void samples_that_cannot_be_are_refused(void) {
+    rpi_train_options options = small();
+    options.sample_every = 5;
+    CHECK_FAILS(rpi_train_check(&options, 1), INVALID, "--prompt TEXT");
+    options.prompt = "";
+    CHECK_FAILS(rpi_train_check(&options, 1), INVALID, "--prompt TEXT");
+    options.prompt =
+        "a prompt that has more letters than the sixty-four positions of the model "
+        "have room for";
+    CHECK_FAILS(ranks_train(&options, 2, NULL), INVALID, "--sample-every: the prompt has ");
+    options.sample_every = 0;
+    CHECK_FAILS(rpi_train_check(&options, 1), INVALID, "say --sample-every N");
+    options = ranks_options();
+    options.sample_every = 5;
+    CHECK_FAILS(rpi_train_check(&options, 1), INVALID, "models that write texts");
+}
+
 /* ---- in bf16 ---- */
 
 enum { STEPS_BESIDE = 50 };
@@ -224,7 +269,10 @@ static void a_token_beyond_the_vocabulary_ends_all_ranks(void) {
     data[0] = '\0'; /* written anew by who comes next */
 }
 
-CASES({"text_is_learnt", text_is_learnt}, {"bf16_follows_fp32", bf16_follows_fp32},
+CASES({"text_is_learnt", text_is_learnt},
+      {"samples_show_what_is_learnt", samples_show_what_is_learnt},
+      {"samples_that_cannot_be_are_refused", samples_that_cannot_be_are_refused},
+      {"bf16_follows_fp32", bf16_follows_fp32},
       {"any_number_of_ranks_equals_one", any_number_of_ranks_equals_one},
       {"a_resumed_run_has_the_same_bytes", a_resumed_run_has_the_same_bytes},
       {"another_length_goes_on", another_length_goes_on},

@@ -6,11 +6,23 @@
 
 #include <string.h>
 
+/* "pairs:FILE.jsonl,tokenizer=NAME" names its own. */
+static rp_status open_named(const char *data, rpi_tokenizer **out_tokenizer) {
+    static const char word[] = ",tokenizer=";
+    char name[RPI_PATH_BYTES];
+    const char *found = strstr(data, word);
+    if (!found) return RP_FAIL(NOT_FOUND, "--data %s names no tokenizer", data);
+    found += sizeof word - 1;
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(found, ","), found);
+    return rpi_tokenizer_open(name, out_tokenizer);
+}
+
 rp_status rpi_data_tokenizer_open(const char *data, rpi_tokenizer **out_tokenizer) {
     rpi_token_data tokens;
     rpi_token_file *file = NULL;
+    if (strncmp(data, "pairs:", 6) == 0) return open_named(data, out_tokenizer);
     if (strncmp(data, "tokens:", 7) != 0)
-        return RP_FAIL(NOT_FOUND, "--data %s is no tokens:PATH", data);
+        return RP_FAIL(NOT_FOUND, "--data %s is neither tokens:PATH nor pairs:FILE", data);
     RP_TRY(rpi_token_data_parse(data, &tokens));
     RP_TRY(rpi_token_file_open(tokens.train, &file));
     const char *spec = file->tokenizer_json ? file->tokenizer_json : file->tokenizer;

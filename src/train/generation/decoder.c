@@ -22,7 +22,7 @@ enum { ONE, MANY, REST, STRETCHES };
 
 struct rpi_decoder {
     rpi_network network;
-    rpi_weights *weights;
+    rpi_weights *weights; /* NULL: the session is not its own */
     rpi_session *session;
     stretch stretches[STRETCHES];
     int64_t memory;
@@ -67,17 +67,26 @@ static rp_status make_caches(rpi_decoder *d) {
     return RP_OK;
 }
 
+static rp_status load(const rpi_trained_model *model, const rpi_decoder_options *options,
+                      rpi_decoder *d, char *note, size_t note_bytes) {
+    const rpi_backend *backend = rpi_backend_default();
+    rpi_backend_options backend_options = {.threads = options->threads};
+    if (options->backend) RP_TRY(rpi_backend_find(options->backend, &backend));
+    RP_TRY(rpi_weights_create(d->network.graph, RPI_NO_VALUE, &d->weights));
+    RP_TRY(rpi_trained_model_load(model, &d->network, d->weights, note, note_bytes));
+    return rpi_session_create(d->weights, backend, &backend_options, &d->session);
+}
+
 static rp_status open_decoder(const rpi_trained_model *model,
                               const rpi_decoder_options *options, rpi_decoder *d, char *note,
                               size_t note_bytes) {
-    const rpi_backend *backend = rpi_backend_default();
-    rpi_backend_options backend_options = {.threads = options->threads};
+    note[0] = '\0';
     d->memory = options->memory;
-    if (options->backend) RP_TRY(rpi_backend_find(options->backend, &backend));
     RP_TRY(rpi_network_build_decoder(model->text, &d->network));
-    RP_TRY(rpi_weights_create(d->network.graph, RPI_NO_VALUE, &d->weights));
-    RP_TRY(rpi_trained_model_load(model, &d->network, d->weights, note, note_bytes));
-    RP_TRY(rpi_session_create(d->weights, backend, &backend_options, &d->session));
+    if (options->session)
+        d->session = options->session;
+    else
+        RP_TRY(load(model, options, d, note, note_bytes));
     return make_caches(d);
 }
 
@@ -104,7 +113,7 @@ void rpi_decoder_close(rpi_decoder *d) {
     rpi_kept_error why;
     rpi_error_keep(&why);
     for (int i = 0; i < STRETCHES; i++) close_stretch(&d->stretches[i]);
-    rpi_session_destroy(d->session);
+    if (d->weights) rpi_session_destroy(d->session);
     rpi_weights_destroy(d->weights);
     for (int i = 0; d->caches && i < d->input_count; i++) rpi_free(d->caches[i]);
     rpi_free(d->caches);

@@ -3,6 +3,7 @@
 #ifndef RPI_TRAIN_DECODER_H
 #define RPI_TRAIN_DECODER_H
 
+#include "engine/session.h"
 #include "train/trained_model.h"
 
 typedef struct rpi_decoder rpi_decoder;
@@ -11,6 +12,9 @@ typedef struct rpi_decoder_options {
     int64_t memory;      /* tokens that the text may have; 1 to the model's positions */
     const char *backend; /* NULL: the fastest */
     int threads;         /* 0: one a core */
+    /* Whose weights are the model's, as they are when they are read, so that none are loaded;
+     * borrowed, its backend and threads. NULL: none such. */
+    rpi_session *session;
 } rpi_decoder_options;
 
 /* The longest text of a model, and the tokens that it knows. RP_INVALID: it is no language

@@ -37,8 +37,8 @@ static rp_status open_tokenizer(generator *g) {
     if (status == RP_OK) return RP_OK;
     char why[RPI_ERROR_BYTES];
     snprintf(why, sizeof why, "%s", rp_last_error()->message);
-    return rpi_fail(status, __FILE__, __LINE__, "no tokenizer for %s: %.700s%s", g->o->model,
-                    why, advice);
+    return rpi_fail(status, __FILE__, __LINE__, "no tokenizer for %s: %.700s%s",
+                    g->o->text ? g->o->text : g->o->model, why, g->o->text ? "" : advice);
 }
 
 /* Tables of tokens are often a little longer than what they are for. */
@@ -114,9 +114,17 @@ static rp_status check_options(const rpi_generate_options *o) {
     return RP_OK;
 }
 
+static rp_status open_model(generator *g) {
+    const rpi_generate_options *o = g->o;
+    if (!o->text) return rpi_trained_model_open(o->model, &g->model);
+    g->model = (rpi_trained_model){.data = o->data, .step = -1};
+    snprintf(g->model.text, sizeof g->model.text, "%s", o->text);
+    return RP_OK;
+}
+
 static rp_status prepare(generator *g) {
     RP_TRY(check_options(g->o));
-    RP_TRY(rpi_trained_model_open(g->o->model, &g->model));
+    RP_TRY(open_model(g));
     snprintf(g->result->model, sizeof g->result->model, "%s", g->model.text);
     RP_TRY(rpi_decoder_examine(&g->model, &g->facts));
     g->result->positions = g->facts.positions;
@@ -133,7 +141,8 @@ static rp_status open_decoder(generator *g) {
     rpi_decoder_options options = {.memory = memory < g->facts.positions ? memory
                                                                          : g->facts.positions,
                                    .backend = g->o->backend,
-                                   .threads = g->o->threads};
+                                   .threads = g->o->threads,
+                                   .session = g->o->session};
     RP_TRY(rpi_decoder_open(&g->model, &options, &g->decoder, note, sizeof note));
     RP_TRY(rpi_decoder_prepare(g->decoder, g->result->prompt_tokens));
     RP_TRY(rpi_decoder_prepare(g->decoder, 1));
@@ -198,6 +207,20 @@ static void close_all(generator *g) {
     rpi_tokenizer_close(g->tokenizer);
     rpi_trained_model_close(&g->model);
     rpi_free(g);
+}
+
+rp_status rpi_generate_check(const rpi_generate_options *options) {
+    generator *g = NULL;
+    rpi_generated none = {0};
+    rpi_kept_error why;
+    RP_TRY(rpi_alloc(sizeof *g, "a text", &g));
+    g->o = options;
+    g->result = &none;
+    rp_status status = prepare(g);
+    rpi_error_keep(&why);
+    close_all(g);
+    rpi_error_put_back(&why);
+    return status;
 }
 
 rp_status rpi_generate(const rpi_generate_options *options, rpi_generated *out_generated) {

@@ -2,12 +2,17 @@
 #ifndef RPI_TRAIN_GENERATE_H
 #define RPI_TRAIN_GENERATE_H
 
+#include "engine/session.h"
 #include "train/generation/text_stream.h"
 #include "train/generation/token_choice.h"
 #include "train/models/model.h"
 
 typedef struct rpi_generate_options {
-    const char *model;     /* "hf:FOLDER", or the folder of a run */
+    const char *model; /* "hf:FOLDER", or the folder of a run */
+    /* Instead of that, a model in training: its text, its session, and the data that it learns
+     * from; NULL: none such. */
+    const char *text, *data;
+    rpi_session *session;
     const char *tokenizer; /* as of rpi_tokenizer_open(); NULL: that of the folder, or of the
                               run's data */
     const char *prompt;
@@ -44,5 +49,7 @@ typedef struct rpi_generated {
  * with more than the model has positions, a tokenizer that is not the model's. RP_NOT_FOUND: no
  * such model, or no tokenizer. */
 rp_status rpi_generate(const rpi_generate_options *options, rpi_generated *out_generated);
+/* Could it? The same errors, without reading the model's weights. */
+rp_status rpi_generate_check(const rpi_generate_options *options);
 
 #endif

@@ -181,6 +181,10 @@ rp_status rpi_metrics_step(rpi_metrics *metrics, const rpi_step_metrics *step) {
     add_number(object, "loss", step->loss);
     add_number(object, "lr", step->lr);
     if (!isnan(step->gradient_norm)) add_number(object, "grad_norm", step->gradient_norm);
+    if (!isnan(step->outer_gradient_norm))
+        add_number(object, "outer_grad_norm", step->outer_gradient_norm);
+    if (!isnan(step->autocorrelation))
+        add_number(object, "autocorrelation", step->autocorrelation);
     add_counted(object, "%s_s", step->unit, (double)step->count / step->step_s);
     add_number(object, "step_s", step->step_s);
     add_number(object, "compute_s", step->compute_s);
@@ -262,6 +266,8 @@ rp_status rpi_metrics_closing(rpi_metrics *metrics, const rpi_train_result *resu
     add_number(object, "comm_s_median", result->comm_s_median);
     add_number(object, "exposed_s_median", result->exposed_s_median);
     add_number(object, "wire_bytes_median", result->wire_bytes_median);
+    add_number(object, "exposed_s_mean", result->exposed_s_mean);
+    add_number(object, "wire_bytes_mean", result->wire_bytes_mean);
     add_number(object, "last_loss", result->last_loss);
     double none = NAN;
     add_number(object, "test_accuracy", result->evaluated ? result->test.accuracy : none);

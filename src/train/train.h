@@ -74,7 +74,8 @@ typedef struct rpi_step_metrics {
     int64_t step, count; /* steps done; what all ranks learnt from in this one, */
     const char *unit;    /* counted in: "images" */
     double loss, lr;
-    double gradient_norm; /* before clipping; NaN: not measured */
+    double gradient_norm;                        /* before clipping; NaN: not measured */
+    double outer_gradient_norm, autocorrelation; /* of local-sgd's exchanges; else NaN */
     double step_s, compute_s, comm_s, encode_s, decode_s, exposed_s, skew_s;
     uint64_t wire_bytes;
 } rpi_step_metrics;
@@ -101,6 +102,8 @@ typedef struct rpi_train_result {
     double rate_median; /* of `unit` ("images") in a second */
     const char *unit;
     double step_s_median, comm_s_median, exposed_s_median, wire_bytes_median;
+    /* Means over the same steps, for strategies that do not exchange in each; NaN without any. */
+    double exposed_s_mean, wire_bytes_mean;
     bool evaluated;
     rpi_evaluation test;
     bool stopped;        /* before the end, because a rank was asked to */

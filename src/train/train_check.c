@@ -156,6 +156,8 @@ static rp_status check_world(const rpi_train_options *o, int world) {
                      o->weight_decay == 0 && o->clip == 0,
         .warmup_exact = o->warmup_exact > 0,
         .chooses_bits = codec.every > 0,
+        .lossy = !rp_codec_is_exact(&codec.codec, RP_F32),
+        .error_feedback = o->error_feedback,
     };
     return rpi_strategy_check(strategy, &request);
 }

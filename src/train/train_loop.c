@@ -196,6 +196,12 @@ static void tell_choice(run *r) {
     if (r->hooks->note) r->hooks->note(r->hooks->context, line);
 }
 
+static void tell_note(run *r) {
+    char *note = r->trainer.note;
+    if (note[0] && r->hooks->note) r->hooks->note(r->hooks->context, note);
+    note[0] = '\0';
+}
+
 /* What ranks told each other is the same on all, so all stop together. */
 static rp_status tell_step(run *r, const rpi_told_step *told) {
     const rpi_step_metrics *metrics = &told->metrics;
@@ -237,6 +243,7 @@ static rp_status tell(run *r, int *out_asked) {
         asked |= rpi_step_reports_asked(reports);
     }
     tell_choice(r);
+    tell_note(r);
     *out_asked = asked;
     return RP_OK;
 }
@@ -281,6 +288,13 @@ static double median_of(run *r, double (*value)(const rpi_step_metrics *)) {
     return steps ? rpi_median(r->scratch, steps) : NAN;
 }
 
+static double mean_of(const run *r, double (*value)(const rpi_step_metrics *)) {
+    int steps = r->result.steps < RPI_MEDIAN_STEPS ? (int)r->result.steps : RPI_MEDIAN_STEPS;
+    double sum = 0;
+    for (int i = 0; i < steps; i++) sum += value(&r->history[i]);
+    return steps ? sum / steps : NAN;
+}
+
 /* All ranks at once, as they share the machine while they train. */
 static rp_status finish_profile(run *r) {
     rpi_trainer *t = &r->trainer;
@@ -303,6 +317,8 @@ static void summarise(run *r) {
     r->result.comm_s_median = median_of(r, comm_s);
     r->result.exposed_s_median = median_of(r, exposed_s);
     r->result.wire_bytes_median = median_of(r, wire_bytes);
+    r->result.exposed_s_mean = mean_of(r, exposed_s);
+    r->result.wire_bytes_mean = mean_of(r, wire_bytes);
 }
 
 static rp_status finish(run *r) {

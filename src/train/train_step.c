@@ -145,6 +145,10 @@ rp_status rpi_trainer_step(rpi_trainer *t, rpi_step_metrics *out_metrics) {
 
     int64_t end = rpi_now_ns();
     rp_comm_get_stats(t->comm, &after);
+    rpi_strategy_report outer = {NAN, NAN};
+    if (t->strategy->report) t->strategy->report(t->strategy_self, &outer);
+    metrics.outer_gradient_norm = outer.outer_gradient_norm;
+    metrics.autocorrelation = outer.autocorrelation;
     metrics.gradient_norm = t->gradient_norm;
     metrics.step_s = rpi_seconds(end - start);
     metrics.compute_s = metrics.step_s - metrics.exposed_s;

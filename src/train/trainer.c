@@ -149,6 +149,11 @@ static void chose(void *context, const char *line) {
     snprintf(t->choice, sizeof t->choice, "%s", line);
 }
 
+static void note(void *context, const char *line) {
+    rpi_trainer *t = context;
+    snprintf(t->note, sizeof t->note, "%s", line);
+}
+
 static double rate(void *context) {
     const rpi_trainer *t = context;
     return t->learning_rate;
@@ -168,12 +173,15 @@ static rp_status open_strategy(rpi_trainer *t) {
                                 .bucket_bytes = (int64_t)(o->bucket_mb * 1048576.0),
                                 .warmup_exact = o->warmup_exact,
                                 .residual = t->residual,
+                                .slots = t->slots,
+                                .slot_count = t->optimizer->slot_count,
                                 .timeline = t->timeline,
                                 .update = update,
                                 .measure = o->clip > 0 ? measure : NULL,
                                 .measured = measured,
                                 .rate = rate,
                                 .chose = chose,
+                                .note = note,
                                 .context = t};
     RP_TRY(rpi_strategy_find(o->strategy, &t->strategy));
     rpi_step_reports_open(t->comm, o->log_every, t->strategy->replicas_differ, &t->reports);

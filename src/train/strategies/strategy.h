@@ -21,7 +21,9 @@ typedef struct rpi_strategy_setup {
     uint64_t seed;
     int64_t bucket_bytes;
     int64_t warmup_exact;
-    float *residual; /* one float an element of the gradients, or NULL */
+    float *residual;     /* one float an element of the gradients, or NULL */
+    float *const *slots; /* the optimizer's state, as long as the gradients each */
+    int slot_count;
     rpi_timeline *timeline;
     /* The gradients in this range are the world's: step these parameters. */
     void (*update)(void *context, int64_t first, int64_t count);
@@ -34,6 +36,8 @@ typedef struct rpi_strategy_setup {
     double (*rate)(void *context);
     /* Other bits were chosen: a line that says so. NULL: nobody asks. */
     void (*chose)(void *context, const char *line);
+    /* Something that the user should know, in a line. NULL: nobody asks. */
+    void (*note)(void *context, const char *line);
     void *context;
 } rpi_strategy_setup;
 
@@ -43,9 +47,16 @@ typedef struct rpi_strategy_request {
     int world;           /* 0: not known yet */
     bool plain_sgd;      /* the optimizer steps against the gradient and does nothing else */
     bool warmup_exact, chooses_bits;
+    bool lossy, error_feedback; /* of the codec */
 } rpi_strategy_request;
 
 enum { RPI_STRATEGY_STATES = 4 };
+
+/* Of a step; NaN: of no meaning in this one. */
+typedef struct rpi_strategy_report {
+    double outer_gradient_norm; /* of the mean pseudo-gradient whose exchange has ended */
+    double autocorrelation;     /* cosine of it and the one before */
+} rpi_strategy_report;
 
 typedef struct rpi_strategy {
     const char *name, *summary;
@@ -71,6 +82,8 @@ typedef struct rpi_strategy {
     void (*observe)(void *self);
     /* All gradients are there: wait, update everything. *out_exposed_ns: time blocked. */
     rp_status (*finish)(void *self, int64_t *out_exposed_ns);
+    /* What there is to tell of the step that has ended. NULL: nothing. */
+    void (*report)(void *self, rpi_strategy_report *out_report);
     /* What it keeps from step to step, a float a parameter each, in the order of the arena: how
      * many. Checkpoints hold them where replicas differ. Then that they were read from one.
      * NULL: there is nothing. */

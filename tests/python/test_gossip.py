@@ -292,6 +292,32 @@ def test_it_is_an_optimizer_to_others():
         assert "'first.weight' has been moved" in moved
 
 
+# ---- the exchange itself ----
+
+
+def exchanged(rank, world):
+    own = redpoll.torch.communicator_of()
+    before, after = (rank - 1) % world, (rank + 1) % world
+    x, y = torch.full((3, 4), float(rank)), torch.full((), 2.0 * rank, dtype=torch.float64)
+    out = [torch.empty_like(x), torch.empty_like(y)]
+    own.neighbor_all_reduce(
+        [x.T, y], 0.25, {before: 0.5}, {after: 3.0}, outputs=[out[0].T, out[1]], blocking=True
+    )
+    work = own.neighbor_all_reduce([x], 0.0, {before: 1.0}, {after: 1.0})
+    work.wait()
+    said = refusal(
+        ValueError, lambda: own.neighbor_all_reduce([x], 1.0, {}, {}, outputs=[y.float()])
+    )
+    return out[0][0, 0].item(), out[1].item(), x[0, 0].item(), said
+
+
+def test_neighbor_all_reduce_takes_any_tensors():
+    for rank, (x, y, moved, said) in enumerate(values(run_group(exchanged, 3))):
+        before = (rank - 1) % 3
+        assert (x, y) == (0.25 * rank + 1.5 * before, 0.5 * rank + 3.0 * before)
+        assert moved == before and "an output of ()" in said
+
+
 # ---- what is refused ----
 
 

@@ -7,14 +7,14 @@ from typing import Any, Optional, Union
 import torch
 import torch.distributed as dist
 
-from ._all_reduce import AllReduce
 from ._codec import Codec
 from ._dtypes import reduction
+from ._neighbors import Neighbors
 from ._types import Tensors
 from ._work import Work
 
 
-class Collectives(AllReduce):
+class Collectives(Neighbors):
     """Arguments are checked and lent to the library; results are the Work's outputs."""
 
     def reduce_scatter(

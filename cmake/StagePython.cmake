@@ -38,6 +38,7 @@ endfunction()
 
 stage_folder(${SOURCE}/redpoll ${STAGE}/redpoll)
 stage_folder(${SOURCE}/cgx ${STAGE})
+stage_folder(${SOURCE}/bluefog ${STAGE})
 stage(${LIBRARY} ${STAGE}/redpoll/_lib/libredpoll.so)
 if(PROGRAM)
   stage(${PROGRAM} ${STAGE}/redpoll/_lib/redpoll)

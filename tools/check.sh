@@ -52,8 +52,8 @@ python_style() {
 }
 
 python_types() {
-    MYPYPATH=python/cgx:python "$tools/mypy" --config-file python/mypy.ini --cache-dir build/mypy \
-        python/redpoll python/cgx
+    MYPYPATH=python/cgx:python/bluefog:python "$tools/mypy" --config-file python/mypy.ini --cache-dir build/mypy \
+        python/redpoll python/cgx python/bluefog
 }
 
 # A sanitizer build and its tests, into build/PRESET-tests.log.

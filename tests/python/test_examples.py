@@ -17,6 +17,7 @@ import pytest
 from ranks import free_port, run_ranks, values
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "pytorch"
+BLUEFOG = EXAMPLES.parent / "bluefog"
 DATA = Path("/usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz")
 SMALL_IMAGES = ["--width", "4", "--batch", "8", "--images", "2000", "--lr", "0.02"]
 SMALL_TEXT = [
@@ -117,3 +118,9 @@ def test_decentralised_least_squares() -> None:
     errors = {words[0]: float(words[6]) for words in map(str.split, text.splitlines())}
     assert errors["exact-diffusion"] < 1e-4 > errors["gradient-tracking"]
     assert errors["awc"] > 1e-3  # two ranks of a ring have the mean after each step of atc
+
+
+def test_average_consensus_of_bluefog() -> None:
+    pytest.importorskip("networkx", reason="networkx is not installed")
+    text = run_example(str(BLUEFOG / "average_consensus.py"), "--enable-dynamic-topology")
+    assert float(text.split("MSE at last iteration: ")[1]) < 1e-25

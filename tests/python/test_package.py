@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import redpoll
 
 
@@ -18,10 +20,11 @@ def test_version_is_the_projects(source: Path) -> None:
     assert redpoll.__version__ == project.group(1)
 
 
-def test_the_second_wheel_is_of_the_same_version(source: Path) -> None:
-    text = (source / "python/cgx/pyproject.toml").read_text()
+@pytest.mark.parametrize("folder", ["cgx", "bluefog"])
+def test_other_wheels_are_of_the_same_version(source: Path, folder: str) -> None:
+    text = (source / "python" / folder / "pyproject.toml").read_text()
     assert f'version = "{redpoll.__version__}"' in text
-    assert f'dependencies = ["redpoll=={redpoll.__version__}"]' in text
+    assert f'dependencies = ["redpoll=={redpoll.__version__}"' in text
 
 
 def test_mypy_passes_over_what_pip_leaves_behind(source: Path) -> None:

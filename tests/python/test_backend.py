@@ -278,6 +278,30 @@ def test_many_groups_at_once() -> None:
     values(run_group(make_many_groups, 3))
 
 
+def count_what_groups_open(rank: int, world: int) -> None:
+    dist.barrier()
+    before = (thread_count(), open_descriptors())
+    groups = [dist.new_group() for _ in range(20)] + [dist.new_group([0, 2])]
+    split = dist.distributed_c10d._get_default_group().split_group([1, 2])
+    if split is not None:
+        pair = torch.ones(3)
+        split.allreduce([pair]).wait()
+        assert pair.tolist() == [2.0] * 3
+    members = [group for group in groups if dist.get_rank(group) >= 0]
+    for number, group in enumerate(members):
+        tensor = torch.full((10,), float(number))
+        dist.all_reduce(tensor, group=group)
+        assert tensor[0] == number * dist.get_world_size(group)
+    dist.barrier()
+    assert (thread_count(), open_descriptors()) == before
+    dist.destroy_process_group(members[0])
+    dist.all_reduce(torch.ones(3), group=members[1])
+
+
+def test_groups_share_the_links_of_the_default_group() -> None:
+    values(run_group(count_what_groups_open, 3))
+
+
 def stop_for_a_while(after_s: float, for_s: float) -> None:
     """This process stands still, as one that gets no processor does."""
     me = os.getpid()

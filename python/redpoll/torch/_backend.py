@@ -10,7 +10,7 @@ from typing import Any, Callable, Optional
 import torch
 import torch.distributed as dist
 
-from ._communicator import Communicator
+from ._communicator import Communicator, Parent, communicator_of
 from ._device_map import (
     DeviceMap,
     begun_group,
@@ -20,6 +20,7 @@ from ._device_map import (
     make_backend,
     split_options,
 )
+from ._errors import RedpollValueError
 from ._options import Options
 from ._policy import policy_from_environment
 from ._process_group import NAME, MixedGroup, RedpollGroup
@@ -48,6 +49,19 @@ def register_backend(name: str = NAME, policy_factory: Optional[PolicyFactory] =
     # PyTorch takes the last device for the one to work on; without a GPU it is the CPU.
     devices = ["cpu", "cuda"] if torch.cuda.device_count() else ["cpu"]
     dist.Backend.register_backend(name, create, extended_api=True, devices=devices)
+
+
+def _parent_of(options: Any) -> Optional[Parent]:
+    """The default group's communicator, whose links a group of some of its ranks shares, and
+    those ranks; None: this is the default group, or that one is not ours."""
+    ranks = list(options.global_ranks_in_group or ())
+    if not ranks or dist.group.WORLD is None:
+        return None
+    try:
+        parent = communicator_of(dist.group.WORLD)
+    except RedpollValueError:
+        return None
+    return None if parent.closed else (parent, ranks)
 
 
 def create_group(
@@ -79,6 +93,7 @@ def create_group(
         str(options.group_id),
         options.timeout,
         policy,
+        parent=_parent_of(options),
     )
 
     def split(

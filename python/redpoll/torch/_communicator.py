@@ -24,9 +24,12 @@ from . import _notifier
 from ._collectives import Collectives
 from ._errors import RedpollError, RedpollValueError, place_text
 from ._life import Life
+from ._request import SLICE_S
 from ._sparse import SparseLane, check_sparse
 from ._store import JoinError, StoreBridge, bind_host
 from ._work import Work
+
+Parent = tuple["Communicator", Sequence[int]]
 
 _NO_DESCRIPTIONS = ("undefined", "default_pg")  # PyTorch's own
 _DRAIN_S = 5.0
@@ -64,12 +67,14 @@ class Communicator(Collectives):
         timeout: timedelta,
         policy: Any = None,
         while_joining: Optional[Callable[[], None]] = None,
+        parent: Optional[Parent] = None,
     ) -> None:
         """Collective: returns on all ranks or raises on all. Blocks up to `timeout`.
 
         store: the group's c10d Store (None for a world of one); kept until close().
         while_joining: called again and again while others are waited for; what it raises ends
-        that."""
+        that. parent: another communicator, and which of its ranks this one has, in order; it
+        then shares that one's links, opens nothing, and asks the store nothing."""
         super().__init__()
         self.rank = rank
         self.world = world
@@ -79,11 +84,16 @@ class Communicator(Collectives):
         self.timeout_s = timeout.total_seconds()
         self.closed = False
         self.store = store
-        self._bridge = StoreBridge(store, while_joining) if store is not None else None
+        asks = store is not None and parent is None
+        self._bridge = StoreBridge(store, while_joining) if asks else None
         self._lane: Optional[SparseLane] = None
         self.notifier = _notifier.acquire()
         try:
-            self._life = Life(self._create(store, while_joining), self._destroy)
+            if parent is None:
+                address = self._create(store, while_joining)
+            else:
+                address = self._create_of(*parent, while_joining)
+            self._life = Life(address, self._destroy)
         except BaseException:
             self.closed = True
             _notifier.release()
@@ -118,6 +128,47 @@ class Communicator(Collectives):
         if code < 0:
             self._raise_creation(code, last_message())
         return handle.value or 0
+
+    def _create_of(
+        self, parent: Communicator, ranks: Sequence[int], check: Optional[Callable[[], None]]
+    ) -> int:
+        self.bind_host = parent.bind_host
+        options = _abi.rp_comm_options(
+            name=self.name.encode(),
+            timeout_s=self.timeout_s,
+            strict_timeout=1,
+            progress_thread=1,
+        )
+        handle, request = ctypes.c_void_p(), ctypes.c_void_p()
+        with parent._entered("new_group") as address:
+            code = _abi.rp_comm_group_start(
+                address,
+                (ctypes.c_int * len(ranks))(*ranks),
+                len(ranks),
+                ctypes.byref(options),
+                ctypes.byref(handle),
+                ctypes.byref(request),
+            )
+        if code < 0:
+            raise self._joining_error(code, last_message())
+        try:
+            self._meet(request, check)
+        except BaseException:
+            _abi.rp_comm_destroy(handle)  # and the request, wherever it is
+            raise
+        return handle.value or 0
+
+    def _meet(self, request: ctypes.c_void_p, check: Optional[Callable[[], None]]) -> None:
+        """Until the other members are there; Ctrl-C is answered meanwhile."""
+        code = _abi.RP_PENDING
+        while code == _abi.RP_PENDING:
+            code = _abi.rp_request_wait_for(request, SLICE_S)
+            if check is not None:
+                check()
+        message = last_message()
+        _abi.rp_request_free(ctypes.byref(request))
+        if code < 0:
+            raise self._joining_error(code, f"making group '{self.name}': {message}")
 
     def _find_host(self, store: Any, check: Optional[Callable[[], None]]) -> Optional[str]:
         try:

@@ -215,8 +215,16 @@ static void ranks_and_micro_batches_change_nothing(void) {
     CHECK(alone.losses[8] != forgetful.losses[8]);
 }
 
+static void smoothing_has_no_part_in_clusters(void) {
+    rpi_train_options options = small();
+    options.label_smoothing = 0.1;
+    CHECK_FAILS(ranks_train(&options, 1, NULL), INVALID,
+                "label smoothing of 0.1, and an adaptive softmax has none: cutoffs=none");
+}
+
 CASES({"text_is_learnt", text_is_learnt},
       {"segments_say_what_one_sequence_says", segments_say_what_one_sequence_says},
       {"a_run_goes_on_with_its_memories", a_run_goes_on_with_its_memories},
+      {"smoothing_has_no_part_in_clusters", smoothing_has_no_part_in_clusters},
       {"rows_of_another_batch_remember_nothing", rows_of_another_batch_remember_nothing},
       {"ranks_and_micro_batches_change_nothing", ranks_and_micro_batches_change_nothing})

@@ -20,19 +20,28 @@ static rpi_value_id add_task_loss(rpi_network *network, const char *name, double
                                    network->scale, smoothing);
 }
 
+static rpi_value_id add_adaptive_loss(const rpi_network *network, const rpi_builder *builder,
+                                      double smoothing) {
+    if (smoothing > 0)
+        rpi_graph_fail(network->graph, RP_INVALID,
+                       "label smoothing of %g, and an adaptive softmax has none: cutoffs=none",
+                       smoothing);
+    return rpi_adaptive_cross_entropy(
+        network->graph, "loss", builder->adaptive_input, builder->adaptive_weights,
+        network->inputs[network->task->input_count - 1], network->scale, builder->adaptive);
+}
+
 static void add_loss(rpi_network *network, const rpi_builder *builder, double smoothing) {
     rpi_graph *graph = network->graph;
-    if (builder->adaptive.cutoff_count)
-        network->loss = rpi_adaptive_cross_entropy(
-            graph, "loss", builder->adaptive_input, builder->adaptive_weights,
-            network->inputs[network->task->input_count - 1], network->scale, builder->adaptive);
-    else
-        network->loss = add_task_loss(network, "loss", smoothing);
+    bool is_adaptive = builder->adaptive.cutoff_count > 0;
+    network->loss = is_adaptive ? add_adaptive_loss(network, builder, smoothing)
+                                : add_task_loss(network, "loss", smoothing);
+    if (rpi_graph_check(graph) != RP_OK) return;
     network->correct = rpi_graph_output(graph, network->loss, 1);
     if (network->task->sample_metric) add_sample_loss(network);
     network->plain_loss = network->loss;
     network->plain_correct = network->correct;
-    if (!(smoothing > 0) || builder->adaptive.cutoff_count) return;
+    if (!(smoothing > 0)) return;
     network->plain_loss = add_task_loss(network, "plain_loss", 0);
     network->plain_correct = rpi_graph_output(graph, network->plain_loss, 1);
 }

@@ -89,6 +89,11 @@ static void llama_is_that_of_transformers(void) {
     check_logits("llama");
 }
 
+/* A window of 6 tokens. */
+static void mistral_is_that_of_transformers(void) {
+    check_logits("mistral");
+}
+
 /* ---- token by token ---- */
 
 /* The largest difference of the logits behind the index-th token. */
@@ -127,9 +132,9 @@ static void check_pieces(const rpi_trained_model *model, const opened *o, int st
 }
 
 static void choices_are_those_of_transformers(void) {
-    static const char *const names[] = {"gpt2", "llama"};
+    static const char *const names[] = {"gpt2", "llama", "mistral"};
     static opened o;
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         char folder[600], name[604];
         rpi_trained_model model;
         rpi_decoder_facts facts;
@@ -148,4 +153,5 @@ static void choices_are_those_of_transformers(void) {
 
 CASES({"GPT-2 is that of transformers", gpt2_is_that_of_transformers},
       {"LLaMA is that of transformers", llama_is_that_of_transformers},
+      {"Mistral is that of transformers", mistral_is_that_of_transformers},
       {"choices are those of transformers", choices_are_those_of_transformers})

@@ -28,10 +28,17 @@ LLAMA = transformers.LlamaConfig(
     rms_norm_eps=1e-5, rope_parameters={"rope_type": "default", "rope_theta": 100.0},
     tie_word_embeddings=False, initializer_range=SPREAD,
 )  # fmt: skip
+MISTRAL = transformers.MistralConfig(
+    num_hidden_layers=2, hidden_size=16, num_attention_heads=4, num_key_value_heads=2,
+    intermediate_size=32, vocab_size=VOCABULARY, max_position_embeddings=POSITIONS,
+    rms_norm_eps=1e-5, rope_parameters={"rope_type": "default", "rope_theta": 100.0},
+    sliding_window=6, tie_word_embeddings=True, initializer_range=SPREAD,
+)  # fmt: skip
 
 MODELS = {
     "gpt2": (transformers.GPT2LMHeadModel, GPT2, torch.float16, "5GB"),
     "llama": (transformers.LlamaForCausalLM, LLAMA, torch.bfloat16, "10KB"),
+    "mistral": (transformers.MistralForCausalLM, MISTRAL, torch.bfloat16, "5GB"),
 }
 
 

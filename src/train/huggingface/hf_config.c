@@ -139,7 +139,8 @@ static rp_status read_options(const char *path, const cJSON *root, const rpi_hf_
                                  o->option, text);
         before = ",";
     }
-    if (family->flag && used < RPI_MODEL_TEXT)
+    const rpi_option *flag = family->flag ? rpi_model_option(choice.model, family->flag) : NULL;
+    if (flag && flag->type == RPI_OPTION_FLAG && used < RPI_MODEL_TEXT)
         used += (size_t)snprintf(model + used, RPI_MODEL_TEXT - used, "%s%s=on", before,
                                  family->flag);
     if (used >= RPI_MODEL_TEXT) return RP_FAIL(INVALID, "%s: its sizes are too long", path);

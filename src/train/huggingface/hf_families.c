@@ -9,14 +9,12 @@
 
 extern const rpi_hf_family rpi_hf_gpt2;
 extern const rpi_hf_family rpi_hf_llama;
+extern const rpi_hf_family rpi_hf_mistral;
 extern const rpi_hf_family rpi_hf_bert;
 extern const rpi_hf_family rpi_hf_megatron_bert;
 
 static const rpi_hf_family *const families[] = {
-    &rpi_hf_gpt2,
-    &rpi_hf_llama,
-    &rpi_hf_bert,
-    &rpi_hf_megatron_bert,
+    &rpi_hf_gpt2, &rpi_hf_llama, &rpi_hf_mistral, &rpi_hf_bert, &rpi_hf_megatron_bert,
 };
 enum { FAMILIES = sizeof families / sizeof families[0] };
 
@@ -43,6 +41,7 @@ static const char *type_of(const rpi_hf_family *family) {
 /* A flag that no family of the model is told by does not matter. */
 static bool is_flagged(const rpi_model_choice *choice, const char *flag) {
     const rpi_option *option = flag ? rpi_model_option(choice->model, flag) : NULL;
+    if (option && option->type == RPI_OPTION_COUNT) return rpi_model_number(choice, flag) > 0;
     return option && *(const bool *)(choice->options + option->offset);
 }
 

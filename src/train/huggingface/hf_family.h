@@ -41,7 +41,8 @@ typedef struct rpi_hf_tensor {
 
 typedef struct rpi_hf_family {
     const char *model; /* as redpoll train --model names it: "gpt2" */
-    const char *flag;  /* of our model's options, that makes it this one; NULL: none does */
+    const char *flag;  /* of our model's options, that makes it this one when it is on, or a
+                          number above 0 that is among `options`; NULL: none does */
     const char *model_type, *architecture; /* in config.json */
     const char *prefix; /* of names that files of the bare model have without it */
     const rpi_hf_option *options;

@@ -1,23 +1,30 @@
-/* LLaMA as transformers has it: LlamaForCausalLM. Names and layouts are ours, too: positions
- * turn the halves of a head, as its files have been permuted for; Meta's own files, which turn
- * adjacent pairs, are no Hugging Face folder. */
+/* LLaMA as transformers has it: LlamaForCausalLM; and MistralForCausalLM, which is the same
+ * with a window. Names and layouts are ours, too: positions turn the halves of a head, as its
+ * files have been permuted for; Meta's own files, which turn adjacent pairs, are no Hugging
+ * Face folder. */
 #include "train/huggingface/hf_family.h"
 
-extern const rpi_hf_family rpi_hf_llama;
+extern const rpi_hf_family rpi_hf_llama, rpi_hf_mistral;
 
 /* Releases from 5 on keep the base of positions in an object of its own. */
-static const rpi_hf_option options[] = {
-    {"layers", "num_hidden_layers", NULL, NULL},
-    {"hidden", "hidden_size", NULL, NULL},
-    {"heads", "num_attention_heads", NULL, NULL},
-    {"kv-heads", "num_key_value_heads", NULL, ""},
-    {"head", "head_dim", NULL, ""},
-    {"intermediate", "intermediate_size", NULL, NULL},
-    {"vocabulary", "vocab_size", NULL, NULL},
-    {"positions", "max_position_embeddings", NULL, NULL},
-    {"rope-base", "rope_theta", "rope_parameters.rope_theta", "10000"},
-    {"norm-epsilon", "rms_norm_eps", NULL, "1e-06"},
-    {"tied", "tie_word_embeddings", NULL, "off"},
+#define OPTIONS(kv_heads)                                                                      \
+    {"layers", "num_hidden_layers", NULL, NULL}, {"hidden", "hidden_size", NULL, NULL},        \
+        {"heads", "num_attention_heads", NULL, NULL},                                          \
+        {"kv-heads", "num_key_value_heads", NULL, kv_heads}, {"head", "head_dim", NULL, ""},   \
+        {"intermediate", "intermediate_size", NULL, NULL},                                     \
+        {"vocabulary", "vocab_size", NULL, NULL},                                              \
+        {"positions", "max_position_embeddings", NULL, NULL},                                  \
+        {"rope-base", "rope_theta", "rope_parameters.rope_theta", "10000"},                    \
+        {"norm-epsilon", "rms_norm_eps", NULL, "1e-06"}, {                                     \
+        "tied", "tie_word_embeddings", NULL, "off"                                             \
+    }
+
+static const rpi_hf_option options[] = {OPTIONS(""), {0}};
+
+/* Later releases of it have no window: it is null, and the model one of llama's. */
+static const rpi_hf_option mistral_options[] = {
+    OPTIONS("8"),
+    {"window", "sliding_window", NULL, ""},
     {0},
 };
 
@@ -59,6 +66,19 @@ const rpi_hf_family rpi_hf_llama = {
     .architecture = "LlamaForCausalLM",
     .prefix = "model.",
     .options = options,
+    .constants = constants,
+    .written = "{\"attention_dropout\":0.0}",
+    .tensors = tensors,
+    .ignored = ignored,
+};
+
+const rpi_hf_family rpi_hf_mistral = {
+    .model = "llama",
+    .flag = "window",
+    .model_type = "mistral",
+    .architecture = "MistralForCausalLM",
+    .prefix = "model.",
+    .options = mistral_options,
     .constants = constants,
     .written = "{\"attention_dropout\":0.0}",
     .tensors = tensors,

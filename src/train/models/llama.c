@@ -10,9 +10,9 @@
  *
  * turn: rotary positions (Su et al., "RoFormer", 2021), the halves of a head as in Hugging
  * Face's files. With kv-heads less than heads, queries side by side share keys and values
- * (Ainslie et al., "GQA", 2023). Touvron et al., "LLaMA: open and efficient foundation language
- * models", 2023. Names are those of Hugging Face's files. Weights start normal with deviation
- * 0.02. */
+ * (Ainslie et al., "GQA", 2023); with a window a token sees the nearest alone (Jiang et al.,
+ * "Mistral 7B", 2023). Touvron et al., "LLaMA: open and efficient foundation language models",
+ * 2023. Names are those of Hugging Face's files. Weights start normal with deviation 0.02. */
 #include "train/models/model.h"
 
 #include "base/status.h"
@@ -26,7 +26,7 @@ enum { LONGEST_NAME = 64, LARGEST_HEAD = 256 };
 #define SPREAD 0.02
 
 typedef struct llama_options {
-    int64_t layers, hidden, heads, kv_heads, head, intermediate, vocabulary, positions;
+    int64_t layers, hidden, heads, kv_heads, head, intermediate, vocabulary, positions, window;
     double rope_base, norm_epsilon;
     bool tied;
 } llama_options;
@@ -44,6 +44,8 @@ static const rpi_option options[] = {
            "width inside of a block; 0: 8/3 of hidden, up to a multiple of 256"),
     NUMBER("vocabulary", vocabulary, "32000", 1, 16777216, "tokens that there are"),
     NUMBER("positions", positions, "2048", 1, 1048576, "the longest sequence"),
+    NUMBER("window", window, "0", 0, 1048576,
+           "a token sees itself and those less than so many before; 0: all"),
     RPI_MODEL_OPTION("rope-base", RPI_OPTION_REAL, offsetof(llama_options, rope_base), "10000",
                      1, 1e9, "BASE", "of the rotary positions' angles", NULL),
     RPI_MODEL_OPTION("norm-epsilon", RPI_OPTION_REAL, offsetof(llama_options, norm_epsilon),
@@ -102,8 +104,10 @@ static rpi_value_id attend(const decoder *d, int layer, rpi_value_id x) {
     rpi_value_id v = project(d, layer, "self_attn.v_proj", x, o->hidden, kv_width);
     q = turn(d, layer, "self_attn.q_rope", q, o->heads);
     k = turn(d, layer, "self_attn.k_rope", k, o->kv_heads);
-    rpi_attention_attributes heads = {
-        .heads = (int)o->heads, .kv_heads = (int)o->kv_heads, .causal = true};
+    rpi_attention_attributes heads = {.heads = (int)o->heads,
+                                      .kv_heads = (int)o->kv_heads,
+                                      .causal = true,
+                                      .window = (int)o->window};
     x = rpi_block_attention(d->b, part_of(name, layer, "self_attn"), q, k, v, heads);
     return project(d, layer, "self_attn.o_proj", x, width, o->hidden);
 }

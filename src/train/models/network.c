@@ -109,9 +109,6 @@ static rp_status build(const char *model_text, const rpi_model_choice *choice,
     network.parameters = builder.parameters;
     network.parameter_count = builder.count;
     rp_status status = rpi_graph_check(network.graph);
-    if (status == RP_OK && smoothing > 0 && builder.adaptive.cutoff_count)
-        status = RP_FAIL(INVALID, "--label-smoothing does not go with an adaptive softmax; "
-                                  "the option cutoffs=none of the model takes a whole one");
     if (status != RP_OK) {
         rpi_network_close(&network);
         return rpi_fail_context(status, "model %s: ", model_text);

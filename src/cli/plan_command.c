@@ -69,9 +69,10 @@ static const char *collective_name_at(int index) {
     return index < RPI_COLLECTIVES ? rpi_collective_name((rpi_collective)index) : NULL;
 }
 
-/* What may stand behind `plan`: gossip is a command of its own. */
+/* What may stand behind `plan`: the last two are commands of their own. */
 static const char *word_at(int index) {
-    return index == RPI_COLLECTIVES ? "gossip" : collective_name_at(index);
+    if (index == RPI_COLLECTIVES) return "gossip";
+    return index == RPI_COLLECTIVES + 1 ? "local-sgd" : collective_name_at(index);
 }
 
 static const char *collective_at(const void *context, int index) {
@@ -305,7 +306,8 @@ const rpi_command rpi_command_plan = {
         "made by nominal links (10Gbit,20us), as in a run. "
         "COLLECTIVE is all-reduce, reduce-scatter, all-gather, broadcast, barrier, send-recv, "
         "reduce, gather, scatter or all-to-all. The same words behind 'redpoll bench' measure "
-        "what is predicted. 'redpoll plan gossip' does the same for averaging with neighbours.",
+        "what is predicted. 'redpoll plan gossip' does the same for averaging with neighbours, "
+        "'redpoll plan local-sgd' for exchanges every so many steps.",
     .examples =
         "  redpoll plan all-reduce --algorithm sra --ranks 8 --size 100MB \\\n"
         "      --link 1Gbit,50us\n"

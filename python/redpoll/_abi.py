@@ -221,6 +221,37 @@ class rp_gossip_setup(Structure):
     ]
 
 
+class rp_local_sgd_options(Structure):
+    _fields_ = [
+        ("outer", c_char_p),
+        ("every", c_uint64),
+        ("fragments", c_uint64),
+        ("delay", c_uint64),
+        ("mixing", c_double),
+        ("outer_rate", c_double),
+        ("outer_momentum", c_double),
+        ("consensus_rate", c_double),
+        ("residual_decay", c_double),
+        ("nesterov", c_int),
+        ("fragment_of", POINTER(c_uint32)),
+        ("algorithm", c_char_p),
+        ("seed", c_uint64),
+        ("partner", c_void_p),
+        ("partner_context", c_void_p),
+    ]
+
+
+class rp_local_sgd_report(Structure):
+    _fields_ = [
+        ("started", c_int),
+        ("finished", c_int),
+        ("gradient_norm", c_double),
+        ("autocorrelation", c_double),
+        ("wait_s", c_double),
+        ("warning", c_char_p),
+    ]
+
+
 class rp_comm_stats(Structure):
     _fields_ = [
         ("operations", c_uint64),
@@ -249,6 +280,8 @@ STRUCTURES = (
     rp_neighbors,
     rp_gossip_info,
     rp_gossip_setup,
+    rp_local_sgd_options,
+    rp_local_sgd_report,
     rp_comm_stats,
 )
 
@@ -261,7 +294,7 @@ _options = POINTER(rp_collective_options)
 _blocks = POINTER(rp_block)
 _segments = POINTER(rp_segment)
 _neighbors = POINTER(rp_neighbors)
-_gossip = c_void_p
+_gossip = _local = c_void_p
 _dtype = c_int
 
 # What each operation takes between the communicator and the request.
@@ -323,6 +356,25 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "rp_gossip_resume": (c_int, [_gossip, c_double]),
     "rp_gossip_post": (c_int, [_gossip, c_int64, c_double, _out]),
     "rp_gossip_apply": (c_int, [_gossip, c_double]),
+    "rp_local_sgd_defaults": (c_int, [c_char_p, POINTER(rp_local_sgd_options)]),
+    "rp_local_sgd_check": (c_int, [POINTER(rp_local_sgd_options), c_size_t]),
+    "rp_local_sgd_create": (
+        c_int,
+        [_comm, _segments, c_size_t, POINTER(rp_local_sgd_options), _out],
+    ),
+    "rp_local_sgd_destroy": (None, [_local]),
+    "rp_local_sgd_step": (
+        c_int,
+        [_local, POINTER(c_void_p), c_double, POINTER(rp_local_sgd_report)],
+    ),
+    "rp_local_sgd_restart": (c_int, [_local, POINTER(c_void_p), c_uint64]),
+    "rp_local_sgd_settle": (c_int, [_local]),
+    "rp_local_sgd_steps": (c_uint64, [_local]),
+    "rp_local_sgd_in_flight": (c_int, [_local]),
+    "rp_local_sgd_state_count": (c_int, [_local]),
+    "rp_local_sgd_state_name": (c_char_p, [_local, c_int]),
+    "rp_local_sgd_state": (c_void_p, [_local, c_int, c_size_t]),
+    "rp_local_sgd_resume": (c_int, [_local, c_uint64]),
     "rp_request_wait_for": (c_int, [_request, c_double]),
     "rp_request_free": (c_int, [_out]),
     "rp_request_source": (c_int, [_request]),

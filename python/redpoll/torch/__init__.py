@@ -22,6 +22,7 @@ from ._work import Work
 from .compress import CompressState, compress
 from .gossip import Gossip
 from .launch import init
+from .local_sgd import DiLoCo, LocalSGD, LocalStep, SlowMo
 from .monitored import monitored_barrier
 from .statistics import GroupStats, Stats, stats
 
@@ -32,9 +33,12 @@ __all__ = [
     "Codec",
     "Communicator",
     "CompressState",
+    "DiLoCo",
     "Error",
     "Gossip",
     "GroupStats",
+    "LocalSGD",
+    "LocalStep",
     "Options",
     "Piece",
     "Policy",
@@ -43,6 +47,7 @@ __all__ = [
     "RedpollValueError",
     "Rule",
     "ShardedState",
+    "SlowMo",
     "Stats",
     "Work",
     "communicator_of",

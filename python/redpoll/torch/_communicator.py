@@ -10,6 +10,7 @@ import os
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from types import FrameType
@@ -79,6 +80,7 @@ class Communicator(Collectives):
         self.rank = rank
         self.world = world
         self.name = name
+        self._attached: weakref.WeakSet[Any] = weakref.WeakSet()
         self.asked_policy = policy
         self.describe("")
         self.timeout_s = timeout.total_seconds()
@@ -291,9 +293,17 @@ class Communicator(Collectives):
         with its name. Nothing happens when it is closed already."""
         self._leave(_DRAIN_S)
 
+    def attach(self, user: Any) -> None:
+        """Something of C that uses the rp_comm: its release(drain_s) is called before that
+        goes. Held weakly."""
+        self._attached.add(user)
+
     def _leave(self, drain_s: float) -> None:
         """`_life.py` says in which order."""
         self.closed = True
+        for one in list(self._attached):
+            with contextlib.suppress(RedpollError):  # another thread has closed it
+                one.release(drain_s)
         with self._lock:
             lane, self._lane = self._lane, None
         if lane is not None:

@@ -1,0 +1,431 @@
+"""LocalSGD(), SlowMo(), DiLoCo(): many steps of each rank between two exchanges."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Callable, Optional
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from .. import _abi
+from ..errors import last_message
+from ._communicator import Communicator, communicator_of
+from ._dtypes import NUMBER
+from ._rules import DEFAULT_MIN_SIZE, CodecLike, Rules, RulesLike
+from ._wrapping import WrappingOptimizer, agree, check_model
+
+log = logging.getLogger("redpoll")
+
+_FORMAT, _VERSION = "redpoll.local_sgd", 1
+
+
+@dataclass(frozen=True)
+class LocalStep:
+    """What a step has done beside the inner optimizer's."""
+
+    started: Optional[int]  # the fragment whose exchange began
+    finished: Optional[int]  # the one whose exchange ended: its parameters are agreed on
+    gradient_norm: Optional[float]  # of the mean pseudo-gradient of `finished`
+    autocorrelation: Optional[float]  # cosine of it and the same fragment's before
+    wait_s: float  # the step has waited so long for others
+
+
+class _Handle:
+    """An rp_local_sgd; released with its communicator, or when nobody holds it."""
+
+    def __init__(
+        self, communicator: Communicator, tensors: Any, count: int, options: Any
+    ) -> None:
+        self._communicator = communicator
+        self._lock = threading.RLock()
+        self.address = ctypes.c_void_p()
+        with communicator._entered("LocalSGD") as comm:
+            code = _abi.rp_local_sgd_create(
+                comm, tensors, count, ctypes.byref(options), ctypes.byref(self.address)
+            )
+        if code < 0:
+            raise communicator.error(code, last_message(), "LocalSGD")
+        communicator.attach(self)
+
+    @contextmanager
+    def used(self) -> Iterator[ctypes.c_void_p]:
+        """By one thread at a time, which may also post."""
+        with self._communicator._entered("LocalSGD"), self._lock, self._communicator._lock:
+            if not self.address:
+                self._communicator._gone("LocalSGD")
+            yield self.address
+
+    def check(self, code: int) -> None:
+        if code < 0:
+            raise self._communicator.error(code, last_message(), "LocalSGD")
+
+    def release(self, drain_s: float) -> None:
+        """Before the communicator goes: what is in flight has so long to end."""
+        if not self._lock.acquire(timeout=drain_s + 1.0):
+            return  # a step waits; it fails when the communicator goes
+        try:
+            with self._communicator._entered("LocalSGD") as comm:
+                if _abi.rp_local_sgd_in_flight(self.address) >= 0:
+                    _abi.rp_comm_set_timeout(comm, max(drain_s, 0.1))
+                address, self.address = self.address, ctypes.c_void_p()
+                _abi.rp_local_sgd_destroy(address)
+        finally:
+            self._lock.release()
+
+    def __del__(self) -> None:
+        # Of a communicator that has gone without us nothing may be touched any more.
+        if self.address and not self._communicator.closed:
+            _abi.rp_local_sgd_destroy(self.address)
+
+
+class LocalSGD(WrappingOptimizer):
+    """An optimizer that steps this rank's own parameters by `inner`, and every so many steps
+    combines what all ranks have learnt. No DistributedDataParallel.
+
+        model = Net()
+        inner = torch.optim.AdamW(model.parameters(), lr=1e-3)
+        opt = redpoll.torch.DiLoCo(model, inner, every=100, fragments=4, delay=1, codec="q4")
+        for x, y in batches:                    # each rank's own
+            opt.zero_grad(); loss(model(x), y).backward(); opt.step()
+        with opt.consensus():                   # the mean of all ranks
+            evaluate(model)
+
+    Every rank calls step() equally often. last: a LocalStep, of the latest step. The library
+    runs the algorithm (<redpoll/local_sgd.h>); inner's state is never exchanged."""
+
+    _outer = "average"
+
+    def __init__(
+        self,
+        model: nn.Module,
+        inner: torch.optim.Optimizer,
+        every: int = 100,
+        *,
+        fragments: int = 1,
+        delay: int = 0,
+        mixing: float = 0.0,
+        codec: CodecLike = None,
+        rules: RulesLike = None,
+        min_size: int = DEFAULT_MIN_SIZE,
+        error_feedback: bool = True,
+        seed: int = 0,
+        broadcast: bool = True,
+        group: Any = None,
+        **outer: Any,
+    ) -> None:
+        """Collective over the group.
+
+        model: dense float32 or float64 parameters on the CPU, not wrapped in
+        DistributedDataParallel. inner: any optimizer of them.
+        every: steps between two exchanges of the same parameter.
+        fragments: parameters are exchanged in so many parts by turns, each every `every` steps;
+        divides it. delay: steps from the begin of an exchange to its end, under which it is
+        hidden; less than every / fragments. mixing: what a rank's own parameters count when
+        they are replaced: 0 (not at all) to 1.
+        codec, rules, min_size: how what ranks have learnt travels, as of compress(); None:
+        exact. error_feedback: what a codec loses goes out with the next exchange.
+        seed: of stochastic rounding. broadcast: begin with rank 0's parameters and buffers;
+        False: they are equal already. group: a process group; None: the default one.
+        outer: outer_rate, outer_momentum and, of DiLoCo, nesterov; the paper's where they are
+        not given.
+
+        ValueError, on every rank: numbers that do not go together, parameters or codecs that
+        cannot be exchanged, ranks that were given different things."""
+        super().__init__(inner)
+        self.model, self.group = model, group
+        self.last = LocalStep(None, None, None, None, 0.0)
+        self._communicator = communicator_of(group)
+        self._who = type(self).__name__
+        problem, facts = "", {}
+        try:
+            check_model(model, inner, self._who)
+            numbers = {
+                "every": every,
+                "fragments": fragments,
+                "delay": delay,
+                "mixing": mixing,
+                "seed": seed,
+                **outer,
+            }
+            self._parameters = self._checked_parameters()
+            self._options = self._checked_options(numbers)
+            self._codecs = self._checked_codecs(Rules(codec, rules, min_size))
+            shapes = [(name, tuple(each.shape)) for name, each in self._parameters.items()]
+            facts = {"class": self._who, **numbers, "codec": str(codec), "parameters": shapes}
+        except (ValueError, TypeError) as error:
+            problem = str(error)
+        agree(group, self._who, facts, problem)
+        if broadcast:
+            for tensor in (*self._parameters.values(), *model.buffers()):
+                self._communicator.broadcast(tensor.detach(), 0, blocking=True)
+        self._residuals = {
+            name: torch.zeros(self._parameters[name].numel())
+            for name, one in self._codecs.items()
+            if one is not None and error_feedback
+        }
+        self._handle = self._made()
+
+    # ---- making ----
+
+    def _checked_parameters(self) -> dict[str, torch.nn.Parameter]:
+        found = {
+            name: each for name, each in self.model.named_parameters() if each.requires_grad
+        }
+        if not found:
+            raise ValueError(f"{self._who}: no parameter of the model requires a gradient")
+        for name, each in found.items():
+            if each.dtype not in (torch.float32, torch.float64):
+                raise ValueError(
+                    f"{self._who}: parameter {name!r} is {each.dtype}; float32 and float64 are "
+                    "exchanged: call model.float() first"
+                )
+            if not each.is_cpu or not each.is_contiguous():
+                raise ValueError(
+                    f"{self._who}: parameter {name!r} is on {each.device} with strides "
+                    f"{each.stride()}; contiguous parameters on the CPU are exchanged"
+                )
+        return found
+
+    def _checked_options(self, numbers: dict[str, Any]) -> _abi.rp_local_sgd_options:
+        options = _abi.rp_local_sgd_options()
+        _refuse(_abi.rp_local_sgd_defaults(self._outer.encode(), ctypes.byref(options)))
+        known = {name for name, *_ in options._fields_}
+        for name, value in numbers.items():
+            if name not in known or name in ("outer", "fragment_of", "partner"):
+                raise TypeError(f"{self._who}: there is no option {name!r}")
+            if value is None:
+                continue
+            if isinstance(value, int) and value < 0:
+                raise ValueError(f"{self._who}: {name} is {value}; it is not negative")
+            setattr(options, name, value)
+        count = len(self._parameters)
+        _refuse(_abi.rp_local_sgd_check(ctypes.byref(options), count))
+        if self._outer == "slowmo":
+            self._rate()
+        return options
+
+    def _checked_codecs(self, rules: Rules) -> dict[str, Any]:
+        if rules.adaptive is not None:
+            raise ValueError(f"{self._who}: codec auto is of compress(); take one as q4")
+        rules.check_names(list(self._parameters))
+        codecs = {
+            name: rules.codec_for(name, each.shape) for name, each in self._parameters.items()
+        }
+        for name, codec in codecs.items():
+            dtype = self._parameters[name].dtype
+            if codec is not None and not codec.supports(dtype):
+                raise ValueError(f"{self._who}: codec {codec} does not take {dtype}: {name!r}")
+        return codecs
+
+    def _made(self) -> _Handle:
+        count = len(self._parameters)
+        tensors = (_abi.rp_segment * count)()
+        for i, (name, parameter) in enumerate(self._parameters.items()):
+            one, codec = tensors[i], self._codecs[name]
+            one.data, one.count = parameter.data_ptr(), parameter.numel()
+            one.dtype, one.tensor = NUMBER[parameter.dtype], i
+            if codec is not None:
+                one.codec = codec.structure
+            if name in self._residuals:
+                one.residual = self._residuals[name].data_ptr()
+        return _Handle(self._communicator, tensors, count, self._options)
+
+    # ---- steps ----
+
+    @property
+    def steps(self) -> int:
+        """Inner steps so far."""
+        with self._handle.used() as handle:
+            return int(_abi.rp_local_sgd_steps(handle))
+
+    def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:  # type: ignore[override]
+        """The inner optimizer's step; and, where one is due, the begin of an exchange or its
+        end, which waits for all ranks. RedpollError names a rank that has died."""
+        loss = self.inner.step(closure)
+        report = _abi.rp_local_sgd_report()
+        data, rate = self._data(), self._rate()
+        with self._handle.used() as handle:
+            self._handle.check(_abi.rp_local_sgd_step(handle, data, rate, ctypes.byref(report)))
+        self.last = LocalStep(
+            _fragment(report.started),
+            _fragment(report.finished),
+            _number(report.gradient_norm),
+            _number(report.autocorrelation),
+            report.wait_s,
+        )
+        if report.warning:
+            log.warning("%s: %s", self._who, report.warning.decode())
+        return loss
+
+    def _data(self) -> Any:
+        for name, parameter in self._parameters.items():
+            if not parameter.is_contiguous() or not parameter.is_cpu:
+                raise RuntimeError(
+                    f"{self._who}: parameter {name!r} was moved to {parameter.device} or laid "
+                    "out anew: do that before the optimizer is wrapped"
+                )
+        places = [each.data_ptr() for each in self._parameters.values()]
+        return (ctypes.c_void_p * len(places))(*places)
+
+    def _rate(self) -> float:
+        """The inner optimizer's, by which slowmo divides."""
+        rates = {float(group.get("lr", 0.0)) for group in self.inner.param_groups}
+        if self._outer == "slowmo" and len(rates) > 1:
+            raise ValueError(
+                f"{self._who} divides by the learning rate, and the groups of the inner "
+                f"optimizer have {' and '.join(map(str, sorted(rates)))}"
+            )
+        return rates.pop()
+
+    # ---- the mean of all ranks ----
+
+    @contextmanager
+    def consensus(self, buffers: bool = True) -> Iterator[None]:
+        """Inside, the model has the mean of all ranks' parameters, the same bits on every rank;
+        afterwards each its own again. Collective. Take no steps inside.
+
+        buffers: floating-point ones are averaged too (running statistics of batch norms)."""
+        tensors = self._averaged(buffers)
+        own = [each.clone() for each in tensors]
+        self._communicator.all_reduce(tensors, dist.ReduceOp.AVG, blocking=True)
+        try:
+            yield
+        finally:
+            with torch.no_grad():
+                for tensor, kept in zip(tensors, own):
+                    tensor.copy_(kept)
+
+    def average_parameters(self, buffers: bool = True) -> None:
+        """The mean of all ranks becomes every rank's parameters, as at the end of training.
+        Collective. What is agreed on begins anew from it: momentum is 0 and nothing is in
+        flight."""
+        steps = self.steps
+        tensors = self._averaged(buffers)
+        self._communicator.all_reduce(tensors, dist.ReduceOp.AVG, blocking=True)
+        data = self._data()
+        with self._handle.used() as handle:
+            self._handle.check(_abi.rp_local_sgd_restart(handle, data, steps))
+
+    def _averaged(self, buffers: bool) -> list[torch.Tensor]:
+        more = [each for each in self.model.buffers() if buffers and each.is_floating_point()]
+        return [*(each.detach() for each in self._parameters.values()), *more]
+
+    # ---- across restarts ----
+
+    def _vectors(self, handle: Any) -> Iterator[tuple[str, str, torch.Tensor]]:
+        """(vector, parameter, memory of C)."""
+        for index in range(_abi.rp_local_sgd_state_count(handle)):
+            vector = _abi.rp_local_sgd_state_name(handle, index).decode()
+            for i, (name, parameter) in enumerate(self._parameters.items()):
+                place = _abi.rp_local_sgd_state(handle, index, i)
+                if place and parameter.numel():
+                    room = parameter.numel() * parameter.element_size()
+                    memory = (ctypes.c_char * room).from_address(place)
+                    yield vector, name, torch.frombuffer(memory, dtype=parameter.dtype)
+
+    def state_dict(self) -> dict[str, Any]:
+        """This rank's: the inner optimizer's, and under "local_sgd" what is agreed on and in
+        flight. With the model's own state_dict() of the same rank training goes on bit for bit;
+        every rank saves both, after the same step: what is in flight is waited for."""
+        with self._handle.used() as handle:
+            self._handle.check(_abi.rp_local_sgd_settle(handle))
+            vectors = {
+                (vector, name): memory.clone() for vector, name, memory in self._vectors(handle)
+            }
+            steps = int(_abi.rp_local_sgd_steps(handle))
+        own = {
+            "format": _FORMAT,
+            "version": _VERSION,
+            **self._place(),
+            "step": steps,
+            "vectors": vectors,
+            "residuals": {name: each.clone() for name, each in self._residuals.items()},
+        }
+        return {**self.inner.state_dict(), "local_sgd": own}
+
+    def _place(self) -> dict[str, Any]:
+        return {
+            "outer": self._outer,
+            "rank": self._communicator.rank,
+            "world": self._communicator.world,
+            "every": self._options.every,
+            "fragments": self._options.fragments,
+            "delay": self._options.delay,
+        }
+
+    @torch.no_grad()
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Of the same rank in the same world, after the model's own load_state_dict().
+        ValueError: the state is of something else; nothing has changed, and the text says how
+        to go on from the mean of a saved run."""
+        rest = dict(state_dict)
+        own = rest.pop("local_sgd", None)
+        self._check_state(own)
+        self.inner.load_state_dict(rest)
+        for name, residual in self._residuals.items():
+            residual.copy_(own["residuals"][name])
+        with self._handle.used() as handle:
+            self._handle.check(_abi.rp_local_sgd_resume(handle, own["step"]))
+            for vector, name, memory in self._vectors(handle):
+                memory.copy_(own["vectors"][vector, name])
+
+    def _check_state(self, own: Any) -> None:
+        if not isinstance(own, dict) or own.get("format") != _FORMAT:
+            raise ValueError(
+                f"{self._who}: this is no state of {self._who}.state_dict(); one of the inner "
+                "optimizer alone goes to opt.inner.load_state_dict()"
+            )
+        if own["version"] > _VERSION:
+            raise ValueError(
+                f"{self._who}: the state is of version {own['version']}, and {_VERSION} is "
+                "known; a newer redpoll wrote it"
+            )
+        for name, value in self._place().items():
+            if own[name] != value:
+                raise ValueError(
+                    f"{self._who}: the state has {name}={own[name]!r}, and here it is {value!r}"
+                    ". Every rank saves and loads its own; to go on with other ranks or "
+                    "settings, save the model inside consensus() and load that"
+                )
+        if set(own["residuals"]) != set(self._residuals):
+            raise ValueError(
+                f"{self._who}: the state has error feedback of {len(own['residuals'])} "
+                f"parameters, and here are {len(self._residuals)}: the codec is another"
+            )
+
+
+class SlowMo(LocalSGD):
+    """LocalSGD with slow momentum over the rounds (arXiv 1910.00643); outer_momentum .5,
+    outer_rate 1. It divides by inner's learning rate, of which there is one."""
+
+    _outer = "slowmo"
+
+
+class DiLoCo(LocalSGD):
+    """LocalSGD with an outer SGD with Nesterov momentum (arXiv 2311.08105): outer_rate .7,
+    outer_momentum .9. With fragments and a delay it is Streaming DiLoCo (arXiv 2501.18512)."""
+
+    _outer = "diloco"
+
+
+def _refuse(code: int) -> None:
+    if code < 0:
+        raise ValueError(last_message())
+
+
+def _fragment(number: int) -> Optional[int]:
+    return number if number >= 0 else None
+
+
+def _number(value: float) -> Optional[float]:
+    return value if value == value else None
+
+
+__all__: Sequence[str] = ("DiLoCo", "LocalSGD", "LocalStep", "SlowMo")

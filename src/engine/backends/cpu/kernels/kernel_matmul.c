@@ -40,20 +40,58 @@ bool rpi_kernel_matmul_is_fast(void) {
 
 /* ---- the definition ---- */
 
-static double factor(rpi_kernel_rows m, bool transposed, int64_t row, int64_t col) {
-    float value = transposed ? rpi_kernel_get(m, col, row) : rpi_kernel_get(m, row, col);
+static float element(const rpi_kernel_rows *m, const rpi_matmul_pixels *pixels, int64_t row,
+                     int64_t col) {
+    const void *data = rpi_matmul_row(m, pixels, row);
+    const int64_t at =
+        col / RPI_MATMUL_BLOCK * rpi_matmul_block_step(pixels) + col % RPI_MATMUL_BLOCK;
+    if (!data) return 0;
+    return m->dtype == RP_BF16 ? rpi_bf16_to_f32(((const uint16_t *)data)[at])
+                               : ((const float *)data)[at];
+}
+
+static double rounded(float value) {
     return (double)rpi_bf16_to_f32(rpi_f32_to_bf16(value));
 }
 
+static double product_at(const rpi_kernel_matmul *it, int64_t i, int64_t j) {
+    double sum = 0;
+    for (int64_t k = 0; k < it->k; k++) {
+        float a = it->a_transposed ? element(&it->a, it->a_pixels, k, i)
+                                   : element(&it->a, it->a_pixels, i, k);
+        float b = it->b_transposed ? element(&it->b, it->b_pixels, j, k)
+                                   : element(&it->b, it->b_pixels, k, j);
+        sum += rounded(a) * rounded(b);
+    }
+    return sum;
+}
+
+rpi_kernel_matmul rpi_matmul_at(const rpi_kernel_matmul *it, int64_t place,
+                                rpi_matmul_pixels *moved) {
+    rpi_kernel_matmul at = *it;
+    if (place == 0) return at;
+    const int64_t size = it->b.dtype == RP_BF16 ? 2 : 4;
+    *moved = *it->a_pixels;
+    moved->up += place / it->window * it->step;
+    moved->left += place % it->window * it->step;
+    at.a_pixels = moved;
+    at.b.data = (char *)it->b.data + place * it->tap * size;
+    at.accumulate = true;
+    return at;
+}
+
 static void define(const rpi_kernel_matmul *it) {
-    for (int64_t i = 0; i < it->m; i++)
-        for (int64_t j = 0; j < it->n; j++) {
-            double sum = it->accumulate ? (double)rpi_kernel_get(it->c, i, j) : 0;
-            for (int64_t k = 0; k < it->k; k++)
-                sum += factor(it->a, it->a_transposed, i, k) *
-                       factor(it->b, it->b_transposed, k, j);
-            rpi_kernel_put(it->c, i, j, sum);
-        }
+    for (int64_t place = 0; place == 0 || place < it->window * it->window; place++) {
+        rpi_matmul_pixels moved;
+        const rpi_kernel_matmul at = rpi_matmul_at(it, place, &moved);
+        for (int64_t i = 0; i < it->m; i++)
+            for (int64_t j = 0; j < it->n; j++) {
+                float *row = (float *)rpi_matmul_row(&it->c, it->c_pixels, i);
+                float *c = row + j / RPI_MATMUL_BLOCK * rpi_matmul_block_step(it->c_pixels) +
+                           j % RPI_MATMUL_BLOCK;
+                *c = (float)((at.accumulate ? (double)*c : 0) + product_at(&at, i, j));
+            }
+    }
 }
 
 /* ---- threads: each its rows, or its columns where c is wider than high ---- */

@@ -11,6 +11,17 @@
 
 #include <stddef.h>
 
+/* Rows of a matrix that are pixels, and columns that are channels, of f32 images which lie as
+ * images x blocks x height x width x 16 channels. The rows walk a grid, image by image; place
+ * (i, j) of it is pixel ((i stride + up) / divisor, (j stride + left) / divisor), or zeros
+ * where there is none or a rest. */
+enum { RPI_MATMUL_BLOCK = 16 };
+typedef struct rpi_matmul_pixels {
+    int64_t rows, cols;            /* of the grid */
+    int64_t blocks, height, width; /* of an image */
+    int64_t stride, up, left, divisor;
+} rpi_matmul_pixels;
+
 /* c: m x n. a: m x k, or where it is transposed k x m rows; b: k x n, or n x k rows. */
 typedef struct rpi_kernel_matmul {
     int64_t m, n, k;
@@ -18,7 +29,14 @@ typedef struct rpi_kernel_matmul {
     bool a_transposed, b_transposed;
     rpi_kernel_rows c; /* f32 */
     bool accumulate;   /* onto c */
-    void *workspace;   /* rpi_kernel_matmul_workspace(run) bytes, aligned to RPI_ALIGNMENT */
+    /* NULL: plain rows. Strides of rows are not looked at where they are pixels; n is a
+     * multiple of 16 where c's rows are. */
+    const rpi_matmul_pixels *a_pixels, *b_pixels, *c_pixels;
+    /* A convolution is a sum of such products, one for each place of a window x window window
+     * (0: 1): b is `tap` elements further in each, and a's grid is moved by `step` pixels for
+     * each place of the window. */
+    int64_t window, tap, step;
+    void *workspace; /* rpi_kernel_matmul_workspace(run) bytes, aligned to RPI_ALIGNMENT */
 } rpi_kernel_matmul;
 
 /* Has the processor AMX for bf16, does the system let this process use it, and does REDPOLL_ISA
@@ -36,6 +54,33 @@ enum {
     RPI_MATMUL_DEPTH = 768, /* so much of k at a time: half of a large L2 */
     RPI_MATMUL_PACKED = (RPI_MATMUL_ROWS + RPI_MATMUL_COLS) * RPI_MATMUL_DEPTH
 };
+
+/* Where row `row` begins, and how many elements further the next 16 columns do; NULL: zeros. */
+static inline const void *rpi_matmul_row(const rpi_kernel_rows *rows,
+                                         const rpi_matmul_pixels *pixels, int64_t row) {
+    const int64_t size = rows->dtype == RP_BF16 ? 2 : 4;
+    if (!pixels) return (const char *)rows->data + row * rows->stride * size;
+    const int64_t line = row / pixels->cols, image = line / pixels->rows;
+    int64_t y = (line - image * pixels->rows) * pixels->stride + pixels->up;
+    int64_t x = (row - line * pixels->cols) * pixels->stride + pixels->left;
+    if (y < 0 || x < 0) return NULL;
+    if (pixels->divisor != 1) {
+        if (y % pixels->divisor || x % pixels->divisor) return NULL;
+        y /= pixels->divisor;
+        x /= pixels->divisor;
+    }
+    if (y >= pixels->height || x >= pixels->width) return NULL;
+    int64_t at = (image * pixels->blocks * pixels->height + y) * pixels->width + x;
+    return (const char *)rows->data + at * RPI_MATMUL_BLOCK * size;
+}
+
+static inline int64_t rpi_matmul_block_step(const rpi_matmul_pixels *pixels) {
+    return pixels ? pixels->height * pixels->width * RPI_MATMUL_BLOCK : RPI_MATMUL_BLOCK;
+}
+
+/* The product of one place of the window. `moved` is where a's grid goes. */
+rpi_kernel_matmul rpi_matmul_at(const rpi_kernel_matmul *it, int64_t place,
+                                rpi_matmul_pixels *moved);
 
 /* Rows [first, end) and columns [left, right) of c; `packed` has RPI_MATMUL_PACKED elements. */
 typedef struct rpi_matmul_part {

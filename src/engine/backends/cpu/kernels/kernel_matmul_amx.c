@@ -18,40 +18,57 @@ static int64_t least(int64_t a, int64_t b) {
 /* A factor; `across` are its rows in c's sense for a, its columns for b. */
 typedef struct factor {
     rpi_kernel_rows rows;
-    bool k_is_row;     /* k says which row of memory it is, else which column */
-    bool k_along_rows; /* how tiles want it: as a's, else as b's */
+    const rpi_matmul_pixels *pixels; /* NULL: plain */
+    bool k_is_row;                   /* k says which row of memory it is, else which column */
+    bool k_along_rows;               /* how tiles want it: as a's, else as b's */
+    bool is_bf16;
+    int64_t size, step; /* bytes of an element; elements from one 16 columns to the next */
 } factor;
 
-/* The first `count` elements of a row, of at most 32, as bf16. */
-static __m512i load_along(const factor *it, int64_t row, int64_t col, int64_t count) {
+static factor factor_of(const rpi_kernel_matmul *it, bool is_a) {
+    factor made = {.rows = is_a ? it->a : it->b,
+                   .pixels = is_a ? it->a_pixels : it->b_pixels,
+                   .k_is_row = is_a ? it->a_transposed : !it->b_transposed,
+                   .k_along_rows = is_a};
+    made.is_bf16 = made.rows.dtype == RP_BF16;
+    made.size = made.is_bf16 ? 2 : 4;
+    made.step = rpi_matmul_block_step(made.pixels);
+    return made;
+}
+
+/* Columns from `col` on, a multiple of 16, of a row. */
+static const void *at_column(const factor *it, const void *row, int64_t col) {
+    return (const char *)row + col / EDGE * it->step * it->size;
+}
+
+/* The first `count` elements of a row from this column on, of at most 32, as bf16. */
+static __m512i load_along(const factor *it, const void *row, int64_t col, int64_t count) {
     __mmask32 mask = count >= DEPTH ? 0xffffffffu : (1u << count) - 1u;
-    int64_t at = row * it->rows.stride + col;
-    if (it->rows.dtype == RP_BF16)
-        return _mm512_maskz_loadu_epi16(mask, (const uint16_t *)it->rows.data + at);
-    const float *x = (const float *)it->rows.data + at;
+    const void *x = at_column(it, row, col);
+    if (it->is_bf16) return _mm512_maskz_loadu_epi16(mask, x);
     __m512 low = _mm512_maskz_loadu_ps((__mmask16)mask, x);
-    __m512 high = _mm512_maskz_loadu_ps((__mmask16)(mask >> 16), x + 16);
+    __m512 high = _mm512_maskz_loadu_ps((__mmask16)(mask >> 16), (const float *)x + it->step);
     return (__m512i)_mm512_cvtne2ps_pbh(high, low);
 }
 
-/* 16 elements of two rows, interleaved; the second is zeros where there is none. */
-static __m512i load_pair(const factor *it, int64_t row, bool has_second, int64_t col,
+/* 16 elements of two rows, interleaved; a row of NULL is zeros. */
+static __m512i load_pair(const factor *it, const void *const rows[2], int64_t col,
                          __mmask16 mask) {
     const __m512i weave =
         _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7,
                          22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
-    int64_t at = row * it->rows.stride + col, next = at + it->rows.stride;
-    __mmask16 second = has_second ? mask : 0;
+    const __mmask16 first = rows[0] ? mask : 0, second = rows[1] ? mask : 0;
+    const void *none = it->rows.data; /* not read: the mask is 0 */
+    const void *x = rows[0] ? at_column(it, rows[0], col) : none;
+    const void *y = rows[1] ? at_column(it, rows[1], col) : none;
     __m512i both;
-    if (it->rows.dtype == RP_BF16) {
-        const uint16_t *x = it->rows.data;
-        __m256i low = _mm256_maskz_loadu_epi16(mask, x + at);
-        __m256i high = _mm256_maskz_loadu_epi16(second, x + next);
+    if (it->is_bf16) {
+        __m256i low = _mm256_maskz_loadu_epi16(first, x);
+        __m256i high = _mm256_maskz_loadu_epi16(second, y);
         both = _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
     } else {
-        const float *x = it->rows.data;
-        both = (__m512i)_mm512_cvtne2ps_pbh(_mm512_maskz_loadu_ps(second, x + next),
-                                            _mm512_maskz_loadu_ps(mask, x + at));
+        both = (__m512i)_mm512_cvtne2ps_pbh(_mm512_maskz_loadu_ps(second, y),
+                                            _mm512_maskz_loadu_ps(first, x));
     }
     return _mm512_permutexvar_epi16(weave, both);
 }
@@ -83,26 +100,28 @@ static void store_tile(const __m512i words[EDGE], uint16_t *tile) {
     for (int i = 0; i < EDGE; i++) _mm512_store_si512(tile + i * DEPTH, words[i]);
 }
 
-/* What lies `count` elements behind will be wanted soon: rows are too many for the processor to
- * see where they lead. */
-static void expect(const factor *it, int64_t row, int64_t col) {
-    const int64_t size = it->rows.dtype == RP_BF16 ? 2 : 4;
-    const char *at = (const char *)it->rows.data + (row * it->rows.stride + col) * size;
+/* What lies further on will be wanted soon: rows are too many for the processor to see where
+ * they lead. */
+static void expect(const factor *it, const void *row, int64_t col) {
+    const char *at = at_column(it, row, col);
     _mm_prefetch(at, _MM_HINT_T0);
-    if (size == 4) _mm_prefetch(at + ROW_BYTES, _MM_HINT_T0);
+    if (!it->is_bf16) _mm_prefetch(at + it->step * it->size, _MM_HINT_T0);
 }
 
 /* k runs along memory: a tile is 16 rows of it. */
 static void pack_along(const factor *it, int64_t first, int64_t count, int64_t k,
                        int64_t k_count, uint16_t *tile) {
     enum { AHEAD = 4 * DEPTH };
+    const void *rows[EDGE] = {NULL};
     __m512i words[EDGE];
+    for (int i = 0; i < EDGE && i < count; i++)
+        rows[i] = rpi_matmul_row(&it->rows, it->pixels, first + i);
     for (int64_t depth = 0; depth < k_count; depth += DEPTH, tile += TILE) {
         for (int i = 0; i < EDGE; i++) {
-            words[i] = i < count
-                           ? load_along(it, first + i, k + depth, least(k_count - depth, DEPTH))
+            words[i] = rows[i]
+                           ? load_along(it, rows[i], k + depth, least(k_count - depth, DEPTH))
                            : _mm512_setzero_si512();
-            if (i < count && depth + AHEAD < k_count) expect(it, first + i, k + depth + AHEAD);
+            if (rows[i] && depth + AHEAD < k_count) expect(it, rows[i], k + depth + AHEAD);
         }
         if (!it->k_along_rows) transpose(words);
         store_tile(words, tile);
@@ -121,15 +140,17 @@ static void pack_across(const factor *it, int64_t first, int64_t count, int64_t 
                         int64_t k_count, int64_t tiles, uint16_t *packed) {
     const int64_t depths = (k_count + DEPTH - 1) / DEPTH;
     for (int64_t depth = 0; depth < depths; depth++, packed += TILE) {
-        for (int64_t i = 0, row = depth * DEPTH; i < PAIRS; i++, row += 2)
+        for (int64_t i = 0, row = depth * DEPTH; i < PAIRS; i++, row += 2) {
+            const void *pair[2] = {NULL, NULL};
+            for (int j = 0; j < 2 && row + j < k_count; j++)
+                pair[j] = rpi_matmul_row(&it->rows, it->pixels, k + row + j);
             for (int64_t t = 0; t < tiles; t++) {
                 int64_t left = count - t * EDGE;
                 __mmask16 mask = left >= EDGE ? 0xffff : left < 0 ? 0 : (1u << left) - 1u;
-                if (row >= k_count) mask = 0;
-                __m512i pair =
-                    load_pair(it, k + row, row + 1 < k_count, first + t * EDGE, mask);
-                _mm512_store_si512(packed + t * depths * TILE + i * DEPTH, pair);
+                _mm512_store_si512(packed + t * depths * TILE + i * DEPTH,
+                                   load_pair(it, pair, first + t * EDGE, mask));
             }
+        }
         for (int64_t t = 0; it->k_along_rows && t < tiles; t++)
             transpose_tile(packed + t * depths * TILE);
     }
@@ -182,12 +203,13 @@ static void multiply(const uint16_t *a, const uint16_t *b, int64_t depths) {
     }
 }
 
-static void start_at(const float *c, int64_t stride) {
+/* 32 x 32 of c: `stride` elements from row to row, `step` from 16 columns to the next. */
+static void start_at(const float *c, int64_t stride, int64_t step) {
     const size_t bytes = (size_t)stride * sizeof *c;
     _tile_loadd(0, c, bytes);
-    _tile_loadd(1, c + EDGE, bytes);
+    _tile_loadd(1, c + step, bytes);
     _tile_loadd(2, c + EDGE * stride, bytes);
-    _tile_loadd(3, c + EDGE * stride + EDGE, bytes);
+    _tile_loadd(3, c + EDGE * stride + step, bytes);
 }
 
 static void start_at_zero(void) {
@@ -197,61 +219,91 @@ static void start_at_zero(void) {
     _tile_zero(3);
 }
 
-static void store(float *c, int64_t stride) {
+static void store(float *c, int64_t stride, int64_t step) {
     const size_t bytes = (size_t)stride * sizeof *c;
     _tile_stored(0, c, bytes);
-    _tile_stored(1, c + EDGE, bytes);
+    _tile_stored(1, c + step, bytes);
     _tile_stored(2, c + EDGE * stride, bytes);
-    _tile_stored(3, c + EDGE * stride + EDGE, bytes);
+    _tile_stored(3, c + EDGE * stride + step, bytes);
 }
 
+enum { SIDE = 2 * EDGE };
+
 typedef struct block {
-    float *c;
-    int64_t stride, rows, cols; /* of c that are there, at most 32 each */
+    const rpi_kernel_matmul *it;
+    int64_t row, col, rows, cols; /* of c that are there, at most 32 each */
     bool adds;
 } block;
 
-static void move(const block *from, const block *to) {
-    for (int64_t i = 0; i < to->rows; i++)
-        memcpy(to->c + i * to->stride, from->c + i * from->stride,
-               (size_t)to->cols * sizeof *to->c);
+static float *row_of(const block *at, int64_t i) {
+    const rpi_kernel_matmul *it = at->it;
+    return (float *)rpi_matmul_row(&it->c, it->c_pixels, at->row + i) +
+           at->col / EDGE * rpi_matmul_block_step(it->c_pixels);
 }
 
-static void expect_writing(const float *row) {
-    __builtin_prefetch(row, 1);
-    __builtin_prefetch(row + EDGE, 1);
+/* Between c and a matrix of 32 x 32. */
+static void move(const block *at, float *aside, bool to_c) {
+    const int64_t step = rpi_matmul_block_step(at->it->c_pixels);
+    for (int64_t i = 0; i < at->rows; i++) {
+        float *row = row_of(at, i);
+        for (int64_t col = 0; col < at->cols; col += EDGE) {
+            float *c = row + col / EDGE * step, *other = aside + i * SIDE + col;
+            const size_t bytes = (size_t)least(at->cols - col, EDGE) * sizeof *c;
+            memcpy(to_c ? c : other, to_c ? other : c, bytes);
+        }
+    }
 }
 
-static void make_block(const block *it, const uint16_t *a, const uint16_t *b, int64_t depths) {
-    enum { SIDE = 2 * EDGE };
-    float aside[SIDE * SIDE];
-    block whole = {.c = aside, .stride = SIDE, .rows = it->rows, .cols = it->cols};
-    bool is_whole = it->rows == SIDE && it->cols == SIDE;
-    if (is_whole) whole = *it;
-    if (it->adds && !is_whole) move(it, &whole);
-    if (it->adds) {
-        start_at(whole.c, whole.stride);
+/* Rows of c that are pixels follow one another within an image. */
+static bool is_whole(const block *at) {
+    const rpi_matmul_pixels *pixels = at->it->c_pixels;
+    if (at->rows < SIDE || at->cols < SIDE) return false;
+    const int64_t count = pixels ? pixels->rows * pixels->cols : 0;
+    return !pixels || at->row / count == (at->row + SIDE - 1) / count;
+}
+
+static void expect_writing(const float *c, int64_t stride, int64_t step) {
+    for (int i = 0; i < SIDE; i++) {
+        __builtin_prefetch(c + i * stride, 1);
+        __builtin_prefetch(c + i * stride + step, 1);
+    }
+}
+
+static void make_block(const block *at, const uint16_t *a, const uint16_t *b, int64_t depths) {
+    const rpi_matmul_pixels *pixels = at->it->c_pixels;
+    float aside[SIDE * SIDE], *c = aside;
+    int64_t stride = SIDE, step = EDGE;
+    const bool whole = is_whole(at);
+    if (whole) {
+        c = row_of(at, 0);
+        stride = pixels ? RPI_MATMUL_BLOCK : at->it->c.stride;
+        step = rpi_matmul_block_step(pixels);
+    } else if (at->adds) {
+        move(at, aside, false);
+    }
+    if (at->adds) {
+        start_at(c, stride, step);
     } else {
         start_at_zero();
-        for (int64_t i = 0; i < whole.rows; i++) expect_writing(whole.c + i * whole.stride);
+        expect_writing(c, stride, step);
     }
     multiply(a, b, depths);
-    store(whole.c, whole.stride);
-    if (!is_whole) move(&whole, it);
+    store(c, stride, step);
+    if (!whole) move(at, aside, true);
 }
 
 /* Rows and columns of c whose factors are packed, for this part of k. */
-static void make_area(const rpi_kernel_matmul *it, const rpi_matmul_part *area, int64_t k,
-                      int64_t k_count) {
-    const int64_t depths = (k_count + DEPTH - 1) / DEPTH;
+static void make_area(const rpi_kernel_matmul *it, const rpi_matmul_part *area, bool adds,
+                      int64_t depths) {
     const uint16_t *b = area->packed + RPI_MATMUL_ROWS * RPI_MATMUL_DEPTH;
-    for (int64_t row = area->first; row < area->end; row += 2 * EDGE)
-        for (int64_t col = area->left; col < area->right; col += 2 * EDGE) {
-            block at = {.c = (float *)it->c.data + row * it->c.stride + col,
-                        .stride = it->c.stride,
-                        .rows = least(area->end - row, 2 * EDGE),
-                        .cols = least(area->right - col, 2 * EDGE),
-                        .adds = it->accumulate || k > 0};
+    for (int64_t row = area->first; row < area->end; row += SIDE)
+        for (int64_t col = area->left; col < area->right; col += SIDE) {
+            block at = {.it = it,
+                        .row = row,
+                        .col = col,
+                        .rows = least(area->end - row, SIDE),
+                        .cols = least(area->right - col, SIDE),
+                        .adds = adds};
             make_block(&at, area->packed + (row - area->first) / EDGE * depths * TILE,
                        b + (col - area->left) / EDGE * depths * TILE, depths);
         }
@@ -259,8 +311,7 @@ static void make_area(const rpi_kernel_matmul *it, const rpi_matmul_part *area, 
 
 static void make_rows(const rpi_kernel_matmul *it, const rpi_matmul_part *part, int64_t first,
                       int64_t k) {
-    const factor a = {.rows = it->a, .k_is_row = it->a_transposed, .k_along_rows = true};
-    const factor b = {.rows = it->b, .k_is_row = !it->b_transposed, .k_along_rows = false};
+    const factor a = factor_of(it, true), b = factor_of(it, false);
     const int64_t k_count = least(it->k - k, RPI_MATMUL_DEPTH);
     rpi_matmul_part area = *part;
     area.first = first;
@@ -270,13 +321,18 @@ static void make_rows(const rpi_kernel_matmul *it, const rpi_matmul_part *part, 
         area.right = area.left + least(part->right - area.left, RPI_MATMUL_COLS);
         pack(&b, area.left, area.right - area.left, k, k_count,
              part->packed + RPI_MATMUL_ROWS * RPI_MATMUL_DEPTH);
-        make_area(it, &area, k, k_count);
+        make_area(it, &area, it->accumulate || k > 0, (k_count + DEPTH - 1) / DEPTH);
     }
 }
 
 void rpi_matmul_part_amx(const rpi_kernel_matmul *it, const rpi_matmul_part *part) {
+    const int64_t places = it->window ? it->window * it->window : 1;
     configure();
     for (int64_t row = part->first; row < part->end; row += RPI_MATMUL_ROWS)
-        for (int64_t k = 0; k < it->k; k += RPI_MATMUL_DEPTH) make_rows(it, part, row, k);
+        for (int64_t place = 0; place < places; place++) {
+            rpi_matmul_pixels moved;
+            const rpi_kernel_matmul at = rpi_matmul_at(it, place, &moved);
+            for (int64_t k = 0; k < it->k; k += RPI_MATMUL_DEPTH) make_rows(&at, part, row, k);
+        }
     _tile_release();
 }

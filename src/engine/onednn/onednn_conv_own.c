@@ -1,0 +1,304 @@
+#include "engine/onednn/onednn_conv_own.h"
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "engine/backends/cpu/kernels/kernel_matmul.h"
+#include "engine/layers.h"
+#include "engine/onednn/onednn_linear.h"
+#include "engine/onednn/onednn_team.h"
+
+#include <string.h>
+
+enum { INPUT, WEIGHT, BIAS };
+enum { OVERWRITING, ADDING, DELIVERIES };
+enum { BLOCK = RPI_MATMUL_BLOCK };
+
+/* The weight is read as filters x channels where the window is one pixel, else from a copy of
+ * bf16, window x window x channels x filters. Its gradient is made like it, and copied out. */
+typedef struct own_kernel {
+    rpi_dnn_session *session;
+    rpi_kernel_run run;
+    int64_t images, channels, filters, window, stride, padding;
+    int64_t height, width, rows, cols; /* of the input, of the output */
+    bool has_bias;
+    rpi_dnn_packed *weight;                        /* NULL: as it lies */
+    rpi_dnn_primitive weight_gradient[DELIVERIES]; /* none: in place */
+    size_t gradient, products, copy;               /* in backward's workspace */
+} own_kernel;
+
+static void destroy(void *self) {
+    own_kernel *k = self;
+    rpi_dnn_packed_release(k->session, k->weight);
+    for (int i = 0; i < DELIVERIES; i++) rpi_dnn_primitive_destroy(&k->weight_gradient[i]);
+    rpi_free(k);
+}
+
+/* ---- matrices ---- */
+
+/* The input's pixels at the first place of the window, for each of the output. */
+static rpi_matmul_pixels input_under_output(const own_kernel *k) {
+    return (rpi_matmul_pixels){.rows = k->rows,
+                               .cols = k->cols,
+                               .blocks = k->channels / BLOCK,
+                               .height = k->height,
+                               .width = k->width,
+                               .stride = k->stride,
+                               .up = -k->padding,
+                               .left = -k->padding,
+                               .divisor = 1};
+}
+
+/* The output's pixels which have an input's at that place, for each of the input. */
+static rpi_matmul_pixels output_over_input(const own_kernel *k) {
+    return (rpi_matmul_pixels){.rows = k->height,
+                               .cols = k->width,
+                               .blocks = k->filters / BLOCK,
+                               .height = k->rows,
+                               .width = k->cols,
+                               .stride = 1,
+                               .up = k->padding,
+                               .left = k->padding,
+                               .divisor = k->stride};
+}
+
+static rpi_matmul_pixels all_of(int64_t channels, int64_t rows, int64_t cols) {
+    return (rpi_matmul_pixels){.rows = rows,
+                               .cols = cols,
+                               .blocks = channels / BLOCK,
+                               .height = rows,
+                               .width = cols,
+                               .stride = 1,
+                               .divisor = 1};
+}
+
+static rpi_kernel_rows image(const void *data) {
+    return rpi_kernel_f32(data, 0);
+}
+
+static void multiply(const own_kernel *k, const rpi_kernel_matmul *product) {
+    rpi_dnn_team_enter(k->run.threads);
+    rpi_kernel_matmul_run(&k->run, product);
+}
+
+/* filters x channels, or the copy's channels x filters, which are the other way round. */
+static rp_status bring_weight(const own_kernel *k, const rpi_kernel_io *io,
+                              rpi_kernel_rows *out_weight) {
+    *out_weight = rpi_kernel_f32(io->inputs[WEIGHT], k->channels);
+    if (!k->weight) return RP_OK;
+    const void *copy = NULL;
+    RP_TRY(rpi_dnn_packed_renew(k->session, k->weight, io->inputs[WEIGHT], io->versions[WEIGHT],
+                                &copy));
+    *out_weight = rpi_kernel_bf16(copy, k->filters);
+    return RP_OK;
+}
+
+/* ---- running ---- */
+
+static void fill_with_bias(const own_kernel *k, const float *bias, float *y) {
+    const int64_t blocks = k->filters / BLOCK, pixels = k->rows * k->cols;
+    for (int64_t plane = 0; plane < k->images * blocks; plane++)
+        for (int64_t p = 0; p < pixels; p++)
+            memcpy(y + (plane * pixels + p) * BLOCK, bias + plane % blocks * BLOCK,
+                   BLOCK * sizeof *y);
+}
+
+static rp_status forward(void *self, const rpi_kernel_io *io) {
+    const own_kernel *k = self;
+    const rpi_matmul_pixels x = input_under_output(k), y = all_of(k->filters, k->rows, k->cols);
+    rpi_kernel_matmul product = {.m = k->images * k->rows * k->cols,
+                                 .n = k->filters,
+                                 .k = k->channels,
+                                 .a = image(io->inputs[INPUT]),
+                                 .a_pixels = &x,
+                                 .b_transposed = !k->weight,
+                                 .c = image(io->outputs[0]),
+                                 .c_pixels = &y,
+                                 .accumulate = k->has_bias,
+                                 .window = k->window,
+                                 .tap = k->channels * k->filters,
+                                 .step = 1,
+                                 .workspace = io->workspace};
+    RP_TRY(bring_weight(k, io, &product.b));
+    if (k->has_bias) fill_with_bias(k, io->inputs[BIAS], io->outputs[0]);
+    multiply(k, &product);
+    return RP_OK;
+}
+
+static rp_status backward_inputs(void *self, const rpi_kernel_io *io) {
+    const own_kernel *k = self;
+    const rpi_matmul_pixels dy = output_over_input(k),
+                            dx = all_of(k->channels, k->height, k->width);
+    rpi_kernel_matmul product = {.m = k->images * k->height * k->width,
+                                 .n = k->channels,
+                                 .k = k->filters,
+                                 .a = image(io->grad_outputs[0]),
+                                 .a_pixels = &dy,
+                                 .b_transposed = k->weight != NULL,
+                                 .c = image(io->grad_inputs[INPUT]),
+                                 .c_pixels = &dx,
+                                 .accumulate = io->accumulate >> INPUT & 1u,
+                                 .window = k->window,
+                                 .tap = k->channels * k->filters,
+                                 .step = -1,
+                                 .workspace = rpi_dnn_at(io->workspace, k->products)};
+    RP_TRY(bring_weight(k, io, &product.b));
+    multiply(k, &product);
+    return RP_OK;
+}
+
+/* Sums of what was not rounded. */
+static void sum_bias(const own_kernel *k, const rpi_kernel_io *io) {
+    const int64_t blocks = k->filters / BLOCK, pixels = k->rows * k->cols;
+    float *sums = io->grad_inputs[BIAS];
+    for (int64_t block = 0; block < blocks; block++) {
+        double sum[BLOCK] = {0};
+        for (int64_t n = 0; n < k->images; n++) {
+            const float *dy =
+                (const float *)io->grad_outputs[0] + (n * blocks + block) * pixels * BLOCK;
+            for (int64_t i = 0; i < pixels * BLOCK; i++) sum[i % BLOCK] += (double)dy[i];
+        }
+        for (int c = 0; c < BLOCK; c++) {
+            float *target = sums + block * BLOCK + c;
+            *target = (float)(sum[c] + (io->accumulate >> BIAS & 1u ? (double)*target : 0));
+        }
+    }
+}
+
+/* filters x channels, where the window is one pixel. */
+static void make_weight_gradient(const own_kernel *k, const rpi_kernel_io *io) {
+    const rpi_matmul_pixels x = input_under_output(k),
+                            dy = all_of(k->filters, k->rows, k->cols);
+    multiply(k, &(rpi_kernel_matmul){.m = k->filters,
+                                     .n = k->channels,
+                                     .k = k->images * k->rows * k->cols,
+                                     .a = image(io->grad_outputs[0]),
+                                     .a_pixels = &dy,
+                                     .a_transposed = true,
+                                     .b = image(io->inputs[INPUT]),
+                                     .b_pixels = &x,
+                                     .c = rpi_kernel_f32(io->grad_inputs[WEIGHT], k->channels),
+                                     .accumulate = io->accumulate >> WEIGHT & 1u,
+                                     .workspace = rpi_dnn_at(io->workspace, k->products)});
+}
+
+/* channels x filters for each place of the window, then copied to where they belong. */
+static rp_status make_window_gradient(const own_kernel *k, const rpi_kernel_io *io) {
+    const rpi_matmul_pixels dy = all_of(k->filters, k->rows, k->cols);
+    float *gradient = rpi_dnn_at(io->workspace, k->gradient);
+    for (int64_t place = 0; place < k->window * k->window; place++) {
+        rpi_matmul_pixels x = input_under_output(k);
+        x.up += place / k->window;
+        x.left += place % k->window;
+        multiply(
+            k, &(rpi_kernel_matmul){
+                   .m = k->channels,
+                   .n = k->filters,
+                   .k = k->images * k->rows * k->cols,
+                   .a = image(io->inputs[INPUT]),
+                   .a_pixels = &x,
+                   .a_transposed = true,
+                   .b = image(io->grad_outputs[0]),
+                   .b_pixels = &dy,
+                   .c = rpi_kernel_f32(gradient + place * k->channels * k->filters, k->filters),
+                   .workspace = rpi_dnn_at(io->workspace, k->products)});
+    }
+    return rpi_dnn_copy_run(k->session, &k->weight_gradient[io->accumulate >> WEIGHT & 1u],
+                            gradient, io->grad_inputs[WEIGHT],
+                            rpi_dnn_at(io->workspace, k->copy));
+}
+
+static rp_status backward_weights(void *self, const rpi_kernel_io *io) {
+    const own_kernel *k = self;
+    if (k->has_bias && io->grad_inputs[BIAS]) sum_bias(k, io);
+    if (!io->grad_inputs[WEIGHT]) return RP_OK;
+    if (k->weight) return make_window_gradient(k, io);
+    make_weight_gradient(k, io);
+    return RP_OK;
+}
+
+/* ---- planning ---- */
+
+bool rpi_dnn_conv_is_own(const rpi_dnn_session *session, const rpi_unit *unit) {
+    const int64_t *weight = unit->inputs[WEIGHT].shape.size;
+    return unit->compute == RP_BF16 && rpi_dnn_multiplies_itself(session) &&
+           session->block == BLOCK && unit->inputs[INPUT].kind == RPI_VALUE_ACTIVATION &&
+           weight[0] % BLOCK == 0 && weight[1] % BLOCK == 0 && weight[2] == weight[3];
+}
+
+static rp_status make_copies(own_kernel *k, int parameter) {
+    const int64_t size[] = {k->filters, k->channels, k->window, k->window};
+    rpi_dnn_md plain = NULL, rounded = NULL, made = NULL;
+    rp_status status = rpi_dnn_md_create(4, size, RP_F32, dnnl_oihw, &plain);
+    if (status == RP_OK) status = rpi_dnn_md_create(4, size, RP_BF16, dnnl_hwio, &rounded);
+    if (status == RP_OK) status = rpi_dnn_md_create(4, size, RP_F32, dnnl_hwio, &made);
+    if (status == RP_OK)
+        status = rpi_dnn_packed_get(k->session, parameter, plain, rounded,
+                                    &(rpi_dnn_widening){0}, &k->weight);
+    for (int i = 0; i < DELIVERIES && status == RP_OK; i++)
+        status =
+            rpi_dnn_copy_create(k->session, made, plain, i == ADDING, &k->weight_gradient[i]);
+    rpi_dnn_md_destroy(plain);
+    rpi_dnn_md_destroy(rounded);
+    rpi_dnn_md_destroy(made);
+    return status;
+}
+
+static void describe(own_kernel *k, const rpi_unit *unit, rpi_kernel *out) {
+    const uint32_t weights = 1u << WEIGHT | 1u << BIAS;
+    out->self = k;
+    out->forward = forward;
+    out->backward_inputs = unit->wanted >> INPUT & 1u ? backward_inputs : NULL;
+    out->backward_weights = unit->wanted & weights ? backward_weights : NULL;
+    out->destroy = destroy;
+    out->accumulates = 1u << INPUT;
+    out->inputs[INPUT] = out->grad_inputs[INPUT] =
+        rpi_dnn_layout(k->session, &unit->inputs[INPUT].shape, RPI_DNN_BLOCKED);
+    out->outputs[0] = out->grad_outputs[0] =
+        rpi_dnn_layout(k->session, &unit->outputs[0].shape, RPI_DNN_BLOCKED);
+    out->needs_inputs = 1u << INPUT | 1u << WEIGHT;
+    out->needs_outputs = 0;
+    out->saved_bytes = 0;
+    out->in_place_forward = out->in_place_backward = -1;
+}
+
+static void reserve(own_kernel *k, rpi_kernel *out) {
+    const size_t products = rpi_kernel_matmul_workspace(&k->run);
+    const int64_t elements = k->window * k->window * k->channels * k->filters;
+    size_t copy = 0, *back = &out->backward_workspace;
+    for (int i = 0; i < DELIVERIES; i++)
+        if (k->weight_gradient[i].scratch_bytes > copy)
+            copy = k->weight_gradient[i].scratch_bytes;
+    rpi_dnn_reserve(&out->forward_workspace, products);
+    k->products = rpi_dnn_reserve(back, products);
+    k->copy = rpi_dnn_reserve(back, copy);
+    k->gradient = rpi_dnn_reserve(back, k->weight ? (size_t)elements * sizeof(float) : 0);
+}
+
+rp_status rpi_dnn_conv_own_plan(rpi_dnn_session *session, const rpi_unit *unit,
+                                rpi_kernel *out) {
+    const rpi_conv2d_attributes *conv = unit->nodes[0]->attributes;
+    const int64_t *x = unit->inputs[INPUT].shape.size, *y = unit->outputs[0].shape.size;
+    own_kernel *k = NULL;
+    RP_TRY(rpi_alloc(sizeof *k, "conv2d kernel", &k));
+    *k = (own_kernel){.session = session,
+                      .run = rpi_dnn_kernel_run(session),
+                      .images = x[0],
+                      .channels = x[1],
+                      .filters = y[1],
+                      .window = unit->inputs[WEIGHT].shape.size[2],
+                      .stride = conv->stride,
+                      .padding = conv->padding,
+                      .height = x[2],
+                      .width = x[3],
+                      .rows = y[2],
+                      .cols = y[3],
+                      .has_bias = unit->input_count > BIAS};
+    rp_status status = k->window > 1 ? make_copies(k, unit->inputs[WEIGHT].parameter) : RP_OK;
+    if (status != RP_OK) {
+        destroy(k);
+        return status;
+    }
+    describe(k, unit, out);
+    reserve(k, out);
+    return RP_OK;
+}

@@ -14,6 +14,13 @@ static const rpi_variable variables[] = {
      "processor when absent (redpoll info shows it)"},
     {"REDPOLL_PORT", "a port",
      "where rank 0 serves the store when mpirun or srun started the ranks"},
+    {"REDPOLL_PORTS", "FIRST-LAST",
+     "the ports at which ranks and stores listen where none is given; any free ones when "
+     "absent"},
+    {"REDPOLL_SOCKET_IFNAME", "eth,ib; =eth0,ib0; ^docker",
+     "interfaces at which ranks of several hosts listen, in NCCL's syntax: names that begin "
+     "so, "
+     "exactly these, or all but these; the one that faces rank 0's host when absent"},
     {"REDPOLL_SECRET", "16 letters or more, the same on all ranks",
      "the job's secret, without which nobody joins it (docs/security.md); redpoll run makes "
      "one "

@@ -9,6 +9,7 @@
 #include "cli/hosts/run_hosts.h"
 #include "cli/option_rows.h"
 #include "cli/run.h"
+#include "net/addresses.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -20,7 +21,7 @@ typedef struct settings {
     int64_t ranks;
     bool prefix;
     double grace_s, answer_s;
-    const char *hosts, *hostfile, *ssh, *remote_redpoll, *folder, *output_folder;
+    const char *hosts, *hostfile, *ssh, *remote_redpoll, *folder, *output_folder, *ports;
     rpi_option_list variables;
     rpi_host_list list; /* empty: this host */
 } settings;
@@ -40,6 +41,9 @@ static const rpi_option options[] = {
      NULL},
     {"answer-timeout", NULL, NULL, RPI_OPTION_SECONDS, FIELD(answer_s), "20s", 0.1, 1e6, "TIME",
      "for each host to answer", NULL},
+    {"ports", NULL, NULL, RPI_OPTION_TEXT, FIELD(ports), NULL, 0, 0, "FIRST-LAST",
+     "at which ranks and store listen, for firewalls; any free ones when absent",
+     rpi_ports_check},
     {"env", "x", NULL, RPI_OPTION_LIST, FIELD(variables), NULL, 0, 0, "NAME[=VALUE]",
      "a variable for the ranks, with its value here when none is given; again for more",
      rpi_check_variable},
@@ -181,6 +185,8 @@ static rp_status launch_here(const settings *s, char **argv, int *out_code) {
 }
 
 static rp_status launch(const settings *s, char **argv, int *out_code) {
+    if (s->ports && setenv("REDPOLL_PORTS", s->ports, 1) != 0)
+        return RP_FAIL_ERRNO(IO, "cannot set REDPOLL_PORTS");
     if (s->output_folder) RP_TRY(rpi_folder_make(s->output_folder));
     return s->list.count ? launch_on_hosts(s, argv, out_code) : launch_here(s, argv, out_code);
 }

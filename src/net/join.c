@@ -1,16 +1,18 @@
 #include "net/join.h"
 
+#include "base/append.h"
+#include "base/log.h"
 #include "base/memory.h"
+#include "net/addresses.h"
 #include "net/forget.h"
+#include "net/interfaces.h"
 #include "net/patience.h"
 #include "net/store_torch.h"
 
-#include <arpa/inet.h>
-#include <ifaddrs.h>
-#include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -39,33 +41,43 @@ static bool facing_address(const char *host, int port, char *text, size_t bytes)
     return found;
 }
 
-static bool is_loopback(const char *address) {
-    return strncmp(address, "127.", 4) == 0 || strcmp(address, "::1") == 0;
+/* "10.0.0.1,10.1.0.1", the one that faces the others first; what does not fit is left out. */
+static void list_addresses(const rpi_interface *list, int count, const char *facing, char *text,
+                           size_t bytes) {
+    text[0] = '\0';
+    for (int pass = 0; pass < 2; pass++)
+        for (int i = 0; i < count; i++) {
+            bool faces = strcmp(list[i].address, facing) == 0;
+            if (faces != (pass == 0)) continue;
+            if (strlen(text) + strlen(list[i].address) + 2 > bytes) return;
+            rpi_append(text, bytes, "%s%s", *text ? "," : "", list[i].address);
+        }
 }
 
-/* A host's own name often means its loopback: then take the first interface that is not. */
-static bool first_outer_address(char *text, size_t bytes) {
-    struct ifaddrs *list = NULL;
-    bool found = false;
-    if (getifaddrs(&list) != 0) return false;
-    for (const struct ifaddrs *at = list; at && !found; at = at->ifa_next) {
-        if (!at->ifa_addr || at->ifa_addr->sa_family != AF_INET) continue;
-        if (!(at->ifa_flags & IFF_UP) || (at->ifa_flags & IFF_LOOPBACK)) continue;
-        const struct sockaddr_in *address = (const void *)at->ifa_addr;
-        found = inet_ntop(AF_INET, &address->sin_addr, text, (socklen_t)bytes) != NULL;
-    }
-    freeifaddrs(list);
-    return found;
-}
-
-static void choose_bind_host(rpi_join *join) {
+/* Where links listen: the address from which the store's host is reached, or what
+ * REDPOLL_SOCKET_IFNAME says. A host's own name often means its loopback: then the first
+ * interface that is not. */
+static rp_status choose_bind_host(rpi_join *join) {
     const rpi_place *place = &join->place;
-    char *text = join->address;
-    if (place->one_host) return;
-    if (!facing_address(place->host, place->port, text, sizeof join->address) ||
-        is_loopback(text))
-        if (!first_outer_address(text, sizeof join->address)) return;
-    join->bind_host = text;
+    const char *filter = getenv("REDPOLL_SOCKET_IFNAME");
+    rpi_interface list[RPI_INTERFACES_MAX];
+    char facing[RPI_HOST_BYTES] = "";
+    int count = 0;
+    if (place->one_host) return RP_OK;
+    if (!facing_address(place->host, place->port, facing, sizeof facing) ||
+        rpi_is_loopback(facing))
+        facing[0] = '\0';
+    RP_TRY(rpi_interfaces_list(filter, list, &count));
+    if (filter && *filter)
+        list_addresses(list, count, facing, join->address, sizeof join->address);
+    else if (*facing)
+        snprintf(join->address, sizeof join->address, "%s", facing);
+    else if (count > 0)
+        snprintf(join->address, sizeof join->address, "%s", list[0].address);
+    if (!*join->address) return RP_OK;
+    join->bind_host = join->address;
+    rpi_log(RP_LOG_INFO, "rank %d listens at %s", place->rank, join->address);
+    return RP_OK;
 }
 
 /* ---- stores ---- */
@@ -87,7 +99,7 @@ static const char *store_address(const rpi_place *place, char *text, size_t byte
     bool known = !list->ai_next &&
                  getnameinfo(list->ai_addr, list->ai_addrlen, text, (socklen_t)bytes, NULL, 0,
                              NI_NUMERICHOST) == 0 &&
-                 !is_loopback(text) && is_own_address(list);
+                 !rpi_is_loopback(text) && is_own_address(list);
     freeaddrinfo(list);
     return known ? text : NULL;
 }
@@ -153,13 +165,13 @@ rp_status rpi_join_open(const rpi_place *place, double timeout_s, rpi_join **out
     RP_TRY(rpi_alloc(sizeof *join, "this rank's world", &join));
     join->place = *place;
     rp_status status = open_store(join, timeout_s);
+    if (status == RP_OK) status = choose_bind_host(join);
     if (status != RP_OK) {
         rp_store_close(&join->store);
         rp_store_server_stop(join->server);
         rpi_free(join);
         return status;
     }
-    choose_bind_host(join);
     *out_join = join;
     return RP_OK;
 }

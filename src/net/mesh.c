@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "net/addresses.h"
 #include "net/endian.h"
 #include "net/host_nic.h"
 #include "net/meeting.h"
@@ -179,11 +180,27 @@ static rp_status find_transports(mesh_work *work) {
     return rpi_transport_choose(work->options->transport, &work->asked);
 }
 
+/* What listens on the loopback is not heard on another host. */
+static rp_status check_bind_host(const mesh_work *work, int peer) {
+    const rpi_mesh *mesh = work->mesh;
+    const char *bind_host = work->options->bind_host;
+    if (!rpi_is_loopback(bind_host) ||
+        strcmp(mesh->peers[mesh->rank].host, mesh->peers[peer].host) == 0)
+        return RP_OK;
+    return RP_FAIL(
+        INVALID,
+        "rank %d listens on %s, where rank %d, which is on another host, cannot reach "
+        "it: give an address of this host's network (--bind, bind_host, REDPOLL_BIND), "
+        "or none where a launcher is asked",
+        mesh->rank, bind_host ? bind_host : "127.0.0.1", peer);
+}
+
 /* The first of the catalogue that reaches the peer, or the one that was asked for. */
 static rp_status choose(const mesh_work *work, int peer, const rpi_transport **out_choice) {
     const rpi_mesh *mesh = work->mesh;
     const rpi_peer_info *self = &mesh->peers[mesh->rank], *other = &mesh->peers[peer];
     const rpi_transport *transport = work->asked;
+    RP_TRY(check_bind_host(work, peer));
     for (int i = 0; !work->asked && (transport = rpi_transport_at(i)) != NULL; i++)
         if (transport->reaches(self, other)) break;
     if (!transport || !transport->reaches(self, other))

@@ -1,10 +1,10 @@
 #include "net/stream.h"
 
 #include "base/clock.h"
+#include "net/addresses.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -25,20 +25,6 @@ int rpi_poll_ms(int64_t deadline_ns) {
     if (left_ns <= 0) return 0;
     int64_t left_ms = (left_ns + 999999) / 1000000;
     return left_ms > 1000000000 ? 1000000000 : (int)left_ms;
-}
-
-static rp_status resolve(const char *host, int port, int flags, struct addrinfo **out_list) {
-    if (port < 0 || port > 65535)
-        return RP_FAIL(INVALID, "port %d is not a port; 0 to 65535 are allowed", port);
-    char service[16];
-    snprintf(service, sizeof service, "%d", port);
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = flags | AI_NUMERICSERV};
-    if (!host) hints.ai_family = AF_INET; /* loopback: one address, known to everybody */
-    int error = getaddrinfo(host ? host : "127.0.0.1", service, &hints, out_list);
-    if (error)
-        return RP_FAIL(IO, "cannot find host '%s': %s", host ? host : "127.0.0.1",
-                       error == EAI_SYSTEM ? strerror(errno) : gai_strerror(error));
-    return RP_OK;
 }
 
 static void hurry(int fd) {
@@ -71,23 +57,60 @@ static int listen_at(const struct addrinfo *at) {
     return -1;
 }
 
-rp_status rpi_stream_listen(const char *host, int port, int *out_fd, int *out_port) {
-    struct addrinfo *list = NULL;
-    RP_TRY(resolve(host, port, AI_PASSIVE, &list));
+/* A listener at the first of the addresses that can be had, or -1 with errno. */
+static int listen_at_any(const struct addrinfo *list) {
     int fd = -1;
     for (const struct addrinfo *at = list; at && fd < 0; at = at->ai_next) fd = listen_at(at);
+    return fd;
+}
+
+/* Of several addresses there is none for one listener but the one that means all. */
+static const char *common_address(const char *host) {
+    if (!host || !strchr(host, ',')) return host;
+    return strchr(host, ':') ? "::" : "0.0.0.0";
+}
+
+/* -1 with errno: taken, or not an address of this host. */
+static rp_status listen_once(const char *host, int port, int *out_fd) {
+    rpi_addresses addresses;
+    RP_TRY(rpi_addresses_find(common_address(host), port, AI_PASSIVE, &addresses));
+    *out_fd = listen_at_any(addresses.first);
     int saved = errno;
-    freeaddrinfo(list);
+    rpi_addresses_free(&addresses);
     errno = saved;
-    if (fd < 0) {
-        const char *shown = host ? host : "127.0.0.1";
-        if (errno == EADDRINUSE)
-            return RP_FAIL(IO,
-                           "port %d on %s is taken by another program; choose another port or "
-                           "end that program (`ss -ltnp 'sport = :%d'` names it)",
-                           port, shown, port);
-        return RP_FAIL_ERRNO(IO, "cannot listen at %s:%d", shown, port);
+    return RP_OK;
+}
+
+/* The first free one of REDPOLL_PORTS. */
+static rp_status listen_in_range(const char *host, int first, int last, int *out_fd) {
+    for (int port = first; port <= last; port++) {
+        RP_TRY(listen_once(host, port, out_fd));
+        if (*out_fd >= 0 || errno != EADDRINUSE) return RP_OK;
     }
+    return RP_FAIL(IO,
+                   "all ports of REDPOLL_PORTS (%d-%d) are taken on this host; a rank needs "
+                   "about two, rank 0 four: give it more",
+                   first, last);
+}
+
+static rp_status cannot_listen(const char *host, int port) {
+    const char *shown = host ? host : "127.0.0.1";
+    if (errno == EADDRINUSE)
+        return RP_FAIL(IO,
+                       "port %d on %s is taken by another program; choose another port or "
+                       "end that program (`ss -ltnp 'sport = :%d'` names it)",
+                       port, shown, port);
+    return RP_FAIL_ERRNO(IO, "cannot listen at %s:%d", shown, port);
+}
+
+rp_status rpi_stream_listen(const char *host, int port, int *out_fd, int *out_port) {
+    int fd = -1, first = 0, last = 0;
+    if (port == 0) RP_TRY(rpi_ports_find(&first, &last));
+    if (first > 0)
+        RP_TRY(listen_in_range(host, first, last, &fd));
+    else
+        RP_TRY(listen_once(host, port, &fd));
+    if (fd < 0) return cannot_listen(host, port);
     *out_port = bound_port_of(fd);
     *out_fd = fd;
     return RP_OK;
@@ -180,12 +203,12 @@ rp_status rpi_stream_dial_any(const struct addrinfo *list, const char *shown,
 }
 
 rp_status rpi_stream_dial(const char *host, int port, int64_t deadline_ns, int *out_fd) {
-    struct addrinfo *list = NULL;
+    rpi_addresses addresses;
     char shown[RPI_HOST_BYTES + 16];
     snprintf(shown, sizeof shown, "%s:%d", host ? host : "127.0.0.1", port);
-    RP_TRY(resolve(host, port, 0, &list));
-    rp_status status = rpi_stream_dial_any(list, shown, deadline_ns, out_fd);
-    freeaddrinfo(list);
+    RP_TRY(rpi_addresses_find(host, port, 0, &addresses));
+    rp_status status = rpi_stream_dial_any(addresses.first, shown, deadline_ns, out_fd);
+    rpi_addresses_free(&addresses);
     return status;
 }
 

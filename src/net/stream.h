@@ -13,11 +13,13 @@
 
 enum { RPI_HOST_BYTES = 256 };
 
-/* Listen at host:port; host NULL is loopback, port 0 any free one. RP_IO when it is taken. */
+/* Listen at host:port; host NULL is loopback, a list of several addresses (addresses.h) all
+ * interfaces; port 0 any free one, of REDPOLL_PORTS where that is set. RP_IO: taken. */
 rp_status rpi_stream_listen(const char *host, int port, int *out_fd, int *out_port);
 /* The next waiting connection, or -1: none now, or none that could be taken (errno). */
 int rpi_stream_accept(int listener);
-/* Connect, again and again while nobody listens there yet, until the deadline: RP_TIMEOUT. */
+/* Connect, again and again while nobody listens there yet, until the deadline: RP_TIMEOUT. Of
+ * several addresses one that does not answer costs a quarter of a second at first. */
 rp_status rpi_stream_dial(const char *host, int port, int64_t deadline_ns, int *out_fd);
 /* The same over a list of addresses, which may not all lead anywhere; `shown` is for messages.
  */

@@ -61,6 +61,42 @@ a_dead_address() {
     ip -n "$(netns_host 0)" link del deaf0
     ip -n "$(netns_host 1)" route del 10.99.0.0/24
 }
+# A second network between the first two hosts, of IPv6 only.
+second_network() {
+    ip link add net1 netns "$(netns_host 0)" type veth peer name net1 netns "$(netns_host 1)"
+    for i in 0 1; do
+        ip -n "$(netns_host $i)" addr add "fd77::$((i + 1))/64" dev net1 nodad
+        ip -n "$(netns_host $i)" link set net1 up
+    done
+}
+interfaces() {
+    second_network
+    REDPOLL_SOCKET_IFNAME='=net1' REDPOLL_LOG=info on_hosts 0 -H host0:1,host1:1 "$redpoll" bench all-reduce --count 1000 --iters 2
+    has err 'host1 reaches host0 at fd77::1'
+    has err '\[1\] .*rank 1 listens at fd77::2'
+    has out equal
+    # Ranks 0 and 1 offer two addresses, of which rank 2 reaches one.
+    REDPOLL_SOCKET_IFNAME='net,eth' REDPOLL_LOG=info on_hosts 0 -H host0:1,host1:1,host2:1 "$redpoll" bench all-reduce --count 1000 --iters 2
+    has err '\[1\] .*rank 1 listens at 10.77.0.2,fd77::2'
+    has err '\[2\] .*rank 2 listens at 10.77.0.3$'
+    has out equal
+    REDPOLL_SOCKET_IFNAME='=ib0' on_hosts 1 -H host0:1,host2:1 true
+    has err "^    host2: REDPOLL_SOCKET_IFNAME is '=ib0', which no interface .*there are: .*eth0"
+    ip -n "$(netns_host 0)" link del net1
+}
+ports() {
+    on_hosts 0 -H host0:1,host1:1 --ports 21000-21009 --no-prefix sh -c 'echo "$REDPOLL_PORTS ${REDPOLL_STORE##*:} $MASTER_PORT"'
+    grep -vqxE '21000-21009 2100[0-9] 2100[0-9]' out && complain "ports are: $(cat out)"
+    on_hosts 0 -H host0:1,host1:1 --ports 21000-21009 "$redpoll" bench all-reduce --count 1000 --iters 2
+    on_hosts 1 -H host0:1,host1:1 --ports 21000-21000 "$redpoll" bench all-reduce --count 1000
+    has err 'all ports of REDPOLL_PORTS \(21000-21000\) are taken'
+    on_hosts 2 -n 1 --ports 9-8 true
+    has err "'9-8' is no range of ports"
+}
+loopback() {
+    on_hosts 2 -H host0:1,host1:1 "$redpoll" bench all-reduce --count 1000 --bind 127.0.0.1 --connect-timeout 5s
+    has err 'listens on 127.0.0.1, where rank [01], which is on another host, cannot reach it'
+}
 no_way() {
     ip -n "$(netns_host 2)" link set eth0 down
     on_hosts 1 -H host0:1,host1:1,host2:1 true
@@ -81,6 +117,9 @@ trap 'kill_all; cd /; netns_down; rm -rf "$folder"' EXIT
 check "addresses" addresses
 check "collectives" collectives
 check "a dead address" a_dead_address
+check "interfaces" interfaces
+check "ports" ports
+check "loopback" loopback
 check "no way" no_way
 check "a killed launcher" a_killed_launcher
 [ $failed -eq 0 ] || exit 1

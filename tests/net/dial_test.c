@@ -3,11 +3,14 @@
 #include "base/clock.h"
 #include "harness/check.h"
 #include "link_pair.h"
+#include "net/addresses.h"
+#include "net/interfaces.h"
 #include "net/stream.h"
 
 #include <netdb.h>
 #include <netinet/in.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -88,6 +91,98 @@ static void the_first_address_leaves_time_for_the_second(void) {
     hang_up(&d);
 }
 
+static void one_listener_is_heard_at_all_its_addresses(void) {
+    int listener = -1, fd = -1, port = 0;
+    REQUIRE_OK(rpi_stream_listen("127.0.0.1,127.0.0.2", 0, &listener, &port));
+    for (int i = 1; i <= 2; i++) {
+        char host[16];
+        snprintf(host, sizeof host, "127.0.0.%d", i);
+        CHECK_OK(rpi_stream_dial(host, port, rpi_deadline_ns(5), &fd));
+        close(fd);
+    }
+    close(listener);
+}
+
+static void any_address_of_a_list_may_be_the_one(void) {
+    static const char *const lists[] = {"127.0.0.1,127.0.0.2", "127.0.0.2,127.0.0.1",
+                                        "fe80::zz,127.0.0.2", "::1,127.0.0.2"};
+    int listener = -1, fd = -1, port = 0;
+    REQUIRE_OK(rpi_stream_listen("127.0.0.2", 0, &listener, &port));
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
+        CHECK_OK(rpi_stream_dial(lists[i], port, rpi_deadline_ns(10), &fd));
+        close(fd);
+    }
+    CHECK_FAILS(
+        rpi_stream_dial("fe80::zz,nor:this", port, rpi_deadline_ns(5), &fd),
+        IO, "nor:this");
+    CHECK_FAILS(rpi_stream_dial(",", port, rpi_deadline_ns(5), &fd), IO, "cannot find host");
+    close(listener);
+}
+
+/* A listener on a port of the range; the descriptor, or -1. */
+static int listen_in(const char *ports, int *out_port) {
+    int fd = -1;
+    setenv("REDPOLL_PORTS", ports, 1);
+    rp_status status = rpi_stream_listen(NULL, 0, &fd, out_port);
+    unsetenv("REDPOLL_PORTS");
+    return status == RP_OK ? fd : -1;
+}
+
+static void ports_come_from_the_range(void) {
+    char range[32];
+    int any = -1, first = 0, port = 0, second_port = 0;
+    REQUIRE_OK(rpi_stream_listen(NULL, 0, &any, &first));
+    first = first > 60000 ? first - 200 : first;
+    snprintf(range, sizeof range, "%d-%d", first, first + 100);
+    int one = listen_in(range, &port), two = listen_in(range, &second_port);
+    CHECK(one >= 0 && two >= 0 && port != second_port);
+    CHECK(port >= first && port <= first + 100 && second_port > port);
+    snprintf(range, sizeof range, "%d-%d", port, port);
+    CHECK_EQ(listen_in(range, &second_port), -1);
+    CHECK_MSG(strstr(rp_last_error()->message, "all ports of REDPOLL_PORTS"), "%s",
+              rp_last_error()->message);
+    static const char *const wrong[] = {"0-5", "7-6", "1-65536", "a", "5-", "5-6x", "-5"};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        CHECK_EQ(listen_in(wrong[i], &second_port), -1);
+        CHECK_MSG(strstr(rp_last_error()->message, "is no range of ports"), "%s: %s", wrong[i],
+                  rp_last_error()->message);
+    }
+    close(any);
+    close(one);
+    close(two);
+}
+
+static void interfaces_match_as_nccl_has_them(void) {
+    static const struct {
+        const char *filter, *name;
+        bool matches;
+    } cases[] = {
+        {NULL, "eth0", true},        {"", "eth0", true},
+        {"eth", "eth0", true},       {"eth0", "eth01", true},
+        {"=eth0", "eth01", false},   {"=eth0", "eth0", true},
+        {"ib,eth", "eth0", true},    {"ib", "eth0", false},
+        {"=ib0,eth0", "eth0", true}, {"^docker", "docker0", false},
+        {"^docker", "eth0", true},   {"^=docker", "docker0", true},
+        {"^docker,lo", "lo", false}, {"^=lo,docker0", "lo", false},
+        {"=", "eth0", false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        CHECK_MSG(rpi_interface_matches(cases[i].filter, cases[i].name) == cases[i].matches,
+                  "'%s' and %s", cases[i].filter ? cases[i].filter : "NULL", cases[i].name);
+    rpi_interface list[RPI_INTERFACES_MAX];
+    int count = 0;
+    CHECK_OK(rpi_interfaces_list(NULL, list, &count));
+    for (int i = 0; i < count; i++) CHECK(!rpi_is_loopback(list[i].address));
+    CHECK_FAILS(rpi_interfaces_list("=nosuch0", list, &count), INVALID, "there are: ");
+    REQUIRE_OK(rpi_interfaces_list("=lo", list, &count));
+    CHECK(count >= 1 && strcmp(list[0].address, "127.0.0.1") == 0);
+}
+
 CASES({"shared_memory_has_a_deadline", shared_memory_has_a_deadline},
       {"the_first_address_leaves_time_for_the_second",
-       the_first_address_leaves_time_for_the_second})
+       the_first_address_leaves_time_for_the_second},
+      {"one_listener_is_heard_at_all_its_addresses",
+       one_listener_is_heard_at_all_its_addresses},
+      {"any_address_of_a_list_may_be_the_one", any_address_of_a_list_may_be_the_one},
+      {"ports_come_from_the_range", ports_come_from_the_range},
+      {"interfaces_match_as_nccl_has_them", interfaces_match_as_nccl_has_them})

@@ -1,0 +1,94 @@
+#include "net/addresses.h"
+
+#include "net/stream.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+static void add_part(rpi_addresses *addresses, struct addrinfo *part) {
+    addresses->parts[addresses->part_count++] = part;
+    for (; part && addresses->count < RPI_ADDRESSES_MAX; part = part->ai_next) {
+        struct addrinfo *entry = &addresses->entries[addresses->count++];
+        *entry = *part;
+        entry->ai_next = NULL;
+        if (entry != addresses->entries) entry[-1].ai_next = entry;
+    }
+    addresses->first = addresses->entries;
+}
+
+static rp_status resolve(const char *host, int port, int flags, struct addrinfo **out_list) {
+    char service[16];
+    snprintf(service, sizeof service, "%d", port);
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = flags | AI_NUMERICSERV};
+    int error = getaddrinfo(host, service, &hints, out_list);
+    if (error)
+        return RP_FAIL(IO, "cannot find host '%s': %s", host,
+                       error == EAI_SYSTEM ? strerror(errno) : gai_strerror(error));
+    return RP_OK;
+}
+
+rp_status rpi_addresses_find(const char *host, int port, int flags, rpi_addresses *out) {
+    *out = (rpi_addresses){.count = 0};
+    if (port < 0 || port > 65535)
+        return RP_FAIL(INVALID, "port %d is not a port; 0 to 65535 are allowed", port);
+    rp_status status = RP_OK;
+    for (const char *at = host ? host : "127.0.0.1"; *at && out->count < RPI_ADDRESSES_MAX;) {
+        char name[RPI_HOST_BYTES];
+        size_t length = strcspn(at, ",");
+        struct addrinfo *part = NULL;
+        snprintf(name, sizeof name, "%.*s", (int)length, at);
+        rp_status one = resolve(name, port, flags, &part);
+        if (one == RP_OK)
+            add_part(out, part);
+        else
+            status = one;
+        at += length + (at[length] == ',');
+    }
+    if (out->count > 0) return RP_OK;
+    return status == RP_OK ? RP_FAIL(INVALID, "'%s' is no host", host) : status;
+}
+
+void rpi_addresses_free(rpi_addresses *addresses) {
+    for (int i = 0; i < addresses->part_count; i++) freeaddrinfo(addresses->parts[i]);
+    addresses->part_count = addresses->count = 0;
+}
+
+bool rpi_is_loopback(const char *host) {
+    return !host || strncmp(host, "127.", 4) == 0 || strcmp(host, "::1") == 0 ||
+           strcmp(host, "localhost") == 0;
+}
+
+/* ---- ports ---- */
+
+static rp_status parse_ports(const char *text, int *out_first, int *out_last) {
+    char *end = NULL;
+    long first = strtol(text, &end, 10), last = first;
+    bool good = isdigit((unsigned char)*text);
+    if (good && *end == '-') {
+        good = isdigit((unsigned char)end[1]);
+        last = strtol(end + 1, &end, 10);
+    }
+    if (!good || *end || first < 1 || last > 65535 || last < first)
+        return RP_FAIL(INVALID, "'%s' is no range of ports; FIRST-LAST, 1 to 65535", text);
+    *out_first = (int)first;
+    *out_last = (int)last;
+    return RP_OK;
+}
+
+rp_status rpi_ports_check(const char *text) {
+    int first, last;
+    return parse_ports(text, &first, &last);
+}
+
+rp_status rpi_ports_find(int *out_first, int *out_last) {
+    const char *text = getenv("REDPOLL_PORTS");
+    *out_first = *out_last = 0;
+    if (!text || !*text) return RP_OK;
+    rp_status status = parse_ports(text, out_first, out_last);
+    return status == RP_OK ? RP_OK : rpi_fail_context(status, "REDPOLL_PORTS: ");
+}

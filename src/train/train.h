@@ -102,7 +102,8 @@ typedef struct rpi_train_result {
     double rate_median; /* of `unit` ("images") in a second */
     const char *unit;
     double step_s_median, comm_s_median, exposed_s_median, wire_bytes_median;
-    /* Means over the same steps, for strategies that do not exchange in each; NaN without any. */
+    /* Means over the same steps, for strategies that do not exchange in each; NaN without any.
+     */
     double exposed_s_mean, wire_bytes_mean;
     bool evaluated;
     rpi_evaluation test;

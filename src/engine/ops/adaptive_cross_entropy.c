@@ -95,8 +95,7 @@ static const rpi_op_example examples[] = {
     {.name = "three clusters",
      .attributes = &three,
      .input_count = 7,
-     .inputs =
-         {{2, {14, 9}}, {2, {400, 9}}, {1, {400}}, {2, {3, 9}}, {1, {3}}, {1, {14}}, {0}},
+     .inputs = {{2, {14, 9}}, {2, {400, 9}}, {1, {400}}, {2, {3, 9}}, {1, {3}}, {1, {14}}, {0}},
      .classes = 400},
 };
 

@@ -14,6 +14,10 @@ static const rpi_variable variables[] = {
      "processor when absent (redpoll info shows it)"},
     {"REDPOLL_PORT", "a port",
      "where rank 0 serves the store when mpirun or srun started the ranks"},
+    {"REDPOLL_LOST_AFTER", "a time from 1s on",
+     "a host that answers nothing for so long, as one without power or cable, is lost and "
+     "fails "
+     "its operations; 30s when absent. Stopped and busy processes are not lost"},
     {"REDPOLL_PORTS", "FIRST-LAST",
      "the ports at which ranks and stores listen where none is given; any free ones when "
      "absent"},

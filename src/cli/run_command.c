@@ -3,6 +3,7 @@
 
 #include "base/folder.h"
 #include "base/status.h"
+#include "base/units.h"
 #include "cli/hosts/agent.h"
 #include "cli/hosts/choose_hosts.h"
 #include "cli/hosts/find_program.h"
@@ -21,10 +22,16 @@ typedef struct settings {
     int64_t ranks;
     bool prefix;
     double grace_s, answer_s;
-    const char *hosts, *hostfile, *ssh, *remote_redpoll, *folder, *output_folder, *ports;
+    const char *hosts, *hostfile, *ssh, *remote_redpoll, *folder, *output_folder, *ports,
+        *lost_after;
     rpi_option_list variables;
     rpi_host_list list; /* empty: this host */
 } settings;
+
+static rp_status check_time(const char *text) {
+    double seconds = 0;
+    return rpi_parse_seconds(text, &seconds);
+}
 
 #define FIELD(name) offsetof(settings, name)
 static const rpi_option options[] = {
@@ -44,6 +51,9 @@ static const rpi_option options[] = {
     {"ports", NULL, NULL, RPI_OPTION_TEXT, FIELD(ports), NULL, 0, 0, "FIRST-LAST",
      "at which ranks and store listen, for firewalls; any free ones when absent",
      rpi_ports_check},
+    {"lost-after", NULL, NULL, RPI_OPTION_TEXT, FIELD(lost_after), NULL, 0, 0, "TIME",
+     "a host that answers nothing for so long is lost and fails the job; 30s when absent",
+     check_time},
     {"env", "x", NULL, RPI_OPTION_LIST, FIELD(variables), NULL, 0, 0, "NAME[=VALUE]",
      "a variable for the ranks, with its value here when none is given; again for more",
      rpi_check_variable},
@@ -185,8 +195,10 @@ static rp_status launch_here(const settings *s, char **argv, int *out_code) {
 }
 
 static rp_status launch(const settings *s, char **argv, int *out_code) {
-    if (s->ports && setenv("REDPOLL_PORTS", s->ports, 1) != 0)
-        return RP_FAIL_ERRNO(IO, "cannot set REDPOLL_PORTS");
+    /* Ranks and agents read them. */
+    if ((s->ports && setenv("REDPOLL_PORTS", s->ports, 1) != 0) ||
+        (s->lost_after && setenv("REDPOLL_LOST_AFTER", s->lost_after, 1) != 0))
+        return RP_FAIL_ERRNO(IO, "cannot set a variable");
     if (s->output_folder) RP_TRY(rpi_folder_make(s->output_folder));
     return s->list.count ? launch_on_hosts(s, argv, out_code) : launch_here(s, argv, out_code);
 }

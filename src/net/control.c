@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/units.h"
 #include "net/forget.h"
 #include "net/quiet_thread.h"
 #include "net/stream.h"
@@ -18,6 +19,7 @@
 
 enum { STRANGERS = 32, BIG_WORLD = 128 };
 #define DEFAULT_BEAT_S 0.5
+#define LOST_AFTER_S   30.0
 
 void rpi_control_set_flag(int fd) {
     uint64_t one = 1;
@@ -80,6 +82,7 @@ static rp_status allocate(rpi_control *control) {
     RP_TRY(rpi_alloc_array(world, sizeof *control->rounds, "beats", &control->rounds));
     RP_TRY(rpi_alloc_array(world, sizeof *control->fresh, "beats", &control->fresh));
     RP_TRY(rpi_alloc_array(world, sizeof *control->dead, "ranks", &control->dead));
+    RP_TRY(rpi_alloc_array(world, sizeof *control->lost, "ranks", &control->lost));
     RP_TRY(rpi_alloc_array(world, sizeof *control->suspect_ns, "ranks", &control->suspect_ns));
     RP_TRY(allocate_beats(&control->everybody));
     RP_TRY(rpi_alloc_array(world, sizeof *control->present, "ranks", &control->present));
@@ -275,6 +278,7 @@ static void destroy(rpi_control *control) {
     rpi_free(control->heard_ns);
     rpi_free(control->rounds);
     rpi_free(control->dead);
+    rpi_free(control->lost);
     rpi_free(control->suspect_ns);
     rpi_free(control->held);
     rpi_free(control->scoped);
@@ -308,6 +312,20 @@ int64_t rpi_control_silence_ns(double beat_s) {
     return (int64_t)(4 * beat_s * 1e9) + RPI_SECOND_NS / 2;
 }
 
+/* REDPOLL_LOST_AFTER: of the hosts, so for all communicators of a process. */
+static rp_status find_lost_after(int64_t *out_ns) {
+    const char *text = getenv("REDPOLL_LOST_AFTER");
+    double seconds = LOST_AFTER_S;
+    if (text && *text) {
+        rp_status status = rpi_parse_seconds(text, &seconds);
+        if (status == RP_OK && !(seconds >= 1 && seconds <= 1e9))
+            status = RP_FAIL(INVALID, "'%s' is out of range; 1s to 1e9s are allowed", text);
+        if (status != RP_OK) return rpi_fail_context(status, "REDPOLL_LOST_AFTER: ");
+    }
+    *out_ns = (int64_t)(seconds * 1e9);
+    return RP_OK;
+}
+
 rp_status rpi_control_open(const rp_store *store, int rank, int world,
                            const rpi_control_options *options, rpi_control **out_control) {
     rpi_control *control = NULL;
@@ -325,7 +343,8 @@ rp_status rpi_control_open(const rp_store *store, int rank, int world,
         (rpi_control_group){.control = control, .count = world, .account_ns = RPI_NEVER_NS};
     control->groups = &control->everybody;
     initialise_locks(control);
-    rp_status status = world > 1 ? open_control(control, store, options) : RP_OK;
+    rp_status status = find_lost_after(&control->lost_ns);
+    if (status == RP_OK && world > 1) status = open_control(control, store, options);
     if (status != RP_OK) {
         destroy(control);
         return status;
@@ -358,8 +377,13 @@ void rpi_control_describe_death(const rpi_control_group *group, int rank,
     const rpi_group_beat *beat = member >= 0 ? &group->beats[member] : NULL;
     *out_failure =
         (rpi_failure){.status = RP_PEER, .rank = rank, .finder = -1, .scope = group->scope};
-    int used = snprintf(out_failure->text, sizeof out_failure->text,
-                        "rank %d is gone (its process ended)", member);
+    int used =
+        snprintf(out_failure->text, sizeof out_failure->text, "rank %d is gone (", member);
+    used += snprintf(out_failure->text + used, sizeof out_failure->text - (size_t)used,
+                     control->lost[rank] ? "its host has answered nothing for %g s: it is off, "
+                                           "or cut off)"
+                                         : "its process ended)",
+                     rpi_seconds(control->lost_ns));
     if (beat && beat->sequence && beat->round >= control->rounds[rank])
         snprintf(out_failure->text + used, sizeof out_failure->text - (size_t)used,
                  " in operation %llu", (unsigned long long)beat->sequence);

@@ -52,6 +52,7 @@ struct rpi_control {
     uint64_t session;
     rpi_secret secret;
     int64_t beat_ns, silence_ns, opened_ns;
+    int64_t lost_ns; /* a host that answers nothing for so long is lost */
     pthread_t thread;
     bool has_thread;
     int wake;                    /* eventfd: look at the fields under the lock again */
@@ -69,6 +70,7 @@ struct rpi_control {
     int64_t *heard_ns;                    /* [world] when a rank's last beat came */
     uint32_t *rounds;                     /* [world] its beats so far */
     bool *dead;                           /* [world] */
+    bool *lost;                           /* [world] its host has answered nothing for long */
     rpi_failure early[RPI_CONTROL_EARLY]; /* of groups that are not open here yet: a ring */
     unsigned early_count;
 

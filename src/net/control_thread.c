@@ -488,6 +488,19 @@ static void note_own_groups(rpi_control *control) {
     pthread_mutex_unlock(&control->lock);
 }
 
+/* Beats go both ways all the time, so that there is always something to be answered. */
+static void look_for_lost_hosts(rpi_control *control) {
+    for (int i = 0; i < control->line_count; i++) {
+        rpi_control_line *line = &control->lines[i];
+        if (line->rank < 0 || line->fd < 0) continue;
+        if (!rpi_stream_is_unanswered(line->fd, control->lost_ns)) continue;
+        pthread_mutex_lock(&control->lock);
+        control->lost[line->rank] = true;
+        pthread_mutex_unlock(&control->lock);
+        lose_line(control, line, false);
+    }
+}
+
 static void beat(rpi_control *control) {
     rpi_control_record own =
         record_of_gap(control->rank, atomic_load(&control->everybody.sequence),
@@ -497,6 +510,7 @@ static void beat(rpi_control *control) {
     bool closing = control->farewell_ns != RPI_NEVER_NS; /* our side of the lines is shut */
     for (int i = 0; i < control->line_count && !closing; i++)
         send_beats_to(control, &control->lines[i]);
+    if (!closing) look_for_lost_hosts(control);
     memset(control->fresh, 0, (size_t)control->world * sizeof *control->fresh);
     control->scoped_count = 0;
     control->beat_at_ns = rpi_now_ns() + control->beat_ns;

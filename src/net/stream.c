@@ -280,3 +280,13 @@ rp_status rpi_stream_local_host(int fd, char *text, size_t bytes) {
     if (error) return RP_FAIL(IO, "cannot show an address: %s", gai_strerror(error));
     return RP_OK;
 }
+
+bool rpi_stream_is_unanswered(int fd, int64_t limit_ns) {
+    struct tcp_info info;
+    socklen_t length = sizeof info;
+    memset(&info, 0, sizeof info);
+    if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return false;
+    /* Not TCP_USER_TIMEOUT: it also ends connections to a process that is stopped for long,
+     * whose kernel answers, but has no more room for what is sent. */
+    return info.tcpi_retransmits > 0 && info.tcpi_last_ack_recv * INT64_C(1000000) >= limit_ns;
+}

@@ -39,6 +39,10 @@ rp_status rpi_stream_write(int fd, const void *data, size_t bytes, int64_t deadl
 rp_status rpi_stream_read(int fd, void *data, size_t bytes, int64_t deadline_ns);
 /* Our own address on a connection, as numbers: what peers of the same network reach us by. */
 rp_status rpi_stream_local_host(int fd, char *text, size_t bytes);
+/* Has the other end's kernel acknowledged nothing for so long, though asked again and again? So
+ * it is with a host without power or cable; that of a stopped or busy process answers. What is
+ * under way must be acknowledged: only for connections on which something is said often. */
+bool rpi_stream_is_unanswered(int fd, int64_t limit_ns);
 /* Milliseconds until a deadline, for poll(): rounded up, 0 when past, -1 for never. */
 int rpi_poll_ms(int64_t deadline_ns);
 

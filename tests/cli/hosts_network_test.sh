@@ -97,6 +97,49 @@ loopback() {
     on_hosts 2 -H host0:1,host1:1 "$redpoll" bench all-reduce --count 1000 --bind 127.0.0.1 --connect-timeout 5s
     has err 'listens on 127.0.0.1, where rank [01], which is on another host, cannot reach it'
 }
+# ---- hosts that die, and such as do not ----
+
+start_bench() { # WORDS OF redpoll run...
+    start "$redpoll" run -H host0:1,host1:1,host2:1 "$@" "$redpoll" bench all-reduce --count 200000 \
+        --iters "$iters" --timeout 10min >out 2>err </dev/null
+    launcher=$!
+    within 20 grep -q 'rank 0 of 3' out err || { complain "the bench does not begin:" && show out err; }
+    sleep 1
+}
+cut_off() { ip -n "$netns_switch" link set "v$$-$1" down; }
+mend() { ip -n "$netns_switch" link set "v$$-$1" up; }
+# The survivors say so long before the timeout.
+a_host_without_a_cable() {
+    iters=100000
+    start_bench --lost-after 2s --grace 2s
+    cut_off "$1"
+    ends 1
+    has err "rank $1 is gone \(its host has answered nothing for 2 s"
+    mend "$1"
+    within 20 none_running || complain "what was cut off does not end: $(ps -fp $(running))"
+}
+# For longer than --lost-after: nothing is lost, and the bench goes on to its end.
+a_stopped_process() {
+    iters=200
+    start_bench --lost-after 1s
+    stopped=$(for pid in $(pid_of 1); do
+        tr '\0' ' ' <"/proc/$pid/cmdline" | grep -q 'bench all-reduce' && echo "$pid"
+    done)
+    kill -STOP $stopped
+    sleep 3
+    kill -CONT $stopped
+    ends 0
+    has out equal
+}
+a_link_that_comes_back() {
+    iters=400
+    start_bench
+    cut_off 1
+    sleep 5
+    mend 1
+    ends 0
+    has out equal
+}
 no_way() {
     ip -n "$(netns_host 2)" link set eth0 down
     on_hosts 1 -H host0:1,host1:1,host2:1 true
@@ -120,6 +163,12 @@ check "a dead address" a_dead_address
 check "interfaces" interfaces
 check "ports" ports
 check "loopback" loopback
+check "host 1 without a cable" a_host_without_a_cable 1
+check "a stopped process" a_stopped_process
+if [ -n "${REDPOLL_LONG_TESTS:-}" ]; then
+    check "host 0 without a cable" a_host_without_a_cable 0
+    check "a link that comes back" a_link_that_comes_back
+fi
 check "no way" no_way
 check "a killed launcher" a_killed_launcher
 [ $failed -eq 0 ] || exit 1

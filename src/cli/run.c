@@ -134,9 +134,11 @@ static void set_variables(launch *l, int rank, char text[OWN_VARIABLES][VARIABLE
 /* ---- starting ---- */
 
 /* In the child, system calls only. Errors go up the pipe; a successful exec closes it. */
-static void become_rank(const launch *l, int rank, const int *streams, int report,
-                        pid_t parent) {
+static void become_rank(const launch *l, int rank, const int *streams, int report, pid_t parent,
+                        const cpu_set_t *processors) {
     setpgid(0, 0);
+    if (l->options->binding != RPI_BIND_NONE)
+        (void)sched_setaffinity(0, sizeof *processors, processors);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(127); /* it died before we asked to be told */
     /* One reader at most: rank 0, and not from a terminal, where its group is in the
@@ -208,11 +210,13 @@ static rp_status open_pipes(launch *l, int rank, int *ends) {
 
 static rp_status fork_rank(launch *l, int rank, int *ends, int *out_error) {
     char text[OWN_VARIABLES][VARIABLE_BYTES];
+    cpu_set_t processors;
     pid_t parent = getpid();
+    RP_TRY(rpi_bind_here(l->options->binding, rank, l->ranks, &processors));
     set_variables(l, rank, text);
     fflush(NULL);
     pid_t pid = fork();
-    if (pid == 0) become_rank(l, rank, ends, ends[STREAMS + 1], parent);
+    if (pid == 0) become_rank(l, rank, ends, ends[STREAMS + 1], parent, &processors);
     if (pid < 0) return RP_FAIL_ERRNO(IO, "cannot start rank %d", l->world.first_rank + rank);
     setpgid(pid, pid); /* both sides do, so that it holds for either at once */
     l->processes[rank] = (rank_process){.pid = pid, .group = pid};

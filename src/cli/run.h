@@ -3,6 +3,7 @@
 #define RPI_CLI_RUN_H
 
 #include "base/status.h"
+#include "cli/bind_ranks.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -25,6 +26,7 @@ typedef struct rpi_launch_options {
     rpi_launch_output output;
     double grace_s;            /* for ranks to end by themselves after a failure; 0: 10 */
     double stop_grace_s;       /* the same after we were told to end; 0: grace_s */
+    rpi_binding binding;       /* of each rank to processors */
     const char *output_folder; /* of RPI_LAUNCH_FILES; it exists */
     struct rpi_agent *agent;   /* these are some of a world's ranks, for a launcher on another
                                   host, which gets their output (hosts/agent.h); NULL: all */

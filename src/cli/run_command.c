@@ -23,7 +23,7 @@ typedef struct settings {
     bool prefix;
     double grace_s, answer_s;
     const char *hosts, *hostfile, *ssh, *remote_redpoll, *folder, *output_folder, *ports,
-        *lost_after;
+        *lost_after, *bind_to;
     rpi_option_list variables;
     rpi_host_list list; /* empty: this host */
 } settings;
@@ -54,6 +54,10 @@ static const rpi_option options[] = {
     {"lost-after", NULL, NULL, RPI_OPTION_TEXT, FIELD(lost_after), NULL, 0, 0, "TIME",
      "a host that answers nothing for so long is lost and fails the job; 30s when absent",
      check_time},
+    {"bind-to", NULL, NULL, RPI_OPTION_TEXT, FIELD(bind_to), "none", 0, 0, "WHAT",
+     "processors of each rank: cores of its own (core), or those of a socket or a NUMA node "
+     "(socket, numa)",
+     rpi_binding_check},
     {"env", "x", NULL, RPI_OPTION_LIST, FIELD(variables), NULL, 0, 0, "NAME[=VALUE]",
      "a variable for the ranks, with its value here when none is given; again for more",
      rpi_check_variable},
@@ -153,6 +157,7 @@ static rp_status launch_on_hosts(const settings *s, char **argv, int *out_code) 
         .folder = s->folder ? s->folder : folder,
         .argv = argv,
         .passed = (const char *const *)passed,
+        .bind_to = s->bind_to,
         .output = output_of(s),
         .output_folder = s->output_folder,
         .grace_s = s->grace_s,
@@ -178,6 +183,10 @@ static rp_status set_variables(const rpi_option_list *list) {
 
 static rp_status launch_here(const settings *s, char **argv, int *out_code) {
     char output_folder[PATH_MAX];
+    rpi_binding binding;
+    cpu_set_t processors;
+    RP_TRY(rpi_binding_find(s->bind_to, &binding));
+    RP_TRY(rpi_bind_here(binding, 0, (int)s->ranks, &processors));
     RP_TRY(set_variables(&s->variables));
     if (s->output_folder && !realpath(s->output_folder, output_folder))
         return RP_FAIL_ERRNO(IO, "cannot find %s", s->output_folder);
@@ -188,6 +197,7 @@ static rp_status launch_here(const settings *s, char **argv, int *out_code) {
         .ranks = s->ranks,
         .argv = argv,
         .output = output_of(s),
+        .binding = binding,
         .output_folder = output_folder,
         .grace_s = s->grace_s,
     });

@@ -119,6 +119,24 @@ forwarding() {
     is out "[0] here a b"
 }
 
+# Here and by an agent: each rank has a core that no other one has, where there are two.
+bindings() {
+    cores=$(sort -u /sys/devices/system/cpu/cpu[0-9]*/topology/core_id 2>/dev/null | wc -l)
+    if [ "$(nproc)" -ge "$cores" ] && [ "$cores" -gt 1 ]; then
+        for where in "-n 2" "-H big:2"; do
+            on_hosts 0 $where --bind-to core --no-prefix sh -c 'grep Cpus_allowed_list /proc/self/status'
+            [ "$(sort -u out | wc -l)" -eq 2 ] || { complain "two ranks are on the same cores:" && show out; }
+        done
+    fi
+    on_hosts 0 -n 2 --bind-to numa true
+    on_hosts 1 -n 1000 --bind-to core true
+    has err '1000 ranks and [0-9]+ cores? to bind them to'
+    on_hosts 1 -H big:1,small:1000 --bind-to core true
+    has err '^    small: 1000 ranks and [0-9]+ core'
+    on_hosts 2 -n 2 --bind-to cores true
+    has err "'cores' is not known; none, core, socket or numa"
+}
+
 # Neither in what ssh is told nor in the environment of what runs on the way.
 the_secret_is_not_to_be_seen() {
     on_hosts 0 -H big:1,small:1 --no-prefix -- sh -c 'test -n "$REDPOLL_SECRET" && echo "$REDPOLL_SECRET" && tr "\0" "\n" </proc/$PPID/environ && tr "\0" "\n" </proc/$PPID/cmdline'
@@ -252,6 +270,7 @@ check "places" places
 check "batch systems" batch_systems
 check "collectives" collectives
 check "forwarding" forwarding
+check "bindings" bindings
 check "the secret is not to be seen" the_secret_is_not_to_be_seen
 check "unfit hosts" unfit_hosts
 check "unfit programs" unfit_programs

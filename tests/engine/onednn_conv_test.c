@@ -26,11 +26,12 @@ static const conv_case convolutions[] = {
     {"1x1", 16, 32, 7, 1, 1, 0, false},
     {"1x1 with bias", 80, 16, 5, 1, 1, 0, true},
     {"1x1 stride 2", 48, 32, 9, 1, 2, 0, false},
-    {"3x3", 32, 48, 9, 3, 1, 1, false},
-    {"3x3 with bias", 16, 64, 12, 3, 1, 1, true},
+    {"3x3", 32, 48, 6, 3, 1, 1, false},
+    {"3x3 with bias", 16, 64, 5, 3, 1, 1, true},
+    {"3x3 of longer rows", 16, 64, 12, 3, 1, 1, true},
     {"3x3 stride 2", 32, 16, 10, 3, 2, 1, false},
     {"3x3 stride 2 without padding", 16, 16, 8, 3, 2, 0, false},
-    {"5x5 of many pixels", 16, 16, 20, 5, 1, 2, true},
+    {"5x5", 16, 16, 6, 5, 1, 2, true},
     {"7x7 stride 3", 16, 32, 17, 7, 3, 3, false},
 };
 enum { CONVOLUTIONS = sizeof convolutions / sizeof convolutions[0] };

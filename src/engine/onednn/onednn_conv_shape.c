@@ -56,9 +56,8 @@ static int usual_layout(const rpi_unit *unit) {
  * directions, one Sapphire Rapids core), and slower with 512 of 4 x 4, whose rows are too
  * short. */
 static bool suits_amx(const rpi_unit *unit) {
-    enum { SHORTEST_ROW = 7 };
     return unit->compute == RP_BF16 && rpi_dnn_has_amx() &&
-           unit->outputs[0].shape.size[3] >= SHORTEST_ROW;
+           unit->outputs[0].shape.size[3] >= RPI_DNN_SHORTEST_ROW;
 }
 
 static rpi_dnn_conv_shape with_channels_last(const rpi_dnn_conv_shape *narrow) {

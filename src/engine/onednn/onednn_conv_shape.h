@@ -5,6 +5,9 @@
 #include "engine/onednn/onednn_session.h"
 #include "engine/onednn/onednn_tuning.h"
 
+/* Of an output, for which oneDNN's kernels for AMX are quick. */
+enum { RPI_DNN_SHORTEST_ROW = 7 };
+
 typedef struct rpi_dnn_conv_shape {
     rpi_dnn_geometry geometry; /* but for the direction */
     rp_dtype compute;

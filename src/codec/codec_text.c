@@ -173,8 +173,11 @@ static rp_status parse_options(const char *text, const char *rest, rp_codec *cod
         rest = take_word(rest + 1, "=,:", name);
         if (!rest || *rest != '=')
             return RP_FAIL(INVALID, "codec '%s': write options as option=value", text);
+        bool empty = rest[1] == '\0' || rest[1] == ',';
         rest = take_word(rest + 1, ",", value);
-        if (!rest) return RP_FAIL(INVALID, "codec '%s': option %s lacks a value", text, name);
+        if (!rest)
+            return RP_FAIL(INVALID, "codec '%s': option %s %s", text, name,
+                           empty ? "lacks a value" : "has too long a value");
         RP_TRY(set_option(name, value, codec));
         unsigned option =
             1u << (rpi_codec_option_find(codec->kind, name) - codec->kind->options);

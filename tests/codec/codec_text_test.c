@@ -54,6 +54,10 @@ static void wrong_texts_say_what_is_wrong(void) {
         const char *text, *message;
     } wrong[] = {
         {"", "codec '' is unknown"},
+        {"q4:bucket=", "option bucket lacks a value"},
+        {"q4:bucket=,rounding=nearest", "option bucket lacks a value"},
+        {"q4:bucket=0000000000000000000000000000000000000000000000000000000000000064",
+         "option bucket has too long a value"},
         {"fp23", "did you mean 'fp32'?"},
         {"fp", "use fp32, bf16, fp16, q1 to q8, topk, randk or sign"},
         {"bf61", "did you mean 'bf16'?"},

@@ -90,6 +90,7 @@ static void conversions_agree_on_every_isa(void) {
     for (int i = 0; i < 65536 + 3; i++) x[i] = (uint16_t)i;
     for (int isa = 1; isa <= (int)rpi_cpu_isa_max(); isa++)
         for (int t = 0; t < 2; t++) {
+            CHECK(rpi_convert(types[t], (rpi_isa)isa) != rpi_convert(types[t], RPI_ISA_SCALAR));
             for (int k = 0; k < 2; k++)
                 rpi_convert(types[t], k ? (rpi_isa)isa : RPI_ISA_SCALAR)
                     ->widen(x, 65536 + 3, wide[k]);

@@ -1,4 +1,4 @@
-/* --codec auto:like=q4: what is written, and what runs with it do. */
+/* --codec auto:like=q4: what runs with it do. */
 #include "harness/check.h"
 #include "redpoll/adaptive.h"
 #include "train/checkpoint/safetensors.h"
@@ -7,51 +7,6 @@
 
 #include <stdbool.h>
 #include <string.h>
-
-static void texts_are_read_and_written(void) {
-    static const struct {
-        const char *text, *canonical;
-    } known[] = {
-        {"q4", "q4:bucket=512"},
-        {"auto:like=q4", "auto:like=q4:bucket=512,every=100"},
-        {"auto:like=q3,every=7", "auto:like=q3:bucket=512,every=7"},
-        {"auto:every=1,like=q8", "auto:like=q8:bucket=512,every=1"},
-        {"auto:like=q4:bucket=64,every=50", "auto:like=q4:bucket=64,every=50"},
-        {"auto:like=q4,bucket=64,rounding=stochastic",
-         "auto:like=q4:bucket=64,rounding=stochastic,every=100"},
-    };
-    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
-        rp_adaptive_codec codec, back;
-        char text[RP_ADAPTIVE_TEXT];
-        REQUIRE_OK(rp_adaptive_codec_parse(known[i].text, &codec));
-        CHECK_MSG(strcmp(rp_adaptive_codec_text(&codec, text), known[i].canonical) == 0,
-                  "'%s' became '%s'", known[i].text, text);
-        CHECK_OK(rp_adaptive_codec_parse(text, &back));
-        CHECK(back.every == codec.every && back.codec.bits == codec.codec.bits);
-    }
-}
-
-static void wrong_texts_say_what_is_wrong(void) {
-    static const struct {
-        const char *text, *words;
-    } wrong[] = {
-        {"auto", "Write auto:like=q4"},
-        {"auto:", "Write auto:like=q4"},
-        {"auto:every=5", "Write auto:like=q4"},
-        {"auto:like=q9", "1 to 8 are allowed"},
-        {"auto:like=bf16", "no bits to choose"},
-        {"auto:like=topk", "no bits to choose"},
-        {"auto:like=q4,every=0", "1 to 1000000 steps"},
-        {"auto:like=q4,every=often", "whole number"},
-        {"auto:like=q4,buckets=5", "did you mean 'bucket'?"},
-        {"auto:bucket=5,like=q4", "comes before like="},
-        {"automatic", "unknown"},
-    };
-    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
-        rp_adaptive_codec codec;
-        CHECK_FAILS(rp_adaptive_codec_parse(wrong[i].text, &codec), INVALID, wrong[i].words);
-    }
-}
 
 /* ---- the choice, by two ranks ---- */
 
@@ -155,8 +110,6 @@ static void interrupted_runs_end_alike(void) {
                           ranks_path(first.out, "model.safetensors")));
 }
 
-CASES({"texts_are_read_and_written", texts_are_read_and_written},
-      {"wrong_texts_say_what_is_wrong", wrong_texts_say_what_is_wrong},
-      {"ranks_choose_alike_and_by_scale", ranks_choose_alike_and_by_scale},
+CASES({"ranks_choose_alike_and_by_scale", ranks_choose_alike_and_by_scale},
       {"runs_learn_and_tell_what_was_chosen", runs_learn_and_tell_what_was_chosen},
       {"interrupted_runs_end_alike", interrupted_runs_end_alike})

@@ -48,12 +48,12 @@ def places(rank: int, world: int, port: int) -> list[str | None]:
     return found
 
 
-def test_each_group_asks_its_own_ranks() -> None:
+def test_groups_are_reached_as_the_default_group_is() -> None:
     """Whatever a launcher's variables say: each rank here was launched as a world of one."""
     server = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     found = values(run_ranks(places, 3, server.port, environment=LAUNCH_OF_ONE))
-    assert found[0] == ["127.0.0.2", None]  # the world spans hosts, ranks 0 and 1 do not
-    assert found[1] == ["127.0.0.3", None, "127.0.0.3"]
+    assert found[0] == ["127.0.0.2", "127.0.0.2"]  # theirs are the links of the world
+    assert found[1] == ["127.0.0.3", "127.0.0.3", "127.0.0.3"]
     assert found[2] == ["127.0.0.4", "127.0.0.4"]
 
 

@@ -229,10 +229,17 @@ class Communicator(Collectives):
 
     def _second(self) -> Communicator:
         """Of the same ranks, for operations that must not wait for this one's. Collective."""
-        store = dist.PrefixStore("sparse/", self.store) if self.store is not None else None
         limit = timedelta(seconds=self.timeout_s)
-        name = f"{self.name}:sparse"
-        return Communicator(store, self.rank, self.world, name, limit, None, self.check)
+        everybody = (self, range(self.world))
+        return Communicator(
+            None,
+            self.rank,
+            self.world,
+            f"{self.name}:sparse",
+            limit,
+            while_joining=self.check,
+            parent=everybody,
+        )
 
     # ---- the group ----
 

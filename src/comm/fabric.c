@@ -200,7 +200,8 @@ void rpi_fabric_activate(rp_comm *comm) {
 
 /* ---- frames of no communicator that is open ---- */
 
-/* What may come before its communicator is opened here: its first barrier, and a farewell. */
+/* What may come before its communicator is opened here: its first barrier, and that a rank has
+ * left. */
 static bool may_be_early(const rpi_frame_header *header) {
     return !header->bytes && header->round & RPI_FRAME_EARLY;
 }

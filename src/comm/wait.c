@@ -23,12 +23,12 @@
 /* How long a waiter polls before it sleeps. It yields between looks, so that a rank with work
  * on the same core has the core: waking a sleeper costs more than many such turns. The progress
  * thread never polls: it runs beside the caller's computation. */
-#define SPIN_NS    INT64_C(50000)
+#define SPIN_NS      INT64_C(50000)
 /* Whoever kept the core for so long after a yield computes, and does not wait as we do: beside
  * that a sleeper comes to its turn sooner than one who yields. So the next waits sleep at once:
  * two, and twice as many each time in a row, up to 256. */
-#define CROWDED_NS INT64_C(1000000)
-enum { CROWDS_MAX = 8 };
+#define CONTENDED_NS INT64_C(1000000)
+enum { CONTENTIONS_MAX = 8 };
 
 void rpi_drive_wake(rpi_fabric *fabric) {
     if (!atomic_load(&fabric->asleep)) return;
@@ -159,16 +159,16 @@ static bool drive_is_over(const rpi_fabric *fabric, const rp_request *request,
 
 static bool shall_poll(rpi_fabric *fabric, const rp_request *request) {
     if (!request) return false;
-    if (fabric->crowded_waits == 0) return true;
-    fabric->crowded_waits--;
+    if (fabric->contended_waits == 0) return true;
+    fabric->contended_waits--;
     return false;
 }
 
 static void yield(rpi_fabric *fabric, int64_t now) {
     sched_yield();
-    if (rpi_now_ns() - now < CROWDED_NS) return;
-    if (fabric->crowds < CROWDS_MAX) fabric->crowds++;
-    fabric->crowded_waits = 1 << fabric->crowds;
+    if (rpi_now_ns() - now < CONTENDED_NS) return;
+    if (fabric->contentions < CONTENTIONS_MAX) fabric->contentions++;
+    fabric->contended_waits = 1 << fabric->contentions;
 }
 
 /* True: a failure was heard of. */
@@ -207,7 +207,7 @@ static void drive(rpi_fabric *fabric, const rp_request *request, int64_t deadlin
         check_deadlines(fabric);
         if (!has_failed(fabric)) sleep_for_news(fabric, !request, deadline_ns);
     }
-    if (spin_ns > 0 && fabric->crowded_waits == 0) fabric->crowds = 0;
+    if (spin_ns > 0 && fabric->contended_waits == 0) fabric->contentions = 0;
     account(fabric);
 }
 

@@ -304,8 +304,8 @@ static rp_status open_control(rpi_control *control, const rp_store *store,
 
 static int64_t beat_interval_ns(const rpi_control_options *options, int world) {
     if (options->beat_s > 0) return (int64_t)(options->beat_s * 1e9);
-    double crowd = world > BIG_WORLD ? (double)world / BIG_WORLD : 1;
-    return (int64_t)(DEFAULT_BEAT_S * crowd * 1e9);
+    double slower = world > BIG_WORLD ? (double)world / BIG_WORLD : 1;
+    return (int64_t)(DEFAULT_BEAT_S * slower * 1e9);
 }
 
 int64_t rpi_control_silence_ns(double beat_s) {
@@ -338,7 +338,7 @@ rp_status rpi_control_open(const rp_store *store, int rank, int world,
     control->opened_ns = rpi_now_ns();
     control->silence_ns = rpi_control_silence_ns(rpi_seconds(control->beat_ns));
     control->wake = control->failed_fd = control->listener = -1;
-    control->farewell_ns = RPI_NEVER_NS;
+    control->leave_by_ns = RPI_NEVER_NS;
     control->everybody =
         (rpi_control_group){.control = control, .count = world, .account_ns = RPI_NEVER_NS};
     control->groups = &control->everybody;

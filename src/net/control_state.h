@@ -88,7 +88,7 @@ struct rpi_control {
     size_t held_count, held_room;
     rpi_scoped_beat *scoped; /* to be sent with the next beat */
     size_t scoped_count, scoped_room;
-    int64_t beat_at_ns, farewell_ns;
+    int64_t beat_at_ns, leave_by_ns;
     struct pollfd *polls; /* [line_count + 2] */
 };
 
@@ -101,7 +101,7 @@ void rpi_control_describe_death(const rpi_control_group *group, int rank,
 int rpi_control_member(const rpi_control_group *group, int rank);
 /* Make an eventfd readable. */
 void rpi_control_set_flag(int fd);
-/* The thread: hears callers and lines until the farewell is over. context: the rpi_control. */
+/* The thread: hears callers and lines until it has left. context: the rpi_control. */
 void *rpi_control_run(void *context);
 
 #endif

@@ -28,7 +28,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define FAREWELL_S  3.0 /* a machine that is busy may be slow to hang up */
+#define LEAVE_S     3.0 /* a machine that is busy may be slow to hang up */
 #define BREATHER_NS (RPI_SECOND_NS / 50)
 /* Groups in which a rank may wait at once and all hear of it. */
 enum { SCOPED_EACH = 64 };
@@ -507,7 +507,7 @@ static void beat(rpi_control *control) {
                       atomic_load(&control->everybody.gap));
     note_own_groups(control);
     take_beat(control, &own);
-    bool closing = control->farewell_ns != RPI_NEVER_NS; /* our side of the lines is shut */
+    bool closing = control->leave_by_ns != RPI_NEVER_NS; /* our side of the lines is shut */
     for (int i = 0; i < control->line_count && !closing; i++)
         send_beats_to(control, &control->lines[i]);
     if (!closing) look_for_lost_hosts(control);
@@ -560,7 +560,7 @@ static int64_t make_place(rpi_control *control) {
     return RPI_NEVER_NS;
 }
 
-static void answer_the_door(rpi_control *control) {
+static void accept_callers(rpi_control *control) {
     rpi_control_line *line = NULL;
     while ((line = free_line(control)) != NULL) {
         int fd = rpi_stream_accept(control->listener);
@@ -583,7 +583,7 @@ static void say_goodbye(rpi_control *control) {
         (void)rpi_control_line_send(line, &record);
         if (line->rank < 0) rpi_control_line_close(line);
     }
-    control->farewell_ns = rpi_deadline_ns(FAREWELL_S);
+    control->leave_by_ns = rpi_deadline_ns(LEAVE_S);
 }
 
 /* No heartbeat comes from it: it will not hang up either. */
@@ -596,7 +596,7 @@ static bool is_silent(rpi_control *control, int rank) {
 
 /* All that was said has left, and the other sides have hung up: closing now resets nothing that
  * they have still to read. */
-static bool farewell_is_over(rpi_control *control) {
+static bool has_left(rpi_control *control) {
     bool over = true;
     for (int i = 0; i < control->line_count; i++) {
         rpi_control_line *line = &control->lines[i];
@@ -604,7 +604,7 @@ static bool farewell_is_over(rpi_control *control) {
         if (!line->out_bytes) shutdown(line->fd, SHUT_WR);
         if (!is_silent(control, line->rank)) over = false;
     }
-    return over || rpi_now_ns() >= control->farewell_ns;
+    return over || rpi_now_ns() >= control->leave_by_ns;
 }
 
 /* What callers want of the thread since it last looked; true while it is to go on. */
@@ -616,8 +616,8 @@ static bool hear_callers(rpi_control *control) {
     if (let_in) let_everybody_in(control);
     rpi_failure account;
     while (take_account(control, &account)) accuse(control, &account);
-    if (closing && control->farewell_ns == RPI_NEVER_NS) say_goodbye(control);
-    return !closing || !farewell_is_over(control);
+    if (closing && control->leave_by_ns == RPI_NEVER_NS) say_goodbye(control);
+    return !closing || !has_left(control);
 }
 
 static int64_t next_account_ns(rpi_control *control) {
@@ -637,7 +637,7 @@ static int64_t keep_time(rpi_control *control) {
     int64_t next_ns = control->beat_at_ns, account_ns = next_account_ns(control);
     if (suspense_ns < next_ns) next_ns = suspense_ns;
     if (account_ns < next_ns) next_ns = account_ns;
-    if (control->farewell_ns < next_ns) next_ns = control->farewell_ns;
+    if (control->leave_by_ns < next_ns) next_ns = control->leave_by_ns;
     return next_ns;
 }
 
@@ -662,8 +662,8 @@ void *rpi_control_run(void *context) {
     while (hear_callers(control)) {
         sleep_until(control, keep_time(control));
         if (control->polls[0].revents) clear_flag(control->wake);
-        if (control->polls[1].revents) answer_the_door(control);
-        bool closing = control->farewell_ns != RPI_NEVER_NS;
+        if (control->polls[1].revents) accept_callers(control);
+        bool closing = control->leave_by_ns != RPI_NEVER_NS;
         for (int i = 0; i < control->line_count; i++)
             if (control->polls[2 + i].revents && control->lines[i].fd >= 0)
                 hear_line(control, &control->lines[i], closing);

@@ -100,50 +100,50 @@ rp_status rpi_hello_exchange(int fd, const rpi_hello *self, int peer, int64_t de
 }
 
 /* The others keep their order. */
-static void forget_caller(rpi_reception *reception, int i) {
-    rpi_caller *caller = &reception->callers[i];
-    reception->caller_count--;
-    memmove(caller, caller + 1, (size_t)(reception->caller_count - i) * sizeof *caller);
+static void forget_caller(rpi_acceptor *acceptor, int i) {
+    rpi_caller *caller = &acceptor->callers[i];
+    acceptor->caller_count--;
+    memmove(caller, caller + 1, (size_t)(acceptor->caller_count - i) * sizeof *caller);
 }
 
-static void dismiss(rpi_reception *reception, int i) {
-    close(reception->callers[i].fd);
-    forget_caller(reception, i);
+static void dismiss(rpi_acceptor *acceptor, int i) {
+    close(acceptor->callers[i].fd);
+    forget_caller(acceptor, i);
 }
 
-static void stop_listening(rpi_reception *reception) {
-    while (reception->caller_count > 0) dismiss(reception, 0);
-    if (reception->listener >= 0) close(reception->listener);
-    reception->listener = -1;
+static void stop_listening(rpi_acceptor *acceptor) {
+    while (acceptor->caller_count > 0) dismiss(acceptor, 0);
+    if (acceptor->listener >= 0) close(acceptor->listener);
+    acceptor->listener = -1;
 }
 
-rp_status rpi_reception_open(rpi_reception *reception, const rpi_hello *self, int listener) {
-    *reception = (rpi_reception){
+rp_status rpi_acceptor_open(rpi_acceptor *acceptor, const rpi_hello *self, int listener) {
+    *acceptor = (rpi_acceptor){
         .self = *self, .listener = listener, .expected = self->world - 1 - self->rank};
-    rp_status status = rpi_alloc_array((size_t)self->world, sizeof *reception->arrived,
-                                       "connections", &reception->arrived);
+    rp_status status = rpi_alloc_array((size_t)self->world, sizeof *acceptor->arrived,
+                                       "connections", &acceptor->arrived);
     if (status != RP_OK) {
-        rpi_reception_close(reception);
+        rpi_acceptor_close(acceptor);
         return status;
     }
-    for (int rank = 0; rank < self->world; rank++) reception->arrived[rank] = -1;
-    if (reception->expected == 0) stop_listening(reception);
+    for (int rank = 0; rank < self->world; rank++) acceptor->arrived[rank] = -1;
+    if (acceptor->expected == 0) stop_listening(acceptor);
     return RP_OK;
 }
 
-void rpi_reception_close(rpi_reception *reception) {
-    stop_listening(reception);
-    for (int rank = 0; reception->arrived && rank < reception->self.world; rank++)
-        if (reception->arrived[rank] >= 0) close(reception->arrived[rank]);
-    rpi_free(reception->arrived);
-    reception->arrived = NULL;
+void rpi_acceptor_close(rpi_acceptor *acceptor) {
+    stop_listening(acceptor);
+    for (int rank = 0; acceptor->arrived && rank < acceptor->self.world; rank++)
+        if (acceptor->arrived[rank] >= 0) close(acceptor->arrived[rank]);
+    rpi_free(acceptor->arrived);
+    acceptor->arrived = NULL;
 }
 
-void rpi_reception_forget(rpi_reception *reception) {
-    for (int i = 0; i < reception->caller_count; i++) rpi_fd_forget(&reception->callers[i].fd);
-    for (int rank = 0; rank < reception->self.world; rank++)
-        rpi_fd_forget(&reception->arrived[rank]);
-    rpi_fd_forget(&reception->listener);
+void rpi_acceptor_forget(rpi_acceptor *acceptor) {
+    for (int i = 0; i < acceptor->caller_count; i++) rpi_fd_forget(&acceptor->callers[i].fd);
+    for (int rank = 0; rank < acceptor->self.world; rank++)
+        rpi_fd_forget(&acceptor->arrived[rank]);
+    rpi_fd_forget(&acceptor->listener);
 }
 
 static void answer(int fd, const rpi_hello *self, int peer, refusal verdict) {
@@ -156,15 +156,15 @@ static void answer(int fd, const rpi_hello *self, int peer, refusal verdict) {
 
 /* Without the secret, or with one where the job has none: a stranger, and no failure of ours.
  */
-static void turn_away(rpi_reception *reception, int i) {
-    const rpi_caller *caller = &reception->callers[i];
-    const rpi_hello *self = &reception->self;
-    rpi_proof_log_refusal(caller->fd, "a link between ranks", &reception->refusals);
+static void turn_away(rpi_acceptor *acceptor, int i) {
+    const rpi_caller *caller = &acceptor->callers[i];
+    const rpi_hello *self = &acceptor->self;
+    rpi_proof_log_refusal(caller->fd, "a link between ranks", &acceptor->refusals);
     if (!self->secret.is_set)
         rpi_proof_decline(caller->fd, RPI_PROOF_LINK);
     else if (!caller->proof.answered)
         answer(caller->fd, self, -1, NO_SECRET);
-    dismiss(reception, i);
+    dismiss(acceptor, i);
 }
 
 /* What a caller said in its proof holds for its hello, too. */
@@ -176,73 +176,73 @@ static bool is_as_proved(const rpi_caller *caller, const rpi_frame_header *hello
 }
 
 /* The i-th caller has said its hello: let it in, or send it away. Strangers are no failure. */
-static rp_status receive_caller(rpi_reception *reception, int i) {
-    rpi_caller *caller = &reception->callers[i];
-    const rpi_hello *self = &reception->self;
+static rp_status receive_caller(rpi_acceptor *acceptor, int i) {
+    rpi_caller *caller = &acceptor->callers[i];
+    const rpi_hello *self = &acceptor->self;
     rpi_frame_header hello;
     if (rpi_proof_is_call(caller->bytes)) {
         (void)RP_FAIL(MISMATCH, "it has a secret (REDPOLL_SECRET), and this rank has none");
-        turn_away(reception, i);
+        turn_away(acceptor, i);
         return RP_OK;
     }
     if (rpi_frame_open(caller->bytes, sizeof caller->bytes, false, &hello) != RP_OK ||
         hello.kind != RPI_FRAME_HELLO || !is_as_proved(caller, &hello)) {
-        dismiss(reception, i);
+        dismiss(acceptor, i);
         return RP_OK;
     }
     refusal verdict = judge(self, &hello);
     if (verdict == WELCOME && (hello.part <= self->rank || hello.part >= self->world))
         verdict = WRONG_RANK;
-    if (verdict == WELCOME && reception->arrived[hello.part] >= 0) verdict = TWICE;
+    if (verdict == WELCOME && acceptor->arrived[hello.part] >= 0) verdict = TWICE;
     answer(caller->fd, self, hello.part, verdict);
     if (verdict != WELCOME) {
-        dismiss(reception, i);
+        dismiss(acceptor, i);
         return verdict == WRONG_SESSION ? RP_OK : mismatch(self, &hello);
     }
-    reception->arrived[hello.part] = caller->fd;
-    forget_caller(reception, i);
+    acceptor->arrived[hello.part] = caller->fd;
+    forget_caller(acceptor, i);
     return RP_OK;
 }
 
 /* True once it has proved that it is of this job; it is sent away when it cannot. */
-static bool hear_proof(rpi_reception *reception, int i) {
-    rpi_caller *caller = &reception->callers[i];
-    const rpi_hello *self = &reception->self;
+static bool hear_proof(rpi_acceptor *acceptor, int i) {
+    rpi_caller *caller = &acceptor->callers[i];
+    const rpi_hello *self = &acceptor->self;
     rpi_proof_terms terms = terms_of(self, -1, self->rank);
     if (!self->secret.is_set || caller->proved) return true;
     rp_status status = rpi_proof_hear(&caller->proof, caller->fd, &self->secret, &terms);
     caller->proved = status == RP_OK;
     if (status == RP_MISMATCH)
-        turn_away(reception, i);
+        turn_away(acceptor, i);
     else if (status < 0)
-        dismiss(reception, i);
+        dismiss(acceptor, i);
     return status == RP_OK;
 }
 
-static rp_status listen_to_caller(rpi_reception *reception, int i) {
-    rpi_caller *caller = &reception->callers[i];
-    if (!hear_proof(reception, i)) return RP_OK;
+static rp_status listen_to_caller(rpi_acceptor *acceptor, int i) {
+    rpi_caller *caller = &acceptor->callers[i];
+    if (!hear_proof(acceptor, i)) return RP_OK;
     ssize_t got = recv(caller->fd, caller->bytes + caller->got,
                        sizeof caller->bytes - caller->got, MSG_DONTWAIT);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return RP_OK;
     if (got <= 0) {
-        dismiss(reception, i);
+        dismiss(acceptor, i);
         return RP_OK;
     }
     caller->got += (size_t)got;
-    return caller->got == sizeof caller->bytes ? receive_caller(reception, i) : RP_OK;
+    return caller->got == sizeof caller->bytes ? receive_caller(acceptor, i) : RP_OK;
 }
 
-static rp_status accept_callers(rpi_reception *reception) {
+static rp_status accept_callers(rpi_acceptor *acceptor) {
     int fd = -1;
-    while (reception->caller_count < RPI_CALLERS &&
-           (fd = rpi_stream_accept(reception->listener)) >= 0) {
+    while (acceptor->caller_count < RPI_CALLERS &&
+           (fd = rpi_stream_accept(acceptor->listener)) >= 0) {
         if (rpi_check_same_user(fd) != RP_OK) {
-            rpi_proof_log_refusal(fd, "a link between ranks", &reception->refusals);
+            rpi_proof_log_refusal(fd, "a link between ranks", &acceptor->refusals);
             close(fd);
             continue;
         }
-        reception->callers[reception->caller_count++] =
+        acceptor->callers[acceptor->caller_count++] =
             (rpi_caller){.fd = fd, .since_ns = rpi_now_ns()};
     }
     if (fd >= 0) return RP_OK;
@@ -255,28 +255,28 @@ static rp_status accept_callers(rpi_reception *reception) {
 
 /* Those who hold connections and say nothing make place for the next when there is none left,
  * though not for those who have just come; until when to sleep. */
-static int64_t make_place(rpi_reception *reception) {
-    const rpi_caller *oldest = &reception->callers[0];
+static int64_t make_place(rpi_acceptor *acceptor) {
+    const rpi_caller *oldest = &acceptor->callers[0];
     int64_t now_ns = rpi_now_ns();
-    while (reception->caller_count > 0) {
-        bool full = reception->caller_count == RPI_CALLERS;
+    while (acceptor->caller_count > 0) {
+        bool full = acceptor->caller_count == RPI_CALLERS;
         int64_t due_ns =
             oldest->since_ns + (full ? RPI_STRANGER_LEAST_NS : RPI_STRANGER_MOST_NS);
         if (now_ns < due_ns) return due_ns;
-        dismiss(reception, 0);
+        dismiss(acceptor, 0);
     }
     return RPI_NEVER_NS;
 }
 
 /* Wait for news at the door once, and attend to it. */
-static rp_status attend(rpi_reception *reception, int64_t deadline_ns) {
-    int64_t due_ns = make_place(reception);
-    bool full = reception->caller_count == RPI_CALLERS;
+static rp_status attend(rpi_acceptor *acceptor, int64_t deadline_ns) {
+    int64_t due_ns = make_place(acceptor);
+    bool full = acceptor->caller_count == RPI_CALLERS;
     struct pollfd fds[RPI_CALLERS + 1] = {
-        {.fd = full ? -1 : reception->listener, .events = POLLIN}};
-    int count = reception->caller_count;
+        {.fd = full ? -1 : acceptor->listener, .events = POLLIN}};
+    int count = acceptor->caller_count;
     for (int i = 0; i < count; i++)
-        fds[i + 1] = (struct pollfd){.fd = reception->callers[i].fd, .events = POLLIN};
+        fds[i + 1] = (struct pollfd){.fd = acceptor->callers[i].fd, .events = POLLIN};
     int64_t wake_ns = due_ns < deadline_ns ? due_ns : deadline_ns;
     int ready = poll(fds, (nfds_t)count + 1, rpi_poll_ms(wake_ns));
     if (ready < 0 && errno != EINTR) return RP_FAIL_ERRNO(IO, "cannot wait for connections");
@@ -286,19 +286,19 @@ static rp_status attend(rpi_reception *reception, int64_t deadline_ns) {
     rp_status first = RP_OK;
     for (int i = count - 1; i >= 0; i--) /* backwards: those behind a dismissed one move up */
         if (fds[i + 1].revents) {
-            rp_status status = listen_to_caller(reception, i);
+            rp_status status = listen_to_caller(acceptor, i);
             if (first == RP_OK) first = status;
         }
-    if (fds[0].revents && first == RP_OK) first = accept_callers(reception);
+    if (fds[0].revents && first == RP_OK) first = accept_callers(acceptor);
     return first;
 }
 
-rp_status rpi_reception_wait(rpi_reception *reception, int peer, int64_t deadline_ns,
-                             int *out_fd) {
-    if (reception->listener < 0) return RP_FAIL(STATE, "everybody has connected already");
-    while (reception->arrived[peer] < 0) RP_TRY(attend(reception, deadline_ns));
-    *out_fd = reception->arrived[peer];
-    reception->arrived[peer] = -1;
-    if (--reception->expected == 0) stop_listening(reception);
+rp_status rpi_acceptor_wait(rpi_acceptor *acceptor, int peer, int64_t deadline_ns,
+                            int *out_fd) {
+    if (acceptor->listener < 0) return RP_FAIL(STATE, "everybody has connected already");
+    while (acceptor->arrived[peer] < 0) RP_TRY(attend(acceptor, deadline_ns));
+    *out_fd = acceptor->arrived[peer];
+    acceptor->arrived[peer] = -1;
+    if (--acceptor->expected == 0) stop_listening(acceptor);
     return RP_OK;
 }

@@ -28,7 +28,7 @@ typedef struct rpi_caller {
 } rpi_caller;
 
 /* Where higher ranks arrive, in any order and among strangers. */
-typedef struct rpi_reception {
+typedef struct rpi_acceptor {
     rpi_hello self;
     int listener; /* owned; -1 once everybody has come */
     int *
@@ -37,17 +37,16 @@ typedef struct rpi_reception {
     rpi_caller callers[RPI_CALLERS]; /* in the order in which they came */
     int caller_count;
     unsigned refusals;
-} rpi_reception;
+} rpi_acceptor;
 
 /* Takes over the listening descriptor, also when it fails. */
-rp_status rpi_reception_open(rpi_reception *reception, const rpi_hello *self, int listener);
-void rpi_reception_close(rpi_reception *reception);
+rp_status rpi_acceptor_open(rpi_acceptor *acceptor, const rpi_hello *self, int listener);
+void rpi_acceptor_close(rpi_acceptor *acceptor);
 /* In a child that fork() made: close its copies of the descriptors (transport.h). */
-void rpi_reception_forget(rpi_reception *reception);
+void rpi_acceptor_forget(rpi_acceptor *acceptor);
 /* The connection of one higher rank, greeted; the caller owns it. RP_TIMEOUT: it did not come;
  * RP_MISMATCH: somebody of this job came who does not fit into it. */
-rp_status rpi_reception_wait(rpi_reception *reception, int peer, int64_t deadline_ns,
-                             int *out_fd);
+rp_status rpi_acceptor_wait(rpi_acceptor *acceptor, int peer, int64_t deadline_ns, int *out_fd);
 
 /* The other side, on a fresh connection to a lower rank: prove, say hello and hear its answer.
  * RP_PEER: it hung up; it may have had too many callers. */

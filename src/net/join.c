@@ -17,10 +17,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define FAREWELL_S 1.0
-#define JOB_KEY    "redpoll/job"
-#define LEFT_KEY   "redpoll/left"
-#define EMPTY_KEY  "redpoll/all-left"
+#define LEAVE_S   1.0
+#define JOB_KEY   "redpoll/job"
+#define LEFT_KEY  "redpoll/left"
+#define EMPTY_KEY "redpoll/all-left"
 
 /* ---- which of our addresses faces the others ---- */
 
@@ -182,9 +182,9 @@ static void take_leave(rpi_join *join) {
     int64_t left = 0;
     size_t bytes = 0;
     if (join->place.store != RPI_STORE_RANK_0) return;
-    rpi_store_set_patience_tcp(store, FAREWELL_S);
+    rpi_store_set_patience_tcp(store, LEAVE_S);
     if (join->server) {
-        (void)store->ops->get(store->context, EMPTY_KEY, FAREWELL_S, NULL, 0, &bytes);
+        (void)store->ops->get(store->context, EMPTY_KEY, LEAVE_S, NULL, 0, &bytes);
         return;
     }
     if (store->ops->add(store->context, LEFT_KEY, 1, &left) != RP_OK) return;

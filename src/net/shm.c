@@ -48,7 +48,7 @@ typedef struct shm_link {
 
 typedef struct shm_endpoint {
     rpi_endpoint base;
-    rpi_reception reception;
+    rpi_acceptor acceptor;
     rpi_hello hello;
     char name[64]; /* of the socket, in the abstract namespace */
     int event, epoll_fd;
@@ -194,7 +194,7 @@ static rp_status meet(shm_endpoint *endpoint, shm_link *link, const char *addres
                       int64_t deadline_ns) {
     int peer = link->base.peer;
     if (peer > endpoint->base.rank) {
-        RP_TRY(rpi_reception_wait(&endpoint->reception, peer, deadline_ns, &link->socket));
+        RP_TRY(rpi_acceptor_wait(&endpoint->acceptor, peer, deadline_ns, &link->socket));
         return offer(endpoint, link, deadline_ns);
     }
     if (strncmp(address, "shm:", 4) != 0)
@@ -250,7 +250,7 @@ static void shm_close(rpi_endpoint *base) {
     for (int peer = 0; endpoint->links && peer < base->world; peer++)
         drop_link(endpoint->links[peer]);
     rpi_free(endpoint->links);
-    rpi_reception_close(&endpoint->reception);
+    rpi_acceptor_close(&endpoint->acceptor);
     if (endpoint->event >= 0) close(endpoint->event);
     if (endpoint->epoll_fd >= 0) close(endpoint->epoll_fd);
     rpi_free(endpoint);
@@ -263,7 +263,7 @@ static void shm_forget(rpi_endpoint *base) {
         rpi_fd_forget(&endpoint->links[peer]->socket);
         rpi_fd_forget(&endpoint->links[peer]->peer_event);
     }
-    rpi_reception_forget(&endpoint->reception);
+    rpi_acceptor_forget(&endpoint->acceptor);
     rpi_fd_forget(&endpoint->event);
     rpi_fd_forget(&endpoint->epoll_fd);
 }
@@ -273,7 +273,7 @@ static rp_status shm_fill(shm_endpoint *endpoint) {
     RP_TRY(rpi_alloc_array((size_t)endpoint->base.world, sizeof *endpoint->links, "links",
                            &endpoint->links));
     RP_TRY(listen_unix(endpoint, &listener));
-    RP_TRY(rpi_reception_open(&endpoint->reception, &endpoint->hello, listener));
+    RP_TRY(rpi_acceptor_open(&endpoint->acceptor, &endpoint->hello, listener));
     endpoint->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     endpoint->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (endpoint->event < 0 || endpoint->epoll_fd < 0)
@@ -289,7 +289,7 @@ static rp_status shm_open_endpoint(const rpi_endpoint_options *options,
     endpoint->base = (rpi_endpoint){
         .transport = &rpi_transport_shm, .rank = options->rank, .world = options->world};
     endpoint->hello = rpi_hello_of(options);
-    endpoint->reception.listener = endpoint->event = endpoint->epoll_fd = -1;
+    endpoint->acceptor.listener = endpoint->event = endpoint->epoll_fd = -1;
     rp_status status = shm_fill(endpoint);
     if (status != RP_OK) {
         shm_close(&endpoint->base);

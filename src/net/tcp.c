@@ -29,7 +29,7 @@ typedef struct tcp_link {
 
 typedef struct tcp_endpoint {
     rpi_endpoint base;
-    rpi_reception reception;
+    rpi_acceptor acceptor;
     rpi_hello hello;
     char host[RPI_HOST_BYTES];
     int port;
@@ -51,7 +51,7 @@ static void tcp_close(rpi_endpoint *base) {
         rpi_free(endpoint->links[peer]);
     }
     rpi_free(endpoint->links);
-    rpi_reception_close(&endpoint->reception);
+    rpi_acceptor_close(&endpoint->acceptor);
     if (endpoint->epoll_fd >= 0) close(endpoint->epoll_fd);
     rpi_free(endpoint);
 }
@@ -60,7 +60,7 @@ static void tcp_forget(rpi_endpoint *base) {
     tcp_endpoint *endpoint = (tcp_endpoint *)base;
     for (int peer = 0; peer < base->world; peer++)
         if (endpoint->links[peer]) rpi_fd_forget(&endpoint->links[peer]->stream.fd);
-    rpi_reception_forget(&endpoint->reception);
+    rpi_acceptor_forget(&endpoint->acceptor);
     rpi_fd_forget(&endpoint->epoll_fd);
 }
 
@@ -69,7 +69,7 @@ static rp_status tcp_fill(tcp_endpoint *endpoint, const char *bind_host) {
     RP_TRY(rpi_alloc_array((size_t)endpoint->base.world, sizeof *endpoint->links, "links",
                            &endpoint->links));
     RP_TRY(rpi_stream_listen(bind_host, 0, &listener, &endpoint->port));
-    RP_TRY(rpi_reception_open(&endpoint->reception, &endpoint->hello, listener));
+    RP_TRY(rpi_acceptor_open(&endpoint->acceptor, &endpoint->hello, listener));
     endpoint->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (endpoint->epoll_fd < 0) return RP_FAIL_ERRNO(IO, "cannot make an epoll descriptor");
     return RP_OK;
@@ -83,7 +83,7 @@ static rp_status tcp_open(const rpi_endpoint_options *options, rpi_endpoint **ou
     endpoint->base = (rpi_endpoint){
         .transport = &rpi_transport_tcp, .rank = options->rank, .world = options->world};
     endpoint->hello = rpi_hello_of(options);
-    endpoint->reception.listener = -1;
+    endpoint->acceptor.listener = -1;
     endpoint->epoll_fd = -1;
     snprintf(endpoint->host, sizeof endpoint->host, "%s", host);
     rp_status status = tcp_fill(endpoint, host);
@@ -166,7 +166,7 @@ static rp_status tcp_connect(rpi_endpoint *base, int peer, const char *address,
     if (endpoint->links[peer]) return RP_FAIL(STATE, "rank %d is connected already", peer);
     rp_status status = peer < base->rank
                            ? dial(endpoint, peer, address, deadline_ns, &fd)
-                           : rpi_reception_wait(&endpoint->reception, peer, deadline_ns, &fd);
+                           : rpi_acceptor_wait(&endpoint->acceptor, peer, deadline_ns, &fd);
     if (status != RP_OK)
         return rpi_fail_context(status, "connecting to rank %d at %s: ", peer, address);
     RP_TRY(add_link(endpoint, peer, fd));

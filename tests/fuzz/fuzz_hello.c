@@ -27,17 +27,17 @@ static int listen_somewhere(struct sockaddr_un *address, socklen_t *length) {
 static void call(const rpi_hello *self, const uint8_t *data, size_t bytes) {
     struct sockaddr_un address;
     socklen_t length;
-    rpi_reception reception;
+    rpi_acceptor acceptor;
     int fd = -1, listener = listen_somewhere(&address, &length);
-    if (listener < 0 || rpi_reception_open(&reception, self, listener) != RP_OK) return;
+    if (listener < 0 || rpi_acceptor_open(&acceptor, self, listener) != RP_OK) return;
     int caller = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (connect(caller, (struct sockaddr *)&address, length) == 0) {
         ssize_t sent = send(caller, data, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
         (void)sent;
-        if (rpi_reception_wait(&reception, 1, rpi_now_ns(), &fd) == RP_OK) close(fd);
+        if (rpi_acceptor_wait(&acceptor, 1, rpi_now_ns(), &fd) == RP_OK) close(fd);
     }
     close(caller);
-    rpi_reception_close(&reception);
+    rpi_acceptor_close(&acceptor);
 }
 
 /* Checksums are not what is tried here: the hello at the end of the input gets its own. */

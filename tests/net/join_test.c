@@ -399,7 +399,7 @@ static void wrong_stores_are_told(void) {
     CHECK(!join);
 }
 
-/* The farewell fails, and is not what the caller wants to hear of. */
+/* Leaving fails, and is not what the caller wants to hear of. */
 static void leaving_keeps_the_error_for_which_it_is_done(void) {
     rp_store_server *server = NULL;
     rpi_join *join = NULL;

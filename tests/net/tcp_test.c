@@ -234,16 +234,16 @@ static void delivered_is_more_than_flushed(void) {
  * and round. */
 static void a_door_that_is_gone_is_an_error(void) {
     rpi_hello self = {.rank = 0, .world = 2, .session = 7, .frame_bytes = FRAME_BYTES};
-    rpi_reception reception;
+    rpi_acceptor acceptor;
     int listener = -1, port = 0, fd = -1;
     REQUIRE_OK(rpi_stream_listen(NULL, 0, &listener, &port));
-    REQUIRE_OK(rpi_reception_open(&reception, &self, listener));
+    REQUIRE_OK(rpi_acceptor_open(&acceptor, &self, listener));
     CHECK_EQ(shutdown(listener, SHUT_RDWR), 0);
     alarm(20); /* ends the test where the call does not return */
-    CHECK_FAILS(rpi_reception_wait(&reception, 1, rpi_deadline_ns(2), &fd), IO,
+    CHECK_FAILS(rpi_acceptor_wait(&acceptor, 1, rpi_deadline_ns(2), &fd), IO,
                 "cannot accept a connection");
     alarm(0);
-    rpi_reception_close(&reception);
+    rpi_acceptor_close(&acceptor);
 }
 
 static void a_stream_to_nobody_is_an_error(void) {
@@ -261,36 +261,36 @@ static void a_stream_to_nobody_is_an_error(void) {
 }
 
 /* Whoever opened it has nothing to close: the descriptor was given away. */
-static void a_reception_without_memory_closes_its_door(void) {
+static void an_acceptor_without_memory_closes_its_door(void) {
     rpi_hello self = {.rank = 0, .world = 2, .session = 7, .frame_bytes = FRAME_BYTES};
-    rpi_reception reception;
+    rpi_acceptor acceptor;
     int before = check_descriptors(), listener = -1, port = 0;
     REQUIRE_OK(rpi_stream_listen(NULL, 0, &listener, &port));
     rpi_memory_fail_after(1);
-    rp_status status = rpi_reception_open(&reception, &self, listener);
+    rp_status status = rpi_acceptor_open(&acceptor, &self, listener);
     rpi_memory_fail_after(0);
     CHECK_EQ(status, RP_NOMEM);
     CHECK_EQ(check_descriptors(), before);
-    rpi_reception_close(&reception); /* does no harm */
+    rpi_acceptor_close(&acceptor); /* does no harm */
 }
 
 /* The last rank expects nobody. */
-static void a_reception_of_nobody_closes_its_door(void) {
+static void an_acceptor_of_nobody_closes_its_door(void) {
     rpi_hello self = {.rank = 1, .world = 2, .session = 7, .frame_bytes = FRAME_BYTES};
-    rpi_reception reception;
+    rpi_acceptor acceptor;
     int before = check_descriptors(), listener = -1, port = 0, fd = -1;
     REQUIRE_OK(rpi_stream_listen(NULL, 0, &listener, &port));
-    REQUIRE_OK(rpi_reception_open(&reception, &self, listener));
+    REQUIRE_OK(rpi_acceptor_open(&acceptor, &self, listener));
     CHECK_EQ(check_descriptors(), before);
-    CHECK_FAILS(rpi_reception_wait(&reception, 0, rpi_now_ns(), &fd), STATE, "everybody");
-    rpi_reception_close(&reception);
+    CHECK_FAILS(rpi_acceptor_wait(&acceptor, 0, rpi_now_ns(), &fd), STATE, "everybody");
+    rpi_acceptor_close(&acceptor);
 }
 
 CASES({"delivered_is_more_than_flushed", delivered_is_more_than_flushed},
       {"a_stream_to_nobody_is_an_error", a_stream_to_nobody_is_an_error},
-      {"a_reception_without_memory_closes_its_door",
-       a_reception_without_memory_closes_its_door},
-      {"a_reception_of_nobody_closes_its_door", a_reception_of_nobody_closes_its_door},
+      {"an_acceptor_without_memory_closes_its_door",
+       an_acceptor_without_memory_closes_its_door},
+      {"an_acceptor_of_nobody_closes_its_door", an_acceptor_of_nobody_closes_its_door},
       {"a_door_that_is_gone_is_an_error", a_door_that_is_gone_is_an_error},
       {"strangers_do_not_disturb", strangers_do_not_disturb},
       {"a_refused_caller_learns_why_but_no_session",

@@ -19,7 +19,7 @@
 /* Of each address at which the store may be, in the first round over all of them; then more. */
 #define FIRST_DIAL_S 1.0
 #define DIAL_S       4.0
-#define FAREWELL_S   10.0
+#define FLUSH_S      10.0
 
 enum { DIAL_ROUNDS = 2 };
 
@@ -266,7 +266,7 @@ bool rpi_agent_order(rpi_agent *agent, int *out_signal) {
 }
 
 void rpi_agent_finish(rpi_agent *agent) {
-    int64_t deadline_ns = rpi_deadline_ns(FAREWELL_S);
+    int64_t deadline_ns = rpi_deadline_ns(FLUSH_S);
     struct pollfd polls[2];
     for (;;) {
         rpi_agent_flush(&agent->link);

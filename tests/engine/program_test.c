@@ -450,7 +450,7 @@ static void bad_requests(void) {
                 "no activation");
     options.result_count = 99;
     CHECK_FAILS(solo_open(m.graph, m.weights, m.loss, NULL, &options, &instance), INVALID,
-                "at most 8");
+                "at most 72");
     REQUIRE_OK(compile(&m, ROWS, true, &instance));
     CHECK_FAILS(rpi_instance_run(instance, &(rpi_run_options){0}), INVALID, "input 'x'");
     b.labels[2] = CLASSES;

@@ -71,6 +71,7 @@ typedef struct rpi_fabric {
     int wake_fd;            /* wakes a sleeping driver */
     bool driving;           /* [lock] somebody has the drive */
     atomic_int wanted;      /* the progress thread shall give the drive up */
+    atomic_int takers;      /* threads that need it for a moment: waiters give it up, too */
     atomic_bool asleep;     /* the driver sleeps, or is about to */
     atomic_bool posted;     /* `callers` is not empty */
     rp_comm *callers;       /* [lock] with an inbox that the driver has not seen */

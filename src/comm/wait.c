@@ -110,6 +110,7 @@ static void sleep_for_news(rpi_fabric *fabric, bool for_nobody, int64_t deadline
     if (deadline_ns < s.wake_at_ns) s.wake_at_ns = deadline_ns;
     arm(fabric, &s);
     bool called = atomic_load(&fabric->posted) || has_failed(fabric) ||
+                  atomic_load(&fabric->takers) > 0 ||
                   (for_nobody && atomic_load(&fabric->wanted) > 0);
     if (!s.news && !called) poll_until(&s);
     atomic_store(&fabric->asleep, false);
@@ -150,6 +151,7 @@ static bool has_queue(const rpi_fabric *fabric) {
 
 static bool drive_is_over(const rpi_fabric *fabric, const rp_request *request,
                           int64_t deadline_ns) {
+    if (atomic_load(&fabric->takers) > 0) return true;
     if (!request)
         return atomic_load(&fabric->wanted) > 0 ||
                (!has_queue(fabric) && !atomic_load(&fabric->posted));
@@ -221,11 +223,13 @@ static void give_drive(rpi_fabric *fabric) {
 void rpi_drive_take(rpi_fabric *fabric) {
     pthread_mutex_lock(&fabric->lock);
     atomic_fetch_add(&fabric->wanted, 1);
+    atomic_fetch_add(&fabric->takers, 1);
     while (fabric->driving) {
         rpi_drive_wake(fabric);
         pthread_cond_wait(&fabric->changed, &fabric->lock);
     }
     fabric->driving = true;
+    atomic_fetch_sub(&fabric->takers, 1);
     atomic_fetch_sub(&fabric->wanted, 1);
     pthread_mutex_unlock(&fabric->lock);
 }
@@ -306,7 +310,7 @@ bool rpi_wait_until(rp_request *request, int64_t deadline_ns) {
     if (comm->waiters++ == 0) note_waiting(comm, request);
     atomic_fetch_add(&fabric->wanted, 1);
     while (!atomic_load(&request->done) && rpi_now_ns() < deadline_ns) {
-        if (!fabric->driving) {
+        if (!fabric->driving && atomic_load(&fabric->takers) == 0) {
             drive_for(request, deadline_ns);
             continue;
         }

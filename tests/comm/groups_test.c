@@ -4,8 +4,10 @@
 
 #include "comm/thread_world.h"
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -253,6 +255,47 @@ static void making_one_does_not_block(void) {
     world_run(3, &over_tcp, start_groups, NULL);
 }
 
+/* On rank 0 one thread waits for what rank 1 begins only behind the group that another thread
+ * makes: who waits drives, and gives the drive up for a moment. */
+typedef struct maker {
+    rp_comm *parent, *made;
+} maker;
+
+static void *make_both(void *context) {
+    maker *m = context;
+    const int both[] = {0, 1};
+    /* The other thread waits already, as a rule. */
+    nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+    m->made = group_of(m->parent, both, 2, "beside a wait");
+    return NULL;
+}
+
+static void make_beside_a_wait(rp_comm *comm, int rank, int world, void *context) {
+    (void)world, (void)context;
+    maker m = {.parent = comm};
+    float data[100];
+    if (rank == 0) {
+        pthread_t thread;
+        rp_request *request = start_sum(comm, data, 100, 1);
+        REQUIRE(pthread_create(&thread, NULL, make_both, &m) == 0);
+        check_sum(comm, request, data, 100, 1);
+        pthread_join(thread, NULL);
+    } else {
+        make_both(&m);
+        sum(comm, 1);
+    }
+    sum(m.made, 2);
+    rp_comm_destroy(m.made);
+}
+
+static void a_waiter_does_not_keep_others_from_making_one(void) {
+    static const rp_comm_options with_thread = {.progress_thread = 1};
+    world_run(2, NULL, make_beside_a_wait, NULL);
+    world_run(2, &over_shm, make_beside_a_wait, NULL);
+    world_run(2, &over_tcp, make_beside_a_wait, NULL);
+    world_run(2, &with_thread, make_beside_a_wait, NULL);
+}
+
 static void one_does_not_block_another(void) {
     world_run(3, &over_shm, flood, NULL);
     world_run(3, &over_tcp, flood, NULL);
@@ -380,6 +423,8 @@ static void what_cannot_be_is_refused(void) {
 CASES({"a split opens nothing", a_split_opens_nothing},
       {"many groups are cheap", many_groups_are_cheap}, {"names come back", names_come_back},
       {"making one does not block", making_one_does_not_block},
+      {"a waiter does not keep others from making one",
+       a_waiter_does_not_keep_others_from_making_one},
       {"one does not block another", one_does_not_block_another},
       {"the order of destroying is free", the_order_of_destroying_is_free},
       {"a failure is of one communicator", a_failure_is_of_one_communicator},

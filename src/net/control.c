@@ -375,8 +375,10 @@ void rpi_control_describe_death(const rpi_control_group *group, int rank,
     const rpi_control *control = group->control;
     int member = rpi_control_member(group, rank);
     const rpi_group_beat *beat = member >= 0 ? &group->beats[member] : NULL;
-    *out_failure =
-        (rpi_failure){.status = RP_PEER, .rank = rank, .finder = -1, .scope = group->scope};
+    *out_failure = (rpi_failure){.status = RP_PEER,
+                                 .rank = rank,
+                                 .finder = control->lost[rank] ? RPI_HOST_LOST : -1,
+                                 .scope = group->scope};
     int used =
         snprintf(out_failure->text, sizeof out_failure->text, "rank %d is gone (", member);
     used += snprintf(out_failure->text + used, sizeof out_failure->text - (size_t)used,

@@ -48,11 +48,14 @@ typedef struct rpi_control_options {
     double beat_s; /* between beats; 0: half a second, longer in worlds above 128 */
 } rpi_control_options;
 
+enum { RPI_HOST_LOST = -2 };
+
 /* A failure as its finder saw it. */
 typedef struct rpi_failure {
     rp_status status;
     int rank;       /* the rank that failed; -1: not one rank's */
-    int finder;     /* who says so; -1: the control connection, which saw a process end */
+    int finder;     /* who says so; -1: the control connection, which saw a process end;
+                       RPI_HOST_LOST: the same of a host */
     uint64_t scope; /* of the group; the control connection's own */
     char text[400]; /* one line: rank, operation, phase, bytes short */
 } rpi_failure;

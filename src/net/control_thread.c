@@ -70,6 +70,7 @@ static bool keep_death(rpi_control *control, const rpi_failure *failure) {
     rpi_failure own;
     if (control->dead[failure->rank]) return false;
     control->dead[failure->rank] = true;
+    if (failure->finder == RPI_HOST_LOST) control->lost[failure->rank] = true;
     for (rpi_control_group *group = control->groups; group; group = group->next) {
         if (rpi_control_member(group, failure->rank) < 0) continue;
         rpi_control_describe_death(group, failure->rank, &own);

@@ -134,7 +134,8 @@ RP_API rp_status rp_local_sgd_restart(rp_local_sgd *local, void *const *data, ui
  *  bit: rp_local_sgd_resume(), then write the vectors. */
 
 /** Wait for an exchange in flight, so that its result is in the vectors; training goes on as
- *  if it had not been called. Waits for other ranks, who must come as far. */
+ *  if it had not been called. Waits for other ranks, who must come as far. RP_STATE: an
+ *  exchange has failed before. */
 RP_API rp_status rp_local_sgd_settle(rp_local_sgd *local);
 /** Inner steps so far. 0 of NULL. */
 RP_API uint64_t rp_local_sgd_steps(const rp_local_sgd *local);

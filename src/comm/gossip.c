@@ -126,6 +126,12 @@ static rp_status add_vector(rp_gossip *g, int vector) {
     size_t count = layout ? g->setup.layout_counts[vector] : 1, first = 0;
     for (size_t i = 0; i < count; i++) {
         rp_segment segment = layout ? layout[i] : whole;
+        if (segment.dtype != g->setup.dtype || segment.count > g->setup.count - first)
+            return RP_FAIL(INVALID,
+                           "gossip: segment %zu of layout %d is of %zu %s, and vectors are of "
+                           "%zu %s",
+                           i, vector, segment.count, rp_dtype_name(segment.dtype),
+                           g->setup.count, rp_dtype_name(g->setup.dtype));
         size_t offset = first * rp_dtype_bytes(g->setup.dtype);
         add_segment(g, segment, (char *)g->slots[RPI_GOSSIP_SENT + vector] + offset,
                     (char *)g->slots[RPI_GOSSIP_MIXED + vector] + offset);

@@ -225,15 +225,18 @@ static rp_status finish(rp_local_sgd *l, void *const *data, double learning_rate
     return RP_OK;
 }
 
+static rp_status check_usable(const rp_local_sgd *l) {
+    if (!l->has_failed) return RP_OK;
+    return RP_FAIL(STATE, "local SGD: an exchange has failed; destroy the object");
+}
+
 static rp_status check_data(const rp_local_sgd *l, void *const *data) {
     if (!l) return RP_FAIL(INVALID, "local is NULL");
     if (!data) return RP_FAIL(INVALID, "local SGD needs the data of its tensors");
     for (size_t i = 0; i < l->tensor_count; i++)
         if (!data[i] && l->tensors[i].segment.count)
             return RP_FAIL(INVALID, "local SGD: tensor %zu has no data", i);
-    if (l->has_failed)
-        return RP_FAIL(STATE, "local SGD: an exchange has failed; destroy the object");
-    return RP_OK;
+    return check_usable(l);
 }
 
 static rp_status step(rp_local_sgd *l, void *const *data, double learning_rate,
@@ -263,6 +266,7 @@ rp_status rp_local_sgd_settle(rp_local_sgd *l) {
     RPI_FPENV_SCOPE;
     double wait_s = 0;
     if (!l) return RP_FAIL(INVALID, "local is NULL");
+    RP_TRY(check_usable(l));
     rp_status status = l->request ? rpi_local_collect(l, window_of(l), &wait_s) : RP_OK;
     if (status != RP_OK) l->has_failed = true;
     return status;

@@ -26,6 +26,8 @@ static void gossip(rp_comm *comm) {
     bad = setup, bad.layouts[0] = &(rp_segment){.count = 3, .dtype = RP_F32},
     bad.layout_counts[0] = 1;
     REFUSES("3 elements", rp_gossip_create, comm, &bad, &made);
+    bad.layouts[0] = &(rp_segment){.count = 4, .dtype = RP_F64};
+    REFUSES("4 f64", rp_gossip_create, comm, &bad, &made);
     REQUIRE_OK(rp_gossip_create(comm, &setup, &made));
     RECORDS("gossip is NULL", rp_gossip_get_info, (rp_gossip_get_info(NULL, &info), true));
     RECORDS("info is NULL", rp_gossip_get_info, (rp_gossip_get_info(made, NULL), true));
@@ -82,6 +84,12 @@ static void local_sgd(rp_comm *comm) {
     RECORDS("local is NULL", rp_local_sgd_state, !rp_local_sgd_state(NULL, 0, 0));
     RECORDS("vector 3", rp_local_sgd_state, !rp_local_sgd_state(local, 3, 0));
     CHECK_OK(rp_local_sgd_step(local, data, 1, NULL));
+    rp_local_sgd_destroy(local);
+    REQUIRE_OK(rp_local_sgd_defaults("slowmo", &options));
+    options.every = 1;
+    REQUIRE_OK(rp_local_sgd_create(comm, &tensor, 1, &options, &local));
+    REFUSES("divides by the inner learning rate", rp_local_sgd_step, local, data, 0, NULL);
+    CHECK_FAILS(rp_local_sgd_settle(local), STATE, "an exchange has failed"); /* half done */
     rp_local_sgd_destroy(local);
     LEGAL(rp_local_sgd_destroy, rp_local_sgd_destroy(NULL));
 }

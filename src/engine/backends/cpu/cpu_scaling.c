@@ -17,7 +17,7 @@ static void multiply(const void *args, int64_t begin, int64_t end) {
 }
 
 static rp_status run(const rpi_cpu_kernel *kernel, const void *x, void *y) {
-    static const rpi_kernel_body bodies[RPI_ISA_COUNT] = {multiply, multiply, multiply};
+    static const rpi_kernel_body bodies[] = {multiply, multiply, multiply};
     const rpi_scale_attributes *scale = kernel->unit.nodes[0]->attributes;
     product it = {.x = x, .y = y, .factor = scale->factor};
     rpi_kernel_parallel(&kernel->run, rpi_shape_count(&kernel->unit.inputs[0].shape),

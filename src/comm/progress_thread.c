@@ -81,13 +81,16 @@ static void *progress_main(void *context) {
 }
 
 rp_status rpi_progress_thread_start(rpi_fabric *fabric) {
-    if (fabric->has_thread) return RP_OK;
-    int error = pthread_create(&fabric->thread, NULL, progress_main, fabric);
+    int error = 0;
+    pthread_mutex_lock(&fabric->lock); /* others may make communicators, or post, just now */
+    if (!fabric->has_thread)
+        error = pthread_create(&fabric->thread, NULL, progress_main, fabric);
+    if (!error) fabric->has_thread = true;
+    pthread_mutex_unlock(&fabric->lock);
     if (error) {
         errno = error;
         return RP_FAIL_ERRNO(IO, "cannot start the progress thread");
     }
-    fabric->has_thread = true;
     return RP_OK;
 }
 

@@ -75,6 +75,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Does not return."""
     parser = _parser()
     options = parser.parse_args(arguments)
+    if options.command[:1] == ["--"]:  # argparse leaves it in what remains
+        del options.command[0]
     if options.version:
         from bluefog import __version__
 

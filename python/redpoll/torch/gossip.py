@@ -113,7 +113,7 @@ class Gossip(WrappingOptimizer):
             self._flat = FlatParameters(model, "Gossip")
             parsed.check_names(list(self._flat.parameters))
             self._layout = Layout(self._flat, parsed, error_feedback)
-        except ValueError as error:
+        except (ValueError, TypeError) as error:
             problem = str(error)
         agree(group, "Gossip", self._facts(str(codec)) if not problem else {}, problem)
         self._step_vector = torch.zeros_like(self._flat.values)

@@ -106,12 +106,14 @@ static void print_prediction(const settings *s, const prediction *p) {
         (long long)(s->every / s->fragments), p->algorithm->name,
         rpi_time_text(p->cost.time_s, time[0]), 1e-6 * p->cost.wire_bytes,
         rpi_time_text(p->exposed_s, time[1]));
-    double under_s = (double)s->delay * s->step_s;
+    double under_s = (double)s->delay * s->step_s, steps = ceil(p->cost.time_s / s->step_s);
+    bool fits = steps < (double)(s->every / s->fragments); /* else no such delay is allowed */
     if (p->exposed_s > 0 && under_s > 0)
-        printf("  a link of %.1f Mbit/s hides it, or a delay of %.0f steps\n",
-               8e-6 * p->cost.wire_bytes / under_s, ceil(p->cost.time_s / s->step_s));
-    else if (p->exposed_s > 0)
-        printf("  a delay of %.0f steps hides it\n", ceil(p->cost.time_s / s->step_s));
+        printf("  a link of %.1f Mbit/s hides it", 8e-6 * p->cost.wire_bytes / under_s);
+    if (p->exposed_s > 0 && fits)
+        printf("%s a delay of %.0f steps%s", under_s > 0 ? ", or" : " ", steps,
+               under_s > 0 ? "" : " hides it");
+    if (p->exposed_s > 0 && (fits || under_s > 0)) putchar('\n');
 }
 
 /* What other numbers of local steps would give, at once and in these fragments. */

@@ -212,7 +212,9 @@ static rp_status fork_rank(launch *l, int rank, int *ends, int *out_error) {
     char text[OWN_VARIABLES][VARIABLE_BYTES];
     cpu_set_t processors;
     pid_t parent = getpid();
-    RP_TRY(rpi_bind_here(l->options->binding, rank, l->ranks, &processors));
+    CPU_ZERO(&processors);
+    if (l->options->binding != RPI_BIND_NONE)
+        RP_TRY(rpi_bind_here(l->options->binding, rank, l->ranks, &processors));
     set_variables(l, rank, text);
     fflush(NULL);
     pid_t pid = fork();
@@ -353,11 +355,12 @@ static void rank_ended(launch *l, int rank, int status) {
     start_countdown(l, SIGTERM, grace_of(l));
 }
 
-/* To the launcher, as it is: that one cuts it into lines. */
-static void relay(launch *l, int stream) {
+/* To the launcher, as it is: that one cuts it into lines. As much as it has room for, or `all`
+ * that has come. */
+static void relay(launch *l, int stream, bool all) {
     rpi_rank_output *output = &l->outputs[stream];
     char text[RELAYED_BYTES];
-    while (output->fd >= 0) {
+    while (output->fd >= 0 && (all || rpi_agent_has_room(&l->agent->link))) {
         ssize_t got = read(output->fd, text, sizeof text);
         if (got > 0)
             rpi_agent_output(l->agent, output->rank, stream % STREAMS == 1, text, (size_t)got);
@@ -368,9 +371,9 @@ static void relay(launch *l, int stream) {
     }
 }
 
-static void take_output(launch *l, int stream) {
+static void take_output(launch *l, int stream, bool all) {
     if (l->agent)
-        relay(l, stream);
+        relay(l, stream, all);
     else
         rpi_rank_output_take(&l->outputs[stream]);
 }
@@ -382,7 +385,7 @@ static void reap(launch *l) {
         for (int rank = 0; rank < l->ranks; rank++)
             if (l->processes[rank].pid == pid) {
                 /* Its last words come before the word of its end. */
-                for (int i = 0; i < STREAMS; i++) take_output(l, rank * STREAMS + i);
+                for (int i = 0; i < STREAMS; i++) take_output(l, rank * STREAMS + i, true);
                 rank_ended(l, rank, status);
             }
 }
@@ -478,7 +481,7 @@ static void watch(launch *l) {
             continue;
         if (l->polls[READER].revents & POLLERR) reader_has_gone(l);
         for (int i = 0; i < streams; i++)
-            if (l->polls[FIRST_STREAM + i].revents) take_output(l, i);
+            if (l->polls[FIRST_STREAM + i].revents) take_output(l, i, false);
         if (l->polls[SIGNALS].revents) take_signal_news(l);
         if (l->agent) serve_launcher(l);
         keep_time(l);
@@ -491,7 +494,7 @@ static void finish_output(launch *l, int stream) {
     rpi_rank_output *output = &l->outputs[stream];
     if (output->fd < 0) return;
     if (l->agent) {
-        relay(l, stream);
+        relay(l, stream, true);
         close_all(&output->fd, 1);
     } else {
         rpi_rank_output_finish(output);

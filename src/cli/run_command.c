@@ -28,9 +28,12 @@ typedef struct settings {
     rpi_host_list list; /* empty: this host */
 } settings;
 
-static rp_status check_time(const char *text) {
+/* As the library has it (control.c), said before any rank starts. */
+static rp_status check_lost_after(const char *text) {
     double seconds = 0;
-    return rpi_parse_seconds(text, &seconds);
+    RP_TRY(rpi_parse_seconds(text, &seconds));
+    if (seconds >= 1 && seconds <= 1e9) return RP_OK;
+    return RP_FAIL(INVALID, "'%s' is out of range; 1s to 1e9s are allowed", text);
 }
 
 #define FIELD(name) offsetof(settings, name)
@@ -53,7 +56,7 @@ static const rpi_option options[] = {
      rpi_ports_check},
     {"lost-after", NULL, NULL, RPI_OPTION_TEXT, FIELD(lost_after), NULL, 0, 0, "TIME",
      "a host that answers nothing for so long is lost and fails the job; 30s when absent",
-     check_time},
+     check_lost_after},
     {"bind-to", NULL, NULL, RPI_OPTION_TEXT, FIELD(bind_to), "none", 0, 0, "WHAT",
      "processors of each rank: cores of its own (core), or those of a socket or a NUMA node "
      "(socket, numa)",
@@ -117,6 +120,16 @@ static rp_status own_folder(char *text, size_t bytes) {
     return getcwd(text, bytes) ? RP_OK : RP_FAIL_ERRNO(IO, "cannot find this folder's name");
 }
 
+/* Where ranks start on all hosts: a relative folder is one of ours. */
+static rp_status working_folder(const settings *s, char *text, size_t bytes) {
+    if (!s->folder || *s->folder != '/') RP_TRY(own_folder(text, bytes));
+    if (!s->folder) return RP_OK;
+    size_t used = *s->folder == '/' ? 0 : strlen(text);
+    int length = snprintf(text + used, bytes - used, "%s%s", used ? "/" : "", s->folder);
+    if ((size_t)length < bytes - used) return RP_OK;
+    return RP_FAIL(INVALID, "--wdir: a folder's name is longer than %zu bytes", bytes - 1);
+}
+
 static rp_status own_path(char *text, size_t bytes) {
     ssize_t length = readlink("/proc/self/exe", text, bytes - 1);
     if (length < 0) return RP_FAIL_ERRNO(IO, "cannot find this program's own file");
@@ -145,7 +158,7 @@ static rp_status check_ssh(const settings *s) {
 static rp_status launch_on_hosts(const settings *s, char **argv, int *out_code) {
     char folder[PATH_MAX], path[PATH_MAX], **passed = NULL;
     RP_TRY(check_ssh(s));
-    RP_TRY(own_folder(folder, sizeof folder));
+    RP_TRY(working_folder(s, folder, sizeof folder));
     RP_TRY(own_path(path, sizeof path));
     RP_TRY(rpi_variables_to_pass(options, &s->variables, &passed));
     *out_code = rpi_launch_on_hosts(&(rpi_hosts_options){
@@ -154,7 +167,7 @@ static rp_status launch_on_hosts(const settings *s, char **argv, int *out_code) 
         .shell = {.command = s->ssh,
                   .redpoll = s->remote_redpoll ? s->remote_redpoll : path,
                   .connect_timeout_s = 1 + (int)(s->answer_s / 2)},
-        .folder = s->folder ? s->folder : folder,
+        .folder = folder,
         .argv = argv,
         .passed = (const char *const *)passed,
         .bind_to = s->bind_to,
@@ -186,12 +199,14 @@ static rp_status launch_here(const settings *s, char **argv, int *out_code) {
     rpi_binding binding;
     cpu_set_t processors;
     RP_TRY(rpi_binding_find(s->bind_to, &binding));
-    RP_TRY(rpi_bind_here(binding, 0, (int)s->ranks, &processors));
+    if (binding != RPI_BIND_NONE)
+        RP_TRY(rpi_bind_here(binding, 0, (int)s->ranks, &processors));
     RP_TRY(set_variables(&s->variables));
     if (s->output_folder && !realpath(s->output_folder, output_folder))
         return RP_FAIL_ERRNO(IO, "cannot find %s", s->output_folder);
     if (s->folder && chdir(s->folder) != 0)
         return RP_FAIL_ERRNO(IO, "cannot enter the working folder %s", s->folder);
+    if (s->folder) (void)unsetenv("PWD"); /* it is not that any more */
     *out_code = rpi_launch(&(rpi_launch_options){
         .name = "redpoll run",
         .ranks = s->ranks,

@@ -109,6 +109,8 @@ forwarding() {
         zero "$odd" "" "--flag"
     printf '%s|' "$PWD/a b" "$odd" "a=b c" none error none "$odd" "" "--flag" >wanted
     cmp -s out wanted || { complain "what came is:" && show out wanted; }
+    on_hosts 0 -H big --wdir "a b" --no-prefix sh -c 'echo "$PWD"'
+    is out "$PWD/a b"
     on_hosts 0 -H big sh -c 'test -t 0 || cat; echo end'
     is out "[0] end"
     on_hosts 2 -H big -x NOT_THERE true
@@ -188,6 +190,8 @@ words() {
     has err '-H and --hostfile both'
     on_hosts 2 -H big:2 -n 3 true
     has err '-n is 3, but the hosts have 2 slots; give them more, as in -H big:3'
+    on_hosts 2 -H big --lost-after 0.5s true
+    has err "'0.5s' is out of range; 1s to"
     on_hosts 2 -H -oProxyCommand=id true
     has err "begins with '-'"
     on_hosts 2 -H big

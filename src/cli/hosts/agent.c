@@ -121,7 +121,8 @@ static rp_status take_job(rpi_agent *agent, rpi_launch_options *options,
     RP_TRY(rpi_launch_check_ranks(agent->ranks));
     if (!j.folder || j.argc == 0) return RP_FAIL(CORRUPT, "the job is not complete");
     cpu_set_t processors;
-    RP_TRY(rpi_bind_here(options->binding, 0, agent->ranks, &processors));
+    if (options->binding != RPI_BIND_NONE)
+        RP_TRY(rpi_bind_here(options->binding, 0, agent->ranks, &processors));
     RP_TRY(enter_folder(j.folder));
     RP_TRY(check_program(agent->argv[0]));
     options->argv = agent->argv;

@@ -133,7 +133,7 @@ static size_t share_bytes(const rp_request *request) {
 
 static double read_share(const rp_request *request, const void *payload) {
     double share = 1;
-    if (share_bytes(request)) memcpy(&share, payload, sizeof share);
+    if (share_bytes(request) && payload) memcpy(&share, payload, sizeof share);
     return share;
 }
 

@@ -75,8 +75,9 @@ typedef struct rp_local_sgd_options {
 
 /** What a step has done. */
 typedef struct rp_local_sgd_report {
-    int started, finished;  /**< Fragment whose exchange began, or ended; -1: none. */
-    double gradient_norm;   /**< Of the mean pseudo-gradient of `finished`; else NaN. */
+    int started, finished; /**< Fragment whose exchange began, or ended; -1: none. */
+    double gradient_norm;  /**< Of the mean pseudo-gradient of `finished`; NaN where none ended,
+                              and of  "average" with exact codecs, which sends x itself. */
     double autocorrelation; /**< Cosine of it and the same fragment's before, from at most 65536
                                  elements; NaN: not known. */
     double wait_s;          /**< This step has waited so long. */

@@ -250,13 +250,6 @@ static int start_rank(launch *l, int rank) {
     return missing ? 127 : 126;
 }
 
-static rp_status reserve_master_port(int *out_port) {
-    int fd = -1;
-    RP_TRY(rpi_stream_listen(NULL, 0, &fd, out_port));
-    close(fd); /* for the program to listen at, as torchrun's children may */
-    return RP_OK;
-}
-
 /* Every job has a secret of its own, whatever our own environment says. */
 static rp_status serve_store(launch *l) {
     rpi_launch_world *world = &l->world;
@@ -268,7 +261,8 @@ static rp_status serve_store(launch *l) {
     world->ranks = l->ranks;
     snprintf(world->store_host, sizeof world->store_host, "127.0.0.1");
     RP_TRY(rpi_store_serve(NULL, 0, &secret, &l->server, &world->store_port));
-    return reserve_master_port(&world->master_port);
+    /* For the program to listen at, as torchrun's children may. */
+    return rpi_stream_reserve(NULL, &world->master_port);
 }
 
 /* No further than needed: ranks inherit it, and some programs walk through all they may have.

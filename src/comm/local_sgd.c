@@ -32,6 +32,9 @@ static rp_status check_tensor(const rpi_outer_rule *rule, const rp_segment *s, s
                        "local SGD: %s keeps in residuals what is not sent, and tensor %zu has "
                        "none",
                        rule->name, i);
+    if (rule->exchange == RPI_OUTER_GATHER &&
+        rp_codec_encoded_bytes(&s->codec, s->dtype, s->count) > UINT32_MAX)
+        return RP_FAIL(INVALID, "local SGD: tensor %zu is above 4 GiB when encoded; cut it", i);
     return RP_OK;
 }
 

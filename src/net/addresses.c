@@ -59,6 +59,7 @@ void rpi_addresses_free(rpi_addresses *addresses) {
 }
 
 bool rpi_is_loopback(const char *host) {
+    if (host && strchr(host, ',')) return false; /* listeners take all interfaces then */
     return !host || strncmp(host, "127.", 4) == 0 || strcmp(host, "::1") == 0 ||
            strcmp(host, "localhost") == 0;
 }

@@ -268,7 +268,7 @@ static int64_t make_place(rpi_acceptor *acceptor) {
     return RPI_NEVER_NS;
 }
 
-/* Wait for news at the door once, and attend to it. */
+/* Wait once for callers and what they say, and attend to it. */
 static rp_status attend(rpi_acceptor *acceptor, int64_t deadline_ns) {
     int64_t due_ns = make_place(acceptor);
     bool full = acceptor->caller_count == RPI_CALLERS;

@@ -58,11 +58,19 @@ static void collect(const struct ifaddrs *all, const char *filter, int family, b
     }
 }
 
+/* Is the name one of a list "lo, eth0"? */
+static bool is_listed(const char *names, const char *name) {
+    size_t length = strlen(name);
+    for (const char *at = names; (at = strstr(at, name)) != NULL; at += length)
+        if ((at == names || at[-1] == ' ') && (!at[length] || at[length] == ',')) return true;
+    return false;
+}
+
 static rp_status nothing_left(const struct ifaddrs *all, const char *filter) {
     char names[400] = "";
     for (const struct ifaddrs *at = all; at; at = at->ifa_next)
         if (has_address(at, AF_INET) || has_address(at, AF_INET6))
-            if (!strstr(names, at->ifa_name))
+            if (!is_listed(names, at->ifa_name))
                 rpi_append(names, sizeof names, "%s%s", *names ? ", " : "", at->ifa_name);
     return RP_FAIL(INVALID,
                    "REDPOLL_SOCKET_IFNAME is '%s', which no interface with an address "

@@ -81,16 +81,17 @@ static rp_status listen_once(const char *host, int port, int *out_fd) {
     return RP_OK;
 }
 
-/* The first free one of REDPOLL_PORTS. */
+/* The first free one of REDPOLL_PORTS; `first` may be the last. */
 static rp_status listen_in_range(const char *host, int first, int last, int *out_fd) {
-    for (int port = first; port <= last; port++) {
+    int step = first <= last ? 1 : -1;
+    for (int port = first; port != last + step; port += step) {
         RP_TRY(listen_once(host, port, out_fd));
         if (*out_fd >= 0 || errno != EADDRINUSE) return RP_OK;
     }
     return RP_FAIL(IO,
                    "all ports of REDPOLL_PORTS (%d-%d) are taken on this host; a rank needs "
                    "about two, rank 0 four: give it more",
-                   first, last);
+                   first < last ? first : last, first < last ? last : first);
 }
 
 static rp_status cannot_listen(const char *host, int port) {
@@ -113,6 +114,17 @@ rp_status rpi_stream_listen(const char *host, int port, int *out_fd, int *out_po
     if (fd < 0) return cannot_listen(host, port);
     *out_port = bound_port_of(fd);
     *out_fd = fd;
+    return RP_OK;
+}
+
+rp_status rpi_stream_reserve(const char *host, int *out_port) {
+    int fd = -1, first = 0, last = 0;
+    RP_TRY(rpi_ports_find(&first, &last));
+    if (!first) RP_TRY(rpi_stream_listen(host, 0, &fd, out_port));
+    if (first) RP_TRY(listen_in_range(host, last, first, &fd));
+    if (fd < 0) return cannot_listen(host, last);
+    *out_port = bound_port_of(fd);
+    close(fd);
     return RP_OK;
 }
 

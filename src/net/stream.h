@@ -16,6 +16,9 @@ enum { RPI_HOST_BYTES = 256 };
 /* Listen at host:port; host NULL is loopback, a list of several addresses (addresses.h) all
  * interfaces; port 0 any free one, of REDPOLL_PORTS where that is set. RP_IO: taken. */
 rp_status rpi_stream_listen(const char *host, int port, int *out_fd, int *out_port);
+/* A port that is free now, for a program that listens later; of REDPOLL_PORTS the last, since
+ * listeners take the first. RP_IO. */
+rp_status rpi_stream_reserve(const char *host, int *out_port);
 /* The next waiting connection, or -1: none now, or none that could be taken (errno). */
 int rpi_stream_accept(int listener);
 /* Connect, again and again while nobody listens there yet, until the deadline: RP_TIMEOUT. Of

@@ -271,7 +271,7 @@ static void *pester(void *context) {
     return NULL;
 }
 
-static void noise_at_the_door(void) {
+static void noise_at_the_listener(void) {
     party parties[2] = {0};
     pthread_t threads[2], stranger;
     rp_store store = {0};
@@ -528,7 +528,7 @@ CASES({"nothing_fails_and_nothing_is_left", nothing_fails_and_nothing_is_left},
       {"long_and_odd_texts", long_and_odd_texts},
       {"missing_ranks_are_named", missing_ranks_are_named},
       {"strangers_are_not_let_in", strangers_are_not_let_in},
-      {"noise_at_the_door", noise_at_the_door},
+      {"noise_at_the_listener", noise_at_the_listener},
       {"odd_statuses_are_no_status", odd_statuses_are_no_status},
       {"failures_are_by_group", failures_are_by_group},
       {"beats_are_by_group", beats_are_by_group},

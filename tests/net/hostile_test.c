@@ -210,7 +210,7 @@ static bool prepare(void) {
     return true;
 }
 
-/* ---- the doors ---- */
+/* ---- the listeners ---- */
 
 static void enter_store(int port) {
     rp_store store = {0};

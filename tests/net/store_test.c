@@ -433,8 +433,8 @@ static const struct {
 
 static void *serve_torch(void *context) {
     int listener = *(int *)context, fd = -1;
-    struct pollfd door = {.fd = listener, .events = POLLIN};
-    if (poll(&door, 1, 10000) == 1) fd = rpi_stream_accept(listener);
+    struct pollfd wait = {.fd = listener, .events = POLLIN};
+    if (poll(&wait, 1, 10000) == 1) fd = rpi_stream_accept(listener);
     for (size_t i = 0; fd >= 0 && i < sizeof torch_talk / sizeof torch_talk[0]; i++) {
         char got[64];
         rp_status status = rpi_stream_read(fd, got, torch_talk[i].bytes, rpi_deadline_ns(10));

@@ -84,7 +84,7 @@ static void strangers_do_not_disturb(void) {
     REQUIRE_OK(visit_start(&v));
     CHECK_OK(rpi_stream_write(v.fd, http, sizeof http, deadline_ns));
     CHECK(rpi_stream_read(v.fd, noise, 1, deadline_ns) == RP_PEER); /* hung up on */
-    for (int i = 0; i < 100; i++) { /* more than may wait at the door */
+    for (int i = 0; i < 100; i++) { /* more than may wait to be accepted */
         int fd = -1;
         for (size_t k = 0; k < sizeof noise; k++) noise[k] = (unsigned char)rpi_rng_u32(&rng);
         REQUIRE_OK(rpi_stream_dial(NULL, v.port, deadline_ns, &fd));
@@ -232,7 +232,7 @@ static void delivered_is_more_than_flushed(void) {
 
 /* A descriptor that listens no more is ready for ever and gives nobody: no reason to turn round
  * and round. */
-static void a_door_that_is_gone_is_an_error(void) {
+static void a_listener_that_is_gone_is_an_error(void) {
     rpi_hello self = {.rank = 0, .world = 2, .session = 7, .frame_bytes = FRAME_BYTES};
     rpi_acceptor acceptor;
     int listener = -1, port = 0, fd = -1;
@@ -261,7 +261,7 @@ static void a_stream_to_nobody_is_an_error(void) {
 }
 
 /* Whoever opened it has nothing to close: the descriptor was given away. */
-static void an_acceptor_without_memory_closes_its_door(void) {
+static void an_acceptor_without_memory_closes_its_listener(void) {
     rpi_hello self = {.rank = 0, .world = 2, .session = 7, .frame_bytes = FRAME_BYTES};
     rpi_acceptor acceptor;
     int before = check_descriptors(), listener = -1, port = 0;
@@ -275,7 +275,7 @@ static void an_acceptor_without_memory_closes_its_door(void) {
 }
 
 /* The last rank expects nobody. */
-static void an_acceptor_of_nobody_closes_its_door(void) {
+static void an_acceptor_of_nobody_closes_its_listener(void) {
     rpi_hello self = {.rank = 1, .world = 2, .session = 7, .frame_bytes = FRAME_BYTES};
     rpi_acceptor acceptor;
     int before = check_descriptors(), listener = -1, port = 0, fd = -1;
@@ -288,10 +288,10 @@ static void an_acceptor_of_nobody_closes_its_door(void) {
 
 CASES({"delivered_is_more_than_flushed", delivered_is_more_than_flushed},
       {"a_stream_to_nobody_is_an_error", a_stream_to_nobody_is_an_error},
-      {"an_acceptor_without_memory_closes_its_door",
-       an_acceptor_without_memory_closes_its_door},
-      {"an_acceptor_of_nobody_closes_its_door", an_acceptor_of_nobody_closes_its_door},
-      {"a_door_that_is_gone_is_an_error", a_door_that_is_gone_is_an_error},
+      {"an_acceptor_without_memory_closes_its_listener",
+       an_acceptor_without_memory_closes_its_listener},
+      {"an_acceptor_of_nobody_closes_its_listener", an_acceptor_of_nobody_closes_its_listener},
+      {"a_listener_that_is_gone_is_an_error", a_listener_that_is_gone_is_an_error},
       {"strangers_do_not_disturb", strangers_do_not_disturb},
       {"a_refused_caller_learns_why_but_no_session",
        a_refused_caller_learns_why_but_no_session},

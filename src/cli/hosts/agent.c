@@ -161,14 +161,6 @@ static rp_status say_ready(rpi_agent *agent) {
 
 /* ---- the store ---- */
 
-/* A port that is free now, for the program to listen at, as torchrun's children may. */
-static rp_status reserve_port(const char *host, int *out_port) {
-    int fd = -1;
-    RP_TRY(rpi_stream_listen(host, 0, &fd, out_port));
-    close(fd);
-    return RP_OK;
-}
-
 static rp_status serve(rpi_agent *agent, const rpi_agent_frame *frame,
                        rp_store_server **out_server) {
     rpi_agent_words words = {0};
@@ -176,7 +168,8 @@ static rp_status serve(rpi_agent *agent, const rpi_agent_frame *frame,
     char listen[RPI_HOST_BYTES];
     snprintf(listen, sizeof listen, "%.*s", (int)frame->bytes, frame->text);
     RP_TRY(rpi_store_serve(listen, 0, &agent->secret, out_server, &port));
-    RP_TRY(reserve_port(listen, &master_port));
+    /* For the program to listen at, as torchrun's children may. */
+    RP_TRY(rpi_stream_reserve(listen, &master_port));
     rpi_agent_add_number(&words, "store", port);
     rpi_agent_add_number(&words, "master", master_port);
     return rpi_agent_send_words(&agent->link, RPI_AGENT_SERVED, &words);

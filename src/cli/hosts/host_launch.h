@@ -33,7 +33,8 @@ typedef struct rpi_remote {
     rpi_agent_link link;
     rpi_rank_output errors;    /* what ssh and the agent write themselves */
     char said[RPI_SAID_BYTES]; /* the last line of it */
-    char *answer;              /* the words of the last answer */
+    int64_t last_words_ns; /* it has ended without an answer: what it says until then counts */
+    char *answer;          /* the words of the last answer */
     size_t answer_bytes;
     char failure[1200];
 } rpi_remote;

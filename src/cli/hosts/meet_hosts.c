@@ -20,7 +20,7 @@
 
 /* For agents to serve and reach the store: FIRST_DIAL_S and DIAL_S of agent.c for each of
  * several addresses. */
-#define STORE_S      60.0
+#define STORE_S      120.0
 /* What a remote shell that has ended said may come a moment later. */
 #define LAST_WORDS_S 2.0
 
@@ -201,29 +201,32 @@ static const char *explain(const rpi_host_launch *launch, const rpi_remote *remo
 }
 
 /* One that has ended without an answer has failed, once all it said is here. */
-static void note_end(rpi_host_launch *launch, rpi_remote *remote, int64_t *last_words_ns) {
+static void note_end(rpi_host_launch *launch, rpi_remote *remote) {
     char text[1100];
     if (!is_waited_for(remote) || remote->pid) return;
-    if (*last_words_ns == 0) *last_words_ns = rpi_deadline_ns(LAST_WORDS_S);
+    if (remote->last_words_ns == 0) remote->last_words_ns = rpi_deadline_ns(LAST_WORDS_S);
     bool heard = remote->errors.fd < 0 && remote->link.in < 0;
-    if (!heard && rpi_now_ns() < *last_words_ns) return;
+    if (!heard && rpi_now_ns() < remote->last_words_ns) return;
     fail_host(remote, "%s",
               explain(launch, remote, rpi_exit_code_of(remote->status), text, sizeof text));
 }
 
 /* Until everybody that was asked has answered or failed. */
 static rp_status wait_for_answers(rpi_host_launch *launch, double limit_s) {
-    int64_t deadline_ns = rpi_deadline_ns(limit_s), last_words_ns = 0;
+    int64_t deadline_ns = rpi_deadline_ns(limit_s);
     char text[1100];
     for (;;) {
         int waited_for = 0;
+        int64_t until_ns = deadline_ns;
         for (int i = 0; i < launch->hosts; i++) {
-            note_end(launch, &launch->remotes[i], &last_words_ns);
-            waited_for += is_waited_for(&launch->remotes[i]);
+            rpi_remote *remote = &launch->remotes[i];
+            note_end(launch, remote);
+            waited_for += is_waited_for(remote);
+            if (is_waited_for(remote) && remote->last_words_ns &&
+                remote->last_words_ns < until_ns)
+                until_ns = remote->last_words_ns;
         }
         if (waited_for == 0 || launch->stop_signal || rpi_now_ns() >= deadline_ns) break;
-        int64_t until_ns = deadline_ns;
-        if (last_words_ns && last_words_ns < until_ns) until_ns = last_words_ns;
         RP_TRY(rpi_hosts_pump(launch, until_ns));
     }
     for (int i = 0; i < launch->hosts && !launch->stop_signal; i++) {

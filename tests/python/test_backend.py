@@ -293,7 +293,8 @@ def count_what_groups_open(rank: int, world: int) -> None:
         dist.all_reduce(tensor, group=group)
         assert tensor[0] == number * dist.get_world_size(group)
     dist.barrier()
-    assert (thread_count(), open_descriptors()) == before
+    after = (thread_count(), open_descriptors())  # what joining needed may close meanwhile
+    assert after[0] <= before[0] and after[1] <= before[1], (before, after)
     dist.destroy_process_group(members[0])
     dist.all_reduce(torch.ones(3), group=members[1])
 

@@ -77,7 +77,7 @@ static const rpi_option options[] = {
 
 static rp_status choose_ranks(settings *s) {
     bool said = s->ranks != -1;
-    RP_TRY(rpi_hosts_choose(s->hosts, s->hostfile, !said, &s->list));
+    RP_TRY(rpi_hosts_choose("run", s->hosts, s->hostfile, !said, &s->list));
     if (s->list.count == 0 && !said)
         return RP_FAIL(INVALID, "how many ranks? -n N says so, or -H big:4,small:4");
     if (s->list.count == 0) return rpi_launch_check_ranks(s->ranks);
@@ -130,42 +130,18 @@ static rp_status working_folder(const settings *s, char *text, size_t bytes) {
     return RP_FAIL(INVALID, "--wdir: a folder's name is longer than %zu bytes", bytes - 1);
 }
 
-static rp_status own_path(char *text, size_t bytes) {
-    ssize_t length = readlink("/proc/self/exe", text, bytes - 1);
-    if (length < 0) return RP_FAIL_ERRNO(IO, "cannot find this program's own file");
-    text[length] = '\0';
-    return RP_OK;
-}
-
-/* Said here, where it is not taken for what another host lacks. */
-static rp_status check_ssh(const settings *s) {
-    char first[256];
-    size_t length = strspn(s->ssh, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                   "0123456789._/-");
-    if ((s->ssh[length] && s->ssh[length] != ' ') || length == 0 || length >= sizeof first)
-        return RP_OK; /* a shell will see to it */
-    snprintf(first, sizeof first, "%.*s", (int)length, s->ssh);
-    if (rpi_program_exists(first)) return RP_OK;
-    for (int i = 0; i < s->list.count; i++)
-        if (!rpi_is_this_host(s->list.hosts[i].name))
-            return RP_FAIL(INVALID,
-                           "there is no program '%s' here, to reach %s by; install it "
-                           "(openssh-client), or --ssh COMMAND names another",
-                           first, s->list.hosts[i].name);
-    return RP_OK;
-}
-
 static rp_status launch_on_hosts(const settings *s, char **argv, int *out_code) {
     char folder[PATH_MAX], path[PATH_MAX], **passed = NULL;
-    RP_TRY(check_ssh(s));
+    RP_TRY(rpi_remote_shell_check(s->ssh, &s->list));
     RP_TRY(working_folder(s, folder, sizeof folder));
-    RP_TRY(own_path(path, sizeof path));
+    RP_TRY(rpi_program_own(path, sizeof path));
     RP_TRY(rpi_variables_to_pass(options, &s->variables, &passed));
     *out_code = rpi_launch_on_hosts(&(rpi_hosts_options){
         .name = "redpoll run",
         .hosts = &s->list,
         .shell = {.command = s->ssh,
                   .redpoll = s->remote_redpoll ? s->remote_redpoll : path,
+                  .agent = "run",
                   .connect_timeout_s = 1 + (int)(s->answer_s / 2)},
         .folder = folder,
         .argv = argv,

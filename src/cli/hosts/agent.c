@@ -4,7 +4,6 @@
 #include "base/memory.h"
 #include "cli/hosts/find_program.h"
 #include "net/endian.h"
-#include "net/interfaces.h"
 #include "net/store_tcp.h"
 #include "net/transport.h"
 
@@ -36,7 +35,7 @@ static rp_status wait_for_word(rpi_agent *agent) {
     return polls[0].revents ? rpi_agent_fill(&agent->link) : RP_OK;
 }
 
-static rp_status next_word(rpi_agent *agent, rpi_agent_frame *frame) {
+rp_status rpi_agent_hear(rpi_agent *agent, rpi_agent_frame *frame) {
     for (bool found = false;;) {
         RP_TRY(rpi_agent_next(&agent->link, frame, &found));
         if (found) return RP_OK;
@@ -67,7 +66,7 @@ static rp_status enter_folder(const char *folder) {
                          folder);
 }
 
-static rp_status set_variable(const char *text) {
+rp_status rpi_agent_set_variable(const char *text) {
     char name[256];
     const char *equals = strchr(text, '=');
     if (!equals || equals == text || (size_t)(equals - text) >= sizeof name)
@@ -86,7 +85,7 @@ static rp_status take_pair(rpi_agent *agent, job *j, rpi_launch_options *options
     if (strcmp(name, "argument") == 0)
         agent->argv[j->argc++] = (char *)(uintptr_t)value;
     else if (strcmp(name, "variable") == 0)
-        return set_variable(value);
+        return rpi_agent_set_variable(value);
     else if (strcmp(name, "folder") == 0)
         j->folder = value;
     else if (strcmp(name, "secret") == 0)
@@ -111,7 +110,7 @@ static rp_status take_job(rpi_agent *agent, rpi_launch_options *options,
     rpi_agent_frame frame;
     job j = {0};
     const char *name = NULL, *value = NULL;
-    RP_TRY(next_word(agent, &frame));
+    RP_TRY(rpi_agent_hear(agent, &frame));
     if (frame.word != RPI_AGENT_JOB) return RP_FAIL(CORRUPT, "the launcher sends no job");
     RP_TRY(rpi_alloc(frame.bytes, "a job", &agent->job));
     memcpy(agent->job, frame.text, frame.bytes);
@@ -141,21 +140,28 @@ static const char *dialled_address(char text[RPI_HOST_BYTES]) {
     return text;
 }
 
+rp_status rpi_agent_addresses(rpi_interface list[RPI_INTERFACES_MAX], int *out_count) {
+    char dialled[RPI_HOST_BYTES];
+    RP_TRY(rpi_interfaces_list(getenv("REDPOLL_SOCKET_IFNAME"), list, out_count));
+    dialled_address(dialled);
+    int at = 0;
+    while (at < *out_count && strcmp(list[at].address, dialled) != 0) at++;
+    if (at == *out_count) return RP_OK;
+    rpi_interface first = list[at];
+    memmove(list + 1, list, (size_t)at * sizeof *list);
+    list[0] = first;
+    return RP_OK;
+}
+
 static rp_status say_ready(rpi_agent *agent) {
     rpi_interface list[RPI_INTERFACES_MAX];
     rpi_agent_words words = {0};
     rpi_peer_info self;
-    char dialled[RPI_HOST_BYTES];
     int count = 0;
     RP_TRY(rpi_peer_info_self(&self));
-    RP_TRY(rpi_interfaces_list(getenv("REDPOLL_SOCKET_IFNAME"), list, &count));
-    dialled_address(dialled);
+    RP_TRY(rpi_agent_addresses(list, &count));
     rpi_agent_add(&words, "host", self.host);
-    for (int i = 0; i < count; i++)
-        if (strcmp(list[i].address, dialled) == 0) rpi_agent_add(&words, "address", dialled);
-    for (int i = 0; i < count; i++)
-        if (strcmp(list[i].address, dialled) != 0)
-            rpi_agent_add(&words, "address", list[i].address);
+    for (int i = 0; i < count; i++) rpi_agent_add(&words, "address", list[i].address);
     return rpi_agent_send_words(&agent->link, RPI_AGENT_READY, &words);
 }
 
@@ -214,7 +220,7 @@ static rp_status meet(rpi_agent *agent, rpi_launch_options *options, rpi_launch_
     RP_TRY(take_job(agent, options, world));
     RP_TRY(say_ready(agent));
     for (;;) {
-        RP_TRY(next_word(agent, &frame));
+        RP_TRY(rpi_agent_hear(agent, &frame));
         switch (frame.word) {
         case RPI_AGENT_SERVE: RP_TRY(serve(agent, &frame, out_server)); break;
         case RPI_AGENT_DIAL: RP_TRY(dial(agent, &frame)); break;

@@ -7,6 +7,7 @@
 
 #include "cli/hosts/agent_link.h"
 #include "cli/run.h"
+#include "net/interfaces.h"
 #include "net/secret.h"
 
 /* Of a world of which some ranks are on this host. */
@@ -44,6 +45,14 @@ void rpi_agent_ended(rpi_agent *agent, int rank, int status);
 /* What the launcher says next, after reading and sending what goes: a signal to pass on, HURRY
  * (0 as signal), or nothing: false. */
 bool rpi_agent_order(rpi_agent *agent, int *out_signal);
+/* Parts of it, for agents that do something else. The launcher's next word, before the agent's
+ * deadline: RP_TIMEOUT; RP_PEER: the launcher has gone. */
+rp_status rpi_agent_hear(rpi_agent *agent, rpi_agent_frame *frame);
+/* "NAME=VALUE" into the environment. */
+rp_status rpi_agent_set_variable(const char *text);
+/* Those at which others may reach this host, the one that the launcher's ssh came to first. */
+rp_status rpi_agent_addresses(rpi_interface list[RPI_INTERFACES_MAX], int *out_count);
+
 /* Send what is left, as long as the launcher takes it, and free. */
 void rpi_agent_finish(rpi_agent *agent);
 

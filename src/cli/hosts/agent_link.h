@@ -31,6 +31,13 @@ typedef enum rpi_agent_word {
     RPI_AGENT_ENDED = 'x',  /* from it: the status of a rank, as a little-endian number */
     RPI_AGENT_SIGNAL = 'K', /* to it: pass this one on; the number stands for the rank */
     RPI_AGENT_HURRY = 'C',  /* to it: a rank of another host has failed */
+    /* Of `redpoll doctor`, which asks its agents to SERVE, too. */
+    RPI_AGENT_EXAMINE = 'X',  /* to it: words on secret and variables */
+    RPI_AGENT_FACTS = 'I',    /* from it: words on its host */
+    RPI_AGENT_EXPECT = 'E',   /* to it: words on who will call */
+    RPI_AGENT_PROBE = 'T',    /* to it: words on whom to call, and where */
+    RPI_AGENT_DISMISS = 'N',  /* to it: who was to call has given up */
+    RPI_AGENT_MEASURED = 'M', /* from both: words on what came of it */
 } rpi_agent_word;
 
 typedef struct rpi_agent_frame {

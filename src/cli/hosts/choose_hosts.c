@@ -22,26 +22,27 @@ static bool is_slurm_rank(void) {
     return step && strtod(step, NULL) < FIRST_SPECIAL_STEP;
 }
 
-static void say_batch(const rpi_host_list *list, const char *where, const char *text) {
-    fprintf(stderr, "redpoll run: %lld rank%s on %d host%s, by %s (%s)\n",
+static void say_batch(const char *command, const rpi_host_list *list, const char *where,
+                      const char *text) {
+    fprintf(stderr, "redpoll %s: %lld rank%s on %d host%s, by %s (%s)\n", command,
             (long long)list->slots, list->slots == 1 ? "" : "s", list->count,
             list->count == 1 ? "" : "s", where, text);
 }
 
-static rp_status choose_batch(rpi_host_list *list) {
+static rp_status choose_batch(const char *command, rpi_host_list *list) {
     const char *nodes = variable("SLURM_JOB_NODELIST"), *file = variable("PBS_NODEFILE");
     if (nodes && !is_slurm_rank()) {
         RP_TRY(rpi_host_list_add_slurm(list, nodes, variable("SLURM_TASKS_PER_NODE")));
-        say_batch(list, "SLURM_JOB_NODELIST", nodes);
+        say_batch(command, list, "SLURM_JOB_NODELIST", nodes);
     } else if (file && !nodes) {
         RP_TRY(rpi_host_list_add_file(list, file));
-        say_batch(list, "PBS_NODEFILE", file);
+        say_batch(command, list, "PBS_NODEFILE", file);
     }
     return RP_OK;
 }
 
-rp_status rpi_hosts_choose(const char *words, const char *file, bool or_batch,
-                           rpi_host_list *out_list) {
+rp_status rpi_hosts_choose(const char *command, const char *words, const char *file,
+                           bool or_batch, rpi_host_list *out_list) {
     rpi_host_list list = {0};
     rp_status status = RP_OK;
     if (words && file)
@@ -51,7 +52,7 @@ rp_status rpi_hosts_choose(const char *words, const char *file, bool or_batch,
     else if (file)
         status = rpi_host_list_add_file(&list, file);
     else if (or_batch)
-        status = choose_batch(&list);
+        status = choose_batch(command, &list);
     if (status == RP_OK)
         *out_list = list;
     else

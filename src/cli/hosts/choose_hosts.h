@@ -6,9 +6,9 @@
 #include "cli/hosts/host_list.h"
 
 /* The options' lists; else, when `or_batch`, that of the batch system (Slurm, PBS) whose job
- * this is, which is then said on standard error. None: an empty list. */
-rp_status rpi_hosts_choose(const char *words, const char *file, bool or_batch,
-                           rpi_host_list *out_list);
+ * this is, which is then said on standard error, by `command` ("run"). None: an empty list. */
+rp_status rpi_hosts_choose(const char *command, const char *words, const char *file,
+                           bool or_batch, rpi_host_list *out_list);
 
 /* NAME=VALUE of all REDPOLL_* here but `table`'s options and what launchers set, and then of
  * the list, where a NAME alone has its value here. NULL-terminated; free each with rpi_free(),

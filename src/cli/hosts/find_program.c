@@ -1,5 +1,7 @@
 #include "cli/hosts/find_program.h"
 
+#include "base/status.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,4 +26,11 @@ bool rpi_program_exists(const char *name) {
         at += length;
         if (!*at) return false;
     }
+}
+
+rp_status rpi_program_own(char *text, size_t bytes) {
+    ssize_t length = readlink("/proc/self/exe", text, bytes - 1);
+    if (length < 0) return RP_FAIL_ERRNO(IO, "cannot find this program's own file");
+    text[length] = '\0';
+    return RP_OK;
 }

@@ -1,4 +1,5 @@
-/* A launch over several hosts, for the files that are one: run_hosts.c and meet_hosts.c. */
+/* A launch over several hosts, for the files that are one: run_hosts.c and meet_hosts.c; and
+ * what of it serves whoever else asks agents on hosts (ask_hosts.c). */
 #ifndef RPI_CLI_HOST_LAUNCH_H
 #define RPI_CLI_HOST_LAUNCH_H
 
@@ -30,6 +31,7 @@ typedef struct rpi_remote {
     int first_rank, alive; /* ranks that have not ended */
     pid_t pid;             /* of ssh, or of the agent on this host; 0: it has ended */
     int status;            /* of that one, once it has */
+    bool may_be_late;      /* nobody waits for its answer now */
     rpi_agent_link link;
     rpi_rank_output errors;    /* what ssh and the agent write themselves */
     char said[RPI_SAID_BYTES]; /* the last line of it */
@@ -56,6 +58,25 @@ typedef struct rpi_host_launch {
     bool is_lost;    /* a host was, before any rank failed */
     int64_t kill_ns; /* when remote shells that are still there are killed */
 } rpi_host_launch;
+
+/* ---- ask_hosts.c ---- */
+
+/* Room for the hosts of the options, and descriptors for them and so many files. */
+rp_status rpi_hosts_open(rpi_host_launch *launch, int files);
+void rpi_hosts_close(rpi_host_launch *launch);
+/* The agent of a host, which greets when it is there. */
+rp_status rpi_hosts_start(rpi_host_launch *launch, rpi_remote *remote);
+/* It is of no use any more, and why; the first reason stays. */
+void rpi_hosts_fail(rpi_remote *remote, const char *format, ...) RP_PRINTF(2, 3);
+/* A question was sent to it, or could not be. */
+void rpi_hosts_ask(rpi_remote *remote, rp_status sent);
+/* Is it to greet or to answer yet? */
+bool rpi_hosts_is_waited_for(const rpi_remote *remote);
+/* Until everybody that was asked, and may not be late, has given the answer that is `expected`,
+ * or has failed, as one has that does not answer in time. */
+rp_status rpi_hosts_wait(rpi_host_launch *launch, double limit_s);
+
+/* ---- of a launch ---- */
 
 void rpi_hosts_say(const rpi_host_launch *launch, const char *format, ...) RP_PRINTF(2, 3);
 

@@ -2,6 +2,7 @@
 
 #include "base/append.h"
 #include "base/memory.h"
+#include "cli/hosts/find_program.h"
 
 #include <stdint.h>
 #include <stdio.h>
@@ -28,12 +29,14 @@ static size_t quoted_bytes(const char *text) {
 }
 
 /* What the other host's shell is told, which may be any: a plain one then finds the program. */
-static rp_status remote_command(const char *redpoll, char **out_text) {
-    static const char before[] = "r=", behind[] = "; test -x \"$r\" || r=redpoll; exec \"$r\" "
-                                                  "run --agent";
+static rp_status remote_command(const rpi_remote_shell *shell, char **out_text) {
+    static const char before[] = "r=", behind[] = "; test -x \"$r\" || r=redpoll; exec \"$r\" ",
+                      last[] = " --agent";
+    size_t bytes = sizeof before + sizeof behind + strlen(shell->agent) + sizeof last;
     char *script = NULL, *text = NULL;
-    RP_TRY(rpi_alloc(sizeof before + sizeof behind + quoted_bytes(redpoll), "words", &script));
-    stpcpy(put_quoted(stpcpy(script, before), redpoll), behind);
+    RP_TRY(rpi_alloc(bytes + quoted_bytes(shell->redpoll), "words", &script));
+    char *end = stpcpy(put_quoted(stpcpy(script, before), shell->redpoll), behind);
+    stpcpy(stpcpy(end, shell->agent), last);
     rp_status status = rpi_alloc(16 + quoted_bytes(script), "words", &text);
     if (status == RP_OK) put_quoted(stpcpy(text, "exec sh -c "), script);
     rpi_free(script);
@@ -54,7 +57,7 @@ rp_status rpi_remote_shell_words(const rpi_remote_shell *shell, const char *host
     rpi_remote_words words = {.argv = {NULL}};
     size_t bytes = strlen(shell->command) + 64, count = 0;
     RP_TRY(rpi_alloc(bytes, "words", &words.texts[0]));
-    rp_status status = remote_command(shell->redpoll, &words.texts[1]);
+    rp_status status = remote_command(shell, &words.texts[1]);
     if (status != RP_OK) {
         rpi_free(words.texts[0]);
         return status;
@@ -88,6 +91,23 @@ bool rpi_is_this_host(const char *name) {
     if (strcasecmp(name, own) == 0) return true;
     size_t length = strcspn(own, ".");
     return !name[length] && strncasecmp(name, own, length) == 0;
+}
+
+rp_status rpi_remote_shell_check(const char *command, const rpi_host_list *hosts) {
+    char first[256];
+    size_t length = strspn(command, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                    "0123456789._/-");
+    if ((command[length] && command[length] != ' ') || length == 0 || length >= sizeof first)
+        return RP_OK; /* a shell will see to it */
+    snprintf(first, sizeof first, "%.*s", (int)length, command);
+    if (rpi_program_exists(first)) return RP_OK;
+    for (int i = 0; i < hosts->count; i++)
+        if (!rpi_is_this_host(hosts->hosts[i].name))
+            return RP_FAIL(INVALID,
+                           "there is no program '%s' here, to reach %s by; install it "
+                           "(openssh-client), or --ssh COMMAND names another",
+                           first, hosts->hosts[i].name);
+    return RP_OK;
 }
 
 /* ---- what went wrong ---- */

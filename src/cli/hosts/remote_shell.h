@@ -3,6 +3,7 @@
 #define RPI_CLI_REMOTE_SHELL_H
 
 #include "base/status.h"
+#include "cli/hosts/host_list.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -10,6 +11,7 @@
 typedef struct rpi_remote_shell {
     const char *command; /* "ssh -p 2222", as a shell reads it */
     const char *redpoll; /* on the other hosts; where there is none, `redpoll` of their PATH */
+    const char *agent;   /* the command whose --agent is started: "run" */
     int connect_timeout_s;
 } rpi_remote_shell;
 
@@ -22,6 +24,10 @@ typedef struct rpi_remote_words {
 rp_status rpi_remote_shell_words(const rpi_remote_shell *shell, const char *host,
                                  rpi_remote_words *out_words);
 void rpi_remote_shell_free(rpi_remote_words *words);
+
+/* Is there such a program as the command's first word here, where a host needs it? Said here,
+ * it is not taken for what another host lacks. RP_INVALID. */
+rp_status rpi_remote_shell_check(const char *command, const rpi_host_list *hosts);
 
 /* Does the name mean the host that we are on, so that no ssh is needed? */
 bool rpi_is_this_host(const char *name);

@@ -11,7 +11,6 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -130,7 +129,8 @@ static void pass_on(rpi_host_launch *launch, int number) {
         return;
     }
     launch->stop_signal = number;
-    rpi_hosts_say(launch, "stopping the ranks: signal %d (%s)", number, strsignal(number));
+    rpi_hosts_say(launch, "stopping%s: signal %d (%s)", launch->outputs ? " the ranks" : "",
+                  number, strsignal(number));
     tell_all(launch, RPI_AGENT_SIGNAL, number);
     limit_end(launch, launch->options->grace_s + SLACK_S);
 }
@@ -214,34 +214,14 @@ static rp_status open_outputs(rpi_host_launch *launch, int rank) {
     return RP_OK;
 }
 
-static void raise_descriptor_limit(const rpi_host_launch *launch) {
-    struct rlimit limit;
-    rlim_t wanted = (rlim_t)launch->hosts * 4 + 64;
-    if (launch->options->output == RPI_LAUNCH_FILES) wanted += (rlim_t)launch->ranks;
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) return;
-    limit.rlim_cur = wanted < limit.rlim_max ? wanted : limit.rlim_max;
-    (void)setrlimit(RLIMIT_NOFILE, &limit); /* too few after all: a pipe will fail */
-}
-
 static rp_status prepare(rpi_host_launch *launch) {
     const rpi_host_list *list = launch->options->hosts;
-    size_t hosts = (size_t)list->count, ranks = (size_t)list->slots;
+    size_t ranks = (size_t)list->slots;
     if (list->slots > RANKS_MAX)
         return RP_FAIL(INVALID, "%lld ranks; %d are allowed", (long long)list->slots,
                        RANKS_MAX);
-    RP_TRY(rpi_alloc_array(hosts, sizeof *launch->remotes, "hosts", &launch->remotes));
-    launch->hosts = list->count;
-    for (int i = 0; i < list->count; i++) {
-        launch->remotes[i] = (rpi_remote){.host = &list->hosts[i],
-                                          .first_rank = launch->ranks,
-                                          .link = {.in = -1, .out = -1},
-                                          .errors = {.fd = -1, .sink = stderr}};
-        launch->remotes[i].errors.name = list->hosts[i].name;
-        launch->ranks += list->hosts[i].slots;
-    }
-    raise_descriptor_limit(launch);
-    RP_TRY(rpi_alloc_array(1 + hosts * RPI_HOST_POLLS, sizeof *launch->polls, "hosts",
-                           &launch->polls));
+    RP_TRY(
+        rpi_hosts_open(launch, launch->options->output == RPI_LAUNCH_FILES ? (int)ranks : 0));
     RP_TRY(rpi_alloc_array(ranks, sizeof *launch->last, "ranks", &launch->last));
     RP_TRY(rpi_alloc_array(ranks * RPI_HOST_STREAMS, sizeof *launch->outputs, "ranks",
                            &launch->outputs));
@@ -257,13 +237,7 @@ static void finish(rpi_host_launch *launch) {
     for (int i = 0; launch->outputs && i < launch->ranks; i++)
         if (launch->outputs[i * RPI_HOST_STREAMS].bare)
             fclose(launch->outputs[i * RPI_HOST_STREAMS].sink);
-    for (int i = 0; i < launch->hosts; i++) {
-        rpi_remote *remote = &launch->remotes[i];
-        if (remote->errors.fd >= 0) rpi_rank_output_finish(&remote->errors);
-        rpi_free(remote->answer);
-    }
-    rpi_free(launch->remotes);
-    rpi_free(launch->polls);
+    rpi_hosts_close(launch);
     rpi_free(launch->last);
     rpi_free(launch->outputs);
 }

@@ -11,6 +11,7 @@
 static const rpi_command *const catalogue[] = {
     &rpi_command_train,
     &rpi_command_run,
+    &rpi_command_doctor,
     &rpi_command_data_tokenize,
     &rpi_command_data_info,
     &rpi_command_data_decode,

@@ -6,6 +6,7 @@
 
 extern const rpi_command rpi_command_train;
 extern const rpi_command rpi_command_run;
+extern const rpi_command rpi_command_doctor;
 extern const rpi_command rpi_command_data_tokenize;
 extern const rpi_command rpi_command_data_info;
 extern const rpi_command rpi_command_data_decode;

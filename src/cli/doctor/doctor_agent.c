@@ -1,0 +1,314 @@
+/* `redpoll doctor --agent`: says what its host is, and calls others or is called by them, one
+ * at a time, as the launcher says. */
+#include "cli/doctor/host_facts.h"
+
+#include "base/append.h"
+#include "base/clock.h"
+#include "base/memory.h"
+#include "cli/command.h"
+#include "cli/hosts/agent.h"
+#include "net/addresses.h"
+#include "net/proof.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* For the launcher to say what is next: it ends long before, and so does the connection. */
+#define MEETING_S    3600.0
+/* Of each of several addresses, before any of them has more. */
+#define FIRST_DIAL_S 1.0
+
+#define REDIAL_NS (RPI_SECOND_NS / 50)
+
+enum { STRANGERS_MAX = 64 };
+
+typedef struct doctor_agent {
+    rpi_agent agent; /* its link and the secret */
+    int self, hosts; /* which of how many we are */
+    int listener;    /* -1: none yet */
+} doctor_agent;
+
+static int64_t number_of(const rpi_agent_frame *frame, const char *name) {
+    return strtoll(rpi_agent_value(frame, name), NULL, 10);
+}
+
+static rpi_proof_terms terms_of(const doctor_agent *own, int caller, int callee) {
+    return (rpi_proof_terms){
+        .purpose = RPI_PROOF_LINK, .caller = caller, .callee = callee, .world = own->hosts};
+}
+
+/* ---- facts ---- */
+
+static rp_status examine(doctor_agent *own, const rpi_agent_frame *frame) {
+    const char *name = NULL, *value = NULL;
+    rpi_agent_words words = {0};
+    own->self = (int)number_of(frame, "self");
+    own->hosts = (int)number_of(frame, "hosts");
+    for (size_t at = 0; rpi_agent_next_pair(frame->text, frame->bytes, &at, &name, &value);) {
+        if (strcmp(name, "variable") == 0) RP_TRY(rpi_agent_set_variable(value));
+        if (strcmp(name, "secret") == 0)
+            RP_TRY(
+                rpi_secret_make("the secret of this examination", value, &own->agent.secret));
+    }
+    rp_status status = rpi_host_facts_say(&words);
+    if (status == RP_OK) return rpi_agent_send_words(&own->agent.link, RPI_AGENT_FACTS, &words);
+    rpi_free(words.text);
+    return status;
+}
+
+static rp_status serve(doctor_agent *own, const rpi_agent_frame *frame) {
+    rpi_agent_words words = {0};
+    char address[RPI_HOST_BYTES];
+    int port = 0;
+    if (own->listener >= 0) return RP_FAIL(CORRUPT, "the launcher asks twice to listen");
+    snprintf(address, sizeof address, "%.*s", (int)frame->bytes, frame->text);
+    RP_TRY(rpi_stream_listen(address, 0, &own->listener, &port));
+    rpi_agent_add_number(&words, "port", port);
+    return rpi_agent_send_words(&own->agent.link, RPI_AGENT_SERVED, &words);
+}
+
+/* ---- being called ---- */
+
+typedef struct strangers {
+    int fds[STRANGERS_MAX];
+    rpi_proof proofs[STRANGERS_MAX];
+    int count;
+    unsigned refused;
+} strangers;
+
+static void drop(strangers *all, int index) {
+    close(all->fds[index]);
+    all->count--;
+    for (int i = index; i < all->count; i++) {
+        all->fds[i] = all->fds[i + 1];
+        all->proofs[i] = all->proofs[i + 1];
+    }
+}
+
+/* True: this one is who was to call, and its connection is no longer among them. */
+static bool hear_stranger(const doctor_agent *own, strangers *all, int index, int caller,
+                          int *out_fd) {
+    rpi_proof_terms terms = terms_of(own, -1, own->self);
+    rpi_proof *proof = &all->proofs[index];
+    rp_status status = own->agent.secret.is_set
+                           ? rpi_proof_hear(proof, all->fds[index], &own->agent.secret, &terms)
+                           : RP_OK;
+    if (status == RP_PENDING) return false;
+    bool is_caller = status == RP_OK &&
+                     (!own->agent.secret.is_set ||
+                      (proof->claim.caller == caller && proof->claim.callee == own->self));
+    if (is_caller) *out_fd = dup(all->fds[index]);
+    if (status != RP_OK)
+        rpi_proof_log_refusal(all->fds[index], "an examination", &all->refused);
+    drop(all, index);
+    return is_caller && *out_fd >= 0;
+}
+
+/* Who makes place when there is none: the oldest that has said nothing, if there is one. */
+static int oldest_silent(const strangers *all) {
+    for (int i = 0; i < all->count; i++)
+        if (!all->proofs[i].answered && all->proofs[i].got == 0) return i;
+    return 0;
+}
+
+static void take_stranger(const doctor_agent *own, strangers *all) {
+    int fd = rpi_stream_accept(own->listener);
+    if (fd < 0) return;
+    if (all->count == STRANGERS_MAX) drop(all, oldest_silent(all));
+    all->fds[all->count] = fd;
+    all->proofs[all->count++] = (rpi_proof){.answered = false};
+}
+
+static rp_status wait_for_strangers(const doctor_agent *own, strangers *all,
+                                    struct pollfd polls[2 + STRANGERS_MAX],
+                                    int64_t deadline_ns) {
+    polls[0] = (struct pollfd){.fd = own->agent.link.in, .events = POLLIN};
+    polls[1] = (struct pollfd){.fd = own->listener, .events = POLLIN};
+    for (int i = 0; i < all->count; i++)
+        polls[2 + i] = (struct pollfd){.fd = all->fds[i], .events = POLLIN};
+    int ready = poll(polls, 2 + (nfds_t)all->count, rpi_poll_ms(deadline_ns));
+    if (ready == 0) return RP_FAIL(TIMEOUT, "nobody called");
+    if (polls[0].revents) return RP_FAIL(PEER, "the caller has given up");
+    return RP_OK;
+}
+
+/* One who cannot prove to be the caller keeps out nobody. */
+static rp_status await_caller(const doctor_agent *own, strangers *all, int caller,
+                              int64_t deadline_ns, int *out_fd) {
+    struct pollfd polls[2 + STRANGERS_MAX];
+    for (;;) {
+        RP_TRY(wait_for_strangers(own, all, polls, deadline_ns));
+        for (int i = all->count - 1; i >= 0; i--)
+            if (polls[2 + i].revents && hear_stranger(own, all, i, caller, out_fd))
+                return RP_OK;
+        if (polls[1].revents) take_stranger(own, all);
+    }
+}
+
+static void add_end(rpi_agent_words *words, int fd) {
+    rpi_doctor_end end;
+    rpi_doctor_end_find(fd, &end);
+    rpi_agent_add(words, "address", end.address);
+    rpi_agent_add(words, "interface", end.interface);
+    rpi_agent_add_number(words, "mtu", end.mtu);
+}
+
+static rp_status expect(doctor_agent *own, const rpi_agent_frame *frame) {
+    strangers all = {.count = 0};
+    rpi_agent_words words = {0};
+    int64_t deadline_ns = rpi_deadline_ns((double)number_of(frame, "limit-ms") / 1000);
+    int fd = -1;
+    rp_status status =
+        await_caller(own, &all, (int)number_of(frame, "caller"), deadline_ns, &fd);
+    while (all.count) drop(&all, 0);
+    if (status == RP_OK) {
+        add_end(&words, fd);
+        status = rpi_probe_answer(fd, deadline_ns);
+        close(fd);
+    }
+    if (status != RP_OK) rpi_agent_add(&words, "error", rp_last_error()->message);
+    return rpi_agent_send_words(&own->agent.link, RPI_AGENT_MEASURED, &words);
+}
+
+/* ---- calling ---- */
+
+typedef struct call {
+    int callee, port, address_count;
+    const char *addresses[2 * RPI_INTERFACES_MAX];
+    rpi_probe_limits limits;
+    double connect_s;
+} call;
+
+static void read_call(const rpi_agent_frame *frame, call *c) {
+    const char *name = NULL, *value = NULL;
+    c->callee = (int)number_of(frame, "callee");
+    c->port = (int)number_of(frame, "port");
+    c->connect_s = (double)number_of(frame, "connect-ms") / 1000;
+    c->limits.bytes = number_of(frame, "bytes");
+    c->limits.time_s = (double)number_of(frame, "time-ms") / 1000;
+    c->limits.deadline_ns = rpi_deadline_ns((double)number_of(frame, "limit-ms") / 1000);
+    for (size_t at = 0; rpi_agent_next_pair(frame->text, frame->bytes, &at, &name, &value);)
+        if (strcmp(name, "address") == 0 && c->address_count < 2 * RPI_INTERFACES_MAX)
+            c->addresses[c->address_count++] = value;
+}
+
+static rp_status dial_one(const doctor_agent *own, const call *c, const char *address,
+                          int64_t deadline_ns, int *out_fd) {
+    rpi_proof_terms terms = terms_of(own, own->self, c->callee);
+    RP_TRY(rpi_stream_dial(address, c->port, deadline_ns, out_fd));
+    if (!own->agent.secret.is_set) return RP_OK;
+    rp_status status = rpi_proof_give(*out_fd, &own->agent.secret, &terms, deadline_ns);
+    if (status == RP_OK) return RP_OK;
+    close(*out_fd);
+    *out_fd = -1;
+    return rpi_fail_context(
+        status, "what answers at %s:%d does not prove to be that host: ", address, c->port);
+}
+
+/* Each address in turn; false: none is that host's. */
+static bool dial_all(const doctor_agent *own, const call *c, double each_s, int64_t end_ns,
+                     int *out_fd, const char **out_address) {
+    char why[RPI_DOCTOR_TEXT_BYTES] = "";
+    for (int i = 0; i < c->address_count && (i == 0 || rpi_now_ns() < end_ns); i++) {
+        int64_t limit_ns = rpi_deadline_ns(each_s);
+        *out_address = c->addresses[i];
+        if (dial_one(own, c, c->addresses[i], limit_ns < end_ns ? limit_ns : end_ns, out_fd) ==
+            RP_OK)
+            return true;
+        rpi_append(why, sizeof why, "%s%s", *why ? "; " : "", rp_last_error()->message);
+    }
+    (void)RP_FAIL(TIMEOUT, "%s", why);
+    return false;
+}
+
+/* The first address that answers and proves to be that host's. Each has a second at first, so
+ * that one which leads nowhere costs no more. One that has hung up may have had too many
+ * callers. */
+static rp_status dial(const doctor_agent *own, const call *c, int *out_fd,
+                      const char **out_address) {
+    int64_t end_ns = rpi_deadline_ns(c->connect_s);
+    double each_s = c->address_count > 1 ? FIRST_DIAL_S : c->connect_s;
+    for (;;) {
+        if (dial_all(own, c, each_s, end_ns, out_fd, out_address)) return RP_OK;
+        if (rpi_now_ns() + REDIAL_NS >= end_ns) return rp_last_error()->status;
+        rpi_sleep_until_ns(rpi_now_ns() + REDIAL_NS);
+        each_s = c->connect_s;
+    }
+}
+
+static void add_result(rpi_agent_words *words, const rpi_probe_result *result) {
+    rpi_agent_add_number(words, "latency-ns", (int64_t)(result->latency_s * 1e9));
+    rpi_agent_add_number(words, "offset-ns", (int64_t)(result->offset_s * 1e9));
+    rpi_agent_add_number(words, "bytes", result->bytes);
+    rpi_agent_add_number(words, "rate", (int64_t)result->rate);
+    rpi_agent_add_number(words, "packets", result->packets);
+    rpi_agent_add_number(words, "resent", result->resent);
+}
+
+static rp_status probe(doctor_agent *own, const rpi_agent_frame *frame) {
+    call c = {.callee = 0};
+    rpi_agent_words words = {0};
+    const char *address = "";
+    int fd = -1;
+    read_call(frame, &c);
+    rp_status status = dial(own, &c, &fd, &address);
+    if (status == RP_OK) {
+        rpi_probe_result result;
+        add_end(&words, fd);
+        rpi_agent_add(&words, "called", address);
+        status = rpi_probe_call(fd, &c.limits, &result);
+        add_result(&words, &result);
+        close(fd);
+    }
+    if (status != RP_OK) rpi_agent_add(&words, "error", rp_last_error()->message);
+    return rpi_agent_send_words(&own->agent.link, RPI_AGENT_MEASURED, &words);
+}
+
+/* ---- the agent ---- */
+
+/* The launcher's end of the connection is gone: nobody wants to know what is being measured. */
+static void *leave_with_launcher(void *unused) {
+    struct pollfd end = {.fd = STDIN_FILENO}; /* no events: only that it was hung up */
+    (void)unused;
+    while (poll(&end, 1, -1) < 0 && errno == EINTR) {
+    }
+    _exit(RPI_EXIT_FAILED);
+}
+
+static rp_status follow(doctor_agent *own) {
+    rpi_agent_frame frame;
+    RP_TRY(rpi_agent_greet(&own->agent.link));
+    for (;;) {
+        own->agent.deadline_ns = rpi_deadline_ns(MEETING_S);
+        RP_TRY(rpi_agent_hear(&own->agent, &frame));
+        switch (frame.word) {
+        case RPI_AGENT_EXAMINE: RP_TRY(examine(own, &frame)); break;
+        case RPI_AGENT_SERVE: RP_TRY(serve(own, &frame)); break;
+        case RPI_AGENT_EXPECT: RP_TRY(expect(own, &frame)); break;
+        case RPI_AGENT_PROBE: RP_TRY(probe(own, &frame)); break;
+        case RPI_AGENT_DISMISS: break; /* it came too late to matter */
+        default: return RP_FAIL(CORRUPT, "the launcher says what no doctor's agent is told");
+        }
+    }
+}
+
+int rpi_doctor_agent_main(void) {
+    doctor_agent own = {.agent = {.signals = -1}, .listener = -1};
+    rpi_agent_link *link = &own.agent.link;
+    pthread_t watch;
+    rpi_agent_link_open(link, STDIN_FILENO, STDOUT_FILENO);
+    if (pthread_create(&watch, NULL, leave_with_launcher, NULL) == 0) pthread_detach(watch);
+    rp_status status = follow(&own);
+    bool is_over = link->in < 0; /* as it is meant to end */
+    if (status != RP_OK && !is_over) {
+        const char *message = rp_last_error()->message;
+        (void)rpi_agent_send(link, RPI_AGENT_FAILED, 0, message, strlen(message));
+    }
+    if (own.listener >= 0) close(own.listener);
+    rpi_agent_finish(&own.agent);
+    return is_over ? RPI_EXIT_DONE : RPI_EXIT_FAILED;
+}

@@ -1,0 +1,154 @@
+#include "cli/doctor/probe.h"
+
+#include "base/clock.h"
+#include "base/median.h"
+#include "net/endian.h"
+#include "net/stream.h"
+
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#define MAGIC UINT32_C(0x42505052) /* "RPPB" */
+enum { PING = 1, FLOOD, BYE };
+enum { QUESTION_BYTES = 8, PONG_BYTES = 8, SUMMARY_BYTES = 16 };
+enum { PIECE_BYTES = 1 << 16, UNSENT_BYTES = 1 << 17 };
+enum { PINGS_MIN = 3, PINGS_MAX = 200 };
+enum { MORE, LAST };    /* the first byte of a piece */
+#define PING_SHARE 0.25 /* of the time */
+
+/* Of the day: only what hosts have in common can be compared. */
+static int64_t clock_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * RPI_SECOND_NS + now.tv_nsec;
+}
+
+/* ---- the caller ---- */
+
+static rp_status ask(int fd, int what, int64_t deadline_ns) {
+    unsigned char question[QUESTION_BYTES];
+    rpi_put_u32(question, MAGIC);
+    rpi_put_u32(question + 4, (uint32_t)what);
+    return rpi_stream_write(fd, question, sizeof question, deadline_ns);
+}
+
+static rp_status ping(int fd, int64_t deadline_ns, double *out_trip_s, double *out_offset_s) {
+    unsigned char pong[PONG_BYTES];
+    int64_t clock_before_ns = clock_ns(), before_ns = rpi_now_ns();
+    RP_TRY(ask(fd, PING, deadline_ns));
+    RP_TRY(rpi_stream_read(fd, pong, sizeof pong, deadline_ns));
+    int64_t trip_ns = rpi_now_ns() - before_ns;
+    int64_t middle_ns = clock_before_ns + trip_ns / 2;
+    *out_trip_s = rpi_seconds(trip_ns);
+    *out_offset_s = rpi_seconds((int64_t)rpi_get_u64(pong) - middle_ns);
+    return RP_OK;
+}
+
+/* The shortest trip tells most about the clocks: least of it is waiting. */
+static rp_status measure_latency(int fd, const rpi_probe_limits *limits,
+                                 rpi_probe_result *result) {
+    double trips_s[PINGS_MAX], shortest_s = 0;
+    int64_t end_ns = rpi_deadline_ns(limits->time_s * PING_SHARE);
+    int count = 0;
+    do {
+        double offset_s = 0;
+        RP_TRY(ping(fd, limits->deadline_ns, &trips_s[count], &offset_s));
+        if (count == 0 || trips_s[count] < shortest_s) {
+            shortest_s = trips_s[count];
+            result->offset_s = offset_s;
+        }
+        count++;
+    } while (count < PINGS_MIN || (count < PINGS_MAX && rpi_now_ns() < end_ns));
+    result->latency_s = rpi_median(trips_s, count) / 2;
+    return RP_OK;
+}
+
+static rp_status send_pieces(int fd, const rpi_probe_limits *limits, int64_t *out_bytes) {
+    static unsigned char piece[PIECE_BYTES];
+    int64_t end_ns = rpi_deadline_ns(limits->time_s);
+    bool is_last = false;
+    for (*out_bytes = 0; !is_last; *out_bytes += PIECE_BYTES) {
+        bool is_full = *out_bytes + 2 * PIECE_BYTES > limits->bytes;
+        is_last = is_full || rpi_now_ns() >= end_ns;
+        piece[0] = is_last ? LAST : MORE;
+        RP_TRY(rpi_stream_write(fd, piece, sizeof piece, limits->deadline_ns));
+    }
+    return RP_OK;
+}
+
+static void count_packets(int fd, rpi_probe_result *result) {
+    struct tcp_info info;
+    socklen_t bytes = sizeof info;
+    memset(&info, 0, sizeof info);
+    if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) return;
+    result->packets = info.tcpi_segs_out;
+    result->resent = info.tcpi_total_retrans;
+}
+
+static rp_status measure_rate(int fd, const rpi_probe_limits *limits,
+                              rpi_probe_result *result) {
+    unsigned char summary[SUMMARY_BYTES];
+    int64_t sent = 0;
+    int unsent = UNSENT_BYTES;
+    /* What lies in this host's buffers when the time is over still has to go: little. */
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent);
+    RP_TRY(ask(fd, FLOOD, limits->deadline_ns));
+    rp_status status = send_pieces(fd, limits, &sent);
+    if (status == RP_OK)
+        status = rpi_stream_read(fd, summary, sizeof summary, limits->deadline_ns);
+    count_packets(fd, result);
+    if (status != RP_OK) return status;
+    double seconds = rpi_seconds((int64_t)rpi_get_u64(summary + 8));
+    result->bytes = sent;
+    if (seconds > 0) result->rate = (double)rpi_get_u64(summary) / seconds;
+    return RP_OK;
+}
+
+rp_status rpi_probe_call(int fd, const rpi_probe_limits *limits, rpi_probe_result *out_result) {
+    *out_result = (rpi_probe_result){0};
+    RP_TRY(measure_latency(fd, limits, out_result));
+    RP_TRY(measure_rate(fd, limits, out_result));
+    return ask(fd, BYE, limits->deadline_ns);
+}
+
+/* ---- the other side ---- */
+
+static rp_status answer_ping(int fd, int64_t deadline_ns) {
+    unsigned char pong[PONG_BYTES];
+    rpi_put_u64(pong, (uint64_t)clock_ns());
+    return rpi_stream_write(fd, pong, sizeof pong, deadline_ns);
+}
+
+/* The first piece may have waited in buffers on the way: counted are those behind it, where
+ * there are any. */
+static rp_status answer_flood(int fd, int64_t deadline_ns) {
+    static unsigned char piece[PIECE_BYTES];
+    unsigned char summary[SUMMARY_BYTES];
+    int64_t begin_ns = rpi_now_ns(), pieces = 0;
+    do {
+        RP_TRY(rpi_stream_read(fd, piece, sizeof piece, deadline_ns));
+        if (pieces++ == 0 && piece[0] == MORE) begin_ns = rpi_now_ns();
+    } while (piece[0] == MORE);
+    int64_t counted = pieces > 1 ? pieces - 1 : 1;
+    rpi_put_u64(summary, (uint64_t)counted * PIECE_BYTES);
+    rpi_put_u64(summary + 8, (uint64_t)(rpi_now_ns() - begin_ns));
+    return rpi_stream_write(fd, summary, sizeof summary, deadline_ns);
+}
+
+rp_status rpi_probe_answer(int fd, int64_t deadline_ns) {
+    for (;;) {
+        unsigned char question[QUESTION_BYTES];
+        RP_TRY(rpi_stream_read(fd, question, sizeof question, deadline_ns));
+        if (rpi_get_u32(question) != MAGIC)
+            return RP_FAIL(CORRUPT, "what called is no doctor of redpoll");
+        switch (rpi_get_u32(question + 4)) {
+        case PING: RP_TRY(answer_ping(fd, deadline_ns)); break;
+        case FLOOD: RP_TRY(answer_flood(fd, deadline_ns)); break;
+        case BYE: return RP_OK;
+        default: return RP_FAIL(CORRUPT, "a doctor's question that is not known here");
+        }
+    }
+}

@@ -1,0 +1,35 @@
+/* What two hosts measure over one connection: the caller asks, the other side answers.
+ *
+ *     PING   -> | <- the answerer's clock                latency, clocks
+ *     FLOOD  -> | pieces until the last ... | <- bytes and time, as they came in
+ *     BYE    ->
+ *
+ * Both block, until a deadline of rpi_now_ns() at most. */
+#ifndef RPI_CLI_PROBE_H
+#define RPI_CLI_PROBE_H
+
+#include "base/status.h"
+
+#include <stdint.h>
+
+typedef struct rpi_probe_limits {
+    int64_t bytes;       /* no more than these are sent, but 64 KiB at least, */
+    double time_s;       /* for no longer than this */
+    int64_t deadline_ns; /* of all */
+} rpi_probe_limits;
+
+typedef struct rpi_probe_result {
+    double latency_s;        /* half of a round trip; the median */
+    double offset_s;         /* by how much the other clock is ahead */
+    int64_t bytes;           /* sent by the flood, and how fast they came in */
+    double rate;             /* bytes a second */
+    int64_t packets, resent; /* of the whole connection, as the kernel counts them */
+} rpi_probe_result;
+
+/* The caller's side. Where the first half has succeeded and the second has not, `latency_s` is
+ * there and `rate` is 0. RP_TIMEOUT, RP_PEER. */
+rp_status rpi_probe_call(int fd, const rpi_probe_limits *limits, rpi_probe_result *out_result);
+/* The other side, until BYE. */
+rp_status rpi_probe_answer(int fd, int64_t deadline_ns);
+
+#endif

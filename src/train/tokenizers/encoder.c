@@ -205,6 +205,26 @@ rp_status rpi_encode(rpi_encoder *e, const char *text, size_t bytes, unsigned fl
     return status;
 }
 
+/* ---- step by step ---- */
+
+const rpi_tokenizer *rpi_encoder_tokenizer(const rpi_encoder *e) {
+    return e->tokenizer;
+}
+
+rp_status rpi_encoder_normalize(rpi_encoder *e, const char *text, size_t bytes,
+                                const char **out_text, size_t *out_bytes) {
+    return rpi_normalize(e->tokenizer, e->matcher, e->rooms, text, bytes, out_text, out_bytes);
+}
+
+rp_status rpi_encoder_pieces(rpi_encoder *e, const char *text, size_t bytes,
+                             rpi_pieces **out_pieces) {
+    return pre_tokenize(e, text, bytes, true, out_pieces);
+}
+
+rp_status rpi_encoder_piece_ids(rpi_encoder *e, const char *piece, size_t bytes, rpi_ids *ids) {
+    return encode_piece(e, piece, bytes, ids);
+}
+
 /* ---- ids to text ---- */
 
 static rp_status decode_bytes(const uint32_t *ids, size_t count, unsigned flags,

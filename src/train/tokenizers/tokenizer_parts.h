@@ -32,4 +32,15 @@ rp_status rpi_normalize(const rpi_tokenizer *tokenizer, rpi_matcher *matcher, rp
                         const char *text, size_t bytes, const char **out_text,
                         size_t *out_bytes);
 
+/* The steps of rpi_encode() one by one, in the encoder's rooms, for who needs to know what came
+ * of what: a text as the normalizers make it, its pieces, and a piece's ids. Texts and pieces
+ * are borrowed until the same step's next call. */
+rp_status rpi_encoder_normalize(rpi_encoder *encoder, const char *text, size_t bytes,
+                                const char **out_text, size_t *out_bytes);
+rp_status rpi_encoder_pieces(rpi_encoder *encoder, const char *text, size_t bytes,
+                             rpi_pieces **out_pieces);
+rp_status rpi_encoder_piece_ids(rpi_encoder *encoder, const char *piece, size_t bytes,
+                                rpi_ids *ids);
+const rpi_tokenizer *rpi_encoder_tokenizer(const rpi_encoder *encoder);
+
 #endif

@@ -217,7 +217,8 @@ rpi_value_id rpi_dropout(rpi_graph *graph, const char *name, rpi_value_id input,
                          float probability);
 
 /* An image as a sequence: N x C x H x W to N x (H W) x C, row by row; with a class token (C or
- * 1 x 1 x C, or absent) N x (1 + H W) x C, where that comes first. */
+ * 1 x 1 x C, or absent) N x (1 + H W) x C, where that comes first. Without one C may be a named
+ * dimension. */
 rpi_value_id rpi_image_tokens(rpi_graph *graph, const char *name, rpi_value_id input,
                               rpi_value_id class_token);
 
@@ -246,8 +247,9 @@ rpi_value_id rpi_reshape(rpi_graph *graph, const char *name, rpi_value_id input,
  * the mean. Output 1 (rpi_graph_output) counts rows whose largest logit is the label's, as i32;
  * of equal logits the first counts; output 2 counts valid labels. A row with NaN or +inf makes
  * the loss and the row's gradient NaN and counts as wrong, a label's logit of -inf makes the
- * loss infinite. logits: ... x C, of any rank from 2 on; labels: one a row, i32 in [0, C), or
- * the ignored one: others fail the run, with their place. */
+ * loss infinite. logits: ... x C, of any rank from 2 on, C a number or a named dimension;
+ * labels: one a row, i32 in [0, C), or the ignored one: others fail the run, with their place.
+ */
 typedef struct rpi_cross_entropy_attributes {
     float smoothing; /* 0 to 1 */
     int ignored;     /* a negative label; 0 means -100 */

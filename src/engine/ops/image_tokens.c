@@ -12,7 +12,7 @@ static rp_status infer(const void *attributes, int input_count, const rpi_shape 
     if (inputs[0].dims != 4)
         return RP_FAIL(INVALID, "input is %s; N x C x H x W is wanted",
                        rpi_op_shape_text(&inputs[0], text, sizeof text));
-    RP_TRY(rpi_op_check_numbers(&inputs[0], 1, "input"));
+    RP_TRY(rpi_op_check_numbers(&inputs[0], input_count > 1 ? 1 : 2, "input"));
     if (input_count > 1) {
         rpi_shape token = rpi_op_drop_ones(&inputs[1], 1);
         RP_TRY(rpi_op_check_vector(&token, size[1], "class token"));

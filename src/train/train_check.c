@@ -53,8 +53,9 @@ static rp_status check_samples(const rpi_train_options *o, const rpi_task *task)
 }
 
 /* Do the data hold what the model learns from? */
-static rp_status check_task(const rpi_train_options *o, const rpi_model *model) {
-    const rpi_task *task = NULL, *wanted = rpi_task_find(model->task);
+static rp_status check_task(const rpi_train_options *o, const rpi_model_choice *choice) {
+    const rpi_model *model = choice->model;
+    const rpi_task *task = NULL, *wanted = rpi_task_find(rpi_model_task(choice));
     RP_TRY(rpi_source_task(o->data, &task));
     if (!wanted) return RP_FAIL(INTERNAL, "model %s is for no task", model->name);
     if (task == wanted) {
@@ -82,7 +83,7 @@ static rp_status check_names(const rpi_train_options *o) {
     const rpi_optimizer *optimizer = NULL;
     rp_adaptive_codec codec;
     RP_TRY(rpi_model_parse(o->model, &choice));
-    RP_TRY(check_task(o, choice.model));
+    RP_TRY(check_task(o, &choice));
     RP_TRY(rpi_dataset_check(o->data, &o->pictures));
     RP_TRY(rpi_strategy_find(o->strategy, &strategy));
     RP_TRY(rpi_lr_schedule_find(o->lr_schedule, &schedule));

@@ -260,6 +260,28 @@ static void decoders_have_their_sizes(void) {
     }
 }
 
+/* Without a pooler, as BertForQuestionAnswering. */
+static void berts_head_of_spans_has_its_size(void) {
+    rpi_network network;
+    rpi_model_choice choice;
+    char text[RPI_MODEL_TEXT] = "bert:base";
+    REQUIRE_OK(rpi_model_add_head(text, "masked-lm"));
+    CHECK(strcmp(text, "bert:base") == 0);
+    REQUIRE_OK(rpi_model_add_head(text, "spans"));
+    CHECK(strcmp(text, "bert:base,spans=on") == 0);
+    REQUIRE_OK(rpi_model_parse(text, &choice));
+    CHECK(strcmp(rpi_model_task(&choice), "spans") == 0);
+    REQUIRE_OK(build(text, (rpi_data_shape){.sequence = 7}, &network));
+    CHECK_EQ(rpi_parameters_total(network.parameters, network.parameter_count), 108893186);
+    CHECK_EQ(network.parameter_count, 199);
+    const rpi_shape *logits = &rpi_graph_value(network.graph, network.logits)->shape;
+    CHECK(logits->dims == 3 && logits->size[1] == 2);
+    rpi_network_close(&network);
+    snprintf(text, sizeof text, "gpt2"); /* has no such head */
+    REQUIRE_OK(rpi_model_add_head(text, "spans"));
+    CHECK(strcmp(text, "gpt2") == 0);
+}
+
 /* Both heads of pre-training count, the tied decoder once; pre-ln: Megatron's. */
 static void bert_has_its_sizes(void) {
     static const struct {
@@ -519,6 +541,7 @@ CASES({"parameters are counted", parameters_are_counted},
       {"residuals may start at zero", residuals_may_start_at_zero},
       {"decoders have their sizes", decoders_have_their_sizes},
       {"BERT has its sizes", bert_has_its_sizes},
+      {"BERT's head of spans has its size", berts_head_of_spans_has_its_size},
       {"BERT starts as published", bert_starts_as_published},
       {"GPT-2 starts as published", gpt2_starts_as_published},
       {"Transformer-XL starts as published", transformer_xl_starts_as_published},

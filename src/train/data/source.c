@@ -4,6 +4,7 @@
 #include "train/data/dataset.h"
 #include "train/data/sampler.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 int64_t rpi_data_axis(const rpi_data_shape *shape, const char *axis) {
@@ -17,7 +18,7 @@ int64_t rpi_data_axis(const rpi_data_shape *shape, const char *axis) {
     };
     for (size_t i = 0; i < sizeof axes / sizeof axes[0]; i++)
         if (strcmp(axes[i].name, axis) == 0) return axes[i].size;
-    return 0;
+    return atoi(axis);
 }
 
 rp_status rpi_source_task(const char *data, const rpi_task **out_task) {

@@ -1,6 +1,6 @@
-/* BERT as transformers has it: BertForPreTraining, and with pre-ln=on
- * MegatronBertForPreTraining. Names are ours, too. The head of hidden tokens is the table of
- * tokens, and stands in no file but as its bias. */
+/* BERT as transformers has it: BertForPreTraining, with spans=on BertForQuestionAnswering, and
+ * with pre-ln=on Megatron's of both. Names are ours, too. The head of hidden tokens is the
+ * table of tokens, and stands in no file but as its bias. */
 #include "train/huggingface/hf_family.h"
 
 extern const rpi_hf_family rpi_hf_bert, rpi_hf_megatron_bert;
@@ -42,7 +42,8 @@ static const rpi_hf_constant constants[] = {
         BOTH("bert.encoder.layer.*.intermediate.dense"),                                       \
         BOTH("bert.encoder.layer.*.output.dense"), BOTH("bert.pooler.dense"),                  \
         SAME("cls.predictions.bias"), BOTH("cls.predictions.transform.dense"),                 \
-        BOTH("cls.predictions.transform.LayerNorm"), BOTH("cls.seq_relationship")
+        BOTH("cls.predictions.transform.LayerNorm"), BOTH("cls.seq_relationship"),             \
+        BOTH("qa_outputs")
 
 static const rpi_hf_tensor tensors[] = {
     COMMON,
@@ -66,7 +67,8 @@ static const char *const ignored[] = {"bert.embeddings.position_ids",
                                       "cls.predictions.decoder.bias", NULL};
 
 #define BERT                                                                                   \
-    .model = "bert", .prefix = "bert.", .options = options, .constants = constants,            \
+    .model = "bert", .head_flag = "spans", .prefix = "bert.", .options = options,              \
+    .constants = constants,                                                                    \
     .written = "{\"hidden_dropout_prob\":0.0,\"attention_probs_dropout_prob\":0.0}",           \
     .ignored = ignored
 
@@ -74,6 +76,7 @@ const rpi_hf_family rpi_hf_bert = {
     BERT,
     .model_type = "bert",
     .architecture = "BertForPreTraining",
+    .head_architecture = "BertForQuestionAnswering",
     .tensors = tensors,
 };
 
@@ -82,5 +85,6 @@ const rpi_hf_family rpi_hf_megatron_bert = {
     .flag = "pre-ln",
     .model_type = "megatron-bert",
     .architecture = "MegatronBertForPreTraining",
+    .head_architecture = "MegatronBertForQuestionAnswering",
     .tensors = megatron_tensors,
 };

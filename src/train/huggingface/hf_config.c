@@ -123,6 +123,16 @@ static rp_status read_option(const char *path, const cJSON *root, const rpi_hf_o
     return RP_OK;
 }
 
+/* Is the head's architecture among those that config.json names? */
+static bool has_head(const cJSON *root, const rpi_hf_family *family) {
+    const cJSON *name, *all = cJSON_GetObjectItemCaseSensitive(root, "architectures");
+    if (!family->head_architecture) return false;
+    cJSON_ArrayForEach(name, all) if (cJSON_IsString(name) &&
+                                      strcmp(name->valuestring, family->head_architecture) ==
+                                          0) return true;
+    return false;
+}
+
 static rp_status read_options(const char *path, const cJSON *root, const rpi_hf_family *family,
                               char model[RPI_MODEL_TEXT]) {
     rpi_model_choice choice;
@@ -143,6 +153,9 @@ static rp_status read_options(const char *path, const cJSON *root, const rpi_hf_
     if (flag && flag->type == RPI_OPTION_FLAG && used < RPI_MODEL_TEXT)
         used += (size_t)snprintf(model + used, RPI_MODEL_TEXT - used, "%s%s=on", before,
                                  family->flag);
+    if (has_head(root, family) && used < RPI_MODEL_TEXT)
+        used += (size_t)snprintf(model + used, RPI_MODEL_TEXT - used, "%s%s=on", before,
+                                 family->head_flag);
     if (used >= RPI_MODEL_TEXT) return RP_FAIL(INVALID, "%s: its sizes are too long", path);
     return RP_OK;
 }
@@ -249,7 +262,8 @@ static cJSON *make_config(const rpi_hf_family *family, const rpi_model_choice *c
                           rpi_hf_text_ends ends) {
     cJSON *root = cJSON_Parse(family->written);
     cJSON *architectures = cJSON_AddArrayToObject(root, "architectures");
-    cJSON_AddItemToArray(architectures, cJSON_CreateString(family->architecture));
+    cJSON_AddItemToArray(architectures,
+                         cJSON_CreateString(rpi_hf_architecture(family, choice)));
     cJSON_AddStringToObject(root, "model_type", family->model_type);
     cJSON_AddStringToObject(root, "torch_dtype", "float32");
     put_options(root, family, choice);

@@ -266,7 +266,7 @@ static rp_status export_run(const char *run, const char *folder, bool overwrite,
     RP_TRY(write_all(e, result));
     const char *step = rpi_safetensors_metadata(e->run, "step");
     result->step = step ? strtoll(step, NULL, 10) : 0;
-    result->architecture = e->family->architecture;
+    result->architecture = rpi_hf_architecture(e->family, &e->choice);
     for (int i = 0; i < e->count; i++)
         result->parameters += rpi_shape_count(&e->tensors[i].shape);
     return RP_OK;

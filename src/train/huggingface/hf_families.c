@@ -61,6 +61,11 @@ rp_status rpi_hf_family_of_model(const rpi_model_choice *choice,
                    model, names(model_of, text));
 }
 
+const char *rpi_hf_architecture(const rpi_hf_family *family, const rpi_model_choice *choice) {
+    bool is_other = family->head_flag && is_flagged(choice, family->head_flag);
+    return is_other ? family->head_architecture : family->architecture;
+}
+
 rp_status rpi_hf_family_of_type(const char *model_type, const rpi_hf_family **out_family) {
     char text[256];
     for (int i = 0; i < FAMILIES; i++) {

@@ -44,6 +44,9 @@ typedef struct rpi_hf_family {
     const char *flag;  /* of our model's options, that makes it this one when it is on, or a
                           number above 0 that is among `options`; NULL: none does */
     const char *model_type, *architecture; /* in config.json */
+    /* With this flag of our model's options on, config.json has this architecture instead, and
+     * says by it that it is on; NULL both: there is none. */
+    const char *head_flag, *head_architecture;
     const char *prefix; /* of names that files of the bare model have without it */
     const rpi_hf_option *options;
     const rpi_hf_constant *constants;
@@ -60,6 +63,10 @@ struct rpi_model_choice;
 rp_status rpi_hf_family_of_model(const struct rpi_model_choice *choice,
                                  const rpi_hf_family **out_family);
 rp_status rpi_hf_family_of_type(const char *model_type, const rpi_hf_family **out_family);
+
+/* "BertForPreTraining", or that of the head that was chosen. */
+const char *rpi_hf_architecture(const rpi_hf_family *family,
+                                const struct rpi_model_choice *choice);
 
 /* The row of a tensor of ours, and its name there; NULL: there is none. */
 const rpi_hf_tensor *rpi_hf_tensor_find(const rpi_hf_family *family, const char *ours,

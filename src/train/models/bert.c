@@ -1,5 +1,5 @@
-/* BERT: an encoder of transformer blocks that look both ways, and its two heads of
- * pre-training.
+/* BERT: an encoder of transformer blocks that look both ways, and its heads: the two of
+ * pre-training, or that of spans.
  *
  *     x = layer_norm(tokens' words + positions + segments' types)
  *     for each layer:
@@ -7,6 +7,7 @@
  *         x = layer_norm(x + dense(gelu(dense(x))))             four times as wide inside
  *     what was hidden: layer_norm(gelu(dense(x))) words^T + bias     the table once more
  *     what follows:    seq_relationship(tanh(pooler(x of the first token)))
+ *     spans=on, in place of both: where an answer begins and ends, qa_outputs(x) of each token
  *
  * Devlin, Chang, Lee, Toutanova, "BERT: pre-training of deep bidirectional transformers", NAACL
  * 2019. Names are those of Hugging Face's files. Weights start normal with deviation 0.02,
@@ -24,15 +25,15 @@
 
 extern const rpi_model rpi_model_bert;
 
-enum { LONGEST_NAME = 96, LARGEST_HEAD = 256, SEGMENTS = 2, FOLLOWS_OR_NOT = 2 };
-enum { TOKENS_INPUT, SEGMENTS_INPUT, DOCUMENTS_INPUT }; /* of the task masked-lm */
+enum { LONGEST_NAME = 96, LARGEST_HEAD = 256, SEGMENTS = 2, FOLLOWS_OR_NOT = 2, ENDS = 2 };
+enum { TOKENS_INPUT, SEGMENTS_INPUT, DOCUMENTS_INPUT }; /* of both tasks */
 #define SPREAD  0.02
 #define EPSILON 1e-12f
 
 typedef struct bert_options {
     int64_t layers, hidden, heads, intermediate, vocabulary, positions;
     double dropout;
-    bool pre_ln;
+    bool pre_ln, spans;
 } bert_options;
 
 #define NUMBER(name, fallback, most, help)                                                     \
@@ -51,8 +52,12 @@ static const rpi_option options[] = {
                      "P", "of the embeddings and of what a block adds", NULL),
     RPI_MODEL_OPTION("pre-ln", RPI_OPTION_FLAG, offsetof(bert_options, pre_ln), "off", 0, 0,
                      "on|off", "blocks normalise first, as Megatron's", NULL),
+    RPI_MODEL_OPTION("spans", RPI_OPTION_FLAG, offsetof(bert_options, spans), "off", 0, 0,
+                     "on|off", "a head that finds answers in a text, for --data spans:", NULL),
     {0},
 };
+
+static const rpi_model_head other_heads[] = {{"spans", "spans"}, {0}};
 
 static const rpi_model_size sizes[] = {
     {"base", "layers=12,hidden=768,heads=12"},
@@ -176,6 +181,17 @@ static rpi_value_id add_word_head(const encoder *e, rpi_value_id x, rpi_value_id
     return rpi_linear(e->b->graph, "cls.predictions.decoder", x, words, bias);
 }
 
+/* Where does the answer begin, and where does it end? batch x 2 x sequence. */
+static rpi_value_id add_span_head(const encoder *e, rpi_value_id x) {
+    rpi_graph *graph = e->b->graph;
+    x = rpi_block_normal_linear(e->b, "qa_outputs", x, (int)e->o->hidden, ENDS, SPREAD);
+    rpi_shape tokens_first = {
+        4,
+        {rpi_graph_dimension(graph, "batch"), rpi_graph_dimension(graph, "sequence"), 1, ENDS}};
+    x = rpi_reshape(graph, "qa_outputs.reshape", x, tokens_first);
+    return rpi_image_tokens(graph, "qa_outputs.transpose", x, RPI_NO_VALUE);
+}
+
 static void fill_in(void *chosen) {
     bert_options *o = chosen;
     if (!o->intermediate) o->intermediate = 4 * o->hidden;
@@ -206,16 +222,17 @@ static rpi_value_id build(rpi_builder *b, const void *chosen, const rpi_data_sha
         x = add_layer(&e, x);
     }
     if (e.o->pre_ln) x = norm(&e, "bert.encoder.ln", x);
+    if (e.o->spans) return add_span_head(&e, x);
     b->sample_logits = add_next_head(&e, x);
     return add_word_head(&e, x, words);
 }
 
 const rpi_model rpi_model_bert = {
     .name = "bert",
-    .summary =
-        "BERT, an encoder of transformer blocks with both heads of its pre-training (110M "
-        "parameters as it stands)",
+    .summary = "BERT, an encoder of transformer blocks with both heads of its pre-training, "
+               "or one for spans (110M parameters as it stands)",
     .task = "masked-lm",
+    .heads = other_heads,
     .options = options,
     .sizes = sizes,
     .fill_in = fill_in,

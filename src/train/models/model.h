@@ -17,9 +17,15 @@ typedef struct rpi_model_size {
     const char *name, *options; /* NULL ends a list */
 } rpi_model_size;
 
+/* A flag of a model's options that gives it another head, for another task. */
+typedef struct rpi_model_head {
+    const char *flag, *task; /* NULL ends a list */
+} rpi_model_head;
+
 typedef struct rpi_model {
     const char *name, *summary;
-    const char *task; /* whose first input it reads */
+    const char *task;            /* whose first input it reads, but with one of the heads */
+    const rpi_model_head *heads; /* NULL: none */
     /* What a user may choose behind the name ("resnet18:width=32"), into a struct of the
      * model's own of at most RPI_MODEL_OPTIONS bytes. Name, type, offset, fallback, limits,
      * value, help and check are as for commands; yaml is the name. NULL: nothing. */
@@ -57,6 +63,11 @@ typedef struct rpi_model_choice {
 
 /* Tokens that a row remembers; 0: the model has no memory. */
 int64_t rpi_model_memory(const rpi_model_choice *choice);
+
+/* What this choice is for: the name of the task of its head. */
+const char *rpi_model_task(const rpi_model_choice *choice);
+/* Give the model of a text the head for a task, if it has another and there is one. */
+rp_status rpi_model_add_head(char text[RPI_MODEL_TEXT], const char *task);
 
 /* A whole number of a choice's options; 0: it has none of this name. */
 int64_t rpi_model_number(const rpi_model_choice *choice, const char *name);

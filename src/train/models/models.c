@@ -88,6 +88,34 @@ int64_t rpi_model_number(const rpi_model_choice *choice, const char *name) {
     return value;
 }
 
+static bool has_head(const rpi_model_choice *choice, const rpi_model_head *head) {
+    const rpi_option *option = rpi_model_option(choice->model, head->flag);
+    return option && *(const bool *)(choice->options + option->offset);
+}
+
+const char *rpi_model_task(const rpi_model_choice *choice) {
+    const rpi_model_head *head = choice->model->heads;
+    for (; head && head->flag; head++)
+        if (has_head(choice, head)) return head->task;
+    return choice->model->task;
+}
+
+rp_status rpi_model_add_head(char text[RPI_MODEL_TEXT], const char *task) {
+    rpi_model_choice choice;
+    RP_TRY(rpi_model_parse(text, &choice));
+    if (strcmp(rpi_model_task(&choice), task) == 0) return RP_OK;
+    const rpi_model_head *head = choice.model->heads;
+    for (; head && head->flag; head++) {
+        if (strcmp(head->task, task) != 0) continue;
+        size_t used = strlen(text), room = RPI_MODEL_TEXT - used;
+        int more =
+            snprintf(text + used, room, "%c%s=on", strchr(text, ':') ? ',' : ':', head->flag);
+        if (more < 0 || (size_t)more >= room)
+            return RP_FAIL(INVALID, "the text of the model is too long");
+    }
+    return RP_OK;
+}
+
 static rp_status set_option(const rpi_model *model, char *word, char *value, void *options) {
     if (!rpi_model_option(model, word)) return refuse(model, word);
     rp_status status = rpi_options_set_yaml(model->options, word, value, options);

@@ -92,7 +92,7 @@ typedef void (*nodes_adder)(rpi_network *network, rpi_builder *builder,
 static rp_status build(const char *model_text, const rpi_model_choice *choice,
                        const rpi_data_shape *shape, nodes_adder add, double smoothing,
                        rpi_network *out_network) {
-    rpi_network network = {.task = rpi_task_find(choice->model->task),
+    rpi_network network = {.task = rpi_task_find(rpi_model_task(choice)),
                            .shape = *shape,
                            .sample_scale = RPI_NO_VALUE,
                            .label_loss = RPI_NO_VALUE,
@@ -128,7 +128,7 @@ rp_status rpi_network_build_smoothed(const char *model_text, const rpi_data_shap
                                      double smoothing, rpi_network *out_network) {
     rpi_model_choice choice;
     RP_TRY(rpi_model_parse(model_text, &choice));
-    const rpi_task *task = rpi_task_find(choice.model->task);
+    const rpi_task *task = rpi_task_find(rpi_model_task(&choice));
     if (task && smoothing > 0 && !task->takes_smoothing)
         return RP_FAIL(INVALID,
                        "--label-smoothing is for classification and for language models; %s "
@@ -140,9 +140,9 @@ rp_status rpi_network_build_smoothed(const char *model_text, const rpi_data_shap
 rp_status rpi_network_build_decoder(const char *model_text, rpi_network *out_network) {
     rpi_model_choice choice;
     RP_TRY(rpi_model_parse(model_text, &choice));
-    if (strcmp(choice.model->task, "language-model") != 0)
+    if (strcmp(rpi_model_task(&choice), "language-model") != 0)
         return RP_FAIL(INVALID, "%s is no language model: it is for %s", choice.model->name,
-                       choice.model->task);
+                       rpi_model_task(&choice));
     return build(model_text, &choice, &(rpi_data_shape){.sequence = 1}, add_decoder_nodes, 0,
                  out_network);
 }

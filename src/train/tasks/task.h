@@ -18,7 +18,7 @@ typedef struct rpi_task_input {
     const char *name;
     rp_dtype dtype;
     /* "batch" and "sequence" are named dimensions of the graph, other axes numbers of the data
-     * (rpi_data_axis). NULL ends them. */
+     * (rpi_data_axis), or numbers themselves: "2". NULL ends them. */
     const char *axes[RPI_TASK_AXES + 1];
 } rpi_task_input;
 
@@ -43,6 +43,9 @@ typedef struct rpi_task {
     bool takes_smoothing;
 
     bool has_perplexity; /* e^loss is reported, too */
+    /* Evaluations hand the logits of each sample to the source, whose scores are reported
+     * (rpi_source_kind.judge). */
+    bool judges_logits;
 
     /* A second loss, of what the model says of a sample as a whole: it is added to the other.
      * `scale` is then 1 / samples of the whole step; output 1 as above. Its name in metrics:

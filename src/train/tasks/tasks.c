@@ -5,11 +5,13 @@
 extern const rpi_task rpi_task_classification;
 extern const rpi_task rpi_task_language_model;
 extern const rpi_task rpi_task_masked_lm;
+extern const rpi_task rpi_task_spans;
 
 static const rpi_task *const tasks[] = {
     &rpi_task_classification,
     &rpi_task_language_model,
     &rpi_task_masked_lm,
+    &rpi_task_spans,
 };
 enum { TASKS = sizeof tasks / sizeof tasks[0] };
 

@@ -58,6 +58,10 @@ static void print_json(const rpi_eval_result *r) {
     if (!isnan(e->perplexity)) cJSON_AddNumberToObject(object, "perplexity", e->perplexity);
     cJSON_AddNumberToObject(object, "accuracy", e->accuracy);
     if (e->sample_metric) add_sample_metric(object, e);
+    for (int i = 0; i < e->scores.count; i++)
+        cJSON_AddNumberToObject(object, e->scores.at[i].key, e->scores.at[i].percent);
+    if (e->scores.count)
+        cJSON_AddNumberToObject(object, e->scores.unit, (double)e->scores.over);
     cJSON_AddNumberToObject(object, e->unit, (double)e->count);
     rpi_command_print_json(object);
 }
@@ -74,6 +78,9 @@ static void print_text(const rpi_eval_result *r) {
     if (e->sample_metric)
         printf("%-11s loss %s, accuracy %.2f %%\n", e->sample_metric,
                rpi_loss_text(e->sample_loss, text), 100 * e->sample_accuracy);
+    for (int i = 0; i < e->scores.count; i++)
+        printf("%-11s %.2f %% of %lld %s\n", e->scores.at[i].label, e->scores.at[i].percent,
+               (long long)e->scores.over, e->scores.unit);
 }
 
 static rp_status evaluate(void *of_command) {

@@ -146,6 +146,10 @@ static void evaluated(void *context, int64_t step, const rpi_evaluation *e) {
         fprintf(p->stream, ", %s accuracy %.2f %%, %s loss %s", e->sample_metric,
                 100 * e->sample_accuracy, e->sample_metric,
                 rpi_loss_text(e->sample_loss, loss));
+    for (int i = 0; i < e->scores.count; i++)
+        fprintf(p->stream, ", %s %.2f %%", e->scores.at[i].label, e->scores.at[i].percent);
+    if (e->scores.count)
+        fprintf(p->stream, " of %lld %s", (long long)e->scores.over, e->scores.unit);
     if (!isnan(e->consensus_distance))
         fprintf(p->stream, ", consensus distance %.2g", e->consensus_distance);
     fprintf(p->stream, " (%lld %s)\n", (long long)e->count, e->unit);

@@ -33,7 +33,7 @@ typedef struct settings {
     rpi_world_settings world;
     rpi_train_options train;
     const char *config;
-    char model[RPI_MODEL_TEXT]; /* of a Hugging Face folder */
+    char model[RPI_MODEL_TEXT]; /* as it is trained: a folder's, with the head of the data */
     char folder[256];           /* chosen for a run without --out */
     char changes[4096];         /* lines: what a run that goes on does differently */
 } settings;
@@ -65,7 +65,7 @@ static const rpi_option options[] = {
     {"data", NULL, "data.dataset", RPI_OPTION_TEXT, FIELD(data), "fashion-mnist", 0, 0, "NAME",
      "cifar10:FOLDER, cifar100:FOLDER, fashion-mnist, idx, synthetic, images:FOLDER, "
      "tokens:PATH or masked:PATH (for bert), each of the last three with [,validation=PATH or "
-     "5%], or pairs:FILE.jsonl,tokenizer=NAME",
+     "5%], pairs:FILE.jsonl,tokenizer=NAME, or spans:FILE.json,tokenizer=NAME (for bert)",
      NULL},
     {"augment", NULL, "data.augment", RPI_OPTION_TEXT, FIELD(pictures.augment), NULL, 0, 0,
      "NAME",
@@ -309,13 +309,25 @@ static rp_status take_over(settings *s, const settings *said, sources *from, int
 
 /* What model a Hugging Face folder holds: a run is of this model and starts from its weights,
  * and goes on without the folder. */
-static rp_status open_model(settings *s) {
+static rp_status open_folder(settings *s) {
     const rpi_hf_family *family = NULL;
-    if (strncmp(s->train.model, "hf:", 3) != 0) return RP_OK;
     const char *folder = s->train.model + 3;
     if (!*folder) return RP_FAIL(INVALID, "--model: hf:FOLDER, and the folder is missing");
     RP_TRY(rpi_hf_config_read(folder, s->model, &family));
     s->train.weights = folder;
+    s->train.model = s->model;
+    return RP_OK;
+}
+
+/* The model, with the head that the data want where it has such a one. */
+static rp_status open_model(settings *s) {
+    const rpi_task *task = NULL;
+    if (strncmp(s->train.model, "hf:", 3) == 0)
+        RP_TRY(open_folder(s));
+    else if (snprintf(s->model, sizeof s->model, "%s", s->train.model) >= (int)sizeof s->model)
+        return RP_FAIL(INVALID, "--model: the text is too long");
+    RP_TRY(rpi_source_task(s->train.data, &task));
+    RP_TRY(rpi_model_add_head(s->model, task->name));
     s->train.model = s->model;
     return RP_OK;
 }

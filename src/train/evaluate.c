@@ -20,6 +20,7 @@ rp_status rpi_trainer_average_states(rpi_trainer *t, float *out_states) {
 enum { LOSS, CORRECT, LABELS, SAMPLE_LOSS, SAMPLE_CORRECT, SAMPLES, TOTALS };
 typedef struct totals {
     double sum[TOTALS];
+    double *verdicts; /* of all samples of all ranks, those of this one filled in; or NULL */
 } totals;
 
 static rp_status add_result(rpi_instance *instance, rpi_value_id value, double *sum) {
@@ -27,6 +28,19 @@ static rp_status add_result(rpi_instance *instance, rpi_value_id value, double *
     RP_TRY(rpi_instance_result(instance, value, &tensor));
     *sum += tensor.dtype == RP_I32 ? (double)*(const int32_t *)tensor.data
                                    : (double)*(const float *)tensor.data;
+    return RP_OK;
+}
+
+/* What the model says of samples [first, first + count). */
+static rp_status judge(const rpi_trainer *t, rpi_instance *instance, int64_t first,
+                       int64_t count, double *verdicts) {
+    rpi_tensor logits;
+    const rpi_source_kind *kind = t->source.kind;
+    RP_TRY(rpi_instance_result(instance, t->network.logits, &logits));
+    int64_t each = rpi_shape_count(&logits.shape) / count;
+    for (int64_t i = 0; i < count; i++)
+        kind->judge(&t->source, first + i, (const float *)logits.data + i * each,
+                    verdicts + (first + i) * kind->verdict_numbers);
     return RP_OK;
 }
 
@@ -48,16 +62,22 @@ static rp_status run_part(rpi_trainer *t, rpi_memories *memories, int64_t first,
     RP_TRY(add_result(instance, has_two ? n->label_loss : n->plain_loss, &sums->sum[LOSS]));
     RP_TRY(add_result(instance, n->plain_correct, &sums->sum[CORRECT]));
     sums->sum[LABELS] += (double)batch.labels;
+    if (sums->verdicts) RP_TRY(judge(t, instance, first, count, sums->verdicts));
     if (!has_two) return RP_OK;
     sums->sum[SAMPLES] += (double)count;
     RP_TRY(add_result(instance, n->sample_loss, &sums->sum[SAMPLE_LOSS]));
     return add_result(instance, n->sample_correct, &sums->sum[SAMPLE_CORRECT]);
 }
 
+/* Of all ranks. */
+static int64_t held_out_samples(const rpi_trainer *t) {
+    int64_t limit = t->options->eval_images, all = t->source.test_count;
+    return limit && limit < all ? limit : all;
+}
+
 /* This rank's part of the held-out samples: [first, end). */
 static void find_share(const rpi_trainer *t, int64_t *out_first, int64_t *out_end) {
-    int64_t limit = t->options->eval_images, all = t->source.test_count;
-    int64_t samples = limit && limit < all ? limit : all;
+    int64_t samples = held_out_samples(t);
     *out_first = rpi_share_first(samples, t->rank, t->world);
     *out_end = rpi_share_first(samples, t->rank + 1, t->world);
 }
@@ -121,20 +141,45 @@ static rpi_evaluation evaluation_of(const rpi_task *task, const double *sum) {
     return e;
 }
 
-rp_status rpi_trainer_evaluate(rpi_trainer *t, rpi_evaluation *out_evaluation) {
+static rp_status make_verdicts(const rpi_trainer *t, totals *sums) {
+    if (!t->network.task->judges_logits) return RP_OK;
+    return rpi_alloc_array((size_t)held_out_samples(t),
+                           (size_t)t->source.kind->verdict_numbers * sizeof(double), "verdicts",
+                           &sums->verdicts);
+}
+
+/* Each verdict is of one rank, and 0 on the others: their sum is exact. */
+static rp_status score(rpi_trainer *t, double *verdicts, rpi_scores *out_scores) {
+    int64_t samples = held_out_samples(t);
+    if (!verdicts) return RP_OK;
+    rp_segment segment = {.data = verdicts,
+                          .count = (size_t)(samples * t->source.kind->verdict_numbers),
+                          .dtype = RP_F64};
+    RP_TRY(rp_all_reduce(t->comm, &segment, 1, NULL));
+    return t->source.kind->score(&t->source, samples, verdicts, out_scores);
+}
+
+static rp_status evaluate(rpi_trainer *t, totals *sums, rpi_evaluation *out_evaluation) {
     float *averaged = NULL;
-    totals sums = {0};
+    RP_TRY(make_verdicts(t, sums));
     RP_TRY(rpi_alloc_array((size_t)rpi_weights_states_count(t->weights), sizeof *averaged,
                            "running statistics", &averaged));
     rpi_consensus consensus;
     rp_status status = rpi_consensus_enter(t, &consensus);
-    if (status == RP_OK) status = run_averaged(t, averaged, &sums);
+    if (status == RP_OK) status = run_averaged(t, averaged, sums);
     rpi_consensus_leave(t, &consensus);
     rpi_free(averaged);
     RP_TRY(status);
-    rp_segment segment = {.data = sums.sum, .count = TOTALS, .dtype = RP_F64};
+    rp_segment segment = {.data = sums->sum, .count = TOTALS, .dtype = RP_F64};
     RP_TRY(rp_all_reduce(t->comm, &segment, 1, NULL));
-    *out_evaluation = evaluation_of(t->network.task, sums.sum);
+    *out_evaluation = evaluation_of(t->network.task, sums->sum);
     out_evaluation->consensus_distance = consensus.distance;
-    return RP_OK;
+    return score(t, sums->verdicts, &out_evaluation->scores);
+}
+
+rp_status rpi_trainer_evaluate(rpi_trainer *t, rpi_evaluation *out_evaluation) {
+    totals sums = {0};
+    rp_status status = evaluate(t, &sums, out_evaluation);
+    rpi_free(sums.verdicts);
+    return status;
 }

@@ -205,6 +205,13 @@ static void add_sample_metric(cJSON *object, const rpi_evaluation *evaluation) {
                 evaluation->sample_accuracy);
 }
 
+/* "test_exact_match", "test_f1", "test_questions" */
+static void add_scores(cJSON *object, const rpi_scores *scores) {
+    for (int i = 0; i < scores->count; i++)
+        add_counted(object, "test_%s", scores->at[i].key, scores->at[i].percent);
+    if (scores->count) add_counted(object, "test_%s", scores->unit, (double)scores->over);
+}
+
 rp_status rpi_metrics_evaluation(rpi_metrics *metrics, int64_t step,
                                  const rpi_evaluation *evaluation) {
     if (!metrics) return RP_OK;
@@ -217,6 +224,7 @@ rp_status rpi_metrics_evaluation(rpi_metrics *metrics, int64_t step,
     if (!isnan(evaluation->perplexity))
         add_number(object, "test_perplexity", evaluation->perplexity);
     add_sample_metric(object, evaluation);
+    add_scores(object, &evaluation->scores);
     add_counted(object, "test_%s", evaluation->unit, (double)evaluation->count);
     return put(metrics, object);
 }
@@ -275,6 +283,7 @@ rp_status rpi_metrics_closing(rpi_metrics *metrics, const rpi_train_result *resu
     if (result->evaluated && !isnan(result->test.perplexity))
         add_number(object, "test_perplexity", result->test.perplexity);
     if (result->evaluated) add_sample_metric(object, &result->test);
+    if (result->evaluated) add_scores(object, &result->test.scores);
     add_counted(object, "test_%s", result->unit,
                 result->evaluated ? (double)result->test.count : none);
     cJSON_AddBoolToObject(object, "stopped", result->stopped);

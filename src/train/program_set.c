@@ -53,6 +53,8 @@ static rp_status compile(rpi_program_set *set, bool training, int64_t batch) {
                                    .result_count = 1,
                                    .results = {training ? n->correct : n->plain_correct}};
     if (n->task->sample_metric) add_sample_results(n, &options);
+    if (n->task->judges_logits && !training)
+        options.results[options.result_count++] = n->logits;
     if (has_sequence(n->graph))
         options.dimensions[1] = (rpi_dimension_binding){"sequence", n->shape.sequence};
     if (n->memory_count) add_memories(n, &options);

@@ -6,6 +6,7 @@
 #include "engine/backend.h"
 #include "redpoll/comm.h"
 #include "train/data/picture_options.h"
+#include "train/data/scores.h"
 #include "train/models/model.h"
 #include "train/profile.h"
 
@@ -89,6 +90,7 @@ typedef struct rpi_evaluation {
      * name: "nsp"; NULL: there is none. */
     const char *sample_metric;
     double sample_loss, sample_accuracy;
+    rpi_scores scores; /* of data that have their own */
     double
         consensus_distance; /* of ranks with parameters of their own (consensus.h); else NaN */
 } rpi_evaluation;

@@ -138,6 +138,22 @@ def pictures() -> None:
     put("picture", "interlaced.png", b"\5" + png(2, 8, passes, interlaced=1))
 
 
+def spans() -> None:
+    whole = {"text": "\u00e9t\u00e9", "answer_start": 6}
+    asked = [
+        {"id": "a", "question": "When?", "answers": [whole]},
+        {"id": "b", "question": "Who sang a song that long?", "is_impossible": True},
+    ]
+    text = "In an \u00e9t\u00e9 long ago there was a finch, the red one."
+    for name, qas in {
+        "answers": asked,
+        "start": [{**asked[0], "answers": [{**whole, "answer_start": 1e300}]}],
+        "types": [{**asked[0], "answers": [3]}],
+    }.items():
+        data = {"data": [{"paragraphs": [{"context": text, "qas": qas}]}]}
+        put("spans", f"{name}.json", json.dumps(data).encode())
+
+
 def tokenizers() -> None:
     words = {letter: i for i, letter in enumerate(["<s>", *"abdeginrth"])}
     bpe = {"type": "BPE", "vocab": words, "merges": ["i n"], "unk_token": "<s>"}
@@ -186,3 +202,4 @@ if __name__ == "__main__":
     files()
     pictures()
     tokenizers()
+    spans()

@@ -292,6 +292,18 @@ says out 'after step 2: test accuracy .*, nsp accuracy [0-9.]+ %, nsp loss [0-9.
 says bert-kjv/metrics.jsonl '"global_batch_size":16,'
 "$redpoll" eval --model bert-kjv >out 2>err && pass || bad 'a BERT is not evaluated'
 says out '^nsp         loss [0-9.]+, accuracy'
+if command -v python3 >/dev/null; then
+    python3 "$examples/make_questions.py" birds --texts 30 --validation 10 && pass || bad 'no questions are written'
+    go_on 0 --config "$examples/bert-spans.yaml" --steps 2 --out spans
+    says out 'after step 2: test accuracy .*, exact match [0-9.]+ %, F1 [0-9.]+ % of 30 questions \(60 tokens\)'
+    "$redpoll" eval --model spans >out 2>err && pass || bad 'answers are not evaluated'
+    says out '^exact match [0-9.]+ % of 30 questions'
+    sed 's/"answer_start": /"answer_start": 9/' birds/train.json >birds/broken.json
+    go_on 1 --config "$examples/bert-spans.yaml" --data spans:birds/broken.json,tokenizer=bert:birds
+    says err 'birds/broken.json: question [0-9]+-[0-9]: its answer .* does not stand at character 9[0-9]+ of its context'
+fi
+go_on 2 --model bert:spans=on --data masked:tokens
+says err 'model bert learns from questions with spans of texts, .* say --data spans:FILE.json,tokenizer=NAME'
 go_on 2 --model bert --data tokens:tokens
 says err 'model bert learns from pairs of texts with hidden tokens, .* say --data masked:PATH'
 awk 'BEGIN { for (i = 0; i < 60; i++) printf "{\"prompt\": \"%d + %d = \", \"completion\": \"%d\"}\n", i, i, 2 * i }' \

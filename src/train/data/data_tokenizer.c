@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* "pairs:FILE.jsonl,tokenizer=NAME" names its own. */
+/* "pairs:FILE.jsonl,tokenizer=NAME" names its own, as "spans:FILE.json,tokenizer=NAME". */
 static rp_status open_named(const char *data, rpi_tokenizer **out_tokenizer) {
     static const char word[] = ",tokenizer=";
     char name[RPI_PATH_BYTES];
@@ -20,9 +20,11 @@ static rp_status open_named(const char *data, rpi_tokenizer **out_tokenizer) {
 rp_status rpi_data_tokenizer_open(const char *data, rpi_tokenizer **out_tokenizer) {
     rpi_token_data tokens;
     rpi_token_file *file = NULL;
-    if (strncmp(data, "pairs:", 6) == 0) return open_named(data, out_tokenizer);
+    if (strncmp(data, "pairs:", 6) == 0 || strncmp(data, "spans:", 6) == 0)
+        return open_named(data, out_tokenizer);
     if (strncmp(data, "tokens:", 7) != 0)
-        return RP_FAIL(NOT_FOUND, "--data %s is neither tokens:PATH nor pairs:FILE", data);
+        return RP_FAIL(NOT_FOUND, "--data %s is neither tokens:PATH, pairs:FILE nor spans:FILE",
+                       data);
     RP_TRY(rpi_token_data_parse(data, &tokens));
     RP_TRY(rpi_token_file_open(tokens.train, &file));
     const char *spec = file->tokenizer_json ? file->tokenizer_json : file->tokenizer;

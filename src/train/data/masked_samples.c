@@ -1,6 +1,7 @@
 #include "train/data/masked_samples.h"
 
 #include "base/memory.h"
+#include "train/data/bert_tokens.h"
 #include "train/data/masked_words.h"
 
 #include <string.h>
@@ -22,12 +23,6 @@ struct rpi_masked_samples {
 
 /* ---- tokens ---- */
 
-static uint32_t special_or_next(const rpi_tokenizer *tokenizer, rpi_special special,
-                                uint32_t *vocabulary) {
-    uint32_t id = 0;
-    return rpi_tokenizer_special(tokenizer, special, &id) ? id : (*vocabulary)++;
-}
-
 /* A tokenizer of bytes has no texts: its ids are the bytes. */
 static bool ends_sentence(const rpi_tokenizer *tokenizer, uint32_t id) {
     const char *text = rpi_tokenizer_token(tokenizer, id);
@@ -38,11 +33,12 @@ static bool ends_sentence(const rpi_tokenizer *tokenizer, uint32_t id) {
 }
 
 static rp_status learn_tokens(const rpi_tokenizer *tokenizer, rpi_masked_samples *s) {
-    uint32_t own = rpi_tokenizer_size(tokenizer), all = own, plain = 0;
-    s->cls = special_or_next(tokenizer, RPI_SPECIAL_CLS, &all);
-    s->sep = special_or_next(tokenizer, RPI_SPECIAL_SEP, &all);
-    s->masking.mask = special_or_next(tokenizer, RPI_SPECIAL_MASK, &all);
-    s->pad = special_or_next(tokenizer, RPI_SPECIAL_PAD, &all);
+    rpi_bert_tokens found = rpi_bert_tokens_of(tokenizer);
+    uint32_t own = rpi_tokenizer_size(tokenizer), all = found.vocabulary, plain = 0;
+    s->cls = found.cls;
+    s->sep = found.sep;
+    s->pad = found.pad;
+    s->masking.mask = found.mask;
     s->masking.vocabulary = all;
     RP_TRY(rpi_alloc_array(all, 1, "tokens", &s->is_special));
     RP_TRY(rpi_alloc_array(all, 1, "tokens", &s->goes_on));

@@ -8,6 +8,7 @@
 
 #include "train/data/label_split.h"
 #include "train/data/picture_options.h"
+#include "train/data/scores.h"
 #include "train/tasks/task.h"
 
 typedef struct rpi_source_options {
@@ -58,6 +59,14 @@ typedef struct rpi_source_kind {
     /* Held-out samples in [first, first + count), as they lie. Global numbers are 0. */
     rp_status (*hold_out)(rpi_source *source, int64_t first, int64_t count,
                           rpi_source_batch *out_batch);
+    /* Of tasks that judge logits (rpi_task.judges_logits), else 0 and NULL. What a model says
+     * of a held-out sample, in verdict_numbers numbers, from its logits... */
+    int verdict_numbers;
+    void (*judge)(const rpi_source *source, int64_t sample, const float *logits,
+                  double *out_verdict);
+    /* ...and what those of the first `count` come to. */
+    rp_status (*score)(const rpi_source *source, int64_t count, const double *verdicts,
+                       rpi_scores *out_scores);
 } rpi_source_kind;
 
 /* RP_INVALID: unknown data. Messages begin with the data's name. */

@@ -198,6 +198,7 @@ static int run_all(const settings *it) {
     bench_activations(&list);
     bench_attention(&list);
     bench_norms(&list);
+    bench_sgemm(&list);
     bench_cross_entropy(&list);
     bench_tokens(&list);
     bench_optimizers(&list);

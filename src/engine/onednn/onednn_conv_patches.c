@@ -5,6 +5,7 @@
 #include "engine/backends/cpu/kernels/kernel_matmul.h"
 #include "engine/layers.h"
 #include "engine/onednn/onednn_linear.h"
+#include "engine/onednn/onednn_sgemm.h"
 #include "engine/onednn/onednn_team.h"
 
 #include <string.h>
@@ -60,16 +61,20 @@ static float *bring_patches(const patches_kernel *k, const rpi_kernel_io *io, in
 static rp_status multiply(const patches_kernel *k, const rpi_kernel_io *io,
                           rpi_kernel_matmul it) {
     it.workspace = rpi_dnn_at(io->workspace, k->scratch);
+    if (!k->is_bf16)
+        return rpi_dnn_sgemm(&k->run, &(rpi_kernel_sgemm){.m = it.m,
+                                                          .n = it.n,
+                                                          .k = it.k,
+                                                          .a = it.a,
+                                                          .b = it.b,
+                                                          .a_transposed = it.a_transposed,
+                                                          .b_transposed = it.b_transposed,
+                                                          .c = it.c,
+                                                          .accumulate = it.accumulate,
+                                                          .workspace = it.workspace});
     rpi_dnn_team_enter(k->run.threads);
-    if (k->is_bf16) {
-        rpi_kernel_matmul_run(&k->run, &it);
-        return RP_OK;
-    }
-    return rpi_dnn_check(dnnl_sgemm(it.a_transposed ? 'T' : 'N', it.b_transposed ? 'T' : 'N',
-                                    it.m, it.n, it.k, 1.0f, it.a.data, it.a.stride, it.b.data,
-                                    it.b.stride, it.accumulate ? 1.0f : 0.0f, it.c.data,
-                                    it.c.stride),
-                         "matrix product");
+    rpi_kernel_matmul_run(&k->run, &it);
+    return RP_OK;
 }
 
 static void add_bias(const patches_kernel *k, const float *bias, float *y) {
@@ -170,7 +175,8 @@ static void describe(patches_kernel *k, const rpi_unit *unit, rpi_kernel *out) {
 
 static void reserve(patches_kernel *k, size_t *bytes) {
     k->patches = rpi_dnn_reserve(bytes, (size_t)(k->count * k->size) * sizeof(float));
-    k->scratch = rpi_dnn_reserve(bytes, k->is_bf16 ? rpi_kernel_matmul_workspace(&k->run) : 0);
+    k->scratch = rpi_dnn_reserve(bytes, k->is_bf16 ? rpi_kernel_matmul_workspace(&k->run)
+                                                   : rpi_dnn_sgemm_workspace(&k->run));
 }
 
 rp_status rpi_dnn_conv_patches_plan(rpi_dnn_session *session, const rpi_unit *unit,

@@ -1,5 +1,5 @@
-/* linear, by oneDNN's matrix product over row-major matrices: in f32 nothing is packed or
- * copied, and gradients are added where they lie. With an activation behind it bias and
+/* linear, by matrix products over row-major matrices: in f32 nothing is copied, and gradients
+ * are added where they lie. With an activation behind it bias and
  * function are one pass over the product, which is saved: the first half of backward turns it
  * into its gradient in place, and the second reads that. */
 #include "engine/onednn/onednn_linear.h"
@@ -8,7 +8,7 @@
 #include "base/status.h"
 #include "engine/backends/cpu/cpu_activation.h"
 #include "engine/onednn/onednn_op.h"
-#include "engine/onednn/onednn_team.h"
+#include "engine/onednn/onednn_sgemm.h"
 
 extern const rpi_op rpi_op_linear;
 extern const rpi_dnn_op rpi_dnn_op_linear;
@@ -36,10 +36,16 @@ rp_status rpi_dnn_linear_open(rpi_dnn_session *session, const rpi_unit *unit,
                               int64_t rows_at_once, rpi_kernel *out,
                               rpi_dnn_linear *out_linear) {
     rpi_dnn_linear linear = linear_of(session, unit);
-    if (unit->compute == RP_BF16)
+    out->needs_inputs = 1u << WEIGHT;
+    if (unit->compute == RP_BF16) {
         RP_TRY(
             rpi_dnn_linear_bf16_open(session, unit, &linear, rows_at_once, out, &linear.bf16));
-    out->needs_inputs = 1u << WEIGHT | (linear.bf16 ? 0 : 1u << INPUT);
+    } else {
+        const size_t bytes = rpi_dnn_sgemm_workspace(&linear.run);
+        out->needs_inputs |= 1u << INPUT;
+        linear.forward_scratch = rpi_dnn_reserve(&out->forward_workspace, bytes);
+        linear.backward_scratch = rpi_dnn_reserve(&out->backward_workspace, bytes);
+    }
     *out_linear = linear;
     return RP_OK;
 }
@@ -57,48 +63,63 @@ const float *rpi_dnn_linear_bias(const rpi_dnn_linear *it, const rpi_kernel_io *
 }
 
 rp_status rpi_dnn_linear_multiply(const rpi_dnn_linear *it, const rpi_kernel_io *io,
-                                  int64_t first, int64_t count, float *z) {
-    if (it->bf16) return rpi_dnn_linear_bf16_multiply(it->bf16, io, first, count, z);
+                                  int64_t first, int64_t count, const float *bias, float *z) {
     const float *x = (const float *)io->inputs[INPUT] + first * it->inputs;
-    rpi_dnn_team_enter(it->run.threads);
-    return rpi_dnn_check(dnnl_sgemm('N', 'T', count, it->outputs, it->inputs, 1.0f, x,
-                                    it->inputs, io->inputs[WEIGHT], it->inputs, 0.0f, z,
-                                    it->outputs),
-                         "matrix product");
+    if (!it->bf16)
+        return rpi_dnn_sgemm(
+            &it->run,
+            &(rpi_kernel_sgemm){.m = count,
+                                .n = it->outputs,
+                                .k = it->inputs,
+                                .a = rpi_kernel_f32(x, it->inputs),
+                                .b = rpi_kernel_f32(io->inputs[WEIGHT], it->inputs),
+                                .b_transposed = true,
+                                .c = rpi_kernel_f32(z, it->outputs),
+                                .bias = bias,
+                                .workspace = rpi_dnn_at(io->workspace, it->forward_scratch)});
+    RP_TRY(rpi_dnn_linear_bf16_multiply(it->bf16, io, first, count, z));
+    if (bias)
+        rpi_kernel_add_bias(&it->run, &(rpi_kernel_add){.rows = count,
+                                                        .cols = it->outputs,
+                                                        .a = rpi_kernel_f32(z, it->outputs),
+                                                        .bias = bias,
+                                                        .y = rpi_kernel_f32(z, it->outputs)});
+    return RP_OK;
 }
 
-void rpi_dnn_linear_add_bias(const rpi_dnn_linear *it, const rpi_kernel_io *io, int64_t count,
-                             float *z) {
-    if (!it->has_bias) return;
-    rpi_kernel_add_bias(&it->run, &(rpi_kernel_add){.rows = count,
-                                                    .cols = it->outputs,
-                                                    .a = rpi_kernel_f32(z, it->outputs),
-                                                    .bias = rpi_dnn_linear_bias(it, io),
-                                                    .y = rpi_kernel_f32(z, it->outputs)});
-}
-
-static float keep(const rpi_kernel_io *io, int input) {
-    return io->accumulate >> input & 1u ? 1.0f : 0.0f;
+static bool adds(const rpi_kernel_io *io, int input) {
+    return io->accumulate >> input & 1u;
 }
 
 rp_status rpi_dnn_linear_input_gradient(const rpi_dnn_linear *it, const rpi_kernel_io *io,
                                         const float *dz) {
     if (it->bf16) return rpi_dnn_linear_bf16_input_gradient(it->bf16, io, dz);
-    rpi_dnn_team_enter(it->run.threads);
-    return rpi_dnn_check(dnnl_sgemm('N', 'N', it->rows, it->inputs, it->outputs, 1.0f, dz,
-                                    it->outputs, io->inputs[WEIGHT], it->inputs,
-                                    keep(io, INPUT), io->grad_inputs[INPUT], it->inputs),
-                         "matrix product");
+    return rpi_dnn_sgemm(
+        &it->run,
+        &(rpi_kernel_sgemm){.m = it->rows,
+                            .n = it->inputs,
+                            .k = it->outputs,
+                            .a = rpi_kernel_f32(dz, it->outputs),
+                            .b = rpi_kernel_f32(io->inputs[WEIGHT], it->inputs),
+                            .c = rpi_kernel_f32(io->grad_inputs[INPUT], it->inputs),
+                            .accumulate = adds(io, INPUT),
+                            .workspace = rpi_dnn_at(io->workspace, it->backward_scratch)});
 }
 
 static rp_status weight_gradient(const rpi_dnn_linear *it, const rpi_kernel_io *io,
                                  const float *dz) {
     if (it->bf16) return rpi_dnn_linear_bf16_weight_gradient(it->bf16, io, dz);
-    rpi_dnn_team_enter(it->run.threads);
-    return rpi_dnn_check(dnnl_sgemm('T', 'N', it->outputs, it->inputs, it->rows, 1.0f, dz,
-                                    it->outputs, io->inputs[INPUT], it->inputs,
-                                    keep(io, WEIGHT), io->grad_inputs[WEIGHT], it->inputs),
-                         "matrix product");
+    return rpi_dnn_sgemm(
+        &it->run,
+        &(rpi_kernel_sgemm){.m = it->outputs,
+                            .n = it->inputs,
+                            .k = it->rows,
+                            .a = rpi_kernel_f32(dz, it->outputs),
+                            .a_transposed = true,
+                            .b = rpi_kernel_f32(io->inputs[INPUT], it->inputs),
+                            .c = rpi_kernel_f32(io->grad_inputs[WEIGHT], it->inputs),
+                            .accumulate = adds(io, WEIGHT),
+                            .workspace = rpi_dnn_at(io->workspace, it->backward_scratch)});
 }
 
 rp_status rpi_dnn_linear_weight_gradients(const rpi_dnn_linear *it, const rpi_kernel_io *io,
@@ -110,7 +131,7 @@ rp_status rpi_dnn_linear_weight_gradients(const rpi_dnn_linear *it, const rpi_ke
                                                   .cols = it->outputs,
                                                   .x = rpi_kernel_f32(dz, it->outputs),
                                                   .sums = io->grad_inputs[BIAS],
-                                                  .accumulate = keep(io, BIAS) > 0});
+                                                  .accumulate = adds(io, BIAS)});
     return RP_OK;
 }
 
@@ -132,9 +153,8 @@ static void destroy(void *self) {
 static rp_status forward(void *self, const rpi_kernel_io *io) {
     const rpi_dnn_linear *it = &((const linear_kernel *)self)->linear;
     RP_TRY(rpi_dnn_linear_begin(it, io));
-    RP_TRY(rpi_dnn_linear_multiply(it, io, 0, it->rows, io->outputs[0]));
-    rpi_dnn_linear_add_bias(it, io, it->rows, io->outputs[0]);
-    return RP_OK;
+    return rpi_dnn_linear_multiply(it, io, 0, it->rows, rpi_dnn_linear_bias(it, io),
+                                   io->outputs[0]);
 }
 
 static rp_status backward_inputs(void *self, const rpi_kernel_io *io) {
@@ -162,7 +182,7 @@ static rp_status forward_activated(void *self, const rpi_kernel_io *io) {
     float *z = io->saved ? rpi_dnn_at(io->saved, k->product) : io->outputs[0];
     rpi_kernel_activation it = activation_of(k, io, z);
     RP_TRY(rpi_dnn_linear_begin(&k->linear, io));
-    RP_TRY(rpi_dnn_linear_multiply(&k->linear, io, 0, k->linear.rows, z));
+    RP_TRY(rpi_dnn_linear_multiply(&k->linear, io, 0, k->linear.rows, NULL, z));
     it.y = rpi_kernel_f32(io->outputs[0], k->linear.outputs);
     rpi_kernel_activation_forward(&k->linear.run, &it);
     return RP_OK;

@@ -14,7 +14,8 @@ typedef struct rpi_dnn_linear {
     rpi_kernel_run run;
     int64_t rows, inputs, outputs; /* x: rows x inputs, weight: outputs x inputs */
     bool has_bias, wants_input, wants_weight;
-    rpi_dnn_linear_bf16 *bf16; /* NULL: products are of f32 */
+    size_t forward_scratch, backward_scratch; /* of f32, in the workspaces */
+    rpi_dnn_linear_bf16 *bf16;                /* NULL: products are of f32 */
 } rpi_dnn_linear;
 
 /* The unit's first node is a linear. Its products will be of unit->compute, with this many rows
@@ -30,12 +31,10 @@ const float *rpi_dnn_linear_bias(const rpi_dnn_linear *it, const rpi_kernel_io *
 
 /* Before any of the products of a forward pass. */
 rp_status rpi_dnn_linear_begin(const rpi_dnn_linear *it, const rpi_kernel_io *io);
-/* z = x w^T of rows [first, first + count), the first at z. */
+/* z = x w^T, and + bias where that is not NULL, of rows [first, first + count), the first at z.
+ */
 rp_status rpi_dnn_linear_multiply(const rpi_dnn_linear *it, const rpi_kernel_io *io,
-                                  int64_t first, int64_t count, float *z);
-/* z += bias */
-void rpi_dnn_linear_add_bias(const rpi_dnn_linear *it, const rpi_kernel_io *io, int64_t count,
-                             float *z);
+                                  int64_t first, int64_t count, const float *bias, float *z);
 /* dx = dz w */
 rp_status rpi_dnn_linear_input_gradient(const rpi_dnn_linear *it, const rpi_kernel_io *io,
                                         const float *dz);

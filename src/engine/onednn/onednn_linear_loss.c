@@ -47,8 +47,8 @@ static rp_status sum_losses(const loss_kernel *k, const rpi_kernel_io *io,
         int64_t left = k->linear.rows - first;
         it->rows = left < k->rows_at_once ? left : k->rows_at_once;
         it->labels = labels + first;
-        RP_TRY(rpi_dnn_linear_multiply(&k->linear, io, first, it->rows, it->logits.data));
-        rpi_dnn_linear_add_bias(&k->linear, io, it->rows, it->logits.data);
+        RP_TRY(rpi_dnn_linear_multiply(&k->linear, io, first, it->rows,
+                                       rpi_dnn_linear_bias(&k->linear, io), it->logits.data));
         rpi_cross_entropy_totals some = rpi_kernel_cross_entropy_run(&k->linear.run, it);
         all->loss += some.loss;
         all->valid += some.valid;

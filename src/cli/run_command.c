@@ -175,8 +175,7 @@ static rp_status launch_here(const settings *s, char **argv, int *out_code) {
     rpi_binding binding;
     cpu_set_t processors;
     RP_TRY(rpi_binding_find(s->bind_to, &binding));
-    if (binding != RPI_BIND_NONE)
-        RP_TRY(rpi_bind_here(binding, 0, (int)s->ranks, &processors));
+    if (binding != RPI_BIND_NONE) RP_TRY(rpi_bind_here(binding, 0, (int)s->ranks, &processors));
     RP_TRY(set_variables(&s->variables));
     if (s->output_folder && !realpath(s->output_folder, output_folder))
         return RP_FAIL_ERRNO(IO, "cannot find %s", s->output_folder);

@@ -31,7 +31,7 @@ void rpi_sgemm_scalar(const void *args, int64_t begin, int64_t end) {
 }
 
 bool rpi_kernel_sgemm_is_fast(const rpi_kernel_run *run) {
-    static const rpi_kernel_body bodies[RPI_ISA_COUNT] = RPI_KERNEL_BODIES(sgemm);
+    static const rpi_kernel_body bodies[] = RPI_KERNEL_BODIES(sgemm);
     return bodies[run->isa] != rpi_sgemm_scalar;
 }
 
@@ -84,7 +84,7 @@ rpi_sgemm_part rpi_sgemm_part_of(const rpi_sgemm_work *work, int64_t part) {
 }
 
 void rpi_kernel_sgemm_run(const rpi_kernel_run *run, const rpi_kernel_sgemm *args) {
-    static const rpi_kernel_body bodies[RPI_ISA_COUNT] = RPI_KERNEL_BODIES(sgemm);
+    static const rpi_kernel_body bodies[] = RPI_KERNEL_BODIES(sgemm);
     if (args->m == 0 || args->n == 0) return;
     const rpi_sgemm_work work = cut(args, run->threads);
     rpi_kernel_run how = *run;

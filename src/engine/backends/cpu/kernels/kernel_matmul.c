@@ -139,6 +139,8 @@ void rpi_kernel_matmul_run(const rpi_kernel_run *run, const rpi_kernel_matmul *a
         run_fast(run, args);
         return;
     }
+#else
+    (void)run;
 #endif
     define(args);
 }

@@ -107,7 +107,8 @@ static void print_prediction(const settings *s, const prediction *p) {
         rpi_time_text(p->cost.time_s, time[0]), 1e-6 * p->cost.wire_bytes,
         rpi_time_text(p->exposed_s, time[1]));
     double under_s = (double)s->delay * s->step_s, steps = ceil(p->cost.time_s / s->step_s);
-    bool fits = steps < (double)(s->every / s->fragments); /* else no such delay is allowed */
+    int64_t window = s->every / s->fragments;
+    bool fits = steps < (double)window; /* else no such delay is allowed */
     if (p->exposed_s > 0 && under_s > 0)
         printf("  a link of %.1f Mbit/s hides it", 8e-6 * p->cost.wire_bytes / under_s);
     if (p->exposed_s > 0 && fits)

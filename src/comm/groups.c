@@ -197,7 +197,7 @@ static int collect(const rp_comm *parent, choice *choices, int color, int *ranks
     return count;
 }
 
-static rp_status split(rp_comm *parent, const choice *mine, rp_comm_options *options,
+static rp_status split(rp_comm *parent, const choice *mine, const rp_comm_options *options,
                        choice *choices, int *ranks, rp_comm **out_comm) {
     int place = -1;
     size_t numbers = sizeof *mine / sizeof(int32_t);
@@ -207,9 +207,10 @@ static rp_status split(rp_comm *parent, const choice *mine, rp_comm_options *opt
     if (mine->color < 0) return RP_OK;
     char name[RPI_MEETING_NAME_MAX];
     default_name(parent, "split", number, name, sizeof name);
-    if (!options->name) options->name = name;
+    rp_comm_options named = *options;
+    if (!named.name) named.name = name;
     int count = collect(parent, choices, mine->color, ranks, &place);
-    return make_group(parent, &(selection){ranks, count, place}, options, out_comm, NULL);
+    return make_group(parent, &(selection){ranks, count, place}, &named, out_comm, NULL);
 }
 
 rp_status rp_comm_split(rp_comm *parent, int color, int key, const rp_comm_options *options,

@@ -65,3 +65,11 @@ uint32_t rpi_rng_below(rpi_rng *rng, uint32_t bound) {
         if ((uint32_t)product >= reject_under) return (uint32_t)(product >> 32);
     }
 }
+
+void rpi_rng_shuffle(rpi_rng *rng, uint32_t *numbers, int64_t count) {
+    for (int64_t i = count - 1; i > 0; i--) {
+        uint32_t j = rpi_rng_below(rng, (uint32_t)(i + 1)), taken = numbers[i];
+        numbers[i] = numbers[j];
+        numbers[j] = taken;
+    }
+}

@@ -33,5 +33,7 @@ float rpi_rng_uniform(rpi_rng *rng);
 float rpi_rng_normal(rpi_rng *rng);
 /* Uniform integer in [0, bound), unbiased; bound > 0. */
 uint32_t rpi_rng_below(rpi_rng *rng, uint32_t bound);
+/* Any order of the numbers, all equally likely (Fisher and Yates); count below 2^32. */
+void rpi_rng_shuffle(rpi_rng *rng, uint32_t *numbers, int64_t count);
 
 #endif

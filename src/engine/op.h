@@ -107,6 +107,8 @@ const char *rpi_op_shape_text(const rpi_shape *shape, char *text, size_t bytes);
 rp_status rpi_op_check_numbers(const rpi_shape *shape, int first, const char *what);
 /* Fails where a value is no vector of `count` elements. */
 rp_status rpi_op_check_vector(const rpi_shape *shape, int64_t count, const char *what);
+/* RP_INVALID: it is another shape; what: of the input, in the message. */
+rp_status rpi_op_check_shape(const rpi_shape *shape, const rpi_shape *wanted, const char *what);
 /* The shape without leading axes of 1, but with at least `dims` axes. */
 rpi_shape rpi_op_drop_ones(const rpi_shape *shape, int dims);
 /* The size of the last axis. */

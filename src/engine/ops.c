@@ -94,6 +94,15 @@ rpi_shape rpi_op_drop_ones(const rpi_shape *shape, int dims) {
     return rest;
 }
 
+rp_status rpi_op_check_shape(const rpi_shape *shape, const rpi_shape *wanted,
+                             const char *what) {
+    char a[96], b[96];
+    if (rpi_shape_equal(shape, wanted)) return RP_OK;
+    return RP_FAIL(INVALID, "%s is %s; %s is wanted", what,
+                   rpi_op_shape_text(shape, a, sizeof a),
+                   rpi_op_shape_text(wanted, b, sizeof b));
+}
+
 rp_status rpi_op_check_vector(const rpi_shape *shape, int64_t count, const char *what) {
     char text[96];
     if (shape->dims == 1 && shape->size[0] == count) return RP_OK;

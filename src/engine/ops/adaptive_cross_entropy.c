@@ -26,15 +26,6 @@ static rp_status check_cutoffs(const rpi_adaptive_attributes *adaptive, int64_t 
     return RP_OK;
 }
 
-static rp_status check_shape(const rpi_shape *shape, const rpi_shape *wanted,
-                             const char *what) {
-    char a[96], b[96];
-    if (rpi_shape_equal(shape, wanted)) return RP_OK;
-    return RP_FAIL(INVALID, "%s is %s; %s is wanted", what,
-                   rpi_op_shape_text(shape, a, sizeof a),
-                   rpi_op_shape_text(wanted, b, sizeof b));
-}
-
 static rp_status infer(const void *attributes, int input_count, const rpi_shape *inputs,
                        rpi_shape *outputs) {
     const rpi_adaptive_attributes *adaptive = attributes;
@@ -55,10 +46,10 @@ static rp_status infer(const void *attributes, int input_count, const rpi_shape 
     RP_TRY(check_cutoffs(adaptive, table->size[0]));
     RP_TRY(rpi_op_check_vector(&inputs[BIAS], table->size[0], "bias"));
     rpi_shape heads = {2, {clusters, width}};
-    RP_TRY(check_shape(&inputs[CLUSTER_WEIGHT], &heads, "cluster weight"));
+    RP_TRY(rpi_op_check_shape(&inputs[CLUSTER_WEIGHT], &heads, "cluster weight"));
     RP_TRY(rpi_op_check_vector(&inputs[CLUSTER_BIAS], clusters, "cluster bias"));
-    RP_TRY(check_shape(&inputs[LABELS], &rows, "labels"));
-    RP_TRY(check_shape(&inputs[SCALE], &(rpi_shape){0}, "scale"));
+    RP_TRY(rpi_op_check_shape(&inputs[LABELS], &rows, "labels"));
+    RP_TRY(rpi_op_check_shape(&inputs[SCALE], &(rpi_shape){0}, "scale"));
     outputs[0] = outputs[1] = outputs[2] = (rpi_shape){0};
     return RP_OK;
 }

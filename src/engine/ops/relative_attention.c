@@ -145,15 +145,6 @@ static rp_status check_attributes(const rpi_relative_attention_attributes *atten
     return RP_OK;
 }
 
-static rp_status check_shape(const rpi_shape *shape, const rpi_shape *wanted,
-                             const char *what) {
-    char a[96], b[96];
-    if (rpi_shape_equal(shape, wanted)) return RP_OK;
-    return RP_FAIL(INVALID, "%s is %s; %s is wanted", what,
-                   rpi_op_shape_text(shape, a, sizeof a),
-                   rpi_op_shape_text(wanted, b, sizeof b));
-}
-
 static rp_status infer(const void *attributes, int input_count, const rpi_shape *inputs,
                        rpi_shape *outputs) {
     const rpi_relative_attention_attributes *attention = attributes;
@@ -169,11 +160,11 @@ static rp_status infer(const void *attributes, int input_count, const rpi_shape 
                        rpi_op_shape_text(&inputs[TOKENS], text, sizeof text), attention->heads,
                        (int)WIDEST_HEAD);
     rpi_shape rows = {2, {tokens[1], tokens[2] / 3}}, bias = {2, {attention->heads, head}};
-    RP_TRY(check_shape(&inputs[DISTANCES], &rows, "distances"));
-    RP_TRY(check_shape(&inputs[CONTENT_BIAS], &bias, "content bias"));
-    RP_TRY(check_shape(&inputs[POSITION_BIAS], &bias, "position bias"));
+    RP_TRY(rpi_op_check_shape(&inputs[DISTANCES], &rows, "distances"));
+    RP_TRY(rpi_op_check_shape(&inputs[CONTENT_BIAS], &bias, "content bias"));
+    RP_TRY(rpi_op_check_shape(&inputs[POSITION_BIAS], &bias, "position bias"));
     if (input_count > REMEMBERED)
-        RP_TRY(check_shape(&inputs[REMEMBERED], &(rpi_shape){0}, "remembered"));
+        RP_TRY(rpi_op_check_shape(&inputs[REMEMBERED], &(rpi_shape){0}, "remembered"));
     if (is_number(attention->queries) && is_number(tokens[1]) && attention->queries > tokens[1])
         return RP_FAIL(INVALID, "%lld queries among %lld tokens; they are the last of them",
                        (long long)attention->queries, (long long)tokens[1]);

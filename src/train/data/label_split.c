@@ -60,14 +60,6 @@ static rp_status allocate_pool(pool *p) {
     return rpi_alloc_array(classes, sizeof *p->left, "labels", &p->left);
 }
 
-static void shuffle(rpi_rng *rng, uint32_t *samples, int64_t count) {
-    for (int64_t i = count - 1; i > 0; i--) {
-        uint32_t j = rpi_rng_below(rng, (uint32_t)(i + 1)), taken = samples[i];
-        samples[i] = samples[j];
-        samples[j] = taken;
-    }
-}
-
 static void fill_pool(pool *p) {
     const rpi_split_request *r = p->request;
     for (int64_t i = 0; i < r->count; i++) p->left[r->label_at(r->context, i)]++;
@@ -77,7 +69,8 @@ static void fill_pool(pool *p) {
         int label = r->label_at(r->context, i);
         p->samples[p->first[label] + p->left[label]++] = (uint32_t)i;
     }
-    for (int c = 0; c < r->classes; c++) shuffle(&p->rng, p->samples + p->first[c], p->left[c]);
+    for (int c = 0; c < r->classes; c++)
+        rpi_rng_shuffle(&p->rng, p->samples + p->first[c], p->left[c]);
     p->all_left = r->count;
 }
 

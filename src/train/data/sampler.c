@@ -42,15 +42,6 @@ rp_status rpi_sampler_split(rpi_sampler *sampler, const rpi_split *split, int wo
     return rpi_split_make(split, &request, &sampler->parts);
 }
 
-static void permute(rpi_rng *rng, uint32_t *samples, int64_t count) {
-    for (int64_t i = count - 1; i > 0; i--) {
-        uint32_t j = rpi_rng_below(rng, (uint32_t)(i + 1));
-        uint32_t taken = samples[i];
-        samples[i] = samples[j];
-        samples[j] = taken;
-    }
-}
-
 /* Parts to the places of their ranks: those of a step, of rank 0 first. */
 static void place_parts(rpi_sampler *sampler) {
     int world = sampler->parts.world;
@@ -75,8 +66,8 @@ static void shuffle_parts(rpi_sampler *sampler, int64_t epoch) {
     for (int rank = 0; rank < parts->world; rank++) {
         uint64_t index = 1 + (uint64_t)epoch * (uint64_t)parts->world + (uint64_t)rank;
         rpi_rng rng = rpi_rng_make(sampler->seed, RPI_RNG_SPLIT, index);
-        permute(&rng, sampler->shuffled + parts->first[rank],
-                parts->first[rank + 1] - parts->first[rank]);
+        rpi_rng_shuffle(&rng, sampler->shuffled + parts->first[rank],
+                        parts->first[rank + 1] - parts->first[rank]);
     }
     place_parts(sampler);
 }
@@ -89,7 +80,7 @@ static void shuffle(rpi_sampler *sampler, int64_t epoch) {
     }
     rpi_rng rng = rpi_rng_make(sampler->seed, RPI_RNG_SHUFFLE, (uint64_t)epoch);
     for (int64_t i = 0; i < sampler->count; i++) sampler->order[i] = (uint32_t)i;
-    permute(&rng, sampler->order, sampler->count);
+    rpi_rng_shuffle(&rng, sampler->order, sampler->count);
 }
 
 int64_t rpi_share_first(int64_t count, int rank, int world) {

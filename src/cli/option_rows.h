@@ -34,6 +34,15 @@ rp_status rpi_check_link(const char *text);
     {"seed", NULL, NULL, RPI_OPTION_COUNT, field, "1", 0, 0, "N", help, NULL}
 #define RPI_ROW_JSON(field, help)                                                              \
     {"json", NULL, NULL, RPI_OPTION_FLAG, field, NULL, 0, 0, NULL, help, NULL}
+/* Hosts that are reached by ssh. */
+#define RPI_ROWS_SSH(hostfile, ssh, remote_redpoll)                                            \
+    {"hostfile", NULL, NULL, RPI_OPTION_TEXT, hostfile, NULL, 0, 0, "FILE",                    \
+     "the same from a file, of lines HOST, HOST:N or HOST slots=N", NULL},                     \
+    {"ssh", NULL, NULL, RPI_OPTION_TEXT, ssh, "ssh", 0, 0, "COMMAND",                          \
+     "how hosts are reached: \"ssh -p 2222\"", NULL},                                          \
+    {"remote-redpoll", NULL, NULL, RPI_OPTION_TEXT, remote_redpoll, NULL, 0, 0, "PATH",        \
+     "this program on the hosts; when absent the path it has here, or what PATH has there",    \
+     NULL}
 /* clang-format on */
 
 #endif

@@ -1,6 +1,6 @@
 /* Time of a training step in the engine: forward, backward, SGD; synthetic data, one process.
  *
- *     engine_bench [--model resnet18] [--backend onednn] [--batch-size 64] [--threads 2] ...
+ *     engine_bench [--model resnet18] [--backend cpu] [--batch-size 64] [--threads 2] ...
  *     engine_bench --model gpt2 --batch-size 4 --seq-length 64 --dtype bf16
  *     engine_bench --model resnet50 --channels 3 --size 224 --batch-size 16
  *

@@ -125,7 +125,7 @@ typedef struct rpi_backend_options {
 
 /* Required: name, summary, open, close, supports, plan. */
 typedef struct rpi_backend {
-    const char *name;    /* "reference", "onednn" */
+    const char *name;    /* "reference", "cpu" */
     const char *summary; /* one line for `redpoll info` */
 
     rp_status (*open)(const rpi_backend_options *options, void **out_session);

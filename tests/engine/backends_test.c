@@ -370,6 +370,14 @@ static void catalogue(void) {
     }
     CHECK(!strcmp(rpi_backend_at(0)->name, "reference"));
     CHECK_FAILS(rpi_backend_find("refrence", &found), INVALID, "did you mean 'reference'");
+    if (!rpi_backend_at(1)) {
+        CHECK_FAILS(rpi_backend_find("cpu", &found), UNSUPPORTED, "this build has none");
+        return;
+    }
+    CHECK(!strcmp(rpi_backend_default()->name, "cpu"));
+    /* a checkpoint of an older version */
+    CHECK_OK(rpi_backend_find("onednn", &found));
+    CHECK(found == rpi_backend_default());
 }
 
 CASES({"ops_in_training", ops_in_training}, {"ops_accumulating", ops_accumulating},

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-extern const rpi_backend rpi_backend_onednn;
+extern const rpi_backend rpi_backend_cpu;
 
 enum { CLASSES = 5, MOST_THREADS = 2 };
 
@@ -204,7 +204,7 @@ static void train_like_reference(const net_case *c, int threads) {
     runner ours = {0}, theirs = {0};
     rpi_backend_options options = {.threads = threads};
     build(c, &n);
-    CHECK_OK(start(c, &n, &rpi_backend_onednn, &options, true, &ours));
+    CHECK_OK(start(c, &n, &rpi_backend_cpu, &options, true, &ours));
     CHECK_OK(start(c, &n, rpi_backend_at(0), &options, true, &theirs));
     if (ours.instance && theirs.instance) {
         CHECK_OK(run(&ours, false));
@@ -234,7 +234,7 @@ static void evaluation(void) {
         runner ours = {0}, theirs = {0};
         rpi_backend_options options = {0};
         build(&nets[i], &n);
-        CHECK_OK(start(&nets[i], &n, &rpi_backend_onednn, &options, false, &ours));
+        CHECK_OK(start(&nets[i], &n, &rpi_backend_cpu, &options, false, &ours));
         CHECK_OK(start(&nets[i], &n, rpi_backend_at(0), &options, false, &theirs));
         if (ours.instance && theirs.instance) {
             CHECK_OK(run(&ours, false));
@@ -261,8 +261,8 @@ static void run_twice(const net_case *c, const rpi_backend_options *options) {
     net n = {0};
     runner first = {0}, second = {0};
     build(c, &n);
-    CHECK_OK(start(c, &n, &rpi_backend_onednn, options, true, &first));
-    CHECK_OK(start(c, &n, &rpi_backend_onednn, options, true, &second));
+    CHECK_OK(start(c, &n, &rpi_backend_cpu, options, true, &first));
+    CHECK_OK(start(c, &n, &rpi_backend_cpu, options, true, &second));
     if (first.instance && second.instance) {
         CHECK_OK(run(&first, false));
         CHECK_OK(run(&second, false));
@@ -296,7 +296,7 @@ static void allocations_fail(void) {
     for (long nth = 1; status == RP_NOMEM && nth < 20000; nth++) {
         runner it = {0};
         rpi_memory_fail_after(nth);
-        status = start(&nets[2], &n, &rpi_backend_onednn, &options, true, &it);
+        status = start(&nets[2], &n, &rpi_backend_cpu, &options, true, &it);
         rpi_memory_fail_after(0);
         stop(&it);
     }
@@ -307,7 +307,7 @@ static void allocations_fail(void) {
 static void bad_threads(void) {
     rpi_backend_options options = {.threads = -1};
     void *session = NULL;
-    CHECK_FAILS(rpi_backend_onednn.open(&options, &session), INVALID, "threads");
+    CHECK_FAILS(rpi_backend_cpu.open(&options, &session), INVALID, "threads");
 }
 
 CASES({"training", training}, {"evaluation", evaluation}, {"repeats", repeats},

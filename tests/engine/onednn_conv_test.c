@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-extern const rpi_backend rpi_backend_onednn;
+extern const rpi_backend rpi_backend_cpu;
 
 enum { IMAGES = 3, COLORS = 4, CLASSES = 7, RUNS = 2 };
 /* Where sums differ in their last bits, some are rounded to other numbers of bf16. */
@@ -120,8 +120,8 @@ static void compare_backends(const conv_case *c) {
     REQUIRE_OK(rpi_graph_create(&graph));
     rpi_value_id loss = build(graph, c);
     run(c, graph, loss, rpi_backend_at(0), 1, &wanted);
-    run(c, graph, loss, &rpi_backend_onednn, 1, &got);
-    run(c, graph, loss, &rpi_backend_onednn, 2, &threaded);
+    run(c, graph, loss, &rpi_backend_cpu, 1, &got);
+    run(c, graph, loss, &rpi_backend_cpu, 2, &threaded);
     if (wanted && got && threaded) {
         compare(c, got, wanted);
         compare(c, threaded, wanted);
@@ -133,7 +133,7 @@ static void compare_backends(const conv_case *c) {
 }
 
 static void convolutions_match(void) {
-    if (rpi_backend_check_compute(&rpi_backend_onednn, RP_BF16) != RP_OK) {
+    if (rpi_backend_check_compute(&rpi_backend_cpu, RP_BF16) != RP_OK) {
         check_skip("this processor has no bf16");
         return;
     }

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-extern const rpi_backend rpi_backend_onednn;
+extern const rpi_backend rpi_backend_cpu;
 
 typedef struct model_case {
     const char *model;
@@ -64,7 +64,7 @@ static void compile(const model_case *c) {
     REQUIRE_OK(rpi_network_build(c->model, &shape, &network));
     CHECK_OK(rpi_weights_create(network.graph, network.loss, &weights));
     if (weights)
-        CHECK_OK(solo_open_with(network.graph, weights, network.loss, &rpi_backend_onednn,
+        CHECK_OK(solo_open_with(network.graph, weights, network.loss, &rpi_backend_cpu,
                                 &one_thread, &options, &instance));
     solo_close(instance);
     rpi_weights_destroy(weights);

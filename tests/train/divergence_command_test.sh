@@ -41,14 +41,14 @@ diverge() {
     if grep -iqE ':-?(nan|inf)' "$run/metrics.jsonl"; then bad "$run: metrics.jsonl is no JSON"; else pass; fi
 }
 
-has_onednn=$("$redpoll" info | grep -c onednn)
+has_cpu=$("$redpoll" info | grep -c '^  *cpu ')
 diverge alone 1e6 --backend reference
 train 0 --lr 0.01 --steps 4 --resume alone --out alone # as the line says
 diverge two 1e6 --backend reference -n 2 --codec q4
-if [ "$has_onednn" -gt 0 ]; then
-    diverge fast-alone 1e6 --backend onednn
-    diverge fast-two 1e6 --backend onednn -n 2
-    diverge fast-q4 1e6 --backend onednn -n 3 --codec q4
+if [ "$has_cpu" -gt 0 ]; then
+    diverge fast-alone 1e6 --backend cpu
+    diverge fast-two 1e6 --backend cpu -n 2
+    diverge fast-q4 1e6 --backend cpu -n 3 --codec q4
 fi
 
 model=resnet20:width=8

@@ -1,4 +1,5 @@
-/* The oneDNN backend: blocked activations, Winograd convolutions, OpenMP threads. */
+/* The cpu backend: our own kernels (engine/backends/cpu) and oneDNN's convolutions and
+ * products, blocked activations, OpenMP threads. */
 #include "base/cpu.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -8,7 +9,7 @@
 #include "engine/onednn/onednn_team.h"
 #include "engine/onednn/onednn_tuning.h"
 
-extern const rpi_backend rpi_backend_onednn;
+extern const rpi_backend rpi_backend_cpu;
 
 /* ---- the session ---- */
 
@@ -47,7 +48,7 @@ static rp_status open_session(const rpi_backend_options *options, void **out_ses
 
 static rp_status check_compute(rp_dtype compute) {
     if (compute != RP_BF16)
-        return RP_FAIL(UNSUPPORTED, "backend onednn computes in f32 and bf16, not in %s",
+        return RP_FAIL(UNSUPPORTED, "backend cpu computes in f32 and bf16, not in %s",
                        rp_dtype_name(compute));
     if (rpi_dnn_has_bf16()) return RP_OK;
     return RP_FAIL(
@@ -153,10 +154,10 @@ static rp_status plan_reorder(void *opaque, rp_dtype dtype, const rpi_shape *sha
     return RP_OK;
 }
 
-const rpi_backend rpi_backend_onednn = {
-    .name = "onednn",
-    .summary =
-        "oneDNN " RPI_DNN_VERSION ": blocked layouts, Winograd convolutions, OpenMP threads",
+const rpi_backend rpi_backend_cpu = {
+    .name = "cpu",
+    .summary = "kernels for this processor, oneDNN " RPI_DNN_VERSION
+               ", blocked layouts, OpenMP threads",
     .open = open_session,
     .close = close_session,
     .check_compute = check_compute,

@@ -79,7 +79,7 @@ void bench_tokens(bench_list *list) {
                    .head_size = SIZE, .rotary = SIZE, .cosines = tables,
                    .sines = tables + LENGTH * SIZE / 2, .x = in, .y = out);
     const void *dropout_args =
-        BENCH_ARGS(rpi_kernel_dropout, .probability = 0.1, .count = COUNT,
+        BENCH_ARGS(rpi_kernel_dropout, .mask.probability = 0.1, .count = COUNT,
                    .x = rpi_kernel_f32(x, COUNT), .y = rpi_kernel_f32(y, COUNT));
     const void *embedding_args = BENCH_ARGS(
         rpi_kernel_embedding, .tokens = TOKENS, .cols = COLS, .vocabulary = VOCABULARY,

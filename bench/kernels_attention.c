@@ -18,7 +18,8 @@ static rpi_kernel_heads heads(int64_t batch, int64_t length, int64_t count, int6
 
 /* Products: two forward, five backward; half of the pairs where causal. */
 static void add(bench_list *list, const char *forward_name, const char *backward_name,
-                int64_t batch, int64_t length, int64_t count, int64_t size, bool causal) {
+                int64_t batch, int64_t length, int64_t count, int64_t size, bool causal,
+                double dropout) {
     int64_t part = batch * length * count * size;
     rpi_kernel_heads qkv = heads(batch, length, 3 * count, size, bench_floats(3 * part));
     rpi_kernel_heads k = qkv, v = qkv;
@@ -32,6 +33,7 @@ static void add(bench_list *list, const char *forward_name, const char *backward
                                .head_size = size,
                                .scale = 0.125f,
                                .causal = causal,
+                               .dropout = {.probability = dropout, .seed = 1},
                                .q = qkv,
                                .k = k,
                                .v = v,
@@ -50,8 +52,10 @@ static void add(bench_list *list, const char *forward_name, const char *backward
 }
 
 void bench_attention(bench_list *list) {
-    add(list, "attention forward T1024", "attention backward T1024", 1, 1024, 12, 64, false);
+    add(list, "attention forward T1024", "attention backward T1024", 1, 1024, 12, 64, false, 0);
+    add(list, "attention forward T1024 dropout", "attention backward T1024 dropout", 1, 1024,
+        12, 64, false, 0.1);
     add(list, "attention forward T1024 causal", "attention backward T1024 causal", 1, 1024, 12,
-        64, true);
-    add(list, "attention forward T128", "attention backward T128", 8, 128, 12, 64, false);
+        64, true, 0);
+    add(list, "attention forward T128", "attention backward T128", 8, 128, 12, 64, false, 0);
 }

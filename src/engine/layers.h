@@ -120,7 +120,8 @@ typedef struct rpi_attention_attributes {
     int heads, kv_heads;
     bool causal;
     int window;
-    float scale; /* 0 means 1 / sqrt(D) */
+    float scale;   /* 0 means 1 / sqrt(D) */
+    float dropout; /* of p, after the softmax, as rpi_dropout does it; none in evaluation */
 } rpi_attention_attributes;
 rpi_value_id rpi_attention(rpi_graph *graph, const char *name, rpi_value_id query,
                            rpi_value_id key, rpi_value_id value, rpi_value_id documents,
@@ -176,7 +177,8 @@ rpi_value_id rpi_sinusoids(rpi_graph *graph, const char *name, rpi_value_id toke
 typedef struct rpi_relative_attention_attributes {
     int heads, window;
     int64_t queries;
-    float scale; /* 0 means 1 / sqrt(D) */
+    float scale;   /* 0 means 1 / sqrt(D) */
+    float dropout; /* of p, as in rpi_attention_attributes */
 } rpi_relative_attention_attributes;
 rpi_value_id rpi_relative_attention(rpi_graph *graph, const char *name, rpi_value_id input,
                                     rpi_value_id distances, rpi_value_id content_bias,

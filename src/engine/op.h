@@ -103,6 +103,8 @@ typedef struct rpi_op {
 /* "batch x 3 x 8 x 8" in messages ($0 until the graph puts the name), "a scalar". Returns text.
  */
 const char *rpi_op_shape_text(const rpi_shape *shape, char *text, size_t bytes);
+/* RP_INVALID, "WHAT is 2; 0 to 1 are allowed", for what is no probability. */
+rp_status rpi_op_check_probability(float probability, const char *what);
 /* Fails when an axis from `first` on is named. */
 rp_status rpi_op_check_numbers(const rpi_shape *shape, int first, const char *what);
 /* Fails where a value is no vector of `count` elements. */

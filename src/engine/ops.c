@@ -77,6 +77,11 @@ const char *rpi_op_shape_text(const rpi_shape *shape, char *text, size_t bytes) 
     return text;
 }
 
+rp_status rpi_op_check_probability(float probability, const char *what) {
+    if (probability >= 0 && probability <= 1) return RP_OK;
+    return RP_FAIL(INVALID, "%s is %g; 0 to 1 are allowed", what, (double)probability);
+}
+
 rp_status rpi_op_check_numbers(const rpi_shape *shape, int first, const char *what) {
     char text[96];
     for (int i = first; i < shape->dims; i++)

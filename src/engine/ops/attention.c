@@ -22,7 +22,7 @@ static rp_status check_attributes(const rpi_attention_attributes *attention) {
     if (!(attention->scale >= 0))
         return RP_FAIL(INVALID, "scale is %g; 0 (1 / sqrt of the head's size) or more",
                        (double)attention->scale);
-    return RP_OK;
+    return rpi_op_check_probability(attention->dropout, "dropout");
 }
 
 /* batch x sequence x (heads * size), the last a number. */
@@ -132,6 +132,7 @@ static const rpi_attention_attributes both_ways = {.heads = 2};
 static const rpi_attention_attributes grouped = {.heads = 4, .kv_heads = 2, .causal = true};
 static const rpi_attention_attributes near = {.heads = 1, .causal = true, .window = 3};
 static const rpi_attention_attributes near_both_ways = {.heads = 2, .window = 2, .scale = 0.5f};
+static const rpi_attention_attributes dropping = {.heads = 2, .causal = true, .dropout = 0.3f};
 /* Elements of a long example are large. */
 static const rpi_attention_attributes one_head = {.heads = 1, .causal = true, .scale = 2e-3f};
 
@@ -165,6 +166,10 @@ static const rpi_op_example examples[] = {
      .input_count = 4,
      .inputs = {{3, {2, 9, 6}}, {3, {2, 9, 6}}, {3, {2, 9, 6}}, {2, {2, 9}}},
      .classes = 2},
+    {.name = "dropout",
+     .attributes = &dropping,
+     .input_count = 3,
+     .inputs = {{3, {2, 5, 8}}, {3, {2, 7, 8}}, {3, {2, 7, 8}}}},
     {.name = "long",
      .attributes = &one_head,
      .input_count = 3,
@@ -232,6 +237,7 @@ static const rpi_op_example self_examples[] = {
      .input_count = 2,
      .inputs = {{3, {2, 9, 18}}, {2, {2, 9}}},
      .classes = 2},
+    {.name = "dropout", .attributes = &dropping, .input_count = 1, .inputs = {{3, {2, 5, 24}}}},
 };
 
 const rpi_op rpi_op_self_attention = {

@@ -8,9 +8,7 @@ static rp_status infer(const void *attributes, int input_count, const rpi_shape 
                        rpi_shape *outputs) {
     (void)input_count;
     const rpi_dropout_attributes *dropout = attributes;
-    if (!(dropout->probability >= 0 && dropout->probability <= 1))
-        return RP_FAIL(INVALID, "probability is %g; 0 to 1 are allowed",
-                       (double)dropout->probability);
+    RP_TRY(rpi_op_check_probability(dropout->probability, "probability"));
     outputs[0] = inputs[0];
     return RP_OK;
 }

@@ -142,7 +142,7 @@ static rp_status check_attributes(const rpi_relative_attention_attributes *atten
     if (!(attention->scale >= 0))
         return RP_FAIL(INVALID, "scale is %g; 0 (1 / sqrt of the head's size) or more",
                        (double)attention->scale);
-    return RP_OK;
+    return rpi_op_check_probability(attention->dropout, "dropout");
 }
 
 static rp_status infer(const void *attributes, int input_count, const rpi_shape *inputs,
@@ -200,6 +200,8 @@ static size_t saved_bytes(const void *attributes, const rpi_shape *inputs,
 static const rpi_relative_attention_attributes three = {.heads = 2, .queries = 3};
 static const rpi_relative_attention_attributes five = {.heads = 2, .queries = 5};
 static const rpi_relative_attention_attributes near = {.heads = 1, .queries = 6, .window = 3};
+static const rpi_relative_attention_attributes dropping = {
+    .heads = 2, .queries = 3, .dropout = 0.4f};
 static const rpi_relative_attention_attributes many = {
     .heads = 1, .queries = 70, .scale = 2e-3f};
 
@@ -221,6 +223,10 @@ static const rpi_op_example examples[] = {
      .attributes = &near,
      .input_count = 4,
      .inputs = {{3, {1, 8, 15}}, {2, {8, 5}}, {2, {1, 5}}, {2, {1, 5}}}},
+    {.name = "dropout",
+     .attributes = &dropping,
+     .input_count = 4,
+     .inputs = {{3, {2, 7, 24}}, {2, {7, 8}}, {2, {2, 4}}, {2, {2, 4}}}},
     {.name = "long",
      .attributes = &many,
      .input_count = 4,

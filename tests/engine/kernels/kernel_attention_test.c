@@ -67,6 +67,14 @@ static void draw_documents(problem *it, rpi_rng *rng) {
     it->args.document_starts = it->starts;
 }
 
+static rpi_dropout_mask some_mask(rpi_rng *rng) {
+    static const double probabilities[] = {0.1, 0.5, 0.003, 1};
+    return (rpi_dropout_mask){.probability = probabilities[rpi_rng_below(rng, 4)],
+                              .seed = (uint64_t)rpi_rng_u32(rng) << 32 | rpi_rng_u32(rng),
+                              .step = rpi_rng_u32(rng),
+                              .tensor = rpi_rng_u32(rng)};
+}
+
 static void draw(problem *it, rpi_rng *rng, int index) {
     static const int64_t sizes[] = {64, 16, 41, 80, 128, 7, 256, 96};
     int64_t kv_heads = 1 + (int64_t)rpi_rng_below(rng, 2), group = index % 3 == 1 ? 3 : 1;
@@ -90,6 +98,7 @@ static void draw(problem *it, rpi_rng *rng, int index) {
             it->lengths[b] = (int32_t)rpi_rng_below(rng, (uint32_t)a->k_length + 1);
         a->lengths = it->lengths;
     }
+    if (index % 2) a->dropout = some_mask(rng);
     place(it, index % 5 == 4);
 }
 
@@ -121,10 +130,11 @@ static void masks_and_shapes_match(void) {
         (void)snprintf(
             name, sizeof name,
             "attention %d: batch %d, heads %d of %d, %d queries, %d keys, size %d%s, "
-            "window %d%s%s",
+            "window %d%s%s, dropout %g",
             i, (int)a->batch, (int)a->heads, (int)a->kv_heads, (int)a->q_length,
             (int)a->k_length, (int)a->head_size, a->causal ? ", causal" : "", (int)a->window,
-            a->lengths ? ", lengths" : "", a->document_starts ? ", documents" : "");
+            a->lengths ? ", lengths" : "", a->document_starts ? ", documents" : "",
+            a->dropout.probability);
         check(&it, name);
         kernel_buffers_free();
     }
@@ -206,6 +216,48 @@ static void nonfinite_values_pass(void) {
     }
 }
 
+/* Equal scores and one-hot values: the output is the mask, where kernel_attention.h says that
+ * its elements lie. */
+static void masks_lie_where_documented(void) {
+    enum { B = 2, HEADS = 3, QUERIES = 7, K = 130, SIZE = 144, BLOCKS = 3, PAIRS = 4 };
+    enum { ELEMENTS = B * HEADS * PAIRS * BLOCKS * 128 };
+    static problem it;
+    it = (problem){.args = {.batch = B,
+                            .heads = HEADS,
+                            .kv_heads = HEADS,
+                            .q_length = QUERIES,
+                            .k_length = K,
+                            .head_size = SIZE,
+                            .scale = 1,
+                            .dropout = {0.4, 0x123456789a, 3, 77}}};
+    rpi_kernel_attention *a = &it.args;
+    place(&it, false);
+    memset(a->q.data, 0, (size_t)it.q_count * sizeof(float));
+    memset(a->v.data, 0, (size_t)it.k_count * sizeof(float));
+    for (int64_t b = 0; b < B; b++)
+        for (int64_t j = 0; j < K; j++)
+            for (int64_t h = 0; h < HEADS; h++)
+                ((float *)a->v.data)[((b * K + j) * HEADS + h) * SIZE + j] = 1;
+    float *ones = kernel_floats(ELEMENTS), *mask = kernel_floats(ELEMENTS);
+    for (int64_t e = 0; e < ELEMENTS; e++) ones[e] = 1;
+    rpi_kernel_run run = {2, rpi_cpu_isa()};
+    rpi_kernel_dropout_apply(&run, &(rpi_kernel_dropout){.mask = a->dropout,
+                                                         .count = ELEMENTS,
+                                                         .x = rpi_kernel_f32(ones, ELEMENTS),
+                                                         .y = rpi_kernel_f32(mask, ELEMENTS)});
+    forward(&run, a);
+    for (int64_t b = 0; b < B; b++)
+        for (int64_t i = 0; i < QUERIES; i++)
+            for (int64_t h = 0; h < HEADS; h++)
+                for (int64_t j = 0; j < K; j++) {
+                    int64_t group = ((b * HEADS + h) * PAIRS + i / 2) * BLOCKS + j / 64;
+                    float m = mask[group * 128 + 64 * (i % 2) + j % 64];
+                    float *out = a->out.data;
+                    CHECK_NEAR(out[((b * QUERIES + i) * HEADS + h) * SIZE + j], m / K, 1e-6);
+                }
+    kernel_buffers_free();
+}
+
 /* ---- distances of Transformer-XL ---- */
 
 typedef struct relative_problem {
@@ -262,12 +314,13 @@ static void distances_match(void) {
         if (i % 3 == 2)
             it.p.args.first_key = (int64_t)rpi_rng_below(&rng, (uint32_t)memory + 1);
         if (i % 5 == 3) it.p.args.window = kernel_size(&rng, 70);
+        if (i % 2) it.p.args.dropout = some_mask(&rng);
         (void)snprintf(
             name, sizeof name,
             "distances %d: batch %d, heads %d, %d queries behind %d keys from %d on, "
-            "size %d, window %d",
+            "size %d, window %d, dropout %g",
             i, (int)batch, (int)heads, (int)queries, (int)memory, (int)it.p.args.first_key,
-            (int)sizes[i % 6], (int)it.p.args.window);
+            (int)sizes[i % 6], (int)it.p.args.window, it.p.args.dropout.probability);
         check_relative(&it, name);
         kernel_buffers_free();
     }
@@ -280,6 +333,7 @@ static void gradients_of_distances_are_differences(void) {
     static relative_problem it;
     draw_relative(&it, 2, HEADS, QUERIES, MEMORY, SIZE);
     it.p.args.first_key = 2;
+    it.p.args.dropout = (rpi_dropout_mask){0.3, 11, 2, 5};
     const rpi_kernel_attention *a = &it.p.args;
     forward(&run, a);
     backward(&run, a);
@@ -313,6 +367,7 @@ static void gradients_are_differences(void) {
                             .head_size = SIZE,
                             .scale = 0.4f,
                             .window = 6,
+                            .dropout = {0.3, 11, 2, 5},
                             .causal = true}};
     place(&it, false);
     const rpi_kernel_attention *a = &it.args;
@@ -336,6 +391,7 @@ static void gradients_are_differences(void) {
 CASES({"masks_and_shapes_match", masks_and_shapes_match},
       {"cached_keys_give_the_same_bits", cached_keys_give_the_same_bits},
       {"large_scores", large_scores}, {"nonfinite_values_pass", nonfinite_values_pass},
+      {"masks_lie_where_documented", masks_lie_where_documented},
       {"distances_match", distances_match},
       {"gradients_of_distances_are_differences", gradients_of_distances_are_differences},
       {"gradients_are_differences", gradients_are_differences})

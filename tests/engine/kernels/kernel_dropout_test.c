@@ -17,10 +17,11 @@ static void kernels_match(void) {
     for (int i = 0; i < 30; i++) {
         int64_t count = kernel_size(&rng, 9000);
         bool bf16 = i % 3 == 2;
-        rpi_kernel_dropout it = {.probability = probabilities[i % 6],
-                                 .seed = (uint64_t)rpi_rng_u32(&rng) << 32 | rpi_rng_u32(&rng),
-                                 .step = rpi_rng_u32(&rng),
-                                 .tensor = rpi_rng_u32(&rng),
+        rpi_kernel_dropout it = {.mask.probability = probabilities[i % 6],
+                                 .mask.seed =
+                                     (uint64_t)rpi_rng_u32(&rng) << 32 | rpi_rng_u32(&rng),
+                                 .mask.step = rpi_rng_u32(&rng),
+                                 .mask.tensor = rpi_rng_u32(&rng),
                                  .first = (int64_t)rpi_rng_u32(&rng) * 128 << (i % 20),
                                  .count = count,
                                  .x = flat(bf16, count, 1),
@@ -47,10 +48,11 @@ static void known_answers(void) {
                 float x[1024], y[1024];
                 for (int k = 0; k < 1024; k++) x[k] = 1;
                 int64_t first = known[i].element / 1024 * 1024;
-                rpi_kernel_dropout it = {.probability = (known[i].number + above) / 65536.0,
-                                         .seed = 0x0123456789abcdef,
-                                         .step = 7,
-                                         .tensor = 42,
+                rpi_kernel_dropout it = {.mask.probability =
+                                             (known[i].number + above) / 65536.0,
+                                         .mask.seed = 0x0123456789abcdef,
+                                         .mask.step = 7,
+                                         .mask.tensor = 42,
                                          .first = first,
                                          .count = 1024,
                                          .x = rpi_kernel_f32(x, 1024),
@@ -68,18 +70,18 @@ static void statistics(void) {
     float *x = kernel_floats(COUNT), *y = kernel_floats(COUNT), *z = kernel_floats(COUNT);
     for (int i = 0; i < COUNT; i++) x[i] = 1;
     for (int what = 0; what < 3; what++) {
-        rpi_kernel_dropout it = {.probability = 0.1,
-                                 .seed = check_seed(),
-                                 .step = 1,
-                                 .tensor = 1,
+        rpi_kernel_dropout it = {.mask.probability = 0.1,
+                                 .mask.seed = check_seed(),
+                                 .mask.step = 1,
+                                 .mask.tensor = 1,
                                  .count = COUNT,
                                  .x = rpi_kernel_f32(x, COUNT),
                                  .y = rpi_kernel_f32(y, COUNT)};
         rpi_kernel_dropout_apply(&run, &it);
         it.y.data = z;
-        if (what == 0) it.seed++;
-        if (what == 1) it.step++;
-        if (what == 2) it.tensor++;
+        if (what == 0) it.mask.seed++;
+        if (what == 1) it.mask.step++;
+        if (what == 2) it.mask.tensor++;
         rpi_kernel_dropout_apply(&run, &it);
         double sum = 0;
         int64_t both = 0, dropped = 0;
@@ -102,8 +104,8 @@ static void pieces_and_nan(void) {
     float *x = kernel_normal(COUNT, 1, 1), *whole = kernel_floats(COUNT);
     float *pieces = kernel_floats(COUNT);
     x[500] = NAN;
-    rpi_kernel_dropout it = {.probability = 0.5,
-                             .seed = 3,
+    rpi_kernel_dropout it = {.mask.probability = 0.5,
+                             .mask.seed = 3,
                              .count = COUNT,
                              .x = rpi_kernel_f32(x, COUNT),
                              .y = rpi_kernel_f32(whole, COUNT)};

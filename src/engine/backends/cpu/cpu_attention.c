@@ -89,6 +89,7 @@ static rpi_kernel_attention describe_call(const rpi_cpu_kernel *kernel, const la
         .v = heads_in(l, VALUE, io->inputs),
         .out = heads_of_output(l, io->outputs[0]),
         .lse = io->saved,
+        .dropout = rpi_cpu_mask(kernel, io, attention->dropout),
     };
     if (kernel->unit.input_count <= l->documents) return it;
     find_starts(io->inputs[l->documents], l->batch, l->k_length, io->workspace);

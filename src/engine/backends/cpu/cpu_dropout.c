@@ -7,13 +7,6 @@
 extern const rpi_op rpi_op_dropout;
 extern const rpi_cpu_op rpi_cpu_dropout;
 
-/* FNV-1a: nodes of one model draw different masks, whatever else the model holds. */
-static uint32_t number_of(const char *name) {
-    uint32_t hash = 2166136261u;
-    for (; *name; name++) hash = (hash ^ (unsigned char)*name) * 16777619u;
-    return hash;
-}
-
 /* The gradient is dropped as the elements were: the mask is drawn again. */
 static void drop(const rpi_cpu_kernel *kernel, const rpi_kernel_io *io, const void *x,
                  void *y) {
@@ -24,13 +17,11 @@ static void drop(const rpi_cpu_kernel *kernel, const rpi_kernel_io *io, const vo
         return;
     }
     rpi_kernel_dropout_apply(
-        &kernel->run, &(rpi_kernel_dropout){.probability = (double)dropout->probability,
-                                            .seed = io->seed,
-                                            .step = (uint32_t)io->step,
-                                            .tensor = number_of(kernel->unit.nodes[0]->name),
-                                            .count = count,
-                                            .x = rpi_kernel_f32(x, 0),
-                                            .y = rpi_kernel_f32(y, 0)});
+        &kernel->run,
+        &(rpi_kernel_dropout){.mask = rpi_cpu_mask(kernel, io, dropout->probability),
+                              .count = count,
+                              .x = rpi_kernel_f32(x, 0),
+                              .y = rpi_kernel_f32(y, 0)});
 }
 
 static rp_status forward(const rpi_cpu_kernel *kernel, const rpi_kernel_io *io) {

@@ -8,6 +8,7 @@
 
 #include "engine/backend.h"
 #include "engine/backends/cpu/kernels/kernel.h"
+#include "engine/backends/cpu/kernels/kernel_dropout.h"
 
 struct rpi_cpu_op;
 
@@ -48,6 +49,11 @@ static inline rpi_kernel_rows rpi_cpu_rows(const void *data, const rpi_shape *sh
 static inline int64_t rpi_cpu_row_count(const rpi_shape *shape) {
     return rpi_shape_count(shape) / rpi_op_width(shape);
 }
+
+/* The mask of dropout by the unit's first node in this run; drawn anew, the same, backward.
+ * Without an effect in evaluation: probability 0. */
+rpi_dropout_mask rpi_cpu_mask(const rpi_cpu_kernel *kernel, const rpi_kernel_io *io,
+                              float probability);
 
 static inline bool rpi_cpu_accumulates(const rpi_kernel_io *io, int input) {
     return io->accumulate >> input & 1u;

@@ -42,6 +42,14 @@ const rpi_cpu_op *rpi_cpu_op_of(const rpi_op *op) {
     return NULL;
 }
 
+rpi_dropout_mask rpi_cpu_mask(const rpi_cpu_kernel *kernel, const rpi_kernel_io *io,
+                              float probability) {
+    return (rpi_dropout_mask){.probability = kernel->unit.training ? (double)probability : 0,
+                              .seed = io->seed,
+                              .step = (uint32_t)io->step,
+                              .tensor = rpi_dropout_tensor(kernel->unit.nodes[0]->name)};
+}
+
 static rp_status forward(void *self, const rpi_kernel_io *io) {
     const rpi_cpu_kernel *kernel = self;
     return kernel->op->forward(kernel, io);

@@ -167,6 +167,8 @@ static rp_status describe_call(const rpi_cpu_kernel *kernel, const rpi_kernel_io
     c->it.v = part_of(c, io->inputs[TOKENS], 0, 2);
     c->it.out = output_of(c, io->outputs[0]);
     c->it.lse = io->saved;
+    const rpi_relative_attention_attributes *attention = unit->nodes[0]->attributes;
+    c->it.dropout = rpi_cpu_mask(kernel, io, attention->dropout);
     c->relative = (rpi_kernel_relative){.r = io->inputs[DISTANCES],
                                         .u = io->inputs[CONTENT_BIAS],
                                         .v = io->inputs[POSITION_BIAS],

@@ -89,6 +89,13 @@ static double score(const rpi_kernel_attention *it, int64_t b, int64_t i, int64_
     return it->scale * sum;
 }
 
+/* What the weight of a pair is multiplied by. */
+static double kept(const rpi_kernel_attention *it, int64_t b, int64_t h, int64_t i, int64_t j) {
+    if (it->dropout.probability == 0) return 1;
+    uint64_t first = 128 * rpi_attention_mask_group(it, b, h, i, j);
+    return rpi_dropout_factor(&it->dropout, first + (uint64_t)(64 * (i % 2) + j % 64));
+}
+
 static void forward_query(const rpi_kernel_attention *it, int64_t b, int64_t h, int64_t i) {
     int64_t kv = h / (it->heads / it->kv_heads);
     rpi_key_range keys = rpi_attention_keys(it, b, i);
@@ -98,6 +105,7 @@ static void forward_query(const rpi_kernel_attention *it, int64_t b, int64_t h, 
     for (int64_t j = keys.first; j < keys.last; j++) {
         double p = exp(score(it, b, i, h, j) - top);
         sum += p;
+        p *= kept(it, b, h, i, j);
         for (int64_t c = 0; c < it->head_size; c++) out[c] += p * get(it->v, b, j, kv, c);
     }
     for (int64_t c = 0; c < it->head_size; c++)
@@ -119,7 +127,7 @@ void rpi_attention_forward_scalar(const void *args, int64_t begin, int64_t end) 
     }
 }
 
-/* p and ds of one pair. */
+/* p, times what dropout leaves of it, and ds of one pair. */
 typedef struct pair {
     double p, ds;
 } pair;
@@ -128,8 +136,8 @@ static pair pair_of(const rpi_kernel_attention *it, int64_t b, int64_t h, int64_
                     int64_t j) {
     int64_t kv = h / (it->heads / it->kv_heads);
     double p = exp(score(it, b, i, h, j) - *lse_of(it, b, h, i));
-    double delta = dot(it, it->dout, b, i, h, it->out, i, h);
-    return (pair){p, p * (dot(it, it->dout, b, i, h, it->v, j, kv) - delta)};
+    double delta = dot(it, it->dout, b, i, h, it->out, i, h), m = kept(it, b, h, i, j);
+    return (pair){m * p, p * (m * dot(it, it->dout, b, i, h, it->v, j, kv) - delta)};
 }
 
 static void backward_query(const rpi_kernel_attention *it, int64_t b, int64_t h, int64_t i) {

@@ -11,6 +11,15 @@
  *   D_i = dout_i . out_i,     ds_ij = p_ij (dout_i . v_j - D_i)
  *   dv_j = sum_i p_ij dout_i, dk_j = scale sum_i ds_ij q_i, dq_i = scale sum_j ds_ij k_j
  *
+ * With dropout weights are multiplied by m_ij, 0 or 1 / (1 - probability), after the softmax:
+ *
+ *   out_i = sum_j m_ij p_ij v_j,   ds_ij = p_ij (m_ij dout_i . v_j - D_i),
+ *   dv_j = sum_i m_ij p_ij dout_i
+ *
+ * and the mask is drawn again backward. m_ij of head h in batch b is the factor of element
+ * 128 (((b heads + h) ceil(q_length / 2) + i / 2) ceil(k_length / 64) + j / 64) + 64 (i mod 2)
+ * + j mod 64 as kernel_dropout.h defines it.
+ *
  * Query i stands at position i + q_offset among the keys. It sees the keys j
  *   from first_key on, below lengths[b], not after it where `causal`, less than `window` away
  * where that is set, and of its own document: document_starts[b][j] is where the document of
@@ -23,7 +32,7 @@
 #ifndef RPI_ENGINE_KERNEL_ATTENTION_H
 #define RPI_ENGINE_KERNEL_ATTENTION_H
 
-#include "engine/backends/cpu/kernels/kernel.h"
+#include "engine/backends/cpu/kernels/kernel_dropout.h"
 
 enum { RPI_ATTENTION_HEAD_SIZE = 256 }; /* the largest head_size */
 
@@ -61,6 +70,7 @@ typedef struct rpi_kernel_attention {
     rpi_kernel_heads dout, dq, dk, dv; /* backward; none may overlap */
     float *scratch; /* backward: rpi_kernel_attention_scratch() floats, content of no matter */
     const rpi_kernel_relative *relative; /* NULL: s_ij as above */
+    rpi_dropout_mask dropout;            /* of the weights; probability 0: none */
 } rpi_kernel_attention;
 
 /* Threads share heads and blocks of queries; 750 KB of a thread's stack are used. */
@@ -99,6 +109,16 @@ enum { RPI_ATTENTION_BEYOND = 112 };
 
 static inline int64_t rpi_attention_distances(const rpi_kernel_attention *it) {
     return (it->k_length + 15) / 16 * 16 + RPI_ATTENTION_BEYOND;
+}
+
+/* The group of 128 elements of a mask that holds the keys from `key` on, a multiple of 64, of
+ * queries i and i + 1, i even. */
+static inline uint64_t rpi_attention_mask_group(const rpi_kernel_attention *it, int64_t batch,
+                                                int64_t head, int64_t query, int64_t key) {
+    int64_t pairs = (it->q_length + 1) / 2;
+    int64_t blocks = (it->k_length + RPI_ATTENTION_KEYS - 1) / RPI_ATTENTION_KEYS;
+    return (uint64_t)((((batch * it->heads + head) * pairs) + query / 2) * blocks +
+                      key / RPI_ATTENTION_KEYS);
 }
 
 RPI_KERNEL_DECLARE(attention_distances);

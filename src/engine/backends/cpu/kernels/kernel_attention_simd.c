@@ -1,5 +1,6 @@
 #include "engine/backends/cpu/kernels/kernel_attention.h"
 
+#include "engine/backends/cpu/kernels/simd_dropout.h"
 #include "engine/backends/cpu/kernels/simd_gemm.h"
 #include "engine/backends/cpu/kernels/simd_math.h"
 
@@ -101,6 +102,26 @@ SIMD void mask_scores(rpi_key_range keys, int64_t block, int vectors, float *sco
     }
 }
 
+/* ---- dropout ---- */
+
+/* Factors [rows, KEYS] of a block's keys for queries from `first` on: each draw serves two
+ * queries. */
+SIMD void draw_mask(const rpi_kernel_attention *it, int64_t b, int64_t h, int64_t first,
+                    int64_t rows, int64_t block, int vectors, float *factors) {
+    uint32_t threshold = rpi_dropout_threshold(it->dropout.probability);
+    for (int64_t pair = first / 2 * 2; pair < first + rows; pair += 2) {
+        philox random =
+            draw_group(&it->dropout, rpi_attention_mask_group(it, b, h, pair, block));
+        for (int odd = 0; odd < 2; odd++) {
+            int64_t r = pair + odd - first;
+            if (r < 0 || r >= rows) continue;
+            for (int v = 0; v < vectors; v++)
+                vf_store(factors + r * KEYS + v * RPI_LANES,
+                         dropout_factor(&random, odd * KEY_VECTORS + v, threshold));
+        }
+    }
+}
+
 /* ---- distances ---- */
 
 /* Rows are packed with the largest distance first: that of query i and key j is row
@@ -181,13 +202,13 @@ SIMD void add_distance_scores(const rpi_kernel_attention *it, const float *qv, i
 
 typedef struct forward_block {
     const rpi_kernel_attention *it;
-    int64_t padded, count; /* queries */
-    int64_t head, first;   /* of the queries */
-    float q[QUERY_TILE];   /* times scale / ln 2; with distances q + u */
-    float qv[QUERY_TILE];  /* with distances: q + v, likewise */
-    float out[QUERY_TILE]; /* not yet divided by the sum */
-    float top[QUERIES];    /* the largest score so far */
-    vf sum[QUERIES];       /* of 2^(score - top), by lane */
+    int64_t padded, count;      /* queries */
+    int64_t batch, head, first; /* of the queries */
+    float q[QUERY_TILE];        /* times scale / ln 2; with distances q + u */
+    float qv[QUERY_TILE];       /* with distances: q + v, likewise */
+    float out[QUERY_TILE];      /* not yet divided by the sum */
+    float top[QUERIES];         /* the largest score so far */
+    vf sum[QUERIES];            /* of 2^(score - top), by lane */
     visible seen;
 } forward_block;
 
@@ -280,6 +301,19 @@ SIMD void add_values(forward_block *block, const key_block *keys, int64_t first,
     }
 }
 
+/* Behind the sums: what is dropped has its part in them. */
+SIMD void drop_weights(const forward_block *block, int64_t first, int rows, int64_t key,
+                       int vectors, float *p) {
+    float factors[STRIP * KEYS];
+    draw_mask(block->it, block->batch, block->head, block->first + first, rows, key, vectors,
+              factors);
+    for (int r = 0; r < rows; r++)
+        for (int v = 0; v < vectors; v++) {
+            int64_t at = r * KEYS + v * RPI_LANES;
+            vf_store(p + at, vf_mul(vf_load(p + at), vf_load(factors + at)));
+        }
+}
+
 SIMD void forward_strip(forward_block *block, const key_block *keys, int64_t first, int rows) {
     const rpi_kernel_attention *it = block->it;
     float scores[STRIP * KEYS], factor[RPI_LANES];
@@ -301,6 +335,8 @@ SIMD void forward_strip(forward_block *block, const key_block *keys, int64_t fir
                             block->first + first + rows - 1, rows, keys->first, vectors,
                             scores);
     exponentials(block, keys, first, rows, vectors, scores, factor);
+    if (it->dropout.probability > 0)
+        drop_weights(block, first, rows, keys->first, vectors, scores);
     add_values(block, keys, first, rows, vectors, scores, factor);
 }
 
@@ -308,6 +344,7 @@ SIMD void begin_block(forward_block *block, int64_t b, int64_t h, int64_t first)
     const rpi_kernel_attention *it = block->it;
     (void)pack(it, head_at(it->q, b, first, h), block->count, block->count, it->scale * LOG2_E,
                block->q);
+    block->batch = b;
     block->head = h;
     block->first = first;
     if (it->relative) {
@@ -487,16 +524,20 @@ typedef struct backward_queries {
     visible seen;
 } backward_queries;
 
-/* p = 2^(score - lse), ds = p (dp - D), both 0 where the key is not seen. */
+/* p = 2^(score - lse), ds = p (dp - D), both 0 where the key is not seen; with factors of
+ * dropout (NULL: none) p is also multiplied by these, and so is dp. */
 SIMD void score_gradients(const rpi_kernel_attention *it, const backward_queries *at, int64_t r,
-                          int64_t block, int vectors, float *p, float *dp) {
+                          int64_t block, int vectors, const float *factors, float *p,
+                          float *dp) {
     rpi_key_range seen = at->seen.keys[r];
     bool all = sees_all(seen, block);
     vf lse = vf_set(it->lse[at->query + r] * LOG2_E);
     vf delta = vf_set(*delta_of(it, at->query + r));
     for (int v = 0; v < vectors; v++) {
         vf e = vf_exp2(vf_sub(vf_load(p + v * RPI_LANES), lse));
-        vf ds = vf_mul(e, vf_sub(vf_load(dp + v * RPI_LANES), delta));
+        vf kept = factors ? vf_load(factors + v * RPI_LANES) : vf_set(1);
+        vf ds = vf_mul(e, vf_sub(vf_mul(kept, vf_load(dp + v * RPI_LANES)), delta));
+        e = vf_mul(e, kept);
         if (!all) {
             vm lanes = lanes_seen(seen, block, v, lane_numbers());
             e = vf_select(lanes, e, vf_zero());
@@ -540,8 +581,14 @@ SIMD void backward_strip(const rpi_kernel_attention *it, const backward_keys *ke
     product.b = keys->values_transposed;
     product.c = ds;
     gemm(&product);
+    float factors[STRIP * KEYS];
+    bool drops = it->dropout.probability > 0;
+    if (drops)
+        draw_mask(it, at->batch, at->head, at->first + r, rows, keys->keys.first, vectors,
+                  factors);
     for (int64_t i = 0; i < rows; i++)
-        score_gradients(it, at, r + i, keys->keys.first, vectors, p + i * KEYS, ds + i * KEYS);
+        score_gradients(it, at, r + i, keys->keys.first, vectors,
+                        drops ? factors + i * KEYS : NULL, p + i * KEYS, ds + i * KEYS);
     gemm(&(gemm_tiles){.rows = rows,
                        .vectors = padded / RPI_LANES,
                        .k = vectors * RPI_LANES,

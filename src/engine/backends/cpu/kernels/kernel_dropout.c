@@ -2,25 +2,35 @@
 
 #include "redpoll/rng.h"
 
-static uint32_t random16(const rpi_kernel_dropout *it, uint64_t element) {
+/* FNV-1a. */
+uint32_t rpi_dropout_tensor(const char *name) {
+    uint32_t hash = 2166136261u;
+    for (; *name; name++) hash = (hash ^ (unsigned char)*name) * 16777619u;
+    return hash;
+}
+
+static uint32_t random16(const rpi_dropout_mask *mask, uint64_t element) {
     uint64_t slot = element / 16 % 8, block = element / 128 * 16 + element % 16;
-    const uint32_t key[2] = {(uint32_t)it->seed, (uint32_t)(it->seed >> 32)};
-    const uint32_t counter[4] = {(uint32_t)block, it->step, it->tensor,
+    const uint32_t key[2] = {(uint32_t)mask->seed, (uint32_t)(mask->seed >> 32)};
+    const uint32_t counter[4] = {(uint32_t)block, mask->step, mask->tensor,
                                  RPI_DROPOUT_PURPOSE + (uint32_t)(block >> 32)};
     uint32_t word[4];
     rp_philox4x32(counter, key, word);
     return slot % 2 ? word[slot / 2] >> 16 : word[slot / 2] & 0xffff;
 }
 
+float rpi_dropout_factor(const rpi_dropout_mask *mask, uint64_t element) {
+    uint32_t threshold = rpi_dropout_threshold(mask->probability);
+    return random16(mask, element) < threshold ? 0 : rpi_dropout_scale(threshold);
+}
+
 /* Units are groups of 128 elements. */
 void rpi_dropout_scalar(const void *args, int64_t begin, int64_t end) {
     const rpi_kernel_dropout *it = args;
-    uint32_t threshold = rpi_dropout_threshold(it->probability);
-    float scale = rpi_dropout_scale(threshold);
     for (int64_t i = begin * RPI_DROPOUT_GROUP; i < end * RPI_DROPOUT_GROUP && i < it->count;
          i++) {
-        float factor = random16(it, (uint64_t)(it->first + i)) < threshold ? 0 : scale;
-        float y = rpi_kernel_get(it->x, 0, i) * factor;
+        float y = rpi_kernel_get(it->x, 0, i) *
+                  rpi_dropout_factor(&it->mask, (uint64_t)(it->first + i));
         if (it->residual.data) y += rpi_kernel_get(it->residual, 0, i);
         rpi_kernel_put(it->y, 0, i, y);
     }

@@ -16,16 +16,23 @@
 
 #include "engine/backends/cpu/kernels/kernel.h"
 
-typedef struct rpi_kernel_dropout {
+typedef struct rpi_dropout_mask {
     double probability; /* of being dropped, 0 to 1 */
     uint64_t seed;
     uint32_t step, tensor;
+} rpi_dropout_mask;
+
+typedef struct rpi_kernel_dropout {
+    rpi_dropout_mask mask;
     int64_t first; /* element of x[0], a multiple of 128: where a tensor is cut */
     int64_t count;
     rpi_kernel_rows x;        /* stride does not matter: elements side by side */
     rpi_kernel_rows residual; /* added after the mask; without data: nothing */
     rpi_kernel_rows y;        /* may be x or residual */
 } rpi_kernel_dropout;
+
+/* The number of a tensor: another one for another name, whatever else a model holds. */
+uint32_t rpi_dropout_tensor(const char *name);
 
 void rpi_kernel_dropout_apply(const rpi_kernel_run *run, const rpi_kernel_dropout *it);
 
@@ -42,6 +49,9 @@ static inline uint32_t rpi_dropout_threshold(double probability) {
 static inline float rpi_dropout_scale(uint32_t threshold) {
     return threshold < 65536 ? 65536.0f / (float)(65536 - threshold) : 0;
 }
+
+/* 0 or the scale: what element e is multiplied by. */
+float rpi_dropout_factor(const rpi_dropout_mask *mask, uint64_t element);
 
 RPI_KERNEL_DECLARE(dropout);
 

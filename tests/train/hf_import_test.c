@@ -15,7 +15,11 @@ enum { HIDDEN = 4, VOCABULARY = 8, POSITIONS = 6, MOST = HIDDEN * 4 * HIDDEN, TE
 static const char config[] =
     "{\"architectures\":[\"GPT2LMHeadModel\"],\"model_type\":\"gpt2\",\"n_layer\":1,"
     "\"n_embd\":4,\"n_head\":2,\"vocab_size\":8,\"n_positions\":6}";
-static const char model[] = "gpt2:layers=1,hidden=4,heads=2,vocabulary=8,positions=6";
+#define SIZES "gpt2:layers=1,hidden=4,heads=2,vocabulary=8,positions=6"
+#define WITH                                                                                   \
+    ",dropout=0.1,attention-dropout=0.1" /* what the file means that does not say it           \
+                                          */
+static const char model[] = SIZES WITH;
 
 static const struct {
     const char *name;
@@ -237,7 +241,7 @@ static void shards_are_read_by_their_index(void) {
 static void a_bad_config_is_told(void) {
     static const char sizes[] = "\"n_layer\":1,\"n_embd\":4,\"n_head\":2,\"vocab_size\":8,";
     static const struct {
-        const char *begin, *end, *part;
+        const char *begin, *end, *part; /* of the message; of a good one what follows sizes */
         rp_status status;
     } rows[] = {
         {"{", "", "config.json is no JSON", RP_CORRUPT},
@@ -257,20 +261,25 @@ static void a_bad_config_is_told(void) {
          RP_INVALID},
         {"{\"model_type\":\"gpt2\",\"tie_word_embeddings\":false,", "\"n_positions\":6}",
          "'tie_word_embeddings' is false; model gpt2 has only true", RP_INVALID},
-        {"{\"model_type\":\"gpt2\",\"n_inner\":16,", "\"n_positions\":6}", NULL, RP_OK},
-        {"{\"model_type\":\"gpt2\",\"layer_norm_epsilon\":0.00001,", "\"n_positions\":6}", NULL,
+        {"{\"model_type\":\"gpt2\",\"n_inner\":16,", "\"n_positions\":6}", WITH, RP_OK},
+        {"{\"model_type\":\"gpt2\",\"layer_norm_epsilon\":0.00001,", "\"n_positions\":6}", WITH,
          RP_OK},
+        {"{\"model_type\":\"gpt2\",\"resid_pdrop\":0.2,\"attn_pdrop\":0.0,",
+         "\"n_positions\":6}", ",dropout=0.2", RP_OK},
+        {"{\"model_type\":\"gpt2\",\"attn_pdrop\":1.0,", "\"n_positions\":6}",
+         "attention-dropout", RP_INVALID},
     };
     const char *folder = folder_of("config");
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        char text[600], found[RPI_MODEL_TEXT];
+        char text[600], found[RPI_MODEL_TEXT], wanted[RPI_MODEL_TEXT];
         const rpi_hf_family *family = NULL;
         snprintf(text, sizeof text, "%s%s%s", rows[i].begin, sizes, rows[i].end);
+        snprintf(wanted, sizeof wanted, "%s%s", SIZES, rows[i].part ? rows[i].part : "");
         write_text(folder, "config.json", text);
         rp_status status = rpi_hf_config_read(folder, found, &family);
         CHECK_MSG(status == rows[i].status, "row %zu: %s", i, rp_status_name(status));
         if (status == RP_OK)
-            CHECK_MSG(strcmp(found, model) == 0, "%s", found);
+            CHECK_MSG(strcmp(found, wanted) == 0, "%s", found);
         else if (rows[i].part)
             CHECK_MSG(strstr(rp_last_error()->message, rows[i].part), "'%s' lacks '%s'",
                       rp_last_error()->message, rows[i].part);
@@ -292,20 +301,21 @@ static void llama_configs_are_read(void) {
         rp_status status;
     } rows[] = {
         {",\"intermediate_size\":128",
-         "intermediate=128,vocabulary=100,positions=64,rope-base=10000,norm-epsilon=1e-06,"
-         "tied=off",
-         RP_OK},
+         "intermediate=128,vocabulary=100,positions=64,norm-epsilon=1e-06", RP_OK},
         {",\"intermediate_size\":128,\"num_key_value_heads\":3,\"head_dim\":8,"
          "\"rope_theta\":500000.0,\"rms_norm_eps\":1e-05,\"tie_word_embeddings\":true,"
          "\"hidden_act\":\"silu\",\"rope_scaling\":null,\"attention_bias\":false,"
          "\"torch_dtype\":\"bfloat16\"",
          "kv-heads=3,head=8,intermediate=128,vocabulary=100,positions=64,rope-base=500000,"
-         "norm-epsilon=1e-05,tied=on",
+         "tied=on",
+         RP_OK},
+        {",\"intermediate_size\":128,\"attention_dropout\":0.1",
+         "intermediate=128,vocabulary=100,positions=64,norm-epsilon=1e-06,"
+         "attention-dropout=0.1",
          RP_OK},
         {",\"intermediate_size\":128,\"head_dim\":null,\"num_key_value_heads\":null,"
          "\"rope_parameters\":{\"rope_theta\":100000,\"rope_type\":\"default\"}",
-         "intermediate=128,vocabulary=100,positions=64,rope-base=100000,norm-epsilon=1e-06,"
-         "tied=off",
+         "intermediate=128,vocabulary=100,positions=64,rope-base=100000,norm-epsilon=1e-06",
          RP_OK},
         {"", "'intermediate_size' is missing", RP_CORRUPT},
         {",\"intermediate_size\":128,\"head_dim\":7",

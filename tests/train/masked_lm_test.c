@@ -111,7 +111,8 @@ static void any_number_of_ranks_equals_one(void) {
 
 static void a_resumed_run_has_the_same_bytes(void) {
     rpi_train_options options = small();
-    options.model = "bert:layers=2,hidden=32,heads=2,vocabulary=261,positions=64,dropout=0.1";
+    options.model = "bert:layers=2,hidden=32,heads=2,vocabulary=261,positions=64,dropout=0.1,"
+                    "attention-dropout=0.1";
     options.codec = "q4";
     options.accumulate = 2;
     options.steps = 16; /* into the second epoch */

@@ -495,6 +495,8 @@ static void mistakes_are_named(void) {
         {"bert:heads=7", "hidden=768 is no multiple of heads=7"},
         {"bert:heads=2", "are 384 a head; 256 are the most"},
         {"bert:dropout=1", "model bert: dropout: "},
+        {"gpt2:attention-dropout=1", "model gpt2: attention-dropout: "},
+        {"vit:dropout=-1", "model vit: dropout: "},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         rpi_network network;

@@ -12,6 +12,8 @@ static const rpi_hf_option options[] = {
     {"intermediate", "intermediate_size", NULL, NULL},
     {"vocabulary", "vocab_size", NULL, NULL},
     {"positions", "max_position_embeddings", NULL, NULL},
+    {"dropout", "hidden_dropout_prob", NULL, "0.1"},
+    {"attention-dropout", "attention_probs_dropout_prob", NULL, "0.1"},
     {0},
 };
 
@@ -68,9 +70,7 @@ static const char *const ignored[] = {"bert.embeddings.position_ids",
 
 #define BERT                                                                                   \
     .model = "bert", .head_flag = "spans", .prefix = "bert.", .options = options,              \
-    .constants = constants,                                                                    \
-    .written = "{\"hidden_dropout_prob\":0.0,\"attention_probs_dropout_prob\":0.0}",           \
-    .ignored = ignored
+    .constants = constants, .ignored = ignored
 
 const rpi_hf_family rpi_hf_bert = {
     BERT,

@@ -8,6 +8,7 @@
 #include <cjson/cJSON.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { MOST_BYTES = 1 << 20 };
@@ -102,12 +103,16 @@ static const char *wanted_of(const cJSON *item, rpi_option_type type) {
     }
 }
 
-/* The value as our option takes it; "" where it says nothing else than we do. */
-static rp_status read_option(const char *path, const cJSON *root, const rpi_hf_option *row,
-                             const rpi_option *option, char text[32]) {
-    const cJSON *item = find_key(root, row->key);
-    if (!is_there(item) && row->also) item = find_key(root, row->also);
-    text[0] = '\0';
+/* What our model is without the option. */
+static bool is_default(const rpi_option *option, const char *text) {
+    const char *fallback = option->fallback;
+    if (option->type == RPI_OPTION_FLAG)
+        return strcmp(text, fallback && strcmp(fallback, "on") == 0 ? "on" : "off") == 0;
+    return strtod(text, NULL) == (fallback ? strtod(fallback, NULL) : 0);
+}
+
+static rp_status read_value(const char *path, const cJSON *item, const rpi_hf_option *row,
+                            const rpi_option *option, char text[32]) {
     if (!is_there(item) && !row->absent)
         return RP_FAIL(CORRUPT, "%s: '%s' is missing", path, row->key);
     if (!is_there(item)) {
@@ -120,6 +125,17 @@ static rp_status read_option(const char *path, const cJSON *root, const rpi_hf_o
         snprintf(text, 32, "%s", cJSON_IsTrue(item) ? "on" : "off");
     else
         snprintf(text, 32, "%.15g", item->valuedouble);
+    return RP_OK;
+}
+
+/* The value as our option takes it; "" for one that may be left out where it says nothing else
+ * than our model does. */
+static rp_status read_option(const char *path, const cJSON *root, const rpi_hf_option *row,
+                             const rpi_option *option, char text[32]) {
+    const cJSON *item = find_key(root, row->key);
+    if (!is_there(item) && row->also) item = find_key(root, row->also);
+    RP_TRY(read_value(path, item, row, option, text));
+    if (row->absent && text[0] && is_default(option, text)) text[0] = '\0';
     return RP_OK;
 }
 
@@ -260,7 +276,7 @@ static void put_token(cJSON *root, const char *key, int64_t token) {
 
 static cJSON *make_config(const rpi_hf_family *family, const rpi_model_choice *choice,
                           rpi_hf_text_ends ends) {
-    cJSON *root = cJSON_Parse(family->written);
+    cJSON *root = cJSON_CreateObject();
     cJSON *architectures = cJSON_AddArrayToObject(root, "architectures");
     cJSON_AddItemToArray(architectures,
                          cJSON_CreateString(rpi_hf_architecture(family, choice)));

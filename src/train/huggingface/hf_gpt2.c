@@ -5,9 +5,14 @@
 extern const rpi_hf_family rpi_hf_gpt2;
 
 static const rpi_hf_option options[] = {
-    {"layers", "n_layer", NULL, NULL},        {"hidden", "n_embd", NULL, NULL},
-    {"heads", "n_head", NULL, NULL},          {"vocabulary", "vocab_size", NULL, NULL},
-    {"positions", "n_positions", NULL, NULL}, {0},
+    {"layers", "n_layer", NULL, NULL},
+    {"hidden", "n_embd", NULL, NULL},
+    {"heads", "n_head", NULL, NULL},
+    {"vocabulary", "vocab_size", NULL, NULL},
+    {"positions", "n_positions", NULL, NULL},
+    {"dropout", "resid_pdrop", "embd_pdrop", "0.1"},
+    {"attention-dropout", "attn_pdrop", NULL, "0.1"},
+    {0},
 };
 
 static const rpi_hf_constant constants[] = {
@@ -52,7 +57,6 @@ const rpi_hf_family rpi_hf_gpt2 = {
     .prefix = "transformer.",
     .options = options,
     .constants = constants,
-    .written = "{\"resid_pdrop\":0.0,\"embd_pdrop\":0.0,\"attn_pdrop\":0.0}",
     .text_end = 50256,
     .tensors = tensors,
     .ignored = ignored,

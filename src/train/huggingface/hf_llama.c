@@ -15,7 +15,8 @@ extern const rpi_hf_family rpi_hf_llama, rpi_hf_mistral;
         {"vocabulary", "vocab_size", NULL, NULL},                                              \
         {"positions", "max_position_embeddings", NULL, NULL},                                  \
         {"rope-base", "rope_theta", "rope_parameters.rope_theta", "10000"},                    \
-        {"norm-epsilon", "rms_norm_eps", NULL, "1e-06"}, {                                     \
+        {"norm-epsilon", "rms_norm_eps", NULL, "1e-06"},                                       \
+        {"attention-dropout", "attention_dropout", NULL, ""}, {                                \
         "tied", "tie_word_embeddings", NULL, "off"                                             \
     }
 
@@ -67,7 +68,6 @@ const rpi_hf_family rpi_hf_llama = {
     .prefix = "model.",
     .options = options,
     .constants = constants,
-    .written = "{\"attention_dropout\":0.0}",
     .tensors = tensors,
     .ignored = ignored,
 };
@@ -80,7 +80,6 @@ const rpi_hf_family rpi_hf_mistral = {
     .prefix = "model.",
     .options = mistral_options,
     .constants = constants,
-    .written = "{\"attention_dropout\":0.0}",
     .tensors = tensors,
     .ignored = ignored,
 };

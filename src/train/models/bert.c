@@ -32,7 +32,7 @@ enum { TOKENS_INPUT, SEGMENTS_INPUT, DOCUMENTS_INPUT }; /* of both tasks */
 
 typedef struct bert_options {
     int64_t layers, hidden, heads, intermediate, vocabulary, positions;
-    double dropout;
+    double dropout, attention_dropout;
     bool pre_ln, spans;
 } bert_options;
 
@@ -50,6 +50,9 @@ static const rpi_option options[] = {
     NUMBER(positions, "512", 1048576, "the longest sequence"),
     RPI_MODEL_OPTION("dropout", RPI_OPTION_REAL, offsetof(bert_options, dropout), "0", 0, 0.99,
                      "P", "of the embeddings and of what a block adds", NULL),
+    RPI_MODEL_OPTION("attention-dropout", RPI_OPTION_REAL,
+                     offsetof(bert_options, attention_dropout), "0", 0, 0.99, "P",
+                     "of the weights of attention", NULL),
     RPI_MODEL_OPTION("pre-ln", RPI_OPTION_FLAG, offsetof(bert_options, pre_ln), "off", 0, 0,
                      "on|off", "blocks normalise first, as Megatron's", NULL),
     RPI_MODEL_OPTION("spans", RPI_OPTION_FLAG, offsetof(bert_options, spans), "off", 0, 0,
@@ -93,7 +96,7 @@ static rpi_value_id dense(const encoder *e, const char *part, rpi_value_id x, in
 }
 
 static rpi_value_id drop(const encoder *e, const char *name, rpi_value_id x) {
-    return e->o->dropout > 0 ? rpi_dropout(e->b->graph, name, x, (float)e->o->dropout) : x;
+    return rpi_block_dropout(e->b, name, x, e->o->dropout);
 }
 
 /* x + y, where y is what a block adds. */
@@ -116,7 +119,8 @@ static rpi_value_id attend(const encoder *e, rpi_value_id x) {
     rpi_value_id q = dense(e, "attention.self.query", x, width, width, SPREAD);
     rpi_value_id k = dense(e, "attention.self.key", x, width, width, SPREAD);
     rpi_value_id v = dense(e, "attention.self.value", x, width, width, SPREAD);
-    rpi_attention_attributes heads = {.heads = (int)e->o->heads};
+    rpi_attention_attributes heads = {.heads = (int)e->o->heads,
+                                      .dropout = (float)e->o->attention_dropout};
     rpi_value_id y = rpi_attention(e->b->graph, part_of(e, "attention.self", name), q, k, v,
                                    e->b->inputs[DOCUMENTS_INPUT], heads);
     return dense(e, "attention.output.dense", y, width, width, spread_out(e));

@@ -177,6 +177,12 @@ static int64_t width_of(const rpi_builder *builder, rpi_value_id x) {
     return shape->size[shape->dims - 1];
 }
 
+rpi_value_id rpi_block_dropout(rpi_builder *builder, const char *name, rpi_value_id x,
+                               double probability) {
+    if (probability == 0 || builder->is_decoder) return x;
+    return rpi_dropout(builder->graph, name, x, (float)probability);
+}
+
 rpi_value_id rpi_block_attention(rpi_builder *builder, const char *name, rpi_value_id query,
                                  rpi_value_id key, rpi_value_id value,
                                  rpi_attention_attributes attributes) {

@@ -69,6 +69,10 @@ rpi_value_id rpi_block_rms_norm(rpi_builder *builder, const char *name, rpi_valu
 rpi_value_id rpi_block_layer_norm(rpi_builder *builder, const char *name, rpi_value_id x,
                                   int width, float epsilon);
 
+/* x itself where the probability is 0, and in a decoder. */
+rpi_value_id rpi_block_dropout(rpi_builder *builder, const char *name, rpi_value_id x,
+                               double probability);
+
 /* What differs in a decoder: attention (causal there), and whatever knows a token's place. */
 rpi_value_id rpi_block_attention(rpi_builder *builder, const char *name, rpi_value_id query,
                                  rpi_value_id key, rpi_value_id value,

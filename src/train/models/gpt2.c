@@ -1,9 +1,9 @@
 /* GPT-2: a decoder of transformer blocks that normalise first.
  *
- *     x = tokens' rows of wte + positions' rows of wpe
+ *     x = dropout(tokens' rows of wte + positions' rows of wpe)
  *     for each layer:
- *         x = x + c_proj(attention(c_attn(ln_1(x))))        causal, q k v from one matrix
- *         x = x + c_proj(gelu(c_fc(ln_2(x))))               four times as wide inside
+ *         x = x + dropout(c_proj(attention(c_attn(ln_1(x)))))      causal, q k v from one
+ * matrix x = x + dropout(c_proj(gelu(c_fc(ln_2(x)))))             four times as wide inside
  *     logits = ln_f(x) wte^T                                 the table of tokens once more
  *
  * Radford, Wu, Child, Luan, Amodei, Sutskever, "Language models are unsupervised multitask
@@ -25,6 +25,7 @@ enum { LONGEST_NAME = 64 };
 
 typedef struct gpt2_options {
     int64_t layers, hidden, heads, vocabulary, positions;
+    double dropout, attention_dropout;
 } gpt2_options;
 
 #define NUMBER(name, fallback, most, help)                                                     \
@@ -36,6 +37,11 @@ static const rpi_option options[] = {
     NUMBER(heads, "12", 1024, "of attention, which share the width"),
     NUMBER(vocabulary, "50257", 16777216, "tokens that there are"),
     NUMBER(positions, "1024", 1048576, "the longest sequence"),
+    RPI_MODEL_OPTION("dropout", RPI_OPTION_REAL, offsetof(gpt2_options, dropout), "0", 0, 0.99,
+                     "P", "of the embeddings and of what a block adds", NULL),
+    RPI_MODEL_OPTION("attention-dropout", RPI_OPTION_REAL,
+                     offsetof(gpt2_options, attention_dropout), "0", 0, 0.99, "P",
+                     "of the weights of attention", NULL),
     {0},
 };
 
@@ -58,8 +64,10 @@ static rpi_value_id attend(rpi_builder *b, const gpt2_options *o, int layer, rpi
     x = rpi_block_layer_norm(b, part_of(name, layer, "ln_1"), x, width, 1e-5f);
     x = rpi_block_normal_linear(b, part_of(name, layer, "attn.c_attn"), x, width, 3 * width,
                                 SPREAD);
-    rpi_attention_attributes heads = {
-        .heads = (int)o->heads, .kv_heads = (int)o->heads, .causal = true};
+    rpi_attention_attributes heads = {.heads = (int)o->heads,
+                                      .kv_heads = (int)o->heads,
+                                      .causal = true,
+                                      .dropout = (float)o->attention_dropout};
     x = rpi_block_self_attention(b, part_of(name, layer, "attn"), x, heads);
     return rpi_block_normal_linear(b, part_of(name, layer, "attn.c_proj"), x, width, width,
                                    spread_out);
@@ -95,11 +103,14 @@ static rpi_value_id build(rpi_builder *b, const void *chosen, const rpi_data_sha
     rpi_value_id wpe = rpi_block_table(b, "wpe.weight", o->positions, o->hidden, SPREAD);
     rpi_value_id x = rpi_embedding(b->graph, "wte", tokens, wte);
     x = rpi_block_positions(b, "wpe", x, wpe);
+    x = rpi_block_dropout(b, "drop", x, o->dropout);
     for (int layer = 0; layer < o->layers; layer++) {
         char name[LONGEST_NAME];
         rpi_value_id y = attend(b, o, layer, x, spread_out);
+        y = rpi_block_dropout(b, part_of(name, layer, "attn.dropout"), y, o->dropout);
         x = rpi_add(b->graph, part_of(name, layer, "attn.add"), x, y);
         y = feed_forward(b, o, layer, x, spread_out);
+        y = rpi_block_dropout(b, part_of(name, layer, "mlp.dropout"), y, o->dropout);
         x = rpi_add(b->graph, part_of(name, layer, "mlp.add"), x, y);
     }
     x = rpi_block_layer_norm(b, "ln_f", x, (int)o->hidden, 1e-5f);

@@ -27,7 +27,7 @@ enum { LONGEST_NAME = 64, LARGEST_HEAD = 256 };
 
 typedef struct llama_options {
     int64_t layers, hidden, heads, kv_heads, head, intermediate, vocabulary, positions, window;
-    double rope_base, norm_epsilon;
+    double rope_base, norm_epsilon, attention_dropout;
     bool tied;
 } llama_options;
 
@@ -52,6 +52,9 @@ static const rpi_option options[] = {
                      "1e-5", 1e-12, 1, "X", "beside the mean square of the norms", NULL),
     RPI_MODEL_OPTION("tied", RPI_OPTION_FLAG, offsetof(llama_options, tied), "off", 0, 0,
                      "on|off", "the head is the table of tokens", NULL),
+    RPI_MODEL_OPTION("attention-dropout", RPI_OPTION_REAL,
+                     offsetof(llama_options, attention_dropout), "0", 0, 0.99, "P",
+                     "of the weights of attention", NULL),
     {0},
 };
 
@@ -107,7 +110,8 @@ static rpi_value_id attend(const decoder *d, int layer, rpi_value_id x) {
     rpi_attention_attributes heads = {.heads = (int)o->heads,
                                       .kv_heads = (int)o->kv_heads,
                                       .causal = true,
-                                      .window = (int)o->window};
+                                      .window = (int)o->window,
+                                      .dropout = (float)o->attention_dropout};
     x = rpi_block_attention(d->b, part_of(name, layer, "self_attn"), q, k, v, heads);
     return project(d, layer, "self_attn.o_proj", x, width, o->hidden);
 }

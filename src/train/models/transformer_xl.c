@@ -34,7 +34,7 @@ enum { LONGEST_NAME = 64, LARGEST_HEAD = 256 };
 
 typedef struct xl_options {
     int64_t layers, hidden, heads, head, inner, memory, clamp, vocabulary;
-    double dropout;
+    double dropout, attention_dropout;
     const char *cutoffs;
 } xl_options;
 
@@ -52,6 +52,9 @@ static const rpi_option options[] = {
     NUMBER(vocabulary, "267735", 1, 16777216, "tokens that there are"),
     RPI_MODEL_OPTION("dropout", RPI_OPTION_REAL, offsetof(xl_options, dropout), "0.1", 0, 0.99,
                      "P", "probability that an element is dropped", NULL),
+    RPI_MODEL_OPTION("attention-dropout", RPI_OPTION_REAL,
+                     offsetof(xl_options, attention_dropout), "0", 0, 0.99, "P",
+                     "of the weights of attention", NULL),
     RPI_MODEL_OPTION("cutoffs", RPI_OPTION_TEXT, offsetof(xl_options, cutoffs), "auto", 0, 0,
                      "N:N:..",
                      "tokens below the first are frequent, the others in clusters "
@@ -82,8 +85,7 @@ static const char *part_of(const decoder *d, char text[LONGEST_NAME], const char
 }
 
 static rpi_value_id drop(const decoder *d, const char *name, rpi_value_id x) {
-    float dropout = (float)d->o->dropout;
-    return dropout > 0 ? rpi_dropout(d->b->graph, name, x, dropout) : x;
+    return rpi_block_dropout(d->b, name, x, d->o->dropout);
 }
 
 static rpi_value_id project(const decoder *d, const char *part, rpi_value_id x, int64_t in,
@@ -127,7 +129,8 @@ static rpi_value_id attend(const decoder *d, rpi_value_id x) {
         graph, part_of(d, name, "dec_attn"), y, r, d->content_bias, d->position_bias,
         rpi_block_remembered(d->b),
         (rpi_relative_attention_attributes){.heads = (int)o->heads,
-                                            .queries = rpi_graph_dimension(graph, "sequence")});
+                                            .queries = rpi_graph_dimension(graph, "sequence"),
+                                            .dropout = (float)o->attention_dropout});
     y = project(d, "dec_attn.o_net", y, width, o->hidden);
     y = drop(d, part_of(d, name, "dec_attn.drop"), y);
     return add_norm(d, "dec_attn", x, y);

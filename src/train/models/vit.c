@@ -30,18 +30,26 @@ enum { LONGEST_NAME = 96, MLP_FACTOR = 4 };
 
 typedef struct vit_options {
     int64_t layers, hidden, heads, patch, image;
+    double dropout, attention_dropout;
 } vit_options;
 
 #define NUMBER(name, fallback, least, most, help)                                              \
     RPI_MODEL_OPTION(#name, RPI_OPTION_COUNT, offsetof(vit_options, name), fallback, least,    \
                      most, "N", help, NULL)
+#define PROBABILITY(name, field, help)                                                         \
+    RPI_MODEL_OPTION(name, RPI_OPTION_REAL, offsetof(vit_options, field), "0", 0, 0.99, "P",   \
+                     help, NULL)
 #define OPTIONS(layers_default, hidden_default, heads_default, patch_default)                  \
     {                                                                                          \
         NUMBER(layers, layers_default, 1, 1000, "blocks"),                                     \
             NUMBER(hidden, hidden_default, 1, 65536, "width of a token"),                      \
             NUMBER(heads, heads_default, 1, 1024, "of attention, which share the width"),      \
             NUMBER(patch, patch_default, 1, 1024, "side of a patch, in pixels"),               \
-            NUMBER(image, "0", 0, 65536, "side of the pictures; 0: that of the data"), {       \
+            NUMBER(image, "0", 0, 65536, "side of the pictures; 0: that of the data"),         \
+            PROBABILITY("dropout", dropout, "of the embeddings and inside of blocks"),         \
+            PROBABILITY("attention-dropout", attention_dropout,                                \
+                        "of the weights of attention"),                                        \
+        {                                                                                      \
             0                                                                                  \
         }                                                                                      \
     }
@@ -105,11 +113,14 @@ static rpi_value_id attend(rpi_builder *b, const vit_options *o, int layer, rpi_
     x = rpi_block_layer_norm(b, part_of(name, layer, "ln_1"), x, (int)width, EPSILON);
     x = linear(b, part_of(name, layer, "self_attention.in_proj"), "_", x, width, 3 * width,
                xavier_uniform(width, 3 * width), zeros);
-    rpi_attention_attributes heads = {.heads = (int)o->heads, .kv_heads = (int)o->heads};
+    rpi_attention_attributes heads = {.heads = (int)o->heads,
+                                      .kv_heads = (int)o->heads,
+                                      .dropout = (float)o->attention_dropout};
     x = rpi_self_attention(b->graph, part_of(name, layer, "self_attention"), x, RPI_NO_VALUE,
                            heads);
-    return linear(b, part_of(name, layer, "self_attention.out_proj"), ".", x, width, width,
-                  (start){RPI_INIT_UNIFORM, 1 / sqrt((double)width)}, zeros);
+    x = linear(b, part_of(name, layer, "self_attention.out_proj"), ".", x, width, width,
+               (start){RPI_INIT_UNIFORM, 1 / sqrt((double)width)}, zeros);
+    return rpi_block_dropout(b, part_of(name, layer, "dropout"), x, o->dropout);
 }
 
 static rpi_value_id feed_forward(rpi_builder *b, const vit_options *o, int layer,
@@ -121,8 +132,10 @@ static rpi_value_id feed_forward(rpi_builder *b, const vit_options *o, int layer
     x = linear(b, part_of(name, layer, "mlp.0"), ".", x, width, inner,
                xavier_uniform(width, inner), bias);
     x = rpi_gelu(b->graph, part_of(name, layer, "mlp.1"), x, RPI_GELU_ERF);
-    return linear(b, part_of(name, layer, "mlp.3"), ".", x, inner, width,
-                  xavier_uniform(inner, width), bias);
+    x = rpi_block_dropout(b, part_of(name, layer, "mlp.2"), x, o->dropout);
+    x = linear(b, part_of(name, layer, "mlp.3"), ".", x, inner, width,
+               xavier_uniform(inner, width), bias);
+    return rpi_block_dropout(b, part_of(name, layer, "mlp.4"), x, o->dropout);
 }
 
 /* The picture as a sequence: the class token, then its patches row by row, each with what says
@@ -144,7 +157,8 @@ static rpi_value_id embed(rpi_builder *b, const vit_options *o, const rpi_data_s
     rpi_value_id x = rpi_conv2d(b->graph, "conv_proj", pictures, filters, bias,
                                 (rpi_conv2d_attributes){.stride = (int)patch});
     x = rpi_image_tokens(b->graph, "tokens", x, class_token);
-    return rpi_position_embedding(b->graph, "positions", x, positions);
+    x = rpi_position_embedding(b->graph, "positions", x, positions);
+    return rpi_block_dropout(b, "encoder.dropout", x, o->dropout);
 }
 
 static rp_status check(const vit_options *o, const rpi_data_shape *shape) {

@@ -26,6 +26,9 @@ static const rpi_option options[] = {
      "every sequence of tokens:PATH, not only those held out", NULL},
     {"seq-length", NULL, NULL, RPI_OPTION_COUNT, FIELD(seq_length), NULL, 1, 1 << 20, "N",
      "tokens that a language model sees at once; the run's when absent, else 256", NULL},
+    {"memory", NULL, NULL, RPI_OPTION_COUNT, FIELD(memory), NULL, 1, 1 << 20, "N",
+     "tokens before a segment that a model with a memory sees; the model's own when absent",
+     NULL},
     {"batch-size", NULL, NULL, RPI_OPTION_COUNT, FIELD(batch_size), "16", 1, 1e9, "N",
      "samples that are run at once", NULL},
     {"samples", NULL, NULL, RPI_OPTION_COUNT, FIELD(samples), NULL, 0, 1e12, "N",
@@ -112,7 +115,8 @@ const rpi_command rpi_command_eval = {
         "that a run's numbers come again; --all takes every sequence of a file of tokens.",
     .examples = "  redpoll eval --model runs/kjv\n"
                 "  redpoll eval --model hf:models/gpt2 --data tokens:data/kjv --all \\\n"
-                "      --seq-length 1024\n",
+                "      --seq-length 1024\n"
+                "  redpoll eval --model runs/transformer-xl --seq-length 64 --memory 640\n",
     .options = options,
     .run = run,
 };

@@ -14,7 +14,7 @@
 
 typedef struct settings {
     const char *model, *prompt, *prompt_file, *tokenizer, *backend;
-    int64_t most, top_k, seed, threads;
+    int64_t most, memory, top_k, seed, threads;
     double temperature, top_p;
     bool echo, ignores_end, stats, json;
     char *read; /* the prompt, where it was read; else NULL */
@@ -32,6 +32,8 @@ static const rpi_option options[] = {
      "the text, from a file", NULL},
     {"max-new-tokens", NULL, NULL, RPI_OPTION_COUNT, FIELD(most), "100", 1, 1 << 20, "N",
      "tokens at most", NULL},
+    {"memory", NULL, NULL, RPI_OPTION_COUNT, FIELD(memory), NULL, 1, 1 << 20, "N",
+     "tokens that a model with a memory (transformer-xl) remembers; its own when absent", NULL},
     {"temperature", NULL, NULL, RPI_OPTION_REAL, FIELD(temperature), "0.8", 0, 1000, "T",
      "logits are divided by it: low is likely, high is varied; 0 takes the likeliest token",
      NULL},
@@ -168,6 +170,7 @@ static rp_status generate_and_print(settings *s) {
     rpi_generate_options o = {.model = s->model,
                               .tokenizer = s->tokenizer,
                               .most = s->most,
+                              .memory = s->memory,
                               .choice = {.temperature = s->temperature,
                                          .top_k = s->top_k,
                                          .top_p = s->top_p,
@@ -208,10 +211,12 @@ const rpi_command rpi_command_generate = {
     .summary = "a language model goes on with a text",
     .about =
         "Reads a prompt and prints it with what the model writes behind it, as it comes: the "
-        "newest checkpoint of a run, or a Hugging Face folder, of gpt2 or llama. Keys and "
-        "values of what was read are kept, so a token costs the same wherever it stands. It "
-        "ends where the model ends the text, after --max-new-tokens, or where the model's "
-        "positions run out. The tokenizer is the folder's, or that of the run's data.",
+        "newest checkpoint of a run, or a Hugging Face folder, of gpt2, llama or "
+        "transformer-xl. "
+        "Keys and values of what was read are kept, so a token costs the same wherever it "
+        "stands. It ends where the model ends the text, after --max-new-tokens, or where the "
+        "model's positions run out; transformer-xl has no last one. The tokenizer is the "
+        "folder's, or that of the run's data.",
     .examples = "  redpoll generate --model runs/kjv --prompt 'In the beginning'\n"
                 "  redpoll generate --model hf:models/gpt2 --prompt 'In the beginning' \\\n"
                 "      --temperature 0.8 --top-k 40 --top-p 0.9 --seed 7\n"

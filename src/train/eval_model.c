@@ -52,6 +52,7 @@ static rp_status open_model(evaluator *e) {
     rpi_trained_model *model = &e->model;
     e->result->step = -1;
     RP_TRY(rpi_trained_model_open(e->given->model, model));
+    if (e->given->memory) RP_TRY(rpi_model_set_memory(model->text, e->given->memory));
     snprintf(e->result->model, sizeof e->result->model, "%s", model->text);
     e->result->step = model->step;
     e->options.model = e->result->model;

@@ -47,14 +47,13 @@ void rpi_memories_forget(rpi_memories *m) {
     m->remembered = 0;
 }
 
-void rpi_memories_inputs(const rpi_memories *m, int64_t first,
-                         const void *inputs[RPI_NETWORK_INPUTS]) {
+void rpi_memories_inputs(const rpi_memories *m, int64_t first, const void **inputs) {
     if (!m->network) return;
     const rpi_network *network = m->network;
-    int at = network->task->input_count + (network->task->sample_metric ? 2 : 1);
-    inputs[at++] = &m->remembered;
+    inputs[rpi_graph_value(network->graph, network->remembered)->index] = &m->remembered;
     for (int i = 0; i < network->memory_count; i++)
-        inputs[at++] = m->now[i] + first * m->length * rpi_memories_width(m, i);
+        inputs[rpi_graph_value(network->graph, network->memories[i])->index] =
+            m->now[i] + first * m->length * rpi_memories_width(m, i);
 }
 
 /* The last `length` tokens of a row's memory and the `count` new ones. */
@@ -73,6 +72,7 @@ rp_status rpi_memories_take(rpi_memories *m, const rpi_instance *instance, int64
         RP_TRY(rpi_instance_result(instance, m->network->remembers[i], &tokens));
         int64_t length = tokens.shape.size[1], width = tokens.shape.size[2];
         int64_t stride = m->length * width;
+        m->taken = length;
         for (int64_t row = 0; row < count; row++)
             move_row(m->now[i] + (first + row) * stride,
                      (const float *)tokens.data + row * length * width, length, m->length,
@@ -83,7 +83,7 @@ rp_status rpi_memories_take(rpi_memories *m, const rpi_instance *instance, int64
 
 void rpi_memories_turn(rpi_memories *m) {
     if (!m->network) return;
-    int64_t remembered = m->remembered + m->network->shape.sequence;
+    int64_t remembered = m->remembered + m->taken;
     m->remembered = (int32_t)(remembered < m->length ? remembered : m->length);
     for (int i = 0; i < layers_of(m); i++) {
         float *now = m->now[i];

@@ -12,6 +12,7 @@ typedef struct rpi_memories {
     const rpi_network *network; /* NULL: no memory, and every call does nothing */
     int64_t rows, length;       /* rows of a batch, tokens of a row */
     int32_t remembered;         /* of them, the last ones, alike in all rows */
+    int64_t taken;              /* tokens of a row in the run at hand */
     /* Of each layer, rows x length x width: what the runs of a step read, and what they leave
      * for those of the next. */
     float *now[RPI_MEMORIES], *next[RPI_MEMORIES];
@@ -25,9 +26,9 @@ void rpi_memories_close(rpi_memories *memories); /* zeros are fine */
 /* Rows begin anew. */
 void rpi_memories_forget(rpi_memories *memories);
 
-/* Put in, behind the task's inputs and scales, what a run of the rows from `first` on reads. */
-void rpi_memories_inputs(const rpi_memories *memories, int64_t first,
-                         const void *inputs[RPI_NETWORK_INPUTS]);
+/* Put where the graph has them what a run of the rows from `first` on reads. inputs: of all
+ * inputs of the graph. */
+void rpi_memories_inputs(const rpi_memories *memories, int64_t first, const void **inputs);
 /* After that run, of `count` rows: keep what it leaves. */
 rp_status rpi_memories_take(rpi_memories *memories, const rpi_instance *instance, int64_t first,
                             int64_t count);

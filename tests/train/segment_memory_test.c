@@ -4,6 +4,8 @@
 #include "harness/check.h"
 #include "train/checkpoint/safetensors.h"
 #include "train/data/token_writer.h"
+#include "train/eval_model.h"
+#include "train/generation/generate.h"
 #include "train/segment_memory.h"
 #include "train/trainer.h"
 #include "train_ranks.h"
@@ -215,6 +217,63 @@ static void ranks_and_micro_batches_change_nothing(void) {
     CHECK(alone.losses[8] != forgetful.losses[8]);
 }
 
+static double loss_of(const char *folder, int64_t memory) {
+    rpi_eval_result result;
+    rpi_eval_options options = {
+        .model = folder, .seq_length = SEQUENCE, .memory = memory, .threads = 1};
+    CHECK_OK(rpi_eval(&options, &result));
+    return result.evaluation.loss;
+}
+
+static rp_status keep_text(void *context, const char *text, size_t bytes) {
+    return rpi_text_append(context, text, bytes);
+}
+
+static rp_status generate(const char *folder, int64_t memory, rpi_text *out_text) {
+    rpi_generated done;
+    rpi_generate_options options = {.model = folder,
+                                    .prompt = "trains on ",
+                                    .prompt_bytes = strlen("trains on "),
+                                    .most = 40,
+                                    .memory = memory,
+                                    .choice = {.temperature = 0, .top_p = 1},
+                                    .threads = 1,
+                                    .on_text = keep_text,
+                                    .context = out_text};
+    RP_TRY(rpi_generate(&options, &done));
+    rpi_ids_free(&done.tokens);
+    return rpi_text_append(out_text, "", 1);
+}
+
+/* Weights are for a memory of any length. */
+static void a_run_writes_and_is_evaluated_with_any_memory(void) {
+    rpi_train_options options = small();
+    rpi_train_result result = {0};
+    rpi_text text = {0};
+    options.steps = 120;
+    options.model = SHAPE ",memory=20,dropout=0,cutoffs=108:115";
+    options.out = ranks_folder("learnt");
+    options.overwrite = true;
+    REQUIRE_OK(ranks_train(&options, 1, &result));
+    CHECK(loss_of(options.out, 0) == loss_of(options.out, 20));
+    CHECK_NEAR(loss_of(options.out, 0), result.test.loss, 1e-6);
+    CHECK(loss_of(options.out, 1) > loss_of(options.out, 20));
+    REQUIRE_OK(generate(options.out, 0, &text));
+    CHECK_MSG(strncmp(text.at, "seeds. the red poll trains on seeds.", 36) == 0, "it writes %s",
+              text.at);
+    text.count = 0;
+    CHECK_OK(generate(options.out, 3, &text));
+    rpi_text_free(&text);
+    options.model = "gpt2:layers=1,hidden=16,heads=2,vocabulary=257,positions=16";
+    options.out = ranks_folder("no-memory");
+    options.steps = 1;
+    REQUIRE_OK(ranks_train(&options, 1, NULL));
+    CHECK_FAILS(generate(options.out, 3, &text), INVALID,
+                "--memory is for a model that remembers earlier segments, as transformer-xl "
+                "does; gpt2 does not");
+    rpi_text_free(&text);
+}
+
 static void smoothing_has_no_part_in_clusters(void) {
     rpi_train_options options = small();
     options.label_smoothing = 0.1;
@@ -225,6 +284,8 @@ static void smoothing_has_no_part_in_clusters(void) {
 CASES({"text_is_learnt", text_is_learnt},
       {"segments_say_what_one_sequence_says", segments_say_what_one_sequence_says},
       {"a_run_goes_on_with_its_memories", a_run_goes_on_with_its_memories},
+      {"a_run_writes_and_is_evaluated_with_any_memory",
+       a_run_writes_and_is_evaluated_with_any_memory},
       {"smoothing_has_no_part_in_clusters", smoothing_has_no_part_in_clusters},
       {"rows_of_another_batch_remember_nothing", rows_of_another_batch_remember_nothing},
       {"ranks_and_micro_batches_change_nothing", ranks_and_micro_batches_change_nothing})

@@ -3,6 +3,8 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "engine/instance.h"
+#include "train/generation/cluster_scores.h"
+#include "train/segment_memory.h"
 
 #include <string.h>
 
@@ -26,9 +28,11 @@ struct rpi_decoder {
     rpi_session *session;
     stretch stretches[STRETCHES];
     int64_t memory;
-    int32_t position; /* tokens in the caches */
+    int32_t position;      /* tokens in the caches */
+    rpi_memories memories; /* of a model that has them, in place of caches */
+    float *joined;         /* logits, where the model has clusters; else NULL */
     int input_count;
-    const void **inputs; /* of the graph: tokens, position, caches */
+    const void **inputs; /* of the graph: tokens, position, caches or memories */
     float **caches;      /* as many as inputs; NULL for those that are none */
 };
 
@@ -38,7 +42,9 @@ rp_status rpi_decoder_examine(const rpi_trained_model *model, rpi_decoder_facts 
     RP_TRY(rpi_model_parse(model->text, &choice));
     RP_TRY(rpi_network_build_decoder(model->text, &network));
     const rpi_shape *logits = &rpi_graph_value(network.graph, network.logits)->shape;
-    *out_facts = (rpi_decoder_facts){.positions = rpi_model_number(&choice, "positions"),
+    *out_facts = (rpi_decoder_facts){.positions = rpi_model_memory(&choice)
+                                                      ? INT32_MAX
+                                                      : rpi_model_number(&choice, "positions"),
                                      .vocabulary = logits->size[logits->dims - 1]};
     rpi_network_close(&network);
     return RP_OK;
@@ -47,7 +53,7 @@ rp_status rpi_decoder_examine(const rpi_trained_model *model, rpi_decoder_facts 
 /* ---- opening ---- */
 
 static bool is_cache(const rpi_decoder *d, rpi_value_id id) {
-    return id != d->network.inputs[0] && id != d->network.position;
+    return !d->network.memory_count && id != d->network.inputs[0] && id != d->network.position;
 }
 
 /* Room for one text in each cache. */
@@ -65,6 +71,14 @@ static rp_status make_caches(rpi_decoder *d) {
         d->inputs[i] = d->caches[i];
     }
     return RP_OK;
+}
+
+static rp_status make_memories(rpi_decoder *d) {
+    const rpi_network *n = &d->network;
+    RP_TRY(rpi_memories_open(n, 1, &d->memories));
+    if (n->adaptive.cutoff_count == 0) return RP_OK;
+    return rpi_alloc_array((size_t)rpi_graph_value(n->graph, n->logits)->shape.size[2],
+                           sizeof *d->joined, "logits", &d->joined);
 }
 
 static rp_status load(const rpi_trained_model *model, const rpi_decoder_options *options,
@@ -87,6 +101,7 @@ static rp_status open_decoder(const rpi_trained_model *model,
         d->session = options->session;
     else
         RP_TRY(load(model, options, d, note, note_bytes));
+    RP_TRY(make_memories(d));
     return make_caches(d);
 }
 
@@ -118,6 +133,8 @@ void rpi_decoder_close(rpi_decoder *d) {
     for (int i = 0; d->caches && i < d->input_count; i++) rpi_free(d->caches[i]);
     rpi_free(d->caches);
     rpi_free(d->inputs);
+    rpi_free(d->joined);
+    rpi_memories_close(&d->memories);
     rpi_network_close(&d->network);
     rpi_free(d);
     rpi_error_put_back(&why);
@@ -125,13 +142,22 @@ void rpi_decoder_close(rpi_decoder *d) {
 
 /* ---- reading ---- */
 
+static void add_memories(const rpi_network *n, int64_t tokens, rpi_program_options *options) {
+    options->dimensions[2] = (rpi_dimension_binding){"memory", n->memory_length};
+    options->dimensions[3] = (rpi_dimension_binding){"context", n->memory_length + tokens};
+    for (int i = 0; i < n->memory_count; i++)
+        options->results[options->result_count++] = n->remembers[i];
+}
+
 static rp_status compile(rpi_decoder *d, int64_t tokens, stretch *s) {
+    const rpi_network *n = &d->network;
     rpi_program_options options = {
         .dimensions = {{"batch", 1}, {"sequence", tokens}, {"memory", d->memory}},
         .result_count = 1,
-        .results = {d->network.logits}};
-    RP_TRY(
-        rpi_program_compile(d->session, d->network.graph, RPI_NO_VALUE, &options, &s->program));
+        .results = {n->logits}};
+    if (n->memory_count) add_memories(n, tokens, &options);
+    if (d->joined) options.results[options.result_count++] = n->cluster_scores;
+    RP_TRY(rpi_program_compile(d->session, n->graph, RPI_NO_VALUE, &options, &s->program));
     RP_TRY(rpi_instance_create(s->program, &s->instance));
     s->tokens = tokens;
     return RP_OK;
@@ -153,17 +179,39 @@ rp_status rpi_decoder_prepare(rpi_decoder *d, int64_t count) {
     return count % AT_ONCE ? find_stretch(d, count % AT_ONCE, &s) : RP_OK;
 }
 
+/* Of the last token that was read. */
+static rp_status find_last(const stretch *s, rpi_value_id id, const float **out_row) {
+    rpi_tensor rows;
+    RP_TRY(rpi_instance_result(s->instance, id, &rows));
+    *out_row = (const float *)rows.data + (s->tokens - 1) * rows.shape.size[2];
+    return RP_OK;
+}
+
+static rp_status find_logits(rpi_decoder *d, const stretch *s, const float **out_logits) {
+    const rpi_network *n = &d->network;
+    const float *clusters = NULL;
+    RP_TRY(find_last(s, n->logits, out_logits));
+    if (!d->joined) return RP_OK;
+    RP_TRY(find_last(s, n->cluster_scores, &clusters));
+    int64_t vocabulary = rpi_graph_value(n->graph, n->logits)->shape.size[2];
+    memcpy(d->joined, *out_logits, (size_t)vocabulary * sizeof *d->joined);
+    rpi_cluster_scores_join(&n->adaptive, clusters, vocabulary, d->joined);
+    *out_logits = d->joined;
+    return RP_OK;
+}
+
 static rp_status read_some(rpi_decoder *d, const int32_t *tokens, int64_t count,
                            const float **out_logits) {
     stretch *s = NULL;
-    rpi_tensor logits;
     const rpi_graph *graph = d->network.graph;
     RP_TRY(find_stretch(d, count, &s));
     d->inputs[rpi_graph_value(graph, d->network.inputs[0])->index] = tokens;
     d->inputs[rpi_graph_value(graph, d->network.position)->index] = &d->position;
+    rpi_memories_inputs(&d->memories, 0, d->inputs);
     RP_TRY(rpi_instance_forward(s->instance, &(rpi_run_options){.inputs = d->inputs}));
-    RP_TRY(rpi_instance_result(s->instance, d->network.logits, &logits));
-    *out_logits = (const float *)logits.data + (count - 1) * logits.shape.size[2];
+    RP_TRY(rpi_memories_take(&d->memories, s->instance, 0, 1));
+    rpi_memories_turn(&d->memories);
+    RP_TRY(find_logits(d, s, out_logits));
     d->position += (int32_t)count;
     return RP_OK;
 }

@@ -1,5 +1,6 @@
 /* A language model that reads tokens and says what may follow: one text, whose keys and values
- * stay in caches, so that a token costs what it costs and not all before it once more. */
+ * stay in caches, so that a token costs what it costs and not all before it once more. Of a
+ * model with a memory it holds those of so many tokens, and a text has no end. */
 #ifndef RPI_TRAIN_DECODER_H
 #define RPI_TRAIN_DECODER_H
 
@@ -17,8 +18,8 @@ typedef struct rpi_decoder_options {
     rpi_session *session;
 } rpi_decoder_options;
 
-/* The longest text of a model, and the tokens that it knows. RP_INVALID: it is no language
- * model. */
+/* The longest text of a model (INT32_MAX: it remembers, and counts no places), and the tokens
+ * that it knows. RP_INVALID: it is no language model. */
 typedef struct rpi_decoder_facts {
     int64_t positions, vocabulary;
 } rpi_decoder_facts;

@@ -116,10 +116,13 @@ static rp_status check_options(const rpi_generate_options *o) {
 
 static rp_status open_model(generator *g) {
     const rpi_generate_options *o = g->o;
-    if (!o->text) return rpi_trained_model_open(o->model, &g->model);
-    g->model = (rpi_trained_model){.data = o->data, .step = -1};
-    snprintf(g->model.text, sizeof g->model.text, "%s", o->text);
-    return RP_OK;
+    if (o->text) {
+        g->model = (rpi_trained_model){.data = o->data, .step = -1};
+        snprintf(g->model.text, sizeof g->model.text, "%s", o->text);
+    } else {
+        RP_TRY(rpi_trained_model_open(o->model, &g->model));
+    }
+    return o->memory ? rpi_model_set_memory(g->model.text, o->memory) : RP_OK;
 }
 
 static rp_status prepare(generator *g) {

@@ -17,7 +17,8 @@ typedef struct rpi_generate_options {
                               run's data */
     const char *prompt;
     size_t prompt_bytes;
-    int64_t most; /* new tokens, 1 or more */
+    int64_t most;   /* new tokens, 1 or more */
+    int64_t memory; /* tokens that a model with a memory remembers; 0: its own */
     rpi_token_choice choice;
     bool ignores_end;    /* goes on behind the end of a text */
     const char *backend; /* NULL: the fastest */

@@ -23,6 +23,7 @@ typedef struct rpi_builder {
     rpi_value_id adaptive_input;
     rpi_adaptive_weights adaptive_weights;
     rpi_adaptive_attributes adaptive;
+    rpi_value_id cluster_scores; /* of a decoder: batch x sequence x clusters */
     /* A decoder goes on from tokens of earlier runs: the blocks below put caches behind
      * attention, inputs of the graph of batch x memory, and count places from a position. */
     bool is_decoder;

@@ -64,6 +64,9 @@ typedef struct rpi_model_choice {
 /* Tokens that a row remembers; 0: the model has no memory. */
 int64_t rpi_model_memory(const rpi_model_choice *choice);
 
+/* Give the model of a text another memory, of 1 token or more. RP_INVALID: it has none. */
+rp_status rpi_model_set_memory(char text[RPI_MODEL_TEXT], int64_t memory);
+
 /* What this choice is for: the name of the task of its head. */
 const char *rpi_model_task(const rpi_model_choice *choice);
 /* Give the model of a text the head for a task, if it has another and there is one. */

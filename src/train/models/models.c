@@ -116,6 +116,22 @@ rp_status rpi_model_add_head(char text[RPI_MODEL_TEXT], const char *task) {
     return RP_OK;
 }
 
+rp_status rpi_model_set_memory(char text[RPI_MODEL_TEXT], int64_t memory) {
+    rpi_model_choice choice;
+    RP_TRY(rpi_model_parse(text, &choice));
+    if (rpi_model_memory(&choice) == 0)
+        return RP_FAIL(INVALID,
+                       "--memory is for a model that remembers earlier segments, as "
+                       "transformer-xl does; %s does not",
+                       choice.model->name);
+    size_t used = strlen(text), room = RPI_MODEL_TEXT - used;
+    int more = snprintf(text + used, room, "%cmemory=%lld", strchr(text, ':') ? ',' : ':',
+                        (long long)memory);
+    if (more < 0 || (size_t)more >= room)
+        return RP_FAIL(INVALID, "the text of the model is too long");
+    return RP_OK;
+}
+
 static rp_status set_option(const rpi_model *model, char *word, char *value, void *options) {
     if (!rpi_model_option(model, word)) return refuse(model, word);
     rp_status status = rpi_options_set_yaml(model->options, word, value, options);

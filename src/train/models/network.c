@@ -76,13 +76,15 @@ static void add_decoder_nodes(rpi_network *network, rpi_builder *builder,
     network->logits = choice->model->build(builder, choice->options, shape, network->inputs[0]);
 }
 
-static void take_memories(rpi_network *network, const rpi_builder *builder,
-                          const rpi_model_choice *choice) {
+static void take_results(rpi_network *network, const rpi_builder *builder,
+                         const rpi_model_choice *choice) {
     network->memory_count = builder->memory_count;
     network->remembered = builder->remembered;
     memcpy(network->memories, builder->memories, sizeof network->memories);
     memcpy(network->remembers, builder->remembers, sizeof network->remembers);
     if (network->memory_count) network->memory_length = rpi_model_memory(choice);
+    network->adaptive = builder->adaptive;
+    network->cluster_scores = builder->cluster_scores;
 }
 
 typedef void (*nodes_adder)(rpi_network *network, rpi_builder *builder,
@@ -102,10 +104,12 @@ static rp_status build(const char *model_text, const rpi_model_choice *choice,
     if (!network.task) return RP_FAIL(INTERNAL, "model %s is for no task", choice->model->name);
     snprintf(network.text, sizeof network.text, "%s", model_text);
     RP_TRY(rpi_graph_create(&network.graph));
-    rpi_builder builder = {
-        .graph = network.graph, .sample_logits = RPI_NO_VALUE, .remembered = RPI_NO_VALUE};
+    rpi_builder builder = {.graph = network.graph,
+                           .sample_logits = RPI_NO_VALUE,
+                           .remembered = RPI_NO_VALUE,
+                           .cluster_scores = RPI_NO_VALUE};
     add(&network, &builder, choice, shape, smoothing);
-    take_memories(&network, &builder, choice);
+    take_results(&network, &builder, choice);
     network.parameters = builder.parameters;
     network.parameter_count = builder.count;
     rp_status status = rpi_graph_check(network.graph);

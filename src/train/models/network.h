@@ -28,6 +28,10 @@ typedef struct rpi_network {
     int memory_count;
     rpi_value_id remembered, memories[RPI_MEMORIES], remembers[RPI_MEMORIES];
     rpi_value_id position; /* of a decoder: an input, the tokens that its caches hold */
+    /* Of a decoder with an adaptive softmax (cutoff_count above 0): a result, the clusters'
+     * scores in the first softmax; its logits are scores of each token in its own. */
+    rpi_adaptive_attributes adaptive;
+    rpi_value_id cluster_scores;
     /* Of tasks with a second loss, else RPI_NO_VALUE: `loss` is the sum of the first two. */
     rpi_value_id label_loss, sample_loss, sample_correct, sample_logits;
 } rpi_network;
@@ -41,8 +45,8 @@ rp_status rpi_network_build_smoothed(const char *model, const rpi_data_shape *sh
                                      double smoothing, rpi_network *out_network);
 /* The same model as a decoder, for inference: tokens (batch x sequence) that follow those of
  * earlier runs, whose keys and values lie in caches. Inputs of the graph are the tokens, the
- * position, and the caches, each batch x memory x its width; there are no labels and no loss.
- * RP_INVALID: no language model. */
+ * position, and the caches, each batch x memory x its width, or the memories of a model that
+ * has them; there are no labels and no loss. RP_INVALID: no language model. */
 rp_status rpi_network_build_decoder(const char *model, rpi_network *out_network);
 void rpi_network_close(rpi_network *network); /* zeros are fine */
 

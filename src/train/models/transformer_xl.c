@@ -16,7 +16,8 @@
  * Dai, Yang, Yang, Carbonell, Le, Salakhutdinov, "Transformer-XL: attentive language models
  * beyond a fixed-length context", 2019. Names are those of its published code. Weights start
  * normal with deviation 0.02, the scales of norms around 1 with the same; biases at 0. A row of
- * a batch goes on where it ended in the step before; its memory has no gradient. */
+ * a batch goes on where it ended in the step before; its memory has no gradient. As a decoder a
+ * token sees itself and `memory` tokens before it, wherever segments begin. */
 #include "train/models/model.h"
 
 #include "base/status.h"
@@ -117,18 +118,29 @@ static rpi_value_id add_norm(const decoder *d, const char *part, rpi_value_id x,
                           (rpi_norm_attributes){.epsilon = 1e-5f});
 }
 
+/* Queries, keys and values of the memory and of x. Their projection is of each token by itself,
+ * without a bias: so a decoder remembers what it gives, and a new token costs one. */
+static rpi_value_id project_context(const decoder *d, rpi_value_id x) {
+    char name[LONGEST_NAME];
+    const xl_options *o = d->o;
+    part_of(d, name, "memory");
+    if (!d->b->is_decoder) x = rpi_block_with_memory(d->b, name, x);
+    x = project(d, "dec_attn.qkv_net", x, o->hidden, 3 * o->heads * o->head);
+    return d->b->is_decoder ? rpi_block_with_memory(d->b, name, x) : x;
+}
+
 static rpi_value_id attend(const decoder *d, rpi_value_id x) {
     char name[LONGEST_NAME];
     const xl_options *o = d->o;
     rpi_graph *graph = d->b->graph;
     int64_t width = o->heads * o->head;
-    rpi_value_id context = rpi_block_with_memory(d->b, part_of(d, name, "memory"), x);
-    rpi_value_id y = project(d, "dec_attn.qkv_net", context, o->hidden, 3 * width);
+    rpi_value_id y = project_context(d, x);
     rpi_value_id r = project(d, "dec_attn.r_net", d->distances, o->hidden, width);
     y = rpi_relative_attention(
         graph, part_of(d, name, "dec_attn"), y, r, d->content_bias, d->position_bias,
         rpi_block_remembered(d->b),
         (rpi_relative_attention_attributes){.heads = (int)o->heads,
+                                            .window = d->b->is_decoder ? (int)o->memory + 1 : 0,
                                             .queries = rpi_graph_dimension(graph, "sequence"),
                                             .dropout = (float)o->attention_dropout});
     y = project(d, "dec_attn.o_net", y, width, o->hidden);
@@ -209,12 +221,13 @@ static void add_clusters(const decoder *d, rpi_value_id x, rpi_value_id table,
                                        .shape = {1, {clusters}},
                                        .decay_group = RPI_DECAY_VECTOR,
                                        .init = RPI_INIT_ZEROS});
+    if (b->is_decoder)
+        b->cluster_scores =
+            rpi_linear(b->graph, "crit.clusters", x, b->adaptive_weights.cluster_weight,
+                       b->adaptive_weights.cluster_bias);
 }
 
-static rp_status check(const rpi_builder *b, const xl_options *o, const rpi_data_shape *shape) {
-    if (b->is_decoder)
-        return RP_FAIL(UNSUPPORTED, "transformer-xl learns and is evaluated; text is generated "
-                                    "by gpt2 and llama");
+static rp_status check(const xl_options *o, const rpi_data_shape *shape) {
     if (o->hidden % 2)
         return RP_FAIL(INVALID, "hidden=%lld is odd; half of a distance's row are sines",
                        (long long)o->hidden);
@@ -228,7 +241,7 @@ static rpi_value_id bias_of_heads(const decoder *d, const char *name) {
 static rpi_value_id build(rpi_builder *b, const void *chosen, const rpi_data_shape *shape,
                           rpi_value_id tokens) {
     decoder d = {.b = b, .o = chosen};
-    rp_status status = check(b, d.o, shape);
+    rp_status status = check(d.o, shape);
     if (status == RP_OK) status = parse_cutoffs(d.o, &b->adaptive);
     if (status != RP_OK) rpi_graph_fail(b->graph, status, "%s", rp_last_error()->message);
     rpi_value_id table = rpi_block_table(b, "word_emb.emb_layers.0.weight", d.o->vocabulary,

@@ -15,7 +15,8 @@ extern "C" {
 #endif
 
 /** What a store must do. Keys are NUL-terminated, values any bytes up to 64 KiB. All functions
- *  may be called from any thread, one call at a time for each rp_store. Required: all. */
+ *  may be called from any thread, one call at a time for each rp_store. Required: all but close
+ *  and get_page. */
 typedef struct rp_store_ops {
     /** Set a key, replacing what was there. */
     rp_status (*set)(void *context, const char *key, const void *value, size_t bytes);
@@ -29,6 +30,16 @@ typedef struct rp_store_ops {
     rp_status (*remove)(void *context, const char *key);
     /** Free the store; NULL: the caller keeps the context. */
     void (*close)(void *context);
+    /** Many keys by one request, so that P ranks do not ask P times each. Wait until `prefix`
+     *  followed by each of the numbers first to first + count - 1 is set ("world/info/" and 3:
+     *  "world/info/3"), and copy their values to `values`, one directly behind the other, and
+     *  the size of each to sizes[] (room for `count`). *got: how many, from `first` on; fewer
+     *  than `count` where timeout_s is over or where no more fit, and the caller asks again
+     *  for the rest. RP_TIMEOUT: not even the first is set. capacity: 64 KiB at least. NULL:
+     *  the store has nothing better than one get() after the other, which is done then. */
+    rp_status (*get_page)(void *context, const char *prefix, int first, int count,
+                          double timeout_s, void *values, size_t capacity, size_t *sizes,
+                          int *got);
 } rp_store_ops;
 
 typedef struct rp_store {

@@ -121,6 +121,18 @@ StoreGet = CFUNCTYPE(c_int, c_void_p, c_char_p, c_double, c_void_p, c_size_t, PO
 StoreAdd = CFUNCTYPE(c_int, c_void_p, c_char_p, c_int64, POINTER(c_int64))
 StoreRemove = CFUNCTYPE(c_int, c_void_p, c_char_p)
 StoreClose = CFUNCTYPE(None, c_void_p)
+StoreGetPage = CFUNCTYPE(
+    c_int,
+    c_void_p,
+    c_char_p,
+    c_int,
+    c_int,
+    c_double,
+    c_void_p,
+    c_size_t,
+    POINTER(c_size_t),
+    POINTER(c_int),
+)
 
 
 class rp_store_ops(Structure):
@@ -130,6 +142,7 @@ class rp_store_ops(Structure):
         ("add", StoreAdd),
         ("remove", StoreRemove),
         ("close", StoreClose),
+        ("get_page", StoreGetPage),
     ]
 
 

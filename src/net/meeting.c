@@ -1,6 +1,8 @@
 #include "net/meeting.h"
 
 #include "base/clock.h"
+#include "base/memory.h"
+#include "net/store_page.h"
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -9,9 +11,11 @@
 
 /* While waiting for one value, how often to see whether somebody has given up. */
 #define LOOK_UP_S 0.1
+/* In worlds above this the more seldom, so that waiting ranks do not keep the store busy. */
+enum { LOOK_UP_WORLD = 64 };
 /* Ranks that give up at the same deadline, counted from their own arrivals, do so within this.
  */
-#define CHAIN_NS  (RPI_SECOND_NS / 2)
+#define CHAIN_NS (RPI_SECOND_NS / 2)
 
 enum { KEY_BYTES = 256 };
 
@@ -178,21 +182,86 @@ static rp_status check_arrivals(rpi_meeting *meeting) {
                    meeting->world - missing.count, meeting->world);
 }
 
+/* How long to wait for a value before looking up again; 0: the deadline has come. */
+static double wait_seconds(const rpi_meeting *meeting) {
+    double left_s = rpi_seconds(meeting->deadline_ns - rpi_now_ns());
+    double look_s = LOOK_UP_S * (1 + meeting->world / LOOK_UP_WORLD);
+    return left_s < 0 ? 0 : left_s < look_s ? left_s : look_s;
+}
+
+/* The value of a rank has not come for `waited_s`: RP_OK to wait on. */
+static rp_status wait_on(rpi_meeting *meeting, const char *subject, int rank, double waited_s) {
+    RP_TRY(look_up(meeting));
+    if (waited_s > 0) return RP_OK;
+    RP_TRY(check_arrivals(meeting));
+    return RP_FAIL(TIMEOUT,
+                   "rank %d has arrived, but did not go on within %g s (no %s of it is in "
+                   "the store): is it stopped?",
+                   rank, meeting->timeout_s, subject);
+}
+
 rp_status rpi_meeting_read(rpi_meeting *meeting, const char *subject, int rank, char *value,
                            size_t bytes) {
     for (;;) {
-        double left_s = rpi_seconds(meeting->deadline_ns - rpi_now_ns());
-        double wait_s = left_s < LOOK_UP_S ? left_s : LOOK_UP_S;
-        rp_status status = get(meeting, subject, rank, wait_s > 0 ? wait_s : 0, value, bytes);
+        double wait_s = wait_seconds(meeting);
+        rp_status status = get(meeting, subject, rank, wait_s, value, bytes);
         if (status != RP_TIMEOUT) return status;
-        RP_TRY(look_up(meeting));
-        if (left_s > 0) continue;
-        RP_TRY(check_arrivals(meeting));
-        return RP_FAIL(TIMEOUT,
-                       "rank %d has arrived, but did not go on within %g s (no %s of it is in "
-                       "the store): is it stopped?",
-                       rank, meeting->timeout_s, subject);
+        RP_TRY(wait_on(meeting, subject, rank, wait_s));
     }
+}
+
+typedef struct meeting_page {
+    unsigned char values[RPI_STORE_VALUE_BYTES];
+    int first, got;
+    size_t sizes[]; /* [world] */
+} meeting_page;
+
+/* Hand out what one request has brought. */
+static rp_status take_page(const meeting_page *page, const char *subject,
+                           rpi_meeting_take *take, void *context) {
+    const unsigned char *next = page->values;
+    char value[RPI_MEETING_BYTES];
+    for (int i = 0; i < page->got; i++) {
+        size_t bytes = page->sizes[i];
+        if (bytes >= sizeof value)
+            return RP_FAIL(CORRUPT, "the %s of rank %d has %zu bytes; fewer than %zu are right",
+                           subject, page->first + i, bytes, sizeof value);
+        memcpy(value, next, bytes);
+        value[bytes] = '\0';
+        RP_TRY(take(context, page->first + i, value));
+        next += bytes;
+    }
+    return RP_OK;
+}
+
+static rp_status read_pages(rpi_meeting *meeting, const char *subject, meeting_page *page,
+                            rpi_meeting_take *take, void *context) {
+    char key[KEY_BYTES];
+    snprintf(key, sizeof key, "%s/%s/", meeting->prefix, subject);
+    while (page->first < meeting->world) {
+        double wait_s = wait_seconds(meeting);
+        rp_status status = rpi_store_get_page(
+            meeting->store, key, page->first, meeting->world - page->first, wait_s,
+            page->values, sizeof page->values, page->sizes, &page->got);
+        if (status == RP_OK) {
+            RP_TRY(take_page(page, subject, take, context));
+            page->first += page->got;
+            continue;
+        }
+        if (status != RP_TIMEOUT) return status;
+        RP_TRY(wait_on(meeting, subject, page->first, wait_s));
+    }
+    return RP_OK;
+}
+
+rp_status rpi_meeting_read_all(rpi_meeting *meeting, const char *subject,
+                               rpi_meeting_take *take, void *context) {
+    meeting_page *page = NULL;
+    RP_TRY(rpi_alloc(sizeof *page + (size_t)meeting->world * sizeof page->sizes[0],
+                     "a page of the store", &page));
+    rp_status status = read_pages(meeting, subject, page, take, context);
+    rpi_free(page);
+    return status;
 }
 
 void rpi_meeting_go_on(rpi_meeting *meeting) {

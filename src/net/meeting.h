@@ -39,6 +39,11 @@ rp_status rpi_meeting_show(rpi_meeting *meeting, const char *subject, const char
  * this one when all have; ends early with the reason when another rank has given up. */
 rp_status rpi_meeting_read(rpi_meeting *meeting, const char *subject, int rank, char *value,
                            size_t bytes);
+/* The same of all ranks, in their order, by as few requests as the store has pages for; what
+ * `take` returns that is not RP_OK ends it. A value is text, shorter than RPI_MEETING_BYTES. */
+typedef rp_status rpi_meeting_take(void *context, int rank, const char *value);
+rp_status rpi_meeting_read_all(rpi_meeting *meeting, const char *subject,
+                               rpi_meeting_take *take, void *context);
 /* Everybody has arrived, and reads so now: what follows has the timeout anew, and its deadline
  * comes to all ranks at once, however late one of them was. */
 void rpi_meeting_go_on(rpi_meeting *meeting);

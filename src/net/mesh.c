@@ -1,6 +1,6 @@
 #include "net/mesh.h"
 
-#include "base/clock.h"
+#include "base/append.h"
 #include "base/memory.h"
 #include "net/addresses.h"
 #include "net/endian.h"
@@ -14,7 +14,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-enum { MESH_VERSION = 2, KINDS = 4, SUBJECT_BYTES = 40, SECRET_MARK_BYTES = 20 };
+enum { MESH_VERSION = 2, KINDS = 4, NAME_BYTES = 32, SECRET_MARK_BYTES = 20 };
 
 /* While the mesh comes up. */
 typedef struct mesh_work {
@@ -23,11 +23,12 @@ typedef struct mesh_work {
     rpi_meeting meeting;
     const rpi_transport *asked; /* by name; NULL: whichever reaches */
     const rpi_transport *outer; /* wraps the links of a mesh that has a shape; NULL: none */
-    const rpi_transport *kinds[KINDS];   /* in use; mesh->endpoints[i] is of kinds[i] */
-    bool wrapped[KINDS];                 /* in `outer` */
-    char subjects[KINDS][SUBJECT_BYTES]; /* under which their addresses are shown */
+    const rpi_transport *kinds[KINDS]; /* in use; mesh->endpoints[i] is of kinds[i] */
+    bool wrapped[KINDS];               /* in `outer` */
+    char names[KINDS][NAME_BYTES];     /* under which their addresses are shown */
     int kind_count;
-    int *kind_of; /* [world]: how to talk to each rank */
+    int *kind_of;     /* [world]: how to talk to each rank */
+    char **addresses; /* [world]: what each rank shows of its endpoints */
 } mesh_work;
 
 /* ---- info: who am I, who are you ---- */
@@ -124,10 +125,11 @@ static rp_status check_info(const mesh_work *work, int peer, const char *text) {
     return agree(work, peer, text, "frame", frame, "longest frame");
 }
 
-static rp_status read_info(mesh_work *work, int peer) {
+static rp_status take_info(void *context, int peer, const char *text) {
+    mesh_work *work = context;
     rpi_peer_info *info = &work->mesh->peers[peer];
-    char text[RPI_MEETING_BYTES], number[32];
-    RP_TRY(rpi_meeting_read(&work->meeting, "info", peer, text, sizeof text));
+    char number[32];
+    if (peer == work->mesh->rank) return RP_OK;
     RP_TRY(check_info(work, peer, text));
     field(text, "host", info->host, sizeof info->host);
     field(text, "machine", info->machine, sizeof info->machine);
@@ -167,8 +169,7 @@ static rp_status exchange_info(mesh_work *work) {
     if (work->options->host)
         snprintf(self->named, sizeof self->named, "%s", work->options->host);
     RP_TRY(show_info(work));
-    for (int peer = 0; peer < mesh->world; peer++)
-        if (peer != mesh->rank) RP_TRY(read_info(work, peer));
+    RP_TRY(rpi_meeting_read_all(&work->meeting, "info", take_info, work));
     number_hosts(mesh);
     return RP_OK;
 }
@@ -223,7 +224,7 @@ static bool is_wrapped(const mesh_work *work, int peer) {
     return work->outer && !inside;
 }
 
-/* Open an endpoint on one more transport and show its address. */
+/* Open an endpoint on one more transport. */
 static rp_status open_endpoint(mesh_work *work, const rpi_transport *transport, bool wrapped) {
     rpi_mesh *mesh = work->mesh;
     rpi_endpoint_options options = {.rank = mesh->rank,
@@ -235,7 +236,6 @@ static rp_status open_endpoint(mesh_work *work, const rpi_transport *transport, 
     if (work->kind_count == KINDS)
         return RP_FAIL(INTERNAL, "more than %d transports in one mesh", KINDS);
     int kind = work->kind_count;
-    char address[RPI_MEETING_BYTES];
     const rpi_transport *outer = wrapped ? work->outer : transport;
     if (wrapped) {
         options.shape = work->options->shape;
@@ -246,10 +246,8 @@ static rp_status open_endpoint(mesh_work *work, const rpi_transport *transport, 
     work->kinds[kind] = transport;
     work->wrapped[kind] = wrapped;
     work->kind_count++;
-    RP_TRY(outer->address(mesh->endpoints[kind], address, sizeof address));
-    snprintf(work->subjects[kind], SUBJECT_BYTES, "address.%s%s", wrapped ? "shaped." : "",
-             transport->name);
-    return rpi_meeting_show(&work->meeting, work->subjects[kind], address);
+    snprintf(work->names[kind], NAME_BYTES, "%s%s", wrapped ? "shaped." : "", transport->name);
+    return RP_OK;
 }
 
 /* Ranks of a named host share its interface: the first one makes it. */
@@ -270,8 +268,8 @@ static rp_status share_nic(mesh_work *work) {
 
 static rp_status open_endpoints(mesh_work *work) {
     for (int peer = 0; peer < work->mesh->world; peer++) {
-        if (peer == work->mesh->rank) continue;
         const rpi_transport *transport = NULL;
+        if (peer == work->mesh->rank) continue;
         RP_TRY(choose(work, peer, &transport));
         int kind = 0;
         bool wrapped = is_wrapped(work, peer);
@@ -282,6 +280,30 @@ static rp_status open_endpoints(mesh_work *work) {
         work->kind_of[peer] = kind;
     }
     return RP_OK;
+}
+
+/* All of them by one key, so that one page has those of many ranks. */
+static rp_status show_addresses(mesh_work *work) {
+    char text[RPI_MEETING_BYTES] = "", address[RPI_MEETING_BYTES];
+    for (int kind = 0; kind < work->kind_count; kind++) {
+        rpi_endpoint *endpoint = work->mesh->endpoints[kind];
+        RP_TRY(endpoint->transport->address(endpoint, address, sizeof address));
+        if (strlen(text) + strlen(address) + NAME_BYTES + 2 > sizeof text)
+            return RP_FAIL(INVALID, "the addresses of rank %d are too long", work->mesh->rank);
+        rpi_append(text, sizeof text, "%s=%s\n", work->names[kind], address);
+    }
+    return rpi_meeting_show(&work->meeting, "addresses", text);
+}
+
+static rp_status take_addresses(void *context, int peer, const char *text) {
+    mesh_work *work = context;
+    return rpi_strdup(text, &work->addresses[peer]);
+}
+
+static rp_status exchange_addresses(mesh_work *work) {
+    if (work->mesh->world == 1) return RP_OK;
+    RP_TRY(show_addresses(work));
+    return rpi_meeting_read_all(&work->meeting, "addresses", take_addresses, work);
 }
 
 /* ---- links ---- */
@@ -312,8 +334,7 @@ static rp_status connect_one(mesh_work *work, int peer) {
     int kind = work->kind_of[peer];
     rpi_endpoint *endpoint = mesh->endpoints[kind];
     char address[RPI_MEETING_BYTES];
-    RP_TRY(
-        rpi_meeting_read(&work->meeting, work->subjects[kind], peer, address, sizeof address));
+    field(work->addresses[peer], work->names[kind], address, sizeof address);
     rp_status status = endpoint->transport->connect(
         endpoint, peer, address, work->meeting.deadline_ns, &mesh->links[peer]);
     if (status == RP_OK) return RP_OK;
@@ -341,21 +362,20 @@ static rp_status allocate(mesh_work *work) {
     RP_TRY(rpi_alloc_array(world, sizeof *mesh->peers, "peers", &mesh->peers));
     RP_TRY(rpi_alloc_array(world, sizeof *mesh->host_of, "peers", &mesh->host_of));
     RP_TRY(rpi_alloc_array(world, sizeof *mesh->links, "links", &mesh->links));
+    RP_TRY(rpi_alloc_array(world, sizeof *work->addresses, "links", &work->addresses));
     return rpi_alloc_array(world, sizeof *work->kind_of, "links", &work->kind_of);
 }
 
 static rp_status bring_up(mesh_work *work) {
-    const char *subjects[KINDS + 3] = {"info"}; /* and a NULL after the last */
     RP_TRY(allocate(work));
     RP_TRY(find_transports(work));
     RP_TRY(exchange_info(work));
     rpi_meeting_go_on(&work->meeting);
     RP_TRY(share_nic(work));
     RP_TRY(open_endpoints(work));
+    RP_TRY(exchange_addresses(work));
     RP_TRY(connect_all(work));
-    for (int kind = 0; kind < work->kind_count; kind++)
-        subjects[1 + kind] = work->subjects[kind];
-    if (work->mesh->nic) subjects[1 + work->kind_count] = "nic";
+    const char *subjects[] = {"info", "addresses", work->mesh->nic ? "nic" : NULL, NULL};
     RP_TRY(rpi_meeting_leave(&work->meeting, subjects));
     rpi_host_nic_shut(work->mesh->nic);
     return RP_OK;
@@ -376,6 +396,8 @@ rp_status rpi_mesh_connect(const rp_store *store, int rank, int world,
         status = bring_up(&work);
         if (status != RP_OK) status = rpi_meeting_give_up(&work.meeting, status);
     }
+    for (int peer = 0; work.addresses && peer < world; peer++) rpi_free(work.addresses[peer]);
+    rpi_free(work.addresses);
     rpi_free(work.kind_of);
     if (status != RP_OK) {
         rpi_mesh_close(mesh);

@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "base/fpenv.h"
 #include "base/memory.h"
-#include "net/dictionary.h"
+#include "net/store_page.h"
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -58,6 +58,45 @@ static rp_status local_get(void *context, const char *key, double timeout_s, voi
     return RP_OK;
 }
 
+static int copy_page(const rpi_store_page *page, const rpi_dictionary *dictionary, void *values,
+                     size_t capacity, size_t *sizes) {
+    char key[RPI_STORE_KEY_BYTES];
+    size_t used = 0, bytes = 0;
+    int got = 0;
+    for (uint32_t i = 0; i < page->have; i++, used += bytes) {
+        const void *value =
+            rpi_dictionary_get(dictionary, rpi_store_page_key(page, i, key), &bytes);
+        if (bytes > capacity - used) break;
+        if (bytes) memcpy((unsigned char *)values + used, value, bytes);
+        sizes[got++] = bytes;
+    }
+    return got;
+}
+
+static rp_status local_get_page(void *context, const char *prefix, int first, int count,
+                                double timeout_s, void *values, size_t capacity, size_t *sizes,
+                                int *got) {
+    RPI_FPENV_SCOPE;
+    local_store *store = context;
+    int64_t deadline_ns = rpi_deadline_ns(timeout_s);
+    RP_TRY(rpi_store_page_check(prefix, first, count));
+    rpi_store_page page = {
+        .prefix = prefix, .first = (uint32_t)first, .count = (uint32_t)count};
+    pthread_mutex_lock(&store->lock);
+    while (!rpi_store_page_look(&page, store->dictionary) && wait_change(store, deadline_ns)) {
+    }
+    page.have = 0; /* what was there may have been removed or replaced meanwhile */
+    page.bytes = 0;
+    (void)rpi_store_page_look(&page, store->dictionary);
+    int copied = copy_page(&page, store->dictionary, values, capacity, sizes);
+    pthread_mutex_unlock(&store->lock);
+    if (!copied)
+        return RP_FAIL(TIMEOUT, "nobody set store key '%s%d' within %g s", prefix, first,
+                       timeout_s);
+    *got = copied;
+    return RP_OK;
+}
+
 static rp_status local_add(void *context, const char *key, int64_t amount, int64_t *result) {
     local_store *store = context;
     RP_TRY(rpi_store_check(key, 0));
@@ -86,8 +125,8 @@ static void local_close(void *context) {
     rpi_free(store);
 }
 
-static const rp_store_ops local_ops = {local_set, local_get, local_add, local_remove,
-                                       local_close};
+static const rp_store_ops local_ops = {local_set,    local_get,   local_add,
+                                       local_remove, local_close, local_get_page};
 
 rp_status rp_store_open_local(rp_store *store) {
     if (!store) return RP_FAIL(INVALID, "store is NULL");

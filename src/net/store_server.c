@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/fpenv.h"
 #include "base/memory.h"
+#include "net/endian.h"
 #include "net/forget.h"
 #include "net/proof.h"
 #include "net/quiet_thread.h"
@@ -43,9 +44,11 @@ typedef struct client {
     rpi_proof proof;
     uint32_t watched; /* epoll's events */
     rpi_store_header request;
-    char key[RPI_STORE_KEY_BYTES];
-    int64_t deadline_ns; /* WAITING: answer RP_TIMEOUT then */
-    size_t done, bytes;  /* of `buffer`: taken in or sent, of how many */
+    char key[RPI_STORE_KEY_BYTES];    /* of the request; WAITING: the one that is missing */
+    char prefix[RPI_STORE_KEY_BYTES]; /* of the page's keys */
+    rpi_store_page page;              /* asked for; count 0: none */
+    int64_t deadline_ns;              /* WAITING: answer with what there is then */
+    size_t done, bytes;               /* of `buffer`: taken in or sent, of how many */
     size_t capacity;
     unsigned char *buffer;
 } client;
@@ -59,6 +62,7 @@ struct rp_store_server {
     int stranger_count;
     unsigned refusals;
     int64_t resume_accept_ns; /* RPI_NEVER_NS: accepting */
+    int64_t due_ns;           /* nothing of a client's ends before */
 };
 
 static void drop(rp_store_server *server, client *gone) {
@@ -93,25 +97,36 @@ static void let_in(rp_store_server *server, client *each) {
     each->is_stranger = false;
 }
 
+/* When what this one does is over; RPI_NEVER_NS: it may stay as it is. */
+static int64_t end_of(const client *each) {
+    if (each->is_stranger) return each->since_ns + RPI_STRANGER_MOST_NS;
+    return each->state == WAITING ? each->deadline_ns : RPI_NEVER_NS;
+}
+
 static void begin_request(client *each) {
     each->state = RECEIVING;
     each->done = 0;
     each->bytes = RPI_STORE_HEADER_BYTES;
 }
 
-/* Queue a reply; `value` may not lie in the client's own buffer. */
-static rp_status reply(client *each, rp_status status, int64_t number, const void *value,
-                       size_t value_bytes) {
+/* Queue a reply whose value lies in the client's buffer, behind the header. */
+static void begin_reply(client *each, rp_status status, int64_t number, size_t value_bytes) {
     rpi_store_header header = {.operation = RPI_STORE_REPLY,
                                .status = status,
                                .value_bytes = (uint32_t)value_bytes,
                                .number = number};
-    RP_TRY(reserve(each, RPI_STORE_HEADER_BYTES + value_bytes));
     rpi_store_pack(&header, each->buffer);
-    if (value_bytes) memcpy(each->buffer + RPI_STORE_HEADER_BYTES, value, value_bytes);
     each->state = REPLYING;
     each->done = 0;
     each->bytes = RPI_STORE_HEADER_BYTES + value_bytes;
+}
+
+/* Queue a reply; `value` may not lie in the client's own buffer. */
+static rp_status reply(client *each, rp_status status, int64_t number, const void *value,
+                       size_t value_bytes) {
+    RP_TRY(reserve(each, RPI_STORE_HEADER_BYTES + value_bytes));
+    if (value_bytes) memcpy(each->buffer + RPI_STORE_HEADER_BYTES, value, value_bytes);
+    begin_reply(each, status, number, value_bytes);
     return RP_OK;
 }
 
@@ -142,6 +157,28 @@ static rp_status answer_get(client *each, const void *value, size_t bytes) {
     return reply(each, RP_OK, 0, value, bytes);
 }
 
+/* With what is set now, whatever was while it waited. */
+static rp_status answer_page(rp_store_server *server, client *each) {
+    rpi_store_page *page = &each->page;
+    page->have = 0;
+    page->bytes = 0;
+    (void)rpi_store_page_look(page, server->dictionary);
+    if (page->have == 0)
+        return refuse(
+            each, RP_FAIL(TIMEOUT, "store key '%s%u' was removed", page->prefix, page->first));
+    RP_TRY(reserve(each, RPI_STORE_HEADER_BYTES + page->bytes));
+    rpi_store_page_write(page, server->dictionary, each->buffer + RPI_STORE_HEADER_BYTES);
+    begin_reply(each, RP_OK, page->have, page->bytes);
+    return RP_OK;
+}
+
+/* The key that it waits for has come; true when that was the last one of its page. */
+static bool has_page(rp_store_server *server, client *each) {
+    if (rpi_store_page_look(&each->page, server->dictionary)) return true;
+    rpi_store_page_key(&each->page, each->page.have, each->key);
+    return false;
+}
+
 /* Answer everybody who waits for this key. A client that cannot be answered is dropped when its
  * deadline comes or its connection ends. */
 static void wake_waiters(rp_store_server *server, const char *key) {
@@ -150,21 +187,43 @@ static void wake_waiters(rp_store_server *server, const char *key) {
     for (client *each = server->clients, *next = NULL; each; each = next) {
         next = each->next;
         if (each->state != WAITING || strcmp(each->key, key) != 0) continue;
-        if (answer_get(each, value, bytes) != RP_OK || flush(server, each) != RP_OK)
-            drop(server, each);
+        if (each->page.count && !has_page(server, each)) continue;
+        rp_status status =
+            each->page.count ? answer_page(server, each) : answer_get(each, value, bytes);
+        if (status != RP_OK || flush(server, each) != RP_OK) drop(server, each);
     }
+}
+
+static void begin_wait(rp_store_server *server, client *each) {
+    int64_t wait_ms = each->request.number;
+    each->state = WAITING;
+    each->deadline_ns = wait_ms < 0 || wait_ms > INT64_C(1000000000000)
+                            ? RPI_NEVER_NS
+                            : rpi_now_ns() + wait_ms * 1000000;
+    if (each->deadline_ns < server->due_ns) server->due_ns = each->deadline_ns;
+    watch(server, each, EPOLLRDHUP); /* a client that dies while it waits is noticed */
 }
 
 static rp_status start_get(rp_store_server *server, client *each) {
     size_t bytes = 0;
     const void *value = rpi_dictionary_get(server->dictionary, each->key, &bytes);
     if (value) return answer_get(each, value, bytes);
-    int64_t wait_ms = each->request.number;
-    each->state = WAITING;
-    each->deadline_ns = wait_ms < 0 || wait_ms > INT64_C(1000000000000)
-                            ? RPI_NEVER_NS
-                            : rpi_now_ns() + wait_ms * 1000000;
-    watch(server, each, EPOLLRDHUP); /* a client that dies while it waits is noticed */
+    begin_wait(server, each);
+    return RP_OK;
+}
+
+static rp_status start_get_page(rp_store_server *server, client *each) {
+    const unsigned char *which =
+        each->buffer + RPI_STORE_HEADER_BYTES + each->request.key_bytes;
+    if (each->request.value_bytes != 8)
+        return refuse(each, RP_FAIL(INVALID, "a page is asked for by a number and a count"));
+    uint32_t first = rpi_get_u32(which), count = rpi_get_u32(which + 4);
+    rp_status status = rpi_store_page_check(each->key, first, count);
+    if (status != RP_OK) return refuse(each, status);
+    memcpy(each->prefix, each->key, sizeof each->prefix);
+    each->page = (rpi_store_page){.prefix = each->prefix, .first = first, .count = count};
+    if (has_page(server, each)) return answer_page(server, each);
+    begin_wait(server, each);
     return RP_OK;
 }
 
@@ -173,6 +232,7 @@ static rp_status serve_request(rp_store_server *server, client *each) {
     const unsigned char *key = each->buffer + RPI_STORE_HEADER_BYTES;
     memcpy(each->key, key, each->request.key_bytes);
     each->key[each->request.key_bytes] = '\0';
+    each->page.count = 0;
     int64_t number = 0;
     rp_status status = rpi_store_check(each->key, 0);
     bool changed = false;
@@ -190,6 +250,7 @@ static rp_status serve_request(rp_store_server *server, client *each) {
             break;
         case RPI_STORE_REMOVE: rpi_dictionary_remove(server->dictionary, each->key); break;
         case RPI_STORE_GET: return start_get(server, each);
+        case RPI_STORE_GET_PAGE: return start_get_page(server, each);
         default: return RP_FAIL(CORRUPT, "a store client sent a reply");
         }
     if (status != RP_OK) return refuse(each, status);
@@ -288,6 +349,8 @@ static rp_status welcome(rp_store_server *server, int fd) {
     fresh->next = server->clients;
     server->clients = fresh;
     server->stranger_count++;
+    int64_t end_ns = end_of(fresh);
+    if (end_ns < server->due_ns) server->due_ns = end_ns;
     return RP_OK;
 }
 
@@ -332,12 +395,6 @@ static void handle(rp_store_server *server, client *each, uint32_t events) {
     if (status < 0) drop(server, each);
 }
 
-/* When what this one does is over; RPI_NEVER_NS: it may stay as it is. */
-static int64_t end_of(const client *each) {
-    if (each->is_stranger) return each->since_ns + RPI_STRANGER_MOST_NS;
-    return each->state == WAITING ? each->deadline_ns : RPI_NEVER_NS;
-}
-
 static void end(rp_store_server *server, client *each) {
     if (each->is_stranger) {
         drop(server, each);
@@ -345,13 +402,17 @@ static void end(rp_store_server *server, client *each) {
     }
     rp_status late = RP_FAIL(TIMEOUT, "nobody set store key '%s' within %g s", each->key,
                              (double)each->request.number * 1e-3);
-    if (refuse(each, late) != RP_OK || flush(server, each) != RP_OK) drop(server, each);
+    bool some = each->page.count && each->page.have > 0;
+    rp_status status = some ? answer_page(server, each) : refuse(each, late);
+    if (status != RP_OK || flush(server, each) != RP_OK) drop(server, each);
 }
 
 /* Refuse the waits that are over, and strangers for whom it is time; returns when the next will
- * be. */
+ * be. All clients are looked at only when there may be such a one: a wait that was answered
+ * leaves its time behind, which costs one look in vain. */
 static int64_t expire(rp_store_server *server) {
-    int64_t now_ns = rpi_now_ns(), next_ns = server->resume_accept_ns;
+    int64_t now_ns = rpi_now_ns(), next_ns = RPI_NEVER_NS;
+    if (now_ns < server->due_ns) return server->due_ns;
     for (client *each = server->clients, *next = NULL; each; each = next) {
         next = each->next;
         int64_t end_ns = end_of(each);
@@ -360,6 +421,7 @@ static int64_t expire(rp_store_server *server) {
         else if (end_ns < next_ns)
             next_ns = end_ns;
     }
+    server->due_ns = next_ns;
     return next_ns;
 }
 
@@ -369,6 +431,7 @@ static void *serve(void *context) {
     rpi_fpenv_default();
     for (;;) {
         int64_t next_ns = expire(server);
+        if (server->resume_accept_ns < next_ns) next_ns = server->resume_accept_ns;
         if (server->resume_accept_ns <= rpi_now_ns()) {
             resume_accepting(server);
             continue;
@@ -424,6 +487,7 @@ rp_status rpi_store_serve(const char *host, int port, const rpi_secret *secret,
     RP_TRY(rpi_alloc(sizeof *fresh, "a store server", &fresh));
     fresh->secret = *secret;
     fresh->listener = fresh->epoll = fresh->stop = -1;
+    fresh->due_ns = RPI_NEVER_NS;
     int actual = 0;
     rp_status status = open_server(fresh, host, port, &actual);
     if (status != RP_OK) {

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/fpenv.h"
 #include "base/memory.h"
+#include "net/endian.h"
 #include "net/forget.h"
 #include "net/patience.h"
 #include "net/proof.h"
@@ -115,6 +116,28 @@ static rp_status tcp_get(void *context, const char *key, double timeout_s, void 
     return RP_OK;
 }
 
+static rp_status tcp_get_page(void *context, const char *prefix, int first, int count,
+                              double timeout_s, void *values, size_t capacity, size_t *sizes,
+                              int *got) {
+    RPI_FPENV_SCOPE;
+    RP_TRY(rpi_store_page_check(prefix, first, count));
+    tcp_store *store = context;
+    unsigned char which[8];
+    bool forever = !(timeout_s >= 0) || timeout_s > 1e9;
+    rpi_store_header request = {.operation = RPI_STORE_GET_PAGE,
+                                .value_bytes = sizeof which,
+                                .number = forever ? -1 : (int64_t)(timeout_s * 1e3 + 0.999)};
+    rpi_store_header reply = {0};
+    rpi_put_u32(which, (uint32_t)first);
+    rpi_put_u32(which + 4, (uint32_t)count);
+    RP_TRY(exchange(store, &request, prefix, which, forever ? -1 : timeout_s, &reply));
+    RP_TRY(verdict(store, &reply));
+    rp_status status = rpi_store_page_read(store->buffer, reply.value_bytes, reply.number,
+                                           count, values, capacity, sizes, got);
+    return status == RP_OK ? RP_OK
+                           : rpi_fail_context(status, "the store at %s: ", store->place);
+}
+
 static rp_status tcp_add(void *context, const char *key, int64_t amount, int64_t *result) {
     RP_TRY(rpi_store_check(key, 0));
     if (!result) return RP_FAIL(INVALID, "result is NULL: where the new value goes");
@@ -140,7 +163,8 @@ static void tcp_close(void *context) {
     rpi_free(store);
 }
 
-static const rp_store_ops tcp_ops = {tcp_set, tcp_get, tcp_add, tcp_remove, tcp_close};
+static const rp_store_ops tcp_ops = {tcp_set,    tcp_get,   tcp_add,
+                                     tcp_remove, tcp_close, tcp_get_page};
 
 /* Some other program may listen there: a question that changes nothing, while we still count
  * the time to connect. */

@@ -3,7 +3,7 @@
 #ifndef RPI_NET_STORE_WIRE_H
 #define RPI_NET_STORE_WIRE_H
 
-#include "net/dictionary.h"
+#include "net/store_page.h"
 
 #include <stdbool.h>
 
@@ -16,6 +16,7 @@ typedef enum rpi_store_operation {
     RPI_STORE_ADD,
     RPI_STORE_REMOVE,
     RPI_STORE_REPLY,
+    RPI_STORE_GET_PAGE,
 } rpi_store_operation;
 
 typedef struct rpi_store_header {
@@ -23,8 +24,8 @@ typedef struct rpi_store_header {
     uint16_t key_bytes;   /* requests: without a NUL; replies: 0 */
     int32_t status;       /* replies: rp_status; requests: 0 */
     uint32_t value_bytes; /* of set, of a reply to get, or of a refusal's text */
-    int64_t number; /* get: milliseconds to wait, negative for ever; add: the amount, and in
-                       its reply the new value */
+    int64_t number;       /* get and get page: milliseconds to wait, negative for ever; add: the
+                             amount, and in its reply the new value; in that to get page how many */
 } rpi_store_header;
 
 void rpi_store_pack(const rpi_store_header *header, void *bytes);

@@ -77,7 +77,8 @@ static rp_status true_remove(void *context, const char *key) {
     return self->store.ops->remove(self->store.context, key);
 }
 
-static const rp_store_ops false_ops = {true_set, false_get, true_add, true_remove, NULL};
+static const rp_store_ops false_ops = {
+    .set = true_set, .get = false_get, .add = true_add, .remove = true_remove};
 
 /* ---- ranks ---- */
 
@@ -172,8 +173,8 @@ static void a_pair_that_cannot_connect_is_named(void) {
             parties[i].options.transport = "tcp";
             parties[i].options.timeout_s = 0.7;
         }
-        parties[2].hidden = "/address.tcp/1";
-        parties[2].lie = "tcp:127.0.0.1:1";
+        parties[2].hidden = "/addresses/1";
+        parties[2].lie = "tcp=tcp:127.0.0.1:1";
         parties[late].delay_s = 0.5;
         gather(parties, 4);
         all_say(parties, 4, RP_TIMEOUT, "ranks 1 and 2 did not connect to each other");
@@ -188,7 +189,7 @@ static void a_rank_that_does_not_go_on_is_named(void) {
     for (int i = 0; i < 4; i++) {
         parties[i] = member(i, 4);
         parties[i].options.timeout_s = 0.5;
-        parties[i].hidden = i == 1 ? NULL : "/address.inproc/1";
+        parties[i].hidden = i == 1 ? NULL : "/addresses/1";
     }
     gather(parties, 4);
     all_say(parties, 4, RP_TIMEOUT, "rank 1 has arrived");

@@ -6,6 +6,7 @@
 #include "base/rng.h"
 #include "harness/check.h"
 #include "net/patience.h"
+#include "net/store_page.h"
 #include "net/store_torch.h"
 #include "net/store_wire.h"
 #include "net/stream.h"
@@ -124,9 +125,74 @@ static void holds_many_keys(rp_store *s) {
     }
 }
 
+enum { PAGED = 700 };
+
+/* The value of key "page/<i>": of many lengths, none among them. */
+static size_t value_of(int i, char value[RPI_STORE_VALUE_BYTES]) {
+    size_t bytes = i % 7 == 0 ? 0 : (size_t)(i * 37 % 400);
+    memset(value, 'a' + i % 26, bytes);
+    return bytes;
+}
+
+/* All keys from the first on, by as many pages as it takes. */
+static int read_pages(rp_store *s, int count) {
+    static char values[RPI_STORE_VALUE_BYTES], value[RPI_STORE_VALUE_BYTES];
+    size_t sizes[PAGED];
+    int pages = 0;
+    for (int first = 0, got = 0; first < count; first += got, pages++) {
+        CHECK_OK(rpi_store_get_page(s, "page/", first, count - first, 10, values, sizeof values,
+                                    sizes, &got));
+        CHECK(got >= 1 && got <= count - first);
+        if (got < 1) return -1;
+        const char *next = values;
+        for (int i = 0; i < got; i++) {
+            size_t bytes = value_of(first + i, value);
+            CHECK_EQ(sizes[i], bytes);
+            CHECK(memcmp(next, value, bytes) == 0);
+            next += bytes;
+        }
+    }
+    return pages;
+}
+
+static void reads_pages(rp_store *s) {
+    static char value[RPI_STORE_VALUE_BYTES];
+    size_t sizes[4];
+    char key[32];
+    int got = 0;
+    for (int i = 0; i < PAGED; i++) {
+        snprintf(key, sizeof key, "page/%d", i);
+        CHECK_OK(s->ops->set(s->context, key, value, value_of(i, value)));
+    }
+    int pages =
+        read_pages(s, PAGED); /* of 700 values in 120 KB: not one each, nor one for all */
+    CHECK_MSG(pages >= 2 && pages <= 8, "%d pages", pages);
+    /* What is missing is waited for; then there is what is there. */
+    CHECK_OK(s->ops->remove(s->context, "page/2"));
+    CHECK_OK(rpi_store_get_page(s, "page/", 0, 4, 0.02, value, sizeof value, sizes, &got));
+    CHECK_EQ(got, 2);
+    CHECK_FAILS(rpi_store_get_page(s, "page/", 2, 2, 0.02, value, sizeof value, sizes, &got),
+                TIMEOUT, "'page/2'");
+    CHECK_FAILS(rpi_store_get_page(s, "page/", 2, 0, 0, value, sizeof value, sizes, &got),
+                INVALID, "0 store keys");
+    CHECK_FAILS(rpi_store_get_page(s, "page/", -1, 1, 0, value, sizeof value, sizes, &got),
+                INVALID, "number -1");
+    CHECK_FAILS(rpi_store_get_page(s, "page/", 0, 1, 0, value, 100, sizes, &got), INVALID,
+                "100 bytes for a page");
+    /* One value of the greatest length is a page, too. */
+    memset(value, 'w', sizeof value);
+    CHECK_OK(s->ops->set(s->context, "wide/0", value, sizeof value));
+    CHECK_OK(s->ops->set(s->context, "wide/1", value, sizeof value));
+    memset(value, 0, sizeof value);
+    CHECK_OK(rpi_store_get_page(s, "wide/", 0, 2, 1, value, sizeof value, sizes, &got));
+    CHECK_EQ(got, 1);
+    CHECK_EQ(sizes[0], sizeof value);
+    CHECK(value[0] == 'w' && value[sizeof value - 1] == 'w');
+}
+
 static void each_kind_keeps_its_promises(void) {
     static void (*const promises[])(rp_store *) = {keeps_values, counts, keeps_limits,
-                                                   holds_many_keys};
+                                                   holds_many_keys, reads_pages};
     for (int kind = 0; kind < KINDS; kind++) {
         fixture f = {0};
         REQUIRE(kinds[kind](&f));
@@ -179,6 +245,34 @@ static void waits_end_when_a_key_comes(void) {
         for (int i = 0; i < THREADS; i++) pthread_create(&threads[i], NULL, wait_for_word, &f);
         rpi_sleep_until_ns(rpi_now_ns() + 20000000);
         CHECK_OK(f.store.ops->set(f.store.context, "word", "go", 3));
+        for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+        close_fixture(&f);
+    }
+}
+
+static void *wait_for_page(void *context) {
+    fixture *f = context;
+    rp_store s = another(f);
+    CHECK_EQ(read_pages(&s, 100), 1);
+    CHECK_EQ(read_pages(&s, 100), 1); /* the connection goes on after a wait */
+    done_with(f, &s);
+    return NULL;
+}
+
+/* Whatever the order in which they are set, the last one completes the page. */
+static void waits_end_when_a_page_is_complete(void) {
+    for (int kind = 0; kind < KINDS; kind++) {
+        fixture f = {0};
+        REQUIRE(kinds[kind](&f));
+        pthread_t threads[THREADS];
+        char key[32], value[RPI_STORE_VALUE_BYTES];
+        for (int i = 0; i < THREADS; i++) pthread_create(&threads[i], NULL, wait_for_page, &f);
+        for (int i = 0; i < 100; i++) {
+            int number = i * 37 % 100;
+            snprintf(key, sizeof key, "page/%d", number);
+            CHECK_OK(f.store.ops->set(f.store.context, key, value, value_of(number, value)));
+            if (i % 20 == 0) rpi_sleep_until_ns(rpi_now_ns() + 5000000);
+        }
         for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
         close_fixture(&f);
     }
@@ -427,6 +521,12 @@ static const struct {
     {PHRASE("\x03" U64("\x03") "p/k"), PHRASE(U64("\x03") "a\0c")},
     {PHRASE("\x04" U64("\x03") "p/n" U64("\x05")), PHRASE(U64("\x0c"))},
     {PHRASE("\x08" U64("\x03") "p/k"), PHRASE(U64("\x01"))},
+    {PHRASE("\x05" U64("\x02") U64("\x04") "p/g0" U64("\x04") "p/g1"), PHRASE("\0")},
+    {PHRASE("\x0a" U64("\x02") U64("\x04") "p/g0" U64("\x04") "p/g1"),
+     PHRASE(U64("\x01") "x" U64("\x02") "yz")},
+    {PHRASE("\x05" U64("\x02") U64("\x04") "p/g0" U64("\x04") "p/g1"), PHRASE("\1")},
+    {PHRASE("\x05" U64("\x01") U64("\x04") "p/g0"), PHRASE("\0")}, /* so far, it has */
+    {PHRASE("\x0a" U64("\x01") U64("\x04") "p/g0"), PHRASE(U64("\x01") "x")},
     {PHRASE(ASK_FOR(U64("\x03") "p/k")), PHRASE("\0")},
     {PHRASE("\x03" U64("\x03") "p/k"), PHRASE("\0\0\0\0\0\0\0\x7f")}, /* no such length */
 };
@@ -465,6 +565,13 @@ static void torch_is_spoken_to_as_it_expects(void) {
         CHECK_OK(store.ops->add(store.context, "n", 5, &result));
         CHECK_EQ(result, 12);
         CHECK_OK(store.ops->remove(store.context, "k"));
+        static char page[RPI_STORE_VALUE_BYTES];
+        size_t sizes[2];
+        int got = 0;
+        CHECK_OK(rpi_store_get_page(&store, "g", 0, 2, 10, page, sizeof page, sizes, &got));
+        CHECK(got == 2 && sizes[0] == 1 && sizes[1] == 2 && memcmp(page, "xyz", 3) == 0);
+        CHECK_OK(rpi_store_get_page(&store, "g", 0, 2, 0, page, sizeof page, sizes, &got));
+        CHECK(got == 1 && sizes[0] == 1 && page[0] == 'x');
         CHECK_FAILS(store.ops->get(store.context, "k", 10, value, sizeof value, &bytes),
                     CORRUPT, "key 'k' has");
         CHECK_FAILS(store.ops->add(store.context, "n", 5, &result), PEER, "has failed");
@@ -489,6 +596,7 @@ CASES({"torch_is_spoken_to_as_it_expects", torch_is_spoken_to_as_it_expects},
       {"each_kind_keeps_its_promises", each_kind_keeps_its_promises},
       {"adds_are_atomic", adds_are_atomic},
       {"waits_end_when_a_key_comes", waits_end_when_a_key_comes},
+      {"waits_end_when_a_page_is_complete", waits_end_when_a_page_is_complete},
       {"a_taken_port_is_named", a_taken_port_is_named}, {"nobody_there", nobody_there},
       {"the_server_dies", the_server_dies},
       {"strangers_are_shown_out", strangers_are_shown_out},

@@ -17,6 +17,7 @@ from .. import _abi
 
 _FIRST_PAUSE_S = 0.0005
 _LONGEST_PAUSE_S = 0.02
+_PAGE_KEYS = 128  # of one question to the store
 _SOMEWHERE_ELSE = ("192.0.2.1", 9)  # of a network that exists nowhere; nothing is sent
 
 
@@ -45,6 +46,7 @@ class StoreBridge:
             get=_abi.StoreGet(self._guard(self._get)),
             add=_abi.StoreAdd(self._guard(self._add)),
             remove=_abi.StoreRemove(self._guard(self._remove)),
+            get_page=_abi.StoreGetPage(self._guard(self._get_page)),
         )
         self.structure = _abi.rp_store(ops=ctypes.pointer(self._ops), context=None)
 
@@ -71,6 +73,32 @@ class StoreBridge:
         ctypes.memmove(value, found, min(len(found), capacity))
         return _abi.RP_OK
 
+    def _get_page(
+        self,
+        prefix: bytes,
+        first: int,
+        count: int,
+        timeout_s: float,
+        values: int,
+        capacity: int,
+        sizes: Any,
+        got: Any,
+    ) -> int:
+        keys = [f"{prefix.decode()}{first + i}" for i in range(min(count, _PAGE_KEYS))]
+        if not wait_for_keys(self._store, keys, timeout_s, self._check):
+            keys = keys[: _count_set(self._store, keys)]
+            if not keys:
+                return _abi.RP_TIMEOUT
+        used = 0
+        for i, value in enumerate(_values(self._store, keys)):
+            if used + len(value) > capacity:
+                break  # asked for again
+            ctypes.memmove(values + used, value, len(value))
+            used += len(value)
+            sizes[i] = len(value)
+            got[0] = i + 1
+        return _abi.RP_OK
+
     def _add(self, key: bytes, amount: int, result: Any) -> int:
         result[0] = self._store.add(key.decode(), amount)
         return _abi.RP_OK
@@ -86,12 +114,19 @@ class StoreBridge:
 def wait_for_key(
     store: Any, key: str, timeout_s: float, check: Optional[Callable[[], None]] = None
 ) -> bool:
-    """True as soon as the store has the key, False when timeout_s is over. Asks again and
+    """wait_for_keys() of one key."""
+    return wait_for_keys(store, [key], timeout_s, check)
+
+
+def wait_for_keys(
+    store: Any, keys: list[str], timeout_s: float, check: Optional[Callable[[], None]] = None
+) -> bool:
+    """True as soon as the store has all keys, False when timeout_s is over. Asks again and
     again, every 20 ms at the longest: Store.wait() would hold the connection that other groups
     share, and would not answer Ctrl-C."""
     deadline = time.monotonic() + timeout_s
     pause = _FIRST_PAUSE_S
-    while not store.check([key]):
+    while not store.check(keys):
         if check is not None:
             check()
         left = deadline - time.monotonic()
@@ -172,17 +207,30 @@ def _hosts(
         time.sleep(pause)
         pause = min(2 * pause, _LONGEST_PAUSE_S)
     said = _values(store, keys)
-    return [one.partition(" ")[2] for one in said] if _agree(said, world) else []
+    return [one.decode().partition(" ")[2] for one in said] if _agree(said, world) else []
 
 
-def _values(store: Any, keys: list[str]) -> list[str]:
+def _count_set(store: Any, keys: list[str]) -> int:
+    """How many of the first keys are set, though not all: check() says of several only whether
+    all are."""
+    least, most = 0, len(keys) - 1
+    while least < most:
+        middle = (least + most + 1) // 2
+        if store.check(keys[:middle]):
+            least = middle
+        else:
+            most = middle - 1
+    return least
+
+
+def _values(store: Any, keys: list[str]) -> list[bytes]:
     if len(keys) > 1 and store.has_extended_api():
-        return [value.decode() for value in store.multi_get(keys)]
-    return [store.get(key).decode() for key in keys]
+        return [bytes(value) for value in store.multi_get(keys)]
+    return [bytes(store.get(key)) for key in keys]
 
 
-def _agree(said: list[str], world: int) -> bool:
-    return all(one.partition(" ")[0] == str(world) for one in said)
+def _agree(said: list[bytes], world: int) -> bool:
+    return all(one.partition(b" ")[0] == str(world).encode() for one in said)
 
 
 def _missing(store: Any, keys: list[str], timeout_s: float) -> str:

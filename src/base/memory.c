@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 static _Thread_local long fail_countdown;
 static _Thread_local long allocation_count;
@@ -68,6 +69,20 @@ rp_status rpi_strdup(const char *text, char **out_copy) {
 
 void(rpi_free)(void *pointer) {
     free(pointer);
+}
+
+rp_status rpi_alloc_pages(size_t bytes, const char *what, void *out_pointer) {
+    void *pointer = must_fail() ? MAP_FAILED
+                                : mmap(NULL, bytes ? bytes : 1, PROT_READ | PROT_WRITE,
+                                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (pointer == MAP_FAILED)
+        return RP_FAIL(NOMEM, "no memory for %s (%zu bytes)", what, bytes);
+    put_pointer(out_pointer, pointer);
+    return RP_OK;
+}
+
+void rpi_free_pages(void *pointer, size_t bytes) {
+    if (pointer) munmap(pointer, bytes ? bytes : 1);
 }
 
 typedef struct arena_block {

@@ -39,6 +39,12 @@ void rpi_free(void *pointer);
 #    define rpi_free free
 #endif
 
+/* Zeroed memory of whole pages, each of which costs memory only once it is touched: for buffers
+ * of which most may never be used. rpi_free_pages() takes the same number of bytes; NULL is
+ * fine. */
+rp_status rpi_alloc_pages(size_t bytes, const char *what, void *out_pointer) RP_MUST_USE;
+void rpi_free_pages(void *pointer, size_t bytes);
+
 /* An arena hands out pieces of one growing block list and frees them all at once. */
 typedef struct rpi_arena rpi_arena;
 rp_status rpi_arena_create(size_t block_bytes, rpi_arena **out_arena);

@@ -31,6 +31,7 @@ typedef struct inproc_pipe {
     atomic_bool closed[2]; /* by side */
     inproc_waker *wakers[2];
     void *memory;
+    size_t memory_bytes;
 } inproc_pipe;
 
 typedef struct inproc_link {
@@ -83,8 +84,9 @@ static rp_status pipe_create(const inproc_endpoint *low, const inproc_endpoint *
                              inproc_pipe **out_pipe) {
     inproc_pipe *pipe = NULL;
     RP_TRY(rpi_alloc(sizeof *pipe, "a pipe", &pipe));
-    rp_status status = rpi_alloc(rpi_duplex_bytes(low->frame_bytes),
-                                 "frames in flight between two ranks", &pipe->memory);
+    pipe->memory_bytes = rpi_duplex_bytes(low->frame_bytes);
+    rp_status status = rpi_alloc_pages(pipe->memory_bytes, "frames in flight between two ranks",
+                                       &pipe->memory);
     if (status != RP_OK) {
         rpi_free(pipe);
         return status;
@@ -104,7 +106,7 @@ static void pipe_drop(inproc_pipe *pipe) {
     if (!pipe || atomic_fetch_sub(&pipe->holders, 1) > 1) return;
     waker_drop(pipe->wakers[0]);
     waker_drop(pipe->wakers[1]);
-    rpi_free(pipe->memory);
+    rpi_free_pages(pipe->memory, pipe->memory_bytes);
     rpi_free(pipe);
 }
 

@@ -25,8 +25,8 @@ rp_status rpi_tcp_stream_open(rpi_tcp_stream *stream, rpi_link *link, int fd,
                                .writable = true,
                                .queue = {.capacity = bytes},
                                .frames = {.capacity = bytes}};
-    RP_TRY(rpi_alloc(bytes, "a send buffer", &stream->out));
-    return rpi_alloc(bytes, "a receive buffer", &stream->in);
+    RP_TRY(rpi_alloc_pages(bytes, "a send buffer", &stream->out));
+    return rpi_alloc_pages(bytes, "a receive buffer", &stream->in);
 }
 
 /* Closing with unread bytes would reset the connection, and what the kernel has still to send
@@ -41,8 +41,8 @@ void rpi_tcp_stream_close(rpi_tcp_stream *stream) {
     shutdown(stream->fd, SHUT_WR);
     read_away(stream->fd);
     close(stream->fd);
-    rpi_free(stream->out);
-    rpi_free(stream->in);
+    rpi_free_pages(stream->out, stream->queue.capacity);
+    rpi_free_pages(stream->in, stream->frames.capacity);
 }
 
 /* --- out --- */

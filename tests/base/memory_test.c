@@ -2,6 +2,8 @@
 
 #include "harness/check.h"
 
+#include <sys/mman.h>
+
 static void memory_is_aligned_and_zero(void) {
     for (size_t bytes = 0; bytes < 300; bytes += 37) {
         unsigned char *memory;
@@ -52,8 +54,29 @@ static void an_arena_hands_out_separate_pieces(void) {
     rpi_arena_destroy(NULL);
 }
 
+/* 1 GiB of which two pages are touched. */
+static void pages_cost_memory_once_touched(void) {
+    enum { PAGE = 4096, PAGES = 262144, GIB = PAGES * PAGE };
+    static unsigned char resident[PAGES];
+    unsigned char *pages = NULL;
+    int count = 0;
+    REQUIRE_OK(rpi_alloc_pages(GIB, "a test", &pages));
+    CHECK_EQ((uintptr_t)pages % RPI_ALIGNMENT, 0);
+    CHECK(pages[0] == 0 && pages[GIB - 1] == 0);
+    pages[0] = pages[GIB - 1] = 1;
+    CHECK_EQ(mincore(pages, GIB, resident), 0);
+    for (int i = 0; i < PAGES; i++) count += resident[i] & 1;
+    CHECK_MSG(count >= 2 && count <= 1024, "%d pages are resident", count); /* huge ones: 512 */
+    rpi_free_pages(pages, GIB);
+    rpi_free_pages(NULL, 1);
+    rpi_memory_fail_after(1);
+    CHECK_FAILS(rpi_alloc_pages(PAGE, "a test", &pages), NOMEM, "a test (4096 bytes)");
+    rpi_memory_fail_after(0);
+}
+
 CASES({"memory is aligned and zero", memory_is_aligned_and_zero},
       {"absurd sizes fail by name", absurd_sizes_fail_by_name},
       {"the nth allocation fails on demand", the_nth_allocation_fails_on_demand},
       {"growing keeps and zeroes", growing_keeps_and_zeroes},
+      {"pages cost memory once touched", pages_cost_memory_once_touched},
       {"an arena hands out separate pieces", an_arena_hands_out_separate_pieces})

@@ -11,7 +11,7 @@
 #include "cli/numbers.h"
 #include "cli/progress.h"
 #include "train/data/tokenize.h"
-#include "train/tokenizers/bpe_train.h"
+#include "train/tokenizers/tokenizer_train.h"
 
 #include <cjson/cJSON.h>
 #include <signal.h>
@@ -31,7 +31,8 @@ typedef struct settings {
 static const rpi_option options[] = {
     {"tokenizer", NULL, NULL, RPI_OPTION_TEXT, FIELD(tokenizer), NULL, 0, 0, "NAME",
      "byte, gpt2, llama, bert, one of these with a folder (gpt2:FOLDER), the path of a "
-     "tokenizer.json, or train:bpe=N: a BPE of N tokens, trained on this text",
+     "tokenizer.json, or one of N tokens that is trained on this text: train:bpe=N, "
+     "train:wordpiece=N (BERT's; train:wordpiece-cased=N), train:wordlevel=N",
      NULL},
     {"in", NULL, NULL, RPI_OPTION_TEXT, FIELD(input), NULL, 0, 0, "FILE",
      "text, or JSON lines (*.jsonl, *.ndjson), each also with .gz; several may follow", NULL},
@@ -172,24 +173,12 @@ static bool trains(const settings *s) {
     return strncmp(s->tokenizer, "train:", 6) == 0;
 }
 
-static rp_status trained_size(const settings *s, uint32_t *out_size) {
-    int64_t size = 0;
-    bool known = strncmp(s->tokenizer, "train:bpe=", 10) == 0;
-    if (known && rpi_parse_count(s->tokenizer + 10, &size) == RP_OK && size >= RPI_BPE_LEAST &&
-        size <= RPI_TOKENIZER_MOST) {
-        *out_size = (uint32_t)size;
-        return RP_OK;
-    }
-    return RP_FAIL(INVALID, "--tokenizer %s: train:bpe=N with N from %d to %d is what there is",
-                   s->tokenizer, RPI_BPE_LEAST, RPI_TOKENIZER_MOST);
-}
-
 static bool is_stopped(void *unused) {
     (void)unused;
     return stop_signal != 0;
 }
 
-static rp_status count_words(rpi_text_source *source, rpi_bpe_trainer *trainer, bar *b) {
+static rp_status count_words(rpi_text_source *source, rpi_tokenizer_trainer *trainer, bar *b) {
     for (;;) {
         rpi_document d;
         bool at_end = false;
@@ -197,24 +186,26 @@ static rp_status count_words(rpi_text_source *source, rpi_bpe_trainer *trainer, 
         if (at_end) return RP_OK;
         if (draw(b, rpi_text_source_read(source), rpi_text_source_total(source)))
             return RP_FAIL(CANCELLED, "stopped; nothing was written");
-        RP_TRY(rpi_bpe_trainer_add(trainer, d.text, d.bytes));
+        RP_TRY(rpi_tokenizer_trainer_add(trainer, d.text, d.bytes));
     }
 }
 
 static rp_status train(const settings *s, rpi_text_source *source,
                        rpi_tokenizer **out_tokenizer) {
-    rpi_bpe_trainer *trainer = NULL;
+    rpi_tokenizer_trainer *trainer = NULL;
+    const rpi_tokenizer_training *kind = NULL;
     bar b = {.shown = rpi_is_terminal(stderr), .started_ns = rpi_now_ns()};
     char *json = NULL, name[64];
     uint32_t size = 0;
-    RP_TRY(trained_size(s, &size));
-    RP_TRY(rpi_bpe_trainer_create(&trainer));
+    RP_TRY(rpi_tokenizer_training_parse(s->tokenizer + strlen("train:"), &kind, &size));
+    RP_TRY(rpi_tokenizer_trainer_create(kind, &trainer));
     rp_status status = count_words(source, trainer, &b);
     end_bar(&b);
     if (status == RP_OK)
-        status = rpi_bpe_trainer_finish(trainer, size, is_stopped, NULL, &json);
-    rpi_bpe_trainer_destroy(trainer);
-    snprintf(name, sizeof name, "bpe=%u", size);
+        status = rpi_tokenizer_trainer_finish(trainer, size,
+                                              (rpi_training_stop){.stops = is_stopped}, &json);
+    rpi_tokenizer_trainer_destroy(trainer);
+    snprintf(name, sizeof name, "%s=%u", kind->name, size);
     if (status == RP_OK) status = rpi_tokenizer_parse(name, json, strlen(json), out_tokenizer);
     cJSON_free(json);
     rpi_text_source_rewind(source);
@@ -371,11 +362,14 @@ const rpi_command rpi_command_data_tokenize = {
     .notes = "gpt2, llama and bert are files that others publish: put tokenizer.json (or "
              "vocab.json and merges.txt, or vocab.txt) into a folder, and name it behind a "
              "colon, or put it as DIR/gpt2 into one of the folders of REDPOLL_TOKENIZERS=DIR.",
-    .examples = "  redpoll data tokenize --tokenizer byte --in corpus/*.txt --out data/corpus\n"
-                "  redpoll data tokenize --tokenizer gpt2:models/gpt2 --in a.jsonl.gz \\\n"
-                "      --key content --out data/a\n"
-                "  redpoll data tokenize --tokenizer train:bpe=8192 --in corpus/*.txt \\\n"
-                "      --out data/corpus\n",
+    .examples =
+        "  redpoll data tokenize --tokenizer byte --in corpus/*.txt --out data/corpus\n"
+        "  redpoll data tokenize --tokenizer gpt2:models/gpt2 --in a.jsonl.gz \\\n"
+        "      --key content --out data/a\n"
+        "  redpoll data tokenize --tokenizer train:bpe=8192 --in corpus/*.txt \\\n"
+        "      --out data/corpus\n"
+        "  redpoll data tokenize --tokenizer train:wordpiece=8192 --in corpus/*.txt \\\n"
+        "      --split-lines --out data/corpus-bert\n",
     .options = options,
     .run = run,
 };

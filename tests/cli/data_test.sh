@@ -64,6 +64,11 @@ says '^God created<\|endoftext\|>$' data decode t --from 1
 cp t.tokenizer.json first.json
 says 't.ds' data tokenize --tokenizer train:bpe=300 --in a.txt c.txt --split-lines --threads 5 --out t --force
 cmp -s t.tokenizer.json first.json || complain "training twice gives two tokenizers"
+says '^w.ds: 2 documents, .* by wordpiece=60 \([0-9]+\)' data tokenize --tokenizer train:wordpiece=60 --in a.txt --split-lines --out w
+says '^in the beginning$' data decode w --from 0
+says '^w.ds: 2 documents, 7 tokens .* by wordlevel=60 \(7\)' data tokenize --tokenizer train:wordlevel=60 --in a.txt --split-lines --out w --force
+says '^In the beginning <\|endoftext\|>$' data decode w
+expect 2 'a vocabulary of 9 tokens; the characters of this text alone are' data tokenize --tokenizer train:wordpiece=9 --in a.txt --out x
 
 # ---- refusals ----
 
@@ -74,7 +79,7 @@ expect 2 'd is a folder; give a name in it: --out d/NAME' $data --in a.txt --out
 expect 2 'd/one.ds is there already; --force replaces it' $data --in a.txt --out d/one
 expect 1 "no files of the tokenizer gpt2: put tokenizer.json, or vocab.json and merges.txt" data tokenize --tokenizer gpt2 --in a.txt --out x
 expect 2 'train:bpe=N with N from 257 to' data tokenize --tokenizer train:bpe=100 --in a.txt --out x
-expect 2 'train:bpe=N with N' data tokenize --tokenizer train:wordpiece=300 --in a.txt --out x
+expect 2 'there are train:bpe=N, train:wordpiece=N, train:wordpiece-cased=N, train:wordlevel=N' data tokenize --tokenizer train:unigram=300 --in a.txt --out x
 expect 1 "no tokenizer 'gtp2'.*did you mean 'gpt2'" data tokenize --tokenizer gtp2 --in a.txt --out x
 expect 1 'missing.txt is missing' $data --in missing.txt --out x
 expect 1 "b.jsonl:1: no text under the key 'body'; there are text, n; --key" $data --in b.jsonl --key body --out x

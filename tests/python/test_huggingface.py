@@ -389,3 +389,60 @@ def test_what_cannot_be_generated_is_told(run: Run, tmp_path: Path) -> None:
         assert done.returncode in (1, 2), words
         assert part in done.stderr, (words, done.stderr)
         assert not done.stdout, words
+
+
+def pieces_of(tokenizer: Any, lines: list[str]) -> list[list[str]]:
+    return [tokenizer.encode(line, add_special_tokens=False).tokens for line in lines]
+
+
+def test_trained_tokenizers_are_those_of_hugging_face(tmp_path: Path) -> None:
+    """The same vocabulary, up to ties, which a hash table decides there."""
+    tokenizers = pytest.importorskip("tokenizers")
+    rng = np.random.default_rng(5)
+    alphabet = list("aaaabcdeeeeefghiiiijklmnooopqrstttuvwxyz")
+    stems = ["".join(rng.choice(alphabet, rng.integers(2, 9))) for _ in range(400)]
+    ends = ["", "", "s", "ing", "ed", "ness", "É"]
+    chances = 1.0 / np.arange(1, 401)
+    words = [
+        s + ends[rng.integers(7)] for s in rng.choice(stems, 30000, p=chances / chances.sum())
+    ]
+    lines = [
+        " ".join(words[i : i + 10]) + ("." if i % 3 else ", I say!")
+        for i in range(0, 30000, 10)
+    ]
+    text = tmp_path / "text.txt"
+    text.write_text("\n".join(lines) + "\n")
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    cut = tokenizers.pre_tokenizers
+    for kind, lowercase in (("wordpiece", True), ("wordpiece-cased", False)):
+        redpoll("data", "tokenize", "--tokenizer", f"train:{kind}=600", "--in", text,
+                "--split-lines", "--out", tmp_path / kind)  # fmt: skip
+        theirs = tokenizers.Tokenizer(tokenizers.models.WordPiece(unk_token="[UNK]"))
+        theirs.normalizer = tokenizers.normalizers.BertNormalizer(lowercase=lowercase)
+        theirs.pre_tokenizer = cut.BertPreTokenizer()
+        theirs.train_from_iterator(
+            lines, tokenizers.trainers.WordPieceTrainer(vocab_size=600, special_tokens=special)
+        )
+        ours = tokenizers.Tokenizer.from_file(str(tmp_path / f"{kind}.tokenizer.json"))
+        letters = [{t for t in v.get_vocab() if len(t) == 1} for v in (ours, theirs)]
+        assert ours.get_vocab_size() == 600 and letters[0] == letters[1]
+        differ = set(ours.get_vocab()) ^ set(theirs.get_vocab())
+        assert len(differ) <= 60, differ
+        assert ours.encode("a").tokens[0] == "[CLS]"
+        counts = [sum(map(len, pieces_of(v, lines))) for v in (ours, theirs)]
+        assert abs(counts[0] - counts[1]) < 0.01 * counts[1], counts
+        ids = np.fromfile(tmp_path / f"{kind}.ds", dtype="<u2")
+        first = ours.encode(lines[0], add_special_tokens=False).ids
+        assert ids[: len(first)].tolist() == first
+    redpoll("data", "tokenize", "--tokenizer", "train:wordlevel=500", "--in", text,
+            "--split-lines", "--out", tmp_path / "words")  # fmt: skip
+    theirs = tokenizers.Tokenizer(tokenizers.models.WordLevel(unk_token="[UNK]"))
+    theirs.pre_tokenizer = cut.Whitespace()
+    theirs.train_from_iterator(
+        lines,
+        tokenizers.trainers.WordLevelTrainer(
+            vocab_size=500, special_tokens=["<|endoftext|>", "[UNK]"]
+        ),
+    )
+    ours = tokenizers.Tokenizer.from_file(str(tmp_path / "words.tokenizer.json"))
+    assert ours.get_vocab() == theirs.get_vocab()

@@ -226,15 +226,16 @@ static rp_status bert_vocabulary(const char *folder, cJSON **out_vocab) {
     return RP_OK;
 }
 
-rp_status rpi_bert_json(const char *folder, char **out_json) {
-    static const char *const special[] = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"};
-    cJSON *vocab = NULL, *added = NULL;
-    bool lowercase = true;
-    RP_TRY(reads_lowercase(folder, &lowercase));
-    RP_TRY(bert_vocabulary(folder, &vocab));
-    cJSON *root = begin(&added);
-    for (size_t i = 0; i < sizeof special / sizeof special[0]; i++)
-        add_special(added, vocab, special[i]);
+static const char *const bert_special[] = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"};
+enum { BERT_SPECIAL = sizeof bert_special / sizeof bert_special[0] };
+
+const char *rpi_bert_special(uint32_t index) {
+    return index < BERT_SPECIAL ? bert_special[index] : NULL;
+}
+
+rp_status rpi_wordpiece_json(cJSON *vocab, bool lowercase, char **out_json) {
+    cJSON *added = NULL, *root = begin(&added);
+    for (size_t i = 0; i < BERT_SPECIAL; i++) add_special(added, vocab, bert_special[i]);
     add_bert_steps(root, vocab, lowercase);
     cJSON *model = cJSON_AddObjectToObject(root, "model");
     cJSON_AddStringToObject(model, "type", "WordPiece");
@@ -242,5 +243,38 @@ rp_status rpi_bert_json(const char *folder, char **out_json) {
     cJSON_AddStringToObject(model, "continuing_subword_prefix", "##");
     cJSON_AddNumberToObject(model, "max_input_chars_per_word", 100);
     cJSON_AddItemToObject(model, "vocab", vocab);
+    return printed(root, out_json);
+}
+
+rp_status rpi_bert_json(const char *folder, char **out_json) {
+    cJSON *vocab = NULL;
+    bool lowercase = true;
+    RP_TRY(reads_lowercase(folder, &lowercase));
+    RP_TRY(bert_vocabulary(folder, &vocab));
+    return rpi_wordpiece_json(vocab, lowercase, out_json);
+}
+
+/* ---- of nothing but a vocabulary ---- */
+
+cJSON *rpi_vocabulary_json(const rpi_vocabulary *vocabulary) {
+    cJSON *vocab = cJSON_CreateObject();
+    for (size_t id = 0; id < vocabulary->size; id++)
+        cJSON_AddNumberToObject(vocab, vocabulary->tokens[id].text, (double)id);
+    return vocab;
+}
+
+rp_status rpi_word_level_json(cJSON *vocab, char **out_json) {
+    cJSON *added = NULL, *root = begin(&added);
+    add_special(added, vocab, "<|endoftext|>");
+    add_special(added, vocab, "[UNK]");
+    cJSON_AddNullToObject(root, "normalizer");
+    cJSON_AddStringToObject(cJSON_AddObjectToObject(root, "pre_tokenizer"), "type",
+                            "Whitespace");
+    cJSON_AddNullToObject(root, "post_processor");
+    cJSON_AddNullToObject(root, "decoder");
+    cJSON *model = cJSON_AddObjectToObject(root, "model");
+    cJSON_AddStringToObject(model, "type", "WordLevel");
+    cJSON_AddItemToObject(model, "vocab", vocab);
+    cJSON_AddStringToObject(model, "unk_token", "[UNK]");
     return printed(root, out_json);
 }

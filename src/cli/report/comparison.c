@@ -98,7 +98,7 @@ static const rpi_comparison_column columns[] = {
     {"best accuracy", "best_accuracy", true, accuracy, accuracy_value},
     {"images/s", "images_s_median", true, rate, rate_value},
     {"step", "step_s", true, step_time, step_time_value},
-    {"MB a step", "wire_bytes_median", true, megabytes, bytes_value},
+    {"MB a step", "wire_bytes_mean", true, megabytes, bytes_value},
     {"exposed", "exposed_share", true, exposed, exposed_share},
 };
 enum { COLUMNS = sizeof columns / sizeof columns[0] };

@@ -74,7 +74,8 @@ static rp_status build(const rpi_report *report, rpi_figure *figure) {
         "The thick bar is the training thread of rank 0: what it computes, and what it is "
         "blocked "
         "for after its last backward op (exposed). The thin bar is the communication beneath. "
-        "Means over the middle half of the steps by their time.";
+        "Means over the middle half of the steps by their time, or over all of them where most "
+        "send nothing.";
     figure->x = (rpi_axis){"time", RPI_SECONDS, false, true};
     RP_TRY(rpi_arena_array(arena, sizeof keys / sizeof keys[0], sizeof keys[0], &figure->keys));
     figure->key_count = sizeof keys / sizeof keys[0];

@@ -85,8 +85,10 @@ static rp_status write_comparison(FILE *stream, const rpi_report *report) {
     fprintf(
         stream,
         "<p class=\"small\">Final loss is where the smoothed line of figure 1 ends. Images a "
-        "second and MB a step (sent by rank 0) are medians; step and exposed are means over "
-        "the middle half of the steps by their time. Exposed is the share of a step in which "
+        "second are medians, MB a step (sent by rank 0) are means; step and exposed are means "
+        "over "
+        "the middle half of the steps by their time, or over all of them where most send "
+        "nothing. Exposed is the share of a step in which "
         "rank 0 waits for the network or for another rank.</p>\n");
     RP_TRY(write_markdown(stream, report));
     fprintf(stream, "</section>\n");

@@ -17,8 +17,9 @@ typedef struct rpi_spread {
     double p10, p25, p50, p75, p90;
 } rpi_spread;
 
-/* Where the time of a step goes: means over the middle half of the steps, by their time, so
- * that the parts add up and a stray step counts for nothing. */
+/* Where the time of a step goes: means over the middle half of the steps, by their time (or
+ * over all, where most send nothing), so that the parts add up and a stray step counts for
+ * nothing. */
 typedef struct rpi_step_parts {
     double step_s, compute_s, network_s, skew_s; /* of the training thread */
     double comm_s, codec_s; /* of the communication beneath; NaN: unknown */
@@ -47,7 +48,7 @@ typedef struct rpi_run {
     double best_accuracy;
     int64_t best_step;
     rpi_spread rate;
-    double step_bytes; /* median */
+    double step_bytes; /* mean: local SGD sends nothing in most steps */
     rpi_step_parts parts;
     rpi_setting *settings;
     int setting_count;

@@ -106,7 +106,17 @@ static double share_sum(double sum, double count) {
     return count > 0 ? sum / count : NAN;
 }
 
-/* The middle half by time; the sums of values that are there. */
+static double mean_of(const rpi_metrics_file *file, int value) {
+    double sum = 0, count = 0;
+    for (size_t i = 0; i < file->step_count; i++) {
+        if (!isfinite(file->steps[i].values[value])) continue;
+        sum += file->steps[i].values[value];
+        count++;
+    }
+    return share_sum(sum, count);
+}
+
+/* The sums of values that are there, of the steps that took so long. */
 static void sum_parts(const rpi_metrics_file *file, const rpi_spread *step_s, rpi_run *run) {
     double sums[RPI_STEP_VALUES] = {0}, counts[RPI_STEP_VALUES] = {0};
     for (size_t i = 0; i < file->step_count; i++) {
@@ -138,8 +148,12 @@ static rp_status measure(const rpi_metrics_file *file, rpi_run *run) {
     double *scratch = NULL;
     RP_TRY(rpi_alloc_array(file->step_count, sizeof *scratch, "a copy of metrics", &scratch));
     run->rate = spread_of(file, RPI_STEP_RATE, scratch);
-    run->step_bytes = spread_of(file, RPI_STEP_WIRE_BYTES, scratch).p50;
+    run->step_bytes = mean_of(file, RPI_STEP_WIRE_BYTES);
+    /* The middle half by time, without strays; but where most steps exchange nothing, those
+     * that do are the slow ones. */
     rpi_spread step_s = spread_of(file, RPI_STEP_S, scratch);
+    double median = spread_of(file, RPI_STEP_WIRE_BYTES, scratch).p50;
+    if (median < .5 * run->step_bytes) step_s = (rpi_spread){.p25 = -INFINITY, .p75 = INFINITY};
     sum_parts(file, &step_s, run);
     rpi_free(scratch);
     return RP_OK;

@@ -17,7 +17,7 @@ breaches=$(find src -name '*.[ch]' -o -name '*.cu' -o -name '*.cpp' | sort | xar
         }
         # Public headers belong to the room that implements them.
         split("status log dtype rng version", names, " "); for (i in names) home[names[i]] = "base"
-        home["codec"] = "codec"; home["adaptive"] = "codec"; home["store"] = "net"; home["join"] = "net"; home["comm"] = "comm"; home["gossip"] = "comm"; home["local_sgd"] = "comm"
+        home["codec"] = "codec"; home["adaptive"] = "codec"; home["store"] = "net"; home["join"] = "net"; home["comm"] = "comm"; home["gossip"] = "comm"; home["window"] = "comm"; home["local_sgd"] = "comm"
     }
     /^[ \t]*#[ \t]*include[ \t]*"/ {
         split(FILENAME, path, "/"); room = path[2]

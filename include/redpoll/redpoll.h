@@ -13,5 +13,6 @@
 #include "redpoll/status.h"
 #include "redpoll/store.h"
 #include "redpoll/version.h"
+#include "redpoll/window.h"
 
 #endif

@@ -353,6 +353,7 @@ void rp_comm_destroy(rp_comm *comm) {
     rpi_drive_take(fabric);
     if (comm->in_flight > 0) cancel_all(comm);
     rpi_comm_check_control(comm);
+    rpi_windows_close(comm);
     bool last = rpi_fabric_remove(comm);
     if (fabric->mesh && !(last && atomic_load(&comm->failed))) linger(comm, last);
     rpi_drive_give(fabric);

@@ -9,6 +9,7 @@
  *   point_to_point.c     sends and receives; tags.h: which meets which
  *   neighbors.c          exchanges with neighbours; neighborhood.h: who they are;
  *                        topology_rounds.h: in a topology; gossip.c: training by them
+ *   window_table.h       windows, which neighbours write into (window*.c)
  *   blocking.c           the blocking forms of all
  *   posting.c            what posting a collective has in common
  *   request.c            numbering, completing, pooling
@@ -40,6 +41,7 @@
 #include "comm/routine.h"
 #include "comm/tags.h"
 #include "plan/choose.h"
+#include "redpoll/window.h"
 
 enum {
     RPI_ACTIVE_OPERATIONS = 4, /* collectives that move at once; later ones wait their turn */
@@ -230,7 +232,10 @@ struct rp_comm {
     uint64_t words;      /* [driver] announcements and other words heard, and one */
     bool credit_due;     /* [driver] some rank is to be told how much more it may send */
     bool passed_due;     /* [driver] some rank is to be told that a round is over */
-    int64_t looked_ns;   /* [driver] for neighbours that are late */
+    rp_window *windows;  /* [driver] in the order of their numbers; changed by posters */
+    uint32_t last_window;         /* number of the last that was created */
+    bool windows_due;             /* [driver] a frame of one waits for room in its link */
+    int64_t looked_ns;            /* [driver] for neighbours that are late */
     uint64_t announcements;       /* [lock] heard so far */
     uint64_t seen_sequence;       /* [driver] last collective the driver has seen posted */
     uint64_t seen_round;          /* [driver] and the last round, as its sequence */
@@ -287,6 +292,8 @@ rp_status rpi_request_admit(rp_request *request);
 /* rpi_drive_once() is to follow: it moves the first bytes and calls the progress thread. */
 void rpi_request_enqueue(rp_request *request);
 rp_status rpi_request_post(rp_request *request); /* both */
+/* The driver looks at this communicator, posted or not, in its next pass. */
+void rpi_comm_call(rp_comm *comm);
 void rpi_request_complete(rp_request *request, rp_status status, const char *message);
 void rpi_request_free(rp_request *request); /* back to the pool; takes the lock */
 rp_status rpi_comm_routine(rp_comm *comm, rpi_collective collective, const char *algorithm,
@@ -390,6 +397,12 @@ void rpi_round_hear(rp_comm *comm, int rank, const rpi_frame_header *header);
 void rpi_rounds_expect(rp_comm *comm, int64_t idle_ns);
 int64_t rpi_rounds_next_ns(const rp_comm *comm); /* when to look again */
 void rpi_rounds_tell_passed(rp_comm *comm);      /* [driver] */
+
+/* window_serve.c, window_hear.c, window.c [driver] */
+bool rpi_windows_serve(rp_comm *comm); /* send and apply what may be; true: something moved */
+void rpi_windows_hear(rp_comm *comm, int rank, const rpi_frame_header *header,
+                      const void *payload);
+void rpi_windows_close(rp_comm *comm); /* it is destroyed: nobody serves them any more */
 
 /* actions.c: run an action. RP_PENDING: its link has no room. [driver] */
 rp_status rpi_action_run(rpi_chunk *chunk, int action);

@@ -393,6 +393,7 @@ static bool pass_over(rp_comm *comm) {
     if (!atomic_load(&comm->failed)) moved = run_queue(comm);
     if (comm->credit_due && !atomic_load(&comm->failed)) rpi_flow_credit(comm);
     if (comm->passed_due && !atomic_load(&comm->failed)) rpi_rounds_tell_passed(comm);
+    if (comm->windows) moved |= rpi_windows_serve(comm);
     if (!atomic_load(&comm->failed)) rpi_comm_check_links(comm);
     if (atomic_load(&comm->failed)) fail_queue(comm);
     if (moved) comm->progress_ns = rpi_now_ns();
@@ -400,7 +401,7 @@ static bool pass_over(rp_comm *comm) {
 }
 
 static bool is_idle(const rp_comm *comm) {
-    return !comm->queue && !comm->credit_due && !comm->passed_due;
+    return !comm->queue && !comm->credit_due && !comm->passed_due && !comm->windows_due;
 }
 
 bool rpi_fabric_pass(rpi_fabric *fabric) {

@@ -75,6 +75,7 @@ typedef struct rpi_fabric {
     atomic_bool asleep;     /* the driver sleeps, or is about to */
     atomic_bool posted;     /* `callers` is not empty */
     rp_comm *callers;       /* [lock] with an inbox that the driver has not seen */
+    atomic_int windows;     /* that neighbours may write into at any time: always driven */
     int in_flight;          /* [lock] requests posted and not complete, of all communicators */
     int64_t busy_since_ns;  /* [lock] */
 

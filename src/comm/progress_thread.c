@@ -5,7 +5,10 @@
  * a short transfer. So posting wakes it only from its sleep. Awake, it looks by itself every
  * GRACE_NS and takes the drive when something has been in flight for so long and nobody has
  * driven; after some looks at nothing it sleeps again. What can be sent when an operation is
- * posted, its poster has sent. */
+ * posted, its poster has sent.
+ *
+ * Where there are windows the drive is its own whenever nobody else wants it: neighbours write
+ * into them at any time. It sleeps in it until something comes. */
 #include "comm/communicator.h"
 
 #include "base/clock.h"
@@ -23,7 +26,8 @@
 enum { LOOKS = 10, NICE = -10 };
 
 static bool has_work(const rpi_fabric *fabric) {
-    return !fabric->driving && fabric->in_flight > 0 && atomic_load(&fabric->wanted) == 0;
+    bool serves = fabric->in_flight > 0 || atomic_load(&fabric->windows) > 0;
+    return serves && !fabric->driving && atomic_load(&fabric->wanted) == 0;
 }
 
 static bool is_left_alone(const rpi_fabric *fabric) {

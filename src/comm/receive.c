@@ -8,7 +8,9 @@
  *
  *      the head of a link (rpi_port.head), checked once
  *        |
- *        +-- flow control, announcements -----> used up at once (flow.c, point_to_point.c)
+ *        +-- flow control, announcements,
+ *        |   windows -------------------------> used up at once (flow.c, point_to_point.c,
+ *        |                                      window_hear.c)
  *        |
  *        +-- its RECV is due -----------------> holds the link (rpi_port.holder) until read
  *        |                                        | the driver is about to sleep
@@ -446,8 +448,11 @@ static bool is_word(const rpi_frame_header *header) {
 
 static void hear_head(rpi_port *port, int rank) {
     rp_comm *comm = port->comm;
+    const void *payload = (const unsigned char *)port->head + RPI_FRAME_HEADER_BYTES;
     comm->words++;
-    if (port->header.kind == RPI_FRAME_ANNOUNCE)
+    if (port->header.kind == RPI_FRAME_WINDOW)
+        rpi_windows_hear(comm, rank, &port->header, payload);
+    else if (port->header.kind == RPI_FRAME_ANNOUNCE)
         rpi_p2p_hear(comm, rank, &port->header);
     else
         rpi_flow_hear(comm, rank, &port->header);

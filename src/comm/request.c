@@ -75,16 +75,28 @@ static rp_status admit(rp_request *request, rpi_failure *out_failure) {
 }
 
 /* Under the lock. */
-static void put_into_inbox(rp_request *request) {
-    rp_comm *comm = request->comm;
-    *comm->inbox_end = request;
-    comm->inbox_end = &request->next;
+static void be_caller(rp_comm *comm) {
     if (!comm->is_caller) {
         comm->is_caller = true;
         comm->next_caller = comm->fabric->callers;
         comm->fabric->callers = comm;
     }
     atomic_store(&comm->fabric->posted, true);
+}
+
+void rpi_comm_call(rp_comm *comm) {
+    pthread_mutex_lock(&comm->fabric->lock);
+    be_caller(comm);
+    pthread_mutex_unlock(&comm->fabric->lock);
+    rpi_drive_wake(comm->fabric);
+}
+
+/* Under the lock. */
+static void put_into_inbox(rp_request *request) {
+    rp_comm *comm = request->comm;
+    *comm->inbox_end = request;
+    comm->inbox_end = &request->next;
+    be_caller(comm);
 }
 
 static rp_status post(rp_request *request, bool enqueues) {

@@ -154,7 +154,8 @@ static bool drive_is_over(const rpi_fabric *fabric, const rp_request *request,
     if (atomic_load(&fabric->takers) > 0) return true;
     if (!request)
         return atomic_load(&fabric->wanted) > 0 ||
-               (!has_queue(fabric) && !atomic_load(&fabric->posted));
+               (!has_queue(fabric) && !atomic_load(&fabric->posted) &&
+                atomic_load(&fabric->windows) == 0);
     if (atomic_load(&request->done)) return true;
     return deadline_ns != RPI_NEVER_NS && rpi_now_ns() >= deadline_ns;
 }

@@ -43,6 +43,7 @@ typedef enum rpi_frame_kind {
     RPI_FRAME_EXPECT,   /* a neighbour's vector is waited for in this round */
     RPI_FRAME_PASSED,   /* the round is over here: what was not sent will not come */
     RPI_FRAME_LEFT,     /* the sender has destroyed the communicator */
+    RPI_FRAME_WINDOW,   /* of a window, with or without a payload: nobody has to ask for it */
 } rpi_frame_kind;
 
 /* Set in round: the payload is exact, whatever codec was posted, since it stays on its host. */

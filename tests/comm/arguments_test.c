@@ -648,6 +648,7 @@ static void every_public_function_is_here(void) {
     functions_of_no_communicator();
     requests_and_queues();
     arguments_of_training();
+    arguments_of_windows();
     DIR *folder = opendir(REDPOLL_HEADERS);
     REQUIRE(folder != NULL);
     for (struct dirent *entry; (entry = readdir(folder)) != NULL;) {
@@ -667,7 +668,7 @@ CASES({"dtypes and numbers", dtypes_and_numbers}, {"codecs", codecs}, {"stores",
       {"making communicators", making_communicators},
       {"functions of no communicator", functions_of_no_communicator},
       {"requests and queues", requests_and_queues}, {"training", arguments_of_training},
-      {"operations", operations},
+      {"windows", arguments_of_windows}, {"operations", operations},
       {"options are checked alike in every world", options_are_checked_alike_in_every_world},
       {"operations are checked alike in every world",
        operations_are_checked_alike_in_every_world},

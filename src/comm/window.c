@@ -1,0 +1,433 @@
+/* Windows: created by all ranks at once, and freed. */
+#include "comm/window_table.h"
+
+#include "base/fpenv.h"
+#include "base/memory.h"
+#include "base/status.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    NAME_MAX_BYTES = 200,
+    PIECE_BYTES = 256 * 1024, /* of an encoding, as long as a bucket allows */
+};
+
+/* ---- what others use ---- */
+
+void rpi_window_lock_values(rp_window *window) {
+    pthread_mutex_lock(&window->lock);
+}
+
+void rpi_window_unlock_values(rp_window *window) {
+    pthread_mutex_unlock(&window->lock);
+    if (atomic_exchange(&window->missed, false)) rpi_window_call(window);
+}
+
+void rpi_window_call(rp_window *window) {
+    if (!window->comm) return;
+    rpi_comm_call(window->comm);
+    rpi_drive_once(window->comm);
+}
+
+int rpi_window_find_in(const rp_window *window, int rank) {
+    for (int i = 0; i < window->in_count; i++)
+        if (window->ins[i].rank == rank) return i;
+    return -1;
+}
+
+int rpi_window_find_out(const rp_window *window, int rank) {
+    for (int i = 0; i < window->out_count; i++)
+        if (window->outs[i].rank == rank) return i;
+    return -1;
+}
+
+rp_status rpi_window_check(const rp_window *window) {
+    if (!window) return RP_FAIL(INVALID, "window is NULL");
+    if (!window->comm)
+        return RP_FAIL(CANCELLED, "window '%s': its communicator was destroyed", window->name);
+    rp_status status = rp_comm_status(window->comm);
+    if (status == RP_OK) return RP_OK;
+    return rpi_fail_context(status, "window '%s': ", window->name);
+}
+
+/* ---- arguments ---- */
+
+static rp_status check_ranks(const rp_comm *comm, const int *ranks, size_t count,
+                             const char *what) {
+    if (count && !ranks) return RP_FAIL(INVALID, "%s is NULL, and there are %zu", what, count);
+    for (size_t i = 0; i < count; i++) {
+        if (ranks[i] < 0 || ranks[i] >= comm->world || ranks[i] == comm->rank)
+            return RP_FAIL(INVALID, "%s: rank %d cannot be one of rank %d in a world of %d",
+                           what, ranks[i], comm->rank, comm->world);
+        for (size_t j = 0; j < i; j++)
+            if (ranks[j] == ranks[i])
+                return RP_FAIL(INVALID, "%s: rank %d is named twice", what, ranks[i]);
+    }
+    return RP_OK;
+}
+
+/* A codec that cannot encode one element of zero, with error feedback where that is needed,
+ * cannot at all. */
+static rp_status check_codec(const rp_window_setup *setup) {
+    unsigned char zero[16] = {0}, *encoding = NULL;
+    float residual = 0;
+    rp_encode_context context = {0};
+    if (!rp_codec_supports(&setup->codec, setup->dtype)) {
+        char text[64];
+        return RP_FAIL(UNSUPPORTED, "codec %s does not take %s",
+                       rp_codec_text(&setup->codec, text, sizeof text),
+                       rp_dtype_name(setup->dtype));
+    }
+    if (!rp_codec_is_exact(&setup->codec, setup->dtype)) context.residual = &residual;
+    size_t bytes = rp_codec_encoded_bytes(&setup->codec, setup->dtype, 1);
+    RP_TRY(rpi_alloc(bytes, "an element", &encoding));
+    rp_status status =
+        rp_codec_encode(&setup->codec, setup->dtype, zero, 1, &context, encoding, NULL);
+    rpi_free(encoding);
+    return status;
+}
+
+static rp_status check_setup(const rp_comm *comm, const rp_window_setup *setup) {
+    if (!setup) return RP_FAIL(INVALID, "setup is NULL");
+    if (!setup->name || !*setup->name) return RP_FAIL(INVALID, "a window needs a name");
+    if (strlen(setup->name) > NAME_MAX_BYTES)
+        return RP_FAIL(INVALID, "a name of %zu bytes; up to %d are allowed",
+                       strlen(setup->name), NAME_MAX_BYTES);
+    if (!rpi_window_takes_dtype(setup->dtype))
+        return RP_FAIL(INVALID, "dtype is %s; a window has f32, f64, i32 or i64",
+                       rp_dtype_name(setup->dtype));
+    if (setup->count > RPI_ELEMENTS_MAX)
+        return RP_FAIL(INVALID, "%zu elements are more than can be; is that negative?",
+                       setup->count);
+    if (setup->count && !setup->data)
+        return RP_FAIL(INVALID, "data is NULL, and there are %zu elements", setup->count);
+    RP_TRY(check_codec(setup));
+    RP_TRY(check_ranks(comm, setup->sources, setup->source_count, "sources"));
+    RP_TRY(check_ranks(comm, setup->destinations, setup->destination_count, "destinations"));
+    for (const rp_window *other = comm->windows; other; other = other->next)
+        if (strcmp(other->name, setup->name) == 0)
+            return RP_FAIL(INVALID, "the name is taken: free the window that has it first");
+    return RP_OK;
+}
+
+/* ---- memory ---- */
+
+static void free_edges(rp_window *window) {
+    for (int i = 0; window->ins && i < window->in_count; i++) {
+        rpi_free(window->ins[i].slot);
+        rpi_free(window->ins[i].staging);
+    }
+    for (int i = 0; window->outs && i < window->out_count; i++) {
+        rpi_free(window->outs[i].pending.values);
+        rpi_free(window->outs[i].sending.values);
+        rpi_free(window->outs[i].residual);
+    }
+    rpi_free(window->ins);
+    rpi_free(window->outs);
+}
+
+static void destroy(rp_window *window) {
+    for (rp_window_operation *operation = window->operations, *next; operation;
+         operation = next) {
+        next = operation->next;
+        rpi_free(operation);
+    }
+    free_edges(window);
+    pthread_mutex_destroy(&window->lock);
+    rpi_free(window->cells);
+    rpi_free(window->claims);
+    rpi_free(window->gone);
+    rpi_free(window->name);
+    rpi_free(window);
+}
+
+static int by_rank(const void *a, const void *b) {
+    const int *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+static rp_status sorted(const int *ranks, size_t count, int **out_ranks) {
+    RP_TRY(rpi_alloc_array(count, sizeof **out_ranks, "ranks", out_ranks));
+    if (count) memcpy(*out_ranks, ranks, count * sizeof **out_ranks);
+    if (count) qsort(*out_ranks, count, sizeof **out_ranks, by_rank);
+    return RP_OK;
+}
+
+static rp_status make_ins(rp_window *window, const rp_window_setup *setup) {
+    size_t count = setup->source_count, bytes = window->count * window->element_bytes;
+    int *ranks = NULL;
+    RP_TRY(rpi_alloc_array(count, sizeof *window->ins, "slots", &window->ins));
+    window->in_count = (int)count;
+    RP_TRY(sorted(setup->sources, count, &ranks));
+    rp_status status = RP_OK;
+    for (size_t i = 0; i < count && status == RP_OK; i++) {
+        window->ins[i].rank = ranks[i];
+        status = rpi_alloc(bytes, "a slot", &window->ins[i].slot);
+        if (status == RP_OK && !setup->zero_slots && bytes)
+            memcpy(window->ins[i].slot, window->data, bytes);
+    }
+    rpi_free(ranks);
+    return status;
+}
+
+static rp_status make_outs(rp_window *window, const rp_window_setup *setup) {
+    size_t count = setup->destination_count;
+    int *ranks = NULL;
+    RP_TRY(rpi_alloc_array(count, sizeof *window->outs, "destinations", &window->outs));
+    window->out_count = (int)count;
+    RP_TRY(sorted(setup->destinations, count, &ranks));
+    rp_status status = RP_OK;
+    for (size_t i = 0; i < count && status == RP_OK; i++) {
+        window->outs[i].rank = ranks[i];
+        if (window->is_lossy)
+            status = rpi_alloc_array(window->count, sizeof(float), "error feedback",
+                                     &window->outs[i].residual);
+    }
+    rpi_free(ranks);
+    return status;
+}
+
+static rp_status fill(rp_window *window, const rp_window_setup *setup) {
+    size_t world = (size_t)window->comm->world;
+    RP_TRY(rpi_strdup(setup->name, &window->name));
+    RP_TRY(rpi_alloc_array(world, sizeof *window->cells, "mutexes", &window->cells));
+    RP_TRY(rpi_alloc_array(world, sizeof *window->claims, "mutexes", &window->claims));
+    RP_TRY(rpi_alloc_array(world, sizeof *window->gone, "ranks", &window->gone));
+    RP_TRY(make_ins(window, setup));
+    return make_outs(window, setup);
+}
+
+/* A frame has whole granules; where a bucket alone is longer it has one. */
+static void cut(rp_window *window) {
+    size_t granule = rp_codec_granule(&window->codec);
+    size_t bytes = rp_codec_encoded_bytes(&window->codec, window->dtype, granule);
+    size_t granules = bytes ? PIECE_BYTES / bytes : 1;
+    window->piece = granule * (granules ? granules : 1);
+    window->pieces = (uint32_t)((window->count + window->piece - 1) / window->piece);
+    if (!window->pieces) window->pieces = 1;
+}
+
+static rp_status make(rp_comm *comm, const rp_window_setup *setup, rp_window **out_window) {
+    rp_window *window = NULL;
+    RP_TRY(check_setup(comm, setup));
+    RP_TRY(rpi_alloc(sizeof *window, "a window", &window));
+    window->comm = comm;
+    window->data = setup->data;
+    window->count = setup->count;
+    window->dtype = setup->dtype;
+    window->element_bytes = rp_dtype_bytes(setup->dtype);
+    window->codec = setup->codec;
+    window->is_lossy = !rp_codec_is_exact(&setup->codec, setup->dtype);
+    window->p = 1;
+    window->follows_p = setup->follow_p != 0;
+    pthread_mutex_init(&window->lock, NULL);
+    cut(window);
+    rp_status status = fill(window, setup);
+    if (status != RP_OK)
+        destroy(window);
+    else
+        *out_window = window;
+    return status;
+}
+
+/* ---- what ranks must agree on ---- */
+
+/* What every rank says of itself; behind it a byte for each rank of the world. */
+typedef struct card {
+    int32_t refused; /* a status */
+    uint32_t dtype;
+    uint64_t count;
+    char name[NAME_MAX_BYTES + 8], codec[64];
+} card;
+
+enum { SENDS = 1, RECEIVES = 2 };
+
+static size_t card_bytes(const rp_comm *comm) {
+    return sizeof(card) + (size_t)comm->world;
+}
+
+static const card *card_of(const rp_comm *comm, const unsigned char *cards, int rank) {
+    return (const card *)(const void *)(cards + (size_t)rank * rpi_align_up(card_bytes(comm)));
+}
+
+static bool has_edge(const rp_comm *comm, const unsigned char *cards, int rank, int other,
+                     int way) {
+    const unsigned char *row = (const unsigned char *)(card_of(comm, cards, rank) + 1);
+    return row[other] & way;
+}
+
+static void write_card(const rp_window *window, card *own) {
+    unsigned char *row = (unsigned char *)(own + 1);
+    own->dtype = (uint32_t)window->dtype;
+    own->count = window->count;
+    snprintf(own->name, sizeof own->name, "%s", window->name);
+    rp_codec_text(&window->codec, own->codec, sizeof own->codec);
+    for (int i = 0; i < window->in_count; i++) row[window->ins[i].rank] |= RECEIVES;
+    for (int i = 0; i < window->out_count; i++) row[window->outs[i].rank] |= SENDS;
+}
+
+static rp_status compare_with(const rp_comm *comm, const unsigned char *cards, int rank) {
+    const card *own = card_of(comm, cards, comm->rank), *other = card_of(comm, cards, rank);
+    if (strncmp(own->name, other->name, sizeof own->name) != 0)
+        return RP_FAIL(MISMATCH, "rank %d creates '%.200s', rank %d '%s'", rank, other->name,
+                       comm->rank, own->name);
+    if (own->count == other->count && own->dtype == other->dtype &&
+        strncmp(own->codec, other->codec, sizeof own->codec) == 0)
+        return RP_OK;
+    return RP_FAIL(MISMATCH, "rank %d has %llu %s with %.63s, rank %d %llu %s with %s", rank,
+                   (unsigned long long)other->count, rp_dtype_name((rp_dtype)other->dtype),
+                   other->codec, comm->rank, (unsigned long long)own->count,
+                   rp_dtype_name((rp_dtype)own->dtype), own->codec);
+}
+
+/* All ranks find the same edge first. */
+static rp_status compare_edges(const rp_comm *comm, const unsigned char *cards) {
+    for (int from = 0; from < comm->world; from++)
+        for (int to = 0; to < comm->world; to++) {
+            bool sends = has_edge(comm, cards, from, to, SENDS);
+            bool receives = has_edge(comm, cards, to, from, RECEIVES);
+            if (sends && !receives)
+                return RP_FAIL(MISMATCH,
+                               "rank %d has rank %d among its destinations, which has it not "
+                               "among its sources",
+                               from, to);
+            if (receives && !sends)
+                return RP_FAIL(MISMATCH,
+                               "rank %d has rank %d among its sources, which has it not among "
+                               "its destinations",
+                               to, from);
+        }
+    return RP_OK;
+}
+
+static rp_status compare(const rp_comm *comm, const unsigned char *cards) {
+    for (int rank = 0; rank < comm->world; rank++)
+        if (card_of(comm, cards, rank)->refused)
+            return rpi_fail((rp_status)card_of(comm, cards, rank)->refused, __FILE__, __LINE__,
+                            "rank %d has refused it (its own message says why)", rank);
+    for (int rank = 0; rank < comm->world; rank++) RP_TRY(compare_with(comm, cards, rank));
+    return compare_edges(comm, cards);
+}
+
+static uint32_t sign(const card *own) {
+    uint32_t crc = rpi_crc32c(0, own->name, strlen(own->name));
+    crc = rpi_crc32c(crc, own->codec, strlen(own->codec));
+    crc = rpi_crc32c(crc, &own->count, sizeof own->count);
+    return rpi_crc32c(crc, &own->dtype, sizeof own->dtype);
+}
+
+/* window NULL: this rank refuses, for a reason that is its last error. */
+static rp_status agree(rp_comm *comm, rp_window *window, rp_status refused) {
+    size_t stride = rpi_align_up(card_bytes(comm));
+    unsigned char *cards = NULL;
+    rpi_kept_error reason;
+    if (!window) rpi_error_keep(&reason);
+    RP_TRY(rpi_alloc(stride * ((size_t)comm->world + 1), "what ranks say of a window", &cards));
+    card *own = (card *)(void *)(cards + stride * (size_t)comm->world);
+    own->refused = refused;
+    if (window) write_card(window, own);
+    rp_status status = rp_all_gather(comm, own, cards, stride, RP_U8, NULL, NULL);
+    if (!window) {
+        rpi_error_put_back(&reason);
+        status = refused;
+    }
+    if (status == RP_OK) window->signature = sign(own);
+    if (status == RP_OK) status = compare(comm, cards);
+    rpi_free(cards);
+    return status;
+}
+
+/* ---- create ---- */
+
+static void link_window(rp_window *window) {
+    rp_comm *comm = window->comm;
+    rpi_drive_take(comm->fabric);
+    rp_window **end = &comm->windows;
+    while (*end) end = &(*end)->next;
+    *end = window;
+    window->number = ++comm->last_window;
+    atomic_fetch_add(&comm->fabric->windows, 1);
+    rpi_drive_give(comm->fabric);
+}
+
+static void unlink_window(rp_window *window) {
+    rp_comm *comm = window->comm;
+    if (!comm) return;
+    rpi_drive_take(comm->fabric);
+    rp_window **at = &comm->windows;
+    while (*at && *at != window) at = &(*at)->next;
+    if (*at) *at = window->next;
+    if (!comm->windows) comm->windows_due = false;
+    atomic_fetch_sub(&comm->fabric->windows, 1);
+    rpi_drive_give(comm->fabric);
+}
+
+/* Who comes out of the barrier knows that all take what is pushed. */
+static rp_status create(rp_comm *comm, const rp_window_setup *setup, rp_window **out_window) {
+    rp_window *window = NULL;
+    RP_TRY(rp_comm_status(comm));
+    rp_status status = make(comm, setup, &window);
+    status = agree(comm, window, status);
+    if (status != RP_OK) {
+        if (window) destroy(window);
+        return status;
+    }
+    link_window(window);
+    status = rpi_progress_thread_start(comm->fabric);
+    if (status == RP_OK) status = rp_barrier(comm);
+    if (status == RP_OK) {
+        *out_window = window;
+        return RP_OK;
+    }
+    unlink_window(window);
+    destroy(window);
+    return status;
+}
+
+rp_status rp_window_create(rp_comm *comm, const rp_window_setup *setup, rp_window **window) {
+    RPI_FPENV_SCOPE;
+    if (!comm) return RP_FAIL(INVALID, "comm is NULL");
+    if (!window) return RP_FAIL(INVALID, "there is nowhere to put the window");
+    rp_status status = create(comm, setup, window);
+    if (status == RP_OK) return RP_OK;
+    return rpi_fail_context(
+        status, "creating window '%.200s': ", setup && setup->name ? setup->name : "");
+}
+
+/* ---- free ---- */
+
+static rp_status leave(rp_window *window) {
+    RP_TRY(rpi_window_check(window));
+    rpi_window_release_all(window);
+    rp_status status = rp_window_flush(window, 0);
+    if (status != RP_OK && status != RP_TIMEOUT && status != RP_PEER) return status;
+    rpi_kept_error reason;
+    rpi_error_keep(&reason);
+    rp_status met = rp_barrier(window->comm); /* also after a timeout: others wait for us */
+    if (met != RP_OK || status == RP_OK) return met;
+    rpi_error_put_back(&reason);
+    return status;
+}
+
+rp_status rp_window_free(rp_window **in_out_window) {
+    RPI_FPENV_SCOPE;
+    rp_window *window = in_out_window ? *in_out_window : NULL;
+    if (!window) return RP_OK;
+    rp_status status = window->comm ? leave(window) : RP_OK;
+    unlink_window(window);
+    destroy(window);
+    *in_out_window = NULL;
+    return status;
+}
+
+/* The communicator goes: nobody serves its windows any more. */
+void rpi_windows_close(rp_comm *comm) {
+    for (rp_window *window = comm->windows, *next; window; window = next) {
+        next = window->next;
+        window->comm = NULL;
+        window->next = NULL;
+        atomic_fetch_sub(&comm->fabric->windows, 1);
+    }
+    comm->windows = NULL;
+}

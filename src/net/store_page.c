@@ -82,9 +82,14 @@ rp_status rpi_store_get_page(const rp_store *store, const char *prefix, int firs
     if (capacity < RPI_STORE_VALUE_BYTES)
         return RP_FAIL(INVALID, "%zu bytes for a page of a store; %d are needed", capacity,
                        RPI_STORE_VALUE_BYTES);
-    if (store->ops->get_page)
-        return store->ops->get_page(store->context, prefix, first, count, timeout_s, values,
-                                    capacity, out_sizes, out_got);
+    *out_got = 0;
+    if (store->ops->get_page) {
+        RP_TRY(store->ops->get_page(store->context, prefix, first, count, timeout_s, values,
+                                    capacity, out_sizes, out_got));
+        if (*out_got >= 1 && *out_got <= count) return RP_OK;
+        return RP_FAIL(CORRUPT, "a page of %d values of the store; 1 to %d were asked for",
+                       *out_got, count);
+    }
     snprintf(key, sizeof key, "%s%d", prefix, first);
     RP_TRY(store->ops->get(store->context, key, timeout_s, values, capacity, &bytes));
     out_sizes[0] = bytes < capacity ? bytes : capacity;

@@ -17,7 +17,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { STRANGERS = 32, BIG_WORLD = 128 };
+enum { STRANGERS = 32 };
 #define DEFAULT_BEAT_S 0.5
 #define LOST_AFTER_S   30.0
 
@@ -46,6 +46,12 @@ int rpi_control_member(const rpi_control_group *group, int rank) {
     for (int i = 0; i < group->count; i++)
         if (group->ranks[i] == rank) return i;
     return -1;
+}
+
+rpi_control_group *rpi_control_find_group(rpi_control *control, uint64_t scope) {
+    for (rpi_control_group *group = control->groups; group; group = group->next)
+        if (group->scope == scope) return group;
+    return NULL;
 }
 
 static int rank_of(const rpi_control_group *group, int member) {
@@ -81,6 +87,7 @@ static rp_status allocate(rpi_control *control) {
     RP_TRY(rpi_alloc_array(world, sizeof *control->heard_ns, "beats", &control->heard_ns));
     RP_TRY(rpi_alloc_array(world, sizeof *control->rounds, "beats", &control->rounds));
     RP_TRY(rpi_alloc_array(world, sizeof *control->fresh, "beats", &control->fresh));
+    RP_TRY(rpi_alloc_array(world, sizeof *control->runs, "beats", &control->runs));
     RP_TRY(rpi_alloc_array(world, sizeof *control->dead, "ranks", &control->dead));
     RP_TRY(rpi_alloc_array(world, sizeof *control->lost, "ranks", &control->lost));
     RP_TRY(rpi_alloc_array(world, sizeof *control->suspect_ns, "ranks", &control->suspect_ns));
@@ -283,6 +290,7 @@ static void destroy(rpi_control *control) {
     rpi_free(control->held);
     rpi_free(control->scoped);
     rpi_free(control->fresh);
+    rpi_free(control->runs);
     rpi_free(control->present);
     rpi_free(control->line_of);
     rpi_free(control);
@@ -302,10 +310,8 @@ static rp_status open_control(rpi_control *control, const rp_store *store,
     return status == RP_OK ? RP_OK : rpi_fail_context(status, "the control connection: ");
 }
 
-static int64_t beat_interval_ns(const rpi_control_options *options, int world) {
-    if (options->beat_s > 0) return (int64_t)(options->beat_s * 1e9);
-    double slower = world > BIG_WORLD ? (double)world / BIG_WORLD : 1;
-    return (int64_t)(DEFAULT_BEAT_S * slower * 1e9);
+static int64_t beat_interval_ns(const rpi_control_options *options) {
+    return (int64_t)((options->beat_s > 0 ? options->beat_s : DEFAULT_BEAT_S) * 1e9);
 }
 
 int64_t rpi_control_silence_ns(double beat_s) {
@@ -334,7 +340,7 @@ rp_status rpi_control_open(const rp_store *store, int rank, int world,
     control->world = world;
     control->session = options->session;
     if (options->secret) control->secret = *options->secret;
-    control->beat_ns = beat_interval_ns(options, world);
+    control->beat_ns = beat_interval_ns(options);
     control->opened_ns = rpi_now_ns();
     control->silence_ns = rpi_control_silence_ns(rpi_seconds(control->beat_ns));
     control->wake = control->failed_fd = control->listener = -1;

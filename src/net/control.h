@@ -45,7 +45,7 @@ typedef struct rpi_control_options {
     uint64_t session;
     const struct rpi_secret *secret; /* of the job; NULL: none. Copied */
     double timeout_s;                /* to connect */
-    double beat_s; /* between beats; 0: half a second, longer in worlds above 128 */
+    double beat_s;                   /* between beats; 0: half a second */
 } rpi_control_options;
 
 enum { RPI_HOST_LOST = -2 };

@@ -29,7 +29,7 @@ static rp_status unpack(const unsigned char *at, rpi_control_record *out_record)
     out_record->number = (int32_t)rpi_get_u32(at + 12);
     out_record->a = rpi_get_u64(at + 16);
     out_record->b = rpi_get_u64(at + 24);
-    if (out_record->kind < RPI_CONTROL_HELLO || out_record->kind > RPI_CONTROL_GOODBYE)
+    if (out_record->kind < RPI_CONTROL_HELLO || out_record->kind > RPI_CONTROL_BEATS)
         return RP_FAIL(CORRUPT, "a control record of kind %d", out_record->kind);
     if (out_record->text_bytes >= RPI_CONTROL_TEXT_BYTES)
         return RP_FAIL(CORRUPT, "a control record of %d letters", out_record->text_bytes);
@@ -44,32 +44,52 @@ rp_status rpi_control_line_flush(rpi_control_line *line) {
         if (sent < 0 && errno == EAGAIN) break;
         if (sent < 0) return RP_FAIL_ERRNO(PEER, "a control connection broke");
         done += (size_t)sent;
+        atomic_fetch_add(&line->sends, 1);
     }
     memmove(line->out, line->out + done, line->out_bytes - done);
     line->out_bytes -= done;
     return RP_OK;
 }
 
-rp_status rpi_control_line_send(rpi_control_line *line, const rpi_control_record *record) {
+rp_status rpi_control_line_queue(rpi_control_line *line, const rpi_control_record *record) {
     if (line->fd < 0) return RP_FAIL(PEER, "a control connection is closed");
     size_t bytes = RPI_CONTROL_RECORD_BYTES + record->text_bytes;
     if (line->out_bytes + bytes > line->out_capacity) {
-        size_t wider = 2 * line->out_capacity + sizeof line->in;
+        size_t wider = 2 * line->out_capacity + bytes;
         RP_TRY(rpi_grow_array(line->out_capacity, wider, 1, "control records", &line->out));
         line->out_capacity = wider;
     }
     pack(record, line->out + line->out_bytes);
     line->out_bytes += bytes;
+    return RP_OK;
+}
+
+rp_status rpi_control_line_send(rpi_control_line *line, const rpi_control_record *record) {
+    RP_TRY(rpi_control_line_queue(line, record));
     return rpi_control_line_flush(line);
 }
 
-/* Bytes the record that is coming in needs, as far as that is known. */
+/* Bytes the next record needs, as far as that is known. */
 static rp_status wanted(const rpi_control_line *line, rpi_control_record *record,
                         size_t *out_bytes) {
     *out_bytes = RPI_CONTROL_RECORD_BYTES;
-    if (line->in_bytes < RPI_CONTROL_RECORD_BYTES) return RP_OK;
-    RP_TRY(unpack(line->in, record));
+    if (line->in_bytes - line->in_taken < RPI_CONTROL_RECORD_BYTES) return RP_OK;
+    RP_TRY(unpack(line->in + line->in_taken, record));
     *out_bytes += record->text_bytes;
+    return RP_OK;
+}
+
+/* RP_PENDING: nothing has come. */
+static rp_status receive_more(rpi_control_line *line) {
+    memmove(line->in, line->in + line->in_taken, line->in_bytes - line->in_taken);
+    line->in_bytes -= line->in_taken;
+    line->in_taken = 0;
+    ssize_t got;
+    do got = recv(line->fd, line->in + line->in_bytes, sizeof line->in - line->in_bytes, 0);
+    while (got < 0 && errno == EINTR);
+    if (got < 0 && errno == EAGAIN) return RP_PENDING;
+    if (got <= 0) return RP_FAIL(PEER, "a control connection was closed");
+    line->in_bytes += (size_t)got;
     return RP_OK;
 }
 
@@ -84,16 +104,13 @@ rp_status rpi_control_line_receive(rpi_control_line *line, rpi_control_record *o
     for (;;) {
         size_t bytes = 0;
         RP_TRY(wanted(line, out_record, &bytes));
-        if (line->in_bytes == bytes) {
-            take_text(line->in + RPI_CONTROL_RECORD_BYTES, out_record);
-            line->in_bytes = 0;
+        if (line->in_bytes - line->in_taken >= bytes) {
+            take_text(line->in + line->in_taken + RPI_CONTROL_RECORD_BYTES, out_record);
+            line->in_taken += bytes;
             return RP_OK;
         }
-        ssize_t got = recv(line->fd, line->in + line->in_bytes, bytes - line->in_bytes, 0);
-        if (got < 0 && errno == EINTR) continue;
-        if (got < 0 && errno == EAGAIN) return RP_PENDING;
-        if (got <= 0) return RP_FAIL(PEER, "a control connection was closed");
-        line->in_bytes += (size_t)got;
+        rp_status status = receive_more(line);
+        if (status != RP_OK) return status;
     }
 }
 
@@ -102,5 +119,5 @@ void rpi_control_line_close(rpi_control_line *line) {
     line->fd = -1;
     rpi_free(line->out);
     line->out = NULL;
-    line->in_bytes = line->out_bytes = line->out_capacity = 0;
+    line->in_bytes = line->in_taken = line->out_bytes = line->out_capacity = 0;
 }

@@ -6,11 +6,17 @@
 #include "base/status.h"
 #include "net/proof.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 
 #define RPI_CONTROL_MAGIC UINT32_C(0x54435052) /* "RPCT" */
-enum { RPI_CONTROL_VERSION = 1, RPI_CONTROL_RECORD_BYTES = 32, RPI_CONTROL_TEXT_BYTES = 400 };
+enum {
+    RPI_CONTROL_VERSION = 1,
+    RPI_CONTROL_RECORD_BYTES = 32,
+    RPI_CONTROL_TEXT_BYTES = 400,
+    RPI_CONTROL_IN_BYTES = 4096, /* received by one call */
+};
 
 typedef enum rpi_control_kind {
     RPI_CONTROL_HELLO = 1, /* leaf to hub: rank, number = world, a = session */
@@ -18,6 +24,7 @@ typedef enum rpi_control_kind {
     RPI_CONTROL_BEAT,      /* rank, a = sequence, number = rank it waits for + 1, b = step */
     RPI_CONTROL_FAILURE,   /* rank that failed, number = finder, a = -status, text */
     RPI_CONTROL_GOODBYE,   /* what ends now did not fail */
+    RPI_CONTROL_BEATS,     /* the same beat of several ranks, from `rank` on; text: how many */
 } rpi_control_kind;
 
 typedef struct rpi_control_record {
@@ -35,12 +42,16 @@ typedef struct rpi_control_line {
     int64_t since_ns;
     bool proved;     /* a caller of the hub: that it has the job's secret */
     rpi_proof proof; /* that it does, so far */
-    unsigned char in[RPI_CONTROL_RECORD_BYTES + RPI_CONTROL_TEXT_BYTES];
-    size_t in_bytes;
-    unsigned char *out; /* not sent yet */
+    unsigned char in[RPI_CONTROL_IN_BYTES];
+    size_t in_bytes, in_taken; /* received, and of these taken as records */
+    unsigned char *out;        /* not sent yet */
     size_t out_bytes, out_capacity;
+    atomic_ullong sends; /* so far: what was sent by one call is one message */
 } rpi_control_line;
 
+/* Put a record behind what is not sent yet: several go by one rpi_control_line_flush().
+ * RP_PEER: the connection is closed. */
+rp_status rpi_control_line_queue(rpi_control_line *line, const rpi_control_record *record);
 /* Queue a record and send what the socket takes. RP_PEER: the other side is gone. */
 rp_status rpi_control_line_send(rpi_control_line *line, const rpi_control_record *record);
 rp_status rpi_control_line_flush(rpi_control_line *line);

@@ -39,6 +39,12 @@ struct rpi_control_group {
     rpi_group_beat *beats; /* [count] */
 };
 
+/* Ranks in a row, from `rank` on, whose beats say the same. */
+typedef struct rpi_beat_run {
+    int rank, count;
+    rpi_group_beat beat;
+} rpi_beat_run;
+
 /* A beat of a group other than the world, on its way. */
 typedef struct rpi_scoped_beat {
     uint64_t scope, sequence, gap;
@@ -86,6 +92,7 @@ struct rpi_control {
     int64_t *suspect_ns; /* [world]: when a death is made known; RPI_NEVER_NS: none */
     rpi_failure *held;   /* accounts that wait until no death is in suspense */
     size_t held_count, held_room;
+    rpi_beat_run *runs;      /* [world]: hub: what a beat says */
     rpi_scoped_beat *scoped; /* to be sent with the next beat */
     size_t scoped_count, scoped_room;
     int64_t beat_at_ns, leave_by_ns;
@@ -99,6 +106,13 @@ void rpi_control_describe_death(const rpi_control_group *group, int rank,
                                 rpi_failure *out_failure);
 /* The place of a rank in the group; -1: it is no member. */
 int rpi_control_member(const rpi_control_group *group, int rank);
+/* Under the lock. NULL: none of this scope is open here. */
+rpi_control_group *rpi_control_find_group(rpi_control *control, uint64_t scope);
+/* What came on a line of beats of one rank, and of several (control_beats.c). */
+void rpi_control_take_beat(rpi_control *control, const rpi_control_record *record);
+void rpi_control_take_beats(rpi_control *control, const rpi_control_record *record);
+/* This rank's own beat; `tell`: say it, and on rank 0 what has been heard of the others. */
+void rpi_control_beat_once(rpi_control *control, bool tell);
 /* Make an eventfd readable. */
 void rpi_control_set_flag(int fd);
 /* The thread: hears callers and lines until it has left. context: the rpi_control. */

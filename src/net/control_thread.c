@@ -21,17 +21,14 @@
 #include "net/stream.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define LEAVE_S     3.0 /* a machine that is busy may be slow to hang up */
-#define BREATHER_NS (RPI_SECOND_NS / 50)
-/* Groups in which a rank may wait at once and all hear of it. */
-enum { SCOPED_EACH = 64 };
+#define LEAVE_S      3.0 /* a machine that is busy may be slow to hang up */
+#define BREATHER_NS  (RPI_SECOND_NS / 50)
 /* A hub that is stopped gives no verdict: then a leaf goes by its own account. */
 #define HUB_SILENT_S (RPI_CONTROL_VERDICT_S / 2)
 
@@ -54,13 +51,6 @@ static void clear_flag(int fd) {
     (void)taken; /* nothing there is fine */
 }
 
-/* Under the lock. NULL: none of this scope is open here. */
-static rpi_control_group *find_group(rpi_control *control, uint64_t scope) {
-    for (rpi_control_group *group = control->groups; group; group = group->next)
-        if (group->scope == scope) return group;
-    return NULL;
-}
-
 static bool is_death(const rpi_failure *failure) {
     return failure->finder < 0 && failure->rank >= 0;
 }
@@ -81,13 +71,13 @@ static bool keep_death(rpi_control *control, const rpi_failure *failure) {
 
 /* Under the lock. False: the group has had its first failure. */
 static bool is_first(rpi_control *control, const rpi_failure *failure) {
-    const rpi_control_group *group = find_group(control, failure->scope);
+    const rpi_control_group *group = rpi_control_find_group(control, failure->scope);
     return !group || !group->failed;
 }
 
 /* Under the lock. A group that is not open here may be so soon. */
 static void keep(rpi_control *control, const rpi_failure *failure) {
-    rpi_control_group *group = find_group(control, failure->scope);
+    rpi_control_group *group = rpi_control_find_group(control, failure->scope);
     if (group)
         rpi_control_keep(group, failure);
     else
@@ -206,7 +196,7 @@ static void accuse(rpi_control *control, const rpi_failure *failure) {
     }
     send_failure(&control->lines[0], failure);
     pthread_mutex_lock(&control->lock);
-    rpi_control_group *group = find_group(control, failure->scope);
+    rpi_control_group *group = rpi_control_find_group(control, failure->scope);
     if (group && !group->failed) {
         group->accused = true;
         group->account_ns = rpi_deadline_ns(HUB_SILENT_S);
@@ -281,63 +271,6 @@ static void take_hello(rpi_control *control, rpi_control_line *line,
     pthread_mutex_unlock(&control->lock);
 }
 
-/* The gap of a record whose ranks are the control connection's, as the group has it. */
-static rpi_control_gap gap_in(const rpi_control_group *group, int from, uint64_t step) {
-    int member =
-        from >= 0 && from < group->control->world ? rpi_control_member(group, from) : -1;
-    return (rpi_control_gap){.from = member, .step = step};
-}
-
-/* What a rank does in the group of all, and that it lives: the last record of each beat. */
-static void take_beat(rpi_control *control, const rpi_control_record *record) {
-    int rank = record->rank;
-    if (rank < 0 || rank >= control->world) return;
-    pthread_mutex_lock(&control->lock);
-    control->heard_ns[rank] = rpi_now_ns();
-    control->rounds[rank]++;
-    rpi_control_group *everybody = &control->everybody;
-    everybody->beats[rank] =
-        (rpi_group_beat){.sequence = record->a,
-                         .gap = gap_in(everybody, record->number - 1, record->b),
-                         .round = control->rounds[rank]};
-    pthread_mutex_unlock(&control->lock);
-    control->fresh[rank] = true;
-}
-
-static void note_scoped(rpi_control *control, const rpi_scoped_beat *beat) {
-    size_t most = SCOPED_EACH * (size_t)control->world;
-    if (control->scoped_count == control->scoped_room) {
-        size_t room = 2 * control->scoped_room + 16;
-        if (control->scoped_count >= most ||
-            rpi_grow_array(control->scoped_room, room, sizeof *control->scoped, "beats",
-                           &control->scoped) != RP_OK)
-            return; /* without it the rank computes, as far as others know */
-        control->scoped_room = room;
-    }
-    control->scoped[control->scoped_count++] = *beat;
-}
-
-/* What it does in another group. */
-static void take_scoped_beat(rpi_control *control, const rpi_control_record *record) {
-    char *end = NULL;
-    rpi_scoped_beat beat = {
-        .scope = strtoull(record->text, &end, 16),
-        .sequence = record->a,
-        .gap = record->number > 0 ? record->b << 24 | (uint64_t)record->number : 0,
-        .rank = record->rank};
-    if (*end || record->rank < 0 || record->rank >= control->world) return;
-    pthread_mutex_lock(&control->lock);
-    rpi_control_group *group = find_group(control, beat.scope);
-    int member = group ? rpi_control_member(group, beat.rank) : -1;
-    if (member >= 0)
-        group->beats[member] =
-            (rpi_group_beat){.sequence = record->a,
-                             .gap = gap_in(group, record->number - 1, record->b),
-                             .round = control->rounds[beat.rank] + 1};
-    pthread_mutex_unlock(&control->lock);
-    if (control->rank == RPI_CONTROL_HUB) note_scoped(control, &beat);
-}
-
 static void take_failure(rpi_control *control, const rpi_control_line *line,
                          const rpi_control_record *record) {
     bool is_status = record->a >= 1 && record->a <= (uint64_t) - (int64_t)RP_INTERNAL;
@@ -393,10 +326,10 @@ static void take_record(rpi_control *control, rpi_control_line *line,
     case RPI_CONTROL_WELCOME: take_welcome(control); break;
     case RPI_CONTROL_BEAT:
         if (control->rank == RPI_CONTROL_HUB) record->rank = line->rank;
-        if (record->text_bytes)
-            take_scoped_beat(control, record);
-        else
-            take_beat(control, record);
+        rpi_control_take_beat(control, record);
+        break;
+    case RPI_CONTROL_BEATS:
+        if (control->rank != RPI_CONTROL_HUB) rpi_control_take_beats(control, record);
         break;
     case RPI_CONTROL_FAILURE: take_failure(control, line, record); break;
     case RPI_CONTROL_GOODBYE: take_goodbye(control, line); break;
@@ -439,56 +372,6 @@ static void hear_line(rpi_control *control, rpi_control_line *line, bool closing
 
 /* ---- beats ---- */
 
-static rpi_control_record record_of_gap(int rank, uint64_t sequence, uint64_t gap) {
-    return (rpi_control_record){.kind = RPI_CONTROL_BEAT,
-                                .rank = rank,
-                                .number = (int32_t)(gap & 0xffffff),
-                                .a = sequence,
-                                .b = gap >> 24};
-}
-
-static void send_scoped_to(rpi_control *control, rpi_control_line *line) {
-    for (size_t i = 0; i < control->scoped_count; i++) {
-        const rpi_scoped_beat *beat = &control->scoped[i];
-        if (beat->rank == line->rank) continue;
-        rpi_control_record record = record_of_gap(beat->rank, beat->sequence, beat->gap);
-        snprintf(record.text, sizeof record.text, "%" PRIx64, beat->scope);
-        record.text_bytes = (uint16_t)strlen(record.text);
-        (void)rpi_control_line_send(line, &record);
-    }
-}
-
-static void send_beats_to(rpi_control *control, rpi_control_line *line) {
-    if (line->rank < 0 || line->fd < 0 || line->out_bytes) return; /* a full line waits */
-    send_scoped_to(control, line);
-    for (int rank = 0; rank < control->world; rank++) {
-        if (!control->fresh[rank] || rank == line->rank) continue;
-        if (control->rank != RPI_CONTROL_HUB && rank != control->rank)
-            continue; /* heard from the hub */
-        rpi_control_beat beat;
-        rpi_control_beat_of(&control->everybody, rank, &beat);
-        rpi_control_record record = {.kind = RPI_CONTROL_BEAT,
-                                     .rank = rank,
-                                     .number = beat.gap.from + 1,
-                                     .a = beat.sequence,
-                                     .b = beat.gap.step};
-        (void)rpi_control_line_send(line, &record); /* the end of a line is heard by reading */
-    }
-}
-
-/* Where this rank waits, in groups other than that of all. */
-static void note_own_groups(rpi_control *control) {
-    pthread_mutex_lock(&control->lock);
-    for (const rpi_control_group *group = control->groups; group; group = group->next) {
-        rpi_scoped_beat beat = {.scope = group->scope,
-                                .sequence = atomic_load(&group->sequence),
-                                .gap = atomic_load(&group->gap),
-                                .rank = control->rank};
-        if (group->ranks && beat.sequence) note_scoped(control, &beat);
-    }
-    pthread_mutex_unlock(&control->lock);
-}
-
 /* Beats go both ways all the time, so that there is always something to be answered. */
 static void look_for_lost_hosts(rpi_control *control) {
     for (int i = 0; i < control->line_count; i++) {
@@ -503,17 +386,9 @@ static void look_for_lost_hosts(rpi_control *control) {
 }
 
 static void beat(rpi_control *control) {
-    rpi_control_record own =
-        record_of_gap(control->rank, atomic_load(&control->everybody.sequence),
-                      atomic_load(&control->everybody.gap));
-    note_own_groups(control);
-    take_beat(control, &own);
     bool closing = control->leave_by_ns != RPI_NEVER_NS; /* our side of the lines is shut */
-    for (int i = 0; i < control->line_count && !closing; i++)
-        send_beats_to(control, &control->lines[i]);
+    rpi_control_beat_once(control, !closing);
     if (!closing) look_for_lost_hosts(control);
-    memset(control->fresh, 0, (size_t)control->world * sizeof *control->fresh);
-    control->scoped_count = 0;
     control->beat_at_ns = rpi_now_ns() + control->beat_ns;
 }
 

@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "harness/check.h"
-#include "net/control_line.h"
+#include "net/control_state.h"
 #include "net/stream.h"
 
 #include <poll.h>
@@ -58,7 +58,7 @@ static void publish(party *self, int rank, rp_status status, const char *text) {
 /* Everybody acts in a thread of its own; `count` of `world` come. */
 static void gather(party *parties, int count, int world, void (*act)(party *)) {
     static pthread_barrier_t together;
-    pthread_t threads[16];
+    pthread_t threads[32];
     rp_store store = {0};
     REQUIRE_OK(rp_store_open_local(&store));
     pthread_barrier_init(&together, NULL, (unsigned)count);
@@ -147,6 +147,58 @@ static void hear_beats(party *self) {
 static void beats_reach_everybody(void) {
     party parties[WORLD] = {0};
     gather(parties, WORLD, WORLD, hear_beats);
+}
+
+enum { MANY = 32, BEATS = 20 };
+
+typedef struct traffic {
+    unsigned long long sends;
+    uint32_t beats; /* of its own, so far */
+} traffic;
+
+static traffic traffic_of(rpi_control *control) {
+    traffic sum = {0};
+    for (int i = 0; i < control->line_count; i++)
+        sum.sends += atomic_load(&control->lines[i].sends);
+    pthread_mutex_lock(&control->lock);
+    sum.beats = control->rounds[control->rank];
+    pthread_mutex_unlock(&control->lock);
+    return sum;
+}
+
+/* All wait in one operation, as ranks do most of the time, but for one that lacks a frame. */
+static void beat_for_a_while(party *self) {
+    rpi_control_group *everybody = rpi_control_everybody(self->control);
+    rpi_control_note(everybody, 7);
+    if (self->rank == 3)
+        rpi_control_note_gap(everybody, (rpi_control_gap){.from = 5, .step = 9});
+    pthread_barrier_wait(self->together);
+    traffic before = traffic_of(self->control), now;
+    do {
+        rpi_sleep_until_ns(rpi_now_ns() + 10000000);
+        now = traffic_of(self->control);
+    } while (now.beats < before.beats + BEATS);
+    unsigned long long beats = now.beats - before.beats + 1, lines = self->control->world - 1;
+    if (self->rank) lines = 1;
+    CHECK_MSG(now.sends - before.sends <= beats * lines, "rank %d: %llu sends in %llu beats",
+              self->rank, now.sends - before.sends, beats);
+    for (int rank = 0; rank < self->world; rank++) {
+        rpi_control_beat beat = {0};
+        while (!beat.sequence) {
+            rpi_control_beat_of(everybody, rank, &beat);
+            rpi_sleep_until_ns(rpi_now_ns() + 1000000);
+        }
+        CHECK_EQ(beat.sequence, 7);
+    }
+    pthread_barrier_wait(self->together);
+}
+
+/* Of each beat rank 0 sends one message to each rank, and each rank one to it. */
+static void beats_are_few_messages(void) {
+    party parties[MANY] = {0};
+    gather(parties, MANY, MANY, beat_for_a_while);
+    for (int i = 0; i < MANY; i++)
+        CHECK_MSG(parties[i].status == RP_OK, "%s", parties[i].heard.text);
 }
 
 static int publisher;
@@ -525,6 +577,7 @@ static void a_death_fails_the_groups_that_have_it(void) {
 CASES({"nothing_fails_and_nothing_is_left", nothing_fails_and_nothing_is_left},
       {"a_goodbye_is_no_death", a_goodbye_is_no_death},
       {"beats_reach_everybody", beats_reach_everybody},
+      {"beats_are_few_messages", beats_are_few_messages},
       {"one_publishes_all_hear", one_publishes_all_hear},
       {"a_failure_outlives_its_finder", a_failure_outlives_its_finder},
       {"many_publish_one_is_kept", many_publish_one_is_kept},

@@ -21,7 +21,7 @@ extern char **environ;
 
 #define RANK_FLAG "--rank-function"
 
-enum { MAX_RANKS = 64, ENVIRONMENT = 32, READ_BYTES = 4096 };
+enum { MAX_RANKS = 256, ENVIRONMENT = 32, READ_BYTES = 4096 };
 
 typedef struct rank_process {
     pid_t pid; /* 0: not started, or reaped */

@@ -136,7 +136,7 @@ static size_t value_of(int i, char value[RPI_STORE_VALUE_BYTES]) {
 
 /* All keys from the first on, by as many pages as it takes. */
 static int read_pages(rp_store *s, int count) {
-    static char values[RPI_STORE_VALUE_BYTES], value[RPI_STORE_VALUE_BYTES];
+    char values[RPI_STORE_VALUE_BYTES], value[RPI_STORE_VALUE_BYTES];
     size_t sizes[PAGED];
     int pages = 0;
     for (int first = 0, got = 0; first < count; first += got, pages++) {

@@ -206,7 +206,7 @@ static bool may_be_early(const rpi_frame_header *header) {
     return !header->bytes && header->round & RPI_FRAME_EARLY;
 }
 
-rp_status rpi_fabric_hear_stranger(rpi_fabric *fabric, int rank,
+rp_status rpi_fabric_take_unopened(rpi_fabric *fabric, int rank,
                                    const rpi_frame_header *header) {
     if (header->epoch < made_of(fabric, header->communicator)) return RP_OK;
     if (!may_be_early(header) || fabric->early_count == EARLY_MAX) {

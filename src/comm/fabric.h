@@ -116,7 +116,7 @@ rp_comm *rpi_fabric_find(const rpi_fabric *fabric, uint32_t id, uint32_t epoch);
 uint32_t rpi_fabric_next_epoch(const rpi_fabric *fabric, uint32_t id);
 /* A frame of no communicator that is open: kept, or done with. RP_MISMATCH: it cannot be.
  * [driver] */
-rp_status rpi_fabric_hear_stranger(rpi_fabric *fabric, int rank,
+rp_status rpi_fabric_take_unopened(rpi_fabric *fabric, int rank,
                                    const rpi_frame_header *header);
 /* Passes look at it until it has nothing to do. [driver] */
 void rpi_fabric_activate(rp_comm *comm);

@@ -178,7 +178,7 @@ static void yield(rpi_fabric *fabric, int64_t now) {
 static bool check_control(rpi_fabric *fabric) {
     bool news = false;
     if (fabric->control)
-        rpi_control_hush(fabric->control); /* first: what comes now is looked at */
+        rpi_control_clear_fd(fabric->control); /* first: what comes now is looked at */
     for (rp_comm *comm = fabric->active; comm; comm = comm->next_active)
         news |= rpi_comm_check_control(comm);
     return news;

@@ -493,7 +493,7 @@ int rpi_control_fd(rpi_control *control) {
     return control->failed_fd;
 }
 
-void rpi_control_hush(rpi_control *control) {
+void rpi_control_clear_fd(rpi_control *control) {
     uint64_t count;
     ssize_t taken =
         control->failed_fd >= 0 ? read(control->failed_fd, &count, sizeof count) : 0;

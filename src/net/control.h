@@ -20,11 +20,12 @@
  * goes by the first that is its own or the death of a member. Beats say what a rank waits for
  * in each group; whether it lives concerns all of them.
  *
- *     a rank publishes in a group --> rank 0: is a death in suspense (RPI_CONTROL_GRACE_S)?
+ *     a rank publishes in a group --> rank 0: is a rank suspected to be dead?
  *       no, or the account is of that rank --> all ranks hear it: the group's verdict
  *       yes, and it is of another ---------> held back until the death is known, then told
- *     a connection ends without goodbye --> in suspense --> all ranks hear of the death: the
- *                                           verdict of all groups that have the rank  */
+ *     a connection ends without goodbye --> suspected; RPI_CONTROL_GRACE_S later
+ *                                           all ranks hear of the death: the verdict
+ *                                           of all groups that have the rank */
 #ifndef RPI_NET_CONTROL_H
 #define RPI_NET_CONTROL_H
 
@@ -96,10 +97,10 @@ bool rpi_control_failed(rpi_control_group *group, rpi_failure *out_failure);
 /* Wait until a failure is known or the deadline has come; true when known. */
 bool rpi_control_wait_failed(rpi_control_group *group, int64_t deadline_ns,
                              rpi_failure *out_failure);
-/* Readable once a failure of any group is known, until rpi_control_hush(): for poll() beside
- * the endpoints' descriptors. -1, which poll() passes over, in a world of 1. */
+/* Readable once a failure of any group is known, until rpi_control_clear_fd(): for poll()
+ * beside the endpoints' descriptors. -1, which poll() passes over, in a world of 1. */
 int rpi_control_fd(rpi_control *control);
-void rpi_control_hush(rpi_control *control);
+void rpi_control_clear_fd(rpi_control *control);
 /* For this rank's beats: the operation it waits in, and then for which frame. Any thread, no
  * lock, a store each. */
 void rpi_control_note(rpi_control_group *group, uint64_t sequence);

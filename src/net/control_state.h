@@ -90,7 +90,7 @@ struct rpi_control {
     unsigned refusals;
     bool hub_left;       /* leaf: nobody judges any more */
     int64_t *suspect_ns; /* [world]: when a death is made known; RPI_NEVER_NS: none */
-    rpi_failure *held;   /* accounts that wait until no death is in suspense */
+    rpi_failure *held;   /* accounts that wait until no rank is suspected */
     size_t held_count, held_room;
     rpi_beat_run *runs;      /* [world]: hub: what a beat says */
     rpi_scoped_beat *scoped; /* to be sent with the next beat */
@@ -108,6 +108,21 @@ void rpi_control_describe_death(const rpi_control_group *group, int rank,
 int rpi_control_member(const rpi_control_group *group, int rank);
 /* Under the lock. NULL: none of this scope is open here. */
 rpi_control_group *rpi_control_find_group(rpi_control *control, uint64_t scope);
+/* A published failure before the judge (control_judge.c): decided, or kept until no rank is
+ * suspected to be dead. */
+void rpi_control_judge(rpi_control *control, const rpi_failure *failure);
+/* It is the next failure in order: known here, and on rank 0 told to everybody. */
+void rpi_control_decide(rpi_control *control, const rpi_failure *failure);
+/* A rank's connection has ended without goodbye: dead, once the grace is over. */
+void rpi_control_suspect(rpi_control *control, int rank);
+/* Make the deaths known whose grace is over by then; until when the next one's lasts. */
+int64_t rpi_control_end_grace(rpi_control *control, int64_t now_ns);
+/* Failures that callers have published since, to rank 0. */
+void rpi_control_tell_accounts(rpi_control *control);
+/* Judge here the accounts that rank 0 has not for long, or will not any more; when the next one
+ * is due. */
+void rpi_control_judge_overdue(rpi_control *control);
+int64_t rpi_control_next_account_ns(rpi_control *control);
 /* What came on a line of beats of one rank, and of several (control_beats.c). */
 void rpi_control_take_beat(rpi_control *control, const rpi_control_record *record);
 void rpi_control_take_beats(rpi_control *control, const rpi_control_record *record);

@@ -1,18 +1,6 @@
-/* The thread of the control connection: hears lines, beats, and on rank 0 judges.
- *
- *      a rank                 lives --- its line ends ---> in suspense --- RPI_CONTROL_GRACE_S
- *        (on rank 0)            | goodbye                                        | later
- *                               v                                                v
- *                              left                                             dead
- *
- *      a group's failure      none --- publish() ---> an account, sent to rank 0
- *        (on its members)       |                       | rank 0 leaves, or says nothing for
- *                               | rank 0 says           | HUB_SILENT_S: the account itself
- *                               v                       v
- *                              failed <------------------
- *
- * What accounts rank 0 hears while a death is in suspense wait for that, unless they are of the
- * same rank. */
+/* The thread of the control connection: who calls, what comes on lines, when to beat and to
+ * leave. What follows from a death or a failure is control_judge.c's, beats are
+ * control_beats.c's. */
 #include "net/control_state.h"
 
 #include "base/clock.h"
@@ -27,195 +15,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define LEAVE_S      3.0 /* a machine that is busy may be slow to hang up */
-#define BREATHER_NS  (RPI_SECOND_NS / 50)
-/* A hub that is stopped gives no verdict: then a leaf goes by its own account. */
-#define HUB_SILENT_S (RPI_CONTROL_VERDICT_S / 2)
-
-/* ---- the verdict ---- */
-
-static void send_failure(rpi_control_line *line, const rpi_failure *failure) {
-    rpi_control_record record = {.kind = RPI_CONTROL_FAILURE,
-                                 .rank = failure->rank,
-                                 .number = failure->finder,
-                                 .a = (uint64_t) - (int64_t)failure->status,
-                                 .b = failure->scope};
-    snprintf(record.text, sizeof record.text, "%s", failure->text);
-    record.text_bytes = (uint16_t)strlen(record.text);
-    (void)rpi_control_line_send(line, &record); /* who cannot hear is gone or going */
-}
+#define LEAVE_S     3.0 /* a machine that is busy may be slow to hang up */
+#define BREATHER_NS (RPI_SECOND_NS / 50)
 
 static void clear_flag(int fd) {
     uint64_t count;
     ssize_t taken = read(fd, &count, sizeof count);
     (void)taken; /* nothing there is fine */
-}
-
-static bool is_death(const rpi_failure *failure) {
-    return failure->finder < 0 && failure->rank >= 0;
-}
-
-/* Under the lock: of all groups that have the rank. False: it is known to have died. */
-static bool keep_death(rpi_control *control, const rpi_failure *failure) {
-    rpi_failure own;
-    if (control->dead[failure->rank]) return false;
-    control->dead[failure->rank] = true;
-    if (failure->finder == RPI_HOST_LOST) control->lost[failure->rank] = true;
-    for (rpi_control_group *group = control->groups; group; group = group->next) {
-        if (rpi_control_member(group, failure->rank) < 0) continue;
-        rpi_control_describe_death(group, failure->rank, &own);
-        rpi_control_keep(group, group == &control->everybody ? failure : &own);
-    }
-    return true;
-}
-
-/* Under the lock. False: the group has had its first failure. */
-static bool is_first(rpi_control *control, const rpi_failure *failure) {
-    const rpi_control_group *group = rpi_control_find_group(control, failure->scope);
-    return !group || !group->failed;
-}
-
-/* Under the lock. A group that is not open here may be so soon. */
-static void keep(rpi_control *control, const rpi_failure *failure) {
-    rpi_control_group *group = rpi_control_find_group(control, failure->scope);
-    if (group)
-        rpi_control_keep(group, failure);
-    else
-        control->early[control->early_count++ % RPI_CONTROL_EARLY] = *failure;
-}
-
-/* The next failure in order: known here, and on the hub told to everybody, before its own
- * callers know: they may end the process. */
-static void decide(rpi_control *control, const rpi_failure *failure) {
-    bool death = is_death(failure);
-    pthread_mutex_lock(&control->lock);
-    bool news = death ? !control->dead[failure->rank] : is_first(control, failure);
-    pthread_mutex_unlock(&control->lock);
-    if (!news) return;
-    for (int i = 0; control->rank == RPI_CONTROL_HUB && i < control->line_count; i++)
-        if (control->lines[i].rank >= 0) send_failure(&control->lines[i], failure);
-    pthread_mutex_lock(&control->lock);
-    if (death)
-        (void)keep_death(control, failure);
-    else
-        keep(control, failure);
-    pthread_mutex_unlock(&control->lock);
-}
-
-static bool is_in_suspense(const rpi_control *control, int rank) {
-    return rank >= 0 && rank < control->world && control->suspect_ns[rank] != RPI_NEVER_NS;
-}
-
-static bool is_anybody_in_suspense(const rpi_control *control) {
-    for (int rank = 0; rank < control->world; rank++)
-        if (is_in_suspense(control, rank)) return true;
-    return false;
-}
-
-static void hold(rpi_control *control, const rpi_failure *failure) {
-    if (control->held_count == control->held_room) {
-        size_t room = 2 * control->held_room + 4;
-        if (rpi_grow_array(control->held_room, room, sizeof *control->held, "failures",
-                           &control->held) != RP_OK)
-            return; /* the death tells most */
-        control->held_room = room;
-    }
-    control->held[control->held_count++] = *failure;
-}
-
-/* A published failure before the judge. While a death is in its moment of grace only an account
- * of that same death is heard: anything else may be its consequence, and waits. */
-static void judge(rpi_control *control, const rpi_failure *failure) {
-    if (is_anybody_in_suspense(control) && !is_in_suspense(control, failure->rank))
-        hold(control, failure);
-    else
-        decide(control, failure);
-}
-
-/* Under the lock: a group whose account has nobody any more to judge it, or has waited for
- * longer than that takes. */
-static bool take_overdue(rpi_control *control, int64_t now_ns, rpi_failure *out_account) {
-    for (rpi_control_group *group = control->groups; group; group = group->next) {
-        if (!group->accused || (!control->hub_left && now_ns < group->account_ns)) continue;
-        group->accused = false;
-        group->account_ns = RPI_NEVER_NS;
-        *out_account = group->account;
-        return true;
-    }
-    return false;
-}
-
-static void judge_overdue(rpi_control *control) {
-    rpi_failure account;
-    bool found;
-    do {
-        pthread_mutex_lock(&control->lock);
-        found = take_overdue(control, rpi_now_ns(), &account);
-        pthread_mutex_unlock(&control->lock);
-        if (found) judge(control, &account);
-    } while (found);
-}
-
-static void suspect_death(rpi_control *control, int rank) {
-    pthread_mutex_lock(&control->lock);
-    bool known = control->dead[rank];
-    pthread_mutex_unlock(&control->lock);
-    if (known || is_in_suspense(control, rank)) return;
-    control->suspect_ns[rank] = rpi_deadline_ns(RPI_CONTROL_GRACE_S);
-    if (control->hub_left) judge_overdue(control);
-}
-
-static void end_suspense(rpi_control *control, int rank) {
-    rpi_failure death;
-    control->suspect_ns[rank] = RPI_NEVER_NS;
-    pthread_mutex_lock(&control->lock);
-    rpi_control_describe_death(&control->everybody, rank, &death);
-    pthread_mutex_unlock(&control->lock);
-    decide(control, &death);
-}
-
-/* Deaths whose moment of grace is over by then, and what waited for them; until when the next
- * one's lasts. */
-static int64_t end_suspenses(rpi_control *control, int64_t now_ns) {
-    int64_t next_ns = RPI_NEVER_NS;
-    for (int rank = 0; rank < control->world; rank++) {
-        if (now_ns >= control->suspect_ns[rank]) end_suspense(control, rank);
-        if (control->suspect_ns[rank] < next_ns) next_ns = control->suspect_ns[rank];
-    }
-    for (size_t i = 0; next_ns == RPI_NEVER_NS && i < control->held_count; i++)
-        decide(control, &control->held[i]);
-    if (next_ns == RPI_NEVER_NS) control->held_count = 0;
-    return next_ns;
-}
-
-/* Our own account of a failure: the hub judges it, a leaf sends it there. */
-static void accuse(rpi_control *control, const rpi_failure *failure) {
-    if (control->rank == RPI_CONTROL_HUB || control->hub_left) {
-        judge(control, failure);
-        return;
-    }
-    send_failure(&control->lines[0], failure);
-    pthread_mutex_lock(&control->lock);
-    rpi_control_group *group = rpi_control_find_group(control, failure->scope);
-    if (group && !group->failed) {
-        group->accused = true;
-        group->account_ns = rpi_deadline_ns(HUB_SILENT_S);
-    }
-    pthread_mutex_unlock(&control->lock);
-}
-
-/* An account that callers have left since the thread last looked. */
-static bool take_account(rpi_control *control, rpi_failure *out_account) {
-    bool found = false;
-    pthread_mutex_lock(&control->lock);
-    for (rpi_control_group *group = control->groups; group && !found; group = group->next) {
-        found = group->outbox_full;
-        if (!found) continue;
-        group->outbox_full = false;
-        *out_account = group->account;
-    }
-    pthread_mutex_unlock(&control->lock);
-    return found;
 }
 
 /* ---- callers ---- */
@@ -281,9 +87,9 @@ static void take_failure(rpi_control *control, const rpi_control_line *line,
         .scope = record->b};
     snprintf(failure.text, sizeof failure.text, "%s", record->text);
     if (control->rank == RPI_CONTROL_HUB)
-        judge(control, &failure);
+        rpi_control_judge(control, &failure);
     else
-        decide(control, &failure);
+        rpi_control_decide(control, &failure);
 }
 
 static bool is_welcome(rpi_control *control) {
@@ -306,13 +112,14 @@ static void take_goodbye(rpi_control *control, rpi_control_line *line) {
     if (control->rank == RPI_CONTROL_HUB) return;
     control->hub_left = true;
     drop_line(control, line);
-    judge_overdue(control);
+    rpi_control_judge_overdue(control);
     if (!is_welcome(control))
-        decide(control, &(rpi_failure){
-                            .status = RP_PEER,
-                            .rank = RPI_CONTROL_HUB,
-                            .finder = control->rank,
-                            .text = "rank 0 gave up before all control connections were open"});
+        rpi_control_decide(
+            control,
+            &(rpi_failure){.status = RP_PEER,
+                           .rank = RPI_CONTROL_HUB,
+                           .finder = control->rank,
+                           .text = "rank 0 gave up before all control connections were open"});
 }
 
 static void take_record(rpi_control *control, rpi_control_line *line,
@@ -344,13 +151,14 @@ static void lose_line(rpi_control *control, rpi_control_line *line, bool closing
     if (control->rank != RPI_CONTROL_HUB) control->hub_left = true;
     if (rank < 0 || expected) return;
     if (control->rank != RPI_CONTROL_HUB && !is_welcome(control))
-        decide(control, &(rpi_failure){
-                            .status = RP_PEER,
-                            .rank = RPI_CONTROL_HUB,
-                            .finder = control->rank,
-                            .text = "rank 0 ended, or refused this rank's control connection"});
+        rpi_control_decide(
+            control,
+            &(rpi_failure){.status = RP_PEER,
+                           .rank = RPI_CONTROL_HUB,
+                           .finder = control->rank,
+                           .text = "rank 0 ended, or refused this rank's control connection"});
     else
-        suspect_death(control, rank);
+        rpi_control_suspect(control, rank);
 }
 
 static void hear_line(rpi_control *control, rpi_control_line *line, bool closing) {
@@ -452,7 +260,7 @@ static void accept_callers(rpi_control *control) {
 
 static void say_goodbye(rpi_control *control) {
     rpi_control_record record = {.kind = RPI_CONTROL_GOODBYE, .rank = control->rank};
-    (void)end_suspenses(control, RPI_NEVER_NS - 1);
+    (void)rpi_control_end_grace(control, RPI_NEVER_NS - 1);
     for (int i = 0; i < control->line_count; i++) {
         rpi_control_line *line = &control->lines[i];
         if (line->fd < 0) continue;
@@ -490,28 +298,18 @@ static bool hear_callers(rpi_control *control) {
     bool let_in = control->rank == RPI_CONTROL_HUB && control->welcome && !control->let_in;
     pthread_mutex_unlock(&control->lock);
     if (let_in) let_everybody_in(control);
-    rpi_failure account;
-    while (take_account(control, &account)) accuse(control, &account);
+    rpi_control_tell_accounts(control);
     if (closing && control->leave_by_ns == RPI_NEVER_NS) say_goodbye(control);
     return !closing || !has_left(control);
 }
 
-static int64_t next_account_ns(rpi_control *control) {
-    int64_t next_ns = RPI_NEVER_NS;
-    pthread_mutex_lock(&control->lock);
-    for (const rpi_control_group *group = control->groups; group; group = group->next)
-        if (group->accused && group->account_ns < next_ns) next_ns = group->account_ns;
-    pthread_mutex_unlock(&control->lock);
-    return next_ns;
-}
-
 static int64_t keep_time(rpi_control *control) {
     int64_t now_ns = rpi_now_ns();
-    judge_overdue(control);
-    int64_t suspense_ns = end_suspenses(control, now_ns);
+    rpi_control_judge_overdue(control);
+    int64_t grace_ns = rpi_control_end_grace(control, now_ns);
     if (now_ns >= control->beat_at_ns) beat(control);
-    int64_t next_ns = control->beat_at_ns, account_ns = next_account_ns(control);
-    if (suspense_ns < next_ns) next_ns = suspense_ns;
+    int64_t next_ns = control->beat_at_ns, account_ns = rpi_control_next_account_ns(control);
+    if (grace_ns < next_ns) next_ns = grace_ns;
     if (account_ns < next_ns) next_ns = account_ns;
     if (control->leave_by_ns < next_ns) next_ns = control->leave_by_ns;
     return next_ns;

@@ -278,6 +278,50 @@ static void waits_end_when_a_page_is_complete(void) {
     }
 }
 
+enum { CROWD = 256 };
+
+typedef struct guest {
+    const fixture *of;
+    int rank;
+} guest;
+
+/* As a rank does that joins: says who it is, and reads who the others are. */
+static void *come_and_read(void *context) {
+    const guest *self = context;
+    char key[32], values[RPI_STORE_VALUE_BYTES];
+    size_t sizes[CROWD];
+    int got = 0, first = 0;
+    rp_store s = {0};
+    CHECK_OK(rp_store_connect("127.0.0.1", self->of->port, 60, &s));
+    if (!s.ops) return NULL;
+    snprintf(key, sizeof key, "come/%d", self->rank);
+    CHECK_OK(s.ops->set(s.context, key, &self->rank, sizeof self->rank));
+    for (; first < CROWD; first += got) {
+        rp_status status = rpi_store_get_page(&s, "come/", first, CROWD - first, 60, values,
+                                              sizeof values, sizes, &got);
+        CHECK_OK(status);
+        if (status != RP_OK) break;
+        for (int i = 0; i < got; i++)
+            CHECK(memcmp(values + (size_t)i * sizeof i, &(int){first + i}, sizeof i) == 0);
+    }
+    CHECK_EQ(first, CROWD);
+    rp_store_close(&s);
+    return NULL;
+}
+
+static void many_come_at_once(void) {
+    static guest guests[CROWD];
+    pthread_t threads[CROWD];
+    fixture f = {0};
+    REQUIRE(open_tcp(&f));
+    for (int i = 0; i < CROWD; i++) {
+        guests[i] = (guest){.of = &f, .rank = i};
+        CHECK_EQ(pthread_create(&threads[i], NULL, come_and_read, &guests[i]), 0);
+    }
+    for (int i = 0; i < CROWD; i++) pthread_join(threads[i], NULL);
+    close_fixture(&f);
+}
+
 static void a_taken_port_is_named(void) {
     fixture f = {0};
     REQUIRE(open_tcp(&f));
@@ -597,6 +641,7 @@ CASES({"torch_is_spoken_to_as_it_expects", torch_is_spoken_to_as_it_expects},
       {"adds_are_atomic", adds_are_atomic},
       {"waits_end_when_a_key_comes", waits_end_when_a_key_comes},
       {"waits_end_when_a_page_is_complete", waits_end_when_a_page_is_complete},
+      {"many_come_at_once", many_come_at_once},
       {"a_taken_port_is_named", a_taken_port_is_named}, {"nobody_there", nobody_there},
       {"the_server_dies", the_server_dies},
       {"strangers_are_shown_out", strangers_are_shown_out},

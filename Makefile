@@ -55,6 +55,7 @@ accuracy: build
 peers: build
 	@sh bench/peers/compare.sh $(RELEASE)
 	@"$$(sh tools/torch_venv.sh)" bench/peers/compare_models.py $(RELEASE)/bench/engine_bench
+	@"$$(sh tools/torch_venv.sh)" bench/peers/generate.py $(RELEASE)/src/cli/redpoll
 
 bench: build
 	@sh bench/run.sh $(RELEASE)

@@ -156,7 +156,7 @@ static void what_does_not_fit_is_told(void) {
         {NULL, NULL, "question 0 has 1 tokens, which leave its text no room", 4},
         {NULL, "spans:", "no file is named; write spans:FILE.json", SEQUENCE},
         {NULL, none, "which tokenizer? write spans:FILE.json,tokenizer=NAME", SEQUENCE},
-        {NULL, word, "'shuffle' is no option of spans; write spans:", SEQUENCE},
+        {NULL, word, "'shuffle=on' is no option of spans; write spans:", SEQUENCE},
         {NULL, stride, "stride=0: a number of tokens, 1 to", SEQUENCE},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {

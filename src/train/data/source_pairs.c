@@ -7,7 +7,7 @@
 #include "train/data/prompt_pairs.h"
 #include "train/data/sampler.h"
 #include "train/data/source.h"
-#include "train/data/token_data.h"
+#include "train/data/text_words.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,12 +20,6 @@ static const char usage[] =
     "write pairs:FILE.jsonl,tokenizer=NAME, with ,validation=FILE.jsonl "
     "or ,validation=5% where wanted";
 
-/* What a user names. */
-typedef struct words {
-    rpi_token_data files; /* train, validation, share */
-    char tokenizer[RPI_PATH_BYTES];
-} words;
-
 typedef struct pair_source {
     rpi_prompt_pairs *train, *validation; /* may be one */
     int64_t sequence, train_count, first_test, test_count;
@@ -35,33 +29,6 @@ typedef struct pair_source {
     rpi_token_rows rows;
 } pair_source;
 
-/* ---- words ---- */
-
-static rp_status take_word(const char *word, words *out) {
-    static const char tokenizer[] = "tokenizer=", validation[] = "validation=";
-    if (strncmp(word, tokenizer, sizeof tokenizer - 1) == 0) {
-        snprintf(out->tokenizer, sizeof out->tokenizer, "%s", word + sizeof tokenizer - 1);
-        return RP_OK;
-    }
-    if (strncmp(word, validation, sizeof validation - 1) == 0)
-        return rpi_token_data_validation(word + sizeof validation - 1, &out->files);
-    return RP_FAIL(INVALID, "'%s' is no option of pairs; %s", word, usage);
-}
-
-static rp_status parse(const char *data, words *out) {
-    char text[3 * RPI_PATH_BYTES];
-    *out = (words){.files = {.kind = "pairs", .share = RPI_TOKEN_DATA_SHARE}};
-    const char *colon = strchr(data, ':');
-    if (snprintf(text, sizeof text, "%s", colon ? colon + 1 : "") >= RPI_PATH_BYTES)
-        return RP_FAIL(INVALID, "the text of the data is too long");
-    char *rest = text, *path = strsep(&rest, ",");
-    snprintf(out->files.train, sizeof out->files.train, "%s", path);
-    for (char *word; (word = strsep(&rest, ","));) RP_TRY(take_word(word, out));
-    if (!*path) return RP_FAIL(INVALID, "no file is named; %s", usage);
-    if (out->tokenizer[0]) return RP_OK;
-    return RP_FAIL(INVALID, "which tokenizer? %s", usage);
-}
-
 /* ---- files ---- */
 
 static void close_files(pair_source *self) {
@@ -69,7 +36,8 @@ static void close_files(pair_source *self) {
     rpi_prompt_pairs_close(self->train);
 }
 
-static rp_status open_pairs(const words *w, const rpi_tokenizer *tokenizer, pair_source *self) {
+static rp_status open_pairs(const rpi_text_words *w, const rpi_tokenizer *tokenizer,
+                            pair_source *self) {
     RP_TRY(rpi_prompt_pairs_open(w->files.train, tokenizer, self->sequence, &self->train));
     int64_t all = self->train_count = rpi_prompt_pairs_count(self->train);
     if (w->files.validation[0]) {
@@ -91,9 +59,9 @@ static rp_status open_pairs(const words *w, const rpi_tokenizer *tokenizer, pair
 }
 
 static rp_status open_files(const char *data, int64_t sequence, pair_source *self) {
-    words w;
+    rpi_text_words w;
     rpi_tokenizer *tokenizer = NULL;
-    RP_TRY(parse(data, &w));
+    RP_TRY(rpi_text_words_parse(data, "pairs", usage, NULL, NULL, &w));
     RP_TRY(rpi_tokenizer_open(w.tokenizer, &tokenizer));
     self->sequence = sequence ? sequence : DEFAULT_SEQUENCE;
     self->vocabulary = rpi_tokenizer_size(tokenizer);

@@ -7,7 +7,7 @@
 #include "train/data/sampler.h"
 #include "train/data/source.h"
 #include "train/data/span_windows.h"
-#include "train/data/token_data.h"
+#include "train/data/text_words.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,8 +22,7 @@ static const char usage[] =
 
 /* What a user names. */
 typedef struct words {
-    rpi_token_data files; /* train, validation, share */
-    char tokenizer[RPI_PATH_BYTES];
+    rpi_text_words text;
     int64_t stride, max_answer;
 } words;
 
@@ -54,35 +53,18 @@ static rp_status take_number(const char *name, const char *text, int64_t *out) {
     return RP_OK;
 }
 
-static rp_status take_word(char *word, words *out) {
-    char *value = strchr(word, '=');
-    if (value) *value++ = '\0';
-    if (value && strcmp(word, "tokenizer") == 0) {
-        snprintf(out->tokenizer, sizeof out->tokenizer, "%s", value);
-        return RP_OK;
-    }
-    if (value && strcmp(word, "validation") == 0)
-        return rpi_token_data_validation(value, &out->files);
-    if (value && strcmp(word, "stride") == 0) return take_number(word, value, &out->stride);
-    if (value && strcmp(word, "max-answer") == 0)
-        return take_number(word, value, &out->max_answer);
-    return RP_FAIL(INVALID, "'%s' is no option of spans; %s", word, usage);
+static rp_status take_word(const char *name, const char *value, void *own, bool *out_taken) {
+    words *w = own;
+    *out_taken = true;
+    if (strcmp(name, "stride") == 0) return take_number(name, value, &w->stride);
+    if (strcmp(name, "max-answer") == 0) return take_number(name, value, &w->max_answer);
+    *out_taken = false;
+    return RP_OK;
 }
 
 static rp_status parse(const char *data, words *out) {
-    char text[3 * RPI_PATH_BYTES];
-    *out = (words){.files = {.kind = "spans", .share = RPI_TOKEN_DATA_SHARE},
-                   .stride = STRIDE,
-                   .max_answer = MAX_ANSWER};
-    const char *colon = strchr(data, ':');
-    if (snprintf(text, sizeof text, "%s", colon ? colon + 1 : "") >= RPI_PATH_BYTES)
-        return RP_FAIL(INVALID, "the text of the data is too long");
-    char *rest = text, *path = strsep(&rest, ",");
-    snprintf(out->files.train, sizeof out->files.train, "%s", path);
-    for (char *word; (word = strsep(&rest, ","));) RP_TRY(take_word(word, out));
-    if (!*path) return RP_FAIL(INVALID, "no file is named; %s", usage);
-    if (out->tokenizer[0]) return RP_OK;
-    return RP_FAIL(INVALID, "which tokenizer? %s", usage);
+    *out = (words){.stride = STRIDE, .max_answer = MAX_ANSWER};
+    return rpi_text_words_parse(data, "spans", usage, take_word, out, &out->text);
 }
 
 /* ---- files ---- */
@@ -114,8 +96,8 @@ static rp_status split(const words *w, span_source *self) {
         return RP_FAIL(INVALID,
                        "%s holds one question, and one is to be held out: add another, or "
                        "validation=FILE.json",
-                       w->files.train);
-    RP_TRY(rpi_token_data_split(&w->files, all, self->options.sequence, &first));
+                       w->text.files.train);
+    RP_TRY(rpi_token_data_split(&w->text.files, all, self->options.sequence, &first));
     first = find_text(self->train.questions, first);
     self->train_count = rpi_span_windows_first(self->train.windows, first);
     self->first_test = self->train_count;
@@ -125,9 +107,9 @@ static rp_status split(const words *w, span_source *self) {
 }
 
 static rp_status open_both(const words *w, const rpi_tokenizer *tokenizer, span_source *self) {
-    RP_TRY(open_file(w->files.train, tokenizer, self, &self->train));
-    if (!w->files.validation[0]) return split(w, self);
-    RP_TRY(open_file(w->files.validation, tokenizer, self, &self->validation));
+    RP_TRY(open_file(w->text.files.train, tokenizer, self, &self->train));
+    if (!w->text.files.validation[0]) return split(w, self);
+    RP_TRY(open_file(w->text.files.validation, tokenizer, self, &self->validation));
     self->train_count = rpi_span_windows_count(self->train.windows);
     self->test_count = rpi_span_windows_count(self->validation.windows);
     self->held_out = self->validation.windows;
@@ -138,7 +120,7 @@ static rp_status open_files(const char *data, int64_t sequence, span_source *sel
     words w;
     rpi_tokenizer *tokenizer = NULL;
     RP_TRY(parse(data, &w));
-    RP_TRY(rpi_tokenizer_open(w.tokenizer, &tokenizer));
+    RP_TRY(rpi_tokenizer_open(w.text.tokenizer, &tokenizer));
     self->options = (rpi_span_options){.sequence = sequence ? sequence : DEFAULT_SEQUENCE,
                                        .stride = w.stride,
                                        .max_answer = w.max_answer,

@@ -8,6 +8,7 @@
 #include "train/data/data_tokenizer.h"
 #include "train/huggingface/hf_config.h"
 #include "train/huggingface/hf_weights.h"
+#include "train/trained_model.h"
 
 #include <cjson/cJSON.h>
 #include <dirent.h>
@@ -23,7 +24,7 @@ typedef struct folder_export {
     char folder[RPI_PATH_BYTES], aside[RPI_PATH_BYTES + 64]; /* the second is made first */
     const char *files[MOST_FILES];                           /* written aside */
     int file_count;
-    rpi_safetensors *run;
+    rpi_trained_model model;
     rpi_model_choice choice;
     const rpi_hf_family *family;
     rpi_tokenizer *tokenizer;  /* of its data; NULL: there is none at hand */
@@ -35,20 +36,13 @@ typedef struct folder_export {
 /* ---- the run ---- */
 
 static rp_status open_run(const char *folder, folder_export *e) {
-    char path[RPI_PATH_BYTES];
-    if (snprintf(path, sizeof path, "%s/model.safetensors", folder) >= (int)sizeof path)
-        return RP_FAIL(INVALID, "--from: the path %.100s... is too long", folder);
-    rp_status status = rpi_safetensors_open(path, &e->run);
-    if (status == RP_NOT_FOUND)
-        return RP_FAIL(NOT_FOUND,
-                       "%s is missing: there is no run; name the folder that redpoll train "
-                       "--out was given",
-                       path);
-    RP_TRY(status);
-    const char *model = rpi_safetensors_metadata(e->run, "model");
-    if (!rpi_safetensors_is_verified(e->run) || !model)
-        return RP_FAIL(CORRUPT, "%s is no checkpoint of redpoll", path);
-    RP_TRY(rpi_model_parse(model, &e->choice));
+    if (strncmp(folder, "hf:", 3) == 0)
+        return RP_FAIL(INVALID,
+                       "--from %s: the folder of a run is wanted, and this is an "
+                       "export already",
+                       folder);
+    RP_TRY(rpi_trained_model_open(folder, &e->model));
+    RP_TRY(rpi_model_parse(e->model.text, &e->choice));
     return rpi_hf_family_of_model(&e->choice, &e->family);
 }
 
@@ -77,18 +71,18 @@ static rp_status add_tensor(folder_export *e, const rpi_named_tensor *ours) {
     snprintf(e->names[e->count], sizeof e->names[0], "%s", theirs);
     *tensor = (rpi_named_tensor){e->names[e->count], RP_F32, ours->shape, values};
     e->count++;
-    RP_TRY(rpi_safetensors_read_finite(e->run, ours->name, &ours->shape, values));
+    RP_TRY(rpi_safetensors_read_finite(e->model.run, ours->name, &ours->shape, values));
     return row->transposed ? turn(tensor) : RP_OK;
 }
 
 /* Parameters; what else a checkpoint holds is for the next step of training. */
 static rp_status read_tensors(folder_export *e) {
     static const char optimizer[] = "optimizer.";
-    int all = rpi_safetensors_count(e->run);
+    int all = rpi_safetensors_count(e->model.run);
     RP_TRY(rpi_alloc_array((size_t)all, sizeof *e->tensors, "tensors", &e->tensors));
     RP_TRY(rpi_alloc_array((size_t)all, sizeof *e->names, "names", &e->names));
     for (int i = 0; i < all; i++) {
-        const rpi_named_tensor *tensor = rpi_safetensors_at(e->run, i);
+        const rpi_named_tensor *tensor = rpi_safetensors_at(e->model.run, i);
         if (strncmp(tensor->name, optimizer, sizeof optimizer - 1) == 0) continue;
         RP_TRY(add_tensor(e, tensor));
     }
@@ -156,7 +150,7 @@ static rp_status write_weights(folder_export *e) {
 
 /* Of the data of the run. */
 static rp_status open_tokenizer(folder_export *e) {
-    const char *data = rpi_safetensors_metadata(e->run, "data");
+    const char *data = e->model.data;
     if (!data) return RP_FAIL(NOT_FOUND, "the run does not name its data");
     return rpi_data_tokenizer_open(data, &e->tokenizer);
 }
@@ -264,8 +258,7 @@ static rp_status export_run(const char *run, const char *folder, bool overwrite,
     RP_TRY(check_folder(e, overwrite));
     RP_TRY(read_tensors(e));
     RP_TRY(write_all(e, result));
-    const char *step = rpi_safetensors_metadata(e->run, "step");
-    result->step = step ? strtoll(step, NULL, 10) : 0;
+    result->step = e->model.step;
     result->architecture = rpi_hf_architecture(e->family, &e->choice);
     for (int i = 0; i < e->count; i++)
         result->parameters += rpi_shape_count(&e->tensors[i].shape);
@@ -282,7 +275,7 @@ rp_status rpi_hf_export(const char *run, const char *folder, bool overwrite,
     rpi_free(e->tensors);
     rpi_free(e->names);
     rpi_tokenizer_close(e->tokenizer);
-    rpi_safetensors_close(e->run);
+    rpi_trained_model_close(&e->model);
     rpi_free(e);
     if (status == RP_OK) *out_exported = result;
     return status;

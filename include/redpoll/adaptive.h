@@ -1,13 +1,13 @@
-/** Bits for each tensor of a model, from what is measured: bytes are least at the total error
- * of one codec for all. Elements of large tensors that matter little travel with fewer bits,
- *  those that make the error with more.
+/** Bits where they are needed, from what is measured: bytes are least at the total error of one
+ * codec for all. Each tensor travels as v1 to v8 at one of RP_LEVELS levels, and so gives its
+ * own parts bits by their variance; tensors that matter little have low levels.
  *
  *      rp_adaptive_codec_parse("auto:like=q4,every=100", &codec);
  *      in a step that measures, for each tensor of this rank:
- *          rp_bits_measure(&codec.codec, gradient, residual, count, choice[i].lost);
- *      sum all `lost` over the ranks (rp_all_reduce, RP_F64: all ranks get the same bits);
- *      rp_bits_choose(&codec.codec, 2, choice, tensors);
- *      until the next such step tensor i travels with codec.codec of choice[i].bits bits. */
+ *          rp_levels_measure(&codec.codec, gradient, residual, count, choice[i].measured);
+ *      sum all `measured` over the ranks (rp_all_reduce, RP_F64: all ranks get the same bits);
+ *      rp_levels_choose(&codec.codec, choice, tensors);
+ *      until the next such step tensor i travels with rp_level_codec(..., choice[i].level). */
 #ifndef REDPOLL_ADAPTIVE_H
 #define REDPOLL_ADAPTIVE_H
 
@@ -17,7 +17,12 @@
 extern "C" {
 #endif
 
-enum { RP_BITS_MOST = 8, RP_ADAPTIVE_TEXT = 96 };
+enum {
+    RP_ADAPTIVE_TEXT = 96,
+    RP_LEVELS = 33,              /**< Level 0 is the codec whose error is met, 1 to 32 are v1,
+                                      v1:quarters=1 ... v8:quarters=3. */
+    RP_MEASURED = 2 * RP_LEVELS, /**< Numbers of a tensor: errors, then bytes, by level. */
+};
 
 /** How the tensors of a model travel: one codec, or "auto:like=q4,every=100". */
 typedef struct rp_adaptive_codec {
@@ -35,25 +40,27 @@ RP_API rp_status rp_adaptive_codec_parse(const char *text, rp_adaptive_codec *co
 RP_API const char *rp_adaptive_codec_text(const rp_adaptive_codec *codec,
                                           char text[RP_ADAPTIVE_TEXT]);
 
-typedef struct rp_bits_choice {
-    size_t count;                  /**< Elements of the tensor. */
-    double lost[RP_BITS_MOST + 1]; /**< Squared error with b bits, of all ranks; [0] unused. */
-    uint8_t bits;                  /**< What is chosen. */
-} rp_bits_choice;
+/** The codec of a level, with the rounding of `like`. RP_INVALID: there is no such level, or
+ *  `like` is not q1 to q8. Pure; any thread. */
+RP_API rp_status rp_level_codec(const rp_codec *like, int level, rp_codec *out_codec);
 
-/** Add to lost[b] what `like` with b bits would lose of x + residual (NULL: of x), f32, for b
- *  from 1 to 8: as often encoded and decoded, on the calling thread. RP_INVALID: `like` has no
- *  bits to choose (is not q1 to q8). RP_NOMEM. */
-RP_API rp_status rp_bits_measure(const rp_codec *like, const float *x, const float *residual,
-                                 size_t count, double lost[RP_BITS_MOST + 1]);
+typedef struct rp_level_choice {
+    double measured[RP_MEASURED]; /**< Of all ranks: squared error of level l at l, its bytes at
+                                       RP_LEVELS + l. */
+    int level;                    /**< What is chosen. */
+} rp_level_choice;
 
-/** Fill in `bits` of all tensors. Afterwards neither the sum of lost[bits] nor the bytes are
- *  more than with like->bits for all. A tensor whose error is not finite (its gradient was not)
- *  gets like->bits and counts for nothing. Pure: ranks that hold the same numbers choose alike.
- *  least: fewest bits of the others; 2 with error feedback, under which one bit does not
- *  settle. O(tensors^2). RP_INVALID: as above, or `least` is not 1 to 8. */
-RP_API rp_status rp_bits_choose(const rp_codec *like, int least, rp_bits_choice *tensors,
-                                size_t count);
+/** Add to measured[] what x + residual (NULL: x), f32, would lose and take at each level: its
+ *  runs are encoded once with each number of bits, on the calling thread. RP_INVALID: `like` is
+ *  not q1 to q8, or nothing to measure or nowhere to put it. RP_NOMEM. */
+RP_API rp_status rp_levels_measure(const rp_codec *like, const float *x, const float *residual,
+                                   size_t count, double measured[RP_MEASURED]);
+
+/** Fill in `level` of all tensors. Afterwards neither the errors nor the bytes add up to more
+ *  than those of level 0 for all. A tensor whose error is not finite (its gradient was not)
+ * gets level 0 and counts for nothing. Pure: ranks that hold the same numbers choose alike.
+ *  O(tensors^2). RP_INVALID: as above. */
+RP_API rp_status rp_levels_choose(const rp_codec *like, rp_level_choice *tensors, size_t count);
 
 #ifdef __cplusplus
 }

@@ -37,7 +37,7 @@ typedef struct rp_encode_context {
                           exact codec so pays out what lossy steps held back. */
 } rp_encode_context;
 
-/** Parse "fp32", "bf16", "fp16", "q4", "q4:bucket=1024,rounding=stochastic" ...
+/** Parse "fp32", "bf16", "fp16", "q4", "q4:bucket=1024,rounding=stochastic", "v4" ...
  *  `fp32` is the exact codec: elements travel as they are, whatever their dtype.
  *  RP_INVALID names what is wrong, with the nearest known name. *codec is set on success only.
  *  Pure; any thread. */
@@ -57,7 +57,7 @@ RP_API int rp_codec_supports(const rp_codec *codec, rp_dtype dtype);
 RP_API size_t rp_codec_granule(const rp_codec *codec);
 
 /** The most bytes that `count` elements encode to, known without the data. 0 for count 0.
- *  Codecs other than topk always give so many. */
+ *  Codecs other than topk and v1 to v8 always give so many. */
 RP_API size_t rp_codec_encoded_bytes(const rp_codec *codec, rp_dtype dtype, size_t count);
 
 /** Encode `count` elements.
@@ -68,7 +68,8 @@ RP_API size_t rp_codec_encoded_bytes(const rp_codec *codec, rp_dtype dtype, size
  *  out_bytes: how many of them were written; NULL where that is not asked.
  *  NaN and infinity: codecs that treat each element alone keep them as they are. A bucket that
  *  holds one (or whose range leaves f32) decodes to NaN in every element, so that every rank
- *  sees the damage. Their residuals become 0. No finite element becomes an infinity.
+ *  sees the damage (of v1 to v8, a run of 256 elements). Their residuals become 0. No finite
+ *  element becomes an infinity.
  *  Deterministic: the bytes depend on the arguments only, not on processor, thread or
  *  floating-point environment (rounding, flushing of subnormals, traps), which stays as it is.
  *  RP_UNSUPPORTED: dtype not taken by the codec. RP_INVALID: a codec that rp_codec_parse() does

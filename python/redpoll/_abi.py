@@ -105,15 +105,12 @@ class rp_adaptive_codec(Structure):
     _fields_ = [("codec", rp_codec), ("every", c_int64)]
 
 
-RP_BITS_MOST, RP_ADAPTIVE_TEXT = 8, 96
+RP_ADAPTIVE_TEXT, RP_LEVELS = 96, 33
+RP_MEASURED = 2 * RP_LEVELS
 
 
-class rp_bits_choice(Structure):
-    _fields_ = [
-        ("count", c_size_t),
-        ("lost", c_double * (RP_BITS_MOST + 1)),
-        ("bits", c_uint8),
-    ]
+class rp_level_choice(Structure):
+    _fields_ = [("measured", c_double * RP_MEASURED), ("level", c_int)]
 
 
 StoreSet = CFUNCTYPE(c_int, c_void_p, c_char_p, c_void_p, c_size_t)
@@ -282,7 +279,7 @@ STRUCTURES = (
     rp_error,
     rp_codec,
     rp_adaptive_codec,
-    rp_bits_choice,
+    rp_level_choice,
     rp_store_ops,
     rp_store,
     rp_comm_options,
@@ -341,8 +338,9 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "rp_codec_encoded_bytes": (c_size_t, [_codec, _dtype, c_size_t]),
     "rp_adaptive_codec_parse": (c_int, [c_char_p, POINTER(rp_adaptive_codec)]),
     "rp_adaptive_codec_text": (c_char_p, [POINTER(rp_adaptive_codec), c_char_p]),
-    "rp_bits_measure": (c_int, [_codec, _data, _data, c_size_t, _data]),
-    "rp_bits_choose": (c_int, [_codec, c_int, POINTER(rp_bits_choice), c_size_t]),
+    "rp_level_codec": (c_int, [_codec, c_int, _codec]),
+    "rp_levels_measure": (c_int, [_codec, _data, _data, c_size_t, _data]),
+    "rp_levels_choose": (c_int, [_codec, POINTER(rp_level_choice), c_size_t]),
     "rp_comm_create": (
         c_int,
         [POINTER(rp_store), c_int, c_int, POINTER(rp_comm_options), _out],

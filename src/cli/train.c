@@ -158,7 +158,7 @@ static const rpi_option options[] = {
      "(below; docs/decentralised.md); single for one rank",
      NULL},
     {"codec", NULL, "communication.codec", RPI_OPTION_TEXT, FIELD(codec), "fp32", 0, 0, "CODEC",
-     "of gradients: fp32 (exact), bf16, fp16, q1 ... q8, topk, randk, sign; "
+     "of gradients: fp32 (exact), bf16, fp16, q1 ... q8, v1 ... v8, topk, randk, sign; "
      "q4:bucket=1024,rounding=stochastic; auto:like=q4,every=100 chooses bits for each tensor",
      check_codec},
     RPI_ROW_ALGORITHM(FIELD(algorithm), "communication.algorithm",

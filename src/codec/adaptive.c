@@ -43,8 +43,8 @@ static rp_status parse_auto(const char *options, rp_adaptive_codec *out) {
         return RP_FAIL(INVALID,
                        "codec 'auto': whose error may it have? Write auto:like=q4 (q1 to q8)");
     RP_TRY(rp_codec_parse(like, &parsed.codec));
-    double lost[RP_BITS_MOST + 1];
-    RP_TRY(rp_bits_measure(&parsed.codec, NULL, NULL, 0, lost)); /* are there bits to choose? */
+    rp_codec lowest;
+    RP_TRY(rp_level_codec(&parsed.codec, 0, &lowest)); /* are there bits to choose? */
     *out = parsed;
     return RP_OK;
 }

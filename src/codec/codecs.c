@@ -9,11 +9,11 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "the wire is little-endian, and so must the processor be");
 
 extern const rpi_codec_kind rpi_codec_exact, rpi_codec_half[2], rpi_codec_quant, rpi_codec_topk,
-    rpi_codec_randk, rpi_codec_sign;
+    rpi_codec_randk, rpi_codec_sign, rpi_codec_varied;
 
 static const rpi_codec_kind *const catalogue[] = {
     &rpi_codec_exact, &rpi_codec_half[0], &rpi_codec_half[1], &rpi_codec_quant,
-    &rpi_codec_topk,  &rpi_codec_randk,   &rpi_codec_sign,
+    &rpi_codec_topk,  &rpi_codec_randk,   &rpi_codec_sign,    &rpi_codec_varied,
 };
 
 enum { KINDS = sizeof catalogue / sizeof catalogue[0] };

@@ -118,6 +118,35 @@ static void range(const float *x, const float *residual, size_t count, rpi_quant
     rpi_quant_scalar.range(x + i, residual ? residual + i : NULL, count - i, range);
 }
 
+static inline void add_moment(__m256 y, __m256d shift, __m256d sum[2], __m256d square[2]) {
+    __m256d d[2] = {_mm256_cvtps_pd(_mm256_castps256_ps128(y)),
+                    _mm256_cvtps_pd(_mm256_extractf128_ps(y, 1))};
+    for (int half = 0; half < 2; half++) {
+        __m256d moved = _mm256_sub_pd(d[half], shift);
+        sum[half] = _mm256_add_pd(sum[half], moved);
+        square[half] = _mm256_add_pd(square[half], _mm256_mul_pd(moved, moved));
+    }
+}
+
+static void moments(const float *x, const float *residual, size_t count, double shift,
+                    double out[2]) {
+    __m256d sum[4], square[4], shifts = _mm256_set1_pd(shift);
+    for (int q = 0; q < 4; q++) sum[q] = square[q] = _mm256_setzero_pd();
+    size_t i = 0;
+    for (; i + RPI_MOMENT_LANES <= count; i += RPI_MOMENT_LANES)
+        for (size_t half = 0; half < 2; half++)
+            add_moment(feedback_of(_mm256_loadu_ps(x + i + 8 * half), residual, i + 8 * half),
+                       shifts, sum + 2 * half, square + 2 * half);
+    double lane[2][RPI_MOMENT_LANES];
+    for (int q = 0; q < 4; q++) {
+        _mm256_storeu_pd(lane[0] + 4 * q, sum[q]);
+        _mm256_storeu_pd(lane[1] + 4 * q, square[q]);
+    }
+    rpi_moment_rest(x, residual, i, count, shift, lane);
+    out[0] = rpi_moment_fold(lane[0]);
+    out[1] = rpi_moment_fold(lane[1]);
+}
+
 typedef struct unpacking {
     int bits;
     __m256i bytes, shift;
@@ -167,5 +196,5 @@ static inline void dequantise_run(const uint8_t *in, int bits, rpi_quant_scale s
         rpi_quant_scalar.dequantise(in, bits, scale, count - i, y + i);
 }
 
-const rpi_quant_kernels rpi_quant_avx2 = {range, quantise, dequantise, dequantise_add,
-                                          random_bits};
+const rpi_quant_kernels rpi_quant_avx2 = {range,      moments,        quantise,
+                                          dequantise, dequantise_add, random_bits};

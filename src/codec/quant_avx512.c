@@ -125,6 +125,31 @@ static void range(const float *x, const float *residual, size_t count, rpi_quant
     range->has_nan |= nan != 0;
 }
 
+static void moments(const float *x, const float *residual, size_t count, double shift,
+                    double out[2]) {
+    __m512d sum[2], square[2], shifts = _mm512_set1_pd(shift);
+    for (int half = 0; half < 2; half++) sum[half] = square[half] = _mm512_setzero_pd();
+    size_t i = 0;
+    for (; i + RPI_MOMENT_LANES <= count; i += RPI_MOMENT_LANES) {
+        __m512 y = feedback_of(_mm512_loadu_ps(x + i), residual, i);
+        __m512d d[2] = {_mm512_cvtps_pd(_mm512_castps512_ps256(y)),
+                        _mm512_cvtps_pd(_mm512_extractf32x8_ps(y, 1))};
+        for (int half = 0; half < 2; half++) {
+            d[half] = _mm512_sub_pd(d[half], shifts);
+            sum[half] = _mm512_add_pd(sum[half], d[half]);
+            square[half] = _mm512_add_pd(square[half], _mm512_mul_pd(d[half], d[half]));
+        }
+    }
+    double lane[2][RPI_MOMENT_LANES];
+    for (int half = 0; half < 2; half++) {
+        _mm512_storeu_pd(lane[0] + 8 * half, sum[half]);
+        _mm512_storeu_pd(lane[1] + 8 * half, square[half]);
+    }
+    rpi_moment_rest(x, residual, i, count, shift, lane);
+    out[0] = rpi_moment_fold(lane[0]);
+    out[1] = rpi_moment_fold(lane[1]);
+}
+
 /* Levels of up to 16 elements: every dword gets the two bytes its level lies in, then shifts.
  * Up to 4 bits the level looks its value up; the table repeats, so no bit needs masking. */
 typedef struct unpacking {
@@ -177,5 +202,5 @@ static inline void dequantise_run(const uint8_t *in, int bits, rpi_quant_scale s
     _mm512_mask_storeu_ps(y + i, live, value);
 }
 
-const rpi_quant_kernels rpi_quant_avx512 = {range, quantise, dequantise, dequantise_add,
-                                            random_bits};
+const rpi_quant_kernels rpi_quant_avx512 = {range,      moments,        quantise,
+                                            dequantise, dequantise_add, random_bits};

@@ -48,12 +48,37 @@ static inline rpi_quant_stream rpi_quant_stream_of(const rp_encode_context *cont
     return (rpi_quant_stream){{words[0], words[1]}, {words[2], words[3]}};
 }
 
-enum { RPI_RANDOM_BLOCKS = 8 };
+enum { RPI_RANDOM_BLOCKS = 8, RPI_MOMENT_LANES = 16 };
+
+/* Lane l and l + 8, then l + 4, l + 2, l + 1. Overwrites the lanes. */
+static inline double rpi_moment_fold(double lane[RPI_MOMENT_LANES]) {
+    for (int half = RPI_MOMENT_LANES / 2; half > 0; half /= 2)
+        for (int l = 0; l < half; l++) lane[l] += lane[l + half];
+    return lane[0];
+}
+
+/* Elements from i on, the last ones of `count`, whose first one is in lane 0. */
+static inline void rpi_moment_rest(const float *x, const float *residual, size_t i,
+                                   size_t count, double shift,
+                                   double lane[2][RPI_MOMENT_LANES]) {
+    for (size_t k = 0; i + k < count; k++) {
+        float y = residual ? x[i + k] + residual[i + k] : x[i + k];
+        double d = (double)y - shift;
+        lane[0][k] += d;
+        lane[1][k] += d * d;
+    }
+}
 
 typedef struct rpi_quant_kernels {
     /* Widen *range by x, or by x + residual where there is one. */
     void (*range)(const float *x, const float *residual, size_t count, rpi_quant_range *range);
-    /* Levels into out; (x + residual) - decoded into residual. */
+    /* Sums of y - shift and of its square, y as above, in binary64. Element i belongs to lane
+     * i mod RPI_MOMENT_LANES; each lane is summed in order, rpi_moment_fold() adds the lanes.
+     */
+    void (*moments)(const float *x, const float *residual, size_t count, double shift,
+                    double out[2]);
+    /* Levels, at least 0 and at most 2^bits - 1, into out; (x + residual) - decoded into
+     * residual. */
     void (*quantise)(const rpi_quant_run *run);
     /* y[i] = min + unit * level; reads exactly ceil(count * bits / 8) bytes of in. */
     void (*dequantise)(const uint8_t *in, int bits, rpi_quant_scale scale, size_t count,

@@ -15,7 +15,8 @@ typedef int32x4_t integers;
 #define neon_set1_epi32(value) vdupq_n_s32(value)
 #define neon_cvtepi32_ps(a)    vcvtq_f32_s32(a)
 #define neon_cvttps_epi32(a)   vcvtq_s32_f32(a)
-#define neon_min_epi32(a, b)   vminq_s32(a, b)
+#define neon_min_ps(a, b)      vminq_f32(a, b)
+#define neon_max_ps(a, b)      vmaxq_f32(a, b)
 #define neon_add_ps(a, b)      vaddq_f32(a, b)
 #define neon_sub_ps(a, b)      vsubq_f32(a, b)
 #define neon_mul_ps(a, b)      vmulq_f32(a, b)
@@ -132,6 +133,32 @@ static void range(const float *x, const float *residual, size_t count, rpi_quant
 }
 
 /* Levels of 8 elements: every dword gets the two bytes its level lies in, then shifts. */
+static void moments(const float *x, const float *residual, size_t count, double shift,
+                    double out[2]) {
+    enum { PAIRS = RPI_MOMENT_LANES / 2 };
+    float64x2_t sum[PAIRS], square[PAIRS], shifts = vdupq_n_f64(shift);
+    for (int p = 0; p < PAIRS; p++) sum[p] = square[p] = vdupq_n_f64(0);
+    size_t i = 0;
+    for (; i + RPI_MOMENT_LANES <= count; i += RPI_MOMENT_LANES)
+        for (size_t p = 0; p < PAIRS; p += 2) {
+            float32x4_t y = fed(x, residual, i + 2 * p);
+            float64x2_t d[2] = {vcvt_f64_f32(vget_low_f32(y)), vcvt_high_f64_f32(y)};
+            for (size_t half = 0; half < 2; half++) {
+                d[half] = vsubq_f64(d[half], shifts);
+                sum[p + half] = vaddq_f64(sum[p + half], d[half]);
+                square[p + half] = vaddq_f64(square[p + half], vmulq_f64(d[half], d[half]));
+            }
+        }
+    double lane[2][RPI_MOMENT_LANES];
+    for (int p = 0; p < PAIRS; p++) {
+        vst1q_f64(lane[0] + 2 * p, sum[p]);
+        vst1q_f64(lane[1] + 2 * p, square[p]);
+    }
+    rpi_moment_rest(x, residual, i, count, shift, lane);
+    out[0] = rpi_moment_fold(lane[0]);
+    out[1] = rpi_moment_fold(lane[1]);
+}
+
 typedef struct unpacking {
     int bits;
     uint8x16_t bytes[2];
@@ -190,5 +217,5 @@ static inline void dequantise_run(const uint8_t *in, int bits, rpi_quant_scale s
         rpi_quant_scalar.dequantise(in, bits, scale, count - i, y + i);
 }
 
-const rpi_quant_kernels rpi_quant_neon = {range, quantise, dequantise, dequantise_add,
-                                          random_bits};
+const rpi_quant_kernels rpi_quant_neon = {range,      moments,        quantise,
+                                          dequantise, dequantise_add, random_bits};

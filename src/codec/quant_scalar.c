@@ -21,10 +21,23 @@ static void range(const float *x, const float *residual, size_t count, rpi_quant
     *range = (rpi_quant_range){min, max, has_nan};
 }
 
-/* Both operands of the floor are at least 0, so the conversion to integer is the floor. */
-static uint32_t level_of(float y, rpi_quant_scale scale, float r, uint32_t top) {
-    uint32_t level = (uint32_t)((y - scale.min) / scale.unit + r);
-    return level < top ? level : top;
+static void moments(const float *x, const float *residual, size_t count, double shift,
+                    double out[2]) {
+    double sum[RPI_MOMENT_LANES] = {0}, square[RPI_MOMENT_LANES] = {0};
+    for (size_t i = 0; i < count; i++) {
+        double d = (double)feedback_of(residual, i, x[i]) - shift;
+        sum[i % RPI_MOMENT_LANES] += d;
+        square[i % RPI_MOMENT_LANES] += d * d;
+    }
+    out[0] = rpi_moment_fold(sum);
+    out[1] = rpi_moment_fold(square);
+}
+
+/* No less than 0 when it is converted to an integer, so that the conversion is the floor. */
+static uint32_t level_of(float y, rpi_quant_scale scale, float r, float top) {
+    float level = (y - scale.min) / scale.unit + r;
+    level = level > 0 ? level : 0;
+    return (uint32_t)(level < top ? level : top);
 }
 
 static float value_of(uint32_t level, rpi_quant_scale scale) {
@@ -32,7 +45,8 @@ static float value_of(uint32_t level, rpi_quant_scale scale) {
 }
 
 static void quantise(const rpi_quant_run *run) {
-    uint32_t top = (1u << run->bits) - 1, held = 0;
+    float top = (float)((1 << run->bits) - 1);
+    uint32_t held = 0;
     int held_bits = 0;
     uint8_t *out = run->out;
     for (size_t i = 0; i < run->count; i++) {
@@ -91,5 +105,5 @@ static void random_bits(const rpi_quant_stream *stream, uint64_t block, size_t b
     }
 }
 
-const rpi_quant_kernels rpi_quant_scalar = {range, quantise, dequantise, dequantise_add,
-                                            random_bits};
+const rpi_quant_kernels rpi_quant_scalar = {range,      moments,        quantise,
+                                            dequantise, dequantise_add, random_bits};

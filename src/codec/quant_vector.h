@@ -11,7 +11,8 @@
  *     block_order(), philox_store(words, out)
  *                                   which blocks of random bits a vector of them holds
  *
- * and defines dequantise_run() and range() after it.
+ *
+ * and defines dequantise_run(), range() and moments() after it.
  *
  * Multiplications and additions are separate instructions (the build forbids the compiler to
  * contract them), and the division is a true one: it hides behind the memory. */
@@ -24,13 +25,13 @@ enum { BLOCK = 4 * LANES };
 /* ---- encode -------------------------------------------------------------------------- */
 
 typedef struct scaling {
-    floats min, unit;
-    integers top;
+    floats min, unit, most; /* the highest level, as a float */
+    integers top;           /* and as an integer */
 } scaling;
 
 INLINE scaling scaling_of(rpi_quant_scale scale, int bits) {
     return (scaling){V(set1_ps)(scale.min), V(set1_ps)(scale.unit),
-                     V(set1_epi32)((1 << bits) - 1)};
+                     V(set1_ps)((float)((1 << bits) - 1)), V(set1_epi32)((1 << bits) - 1)};
 }
 
 INLINE floats fraction_of(const uint16_t *random) {
@@ -40,7 +41,8 @@ INLINE floats fraction_of(const uint16_t *random) {
 
 INLINE integers level_of(floats y, floats r, const scaling *scale) {
     floats quotient = V(div_ps)(V(sub_ps)(y, scale->min), scale->unit);
-    return V(min_epi32)(V(cvttps_epi32)(V(add_ps)(quotient, r)), scale->top);
+    floats level = V(max_ps)(V(add_ps)(quotient, r), V(set1_ps)(0));
+    return V(cvttps_epi32)(V(min_ps)(level, scale->most));
 }
 
 INLINE floats value_of(integers level, const scaling *scale) {

@@ -54,7 +54,7 @@ static rp_status allocate(rpi_trainer *t) {
         RP_TRY(rpi_alloc_array(parameters, sizeof(float), "optimizer state", &t->slots[i]));
     bool lossy = t->world > 1 && !rp_codec_is_exact(&t->codec.codec, RP_F32);
     if (lossy && t->codec.every)
-        RP_TRY(rpi_alloc((size_t)t->network.parameter_count, "bits of tensors", &t->bits));
+        RP_TRY(rpi_alloc((size_t)t->network.parameter_count, "bits of tensors", &t->levels));
     if (lossy && t->options->error_feedback)
         RP_TRY(rpi_alloc_array(parameters, sizeof(float), "error feedback", &t->residual));
     return t->options->trace ? rpi_timeline_create(1 << 18, &t->timeline) : RP_OK;
@@ -165,8 +165,8 @@ static rp_status open_strategy(rpi_trainer *t) {
                                 .network = &t->network,
                                 .weights = t->weights,
                                 .codec = t->codec.codec,
-                                .codec_every = t->bits ? t->codec.every : 0,
-                                .bits = t->bits,
+                                .codec_every = t->levels ? t->codec.every : 0,
+                                .levels = t->levels,
                                 .options = rpi_strategy_options(o->strategy),
                                 .algorithm = o->algorithm,
                                 .seed = (uint64_t)o->seed,
@@ -208,7 +208,7 @@ void rpi_trainer_close(rpi_trainer *t) {
     rpi_program_set_close(&t->programs);
     for (int i = 0; i < RPI_OPTIMIZER_SLOTS; i++) rpi_free(t->slots[i]);
     rpi_free(t->residual);
-    rpi_free(t->bits);
+    rpi_free(t->levels);
     rpi_weights_destroy(t->weights);
     rpi_memories_close(&t->memories);
     rpi_network_close(&t->network);

@@ -38,7 +38,7 @@ typedef struct rpi_trainer {
     const rpi_optimizer *optimizer;
     float *slots[RPI_OPTIMIZER_SLOTS]; /* in the order of the arena */
     float *residual;                   /* error feedback, in that order, or NULL */
-    uint8_t *bits;                     /* chosen, one a parameter; NULL: none are */
+    uint8_t *levels;                   /* of bits, one a parameter; NULL: none are chosen */
 
     int64_t total_steps;
     const rpi_strategy *strategy;

@@ -46,6 +46,7 @@ static void wrong_texts_say_what_is_wrong(void) {
         {"auto:like=q9", "1 to 8 are allowed"},
         {"auto:like=bf16", "no bits to choose"},
         {"auto:like=topk", "no bits to choose"},
+        {"auto:like=v4", "no bits to choose"},
         {"auto:like=q4,every=0", "1 to 1000000 steps"},
         {"auto:like=q4,every=1000001", "1 to 1000000 steps"},
         {"auto:like=q4,every=often", "whole number"},

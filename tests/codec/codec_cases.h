@@ -49,7 +49,7 @@ static inline int codec_cases(rp_codec *codecs, int capacity) {
     return count;
 }
 
-enum { CODEC_CASES_MAX = 256 };
+enum { CODEC_CASES_MAX = 512 };
 
 /* Shapes of data that have hurt quantisers. */
 typedef enum codec_input {

@@ -22,6 +22,8 @@ static void texts_parse_to_what_they_say(void) {
         {"randk:values=bf16,k=1K", "randk:k=1024,bucket=4096"},
         {"randk:values=q4", "randk:k=32,bucket=4096,values=q4"},
         {"sign", "sign:bucket=512"},
+        {"v4", "v4:bucket=16384"},
+        {"v2:quarters=3,rounding=stochastic", "v2:bucket=16384,rounding=stochastic,quarters=3"},
         {"q3:rounding=stochastic,bucket=1K", "q3:bucket=1024,rounding=stochastic"},
     };
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
@@ -59,7 +61,7 @@ static void wrong_texts_say_what_is_wrong(void) {
         {"q4:bucket=0000000000000000000000000000000000000000000000000000000000000064",
          "option bucket has too long a value"},
         {"fp23", "did you mean 'fp32'?"},
-        {"fp", "use fp32, bf16, fp16, q1 to q8, topk, randk or sign"},
+        {"fp", "use fp32, bf16, fp16, q1 to q8, topk, randk, sign or v1 to v8"},
         {"bf61", "did you mean 'bf16'?"},
         {"fp61", "did you mean 'fp16'?"},
         {"Q4", "did you mean 'q4'?"},
@@ -97,6 +99,8 @@ static void wrong_texts_say_what_is_wrong(void) {
         {"randk:values=q9", "values 'q9' is unknown; use bf16, fp16, fp32, q2, "},
         {"topk:rounding=nearest", "use k, bucket or values"},
         {"topk4", "is unknown"},
+        {"v4:quarters=4", "use 0, 1, 2 or 3"},
+        {"v1:rounding=stochastic", "v1 rounds to nearest alone"},
         {"q4:k=3", "codec option 'k' is unknown; use bucket or rounding"},
         {"q4:rounding=up", "rounding 'up' is unknown; use nearest or stochastic"},
     };

@@ -94,7 +94,7 @@ static void codecs(void) {
     LEGAL(rp_codec_granule, CHECK_EQ(rp_codec_granule(NULL), 1));
     LEGAL(rp_codec_encoded_bytes, CHECK_EQ(rp_codec_encoded_bytes(NULL, RP_F32, NEGATIVE), 0));
     rp_adaptive_codec adaptive;
-    rp_bits_choice choice = {.count = 4};
+    rp_level_choice choice = {0};
     REFUSES("no codec text", rp_adaptive_codec_parse, NULL, &adaptive);
     REFUSES("nowhere", rp_adaptive_codec_parse, "q4", NULL);
     REFUSES("nowhere", rp_adaptive_codec_parse, "auto:like=q4", NULL);
@@ -102,12 +102,15 @@ static void codecs(void) {
             rp_adaptive_codec_text(&adaptive, NULL)[0] == '\0');
     LEGAL(rp_adaptive_codec_text,
           CHECK(strcmp(rp_adaptive_codec_text(NULL, adaptive_text), "fp32") == 0));
-    REFUSES("no bits to choose", rp_bits_measure, NULL, x, NULL, 4, choice.lost);
-    REFUSES("no data", rp_bits_measure, &q4, NULL, NULL, 4, choice.lost);
-    REFUSES("negative", rp_bits_measure, &q4, x, NULL, NEGATIVE, choice.lost);
-    REFUSES("nowhere", rp_bits_measure, &q4, x, NULL, 4, NULL);
-    REFUSES("no bits to choose", rp_bits_choose, NULL, 1, &choice, 1);
-    REFUSES("no list of them", rp_bits_choose, &q4, 1, NULL, 1);
+    REFUSES("no bits to choose", rp_level_codec, NULL, 1, &broken);
+    REFUSES("level is 33", rp_level_codec, &q4, 33, &broken);
+    REFUSES("nowhere", rp_level_codec, &q4, 1, NULL);
+    REFUSES("no bits to choose", rp_levels_measure, NULL, x, NULL, 4, choice.measured);
+    REFUSES("no data", rp_levels_measure, &q4, NULL, NULL, 4, choice.measured);
+    REFUSES("negative", rp_levels_measure, &q4, x, NULL, NEGATIVE, choice.measured);
+    REFUSES("nowhere", rp_levels_measure, &q4, x, NULL, 4, NULL);
+    REFUSES("no bits to choose", rp_levels_choose, NULL, &choice, 1);
+    REFUSES("no list of them", rp_levels_choose, &q4, NULL, 1);
     REFUSES("from NULL", rp_codec_encode, &q4, RP_F32, NULL, 4, NULL, bytes, NULL);
     REFUSES("to NULL", rp_codec_encode, &q4, RP_F32, x, 4, NULL, NULL, NULL);
     REFUSES("negative", rp_codec_encode, &q4, RP_F32, x, NEGATIVE, NULL, bytes, NULL);

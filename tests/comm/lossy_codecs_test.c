@@ -15,10 +15,15 @@ enum { MOST_RANKS = 5, MOST_ELEMENTS = 40000 };
 static float data[MOST_RANKS][MOST_RANKS * MOST_ELEMENTS];
 static float residuals[MOST_RANKS][MOST_ELEMENTS];
 
-static const char *const codecs[] = {
-    "topk",           "topk:k=5,bucket=64,values=q4",   "topk:k=700,bucket=1000,values=fp32",
-    "randk",          "randk:k=9,bucket=100,values=q6", "sign",
-    "sign:bucket=100"};
+static const char *const codecs[] = {"topk",
+                                     "topk:k=5,bucket=64,values=q4",
+                                     "topk:k=700,bucket=1000,values=fp32",
+                                     "randk",
+                                     "randk:k=9,bucket=100,values=q6",
+                                     "sign",
+                                     "sign:bucket=100",
+                                     "v4:bucket=1000",
+                                     "v1:quarters=3"};
 enum { CODECS = sizeof codecs / sizeof codecs[0] };
 
 static rp_codec codec_of(const char *text) {

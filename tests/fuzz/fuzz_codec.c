@@ -18,7 +18,10 @@ static const char *const codecs[] = {"fp32",
                                      "topk:k=32,bucket=4096,values=bf16",
                                      "randk",
                                      "sign",
-                                     "sign:bucket=100"};
+                                     "sign:bucket=100",
+                                     "v1",
+                                     "v4:bucket=1000",
+                                     "v8"};
 enum { CODECS = sizeof codecs / sizeof codecs[0], COUNT_MAX = 20000 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {

@@ -77,7 +77,7 @@ def connections() -> None:
 
 
 def codecs() -> None:
-    for codec in range(14):
+    for codec in range(17):
         for count in (1, 64, 100):
             body = bytes((i * 37 + codec) % 256 for i in range(4 * count))
             put("codec", f"codec-{codec}-{count}", struct.pack("<BBH", codec, 0, count) + body)

@@ -10,8 +10,8 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel as DDP
 
 from ranks import run_group, values
+from redpoll import _abi
 from redpoll.torch._adaptive import AdaptiveCodec, BitChooser
-from redpoll.torch._codec import Codec
 from redpoll.torch._rules import Rules, parse_codec
 
 BIG = torch.Size([200, 100])
@@ -27,7 +27,8 @@ def test_texts_are_those_of_the_command():
     assert str(codec) == "auto:like=q4:bucket=128,every=100"
     assert codec == AdaptiveCodec(str(codec)) and hash(codec) == hash(AdaptiveCodec(str(codec)))
     assert codec != AdaptiveCodec("auto:like=q4") and codec != codec.like
-    assert str(codec.with_bits(2)) == "q2:bucket=128"
+    assert str(codec.at_level(0)) == "q4:bucket=128"
+    assert str(codec.at_level(6)) == "v2:bucket=16384,quarters=1"
 
 
 @pytest.mark.parametrize(
@@ -65,11 +66,9 @@ def test_it_is_for_whole_models(codec):
 # ---- choosing ----
 
 
-def chosen_of(codec, gradients, least=1):
+def chosen_of(codec, gradients):
     """The choice of one rank."""
-    chooser = BitChooser(
-        AdaptiveCodec(codec), {name: g.numel() for name, g in gradients.items()}, least
-    )
+    chooser = BitChooser(AdaptiveCodec(codec), list(gradients))
     chooser.begin()
     for name, gradient in gradients.items():
         chooser.measure(name, gradient, None)
@@ -78,10 +77,12 @@ def chosen_of(codec, gradients, least=1):
     return chooser
 
 
-def error_of(codec: Codec, gradient: torch.Tensor) -> float:
-    """By the choice's own measure of a codec with these bits."""
-    chooser = chosen_of(f"auto:like={codec}", {"one": gradient})
-    return float(chooser._lost[0][codec.bits])
+def totals(chooser, level_of):
+    """Squared error and bytes of all tensors, as measured at these levels."""
+    rows = chooser._measured.tolist()
+    levels = [level_of(name) for name in chooser.levels]
+    lost = sum(row[level] for row, level in zip(rows, levels))
+    return lost, sum(row[_abi.RP_LEVELS + level] for row, level in zip(rows, levels))
 
 
 def test_fewer_bytes_at_no_more_error():
@@ -89,36 +90,36 @@ def test_fewer_bytes_at_no_more_error():
     scales = {"small": 1e-3, "large": 1.0, "between": 0.03}
     gradients = {n: torch.randn(64, 512, generator=generator) * s for n, s in scales.items()}
     chooser = chosen_of("auto:like=q4", gradients)
-    like = chooser.codec.like
-    assert chooser.bits["small"] <= chooser.bits["between"] < chooser.bits["large"]
-    chosen = {name: chooser.codec_of(name) for name in gradients}
-    sizes = [c.encoded_bytes(torch.float32, gradients[n].numel()) for n, c in chosen.items()]
-    assert sum(sizes) < 3 * like.encoded_bytes(torch.float32, 64 * 512)
-    lost = sum(error_of(codec, gradients[name]) for name, codec in chosen.items())
-    assert lost <= sum(error_of(like, g) for g in gradients.values())
+    levels = chooser.levels
+    assert levels["small"] <= levels["between"] < levels["large"]
+    assert str(chooser.codec_of("large")).startswith("v")
+    lost, size = totals(chooser, levels.get)
+    like_lost, like_size = totals(chooser, lambda name: 0)
+    assert lost <= like_lost and 1.25 * size < like_size
+    assert like_size == 3 * chooser.codec.like.encoded_bytes(torch.float32, 64 * 512)
     assert chooser.summary is not None and "times fewer bytes than q4" in chooser.summary
 
 
 def test_measures_what_is_no_plain_float32():
     gradient = torch.randn(128, 64, generator=torch.Generator().manual_seed(6))
-    plain = chosen_of("auto:like=q4", {"w": gradient})._lost
+    plain = chosen_of("auto:like=q4", {"w": gradient})._measured
     for same in (gradient.double(), gradient.t().contiguous().t()):
-        other = chosen_of("auto:like=q4", {"w": same})._lost
+        other = chosen_of("auto:like=q4", {"w": same})._measured
         if same.is_contiguous():
             assert torch.equal(plain, other)
         assert torch.allclose(plain.sum(), other.sum(), rtol=0.1)
-    half = chosen_of("auto:like=q4", {"w": gradient.bfloat16()})._lost
-    assert torch.allclose(plain[0, 1:5], half[0, 1:5], rtol=0.1)
+    half = chosen_of("auto:like=q4", {"w": gradient.bfloat16()})._measured
+    assert torch.allclose(plain[0, 1:17], half[0, 1:17], rtol=0.1)
 
 
 def test_what_is_restored_is_of_these_parameters():
-    chooser = BitChooser(AdaptiveCodec("auto:like=q4"), {"a": 10, "b": 20}, 2)
-    chooser.restore({"a": 3, "b": 5, "gone": 2})
-    assert chooser.bits == {"a": 3, "b": 5}
+    chooser = BitChooser(AdaptiveCodec("auto:like=q4"), ["a", "b"])
+    chooser.restore({"a": 3, "b": 32, "gone": 2})
+    assert chooser.levels == {"a": 3, "b": 32}
     chooser.restore({"a": 3})
-    assert chooser.bits == {} and str(chooser.codec_of("a")) == "q4:bucket=512"
+    assert chooser.levels == {} and str(chooser.codec_of("a")) == "q4:bucket=512"
     with pytest.raises(ValueError, match="cannot have been chosen"):
-        chooser.restore({"a": 3, "b": 9})
+        chooser.restore({"a": 3, "b": 33})
 
 
 # ---- a model ----

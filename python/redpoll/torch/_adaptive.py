@@ -1,9 +1,9 @@
-"""Bits of its own for each parameter, from what is measured: "auto:like=q4,every=100"."""
+"""A level of bits for each parameter, from what is measured: "auto:like=q4,every=100"."""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Optional
 
 import torch
@@ -12,7 +12,7 @@ from .. import _abi
 from ..errors import check
 from ._codec import Codec
 
-_ROW = _abi.RP_BITS_MOST + 1
+_LEVELS_A_BIT = (_abi.RP_LEVELS - 1) // 8
 
 
 class AdaptiveCodec:
@@ -38,10 +38,11 @@ class AdaptiveCodec:
         """Whether a codec's text is one of these."""
         return isinstance(text, str) and text.strip().partition(":")[0] == "auto"
 
-    def with_bits(self, bits: int) -> Codec:
-        """The codec of a tensor for which so many were chosen."""
-        structure = _abi.rp_codec.from_buffer_copy(self.like.structure)
-        structure.bits = bits
+    def at_level(self, level: int) -> Codec:
+        """The codec of a tensor for which this level was chosen; of level 0, the one that is
+        like it."""
+        structure = _abi.rp_codec()
+        check(_abi.rp_level_codec(self.like.reference, level, ctypes.byref(structure)))
         return Codec(codec_text(structure))
 
     def __str__(self) -> str:
@@ -65,30 +66,27 @@ def codec_text(structure: _abi.rp_codec) -> str:
 
 
 class BitChooser:
-    """The bits of some parameters of one model. A step that measures ends with an all-reduce of
+    """The levels of some parameters of a model. A step that measures ends with an all-reduce of
     what they would lose; the next step begins with the choice, which is the same on all ranks.
 
         each step:  settle() .. begin(), measure() each gradient, send()     (if it measures)
     """
 
-    def __init__(self, codec: AdaptiveCodec, counts: Mapping[str, int], least: int) -> None:
-        """counts: elements of each parameter that it chooses for, by name, in an order that is
-        that of all ranks. least: fewest bits."""
+    def __init__(self, codec: AdaptiveCodec, names: Sequence[str]) -> None:
+        """names: of the parameters that it chooses for, in an order that is that of all
+        ranks."""
         self.codec = codec
-        self.bits: dict[str, int] = {}
+        self.levels: dict[str, int] = {}
         """What was chosen; nothing before the first choice."""
         self.summary: Optional[str] = None
         """The latest choice in words."""
-        self._least = least
-        self._counts = dict(counts)
-        self._rows = {name: i for i, name in enumerate(self._counts)}
-        self._lost = torch.zeros(len(self._counts), _ROW, dtype=torch.float64)
+        self._rows = {name: i for i, name in enumerate(names)}
+        self._measured = torch.zeros(len(self._rows), _abi.RP_MEASURED, dtype=torch.float64)
         self._work: Any = None
 
     def codec_of(self, name: str) -> Codec:
         """How a parameter travels now."""
-        bits = self.bits.get(name)
-        return self.codec.like if bits is None else self.codec.with_bits(bits)
+        return self.codec.at_level(self.levels.get(name, 0))
 
     def chooses(self, name: str) -> bool:
         """Whether this parameter is one of them."""
@@ -96,7 +94,7 @@ class BitChooser:
 
     def begin(self) -> None:
         """A step that measures."""
-        self._lost.zero_()
+        self._measured.zero_()
 
     def measure(
         self, name: str, gradient: torch.Tensor, residual: Optional[torch.Tensor]
@@ -104,62 +102,56 @@ class BitChooser:
         """This rank's gradient is there, not summed yet. residual: float32 on the CPU."""
         values = gradient.detach().reshape(-1).to("cpu", torch.float32).contiguous()
         check(
-            _abi.rp_bits_measure(
+            _abi.rp_levels_measure(
                 self.codec.like.reference,
                 values.data_ptr(),
                 None if residual is None else residual.data_ptr(),
                 values.numel(),
-                self._lost[self._rows[name]].data_ptr(),
+                self._measured[self._rows[name]].data_ptr(),
             )
         )
 
     def send(self, communicator: Any) -> None:
         """All of this step was measured. Does not block."""
         if self._rows:
-            self._work = communicator.all_reduce([self._lost])
+            self._work = communicator.all_reduce([self._measured])
 
     def settle(self) -> bool:
-        """Choose, if a step before has measured; whether other bits were chosen."""
+        """Choose, if a step before has measured; whether other levels were chosen."""
         work, self._work = self._work, None
         if work is None:
             return False
         work.wait()
-        rows = (_abi.rp_bits_choice * len(self._rows))()
-        for row, (name, lost) in zip(rows, zip(self._counts, self._lost.tolist())):
-            row.count = self._counts[name]
-            row.lost[:] = lost
-        like = self.codec.like
-        check(_abi.rp_bits_choose(like.reference, self._least, rows, len(rows)))
-        chosen = {name: row.bits for name, row in zip(self._counts, rows)}
-        if chosen == self.bits:
+        rows = (_abi.rp_level_choice * len(self._rows))()
+        for row, measured in zip(rows, self._measured.tolist()):
+            row.measured[:] = measured
+        check(_abi.rp_levels_choose(self.codec.like.reference, rows, len(rows)))
+        chosen = {name: row.level for name, row in zip(self._rows, rows)}
+        if chosen == self.levels:
             return False
-        self.bits = chosen
+        self.levels = chosen
         self.summary = self._in_words()
         return True
 
-    def restore(self, bits: Mapping[str, int]) -> None:
+    def restore(self, levels: Mapping[str, int]) -> None:
         """What an earlier run had chosen; of other parameters nothing is taken."""
-        known = {name: int(bits[name]) for name in self._counts if name in bits}
-        wrong = {name: b for name, b in known.items() if not 1 <= b <= _abi.RP_BITS_MOST}
+        known = {name: int(levels[name]) for name in self._rows if name in levels}
+        wrong = {name: n for name, n in known.items() if not 0 <= n < _abi.RP_LEVELS}
         if wrong:
-            raise ValueError(f"bits that cannot have been chosen: {wrong}")
+            raise ValueError(f"levels that cannot have been chosen: {wrong}")
         if self._work is not None:
             self._work.wait()
             self._work = None
-        self.bits = known if len(known) == len(self._counts) else {}
+        self.levels = known if len(known) == len(self._rows) else {}
 
     def _in_words(self) -> str:
-        like = self.codec.like
-        size = {name: like.encoded_bytes(torch.float32, n) for name, n in self._counts.items()}
-        chosen = sum(
-            self.codec.with_bits(self.bits[name]).encoded_bytes(torch.float32, count)
-            for name, count in self._counts.items()
-        )
-        numbers = [
-            sum(1 for bits in self.bits.values() if bits == b)
-            for b in range(1, _abi.RP_BITS_MOST + 1)
-        ]
+        like, chosen, tensors = 0.0, 0.0, [0] * 9
+        for level, measured in zip(self.levels.values(), self._measured.tolist()):
+            like += measured[_abi.RP_LEVELS]
+            chosen += measured[_abi.RP_LEVELS + level]
+            tensors[-(-level // _LEVELS_A_BIT)] += 1
+        kept = f"; {tensors[0]} as it is" if tensors[0] else ""
         return (
-            f"{sum(size.values()) / max(chosen, 1):.2f} times fewer bytes than {like}; tensors "
-            f"with 1 to {_abi.RP_BITS_MOST} bits: {' '.join(map(str, numbers))}"
+            f"{like / max(chosen, 1):.2f} times fewer bytes than {self.codec.like}; tensors "
+            f"at v1 to v8: {' '.join(map(str, tensors[1:]))}{kept}"
         )

@@ -27,7 +27,7 @@ MIN_SIZE_VARIABLE = "REDPOLL_CODEC_MIN_SIZE"
 GROUPS_VARIABLE = "REDPOLL_CODEC_GROUPS"
 DEFAULT_MIN_SIZE = 10_000
 CODECS = (
-    "fp32, bf16, fp16, q1 ... q8, topk, randk, sign, "
+    "fp32, bf16, fp16, q1 ... q8, v1 ... v8, topk, randk, sign, "
     "or options as in q4:bucket=1024,rounding=stochastic"
 )
 

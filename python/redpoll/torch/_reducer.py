@@ -80,16 +80,15 @@ class BucketReducer:
     # ---- what travels how ----
 
     def _new_chooser(self) -> BitChooser | None:
-        """Of the parameters for which the rules want bits chosen. Under error feedback one bit
-        does not settle."""
+        """Of the parameters for which the rules want bits chosen."""
         if self.rules.adaptive is None:
             return None
-        chosen = {
-            name: parameter.numel()
+        chosen = [
+            name
             for name, parameter in sorted(self.parameters.items())
             if self.rules.is_adaptive(name, parameter.shape)
-        }
-        return BitChooser(self.rules.adaptive, chosen, 2 if self.error_feedback else 1)
+        ]
+        return BitChooser(self.rules.adaptive, chosen)
 
     def set_rules(self, rules: Rules) -> None:
         """Other rules, from the next step on. Bits are chosen anew."""

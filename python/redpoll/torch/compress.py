@@ -91,7 +91,7 @@ class CompressState(BucketReducer):
             "step": self.step,
             "scale": self.loss_scale.scale,
             "buckets": self.buckets(),
-            "bits": dict(self.chooser.bits) if self.chooser else {},
+            "levels": dict(self.chooser.levels) if self.chooser else {},
             "residuals": {
                 name: self.residual(name) for name in self.parameters if name in self.residuals
             },
@@ -119,7 +119,7 @@ class CompressState(BucketReducer):
         if flats and not self.error_feedback:
             raise ValueError("the state holds residuals, but error_feedback is False here")
         if self.chooser is not None:
-            self.chooser.restore(states[0].get("bits", {}))
+            self.chooser.restore(states[0].get("levels", {}))
         self.residuals.replace(flats)
         self.loss_scale.scale = states[0].get("scale", 1.0)
         self.step = states[0]["step"]

@@ -279,14 +279,19 @@ static void note_changes(const rpi_trainer *t, const origin *o, char *note, size
 }
 
 /* What was chosen before goes on to hold, as without the interruption. */
-static rp_status read_bits(rpi_trainer *t, const rpi_safetensors *file, const char *path) {
-    const char *digits = rpi_safetensors_metadata(file, "codec_bits");
-    if (!t->bits || !digits) return RP_OK;
+static rp_status read_levels(rpi_trainer *t, const rpi_safetensors *file, const char *path) {
+    const char *levels = rpi_safetensors_metadata(file, "codec_levels");
+    if (!t->levels || !levels) return RP_OK;
     size_t count = (size_t)t->network.parameter_count;
-    if (strlen(digits) != count || strspn(digits, "012345678") != count)
-        return RP_FAIL(CORRUPT, "%s: codec_bits are %zu digits from 0 to 8, one a parameter",
-                       path, count);
-    for (size_t i = 0; i < count; i++) t->bits[i] = (uint8_t)(digits[i] - '0');
+    bool sound = strlen(levels) == count;
+    rp_codec codec;
+    for (size_t i = 0; i < count && sound; i++)
+        sound = rp_level_codec(&t->codec.codec, levels[i] - '0', &codec) == RP_OK;
+    if (!sound)
+        return RP_FAIL(CORRUPT,
+                       "%s: codec_levels are %zu characters from '0' to '%c', one a parameter",
+                       path, count, '0' + RP_LEVELS - 1);
+    for (size_t i = 0; i < count; i++) t->levels[i] = (uint8_t)(levels[i] - '0');
     return RP_OK;
 }
 
@@ -297,7 +302,7 @@ static rp_status load(rpi_trainer *t, const char *folder, const char *path,
     RP_TRY(check_model(file, path, t->network.text, shape));
     RP_TRY(read_origin(file, path, t->options->strategy, out_origin));
     RP_TRY(read_model(t, file));
-    RP_TRY(read_bits(t, file, path));
+    RP_TRY(read_levels(t, file, path));
     return read_rank(t, folder, out_origin);
 }
 

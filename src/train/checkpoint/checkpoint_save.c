@@ -96,17 +96,17 @@ static void list_rank(const rpi_trainer *t, tensor_list *list) {
     }
 }
 
-/* A digit a parameter, 0: not chosen yet; empty where none are chosen. Allocated. */
-static rp_status bits_text(const rpi_trainer *t, char **out_text) {
-    size_t count = t->bits ? (size_t)t->network.parameter_count : 0;
+/* A character a parameter, '0' for level 0; empty where none are chosen. Allocated. */
+static rp_status levels_text(const rpi_trainer *t, char **out_text) {
+    size_t count = t->levels ? (size_t)t->network.parameter_count : 0;
     RP_TRY(rpi_alloc(count + 1, "bits of tensors", out_text));
-    for (size_t i = 0; i < count; i++) (*out_text)[i] = (char)('0' + t->bits[i]);
+    for (size_t i = 0; i < count; i++) (*out_text)[i] = (char)('0' + t->levels[i]);
     (*out_text)[count] = '\0';
     return RP_OK;
 }
 
 static rp_status write_model_with(const rpi_trainer *t, const char *folder, const float *states,
-                                  const char *bits) {
+                                  const char *levels) {
     char step[24], world[24], seed[24], batch[24], shape[64], codec[RP_ADAPTIVE_TEXT],
         path[RPI_CHECKPOINT_PATH];
     snprintf(step, sizeof step, "%lld", (long long)t->step);
@@ -128,9 +128,9 @@ static rp_status write_model_with(const rpi_trainer *t, const char *folder, cons
         {"optimizer", t->optimizer->name},
         {"error_feedback", t->residual ? "on" : "off"},
         {"strategy", t->options->strategy},
-        {"codec_bits", bits},
+        {"codec_levels", levels},
     };
-    size_t entries = sizeof metadata / sizeof metadata[0] - (t->bits ? 0 : 1);
+    size_t entries = sizeof metadata / sizeof metadata[0] - (t->levels ? 0 : 1);
     tensor_list list;
     RP_TRY(open_list((size_t)t->network.parameter_count * (1 + RPI_OPTIMIZER_SLOTS), &list));
     list_model(t, states, &list);
@@ -141,10 +141,10 @@ static rp_status write_model_with(const rpi_trainer *t, const char *folder, cons
 }
 
 static rp_status write_model(const rpi_trainer *t, const char *folder, const float *states) {
-    char *bits = NULL;
-    RP_TRY(bits_text(t, &bits));
-    rp_status status = write_model_with(t, folder, states, bits);
-    rpi_free(bits);
+    char *levels = NULL;
+    RP_TRY(levels_text(t, &levels));
+    rp_status status = write_model_with(t, folder, states, levels);
+    rpi_free(levels);
     return status;
 }
 

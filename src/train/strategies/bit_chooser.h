@@ -1,26 +1,29 @@
-/* Bits for each tensor, from what all ranks measure in one step, for the steps after it
- * (codec/bits_choice.h). All ranks choose from the same sums, and so alike. */
+/* A level of bits for each tensor, from what all ranks measure in one step, for the steps after
+ * it (redpoll/adaptive.h). All ranks choose from the same sums, and so alike. */
 #ifndef RPI_TRAIN_BIT_CHOOSER_H
 #define RPI_TRAIN_BIT_CHOOSER_H
 
 #include "redpoll/adaptive.h"
 #include "redpoll/comm.h"
 
+#include <stdbool.h>
+
 typedef struct rpi_bit_chooser {
     rp_codec like;
     rp_segment *segments; /* borrowed: one a tensor; exact ones are left alone */
     int count;
-    uint8_t *bits; /* borrowed: training state, by rp_segment.tensor; 0: not chosen yet */
-    rp_bits_choice *choices;
-    double *lost; /* RP_BITS_MOST + 1 a segment, so far of this rank */
+    uint8_t *levels; /* borrowed: training state, by rp_segment.tensor; 0: as `like` */
+    bool *chooses;   /* by segment: those that travel as `like` when it opens */
+    rp_level_choice *choices;
+    double *measured; /* RP_MEASURED a segment, so far of this rank */
 } rpi_bit_chooser;
 
 enum { RPI_BIT_CHOICE_TEXT = 256 };
 
 rp_status rpi_bit_chooser_open(const rp_codec *like, rp_segment *segments, int count,
-                               uint8_t *bits, rpi_bit_chooser *out);
+                               uint8_t *levels, rpi_bit_chooser *out);
 void rpi_bit_chooser_close(rpi_bit_chooser *chooser); /* zeros are fine */
-/* Give segments the bits that were chosen. */
+/* Give segments the codecs that were chosen. */
 void rpi_bit_chooser_apply(rpi_bit_chooser *chooser);
 /* A step that measures begins. */
 void rpi_bit_chooser_clear(rpi_bit_chooser *chooser);

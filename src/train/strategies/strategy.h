@@ -15,7 +15,7 @@ typedef struct rpi_strategy_setup {
     rpi_weights *weights;
     rp_codec codec;
     int64_t codec_every; /* bits of tensors are chosen anew so often; 0: never */
-    uint8_t *bits;       /* then: what was chosen, one a parameter of the network; 0: nothing */
+    uint8_t *levels; /* then: what was chosen, one a parameter of the network; 0: the codec */
     const char *options; /* behind the strategy's name and a colon; NULL: none */
     const char *algorithm; /* NULL: chosen */
     uint64_t seed;

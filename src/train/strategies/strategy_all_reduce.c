@@ -47,7 +47,7 @@ static rp_status prepare(all_reduce *self) {
                               &self->exact));
     if (s->codec_every)
         RP_TRY(rpi_bit_chooser_open(&s->codec, self->lossy.segments, self->lossy.segment_count,
-                                    s->bits, &self->chooser));
+                                    s->levels, &self->chooser));
     size_t count = (size_t)self->lossy.count;
     RP_TRY(rpi_alloc_array(count, sizeof(rp_request *), "requests", &self->requests));
     RP_TRY(rpi_alloc_array(count, sizeof(int64_t), "times", &self->posted_ns));

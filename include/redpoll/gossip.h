@@ -15,7 +15,7 @@
  *
  *  Topologies and algorithms: docs/topologies.md, docs/decentralised.md. Sources: BlueFog
  * (arXiv 2111.04287), exact diffusion (1702.05122), DIGing and push-DIGing (1607.03218),
- * push-sum (Kempe et al. 2003). */
+ * push-sum (Kempe et al. 2003), CHOCO (1902.00340). */
 #ifndef REDPOLL_GOSSIP_H
 #define REDPOLL_GOSSIP_H
 
@@ -32,14 +32,18 @@ typedef struct rp_gossip_info {
     int states;    /**< Vectors kept from step to step, 0 to 3: they belong to checkpoints. */
     int pushes;    /**< 1: so does a number p, by which sums are divided. */
     int held;      /**< Vectors that rp_gossip_create() allocates, the states included. */
+    int copies;    /**< 1: neighbours keep copies, and their changes are exchanged: residuals
+                        are not used, and every round must have the same edges. */
+    double gamma;  /**< Then, of rp_gossip_get_info(): how far a step goes towards them. */
+    const char *topology; /**< What NULL means for this algorithm; static. */
 } rp_gossip_info;
 
-/** Do these go together? topology: "base", "ring:direction=left" ...; NULL: "base". algorithm:
- *  "awc", "atc", "exact-diffusion", "gradient-tracking", "push-sum", "push-diging"; NULL:
- * "atc". ranks: of the world. info: set on success, NULL: not wanted. Pure; any thread.
- * RP_INVALID, RP_UNSUPPORTED: no topology or algorithm of that name, or not for so many ranks,
- * weights of which the average would be biased: what would do. RP_IO, RP_NOT_FOUND, RP_CORRUPT:
- * a topology's file. */
+/** Do these go together? topology: "base", "ring:direction=left" ...; NULL: "base", of choco
+ *  "torus". algorithm: "awc", "atc", "exact-diffusion", "choco", "gradient-tracking",
+ *  "push-sum", "push-diging"; NULL: "atc". ranks: of the world. info: set on success, NULL: not
+ * wanted. Pure; any thread. RP_INVALID, RP_UNSUPPORTED: no topology or algorithm of that name,
+ * or not for so many ranks, weights of which the average would be biased, edges that change
+ * where copies are kept: what would do. RP_IO, RP_NOT_FOUND, RP_CORRUPT: a topology's file. */
 RP_API rp_status rp_gossip_check(const char *topology, const char *algorithm, int ranks,
                                  rp_gossip_info *info);
 
@@ -57,6 +61,9 @@ typedef struct rp_gossip_setup {
     const rp_segment *layouts[2];
     size_t layout_counts[2];
     uint64_t seed; /**< Of stochastic rounding. */
+    double gamma;  /**< Of choco, up to 1: how far a step goes from x towards the mean of its
+                        neighbours' copies. 0: chosen by what the codec loses of a random
+                        vector, less the more it does; beyond that, ranks drift apart. */
 } rp_gossip_setup;
 
 typedef struct rp_gossip rp_gossip;

@@ -214,6 +214,9 @@ class rp_gossip_info(Structure):
         ("states", c_int),
         ("pushes", c_int),
         ("held", c_int),
+        ("copies", c_int),
+        ("gamma", c_double),
+        ("topology", c_char_p),
     ]
 
 
@@ -228,6 +231,7 @@ class rp_gossip_setup(Structure):
         ("layouts", POINTER(rp_segment) * 2),
         ("layout_counts", c_size_t * 2),
         ("seed", c_uint64),
+        ("gamma", c_double),
     ]
 
 

@@ -5,6 +5,7 @@
 #include "base/fpenv.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "comm/gossip_copies.h"
 #include "comm/topology_rounds.h"
 #include "plan/gossip/gossip_rule.h"
 
@@ -19,11 +20,19 @@ struct rp_gossip {
     rp_segment *segments;        /* of all that is sent, and where it goes */
     void **outputs;
     size_t segment_count;
-    bool has_begun; /* the rule's `begin` has run */
-    bool is_posted; /* an exchange that was not applied yet */
+    void *scratch;     /* to decode what was sent, of a rule with copies */
+    double own_weight; /* of the exchange in flight, of a rule with copies */
+    int64_t step;      /* of the exchange in flight */
+    bool has_begun;    /* the rule's `begin` has run */
+    bool is_posted;    /* an exchange that was not applied yet */
+    bool is_exact;     /* its segments were sent without codecs */
 };
 
 /* ---- checks ---- */
+
+static const char *default_topology(const rpi_gossip_rule *rule) {
+    return rule->copies ? "torus" : "base";
+}
 
 /* Pushing rules divide by p what the rows have wrong; others take averages as they are. */
 static rp_status check_sums(const rpi_topology_rounds *rounds, const rpi_gossip_rule *rule) {
@@ -43,11 +52,23 @@ static rp_status check_sums(const rpi_topology_rounds *rounds, const rpi_gossip_
                    rule->name, text);
 }
 
+/* The sum of all copies is kept by their changes, as long as it is of the same ones. */
+static rp_status check_rounds(const rpi_topology_rounds *rounds, const rpi_gossip_rule *rule) {
+    const rpi_topology *topology = rpi_topology_rounds_of(rounds);
+    if (!rule->copies || topology->period == 1) return RP_OK;
+    return RP_FAIL(INVALID,
+                   "%s keeps copies of its neighbours, which must stay the same, and topology "
+                   "%s changes them from round to round; take torus, ring or exponential",
+                   rule->name, topology->text);
+}
+
 static rp_status find(const char *topology, const char *algorithm, int ranks, int rank,
                       const rpi_gossip_rule **out_rule, rpi_topology_rounds **out_rounds) {
-    RP_TRY(rpi_gossip_rule_find(algorithm, out_rule));
+    RP_TRY(rpi_gossip_rule_find(algorithm ? algorithm : "atc", out_rule));
+    if (!topology) topology = default_topology(*out_rule);
     RP_TRY(rpi_topology_rounds_open(topology, ranks, rank, out_rounds));
     rp_status status = check_sums(*out_rounds, *out_rule);
+    if (status == RP_OK) status = check_rounds(*out_rounds, *out_rule);
     if (status != RP_OK) {
         rpi_topology_rounds_close(*out_rounds);
         *out_rounds = NULL;
@@ -68,19 +89,16 @@ static rp_gossip_info info_of(const rpi_gossip_rule *rule) {
                             .exchanged = rule->sends,
                             .states = rule->states,
                             .pushes = rule->pushes,
-                            .held = rule->states + own};
-}
-
-static const char *or_default(const char *name, const char *fallback) {
-    return name ? name : fallback;
+                            .held = rule->states + own,
+                            .copies = rule->copies,
+                            .topology = default_topology(rule)};
 }
 
 rp_status rp_gossip_check(const char *topology, const char *algorithm, int ranks,
                           rp_gossip_info *out_info) {
     const rpi_gossip_rule *rule = NULL;
     rpi_topology_rounds *rounds = NULL;
-    RP_TRY(find(or_default(topology, "base"), or_default(algorithm, "atc"), ranks, 0, &rule,
-                &rounds));
+    RP_TRY(find(topology, algorithm, ranks, 0, &rule, &rounds));
     rpi_topology_rounds_close(rounds);
     if (out_info) *out_info = info_of(rule);
     return RP_OK;
@@ -116,6 +134,7 @@ static rp_status allocate(rp_gossip *g) {
 
 static void add_segment(rp_gossip *g, rp_segment segment, void *data, void *output) {
     segment.data = data;
+    if (g->rule->copies) segment.residual = NULL; /* a codec's loss is in the next change */
     g->segments[g->segment_count] = segment;
     g->outputs[g->segment_count++] = output;
 }
@@ -154,6 +173,23 @@ static rp_status lay_out(rp_gossip *g) {
     return RP_OK;
 }
 
+static rp_status prepare_copies(rp_gossip *g) {
+    if (g->setup.gamma == 0)
+        RP_TRY(rpi_copies_gamma(g->segments, g->segment_count, &g->setup.gamma));
+    return rpi_alloc(rpi_copies_scratch(g->segments, g->segment_count), "gossip", &g->scratch);
+}
+
+static rp_status check_gamma(const rpi_gossip_rule *rule, double gamma) {
+    if (gamma == 0 || (rule->copies && gamma > 0 && gamma <= 1)) return RP_OK;
+    if (!rule->copies)
+        return RP_FAIL(INVALID, "gossip: gamma is %g, and %s has none; choco does", gamma,
+                       rule->name);
+    return RP_FAIL(INVALID,
+                   "gossip: gamma is %g; above 0 and up to 1 are allowed, and 0: chosen by the "
+                   "codec",
+                   gamma);
+}
+
 static rp_status check_setup(const rp_comm *comm, const rp_gossip_setup *setup,
                              rp_gossip **out_gossip) {
     if (!comm || !setup || !out_gossip)
@@ -178,11 +214,12 @@ rp_status rp_gossip_create(rp_comm *comm, const rp_gossip_setup *setup,
     g->comm = comm;
     g->setup = *setup;
     g->p = 1;
-    rp_status status =
-        find(or_default(setup->topology, "base"), or_default(setup->algorithm, "atc"),
-             rp_comm_world(comm), rp_comm_rank(comm), &g->rule, &g->rounds);
+    rp_status status = find(setup->topology, setup->algorithm, rp_comm_world(comm),
+                            rp_comm_rank(comm), &g->rule, &g->rounds);
+    if (status == RP_OK) status = check_gamma(g->rule, setup->gamma);
     if (status == RP_OK) status = allocate(g);
     if (status == RP_OK) status = lay_out(g);
+    if (status == RP_OK && g->rule->copies) status = prepare_copies(g);
     if (status == RP_OK)
         *out_gossip = g;
     else
@@ -193,6 +230,7 @@ rp_status rp_gossip_create(rp_comm *comm, const rp_gossip_setup *setup,
 void rp_gossip_destroy(rp_gossip *g) {
     if (!g) return;
     for (int i = 0; i < RPI_GOSSIP_SLOTS; i++) rpi_free(g->own[i]);
+    rpi_free(g->scratch);
     rpi_free(g->segments);
     rpi_free(g->outputs);
     rpi_topology_rounds_close(g->rounds);
@@ -206,8 +244,10 @@ static rp_status check_open(const rp_gossip *g) {
 void rp_gossip_get_info(const rp_gossip *g, rp_gossip_info *out_info) {
     if (!out_info)
         (void)RP_FAIL(INVALID, "info is NULL");
-    else if (check_open(g) == RP_OK)
+    else if (check_open(g) == RP_OK) {
         *out_info = info_of(g->rule);
+        out_info->gamma = g->setup.gamma;
+    }
 }
 
 void *rp_gossip_state(rp_gossip *g, int index) {
@@ -233,20 +273,53 @@ rp_status rp_gossip_resume(rp_gossip *g, double push_weight) {
 
 static void run_lines(rp_gossip *g, const rpi_gossip_line lines[RPI_GOSSIP_LINES],
                       double rate) {
+    rpi_gossip_numbers numbers = {.rate = rate, .p = g->p, .gamma = g->setup.gamma};
     if (g->setup.dtype == RP_F64)
-        rpi_gossip_lines_f64(lines, rate, g->p, g->setup.count, (double *const *)g->slots);
+        rpi_gossip_lines_f64(lines, &numbers, g->setup.count, (double *const *)g->slots);
     else
-        rpi_gossip_lines_f32(lines, (float)rate, (float)g->p, g->setup.count,
-                             (float *const *)g->slots);
+        rpi_gossip_lines_f32(lines, &numbers, g->setup.count, (float *const *)g->slots);
 }
 
-static rp_status send(rp_gossip *g, int64_t step, rp_request **out_request) {
-    const rp_neighbors *neighbors = NULL;
-    RP_TRY(rpi_topology_rounds_at(g->rounds, step, &neighbors));
-    rp_collective_options options = {.seed = g->setup.seed, .step = (uint64_t)step};
+static rp_status send(rp_gossip *g, const rp_neighbors *neighbors, rp_request **out_request) {
+    rp_collective_options options = {.seed = g->setup.seed, .step = (uint64_t)g->step};
     g->sent_p = g->p;
     return rp_neighbor_all_reduce_start(g->comm, g->segments, g->outputs, g->segment_count,
                                         neighbors, &options, out_request);
+}
+
+/* What is exchanged is what has changed since the copies were made. At first there are none,
+ * and x itself goes exact: copies begin at x, and a codec has only changes to carry. The own
+ * change counts as neighbours decode it, which add_own_change() sees to. */
+static rp_status send_changes(rp_gossip *g, const rp_neighbors *neighbors,
+                              rp_request **out_request) {
+    rp_neighbors others = *neighbors;
+    others.self_weight = 0;
+    g->own_weight = neighbors->self_weight;
+    g->is_exact = !g->has_begun;
+    if (!g->is_exact) return send(g, &others, out_request);
+    rp_segment *lossy = g->segments;
+    RP_TRY(rpi_alloc_array(g->segment_count, sizeof *g->segments, "segments", &g->segments));
+    for (size_t i = 0; i < g->segment_count; i++) {
+        g->segments[i] = lossy[i];
+        g->segments[i].codec = (rp_codec){0};
+    }
+    rp_status status = send(g, &others, out_request);
+    rpi_free(g->segments);
+    g->segments = lossy;
+    return status;
+}
+
+static rp_status add_own_change(rp_gossip *g) {
+    void *sent = g->slots[RPI_GOSSIP_SENT], *mixed = g->slots[RPI_GOSSIP_MIXED];
+    if (!g->is_exact)
+        RP_TRY(rpi_copies_decode(g->segments, g->segment_count, g->setup.seed,
+                                 (uint64_t)g->step, rp_comm_rank(g->comm), g->scratch));
+    for (size_t i = 0; i < g->setup.count; i++)
+        if (g->setup.dtype == RP_F64)
+            ((double *)mixed)[i] += g->own_weight * ((double *)sent)[i];
+        else
+            ((float *)mixed)[i] += (float)g->own_weight * ((float *)sent)[i];
+    return RP_OK;
 }
 
 rp_status rp_gossip_post(rp_gossip *g, int64_t step, double rate, rp_request **out_request) {
@@ -258,11 +331,14 @@ rp_status rp_gossip_post(rp_gossip *g, int64_t step, double rate, rp_request **o
     if (g->is_posted)
         return RP_FAIL(STATE, "gossip: the exchange before step %lld was not applied",
                        (long long)step);
+    const rp_neighbors *neighbors = NULL;
+    RP_TRY(rpi_topology_rounds_at(g->rounds, step, &neighbors));
     if (!g->has_begun) run_lines(g, g->rule->begin, rate);
-    g->has_begun = true;
     run_lines(g, g->rule->before, rate);
-    RP_TRY(send(g, step, out_request));
-    g->is_posted = true;
+    g->step = step;
+    RP_TRY(g->rule->copies ? send_changes(g, neighbors, out_request)
+                           : send(g, neighbors, out_request));
+    g->has_begun = g->is_posted = true;
     return RP_OK;
 }
 
@@ -273,6 +349,7 @@ rp_status rp_gossip_apply(rp_gossip *g, double rate) {
         return RP_FAIL(STATE, "gossip: nothing was posted that could be applied");
     g->is_posted = false;
     if (g->rule->pushes) g->p = g->mixed_p;
+    if (g->rule->copies) RP_TRY(add_own_change(g));
     run_lines(g, g->rule->after, rate);
     return RP_OK;
 }

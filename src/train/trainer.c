@@ -48,6 +48,12 @@ static rp_status build_network(rpi_trainer *t) {
                                 &t->programs);
 }
 
+static bool feeds_back(const rpi_trainer *t) {
+    const rpi_strategy *strategy = t->strategy;
+    return !strategy->feeds_back ||
+           strategy->feeds_back(rpi_strategy_options(t->options->strategy));
+}
+
 static rp_status allocate(rpi_trainer *t) {
     size_t parameters = (size_t)rpi_weights_count(t->weights);
     for (int i = 0; i < t->optimizer->slot_count; i++)
@@ -55,7 +61,8 @@ static rp_status allocate(rpi_trainer *t) {
     bool lossy = t->world > 1 && !rp_codec_is_exact(&t->codec.codec, RP_F32);
     if (lossy && t->codec.every)
         RP_TRY(rpi_alloc((size_t)t->network.parameter_count, "bits of tensors", &t->levels));
-    if (lossy && t->options->error_feedback)
+    RP_TRY(rpi_strategy_find(t->options->strategy, &t->strategy));
+    if (lossy && t->options->error_feedback && feeds_back(t))
         RP_TRY(rpi_alloc_array(parameters, sizeof(float), "error feedback", &t->residual));
     return t->options->trace ? rpi_timeline_create(1 << 18, &t->timeline) : RP_OK;
 }
@@ -183,7 +190,6 @@ static rp_status open_strategy(rpi_trainer *t) {
                                 .chose = chose,
                                 .note = note,
                                 .context = t};
-    RP_TRY(rpi_strategy_find(o->strategy, &t->strategy));
     rpi_step_reports_open(t->comm, o->log_every, t->strategy->replicas_differ, &t->reports);
     return t->strategy->open(&setup, &t->strategy_self);
 }

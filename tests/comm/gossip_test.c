@@ -53,7 +53,8 @@ static rp_gossip *open_gossip(const problem *p, rp_comm *comm, place *at) {
                              .count = COUNT,
                              .x = p->floats ? (void *)at->x32 : (void *)at->x,
                              .gradient =
-                                 p->floats ? (void *)at->gradient32 : (void *)at->gradient};
+                                 p->floats ? (void *)at->gradient32 : (void *)at->gradient,
+                             .gamma = strcmp(p->algorithm, "choco") == 0 ? .5 : 0};
     CHECK_OK(rp_gossip_create(comm, &setup, &gossip));
     return gossip;
 }
@@ -120,6 +121,14 @@ static problem problems[] = {
       {.242625, .1473333333333, .3184166666667, .1856666666667}},
      BEST,
      false},
+    {"ring",
+     "choco",
+     .1,
+     {{.0666666666667, -.0166666666667, .4, .25},
+      {.1294444444444, .0311111111111, .6094444444444, .4066666666667},
+      {.1891481481481, .0904444444444, .7292222222222, .5031851851852}},
+     {.4667683960665, .3580874872838, .9750762970498, .7229569345541},
+     false},
     {"one-peer-exponential", "gradient-tracking", .02, {{0}}, BEST, false},
     {"star", "exact-diffusion", .1, {{0}}, BEST, false},
     {"ring:direction=right,weights=sender", "push-diging", .1, {{0}}, BEST, false},
@@ -173,6 +182,10 @@ static void what_does_not_go_together_is_refused(void) {
     CHECK_FAILS(rp_gossip_check("star:weights=uniform", "push-sum", 5, NULL), INVALID,
                 "weights=sender");
     CHECK_FAILS(rp_gossip_check("ceca", "atc", 5, NULL), UNSUPPORTED, "2 vectors");
+    CHECK_FAILS(rp_gossip_check("base", "choco", 5, NULL), INVALID, "take torus, ring");
+    CHECK_FAILS(rp_gossip_check("equi", "choco", 5, NULL), INVALID, "from round to round");
+    for (int ranks = 1; ranks <= 33; ranks++)
+        CHECK_OK(rp_gossip_check(NULL, "choco", ranks, NULL));
     CHECK_FAILS(rp_gossip_check("ring", "act", 5, NULL), INVALID, "did you mean 'atc'");
     CHECK_FAILS(rp_gossip_check("rng", "atc", 5, NULL), INVALID, "did you mean 'ring'");
 }
@@ -186,6 +199,7 @@ static void memory_is_no_more_than_an_algorithm_needs(void) {
     } all[] = {{"awc", 1, 1, 0, 0, 1},
                {"atc", 0, 1, 0, 0, 0},
                {"exact-diffusion", 0, 1, 1, 0, 2},
+               {"choco", 0, 1, 2, 0, 3},
                {"gradient-tracking", 0, 2, 2, 0, 3},
                {"push-sum", 0, 1, 1, 1, 1},
                {"push-diging", 0, 2, 3, 1, 4}};
@@ -217,6 +231,13 @@ static void wrong_calls_say_what_is_wrong(void) {
     setup.layout_counts[0] = 1;
     CHECK_FAILS(rp_gossip_create(comm, &setup, &gossip), INVALID, "of 1 elements");
     setup.layouts[0] = NULL;
+    setup.gamma = .5;
+    CHECK_FAILS(rp_gossip_create(comm, &setup, &gossip), INVALID, "atc has none; choco does");
+    setup.algorithm = "choco";
+    setup.gamma = 1.5;
+    CHECK_FAILS(rp_gossip_create(comm, &setup, &gossip), INVALID, "gamma is 1.5; above 0");
+    setup.algorithm = NULL;
+    setup.gamma = 0;
     CHECK_OK(rp_gossip_create(comm, &setup, &gossip));
     CHECK_FAILS(rp_gossip_apply(gossip, 1), STATE, "nothing was posted");
     CHECK_FAILS(rp_gossip_resume(gossip, 0), INVALID, "above 0");

@@ -39,11 +39,13 @@ FIRST = {
         [0.242625, 0.1473333333333, 0.3184166666667, 0.1856666666667],
     ],
 }
+FIRST["choco"] = FIRST["atc"]  # without a codec
 AWC = [0.5879120879121, 0.3736263736264, 0.9835164835165, 0.6785714285714]
 ATC = [0.5194116641, 0.6598255516, 0.6916367368, 0.7715067556]
 LIMITS = [  # topology, algorithm, rate, limit, steps to it in float64 and float32
     ("ring", "awc", 0.1, AWC, (120, 60)),
     ("ring", "atc", 0.1, ATC, (120, 60)),
+    ("ring", "choco", 0.1, ATC, (120, 60)),
     ("ring", "exact-diffusion", 0.1, BEST, (120, 60)),
     ("star", "exact-diffusion", 0.1, BEST, (160, 90)),
     ("ring", "gradient-tracking", 0.05, BEST, (220, 100)),
@@ -109,6 +111,33 @@ def sums_of_pushes(rank, world):
 def test_push_sum_finds_the_mean(world):
     for found in values(run_group(sums_of_pushes, world)):
         assert found == pytest.approx((world - 1) / 2, abs=1e-12)
+
+
+def agreement(rank, world, algorithm):
+    """Averaging alone, in 4 bits: what is left of what ranks differ by, and how far their mean
+    has moved."""
+    torch.manual_seed(rank)
+    model = nn.Linear(40, 50)
+    inner = torch.optim.SGD(model.parameters(), lr=0.0)
+    for each in model.parameters():
+        each.grad = torch.zeros_like(each)
+    opt = Gossip(inner, model, None, algorithm, "q4", broadcast=False, min_size=0)
+    with opt.consensus():
+        before = flat(model)
+    first = opt.consensus_distance()
+    for _ in range(60):
+        opt.step()
+    with opt.consensus():
+        moved = max(abs(x - y) for x, y in zip(flat(model), before))
+    return opt.consensus_distance() / first, moved, opt.topology, opt.info.gamma
+
+
+def test_copies_agree_in_few_bits():
+    for left, moved, topology, gamma in values(run_group(agreement, 4, "choco")):
+        assert left < 1e-4 and moved < 1e-5
+        assert topology == "torus" and 0.9 < gamma < 1
+    for left, _, topology, _ in values(run_group(agreement, 4, "atc")):
+        assert left > 1e-2 and topology == "base"
 
 
 # ---- beside all-reduce, with optimizers that have state ----
@@ -204,6 +233,7 @@ def resumed(rank, world, algorithm, inner, codec):
         ("atc", "adamw", "q8"),
         ("awc", "sgd", "q4"),
         ("exact-diffusion", "sgd", None),
+        ("choco", "sgd", "q4"),
     ],
 )
 def test_states_are_all_there_is(algorithm, inner, codec):
@@ -252,6 +282,7 @@ def held(rank, world):
         ("atc", "ring"),
         ("awc", "ring"),
         ("exact-diffusion", "ring"),
+        ("choco", "ring"),
         ("gradient-tracking", "ring"),
         ("push-sum", "ring:weights=sender"),
         ("push-diging", "ring:weights=sender"),
@@ -265,7 +296,8 @@ def held(rank, world):
 
 def test_memory_is_one_vector_beside_what_the_algorithm_defines():
     """Defined: its states, and a vector received for each that is sent."""
-    defined = {"atc": 1, "awc": 1, "exact-diffusion": 2, "gradient-tracking": 4}
+    defined = {"atc": 1, "awc": 1, "exact-diffusion": 2, "choco": 3}
+    defined["gradient-tracking"] = 4
     defined.update({"push-sum": 2, "push-diging": 5})
     for told in values(run_group(held, 2)):
         for algorithm, vectors in told.items():
@@ -342,6 +374,9 @@ def refused(rank, world):
         "shape 2x2 has 4 ranks": attempt("torus:shape=2x2"),
         "biased": attempt("star:weights=uniform"),
         "weights=sender": attempt("star:weights=uniform", "push-sum"),
+        "take torus, ring": attempt("base", "choco"),
+        "gamma is of choco": attempt("ring", "atc", gamma=0.5),
+        "gamma is 2": attempt("ring", "choco", gamma=2),
         "codec 'q44'": attempt("ring", "atc", "q44"),
         "auto": attempt("ring", "atc", "auto"),
         "one type": attempt(model=mixed),

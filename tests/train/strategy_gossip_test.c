@@ -60,7 +60,8 @@ static void averaging_with_all_is_all_reduce(void) {
 static const char *const strategies[] = {
     "gossip", "gossip:algorithm=awc,topology=ring",
     "gossip:topology=exponential:base=4,symmetric=on,algorithm=exact-diffusion",
-    "gossip:topology=one-peer-exponential,algorithm=gradient-tracking"};
+    "gossip:topology=one-peer-exponential,algorithm=gradient-tracking",
+    "gossip:algorithm=choco"};
 enum { STRATEGIES = sizeof strategies / sizeof strategies[0] };
 
 static void every_algorithm_learns(void) {
@@ -75,6 +76,24 @@ static void every_algorithm_learns(void) {
         CHECK_MSG(result.test.consensus_distance > 0 && result.test.consensus_distance < 0.1,
                   "%s: consensus distance is %g", strategies[i],
                   result.test.consensus_distance);
+    }
+}
+
+/* Few bits, and few elements: ranks stay as near as with all of them. */
+static void copies_bear_any_codec(void) {
+    static const char *const codecs[] = {"q4", "q2", "topk:k=64,bucket=512"};
+    for (int i = 0; i < 3; i++) {
+        rpi_train_options options = gossip_options("gossip:algorithm=choco,topology=ring");
+        rpi_train_result result = {0};
+        options.steps = 60;
+        options.lr *= 2;
+        options.codec = codecs[i];
+        REQUIRE_OK(ranks_train(&options, 4, &result));
+        CHECK_MSG(strstr(ranks_notes(), "choco takes gamma=0."), "'%s'", ranks_notes());
+        CHECK_MSG(result.test.accuracy > 0.9, "%s: accuracy is %g", codecs[i],
+                  result.test.accuracy);
+        CHECK_MSG(result.test.consensus_distance < 0.1, "%s: consensus distance is %g",
+                  codecs[i], result.test.consensus_distance);
     }
 }
 
@@ -166,6 +185,9 @@ static void mistakes_are_named(void) {
     expect("gossip:topology=star:weights=uniform", "biased");
     expect("gossip:topology=hierarchical:local=2", "machines of 2");
     expect("gossip:algorithm=push-sum", "take atc");
+    expect("gossip:algorithm=choco,topology=base", "take torus, ring");
+    expect("gossip:gamma=0.5", "gamma is of algorithm=choco");
+    expect("gossip:algorithm=choco,gamma=2", "gamma");
     expect("all-reduce:topology=ring", "has no options");
     rpi_train_options options = gossip_options("gossip:algorithm=gradient-tracking");
     options.global_batch_size = 25;
@@ -181,6 +203,7 @@ static void mistakes_are_named(void) {
 CASES({"averaging with all is all-reduce", averaging_with_all_is_all_reduce},
       {"every algorithm learns", every_algorithm_learns},
       {"optimizers and codecs go with it", optimizers_and_codecs_go_with_it},
+      {"copies bear any codec", copies_bear_any_codec},
       {"it goes on as if it had never stopped", it_goes_on_as_if_it_had_never_stopped},
       {"others begin from the mean", others_begin_from_the_mean},
       {"mistakes are named", mistakes_are_named})

@@ -58,10 +58,11 @@ class Gossip(WrappingOptimizer):
         self,
         inner: torch.optim.Optimizer,
         model: nn.Module,
-        topology: str = "base",
+        topology: Optional[str] = None,
         algorithm: str = "atc",
         codec: CodecLike = None,
         *,
+        gamma: Optional[float] = None,
         rules: RulesLike = None,
         min_size: int = DEFAULT_MIN_SIZE,
         error_feedback: bool = True,
@@ -77,17 +78,22 @@ class Gossip(WrappingOptimizer):
         model: float32 or float64 parameters on the CPU, not wrapped in
         DistributedDataParallel. Buffers stay each rank's own.
         topology: "base", "ring", "exponential", "torus:shape=2x2", ... (docs/topologies.md).
+        None: base, of choco torus.
         algorithm: "atc": W (x - step); "awc": W x - step, x travels while gradients are
-        computed; "exact-diffusion", "gradient-tracking": no bias where data differ;
-        "push-sum", "push-diging": for graphs that go one way.
+        computed; "exact-diffusion", "gradient-tracking": no bias where data differ; "choco":
+        atc for codecs of few bits, which neighbours' copies of x bear; "push-sum",
+        "push-diging": for graphs that go one way.
         codec, rules, min_size: how parameters travel, as of compress(); None: exact. Parameters
-        bear less than gradients: take "bf16" or "q8". error_feedback: what a codec loses goes
-        out with the next exchange; a float32 for each element that travels lossy.
+        bear less than gradients: take "bf16" or "q8", or algorithm="choco". error_feedback:
+        what a codec loses goes out with the next exchange; a float32 for each element that
+        travels lossy, of choco none.
+        gamma: of choco, up to 1: how far a step goes towards the neighbours' copies; None:
+        chosen by what the codec loses (opt.info.gamma).
         seed: of stochastic rounding. broadcast: begin with rank 0's parameters and buffers.
         group: a process group; None: the default one.
 
         Memory beside model, gradients and inner's state: one vector of the parameters' size,
-        what the algorithm keeps (exact-diffusion 1, gradient-tracking 2, push-sum 1,
+        what the algorithm keeps (exact-diffusion 1, choco and gradient-tracking 2, push-sum 1,
         push-diging 3), and one that is received under the computation or sent apart (atc and
         push-sum: none).
 
@@ -96,7 +102,7 @@ class Gossip(WrappingOptimizer):
         be exchanged; ranks that were given different things."""
         super().__init__(inner)
         self.model = model
-        self.topology, self.algorithm = topology, algorithm
+        self.algorithm, self.gamma = algorithm, gamma
         self.steps = 0
         self.group = group
         self._communicator = communicator_of(group)
@@ -106,13 +112,15 @@ class Gossip(WrappingOptimizer):
         problem = ""
         try:
             check_model(model, inner, "Gossip")
-            self.info = self._checked_info()
+            self.info = self._checked_info(topology)
+            self.topology = topology or self.info.topology.decode()
+            self._check_gamma()
             parsed = Rules(codec, rules, min_size)
             if parsed.adaptive is not None:
                 raise ValueError("Gossip: codec auto chooses for gradients; take bf16 or q8")
             self._flat = FlatParameters(model, "Gossip")
             parsed.check_names(list(self._flat.parameters))
-            self._layout = Layout(self._flat, parsed, error_feedback)
+            self._layout = Layout(self._flat, parsed, error_feedback and not self.info.copies)
         except (ValueError, TypeError) as error:
             problem = str(error)
         agree(group, "Gossip", self._facts(str(codec)) if not problem else {}, problem)
@@ -125,10 +133,10 @@ class Gossip(WrappingOptimizer):
 
     # ---- making ----
 
-    def _checked_info(self) -> _abi.rp_gossip_info:
+    def _checked_info(self, topology: Optional[str]) -> _abi.rp_gossip_info:
         info = _abi.rp_gossip_info()
         code = _abi.rp_gossip_check(
-            self.topology.encode(),
+            topology.encode() if topology else None,
             self.algorithm.encode(),
             self._communicator.world,
             ctypes.byref(info),
@@ -139,10 +147,19 @@ class Gossip(WrappingOptimizer):
             _check_plain_sgd(self.inner, self.algorithm)
         return info
 
+    def _check_gamma(self) -> None:
+        if self.gamma is None:
+            return
+        if not self.info.copies:
+            raise ValueError(f"Gossip: gamma is of choco, and {self.algorithm} has none")
+        if not 0 < self.gamma <= 1:
+            raise ValueError(f"Gossip: gamma is {self.gamma}; above 0 and up to 1 are allowed")
+
     def _facts(self, codec: str) -> dict[str, Any]:
         return {
             "topology": self.topology,
             "algorithm": self.algorithm,
+            "gamma": self.gamma,
             "codec": codec,
             "dtype": str(self._flat.dtype),
             "parameters": [
@@ -164,10 +181,13 @@ class Gossip(WrappingOptimizer):
             x=self._flat.values.data_ptr(),
             gradient=self._step_vector.data_ptr(),
             seed=self._seed,
+            gamma=self.gamma or 0.0,
         )
         for i, layout in enumerate(layouts):
             setup.layouts[i], setup.layout_counts[i] = address(layout), len(layout)
-        return _Handle(self._communicator, setup)
+        handle = _Handle(self._communicator, setup)
+        _abi.rp_gossip_get_info(handle.address, ctypes.byref(self.info))
+        return handle
 
     def _broadcast(self) -> None:
         self._communicator.broadcast(self._flat.values, 0, blocking=True)

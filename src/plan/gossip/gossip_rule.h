@@ -8,7 +8,8 @@
  * topology exchange; `after`          x is the next
  *
  * A pushing rule also sends a number p, 1 at first, which is mixed as the vectors are, and
- * divides by what it has become: for weights of which columns sum to 1 and rows do not. */
+ * divides by what it has become: for weights of which columns sum to 1 and rows do not. A rule
+ * with copies sends what has changed since they were made. */
 #ifndef RPI_PLAN_GOSSIP_RULE_H
 #define RPI_PLAN_GOSSIP_RULE_H
 
@@ -34,12 +35,24 @@ typedef enum rpi_gossip_slot {
 
 enum { RPI_GOSSIP_TERMS = 4, RPI_GOSSIP_LINES = 5 };
 
-/* What a vector is multiplied by: `times` halves, times the learning rate where it is `rated`.
- * Zeros: no term. */
+/* The numbers of a step. */
+typedef struct rpi_gossip_numbers {
+    double rate;  /* learning rate */
+    double p;     /* of a pushing rule */
+    double gamma; /* of a rule with copies */
+} rpi_gossip_numbers;
+
+typedef enum rpi_gossip_factor {
+    RPI_GOSSIP_ONE,
+    RPI_GOSSIP_RATE,
+    RPI_GOSSIP_GAMMA
+} rpi_gossip_factor;
+
+/* What a vector is multiplied by: `halves` halves of the factor. Zeros: no term. */
 typedef struct rpi_gossip_term {
     uint8_t slot;
     int8_t halves;
-    bool rated;
+    uint8_t factor; /* an rpi_gossip_factor */
 } rpi_gossip_term;
 
 /* into = the sum of the terms, from the left; divided by p where it `pushes`. */
@@ -54,6 +67,10 @@ typedef struct rpi_gossip_rule {
     int sends;   /* vectors a step: 1 or 2 */
     int states;  /* 0 to 3 */
     bool pushes; /* and p */
+    /* Neighbours keep copies of x, and what is sent are changes of these. Whatever a codec
+     * makes of a change is what the copies become: in `after`, SENT is what neighbours have
+     * decoded, and MIXED the sum of such, the own included. Every round has the same edges. */
+    bool copies;
     /* For SENT, SENT_2, MIXED, MIXED_2: 1 + the slot in whose memory it may lie, which no line
      * reads while the other holds something else. 0: it needs memory of its own. */
     uint8_t lies_in[4];
@@ -71,9 +88,11 @@ bool rpi_gossip_lines_use(const rpi_gossip_line lines[RPI_GOSSIP_LINES], int slo
 /* Run one list of a rule over `count` elements; slots[k] may be NULL where no line uses it, and
  * no two are the same memory but as `lies_in` says. Products are rounded, then sums: nothing is
  * fused. Pure. */
-void rpi_gossip_lines_f64(const rpi_gossip_line lines[RPI_GOSSIP_LINES], double rate, double p,
-                          size_t count, double *const slots[RPI_GOSSIP_SLOTS]);
-void rpi_gossip_lines_f32(const rpi_gossip_line lines[RPI_GOSSIP_LINES], float rate, float p,
-                          size_t count, float *const slots[RPI_GOSSIP_SLOTS]);
+void rpi_gossip_lines_f64(const rpi_gossip_line lines[RPI_GOSSIP_LINES],
+                          const rpi_gossip_numbers *numbers, size_t count,
+                          double *const slots[RPI_GOSSIP_SLOTS]);
+void rpi_gossip_lines_f32(const rpi_gossip_line lines[RPI_GOSSIP_LINES],
+                          const rpi_gossip_numbers *numbers, size_t count,
+                          float *const slots[RPI_GOSSIP_SLOTS]);
 
 #endif

@@ -5,15 +5,19 @@
 #include "plan/gossip/gossip_rule.h"
 
 #define PLUS(slot)                                                                             \
-    { RPI_GOSSIP_##slot, 2, false }
+    { RPI_GOSSIP_##slot, 2, RPI_GOSSIP_ONE }
 #define MINUS(slot)                                                                            \
-    { RPI_GOSSIP_##slot, -2, false }
+    { RPI_GOSSIP_##slot, -2, RPI_GOSSIP_ONE }
 #define TWICE(slot)                                                                            \
-    { RPI_GOSSIP_##slot, 4, false }
+    { RPI_GOSSIP_##slot, 4, RPI_GOSSIP_ONE }
 #define HALF(slot)                                                                             \
-    { RPI_GOSSIP_##slot, 1, false }
+    { RPI_GOSSIP_##slot, 1, RPI_GOSSIP_ONE }
 #define DOWN(slot)                                                                             \
-    { RPI_GOSSIP_##slot, -2, true } /* minus a times it */
+    { RPI_GOSSIP_##slot, -2, RPI_GOSSIP_RATE } /* minus a times it */
+#define NEARER(slot)                                                                           \
+    { RPI_GOSSIP_##slot, 2, RPI_GOSSIP_GAMMA } /* gamma times it */
+#define AWAY(slot)                                                                             \
+    { RPI_GOSSIP_##slot, -2, RPI_GOSSIP_GAMMA }
 /* clang-format off */
 #define LINE(slot, ...) {RPI_GOSSIP_##slot, false, {__VA_ARGS__}}
 #define PUSHED(slot, ...) {RPI_GOSSIP_##slot, true, {__VA_ARGS__}}
@@ -49,6 +53,21 @@ static const rpi_gossip_rule catalogue[] = {
         .before = {LINE(SENT, TWICE(X), DOWN(GRADIENT), MINUS(STATE)),
                    LINE(STATE, PLUS(X), DOWN(GRADIENT))},
         .after = {LINE(X, HALF(SENT), HALF(MIXED))},
+    },
+    {
+        /* Koloskova et al., arXiv 1902.00340. STATE is the copy of x that neighbours keep,
+         * STATE_2 the weighted sum of theirs and this one; zeros at first. Where all rounds
+         * have the same edges, the copies of all neighbours need no more than that sum. */
+        .name = "choco",
+        .summary = "atc whose neighbours keep copies; a codec loses nothing in the end",
+        .sends = 1,
+        .lies_in = {0, 0, IN(GRADIENT)},
+        .states = 2,
+        .copies = true,
+        .before = {LINE(X, PLUS(X), DOWN(GRADIENT)), LINE(SENT, PLUS(X), MINUS(STATE))},
+        .after = {LINE(STATE, PLUS(STATE), PLUS(SENT)),
+                  LINE(STATE_2, PLUS(STATE_2), PLUS(MIXED)),
+                  LINE(X, PLUS(X), NEARER(STATE_2), AWAY(STATE))},
     },
     {
         /* DIGing: Nedic et al., arXiv 1607.03218. STATE is q, the tracked gradient of all,

@@ -69,6 +69,8 @@ typedef struct rpi_strategy {
     /* RP_INVALID, RP_UNSUPPORTED: options, or a world, that cannot be: what can. NULL: it has
      * no options. */
     rp_status (*check)(const rpi_strategy_request *request);
+    /* Does it take the setup's `residual`? By options that were checked. NULL: it does. */
+    bool (*feeds_back)(const char *options);
     /* The setup is copied; what it points to outlives the strategy. */
     rp_status (*open)(const rpi_strategy_setup *setup, void **out_self);
     /* Also after a failure; the communicator was then told (rp_comm_abort). */

@@ -16,6 +16,7 @@
 #include "redpoll/gossip.h"
 #include "train/strategies/bucket.h"
 
+#include <stdio.h>
 #include <string.h>
 
 extern const rpi_strategy rpi_strategy_gossip;
@@ -23,32 +24,44 @@ extern const rpi_strategy rpi_strategy_gossip;
 /* ---- topology=base,algorithm=atc ---- */
 
 typedef struct choice {
-    const char *topology, *algorithm; /* in `words` */
+    const char *topology, *algorithm; /* in `words`; topology NULL: the algorithm's */
+    double gamma;
     rpi_strategy_words words;
 } choice;
 
 static const rpi_option options[] = {
-    RPI_STRATEGY_OPTION("topology", RPI_OPTION_TEXT, offsetof(choice, topology), "base", 0, 0,
+    RPI_STRATEGY_OPTION("topology", RPI_OPTION_TEXT, offsetof(choice, topology), NULL, 0, 0,
                         "NAME",
                         "whom a rank averages with (docs/topologies.md), with its own options: "
-                        "exponential:base=3,symmetric=on"),
+                        "exponential:base=3,symmetric=on; base when absent, of choco torus"),
     RPI_STRATEGY_OPTION("algorithm", RPI_OPTION_TEXT, offsetof(choice, algorithm), "atc", 0, 0,
                         "NAME",
-                        "atc, awc, exact-diffusion or gradient-tracking "
+                        "atc, awc, exact-diffusion, choco or gradient-tracking "
                         "(docs/decentralised.md)"),
+    RPI_STRATEGY_OPTION("gamma", RPI_OPTION_REAL, offsetof(choice, gamma), "0", 0, 1, "SHARE",
+                        "of choco: how far a step goes towards the neighbours' copies; 0: "
+                        "chosen by what the codec loses"),
     {0},
 };
 
-static rp_status check(const rpi_strategy_request *request) {
-    choice c;
-    const rpi_gossip_rule *rule = NULL;
-    RP_TRY(rpi_strategy_read(&rpi_strategy_gossip, request->options, &c.words, &c));
-    RP_TRY(rpi_gossip_rule_find(c.algorithm, &rule));
+static rp_status check_rule(const rpi_gossip_rule *rule, const choice *c) {
     if (rule->pushes)
         return RP_FAIL(UNSUPPORTED,
                        "gossip: %s is for links that go one way, which training has not; take "
-                       "atc, awc, exact-diffusion or gradient-tracking",
-                       c.algorithm);
+                       "atc, awc, exact-diffusion, choco or gradient-tracking",
+                       c->algorithm);
+    if (c->gamma > 0 && !rule->copies)
+        return RP_FAIL(INVALID, "gossip: gamma is of algorithm=choco, and %s has none",
+                       c->algorithm);
+    return RP_OK;
+}
+
+static rp_status check(const rpi_strategy_request *request) {
+    choice c = {.topology = NULL};
+    const rpi_gossip_rule *rule = NULL;
+    RP_TRY(rpi_strategy_read(&rpi_strategy_gossip, request->options, &c.words, &c));
+    RP_TRY(rpi_gossip_rule_find(c.algorithm, &rule));
+    RP_TRY(check_rule(rule, &c));
     if (rule->sends > 1 && !request->plain_sgd)
         return RP_FAIL(INVALID,
                        "gossip: %s exchanges gradients, and takes --optimizer sgd --momentum 0 "
@@ -58,6 +71,14 @@ static rp_status check(const rpi_strategy_request *request) {
         return RP_FAIL(INVALID, "gossip takes neither --warmup-exact nor --codec auto");
     return request->world ? rp_gossip_check(c.topology, c.algorithm, request->world, NULL)
                           : RP_OK;
+}
+
+/* What a codec loses of a change is in the next one: copies feed it back themselves. */
+static bool feeds_back(const char *text) {
+    choice c = {.topology = NULL};
+    const rpi_gossip_rule *rule = NULL;
+    return rpi_strategy_read(&rpi_strategy_gossip, text, &c.words, &c) == RP_OK &&
+           rpi_gossip_rule_find(c.algorithm, &rule) == RP_OK && !rule->copies;
 }
 
 /* ---- the strategy ---- */
@@ -84,9 +105,17 @@ static void close_gossip(void *context) {
     rpi_free(self);
 }
 
+static void tell_gamma(const gossip *self) {
+    const rpi_strategy_setup *s = &self->setup;
+    char line[96];
+    snprintf(line, sizeof line, "gossip: choco takes gamma=%.3g, by what the codec loses",
+             self->info.gamma);
+    if (s->note) s->note(s->context, line);
+}
+
 static rp_status prepare(gossip *self) {
     const rpi_strategy_setup *s = &self->setup;
-    choice c;
+    choice c = {.topology = NULL};
     RP_TRY(rpi_strategy_read(&rpi_strategy_gossip, s->options, &c.words, &c));
     for (int i = 0; i < 2; i++) /* of the second vector nothing is kept back */
         RP_TRY(rpi_buckets_create(s->network, s->weights, s->bucket_bytes, &s->codec,
@@ -99,13 +128,15 @@ static rp_status prepare(gossip *self) {
                              .count = (size_t)rpi_weights_count(s->weights),
                              .x = rpi_weights_values(s->weights),
                              .gradient = rpi_weights_gradients(s->weights),
-                             .seed = s->seed};
+                             .seed = s->seed,
+                             .gamma = c.gamma};
     for (int i = 0; i < 2; i++) {
         setup.layouts[i] = self->layouts[i].segments;
         setup.layout_counts[i] = (size_t)self->layouts[i].segment_count;
     }
     RP_TRY(rp_gossip_create(s->comm, &setup, &self->gossip));
     rp_gossip_get_info(self->gossip, &self->info);
+    if (self->info.copies && !(c.gamma > 0) && self->info.gamma < 1) tell_gamma(self);
     if (self->info.exchanged > 1) return RP_OK;
     return rpi_alloc_array(setup.count, sizeof *self->before, "gossip", &self->before);
 }
@@ -203,6 +234,7 @@ const rpi_strategy rpi_strategy_gossip = {
     .replicas_differ = true,
     .options = options,
     .check = check,
+    .feeds_back = feeds_back,
     .open = open_gossip,
     .close = close_gossip,
     .begin = begin,

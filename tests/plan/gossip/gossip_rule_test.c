@@ -14,7 +14,7 @@ typedef struct simulation {
     const rpi_gossip_rule *rule;
     rpi_topology *topology;
     rpi_mixing mixing;
-    double rate;
+    double rate, gamma;
     double at[RANKS][RPI_GOSSIP_SLOTS];
     double *slots[RANKS][RPI_GOSSIP_SLOTS];
     double p[RANKS];
@@ -26,8 +26,12 @@ static void set_gradients(simulation *s) {
         s->at[r][RPI_GOSSIP_GRADIENT] = a[r] * (s->at[r][RPI_GOSSIP_X] - b[r]);
 }
 
+static rpi_gossip_numbers numbers(const simulation *s, int rank) {
+    return (rpi_gossip_numbers){.rate = s->rate, .p = s->p[rank], .gamma = s->gamma};
+}
+
 static void start(simulation *s, const char *rule, const char *topology, double rate) {
-    *s = (simulation){.rate = rate};
+    *s = (simulation){.rate = rate, .gamma = 1};
     CHECK_OK(rpi_gossip_rule_find(rule, &s->rule));
     CHECK_OK(rpi_topology_open(topology, RANKS, &s->topology));
     for (int r = 0; r < RANKS; r++) {
@@ -35,8 +39,10 @@ static void start(simulation *s, const char *rule, const char *topology, double 
         for (int k = 0; k < RPI_GOSSIP_SLOTS; k++) s->slots[r][k] = &s->at[r][k];
     }
     set_gradients(s);
-    for (int r = 0; r < RANKS; r++)
-        rpi_gossip_lines_f64(s->rule->begin, rate, 1, 1, s->slots[r]);
+    for (int r = 0; r < RANKS; r++) {
+        rpi_gossip_numbers n = numbers(s, r);
+        rpi_gossip_lines_f64(s->rule->begin, &n, 1, s->slots[r]);
+    }
 }
 
 static void stop(simulation *s) {
@@ -68,11 +74,15 @@ static void exchange(simulation *s) {
 
 static void run(simulation *s, int steps) {
     for (int i = 0; i < steps; i++) {
-        for (int r = 0; r < RANKS; r++)
-            rpi_gossip_lines_f64(s->rule->before, s->rate, s->p[r], 1, s->slots[r]);
+        for (int r = 0; r < RANKS; r++) {
+            rpi_gossip_numbers n = numbers(s, r);
+            rpi_gossip_lines_f64(s->rule->before, &n, 1, s->slots[r]);
+        }
         exchange(s);
-        for (int r = 0; r < RANKS; r++)
-            rpi_gossip_lines_f64(s->rule->after, s->rate, s->p[r], 1, s->slots[r]);
+        for (int r = 0; r < RANKS; r++) {
+            rpi_gossip_numbers n = numbers(s, r);
+            rpi_gossip_lines_f64(s->rule->after, &n, 1, s->slots[r]);
+        }
         set_gradients(s);
     }
 }
@@ -110,10 +120,16 @@ static void iterates_are_those_of_the_equations(void) {
          {{.05, -.1, .3, .1},
           {.0308333333333, .1766666666667, .155, .28},
           {.242625, .1473333333333, .3184166666667, .1856666666667}}},
+        {"choco", /* as atc with (1 + W) / 2 */
+         .1,
+         {{.0666666666667, -.0166666666667, .4, .25},
+          {.1294444444444, .0311111111111, .6094444444444, .4066666666667},
+          {.1891481481481, .0904444444444, .7292222222222, .5031851851852}}},
     };
-    for (int c = 0; c < 4; c++) {
+    for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
         simulation s;
         start(&s, cases[c].rule, "ring", cases[c].rate);
+        if (s.rule->copies) s.gamma = .5;
         for (int k = 0; k < 3; k++) {
             run(&s, 1);
             check_x(&s, cases[c].x[k], "iterate");
@@ -135,6 +151,7 @@ static void limits_are_those_of_the_equations(void) {
         const double *limit;
     } cases[] = {{"awc", "ring", .1, awc},
                  {"atc", "ring", .1, atc},
+                 {"choco", "ring", .1, atc}, /* gamma is 1, and no codec */
                  {"exact-diffusion", "ring", .1, best},
                  {"exact-diffusion", "star", .1, best},
                  {"gradient-tracking", "ring", .05, best},
@@ -142,7 +159,7 @@ static void limits_are_those_of_the_equations(void) {
                  {"push-diging", "ring:direction=right,weights=sender", .1, best},
                  {"push-diging", "ring:direction=right,weights=sender", .02, best},
                  {"push-diging", "star:weights=sender", .02, best}};
-    for (int c = 0; c < 9; c++) {
+    for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
         simulation s;
         start(&s, cases[c].rule, cases[c].topology, cases[c].rate);
         run(&s, 20000);
@@ -211,8 +228,9 @@ static void rules_are_sound(void) {
                 slots[k] = &at[k];
                 doubles[k] = &exact[k];
             }
-            rpi_gossip_lines_f32(lists[l], .25F, 2, 1, slots);
-            rpi_gossip_lines_f64(lists[l], .25, 2, 1, doubles);
+            rpi_gossip_numbers numbers = {.rate = .25, .p = 2, .gamma = .75};
+            rpi_gossip_lines_f32(lists[l], &numbers, 1, slots);
+            rpi_gossip_lines_f64(lists[l], &numbers, 1, doubles);
             for (int k = 0; k < RPI_GOSSIP_SLOTS; k++) CHECK_NEAR(at[k], exact[k], 1e-6);
             for (int k = 0; k < RPI_GOSSIP_LINES && lists[l][k].terms[0].halves; k++) {
                 int into = lists[l][k].into;

@@ -117,6 +117,7 @@ StoreSet = CFUNCTYPE(c_int, c_void_p, c_char_p, c_void_p, c_size_t)
 StoreGet = CFUNCTYPE(c_int, c_void_p, c_char_p, c_double, c_void_p, c_size_t, POINTER(c_size_t))
 StoreAdd = CFUNCTYPE(c_int, c_void_p, c_char_p, c_int64, POINTER(c_int64))
 StoreRemove = CFUNCTYPE(c_int, c_void_p, c_char_p)
+Partner = CFUNCTYPE(c_int, c_void_p, c_uint64, c_int)
 StoreClose = CFUNCTYPE(None, c_void_p)
 StoreGetPage = CFUNCTYPE(
     c_int,

@@ -1,4 +1,4 @@
-"""redpoll.torch.LocalSGD, SlowMo and DiLoCo: iterates of the papers, what is kept, what is
+"""redpoll.torch.LocalSGD and its kin: iterates of the papers, what is kept, what is
 refused."""
 
 from __future__ import annotations
@@ -13,17 +13,31 @@ from torch import nn
 
 import redpoll.torch
 from ranks import die, refusal, run_group, values
-from redpoll.torch import DiLoCo, LocalSGD, SlowMo
+from redpoll.torch import DiLoCo, LocalSGD, NoLoCo, SlowMo, SparseLoCo
 
 # ---- least squares: f_i(x) = a_i (x - b_i)^2 / 2, inner rate .1, four local steps ----
 
 A, B = (1.0, 2.0, 3.0, 4.0), (1.0, -1.0, 2.0, 0.5)
 LIMIT = 17085 / 25646
+
+
+def pairs(round_number, rank):
+    """(01)(23), (02)(13), (03)(12) and again."""
+    return rank ^ (1 + round_number % 3)
+
+
+NOLOCO = (
+    (-0.086275, -0.086275, 0.68425, 0.68425),
+    (0.6209641891, -0.104670804, 1.237384189, 0.511749196),
+    (0.9784019064, 0.3736688307, 1.062050325, 0.5057674119),
+)
 FIRST = [
     (LocalSGD, {}, (0.427125, 0.5803988062, 0.6354011116), 40),
     (DiLoCo, {}, (0.56807625, 0.8939169984, 0.9533516921), 300),
     (DiLoCo, {"nesterov": 0}, (0.2989875, 0.7328766651, 1.093445702), 0),
     (SlowMo, {}, (0.427125, 0.7939613062, 0.8954561679), 60),
+    (NoLoCo, {"partner": pairs}, NOLOCO, 0),
+    (SparseLoCo, {"codec": None}, (0.427125, 0.5803988062, 0.6354011116), 40),
 ]
 
 
@@ -52,7 +66,8 @@ def least_squares(rank, world):
             opt = kind(model, inner, every=4, **options)
             for k in range(3):
                 descend(model, opt, rank, 4)
-                error = (model.x.detach() - first[k]).abs().max().item() / tolerance
+                wanted = first[k][rank] if kind is NoLoCo else first[k]
+                error = (model.x.detach() - wanted).abs().max().item() / tolerance
                 told[f"{kind.__name__} {options} {dtype}, round {k}"] = error
             assert opt.last.finished == 0 and opt.steps == 12
             assert kind is LocalSGD or opt.last.gradient_norm > 0
@@ -66,6 +81,64 @@ def least_squares(rank, world):
 def test_iterates_and_limits_are_those_of_the_papers():
     for told in values(run_group(least_squares, 4)):
         assert {name: error for name, error in told.items() if error > 1} == {}
+
+
+# ---- a few entries of what each rank has learnt ----
+
+SPARSE, KEPT = 16, 3
+
+
+def steep(element):
+    return 0.02 * (element + 1)
+
+
+class Valley(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.x = nn.Parameter(torch.zeros(4, SPARSE // 4))  # a vector would travel whole
+
+    def forward(self, rank):
+        scale = torch.tensor([steep(i) for i in range(SPARSE)])
+        return (0.5 * scale * (self.x.flatten() - (rank + 1)) ** 2).sum()
+
+
+def largest(e):
+    sent = torch.zeros_like(e)
+    places = e.abs().topk(KEPT).indices
+    sent[places] = e[places]
+    return sent
+
+
+def gathers(rank, world, rounds):
+    model = Valley()
+    inner = torch.optim.SGD(model.parameters(), lr=0.1)
+    opt = SparseLoCo(
+        model, inner, every=2, codec=f"topk:k={KEPT},bucket={SPARSE},values=fp32", min_size=0
+    )
+    descend(model, opt, rank, 2 * rounds)
+    return flat(model)
+
+
+def test_what_is_not_sent_stays_for_later():
+    """e = .95 e + G - x; the largest of e are sent, and leave it; G -= the mean of what was."""
+    world, rounds = 3, 7
+    agreed = torch.zeros(SPARSE)
+    kept = [torch.zeros(SPARSE) for _ in range(world)]
+    scale = torch.tensor([steep(i) for i in range(SPARSE)])
+    for _ in range(rounds):
+        total = torch.zeros(SPARSE)
+        for rank in range(world):
+            x = agreed.clone()
+            for _ in range(2):
+                x -= 0.1 * scale * (x - (rank + 1))
+            kept[rank] = 0.95 * kept[rank] + agreed - x
+            sent = largest(kept[rank])
+            kept[rank] -= sent
+            total += sent
+        agreed -= total / world
+    assert (agreed != 0).sum() > KEPT
+    for found in values(run_group(gathers, world, rounds)):
+        assert torch.allclose(torch.tensor(found), agreed, atol=1e-6)
 
 
 # ---- Streaming DiLoCo: the gradient is always 2, inner rate 1, the outer one plain SGD ----
@@ -148,7 +221,7 @@ def flat(model):
     return torch.cat([each.detach().reshape(-1) for each in model.parameters()]).tolist()
 
 
-def made(model, **options):
+def made(model, kind=DiLoCo, **options):
     inner = torch.optim.AdamW(model.parameters(), lr=0.01)
     options = {
         "every": 6,
@@ -158,22 +231,23 @@ def made(model, **options):
         "min_size": 0,
         **options,
     }
-    return DiLoCo(model, inner, **options)
+    return kind(model, inner, **options)
 
 
-def resumed(rank, world):
+def resumed(rank, world, kind, codec):
     """Stopped in between, and with a fragment in flight: the same bits."""
+    given = {"kind": kind, "codec": codec}
     same = []
     for stop in (5, 6):
         whole = net()
-        train(whole, made(whole), rank, 14)
+        train(whole, made(whole, **given), rank, 14)
         parts = net()
-        opt = made(parts)
+        opt = made(parts, **given)
         train(parts, opt, rank, stop)
         saved = copy.deepcopy((parts.state_dict(), opt.state_dict()))
         train(parts, opt, rank, 1, 77)
         again = net(seed=rank)
-        opt = made(again)
+        opt = made(again, **given)
         again.load_state_dict(saved[0])
         opt.load_state_dict(saved[1])
         train(again, opt, rank, 14 - stop, stop)
@@ -181,9 +255,17 @@ def resumed(rank, world):
     return same
 
 
-@pytest.mark.parametrize("world", [1, 3])
-def test_states_are_all_there_is(world):
-    for same in values(run_group(resumed, world)):
+@pytest.mark.parametrize(
+    "world, kind, codec",
+    [
+        (1, DiLoCo, "q4"),
+        (3, DiLoCo, "q4"),
+        (3, NoLoCo, "q4"),
+        (3, SparseLoCo, "topk:k=8,bucket=64,values=q2"),
+    ],
+)
+def test_states_are_all_there_is(world, kind, codec):
+    for same in values(run_group(resumed, world, kind, codec)):
         assert same == [True, True]
 
 
@@ -246,6 +328,8 @@ def refused(rank, world):
         "rank 0 has every=": attempt(every=10 + rank),
         "model.float()": attempt(model=net().bfloat16()),
         "auto": attempt(codec="auto"),
+        "drift apart": attempt(NoLoCo, consensus_rate=1.5),
+        "no outer momentum": attempt(SparseLoCo, outer_momentum=0.5),
         "divides by the learning rate": refusal(ValueError, lambda: SlowMo(model, slow)),
         "here it is": refusal(ValueError, lambda: opt.load_state_dict(state)),
         "opt.inner.load_state_dict": refusal(

@@ -22,7 +22,7 @@ from ._work import Work
 from .compress import CompressState, compress
 from .gossip import Gossip
 from .launch import init
-from .local_sgd import DiLoCo, LocalSGD, LocalStep, SlowMo
+from .local_sgd import DiLoCo, LocalSGD, LocalStep, NoLoCo, SlowMo, SparseLoCo
 from .monitored import monitored_barrier
 from .statistics import GroupStats, Stats, stats
 
@@ -39,6 +39,7 @@ __all__ = [
     "GroupStats",
     "LocalSGD",
     "LocalStep",
+    "NoLoCo",
     "Options",
     "Piece",
     "Policy",
@@ -48,6 +49,7 @@ __all__ = [
     "Rule",
     "ShardedState",
     "SlowMo",
+    "SparseLoCo",
     "Stats",
     "Work",
     "communicator_of",

@@ -77,6 +77,38 @@ def check_model(model: nn.Module, inner: torch.optim.Optimizer, who: str) -> Non
                 )
 
 
+def check_state(own: Any, who: str, form: tuple[str, int], here: dict[str, Any]) -> None:
+    """ValueError: `own` is no state of this format and version, or one of another place.
+    here: what a state must have."""
+    known, version = form
+    if not isinstance(own, dict) or own.get("format") != known:
+        raise ValueError(
+            f"{who}: this is no state of {who}.state_dict(); one of the inner optimizer alone "
+            "goes to opt.inner.load_state_dict()"
+        )
+    if own["version"] > version:
+        raise ValueError(
+            f"{who}: the state is of version {own['version']}, and {version} is known; a newer "
+            "redpoll wrote it"
+        )
+    for name, value in here.items():
+        if own[name] != value:
+            raise ValueError(
+                f"{who}: the state has {name}={own[name]!r}, and here it is {value!r}. Every "
+                "rank saves and loads its own; to go on with other ranks or settings, save the "
+                "model inside consensus() and load that"
+            )
+
+
+def check_feedback(saved: int, here: int, who: str) -> None:
+    """ValueError: a state with so many elements of error feedback is of another codec."""
+    if saved != here:
+        raise ValueError(
+            f"{who}: the state has error feedback of {saved} elements, and here are {here}: "
+            "the codec is another"
+        )
+
+
 def agree(group: Any, who: str, facts: dict[str, Any], problem: str) -> None:
     """Have all ranks compare what they were given. Collective. ValueError on every rank: one of
     them has a problem, or other facts."""

@@ -19,7 +19,7 @@ from ._communicator import Communicator, communicator_of
 from ._flat import FlatParameters, Layout, address, chunks
 from ._rules import DEFAULT_MIN_SIZE, CodecLike, Rules, RulesLike
 from ._work import Work
-from ._wrapping import WrappingOptimizer, agree, check_model
+from ._wrapping import WrappingOptimizer, agree, check_feedback, check_model, check_state
 
 _FORMAT, _VERSION = "redpoll.gossip", 1
 
@@ -376,37 +376,20 @@ class Gossip(WrappingOptimizer):
         _checked(_abi.rp_gossip_resume(self._handle.address, own["push_weight"]))
 
     def _check_state(self, own: Any) -> None:
-        if not isinstance(own, dict) or own.get("format") != _FORMAT:
-            raise ValueError(
-                "Gossip: this is no state of Gossip.state_dict(); one of the inner optimizer "
-                "alone goes to opt.inner.load_state_dict()"
-            )
-        if own["version"] > _VERSION:
-            raise ValueError(
-                f"Gossip: the state is of version {own['version']}, and {_VERSION} is known; "
-                "a newer redpoll wrote it"
-            )
-        residual = self._layout.residual
-        mine = {
+        here = {
             "rank": self._communicator.rank,
             "world": self._communicator.world,
             "topology": self.topology,
             "algorithm": self.algorithm,
             "elements": len(self._flat),
         }
-        for name, value in mine.items():
-            if own[name] != value:
-                raise ValueError(
-                    f"Gossip: the state has {name}={own[name]!r}, and here it is {value!r}. "
-                    "Every rank saves and loads its own; to go on with other ranks, topology "
-                    "or algorithm, save the model inside consensus() and load that"
-                )
-        held = own["residual"].numel() if own["residual"] is not None else 0
-        if held != (residual.numel() if residual is not None else 0):
-            raise ValueError(
-                f"Gossip: the state has error feedback of {held} elements, and here are "
-                f"{residual.numel() if residual is not None else 0}: the codec is another"
-            )
+        check_state(own, "Gossip", (_FORMAT, _VERSION), here)
+        saved, residual = own["residual"], self._layout.residual
+        check_feedback(
+            saved.numel() if saved is not None else 0,
+            residual.numel() if residual is not None else 0,
+            "Gossip",
+        )
 
 
 def _checked(code: int) -> None:

@@ -1,4 +1,4 @@
-"""LocalSGD(), SlowMo(), DiLoCo(): many steps of each rank between two exchanges."""
+"""LocalSGD() and its kin: many steps of each rank between two exchanges."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..errors import last_message
 from ._communicator import Communicator, communicator_of
 from ._dtypes import NUMBER
 from ._rules import DEFAULT_MIN_SIZE, CodecLike, Rules, RulesLike
-from ._wrapping import WrappingOptimizer, agree, check_model
+from ._wrapping import WrappingOptimizer, agree, check_feedback, check_model, check_state
 
 log = logging.getLogger("redpoll")
 
@@ -133,8 +133,8 @@ class LocalSGD(WrappingOptimizer):
         exact. error_feedback: what a codec loses goes out with the next exchange.
         seed: of stochastic rounding. broadcast: begin with rank 0's parameters and buffers;
         False: they are equal already. group: a process group; None: the default one.
-        outer: outer_rate, outer_momentum and, of DiLoCo, nesterov; the paper's where they are
-        not given.
+        outer: outer_rate, outer_momentum, residual_decay, of DiLoCo nesterov, of NoLoCo
+        consensus_rate; the paper's where they are not given.
 
         ValueError, on every rank: numbers that do not go together, parameters or codecs that
         cannot be exchanged, ranks that were given different things."""
@@ -377,28 +377,8 @@ class LocalSGD(WrappingOptimizer):
                 memory.copy_(own["vectors"][vector, name])
 
     def _check_state(self, own: Any) -> None:
-        if not isinstance(own, dict) or own.get("format") != _FORMAT:
-            raise ValueError(
-                f"{self._who}: this is no state of {self._who}.state_dict(); one of the inner "
-                "optimizer alone goes to opt.inner.load_state_dict()"
-            )
-        if own["version"] > _VERSION:
-            raise ValueError(
-                f"{self._who}: the state is of version {own['version']}, and {_VERSION} is "
-                "known; a newer redpoll wrote it"
-            )
-        for name, value in self._place().items():
-            if own[name] != value:
-                raise ValueError(
-                    f"{self._who}: the state has {name}={own[name]!r}, and here it is {value!r}"
-                    ". Every rank saves and loads its own; to go on with other ranks or "
-                    "settings, save the model inside consensus() and load that"
-                )
-        if set(own["residuals"]) != set(self._residuals):
-            raise ValueError(
-                f"{self._who}: the state has error feedback of {len(own['residuals'])} "
-                f"parameters, and here are {len(self._residuals)}: the codec is another"
-            )
+        check_state(own, self._who, (_FORMAT, _VERSION), self._place())
+        check_feedback(_elements(own["residuals"]), _elements(self._residuals), self._who)
 
 
 class SlowMo(LocalSGD):
@@ -415,6 +395,72 @@ class DiLoCo(LocalSGD):
     _outer = "diloco"
 
 
+class NoLoCo(LocalSGD):
+    """DiLoCo without an all-reduce (arXiv 2506.10911): each round every rank combines what it
+    has learnt with one random partner; outer_rate .7, outer_momentum .5, consensus_rate .7,
+    which is below 2 (1 - outer_momentum^2), where ranks stay together. Between rounds ranks
+    differ: evaluate inside consensus().
+
+    partner: (round, rank) -> rank, the same on all ranks, the partner's partner the rank
+    itself; None: drawn from the seed."""
+
+    _outer = "noloco"
+
+    def __init__(
+        self,
+        model: nn.Module,
+        inner: torch.optim.Optimizer,
+        every: int = 100,
+        *,
+        partner: Optional[Callable[[int, int], int]] = None,
+        **options: Any,
+    ) -> None:
+        self._partner = _abi.Partner() if partner is None else _called(partner)
+        super().__init__(model, inner, every, **options)
+
+    def _checked_options(self, numbers: dict[str, Any]) -> _abi.rp_local_sgd_options:
+        options = super()._checked_options(numbers)
+        options.partner = ctypes.cast(self._partner, ctypes.c_void_p).value
+        return options
+
+
+class SparseLoCo(LocalSGD):
+    """A few entries of what each rank has learnt, gathered from all (arXiv 2508.15706): what is
+    not sent stays, times residual_decay (.95), for the next round; outer_rate 1 and no outer
+    momentum, for which what stays stands in. codec: a sparse one as "topk:k=64,bucket=4096",
+    or "topk:k=64,bucket=4096,values=q2", which is the default."""
+
+    _outer = "sparseloco"
+
+    def __init__(
+        self,
+        model: nn.Module,
+        inner: torch.optim.Optimizer,
+        every: int = 100,
+        *,
+        codec: CodecLike = "topk:k=64,bucket=4096,values=q2",
+        **options: Any,
+    ) -> None:
+        super().__init__(model, inner, every, codec=codec, **options)
+
+
+def _called(partner: Callable[[int, int], int]) -> Any:
+    """For C, which names a partner that cannot be."""
+
+    def call(_context: Any, round_number: int, rank: int) -> int:
+        try:
+            return int(partner(round_number, rank))
+        except Exception:
+            log.exception("NoLoCo: partner(%d, %d) has failed", round_number, rank)
+            return -1
+
+    return _abi.Partner(call)
+
+
+def _elements(residuals: dict[str, torch.Tensor]) -> int:
+    return sum(each.numel() for each in residuals.values())
+
+
 def _refuse(code: int) -> None:
     if code < 0:
         raise ValueError(last_message())
@@ -428,4 +474,4 @@ def _number(value: float) -> Optional[float]:
     return value if value == value else None
 
 
-__all__: Sequence[str] = ("DiLoCo", "LocalSGD", "LocalStep", "SlowMo")
+__all__: Sequence[str] = ("DiLoCo", "LocalSGD", "LocalStep", "NoLoCo", "SlowMo", "SparseLoCo")

@@ -3,6 +3,7 @@
 bfrun -np 4 python average_consensus.py
 bfrun -np 4 python average_consensus.py --virtual-topology ring_topology --max-iters 200
 bfrun -np 4 python average_consensus.py --enable-dynamic-topology
+bfrun -np 4 python average_consensus.py --asynchronous-mode
 """
 
 from __future__ import annotations
@@ -32,7 +33,29 @@ def parse() -> argparse.Namespace:
     parser.add_argument(
         "--enable-dynamic-topology", action="store_true", help="one neighbour a round"
     )
+    parser.add_argument(
+        "--asynchronous-mode", action="store_true", help="push-sum; nobody waits for anybody"
+    )
     return parser.parse_args()
+
+
+def push_sum(x: torch.Tensor, iterations: int) -> torch.Tensor:
+    """The mean of all, of ranks that go on each in its own time."""
+    bf.turn_on_win_ops_with_associated_p()
+    bf.win_create(x, name="x", zero_init=True)
+    targets = bf.out_neighbor_ranks()
+    share = 1.0 / (len(targets) + 1)
+    for _ in range(iterations):
+        bf.win_accumulate(
+            x, name="x", self_weight=share, dst_weights=dict.fromkeys(targets, share)
+        )
+        bf.win_update_then_collect(name="x")
+    bf.barrier()  # nothing is under way any more
+    bf.win_update_then_collect(name="x")
+    p = bf.win_associated_p(name="x")
+    print(f"associated p at {bf.rank()} is {p}")
+    bf.win_free(name="x")
+    return x / p
 
 
 def main() -> None:
@@ -43,7 +66,9 @@ def main() -> None:
     x = torch.randn(options.data_size, generator=generator, dtype=torch.float64)
     mean = bf.allreduce(x)
     rounds = topology_util.GetDynamicOnePeerSendRecvRanks(bf.load_topology(), bf.rank())
-    for _ in range(options.max_iters):
+    if options.asynchronous_mode:
+        x = push_sum(x, options.max_iters)
+    for _ in range(0 if options.asynchronous_mode else options.max_iters):
         if options.enable_dynamic_topology:
             targets, sources = next(rounds)
             share = 1.0 / (len(sources) + 1)

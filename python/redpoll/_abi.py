@@ -267,6 +267,44 @@ class rp_local_sgd_report(Structure):
     ]
 
 
+class rp_window_setup(Structure):
+    _fields_ = [
+        ("name", c_char_p),
+        ("data", c_void_p),
+        ("count", c_size_t),
+        ("dtype", c_int),
+        ("sources", POINTER(c_int)),
+        ("destinations", POINTER(c_int)),
+        ("source_count", c_size_t),
+        ("destination_count", c_size_t),
+        ("codec", rp_codec),
+        ("zero_slots", c_int),
+        ("follow_p", c_int),
+    ]
+
+
+class rp_window_send(Structure):
+    _fields_ = [
+        ("targets", POINTER(rp_neighbor)),
+        ("count", c_size_t),
+        ("scales", c_int),
+        ("self_weight", c_double),
+        ("mutex", c_int),
+    ]
+
+
+class rp_window_mix(Structure):
+    _fields_ = [
+        ("self_weight", c_double),
+        ("sources", POINTER(rp_neighbor)),
+        ("count", c_size_t),
+        ("mean", c_int),
+        ("reset", c_int),
+        ("mutex", c_int),
+        ("timeout_s", c_double),
+    ]
+
+
 class rp_comm_stats(Structure):
     _fields_ = [
         ("operations", c_uint64),
@@ -297,6 +335,9 @@ STRUCTURES = (
     rp_gossip_setup,
     rp_local_sgd_options,
     rp_local_sgd_report,
+    rp_window_setup,
+    rp_window_send,
+    rp_window_mix,
     rp_comm_stats,
 )
 
@@ -309,7 +350,7 @@ _options = POINTER(rp_collective_options)
 _blocks = POINTER(rp_block)
 _segments = POINTER(rp_segment)
 _neighbors = POINTER(rp_neighbors)
-_gossip = _local = c_void_p
+_gossip = _local = _window = _operation = c_void_p
 _dtype = c_int
 
 # What each operation takes between the communicator and the request.
@@ -391,6 +432,22 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "rp_local_sgd_state_name": (c_char_p, [_local, c_int]),
     "rp_local_sgd_state": (c_void_p, [_local, c_int, c_size_t]),
     "rp_local_sgd_resume": (c_int, [_local, c_uint64]),
+    "rp_window_create": (c_int, [_comm, POINTER(rp_window_setup), _out]),
+    "rp_window_free": (c_int, [_out]),
+    "rp_window_put": (c_int, [_window, _data, c_size_t, POINTER(rp_window_send), _out]),
+    "rp_window_accumulate": (c_int, [_window, _data, c_size_t, POINTER(rp_window_send), _out]),
+    "rp_window_get": (c_int, [_window, POINTER(rp_neighbor), c_size_t, c_int, _out]),
+    "rp_window_wait": (c_int, [_out, c_double]),
+    "rp_window_test": (c_int, [_operation]),
+    "rp_window_operation_free": (None, [_out]),
+    "rp_window_flush": (c_int, [_window, c_double]),
+    "rp_window_update": (c_int, [_window, POINTER(rp_window_mix), _data]),
+    "rp_window_version": (c_uint64, [_window, c_int]),
+    "rp_window_p": (c_double, [_window]),
+    "rp_window_follow_p": (c_int, [_window, c_int]),
+    "rp_window_read": (c_int, [_window, c_int, _data, POINTER(c_double)]),
+    "rp_window_lock": (c_int, [_window, POINTER(c_int), c_size_t, c_int, c_double]),
+    "rp_window_unlock": (c_int, [_window, POINTER(c_int), c_size_t, c_int]),
     "rp_request_wait_for": (c_int, [_request, c_double]),
     "rp_request_free": (c_int, [_out]),
     "rp_request_source": (c_int, [_request]),

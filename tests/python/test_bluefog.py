@@ -18,7 +18,7 @@ from torch import nn  # noqa: E402
 import bluefog.torch as bf  # noqa: E402
 from bluefog.common import topology_util as tu  # noqa: E402
 from bluefog.common.util import env  # noqa: E402
-from bluefog.torch import _windows, mpi_ops  # noqa: E402
+from bluefog.torch import mpi_ops  # noqa: E402
 from ranks import refusal, run_group, values  # noqa: E402
 
 # ---- graphs ----
@@ -347,10 +347,6 @@ def refused(rank, world):
         "a dict or a list": refusal(
             ValueError, lambda: bf.broadcast_parameters(nn.Linear(1, 1).parameters(), 0)
         ),
-        "windows are not": refusal(NotImplementedError, lambda: bf.win_create(own, "a")),
-        "not supported on Redpoll yet": refusal(
-            NotImplementedError, lambda: bf.DistributedWinPutOptimizer(None, None)
-        ),
     }
     handle = bf.allreduce_nonblocking(own, name="a")
     told["is in flight"] = refusal(ValueError, lambda: bf.allreduce(own, name="a"))
@@ -372,7 +368,7 @@ def test_what_cannot_be_is_refused_in_words():
 
 
 def test_every_name_is_there():
-    for name in (*bf.__all__, *(each for each in _windows.REFUSED if each != "win_lock")):
+    for name in bf.__all__:
         assert callable(getattr(bf, name))
     for name in ("pair_gossip", "win_lock", "is_topo_weighted", "is_machine_topo_weighted"):
         assert callable(getattr(mpi_ops, name))

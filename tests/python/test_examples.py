@@ -124,3 +124,6 @@ def test_average_consensus_of_bluefog() -> None:
     pytest.importorskip("networkx", reason="networkx is not installed")
     text = run_example(str(BLUEFOG / "average_consensus.py"), "--enable-dynamic-topology")
     assert float(text.split("MSE at last iteration: ")[1]) < 1e-25
+    text = run_example(str(BLUEFOG / "average_consensus.py"), "--asynchronous-mode")
+    assert float(text.split("MSE at last iteration: ")[1]) < 1e-25
+    assert "associated p at 0 is " in text

@@ -25,6 +25,7 @@ from .launch import init
 from .local_sgd import DiLoCo, LocalSGD, LocalStep, NoLoCo, SlowMo, SparseLoCo
 from .monitored import monitored_barrier
 from .statistics import GroupStats, Stats, stats
+from .window import Window, WindowOperation
 
 register_backend()
 keep_untraced("redpoll")
@@ -51,6 +52,8 @@ __all__ = [
     "SlowMo",
     "SparseLoCo",
     "Stats",
+    "Window",
+    "WindowOperation",
     "Work",
     "communicator_of",
     "communicators",

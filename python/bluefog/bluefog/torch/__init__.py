@@ -7,10 +7,33 @@ x = bf.neighbor_allreduce(x)
 
 from __future__ import annotations
 
-from typing import Any
-
 from ._handles import poll, synchronize, wait
-from ._windows import REFUSED as _REFUSED
+from ._windows import (
+    get_current_created_window_names,
+    get_win_version,
+    neighbor_win_accumulate,
+    neighbor_win_accumulate_nonblocking,
+    neighbor_win_get,
+    neighbor_win_get_nonblocking,
+    neighbor_win_put,
+    neighbor_win_put_nonblocking,
+    turn_off_win_ops_with_associated_p,
+    turn_on_win_ops_with_associated_p,
+    win_accumulate,
+    win_accumulate_nonblocking,
+    win_associated_p,
+    win_create,
+    win_free,
+    win_get,
+    win_get_nonblocking,
+    win_mutex,
+    win_poll,
+    win_put,
+    win_put_nonblocking,
+    win_update,
+    win_update_then_collect,
+    win_wait,
+)
 from .mpi_ops import (
     allgather,
     allgather_nonblocking,
@@ -23,7 +46,6 @@ from .mpi_ops import (
     broadcast_,
     broadcast_nonblocking,
     broadcast_nonblocking_,
-    get_current_created_window_names,
     get_skip_negotiate_stage,
     hierarchical_neighbor_allreduce,
     hierarchical_neighbor_allreduce_nonblocking,
@@ -99,6 +121,7 @@ __all__ = [
     "broadcast_parameters",
     "get_current_created_window_names",
     "get_skip_negotiate_stage",
+    "get_win_version",
     "hierarchical_neighbor_allreduce",
     "hierarchical_neighbor_allreduce_nonblocking",
     "in_neighbor_machine_ranks",
@@ -117,6 +140,12 @@ __all__ = [
     "neighbor_allgather_nonblocking",
     "neighbor_allreduce",
     "neighbor_allreduce_nonblocking",
+    "neighbor_win_accumulate",
+    "neighbor_win_accumulate_nonblocking",
+    "neighbor_win_get",
+    "neighbor_win_get_nonblocking",
+    "neighbor_win_put",
+    "neighbor_win_put_nonblocking",
     "out_neighbor_machine_ranks",
     "out_neighbor_ranks",
     "pair_gossip_nonblocking",
@@ -133,13 +162,22 @@ __all__ = [
     "timeline_context",
     "timeline_end_activity",
     "timeline_start_activity",
+    "turn_off_win_ops_with_associated_p",
+    "turn_on_win_ops_with_associated_p",
     "unified_mpi_window_model_supported",
     "wait",
+    "win_accumulate",
+    "win_accumulate_nonblocking",
+    "win_associated_p",
+    "win_create",
+    "win_free",
+    "win_get",
+    "win_get_nonblocking",
+    "win_mutex",
+    "win_poll",
+    "win_put",
+    "win_put_nonblocking",
+    "win_update",
+    "win_update_then_collect",
+    "win_wait",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    """Windows, which are refused when they are called."""
-    if name in _REFUSED and name != "win_lock":
-        return _REFUSED[name]
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -11,7 +11,7 @@ import networkx as nx
 import torch.distributed as dist
 
 import redpoll.torch
-from redpoll.torch import Communicator, communicator_of
+from redpoll.torch import Communicator, Window, communicator_of
 
 from ..common import topology_util
 from ._timeline import Timeline
@@ -33,6 +33,7 @@ class Context:
         self.is_machine_weighted = False
         self.local_group: Any = None
         self.timeline = Timeline()
+        self.windows: dict[str, Window] = {}
 
     # ---- beginning and end ----
 
@@ -66,6 +67,7 @@ class Context:
         if not self.is_initialised or self.is_shut:
             return
         self.is_shut = True
+        self.windows.clear()  # they go with the group
         self.timeline.close()
         if self.owns_world and dist.is_initialized():
             dist.destroy_process_group()
@@ -126,11 +128,15 @@ class Context:
     def set_topology(
         self, topology: Optional[nx.DiGraph] = None, is_weighted: bool = False
     ) -> bool:
-        """The graph of operations that name no neighbours; None: ExponentialGraph."""
+        """The graph of operations that name no neighbours; None: ExponentialGraph. False: there
+        are windows, which have another graph."""
         self.check()
         if topology is None:
             topology = topology_util.ExponentialGraph(self.size())
         _check_graph(topology, self.size(), "ranks")
+        if self.windows:
+            log.error("set_topology: there are windows of the present graph: win_free() first")
+            return False
         self.topology, self.is_weighted = topology, is_weighted
         return True
 

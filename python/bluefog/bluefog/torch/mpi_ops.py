@@ -16,7 +16,33 @@ from . import _weights
 from ._context import context
 from ._handles import begin, check_marker, marker, posted, synchronize
 from ._weights import Destinations
-from ._windows import REFUSED
+from ._windows import (  # noqa: F401  they are of this module, too
+    get_current_created_window_names,
+    get_win_version,
+    neighbor_win_accumulate,
+    neighbor_win_accumulate_nonblocking,
+    neighbor_win_get,
+    neighbor_win_get_nonblocking,
+    neighbor_win_put,
+    neighbor_win_put_nonblocking,
+    turn_off_win_ops_with_associated_p,
+    turn_on_win_ops_with_associated_p,
+    win_accumulate,
+    win_accumulate_nonblocking,
+    win_associated_p,
+    win_create,
+    win_free,
+    win_get,
+    win_get_nonblocking,
+    win_lock,
+    win_mutex,
+    win_poll,
+    win_put,
+    win_put_nonblocking,
+    win_update,
+    win_update_then_collect,
+    win_wait,
+)
 
 _FLOATS = (torch.float16, torch.float32, torch.float64)
 _SUMMED = (torch.int32, torch.int64, *_FLOATS)
@@ -57,8 +83,8 @@ def mpi_threads_supported() -> bool:
 
 
 def unified_mpi_window_model_supported() -> bool:
-    """False: there are no windows yet."""
-    return False
+    """True: a window has its tensor's own memory, which updates write."""
+    return True
 
 
 def load_topology() -> Any:
@@ -501,16 +527,6 @@ def _machine_edges(
         {machine * first: weight for machine, weight in edges.sources.items()},
         {machine * first: weight for machine, weight in edges.destinations.items()},
     )
-
-
-# ---- windows ----
-
-globals().update(REFUSED)
-
-
-def get_current_created_window_names() -> list[str]:
-    """None: there are no windows yet."""
-    return []
 
 
 # ---- timeline ----

@@ -8,13 +8,13 @@ import weakref
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Callable, NoReturn, Optional, Union
+from typing import Any, Callable, Optional, Union
 
 import torch
 
 from redpoll.torch import Work
 
-from . import _weights
+from . import _weights, _windows
 from ._context import context
 from .mpi_ops import hierarchical_neighbor_allreduce, start_all_reduce, start_exchange
 
@@ -278,6 +278,49 @@ class _GradientAllreduce(_Distributed):
         check()
 
 
+class _WinPut(_Distributed):
+    """x becomes win_update - step; x goes into the neighbours' slots at the J-th forward pass.
+
+    Nobody waits: what a slow neighbour has not taken is replaced by what comes later.
+    force_barrier: all ranks' puts of this step are there before the update."""
+
+    force_barrier = False
+
+    def register_window(self, prefix: Optional[str]) -> None:
+        self._windows: dict[str, torch.Tensor] = {}
+        for name, parameter in self._named.items():
+            window = name if prefix is None else f"{prefix}.{name}"
+            if not _windows.win_create(parameter.data, window):
+                raise ValueError(
+                    f"there is a window {window!r} already: give window_prefix, or "
+                    "unregister_window() the optimizer that has it"
+                )
+            self._windows[window] = parameter.data
+
+    def unregister_window(self) -> None:
+        """Free the windows. Collective."""
+        for name in self._windows:
+            _windows.win_free(name)
+        self._windows.clear()
+
+    def _forward_begins(self) -> None:
+        super()._forward_begins()
+        if self._forwards == self._every:
+            self._put()
+
+    def _put(self) -> None:
+        for name, tensor in self._windows.items():
+            _windows.put_and_forget(tensor, name, self.dst_weights)
+
+    def _communicate(self) -> None:
+        if self.force_barrier:
+            for name in self._windows:
+                context.windows[name].flush()
+            context.communicator().barrier(blocking=True)
+        for name in self._windows:
+            _windows.win_update(name)
+
+
 def _named_parameters(
     models: Sequence[torch.nn.Module], optimizer: Any
 ) -> dict[str, torch.nn.Parameter]:
@@ -382,9 +425,16 @@ DistributedHierarchicalNeighborAllreduceOptimizer = _older(
 )
 
 
-def DistributedWinPutOptimizer(*_arguments: Any, **_options: Any) -> NoReturn:
-    """NotImplementedError: Redpoll has no windows yet."""
-    raise NotImplementedError(
-        "DistributedWinPutOptimizer: windows are not supported on Redpoll yet. "
-        "DistributedAdaptWithCombineOptimizer exchanges under the computation too"
-    )
+def DistributedWinPutOptimizer(
+    optimizer: torch.optim.Optimizer,
+    model: Models,
+    num_steps_per_communication: int = 1,
+    window_prefix: Optional[str] = None,
+) -> Any:
+    """x becomes win_update - step(gradient at x). Parameters are put into windows
+    `window_prefix.parameter` of the out-neighbours, and nobody waits for anybody.
+    Collective."""
+    every, kind = num_steps_per_communication, CommunicationType.neighbor_allreduce
+    wrapped = _wrapped(_WinPut, optimizer, model, kind, every)
+    wrapped.register_window(window_prefix)
+    return wrapped

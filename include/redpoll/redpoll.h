@@ -9,6 +9,7 @@
 #include "redpoll/gossip.h"
 #include "redpoll/local_sgd.h"
 #include "redpoll/log.h"
+#include "redpoll/parameter_server.h"
 #include "redpoll/rng.h"
 #include "redpoll/status.h"
 #include "redpoll/store.h"

@@ -94,10 +94,66 @@ static void local_sgd(rp_comm *comm) {
     LEGAL(rp_local_sgd_destroy, rp_local_sgd_destroy(NULL));
 }
 
+static rp_status merge_nothing(void *context, const rp_parameter_merge *merge) {
+    (void)context, (void)merge;
+    return RP_OK;
+}
+
+static void parameter_server(rp_comm *comm) {
+    static float gradient[4], values[4];
+    rp_segment tensor = {.data = gradient, .count = 4, .dtype = RP_F32}, bad = tensor;
+    rp_parameter_server_options options = {.merge = merge_nothing}, none = {0};
+    rp_parameter_server *made = NULL;
+    REFUSES("options are NULL", rp_parameter_server_check, NULL, 2);
+    REFUSES("a world of -1", rp_parameter_server_check, &options, -1);
+    REFUSES("a communicator and", rp_parameter_server_create, NULL, &tensor, 1, &options,
+            &made);
+    REFUSES("and a place", rp_parameter_server_create, comm, &tensor, 1, &options, NULL);
+    REFUSES("options are NULL", rp_parameter_server_create, comm, &tensor, 1, NULL, &made);
+    REFUSES("merge is NULL", rp_parameter_server_create, comm, &tensor, 1, &none, &made);
+    REFUSES("no segments", rp_parameter_server_create, comm, NULL, 1, &options, &made);
+    REFUSES("no segments", rp_parameter_server_create, comm, &tensor, 0, &options, &made);
+    bad.data = NULL;
+    REFUSES("4 elements", rp_parameter_server_create, comm, &bad, 1, &options, &made);
+    bad.count = (size_t)-1;
+    REFUSES("elements", rp_parameter_server_create, comm, &bad, 1, &options, &made);
+    REQUIRE_OK(rp_parameter_server_create(comm, &tensor, 1, &options, &made));
+    REFUSES("server is NULL", rp_parameter_server_begin, NULL, values, 0, 1);
+    REFUSES("values are NULL", rp_parameter_server_begin, made, NULL, 0, 1);
+    REFUSES("server is NULL", rp_parameter_server_final, NULL, 0);
+    REFUSES("server is NULL", rp_parameter_server_push, NULL, 1, NULL, NULL);
+    REFUSES("server is NULL", rp_parameter_server_end, NULL);
+    REFUSES("server is NULL", rp_parameter_server_gather, NULL, values);
+    REFUSES("vector is NULL", rp_parameter_server_gather, made, NULL);
+    CHECK_FAILS(rp_parameter_server_push(made, 1, NULL, NULL), STATE, "no steps have begun");
+    CHECK_FAILS(rp_parameter_server_end(made), STATE, "no steps have begun");
+    RECORDS("server is NULL", rp_parameter_server_workers, !rp_parameter_server_workers(NULL));
+    RECORDS("server is NULL", rp_parameter_server_worker,
+            rp_parameter_server_worker(NULL) == -1);
+    RECORDS("server is NULL", rp_parameter_server_comm, !rp_parameter_server_comm(NULL));
+    RECORDS("server is NULL", rp_parameter_server_lost, !rp_parameter_server_lost(NULL, 0));
+    RECORDS("rank is 1", rp_parameter_server_lost, !rp_parameter_server_lost(made, 1));
+    RECORDS("server is NULL", rp_parameter_server_goes_on, !rp_parameter_server_goes_on(NULL));
+    RECORDS("server is NULL", rp_parameter_server_stop, (rp_parameter_server_stop(NULL), true));
+    RECORDS("server is NULL", rp_parameter_server_abort,
+            (rp_parameter_server_abort(NULL, RP_IO, "no"), true));
+    REQUIRE_OK(rp_parameter_server_begin(made, values, 0, 1));
+    CHECK_FAILS(rp_parameter_server_begin(made, values, 0, 1), STATE, "have not ended");
+    CHECK_FAILS(rp_parameter_server_gather(made, values), STATE, "under way");
+    REFUSES("5 of 4 elements", rp_parameter_server_final, made, 5);
+    REFUSES("counts -1", rp_parameter_server_push, made, -1, NULL, NULL);
+    CHECK_OK(rp_parameter_server_push(made, 1, NULL, NULL));
+    CHECK_FAILS(rp_parameter_server_push(made, 1, NULL, NULL), STATE, "no push is expected");
+    CHECK_OK(rp_parameter_server_end(made));
+    rp_parameter_server_destroy(made);
+    LEGAL(rp_parameter_server_destroy, rp_parameter_server_destroy(NULL));
+}
+
 void arguments_of_training(void) {
     rp_comm *comm = NULL;
     REQUIRE_OK(rp_comm_create(NULL, 0, 1, NULL, &comm));
     gossip(comm);
     local_sgd(comm);
+    parameter_server(comm);
     rp_comm_destroy(comm);
 }

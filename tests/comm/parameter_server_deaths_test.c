@@ -1,0 +1,116 @@
+/* A worker that is killed is left behind where that was asked for, and named; else, and where a
+ * server is killed, all fail with its name. */
+#include "redpoll/parameter_server.h"
+
+#include "harness/ranks.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { COUNT = 500, STEPS = 12, VICTIM = 3 };
+
+static rp_status count_pushes(void *context, const rp_parameter_merge *m) {
+    int *pushes = context;
+    for (size_t i = 0; i < m->count; i++) m->values[i] -= m->gradient[i];
+    *pushes += m->push_count;
+    return RP_OK;
+}
+
+static rp_status learn(rp_parameter_server *s, float *values, int rank) {
+    RP_TRY(rp_parameter_server_begin(s, values, 0, STEPS));
+    for (int step = 0; rp_parameter_server_goes_on(s); step++) {
+        if (step == 3 && rank == VICTIM && !strstr(ranks_argument(), "server")) {
+            ranks_mark("ready");
+            for (;;) pause();
+        }
+        RP_TRY(rp_parameter_server_push(s, 1, NULL, NULL));
+    }
+    if (rank == 1 && strstr(ranks_argument(), "server")) {
+        ranks_mark("ready");
+        for (;;) pause(); /* it should serve */
+    }
+    return rp_parameter_server_end(s);
+}
+
+/* Afterwards the rest goes on together: another span, a sum. */
+static void go_on(rp_parameter_server *s, float *values, int rank) {
+    CHECK(rp_parameter_server_lost(s, VICTIM) != NULL);
+    CHECK(rp_parameter_server_lost(s, 2) == NULL);
+    if (rank == 0)
+        CHECK(strstr(rp_parameter_server_lost(s, VICTIM), "rank 3, a worker, is gone"));
+    rp_comm *comm = rp_parameter_server_comm(s);
+    CHECK_EQ(rp_comm_world(comm), 4);
+    float before = values[0], one = 1;
+    CHECK_OK(rp_parameter_server_begin(s, values, STEPS, 2));
+    while (rp_parameter_server_goes_on(s))
+        if (rp_parameter_server_push(s, 1, NULL, NULL) != RP_OK) return;
+    CHECK_OK(rp_parameter_server_end(s));
+    CHECK(values[0] < before);
+    CHECK(values[COUNT - 1] == values[0] || strstr(ranks_argument(), "any"));
+    rp_segment segment = {.data = &one, .count = 1, .dtype = RP_F32};
+    CHECK_OK(rp_all_reduce(comm, &segment, 1, NULL));
+    CHECK(one == 4);
+}
+
+static void take_part(void) {
+    static float gradient[COUNT], values[COUNT];
+    rp_store store = {0};
+    rp_comm *comm = NULL;
+    int rank = ranks_rank(), pushes = 0;
+    const char *how = ranks_argument();
+    REQUIRE_OK(ranks_store(&store));
+    rp_comm_options options = {.transport = "shm", .connect_timeout_s = 30, .timeout_s = 60};
+    if (rp_comm_create(&store, rank, ranks_world(), &options, &comm) != RP_OK) ranks_die();
+    for (int i = 0; i < COUNT; i++) gradient[i] = 1;
+    rp_segment segment = {.data = gradient, .count = COUNT, .dtype = RP_F32};
+    rp_parameter_server_options o = {.servers = 2,
+                                     .staleness = strstr(how, "any") ? RP_ANY_STALENESS : 0,
+                                     .goes_on = strstr(how, "on") != NULL,
+                                     .merge = count_pushes,
+                                     .context = &pushes};
+    rp_parameter_server *s = NULL;
+    if (rp_parameter_server_create(comm, &segment, 1, &o, &s) != RP_OK) ranks_die();
+    if (strstr(how, "server") && rank == VICTIM) CHECK(rp_parameter_server_worker(s) == 1);
+    rp_status status = learn(s, values, rank);
+    if (strstr(how, "on")) {
+        CHECK_OK(status);
+        if (status == RP_OK) go_on(s, values, rank);
+    } else {
+        CHECK_FAILS(status, PEER, strstr(how, "server") ? "rank 1, which serves" : "rank 3");
+    }
+    rp_parameter_server_destroy(s);
+    rp_comm_destroy(comm);
+    rp_store_close(&store);
+}
+
+static void kill_one(const char *how, int victim) {
+    ranks *world = ranks_start("take_part", 5, &(ranks_options){.argument = how});
+    CHECK(ranks_wait_for(world, victim, "ready", 30));
+    ranks_signal(world, victim, SIGKILL);
+    CHECK(ranks_finish(world, 60));
+    for (int rank = 0; rank < 5; rank++)
+        if (rank != victim) ranks_check_exit(world, rank, 0, NULL);
+    ranks_free(world);
+}
+
+static void left_behind(void) {
+    kill_one("go on", VICTIM);
+    kill_one("any, go on", VICTIM);
+}
+
+static void a_server_is_named(void) {
+    kill_one("server dies", 1);
+}
+
+static void named(void) {
+    kill_one("stop", VICTIM);
+    kill_one("any, stop", VICTIM);
+}
+
+static const ranks_function functions[] = {{"take_part", take_part}};
+static const check_case cases[] = {{"a worker is left behind", left_behind},
+                                   {"a worker is named", named},
+                                   {"a server is named", a_server_is_named}};
+RANKS_MAIN(functions, cases)

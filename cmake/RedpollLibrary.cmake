@@ -21,7 +21,7 @@ foreach(library redpoll redpoll_static)
   target_include_directories(${library} PUBLIC
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/include>
     $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
-  target_link_libraries(${library} PUBLIC Threads::Threads m PRIVATE ${REDPOLL_LIBCRYPTO})
+  target_link_libraries(${library} PUBLIC Threads::Threads m PRIVATE ${REDPOLL_OPENSSL_LIBRARIES})
 endforeach()
 
 include(CMakePackageConfigHelpers)
@@ -29,10 +29,8 @@ set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/redpoll)
 # lib/pkgconfig or lib/x86_64-linux-gnu/pkgconfig: as many steps up to the prefix.
 string(REGEX REPLACE "[^/]+" ".." steps_up ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 set(REDPOLL_PC_PREFIX "\${pcfiledir}/${steps_up}")
-set(REDPOLL_PC_LIBCRYPTO "")
-if(REDPOLL_LIBCRYPTO)
-  set(REDPOLL_PC_LIBCRYPTO " -l${REDPOLL_LIBCRYPTO}")
-endif()
+list(TRANSFORM REDPOLL_OPENSSL_LIBRARIES PREPEND " -l" OUTPUT_VARIABLE REDPOLL_PC_OPENSSL)
+list(JOIN REDPOLL_PC_OPENSSL "" REDPOLL_PC_OPENSSL)
 configure_file(${CMAKE_CURRENT_LIST_DIR}/redpoll.pc.in redpoll.pc @ONLY)
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/redpoll-config.cmake.in redpoll-config.cmake
                               INSTALL_DESTINATION ${package_dir})

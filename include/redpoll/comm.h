@@ -61,6 +61,9 @@ typedef struct rp_comm_options {
                            place of its own: algorithms then treat ranks of one machine
                            as several hosts, and `link` shapes only between these. All
                            ranks or none; NULL: the host it is on. */
+    int tls;          /**< 1: what goes by TCP is encrypted (TLS 1.3), with keys from the job's
+                           secret (REDPOLL_SECRET), without which RP_INVALID; all ranks must
+                           agree. 0: as REDPOLL_TLS says. */
 } rp_comm_options;
 
 /** Collective over the store: returns on all ranks or fails on all; options that one rank
@@ -85,9 +88,9 @@ RP_API rp_status rp_comm_join(const rp_comm_options *options, rp_comm **comm);
  *  come.
  *  ranks: `count` different ranks of the parent, in the same order on all members; their places
  *  are the ranks of the new communicator, and the caller is among them. Copied.
- *  options: transport, bind_host, link, host and epoch are the parent's and stay zeros
- *  (RP_INVALID); timeouts, chunk_bytes and chunks_in_flight that are 0 are the parent's. name:
- *  communicators of the same ranks and name must be made in the same order on all members.
+ *  options: transport, bind_host, link, host, epoch and tls are the parent's and stay
+ *  zeros (RP_INVALID); timeouts, chunk_bytes and chunks_in_flight that are 0 are the parent's.
+ * name: communicators of the same ranks and name must be made in the same order on all members.
  *  The parent's links live until the last of all that stand on them is destroyed; in which
  * order is free. The parent's store must live as long. Posting to different communicators, and
  * making them, may happen on different threads. */

@@ -163,6 +163,7 @@ class rp_comm_options(Structure):
         ("chunks_in_flight", c_uint32),
         ("epoch", c_uint32),
         ("host", c_char_p),
+        ("tls", c_int),
     ]
 
 

@@ -16,13 +16,20 @@ static void *field_of(const rpi_option *option, void *target) {
 }
 
 /* YAML writes its switches in small and in capital letters. */
-static rp_status parse_flag(const rpi_option *option, const char *text, bool *out_flag) {
+bool rpi_parse_switch(const char *text, bool *out_on) {
     static const char *const yes[] = {"true", "yes", "on", "1"}, *const no[] = {"false", "no",
                                                                                 "off", "0"};
     for (int i = 0; i < 4; i++) {
-        if (strcasecmp(text, yes[i]) == 0) return *out_flag = true, RP_OK;
-        if (strcasecmp(text, no[i]) == 0) return *out_flag = false, RP_OK;
+        bool is_yes = strcasecmp(text, yes[i]) == 0;
+        if (!is_yes && strcasecmp(text, no[i]) != 0) continue;
+        *out_on = is_yes;
+        return true;
     }
+    return false;
+}
+
+static rp_status parse_flag(const rpi_option *option, const char *text, bool *out_flag) {
+    if (rpi_parse_switch(text, out_flag)) return RP_OK;
     if (option->value) return RP_FAIL(INVALID, "'%s' is neither on nor off", text);
     return RP_FAIL(INVALID, "'%s' is not a switch; write true or false", text);
 }

@@ -76,6 +76,9 @@ typedef struct rpi_positional {
 rp_status rpi_options_parse(const rpi_option *table, int argc, char **argv, void *target,
                             rpi_positional *positional, bool *out_help);
 
+/* on, true, yes, 1, or off, false, no, 0, in any letters; false: it is neither. */
+bool rpi_parse_switch(const char *text, bool *out_on);
+
 /* The option that a word of the command line names ("--link=1Gbit", "-n"); NULL: none here. */
 const rpi_option *rpi_options_find(const rpi_option *table, const char *word);
 

@@ -31,6 +31,9 @@ static const rpi_variable variables[] = {
      "for each job"},
     {"REDPOLL_SECRET_FILE", "a file that only its owner may read",
      "holds the job's secret, in place of REDPOLL_SECRET"},
+    {"REDPOLL_TLS", "on|off, the same on all ranks",
+     "encrypt all that goes by TCP (TLS 1.3), with keys from the job's secret "
+     "(docs/security.md)"},
     {"REDPOLL_TOKENIZERS", "folders, separated by ':'",
      "where the files of --tokenizer gpt2, llama and bert are looked for, as FOLDER/gpt2"},
 };

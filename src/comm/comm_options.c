@@ -39,6 +39,8 @@ rp_status rpi_comm_options_check(const rp_comm_options *options, int world) {
                        "chunks_in_flight is %u; 1 to %d are allowed, or 0 for a choice",
                        options->chunks_in_flight, CHUNKS_IN_FLIGHT_MAX);
     RP_TRY(rpi_meeting_check_name(options->name ? options->name : RPI_COMM_NAME));
+    if (options->tls != 0 && options->tls != 1)
+        return RP_FAIL(INVALID, "tls is %d; 0 and 1 are allowed", options->tls);
     if (options->host && strlen(options->host) > HOST_NAME_MOST)
         return RP_FAIL(INVALID, "host is '%.20s...', %zu bytes long; up to %d are allowed",
                        options->host, strlen(options->host), HOST_NAME_MOST);

@@ -82,6 +82,7 @@ static rp_status connect_world(rp_comm *comm, const rp_store *store,
     rpi_secret secret;
     rp_status status = rpi_comm_options_check(options, comm->world);
     if (status == RP_OK) status = rpi_secret_find_own(&secret);
+    if (status == RP_OK && options->tls) status = rpi_secret_ask_for_tls(&secret);
     if (status != RP_OK)
         return rpi_meeting_decline(store, comm->rank, comm->world, prefix, connect_s, status);
     RP_TRY(connect_mesh(comm, store, options, &secret, prefix));
@@ -284,6 +285,7 @@ rp_status rp_comm_join(const rp_comm_options *options, rp_comm **out_comm) {
     rpi_place place;
     rpi_join *join = NULL;
     RP_TRY(rpi_place_find_own(&place));
+    place.tls = own.tls;
     RP_TRY(rpi_join_open(&place, or_default(own.connect_timeout_s, CONNECT_S), &join));
     if (!own.bind_host) own.bind_host = join->bind_host;
     rp_status status = rp_comm_create(place.world > 1 ? &join->store : NULL, place.rank,

@@ -18,6 +18,7 @@ static rp_status check_options(const rp_comm_options *options) {
                         : options->link      ? "link"
                         : options->host      ? "host"
                         : options->epoch     ? "epoch"
+                        : options->tls       ? "tls"
                                              : NULL;
     if (given)
         return RP_FAIL(INVALID,

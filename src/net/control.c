@@ -178,7 +178,7 @@ static rp_status open_hub(rpi_control *control, const rp_store *store, const cha
 }
 
 static rp_status dial_hub(const rpi_control *control, const char *host, int port,
-                          int64_t deadline_ns, int *out_fd) {
+                          int64_t deadline_ns, rpi_channel *channel) {
     rpi_proof_terms terms = {.purpose = RPI_PROOF_CONTROL,
                              .caller = control->rank,
                              .callee = RPI_CONTROL_HUB,
@@ -187,23 +187,24 @@ static rp_status dial_hub(const rpi_control *control, const char *host, int port
     rpi_redials redials = {0};
     rp_status status;
     do {
-        status = rpi_stream_dial(host, port, deadline_ns, out_fd);
-        if (status == RP_OK && control->secret.is_set)
-            status = rpi_proof_give(*out_fd, &control->secret, &terms, deadline_ns);
-    } while (status == RP_PEER && rpi_stream_dials_again(&redials, out_fd, deadline_ns));
+        rpi_channel_close(channel);
+        status = rpi_stream_dial(host, port, deadline_ns, &channel->fd);
+        if (status == RP_OK)
+            status = rpi_channel_call(channel, &control->secret, &terms, deadline_ns);
+    } while (status == RP_PEER && rpi_stream_dials_again(&redials, &channel->fd, deadline_ns));
     return status;
 }
 
 /* Until rank 0 says something: RP_PEER when it hangs up instead, as one does that has too many
  * callers. What it says is for the thread. */
-static rp_status wait_for_a_word(int fd, int64_t deadline_ns) {
-    struct pollfd wait = {.fd = fd, .events = POLLIN};
+static rp_status wait_for_a_word(const rpi_channel *channel, int64_t deadline_ns) {
+    struct pollfd wait = {.fd = channel->fd, .events = POLLIN};
     char byte;
     int ready;
     do ready = poll(&wait, 1, rpi_poll_ms(deadline_ns));
     while (ready < 0 && errno == EINTR);
     if (ready <= 0) return RP_OK; /* the caller's deadline says so */
-    return recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0
+    return recv(channel->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0
                ? RP_OK
                : RP_FAIL(PEER, "rank 0 ended, or refused this rank's control connection");
 }
@@ -221,13 +222,13 @@ static rp_status call_hub(rpi_control *control, const char *host, int port,
         /* Once it has hung up nobody may listen there any more. */
         int64_t dial_ns = redials.first_ns ? redials.first_ns + RPI_SECOND_NS : deadline_ns;
         status = dial_hub(control, host, port, dial_ns < deadline_ns ? dial_ns : deadline_ns,
-                          &line->fd);
+                          &line->channel);
         if (status == RP_TIMEOUT && redials.first_ns)
             return RP_FAIL(PEER, "rank 0 ended, or refused this rank's control connection");
         line->rank = RPI_CONTROL_HUB;
         line->out_bytes = 0; /* to one that has hung up */
         if (status == RP_OK) status = rpi_control_line_send(line, &hello);
-        if (status == RP_OK) status = wait_for_a_word(line->fd, deadline_ns);
+        if (status == RP_OK) status = wait_for_a_word(&line->channel, deadline_ns);
     } while (status == RP_PEER && rpi_stream_dials_again(&redials, &line->fd, deadline_ns));
     return status;
 }

@@ -5,8 +5,6 @@
 
 #include <errno.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 static void pack(const rpi_control_record *record, unsigned char *at) {
     rpi_put_u32(at, RPI_CONTROL_MAGIC);
@@ -39,7 +37,8 @@ static rp_status unpack(const unsigned char *at, rpi_control_record *out_record)
 rp_status rpi_control_line_flush(rpi_control_line *line) {
     size_t done = 0;
     while (done < line->out_bytes) {
-        ssize_t sent = send(line->fd, line->out + done, line->out_bytes - done, MSG_NOSIGNAL);
+        ssize_t sent =
+            rpi_channel_send(&line->channel, line->out + done, line->out_bytes - done);
         if (sent < 0 && errno == EINTR) continue;
         if (sent < 0 && errno == EAGAIN) break;
         if (sent < 0) return RP_FAIL_ERRNO(PEER, "a control connection broke");
@@ -85,7 +84,9 @@ static rp_status receive_more(rpi_control_line *line) {
     line->in_bytes -= line->in_taken;
     line->in_taken = 0;
     ssize_t got;
-    do got = recv(line->fd, line->in + line->in_bytes, sizeof line->in - line->in_bytes, 0);
+    do
+        got = rpi_channel_receive(&line->channel, line->in + line->in_bytes,
+                                  sizeof line->in - line->in_bytes);
     while (got < 0 && errno == EINTR);
     if (got < 0 && errno == EAGAIN) return RP_PENDING;
     if (got <= 0) return RP_FAIL(PEER, "a control connection was closed");
@@ -115,8 +116,7 @@ rp_status rpi_control_line_receive(rpi_control_line *line, rpi_control_record *o
 }
 
 void rpi_control_line_close(rpi_control_line *line) {
-    if (line->fd >= 0) close(line->fd);
-    line->fd = -1;
+    rpi_channel_close(&line->channel);
     rpi_free(line->out);
     line->out = NULL;
     line->in_bytes = line->in_taken = line->out_bytes = line->out_capacity = 0;

@@ -4,7 +4,7 @@
 #define RPI_NET_CONTROL_LINE_H
 
 #include "base/status.h"
-#include "net/proof.h"
+#include "net/channel.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -36,7 +36,10 @@ typedef struct rpi_control_record {
 } rpi_control_record;
 
 typedef struct rpi_control_line {
-    int fd;       /* -1: closed */
+    union {
+        int fd; /* -1: closed; the channel's */
+        rpi_channel channel;
+    };
     int rank;     /* of the other side; -1: it has not said */
     bool goodbye; /* the other side said it */
     int64_t since_ns;

@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #define LEAVE_S     3.0 /* a machine that is busy may be slow to hang up */
@@ -33,7 +32,7 @@ static bool hear_proof(rpi_control *control, rpi_control_line *line) {
                              .world = control->world,
                              .session = control->session};
     if (line->rank >= 0 || line->proved || !control->secret.is_set) return true;
-    rp_status status = rpi_proof_hear(&line->proof, line->fd, &control->secret, &terms);
+    rp_status status = rpi_channel_hear(&line->channel, &line->proof, &control->secret, &terms);
     line->proved = status == RP_OK;
     if (status == RP_MISMATCH)
         rpi_proof_log_refusal(line->fd, "the control connection", &control->refusals);
@@ -254,7 +253,7 @@ static void accept_callers(rpi_control *control) {
                 rpi_sleep_until_ns(rpi_now_ns() + BREATHER_NS);
             return;
         }
-        *line = (rpi_control_line){.fd = fd, .rank = -1, .since_ns = rpi_now_ns()};
+        *line = (rpi_control_line){.channel = {.fd = fd}, .rank = -1, .since_ns = rpi_now_ns()};
     }
 }
 
@@ -285,7 +284,7 @@ static bool has_left(rpi_control *control) {
     for (int i = 0; i < control->line_count; i++) {
         rpi_control_line *line = &control->lines[i];
         if (line->fd < 0) continue;
-        if (!line->out_bytes) shutdown(line->fd, SHUT_WR);
+        if (!line->out_bytes) rpi_channel_shut(&line->channel);
         if (!is_silent(control, line->rank)) over = false;
     }
     return over || rpi_now_ns() >= control->leave_by_ns;

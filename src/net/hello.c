@@ -80,16 +80,15 @@ static rpi_proof_terms terms_of(const rpi_hello *self, int caller, int callee) {
                              .session = self->session};
 }
 
-rp_status rpi_hello_exchange(int fd, const rpi_hello *self, int peer, int64_t deadline_ns) {
+rp_status rpi_hello_exchange(rpi_channel *channel, const rpi_hello *self, int peer,
+                             int64_t deadline_ns) {
     unsigned char bytes[RPI_FRAME_HEADER_BYTES];
     rpi_frame_header answer;
-    if (self->secret.is_set) {
-        rpi_proof_terms terms = terms_of(self, self->rank, peer);
-        RP_TRY(rpi_proof_give(fd, &self->secret, &terms, deadline_ns));
-    }
+    rpi_proof_terms terms = terms_of(self, self->rank, peer);
+    RP_TRY(rpi_channel_call(channel, &self->secret, &terms, deadline_ns));
     write_hello(bytes, self, peer, WELCOME);
-    RP_TRY(rpi_stream_write(fd, bytes, sizeof bytes, deadline_ns));
-    RP_TRY(rpi_stream_read(fd, bytes, sizeof bytes, deadline_ns));
+    RP_TRY(rpi_channel_write(channel, bytes, sizeof bytes, deadline_ns));
+    RP_TRY(rpi_channel_read(channel, bytes, sizeof bytes, deadline_ns));
     RP_TRY(rpi_frame_open(bytes, sizeof bytes, false, &answer));
     if (answer.kind != RPI_FRAME_HELLO) return RP_FAIL(CORRUPT, "its first frame is no hello");
     if (answer.operation != WELCOME)
@@ -107,7 +106,7 @@ static void forget_caller(rpi_acceptor *acceptor, int i) {
 }
 
 static void dismiss(rpi_acceptor *acceptor, int i) {
-    close(acceptor->callers[i].fd);
+    rpi_channel_close(&acceptor->callers[i].channel);
     forget_caller(acceptor, i);
 }
 
@@ -126,7 +125,7 @@ rp_status rpi_acceptor_open(rpi_acceptor *acceptor, const rpi_hello *self, int l
         rpi_acceptor_close(acceptor);
         return status;
     }
-    for (int rank = 0; rank < self->world; rank++) acceptor->arrived[rank] = -1;
+    for (int rank = 0; rank < self->world; rank++) acceptor->arrived[rank].fd = -1;
     if (acceptor->expected == 0) stop_listening(acceptor);
     return RP_OK;
 }
@@ -134,36 +133,37 @@ rp_status rpi_acceptor_open(rpi_acceptor *acceptor, const rpi_hello *self, int l
 void rpi_acceptor_close(rpi_acceptor *acceptor) {
     stop_listening(acceptor);
     for (int rank = 0; acceptor->arrived && rank < acceptor->self.world; rank++)
-        if (acceptor->arrived[rank] >= 0) close(acceptor->arrived[rank]);
+        rpi_channel_close(&acceptor->arrived[rank]);
     rpi_free(acceptor->arrived);
     acceptor->arrived = NULL;
 }
 
 void rpi_acceptor_forget(rpi_acceptor *acceptor) {
-    for (int i = 0; i < acceptor->caller_count; i++) rpi_fd_forget(&acceptor->callers[i].fd);
+    for (int i = 0; i < acceptor->caller_count; i++)
+        rpi_fd_forget(&acceptor->callers[i].channel.fd);
     for (int rank = 0; rank < acceptor->self.world; rank++)
-        rpi_fd_forget(&acceptor->arrived[rank]);
+        rpi_fd_forget(&acceptor->arrived[rank].fd);
     rpi_fd_forget(&acceptor->listener);
 }
 
-static void answer(int fd, const rpi_hello *self, int peer, refusal verdict) {
+static void answer(rpi_channel *channel, const rpi_hello *self, int peer, refusal verdict) {
     unsigned char bytes[RPI_FRAME_HEADER_BYTES];
     write_hello(bytes, self, peer, verdict);
     /* A fresh connection has room for it; a caller that is gone is noticed later. */
-    ssize_t sent = send(fd, bytes, sizeof bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+    ssize_t sent = rpi_channel_send(channel, bytes, sizeof bytes);
     (void)sent;
 }
 
 /* Without the secret, or with one where the job has none: a stranger, and no failure of ours.
  */
 static void turn_away(rpi_acceptor *acceptor, int i) {
-    const rpi_caller *caller = &acceptor->callers[i];
+    rpi_caller *caller = &acceptor->callers[i];
     const rpi_hello *self = &acceptor->self;
-    rpi_proof_log_refusal(caller->fd, "a link between ranks", &acceptor->refusals);
+    rpi_proof_log_refusal(caller->channel.fd, "a link between ranks", &acceptor->refusals);
     if (!self->secret.is_set)
-        rpi_proof_decline(caller->fd, RPI_PROOF_LINK);
+        rpi_proof_decline(caller->channel.fd, RPI_PROOF_LINK);
     else if (!caller->proof.answered)
-        answer(caller->fd, self, -1, NO_SECRET);
+        answer(&caller->channel, self, -1, NO_SECRET);
     dismiss(acceptor, i);
 }
 
@@ -193,13 +193,13 @@ static rp_status receive_caller(rpi_acceptor *acceptor, int i) {
     refusal verdict = judge(self, &hello);
     if (verdict == WELCOME && (hello.part <= self->rank || hello.part >= self->world))
         verdict = WRONG_RANK;
-    if (verdict == WELCOME && acceptor->arrived[hello.part] >= 0) verdict = TWICE;
-    answer(caller->fd, self, hello.part, verdict);
+    if (verdict == WELCOME && acceptor->arrived[hello.part].fd >= 0) verdict = TWICE;
+    answer(&caller->channel, self, hello.part, verdict);
     if (verdict != WELCOME) {
         dismiss(acceptor, i);
         return verdict == WRONG_SESSION ? RP_OK : mismatch(self, &hello);
     }
-    acceptor->arrived[hello.part] = caller->fd;
+    acceptor->arrived[hello.part] = caller->channel;
     forget_caller(acceptor, i);
     return RP_OK;
 }
@@ -210,7 +210,8 @@ static bool hear_proof(rpi_acceptor *acceptor, int i) {
     const rpi_hello *self = &acceptor->self;
     rpi_proof_terms terms = terms_of(self, -1, self->rank);
     if (!self->secret.is_set || caller->proved) return true;
-    rp_status status = rpi_proof_hear(&caller->proof, caller->fd, &self->secret, &terms);
+    rp_status status =
+        rpi_channel_hear(&caller->channel, &caller->proof, &self->secret, &terms);
     caller->proved = status == RP_OK;
     if (status == RP_MISMATCH)
         turn_away(acceptor, i);
@@ -222,15 +223,17 @@ static bool hear_proof(rpi_acceptor *acceptor, int i) {
 static rp_status listen_to_caller(rpi_acceptor *acceptor, int i) {
     rpi_caller *caller = &acceptor->callers[i];
     if (!hear_proof(acceptor, i)) return RP_OK;
-    ssize_t got = recv(caller->fd, caller->bytes + caller->got,
-                       sizeof caller->bytes - caller->got, MSG_DONTWAIT);
-    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return RP_OK;
-    if (got <= 0) {
-        dismiss(acceptor, i);
-        return RP_OK;
+    while (caller->got < sizeof caller->bytes) {
+        ssize_t got = rpi_channel_receive(&caller->channel, caller->bytes + caller->got,
+                                          sizeof caller->bytes - caller->got);
+        if (got < 0 && (errno == EAGAIN || errno == EINTR)) return RP_OK;
+        if (got <= 0) {
+            dismiss(acceptor, i);
+            return RP_OK;
+        }
+        caller->got += (size_t)got;
     }
-    caller->got += (size_t)got;
-    return caller->got == sizeof caller->bytes ? receive_caller(acceptor, i) : RP_OK;
+    return receive_caller(acceptor, i);
 }
 
 static rp_status accept_callers(rpi_acceptor *acceptor) {
@@ -243,7 +246,7 @@ static rp_status accept_callers(rpi_acceptor *acceptor) {
             continue;
         }
         acceptor->callers[acceptor->caller_count++] =
-            (rpi_caller){.fd = fd, .since_ns = rpi_now_ns()};
+            (rpi_caller){.channel = {.fd = fd}, .since_ns = rpi_now_ns()};
     }
     if (fd >= 0) return RP_OK;
     /* EINVAL: it listens no more, and would be ready for ever. */
@@ -276,7 +279,7 @@ static rp_status attend(rpi_acceptor *acceptor, int64_t deadline_ns) {
         {.fd = full ? -1 : acceptor->listener, .events = POLLIN}};
     int count = acceptor->caller_count;
     for (int i = 0; i < count; i++)
-        fds[i + 1] = (struct pollfd){.fd = acceptor->callers[i].fd, .events = POLLIN};
+        fds[i + 1] = (struct pollfd){.fd = acceptor->callers[i].channel.fd, .events = POLLIN};
     int64_t wake_ns = due_ns < deadline_ns ? due_ns : deadline_ns;
     int ready = poll(fds, (nfds_t)count + 1, rpi_poll_ms(wake_ns));
     if (ready < 0 && errno != EINTR) return RP_FAIL_ERRNO(IO, "cannot wait for connections");
@@ -294,11 +297,11 @@ static rp_status attend(rpi_acceptor *acceptor, int64_t deadline_ns) {
 }
 
 rp_status rpi_acceptor_wait(rpi_acceptor *acceptor, int peer, int64_t deadline_ns,
-                            int *out_fd) {
+                            rpi_channel *out_channel) {
     if (acceptor->listener < 0) return RP_FAIL(STATE, "everybody has connected already");
-    while (acceptor->arrived[peer] < 0) RP_TRY(attend(acceptor, deadline_ns));
-    *out_fd = acceptor->arrived[peer];
-    acceptor->arrived[peer] = -1;
+    while (acceptor->arrived[peer].fd < 0) RP_TRY(attend(acceptor, deadline_ns));
+    *out_channel = acceptor->arrived[peer];
+    acceptor->arrived[peer] = (rpi_channel){.fd = -1};
     if (--acceptor->expected == 0) stop_listening(acceptor);
     return RP_OK;
 }

@@ -4,7 +4,7 @@
 #ifndef RPI_NET_HELLO_H
 #define RPI_NET_HELLO_H
 
-#include "net/proof.h"
+#include "net/channel.h"
 #include "net/transport.h"
 
 enum { RPI_CALLERS = 64 }; /* connections that have not yet said who they are */
@@ -19,7 +19,7 @@ typedef struct rpi_hello {
 rpi_hello rpi_hello_of(const rpi_endpoint_options *options);
 
 typedef struct rpi_caller {
-    int fd;
+    rpi_channel channel;
     int64_t since_ns;
     bool proved;
     rpi_proof proof;
@@ -30,10 +30,9 @@ typedef struct rpi_caller {
 /* Where higher ranks arrive, in any order and among strangers. */
 typedef struct rpi_acceptor {
     rpi_hello self;
-    int listener; /* owned; -1 once everybody has come */
-    int *
-        arrived; /* [world] connections that said a good hello and were not yet asked for; -1 */
-    int expected;                    /* higher ranks that have not been handed out */
+    int listener;         /* owned; -1 once everybody has come */
+    rpi_channel *arrived; /* [world] who said a good hello and was not yet asked for; fd -1 */
+    int expected;         /* higher ranks that have not been handed out */
     rpi_caller callers[RPI_CALLERS]; /* in the order in which they came */
     int caller_count;
     unsigned refusals;
@@ -46,10 +45,12 @@ void rpi_acceptor_close(rpi_acceptor *acceptor);
 void rpi_acceptor_forget(rpi_acceptor *acceptor);
 /* The connection of one higher rank, greeted; the caller owns it. RP_TIMEOUT: it did not come;
  * RP_MISMATCH: somebody of this job came who does not fit into it. */
-rp_status rpi_acceptor_wait(rpi_acceptor *acceptor, int peer, int64_t deadline_ns, int *out_fd);
+rp_status rpi_acceptor_wait(rpi_acceptor *acceptor, int peer, int64_t deadline_ns,
+                            rpi_channel *out_channel);
 
 /* The other side, on a fresh connection to a lower rank: prove, say hello and hear its answer.
  * RP_PEER: it hung up; it may have had too many callers. */
-rp_status rpi_hello_exchange(int fd, const rpi_hello *self, int peer, int64_t deadline_ns);
+rp_status rpi_hello_exchange(rpi_channel *channel, const rpi_hello *self, int peer,
+                             int64_t deadline_ns);
 
 #endif

@@ -7,6 +7,8 @@
 #include "net/forget.h"
 #include "net/interfaces.h"
 #include "net/patience.h"
+#include "net/secret.h"
+#include "net/store_tcp.h"
 #include "net/store_torch.h"
 
 #include <netdb.h>
@@ -104,11 +106,16 @@ static const char *store_address(const rpi_place *place, char *text, size_t byte
     return known ? text : NULL;
 }
 
-static rp_status serve(rpi_join *join, const char *address) {
+static rp_status find_secret(const rpi_place *place, rpi_secret *out_secret) {
+    RP_TRY(rpi_secret_find_own(out_secret));
+    return place->tls ? rpi_secret_ask_for_tls(out_secret) : RP_OK;
+}
+
+static rp_status serve(rpi_join *join, const char *address, const rpi_secret *secret) {
     const rpi_place *place = &join->place;
     const char *everywhere = strchr(place->host, ':') ? "::" : "0.0.0.0";
-    rp_status status =
-        rp_store_serve(address ? address : everywhere, place->port, &join->server, NULL);
+    rp_status status = rpi_store_serve(address ? address : everywhere, place->port, secret,
+                                       &join->server, NULL);
     if (status == RP_OK) return RP_OK;
     return rpi_fail_context(status, "rank 0 cannot serve the store (REDPOLL_PORT sets another "
                                     "port, on all ranks): ");
@@ -136,6 +143,8 @@ static rp_status open_store(rpi_join *join, double timeout_s) {
     const rpi_place *place = &join->place;
     const char *host = place->host, *address = NULL;
     char text[RPI_HOST_BYTES];
+    rpi_secret secret;
+    if (place->store != RPI_STORE_NONE) RP_TRY(find_secret(place, &secret));
     switch (place->store) {
     case RPI_STORE_NONE: return RP_OK;
     case RPI_STORE_TORCH:
@@ -143,7 +152,7 @@ static rp_status open_store(rpi_join *join, double timeout_s) {
     case RPI_STORE_RANK_0:
         if (place->rank == 0) {
             address = store_address(place, text, sizeof text);
-            RP_TRY(serve(join, address));
+            RP_TRY(serve(join, address, &secret));
             host = address ? address : "127.0.0.1";
         } else if (place->one_host) {
             host = "127.0.0.1";
@@ -151,7 +160,7 @@ static rp_status open_store(rpi_join *join, double timeout_s) {
         break;
     case RPI_STORE_CLIENT: break;
     }
-    rp_status status = rp_store_connect(host, place->port, timeout_s, &join->store);
+    rp_status status = rpi_store_connect(host, place->port, timeout_s, &secret, &join->store);
     if (status == RP_MISMATCH && place->port_is_derived)
         return rpi_fail_context(status,
                                 "if the store at port %d is another job's, REDPOLL_PORT sets "

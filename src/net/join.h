@@ -38,6 +38,7 @@ typedef struct rpi_place {
     int port;
     char job[192]; /* prefix of keys in a shared store, and the owner of a derived port */
     bool port_is_derived; /* from the job: another job may have taken it */
+    bool tls;             /* the caller asks for it, whatever the environment says (secret.h) */
 } rpi_place;
 
 /* Pure. RP_INVALID names the variable that is missing or wrong. */

@@ -41,6 +41,10 @@ static bool is_shaped(const rpi_mesh_options *options) {
     return options->shape.bytes_per_s > 0 || options->shape.latency_s > 0;
 }
 
+static bool uses_tls(const rpi_mesh_options *options) {
+    return options->secret && options->secret->tls;
+}
+
 /* What a rank says of its secret: "none", or something that only who has the same one
  * can compute, so that all ranks know before they dial. */
 static rp_status mark_secret(const mesh_work *work, int rank, char mark[SECRET_MARK_BYTES]) {
@@ -63,11 +67,11 @@ static rp_status show_info(mesh_work *work) {
     RP_TRY(mark_secret(work, mesh->rank, secret));
     snprintf(
         text, sizeof text,
-        "version=%d\nworld=%d\ntransport=%s\nshaped=%d\nframe=%zu\nsecret=%s\nsession=%" PRIx64
-        "\nhost=%s\nnamed=%s\nmachine=%s\npid=%" PRId64 "\nprocess=%" PRIx64 "\n",
+        "version=%d\nworld=%d\ntransport=%s\nshaped=%d\nframe=%zu\nsecret=%s\ntls=%d\nsession="
+        "%" PRIx64 "\nhost=%s\nnamed=%s\nmachine=%s\npid=%" PRId64 "\nprocess=%" PRIx64 "\n",
         MESH_VERSION, mesh->world, wanted_transport(work->options), is_shaped(work->options),
-        work->options->frame_bytes, secret, mesh->session, self->host, self->named,
-        self->machine, self->pid, self->process);
+        work->options->frame_bytes, secret, uses_tls(work->options), mesh->session, self->host,
+        self->named, self->machine, self->pid, self->process);
     return rpi_meeting_show(&work->meeting, "info", text);
 }
 
@@ -101,6 +105,18 @@ static rp_status check_secret(const mesh_work *work, int peer, const char *text)
                    "rank %d has another secret than rank %d: REDPOLL_SECRET (or the file that "
                    "REDPOLL_SECRET_FILE names) must be the same on all ranks",
                    peer, self);
+}
+
+static rp_status check_tls(const mesh_work *work, int peer, const char *text) {
+    char theirs[8];
+    bool ours = uses_tls(work->options);
+    int self = work->mesh->rank;
+    if ((strcmp(field(text, "tls", theirs, sizeof theirs), "1") == 0) == ours) return RP_OK;
+    return RP_FAIL(
+        MISMATCH,
+        "rank %d uses TLS and rank %d does not: say --tls (REDPOLL_TLS) on all ranks "
+        "of the job, or on none",
+        ours ? self : peer, ours ? peer : self);
 }
 
 /* Both ranks say the same about `name`, or both fail. */
@@ -142,6 +158,7 @@ static rp_status take_info(void *context, int peer, const char *text) {
     info->pid = strtoll(field(text, "pid", number, sizeof number), NULL, 10);
     info->process = strtoull(field(text, "process", number, sizeof number), NULL, 16);
     RP_TRY(check_secret(work, peer, text));
+    RP_TRY(check_tls(work, peer, text));
     if (peer == 0)
         work->mesh->session = strtoull(field(text, "session", number, sizeof number), NULL, 16);
     return RP_OK;

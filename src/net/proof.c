@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "net/endian.h"
+#include "net/tls.h"
 
 #include <errno.h>
 #include <netdb.h>
@@ -13,13 +14,15 @@
 #include <unistd.h>
 
 /* Offsets in a call, and in the same bytes of an answer. */
-enum { VERSION = 4, PURPOSE, STEP, VERDICT, CALLER, CALLEE = 12, SESSION = 16, WORLD = 24 };
+enum { VERSION = 4, PURPOSE, STEP, VERDICT, CALLER, CALLEE = 12, SESSION = 16 };
+enum { WORLD = 24, FLAGS = 28, WITH_TLS = 1 };
 enum { NONCE = 32, NONCE_BYTES = RPI_PROOF_CALL_BYTES - NONCE };
-enum { CALL = 1, ANSWER, END };        /* steps */
-enum { FINE, NO_SECRET, WRONG_PROOF }; /* verdicts */
+enum { CALL = 1, ANSWER, END };                   /* steps */
+enum { FINE, NO_SECRET, WRONG_PROOF, OTHER_TLS }; /* verdicts */
 enum { LABEL_BYTES = 16, ALL_LOGGED = 10 };
 static const char answer_label[LABEL_BYTES + 1] = "redpoll: answer:";
 static const char end_label[LABEL_BYTES + 1] = "redpoll: caller:";
+static const char tls_label[LABEL_BYTES + 1] = "redpoll: tlskey:";
 
 static void begin(unsigned char *bytes, rpi_proof_purpose purpose, int step, int verdict) {
     rpi_put_u32(bytes, RPI_PROOF_MAGIC);
@@ -37,6 +40,7 @@ static rp_status write_terms(unsigned char bytes[RPI_PROOF_CALL_BYTES], int step
     rpi_put_u32(bytes + CALLEE, (uint32_t)terms->callee);
     rpi_put_u64(bytes + SESSION, terms->session);
     rpi_put_u32(bytes + WORLD, (uint32_t)terms->world);
+    rpi_put_u32(bytes + FLAGS, terms->tls ? WITH_TLS : 0);
     if (getrandom(bytes + NONCE, NONCE_BYTES, 0) != NONCE_BYTES)
         return RP_FAIL_ERRNO(IO, "cannot draw a nonce");
     return RP_OK;
@@ -48,7 +52,8 @@ static void read_terms(const unsigned char bytes[RPI_PROOF_CALL_BYTES],
                                    .caller = (int)rpi_get_u32(bytes + CALLER),
                                    .callee = (int)rpi_get_u32(bytes + CALLEE),
                                    .world = (int)rpi_get_u32(bytes + WORLD),
-                                   .session = rpi_get_u64(bytes + SESSION)};
+                                   .session = rpi_get_u64(bytes + SESSION),
+                                   .tls = rpi_get_u32(bytes + FLAGS) == WITH_TLS};
 }
 
 static rp_status check_step(const unsigned char *bytes, rpi_proof_purpose purpose, int step) {
@@ -77,6 +82,15 @@ static rp_status prove(const rpi_secret *secret, const char label[LABEL_BYTES + 
                            mac);
 }
 
+static rp_status check_tls(bool here, bool there) {
+    if (here == there) return RP_OK;
+    return RP_FAIL(MISMATCH,
+                   "%s uses TLS (--tls, REDPOLL_TLS) and %s does not: all ranks of a job use "
+                   "it, or none",
+                   here ? "this process" : "the other side",
+                   here ? "the other side" : "this process");
+}
+
 /* ---- the caller ---- */
 
 static rp_status other_secret(void) {
@@ -97,9 +111,20 @@ static rp_status check_answer(const rpi_secret *secret, const rpi_proof_terms *t
     if (!rpi_macs_are_equal(mac, answer + RPI_PROOF_CALL_BYTES)) return other_secret();
     rpi_proof_terms said;
     read_terms(answer, &said);
-    if (said.callee == terms->callee) return RP_OK;
-    return RP_FAIL(MISMATCH, "rank %d answered in the place of rank %d", said.callee,
-                   terms->callee);
+    if (said.callee != terms->callee)
+        return RP_FAIL(MISMATCH, "rank %d answered in the place of rank %d", said.callee,
+                       terms->callee);
+    return RP_OK;
+}
+
+/* So that it can say on its side, too, why this one goes no further. */
+static void refuse_answer(int fd, rpi_proof_purpose purpose, int verdict, int64_t deadline_ns) {
+    unsigned char end[RPI_PROOF_END_BYTES] = {0};
+    rpi_kept_error reason;
+    rpi_error_keep(&reason);
+    begin(end, purpose, END, verdict);
+    (void)rpi_stream_write(fd, end, sizeof end, deadline_ns);
+    rpi_error_put_back(&reason);
 }
 
 /* The caller's first words follow at once: one packet, for which the other side wakes up once.
@@ -112,23 +137,28 @@ static rp_status send_before_more(int fd, const unsigned char *bytes, size_t cou
 }
 
 rp_status rpi_proof_give(int fd, const rpi_secret *secret, const rpi_proof_terms *terms,
-                         int64_t deadline_ns) {
+                         int64_t deadline_ns, unsigned char *tls_key) {
     unsigned char call[RPI_PROOF_CALL_BYTES], answer[RPI_PROOF_ANSWER_BYTES];
     unsigned char end[RPI_PROOF_END_BYTES] = {0};
-    RP_TRY(write_terms(call, CALL, terms));
+    rpi_proof_terms said = *terms, theirs;
+    said.tls = secret->tls;
+    RP_TRY(write_terms(call, CALL, &said));
     RP_TRY(rpi_stream_write(fd, call, sizeof call, deadline_ns));
     RP_TRY(rpi_stream_read(fd, answer, sizeof answer, deadline_ns));
-    begin(end, terms->purpose, END, FINE);
-    rp_status status = check_answer(secret, terms, call, answer);
-    if (status != RP_OK) { /* so that it can say so on its side, too */
-        rpi_kept_error reason;
-        rpi_error_keep(&reason);
-        end[VERDICT] = WRONG_PROOF;
-        (void)rpi_stream_write(fd, end, sizeof end, deadline_ns);
-        rpi_error_put_back(&reason);
+    int verdict = WRONG_PROOF;
+    rp_status status = check_answer(secret, &said, call, answer);
+    if (status == RP_OK) {
+        read_terms(answer, &theirs);
+        verdict = OTHER_TLS;
+        status = check_tls(said.tls, theirs.tls);
+    }
+    if (status != RP_OK) {
+        refuse_answer(fd, terms->purpose, verdict, deadline_ns);
         return status;
     }
+    begin(end, terms->purpose, END, FINE);
     RP_TRY(prove(secret, end_label, call, answer, sizeof answer, end + 8));
+    if (said.tls) RP_TRY(prove(secret, tls_label, call, answer, sizeof answer, tls_key));
     return send_before_more(fd, end, sizeof end, deadline_ns);
 }
 
@@ -162,6 +192,8 @@ static rp_status answer_call(rpi_proof *proof, int fd, const rpi_secret *secret,
     read_terms(proof->call, &proof->claim);
     rpi_proof_terms said = *self;
     said.caller = proof->claim.caller;
+    said.tls = self->purpose == RPI_PROOF_STORE ? proof->claim.tls && rpi_tls_is_supported()
+                                                : secret->tls;
     RP_TRY(write_terms(proof->answer, ANSWER, &said));
     RP_TRY(prove(secret, answer_label, proof->call, proof->answer, RPI_PROOF_CALL_BYTES,
                  proof->answer + RPI_PROOF_CALL_BYTES));
@@ -170,13 +202,21 @@ static rp_status answer_call(rpi_proof *proof, int fd, const rpi_secret *secret,
     return RP_OK;
 }
 
-static rp_status check_end(const rpi_proof *proof, const rpi_secret *secret,
+static rp_status check_end(rpi_proof *proof, const rpi_secret *secret,
                            const rpi_proof_terms *self) {
     unsigned char mac[RPI_MAC_BYTES];
+    rpi_proof_terms said;
+    read_terms(proof->answer, &said);
     RP_TRY(check_step(proof->end, self->purpose, END));
+    if (proof->end[VERDICT] == OTHER_TLS) RP_TRY(check_tls(said.tls, proof->claim.tls));
     RP_TRY(prove(secret, end_label, proof->call, proof->answer, sizeof proof->answer, mac));
-    if (proof->end[VERDICT] == FINE && rpi_macs_are_equal(mac, proof->end + 8)) return RP_OK;
-    return RP_FAIL(MISMATCH, "it has another secret than this job (REDPOLL_SECRET)");
+    if (proof->end[VERDICT] != FINE || !rpi_macs_are_equal(mac, proof->end + 8))
+        return RP_FAIL(MISMATCH, "it has another secret than this job (REDPOLL_SECRET)");
+    RP_TRY(check_tls(said.tls, proof->claim.tls));
+    proof->tls = said.tls;
+    return proof->tls ? prove(secret, tls_label, proof->call, proof->answer,
+                              sizeof proof->answer, proof->tls_key)
+                      : RP_OK;
 }
 
 rp_status rpi_proof_hear(rpi_proof *proof, int fd, const rpi_secret *secret,

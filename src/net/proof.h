@@ -7,8 +7,8 @@
  *
  * A proof is a MAC over all that was said so far on this connection, under a label of the side
  * that gives it: one that was recorded, or heard from the other side, is good for nothing. Both
- * sides have random nonces in it. What follows on the connection is the caller's protocol.
- * docs/wire.md has the bytes. */
+ * sides have random nonces in it. What follows on the connection is the caller's protocol, or
+ * TLS with a key that only these two can know (channel.h). docs/wire.md has the bytes. */
 #ifndef RPI_NET_PROOF_H
 #define RPI_NET_PROOF_H
 
@@ -38,12 +38,15 @@ typedef struct rpi_proof_terms {
     rpi_proof_purpose purpose;
     int caller, callee, world; /* ranks; -1, -1, 0 for the store */
     uint64_t session;          /* of the mesh; 0 for the store */
+    bool tls;                  /* what follows is encrypted; the secret says so, not who asks */
 } rpi_proof_terms;
 
 /* The caller's side, on a fresh connection. RP_PEER: the other side hung up before it answered,
- * as one does that has too many callers. RP_MISMATCH: it has no secret, or another one. */
+ * as one does that has too many callers. RP_MISMATCH: it has no secret, or another one, or only
+ * one of both uses TLS. tls_key: where TLS's key goes when the secret asks for it; may be NULL
+ * when it does not. */
 rp_status rpi_proof_give(int fd, const rpi_secret *secret, const rpi_proof_terms *terms,
-                         int64_t deadline_ns);
+                         int64_t deadline_ns, unsigned char *tls_key);
 
 /* The answerer's side, a piece at a time. Zeros to begin with. */
 typedef struct rpi_proof {
@@ -52,11 +55,14 @@ typedef struct rpi_proof {
     size_t got;
     unsigned char call[RPI_PROOF_CALL_BYTES], answer[RPI_PROOF_ANSWER_BYTES];
     unsigned char end[RPI_PROOF_END_BYTES];
+    bool tls; /* once proved: TLS follows, with this key */
+    unsigned char tls_key[RPI_MAC_BYTES];
 } rpi_proof;
 
 /* Take in what has come, without waiting. RP_OK: proved; nothing behind the proof was read.
  * RP_PENDING: there is more to come. RP_MISMATCH: the caller does not have the secret, and the
- * message says what it has. RP_PEER: it left. `self`: caller is not looked at. */
+ * message says what it has. RP_PEER: it left. `self`: caller is not looked at. A store follows
+ * its callers in whether TLS is used: ranks that do not agree hear of it there. */
 rp_status rpi_proof_hear(rpi_proof *proof, int fd, const rpi_secret *secret,
                          const rpi_proof_terms *self);
 /* Are these the first bytes of a call? An open job says so by rpi_proof_decline(). */

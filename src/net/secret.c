@@ -1,5 +1,8 @@
 #include "net/secret.h"
 
+#include "base/option.h"
+#include "net/tls.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -127,7 +130,18 @@ static rp_status read_file(const char *path, rpi_secret *out_secret) {
     return status;
 }
 
-rp_status rpi_secret_find(const rpi_environment *environment, rpi_secret *out_secret) {
+rp_status rpi_secret_ask_for_tls(rpi_secret *secret) {
+    RP_TRY(rpi_tls_check());
+    if (!secret->is_set)
+        return RP_FAIL(INVALID,
+                       "TLS is asked for (--tls, REDPOLL_TLS), and the job has no secret to "
+                       "make its keys from: start it with `redpoll run`, which draws one, or "
+                       "set REDPOLL_SECRET_FILE on all ranks (docs/security.md)");
+    secret->tls = true;
+    return RP_OK;
+}
+
+static rp_status find_secret(const rpi_environment *environment, rpi_secret *out_secret) {
     const char *text = environment->get(environment->context, "REDPOLL_SECRET");
     const char *path = environment->get(environment->context, "REDPOLL_SECRET_FILE");
     bool has_text = text && *text, has_path = path && *path;
@@ -137,6 +151,15 @@ rp_status rpi_secret_find(const rpi_environment *environment, rpi_secret *out_se
                        "REDPOLL_SECRET and REDPOLL_SECRET_FILE are both set; unset one");
     if (has_text) return rpi_secret_make("REDPOLL_SECRET", text, out_secret);
     return has_path ? read_file(path, out_secret) : RP_OK;
+}
+
+rp_status rpi_secret_find(const rpi_environment *environment, rpi_secret *out_secret) {
+    const char *text = environment->get(environment->context, "REDPOLL_TLS");
+    bool tls = false;
+    if (text && *text && !rpi_parse_switch(text, &tls))
+        return RP_FAIL(INVALID, "REDPOLL_TLS is '%s', neither on nor off", text);
+    RP_TRY(find_secret(environment, out_secret));
+    return tls ? rpi_secret_ask_for_tls(out_secret) : RP_OK;
 }
 
 static const char *get_own(const void *context, const char *name) {

@@ -3,7 +3,7 @@
  * `redpoll run` draws one and hands it to its ranks in their environment; under other launchers
  * REDPOLL_SECRET or REDPOLL_SECRET_FILE holds it. It is never sent, printed or logged: proof.h
  * has how two processes show each other that they have it. docs/security.md says what that
- * keeps out and what it does not. */
+ * keeps out and what it does not. With `tls` it also encrypts what goes over the network. */
 #ifndef RPI_NET_SECRET_H
 #define RPI_NET_SECRET_H
 
@@ -14,6 +14,7 @@ enum { RPI_SECRET_LETTERS_MIN = 16, RPI_SECRET_LETTERS_MAX = 1024 };
 
 typedef struct rpi_secret {
     bool is_set; /* false: the job is open */
+    bool tls;    /* all that goes by TCP is encrypted (tls.h); never without a secret */
     unsigned char key[RPI_MAC_BYTES];
 } rpi_secret;
 
@@ -24,9 +25,12 @@ rp_status rpi_secret_draw(char text[RPI_SECRET_TEXT_BYTES]);
 /* The secret that a text stands for; `name` is for messages. RP_INVALID: it is too short. */
 rp_status rpi_secret_make(const char *name, const char *text, rpi_secret *out_secret);
 /* What REDPOLL_SECRET, or the file named by REDPOLL_SECRET_FILE, says; an unset secret where
- * neither is there. RP_INVALID: both are, or others may read the file. */
+ * neither is there. REDPOLL_TLS says whether it is to be used for TLS, too. RP_INVALID: both
+ * are there, or others may read the file, or there is none and TLS is asked for. */
 rp_status rpi_secret_find(const rpi_environment *environment, rpi_secret *out_secret);
 rp_status rpi_secret_find_own(rpi_secret *out_secret);
+/* Use it for TLS. RP_INVALID: it is unset; RP_UNSUPPORTED: this build has no TLS. */
+rp_status rpi_secret_ask_for_tls(rpi_secret *secret);
 /* HMAC-SHA-256 of a text under the secret. */
 rp_status rpi_secret_sign(const rpi_secret *secret, const void *text, size_t bytes,
                           unsigned char mac[RPI_MAC_BYTES]);

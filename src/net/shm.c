@@ -183,8 +183,8 @@ static rp_status say_hello(const shm_endpoint *endpoint, shm_link *link, const c
     for (;;) {
         RP_TRY(dial_unix(name, deadline_ns, &link->socket)); /* RP_PEER: its process is gone */
         RP_TRY(rpi_check_same_user(link->socket));
-        rp_status status =
-            rpi_hello_exchange(link->socket, &endpoint->hello, link->base.peer, deadline_ns);
+        rp_status status = rpi_hello_exchange(&(rpi_channel){.fd = link->socket},
+                                              &endpoint->hello, link->base.peer, deadline_ns);
         if (status != RP_PEER) return status;
         if (!rpi_stream_dials_again(&redials, &link->socket, deadline_ns)) return status;
     }
@@ -194,7 +194,9 @@ static rp_status meet(shm_endpoint *endpoint, shm_link *link, const char *addres
                       int64_t deadline_ns) {
     int peer = link->base.peer;
     if (peer > endpoint->base.rank) {
-        RP_TRY(rpi_acceptor_wait(&endpoint->acceptor, peer, deadline_ns, &link->socket));
+        rpi_channel channel;
+        RP_TRY(rpi_acceptor_wait(&endpoint->acceptor, peer, deadline_ns, &channel));
+        link->socket = channel.fd;
         return offer(endpoint, link, deadline_ns);
     }
     if (strncmp(address, "shm:", 4) != 0)
@@ -289,6 +291,7 @@ static rp_status shm_open_endpoint(const rpi_endpoint_options *options,
     endpoint->base = (rpi_endpoint){
         .transport = &rpi_transport_shm, .rank = options->rank, .world = options->world};
     endpoint->hello = rpi_hello_of(options);
+    endpoint->hello.secret.tls = false; /* nothing of this leaves the kernel */
     endpoint->acceptor.listener = endpoint->event = endpoint->epoll_fd = -1;
     rp_status status = shm_fill(endpoint);
     if (status != RP_OK) {

@@ -12,9 +12,9 @@
 #include "base/clock.h"
 #include "base/fpenv.h"
 #include "base/memory.h"
+#include "net/channel.h"
 #include "net/endian.h"
 #include "net/forget.h"
-#include "net/proof.h"
 #include "net/quiet_thread.h"
 #include "net/store_wire.h"
 #include "net/stream.h"
@@ -37,7 +37,7 @@ typedef enum client_state { PROVING, RECEIVING, WAITING, REPLYING } client_state
 
 typedef struct client {
     struct client *next;
-    int fd;
+    rpi_channel channel;
     client_state state;
     bool is_stranger;
     int64_t since_ns; /* when it came */
@@ -71,8 +71,8 @@ static void drop(rp_store_server *server, client *gone) {
     if (*at) *at = gone->next;
     server->stranger_count -= gone->is_stranger;
     /* It would leave epoll by itself, but for a forked child that still has the connection. */
-    epoll_ctl(server->epoll, EPOLL_CTL_DEL, gone->fd, NULL);
-    close(gone->fd);
+    epoll_ctl(server->epoll, EPOLL_CTL_DEL, gone->channel.fd, NULL);
+    rpi_channel_close(&gone->channel);
     rpi_free(gone->buffer);
     rpi_free(gone);
 }
@@ -80,7 +80,7 @@ static void drop(rp_store_server *server, client *gone) {
 static void watch(rp_store_server *server, client *each, uint32_t events) {
     if (each->watched == events) return;
     struct epoll_event event = {.events = events, .data.ptr = each};
-    epoll_ctl(server->epoll, EPOLL_CTL_MOD, each->fd, &event);
+    epoll_ctl(server->epoll, EPOLL_CTL_MOD, each->channel.fd, &event);
     each->watched = events;
 }
 
@@ -138,8 +138,8 @@ static rp_status refuse(client *each, rp_status status) {
 /* Push out what is queued; the client's next request begins when all has left. */
 static rp_status flush(rp_store_server *server, client *each) {
     while (each->done < each->bytes) {
-        ssize_t sent =
-            send(each->fd, each->buffer + each->done, each->bytes - each->done, MSG_NOSIGNAL);
+        ssize_t sent = rpi_channel_send(&each->channel, each->buffer + each->done,
+                                        each->bytes - each->done);
         if (sent < 0 && errno == EINTR) continue;
         if (sent < 0 && errno == EAGAIN) {
             watch(server, each, EPOLLOUT);
@@ -262,25 +262,25 @@ static rp_status serve_request(rp_store_server *server, client *each) {
 static rp_status turn_away(rp_store_server *server, client *each, rp_status status) {
     rpi_kept_error reason;
     rpi_error_keep(&reason);
-    rpi_proof_log_refusal(each->fd, "the store", &server->refusals);
+    rpi_proof_log_refusal(each->channel.fd, "the store", &server->refusals);
     if (!each->proof.answered && refuse(each, status) == RP_OK) (void)flush(server, each);
     rpi_error_put_back(&reason);
     return status;
 }
 
 static rp_status decline_proof(rp_store_server *server, client *each) {
-    rpi_proof_decline(each->fd, RPI_PROOF_STORE);
+    rpi_proof_decline(each->channel.fd, RPI_PROOF_STORE);
     rp_status status =
         RP_FAIL(MISMATCH, "it has a secret (REDPOLL_SECRET), and this job has none: set it on "
                           "all ranks of the job, or on none");
-    rpi_proof_log_refusal(each->fd, "the store", &server->refusals);
+    rpi_proof_log_refusal(each->channel.fd, "the store", &server->refusals);
     return status;
 }
 
 static rp_status hear_proof(rp_store_server *server, client *each) {
     static const rpi_proof_terms terms = {
         .purpose = RPI_PROOF_STORE, .caller = -1, .callee = -1};
-    rp_status status = rpi_proof_hear(&each->proof, each->fd, &server->secret, &terms);
+    rp_status status = rpi_channel_hear(&each->channel, &each->proof, &server->secret, &terms);
     if (status == RP_MISMATCH) return turn_away(server, each, status);
     if (status != RP_OK) return status;
     let_in(server, each);
@@ -302,7 +302,8 @@ static rp_status learn_length(rp_store_server *server, client *each) {
 /* Take in bytes up to the end of one request and serve it. */
 static rp_status receive(rp_store_server *server, client *each) {
     while (each->state == RECEIVING) {
-        ssize_t got = recv(each->fd, each->buffer + each->done, each->bytes - each->done, 0);
+        ssize_t got = rpi_channel_receive(&each->channel, each->buffer + each->done,
+                                          each->bytes - each->done);
         if (got < 0 && errno == EINTR) continue;
         if (got < 0 && errno == EAGAIN) return RP_OK;
         if (got <= 0) return RP_FAIL(PEER, "a store client left");
@@ -331,7 +332,7 @@ static void resume_accepting(rp_store_server *server) {
 static rp_status welcome(rp_store_server *server, int fd) {
     client *fresh = NULL;
     RP_TRY(rpi_alloc(sizeof *fresh, "a store client", &fresh));
-    fresh->fd = fd;
+    fresh->channel.fd = fd;
     fresh->is_stranger = true;
     fresh->since_ns = rpi_now_ns();
     fresh->watched = EPOLLIN;
@@ -510,7 +511,8 @@ void rp_store_server_stop(rp_store_server *server) {
 
 void rpi_store_server_forget(rp_store_server *server) {
     if (!server) return;
-    for (client *each = server->clients; each; each = each->next) rpi_fd_forget(&each->fd);
+    for (client *each = server->clients; each; each = each->next)
+        rpi_fd_forget(&each->channel.fd);
     rpi_fd_forget(&server->listener);
     rpi_fd_forget(&server->epoll);
     rpi_fd_forget(&server->stop);

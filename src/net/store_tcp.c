@@ -4,22 +4,21 @@
 #include "base/clock.h"
 #include "base/fpenv.h"
 #include "base/memory.h"
+#include "net/channel.h"
 #include "net/endian.h"
 #include "net/forget.h"
 #include "net/patience.h"
-#include "net/proof.h"
 #include "net/store_wire.h"
 #include "net/stream.h"
 
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #define HELLO_KEY "redpoll/hello" /* which nobody sets */
 
 typedef struct tcp_store {
-    int fd;
+    rpi_channel channel;
     bool broken; /* a question was left without its answer: the stream is out of step */
     double
         patience_s; /* the server keeps the time of waits; this much longer, and it is gone */
@@ -36,18 +35,19 @@ static rp_status ask(tcp_store *store, const rpi_store_header *request, const ch
     end += request->key_bytes;
     if (value) memcpy(end, value, request->value_bytes);
     end += request->value_bytes;
-    return rpi_stream_write(store->fd, store->buffer, (size_t)(end - store->buffer),
-                            deadline_ns);
+    return rpi_channel_write(&store->channel, store->buffer, (size_t)(end - store->buffer),
+                             deadline_ns);
 }
 
 /* The reply's value, if any, lies in store->buffer afterwards. */
 static rp_status hear(tcp_store *store, rpi_store_header *out_reply, int64_t deadline_ns) {
     unsigned char header[RPI_STORE_HEADER_BYTES] = {0};
-    RP_TRY(rpi_stream_read(store->fd, header, sizeof header, deadline_ns));
+    RP_TRY(rpi_channel_read(&store->channel, header, sizeof header, deadline_ns));
     RP_TRY(rpi_store_unpack(header, out_reply));
     if (out_reply->operation != RPI_STORE_REPLY)
         return RP_FAIL(CORRUPT, "answered with operation %d", out_reply->operation);
-    return rpi_stream_read(store->fd, store->buffer, out_reply->value_bytes, deadline_ns);
+    return rpi_channel_read(&store->channel, store->buffer, out_reply->value_bytes,
+                            deadline_ns);
 }
 
 static rp_status exchange_by(tcp_store *store, rpi_store_header *request, const char *key,
@@ -159,7 +159,7 @@ static rp_status tcp_remove(void *context, const char *key) {
 
 static void tcp_close(void *context) {
     tcp_store *store = context;
-    close(store->fd);
+    rpi_channel_close(&store->channel);
     rpi_free(store);
 }
 
@@ -184,15 +184,15 @@ static rp_status prove_membership(tcp_store *store, const rpi_secret *secret,
                                   int64_t deadline_ns) {
     static const rpi_proof_terms terms = {
         .purpose = RPI_PROOF_STORE, .caller = -1, .callee = -1};
-    if (!secret->is_set) return RP_OK;
-    rp_status status = rpi_proof_give(store->fd, secret, &terms, deadline_ns);
+    rp_status status = rpi_channel_call(&store->channel, secret, &terms, deadline_ns);
     return status == RP_OK ? RP_OK
                            : rpi_fail_context(status, "the store at %s: ", store->place);
 }
 
 static rp_status dial(tcp_store *store, const char *host, int port, const rpi_secret *secret,
                       int64_t deadline_ns) {
-    RP_TRY(rpi_stream_dial(host, port, deadline_ns, &store->fd));
+    rpi_channel_close(&store->channel);
+    RP_TRY(rpi_stream_dial(host, port, deadline_ns, &store->channel.fd));
     store->broken = false;
     rp_status status = prove_membership(store, secret, deadline_ns);
     return status == RP_OK ? prove_it_is_a_store(store, deadline_ns) : status;
@@ -214,15 +214,16 @@ rp_status rpi_store_connect(const char *host, int port, double timeout_s,
     tcp_store *fresh = NULL;
     RP_TRY(rpi_alloc(sizeof *fresh, "a store client", &fresh));
     snprintf(fresh->place, sizeof fresh->place, "%s:%d", host ? host : "127.0.0.1", port);
-    fresh->fd = -1;
+    fresh->channel.fd = -1;
     fresh->patience_s = rpi_store_patience(timeout_s);
     int64_t deadline_ns = rpi_deadline_ns(timeout_s);
     rp_status status;
     rpi_redials redials = {0};
     do status = dial(fresh, host, port, secret, deadline_ns);
-    while (status == RP_PEER && rpi_stream_dials_again(&redials, &fresh->fd, deadline_ns));
+    while (status == RP_PEER &&
+           rpi_stream_dials_again(&redials, &fresh->channel.fd, deadline_ns));
     if (status != RP_OK) {
-        if (fresh->fd >= 0) close(fresh->fd);
+        rpi_channel_close(&fresh->channel);
         rpi_free(fresh);
         return rpi_fail_context(status, "cannot reach the store of rank 0: ");
     }
@@ -235,5 +236,5 @@ void rpi_store_set_patience_tcp(const rp_store *store, double patience_s) {
 }
 
 void rpi_store_forget_tcp(const rp_store *store) {
-    if (store->ops == &tcp_ops) rpi_fd_forget(&((tcp_store *)store->context)->fd);
+    if (store->ops == &tcp_ops) rpi_fd_forget(&((tcp_store *)store->context)->channel.fd);
 }

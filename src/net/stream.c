@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "net/addresses.h"
+#include "net/channel.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -235,51 +236,12 @@ bool rpi_stream_dials_again(rpi_redials *redials, int *fd, int64_t deadline_ns) 
     return true;
 }
 
-static rp_status wait_for(int fd, short events, int64_t deadline_ns) {
-    struct pollfd wait = {.fd = fd, .events = events};
-    int ready = poll(&wait, 1, rpi_poll_ms(deadline_ns));
-    if (ready < 0 && errno != EINTR) return RP_FAIL_ERRNO(IO, "cannot wait for a connection");
-    if (ready == 0) return RP_FAIL(TIMEOUT, "no answer before the deadline");
-    return RP_OK;
-}
-
-static rp_status broken(void) {
-    if (errno == EPIPE || errno == ECONNRESET || errno == ETIMEDOUT)
-        return RP_FAIL(PEER, "closed the connection");
-    return RP_FAIL_ERRNO(IO, "the connection failed");
-}
-
 rp_status rpi_stream_write(int fd, const void *data, size_t bytes, int64_t deadline_ns) {
-    const char *next = data;
-    while (bytes > 0) {
-        ssize_t sent = send(fd, next, bytes, MSG_NOSIGNAL);
-        if (sent >= 0) {
-            next += sent;
-            bytes -= (size_t)sent;
-        } else if (errno == EAGAIN) {
-            RP_TRY(wait_for(fd, POLLOUT, deadline_ns));
-        } else if (errno != EINTR) {
-            return broken();
-        }
-    }
-    return RP_OK;
+    return rpi_channel_write(&(rpi_channel){.fd = fd}, data, bytes, deadline_ns);
 }
 
 rp_status rpi_stream_read(int fd, void *data, size_t bytes, int64_t deadline_ns) {
-    char *next = data;
-    while (bytes > 0) {
-        ssize_t got = recv(fd, next, bytes, 0);
-        if (got == 0) return RP_FAIL(PEER, "closed the connection");
-        if (got > 0) {
-            next += got;
-            bytes -= (size_t)got;
-        } else if (errno == EAGAIN) {
-            RP_TRY(wait_for(fd, POLLIN, deadline_ns));
-        } else if (errno != EINTR) {
-            return broken();
-        }
-    }
-    return RP_OK;
+    return rpi_channel_read(&(rpi_channel){.fd = fd}, data, bytes, deadline_ns);
 }
 
 rp_status rpi_stream_local_host(int fd, char *text, size_t bytes) {

@@ -36,8 +36,7 @@ typedef struct rpi_redials {
     int64_t first_ns; /* 0: there was none */
 } rpi_redials;
 bool rpi_stream_dials_again(rpi_redials *redials, int *fd, int64_t deadline_ns);
-/* All bytes or a failure: RP_PEER when the other end closed or died, RP_TIMEOUT. Messages say
- * only what happened ("closed the connection"); callers say to whom. */
+/* All bytes or a failure, as rpi_channel_write() and read() on a connection without TLS. */
 rp_status rpi_stream_write(int fd, const void *data, size_t bytes, int64_t deadline_ns);
 rp_status rpi_stream_read(int fd, void *data, size_t bytes, int64_t deadline_ns);
 /* Our own address on a connection, as numbers: what peers of the same network reach us by. */

@@ -59,7 +59,7 @@ static void tcp_close(rpi_endpoint *base) {
 static void tcp_forget(rpi_endpoint *base) {
     tcp_endpoint *endpoint = (tcp_endpoint *)base;
     for (int peer = 0; peer < base->world; peer++)
-        if (endpoint->links[peer]) rpi_fd_forget(&endpoint->links[peer]->stream.fd);
+        if (endpoint->links[peer]) rpi_fd_forget(&endpoint->links[peer]->stream.channel.fd);
     rpi_acceptor_forget(&endpoint->acceptor);
     rpi_fd_forget(&endpoint->epoll_fd);
 }
@@ -116,38 +116,37 @@ static rp_status parse_address(const char *address, char host[RPI_HOST_BYTES], i
 }
 
 static rp_status dial(const tcp_endpoint *endpoint, int peer, const char *address,
-                      int64_t deadline_ns, int *out_fd) {
+                      int64_t deadline_ns, rpi_channel *channel) {
     char host[RPI_HOST_BYTES];
-    int port = 0, fd = -1;
+    int port = 0;
     RP_TRY(parse_address(address, host, &port));
     rp_status status;
     rpi_redials redials = {0};
     do {
-        status = rpi_stream_dial(host, port, deadline_ns, &fd);
+        rpi_channel_close(channel);
+        status = rpi_stream_dial(host, port, deadline_ns, &channel->fd);
         if (status == RP_OK)
-            status = rpi_hello_exchange(fd, &endpoint->hello, peer, deadline_ns);
-    } while (status == RP_PEER && rpi_stream_dials_again(&redials, &fd, deadline_ns));
-    if (status != RP_OK) {
-        if (fd >= 0) close(fd);
-        return status;
-    }
-    *out_fd = fd;
-    return RP_OK;
+            status = rpi_hello_exchange(channel, &endpoint->hello, peer, deadline_ns);
+    } while (status == RP_PEER && rpi_stream_dials_again(&redials, &channel->fd, deadline_ns));
+    if (status != RP_OK) rpi_channel_close(channel);
+    return status;
 }
 
-/* Owns the descriptor from here on. */
-static rp_status add_link(tcp_endpoint *endpoint, int peer, int fd) {
+/* Owns the connection from here on. */
+static rp_status add_link(tcp_endpoint *endpoint, int peer, rpi_channel channel) {
     tcp_link *link = NULL;
     rp_status status = rpi_alloc(sizeof *link, "a link", &link);
     if (status != RP_OK) {
-        close(fd);
+        rpi_channel_close(&channel);
         return status;
     }
     link->base = (rpi_link){.endpoint = &endpoint->base, .peer = peer};
-    status = rpi_tcp_stream_open(&link->stream, &link->base, fd, endpoint->hello.frame_bytes);
+    status =
+        rpi_tcp_stream_open(&link->stream, &link->base, channel, endpoint->hello.frame_bytes);
     struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
                                 .data.ptr = link};
-    if (status == RP_OK && epoll_ctl(endpoint->epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0)
+    if (status == RP_OK &&
+        epoll_ctl(endpoint->epoll_fd, EPOLL_CTL_ADD, channel.fd, &event) != 0)
         status = RP_FAIL_ERRNO(IO, "cannot watch a connection");
     if (status != RP_OK) {
         rpi_tcp_stream_close(&link->stream);
@@ -161,15 +160,15 @@ static rp_status add_link(tcp_endpoint *endpoint, int peer, int fd) {
 static rp_status tcp_connect(rpi_endpoint *base, int peer, const char *address,
                              int64_t deadline_ns, rpi_link **out_link) {
     tcp_endpoint *endpoint = (tcp_endpoint *)base;
-    int fd = -1;
+    rpi_channel channel = {.fd = -1};
     RP_TRY(rpi_peer_check(base, peer));
     if (endpoint->links[peer]) return RP_FAIL(STATE, "rank %d is connected already", peer);
-    rp_status status = peer < base->rank
-                           ? dial(endpoint, peer, address, deadline_ns, &fd)
-                           : rpi_acceptor_wait(&endpoint->acceptor, peer, deadline_ns, &fd);
+    rp_status status =
+        peer < base->rank ? dial(endpoint, peer, address, deadline_ns, &channel)
+                          : rpi_acceptor_wait(&endpoint->acceptor, peer, deadline_ns, &channel);
     if (status != RP_OK)
         return rpi_fail_context(status, "connecting to rank %d at %s: ", peer, address);
-    RP_TRY(add_link(endpoint, peer, fd));
+    RP_TRY(add_link(endpoint, peer, channel));
     *out_link = &endpoint->links[peer]->base;
     return RP_OK;
 }

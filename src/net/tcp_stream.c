@@ -14,12 +14,12 @@
 
 enum { FRAMES = 4, BUFFER_BYTES_MIN = 256 * 1024, PIECES = 16, READ_AWAY_MAX = 1024 };
 
-rp_status rpi_tcp_stream_open(rpi_tcp_stream *stream, rpi_link *link, int fd,
+rp_status rpi_tcp_stream_open(rpi_tcp_stream *stream, rpi_link *link, rpi_channel channel,
                               size_t frame_bytes) {
     size_t bytes = FRAMES * rpi_extent_round(frame_bytes);
     if (bytes < BUFFER_BYTES_MIN) bytes = BUFFER_BYTES_MIN;
     *stream = (rpi_tcp_stream){.link = link,
-                               .fd = fd,
+                               .channel = channel,
                                .frame_bytes = frame_bytes,
                                .readable = true,
                                .writable = true,
@@ -38,9 +38,9 @@ static void read_away(int fd) {
 }
 
 void rpi_tcp_stream_close(rpi_tcp_stream *stream) {
-    shutdown(stream->fd, SHUT_WR);
-    read_away(stream->fd);
-    close(stream->fd);
+    rpi_channel_shut(&stream->channel);
+    read_away(stream->channel.fd);
+    rpi_channel_close(&stream->channel);
     rpi_free_pages(stream->out, stream->queue.capacity);
     rpi_free_pages(stream->in, stream->frames.capacity);
 }
@@ -51,7 +51,7 @@ bool rpi_tcp_stream_is_delivered(const rpi_tcp_stream *stream) {
     int unsent = 0;
     if (stream->fault.status != RP_OK) return true; /* nobody is there to receive */
     if (stream->queue.count > 0) return false;
-    return ioctl(stream->fd, SIOCOUTQNSD, &unsent) != 0 || unsent == 0;
+    return ioctl(stream->channel.fd, SIOCOUTQNSD, &unsent) != 0 || unsent == 0;
 }
 
 static rp_status keep_errno(rpi_tcp_stream *stream, const char *doing) {
@@ -77,9 +77,8 @@ static int gather(rpi_tcp_stream *stream, struct iovec pieces[PIECES]) {
 static void send_queue(rpi_tcp_stream *stream) {
     struct iovec pieces[PIECES];
     while (stream->writable && stream->queue.count > 0) {
-        struct msghdr message = {.msg_iov = pieces};
-        message.msg_iovlen = (size_t)gather(stream, pieces);
-        ssize_t sent = sendmsg(stream->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+        int count = gather(stream, pieces);
+        ssize_t sent = rpi_channel_send_pieces(&stream->channel, pieces, count);
         if (sent < 0) {
             if (errno == EAGAIN)
                 stream->writable = false;
@@ -195,7 +194,7 @@ static void receive(rpi_tcp_stream *stream) {
         {stream->missing ? tail(stream) : NULL, stream->missing},
         {stream->ahead + stream->ahead_bytes, sizeof stream->ahead - stream->ahead_bytes}};
     size_t wanted = pieces[0].iov_len + pieces[1].iov_len;
-    ssize_t got = readv(stream->fd, pieces, 2);
+    ssize_t got = rpi_channel_receive_pieces(&stream->channel, pieces, 2);
     if (got == 0) {
         end_of_stream(stream);
         return;
@@ -208,7 +207,9 @@ static void receive(rpi_tcp_stream *stream) {
         return;
     }
     stream->link->bytes_received += (uint64_t)got;
-    if ((size_t)got < wanted && !stream->hung_up) stream->readable = false; /* drained */
+    /* Less than asked for: drained. TLS may hold back what has no room in one record. */
+    if ((size_t)got < wanted && !stream->hung_up && !stream->channel.tls)
+        stream->readable = false;
     size_t direct = (size_t)got < stream->missing ? (size_t)got : stream->missing;
     stream->missing -= direct;
     stream->ahead_bytes += (size_t)got - direct;
@@ -241,6 +242,10 @@ void rpi_tcp_stream_event(rpi_tcp_stream *stream, uint32_t events) {
     if (!stream->ended && events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR))
         stream->readable = true;
     if (events & EPOLLOUT) stream->writable = true;
+    if (!stream->channel.tls) return;
+    /* To go on, TLS may have to hear what it does not ask for, and the other way round. */
+    if (!stream->ended && events & EPOLLOUT) stream->readable = true;
+    if (events & EPOLLIN) stream->writable = true;
 }
 
 void rpi_tcp_stream_move(rpi_tcp_stream *stream) {

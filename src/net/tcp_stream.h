@@ -1,7 +1,9 @@
-/* One TCP connection that carries frames: what is queued to go out and what has come in. */
+/* One TCP connection that carries frames, in TLS where the job asks for it: what is queued to
+ * go out and what has come in. Bytes of a link are counted as they are before that. */
 #ifndef RPI_NET_TCP_STREAM_H
 #define RPI_NET_TCP_STREAM_H
 
+#include "net/channel.h"
 #include "net/extents.h"
 #include "net/fault.h"
 #include "net/transport.h"
@@ -10,7 +12,7 @@ enum { RPI_TCP_AHEAD_BYTES = 4096 };
 
 typedef struct rpi_tcp_stream {
     rpi_link *link; /* whose bytes are counted */
-    int fd;
+    rpi_channel channel;
     size_t frame_bytes;
     bool readable, writable; /* since the last event, until the kernel said no */
     bool hung_up;            /* the peer's end is closed: read until the very end */
@@ -32,8 +34,8 @@ typedef struct rpi_tcp_stream {
     size_t ahead_bytes;
 } rpi_tcp_stream;
 
-/* Takes over the descriptor, also when it fails; close() follows in either case. */
-rp_status rpi_tcp_stream_open(rpi_tcp_stream *stream, rpi_link *link, int fd,
+/* Takes over the connection, also when it fails; close() follows in either case. */
+rp_status rpi_tcp_stream_open(rpi_tcp_stream *stream, rpi_link *link, rpi_channel channel,
                               size_t frame_bytes);
 void rpi_tcp_stream_close(rpi_tcp_stream *stream);
 

@@ -193,7 +193,8 @@ static void *answer(void *context) {
     int fd = -1;
     while ((fd = rpi_stream_accept(own->listener)) < 0 && rpi_now_ns() < deadline_ns)
         nanosleep(&moment, NULL);
-    own->status = rpi_probe_answer(fd, own->is_deaf ? rpi_deadline_ns(0.2) : deadline_ns);
+    own->status = rpi_probe_answer(&(rpi_channel){.fd = fd},
+                                   own->is_deaf ? rpi_deadline_ns(0.2) : deadline_ns);
     if (own->is_deaf) nanosleep(&(struct timespec){.tv_sec = 1}, NULL);
     close(fd);
     return NULL;
@@ -206,7 +207,7 @@ static rp_status probe(bool is_deaf, const rpi_probe_limits *limits, rpi_probe_r
     CHECK_EQ(rpi_stream_listen(NULL, 0, &other.listener, &port), RP_OK);
     CHECK_EQ(pthread_create(&thread, NULL, answer, &other), 0);
     CHECK_EQ(rpi_stream_dial(NULL, port, rpi_deadline_ns(10), &fd), RP_OK);
-    rp_status status = rpi_probe_call(fd, limits, result);
+    rp_status status = rpi_probe_call(&(rpi_channel){.fd = fd}, limits, result);
     close(fd);
     pthread_join(thread, NULL);
     close(other.listener);

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "harness/faulty.h"
 #include "harness/ranks.h"
+#include "net/tls.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -22,6 +23,7 @@ static rp_comm *open_comm(double warn_after_s, double timeout_s) {
     snprintf(transport, sizeof transport, "%s", ranks_argument());
     char *link = strchr(transport, ',');
     if (link) *link++ = '\0';
+    if (strcmp(transport, "tls") == 0) snprintf(transport, sizeof transport, "tcp");
     rp_comm_options options = {.transport = transport,
                                .link = link,
                                .connect_timeout_s = 30,
@@ -140,8 +142,19 @@ static void works(void) {
     close_comm(comm);
 }
 
-static const char *const transports[] = {"shm", "tcp", "auto,10Gbit,20us"};
+static const char *const transports[] = {"shm", "tcp", "tls", "auto,10Gbit,20us"};
 enum { TRANSPORTS = sizeof transports / sizeof transports[0] };
+
+/* "tls" is tcp with TLS, which the environment asks for; without it plain tcp once more. */
+static ranks *start_over(const char *function, int world, const char *transport) {
+    bool tls = strcmp(transport, "tls") == 0 && rpi_tls_is_supported();
+    if (tls) setenv("REDPOLL_SECRET", "the secret of these ranks", 1);
+    if (tls) setenv("REDPOLL_TLS", "1", 1);
+    ranks *started = ranks_start(function, world, &(ranks_options){.argument = transport});
+    unsetenv("REDPOLL_SECRET");
+    unsetenv("REDPOLL_TLS");
+    return started;
+}
 
 static bool wait_until_all_go(ranks *world, int count) {
     for (int rank = 0; rank < count; rank++)
@@ -151,7 +164,7 @@ static bool wait_until_all_go(ranks *world, int count) {
 
 static void lose(const char *function, const char *transport, int victim, int signal,
                  const char *words) {
-    ranks *world = ranks_start(function, 3, &(ranks_options){.argument = transport});
+    ranks *world = start_over(function, 3, transport);
     if (wait_until_all_go(world, 3)) ranks_signal(world, victim, signal);
     CHECK(ranks_finish(world, 20));
     char name[32];
@@ -196,7 +209,7 @@ static void a_strict_timeout_ends_the_patience(void) {
 static void a_receive_from_any_rank_fails_too(void) {
     for (int t = 0; t < TRANSPORTS; t++) {
         lose("listener", transports[t], 1, SIGKILL, "receive from any rank");
-        ranks *world = ranks_start("lonely", 3, &(ranks_options){.argument = transports[t]});
+        ranks *world = start_over("lonely", 3, transports[t]);
         CHECK(ranks_finish(world, 30));
         ranks_check_exit(world, 0, 1, "receive from any rank with tag 3");
         ranks_check_exit(world, 1, 0, NULL);
@@ -213,11 +226,11 @@ static void a_knot_is_cut_at_the_timeout(void) {
 }
 
 static void every_transport_works(void) {
-    static const char *const all[] = {"shm", "tcp", "auto", "auto,1Gbit,50us",
-                                      "tcp,500Mbit,1ms"};
+    static const char *const all[] = {
+        "shm", "tcp", "tls", "auto", "auto,1Gbit,50us", "tcp,500Mbit,1ms"};
     for (size_t t = 0; t < sizeof all / sizeof all[0]; t++)
         for (int count = 2; count <= 4; count += 2) {
-            ranks *world = ranks_start("works", count, &(ranks_options){.argument = all[t]});
+            ranks *world = start_over("works", count, all[t]);
             CHECK(ranks_finish(world, 60));
             ranks_check_passed(world);
             ranks_free(world);

@@ -573,6 +573,7 @@ static rp_status make_comm(const program *p, int rank, const rp_store *store, in
     int ranks[PROGRAM_RANKS];
     for (int r = 0; r < p->world; r++) ranks[r] = r;
     options.transport = options.link = options.host = options.bind_host = NULL;
+    options.tls = 0;
     options.epoch = 0;
     return rp_comm_group(comms[0], ranks, p->world, &options, &comms[c]);
 }

@@ -3,6 +3,7 @@
 
 #include "base/rng.h"
 #include "comm/serial.h"
+#include "net/tls.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -165,8 +166,8 @@ static void make_step(rpi_rng *rng, const program *p, int index, int64_t bytes_m
 }
 
 void program_make(uint64_t seed, const program_limits *limits, program *out) {
-    static const char *const of_threads[] = {"inproc", "shm", "tcp", "shaped", "mixed"};
-    static const char *const of_processes[] = {"shm", "tcp", "shaped", "mixed"};
+    static const char *const of_threads[] = {"inproc", "shm", "tcp", "tls", "shaped", "mixed"};
+    static const char *const of_processes[] = {"shm", "tcp", "tls", "shaped", "mixed"};
     static const int chunks[] = {0, 0, 16384, 100000};
     rpi_rng rng = rpi_rng_make(seed, RPI_RNG_TEST, 1);
     *out = (program){.processes = limits->processes, .timeout_s = 40};
@@ -178,6 +179,8 @@ void program_make(uint64_t seed, const program_limits *limits, program *out) {
     out->asks = one_in(&rng, 5);
     snprintf(out->transport, sizeof out->transport, "%s",
              limits->processes ? PICK(&rng, of_processes) : PICK(&rng, of_threads));
+    if (strcmp(out->transport, "tls") == 0 && !rpi_tls_is_supported())
+        snprintf(out->transport, sizeof out->transport, "tcp");
     out->count = 4 + (int)rpi_rng_below(&rng, (uint32_t)limits->steps_max - 3);
     for (int i = 0; i < out->count; i++) {
         int64_t bytes_max = one_in(&rng, 12) ? limits->bytes_max : limits->bytes_max / 64;
@@ -190,12 +193,15 @@ void program_make(uint64_t seed, const program_limits *limits, program *out) {
 }
 
 rp_comm_options program_options(const program *p, int rank, int index, program_names *names) {
-    bool mixed = strcmp(p->transport, "mixed") == 0;
+    bool mixed = strcmp(p->transport, "mixed") == 0, tls = strcmp(p->transport, "tls") == 0;
     bool shaped = strcmp(p->transport, "shaped") == 0 || mixed;
     snprintf(names->comm, sizeof names->comm, "program%d", index);
     snprintf(names->host, sizeof names->host, "host%d", rank % 2);
     return (rp_comm_options){.name = names->comm,
-                             .transport = shaped ? NULL : p->transport,
+                             .transport = shaped ? NULL
+                                          : tls  ? "tcp"
+                                                 : p->transport,
+                             .tls = tls,
                              .link = shaped ? "2Gbit,50us" : NULL,
                              .host = mixed ? names->host : NULL,
                              .connect_timeout_s = 3.0 * p->timeout_s,

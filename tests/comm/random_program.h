@@ -63,8 +63,8 @@ typedef struct program {
     int asks; /* nothing leaves before its receiver has asked for it, as if no credit was left
                */
     int timeout_s; /* no progress for so long fails it; three times as long for joining */
-    /* inproc, shm, tcp; shaped, over what "auto" finds; mixed: two hosts by name, as shaped
-     * between them and as "auto" finds inside */
+    /* inproc, shm, tcp; tls: that with TLS; shaped, over what "auto" finds; mixed: two hosts by
+     * name, as shaped between them and as "auto" finds inside */
     char transport[16];
     int count;
     program_step steps[PROGRAM_STEPS];

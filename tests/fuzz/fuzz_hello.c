@@ -28,13 +28,15 @@ static void call(const rpi_hello *self, const uint8_t *data, size_t bytes) {
     struct sockaddr_un address;
     socklen_t length;
     rpi_acceptor acceptor;
-    int fd = -1, listener = listen_somewhere(&address, &length);
+    rpi_channel let_in;
+    int listener = listen_somewhere(&address, &length);
     if (listener < 0 || rpi_acceptor_open(&acceptor, self, listener) != RP_OK) return;
     int caller = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (connect(caller, (struct sockaddr *)&address, length) == 0) {
         ssize_t sent = send(caller, data, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
         (void)sent;
-        if (rpi_acceptor_wait(&acceptor, 1, rpi_now_ns(), &fd) == RP_OK) close(fd);
+        if (rpi_acceptor_wait(&acceptor, 1, rpi_now_ns(), &let_in) == RP_OK)
+            rpi_channel_close(&let_in);
     }
     close(caller);
     rpi_acceptor_close(&acceptor);
@@ -74,7 +76,7 @@ static int try(const uint8_t *data, size_t bytes) {
     rpi_hello caller = *self;
     caller.rank = 1;
     fuzz_stream(data + 1, bytes - 1, pair);
-    (void)rpi_hello_exchange(pair[0], &caller, 0, rpi_now_ns());
+    (void)rpi_hello_exchange(&(rpi_channel){.fd = pair[0]}, &caller, 0, rpi_now_ns());
     close(pair[0]), close(pair[1]);
     return 0;
 }

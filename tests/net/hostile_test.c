@@ -160,7 +160,7 @@ typedef struct exchange {
 
 static void *prove(void *argument) {
     exchange *e = argument;
-    CHECK_OK(rpi_proof_give(e->fd, &ours, &e->terms, rpi_deadline_ns(10)));
+    CHECK_OK(rpi_proof_give(e->fd, &ours, &e->terms, rpi_deadline_ns(10), NULL));
     return NULL;
 }
 
@@ -424,12 +424,12 @@ static void many_callers_cost_little_memory(void) {
 static void a_secret_is_for_its_job_alone(void) {
     rp_store_server *server = NULL;
     int port = 0, fd = -1;
-    rpi_proof_terms link = {RPI_PROOF_LINK, 1, 0, 2, 0x5ec3e7};
+    rpi_proof_terms link = {RPI_PROOF_LINK, 1, 0, 2, 0x5ec3e7, false};
     rp_store store;
     if (!prepare()) return;
     REQUIRE_OK(rpi_store_serve(NULL, 0, &ours, &server, &port));
     REQUIRE_OK(rpi_stream_dial(NULL, port, rpi_deadline_ns(10), &fd));
-    CHECK(rpi_proof_give(fd, &ours, &link, rpi_deadline_ns(10)) < 0);
+    CHECK(rpi_proof_give(fd, &ours, &link, rpi_deadline_ns(10), NULL) < 0);
     close(fd);
     CHECK_FAILS(rpi_store_connect(NULL, port, 10, &theirs, &store), MISMATCH, "another secret");
     rp_store_server_stop(server);

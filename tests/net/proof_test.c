@@ -122,7 +122,7 @@ typedef struct caller {
 
 static void *call(void *argument) {
     caller *c = argument;
-    c->status = rpi_proof_give(c->fd, &c->secret, &c->terms, rpi_deadline_ns(10));
+    c->status = rpi_proof_give(c->fd, &c->secret, &c->terms, rpi_deadline_ns(10), NULL);
     snprintf(c->message, sizeof c->message, "%s",
              c->status == RP_OK ? "" : rp_last_error()->message);
     return NULL;

@@ -235,12 +235,13 @@ static void delivered_is_more_than_flushed(void) {
 static void a_listener_that_is_gone_is_an_error(void) {
     rpi_hello self = {.rank = 0, .world = 2, .session = 7, .frame_bytes = FRAME_BYTES};
     rpi_acceptor acceptor;
-    int listener = -1, port = 0, fd = -1;
+    rpi_channel channel;
+    int listener = -1, port = 0;
     REQUIRE_OK(rpi_stream_listen(NULL, 0, &listener, &port));
     REQUIRE_OK(rpi_acceptor_open(&acceptor, &self, listener));
     CHECK_EQ(shutdown(listener, SHUT_RDWR), 0);
     alarm(20); /* ends the test where the call does not return */
-    CHECK_FAILS(rpi_acceptor_wait(&acceptor, 1, rpi_deadline_ns(2), &fd), IO,
+    CHECK_FAILS(rpi_acceptor_wait(&acceptor, 1, rpi_deadline_ns(2), &channel), IO,
                 "cannot accept a connection");
     alarm(0);
     rpi_acceptor_close(&acceptor);
@@ -278,11 +279,12 @@ static void an_acceptor_without_memory_closes_its_listener(void) {
 static void an_acceptor_of_nobody_closes_its_listener(void) {
     rpi_hello self = {.rank = 1, .world = 2, .session = 7, .frame_bytes = FRAME_BYTES};
     rpi_acceptor acceptor;
-    int before = check_descriptors(), listener = -1, port = 0, fd = -1;
+    rpi_channel channel;
+    int before = check_descriptors(), listener = -1, port = 0;
     REQUIRE_OK(rpi_stream_listen(NULL, 0, &listener, &port));
     REQUIRE_OK(rpi_acceptor_open(&acceptor, &self, listener));
     CHECK_EQ(check_descriptors(), before);
-    CHECK_FAILS(rpi_acceptor_wait(&acceptor, 0, rpi_now_ns(), &fd), STATE, "everybody");
+    CHECK_FAILS(rpi_acceptor_wait(&acceptor, 0, rpi_now_ns(), &channel), STATE, "everybody");
     rpi_acceptor_close(&acceptor);
 }
 

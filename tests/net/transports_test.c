@@ -6,6 +6,8 @@
 #include "base/rng.h"
 #include "harness/check.h"
 #include "net/frame.h"
+#include "net/secret.h"
+#include "net/tls.h"
 
 #include <poll.h>
 #include <pthread.h>
@@ -14,18 +16,31 @@
 
 enum { FRAME_BYTES = 8192, HEADER = RPI_FRAME_HEADER_BYTES };
 
+static void once(const rpi_transport *transport, const rpi_secret *secret,
+                 void (*run)(link_pair *pair)) {
+    link_pair pair;
+    rp_status status_of[2];
+    int failures = check_failures(), before = check_descriptors();
+    link_pair_options(&pair, transport, FRAME_BYTES);
+    pair.options[0].secret = pair.options[1].secret = secret;
+    CHECK_OK(link_pair_open_with(&pair, status_of));
+    if (pair.links[0] && pair.links[1]) run(&pair);
+    link_pair_close(&pair);
+    CHECK_EQ(check_descriptors(), before);
+    CHECK_MSG(check_failures() == failures, "with %s%s", transport->name,
+              secret ? " and TLS" : "");
+}
+
 /* Run a case for each kind on a fresh pair, and see that nothing of it remains. */
 static void each(void (*run)(link_pair *pair)) {
-    const rpi_transport *transport;
-    for (int i = 0; (transport = rpi_transport_at(i)) != NULL; i++) {
-        link_pair pair;
-        int failures = check_failures(), before = check_descriptors();
-        CHECK_OK(link_pair_open(&pair, transport, FRAME_BYTES));
-        if (pair.links[0] && pair.links[1]) run(&pair);
-        link_pair_close(&pair);
-        CHECK_EQ(check_descriptors(), before);
-        CHECK_MSG(check_failures() == failures, "with %s", transport->name);
-    }
+    const rpi_transport *transport, *tcp = NULL;
+    rpi_secret secret = {0};
+    for (int i = 0; (transport = rpi_transport_at(i)) != NULL; i++) once(transport, NULL, run);
+    if (!rpi_tls_is_supported()) return;
+    REQUIRE_OK(rpi_transport_find("tcp", &tcp));
+    REQUIRE_OK(rpi_secret_make("a test's secret", "the secret of this pair", &secret));
+    REQUIRE_OK(rpi_secret_ask_for_tls(&secret));
+    once(tcp, &secret, run);
 }
 
 static void frames_of_every_size(link_pair *pair) {

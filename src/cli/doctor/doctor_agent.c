@@ -8,7 +8,7 @@
 #include "cli/command.h"
 #include "cli/hosts/agent.h"
 #include "net/addresses.h"
-#include "net/proof.h"
+#include "net/channel.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -53,6 +53,7 @@ static rp_status examine(doctor_agent *own, const rpi_agent_frame *frame) {
         if (strcmp(name, "secret") == 0)
             RP_TRY(
                 rpi_secret_make("the secret of this examination", value, &own->agent.secret));
+        if (strcmp(name, "tls") == 0) RP_TRY(rpi_secret_ask_for_tls(&own->agent.secret));
     }
     rp_status status = rpi_host_facts_say(&words);
     if (status == RP_OK) return rpi_agent_send_words(&own->agent.link, RPI_AGENT_FACTS, &words);
@@ -74,38 +75,41 @@ static rp_status serve(doctor_agent *own, const rpi_agent_frame *frame) {
 /* ---- being called ---- */
 
 typedef struct strangers {
-    int fds[STRANGERS_MAX];
+    rpi_channel channels[STRANGERS_MAX];
     rpi_proof proofs[STRANGERS_MAX];
     int count;
     unsigned refused;
 } strangers;
 
 static void drop(strangers *all, int index) {
-    close(all->fds[index]);
+    rpi_channel_close(&all->channels[index]);
     all->count--;
     for (int i = index; i < all->count; i++) {
-        all->fds[i] = all->fds[i + 1];
+        all->channels[i] = all->channels[i + 1];
         all->proofs[i] = all->proofs[i + 1];
     }
 }
 
 /* True: this one is who was to call, and its connection is no longer among them. */
 static bool hear_stranger(const doctor_agent *own, strangers *all, int index, int caller,
-                          int *out_fd) {
+                          rpi_channel *out_channel) {
     rpi_proof_terms terms = terms_of(own, -1, own->self);
     rpi_proof *proof = &all->proofs[index];
-    rp_status status = own->agent.secret.is_set
-                           ? rpi_proof_hear(proof, all->fds[index], &own->agent.secret, &terms)
-                           : RP_OK;
+    rp_status status = own->agent.secret.is_set ? rpi_channel_hear(&all->channels[index], proof,
+                                                                   &own->agent.secret, &terms)
+                                                : RP_OK;
     if (status == RP_PENDING) return false;
     bool is_caller = status == RP_OK &&
                      (!own->agent.secret.is_set ||
                       (proof->claim.caller == caller && proof->claim.callee == own->self));
-    if (is_caller) *out_fd = dup(all->fds[index]);
     if (status != RP_OK)
-        rpi_proof_log_refusal(all->fds[index], "an examination", &all->refused);
+        rpi_proof_log_refusal(all->channels[index].fd, "an examination", &all->refused);
+    if (is_caller) {
+        *out_channel = all->channels[index];
+        all->channels[index] = (rpi_channel){.fd = -1};
+    }
     drop(all, index);
-    return is_caller && *out_fd >= 0;
+    return is_caller;
 }
 
 /* Who makes place when there is none: the oldest that has said nothing, if there is one. */
@@ -119,7 +123,7 @@ static void take_stranger(const doctor_agent *own, strangers *all) {
     int fd = rpi_stream_accept(own->listener);
     if (fd < 0) return;
     if (all->count == STRANGERS_MAX) drop(all, oldest_silent(all));
-    all->fds[all->count] = fd;
+    all->channels[all->count] = (rpi_channel){.fd = fd};
     all->proofs[all->count++] = (rpi_proof){.answered = false};
 }
 
@@ -129,7 +133,7 @@ static rp_status wait_for_strangers(const doctor_agent *own, strangers *all,
     polls[0] = (struct pollfd){.fd = own->agent.link.in, .events = POLLIN};
     polls[1] = (struct pollfd){.fd = own->listener, .events = POLLIN};
     for (int i = 0; i < all->count; i++)
-        polls[2 + i] = (struct pollfd){.fd = all->fds[i], .events = POLLIN};
+        polls[2 + i] = (struct pollfd){.fd = all->channels[i].fd, .events = POLLIN};
     int ready = poll(polls, 2 + (nfds_t)all->count, rpi_poll_ms(deadline_ns));
     if (ready == 0) return RP_FAIL(TIMEOUT, "nobody called");
     if (polls[0].revents) return RP_FAIL(PEER, "the caller has given up");
@@ -138,12 +142,12 @@ static rp_status wait_for_strangers(const doctor_agent *own, strangers *all,
 
 /* One who cannot prove to be the caller keeps out nobody. */
 static rp_status await_caller(const doctor_agent *own, strangers *all, int caller,
-                              int64_t deadline_ns, int *out_fd) {
+                              int64_t deadline_ns, rpi_channel *out_channel) {
     struct pollfd polls[2 + STRANGERS_MAX];
     for (;;) {
         RP_TRY(wait_for_strangers(own, all, polls, deadline_ns));
         for (int i = all->count - 1; i >= 0; i--)
-            if (polls[2 + i].revents && hear_stranger(own, all, i, caller, out_fd))
+            if (polls[2 + i].revents && hear_stranger(own, all, i, caller, out_channel))
                 return RP_OK;
         if (polls[1].revents) take_stranger(own, all);
     }
@@ -161,14 +165,14 @@ static rp_status expect(doctor_agent *own, const rpi_agent_frame *frame) {
     strangers all = {.count = 0};
     rpi_agent_words words = {0};
     int64_t deadline_ns = rpi_deadline_ns((double)number_of(frame, "limit-ms") / 1000);
-    int fd = -1;
+    rpi_channel channel = {.fd = -1};
     rp_status status =
-        await_caller(own, &all, (int)number_of(frame, "caller"), deadline_ns, &fd);
+        await_caller(own, &all, (int)number_of(frame, "caller"), deadline_ns, &channel);
     while (all.count) drop(&all, 0);
     if (status == RP_OK) {
-        add_end(&words, fd);
-        status = rpi_probe_answer(fd, deadline_ns);
-        close(fd);
+        add_end(&words, channel.fd);
+        status = rpi_probe_answer(&channel, deadline_ns);
+        rpi_channel_close(&channel);
     }
     if (status != RP_OK) rpi_agent_add(&words, "error", rp_last_error()->message);
     return rpi_agent_send_words(&own->agent.link, RPI_AGENT_MEASURED, &words);
@@ -197,26 +201,24 @@ static void read_call(const rpi_agent_frame *frame, call *c) {
 }
 
 static rp_status dial_one(const doctor_agent *own, const call *c, const char *address,
-                          int64_t deadline_ns, int *out_fd) {
+                          int64_t deadline_ns, rpi_channel *channel) {
     rpi_proof_terms terms = terms_of(own, own->self, c->callee);
-    RP_TRY(rpi_stream_dial(address, c->port, deadline_ns, out_fd));
-    if (!own->agent.secret.is_set) return RP_OK;
-    rp_status status = rpi_proof_give(*out_fd, &own->agent.secret, &terms, deadline_ns);
+    RP_TRY(rpi_stream_dial(address, c->port, deadline_ns, &channel->fd));
+    rp_status status = rpi_channel_call(channel, &own->agent.secret, &terms, deadline_ns);
     if (status == RP_OK) return RP_OK;
-    close(*out_fd);
-    *out_fd = -1;
+    rpi_channel_close(channel);
     return rpi_fail_context(
         status, "what answers at %s:%d does not prove to be that host: ", address, c->port);
 }
 
 /* Each address in turn; false: none is that host's. */
 static bool dial_all(const doctor_agent *own, const call *c, double each_s, int64_t end_ns,
-                     int *out_fd, const char **out_address) {
+                     rpi_channel *channel, const char **out_address) {
     char why[RPI_DOCTOR_TEXT_BYTES] = "";
     for (int i = 0; i < c->address_count && (i == 0 || rpi_now_ns() < end_ns); i++) {
         int64_t limit_ns = rpi_deadline_ns(each_s);
         *out_address = c->addresses[i];
-        if (dial_one(own, c, c->addresses[i], limit_ns < end_ns ? limit_ns : end_ns, out_fd) ==
+        if (dial_one(own, c, c->addresses[i], limit_ns < end_ns ? limit_ns : end_ns, channel) ==
             RP_OK)
             return true;
         rpi_append(why, sizeof why, "%s%s", *why ? "; " : "", rp_last_error()->message);
@@ -228,12 +230,12 @@ static bool dial_all(const doctor_agent *own, const call *c, double each_s, int6
 /* The first address that answers and proves to be that host's. Each has a second at first, so
  * that one which leads nowhere costs no more. One that has hung up may have had too many
  * callers. */
-static rp_status dial(const doctor_agent *own, const call *c, int *out_fd,
+static rp_status dial(const doctor_agent *own, const call *c, rpi_channel *channel,
                       const char **out_address) {
     int64_t end_ns = rpi_deadline_ns(c->connect_s);
     double each_s = c->address_count > 1 ? FIRST_DIAL_S : c->connect_s;
     for (;;) {
-        if (dial_all(own, c, each_s, end_ns, out_fd, out_address)) return RP_OK;
+        if (dial_all(own, c, each_s, end_ns, channel, out_address)) return RP_OK;
         if (rpi_now_ns() + REDIAL_NS >= end_ns) return rp_last_error()->status;
         rpi_sleep_until_ns(rpi_now_ns() + REDIAL_NS);
         each_s = c->connect_s;
@@ -253,16 +255,16 @@ static rp_status probe(doctor_agent *own, const rpi_agent_frame *frame) {
     call c = {.callee = 0};
     rpi_agent_words words = {0};
     const char *address = "";
-    int fd = -1;
+    rpi_channel channel = {.fd = -1};
     read_call(frame, &c);
-    rp_status status = dial(own, &c, &fd, &address);
+    rp_status status = dial(own, &c, &channel, &address);
     if (status == RP_OK) {
         rpi_probe_result result;
-        add_end(&words, fd);
+        add_end(&words, channel.fd);
         rpi_agent_add(&words, "called", address);
-        status = rpi_probe_call(fd, &c.limits, &result);
+        status = rpi_probe_call(&channel, &c.limits, &result);
         add_result(&words, &result);
-        close(fd);
+        rpi_channel_close(&channel);
     }
     if (status != RP_OK) rpi_agent_add(&words, "error", rp_last_error()->message);
     return rpi_agent_send_words(&own->agent.link, RPI_AGENT_MEASURED, &words);

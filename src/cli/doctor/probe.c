@@ -3,7 +3,6 @@
 #include "base/clock.h"
 #include "base/median.h"
 #include "net/endian.h"
-#include "net/stream.h"
 
 #include <linux/tcp.h>
 #include <netinet/in.h>
@@ -28,18 +27,19 @@ static int64_t clock_ns(void) {
 
 /* ---- the caller ---- */
 
-static rp_status ask(int fd, int what, int64_t deadline_ns) {
+static rp_status ask(rpi_channel *peer, int what, int64_t deadline_ns) {
     unsigned char question[QUESTION_BYTES];
     rpi_put_u32(question, MAGIC);
     rpi_put_u32(question + 4, (uint32_t)what);
-    return rpi_stream_write(fd, question, sizeof question, deadline_ns);
+    return rpi_channel_write(peer, question, sizeof question, deadline_ns);
 }
 
-static rp_status ping(int fd, int64_t deadline_ns, double *out_trip_s, double *out_offset_s) {
+static rp_status ping(rpi_channel *peer, int64_t deadline_ns, double *out_trip_s,
+                      double *out_offset_s) {
     unsigned char pong[PONG_BYTES];
     int64_t clock_before_ns = clock_ns(), before_ns = rpi_now_ns();
-    RP_TRY(ask(fd, PING, deadline_ns));
-    RP_TRY(rpi_stream_read(fd, pong, sizeof pong, deadline_ns));
+    RP_TRY(ask(peer, PING, deadline_ns));
+    RP_TRY(rpi_channel_read(peer, pong, sizeof pong, deadline_ns));
     int64_t trip_ns = rpi_now_ns() - before_ns;
     int64_t middle_ns = clock_before_ns + trip_ns / 2;
     *out_trip_s = rpi_seconds(trip_ns);
@@ -48,14 +48,14 @@ static rp_status ping(int fd, int64_t deadline_ns, double *out_trip_s, double *o
 }
 
 /* The shortest trip tells most about the clocks: least of it is waiting. */
-static rp_status measure_latency(int fd, const rpi_probe_limits *limits,
+static rp_status measure_latency(rpi_channel *peer, const rpi_probe_limits *limits,
                                  rpi_probe_result *result) {
     double trips_s[PINGS_MAX], shortest_s = 0;
     int64_t end_ns = rpi_deadline_ns(limits->time_s * PING_SHARE);
     int count = 0;
     do {
         double offset_s = 0;
-        RP_TRY(ping(fd, limits->deadline_ns, &trips_s[count], &offset_s));
+        RP_TRY(ping(peer, limits->deadline_ns, &trips_s[count], &offset_s));
         if (count == 0 || trips_s[count] < shortest_s) {
             shortest_s = trips_s[count];
             result->offset_s = offset_s;
@@ -66,7 +66,8 @@ static rp_status measure_latency(int fd, const rpi_probe_limits *limits,
     return RP_OK;
 }
 
-static rp_status send_pieces(int fd, const rpi_probe_limits *limits, int64_t *out_bytes) {
+static rp_status send_pieces(rpi_channel *peer, const rpi_probe_limits *limits,
+                             int64_t *out_bytes) {
     static unsigned char piece[PIECE_BYTES];
     int64_t end_ns = rpi_deadline_ns(limits->time_s);
     bool is_last = false;
@@ -74,7 +75,7 @@ static rp_status send_pieces(int fd, const rpi_probe_limits *limits, int64_t *ou
         bool is_full = *out_bytes + 2 * PIECE_BYTES > limits->bytes;
         is_last = is_full || rpi_now_ns() >= end_ns;
         piece[0] = is_last ? LAST : MORE;
-        RP_TRY(rpi_stream_write(fd, piece, sizeof piece, limits->deadline_ns));
+        RP_TRY(rpi_channel_write(peer, piece, sizeof piece, limits->deadline_ns));
     }
     return RP_OK;
 }
@@ -88,18 +89,18 @@ static void count_packets(int fd, rpi_probe_result *result) {
     result->resent = info.tcpi_total_retrans;
 }
 
-static rp_status measure_rate(int fd, const rpi_probe_limits *limits,
+static rp_status measure_rate(rpi_channel *peer, const rpi_probe_limits *limits,
                               rpi_probe_result *result) {
     unsigned char summary[SUMMARY_BYTES];
     int64_t sent = 0;
     int unsent = UNSENT_BYTES;
     /* What lies in this host's buffers when the time is over still has to go: little. */
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent);
-    RP_TRY(ask(fd, FLOOD, limits->deadline_ns));
-    rp_status status = send_pieces(fd, limits, &sent);
+    (void)setsockopt(peer->fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent);
+    RP_TRY(ask(peer, FLOOD, limits->deadline_ns));
+    rp_status status = send_pieces(peer, limits, &sent);
     if (status == RP_OK)
-        status = rpi_stream_read(fd, summary, sizeof summary, limits->deadline_ns);
-    count_packets(fd, result);
+        status = rpi_channel_read(peer, summary, sizeof summary, limits->deadline_ns);
+    count_packets(peer->fd, result);
     if (status != RP_OK) return status;
     double seconds = rpi_seconds((int64_t)rpi_get_u64(summary + 8));
     result->bytes = sent;
@@ -107,46 +108,47 @@ static rp_status measure_rate(int fd, const rpi_probe_limits *limits,
     return RP_OK;
 }
 
-rp_status rpi_probe_call(int fd, const rpi_probe_limits *limits, rpi_probe_result *out_result) {
+rp_status rpi_probe_call(rpi_channel *peer, const rpi_probe_limits *limits,
+                         rpi_probe_result *out_result) {
     *out_result = (rpi_probe_result){0};
-    RP_TRY(measure_latency(fd, limits, out_result));
-    RP_TRY(measure_rate(fd, limits, out_result));
-    return ask(fd, BYE, limits->deadline_ns);
+    RP_TRY(measure_latency(peer, limits, out_result));
+    RP_TRY(measure_rate(peer, limits, out_result));
+    return ask(peer, BYE, limits->deadline_ns);
 }
 
 /* ---- the other side ---- */
 
-static rp_status answer_ping(int fd, int64_t deadline_ns) {
+static rp_status answer_ping(rpi_channel *peer, int64_t deadline_ns) {
     unsigned char pong[PONG_BYTES];
     rpi_put_u64(pong, (uint64_t)clock_ns());
-    return rpi_stream_write(fd, pong, sizeof pong, deadline_ns);
+    return rpi_channel_write(peer, pong, sizeof pong, deadline_ns);
 }
 
 /* The first piece may have waited in buffers on the way: counted are those behind it, where
  * there are any. */
-static rp_status answer_flood(int fd, int64_t deadline_ns) {
+static rp_status answer_flood(rpi_channel *peer, int64_t deadline_ns) {
     static unsigned char piece[PIECE_BYTES];
     unsigned char summary[SUMMARY_BYTES];
     int64_t begin_ns = rpi_now_ns(), pieces = 0;
     do {
-        RP_TRY(rpi_stream_read(fd, piece, sizeof piece, deadline_ns));
+        RP_TRY(rpi_channel_read(peer, piece, sizeof piece, deadline_ns));
         if (pieces++ == 0 && piece[0] == MORE) begin_ns = rpi_now_ns();
     } while (piece[0] == MORE);
     int64_t counted = pieces > 1 ? pieces - 1 : 1;
     rpi_put_u64(summary, (uint64_t)counted * PIECE_BYTES);
     rpi_put_u64(summary + 8, (uint64_t)(rpi_now_ns() - begin_ns));
-    return rpi_stream_write(fd, summary, sizeof summary, deadline_ns);
+    return rpi_channel_write(peer, summary, sizeof summary, deadline_ns);
 }
 
-rp_status rpi_probe_answer(int fd, int64_t deadline_ns) {
+rp_status rpi_probe_answer(rpi_channel *peer, int64_t deadline_ns) {
     for (;;) {
         unsigned char question[QUESTION_BYTES];
-        RP_TRY(rpi_stream_read(fd, question, sizeof question, deadline_ns));
+        RP_TRY(rpi_channel_read(peer, question, sizeof question, deadline_ns));
         if (rpi_get_u32(question) != MAGIC)
             return RP_FAIL(CORRUPT, "what called is no doctor of redpoll");
         switch (rpi_get_u32(question + 4)) {
-        case PING: RP_TRY(answer_ping(fd, deadline_ns)); break;
-        case FLOOD: RP_TRY(answer_flood(fd, deadline_ns)); break;
+        case PING: RP_TRY(answer_ping(peer, deadline_ns)); break;
+        case FLOOD: RP_TRY(answer_flood(peer, deadline_ns)); break;
         case BYE: return RP_OK;
         default: return RP_FAIL(CORRUPT, "a doctor's question that is not known here");
         }

@@ -8,7 +8,7 @@
 #ifndef RPI_CLI_PROBE_H
 #define RPI_CLI_PROBE_H
 
-#include "base/status.h"
+#include "net/channel.h"
 
 #include <stdint.h>
 
@@ -28,8 +28,9 @@ typedef struct rpi_probe_result {
 
 /* The caller's side. Where the first half has succeeded and the second has not, `latency_s` is
  * there and `rate` is 0. RP_TIMEOUT, RP_PEER. */
-rp_status rpi_probe_call(int fd, const rpi_probe_limits *limits, rpi_probe_result *out_result);
+rp_status rpi_probe_call(rpi_channel *peer, const rpi_probe_limits *limits,
+                         rpi_probe_result *out_result);
 /* The other side, until BYE. */
-rp_status rpi_probe_answer(int fd, int64_t deadline_ns);
+rp_status rpi_probe_answer(rpi_channel *peer, int64_t deadline_ns);
 
 #endif

@@ -188,6 +188,9 @@ rp_status rpi_bench_check(const rpi_bench *b, int64_t world) {
     if (b->kind->mixes && !rp_dtype_is_float(b->dtype) && !complex)
         return RP_FAIL(INVALID, "--dtype %s: weights go with floats and complex numbers",
                        rp_dtype_name(b->dtype));
+    if (b->kind->takes_dtype && !b->kind->takes_dtype(b->dtype))
+        return RP_FAIL(INVALID, "--dtype %s: %s takes %s", rp_dtype_name(b->dtype),
+                       b->kind->command->name, b->kind->dtypes);
     if (!rp_codec_supports(&b->codec, b->dtype))
         return RP_FAIL(UNSUPPORTED, "codec %s does not take %s",
                        rp_codec_text(&b->codec, text, sizeof text), rp_dtype_name(b->dtype));

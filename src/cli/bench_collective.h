@@ -12,6 +12,7 @@
 #include "cli/world.h"
 #include "comm/topology_rounds.h"
 #include "plan/plan.h"
+#include "redpoll/window.h"
 
 typedef struct rpi_bench_settings {
     rpi_world_settings world;
@@ -44,6 +45,7 @@ typedef struct rpi_bench_call {
     rp_codec codec;
     rp_collective_options options;
     rpi_topology_rounds *rounds; /* of a kind that mixes; the step says which */
+    rp_window *window;           /* of a kind that opens one */
 } rpi_bench_call;
 
 /* Where a block comes from: block `block` of the input of `rank`, or of everybody's, reduced,
@@ -70,6 +72,12 @@ typedef struct rpi_bench_kind {
      * count; NULL: no such number. */
     double (*bus_factor)(int world);
     rpi_bench_source (*source)(const rpi_bench_call *call, int block); /* NULL: gets nothing */
+    bool (*takes_dtype)(rp_dtype dtype); /* NULL: any that the rest allows */
+    const char *dtypes;                  /* those, in words */
+    /* One-sided kinds make call->window before the first call, wait for themselves in start(),
+     * and write the output afterwards, untimed; it is freed for them. NULL: nothing of that. */
+    rp_status (*open)(rpi_bench_call *call);
+    rp_status (*settle)(const rpi_bench_call *call);
     /* Post the call: up to two requests. The others stay NULL, and all that were posted stand
      * there when posting fails. */
     rp_status (*start)(const rpi_bench_call *call, rp_request *requests[2]);

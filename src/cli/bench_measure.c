@@ -210,9 +210,10 @@ static rp_status measure_bytes(measurement *m, rpi_bench_row *row) {
         m->call.options.step = 0;
     uint64_t before = bytes_sent(m->call.comm);
     RP_TRY(call_once(m));
+    double sent = (double)(bytes_sent(m->call.comm) - before);
+    if (m->bench->kind->settle) RP_TRY(m->bench->kind->settle(&m->call));
     if (m->call.rounds) RP_TRY(rpi_topology_rounds_at(m->call.rounds, 0, &m->checked));
-    return max_over_ranks(m->call.comm, (double)(bytes_sent(m->call.comm) - before),
-                          &row->wire_bytes);
+    return max_over_ranks(m->call.comm, sent, &row->wire_bytes);
 }
 
 /* ---- the check ---- */
@@ -397,7 +398,8 @@ static rp_status choose_algorithm(measurement *m, rpi_bench_row *row) {
     const rpi_bench *bench = m->bench;
     const rpi_algorithm *algorithm = NULL;
     row->algorithm = bench->algorithm;
-    if (bench->algorithm || bench->kind->collective == RPI_SENDRECV) return RP_OK;
+    bool is_one = bench->kind->collective == RPI_SENDRECV || bench->kind->open;
+    if (bench->algorithm || is_one) return RP_OK;
     if (bench->kind->mixes) {
         row->algorithm = "direct";
         return RP_OK;
@@ -445,7 +447,9 @@ static rp_status measure(measurement *m, rpi_bench_row *row) {
     RP_TRY(choose_algorithm(m, row));
     m->call.options.algorithm = row->algorithm;
     fill_input(m);
+    if (m->bench->kind->open) RP_TRY(m->bench->kind->open(&m->call));
     RP_TRY(measure_calls(m, row));
+    RP_TRY(rp_window_free(&m->call.window));
     if (m->bench->kind->in_place) row->in_place_time_s = row->time_s;
     if (!m->bench->kind->either_place || m->bench->one_place) return RP_OK;
     return measure_in_place(m, row);
@@ -469,6 +473,11 @@ rp_status rpi_bench_measure(const rpi_bench *bench, size_t count, rpi_bench_row 
                          .bytes = (double)rpi_bench_most_blocks(bench->kind, world) *
                                   (double)count * (double)rp_dtype_bytes(bench->dtype)};
     rp_status status = measure(&m, &row);
+    rpi_kept_error reason; /* a window that is left after a failure */
+    if (m.call.window) rpi_error_keep(&reason);
+    bool is_left = m.call.window != NULL;
+    (void)rp_window_free(&m.call.window);
+    if (is_left) rpi_error_put_back(&reason);
     rpi_topology_rounds_close(m.call.rounds);
     free_buffers(&m);
     if (status == RP_OK) *out_row = row;

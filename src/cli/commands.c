@@ -24,6 +24,7 @@ static const rpi_command *const catalogue[] = {
     &rpi_command_bench_scatter,
     &rpi_command_bench_all_to_all,
     &rpi_command_bench_neighbor_all_reduce,
+    &rpi_command_bench_window_put,
     &rpi_command_bench_send_recv,
     &rpi_command_bench_barrier,
     &rpi_command_bench_codec,

@@ -19,6 +19,7 @@ extern const rpi_command rpi_command_bench_gather;
 extern const rpi_command rpi_command_bench_scatter;
 extern const rpi_command rpi_command_bench_all_to_all;
 extern const rpi_command rpi_command_bench_neighbor_all_reduce;
+extern const rpi_command rpi_command_bench_window_put;
 extern const rpi_command rpi_command_bench_send_recv;
 extern const rpi_command rpi_command_bench_barrier;
 extern const rpi_command rpi_command_bench_codec;

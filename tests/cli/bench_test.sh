@@ -45,11 +45,12 @@ for op in $collectives; do
     grep -q "^  redpoll bench $op -n" out || complain "bench $op --help has no example"
     dtype='"f32"' bytes='[0-9]+' codec=null algorithm=$text algbw=$number busbw=$number error=$number
     replicas=null reduce=null root=null correct=true topology=''
-    [ $op != neighbor-all-reduce ] || topology=exponential
+    case $op in neighbor-all-reduce | window-put) topology=exponential ;; esac
     case $op in
     barrier) dtype=null bytes=0 algbw=null busbw=null error=null correct=null ;;
     send-recv) algorithm=null ;;
     neighbor-all-reduce) codec=$text busbw=null ;;
+    window-put) codec=$text busbw=null algorithm=null ;;
     all-reduce | reduce-scatter) codec=$text reduce='"sum"' ;;
     all-gather) codec=$text ;;
     reduce) reduce='"sum"' root=0 ;;
@@ -61,7 +62,7 @@ for op in $collectives; do
     case $op in
     barrier) in_place=null ;;
     all-reduce | broadcast) in_place=true place_time=$number place_busbw=$number ;;
-    all-to-all | send-recv | neighbor-all-reduce) ;;
+    all-to-all | send-recv | neighbor-all-reduce | window-put) ;;
     *) place_time=$number place_busbw=$number ;;
     esac
     count=1000 words='--count 1000'
@@ -260,7 +261,7 @@ for world in 1 2 3 5; do
         case $op in broadcast | reduce | gather | scatter) roots="0 $((world - 1))" ;; esac
         for dtype in f32 f16 bf16 f64 i8 u8 i16 i32 i64 u16 u32 u64 bool c64 c128; do
             for reduction in $reductions; do
-                case $op:$dtype in neighbor-all-reduce:[iub][1-9o]*) continue ;; esac
+                case $op:$dtype in neighbor-all-reduce:[iub][1-9o]*) continue ;; window-put:f32 | window-put:f64) ;; window-put:*) continue ;; esac
                 case $reduction:$dtype in
                 b[aox]*:[fbc][f136]*) continue ;;
                 min:c* | max:c* | avg:[iub][1-9o]* | premul-sum:[iub][1-9o]*) continue ;;

@@ -360,6 +360,49 @@ static void codecs(void) {
     }
 }
 
+/* ---- bytes ---- */
+
+/* A put costs its encoding once for each destination, and a word of 64 bytes in answer to each
+ * that comes. */
+static void bytes_of_a_put(rp_comm *comm, int rank, int world, void *context) {
+    enum { LONG = 1000000 };
+    const char *text = context;
+    float *x = calloc(LONG, sizeof *x);
+    int other = 1 - rank;
+    rp_window_setup setup = {.name = "bytes",
+                             .data = x,
+                             .count = LONG,
+                             .dtype = RP_F32,
+                             .sources = &other,
+                             .source_count = 1,
+                             .destinations = &other,
+                             .destination_count = 1};
+    rp_window *window = NULL;
+    rp_window_operation *operation = NULL;
+    rp_comm_stats before, after;
+    REQUIRE_OK(rp_codec_parse(text, &setup.codec));
+    REQUIRE_OK(rp_window_create(comm, &setup, &window));
+    world_meet(); /* the barrier of creating it has left */
+    rp_comm_get_stats(comm, &before);
+    world_meet();
+    REQUIRE_OK(rp_window_put(window, NULL, LONG, NULL, &operation));
+    CHECK_OK(rp_window_wait(&operation, 20));
+    world_meet();
+    rp_comm_get_stats(comm, &after);
+    double sent = (double)(after.wire_bytes_sent - before.wire_bytes_sent);
+    double raw = (double)rp_codec_encoded_bytes(&setup.codec, RP_F32, LONG);
+    CHECK_MSG(sent >= raw && sent <= 1.001 * raw, "%s: %.0f bytes for %.0f", text, sent, raw);
+    CHECK_EQ(after.value_bytes_sent - before.value_bytes_sent, LONG * sizeof *x);
+    CHECK_OK(rp_window_free(&window));
+    free(x);
+    (void)world;
+}
+
+static void what_a_put_costs(void) {
+    world_run(2, NULL, bytes_of_a_put, (void *)(uintptr_t) "fp32");
+    world_run(2, NULL, bytes_of_a_put, (void *)(uintptr_t) "q4");
+}
+
 /* ---- what is refused ---- */
 
 static void refused(rp_comm *comm, int rank, int world, void *context) {
@@ -519,6 +562,7 @@ static void one_has_left(void) {
 }
 
 CASES({"what is refused", what_is_refused}, {"whole numbers", whole_numbers},
+      {"what a put costs", what_a_put_costs},
       {"windows outlive nothing", windows_outlive_nothing}, {"one has left", one_has_left},
       {"means", means}, {"pushes and gets", pushes_and_gets}, {"pushes merge", pushes_merge},
       {"owners need not call", owners_need_not_call}, {"push-sum", push_sum},

@@ -138,6 +138,9 @@ RP_API rp_comm *rp_parameter_server_comm(rp_parameter_server *server);
 /** Was a rank of the first communicator left behind, as of the last end? Why, in a line; NULL:
  *  no. Valid until the server is destroyed. Only the first server knows the line in full. */
 RP_API const char *rp_parameter_server_lost(const rp_parameter_server *server, int rank);
+/** Accounts of this rank's links to servers and workers, summed; busy_s is 0. */
+RP_API void rp_parameter_server_get_stats(const rp_parameter_server *server,
+                                          rp_comm_stats *stats);
 /** This rank cannot go on: all fail with `message`. Between begin and end. */
 RP_API void rp_parameter_server_abort(rp_parameter_server *server, rp_status status,
                                       const char *message);

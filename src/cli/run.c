@@ -336,6 +336,11 @@ static void name_first(launch *l) {
     say(l, "the rest is in %s/rank-%d.log", l->options->output_folder, rank);
 }
 
+static bool is_outlived(const launch *l, int rank, int status) {
+    bool may_be = l->options->outlives_deaths && rank > 0 && !l->stop_signal;
+    return may_be && l->first.rank < 0 && l->alive > 0 && WIFSIGNALED(status);
+}
+
 static void rank_ended(launch *l, int rank, int status) {
     l->processes[rank].pid = 0;
     l->alive--;
@@ -343,6 +348,12 @@ static void rank_ended(launch *l, int rank, int status) {
     if (l->agent && getppid() == l->first_process)
         rpi_agent_ended(l->agent, l->world.first_rank + rank, status);
     if (status == 0) return;
+    if (is_outlived(l, rank, status)) {
+        char how[80];
+        say(l, "rank %d %s; the others may go on", rank,
+            rpi_ending_text(status, how, sizeof how));
+        return;
+    }
     rpi_first_failure_note(&l->first, rank, status);
     if (rpi_first_failure_is_due(&l->first)) name_first(l);
     if (has_had_enough(l, l->first.status)) signal_all(l, SIGKILL);

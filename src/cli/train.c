@@ -154,8 +154,9 @@ static const rpi_option options[] = {
 
     {"strategy", NULL, "parallelism.strategy", RPI_OPTION_TEXT, FIELD(strategy), "all-reduce",
      0, 0, "NAME",
-     "all-reduce; gossip:topology=base,algorithm=atc or local-sgd:outer=diloco,every=100 "
-     "(below; docs/decentralised.md); single for one rank",
+     "all-reduce; gossip:topology=base,algorithm=atc, local-sgd:outer=diloco,every=100 or "
+     "parameter-server:servers=2,staleness=4 (below; docs/decentralised.md); single for one "
+     "rank",
      NULL},
     {"codec", NULL, "communication.codec", RPI_OPTION_TEXT, FIELD(codec), "fp32", 0, 0, "CODEC",
      "of gradients: fp32 (exact), bf16, fp16, q1 ... q8, v1 ... v8, topk, randk, sign; "
@@ -363,6 +364,7 @@ static rp_status read_settings(int argc, char **argv, settings *s, sources *from
     s->world.progress_thread = true;
     s->world.greeting = stdout;
     s->world.stop_grace_s = STOP_GRACE_S;
+    s->world.outlives_deaths = rpi_strategy_outlives(s->train.strategy);
     if (s->train.resume && !s->train.out) s->train.out = s->train.resume;
     return RP_OK;
 }

@@ -75,7 +75,8 @@ int rpi_world_launch(const rpi_world_settings *settings, const char *command, in
                                   .path = self,
                                   .argv = words,
                                   .output = RPI_LAUNCH_PREFIX_OTHERS,
-                                  .stop_grace_s = settings->stop_grace_s};
+                                  .stop_grace_s = settings->stop_grace_s,
+                                  .outlives_deaths = settings->outlives_deaths};
     int code = rpi_launch(&options);
     rpi_free(words);
     return code;

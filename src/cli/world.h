@@ -18,8 +18,9 @@ typedef struct rpi_world_settings {
     int64_t chunk_bytes;
     bool progress_thread; /* set by the command, or by an option of its own */
     /* Set by the command, not by options. */
-    double stop_grace_s; /* of rpi_launch_options */
-    FILE *greeting;      /* for "rank 2 of 4, found by torchrun"; NULL: not said */
+    double stop_grace_s;  /* of rpi_launch_options */
+    bool outlives_deaths; /* likewise */
+    FILE *greeting;       /* for "rank 2 of 4, found by torchrun"; NULL: not said */
 } rpi_world_settings;
 
 /* For option tables: says what is wrong before any rank is started. */

@@ -318,6 +318,31 @@ rp_comm *rp_parameter_server_comm(rp_parameter_server *s) {
     return s->alive ? s->alive : s->comm;
 }
 
+static void add_stats(const rp_comm *comm, rp_comm_stats *sum) {
+    rp_comm_stats one;
+    if (!comm) return;
+    rp_comm_get_stats(comm, &one);
+    sum->operations += one.operations;
+    sum->wire_bytes_sent += one.wire_bytes_sent;
+    sum->wire_bytes_received += one.wire_bytes_received;
+    sum->value_bytes_sent += one.value_bytes_sent;
+    sum->encode_s += one.encode_s;
+    sum->decode_s += one.decode_s;
+    sum->wait_s += one.wait_s;
+}
+
+void rp_parameter_server_get_stats(const rp_parameter_server *s, rp_comm_stats *stats) {
+    rp_comm_stats sum = {0};
+    if (is_null(s)) return;
+    if (!stats) {
+        (void)RP_FAIL(INVALID, "stats is NULL");
+        return;
+    }
+    for (int i = 0; i < s->server_count && s->uplinks; i++) add_stats(s->uplinks[i].comm, &sum);
+    for (int w = 0; w < s->workers && s->at.links; w++) add_stats(s->at.links[w].comm, &sum);
+    *stats = sum;
+}
+
 const char *rp_parameter_server_lost(const rp_parameter_server *s, int rank) {
     if (is_null(s)) return NULL;
     if (rank < 0 || rank >= s->world) {

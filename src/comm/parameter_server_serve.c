@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/fpenv.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "net/quiet_thread.h"
 
@@ -132,7 +133,11 @@ static rp_status lose(rp_parameter_server *s, int worker, rp_status status) {
     if (at->ledger.workers[worker].state == RPI_WORKER_COMPUTING && at->dealt) at->dealt--;
     rpi_ledger_lose(&at->ledger, worker);
     free_requests(&at->links[worker]);
-    if (rpi_ledger_lost(&at->ledger) < s->workers) return RP_OK;
+    int left = s->workers - rpi_ledger_lost(&at->ledger);
+    if (left && s->server == 0)
+        rpi_log(RP_LOG_WARNING, "%s; %d worker%s on", s->reasons[rank], left,
+                left == 1 ? " goes" : "s go");
+    if (left) return RP_OK;
     return RP_FAIL(PEER, "no worker is left: %s", s->reasons[rank]);
 }
 

@@ -185,6 +185,11 @@ rp_status rpi_metrics_step(rpi_metrics *metrics, const rpi_step_metrics *step) {
         add_number(object, "outer_grad_norm", step->outer_gradient_norm);
     if (!isnan(step->autocorrelation))
         add_number(object, "autocorrelation", step->autocorrelation);
+    if (!isnan(step->staleness_mean)) {
+        add_number(object, "staleness_mean", step->staleness_mean);
+        add_number(object, "staleness_max", step->staleness_max);
+        add_number(object, "missed_updates", step->missed_updates);
+    }
     add_counted(object, "%s_s", step->unit, (double)step->count / step->step_s);
     add_number(object, "step_s", step->step_s);
     add_number(object, "compute_s", step->compute_s);
@@ -194,6 +199,8 @@ rp_status rpi_metrics_step(rpi_metrics *metrics, const rpi_step_metrics *step) {
     add_number(object, "exposed_s", step->exposed_s);
     add_number(object, "skew_s", step->skew_s);
     add_number(object, "wire_bytes", (double)step->wire_bytes);
+    if (!isnan(step->staleness_mean))
+        add_number(object, "wire_bytes_received", (double)step->wire_bytes_received);
     return put(metrics, object);
 }
 

@@ -77,8 +77,12 @@ typedef struct rpi_step_metrics {
     double loss, lr;
     double gradient_norm;                        /* before clipping; NaN: not measured */
     double outer_gradient_norm, autocorrelation; /* of local-sgd's exchanges; else NaN */
+    /* Of parameter servers, steps and merges between a gradient's parameters and its own merge;
+     * else NaN. */
+    double staleness_mean, staleness_max, missed_updates;
     double step_s, compute_s, comm_s, encode_s, decode_s, exposed_s, skew_s;
     uint64_t wire_bytes;
+    uint64_t wire_bytes_received; /* with a staleness only */
 } rpi_step_metrics;
 
 typedef struct rpi_evaluation {

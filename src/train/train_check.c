@@ -144,8 +144,6 @@ rp_status rpi_train_global_batch(const rpi_train_options *o, int world, int64_t 
 }
 
 static rp_status check_world(const rpi_train_options *o, int world) {
-    int64_t batch = 0;
-    RP_TRY(rpi_train_global_batch(o, world, &batch));
     const rpi_strategy *strategy = NULL;
     RP_TRY(rpi_strategy_find(o->strategy, &strategy));
     rp_adaptive_codec codec;
@@ -160,7 +158,10 @@ static rp_status check_world(const rpi_train_options *o, int world) {
         .lossy = !rp_codec_is_exact(&codec.codec, RP_F32),
         .error_feedback = o->error_feedback,
     };
-    return rpi_strategy_check(strategy, &request);
+    RP_TRY(rpi_strategy_check(strategy, &request));
+    int servers = strategy->servers && world ? strategy->servers(request.options) : 0;
+    int64_t batch = 0;
+    return rpi_train_global_batch(o, world - servers, &batch);
 }
 
 rp_status rpi_train_check(const rpi_train_options *options, int world) {

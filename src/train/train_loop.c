@@ -202,15 +202,21 @@ static void tell_note(run *r) {
     note[0] = '\0';
 }
 
-/* What ranks told each other is the same on all, so all stop together. */
-static rp_status tell_step(run *r, const rpi_told_step *told) {
-    const rpi_step_metrics *metrics = &told->metrics;
+static rp_status take_step(void *context, const rpi_step_metrics *metrics) {
+    run *r = context;
     RP_TRY(rpi_metrics_step(r->metrics, metrics));
     r->history[r->result.steps++ % RPI_MEDIAN_STEPS] = *metrics;
     r->result.seconds += metrics->step_s;
     r->result.last_loss = metrics->loss;
     r->told_step = metrics->step;
     if (r->hooks->stepped) r->hooks->stepped(r->hooks->context, metrics);
+    return RP_OK;
+}
+
+/* What ranks told each other is the same on all, so all stop together. */
+static rp_status tell_step(run *r, const rpi_told_step *told) {
+    const rpi_step_metrics *metrics = &told->metrics;
+    RP_TRY(take_step(r, metrics));
     rp_status status = rpi_divergence_report(&r->trainer, told->faults, told->stride,
                                              metrics->step, metrics->step - 1);
     if (status != RP_OK) r->diverged = true;
@@ -248,18 +254,48 @@ static rp_status tell(run *r, int *out_asked) {
     return RP_OK;
 }
 
-static rp_status step(run *r) {
+/* What is due after the steps that are done, and what ranks are asked for. */
+static rp_status pass_milestone(run *r, int asked) {
     const rpi_train_options *o = r->options;
+    int64_t step = r->trainer.step;
+    if (due(step, o->check_replicas)) RP_TRY(rpi_replicas_check(&r->trainer));
+    r->result.stopped = (asked & RPI_ASKED_STOP) != 0; /* somebody waits for the end */
+    if (o->eval && due(step, o->eval_every) && !r->result.stopped) RP_TRY(evaluate(r));
+    if (due(step, o->sample_every) && !r->result.stopped) RP_TRY(write_sample(r));
+    if (saves(o) && (asked || due(step, o->checkpoint_every))) RP_TRY(save(r));
+    return RP_OK;
+}
+
+static rp_status step(run *r) {
     rpi_step_metrics own;
     int asked = 0;
     RP_TRY(rpi_trainer_step(&r->trainer, &own));
     RP_TRY(tell(r, &asked));
-    if (due(own.step, o->check_replicas)) RP_TRY(rpi_replicas_check(&r->trainer));
-    r->result.stopped = (asked & RPI_ASKED_STOP) != 0; /* somebody waits for the end */
-    if (o->eval && due(own.step, o->eval_every) && !r->result.stopped) RP_TRY(evaluate(r));
-    if (due(own.step, o->sample_every) && !r->result.stopped) RP_TRY(write_sample(r));
-    if (saves(o) && (asked || due(own.step, o->checkpoint_every))) RP_TRY(save(r));
-    return RP_OK;
+    return pass_milestone(r, asked);
+}
+
+/* The next step behind which something is due, in which all ranks take part. */
+static int64_t next_milestone(const run *r) {
+    const rpi_train_options *o = r->options;
+    int64_t next = r->trainer.total_steps, step = r->trainer.step;
+    const int64_t every[] = {o->check_replicas, o->eval ? o->eval_every : 0, o->sample_every,
+                             saves(o) ? o->checkpoint_every : 0};
+    for (size_t i = 0; i < sizeof every / sizeof every[0]; i++) {
+        int64_t at = every[i] > 0 ? (step / every[i] + 1) * every[i] : next;
+        if (at < next) next = at;
+    }
+    return next;
+}
+
+/* Ranks with roles: steps are told where they are counted, on rank 0. */
+static rp_status span(run *r) {
+    rpi_trainer *t = &r->trainer;
+    int64_t before = t->step;
+    int asked = 0;
+    RP_TRY(rpi_trainer_span(t, next_milestone(r), take_step, r, &asked));
+    if (t->rank > 0) r->result.steps += t->step - before;
+    tell_note(r);
+    return pass_milestone(r, asked);
 }
 
 static double rate(const rpi_step_metrics *m) {
@@ -339,7 +375,9 @@ static rp_status finish(run *r) {
 
 static rp_status run_all(run *r, rp_comm *comm) {
     RP_TRY(prepare(r, comm));
-    while (r->trainer.step < r->trainer.total_steps && !r->result.stopped) RP_TRY(step(r));
+    bool has_roles = r->trainer.strategy->run != NULL;
+    while (r->trainer.step < r->trainer.total_steps && !r->result.stopped)
+        RP_TRY(has_roles ? span(r) : step(r));
     return finish(r);
 }
 
@@ -365,6 +403,8 @@ rp_status rpi_train(const rpi_train_options *options, rp_comm *comm,
     char message[RPI_ERROR_BYTES];
     snprintf(message, sizeof message, "%s", error.message);
     rp_comm_abort(comm, status, message);
+    if (r.trainer.comm && r.trainer.comm != comm)
+        rp_comm_abort(r.trainer.comm, status, message);
     int64_t steps = r.diverged ? r.told_step : r.trainer.step;
     (void)rpi_metrics_failure(r.metrics, steps, message); /* if it still can be */
     close_run(&r);

@@ -25,8 +25,9 @@ static rp_status compile_step(rpi_trainer *t, int64_t step) {
     rpi_instance *instance = NULL;
     if (step >= t->total_steps) return RP_OK;
     int64_t all = rpi_source_count(&t->source, step);
-    int64_t first = rpi_share_first(all, t->rank, t->world);
-    int64_t count = rpi_share_first(all, t->rank + 1, t->world) - first;
+    if (!t->works) return RP_OK;
+    int64_t first = rpi_share_first(all, t->worker, t->workers);
+    int64_t count = rpi_share_first(all, t->worker + 1, t->workers) - first;
     int64_t rest = count % t->micro_batch;
     if (rest) RP_TRY(rpi_program_set_get(&t->programs, true, rest, &instance));
     if (count < t->micro_batch) return RP_OK;
@@ -53,7 +54,7 @@ static rp_status run_nothing(rpi_trainer *t, double *out_loss) {
 /* What dropout draws from: another for each rank and micro-batch of a step. */
 static uint64_t draw_seed(const rpi_trainer *t, int64_t first) {
     uint64_t runs = t->options->accumulate ? (uint64_t)t->options->accumulate : 1;
-    uint64_t run = (uint64_t)t->rank * runs + (uint64_t)(first / t->micro_batch);
+    uint64_t run = (uint64_t)t->worker * runs + (uint64_t)(first / t->micro_batch);
     return (uint64_t)t->options->seed ^ run << 32;
 }
 
@@ -101,6 +102,15 @@ static rp_status run_batch(rpi_trainer *t, const rpi_source_batch *batch, double
     return RP_OK;
 }
 
+rp_status rpi_trainer_learn(rpi_trainer *t, int64_t step, rpi_source_batch *out_batch,
+                            double *out_loss) {
+    RP_TRY(rpi_source_deal(&t->source, step, out_batch));
+    t->scale = 1.0f / (float)out_batch->global_labels;
+    t->sample_scale = 1.0f / (float)out_batch->global_count;
+    if (step % rpi_source_steps_per_epoch(&t->source) == 0) rpi_memories_forget(&t->memories);
+    return out_batch->count ? run_batch(t, out_batch, out_loss) : run_nothing(t, out_loss);
+}
+
 /* What this rank tells of the step leaves behind the last bucket. */
 static rp_status report(rpi_trainer *t, double loss, int64_t start_ns) {
     rpi_rank_report own = {
@@ -124,22 +134,19 @@ rp_status rpi_trainer_step(rpi_trainer *t, rpi_step_metrics *out_metrics) {
     rp_comm_get_stats(t->comm, &before);
     rpi_profile_begin(t->profile);
     int64_t start = rpi_now_ns();
-    rpi_step_metrics metrics = {.step = t->step + 1};
+    rpi_step_metrics metrics = {.step = t->step + 1,
+                                .staleness_mean = NAN,
+                                .staleness_max = NAN,
+                                .missed_updates = NAN};
     metrics.lr = t->learning_rate = rpi_lr_at(t->schedule, &t->lr, t->step);
-    rpi_source_batch batch;
-    RP_TRY(rpi_source_deal(&t->source, t->step, &batch));
-    t->scale = 1.0f / (float)batch.global_labels;
-    t->sample_scale = 1.0f / (float)batch.global_count;
-    metrics.count = batch.global_count * t->source.sample_units;
-    metrics.unit = t->network.task->unit;
-
     t->squares = (rpi_square_sum){0};
     t->gradient_norm = NAN;
     t->gradient_scale = 0;
-    if (t->step % rpi_source_steps_per_epoch(&t->source) == 0)
-        rpi_memories_forget(&t->memories);
     t->strategy->begin(t->strategy_self, t->step);
-    RP_TRY(batch.count ? run_batch(t, &batch, &metrics.loss) : run_nothing(t, &metrics.loss));
+    rpi_source_batch batch;
+    RP_TRY(rpi_trainer_learn(t, t->step, &batch, &metrics.loss));
+    metrics.count = batch.global_count * t->source.sample_units;
+    metrics.unit = t->network.task->unit;
     RP_TRY(report(t, metrics.loss, start));
     RP_TRY(finish(t, &metrics));
 

@@ -10,8 +10,8 @@
 
 static rp_status load_data(rpi_trainer *t) {
     const rpi_train_options *o = t->options;
-    RP_TRY(rpi_train_global_batch(o, t->world, &t->global_batch));
-    int64_t runs = t->world * (o->accumulate ? o->accumulate : 1);
+    RP_TRY(rpi_train_global_batch(o, t->workers, &t->global_batch));
+    int64_t runs = t->workers * (o->accumulate ? o->accumulate : 1);
     t->micro_batch = t->global_batch / runs;
     rpi_source_options options = {.data = o->data,
                                   .folder = o->data_dir,
@@ -21,9 +21,9 @@ static rp_status load_data(rpi_trainer *t) {
                                   .sequence = o->seq_length,
                                   .pictures = o->pictures,
                                   .global_batch = t->global_batch,
-                                  .most = t->global_batch / t->world,
-                                  .rank = t->rank,
-                                  .world = t->world};
+                                  .most = t->global_batch / t->workers,
+                                  .rank = t->worker,
+                                  .world = t->workers};
     rpi_model_choice choice;
     RP_TRY(rpi_model_parse(o->model, &choice));
     options.continues = rpi_model_memory(&choice) > 0;
@@ -38,7 +38,7 @@ static rp_status build_network(rpi_trainer *t) {
     rpi_source_limit(&t->source, logits->size[logits->dims - 1]);
     RP_TRY(rpi_weights_create(t->network.graph, t->network.loss, &t->weights));
     rpi_network_initialise(&t->network, t->weights, (uint64_t)t->options->seed);
-    RP_TRY(rpi_memories_open(&t->network, t->global_batch / t->world, &t->memories));
+    RP_TRY(rpi_memories_open(&t->network, t->global_batch / t->workers, &t->memories));
     const rpi_backend *backend = rpi_backend_default();
     if (t->options->backend) RP_TRY(rpi_backend_find(t->options->backend, &backend));
     rp_dtype compute = RP_F32;
@@ -97,30 +97,45 @@ void rpi_trainer_inputs(const rpi_trainer *t, const rpi_source_batch *batch, int
 }
 
 /* Step those elements of one parameter that lie in an arena range. */
-static void update_part(rpi_trainer *t, const rpi_parameter *parameter, int64_t first,
-                        int64_t end) {
+static void update_part(const rpi_trainer *t, const rpi_parameter *parameter,
+                        const rpi_strategy_update *u, double learning_rate) {
     const rpi_weight *weight = rpi_weights_find(t->weights, parameter->name);
-    int64_t from = weight->first > first ? weight->first : first;
-    int64_t to = weight->first + weight->count < end ? weight->first + weight->count : end;
+    int64_t end = u->first + u->count, last = weight->first + weight->count;
+    int64_t from = weight->first > u->first ? weight->first : u->first;
+    int64_t to = last < end ? last : end;
     if (from >= to) return;
     rpi_optimizer_rates rates = rpi_train_rates(t->options);
     bool decays =
         parameter->decay_group == RPI_DECAY_WEIGHT || strcmp(t->options->decay, "all") == 0;
-    rates.learning_rate = (float)t->learning_rate;
-    rates.gradient_scale = t->gradient_scale;
+    rates.learning_rate = (float)learning_rate;
+    rates.gradient_scale = u->gradient_scale;
     if (!decays) rates.weight_decay = 0;
     float *slots[RPI_OPTIMIZER_SLOTS] = {0};
     for (int s = 0; s < t->optimizer->slot_count; s++) slots[s] = t->slots[s] + from;
-    t->optimizer->update(&rates, (uint64_t)t->step, to - from,
-                         rpi_weights_values(t->weights) + from,
-                         rpi_weights_gradients(t->weights) + from, slots);
+    t->optimizer->update(&rates, u->updates, to - from, u->values + (from - u->first),
+                         u->gradient + (from - u->first), slots);
+}
+
+static void update_parts(const rpi_trainer *t, const rpi_strategy_update *u,
+                         double learning_rate) {
+    for (int i = 0; i < t->network.parameter_count; i++)
+        if (!t->network.parameters[i].is_state)
+            update_part(t, &t->network.parameters[i], u, learning_rate);
 }
 
 void rpi_trainer_update(rpi_trainer *t, int64_t first, int64_t count) {
-    for (int i = 0; i < t->network.parameter_count; i++)
-        if (!t->network.parameters[i].is_state)
-            update_part(t, &t->network.parameters[i], first, first + count);
+    rpi_strategy_update u = {.first = first,
+                             .count = count,
+                             .updates = (uint64_t)t->step,
+                             .values = rpi_weights_values(t->weights) + first,
+                             .gradient = rpi_weights_gradients(t->weights) + first,
+                             .gradient_scale = t->gradient_scale};
+    update_parts(t, &u, t->learning_rate);
     rpi_weights_changed(t->weights, first, count);
+}
+
+void rpi_trainer_update_apart(const rpi_trainer *t, const rpi_strategy_update *u) {
+    update_parts(t, u, u->rate_scale * rpi_lr_at(t->schedule, &t->lr, u->step));
 }
 
 static void update(void *context, int64_t first, int64_t count) {
@@ -179,6 +194,7 @@ static rp_status open_strategy(rpi_trainer *t) {
                                 .seed = (uint64_t)o->seed,
                                 .bucket_bytes = (int64_t)(o->bucket_mb * 1048576.0),
                                 .warmup_exact = o->warmup_exact,
+                                .clip = o->clip,
                                 .residual = t->residual,
                                 .slots = t->slots,
                                 .slot_count = t->optimizer->slot_count,
@@ -194,12 +210,23 @@ static rp_status open_strategy(rpi_trainer *t) {
     return t->strategy->open(&setup, &t->strategy_self);
 }
 
+static rp_status take_role(rpi_trainer *t) {
+    const char *text = t->options->strategy;
+    RP_TRY(rpi_strategy_find(text, &t->strategy));
+    if (t->strategy->servers) t->servers = t->strategy->servers(rpi_strategy_options(text));
+    t->works = t->rank >= t->servers;
+    t->workers = t->world - t->servers;
+    t->worker = t->works ? t->rank - t->servers : 0;
+    return RP_OK;
+}
+
 rp_status rpi_trainer_open(rpi_trainer *t, const rpi_train_options *options, rp_comm *comm) {
     *t = (rpi_trainer){.options = options,
                        .comm = comm,
                        .rank = rp_comm_rank(comm),
                        .world = rp_comm_world(comm)};
     RP_TRY(rpi_train_check(options, t->world));
+    RP_TRY(take_role(t));
     RP_TRY(load_data(t));
     RP_TRY(choose_rates(t));
     RP_TRY(build_network(t));

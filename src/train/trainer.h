@@ -19,6 +19,10 @@ typedef struct rpi_trainer {
     const rpi_train_options *options;
     rp_comm *comm;
     int rank, world;
+    /* Those that learn, when the run began, and this rank's place among them; ranks that only
+     * serve have the first's. All of them learn but the first `servers`. */
+    int servers, workers, worker;
+    bool works;
     rp_adaptive_codec codec;
     int64_t global_batch;
     const rpi_lr_schedule *schedule;
@@ -78,6 +82,21 @@ rp_status rpi_trainer_compile(rpi_trainer *trainer);
 /* Step the parameters whose elements lie in an arena range, any of it, with the rates of their
  * decay groups. Any cut of the arena into ranges gives the same bits. */
 void rpi_trainer_update(rpi_trainer *trainer, int64_t first, int64_t count);
+
+/* The gradients of this rank's part of a step: deal, forward, backward. Local. */
+rp_status rpi_trainer_learn(rpi_trainer *trainer, int64_t step, rpi_source_batch *out_batch,
+                            double *out_loss);
+
+/* Step elements that lie elsewhere, of which the gradient does, too. Any thread, one for an
+ * element. */
+void rpi_trainer_update_apart(const rpi_trainer *trainer, const rpi_strategy_update *update);
+
+/* Steps up to last_step, or fewer if a rank is asked for something, by a strategy whose ranks
+ * have roles. Collective. `tell`: on rank 0, each step when it is done. The communicator may be
+ * one of fewer ranks afterwards. */
+rp_status rpi_trainer_span(rpi_trainer *trainer, int64_t last_step,
+                           rp_status (*tell)(void *context, const rpi_step_metrics *metrics),
+                           void *context, int *out_asked);
 
 /* One step of the world. Collective. The loss and the skew are this rank's alone; those of all
  * are told by `reports`, some steps later. */

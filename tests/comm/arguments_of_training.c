@@ -135,6 +135,10 @@ static void parameter_server(rp_comm *comm) {
     RECORDS("rank is 1", rp_parameter_server_lost, !rp_parameter_server_lost(made, 1));
     RECORDS("server is NULL", rp_parameter_server_goes_on, !rp_parameter_server_goes_on(NULL));
     RECORDS("server is NULL", rp_parameter_server_stop, (rp_parameter_server_stop(NULL), true));
+    RECORDS("server is NULL", rp_parameter_server_get_stats,
+            (rp_parameter_server_get_stats(NULL, NULL), true));
+    RECORDS("stats is NULL", rp_parameter_server_get_stats,
+            (rp_parameter_server_get_stats(made, NULL), true));
     RECORDS("server is NULL", rp_parameter_server_abort,
             (rp_parameter_server_abort(NULL, RP_IO, "no"), true));
     REQUIRE_OK(rp_parameter_server_begin(made, values, 0, 1));

@@ -18,9 +18,11 @@ static rp_status count_pushes(void *context, const rp_parameter_merge *m) {
     return RP_OK;
 }
 
-static rp_status learn(rp_parameter_server *s, float *values, int rank) {
+/* workers: of those that learn; none has made all steps before the victim has made some. */
+static rp_status learn(rp_parameter_server *s, rp_comm *workers, float *values, int rank) {
     RP_TRY(rp_parameter_server_begin(s, values, 0, STEPS));
     for (int step = 0; rp_parameter_server_goes_on(s); step++) {
+        if (step <= 3 && workers) CHECK_OK(rp_barrier(workers));
         if (step == 3 && rank == VICTIM && !strstr(ranks_argument(), "server")) {
             ranks_mark("ready");
             for (;;) pause();
@@ -73,7 +75,9 @@ static void take_part(void) {
     rp_parameter_server *s = NULL;
     if (rp_parameter_server_create(comm, &segment, 1, &o, &s) != RP_OK) ranks_die();
     if (strstr(how, "server") && rank == VICTIM) CHECK(rp_parameter_server_worker(s) == 1);
-    rp_status status = learn(s, values, rank);
+    rp_comm *workers = NULL;
+    if (rank >= 2) REQUIRE_OK(rp_comm_group(comm, (int[]){2, VICTIM, 4}, 3, NULL, &workers));
+    rp_status status = learn(s, strstr(how, "server") ? NULL : workers, values, rank);
     if (strstr(how, "on")) {
         CHECK_OK(status);
         if (status == RP_OK) go_on(s, values, rank);
@@ -81,6 +85,7 @@ static void take_part(void) {
         CHECK_FAILS(status, PEER, strstr(how, "server") ? "rank 1, which serves" : "rank 3");
     }
     rp_parameter_server_destroy(s);
+    rp_comm_destroy(workers);
     rp_comm_destroy(comm);
     rp_store_close(&store);
 }

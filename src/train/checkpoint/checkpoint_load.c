@@ -131,7 +131,8 @@ static rp_status gather_residuals(rpi_trainer *t, const char *folder, int world,
         RP_TRY(status);
     }
     int64_t count = rpi_weights_count(t->weights);
-    for (int64_t e = 0; e < count; e++) t->residual[e] = (float)(sums[e] / t->world);
+    for (int64_t e = 0; e < count; e++)
+        t->residual[e] = t->works ? (float)(sums[e] / t->workers) : 0;
     return RP_OK;
 }
 
@@ -164,6 +165,7 @@ static rp_status read_own_residual(rpi_trainer *t, const rpi_safetensors *file) 
 /* What the metadata says of the run that saved it. */
 typedef struct origin {
     int64_t step, world, seed, batch;
+    int servers; /* of its ranks sent nothing */
     bool feedback;
     bool apart; /* its ranks had parameters of their own */
     bool alike; /* its strategy was this run's, options and all */
@@ -215,7 +217,7 @@ static rp_status read_rank(rpi_trainer *t, const char *folder, const origin *o) 
     int64_t world = o->world, step = o->step;
     bool goes_on = goes_on_apart(t, o);
     if (!rpi_checkpoint_has_rank_files(t, world, feedback || goes_on)) return RP_OK;
-    if (world != t->world)
+    if (world != t->world || o->servers != t->servers)
         return t->residual && feedback && !o->apart
                    ? share_residuals(t, folder, (int)world, step)
                    : RP_OK;
@@ -253,6 +255,8 @@ static rp_status read_origin(const rpi_safetensors *file, const char *path, cons
     const rpi_strategy *strategy = NULL;
     o->apart = name && rpi_strategy_find(name, &strategy) == RP_OK &&
                strategy->replicas_differ && o->world > 1;
+    if (strategy && strategy->servers)
+        o->servers = strategy->servers(rpi_strategy_options(name));
     o->alike = name && strcmp(name, now) == 0;
     return RP_OK;
 }

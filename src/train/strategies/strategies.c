@@ -10,12 +10,11 @@ extern const rpi_strategy rpi_strategy_single;
 extern const rpi_strategy rpi_strategy_all_reduce;
 extern const rpi_strategy rpi_strategy_gossip;
 extern const rpi_strategy rpi_strategy_local_sgd;
+extern const rpi_strategy rpi_strategy_parameter_server;
 
 static const rpi_strategy *const strategies[] = {
-    &rpi_strategy_all_reduce,
-    &rpi_strategy_gossip,
-    &rpi_strategy_local_sgd,
-    &rpi_strategy_single,
+    &rpi_strategy_all_reduce,       &rpi_strategy_gossip, &rpi_strategy_local_sgd,
+    &rpi_strategy_parameter_server, &rpi_strategy_single,
 };
 enum { STRATEGIES = sizeof strategies / sizeof strategies[0] };
 
@@ -92,6 +91,13 @@ rp_status rpi_strategy_read(const rpi_strategy *strategy, const char *text,
         at = next;
     }
     return RP_OK;
+}
+
+bool rpi_strategy_outlives(const char *text) {
+    const rpi_strategy *strategy = NULL;
+    if (!text || rpi_strategy_find(text, &strategy) != RP_OK || !strategy->outlives)
+        return false;
+    return strategy->outlives(rpi_strategy_options(text));
 }
 
 /* What cannot be is a mistake of whoever asked for it. */

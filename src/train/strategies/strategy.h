@@ -21,6 +21,7 @@ typedef struct rpi_strategy_setup {
     uint64_t seed;
     int64_t bucket_bytes;
     int64_t warmup_exact;
+    double clip;         /* largest norm of gradients; 0: any */
     float *residual;     /* one float an element of the gradients, or NULL */
     float *const *slots; /* the optimizer's state, as long as the gradients each */
     int slot_count;
@@ -51,6 +52,49 @@ typedef struct rpi_strategy_request {
 } rpi_strategy_request;
 
 enum { RPI_STRATEGY_STATES = 4 };
+
+/* ---- ranks with roles: servers, which step parameters, and workers, which learn ---- */
+
+/* What a worker has learnt from its part of a step. */
+typedef struct rpi_strategy_part {
+    double loss;  /* its part of the batch's */
+    double share; /* of all that counts in the loss */
+    double count; /* of what the task counts */
+    double compute_s;
+    int asked;      /* RPI_ASKED_* of this rank */
+    bool has_fault; /* the run is to end */
+} rpi_strategy_part;
+
+/* Elements [first, first + count) are to be stepped where they lie: pointers are theirs. */
+typedef struct rpi_strategy_update {
+    int64_t first, count, step; /* step: the schedule's */
+    uint64_t updates;           /* before this one */
+    float *values;
+    const float *gradient;
+    float gradient_scale; /* 0: as it is */
+    double rate_scale;    /* of the schedule's rate */
+} rpi_strategy_update;
+
+/* A step of the world is done, as the first server sees it; means over pushes. */
+typedef struct rpi_strategy_step {
+    int64_t step; /* steps done */
+    double loss, count, compute_s, exposed_s;
+    double staleness_mean, staleness_max; /* steps */
+    double missed_updates;
+    uint64_t bytes_sent, bytes_received;
+    int asked;
+    bool has_fault;
+} rpi_strategy_step;
+
+typedef struct rpi_strategy_span {
+    int64_t first_step, last_step; /* steps before it, and behind it */
+    void *context;
+    /* Gradients of this worker's part of a step; gradient_final() is called meanwhile. */
+    rp_status (*learn)(void *context, int64_t step, rpi_strategy_part *out_part);
+    void (*update)(void *context, const rpi_strategy_update *update);
+    /* On the first server. *out_stops: nothing beyond the step under way. */
+    rp_status (*stepped)(void *context, const rpi_strategy_step *step, bool *out_stops);
+} rpi_strategy_span;
 
 /* Of a step; NaN: of no meaning in this one. */
 typedef struct rpi_strategy_report {
@@ -91,6 +135,15 @@ typedef struct rpi_strategy {
      * NULL: there is nothing. */
     int (*states)(void *self, float *out_states[RPI_STRATEGY_STATES]);
     void (*resumed)(void *self);
+    /* Ranks with roles. So many of the first ranks learn nothing; NULL: none. `options` were
+     * checked. */
+    int (*servers)(const char *options);
+    /* Do others go on without a rank that dies? NULL: no. */
+    bool (*outlives)(const char *options);
+    /* In place of begin ... finish, of which only gradient_final is called: this rank's part of
+     * a span of steps. Then all ranks have the same parameters and optimizer's state.
+     * *out_comm: of those that are left. NULL: every rank takes part in each step. */
+    rp_status (*run)(void *self, const rpi_strategy_span *span, rp_comm **out_comm);
 } rpi_strategy;
 
 #define RPI_STRATEGY_OPTION(name, type, offset, fallback, min, max, value, help)               \
@@ -113,6 +166,8 @@ const rpi_strategy *rpi_strategy_at(int index);
 rp_status rpi_strategy_find(const char *text, const rpi_strategy **out_strategy);
 /* What stands behind the colon; NULL: nothing. */
 const char *rpi_strategy_options(const char *text);
+/* Do ranks that die leave the others going, by this text? false also where it is wrong. */
+bool rpi_strategy_outlives(const char *text);
 /* Of one that was found. RP_INVALID where it cannot be. */
 rp_status rpi_strategy_check(const rpi_strategy *strategy, const rpi_strategy_request *request);
 

@@ -1,0 +1,138 @@
+/* A span of steps by a strategy whose ranks have roles: what workers and servers do for it, and
+ * what all agree on behind it. */
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "train/trainer.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct span_run {
+    rpi_trainer *trainer;
+    rp_status (*tell)(void *context, const rpi_step_metrics *metrics);
+    void *context;
+    int64_t told_ns; /* when the last step was told, or the span began */
+    int64_t told_step;
+    int asked;
+} span_run;
+
+static int wishes_of(const rpi_trainer *t) {
+    return t->wishes ? t->wishes(t->wishes_context) : 0;
+}
+
+/* On a worker. */
+static rp_status learn(void *context, int64_t step, rpi_strategy_part *out_part) {
+    span_run *r = context;
+    rpi_trainer *t = r->trainer;
+    rpi_source_batch batch;
+    int64_t start_ns = rpi_now_ns();
+    double loss = 0;
+    t->step = step; /* random draws go by it */
+    rpi_profile_begin(t->profile);
+    RP_TRY(rpi_trainer_learn(t, step, &batch, &loss));
+    rpi_profile_end(t->profile, rpi_now_ns() - start_ns);
+    *out_part = (rpi_strategy_part){.loss = loss,
+                                    .share = (double)batch.labels / (double)batch.global_labels,
+                                    .count = (double)(batch.count * t->source.sample_units),
+                                    .compute_s = rpi_seconds(rpi_now_ns() - start_ns),
+                                    .asked = wishes_of(t),
+                                    .has_fault = t->fault.kind != RPI_FAULT_NONE};
+    return RP_OK;
+}
+
+static void update(void *context, const rpi_strategy_update *u) {
+    const span_run *r = context;
+    rpi_trainer_update_apart(r->trainer, u);
+}
+
+/* On rank 0. Where that learns, too, its wishes come with its pushes. */
+static rp_status stepped(void *context, const rpi_strategy_step *step, bool *out_stops) {
+    span_run *r = context;
+    rpi_trainer *t = r->trainer;
+    int64_t now_ns = rpi_now_ns();
+    rpi_step_metrics metrics = {.step = step->step,
+                                .count = (int64_t)step->count,
+                                .unit = t->network.task->unit,
+                                .loss = step->loss,
+                                .lr = rpi_lr_at(t->schedule, &t->lr, step->step - 1),
+                                .gradient_norm = NAN,
+                                .outer_gradient_norm = NAN,
+                                .autocorrelation = NAN,
+                                .staleness_mean = step->staleness_mean,
+                                .staleness_max = step->staleness_max,
+                                .missed_updates = step->missed_updates,
+                                .step_s = rpi_seconds(now_ns - r->told_ns),
+                                .compute_s = step->compute_s,
+                                .comm_s = step->exposed_s,
+                                .exposed_s = step->exposed_s,
+                                .wire_bytes = step->bytes_sent,
+                                .wire_bytes_received = step->bytes_received};
+    r->told_ns = now_ns;
+    r->told_step = step->step;
+    r->asked |= step->asked;
+    if (!t->works) r->asked |= wishes_of(t);
+    *out_stops = r->asked || step->has_fault;
+    return r->tell(r->context, &metrics);
+}
+
+/* ---- behind it ---- */
+
+/* Running statistics are of what workers have seen: servers take their mean. */
+static rp_status share_statistics(rpi_trainer *t) {
+    float *states = rpi_weights_states(t->weights), *sum = NULL;
+    size_t count = (size_t)rpi_weights_states_count(t->weights);
+    if (!t->servers || !count) return RP_OK;
+    RP_TRY(rpi_alloc_array(count, sizeof *sum, "running statistics", &sum));
+    if (t->works) memcpy(sum, states, count * sizeof *sum);
+    rp_segment segment = {.data = sum, .count = count, .dtype = RP_F32};
+    rp_status status = rp_all_reduce(t->comm, &segment, 1, NULL);
+    for (size_t i = 0; i < count && !t->works && status == RP_OK; i++)
+        states[i] = sum[i] / (float)(t->world - t->servers);
+    rpi_free(sum);
+    return status;
+}
+
+/* Of a rank; doubles, as ranks send it to each other. */
+typedef struct closing {
+    rpi_fault fault;
+    double step, asked;
+} closing;
+enum { CLOSING = sizeof(closing) / sizeof(double) };
+
+static rp_status agree(rpi_trainer *t, const closing *own, closing *all) {
+    RP_TRY(rp_all_gather(t->comm, own, all, CLOSING, RP_F64, NULL, NULL));
+    t->step = (int64_t)all[0].step;
+    return rpi_divergence_report(t, &all[0].fault.kind, CLOSING, t->step, t->step - 1);
+}
+
+static rp_status close_span(const span_run *r, int *out_asked) {
+    rpi_trainer *t = r->trainer;
+    closing own = {.fault = t->fault, .step = (double)r->told_step, .asked = r->asked};
+    closing *all = NULL;
+    RP_TRY(rpi_alloc_array((size_t)t->world, sizeof *all, "reports", &all));
+    rp_status status = agree(t, &own, all);
+    *out_asked = (int)all[0].asked;
+    rpi_free(all);
+    return status == RP_OK ? share_statistics(t) : status;
+}
+
+rp_status rpi_trainer_span(rpi_trainer *t, int64_t last_step,
+                           rp_status (*tell)(void *context, const rpi_step_metrics *metrics),
+                           void *context, int *out_asked) {
+    span_run r = {.trainer = t,
+                  .tell = tell,
+                  .context = context,
+                  .told_ns = rpi_now_ns(),
+                  .told_step = t->step};
+    rpi_strategy_span span = {.first_step = t->step,
+                              .last_step = last_step,
+                              .context = &r,
+                              .learn = learn,
+                              .update = update,
+                              .stepped = stepped};
+    RP_TRY(t->strategy->run(t->strategy_self, &span, &t->comm));
+    t->rank = rp_comm_rank(t->comm);
+    t->world = rp_comm_world(t->comm);
+    return close_span(&r, out_asked);
+}

@@ -118,8 +118,8 @@ RP_API void rp_comm_destroy(rp_comm *comm);
 /** -1 and 0 of NULL. */
 RP_API int rp_comm_rank(const rp_comm *comm);
 RP_API int rp_comm_world(const rp_comm *comm);
-/** Transport of the links ("shm", "shm+tcp", "shaped(shm)"; "none" in a world of one); static
- *  for the comm's life. */
+/** Transport of the links ("shm", "shm+tcp(tls)", "shaped(shm)"; "none" in a world of one);
+ *  static for the comm's life. */
 RP_API const char *rp_comm_transport(const rp_comm *comm);
 
 /** How contributions are combined. Values are part of what ranks must agree on.

@@ -9,6 +9,7 @@
 #include "cli/help.h"
 #include "cli/option_rows.h"
 #include "net/secret.h"
+#include "net/tls.h"
 #include "redpoll/version.h"
 #include "train/models/network.h"
 
@@ -36,6 +37,7 @@ static void print_json(void) {
     cJSON_AddStringToObject(object, "compiler", RPI_BUILD_COMPILER);
     cJSON_AddStringToObject(object, "onednn", RPI_BUILD_ONEDNN);
     cJSON_AddStringToObject(object, "openssl", RPI_BUILD_OPENSSL);
+    cJSON_AddStringToObject(object, "tls", rpi_tls_is_supported() ? "1.3" : "no");
     cJSON_AddStringToObject(object, "sanitizers", RPI_BUILD_SANITIZE);
     cJSON_AddStringToObject(object, "isa", rpi_isa_name(rpi_cpu_isa()));
     cJSON_AddStringToObject(object, "cpu_features", rpi_cpu_features());
@@ -68,6 +70,11 @@ static void print_table(void) {
                           ? "ranks prove that they have the job's (OpenSSL)"
                           : "not in this build, which has no OpenSSL: jobs are open",
                       13, 13);
+    printf("  tls        ");
+    snprintf(text, sizeof text, rpi_tls_is_supported() ? "1.3 (--tls), by OpenSSL %s" : "%s",
+             rpi_tls_is_supported() ? rpi_tls_version()
+                                    : "not in this build, which has no libssl (libssl-dev)");
+    rpi_print_wrapped(stdout, text, 13, 13);
     printf("  processor  ");
     snprintf(text, sizeof text, "%d cores, kernels for %s (it has: %s)", rpi_cpu_count(),
              rpi_isa_name(rpi_cpu_isa()), rpi_cpu_features());

@@ -34,6 +34,8 @@ rp_status rpi_check_link(const char *text);
     {"seed", NULL, NULL, RPI_OPTION_COUNT, field, "1", 0, 0, "N", help, NULL}
 #define RPI_ROW_JSON(field, help)                                                              \
     {"json", NULL, NULL, RPI_OPTION_FLAG, field, NULL, 0, 0, NULL, help, NULL}
+#define RPI_ROW_TLS(field, yaml, help)                                                         \
+    {"tls", NULL, yaml, RPI_OPTION_FLAG, field, NULL, 0, 0, NULL, help, NULL}
 /* Hosts that are reached by ssh. */
 #define RPI_ROWS_SSH(hostfile, ssh, remote_redpoll)                                            \
     {"hostfile", NULL, NULL, RPI_OPTION_TEXT, hostfile, NULL, 0, 0, "FILE",                    \

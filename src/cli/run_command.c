@@ -11,6 +11,7 @@
 #include "cli/option_rows.h"
 #include "cli/run.h"
 #include "net/addresses.h"
+#include "net/tls.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -20,7 +21,7 @@
 
 typedef struct settings {
     int64_t ranks;
-    bool prefix;
+    bool prefix, tls;
     double grace_s, answer_s;
     const char *hosts, *hostfile, *ssh, *remote_redpoll, *folder, *output_folder, *ports,
         *lost_after, *bind_to;
@@ -55,6 +56,8 @@ static const rpi_option options[] = {
      "processors of each rank: cores of its own (core), or those of a socket or a NUMA node "
      "(socket, numa)",
      rpi_binding_check},
+    RPI_ROW_TLS(FIELD(tls), NULL,
+                "encrypt all that ranks say by TCP (TLS 1.3): data, store, control connection"),
     {"env", "x", NULL, RPI_OPTION_LIST, FIELD(variables), NULL, 0, 0, "NAME[=VALUE]",
      "a variable for the ranks, with its value here when none is given; again for more",
      rpi_check_variable},
@@ -189,7 +192,10 @@ static rp_status launch_here(const settings *s, char **argv, int *out_code) {
 }
 
 static rp_status launch(const settings *s, char **argv, int *out_code) {
-    /* Ranks and agents read them. */
+    if (s->tls) RP_TRY(rpi_tls_check());
+    if ((s->tls ? setenv("REDPOLL_TLS", "1", 1) : unsetenv("REDPOLL_TLS")) != 0)
+        return RP_FAIL_ERRNO(IO, "cannot set a variable");
+    /* Ranks and agents read them, too. */
     if ((s->ports && setenv("REDPOLL_PORTS", s->ports, 1) != 0) ||
         (s->lost_after && setenv("REDPOLL_LOST_AFTER", s->lost_after, 1) != 0))
         return RP_FAIL_ERRNO(IO, "cannot set a variable");
@@ -234,6 +240,7 @@ const rpi_command rpi_command_run = {
     .examples = "  redpoll run -n 4 ./all_reduce\n"
                 "  redpoll run -n 2 --no-prefix -- python train.py --epochs 3\n"
                 "  redpoll run -H big:4,small:4 -x PATH python train.py\n"
+                "  redpoll run -H big,small --tls ./all_reduce\n"
                 "  redpoll run --hostfile hosts --output-dir logs ./all_reduce\n",
     .options = options,
     .run = run,

@@ -5,7 +5,8 @@
 #include "cli/command.h"
 #include "cli/cores.h"
 #include "cli/run.h"
-#include "net/secret.h"
+#include "net/join.h"
+#include "net/tls.h"
 #include "net/transport.h"
 
 #include <stdio.h>
@@ -19,6 +20,7 @@ rp_status rpi_world_check_transport(const char *text) {
 }
 
 rp_status rpi_world_check(const rpi_world_settings *settings) {
+    if (settings->tls) RP_TRY(rpi_tls_check());
     if (settings->ranks && settings->hosts > settings->ranks)
         return RP_FAIL(INVALID, "--hosts %lld is more than the %lld ranks; say -n, too",
                        (long long)settings->hosts, (long long)settings->ranks);
@@ -43,6 +45,7 @@ static rp_status connect_ranks(const rpi_world_settings *settings, rpi_world *wo
         .warn_after_s = settings->warn_after_s,
         .chunk_bytes = (uint32_t)settings->chunk_bytes,
         .progress_thread = settings->progress_thread,
+        .tls = settings->tls,
     };
     return rp_comm_join(&options, &world->comm);
 }
@@ -82,19 +85,6 @@ int rpi_world_launch(const rpi_world_settings *settings, const char *command, in
     return code;
 }
 
-/* Said once, by the rank that the others come to. What is wrong with a secret is said later. */
-static void say_whether_open(FILE *greeting, const rpi_place *place) {
-    rpi_secret secret;
-    if (place->rank > 0 || place->world < 2) return;
-    if (rpi_secret_find_own(&secret) != RP_OK || secret.is_set) return;
-    fprintf(greeting,
-            "this job is open: who reaches its ports can read and disturb it; %s "
-            "(docs/security.md)\n",
-            rpi_secret_is_supported()
-                ? "set REDPOLL_SECRET on all ranks"
-                : "a redpoll that was built with OpenSSL (libssl-dev) can have a secret");
-}
-
 /* Before the others are waited for. Ranks of our own launcher leave it to rank 0, and one alone
  * has found nothing. */
 static void greet(const rpi_world_settings *settings, const rpi_place *place) {
@@ -102,7 +92,6 @@ static void greet(const rpi_world_settings *settings, const rpi_place *place) {
     if (!settings->greeting || (place->rank > 0 && rpi_launched())) return;
     fprintf(settings->greeting, "rank %d of %d, found by %s\n", place->rank, place->world,
             place->found_by);
-    say_whether_open(settings->greeting, place);
     fflush(settings->greeting);
 }
 

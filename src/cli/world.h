@@ -16,6 +16,7 @@ typedef struct rpi_world_settings {
     const char *link, *transport, *bind_host;
     double timeout_s, warn_after_s, connect_timeout_s;
     int64_t chunk_bytes;
+    bool tls;
     bool progress_thread; /* set by the command, or by an option of its own */
     /* Set by the command, not by options. */
     double stop_grace_s;  /* of rpi_launch_options */
@@ -38,6 +39,8 @@ rp_status rpi_world_check_transport(const char *text);
      rpi_world_check_transport},                                                               \
     {"bind", NULL, "network.bind", RPI_OPTION_TEXT, offsetof(type, field.bind_host), NULL, 0,  \
      0, "ADDRESS", "address to listen on; loopback when absent", NULL},                        \
+    RPI_ROW_TLS(offsetof(type, field.tls), "network.tls",                                      \
+                "encrypt all that ranks say by TCP (TLS 1.3); it needs a secret"),             \
     RPI_ROW_WORLD_TIME("timeout", "network.timeout", offsetof(type, field.timeout_s), "10min", \
                        "no progress for so long fails an operation"),                          \
     RPI_ROW_WORLD_TIME("warn-after", "network.warn_after", offsetof(type, field.warn_after_s), \

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/fpenv.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "net/link_shape.h"
@@ -74,6 +75,21 @@ static double beat_seconds(const rp_comm *comm) {
     return least / 4 < 0.5 ? least / 4 : 0.5;
 }
 
+/* Once a process, by the rank that the others come to. Ranks that are threads have no door. */
+static void say_whether_open(const rpi_mesh *mesh, const rpi_secret *secret) {
+    static atomic_flag said = ATOMIC_FLAG_INIT;
+    int other = 1;
+    while (other < mesh->world && mesh->peers[other].process == mesh->peers[0].process) other++;
+    if (secret->is_set || mesh->rank > 0 || other == mesh->world) return;
+    if (atomic_flag_test_and_set(&said)) return;
+    rpi_log(RP_LOG_WARNING,
+            "this job is open: who reaches its ports can read and disturb it; %s "
+            "(docs/security.md)",
+            rpi_secret_is_supported()
+                ? "set REDPOLL_SECRET on all ranks, or start it with `redpoll run`"
+                : "a redpoll that was built with OpenSSL (libssl-dev) can have a secret");
+}
+
 static rp_status connect_world(rp_comm *comm, const rp_store *store,
                                const rp_comm_options *options) {
     char prefix[256];
@@ -86,6 +102,7 @@ static rp_status connect_world(rp_comm *comm, const rp_store *store,
     if (status != RP_OK)
         return rpi_meeting_decline(store, comm->rank, comm->world, prefix, connect_s, status);
     RP_TRY(connect_mesh(comm, store, options, &secret, prefix));
+    say_whether_open(comm->fabric->mesh, &secret);
     comm->silence_ns = rpi_control_silence_ns(beat_seconds(comm));
     rpi_control_options control = {.prefix = prefix,
                                    .bind_host = options->bind_host,
@@ -110,8 +127,11 @@ static void name_transport(rp_comm *comm) {
         const rpi_endpoint *endpoint = mesh->endpoints[i];
         const char *inner = endpoint->inner ? endpoint->inner->name : "";
         used += (size_t)snprintf(comm->transport + used, sizeof comm->transport - used,
-                                 *inner ? "%s%s(%s)" : "%s%s%s", i ? "+" : "",
-                                 endpoint->transport->name, inner);
+                                 *inner ? "%s%s(%s%s)" : "%s%s%s%s", i ? "+" : "",
+                                 endpoint->transport->name, inner,
+                                 !endpoint->tls ? ""
+                                 : *inner       ? ", tls"
+                                                : "(tls)");
     }
 }
 

@@ -153,18 +153,26 @@ static rp_status find_secret(const rpi_environment *environment, rpi_secret *out
     return has_path ? read_file(path, out_secret) : RP_OK;
 }
 
-rp_status rpi_secret_find(const rpi_environment *environment, rpi_secret *out_secret) {
+static rp_status obey(const rpi_environment *environment, rpi_secret *secret) {
     const char *text = environment->get(environment->context, "REDPOLL_TLS");
     bool tls = false;
     if (text && *text && !rpi_parse_switch(text, &tls))
         return RP_FAIL(INVALID, "REDPOLL_TLS is '%s', neither on nor off", text);
+    return tls ? rpi_secret_ask_for_tls(secret) : RP_OK;
+}
+
+rp_status rpi_secret_find(const rpi_environment *environment, rpi_secret *out_secret) {
     RP_TRY(find_secret(environment, out_secret));
-    return tls ? rpi_secret_ask_for_tls(out_secret) : RP_OK;
+    return obey(environment, out_secret);
 }
 
 static const char *get_own(const void *context, const char *name) {
     (void)context;
     return getenv(name);
+}
+
+rp_status rpi_secret_obey_environment(rpi_secret *secret) {
+    return obey(&(rpi_environment){.get = get_own}, secret);
 }
 
 rp_status rpi_secret_find_own(rpi_secret *out_secret) {

@@ -31,6 +31,8 @@ rp_status rpi_secret_find(const rpi_environment *environment, rpi_secret *out_se
 rp_status rpi_secret_find_own(rpi_secret *out_secret);
 /* Use it for TLS. RP_INVALID: it is unset; RP_UNSUPPORTED: this build has no TLS. */
 rp_status rpi_secret_ask_for_tls(rpi_secret *secret);
+/* The same where this process's REDPOLL_TLS says so. */
+rp_status rpi_secret_obey_environment(rpi_secret *secret);
 /* HMAC-SHA-256 of a text under the secret. */
 rp_status rpi_secret_sign(const rpi_secret *secret, const void *text, size_t bytes,
                           unsigned char mac[RPI_MAC_BYTES]);

@@ -69,7 +69,9 @@ static rp_status shaped_fill(shaped_endpoint *endpoint, const rpi_endpoint_optio
     inner.nic = NULL;
     RP_TRY(rpi_alloc_array((size_t)options->world, sizeof *endpoint->links, "links",
                            &endpoint->links));
-    return endpoint->kind->open(&inner, &endpoint->inner);
+    RP_TRY(endpoint->kind->open(&inner, &endpoint->inner));
+    endpoint->base.tls = endpoint->inner->tls;
+    return RP_OK;
 }
 
 static rp_status shaped_open(const rpi_endpoint_options *options, rpi_endpoint **out_endpoint) {

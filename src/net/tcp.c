@@ -83,6 +83,7 @@ static rp_status tcp_open(const rpi_endpoint_options *options, rpi_endpoint **ou
     endpoint->base = (rpi_endpoint){
         .transport = &rpi_transport_tcp, .rank = options->rank, .world = options->world};
     endpoint->hello = rpi_hello_of(options);
+    endpoint->base.tls = endpoint->hello.secret.tls;
     endpoint->acceptor.listener = -1;
     endpoint->epoll_fd = -1;
     snprintf(endpoint->host, sizeof endpoint->host, "%s", host);

@@ -52,6 +52,7 @@ typedef struct rpi_endpoint {
     const struct rpi_transport *transport;
     int rank, world;
     const struct rpi_transport *inner; /* what a wrapper wraps; else NULL */
+    bool tls;                          /* what its links say is encrypted */
 } rpi_endpoint;
 
 typedef struct rpi_link {

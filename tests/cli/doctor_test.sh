@@ -39,6 +39,16 @@ export STAND_IN="$folder" REDPOLL_SSH="$folder/ssh-here"
 nothing_left() { within 15 none_running || complain "processes are left: $(ps -fp $(running))"; }
 is_number() { echo "$1" | grep -qxE '[0-9]+(\.[0-9]+)?' || complain "'$1' is no number for $2"; }
 
+over_tls() {
+    "$redpoll" info | grep -q '^  tls *1.3' || { echo "skipped: no TLS in this build" && return; }
+    doctor 0 -H big,small --tls --time 0.1s
+    has out '^All 2 hosts reach each other'
+    has out '^Measured over TLS'
+    REDPOLL_TLS=1 doctor 0 --time 0.1s --json
+    has out '"tls": *true'
+    has out '"mbit_per_s": *[0-9]'
+}
+
 one_host() {
     doctor 0 --time 0.1s
     has out '^   0  localhost +[0-9]+ .* 127.0.0.1, lo, MTU [0-9]+$'
@@ -190,6 +200,7 @@ agents_behind() {
 
 check "one host" one_host
 check "some hosts" some_hosts
+check "over TLS" over_tls
 check "sizes" sizes
 check "lists" lists
 check "unfit hosts" unfit_hosts

@@ -148,6 +148,25 @@ the_secret_is_not_to_be_seen() {
     [ "$(grep -c "$secret" out)" -eq 2 ] || complain "the agent's words hold the secret"
 }
 
+# All ranks use it or none, whoever asked: a mixed job ends at once, on all of them.
+encryption() {
+    "$redpoll" info | grep -q '^  tls *1.3' || { echo "skipped: no TLS in this build" && return; }
+    on_hosts 0 -H big:1,small:1 --tls --no-prefix "$redpoll" bench all-reduce --sizes 64K --transport tcp
+    has out 'over tcp.tls., codec fp32'
+    on_hosts 0 -H big:1,small:1 --tls --no-prefix sh -c 'echo "$REDPOLL_TLS"'
+    is out '1
+1'
+    # The third rank may lose the first host's store before it has read why.
+    for where in "-n 3" "-H big:2,small:1"; do
+        on_hosts 1 $where --tls sh -c 'if [ $RANK = 1 ]; then REDPOLL_TLS=0; fi; exec '"$redpoll"' bench all-reduce --sizes 64K'
+        for rank in 0 1 $([ "$where" = "-n 3" ] && echo 2); do
+            has err "^\\[$rank\\] redpoll: .*rank [02] uses TLS and rank 1 does not: say --tls"
+        done
+    done
+    on_hosts 2 -n 2 env -u REDPOLL_SECRET "$redpoll" bench all-reduce --tls --sizes 64K
+    has err 'the job has no secret to make its keys from: start it with `redpoll run`'
+}
+
 what_is_wrong_is_said() { # HOST PATTERN
     on_hosts 1 -H "big:1,$1:1" --answer-timeout 1s true
     has err 'nothing was started, for 1 of 2 hosts cannot take part'
@@ -277,6 +296,7 @@ check "collectives" collectives
 check "forwarding" forwarding
 check "bindings" bindings
 check "the secret is not to be seen" the_secret_is_not_to_be_seen
+check "encryption" encryption
 check "unfit hosts" unfit_hosts
 check "unfit programs" unfit_programs
 check "words" words

@@ -160,7 +160,7 @@ static void who_has_the_secret_proves_it(void) {
     if (has_no_openssl()) return;
     caller c = {.secret = ours(), .terms = link_terms};
     rpi_secret secret = ours();
-    rpi_proof proof;
+    rpi_proof proof = {0};
     CHECK_OK(exchange(&c, &secret, &link_terms, &proof));
     CHECK_MSG(c.status == RP_OK, "%s", c.message);
     CHECK_EQ(proof.claim.caller, 1);
@@ -171,7 +171,7 @@ static void another_secret_is_named_on_both_sides(void) {
     if (has_no_openssl()) return;
     caller c = {.secret = theirs(), .terms = link_terms};
     rpi_secret secret = ours();
-    rpi_proof proof;
+    rpi_proof proof = {0};
     CHECK_FAILS(exchange(&c, &secret, &link_terms, &proof), MISMATCH,
                 "has another secret than this job (REDPOLL_SECRET)");
     CHECK_EQ(c.status, RP_MISMATCH);
@@ -182,7 +182,7 @@ static void a_proof_is_good_for_one_purpose(void) {
     if (has_no_openssl()) return;
     caller c = {.secret = ours(), .terms = link_terms};
     rpi_secret secret = ours();
-    rpi_proof proof;
+    rpi_proof proof = {0};
     CHECK_FAILS(exchange(&c, &secret, &store_terms, &proof), MISMATCH, "for something else");
     CHECK(c.status < 0);
     c.terms.callee = 3; /* the called is rank 0 */
@@ -216,7 +216,7 @@ typedef struct recording {
 
 static rp_status record(const rpi_secret *secret, recording *out) {
     caller c = {.secret = *secret, .terms = link_terms};
-    rpi_proof proof;
+    rpi_proof proof = {0};
     rp_status status = exchange(&c, secret, &link_terms, &proof);
     memcpy(out->call, proof.call, sizeof out->call);
     memcpy(out->answer, proof.answer, sizeof out->answer);
@@ -229,7 +229,7 @@ static rp_status say(const void *first, size_t first_bytes, const void *second,
                      size_t second_bytes) {
     int pair[2];
     rpi_secret secret = ours();
-    rpi_proof proof;
+    rpi_proof proof = {0};
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair) != 0) return RP_INTERNAL;
     CHECK_OK(rpi_stream_write(pair[0], first, first_bytes, rpi_deadline_ns(10)));
     if (second) CHECK_OK(rpi_stream_write(pair[0], second, second_bytes, rpi_deadline_ns(10)));

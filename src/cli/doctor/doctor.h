@@ -52,6 +52,7 @@ typedef struct rpi_doctor_report {
     rpi_doctor_host *hosts;
     rpi_doctor_pair *pairs; /* [hosts][hosts], from and to */
     int count;
+    bool tls;      /* measured over TLS */
     bool is_alone; /* one host, which has called itself: hosts 0 and 1 are the same */
     rpi_doctor_finding *findings;
     int finding_count;
@@ -66,6 +67,7 @@ typedef struct rpi_doctor_options {
     const rpi_host_list *hosts; /* one alone is measured with itself */
     rpi_remote_shell shell;
     const char *const *passed; /* NAME=VALUE for the agents, NULL-terminated */
+    bool tls;                  /* over TLS */
     int64_t bytes;             /* of rpi_probe_limits, in each direction */
     double time_s;
     double connect_s; /* for each pair, over all addresses */

@@ -7,6 +7,7 @@
 #include "cli/hosts/find_program.h"
 #include "cli/option_rows.h"
 #include "net/addresses.h"
+#include "net/tls.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -16,7 +17,7 @@ typedef struct settings {
     const char *hosts, *hostfile, *ssh, *remote_redpoll, *ports;
     double answer_s, connect_s, time_s;
     int64_t bytes;
-    bool json;
+    bool json, tls;
     rpi_host_list list;
     int code;
 } settings;
@@ -30,6 +31,7 @@ static const rpi_option options[] = {
     {"ports", NULL, NULL, RPI_OPTION_TEXT, FIELD(ports), NULL, 0, 0, "FIRST-LAST",
      "at which ranks are to listen, as in redpoll run; hosts are called at one of them",
      rpi_ports_check},
+    RPI_ROW_TLS(FIELD(tls), NULL, "measure over TLS, as a job with --tls talks"),
     {"time", NULL, NULL, RPI_OPTION_SECONDS, FIELD(time_s), "1s", 0.01, 60, "TIME",
      "for how long data is sent from each host to each other one, at most", NULL},
     {"size", NULL, NULL, RPI_OPTION_BYTES, FIELD(bytes), "256MB", 65536, 1e12, "BYTES",
@@ -43,6 +45,7 @@ static const rpi_option options[] = {
 };
 
 static rp_status choose(settings *s) {
+    if (s->tls) RP_TRY(rpi_tls_check());
     RP_TRY(rpi_hosts_choose("doctor", s->hosts, s->hostfile, true, &s->list));
     if (s->list.count == 0) RP_TRY(rpi_host_list_add_words(&s->list, "localhost"));
     RP_TRY(rpi_remote_shell_check(s->ssh, &s->list));
@@ -85,6 +88,7 @@ static rp_status examine(settings *s, char **passed) {
                       .agent = "doctor",
                       .connect_timeout_s = 1 + (int)(s->answer_s / 2)},
             .passed = (const char *const *)passed,
+            .tls = s->tls,
             .bytes = s->bytes,
             .time_s = s->time_s,
             .connect_s = s->connect_s,

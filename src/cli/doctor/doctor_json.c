@@ -88,5 +88,6 @@ void rpi_doctor_print_json(const rpi_doctor_report *report) {
         cJSON_AddStringToObject(each, "text", report->findings[i].text);
         cJSON_AddItemToArray(findings, each);
     }
+    cJSON_AddBoolToObject(object, "tls", report->tls);
     rpi_command_print_json(object);
 }

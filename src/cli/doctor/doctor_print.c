@@ -171,6 +171,7 @@ void rpi_doctor_print(const rpi_doctor_report *report) {
         print_table(report, "Mbit/s from each host (lines) to each other one (columns)", true);
         print_table(report, "Latency, half of a round trip, us", false);
     }
+    if (report->tls) printf("\nMeasured over TLS, as a job with --tls talks.\n");
     print_findings(report);
     print_verdict(report);
 }

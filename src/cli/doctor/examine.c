@@ -45,6 +45,7 @@ static void send_examine(examination *e, int host) {
     rpi_agent_words words = {0};
     rpi_remote *remote = &e->launch.remotes[host];
     if (*e->launch.secret) rpi_agent_add(&words, "secret", e->launch.secret);
+    if (e->options->tls) rpi_agent_add(&words, "tls", "on");
     rpi_agent_add_number(&words, "self", host);
     rpi_agent_add_number(&words, "hosts", e->report.count);
     for (int i = 0; e->options->passed[i]; i++)
@@ -260,6 +261,7 @@ static rp_status list_hosts(examination *e) {
     for (int i = 0; i < count; i++) e->list.hosts[i] = list->hosts[i < list->count ? i : 0];
     e->list.count = count;
     e->report.is_alone = list->count == 1;
+    e->report.tls = e->options->tls;
     RP_TRY(rpi_alloc_array((size_t)count, sizeof *e->report.hosts, "hosts", &e->report.hosts));
     RP_TRY(rpi_alloc_array((size_t)count * (size_t)count, sizeof *e->report.pairs, "pairs",
                            &e->report.pairs));

@@ -127,7 +127,8 @@ static rp_status take_job(rpi_agent *agent, rpi_launch_options *options,
     options->argv = agent->argv;
     if (!j.secret) return RP_OK;
     snprintf(world->secret, sizeof world->secret, "%s", j.secret);
-    return rpi_secret_make("the job's secret", j.secret, &agent->secret);
+    RP_TRY(rpi_secret_make("the job's secret", j.secret, &agent->secret));
+    return rpi_secret_obey_environment(&agent->secret);
 }
 
 /* ---- where are we? ---- */

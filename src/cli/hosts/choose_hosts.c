@@ -91,7 +91,8 @@ rp_status rpi_check_variable(const char *text) {
 static bool is_option(const rpi_option *table, const char *entry, size_t length) {
     char name[96];
     if (strncmp(entry, "REDPOLL_PORTS=", 14) == 0 ||
-        strncmp(entry, "REDPOLL_LOST_AFTER=", 19) == 0)
+        strncmp(entry, "REDPOLL_LOST_AFTER=", 19) == 0 ||
+        strncmp(entry, "REDPOLL_TLS=", 12) == 0)
         return false; /* ranks read them, too */
     for (; table->name; table++) {
         rpi_option_variable(table, name, sizeof name);

@@ -1,0 +1,179 @@
+"""Real traffic, read by a decoder that was written from the documents alone."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+import pytest
+
+import second_decoder as wire
+from recorded_ranks import check, record, wait
+from redpoll import _abi
+
+COUNT = 10_000
+SEED, STEP, TENSOR = 0x123456789ABCDEF0, (1 << 32) + 7, 3
+CODECS = [
+    "fp32",
+    "bf16",
+    "fp16",
+    *(f"q{bits}" for bits in range(1, 9)),
+    "q4:bucket=100",
+    "q3:bucket=128,rounding=stochastic",
+    "topk",
+    "topk:k=5,bucket=100,values=fp32",
+    "topk:k=64,bucket=1024,values=q4",
+    "randk",
+    "randk:k=7,bucket=300,values=fp16",
+    "randk:k=100,bucket=1024,values=q8",
+    "sign",
+    "sign:bucket=100",
+]
+ALL_REDUCE, ALL_GATHER = 0, 2
+
+
+def inputs(rank: int) -> np.ndarray:
+    values = np.random.default_rng(rank + 1).standard_normal(COUNT).astype(np.float32)
+    values[100:700] = 0  # whole buckets, for those that leave zeros out
+    values[5000] = 1e-42  # and a subnormal number
+    return values
+
+
+def codec_of(text: str) -> Any:
+    codec = _abi.rp_codec()
+    check(_abi.rp_codec_parse(text.encode(), ctypes.byref(codec)))
+    return codec
+
+
+def options() -> Any:
+    return _abi.rp_collective_options(algorithm=b"sra", seed=SEED, step=STEP)
+
+
+def reduce_recorded(
+    text: str, values: list[np.ndarray], tls: bool = False
+) -> tuple[bytes, bytes]:
+    """All-reduce `values` in place; what rank 1 said to rank 0, and rank 0 to rank 1."""
+
+    def live(comm: ctypes.c_void_p, rank: int) -> None:
+        segment = _abi.rp_segment(
+            data=values[rank].ctypes.data,
+            count=COUNT,
+            dtype=_abi.DTYPES["F32"],
+            codec=codec_of(text),
+            tensor=TENSOR,
+        )
+        request, how = ctypes.c_void_p(), options()
+        check(
+            _abi.rp_all_reduce_start(
+                comm, ctypes.byref(segment), 1, ctypes.byref(how), ctypes.byref(request)
+            )
+        )
+        wait(request)
+
+    return record(live, tls)
+
+
+def all_reduced(text: str) -> tuple[list[np.ndarray], list[list[wire.Frame]]]:
+    """What each rank has afterwards, and the frames that each one sent."""
+    results = [inputs(rank) for rank in range(2)]
+    called, answered = reduce_recorded(text, results)
+    return results, [frames_of(answered), frames_of(called)]
+
+
+def frames_of(stream: bytes) -> list[wire.Frame]:
+    frames = wire.read_frames(stream)
+    hello = frames[0]
+    assert hello.kind == wire.HELLO and hello.count == 2 and not hello.payload
+    return [frame for frame in frames if frame.kind in wire.DATA_KINDS]
+
+
+@pytest.mark.parametrize("text", CODECS)
+def test_an_all_reduce_is_read(text: str) -> None:
+    codec = wire.Codec.parse(text)
+    context = wire.Context(SEED, STEP, TENSOR)
+    results, sent = all_reduced(text)
+    assert results[0].tobytes() == results[1].tobytes()
+    chunks = 1 + max(frame.chunk for frames in sent for frame in frames)
+    answer = np.full(COUNT, np.nan, np.float32)
+    contributions = 0
+    for rank, frames in enumerate(sent):
+        for frame in frames:
+            assert (frame.collective, frame.count, frame.dtype) == (ALL_REDUCE, COUNT, 1)
+            assert wire.CODECS[frame.codec] == codec.name and not frame.is_exact
+            if codec.name == "q":
+                assert (frame.bits, frame.bucket) == (codec.bits, codec.bucket)
+            weight = codec.most_bytes(codec.granule)
+            where = wire.part_of(
+                COUNT, codec.granule, weight, 2 * chunks, 2 * frame.chunk + frame.part
+            )
+            values = wire.decode_payload(
+                codec, frame.payload, where.stop - where.start, where.start, context
+            )
+            if frame.part == rank:  # the owner's sum, for everybody
+                answer[where] = values
+            else:
+                contributions += 1
+                limits(codec, inputs(rank)[where], values)
+    assert contributions >= 2
+    assert answer.tobytes() == results[0].tobytes()
+
+
+def limits(codec: wire.Codec, values: np.ndarray, decoded: np.ndarray) -> None:
+    """What the codec promises of one encoding."""
+    if codec.name == "fp32":
+        assert decoded.tobytes() == values.tobytes()
+    elif codec.name in ("bf16", "fp16"):
+        assert np.allclose(decoded, values, rtol=2**-8, atol=1e-7)
+    elif codec.name == "q":
+        for at in range(0, len(values), codec.bucket):
+            bucket = slice(at, at + codec.bucket)
+            step = np.ptp(values[bucket]) / (2**codec.bits - 1)
+            assert np.abs(decoded[bucket] - values[bucket]).max() <= 1.001 * step
+    elif codec.name == "sign":
+        assert (np.signbit(decoded) == (values < 0))[values != 0].all()
+    else:
+        assert np.count_nonzero(decoded) <= codec.k * -(-len(values) // codec.bucket)
+
+
+def test_the_examples_of_the_documents() -> None:
+    assert wire.crc32c(b"123456789") == 0xE3069283
+    q4 = bytes.fromhex("00000000 0000803f 1032547698badcfe")
+    assert (wire.decode(wire.Codec.parse("q4:bucket=16"), q4, 16, 0, wire.Context())
+            == np.arange(16)).all()  # fmt: skip
+    topk = bytes.fromhex("0200 19 40c0a040")
+    found = wire.decode(wire.Codec.parse("topk:k=2,bucket=8"), topk, 8, 0, wire.Context())
+    assert found.tolist() == [0, -3, 0, 5, 0, 0, 0, 0]
+
+
+def test_damage_is_refused() -> None:
+    stream = reduce_recorded("q4", [inputs(0), inputs(1)])[0]
+    assert wire.read_frames(stream)
+    for at in range(0, len(stream), 97):
+        damaged = bytearray(stream)
+        damaged[at] ^= 4
+        with pytest.raises(wire.Damaged):
+            wire.read_frames(bytes(damaged))
+    with pytest.raises(wire.Damaged):
+        wire.read_frames(stream[:-1])
+    topk = bytes.fromhex("02001940c0a040")
+    with pytest.raises(wire.Damaged):
+        wire.decode(wire.Codec.parse("topk:k=1,bucket=8"), topk, 8, 0, wire.Context())
+
+
+def test_a_recorded_job_with_tls_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither what it reduces nor the library's own words; a job without it shows both."""
+    monkeypatch.setenv("REDPOLL_SECRET", "the secret of this recorded job")
+    private = np.frombuffer(b"nobody may read " * (COUNT // 4), np.float32)
+    for tls in (False, True):
+        values = [private.copy(), np.zeros(COUNT, np.float32)]
+        try:
+            streams = reduce_recorded("fp32", values, tls)
+        except RuntimeError as error:
+            pytest.skip(str(error))  # a build without TLS
+        assert values[1].tobytes() == private.tobytes()
+        for stream in streams:
+            assert b"RPPF" in stream  # proofs are open
+            assert len(stream) > COUNT * 4
+            assert (b"may read" in stream) is not tls
+            assert (b"RPLL" in stream) is not tls

@@ -16,6 +16,7 @@ typedef enum rpi_rng_purpose {
     RPI_RNG_TOPOLOGY,  /* who talks to whom; index = step */
     RPI_RNG_GENERATE,  /* tokens of a text; index = token */
     RPI_RNG_SPLIT,     /* which rank has which samples; index 0, then epoch and rank */
+    RPI_RNG_MIXUP,     /* how pictures are blended; index = step */
 } rpi_rng_purpose;
 
 typedef struct rpi_rng {

@@ -131,6 +131,10 @@ static const rpi_option options[] = {
      "all parameters, or weights: no biases, scales and shifts", NULL},
     {"clip", NULL, "optimizer.clip_grad", RPI_OPTION_REAL, FIELD(clip), NULL, 0, 1e30, "NORM",
      "the most that the norm of all gradients together may be; 0 or absent: anything", NULL},
+    {"mixup", NULL, "data.mixup", RPI_OPTION_REAL, FIELD(mixup), NULL, 0, 1, "ALPHA",
+     "images, and their labels, are blended in pairs in training, by a share of Beta(ALPHA, "
+     "ALPHA); evaluations are without; 0, none, when absent",
+     NULL},
     {"label-smoothing", NULL, "optimizer.label_smoothing", RPI_OPTION_REAL,
      FIELD(label_smoothing), NULL, 0, 1, "SHARE",
      "of a label's probability that all classes, or tokens, share in training; evaluations are "

@@ -29,6 +29,7 @@ typedef struct rpi_train_options {
     const char *optimizer;
     double lr, momentum, weight_decay, beta1, beta2, epsilon;
     double label_smoothing; /* in training; 0: none */
+    double mixup;           /* pictures are blended: alpha of mixup.h; 0: none */
     double clip;            /* largest norm of all gradients together; 0: any */
     bool nesterov;
     const char *decay; /* "all", or "weights": not vectors */

@@ -39,6 +39,14 @@ static rp_status check_smoothing(const rpi_train_options *o, const rpi_task *tas
                    task->name);
 }
 
+static rp_status check_mixup(const rpi_train_options *o, const rpi_task *task) {
+    if (!(o->mixup >= 0 && o->mixup <= 1))
+        return RP_FAIL(INVALID, "--mixup: %g; 0 (none) to 1 (any share is as likely)",
+                       o->mixup);
+    if (o->mixup == 0 || task->takes_mixing) return RP_OK;
+    return RP_FAIL(INVALID, "--mixup blends pictures; --data %s has %s", o->data, task->data);
+}
+
 static rp_status check_samples(const rpi_train_options *o, const rpi_task *task) {
     if (o->sample_every < 0 || o->sample_tokens < 0)
         return RP_FAIL(INVALID, "--sample-every and --sample-tokens are at least 0");
@@ -47,7 +55,8 @@ static rp_status check_samples(const rpi_train_options *o, const rpi_task *task)
                        "--prompt is what samples begin with: say --sample-every N, too");
     if (!o->sample_every) return RP_OK;
     if (strcmp(task->name, "language-model") != 0)
-        return RP_FAIL(INVALID, "--sample-every is for models that write texts (gpt2, llama)");
+        return RP_FAIL(INVALID, "--sample-every is for models that write texts (gpt2, llama, "
+                                "transformer-xl)");
     if (o->prompt && *o->prompt) return RP_OK;
     return RP_FAIL(INVALID, "--sample-every: which text shall go on? --prompt TEXT");
 }
@@ -61,6 +70,7 @@ static rp_status check_task(const rpi_train_options *o, const rpi_model_choice *
     if (task == wanted) {
         RP_TRY(check_split(o, task));
         RP_TRY(check_samples(o, task));
+        RP_TRY(check_mixup(o, task));
         return check_smoothing(o, task);
     }
     return RP_FAIL(INVALID, "model %s learns from %s, and --data %s has %s; say %s",

@@ -102,11 +102,20 @@ static rp_status run_batch(rpi_trainer *t, const rpi_source_batch *batch, double
     return RP_OK;
 }
 
+/* The two labels of a picture share what its one had. */
+static void mix(rpi_trainer *t, int64_t step, rpi_source_batch *batch) {
+    if (t->mixup.alpha == 0) return;
+    rpi_mixup_blend(&t->mixup, (uint64_t)t->options->seed, step, batch);
+    t->mixed_scale = t->scale * (1 - t->mixup.share);
+    t->scale *= t->mixup.share;
+}
+
 rp_status rpi_trainer_learn(rpi_trainer *t, int64_t step, rpi_source_batch *out_batch,
                             double *out_loss) {
     RP_TRY(rpi_source_deal(&t->source, step, out_batch));
     t->scale = 1.0f / (float)out_batch->global_labels;
     t->sample_scale = 1.0f / (float)out_batch->global_count;
+    mix(t, step, out_batch);
     if (step % rpi_source_steps_per_epoch(&t->source) == 0) rpi_memories_forget(&t->memories);
     return out_batch->count ? run_batch(t, out_batch, out_loss) : run_nothing(t, out_loss);
 }

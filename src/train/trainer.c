@@ -32,8 +32,11 @@ static rp_status load_data(rpi_trainer *t) {
 }
 
 static rp_status build_network(rpi_trainer *t) {
-    RP_TRY(rpi_network_build_smoothed(t->options->model, &t->source.shape,
-                                      t->options->label_smoothing, &t->network));
+    const rpi_loss_options loss = {.smoothing = t->options->label_smoothing,
+                                   .mixes = t->options->mixup > 0};
+    RP_TRY(rpi_network_build_for(t->options->model, &t->source.shape, &loss, &t->network));
+    RP_TRY(rpi_mixup_open(t->options->mixup, &t->source.shape, t->global_batch / t->world,
+                          &t->mixup));
     const rpi_shape *logits = &rpi_graph_value(t->network.graph, t->network.logits)->shape;
     rpi_source_limit(&t->source, logits->size[logits->dims - 1]);
     RP_TRY(rpi_weights_create(t->network.graph, t->network.loss, &t->weights));
@@ -94,6 +97,11 @@ void rpi_trainer_inputs(const rpi_trainer *t, const rpi_source_batch *batch, int
     }
     out_inputs[task->input_count] = &t->scale;
     out_inputs[task->input_count + 1] = &t->sample_scale;
+    if (t->mixup.alpha == 0) return;
+    const rpi_graph *graph = t->network.graph;
+    out_inputs[rpi_graph_value(graph, t->network.mixed_labels)->index] =
+        t->mixup.labels + first;
+    out_inputs[rpi_graph_value(graph, t->network.mixed_scale)->index] = &t->mixed_scale;
 }
 
 /* Step those elements of one parameter that lie in an arena range. */
@@ -244,6 +252,7 @@ void rpi_trainer_close(rpi_trainer *t) {
     rpi_free(t->levels);
     rpi_weights_destroy(t->weights);
     rpi_memories_close(&t->memories);
+    rpi_mixup_close(&t->mixup);
     rpi_network_close(&t->network);
     rpi_source_close(&t->source);
     *t = (rpi_trainer){0};

@@ -7,6 +7,7 @@
 #include "redpoll/adaptive.h"
 #include "train/data/source.h"
 #include "train/divergence.h"
+#include "train/mixup.h"
 #include "train/program_set.h"
 #include "train/schedules/lr_schedule.h"
 #include "train/segment_memory.h"
@@ -35,6 +36,8 @@ typedef struct rpi_trainer {
     int64_t micro_batch;   /* samples of this rank in one run of the model, at most */
     float scale;           /* of the loss of the run under way, */
     float sample_scale;    /* and of that of whole samples */
+    rpi_mixup mixup;       /* of pictures and labels of the step at hand */
+    float mixed_scale;     /* of the loss of the labels that were mixed in */
 
     /* Training state: what a checkpoint holds. */
     int64_t step; /* steps done */

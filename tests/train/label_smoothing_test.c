@@ -62,14 +62,15 @@ static void mistakes_are_named(void) {
     options.model = "bert";
     options.data = "masked:nowhere";
     CHECK_FAILS(rpi_train_check(&options, 1), INVALID, "--label-smoothing is for images");
-    CHECK_FAILS(rpi_network_build_smoothed("bert:layers=1,hidden=8,heads=2",
-                                           &(rpi_data_shape){.sequence = 8}, 0.1,
-                                           &(rpi_network){0}),
+    CHECK_FAILS(rpi_network_build_for("bert:layers=1,hidden=8,heads=2",
+                                      &(rpi_data_shape){.sequence = 8},
+                                      &(rpi_loss_options){.smoothing = 0.1}, &(rpi_network){0}),
                 INVALID, "bert learns masked-lm");
-    CHECK_FAILS(rpi_network_build_smoothed(
+    CHECK_FAILS(rpi_network_build_for(
                     "transformer-xl:layers=1,hidden=8,heads=2,inner=8,head=4,memory=4,"
                     "vocabulary=20,cutoffs=8",
-                    &(rpi_data_shape){.sequence = 8}, 0.1, &(rpi_network){0}),
+                    &(rpi_data_shape){.sequence = 8}, &(rpi_loss_options){.smoothing = 0.1},
+                    &(rpi_network){0}),
                 INVALID, "cutoffs=none");
 }
 

@@ -15,6 +15,17 @@ static void add_sample_loss(rpi_network *network) {
     network->loss = rpi_add(graph, "loss", network->label_loss, network->sample_loss);
 }
 
+/* Of the second label of each sample. */
+static void add_mixed_loss(rpi_network *network, double smoothing) {
+    rpi_graph *graph = network->graph;
+    rpi_value_id inputs[RPI_TASK_INPUTS];
+    memcpy(inputs, network->inputs, sizeof inputs);
+    inputs[network->task->input_count - 1] = network->mixed_labels;
+    rpi_value_id mixed = network->task->add_loss(graph, "mixed_loss", network->logits, inputs,
+                                                 network->mixed_scale, smoothing);
+    network->loss = rpi_add(graph, "sum_loss", network->loss, mixed);
+}
+
 static rpi_value_id add_task_loss(rpi_network *network, const char *name, double smoothing) {
     return network->task->add_loss(network->graph, name, network->logits, network->inputs,
                                    network->scale, smoothing);
@@ -31,7 +42,9 @@ static rpi_value_id add_adaptive_loss(const rpi_network *network, const rpi_buil
         network->inputs[network->task->input_count - 1], network->scale, builder->adaptive);
 }
 
-static void add_loss(rpi_network *network, const rpi_builder *builder, double smoothing) {
+static void add_loss(rpi_network *network, const rpi_builder *builder,
+                     const rpi_loss_options *loss) {
+    double smoothing = loss->smoothing;
     rpi_graph *graph = network->graph;
     bool is_adaptive = builder->adaptive.cutoff_count > 0;
     network->loss = is_adaptive ? add_adaptive_loss(network, builder, smoothing)
@@ -41,29 +54,39 @@ static void add_loss(rpi_network *network, const rpi_builder *builder, double sm
     if (network->task->sample_metric) add_sample_loss(network);
     network->plain_loss = network->loss;
     network->plain_correct = network->correct;
-    if (!(smoothing > 0)) return;
+    if (loss->mixes) add_mixed_loss(network, smoothing);
+    if (!(smoothing > 0) && !loss->mixes) return;
     network->plain_loss = add_task_loss(network, "plain_loss", 0);
     network->plain_correct = rpi_graph_output(graph, network->plain_loss, 1);
 }
 
+static void add_mixed_inputs(rpi_network *network) {
+    rpi_graph *graph = network->graph;
+    rpi_value_id labels = network->inputs[network->task->input_count - 1];
+    network->mixed_labels =
+        rpi_graph_input(graph, "mixed_labels", RP_I32, rpi_graph_value(graph, labels)->shape);
+    network->mixed_scale = rpi_graph_input(graph, "mixed_scale", RP_F32, (rpi_shape){0});
+}
+
 static void add_nodes(rpi_network *network, rpi_builder *builder,
                       const rpi_model_choice *choice, const rpi_data_shape *shape,
-                      double smoothing) {
+                      const rpi_loss_options *loss) {
     rpi_graph *graph = network->graph;
     rpi_task_add_inputs(network->task, graph, shape, network->inputs);
     network->scale = rpi_graph_input(graph, "scale", RP_F32, (rpi_shape){0});
     if (network->task->sample_metric)
         network->sample_scale = rpi_graph_input(graph, "sample_scale", RP_F32, (rpi_shape){0});
+    if (loss->mixes) add_mixed_inputs(network);
     builder->inputs = network->inputs;
     network->logits = choice->model->build(builder, choice->options, shape, network->inputs[0]);
     network->sample_logits = builder->sample_logits;
-    if (rpi_graph_check(graph) == RP_OK) add_loss(network, builder, smoothing);
+    if (rpi_graph_check(graph) == RP_OK) add_loss(network, builder, loss);
 }
 
 static void add_decoder_nodes(rpi_network *network, rpi_builder *builder,
                               const rpi_model_choice *choice, const rpi_data_shape *shape,
-                              double smoothing) {
-    (void)smoothing;
+                              const rpi_loss_options *loss) {
+    (void)loss;
     rpi_graph *graph = network->graph;
     rpi_shape tokens = {
         2, {rpi_graph_dimension(graph, "batch"), rpi_graph_dimension(graph, "sequence")}};
@@ -89,18 +112,20 @@ static void take_results(rpi_network *network, const rpi_builder *builder,
 
 typedef void (*nodes_adder)(rpi_network *network, rpi_builder *builder,
                             const rpi_model_choice *choice, const rpi_data_shape *shape,
-                            double smoothing);
+                            const rpi_loss_options *loss);
 
 static rp_status build(const char *model_text, const rpi_model_choice *choice,
-                       const rpi_data_shape *shape, nodes_adder add, double smoothing,
-                       rpi_network *out_network) {
+                       const rpi_data_shape *shape, nodes_adder add,
+                       const rpi_loss_options *loss, rpi_network *out_network) {
     rpi_network network = {.task = rpi_task_find(rpi_model_task(choice)),
                            .shape = *shape,
                            .sample_scale = RPI_NO_VALUE,
                            .label_loss = RPI_NO_VALUE,
                            .sample_loss = RPI_NO_VALUE,
                            .sample_correct = RPI_NO_VALUE,
-                           .position = RPI_NO_VALUE};
+                           .position = RPI_NO_VALUE,
+                           .mixed_labels = RPI_NO_VALUE,
+                           .mixed_scale = RPI_NO_VALUE};
     if (!network.task) return RP_FAIL(INTERNAL, "model %s is for no task", choice->model->name);
     snprintf(network.text, sizeof network.text, "%s", model_text);
     RP_TRY(rpi_graph_create(&network.graph));
@@ -108,7 +133,7 @@ static rp_status build(const char *model_text, const rpi_model_choice *choice,
                            .sample_logits = RPI_NO_VALUE,
                            .remembered = RPI_NO_VALUE,
                            .cluster_scores = RPI_NO_VALUE};
-    add(&network, &builder, choice, shape, smoothing);
+    add(&network, &builder, choice, shape, loss);
     take_results(&network, &builder, choice);
     network.parameters = builder.parameters;
     network.parameter_count = builder.count;
@@ -121,24 +146,27 @@ static rp_status build(const char *model_text, const rpi_model_choice *choice,
     return RP_OK;
 }
 
+static const rpi_loss_options plain;
+
 rp_status rpi_network_build(const char *model_text, const rpi_data_shape *shape,
                             rpi_network *out_network) {
-    rpi_model_choice choice;
-    RP_TRY(rpi_model_parse(model_text, &choice));
-    return build(model_text, &choice, shape, add_nodes, 0, out_network);
+    return rpi_network_build_for(model_text, shape, &plain, out_network);
 }
 
-rp_status rpi_network_build_smoothed(const char *model_text, const rpi_data_shape *shape,
-                                     double smoothing, rpi_network *out_network) {
+rp_status rpi_network_build_for(const char *model_text, const rpi_data_shape *shape,
+                                const rpi_loss_options *loss, rpi_network *out_network) {
     rpi_model_choice choice;
     RP_TRY(rpi_model_parse(model_text, &choice));
     const rpi_task *task = rpi_task_find(rpi_model_task(&choice));
-    if (task && smoothing > 0 && !task->takes_smoothing)
+    if (task && loss->smoothing > 0 && !task->takes_smoothing)
         return RP_FAIL(INVALID,
                        "--label-smoothing is for classification and for language models; %s "
                        "learns %s",
                        choice.model->name, task->name);
-    return build(model_text, &choice, shape, add_nodes, smoothing, out_network);
+    if (task && loss->mixes && !task->takes_mixing)
+        return RP_FAIL(INVALID, "--mixup is for classification; %s learns %s",
+                       choice.model->name, task->name);
+    return build(model_text, &choice, shape, add_nodes, loss, out_network);
 }
 
 rp_status rpi_network_build_decoder(const char *model_text, rpi_network *out_network) {
@@ -147,8 +175,8 @@ rp_status rpi_network_build_decoder(const char *model_text, rpi_network *out_net
     if (strcmp(rpi_model_task(&choice), "language-model") != 0)
         return RP_FAIL(INVALID, "%s is no language model: it is for %s", choice.model->name,
                        rpi_model_task(&choice));
-    return build(model_text, &choice, &(rpi_data_shape){.sequence = 1}, add_decoder_nodes, 0,
-                 out_network);
+    return build(model_text, &choice, &(rpi_data_shape){.sequence = 1}, add_decoder_nodes,
+                 &plain, out_network);
 }
 
 void rpi_network_close(rpi_network *network) {

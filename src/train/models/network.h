@@ -21,6 +21,9 @@ typedef struct rpi_network {
     rpi_value_id logits, loss, correct; /* results; of a decoder the first alone */
     /* Of evaluations: the loss without label smoothing, else the same two. */
     rpi_value_id plain_loss, plain_correct;
+    /* Where labels are mixed, else RPI_NO_VALUE: inputs behind the scales, a second label of
+     * each sample and the scale of its loss, which is a part of `loss`. */
+    rpi_value_id mixed_labels, mixed_scale;
     /* Of a model with a memory: tokens that a row remembers, else 0; inputs behind the scales,
      * `remembered` (an i32 scalar) first; remembers[i] is the activation whose last tokens
      * memories[i] shall hold. */
@@ -39,10 +42,14 @@ typedef struct rpi_network {
 /* RP_INVALID: an unknown model or option; or data that this model cannot take. */
 rp_status rpi_network_build(const char *model, const rpi_data_shape *shape,
                             rpi_network *out_network);
-/* The same, whose loss is of smoothed labels: 0 to 1 of the probability is shared by all
- * classes. RP_INVALID: the task takes none. */
-rp_status rpi_network_build_smoothed(const char *model, const rpi_data_shape *shape,
-                                     double smoothing, rpi_network *out_network);
+/* What the loss of training is of; evaluations are of the labels alone. */
+typedef struct rpi_loss_options {
+    double smoothing; /* 0 to 1 of the probability is shared by all classes */
+    bool mixes;       /* each sample has two labels */
+} rpi_loss_options;
+/* The same with these. RP_INVALID: the task takes none of them. */
+rp_status rpi_network_build_for(const char *model, const rpi_data_shape *shape,
+                                const rpi_loss_options *loss, rpi_network *out_network);
 /* The same model as a decoder, for inference: tokens (batch x sequence) that follow those of
  * earlier runs, whose keys and values lie in caches. Inputs of the graph are the tokens, the
  * position, and the caches, each batch x memory x its width, or the memories of a model that

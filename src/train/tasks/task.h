@@ -41,6 +41,8 @@ typedef struct rpi_task {
     rpi_value_id (*add_loss)(rpi_graph *graph, const char *name, rpi_value_id logits,
                              const rpi_value_id *inputs, rpi_value_id scale, double smoothing);
     bool takes_smoothing;
+    bool takes_mixing; /* samples are pictures, which can be blended, and their labels with them
+                        */
 
     bool has_perplexity; /* e^loss is reported, too */
     /* Evaluations hand the logits of each sample to the source, whose scores are reported

@@ -29,5 +29,6 @@ const rpi_task rpi_task_classification = {
     .input_count = 2,
     .add_loss = add_loss,
     .takes_smoothing = true,
+    .takes_mixing = true,
     .describe = describe,
 };

@@ -222,6 +222,7 @@ static void want(rp_window *window, const edges *from, int mutex,
         note_part(operation, from->list[i].edge, ++in->wanted);
     }
     pthread_mutex_unlock(lock);
+    atomic_store(&window->gets_due, true);
 }
 
 rp_status rp_window_get(rp_window *window, const rp_neighbor *sources, size_t count, int mutex,

@@ -206,6 +206,7 @@ static void note_answer(rp_window *window, rpi_window_in *in) {
     rpi_fabric *fabric = window->comm->fabric;
     pthread_mutex_lock(&fabric->lock);
     in->got = in->arrival.lead.asked;
+    if (in->wanted > in->got) atomic_store(&window->gets_due, true);
     pthread_cond_broadcast(&fabric->changed);
     pthread_mutex_unlock(&fabric->lock);
 }
@@ -245,13 +246,19 @@ static void ask(rp_window *window, rpi_window_in *in) {
     pthread_mutex_lock(lock);
     in->wants_mutex |= mutex;
     pthread_mutex_unlock(lock);
+    atomic_store(&window->gets_due, true);
+}
+
+/* One get of a source is under way at a time: its answer brings the next. */
+static void ask_all(rp_window *window) {
+    if (!atomic_exchange(&window->gets_due, false)) return;
+    for (int i = 0; i < window->in_count; i++) ask(window, &window->ins[i]);
 }
 
 static bool serve_in(rp_window *window, rpi_window_in *in) {
     bool moved = rpi_window_apply(window, in);
     if (in->taken_due)
         in->taken_due = !tell(window, in->rank, RPI_WINDOW_TAKEN, in->taken, false);
-    ask(window, in);
     return moved;
 }
 
@@ -318,6 +325,7 @@ static bool serve(rp_window *window) {
     for (int i = 0; i < window->out_count; i++)
         if (!is_gone(window, window->outs[i].rank))
             moved |= serve_out(window, &window->outs[i]);
+    ask_all(window);
     tell_words(window);
     return moved;
 }

@@ -143,6 +143,7 @@ struct rp_window {
     rpi_window_cell *cells;   /* [world] [lock] */
     rpi_window_claim *claims; /* [world] [lock] */
     atomic_bool words_due;    /* of mutexes */
+    atomic_bool gets_due;     /* a source may have to be asked */
     rp_status *gone;          /* [world] [lock] why a rank answers no more; RP_OK: it does */
     rp_window_operation *operations; /* [lock] under way, and wanted */
 };

@@ -204,6 +204,48 @@ static void owners_need_not_call(void) {
     world_run(2, &(rp_comm_options){.transport = "tcp", .connect_timeout_s = 20}, served, NULL);
 }
 
+/* What comes while its owner adds slots up is applied right afterwards, though nobody waits for
+ * it and nothing else comes. */
+static void busy_owner(rp_comm *comm, int rank, int world, void *context) {
+    enum { LONG = 1000000, ROUNDS = 8 };
+    double *x = calloc(LONG, sizeof *x), *slot = calloc(LONG, sizeof *slot);
+    int other = 1 - rank;
+    rp_window_setup setup = {.name = "busy",
+                             .data = x,
+                             .count = LONG,
+                             .dtype = RP_F64,
+                             .sources = &other,
+                             .source_count = 1,
+                             .destinations = &other,
+                             .destination_count = 1,
+                             .zero_slots = 1};
+    rp_window *window = NULL;
+    REQUIRE_OK(rp_window_create(comm, &setup, &window));
+    for (int k = 1; k <= ROUNDS; k++) {
+        world_meet();
+        if (rank == 1) {
+            x[0] = k;
+            CHECK_OK(rp_window_put(window, NULL, LONG, NULL, NULL));
+            continue;
+        }
+        for (int i = 0; i < 10; i++) CHECK_OK(rp_window_update(window, NULL, slot));
+        int64_t end_ns = rpi_now_ns() + 20 * RPI_SECOND_NS;
+        do {
+            CHECK_OK(rp_window_read(window, other, slot, NULL));
+        } while (slot[0] != k && rpi_now_ns() < end_ns);
+        CHECK_MSG(slot[0] == k, "put %d has not been applied", k);
+    }
+    world_meet();
+    CHECK_OK(rp_window_free(&window));
+    free(slot);
+    free(x);
+    (void)world, (void)context;
+}
+
+static void owners_may_be_busy(void) {
+    world_run(2, NULL, busy_owner, NULL);
+}
+
 /* ---- push-sum ---- */
 
 /* Known answers: a star of 5, x = 0 ... 4, each keeps and sends equal shares. */
@@ -565,5 +607,6 @@ CASES({"what is refused", what_is_refused}, {"whole numbers", whole_numbers},
       {"what a put costs", what_a_put_costs},
       {"windows outlive nothing", windows_outlive_nothing}, {"one has left", one_has_left},
       {"means", means}, {"pushes and gets", pushes_and_gets}, {"pushes merge", pushes_merge},
-      {"owners need not call", owners_need_not_call}, {"push-sum", push_sum},
+      {"owners need not call", owners_need_not_call},
+      {"owners may be busy", owners_may_be_busy}, {"push-sum", push_sum},
       {"push-sum on a directed graph", push_sum_on_a_directed_graph}, {"codecs", codecs})

@@ -35,7 +35,7 @@ static rp_status build_network(rpi_trainer *t) {
     const rpi_loss_options loss = {.smoothing = t->options->label_smoothing,
                                    .mixes = t->options->mixup > 0};
     RP_TRY(rpi_network_build_for(t->options->model, &t->source.shape, &loss, &t->network));
-    RP_TRY(rpi_mixup_open(t->options->mixup, &t->source.shape, t->global_batch / t->world,
+    RP_TRY(rpi_mixup_open(t->options->mixup, &t->source.shape, t->global_batch / t->workers,
                           &t->mixup));
     const rpi_shape *logits = &rpi_graph_value(t->network.graph, t->network.logits)->shape;
     rpi_source_limit(&t->source, logits->size[logits->dims - 1]);

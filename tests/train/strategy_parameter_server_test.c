@@ -79,6 +79,18 @@ static void synchronous_is_all_reduce(void) {
     CHECK_EQ(differing("all", "served"), 0);
 }
 
+/* What a rank has room for follows from the workers: with servers a part is larger. */
+static void pictures_are_mixed_up_alike(void) {
+    rpi_train_options options = server_options("all-reduce");
+    options.mixup = .4;
+    options.algorithm = "sra";
+    train_into("all", options, 1);
+    options.algorithm = NULL;
+    options.strategy = "parameter-server:servers=4";
+    train_into("served", options, 5);
+    CHECK_EQ(differing("all", "served"), 0);
+}
+
 /* Also a network with running statistics: servers have seen nothing, and take the workers'. */
 static void running_statistics_are_the_workers(void) {
     rpi_train_options options = server_options("all-reduce");
@@ -247,6 +259,7 @@ static void mistakes_are_named(void) {
 }
 
 CASES({"synchronous is all-reduce", synchronous_is_all_reduce},
+      {"pictures are mixed up alike", pictures_are_mixed_up_alike},
       {"running statistics are the workers'", running_statistics_are_the_workers},
       {"a resumed run may have other servers", a_resumed_run_may_have_other_servers},
       {"residuals are saved", residuals_are_saved}, {"every kind learns", every_kind_learns},

@@ -3,6 +3,7 @@
 #include "base/append.h"
 #include "base/memory.h"
 #include "net/addresses.h"
+#include "net/descriptor_limit.h"
 #include "net/endian.h"
 #include "net/host_nic.h"
 #include "net/meeting.h"
@@ -15,6 +16,9 @@
 #include <sys/random.h>
 
 enum { MESH_VERSION = 2, KINDS = 4, NAME_BYTES = 32, SECRET_MARK_BYTES = 20 };
+
+/* What is open for a moment while links are made, and events of the control connection. */
+enum { OTHER_DESCRIPTORS = 12 };
 
 /* While the mesh comes up. */
 typedef struct mesh_work {
@@ -299,6 +303,15 @@ static rp_status open_endpoints(mesh_work *work) {
     return RP_OK;
 }
 
+/* Of the links and of the control connection that comes behind them. */
+static rp_status check_descriptors(const mesh_work *work) {
+    const rpi_mesh *mesh = work->mesh;
+    long needed = OTHER_DESCRIPTORS + (mesh->rank == 0 ? mesh->world - 1 : 1);
+    for (int peer = 0; peer < mesh->world; peer++)
+        if (peer != mesh->rank) needed += work->kinds[work->kind_of[peer]]->link_descriptors;
+    return rpi_descriptors_check(mesh->rank, mesh->world, needed);
+}
+
 /* All of them by one key, so that one page has those of many ranks. */
 static rp_status show_addresses(mesh_work *work) {
     char text[RPI_MEETING_BYTES] = "", address[RPI_MEETING_BYTES];
@@ -390,6 +403,7 @@ static rp_status bring_up(mesh_work *work) {
     rpi_meeting_go_on(&work->meeting);
     RP_TRY(share_nic(work));
     RP_TRY(open_endpoints(work));
+    RP_TRY(check_descriptors(work));
     RP_TRY(exchange_addresses(work));
     RP_TRY(connect_all(work));
     const char *subjects[] = {"info", "addresses", work->mesh->nic ? "nic" : NULL, NULL};

@@ -406,6 +406,7 @@ const rpi_transport rpi_transport_shm = {
     .name = "shm",
     .summary = "shared memory; ranks are processes of one host",
     .checksum = false,
+    .link_descriptors = 2, /* the socket, and the peer's event */
     .reaches = shm_reaches,
     .open = shm_open_endpoint,
     .address = shm_address,

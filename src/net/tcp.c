@@ -242,6 +242,7 @@ const rpi_transport rpi_transport_tcp = {
     .name = "tcp",
     .summary = "TCP connections; any hosts that IP joins",
     .checksum = true,
+    .link_descriptors = 1,
     .reaches = tcp_reaches,
     .open = tcp_open,
     .address = tcp_address,

@@ -62,9 +62,10 @@ typedef struct rpi_link {
 } rpi_link;
 
 typedef struct rpi_transport {
-    const char *name;    /* "inproc", "shm", "tcp", "shaped" */
-    const char *summary; /* one line */
-    bool checksum;       /* frames leave this kernel's memory: seal payloads with a CRC */
+    const char *name;     /* "inproc", "shm", "tcp", "shaped" */
+    const char *summary;  /* one line */
+    bool checksum;        /* frames leave this kernel's memory: seal payloads with a CRC */
+    int link_descriptors; /* that each link holds open */
     bool (*reaches)(const rpi_peer_info *self, const rpi_peer_info *peer);
     rp_status (*open)(const rpi_endpoint_options *options, rpi_endpoint **out_endpoint);
     /* What a peer needs to connect, as text to publish in the store. */

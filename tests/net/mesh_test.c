@@ -6,6 +6,7 @@
 #include "net/secret.h"
 
 #include <pthread.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 enum { MAX_WORLD = 9 };
@@ -312,6 +313,23 @@ static void named_hosts(void) {
     all_say(parties, 3, RP_MISMATCH, "names the host it counts as being on");
 }
 
+/* Before anything is connected, and in words that say what to do. Two ranks need 14 more when
+ * each has its listener and epoll; there is room for these and for what a look at names opens.
+ */
+static void too_few_descriptors_are_named(void) {
+    struct rlimit before;
+    party parties[2] = {member(0, 2), member(1, 2)};
+    REQUIRE(getrlimit(RLIMIT_NOFILE, &before) == 0);
+    struct rlimit few = before;
+    few.rlim_cur = (rlim_t)check_descriptors() + 14;
+    REQUIRE(setrlimit(RLIMIT_NOFILE, &few) == 0);
+    parties[0].options.transport = parties[1].options.transport = "tcp";
+    gather(parties, 2);
+    (void)setrlimit(RLIMIT_NOFILE, &before);
+    all_say(parties, 2, RP_IO, "of 2 needs about 14 more open files");
+    all_say(parties, 2, RP_IO, "`ulimit -n 1024`");
+}
+
 static void bad_arguments(void) {
     rpi_mesh *mesh = NULL;
     rpi_mesh_options options = {.prefix = "world", .timeout_s = 1};
@@ -334,4 +352,5 @@ CASES({"every_world_meets", every_world_meets}, {"a_name_serves_again", a_name_s
       {"secrets_that_differ_are_named", secrets_that_differ_are_named},
       {"ranks_disagree", ranks_disagree}, {"unknown_transports", unknown_transports},
       {"shaped_links", shaped_links}, {"named_hosts", named_hosts},
+      {"too_few_descriptors_are_named", too_few_descriptors_are_named},
       {"bad_arguments", bad_arguments})

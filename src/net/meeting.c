@@ -185,7 +185,8 @@ static rp_status check_arrivals(rpi_meeting *meeting) {
 /* How long to wait for a value before looking up again; 0: the deadline has come. */
 static double wait_seconds(const rpi_meeting *meeting) {
     double left_s = rpi_seconds(meeting->deadline_ns - rpi_now_ns());
-    double look_s = LOOK_UP_S * (1 + meeting->world / LOOK_UP_WORLD);
+    int times = 1 + meeting->world / LOOK_UP_WORLD;
+    double look_s = LOOK_UP_S * times;
     return left_s < 0 ? 0 : left_s < look_s ? left_s : look_s;
 }
 

@@ -62,6 +62,14 @@ python_types() {
         python/redpoll python/cgx python/bluefog
 }
 
+fuzz() {
+    sh tools/fuzz.sh --can || {
+        echo "no clang with libFuzzer (Debian and Ubuntu: apt-get install clang libclang-rt-dev)"
+        return 77
+    }
+    FUZZ_SEED=1 sh tools/fuzz.sh 10
+}
+
 # A sanitizer build and its tests, into build/PRESET-tests.log.
 sanitize() {
     preset=$1
@@ -97,6 +105,7 @@ else
     skip "ruff, mypy and hadolint" "no virtual environment of the Python tests"
 fi
 step aarch64 sh tools/aarch64.sh
+step fuzz fuzz
 # ThreadSanitizer does not understand libgomp: tiers 0 and 1 are free of OpenMP. The proofs of plans
 # have no threads, and those of sums have the threads of others; both take it minutes. It runs beside
 # the address sanitizer, each one test at a time.

@@ -2,7 +2,8 @@
 # Runs each fuzz target of tests/fuzz by libFuzzer, two at a time, from the committed corpus on.
 # usage: tools/fuzz.sh SECONDS [TARGET...]     SECONDS for each
 #        tools/fuzz.sh --can                   is there a clang with libFuzzer? says nothing
-# What libFuzzer finds on its way stays in build/fuzz/corpus; an input that breaks something lies in
+# FUZZ_SEED=N: the same inputs each time, as far as the time goes; else each run goes on from the last
+# one. What libFuzzer finds on its way stays in build/fuzz/corpus then; an input that breaks something lies in
 # build/fuzz/found, and belongs into tests/fuzz/corpus/TARGET once it is mended.
 set -eu
 cd "$(dirname "$0")/.."
@@ -35,10 +36,15 @@ for target; do targets="${targets:-} fuzz_$target"; done
 cmake --build build/fuzz --target $targets >build/fuzz/build.log 2>&1 || { tail -n 30 build/fuzz/build.log; exit 1; }
 
 one() { # target
-    mkdir -p "build/fuzz/corpus/$1"
-    if timeout -k 10 $((seconds + 120)) "build/fuzz/tests/fuzz/fuzz_$1" -max_total_time="$seconds" -timeout=20 \
+    found=build/fuzz/corpus/$1
+    if [ "${FUZZ_SEED:-}" ]; then
+        found=build/fuzz/seeded/$1
+        rm -rf "$found"
+    fi
+    mkdir -p "$found"
+    if timeout -k 10 $((seconds + 120)) "build/fuzz/tests/fuzz/fuzz_$1" -max_total_time="$seconds" -seed="${FUZZ_SEED:-0}" -timeout=20 \
         -rss_limit_mb=4096 -artifact_prefix="build/fuzz/found/$1-" \
-        "build/fuzz/corpus/$1" "tests/fuzz/corpus/$1" >"build/fuzz/$1.log" 2>&1; then
+        "$found" "tests/fuzz/corpus/$1" >"build/fuzz/$1.log" 2>&1; then
         runs=$(sed -n 's/^Done \([0-9]*\) runs.*/\1/p' "build/fuzz/$1.log")
         echo "fuzz: $1: ${runs:-?} inputs, nothing found"
     else

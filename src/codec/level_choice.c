@@ -119,7 +119,8 @@ static double error_of(const sample *s, const float *y, size_t count,
     }
     if (stochastic) {
         rpi_quant_stream stream = {{0}, {0}};
-        s->kernels->random(&stream, 0, RPI_VARIED_RUN / 8, random);
+        uint64_t block = (uint64_t)(y - s->y) / 8;
+        s->kernels->random(&stream, block, RPI_VARIED_RUN / 8, random);
     }
     s->kernels->quantise(&(rpi_quant_run){.x = y,
                                           .residual = residual,

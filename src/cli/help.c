@@ -14,6 +14,9 @@ static const rpi_variable variables[] = {
      "processor when absent (redpoll info shows it)"},
     {"REDPOLL_PORT", "a port",
      "where rank 0 serves the store when mpirun or srun started the ranks"},
+    {"REDPOLL_LINKS", "BETWEEN/INSIDE",
+     "what links cost, as redpoll bench link prints it: algorithms are chosen by it, on all "
+     "ranks by that of rank 0; nominal costs when absent"},
     {"REDPOLL_LOST_AFTER", "a time from 1s on",
      "a host that answers nothing for so long, as one without power or cable, is lost and "
      "fails "

@@ -8,6 +8,7 @@
 #include "cli/numbers.h"
 #include "cli/option_rows.h"
 #include "cli/plan_model.h"
+#include "comm/link_costs.h"
 #include "plan/algorithms.h"
 #include "plan/choose.h"
 #include "redpoll/codec.h"
@@ -17,11 +18,16 @@
 #include <string.h>
 
 typedef struct settings {
-    const char *algorithm, *codec_text, *dtype_text, *reduce_text, *link, *local;
+    const char *algorithm, *codec_text, *dtype_text, *reduce_text, *link, *local, *links;
     int64_t ranks, hosts, rank, root, count, bytes, chunk_bytes;
     bool steps, brief, json;
     rpi_bench bench; /* what the bench of the same words would measure */
 } settings;
+
+static rp_status check_links(const char *text) {
+    rpi_cost_model model;
+    return rpi_link_costs_parse(text, &model);
+}
 
 #define FIELD(name) offsetof(settings, name)
 static const rpi_option options[] = {
@@ -43,6 +49,9 @@ static const rpi_option options[] = {
      "that the ranks are on, evenly; each is on its own when absent", NULL},
     {"local", NULL, NULL, RPI_OPTION_TEXT, FIELD(local), "5GB,2us", 0, 0, "RATE,LATENCY",
      "between ranks of one host", rpi_check_link},
+    {"links", NULL, NULL, RPI_OPTION_TEXT, FIELD(links), NULL, 0, 0, "BETWEEN/INSIDE",
+     "by which a run would choose, as redpoll bench link prints them; nominal ones when absent",
+     check_links},
     {"steps", NULL, NULL, RPI_OPTION_FLAG, FIELD(steps), NULL, 0, 0, NULL,
      "the schedule of a rank, too, step by step", NULL},
     {"rank", NULL, NULL, RPI_OPTION_COUNT, FIELD(rank), NULL, 0, 16383, "R",
@@ -85,6 +94,7 @@ typedef struct prediction {
     rpi_plan_request request;
     size_t bytes, encoded;
     rpi_cost_model model;
+    rpi_cost_model links; /* by which the algorithm is chosen */
     rpi_cost cost;
 } prediction;
 
@@ -98,7 +108,7 @@ static rp_status choose(const settings *s, prediction *p) {
     if (s->algorithm)
         return rpi_algorithm_find(b->kind->collective, s->algorithm, &p->algorithm);
     return rpi_algorithm_choose(b->kind->collective, &p->request, rpi_bench_is_lossy(b),
-                                p->bytes, &rpi_nominal_links, &p->algorithm);
+                                p->bytes, &p->links, &p->algorithm);
 }
 
 static rp_status cost_of(const prediction *p, const rpi_algorithm *algorithm,
@@ -119,6 +129,7 @@ static rp_status predict(const settings *s, prediction *p) {
     p->encoded = blocks * rp_codec_encoded_bytes(&b->codec, b->dtype, (size_t)s->count);
     RP_TRY(rpi_plan_model_make(s->link, s->local, &b->codec, &p->model));
     p->model.chunk_bytes = (size_t)s->chunk_bytes;
+    RP_TRY(rpi_link_costs_parse(s->links, &p->links));
     RP_TRY(choose(s, p));
     return cost_of(p, p->algorithm, &p->cost);
 }
@@ -165,7 +176,7 @@ static rp_status print_candidate(const settings *s, const prediction *p,
     if (status != RP_OK && status != RP_UNSUPPORTED) return status;
     if (status == RP_OK) rpi_time_text(cost.time_s, time);
     RP_TRY(rpi_algorithm_verdict(algorithm, &p->request, rpi_bench_is_lossy(&s->bench),
-                                 p->bytes, &rpi_nominal_links, &words));
+                                 p->bytes, &p->links, &words));
     bool lossless = !rpi_bench_is_lossy(&s->bench) || strcmp(words, "exact codecs only") != 0;
     printf("%c %-14s  %10s  %10.2f  %7lld  %s\n", algorithm == p->algorithm ? '*' : ' ',
            algorithm->name, lossless ? time : "-", cost.host_bytes * 1e-6,
@@ -184,6 +195,14 @@ static rp_status print_candidates(const settings *s, const prediction *p) {
     return RP_OK;
 }
 
+/* By which links the choice was made, where it was one. */
+static void print_links(const settings *s, const prediction *p) {
+    char text[RPI_LINK_COSTS_TEXT];
+    if (s->algorithm || s->bench.kind->collective == RPI_SENDRECV) return;
+    printf("chosen by %s links, %s\n", s->links ? "these" : "nominal",
+           rpi_link_costs_text(&p->links, text));
+}
+
 static void print_prediction(const settings *s, const prediction *p, const char *codec) {
     const rpi_bench_kind *kind = s->bench.kind;
     char texts[4][RPI_TIME_BYTES];
@@ -196,6 +215,7 @@ static void print_prediction(const settings *s, const prediction *p, const char 
     printf(", link %s", s->link);
     if (s->hosts) printf(", inside %s", s->local);
     printf("\n");
+    print_links(s, p);
     printf("predicted: %s; %.2f MB sent by a rank in %lld frame%s (%s on the wire), "
            "encoding %s, decoding %s\n",
            rpi_time_text(p->cost.time_s, texts[0]), p->cost.wire_bytes * 1e-6,
@@ -303,7 +323,9 @@ const rpi_command rpi_command_plan = {
         "prints its steps when asked. Each host's link has a rate and a latency, which its "
         "ranks "
         "share, and encoding and decoding run as fast as measured here and now. The choice is "
-        "made by nominal links (10Gbit,20us), as in a run. "
+        "made by nominal links (10Gbit,20us), as in a run, or by those of --links: 'redpoll "
+        "bench "
+        "link' measures them, and REDPOLL_LINKS tells runs. "
         "COLLECTIVE is all-reduce, reduce-scatter, all-gather, broadcast, barrier, send-recv, "
         "reduce, gather, scatter or all-to-all. The same words behind 'redpoll bench' measure "
         "what is predicted. 'redpoll plan gossip' does the same for averaging with neighbours, "

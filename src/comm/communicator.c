@@ -5,10 +5,12 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "comm/link_costs.h"
 #include "net/link_shape.h"
 #include "net/meeting.h"
 #include "net/secret.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* How long destroy waits for posted bytes to leave, at most. */
@@ -90,19 +92,32 @@ static void say_whether_open(const rpi_mesh *mesh, const rpi_secret *secret) {
                 : "a redpoll that was built with OpenSSL (libssl-dev) can have a secret");
 }
 
+/* Before the control connection, which is open only when all ranks have come that far. */
+static rp_status agree_on_links(rp_comm *comm, const rp_store *store, const char *key,
+                                double timeout_s) {
+    rpi_fabric *fabric = comm->fabric;
+    return rpi_link_costs_agree(store, key, comm->rank, timeout_s,
+                                getenv(RPI_LINK_COSTS_VARIABLE), &fabric->links);
+}
+
 static rp_status connect_world(rp_comm *comm, const rp_store *store,
                                const rp_comm_options *options) {
-    char prefix[256];
+    char prefix[256], links_key[300];
+    rpi_cost_model links;
     snprintf(prefix, sizeof prefix, "%s/%u", comm->name, comm->epoch);
     double connect_s = or_default(options->connect_timeout_s, CONNECT_S);
     rpi_secret secret;
     rp_status status = rpi_comm_options_check(options, comm->world);
     if (status == RP_OK) status = rpi_secret_find_own(&secret);
     if (status == RP_OK && options->tls) status = rpi_secret_ask_for_tls(&secret);
+    if (status == RP_OK) status = rpi_link_costs_parse(getenv(RPI_LINK_COSTS_VARIABLE), &links);
     if (status != RP_OK)
         return rpi_meeting_decline(store, comm->rank, comm->world, prefix, connect_s, status);
     RP_TRY(connect_mesh(comm, store, options, &secret, prefix));
     say_whether_open(comm->fabric->mesh, &secret);
+    snprintf(links_key, sizeof links_key, "%s/links/%016llx", prefix,
+             (unsigned long long)comm->fabric->mesh->session);
+    RP_TRY(agree_on_links(comm, store, links_key, connect_s));
     comm->silence_ns = rpi_control_silence_ns(beat_seconds(comm));
     rpi_control_options control = {.prefix = prefix,
                                    .bind_host = options->bind_host,
@@ -113,7 +128,7 @@ static rp_status connect_world(rp_comm *comm, const rp_store *store,
     rpi_fabric *fabric = comm->fabric;
     RP_TRY(rpi_control_open(store, comm->rank, comm->world, &control, &fabric->control));
     comm->group = rpi_control_everybody(fabric->control);
-    return RP_OK;
+    return comm->rank ? RP_OK : store->ops->remove(store->context, links_key);
 }
 
 static void name_transport(rp_comm *comm) {
@@ -171,7 +186,7 @@ static rp_status make_choices(rp_comm *comm) {
     rpi_plan_request request = {.world = comm->world, .host_of = comm->host_of};
     rpi_world_shape shape;
     RP_TRY(rpi_world_shape_make(&request, &shape));
-    rpi_choices_make(&request, &shape, &rpi_nominal_links, &comm->choices);
+    rpi_choices_make(&request, &shape, &comm->fabric->links, &comm->choices);
     return RP_OK;
 }
 

@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "net/forget.h"
+#include "plan/choose.h"
 
 #include <string.h>
 #include <sys/eventfd.h>
@@ -35,6 +36,7 @@ rp_status rpi_fabric_new(int rank, int world, rpi_fabric **out_fabric) {
     RP_TRY(rpi_alloc(sizeof *fabric, "a fabric", &fabric));
     fabric->rank = rank;
     fabric->world = world;
+    fabric->links = rpi_nominal_links;
     fabric->active_end = &fabric->active;
     initialise_locks(fabric);
     rp_status status = open_fabric(fabric);

@@ -25,6 +25,7 @@
 #include "net/frame.h"
 #include "net/join.h"
 #include "net/mesh.h"
+#include "plan/cost.h"
 #include "redpoll/comm.h"
 
 #include <pthread.h>
@@ -62,6 +63,7 @@ typedef struct rpi_fabric {
     rpi_mesh *mesh;       /* NULL in a world of one */
     rpi_control *control; /* NULL in a world of one */
     rpi_join *join;       /* of rp_comm_join(); else NULL */
+    rpi_cost_model links; /* what they cost, for the choice of algorithms; on all ranks alike */
     bool failed;          /* [driver] a communicator has left after a failure */
     rpi_port *ports;      /* [world] [driver] */
 

@@ -177,7 +177,7 @@ static rp_status find_routine(rp_request *request, const rpi_posting *posting,
     const rpi_algorithm *algorithm = NULL;
     flat.host_of = NULL;
     RP_TRY(rpi_algorithm_choose(posting->collective, &flat, of->lossy, of->bytes,
-                                &rpi_nominal_links, &algorithm));
+                                &comm->fabric->links, &algorithm));
     return rpi_comm_routine(comm, posting->collective, algorithm->name, plan, of->lossy,
                             of->bytes, &request->routine);
 }

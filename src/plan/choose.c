@@ -142,8 +142,8 @@ static const char *verdict(const question *q, const rpi_algorithm *algorithm,
     if (floods(q, algorithm)) return "all send to all at once: floods a switch";
     if (keeps_rank_order(q) && !algorithm->rank_order) return "not in rank order";
     if (encodings(q, algorithm) > encodings(q, chosen)) return "loses more: encodes more often";
-    if (price(q, algorithm) >= price(q, chosen)) return "dearer by nominal links";
-    return "not clearly cheaper by nominal links";
+    if (price(q, algorithm) >= price(q, chosen)) return "dearer by these links";
+    return "not clearly cheaper by these links";
 }
 
 rp_status rpi_algorithm_verdict(const rpi_algorithm *algorithm, const rpi_plan_request *request,

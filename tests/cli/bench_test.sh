@@ -37,7 +37,7 @@ for codec in fp32 q4; do
         rel_l2_error="$number" dtype='"f32"' error_feedback="$switch"
 done
 # What a collective has not is null.
-collectives=$("$redpoll" --help | awk '$1 == "bench" && $2 != "codec" { print $2 }')
+collectives=$("$redpoll" --help | awk '$1 == "bench" && $2 != "codec" && $2 != "link" { print $2 }')
 [ "$(echo "$collectives" | wc -l)" -ge 10 ] || complain "only these are benched: $collectives"
 for op in $collectives; do
     "$redpoll" bench "$op" --help >out
@@ -280,5 +280,28 @@ for world in 1 2 3 5; do
         done
     done
 done
+
+# ---- links ----
+
+keys bench link -n 2 --round-trips 5 -- ranks=2 transport="$text" between_pairs=0 between_latency_s=null \
+    between_bytes_s=null inside_pairs=1 inside_latency_s="$number" inside_bytes_s="$number" links="$text"
+keys bench link -n 3 --hosts 2 --link 1Gbit,50us --round-trips 5 -- ranks=3 transport="$text" between_pairs=2 \
+    between_latency_s="$number" between_bytes_s="$number" inside_pairs=1 inside_latency_s="$number" \
+    inside_bytes_s="$number" links="$text"
+"$redpoll" bench link -n 1 >out 2>err && complain "one rank has links"
+grep -q 'say -n 2' err || complain "bench link -n 1: $(cat err)"
+# What it prints is what runs and plans take, and rank 0's counts for all: by a latency of 5 ms one round is the best.
+links=$("$redpoll" bench link -n 2 --round-trips 5 | sed -n 's/^ *export REDPOLL_LINKS=//p')
+"$redpoll" plan all-reduce --links "$links" --brief >out 2>err || complain "plan --links $links: $(cat err)"
+grep -q '^chosen by these links, ' out || complain "plan does not say by which links: $(cat out)"
+chosen() { sed 's/.*"algorithm":"\([^"]*\)".*/\1/' out; }
+slow=1Gbit,5ms/5GB,2us
+"$redpoll" plan all-reduce --ranks 4 --hosts 4 --count 16K --links $slow --json >out
+[ "$(chosen)" = oneshot ] || complain "by $slow plan chooses $(chosen)"
+"$redpoll" run -n 4 sh -c '[ "$RANK" != 0 ] || export REDPOLL_LINKS='$slow'
+    exec "$0" bench all-reduce --hosts 4 --count 16K --iters 1 --json' "$redpoll" 2>err | grep -o '{.*}' >out
+[ "$(chosen)" = oneshot ] || complain "by $slow on rank 0 a run chooses $(chosen): $(cat err)"
+REDPOLL_LINKS=fast "$redpoll" bench barrier -n 2 --iters 1 >out 2>err && complain "REDPOLL_LINKS=fast is taken"
+grep -q "links 'fast'" err || complain "REDPOLL_LINKS=fast: $(cat err)"
 
 finish

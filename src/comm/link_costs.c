@@ -1,0 +1,64 @@
+#include "comm/link_costs.h"
+
+#include "base/status.h"
+#include "net/link_shape.h"
+#include "plan/choose.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { HALF_BYTES = RPI_LINK_COSTS_TEXT / 2 };
+
+static rp_status parse_half(const char *text, size_t length, rpi_link_shape *out_shape) {
+    char half[HALF_BYTES];
+    if (length >= sizeof half) return RP_FAIL(INVALID, "links '%s' are too long", text);
+    snprintf(half, sizeof half, "%.*s", (int)length, text);
+    return rpi_link_shape_parse(half, out_shape);
+}
+
+rp_status rpi_link_costs_parse(const char *text, rpi_cost_model *out_model) {
+    rpi_cost_model model = rpi_nominal_links;
+    rpi_link_shape between, inside;
+    if (text && *text) {
+        const char *slash = strchr(text, '/');
+        if (!slash)
+            return RP_FAIL(INVALID,
+                           "links '%s' lack what they cost inside a host; write BETWEEN/INSIDE "
+                           "as 'redpoll bench link' does: 1Gbit,50us/5GB,2us",
+                           text);
+        RP_TRY(parse_half(text, (size_t)(slash - text), &between));
+        RP_TRY(parse_half(slash + 1, strlen(slash + 1), &inside));
+        model.bytes_per_s = between.bytes_per_s;
+        model.latency_s = between.latency_s;
+        model.inside_bytes_per_s = inside.bytes_per_s;
+        model.inside_latency_s = inside.latency_s;
+    }
+    *out_model = model;
+    return RP_OK;
+}
+
+const char *rpi_link_costs_text(const rpi_cost_model *model, char text[RPI_LINK_COSTS_TEXT]) {
+    rpi_link_shape between = {.bytes_per_s = model->bytes_per_s, .latency_s = model->latency_s};
+    rpi_link_shape inside = {.bytes_per_s = model->inside_bytes_per_s,
+                             .latency_s = model->inside_latency_s};
+    char halves[2][HALF_BYTES];
+    rpi_link_shape_text(&between, halves[0], HALF_BYTES);
+    rpi_link_shape_text(&inside, halves[1], HALF_BYTES);
+    snprintf(text, RPI_LINK_COSTS_TEXT, "%s/%s", halves[0], halves[1]);
+    return text;
+}
+
+rp_status rpi_link_costs_agree(const rp_store *store, const char *key, int rank,
+                               double timeout_s, const char *text, rpi_cost_model *out_model) {
+    char agreed[RPI_LINK_COSTS_TEXT];
+    size_t bytes = 0;
+    if (rank == 0) {
+        RP_TRY(rpi_link_costs_parse(text, out_model));
+        return store->ops->set(store->context, key, text ? text : "", text ? strlen(text) : 0);
+    }
+    RP_TRY(store->ops->get(store->context, key, timeout_s, agreed, sizeof agreed - 1, &bytes));
+    if (bytes >= sizeof agreed)
+        return RP_FAIL(CORRUPT, "store key '%s' has %zu bytes; links take fewer", key, bytes);
+    agreed[bytes] = '\0';
+    return rpi_link_costs_parse(agreed, out_model);
+}

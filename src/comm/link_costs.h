@@ -1,0 +1,22 @@
+/* What links cost, as `redpoll bench link` prints it and the choice of algorithms reads it. */
+#ifndef RPI_COMM_LINK_COSTS_H
+#define RPI_COMM_LINK_COSTS_H
+
+#include "plan/cost.h"
+#include "redpoll/store.h"
+
+enum { RPI_LINK_COSTS_TEXT = 64 };
+#define RPI_LINK_COSTS_VARIABLE "REDPOLL_LINKS"
+
+/* "BETWEEN/INSIDE", each "RATE,LATENCY" as --link has them: "117MB,31us/4.1GB,2us". Between
+ * hosts, and inside one. NULL or "": nominal links (plan/choose.h), of which a model also has
+ * all that the text does not say. RP_INVALID with advice; *out_model is then untouched. */
+rp_status rpi_link_costs_parse(const char *text, rpi_cost_model *out_model);
+/* Returns text. */
+const char *rpi_link_costs_text(const rpi_cost_model *model, char text[RPI_LINK_COSTS_TEXT]);
+/* Those of rank 0 for all: `text` is what this rank was told (REDPOLL_LINKS), and counts on
+ * rank 0 alone, so that ranks choose alike whatever their environments say. Collective. */
+rp_status rpi_link_costs_agree(const rp_store *store, const char *key, int rank,
+                               double timeout_s, const char *text, rpi_cost_model *out_model);
+
+#endif

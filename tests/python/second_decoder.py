@@ -13,7 +13,16 @@ import numpy as np
 HEADER_BYTES = 64
 HELLO = 2
 DATA_KINDS = (1, 5)
-CODECS = {1: "fp32", 2: "bf16", 3: "fp16", 4: "q", 5: "topk", 6: "randk", 7: "sign"}
+CODECS = {
+    1: "fp32",
+    2: "bf16",
+    3: "fp16",
+    4: "q",
+    5: "topk",
+    6: "randk",
+    7: "sign",
+    8: "v",
+}
 _U64 = (1 << 64) - 1
 _U32 = (1 << 32) - 1
 
@@ -104,6 +113,9 @@ def part_of(count: int, granule: int, granule_bytes: int, pieces: int, k: int) -
 # ---- codecs.md: codecs ----
 
 
+_RUN = 256  # elements of v that share a scale
+
+
 @dataclass
 class Codec:
     """What a codec's name says: `topk:k=2,bucket=8,values=bf16`."""
@@ -120,6 +132,8 @@ class Codec:
         options = dict(word.split("=") for word in rest.split(",")) if rest else {}
         if name[0] == "q":
             return Codec("q", int(options.get("bucket", 512)), bits=int(name[1:]))
+        if name[0] == "v":
+            return Codec("v", int(options.get("bucket", 16384)), bits=int(name[1:]))
         if name in ("topk", "randk"):
             return Codec(
                 name,
@@ -131,14 +145,14 @@ class Codec:
 
     @property
     def varies(self) -> bool:
-        return self.name == "topk"
+        return self.name in ("topk", "v")
 
     @property
     def granule(self) -> int:
         return 16 if self.name in ("fp32", "bf16", "fp16") else self.bucket  # 64 bytes of f32
 
     def most_bytes(self, count: int) -> int:
-        """Of `count` elements; of topk the limit."""
+        """Of `count` elements; of topk and v the limit."""
         return sum(self._bucket_bytes(n) for n in _buckets(count, self.bucket))
 
     def _bucket_bytes(self, n: int) -> int:
@@ -148,6 +162,8 @@ class Codec:
             return 2 * n
         if self.name == "q":
             return 8 + -(-n * self.bits // 8)
+        if self.name == "v":
+            return 7 * -(-n // _RUN) + -(-n * min(self.bits + 1, 8) // 8)
         if self.name == "sign":
             return 4 + -(-n // 8)
         if self.name == "randk":
@@ -253,8 +269,9 @@ def decode(codec: Codec, data: bytes, count: int, first: int, context: Context) 
     out, at = np.zeros(count, np.float32), 0
     for i, n in enumerate(_buckets(count, codec.bucket)):
         here = slice(i * codec.bucket, i * codec.bucket + n)
-        if codec.name == "topk":
-            at = _decode_topk(codec, data, at, n, out[here])
+        if codec.varies:
+            read = _decode_topk if codec.name == "topk" else _decode_runs
+            at = read(codec, data, at, n, out[here])
             continue
         piece = data[at : at + codec._bucket_bytes(n)]
         at += codec._bucket_bytes(n)
@@ -289,6 +306,26 @@ def _decode_topk(codec: Codec, data: bytes, at: int, n: int, out: np.ndarray) ->
     at += index_bytes
     out[places] = _decode_values(codec.values, data[at : at + value_bytes], kept)
     return at + value_bytes
+
+
+def _decode_runs(codec: Codec, data: bytes, at: int, n: int, out: np.ndarray) -> int:
+    """A bucket of v: runs that say how many bits their elements have."""
+    for first in range(0, n, _RUN):
+        run = out[first : first + _RUN]
+        width, at = data[at], at + 1
+        if width == 0 or width == 255:
+            run[:] = np.nan if width else 0
+        elif width == 9:
+            run[:] = np.frombuffer(data[at : at + 4], "<f4")[0]
+            at += 4
+        elif width <= 8:
+            levels = -(-len(run) * width // 8)
+            scales = data[at : at + 4] + bytes(2) + data[at + 4 : at + 6]
+            run[:] = _decode_quantised(scales + data[at + 6 : at + 6 + levels], len(run), width)
+            at += 6 + levels
+        else:
+            raise Damaged(f"a run of {width} bits")
+    return at
 
 
 def decode_payload(

@@ -29,6 +29,9 @@ CODECS = [
     "randk:k=100,bucket=1024,values=q8",
     "sign",
     "sign:bucket=100",
+    "v4:bucket=1000",
+    "v1:bucket=512,quarters=3",
+    "v8:bucket=300,rounding=stochastic",
 ]
 ALL_REDUCE, ALL_GATHER = 0, 2
 
@@ -101,7 +104,7 @@ def test_an_all_reduce_is_read(text: str) -> None:
         for frame in frames:
             assert (frame.collective, frame.count, frame.dtype) == (ALL_REDUCE, COUNT, 1)
             assert wire.CODECS[frame.codec] == codec.name and not frame.is_exact
-            if codec.name == "q":
+            if codec.name in ("q", "v"):
                 assert (frame.bits, frame.bucket) == (codec.bits, codec.bucket)
             weight = codec.most_bytes(codec.granule)
             where = wire.part_of(
@@ -130,6 +133,10 @@ def limits(codec: wire.Codec, values: np.ndarray, decoded: np.ndarray) -> None:
             bucket = slice(at, at + codec.bucket)
             step = np.ptp(values[bucket]) / (2**codec.bits - 1)
             assert np.abs(decoded[bucket] - values[bucket]).max() <= 1.001 * step
+    elif codec.name == "v":
+        error = np.square(decoded - values).sum()
+        share = min(1.0, 3 * 3.3 ** (1 - codec.bits))
+        assert error <= share * np.square(values).sum()
     elif codec.name == "sign":
         assert (np.signbit(decoded) == (values < 0))[values != 0].all()
     else:
@@ -144,6 +151,10 @@ def test_the_examples_of_the_documents() -> None:
     topk = bytes.fromhex("0200 19 40c0a040")
     found = wire.decode(wire.Codec.parse("topk:k=2,bucket=8"), topk, 8, 0, wire.Context())
     assert found.tolist() == [0, -3, 0, 5, 0, 0, 0, 0]
+    v1 = wire.Codec.parse("v1:quarters=3")
+    for data, values in {"09 000000c0": [-2, -2, -2], "01 00000040 4040 02": [2, 5]}.items():
+        found = wire.decode(v1, bytes.fromhex(data), len(values), 0, wire.Context())
+        assert found.tolist() == values
 
 
 def test_damage_is_refused() -> None:

@@ -1,7 +1,7 @@
 # A thin face over the CMake presets (see README.md for the presets themselves).
 #   make            build (release)              make demo      the story, in four acts
 #   make test       build and run every test     make check     sanitizers, lints and all tests
-#   make check-long the long forms of tests      make accuracy  the long comparison, fp32 and q4
+#   make check-long the long forms of tests      make accuracy  fp32 and q4 (ACCURACY=--quick)
 #   make fuzz SECONDS=10  hostile bytes into everything that reads bytes, so long each
 #   make soak HOURS=8  random programs and chaos for a night
 #   make peers      PyTorch beside Redpoll       make bench     the benchmarks of bench/
@@ -50,7 +50,7 @@ soak: build
 	@sh tools/soak.sh $(RELEASE) $(HOURS)
 
 accuracy: build
-	@sh tools/accuracy.sh $(RELEASE)/src/cli/redpoll
+	@sh tools/accuracy.sh $(RELEASE)/src/cli/redpoll $(ACCURACY)
 
 peers: build
 	@sh bench/peers/compare.sh $(RELEASE)

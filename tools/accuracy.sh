@@ -1,54 +1,131 @@
 #!/bin/sh
-# fp32 against 4 bits with error feedback: three seeds each, the same data order, test accuracy side by
-# side; writes docs/accuracy.md. usage: tools/accuracy.sh REDPOLL [PAGE]     (`make accuracy` calls it)
-# REDPOLL_ACCURACY_EPOCHS and REDPOLL_ACCURACY_SEEDS make it longer or shorter.
+# Does training by 4 bits end where training by 32 does? Small models of every kind, two ranks, the same
+# seeds, first weights and order of data with both; writes the table of docs/accuracy.md and its figure.
+# usage: tools/accuracy.sh REDPOLL [--quick] [--seeds '1 2 3'] [--only 'gpt2 vit'] [--page FILE]
+# (`make accuracy` calls it, ACCURACY='--quick' hands words on.) Some hours on two cores, --quick some
+# minutes. What is done stays in runs/accuracy (REDPOLL_ACCURACY_RUNS): called again it goes on from there,
+# and the table holds what is there. Text: the King James Bible of Debian's package bible-kjv, or the file
+# REDPOLL_KJV; pictures: dataset-fashion-mnist.
 set -eu
+usage() {
+    sed -n '4s/^# //p' "$0" >&2
+    exit 2
+}
+[ $# -ge 1 ] || usage
 redpoll=$(readlink -f "$1")
+[ -x "$redpoll" ] || { echo "$1 is no command: build first, then tools/accuracy.sh build/release/src/cli/redpoll" >&2; exit 2; }
+shift
 cd "$(dirname "$0")/.."
-page=${2:-docs/accuracy.md}
-seeds=${REDPOLL_ACCURACY_SEEDS:-1 2 3}
-scale=${REDPOLL_ACCURACY_EPOCHS:-1} # times the epochs below
-runs=runs/accuracy
-common="--data fashion-mnist -n 2 --global-batch-size 128 --lr-schedule cosine"
-mkdir -p $runs
-results=$runs/results.txt
-: >$results
+seeds='1 2 3' only='' page=docs/accuracy.md shape=full
+while [ $# -gt 0 ]; do
+    case $1 in
+    --quick) shape=quick ;;
+    --seeds) [ $# -ge 2 ] || usage; seeds=$2; shift ;;
+    --only) [ $# -ge 2 ] || usage; only=$2; shift ;;
+    --page) [ $# -ge 2 ] || usage; page=$2; shift ;;
+    *) usage ;;
+    esac
+    shift
+done
+runs=${REDPOLL_ACCURACY_RUNS:-runs/accuracy}/$shape
+mkdir -p "$runs"
+. tools/accuracy_models.sh
 
-compare() { # model epochs learning-rate
+# ---- runs ----
+
+wanted() { [ -z "$only" ] || case " $only " in *" $1 "*) ;; *) return 1 ;; esac; }
+finished() { [ -f "$1/metrics.jsonl" ] && tail -n 1 "$1/metrics.jsonl" | grep -q '"steps":'; }
+
+prepare_text() {
+    [ -f "$runs/kjv.ds" ] && return
+    if [ -n "${REDPOLL_KJV:-}" ]; then cp "$REDPOLL_KJV" "$runs/kjv.txt"; else
+        command -v bible >/dev/null || return 1
+        bible -f gen1:1-rev22:21 >"$runs/kjv.txt"
+    fi
+    "$redpoll" data tokenize --tokenizer train:bpe=2048 --in "$runs/kjv.txt" --out "$runs/kjv" --force
+}
+
+prepare_questions() {
+    [ -f "$runs/birds/train.json" ] || python3 examples/make_questions.py "$runs/birds"
+}
+
+# train NAME SEED CODEC: begins, goes on, or finds that all is done
+train() {
+    folder=$runs/$1-$3-$2
+    finished "$folder" && return
+    if [ -f "$folder/model.safetensors" ]; then
+        "$redpoll" train --resume "$folder"
+    else
+        # shellcheck disable=SC2046 # options are words
+        "$redpoll" train $(options_of "$1") --codec "$3" --seed "$2" -n 2 --overwrite --out "$folder"
+    fi
+}
+
+for name in $names; do
+    wanted "$name" || continue
+    if ! prepare_"$(data_of "$name")"; then
+        echo "$name is left out: there is no text (apt-get install bible-kjv, or REDPOLL_KJV=FILE)" >&2
+        continue
+    fi
     for seed in $seeds; do
         for codec in fp32 q4; do
-            out=$runs/$(echo "$1" | tr ':=' '--')-$codec-$seed
-            # shellcheck disable=SC2086 # options are words
-            "$redpoll" train --model "$1" $common --epochs $(($2 * scale)) --lr "$3" --codec $codec --seed "$seed" \
-                --overwrite --out "$out"
-            accuracy=$(sed -n 's/.*"test_accuracy":\([0-9.eE+-]*\).*/\1/p' "$out/metrics.jsonl" | tail -n 1)
-            echo "$1 $(($2 * scale)) $3 $codec $seed $accuracy" >>$results
+            echo "==> $name, seed $seed, $codec"
+            train "$name" "$seed" "$codec"
         done
     done
-}
-compare mlp:hidden=512x256 10 0.05
-compare resnet18:width=16 2 0.1
+done
 
-awk -v common="$common" -v version="$("$redpoll" --version)" '
-    { model = $1; epochs[model] = $2; rate[model] = $3; x = 100 * $6
-      if (!(model in count)) models[++m] = model
-      if (!((model, $5) in seen)) { seen[model, $5] = 1; seeds[model, ++count[model]] = $5 }
-      value[model, $4, $5] = x; sum[model, $4] += x; squares[model, $4] += x * x }
-    function deviation(k,   v, n) { n = count[model]; v = (squares[model, k] - sum[model, k] ^ 2 / n) / (n > 1 ? n - 1 : 1); return sqrt(v > 0 ? v : 0) }
-    END {
-        print "# Accuracy: 4 bits beside 32\n"
-        print "Test accuracy on all 10,000 test images of Fashion-MNIST after training on two ranks with fp32 gradients"
-        print "and with 4-bit gradients and error feedback: same seed, same initial weights, same global batches in the"
-        print "same order. `make accuracy` runs all of it and rewrites this page. " version ".\n"
-        for (k = 1; k <= m; k++) {
-            model = models[k]; n = count[model]
-            printf "## %s, %d epochs\n\n", model, epochs[model]
-            printf "    redpoll train --model %s %s --epochs %d --lr %s --codec q4 --seed 1\n\n", model, common, epochs[model], rate[model]
-            print "| seed | fp32 | q4 | difference, points |\n|---|---|---|---|"
-            for (i = 1; i <= n; i++) { s = seeds[model, i]
-                printf "| %s | %.2f %% | %.2f %% | %+.2f |\n", s, value[model, "fp32", s], value[model, "q4", s], value[model, "q4", s] - value[model, "fp32", s] }
-            printf "| mean +- standard deviation | %.2f +- %.2f %% | %.2f +- %.2f %% | **%+.2f** |\n\n", sum[model, "fp32"] / n, deviation("fp32"),
-                   sum[model, "q4"] / n, deviation("q4"), (sum[model, "q4"] - sum[model, "fp32"]) / n
-        }
-        print "Tensors of one dimension and those of fewer than 10,000 elements travel exact in both columns."
-    }' $results | tee "$page"
+# ---- the table: pairs that are there ----
+
+results=$runs/results.txt
+: >"$results"
+for name in $names; do
+    for seed in 1 2 3 4 5 6 7 8 9; do
+        both=
+        for codec in fp32 q4; do
+            file=$runs/$name-$codec-$seed/metrics.jsonl
+            finished "$runs/$name-$codec-$seed" || continue 2
+            value=$(sed -n "s/.*\"$(metric_of "$name")\":\\([0-9.eE+-]*\\).*/\\1/p" "$file" | tail -n 1)
+            steps=$(tail -n 1 "$file" | sed -n 's/.*"steps":\([0-9]*\).*/\1/p')
+            both="$both $value"
+        done
+        echo "$name $(metric_of "$name") $steps $seed$both" >>"$results"
+    done
+done
+
+table() {
+    echo "<!-- tools/accuracy.sh writes what follows, up to the end of the table. -->"
+    echo
+    if [ "$shape" = quick ]; then
+        echo "The short form, \`make accuracy ACCURACY=--quick\`, $("$redpoll" --version):"
+    else
+        echo "\`make accuracy\`, $("$redpoll" --version):"
+    fi
+    echo
+    awk -f tools/accuracy_table.awk "$results"
+    echo
+    for name in $names; do
+        grep -q "^$name " "$results" || continue
+        echo "    $name: redpoll train $(options_of "$name" | sed "s|$runs/||g") -n 2 --codec q4 --seed 1"
+    done
+    echo
+    echo "<!-- end of the table -->"
+}
+
+new=$runs/page.md
+[ -f "$page" ] || printf '<!-- tools/accuracy.sh\n<!-- end of the table -->\n' >"$page"
+table >"$runs/table.md"
+awk -v table="$runs/table.md" '
+    /^<!-- tools\/accuracy.sh/ { while ((getline line < table) > 0) print line; skips = 1 }
+    !skips { print }
+    /^<!-- end of the table/ { skips = 0 }' "$page" >"$new"
+mv "$new" "$page"
+cat "$runs/table.md"
+
+# ---- the figure: validation perplexity of GPT-2, the first seed ----
+
+if finished "$runs/gpt2-fp32-1" && finished "$runs/gpt2-q4-1"; then
+    "$redpoll" report "32 bits=$runs/gpt2-fp32-1" "4 bits=$runs/gpt2-q4-1" --svg "$runs/figures" \
+        --title "GPT-2 on the King James Bible, two ranks"
+    [ "$page" = docs/accuracy.md ] && cp "$runs/figures/perplexity.svg" docs/images/accuracy-perplexity.svg
+fi

@@ -102,6 +102,16 @@ RP_API rp_status rp_comm_group(rp_comm *parent, const int *ranks, int count,
 RP_API rp_status rp_comm_group_start(rp_comm *parent, const int *ranks, int count,
                                      const rp_comm_options *options, rp_comm **comm,
                                      rp_request **request);
+/** After a failure with RP_PEER: a communicator of the ranks that are left, in their order, as
+ * rp_comm_group() makes one, and by whoever has died meanwhile without these. Collective over
+ * them: each of the others' operations fails, and all who are to go on call this; what was sent
+ * before belongs to nobody. The failed one is destroyed as any other, before or after.
+ * options: as of rp_comm_group(); connect_timeout_s 0: the parent's timeout_s, since others may
+ * compute until they hear of the death. ranks: NULL, or room for rp_comm_world(comm): which
+ * of them are left. RP_STATE: it has not failed, not by the loss of a rank, or this rank is the
+ * one that is lost. RP_TIMEOUT: a rank that lives did not come. */
+RP_API rp_status rp_comm_survivors(rp_comm *comm, const rp_comm_options *options, int *ranks,
+                                   rp_comm **survivors);
 /** rp_comm_group() by color: collective over the parent, an all-gather and a barrier. Ranks
  * that say the same color are together, in the order of their keys, and of their ranks where
  * keys are equal. color below 0: in none; *comm is NULL. */

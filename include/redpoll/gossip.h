@@ -97,6 +97,12 @@ RP_API rp_status rp_gossip_post(rp_gossip *gossip, int64_t step, double rate,
 /** What the request of rp_gossip_post() has brought becomes the next x. It must have completed
  *  with RP_OK. RP_STATE: nothing was posted. */
 RP_API rp_status rp_gossip_apply(rp_gossip *gossip, double rate);
+/** In place of rp_gossip_apply(), when the post or its request has failed: x becomes what it
+ *  would be if this rank had had no neighbours in that step, its own step taken. What the
+ *  algorithm keeps is of no use from then on: destroy this one, and create another with the
+ *  survivors (rp_comm_survivors()), whose average is what they have. RP_STATE: nothing was
+ *  posted. RP_UNSUPPORTED: a pushing algorithm, of whose sum the dead have had a part. */
+RP_API rp_status rp_gossip_alone(rp_gossip *gossip, double rate);
 
 #ifdef __cplusplus
 }

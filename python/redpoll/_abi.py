@@ -392,6 +392,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
         c_int,
         [POINTER(rp_store), c_int, c_int, POINTER(rp_comm_options), _out],
     ),
+    "rp_comm_survivors": (c_int, [_comm, POINTER(rp_comm_options), POINTER(c_int), _out]),
     "rp_comm_group_start": (
         c_int,
         [_comm, POINTER(c_int), c_int, POINTER(rp_comm_options), _out, _out],
@@ -414,6 +415,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "rp_gossip_resume": (c_int, [_gossip, c_double]),
     "rp_gossip_post": (c_int, [_gossip, c_int64, c_double, _out]),
     "rp_gossip_apply": (c_int, [_gossip, c_double]),
+    "rp_gossip_alone": (c_int, [_gossip, c_double]),
     "rp_local_sgd_defaults": (c_int, [c_char_p, POINTER(rp_local_sgd_options)]),
     "rp_local_sgd_check": (c_int, [POINTER(rp_local_sgd_options), c_size_t]),
     "rp_local_sgd_create": (

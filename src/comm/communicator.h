@@ -25,7 +25,8 @@
  *   number_index.c       what belongs to an operation, by its number and a rank
  *   wait.c               who drives, sleeping, the progress thread
  *   deadline.c           lack of progress
- *   failure.c            the first failure, for all
+ *   failure.c            the first failure, for all; groups.c: communicators of others,
+ *                        survivors.c: of those that are left
  *
  * Threads: `lock` guards what is marked [lock]. Everything marked [driver] belongs to whoever
  * holds the drive of the fabric (`driving`, handed over under the lock), so that a pass runs
@@ -268,9 +269,16 @@ void rpi_comm_free(rp_comm *comm); /* no part of a fabric any more; NULL is fine
 /* comm_options.c */
 rp_status rpi_comm_options_check(const rp_comm_options *options, int world);
 
+/* groups.c: as rp_comm_group(); *out_lost: which of the ranks has died, where that is why it
+ * failed, else as it was. */
+rp_status rpi_group_try(rp_comm *parent, const int *ranks, int count,
+                        const rp_comm_options *options, rp_comm **out_comm, int *out_lost);
+
 /* failure.c: make a failure known to all ranks, and fail everything here with the world's
  * first. Any thread. */
 void rpi_comm_fail(rp_comm *comm, const rpi_failure *failure);
+/* The first, as far as it is known here; RP_OK: none. Any thread. */
+rpi_failure rpi_comm_failure(const rp_comm *comm);
 void rpi_comm_fail_text(rp_comm *comm, rp_status status, int rank, const char *format, ...)
     RP_PRINTF(4, 5);
 /* A failed link matters once something in flight needs it. [driver] */

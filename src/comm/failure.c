@@ -54,13 +54,18 @@ void rp_comm_abort(rp_comm *comm, rp_status status, const char *message) {
     rpi_drive_wake(comm->fabric);
 }
 
-rp_status rp_comm_status(const rp_comm *comm) {
-    if (!comm) return RP_FAIL(INVALID, "comm is NULL");
+rpi_failure rpi_comm_failure(const rp_comm *comm) {
     pthread_mutex_t *lock = &comm->fabric->lock;
     pthread_mutex_lock(lock);
     rpi_failure failure = comm->failure;
     pthread_mutex_unlock(lock);
     if (failure.status == RP_OK && comm->group) (void)rpi_control_failed(comm->group, &failure);
+    return failure;
+}
+
+rp_status rp_comm_status(const rp_comm *comm) {
+    if (!comm) return RP_FAIL(INVALID, "comm is NULL");
+    rpi_failure failure = rpi_comm_failure(comm);
     if (failure.status == RP_OK) return RP_OK;
     return rpi_fail(failure.status, __FILE__, __LINE__, "%s", failure.text);
 }

@@ -9,6 +9,8 @@
 #include "comm/topology_rounds.h"
 #include "plan/gossip/gossip_rule.h"
 
+#include <string.h>
+
 struct rp_gossip {
     rp_comm *comm;
     rp_gossip_setup setup;
@@ -24,6 +26,7 @@ struct rp_gossip {
     double own_weight; /* of the exchange in flight, of a rule with copies */
     int64_t step;      /* of the exchange in flight */
     bool has_begun;    /* the rule's `begin` has run */
+    bool is_begun;     /* `before` has run, and `after` is due */
     bool is_posted;    /* an exchange that was not applied yet */
     bool is_exact;     /* its segments were sent without codecs */
 };
@@ -335,6 +338,7 @@ rp_status rp_gossip_post(rp_gossip *g, int64_t step, double rate, rp_request **o
     RP_TRY(rpi_topology_rounds_at(g->rounds, step, &neighbors));
     if (!g->has_begun) run_lines(g, g->rule->begin, rate);
     run_lines(g, g->rule->before, rate);
+    g->is_begun = true;
     g->step = step;
     RP_TRY(g->rule->copies ? send_changes(g, neighbors, out_request)
                            : send(g, neighbors, out_request));
@@ -347,9 +351,28 @@ rp_status rp_gossip_apply(rp_gossip *g, double rate) {
     RP_TRY(check_open(g));
     if (!g->is_posted)
         return RP_FAIL(STATE, "gossip: nothing was posted that could be applied");
-    g->is_posted = false;
+    g->is_posted = g->is_begun = false;
     if (g->rule->pushes) g->p = g->mixed_p;
     if (g->rule->copies) RP_TRY(add_own_change(g));
+    run_lines(g, g->rule->after, rate);
+    return RP_OK;
+}
+
+/* What came in place of sums is what was sent: of the rows of W only the own entry is left. */
+rp_status rp_gossip_alone(rp_gossip *g, double rate) {
+    RPI_FPENV_SCOPE;
+    RP_TRY(check_open(g));
+    if (!g->is_begun)
+        return RP_FAIL(STATE, "gossip: nothing was posted that this rank could do alone");
+    if (g->rule->pushes)
+        return RP_FAIL(UNSUPPORTED,
+                       "gossip: %s shares a sum of which the lost rank has had a part; take "
+                       "atc, awc, exact-diffusion, choco or gradient-tracking",
+                       g->rule->name);
+    g->is_posted = g->is_begun = false;
+    if (g->rule->copies) return RP_OK; /* x has taken its step, and copies are over */
+    for (int i = 0; i < g->rule->sends; i++)
+        memcpy(g->slots[RPI_GOSSIP_MIXED + i], g->slots[RPI_GOSSIP_SENT + i], bytes_of(g));
     run_lines(g, g->rule->after, rate);
     return RP_OK;
 }

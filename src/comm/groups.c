@@ -117,7 +117,14 @@ static void undo(rp_comm *comm) {
 typedef struct selection {
     const int *ranks;
     int count, place;
+    int *lost; /* gets which of them has died, where that is why; NULL: nobody asks */
 } selection;
+
+static void tell_lost(rp_comm *comm, const selection *of) {
+    rpi_failure failure = rpi_comm_failure(comm);
+    bool is_one = failure.rank >= 0 && failure.rank < of->count;
+    if (of->lost && failure.status == RP_PEER && is_one) *of->lost = of->ranks[failure.rank];
+}
 
 static rp_status make_group(rp_comm *parent, const selection *of,
                             const rp_comm_options *options, rp_comm **out_comm,
@@ -134,6 +141,7 @@ static rp_status make_group(rp_comm *parent, const selection *of,
         *out_comm = comm;
         return RP_OK;
     }
+    tell_lost(comm, of);
     undo(comm);
     return rpi_fail_context(status, "making a communicator of another: ");
 }
@@ -144,25 +152,30 @@ static void default_name(const rp_comm *parent, const char *kind, uint64_t numbe
     snprintf(name, bytes, "%.100s/%s %llu", parent->name, kind, (unsigned long long)number);
 }
 
-static rp_status group(rp_comm *parent, const int *ranks, int count,
-                       const rp_comm_options *options, rp_comm **out_comm,
-                       rp_request **out_request) {
+static rp_status group(rp_comm *parent, selection *of, const rp_comm_options *options,
+                       rp_comm **out_comm, rp_request **out_request) {
     rp_comm_options own = options ? *options : (rp_comm_options){0};
     char name[RPI_MEETING_NAME_MAX];
-    int place = -1;
     if (!parent) return RP_FAIL(INVALID, "parent is NULL");
     if (!out_comm) return RP_FAIL(INVALID, "there is nowhere to put the communicator");
     RP_TRY(check_options(&own));
-    RP_TRY(check_ranks(parent, ranks, count, &place));
-    default_name(parent, "group of", (uint64_t)count, name, sizeof name);
+    RP_TRY(check_ranks(parent, of->ranks, of->count, &of->place));
+    default_name(parent, "group of", (uint64_t)of->count, name, sizeof name);
     if (!own.name) own.name = name;
-    return make_group(parent, &(selection){ranks, count, place}, &own, out_comm, out_request);
+    return make_group(parent, of, &own, out_comm, out_request);
 }
 
 rp_status rp_comm_group(rp_comm *parent, const int *ranks, int count,
                         const rp_comm_options *options, rp_comm **out_comm) {
     RPI_FPENV_SCOPE;
-    return group(parent, ranks, count, options, out_comm, NULL);
+    selection of = {.ranks = ranks, .count = count};
+    return group(parent, &of, options, out_comm, NULL);
+}
+
+rp_status rpi_group_try(rp_comm *parent, const int *ranks, int count,
+                        const rp_comm_options *options, rp_comm **out_comm, int *out_lost) {
+    selection of = {.ranks = ranks, .count = count, .lost = out_lost};
+    return group(parent, &of, options, out_comm, NULL);
 }
 
 rp_status rp_comm_group_start(rp_comm *parent, const int *ranks, int count,
@@ -170,7 +183,8 @@ rp_status rp_comm_group_start(rp_comm *parent, const int *ranks, int count,
                               rp_request **out_request) {
     RPI_FPENV_SCOPE;
     if (!out_request) return RP_FAIL(INVALID, "there is nowhere to put the request");
-    return group(parent, ranks, count, options, out_comm, out_request);
+    selection of = {.ranks = ranks, .count = count};
+    return group(parent, &of, options, out_comm, out_request);
 }
 
 /* ---- split ---- */
@@ -211,7 +225,8 @@ static rp_status split(rp_comm *parent, const choice *mine, const rp_comm_option
     rp_comm_options named = *options;
     if (!named.name) named.name = name;
     int count = collect(parent, choices, mine->color, ranks, &place);
-    return make_group(parent, &(selection){ranks, count, place}, &named, out_comm, NULL);
+    selection of = {.ranks = ranks, .count = count, .place = place};
+    return make_group(parent, &of, &named, out_comm, NULL);
 }
 
 rp_status rp_comm_split(rp_comm *parent, int color, int key, const rp_comm_options *options,

@@ -42,6 +42,8 @@ static void gossip(rp_comm *comm) {
     REFUSES("step is -1", rp_gossip_post, made, -1, 0.1, &request);
     REFUSES("gossip is NULL", rp_gossip_apply, NULL, 0.1);
     CHECK_FAILS(rp_gossip_apply(made, 0.1), STATE, "nothing was posted");
+    REFUSES("gossip is NULL", rp_gossip_alone, NULL, 0.1);
+    CHECK_FAILS(rp_gossip_alone(made, 0.1), STATE, "nothing was posted");
     REQUIRE_OK(rp_gossip_post(made, 0, 0.1, &request));
     CHECK_OK(rp_request_wait(&request));
     CHECK_OK(rp_gossip_apply(made, 0.1));

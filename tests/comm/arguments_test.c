@@ -192,6 +192,9 @@ static void making_communicators(void) {
     REFUSES("parent is NULL", rp_comm_group_start, NULL, &self, 1, NULL, &comm, &request);
     REFUSES("parent is NULL", rp_comm_split, NULL, 0, 0, NULL, &comm);
     REFUSES("nowhere", rp_comm_split, parent, 0, 0, NULL, NULL);
+    REFUSES("comm is NULL", rp_comm_survivors, NULL, NULL, NULL, &comm);
+    REFUSES("nowhere", rp_comm_survivors, parent, NULL, NULL, NULL);
+    CHECK_FAILS(rp_comm_survivors(parent, NULL, NULL, &comm), STATE, "has lost no rank");
     rp_comm_destroy(parent);
     CHECK(comm == NULL);
     rp_store_close(&store);

@@ -175,6 +175,30 @@ static void states_are_all_there_is(void) {
     }
 }
 
+/* Alone every algorithm takes the own step, as gradient descent does, whatever it sends. */
+static void alone_a_rank_takes_its_own_step(void) {
+    static const char *const names[] = {"awc", "atc", "exact-diffusion", "choco",
+                                        "gradient-tracking"};
+    rp_comm *comm = NULL;
+    REQUIRE_OK(rp_comm_create(NULL, 0, 1, NULL, &comm));
+    for (int i = 0; i < 5; i++) {
+        problem p = {.topology = "ring", .algorithm = names[i], .rate = .1};
+        place at = {.x = {1, 1, 1}};
+        rp_gossip *gossip = open_gossip(&p, comm, &at);
+        rp_request *request = NULL;
+        CHECK_FAILS(rp_gossip_alone(gossip, .1), STATE, "nothing was posted");
+        set_gradient(&p, 1, &at);
+        CHECK_OK(rp_gossip_post(gossip, 0, .1, &request));
+        CHECK_OK(rp_request_wait(&request));
+        set_gradient(&p, 1, &at); /* what has come lies there; early rules read it again */
+        CHECK_OK(rp_gossip_alone(gossip, .1));
+        for (int e = 0; e < COUNT; e++)
+            CHECK_MSG(fabs(at.x[e] - .6) < 1e-12, "%s: %g", names[i], at.x[e]);
+        rp_gossip_destroy(gossip);
+    }
+    rp_comm_destroy(comm);
+}
+
 static void what_does_not_go_together_is_refused(void) {
     CHECK_OK(rp_gossip_check("base", "exact-diffusion", 7, NULL));
     CHECK_OK(rp_gossip_check("star:weights=sender", "push-sum", 5, NULL));
@@ -250,6 +274,7 @@ static void wrong_calls_say_what_is_wrong(void) {
 }
 
 CASES({"known answers", known_answers}, {"states are all there is", states_are_all_there_is},
+      {"alone a rank takes its own step", alone_a_rank_takes_its_own_step},
       {"what does not go together is refused", what_does_not_go_together_is_refused},
       {"memory is no more than an algorithm needs", memory_is_no_more_than_an_algorithm_needs},
       {"wrong calls say what is wrong", wrong_calls_say_what_is_wrong})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 
 import pytest
 import torch
@@ -377,6 +378,9 @@ def refused(rank, world):
         "take torus, ring": attempt("base", "choco"),
         "gamma is of choco": attempt("ring", "atc", gamma=0.5),
         "gamma is 2": attempt("ring", "choco", gamma=2),
+        "'fail' and 'continue'": attempt(on_loss="stop"),
+        "part of the sum along": attempt("ring:weights=sender", "push-sum", on_loss="continue"),
+        "for fewer ranks, too": attempt("torus:shape=1x3", on_loss="continue"),
         "codec 'q44'": attempt("ring", "atc", "q44"),
         "auto": attempt("ring", "atc", "auto"),
         "one type": attempt(model=mixed),
@@ -418,3 +422,55 @@ def test_a_killed_neighbour_is_named():
     for outcome in outcomes:
         if outcome.rank != 2:
             assert outcome.ok and "rank 2" in outcome.value, outcome
+
+
+# ---- going on without those that are lost ----
+
+
+def goes_on(rank, world, doomed, algorithm):
+    told = []
+    logger = logging.getLogger("redpoll")
+    logger.addFilter(lambda record: told.append(record.getMessage()) or True)
+    model, opt = made("ring", algorithm, 0.05, on_loss="continue")
+    descend(model, opt, rank, 3 + rank)  # not all are at the same step
+    if rank in doomed:
+        die()
+    descend(model, opt, rank, 297 - rank)
+    with opt.consensus():
+        mean = model.x[0].item()
+    return model.x[0].item(), mean, opt.steps, opt.members, told
+
+
+def limit_of_the_left(algorithm, left):
+    """Over a ring of three all average with all; awc steps from there by its own gradient."""
+    a, b = (torch.tensor([each[i] for i in left], dtype=torch.float64) for each in (A, B))
+    if algorithm != "awc":
+        return [(a * b).sum().item() / a.sum().item()] * len(left)
+    apart = torch.eye(len(left), dtype=torch.float64) - 1 / len(left)
+    return torch.linalg.solve(apart + 0.05 * a.diag(), 0.05 * a * b).tolist()
+
+
+@pytest.mark.parametrize(
+    "doomed, algorithm",
+    [
+        ([2], "atc"),
+        ([2], "awc"),
+        ([1], "exact-diffusion"),
+        ([0], "choco"),
+        ([1, 3], "atc"),
+    ],
+)
+def test_survivors_go_on_to_their_own_limit(doomed, algorithm):
+    left = [rank for rank in range(4) if rank not in doomed]
+    outcomes = run_group(goes_on, 4, doomed, algorithm, destroy=False)
+    limits = dict(zip(left, limit_of_the_left(algorithm, left)))
+    for outcome in outcomes:
+        if outcome.rank in doomed:
+            continue
+        assert outcome.ok, outcome
+        x, mean, steps, members, told = outcome.value
+        assert members == left and steps == 300
+        assert x == pytest.approx(limits[outcome.rank], abs=1e-9)
+        assert mean == pytest.approx(sum(limits.values()) / len(left), abs=1e-9)
+        lost = " ".join(told)
+        assert all(f"rank {rank}" in lost for rank in doomed) and "is lost, and ranks" in lost

@@ -30,7 +30,7 @@ from ._sparse import SparseLane, check_sparse
 from ._store import JoinError, StoreBridge, bind_host
 from ._work import Work
 
-Parent = tuple["Communicator", Sequence[int]]
+Parent = tuple["Communicator", Optional[Sequence[int]]]
 
 _NO_DESCRIPTIONS = ("undefined", "default_pg")  # PyTorch's own
 _DRAIN_S = 5.0
@@ -74,11 +74,13 @@ class Communicator(Collectives):
 
         store: the group's c10d Store (None for a world of one); kept until close().
         while_joining: called again and again while others are waited for; what it raises ends
-        that. parent: another communicator, and which of its ranks this one has, in order; it
-        then shares that one's links, opens nothing, and asks the store nothing."""
+        that. parent: another communicator, and which of its ranks this one has, in order,
+        None for those that are left; it then shares that one's links, opens nothing, and asks
+        the store nothing."""
         super().__init__()
         self.rank = rank
         self.world = world
+        self.members: list[int] = []  # of survivors(): ranks of the other one
         self.name = name
         self._attached: weakref.WeakSet[Any] = weakref.WeakSet()
         self.asked_policy = policy
@@ -94,7 +96,11 @@ class Communicator(Collectives):
             if parent is None:
                 address = self._create(store, while_joining)
             else:
-                address = self._create_of(*parent, while_joining)
+                of, ranks = parent
+                if ranks is None:
+                    address = self._create_of_survivors(of)
+                else:
+                    address = self._create_of(of, ranks, while_joining)
             self._life = Life(address, self._destroy)
         except BaseException:
             self.closed = True
@@ -158,6 +164,27 @@ class Communicator(Collectives):
         except BaseException:
             _abi.rp_comm_destroy(handle)  # and the request, wherever it is
             raise
+        return handle.value or 0
+
+    def _create_of_survivors(self, parent: Communicator) -> int:
+        """This one's rank and world follow from who is left."""
+        self.bind_host = parent.bind_host
+        options = _abi.rp_comm_options(
+            name=self.name.encode(),
+            timeout_s=self.timeout_s,
+            connect_timeout_s=self.timeout_s,
+            strict_timeout=1,
+            progress_thread=1,
+        )
+        handle, places = ctypes.c_void_p(), (ctypes.c_int * parent.world)(*[-1] * parent.world)
+        with parent._entered("survivors") as address:
+            code = _abi.rp_comm_survivors(
+                address, ctypes.byref(options), places, ctypes.byref(handle)
+            )
+        if code < 0:
+            raise parent.error(code, last_message(), "survivors")
+        self.members = [place for place in places if place >= 0]
+        self.rank, self.world = self.members.index(parent.rank), len(self.members)
         return handle.value or 0
 
     def _meet(self, request: ctypes.c_void_p, check: Optional[Callable[[], None]]) -> None:
@@ -240,6 +267,14 @@ class Communicator(Collectives):
             while_joining=self.check,
             parent=everybody,
         )
+
+    def survivors(self) -> Communicator:
+        """After an operation has failed with status "PEER": of those that are left, in their
+        order; members: their ranks here. Collective over them; blocks up to the timeout, since
+        others may compute until they hear of the death. RedpollError: no rank was lost, or one
+        that lives did not come."""
+        limit = timedelta(seconds=self.timeout_s)
+        return Communicator(None, 0, 1, f"{self.name}:left", limit, parent=(self, None))
 
     # ---- the group ----
 

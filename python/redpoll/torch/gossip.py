@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import logging
 import math
 import weakref
 from collections.abc import Iterator
@@ -16,10 +17,13 @@ from torch import nn
 from .. import _abi
 from ..errors import last_message
 from ._communicator import Communicator, communicator_of
+from ._errors import RedpollError
 from ._flat import FlatParameters, Layout, address, chunks
 from ._rules import DEFAULT_MIN_SIZE, CodecLike, Rules, RulesLike
 from ._work import Work
 from ._wrapping import WrappingOptimizer, agree, check_feedback, check_model, check_state
+
+log = logging.getLogger("redpoll")
 
 _FORMAT, _VERSION = "redpoll.gossip", 1
 
@@ -63,6 +67,7 @@ class Gossip(WrappingOptimizer):
         codec: CodecLike = None,
         *,
         gamma: Optional[float] = None,
+        on_loss: str = "fail",
         rules: RulesLike = None,
         min_size: int = DEFAULT_MIN_SIZE,
         error_feedback: bool = True,
@@ -89,6 +94,8 @@ class Gossip(WrappingOptimizer):
         travels lossy, of choco none.
         gamma: of choco, up to 1: how far a step goes towards the neighbours' copies; None:
         chosen by what the codec loses (opt.info.gamma).
+        on_loss: when a rank dies. "fail": RedpollError, on every rank. "continue": those that
+        are left go on by themselves; opt.members says who, and a line of the log.
         seed: of stochastic rounding. broadcast: begin with rank 0's parameters and buffers.
         group: a process group; None: the default one.
 
@@ -106,6 +113,9 @@ class Gossip(WrappingOptimizer):
         self.steps = 0
         self.group = group
         self._communicator = communicator_of(group)
+        self.on_loss, self.members = on_loss, list(range(self._communicator.world))
+        self._behind = 0  # steps to take alone, until this rank is where others are
+        self._early_error: Optional[RedpollError] = None
         self._seed = seed
         self._work: Optional[Work] = None
         self._is_posted = False
@@ -115,6 +125,7 @@ class Gossip(WrappingOptimizer):
             self.info = self._checked_info(topology)
             self.topology = topology or self.info.topology.decode()
             self._check_gamma()
+            self._check_on_loss()
             parsed = Rules(codec, rules, min_size)
             if parsed.adaptive is not None:
                 raise ValueError("Gossip: codec auto chooses for gradients; take bf16 or q8")
@@ -155,11 +166,33 @@ class Gossip(WrappingOptimizer):
         if not 0 < self.gamma <= 1:
             raise ValueError(f"Gossip: gamma is {self.gamma}; above 0 and up to 1 are allowed")
 
+    def _check_on_loss(self) -> None:
+        if self.on_loss not in ("fail", "continue"):
+            raise ValueError(
+                f"Gossip: on_loss is {self.on_loss!r}; 'fail' and 'continue' are there"
+            )
+        if self.on_loss == "fail":
+            return
+        if self.info.pushes:
+            raise ValueError(
+                f"Gossip: with {self.algorithm} a lost rank takes its part of the sum along; "
+                "on_loss='continue' goes with atc, awc, exact-diffusion, choco and "
+                "gradient-tracking"
+            )
+        names = self.topology.encode(), self.algorithm.encode()
+        for world in range(1, self._communicator.world):
+            if _abi.rp_gossip_check(*names, world, None) < 0:
+                raise ValueError(
+                    f"Gossip: on_loss='continue' needs a topology for fewer ranks, too: "
+                    f"{last_message()}"
+                )
+
     def _facts(self, codec: str) -> dict[str, Any]:
         return {
             "topology": self.topology,
             "algorithm": self.algorithm,
             "gamma": self.gamma,
+            "on_loss": self.on_loss,
             "codec": codec,
             "dtype": str(self._flat.dtype),
             "parameters": [
@@ -212,24 +245,41 @@ class Gossip(WrappingOptimizer):
         """Step, and average with the neighbours of this round. Afterwards parameters are this
         rank's next. closure: as of the inner optimizer. RedpollError names a neighbour that has
         died or whose round does not match; parameters are then what was sent, and the group is
-        of no more use."""
+        of no more use. With on_loss="continue" a death ends nothing: this rank takes the step
+        by itself and goes on with those that are left."""
         self._flat.check()
+        if self._behind:
+            self._behind -= 1
+            self.steps += 1
+            return self.inner.step(closure)
         if self.info.exchanged > 1:
             loss, rate = self._take_gradients(closure)
         else:
             loss, rate = self._take_step(closure), 1.0
+        try:
+            self._exchange(rate)
+        except RedpollError as error:
+            self._go_on(error, rate)
+        self.steps += 1
+        return loss
+
+    def _exchange(self, rate: float) -> None:
+        if self._early_error is not None:
+            error, self._early_error = self._early_error, None
+            raise error
         if not self._is_posted:
             self._post(rate, blocking=True)
         _checked(_abi.rp_gossip_apply(self._handle.address, rate))
         self._is_posted = False
-        self.steps += 1
-        return loss
 
     def _take_step(self, closure: Optional[Callable[[], Any]]) -> Any:
         """x as before, and what the inner optimizer would take from it."""
         if self.info.early:
             self._post_early()
-            self._settle()  # the optimizer writes what the exchange reads
+            try:
+                self._settle()  # the optimizer writes what the exchange reads
+            except RedpollError as error:
+                self._early_error = error
         values, step = self._flat.values, self._step_vector
         step.copy_(values)
         loss = self.inner.step(closure)
@@ -248,9 +298,13 @@ class Gossip(WrappingOptimizer):
         return loss, _one_rate(self.inner, self.algorithm)
 
     def _post_early(self) -> None:
-        if not self._is_posted:
-            self._flat.check()
+        if self._is_posted or self._behind or self._early_error is not None:
+            return
+        self._flat.check()
+        try:
             self._post(0.0, blocking=False)
+        except RedpollError as error:
+            self._early_error = error  # step() says it, or goes on
 
     def _post(self, rate: float, blocking: bool) -> None:
         handle = self._handle
@@ -266,6 +320,40 @@ class Gossip(WrappingOptimizer):
             self._work.wait()
             self._work = None
 
+    # ---- those that are left ----
+
+    def _go_on(self, error: RedpollError, rate: float) -> None:
+        """The step alone, and then with the survivors."""
+        if self.on_loss == "fail" or error.status != "PEER":
+            raise error
+        _checked(_abi.rp_gossip_alone(self._handle.address, rate))
+        self._join_survivors(error, self.steps + 1)
+
+    def _join_survivors(self, error: RedpollError, steps: int) -> None:
+        """steps: how many this rank has taken. All go on where the first of them stands."""
+        self._work, self._is_posted, self._early_error = None, False, None
+        while True:
+            left = self._communicator.survivors()
+            lost = [each for i, each in enumerate(self.members) if i not in left.members]
+            self.members = [self.members[i] for i in left.members]
+            log.warning(
+                "Gossip: %s is lost, and ranks %s go on: %s",
+                " and ".join(f"rank {each}" for each in lost),
+                ", ".join(map(str, self.members)),
+                error,
+            )
+            self._communicator = left
+            first = torch.tensor([float(steps)], dtype=torch.float64)
+            try:
+                left.all_reduce([first], dist.ReduceOp.MAX, blocking=True)
+                break
+            except RedpollError as again:
+                if again.status != "PEER":
+                    raise
+                error = again
+        self._behind = int(first.item()) - steps
+        self._handle = self._made()
+
     # ---- the mean of all ranks ----
 
     @contextmanager
@@ -276,16 +364,20 @@ class Gossip(WrappingOptimizer):
         buffers: floating-point ones are averaged too (running statistics of batch norms)."""
         self._settle()
         own = [each.clone() for each in self._buffers(buffers)]
+
+        @torch.no_grad()
+        def put_back() -> None:
+            self._flat.values.copy_(self._step_vector)
+            for buffer, kept in zip(self._buffers(buffers), own):
+                buffer.copy_(kept)
+
         with torch.no_grad():
             self._step_vector.copy_(self._flat.values)
-            self._average([self._flat.values, *self._buffers(buffers)])
+        self._average_or_go_on([self._flat.values, *self._buffers(buffers)], put_back)
         try:
             yield
         finally:
-            with torch.no_grad():
-                self._flat.values.copy_(self._step_vector)
-                for buffer, kept in zip(self._buffers(buffers), own):
-                    buffer.copy_(kept)
+            put_back()
 
     @torch.no_grad()
     def average_parameters(self, buffers: bool = True) -> None:
@@ -313,6 +405,21 @@ class Gossip(WrappingOptimizer):
 
     def _buffers(self, wanted: bool) -> list[torch.Tensor]:
         return [each for each in self.model.buffers() if wanted and each.is_floating_point()]
+
+    @torch.no_grad()
+    def _average_or_go_on(
+        self, tensors: list[torch.Tensor], put_back: Callable[[], None]
+    ) -> None:
+        """Of those that are left, where on_loss says so."""
+        while True:
+            try:
+                self._average(tensors)
+                return
+            except RedpollError as error:
+                put_back()
+                if self.on_loss == "fail" or error.status != "PEER" or self._is_posted:
+                    raise
+                self._join_survivors(error, self.steps)
 
     def _average(self, tensors: list[torch.Tensor]) -> None:
         self._communicator.all_reduce(tensors, dist.ReduceOp.AVG, blocking=True)

@@ -17,6 +17,7 @@ CALL(activation_backward, rpi_kernel_activation)
 CALL(gated_forward, rpi_kernel_gated)
 CALL(gated_backward, rpi_kernel_gated)
 CALL(add_bias, rpi_kernel_add)
+CALL(relu_backward, rpi_kernel_relu_gradient)
 CALL(column_sums, rpi_kernel_sums)
 
 /* Half of all matrices are bf16, and rows lie further apart than they are long. */
@@ -106,9 +107,17 @@ static void sums_match(void) {
                               .a = matrix(&rng, s.rows, s.cols, 1),
                               .b = matrix(&rng, s.rows, s.cols, 2),
                               .bias = i % 2 ? kernel_normal(s.cols, 1, 3) : NULL,
+                              .relu = i % 5 > 2,
                               .y = matrix(&rng, s.rows, s.cols, 4)};
         if (i % 3 == 2) add.b.data = NULL;
         kernel_check(&(kernel_case){"add", add_bias, &add, {output("y", add.y, s.rows)}});
+        rpi_kernel_relu_gradient relu = {.rows = s.rows,
+                                         .cols = s.cols,
+                                         .y = add.y,
+                                         .dy = add.a,
+                                         .dx = matrix(&rng, s.rows, s.cols, 6)};
+        kernel_check(&(kernel_case){
+            "relu, backward", relu_backward, &relu, {output("dx", relu.dx, s.rows)}});
         s.rows = kernel_size(&rng, 400);
         rpi_kernel_sums sums = {.rows = s.rows,
                                 .cols = s.cols,

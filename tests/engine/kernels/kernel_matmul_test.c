@@ -72,6 +72,50 @@ static void products_match(void) {
     }
 }
 
+/* Rows of pixels: the input of a convolution over a window of one pixel, and its output, each
+ * of f32 or bf16. c of bf16 is rounded once. */
+static void pixels_match(void) {
+    enum { IMAGES = 2 };
+    const rpi_kernel_run slow = {1, RPI_ISA_SCALAR}, fast = {1, rpi_cpu_isa()};
+    rpi_rng rng = rpi_rng_make(check_seed(), RPI_RNG_TEST, 2);
+    for (int i = 0; i < SHAPES; i++) {
+        const int64_t rows = kernel_size(&rng, 9), cols = kernel_size(&rng, 9);
+        const int64_t in = 16 * (1 + rpi_rng_below(&rng, 4)), stride = 1 + i % 2;
+        const int64_t out = 16 * (1 + rpi_rng_below(&rng, 4));
+        const int64_t height = rows * stride, width = cols * stride;
+        const rpi_matmul_pixels x = {rows, cols, in / 16, height, width, stride, 0, 0, 1};
+        const rpi_matmul_pixels y = {rows, cols, out / 16, rows, cols, 1, 0, 0, 1};
+        const bool half_in = rpi_rng_below(&rng, 2), half_out = rpi_rng_below(&rng, 2);
+        const int64_t read = IMAGES * height * width * in, made = IMAGES * rows * cols * out;
+        rpi_kernel_matmul it = {
+            .m = IMAGES * rows * cols,
+            .n = out,
+            .k = in,
+            .a = half_in ? rpi_kernel_bf16(kernel_bf16s(read, 1, 1), 0)
+                         : rpi_kernel_f32(kernel_normal(read, 1, 1), 0),
+            .a_pixels = &x,
+            .b = rpi_kernel_f32(kernel_normal(in * out, 1, 2), in),
+            .b_transposed = true,
+            .c = half_out ? rpi_kernel_bf16(kernel_bf16s(made, 1, 3), 0)
+                          : rpi_kernel_f32(kernel_normal(made, 1, 3), 0),
+            .c_pixels = &y,
+            .workspace = workspace(),
+        };
+        rpi_kernel_matmul_run(&slow, &it);
+        float *wanted = kernel_floats(made);
+        for (int64_t j = 0; j < made; j++) wanted[j] = rpi_kernel_get(it.c, 0, j);
+        rpi_kernel_matmul_run(&fast, &it);
+        for (int64_t j = 0; j < made; j++) {
+            const float found = rpi_kernel_get(it.c, 0, j);
+            const float tolerance = half_out ? 0x1p-7f * fabsf(wanted[j]) + 1e-4f : 1e-4f;
+            CHECK_MSG(fabsf(found - wanted[j]) <= tolerance,
+                      "product %d: element %lld is %.9g, not %.9g", i, (long long)j,
+                      (double)found, (double)wanted[j]);
+        }
+        kernel_buffers_free();
+    }
+}
+
 /* NaN and infinities go where the definition sends them; k of 0 leaves zeros, or what was. */
 static void the_unusual(void) {
     const rpi_kernel_run run = {1, rpi_cpu_isa()};
@@ -98,4 +142,5 @@ static void the_unusual(void) {
     CHECK(c[0] == 0 && c[3] == 0);
 }
 
-CASES({"products_match", products_match}, {"the_unusual", the_unusual})
+CASES({"products_match", products_match}, {"pixels_match", pixels_match},
+      {"the_unusual", the_unusual})

@@ -107,7 +107,19 @@ void rpi_add_bias_scalar(const void *args, int64_t begin, int64_t end) {
             double sum = rpi_kernel_get(it->a, at.row, c);
             if (it->b.data) sum += rpi_kernel_get(it->b, at.row, c);
             if (it->bias) sum += it->bias[c];
-            rpi_kernel_put(it->y, at.row, c, sum);
+            rpi_kernel_put(it->y, at.row, c, it->relu && sum < 0 ? 0 : sum);
+        }
+    }
+}
+
+void rpi_relu_backward_scalar(const void *args, int64_t begin, int64_t end) {
+    const rpi_kernel_relu_gradient *it = args;
+    for (int64_t unit = begin; unit < end; unit++) {
+        piece at = piece_at(unit, it->cols);
+        for (int64_t c = at.begin; c < at.end; c++) {
+            bool closed = rpi_kernel_get(it->y, at.row, c) <= 0;
+            double dy = rpi_kernel_get(it->dy, at.row, c);
+            rpi_kernel_put(it->dx, at.row, c, closed ? 0 : dy);
         }
     }
 }
@@ -145,6 +157,11 @@ void rpi_kernel_gated_backward(const rpi_kernel_run *run, const rpi_kernel_gated
 
 void rpi_kernel_add_bias(const rpi_kernel_run *run, const rpi_kernel_add *it) {
     static const rpi_kernel_body bodies[] = RPI_KERNEL_BODIES(add_bias);
+    rpi_kernel_parallel(run, it->rows * rpi_kernel_pieces(it->cols), 1, bodies, it);
+}
+
+void rpi_kernel_relu_backward(const rpi_kernel_run *run, const rpi_kernel_relu_gradient *it) {
+    static const rpi_kernel_body bodies[] = RPI_KERNEL_BODIES(relu_backward);
     rpi_kernel_parallel(run, it->rows * rpi_kernel_pieces(it->cols), 1, bodies, it);
 }
 

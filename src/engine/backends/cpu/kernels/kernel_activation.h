@@ -47,15 +47,25 @@ typedef struct rpi_kernel_gated {
 void rpi_kernel_gated_forward(const rpi_kernel_run *run, const rpi_kernel_gated *it);
 void rpi_kernel_gated_backward(const rpi_kernel_run *run, const rpi_kernel_gated *it);
 
-/* y = a + b + bias, a residual connection after a linear layer. b.data NULL: y = a + bias. */
+/* y = a + b + bias, a residual connection after a linear layer, or max(0, that). b.data NULL:
+ * y = a + bias. */
 typedef struct rpi_kernel_add {
     int64_t rows, cols;
     rpi_kernel_rows a, b;
     const float *bias;
+    bool relu;
     rpi_kernel_rows y;
 } rpi_kernel_add;
 
 void rpi_kernel_add_bias(const rpi_kernel_run *run, const rpi_kernel_add *it);
+
+/* dx = 0 where y, which relu made, is 0, else dy: also where dy is no number. */
+typedef struct rpi_kernel_relu_gradient {
+    int64_t rows, cols;
+    rpi_kernel_rows y, dy, dx;
+} rpi_kernel_relu_gradient;
+
+void rpi_kernel_relu_backward(const rpi_kernel_run *run, const rpi_kernel_relu_gradient *it);
 
 /* sums[c] = the sum of x[., c], added to what is there where `accumulate` is true; f32. Sums
  * run in row order over blocks of 64 rows, whose sums are added in order. */
@@ -77,6 +87,7 @@ RPI_KERNEL_DECLARE(activation_backward);
 RPI_KERNEL_DECLARE(gated_forward);
 RPI_KERNEL_DECLARE(gated_backward);
 RPI_KERNEL_DECLARE(add_bias);
+RPI_KERNEL_DECLARE(relu_backward);
 RPI_KERNEL_DECLARE(column_sums);
 
 #endif

@@ -151,7 +151,19 @@ RPI_SIMD_BODY(add_bias)(const void *args, int64_t begin, int64_t end) {
             vf sum = row_load(a, first + k, live);
             if (it->b.data) sum = vf_add(sum, row_load(b, first + k, live));
             if (it->bias) sum = vf_add(sum, vf_load_n(it->bias + first + k, live));
-            row_store(y, first + k, sum, live);
+            row_store(y, first + k, it->relu ? vf_max(vf_zero(), sum) : sum, live);
+        }
+    }
+}
+
+RPI_SIMD_BODY(relu_backward)(const void *args, int64_t begin, int64_t end) {
+    const rpi_kernel_relu_gradient *it = args;
+    EACH_PIECE(it, row, first, count) {
+        simd_row y = row_of(it->y, row), dy = row_of(it->dy, row), dx = row_of(it->dx, row);
+        EACH_VECTOR(k, live, count) {
+            vf open = row_load(dy, first + k, live);
+            vm closed = vf_le(row_load(y, first + k, live), vf_zero());
+            row_store(dx, first + k, vf_select(closed, vf_zero(), open), live);
         }
     }
 }

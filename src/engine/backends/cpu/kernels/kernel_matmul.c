@@ -80,16 +80,25 @@ rpi_kernel_matmul rpi_matmul_at(const rpi_kernel_matmul *it, int64_t place,
     return at;
 }
 
+/* An element of c. */
+static void *place_of(const rpi_kernel_matmul *it, int64_t i, int64_t j) {
+    const int64_t at =
+        j / RPI_MATMUL_BLOCK * rpi_matmul_block_step(it->c_pixels) + j % RPI_MATMUL_BLOCK;
+    const int64_t size = it->c.dtype == RP_BF16 ? 2 : 4;
+    return (char *)rpi_matmul_row(&it->c, it->c_pixels, i) + at * size;
+}
+
 static void define(const rpi_kernel_matmul *it) {
     for (int64_t place = 0; place == 0 || place < it->window * it->window; place++) {
         rpi_matmul_pixels moved;
         const rpi_kernel_matmul at = rpi_matmul_at(it, place, &moved);
         for (int64_t i = 0; i < it->m; i++)
             for (int64_t j = 0; j < it->n; j++) {
-                float *row = (float *)rpi_matmul_row(&it->c, it->c_pixels, i);
-                float *c = row + j / RPI_MATMUL_BLOCK * rpi_matmul_block_step(it->c_pixels) +
-                           j % RPI_MATMUL_BLOCK;
-                *c = (float)((at.accumulate ? (double)*c : 0) + product_at(&at, i, j));
+                float *c = place_of(it, i, j);
+                if (it->c.dtype == RP_BF16)
+                    *(uint16_t *)(void *)c = rpi_f32_to_bf16((float)product_at(&at, i, j));
+                else
+                    *c = (float)((at.accumulate ? (double)*c : 0) + product_at(&at, i, j));
             }
     }
 }

@@ -11,7 +11,7 @@
 
 #include <stddef.h>
 
-/* Rows of a matrix that are pixels, and columns that are channels, of f32 images which lie as
+/* Rows of a matrix that are pixels, and columns that are channels, of images which lie as
  * images x blocks x height x width x 16 channels. The rows walk a grid, image by image; place
  * (i, j) of it is pixel ((i stride + up) / divisor, (j stride + left) / divisor), or zeros
  * where there is none or a rest. */
@@ -27,7 +27,8 @@ typedef struct rpi_kernel_matmul {
     int64_t m, n, k;
     rpi_kernel_rows a, b;
     bool a_transposed, b_transposed;
-    rpi_kernel_rows c; /* f32 */
+    rpi_kernel_rows c; /* f32; or bf16, rounded once: k is RPI_MATMUL_DEPTH at most, the window
+                          one pixel, and nothing is accumulated then */
     bool accumulate;   /* onto c */
     /* NULL: plain rows. Strides of rows are not looked at where they are pixels; n is a
      * multiple of 16 where c's rows are. */
@@ -45,13 +46,14 @@ bool rpi_kernel_matmul_is_fast(void);
 size_t rpi_kernel_matmul_workspace(const rpi_kernel_run *run);
 void rpi_kernel_matmul_run(const rpi_kernel_run *run, const rpi_kernel_matmul *args);
 
+enum { RPI_MATMUL_DEPTH = 768 }; /* of k at a time: half of a large L2 */
+
 /* ---- inside ---- */
 
 enum {
-    RPI_MATMUL_GRAIN = 32,  /* rows or columns of c of which threads get whole ones */
-    RPI_MATMUL_ROWS = 512,  /* of a that are packed at once, */
-    RPI_MATMUL_COLS = 256,  /* and of b; */
-    RPI_MATMUL_DEPTH = 768, /* so much of k at a time: half of a large L2 */
+    RPI_MATMUL_GRAIN = 32, /* rows or columns of c of which threads get whole ones */
+    RPI_MATMUL_ROWS = 512, /* of a that are packed at once, */
+    RPI_MATMUL_COLS = 256, /* and of b */
     RPI_MATMUL_PACKED = (RPI_MATMUL_ROWS + RPI_MATMUL_COLS) * RPI_MATMUL_DEPTH
 };
 

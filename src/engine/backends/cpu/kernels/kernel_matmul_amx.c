@@ -45,7 +45,13 @@ static const void *at_column(const factor *it, const void *row, int64_t col) {
 static __m512i load_along(const factor *it, const void *row, int64_t col, int64_t count) {
     __mmask32 mask = count >= DEPTH ? 0xffffffffu : (1u << count) - 1u;
     const void *x = at_column(it, row, col);
-    if (it->is_bf16) return _mm512_maskz_loadu_epi16(mask, x);
+    if (it->is_bf16 && it->step == EDGE) return _mm512_maskz_loadu_epi16(mask, x);
+    if (it->is_bf16) {
+        const __m256i low = _mm256_maskz_loadu_epi16((__mmask16)mask, x);
+        const __m256i high =
+            _mm256_maskz_loadu_epi16((__mmask16)(mask >> 16), (const uint16_t *)x + it->step);
+        return _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
+    }
     __m512 low = _mm512_maskz_loadu_ps((__mmask16)mask, x);
     __m512 high = _mm512_maskz_loadu_ps((__mmask16)(mask >> 16), (const float *)x + it->step);
     return (__m512i)_mm512_cvtne2ps_pbh(high, low);
@@ -235,29 +241,39 @@ typedef struct block {
     bool adds;
 } block;
 
-static float *row_of(const block *at, int64_t i) {
+/* 16 columns of a row of c: these, or so many times 16 further on. */
+static void *row_of(const block *at, int64_t i, int64_t further) {
     const rpi_kernel_matmul *it = at->it;
-    return (float *)rpi_matmul_row(&it->c, it->c_pixels, at->row + i) +
-           at->col / EDGE * rpi_matmul_block_step(it->c_pixels);
+    const int64_t size = it->c.dtype == RP_BF16 ? 2 : 4;
+    return (char *)rpi_matmul_row(&it->c, it->c_pixels, at->row + i) +
+           (at->col / EDGE + further) * rpi_matmul_block_step(it->c_pixels) * size;
 }
 
 /* Between c and a matrix of 32 x 32. */
 static void move(const block *at, float *aside, bool to_c) {
-    const int64_t step = rpi_matmul_block_step(at->it->c_pixels);
-    for (int64_t i = 0; i < at->rows; i++) {
-        float *row = row_of(at, i);
+    for (int64_t i = 0; i < at->rows; i++)
         for (int64_t col = 0; col < at->cols; col += EDGE) {
-            float *c = row + col / EDGE * step, *other = aside + i * SIDE + col;
+            float *c = row_of(at, i, col / EDGE), *other = aside + i * SIDE + col;
             const size_t bytes = (size_t)least(at->cols - col, EDGE) * sizeof *c;
             memcpy(to_c ? c : other, to_c ? other : c, bytes);
         }
-    }
+}
+
+/* From a matrix of 32 x 32 to c, rounded. */
+static void round_out(const block *at, const float *aside) {
+    for (int64_t i = 0; i < at->rows; i++)
+        for (int64_t col = 0; col < at->cols; col += EDGE) {
+            const int64_t live = least(at->cols - col, EDGE);
+            const __m512 sums = _mm512_load_ps(aside + i * SIDE + col);
+            _mm256_mask_storeu_epi16(row_of(at, i, col / EDGE), (__mmask16)((1u << live) - 1u),
+                                     (__m256i)_mm512_cvtneps_pbh(sums));
+        }
 }
 
 /* Rows of c that are pixels follow one another within an image. */
 static bool is_whole(const block *at) {
     const rpi_matmul_pixels *pixels = at->it->c_pixels;
-    if (at->rows < SIDE || at->cols < SIDE) return false;
+    if (at->rows < SIDE || at->cols < SIDE || at->it->c.dtype == RP_BF16) return false;
     const int64_t count = pixels ? pixels->rows * pixels->cols : 0;
     return !pixels || at->row / count == (at->row + SIDE - 1) / count;
 }
@@ -271,11 +287,12 @@ static void expect_writing(const float *c, int64_t stride, int64_t step) {
 
 static void make_block(const block *at, const uint16_t *a, const uint16_t *b, int64_t depths) {
     const rpi_matmul_pixels *pixels = at->it->c_pixels;
-    float aside[SIDE * SIDE], *c = aside;
+    float aside[SIDE * SIDE] __attribute__((aligned(ROW_BYTES)));
+    float *c = aside;
     int64_t stride = SIDE, step = EDGE;
     const bool whole = is_whole(at);
     if (whole) {
-        c = row_of(at, 0);
+        c = row_of(at, 0, 0);
         stride = pixels ? RPI_MATMUL_BLOCK : at->it->c.stride;
         step = rpi_matmul_block_step(pixels);
     } else if (at->adds) {
@@ -289,7 +306,10 @@ static void make_block(const block *at, const uint16_t *a, const uint16_t *b, in
     }
     multiply(a, b, depths);
     store(c, stride, step);
-    if (!whole) move(at, aside, true);
+    if (at->it->c.dtype == RP_BF16)
+        round_out(at, aside);
+    else if (!whole)
+        move(at, aside, true);
 }
 
 /* Rows and columns of c whose factors are packed, for this part of k. */

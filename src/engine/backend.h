@@ -24,13 +24,14 @@
 
 #include "engine/op.h"
 
-enum { RPI_UNIT_NODES = 4, RPI_UNIT_INPUTS = 16, RPI_UNIT_OUTPUTS = 4 };
+enum { RPI_UNIT_NODES = 4, RPI_UNIT_INPUTS = 16, RPI_UNIT_OUTPUTS = 4, RPI_UNIT_READERS = 8 };
 
 /* How a value lies in memory. Ids other than 0 are given out by a session and mean something to
  * it alone; equal ids of one session are the same layout of the same shape. */
 typedef struct rpi_layout {
-    int id;       /* 0: row-major, unpadded */
-    size_t bytes; /* of the whole value, padding included */
+    int id;         /* 0: row-major, unpadded */
+    size_t bytes;   /* of the whole value, padding included */
+    rp_dtype dtype; /* of its elements there; 0: the value's own */
 } rpi_layout;
 
 typedef struct rpi_unit_value {
@@ -53,11 +54,17 @@ typedef struct rpi_unit {
     int chain_input[RPI_UNIT_NODES]; /* which input of nodes[i] is the chain; nodes[0]: -1 */
     rpi_unit_value inputs[RPI_UNIT_INPUTS];
     rpi_unit_value outputs[RPI_UNIT_OUTPUTS];
+    /* The nodes that read outputs[0]; 0 of them: they are not known, or more than there is room
+     * for, or it is also a result. A backend may choose by them how to hand it on. */
+    int reader_count;
+    const rpi_node *readers[RPI_UNIT_READERS];
     bool training; /* forward uses batch statistics, updates states and saves for backward */
     /* What a matrix product or a convolution (linear, conv2d) multiplies: its inputs as they
      * are (RP_F32), or each rounded to RP_BF16. That holds for activations, parameters, and in
-     * backward the gradients of outputs. Sums are of f32 or better; biases, their gradients and
-     * all that is stored outside of the unit stay f32. No other op rounds anything. */
+     * backward the gradients of outputs. Sums are of f32 or better; biases and their gradients
+     * stay f32, and so do parameters, statistics and results. In RP_BF16 a backend may
+     * hand what is no result from unit to unit rounded (rpi_layout.dtype); no other op rounds
+     * anything. */
     rp_dtype compute;
     uint32_t wanted; /* mask of inputs whose gradients backward must make; 0: no backward */
 } rpi_unit;

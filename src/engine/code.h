@@ -39,7 +39,8 @@ typedef struct rpi_program_step {
     uint32_t written_gradients;      /* mask of inputs whose parameter gradients it makes */
     uint32_t always_add;             /* inputs whose gradients an earlier step has begun */
     bool repeats;                    /* a forward kernel, run again for backward */
-    int64_t floats; /* in output 0 of a forward kernel, padding included; 0: not f32 */
+    int64_t floats; /* in output 0 of a forward kernel, padding included; 0: no floats */
+    rp_dtype dtype; /* theirs: RP_F32 or RP_BF16 */
     int finish;     /* of an external node's start: the step that ends it; else 0 */
 } rpi_program_step;
 

@@ -119,8 +119,10 @@ static rp_status run_forward_kernel(rpi_compiler *compiler, rpi_compiled_unit *u
                              .what = unit->what,
                              .repeats = pass == RPI_BACKWARD,
                              .pass = pass};
-    if (unit->unit.outputs[0].dtype == RP_F32)
-        step.floats = (int64_t)(kernel->outputs[0].bytes / sizeof(float));
+    if (unit->unit.outputs[0].dtype == RP_F32) {
+        step.dtype = kernel->outputs[0].dtype ? kernel->outputs[0].dtype : RP_F32;
+        step.floats = (int64_t)(kernel->outputs[0].bytes / rp_dtype_bytes(step.dtype));
+    }
     RP_TRY(rpi_emit_step(compiler, &step, &places));
     if (kernel->in_place_forward < 0) return RP_OK;
     return rpi_emit_reuse(compiler, places.outputs[0], places.inputs[kernel->in_place_forward]);

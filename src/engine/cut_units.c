@@ -240,10 +240,27 @@ static rp_status extend(rpi_compiler *compiler, rpi_compiled_unit *compiled, boo
     return RP_OK;
 }
 
+static void find_readers(const rpi_compiler *compiler, rpi_compiled_unit *compiled) {
+    const rpi_graph *graph = compiler->program->graph;
+    rpi_unit *unit = &compiled->unit;
+    unit->reader_count = 0;
+    if (compiler->values[compiled->outputs[0]].is_result) return;
+    for (int i = 0; i < rpi_graph_node_count(graph); i++) {
+        const rpi_node *node = rpi_graph_node(graph, i);
+        if (!compiler->node_needed[i] || input_index(node, compiled->outputs[0]) < 0) continue;
+        if (unit->reader_count == RPI_UNIT_READERS) {
+            unit->reader_count = 0;
+            return;
+        }
+        unit->readers[unit->reader_count++] = node;
+    }
+}
+
 /* What is made beside the loss has no backward, though its inputs may have a gradient. */
 static rp_status finish_unit(rpi_compiler *compiler, rpi_compiled_unit *compiled) {
     rpi_unit *unit = &compiled->unit;
     size_t bytes = 1;
+    find_readers(compiler, compiled);
     if (!is_reached(compiler, compiled->outputs, unit->output_count)) unit->wanted = 0;
     for (int i = 0; i < unit->node_count; i++) bytes += strlen(unit->nodes[i]->op->name) + 1;
     char *what = NULL;

@@ -27,3 +27,10 @@ int64_t rpi_first_nonfinite(const float *elements, int64_t count) {
     }
     return -1;
 }
+
+int64_t rpi_first_nonfinite_bf16(const uint16_t *elements, int64_t count) {
+    const uint16_t exponent = 0x7f80;
+    for (int64_t i = 0; i < count; i++)
+        if ((elements[i] & exponent) == exponent) return i;
+    return -1;
+}

@@ -7,5 +7,6 @@
 /* The index of the first element that is NaN or infinite; -1: there is none. As quick as the
  * elements can be read. */
 int64_t rpi_first_nonfinite(const float *elements, int64_t count);
+int64_t rpi_first_nonfinite_bf16(const uint16_t *elements, int64_t count);
 
 #endif

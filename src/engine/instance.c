@@ -313,6 +313,12 @@ rp_status rpi_instance_run(rpi_instance *instance, const rpi_run_options *option
 
 /* ---- after a run ---- */
 
+static bool has_finite_output(const memory_map *map, const rpi_program_step *step) {
+    const void *output = locate(map, step->outputs[0]);
+    if (step->dtype == RP_BF16) return rpi_first_nonfinite_bf16(output, step->floats) < 0;
+    return rpi_first_nonfinite(output, step->floats) < 0;
+}
+
 static rp_status find_nonfinite(rpi_instance *instance, const rpi_run_options *options,
                                 const char **out_name) {
     const rpi_program *program = instance->program;
@@ -320,8 +326,7 @@ static rp_status find_nonfinite(rpi_instance *instance, const rpi_run_options *o
     for (int i = 0; i < program->forward_count; i++) {
         const rpi_program_step *step = &program->steps[i];
         rp_status status = run_step(instance, &map, step, options);
-        bool is_finite = status == RP_OK &&
-                         rpi_first_nonfinite(locate(&map, step->outputs[0]), step->floats) < 0;
+        bool is_finite = status == RP_OK && has_finite_output(&map, step);
         if (is_finite) continue;
         cancel_pending(instance, 0, status == RP_OK ? i + 1 : i, i);
         if (status == RP_OK) *out_name = step->name;

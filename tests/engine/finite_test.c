@@ -28,6 +28,17 @@ static void finds_the_first(void) {
     CHECK_EQ(rpi_first_nonfinite(x, 0), -1);
 }
 
+static void finds_the_first_of_bf16(void) {
+    uint16_t x[] = {0x3f80, 0x7f7f, 0xff7f, 0x0001, 0x8000, 0, 0};
+    static const uint16_t bad[] = {0x7f80, 0xff80, 0x7fc0, 0x7f81};
+    CHECK_EQ(rpi_first_nonfinite_bf16(x, 7), -1);
+    for (int i = 0; i < 4; i++) {
+        x[5] = x[6] = bad[i];
+        CHECK_EQ(rpi_first_nonfinite_bf16(x, 7), 5);
+        CHECK_EQ(rpi_first_nonfinite_bf16(x, 5), -1);
+    }
+}
+
 /* A chain of three on every backend: the node that begins is named, not those that follow. */
 static void the_first_node_is_named(void) {
     for (int b = 0; rpi_backend_at(b); b++) {
@@ -56,4 +67,5 @@ static void the_first_node_is_named(void) {
 }
 
 CASES({"finds the first", finds_the_first},
+      {"finds the first of bf16", finds_the_first_of_bf16},
       {"the first node is named", the_first_node_is_named})

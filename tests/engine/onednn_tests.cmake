@@ -5,6 +5,7 @@ if("RPI_WITH_ONEDNN" IN_LIST engine_definitions)
   # Pinning gives way to a binding that the environment asks OpenMP for.
   redpoll_test(engine/onednn_team_test USES engine TIER 2 ENVIRONMENT "OMP_PROC_BIND=false")
   redpoll_test(engine/onednn_conv_test USES engine engine_fixture TIER 2)
+  redpoll_test(engine/onednn_half_test USES engine engine_fixture TIER 2)
   redpoll_test(engine/onednn_tuning_test USES engine TIER 2)
   redpoll_test(engine/onednn_kernels_test USES engine train engine_fixture TIER 2)
   # Processors without AVX-512 have other kernels and blocks of 8 channels.
@@ -15,6 +16,7 @@ if("RPI_WITH_ONEDNN" IN_LIST engine_definitions)
   endforeach()
   # bf16 without AMX has other convolutions.
   add_test(NAME engine/backends_without_amx_test COMMAND engine_backends_test ops_in_bf16)
-  set_tests_properties(engine/backends_without_amx_test PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 120
+  add_test(NAME engine/onednn_half_without_amx_test COMMAND engine_onednn_half_test)
+  set_tests_properties(engine/backends_without_amx_test engine/onednn_half_without_amx_test PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 120
                        LABELS tier2 ENVIRONMENT ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16)
 endif()

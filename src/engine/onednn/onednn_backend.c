@@ -123,8 +123,9 @@ static rp_status run_reorder(void *self, const rpi_kernel_io *io) {
 static rp_status make_copy(const rpi_dnn_session *session, const rpi_shape *shape,
                            rpi_layout from, rpi_layout to, rpi_dnn_primitive *out) {
     rpi_dnn_md source = NULL, target = NULL;
-    rp_status status = rpi_dnn_image_md(session, shape, RP_F32, from.id, &source);
-    if (status == RP_OK) status = rpi_dnn_image_md(session, shape, RP_F32, to.id, &target);
+    const rp_dtype read = rpi_dnn_layout_dtype(from.id), made = rpi_dnn_layout_dtype(to.id);
+    rp_status status = rpi_dnn_image_md(session, shape, read, from.id, &source);
+    if (status == RP_OK) status = rpi_dnn_image_md(session, shape, made, to.id, &target);
     if (status == RP_OK) status = rpi_dnn_copy_create(session, source, target, false, out);
     rpi_dnn_md_destroy(source);
     rpi_dnn_md_destroy(target);

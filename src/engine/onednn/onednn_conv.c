@@ -266,9 +266,9 @@ static rp_status make_ways(conv_kernel *kernel, const rpi_unit *unit,
     RP_TRY(make_way(session, layouts->outer_input, layouts->input, &kernel->input_in));
     RP_TRY(make_way(session, layouts->outer_grad, layouts->grad, &kernel->grad_in));
     if (shape->made != RPI_DNN_CHANNELS_LAST) return RP_OK;
-    RP_TRY(make_way(session, layouts->destination, layouts->outer_grad, &kernel->output_out));
+    RP_TRY(make_way(session, layouts->destination, layouts->outer_output, &kernel->output_out));
     if (!rpi_dnn_conv_wants(unit, RPI_DNN_BACKWARD_DATA)) return RP_OK;
-    return make_way(session, layouts->grad_source, layouts->outer_input,
+    return make_way(session, layouts->grad_source, layouts->outer_grad_input,
                     &kernel->grad_input_out);
 }
 
@@ -336,16 +336,21 @@ static void reserve_workspaces(conv_kernel *kernel, const rpi_dnn_conv_layouts *
         rpi_dnn_reserve(back, (size_t)(kernel->filters + 16) * sizeof(float));
 }
 
-static void describe(conv_kernel *kernel, const rpi_unit *unit, int outer, rpi_kernel *out) {
+static void describe(conv_kernel *kernel, const rpi_unit *unit, const rpi_dnn_conv_shape *shape,
+                     rpi_kernel *out) {
+    const int outer = shape->outer;
     const rpi_unit_value *input = &unit->inputs[INPUT];
     out->self = kernel;
     out->forward = forward;
     out->backward_inputs = kernel->backward_data.handle ? backward_inputs : NULL;
     out->backward_weights = kernel->backward_weights.handle ? backward_weights : NULL;
     out->destroy = destroy;
-    out->inputs[INPUT] = out->grad_inputs[INPUT] =
+    out->inputs[INPUT] =
+        rpi_dnn_layout(kernel->session, &input->shape, rpi_dnn_conv_input_layout(unit, outer));
+    out->grad_inputs[INPUT] =
         rpi_dnn_layout(kernel->session, &input->shape, rpi_dnn_layout_for(input, outer));
-    out->outputs[0] = out->grad_outputs[0] =
+    out->outputs[0] = rpi_dnn_layout(kernel->session, &unit->outputs[0].shape, shape->output);
+    out->grad_outputs[0] =
         rpi_dnn_layout(kernel->session, &unit->outputs[0].shape, RPI_DNN_BLOCKED);
     out->needs_inputs = (kernel->backward_weights.handle && !kernel->saves ? 1u << INPUT : 0) |
                         (kernel->backward_data.handle ? 1u << WEIGHT : 0);
@@ -382,7 +387,8 @@ static rp_status plan(rpi_dnn_session *session, const rpi_unit *unit, rpi_kernel
     if (status == RP_OK)
         status = make_primitives(kernel, unit, &shape, &layouts, &grad_weight_bytes);
     if (status == RP_OK) {
-        describe(kernel, unit, shape.outer, out);
+        kernel->saves &= kernel->input_in.handle != NULL;
+        describe(kernel, unit, &shape, out);
         reserve_workspaces(kernel, &layouts, grad_weight_bytes, out);
     } else {
         destroy(kernel);

@@ -21,8 +21,11 @@ typedef struct own_kernel {
     rpi_kernel_run run;
     int64_t images, channels, filters, window, stride, padding;
     int64_t height, width, rows, cols; /* of the input, of the output */
-    bool has_bias;
-    rpi_dnn_packed *weight;                        /* NULL: as it lies */
+    bool has_bias, is_half;            /* is_half: the input is of bf16 */
+    bool makes_half, rounds;           /* so is the output: at once, or in a pass of its own */
+    rpi_dnn_primitive round;
+    size_t sums;            /* what is rounded then, in forward's workspace */
+    rpi_dnn_packed *weight; /* NULL: as it lies */
     rpi_dnn_primitive weight_gradient[DELIVERIES]; /* none: in place */
     size_t gradient, products, copy;               /* in backward's workspace */
 } own_kernel;
@@ -31,6 +34,7 @@ static void destroy(void *self) {
     own_kernel *k = self;
     rpi_dnn_packed_release(k->session, k->weight);
     for (int i = 0; i < DELIVERIES; i++) rpi_dnn_primitive_destroy(&k->weight_gradient[i]);
+    rpi_dnn_primitive_destroy(&k->round);
     rpi_free(k);
 }
 
@@ -76,6 +80,10 @@ static rpi_kernel_rows image(const void *data) {
     return rpi_kernel_f32(data, 0);
 }
 
+static rpi_kernel_rows input_image(const own_kernel *k, const void *data) {
+    return k->is_half ? rpi_kernel_bf16(data, 0) : rpi_kernel_f32(data, 0);
+}
+
 static void multiply(const own_kernel *k, const rpi_kernel_matmul *product) {
     rpi_dnn_team_enter(k->run.threads);
     rpi_kernel_matmul_run(&k->run, product);
@@ -106,13 +114,15 @@ static void fill_with_bias(const own_kernel *k, const float *bias, float *y) {
 static rp_status forward(void *self, const rpi_kernel_io *io) {
     const own_kernel *k = self;
     const rpi_matmul_pixels x = input_under_output(k), y = all_of(k->filters, k->rows, k->cols);
+    void *made = k->rounds ? rpi_dnn_at(io->workspace, k->sums) : io->outputs[0];
     rpi_kernel_matmul product = {.m = k->images * k->rows * k->cols,
                                  .n = k->filters,
                                  .k = k->channels,
-                                 .a = image(io->inputs[INPUT]),
+                                 .a = input_image(k, io->inputs[INPUT]),
                                  .a_pixels = &x,
                                  .b_transposed = !k->weight,
-                                 .c = image(io->outputs[0]),
+                                 .c = k->makes_half && !k->rounds ? rpi_kernel_bf16(made, 0)
+                                                                  : image(made),
                                  .c_pixels = &y,
                                  .accumulate = k->has_bias,
                                  .window = k->window,
@@ -120,9 +130,10 @@ static rp_status forward(void *self, const rpi_kernel_io *io) {
                                  .step = 1,
                                  .workspace = io->workspace};
     RP_TRY(bring_weight(k, io, &product.b));
-    if (k->has_bias) fill_with_bias(k, io->inputs[BIAS], io->outputs[0]);
+    if (k->has_bias) fill_with_bias(k, io->inputs[BIAS], made);
     multiply(k, &product);
-    return RP_OK;
+    if (!k->rounds) return RP_OK;
+    return rpi_dnn_copy_run(k->session, &k->round, made, io->outputs[0], io->workspace);
 }
 
 static rp_status backward_inputs(void *self, const rpi_kernel_io *io) {
@@ -175,7 +186,7 @@ static void make_weight_gradient(const own_kernel *k, const rpi_kernel_io *io) {
                                      .a = image(io->grad_outputs[0]),
                                      .a_pixels = &dy,
                                      .a_transposed = true,
-                                     .b = image(io->inputs[INPUT]),
+                                     .b = input_image(k, io->inputs[INPUT]),
                                      .b_pixels = &x,
                                      .c = rpi_kernel_f32(io->grad_inputs[WEIGHT], k->channels),
                                      .accumulate = io->accumulate >> WEIGHT & 1u,
@@ -195,7 +206,7 @@ static rp_status make_window_gradient(const own_kernel *k, const rpi_kernel_io *
                    .m = k->channels,
                    .n = k->filters,
                    .k = k->images * k->rows * k->cols,
-                   .a = image(io->inputs[INPUT]),
+                   .a = input_image(k, io->inputs[INPUT]),
                    .a_pixels = &x,
                    .a_transposed = true,
                    .b = image(io->grad_outputs[0]),
@@ -249,6 +260,20 @@ static rp_status make_copies(own_kernel *k, int parameter) {
     return status;
 }
 
+/* Sums that are made in several steps are of f32 until the last. */
+static rp_status make_rounding(own_kernel *k, const rpi_shape *shape) {
+    rpi_dnn_md sums = NULL, rounded = NULL;
+    if (!k->rounds) return RP_OK;
+    rp_status status = rpi_dnn_image_md(k->session, shape, RP_F32, RPI_DNN_BLOCKED, &sums);
+    if (status == RP_OK)
+        status = rpi_dnn_image_md(k->session, shape, RP_BF16, RPI_DNN_HALF, &rounded);
+    if (status == RP_OK)
+        status = rpi_dnn_copy_create(k->session, sums, rounded, false, &k->round);
+    rpi_dnn_md_destroy(sums);
+    rpi_dnn_md_destroy(rounded);
+    return status;
+}
+
 static void describe(own_kernel *k, const rpi_unit *unit, rpi_kernel *out) {
     const uint32_t weights = 1u << WEIGHT | 1u << BIAS;
     out->self = k;
@@ -257,10 +282,13 @@ static void describe(own_kernel *k, const rpi_unit *unit, rpi_kernel *out) {
     out->backward_weights = unit->wanted & weights ? backward_weights : NULL;
     out->destroy = destroy;
     out->accumulates = 1u << INPUT;
-    out->inputs[INPUT] = out->grad_inputs[INPUT] =
+    out->inputs[INPUT] = rpi_dnn_layout(k->session, &unit->inputs[INPUT].shape,
+                                        k->is_half ? RPI_DNN_HALF : RPI_DNN_BLOCKED);
+    out->grad_inputs[INPUT] =
         rpi_dnn_layout(k->session, &unit->inputs[INPUT].shape, RPI_DNN_BLOCKED);
-    out->outputs[0] = out->grad_outputs[0] =
-        rpi_dnn_layout(k->session, &unit->outputs[0].shape, RPI_DNN_BLOCKED);
+    out->outputs[0] = rpi_dnn_layout(k->session, &unit->outputs[0].shape,
+                                     k->makes_half ? RPI_DNN_HALF : RPI_DNN_BLOCKED);
+    out->grad_outputs[0] = rpi_dnn_layout(k->session, &unit->outputs[0].shape, RPI_DNN_BLOCKED);
     out->needs_inputs = 1u << INPUT | 1u << WEIGHT;
     out->needs_outputs = 0;
     out->saved_bytes = 0;
@@ -274,7 +302,10 @@ static void reserve(own_kernel *k, rpi_kernel *out) {
     for (int i = 0; i < DELIVERIES; i++)
         if (k->weight_gradient[i].scratch_bytes > copy)
             copy = k->weight_gradient[i].scratch_bytes;
-    rpi_dnn_reserve(&out->forward_workspace, products);
+    rpi_dnn_reserve(&out->forward_workspace,
+                    products > k->round.scratch_bytes ? products : k->round.scratch_bytes);
+    if (k->rounds)
+        k->sums = rpi_dnn_reserve(&out->forward_workspace, out->grad_outputs[0].bytes);
     k->products = rpi_dnn_reserve(back, products);
     k->copy = rpi_dnn_reserve(back, copy);
     k->gradient = rpi_dnn_reserve(back, k->weight ? (size_t)elements * sizeof(float) : 0);
@@ -298,8 +329,13 @@ rp_status rpi_dnn_conv_own_plan(rpi_dnn_session *session, const rpi_unit *unit,
                       .width = x[3],
                       .rows = y[2],
                       .cols = y[3],
-                      .has_bias = unit->input_count > BIAS};
+                      .has_bias = unit->input_count > BIAS,
+                      .is_half = unit->inputs[INPUT].layout.id == RPI_DNN_HALF};
+    k->makes_half = rpi_dnn_conv_makes_half(session, unit);
+    k->rounds =
+        k->makes_half && (k->window > 1 || k->has_bias || k->channels > RPI_MATMUL_DEPTH);
     rp_status status = k->window > 1 ? make_copies(k, unit->inputs[WEIGHT].parameter) : RP_OK;
+    if (status == RP_OK) status = make_rounding(k, &unit->outputs[0].shape);
     if (status != RP_OK) {
         destroy(k);
         return status;

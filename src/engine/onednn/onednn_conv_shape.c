@@ -4,6 +4,8 @@
 #include "engine/layers.h"
 #include "engine/onednn/onednn_algorithm.h"
 
+extern const rpi_op rpi_op_batch_norm2d;
+
 enum { INPUT, WEIGHT, BIAS };
 enum { FIRST_LAYER_CHANNELS = 3 }; /* oneDNN reads so few from a row-major image */
 
@@ -92,12 +94,17 @@ rp_status rpi_dnn_conv_layouts_make(const rpi_dnn_session *session, const rpi_un
     const rp_dtype compute = shape->compute;
     RP_TRY(rpi_dnn_image_md(session, &input->shape, compute, inner, &out->input));
     const int outer = rpi_dnn_layout_for(input, shape->outer), made = shape->made;
-    RP_TRY(rpi_dnn_image_md(session, &input->shape, RP_F32, outer, &out->outer_input));
+    const int lies = rpi_dnn_conv_input_layout(unit, shape->outer);
+    const rp_dtype dtype = rpi_dnn_layout_dtype(lies);
+    RP_TRY(rpi_dnn_image_md(session, &input->shape, dtype, lies, &out->outer_input));
+    RP_TRY(rpi_dnn_image_md(session, &input->shape, RP_F32, outer, &out->outer_grad_input));
     RP_TRY(rpi_dnn_image_md(session, output, compute, made, &out->grad));
     RP_TRY(rpi_dnn_image_md(session, output, RP_F32, RPI_DNN_BLOCKED, &out->outer_grad));
     RP_TRY(rpi_dnn_image_md(session, &source, compute, inner, &out->source));
     RP_TRY(rpi_dnn_image_md(session, &source, RP_F32, inner, &out->grad_source));
-    RP_TRY(rpi_dnn_image_md(session, &destination, RP_F32, made, &out->destination));
+    const rp_dtype handed = rpi_dnn_layout_dtype(shape->output);
+    RP_TRY(rpi_dnn_image_md(session, &destination, handed, made, &out->destination));
+    RP_TRY(rpi_dnn_image_md(session, output, handed, shape->output, &out->outer_output));
     RP_TRY(rpi_dnn_image_md(session, &destination, compute, made, &out->grad_destination));
     RP_TRY(rpi_dnn_md_create(4, weight, RP_F32, dnnl_oihw, &out->weight));
     RP_TRY(rpi_dnn_md_create(4, weight, compute, dnnl_format_tag_any, &out->any_weight));
@@ -109,7 +116,9 @@ rp_status rpi_dnn_conv_layouts_make(const rpi_dnn_session *session, const rpi_un
 
 void rpi_dnn_conv_layouts_destroy(rpi_dnn_conv_layouts *layouts) {
     rpi_dnn_md_destroy(layouts->outer_input);
+    rpi_dnn_md_destroy(layouts->outer_grad_input);
     rpi_dnn_md_destroy(layouts->outer_grad);
+    rpi_dnn_md_destroy(layouts->outer_output);
     rpi_dnn_md_destroy(layouts->grad);
     rpi_dnn_md_destroy(layouts->grad_source);
     rpi_dnn_md_destroy(layouts->grad_destination);
@@ -121,6 +130,18 @@ void rpi_dnn_conv_layouts_destroy(rpi_dnn_conv_layouts *layouts) {
     rpi_dnn_md_destroy(layouts->any_weight);
     rpi_dnn_md_destroy(layouts->bias);
     *layouts = (rpi_dnn_conv_layouts){0};
+}
+
+bool rpi_dnn_conv_makes_half(const rpi_dnn_session *session, const rpi_unit *unit) {
+    static const rpi_op *const readers[] = {&rpi_op_batch_norm2d, NULL};
+    return rpi_dnn_makes_half(session, unit, readers);
+}
+
+int rpi_dnn_conv_input_layout(const rpi_unit *unit, int wanted) {
+    const rpi_unit_value *input = &unit->inputs[INPUT];
+    const bool is_half = input->layout.id == RPI_DNN_HALF && unit->compute == RP_BF16;
+    return is_half && wanted == RPI_DNN_BLOCKED ? RPI_DNN_HALF
+                                                : rpi_dnn_layout_for(input, wanted);
 }
 
 bool rpi_dnn_conv_wants(const rpi_unit *unit, rpi_dnn_direction direction) {
@@ -153,7 +174,13 @@ rp_status rpi_dnn_conv_shape_choose(const rpi_dnn_session *session, const rpi_un
                                     rpi_dnn_conv_shape *out) {
     const int usual = usual_layout(unit);
     rpi_dnn_conv_shape narrow = {
-        .outer = usual, .inner = usual, .made = RPI_DNN_BLOCKED, .compute = unit->compute};
+        .outer = usual,
+        .inner = usual,
+        .made = RPI_DNN_BLOCKED,
+        .output = RPI_DNN_BLOCKED,
+        .compute = unit->compute,
+    };
+    if (rpi_dnn_conv_makes_half(session, unit)) narrow.output = RPI_DNN_HALF;
     geometry_of(session, unit, &narrow.geometry);
     narrow.channels = narrow.geometry.channels;
     narrow.filters = narrow.geometry.filters;

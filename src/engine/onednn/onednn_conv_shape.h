@@ -12,8 +12,9 @@ typedef struct rpi_dnn_conv_shape {
     rpi_dnn_geometry geometry; /* but for the direction */
     rp_dtype compute;
     /* Layouts: in which the input comes in where it is an activation, in which the primitives
-     * read it, and in which they make the output (outside of the kernel it is blocked). */
+     * read it, and in which they make the output. */
     int outer, inner, made;
+    int output; /* RPI_DNN_HALF where the output is kept so, else RPI_DNN_BLOCKED */
     /* What the parameters have; where the geometry counts more, the convolution is widened:
      * the channels that pad a block are taken for channels, whose weights must be zero. */
     int64_t channels, filters;
@@ -23,7 +24,9 @@ typedef struct rpi_dnn_conv_shape {
  * channels that pad a block as channels where the convolution is widened. */
 typedef struct rpi_dnn_conv_layouts {
     rpi_dnn_md outer_input;      /* as it lies: row-major for graph inputs and parameters */
+    rpi_dnn_md outer_grad_input; /* the same, of f32 */
     rpi_dnn_md input;            /* blocked, or row-major where there are few channels */
+    rpi_dnn_md outer_output;     /* as it lies outside */
     rpi_dnn_md outer_grad, grad; /* of the output: as it lies, and as the primitives read it */
     /* What primitives read, in what the unit computes in; any: they choose the packing. */
     rpi_dnn_md source, any_weight, grad_destination;
@@ -34,6 +37,10 @@ typedef struct rpi_dnn_conv_layouts {
 /* What oneDNN has kernels for in every direction that the unit wants, if there is such. */
 rp_status rpi_dnn_conv_shape_choose(const rpi_dnn_session *session, const rpi_unit *unit,
                                     rpi_dnn_conv_shape *out_shape);
+/* Is the output handed on in RPI_DNN_HALF? */
+bool rpi_dnn_conv_makes_half(const rpi_dnn_session *session, const rpi_unit *unit);
+/* How the input comes in where `wanted` was asked for: RPI_DNN_HALF if it lies so. */
+int rpi_dnn_conv_input_layout(const rpi_unit *unit, int wanted);
 bool rpi_dnn_conv_wants(const rpi_unit *unit, rpi_dnn_direction direction);
 
 /* On failure what was made is in *out_layouts all the same. */

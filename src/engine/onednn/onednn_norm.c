@@ -4,6 +4,7 @@
  * or an infinity anywhere in a channel shows in the channel's statistics, so these few numbers
  * are looked at, and what oneDNN got wrong is made again as it is defined. Evaluation, where
  * the statistics do not come from the data, has a loop of its own. */
+#include "engine/onednn/onednn_norm.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "engine/layers.h"
@@ -16,7 +17,13 @@
 extern const rpi_op rpi_op_batch_norm2d, rpi_op_relu;
 extern const rpi_dnn_op rpi_dnn_op_batch_norm2d;
 
-enum { INPUT, SCALE, SHIFT, RUNNING_MEAN, RUNNING_VARIANCE };
+enum {
+    INPUT = RPI_DNN_NORM_INPUT,
+    SCALE = RPI_DNN_NORM_SCALE,
+    SHIFT = RPI_DNN_NORM_SHIFT,
+    RUNNING_MEAN = RPI_DNN_NORM_MEAN,
+    RUNNING_VARIANCE = RPI_DNN_NORM_VARIANCE
+};
 enum { BACKWARD_ARGUMENTS = 8 }; /* and the mask and the shift where they are taken */
 
 typedef struct norm_kernel {
@@ -141,17 +148,16 @@ static void backward_channel(const norm_kernel *k, const statistics *of, int64_t
 
 /* ---- running ---- */
 
-/* state = (1 - momentum) state + momentum batch; the variance becomes the unbiased one. */
-static void update_running(const norm_kernel *kernel, const rpi_kernel_io *io,
-                           const float *mean, const float *variance) {
+void rpi_dnn_norm_update_running(const rpi_kernel_io *io, int64_t channels, int64_t samples,
+                                 float momentum, const float *mean, const float *variance) {
     float *running_mean = io->inputs[RUNNING_MEAN];
     float *running_variance = io->inputs[RUNNING_VARIANCE];
-    double momentum = kernel->momentum, samples = (double)(kernel->images * kernel->pixels);
-    double unbiased = samples > 1 ? samples / (samples - 1) : 1.0;
-    for (int64_t c = 0; c < kernel->channels; c++) {
-        running_mean[c] = (float)((1 - momentum) * running_mean[c] + momentum * mean[c]);
+    double part = momentum, count = (double)samples;
+    double unbiased = count > 1 ? count / (count - 1) : 1.0;
+    for (int64_t c = 0; c < channels; c++) {
+        running_mean[c] = (float)((1 - part) * running_mean[c] + part * mean[c]);
         running_variance[c] =
-            (float)((1 - momentum) * running_variance[c] + momentum * unbiased * variance[c]);
+            (float)((1 - part) * running_variance[c] + part * unbiased * variance[c]);
     }
 }
 
@@ -167,7 +173,9 @@ static rp_status forward(void *self, const rpi_kernel_io *io) {
         rpi_dnn_at(io->workspace, kernel->forward_scratch)));
     statistics of = {mean, variance, io->inputs[SCALE], io->inputs[SHIFT]};
     if (kernel->relu) mend_forward(kernel, &of, io->inputs[INPUT], io->outputs[0]);
-    if (!io->repeats) update_running(kernel, io, mean, variance);
+    if (!io->repeats)
+        rpi_dnn_norm_update_running(io, kernel->channels, kernel->images * kernel->pixels,
+                                    kernel->momentum, mean, variance);
     return RP_OK;
 }
 
@@ -309,6 +317,7 @@ static rp_status plan(rpi_dnn_session *session, const rpi_unit *unit, rpi_kernel
     const int64_t *size = input->shape.size;
     int id = rpi_dnn_layout_for(input, input->layout.id);
     norm_kernel *kernel = NULL;
+    if (rpi_dnn_norm_is_own(session, unit)) return rpi_dnn_norm_own_plan(session, unit, out);
     RP_TRY(rpi_alloc(sizeof *kernel, "batch_norm2d kernel", &kernel));
     *kernel = (norm_kernel){.session = session,
                             .relu = unit->node_count == 2,

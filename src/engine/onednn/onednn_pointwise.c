@@ -1,12 +1,14 @@
 /* relu, add, and add with relu: bound by memory, blind to the layout. */
 #include "base/memory.h"
 #include "base/status.h"
+#include "engine/backends/cpu/kernels/kernel_activation.h"
 #include "engine/onednn/onednn_elementwise.h"
 #include "engine/onednn/onednn_op.h"
+#include "engine/onednn/onednn_team.h"
 
 #include <string.h>
 
-extern const rpi_op rpi_op_relu, rpi_op_add;
+extern const rpi_op rpi_op_relu, rpi_op_add, rpi_op_conv2d;
 extern const rpi_dnn_op rpi_dnn_op_relu, rpi_dnn_op_add;
 
 typedef struct pointwise_kernel {
@@ -41,12 +43,53 @@ static rp_status run_relu_backward(void *self, const rpi_kernel_io *io) {
     return RP_OK;
 }
 
+/* ---- a sum with relu in bf16 ---- */
+
+typedef struct half_kernel {
+    rpi_kernel_run run;
+    bool is_half[2], makes_half; /* which input, and the output, are rounded */
+    int64_t count;
+} half_kernel;
+
+static rpi_kernel_rows row_of(const half_kernel *k, bool is_half, const void *data) {
+    return is_half ? rpi_kernel_bf16(data, k->count) : rpi_kernel_f32(data, k->count);
+}
+
+static rp_status run_half(void *self, const rpi_kernel_io *io) {
+    const half_kernel *k = self;
+    rpi_dnn_team_enter(k->run.threads);
+    rpi_kernel_add_bias(&k->run,
+                        &(rpi_kernel_add){.rows = 1,
+                                          .cols = k->count,
+                                          .a = row_of(k, k->is_half[0], io->inputs[0]),
+                                          .b = row_of(k, k->is_half[1], io->inputs[1]),
+                                          .relu = true,
+                                          .y = row_of(k, k->makes_half, io->outputs[0])});
+    return RP_OK;
+}
+
+static rp_status run_half_backward(void *self, const rpi_kernel_io *io) {
+    const half_kernel *k = self;
+    rpi_dnn_team_enter(k->run.threads);
+    for (int i = 0; i < 2; i++)
+        if (io->grad_inputs[i])
+            rpi_kernel_relu_backward(&k->run,
+                                     &(rpi_kernel_relu_gradient){
+                                         .rows = 1,
+                                         .cols = k->count,
+                                         .y = row_of(k, k->makes_half, io->outputs[0]),
+                                         .dy = rpi_kernel_f32(io->grad_outputs[0], k->count),
+                                         .dx = rpi_kernel_f32(io->grad_inputs[i], k->count)});
+    return RP_OK;
+}
+
 /* Blocked if any input lies so and none is tied to row-major. */
 static int layout_of(const rpi_unit *unit) {
     int id = RPI_DNN_PLAIN;
     for (int i = 0; i < unit->input_count; i++) {
         if (unit->inputs[i].kind != RPI_VALUE_ACTIVATION) return RPI_DNN_PLAIN;
-        if (unit->inputs[i].layout.id != RPI_DNN_PLAIN) id = unit->inputs[i].layout.id;
+        if (unit->inputs[i].layout.id != RPI_DNN_PLAIN)
+            id = rpi_dnn_layout_for(&unit->inputs[i], unit->inputs[i].layout.id);
     }
     return id;
 }
@@ -66,11 +109,38 @@ static void describe_relu_backward(const rpi_unit *unit, rpi_kernel *kernel) {
     if (unit->input_count == 2 && (unit->wanted & both) == both) kernel->gradient_from[1] = 0;
 }
 
+static rp_status plan_half(const rpi_dnn_session *session, const rpi_unit *unit,
+                           rpi_kernel *out) {
+    static const rpi_op *const readers[] = {&rpi_op_conv2d, &rpi_op_add, NULL};
+    const rpi_shape *shape = &unit->outputs[0].shape;
+    half_kernel *k = NULL;
+    RP_TRY(rpi_alloc(sizeof *k, "pointwise kernel", &k));
+    *k = (half_kernel){.run = rpi_dnn_kernel_run(session),
+                       .makes_half = rpi_dnn_makes_half(session, unit, readers),
+                       .count = rpi_shape_count(shape)};
+    describe_layouts(unit, rpi_dnn_layout(session, shape, RPI_DNN_BLOCKED), out);
+    for (int i = 0; i < 2; i++) {
+        k->is_half[i] = unit->inputs[i].layout.id == RPI_DNN_HALF;
+        if (k->is_half[i]) out->inputs[i] = rpi_dnn_layout(session, shape, RPI_DNN_HALF);
+    }
+    if (k->makes_half) out->outputs[0] = rpi_dnn_layout(session, shape, RPI_DNN_HALF);
+    out->self = k;
+    out->forward = run_half;
+    out->backward_inputs = run_half_backward;
+    out->destroy = destroy;
+    out->in_place_forward = 0;
+    describe_relu_backward(unit, out);
+    return RP_OK;
+}
+
 static rp_status plan(rpi_dnn_session *session, const rpi_unit *unit, rpi_kernel *out) {
     bool add = unit->input_count == 2;
     bool relu = unit->node_count == 2 || !add;
     rpi_layout layout = rpi_dnn_layout(session, &unit->outputs[0].shape, layout_of(unit));
     pointwise_kernel *kernel = NULL;
+    if (add && relu && layout.id == RPI_DNN_BLOCKED &&
+        rpi_dnn_fits_half(session, unit, &unit->outputs[0].shape))
+        return plan_half(session, unit, out);
     RP_TRY(rpi_alloc(sizeof *kernel, "pointwise kernel", &kernel));
     *kernel = (pointwise_kernel){.threads = session->threads,
                                  .relu = relu,

@@ -20,7 +20,33 @@ rpi_layout rpi_dnn_layout(const rpi_dnn_session *session, const rpi_shape *shape
     int64_t count = rpi_shape_count(shape);
     if (id == RPI_DNN_BLOCKED)
         count = count / shape->size[1] * rpi_dnn_padded_channels(session, shape->size[1]);
-    return (rpi_layout){.id = id, .bytes = (size_t)count * sizeof(float)};
+    const rp_dtype dtype = rpi_dnn_layout_dtype(id);
+    return (rpi_layout){
+        .id = id, .bytes = (size_t)count * rp_dtype_bytes(dtype), .dtype = dtype};
+}
+
+rp_dtype rpi_dnn_layout_dtype(int id) {
+    return id == RPI_DNN_HALF ? RP_BF16 : RP_F32;
+}
+
+bool rpi_dnn_fits_half(const rpi_dnn_session *session, const rpi_unit *unit,
+                       const rpi_shape *shape) {
+    enum { LANES = 16 };
+    return unit->compute == RP_BF16 && unit->training && unit->wanted &&
+           session->block == LANES && shape->dims == 4 && shape->size[1] % LANES == 0;
+}
+
+static bool is_among(const rpi_op *op, const rpi_op *const ops[]) {
+    while (*ops && *ops != op) ops++;
+    return *ops;
+}
+
+bool rpi_dnn_makes_half(const rpi_dnn_session *session, const rpi_unit *unit,
+                        const rpi_op *const readers[]) {
+    if (!rpi_dnn_fits_half(session, unit, &unit->outputs[0].shape)) return false;
+    for (int i = 0; i < unit->reader_count; i++)
+        if (!is_among(unit->readers[i]->op, readers)) return false;
+    return unit->reader_count > 0;
 }
 
 rp_status rpi_dnn_image_md(const rpi_dnn_session *session, const rpi_shape *shape,
@@ -29,6 +55,7 @@ rp_status rpi_dnn_image_md(const rpi_dnn_session *session, const rpi_shape *shap
         [RPI_DNN_PLAIN] = dnnl_nchw,
         [RPI_DNN_BLOCKED] = session->block == 16 ? dnnl_nChw16c : dnnl_nChw8c,
         [RPI_DNN_CHANNELS_LAST] = dnnl_nhwc,
+        [RPI_DNN_HALF] = dnnl_nChw16c,
     };
     return rpi_dnn_md_create(4, shape->size, dtype, tags[id], out_md);
 }
@@ -38,7 +65,8 @@ rp_status rpi_dnn_flat_md(int64_t count, rp_dtype dtype, rpi_dnn_md *out_md) {
 }
 
 int rpi_dnn_layout_for(const rpi_unit_value *value, int wanted) {
-    return value->kind == RPI_VALUE_ACTIVATION ? wanted : RPI_DNN_PLAIN;
+    if (value->kind != RPI_VALUE_ACTIVATION) return RPI_DNN_PLAIN;
+    return wanted == RPI_DNN_HALF ? RPI_DNN_BLOCKED : wanted;
 }
 
 /* ---- workspaces ---- */

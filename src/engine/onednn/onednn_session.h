@@ -29,8 +29,19 @@ static inline rpi_kernel_run rpi_dnn_kernel_run(const rpi_dnn_session *session) 
 enum { RPI_DNN_PLAIN = 0, RPI_DNN_BLOCKED = 1 };
 /* N x H x W x C, inside of a kernel alone: what kernels for AMX read and make. */
 enum { RPI_DNN_CHANNELS_LAST = 2 };
+/* Blocked, and of bf16, in blocks of 16 without padding: what units of bf16 hand to each other
+ * forward. Their gradients are blocked, of f32. */
+enum { RPI_DNN_HALF = 3 };
 
 rpi_layout rpi_dnn_layout(const rpi_dnn_session *session, const rpi_shape *shape, int id);
+rp_dtype rpi_dnn_layout_dtype(int id); /* of f32 values that lie so */
+/* May images of this shape lie in RPI_DNN_HALF in the unit, which has a backward pass? */
+bool rpi_dnn_fits_half(const rpi_dnn_session *session, const rpi_unit *unit,
+                       const rpi_shape *shape);
+/* Is the unit's output to be handed on so? All that read it must be of these ops, which end
+ * with NULL. */
+bool rpi_dnn_makes_half(const rpi_dnn_session *session, const rpi_unit *unit,
+                        const rpi_op *const readers[]);
 /* Channels of a blocked image with those that pad the last block. */
 int64_t rpi_dnn_padded_channels(const rpi_dnn_session *session, int64_t channels);
 /* The descriptor of an image of this shape in a layout. */
@@ -38,7 +49,8 @@ rp_status rpi_dnn_image_md(const rpi_dnn_session *session, const rpi_shape *shap
                            rp_dtype dtype, int id, rpi_dnn_md *out_md);
 /* The descriptor of `count` elements without structure. */
 rp_status rpi_dnn_flat_md(int64_t count, rp_dtype dtype, rpi_dnn_md *out_md);
-/* The layout a kernel may ask for: `wanted` for activations, row-major for all else. */
+/* The layout of f32 a kernel may ask for: `wanted` for activations, blocked for RPI_DNN_HALF;
+ * row-major for all else. */
 int rpi_dnn_layout_for(const rpi_unit_value *value, int wanted);
 
 /* ---- workspaces: pieces of one buffer ---- */

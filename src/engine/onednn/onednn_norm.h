@@ -1,0 +1,24 @@
+/* Batch normalisation in bf16: by our own kernel, which keeps what it makes rounded. */
+#ifndef RPI_ENGINE_ONEDNN_NORM_H
+#define RPI_ENGINE_ONEDNN_NORM_H
+
+#include "engine/onednn/onednn_session.h"
+
+enum {
+    RPI_DNN_NORM_INPUT,
+    RPI_DNN_NORM_SCALE,
+    RPI_DNN_NORM_SHIFT,
+    RPI_DNN_NORM_MEAN, /* running ones */
+    RPI_DNN_NORM_VARIANCE
+};
+
+/* state = (1 - momentum) state + momentum batch, over `samples` elements a channel; the
+ * variance becomes the unbiased one. */
+void rpi_dnn_norm_update_running(const rpi_kernel_io *io, int64_t channels, int64_t samples,
+                                 float momentum, const float *mean, const float *variance);
+
+bool rpi_dnn_norm_is_own(const rpi_dnn_session *session, const rpi_unit *unit);
+rp_status rpi_dnn_norm_own_plan(rpi_dnn_session *session, const rpi_unit *unit,
+                                rpi_kernel *out);
+
+#endif

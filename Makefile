@@ -41,6 +41,7 @@ check-long:
 	@sh tools/setup.sh test
 	@$(MAKE) --no-print-directory build
 	@sh tools/run_tests.sh $(RELEASE) -C Long -L '^long$$'
+	@sh tools/onednn3.sh || [ $$? -eq 77 ]
 	@sh tools/fuzz.sh 600
 
 fuzz:

@@ -31,6 +31,7 @@ void bench_attention(bench_list *list);
 void bench_norms(bench_list *list);
 void bench_optimizers(bench_list *list);
 void bench_sgemm(bench_list *list);
+void bench_winograd(bench_list *list);
 void bench_tokens(bench_list *list);
 void bench_cross_entropy(bench_list *list);
 

@@ -7,6 +7,7 @@
 #include "engine/onednn/onednn_conv_own.h"
 #include "engine/onednn/onednn_conv_patches.h"
 #include "engine/onednn/onednn_conv_shape.h"
+#include "engine/onednn/onednn_conv_winograd.h"
 #include "engine/onednn/onednn_op.h"
 
 #include <string.h>
@@ -372,6 +373,8 @@ static rp_status plan(rpi_dnn_session *session, const rpi_unit *unit, rpi_kernel
     if (rpi_dnn_conv_is_patches(session, unit))
         return rpi_dnn_conv_patches_plan(session, unit, out);
     if (rpi_dnn_conv_is_own(session, unit)) return rpi_dnn_conv_own_plan(session, unit, out);
+    if (rpi_dnn_conv_is_winograd(session, unit))
+        return rpi_dnn_conv_winograd_plan(session, unit, out);
     RP_TRY(rpi_alloc(sizeof *kernel, "conv2d kernel", &kernel));
     kernel->session = session;
     kernel->has_bias = unit->input_count > BIAS;

@@ -158,20 +158,18 @@ static rp_status backward_inputs(void *self, const rpi_kernel_io *io) {
     return RP_OK;
 }
 
-/* Sums of what was not rounded. */
-static void sum_bias(const own_kernel *k, const rpi_kernel_io *io) {
-    const int64_t blocks = k->filters / BLOCK, pixels = k->rows * k->cols;
-    float *sums = io->grad_inputs[BIAS];
+void rpi_dnn_conv_sum_bias(const float *dy, int64_t images, int64_t filters, int64_t pixels,
+                           bool accumulate, float *sums) {
+    const int64_t blocks = filters / BLOCK;
     for (int64_t block = 0; block < blocks; block++) {
         double sum[BLOCK] = {0};
-        for (int64_t n = 0; n < k->images; n++) {
-            const float *dy =
-                (const float *)io->grad_outputs[0] + (n * blocks + block) * pixels * BLOCK;
-            for (int64_t i = 0; i < pixels * BLOCK; i++) sum[i % BLOCK] += (double)dy[i];
+        for (int64_t n = 0; n < images; n++) {
+            const float *plane = dy + (n * blocks + block) * pixels * BLOCK;
+            for (int64_t i = 0; i < pixels * BLOCK; i++) sum[i % BLOCK] += (double)plane[i];
         }
         for (int c = 0; c < BLOCK; c++) {
             float *target = sums + block * BLOCK + c;
-            *target = (float)(sum[c] + (io->accumulate >> BIAS & 1u ? (double)*target : 0));
+            *target = (float)(sum[c] + (accumulate ? (double)*target : 0));
         }
     }
 }
@@ -221,7 +219,9 @@ static rp_status make_window_gradient(const own_kernel *k, const rpi_kernel_io *
 
 static rp_status backward_weights(void *self, const rpi_kernel_io *io) {
     const own_kernel *k = self;
-    if (k->has_bias && io->grad_inputs[BIAS]) sum_bias(k, io);
+    if (k->has_bias && io->grad_inputs[BIAS])
+        rpi_dnn_conv_sum_bias(io->grad_outputs[0], k->images, k->filters, k->rows * k->cols,
+                              io->accumulate >> BIAS & 1u, io->grad_inputs[BIAS]);
     if (!io->grad_inputs[WEIGHT]) return RP_OK;
     if (k->weight) return make_window_gradient(k, io);
     make_weight_gradient(k, io);

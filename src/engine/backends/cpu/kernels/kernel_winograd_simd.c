@@ -1,0 +1,289 @@
+#include "engine/backends/cpu/kernels/kernel_winograd.h"
+
+#include "engine/backends/cpu/kernels/simd_gemm.h"
+
+#include <string.h>
+
+enum {
+    BLOCK = RPI_WINOGRAD_BLOCK,
+    TILE = RPI_WINOGRAD_TILE,
+    SIDE = RPI_WINOGRAD_SIDE,
+    POINTS = RPI_WINOGRAD_POINTS,
+    PANEL = RPI_WINOGRAD_PANEL,
+    WINDOW = 3,
+};
+
+/* ---- transforms of one dimension: element i at from[i stride] ---- */
+
+SIMD vf times(float factor, vf x, vf y) { /* factor x + y */
+    return vf_fma(vf_set(factor), x, y);
+}
+
+/* B^T: 6 of 6 */
+SIMD void transform_input(const vf *from, int stride, vf *to, int to_stride) {
+    vf d0 = from[0], d1 = from[stride], d2 = from[2 * stride], d3 = from[3 * stride];
+    vf d4 = from[4 * stride], d5 = from[5 * stride];
+    vf even = vf_sub(d4, d2), odd = vf_sub(d3, d1);
+    to[0] = times(4, d0, times(-5, d2, d4));
+    to[to_stride] = times(-4, vf_add(d1, d2), vf_add(d3, d4));
+    to[2 * to_stride] = times(4, vf_sub(d1, d2), vf_sub(d4, d3));
+    to[3 * to_stride] = times(2, odd, even);
+    to[4 * to_stride] = times(-2, odd, even);
+    to[5 * to_stride] = times(4, d1, times(-5, d3, d5));
+}
+
+/* A^T: 4 of 6 */
+SIMD void transform_output(const vf *from, int stride, vf *to, int to_stride) {
+    vf m1 = from[stride], m2 = from[2 * stride], m3 = from[3 * stride], m4 = from[4 * stride];
+    vf a = vf_add(m1, m2), b = vf_sub(m1, m2), c = vf_add(m3, m4), d = vf_sub(m3, m4);
+    to[0] = vf_add(vf_add(from[0], a), c);
+    to[to_stride] = times(2, d, b);
+    to[2 * to_stride] = times(4, c, a);
+    to[3 * to_stride] = vf_add(times(8, d, b), from[5 * stride]);
+}
+
+/* G: 6 of 3 */
+SIMD void transform_weight(const vf *from, int stride, vf *to, int to_stride) {
+    vf g0 = from[0], g1 = from[stride], g2 = from[2 * stride];
+    vf ends = vf_add(g0, g2), far = times(4, g2, g0);
+    to[0] = vf_mul(vf_set(1.0f / 4), g0);
+    to[to_stride] = vf_mul(vf_set(-1.0f / 6), vf_add(ends, g1));
+    to[2 * to_stride] = vf_mul(vf_set(-1.0f / 6), vf_sub(ends, g1));
+    to[3 * to_stride] = vf_mul(vf_set(1.0f / 24), times(2, g1, far));
+    to[4 * to_stride] = vf_mul(vf_set(1.0f / 24), times(-2, g1, far));
+    to[5 * to_stride] = g2;
+}
+
+/* A: 6 of 4 */
+SIMD void transform_gradient(const vf *from, int stride, vf *to, int to_stride) {
+    vf y0 = from[0], y1 = from[stride], y2 = from[2 * stride], y3 = from[3 * stride];
+    vf even = vf_add(y0, y2), odd = vf_add(y1, y3);
+    vf far_even = times(4, y2, y0), far_odd = times(8, y3, vf_add(y1, y1));
+    to[0] = y0;
+    to[to_stride] = vf_add(even, odd);
+    to[2 * to_stride] = vf_sub(even, odd);
+    to[3 * to_stride] = vf_add(far_even, far_odd);
+    to[4 * to_stride] = vf_sub(far_even, far_odd);
+    to[5 * to_stride] = y3;
+}
+
+/* G^T: 3 of 6 */
+SIMD void transform_weight_back(const vf *from, int stride, vf *to, int to_stride) {
+    vf u1 = from[stride], u2 = from[2 * stride], u3 = from[3 * stride], u4 = from[4 * stride];
+    vf near = vf_add(u1, u2), far = vf_add(u3, u4);
+    vf sixth = vf_set(1.0f / 6);
+    vf middle = vf_mul(sixth, vf_sub(u2, u1));
+    to[0] = vf_fma(vf_set(1.0f / 4), from[0],
+                   vf_sub(vf_mul(vf_set(1.0f / 24), far), vf_mul(sixth, near)));
+    to[to_stride] = times(1.0f / 12, vf_sub(u3, u4), middle);
+    to[2 * to_stride] = vf_fma(sixth, vf_sub(far, near), from[5 * stride]);
+}
+
+/* ---- tiles ---- */
+
+typedef struct tile_place {
+    int64_t image, top, left; /* of y */
+} tile_place;
+
+SIMD tile_place place_of(const rpi_winograd_call *call, int64_t tile) {
+    return (tile_place){tile / (call->down * call->across),
+                        tile / call->across % call->down * TILE, tile % call->across * TILE};
+}
+
+/* side x side pixels from (top, left) on of one block of channels; zeros outside. */
+SIMD void load_pixels(const float *plane, int64_t height, int64_t width, int64_t top,
+                      int64_t left, int side, vf *pixels) {
+    bool inside = top >= 0 && left >= 0 && top + side <= height && left + side <= width;
+    for (int i = 0; i < side; i++)
+        for (int j = 0; j < side; j++) {
+            int64_t row = top + i, col = left + j;
+            bool is_there = inside || (row >= 0 && row < height && col >= 0 && col < width);
+            pixels[i * side + j] =
+                is_there ? vf_load(plane + (row * width + col) * BLOCK) : vf_zero();
+        }
+}
+
+SIMD void store_points(const vf *points, float *to, int64_t step) {
+    for (int p = 0; p < POINTS; p++) vf_store(to + p * step, points[p]);
+}
+
+/* B^T d B of a tile, all channels. */
+SIMD void put_inputs(const rpi_winograd_call *call, const float *x, int64_t tile) {
+    const rpi_winograd_shape *s = &call->shape;
+    tile_place at = place_of(call, call->first + tile);
+    int64_t blocks = s->channels / BLOCK;
+    for (int64_t block = 0; block < blocks; block++) {
+        vf d[POINTS], half[POINTS], out[POINTS];
+        load_pixels(x + (at.image * blocks + block) * s->height * s->width * BLOCK, s->height,
+                    s->width, at.top - s->padding, at.left - s->padding, SIDE, d);
+        for (int j = 0; j < SIDE; j++) transform_input(d + j, SIDE, half + j, SIDE);
+        for (int i = 0; i < SIDE; i++) transform_input(half + i * SIDE, 1, out + i * SIDE, 1);
+        store_points(out, call->inputs + tile * s->channels + block * BLOCK, call->input_step);
+    }
+}
+
+RPI_SIMD_BODY(winograd_inputs)(const void *args, int64_t begin, int64_t end) {
+    const rpi_winograd_call *call = args;
+    for (int64_t tile = begin; tile < end; tile++) put_inputs(call, call->it->x, tile);
+}
+
+/* A dy A^T */
+SIMD void put_gradients(const rpi_winograd_call *call, const float *dy, int64_t tile) {
+    const rpi_winograd_shape *s = &call->shape;
+    tile_place at = place_of(call, call->first + tile);
+    int64_t blocks = s->filters / BLOCK;
+    for (int64_t block = 0; block < blocks; block++) {
+        vf y[TILE * TILE], half[SIDE * TILE], out[POINTS];
+        load_pixels(dy + (at.image * blocks + block) * call->rows * call->cols * BLOCK,
+                    call->rows, call->cols, at.top, at.left, TILE, y);
+        for (int j = 0; j < TILE; j++) transform_gradient(y + j, TILE, half + j, TILE);
+        for (int i = 0; i < SIDE; i++)
+            transform_gradient(half + i * TILE, 1, out + i * SIDE, 1);
+        store_points(out, call->outputs + tile * s->filters + block * BLOCK, call->output_step);
+    }
+}
+
+RPI_SIMD_BODY(winograd_gradients)(const void *args, int64_t begin, int64_t end) {
+    const rpi_winograd_call *call = args;
+    for (int64_t tile = begin; tile < end; tile++) {
+        put_inputs(call, call->of_weight->x, tile);
+        put_gradients(call, call->of_weight->dy, tile);
+    }
+}
+
+SIMD void store_pixels(const rpi_winograd_call *call, tile_place at, int64_t block,
+                       const vf *pixels) {
+    const rpi_kernel_winograd *it = call->it;
+    vf bias = it->bias ? vf_load(it->bias + block * BLOCK) : vf_zero();
+    float *plane = it->y + (at.image * (call->shape.filters / BLOCK) + block) * call->rows *
+                               call->cols * BLOCK;
+    for (int i = 0; i < TILE && at.top + i < call->rows; i++)
+        for (int j = 0; j < TILE && at.left + j < call->cols; j++) {
+            float *y = plane + ((at.top + i) * call->cols + at.left + j) * BLOCK;
+            vf value = vf_add(pixels[i * TILE + j], bias);
+            vf_store(y, it->accumulate ? vf_add(vf_load(y), value) : value);
+        }
+}
+
+RPI_SIMD_BODY(winograd_outputs)(const void *args, int64_t begin, int64_t end) {
+    const rpi_winograd_call *call = args;
+    for (int64_t tile = begin; tile < end; tile++) {
+        tile_place at = place_of(call, call->first + tile);
+        for (int64_t block = 0; block < call->shape.filters / BLOCK; block++) {
+            vf m[POINTS], half[TILE * SIDE], y[TILE * TILE];
+            const float *from = call->outputs + tile * call->shape.filters + block * BLOCK;
+            for (int p = 0; p < POINTS; p++) m[p] = vf_load(from + p * call->output_step);
+            for (int j = 0; j < SIDE; j++) transform_output(m + j, SIDE, half + j, SIDE);
+            for (int i = 0; i < TILE; i++)
+                transform_output(half + i * SIDE, 1, y + i * TILE, 1);
+            store_pixels(call, at, block, y);
+        }
+    }
+}
+
+/* ---- weights ---- */
+
+/* Panel of 64 filters at a point: [channels, width]. */
+SIMD float *panel_at(const rpi_winograd_call *call, int64_t point, int64_t filter,
+                     int64_t *out_width) {
+    int64_t first = filter / PANEL * PANEL, left = call->shape.filters - first;
+    *out_width = left < PANEL ? left : PANEL;
+    return call->weights + point * call->weight_step + first * call->shape.channels;
+}
+
+/* Where weight i of a channel and a filter lies. */
+SIMD int64_t weight_index(const rpi_winograd_call *call, int64_t c, int64_t filter, int i) {
+    const rpi_winograd_shape *s = &call->shape;
+    if (call->it && call->it->turned)
+        return (c * s->filters + filter) * WINDOW * WINDOW + WINDOW * WINDOW - 1 - i;
+    return (filter * s->channels + c) * WINDOW * WINDOW + i;
+}
+
+/* G g G^T of one channel, 16 filters at a time. */
+RPI_SIMD_BODY(winograd_weights)(const void *args, int64_t begin, int64_t end) {
+    const rpi_winograd_call *call = args;
+    for (int64_t c = begin; c < end; c++)
+        for (int64_t filter = 0; filter < call->shape.filters; filter += RPI_LANES) {
+            float lanes[WINDOW * WINDOW][RPI_LANES];
+            vf g[WINDOW * WINDOW], half[SIDE * WINDOW], u[POINTS];
+            for (int lane = 0; lane < RPI_LANES; lane++)
+                for (int i = 0; i < WINDOW * WINDOW; i++)
+                    lanes[i][lane] = call->it->weight[weight_index(call, c, filter + lane, i)];
+            for (int i = 0; i < WINDOW * WINDOW; i++) g[i] = vf_load(lanes[i]);
+            for (int j = 0; j < WINDOW; j++) transform_weight(g + j, WINDOW, half + j, WINDOW);
+            for (int i = 0; i < SIDE; i++)
+                transform_weight(half + i * WINDOW, 1, u + i * SIDE, 1);
+            int64_t width;
+            float *panel = panel_at(call, 0, filter, &width);
+            store_points(u, panel + c * width + filter % PANEL, call->weight_step);
+        }
+}
+
+/* G^T du G of one channel. */
+RPI_SIMD_BODY(winograd_deliver)(const void *args, int64_t begin, int64_t end) {
+    const rpi_winograd_call *call = args;
+    const rpi_kernel_winograd_weight *it = call->of_weight;
+    for (int64_t c = begin; c < end; c++)
+        for (int64_t filter = 0; filter < call->shape.filters; filter += RPI_LANES) {
+            float lanes[WINDOW * WINDOW][RPI_LANES];
+            vf u[POINTS], half[WINDOW * SIDE], w[WINDOW * WINDOW];
+            int64_t width;
+            const float *panel = panel_at(call, 0, filter, &width);
+            for (int p = 0; p < POINTS; p++)
+                u[p] = vf_load(panel + c * width + filter % PANEL + p * call->weight_step);
+            for (int j = 0; j < SIDE; j++) transform_weight_back(u + j, SIDE, half + j, SIDE);
+            for (int i = 0; i < WINDOW; i++)
+                transform_weight_back(half + i * SIDE, 1, w + i * WINDOW, 1);
+            for (int i = 0; i < WINDOW * WINDOW; i++) vf_store(lanes[i], w[i]);
+            for (int lane = 0; lane < RPI_LANES; lane++)
+                for (int i = 0; i < WINDOW * WINDOW; i++) {
+                    float *dw = it->dw + weight_index(call, c, filter + lane, i);
+                    *dw = it->accumulate ? *dw + lanes[i][lane] : lanes[i][lane];
+                }
+        }
+}
+
+/* ---- products: units are points x panels ---- */
+
+RPI_SIMD_BODY(winograd_multiply)(const void *args, int64_t begin, int64_t end) {
+    const rpi_winograd_call *call = args;
+    const rpi_winograd_shape *s = &call->shape;
+    int64_t panels = (s->filters + PANEL - 1) / PANEL;
+    for (int64_t unit = begin; unit < end; unit++) {
+        int64_t point = unit / panels, filter = unit % panels * PANEL, width;
+        const float *panel = panel_at(call, point, filter, &width);
+        gemm(&(gemm_tiles){.rows = call->tiles,
+                           .vectors = width / RPI_LANES,
+                           .k = s->channels,
+                           .a = call->inputs + point * call->input_step,
+                           .a_row = s->channels,
+                           .a_k = 1,
+                           .b = panel,
+                           .b_row = width,
+                           .c = call->outputs + point * call->output_step + filter,
+                           .c_row = s->filters,
+                           .from_zero = true});
+    }
+}
+
+/* Onto the sums of the tiles before. */
+RPI_SIMD_BODY(winograd_sum)(const void *args, int64_t begin, int64_t end) {
+    const rpi_winograd_call *call = args;
+    const rpi_winograd_shape *s = &call->shape;
+    int64_t panels = (s->filters + PANEL - 1) / PANEL;
+    for (int64_t unit = begin; unit < end; unit++) {
+        int64_t point = unit / panels, filter = unit % panels * PANEL, width;
+        float *panel = panel_at(call, point, filter, &width);
+        gemm(&(gemm_tiles){.rows = s->channels,
+                           .vectors = width / RPI_LANES,
+                           .k = call->tiles,
+                           .a = call->inputs + point * call->input_step,
+                           .a_row = 1,
+                           .a_k = s->channels,
+                           .b = call->outputs + point * call->output_step + filter,
+                           .b_row = s->filters,
+                           .c = panel,
+                           .c_row = width,
+                           .from_zero = call->first == 0});
+    }
+}

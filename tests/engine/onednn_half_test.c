@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-extern const rpi_backend rpi_backend_onednn;
+extern const rpi_backend rpi_backend_cpu;
 
 enum { IMAGES = 3, COLORS = 3, SIZE = 18, CLASSES = 7, RUNS = 2 };
 
@@ -152,7 +152,7 @@ static double states_error_of(rpi_weights *got, rpi_weights *exact) {
 }
 
 static bool lacks_bf16(void) {
-    if (rpi_backend_check_compute(&rpi_backend_onednn, RP_BF16) == RP_OK) return false;
+    if (rpi_backend_check_compute(&rpi_backend_cpu, RP_BF16) == RP_OK) return false;
     check_skip("this processor has no bf16");
     return true;
 }
@@ -165,9 +165,9 @@ static void gradients_match(void) {
     outcome exact = run(graph, loss, rpi_backend_at(0), 1, RP_F32);
     outcome factors = run(graph, loss, rpi_backend_at(0), 1, RP_BF16);
     const double usual = error_of(factors.weights, exact.weights);
-    outcome f32 = run(graph, loss, &rpi_backend_onednn, 1, RP_F32);
+    outcome f32 = run(graph, loss, &rpi_backend_cpu, 1, RP_F32);
     for (int threads = 1; threads <= 2; threads++) {
-        outcome got = run(graph, loss, &rpi_backend_onednn, threads, RP_BF16);
+        outcome got = run(graph, loss, &rpi_backend_cpu, threads, RP_BF16);
         const double error = error_of(got.weights, exact.weights);
         const double states = states_error_of(got.weights, exact.weights);
         CHECK_MSG(states <= 1e-2, "statistics are off by %.2e", states);
@@ -194,7 +194,7 @@ static void nan_is_found(void) {
     if (lacks_bf16()) return;
     REQUIRE_OK(rpi_graph_create(&graph));
     rpi_value_id loss = build(graph);
-    open_net(graph, loss, &rpi_backend_onednn, 1, RP_BF16, &weights, &instance);
+    open_net(graph, loss, &rpi_backend_cpu, 1, RP_BF16, &weights, &instance);
     draw(images, IMAGES * COLORS * SIZE * SIZE, 1, 1);
     draw_weights(weights, 100);
     const rpi_run_options how = {.inputs = inputs};

@@ -96,13 +96,15 @@ static void describe(const rpi_bit_chooser *chooser, size_t count,
         tensors[(choice->level + LEVELS_A_BIT - 1) / LEVELS_A_BIT]++;
     }
     int used = snprintf(
-        text, RPI_BIT_CHOICE_TEXT, "%.2f times fewer bytes than %s; tensors at v1 to v8:",
-        chosen > 0 ? all / chosen : 1.0, rp_codec_text(&chooser->like, like, sizeof like));
+        text, RPI_BIT_CHOICE_TEXT,
+        "%.2f times fewer bytes than %s; tensors at v1 to v8:", chosen > 0 ? all / chosen : 1.0,
+        rp_codec_text(&chooser->like, like, sizeof like));
     for (int bits = 1; bits <= BITS_MOST && used < RPI_BIT_CHOICE_TEXT; bits++)
         used +=
             snprintf(text + used, (size_t)(RPI_BIT_CHOICE_TEXT - used), " %d", tensors[bits]);
     if (tensors[0] && used < RPI_BIT_CHOICE_TEXT)
-        snprintf(text + used, (size_t)(RPI_BIT_CHOICE_TEXT - used), "; %d as it is", tensors[0]);
+        snprintf(text + used, (size_t)(RPI_BIT_CHOICE_TEXT - used), "; %d as it is",
+                 tensors[0]);
 }
 
 rp_status rpi_bit_chooser_choose(rpi_bit_chooser *chooser, rp_comm *comm,

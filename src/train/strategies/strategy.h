@@ -16,7 +16,7 @@ typedef struct rpi_strategy_setup {
     rp_codec codec;
     int64_t codec_every; /* bits of tensors are chosen anew so often; 0: never */
     uint8_t *levels; /* then: what was chosen, one a parameter of the network; 0: the codec */
-    const char *options; /* behind the strategy's name and a colon; NULL: none */
+    const char *options;   /* behind the strategy's name and a colon; NULL: none */
     const char *algorithm; /* NULL: chosen */
     uint64_t seed;
     int64_t bucket_bytes;

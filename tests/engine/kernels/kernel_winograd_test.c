@@ -49,8 +49,8 @@ static const char *name_of(const char *what, const rpi_winograd_shape *s, char t
     return text;
 }
 
-/* A sum of n products of normal numbers is about sqrt(n); errors grow like it, and the largest of
- * many is some times their deviation, which is checked below. */
+/* A sum of n products of normal numbers is about sqrt(n); errors grow like it, and the largest
+ * of many is some times their deviation, which is checked below. */
 static double bound(int64_t terms) {
     return 6e-5 * sqrt((double)terms);
 }

@@ -353,7 +353,7 @@ static bool take_posted(rpi_fabric *fabric) {
         for (rp_request *request = first; request && !atomic_load(&comm->failed);
              request = request->next)
             if (!rpi_p2p_is_unbound(request)) (void)rpi_request_enter(request);
-        comm->progress_ns = rpi_now_ns();
+        if (first) comm->progress_ns = rpi_now_ns();
         rpi_fabric_activate(comm);
         moved = true;
     }
@@ -388,16 +388,17 @@ static void fail_queue(rp_comm *comm) {
     comm->credit_due = comm->passed_due = false;
 }
 
+/* What moves for windows is no progress of the operations that wait. */
 static bool pass_over(rp_comm *comm) {
-    bool moved = false;
+    bool moved = false, served = false;
     if (!atomic_load(&comm->failed)) moved = run_queue(comm);
     if (comm->credit_due && !atomic_load(&comm->failed)) rpi_flow_credit(comm);
     if (comm->passed_due && !atomic_load(&comm->failed)) rpi_rounds_tell_passed(comm);
-    if (comm->windows) moved |= rpi_windows_serve(comm);
+    if (comm->windows) served = rpi_windows_serve(comm);
     if (!atomic_load(&comm->failed)) rpi_comm_check_links(comm);
     if (atomic_load(&comm->failed)) fail_queue(comm);
     if (moved) comm->progress_ns = rpi_now_ns();
-    return moved;
+    return moved || served;
 }
 
 static bool is_idle(const rp_comm *comm) {

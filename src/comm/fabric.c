@@ -178,8 +178,21 @@ static void deactivate(rp_comm *comm) {
     comm->is_active = false;
 }
 
+/* Windows call the driver without an operation in flight, which a destroy would wait for. */
+static void forget_call(rp_comm *comm) {
+    rpi_fabric *fabric = comm->fabric;
+    pthread_mutex_lock(&fabric->lock);
+    rp_comm **at = &fabric->callers;
+    while (*at && *at != comm) at = &(*at)->next_caller;
+    if (*at) *at = comm->next_caller;
+    comm->is_caller = false;
+    if (!fabric->callers) atomic_store(&fabric->posted, false);
+    pthread_mutex_unlock(&fabric->lock);
+}
+
 bool rpi_fabric_remove(rp_comm *comm) {
     rpi_fabric *fabric = comm->fabric;
+    forget_call(comm);
     rp_comm **at = &fabric->comms;
     while (*at && *at != comm) at = &(*at)->next;
     if (*at) *at = comm->next;

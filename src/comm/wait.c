@@ -121,7 +121,7 @@ static void sleep_for_news(rpi_fabric *fabric, bool for_nobody, int64_t deadline
 /* ---- driving ---- */
 
 /* Bytes that moved are progress too, though no frame is complete yet: where only one
- * communicator waits for some, they are its own. */
+ * communicator waits for some, they are its own; unless they are of its windows. */
 static void account(rpi_fabric *fabric) {
     uint64_t moved = 0;
     for (int rank = 0; rank < fabric->world; rank++) {
@@ -130,7 +130,7 @@ static void account(rpi_fabric *fabric) {
     }
     rp_comm *only = fabric->active;
     fabric->driven_ns = rpi_now_ns();
-    if (moved != fabric->moved && only && !only->next_active)
+    if (moved != fabric->moved && only && !only->next_active && !only->windows)
         only->progress_ns = fabric->driven_ns;
     fabric->moved = moved;
 }

@@ -234,30 +234,33 @@ static rp_status make(rp_comm *comm, const rp_window_setup *setup, rp_window **o
 /* ---- what ranks must agree on ---- */
 
 /* What every rank says of itself; behind it a byte for each rank of the world. */
-typedef struct card {
+typedef struct description {
     int32_t refused; /* a status */
     uint32_t dtype;
     uint64_t count;
     char name[NAME_MAX_BYTES + 8], codec[64];
-} card;
+} description;
 
 enum { SENDS = 1, RECEIVES = 2 };
 
-static size_t card_bytes(const rp_comm *comm) {
-    return sizeof(card) + (size_t)comm->world;
+static size_t description_bytes(const rp_comm *comm) {
+    return sizeof(description) + (size_t)comm->world;
 }
 
-static const card *card_of(const rp_comm *comm, const unsigned char *cards, int rank) {
-    return (const card *)(const void *)(cards + (size_t)rank * rpi_align_up(card_bytes(comm)));
+static const description *card_of(const rp_comm *comm, const unsigned char *descriptions,
+                                  int rank) {
+    return (const description *)(const void *)(descriptions +
+                                               (size_t)rank *
+                                                   rpi_align_up(description_bytes(comm)));
 }
 
-static bool has_edge(const rp_comm *comm, const unsigned char *cards, int rank, int other,
-                     int way) {
-    const unsigned char *row = (const unsigned char *)(card_of(comm, cards, rank) + 1);
+static bool has_edge(const rp_comm *comm, const unsigned char *descriptions, int rank,
+                     int other, int way) {
+    const unsigned char *row = (const unsigned char *)(card_of(comm, descriptions, rank) + 1);
     return row[other] & way;
 }
 
-static void write_card(const rp_window *window, card *own) {
+static void describe_own(const rp_window *window, description *own) {
     unsigned char *row = (unsigned char *)(own + 1);
     own->dtype = (uint32_t)window->dtype;
     own->count = window->count;
@@ -267,8 +270,10 @@ static void write_card(const rp_window *window, card *own) {
     for (int i = 0; i < window->out_count; i++) row[window->outs[i].rank] |= SENDS;
 }
 
-static rp_status compare_with(const rp_comm *comm, const unsigned char *cards, int rank) {
-    const card *own = card_of(comm, cards, comm->rank), *other = card_of(comm, cards, rank);
+static rp_status compare_with(const rp_comm *comm, const unsigned char *descriptions,
+                              int rank) {
+    const description *own = card_of(comm, descriptions, comm->rank),
+                      *other = card_of(comm, descriptions, rank);
     if (strncmp(own->name, other->name, sizeof own->name) != 0)
         return RP_FAIL(MISMATCH, "rank %d creates '%.200s', rank %d '%s'", rank, other->name,
                        comm->rank, own->name);
@@ -282,11 +287,11 @@ static rp_status compare_with(const rp_comm *comm, const unsigned char *cards, i
 }
 
 /* All ranks find the same edge first. */
-static rp_status compare_edges(const rp_comm *comm, const unsigned char *cards) {
+static rp_status compare_edges(const rp_comm *comm, const unsigned char *descriptions) {
     for (int from = 0; from < comm->world; from++)
         for (int to = 0; to < comm->world; to++) {
-            bool sends = has_edge(comm, cards, from, to, SENDS);
-            bool receives = has_edge(comm, cards, to, from, RECEIVES);
+            bool sends = has_edge(comm, descriptions, from, to, SENDS);
+            bool receives = has_edge(comm, descriptions, to, from, RECEIVES);
             if (sends && !receives)
                 return RP_FAIL(MISMATCH,
                                "rank %d has rank %d among its destinations, which has it not "
@@ -301,16 +306,18 @@ static rp_status compare_edges(const rp_comm *comm, const unsigned char *cards) 
     return RP_OK;
 }
 
-static rp_status compare(const rp_comm *comm, const unsigned char *cards) {
+static rp_status compare(const rp_comm *comm, const unsigned char *descriptions) {
     for (int rank = 0; rank < comm->world; rank++)
-        if (card_of(comm, cards, rank)->refused)
-            return rpi_fail((rp_status)card_of(comm, cards, rank)->refused, __FILE__, __LINE__,
-                            "rank %d has refused it (its own message says why)", rank);
-    for (int rank = 0; rank < comm->world; rank++) RP_TRY(compare_with(comm, cards, rank));
-    return compare_edges(comm, cards);
+        if (card_of(comm, descriptions, rank)->refused)
+            return rpi_fail((rp_status)card_of(comm, descriptions, rank)->refused, __FILE__,
+                            __LINE__, "rank %d has refused it (its own message says why)",
+                            rank);
+    for (int rank = 0; rank < comm->world; rank++)
+        RP_TRY(compare_with(comm, descriptions, rank));
+    return compare_edges(comm, descriptions);
 }
 
-static uint32_t sign(const card *own) {
+static uint32_t sign(const description *own) {
     uint32_t crc = rpi_crc32c(0, own->name, strlen(own->name));
     crc = rpi_crc32c(crc, own->codec, strlen(own->codec));
     crc = rpi_crc32c(crc, &own->count, sizeof own->count);
@@ -319,22 +326,23 @@ static uint32_t sign(const card *own) {
 
 /* window NULL: this rank refuses, for a reason that is its last error. */
 static rp_status agree(rp_comm *comm, rp_window *window, rp_status refused) {
-    size_t stride = rpi_align_up(card_bytes(comm));
-    unsigned char *cards = NULL;
+    size_t stride = rpi_align_up(description_bytes(comm));
+    unsigned char *descriptions = NULL;
     rpi_kept_error reason;
     if (!window) rpi_error_keep(&reason);
-    RP_TRY(rpi_alloc(stride * ((size_t)comm->world + 1), "what ranks say of a window", &cards));
-    card *own = (card *)(void *)(cards + stride * (size_t)comm->world);
+    RP_TRY(rpi_alloc(stride * ((size_t)comm->world + 1), "what ranks say of a window",
+                     &descriptions));
+    description *own = (description *)(void *)(descriptions + stride * (size_t)comm->world);
     own->refused = refused;
-    if (window) write_card(window, own);
-    rp_status status = rp_all_gather(comm, own, cards, stride, RP_U8, NULL, NULL);
+    if (window) describe_own(window, own);
+    rp_status status = rp_all_gather(comm, own, descriptions, stride, RP_U8, NULL, NULL);
     if (!window) {
         rpi_error_put_back(&reason);
         status = refused;
     }
     if (status == RP_OK) window->signature = sign(own);
-    if (status == RP_OK) status = compare(comm, cards);
-    rpi_free(cards);
+    if (status == RP_OK) status = compare(comm, descriptions);
+    rpi_free(descriptions);
     return status;
 }
 

@@ -289,7 +289,7 @@ rp_status rp_window_update(rp_window *window, const rp_window_mix *mix, void *ou
     edges *from = NULL;
     if (!mix) mix = &mean;
     RP_TRY(rpi_window_check(window));
-    RP_TRY(check_weight(window, mix->self_weight, "self_weight"));
+    RP_TRY(check_weight(window, mix->mean ? 1 : mix->self_weight, "self_weight"));
     RP_TRY(find_edges(window, true, mix->mean ? NULL : mix->sources, mix->count, &from));
     rp_status status = mix->mutex ? rpi_window_own_mutexes(window, mix->timeout_s) : RP_OK;
     if (status == RP_OK) {

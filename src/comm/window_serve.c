@@ -136,6 +136,7 @@ static void begin_push(rp_window *window, rpi_window_out *out) {
     out->pending = (rpi_window_push){.values = out->sending.values};
     out->sending = push;
     out->answers = false;
+    out->answers_next = out->asked != 0;
     if (out->residual && push.lead.flags & RPI_PUSH_REPLACES)
         memset(out->residual, 0, window->count * sizeof *out->residual);
 }
@@ -148,27 +149,35 @@ static rp_status begin_answer(rp_window *window, rpi_window_out *out) {
     out->sending.mutex = false;
     out->sending.lead = (rpi_window_lead){.flags = RPI_PUSH_REPLACES, .asked = out->asked};
     out->answers = true;
+    out->answers_next = false;
     out->asked = 0;
     return RP_OK;
 }
 
-/* What was pushed comes before the answer to a question that came later. */
+static bool may_answer(rp_window *window, const rpi_window_out *out) {
+    return out->asked && (!out->asked_mutex || rpi_window_is_free_of(window, out->rank));
+}
+
+/* What was pushed comes before the answer to a question that came later; what is pushed
+ * afterwards comes behind it. */
 static bool begin(rp_window *window, rpi_window_out *out) {
-    bool answers =
-        out->asked && (!out->asked_mutex || rpi_window_is_free_of(window, out->rank));
-    if (!atomic_load(&out->is_dirty) && !answers) return false;
+    if (!atomic_load(&out->is_dirty) && !may_answer(window, out)) return false;
     if (!try_values(window)) return false;
+    /* Asked under the lock: who takes the own mutex waits for what is under way in it. */
+    bool answers = may_answer(window, out) && (out->answers_next || !out->pending.is_there);
+    bool pushes = out->pending.is_there && !answers;
     rp_status status = RP_OK;
-    if (out->pending.is_there)
-        begin_push(window, out);
-    else if (answers)
+    if (answers)
         status = begin_answer(window, out);
-    atomic_store(&out->is_dirty, false);
+    else if (pushes)
+        begin_push(window, out);
+    atomic_store(&out->is_dirty, out->pending.is_there);
     pthread_mutex_unlock(&window->lock);
     if (status != RP_OK) {
         fail(window, status);
         return false;
     }
+    if (!answers && !pushes) return false;
     out->is_busy = true;
     out->next_piece = 0;
     out->messages++;
@@ -215,6 +224,10 @@ bool rpi_window_apply(rp_window *window, rpi_window_in *in) {
     if (!in->arrival.is_whole) return false;
     if (in->arrival.mutex && !rpi_window_is_free_of(window, in->rank)) return false;
     if (!try_values(window)) return false;
+    if (in->arrival.mutex && !rpi_window_is_free_of(window, in->rank)) {
+        pthread_mutex_unlock(&window->lock);
+        return false;
+    }
     int64_t start = rpi_now_ns();
     if (in->arrival.answers) /* by now got is what it was when it was asked */
         in->arrival.lead.puts = (uint32_t)(in->arrival.lead.asked - in->got);

@@ -72,6 +72,7 @@ typedef struct rpi_window_out {
     uint64_t messages;       /* [driver] begun so far */
     uint64_t asked;          /* [driver] by a get that has no answer yet; 0: none */
     bool asked_mutex;        /* [driver] */
+    bool answers_next;       /* [driver] a push has passed the question: no second one does */
     float *residual;         /* [driver] of accumulates; NULL where the codec is exact */
 } rpi_window_out;
 

@@ -140,7 +140,9 @@ rp_status rp_window_wait(rp_window_operation **in_out_operation, double timeout_
     rp_status status = rp_window_test(operation);
     waiting w = for_operation(operation);
     if (status == RP_PENDING) status = wait_for(&w, timeout_s);
-    if (status != RP_TIMEOUT) rp_window_operation_free(in_out_operation);
+    /* The communicator itself may have failed by a timeout. */
+    if (status != RP_TIMEOUT || rpi_window_check(w.window) != RP_OK)
+        rp_window_operation_free(in_out_operation);
     return status;
 }
 
@@ -255,6 +257,10 @@ static rp_status lock_one(rp_window *window, int rank, bool own, double timeout_
                        window->name, window->comm->rank, own ? "for" : "at", rank);
     if (!own) rpi_window_call(window);
     status = wait_for(&w, timeout_s);
+    if (status == RP_OK && own) { /* what the driver began before this ends first */
+        rpi_window_lock_values(window);
+        rpi_window_unlock_values(window);
+    }
     if (status == RP_OK) return RP_OK;
     rpi_kept_error reason;
     rpi_error_keep(&reason);

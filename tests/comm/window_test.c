@@ -599,6 +599,32 @@ static void one_leaves(rp_comm *comm, int rank, int world, void *context) {
     CHECK_OK(rp_window_free(&window));
 }
 
+/* What was pushed last is still to be looked at when its communicator goes; the others of the
+ * fabric go on. */
+static void push_and_destroy(rp_comm *comm, int rank, int world, void *context) {
+    (void)context;
+    int all[2] = {0, 1};
+    for (int round = 0; round < 20; round++) {
+        ring r;
+        rp_window *window = NULL;
+        rp_comm *group = NULL;
+        REQUIRE_OK(rp_comm_group(comm, all, 2, NULL, &group));
+        ring_of(&r, rank, world, "short");
+        REQUIRE_OK(rp_window_create(group, &r.setup, &window));
+        for (int k = 0; k < 5; k++) {
+            rp_status status = rp_window_put(window, NULL, COUNT, NULL, NULL);
+            CHECK(status == RP_OK || status == RP_PEER);
+        }
+        rp_comm_destroy(group);
+        CHECK_OK(rp_barrier(comm));
+        CHECK_OK(rp_window_free(&window));
+    }
+}
+
+static void destroyed_behind_a_push(void) {
+    world_run(2, NULL, push_and_destroy, NULL);
+}
+
 static void one_has_left(void) {
     world_run(3, NULL, one_leaves, NULL);
 }
@@ -606,7 +632,8 @@ static void one_has_left(void) {
 CASES({"what is refused", what_is_refused}, {"whole numbers", whole_numbers},
       {"what a put costs", what_a_put_costs},
       {"windows outlive nothing", windows_outlive_nothing}, {"one has left", one_has_left},
-      {"means", means}, {"pushes and gets", pushes_and_gets}, {"pushes merge", pushes_merge},
+      {"destroyed behind a push", destroyed_behind_a_push}, {"means", means},
+      {"pushes and gets", pushes_and_gets}, {"pushes merge", pushes_merge},
       {"owners need not call", owners_need_not_call},
       {"owners may be busy", owners_may_be_busy}, {"push-sum", push_sum},
       {"push-sum on a directed graph", push_sum_on_a_directed_graph}, {"codecs", codecs})

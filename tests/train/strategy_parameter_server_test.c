@@ -4,6 +4,7 @@
 #include "train/checkpoint/safetensors.h"
 #include "train_ranks.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 enum { WORKERS = 3 };
@@ -202,6 +203,33 @@ static void staleness_is_in_the_metrics(void) {
     free(text);
 }
 
+/* Of 30 steps, of four workers. */
+static double bytes_pushed(const char *strategy, const char *folder) {
+    rpi_train_options options = server_options(strategy);
+    size_t bytes = 0;
+    double sum = 0;
+    options.steps = 30;
+    train_into(folder, options, 5);
+    char *text = (char *)ranks_file(ranks_path(ranks_folder(folder), "metrics.jsonl"), &bytes);
+    CHECK(text != NULL);
+    if (!text) return 0;
+    text[bytes - 1] = '\0';
+    for (const char *at = text; at;) {
+        double received = number_behind(&at, "\"wire_bytes_received\":");
+        if (at) sum += received;
+    }
+    free(text);
+    return sum;
+}
+
+/* A quorum merges three pushes where a step has four: as many steps for as many pushes. */
+static void a_quorum_has_as_many_steps(void) {
+    double one = bytes_pushed("parameter-server:servers=1,staleness=inf", "each");
+    double three = bytes_pushed("parameter-server:servers=1,staleness=inf,quorum=3", "quorum");
+    CHECK_MSG(fabs(three / one - 1) < .1, "%g bytes were pushed, and %g without a quorum",
+              three, one);
+}
+
 /* Whoever is asked, all end after one step, with a checkpoint to go on from. */
 static void asked_to_stop(void) {
     static const char *const strategies[] = {"parameter-server:servers=1",
@@ -264,5 +292,6 @@ CASES({"synchronous is all-reduce", synchronous_is_all_reduce},
       {"a resumed run may have other servers", a_resumed_run_may_have_other_servers},
       {"residuals are saved", residuals_are_saved}, {"every kind learns", every_kind_learns},
       {"staleness is in the metrics", staleness_is_in_the_metrics},
+      {"a quorum has as many steps", a_quorum_has_as_many_steps},
       {"asked to stop", asked_to_stop}, {"what diverges is named", what_diverges_is_named},
       {"mistakes are named", mistakes_are_named})

@@ -124,6 +124,7 @@ typedef struct server_strategy {
     int64_t own_step;              /* the next that this worker learns from; -1: none yet */
     double waited_s;               /* for the answer to its last push */
     tally since;                   /* on the first server */
+    int surplus;                   /* its pushes that belong to the step after the last told */
     int64_t steps_told;            /* of this span */
     rp_comm_stats before;          /* when the last step was told */
 } server_strategy;
@@ -182,8 +183,12 @@ static rp_status tell_step(server_strategy *self) {
 
 static rp_status account(server_strategy *self, const rp_parameter_merge *merge) {
     for (int i = 0; i < merge->push_count; i++) add_push(&self->since, &merge->pushes[i]);
-    int whole = rp_parameter_server_workers(self->server);
-    return is_synchronous(self) || self->since.pushes >= whole ? tell_step(self) : RP_OK;
+    if (is_synchronous(self)) return tell_step(self);
+    /* A quorum's merges do not end where steps do. */
+    int beyond = self->surplus + self->since.pushes - rp_parameter_server_workers(self->server);
+    if (beyond < 0) return RP_OK;
+    self->surplus = beyond;
+    return tell_step(self);
 }
 
 static rp_status merge(void *context, const rp_parameter_merge *m) {
@@ -287,6 +292,7 @@ static rp_status run(void *context, const rpi_strategy_span *span, rp_comm **out
     int64_t count = rpi_weights_count(s->weights);
     self->span = span;
     self->steps_told = 0;
+    self->surplus = 0;
     if (self->own_step < 0) self->own_step = span->first_step;
     RP_TRY(rp_parameter_server_begin(self->server, rpi_weights_values(s->weights),
                                      (uint64_t)span->first_step,

@@ -29,7 +29,8 @@ struct rpi_tls {
     SSL *ssl;
     int fd;
     short awaits;
-    int error; /* errno of the socket, kept from what OpenSSL does in between */
+    int error;  /* errno of the socket, kept from what OpenSSL does in between */
+    int broken; /* errno of what has ended it: OpenSSL says it once */
     bool more, ended;
     unsigned records;
     unsigned char key[RPI_TLS_KEY_BYTES];
@@ -250,10 +251,18 @@ static int errno_of(const rpi_tls *tls, int error) {
     }
 }
 
+/* As errno and -1; what is final stays so. */
+static ssize_t fail(rpi_tls *tls, int error) {
+    if (error != EAGAIN && error != EINTR) tls->broken = error;
+    errno = error;
+    return -1;
+}
+
 /* A record each: all but the last may wait in the kernel for the next. */
 ssize_t rpi_tls_send(rpi_tls *tls, const void *data, size_t bytes, bool more) {
     const char *next = data;
     size_t done = 0, part = 0, sent = 0;
+    if (tls->broken) return fail(tls, tls->broken);
     for (; done < bytes; done += sent) {
         part = bytes - done < RECORD_BYTES ? bytes - done : RECORD_BYTES;
         tls->more = more || done + part < bytes;
@@ -264,8 +273,7 @@ ssize_t rpi_tls_send(rpi_tls *tls, const void *data, size_t bytes, bool more) {
         if (result != 1) {
             int error = errno_of(tls, SSL_get_error(tls->ssl, result));
             if (done > 0 && error == EAGAIN) return (ssize_t)done;
-            errno = error;
-            return -1;
+            return fail(tls, error);
         }
         if (++tls->records >= RECORDS_PER_KEY) (void)rpi_tls_renew_keys(tls);
     }
@@ -274,14 +282,14 @@ ssize_t rpi_tls_send(rpi_tls *tls, const void *data, size_t bytes, bool more) {
 
 ssize_t rpi_tls_receive(rpi_tls *tls, void *data, size_t bytes) {
     size_t got = 0;
+    if (tls->broken) return fail(tls, tls->broken);
     tls->error = 0;
     ERR_clear_error();
     int result = SSL_read_ex(tls->ssl, data, bytes, &got);
     if (result == 1) return (ssize_t)got;
     int error = SSL_get_error(tls->ssl, result);
     if (error == SSL_ERROR_ZERO_RETURN || (tls->ended && error == SSL_ERROR_SYSCALL)) return 0;
-    errno = errno_of(tls, error);
-    return -1;
+    return fail(tls, errno_of(tls, error));
 }
 
 short rpi_tls_awaits(const rpi_tls *tls) {

@@ -127,5 +127,7 @@ cat "$runs/table.md"
 if finished "$runs/gpt2-fp32-1" && finished "$runs/gpt2-q4-1"; then
     "$redpoll" report "32 bits=$runs/gpt2-fp32-1" "4 bits=$runs/gpt2-q4-1" --svg "$runs/figures" \
         --title "GPT-2 on the King James Bible, two ranks"
-    [ "$page" = docs/accuracy.md ] && cp "$runs/figures/perplexity.svg" docs/images/accuracy-perplexity.svg
+    if [ "$page" = docs/accuracy.md ]; then
+        cp "$runs/figures/perplexity.svg" docs/images/accuracy-perplexity.svg
+    fi
 fi

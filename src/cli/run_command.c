@@ -193,7 +193,8 @@ static rp_status launch_here(const settings *s, char **argv, int *out_code) {
 
 static rp_status launch(const settings *s, char **argv, int *out_code) {
     if (s->tls) RP_TRY(rpi_tls_check());
-    if ((s->tls ? setenv("REDPOLL_TLS", "1", 1) : unsetenv("REDPOLL_TLS")) != 0)
+    /* Said in either case, whatever another host's environment has. */
+    if (setenv("REDPOLL_TLS", s->tls ? "1" : "0", 1) != 0)
         return RP_FAIL_ERRNO(IO, "cannot set a variable");
     /* Ranks and agents read them, too. */
     if ((s->ports && setenv("REDPOLL_PORTS", s->ports, 1) != 0) ||

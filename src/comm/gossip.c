@@ -12,7 +12,8 @@
 #include <string.h>
 
 struct rp_gossip {
-    rp_comm *comm;
+    rp_comm *comm; /* may be gone behind the last post */
+    int rank;
     rp_gossip_setup setup;
     const rpi_gossip_rule *rule;
     rpi_topology_rounds *rounds;
@@ -215,6 +216,7 @@ rp_status rp_gossip_create(rp_comm *comm, const rp_gossip_setup *setup,
     RP_TRY(check_setup(comm, setup, out_gossip));
     RP_TRY(rpi_alloc(sizeof *g, "gossip", &g));
     g->comm = comm;
+    g->rank = rp_comm_rank(comm);
     g->setup = *setup;
     g->p = 1;
     rp_status status = find(setup->topology, setup->algorithm, rp_comm_world(comm),
@@ -316,7 +318,7 @@ static rp_status add_own_change(rp_gossip *g) {
     void *sent = g->slots[RPI_GOSSIP_SENT], *mixed = g->slots[RPI_GOSSIP_MIXED];
     if (!g->is_exact)
         RP_TRY(rpi_copies_decode(g->segments, g->segment_count, g->setup.seed,
-                                 (uint64_t)g->step, rp_comm_rank(g->comm), g->scratch));
+                                 (uint64_t)g->step, g->rank, g->scratch));
     for (size_t i = 0; i < g->setup.count; i++)
         if (g->setup.dtype == RP_F64)
             ((double *)mixed)[i] += g->own_weight * ((double *)sent)[i];

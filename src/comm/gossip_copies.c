@@ -6,6 +6,7 @@
 #include "plan/plan.h"
 #include "redpoll/codec.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* ---- gamma ---- */
@@ -68,20 +69,19 @@ static rp_status find_taken(const rp_codec *codec, double *out_taken) {
 
 rp_status rpi_copies_gamma(const rp_segment *segments, size_t count, double *out_gamma) {
     double least = 1, taken = 0;
-    const rp_codec *last = NULL;
+    char text[80], last[80] = "";
     for (size_t i = 0; i < count; i++) {
         const rp_codec *codec = &segments[i].codec;
         if (rp_codec_is_exact(codec, segments[i].dtype)) continue;
-        if (last && memcmp(codec, last, sizeof *codec) == 0) continue;
+        if (strcmp(rp_codec_text(codec, text, sizeof text), last) == 0) continue;
         RP_TRY(find_taken(codec, &taken));
-        last = codec;
+        snprintf(last, sizeof last, "%s", text);
         if (taken < least) least = taken;
         if (taken > 0) continue;
-        char text[64];
         return RP_FAIL(INVALID,
                        "choco: codec %s adds more than it takes, and copies would not come "
                        "nearer; take more bits, or rounding=nearest",
-                       rp_codec_text(codec, text, sizeof text));
+                       text);
     }
     *out_gamma = least * (least > .4 ? least : .4);
     return RP_OK;

@@ -40,8 +40,9 @@ static rp_status check_smoothing(const rpi_train_options *o, const rpi_task *tas
 }
 
 static rp_status check_mixup(const rpi_train_options *o, const rpi_task *task) {
-    if (!(o->mixup >= 0 && o->mixup <= 1))
-        return RP_FAIL(INVALID, "--mixup: %g; 0 (none) to 1 (any share is as likely)",
+    bool is_some = o->mixup >= 0.01 && o->mixup <= 1;
+    if (!is_some && o->mixup != 0)
+        return RP_FAIL(INVALID, "--mixup: %g; 0 (none), or 0.01 to 1 (any share is as likely)",
                        o->mixup);
     if (o->mixup == 0 || task->takes_mixing) return RP_OK;
     return RP_FAIL(INVALID, "--mixup blends pictures; --data %s has %s", o->data, task->data);

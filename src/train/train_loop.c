@@ -51,12 +51,14 @@ static rp_status load_weights(run *r) {
     return RP_OK;
 }
 
-/* To nearest, one bit sends a bucket's extremes and leaves the rest: the residual never
+/* To nearest, one bit of q sends a bucket's extremes and leaves the rest: the residual never
  * settles. */
 static void warn_of_one_bit(const run *r) {
     const rp_codec *codec = &r->trainer.codec.codec;
+    char text[80];
     bool alone = r->trainer.world < 2 || codec->rounding == RP_STOCHASTIC;
-    if (codec->bits != 1 || alone || !r->trainer.residual || !r->hooks->note) return;
+    bool is_q1 = codec->bits == 1 && rp_codec_text(codec, text, sizeof text)[0] == 'q';
+    if (!is_q1 || alone || !r->trainer.residual || !r->hooks->note) return;
     r->hooks->note(r->hooks->context,
                    "one bit to nearest with error feedback grows its residual "
                    "without end; q2 has no such trouble");

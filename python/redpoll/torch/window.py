@@ -129,6 +129,10 @@ class Window:
         not freed is served as long as its group is there."""
         if not self._address:
             return
+        if self._communicator.closed:  # nobody serves it any more: only its memory is left
+            _abi.rp_window_free(ctypes.byref(self._address))
+            _served.discard(self)
+            return
         try:
             self.flush()
         finally:
@@ -333,6 +337,7 @@ class Window:
                 return
             if code != _abi.RP_TIMEOUT or left <= _SLICE_S:
                 raise self._communicator.error(code, message, f"Window.{name}")
+            self._communicator.check()  # a group that has failed by a timeout says so, too
 
 
 def _ints(values: Sequence[int]) -> Any:

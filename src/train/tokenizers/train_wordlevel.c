@@ -31,7 +31,9 @@ static rp_status add_words(const counted_word *sorted, size_t count, uint32_t si
                            rpi_vocabulary *tokens) {
     uint32_t id;
     for (size_t i = 0; i < count && tokens->size < size; i++)
-        if (!rpi_vocabulary_find(tokens, sorted[i].text, sorted[i].bytes, &id))
+        /* A NUL cannot be said in the tokenizer's file. */
+        if (!memchr(sorted[i].text, 0, sorted[i].bytes) &&
+            !rpi_vocabulary_find(tokens, sorted[i].text, sorted[i].bytes, &id))
             RP_TRY(rpi_vocabulary_add(tokens, sorted[i].text, sorted[i].bytes,
                                       (uint32_t)tokens->size));
     return RP_OK;

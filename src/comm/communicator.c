@@ -128,7 +128,8 @@ static rp_status connect_world(rp_comm *comm, const rp_store *store,
     rpi_fabric *fabric = comm->fabric;
     RP_TRY(rpi_control_open(store, comm->rank, comm->world, &control, &fabric->control));
     comm->group = rpi_control_everybody(fabric->control);
-    return comm->rank ? RP_OK : store->ops->remove(store->context, links_key);
+    if (comm->rank || !store) return RP_OK;
+    return store->ops->remove(store->context, links_key);
 }
 
 static void name_transport(rp_comm *comm) {

@@ -2,7 +2,7 @@
 # Runs each fuzz target of tests/fuzz by libFuzzer, two at a time, from the committed corpus on.
 # usage: tools/fuzz.sh SECONDS [TARGET...]     SECONDS for each
 #        tools/fuzz.sh --can                   is there a clang with libFuzzer? says nothing
-# FUZZ_SEED=N: the same inputs each time, as far as the time goes; else each run goes on from the last
+# FUZZ_SEED=N: the same inputs each time, 50,000 of them at most; else each run goes on from the last
 # one. What libFuzzer finds on its way stays in build/fuzz/corpus then; an input that breaks something lies in
 # build/fuzz/found, and belongs into tests/fuzz/corpus/TARGET once it is mended.
 set -eu
@@ -36,13 +36,13 @@ for target; do targets="${targets:-} fuzz_$target"; done
 cmake --build build/fuzz --target $targets >build/fuzz/build.log 2>&1 || { tail -n 30 build/fuzz/build.log; exit 1; }
 
 one() { # target
-    found=build/fuzz/corpus/$1
+    found=build/fuzz/corpus/$1 runs=-1
     if [ "${FUZZ_SEED:-}" ]; then
-        found=build/fuzz/seeded/$1
+        found=build/fuzz/seeded/$1 runs=50000
         rm -rf "$found"
     fi
     mkdir -p "$found"
-    if timeout -k 10 $((seconds + 120)) "build/fuzz/tests/fuzz/fuzz_$1" -max_total_time="$seconds" -seed="${FUZZ_SEED:-0}" -timeout=20 \
+    if timeout -k 10 $((seconds + 120)) "build/fuzz/tests/fuzz/fuzz_$1" -max_total_time="$seconds" -runs="$runs" -seed="${FUZZ_SEED:-0}" -timeout=20 \
         -rss_limit_mb=4096 -artifact_prefix="build/fuzz/found/$1-" \
         "$found" "tests/fuzz/corpus/$1" >"build/fuzz/$1.log" 2>&1; then
         runs=$(sed -n 's/^Done \([0-9]*\) runs.*/\1/p' "build/fuzz/$1.log")

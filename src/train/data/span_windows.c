@@ -201,10 +201,11 @@ rp_status rpi_span_windows_score(const rpi_span_windows *w, int64_t first, int64
         int64_t from = w->first[i] - first, to = w->first[i + 1] - first;
         if (from < 0 || to > count) continue;
         rpi_answer_score score;
+        const rpi_answer *answers = /* of no question, where there are none at all */
+            question->answers ? w->q->answers + question->first_answer : NULL;
         rpi_answer said = choose_answer(w->q, question, verdicts + from * RPI_SPAN_VERDICT,
                                         to - from, may_decline);
-        RP_TRY(rpi_answer_score_best(said, w->q->answers + question->first_answer,
-                                     question->answers, &score));
+        RP_TRY(rpi_answer_score_best(said, answers, question->answers, &score));
         exact += score.exact;
         f1 += score.f1;
         over++;

@@ -75,11 +75,12 @@ static rp_status measure_latency(rp_comm *comm, pair *p, void *data, int64_t rou
     return status;
 }
 
-/* Twice the bytes until a message takes long enough; then the best of a few. Who begins says
- * how long the next one is, 0 for none. */
+/* Twice the bytes until a message takes long enough beyond the shortest, which has the
+ * latencies and little else; then the best of a few. Who begins says how long the next one is,
+ * 0 for none. */
 static rp_status measure_rate(rp_comm *comm, pair *p, void *data) {
     bool begins = rp_comm_rank(comm) == p->low;
-    double time_s = 0, best_s = INFINITY, ignored;
+    double time_s = 0, shortest_s = 0, best_s = INFINITY, ignored;
     int repeats = 0;
     for (uint64_t bytes = LEAST_BYTES;;) {
         if (begins)
@@ -91,13 +92,14 @@ static rp_status measure_rate(rp_comm *comm, pair *p, void *data) {
             return RP_FAIL(INTERNAL, "a message of %zu bytes", (size_t)bytes);
         RP_TRY(bounce(comm, p, data, bytes, begins ? &time_s : &ignored));
         if (!begins) continue;
-        if (time_s - 2 * p->latency_s < LONG_ENOUGH_S && bytes < MOST_BYTES && !repeats) {
+        if (bytes == LEAST_BYTES) shortest_s = time_s;
+        if (time_s - shortest_s < LONG_ENOUGH_S && bytes < MOST_BYTES && !repeats) {
             bytes *= 2;
             continue;
         }
         if (time_s < best_s) best_s = time_s;
-        /* Of a link that is all latency at least what was seen of it. */
-        p->bytes_s = (double)bytes / fmax(best_s / 2 - p->latency_s, best_s / 20);
+        /* The least of a few may be below the shortest's one on a link that is all latency. */
+        p->bytes_s = (double)(bytes - LEAST_BYTES) * 2 / fmax(best_s - shortest_s, best_s / 20);
         if (++repeats == REPEATS) bytes = 0;
     }
 }

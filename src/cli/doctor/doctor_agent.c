@@ -74,14 +74,14 @@ static rp_status serve(doctor_agent *own, const rpi_agent_frame *frame) {
 
 /* ---- being called ---- */
 
-typedef struct strangers {
+typedef struct callers {
     rpi_channel channels[STRANGERS_MAX];
     rpi_proof proofs[STRANGERS_MAX];
     int count;
     unsigned refused;
-} strangers;
+} callers;
 
-static void drop(strangers *all, int index) {
+static void drop(callers *all, int index) {
     rpi_channel_close(&all->channels[index]);
     all->count--;
     for (int i = index; i < all->count; i++) {
@@ -91,8 +91,8 @@ static void drop(strangers *all, int index) {
 }
 
 /* True: this one is who was to call, and its connection is no longer among them. */
-static bool hear_stranger(const doctor_agent *own, strangers *all, int index, int caller,
-                          rpi_channel *out_channel) {
+static bool admit_caller(const doctor_agent *own, callers *all, int index, int caller,
+                         rpi_channel *out_channel) {
     rpi_proof_terms terms = terms_of(own, -1, own->self);
     rpi_proof *proof = &all->proofs[index];
     rp_status status = own->agent.secret.is_set ? rpi_channel_hear(&all->channels[index], proof,
@@ -113,13 +113,13 @@ static bool hear_stranger(const doctor_agent *own, strangers *all, int index, in
 }
 
 /* Who makes place when there is none: the oldest that has said nothing, if there is one. */
-static int oldest_silent(const strangers *all) {
+static int oldest_silent(const callers *all) {
     for (int i = 0; i < all->count; i++)
         if (!all->proofs[i].answered && all->proofs[i].got == 0) return i;
     return 0;
 }
 
-static void take_stranger(const doctor_agent *own, strangers *all) {
+static void accept_caller(const doctor_agent *own, callers *all) {
     int fd = rpi_stream_accept(own->listener);
     if (fd < 0) return;
     if (all->count == STRANGERS_MAX) drop(all, oldest_silent(all));
@@ -127,9 +127,8 @@ static void take_stranger(const doctor_agent *own, strangers *all) {
     all->proofs[all->count++] = (rpi_proof){.answered = false};
 }
 
-static rp_status wait_for_strangers(const doctor_agent *own, strangers *all,
-                                    struct pollfd polls[2 + STRANGERS_MAX],
-                                    int64_t deadline_ns) {
+static rp_status wait_for_callers(const doctor_agent *own, callers *all,
+                                  struct pollfd polls[2 + STRANGERS_MAX], int64_t deadline_ns) {
     polls[0] = (struct pollfd){.fd = own->agent.link.in, .events = POLLIN};
     polls[1] = (struct pollfd){.fd = own->listener, .events = POLLIN};
     for (int i = 0; i < all->count; i++)
@@ -141,15 +140,15 @@ static rp_status wait_for_strangers(const doctor_agent *own, strangers *all,
 }
 
 /* One who cannot prove to be the caller keeps out nobody. */
-static rp_status await_caller(const doctor_agent *own, strangers *all, int caller,
+static rp_status await_caller(const doctor_agent *own, callers *all, int caller,
                               int64_t deadline_ns, rpi_channel *out_channel) {
     struct pollfd polls[2 + STRANGERS_MAX];
     for (;;) {
-        RP_TRY(wait_for_strangers(own, all, polls, deadline_ns));
+        RP_TRY(wait_for_callers(own, all, polls, deadline_ns));
         for (int i = all->count - 1; i >= 0; i--)
-            if (polls[2 + i].revents && hear_stranger(own, all, i, caller, out_channel))
+            if (polls[2 + i].revents && admit_caller(own, all, i, caller, out_channel))
                 return RP_OK;
-        if (polls[1].revents) take_stranger(own, all);
+        if (polls[1].revents) accept_caller(own, all);
     }
 }
 
@@ -162,7 +161,7 @@ static void add_end(rpi_agent_words *words, int fd) {
 }
 
 static rp_status expect(doctor_agent *own, const rpi_agent_frame *frame) {
-    strangers all = {.count = 0};
+    callers all = {.count = 0};
     rpi_agent_words words = {0};
     int64_t deadline_ns = rpi_deadline_ns((double)number_of(frame, "limit-ms") / 1000);
     rpi_channel channel = {.fd = -1};

@@ -216,7 +216,8 @@ static void a_silent_peer_meets_the_deadline(void) {
         rpi_sleep_until_ns(rpi_now_ns() + 1000000);
     CHECK_OK(status);
     CHECK(proof.tls);
-    CHECK_EQ(recv(pair[1], call_bytes, 1, MSG_PEEK), 1); /* TLS's first word has come */
+    CHECK_EQ(poll(&(struct pollfd){.fd = pair[1], .events = POLLIN}, 1, 10000), 1);
+    CHECK_EQ(recv(pair[1], call_bytes, 1, MSG_PEEK), 1); /* TLS's first word */
     shutdown(pair[1], SHUT_RDWR);
     pthread_join(e.thread, NULL);
     CHECK_EQ(e.status, RP_PEER);

@@ -138,7 +138,7 @@ static void it_learns_and_goes_on(void) {
 static void mistakes_are_named(void) {
     rpi_train_options options = ranks_options();
     options.mixup = 1.5;
-    CHECK_FAILS(rpi_train_check(&options, 1), INVALID, "--mixup: 1.5; 0 (none) to 1");
+    CHECK_FAILS(rpi_train_check(&options, 1), INVALID, "--mixup: 1.5; 0 (none), or 0.01 to 1");
     options.mixup = .2;
     options.model = "gpt2";
     options.data = "tokens:nowhere";

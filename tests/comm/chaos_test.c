@@ -276,6 +276,7 @@ static void run_one(const chaos *c) {
     snprintf(argument, sizeof argument, "%s %d %d %d %d %llu", c->transport, c->own_store,
              c->programs, c->rounds, c->progress_thread, (unsigned long long)c->seed);
     const char *environment[] = {variable, NULL};
+    if (c->programs) program_set_secret();
     ranks *world = ranks_start("live", c->world,
                                &(ranks_options){.argument = argument,
                                                 .environment = environment,
@@ -287,6 +288,7 @@ static void run_one(const chaos *c) {
         if (!is_victim(c, rank)) judge(c, world, rank);
     CHECK_MSG(count_files(folder) == 0, "files are left in %s", folder);
     ranks_free(world);
+    unsetenv("REDPOLL_SECRET");
 }
 
 static void survivors_name_who_was_struck(void) {

@@ -49,7 +49,7 @@ static void report(const program *original, uint64_t seed, const char *case_name
 /* Program k of seed s is the first of seed s + k. */
 void program_run_many(const program_limits *limits, double seconds, const char *case_name,
                       program_fails fails) {
-    setenv("REDPOLL_SECRET", "the secret of these programs", 1); /* TLS needs one */
+    program_set_secret();
     int64_t end_ns = rpi_deadline_ns(seconds);
     uint64_t seed = check_seed();
     int count = 0;
@@ -66,7 +66,7 @@ void program_run_many(const program_limits *limits, double seconds, const char *
 }
 
 void program_run_file(program_fails fails) {
-    setenv("REDPOLL_SECRET", "the secret of these programs", 1);
+    program_set_secret();
     const char *path = getenv("REDPOLL_TEST_PROGRAM");
     program p;
     if (!path) {

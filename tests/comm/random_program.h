@@ -89,6 +89,9 @@ typedef struct program_names {
     char comm[16], host[16];
 } program_names;
 rp_comm_options program_options(const program *p, int rank, int index, program_names *names);
+/* Gives this process, and those it starts, the secret that programs under TLS need. Of whoever
+ * runs programs, before the first rank or store. */
+void program_set_secret(void);
 /* A rank's own number in [0, bound) for a step. */
 uint32_t program_choice(const program_step *step, int rank, uint32_t salt, uint32_t bound);
 

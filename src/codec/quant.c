@@ -100,15 +100,9 @@ static void quant_decode_add(const rp_codec *codec, rpi_isa isa, rp_dtype dtype,
                                 least(count - i, codec->bucket), (float *)sum + i);
 }
 
-static const char *const roundings[] = {"nearest", "stochastic", NULL};
-
 static const rpi_codec_option options[] = {
     RPI_CODEC_BUCKET(512, 8 * RPI_BUCKET_BYTES_MAX, "elements that share a scale"),
-    {.name = "rounding",
-     .words = roundings,
-     .help = "of levels; stochastic is unbiased",
-     .max = RP_STOCHASTIC,
-     RPI_CODEC_FIELD(rounding)},
+    RPI_QUANT_ROUNDING,
     {0},
 };
 

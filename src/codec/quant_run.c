@@ -60,6 +60,8 @@ static const uint16_t *random_at(rpi_random_window *window, const rpi_quant_kern
     return window->bits + (element - window->first);
 }
 
+const char *const rpi_quant_roundings[] = {"nearest", "stochastic", NULL};
+
 const float *rpi_quant_floats_at(rpi_quant_encoder *e, size_t i, size_t count) {
     if (!e->convert) return (const float *)e->x + i;
     if (e->held != i || e->held_count != count) {

@@ -33,6 +33,15 @@ typedef struct rpi_quant_encoder {
     float tile[RPI_TILE];
 } rpi_quant_encoder;
 
+/* A row of the options of both. */
+extern const char *const rpi_quant_roundings[];
+#define RPI_QUANT_ROUNDING                                                                     \
+    {                                                                                          \
+        .name = "rounding", .words = rpi_quant_roundings,                                      \
+        .help = "of levels; stochastic is unbiased", .max = RP_STOCHASTIC,                     \
+        RPI_CODEC_FIELD(rounding)                                                              \
+    }
+
 const rpi_quant_kernels *rpi_quant_kernels_for(rpi_isa isa);
 int rpi_quant_supports(const rp_codec *codec, rp_dtype dtype);
 int rpi_quant_is_exact(const rp_codec *codec, rp_dtype dtype);

@@ -358,16 +358,11 @@ static const char *varied_conflict(const rp_codec *codec) {
     return NULL;
 }
 
-static const char *const roundings[] = {"nearest", "stochastic", NULL};
 static const char *const quarters[] = {"0", "1", "2", "3", NULL};
 
 static const rpi_codec_option options[] = {
     RPI_CODEC_BUCKET(BUCKET, BUCKET_MOST, "elements that share out bits; 256 share a scale"),
-    {.name = "rounding",
-     .words = roundings,
-     .help = "of levels; stochastic is unbiased",
-     .max = RP_STOCHASTIC,
-     RPI_CODEC_FIELD(rounding)},
+    RPI_QUANT_ROUNDING,
     {.name = "quarters",
      .words = quarters,
      .help = "of a bit that an element has more",

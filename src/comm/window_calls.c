@@ -116,6 +116,19 @@ static void enlist(rp_window_operation *operation, rp_window_operation **out) {
     *out = operation;
 }
 
+/* What the edges and the operation were made for is begun, or was refused. */
+static rp_status end_call(rp_window *window, rp_status status, edges *named,
+                          rp_window_operation *operation, rp_window_operation **out) {
+    rpi_free(named);
+    if (status != RP_OK) {
+        rpi_free(operation);
+        return status;
+    }
+    enlist(operation, out);
+    rpi_window_call(window);
+    return RP_OK;
+}
+
 /* ---- put and accumulate ---- */
 
 /* Memory first: nothing of a push is done where some of it cannot be. */
@@ -187,14 +200,7 @@ static rp_status push(rp_window *window, void *data, size_t count, const rp_wind
             push_to(window, data ? data : window->data, send, replaces, to, operation);
         rpi_window_unlock_values(window);
     }
-    rpi_free(to);
-    if (status != RP_OK) {
-        rpi_free(operation);
-        return status;
-    }
-    enlist(operation, out_operation);
-    rpi_window_call(window);
-    return RP_OK;
+    return end_call(window, status, to, operation, out_operation);
 }
 
 rp_status rp_window_put(rp_window *window, void *data, size_t count, const rp_window_send *send,
@@ -236,14 +242,7 @@ rp_status rp_window_get(rp_window *window, const rp_neighbor *sources, size_t co
     for (size_t i = 0; i < from->count && status == RP_OK; i++)
         status = check_there(window, window->ins[from->list[i].edge].rank);
     if (status == RP_OK) want(window, from, mutex, operation);
-    rpi_free(from);
-    if (status != RP_OK) {
-        rpi_free(operation);
-        return status;
-    }
-    enlist(operation, out_operation);
-    rpi_window_call(window);
-    return RP_OK;
+    return end_call(window, status, from, operation, out_operation);
 }
 
 /* ---- update ---- */

@@ -145,21 +145,6 @@ static rp_status deliver_weight(const conv_kernel *kernel, const rpi_kernel_io *
     return RP_OK;
 }
 
-/* The bias's gradient, of what was not rounded. */
-static void sum_gradient(const conv_kernel *kernel, const float *gradient, float *sums) {
-    int64_t blocks = (kernel->filters + kernel->block - 1) / kernel->block;
-    for (int64_t c = 0; c < kernel->filters; c++) {
-        double sum = 0;
-        for (int64_t n = 0; n < kernel->images; n++) {
-            const float *plane =
-                gradient + (n * blocks + c / kernel->block) * kernel->pixels * kernel->block;
-            for (int64_t p = 0; p < kernel->pixels; p++)
-                sum += (double)plane[p * kernel->block + c % kernel->block];
-        }
-        sums[c] = (float)sum;
-    }
-}
-
 static rp_status backward_weights(void *self, const rpi_kernel_io *io) {
     const conv_kernel *kernel = self;
     void *scratch = rpi_dnn_at(io->workspace, kernel->backward_scratch);
@@ -170,7 +155,9 @@ static rp_status backward_weights(void *self, const rpi_kernel_io *io) {
     RP_TRY(bring_gradient(kernel, io, scratch, &gradient));
     RP_TRY(rpi_dnn_primitive_run(kernel->session, &kernel->backward_weights,
                                  (const void *[]){input, gradient, target, bias}, scratch));
-    if (kernel->has_bias && kernel->is_bf16) sum_gradient(kernel, io->grad_outputs[0], bias);
+    if (kernel->has_bias && kernel->is_bf16)
+        rpi_dnn_conv_sum_bias(io->grad_outputs[0], kernel->images, kernel->filters,
+                              kernel->pixels, kernel->block, false, bias);
     if (kernel->has_bias && io->grad_inputs[BIAS])
         rpi_dnn_deliver(io->grad_inputs[BIAS], bias, kernel->filters,
                         io->accumulate >> BIAS & 1u);

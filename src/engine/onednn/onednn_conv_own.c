@@ -158,22 +158,6 @@ static rp_status backward_inputs(void *self, const rpi_kernel_io *io) {
     return RP_OK;
 }
 
-void rpi_dnn_conv_sum_bias(const float *dy, int64_t images, int64_t filters, int64_t pixels,
-                           bool accumulate, float *sums) {
-    const int64_t blocks = filters / BLOCK;
-    for (int64_t block = 0; block < blocks; block++) {
-        double sum[BLOCK] = {0};
-        for (int64_t n = 0; n < images; n++) {
-            const float *plane = dy + (n * blocks + block) * pixels * BLOCK;
-            for (int64_t i = 0; i < pixels * BLOCK; i++) sum[i % BLOCK] += (double)plane[i];
-        }
-        for (int c = 0; c < BLOCK; c++) {
-            float *target = sums + block * BLOCK + c;
-            *target = (float)(sum[c] + (accumulate ? (double)*target : 0));
-        }
-    }
-}
-
 /* filters x channels, where the window is one pixel. */
 static void make_weight_gradient(const own_kernel *k, const rpi_kernel_io *io) {
     const rpi_matmul_pixels x = input_under_output(k),
@@ -221,7 +205,7 @@ static rp_status backward_weights(void *self, const rpi_kernel_io *io) {
     const own_kernel *k = self;
     if (k->has_bias && io->grad_inputs[BIAS])
         rpi_dnn_conv_sum_bias(io->grad_outputs[0], k->images, k->filters, k->rows * k->cols,
-                              io->accumulate >> BIAS & 1u, io->grad_inputs[BIAS]);
+                              BLOCK, io->accumulate >> BIAS & 1u, io->grad_inputs[BIAS]);
     if (!io->grad_inputs[WEIGHT]) return RP_OK;
     if (k->weight) return make_window_gradient(k, io);
     make_weight_gradient(k, io);

@@ -10,9 +10,4 @@ bool rpi_dnn_conv_is_own(const rpi_dnn_session *session, const rpi_unit *unit);
 rp_status rpi_dnn_conv_own_plan(rpi_dnn_session *session, const rpi_unit *unit,
                                 rpi_kernel *out);
 
-/* sums [filters] = or += those of dy over images and pixels: the bias's gradient, of what was
- * not rounded. dy lies in blocks of 16, filters being a multiple. */
-void rpi_dnn_conv_sum_bias(const float *dy, int64_t images, int64_t filters, int64_t pixels,
-                           bool accumulate, float *sums);
-
 #endif

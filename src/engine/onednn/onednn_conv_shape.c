@@ -9,12 +9,11 @@ extern const rpi_op rpi_op_batch_norm2d;
 enum { INPUT, WEIGHT, BIAS };
 enum { FIRST_LAYER_CHANNELS = 3 }; /* oneDNN reads so few from a row-major image */
 
-static void geometry_of(const rpi_dnn_session *session, const rpi_unit *unit,
-                        rpi_dnn_geometry *out) {
+rpi_dnn_geometry rpi_dnn_conv_geometry(const rpi_dnn_session *session, const rpi_unit *unit) {
     const rpi_conv2d_attributes *attributes = unit->nodes[0]->attributes;
     const int64_t *input = unit->inputs[INPUT].shape.size;
     const int64_t *weight = unit->inputs[WEIGHT].shape.size;
-    *out = (rpi_dnn_geometry){.batch = input[0],
+    return (rpi_dnn_geometry){.batch = input[0],
                               .channels = input[1],
                               .height = input[2],
                               .width = input[3],
@@ -181,7 +180,7 @@ rp_status rpi_dnn_conv_shape_choose(const rpi_dnn_session *session, const rpi_un
         .compute = unit->compute,
     };
     if (rpi_dnn_conv_makes_half(session, unit)) narrow.output = RPI_DNN_HALF;
-    geometry_of(session, unit, &narrow.geometry);
+    narrow.geometry = rpi_dnn_conv_geometry(session, unit);
     narrow.channels = narrow.geometry.channels;
     narrow.filters = narrow.geometry.filters;
     const rpi_dnn_conv_shape shapes[] = {

@@ -34,6 +34,8 @@ typedef struct rpi_dnn_conv_layouts {
     rpi_dnn_md destination, grad_source, any_grad_weight, weight, bias;
 } rpi_dnn_conv_layouts;
 
+/* As the unit says it, but for the direction. */
+rpi_dnn_geometry rpi_dnn_conv_geometry(const rpi_dnn_session *session, const rpi_unit *unit);
 /* What oneDNN has kernels for in every direction that the unit wants, if there is such. */
 rp_status rpi_dnn_conv_shape_choose(const rpi_dnn_session *session, const rpi_unit *unit,
                                     rpi_dnn_conv_shape *out_shape);
@@ -54,5 +56,12 @@ typedef struct rpi_dnn_convs {
 } rpi_dnn_convs;
 void rpi_dnn_conv_of(const rpi_dnn_conv_shape *shape, const rpi_dnn_conv_layouts *layouts,
                      rpi_dnn_convs *out_convs);
+
+/* onednn_conv_bias.c */
+
+/* sums [filters] = or += those of dy over images and pixels, in double: the bias's gradient of
+ * a convolution, of what was not rounded. dy lies in blocks of `block` channels, 16 at most. */
+void rpi_dnn_conv_sum_bias(const float *dy, int64_t images, int64_t filters, int64_t pixels,
+                           int64_t block, bool accumulate, float *sums);
 
 #endif

@@ -4,8 +4,6 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "engine/backends/cpu/kernels/kernel_winograd.h"
-#include "engine/layers.h"
-#include "engine/onednn/onednn_conv_own.h"
 #include "engine/onednn/onednn_conv_shape.h"
 #include "engine/onednn/onednn_linear.h"
 #include "engine/onednn/onednn_team.h"
@@ -60,8 +58,8 @@ static rp_status backward_weights(void *self, const rpi_kernel_io *io) {
     const rpi_winograd_shape *s = &k->shape;
     if (k->has_bias && io->grad_inputs[BIAS])
         rpi_dnn_conv_sum_bias(io->grad_outputs[0], s->images, s->filters,
-                              k->back.height * k->back.width, io->accumulate >> BIAS & 1u,
-                              io->grad_inputs[BIAS]);
+                              k->back.height * k->back.width, BLOCK,
+                              io->accumulate >> BIAS & 1u, io->grad_inputs[BIAS]);
     if (!io->grad_inputs[WEIGHT]) return RP_OK;
     rpi_dnn_team_enter(k->run.threads);
     rpi_kernel_winograd_weight_run(
@@ -76,51 +74,22 @@ static rp_status backward_weights(void *self, const rpi_kernel_io *io) {
 
 /* ---- planning ---- */
 
-static rpi_winograd_shape shape_of(const rpi_unit *unit) {
-    const rpi_conv2d_attributes *conv = unit->nodes[0]->attributes;
-    const int64_t *x = unit->inputs[INPUT].shape.size, *y = unit->outputs[0].shape.size;
-    return (rpi_winograd_shape){.images = x[0],
-                                .channels = x[1],
-                                .filters = y[1],
-                                .height = x[2],
-                                .width = x[3],
-                                .padding = conv->padding};
-}
-
-static bool fits(const rpi_dnn_session *session, const rpi_unit *unit) {
-    const rpi_conv2d_attributes *conv = unit->nodes[0]->attributes;
-    const int64_t *weight = unit->inputs[WEIGHT].shape.size;
-    return unit->compute == RP_F32 && session->block == BLOCK &&
-           unit->inputs[INPUT].kind == RPI_VALUE_ACTIVATION && weight[0] % BLOCK == 0 &&
-           weight[1] % BLOCK == 0 && weight[2] == WINDOW && weight[3] == WINDOW &&
-           conv->stride == 1 && conv->padding < WINDOW;
-}
-
-static rpi_dnn_geometry geometry_of(const rpi_dnn_session *session, const rpi_unit *unit) {
-    rpi_winograd_shape s = shape_of(unit);
-    return (rpi_dnn_geometry){.batch = s.images,
-                              .channels = s.channels,
-                              .height = s.height,
-                              .width = s.width,
-                              .filters = s.filters,
-                              .window_height = WINDOW,
-                              .window_width = WINDOW,
-                              .stride = 1,
-                              .padding = (int)s.padding,
-                              .threads = rpi_dnn_kernel_run(session).threads};
+static bool fits(const rpi_dnn_session *session, const rpi_unit *unit,
+                 const rpi_dnn_geometry *g) {
+    return rpi_dnn_winograd_fits(g) && session->block == BLOCK &&
+           unit->inputs[INPUT].kind == RPI_VALUE_ACTIVATION && g->filters % BLOCK == 0 &&
+           g->channels % BLOCK == 0 && g->padding < WINDOW;
 }
 
 bool rpi_dnn_conv_is_winograd(const rpi_dnn_session *session, const rpi_unit *unit) {
-    if (DNNL_VERSION_MAJOR < 3 || !fits(session, unit)) return false;
-    rpi_dnn_geometry geometry = geometry_of(session, unit);
-    return rpi_dnn_winograd_pays(&geometry);
+    rpi_dnn_geometry g = rpi_dnn_conv_geometry(session, unit);
+    return DNNL_VERSION_MAJOR >= 3 && fits(session, unit, &g) && rpi_dnn_winograd_pays(&g);
 }
 
-static void report(const rpi_dnn_session *session, const rpi_unit *unit) {
+static void report(const rpi_unit *unit, rpi_dnn_geometry geometry) {
     if (!rpi_log_wants(RP_LOG_DEBUG)) return;
     for (int i = 0; i < RPI_DNN_DIRECTIONS; i++) {
         char text[RPI_DNN_GEOMETRY_TEXT];
-        rpi_dnn_geometry geometry = geometry_of(session, unit);
         geometry.direction = (rpi_dnn_direction)i;
         if (!rpi_dnn_conv_wants(unit, geometry.direction)) continue;
         rpi_dnn_geometry_text(&geometry, text);
@@ -155,8 +124,14 @@ rp_status rpi_dnn_conv_winograd_plan(rpi_dnn_session *session, const rpi_unit *u
     winograd_kernel *k = NULL;
     RP_TRY(rpi_alloc(sizeof *k, "conv2d kernel", &k));
     const int64_t *y = unit->outputs[0].shape.size;
+    rpi_dnn_geometry g = rpi_dnn_conv_geometry(session, unit);
     *k = (winograd_kernel){.run = rpi_dnn_kernel_run(session),
-                           .shape = shape_of(unit),
+                           .shape = {.images = g.batch,
+                                     .channels = g.channels,
+                                     .filters = g.filters,
+                                     .height = g.height,
+                                     .width = g.width,
+                                     .padding = g.padding},
                            .has_bias = unit->input_count > BIAS};
     k->back = (rpi_winograd_shape){.images = k->shape.images,
                                    .channels = k->shape.filters,
@@ -165,6 +140,6 @@ rp_status rpi_dnn_conv_winograd_plan(rpi_dnn_session *session, const rpi_unit *u
                                    .width = y[3],
                                    .padding = WINDOW - 1 - k->shape.padding};
     describe(k, session, unit, out);
-    report(session, unit);
+    report(unit, g);
     return RP_OK;
 }

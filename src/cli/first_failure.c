@@ -9,10 +9,10 @@
 /* For so long a death goes before a failure. */
 #define HOLD_S 0.2
 
-void rpi_first_failure_note(rpi_first_failure *first, int rank, int status) {
+void rpi_first_failure_note(rpi_first_failure *first, int rank, int status, bool was_told) {
     bool was_first = first->rank < 0;
     if (was_first) first->name_ns = rpi_deadline_ns(HOLD_S);
-    if (!was_first && (first->is_named || !WIFSIGNALED(status))) return;
+    if (!was_first && (first->is_named || was_told || !WIFSIGNALED(status))) return;
     first->rank = rank;
     first->status = status;
     if (WIFSIGNALED(status)) first->name_ns = rpi_now_ns();

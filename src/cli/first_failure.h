@@ -14,8 +14,9 @@ typedef struct rpi_first_failure {
     int64_t name_ns; /* when it will be */
 } rpi_first_failure;
 
-/* A rank has ended with this status of waitpid(), not 0. */
-void rpi_first_failure_note(rpi_first_failure *first, int rank, int status);
+/* A rank has ended with this status of waitpid(), not 0; was_told: after the launcher had sent
+ * it a signal to end, of which it may have died. */
+void rpi_first_failure_note(rpi_first_failure *first, int rank, int status, bool was_told);
 /* Is it to be said now? */
 bool rpi_first_failure_is_due(const rpi_first_failure *first);
 /* When it will be; RPI_NEVER_NS: never. */

@@ -59,6 +59,7 @@ typedef struct launch {
     rpi_first_failure first; /* of ranks numbered as here */
     bool is_unread;          /* our standard output was a pipe, and its reader has gone */
     int stop_signal;         /* passed on to the ranks because we were told to end */
+    bool has_told;           /* the ranks have had a signal to end */
     int next_signal;         /* SIGTERM, SIGKILL: what ranks get when the time has come */
     int64_t next_ns;
 } launch;
@@ -297,7 +298,8 @@ static rp_status prepare(launch *l) {
 
 /* ---- watching ---- */
 
-static void signal_all(const launch *l, int number) {
+static void signal_all(launch *l, int number) {
+    if (number != SIGUSR1 && number != SIGUSR2 && number != SIGCONT) l->has_told = true;
     for (int rank = 0; rank < l->ranks; rank++)
         if (l->processes[rank].pid) kill(-l->processes[rank].group, number);
 }
@@ -346,7 +348,7 @@ static void rank_ended(launch *l, int rank, int status) {
     l->alive--;
     /* Where the agent was killed, its ranks are killed for that. */
     if (l->agent && getppid() == l->first_process)
-        rpi_agent_ended(l->agent, l->world.first_rank + rank, status);
+        rpi_agent_ended(l->agent, l->world.first_rank + rank, status, l->has_told);
     if (status == 0) return;
     if (is_outlived(l, rank, status)) {
         char how[80];
@@ -354,7 +356,7 @@ static void rank_ended(launch *l, int rank, int status) {
             rpi_ending_text(status, how, sizeof how));
         return;
     }
-    rpi_first_failure_note(&l->first, rank, status);
+    rpi_first_failure_note(&l->first, rank, status, l->has_told);
     if (rpi_first_failure_is_due(&l->first)) name_first(l);
     if (has_had_enough(l, l->first.status)) signal_all(l, SIGKILL);
     start_countdown(l, SIGTERM, grace_of(l));

@@ -142,6 +142,14 @@ static void codes_and_words(void) {
     }
 }
 
+/* SIGTERM comes before the failure has been named. */
+static void who_dies_of_our_signal_did_not_fail_first(void) {
+    rpi_launch_options options = shell(3, "test $RANK = 2 && exit 7; echo up; exec sleep 100");
+    options.grace_s = 0.02;
+    CHECK_EQ(finish(start(options)), 7);
+    CHECK_MSG(strstr(output, "rank 2 ended with exit code 7"), "it says: %s", output);
+}
+
 /* It lies in a buffer that every process begun here inherits. */
 static void what_was_printed_before_comes_once(void) {
     before.printed = "before\n";
@@ -433,6 +441,7 @@ static void a_stopped_rank_does_not_hold_up_the_end(void) {
 }
 
 CASES({"codes_and_words", codes_and_words},
+      {"who dies of our signal did not fail first", who_dies_of_our_signal_did_not_fail_first},
       {"what_was_printed_before_comes_once", what_was_printed_before_comes_once},
       {"many_ranks_within_few_descriptors", many_ranks_within_few_descriptors},
       {"programs_that_cannot_run", programs_that_cannot_run},

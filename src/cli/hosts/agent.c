@@ -249,10 +249,11 @@ void rpi_agent_output(rpi_agent *agent, int rank, bool is_error, const char *tex
     if (rpi_agent_send(&agent->link, word, rank, text, bytes) != RP_OK) agent->is_over = true;
 }
 
-void rpi_agent_ended(rpi_agent *agent, int rank, int status) {
-    char number[4];
-    rpi_put_u32(number, (uint32_t)status);
-    if (rpi_agent_send(&agent->link, RPI_AGENT_ENDED, rank, number, sizeof number) != RP_OK)
+void rpi_agent_ended(rpi_agent *agent, int rank, int status, bool was_told) {
+    char numbers[8];
+    rpi_put_u32(numbers, (uint32_t)status);
+    rpi_put_u32(numbers + 4, was_told);
+    if (rpi_agent_send(&agent->link, RPI_AGENT_ENDED, rank, numbers, sizeof numbers) != RP_OK)
         agent->is_over = true;
 }
 

@@ -28,7 +28,8 @@ typedef enum rpi_agent_word {
     RPI_AGENT_GO = 'G',      /* to all: start; words on the store */
     RPI_AGENT_OUT = 'o',     /* from it: what a rank has printed */
     RPI_AGENT_ERR = 'e',
-    RPI_AGENT_ENDED = 'x',  /* from it: the status of a rank, as a little-endian number */
+    RPI_AGENT_ENDED = 'x',  /* from it: the status of a rank, and 1 when it had a signal to end;
+                               little-endian */
     RPI_AGENT_SIGNAL = 'K', /* to it: pass this one on; the number stands for the rank */
     RPI_AGENT_HURRY = 'C',  /* to it: a rank of another host has failed */
     /* Of `redpoll doctor`, which asks its agents to SERVE, too. */

@@ -73,13 +73,14 @@ static void name_first(rpi_host_launch *launch) {
     rpi_last_lines_print(&launch->last[rank], rank, stderr);
 }
 
-static void rank_ended(rpi_host_launch *launch, rpi_remote *remote, int rank, int status) {
+static void rank_ended(rpi_host_launch *launch, rpi_remote *remote, int rank, int status,
+                       bool was_told) {
     remote->alive--;
     for (int i = 0; i < RPI_HOST_STREAMS; i++)
         rpi_rank_output_finish(&launch->outputs[rank * RPI_HOST_STREAMS + i]);
     if (status == 0 || launch->is_lost) return; /* lost: that is why it ended */
     bool is_first = launch->first.rank < 0;
-    rpi_first_failure_note(&launch->first, rank, status);
+    rpi_first_failure_note(&launch->first, rank, status, was_told);
     if (is_first) hurry(launch);
 }
 
@@ -87,8 +88,9 @@ void rpi_hosts_hear(rpi_host_launch *launch, rpi_remote *remote, const rpi_agent
     int rank = frame->rank, stream = frame->word == RPI_AGENT_ERR ? 1 : 0;
     if (rank < remote->first_rank || rank >= remote->first_rank + remote->host->slots) return;
     rpi_rank_output *output = &launch->outputs[rank * RPI_HOST_STREAMS + stream];
-    if (frame->word == RPI_AGENT_ENDED && frame->bytes == 4 && remote->alive > 0) {
-        rank_ended(launch, remote, rank, (int)rpi_get_u32(frame->text));
+    if (frame->word == RPI_AGENT_ENDED && frame->bytes == 8 && remote->alive > 0) {
+        rank_ended(launch, remote, rank, (int)rpi_get_u32(frame->text),
+                   rpi_get_u32(frame->text + 4) != 0);
     } else if (frame->word == RPI_AGENT_OUT || frame->word == RPI_AGENT_ERR) {
         if (launch->options->output != RPI_LAUNCH_PLAIN) {
             rpi_rank_output_feed(output, frame->text, frame->bytes);

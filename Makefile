@@ -27,10 +27,11 @@ demo:
 	@$(MAKE) --no-print-directory build
 	@sh tools/demo.sh $(RELEASE)/src/cli/redpoll
 
+# Tests of processes, deadlines and lost peers wait for more than half of their time.
 test:
 	@sh tools/setup.sh test
 	@$(MAKE) --no-print-directory build
-	@sh tools/run_tests.sh $(RELEASE) -j "$$(nproc)"
+	@sh tools/run_tests.sh $(RELEASE) -j "$$((2 * $$(nproc)))"
 
 check:
 	@sh tools/setup.sh check
@@ -38,10 +39,11 @@ check:
 
 # Tests join it by LONG in redpoll_test() and redpoll_python_test(), or by redpoll_long_test().
 check-long:
-	@sh tools/setup.sh test
+	@sh tools/setup.sh check
 	@$(MAKE) --no-print-directory build
 	@sh tools/run_tests.sh $(RELEASE) -C Long -L '^long$$'
 	@sh tools/onednn3.sh || [ $$? -eq 77 ]
+	@sh tools/tidy.sh --deep
 	@sh tools/fuzz.sh 600
 
 fuzz:

@@ -37,17 +37,6 @@ formatted() {
     git ls-files '*.[ch]' | xargs clang-format --dry-run -Werror
 }
 
-compiled_here() { # sources; files of another architecture are not
-    while read -r file; do
-        grep -q "/$file\"" build/dev/compile_commands.json && echo "$file"
-    done
-}
-
-tidy() {
-    cmake --preset dev >/dev/null &&
-        git ls-files 'src/*.c' | compiled_here | xargs -P "$(nproc)" -n 4 clang-tidy --quiet -p build/dev 2>/dev/null
-}
-
 shell_scripts() { # the file names that some list with ls are of their own making
     git ls-files '*.sh' .ci/run | xargs shellcheck --severity=warning --exclude=SC2010
 }
@@ -94,7 +83,7 @@ sanitized() {
 mkdir -p build
 step clang-format formatted
 step layers sh tools/layers.sh
-step clang-tidy tidy
+step clang-tidy sh tools/tidy.sh
 step shellcheck shell_scripts
 if python=$(sh tools/torch_venv.sh); then
     tools=$(dirname "$python")
@@ -108,10 +97,11 @@ step aarch64 sh tools/aarch64.sh
 step fuzz fuzz
 # ThreadSanitizer does not understand libgomp: tiers 0 and 1 are free of OpenMP. The proofs of plans
 # have no threads, and those of sums have the threads of others; both take it minutes. It runs beside
-# the address sanitizer, each one test at a time.
-sanitize tsan -L 'tier[01]' -E '^plan/|^comm/reductions_test' >build/tsan-tests.log 2>&1 &
+# the address sanitizer.
+sanitize tsan -j "$(nproc)" -L 'tier[01]' -E '^plan/|^comm/reductions_test' >build/tsan-tests.log 2>&1 &
 # Leaks count as failures; the OpenMP runtime keeps its thread pool, which is not one.
-ASAN_OPTIONS=detect_leaks=1 LSAN_OPTIONS=suppressions=$PWD/tools/lsan.supp sanitize asan >build/asan-tests.log 2>&1
+ASAN_OPTIONS=detect_leaks=1 LSAN_OPTIONS=suppressions=$PWD/tools/lsan.supp \
+    sanitize asan -j "$(nproc)" >build/asan-tests.log 2>&1
 step asan+ubsan sanitized asan
 wait
 step tsan sanitized tsan

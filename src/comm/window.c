@@ -336,14 +336,14 @@ static rp_status agree(rp_comm *comm, rp_window *window, rp_status refused) {
     own->refused = refused;
     if (window) describe_own(window, own);
     rp_status status = rp_all_gather(comm, own, descriptions, stride, RP_U8, NULL, NULL);
-    if (!window) {
-        rpi_error_put_back(&reason);
-        status = refused;
+    if (window && status == RP_OK) {
+        window->signature = sign(own);
+        status = compare(comm, descriptions);
     }
-    if (status == RP_OK) window->signature = sign(own);
-    if (status == RP_OK) status = compare(comm, descriptions);
     rpi_free(descriptions);
-    return status;
+    if (window) return status;
+    rpi_error_put_back(&reason);
+    return refused;
 }
 
 /* ---- create ---- */

@@ -80,6 +80,14 @@ RP_API rp_status rp_comm_create(const rp_store *store, int rank, int world,
  * ranks. Blocks as rp_comm_create(). RP_INVALID names a variable that is missing or wrong;
  * RP_IO: the port is taken. */
 RP_API rp_status rp_comm_join(const rp_comm_options *options, rp_comm **comm);
+/** For options.bind_host of rp_comm_create(): the addresses of this host's interfaces that
+ *  REDPOLL_SOCKET_IFNAME allows, "10.0.0.1,10.1.0.1"; without it all but loopback.
+ * rp_comm_join() follows that variable by itself. facing: the address that faces the other
+ * ranks, which comes first if it is among them; NULL: not known. addresses: room for `bytes`;
+ * addresses that do not fit are left out, 256 are enough for what rp_comm_create() takes.
+ * Local, any thread. RP_INVALID: the variable leaves nothing; the message lists the interfaces.
+ */
+RP_API rp_status rp_bind_addresses(const char *facing, char *addresses, size_t bytes);
 /** A communicator of some of the parent's ranks, over its links: no socket is opened and no
  *  thread is started (but the one that options->progress_thread asks for where the parent has
  *  none). Operations, tags, failures and timeouts of the two are independent; a rank that dies

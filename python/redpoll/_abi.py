@@ -392,6 +392,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
         c_int,
         [POINTER(rp_store), c_int, c_int, POINTER(rp_comm_options), _out],
     ),
+    "rp_bind_addresses": (c_int, [c_char_p, c_char_p, c_size_t]),
     "rp_comm_survivors": (c_int, [_comm, POINTER(rp_comm_options), POINTER(c_int), _out]),
     "rp_comm_group_start": (
         c_int,

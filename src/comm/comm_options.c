@@ -2,11 +2,13 @@
 #include "comm/communicator.h"
 
 #include "base/status.h"
+#include "net/interfaces.h"
 #include "net/link_shape.h"
 #include "net/meeting.h"
 #include "net/stream.h"
 #include "net/transports.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -47,4 +49,10 @@ rp_status rpi_comm_options_check(const rp_comm_options *options, int world) {
     if (options->host && (!options->host[0] || strchr(options->host, '\n')))
         return RP_FAIL(INVALID, "host is empty, or has a line break in it; NULL for none");
     return options->bind_host && world == 1 ? check_bind_host(options->bind_host) : RP_OK;
+}
+
+rp_status rp_bind_addresses(const char *facing, char *addresses, size_t bytes) {
+    if (!addresses || !bytes) return RP_FAIL(INVALID, "there is nowhere to put addresses");
+    return rpi_interfaces_text(getenv("REDPOLL_SOCKET_IFNAME"), facing ? facing : "", addresses,
+                               bytes);
 }

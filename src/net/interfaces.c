@@ -93,3 +93,19 @@ rp_status rpi_interfaces_list(const char *filter, rpi_interface list[RPI_INTERFA
     *out_count = count;
     return status;
 }
+
+rp_status rpi_interfaces_text(const char *filter, const char *facing, char *text,
+                              size_t bytes) {
+    rpi_interface list[RPI_INTERFACES_MAX];
+    int count = 0;
+    RP_TRY(rpi_interfaces_list(filter, list, &count));
+    text[0] = '\0';
+    for (int pass = 0; pass < 2; pass++)
+        for (int i = 0; i < count; i++) {
+            bool faces = strcmp(list[i].address, facing) == 0;
+            if (faces != (pass == 0)) continue;
+            if (strlen(text) + strlen(list[i].address) + 2 > bytes) return RP_OK;
+            rpi_append(text, bytes, "%s%s", *text ? "," : "", list[i].address);
+        }
+    return RP_OK;
+}

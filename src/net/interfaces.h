@@ -26,4 +26,8 @@ bool rpi_interface_matches(const char *filter, const char *name);
 rp_status rpi_interfaces_list(const char *filter, rpi_interface list[RPI_INTERFACES_MAX],
                               int *out_count);
 
+/* "10.0.0.1,10.1.0.1": of rpi_interfaces_list(), the one that is `facing` first ("": none is);
+ * what does not fit is left out. */
+rp_status rpi_interfaces_text(const char *filter, const char *facing, char *text, size_t bytes);
+
 #endif

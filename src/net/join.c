@@ -43,39 +43,23 @@ static bool facing_address(const char *host, int port, char *text, size_t bytes)
     return found;
 }
 
-/* "10.0.0.1,10.1.0.1", the one that faces the others first; what does not fit is left out. */
-static void list_addresses(const rpi_interface *list, int count, const char *facing, char *text,
-                           size_t bytes) {
-    text[0] = '\0';
-    for (int pass = 0; pass < 2; pass++)
-        for (int i = 0; i < count; i++) {
-            bool faces = strcmp(list[i].address, facing) == 0;
-            if (faces != (pass == 0)) continue;
-            if (strlen(text) + strlen(list[i].address) + 2 > bytes) return;
-            rpi_append(text, bytes, "%s%s", *text ? "," : "", list[i].address);
-        }
-}
-
 /* Where links listen: the address from which the store's host is reached, or what
  * REDPOLL_SOCKET_IFNAME says. A host's own name often means its loopback: then the first
  * interface that is not. */
 static rp_status choose_bind_host(rpi_join *join) {
     const rpi_place *place = &join->place;
     const char *filter = getenv("REDPOLL_SOCKET_IFNAME");
-    rpi_interface list[RPI_INTERFACES_MAX];
     char facing[RPI_HOST_BYTES] = "";
-    int count = 0;
+    bool filters = filter && *filter;
     if (place->one_host) return RP_OK;
     if (!facing_address(place->host, place->port, facing, sizeof facing) ||
         rpi_is_loopback(facing))
         facing[0] = '\0';
-    RP_TRY(rpi_interfaces_list(filter, list, &count));
-    if (filter && *filter)
-        list_addresses(list, count, facing, join->address, sizeof join->address);
-    else if (*facing)
+    if (!filters && *facing)
         snprintf(join->address, sizeof join->address, "%s", facing);
-    else if (count > 0)
-        snprintf(join->address, sizeof join->address, "%s", list[0].address);
+    else
+        RP_TRY(rpi_interfaces_text(filter, facing, join->address, sizeof join->address));
+    if (!filters) join->address[strcspn(join->address, ",")] = '\0';
     if (!*join->address) return RP_OK;
     join->bind_host = join->address;
     rpi_log(RP_LOG_INFO, "rank %d listens at %s", place->rank, join->address);

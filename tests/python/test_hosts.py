@@ -84,6 +84,40 @@ def test_no_interface_faces_the_others() -> None:
         assert "on 2 hosts" in said and "set REDPOLL_BIND" in said
 
 
+def filtered(rank: int, world: int, port: int) -> str:
+    """REDPOLL_SOCKET_IFNAME decides, whichever interface faces the store's host."""
+    _store.host_identity = lambda: f"host {rank}"
+    _store._facing = lambda place: "192.0.2.7"
+    join(rank, world, port)
+    assert add_up() == world
+    return rt.communicator_of().bind_host or ""
+
+
+def test_interfaces_are_those_that_the_variable_names() -> None:
+    server = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    environment = {**LAUNCH_OF_ONE, "REDPOLL_SOCKET_IFNAME": "=lo"}
+    for said in values(run_ranks(filtered, 2, server.port, environment=environment)):
+        assert "127.0.0.1" in said.split(",") and "192.0.2.7" not in said
+
+
+def refused(rank: int, world: int, port: int) -> str:
+    _store.host_identity = lambda: f"host {rank}"
+    return refusal(rt.RedpollError, lambda: join(rank, world, port))
+
+
+def test_a_variable_that_matches_no_interface_says_which_there_are() -> None:
+    server = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    environment = {**LAUNCH_OF_ONE, "REDPOLL_SOCKET_IFNAME": "=nosuch0"}
+    for said in values(run_ranks(refused, 2, server.port, environment=environment)):
+        assert "REDPOLL_SOCKET_IFNAME is '=nosuch0'" in said and "there are: lo" in said
+
+
+def test_a_bind_address_wins_over_interfaces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REDPOLL_SOCKET_IFNAME", "=nosuch0")
+    monkeypatch.setenv("REDPOLL_BIND", "127.0.0.9")
+    assert _store.bind_host(dist.HashStore(), 0, 2, timeout_s=1) == "127.0.0.9"
+
+
 # ---- real ones: network namespaces ----
 
 SCRIPT = """
@@ -106,7 +140,8 @@ def ip(*words: str) -> None:
 
 @pytest.fixture
 def namespaces() -> Iterator[list[str]]:
-    """Two network namespaces that reach each other as 10.97.0.1 and 10.97.0.2."""
+    """Two network namespaces that reach each other as 10.97.0.1 and 10.97.0.2, each with an
+    interface, deaf0, that leads nowhere."""
     if shutil.which("ip") is None or os.geteuid() != 0:
         pytest.skip("network namespaces need root and ip (Debian: iproute2)")
     names = [f"redpoll-{os.getpid()}-{end}" for end in "ab"]
@@ -130,6 +165,10 @@ def namespaces() -> Iterator[list[str]]:
             ip("-n", name, "addr", "add", f"10.97.0.{number}/24", "dev", device)
             ip("-n", name, "link", "set", device, "up")
             ip("-n", name, "link", "set", "lo", "up")
+            ip("-n", name, "link", "add", "deaf0", "type", "veth", "peer", "name", "end0")
+            ip("-n", name, "addr", "add", f"10.98.{number}.1/24", "dev", "deaf0")
+            ip("-n", name, "link", "set", "deaf0", "up")
+            ip("-n", name, "link", "set", "end0", "up")
     except subprocess.CalledProcessError as error:
         remove(names)
         pytest.skip(f"no network namespaces here: {error.stderr.decode().strip()}")
@@ -142,8 +181,9 @@ def remove(names: list[str]) -> None:
         subprocess.run(["ip", "netns", "del", name], capture_output=True)
 
 
-def test_two_launches_of_one_host_each(namespaces: list[str]) -> None:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", **LAUNCH_OF_ONE}
+def launch(namespaces: list[str], **variables: str) -> list[str]:
+    """What each of two ranks prints, one a namespace."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", **LAUNCH_OF_ONE, **variables}
     running = [
         subprocess.Popen(
             ["ip", "netns", "exec", name, sys.executable, "-c", SCRIPT, str(rank), "10.97.0.1"],
@@ -155,6 +195,17 @@ def test_two_launches_of_one_host_each(namespaces: list[str]) -> None:
         for rank, name in enumerate(namespaces)
     ]
     answers = [process.communicate(timeout=90) for process in running]
-    for rank, (process, (out, err)) in enumerate(zip(running, answers)):
+    for process, (_, err) in zip(running, answers):
         assert process.returncode == 0, err
+    return [out for out, _ in answers]
+
+
+def test_two_launches_of_one_host_each(namespaces: list[str]) -> None:
+    for rank, out in enumerate(launch(namespaces)):
         assert out.split() == ["2.0", f"10.97.0.{1 + rank}"]
+
+
+def test_the_interface_that_faces_the_others_comes_first(namespaces: list[str]) -> None:
+    out = launch(namespaces, REDPOLL_SOCKET_IFNAME="deaf,to-")
+    for rank, said in enumerate(out):
+        assert said.split() == ["2.0", f"10.97.0.{1 + rank},10.98.{1 + rank}.1"]

@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Any, Callable, Optional
 
 from .. import _abi
+from ..errors import last_message
 
 _FIRST_PAUSE_S = 0.0005
 _LONGEST_PAUSE_S = 0.02
 _PAGE_KEYS = 128  # of one question to the store
+_ADDRESSES_BYTES = 256  # as many as the library takes
 _SOMEWHERE_ELSE = ("192.0.2.1", 9)  # of a network that exists nowhere; nothing is sent
 
 
@@ -148,9 +150,9 @@ def bind_host(
     being on this host. Collective: they tell each other where they are, as no variable of a
     launcher knows which ranks a group is of.
 
-    REDPOLL_BIND wins; else it is the interface that faces the store's host. check: asked while
-    it waits; what it raises ends the wait. JoinError names the ranks that did not come, or says
-    that there is no such interface."""
+    REDPOLL_BIND wins; else it is what REDPOLL_SOCKET_IFNAME names, or the interface that faces
+    the store's host. check: asked while it waits; what it raises ends the wait. JoinError names
+    the ranks that did not come, or says that there is no such interface."""
     chosen = os.environ.get("REDPOLL_BIND", "")
     if store is None or world == 1:
         return chosen or None
@@ -165,11 +167,14 @@ def bind_host(
     facing = None if place is None else _facing(place)
     if facing is None or _is_loopback(facing):  # this host's own name often means its loopback
         facing = _facing(_SOMEWHERE_ELSE)
+    if os.environ.get("REDPOLL_SOCKET_IFNAME"):
+        return _named_interfaces(facing)
     if facing is None:
         raise JoinError(
             _abi.RP_IO,
             f"the group's ranks are on {len(set(hosts))} hosts, and no interface of this one "
-            "faces the others; set REDPOLL_BIND to its address in their network",
+            "faces the others; set REDPOLL_BIND to its address in their network, or "
+            "REDPOLL_SOCKET_IFNAME to the interface's name",
         )
     return facing
 
@@ -253,6 +258,16 @@ def _store_place(store: Any) -> Optional[tuple[str, int]]:
         return store.host, store.port
     host = os.environ.get("MASTER_ADDR")
     return (host, int(os.environ.get("MASTER_PORT", "9"))) if host else None
+
+
+def _named_interfaces(facing: Optional[str]) -> str:
+    """Addresses of the interfaces that REDPOLL_SOCKET_IFNAME names, separated by commas."""
+    addresses = ctypes.create_string_buffer(_ADDRESSES_BYTES)
+    first = facing.encode() if facing else None
+    code = _abi.rp_bind_addresses(first, addresses, len(addresses))
+    if code < 0:
+        raise JoinError(code, last_message())
+    return addresses.value.decode()
 
 
 def _facing(place: tuple[str, int]) -> Optional[str]:

@@ -346,11 +346,18 @@ static bool is_delivered(const rpi_fabric *fabric, bool last) {
     return true;
 }
 
-/* Members that live on with the fabric hear that nothing more comes from here; those whose link
- * is full do when there is room, as long as that is waited for. */
+/* Members that live on with the fabric hear that nothing more comes from here, and where a
+ * death is why, whose; those whose link is full do when there is room, as long as that is
+ * waited for.
+ */
 static bool tell_left(rp_comm *comm, int *next) {
-    rpi_frame_header header = {
-        .kind = RPI_FRAME_LEFT, .communicator = comm->id, .epoch = comm->epoch};
+    rpi_failure failure = rpi_comm_failure(comm);
+    bool is_death = failure.status == RP_PEER && failure.rank >= 0 &&
+                    failure.rank < comm->world && failure.rank != comm->rank;
+    rpi_frame_header header = {.kind = RPI_FRAME_LEFT,
+                               .communicator = comm->id,
+                               .epoch = comm->epoch,
+                               .sequence = is_death ? (uint64_t)failure.rank + 1 : 0};
     if (comm->is_made) header.round = RPI_FRAME_EARLY;
     for (; *next < comm->world; ++*next) {
         const rpi_peer *peer = &comm->peers[*next];
@@ -359,6 +366,19 @@ static bool tell_left(rp_comm *comm, int *next) {
         if (rpi_flow_tell(comm, *next, &header) == RP_PENDING) return false;
     }
     return true;
+}
+
+void rpi_comm_tell_death(rp_comm *comm) {
+    int64_t deadline_ns = rpi_deadline_ns(LINGER_S);
+    int told = 0;
+    if (!comm->fabric->mesh) return;
+    for (bool done = false; !done && rpi_now_ns() < deadline_ns;) {
+        rpi_drive_take(comm->fabric);
+        done = tell_left(comm, &told);
+        (void)is_delivered(comm->fabric, false);
+        rpi_drive_give(comm->fabric);
+        if (!done) rpi_sleep_until_ns(rpi_now_ns() + RPI_SECOND_NS / 2000);
+    }
 }
 
 /* Peers may still need the last frames we posted. */

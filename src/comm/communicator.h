@@ -288,6 +288,12 @@ bool rpi_comm_check_control(rp_comm *comm); /* [driver] true: failed */
 void rpi_peer_break(rp_comm *comm, int peer, rp_status status);
 /* It has destroyed the communicator; frames from before that have come. [driver] */
 void rpi_peer_leave(rp_comm *comm, int peer);
+/* The frame in which it said so: perhaps because another has died, which then ends this side,
+ * too. */
+void rpi_peer_hear_left(rp_comm *comm, int peer, const rpi_frame_header *header);
+/* Of a communicator that has failed by a death: all members hear by their links who is dead, as
+ * the control connection tells it while rank 0 lives. */
+void rpi_comm_tell_death(rp_comm *comm);
 /* The failure in words for one request. A process that vanished is known by its name only: what
  * it left undone is added. Returns text. */
 const char *rpi_failure_text(const rpi_failure *failure, const rp_request *request, char *text,

@@ -122,7 +122,7 @@ static rp_status deliver_early(rp_comm *comm, const rpi_early *early) {
     if (rank < 0)
         return RP_FAIL(MISMATCH, "a rank that is no member of '%s' sent to it", comm->name);
     if (early->header.kind == RPI_FRAME_LEFT) {
-        rpi_peer_leave(comm, rank);
+        rpi_peer_hear_left(comm, rank, &early->header);
         return RP_OK;
     }
     RP_TRY(rpi_flow_come(comm, rank, &early->header, 0));

@@ -100,6 +100,18 @@ void rpi_peer_leave(rp_comm *comm, int rank) {
     peer->reason = "it has destroyed the communicator";
 }
 
+void rpi_peer_hear_left(rp_comm *comm, int rank, const rpi_frame_header *header) {
+    uint64_t lost = header->sequence; /* one more than its place; 0: nobody */
+    bool is_other = lost > 0 && lost <= (uint64_t)comm->world &&
+                    lost != (uint64_t)comm->rank + 1 && lost != (uint64_t)rank + 1;
+    if (is_other) {
+        rpi_comm_fail_text(comm, RP_PEER, (int)lost - 1, "rank %d is gone, as rank %d says",
+                           (int)lost - 1, rank);
+        rpi_fabric_activate(comm);
+    }
+    rpi_peer_leave(comm, rank);
+}
+
 /* ---- does a broken link matter? ---- */
 
 /* A closed link is no failure for who needs nothing from it: a peer may be done earlier. */

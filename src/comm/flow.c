@@ -282,7 +282,7 @@ void rpi_flow_hear(rp_comm *comm, int rank, const rpi_frame_header *header) {
     else if (header->kind == RPI_FRAME_GRANT)
         hear_grant(comm, rank, header);
     else if (header->kind == RPI_FRAME_LEFT)
-        rpi_peer_leave(comm, rank);
+        rpi_peer_hear_left(comm, rank, header);
     else if (header->kind == RPI_FRAME_EXPECT || header->kind == RPI_FRAME_PASSED)
         rpi_round_hear(comm, rank, header);
     else if (header->kind != RPI_FRAME_CREDIT)

@@ -1,6 +1,7 @@
 /* A communicator of those that are left when ranks have died. Each knows of the first death by
- * the failure of the old one; of more it learns when those do not come to the new one, which is
- * then tried without them. */
+ * the failure of the old one, also where rank 0 is gone, through which failures are made known:
+ * who comes here tells all others by their links. Of more each learns when those do not come to
+ * the new one, which is then tried without them. */
 #include "comm/communicator.h"
 
 #include "base/fpenv.h"
@@ -38,6 +39,7 @@ static void list_rest(const rp_comm *comm, attempt *a) {
 static rp_status try_all(rp_comm *comm, const rp_comm_options *options, attempt *a,
                          rp_comm **out_survivors) {
     RP_TRY(find_first(comm, a));
+    rpi_comm_tell_death(comm);
     for (;;) {
         int lost = -1;
         list_rest(comm, a);

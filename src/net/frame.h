@@ -42,7 +42,7 @@ typedef enum rpi_frame_kind {
     RPI_FRAME_CREDIT,   /* so much may be sent unasked, since the link is there */
     RPI_FRAME_EXPECT,   /* a neighbour's vector is waited for in this round */
     RPI_FRAME_PASSED,   /* the round is over here: what was not sent will not come */
-    RPI_FRAME_LEFT,     /* the sender has destroyed the communicator */
+    RPI_FRAME_LEFT,     /* the sender has done with the communicator */
     RPI_FRAME_WINDOW,   /* of a window, with or without a payload: nobody has to ask for it */
 } rpi_frame_kind;
 

@@ -71,6 +71,49 @@ static void average(void) {
     rp_store_close(&store);
 }
 
+/* Rank 0, through which ranks hear of deaths, and then another: 1 is no neighbour of 3 in the
+ * ring of those that are left, and hears of it from the others. */
+static void in_turn(void) {
+    rp_store store = {0};
+    rp_comm *comm = NULL, *left = NULL, *last = NULL;
+    int rank = ranks_rank(), places[WORLD];
+    static double x[COUNT];
+    rp_comm_options options = {
+        .transport = ranks_argument(), .connect_timeout_s = 30, .timeout_s = 20};
+    REQUIRE_OK(ranks_store(&store));
+    REQUIRE_OK(rp_comm_create(&store, rank, WORLD, &options, &comm));
+    for (int i = 0; i < COUNT; i++) x[i] = rank;
+    CHECK(gossip_on(comm, x, 3) == 3);
+    ranks_mark("ready");
+    (void)gossip_on(comm, x, 1 << 30);
+    REQUIRE_OK(rp_comm_survivors(comm, NULL, places, &left));
+    CHECK(rp_comm_world(left) == WORLD - 1 && places[0] == 1);
+    CHECK(gossip_on(left, x, 3) == 3);
+    ranks_mark("again");
+    CHECK(gossip_on(left, x, 1 << 30) >= 0 && rp_last_error()->status == RP_PEER);
+    REQUIRE_OK(rp_comm_survivors(left, NULL, places, &last));
+    CHECK(rp_comm_world(last) == WORLD - 2 && places[2] == 3);
+    double mean = mean_of(last, x[0]);
+    CHECK(gossip_on(last, x, MOST) == MOST);
+    CHECK_NEAR(x[0], mean, 1e-9);
+    rp_comm_destroy(last);
+    rp_comm_destroy(left);
+    rp_comm_destroy(comm);
+    rp_store_close(&store);
+}
+
+static void run_in_turn(const char *transport) {
+    ranks *world = ranks_start("in_turn", WORLD, &(ranks_options){.argument = transport});
+    for (int rank = 0; rank < WORLD; rank++) CHECK(ranks_wait_for(world, rank, "ready", 30));
+    ranks_signal(world, 0, SIGKILL);
+    for (int rank = 1; rank < WORLD; rank++) CHECK(ranks_wait_for(world, rank, "again", 30));
+    ranks_signal(world, 3, SIGKILL);
+    CHECK(ranks_finish(world, 90));
+    for (int rank = 1; rank < WORLD; rank++)
+        if (rank != 3) ranks_check_exit(world, rank, 0, NULL);
+    ranks_free(world);
+}
+
 static void run(const char *argument) {
     ranks *world = ranks_start("average", WORLD, &(ranks_options){.argument = argument});
     for (int rank = 0; rank < WORLD; rank++) CHECK(ranks_wait_for(world, rank, "ready", 30));
@@ -97,9 +140,21 @@ static void rank_0_may_be_among_them(void) {
     run("tcp:0");
 }
 
-static const ranks_function functions[] = {{"average", average}};
+static void rank_0_and_others_may_die_at_once(void) {
+    run("shm:03");
+    run("tcp:024");
+}
+
+static void without_rank_0_deaths_are_made_known_too(void) {
+    run_in_turn("shm");
+    run_in_turn("tcp");
+}
+
+static const ranks_function functions[] = {{"average", average}, {"in_turn", in_turn}};
 static const check_case cases[] = {
     {"those left keep their mean", those_left_keep_their_mean},
     {"of several deaths each is found", of_several_deaths_each_is_found},
-    {"rank 0 may be among them", rank_0_may_be_among_them}};
+    {"rank 0 may be among them", rank_0_may_be_among_them},
+    {"rank 0 and others may die at once", rank_0_and_others_may_die_at_once},
+    {"without rank 0 deaths are made known, too", without_rank_0_deaths_are_made_known_too}};
 RANKS_MAIN(functions, cases)

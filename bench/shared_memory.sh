@@ -1,0 +1,39 @@
+#!/bin/sh
+# All-reduce of floats on two ranks through shared memory, interleaved with a program that does it by hand.
+# usage: bench/shared_memory.sh BUILD [REPEATS] [BYTES ...]
+# RUN is put before each command, e.g. RUN='chrt -r 1' (root) on a machine that others use, too.
+set -eu
+build=$1 repeats=${2:-5}
+shift "$(($# < 2 ? $# : 2))"
+[ $# -gt 0 ] || set -- 16384 4194304 67108864
+redpoll=$build/src/cli/redpoll hand=$build/bench/shared_memory_by_hand iters=21
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+
+median() { sort -n | awk '{v[NR] = $1} END {print NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2}'; }
+
+by_hand() { # private|registered bytes: of stores past the caches and into them the faster
+    # shellcheck disable=SC2086 # RUN is words
+    for stores in "" cached; do ${RUN:-} "$hand" "$1" "$2" $iters $stores; done | sort -n | head -n 1 | cut -d ' ' -f 1
+}
+
+by_redpoll() { # bytes
+    # shellcheck disable=SC2086 # RUN is words
+    ${RUN:-} "$redpoll" bench all-reduce -n 2 --sizes "$1" --iters $iters --warmup 3 --json 2>/dev/null |
+        sed -n 's/.*"time_s":\([^,}]*\).*/\1/p'
+}
+
+echo "all-reduce of floats, 2 ranks, shared memory, in place; medians of $repeats runs of $iters, interleaved"
+for bytes in "$@"; do
+    for kind in redpoll private registered; do : >"$folder/$kind"; done
+    r=0
+    while [ $r -lt "$repeats" ]; do
+        by_redpoll "$bytes" >>"$folder/redpoll"
+        by_hand private "$bytes" >>"$folder/private"
+        by_hand registered "$bytes" >>"$folder/registered"
+        r=$((r + 1))
+    done
+    for kind in redpoll private registered; do median <"$folder/$kind"; done | tr '\n' ' ' |
+        awk -v bytes="$bytes" '{printf "%9d bytes: redpoll %9.1f us, by hand: private %9.1f (ratio %.2f), registered %9.1f (ratio %.2f)\n",
+                                bytes, $1 * 1e6, $2 * 1e6, $1 / $2, $3 * 1e6, $1 / $3}'
+done

@@ -217,10 +217,18 @@ static rp_status backward_weights(void *self, const rpi_kernel_io *io) {
 /* For windows of several pixels what is read is packed once for each of them, and oneDNN's own
  * kernels are quicker where rows are not too short for them: a step of ResNet-50 (batch 4)
  * takes 0.6 to 0.7 s so, and 0.7 to 0.9 with this kernel alone; ResNet-18 (28 x 28, batch 32),
- * whose last images are 4 x 4, 0.4 s, and 0.6 to 0.7. */
+ * whose last images are 4 x 4, 0.4 s, and 0.6 to 0.7. Where a window moves by more than a
+ * pixel, oneDNN 2 is slow backward: 26 and 88 ms for the input's and the weight's gradient of
+ * 512 channels of 14 x 14 (batch 8), 14 and 9 here. */
+static bool is_quick_elsewhere(const rpi_unit *unit) {
+    const rpi_conv2d_attributes *conv = unit->nodes[0]->attributes;
+    return unit->inputs[WEIGHT].shape.size[2] > 1 && conv->stride <= 1 &&
+           unit->outputs[0].shape.size[3] >= RPI_DNN_SHORTEST_ROW;
+}
+
 bool rpi_dnn_conv_is_own(const rpi_dnn_session *session, const rpi_unit *unit) {
     const int64_t *weight = unit->inputs[WEIGHT].shape.size;
-    if (weight[2] > 1 && unit->outputs[0].shape.size[3] >= RPI_DNN_SHORTEST_ROW) return false;
+    if (is_quick_elsewhere(unit)) return false;
     return unit->compute == RP_BF16 && rpi_dnn_multiplies_itself(session) &&
            session->block == BLOCK && unit->inputs[INPUT].kind == RPI_VALUE_ACTIVATION &&
            weight[0] % BLOCK == 0 && weight[1] % BLOCK == 0 && weight[2] == weight[3];

@@ -116,6 +116,52 @@ static void pixels_match(void) {
     }
 }
 
+/* The gradient of a strided convolution's input: windows of one and of three pixels, images
+ * that end with the stride and before it, written and added to. */
+static void strides_go_back(void) {
+    enum { IMAGES = 2 };
+    const rpi_kernel_run slow = {1, RPI_ISA_SCALAR}, fast = {1, rpi_cpu_isa()},
+                         threads = {THREADS, rpi_cpu_isa()};
+    rpi_rng rng = rpi_rng_make(check_seed(), RPI_RNG_TEST, 3);
+    for (int i = 0; i < SHAPES; i++) {
+        const int64_t height = 3 + kernel_size(&rng, 9), width = 3 + kernel_size(&rng, 9);
+        const int64_t window = i % 3 ? 3 : 1, padding = window / 2, stride = 2 + i / 2 % 2;
+        const int64_t rows = (height + 2 * padding - window) / stride + 1;
+        const int64_t cols = (width + 2 * padding - window) / stride + 1;
+        const int64_t in = 16 * (1 + rpi_rng_below(&rng, 4));
+        const int64_t out = 16 * (1 + rpi_rng_below(&rng, 4));
+        const rpi_matmul_pixels dy = {height, width,   out / 16, rows,  cols,
+                                      1,      padding, padding,  stride};
+        const rpi_matmul_pixels dx = {height, width, in / 16, height, width, 1, 0, 0, 1};
+        rpi_kernel_matmul it = {
+            .m = IMAGES * height * width,
+            .n = in,
+            .k = out,
+            .a = rpi_kernel_f32(kernel_normal(IMAGES * rows * cols * out, 1, 1), 0),
+            .a_pixels = &dy,
+            .b = rpi_kernel_f32(kernel_normal(window * window * in * out, 1, 2), in),
+            .c = rpi_kernel_f32(kernel_normal(IMAGES * height * width * in, 1, 3), 0),
+            .c_pixels = &dx,
+            .accumulate = i % 4 == 0,
+            .window = window,
+            .tap = in * out,
+            .step = -1,
+            .workspace = workspace(),
+        };
+        const int64_t made = it.m * in;
+        it.c.stride = in; /* product() copies rows */
+        const float *wanted = product(&slow, &it), *found = product(&fast, &it);
+        for (int64_t j = 0; j < made + KERNEL_GUARD; j++)
+            CHECK_MSG(fabsf(found[j] - wanted[j]) <= 1e-4f,
+                      "product %d, window %lld, stride %lld: element %lld is %.9g, not %.9g", i,
+                      (long long)window, (long long)stride, (long long)j, (double)found[j],
+                      (double)wanted[j]);
+        CHECK_MSG(!memcmp(found, product(&threads, &it), (size_t)made * sizeof *found),
+                  "product %d: other bits with %d threads", i, THREADS);
+        kernel_buffers_free();
+    }
+}
+
 /* NaN and infinities go where the definition sends them; k of 0 leaves zeros, or what was. */
 static void the_unusual(void) {
     const rpi_kernel_run run = {1, rpi_cpu_isa()};
@@ -143,4 +189,4 @@ static void the_unusual(void) {
 }
 
 CASES({"products_match", products_match}, {"pixels_match", pixels_match},
-      {"the_unusual", the_unusual})
+      {"strides_go_back", strides_go_back}, {"the_unusual", the_unusual})

@@ -1,6 +1,7 @@
 #include "engine/backends/cpu/kernels/kernel_matmul.h"
 
 #include <pthread.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -131,7 +132,7 @@ static void run_part(const void *args, int64_t begin, int64_t end) {
     rpi_matmul_part_amx(it, &part);
 }
 
-static void run_fast(const rpi_kernel_run *run, const rpi_kernel_matmul *it) {
+static void run_threads(const rpi_kernel_run *run, const rpi_kernel_matmul *it) {
     static const rpi_kernel_body bodies[RPI_ISA_COUNT] = {run_part, run_part, run_part};
     shared_work work = {.it = it, .by_columns = it->n > it->m};
     int64_t count = work.by_columns ? it->n : it->m;
@@ -139,13 +140,79 @@ static void run_fast(const rpi_kernel_run *run, const rpi_kernel_matmul *it) {
     work.parts = run->threads < work.grains ? run->threads : work.grains;
     rpi_kernel_parallel(run, count, RPI_MATMUL_GRAIN, bodies, &work);
 }
+
+/* ---- where a's pixels lie apart: the gradient of a strided convolution's input ---- */
+
+/* Only every divisor-th place of c's grid in each direction meets a pixel of a. */
+static bool lies_apart(const rpi_kernel_matmul *it) {
+    const rpi_matmul_pixels *a = it->a_pixels, *c = it->c_pixels;
+    return a && c && a->divisor > 1 && a->stride == 1 && c->stride == 1 && c->divisor == 1 &&
+           c->up == 0 && c->left == 0 && a->rows == c->rows && a->cols == c->cols;
+}
+
+static void clear_rows(const rpi_kernel_matmul *it) {
+    const int64_t size = it->c.dtype == RP_BF16 ? 2 : 4;
+    const int64_t step = rpi_matmul_block_step(it->c_pixels) * size;
+    for (int64_t i = 0; i < it->m; i++) {
+        char *row = (char *)rpi_matmul_row(&it->c, it->c_pixels, i);
+        for (int64_t j = 0; j < it->n; j += RPI_MATMUL_BLOCK)
+            memset(row + j / RPI_MATMUL_BLOCK * step, 0, (size_t)(RPI_MATMUL_BLOCK * size));
+    }
+}
+
+/* The places of c's grid that `c` has: of the window's places only those count that meet
+ * pixels of a, and a row of a is one of memory. */
+static void run_phase(const rpi_kernel_run *run, const rpi_kernel_matmul *it,
+                      const rpi_matmul_pixels *c, int64_t images) {
+    const int64_t places = it->window ? it->window * it->window : 1;
+    rpi_kernel_matmul phase = *it;
+    phase.m = images * c->rows * c->cols;
+    phase.c_pixels = c;
+    phase.window = 0;
+    for (int64_t place = 0; place < places; place++) {
+        rpi_matmul_pixels moved;
+        const rpi_kernel_matmul at = rpi_matmul_at(it, place, &moved);
+        rpi_matmul_pixels a = *at.a_pixels;
+        a.up += c->up;
+        a.left += c->left;
+        if (a.up % a.divisor || a.left % a.divisor) continue;
+        a.up /= a.divisor;
+        a.left /= a.divisor;
+        a.divisor = 1;
+        a.rows = c->rows;
+        a.cols = c->cols;
+        phase.a_pixels = &a;
+        phase.b = at.b;
+        run_threads(run, &phase);
+        phase.accumulate = true;
+    }
+    if (!phase.accumulate) clear_rows(&phase);
+}
+
+static void run_phases(const rpi_kernel_run *run, const rpi_kernel_matmul *it) {
+    const rpi_matmul_pixels *all = it->c_pixels;
+    const int64_t apart = it->a_pixels->divisor, images = it->m / (all->rows * all->cols);
+    for (int64_t up = 0; up < apart && up < all->rows; up++)
+        for (int64_t left = 0; left < apart && left < all->cols; left++) {
+            rpi_matmul_pixels c = *all;
+            c.rows = (all->rows - up + apart - 1) / apart;
+            c.cols = (all->cols - left + apart - 1) / apart;
+            c.stride = apart;
+            c.up = up;
+            c.left = left;
+            run_phase(run, it, &c, images);
+        }
+}
 #endif
 
 void rpi_kernel_matmul_run(const rpi_kernel_run *run, const rpi_kernel_matmul *args) {
     if (args->m == 0 || args->n == 0) return;
 #if defined(__x86_64__)
     if (run->isa == RPI_ISA_AVX512 && rpi_kernel_matmul_is_fast() && args->k > 0) {
-        run_fast(run, args);
+        if (lies_apart(args))
+            run_phases(run, args);
+        else
+            run_threads(run, args);
         return;
     }
 #else

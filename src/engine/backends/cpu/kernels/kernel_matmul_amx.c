@@ -106,6 +106,31 @@ static void store_tile(const __m512i words[EDGE], uint16_t *tile) {
     for (int i = 0; i < EDGE; i++) _mm512_store_si512(tile + i * DEPTH, words[i]);
 }
 
+/* Where rows [first, first + count) begin: as rpi_matmul_row, without its divisions for each.
+ */
+static void find_rows(const rpi_kernel_rows *rows, const rpi_matmul_pixels *pixels,
+                      int64_t first, int64_t count, const void **out) {
+    if (!pixels || pixels->divisor != 1) {
+        for (int64_t n = 0; n < count; n++) out[n] = rpi_matmul_row(rows, pixels, first + n);
+        return;
+    }
+    const int64_t line = first / pixels->cols, size = rows->dtype == RP_BF16 ? 2 : 4;
+    int64_t j = first - line * pixels->cols, image = line / pixels->rows;
+    int64_t i = line - image * pixels->rows;
+    for (int64_t n = 0; n < count; n++) {
+        const int64_t y = i * pixels->stride + pixels->up,
+                      x = j * pixels->stride + pixels->left;
+        const bool is_there = y >= 0 && x >= 0 && y < pixels->height && x < pixels->width;
+        const int64_t at = (image * pixels->blocks * pixels->height + y) * pixels->width + x;
+        out[n] = is_there ? (const char *)rows->data + at * EDGE * size : NULL;
+        if (++j < pixels->cols) continue;
+        j = 0;
+        if (++i < pixels->rows) continue;
+        i = 0;
+        image++;
+    }
+}
+
 /* What lies further on will be wanted soon: rows are too many for the processor to see where
  * they lead. */
 static void expect(const factor *it, const void *row, int64_t col) {
@@ -120,8 +145,7 @@ static void pack_along(const factor *it, int64_t first, int64_t count, int64_t k
     enum { AHEAD = 4 * DEPTH };
     const void *rows[EDGE] = {NULL};
     __m512i words[EDGE];
-    for (int i = 0; i < EDGE && i < count; i++)
-        rows[i] = rpi_matmul_row(&it->rows, it->pixels, first + i);
+    if (count > 0) find_rows(&it->rows, it->pixels, first, least(count, EDGE), rows);
     for (int64_t depth = 0; depth < k_count; depth += DEPTH, tile += TILE) {
         for (int i = 0; i < EDGE; i++) {
             words[i] = rows[i]
@@ -146,10 +170,11 @@ static void pack_across(const factor *it, int64_t first, int64_t count, int64_t 
                         int64_t k_count, int64_t tiles, uint16_t *packed) {
     const int64_t depths = (k_count + DEPTH - 1) / DEPTH;
     for (int64_t depth = 0; depth < depths; depth++, packed += TILE) {
-        for (int64_t i = 0, row = depth * DEPTH; i < PAIRS; i++, row += 2) {
-            const void *pair[2] = {NULL, NULL};
-            for (int j = 0; j < 2 && row + j < k_count; j++)
-                pair[j] = rpi_matmul_row(&it->rows, it->pixels, k + row + j);
+        const void *rows[DEPTH] = {NULL};
+        find_rows(&it->rows, it->pixels, k + depth * DEPTH,
+                  least(k_count - depth * DEPTH, DEPTH), rows);
+        for (int64_t i = 0; i < PAIRS; i++) {
+            const void *const *pair = rows + 2 * i;
             for (int64_t t = 0; t < tiles; t++) {
                 int64_t left = count - t * EDGE;
                 __mmask16 mask = left >= EDGE ? 0xffff : left < 0 ? 0 : (1u << left) - 1u;
@@ -237,6 +262,7 @@ enum { SIDE = 2 * EDGE };
 
 typedef struct block {
     const rpi_kernel_matmul *it;
+    const void *const *starts;    /* of the rows of c */
     int64_t row, col, rows, cols; /* of c that are there, at most 32 each */
     bool adds;
 } block;
@@ -245,7 +271,7 @@ typedef struct block {
 static void *row_of(const block *at, int64_t i, int64_t further) {
     const rpi_kernel_matmul *it = at->it;
     const int64_t size = it->c.dtype == RP_BF16 ? 2 : 4;
-    return (char *)rpi_matmul_row(&it->c, it->c_pixels, at->row + i) +
+    return (char *)at->starts[i] +
            (at->col / EDGE + further) * rpi_matmul_block_step(it->c_pixels) * size;
 }
 
@@ -253,9 +279,10 @@ static void *row_of(const block *at, int64_t i, int64_t further) {
 static void move(const block *at, float *aside, bool to_c) {
     for (int64_t i = 0; i < at->rows; i++)
         for (int64_t col = 0; col < at->cols; col += EDGE) {
+            const __mmask16 live = (__mmask16)((1u << least(at->cols - col, EDGE)) - 1u);
             float *c = row_of(at, i, col / EDGE), *other = aside + i * SIDE + col;
-            const size_t bytes = (size_t)least(at->cols - col, EDGE) * sizeof *c;
-            memcpy(to_c ? c : other, to_c ? other : c, bytes);
+            _mm512_mask_storeu_ps(to_c ? c : other, live,
+                                  _mm512_maskz_loadu_ps(live, to_c ? other : c));
         }
 }
 
@@ -263,19 +290,21 @@ static void move(const block *at, float *aside, bool to_c) {
 static void round_out(const block *at, const float *aside) {
     for (int64_t i = 0; i < at->rows; i++)
         for (int64_t col = 0; col < at->cols; col += EDGE) {
-            const int64_t live = least(at->cols - col, EDGE);
+            const __mmask16 live = (__mmask16)((1u << least(at->cols - col, EDGE)) - 1u);
             const __m512 sums = _mm512_load_ps(aside + i * SIDE + col);
-            _mm256_mask_storeu_epi16(row_of(at, i, col / EDGE), (__mmask16)((1u << live) - 1u),
+            _mm256_mask_storeu_epi16(row_of(at, i, col / EDGE), live,
                                      (__m256i)_mm512_cvtneps_pbh(sums));
         }
 }
 
-/* Rows of c that are pixels follow one another within an image. */
+/* Rows of c that are pixels follow one another within an image, if it has no others. */
 static bool is_whole(const block *at) {
     const rpi_matmul_pixels *pixels = at->it->c_pixels;
     if (at->rows < SIDE || at->cols < SIDE || at->it->c.dtype == RP_BF16) return false;
-    const int64_t count = pixels ? pixels->rows * pixels->cols : 0;
-    return !pixels || at->row / count == (at->row + SIDE - 1) / count;
+    if (!pixels) return true;
+    const int64_t count = pixels->rows * pixels->cols;
+    return count == pixels->height * pixels->width &&
+           at->row / count == (at->row + SIDE - 1) / count;
 }
 
 static void expect_writing(const float *c, int64_t stride, int64_t step) {
@@ -316,9 +345,12 @@ static void make_block(const block *at, const uint16_t *a, const uint16_t *b, in
 static void make_area(const rpi_kernel_matmul *it, const rpi_matmul_part *area, bool adds,
                       int64_t depths) {
     const uint16_t *b = area->packed + RPI_MATMUL_ROWS * RPI_MATMUL_DEPTH;
-    for (int64_t row = area->first; row < area->end; row += SIDE)
+    for (int64_t row = area->first; row < area->end; row += SIDE) {
+        const void *starts[SIDE];
+        find_rows(&it->c, it->c_pixels, row, least(area->end - row, SIDE), starts);
         for (int64_t col = area->left; col < area->right; col += SIDE) {
             block at = {.it = it,
+                        .starts = starts,
                         .row = row,
                         .col = col,
                         .rows = least(area->end - row, SIDE),
@@ -327,6 +359,7 @@ static void make_area(const rpi_kernel_matmul *it, const rpi_matmul_part *area, 
             make_block(&at, area->packed + (row - area->first) / EDGE * depths * TILE,
                        b + (col - area->left) / EDGE * depths * TILE, depths);
         }
+    }
 }
 
 static void make_rows(const rpi_kernel_matmul *it, const rpi_matmul_part *part, int64_t first,

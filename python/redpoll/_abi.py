@@ -268,6 +268,55 @@ class rp_local_sgd_report(Structure):
     ]
 
 
+RP_ANY_STALENESS, RP_PUSH_NOTES = -1, 8
+
+
+class rp_parameter_push(Structure):
+    _fields_ = [
+        ("worker", c_int),
+        ("number", c_uint64),
+        ("weight", c_double),
+        ("staleness", c_int64),
+        ("updates", c_int64),
+        ("notes", POINTER(c_double)),
+    ]
+
+
+class rp_parameter_merge(Structure):
+    _fields_ = [
+        ("first", c_size_t),
+        ("count", c_size_t),
+        ("values", c_void_p),
+        ("gradient", c_void_p),
+        ("pushes", POINTER(rp_parameter_push)),
+        ("push_count", c_int),
+        ("weight", c_double),
+        ("is_complete", c_int),
+        ("version", c_uint64),
+        ("step", c_uint64),
+    ]
+
+
+Merge = CFUNCTYPE(c_int, c_void_p, POINTER(rp_parameter_merge))
+
+
+class rp_parameter_server_options(Structure):
+    _fields_ = [
+        ("servers", c_int),
+        ("staleness", c_int64),
+        ("quorum", c_int),
+        ("grace_s", c_double),
+        ("goes_on", c_int),
+        ("seed", c_uint64),
+        ("merge", Merge),
+        ("context", c_void_p),
+    ]
+
+
+class rp_parameter_report(Structure):
+    _fields_ = [("wait_s", c_double), ("staleness", c_int64), ("updates", c_int64)]
+
+
 class rp_window_setup(Structure):
     _fields_ = [
         ("name", c_char_p),
@@ -336,6 +385,10 @@ STRUCTURES = (
     rp_gossip_setup,
     rp_local_sgd_options,
     rp_local_sgd_report,
+    rp_parameter_push,
+    rp_parameter_merge,
+    rp_parameter_server_options,
+    rp_parameter_report,
     rp_window_setup,
     rp_window_send,
     rp_window_mix,
@@ -351,7 +404,7 @@ _options = POINTER(rp_collective_options)
 _blocks = POINTER(rp_block)
 _segments = POINTER(rp_segment)
 _neighbors = POINTER(rp_neighbors)
-_gossip = _local = _window = _operation = c_void_p
+_gossip = _local = _server = _window = _operation = c_void_p
 _dtype = c_int
 
 # What each operation takes between the communicator and the request.
@@ -436,6 +489,23 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "rp_local_sgd_state_name": (c_char_p, [_local, c_int]),
     "rp_local_sgd_state": (c_void_p, [_local, c_int, c_size_t]),
     "rp_local_sgd_resume": (c_int, [_local, c_uint64]),
+    "rp_parameter_server_check": (c_int, [POINTER(rp_parameter_server_options), c_int]),
+    "rp_parameter_server_create": (
+        c_int,
+        [_comm, _segments, c_size_t, POINTER(rp_parameter_server_options), _out],
+    ),
+    "rp_parameter_server_destroy": (None, [_server]),
+    "rp_parameter_server_begin": (c_int, [_server, _data, c_uint64, c_uint64]),
+    "rp_parameter_server_goes_on": (c_int, [_server]),
+    "rp_parameter_server_push": (
+        c_int,
+        [_server, c_double, POINTER(c_double), POINTER(rp_parameter_report)],
+    ),
+    "rp_parameter_server_end": (c_int, [_server]),
+    "rp_parameter_server_gather": (c_int, [_server, _data]),
+    "rp_parameter_server_comm": (c_void_p, [_server]),
+    "rp_parameter_server_lost": (c_char_p, [_server, c_int]),
+    "rp_parameter_server_abort": (None, [_server, c_int, c_char_p]),
     "rp_window_create": (c_int, [_comm, POINTER(rp_window_setup), _out]),
     "rp_window_free": (c_int, [_out]),
     "rp_window_put": (c_int, [_window, _data, c_size_t, POINTER(rp_window_send), _out]),

@@ -24,6 +24,7 @@ from .gossip import Gossip
 from .launch import init
 from .local_sgd import DiLoCo, LocalSGD, LocalStep, NoLoCo, SlowMo, SparseLoCo
 from .monitored import monitored_barrier
+from .parameter_server import ParameterServer, ParameterStep
 from .statistics import GroupStats, Stats, stats
 from .window import Window, WindowOperation
 
@@ -42,6 +43,8 @@ __all__ = [
     "LocalStep",
     "NoLoCo",
     "Options",
+    "ParameterServer",
+    "ParameterStep",
     "Piece",
     "Policy",
     "RedpollError",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import logging
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from torch import nn
 
 from .. import _abi
 from ..errors import last_message
+from ._attached import Attached
 from ._communicator import Communicator, communicator_of
 from ._dtypes import NUMBER
 from ._rules import DEFAULT_MIN_SIZE, CodecLike, Rules, RulesLike
@@ -37,52 +37,22 @@ class LocalStep:
     wait_s: float  # the step has waited so long for others
 
 
-class _Handle:
-    """An rp_local_sgd; released with its communicator, or when nobody holds it."""
+class _Handle(Attached):
+    """An rp_local_sgd."""
 
     def __init__(
         self, communicator: Communicator, tensors: Any, count: int, options: Any
     ) -> None:
-        self._communicator = communicator
-        self._lock = threading.RLock()
-        self.address = ctypes.c_void_p()
-        with communicator._entered("LocalSGD") as comm:
-            code = _abi.rp_local_sgd_create(
-                comm, tensors, count, ctypes.byref(options), ctypes.byref(self.address)
+        def create(comm: int, out: Any) -> int:
+            return int(
+                _abi.rp_local_sgd_create(comm, tensors, count, ctypes.byref(options), out)
             )
-        if code < 0:
-            raise communicator.error(code, last_message(), "LocalSGD")
-        communicator.attach(self)
 
-    @contextmanager
-    def used(self) -> Iterator[ctypes.c_void_p]:
-        """By one thread at a time, which may also post."""
-        with self._communicator._entered("LocalSGD"), self._lock, self._communicator._lock:
-            if not self.address:
-                self._communicator._gone("LocalSGD")
-            yield self.address
+        super().__init__(communicator, "LocalSGD", create, _abi.rp_local_sgd_destroy)
 
-    def check(self, code: int) -> None:
-        if code < 0:
-            raise self._communicator.error(code, last_message(), "LocalSGD")
-
-    def release(self, drain_s: float) -> None:
-        """Before the communicator goes: what is in flight has so long to end."""
-        if not self._lock.acquire(timeout=drain_s + 1.0):
-            return  # a step waits; it fails when the communicator goes
-        try:
-            with self._communicator._entered("LocalSGD") as comm:
-                if _abi.rp_local_sgd_in_flight(self.address) >= 0:
-                    _abi.rp_comm_set_timeout(comm, max(drain_s, 0.1))
-                address, self.address = self.address, ctypes.c_void_p()
-                _abi.rp_local_sgd_destroy(address)
-        finally:
-            self._lock.release()
-
-    def __del__(self) -> None:
-        # Of a communicator that has gone without us nothing may be touched any more.
-        if self.address and not self._communicator.closed:
-            _abi.rp_local_sgd_destroy(self.address)
+    def _drain(self, comm: int, drain_s: float) -> None:
+        if _abi.rp_local_sgd_in_flight(self.address) >= 0:
+            _abi.rp_comm_set_timeout(comm, max(drain_s, 0.1))
 
 
 class LocalSGD(WrappingOptimizer):

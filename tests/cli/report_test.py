@@ -250,6 +250,36 @@ def test_numbers_of_figures(tmp: Path) -> None:
     assert table_of(figure_of(root, "loss-bytes"))[0][-1] == "60.0 MB"
 
 
+def test_consensus(tmp: Path) -> None:
+    """Ranks with parameters of their own: against steps, time and bytes, and in the tables."""
+    ring, exact = {"consensus_distance": 0.5}, {"consensus_distance": 0.0125}
+    lines = [step(i) for i in range(1, 41)]
+    lines.insert(20, {**evaluation(20, 0.5), **ring})
+    ends = [{**evaluation(40, 0.875), **exact}, CLOSING]
+    run = write_run(tmp / "gossip", header(), *lines, *ends)
+    report(run, simple_run(tmp / "all-reduce"), "-o", tmp / "out.html")
+    root = page(tmp / "out.html")
+    for kind, places in (
+        ("steps", ["20", "40"]),
+        ("time", ["10.0 s", "20.0 s"]),  # steps of 0.5 s
+        ("bytes", ["30.0 MB", "60.0 MB"]),
+    ):
+        heading, *rows = table_of(figure_of(root, f"consensus-{kind}"))
+        assert heading[1:] == places and rows == [["gossip", "0.5000", "0.01250"]], (
+            heading,
+            rows,
+        )
+    report(run, "--csv", tmp / "csv")
+    with (tmp / "csv" / "evaluations.csv").open(newline="") as stream:
+        rows_of_table = list(csv.DictReader(stream))
+    assert [row["consensus_distance"] for row in rows_of_table] == ["0.5", "0.0125"]
+    report(simple_run(tmp / "alone"), "-o", tmp / "alone.html")
+    names = [
+        str(figure.get("id")) for figure in page(tmp / "alone.html").iter(NAMESPACE + "figure")
+    ]
+    assert not [name for name in names if name.startswith("consensus")], names
+
+
 def test_runs_of_tokens(tmp: Path) -> None:
     """Rates say what they count; perplexity has a figure, a column and a scalar of its own."""
     evaluated = {"evaluated_step": 2, "test_accuracy": 0.25, "test_loss": 2.0}

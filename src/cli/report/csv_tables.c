@@ -19,7 +19,8 @@ static const struct {
 } tables_of[TABLES] = {
     [STEPS] = {"steps.csv", NULL},
     [EVALUATIONS] = {"evaluations.csv",
-                     "run,step,test_accuracy,test_loss,test_images,test_perplexity"},
+                     "run,step,test_accuracy,test_loss,test_images,test_perplexity,"
+                     "consensus_distance"},
     [RUNS] = {"runs.csv", NULL},
     [SETTINGS] = {"settings.csv", "run,setting,value"},
     [BENCH] = {"bench.csv",
@@ -126,6 +127,7 @@ void rpi_csv_add(rpi_csv_tables *tables, const char *label, const rpi_metrics_fi
         put_number(stream, row->loss);
         put_number(stream, row->images);
         put_number(stream, row->perplexity);
+        put_number(stream, row->consensus);
         fputc('\n', stream);
     }
     for (size_t i = 0; i < file->bench_count; i++)

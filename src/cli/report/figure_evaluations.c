@@ -22,7 +22,7 @@ static rp_status make_series(rpi_arena *arena, const rpi_run *run, metric value,
     RP_TRY(rpi_arena_array(arena, (size_t)run->evaluation_count, sizeof *series->points,
                            &series->points));
     for (int i = 0; i < run->evaluation_count; i++) {
-        const rpi_evaluation_row *row = &run->evaluations[i];
+        const rpi_evaluation_row *row = &run->evaluations[i].row;
         if (isnan(value(row))) continue;
         series->points[series->count++] = (rpi_point){(double)row->step, value(row), NAN, NAN};
     }

@@ -122,6 +122,7 @@ static rp_status take_evaluation(reader *r, cJSON *object) {
         .accuracy = number_of(object, "test_accuracy"),
         .loss = number_of(object, "test_loss"),
         .perplexity = number_of(object, "test_perplexity"),
+        .consensus = number_of(object, "consensus_distance"),
         .images =
             number_of(object, has(object, "test_tokens") ? "test_tokens" : "test_images")};
     RP_TRY(step_number(r, object, "evaluated_step", &row.step));

@@ -40,6 +40,7 @@ typedef struct rpi_evaluation_row {
     int64_t step;
     double accuracy, loss, perplexity; /* NaN: null or absent */
     double images;                     /* or tokens */
+    double consensus; /* distance of ranks from their mean; NaN: all have one */
 } rpi_evaluation_row;
 
 /* One line of a benchmark or a plan. Texts are of the arena, "" where absent; numbers NaN. */

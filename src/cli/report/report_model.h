@@ -12,6 +12,12 @@ typedef struct rpi_curve_point {
     double low, high;            /* of the losses themselves */
 } rpi_curve_point;
 
+/* An evaluation, and what had been spent on it since the first step known. */
+typedef struct rpi_run_evaluation {
+    rpi_evaluation_row row;
+    double seconds, bytes;
+} rpi_run_evaluation;
+
 /* Order statistics over the steps; NaN without any. */
 typedef struct rpi_spread {
     double p10, p25, p50, p75, p90;
@@ -43,7 +49,7 @@ typedef struct rpi_run {
     bool single;    /* each point is one step */
     double seconds, bytes, final_loss;
     int64_t final_window; /* steps in final_loss */
-    rpi_evaluation_row *evaluations;
+    rpi_run_evaluation *evaluations;
     int evaluation_count;
     double best_accuracy;
     int64_t best_step;

@@ -76,6 +76,12 @@ static void draw_point(const rpi_metrics_file *file, size_t from, size_t to, int
     }
 }
 
+/* What a step took, added where it is known. */
+static void spend(const double *values, double *seconds, double *bytes) {
+    if (isfinite(values[RPI_STEP_S])) *seconds += values[RPI_STEP_S];
+    if (isfinite(values[RPI_STEP_WIRE_BYTES])) *bytes += values[RPI_STEP_WIRE_BYTES];
+}
+
 static rp_status draw_curve(const rpi_metrics_file *file, int points, rpi_arena *arena,
                             rpi_run *run) {
     size_t count = file->step_count;
@@ -87,12 +93,7 @@ static rp_status draw_curve(const rpi_metrics_file *file, int points, rpi_arena 
     size_t at = 0;
     for (size_t p = 0; p < kept; p++) {
         size_t from = p * count / kept, to = (p + 1) * count / kept;
-        for (; at < to; at++) {
-            const double *values = file->steps[at].values;
-            if (isfinite(values[RPI_STEP_S])) run->seconds += values[RPI_STEP_S];
-            if (isfinite(values[RPI_STEP_WIRE_BYTES]))
-                run->bytes += values[RPI_STEP_WIRE_BYTES];
-        }
+        for (; at < to; at++) spend(file->steps[at].values, &run->seconds, &run->bytes);
         draw_point(file, from, to, run->window, &run->curve[p]);
         run->curve[p].seconds = run->seconds;
         run->curve[p].bytes = run->bytes;
@@ -165,8 +166,13 @@ static rp_status copy_evaluations(const rpi_metrics_file *file, rpi_arena *arena
     RP_TRY(rpi_arena_array(arena, file->evaluation_count, sizeof *run->evaluations,
                            &run->evaluations));
     run->evaluation_count = (int)file->evaluation_count;
+    rpi_run_evaluation so_far = {0};
+    size_t at = 0;
     for (size_t i = 0; i < file->evaluation_count; i++) {
-        run->evaluations[i] = file->evaluations[i];
+        for (; at < file->step_count && file->steps[at].step <= file->evaluations[i].step; at++)
+            spend(file->steps[at].values, &so_far.seconds, &so_far.bytes);
+        so_far.row = file->evaluations[i];
+        run->evaluations[i] = so_far;
         double accuracy = file->evaluations[i].accuracy;
         if (isnan(accuracy) || accuracy <= run->best_accuracy) continue;
         run->best_accuracy = accuracy;

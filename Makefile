@@ -2,6 +2,7 @@
 #   make            build (release)              make demo      the story, in four acts
 #   make test       build and run every test     make check     sanitizers, lints and all tests
 #   make check-long the long forms of tests      make accuracy  fp32 and q4 (ACCURACY=--quick)
+#   make decentralised  gossip, local steps and servers beside all-reduce (DECENTRALISED=--quick)
 #   make fuzz SECONDS=10  hostile bytes into everything that reads bytes, so long each
 #   make soak HOURS=8  random programs and chaos for a night
 #   make peers      PyTorch beside Redpoll       make bench     the benchmarks of bench/
@@ -13,7 +14,7 @@ RELEASE := build/release
 HOURS ?= 8
 SECONDS ?= 10
 
-.PHONY: all build demo test check check-long fuzz soak accuracy peers bench wheel install format clean
+.PHONY: all build demo test check check-long fuzz soak accuracy decentralised peers bench wheel install format clean
 all: build
 
 build: $(RELEASE)/build.ninja
@@ -54,6 +55,9 @@ soak: build
 
 accuracy: build
 	@sh tools/accuracy.sh $(RELEASE)/src/cli/redpoll $(ACCURACY)
+
+decentralised: build
+	@sh tools/decentralised.sh $(RELEASE)/src/cli/redpoll $(DECENTRALISED)
 
 peers: build
 	@sh bench/peers/compare.sh $(RELEASE)

@@ -29,12 +29,12 @@ while [ $# -gt 0 ]; do
 done
 runs=${REDPOLL_ACCURACY_RUNS:-runs/accuracy}/$shape
 mkdir -p "$runs"
+. tools/runs.sh
 . tools/accuracy_models.sh
 
 # ---- runs ----
 
 wanted() { [ -z "$only" ] || case " $only " in *" $1 "*) ;; *) return 1 ;; esac; }
-finished() { [ -f "$1/metrics.jsonl" ] && tail -n 1 "$1/metrics.jsonl" | grep -q '"steps":'; }
 
 prepare_text() {
     [ -f "$runs/kjv.ds" ] && return
@@ -112,14 +112,8 @@ table() {
     echo "<!-- end of the table -->"
 }
 
-new=$runs/page.md
-[ -f "$page" ] || printf '<!-- tools/accuracy.sh\n<!-- end of the table -->\n' >"$page"
 table >"$runs/table.md"
-awk -v table="$runs/table.md" '
-    /^<!-- tools\/accuracy.sh/ { while ((getline line < table) > 0) print line; skips = 1 }
-    !skips { print }
-    /^<!-- end of the table/ { skips = 0 }' "$page" >"$new"
-mv "$new" "$page"
+replace_table tools/accuracy.sh "$runs/table.md" "$page"
 cat "$runs/table.md"
 
 # ---- the figure: validation perplexity of GPT-2, the first seed ----

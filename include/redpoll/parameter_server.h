@@ -145,6 +145,31 @@ RP_API void rp_parameter_server_get_stats(const rp_parameter_server *server,
 RP_API void rp_parameter_server_abort(rp_parameter_server *server, rp_status status,
                                       const char *message);
 
+/** Asynchronous local SGD (arXiv 2401.09135), a merge for workers that push how far they went
+ * by themselves: x at the latest answer minus x now, with weight 1. It descends each at once,
+ * and has momentum of Nesterov's only every `delay` pushes, by all that came since:
+ *
+ *      buffer += g
+ *      values -= outer_rate g / delay
+ *      every `delay` pushes: momentum = outer_momentum momentum + buffer / delay
+ *                            values -= outer_rate outer_momentum momentum, buffer = 0
+ *
+ *  So `delay` pushes from the same values are one step of DiLoCo, and synchronous merges are
+ *  those steps where `delay` is the number of workers. Of several pushes in a merge, momentum
+ *  takes all. Equal on all servers, each with vectors of its own. */
+typedef struct rp_delayed_nesterov {
+    double outer_rate;        /**< Above 0; of the paper .7 and less. */
+    double outer_momentum;    /**< 0 up to 1; of the paper .9. */
+    uint64_t delay;           /**< Pushes; at least as many as workers, as a rule. */
+    uint64_t pushes;          /**< So far: 0, or as saved. */
+    float *momentum, *buffer; /**< As long as the vector, zeros or as saved; a server's shard is
+                                   used. rp_parameter_server_gather() joins them. */
+} rp_delayed_nesterov;
+/** RP_INVALID names what cannot be. Pure. */
+RP_API rp_status rp_delayed_nesterov_check(const rp_delayed_nesterov *outer);
+/** For rp_parameter_server_options.merge; context: an rp_delayed_nesterov, borrowed. */
+RP_API rp_status rp_delayed_nesterov_merge(void *context, const rp_parameter_merge *merge);
+
 #ifdef __cplusplus
 }
 #endif

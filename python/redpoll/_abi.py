@@ -313,6 +313,17 @@ class rp_parameter_server_options(Structure):
     ]
 
 
+class rp_delayed_nesterov(Structure):
+    _fields_ = [
+        ("outer_rate", c_double),
+        ("outer_momentum", c_double),
+        ("delay", c_uint64),
+        ("pushes", c_uint64),
+        ("momentum", c_void_p),
+        ("buffer", c_void_p),
+    ]
+
+
 class rp_parameter_report(Structure):
     _fields_ = [("wait_s", c_double), ("staleness", c_int64), ("updates", c_int64)]
 
@@ -389,6 +400,7 @@ STRUCTURES = (
     rp_parameter_merge,
     rp_parameter_server_options,
     rp_parameter_report,
+    rp_delayed_nesterov,
     rp_window_setup,
     rp_window_send,
     rp_window_mix,
@@ -506,6 +518,8 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "rp_parameter_server_comm": (c_void_p, [_server]),
     "rp_parameter_server_lost": (c_char_p, [_server, c_int]),
     "rp_parameter_server_abort": (None, [_server, c_int, c_char_p]),
+    "rp_delayed_nesterov_check": (c_int, [POINTER(rp_delayed_nesterov)]),
+    "rp_delayed_nesterov_merge": (c_int, [c_void_p, POINTER(rp_parameter_merge)]),
     "rp_window_create": (c_int, [_comm, POINTER(rp_window_setup), _out]),
     "rp_window_free": (c_int, [_out]),
     "rp_window_put": (c_int, [_window, _data, c_size_t, POINTER(rp_window_send), _out]),

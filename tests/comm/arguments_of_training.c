@@ -155,11 +155,22 @@ static void parameter_server(rp_comm *comm) {
     LEGAL(rp_parameter_server_destroy, rp_parameter_server_destroy(NULL));
 }
 
+static void delayed_nesterov(void) {
+    static float some[4];
+    rp_delayed_nesterov outer = {.outer_rate = 1, .delay = 1, .momentum = some, .buffer = some},
+                        none = {0};
+    REFUSES("optimizer is NULL", rp_delayed_nesterov_check, NULL);
+    REFUSES("an outer rate of 0", rp_delayed_nesterov_check, &none);
+    REFUSES("optimizer is NULL", rp_delayed_nesterov_merge, NULL, NULL);
+    REFUSES("merge is NULL", rp_delayed_nesterov_merge, &outer, NULL);
+}
+
 void arguments_of_training(void) {
     rp_comm *comm = NULL;
     REQUIRE_OK(rp_comm_create(NULL, 0, 1, NULL, &comm));
     gossip(comm);
     local_sgd(comm);
     parameter_server(comm);
+    delayed_nesterov();
     rp_comm_destroy(comm);
 }

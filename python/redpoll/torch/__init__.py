@@ -19,6 +19,7 @@ from ._rules import Rule
 from ._sharded import ShardedState
 from ._untraced import keep_untraced
 from ._work import Work
+from .async_local_sgd import AsyncLocalSGD
 from .compress import CompressState, compress
 from .gossip import Gossip
 from .launch import init
@@ -32,6 +33,7 @@ register_backend()
 keep_untraced("redpoll")
 
 __all__ = [
+    "AsyncLocalSGD",
     "Codec",
     "Communicator",
     "CompressState",

@@ -3,97 +3,23 @@
 from __future__ import annotations
 
 import ctypes
-import logging
-import math
-import threading
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Callable, Optional, Union
 
 import torch
 from torch import nn
 
 from .. import _abi
-from ..errors import last_message
-from ._attached import Attached
-from ._communicator import Communicator, communicator_of
-from ._dtypes import NUMBER
-from ._flat import FlatParameters, Layout
-from ._request import SLICE_S
-from ._rules import DEFAULT_MIN_SIZE, CodecLike, Rules, RulesLike
+from ._rules import DEFAULT_MIN_SIZE, CodecLike, RulesLike
+from ._served import ParameterStep, ServedOptimizer
 from ._shard import Kept, Shard, try_optimizer
-from ._wrapping import WrappingOptimizer, agree, check_feedback, check_model, check_state
-
-log = logging.getLogger("redpoll")
+from ._wrapping import check_state
 
 _FORMAT, _VERSION = "redpoll.parameter_server", 1
-_WHO = "ParameterServer"
-_NO_END = 1 << 40  # steps, until finish()
 
 
-@dataclass(frozen=True)
-class ParameterStep:
-    """What a worker's latest push has met."""
-
-    staleness: int  # steps: the most merges of one other worker since it had its parameters
-    updates: int  # all merges since then
-    wait_s: float  # the worker has waited so long for its parameters
-
-
-class _Handle(Attached):
-    """An rp_parameter_server."""
-
-    def __init__(
-        self,
-        communicator: Communicator,
-        segments: Any,
-        options: _abi.rp_parameter_server_options,
-        shard: Shard,
-    ) -> None:
-        own = weakref.ref(self)
-
-        def abort(message: str) -> None:
-            handle = own()
-            if handle is not None:
-                handle.abort(_abi.STATUS["INTERNAL"], message)
-
-        def create(comm: int, out: Any) -> int:
-            return int(
-                _abi.rp_parameter_server_create(
-                    comm, segments, len(segments), ctypes.byref(options), out
-                )
-            )
-
-        self._callback = options.merge = shard.callback(abort)
-        self._shard = shard
-        super().__init__(communicator, _WHO, create, _abi.rp_parameter_server_destroy)
-
-    def abort(self, status: int, message: str) -> None:
-        """All ranks fail, those that wait in it among them."""
-        if self.address:
-            _abi.rp_parameter_server_abort(self.address, status, message.encode())
-
-    def check(self, code: int) -> None:
-        """The exception of this rank's own server, where it has raised one."""
-        if code < 0 and self._has_raised():
-            error, self._shard.error = self._shard.error, None
-            raise error  # type: ignore[misc]
-        super().check(code)
-
-    def _has_raised(self) -> bool:
-        return self._shard.error is not None
-
-    def release(self, drain_s: float) -> None:
-        if self.lock.acquire(blocking=False):
-            self.lock.release()
-        else:  # a thread waits in it
-            self.abort(_abi.RP_CANCELLED, "it has left the group before finish()")
-        super().release(drain_s)
-
-
-class ParameterServer(WrappingOptimizer):
+class ParameterServer(ServedOptimizer):
     """An optimizer whose parameters and state live on servers, a shard each. A worker's step()
     pushes its gradient and has back the parameters as they are then. No
     DistributedDataParallel.
@@ -159,165 +85,77 @@ class ParameterServer(WrappingOptimizer):
         ValueError, on every rank: what does not go together, an optimizer that needs whole
         tensors, parameters or codecs that cannot be pushed, ranks that were given different
         things."""
-        super().__init__(inner)
-        self.model, self.group = model, group
-        self.servers, self.staleness, self.on_loss = servers, staleness, on_loss
-        self.last: Optional[ParameterStep] = None
-        self.lost: dict[int, str] = {}
-        self.steps = 0
-        self._communicator = communicator_of(group)
-        self._is_open = self._has_end = False
-        self._updates = 0  # of the state that was begun with, as of the latest finish()
-        problem, facts = "", {}
-        try:
-            check_model(model, inner, _WHO)
-            self._options = self._checked_options(quorum, grace_s, seed)
-            self._kept = self._checked_inner()
-            self._flat = FlatParameters(model, _WHO)
-            self._layout = self._checked_layout(Rules(codec, rules, min_size), error_feedback)
-            facts = self._facts(str(codec), quorum, grace_s)
-        except (ValueError, TypeError) as error:
-            problem = str(error)
-        agree(group, _WHO, facts, problem)
-        self._gradient = torch.zeros_like(self._flat.values)
-        if broadcast:
-            for tensor in (self._flat.values, *model.buffers()):
-                self._communicator.broadcast(tensor, 0, blocking=True)
-        self._handle = self._made()
-        self._begin_before_forward()
-
-    # ---- making ----
-
-    def _checked_options(
-        self, quorum: int, grace_s: float, seed: int
-    ) -> _abi.rp_parameter_server_options:
-        if self.on_loss not in ("fail", "continue"):
-            raise ValueError(
-                f"{_WHO}: on_loss is {self.on_loss!r}; 'fail' and 'continue' are there"
-            )
-        world = self._communicator.world
-        servers = _whole("servers", self.servers, "shared", 1)
-        options = _abi.rp_parameter_server_options(
-            servers=0 if servers is None else servers,
-            quorum=_whole("quorum", quorum, None, 0),
+        super().__init__(
+            inner,
+            model,
+            servers,
+            staleness,
+            codec,
+            quorum=quorum,
             grace_s=grace_s,
-            goes_on=self.on_loss == "continue",
-            seed=_whole("seed", seed, None, 0),
+            on_loss=on_loss,
+            rules=rules,
+            min_size=min_size,
+            error_feedback=error_feedback,
+            seed=seed,
+            broadcast=broadcast,
+            group=group,
         )
-        staleness = "inf" if self.staleness == math.inf else self.staleness
-        late = _whole("staleness", staleness, "inf", 0)
-        options.staleness = _abi.RP_ANY_STALENESS if late is None else late
-        if _abi.rp_parameter_server_check(ctypes.byref(options), world) < 0:
-            raise ValueError(f"{_WHO}: {last_message()}")
-        self.workers = world - options.servers
-        self.is_server = not options.servers or self._communicator.rank < options.servers
-        self.is_worker = self._communicator.rank >= options.servers
-        return options
 
-    def _checked_inner(self) -> list[Kept]:
+    # ---- what servers do ----
+
+    def _check_more(self) -> None:
         groups = len(self.inner.param_groups)
         if groups > _abi.RP_PUSH_NOTES:
             raise ValueError(
-                f"{_WHO}: the inner optimizer has {groups} groups, and a push carries learning "
-                f"rates of {_abi.RP_PUSH_NOTES}; join groups that have the same"
+                f"{self._who}: the inner optimizer has {groups} groups, and a push carries "
+                f"learning rates of {_abi.RP_PUSH_NOTES}; join groups that have the same"
             )
-        return try_optimizer(self.inner, _WHO)
+        self._kept = try_optimizer(self.inner, self._who)
 
-    def _checked_layout(self, rules: Rules, error_feedback: bool) -> Layout:
-        if rules.adaptive is not None:
-            raise ValueError(f"{_WHO}: codec auto is of compress(); take one as q4")
-        if self._flat.dtype is not torch.float32:
-            raise ValueError(
-                f"{_WHO}: parameters are {self._flat.dtype}; servers step float32: call "
-                "model.float() first"
-            )
-        rules.check_names(list(self._flat.parameters))
-        return Layout(self._flat, rules, error_feedback)
-
-    def _facts(self, codec: str, quorum: int, grace_s: float) -> dict[str, Any]:
+    def _more_facts(self) -> dict[str, Any]:
         groups = [
             {name: str(value) for name, value in group.items() if name != "params"}
             for group in self.inner.param_groups
         ]
-        shapes = [(name, tuple(each.shape)) for name, each in self._flat.parameters.items()]
-        return {
-            "servers": self.servers,
-            "staleness": str(self.staleness),
-            "quorum": quorum,
-            "grace_s": grace_s,
-            "on_loss": self.on_loss,
-            "codec": codec,
-            "inner": type(self.inner).__name__,
-            "groups": groups,
-            "parameters": shapes,
-        }
+        return {"inner": type(self.inner).__name__, "groups": groups}
 
-    def _made(self) -> _Handle:
-        synchronous = self._options.staleness == 0
+    def _give_merge(self, options: _abi.rp_parameter_server_options) -> Any:
+        synchronous = options.staleness == 0
         self._shard = Shard(self.inner, self._flat, synchronous, self.workers)
-        segments, place = self._layout.segments(), self._gradient.data_ptr()
-        for segment in segments:
-            segment.data = place
-            place += segment.count * self._gradient.element_size()
-        return _Handle(self._communicator, segments, self._options, self._shard)
-
-    def _begin_before_forward(self) -> None:
-        """A gradient is as old as the parameters at which it begins to be computed."""
         weak = weakref.ref(self)
 
-        def begin(module: nn.Module, _inputs: Any) -> None:
+        def abort(message: str) -> None:
             own = weak()
-            if own is None or own._is_open or not own.is_worker:
-                return
-            if module.training and torch.is_grad_enabled():
-                own._begin(_NO_END)
+            if own is not None:
+                own._handle.abort(_abi.STATUS["INTERNAL"], message)
 
-        self._hook = self.model.register_forward_pre_hook(begin)
+        options.merge = self._shard.callback(abort)
+        return self._shard
+
+    def _raised(self) -> Optional[BaseException]:
+        error, self._shard.error = self._shard.error, None
+        return error
+
+    def _own_updates(self) -> int:
+        return self._shard.updates
+
+    def _before_span(self) -> None:
+        self._shard.take_state()
+
+    def _after_span(self) -> None:
+        self._adopt_rates()
+        self._shard.end_span(self._updates > 0)
+
+    def _adopt_rates(self) -> None:
+        """A rank that only serves runs no schedule; what it saves has the workers' rates."""
+        if self.is_worker or self._shard.rates is None:
+            return
+        for group, rate in zip(self.inner.param_groups, self._shard.rates):
+            if "lr" in group:
+                group["lr"] = rate
 
     # ---- steps ----
-
-    def span(self, steps: int) -> Iterator[int]:
-        """So many steps of all workers: for a worker an iteration for each of its pushes, of
-        which a fast one makes more where gradients may be late; a rank that only serves does so
-        until the last. Collective; behind the loop all ranks are as after finish(). After a
-        `break` call that."""
-        _whole("steps", steps, None, 0)
-        self._check_idle()
-        return self._spanned(steps)
-
-    def _check_idle(self) -> None:
-        if self._is_open:
-            raise RuntimeError(f"{_WHO}: steps are under way; finish() first, on all ranks")
-
-    def _spanned(self, steps: int) -> Iterator[int]:
-        self._begin(steps)
-        self._has_end = True
-        number = 0
-        while self._goes_on():
-            yield number
-            number += 1
-        self.finish()
-
-    def _goes_on(self) -> bool:
-        with self._handle.used(posts=False) as handle:
-            return bool(_abi.rp_parameter_server_goes_on(handle))
-
-    def _begin(self, steps: int) -> None:
-        self._flat.check()
-        self._shard.take_state()
-        self._is_open = True
-        values = self._flat.values.data_ptr()
-        with self._failing(), self._handle.used() as handle:
-            self._handle.check(_abi.rp_parameter_server_begin(handle, values, 0, steps))
-
-    @contextmanager
-    def _failing(self) -> Iterator[None]:
-        """What has failed is under way no more."""
-        try:
-            yield
-        except BaseException:
-            self._is_open = self._has_end = False
-            raise
 
     @torch.no_grad()
     def step(  # type: ignore[override]
@@ -328,140 +166,22 @@ class ParameterServer(WrappingOptimizer):
 
         weight: what this gradient counts beside others' 1: for batches of unequal size this
         one's size over the mean size. RedpollError names a rank that has died."""
-        if not self.is_worker:
-            raise RuntimeError(
-                f"{_WHO}: rank {self._communicator.rank} only serves, which it does in "
-                "finish(); step() is the workers'"
-            )
+        self._check_works()
         loss = None
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
         if not self._is_open:
-            self._begin(_NO_END)
+            self._begin()
         self._flat.check()
         self._flat.read_gradients(self._gradient)
         if weight != 1.0:
             self._gradient.mul_(weight)
-        self._push(weight)
-        return loss
-
-    def _push(self, weight: float) -> None:
-        report = _abi.rp_parameter_report()
         notes = (ctypes.c_double * _abi.RP_PUSH_NOTES)()
         for i, group in enumerate(self.inner.param_groups):
             notes[i] = float(group.get("lr", 0.0))
-        with self._failing(), self._handle.used(posts=False) as handle:
-            self._handle.check(
-                _abi.rp_parameter_server_push(handle, weight, notes, ctypes.byref(report))
-            )
-        self.steps += 1
-        self.last = ParameterStep(report.staleness, report.updates, report.wait_s)
-
-    # ---- the end of steps ----
-
-    @torch.no_grad()
-    def finish(self, buffers: bool = True) -> None:
-        """No more steps of this rank. Waits until all have come here, a rank that only serves
-        meanwhile does; then every rank has the servers' parameters. Collective over the ranks
-        that live. step() may go on after it.
-
-        buffers: floating-point ones (running statistics of batch norms) become the mean of the
-        workers'."""
-        if not self._is_open:
-            self._begin(_NO_END)
-        with self._failing():
-            self._interruptibly(self._end)
-        self._is_open = self._has_end = False
-        self._hear_of_lost()
-        self._adopt_rates()
-        self._updates = self._meet_all(buffers)
-        self._shard.end_span(self._updates > 0)
-
-    def _end(self) -> None:
-        with self._handle.used() as handle:
-            self._handle.check(_abi.rp_parameter_server_end(handle))
-
-    def _interruptibly(self, call: Callable[[], None]) -> None:
-        """On a thread, so that Ctrl-C is answered on this one."""
-        raised: list[BaseException] = []
-
-        def run() -> None:
-            try:
-                with torch.no_grad():
-                    call()
-            except BaseException as error:
-                raised.append(error)
-
-        thread = threading.Thread(target=run, name="redpoll-serve", daemon=True)
-        thread.start()
-        try:
-            while thread.is_alive():
-                thread.join(SLICE_S)
-        except BaseException:
-            self._handle.abort(_abi.RP_CANCELLED, "it was interrupted")
-            thread.join()
-            raise
-        if raised:
-            raise raised[0]
-
-    def _hear_of_lost(self) -> None:
-        with self._handle.used(posts=False) as handle:
-            for rank in range(self._communicator.world):
-                why = _abi.rp_parameter_server_lost(handle, rank)
-                if why and rank not in self.lost:
-                    self.lost[rank] = why.decode()
-                    log.warning("%s: rank %d is left behind: %s", _WHO, rank, why.decode())
-
-    def _adopt_rates(self) -> None:
-        """A rank that only serves runs no schedule; what it saves has the workers' rates."""
-        if self.is_worker or self._shard.rates is None:
-            return
-        for group, rate in zip(self.inner.param_groups, self._shard.rates):
-            if "lr" in group:
-                group["lr"] = rate
-
-    def _meet_all(self, buffers: bool) -> int:
-        """How many updates there were; the mean of workers' buffers is put in place."""
-        found = [each for each in self.model.buffers() if each.is_floating_point()]
-        found = found if buffers else []
-        own = float(self.is_worker)
-        first = float(self._shard.updates if self._communicator.rank == 0 else 0)
-        parts = [torch.tensor([first, own], dtype=torch.float64)]
-        parts += [each.detach().reshape(-1).double() * own for each in found]
-        total = self._sum(torch.cat(parts))
-        means, start = total[2:] / total[1], 0
-        for buffer in found:
-            buffer.copy_(means[start : start + buffer.numel()].view(buffer.shape))
-            start += buffer.numel()
-        return int(total[0].item())
-
-    def _sum(self, vector: torch.Tensor) -> torch.Tensor:
-        """Over the ranks that live, in place."""
-        segment = _abi.rp_segment(
-            data=vector.data_ptr(), count=vector.numel(), dtype=NUMBER[vector.dtype]
-        )
-        options = _abi.rp_collective_options(reduce=_abi.REDUCTIONS["SUM"])
-        request = ctypes.c_void_p()
-        with self._handle.used() as handle:
-            comm = _abi.rp_parameter_server_comm(handle)
-            self._handle.check(
-                _abi.rp_all_reduce_start(
-                    comm, ctypes.byref(segment), 1, options, ctypes.byref(request)
-                )
-            )
-            try:
-                self._handle.check(_abi.rp_request_wait_for(request, -1.0))
-            finally:
-                _abi.rp_request_free(ctypes.byref(request))
-        return vector
-
-    @contextmanager
-    def consensus(self, buffers: bool = True) -> Iterator[None]:
-        """finish(), as other optimizers name it: inside, and afterwards, every rank's model has
-        the servers' parameters. Collective."""
-        self.finish(buffers)
-        yield
+        self._push(weight, notes)
+        return loss
 
     # ---- across restarts ----
 
@@ -470,7 +190,7 @@ class ParameterServer(WrappingOptimizer):
         numbers of servers, or to the inner optimizer alone; and under "parameter_server" what
         is this rank's. Collective: begins with finish(). RuntimeError: within a span()."""
         if self._has_end:
-            raise RuntimeError(f"{_WHO}: state_dict() is not for the middle of a span()")
+            raise RuntimeError(f"{self._who}: state_dict() is not for the middle of a span()")
         self.finish()
         residual = self._layout.residual
         own = {
@@ -485,9 +205,6 @@ class ParameterServer(WrappingOptimizer):
         if self._updates:
             state = {**state, "state": self._gathered()}
         return {**state, "parameter_server": own}
-
-    def _worker(self) -> int:
-        return self._communicator.rank - self._options.servers if self.is_worker else -1
 
     def _gathered(self) -> dict[int, dict[str, Any]]:
         """State of all shards, by the numbers of Optimizer.state_dict()."""
@@ -553,44 +270,16 @@ class ParameterServer(WrappingOptimizer):
         rest = dict(state_dict)
         own = rest.pop("parameter_server", None)
         if own is not None:
-            check_state(own, _WHO, (_FORMAT, _VERSION), {})
+            check_state(own, self._who, (_FORMAT, _VERSION), {})
             self._take_feedback(own)
             self.steps = own["step"]
         self.inner.load_state_dict(rest)
         self._shard.forget()
         self._updates = 0
 
-    def _take_feedback(self, own: dict[str, Any]) -> None:
-        saved, here = own["residual"], self._layout.residual
-        if (own["worker"], own["workers"]) != (self._worker(), self.workers):
-            if here is not None:
-                here.zero_()
-            if saved is not None:
-                log.info("%s: error feedback begins anew: it is of other workers", _WHO)
-            return
-        check_feedback(_elements(saved), _elements(here), _WHO)
-        if here is not None:
-            here.copy_(saved)
-
-
-def _whole(name: str, value: Any, word: Optional[str], least: int) -> Optional[int]:
-    """A whole number; None: `value` is the word that may stand for one."""
-    if word is not None and value == word:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        other = f", or {word!r}" if word else ""
-        raise ValueError(
-            f"{_WHO}: {name} is {value!r}; a whole number from {least} on{other} is taken"
-        )
-    return value
-
 
 def _as_kept(value: float, dtype: Optional[torch.dtype]) -> Any:
     return value if dtype is None else torch.tensor(value, dtype=dtype)
-
-
-def _elements(residual: Optional[torch.Tensor]) -> int:
-    return 0 if residual is None else residual.numel()
 
 
 __all__ = ("ParameterServer", "ParameterStep")

@@ -1,0 +1,436 @@
+"""What optimizers over the library's parameter servers have in common: roles, spans of steps,
+pushes, and what all ranks do behind them."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import math
+import threading
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Callable, Optional, Union
+
+import torch
+from torch import nn
+
+from .. import _abi
+from ..errors import last_message
+from ._attached import Attached
+from ._communicator import Communicator, communicator_of
+from ._dtypes import NUMBER
+from ._flat import FlatParameters, Layout
+from ._request import SLICE_S
+from ._rules import DEFAULT_MIN_SIZE, CodecLike, Rules, RulesLike
+from ._wrapping import WrappingOptimizer, agree, check_feedback, check_model
+
+log = logging.getLogger("redpoll")
+
+_NO_END = 1 << 40  # steps, until finish()
+
+
+@dataclass(frozen=True)
+class ParameterStep:
+    """What a worker's latest push has met."""
+
+    staleness: int  # steps: the most merges of one other worker since it had its parameters
+    updates: int  # all merges since then
+    wait_s: float  # the worker has waited so long for its parameters
+
+
+class ServerHandle(Attached):
+    """An rp_parameter_server. raised: what this rank's merge has raised, from then on None."""
+
+    def __init__(
+        self,
+        communicator: Communicator,
+        who: str,
+        segments: Any,
+        options: _abi.rp_parameter_server_options,
+        kept: Any,
+        raised: Callable[[], Optional[BaseException]],
+    ) -> None:
+        def create(comm: int, out: Any) -> int:
+            return int(
+                _abi.rp_parameter_server_create(
+                    comm, segments, len(segments), ctypes.byref(options), out
+                )
+            )
+
+        self._kept, self._raised = (options, kept), raised
+        super().__init__(communicator, who, create, _abi.rp_parameter_server_destroy)
+
+    def abort(self, status: int, message: str) -> None:
+        """All ranks fail, those that wait in it among them."""
+        if self.address:
+            _abi.rp_parameter_server_abort(self.address, status, message.encode())
+
+    def check(self, code: int) -> None:
+        error = self._raised() if code < 0 else None
+        if error is not None:
+            raise error
+        super().check(code)
+
+    def release(self, drain_s: float) -> None:
+        if self.lock.acquire(blocking=False):
+            self.lock.release()
+        else:  # a thread waits in it
+            self.abort(_abi.RP_CANCELLED, "it has left the group before finish()")
+        super().release(drain_s)
+
+
+class ServedOptimizer(WrappingOptimizer):
+    """Parameters live on servers, a shard each; what workers push servers merge.
+
+    Subclasses say what is pushed (step) and how it is merged (_give_merge)."""
+
+    def __init__(
+        self,
+        inner: torch.optim.Optimizer,
+        model: nn.Module,
+        servers: Union[int, str],
+        staleness: Union[int, float, str],
+        codec: CodecLike,
+        *,
+        quorum: int = 0,
+        grace_s: float = 0.0,
+        on_loss: str = "fail",
+        rules: RulesLike = None,
+        min_size: int = DEFAULT_MIN_SIZE,
+        error_feedback: bool = True,
+        seed: int = 0,
+        broadcast: bool = True,
+        group: Any = None,
+    ) -> None:
+        super().__init__(inner)
+        self.model, self.group = model, group
+        self.servers, self.staleness, self.on_loss = servers, staleness, on_loss
+        self.last: Optional[ParameterStep] = None
+        self.lost: dict[int, str] = {}
+        self.steps = 0
+        self._who = type(self).__name__
+        self._communicator = communicator_of(group)
+        self._is_open = self._has_end = False
+        self._updates = 0  # of the state that was begun with, as of the latest finish()
+        problem, facts = "", {}
+        try:
+            check_model(model, inner, self._who)
+            self._options = self._checked_options(quorum, grace_s, seed)
+            self._check_more()
+            self._flat = FlatParameters(model, self._who)
+            self._layout = self._checked_layout(Rules(codec, rules, min_size), error_feedback)
+            facts = {**self._facts(str(codec), quorum, grace_s), **self._more_facts()}
+        except (ValueError, TypeError) as error:
+            problem = str(error)
+        agree(group, self._who, facts, problem)
+        self._gradient = torch.zeros_like(self._flat.values)
+        if broadcast:
+            for tensor in (self._flat.values, *model.buffers()):
+                self._communicator.broadcast(tensor, 0, blocking=True)
+        self._handle = self._made()
+        self._begin_before_forward()
+
+    # ---- what subclasses say ----
+
+    def _check_more(self) -> None:
+        """ValueError: something of theirs."""
+
+    def _more_facts(self) -> dict[str, Any]:
+        """Equal on all ranks."""
+        return {}
+
+    def _give_merge(self, options: _abi.rp_parameter_server_options) -> Any:
+        """merge and context; what the library borrows there is kept as long as it needs."""
+        raise NotImplementedError
+
+    def _raised(self) -> Optional[BaseException]:
+        return None
+
+    def _own_updates(self) -> int:
+        """Merges of this rank's server, if it is one."""
+        raise NotImplementedError
+
+    def _before_span(self) -> None: ...
+
+    def _after_begin(self) -> None: ...
+
+    def _before_end(self) -> None: ...
+
+    def _after_span(self) -> None: ...
+
+    # ---- making ----
+
+    def _checked_options(
+        self, quorum: int, grace_s: float, seed: int
+    ) -> _abi.rp_parameter_server_options:
+        who = self._who
+        if self.on_loss not in ("fail", "continue"):
+            raise ValueError(
+                f"{self._who}: on_loss is {self.on_loss!r}; 'fail' and 'continue' are there"
+            )
+        world = self._communicator.world
+        servers = whole(who, "servers", self.servers, "shared", 1)
+        options = _abi.rp_parameter_server_options(
+            servers=0 if servers is None else servers,
+            quorum=whole(who, "quorum", quorum, None, 0),
+            grace_s=grace_s,
+            goes_on=self.on_loss == "continue",
+            seed=whole(who, "seed", seed, None, 0),
+        )
+        staleness = "inf" if self.staleness == math.inf else self.staleness
+        late = whole(who, "staleness", staleness, "inf", 0)
+        options.staleness = _abi.RP_ANY_STALENESS if late is None else late
+        if _abi.rp_parameter_server_check(ctypes.byref(options), world) < 0:
+            raise ValueError(f"{self._who}: {last_message()}")
+        self.workers = world - options.servers
+        self.is_server = not options.servers or self._communicator.rank < options.servers
+        self.is_worker = self._communicator.rank >= options.servers
+        return options
+
+    def _checked_layout(self, rules: Rules, error_feedback: bool) -> Layout:
+        if rules.adaptive is not None:
+            raise ValueError(f"{self._who}: codec auto is of compress(); take one as q4")
+        if self._flat.dtype is not torch.float32:
+            raise ValueError(
+                f"{self._who}: parameters are {self._flat.dtype}; servers step float32: call "
+                "model.float() first"
+            )
+        rules.check_names(list(self._flat.parameters))
+        return Layout(self._flat, rules, error_feedback)
+
+    def _facts(self, codec: str, quorum: int, grace_s: float) -> dict[str, Any]:
+        shapes = [(name, tuple(each.shape)) for name, each in self._flat.parameters.items()]
+        return {
+            "servers": self.servers,
+            "staleness": str(self.staleness),
+            "quorum": quorum,
+            "grace_s": grace_s,
+            "on_loss": self.on_loss,
+            "codec": codec,
+            "parameters": shapes,
+        }
+
+    def _made(self) -> ServerHandle:
+        kept = self._give_merge(self._options)
+        segments, place = self._layout.segments(), self._gradient.data_ptr()
+        for segment in segments:
+            segment.data = place
+            place += segment.count * self._gradient.element_size()
+        weak = weakref.ref(self)
+
+        def raised() -> Optional[BaseException]:
+            own = weak()
+            return own._raised() if own is not None else None
+
+        return ServerHandle(
+            self._communicator, self._who, segments, self._options, kept, raised
+        )
+
+    def _begin_before_forward(self) -> None:
+        """A gradient is as old as the parameters at which it begins to be computed."""
+        weak = weakref.ref(self)
+
+        def begin(module: nn.Module, _inputs: Any) -> None:
+            own = weak()
+            if own is None or own._is_open or not own.is_worker:
+                return
+            if module.training and torch.is_grad_enabled():
+                own._begin(_NO_END)
+
+        self._hook = self.model.register_forward_pre_hook(begin)
+
+    # ---- steps ----
+
+    def span(self, steps: int) -> Iterator[int]:
+        """So many steps of all workers: for a worker an iteration for each of its pushes, of
+        which a fast one makes more where gradients may be late; a rank that only serves does so
+        until the last. Collective; behind the loop all ranks are as after finish(). After a
+        `break` call that."""
+        whole(self._who, "steps", steps, None, 0)
+        self._check_idle()
+        return self._spanned(steps)
+
+    def _check_idle(self) -> None:
+        if self._is_open:
+            raise RuntimeError(
+                f"{self._who}: steps are under way; finish() first, on all ranks"
+            )
+
+    def _spanned(self, steps: int) -> Iterator[int]:
+        self._begin(steps)
+        self._has_end = True
+        number = 0
+        while self._goes_on():
+            yield number
+            number += 1
+        self.finish()
+
+    def _goes_on(self) -> bool:
+        with self._handle.used(posts=False) as handle:
+            return bool(_abi.rp_parameter_server_goes_on(handle))
+
+    def _begin(self, steps: int = _NO_END) -> None:
+        self._flat.check()
+        self._before_span()
+        self._is_open = True
+        values = self._flat.values.data_ptr()
+        with self._failing(), self._handle.used() as handle:
+            self._handle.check(_abi.rp_parameter_server_begin(handle, values, 0, steps))
+        self._after_begin()
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        """What has failed is under way no more."""
+        try:
+            yield
+        except BaseException:
+            self._is_open = self._has_end = False
+            raise
+
+    def _check_works(self) -> None:
+        if not self.is_worker:
+            raise RuntimeError(
+                f"{self._who}: rank {self._communicator.rank} only serves, which it does in "
+                "finish(); step() is the workers'"
+            )
+
+    def _push(self, weight: float, notes: Any = None) -> None:
+        report = _abi.rp_parameter_report()
+        with self._failing(), self._handle.used(posts=False) as handle:
+            self._handle.check(
+                _abi.rp_parameter_server_push(handle, weight, notes, ctypes.byref(report))
+            )
+        self.steps += 1
+        self.last = ParameterStep(report.staleness, report.updates, report.wait_s)
+
+    # ---- the end of steps ----
+
+    @torch.no_grad()
+    def finish(self, buffers: bool = True) -> None:
+        """No more steps of this rank. Waits until all have come here, a rank that only serves
+        meanwhile does; then every rank has the servers' parameters. Collective over the ranks
+        that live. step() may go on after it.
+
+        buffers: floating-point ones (running statistics of batch norms) become the mean of the
+        workers'."""
+        if not self._is_open:
+            self._begin(_NO_END)
+        self._before_end()
+        with self._failing():
+            self._interruptibly(self._end)
+        self._is_open = self._has_end = False
+        self._hear_of_lost()
+        self._updates = self._meet_all(buffers)
+        self._after_span()
+
+    def _end(self) -> None:
+        with self._handle.used() as handle:
+            self._handle.check(_abi.rp_parameter_server_end(handle))
+
+    def _interruptibly(self, call: Callable[[], None]) -> None:
+        """On a thread, so that Ctrl-C is answered on this one."""
+        raised: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                with torch.no_grad():
+                    call()
+            except BaseException as error:
+                raised.append(error)
+
+        thread = threading.Thread(target=run, name="redpoll-serve", daemon=True)
+        thread.start()
+        try:
+            while thread.is_alive():
+                thread.join(SLICE_S)
+        except BaseException:
+            self._handle.abort(_abi.RP_CANCELLED, "it was interrupted")
+            thread.join()
+            raise
+        if raised:
+            raise raised[0]
+
+    def _hear_of_lost(self) -> None:
+        with self._handle.used(posts=False) as handle:
+            for rank in range(self._communicator.world):
+                why = _abi.rp_parameter_server_lost(handle, rank)
+                if why and rank not in self.lost:
+                    self.lost[rank] = why.decode()
+                    log.warning("%s: rank %d is left behind: %s", self._who, rank, why.decode())
+
+    def _meet_all(self, buffers: bool) -> int:
+        """How many updates there were; the mean of workers' buffers is put in place."""
+        found = [each for each in self.model.buffers() if each.is_floating_point()]
+        found = found if buffers else []
+        own = float(self.is_worker)
+        first = float(self._own_updates() if self._communicator.rank == 0 else 0)
+        parts = [torch.tensor([first, own], dtype=torch.float64)]
+        parts += [each.detach().reshape(-1).double() * own for each in found]
+        total = self._sum(torch.cat(parts))
+        means, start = total[2:] / total[1], 0
+        for buffer in found:
+            buffer.copy_(means[start : start + buffer.numel()].view(buffer.shape))
+            start += buffer.numel()
+        return int(total[0].item())
+
+    def _sum(self, vector: torch.Tensor) -> torch.Tensor:
+        """Over the ranks that live, in place."""
+        segment = _abi.rp_segment(
+            data=vector.data_ptr(), count=vector.numel(), dtype=NUMBER[vector.dtype]
+        )
+        options = _abi.rp_collective_options(reduce=_abi.REDUCTIONS["SUM"])
+        request = ctypes.c_void_p()
+        with self._handle.used() as handle:
+            comm = _abi.rp_parameter_server_comm(handle)
+            self._handle.check(
+                _abi.rp_all_reduce_start(
+                    comm, ctypes.byref(segment), 1, options, ctypes.byref(request)
+                )
+            )
+            try:
+                self._handle.check(_abi.rp_request_wait_for(request, -1.0))
+            finally:
+                _abi.rp_request_free(ctypes.byref(request))
+        return vector
+
+    @contextmanager
+    def consensus(self, buffers: bool = True) -> Iterator[None]:
+        """finish(), as other optimizers name it: inside, and afterwards, every rank's model has
+        the servers' parameters. Collective."""
+        self.finish(buffers)
+        yield
+
+    # ---- across restarts ----
+
+    def _worker(self) -> int:
+        return self._communicator.rank - self._options.servers if self.is_worker else -1
+
+    def _take_feedback(self, own: dict[str, Any]) -> None:
+        saved, here = own["residual"], self._layout.residual
+        if (own["worker"], own["workers"]) != (self._worker(), self.workers):
+            if here is not None:
+                here.zero_()
+            if saved is not None:
+                log.info("%s: error feedback begins anew: it is of other workers", self._who)
+            return
+        check_feedback(elements(saved), elements(here), self._who)
+        if here is not None:
+            here.copy_(saved)
+
+
+def whole(who: str, name: str, value: Any, word: Optional[str], least: int) -> Optional[int]:
+    """A whole number; None: `value` is the word that may stand for one."""
+    if word is not None and value == word:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        other = f", or {word!r}" if word else ""
+        raise ValueError(
+            f"{who}: {name} is {value!r}; a whole number from {least} on{other} is taken"
+        )
+    return value
+
+
+def elements(residual: Optional[torch.Tensor]) -> int:
+    return 0 if residual is None else residual.numel()

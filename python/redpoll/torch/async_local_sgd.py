@@ -1,0 +1,195 @@
+"""AsyncLocalSGD(): many steps of each worker between two visits to servers, nobody waiting."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, Callable, Optional, Union
+
+import torch
+from torch import nn
+
+from .. import _abi
+from ..errors import last_message
+from ._rules import CodecLike
+from ._served import ServedOptimizer, whole
+from ._wrapping import check_state
+
+_FORMAT, _VERSION = "redpoll.async_local_sgd", 1
+_VECTORS = ("momentum", "buffer")
+
+
+class AsyncLocalSGD(ServedOptimizer):
+    """LocalSGD without anybody waiting (arXiv 2401.09135): each worker trains by itself with
+    `inner`; every `every` steps it gives servers what it has learnt, and goes on from what they
+    have by then. Their optimizer is SGD with delayed Nesterov momentum.
+
+        opt = redpoll.torch.AsyncLocalSGD(model, inner, every=100, servers=1, codec="q4")
+        for x, y in batches:                    # each worker's own, in its own time
+            opt.zero_grad(); loss(model(x), y).backward(); opt.step()
+        opt.finish()                            # every rank has the servers' parameters
+
+    A rank that only serves calls finish() at once. last: a ParameterStep, of the latest visit;
+    None before it. is_server, is_worker, workers, lost, span(): as of ParameterServer; steps of
+    a span are visits."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        inner: torch.optim.Optimizer,
+        every: int = 100,
+        *,
+        servers: Union[int, str] = "shared",
+        staleness: Union[int, float, str] = "inf",
+        outer_rate: float = 0.7,
+        outer_momentum: float = 0.9,
+        momentum_every: Optional[int] = None,
+        codec: CodecLike = None,
+        **options: Any,
+    ) -> None:
+        """Collective over the group. The model's trainable parameters become views of one
+        vector.
+
+        model: float32 parameters on the CPU, not wrapped in DistributedDataParallel. inner: any
+        optimizer of them; its state stays the worker's own.
+        every: steps between two visits; a slow worker may have fewer than others, so that what
+        it brings is not late.
+        outer_rate, outer_momentum: of the servers' optimizer. momentum_every: it has momentum
+        after so many visits of any workers, by what came since; None: as many as workers.
+        staleness: 0: all visit together, which is DiLoCo; K: what a worker brings was begun at
+        most K visits of another ago; "inf": nobody waits.
+        codec: how what was learnt travels; that bears "q4".
+        servers, quorum, grace_s, on_loss, rules, min_size, error_feedback, seed, broadcast,
+        group: as of ParameterServer.
+
+        Memory beside model, gradients and inner's state: a vector of the parameters' size and
+        an encoded one; of a server four of its shard, and an encoded one for each worker.
+
+        ValueError, on every rank: what does not go together, ranks that were given different
+        things (every may differ)."""
+        self.every = every
+        self._outer = _abi.rp_delayed_nesterov(
+            outer_rate=outer_rate, outer_momentum=outer_momentum
+        )
+        self._asked = momentum_every
+        self._local = 0  # inner steps since the latest visit
+        super().__init__(inner, model, servers, staleness, codec, **options)
+
+    # ---- what servers do ----
+
+    def _check_more(self) -> None:
+        whole(self._who, "every", self.every, None, 1)
+        if self._asked is not None:
+            whole(self._who, "momentum_every", self._asked, None, 1)
+        self._outer.delay = self._asked or self.workers
+        one = (ctypes.c_float * 1)()  # stands for the vectors, of which there are none yet
+        self._outer.momentum = self._outer.buffer = ctypes.addressof(one)
+        if _abi.rp_delayed_nesterov_check(ctypes.byref(self._outer)) < 0:
+            raise ValueError(f"{self._who}: {last_message()}")
+
+    def _more_facts(self) -> dict[str, Any]:
+        return {
+            name: getattr(self._outer, name)
+            for name in ("outer_rate", "outer_momentum", "delay")
+        }
+
+    def _give_merge(self, options: _abi.rp_parameter_server_options) -> Any:
+        count = len(self._flat) if self.is_server else 0
+        self._vectors = {name: torch.zeros(count) for name in _VECTORS}
+        for name, vector in self._vectors.items():
+            setattr(self._outer, name, vector.data_ptr() or None)
+        options.merge = ctypes.cast(_abi.rp_delayed_nesterov_merge, _abi.Merge)
+        options.context = ctypes.addressof(self._outer)
+        return self._outer, self._vectors
+
+    def _own_updates(self) -> int:
+        return int(self._outer.pushes)
+
+    # ---- steps ----
+
+    def _after_begin(self) -> None:
+        """x as it came; the gradient when the worker visits."""
+        self._local = 0
+        self._gradient.copy_(self._flat.values)
+
+    def step(  # type: ignore[override]
+        self, closure: Optional[Callable[[], Any]] = None
+    ) -> Any:
+        """The inner optimizer's step; after `every` of them the visit, which waits for the
+        servers, and for others as far as the staleness says. RedpollError names a rank that has
+        died."""
+        self._check_works()
+        if not self._is_open:
+            self._begin()
+        loss = self.inner.step(closure)
+        self._local += 1
+        if self._local >= self.every:
+            self._visit()
+        return loss
+
+    @torch.no_grad()
+    def _visit(self) -> None:
+        self._flat.check()
+        self._gradient.sub_(self._flat.values)
+        self._push(1.0)
+        self._after_begin()
+
+    def _before_end(self) -> None:
+        """What was learnt since the latest visit is brought, too."""
+        if self.is_worker and self._local and self._goes_on():
+            self._visit()
+
+    # ---- across restarts ----
+
+    def state_dict(self) -> dict[str, Any]:
+        """This rank's: the inner optimizer's, and under "async_local_sgd" what servers have
+        beside parameters, on every rank. Collective: begins with finish(). With the model's
+        state_dict() it goes to any number of servers; a worker goes on with its own.
+        RuntimeError: within a span()."""
+        if self._has_end:
+            raise RuntimeError(f"{self._who}: state_dict() is not for the middle of a span()")
+        self.finish()
+        residual = self._layout.residual
+        own = {
+            "format": _FORMAT,
+            "version": _VERSION,
+            "worker": self._worker(),
+            "workers": self.workers,
+            "step": self.steps,
+            "pushes": self._updates,
+            "vectors": {name: self._gathered(name) for name in _VECTORS},
+            "residual": None if residual is None else residual.clone(),
+        }
+        return {**self.inner.state_dict(), "async_local_sgd": own}
+
+    def _gathered(self, name: str) -> torch.Tensor:
+        vector = torch.zeros(len(self._flat))
+        if self.is_server:
+            vector.copy_(self._vectors[name])
+        with self._handle.used() as handle:
+            self._handle.check(_abi.rp_parameter_server_gather(handle, vector.data_ptr()))
+        return vector
+
+    @torch.no_grad()
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Of this class, with any number of servers, after the model's own load_state_dict().
+        Error feedback is taken up where workers are as many and this is the same. RuntimeError:
+        steps are under way."""
+        self._check_idle()
+        rest = dict(state_dict)
+        own = rest.pop("async_local_sgd", None)
+        check_state(own, self._who, (_FORMAT, _VERSION), {})
+        for name in _VECTORS:
+            if own["vectors"][name].numel() != len(self._flat):
+                raise ValueError(
+                    f"{self._who}: the state is of {own['vectors'][name].numel()} parameters, "
+                    f"and the model has {len(self._flat)}"
+                )
+        self._take_feedback(own)
+        self.inner.load_state_dict(rest)
+        self.steps, self._outer.pushes = own["step"], own["pushes"]
+        for name, vector in self._vectors.items():
+            if self.is_server:
+                vector.copy_(own["vectors"][name])
+
+
+__all__ = ("AsyncLocalSGD",)

@@ -1,6 +1,7 @@
 /* What each step does to memory. Local steps run inline here, a part at a time; they are
  * posted and finished like sends, so that a lane of their own (a GPU stream) can take them. */
 #include "comm/communicator.h"
+#include "comm/fold.h"
 #include "comm/reductions.h"
 #include "comm/values.h"
 
@@ -50,7 +51,6 @@ static rp_status scratch_for(rpi_fabric *fabric, size_t bytes, void **out_scratc
     return RP_OK;
 }
 
-/* plan.h: the product is rounded, then the quotient. */
 static void weigh_values(const rpi_chunk *chunk, rpi_fraction weight, void *values,
                          rp_dtype dtype, size_t count) {
     if (!rpi_is_weight(weight)) return;
@@ -59,8 +59,7 @@ static void weigh_values(const rpi_chunk *chunk, rpi_fraction weight, void *valu
         rpi_values_scale(values, dtype, factor, count, values);
         return;
     }
-    if (weight.times != 1) rpi_values_scale(values, dtype, weight.times, count, values);
-    rpi_values_divide(values, dtype, count, weight.over);
+    rpi_values_weigh(values, dtype, weight.times, weight.over, count);
 }
 
 /* Weights act in the precision of accumulators, wherever the result goes. */
@@ -315,6 +314,36 @@ static rp_status run_add(rpi_chunk *chunk, const rpi_action *action) {
     return add_values(chunk, &values);
 }
 
+/* ---- sums of two ---- */
+
+/* Of exact bytes, which are as long as the values. */
+static const void *piece_of(rpi_chunk *chunk, int slot, int part, const rpi_piece *piece,
+                            size_t bytes_before) {
+    if (slot < RPI_SLOT_WIRE) return values_at(chunk, slot, part, piece);
+    return wire_of(chunk, slot)->data + bytes_before;
+}
+
+/* payload: where a frame takes the sum, too; NULL: there is none. */
+static size_t fold_part(rpi_chunk *chunk, const rpi_action *action, unsigned char *payload) {
+    size_t before = 0;
+    rpi_piece piece;
+    for (rpi_walk walk = walk_part(chunk, action->part, action->level);
+         rpi_walk_next(&walk, &piece);) {
+        const rpi_fold fold = {
+            .reduce = chunk->request->reduce,
+            .dtype = piece.run->dtype,
+            .first = piece_of(chunk, action->first, action->part, &piece, before),
+            .second = piece_of(chunk, action->from, action->part, &piece, before),
+            .weight = action->weight,
+            .into_dtype = slot_dtype(action->into, piece.run),
+            .into = values_at(chunk, action->into, action->part, &piece),
+            .also = payload ? payload + before : NULL};
+        rpi_fold_run(&fold, piece.count);
+        before += piece.bytes;
+    }
+    return before;
+}
+
 /* ---- sending ---- */
 
 size_t rpi_action_bytes(const rp_request *request, uint32_t chunk, const rpi_action *action) {
@@ -333,10 +362,10 @@ static size_t put_share(const rpi_chunk *chunk, const rpi_action *action, void *
 }
 
 /* *out_bytes: of encodings, no more than there is room for. */
-static rp_status fill_encodings(rpi_chunk *chunk, const rpi_action *action, void *payload,
-                                size_t *out_bytes) {
-    *out_bytes = 0;
-    if (action->from == RPI_SLOT_TOKEN) return RP_OK;
+static rp_status fill_encodings(rpi_chunk *chunk, const rpi_action *action,
+                                const rpi_action *fold, void *payload, size_t *out_bytes) {
+    *out_bytes = fold ? fold_part(chunk, fold, payload) : 0;
+    if (fold || action->from == RPI_SLOT_TOKEN) return RP_OK;
     if (action->encodes) return encode_part(chunk, encoding_of(action), payload, out_bytes);
     const rpi_wire *wire = wire_of(chunk, action->from);
     if (wire->state == RPI_WIRE_VALUES) {
@@ -368,16 +397,17 @@ static rp_status post_frame(rpi_chunk *chunk, const rpi_action *action, uint8_t 
 }
 
 /* *out_bytes: of payload, no more than rpi_action_bytes(). */
-static rp_status fill_frame(rpi_chunk *chunk, const rpi_action *action, void *payload,
-                            size_t *out_bytes) {
+static rp_status fill_frame(rpi_chunk *chunk, const rpi_action *action, const rpi_action *fold,
+                            void *payload, size_t *out_bytes) {
     size_t ahead = put_share(chunk, action, payload);
-    RP_TRY(fill_encodings(chunk, action, (unsigned char *)payload + ahead, out_bytes));
+    RP_TRY(fill_encodings(chunk, action, fold, (unsigned char *)payload + ahead, out_bytes));
     *out_bytes += ahead;
     return RP_OK;
 }
 
-/* A failed link is noted and looks full: whether it matters is decided in failure.c. */
-static rp_status run_send(rpi_chunk *chunk, const rpi_action *action) {
+/* A failed link is noted and looks full: whether it matters is decided in failure.c.
+ * fold: the sum of two that it sends, which is made on the way; NULL: it is there. */
+static rp_status run_send(rpi_chunk *chunk, const rpi_action *action, const rpi_action *fold) {
     rp_request *request = chunk->request;
     rp_comm *comm = request->comm;
     int rank = rpi_request_rank(request, action->peer);
@@ -395,7 +425,8 @@ static rp_status run_send(rpi_chunk *chunk, const rpi_action *action) {
         if (status != RP_PENDING) rpi_peer_break(comm, rank, status);
         return RP_PENDING;
     }
-    RP_TRY(fill_frame(chunk, action, (unsigned char *)region + RPI_FRAME_HEADER_BYTES, &bytes));
+    RP_TRY(fill_frame(chunk, action, fold, (unsigned char *)region + RPI_FRAME_HEADER_BYTES,
+                      &bytes));
     status = post_frame(chunk, action, kind, link, region, bytes);
     if (status < 0) rpi_peer_break(comm, rank, status);
     rpi_flow_sent(chunk, action, bytes, kind);
@@ -404,6 +435,32 @@ static rp_status run_send(rpi_chunk *chunk, const rpi_action *action) {
         atomic_fetch_add_explicit(
             &comm->values_sent, rpi_cut_part_values(&request->cut, chunk->index, action->part),
             memory_order_relaxed);
+    return RP_OK;
+}
+
+static bool is_sent(const rpi_chunk *chunk, const rpi_action *action) {
+    return action->from >= RPI_SLOT_WIRE &&
+           chunk->wires[action->from - RPI_SLOT_WIRE].state == RPI_WIRE_SENT;
+}
+
+/* Nothing but this sum is missing to send it. */
+static bool sends_next(const rpi_chunk *chunk, const rpi_action *fold) {
+    const rpi_routine *routine = chunk->request->routine;
+    int edges = 0;
+    for (int k = 0; fold->send >= 0 && k < fold->nexts; k++)
+        edges += routine->next[fold->first_next + k] == fold->send;
+    return edges > 0 && chunk->waits[fold->send] == edges;
+}
+
+/* Where the link has room, the sum is written into its frame while it is in the cache. */
+static rp_status run_fold(rpi_chunk *chunk, const rpi_action *fold) {
+    if (sends_next(chunk, fold)) {
+        const rpi_action *send = action_of(chunk, fold->send);
+        rp_status status = run_send(chunk, send, fold);
+        if (status == RP_OK) wire_of(chunk, send->from)->state = RPI_WIRE_SENT;
+        if (status != RP_PENDING) return status;
+    }
+    fold_part(chunk, fold, NULL);
     return RP_OK;
 }
 
@@ -420,13 +477,19 @@ static rp_status run(rpi_chunk *chunk, const rpi_action *action) {
     }
     switch (action->kind) {
     case RPI_STEP_ENCODE: return run_encode(chunk, action);
-    case RPI_STEP_SEND: return run_send(chunk, action);
+    case RPI_STEP_SEND: return is_sent(chunk, action) ? RP_OK : run_send(chunk, action, NULL);
     case RPI_STEP_DECODE: return run_decode(chunk, action);
-    case RPI_STEP_ADD: return run_add(chunk, action);
+    case RPI_STEP_ADD:
+        return action->first == RPI_NO_SLOT ? run_add(chunk, action) : run_fold(chunk, action);
     case RPI_STEP_COPY: return run_copy(chunk, action);
     case RPI_STEP_FENCE: return RP_OK;
     }
     return RP_FAIL(INTERNAL, "step kind %d cannot be run", action->kind);
+}
+
+static void read_wire(rpi_chunk *chunk, int slot) {
+    if (slot >= RPI_SLOT_WIRE && slot != RPI_NO_SLOT)
+        rpi_wire_read(chunk, slot - RPI_SLOT_WIRE);
 }
 
 rp_status rpi_action_run(rpi_chunk *chunk, int index) {
@@ -439,6 +502,7 @@ rp_status rpi_action_run(rpi_chunk *chunk, int index) {
         comm->encode_ns += spent;
     else
         comm->decode_ns += spent;
-    if (action->from >= RPI_SLOT_WIRE) rpi_wire_read(chunk, action->from - RPI_SLOT_WIRE);
+    read_wire(chunk, action->from);
+    read_wire(chunk, action->first);
     return RP_OK;
 }

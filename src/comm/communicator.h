@@ -14,11 +14,11 @@
  *   posting.c            what posting a collective has in common
  *   request.c            numbering, completing, pooling
  *   completions.c        telling others of completed requests
- *   routine.c            schedules made ready to run
+ *   routine.c            schedules made ready to run; routine_fold.c: sums of two
  *   cut.c                which elements a part holds
  *   agreement.c          what ranks must agree on
  *   executor.c           one pass: receive, run, send
- *   actions.c            what a step does; reductions.c, values.c: to values
+ *   actions.c            what a step does; reductions.c, values.c, fold.c: to values
  *   receive.c            frames to RECV steps, setting aside
  *   flow.c               which frames may leave, and when
  *   frame_blocks.c       memory for frames
@@ -104,6 +104,7 @@ typedef enum rpi_wire_state {
     RPI_WIRE_FRAME, /* the payload of a frame that still lies in its link */
     RPI_WIRE_BLOCK,
     RPI_WIRE_VALUES, /* never encoded: readers take the values it would decode to */
+    RPI_WIRE_SENT,   /* the same, and an ADD has done its SEND already */
 } rpi_wire_state;
 
 /* A wire slot of one chunk. */
@@ -310,8 +311,14 @@ rp_status rpi_request_post(rp_request *request); /* both */
 void rpi_comm_call(rp_comm *comm);
 void rpi_request_complete(rp_request *request, rp_status status, const char *message);
 void rpi_request_free(rp_request *request); /* back to the pool; takes the lock */
+/* What an operation moves, as far as its routine depends on it. */
+typedef struct rpi_load {
+    bool lossy;   /* some codec is */
+    bool plain;   /* bytes are values: nothing is lossy, or held back by error feedback */
+    size_t bytes; /* of all elements */
+} rpi_load;
 rp_status rpi_comm_routine(rp_comm *comm, rpi_collective collective, const char *algorithm,
-                           const rpi_plan_request *plan, bool lossy, size_t bytes,
+                           const rpi_plan_request *plan, const rpi_load *load,
                            rpi_routine **out_routine);
 /* "all-reduce 5", "receive from rank 2 with tag 7" */
 const char *rpi_request_name(const rp_request *request, char *text, size_t bytes);

@@ -97,7 +97,10 @@ static void reset_chunk(rpi_chunk *chunk, rp_request *request) {
     memset(chunk->finished, 0, (size_t)routine->words * sizeof *chunk->finished);
     memset(chunk->received, 0, (size_t)routine->schedule.world * sizeof *chunk->received);
     for (int w = 0; w < routine->schedule.wires; w++)
-        chunk->wires[w] = (rpi_wire){.readers = routine->wires[w].readers, .share = 1};
+        chunk->wires[w] =
+            (rpi_wire){.state = routine->wires[w].stays ? RPI_WIRE_VALUES : RPI_WIRE_EMPTY,
+                       .readers = routine->wires[w].readers,
+                       .share = 1};
     for (int i = 0; i < routine->schedule.count; i++) {
         chunk->waits[i] = routine->action[i].waits;
         if (!chunk->waits[i] && !routine->action[i].fused) set_bit(chunk->ready, i);

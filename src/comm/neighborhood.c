@@ -186,7 +186,8 @@ rp_status rpi_neighborhood_routine(const rpi_neighborhood *hood, rpi_routine **o
     if (status == RP_OK) {
         write_view(hood, &v);
         rpi_plan_request request = {.world = places, .rank = hood->self, .mixing = &v.mixing};
-        status = rpi_routine_build(&rpi_algorithm_neighbour_all_reduce, &request, out_routine);
+        status = rpi_routine_build(&rpi_algorithm_neighbour_all_reduce, &request, false,
+                                   out_routine);
     }
     rpi_free(v.edges);
     rpi_free(v.first);

@@ -189,8 +189,8 @@ static rp_status prepare(rp_request *request, const rpi_run *run, int side) {
     request->cut.runs[0] = *run;
     request->collective = RPI_SENDRECV;
     rpi_plan_request plan = {.world = 2, .rank = side};
-    RP_TRY(rpi_comm_routine(comm, RPI_SENDRECV, NULL, &plan, false,
-                            run->count * rp_dtype_bytes(run->dtype), &request->routine));
+    const rpi_load load = {.bytes = run->count * rp_dtype_bytes(run->dtype)};
+    RP_TRY(rpi_comm_routine(comm, RPI_SENDRECV, NULL, &plan, &load, &request->routine));
     int parts = request->routine->schedule.parts;
     size_t chunk_bytes = rpi_comm_chunk_bytes(comm, RPI_SPLIT_VECTOR, parts, false);
     RP_TRY(

@@ -150,16 +150,17 @@ static rp_status post_scaled(rp_request *request, double factor) {
 
 /* What the choice of an algorithm depends on. */
 typedef struct load {
-    bool lossy;
-    size_t bytes, granule_bytes; /* of all elements; of the longest granule, as values */
+    rpi_load of_all;
+    size_t granule_bytes; /* of the longest granule, as values */
 } load;
 
 static void add_load(load *sum, const rpi_run *run) {
     size_t each = rp_dtype_bytes(run->dtype);
     size_t granule = rp_codec_granule(&run->codec);
     size_t granule_bytes = (granule < run->count ? granule : run->count) * each;
-    sum->lossy |= !rp_codec_is_exact(&run->codec, run->dtype);
-    sum->bytes += run->count * each;
+    sum->of_all.lossy |= !rp_codec_is_exact(&run->codec, run->dtype);
+    sum->of_all.plain &= !sum->of_all.lossy && !run->residual;
+    sum->of_all.bytes += run->count * each;
     if (granule_bytes > sum->granule_bytes) sum->granule_bytes = granule_bytes;
 }
 
@@ -169,23 +170,23 @@ static rp_status find_routine(rp_request *request, const rpi_posting *posting,
                               const rpi_plan_request *plan, const load *of) {
     rp_comm *comm = request->comm;
     const char *name = posting->options->algorithm;
-    RP_TRY(rpi_comm_routine(comm, posting->collective, name, plan, of->lossy, of->bytes,
+    RP_TRY(rpi_comm_routine(comm, posting->collective, name, plan, &of->of_all,
                             &request->routine));
     if (name || !request->routine->inside || of->granule_bytes <= RPI_FRAME_PAYLOAD)
         return RP_OK;
     rpi_plan_request flat = *plan;
     const rpi_algorithm *algorithm = NULL;
     flat.host_of = NULL;
-    RP_TRY(rpi_algorithm_choose(posting->collective, &flat, of->lossy, of->bytes,
+    RP_TRY(rpi_algorithm_choose(posting->collective, &flat, of->of_all.lossy, of->of_all.bytes,
                                 &comm->fabric->links, &algorithm));
-    return rpi_comm_routine(comm, posting->collective, algorithm->name, plan, of->lossy,
-                            of->bytes, &request->routine);
+    return rpi_comm_routine(comm, posting->collective, algorithm->name, plan, &of->of_all,
+                            &request->routine);
 }
 
 static rp_status prepare(rp_request *request, const rpi_posting *posting) {
     rp_comm *comm = request->comm;
     const rp_collective_options *options = posting->options;
-    load all = {0};
+    load all = {.of_all.plain = posting->reduces};
     request->collective = posting->collective;
     request->reduce = posting->reduces ? options->reduce : RP_SUM;
     request->seed = options->seed;
@@ -201,14 +202,14 @@ static rp_status prepare(rp_request *request, const rpi_posting *posting) {
                              .root = posting->root,
                              .mean = request->reduce == RP_AVG,
                              .host_of = comm->host_of};
-    RP_TRY(check_exactness(posting, all.lossy));
+    RP_TRY(check_exactness(posting, all.of_all.lossy));
     bool of_neighbors = posting->collective == RPI_NEIGHBOUR_ALL_REDUCE;
     if (of_neighbors)
         RP_TRY(rpi_round_routine(comm, &request->hood, &request->routine));
     else
         RP_TRY(find_routine(request, posting, &plan, &all));
     int parts = request->routine->schedule.parts;
-    size_t chunk_bytes = rpi_comm_chunk_bytes(comm, posting->layout, parts, all.lossy);
+    size_t chunk_bytes = rpi_comm_chunk_bytes(comm, posting->layout, parts, all.of_all.lossy);
     request->cut.inside = request->routine->inside;
     size_t limit_bytes = RPI_FRAME_PAYLOAD - (of_neighbors ? RPI_SHARE_BYTES : 0);
     RP_TRY(rpi_cut_make(&request->cut, posting->layout, parts, chunk_bytes, limit_bytes));

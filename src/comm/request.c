@@ -231,25 +231,25 @@ int rpi_request_peer(const rp_request *request, int rank) {
 }
 
 rp_status rpi_comm_routine(rp_comm *comm, rpi_collective collective, const char *name,
-                           const rpi_plan_request *plan, bool lossy, size_t bytes,
+                           const rpi_plan_request *plan, const rpi_load *load,
                            rpi_routine **out_routine) {
     const rpi_algorithm *algorithm = NULL;
     if (name)
         RP_TRY(rpi_algorithm_find(collective, name, &algorithm));
     else
-        RP_TRY(rpi_choices_find(&comm->choices, collective, plan->world, lossy, bytes,
-                                &algorithm));
+        RP_TRY(rpi_choices_find(&comm->choices, collective, plan->world, load->lossy,
+                                load->bytes, &algorithm));
     for (rpi_routine *routine = comm->routines; routine; routine = routine->sibling) {
         const rpi_schedule *schedule = &routine->schedule;
         if (schedule->algorithm != algorithm || schedule->root != plan->root ||
             schedule->world != plan->world || schedule->rank != plan->rank ||
-            schedule->mean != plan->mean)
+            schedule->mean != plan->mean || routine->plain != load->plain)
             continue;
         *out_routine = routine;
         return RP_OK;
     }
     rpi_routine *routine = NULL;
-    RP_TRY(rpi_routine_build(algorithm, plan, &routine));
+    RP_TRY(rpi_routine_build(algorithm, plan, load->plain, &routine));
     routine->sibling = comm->routines;
     comm->routines = routine;
     *out_routine = routine;

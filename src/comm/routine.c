@@ -1,12 +1,9 @@
 #include "comm/routine.h"
 
 #include "base/memory.h"
+#include "comm/routine_fold.h"
 
 #include <string.h>
-
-static bool is_values(int slot) {
-    return slot == RPI_SLOT_IN || slot == RPI_SLOT_OUT || slot == RPI_SLOT_SUM;
-}
 
 /* The step writes the values that `slot` of `part` names. */
 static bool overwrites(const rpi_step *step, int slot, int part) {
@@ -44,8 +41,8 @@ static void plan_wires(rpi_routine *routine) {
     }
 }
 
-static bool touches_sum(const rpi_step *step) {
-    return (is_values(step->from) && step->from == RPI_SLOT_SUM) || step->into == RPI_SLOT_SUM;
+static bool touches_sum(const rpi_action *action) {
+    return action->from == RPI_SLOT_SUM || action->into == RPI_SLOT_SUM;
 }
 
 /* Of the bytes that a step makes, reads or moves. */
@@ -64,13 +61,21 @@ static void make_actions(rpi_routine *routine) {
                                           .round = step->round,
                                           .from = step->from,
                                           .into = step->into,
+                                          .first = RPI_NO_SLOT,
+                                          .send = -1,
                                           .part = step->part,
                                           .peer = step->peer,
                                           .weight = step->weight};
-        if (touches_sum(step) && routine->sum_of_part[step->part] < 0)
-            routine->sum_of_part[step->part] = routine->sums++;
     }
     routine->actions = schedule->count;
+}
+
+static void number_sums(rpi_routine *routine) {
+    for (int i = 0; i < routine->schedule.count; i++) {
+        const rpi_action *action = &routine->action[i];
+        if (!action->fused && touches_sum(action) && routine->sum_of_part[action->part] < 0)
+            routine->sum_of_part[action->part] = routine->sums++;
+    }
 }
 
 /* The SEND that an ENCODE can be part of: its slot's only reader, with nothing in between that
@@ -78,7 +83,8 @@ static void make_actions(rpi_routine *routine) {
 static int fusable_send(const rpi_routine *routine, int encode) {
     const rpi_schedule *schedule = &routine->schedule;
     const rpi_step *e = &schedule->steps[encode];
-    if (e->kind != RPI_STEP_ENCODE || routine->wires[e->into - RPI_SLOT_WIRE].readers != 1)
+    if (e->kind != RPI_STEP_ENCODE || routine->action[encode].fused ||
+        routine->wires[e->into - RPI_SLOT_WIRE].readers != 1)
         return -1;
     for (int i = encode + 1; i < schedule->count; i++) {
         const rpi_step *step = &schedule->steps[i];
@@ -88,12 +94,12 @@ static int fusable_send(const rpi_routine *routine, int encode) {
     return -1;
 }
 
-/* stands_for[i]: the SEND that took step i over, or i itself. */
+/* stands_for[i]: the action that took step i over, or i itself. */
 static void fuse_sends(rpi_routine *routine, int32_t *stands_for) {
     for (int i = 0; i < routine->schedule.count; i++) {
         int send = fusable_send(routine, i);
-        stands_for[i] = send < 0 ? i : send;
         if (send < 0) continue;
+        stands_for[i] = send;
         rpi_action *encode = &routine->action[i];
         routine->action[send].encodes = true;
         routine->action[send].role = encode->role;
@@ -165,7 +171,14 @@ static rp_status compile(rpi_routine *routine) {
     routine->words = (schedule->count + 63) / 64;
     plan_wires(routine);
     make_actions(routine);
+    for (int i = 0; i < schedule->count; i++) stands_for[i] = i;
+    rp_status status = routine->plain ? rpi_routine_fold(routine, stands_for) : RP_OK;
+    if (status != RP_OK) {
+        rpi_free(stands_for);
+        return status;
+    }
     fuse_sends(routine, stands_for);
+    number_sums(routine);
     move_edges(routine, stands_for);
     list_recvs(routine);
     rpi_free(stands_for);
@@ -173,9 +186,10 @@ static rp_status compile(rpi_routine *routine) {
 }
 
 rp_status rpi_routine_build(const rpi_algorithm *algorithm, const rpi_plan_request *request,
-                            rpi_routine **out_routine) {
+                            bool plain, rpi_routine **out_routine) {
     rpi_routine *routine = NULL;
     RP_TRY(rpi_alloc(sizeof *routine, "a schedule's routine", &routine));
+    routine->plain = plain;
     rp_status status = rpi_schedule_build(algorithm, request, &routine->schedule);
     if (status == RP_OK) status = compile(routine);
     if (status != RP_OK)

@@ -4,7 +4,8 @@
  *  - An ENCODE whose wire slot is read by one SEND and nothing else becomes part of the SEND:
  *    the encoder then writes into the region that the link lends.
  *  - An ENCODE whose source is not overwritten afterwards records that source, so that exact
- *    parts need no wire slot at all: every SEND encodes from the source (see actions.c). */
+ *    parts need no wire slot at all: every SEND encodes from the source (see actions.c).
+ *  - A sum of two that is exact needs no accumulator (see routine_fold.h). */
 #ifndef RPI_COMM_ROUTINE_H
 #define RPI_COMM_ROUTINE_H
 
@@ -22,9 +23,11 @@ typedef struct rpi_action {
     bool fused;    /* an ENCODE that became part of its SEND: never runs */
     uint16_t round;
     uint16_t from, into;
+    uint16_t first; /* of an ADD that begins a sum: `into` = `first` + `from`; else NO_SLOT */
     uint16_t waits; /* actions that must finish first */
     int32_t part, peer;
-    rpi_fraction weight;       /* of an ADD or COPY; zeros: one */
+    int32_t send; /* an ADD's: the only SEND of its sum, which it can do itself; -1: none */
+    rpi_fraction weight;       /* of an ADD or COPY; with `first`: of the sum; zeros: one */
     int32_t first_next, nexts; /* in rpi_routine.next: actions that wait for this one */
 } rpi_action;
 
@@ -32,6 +35,7 @@ typedef struct rpi_wire_plan {
     uint16_t readers; /* actions that read the slot */
     uint16_t source;  /* values slot that holds the same values to the end, or RPI_NO_SLOT */
     uint8_t role, level;
+    bool stays; /* is never encoded: its ENCODE became part of an ADD (routine_fold.h) */
 } rpi_wire_plan;
 
 typedef struct rpi_routine {
@@ -45,6 +49,7 @@ typedef struct rpi_routine {
     int32_t *recvs;       /* RECV actions, by peer, in order */
     int32_t *first_recv;  /* [world + 1] into recvs */
     int32_t *sum_of_part; /* [parts]: index of the part's accumulator, -1 for none */
+    bool plain;           /* for requests whose bytes are their values */
     bool inside;          /* some bytes are exact, for this host */
     int sums;             /* accumulators a chunk needs */
     int sources;          /* of a neighbourhood (neighborhood.h), and of what form */
@@ -52,8 +57,9 @@ typedef struct rpi_routine {
     struct rpi_chunk *idle; /* chunk states to use again */
 } rpi_routine;
 
+/* plain: all codecs are exact, and nothing is held back by error feedback. */
 rp_status rpi_routine_build(const rpi_algorithm *algorithm, const rpi_plan_request *request,
-                            rpi_routine **out_routine);
+                            bool plain, rpi_routine **out_routine);
 /* Its idle chunks are the caller's to free first. NULL is fine. */
 void rpi_routine_destroy(rpi_routine *routine);
 

@@ -103,3 +103,9 @@ void rpi_values_scale(const void *from, rp_dtype dtype, double factor, size_t co
     default: scale_half(from, dtype, factor, count, into); break;
     }
 }
+
+void rpi_values_weigh(void *values, rp_dtype dtype, int times, int over, size_t count) {
+    if (!over) return;
+    if (times != 1) rpi_values_scale(values, dtype, times, count, values);
+    rpi_values_divide(values, dtype, count, over);
+}

@@ -13,13 +13,15 @@ static void each_routine(void (*check)(const rpi_routine *routine)) {
     for (int a = 0; rpi_algorithm_at(a); a++) {
         const rpi_algorithm *algorithm = rpi_algorithm_at(a);
         for (int world = 1; world <= MOST_RANKS; world++)
-            for (int rank = 0; rank < world && rpi_algorithm_fits(algorithm, world); rank++) {
-                rpi_plan_request request = {.world = world, .rank = rank, .root = world / 2};
-                rpi_routine *routine = NULL;
-                REQUIRE_OK(rpi_routine_build(algorithm, &request, &routine));
-                check(routine);
-                rpi_routine_destroy(routine);
-            }
+            for (int rank = 0; rank < world && rpi_algorithm_fits(algorithm, world); rank++)
+                for (int form = 0; form < 4; form++) {
+                    rpi_plan_request request = {
+                        .world = world, .rank = rank, .root = world / 2, .mean = form / 2};
+                    rpi_routine *routine = NULL;
+                    REQUIRE_OK(rpi_routine_build(algorithm, &request, form % 2, &routine));
+                    check(routine);
+                    rpi_routine_destroy(routine);
+                }
     }
 }
 
@@ -63,7 +65,7 @@ static void check_lists(const rpi_routine *routine) {
         if (routine->action[i].encodes) CHECK(routine->action[i].from < RPI_SLOT_TOKEN);
     }
     CHECK_EQ(routine->first_recv[schedule->world], recvs);
-    CHECK_EQ(fused, encoding);
+    if (!routine->plain) CHECK_EQ(fused, encoding);
     CHECK_EQ(routine->actions, schedule->count - fused);
     for (int peer = 0; peer < schedule->world; peer++)
         for (int k = routine->first_recv[peer]; k < routine->first_recv[peer + 1]; k++) {
@@ -83,7 +85,7 @@ static void sra_is_fused_as_it_should_be(void) {
     REQUIRE_OK(rpi_algorithm_find(RPI_ALL_REDUCE, "sra", &sra));
     rpi_plan_request request = {.world = 4, .rank = 2};
     rpi_routine *routine = NULL;
-    REQUIRE_OK(rpi_routine_build(sra, &request, &routine));
+    REQUIRE_OK(rpi_routine_build(sra, &request, false, &routine));
     int straight = 0, lasting = 0;
     for (int i = 0; i < routine->schedule.count; i++)
         straight += routine->action[i].encodes && routine->action[i].from == RPI_SLOT_IN;
@@ -95,18 +97,49 @@ static void sra_is_fused_as_it_should_be(void) {
     rpi_routine_destroy(routine);
 }
 
+static int actions_of(const rpi_routine *routine, rpi_step_kind kind) {
+    int count = 0;
+    for (int i = 0; i < routine->schedule.count; i++)
+        count += routine->action[i].kind == kind && !routine->action[i].fused;
+    return count;
+}
+
+/* What a rank does to memory: it sends its half of the other's, adds and sends its own, and
+ * takes the other's sum. No accumulator, no copy. */
+static void check_pair(const char *name, int rank, bool mean) {
+    const rpi_algorithm *algorithm = NULL;
+    REQUIRE_OK(rpi_algorithm_find(RPI_ALL_REDUCE, name, &algorithm));
+    rpi_plan_request request = {.world = 2, .rank = rank, .mean = mean};
+    rpi_routine *routine = NULL;
+    REQUIRE_OK(rpi_routine_build(algorithm, &request, true, &routine));
+    bool halves = routine->schedule.parts == 2;
+    CHECK_EQ(routine->sums, 0);
+    CHECK_EQ(actions_of(routine, RPI_STEP_ADD), 1);
+    CHECK_EQ(actions_of(routine, RPI_STEP_COPY), 0);
+    CHECK_EQ(actions_of(routine, RPI_STEP_ENCODE), 0);
+    CHECK_EQ(actions_of(routine, RPI_STEP_SEND), halves ? 2 : 1);
+    CHECK_EQ(actions_of(routine, RPI_STEP_DECODE), halves ? 1 : 0);
+    rpi_routine_destroy(routine);
+}
+
+static void exact_sums_of_two_are_one_pass(void) {
+    static const char *const names[] = {"sra", "oneshot", "ring", "halving", "doubling"};
+    for (size_t n = 0; n < sizeof names / sizeof *names; n++)
+        for (int form = 0; form < 4; form++) check_pair(names[n], form / 2, form % 2);
+}
+
 static void building_may_run_out_of_memory(void) {
     const rpi_algorithm *ring = NULL;
     REQUIRE_OK(rpi_algorithm_find(RPI_ALL_REDUCE, "ring", &ring));
     rpi_plan_request request = {.world = 5, .rank = 1};
     rpi_routine *routine = NULL;
     rpi_memory_fail_after(0);
-    REQUIRE_OK(rpi_routine_build(ring, &request, &routine));
+    REQUIRE_OK(rpi_routine_build(ring, &request, true, &routine));
     rpi_routine_destroy(routine);
     long allocations = rpi_memory_fail_after(0);
     for (long n = 1; n <= allocations; n++) {
         rpi_memory_fail_after(n);
-        CHECK_EQ(rpi_routine_build(ring, &request, &routine), RP_NOMEM);
+        CHECK_EQ(rpi_routine_build(ring, &request, true, &routine), RP_NOMEM);
     }
     rpi_memory_fail_after(0);
 }
@@ -114,4 +147,5 @@ static void building_may_run_out_of_memory(void) {
 CASES({"every action runs once", every_action_runs_once},
       {"receives are listed and encodings fused", receives_are_listed_and_encodings_fused},
       {"sra is fused as it should be", sra_is_fused_as_it_should_be},
+      {"exact sums of two are one pass", exact_sums_of_two_are_one_pass},
       {"building may run out of memory", building_may_run_out_of_memory})

@@ -1,0 +1,38 @@
+#include "comm/fold.h"
+
+#include "comm/reductions.h"
+#include "comm/values.h"
+
+#include <stdint.h>
+#include <string.h>
+
+/* Five of them fit the first cache. */
+enum { TILE_BYTES = 4 * 1024 };
+
+/* The reduction writes where the result goes when that has the accumulators' dtype, lies as
+ * they must and is not what is still to be read. */
+static bool adds_in_place(const rpi_fold *fold, rp_dtype wide) {
+    return fold->into_dtype == wide && fold->into != fold->second &&
+           (uintptr_t)fold->into % rp_dtype_bytes(wide) == 0;
+}
+
+void rpi_fold_run(const rpi_fold *fold, size_t count) {
+    _Alignas(64) unsigned char tile[TILE_BYTES];
+    rp_dtype wide = rpi_sum_dtype(fold->dtype);
+    size_t bytes = rp_dtype_bytes(fold->dtype), into_bytes = rp_dtype_bytes(fold->into_dtype);
+    size_t most = TILE_BYTES / rp_dtype_bytes(wide);
+    bool in_place = adds_in_place(fold, wide);
+    for (size_t i = 0, n; i < count; i += n) {
+        n = count - i < most ? count - i : most;
+        void *into = (unsigned char *)fold->into + i * into_bytes;
+        void *sum = in_place ? into : (void *)tile;
+        rpi_values_convert((const unsigned char *)fold->first + i * bytes, fold->dtype, sum,
+                           wide, n);
+        rpi_reduce(fold->reduce, rpi_cpu_isa(), fold->dtype,
+                   (const unsigned char *)fold->second + i * bytes, n, sum);
+        rpi_values_weigh(sum, wide, fold->weight.times, fold->weight.over, n);
+        rpi_values_convert(sum, wide, into, fold->into_dtype, n);
+        if (fold->also)
+            memcpy((unsigned char *)fold->also + i * into_bytes, into, n * into_bytes);
+    }
+}

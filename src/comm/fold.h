@@ -1,0 +1,24 @@
+/* One pass over memory for the sum of two: into = (first op second), times a weight.
+ *
+ * Memory is the limit where ranks share it. A copy into an accumulator, an addition and a copy
+ * out of it go over it three times; a tile that stays in the first cache goes over it once. The
+ * bits are those of the three. */
+#ifndef RPI_COMM_FOLD_H
+#define RPI_COMM_FOLD_H
+
+#include "plan/plan.h"
+#include "redpoll/comm.h"
+
+typedef struct rpi_fold {
+    rp_reduction reduce;
+    rp_dtype dtype; /* of both inputs, which may lie at any address */
+    const void *first, *second;
+    rpi_fraction weight; /* of the result: times / over; zeros: one */
+    rp_dtype into_dtype; /* dtype, or what it is summed in (values.h) */
+    void *into;          /* may be either input; overlaps none otherwise */
+    void *also;          /* a copy of the result, at any address; NULL: none */
+} rpi_fold;
+
+void rpi_fold_run(const rpi_fold *fold, size_t count);
+
+#endif

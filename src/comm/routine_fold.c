@@ -1,0 +1,157 @@
+#include "comm/routine_fold.h"
+
+#include "base/memory.h"
+
+/* The steps of one part's sum; -1: there is no such step. */
+typedef struct sum {
+    int first, second; /* what is added: one of the two this rank's values, one a frame */
+    int weigh;         /* SUM -> SUM */
+    int encode, close; /* SUM -> a wire slot, and from there or from SUM into OUT */
+} sum;
+
+enum { MEMBERS = 5 };
+
+static bool touches_sum(const rpi_step *step, int part) {
+    if (step->part != part) return false;
+    bool reads = step->kind != RPI_STEP_RECV && step->from == RPI_SLOT_SUM;
+    return reads || (step->kind != RPI_STEP_SEND && step->into == RPI_SLOT_SUM);
+}
+
+/* From `after` on; -1: none. */
+static int next_touch(const rpi_schedule *schedule, int after, int part) {
+    for (int i = after + 1; i < schedule->count; i++)
+        if (touches_sum(&schedule->steps[i], part)) return i;
+    return -1;
+}
+
+static bool is_received(const rpi_schedule *schedule, int slot) {
+    for (int i = 0; i < schedule->count; i++)
+        if (schedule->steps[i].kind == RPI_STEP_RECV && schedule->steps[i].into == slot)
+            return true;
+    return false;
+}
+
+static bool begins_sum(const rpi_step *step) {
+    return (step->kind == RPI_STEP_COPY || step->kind == RPI_STEP_DECODE) &&
+           step->into == RPI_SLOT_SUM && step->from != RPI_SLOT_SUM &&
+           !rpi_is_weight(step->weight);
+}
+
+/* One of them is this rank's own: two frames would wait for each other in their links. */
+static bool goes_with(const rpi_schedule *schedule, const rpi_step *first,
+                      const rpi_step *second) {
+    if (second->kind != RPI_STEP_ADD || rpi_is_weight(second->weight)) return false;
+    int wire = first->from == RPI_SLOT_IN ? second->from : first->from;
+    int own = first->from == RPI_SLOT_IN ? first->from : second->from;
+    return own == RPI_SLOT_IN && wire >= RPI_SLOT_WIRE && is_received(schedule, wire);
+}
+
+/* The only step that writes OUT of the part, when it reads `from`; -1: not so. */
+static int closing_step(const rpi_schedule *schedule, int part, int from) {
+    int found = -1;
+    for (int i = 0; i < schedule->count; i++) {
+        const rpi_step *step = &schedule->steps[i];
+        bool writes = step->kind == RPI_STEP_DECODE || step->kind == RPI_STEP_COPY;
+        if (!writes || step->part != part || step->into != RPI_SLOT_OUT) continue;
+        if (found >= 0 || step->from != from) return -1;
+        found = i;
+    }
+    return found;
+}
+
+/* What follows two additions, when it is what a finished sum ends with. */
+static bool find_end(const rpi_schedule *schedule, sum *s) {
+    int part = schedule->steps[s->first].part;
+    int at = next_touch(schedule, s->second, part);
+    if (at < 0) return false;
+    const rpi_step *step = &schedule->steps[at];
+    if (step->kind == RPI_STEP_COPY && step->into == RPI_SLOT_SUM) {
+        s->weigh = at;
+        at = next_touch(schedule, at, part);
+        if (at < 0) return false;
+        step = &schedule->steps[at];
+    }
+    if (next_touch(schedule, at, part) >= 0) return false;
+    if (step->kind == RPI_STEP_ENCODE) s->encode = at;
+    s->close = closing_step(schedule, part, s->encode < 0 ? RPI_SLOT_SUM : step->into);
+    bool weighs_once =
+        s->weigh < 0 || s->close < 0 || !rpi_is_weight(schedule->steps[s->close].weight);
+    return s->close >= 0 && weighs_once && (s->encode >= 0 || s->close == at);
+}
+
+static bool is_member(const sum *s, int step) {
+    return step == s->first || step == s->second || step == s->weigh || step == s->encode ||
+           step == s->close;
+}
+
+/* No other step comes behind one of these and before another: they can be one. */
+static bool may_merge(const rpi_schedule *schedule, const sum *s, bool *behind) {
+    int last = s->close > s->second ? s->close : s->second;
+    for (int i = s->first; i <= last; i++) behind[i] = false;
+    for (int i = s->first; i <= last; i++) {
+        bool member = is_member(s, i);
+        if (!member && !behind[i]) continue;
+        for (int k = schedule->next_first[i]; k < schedule->next_first[i + 1]; k++) {
+            int next = schedule->next[k];
+            if (next > last) continue;
+            if (!is_member(s, next))
+                behind[next] = true;
+            else if (!member)
+                return false;
+        }
+    }
+    return true;
+}
+
+/* The one reader that a wire slot is left with; -1: there are more. */
+static int only_send(const rpi_routine *routine, int wire) {
+    if (routine->wires[wire - RPI_SLOT_WIRE].readers != 1) return -1;
+    for (int i = 0; i < routine->schedule.count; i++) {
+        const rpi_step *step = &routine->schedule.steps[i];
+        if (step->kind == RPI_STEP_SEND && step->from == wire) return i;
+    }
+    return -1;
+}
+
+static void merge(rpi_routine *routine, const sum *s, int32_t *stands_for) {
+    const rpi_step *steps = routine->schedule.steps;
+    const int members[MEMBERS] = {s->first, s->second, s->weigh, s->encode, s->close};
+    rpi_action *action = &routine->action[s->second];
+    action->first = steps[s->first].from;
+    if (s->close >= 0) action->into = RPI_SLOT_OUT;
+    if (s->close >= 0) action->weight = steps[s->weigh < 0 ? s->close : s->weigh].weight;
+    for (int i = 0; i < MEMBERS; i++) {
+        if (members[i] < 0 || members[i] == s->second) continue;
+        stands_for[members[i]] = s->second;
+        routine->action[members[i]].fused = true;
+        routine->actions--;
+    }
+    if (s->encode < 0) return;
+    rpi_wire_plan *wire = &routine->wires[steps[s->encode].into - RPI_SLOT_WIRE];
+    wire->source = RPI_SLOT_OUT;
+    wire->stays = true;
+    wire->readers--;
+    action->send = only_send(routine, steps[s->encode].into);
+}
+
+static void fold_from(rpi_routine *routine, int first, bool *behind, int32_t *stands_for) {
+    const rpi_schedule *schedule = &routine->schedule;
+    const rpi_step *step = &schedule->steps[first];
+    int second = begins_sum(step) ? next_touch(schedule, first, step->part) : -1;
+    if (second < 0 || !goes_with(schedule, step, &schedule->steps[second])) return;
+    const sum two = {first, second, -1, -1, -1};
+    sum whole = two;
+    if (find_end(schedule, &whole) && may_merge(schedule, &whole, behind))
+        merge(routine, &whole, stands_for);
+    else if (may_merge(schedule, &two, behind))
+        merge(routine, &two, stands_for);
+}
+
+rp_status rpi_routine_fold(rpi_routine *routine, int32_t *stands_for) {
+    bool *behind = NULL;
+    size_t count = (size_t)routine->schedule.count;
+    RP_TRY(rpi_alloc_array(count, sizeof *behind, "sums of two", &behind));
+    for (int i = 0; i < routine->schedule.count; i++) fold_from(routine, i, behind, stands_for);
+    rpi_free(behind);
+    return RP_OK;
+}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from torch import nn
 
 import redpoll.torch
 from ranks import die, refusal, run_group, values
-from redpoll.torch import AsyncLocalSGD
+from redpoll.torch import AsyncLocalSGD, DiLoCo
 
 # ---- least squares: f_i(x) = a_i (x - b_i)^2 / 2, inner rate .1, four local steps ----
 
@@ -131,6 +132,46 @@ def test_workers_go_on_in_their_own_time(codec):
     for _, first, last, parameters in told:
         assert parameters == told[0][3]
         assert first is None or last < first
+
+
+class Slope(nn.Module):
+    """Its gradient is always the same."""
+
+    def __init__(self):
+        super().__init__()
+        self.x = nn.Parameter(torch.zeros(5))
+
+    def forward(self, _worker):
+        return self.x.sum()
+
+
+def slides(rank, world):
+    logged = []
+    handler = logging.Handler()
+    handler.emit = lambda record: logged.append(record.getMessage())
+    logging.getLogger("redpoll").addHandler(handler)
+    told = {}
+    for kind in (AsyncLocalSGD, DiLoCo):
+        model = Slope()
+        inner = torch.optim.SGD(model.parameters(), lr=0.1)
+        opt = kind(model, inner, every=1, outer_momentum=0.9)
+        for _ in range(12):
+            opt.zero_grad()
+            model(rank).backward()
+            opt.step()
+        last = opt.autocorrelation if kind is AsyncLocalSGD else opt.last.autocorrelation
+        told[kind.__name__] = (last, [each for each in logged if kind.__name__ in each])
+        if kind is AsyncLocalSGD:
+            opt.finish()
+    return told
+
+
+def test_a_momentum_that_does_not_fit_is_told_once():
+    for told in values(run_group(slides, 2)):
+        for last, lines in told.values():
+            assert last == pytest.approx(1.0, abs=1e-5) and len(lines) == 1
+            assert "outer momentum 0.9 is high for 1 local steps" in lines[0]
+            assert "take 0.5 or less" in lines[0]
 
 
 def one_dies(rank, world):

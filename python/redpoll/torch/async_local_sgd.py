@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import logging
 from typing import Any, Callable, Optional, Union
 
 import torch
@@ -10,9 +11,12 @@ from torch import nn
 
 from .. import _abi
 from ..errors import last_message
+from ._momentum_watch import MomentumWatch
 from ._rules import CodecLike
 from ._served import ServedOptimizer, whole
 from ._wrapping import check_state
+
+log = logging.getLogger("redpoll")
 
 _FORMAT, _VERSION = "redpoll.async_local_sgd", 1
 _VECTORS = ("momentum", "buffer")
@@ -72,6 +76,7 @@ class AsyncLocalSGD(ServedOptimizer):
         )
         self._asked = momentum_every
         self._local = 0  # inner steps since the latest visit
+        self._watch = MomentumWatch(outer_rate, outer_momentum)
         super().__init__(inner, model, servers, staleness, codec, **options)
 
     # ---- what servers do ----
@@ -126,10 +131,19 @@ class AsyncLocalSGD(ServedOptimizer):
             self._visit()
         return loss
 
+    @property
+    def autocorrelation(self) -> Optional[float]:
+        """The cosine of what the latest two visits brought; the log has a line when the outer
+        momentum is too high for it. None before the second."""
+        return self._watch.autocorrelation
+
     @torch.no_grad()
     def _visit(self) -> None:
         self._flat.check()
         self._gradient.sub_(self._flat.values)
+        warning = self._watch.look(self._gradient, self._local)
+        if warning is not None:
+            log.warning("%s: %s", self._who, warning)
         self._push(1.0)
         self._after_begin()
 

@@ -63,8 +63,8 @@ typedef struct rpi_unit {
      * are (RP_F32), or each rounded to RP_BF16. That holds for activations, parameters, and in
      * backward the gradients of outputs. Sums are of f32 or better; biases and their gradients
      * stay f32, and so do parameters, statistics and results. In RP_BF16 a backend may
-     * hand what is no result from unit to unit rounded (rpi_layout.dtype); no other op rounds
-     * anything. */
+     * hand what is no result, and its gradient, from unit to unit rounded (rpi_layout.dtype);
+     * no other op rounds anything. */
     rp_dtype compute;
     uint32_t wanted; /* mask of inputs whose gradients backward must make; 0: no backward */
 } rpi_unit;

@@ -1,6 +1,7 @@
-/* What convolutions, norms and sums hand to each other in bf16 programs is kept rounded: a net
- * with each way from one to the other, whose gradients are about as far from those of f32 as
- * those of the reference, which rounds factors alone; less memory; NaN is found. */
+/* What convolutions, norms and sums hand to each other in bf16 programs, forward and backward,
+ * is kept rounded: a net with each way from one to the other, whose gradients are about as far
+ * from those of f32 as those of the reference, which rounds factors alone; less memory; NaN is
+ * found. */
 #include "base/rng.h"
 #include "engine/layers.h"
 #include "harness/check.h"
@@ -19,6 +20,14 @@ static rpi_value_id convolve(rpi_graph *g, const char *name, const char *weight,
     return rpi_conv2d(
         g, name, x, rpi_graph_parameter(g, weight, shape), RPI_NO_VALUE,
         (rpi_conv2d_attributes){.stride = stride, .padding = (int)shape.size[2] / 2});
+}
+
+/* The gradient of what is added in front of a norm is 0 but for rounding. */
+static rpi_value_id convolve_and_add(rpi_graph *g, const char *name, const char *weight,
+                                     const char *bias, rpi_value_id x, rpi_shape shape) {
+    return rpi_conv2d(g, name, x, rpi_graph_parameter(g, weight, shape),
+                      rpi_graph_parameter(g, bias, SHAPE(shape.size[0])),
+                      (rpi_conv2d_attributes){.stride = 1, .padding = (int)shape.size[2] / 2});
 }
 
 typedef struct norm_names {
@@ -53,7 +62,7 @@ static rpi_value_id build(rpi_graph *g) {
                        (rpi_max_pool2d_attributes){.kernel = 3, .stride = 2, .padding = 1});
     rpi_value_id beside = convolve(g, "beside", "beside.weight", x, SHAPE(784, 16, 1, 1), 1);
     beside = normalise(g, NORM("beside norm"), beside, 784);
-    x = convolve(g, "narrow", "narrow.weight", x, SHAPE(32, 16, 3, 3), 1);
+    x = convolve_and_add(g, "narrow", "narrow.weight", "narrow.bias", x, SHAPE(32, 16, 3, 3));
     x = rpi_relu(g, "narrow relu", normalise(g, NORM("narrow norm"), x, 32));
     x = convolve(g, "wide", "wide.weight", x, SHAPE(784, 32, 1, 1), 1);
     x = rpi_add(g, "sum", normalise(g, NORM("wide norm"), x, 784), beside);
@@ -61,7 +70,7 @@ static rpi_value_id build(rpi_graph *g) {
     rpi_value_id shortcut = x;
     x = convolve(g, "deep", "deep.weight", x, SHAPE(24, 784, 1, 1), 1);
     x = rpi_relu(g, "deep relu", normalise(g, NORM("deep norm"), x, 24));
-    x = convolve(g, "back", "back.weight", x, SHAPE(784, 24, 1, 1), 1);
+    x = convolve_and_add(g, "back", "back.weight", "back.bias", x, SHAPE(784, 24, 1, 1));
     x = rpi_add(g, "sum 2", normalise(g, NORM("back norm"), x, 784), shortcut);
     x = rpi_relu(g, "sum 2 relu", x);
     x = convolve(g, "last", "last.weight", x, SHAPE(48, 784, 3, 3), 2);
@@ -173,8 +182,8 @@ static void gradients_match(void) {
         CHECK_MSG(states <= 1e-2, "statistics are off by %.2e", states);
         CHECK_MSG(error <= fmax(4 * usual, 0.1),
                   "gradients are off by %.2e, the reference's by %.2e", error, usual);
-        CHECK_MSG(got.memory < f32.memory / 10 * 8, "%zu bytes in bf16, %zu in f32", got.memory,
-                  f32.memory);
+        CHECK_MSG(got.memory < f32.memory / 100 * 65, "%zu bytes in bf16, %zu in f32",
+                  got.memory, f32.memory);
         rpi_weights_destroy(got.weights);
     }
     rpi_weights_destroy(exact.weights);

@@ -1,6 +1,6 @@
 /* conv2d: direct or Winograd over blocked activations, with packed copies of the weights. In
  * bf16 the input is rounded once a run, and saved so where backward wants it; each half of
- * backward rounds the output's gradient, and sums of it are made of what was not rounded. */
+ * backward rounds the output's gradient where it does not come so. */
 #include "base/memory.h"
 #include "base/status.h"
 #include "engine/onednn/onednn_algorithm.h"
@@ -25,8 +25,8 @@ typedef struct conv_kernel {
     rpi_dnn_primitive output_out, grad_input_out; /* inner to outer; the same */
     rpi_dnn_primitive grad_weight_out[2];         /* inner to outer: overwriting, adding */
     rpi_dnn_widening weight, bias;
-    bool has_bias, is_bf16;
-    bool saves;                             /* the input as the primitives read it */
+    bool has_bias, is_bf16, makes_half; /* makes_half: the output and its gradient are bf16 */
+    bool saves;                         /* the input as the primitives read it */
     int64_t images, filters, pixels, block; /* of the output */
     /* in the workspaces */
     size_t saved_input; /* in what is saved */
@@ -156,8 +156,10 @@ static rp_status backward_weights(void *self, const rpi_kernel_io *io) {
     RP_TRY(rpi_dnn_primitive_run(kernel->session, &kernel->backward_weights,
                                  (const void *[]){input, gradient, target, bias}, scratch));
     if (kernel->has_bias && kernel->is_bf16)
-        rpi_dnn_conv_sum_bias(io->grad_outputs[0], kernel->images, kernel->filters,
-                              kernel->pixels, kernel->block, false, bias);
+        rpi_dnn_conv_sum_bias(kernel->makes_half ? rpi_kernel_bf16(io->grad_outputs[0], 0)
+                                                 : rpi_kernel_f32(io->grad_outputs[0], 0),
+                              kernel->images, kernel->filters, kernel->pixels, kernel->block,
+                              false, bias);
     if (kernel->has_bias && io->grad_inputs[BIAS])
         rpi_dnn_deliver(io->grad_inputs[BIAS], bias, kernel->filters,
                         io->accumulate >> BIAS & 1u);
@@ -326,20 +328,18 @@ static void reserve_workspaces(conv_kernel *kernel, const rpi_dnn_conv_layouts *
 
 static void describe(conv_kernel *kernel, const rpi_unit *unit, const rpi_dnn_conv_shape *shape,
                      rpi_kernel *out) {
-    const int outer = shape->outer;
     const rpi_unit_value *input = &unit->inputs[INPUT];
+    const int lies = rpi_dnn_conv_input_layout(unit, shape->outer);
+    kernel->makes_half = shape->output == RPI_DNN_HALF;
     out->self = kernel;
     out->forward = forward;
     out->backward_inputs = kernel->backward_data.handle ? backward_inputs : NULL;
     out->backward_weights = kernel->backward_weights.handle ? backward_weights : NULL;
     out->destroy = destroy;
-    out->inputs[INPUT] =
-        rpi_dnn_layout(kernel->session, &input->shape, rpi_dnn_conv_input_layout(unit, outer));
-    out->grad_inputs[INPUT] =
-        rpi_dnn_layout(kernel->session, &input->shape, rpi_dnn_layout_for(input, outer));
-    out->outputs[0] = rpi_dnn_layout(kernel->session, &unit->outputs[0].shape, shape->output);
-    out->grad_outputs[0] =
-        rpi_dnn_layout(kernel->session, &unit->outputs[0].shape, RPI_DNN_BLOCKED);
+    out->inputs[INPUT] = out->grad_inputs[INPUT] =
+        rpi_dnn_layout(kernel->session, &input->shape, lies);
+    out->outputs[0] = out->grad_outputs[0] =
+        rpi_dnn_layout(kernel->session, &unit->outputs[0].shape, shape->output);
     out->needs_inputs = (kernel->backward_weights.handle && !kernel->saves ? 1u << INPUT : 0) |
                         (kernel->backward_data.handle ? 1u << WEIGHT : 0);
     out->needs_outputs = 0;

@@ -22,10 +22,11 @@ typedef struct own_kernel {
     int64_t images, channels, filters, window, stride, padding;
     int64_t height, width, rows, cols; /* of the input, of the output */
     bool has_bias, is_half;            /* is_half: the input is of bf16 */
-    bool makes_half, rounds;           /* so is the output: at once, or in a pass of its own */
-    rpi_dnn_primitive round;
-    size_t sums;            /* what is rounded then, in forward's workspace */
-    rpi_dnn_packed *weight; /* NULL: as it lies */
+    bool makes_half;                   /* so is the output; gradients lie as the values do */
+    /* What is of bf16 is rounded as it is made, or in a pass of its own. */
+    rpi_dnn_primitive round, round_back;           /* none: at once */
+    size_t sums, sums_back;                        /* what is rounded then, in the workspaces */
+    rpi_dnn_packed *weight;                        /* NULL: as it lies */
     rpi_dnn_primitive weight_gradient[DELIVERIES]; /* none: in place */
     size_t gradient, products, copy;               /* in backward's workspace */
 } own_kernel;
@@ -35,6 +36,7 @@ static void destroy(void *self) {
     rpi_dnn_packed_release(k->session, k->weight);
     for (int i = 0; i < DELIVERIES; i++) rpi_dnn_primitive_destroy(&k->weight_gradient[i]);
     rpi_dnn_primitive_destroy(&k->round);
+    rpi_dnn_primitive_destroy(&k->round_back);
     rpi_free(k);
 }
 
@@ -76,12 +78,8 @@ static rpi_matmul_pixels all_of(int64_t channels, int64_t rows, int64_t cols) {
                                .divisor = 1};
 }
 
-static rpi_kernel_rows image(const void *data) {
-    return rpi_kernel_f32(data, 0);
-}
-
-static rpi_kernel_rows input_image(const own_kernel *k, const void *data) {
-    return k->is_half ? rpi_kernel_bf16(data, 0) : rpi_kernel_f32(data, 0);
+static rpi_kernel_rows image(const void *data, bool is_half) {
+    return is_half ? rpi_kernel_bf16(data, 0) : rpi_kernel_f32(data, 0);
 }
 
 static void multiply(const own_kernel *k, const rpi_kernel_matmul *product) {
@@ -114,15 +112,15 @@ static void fill_with_bias(const own_kernel *k, const float *bias, float *y) {
 static rp_status forward(void *self, const rpi_kernel_io *io) {
     const own_kernel *k = self;
     const rpi_matmul_pixels x = input_under_output(k), y = all_of(k->filters, k->rows, k->cols);
-    void *made = k->rounds ? rpi_dnn_at(io->workspace, k->sums) : io->outputs[0];
+    const bool rounds = k->round.handle != NULL;
+    void *made = rounds ? rpi_dnn_at(io->workspace, k->sums) : io->outputs[0];
     rpi_kernel_matmul product = {.m = k->images * k->rows * k->cols,
                                  .n = k->filters,
                                  .k = k->channels,
-                                 .a = input_image(k, io->inputs[INPUT]),
+                                 .a = image(io->inputs[INPUT], k->is_half),
                                  .a_pixels = &x,
                                  .b_transposed = !k->weight,
-                                 .c = k->makes_half && !k->rounds ? rpi_kernel_bf16(made, 0)
-                                                                  : image(made),
+                                 .c = image(made, k->makes_half && !rounds),
                                  .c_pixels = &y,
                                  .accumulate = k->has_bias,
                                  .window = k->window,
@@ -132,7 +130,7 @@ static rp_status forward(void *self, const rpi_kernel_io *io) {
     RP_TRY(bring_weight(k, io, &product.b));
     if (k->has_bias) fill_with_bias(k, io->inputs[BIAS], made);
     multiply(k, &product);
-    if (!k->rounds) return RP_OK;
+    if (!rounds) return RP_OK;
     return rpi_dnn_copy_run(k->session, &k->round, made, io->outputs[0], io->workspace);
 }
 
@@ -140,13 +138,15 @@ static rp_status backward_inputs(void *self, const rpi_kernel_io *io) {
     const own_kernel *k = self;
     const rpi_matmul_pixels dy = output_over_input(k),
                             dx = all_of(k->channels, k->height, k->width);
+    const bool rounds = k->round_back.handle != NULL;
+    void *made = rounds ? rpi_dnn_at(io->workspace, k->sums_back) : io->grad_inputs[INPUT];
     rpi_kernel_matmul product = {.m = k->images * k->height * k->width,
                                  .n = k->channels,
                                  .k = k->filters,
-                                 .a = image(io->grad_outputs[0]),
+                                 .a = image(io->grad_outputs[0], k->makes_half),
                                  .a_pixels = &dy,
                                  .b_transposed = k->weight != NULL,
-                                 .c = image(io->grad_inputs[INPUT]),
+                                 .c = image(made, k->is_half && !rounds),
                                  .c_pixels = &dx,
                                  .accumulate = io->accumulate >> INPUT & 1u,
                                  .window = k->window,
@@ -155,7 +155,9 @@ static rp_status backward_inputs(void *self, const rpi_kernel_io *io) {
                                  .workspace = rpi_dnn_at(io->workspace, k->products)};
     RP_TRY(bring_weight(k, io, &product.b));
     multiply(k, &product);
-    return RP_OK;
+    if (!rounds) return RP_OK;
+    return rpi_dnn_copy_run(k->session, &k->round_back, made, io->grad_inputs[INPUT],
+                            rpi_dnn_at(io->workspace, k->copy));
 }
 
 /* filters x channels, where the window is one pixel. */
@@ -165,10 +167,10 @@ static void make_weight_gradient(const own_kernel *k, const rpi_kernel_io *io) {
     multiply(k, &(rpi_kernel_matmul){.m = k->filters,
                                      .n = k->channels,
                                      .k = k->images * k->rows * k->cols,
-                                     .a = image(io->grad_outputs[0]),
+                                     .a = image(io->grad_outputs[0], k->makes_half),
                                      .a_pixels = &dy,
                                      .a_transposed = true,
-                                     .b = input_image(k, io->inputs[INPUT]),
+                                     .b = image(io->inputs[INPUT], k->is_half),
                                      .b_pixels = &x,
                                      .c = rpi_kernel_f32(io->grad_inputs[WEIGHT], k->channels),
                                      .accumulate = io->accumulate >> WEIGHT & 1u,
@@ -188,10 +190,10 @@ static rp_status make_window_gradient(const own_kernel *k, const rpi_kernel_io *
                    .m = k->channels,
                    .n = k->filters,
                    .k = k->images * k->rows * k->cols,
-                   .a = input_image(k, io->inputs[INPUT]),
+                   .a = image(io->inputs[INPUT], k->is_half),
                    .a_pixels = &x,
                    .a_transposed = true,
-                   .b = image(io->grad_outputs[0]),
+                   .b = image(io->grad_outputs[0], k->makes_half),
                    .b_pixels = &dy,
                    .c = rpi_kernel_f32(gradient + place * k->channels * k->filters, k->filters),
                    .workspace = rpi_dnn_at(io->workspace, k->products)});
@@ -204,8 +206,9 @@ static rp_status make_window_gradient(const own_kernel *k, const rpi_kernel_io *
 static rp_status backward_weights(void *self, const rpi_kernel_io *io) {
     const own_kernel *k = self;
     if (k->has_bias && io->grad_inputs[BIAS])
-        rpi_dnn_conv_sum_bias(io->grad_outputs[0], k->images, k->filters, k->rows * k->cols,
-                              BLOCK, io->accumulate >> BIAS & 1u, io->grad_inputs[BIAS]);
+        rpi_dnn_conv_sum_bias(image(io->grad_outputs[0], k->makes_half), k->images, k->filters,
+                              k->rows * k->cols, BLOCK, io->accumulate >> BIAS & 1u,
+                              io->grad_inputs[BIAS]);
     if (!io->grad_inputs[WEIGHT]) return RP_OK;
     if (k->weight) return make_window_gradient(k, io);
     make_weight_gradient(k, io);
@@ -253,17 +256,24 @@ static rp_status make_copies(own_kernel *k, int parameter) {
 }
 
 /* Sums that are made in several steps are of f32 until the last. */
-static rp_status make_rounding(own_kernel *k, const rpi_shape *shape) {
+static rp_status make_rounding(const own_kernel *k, const rpi_shape *shape,
+                               rpi_dnn_primitive *out) {
     rpi_dnn_md sums = NULL, rounded = NULL;
-    if (!k->rounds) return RP_OK;
     rp_status status = rpi_dnn_image_md(k->session, shape, RP_F32, RPI_DNN_BLOCKED, &sums);
     if (status == RP_OK)
         status = rpi_dnn_image_md(k->session, shape, RP_BF16, RPI_DNN_HALF, &rounded);
-    if (status == RP_OK)
-        status = rpi_dnn_copy_create(k->session, sums, rounded, false, &k->round);
+    if (status == RP_OK) status = rpi_dnn_copy_create(k->session, sums, rounded, false, out);
     rpi_dnn_md_destroy(sums);
     rpi_dnn_md_destroy(rounded);
     return status;
+}
+
+static rp_status make_roundings(own_kernel *k, const rpi_unit *unit) {
+    const bool is_wide = k->window > 1, makes_dx = unit->wanted >> INPUT & 1u;
+    if (k->makes_half && (is_wide || k->has_bias || k->channels > RPI_MATMUL_DEPTH))
+        RP_TRY(make_rounding(k, &unit->outputs[0].shape, &k->round));
+    if (!k->is_half || !makes_dx || (!is_wide && k->filters <= RPI_MATMUL_DEPTH)) return RP_OK;
+    return make_rounding(k, &unit->inputs[INPUT].shape, &k->round_back);
 }
 
 static void describe(own_kernel *k, const rpi_unit *unit, rpi_kernel *out) {
@@ -273,31 +283,35 @@ static void describe(own_kernel *k, const rpi_unit *unit, rpi_kernel *out) {
     out->backward_inputs = unit->wanted >> INPUT & 1u ? backward_inputs : NULL;
     out->backward_weights = unit->wanted & weights ? backward_weights : NULL;
     out->destroy = destroy;
-    out->accumulates = 1u << INPUT;
-    out->inputs[INPUT] = rpi_dnn_layout(k->session, &unit->inputs[INPUT].shape,
-                                        k->is_half ? RPI_DNN_HALF : RPI_DNN_BLOCKED);
-    out->grad_inputs[INPUT] =
-        rpi_dnn_layout(k->session, &unit->inputs[INPUT].shape, RPI_DNN_BLOCKED);
-    out->outputs[0] = rpi_dnn_layout(k->session, &unit->outputs[0].shape,
-                                     k->makes_half ? RPI_DNN_HALF : RPI_DNN_BLOCKED);
-    out->grad_outputs[0] = rpi_dnn_layout(k->session, &unit->outputs[0].shape, RPI_DNN_BLOCKED);
+    out->accumulates = k->is_half ? 0 : 1u << INPUT;
+    out->inputs[INPUT] = out->grad_inputs[INPUT] = rpi_dnn_layout(
+        k->session, &unit->inputs[INPUT].shape, k->is_half ? RPI_DNN_HALF : RPI_DNN_BLOCKED);
+    out->outputs[0] = out->grad_outputs[0] = rpi_dnn_layout(
+        k->session, &unit->outputs[0].shape, k->makes_half ? RPI_DNN_HALF : RPI_DNN_BLOCKED);
     out->needs_inputs = 1u << INPUT | 1u << WEIGHT;
     out->needs_outputs = 0;
     out->saved_bytes = 0;
     out->in_place_forward = out->in_place_backward = -1;
 }
 
-static void reserve(own_kernel *k, rpi_kernel *out) {
+static size_t largest(size_t a, size_t b) {
+    return a > b ? a : b;
+}
+
+static void reserve(own_kernel *k, const rpi_unit *unit, rpi_kernel *out) {
     const size_t products = rpi_kernel_matmul_workspace(&k->run);
     const int64_t elements = k->window * k->window * k->channels * k->filters;
-    size_t copy = 0, *back = &out->backward_workspace;
+    const rpi_shape *x = &unit->inputs[INPUT].shape, *y = &unit->outputs[0].shape;
+    size_t copy = k->round_back.scratch_bytes, *back = &out->backward_workspace;
     for (int i = 0; i < DELIVERIES; i++)
-        if (k->weight_gradient[i].scratch_bytes > copy)
-            copy = k->weight_gradient[i].scratch_bytes;
-    rpi_dnn_reserve(&out->forward_workspace,
-                    products > k->round.scratch_bytes ? products : k->round.scratch_bytes);
-    if (k->rounds)
-        k->sums = rpi_dnn_reserve(&out->forward_workspace, out->grad_outputs[0].bytes);
+        copy = largest(copy, k->weight_gradient[i].scratch_bytes);
+    rpi_dnn_reserve(&out->forward_workspace, largest(products, k->round.scratch_bytes));
+    if (k->round.handle)
+        k->sums = rpi_dnn_reserve(&out->forward_workspace,
+                                  rpi_dnn_layout(k->session, y, RPI_DNN_BLOCKED).bytes);
+    if (k->round_back.handle)
+        k->sums_back =
+            rpi_dnn_reserve(back, rpi_dnn_layout(k->session, x, RPI_DNN_BLOCKED).bytes);
     k->products = rpi_dnn_reserve(back, products);
     k->copy = rpi_dnn_reserve(back, copy);
     k->gradient = rpi_dnn_reserve(back, k->weight ? (size_t)elements * sizeof(float) : 0);
@@ -324,15 +338,13 @@ rp_status rpi_dnn_conv_own_plan(rpi_dnn_session *session, const rpi_unit *unit,
                       .has_bias = unit->input_count > BIAS,
                       .is_half = unit->inputs[INPUT].layout.id == RPI_DNN_HALF};
     k->makes_half = rpi_dnn_conv_makes_half(session, unit);
-    k->rounds =
-        k->makes_half && (k->window > 1 || k->has_bias || k->channels > RPI_MATMUL_DEPTH);
     rp_status status = k->window > 1 ? make_copies(k, unit->inputs[WEIGHT].parameter) : RP_OK;
-    if (status == RP_OK) status = make_rounding(k, &unit->outputs[0].shape);
+    if (status == RP_OK) status = make_roundings(k, unit);
     if (status != RP_OK) {
         destroy(k);
         return status;
     }
     describe(k, unit, out);
-    reserve(k, out);
+    reserve(k, unit, out);
     return RP_OK;
 }

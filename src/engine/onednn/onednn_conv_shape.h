@@ -24,13 +24,14 @@ typedef struct rpi_dnn_conv_shape {
  * channels that pad a block as channels where the convolution is widened. */
 typedef struct rpi_dnn_conv_layouts {
     rpi_dnn_md outer_input;      /* as it lies: row-major for graph inputs and parameters */
-    rpi_dnn_md outer_grad_input; /* the same, of f32 */
+    rpi_dnn_md outer_grad_input; /* lies as the input does */
     rpi_dnn_md input;            /* blocked, or row-major where there are few channels */
     rpi_dnn_md outer_output;     /* as it lies outside */
     rpi_dnn_md outer_grad, grad; /* of the output: as it lies, and as the primitives read it */
     /* What primitives read, in what the unit computes in; any: they choose the packing. */
     rpi_dnn_md source, any_weight, grad_destination;
-    /* What they make, of f32; weight: as the parameter lies, widened where it is. */
+    /* What they make, of f32 where it is not handed on in bf16; weight: as the parameter lies,
+     * widened where it is. */
     rpi_dnn_md destination, grad_source, any_grad_weight, weight, bias;
 } rpi_dnn_conv_layouts;
 
@@ -60,8 +61,8 @@ void rpi_dnn_conv_of(const rpi_dnn_conv_shape *shape, const rpi_dnn_conv_layouts
 /* onednn_conv_bias.c */
 
 /* sums [filters] = or += those of dy over images and pixels, in double: the bias's gradient of
- * a convolution, of what was not rounded. dy lies in blocks of `block` channels, 16 at most. */
-void rpi_dnn_conv_sum_bias(const float *dy, int64_t images, int64_t filters, int64_t pixels,
+ * a convolution, as they are handed on. dy lies in blocks of `block` channels, 16 at most. */
+void rpi_dnn_conv_sum_bias(rpi_kernel_rows dy, int64_t images, int64_t filters, int64_t pixels,
                            int64_t block, bool accumulate, float *sums);
 
 #endif

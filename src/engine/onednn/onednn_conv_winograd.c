@@ -57,7 +57,7 @@ static rp_status backward_weights(void *self, const rpi_kernel_io *io) {
     const winograd_kernel *k = self;
     const rpi_winograd_shape *s = &k->shape;
     if (k->has_bias && io->grad_inputs[BIAS])
-        rpi_dnn_conv_sum_bias(io->grad_outputs[0], s->images, s->filters,
+        rpi_dnn_conv_sum_bias(rpi_kernel_f32(io->grad_outputs[0], 0), s->images, s->filters,
                               k->back.height * k->back.width, BLOCK,
                               io->accumulate >> BIAS & 1u, io->grad_inputs[BIAS]);
     if (!io->grad_inputs[WEIGHT]) return RP_OK;

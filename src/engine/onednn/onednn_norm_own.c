@@ -12,7 +12,7 @@ enum { INPUT = RPI_DNN_NORM_INPUT, SCALE = RPI_DNN_NORM_SCALE, SHIFT = RPI_DNN_N
 
 typedef struct norm_kernel {
     rpi_kernel_run run;
-    bool relu, is_half, makes_half; /* the input, the output is of bf16 */
+    bool relu, is_half, makes_half; /* the input, the output is of bf16; so are gradients */
     int64_t images, channels, pixels;
     float epsilon, momentum;
     size_t mean, variance;           /* in what is saved */
@@ -63,8 +63,10 @@ static rp_status backward(void *self, const rpi_kernel_io *io) {
     const norm_kernel *k = self;
     rpi_kernel_batch_norm it = call_of(k, io);
     void *dx = io->grad_inputs[INPUT];
-    it.dy = rpi_kernel_f32(io->grad_outputs[0], it.x.stride);
-    it.dx = rpi_kernel_f32(dx ? dx : rpi_dnn_at(io->workspace, k->dx_aside), it.x.stride);
+    if (!dx) dx = rpi_dnn_at(io->workspace, k->dx_aside);
+    it.dy = k->makes_half ? rpi_kernel_bf16(io->grad_outputs[0], it.x.stride)
+                          : rpi_kernel_f32(io->grad_outputs[0], it.x.stride);
+    it.dx = k->is_half ? rpi_kernel_bf16(dx, it.x.stride) : rpi_kernel_f32(dx, it.x.stride);
     it.dscale = rpi_dnn_at(io->workspace, k->dscale);
     it.dshift = rpi_dnn_at(io->workspace, k->dshift);
     rpi_dnn_team_enter(k->run.threads);
@@ -89,12 +91,10 @@ static void describe(norm_kernel *k, const rpi_dnn_session *session, const rpi_u
     out->forward = forward;
     out->backward_inputs = backward; /* its sums serve all gradients */
     out->destroy = destroy;
-    out->inputs[INPUT] =
+    out->inputs[INPUT] = out->grad_inputs[INPUT] =
         rpi_dnn_layout(session, shape, k->is_half ? RPI_DNN_HALF : RPI_DNN_BLOCKED);
-    out->outputs[0] =
+    out->outputs[0] = out->grad_outputs[0] =
         rpi_dnn_layout(session, shape, k->makes_half ? RPI_DNN_HALF : RPI_DNN_BLOCKED);
-    out->grad_inputs[INPUT] = out->grad_outputs[0] =
-        rpi_dnn_layout(session, shape, RPI_DNN_BLOCKED);
     out->needs_inputs = 1u << INPUT | 1u << SCALE | 1u << SHIFT;
     out->needs_outputs = 0;
     out->in_place_forward = -1;

@@ -43,11 +43,13 @@ static rp_status run_relu_backward(void *self, const rpi_kernel_io *io) {
     return RP_OK;
 }
 
-/* ---- a sum with relu in bf16 ---- */
+/* ---- a sum in bf16: with relu, or of two gradients ---- */
 
 typedef struct half_kernel {
     rpi_kernel_run run;
-    bool is_half[2], makes_half; /* which input, and the output, are rounded */
+    bool relu;
+    bool is_half[2],
+        makes_half; /* which input, and the output, are rounded; so are gradients */
     int64_t count;
 } half_kernel;
 
@@ -63,7 +65,7 @@ static rp_status run_half(void *self, const rpi_kernel_io *io) {
                                           .cols = k->count,
                                           .a = row_of(k, k->is_half[0], io->inputs[0]),
                                           .b = row_of(k, k->is_half[1], io->inputs[1]),
-                                          .relu = true,
+                                          .relu = k->relu,
                                           .y = row_of(k, k->makes_half, io->outputs[0])});
     return RP_OK;
 }
@@ -78,8 +80,8 @@ static rp_status run_half_backward(void *self, const rpi_kernel_io *io) {
                                          .rows = 1,
                                          .cols = k->count,
                                          .y = row_of(k, k->makes_half, io->outputs[0]),
-                                         .dy = rpi_kernel_f32(io->grad_outputs[0], k->count),
-                                         .dx = rpi_kernel_f32(io->grad_inputs[i], k->count)});
+                                         .dy = row_of(k, k->makes_half, io->grad_outputs[0]),
+                                         .dx = row_of(k, k->is_half[i], io->grad_inputs[i])});
     return RP_OK;
 }
 
@@ -109,27 +111,59 @@ static void describe_relu_backward(const rpi_unit *unit, rpi_kernel *kernel) {
     if (unit->input_count == 2 && (unit->wanted & both) == both) kernel->gradient_from[1] = 0;
 }
 
-static rp_status plan_half(const rpi_dnn_session *session, const rpi_unit *unit,
-                           rpi_kernel *out) {
-    static const rpi_op *const readers[] = {&rpi_op_conv2d, &rpi_op_add, NULL};
-    const rpi_shape *shape = &unit->outputs[0].shape;
+static rp_status open_half(const rpi_dnn_session *session, const rpi_unit *unit,
+                           half_kernel **out_kernel) {
     half_kernel *k = NULL;
     RP_TRY(rpi_alloc(sizeof *k, "pointwise kernel", &k));
     *k = (half_kernel){.run = rpi_dnn_kernel_run(session),
-                       .makes_half = rpi_dnn_makes_half(session, unit, readers),
-                       .count = rpi_shape_count(shape)};
+                       .count = rpi_shape_count(&unit->outputs[0].shape)};
+    for (int i = 0; i < 2; i++) k->is_half[i] = unit->inputs[i].layout.id == RPI_DNN_HALF;
+    *out_kernel = k;
+    return RP_OK;
+}
+
+/* Gradients lie as the values do. */
+static void describe_half(half_kernel *k, const rpi_dnn_session *session, const rpi_unit *unit,
+                          rpi_kernel *out) {
+    const rpi_shape *shape = &unit->outputs[0].shape;
+    const rpi_layout half = rpi_dnn_layout(session, shape, RPI_DNN_HALF);
     describe_layouts(unit, rpi_dnn_layout(session, shape, RPI_DNN_BLOCKED), out);
-    for (int i = 0; i < 2; i++) {
-        k->is_half[i] = unit->inputs[i].layout.id == RPI_DNN_HALF;
-        if (k->is_half[i]) out->inputs[i] = rpi_dnn_layout(session, shape, RPI_DNN_HALF);
-    }
-    if (k->makes_half) out->outputs[0] = rpi_dnn_layout(session, shape, RPI_DNN_HALF);
+    for (int i = 0; i < 2; i++)
+        if (k->is_half[i]) out->inputs[i] = out->grad_inputs[i] = half;
+    if (k->makes_half) out->outputs[0] = out->grad_outputs[0] = half;
     out->self = k;
     out->forward = run_half;
-    out->backward_inputs = run_half_backward;
     out->destroy = destroy;
     out->in_place_forward = 0;
+}
+
+static rp_status plan_half(const rpi_dnn_session *session, const rpi_unit *unit,
+                           rpi_kernel *out) {
+    static const rpi_op *const readers[] = {&rpi_op_conv2d, &rpi_op_add, NULL};
+    half_kernel *k = NULL;
+    RP_TRY(open_half(session, unit, &k));
+    k->relu = true;
+    k->makes_half = rpi_dnn_makes_half(session, unit, readers);
+    describe_half(k, session, unit, out);
+    out->backward_inputs = run_half_backward;
     describe_relu_backward(unit, out);
+    if (k->is_half[0] != k->is_half[1]) out->gradient_from[1] = RPI_GRADIENT_WRITTEN;
+    return RP_OK;
+}
+
+/* Two gradients of one value that lies in bf16. */
+static bool is_sum_of_half(const rpi_unit *unit) {
+    return !unit->training && unit->node_count == 1 && unit->input_count == 2 &&
+           unit->inputs[0].layout.id == RPI_DNN_HALF &&
+           unit->inputs[1].layout.id == RPI_DNN_HALF;
+}
+
+static rp_status plan_sum_of_half(const rpi_dnn_session *session, const rpi_unit *unit,
+                                  rpi_kernel *out) {
+    half_kernel *k = NULL;
+    RP_TRY(open_half(session, unit, &k));
+    k->makes_half = true;
+    describe_half(k, session, unit, out);
     return RP_OK;
 }
 
@@ -141,6 +175,7 @@ static rp_status plan(rpi_dnn_session *session, const rpi_unit *unit, rpi_kernel
     if (add && relu && layout.id == RPI_DNN_BLOCKED &&
         rpi_dnn_fits_half(session, unit, &unit->outputs[0].shape))
         return plan_half(session, unit, out);
+    if (is_sum_of_half(unit)) return plan_sum_of_half(session, unit, out);
     RP_TRY(rpi_alloc(sizeof *kernel, "pointwise kernel", &kernel));
     *kernel = (pointwise_kernel){.threads = session->threads,
                                  .relu = relu,

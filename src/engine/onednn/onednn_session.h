@@ -29,8 +29,8 @@ static inline rpi_kernel_run rpi_dnn_kernel_run(const rpi_dnn_session *session) 
 enum { RPI_DNN_PLAIN = 0, RPI_DNN_BLOCKED = 1 };
 /* N x H x W x C, inside of a kernel alone: what kernels for AMX read and make. */
 enum { RPI_DNN_CHANNELS_LAST = 2 };
-/* Blocked, and of bf16, in blocks of 16 without padding: what units of bf16 hand to each other
- * forward. Their gradients are blocked, of f32. */
+/* Blocked, and of bf16, in blocks of 16 without padding: what units of bf16 hand to each other,
+ * forward and, the gradients of what lies so, backward. */
 enum { RPI_DNN_HALF = 3 };
 
 rpi_layout rpi_dnn_layout(const rpi_dnn_session *session, const rpi_shape *shape, int id);

@@ -104,6 +104,7 @@ static void started(void *context, int64_t first_step, int64_t last_step, int64_
     p->last_step = last_step;
     p->every = (last_step - first_step) / LINES + 1;
     p->started_ns = rpi_now_ns();
+    if (p->is_silent) return;
     if (last_step >= first_step)
         fprintf(p->stream, "%lld parameters, steps %lld to %lld\n", (long long)parameters,
                 (long long)first_step, (long long)last_step);
@@ -121,7 +122,7 @@ static void stepped(void *context, const rpi_step_metrics *m) {
     bool last = m->step == p->last_step;
     bool wanted =
         p->terminal ? now - p->drawn_ns > RPI_SECOND_NS / 10 : m->step % p->every == 0;
-    if (!wanted && !last && m->step != p->first_step) return;
+    if (p->is_silent || (!wanted && !last && m->step != p->first_step)) return;
     p->drawn_ns = now;
     double done = (double)(m->step - p->first_step + 1);
     double left_s = rpi_seconds(now - p->started_ns) / done * (double)(p->last_step - m->step);
@@ -136,6 +137,7 @@ static void stepped(void *context, const rpi_step_metrics *m) {
 
 static void evaluated(void *context, int64_t step, const rpi_evaluation *e) {
     rpi_progress *p = context;
+    if (p->is_silent) return;
     rpi_progress_end(p);
     char loss[RPI_NUMBER_BYTES], perplexity[RPI_NUMBER_BYTES];
     fprintf(p->stream, "after step %lld: test accuracy %.2f %%, test loss %s", (long long)step,
@@ -158,6 +160,7 @@ static void evaluated(void *context, int64_t step, const rpi_evaluation *e) {
 
 static void sampled(void *context, int64_t step, const char *text) {
     rpi_progress *p = context;
+    if (p->is_silent) return;
     rpi_progress_end(p);
     fprintf(p->stream, "after step %lld it writes: %s\n", (long long)step, text);
     fflush(p->stream);
@@ -165,6 +168,7 @@ static void sampled(void *context, int64_t step, const char *text) {
 
 static void saved(void *context, int64_t step, const char *path) {
     rpi_progress *p = context;
+    if (p->is_silent) return;
     rpi_progress_end(p);
     fprintf(p->stream, "saved step %lld to %s\n", (long long)step, path);
     fflush(p->stream);
@@ -172,9 +176,16 @@ static void saved(void *context, int64_t step, const char *path) {
 
 static void note(void *context, const char *line) {
     rpi_progress *p = context;
+    if (p->is_silent) return;
     rpi_progress_end(p);
     fprintf(p->stream, "note: %s\n", line);
     fflush(p->stream);
+}
+
+static void lost(void *context, const rpi_loss *loss, bool first) {
+    rpi_progress *p = context;
+    if (first) p->is_silent = false;
+    note(context, loss->line);
 }
 
 rpi_train_hooks rpi_progress_hooks(rpi_progress *progress) {
@@ -184,5 +195,6 @@ rpi_train_hooks rpi_progress_hooks(rpi_progress *progress) {
                              .evaluated = evaluated,
                              .sampled = sampled,
                              .saved = saved,
-                             .note = note};
+                             .note = note,
+                             .lost = lost};
 }

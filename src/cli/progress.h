@@ -8,6 +8,7 @@
 
 typedef struct rpi_progress {
     FILE *stream;
+    bool is_silent; /* rank 0 tells, and this is another */
     bool terminal;
     int64_t first_step, last_step, every; /* plain: a line every so many steps */
     int64_t started_ns, drawn_ns;

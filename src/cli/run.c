@@ -339,7 +339,8 @@ static void name_first(launch *l) {
 }
 
 static bool is_outlived(const launch *l, int rank, int status) {
-    bool may_be = l->options->outlives_deaths && rank > 0 && !l->stop_signal;
+    const rpi_launch_options *o = l->options;
+    bool may_be = o->outlives_deaths && rank >= o->vital_ranks && !l->stop_signal;
     return may_be && l->first.rank < 0 && l->alive > 0 && WIFSIGNALED(status);
 }
 

@@ -24,7 +24,7 @@ typedef struct settings {
     bool prefix, tls;
     double grace_s, answer_s;
     const char *hosts, *hostfile, *ssh, *remote_redpoll, *folder, *output_folder, *ports,
-        *lost_after, *bind_to;
+        *lost_after, *bind_to, *on_loss;
     rpi_option_list variables;
     rpi_host_list list; /* empty: this host */
 } settings;
@@ -35,6 +35,11 @@ static rp_status check_lost_after(const char *text) {
     RP_TRY(rpi_parse_seconds(text, &seconds));
     if (seconds >= 1 && seconds <= 1e9) return RP_OK;
     return RP_FAIL(INVALID, "'%s' is out of range; 1s to 1e9s are allowed", text);
+}
+
+static rp_status check_on_loss(const char *text) {
+    if (strcmp(text, "stop") == 0 || strcmp(text, "continue") == 0) return RP_OK;
+    return RP_FAIL(INVALID, "'%s' is neither stop nor continue", text);
 }
 
 #define FIELD(name) offsetof(settings, name)
@@ -69,6 +74,10 @@ static const rpi_option options[] = {
      "--no-prefix: no \"[rank] \" in front of lines of output", NULL},
     {"grace", NULL, NULL, RPI_OPTION_SECONDS, FIELD(grace_s), "10s", 0.001, 1e9, "TIME",
      "after a failure, how long the other ranks may take to end", NULL},
+    {"on-loss", NULL, NULL, RPI_OPTION_TEXT, FIELD(on_loss), "stop", 0, 0, "stop|continue",
+     "when a rank is killed: end the others after --grace, or leave them to go on, for "
+     "programs that can",
+     check_on_loss},
     {0},
 };
 
@@ -127,6 +136,10 @@ static rp_status working_folder(const settings *s, char *text, size_t bytes) {
     return RP_FAIL(INVALID, "--wdir: a folder's name is longer than %zu bytes", bytes - 1);
 }
 
+static bool outlives_deaths(const settings *s) {
+    return strcmp(s->on_loss, "continue") == 0;
+}
+
 static rp_status launch_on_hosts(const settings *s, char **argv, int *out_code) {
     char folder[PATH_MAX], path[PATH_MAX], **passed = NULL;
     RP_TRY(rpi_remote_shell_check(s->ssh, &s->list));
@@ -147,6 +160,7 @@ static rp_status launch_on_hosts(const settings *s, char **argv, int *out_code) 
         .output = output_of(s),
         .output_folder = s->output_folder,
         .grace_s = s->grace_s,
+        .outlives_deaths = outlives_deaths(s),
         .answer_s = s->answer_s,
     });
     rpi_variables_free(passed);
@@ -187,6 +201,7 @@ static rp_status launch_here(const settings *s, char **argv, int *out_code) {
         .binding = binding,
         .output_folder = output_folder,
         .grace_s = s->grace_s,
+        .outlives_deaths = outlives_deaths(s),
     });
     return RP_OK;
 }

@@ -35,7 +35,9 @@ typedef struct settings {
     const char *config;
     char model[RPI_MODEL_TEXT]; /* as it is trained: a folder's, with the head of the data */
     char folder[256];           /* chosen for a run without --out */
-    char changes[4096];         /* lines: what a run that goes on does differently */
+    const char *on_loss;        /* NULL: as the strategy says */
+    char strategy[sizeof(rpi_strategy_words)]; /* that with this */
+    char changes[4096]; /* lines: what a run that goes on does differently */
 } settings;
 
 /* Ranks that are told to end may finish a step over a slow link, and save. */
@@ -161,6 +163,11 @@ static const rpi_option options[] = {
      "all-reduce; gossip:topology=base,algorithm=atc, local-sgd:outer=diloco,every=100 or "
      "parameter-server:servers=2,staleness=4 (below; docs/decentralised.md); single for one "
      "rank",
+     NULL},
+    {"on-loss", NULL, "parallelism.on_loss", RPI_OPTION_TEXT, offsetof(settings, on_loss), NULL,
+     0, 0, "stop|continue",
+     "when a rank dies: the strategy's option of this name, of gossip, local-sgd and "
+     "parameter-server; stop when absent",
      NULL},
     {"codec", NULL, "communication.codec", RPI_OPTION_TEXT, FIELD(codec), "fp32", 0, 0, "CODEC",
      "of gradients: fp32 (exact), bf16, fp16, q1 ... q8, v1 ... v8, topk, randk, sign; "
@@ -337,6 +344,14 @@ static rp_status open_model(settings *s) {
     return RP_OK;
 }
 
+static rp_status apply_on_loss(settings *s) {
+    if (!s->on_loss) return RP_OK;
+    RP_TRY(rpi_strategy_set_on_loss(s->train.strategy, s->on_loss, s->strategy,
+                                    sizeof s->strategy));
+    s->train.strategy = s->strategy;
+    return RP_OK;
+}
+
 /* A run that nobody gave a rate has its optimizer's. */
 static rp_status choose_rate(settings *s, const settings *said) {
     const rpi_optimizer *optimizer = NULL;
@@ -363,12 +378,13 @@ static rp_status read_settings(int argc, char **argv, settings *s, sources *from
         RP_TRY(apply_words(from, argc, argv, s));
     RP_TRY(open_model(s));
     RP_TRY(choose_rate(s, &said));
+    RP_TRY(apply_on_loss(s));
     s->train.table = options;
     s->train.target = s;
     s->world.progress_thread = true;
     s->world.greeting = stdout;
     s->world.stop_grace_s = STOP_GRACE_S;
-    s->world.outlives_deaths = rpi_strategy_outlives(s->train.strategy);
+    s->world.outlives_deaths = rpi_strategy_outlives(s->train.strategy, &s->world.vital_ranks);
     if (s->train.resume && !s->train.out) s->train.out = s->train.resume;
     return RP_OK;
 }
@@ -472,6 +488,9 @@ static void print_result(const settings *s, const rpi_world *world,
                rpi_time_text(result->step_s_median, time[0]), 1e-6 * result->wire_bytes_median,
                rpi_time_text(result->comm_s_median, time[1]),
                rpi_time_text(result->exposed_s_median, time[2]));
+    if (result->lost[0])
+        printf("lost: %s; %d of %d ranks have ended the run\n", result->lost, result->ranks,
+               world->ranks);
     rpi_train_profile_print(&result->profile, stdout);
     printf("results are in %s\n", s->train.out);
     if (result->stopped) print_how_to_go_on(s, world, result);
@@ -498,17 +517,15 @@ static rp_status train(settings *s, rpi_world *world, bool *out_stopped) {
     s->train.threads = choose_threads(s, world);
     rpi_progress progress = rpi_progress_on(stdout);
     rp_log_set_sink(log_line, &progress);
-    rpi_train_hooks hooks = {0};
-    if (world->rank == 0) {
-        hooks = rpi_progress_hooks(&progress);
-        print_changes(s, &hooks);
-    }
+    progress.is_silent = world->rank > 0;
+    rpi_train_hooks hooks = rpi_progress_hooks(&progress);
+    print_changes(s, &hooks);
     hooks.asked = rpi_train_asked;
     rpi_train_result result = {0};
     rp_status status = rpi_train(&s->train, world->comm, &hooks, &result);
     rpi_progress_end(&progress);
     rp_log_set_sink(NULL, NULL);
-    if (status == RP_OK && world->rank == 0) print_result(s, world, &result);
+    if (status == RP_OK && result.rank == 0) print_result(s, world, &result);
     *out_stopped = result.stopped;
     return status;
 }

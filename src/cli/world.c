@@ -79,7 +79,8 @@ int rpi_world_launch(const rpi_world_settings *settings, const char *command, in
                                   .argv = words,
                                   .output = RPI_LAUNCH_PREFIX_OTHERS,
                                   .stop_grace_s = settings->stop_grace_s,
-                                  .outlives_deaths = settings->outlives_deaths};
+                                  .outlives_deaths = settings->outlives_deaths,
+                                  .vital_ranks = settings->vital_ranks};
     int code = rpi_launch(&options);
     rpi_free(words);
     return code;

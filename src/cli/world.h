@@ -21,6 +21,7 @@ typedef struct rpi_world_settings {
     /* Set by the command, not by options. */
     double stop_grace_s;  /* of rpi_launch_options */
     bool outlives_deaths; /* likewise */
+    int vital_ranks;      /* likewise */
     FILE *greeting;       /* for "rank 2 of 4, found by torchrun"; NULL: not said */
 } rpi_world_settings;
 

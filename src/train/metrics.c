@@ -246,6 +246,36 @@ rp_status rpi_metrics_sample(rpi_metrics *metrics, int64_t step, const char *pro
     return put(metrics, object);
 }
 
+static void add_ranks(cJSON *object, const char *key, const int *ranks, int count) {
+    cJSON *list = cJSON_AddArrayToObject(object, key);
+    for (int i = 0; i < count; i++) cJSON_AddItemToArray(list, cJSON_CreateNumber(ranks[i]));
+}
+
+rp_status rpi_metrics_loss(rpi_metrics *metrics, const rpi_trainer *t, const rpi_loss *loss) {
+    if (!metrics) return RP_OK;
+    cJSON *object = cJSON_CreateObject();
+    add_number(object, "lost_step", (double)loss->step);
+    add_ranks(object, "lost_ranks", loss->ranks, loss->count);
+    add_ranks(object, "ranks_left", t->losses.members, t->world);
+    cJSON_AddStringToObject(object, "what", loss->line);
+    return put(metrics, object);
+}
+
+int64_t rpi_metrics_last_step(const char *folder) {
+    char path[1024], *line = NULL;
+    FILE *stream = NULL;
+    int64_t bytes = 0;
+    size_t room = 0;
+    long long last = 0, step = 0;
+    snprintf(path, sizeof path, "%s/metrics.jsonl", folder);
+    if (rpi_regular_file_open(path, &stream, &bytes) != RP_OK) return -1;
+    while (getline(&line, &room, stream) >= 0)
+        if (sscanf(line, "{\"step\":%lld,", &step) == 1) last = step;
+    free(line);
+    fclose(stream);
+    return last;
+}
+
 rp_status rpi_metrics_failure(rpi_metrics *metrics, int64_t step, const char *message) {
     if (!metrics) return RP_OK;
     cJSON *object = cJSON_CreateObject();
@@ -294,6 +324,7 @@ rp_status rpi_metrics_closing(rpi_metrics *metrics, const rpi_train_result *resu
     add_counted(object, "test_%s", result->unit,
                 result->evaluated ? (double)result->test.count : none);
     cJSON_AddBoolToObject(object, "stopped", result->stopped);
+    if (result->lost[0]) cJSON_AddStringToObject(object, "lost", result->lost);
     add_profile(object, &result->profile);
     return put(metrics, object);
 }

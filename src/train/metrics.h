@@ -19,6 +19,12 @@ rp_status rpi_metrics_evaluation(rpi_metrics *metrics, int64_t step,
                                  const rpi_evaluation *evaluation);
 rp_status rpi_metrics_sample(rpi_metrics *metrics, int64_t step, const char *prompt,
                              const char *text);
+/* Ranks have died, and the others go on. */
+rp_status rpi_metrics_loss(rpi_metrics *metrics, const rpi_trainer *trainer,
+                           const rpi_loss *loss);
+/* Of the run in a folder: the last step that its metrics.jsonl has; 0: none yet, -1: there is
+ * no such file. */
+int64_t rpi_metrics_last_step(const char *folder);
 /* The last line of a run that failed: steps done, and the message. */
 rp_status rpi_metrics_failure(rpi_metrics *metrics, int64_t step, const char *message);
 rp_status rpi_metrics_closing(rpi_metrics *metrics, const rpi_train_result *result);

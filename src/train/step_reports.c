@@ -4,6 +4,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 
+#include <math.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -19,16 +20,21 @@ enum {
 /* Of steps in a block: what ranks are asked for comes to pass within a second. */
 #define BLOCK_S 0.2
 
+static void begin(rpi_step_reports *reports, rp_comm *comm) {
+    reports->comm = comm;
+    reports->world = rp_comm_world(comm);
+    if (reports->world == 1) { /* It tells nobody, and so at once. */
+        reports->fixed_length = 1;
+        reports->apart = 0;
+    }
+    reports->length = reports->fixed_length ? reports->fixed_length : 1;
+}
+
 void rpi_step_reports_open(rp_comm *comm, int64_t steps_each, bool may_drift,
                            rpi_step_reports *out_reports) {
-    int world = rp_comm_world(comm);
-    *out_reports = (rpi_step_reports){.comm = comm,
-                                      .world = world,
-                                      /* One rank tells nobody, and so at once. */
-                                      .fixed_length = world == 1 ? 1 : steps_each,
-                                      .apart = may_drift && world > 1 ? RPI_REPORTS_APART : 0,
-                                      .length = 1};
-    if (out_reports->fixed_length) out_reports->length = out_reports->fixed_length;
+    *out_reports = (rpi_step_reports){.fixed_length = steps_each,
+                                      .apart = may_drift ? RPI_REPORTS_APART : 0};
+    begin(out_reports, comm);
 }
 
 static void free_block(rpi_report_block *block) {
@@ -38,11 +44,16 @@ static void free_block(rpi_report_block *block) {
     *block = (rpi_report_block){0};
 }
 
-void rpi_step_reports_close(rpi_step_reports *reports) {
+static void free_blocks(rpi_step_reports *reports) {
     for (int i = 0; i < RPI_REPORT_BLOCKS; i++) {
         if (reports->blocks[i].request) (void)rp_request_wait(&reports->blocks[i].request);
         free_block(&reports->blocks[i]);
     }
+}
+
+void rpi_step_reports_close(rpi_step_reports *reports) {
+    free_blocks(reports);
+    rpi_free(reports->alone);
     *reports = (rpi_step_reports){0};
 }
 
@@ -133,11 +144,83 @@ static rp_status receive_blocks(rpi_step_reports *reports, int64_t apart) {
     return RP_OK;
 }
 
+/* ---- alone ---- */
+
+static rp_status make_alone_room(rpi_step_reports *reports) {
+    if (reports->alone_count < reports->alone_room) return RP_OK;
+    size_t room = reports->alone_room ? 2 * reports->alone_room : STEPS_MOST;
+    rpi_step_metrics *more = NULL;
+    RP_TRY(rpi_alloc_array(room, sizeof *more, "metrics", &more));
+    if (reports->alone_count) memcpy(more, reports->alone, reports->alone_count * sizeof *more);
+    rpi_free(reports->alone);
+    reports->alone = more;
+    reports->alone_room = room;
+    return RP_OK;
+}
+
+/* There is room. What a rank has lost of its own part stands for the loss of all. */
+static void keep_alone(rpi_step_reports *reports, const rpi_step_metrics *own,
+                       const rpi_rank_report *report) {
+    rpi_step_metrics *kept = &reports->alone[reports->alone_count++];
+    *kept = *own;
+    kept->loss = report->share > 0 ? report->loss / report->share : NAN;
+    kept->skew_s = 0;
+}
+
+static rp_status take_alone(rpi_step_reports *reports, const rpi_report_block *block,
+                            int64_t first) {
+    for (int64_t step = first; step < block->kept; step++) {
+        rpi_rank_report own;
+        memcpy(&own, block->own + step * RPI_RANK_REPORT, sizeof own);
+        RP_TRY(make_alone_room(reports));
+        keep_alone(reports, &block->metrics[step], &own);
+    }
+    return RP_OK;
+}
+
+rp_status rpi_step_reports_leave(rpi_step_reports *reports, int *out_asked) {
+    int asked = reports->asked | reports->all_asked;
+    int64_t end = reports->next + (reports->open ? 1 : 0);
+    for (int64_t number = reports->first; number < end; number++) {
+        rpi_report_block *block = block_at(reports, number);
+        if (block->request) (void)rp_request_wait(&block->request);
+        if (block->gathered) continue;
+        if (number < reports->next) asked |= (int)block->own[block->count * RPI_RANK_REPORT];
+        RP_TRY(take_alone(reports, block, 0));
+    }
+    free_blocks(reports);
+    reports->first = reports->next = reports->taken = 0;
+    reports->open = false;
+    reports->asked = reports->all_asked = 0;
+    reports->is_alone = true;
+    *out_asked = asked;
+    return RP_OK;
+}
+
+const rpi_step_metrics *rpi_step_reports_alone(const rpi_step_reports *reports,
+                                               size_t *out_count) {
+    *out_count = reports->alone_count;
+    return reports->alone;
+}
+
+void rpi_step_reports_rejoin(rpi_step_reports *reports, rp_comm *comm) {
+    reports->is_alone = false;
+    reports->is_partial = true;
+    reports->alone_count = 0;
+    reports->asked = 0;
+    begin(reports, comm);
+}
+
 /* ---- a step ---- */
 
 rp_status rpi_step_reports_add(rpi_step_reports *reports, const rpi_rank_report *own, int asked,
                                int64_t start_ns) {
     rpi_report_block *block = block_at(reports, reports->next);
+    if (reports->is_alone) {
+        reports->latest = *own;
+        reports->asked |= asked;
+        return make_alone_room(reports);
+    }
     if (!reports->open) RP_TRY(begin_block(reports, start_ns));
     memcpy(block->own + block->count * RPI_RANK_REPORT, own, sizeof *own);
     block->count++;
@@ -146,11 +229,15 @@ rp_status rpi_step_reports_add(rpi_step_reports *reports, const rpi_rank_report 
 }
 
 rp_status rpi_step_reports_wait(rpi_step_reports *reports) {
-    return receive_blocks(reports, reports->apart);
+    return reports->is_alone ? RP_OK : receive_blocks(reports, reports->apart);
 }
 
 /* Of the block that the step was added to, which may have been sent since. */
 void rpi_step_reports_keep(rpi_step_reports *reports, const rpi_step_metrics *own) {
+    if (reports->is_alone) {
+        keep_alone(reports, own, &reports->latest);
+        return;
+    }
     rpi_report_block *block =
         block_at(reports, reports->open ? reports->next : reports->next - 1);
     block->metrics[block->kept++] = *own;
@@ -170,14 +257,17 @@ static const double *report_of(const rpi_report_block *block, int64_t step, int 
 static void complete(const rpi_step_reports *reports, const rpi_report_block *block,
                      int64_t step, rpi_step_metrics *metrics) {
     double own_s = 0, slowest_s = 0;
+    double share = 0;
     metrics->loss = 0;
     for (int rank = 0; rank < reports->world; rank++) {
         rpi_rank_report theirs;
         memcpy(&theirs, report_of(block, step, rank), sizeof theirs);
         metrics->loss += theirs.loss;
+        share += theirs.share;
         if (theirs.compute_s > slowest_s) slowest_s = theirs.compute_s;
         if (rank == rp_comm_rank(reports->comm)) own_s = theirs.compute_s;
     }
+    if (reports->is_partial) metrics->loss = share > 0 ? metrics->loss / share : NAN;
     metrics->skew_s = slowest_s - own_s;
 }
 

@@ -13,7 +13,8 @@
 
 /* Of one rank and step; doubles, as ranks send them to each other. */
 typedef struct rpi_rank_report {
-    double loss; /* its part of the whole batch's */
+    double loss;  /* its part of the whole batch's */
+    double share; /* of all that counts in the loss; for when not all ranks are there */
     double compute_s;
     rpi_fault fault;
 } rpi_rank_report;
@@ -54,6 +55,12 @@ typedef struct rpi_step_reports {
     bool open;           /* the current block has begun */
     int64_t taken;       /* steps of the oldest */
     int asked, all_asked; /* of this rank in the current block; of all, gathered so far */
+    bool is_partial;      /* ranks have been lost, and with them a part of each batch */
+    /* This rank's steps of which the others will not hear, after a loss. */
+    bool is_alone;
+    rpi_step_metrics *alone;
+    size_t alone_count, alone_room;
+    rpi_rank_report latest;
 } rpi_step_reports;
 
 /* steps_each 0: blocks of about a fifth of a second. may_drift: ranks need not wait for each
@@ -81,5 +88,16 @@ rp_status rpi_step_reports_flush(rpi_step_reports *reports);
 bool rpi_step_reports_take(rpi_step_reports *reports, rpi_told_step *out_step);
 /* What any rank was asked for, as far as gathered, once: RPI_ASKED_*. The same on all ranks. */
 int rpi_step_reports_asked(rpi_step_reports *reports);
+
+/* ---- when a rank has died ---- */
+
+/* What was gathered has been taken. From here on steps, and those that were not gathered, are
+ * this rank's alone, with its own loss. *out_asked: for what it was asked in these. */
+rp_status rpi_step_reports_leave(rpi_step_reports *reports, int *out_asked);
+/* Of those, until rpi_step_reports_rejoin(). */
+const rpi_step_metrics *rpi_step_reports_alone(const rpi_step_reports *reports,
+                                               size_t *out_count);
+/* Begin anew, over those that are left. */
+void rpi_step_reports_rejoin(rpi_step_reports *reports, rp_comm *comm);
 
 #endif

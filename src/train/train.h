@@ -102,6 +102,16 @@ typedef struct rpi_evaluation {
 
 enum { RPI_MEDIAN_STEPS = 1 << 16, RPI_SAMPLE_TOKENS = 40 };
 
+/* Ranks have died, and the others go on: by their numbers when the run began. */
+typedef struct rpi_loss {
+    int64_t step; /* all that are left go on behind it */
+    const int *ranks;
+    int count;
+    const char *line; /* "rank 2 is lost after step 57 (...); ranks 0, 1 and 3 go on" */
+} rpi_loss;
+
+enum { RPI_LOSSES_TEXT = 256 };
+
 typedef struct rpi_train_result {
     int64_t first_step, steps; /* those that this run did */
     double last_loss, seconds; /* of training, without evaluation and checkpoints */
@@ -114,8 +124,10 @@ typedef struct rpi_train_result {
     double exposed_s_mean, wire_bytes_mean;
     bool evaluated;
     rpi_evaluation test;
-    bool stopped;        /* before the end, because a rank was asked to */
-    rpi_profile profile; /* of this rank; no steps: not asked for */
+    int rank, ranks;            /* this one's number at the end, and how many were left */
+    char lost[RPI_LOSSES_TEXT]; /* "rank 2 after step 57, rank 0 after step 80"; "": none */
+    bool stopped;               /* before the end, because a rank was asked to */
+    rpi_profile profile;        /* of this rank; no steps: not asked for */
 } rpi_train_result;
 
 /* What a rank may be asked for from outside while it trains, a bit each. */
@@ -133,6 +145,9 @@ typedef struct rpi_train_hooks {
     void (*sampled)(void *context, int64_t step, const char *text);
     void (*saved)(void *context, int64_t step, const char *path);
     void (*note)(void *context, const char *line);
+    /* Ranks have died, and the run goes on. first: this rank is rank 0 from now on, which it
+     * was not before. */
+    void (*lost)(void *context, const rpi_loss *loss, bool first);
     /* RPI_ASKED_* of this rank since the last call; RPI_ASKED_STOP stays. Called once a step.
      * All ranks do what any was asked for, after the same step, at the latest `log_every` steps
      * on: save a checkpoint; save one and end. May be given on any rank, also where nothing

@@ -10,6 +10,7 @@
 #include "train/checkpoint/run_settings.h"
 #include "train/huggingface/hf_weights.h"
 #include "train/metrics.h"
+#include "train/rejoin.h"
 #include "train/replicas.h"
 #include "train/text_samples.h"
 
@@ -28,7 +29,9 @@ typedef struct run {
     double *scratch;           /* as many */
     int64_t told_step;         /* the latest of which all ranks' reports are there */
     bool diverged;             /* in that one */
-    int64_t saved_step, evaluated_step;
+    bool is_profiled;          /* with all others */
+    int asked_before;          /* what others have not heard of, since a rank has died */
+    int64_t saved_step, evaluated_step, sampled_step;
     int64_t saved_ns; /* when, or when the first step began */
     rpi_train_result result;
 } run;
@@ -131,7 +134,7 @@ static rp_status prepare(run *r, rp_comm *comm) {
     size_t kept = left < RPI_MEDIAN_STEPS ? (size_t)left : RPI_MEDIAN_STEPS;
     RP_TRY(rpi_alloc_array(kept, sizeof *r->history, "metrics", &r->history));
     RP_TRY(rpi_alloc_array(kept, sizeof *r->scratch, "metrics", &r->scratch));
-    r->saved_step = r->evaluated_step = -1;
+    r->saved_step = r->evaluated_step = r->sampled_step = -1;
     r->result.first_step = t->step + 1;
     if (r->hooks->started)
         r->hooks->started(
@@ -174,6 +177,7 @@ static rp_status save(run *r) {
 static rp_status write_sample(run *r) {
     rpi_trainer *t = &r->trainer;
     rpi_text text = {0};
+    r->sampled_step = t->step;
     if (t->rank != 0) return RP_OK;
     RP_TRY(rpi_text_sample_write(t, &text));
     rp_status status = rpi_metrics_sample(r->metrics, t->step, r->options->prompt, text.at);
@@ -256,24 +260,114 @@ static rp_status tell(run *r, int *out_asked) {
     return RP_OK;
 }
 
-/* What is due after the steps that are done, and what ranks are asked for. */
+/* What is due after the steps that are done, and what ranks are asked for. What all have done
+ * behind this step already, before a rank died, is not done again. */
 static rp_status pass_milestone(run *r, int asked) {
     const rpi_train_options *o = r->options;
     int64_t step = r->trainer.step;
     if (due(step, o->check_replicas)) RP_TRY(rpi_replicas_check(&r->trainer));
     r->result.stopped = (asked & RPI_ASKED_STOP) != 0; /* somebody waits for the end */
-    if (o->eval && due(step, o->eval_every) && !r->result.stopped) RP_TRY(evaluate(r));
-    if (due(step, o->sample_every) && !r->result.stopped) RP_TRY(write_sample(r));
-    if (saves(o) && (asked || due(step, o->checkpoint_every))) RP_TRY(save(r));
+    if (o->eval && due(step, o->eval_every) && r->evaluated_step != step && !r->result.stopped)
+        RP_TRY(evaluate(r));
+    if (due(step, o->sample_every) && r->sampled_step != step && !r->result.stopped)
+        RP_TRY(write_sample(r));
+    if (saves(o) && r->saved_step != step && (asked || due(step, o->checkpoint_every)))
+        RP_TRY(save(r));
     return RP_OK;
 }
 
-static rp_status step(run *r) {
+/* ---- ranks that die ---- */
+
+static rp_status take_alone(run *r) {
+    size_t count = 0;
+    const rpi_step_metrics *alone = rpi_step_reports_alone(&r->trainer.reports, &count);
+    for (size_t i = 0; i < count; i++) RP_TRY(take_step(r, &alone[i]));
+    return RP_OK;
+}
+
+static void note_loss(run *r, const rpi_loss *loss, bool first) {
+    char *lost = r->result.lost;
+    for (int i = 0; i < loss->count; i++)
+        rpi_append(lost, sizeof r->result.lost, "%srank %d after step %lld", *lost ? ", " : "",
+                   loss->ranks[i], (long long)loss->step);
+    if (r->hooks->lost) r->hooks->lost(r->hooks->context, loss, first);
+}
+
+/* What rank 0 has written goes on here, from the step behind its last. */
+static rp_status take_over_output(run *r) {
+    const rpi_train_options *o = r->options;
+    rpi_trainer *t = &r->trainer;
+    if (!o->out) return RP_OK;
+    rpi_checkpoint_take_over(t, o->out);
+    int64_t written = rpi_metrics_last_step(o->out), kept = r->result.steps;
+    RP_TRY(rpi_metrics_open(o->out, true, &r->metrics));
+    if (written < 0) RP_TRY(rpi_metrics_header(r->metrics, t));
+    for (int64_t i = kept < RPI_MEDIAN_STEPS ? 0 : kept - RPI_MEDIAN_STEPS; i < kept; i++) {
+        const rpi_step_metrics *own = &r->history[i % RPI_MEDIAN_STEPS];
+        if (own->step > written) RP_TRY(rpi_metrics_step(r->metrics, own));
+    }
+    return RP_OK;
+}
+
+static rp_status rejoin(run *r, rpi_standing *standing, rpi_loss *out_loss) {
+    rpi_trainer *t = &r->trainer;
+    int asked = 0;
+    RP_TRY(tell_steps(r));
+    if (!t->reports.is_alone) RP_TRY(rpi_step_reports_leave(&t->reports, &asked));
+    r->asked_before |= asked | (r->result.stopped ? RPI_ASKED_STOP : 0);
+    *standing = (rpi_standing){.evaluated = (double)r->evaluated_step,
+                               .saved = (double)r->saved_step,
+                               .good = (double)t->good_step,
+                               .asked = r->asked_before};
+    RP_TRY(rpi_trainer_rejoin(t, standing, out_loss));
+    r->evaluated_step = (int64_t)standing->evaluated;
+    r->saved_step = (int64_t)standing->saved;
+    r->is_profiled = false;
+    r->asked_before = 0;
+    if (standing->good <= (double)t->good_step) return RP_OK;
+    t->good_step = (int64_t)standing->good;
+    t->newest_is_good = true;
+    snprintf(t->good_folder, sizeof t->good_folder, "%s", r->options->out);
+    return RP_OK;
+}
+
+/* Those that are left go on together: behind the step which all have done now. */
+static rp_status go_on(run *r) {
+    rpi_trainer *t = &r->trainer;
+    rpi_standing standing;
+    rpi_loss loss;
+    int asked = 0, rank = t->rank;
+    RP_TRY(rejoin(r, &standing, &loss));
+    bool first = t->rank == 0 && rank > 0;
+    note_loss(r, &loss, first);
+    RP_TRY(take_alone(r));
+    rpi_step_reports_rejoin(&t->reports, t->comm);
+    if (first) RP_TRY(take_over_output(r));
+    RP_TRY(rpi_metrics_loss(r->metrics, t, &loss));
+    RP_TRY(tell(r, &asked));
+    return pass_milestone(r, asked | (int)standing.asked);
+}
+
+/* Of a step, or of what is due behind one: RP_OK where those that are left have gone on. */
+static rp_status outlive(run *r, rp_status status) {
+    for (;;) {
+        RP_TRY(rpi_trainer_outlive(&r->trainer, status));
+        if (!r->trainer.losses.is_pending) return RP_OK;
+        status = go_on(r);
+    }
+}
+
+static rp_status train_step(run *r) {
     rpi_step_metrics own;
     int asked = 0;
     RP_TRY(rpi_trainer_step(&r->trainer, &own));
+    if (r->trainer.losses.is_pending) return RP_OK;
     RP_TRY(tell(r, &asked));
     return pass_milestone(r, asked);
+}
+
+static rp_status step(run *r) {
+    return outlive(r, train_step(r));
 }
 
 /* The next step behind which something is due, in which all ranks take part. */
@@ -337,19 +431,22 @@ static double mean_of(const run *r, double (*value)(const rpi_step_metrics *)) {
 static rp_status finish_profile(run *r) {
     rpi_trainer *t = &r->trainer;
     rpi_profile *profile = &r->result.profile;
-    if (!t->profile) return RP_OK;
+    if (!r->options->profile || r->is_profiled) return RP_OK;
     t->profile = NULL;
     rpi_profile_sort(profile);
     struct rusage use;
     if (getrusage(RUSAGE_SELF, &use) == 0)
         profile->memory_bytes = 1024.0 * (double)use.ru_maxrss;
     RP_TRY(rp_barrier(t->comm));
+    r->is_profiled = true;
     return rpi_profile_matrix_rate(rpi_session_backend(t->programs.session),
                                    (int)r->options->threads, &profile->matrix_flop_s);
 }
 
 static void summarise(run *r) {
     r->result.unit = r->trainer.network.task->unit;
+    r->result.rank = r->trainer.rank;
+    r->result.ranks = r->trainer.world;
     r->result.rate_median = median_of(r, rate);
     r->result.step_s_median = median_of(r, step_s);
     r->result.comm_s_median = median_of(r, comm_s);
@@ -359,7 +456,18 @@ static void summarise(run *r) {
     r->result.wire_bytes_mean = mean_of(r, wire_bytes);
 }
 
-static rp_status finish(run *r) {
+static rp_status write_trace(const run *r) {
+    const rpi_trainer *t = &r->trainer;
+    char path[1024];
+    if (!t->timeline || !r->options->out) return RP_OK;
+    snprintf(path, sizeof path, "%s/trace.json", r->options->out);
+    return rpi_timeline_write(t->timeline, t->comm, path);
+}
+
+/* All that ranks do together at the end; again, as far as it is left to do, when one dies
+ * meanwhile. Nobody leaves before all of it is done: who leaves is as good as dead to those who
+ * still go on. */
+static rp_status close_together(run *r) {
     const rpi_train_options *o = r->options;
     rpi_trainer *t = &r->trainer;
     RP_TRY(finish_profile(r));
@@ -367,12 +475,18 @@ static rp_status finish(run *r) {
     bool new_steps = r->result.steps > 0 || !rpi_run_folder_continues(o);
     if (saves(o) && r->saved_step != t->step && new_steps) RP_TRY(save(r));
     if (o->eval && r->evaluated_step != t->step && !r->result.stopped) RP_TRY(evaluate(r));
+    RP_TRY(write_trace(r));
+    return t->losses.goes_on ? rp_barrier(t->comm) : RP_OK;
+}
+
+static rp_status finish(run *r) {
+    rp_status status = close_together(r);
+    while (status != RP_OK) {
+        RP_TRY(outlive(r, status));
+        status = close_together(r);
+    }
     summarise(r);
-    RP_TRY(rpi_metrics_closing(r->metrics, &r->result));
-    if (!t->timeline || !o->out) return RP_OK;
-    char path[1024];
-    snprintf(path, sizeof path, "%s/trace.json", o->out);
-    return rpi_timeline_write(t->timeline, t->comm, path);
+    return rpi_metrics_closing(r->metrics, &r->result);
 }
 
 static rp_status run_all(run *r, rp_comm *comm) {

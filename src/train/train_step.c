@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "train/data/sampler.h"
+#include "train/rejoin.h"
 #include "train/trainer.h"
 
 #include <math.h>
@@ -121,21 +122,31 @@ rp_status rpi_trainer_learn(rpi_trainer *t, int64_t step, rpi_source_batch *out_
 }
 
 /* What this rank tells of the step leaves behind the last bucket. */
-static rp_status report(rpi_trainer *t, double loss, int64_t start_ns) {
-    rpi_rank_report own = {
-        .loss = loss, .compute_s = rpi_seconds(rpi_now_ns() - start_ns), .fault = t->fault};
-    int asked = t->wishes ? t->wishes(t->wishes_context) : 0;
+static rp_status report(rpi_trainer *t, const rpi_source_batch *batch, double loss,
+                        int64_t start_ns) {
+    rpi_rank_report own = {.loss = loss,
+                           .share = (double)batch->labels / (double)batch->global_labels,
+                           .compute_s = rpi_seconds(rpi_now_ns() - start_ns),
+                           .fault = t->fault};
+    bool is_heard = t->wishes && !t->reports.is_alone;
+    int asked = is_heard ? t->wishes(t->wishes_context) : 0;
     return rpi_step_reports_add(&t->reports, &own, asked, start_ns);
 }
 
 static rp_status finish(rpi_trainer *t, rpi_step_metrics *metrics) {
     int64_t exposed = 0;
-    RP_TRY(t->strategy->finish(t->strategy_self, &exposed));
+    RP_TRY(rpi_trainer_outlive(t, t->strategy->finish(t->strategy_self, &exposed)));
     int64_t start = rpi_now_ns();
-    RP_TRY(rpi_step_reports_wait(&t->reports));
+    if (!t->losses.is_pending)
+        RP_TRY(rpi_trainer_outlive(t, rpi_step_reports_wait(&t->reports)));
     int64_t waited = rpi_now_ns() - start;
     metrics->exposed_s = rpi_seconds(exposed + (t->world > 1 ? waited : 0));
     return RP_OK;
+}
+
+/* What is learnt from in a step: not the samples of ranks that have died. */
+static int64_t count_of(const rpi_trainer *t, const rpi_source_batch *batch) {
+    return batch->global_count * t->source.sample_units * t->world / t->workers;
 }
 
 rp_status rpi_trainer_step(rpi_trainer *t, rpi_step_metrics *out_metrics) {
@@ -154,9 +165,9 @@ rp_status rpi_trainer_step(rpi_trainer *t, rpi_step_metrics *out_metrics) {
     t->strategy->begin(t->strategy_self, t->step);
     rpi_source_batch batch;
     RP_TRY(rpi_trainer_learn(t, t->step, &batch, &metrics.loss));
-    metrics.count = batch.global_count * t->source.sample_units;
+    metrics.count = count_of(t, &batch);
     metrics.unit = t->network.task->unit;
-    RP_TRY(report(t, metrics.loss, start));
+    RP_TRY(rpi_trainer_outlive(t, report(t, &batch, metrics.loss, start)));
     RP_TRY(finish(t, &metrics));
 
     int64_t end = rpi_now_ns();

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "train/rejoin.h"
 
 #include <float.h>
 #include <math.h>
@@ -225,7 +226,7 @@ static rp_status take_role(rpi_trainer *t) {
     t->works = t->rank >= t->servers;
     t->workers = t->world - t->servers;
     t->worker = t->works ? t->rank - t->servers : 0;
-    return RP_OK;
+    return rpi_losses_open(t);
 }
 
 rp_status rpi_trainer_open(rpi_trainer *t, const rpi_train_options *options, rp_comm *comm) {
@@ -255,5 +256,6 @@ void rpi_trainer_close(rpi_trainer *t) {
     rpi_mixup_close(&t->mixup);
     rpi_network_close(&t->network);
     rpi_source_close(&t->source);
+    rpi_losses_close(&t->losses);
     *t = (rpi_trainer){0};
 }

@@ -16,14 +16,28 @@
 #include "train/strategies/strategy.h"
 #include "train/train.h"
 
+/* Ranks that have died in a run that goes on without them (rejoin.h). */
+typedef struct rpi_losses {
+    bool goes_on;    /* by the strategy */
+    bool is_pending; /* a rank has died, and the others have not met yet */
+    char why[512];   /* how it was noticed */
+    int *members;    /* of each rank now, its number when the run began */
+    int *lost;       /* the latest, likewise */
+    char line[768];  /* about them */
+    rp_comm **made;  /* communicators of those that were left, the newest last; ours */
+    int made_count;
+} rpi_losses;
+
 typedef struct rpi_trainer {
     const rpi_train_options *options;
     rp_comm *comm;
     int rank, world;
-    /* Those that learn, when the run began, and this rank's place among them; ranks that only
-     * serve have the first's. All of them learn but the first `servers`. */
+    /* Those that learn, when the run began, and this rank's place among them, which say what
+     * each learns from, to the end; ranks that only serve have the first's. All of them learn
+     * but the first `servers`. */
     int servers, workers, worker;
     bool works;
+    rpi_losses losses;
     rp_adaptive_codec codec;
     int64_t global_batch;
     const rpi_lr_schedule *schedule;
@@ -102,7 +116,8 @@ rp_status rpi_trainer_span(rpi_trainer *trainer, int64_t last_step,
                            void *context, int *out_asked);
 
 /* One step of the world. Collective. The loss and the skew are this rank's alone; those of all
- * are told by `reports`, some steps later. */
+ * are told by `reports`, some steps later. Where a rank has died and the run goes on, the step
+ * is done, and losses.is_pending. */
 rp_status rpi_trainer_step(rpi_trainer *trainer, rpi_step_metrics *out_metrics);
 
 rp_status rpi_trainer_compile_evaluation(rpi_trainer *trainer);

@@ -100,6 +100,8 @@ static rp_status take_pair(rpi_agent *agent, job *j, rpi_launch_options *options
         return rpi_binding_find(value, &options->binding);
     else if (strcmp(name, "grace-ms") == 0)
         options->grace_s = (double)strtol(value, NULL, 10) / 1000;
+    else if (strcmp(name, "on-loss") == 0)
+        options->outlives_deaths = strcmp(value, "continue") == 0;
     else
         return RP_FAIL(CORRUPT, "this redpoll does not know what '%s' in a job is", name);
     return RP_OK;

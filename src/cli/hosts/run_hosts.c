@@ -73,12 +73,30 @@ static void name_first(rpi_host_launch *launch) {
     rpi_last_lines_print(&launch->last[rank], rank, stderr);
 }
 
+static int alive_ranks(const rpi_host_launch *launch) {
+    int alive = 0;
+    for (int i = 0; i < launch->hosts; i++) alive += launch->remotes[i].alive;
+    return alive;
+}
+
+/* May the other ranks go on? */
+static bool may_go_on(const rpi_host_launch *launch) {
+    return launch->options->outlives_deaths && !launch->stop_signal && launch->first.rank < 0 &&
+           alive_ranks(launch) > 0;
+}
+
 static void rank_ended(rpi_host_launch *launch, rpi_remote *remote, int rank, int status,
                        bool was_told) {
     remote->alive--;
     for (int i = 0; i < RPI_HOST_STREAMS; i++)
         rpi_rank_output_finish(&launch->outputs[rank * RPI_HOST_STREAMS + i]);
     if (status == 0 || launch->is_lost) return; /* lost: that is why it ended */
+    if (WIFSIGNALED(status) && may_go_on(launch)) {
+        char how[80];
+        rpi_hosts_say(launch, "rank %d on %s %s; the others may go on", rank,
+                      remote->host->name, rpi_ending_text(status, how, sizeof how));
+        return;
+    }
     bool is_first = launch->first.rank < 0;
     rpi_first_failure_note(&launch->first, rank, status, was_told);
     if (is_first) hurry(launch);
@@ -107,15 +125,15 @@ void rpi_hosts_end(rpi_host_launch *launch, rpi_remote *remote) {
     rpi_agent_link_close(&remote->link);
     remote->state = RPI_HOST_OVER;
     if (remote->alive == 0) return;
-    if (is_first && !launch->stop_signal && getppid() == launch->first_process) {
-        launch->is_lost = true;
-        rpi_hosts_say(launch, "the connection to %s was lost, with rank%s %d%s%.0d",
-                      remote->host->name, count == 1 ? "" : "s", remote->first_rank,
-                      count == 1 ? "" : " to ",
-                      count == 1 ? 0 : remote->first_rank + count - 1);
-        hurry(launch);
-    }
     remote->alive = 0;
+    if (!is_first || launch->stop_signal || getppid() != launch->first_process) return;
+    bool goes_on = may_go_on(launch);
+    rpi_hosts_say(launch, "the connection to %s was lost, with rank%s %d%s%.0d%s",
+                  remote->host->name, count == 1 ? "" : "s", remote->first_rank,
+                  count == 1 ? "" : " to ", count == 1 ? 0 : remote->first_rank + count - 1,
+                  goes_on ? "; the others may go on" : "");
+    launch->is_lost = !goes_on;
+    if (!goes_on) hurry(launch);
 }
 
 /* ---- signals ---- */

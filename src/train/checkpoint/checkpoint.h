@@ -38,6 +38,10 @@ rp_status rpi_checkpoint_load(rpi_trainer *trainer, const char *folder, char *no
  * check before ranks start: rank files are not looked at. */
 rp_status rpi_checkpoint_check(const rpi_train_options *options);
 
+/* This rank is rank 0 from now on: what the one before has left in the folder, perhaps in the
+ * middle of saving, is replaced if it is not the trainer's last good checkpoint. */
+void rpi_checkpoint_take_over(rpi_trainer *trainer, const char *folder);
+
 enum { RPI_CHECKPOINT_MOST_KEPT = 1000 };
 
 #endif

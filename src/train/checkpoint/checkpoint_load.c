@@ -257,7 +257,7 @@ static rp_status read_origin(const rpi_safetensors *file, const char *path, cons
                strategy->replicas_differ && o->world > 1;
     if (strategy && strategy->servers)
         o->servers = strategy->servers(rpi_strategy_options(name));
-    o->alike = name && strcmp(name, now) == 0;
+    o->alike = name && rpi_strategy_alike(name, now);
     return RP_OK;
 }
 
@@ -422,4 +422,15 @@ rp_status rpi_checkpoint_check(const rpi_train_options *options) {
     rpi_error_put_back(&first);
     return count == 0 ? explain_nothing(options->resume, first.error.status)
                       : first.error.status;
+}
+
+void rpi_checkpoint_take_over(rpi_trainer *t, const char *folder) {
+    char path[RPI_CHECKPOINT_PATH];
+    rpi_safetensors *file = NULL;
+    int64_t step = -1;
+    path_of(folder, NEWEST, path);
+    rp_status status = rpi_safetensors_open(path, &file);
+    if (status == RP_OK) status = read_number(file, path, "step", 0, INT64_MAX, &step);
+    rpi_safetensors_close(file);
+    t->newest_is_good &= status == RP_OK && step == t->good_step;
 }

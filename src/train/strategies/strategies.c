@@ -1,5 +1,6 @@
 #include "train/strategies/strategy.h"
 
+#include "base/append.h"
 #include "base/status.h"
 #include "base/suggest.h"
 
@@ -93,11 +94,88 @@ rp_status rpi_strategy_read(const rpi_strategy *strategy, const char *text,
     return RP_OK;
 }
 
-bool rpi_strategy_outlives(const char *text) {
+/* ---- on-loss ---- */
+
+bool rpi_strategy_outlives(const char *text, int *out_vital) {
     const rpi_strategy *strategy = NULL;
+    *out_vital = 0;
     if (!text || rpi_strategy_find(text, &strategy) != RP_OK || !strategy->outlives)
         return false;
-    return strategy->outlives(rpi_strategy_options(text));
+    const char *chosen = rpi_strategy_options(text);
+    if (strategy->servers) *out_vital = strategy->servers(chosen);
+    return strategy->outlives(chosen);
+}
+
+rp_status rpi_strategy_on_loss(const char *strategy, const char *text, bool *out_goes_on) {
+    *out_goes_on = strcmp(text, "continue") == 0;
+    if (*out_goes_on || strcmp(text, "stop") == 0) return RP_OK;
+    return RP_FAIL(INVALID, "%s: on-loss=%s; stop or continue", strategy, text);
+}
+
+/* "gossip, local-sgd and parameter-server" */
+static void list_outliving(char *text, size_t bytes) {
+    int left = 0;
+    for (int i = 0; i < STRATEGIES; i++) left += strategies[i]->outlives != NULL;
+    text[0] = '\0';
+    for (int i = 0; i < STRATEGIES; i++)
+        if (strategies[i]->outlives)
+            rpi_append(text, bytes, "%s%s", strategies[i]->name,
+                       --left > 1  ? ", "
+                       : left == 1 ? " and "
+                                   : "");
+}
+
+/* Without the options `on-loss`. */
+static rp_status drop_on_loss(const char *text, char *out_text, size_t bytes) {
+    const rpi_strategy *strategy = NULL;
+    rpi_strategy_words words;
+    RP_TRY(rpi_strategy_find(text, &strategy));
+    const char *chosen = rpi_strategy_options(text);
+    if (strlen(text) >= sizeof words.text || strlen(text) >= bytes)
+        return RP_FAIL(INVALID, "strategy %s: its options are too long", strategy->name);
+    snprintf(out_text, bytes, "%s", strategy->name);
+    snprintf(words.text, sizeof words.text, "%s", chosen && strategy->options ? chosen : "");
+    char separator = ':';
+    for (char *at = words.text; *at;) {
+        char *end = end_of_option(strategy->options, at), *next = *end ? end + 1 : end;
+        *end = '\0';
+        if (strncmp(at, "on-loss=", strlen("on-loss=")) != 0) {
+            rpi_append(out_text, bytes, "%c%s", separator, at);
+            separator = ',';
+        }
+        at = next;
+    }
+    return RP_OK;
+}
+
+rp_status rpi_strategy_set_on_loss(const char *text, const char *on_loss, char *out_text,
+                                   size_t bytes) {
+    const rpi_strategy *strategy = NULL;
+    bool goes_on = false;
+    char names[256];
+    RP_TRY(rpi_strategy_find(text, &strategy));
+    RP_TRY(rpi_strategy_on_loss("--on-loss", on_loss, &goes_on));
+    list_outliving(names, sizeof names);
+    if (!strategy->outlives && goes_on)
+        return RP_FAIL(INVALID,
+                       "--on-loss continue: strategy %s needs all of its ranks; %s go on "
+                       "without one that dies",
+                       strategy->name, names);
+    snprintf(out_text, bytes, "%s", text);
+    if (!strategy->outlives) return RP_OK;
+    RP_TRY(drop_on_loss(text, out_text, bytes));
+    size_t needed = strlen(out_text) + strlen(",on-loss=") + strlen(on_loss);
+    if (needed >= bytes)
+        return RP_FAIL(INVALID, "strategy %s: its options are too long", strategy->name);
+    rpi_append(out_text, bytes, "%con-loss=%s", strchr(out_text, ':') ? ',' : ':', on_loss);
+    return RP_OK;
+}
+
+bool rpi_strategy_alike(const char *a, const char *b) {
+    char x[sizeof(rpi_strategy_words)], y[sizeof(rpi_strategy_words)];
+    if (drop_on_loss(a, x, sizeof x) != RP_OK || drop_on_loss(b, y, sizeof y) != RP_OK)
+        return strcmp(a, b) == 0;
+    return strcmp(x, y) == 0;
 }
 
 /* What cannot be is a mistake of whoever asked for it. */

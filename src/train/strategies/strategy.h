@@ -51,6 +51,10 @@ typedef struct rpi_strategy_request {
     bool lossy, error_feedback; /* of the codec */
 } rpi_strategy_request;
 
+/* Of every strategy that can go on without ranks that die: what it is when absent. */
+#define RPI_STRATEGY_ON_LOSS(offset, help)                                                     \
+    RPI_STRATEGY_OPTION("on-loss", RPI_OPTION_TEXT, offset, "stop", 0, 0, "WHAT", help)
+
 enum { RPI_STRATEGY_STATES = 4 };
 
 /* ---- ranks with roles: servers, which step parameters, and workers, which learn ---- */
@@ -126,7 +130,9 @@ typedef struct rpi_strategy {
     rp_status (*gradient_final)(void *self, int64_t first, int64_t count);
     /* A traced step: note what communication has ended meanwhile. NULL: nothing to note. */
     void (*observe)(void *self);
-    /* All gradients are there: wait, update everything. *out_exposed_ns: time blocked. */
+    /* All gradients are there: wait, update everything. *out_exposed_ns: time blocked. Where
+     * others go on without a rank that dies, RP_PEER says that one has, and the step is done
+     * all the same, by this rank alone, as are all that follow before rejoin(). */
     rp_status (*finish)(void *self, int64_t *out_exposed_ns);
     /* What there is to tell of the step that has ended. NULL: nothing. */
     void (*report)(void *self, rpi_strategy_report *out_report);
@@ -138,8 +144,12 @@ typedef struct rpi_strategy {
     /* Ranks with roles. So many of the first ranks learn nothing; NULL: none. `options` were
      * checked. */
     int (*servers)(const char *options);
-    /* Do others go on without a rank that dies? NULL: no. */
+    /* Do others go on without a rank that dies? Options were checked. NULL: no. */
     bool (*outlives)(const char *options);
+    /* Then, of one without roles: go on over those that are left, all of which have done `step`
+     * steps. Collective; after an RP_PEER it is tried again without those that died meanwhile.
+     */
+    rp_status (*rejoin)(void *self, rp_comm *comm, int64_t step);
     /* In place of begin ... finish, of which only gradient_final is called: this rank's part of
      * a span of steps. Then all ranks have the same parameters and optimizer's state.
      * *out_comm: of those that are left. NULL: every rank takes part in each step. */
@@ -166,8 +176,16 @@ const rpi_strategy *rpi_strategy_at(int index);
 rp_status rpi_strategy_find(const char *text, const rpi_strategy **out_strategy);
 /* What stands behind the colon; NULL: nothing. */
 const char *rpi_strategy_options(const char *text);
-/* Do ranks that die leave the others going, by this text? false also where it is wrong. */
-bool rpi_strategy_outlives(const char *text);
+/* Do ranks that die leave the others going, by this text? false also where it is wrong.
+ * *out_vital: so many of the first do not. */
+bool rpi_strategy_outlives(const char *text, int *out_vital);
+/* What an option on-loss says: stop or continue. */
+rp_status rpi_strategy_on_loss(const char *strategy, const char *text, bool *out_goes_on);
+/* The text with another on-loss. RP_INVALID: a strategy that has none, and which have. */
+rp_status rpi_strategy_set_on_loss(const char *text, const char *on_loss, char *out_text,
+                                   size_t bytes);
+/* Are these the same training, whatever becomes of it when a rank dies? */
+bool rpi_strategy_alike(const char *a, const char *b);
 /* Of one that was found. RP_INVALID where it cannot be. */
 rp_status rpi_strategy_check(const rpi_strategy *strategy, const rpi_strategy_request *request);
 

@@ -6,7 +6,11 @@
  * themselves are exchanged (gradient-tracking) the optimizer is plain SGD.
  *
  * A rank's gradient is of its own samples, scaled so that the mean over ranks is that of the
- * global batch. */
+ * global batch.
+ *
+ * When a rank dies each of the others takes the step under way by itself. Those that are left
+ * begin the algorithm anew, by the same topology for fewer: what it kept had a part of the
+ * dead, and weights sum to 1 again. */
 #include "train/strategies/strategy.h"
 
 #include "base/clock.h"
@@ -24,7 +28,7 @@ extern const rpi_strategy rpi_strategy_gossip;
 /* ---- topology=base,algorithm=atc ---- */
 
 typedef struct choice {
-    const char *topology, *algorithm; /* in `words`; topology NULL: the algorithm's */
+    const char *topology, *algorithm, *on_loss; /* in `words`; topology NULL: the algorithm's */
     double gamma;
     rpi_strategy_words words;
 } choice;
@@ -41,6 +45,9 @@ static const rpi_option options[] = {
     RPI_STRATEGY_OPTION("gamma", RPI_OPTION_REAL, offsetof(choice, gamma), "0", 0, 1, "SHARE",
                         "of choco: how far a step goes towards the neighbours' copies; 0: "
                         "chosen by what the codec loses"),
+    RPI_STRATEGY_ON_LOSS(offsetof(choice, on_loss),
+                         "stop, or continue without ranks that die, by the same topology for "
+                         "those that are left"),
     {0},
 };
 
@@ -56,10 +63,32 @@ static rp_status check_rule(const rpi_gossip_rule *rule, const choice *c) {
     return RP_OK;
 }
 
+static bool outlives(const char *text) {
+    choice c = {.topology = NULL};
+    bool goes_on = false;
+    return rpi_strategy_read(&rpi_strategy_gossip, text, &c.words, &c) == RP_OK &&
+           rpi_strategy_on_loss("gossip", c.on_loss, &goes_on) == RP_OK && goes_on;
+}
+
+/* Whoever dies, and however many. */
+static rp_status check_smaller_worlds(const choice *c, int world) {
+    for (int left = world - 1; left > 0; left--) {
+        rp_status status = rp_gossip_check(c->topology, c->algorithm, left, NULL);
+        if (status != RP_OK)
+            return rpi_fail_context(status,
+                                    "gossip: on-loss=continue needs a topology that %d of %d "
+                                    "ranks have, too: ",
+                                    left, world);
+    }
+    return RP_OK;
+}
+
 static rp_status check(const rpi_strategy_request *request) {
     choice c = {.topology = NULL};
     const rpi_gossip_rule *rule = NULL;
+    bool goes_on = false;
     RP_TRY(rpi_strategy_read(&rpi_strategy_gossip, request->options, &c.words, &c));
+    RP_TRY(rpi_strategy_on_loss("gossip", c.on_loss, &goes_on));
     RP_TRY(rpi_gossip_rule_find(c.algorithm, &rule));
     RP_TRY(check_rule(rule, &c));
     if (rule->sends > 1 && !request->plain_sgd)
@@ -69,8 +98,9 @@ static rp_status check(const rpi_strategy_request *request) {
                        c.algorithm);
     if (request->warmup_exact || request->chooses_bits)
         return RP_FAIL(INVALID, "gossip takes neither --warmup-exact nor --codec auto");
-    return request->world ? rp_gossip_check(c.topology, c.algorithm, request->world, NULL)
-                          : RP_OK;
+    if (!request->world) return RP_OK;
+    RP_TRY(rp_gossip_check(c.topology, c.algorithm, request->world, NULL));
+    return goes_on ? check_smaller_worlds(&c, request->world) : RP_OK;
 }
 
 /* What a codec loses of a change is in the next one: copies feed it back themselves. */
@@ -92,6 +122,9 @@ typedef struct gossip {
     float
         *before; /* parameters before the optimizer's step; NULL: gradients are taken as such */
     int64_t step;
+    int parts;     /* of the global batch: ranks when the run began */
+    bool goes_on;  /* without ranks that die */
+    bool is_alone; /* one has, and the others are not met yet */
     rp_status started;
     rpi_kept_error error; /* of the start */
 } gossip;
@@ -113,15 +146,10 @@ static void tell_gamma(const gossip *self) {
     if (s->note) s->note(s->context, line);
 }
 
-static rp_status prepare(gossip *self) {
+static rp_status make_gossip(gossip *self) {
     const rpi_strategy_setup *s = &self->setup;
     choice c = {.topology = NULL};
     RP_TRY(rpi_strategy_read(&rpi_strategy_gossip, s->options, &c.words, &c));
-    for (int i = 0; i < 2; i++) /* of the second vector nothing is kept back */
-        RP_TRY(rpi_buckets_create(s->network, s->weights, s->bucket_bytes, &s->codec,
-                                  i ? NULL : s->residual, &self->layouts[i]));
-    for (int i = 0; i < self->layouts[1].segment_count; i++) /* other draws than the first's */
-        self->layouts[1].segments[i].tensor += (uint32_t)self->layouts[1].segment_count;
     rp_gossip_setup setup = {.topology = c.topology,
                              .algorithm = c.algorithm,
                              .dtype = RP_F32,
@@ -137,8 +165,22 @@ static rp_status prepare(gossip *self) {
     RP_TRY(rp_gossip_create(s->comm, &setup, &self->gossip));
     rp_gossip_get_info(self->gossip, &self->info);
     if (self->info.copies && !(c.gamma > 0) && self->info.gamma < 1) tell_gamma(self);
+    return RP_OK;
+}
+
+static rp_status prepare(gossip *self) {
+    const rpi_strategy_setup *s = &self->setup;
+    size_t count = (size_t)rpi_weights_count(s->weights);
+    self->parts = rp_comm_world(s->comm);
+    self->goes_on = outlives(s->options);
+    for (int i = 0; i < 2; i++) /* of the second vector nothing is kept back */
+        RP_TRY(rpi_buckets_create(s->network, s->weights, s->bucket_bytes, &s->codec,
+                                  i ? NULL : s->residual, &self->layouts[i]));
+    for (int i = 0; i < self->layouts[1].segment_count; i++) /* other draws than the first's */
+        self->layouts[1].segments[i].tensor += (uint32_t)self->layouts[1].segment_count;
+    RP_TRY(make_gossip(self));
     if (self->info.exchanged > 1) return RP_OK;
-    return rpi_alloc_array(setup.count, sizeof *self->before, "gossip", &self->before);
+    return rpi_alloc_array(count, sizeof *self->before, "gossip", &self->before);
 }
 
 static rp_status open_gossip(const rpi_strategy_setup *setup, void **out_self) {
@@ -156,24 +198,33 @@ static rp_status open_gossip(const rpi_strategy_setup *setup, void **out_self) {
 static void begin(void *context, int64_t step) {
     gossip *self = context;
     self->step = step;
-    if (!self->info.early) return;
+    self->started = RP_OK;
+    if (!self->info.early || self->is_alone) return;
     self->started = rp_gossip_post(self->gossip, step, 0, &self->request);
     if (self->started != RP_OK) rpi_error_keep(&self->error);
 }
 
-static rp_status gradient_final(void *context, int64_t first, int64_t count) {
-    gossip *self = context;
-    (void)first;
-    (void)count;
+static bool is_outlived(const gossip *self, rp_status status) {
+    return self->goes_on && status == RP_PEER;
+}
+
+static rp_status kept_failure(const gossip *self) {
     if (self->started != RP_OK) rpi_error_put_back(&self->error);
     return self->started;
+}
+
+/* A death is dealt with when the step ends. */
+static rp_status gradient_final(void *context, int64_t first, int64_t count) {
+    const gossip *self = context;
+    (void)first;
+    (void)count;
+    return is_outlived(self, self->started) ? RP_OK : kept_failure(self);
 }
 
 /* The global batch's mean is a rank's share of it; a rank alone has the mean of its own. */
 static void scale_gradients(const gossip *self, int64_t count) {
     float *gradients = rpi_weights_gradients(self->setup.weights);
-    float world = (float)rp_comm_world(self->setup.comm);
-    for (int64_t i = 0; i < count; i++) gradients[i] *= world;
+    for (int64_t i = 0; i < count; i++) gradients[i] *= (float)self->parts;
 }
 
 /* The optimizer's step in place of the gradient; x stays. */
@@ -190,30 +241,64 @@ static void take_step(const gossip *self, int64_t count) {
 
 static rp_status wait_for_neighbours(gossip *self, int64_t *in_out_exposed_ns) {
     int64_t start = rpi_now_ns();
-    RP_TRY(rp_request_wait(&self->request));
+    rp_status status = rp_request_wait(&self->request);
     *in_out_exposed_ns += rpi_now_ns() - start;
-    return RP_OK;
+    return status;
+}
+
+/* With neighbours; RP_PEER: one of whom has died, and this rank has done what it can alone. */
+static rp_status exchange(gossip *self, int64_t count, int64_t *in_out_exposed_ns) {
+    const rpi_strategy_setup *s = &self->setup;
+    double rate = self->before ? 1 : s->rate(s->context);
+    rp_status status = kept_failure(self);
+    if (self->request) /* x is read by it, and the optimizer writes x */
+        status = wait_for_neighbours(self, in_out_exposed_ns);
+    if (status != RP_OK && !is_outlived(self, status)) return status;
+    if (self->before) take_step(self, count);
+    if (!self->info.early) {
+        status = rp_gossip_post(self->gossip, self->step, rate, &self->request);
+        if (status == RP_OK) status = wait_for_neighbours(self, in_out_exposed_ns);
+    }
+    if (status == RP_OK) return rp_gossip_apply(self->gossip, rate);
+    if (!is_outlived(self, status)) return status;
+    rpi_kept_error why;
+    rpi_error_keep(&why);
+    RP_TRY(rp_gossip_alone(self->gossip, rate));
+    rpi_error_put_back(&why);
+    self->is_alone = true;
+    return status;
 }
 
 static rp_status finish(void *context, int64_t *out_exposed_ns) {
     gossip *self = context;
     const rpi_strategy_setup *s = &self->setup;
-    int64_t count = rpi_weights_count(s->weights), exposed_ns = 0;
+    int64_t count = rpi_weights_count(s->weights);
+    rp_status status = RP_OK;
+    *out_exposed_ns = 0;
     scale_gradients(self, count);
     if (s->measure) s->measure(s->context, 0, count);
     if (s->measure) s->measured(s->context);
-    double rate = self->before ? 1 : s->rate(s->context);
-    if (self->request) /* x is read by it, and the optimizer writes x */
-        RP_TRY(wait_for_neighbours(self, &exposed_ns));
-    if (self->before) take_step(self, count);
-    if (!self->info.early) {
-        RP_TRY(rp_gossip_post(self->gossip, self->step, rate, &self->request));
-        RP_TRY(wait_for_neighbours(self, &exposed_ns));
-    }
-    RP_TRY(rp_gossip_apply(self->gossip, rate));
-    *out_exposed_ns = exposed_ns;
+    if (self->is_alone)
+        s->update(s->context, 0, count);
+    else
+        status = exchange(self, count, out_exposed_ns);
     rpi_weights_changed(s->weights, 0, count);
-    return RP_OK;
+    return status;
+}
+
+/* Error feedback belongs to what was sent, which nobody knows any more. */
+static rp_status rejoin(void *context, rp_comm *comm, int64_t step) {
+    gossip *self = context;
+    rpi_strategy_setup *s = &self->setup;
+    (void)step; /* begin() says it */
+    if (self->request) (void)rp_request_wait(&self->request);
+    rp_gossip_destroy(self->gossip);
+    self->gossip = NULL;
+    s->comm = comm;
+    if (s->residual)
+        memset(s->residual, 0, (size_t)rpi_weights_count(s->weights) * sizeof *s->residual);
+    self->is_alone = false;
+    return make_gossip(self);
 }
 
 static int states(void *context, float *out_states[RPI_STRATEGY_STATES]) {
@@ -235,6 +320,8 @@ const rpi_strategy rpi_strategy_gossip = {
     .options = options,
     .check = check,
     .feeds_back = feeds_back,
+    .outlives = outlives,
+    .rejoin = rejoin,
     .open = open_gossip,
     .close = close_gossip,
     .begin = begin,

@@ -43,10 +43,9 @@ static const rpi_option options[] = {
         "what comes within the grace; 0: none. With servers=1 and a staleness"),
     RPI_STRATEGY_OPTION("grace", RPI_OPTION_REAL, offsetof(choice, grace_ms), "0", 0, 0, "MS",
                         "milliseconds for which a quorum waits for more"),
-    RPI_STRATEGY_OPTION("on-loss", RPI_OPTION_TEXT, offsetof(choice, on_loss), "stop", 0, 0,
-                        "WHAT",
-                        "stop, or continue without workers that die, or are silent too long; "
-                        "not with servers=shared"),
+    RPI_STRATEGY_ON_LOSS(offsetof(choice, on_loss),
+                         "stop, or continue without workers that die, or are silent too long; "
+                         "not with servers=shared"),
     {0},
 };
 
@@ -73,9 +72,8 @@ static rp_status read_options(const char *text, rp_parameter_server_options *out
     }
     if (strcmp(c.staleness, "inf") != 0)
         RP_TRY(read_whole("staleness", c.staleness, "inf", 1 << 20, &staleness));
-    bool goes_on = strcmp(c.on_loss, "continue") == 0;
-    if (!goes_on && strcmp(c.on_loss, "stop") != 0)
-        return RP_FAIL(INVALID, "parameter-server: on-loss=%s; stop or continue", c.on_loss);
+    bool goes_on = false;
+    RP_TRY(rpi_strategy_on_loss("parameter-server", c.on_loss, &goes_on));
     *out = (rp_parameter_server_options){.servers = (int)servers,
                                          .staleness = staleness,
                                          .quorum = (int)c.quorum,

@@ -1,0 +1,165 @@
+#include "train/rejoin.h"
+
+#include "base/append.h"
+#include "base/memory.h"
+#include "base/status.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { STANDING = sizeof(rpi_standing) / sizeof(double) };
+
+rp_status rpi_losses_open(rpi_trainer *t) {
+    rpi_losses *losses = &t->losses;
+    bool may_go_on = t->strategy->outlives && t->strategy->rejoin && t->world > 1;
+    if (!may_go_on || !t->strategy->outlives(rpi_strategy_options(t->options->strategy)))
+        return RP_OK;
+    size_t world = (size_t)t->world;
+    RP_TRY(rpi_alloc_array(world, sizeof *losses->members, "ranks", &losses->members));
+    RP_TRY(rpi_alloc_array(world, sizeof *losses->lost, "ranks", &losses->lost));
+    RP_TRY(rpi_alloc_array(world, sizeof(rp_comm *), "communicators", &losses->made));
+    for (int rank = 0; rank < t->world; rank++) losses->members[rank] = rank;
+    losses->goes_on = true;
+    return RP_OK;
+}
+
+void rpi_losses_close(rpi_losses *losses) {
+    while (losses->made_count > 0) rp_comm_destroy(losses->made[--losses->made_count]);
+    rpi_free(losses->made);
+    rpi_free(losses->members);
+    rpi_free(losses->lost);
+}
+
+rp_status rpi_trainer_outlive(rpi_trainer *t, rp_status status) {
+    rpi_losses *losses = &t->losses;
+    if (status != RP_PEER || !losses->goes_on) return status;
+    if (!losses->is_pending)
+        snprintf(losses->why, sizeof losses->why, "%.500s", rp_last_error()->message);
+    losses->is_pending = true;
+    return RP_OK;
+}
+
+/* ---- who is left ---- */
+
+/* "ranks 0, 1 and 3" */
+static void list_ranks(const int *ranks, int count, char *text, size_t bytes) {
+    rpi_append(text, bytes, count == 1 ? "rank" : "ranks");
+    for (int i = 0; i < count; i++)
+        rpi_append(text, bytes, "%s %d", i == 0 ? "" : i == count - 1 ? " and" : ",", ranks[i]);
+}
+
+static bool is_in(const int *ranks, int count, int rank) {
+    for (int i = 0; i < count; i++)
+        if (ranks[i] == rank) return true;
+    return false;
+}
+
+/* The communicator of those that are left, and their numbers of old. */
+static rp_status meet(rpi_trainer *t, int *places) {
+    rpi_losses *losses = &t->losses;
+    rp_comm *left = NULL;
+    RP_TRY(rp_comm_survivors(t->comm, NULL, places, &left));
+    losses->made[losses->made_count++] = left;
+    t->comm = left;
+    t->rank = rp_comm_rank(left);
+    t->world = rp_comm_world(left);
+    for (int i = 0; i < t->world; i++) losses->members[i] = losses->members[places[i]];
+    return RP_OK;
+}
+
+/* ---- where they stand ---- */
+
+static void combine(const rpi_standing *all, int count, rpi_standing *out) {
+    *out = all[0];
+    for (int i = 1; i < count; i++) {
+        const rpi_standing *one = &all[i];
+        if (one->step > out->step) out->step = one->step;
+        if (one->evaluated < out->evaluated) out->evaluated = one->evaluated;
+        if (one->saved < out->saved) out->saved = one->saved;
+        if (one->good > out->good) out->good = one->good;
+        out->asked = (int)out->asked | (int)one->asked;
+    }
+}
+
+static rp_status compare(const rpi_trainer *t, rpi_standing *in_out_standing) {
+    rpi_standing *all = NULL;
+    RP_TRY(rpi_alloc_array((size_t)t->world, sizeof *all, "ranks", &all));
+    rp_status status =
+        rp_all_gather(t->comm, in_out_standing, all, STANDING, RP_F64, NULL, NULL);
+    if (status == RP_OK) combine(all, t->world, in_out_standing);
+    rpi_free(all);
+    return status;
+}
+
+/* Who is behind takes the missing steps by itself, so that all have taken equally many. */
+static rp_status catch_up(rpi_trainer *t, int64_t step) {
+    rpi_step_metrics metrics;
+    while (t->step < step) RP_TRY(rpi_trainer_step(t, &metrics));
+    return RP_OK;
+}
+
+static rp_status try_rejoin(rpi_trainer *t, int *places, rpi_standing *in_out_standing) {
+    rpi_standing standing = *in_out_standing;
+    standing.step = (double)t->step;
+    RP_TRY(meet(t, places));
+    RP_TRY(compare(t, &standing));
+    RP_TRY(catch_up(t, (int64_t)standing.step));
+    RP_TRY(t->strategy->rejoin(t->strategy_self, t->comm, t->step));
+    *in_out_standing = standing;
+    return RP_OK;
+}
+
+/* ---- what is said ---- */
+
+/* How it was noticed is told in the communicator's numbers, which are those of old until the
+ * first death alone. */
+static void tell(const rpi_trainer *t, const rpi_loss *loss, char *line, size_t bytes) {
+    const rpi_losses *losses = &t->losses;
+    line[0] = '\0';
+    list_ranks(loss->ranks, loss->count, line, bytes);
+    rpi_append(line, bytes, " %s lost after step %lld", loss->count == 1 ? "is" : "are",
+               (long long)loss->step);
+    if (losses->made_count == 1) rpi_append(line, bytes, " (%.300s)", losses->why);
+    rpi_append(line, bytes, "; ");
+    list_ranks(losses->members, t->world, line, bytes);
+    rpi_append(line, bytes, t->world == 1 ? " goes on" : " go on");
+}
+
+/* Those of the members before that are none now, in their place. */
+static void find_lost(const rpi_trainer *t, int before_count, int *in_out_ranks,
+                      rpi_loss *out_loss) {
+    int count = 0;
+    for (int i = 0; i < before_count; i++)
+        if (!is_in(t->losses.members, t->world, in_out_ranks[i]))
+            in_out_ranks[count++] = in_out_ranks[i];
+    *out_loss = (rpi_loss){.step = t->step, .ranks = in_out_ranks, .count = count};
+}
+
+/* Whom the others have not met, or not in time, has nothing to go on with. */
+static rp_status rejoin(rpi_trainer *t, int *places, rpi_standing *in_out_standing) {
+    rpi_losses *losses = &t->losses;
+    for (;;) {
+        int made = losses->made_count;
+        rp_status status = try_rejoin(t, places, in_out_standing);
+        if (status != RP_PEER) return status;
+        losses->goes_on = losses->made_count > made;
+        if (!losses->goes_on) return status;
+    }
+}
+
+rp_status rpi_trainer_rejoin(rpi_trainer *t, rpi_standing *in_out_standing,
+                             rpi_loss *out_loss) {
+    rpi_losses *losses = &t->losses;
+    int before_count = t->world, *places = NULL;
+    size_t world = (size_t)t->world;
+    memcpy(losses->lost, losses->members, world * sizeof *losses->lost);
+    RP_TRY(rpi_alloc_array(world, sizeof *places, "ranks", &places));
+    rp_status status = rejoin(t, places, in_out_standing);
+    rpi_free(places);
+    RP_TRY(status);
+    losses->is_pending = false;
+    find_lost(t, before_count, losses->lost, out_loss);
+    tell(t, out_loss, losses->line, sizeof losses->line);
+    out_loss->line = losses->line;
+    return RP_OK;
+}

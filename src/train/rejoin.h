@@ -1,0 +1,31 @@
+/* Ranks that die while a run trains whose strategy goes on without them: those that are left
+ * meet, all go on behind the same step, and each with its own part of the data. What the dead
+ * would have learnt from is left out from then on. */
+#ifndef RPI_TRAIN_REJOIN_H
+#define RPI_TRAIN_REJOIN_H
+
+#include "train/trainer.h"
+
+rp_status rpi_losses_open(rpi_trainer *trainer);
+void rpi_losses_close(rpi_losses *losses); /* zeros are fine */
+
+/* RP_OK in place of the status of a death that the run outlives, which is pending then; else
+ * the status, with its message. */
+rp_status rpi_trainer_outlive(rpi_trainer *trainer, rp_status status);
+
+/* What a rank has done when it hears of a death; doubles, as ranks send them to each other. */
+typedef struct rpi_standing {
+    double step;             /* the others' steps are done alone by who is behind */
+    double evaluated, saved; /* behind these steps; -1: never */
+    double good;             /* step of the last checkpoint */
+    double asked;
+} rpi_standing;
+
+/* The communicator of those that are left becomes the trainer's, and all are behind the same
+ * step. In: this rank's standing. Out: the furthest step, what all have done behind it, what
+ * any was asked for. Further deaths are dealt with meanwhile. *out_loss: until the next one.
+ * `reports` stay alone until rpi_step_reports_rejoin(). Collective over them. */
+rp_status rpi_trainer_rejoin(rpi_trainer *trainer, rpi_standing *in_out_standing,
+                             rpi_loss *out_loss);
+
+#endif

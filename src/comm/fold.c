@@ -9,11 +9,26 @@
 /* Five of them fit the first cache. */
 enum { TILE_BYTES = 4 * 1024 };
 
+static bool is_aligned(const rpi_fold *fold) {
+    return (uintptr_t)fold->into % rp_dtype_bytes(fold->into_dtype) == 0;
+}
+
 /* The reduction writes where the result goes when that has the accumulators' dtype, lies as
  * they must and is not what is still to be read. */
 static bool adds_in_place(const rpi_fold *fold, rp_dtype wide) {
-    return fold->into_dtype == wide && fold->into != fold->second &&
-           (uintptr_t)fold->into % rp_dtype_bytes(wide) == 0;
+    return fold->into_dtype == wide && fold->into != fold->second && is_aligned(fold);
+}
+
+/* A sum to where its result goes, at any address. */
+static void put(const rpi_fold *fold, const void *sum, rp_dtype wide, size_t count,
+                void *into) {
+    _Alignas(64) unsigned char narrow[TILE_BYTES];
+    if (fold->into_dtype == wide || is_aligned(fold)) {
+        rpi_values_convert(sum, wide, into, fold->into_dtype, count);
+        return;
+    }
+    rpi_values_convert(sum, wide, narrow, fold->into_dtype, count);
+    memcpy(into, narrow, count * rp_dtype_bytes(fold->into_dtype));
 }
 
 void rpi_fold_run(const rpi_fold *fold, size_t count) {
@@ -31,7 +46,7 @@ void rpi_fold_run(const rpi_fold *fold, size_t count) {
         rpi_reduce(fold->reduce, rpi_cpu_isa(), fold->dtype,
                    (const unsigned char *)fold->second + i * bytes, n, sum);
         rpi_values_weigh(sum, wide, fold->weight.times, fold->weight.over, n);
-        rpi_values_convert(sum, wide, into, fold->into_dtype, n);
+        put(fold, sum, wide, n, into);
         if (fold->also)
             memcpy((unsigned char *)fold->also + i * into_bytes, into, n * into_bytes);
     }

@@ -23,7 +23,9 @@ static rp_status build(const rpi_plan_request *request, rpi_schedule *out_schedu
 
 static rpi_outline outline(const rpi_world_shape *s) {
     double share = (s->world - 1.0) / s->world;
-    return rpi_outline_all_pairs(s, 2, 2 * share);
+    rpi_outline it = rpi_outline_all_pairs(s, 2, 2 * share);
+    it.worked = 3 * share + 1; /* sent, added, the sum sent, that of others taken */
+    return it;
 }
 
 const rpi_algorithm rpi_algorithm_sra = {

@@ -30,6 +30,8 @@ static void the_choice(void) {
         const rpi_algorithm *wanted;
     } cases[] = {
         {RPI_ALL_REDUCE, 1, 0, true, VECTOR, &rpi_algorithm_sra},
+        {RPI_ALL_REDUCE, 2, 2, false, VECTOR, &rpi_algorithm_sra},
+        {RPI_ALL_REDUCE, 2, 2, false, 4096, &rpi_algorithm_oneshot},
         {RPI_ALL_REDUCE, 4, 0, false, VECTOR, &rpi_algorithm_sra},
         {RPI_ALL_REDUCE, 8, 0, true, VECTOR, &rpi_algorithm_sra},
         {RPI_ALL_REDUCE, 8, 0, true, 4, &rpi_algorithm_sra},

@@ -108,6 +108,23 @@ ends 0
 says out 'rank 1 is lost after step [0-9]+ .*; rank 0 goes on'
 whole
 
+# ---- many local steps, in fragments and under way; all ranks but one die in turn ----
+start train -n 4 --strategy local-sgd:outer=diloco,every=8,fragments=2,delay=1 --codec q8 --on-loss continue --checkpoint-every 100
+behind 20
+kill_ranks 0
+said 'rank 0 is lost after step'
+kill_ranks '2 3'
+ends 0
+says out 'rank 1 goes on'
+says out 'after step 300: test accuracy'
+whole
+start train -n 3 --strategy local-sgd:outer=noloco,every=4,inner-state=average,on-loss=continue
+behind 20
+kill_ranks 1
+ends 0
+says out 'ranks 0 and 2 go on'
+whole
+
 # ---- by default a death ends the run ----
 start train -n 4 --strategy gossip:topology=ring
 behind 20
@@ -124,7 +141,7 @@ refused() {
     code=$?
     if [ $code -eq 2 ]; then says err "$wanted"; else complain "$*: ends with $code: $(cat err)"; fi
 }
-refused 'all-reduce needs all of its ranks; gossip and parameter-server go on' -n 4 --on-loss continue
+refused 'all-reduce needs all of its ranks; gossip, local-sgd and parameter-server go on' -n 4 --on-loss continue
 refused 'topology that 3 of 4 ranks have, too: .*torus' -n 4 --strategy gossip:topology=torus:shape=2x2,on-loss=continue
 refused 'on-loss=perhaps; stop or continue' -n 4 --strategy gossip:on-loss=perhaps
 refused "--on-loss: .*stop or continue" -n 4 --strategy gossip --on-loss perhaps

@@ -10,7 +10,7 @@
  */
 typedef struct choice {
     const char *outer, *outer_rate, *outer_momentum, *consensus_rate, *residual_decay,
-        *inner_state;
+        *inner_state, *on_loss;
     int64_t every, fragments, delay;
     double mixing;
     bool nesterov;
@@ -54,6 +54,9 @@ const rpi_option rpi_local_sgd_option_rows[] = {
     RPI_STRATEGY_OPTION("inner-state", RPI_OPTION_TEXT, offsetof(choice, inner_state), "keep",
                         0, 0, "WHAT",
                         "keep, average or reset the optimizer's state at an exchange"),
+    RPI_STRATEGY_ON_LOSS(offsetof(choice, on_loss),
+                         "stop, or continue without ranks that die, from the mean of those that "
+                         "are left"),
     {0},
 };
 /* clang-format on */
@@ -80,6 +83,7 @@ rp_status rpi_local_sgd_choose(const rpi_strategy *strategy, const char *text,
     RP_TRY(rpi_strategy_read(strategy, text, &c.words, &c));
     RP_TRY(rp_local_sgd_defaults(c.outer, o));
     RP_TRY(find_inner_state(c.inner_state, &chosen.inner_state));
+    RP_TRY(rpi_strategy_on_loss("local-sgd", c.on_loss, &chosen.goes_on));
     o->every = (uint64_t)c.every;
     o->fragments = (uint64_t)c.fragments;
     o->delay = (uint64_t)c.delay;

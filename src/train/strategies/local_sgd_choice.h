@@ -15,6 +15,7 @@ typedef enum rpi_inner_state {
 typedef struct rpi_local_sgd_choice {
     rp_local_sgd_options options; /* outer: static */
     rpi_inner_state inner_state;
+    bool goes_on; /* without ranks that die */
 } rpi_local_sgd_choice;
 
 /* For the strategy's row of help. */

@@ -3,7 +3,11 @@
  * next steps.
  *
  * A rank's gradient is of its own samples, scaled so that the mean over ranks is that of the
- * global batch. The inner optimizer is any; its state is the rank's own. */
+ * global batch. The inner optimizer is any; its state is the rank's own.
+ *
+ * When a rank dies the others train by themselves until they have met. What an exchange had
+ * agreed on may then be another on each, so that they go on from the mean of what they have,
+ * and of the outer momentum. */
 #include "train/strategies/strategy.h"
 
 #include "base/clock.h"
@@ -46,6 +50,9 @@ typedef struct local_sgd {
     float *in_flight[RPI_STRATEGY_STATES];
     int64_t in_flight_step; /* of which it is a copy; -1: of none */
     bool has_begun, has_resumed;
+    int parts;       /* of the global batch: ranks when the run began */
+    bool is_alone;   /* a rank has died, and the others are not met yet */
+    float *momentum; /* of the outer optimizer, while there is none; NULL: it has none */
     rp_local_sgd_report report; /* of the latest step */
     rp_status status;           /* of what could not be told at once */
     rpi_kept_error error;
@@ -58,6 +65,7 @@ static void close_local_sgd(void *context) {
     rpi_free(self->data);
     rpi_free(self->fragments);
     rpi_free(self->slots);
+    rpi_free(self->momentum);
     for (int i = 0; i < RPI_STRATEGY_STATES; i++) rpi_free(self->in_flight[i]);
     rpi_free(self);
 }
@@ -111,10 +119,17 @@ static rp_status allocate_states(local_sgd *self) {
     return RP_OK;
 }
 
+static rp_status make_local(local_sgd *self) {
+    return rp_local_sgd_create(self->setup.comm, self->layout.segments,
+                               (size_t)parameters_of(self), &self->choice.options,
+                               &self->local);
+}
+
 static rp_status prepare(local_sgd *self) {
     const rpi_strategy_setup *s = &self->setup;
     static const rp_codec exact;
     bool alone = rp_comm_world(s->comm) == 1;
+    self->parts = rp_comm_world(s->comm);
     RP_TRY(rpi_local_sgd_choose(&rpi_strategy_local_sgd, s->options, &self->choice));
     RP_TRY(rpi_buckets_create(s->network, s->weights, s->bucket_bytes,
                               alone ? &exact : &s->codec, alone ? NULL : s->residual,
@@ -127,8 +142,7 @@ static rp_status prepare(local_sgd *self) {
     find_data(self);
     self->choice.options.algorithm = s->algorithm;
     self->choice.options.seed = s->seed;
-    RP_TRY(rp_local_sgd_create(s->comm, self->layout.segments, parameters,
-                               &self->choice.options, &self->local));
+    RP_TRY(make_local(self));
     return allocate_states(self);
 }
 
@@ -160,8 +174,12 @@ static void copy_in_flight(local_sgd *self, bool to_arena) {
         }
 }
 
+static bool is_outlived(const local_sgd *self, rp_status status) {
+    return self->choice.goes_on && status == RP_PEER;
+}
+
 static void keep_failure(local_sgd *self, rp_status status) {
-    if (status == RP_OK || self->status != RP_OK) return;
+    if (status == RP_OK || self->status != RP_OK || is_outlived(self, status)) return;
     self->status = status;
     rpi_error_keep(&self->error);
 }
@@ -215,8 +233,7 @@ static rp_status gradient_final(void *context, int64_t first, int64_t count) {
 /* The global batch's mean is a rank's share of it; a rank alone has the mean of its own. */
 static void scale_gradients(const local_sgd *self, int64_t count) {
     float *gradients = rpi_weights_gradients(self->setup.weights);
-    float world = (float)rp_comm_world(self->setup.comm);
-    for (int64_t i = 0; i < count; i++) gradients[i] *= world;
+    for (int64_t i = 0; i < count; i++) gradients[i] *= (float)self->parts;
 }
 
 static size_t list_slots(const local_sgd *self, int fragment) {
@@ -232,15 +249,19 @@ static size_t list_slots(const local_sgd *self, int fragment) {
     return count;
 }
 
+/* What a death leaves in the middle of an average is begun anew. */
 static rp_status treat_inner_state(local_sgd *self, int fragment) {
+    rp_status status = RP_OK;
     if (fragment < 0 || self->choice.inner_state == RPI_INNER_KEEP) return RP_OK;
     size_t count = list_slots(self, fragment);
-    if (self->choice.inner_state == RPI_INNER_AVERAGE && count)
-        return rp_all_reduce(self->setup.comm, self->slots, count,
-                             &(rp_collective_options){.reduce = RP_AVG});
+    bool averages = self->choice.inner_state == RPI_INNER_AVERAGE && count;
+    if (averages)
+        status = rp_all_reduce(self->setup.comm, self->slots, count,
+                               &(rp_collective_options){.reduce = RP_AVG});
+    if (averages && !is_outlived(self, status)) return status;
     for (size_t i = 0; i < count; i++)
         memset(self->slots[i].data, 0, self->slots[i].count * sizeof(float));
-    return RP_OK;
+    return status;
 }
 
 static rp_status exchange(local_sgd *self, int64_t *out_exposed_ns) {
@@ -261,9 +282,82 @@ static rp_status finish(void *context, int64_t *out_exposed_ns) {
     if (s->measure) s->measure(s->context, 0, count);
     if (s->measure) s->measured(s->context);
     s->update(s->context, 0, count);
-    RP_TRY(exchange(self, out_exposed_ns));
+    *out_exposed_ns = 0;
+    self->report.finished = -1;
+    rp_status status = self->is_alone ? RP_OK : exchange(self, out_exposed_ns);
+    if (is_outlived(self, status)) self->is_alone = true;
     if (self->report.finished >= 0) rpi_weights_changed(s->weights, 0, count);
+    return status;
+}
+
+/* ---- when a rank has died ---- */
+
+static bool outlives(const char *text) {
+    rpi_local_sgd_choice choice;
+    return rpi_local_sgd_choose(&rpi_strategy_local_sgd, text, &choice) == RP_OK &&
+           choice.goes_on;
+}
+
+/* Between the outer momentum, where there is one, and a vector in the order of the arena. */
+static void copy_momentum(local_sgd *self, float *arena, bool to_arena) {
+    for (int s = 0; s < rp_local_sgd_state_count(self->local); s++) {
+        if (strcmp(rp_local_sgd_state_name(self->local, s), "momentum") != 0) continue;
+        for (int i = 0; i < parameters_of(self); i++) {
+            float *own = rp_local_sgd_state(self->local, s, (size_t)i);
+            float *kept = arena + first_of(self, i);
+            size_t bytes = self->layout.segments[i].count * sizeof *own;
+            memcpy(to_arena ? kept : own, to_arena ? own : kept, bytes);
+        }
+    }
+}
+
+/* The outer momentum of an exchange object that has failed, which goes. */
+static rp_status take_apart(local_sgd *self) {
+    size_t count = (size_t)rpi_weights_count(self->setup.weights);
+    if (!self->local) return RP_OK;
+    RP_TRY(rpi_alloc_array(count, sizeof *self->momentum, "outer momentum", &self->momentum));
+    copy_momentum(self, self->momentum, true);
+    rp_local_sgd_destroy(self->local);
+    self->local = NULL;
     return RP_OK;
+}
+
+/* What fails leaves all as it was. */
+static rp_status average(local_sgd *self, float *both) {
+    size_t count = (size_t)rpi_weights_count(self->setup.weights);
+    float *x = rpi_weights_values(self->setup.weights);
+    rp_segment segment = {.data = both, .count = 2 * count, .dtype = RP_F32};
+    memcpy(both, x, count * sizeof *x);
+    memcpy(both + count, self->momentum, count * sizeof *x);
+    RP_TRY(rp_all_reduce(self->setup.comm, &segment, 1,
+                         &(rp_collective_options){.reduce = RP_AVG}));
+    memcpy(x, both, count * sizeof *x);
+    memcpy(self->momentum, both + count, count * sizeof *x);
+    rpi_weights_changed(self->setup.weights, 0, (int64_t)count);
+    return RP_OK;
+}
+
+static rp_status begin_anew(local_sgd *self, int64_t step) {
+    RP_TRY(make_local(self));
+    RP_TRY(rp_local_sgd_restart(self->local, self->data, (uint64_t)step));
+    copy_momentum(self, self->momentum, false);
+    rpi_free(self->momentum);
+    self->momentum = NULL;
+    self->in_flight_step = -1;
+    self->is_alone = false;
+    return RP_OK;
+}
+
+static rp_status rejoin(void *context, rp_comm *comm, int64_t step) {
+    local_sgd *self = context;
+    float *both = NULL;
+    self->setup.comm = comm;
+    RP_TRY(take_apart(self));
+    RP_TRY(rpi_alloc_array(2 * (size_t)rpi_weights_count(self->setup.weights), sizeof *both,
+                           "the mean of ranks", &both));
+    rp_status status = average(self, both);
+    rpi_free(both);
+    return status == RP_OK ? begin_anew(self, step) : status;
 }
 
 static void report(void *context, rpi_strategy_report *out_report) {
@@ -278,6 +372,8 @@ const rpi_strategy rpi_strategy_local_sgd = {
     .replicas_differ = true,
     .options = rpi_local_sgd_option_rows,
     .check = check,
+    .outlives = outlives,
+    .rejoin = rejoin,
     .open = open_local_sgd,
     .close = close_local_sgd,
     .begin = begin,

@@ -353,8 +353,9 @@ static void rank_ended(launch *l, int rank, int status) {
     if (status == 0) return;
     if (is_outlived(l, rank, status)) {
         char how[80];
-        say(l, "rank %d %s; the others may go on", rank,
-            rpi_ending_text(status, how, sizeof how));
+        if (!l->agent) /* the launcher says it */
+            say(l, "rank %d %s; the others may go on", rank,
+                rpi_ending_text(status, how, sizeof how));
         return;
     }
     rpi_first_failure_note(&l->first, rank, status, l->has_told);

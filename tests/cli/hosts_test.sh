@@ -283,6 +283,19 @@ told_to_end_while_hosts_are_looked_at() {
     ends 143
 }
 
+# Rank 1 dies with another of its host alive, rank 2 as the only one of its own.
+deaths_that_the_others_outlive() {
+    dying='case $RANK in [12]) kill -KILL $$ ;; esac; sleep 1; echo done'
+    on_hosts 0 -H big:2,small:1,last:1 --on-loss continue sh -c "$dying"
+    has err 'rank 1 on big was killed by signal 9 .*; the others may go on'
+    has err 'rank 2 on small was killed by signal 9 .*; the others may go on'
+    [ "$(grep -c 'may go on' err)" -eq 2 ] || { complain "a death is told twice:" && show err; }
+    is out "[0] done
+[3] done"
+    on_hosts 137 -H big:2,small:1 --grace 1s sh -c "$dying"
+    on_hosts 3 -H big:2 --on-loss continue sh -c 'exit $((3 * RANK))' # not killed: it has failed
+}
+
 much_output() {
     on_hosts 0 -H big:2,small:2 --no-prefix sh -c 'head -c 3000000 /dev/zero | tr "\0" "x"; echo'
     [ "$(wc -c <out)" -eq 12000004 ] || complain "$(wc -c <out) bytes came"
@@ -302,6 +315,7 @@ check "unfit programs" unfit_programs
 check "words" words
 check "failures" failures
 check "lost hosts" lost_hosts
+check "deaths that the others outlive" deaths_that_the_others_outlive
 check "SIGINT" signals INT 130
 check "SIGTERM" signals TERM 143
 check "SIGHUP" signals HUP 129

@@ -1,12 +1,12 @@
 #!/bin/sh
 # Every way to train together beside all-reduce: strategies x links x splits, some seeds of each; one
 # table (accuracy, steps/s, MB, exposed time, consensus distance) for docs/decentralised.md, and figures.
-# usage: tools/decentralised.sh REDPOLL [--quick | --smallest] [--seeds '1 2 3'] [--splits 'iid by-label'] [--links 'none 50Mbit,5ms'] [--only 'diloco ring'] [--model MODEL] [--steps N] [--page FILE]
+# usage: tools/decentralised.sh REDPOLL [--quick | --smallest] [--seeds '1 2 3'] [--splits 'iid by-label'] [--links 'none 50Mbit,5ms'] [--only 'diloco ring'] [--model MODEL] [--steps N] [--page FILE] [--table]
 # (`make decentralised` calls it, DECENTRALISED='--quick' hands words on.) Days on two cores: the full form
 # (ResNet-20, eight ranks) is for a bigger machine; --quick takes minutes, --smallest seconds and shows
 # no more than that all runs. What is done stays in runs/decentralised (REDPOLL_DECENTRALISED_RUNS): called
-# again it goes on from there, and the table holds what is there. tools/decentralised_strategies.sh lists
-# the strategies and the forms.
+# again it goes on from there, and the table holds what is there; --table writes it and trains nothing.
+# tools/decentralised_strategies.sh lists the strategies and the forms.
 set -eu
 usage() {
     sed -n '4s/^# //p' "$0" >&2
@@ -29,9 +29,12 @@ for word in "$@"; do
     case $word in --quick) form=quick ;; --smallest) form=smallest ;; esac
 done
 form_is $form
-only='' page=
+only='' page='' trains=1
 while [ $# -gt 0 ]; do
-    case $1 in --quick | --smallest) shift && continue ;; esac
+    case $1 in
+    --quick | --smallest) shift && continue ;;
+    --table) trains=0 && shift && continue ;;
+    esac
     [ $# -ge 2 ] || usage
     case $1 in
     --seeds) seeds=$2 ;;
@@ -85,7 +88,9 @@ train() {
 }
 
 failures=0
-for seed in $seeds; do # one seed of everything first
+todo=$seeds
+[ $trains -eq 1 ] || todo=
+for seed in $todo; do # one seed of everything first
     for split in $splits; do
         for link in $links; do
             for name in $names; do

@@ -62,10 +62,10 @@ run ring 1 0.5 10 0.02
 printf 'before\n<!-- tools/decentralised.sh: x -->\nold\n<!-- end of the table -->\nbehind\n' >page.md
 known="--smallest --model mlp --steps 10 --splits iid --page $folder/page.md"
 # shellcheck disable=SC2086 # words
-compare $known --only ring --seeds 1 && pass || complain "no table: $(cat err)"
+compare $known --table --links 'none 1Gbit' && pass || complain "no table: $(cat err)"
 has page.md '| all-reduce | none | iid | 52.0 (50.0-54.0) | 4.0 | 1.00 | 2.000 | 50.0 | 20 % |  | 2 |'
 has page.md '| ring | none | iid | 50.0 | 1.0 | 0.25 | 2.000 | 50.0 | 5 % | 0.02 | 1 |'
-has page.md "make decentralised DECENTRALISED=\"$known --only ring --seeds 1\""
+has page.md "make decentralised DECENTRALISED=\"$known --table --links 'none 1Gbit'\""
 has page.md before
 has page.md behind
 grep -q '^old' page.md && complain "the table of before is still there"

@@ -46,8 +46,12 @@ kill_ranks() {
 # start WORDS...: redpoll with these words and a small model that trains for 300 steps
 start() {
     rm -rf run
-    timeout 100 "$redpoll" "$@" --model mlp:hidden=32 --data synthetic --train-images 240 --test-images 40 --threads 1 \
-        --global-batch-size 60 --steps 300 --log-every 5 --link 1Gbit,5ms --out run >out 2>err &
+    command=$1
+    shift
+    [ "$command" = run ] && command="run $1 $2 $3 $4 $5 train" && shift 6
+    # shellcheck disable=SC2086 # words
+    timeout 100 "$redpoll" $command --model mlp:hidden=32 --data synthetic --train-images 240 --test-images 40 --threads 1 \
+        --global-batch-size 60 --steps 300 --log-every 5 --link 1Gbit,5ms --out run "$@" >out 2>err &
     run=$!
     behind 1
     find_ranks
@@ -124,6 +128,17 @@ kill_ranks 1
 ends 0
 says out 'ranks 0 and 2 go on'
 whole
+
+# ---- what remembers: rows of those that are left are others than those of so many ranks ----
+seq -f 'the quick brown fox %g jumps over the lazy dog' 400 >corpus.txt
+"$redpoll" data tokenize --tokenizer byte --in corpus.txt --out corpus >out 2>err || complain "tokenize: $(cat err)"
+start train -n 4 --strategy parameter-server:servers=1,staleness=2 --on-loss continue --no-eval --seq-length 16 \
+    --model transformer-xl:layers=1,hidden=16,heads=2,head=8,inner=32,memory=8,vocabulary=257 --data tokens:corpus
+behind 20
+kill_ranks 2
+ends 0
+"$redpoll" train --resume run -n 3 --steps 305 >out 2>err || complain "it does not go on: $(cat err)"
+says out 'its rows were others, and remember nothing now'
 
 # ---- by default a death ends the run ----
 start train -n 4 --strategy gossip:topology=ring

@@ -165,7 +165,8 @@ static rp_status read_own_residual(rpi_trainer *t, const rpi_safetensors *file) 
 /* What the metadata says of the run that saved it. */
 typedef struct origin {
     int64_t step, world, seed, batch;
-    int servers; /* of its ranks sent nothing */
+    int servers;   /* of its ranks sent nothing */
+    int64_t parts; /* of the batch: more than ranks that learnt, when some had died */
     bool feedback;
     bool apart; /* its ranks had parameters of their own */
     bool alike; /* its strategy was this run's, options and all */
@@ -196,7 +197,8 @@ static rp_status read_own_vectors(rpi_trainer *t, const rpi_safetensors *file) {
 
 /* Rows of another batch are others. */
 static bool remembers(const rpi_trainer *t, const origin *o) {
-    return t->network.memory_count && o->world == t->world && o->batch == t->global_batch;
+    return t->network.memory_count && o->world == t->world && o->parts == t->workers &&
+           o->batch == t->global_batch;
 }
 
 static rp_status read_memories(rpi_trainer *t, const rpi_safetensors *file, const char *path) {
@@ -257,6 +259,9 @@ static rp_status read_origin(const rpi_safetensors *file, const char *path, cons
                strategy->replicas_differ && o->world > 1;
     if (strategy && strategy->servers)
         o->servers = strategy->servers(rpi_strategy_options(name));
+    o->parts = o->world - o->servers;
+    if (rpi_safetensors_metadata(file, "batch_parts"))
+        RP_TRY(read_number(file, path, "batch_parts", 1, 1 << 20, &o->parts));
     o->alike = name && rpi_strategy_alike(name, now);
     return RP_OK;
 }

@@ -107,10 +107,11 @@ static rp_status levels_text(const rpi_trainer *t, char **out_text) {
 
 static rp_status write_model_with(const rpi_trainer *t, const char *folder, const float *states,
                                   const char *levels) {
-    char step[24], world[24], seed[24], batch[24], shape[64], codec[RP_ADAPTIVE_TEXT],
-        path[RPI_CHECKPOINT_PATH];
+    char step[24], world[24], parts[24], seed[24], batch[24], shape[64],
+        codec[RP_ADAPTIVE_TEXT], path[RPI_CHECKPOINT_PATH];
     snprintf(step, sizeof step, "%lld", (long long)t->step);
     snprintf(world, sizeof world, "%d", t->world);
+    snprintf(parts, sizeof parts, "%d", t->workers);
     snprintf(seed, sizeof seed, "%lld", (long long)t->options->seed);
     snprintf(batch, sizeof batch, "%lld", (long long)t->global_batch);
     rpi_checkpoint_shape_text(t, shape, sizeof shape);
@@ -122,6 +123,7 @@ static rp_status write_model_with(const rpi_trainer *t, const char *folder, cons
         {"data", t->options->data},
         {"step", step},
         {"world", world},
+        {"batch_parts", parts},
         {"seed", seed},
         {"global_batch_size", batch},
         {"codec", rp_adaptive_codec_text(&t->codec, codec)},

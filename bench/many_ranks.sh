@@ -16,6 +16,6 @@ for ranks in "$@"; do
 done
 echo "descriptors and memory of the first and the last rank of 256:"
 REDPOLL_LONG_TESTS=1 "$build/tests/comm/comm_large_world_test" by_shared_memory by_tcp | grep '^rank'
-for algorithm in ring doubling; do
+for algorithm in ring doubling star; do
     "$redpoll" bench all-reduce -n 64 --count 1000 --iters 21 --algorithm "$algorithm" | tail -n 1
 done

@@ -97,9 +97,9 @@ static rp_status price_all_reduce(rpi_gossip_plan *plan, bool lossy,
     rpi_world_shape shape;
     RP_TRY(rpi_world_shape_make(request, &shape));
     rpi_outline outline = plan->algorithm->outline(&shape);
-    plan->all_reduce =
-        (rpi_cost){.time_s = rpi_outline_price(&outline, plan->bytes, plan->encoded, model),
-                   .wire_bytes = outline.host_bytes * (double)plan->encoded};
+    plan->all_reduce = (rpi_cost){
+        .time_s = rpi_outline_price(&outline, &shape, plan->bytes, plan->encoded, model),
+        .wire_bytes = outline.host_bytes * (double)plan->encoded};
     return RP_OK;
 }
 

@@ -6,6 +6,7 @@
 #include "base/status.h"
 #include "net/forget.h"
 #include "plan/choose.h"
+#include "plan/outline.h"
 
 #include <string.h>
 #include <sys/eventfd.h>
@@ -47,9 +48,18 @@ rp_status rpi_fabric_new(int rank, int world, rpi_fabric **out_fabric) {
     return status;
 }
 
+static bool is_crowded(const rpi_fabric *fabric) {
+    const int *host_of = fabric->mesh->host_of;
+    long cores = sysconf(_SC_NPROCESSORS_ONLN), here = 0;
+    for (int rank = 0; rank < fabric->world; rank++)
+        here += host_of[rank] == host_of[fabric->rank];
+    return cores > 0 && here > RPI_CROWD * cores;
+}
+
 void rpi_fabric_connect(rpi_fabric *fabric) {
     for (int rank = 0; rank < fabric->world; rank++)
         fabric->ports[rank].link = fabric->mesh->links[rank];
+    fabric->crowded = is_crowded(fabric);
 }
 
 static void free_early(rpi_fabric *fabric) {

@@ -91,8 +91,10 @@ typedef struct rpi_fabric {
     size_t idle_block_bytes;                   /* [driver] in these */
     unsigned char *scratch; /* [driver] 16-bit copies of accumulators on their way to a codec */
     size_t scratch_room;
-    uint64_t moved;                   /* [driver] bytes, to see progress by */
-    int64_t driven_ns;                /* [driver] when somebody last drove */
+    uint64_t moved;    /* [driver] bytes, to see progress by */
+    int64_t driven_ns; /* [driver] when somebody last drove */
+    bool
+        crowded; /* more than RPI_CROWD ranks for each core of this host: waits sleep at once */
     int contentions, contended_waits; /* [driver] in a row; how many sleep at once */
 
     pthread_t thread;

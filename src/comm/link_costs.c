@@ -5,9 +5,15 @@
 #include "plan/choose.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-enum { HALF_BYTES = RPI_LINK_COSTS_TEXT / 2 };
+enum {
+    HALF_BYTES = RPI_LINK_COSTS_TEXT / 2,
+    AGREED_BYTES = RPI_LINK_COSTS_TEXT + 16,
+    CORES_MAX = 1 << 20,
+};
 
 static rp_status parse_half(const char *text, size_t length, rpi_link_shape *out_shape) {
     char half[HALF_BYTES];
@@ -48,17 +54,34 @@ const char *rpi_link_costs_text(const rpi_cost_model *model, char text[RPI_LINK_
     return text;
 }
 
+/* "2 1Gbit,50us/5GB,2us": rank 0's cores, and what it was told of links. */
+static rp_status tell(const rp_store *store, const char *key, const char *text,
+                      rpi_cost_model *out_model) {
+    char words[AGREED_BYTES];
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    rpi_cost_model model;
+    RP_TRY(rpi_link_costs_parse(text, &model));
+    model.cores = cores > 0 && cores <= CORES_MAX ? (int)cores : 0;
+    snprintf(words, sizeof words, "%d %s", model.cores, text ? text : "");
+    RP_TRY(store->ops->set(store->context, key, words, strlen(words)));
+    *out_model = model;
+    return RP_OK;
+}
+
 rp_status rpi_link_costs_agree(const rp_store *store, const char *key, int rank,
                                double timeout_s, const char *text, rpi_cost_model *out_model) {
-    char agreed[RPI_LINK_COSTS_TEXT];
+    char agreed[AGREED_BYTES], *links = NULL;
     size_t bytes = 0;
-    if (rank == 0) {
-        RP_TRY(rpi_link_costs_parse(text, out_model));
-        return store->ops->set(store->context, key, text ? text : "", text ? strlen(text) : 0);
-    }
+    if (rank == 0) return tell(store, key, text, out_model);
     RP_TRY(store->ops->get(store->context, key, timeout_s, agreed, sizeof agreed - 1, &bytes));
     if (bytes >= sizeof agreed)
         return RP_FAIL(CORRUPT, "store key '%s' has %zu bytes; links take fewer", key, bytes);
     agreed[bytes] = '\0';
-    return rpi_link_costs_parse(agreed, out_model);
+    long cores = strtol(agreed, &links, 10);
+    if (links == agreed || *links != ' ' || cores < 0 || cores > CORES_MAX)
+        return RP_FAIL(CORRUPT, "store key '%s' says '%.40s', which is no cores and links", key,
+                       agreed);
+    RP_TRY(rpi_link_costs_parse(links + 1, out_model));
+    out_model->cores = (int)cores;
+    return RP_OK;
 }

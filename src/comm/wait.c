@@ -29,6 +29,8 @@
  * two, and twice as many each time in a row, up to 256. */
 #define CONTENDED_NS INT64_C(1000000)
 enum { CONTENTIONS_MAX = 8 };
+/* In a crowd (fabric.h) nobody polls: those that he waits for have their turns first, and
+ * together they take longer than a wake-up. */
 
 void rpi_drive_wake(rpi_fabric *fabric) {
     if (!atomic_load(&fabric->asleep)) return;
@@ -161,7 +163,7 @@ static bool drive_is_over(const rpi_fabric *fabric, const rp_request *request,
 }
 
 static bool shall_poll(rpi_fabric *fabric, const rp_request *request) {
-    if (!request) return false;
+    if (!request || fabric->crowded) return false;
     if (fabric->contended_waits == 0) return true;
     fabric->contended_waits--;
     return false;

@@ -10,6 +10,7 @@ extern const rpi_algorithm rpi_algorithm_two_level;
 extern const rpi_algorithm rpi_algorithm_halving;
 extern const rpi_algorithm rpi_algorithm_doubling;
 extern const rpi_algorithm rpi_algorithm_oneshot;
+extern const rpi_algorithm rpi_algorithm_star;
 extern const rpi_algorithm rpi_algorithm_direct_scatter;
 extern const rpi_algorithm rpi_algorithm_ring_scatter;
 extern const rpi_algorithm rpi_algorithm_two_level_scatter;
@@ -20,6 +21,7 @@ extern const rpi_algorithm rpi_algorithm_tree_broadcast;
 extern const rpi_algorithm rpi_algorithm_scatter_broadcast;
 extern const rpi_algorithm rpi_algorithm_two_level_broadcast;
 extern const rpi_algorithm rpi_algorithm_dissemination;
+extern const rpi_algorithm rpi_algorithm_star_barrier;
 extern const rpi_algorithm rpi_algorithm_rendezvous;
 /* Not in the catalogue: two operations of the executor. */
 extern const rpi_algorithm rpi_algorithm_neighbours;

@@ -2,6 +2,7 @@
  * ceil(log2 P) rounds each has heard, directly or not, from all. A token is sent only after the
  * token of the round before has come, since both use the slot TOKEN. */
 #include "plan/algorithms.h"
+#include "plan/outline.h"
 #include "plan/schedule_writer.h"
 
 static rp_status build(const rpi_plan_request *request, rpi_schedule *out_schedule) {
@@ -15,10 +16,21 @@ static rp_status build(const rpi_plan_request *request, rpi_schedule *out_schedu
     return rpi_writer_finish(&writer);
 }
 
+static rpi_outline outline(const rpi_world_shape *s) {
+    int rounds = rpi_log2_up(s->world);
+    bool crosses = s->hosts > 1; /* some rank's tokens in every round */
+    return (rpi_outline){.rounds_between = crosses ? rounds : 0,
+                         .rounds_inside = crosses ? 0 : rounds,
+                         .frames_between = crosses ? 2 * rounds : 0,
+                         .frames_inside = crosses ? 0 : 2 * rounds,
+                         .parts = 1};
+}
+
 const rpi_algorithm rpi_algorithm_dissemination = {
     .name = "dissemination",
     .summary = "ceil(log2 P) rounds of tokens at doubling distance",
     .collective = RPI_BARRIER,
     .fits = rpi_fits_all,
     .build = build,
+    .outline = outline,
 };

@@ -18,7 +18,8 @@ const rpi_cost_model rpi_nominal_links = {.bytes_per_s = 1.25e9,
                                           .frame_s = 10e-6,
                                           .inside_bytes_per_s = 5e9,
                                           .inside_latency_s = 2e-6,
-                                          .inside_frame_s = 1e-6};
+                                          .inside_frame_s = 1e-6,
+                                          .turn_s = 10e-6};
 
 /* What is asked, the same for all algorithms. */
 typedef struct question {
@@ -70,7 +71,7 @@ static bool is_candidate(const question *q, const rpi_algorithm *algorithm) {
 static double price(const question *q, const rpi_algorithm *algorithm) {
     if (!algorithm->outline) return 0;
     rpi_outline outline = algorithm->outline(q->shape);
-    return rpi_outline_price(&outline, q->bytes, q->bytes, q->model);
+    return rpi_outline_price(&outline, q->shape, q->bytes, q->bytes, q->model);
 }
 
 static int fewest_encodings(const question *q) {

@@ -20,6 +20,10 @@ typedef struct rpi_cost_model {
     double frame_bytes;                        /* header and protocol bytes of each frame */
     double frame_s; /* of the core, for each frame sent and each received */
     double inside_bytes_per_s, inside_latency_s, inside_frame_s; /* between ranks of a host */
+    /* Of outlines alone: a host's cores, 0: one for each rank; and how long a rank keeps one
+     * from the others when its turn has come. */
+    int cores;
+    double turn_s;
     size_t chunk_bytes;   /* elements' bytes a chunk; 0: the default of split.h */
     int chunks_in_flight; /* 0: the default of split.h */
 } rpi_cost_model;

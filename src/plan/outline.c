@@ -39,10 +39,18 @@ static double over(double amount, double rate) {
     return rate > 0 ? amount / rate : 0;
 }
 
+/* Ranks of the widest host for each of its cores; 1 where they are no crowd. */
+static double crowd_of(const rpi_world_shape *shape, const rpi_cost_model *m) {
+    bool crowded = m->cores > 0 && shape->widest > RPI_CROWD * m->cores;
+    return crowded ? (double)shape->widest / m->cores : 1;
+}
+
 /* What keeps the nic, the memory and the core busy; with many chunks they work at once, and
  * the longest decides. */
-double rpi_outline_price(const rpi_outline *o, size_t bytes, size_t encoded,
-                         const rpi_cost_model *m) {
+double rpi_outline_price(const rpi_outline *o, const rpi_world_shape *shape, size_t bytes,
+                         size_t encoded, const rpi_cost_model *m) {
+    double crowd = crowd_of(shape, m), turns = crowd * (o->share > 0 ? o->share : 1);
+    if (turns < 1) turns = 1;
     double chunks = rpi_split_chunks(bytes, m->chunk_bytes, o->parts > 0 ? o->parts : 1);
     double nic_s = over(o->host_bytes * (double)encoded, m->bytes_per_s);
     double inside_s = over(o->inside_bytes * (double)encoded + o->inside_values * (double)bytes,
@@ -50,8 +58,11 @@ double rpi_outline_price(const rpi_outline *o, size_t bytes, size_t encoded,
     double core_s =
         over(o->worked * (double)bytes, m->decode_add_bytes_s) +
         chunks * (o->frames_between * m->frame_s + o->frames_inside * m->inside_frame_s);
-    double latency_s =
-        o->rounds_between * m->latency_s + o->rounds_inside * m->inside_latency_s;
+    inside_s *= turns; /* whatever moves inside a host is moved by its cores */
+    core_s *= turns;
+    double latency_s = o->rounds_between * m->latency_s +
+                       o->rounds_inside * m->inside_latency_s +
+                       (o->rounds_between + o->rounds_inside) * (crowd - 1) * m->turn_s;
     double longest_s = fmax(nic_s, fmax(inside_s, core_s));
     return latency_s + longest_s + (nic_s + inside_s + core_s - longest_s) / chunks;
 }
@@ -67,6 +78,16 @@ rpi_outline rpi_outline_all_pairs(const rpi_world_shape *s, double rounds, doubl
                          .inside_bytes = vectors * (1 - share),
                          .worked = 2 * rounds,
                          .parts = s->world};
+}
+
+rpi_outline rpi_outline_star(const rpi_world_shape *s) {
+    double others = s->world - 1, away = s->world - s->widest;
+    return (rpi_outline){.rounds_between = away > 0 ? 2 : 0,
+                         .rounds_inside = away > 0 || others <= 0 ? 0 : 2,
+                         .frames_between = 2 * away,
+                         .frames_inside = 2 * (others - away),
+                         .parts = 1,
+                         .share = 3.0 / (s->world + 2.0)};
 }
 
 rpi_outline rpi_outline_ring(const rpi_world_shape *s, double hops) {

@@ -24,20 +24,28 @@ typedef struct rpi_outline {
     double inside_values;                 /* and as they are */
     double worked;                        /* encoded, added, decoded by the busiest rank */
     int parts;                            /* of a chunk */
+    double share; /* of the busiest rank's work that a rank has on average; 0: all */
 } rpi_outline;
 
 /* O(world). RP_NOMEM. */
 rp_status rpi_world_shape_make(const rpi_plan_request *request, rpi_world_shape *out_scale);
 
-/* Seconds. bytes and encoded as in rpi_plan_cost. */
-double rpi_outline_price(const rpi_outline *outline, size_t bytes, size_t encoded,
-                         const rpi_cost_model *model);
+/* Ranks for each core up to which they hand it to each other, by polling and yielding, faster
+ * than they would wake each other: of 3, 4, 8 and 16 that were tried, the last did not. */
+enum { RPI_CROWD = 8 };
+
+/* Seconds. bytes and encoded as in rpi_plan_cost. Where ranks share cores, the work of all is
+ * done in turns, and who has waited for a frame waits for his turn too. */
+double rpi_outline_price(const rpi_outline *outline, const rpi_world_shape *shape, size_t bytes,
+                         size_t encoded, const rpi_cost_model *model);
 
 /* What several kinds have in common: `rounds` rounds in which every rank sends every other one
  * frame each, `vectors` in all. */
 rpi_outline rpi_outline_all_pairs(const rpi_world_shape *shape, double rounds, double vectors);
 /* `hops` hops round a ring, one part of `world` each. */
 rpi_outline rpi_outline_ring(const rpi_world_shape *shape, double hops);
+/* Everybody to one rank and back: 2 (world - 1) frames, and no bytes yet. */
+rpi_outline rpi_outline_star(const rpi_world_shape *shape);
 int rpi_log2_up(int number); /* ceil */
 
 #endif

@@ -141,9 +141,9 @@ static void exact_sra_adds_in_rank_order_and_divides(void) {
 
 static void mean(rp_comm *comm, int rank, int world, void *context) {
     (void)context;
-    static const char *const algorithms[] = {"sra",     "ring",     "two-level",
-                                             "halving", "doubling", "oneshot"};
-    for (int a = 0; a < 6; a++)
+    static const char *const algorithms[] = {"sra",      "ring",    "two-level", "halving",
+                                             "doubling", "oneshot", "star"};
+    for (int a = 0; a < 7; a++)
         for (size_t c = 0; c < (a < 4 ? 4 : 1); c++) {
             job j = {.algorithm = algorithms[a],
                      .codec = codecs[c].codec,
@@ -189,11 +189,12 @@ static void put(rp_dtype dtype, void *data, size_t i, int value) {
 
 static void all_dtypes(rp_comm *comm, int rank, int world, void *context) {
     enum { COUNT = 5001 };
-    static const char *const algorithms[] = {"sra", "ring", "halving", "doubling", "oneshot"};
+    static const char *const algorithms[] = {"sra",      "ring",    "halving",
+                                             "doubling", "oneshot", "star"};
     (void)context;
     int64_t *data = calloc(COUNT, 16), *wanted = calloc(COUNT, 16);
     for (rp_dtype dtype = RP_F32; rp_dtype_bytes(dtype); dtype++)
-        for (int a = 0; a < 5; a++) {
+        for (int a = 0; a < 6; a++) {
             for (size_t i = 0; i < COUNT; i++) {
                 put(dtype, data, i, (int)(i % 7) + rank);
                 put(dtype, wanted, i, (int)(i % 7) * world + world * (world - 1) / 2);

@@ -32,7 +32,7 @@ static void unknown_names_get_a_suggestion(void) {
     const rpi_algorithm *found = NULL;
     CHECK_FAILS(rpi_algorithm_find(RPI_ALL_REDUCE, "rign", &found), NOT_FOUND,
                 "no all-reduce algorithm 'rign' (there is: sra, ring, two-level, halving, "
-                "doubling, oneshot); did you mean 'ring'?");
+                "doubling, oneshot, star); did you mean 'ring'?");
     CHECK_FAILS(rpi_algorithm_find(RPI_BROADCAST, "sra", &found), NOT_FOUND,
                 "(there is: tree, scatter, two-level)");
     CHECK(!found);

@@ -89,6 +89,37 @@ static void the_choice(void) {
     CHECK(!chosen);
 }
 
+/* Ranks that share cores: everybody's wait is a turn of all others. */
+static void crowds_wait_seldom(void) {
+    rpi_cost_model shared = rpi_nominal_links;
+    const int *host_of = hosts_of(64);
+    const struct {
+        int world, cores;
+        size_t bytes;
+        const rpi_algorithm *wanted, *barrier;
+    } cases[] = {
+        {64, 0, 4096, &rpi_algorithm_doubling, &rpi_algorithm_dissemination},
+        {64, 64, 4096, &rpi_algorithm_doubling, &rpi_algorithm_dissemination},
+        {64, 2, 4096, &rpi_algorithm_star, &rpi_algorithm_star_barrier},
+        {64, 2, 4, &rpi_algorithm_star, &rpi_algorithm_star_barrier},
+        {32, 2, 4096, &rpi_algorithm_star, &rpi_algorithm_star_barrier},
+        {16, 2, 4096, &rpi_algorithm_oneshot, &rpi_algorithm_dissemination},
+        {4, 2, 4, &rpi_algorithm_oneshot, &rpi_algorithm_dissemination},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        rpi_plan_request request = {.world = cases[i].world, .host_of = host_of};
+        const rpi_algorithm *chosen = &rpi_algorithm_neighbours;
+        shared.cores = cases[i].cores;
+        CHECK_OK(rpi_algorithm_choose(RPI_ALL_REDUCE, &request, false, cases[i].bytes, &shared,
+                                      &chosen));
+        CHECK_MSG(chosen == cases[i].wanted, "%zu bytes, %d ranks on %d cores: %s",
+                  cases[i].bytes, cases[i].world, cases[i].cores, chosen->name);
+        CHECK_OK(rpi_algorithm_choose(RPI_BARRIER, &request, false, 0, &shared, &chosen));
+        CHECK_MSG(chosen == cases[i].barrier, "barrier of %d ranks on %d cores: %s",
+                  cases[i].world, cases[i].cores, chosen->name);
+    }
+}
+
 /* Up to 16 ranks of one host, or of a host each, exact sums have the bits of the serial one. */
 static void small_worlds_add_in_rank_order(void) {
     for (int world = 1; world <= 16; world++)
@@ -159,7 +190,8 @@ static counts count(const rpi_algorithm *algorithm, const rpi_plan_request *requ
             frames++;
             int here = host_at(request, rank), there = host_at(request, step->peer);
             between += here != there;
-            if (step->kind != RPI_STEP_SEND || here == there) continue;
+            bool token = step->from == RPI_SLOT_TOKEN;
+            if (step->kind != RPI_STEP_SEND || token || here == there) continue;
             out[here] += 1.0 / schedule.parts;
             in[there] += 1.0 / schedule.parts;
         }
@@ -232,4 +264,5 @@ CASES({"the choice", the_choice},
       {"small worlds add in rank order", small_worlds_add_in_rank_order},
       {"the table is the choice", the_table_is_the_choice},
       {"the choice for blocks needs no size", the_choice_for_blocks_needs_no_size},
+      {"crowds wait seldom", crowds_wait_seldom},
       {"outlines are what schedules do", outlines_are_what_schedules_do})

@@ -49,6 +49,7 @@ static void bytes_are_those_of_the_formulas(void) {
             {&rpi_algorithm_two_level_gather, share},
             {&rpi_algorithm_two_level_broadcast, 1},
             {&rpi_algorithm_oneshot, world - 1},
+            {&rpi_algorithm_star, world - 1},
             {&rpi_algorithm_tree_reduce, 1},
         };
         for (size_t i = 0; i < sizeof formulas / sizeof formulas[0]; i++) {

@@ -93,8 +93,7 @@ typedef struct rpi_fabric {
     size_t scratch_room;
     uint64_t moved;    /* [driver] bytes, to see progress by */
     int64_t driven_ns; /* [driver] when somebody last drove */
-    bool
-        crowded; /* more than RPI_CROWD ranks for each core of this host: waits sleep at once */
+    bool crowded;      /* over RPI_CROWD ranks for each core of this host: waits sleep */
     int contentions, contended_waits; /* [driver] in a row; how many sleep at once */
 
     pthread_t thread;

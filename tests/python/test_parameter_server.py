@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 import io
+import math
 
 import pytest
 import torch
@@ -18,11 +19,23 @@ from redpoll.torch import ParameterServer
 # ---- a net, and its serial training ----
 
 
+class Net(nn.Sequential):
+    """With a parameter without dimensions, and a buffer that is infinite."""
+
+    def __init__(self):
+        super().__init__(
+            nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 16), nn.Linear(16, 4)
+        )
+        self.scale = nn.Parameter(torch.tensor(1.0))
+        self.register_buffer("masked", torch.full((2,), -math.inf))
+
+    def forward(self, x):
+        return super().forward(x) * self.scale
+
+
 def net(seed=3):
     torch.manual_seed(seed)
-    return nn.Sequential(
-        nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 16), nn.Linear(16, 4)
-    )
+    return Net()
 
 
 def loss_of(model, worker, step):
@@ -45,7 +58,7 @@ def adamw(model):
     return torch.optim.AdamW(
         [
             {"params": [each for each in model.parameters() if each.dim() > 1]},
-            {"params": [each for each in model.parameters() if each.dim() == 1], "lr": 0.02},
+            {"params": [each for each in model.parameters() if each.dim() < 2], "lr": 0.02},
         ],
         lr=0.01,
         weight_decay=0.1,
@@ -186,10 +199,9 @@ def test_each_push_is_merged_once_within_the_staleness(servers, staleness, optio
     told = values(run_group(counted, 4, servers, staleness, options))
     workers = told[0][3]
     assert sum(each[0] for each in told) == 6 * workers
-    for pushes, stalest, found, _ in told:
+    for _, stalest, found, _ in told:
         assert staleness == "inf" or stalest <= staleness
         assert torch.allclose(torch.tensor(found), torch.tensor(-6.0), rtol=1e-5)
-        assert pushes or servers != "shared"
 
 
 # ---- those that die, and those that raise ----
@@ -197,7 +209,7 @@ def test_each_push_is_merged_once_within_the_staleness(servers, staleness, optio
 
 def one_dies(rank, world, on_loss):
     model = net()
-    opt = ParameterServer(sgd(model), model, servers=1, staleness="inf", on_loss=on_loss)
+    opt = ParameterServer(sgd(model), model, servers=1, staleness=2, on_loss=on_loss)
 
     def work():
         for step in opt.span(8):
@@ -308,6 +320,7 @@ def moves(rank, world):
     opt = ParameterServer(adamw(model), model, servers=2)
     train(model, opt, 3)
     state = opt.state_dict()
+    assert torch.isinf(model.masked).all()
     rates = [group["lr"] for group in state["param_groups"]]
     plain, shared = net(5), net(5)
     inner = adamw(plain)
@@ -376,6 +389,9 @@ def refused(rank, world):
         "Normed cannot step a part": attempt(inner=lambda m: Normed(m.parameters())),
         "LBFGS cannot step a part": attempt(inner=lambda m: torch.optim.LBFGS(m.parameters())),
         "Adafactor cannot step a part": attempt(inner=adafactor),
+        "Counting cannot step a part": attempt(inner=lambda m: Counting(m.parameters(), 0.1)),
+        "rank 0 has seed=": attempt(seed=rank),
+        "rank 0 has parameters=": attempt(codec="q4", min_size=1 + 1000 * rank),
         "has 9 groups": attempt(
             nn.Sequential(*(nn.Linear(2, 2, bias=False) for _ in range(9))), nine_groups
         ),
@@ -385,7 +401,41 @@ def refused(rank, world):
     }
     if rank == 0:
         told["rank 0 only serves"] = refusal(RuntimeError, opt.step)
+    else:
+        told["a weight of -1"] = refusal(ValueError, lambda: opt.step(weight=-1.0))
+        told["a weight of inf"] = refusal(ValueError, lambda: opt.step(weight=math.inf))
     return told
+
+
+def one_too_many(rank, world):
+    """A second step in the last iteration of a span, which goes on nevertheless."""
+    model = net()
+    opt = ParameterServer(sgd(model), model, servers=1)
+    said = ""
+    for number in opt.span(2):
+        opt.zero_grad()
+        loss_of(model, rank, number).backward()
+        opt.step()
+        if number == 1:
+            said = refusal(RuntimeError, opt.step)
+    opt.finish()
+    return said, flat(model)
+
+
+def test_a_step_too_many_is_refused_and_harms_nobody():
+    told = values(run_group(one_too_many, 3))
+    for rank, (said, parameters) in enumerate(told):
+        assert rank == 0 or "all steps of the span have been taken" in said
+        assert parameters == told[0][1]
+
+
+class Counting(torch.optim.SGD):
+    """It counts its steps in its group, as Prodigy and others do."""
+
+    def step(self, closure=None):
+        for group in self.param_groups:
+            group["k"] = group.get("k", 0) + 1
+        return super().step(closure)
 
 
 def wrong():

@@ -28,6 +28,7 @@ from ._wrapping import WrappingOptimizer, agree, check_feedback, check_model
 
 log = logging.getLogger("redpoll")
 
+_MOST = (1 << 31) - 1  # of what the library takes as an int
 _NO_END = 1 << 40  # steps, until finish()
 
 
@@ -120,8 +121,10 @@ class ServedOptimizer(WrappingOptimizer):
             self._options = self._checked_options(quorum, grace_s, seed)
             self._check_more()
             self._flat = FlatParameters(model, self._who)
-            self._layout = self._checked_layout(Rules(codec, rules, min_size), error_feedback)
-            facts = {**self._facts(str(codec), quorum, grace_s), **self._more_facts()}
+            self._rules = Rules(codec, rules, min_size)
+            self._layout = self._checked_layout(self._rules, error_feedback)
+            facts = self._facts(quorum, grace_s, error_feedback, broadcast)
+            facts.update(self._more_facts())
         except (ValueError, TypeError) as error:
             problem = str(error)
         agree(group, self._who, facts, problem)
@@ -177,7 +180,7 @@ class ServedOptimizer(WrappingOptimizer):
             quorum=whole(who, "quorum", quorum, None, 0),
             grace_s=grace_s,
             goes_on=self.on_loss == "continue",
-            seed=whole(who, "seed", seed, None, 0),
+            seed=whole(who, "seed", seed, None, 0, (1 << 64) - 1),
         )
         staleness = "inf" if self.staleness == math.inf else self.staleness
         late = whole(who, "staleness", staleness, "inf", 0)
@@ -200,16 +203,23 @@ class ServedOptimizer(WrappingOptimizer):
         rules.check_names(list(self._flat.parameters))
         return Layout(self._flat, rules, error_feedback)
 
-    def _facts(self, codec: str, quorum: int, grace_s: float) -> dict[str, Any]:
-        shapes = [(name, tuple(each.shape)) for name, each in self._flat.parameters.items()]
+    def _facts(
+        self, quorum: int, grace_s: float, error_feedback: bool, broadcast: bool
+    ) -> dict[str, Any]:
+        codecs = [
+            (name, tuple(each.shape), str(self._rules.codec_for(name, each.shape)))
+            for name, each in self._flat.parameters.items()
+        ]
         return {
             "servers": self.servers,
             "staleness": str(self.staleness),
             "quorum": quorum,
             "grace_s": grace_s,
             "on_loss": self.on_loss,
-            "codec": codec,
-            "parameters": shapes,
+            "seed": self._options.seed,
+            "error_feedback": error_feedback,
+            "broadcast": broadcast,
+            "parameters": codecs,
         }
 
     def _made(self) -> ServerHandle:
@@ -246,9 +256,10 @@ class ServedOptimizer(WrappingOptimizer):
     def span(self, steps: int) -> Iterator[int]:
         """So many steps of all workers: for a worker an iteration for each of its pushes, of
         which a fast one makes more where gradients may be late; a rank that only serves does so
-        until the last. Collective; behind the loop all ranks are as after finish(). After a
-        `break` call that."""
-        whole(self._who, "steps", steps, None, 0)
+        until the last. step() once in each: of AsyncLocalSGD, where an iteration is a step of
+        the worker's own, `every` of them are a push. Collective; behind the loop all ranks are
+        as after finish(). After a `break` call that."""
+        whole(self._who, "steps", steps, None, 0, _NO_END)
         self._check_idle()
         return self._spanned(steps)
 
@@ -282,10 +293,11 @@ class ServedOptimizer(WrappingOptimizer):
 
     @contextmanager
     def _failing(self) -> Iterator[None]:
-        """What has failed is under way no more."""
+        """What has failed is under way no more. An interrupt that comes as the library returns
+        is no failure of its."""
         try:
             yield
-        except BaseException:
+        except Exception:
             self._is_open = self._has_end = False
             raise
 
@@ -297,6 +309,13 @@ class ServedOptimizer(WrappingOptimizer):
             )
 
     def _push(self, weight: float, notes: Any = None) -> None:
+        """The library refuses a push that it does not expect, and the steps are under way
+        still: so that has to be said before."""
+        if not self._goes_on():
+            raise RuntimeError(
+                f"{self._who}: all steps of the span have been taken; step() once in each of "
+                "its iterations"
+            )
         report = _abi.rp_parameter_report()
         with self._failing(), self._handle.used(posts=False) as handle:
             self._handle.check(
@@ -348,6 +367,7 @@ class ServedOptimizer(WrappingOptimizer):
         except BaseException:
             self._handle.abort(_abi.RP_CANCELLED, "it was interrupted")
             thread.join()
+            self._is_open = self._has_end = False
             raise
         if raised:
             raise raised[0]
@@ -364,10 +384,13 @@ class ServedOptimizer(WrappingOptimizer):
         """How many updates there were; the mean of workers' buffers is put in place."""
         found = [each for each in self.model.buffers() if each.is_floating_point()]
         found = found if buffers else []
-        own = float(self.is_worker)
+        own = float(self.is_worker)  # 0 times an infinite buffer would be no number
         first = float(self._own_updates() if self._communicator.rank == 0 else 0)
         parts = [torch.tensor([first, own], dtype=torch.float64)]
-        parts += [each.detach().reshape(-1).double() * own for each in found]
+        parts += [
+            each.detach().reshape(-1).double() if self.is_worker else _zeros(each)
+            for each in found
+        ]
         total = self._sum(torch.cat(parts))
         means, start = total[2:] / total[1], 0
         for buffer in found:
@@ -420,15 +443,21 @@ class ServedOptimizer(WrappingOptimizer):
             here.copy_(saved)
 
 
-def whole(who: str, name: str, value: Any, word: Optional[str], least: int) -> Optional[int]:
+def _zeros(buffer: torch.Tensor) -> torch.Tensor:
+    return torch.zeros(buffer.numel(), dtype=torch.float64)
+
+
+def whole(
+    who: str, name: str, value: Any, word: Optional[str], least: int, most: int = _MOST
+) -> Optional[int]:
     """A whole number; None: `value` is the word that may stand for one."""
     if word is not None and value == word:
         return None
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+    is_whole = isinstance(value, int) and not isinstance(value, bool)
+    if not is_whole or not least <= value <= most:
         other = f", or {word!r}" if word else ""
-        raise ValueError(
-            f"{who}: {name} is {value!r}; a whole number from {least} on{other} is taken"
-        )
+        bounds = f"up to {most}" if is_whole and value > most else f"from {least} on"
+        raise ValueError(f"{who}: {name} is {value!r}; a whole number {bounds}{other} is taken")
     return value
 
 

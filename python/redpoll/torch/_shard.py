@@ -6,7 +6,7 @@ import copy
 import ctypes
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Optional, Union
 
 import torch
 
@@ -32,7 +32,7 @@ class Kept:
     """What an optimizer keeps of a parameter, as it was found by trying."""
 
     vectors: dict[str, torch.dtype]  # as the parameter, element by element
-    numbers: dict[str, Optional[torch.dtype]]  # None: a number of Python's
+    numbers: dict[str, Union[torch.dtype, type]]  # a type: a number of Python's
 
 
 def remade(inner: torch.optim.Optimizer, groups: list[list[torch.Tensor]]) -> Any:
@@ -49,7 +49,8 @@ def remade(inner: torch.optim.Optimizer, groups: list[list[torch.Tensor]]) -> An
 
 
 def _without_tensors(group: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in group.items() if name != "params"}
+    """Of a copy: a schedule of another thread may be at it."""
+    return {name: value for name, value in dict(group).items() if name != "params"}
 
 
 # ---- which optimizers can be cut ----
@@ -69,8 +70,6 @@ def _tried(inner: torch.optim.Optimizer, group: int, who: str) -> Kept:
     )
     try:
         whole, cut, kept = _both(inner, group)
-    except ValueError:
-        raise
     except Exception as error:
         raise ValueError(f"{refusal} ({type(error).__name__}: {error})") from error
     if not torch.allclose(whole, cut, rtol=1e-4, atol=1e-7) or kept is None:
@@ -86,6 +85,7 @@ def _both(
     whole = start.clone().view(_ROWS, -1)
     parts = [start[:_CUT].clone(), start[_CUT:].clone()]
     one, two = _of_group(inner, group, [whole]), _of_group(inner, group, parts)
+    before = copy.deepcopy(_without_tensors(one.param_groups[group]))
     for step in range(3):
         gradient = torch.linspace(3, -0.5, start.numel()) * (step + 1) ** 2
         whole.grad = gradient.clone().view_as(whole)
@@ -94,6 +94,8 @@ def _both(
         two.step()
     if torch.equal(whole.flatten(), start):
         return start, start + 1, None  # it steps other tensors than its groups'
+    if str(before) != str(_without_tensors(one.param_groups[group])):
+        return start, start + 1, None  # it counts in its group, which each push sets anew
     return whole.flatten(), torch.cat(parts), _kept(one.state[whole], whole)
 
 
@@ -105,16 +107,19 @@ def _of_group(
     other: torch.optim.Optimizer = remade(inner, empty)
     if "lr" in other.param_groups[group]:
         other.param_groups[group]["lr"] = _RATE  # it may begin with 0
-    like = next((each for each in inner.param_groups[group]["params"]), None)
+    members = inner.param_groups[group]["params"]
+    like = max(members, key=torch.Tensor.dim, default=None)
     state = inner.state.get(like, {}) if like is not None else {}
     for tensor in tensors:
         for name, value in state.items():
-            other.state[tensor][name] = _resized(value, like, tensor)
+            other.state[tensor][name] = _resized(name, value, like, tensor)
     return other
 
 
-def _resized(value: Any, like: Any, tensor: torch.Tensor) -> Any:
-    if torch.is_tensor(value) and value.shape == like.shape and value.dim() > 0:
+def _resized(name: str, value: Any, like: Any, tensor: torch.Tensor) -> Any:
+    """Of a parameter without dimensions all state looks like it: but for PyTorch's counters."""
+    is_like = torch.is_tensor(value) and value.shape == like.shape
+    if is_like and (value.dim() > 0 or name != "step"):
         return torch.full_like(tensor, value.flatten()[0].item() if value.numel() else 0.0)
     return copy.deepcopy(value)
 
@@ -127,7 +132,7 @@ def _kept(state: dict[str, Any], tensor: torch.Tensor) -> Optional[Kept]:
         elif torch.is_tensor(value) and value.dim() == 0:
             kept.numbers[name] = value.dtype
         elif isinstance(value, (int, float)):
-            kept.numbers[name] = None
+            kept.numbers[name] = type(value)
         elif value is not None:
             return None
     return kept
@@ -146,10 +151,11 @@ class Shard:
         self,
         inner: torch.optim.Optimizer,
         flat: FlatParameters,
+        kept: list[Kept],
         synchronous: bool,
         workers: int,
     ) -> None:
-        self._inner, self._flat = inner, flat
+        self._inner, self._flat, self._kept = inner, flat, kept
         self._synchronous, self._workers = synchronous, workers
         self._optimizer: Any = None
         self._place: tuple[int, ...] = ()
@@ -262,7 +268,7 @@ class Shard:
         for piece in self.pieces:
             parameter = parameters[piece.parameter]
             for name, value in whole.get(parameter, {}).items():
-                if torch.is_tensor(value) and value.shape == parameter.shape and value.dim():
+                if name in self._kept[piece.group].vectors:
                     count = piece.value.numel()
                     part = value.reshape(-1)[piece.first : piece.first + count].clone()
                     self._optimizer.state[piece.value][name] = part

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import weakref
 from collections.abc import Iterator
 from typing import Any, Callable, Optional, Union
@@ -122,7 +123,7 @@ class ParameterServer(ServedOptimizer):
 
     def _give_merge(self, options: _abi.rp_parameter_server_options) -> Any:
         synchronous = options.staleness == 0
-        self._shard = Shard(self.inner, self._flat, synchronous, self.workers)
+        self._shard = Shard(self.inner, self._flat, self._kept, synchronous, self.workers)
         weak = weakref.ref(self)
 
         def abort(message: str) -> None:
@@ -167,6 +168,8 @@ class ParameterServer(ServedOptimizer):
         weight: what this gradient counts beside others' 1: for batches of unequal size this
         one's size over the mean size. RedpollError names a rank that has died."""
         self._check_works()
+        if not 0 <= weight < math.inf:
+            raise ValueError(f"{self._who}: a weight of {weight}; 0 or more, and finite")
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -278,8 +281,8 @@ class ParameterServer(ServedOptimizer):
         self._updates = 0
 
 
-def _as_kept(value: float, dtype: Optional[torch.dtype]) -> Any:
-    return value if dtype is None else torch.tensor(value, dtype=dtype)
+def _as_kept(value: float, kind: Union[torch.dtype, type]) -> Any:
+    return kind(value) if isinstance(kind, type) else torch.tensor(value, dtype=kind)
 
 
 __all__ = ("ParameterServer", "ParameterStep")

@@ -270,7 +270,10 @@ int64_t rpi_metrics_last_step(const char *folder) {
     snprintf(path, sizeof path, "%s/metrics.jsonl", folder);
     if (rpi_regular_file_open(path, &stream, &bytes) != RP_OK) return -1;
     while (getline(&line, &room, stream) >= 0)
-        if (sscanf(line, "{\"step\":%lld,", &step) == 1) last = step;
+        if (sscanf(line, "{\"step\":%lld,", &step) == 1)
+            last = step;
+        else if (strncmp(line, "{\"redpoll\":", 11) == 0)
+            last = 0; /* another run begins */
     free(line);
     fclose(stream);
     return last;

@@ -30,7 +30,7 @@ typedef struct run {
     int64_t told_step;         /* the latest of which all ranks' reports are there */
     bool diverged;             /* in that one */
     bool is_profiled;          /* with all others */
-    int asked_before;          /* what others have not heard of, since a rank has died */
+    int asked;                 /* what ranks are asked for, until they have done it */
     int64_t saved_step, evaluated_step, sampled_step;
     int64_t saved_ns; /* when, or when the first step began */
     rpi_train_result result;
@@ -236,43 +236,43 @@ static rp_status tell_steps(run *r) {
 }
 
 /* Does something follow that needs all steps before it to be well, and told? */
-static bool is_milestone(const run *r, int asked) {
+static bool is_milestone(const run *r) {
     const rpi_train_options *o = r->options;
     int64_t step = r->trainer.step;
-    return asked || step == r->trainer.total_steps || due(step, o->check_replicas) ||
+    return r->asked || step == r->trainer.total_steps || due(step, o->check_replicas) ||
            (o->eval && due(step, o->eval_every)) || due(step, o->checkpoint_every) ||
            due(step, o->sample_every);
 }
 
 /* What all ranks are asked for, as far as they all know it after this step. */
-static rp_status tell(run *r, int *out_asked) {
+static rp_status tell(run *r) {
     rpi_step_reports *reports = &r->trainer.reports;
     RP_TRY(tell_steps(r));
-    int asked = rpi_step_reports_asked(reports);
-    if (is_milestone(r, asked)) {
+    r->asked |= rpi_step_reports_asked(reports);
+    if (is_milestone(r)) {
         RP_TRY(rpi_step_reports_flush(reports));
         RP_TRY(tell_steps(r));
-        asked |= rpi_step_reports_asked(reports);
+        r->asked |= rpi_step_reports_asked(reports);
     }
     tell_choice(r);
     tell_note(r);
-    *out_asked = asked;
     return RP_OK;
 }
 
 /* What is due after the steps that are done, and what ranks are asked for. What all have done
  * behind this step already, before a rank died, is not done again. */
-static rp_status pass_milestone(run *r, int asked) {
+static rp_status pass_milestone(run *r) {
     const rpi_train_options *o = r->options;
     int64_t step = r->trainer.step;
     if (due(step, o->check_replicas)) RP_TRY(rpi_replicas_check(&r->trainer));
-    r->result.stopped = (asked & RPI_ASKED_STOP) != 0; /* somebody waits for the end */
+    r->result.stopped = (r->asked & RPI_ASKED_STOP) != 0; /* somebody waits for the end */
     if (o->eval && due(step, o->eval_every) && r->evaluated_step != step && !r->result.stopped)
         RP_TRY(evaluate(r));
     if (due(step, o->sample_every) && r->sampled_step != step && !r->result.stopped)
         RP_TRY(write_sample(r));
-    if (saves(o) && r->saved_step != step && (asked || due(step, o->checkpoint_every)))
+    if (saves(o) && r->saved_step != step && (r->asked || due(step, o->checkpoint_every)))
         RP_TRY(save(r));
+    r->asked = 0;
     return RP_OK;
 }
 
@@ -298,10 +298,10 @@ static rp_status take_over_output(run *r) {
     const rpi_train_options *o = r->options;
     rpi_trainer *t = &r->trainer;
     if (!o->out) return RP_OK;
-    rpi_checkpoint_take_over(t, o->out);
+    bool is_new = rpi_metrics_last_step(o->out) < 0;
+    RP_TRY(rpi_metrics_open(o->out, true, &r->metrics)); /* without half a last line */
+    if (is_new) RP_TRY(rpi_metrics_header(r->metrics, t));
     int64_t written = rpi_metrics_last_step(o->out), kept = r->result.steps;
-    RP_TRY(rpi_metrics_open(o->out, true, &r->metrics));
-    if (written < 0) RP_TRY(rpi_metrics_header(r->metrics, t));
     for (int64_t i = kept < RPI_MEDIAN_STEPS ? 0 : kept - RPI_MEDIAN_STEPS; i < kept; i++) {
         const rpi_step_metrics *own = &r->history[i % RPI_MEDIAN_STEPS];
         if (own->step > written) RP_TRY(rpi_metrics_step(r->metrics, own));
@@ -314,16 +314,16 @@ static rp_status rejoin(run *r, rpi_standing *standing, rpi_loss *out_loss) {
     int asked = 0;
     RP_TRY(tell_steps(r));
     if (!t->reports.is_alone) RP_TRY(rpi_step_reports_leave(&t->reports, &asked));
-    r->asked_before |= asked | (r->result.stopped ? RPI_ASKED_STOP : 0);
+    r->asked |= asked | (r->result.stopped ? RPI_ASKED_STOP : 0);
     *standing = (rpi_standing){.evaluated = (double)r->evaluated_step,
                                .saved = (double)r->saved_step,
                                .good = (double)t->good_step,
-                               .asked = r->asked_before};
+                               .asked = r->asked};
     RP_TRY(rpi_trainer_rejoin(t, standing, out_loss));
     r->evaluated_step = (int64_t)standing->evaluated;
     r->saved_step = (int64_t)standing->saved;
     r->is_profiled = false;
-    r->asked_before = 0;
+    r->asked = (int)standing->asked;
     if (standing->good <= (double)t->good_step) return RP_OK;
     t->good_step = (int64_t)standing->good;
     t->newest_is_good = true;
@@ -336,16 +336,17 @@ static rp_status go_on(run *r) {
     rpi_trainer *t = &r->trainer;
     rpi_standing standing;
     rpi_loss loss;
-    int asked = 0, rank = t->rank;
+    int rank = t->rank;
     RP_TRY(rejoin(r, &standing, &loss));
     bool first = t->rank == 0 && rank > 0;
     note_loss(r, &loss, first);
     RP_TRY(take_alone(r));
     rpi_step_reports_rejoin(&t->reports, t->comm);
     if (first) RP_TRY(take_over_output(r));
+    if (t->rank == 0 && r->options->out) rpi_checkpoint_take_over(t, r->options->out);
     RP_TRY(rpi_metrics_loss(r->metrics, t, &loss));
-    RP_TRY(tell(r, &asked));
-    return pass_milestone(r, asked | (int)standing.asked);
+    RP_TRY(tell(r));
+    return pass_milestone(r);
 }
 
 /* Of a step, or of what is due behind one: RP_OK where those that are left have gone on. */
@@ -359,11 +360,10 @@ static rp_status outlive(run *r, rp_status status) {
 
 static rp_status train_step(run *r) {
     rpi_step_metrics own;
-    int asked = 0;
     RP_TRY(rpi_trainer_step(&r->trainer, &own));
     if (r->trainer.losses.is_pending) return RP_OK;
-    RP_TRY(tell(r, &asked));
-    return pass_milestone(r, asked);
+    RP_TRY(tell(r));
+    return pass_milestone(r);
 }
 
 static rp_status step(run *r) {
@@ -391,7 +391,8 @@ static rp_status span(run *r) {
     RP_TRY(rpi_trainer_span(t, next_milestone(r), take_step, r, &asked));
     if (t->rank > 0) r->result.steps += t->step - before;
     tell_note(r);
-    return pass_milestone(r, asked);
+    r->asked = asked;
+    return pass_milestone(r);
 }
 
 static double rate(const rpi_step_metrics *m) {

@@ -278,9 +278,10 @@ static rp_status tell(rpi_trainer *t, rp_status status) {
 
 rp_status rpi_checkpoint_save(rpi_trainer *t, const char *folder) {
     float *states = NULL;
-    RP_TRY(tell(t, rpi_alloc_array((size_t)rpi_weights_states_count(t->weights), sizeof *states,
-                                   "running statistics", &states)));
-    rp_status status = rpi_trainer_average_states(t, states);
+    rp_status status = rpi_alloc_array((size_t)rpi_weights_states_count(t->weights),
+                                       sizeof *states, "running statistics", &states);
+    if (status != RP_OK) return tell(t, status);
+    status = rpi_trainer_average_states(t, states);
     if (status == RP_OK) status = rpi_divergence_check(t, states);
     if (status == RP_OK) status = tell(t, write_rank(t, folder));
     if (status == RP_OK) status = rp_barrier(t->comm);

@@ -108,13 +108,14 @@ static int64_t first_place(const rpi_span_windows *w, const window *it) {
 static void read_tokens(const rpi_span_windows *w, const window *it, int32_t *tokens) {
     const rpi_span_question *question = &w->q->questions[it->question];
     const rpi_span_context *context = &w->q->contexts[question->context];
-    const uint32_t *words = w->q->question_ids.at + question->first;
-    const uint32_t *text = w->q->context_ids.at + context->first + it->start;
+    /* NULL where no question, or no text, has a token. */
+    const uint32_t *words = w->q->question_ids.at, *text = w->q->context_ids.at;
+    size_t first = context->first + (size_t)it->start, asked_first = question->first;
     int64_t at = 0, asked = question_tokens(question);
     tokens[at++] = (int32_t)w->options.tokens.cls;
-    for (int64_t i = 0; i < asked; i++) tokens[at++] = (int32_t)words[i];
+    for (int64_t i = 0; i < asked; i++) tokens[at++] = (int32_t)words[asked_first + (size_t)i];
     tokens[at++] = (int32_t)w->options.tokens.sep;
-    for (int64_t i = 0; i < it->tokens; i++) tokens[at++] = (int32_t)text[i];
+    for (int64_t i = 0; i < it->tokens; i++) tokens[at++] = (int32_t)text[first + (size_t)i];
     tokens[at++] = (int32_t)w->options.tokens.sep;
     while (at < w->options.sequence) tokens[at++] = (int32_t)w->options.tokens.pad;
 }

@@ -283,7 +283,8 @@ static rp_status finish(void *context, int64_t *out_exposed_ns) {
     if (s->measure) s->measured(s->context);
     s->update(s->context, 0, count);
     *out_exposed_ns = 0;
-    self->report.finished = -1;
+    self->report = (rp_local_sgd_report){
+        .started = -1, .finished = -1, .gradient_norm = NAN, .autocorrelation = NAN};
     rp_status status = self->is_alone ? RP_OK : exchange(self, out_exposed_ns);
     if (is_outlived(self, status)) self->is_alone = true;
     if (self->report.finished >= 0) rpi_weights_changed(s->weights, 0, count);

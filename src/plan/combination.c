@@ -14,11 +14,14 @@ static bool same_coefficient(const rpi_span *a, const rpi_span *b) {
     return a->times == b->times && a->over == b->over;
 }
 
+static bool continues(const rpi_span *before, const rpi_span *span) {
+    return before->last + 1 == span->first && same_coefficient(before, span);
+}
+
 /* Append to the combination that is being made at the end of the pool. */
 static rp_status put(rpi_combinations *pool, rpi_combination *made, rpi_span span) {
-    rpi_span *before = made->spans ? &pool->spans[pool->used - 1] : NULL;
-    if (before && before->last + 1 == span.first && same_coefficient(before, &span)) {
-        before->last = span.last;
+    if (made->spans && continues(&pool->spans[pool->used - 1], &span)) {
+        pool->spans[pool->used - 1].last = span.last;
         return RP_OK;
     }
     if (pool->used == pool->room) {

@@ -169,6 +169,7 @@ typedef struct rpi_algorithm {
     bool exact;        /* refuses lossy codecs: encodes a part more than once, or replicas would
                           differ */
     bool knows_hosts;  /* what it does depends on host_of, and inside a host it is exact */
+    bool for_crowds;   /* chosen only where ranks are many for each core (outline.h) */
     bool rank_order;   /* sums in rank order, independent of how parts are cut */
     bool (*fits)(const rpi_plan_request *request); /* the rank does not matter */
     rp_status (*build)(const rpi_plan_request *request, rpi_schedule *out_schedule);

@@ -45,6 +45,7 @@ const rpi_algorithm rpi_algorithm_star = {
     .collective = RPI_ALL_REDUCE,
     .exact = true,
     .rank_order = true,
+    .for_crowds = true,
     .fits = rpi_fits_all,
     .build = build,
     .outline = outline,

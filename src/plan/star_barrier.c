@@ -31,6 +31,7 @@ const rpi_algorithm rpi_algorithm_star_barrier = {
     .name = "star",
     .summary = "all tell rank 0, which answers: for crowds",
     .collective = RPI_BARRIER,
+    .for_crowds = true,
     .fits = rpi_fits_all,
     .build = build,
     .outline = outline,

@@ -10,11 +10,11 @@ redpoll=$build/src/cli/redpoll hand=$build/bench/shared_memory_by_hand iters=21
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
-median() { sort -n | awk '{v[NR] = $1} END {print NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2}'; }
+median() { sort -g | awk '{v[NR] = $1} END {print NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2}'; }
 
 by_hand() { # private|registered bytes: of stores past the caches and into them the faster
     # shellcheck disable=SC2086 # RUN is words
-    for stores in "" cached; do ${RUN:-} "$hand" "$1" "$2" $iters $stores; done | sort -n | head -n 1 | cut -d ' ' -f 1
+    for stores in "" cached; do ${RUN:-} "$hand" "$1" "$2" $iters $stores; done | sort -g | head -n 1 | cut -d ' ' -f 1
 }
 
 by_redpoll() { # bytes

@@ -104,11 +104,19 @@ static bool has_time(const learner *l) {
     return rpi_now_ns() < l->ends_ns;
 }
 
-/* ---- the three ways ---- */
+/* When windows and servers are there. */
+static rp_status start_clock(learner *l) {
+    RP_TRY(rp_barrier(l->comm));
+    l->ends_ns = rpi_deadline_ns(1e-3 * l->is->step_ms * (double)l->is->steps);
+    return RP_OK;
+}
+
+/* ---- the three ways: at least one step each ---- */
 
 /* Rank 0's clock ends it: one element more says so to all. */
 static rp_status learn_by_all_reduce(learner *l) {
     rp_segment whole = {.data = l->gradient, .count = l->count + 1, .dtype = RP_F32};
+    RP_TRY(start_clock(l));
     for (l->gradient[l->count] = 0; l->gradient[l->count] == 0; l->steps++) {
         compute(l, 1.0f / (float)rp_comm_world(l->comm));
         l->gradient[l->count] = rp_comm_rank(l->comm) == 0 && !has_time(l) ? 1 : 0;
@@ -155,8 +163,10 @@ static rp_status learn_by_gossip(learner *l) {
                              .destination_count = count};
     rp_window *window = NULL;
     RP_TRY(rp_window_create(l->comm, &setup, &window));
-    rp_status status = RP_OK;
-    while (status == RP_OK && has_time(l)) status = step_with_neighbours(l, window);
+    rp_status status = start_clock(l);
+    do {
+        if (status == RP_OK) status = step_with_neighbours(l, window);
+    } while (status == RP_OK && has_time(l));
     rp_status freed = rp_window_free(&window);
     RP_TRY(status);
     RP_TRY(freed);
@@ -189,7 +199,8 @@ static rp_status learn_by_server(learner *l) {
     rp_parameter_server_options o = {
         .servers = 1, .staleness = l->is->staleness, .merge = merge, .context = l};
     RP_TRY(rp_parameter_server_create(l->comm, &whole, 1, &o, &l->server));
-    rp_status status = push_and_pull(l);
+    rp_status status = start_clock(l);
+    if (status == RP_OK) status = push_and_pull(l);
     rp_parameter_server_destroy(l->server);
     return status;
 }
@@ -248,8 +259,6 @@ static rp_status learn(learner *l) {
         if (rp_comm_world(l->comm) < modes[i].least_world)
             return RP_FAIL(INVALID, "--mode %s needs %d ranks: redpoll run -n %d straggler ...",
                            l->is->mode, modes[i].least_world, modes[i].least_world);
-        RP_TRY(rp_barrier(l->comm));
-        l->ends_ns = rpi_deadline_ns(1e-3 * l->is->step_ms * (double)l->is->steps);
         return modes[i].learn(l);
     }
     return RP_FAIL(INVALID, "--mode is '%s'; all-reduce, gossip or server are allowed",

@@ -20,6 +20,10 @@ compiled_here() { # sources; files of another architecture are not
     done
 }
 
+command -v clang-tidy >/dev/null || {
+    echo "clang-tidy is missing (Debian and Ubuntu: apt-get install clang-tidy)" >&2
+    exit 1
+}
 cmake --preset dev >/dev/null || exit 1
 git ls-files 'src/*.c' | compiled_here |
     xargs -P "$(nproc)" -n 4 clang-tidy --quiet -p build/dev \

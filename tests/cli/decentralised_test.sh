@@ -8,7 +8,7 @@ tools=$(cd "$(dirname "$0")/../../tools" && pwd)
 . "$(dirname "$0")/../harness/cases.sh"
 export REDPOLL_DECENTRALISED_RUNS="$folder/runs"
 
-compare() { timeout 200 sh "$tools/decentralised.sh" "$redpoll" "$@" >out 2>err; }
+compare() { timeout 1200 sh "$tools/decentralised.sh" "$redpoll" "$@" >out 2>err; }
 has() { # FILE TEXT
     grep -qF -e "$2" "$1" && pass || complain "$1 lacks '$2': $(cat "$1" err)"
 }

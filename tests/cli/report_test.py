@@ -537,6 +537,8 @@ def test_benchmarks(tmp: Path) -> None:
             "4K,64K,256K",
             "--codec",
             codec,
+            "--algorithm",
+            "sra",
             "--json",
             "--iters",
             "3",

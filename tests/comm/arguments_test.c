@@ -200,6 +200,18 @@ static void making_communicators(void) {
     rp_store_close(&store);
 }
 
+static void addresses_to_listen_at(void) {
+    char text[256] = "untouched";
+    REFUSES("nowhere to put", rp_bind_addresses, NULL, NULL, 10);
+    REFUSES("nowhere to put", rp_bind_addresses, NULL, text, 0);
+    setenv("REDPOLL_SOCKET_IFNAME", "=no-such-interface", 1);
+    REFUSES("no-such-interface", rp_bind_addresses, NULL, text, sizeof text);
+    setenv("REDPOLL_SOCKET_IFNAME", "=lo", 1);
+    LEGAL(rp_bind_addresses, CHECK_OK(rp_bind_addresses("192.0.2.1", text, sizeof text)));
+    CHECK_MSG(strncmp(text, "127.0.0.1", 9) == 0, "of =lo: %s", text);
+    unsetenv("REDPOLL_SOCKET_IFNAME");
+}
+
 static void functions_of_no_communicator(void) {
     rp_comm_stats stats = {.operations = 7};
     RECORDS("comm is NULL", rp_comm_rank, rp_comm_rank(NULL) == -1);
@@ -214,6 +226,7 @@ static void functions_of_no_communicator(void) {
     REFUSES("comm is NULL", rp_comm_status, NULL);
     LEGAL(rp_comm_destroy, rp_comm_destroy(NULL));
     LEGAL(rp_comm_forget, rp_comm_forget(NULL));
+    addresses_to_listen_at();
 }
 
 static void requests_and_queues(void) {

@@ -56,6 +56,9 @@ def build_wheel(project: Path, folder: Path, *options: str) -> Path:
     return wheel
 
 
+QUICKLY = "--config-settings=cmake.build-type=Debug"  # what it holds is the same
+
+
 def listing(folder: Path) -> set[Path]:
     """All that lies there but Python's own cache, which importing the build backend writes."""
     return {path for path in folder.rglob("*") if "__pycache__" not in path.parts}
@@ -80,7 +83,7 @@ def tree(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def wheel(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     before = listing(tree)
-    wheel = build_wheel(tree / "python", tmp_path_factory.mktemp("wheel"))
+    wheel = build_wheel(tree / "python", tmp_path_factory.mktemp("wheel"), QUICKLY)
     assert listing(tree) == before, "building leaves nothing behind"
     return wheel
 
@@ -160,5 +163,10 @@ def test_sdist_builds_alone(tree: Path, wheel: Path, tmp_path: Path) -> None:
         sdist.extractall(tmp_path / "away")
     (project,) = (tmp_path / "away").iterdir()
     assert (project / "PKG-INFO").is_file()
-    quickly = "--config-settings=cmake.build-type=Debug"
-    assert build_wheel(project, tmp_path / "wheel", quickly).name == wheel.name
+    for folder in ("cmake", "include", "src"):
+        there, wanted = project / "core" / folder, tree / folder
+        assert {path.relative_to(there) for path in listing(there)} == {
+            path.relative_to(wanted) for path in listing(wanted)
+        }
+    library_alone = "--config-settings=cmake.define.REDPOLL_COMMAND=OFF"
+    assert build_wheel(project, tmp_path / "wheel", QUICKLY, library_alone).name == wheel.name

@@ -205,7 +205,7 @@ def refused(rank, world):
 
     model = Point()
     opt = made(model)
-    return {
+    told = {
         "every is 0": refusal(
             ValueError, lambda: AsyncLocalSGD(model, opt.inner, 0, broadcast=False)
         ),
@@ -219,6 +219,8 @@ def refused(rank, world):
         ),
         "span()": refusal(RuntimeError, lambda: in_a_span(model, opt)),
     }
+    dist.barrier()  # the other may still be at the begin of its span, which this rank serves
+    return told
 
 
 def in_a_span(model, opt):

@@ -53,7 +53,7 @@ static bool is_crowded(const rpi_fabric *fabric) {
     long cores = sysconf(_SC_NPROCESSORS_ONLN), here = 0;
     for (int rank = 0; rank < fabric->world; rank++)
         here += host_of[rank] == host_of[fabric->rank];
-    return cores > 0 && here > RPI_CROWD * cores;
+    return rpi_is_crowd(here, cores);
 }
 
 void rpi_fabric_connect(rpi_fabric *fabric) {

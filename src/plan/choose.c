@@ -63,9 +63,13 @@ static bool floods(const question *q, const rpi_algorithm *algorithm) {
            !algorithm->knows_hosts;
 }
 
+static bool waits_for_crowds(const question *q, const rpi_algorithm *algorithm) {
+    return algorithm->for_crowds && !rpi_is_crowd(q->shape->widest, q->model->cores);
+}
+
 static bool is_candidate(const question *q, const rpi_algorithm *algorithm) {
     if (!works(q, algorithm) || floods(q, algorithm)) return false;
-    if (algorithm->for_crowds && !rpi_is_crowd(q->shape, q->model)) return false;
+    if (waits_for_crowds(q, algorithm)) return false;
     return !keeps_rank_order(q) || algorithm->rank_order;
 }
 
@@ -141,8 +145,7 @@ static const char *verdict(const question *q, const rpi_algorithm *algorithm,
     if (algorithm == chosen) return "chosen";
     if (!algorithm->fits(q->request)) return "does not work in this world";
     if (q->lossy && algorithm->exact) return "exact codecs only";
-    if (algorithm->for_crowds && !rpi_is_crowd(q->shape, q->model))
-        return "for many ranks a core";
+    if (waits_for_crowds(q, algorithm)) return "for many ranks a core";
     if (floods(q, algorithm)) return "all send to all at once: floods a switch";
     if (keeps_rank_order(q) && !algorithm->rank_order) return "not in rank order";
     if (encodings(q, algorithm) > encodings(q, chosen)) return "loses more: encodes more often";

@@ -427,6 +427,27 @@ class ServedOptimizer(WrappingOptimizer):
 
     # ---- across restarts ----
 
+    def _own_state(self, form: str, version: int) -> dict[str, Any]:
+        """What is this rank's, behind finish()."""
+        if self._has_end:
+            raise RuntimeError(f"{self._who}: state_dict() is not for the middle of a span()")
+        self.finish()
+        residual = self._layout.residual
+        return {
+            "format": form,
+            "version": version,
+            "worker": self._worker(),
+            "workers": self.workers,
+            "step": self.steps,
+            "residual": None if residual is None else residual.clone(),
+        }
+
+    def _gather(self, vector: torch.Tensor) -> torch.Tensor:
+        """Of each server's shard its own, on every rank; in place. Collective."""
+        with self._handle.used() as handle:
+            self._handle.check(_abi.rp_parameter_server_gather(handle, vector.data_ptr()))
+        return vector
+
     def _worker(self) -> int:
         return self._communicator.rank - self._options.servers if self.is_worker else -1
 

@@ -159,29 +159,16 @@ class AsyncLocalSGD(ServedOptimizer):
         beside parameters, on every rank. Collective: begins with finish(). With the model's
         state_dict() it goes to any number of servers; a worker goes on with its own.
         RuntimeError: within a span()."""
-        if self._has_end:
-            raise RuntimeError(f"{self._who}: state_dict() is not for the middle of a span()")
-        self.finish()
-        residual = self._layout.residual
-        own = {
-            "format": _FORMAT,
-            "version": _VERSION,
-            "worker": self._worker(),
-            "workers": self.workers,
-            "step": self.steps,
-            "pushes": self._updates,
-            "vectors": {name: self._gathered(name) for name in _VECTORS},
-            "residual": None if residual is None else residual.clone(),
-        }
+        own = self._own_state(_FORMAT, _VERSION)
+        own["pushes"] = self._updates
+        own["vectors"] = {name: self._gathered(name) for name in _VECTORS}
         return {**self.inner.state_dict(), "async_local_sgd": own}
 
     def _gathered(self, name: str) -> torch.Tensor:
         vector = torch.zeros(len(self._flat))
         if self.is_server:
             vector.copy_(self._vectors[name])
-        with self._handle.used() as handle:
-            self._handle.check(_abi.rp_parameter_server_gather(handle, vector.data_ptr()))
-        return vector
+        return self._gather(vector)
 
     @torch.no_grad()
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:

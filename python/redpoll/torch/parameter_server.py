@@ -192,18 +192,7 @@ class ParameterServer(ServedOptimizer):
         """That of the inner optimizer, of whole parameters, on every rank: it goes to other
         numbers of servers, or to the inner optimizer alone; and under "parameter_server" what
         is this rank's. Collective: begins with finish(). RuntimeError: within a span()."""
-        if self._has_end:
-            raise RuntimeError(f"{self._who}: state_dict() is not for the middle of a span()")
-        self.finish()
-        residual = self._layout.residual
-        own = {
-            "format": _FORMAT,
-            "version": _VERSION,
-            "worker": self._worker(),
-            "workers": self.workers,
-            "step": self.steps,
-            "residual": None if residual is None else residual.clone(),
-        }
+        own = self._own_state(_FORMAT, _VERSION)
         state = self.inner.state_dict()
         if self._updates:
             state = {**state, "state": self._gathered()}
@@ -251,9 +240,7 @@ class ParameterServer(ServedOptimizer):
             if part is not None:
                 start = starts[piece.parameter] + piece.first
                 vector.narrow(0, start, part.numel()).copy_(part)
-        with self._handle.used() as handle:
-            self._handle.check(_abi.rp_parameter_server_gather(handle, vector.data_ptr()))
-        return vector
+        return self._gather(vector)
 
     def _gathered_numbers(self, name: str) -> list[float]:
         """By parameter; each from whoever has its first element."""

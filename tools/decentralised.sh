@@ -1,11 +1,12 @@
 #!/bin/sh
 # Every way to train together beside all-reduce: strategies x links x splits, some seeds of each; one
 # table (accuracy, steps/s, MB, exposed time, consensus distance) for docs/decentralised.md, and figures.
-# usage: tools/decentralised.sh REDPOLL [--quick | --smallest] [--seeds '1 2 3'] [--splits 'iid by-label'] [--links 'none 50Mbit,5ms'] [--only 'diloco ring'] [--model MODEL] [--steps N] [--page FILE] [--table]
+# usage: tools/decentralised.sh REDPOLL [--quick | --smallest] [--seeds '1 2 3'] [--splits 'iid by-label'] [--links 'none 50Mbit,5ms'] [--only 'diloco ring'] [--model MODEL] [--steps N] [--page FILE] [--table] [--untimed]
 # (`make decentralised` calls it, DECENTRALISED='--quick' hands words on.) Days on two cores: the full form
 # (ResNet-20, eight ranks) is for a bigger machine; --quick takes minutes, --smallest seconds and shows
 # no more than that all runs. What is done stays in runs/decentralised (REDPOLL_DECENTRALISED_RUNS): called
 # again it goes on from there, and the table holds what is there; --table writes it and trains nothing.
+# --untimed: a table without times, of a machine that has other work.
 # tools/decentralised_strategies.sh lists the strategies and the forms.
 set -eu
 usage() {
@@ -29,11 +30,12 @@ for word in "$@"; do
     case $word in --quick) form=quick ;; --smallest) form=smallest ;; esac
 done
 form_is $form
-only='' page='' trains=1
+only='' page='' trains=1 untimed=0
 while [ $# -gt 0 ]; do
     case $1 in
     --quick | --smallest) shift && continue ;;
     --table) trains=0 && shift && continue ;;
+    --untimed) untimed=1 && shift && continue ;;
     esac
     [ $# -ge 2 ] || usage
     case $1 in
@@ -127,7 +129,7 @@ table() {
     echo
     echo "$model, $learners ranks that learn, $steps steps of 64 images ($("$redpoll" --version)):"
     echo
-    awk -f tools/decentralised_table.awk "$results"
+    awk -v untimed=$untimed -f tools/decentralised_table.awk "$results"
     echo
     for name in $names; do
         grep -q "^$name " "$results" || continue

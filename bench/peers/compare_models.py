@@ -1,10 +1,12 @@
 """Training steps of the large models: PyTorch beside Redpoll, in turns, as a table.
 
     compare_models.py build/release/bench/engine_bench [--only gpt2,resnet50] [--dtype bf16]
+    compare_models.py build/release/bench/engine_bench --threads 2 --clock wall
 
 Each row is a model with a batch, each column the processor time of one step (forward, backward,
 SGD with momentum), the median of those of all rounds: with one thread that is what a step takes
-on a machine which does nothing else. PyTorch is the faster of eager and, with --compile,
+on a machine which does nothing else. --clock wall goes by the clock: for several threads, on a
+machine that does nothing else. PyTorch is the faster of eager and, with --compile,
 torch.compile. Memory is the peak of each process, for PyTorch without what its libraries take.
 Exit code 1: a process failed.
 """
@@ -48,31 +50,35 @@ WORKS = {
 }
 
 
+CLOCKS = {"cpu": "cpu_s", "wall": "step_s"}  # what both sides call them
+
+
 class Measured(NamedTuple):
     """What one side took."""
 
-    cpu_s: list[float]
+    seconds: list[float]
     peak_bytes: int
 
 
-def redpoll(bench: Path, work: Work, words: list[str], steps: int) -> Measured:
+def redpoll(options: argparse.Namespace, work: Work, words: list[str]) -> Measured:
     """Some steps in a new process, behind one that is not counted."""
     classes = ["--classes", "1000"] if "--size" in work.words else []
-    command = [str(bench), "--model", work.model + work.options, *words, *classes]
+    command = [str(options.bench), "--model", work.model + work.options, *words, *classes]
     done = subprocess.run(
-        [*command, "--warmup", "1", "--iters", str(steps)],
+        [*command, "--warmup", "1", "--iters", str(options.steps)],
         check=True,
         stdout=subprocess.PIPE,
         text=True,
     )
     found = json.loads(done.stdout.splitlines()[-1])
-    return Measured([found["cpu_s"]], found["peak_bytes"])
+    return Measured([found[CLOCKS[options.clock]]], found["peak_bytes"])
 
 
 class Torch:
     """A process of models_torch.py that waits for its turns."""
 
-    def __init__(self, work: Work, words: list[str], compiled: bool) -> None:
+    def __init__(self, work: Work, words: list[str], compiled: bool, clock: str) -> None:
+        self.clock = CLOCKS[clock]
         command = [sys.executable, MODELS_TORCH, "--model", work.model, *words]
         self.process = subprocess.Popen(
             command + ["--compile"] * compiled,
@@ -93,7 +99,7 @@ class Torch:
         if not line:
             raise SystemExit(f"models_torch.py ended with {self.process.wait()}")
         found = json.loads(line)
-        self.times += found["cpu_s"]
+        self.times += found[self.clock]
         self.peak = found["peak_bytes"] - found["libraries_bytes"]
 
     def close(self) -> Measured:
@@ -108,20 +114,21 @@ def compare(options: argparse.Namespace, work: Work, dtype: str) -> tuple[Measur
     words = [*work.words.split(), "--dtype", dtype, "--threads", str(options.threads)]
     if options.batch_size:
         words += ["--batch-size", str(options.batch_size)]
-    peers = [Torch(work, words, compiled) for compiled in (False, True)[: 1 + options.compile]]
+    ways = (False, True)[: 1 + options.compile]
+    peers = [Torch(work, words, compiled, options.clock) for compiled in ways]
     ours: list[Measured] = []
     for _ in range(options.rounds):
-        ours.append(redpoll(options.bench, work, words, options.steps))
+        ours.append(redpoll(options, work, words))
         for peer in peers:
             peer.turn(options.steps)
-    theirs = min((peer.close() for peer in peers), key=lambda m: statistics.median(m.cpu_s))
-    times = [time for turn in ours for time in turn.cpu_s]
+    theirs = min((peer.close() for peer in peers), key=lambda m: statistics.median(m.seconds))
+    times = [time for turn in ours for time in turn.seconds]
     return Measured(times, max(turn.peak_bytes for turn in ours)), theirs
 
 
 def print_row(name: str, work: Work, dtype: str, ours: Measured, theirs: Measured) -> None:
     goal = work.fp32 if dtype == "fp32" else work.bf16
-    mine, other = (statistics.median(side.cpu_s) for side in (ours, theirs))
+    mine, other = (statistics.median(side.seconds) for side in (ours, theirs))
     memory = " | ".join(f"{side.peak_bytes / 1e9:.2f}" for side in (ours, theirs))
     print(
         f"| {name} | {work.words} | {dtype} | {mine:.3f} | {other:.3f} | {other / mine:.2f}"
@@ -139,6 +146,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="turns of each")
     parser.add_argument("--steps", type=int, default=2, help="a turn's")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--clock", choices=tuple(CLOCKS), default="cpu", help="see above")
     parser.add_argument("--batch-size", type=int, default=0, help="another than a row's own")
     parser.add_argument("--compile", action="store_true", help="torch.compile, too")
     options = parser.parse_args()

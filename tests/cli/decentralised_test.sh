@@ -68,6 +68,12 @@ has page.md '| ring | none | iid | 50.0 | 1.0 | 0.25 | 2.000 | 50.0 | 5 % | 0.02
 has page.md "make decentralised DECENTRALISED=\"$known --table --links 'none 1Gbit'\""
 has page.md before
 has page.md behind
+cp page.md timed.md
+# shellcheck disable=SC2086
+compare $known --table --untimed && pass || complain "no table without times: $(cat err)"
+has page.md '| all-reduce | none | iid | 52.0 (50.0-54.0) | 2.000 |  | 2 |'
+has page.md '| ring | none | iid | 50.0 | 2.000 | 0.02 | 1 |'
+cp timed.md page.md
 grep -q '^old' page.md && complain "the table of before is still there"
 
 # ---- mistakes ----

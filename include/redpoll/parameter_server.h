@@ -126,17 +126,38 @@ RP_API rp_status rp_parameter_server_push(rp_parameter_server *server, double we
 /** The step under way is the last: from within `merge` on the first server. */
 RP_API void rp_parameter_server_stop(rp_parameter_server *server);
 /** No more steps: every rank has the servers' parameters in `values`. Collective over the ranks
- *  that live; a rank that only serves does so in here until all steps are done. */
+ *  that live; a rank that only serves does so in here until all steps are done. Where others go
+ *  on (goes_on), a worker that dies meanwhile is left behind, whatever it has done already. */
 RP_API rp_status rp_parameter_server_end(rp_parameter_server *server);
 /** Give every rank the servers' parts of another vector, as long: the optimizer's state, say.
- *  Collective over the ranks that live; after rp_parameter_server_end(). */
+ *  Collective over the ranks that live; after rp_parameter_server_end(). RP_PEER, RP_TIMEOUT: a
+ *  rank has died; as of other operations, rp_parameter_server_confirm() says what then. */
 RP_API rp_status rp_parameter_server_gather(rp_parameter_server *server, float *vector);
 
-/** The ranks that live, as of the last end: the communicator given, or one of those left in
- *  the order of their ranks, which the server owns. NULL of NULL. */
+/** What all ranks do between an end and the next begin, over rp_parameter_server_comm(), is
+ * done on some and fails on others where a rank dies meanwhile. So all call this behind it, and
+ * know whether it is done:
+ *
+ *      do {
+ *          status = ... operations over rp_parameter_server_comm(server) ...
+ *          status = rp_parameter_server_confirm(server, status, &again);
+ *      } while (status == RP_OK && again);
+ *
+ *  status: how they ended on this rank. *again: 0: well, on all. 1: not, a worker has died: it
+ * is left behind, the communicator is another one without it (the former lives, and is of no
+ * use); do all of it again. Collective over the ranks that live; blocks: a message to the first
+ * server and one back. Where all are to fail (no goes_on) it sends nothing and returns
+ * `status`. RP_PEER names a server that has died, or says that no worker is left; a status that
+ * is no death's fails all with this thread's last error. */
+RP_API rp_status rp_parameter_server_confirm(rp_parameter_server *server, rp_status status,
+                                             int *again);
+
+/** The ranks that live, as of the last end or confirm: the communicator given, or one of those
+ *  left in the order of their ranks, which the server owns. NULL of NULL. */
 RP_API rp_comm *rp_parameter_server_comm(rp_parameter_server *server);
-/** Was a rank of the first communicator left behind, as of the last end? Why, in a line; NULL:
- *  no. Valid until the server is destroyed. Only the first server knows the line in full. */
+/** Was a rank of the first communicator left behind, as of the last end or confirm? Why, in a
+ * line; NULL: no. Valid until the server is destroyed. Only the first server knows the line in
+ * full. */
 RP_API const char *rp_parameter_server_lost(const rp_parameter_server *server, int rank);
 /** Accounts of this rank's links to servers and workers, summed; busy_s is 0. */
 RP_API void rp_parameter_server_get_stats(const rp_parameter_server *server,

@@ -515,6 +515,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     ),
     "rp_parameter_server_end": (c_int, [_server]),
     "rp_parameter_server_gather": (c_int, [_server, _data]),
+    "rp_parameter_server_confirm": (c_int, [_server, c_int, POINTER(c_int)]),
     "rp_parameter_server_comm": (c_void_p, [_server]),
     "rp_parameter_server_lost": (c_char_p, [_server, c_int]),
     "rp_parameter_server_abort": (None, [_server, c_int, c_char_p]),

@@ -181,9 +181,10 @@ static rp_status open_uplinks(rp_parameter_server *s) {
 
 static rp_status prepare(rp_parameter_server *s, const rp_segment *segments, size_t count) {
     size_t world = (size_t)s->world;
-    RP_TRY(rpi_alloc_array(world, sizeof *s->lost, "ranks", &s->lost));
+    size_t most = world * (1 + RPI_PUSH_FRUITLESS); /* communicators, if all are lost in turn */
+    RP_TRY(rpi_alloc_array(world + 1, sizeof *s->verdict, "ranks", &s->verdict));
     RP_TRY(rpi_alloc_array(world, sizeof *s->reasons, "ranks", &s->reasons));
-    RP_TRY(rpi_alloc_array(world, sizeof *s->earlier, "ranks", &s->earlier));
+    RP_TRY(rpi_alloc_array(most, sizeof *s->earlier, "ranks", &s->earlier));
     RP_TRY(copy_segments(s, segments, count));
     RP_TRY(rpi_push_server_open(s));
     RP_TRY(open_uplinks(s));
@@ -239,7 +240,7 @@ void rp_parameter_server_destroy(rp_parameter_server *s) {
     rpi_free(s->segments);
     rpi_free(s->parts);
     rpi_free(s->shards);
-    rpi_free(s->lost);
+    rpi_free(s->verdict);
     rpi_free(s->reasons);
     rpi_free(s->earlier);
     pthread_cond_destroy(&s->handover.changed);
@@ -349,7 +350,7 @@ const char *rp_parameter_server_lost(const rp_parameter_server *s, int rank) {
         (void)RP_FAIL(INVALID, "rank is %d in a world of %d", rank, s->world);
         return NULL;
     }
-    if (s->lost[rank] == 0) return NULL;
+    if (s->verdict[rank] == 0) return NULL;
     return s->reasons[rank][0] ? s->reasons[rank] : "it is gone";
 }
 

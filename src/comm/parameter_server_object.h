@@ -9,7 +9,8 @@
  *             with an end, too, where one was expected
  *               <----  ANSWER   go on, end or merged
  *               <----  VALUES   the shard's parameters, but for "merged"
- *               <----  GOODBYE  from the first server, behind all ends: who was lost
+ *     REPORT                  ---->  to the first server, behind the end: did all go well?
+ *               <----  VERDICT  from it: who was lost, and did all go well on all?
  *
  * Several servers that each held workers back could wait for each other's. So where gradients
  * may be some steps old the first server alone decides, and a push goes in three parts: to the
@@ -27,7 +28,14 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-enum { RPI_PUSH_HEADER, RPI_PUSH_PAYLOAD, RPI_PUSH_ANSWER, RPI_PUSH_VALUES, RPI_PUSH_GOODBYE };
+enum {
+    RPI_PUSH_HEADER,
+    RPI_PUSH_PAYLOAD,
+    RPI_PUSH_ANSWER,
+    RPI_PUSH_VALUES,
+    RPI_PUSH_REPORT,
+    RPI_PUSH_VERDICT
+};
 
 /* Messages are doubles: whole numbers of them are exact to 2^53. */
 enum {
@@ -135,10 +143,14 @@ struct rp_parameter_server {
     size_t final;             /* elements of the gradient under way */
     rpi_push_server at;       /* of a server */
     rpi_push_handover handover;
-    double *lost; /* [world] 1: was left behind, as of the last end */
+    double *verdict; /* [world + 1] 1: was left behind; then on how many all was not well */
     char (*reasons)[200];
-    int known_lost; /* as of the last end */
+    int known_lost; /* as of the last verdict */
+    int fruitless;  /* verdicts in a row that all was not well, and that nobody was lost */
 };
+
+/* So many, and ranks fail each other for another reason than a death. */
+enum { RPI_PUSH_FRUITLESS = 3 };
 
 static inline int rpi_push_worker_rank(const rp_parameter_server *s, int worker) {
     return s->options.servers ? s->options.servers + worker : worker;
@@ -172,5 +184,14 @@ rp_status rpi_push_server_begin(rp_parameter_server *s, uint64_t first_step, uin
 rp_status rpi_push_serve(rp_parameter_server *s);
 rp_status rpi_push_serve_aside(rp_parameter_server *s); /* on a thread */
 rp_status rpi_push_serve_join(rp_parameter_server *s);
+/* A worker's link has failed, for this thread's last error: it is left behind, or all fail. */
+rp_status rpi_push_lose(rp_parameter_server *s, int worker, rp_status status);
+
+/* ---- parameter_server_work.c ---- */
+
+/* This rank fails, for this thread's last error, and with it all. Returns the status. */
+rp_status rpi_push_fail(rp_parameter_server *s, rp_status status);
+/* The worker pushes no more. */
+rp_status rpi_push_end_work(rp_parameter_server *s);
 
 #endif

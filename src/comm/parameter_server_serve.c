@@ -121,8 +121,7 @@ static bool may_lose(const rp_parameter_server *s, rp_status status) {
     return s->options.goes_on && (status == RP_PEER || status == RP_TIMEOUT);
 }
 
-/* Its link has failed, for this thread's last error. */
-static rp_status lose(rp_parameter_server *s, int worker, rp_status status) {
+rp_status rpi_push_lose(rp_parameter_server *s, int worker, rp_status status) {
     rpi_push_server *at = &s->at;
     int rank = rpi_push_worker_rank(s, worker);
     if (at->ledger.workers[worker].is_lost) return RP_OK;
@@ -217,7 +216,7 @@ static rp_status answer(rp_parameter_server *s, int worker) {
     if (kind == RPI_MESSAGE_END) rpi_ledger_end(&s->at.ledger, worker);
     if (kind == RPI_MESSAGE_GO_ON) s->at.dealt++;
     rp_status status = answer_as(s, worker, kind);
-    return status == RP_OK ? RP_OK : lose(s, worker, status);
+    return status == RP_OK ? RP_OK : rpi_push_lose(s, worker, status);
 }
 
 /* ---- merges ---- */
@@ -260,7 +259,7 @@ static rp_status say_merged(rp_parameter_server *s, int count) {
         if (one->state != RPI_WORKER_WAITING) continue;
         one->state = RPI_WORKER_EXPECTED;
         rp_status status = answer_as(s, worker, RPI_MESSAGE_MERGED);
-        if (status != RP_OK) RP_TRY(lose(s, worker, status));
+        if (status != RP_OK) RP_TRY(rpi_push_lose(s, worker, status));
     }
     return RP_OK;
 }
@@ -359,7 +358,7 @@ static rp_status take_token(rp_parameter_server *s, uint64_t token) {
         *(is_header ? &link->has_header : &link->has_payload) = true;
         status = hear_if_whole(s, worker);
     }
-    return status == RP_OK ? RP_OK : lose(s, worker, status);
+    return status == RP_OK ? RP_OK : rpi_push_lose(s, worker, status);
 }
 
 static rp_status take_own(rp_parameter_server *s) {
@@ -394,7 +393,7 @@ static rp_status serve(rp_parameter_server *s) {
     for (int w = 0; w < s->workers; w++) {
         if (at->ledger.workers[w].is_lost) continue;
         rp_status status = expect_header(s, w);
-        if (status != RP_OK) RP_TRY(lose(s, w, status));
+        if (status != RP_OK) RP_TRY(rpi_push_lose(s, w, status));
     }
     while (!is_over(s)) {
         uint64_t tokens[AT_ONCE];

@@ -1,4 +1,4 @@
-/* The worker, and what all ranks do together around a span of steps. */
+/* The worker, and how a span of steps begins. */
 #include "comm/parameter_server_object.h"
 
 #include "base/clock.h"
@@ -12,8 +12,7 @@ static bool is_local(const rp_parameter_server *s, int server) {
     return server == s->server;
 }
 
-/* This rank fails, and with it all. */
-static rp_status fail(rp_parameter_server *s, rp_status status) {
+rp_status rpi_push_fail(rp_parameter_server *s, rp_status status) {
     rpi_kept_error why;
     rpi_error_keep(&why);
     rp_parameter_server_abort(s, status, why.message);
@@ -124,7 +123,7 @@ rp_status rp_parameter_server_final(rp_parameter_server *s, size_t end) {
         return RP_FAIL(INVALID, "parameter server: %zu of %zu elements are final", end,
                        s->count);
     rp_status status = send_final(s, end);
-    return status == RP_OK ? RP_OK : fail(s, status);
+    return status == RP_OK ? RP_OK : rpi_push_fail(s, status);
 }
 
 /* Servers [from, to): tell them, then wait for their answers. */
@@ -175,7 +174,7 @@ rp_status rp_parameter_server_push(rp_parameter_server *s, double weight, const 
     if (!(weight >= 0))
         return RP_FAIL(INVALID, "parameter server: a push that counts %g; 0 or more", weight);
     rp_status status = push(s, weight, notes, report);
-    return status == RP_OK ? RP_OK : fail(s, status);
+    return status == RP_OK ? RP_OK : rpi_push_fail(s, status);
 }
 
 int rp_parameter_server_goes_on(const rp_parameter_server *s) {
@@ -204,10 +203,10 @@ rp_status rp_parameter_server_begin(rp_parameter_server *s, float *values, uint6
     s->values = values;
     s->has_begun = true;
     rp_status status = begin(s, first_step, steps);
-    return status == RP_OK ? RP_OK : fail(s, status);
+    return status == RP_OK ? RP_OK : rpi_push_fail(s, status);
 }
 
-/* ---- its end ---- */
+/* ---- the end of work ---- */
 
 /* A server that has said go on expects a payload. */
 static rp_status say_end(rp_parameter_server *s) {
@@ -233,87 +232,8 @@ static rp_status wait_for_sends(rp_parameter_server *s) {
     return RP_OK;
 }
 
-static rp_status end_work(rp_parameter_server *s) {
+rp_status rpi_push_end_work(rp_parameter_server *s) {
     RP_TRY(say_end(s));
     RP_TRY(wait_for_sends(s));
-    if (s->server >= 0) return rpi_push_serve_join(s);
-    return explain(
-        s, 0,
-        rp_recv(s->uplinks[0].comm, s->lost, (size_t)s->world, RP_F64, 0, RPI_PUSH_GOODBYE));
-}
-
-static rp_status say_goodbye(rp_parameter_server *s) {
-    size_t world = (size_t)s->world;
-    for (int w = 0; w < s->workers && s->server == 0; w++)
-        s->lost[rpi_push_worker_rank(s, w)] = s->at.ledger.workers[w].is_lost;
-    if (s->servers_comm) RP_TRY(rp_broadcast(s->servers_comm, s->lost, world, RP_F64, NULL));
-    for (int w = 0; w < s->workers && s->server == 0; w++) {
-        int rank = rpi_push_worker_rank(s, w);
-        if (s->lost[rank] != 0) continue;
-        rp_status status =
-            rp_send(s->at.links[w].comm, s->lost, world, RP_F64, 1, RPI_PUSH_GOODBYE);
-        if (status != RP_OK) return rpi_push_explain(s, status, rank);
-    }
-    return RP_OK;
-}
-
-/* A communicator of those that live, where others do not since the last time. */
-static rp_status leave_behind(rp_parameter_server *s) {
-    int *ranks = NULL, count = 0;
-    char name[64];
-    RP_TRY(rpi_alloc_array((size_t)s->world, sizeof *ranks, "ranks", &ranks));
-    for (int rank = 0; rank < s->world; rank++)
-        if (s->lost[rank] == 0) ranks[count++] = rank;
-    rp_status status = RP_OK;
-    if (s->world - count > s->known_lost) {
-        if (s->alive) s->earlier[s->earlier_count++] = s->alive;
-        s->alive = NULL;
-        s->known_lost = s->world - count;
-        snprintf(name, sizeof name, "parameters without %d", s->known_lost);
-        rp_comm_options options = {.name = name, .progress_thread = 1};
-        status = rp_comm_group(s->comm, ranks, count, &options, &s->alive);
-    }
-    rpi_free(ranks);
-    return status;
-}
-
-static rp_status gather(rp_parameter_server *s, float *vector) {
-    rp_comm *comm = rp_parameter_server_comm(s);
-    for (int server = 0; server < s->server_count && rp_comm_world(comm) > 1; server++)
-        RP_TRY(rp_broadcast(comm, vector + s->shards[server].first, s->shards[server].count,
-                            RP_F32, &(rp_collective_options){.root = server}));
-    return RP_OK;
-}
-
-static rp_status end(rp_parameter_server *s) {
-    if (s->worker >= 0) {
-        RP_TRY(end_work(s));
-    } else {
-        RP_TRY(rpi_push_serve(s));
-        RP_TRY(say_goodbye(s));
-    }
-    RP_TRY(leave_behind(s));
-    if (s->server >= 0 && s->shards[s->server].count)
-        memcpy(s->values + s->shards[s->server].first, s->at.values,
-               s->shards[s->server].count * sizeof(float));
-    return gather(s, s->values);
-}
-
-rp_status rp_parameter_server_end(rp_parameter_server *s) {
-    RPI_FPENV_SCOPE;
-    if (!s) return RP_FAIL(INVALID, "server is NULL");
-    if (!s->has_begun) return RP_FAIL(STATE, "parameter server: no steps have begun");
-    rp_status status = end(s);
-    if (status != RP_OK) return fail(s, status);
-    s->has_begun = false;
-    s->values = NULL;
-    return RP_OK;
-}
-
-rp_status rp_parameter_server_gather(rp_parameter_server *s, float *vector) {
-    RPI_FPENV_SCOPE;
-    if (!s) return RP_FAIL(INVALID, "server is NULL");
-    if (!vector) return RP_FAIL(INVALID, "parameter server: the vector is NULL");
-    if (s->has_begun) return RP_FAIL(STATE, "parameter server: steps are under way");
-    return gather(s, vector);
+    return s->server >= 0 ? rpi_push_serve_join(s) : RP_OK;
 }

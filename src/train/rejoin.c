@@ -81,7 +81,7 @@ static void combine(const rpi_standing *all, int count, rpi_standing *out) {
     }
 }
 
-static rp_status compare(const rpi_trainer *t, rpi_standing *in_out_standing) {
+rp_status rpi_trainer_compare(const rpi_trainer *t, rpi_standing *in_out_standing) {
     rpi_standing *all = NULL;
     RP_TRY(rpi_alloc_array((size_t)t->world, sizeof *all, "ranks", &all));
     rp_status status =
@@ -102,7 +102,7 @@ static rp_status try_rejoin(rpi_trainer *t, int *places, rpi_standing *in_out_st
     rpi_standing standing = *in_out_standing;
     standing.step = (double)t->step;
     RP_TRY(meet(t, places));
-    RP_TRY(compare(t, &standing));
+    RP_TRY(rpi_trainer_compare(t, &standing));
     RP_TRY(catch_up(t, (int64_t)standing.step));
     RP_TRY(t->strategy->rejoin(t->strategy_self, t->comm, t->step));
     *in_out_standing = standing;

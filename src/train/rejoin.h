@@ -21,6 +21,9 @@ typedef struct rpi_standing {
     double asked;
 } rpi_standing;
 
+/* Of all ranks, which have done equally many steps. Collective. */
+rp_status rpi_trainer_compare(const rpi_trainer *trainer, rpi_standing *in_out_standing);
+
 /* The communicator of those that are left becomes the trainer's, and all are behind the same
  * step. In: this rank's standing. Out: the furthest step, what all have done behind it, what
  * any was asked for. Further deaths are dealt with meanwhile. *out_loss: until the next one.

@@ -30,6 +30,7 @@ typedef struct run {
     int64_t told_step;         /* the latest of which all ranks' reports are there */
     bool diverged;             /* in that one */
     bool is_profiled;          /* with all others */
+    rpi_span_end span_end;     /* of ranks with roles: of the latest span */
     int asked;                 /* what ranks are asked for, until they have done it */
     int64_t saved_step, evaluated_step, sampled_step;
     int64_t saved_ns; /* when, or when the first step began */
@@ -309,35 +310,45 @@ static rp_status take_over_output(run *r) {
     return RP_OK;
 }
 
-static rp_status rejoin(run *r, rpi_standing *standing, rpi_loss *out_loss) {
+static rpi_standing standing_of(const run *r) {
+    return (rpi_standing){.step = (double)r->trainer.step,
+                          .evaluated = (double)r->evaluated_step,
+                          .saved = (double)r->saved_step,
+                          .good = (double)r->trainer.good_step,
+                          .asked = r->asked};
+}
+
+/* What all have done. */
+static void take_standing(run *r, const rpi_standing *standing) {
+    rpi_trainer *t = &r->trainer;
+    r->evaluated_step = (int64_t)standing->evaluated;
+    r->saved_step = (int64_t)standing->saved;
+    r->is_profiled = false;
+    r->asked = (int)standing->asked;
+    if (standing->good <= (double)t->good_step) return;
+    t->good_step = (int64_t)standing->good;
+    t->newest_is_good = true;
+    snprintf(t->good_folder, sizeof t->good_folder, "%s", r->options->out);
+}
+
+static rp_status rejoin(run *r, rpi_loss *out_loss) {
     rpi_trainer *t = &r->trainer;
     int asked = 0;
     RP_TRY(tell_steps(r));
     if (!t->reports.is_alone) RP_TRY(rpi_step_reports_leave(&t->reports, &asked));
     r->asked |= asked | (r->result.stopped ? RPI_ASKED_STOP : 0);
-    *standing = (rpi_standing){.evaluated = (double)r->evaluated_step,
-                               .saved = (double)r->saved_step,
-                               .good = (double)t->good_step,
-                               .asked = r->asked};
-    RP_TRY(rpi_trainer_rejoin(t, standing, out_loss));
-    r->evaluated_step = (int64_t)standing->evaluated;
-    r->saved_step = (int64_t)standing->saved;
-    r->is_profiled = false;
-    r->asked = (int)standing->asked;
-    if (standing->good <= (double)t->good_step) return RP_OK;
-    t->good_step = (int64_t)standing->good;
-    t->newest_is_good = true;
-    snprintf(t->good_folder, sizeof t->good_folder, "%s", r->options->out);
+    rpi_standing standing = standing_of(r);
+    RP_TRY(rpi_trainer_rejoin(t, &standing, out_loss));
+    take_standing(r, &standing);
     return RP_OK;
 }
 
 /* Those that are left go on together: behind the step which all have done now. */
 static rp_status go_on(run *r) {
     rpi_trainer *t = &r->trainer;
-    rpi_standing standing;
     rpi_loss loss;
     int rank = t->rank;
-    RP_TRY(rejoin(r, &standing, &loss));
+    RP_TRY(rejoin(r, &loss));
     bool first = t->rank == 0 && rank > 0;
     note_loss(r, &loss, first);
     RP_TRY(take_alone(r));
@@ -383,16 +394,43 @@ static int64_t next_milestone(const run *r) {
     return next;
 }
 
-/* Ranks with roles: steps are told where they are counted, on rank 0. */
+/* ---- ranks with roles ---- */
+
+static rp_status compare_standings(run *r) {
+    rpi_standing standing = standing_of(r);
+    RP_TRY(rpi_trainer_compare(&r->trainer, &standing));
+    take_standing(r, &standing);
+    if (r->trainer.rank == 0 && r->options->out)
+        rpi_checkpoint_take_over(&r->trainer, r->options->out);
+    return RP_OK;
+}
+
+/* Again, as far as it is left to do, as long as ranks die meanwhile that the run outlives. */
+static rp_status do_together(run *r, rp_status (*what)(run *r)) {
+    bool again = false;
+    do {
+        rp_status status = again ? compare_standings(r) : RP_OK;
+        if (status == RP_OK) status = what(r);
+        RP_TRY(rpi_trainer_confirm(&r->trainer, status, &again));
+    } while (again);
+    return RP_OK;
+}
+
+static rp_status close_span(run *r) {
+    RP_TRY(rpi_trainer_close_span(&r->trainer, &r->span_end));
+    r->asked |= r->span_end.asked;
+    return pass_milestone(r);
+}
+
+/* Steps are told where they are counted, on rank 0. */
 static rp_status span(run *r) {
     rpi_trainer *t = &r->trainer;
     int64_t before = t->step;
-    int asked = 0;
-    RP_TRY(rpi_trainer_span(t, next_milestone(r), take_step, r, &asked));
-    if (t->rank > 0) r->result.steps += t->step - before;
+    RP_TRY(rpi_trainer_span(t, next_milestone(r), take_step, r, &r->span_end));
     tell_note(r);
-    r->asked = asked;
-    return pass_milestone(r);
+    RP_TRY(do_together(r, close_span));
+    if (t->rank > 0) r->result.steps += t->step - before;
+    return RP_OK;
 }
 
 static double rate(const rpi_step_metrics *m) {
@@ -480,14 +518,13 @@ static rp_status close_together(run *r) {
     return t->losses.goes_on ? rp_barrier(t->comm) : RP_OK;
 }
 
-static rp_status finish(run *r) {
+static rp_status close_all_alike(run *r) {
     rp_status status = close_together(r);
     while (status != RP_OK) {
         RP_TRY(outlive(r, status));
         status = close_together(r);
     }
-    summarise(r);
-    return rpi_metrics_closing(r->metrics, &r->result);
+    return RP_OK;
 }
 
 static rp_status run_all(run *r, rp_comm *comm) {
@@ -495,7 +532,9 @@ static rp_status run_all(run *r, rp_comm *comm) {
     bool has_roles = r->trainer.strategy->run != NULL;
     while (r->trainer.step < r->trainer.total_steps && !r->result.stopped)
         RP_TRY(has_roles ? span(r) : step(r));
-    return finish(r);
+    RP_TRY(has_roles ? do_together(r, close_together) : close_all_alike(r));
+    summarise(r);
+    return rpi_metrics_closing(r->metrics, &r->result);
 }
 
 static void close_run(run *r) {

@@ -106,20 +106,33 @@ static rp_status agree(rpi_trainer *t, const closing *own, closing *all) {
     return rpi_divergence_report(t, &all[0].fault.kind, CLOSING, t->step, t->step - 1);
 }
 
-static rp_status close_span(const span_run *r, int *out_asked) {
-    rpi_trainer *t = r->trainer;
-    closing own = {.fault = t->fault, .step = (double)r->told_step, .asked = r->asked};
+rp_status rpi_trainer_close_span(rpi_trainer *t, rpi_span_end *in_out_end) {
+    closing own = {
+        .fault = t->fault, .step = (double)in_out_end->step, .asked = in_out_end->asked};
     closing *all = NULL;
     RP_TRY(rpi_alloc_array((size_t)t->world, sizeof *all, "reports", &all));
     rp_status status = agree(t, &own, all);
-    *out_asked = (int)all[0].asked;
+    if (status == RP_OK) *in_out_end = (rpi_span_end){t->step, (int)all[0].asked};
     rpi_free(all);
     return status == RP_OK ? share_statistics(t) : status;
 }
 
+static void count_ranks(rpi_trainer *t) {
+    t->rank = rp_comm_rank(t->comm);
+    t->world = rp_comm_world(t->comm);
+}
+
+rp_status rpi_trainer_confirm(rpi_trainer *t, rp_status status, bool *out_again) {
+    *out_again = false;
+    if (!t->strategy->confirm) return status;
+    RP_TRY(t->strategy->confirm(t->strategy_self, status, out_again, &t->comm));
+    count_ranks(t);
+    return RP_OK;
+}
+
 rp_status rpi_trainer_span(rpi_trainer *t, int64_t last_step,
                            rp_status (*tell)(void *context, const rpi_step_metrics *metrics),
-                           void *context, int *out_asked) {
+                           void *context, rpi_span_end *out_end) {
     span_run r = {.trainer = t,
                   .tell = tell,
                   .context = context,
@@ -132,7 +145,7 @@ rp_status rpi_trainer_span(rpi_trainer *t, int64_t last_step,
                               .update = update,
                               .stepped = stepped};
     RP_TRY(t->strategy->run(t->strategy_self, &span, &t->comm));
-    t->rank = rp_comm_rank(t->comm);
-    t->world = rp_comm_world(t->comm);
-    return close_span(&r, out_asked);
+    count_ranks(t);
+    *out_end = (rpi_span_end){r.told_step, r.asked};
+    return RP_OK;
 }

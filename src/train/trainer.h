@@ -108,12 +108,24 @@ rp_status rpi_trainer_learn(rpi_trainer *trainer, int64_t step, rpi_source_batch
  * element. */
 void rpi_trainer_update_apart(const rpi_trainer *trainer, const rpi_strategy_update *update);
 
+/* Where a span of steps has ended, as rank 0 knows it. */
+typedef struct rpi_span_end {
+    int64_t step;
+    int asked;
+} rpi_span_end;
+
 /* Steps up to last_step, or fewer if a rank is asked for something, by a strategy whose ranks
  * have roles. Collective. `tell`: on rank 0, each step when it is done. The communicator may be
  * one of fewer ranks afterwards. */
 rp_status rpi_trainer_span(rpi_trainer *trainer, int64_t last_step,
                            rp_status (*tell)(void *context, const rpi_step_metrics *metrics),
-                           void *context, int *out_asked);
+                           void *context, rpi_span_end *out_end);
+/* What all agree on behind it: in, what this rank knows; out, what rank 0 does. Collective; may
+ * be done again. */
+rp_status rpi_trainer_close_span(rpi_trainer *trainer, rpi_span_end *in_out_end);
+/* Between spans: what all ranks have done together has ended with `status` on this one.
+ * *out_again: they do it again, over a communicator of those that are left. Collective. */
+rp_status rpi_trainer_confirm(rpi_trainer *trainer, rp_status status, bool *out_again);
 
 /* One step of the world. Collective. The loss and the skew are this rank's alone; those of all
  * are told by `reports`, some steps later. Where a rank has died and the run goes on, the step

@@ -106,6 +106,7 @@ static void parameter_server(rp_comm *comm) {
     rp_segment tensor = {.data = gradient, .count = 4, .dtype = RP_F32}, bad = tensor;
     rp_parameter_server_options options = {.merge = merge_nothing}, none = {0};
     rp_parameter_server *made = NULL;
+    int again = 1;
     REFUSES("options are NULL", rp_parameter_server_check, NULL, 2);
     REFUSES("a world of -1", rp_parameter_server_check, &options, -1);
     REFUSES("a communicator and", rp_parameter_server_create, NULL, &tensor, 1, &options,
@@ -129,6 +130,10 @@ static void parameter_server(rp_comm *comm) {
     REFUSES("vector is NULL", rp_parameter_server_gather, made, NULL);
     CHECK_FAILS(rp_parameter_server_push(made, 1, NULL, NULL), STATE, "no steps have begun");
     CHECK_FAILS(rp_parameter_server_end(made), STATE, "no steps have begun");
+    REFUSES("server is NULL", rp_parameter_server_confirm, NULL, RP_OK, &again);
+    REFUSES("nowhere to say", rp_parameter_server_confirm, made, RP_OK, NULL);
+    CHECK_OK(rp_parameter_server_confirm(made, RP_OK, &again));
+    CHECK_EQ(again, 0);
     RECORDS("server is NULL", rp_parameter_server_workers, !rp_parameter_server_workers(NULL));
     RECORDS("server is NULL", rp_parameter_server_worker,
             rp_parameter_server_worker(NULL) == -1);
@@ -146,6 +151,7 @@ static void parameter_server(rp_comm *comm) {
     REQUIRE_OK(rp_parameter_server_begin(made, values, 0, 1));
     CHECK_FAILS(rp_parameter_server_begin(made, values, 0, 1), STATE, "have not ended");
     CHECK_FAILS(rp_parameter_server_gather(made, values), STATE, "under way");
+    CHECK_FAILS(rp_parameter_server_confirm(made, RP_OK, &again), STATE, "under way");
     REFUSES("5 of 4 elements", rp_parameter_server_final, made, 5);
     REFUSES("counts -1", rp_parameter_server_push, made, -1, NULL, NULL);
     CHECK_OK(rp_parameter_server_push(made, 1, NULL, NULL));

@@ -114,8 +114,111 @@ static void named(void) {
     kill_one("any, stop", VICTIM);
 }
 
-static const ranks_function functions[] = {{"take_part", take_part}};
-static const check_case cases[] = {{"a worker is left behind", left_behind},
-                                   {"a worker is named", named},
-                                   {"a server is named", a_server_is_named}};
+/* ---- behind the last push ---- */
+
+/* Until this rank has heard that one has died. */
+static void wait_for_death(rp_comm *comm) {
+    for (int ms = 0; ms < 30000 && rp_comm_status(comm) == RP_OK; ms++) usleep(1000);
+}
+
+static rp_status push_all(rp_parameter_server *s, float *values) {
+    RP_TRY(rp_parameter_server_begin(s, values, 0, 2));
+    while (rp_parameter_server_goes_on(s)) RP_TRY(rp_parameter_server_push(s, 1, NULL, NULL));
+    return RP_OK;
+}
+
+static rp_status add_ones(rp_parameter_server *s, float *sum) {
+    rp_segment segment = {.data = sum, .count = 1, .dtype = RP_F32};
+    *sum = 1;
+    RP_TRY(rp_barrier(rp_parameter_server_comm(s)));
+    return rp_all_reduce(rp_parameter_server_comm(s), &segment, 1, NULL);
+}
+
+/* The sum of all that are left, however often it takes; how often. */
+static int add_until_confirmed(rp_parameter_server *s, float *sum) {
+    rp_status status = RP_OK;
+    int again = 1, tries = 0;
+    while (status == RP_OK && again) {
+        status = rp_parameter_server_confirm(s, add_ones(s, sum), &again);
+        tries++;
+    }
+    CHECK_OK(status);
+    return tries;
+}
+
+/* The victim dies behind its last push; "first": before it ends; "waiting": while it waits for
+ * the others' end; "between": behind the end; "told": in the middle of what all do then. */
+static void victim_ends(rp_parameter_server *s, const char *when) {
+    float sum = 0;
+    if (strstr(when, "first")) ranks_mark("ready");
+    if (strstr(when, "first")) pause();
+    if (strstr(when, "waiting")) ranks_mark("ready");
+    CHECK_OK(rp_parameter_server_end(s));
+    if (strstr(when, "between")) ranks_mark("ready");
+    if (strstr(when, "between")) pause();
+    (void)add_ones(s, &sum);
+    ranks_mark("ready"); /* it has had its part of the sum, and tells nobody */
+    for (;;) pause();
+}
+
+static void others_end(rp_parameter_server *s, rp_comm *comm, float *values, const char *when) {
+    float sum = 0;
+    bool before = strstr(when, "first") || strstr(when, "waiting");
+    if (before && rp_parameter_server_worker(s) == 0) wait_for_death(comm);
+    if (rp_parameter_server_end(s) != RP_OK) ranks_die();
+    for (int i = 1; i < COUNT; i++) CHECK(values[i] == values[0]);
+    int tries = add_until_confirmed(s, &sum);
+    CHECK(sum == 4);
+    CHECK_MSG(tries == (before ? 1 : 2), "%s: done %d times", when, tries);
+    CHECK(rp_parameter_server_lost(s, VICTIM) && !rp_parameter_server_lost(s, 2));
+    CHECK_EQ(rp_comm_world(rp_parameter_server_comm(s)), 4);
+    CHECK_OK(push_all(s, values));
+    CHECK_OK(rp_parameter_server_end(s));
+    CHECK_NEAR((double)values[0], -2 * 3 - 2 * 2, 0); /* by all workers, then by two */
+}
+
+static void end_without_one(void) {
+    static float gradient[COUNT], values[COUNT];
+    rp_store store = {0};
+    rp_comm *comm = NULL;
+    int pushes = 0;
+    REQUIRE_OK(ranks_store(&store));
+    rp_comm_options options = {.transport = "shm", .connect_timeout_s = 30, .timeout_s = 60};
+    if (rp_comm_create(&store, ranks_rank(), ranks_world(), &options, &comm) != RP_OK)
+        ranks_die();
+    for (int i = 0; i < COUNT; i++) gradient[i] = 1;
+    rp_segment segment = {.data = gradient, .count = COUNT, .dtype = RP_F32};
+    rp_parameter_server_options o = {
+        .servers = 2, .goes_on = 1, .merge = count_pushes, .context = &pushes};
+    rp_parameter_server *s = NULL;
+    if (rp_parameter_server_create(comm, &segment, 1, &o, &s) != RP_OK) ranks_die();
+    REQUIRE_OK(push_all(s, values));
+    if (ranks_rank() == VICTIM) victim_ends(s, ranks_argument());
+    others_end(s, comm, values, ranks_argument());
+    rp_parameter_server_destroy(s);
+    rp_comm_destroy(comm);
+    rp_store_close(&store);
+}
+
+static void behind_the_last_push(void) {
+    static const char *const when[] = {"first", "waiting", "between", "told"};
+    for (size_t i = 0; i < sizeof when / sizeof when[0]; i++) {
+        ranks *world = ranks_start("end_without_one", 5, &(ranks_options){.argument = when[i]});
+        CHECK(ranks_wait_for(world, VICTIM, "ready", 30));
+        usleep(50000); /* to be waiting in what it calls next */
+        ranks_signal(world, VICTIM, SIGKILL);
+        CHECK(ranks_finish(world, 60));
+        for (int rank = 0; rank < 5; rank++)
+            if (rank != VICTIM) ranks_check_exit(world, rank, 0, NULL);
+        ranks_free(world);
+    }
+}
+
+static const ranks_function functions[] = {{"take_part", take_part},
+                                           {"end_without_one", end_without_one}};
+static const check_case cases[] = {
+    {"a worker is left behind", left_behind},
+    {"a worker is left behind behind its last push", behind_the_last_push},
+    {"a worker is named", named},
+    {"a server is named", a_server_is_named}};
 RANKS_MAIN(functions, cases)

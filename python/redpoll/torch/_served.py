@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Callable, Optional, Union
+from typing import Any, Callable, Optional, TypeVar, Union
 
 import torch
 from torch import nn
@@ -21,6 +21,7 @@ from ..errors import last_message
 from ._attached import Attached
 from ._communicator import Communicator, communicator_of
 from ._dtypes import NUMBER
+from ._errors import RedpollError
 from ._flat import FlatParameters, Layout
 from ._request import SLICE_S
 from ._rules import DEFAULT_MIN_SIZE, CodecLike, Rules, RulesLike
@@ -28,6 +29,7 @@ from ._wrapping import WrappingOptimizer, agree, check_feedback, check_model
 
 log = logging.getLogger("redpoll")
 
+_T = TypeVar("_T")
 _MOST = (1 << 31) - 1  # of what the library takes as an int
 _NO_END = 1 << 40  # steps, until finish()
 
@@ -398,8 +400,29 @@ class ServedOptimizer(WrappingOptimizer):
             start += buffer.numel()
         return int(total[0].item())
 
+    def _together(self, what: Callable[[], _T]) -> _T:
+        """What all ranks do between finish() and the next step: again, over those that are left,
+        when a worker dies meanwhile that is left behind. Collective."""
+        if not self._options.goes_on:
+            return what()
+        while True:
+            status, again = _abi.RP_OK, ctypes.c_int()
+            try:
+                result = what()
+            except RedpollError as error:
+                status = error.code
+            with self._handle.used() as handle:
+                code = _abi.rp_parameter_server_confirm(handle, status, ctypes.byref(again))
+                self._handle.check(code)
+            if not again.value:
+                return result
+            self._hear_of_lost()
+
     def _sum(self, vector: torch.Tensor) -> torch.Tensor:
         """Over the ranks that live, in place."""
+        return vector.copy_(self._together(lambda: self._sum_once(vector.clone())))
+
+    def _sum_once(self, vector: torch.Tensor) -> torch.Tensor:
         segment = _abi.rp_segment(
             data=vector.data_ptr(), count=vector.numel(), dtype=NUMBER[vector.dtype]
         )
@@ -444,9 +467,13 @@ class ServedOptimizer(WrappingOptimizer):
 
     def _gather(self, vector: torch.Tensor) -> torch.Tensor:
         """Of each server's shard its own, on every rank; in place. Collective."""
-        with self._handle.used() as handle:
-            self._handle.check(_abi.rp_parameter_server_gather(handle, vector.data_ptr()))
-        return vector
+
+        def gather() -> torch.Tensor:
+            with self._handle.used() as handle:
+                self._handle.check(_abi.rp_parameter_server_gather(handle, vector.data_ptr()))
+            return vector
+
+        return self._together(gather)
 
     def _worker(self) -> int:
         return self._communicator.rank - self._options.servers if self.is_worker else -1

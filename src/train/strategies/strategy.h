@@ -154,6 +154,10 @@ typedef struct rpi_strategy {
      * a span of steps. Then all ranks have the same parameters and optimizer's state.
      * *out_comm: of those that are left. NULL: every rank takes part in each step. */
     rp_status (*run)(void *self, const rpi_strategy_span *span, rp_comm **out_comm);
+    /* Then, of one that outlives ranks: what all ranks do behind a span has ended with `status`
+     * on this one. *out_again: a rank has died, and all of it is done again, over *out_comm, of
+     * those that are left. Collective; a status that is no death's is returned. */
+    rp_status (*confirm)(void *self, rp_status status, bool *out_again, rp_comm **out_comm);
 } rpi_strategy;
 
 #define RPI_STRATEGY_OPTION(name, type, offset, fallback, min, max, value, help)               \

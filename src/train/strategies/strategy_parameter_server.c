@@ -284,6 +284,28 @@ static rp_status work(server_strategy *self) {
 
 /* ---- a span ---- */
 
+static rp_status confirm(void *context, rp_status status, bool *out_again, rp_comm **out_comm) {
+    server_strategy *self = context;
+    int again = 0;
+    RP_TRY(rp_parameter_server_confirm(self->server, status, &again));
+    *out_again = again != 0;
+    *out_comm = rp_parameter_server_comm(self->server);
+    return RP_OK;
+}
+
+static rp_status gather_slots(server_strategy *self) {
+    const rpi_strategy_setup *s = &self->setup;
+    for (int i = 0; i < s->slot_count; i++)
+        RP_TRY(rp_parameter_server_gather(self->server, s->slots[i]));
+    return RP_OK;
+}
+
+static rp_status share_slots(server_strategy *self, rp_comm **out_comm) {
+    bool again = true;
+    while (again) RP_TRY(confirm(self, gather_slots(self), &again, out_comm));
+    return RP_OK;
+}
+
 static rp_status run(void *context, const rpi_strategy_span *span, rp_comm **out_comm) {
     server_strategy *self = context;
     const rpi_strategy_setup *s = &self->setup;
@@ -298,11 +320,8 @@ static rp_status run(void *context, const rpi_strategy_span *span, rp_comm **out
     rpi_weights_changed(s->weights, 0, count);
     RP_TRY(work(self));
     RP_TRY(rp_parameter_server_end(self->server));
-    for (int i = 0; i < s->slot_count; i++)
-        RP_TRY(rp_parameter_server_gather(self->server, s->slots[i]));
     rpi_weights_changed(s->weights, 0, count);
-    *out_comm = rp_parameter_server_comm(self->server);
-    return RP_OK;
+    return share_slots(self, out_comm);
 }
 
 const rpi_strategy rpi_strategy_parameter_server = {
@@ -317,4 +336,5 @@ const rpi_strategy rpi_strategy_parameter_server = {
     .servers = servers,
     .outlives = outlives,
     .run = run,
+    .confirm = confirm,
 };

@@ -24,15 +24,18 @@ enum {
     RP_MEASURED = 2 * RP_LEVELS, /**< Numbers of a tensor: errors, then bytes, by level. */
 };
 
-/** How the tensors of a model travel: one codec, or "auto:like=q4,every=100". */
+/** How the tensors of a model travel: one codec, "auto:like=q4,every=100", or "auto". */
 typedef struct rp_adaptive_codec {
     rp_codec codec; /**< Of all tensors; with `every`: the one whose error is met. */
     int64_t every;  /**< Steps after which bits are chosen anew; 0: the codec is as it is. */
+    int fastest;    /**< 1 of "auto" without `like`: so only where that is faster than exact
+                         (redpoll/codec_comparison.h), and then at the error of q4. */
 } rp_adaptive_codec;
 
 /** A codec's text, or auto's: `like` is q1 to q8, `every` 100 where it is absent. Options of
- * the codec behind `like` may stand anywhere behind it: "auto:like=q4,bucket=128". RP_INVALID
- * says what is wrong; *codec is set on success only. Pure; any thread. */
+ * the codec behind `like` may stand anywhere behind it: "auto:like=q4,bucket=128". Without
+ * `like`, "auto" or "auto:every=100", it is q4, and `fastest`. RP_INVALID says what is wrong;
+ * *codec is set on success only. Pure; any thread. */
 RP_API rp_status rp_adaptive_codec_parse(const char *text, rp_adaptive_codec *codec);
 
 /** Canonical, and what rp_adaptive_codec_parse() reads. RP_ADAPTIVE_TEXT bytes are enough.
@@ -43,6 +46,10 @@ RP_API const char *rp_adaptive_codec_text(const rp_adaptive_codec *codec,
 /** The codec of a level, with the rounding of `like`. RP_INVALID: there is no such level, or
  *  `like` is not q1 to q8. Pure; any thread. */
 RP_API rp_status rp_level_codec(const rp_codec *like, int level, rp_codec *out_codec);
+
+/** What stands for all levels in predictions: as many bits an element as `like` on average, and
+ *  about as fast as its neighbours. RP_INVALID: as above. Pure; any thread. */
+RP_API rp_status rp_level_like(const rp_codec *like, rp_codec *out_codec);
 
 typedef struct rp_level_choice {
     double measured[RP_MEASURED]; /**< Of all ranks: squared error of level l at l, its bytes at

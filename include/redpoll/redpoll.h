@@ -4,6 +4,7 @@
 
 #include "redpoll/adaptive.h"
 #include "redpoll/codec.h"
+#include "redpoll/codec_comparison.h"
 #include "redpoll/comm.h"
 #include "redpoll/dtype.h"
 #include "redpoll/gossip.h"

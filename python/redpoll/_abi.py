@@ -102,7 +102,7 @@ class rp_codec(Structure):
 
 
 class rp_adaptive_codec(Structure):
-    _fields_ = [("codec", rp_codec), ("every", c_int64)]
+    _fields_ = [("codec", rp_codec), ("every", c_int64), ("fastest", c_int)]
 
 
 RP_ADAPTIVE_TEXT, RP_LEVELS = 96, 33
@@ -111,6 +111,19 @@ RP_MEASURED = 2 * RP_LEVELS
 
 class rp_level_choice(Structure):
     _fields_ = [("measured", c_double * RP_MEASURED), ("level", c_int)]
+
+
+RP_COMPARISON_TEXT, RP_NEVER = 256, c_size_t(-1).value
+
+
+class rp_codec_comparison(Structure):
+    _fields_ = [
+        ("lossy_from", c_size_t),
+        ("count", c_size_t),
+        ("exact_s", c_double),
+        ("lossy_s", c_double),
+        ("sent_bytes_s", c_double),
+    ]
 
 
 StoreSet = CFUNCTYPE(c_int, c_void_p, c_char_p, c_void_p, c_size_t)
@@ -384,6 +397,7 @@ STRUCTURES = (
     rp_codec,
     rp_adaptive_codec,
     rp_level_choice,
+    rp_codec_comparison,
     rp_store_ops,
     rp_store,
     rp_comm_options,
@@ -451,7 +465,13 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "rp_adaptive_codec_parse": (c_int, [c_char_p, POINTER(rp_adaptive_codec)]),
     "rp_adaptive_codec_text": (c_char_p, [POINTER(rp_adaptive_codec), c_char_p]),
     "rp_level_codec": (c_int, [_codec, c_int, _codec]),
+    "rp_level_like": (c_int, [_codec, _codec]),
     "rp_levels_measure": (c_int, [_codec, _data, _data, c_size_t, _data]),
+    "rp_codec_compare": (
+        c_int,
+        [_comm, _codec, c_size_t, c_int, c_char_p, POINTER(rp_codec_comparison)],
+    ),
+    "rp_codec_comparison_text": (c_char_p, [POINTER(rp_codec_comparison), _codec, c_char_p]),
     "rp_levels_choose": (c_int, [_codec, POINTER(rp_level_choice), c_size_t]),
     "rp_comm_create": (
         c_int,

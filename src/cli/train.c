@@ -171,7 +171,8 @@ static const rpi_option options[] = {
      NULL},
     {"codec", NULL, "communication.codec", RPI_OPTION_TEXT, FIELD(codec), "fp32", 0, 0, "CODEC",
      "of gradients: fp32 (exact), bf16, fp16, q1 ... q8, v1 ... v8, topk, randk, sign; "
-     "q4:bucket=1024,rounding=stochastic; auto:like=q4,every=100 chooses bits for each tensor",
+     "q4:bucket=1024,rounding=stochastic; auto:like=q4,every=100 chooses bits for each tensor; "
+     "auto does where that is faster than fp32",
      check_codec},
     RPI_ROW_ALGORITHM(FIELD(algorithm), "communication.algorithm",
                       "of the all-reduce: ring or sra; chosen when absent",

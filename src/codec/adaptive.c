@@ -7,6 +7,7 @@
 #include <string.h>
 
 enum { EVERY = 100, EVERY_MOST = 1000000 };
+#define LIKE "q4" /* of auto alone */
 
 static rp_status set_every(const char *value, int64_t *out_every) {
     RP_TRY(rpi_parse_count(value, out_every));
@@ -19,6 +20,9 @@ static rp_status take_option(char *word, char like[RP_ADAPTIVE_TEXT], int64_t *e
     if (strncmp(word, "every=", 6) == 0) return set_every(word + 6, every);
     size_t used = strlen(like), left = RP_ADAPTIVE_TEXT - used;
     int length;
+    if (strcmp(word, "like=") == 0)
+        return RP_FAIL(INVALID,
+                       "codec 'auto': whose error may it have? Write auto:like=q4 (q1 to q8)");
     if (strncmp(word, "like=", 5) == 0)
         length = snprintf(like, RP_ADAPTIVE_TEXT, "%s", word + 5);
     else if (!used)
@@ -39,10 +43,8 @@ static rp_status parse_auto(const char *options, rp_adaptive_codec *out) {
     snprintf(words, sizeof words, "%s", options);
     for (char *word = strtok_r(words, ",", &rest); word; word = strtok_r(NULL, ",", &rest))
         RP_TRY(take_option(word, like, &parsed.every));
-    if (!like[0])
-        return RP_FAIL(INVALID,
-                       "codec 'auto': whose error may it have? Write auto:like=q4 (q1 to q8)");
-    RP_TRY(rp_codec_parse(like, &parsed.codec));
+    parsed.fastest = !like[0];
+    RP_TRY(rp_codec_parse(like[0] ? like : LIKE, &parsed.codec));
     rp_codec lowest;
     RP_TRY(rp_level_codec(&parsed.codec, 0, &lowest)); /* are there bits to choose? */
     *out = parsed;
@@ -67,7 +69,9 @@ const char *rp_adaptive_codec_text(const rp_adaptive_codec *codec,
         return "";
     }
     rp_codec_text(codec ? &codec->codec : NULL, like, sizeof like);
-    if (codec && codec->every)
+    if (codec && codec->fastest)
+        snprintf(text, RP_ADAPTIVE_TEXT, "auto:every=%lld", (long long)codec->every);
+    else if (codec && codec->every)
         snprintf(text, RP_ADAPTIVE_TEXT, "auto:like=%s,every=%lld", like,
                  (long long)codec->every);
     else

@@ -56,6 +56,12 @@ rp_status rp_level_codec(const rp_codec *like, int level, rp_codec *out_codec) {
     return RP_OK;
 }
 
+rp_status rp_level_like(const rp_codec *like, rp_codec *out_codec) {
+    RP_TRY(check_like(like));
+    int level = 1 + (like->bits - 1) * RPI_VARIED_QUARTERS, lowest = lowest_level(like);
+    return rp_level_codec(like, level > lowest ? level : lowest, out_codec);
+}
+
 /* ---- measuring ----------------------------------------------------------------------- */
 
 /* One bucket at a time. */

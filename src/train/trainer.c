@@ -65,6 +65,7 @@ static rp_status allocate(rpi_trainer *t) {
     bool lossy = t->world > 1 && !rp_codec_is_exact(&t->codec.codec, RP_F32);
     if (lossy && t->codec.every)
         RP_TRY(rpi_alloc((size_t)t->network.parameter_count, "bits of tensors", &t->levels));
+    t->lossy_from = RPI_LOSSY_UNKNOWN;
     RP_TRY(rpi_strategy_find(t->options->strategy, &t->strategy));
     if (lossy && t->options->error_feedback && feeds_back(t))
         RP_TRY(rpi_alloc_array(parameters, sizeof(float), "error feedback", &t->residual));
@@ -198,6 +199,7 @@ static rp_status open_strategy(rpi_trainer *t) {
                                 .codec = t->codec.codec,
                                 .codec_every = t->levels ? t->codec.every : 0,
                                 .levels = t->levels,
+                                .lossy_from = t->codec.fastest ? &t->lossy_from : NULL,
                                 .options = rpi_strategy_options(o->strategy),
                                 .algorithm = o->algorithm,
                                 .seed = (uint64_t)o->seed,

@@ -60,6 +60,7 @@ typedef struct rpi_trainer {
     float *slots[RPI_OPTIMIZER_SLOTS]; /* in the order of the arena */
     float *residual;                   /* error feedback, in that order, or NULL */
     uint8_t *levels;                   /* of bits, one a parameter; NULL: none are chosen */
+    int64_t lossy_from;                /* of codec auto alone: rpi_strategy_setup */
 
     int64_t total_steps;
     const rpi_strategy *strategy;

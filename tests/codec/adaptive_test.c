@@ -12,6 +12,9 @@ static void texts_are_read_and_written(void) {
         int64_t every;
     } known[] = {
         {"q4", "q4:bucket=512", 0},
+        {"auto", "auto:every=100", 100},
+        {"auto:", "auto:every=100", 100},
+        {"auto:every=5", "auto:every=5", 5},
         {"auto:like=q4", "auto:like=q4:bucket=512,every=100", 100},
         {"auto:like=q3,every=7", "auto:like=q3:bucket=512,every=7", 7},
         {"auto:every=1,like=q8", "auto:like=q8:bucket=512,every=1", 1},
@@ -27,6 +30,7 @@ static void texts_are_read_and_written(void) {
         char text[RP_ADAPTIVE_TEXT];
         REQUIRE_OK(rp_adaptive_codec_parse(known[i].text, &codec));
         CHECK_EQ(codec.every, known[i].every);
+        CHECK_EQ(codec.fastest, strncmp(known[i].canonical, "auto:every=", 11) == 0);
         CHECK_MSG(strcmp(rp_adaptive_codec_text(&codec, text), known[i].canonical) == 0,
                   "'%s' became '%s'", known[i].text, text);
         CHECK_OK(rp_adaptive_codec_parse(text, &back));
@@ -40,9 +44,9 @@ static void wrong_texts_say_what_is_wrong(void) {
     static const struct {
         const char *text, *words;
     } wrong[] = {
-        {"auto", "Write auto:like=q4"},
-        {"auto:", "Write auto:like=q4"},
-        {"auto:every=5", "Write auto:like=q4"},
+        {"auto:like=", "Write auto:like=q4"},
+        {"auto:every=", "whole number"},
+        {"auto:every=5,bucket=64", "comes before like="},
         {"auto:like=q9", "1 to 8 are allowed"},
         {"auto:like=bf16", "no bits to choose"},
         {"auto:like=topk", "no bits to choose"},

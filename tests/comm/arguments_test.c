@@ -105,6 +105,8 @@ static void codecs(void) {
     REFUSES("no bits to choose", rp_level_codec, NULL, 1, &broken);
     REFUSES("level is 33", rp_level_codec, &q4, 33, &broken);
     REFUSES("nowhere", rp_level_codec, &q4, 1, NULL);
+    REFUSES("no bits to choose", rp_level_like, NULL, &broken);
+    REFUSES("nowhere", rp_level_like, &q4, NULL);
     REFUSES("no bits to choose", rp_levels_measure, NULL, x, NULL, 4, choice.measured);
     REFUSES("no data", rp_levels_measure, &q4, NULL, NULL, 4, choice.measured);
     REFUSES("negative", rp_levels_measure, &q4, x, NULL, NEGATIVE, choice.measured);
@@ -183,6 +185,20 @@ static void making_communicators(void) {
     rp_comm *parent = NULL;
     int self = 0, strange = 1;
     REQUIRE_OK(rp_comm_create(NULL, 0, 1, NULL, &parent));
+    rp_codec codec = {0}, broken;
+    rp_codec_comparison comparison;
+    char text[RP_COMPARISON_TEXT];
+    REQUIRE_OK(rp_codec_parse("q4", &broken));
+    broken.bits = 77;
+    REFUSES("comm is NULL", rp_codec_compare, NULL, &codec, 1, 0, NULL, &comparison);
+    REFUSES("codec is NULL", rp_codec_compare, parent, NULL, 1, 0, NULL, &comparison);
+    REFUSES("codec: ", rp_codec_compare, parent, &broken, 1, 0, NULL, &comparison);
+    REFUSES("most is 0", rp_codec_compare, parent, &codec, 0, 0, NULL, &comparison);
+    REFUSES("most is", rp_codec_compare, parent, &codec, NEGATIVE, 0, NULL, &comparison);
+    REFUSES("nowhere", rp_codec_compare, parent, &codec, 1, 0, NULL, NULL);
+    RECORDS("nowhere", rp_codec_comparison_text,
+            rp_codec_comparison_text(&comparison, &codec, NULL)[0] == '\0');
+    LEGAL(rp_codec_comparison_text, CHECK(!rp_codec_comparison_text(NULL, &codec, text)[0]));
     REFUSES("parent is NULL", rp_comm_group, NULL, &self, 1, NULL, &comm);
     REFUSES("nowhere", rp_comm_group, parent, &self, 1, NULL, NULL);
     REFUSES("a rank at least", rp_comm_group, parent, NULL, 1, NULL, &comm);

@@ -27,6 +27,10 @@ def test_texts_are_those_of_the_command():
     assert str(codec) == "auto:like=q4:bucket=128,every=100"
     assert codec == AdaptiveCodec(str(codec)) and hash(codec) == hash(AdaptiveCodec(str(codec)))
     assert codec != AdaptiveCodec("auto:like=q4") and codec != codec.like
+    assert not codec.fastest and str(codec.typical).startswith("v4:")
+    fastest = AdaptiveCodec("auto")
+    assert fastest.fastest and str(fastest) == "auto:every=100"
+    assert str(fastest.like) == "q4:bucket=512" and fastest == AdaptiveCodec(str(fastest))
     assert str(codec.at_level(0)) == "q4:bucket=128"
     assert str(codec.at_level(6)) == "v2:bucket=16384,quarters=1"
 
@@ -34,7 +38,8 @@ def test_texts_are_those_of_the_command():
 @pytest.mark.parametrize(
     "text, words",
     [
-        ("auto", "whose error may it have"),
+        ("auto:like=", "whose error may it have"),
+        ("auto:bucket=64", "comes before like="),
         ("auto:like=topk", "no bits to choose"),
         ("auto:like=q9", "q9"),
         ("auto:like=q4,every=0", "every is 0"),
@@ -226,6 +231,53 @@ def changed(rank, world):
 def test_it_comes_and_goes():
     results = values(run_group(changed, 2))
     assert results[0] == results[1]
+
+
+def fastest(rank, world, wanted):
+    """What a comparison finds is followed: by buckets, from the first step on, and after a
+    restart without another one."""
+    import redpoll.torch
+    from redpoll.torch._communicator import Communicator
+
+    compared = []
+    known = Communicator.compare_codec
+
+    def compare(self, codec, most, feedback):
+        compared.append((str(codec), most, feedback))
+        found = known(self, codec, 20_000, feedback)
+        return found if wanted is None else (wanted, "as the test wants")
+
+    Communicator.compare_codec = compare
+    torch.manual_seed(0)
+    model = DDP(Net())
+    state = redpoll.torch.compress(model, "auto:every=2", min_size=1000)
+    codecs = train(model, state, rank, 4)
+    assert compared == [("v4:bucket=16384", 57344, True)]
+    kept = state.state_dict()
+    other = DDP(Net())
+    again = redpoll.torch.compress(other, "auto:every=2", min_size=1000)
+    again.load_state_dict(kept)
+    train(other, again, rank, 1)
+    assert len(compared) == 1
+    return codecs[-1], kept["lossy_from"], numbers(model)
+
+
+@pytest.mark.parametrize("wanted", [0, 57344, 57345, _abi.RP_NEVER])
+def test_what_is_faster_is_followed(wanted):
+    results = values(run_group(fastest, 2, wanted))
+    assert results[0] == results[1]
+    codecs, lossy_from, _ = results[0]
+    assert lossy_from == wanted
+    weights = {codec for name, codec in codecs.items() if name.endswith("weight")}
+    assert all(codec.startswith(("v", "q")) for codec in weights) == (wanted <= 57344)
+    assert (weights == {"exact"}) == (wanted > 57344)
+
+
+def test_a_slow_link_is_found_out():
+    results = values(run_group(fastest, 2, None, environment={"REDPOLL_LINK": "20Mbit,1us"}))
+    codecs, lossy_from, _ = results[0]
+    assert results[0] == results[1] and lossy_from <= 20_000
+    assert codecs["first.weight"] != "exact" and codecs["first.bias"] == "exact"
 
 
 def test_sharded_models_are_refused():

@@ -115,6 +115,74 @@ static void interrupted_runs_end_alike(void) {
                           ranks_path(first.out, "model.safetensors")));
 }
 
+/* ---- lossy where that is faster ---- */
+
+/* Three buckets: 10,000 elements that would be lossy, 30,000, and none. */
+static void short_buckets_travel_exact(void) {
+    enum { SEGMENTS = 4 };
+    static const size_t counts[SEGMENTS] = {10000, 20000, 10000, 500};
+    uint8_t levels[SEGMENTS] = {13, 13, 13, 0};
+    rp_codec like;
+    REQUIRE_OK(rp_codec_parse("q4", &like));
+    static const struct {
+        int64_t lossy_from;
+        bool lossy[SEGMENTS];
+    } cases[] = {{0, {true, true, true, false}},
+                 {10000, {true, true, true, false}},
+                 {10001, {false, true, true, false}},
+                 {30001, {false}},
+                 {RPI_LOSSY_NEVER, {false}}};
+    for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
+        rp_segment segments[SEGMENTS];
+        for (int i = 0; i < SEGMENTS; i++)
+            segments[i] = (rp_segment){.count = counts[i],
+                                       .codec = i < 3 ? like : (rp_codec){0},
+                                       .tensor = (uint32_t)i};
+        rpi_bucket three[] = {{.segment = 0, .segment_count = 1},
+                              {.segment = 1, .segment_count = 2},
+                              {.segment = 3, .segment_count = 1}};
+        rpi_buckets buckets = {
+            .buckets = three, .count = 3, .segments = segments, .segment_count = SEGMENTS};
+        rpi_bit_chooser chooser;
+        REQUIRE_OK(rpi_bit_chooser_open(&like, segments, SEGMENTS, levels, &chooser));
+        rpi_bit_chooser_limit(&chooser, &buckets, cases[c].lossy_from);
+        rpi_bit_chooser_apply(&chooser);
+        for (int i = 0; i < SEGMENTS; i++)
+            CHECK_EQ(!rp_codec_is_exact(&segments[i].codec, RP_F32), cases[c].lossy[i]);
+        CHECK_EQ(rpi_bit_chooser_is_needed(&chooser), cases[c].lossy_from <= 30000);
+        rpi_bit_chooser_close(&chooser);
+    }
+}
+
+/* A slow link decides for few bits; what was found out is kept with the run. */
+static void slow_links_are_found_out_once(void) {
+    rpi_train_options options = auto_options("slow"), more;
+    options.codec = "auto:every=5";
+    options.checkpoint = true;
+    options.steps = 8;
+    ranks_shape("20Mbit,1us");
+    REQUIRE_OK(ranks_train(&options, 2, NULL));
+    CHECK_MSG(strstr(ranks_notes(), "codec auto: v4:bucket=16384 from 0.06"), "%s",
+              ranks_notes());
+    CHECK(strstr(ranks_notes(), "fewer bytes than q4"));
+    CHECK(has_levels(options.out));
+    more = options;
+    more.resume = options.out;
+    more.steps = 12;
+    REQUIRE_OK(ranks_train(&more, 2, NULL));
+    CHECK_MSG(!strstr(ranks_notes(), "fp32 below"), "%s", ranks_notes());
+    ranks_shape(NULL);
+}
+
+/* Whatever is faster here: all ranks do the same, or their frames would not match. */
+static void any_link_trains(void) {
+    rpi_train_options options = auto_options("any");
+    options.codec = "auto";
+    options.steps = 6;
+    REQUIRE_OK(ranks_train(&options, 3, NULL));
+    CHECK_MSG(strstr(ranks_notes(), "codec auto: "), "%s", ranks_notes());
+}
+
 /* The ratio in the notes; 0: none is told. */
 static double times_fewer(void) {
     const char *told = strstr(ranks_notes(), "codec auto, from step ");
@@ -174,6 +242,9 @@ static void gradients_of_networks_travel_a_quarter_shorter(void) {
 }
 
 CASES({"ranks_choose_alike_and_by_scale", ranks_choose_alike_and_by_scale},
+      {"short_buckets_travel_exact", short_buckets_travel_exact},
+      {"slow_links_are_found_out_once", slow_links_are_found_out_once},
+      {"any_link_trains", any_link_trains},
       {"runs_learn_and_tell_what_was_chosen", runs_learn_and_tell_what_was_chosen},
       {"gradients_of_networks_travel_a_quarter_shorter",
        gradients_of_networks_travel_a_quarter_shorter},

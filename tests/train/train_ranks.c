@@ -46,9 +46,16 @@ rpi_train_options ranks_options(void) {
                                .eval = true};
 }
 
+static const char *shape;
+
+void ranks_shape(const char *link) {
+    shape = link;
+}
+
 static void *run_rank(void *context) {
     one_rank *self = context;
-    rp_comm_options options = {.transport = "inproc", .timeout_s = 30, .progress_thread = 1};
+    rp_comm_options options = {
+        .transport = "inproc", .link = shape, .timeout_s = 30, .progress_thread = 1};
     rp_comm *comm = NULL;
     self->status = rp_comm_create(self->world > 1 ? self->store : NULL, self->rank, self->world,
                                   &options, &comm);

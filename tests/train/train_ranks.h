@@ -9,6 +9,9 @@ enum { RANKS_MOST = 8 };
 /* A small run that needs no data and writes nothing: an MLP on made-up images. */
 rpi_train_options ranks_options(void);
 
+/* Links of the worlds from here on are shaped so; NULL: not. */
+void ranks_shape(const char *link);
+
 /* What one rank does; returns its status. */
 typedef rp_status (*ranks_body)(void *context, rp_comm *comm);
 

@@ -1,4 +1,5 @@
-"""A level of bits for each parameter, from what is measured: "auto:like=q4,every=100"."""
+"""A level of bits for each parameter, from what is measured: "auto:like=q4,every=100"; and
+whether lossy is faster at all: "auto"."""
 
 from __future__ import annotations
 
@@ -16,22 +17,24 @@ _LEVELS_A_BIT = (_abi.RP_LEVELS - 1) // 8
 
 
 class AdaptiveCodec:
-    """Whose error is met, and after how many steps bits are chosen anew. Immutable; equal when
-    the canonical texts are."""
+    """Whose error is met, after how many steps bits are chosen anew, and whether that is to be
+    done only where it is faster than exact. Immutable; equal when the canonical texts are."""
 
-    __slots__ = ("like", "every", "_text")
+    __slots__ = ("like", "every", "fastest", "_text")
 
     like: Codec
     every: int
+    fastest: bool
 
     def __init__(self, text: str) -> None:
-        """Of a text "auto:like=q4,every=100"; redpoll.Error (INVALID) names what is wrong."""
+        """Of "auto:like=q4,every=100" or "auto"; redpoll.Error (INVALID) says what is wrong."""
         structure = _abi.rp_adaptive_codec()
         check(_abi.rp_adaptive_codec_parse(text.encode(), ctypes.byref(structure)))
         room = ctypes.create_string_buffer(_abi.RP_ADAPTIVE_TEXT)
         self._text = _abi.rp_adaptive_codec_text(ctypes.byref(structure), room).decode()
         self.like = Codec(codec_text(structure.codec))
         self.every = structure.every
+        self.fastest = bool(structure.fastest)
 
     @staticmethod
     def is_meant(text: object) -> bool:
@@ -43,6 +46,13 @@ class AdaptiveCodec:
         like it."""
         structure = _abi.rp_codec()
         check(_abi.rp_level_codec(self.like.reference, level, ctypes.byref(structure)))
+        return Codec(codec_text(structure))
+
+    @property
+    def typical(self) -> Codec:
+        """What stands for all that may be chosen when times are compared."""
+        structure = _abi.rp_codec()
+        check(_abi.rp_level_like(self.like.reference, ctypes.byref(structure)))
         return Codec(codec_text(structure))
 
     def __str__(self) -> str:
@@ -80,6 +90,8 @@ class BitChooser:
         """What was chosen; nothing before the first choice."""
         self.summary: Optional[str] = None
         """The latest choice in words."""
+        self.lossy_from: Optional[int] = None if codec.fastest else 0
+        """Elements from which on a bucket is faster lossy; None: not known yet."""
         self._rows = {name: i for i, name in enumerate(names)}
         self._measured = torch.zeros(len(self._rows), _abi.RP_MEASURED, dtype=torch.float64)
         self._work: Any = None
@@ -133,8 +145,16 @@ class BitChooser:
         self.summary = self._in_words()
         return True
 
-    def restore(self, levels: Mapping[str, int]) -> None:
-        """What an earlier run had chosen; of other parameters nothing is taken."""
+    def compare(self, communicator: Any, most: int, feedback: bool) -> str:
+        """Find out what is faster: times all-reduces of up to so many elements, and says what
+        came of it. Collective."""
+        typical = self.codec.typical
+        self.lossy_from, text = communicator.compare_codec(typical, most, feedback)
+        return text
+
+    def restore(self, levels: Mapping[str, int], lossy_from: Optional[int] = None) -> None:
+        """What an earlier run had chosen; of other parameters nothing is taken. lossy_from: of
+        one in the same world."""
         known = {name: int(levels[name]) for name in self._rows if name in levels}
         wrong = {name: n for name, n in known.items() if not 0 <= n < _abi.RP_LEVELS}
         if wrong:
@@ -142,11 +162,15 @@ class BitChooser:
         if self._work is not None:
             self._work.wait()
             self._work = None
+        if self.codec.fastest:
+            self.lossy_from = lossy_from
         self.levels = known if len(known) == len(self._rows) else {}
 
     def _in_words(self) -> str:
         like, chosen, tensors = 0.0, 0.0, [0] * 9
         for level, measured in zip(self.levels.values(), self._measured.tolist()):
+            if not measured[_abi.RP_LEVELS]:
+                continue  # it travels exact
             like += measured[_abi.RP_LEVELS]
             chosen += measured[_abi.RP_LEVELS + level]
             tensors[-(-level // _LEVELS_A_BIT)] += 1

@@ -22,6 +22,7 @@ import torch.distributed as dist
 from .. import _abi
 from ..errors import check, last_message
 from . import _notifier
+from ._codec import Codec
 from ._collectives import Collectives
 from ._errors import RedpollError, RedpollValueError, place_text
 from ._life import Life
@@ -267,6 +268,28 @@ class Communicator(Collectives):
             while_joining=self.check,
             parent=everybody,
         )
+
+    def compare_codec(self, codec: Codec, most: int, feedback: bool) -> tuple[int, str]:
+        """From how many elements on float32 all-reduces are faster with `codec` than exact, by
+        trying lengths up to `most` (redpoll/codec_comparison.h), and that in words; the same on
+        all ranks. _abi.RP_NEVER: they are not. Collective; blocks, for about a second."""
+        comparison = _abi.rp_codec_comparison()
+        with self._lock, self._entered("compare_codec") as handle:
+            code = _abi.rp_codec_compare(
+                handle,
+                codec.reference,
+                most,
+                int(feedback),
+                None,
+                ctypes.byref(comparison),
+            )
+        if code < 0:
+            raise self.error(code, last_message(), "compare_codec")
+        room = ctypes.create_string_buffer(_abi.RP_COMPARISON_TEXT)
+        text: bytes = _abi.rp_codec_comparison_text(
+            ctypes.byref(comparison), codec.reference, room
+        )
+        return comparison.lossy_from, text.decode()
 
     def survivors(self) -> Communicator:
         """After an operation has failed with status "PEER": of those that are left, in their

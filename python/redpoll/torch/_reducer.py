@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from .. import _abi
 from . import statistics
 from ._adaptive import BitChooser
 from ._codec import Codec
@@ -76,6 +77,7 @@ class BucketReducer:
         self._replay: Replay | None = None
         self.chooser = self._new_chooser()
         self._measures = False  # this step
+        self._faster_exact: set[str] = set()  # parameters, by their buckets
 
     # ---- what travels how ----
 
@@ -95,11 +97,12 @@ class BucketReducer:
         self.rules = rules
         self.chooser = self._new_chooser()
         self._measures = False
+        self._faster_exact = set()
         self.forget_plans()
 
     def _ruled_codec(self, name: str) -> Codec | None:
         if self.chooser is not None and self.chooser.chooses(name):
-            return self.chooser.codec_of(name)
+            return None if name in self._faster_exact else self.chooser.codec_of(name)
         return self.rules.codec_for(name, self.parameters[name].shape)
 
     @property
@@ -209,10 +212,39 @@ class BucketReducer:
 
     def _begin_choice(self, chooser: BitChooser) -> None:
         self.settle_choice()
+        if self.is_lossy_step() and chooser.lossy_from is None:
+            self._compare(chooser)
         lossy_steps = self.step - self.warmup_steps
-        self._measures = self.is_lossy_step() and lossy_steps % chooser.codec.every == 0
+        self._measures = (
+            self.is_lossy_step()
+            and lossy_steps % chooser.codec.every == 0
+            and chooser.lossy_from != _abi.RP_NEVER
+        )
         if self._measures:
             chooser.begin()
+
+    def _compare(self, chooser: BitChooser) -> None:
+        """All ranks wait here, in front of a step's first bucket."""
+        chosen = [p.numel() for name, p in self.parameters.items() if chooser.chooses(name)]
+        most = sum(chosen)
+        if not most:
+            chooser.lossy_from = _abi.RP_NEVER
+            return
+        text = chooser.compare(self.communicator, most, self.error_feedback)
+        self.forget_plans()
+        if self.communicator.rank == 0:
+            log.info("codec auto: %s", text)
+
+    def _choose_exact(self, names: list[str]) -> None:
+        """Which parameters of a bucket travel exact because that is faster."""
+        chooser = self.chooser
+        if chooser is None or not chooser.lossy_from:
+            return
+        chosen = {name for name in names if chooser.chooses(name)}
+        elements = sum(self.parameters[name].numel() for name in chosen)
+        self._faster_exact -= chosen
+        if elements < chooser.lossy_from:
+            self._faster_exact |= chosen
 
     def _post(self, buffer: torch.Tensor, plan: list[Run], ready: float | None) -> Any:
         # The mean is taken before the sum (as DDP itself does): every residual, a sender's and
@@ -247,7 +279,8 @@ class BucketReducer:
 
     def _measure(self, tensors: list[torch.Tensor], plan: list[Run]) -> None:
         for run, tensor in zip(plan, tensors):
-            if self.chooser is not None and self.chooser.chooses(run.name):
+            chosen = self.chooser is not None and self.chooser.chooses(run.name)
+            if self.chooser is not None and chosen and run.codec is not None:
                 self.chooser.measure(run.name, tensor, run.residual)
 
     def _post_sparse(self, buffer: torch.Tensor, plan: list[Run]) -> torch.futures.Future:
@@ -316,6 +349,7 @@ class BucketReducer:
         parameters get other plans, but residuals stay with their names."""
         known = self._plans.get(index)
         if known is None or known[0] != (names, dtype):
+            self._choose_exact(names)
             known = self._plans[index] = ((names, dtype), self._make_plan(names, dtype))
         return known[1]
 

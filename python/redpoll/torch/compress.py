@@ -92,6 +92,7 @@ class CompressState(BucketReducer):
             "scale": self.loss_scale.scale,
             "buckets": self.buckets(),
             "levels": dict(self.chooser.levels) if self.chooser else {},
+            "lossy_from": self.chooser.lossy_from if self.chooser else None,
             "residuals": {
                 name: self.residual(name) for name in self.parameters if name in self.residuals
             },
@@ -113,13 +114,16 @@ class CompressState(BucketReducer):
             raise ValueError("there is no state in the sequence")
         chosen = choose_states(states, self.communicator.rank, self.communicator.world)
         flats, unexpected, misfits = sum_residuals(chosen, self.parameters)
-        wanted = [name for name in self.parameters if chosen and self._keeps_residual(name)]
+        wanted = [name for name in self.parameters if chosen and self._needs_residual(name)]
         report = LoadReport([name for name in wanted if name not in flats], unexpected)
         _check_load(report, misfits, strict)
         if flats and not self.error_feedback:
             raise ValueError("the state holds residuals, but error_feedback is False here")
         if self.chooser is not None:
-            self.chooser.restore(states[0].get("levels", {}))
+            same_world = states[0]["world"] == self.communicator.world
+            self.chooser.restore(
+                states[0].get("levels", {}), states[0].get("lossy_from") if same_world else None
+            )
         self.residuals.replace(flats)
         self.loss_scale.scale = states[0].get("scale", 1.0)
         self.step = states[0]["step"]
@@ -131,6 +135,12 @@ class CompressState(BucketReducer):
 
     def _keeps_residual(self, name: str) -> bool:
         return self.error_feedback and self.codec_of(name) is not None
+
+    def _needs_residual(self, name: str) -> bool:
+        """Where exact may be faster, a parameter may have none."""
+        chooser = self.chooser
+        may_be_exact = chooser and chooser.codec.fastest and chooser.chooses(name)
+        return self._keeps_residual(name) and not may_be_exact
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
         """Write what all ranks hold back into `folder`, a file a rank. Collective: every rank
@@ -213,7 +223,8 @@ def compress(
         "q2:rounding=stochastic", "bf16", "fp16", ...; None: exact. "auto:like=q4,every=100"
         gives each parameter bits of its own, so that bytes are least at q4's error, chosen anew
         every so many steps from what all ranks have measured; codecs() shows them, and rank 0
-        logs them (logger "redpoll", INFO).
+        logs them (logger "redpoll", INFO). "auto" does the same in buckets that are faster so,
+        and sends others exact: the first lossy step times all-reduces, about a second.
     grads: of FSDP: the codec of the gradients' reduce-scatter; "q8" by default.
     weights: of FSDP2: the codec of the weights' all-gather; exact by default.
     replicate: of FSDP2 with hybrid sharding: the codec of the all-reduce between the replicas;

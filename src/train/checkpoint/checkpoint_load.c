@@ -304,6 +304,15 @@ static rp_status read_levels(rpi_trainer *t, const rpi_safetensors *file, const 
     return RP_OK;
 }
 
+/* Which buckets were faster lossy; another world finds out anew. */
+static rp_status read_lossy_from(rpi_trainer *t, const rpi_safetensors *file, const char *path,
+                                 int64_t world) {
+    static const char key[] = "codec_lossy_from";
+    if (!t->codec.fastest || !rpi_safetensors_metadata(file, key) || world != t->world)
+        return RP_OK;
+    return read_number(file, path, key, RPI_LOSSY_UNKNOWN, RPI_LOSSY_NEVER, &t->lossy_from);
+}
+
 static rp_status load(rpi_trainer *t, const char *folder, const char *path,
                       const rpi_safetensors *file, origin *out_origin) {
     char shape[64];
@@ -312,6 +321,7 @@ static rp_status load(rpi_trainer *t, const char *folder, const char *path,
     RP_TRY(read_origin(file, path, t->options->strategy, out_origin));
     RP_TRY(read_model(t, file));
     RP_TRY(read_levels(t, file, path));
+    RP_TRY(read_lossy_from(t, file, path, out_origin->world));
     return read_rank(t, folder, out_origin);
 }
 

@@ -107,13 +107,14 @@ static rp_status levels_text(const rpi_trainer *t, char **out_text) {
 
 static rp_status write_model_with(const rpi_trainer *t, const char *folder, const float *states,
                                   const char *levels) {
-    char step[24], world[24], parts[24], seed[24], batch[24], shape[64],
+    char step[24], world[24], parts[24], seed[24], batch[24], shape[64], lossy_from[24],
         codec[RP_ADAPTIVE_TEXT], path[RPI_CHECKPOINT_PATH];
     snprintf(step, sizeof step, "%lld", (long long)t->step);
     snprintf(world, sizeof world, "%d", t->world);
     snprintf(parts, sizeof parts, "%d", t->workers);
     snprintf(seed, sizeof seed, "%lld", (long long)t->options->seed);
     snprintf(batch, sizeof batch, "%lld", (long long)t->global_batch);
+    snprintf(lossy_from, sizeof lossy_from, "%lld", (long long)t->lossy_from);
     rpi_checkpoint_shape_text(t, shape, sizeof shape);
     const rpi_metadata metadata[] = {
         {"format", "pt"},
@@ -131,8 +132,13 @@ static rp_status write_model_with(const rpi_trainer *t, const char *folder, cons
         {"error_feedback", t->residual ? "on" : "off"},
         {"strategy", t->options->strategy},
         {"codec_levels", levels},
+        {"codec_lossy_from", lossy_from},
     };
-    size_t entries = sizeof metadata / sizeof metadata[0] - (t->levels ? 0 : 1);
+    size_t entries = sizeof metadata / sizeof metadata[0];
+    if (!t->levels)
+        entries -= 2;
+    else if (!t->codec.fastest)
+        entries--;
     tensor_list list;
     RP_TRY(open_list((size_t)t->network.parameter_count * (1 + RPI_OPTIMIZER_SLOTS), &list));
     list_model(t, states, &list);

@@ -35,6 +35,54 @@ void rpi_bit_chooser_close(rpi_bit_chooser *chooser) {
     *chooser = (rpi_bit_chooser){0};
 }
 
+static int64_t lossy_elements(const rpi_bit_chooser *chooser, const rpi_bucket *bucket) {
+    int64_t elements = 0;
+    for (int i = bucket->segment; i < bucket->segment + bucket->segment_count; i++)
+        if (chooser->chooses[i]) elements += (int64_t)chooser->segments[i].count;
+    return elements;
+}
+
+rp_status rpi_bit_chooser_compare(const rpi_bit_chooser *chooser, const rpi_buckets *buckets,
+                                  rp_comm *comm, const char *algorithm, int64_t *out_lossy_from,
+                                  char text[RP_COMPARISON_TEXT]) {
+    int64_t most = 0;
+    bool feedback = false;
+    rp_codec codec;
+    rp_codec_comparison comparison;
+    for (int b = 0; b < buckets->count; b++) {
+        int64_t elements = lossy_elements(chooser, &buckets->buckets[b]);
+        if (elements > most) most = elements;
+    }
+    for (int i = 0; i < chooser->count; i++)
+        feedback |= chooser->chooses[i] && chooser->segments[i].residual;
+    *out_lossy_from = RPI_LOSSY_NEVER;
+    text[0] = '\0';
+    if (!most) return RP_OK;
+    RP_TRY(rp_level_like(&chooser->like, &codec));
+    RP_TRY(rp_codec_compare(comm, &codec, (size_t)most, feedback, algorithm, &comparison));
+    if (comparison.lossy_from != RP_NEVER) *out_lossy_from = (int64_t)comparison.lossy_from;
+    rp_codec_comparison_text(&comparison, &codec, text);
+    return RP_OK;
+}
+
+void rpi_bit_chooser_limit(rpi_bit_chooser *chooser, const rpi_buckets *buckets,
+                           int64_t lossy_from) {
+    for (int b = 0; b < buckets->count; b++) {
+        const rpi_bucket *bucket = &buckets->buckets[b];
+        if (lossy_elements(chooser, bucket) >= lossy_from) continue;
+        for (int i = bucket->segment; i < bucket->segment + bucket->segment_count; i++) {
+            if (chooser->chooses[i]) chooser->segments[i].codec = (rp_codec){0};
+            chooser->chooses[i] = false;
+        }
+    }
+}
+
+bool rpi_bit_chooser_is_needed(const rpi_bit_chooser *chooser) {
+    for (int i = 0; i < chooser->count; i++)
+        if (chooser->chooses[i]) return true;
+    return false;
+}
+
 /* Levels were chosen here, or looked at when a checkpoint was read. */
 void rpi_bit_chooser_apply(rpi_bit_chooser *chooser) {
     for (int i = 0; i < chooser->count; i++) {

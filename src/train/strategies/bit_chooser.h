@@ -4,7 +4,8 @@
 #define RPI_TRAIN_BIT_CHOOSER_H
 
 #include "redpoll/adaptive.h"
-#include "redpoll/comm.h"
+#include "redpoll/codec_comparison.h"
+#include "train/strategies/bucket.h"
 
 #include <stdbool.h>
 
@@ -20,9 +21,24 @@ typedef struct rpi_bit_chooser {
 
 enum { RPI_BIT_CHOICE_TEXT = 256 };
 
+/* Of rpi_strategy_setup.lossy_from: elements of a bucket that would travel lossy. */
+#define RPI_LOSSY_UNKNOWN (-1)
+#define RPI_LOSSY_NEVER   INT64_MAX
+
 rp_status rpi_bit_chooser_open(const rp_codec *like, rp_segment *segments, int count,
                                uint8_t *levels, rpi_bit_chooser *out);
 void rpi_bit_chooser_close(rpi_bit_chooser *chooser); /* zeros are fine */
+/* From how many elements on a bucket is faster with such bits than exact? Collective; times
+ * all-reduces. text: the answer in words. */
+rp_status rpi_bit_chooser_compare(const rpi_bit_chooser *chooser, const rpi_buckets *buckets,
+                                  rp_comm *comm, const char *algorithm, int64_t *out_lossy_from,
+                                  char text[RP_COMPARISON_TEXT]);
+/* Buckets with fewer elements of those that it chooses for travel exact from now on; what was
+ * held back of them goes out with the next step. */
+void rpi_bit_chooser_limit(rpi_bit_chooser *chooser, const rpi_buckets *buckets,
+                           int64_t lossy_from);
+/* Does it choose for any? */
+bool rpi_bit_chooser_is_needed(const rpi_bit_chooser *chooser);
 /* Give segments the codecs that were chosen. */
 void rpi_bit_chooser_apply(rpi_bit_chooser *chooser);
 /* A step that measures begins. */

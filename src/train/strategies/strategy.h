@@ -16,6 +16,9 @@ typedef struct rpi_strategy_setup {
     rp_codec codec;
     int64_t codec_every; /* bits of tensors are chosen anew so often; 0: never */
     uint8_t *levels; /* then: what was chosen, one a parameter of the network; 0: the codec */
+    int64_t
+        *lossy_from; /* then: of buckets of fewer elements (bit_chooser.h) the codec is slower
+                        than exact; RPI_LOSSY_UNKNOWN: to be tried. NULL: nobody asks */
     const char *options;   /* behind the strategy's name and a colon; NULL: none */
     const char *algorithm; /* NULL: chosen */
     uint64_t seed;

@@ -12,6 +12,8 @@
 #include "train/strategies/bit_chooser.h"
 #include "train/strategies/bucket.h"
 
+#include <stdio.h>
+
 typedef struct all_reduce {
     rpi_strategy_setup setup;
     rpi_buckets lossy, exact;     /* `exact`: the same buckets for the warm-up's steps */
@@ -22,6 +24,8 @@ typedef struct all_reduce {
     int64_t step;
     rpi_bit_chooser chooser; /* zeros: every tensor has the codec as it is */
     bool measures;           /* this step does, for the choice */
+    bool compares;           /* it is to find out which buckets are faster lossy, */
+    bool limited;            /* and that was done */
 } all_reduce;
 
 static void close_all_reduce(void *context) {
@@ -66,21 +70,57 @@ static rp_status open_all_reduce(const rpi_strategy_setup *setup, void **out_sel
     return status;
 }
 
+/* A tensor that travels exact, and of which nothing is held back, needs no error feedback. */
+static void drop_empty_residuals(all_reduce *self) {
+    for (int i = 0; i < self->lossy.segment_count; i++) {
+        rp_segment *segment = &self->lossy.segments[i];
+        if (self->chooser.chooses[i] || !segment->residual) continue;
+        size_t held = 0;
+        while (held < segment->count && segment->residual[held] == 0) held++;
+        if (held == segment->count) segment->residual = NULL;
+    }
+}
+
+static void limit(all_reduce *self) {
+    if (!self->limited)
+        rpi_bit_chooser_limit(&self->chooser, &self->lossy, *self->setup.lossy_from);
+    self->limited = true;
+    drop_empty_residuals(self);
+}
+
 static void begin(void *context, int64_t step) {
     all_reduce *self = context;
     self->current = step < self->setup.warmup_exact ? &self->exact : &self->lossy;
     self->step = step;
     self->posted = 0;
     int64_t lossy_steps = step - self->setup.warmup_exact;
+    self->compares = self->measures = false;
+    if (!self->chooser.choices || lossy_steps < 0) return;
+    self->compares = self->setup.lossy_from && *self->setup.lossy_from < 0;
+    if (self->setup.lossy_from && !self->compares) limit(self);
     self->measures =
-        self->chooser.choices && lossy_steps >= 0 && lossy_steps % self->setup.codec_every == 0;
-    if (!self->chooser.choices) return;
+        lossy_steps % self->setup.codec_every == 0 && rpi_bit_chooser_is_needed(&self->chooser);
     rpi_bit_chooser_apply(&self->chooser);
     if (self->measures) rpi_bit_chooser_clear(&self->chooser);
 }
 
+/* Before the first lossy bucket. All ranks wait here, and nothing else travels or computes. */
+static rp_status compare(all_reduce *self) {
+    const rpi_strategy_setup *s = &self->setup;
+    char text[RP_COMPARISON_TEXT], line[RP_COMPARISON_TEXT + 16];
+    RP_TRY(rpi_bit_chooser_compare(&self->chooser, &self->lossy, s->comm, s->algorithm,
+                                   s->lossy_from, text));
+    self->compares = false;
+    limit(self);
+    self->measures = self->measures && rpi_bit_chooser_is_needed(&self->chooser);
+    snprintf(line, sizeof line, "codec auto: %s", text);
+    if (text[0] && s->note) s->note(s->context, line);
+    return RP_OK;
+}
+
 static rp_status post(all_reduce *self, int index) {
     const rpi_bucket *bucket = &self->current->buckets[index];
+    if (self->compares) RP_TRY(compare(self));
     for (int i = 0; self->measures && i < bucket->segment_count; i++)
         RP_TRY(rpi_bit_chooser_measure(&self->chooser, bucket->segment + i));
     rp_collective_options options = {.algorithm = self->setup.algorithm,

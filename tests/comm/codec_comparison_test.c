@@ -1,0 +1,87 @@
+/* Which codec is faster: the same answer on all ranks, and that of the link. */
+#include "redpoll/codec_comparison.h"
+
+#include "comm/thread_world.h"
+
+#include <string.h>
+
+enum { MOST_RANKS = 4 };
+
+typedef struct asked {
+    const char *codec, *algorithm;
+    size_t most;
+    int feedback;
+    rp_status status[MOST_RANKS];
+    rp_codec_comparison found[MOST_RANKS];
+    char text[MOST_RANKS][RP_COMPARISON_TEXT];
+} asked;
+
+static void compare(rp_comm *comm, int rank, int world, void *context) {
+    asked *a = context;
+    rp_codec codec;
+    (void)world;
+    REQUIRE_OK(rp_codec_parse(a->codec, &codec));
+    a->status[rank] =
+        rp_codec_compare(comm, &codec, a->most, a->feedback, a->algorithm, &a->found[rank]);
+    rp_codec_comparison_text(&a->found[rank], &codec, a->text[rank]);
+    float one = 1;
+    CHECK_OK(
+        rp_all_reduce(comm, &(rp_segment){.data = &one, .count = 1, .dtype = RP_F32}, 1, NULL));
+    CHECK(one == (float)rp_comm_world(comm)); /* ranks are in step */
+}
+
+static void check_alike(const asked *a, int world) {
+    for (int rank = 1; rank < world; rank++)
+        CHECK(memcmp(&a->found[rank], &a->found[0], sizeof a->found[0]) == 0);
+}
+
+static void ranks_find_the_same(void) {
+    static const struct {
+        int world;
+        asked a;
+    } cases[] = {{2, {.codec = "q4", .most = 40000, .feedback = 1}},
+                 {3, {.codec = "bf16", .most = 1}},
+                 {4, {.codec = "v4", .most = 20000, .algorithm = "sra"}}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        asked a = cases[i].a;
+        world_run(cases[i].world, NULL, compare, &a);
+        check_alike(&a, cases[i].world);
+        const rp_codec_comparison *found = &a.found[0];
+        CHECK_OK(a.status[0]);
+        CHECK_EQ(found->count, a.most);
+        CHECK(found->exact_s > 0 && found->lossy_s > 0 && found->sent_bytes_s > 0);
+        CHECK(found->lossy_from == RP_NEVER || found->lossy_from <= a.most);
+    }
+}
+
+/* Where the link sets the time, an eighth of the bytes is faster, and as many are not. */
+static void the_link_decides(void) {
+    rp_comm_options options = {.transport = "inproc", .link = "20Mbit,1us"};
+    asked shorter = {.codec = "q4", .most = 16384}, same = {.codec = "fp32", .most = 16384};
+    world_run(2, &options, compare, &shorter);
+    CHECK_EQ(shorter.found[0].lossy_from, 16384);
+    CHECK_MSG(strstr(shorter.text[1], "q4:bucket=512 from 0.0655 MB on, fp32 below: 0.0655 MB"),
+              "%s", shorter.text[1]);
+    world_run(2, &options, compare, &same);
+    CHECK_EQ(same.found[0].lossy_from, RP_NEVER);
+    CHECK_MSG(strncmp(same.text[0], "fp32: 0.0655 MB take ", 21) == 0, "%s", same.text[0]);
+}
+
+static void one_rank_has_nothing_to_gain(void) {
+    asked a = {.codec = "q4", .most = 1000};
+    world_run(1, NULL, compare, &a);
+    CHECK_OK(a.status[0]);
+    CHECK_EQ(a.found[0].lossy_from, RP_NEVER);
+    CHECK_EQ(a.found[0].count, 0);
+}
+
+static void an_algorithm_for_exact_codecs_is_refused(void) {
+    asked a = {.codec = "q4", .most = 1000, .algorithm = "doubling"};
+    world_run(2, NULL, compare, &a);
+    CHECK_EQ(a.status[0], RP_UNSUPPORTED);
+    CHECK_EQ(a.status[1], RP_UNSUPPORTED);
+}
+
+CASES({"ranks_find_the_same", ranks_find_the_same}, {"the_link_decides", the_link_decides},
+      {"one_rank_has_nothing_to_gain", one_rank_has_nothing_to_gain},
+      {"an_algorithm_for_exact_codecs_is_refused", an_algorithm_for_exact_codecs_is_refused})

@@ -11,7 +11,8 @@
 #include "comm/link_costs.h"
 #include "plan/algorithms.h"
 #include "plan/choose.h"
-#include "redpoll/codec.h"
+#include "redpoll/adaptive.h"
+#include "redpoll/codec_comparison.h"
 
 #include <cjson/cJSON.h>
 #include <stdlib.h>
@@ -19,14 +20,20 @@
 
 typedef struct settings {
     const char *algorithm, *codec_text, *dtype_text, *reduce_text, *link, *local, *links;
-    int64_t ranks, hosts, rank, root, count, bytes, chunk_bytes;
+    int64_t ranks, hosts, cores, rank, root, count, bytes, chunk_bytes;
     bool steps, brief, json;
+    bool picks;      /* codec auto: exact where the codec is not clearly faster */
     rpi_bench bench; /* what the bench of the same words would measure */
 } settings;
 
 static rp_status check_links(const char *text) {
     rpi_cost_model model;
     return rpi_link_costs_parse(text, &model);
+}
+
+static rp_status check_codec(const char *text) {
+    rp_adaptive_codec codec;
+    return rp_adaptive_codec_parse(text, &codec);
 }
 
 #define FIELD(name) offsetof(settings, name)
@@ -40,13 +47,16 @@ static const rpi_option options[] = {
      "elements of a vector or of each block, instead of --size", NULL},
     {"dtype", NULL, NULL, RPI_OPTION_TEXT, FIELD(dtype_text), "f32", 0, 0, "TYPE",
      "f32, f16, bf16, f64, i8 ... i64, u8 ... u64, bool, c64 or c128", rpi_check_dtype},
-    RPI_ROW_CODEC(FIELD(codec_text), NULL, "fp32",
-                  "codec; fp32 is exact, redpoll info lists all"),
+    {"codec", NULL, NULL, RPI_OPTION_TEXT, FIELD(codec_text), "fp32", 0, 0, "CODEC",
+     "codec; fp32 is exact, redpoll info lists all; auto: the faster one of fp32 and v4",
+     check_codec},
     {"reduce", NULL, NULL, RPI_OPTION_TEXT, FIELD(reduce_text), "sum", 0, 0, "NAME",
      "sum, avg, product, min, max, band, bor, bxor or premul-sum", rpi_check_reduction},
     RPI_ROW_LINK(FIELD(link), NULL, "1Gbit,50us", "of each host, each way"),
     {"hosts", NULL, NULL, RPI_OPTION_COUNT, FIELD(hosts), NULL, 1, 16384, "N",
      "that the ranks are on, evenly; each is on its own when absent", NULL},
+    {"cores", NULL, NULL, RPI_OPTION_COUNT, FIELD(cores), NULL, 1, 65536, "N",
+     "of each host, which its ranks share; one for each rank when absent", NULL},
     {"local", NULL, NULL, RPI_OPTION_TEXT, FIELD(local), "5GB,2us", 0, 0, "RATE,LATENCY",
      "between ranks of one host", rpi_check_link},
     {"links", NULL, NULL, RPI_OPTION_TEXT, FIELD(links), NULL, 0, 0, "BETWEEN/INSIDE",
@@ -96,6 +106,8 @@ typedef struct prediction {
     rpi_cost_model model;
     rpi_cost_model links; /* by which the algorithm is chosen */
     rpi_cost cost;
+    char codec[64], other[64]; /* other: what codec auto did not pick; else "" */
+    double other_s;
 } prediction;
 
 /* What the bench of the collective measures: of send-recv all neighbours at once. */
@@ -116,7 +128,22 @@ static rp_status cost_of(const prediction *p, const rpi_algorithm *algorithm,
     return rpi_plan_cost(algorithm, &p->request, p->bytes, p->encoded, &p->model, out_cost);
 }
 
-static rp_status predict(const settings *s, prediction *p) {
+/* Of handing a core on in a crowd, where that is a wake-up, and a look at all links in memory
+ * that is in no cache: fitted to 64 ranks on two cores. */
+#define CROWD_TURN_S 250e-6
+
+/* Ranks that share cores also wait for their turns, and frames keep cores busy. */
+static void share_cores(const settings *s, prediction *p) {
+    if (!s->cores) return;
+    int64_t hosts = s->hosts ? s->hosts : s->ranks, widest = (s->ranks + hosts - 1) / hosts;
+    bool crowd = rpi_is_crowd((long)widest, (long)s->cores);
+    p->links.cores = p->model.cores = (int)s->cores;
+    p->model.turn_s = crowd ? CROWD_TURN_S : rpi_nominal_links.turn_s;
+    p->model.frame_s = rpi_nominal_links.frame_s;
+    p->model.inside_frame_s = rpi_nominal_links.inside_frame_s;
+}
+
+static rp_status predict_codec(const settings *s, prediction *p) {
     const rpi_bench *b = &s->bench;
     int world = (int)s->ranks;
     p->request = (rpi_plan_request){.world = world,
@@ -130,17 +157,39 @@ static rp_status predict(const settings *s, prediction *p) {
     RP_TRY(rpi_plan_model_make(s->link, s->local, &b->codec, &p->model));
     p->model.chunk_bytes = (size_t)s->chunk_bytes;
     RP_TRY(rpi_link_costs_parse(s->links, &p->links));
+    share_cores(s, p);
+    rp_codec_text(&b->codec, p->codec, sizeof p->codec);
     RP_TRY(choose(s, p));
     return cost_of(p, p->algorithm, &p->cost);
 }
 
-static void print_json(const settings *s, const prediction *p, const char *codec) {
+/* Of codec auto as a run decides: lossy where that is clearly faster. */
+static rp_status predict(settings *s, prediction *p) {
+    prediction exact = {0};
+    rp_codec lossy = s->bench.codec;
+    RP_TRY(predict_codec(s, p));
+    if (!s->picks) return RP_OK;
+    s->bench.codec = (rp_codec){0};
+    RP_TRY(predict_codec(s, &exact));
+    if (p->cost.time_s < exact.cost.time_s * (1 - RP_CLEAR_GAIN)) {
+        s->bench.codec = lossy;
+        p->other_s = exact.cost.time_s;
+        memcpy(p->other, exact.codec, sizeof p->other);
+        return RP_OK;
+    }
+    exact.other_s = p->cost.time_s;
+    memcpy(exact.other, p->codec, sizeof exact.other);
+    *p = exact;
+    return RP_OK;
+}
+
+static void print_json(const settings *s, const prediction *p) {
     cJSON *object = cJSON_CreateObject();
     cJSON_AddStringToObject(object, "op", rpi_collective_name(s->bench.kind->collective));
     cJSON_AddNumberToObject(object, "ranks", (double)s->ranks);
     cJSON_AddNumberToObject(object, "hosts", (double)(s->hosts ? s->hosts : s->ranks));
     cJSON_AddNumberToObject(object, "bytes", (double)p->bytes);
-    cJSON_AddStringToObject(object, "codec", codec);
+    cJSON_AddStringToObject(object, "codec", p->codec);
     cJSON_AddNumberToObject(object, "encoded_bytes", (double)p->encoded);
     cJSON_AddStringToObject(object, "algorithm", p->algorithm->name);
     cJSON_AddNumberToObject(object, "link_bytes_s", p->model.bytes_per_s);
@@ -154,6 +203,9 @@ static void print_json(const settings *s, const prediction *p, const char *codec
     cJSON_AddNumberToObject(object, "encode_s", p->cost.encode_s);
     cJSON_AddNumberToObject(object, "decode_s", p->cost.decode_s);
     cJSON_AddNumberToObject(object, "frames", (double)p->cost.frames);
+    if (s->cores) cJSON_AddNumberToObject(object, "cores", (double)s->cores);
+    if (p->other[0]) cJSON_AddStringToObject(object, "other_codec", p->other);
+    if (p->other[0]) cJSON_AddNumberToObject(object, "other_time_s", p->other_s);
     rpi_command_print_json(object);
 }
 
@@ -203,19 +255,23 @@ static void print_links(const settings *s, const prediction *p) {
            rpi_link_costs_text(&p->links, text));
 }
 
-static void print_prediction(const settings *s, const prediction *p, const char *codec) {
+static void print_prediction(const settings *s, const prediction *p) {
     const rpi_bench_kind *kind = s->bench.kind;
     char texts[4][RPI_TIME_BYTES];
     printf("%s by %s, %lld ranks", rpi_collective_name(kind->collective), p->algorithm->name,
            (long long)s->ranks);
     if (s->hosts) printf(" on %lld host%s", (long long)s->hosts, s->hosts == 1 ? "" : "s");
+    if (s->cores) printf(" of %lld core%s", (long long)s->cores, s->cores == 1 ? "" : "s");
     if (kind->gives != RPI_BLOCKS_NONE)
-        printf(", %.1f MB as %s", (double)p->bytes * 1e-6, codec);
+        printf(", %.1f MB as %s", (double)p->bytes * 1e-6, p->codec);
     if (kind->has_codec) printf(" (%.1f MB encoded)", (double)p->encoded * 1e-6);
     printf(", link %s", s->link);
     if (s->hosts) printf(", inside %s", s->local);
     printf("\n");
     print_links(s, p);
+    if (p->other[0])
+        printf("codec auto: %s; %s would take %s\n", p->codec, p->other,
+               rpi_time_text(p->other_s, texts[0]));
     printf("predicted: %s; %.2f MB sent by a rank in %lld frame%s (%s on the wire), "
            "encoding %s, decoding %s\n",
            rpi_time_text(p->cost.time_s, texts[0]), p->cost.wire_bytes * 1e-6,
@@ -247,6 +303,15 @@ static rp_status check_words(const settings *s, int argc, char **argv) {
     return RP_OK;
 }
 
+/* Where bits are chosen, those that all tensors have on average stand for them. */
+static rp_status read_codec(settings *s) {
+    rp_adaptive_codec codec;
+    RP_TRY(rp_adaptive_codec_parse(s->codec_text, &codec));
+    s->bench.codec = codec.codec;
+    s->picks = codec.fastest;
+    return codec.every ? rp_level_like(&codec.codec, &s->bench.codec) : RP_OK;
+}
+
 /* Of the values only those that the collective has: the others are of defaults and variables.
  */
 static rp_status resolve(settings *s) {
@@ -257,7 +322,7 @@ static rp_status resolve(settings *s) {
     if (!b->kind->has_root) s->root = 0;
     b->root = (int)s->root;
     if (moves) RP_TRY(rpi_bench_dtype_parse(s->dtype_text, &b->dtype));
-    if (b->kind->has_codec) RP_TRY(rp_codec_parse(s->codec_text, &b->codec));
+    if (b->kind->has_codec) RP_TRY(read_codec(s));
     if (b->kind->reduces) RP_TRY(rpi_reduce_parse(s->reduce_text, &b->reduce));
     if (!moves)
         s->count = 0;
@@ -305,12 +370,10 @@ static int run(int argc, char **argv) {
     if (status == RP_OK && all && s.steps) status = print_schedule(&p);
     if (status == RP_OK && all) status = print_candidates(&s, &p);
     if (status != RP_OK) return rpi_command_failed(status);
-    char codec[64];
-    rp_codec_text(&s.bench.codec, codec, sizeof codec);
     if (s.json)
-        print_json(&s, &p, codec);
+        print_json(&s, &p);
     else
-        print_prediction(&s, &p, codec);
+        print_prediction(&s, &p);
     return RPI_EXIT_DONE;
 }
 

@@ -28,10 +28,18 @@ typedef struct nic {
     double bytes, busy_s; /* sent in one chunk */
 } nic;
 
+/* The cores of a host that has fewer than ranks: those who find none wait in turn. */
+typedef struct crew {
+    int free, waiting;
+    int first, last; /* ranks; through machine.next_in_line */
+} crew;
+
 typedef struct machine { /* one rank */
     nic local;
     rpi_event_heap ready; /* steps that wait for the core; their "time" is their urgency */
     bool core_busy;
+    bool in_line;                                  /* for a core */
+    int next_in_line;                              /* a rank */
     double wire_bytes, wire_s, encode_s, decode_s; /* of one chunk */
     int frames;                                    /* of one chunk */
     int next_chunk;
@@ -42,7 +50,8 @@ typedef struct simulation {
     const rpi_cost_model *model;
     const rpi_plan_request *request;
     rpi_layout layout;
-    nic *nics; /* [hosts] */
+    nic *nics;   /* [hosts] */
+    crew *crews; /* [hosts] */
     int world, steps;
     int chunks, simulated, in_flight;
     double part_bytes, part_encoded;
@@ -109,13 +118,48 @@ static double serve(double *free_s, double now_s, double service_s) {
     return begin_s;
 }
 
-/* Let an idle core take up the most urgent step. */
-static rp_status dispatch(simulation *s, machine *self, double now_s) {
+static crew *crew_of(simulation *s, const machine *self) {
+    return &s->crews[s->layout.host_of[self - s->machines]];
+}
+
+static void stand_in_line(simulation *s, machine *self) {
+    crew *c = crew_of(s, self);
+    int rank = (int)(self - s->machines);
+    if (c->waiting++)
+        s->machines[c->last].next_in_line = rank;
+    else
+        c->first = rank;
+    c->last = rank;
+    self->in_line = true;
+}
+
+/* The rank has a core: it takes up its most urgent step. */
+static rp_status work(simulation *s, machine *self, double now_s) {
     rpi_event next;
-    if (self->core_busy || !rpi_event_take(&self->ready, &next)) return RP_OK;
+    if (!rpi_event_take(&self->ready, &next)) return RP_OK;
     self->core_busy = true;
+    crew_of(s, self)->free--;
     next.time_s = now_s + core_s(s, next.step);
     return rpi_event_put(&s->heap, next);
+}
+
+static rp_status dispatch(simulation *s, machine *self, double now_s) {
+    if (self->core_busy || self->in_line || !self->ready.count) return RP_OK;
+    if (crew_of(s, self)->free > 0) return work(s, self, now_s);
+    stand_in_line(s, self);
+    return RP_OK;
+}
+
+/* Where this rank has no more to do, whoever has waited longest for its core has it, after a
+ * turn. */
+static rp_status hand_on(simulation *s, machine *self, double now_s) {
+    crew *c = crew_of(s, self);
+    if (self->core_busy || !c->waiting || !c->free) return RP_OK;
+    machine *next = &s->machines[c->first];
+    c->first = next->next_in_line;
+    c->waiting--;
+    next->in_line = false;
+    return work(s, next, now_s + s->model->turn_s);
 }
 
 /* A step may start. RECVs need their frame too, which counts as one more wait and so has come.
@@ -182,8 +226,10 @@ static rp_status end_core(simulation *s, const rpi_event *event) {
     machine *self = &s->machines[s->rank_of[event->step]];
     bool send = step_at(s, event->step)->kind == RPI_STEP_SEND;
     self->core_busy = false;
+    crew_of(s, self)->free++;
     RP_TRY(send ? leave(s, *event) : end_step(s, event));
-    return dispatch(s, self, event->time_s);
+    RP_TRY(dispatch(s, self, event->time_s));
+    return hand_on(s, self, event->time_s);
 }
 
 static rp_status handle(simulation *s, const rpi_event *event) {
@@ -270,6 +316,10 @@ static rp_status build_schedules(simulation *s, const rpi_algorithm *algorithm) 
     RP_TRY(check_size(algorithm, s->world, 0));
     RP_TRY(rpi_layout_make(s->request, &s->layout));
     RP_TRY(rpi_alloc_array((size_t)s->layout.hosts, sizeof *s->nics, "nics", &s->nics));
+    RP_TRY(rpi_alloc_array((size_t)s->layout.hosts, sizeof *s->crews, "cores", &s->crews));
+    for (int host = 0; host < s->layout.hosts; host++)
+        s->crews[host].free =
+            s->model->cores > 0 ? s->model->cores : rpi_layout_size(&s->layout, host);
     RP_TRY(rpi_alloc_array(world, sizeof *s->schedules, "schedules", &s->schedules));
     RP_TRY(rpi_alloc_array(world, sizeof *s->machines, "ranks to simulate", &s->machines));
     RP_TRY(rpi_alloc_array(world + 1, sizeof *s->first, "ranks to simulate", &s->first));
@@ -329,6 +379,17 @@ static rp_status lay_out_chunks(simulation *s) {
     return RP_OK;
 }
 
+/* Work of a host's ranks in one chunk, on its cores. */
+static double crew_s(const simulation *s, int host) {
+    double work_s = 0;
+    int ranks = rpi_layout_size(&s->layout, host), cores = s->model->cores;
+    for (int i = 0; i < ranks; i++) {
+        const machine *self = &s->machines[rpi_layout_rank(&s->layout, host, i)];
+        work_s += self->encode_s + self->decode_s;
+    }
+    return work_s / (cores > 0 && cores < ranks ? cores : ranks);
+}
+
 /* No rank goes through a chunk faster than its NIC sends it or its core works on it. */
 static double least_pace_s(const simulation *s) {
     double least_s = 0;
@@ -337,7 +398,7 @@ static double least_pace_s(const simulation *s) {
         least_s = fmax(least_s, fmax(self->local.busy_s, self->encode_s + self->decode_s));
     }
     for (int host = 0; host < s->layout.hosts; host++)
-        least_s = fmax(least_s, s->nics[host].busy_s);
+        least_s = fmax(least_s, fmax(s->nics[host].busy_s, crew_s(s, host)));
     return least_s;
 }
 
@@ -382,6 +443,7 @@ static void simulation_close(simulation *s) {
     rpi_free(s->machines);
     rpi_layout_free(&s->layout);
     rpi_free(s->nics);
+    rpi_free(s->crews);
     rpi_free(s->first);
     rpi_free(s->rank_of);
     rpi_free(s->mate);
@@ -400,7 +462,7 @@ static rp_status check_model(const rpi_cost_model *model) {
         !is_amount(model->encode_bytes_s) || !is_amount(model->decode_add_bytes_s) ||
         !is_amount(model->frame_bytes) || !is_amount(model->inside_bytes_per_s) ||
         !is_amount(model->inside_latency_s) || !is_amount(model->inside_frame_s) ||
-        model->chunks_in_flight < 0)
+        !is_amount(model->turn_s) || model->cores < 0 || model->chunks_in_flight < 0)
         return RP_FAIL(INVALID, "rates, latency and sizes of a cost model must be 0 or more");
     return RP_OK;
 }

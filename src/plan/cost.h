@@ -6,6 +6,7 @@
  * Between ranks of one host frames go by the inside_* numbers in place of that, and each rank
  * has a way out and a way in of its own. The core encodes, decodes, adds and
  * handles frames, one step at a time, of those that may start the first of the oldest chunk.
+ * Where ranks share cores, a rank keeps one until it has nothing more to do there.
  * Links buffer without limit. A rank starts chunk c + chunks_in_flight when it has finished
  * chunk c. Parts are of equal size, and so are blocks. */
 #ifndef RPI_PLAN_COST_H
@@ -20,8 +21,8 @@ typedef struct rpi_cost_model {
     double frame_bytes;                        /* header and protocol bytes of each frame */
     double frame_s; /* of the core, for each frame sent and each received */
     double inside_bytes_per_s, inside_latency_s, inside_frame_s; /* between ranks of a host */
-    /* Of outlines alone: a host's cores, 0: one for each rank; and how long a rank keeps one
-     * from the others when its turn has come. */
+    /* A host's cores, 0: one for each rank; and how long it takes to hand one on to a rank that
+     * has waited for it. */
     int cores;
     double turn_s;
     size_t chunk_bytes;   /* elements' bytes a chunk; 0: the default of split.h */

@@ -59,6 +59,15 @@ fi
 "$redpoll" plan all-reduce --count 0 --json >out && grep -q '"bytes":0,' out || complain "--count 0: $(cat out)"
 "$redpoll" plan barrier --json >out && grep -q '"bytes":0,.*"frames":2}' out || complain "barrier: $(cat out)"
 
+# Codec auto: few bits on a slow link, exact where nothing is as fast as the link.
+"$redpoll" plan all-reduce --count 3000000 --codec auto --link 10Mbit,1ms --json >out && grep -q '"codec":"v4:.*"other_codec":"fp32"' out || complain "auto, slow: $(cat out)"
+"$redpoll" plan all-reduce --count 3000000 --codec auto --link 100000Gbit,0us --json >out && grep -q '"codec":"fp32".*"other_codec":"v4:' out || complain "auto, fast: $(cat out)"
+"$redpoll" plan all-reduce --count 3000000 --codec auto:like=q4 --link 100000Gbit,0us --brief >out && grep -q 'as v4:bucket' out && ! grep -q 'codec auto' out || complain "auto:like: $(cat out)"
+# Cores that many ranks share.
+"$redpoll" plan all-reduce -n 64 --hosts 1 --cores 2 --count 1000 --json >out && grep -q '"algorithm":"star".*"cores":2' out || complain "64 ranks, 2 cores: $(cat out)"
+"$redpoll" plan all-reduce -n 64 --hosts 1 --count 1000 --brief >out && grep -q 'by doubling, 64 ranks on 1 host,' out || complain "64 ranks, 64 cores: $(cat out)"
+"$redpoll" plan all-reduce -n 64 --hosts 1 --cores 0 >out 2>&1 && complain "--cores 0 is taken"
+
 # ---- what is predicted ----
 
 value() { sed "s/.*\"$1\":\([^,}]*\).*/\1/" "$2"; }

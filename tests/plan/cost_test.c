@@ -188,6 +188,46 @@ static void free_links_cost_nothing(void) {
     CHECK_EQ(price(&rpi_algorithm_sra, 4, 0, 0, gigabit).frames, 6);
 }
 
+/* Ranks of one host, free links: all work is done by its cores, and what waits takes turns. */
+static void cores_are_shared(void) {
+    rpi_plan_request request = {.world = 4, .host_of = (const int[4]){0}};
+    rpi_cost_model model = {
+        .encode_bytes_s = 1e9, .decode_add_bytes_s = 1e9, .chunk_bytes = SIZE_MAX};
+    rpi_cost own = {0}, cost = {0};
+    CHECK_OK(rpi_plan_cost(&rpi_algorithm_oneshot, &request, 1000000, 1000000, &model, &own));
+    const double work_s = own.encode_s + own.decode_s; /* of each rank */
+    CHECK_NEAR(own.time_s, work_s, 1e-9);
+    static const struct {
+        int cores;
+        double times;
+    } cases[] = {{1, 4}, {2, 2}, {4, 1}, {64, 1}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        model.cores = cases[i].cores;
+        CHECK_OK(
+            rpi_plan_cost(&rpi_algorithm_oneshot, &request, 1000000, 1000000, &model, &cost));
+        CHECK_NEAR(cost.time_s, cases[i].times * work_s, 1e-9);
+    }
+    model.cores = 1;
+    model.turn_s = 1;
+    CHECK_OK(rpi_plan_cost(&rpi_algorithm_dissemination, &request, 0, 0, &model, &cost));
+    CHECK(cost.time_s >= 3); /* each has a turn */
+    const int apart[4] = {0, 1, 2, 3};
+    request.host_of = apart;
+    CHECK_OK(rpi_plan_cost(&rpi_algorithm_dissemination, &request, 0, 0, &model, &cost));
+    CHECK_NEAR(cost.time_s, 0, 1e-9);
+}
+
+/* The pace of many chunks is that of the cores, too. */
+static void few_cores_set_the_pace(void) {
+    rpi_plan_request request = {.world = 4, .host_of = (const int[4]){0}};
+    rpi_cost_model model = {.encode_bytes_s = 1e9, .decode_add_bytes_s = 1e9, .cores = 2};
+    rpi_cost cost = {0};
+    CHECK_OK(rpi_plan_cost(&rpi_algorithm_sra, &request, VECTOR, VECTOR, &model, &cost));
+    double work_s = 2 * (cost.encode_s + cost.decode_s);
+    CHECK_MSG(cost.time_s >= work_s * 0.99 && cost.time_s < work_s * 1.05, "%g, work %g",
+              cost.time_s, work_s);
+}
+
 static void hundreds_of_ranks(void) {
     rpi_cost_model model = gigabit;
     double bound_s = 2 * VECTOR * (255.0 / 256) / gigabit.bytes_per_s;
@@ -209,9 +249,14 @@ static void what_is_too_large_is_refused(void) {
 }
 
 static void bad_models_are_refused(void) {
-    const rpi_cost_model bad[] = {{.bytes_per_s = -1},          {.latency_s = NAN},
-                                  {.encode_bytes_s = INFINITY}, {.decode_add_bytes_s = -1},
-                                  {.frame_bytes = -1},          {.chunks_in_flight = -1}};
+    const rpi_cost_model bad[] = {{.bytes_per_s = -1},
+                                  {.latency_s = NAN},
+                                  {.encode_bytes_s = INFINITY},
+                                  {.decode_add_bytes_s = -1},
+                                  {.frame_bytes = -1},
+                                  {.chunks_in_flight = -1},
+                                  {.turn_s = -1},
+                                  {.cores = -1}};
     rpi_cost cost;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         CHECK_FAILS(rpi_plan_cost(&rpi_algorithm_sra, &(rpi_plan_request){.world = 4}, 1, 1,
@@ -246,6 +291,8 @@ CASES({"bytes are those of the formulas", bytes_are_those_of_the_formulas},
       {"encoding overlaps the wire", encoding_overlaps_the_wire},
       {"the pace is drawn on well", the_pace_is_drawn_on_well},
       {"more is dearer", more_is_dearer}, {"free links cost nothing", free_links_cost_nothing},
+      {"cores are shared", cores_are_shared},
+      {"few cores set the pace", few_cores_set_the_pace},
       {"hundreds of ranks", hundreds_of_ranks},
       {"what is too large is refused", what_is_too_large_is_refused},
       {"bad models are refused", bad_models_are_refused},

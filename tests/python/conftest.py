@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
 
 SKIPPED = 77  # what ctest counts as skipped
+
+
+def pytest_sessionstart() -> None:
+    """Programs inherit an ignored Ctrl-C: from a shell that runs tests in the background."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:

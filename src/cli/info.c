@@ -7,6 +7,7 @@
 #include "cli/build_info.h"
 #include "cli/catalogues.h"
 #include "cli/help.h"
+#include "cli/info_model.h"
 #include "cli/option_rows.h"
 #include "net/secret.h"
 #include "net/tls.h"
@@ -19,10 +20,29 @@
 typedef struct settings {
     bool json, markdown;
     const char *parameters;
+    rpi_info_model model;
 } settings;
+
+#define FIELD(name) offsetof(settings, model.name)
 
 static const rpi_option options[] = {
     RPI_ROW_JSON(offsetof(settings, json), "one JSON object (docs/json.md)"),
+    {"model", NULL, NULL, RPI_OPTION_TEXT, FIELD(model), NULL, 0, 0, "MODEL",
+     "parameters, operations and memory of a training step of this model, by layer; hf:FOLDER "
+     "too",
+     NULL},
+    {"batch-size", NULL, NULL, RPI_OPTION_COUNT, FIELD(batch), "1", 1, 1 << 20, "N",
+     "of --model: samples of a rank in a step", NULL},
+    {"seq-length", NULL, NULL, RPI_OPTION_COUNT, FIELD(sequence), NULL, 1, 1 << 20, "N",
+     "of --model: tokens of a sequence; 128 when absent, or the model's positions", NULL},
+    {"image", NULL, NULL, RPI_OPTION_TEXT, FIELD(image), "1x28x28", 0, 0, "CxHxW",
+     "of --model: size of images", rpi_check_image},
+    {"classes", NULL, NULL, RPI_OPTION_COUNT, FIELD(classes), "10", 2, 1 << 20, "N",
+     "of --model: of images", NULL},
+    {"dtype", NULL, NULL, RPI_OPTION_TEXT, FIELD(dtype), "fp32", 0, 0, "TYPE",
+     "of --model: fp32 or bf16, as redpoll train --dtype", NULL},
+    {"optimizer", NULL, NULL, RPI_OPTION_TEXT, FIELD(optimizer), "adamw", 0, 0, "NAME",
+     "of --model: whose state needs memory, too", NULL},
     {"parameters", NULL, NULL, RPI_OPTION_TEXT, offsetof(settings, parameters), NULL, 0, 0,
      "MODEL", "only the number of parameters of a model; of images: for Fashion-MNIST", NULL},
     {"options", NULL, NULL, RPI_OPTION_FLAG, offsetof(settings, markdown), NULL, 0, 0, NULL,
@@ -101,6 +121,13 @@ static rp_status print_parameters(const char *model) {
     return RP_OK;
 }
 
+static int print_model(const rpi_info_model *model) {
+    rp_status status = rpi_info_model_print(model);
+    if (status == RP_OK) return RPI_EXIT_DONE;
+    return status == RP_INVALID ? rpi_command_misused("info", status)
+                                : rpi_command_failed(status);
+}
+
 static void print_inner_options(const rpi_inner_options *inner) {
     printf("\n### --%s %s\n\nBehind the name and a colon, with commas between them; in YAML "
            "keys below the name.\n\n"
@@ -138,11 +165,15 @@ static void print_options(void) {
 static int run(int argc, char **argv) {
     settings s = {0};
     bool wants_help = false;
-    rp_status status = rpi_options_environment(options, getenv, &s);
+    rp_status status = rpi_options_defaults(options, &s);
+    if (status == RP_OK) status = rpi_options_environment(options, getenv, &s);
     if (status == RP_OK) status = rpi_options_parse(options, argc, argv, &s, NULL, &wants_help);
     if (status != RP_OK) return rpi_command_misused("info", status);
+    s.model.json = s.json;
     if (wants_help)
         rpi_command_print_help(&rpi_command_info, stdout);
+    else if (s.model.model)
+        return print_model(&s.model);
     else if (s.parameters)
         status = print_parameters(s.parameters);
     else if (s.markdown)
@@ -159,8 +190,11 @@ const rpi_command rpi_command_info = {
     .summary = "what this build and this machine can do",
     .about =
         "What this build and this machine can do: every codec, algorithm, transport, model, "
-        "data set, optimizer, learning-rate schedule, strategy, backend and topology by name.",
-    .examples = "  redpoll info --json\n  redpoll info --parameters gpt2:medium\n",
+        "data set, optimizer, learning-rate schedule, strategy, backend and topology by name. "
+        "With "
+        "--model what a model costs.",
+    .examples = "  redpoll info --json\n  redpoll info --model gpt2:medium --batch-size 4\n  "
+                "redpoll info --parameters gpt2:medium\n",
     .options = options,
     .run = run,
 };

@@ -87,6 +87,7 @@ struct rpi_program {
     bool training, halves_apart;
     size_t arena_bytes, kept_bytes;
     rpi_program_facts facts;
+    rpi_node_facts *node_facts; /* [nodes of the graph] */
 };
 
 /* emit_external.c: end what the start step with this `self` has begun. */

@@ -84,7 +84,9 @@ static bool is_reached(const rpi_compiler *compiler, const rpi_value_id *outputs
 }
 
 /* The shapes that the graph inferred, as numbers, and the count of operations. */
-static rp_status bind_node(rpi_compiler *compiler, const rpi_node *node) {
+static rp_status bind_node(rpi_compiler *compiler, int index) {
+    const rpi_node *node = rpi_graph_node(compiler->program->graph, index);
+    rpi_node_facts *facts = &compiler->program->node_facts[index];
     rpi_shape inputs[RPI_NODE_INPUTS], outputs[RPI_NODE_OUTPUTS] = {{0}};
     uint32_t wanted = 0;
     bool reached = is_reached(compiler, node->outputs, node->output_count);
@@ -104,17 +106,19 @@ static rp_status bind_node(rpi_compiler *compiler, const rpi_node *node) {
         outputs[i] = value->shape;
         RP_TRY(bind_shape(compiler, value->name, &outputs[i]));
         compiler->values[node->outputs[i]].shape = outputs[i];
+        facts->output_bytes +=
+            (size_t)rpi_shape_count(&outputs[i]) * rp_dtype_bytes(value->dtype);
     }
     if (node->op->check_bound) {
         rp_status status = node->op->check_bound(node->attributes, node->input_count, inputs);
         if (status != RP_OK)
             return rpi_fail_context(status, "node '%s' (%s): ", node->name, node->op->name);
     }
-    int64_t forward = 0, backward = 0;
     if (node->op->flops)
-        node->op->flops(node->attributes, inputs, outputs, wanted, &forward, &backward);
-    compiler->program->facts.forward_flops += forward;
-    compiler->program->facts.backward_flops += backward;
+        node->op->flops(node->attributes, inputs, outputs, wanted, &facts->forward_flops,
+                        &facts->backward_flops);
+    compiler->program->facts.forward_flops += facts->forward_flops;
+    compiler->program->facts.backward_flops += facts->backward_flops;
     return RP_OK;
 }
 
@@ -324,12 +328,14 @@ rp_status rpi_compile_units(rpi_compiler *compiler) {
     RP_TRY(rpi_arena_alloc(memory, nodes * sizeof(bool), &compiler->node_needed));
     RP_TRY(rpi_arena_alloc(memory, nodes * sizeof(bool), &taken));
     RP_TRY(rpi_arena_alloc(memory, nodes * sizeof *compiler->units, &compiler->units));
+    RP_TRY(rpi_arena_alloc(memory, nodes * sizeof *compiler->program->node_facts,
+                           &compiler->program->node_facts));
     mark_needed(compiler);
     narrow_gradients(compiler);
     RP_TRY(read_bindings(compiler));
     RP_TRY(bind_leaves(compiler));
     for (int i = 0; i < (int)nodes; i++)
-        if (compiler->node_needed[i]) RP_TRY(bind_node(compiler, rpi_graph_node(graph, i)));
+        if (compiler->node_needed[i]) RP_TRY(bind_node(compiler, i));
     return cut(compiler, taken, compiler->units);
 }
 

@@ -19,3 +19,7 @@ rpi_session *rpi_program_session(const rpi_program *program) {
 rpi_program_facts rpi_program_get_facts(const rpi_program *program) {
     return program->facts;
 }
+
+rpi_node_facts rpi_program_get_node_facts(const rpi_program *program, int node) {
+    return program->node_facts[node];
+}

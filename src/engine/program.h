@@ -78,4 +78,12 @@ typedef struct rpi_program_facts {
 } rpi_program_facts;
 rpi_program_facts rpi_program_get_facts(const rpi_program *program);
 
+/* What facts are the sums of, for one node of the graph; zeros where the program leaves it out.
+ */
+typedef struct rpi_node_facts {
+    int64_t forward_flops, backward_flops;
+    size_t output_bytes; /* of what it makes, were it stored as the graph says */
+} rpi_node_facts;
+rpi_node_facts rpi_program_get_node_facts(const rpi_program *program, int node);
+
 #endif

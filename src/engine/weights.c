@@ -152,7 +152,8 @@ static rp_status index_names(rpi_weights *weights) {
     return RP_OK;
 }
 
-static rp_status build(rpi_weights *weights, const rpi_weights_source *sources, int count) {
+static rp_status build_table(rpi_weights *weights, const rpi_weights_source *sources,
+                             int count) {
     size_t parameters = 0, states = 0;
     for (int i = 0; i < count; i++) {
         RP_TRY(rpi_graph_check(sources[i].graph));
@@ -168,7 +169,10 @@ static rp_status build(rpi_weights *weights, const rpi_weights_source *sources, 
     RP_TRY(rpi_alloc_array(parameters, sizeof(uint64_t), "versions", &weights->versions));
     for (size_t i = 0; i < parameters; i++) weights->versions[i] = 1;
     for (int i = 0; i < count; i++) RP_TRY(add_source(weights, &sources[i]));
-    RP_TRY(index_names(weights));
+    return index_names(weights);
+}
+
+static rp_status add_elements(rpi_weights *weights) {
     size_t elements = (size_t)weights->count;
     RP_TRY(rpi_alloc_array(elements, sizeof(float), "parameter values", &weights->values));
     RP_TRY(rpi_alloc_array(elements, sizeof(float), "gradients", &weights->gradients));
@@ -176,11 +180,12 @@ static rp_status build(rpi_weights *weights, const rpi_weights_source *sources, 
                            &weights->state_values);
 }
 
-rp_status rpi_weights_create_shared(const rpi_weights_source *sources, int count,
-                                    rpi_weights **out_weights) {
+static rp_status create(const rpi_weights_source *sources, int count, bool has_elements,
+                        rpi_weights **out_weights) {
     rpi_weights *weights = NULL;
     RP_TRY(rpi_alloc(sizeof *weights, "weights", &weights));
-    rp_status status = build(weights, sources, count);
+    rp_status status = build_table(weights, sources, count);
+    if (status == RP_OK && has_elements) status = add_elements(weights);
     if (status != RP_OK) {
         rpi_weights_destroy(weights);
         return status;
@@ -189,9 +194,19 @@ rp_status rpi_weights_create_shared(const rpi_weights_source *sources, int count
     return RP_OK;
 }
 
+rp_status rpi_weights_create_shared(const rpi_weights_source *sources, int count,
+                                    rpi_weights **out_weights) {
+    return create(sources, count, true, out_weights);
+}
+
 rp_status rpi_weights_create(const rpi_graph *graph, rpi_value_id loss,
                              rpi_weights **out_weights) {
-    return rpi_weights_create_shared(&(rpi_weights_source){graph, loss}, 1, out_weights);
+    return create(&(rpi_weights_source){graph, loss}, 1, true, out_weights);
+}
+
+rp_status rpi_weights_create_table(const rpi_graph *graph, rpi_value_id loss,
+                                   rpi_weights **out_weights) {
+    return create(&(rpi_weights_source){graph, loss}, 1, false, out_weights);
 }
 
 void rpi_weights_destroy(rpi_weights *weights) {

@@ -39,6 +39,9 @@ rp_status rpi_weights_create_shared(const rpi_weights_source *sources, int count
 /* The same of one graph. */
 rp_status rpi_weights_create(const rpi_graph *graph, rpi_value_id loss,
                              rpi_weights **out_weights);
+/* The same without elements: for programs that are compiled to be counted, and never run. */
+rp_status rpi_weights_create_table(const rpi_graph *graph, rpi_value_id loss,
+                                   rpi_weights **out_weights);
 void rpi_weights_destroy(rpi_weights *weights);
 
 int rpi_weights_parameter_count(const rpi_weights *weights); /* tensors */

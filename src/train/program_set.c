@@ -45,7 +45,8 @@ static void add_sample_results(const rpi_network *network, rpi_program_options *
     for (int i = 0; i < 3; i++) options->results[options->result_count++] = results[i];
 }
 
-static rp_status compile(rpi_program_set *set, bool training, int64_t batch) {
+rp_status rpi_program_set_compile(const rpi_program_set *set, bool training, int64_t batch,
+                                  rpi_program **out_program) {
     const rpi_network *n = set->network;
     rpi_program_options options = {.training = training,
                                    .compute = set->compute,
@@ -58,10 +59,14 @@ static rp_status compile(rpi_program_set *set, bool training, int64_t batch) {
     if (has_sequence(n->graph))
         options.dimensions[1] = (rpi_dimension_binding){"sequence", n->shape.sequence};
     if (n->memory_count) add_memories(n, &options);
+    return rpi_program_compile(set->session, n->graph, training ? n->loss : n->plain_loss,
+                               &options, out_program);
+}
+
+static rp_status add(rpi_program_set *set, bool training, int64_t batch) {
     rpi_program *program = NULL;
     rpi_instance *instance = NULL;
-    RP_TRY(rpi_program_compile(set->session, n->graph, training ? n->loss : n->plain_loss,
-                               &options, &program));
+    RP_TRY(rpi_program_set_compile(set, training, batch, &program));
     rp_status status = rpi_instance_create(program, &instance);
     if (status != RP_OK) {
         rpi_program_destroy(program);
@@ -83,7 +88,7 @@ rp_status rpi_program_set_get(rpi_program_set *set, bool training, int64_t batch
     if (index < set->count)
         move_to_front(set, index);
     else
-        RP_TRY(compile(set, training, batch));
+        RP_TRY(add(set, training, batch));
     *out_instance = set->entries[0].instance;
     return RP_OK;
 }

@@ -31,6 +31,9 @@ rp_status rpi_program_set_open(const rpi_network *network, rpi_weights *weights,
 /* Compiled if it is not there yet. Borrowed until the next call. */
 rp_status rpi_program_set_get(rpi_program_set *set, bool training, int64_t batch,
                               rpi_instance **out_instance);
+/* A program for them that is the caller's, and not among the entries. */
+rp_status rpi_program_set_compile(const rpi_program_set *set, bool training, int64_t batch,
+                                  rpi_program **out_program);
 void rpi_program_set_close(rpi_program_set *set); /* zeros are fine */
 
 #endif

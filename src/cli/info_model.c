@@ -1,0 +1,245 @@
+#include "cli/info_model.h"
+
+#include "base/status.h"
+#include "cli/command.h"
+#include "engine/backend.h"
+#include "engine/optimizer.h"
+#include "train/huggingface/hf_config.h"
+#include "train/model_account.h"
+
+#include <cjson/cJSON.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { USUAL_SEQUENCE = 128, SIDE_MAX = 65536, COUNT_TEXT = 32 };
+
+typedef struct account {
+    const rpi_info_model *asked;
+    const rpi_optimizer *optimizer;
+    const char *task;
+    char model[RPI_MODEL_TEXT];
+    rpi_account_options options;
+    rpi_model_account found;
+} account;
+
+/* ---- what was asked for ---- */
+
+static rp_status parse_image(const char *text, rpi_data_shape *out_shape) {
+    int used = 0;
+    rpi_data_shape s = {0};
+    if (sscanf(text, "%5dx%5dx%5d%n", &s.channels, &s.height, &s.width, &used) != 3 ||
+        text[used] || s.channels < 1 || s.height < 1 || s.width < 1 || s.channels > SIDE_MAX ||
+        s.height > SIDE_MAX || s.width > SIDE_MAX)
+        return RP_FAIL(INVALID,
+                       "'%s' is no size of images: CHANNELSxHEIGHTxWIDTH, as 3x224x224", text);
+    *out_shape = s;
+    return RP_OK;
+}
+
+rp_status rpi_check_image(const char *text) {
+    rpi_data_shape shape;
+    return parse_image(text, &shape);
+}
+
+static rp_status name_model(account *it) {
+    const rpi_hf_family *family = NULL;
+    const char *text = it->asked->model;
+    if (strncmp(text, "hf:", 3) == 0) return rpi_hf_config_read(text + 3, it->model, &family);
+    if (snprintf(it->model, sizeof it->model, "%s", text) >= (int)sizeof it->model)
+        return RP_FAIL(INVALID, "--model: the text is too long");
+    return RP_OK;
+}
+
+static int64_t sequence_of(const rpi_info_model *asked, const rpi_model_choice *choice) {
+    int64_t positions = rpi_model_number(choice, "positions");
+    if (asked->sequence) return asked->sequence;
+    return positions > 0 && positions < USUAL_SEQUENCE ? positions : USUAL_SEQUENCE;
+}
+
+static rp_status read_options(account *it) {
+    const rpi_info_model *asked = it->asked;
+    rpi_model_choice choice;
+    rpi_data_shape *shape = &it->options.shape;
+    RP_TRY(name_model(it));
+    RP_TRY(rpi_model_parse(it->model, &choice));
+    it->task = rpi_model_task(&choice);
+    if (strcmp(it->task, "classification") == 0) {
+        RP_TRY(parse_image(asked->image, shape));
+        shape->classes = (int)asked->classes;
+    } else {
+        shape->sequence = (int)sequence_of(asked, &choice);
+    }
+    it->options.batch = asked->batch;
+    RP_TRY(rpi_compute_parse(asked->dtype, &it->options.compute));
+    return rpi_optimizer_find(asked->optimizer, &it->optimizer);
+}
+
+/* ---- memory of a rank ---- */
+
+typedef struct memory {
+    double parameters, gradients, optimizer, states, activations, workspace, all;
+} memory;
+
+static memory memory_of(const account *it) {
+    const rpi_model_account *found = &it->found;
+    double arena = (double)found->parameters * sizeof(float);
+    memory m = {.parameters = arena,
+                .gradients = arena,
+                .optimizer = arena * it->optimizer->slot_count,
+                .states = (double)found->states * sizeof(float),
+                .activations = (double)found->facts.memory_bytes,
+                .workspace = (double)found->facts.workspace_bytes};
+    m.all = m.parameters + m.gradients + m.optimizer + m.states + m.activations + m.workspace;
+    return m;
+}
+
+/* ---- as text ---- */
+
+/* 124,439,808 */
+static const char *count_text(int64_t value, char text[COUNT_TEXT]) {
+    char digits[COUNT_TEXT];
+    int length = snprintf(digits, sizeof digits, "%lld", (long long)value);
+    char *out = text;
+    for (int i = 0; i < length; i++) {
+        if (i && (length - i) % 3 == 0) *out++ = ',';
+        *out++ = digits[i];
+    }
+    *out = '\0';
+    return text;
+}
+
+static void print_samples(const account *it) {
+    const rpi_data_shape *s = &it->options.shape;
+    printf("a step of %lld ", (long long)it->options.batch);
+    if (s->sequence)
+        printf("x %d tokens", s->sequence);
+    else
+        printf("images of %dx%dx%d in %d classes", s->channels, s->height, s->width,
+               s->classes);
+    printf(", %s: forward %.4g GFLOP, backward %.4g GFLOP (a multiply-add is two)\n",
+           it->asked->dtype, 1e-9 * (double)it->found.facts.forward_flops,
+           1e-9 * (double)it->found.facts.backward_flops);
+}
+
+static void print_bytes(const char *what, double bytes) {
+    printf("  %-34s %10.1f MB\n", what, 1e-6 * bytes);
+}
+
+static void print_memory(const account *it) {
+    memory m = memory_of(it);
+    char what[96];
+    snprintf(what, sizeof what, "optimizer's state (%s)", it->optimizer->name);
+    printf("\nmemory of a rank\n");
+    print_bytes("parameters", m.parameters);
+    print_bytes("gradients", m.gradients);
+    print_bytes(what, m.optimizer);
+    if (m.states > 0) print_bytes("running statistics", m.states);
+    print_bytes("activations and their gradients", m.activations);
+    print_bytes("workspace of the largest kernel", m.workspace);
+    print_bytes("all of it", m.all);
+    printf(
+        "  With a lossy codec error feedback takes as much as the parameters it is for; data,\n"
+        "  libraries and packed copies of weights come on top.\n");
+}
+
+static bool are_alike(const rpi_layer_account *a, const rpi_layer_account *b) {
+    return a->parameters == b->parameters && a->facts.forward_flops == b->facts.forward_flops &&
+           a->facts.backward_flops == b->facts.backward_flops &&
+           a->facts.output_bytes == b->facts.output_bytes;
+}
+
+static bool is_idle(const rpi_layer_account *layer) {
+    return !layer->parameters && !layer->facts.forward_flops && !layer->facts.output_bytes;
+}
+
+/* `count` layers from this one on, which are alike. */
+static void print_layer(const rpi_layer_account *first, int count) {
+    char name[2 * RPI_LAYER_NAME + 8], times[16] = "", parameters[COUNT_TEXT];
+    snprintf(name, sizeof name, "%s%s%s", first->name, count > 1 ? " to " : "",
+             count > 1 ? first[count - 1].name : "");
+    if (count > 1) snprintf(times, sizeof times, "%d x", count);
+    printf("  %-32s %5s %14s %9.4g %9.4g %9.4g\n", name, times,
+           count_text(first->parameters, parameters), 1e-9 * (double)first->facts.forward_flops,
+           1e-9 * (double)first->facts.backward_flops,
+           1e-6 * (double)first->facts.output_bytes);
+}
+
+static void print_layers(const rpi_model_account *found) {
+    printf("\n  %-32s %5s %14s %9s %9s %9s\n", "layer", "", "parameters", "forward,",
+           "backward,", "outputs,");
+    printf("  %-32s %5s %14s %9s %9s %9s\n", "", "", "", "GFLOP", "GFLOP", "MB");
+    for (int i = 0, count; i < found->layer_count; i += count) {
+        const rpi_layer_account *first = &found->layers[i];
+        for (count = 1; i + count < found->layer_count; count++)
+            if (!are_alike(first, &first[count])) break;
+        if (!is_idle(first)) print_layer(first, count);
+    }
+}
+
+static void print_table(const account *it) {
+    char parameters[COUNT_TEXT];
+    printf("%s (%s): %s parameters\n", it->asked->model, it->task,
+           count_text(it->found.parameters, parameters));
+    print_samples(it);
+    print_memory(it);
+    print_layers(&it->found);
+}
+
+/* ---- as JSON ---- */
+
+static void add_flops(cJSON *object, int64_t forward, int64_t backward) {
+    cJSON_AddNumberToObject(object, "forward_flops", (double)forward);
+    cJSON_AddNumberToObject(object, "backward_flops", (double)backward);
+}
+
+static void add_memory(const account *it, cJSON *object) {
+    memory m = memory_of(it);
+    cJSON_AddNumberToObject(object, "parameters_bytes", m.parameters);
+    cJSON_AddNumberToObject(object, "gradients_bytes", m.gradients);
+    cJSON_AddNumberToObject(object, "optimizer_bytes", m.optimizer);
+    cJSON_AddNumberToObject(object, "states_bytes", m.states);
+    cJSON_AddNumberToObject(object, "activations_bytes", m.activations);
+    cJSON_AddNumberToObject(object, "workspace_bytes", m.workspace);
+}
+
+static void print_json(const account *it) {
+    const rpi_model_account *found = &it->found;
+    const rpi_data_shape *shape = &it->options.shape;
+    cJSON *object = cJSON_CreateObject();
+    cJSON_AddStringToObject(object, "model", it->model);
+    cJSON_AddStringToObject(object, "task", it->task);
+    cJSON_AddNumberToObject(object, "parameters", (double)found->parameters);
+    cJSON_AddNumberToObject(object, "batch_size", (double)it->options.batch);
+    if (shape->sequence)
+        cJSON_AddNumberToObject(object, "seq_length", shape->sequence);
+    else
+        cJSON_AddStringToObject(object, "image", it->asked->image);
+    cJSON_AddStringToObject(object, "dtype", it->asked->dtype);
+    cJSON_AddStringToObject(object, "optimizer", it->optimizer->name);
+    add_flops(object, found->facts.forward_flops, found->facts.backward_flops);
+    add_memory(it, object);
+    cJSON *layers = cJSON_AddArrayToObject(object, "layers");
+    for (int i = 0; i < found->layer_count; i++) {
+        const rpi_layer_account *layer = &found->layers[i];
+        if (is_idle(layer)) continue;
+        cJSON *row = cJSON_CreateObject();
+        cJSON_AddStringToObject(row, "name", layer->name);
+        cJSON_AddNumberToObject(row, "parameters", (double)layer->parameters);
+        add_flops(row, layer->facts.forward_flops, layer->facts.backward_flops);
+        cJSON_AddNumberToObject(row, "output_bytes", (double)layer->facts.output_bytes);
+        cJSON_AddItemToArray(layers, row);
+    }
+    rpi_command_print_json(object);
+}
+
+rp_status rpi_info_model_print(const rpi_info_model *info) {
+    account it = {.asked = info};
+    RP_TRY(read_options(&it));
+    RP_TRY(rpi_model_account_make(it.model, &it.options, &it.found));
+    if (info->json)
+        print_json(&it);
+    else
+        print_table(&it);
+    rpi_model_account_free(&it.found);
+    return RP_OK;
+}

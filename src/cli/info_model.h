@@ -1,0 +1,24 @@
+/* `redpoll info --model`: what a training step of a model costs, before anything is allocated.
+ */
+#ifndef RPI_CLI_INFO_MODEL_H
+#define RPI_CLI_INFO_MODEL_H
+
+#include "redpoll/status.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct rpi_info_model {
+    const char *model; /* as --model of redpoll train; NULL: it is not asked for */
+    const char *image; /* "3x224x224" */
+    const char *dtype, *optimizer;
+    int64_t batch, sequence, classes; /* sequence 0: 128, or the model's positions */
+    bool json;
+} rpi_info_model;
+
+/* RP_INVALID if `text` is not CHANNELSxHEIGHTxWIDTH. */
+rp_status rpi_check_image(const char *text);
+
+rp_status rpi_info_model_print(const rpi_info_model *info);
+
+#endif

@@ -1,0 +1,41 @@
+/* What a model costs before anything is allocated: parameters, operations and memory of a
+ * training step, by layer. Counted from its graph and from the program that would run. */
+#ifndef RPI_TRAIN_MODEL_ACCOUNT_H
+#define RPI_TRAIN_MODEL_ACCOUNT_H
+
+#include "engine/program.h"
+#include "train/models/network.h"
+
+enum { RPI_LAYER_NAME = 64 };
+
+typedef struct rpi_account_options {
+    int64_t batch;
+    rpi_data_shape shape; /* of a sample */
+    rp_dtype compute;     /* RP_F32 or RP_BF16 */
+} rpi_account_options;
+
+/* Nodes and parameters whose names begin alike: "h.3", "layer1.0", "wte". */
+typedef struct rpi_layer_account {
+    char name[RPI_LAYER_NAME];
+    int64_t parameters; /* elements; those that layers share count where they are named */
+    rpi_node_facts facts;
+} rpi_layer_account;
+
+typedef struct rpi_model_account {
+    int64_t parameters, states; /* elements of all */
+    rpi_program_facts facts;
+    rpi_layer_account *layers; /* as the graph goes */
+    int layer_count;
+} rpi_model_account;
+
+/* model: as for rpi_network_build. RP_INVALID: it cannot take such samples; RP_UNSUPPORTED:
+ * this machine does not compute in that dtype. */
+rp_status rpi_model_account_make(const char *model, const rpi_account_options *options,
+                                 rpi_model_account *out_account);
+void rpi_model_account_free(rpi_model_account *account); /* zeros are fine */
+
+/* The layer of a node, by its name: up to its first numbered word ("h.3" of "h.3.attn.c_attn"),
+ * else without its last word if it has several. */
+void rpi_layer_of(const char *node, char layer[RPI_LAYER_NAME]);
+
+#endif

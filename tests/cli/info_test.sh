@@ -1,0 +1,66 @@
+#!/bin/sh
+# `redpoll info --model` as its users meet it. usage: info_test.sh REDPOLL
+# shellcheck disable=SC2086,SC2154 # options are kept as words; $folder is that of cases.sh
+set -u
+redpoll=$1
+. "$(dirname "$0")/../harness/cases.sh"
+
+# shows PATTERN WORDS...: the output has a line like this
+shows() {
+    pattern=$1
+    shift
+    timeout 60 "$redpoll" info "$@" >out 2>err || complain "$*: $(cat err)"
+    also "$pattern"
+}
+also() {
+    if grep -qE -e "$1" out; then pass; else complain "no '$1' in $(cat out)"; fi
+}
+# refused CODE PATTERN WORDS...: that code, nothing printed, and a line that says why
+refused() {
+    wanted=$1 pattern=$2
+    shift 2
+    timeout 60 "$redpoll" info "$@" >out 2>err
+    code=$?
+    if [ $code -eq "$wanted" ] && [ ! -s out ] && head -n 1 err | grep -qE -e "$pattern"; then pass; else
+        complain "$*: ends with $code and '$(head -n 1 err)', not $wanted and '$pattern'"
+    fi
+}
+
+# ---- counts that papers give, and what is alike in one line ----
+
+shows '^gpt2:medium \(language-model\): 354,823,168 parameters$' --model gpt2:medium --batch-size 4 --seq-length 64
+also '^a step of 4 x 64 tokens, fp32: forward [0-9.]+ GFLOP, backward [0-9.]+ GFLOP'
+also '^  parameters +1419\.3 MB$'
+also "^  optimizer's state \(adamw\) +2838\.6 MB\$"
+also '^  h\.0 to h\.23 +24 x +12,596,224 '
+shows '^resnet50:stem=imagenet \(classification\): 25,557,032 parameters$' \
+    --model resnet50:stem=imagenet --image 3x224x224 --classes 1000 --optimizer sgd
+also '^a step of 1 images of 3x224x224 in 1000 classes'
+also "^  optimizer's state \(sgd\) +102\.2 MB\$"
+also '^  fc +2,049,000 '
+shows ' 8 tokens,' --model gpt2:layers=1,hidden=8,heads=2,vocabulary=16,positions=8
+shows '^llama:7b \(language-model\): 6,738,415,616 parameters$' --model llama:7b
+
+# ---- JSON, and a folder of Hugging Face's ----
+
+shows '^\{"model":"mlp","task":"classification","parameters":203530,"batch_size":1,"image":"1x28x28","dtype":"fp32","optimizer":"adamw","forward_flops":[0-9]+,"backward_flops":[0-9]+,"parameters_bytes":814120,"gradients_bytes":814120,"optimizer_bytes":1628240,"states_bytes":0,"activations_bytes":[0-9]+,"workspace_bytes":[0-9]+,"layers":\[\{"name":' \
+    --model mlp --json
+also '\{"name":"fc2","parameters":2570,"forward_flops":[0-9]+,"backward_flops":[0-9]+,"output_bytes":40\}'
+mkdir -p hf
+echo '{"model_type":"gpt2","architectures":["GPT2LMHeadModel"],"vocab_size":64,"n_positions":32,"n_embd":16,"n_layer":2,"n_head":2}' >hf/config.json
+shows '^hf:hf \(language-model\): 8,128 parameters$' --model hf:hf
+also '^  h\.0 to h\.1 +2 x '
+
+# ---- mistakes ----
+
+refused 2 "unknown model 'gpt3'.*did you mean 'gpt2'" --model gpt3
+refused 2 'sequences of 2000 tokens, and the model has 1024 positions' --model gpt2 --seq-length 2000
+refused 2 "'3x32' is no size of images: CHANNELSxHEIGHTxWIDTH" --model resnet20 --image 3x32
+refused 2 "'1x28x0' is no size of images" --model mlp --image 1x28x0
+refused 2 "'1x28x28x3' is no size of images" --model mlp --image 1x28x28x3
+refused 2 'batch-size' --model mlp --batch-size 0
+refused 2 "fp8" --model mlp --dtype fp8
+refused 2 "unknown optimizer 'adam'" --model mlp --optimizer adam
+refused 1 'nowhere/config.json is missing' --model hf:nowhere
+
+finish

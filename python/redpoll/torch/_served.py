@@ -401,7 +401,7 @@ class ServedOptimizer(WrappingOptimizer):
         return int(total[0].item())
 
     def _together(self, what: Callable[[], _T]) -> _T:
-        """What all ranks do between finish() and the next step: again, over those that are left,
+        """What all ranks do between finish() and the next step; again, by those that are left,
         when a worker dies meanwhile that is left behind. Collective."""
         if not self._options.goes_on:
             return what()

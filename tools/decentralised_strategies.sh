@@ -5,7 +5,7 @@
 names="all-reduce all-reduce-q4"
 names="$names ring exponential one-peer base-q8 ring-exact exponential-exact choco-q4"
 names="$names local-sgd slowmo diloco diloco-q4 streaming-q4 noloco-q4 sparseloco"
-names="$names server server-stale server-quorum"
+names="$names server server-stale server-quorum server-local-q4"
 
 # Those of the figures: more lines than colours would tell nobody anything.
 drawn="all-reduce ring ring-exact choco-q4 local-sgd diloco-q4 server-stale"
@@ -30,6 +30,7 @@ strategy_of() {
     server) echo "--strategy parameter-server" ;;
     server-stale) echo "--strategy parameter-server:servers=1,staleness=4" ;;
     server-quorum) echo "--strategy parameter-server:servers=1,staleness=inf,quorum=$((learners * 3 / 4))" ;;
+    server-local-q4) echo "--strategy async-local-sgd:servers=1,every=20,outer-momentum=.6 --codec q4" ;;
     esac
 }
 

@@ -166,8 +166,8 @@ static const rpi_option options[] = {
      NULL},
     {"on-loss", NULL, "parallelism.on_loss", RPI_OPTION_TEXT, offsetof(settings, on_loss), NULL,
      0, 0, "stop|continue",
-     "when a rank dies: the strategy's option of this name, of gossip, local-sgd and "
-     "parameter-server; stop when absent",
+     "when a rank dies: the strategy's option of this name, of gossip, local-sgd, "
+     "parameter-server and async-local-sgd; stop when absent",
      NULL},
     {"codec", NULL, "communication.codec", RPI_OPTION_TEXT, FIELD(codec), "fp32", 0, 0, "CODEC",
      "of gradients: fp32 (exact), bf16, fp16, q1 ... q8, v1 ... v8, topk, randk, sign; "

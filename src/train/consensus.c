@@ -28,7 +28,8 @@ static rp_status take_mean(rpi_trainer *t, rpi_consensus *c) {
 
 rp_status rpi_consensus_enter(rpi_trainer *t, rpi_consensus *c) {
     *c = (rpi_consensus){.distance = NAN};
-    if (t->world == 1 || !t->strategy->replicas_differ) return RP_OK;
+    bool is_met = t->strategy->run; /* behind a span all have the servers' parameters */
+    if (t->world == 1 || is_met || !t->strategy->replicas_differ) return RP_OK;
     RP_TRY(rpi_alloc_array((size_t)rpi_weights_count(t->weights), sizeof *c->own,
                            "the ranks' mean", &c->own));
     return take_mean(t, c);

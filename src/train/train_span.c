@@ -46,34 +46,48 @@ static void update(void *context, const rpi_strategy_update *u) {
     rpi_trainer_update_apart(r->trainer, u);
 }
 
+/* Steps that are told together have equal parts of what they took. */
+static rp_status tell_each(span_run *r, const rpi_strategy_step *step,
+                           rpi_step_metrics *metrics) {
+    const rpi_trainer *t = r->trainer;
+    double autocorrelation = metrics->autocorrelation;
+    for (int64_t s = step->step - step->steps + 1; s <= step->step; s++) {
+        metrics->step = s;
+        metrics->lr = rpi_lr_at(t->schedule, &t->lr, s - 1);
+        metrics->autocorrelation = s == step->step ? autocorrelation : NAN;
+        RP_TRY(r->tell(r->context, metrics));
+    }
+    return RP_OK;
+}
+
 /* On rank 0. Where that learns, too, its wishes come with its pushes. */
 static rp_status stepped(void *context, const rpi_strategy_step *step, bool *out_stops) {
     span_run *r = context;
     rpi_trainer *t = r->trainer;
     int64_t now_ns = rpi_now_ns();
-    rpi_step_metrics metrics = {.step = step->step,
-                                .count = (int64_t)step->count,
+    double steps = (double)step->steps;
+    uint64_t whole = (uint64_t)step->steps;
+    rpi_step_metrics metrics = {.count = (int64_t)(step->count / steps + .5),
                                 .unit = t->network.task->unit,
                                 .loss = step->loss,
-                                .lr = rpi_lr_at(t->schedule, &t->lr, step->step - 1),
                                 .gradient_norm = NAN,
                                 .outer_gradient_norm = NAN,
-                                .autocorrelation = NAN,
+                                .autocorrelation = step->autocorrelation,
                                 .staleness_mean = step->staleness_mean,
                                 .staleness_max = step->staleness_max,
                                 .missed_updates = step->missed_updates,
-                                .step_s = rpi_seconds(now_ns - r->told_ns),
-                                .compute_s = step->compute_s,
-                                .comm_s = step->exposed_s,
-                                .exposed_s = step->exposed_s,
-                                .wire_bytes = step->bytes_sent,
-                                .wire_bytes_received = step->bytes_received};
+                                .step_s = rpi_seconds(now_ns - r->told_ns) / steps,
+                                .compute_s = step->compute_s / steps,
+                                .comm_s = step->exposed_s / steps,
+                                .exposed_s = step->exposed_s / steps,
+                                .wire_bytes = step->bytes_sent / whole,
+                                .wire_bytes_received = step->bytes_received / whole};
     r->told_ns = now_ns;
     r->told_step = step->step;
     r->asked |= step->asked;
     if (!t->works) r->asked |= wishes_of(t);
     *out_stops = r->asked || step->has_fault;
-    return r->tell(r->context, &metrics);
+    return tell_each(r, step, &metrics);
 }
 
 /* ---- behind it ---- */

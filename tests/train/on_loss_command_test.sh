@@ -158,7 +158,7 @@ refused() {
     code=$?
     if [ $code -eq 2 ]; then says err "$wanted"; else complain "$*: ends with $code: $(cat err)"; fi
 }
-refused 'all-reduce needs all of its ranks; gossip, local-sgd and parameter-server go on' -n 4 --on-loss continue
+refused 'all-reduce needs all of its ranks; async-local-sgd, gossip, local-sgd and parameter-server go on' -n 4 --on-loss continue
 refused 'topology that 3 of 4 ranks have, too: .*torus' -n 4 --strategy gossip:topology=torus:shape=2x2,on-loss=continue
 refused 'on-loss=perhaps; stop or continue' -n 4 --strategy gossip:on-loss=perhaps
 refused "--on-loss: .*stop or continue" -n 4 --strategy gossip --on-loss perhaps

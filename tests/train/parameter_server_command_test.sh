@@ -74,6 +74,13 @@ if [ $code -eq 0 ]; then pass; else complain "ended with $code: $(cat err)"; fi
 says err 'rank 3, a worker, is gone; 2 workers go on'
 says out 'saved step 12'
 for step in 3 8 12; do says killed/metrics.jsonl "\"evaluated_step\":$step,"; done
+kill_rank_3 async-local-sgd:servers=2,every=3,on-loss=continue --steps 90 --eval-every 10
+if [ $code -eq 0 ]; then pass; else complain "ended with $code: $(cat err)"; fi
+says err 'rank 3, a worker, is gone; 2 workers go on'
+says out 'after step 90: test accuracy'
+grep -o '^{"step":[0-9]*' killed/metrics.jsonl | cut -d: -f2 >steps
+seq 90 >wanted
+same steps wanted
 kill_rank_3 parameter-server:servers=2 --steps 150 --no-eval
 if [ $code -ne 0 ]; then pass; else complain "succeeded without rank 3"; fi
 says err 'rank 3, a worker, is gone'

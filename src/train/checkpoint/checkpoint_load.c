@@ -168,7 +168,8 @@ typedef struct origin {
     int servers;   /* of its ranks sent nothing */
     int64_t parts; /* of the batch: more than ranks that learnt, when some had died */
     bool feedback;
-    bool apart; /* its ranks had parameters of their own */
+    bool apart; /* its ranks had parameters of their own, or optimizers: */
+    bool met;   /* the latter */
     bool alike; /* its strategy was this run's, options and all */
 } origin;
 
@@ -191,6 +192,20 @@ static rp_status read_own_vectors(rpi_trainer *t, const rpi_safetensors *file) {
             vector->arena + rpi_weights_find(t->weights, parameter->name)->first));
     }
     rpi_weights_changed(t->weights, 0, rpi_weights_count(t->weights));
+    return RP_OK;
+}
+
+static rp_status read_counter(rpi_trainer *t, const rpi_safetensors *file, const char *path) {
+    int64_t number = 0;
+    if (!t->strategy->counter) return RP_OK;
+    RP_TRY(read_number(file, path, "counter", 0, INT64_MAX, &number));
+    *t->strategy->counter(t->strategy_self) = (uint64_t)number;
+    return RP_OK;
+}
+
+static rp_status read_apart(rpi_trainer *t, const rpi_safetensors *file, const char *path) {
+    RP_TRY(read_own_vectors(t, file));
+    RP_TRY(read_counter(t, file, path));
     t->strategy->resumed(t->strategy_self);
     return RP_OK;
 }
@@ -228,7 +243,7 @@ static rp_status read_rank(rpi_trainer *t, const char *folder, const origin *o) 
     rp_status status = read_own_states(t, file);
     bool fits = o->apart == goes_on; /* a residual belongs to what was sent */
     if (status == RP_OK && t->residual && feedback && fits) status = read_own_residual(t, file);
-    if (status == RP_OK && goes_on) status = read_own_vectors(t, file);
+    if (status == RP_OK && goes_on) status = read_apart(t, file, folder);
     if (status == RP_OK && remembers(t, o)) status = read_memories(t, file, folder);
     rpi_safetensors_close(file);
     return status;
@@ -257,6 +272,7 @@ static rp_status read_origin(const rpi_safetensors *file, const char *path, cons
     const rpi_strategy *strategy = NULL;
     o->apart = name && rpi_strategy_find(name, &strategy) == RP_OK &&
                strategy->replicas_differ && o->world > 1;
+    o->met = o->apart && strategy->run;
     if (strategy && strategy->servers)
         o->servers = strategy->servers(rpi_strategy_options(name));
     o->parts = o->world - o->servers;
@@ -279,8 +295,10 @@ static void note_changes(const rpi_trainer *t, const origin *o, char *note, size
                  (long long)t->global_batch);
     if (o->apart && !goes_on_apart(t, o))
         add_note(note, bytes,
-                 "its ranks had parameters of their own; this run begins from their mean, "
-                 "without the strategy's state");
+                 "its ranks had %s of their own; this run begins from %s, "
+                 "without the strategy's state",
+                 o->met ? "optimizers" : "parameters",
+                 o->met ? "the first worker's" : "their mean");
     if (t->network.memory_count && !remembers(t, o))
         add_note(note, bytes, "its rows were others, and remember nothing now");
     if (o->feedback && !t->residual)

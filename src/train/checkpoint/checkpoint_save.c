@@ -162,12 +162,17 @@ static rp_status write_rank(const rpi_trainer *t, const char *folder) {
     if (!rpi_checkpoint_has_rank_files(t, t->world, differs)) return RP_OK;
     char path[RPI_CHECKPOINT_PATH];
     rpi_checkpoint_rank_path(folder, t->rank, t->world, t->step, path);
-    char part[64], remembered[24];
+    char part[64], remembered[24], counter[24];
     rpi_checkpoint_part_text(t->rank, t->world, t->step, part, sizeof part);
     snprintf(remembered, sizeof remembered, "%d", (int)t->memories.remembered);
-    const rpi_metadata metadata[] = {
-        {"redpoll", rp_version()}, {"part", part}, {"remembered", remembered}};
-    size_t entries = t->network.memory_count ? 3 : 2;
+    rpi_metadata metadata[4] = {{"redpoll", rp_version()}, {"part", part}};
+    size_t entries = 2;
+    if (t->network.memory_count) metadata[entries++] = (rpi_metadata){"remembered", remembered};
+    if (t->strategy->counter) {
+        snprintf(counter, sizeof counter, "%llu",
+                 (unsigned long long)*t->strategy->counter(t->strategy_self));
+        metadata[entries++] = (rpi_metadata){"counter", counter};
+    }
     size_t own = (size_t)t->network.parameter_count * (1 + RPI_CHECKPOINT_OWN);
     tensor_list list;
     RP_TRY(open_list(own + (size_t)t->network.memory_count, &list));

@@ -9,13 +9,14 @@
 
 extern const rpi_strategy rpi_strategy_single;
 extern const rpi_strategy rpi_strategy_all_reduce;
+extern const rpi_strategy rpi_strategy_async_local_sgd;
 extern const rpi_strategy rpi_strategy_gossip;
 extern const rpi_strategy rpi_strategy_local_sgd;
 extern const rpi_strategy rpi_strategy_parameter_server;
 
 static const rpi_strategy *const strategies[] = {
-    &rpi_strategy_all_reduce,       &rpi_strategy_gossip, &rpi_strategy_local_sgd,
-    &rpi_strategy_parameter_server, &rpi_strategy_single,
+    &rpi_strategy_all_reduce, &rpi_strategy_async_local_sgd,  &rpi_strategy_gossip,
+    &rpi_strategy_local_sgd,  &rpi_strategy_parameter_server, &rpi_strategy_single,
 };
 enum { STRATEGIES = sizeof strategies / sizeof strategies[0] };
 

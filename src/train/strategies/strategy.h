@@ -82,12 +82,15 @@ typedef struct rpi_strategy_update {
     double rate_scale;    /* of the schedule's rate */
 } rpi_strategy_update;
 
-/* A step of the world is done, as the first server sees it; means over pushes. */
+/* Steps of the world are done, as the first server sees it: sums over them; means over pushes.
+ */
 typedef struct rpi_strategy_step {
-    int64_t step; /* steps done */
-    double loss, count, compute_s, exposed_s;
-    double staleness_mean, staleness_max; /* steps */
+    int64_t step, steps; /* done in all, and since it was told the last time */
+    double loss;         /* a mean */
+    double count, compute_s, exposed_s;
+    double staleness_mean, staleness_max; /* pushes of another */
     double missed_updates;
+    double autocorrelation; /* of what workers have brought; NaN: none */
     uint64_t bytes_sent, bytes_received;
     int asked;
     bool has_fault;
@@ -144,6 +147,8 @@ typedef struct rpi_strategy {
      * NULL: there is nothing. */
     int (*states)(void *self, float *out_states[RPI_STRATEGY_STATES]);
     void (*resumed)(void *self);
+    /* A number that it keeps beside them. NULL: none. */
+    uint64_t *(*counter)(void *self);
     /* Ranks with roles. So many of the first ranks learn nothing; NULL: none. `options` were
      * checked. */
     int (*servers)(const char *options);
@@ -154,7 +159,8 @@ typedef struct rpi_strategy {
      */
     rp_status (*rejoin)(void *self, rp_comm *comm, int64_t step);
     /* In place of begin ... finish, of which only gradient_final is called: this rank's part of
-     * a span of steps. Then all ranks have the same parameters and optimizer's state.
+     * a span of steps. Then all ranks have the same parameters, and but for replicas_differ the
+     * same optimizer's state.
      * *out_comm: of those that are left. NULL: every rank takes part in each step. */
     rp_status (*run)(void *self, const rpi_strategy_span *span, rp_comm **out_comm);
     /* Then, of one that outlives ranks: what all ranks do behind a span has ended with `status`

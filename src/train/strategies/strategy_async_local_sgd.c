@@ -1,0 +1,312 @@
+/* Asynchronous local SGD (arXiv 2401.09135): each worker trains by itself with the run's
+ * optimizer; every so many steps it visits the servers, brings how far it went, and goes on
+ * from what they have by then. Servers descend what is brought at once, and have momentum by
+ * what came from all (rp_delayed_nesterov). Nobody waits for another, unless a staleness says
+ * so.
+ *
+ * A worker's gradient is of its own samples, scaled so that the mean over workers is that of
+ * the global batch. A span of steps is cut into rounds of visits of equal length, `every` steps
+ * at most, so that it ends with one: then every rank has what the servers have. Optimizers'
+ * state stays each worker's own; rank 0 gets the first one's where it only serves, for the
+ * model that is saved. */
+#include "train/strategies/served.h"
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "train/strategies/visit_watch.h"
+
+#include <math.h>
+#include <string.h>
+
+extern const rpi_strategy rpi_strategy_async_local_sgd;
+
+/* ---- options ---- */
+
+typedef struct choice {
+    rpi_served_choice served;
+    int64_t every, momentum_every;
+    double outer_rate, outer_momentum;
+} choice;
+
+#define CHOICE(name, type, field, fallback, most, value, help)                                 \
+    RPI_STRATEGY_OPTION(name, type, offsetof(choice, field), fallback, 0, most, value, help)
+
+static const rpi_option options[] = {
+    CHOICE("every", RPI_OPTION_COUNT, every, "100", 1e9, "N",
+           "steps of a worker from one visit to the servers to the next, at most"),
+    RPI_SERVED_SERVERS,
+    RPI_SERVED_STALENESS("inf", "visits of another that what a worker brings may be late; 0: "
+                                "all visit together, which is DiLoCo, inf: nobody waits for "
+                                "another"),
+    CHOICE("outer-lr", RPI_OPTION_REAL, outer_rate, "0.7", 0, "NUMBER",
+           "of the servers' optimizer"),
+    CHOICE("outer-momentum", RPI_OPTION_REAL, outer_momentum, "0.9", 0, "NUMBER",
+           "of the servers' optimizer; with few local steps (up to 50) 0.6 at most"),
+    CHOICE("momentum-every", RPI_OPTION_COUNT, momentum_every, "0", 1e9, "N",
+           "visits of any workers from one use of the momentum to the next; 0: as many as "
+           "workers"),
+    RPI_SERVED_QUORUM(
+        "servers take so many visits at once, and what comes within the grace; 0: "
+        "each by itself. With servers=1 and a staleness"),
+    RPI_SERVED_GRACE,
+    RPI_SERVED_ON_LOSS,
+    {0},
+};
+
+static rp_status check_outer(const choice *c) {
+    float stands_for_vectors = 0;
+    rp_delayed_nesterov outer = {.outer_rate = c->outer_rate,
+                                 .outer_momentum = c->outer_momentum,
+                                 .delay = 1,
+                                 .momentum = &stands_for_vectors,
+                                 .buffer = &stands_for_vectors};
+    return rp_delayed_nesterov_check(&outer);
+}
+
+static rp_status read_options(const char *text, choice *c, rp_parameter_server_options *out) {
+    const rpi_strategy *strategy = &rpi_strategy_async_local_sgd;
+    RP_TRY(rpi_strategy_read(strategy, text, &c->served.words, c));
+    if (c->every < 1)
+        return RP_FAIL(INVALID, "%s: every=0; 1 step or more from one visit to the next",
+                       strategy->name);
+    RP_TRY(check_outer(c));
+    return rpi_served_read(strategy->name, &c->served, out);
+}
+
+static rp_status check(const rpi_strategy_request *request) {
+    choice c;
+    rp_parameter_server_options o;
+    RP_TRY(read_options(request->options, &c, &o));
+    return rpi_served_check(rpi_strategy_async_local_sgd.name, &o, request);
+}
+
+static int servers(const char *text) {
+    choice c;
+    rp_parameter_server_options o = {0};
+    return read_options(text, &c, &o) == RP_OK ? o.servers : 0;
+}
+
+static bool outlives(const char *text) {
+    choice c;
+    rp_parameter_server_options o = {0};
+    return read_options(text, &c, &o) == RP_OK && o.goes_on;
+}
+
+/* ---- the strategy ---- */
+
+typedef struct async_local {
+    rpi_served served;
+    int64_t every;
+    rp_delayed_nesterov outer; /* its vectors: of servers */
+    float *base;               /* of a worker: what the servers had at its latest visit */
+    int64_t visits;            /* of this worker, in the span */
+    rpi_visit_watch watch;     /* of a worker */
+    rpi_visit_advice advice;   /* of rank 0 */
+} async_local;
+
+static void close_local(void *context) {
+    async_local *self = context;
+    rpi_served_close(&self->served);
+    rpi_visit_watch_close(&self->watch);
+    rpi_free(self->outer.momentum);
+    rpi_free(self->outer.buffer);
+    rpi_free(self->base);
+    rpi_free(self);
+}
+
+static bool serves(const async_local *self) {
+    int servers = self->served.options.servers;
+    return !servers || rp_comm_rank(self->served.setup.comm) < servers;
+}
+
+/* On rank 0, of the round just told. */
+static void advise(async_local *self) {
+    const rpi_strategy_setup *s = &self->served.setup;
+    const char *line =
+        rpi_visit_advice_take(&self->advice, self->served.autocorrelation, self->every);
+    if (line && s->note) s->note(s->context, line);
+}
+
+static rp_status merge(void *context, const rp_parameter_merge *m) {
+    async_local *self = context;
+    int64_t told = self->served.rounds_told;
+    RP_TRY(rp_delayed_nesterov_merge(&self->outer, m));
+    RP_TRY(rpi_served_account(&self->served, m));
+    if (self->served.rounds_told > told) advise(self);
+    return RP_OK;
+}
+
+/* A server's are as long as the model; its shard of them is used. */
+static rp_status allocate(async_local *self) {
+    size_t count = (size_t)rpi_weights_count(self->served.setup.weights);
+    rp_delayed_nesterov *outer = &self->outer;
+    if (serves(self)) {
+        RP_TRY(rpi_alloc_array(count, sizeof(float), "outer momentum", &outer->momentum));
+        RP_TRY(rpi_alloc_array(count, sizeof(float), "what visits bring", &outer->buffer));
+    }
+    if (rp_parameter_server_worker(self->served.server) < 0) return RP_OK;
+    RP_TRY(rpi_alloc_array(count, sizeof(float), "the servers' parameters", &self->base));
+    return rpi_visit_watch_open((int64_t)count, &self->watch);
+}
+
+static rp_status prepare(async_local *self, const rpi_strategy_setup *setup) {
+    choice c;
+    rp_parameter_server_options o;
+    RP_TRY(read_options(setup->options, &c, &o));
+    o.merge = merge;
+    o.context = self;
+    self->every = c.every;
+    self->outer.outer_rate = self->advice.rate = c.outer_rate;
+    self->outer.outer_momentum = self->advice.momentum = c.outer_momentum;
+    self->outer.delay = (uint64_t)(c.momentum_every ? c.momentum_every
+                                                    : rp_comm_world(setup->comm) - o.servers);
+    RP_TRY(rpi_served_open(setup, &o, &self->served));
+    return allocate(self);
+}
+
+static rp_status open_local(const rpi_strategy_setup *setup, void **out_self) {
+    async_local *self = NULL;
+    RP_TRY(rpi_alloc(sizeof *self, "a strategy", &self));
+    rp_status status = prepare(self, setup);
+    if (status == RP_OK)
+        *out_self = self;
+    else
+        close_local(self);
+    return status;
+}
+
+/* ---- workers ---- */
+
+/* Nothing leaves before the visit. */
+static rp_status gradient_final(void *context, int64_t first, int64_t count) {
+    (void)context, (void)first, (void)count;
+    return RP_OK;
+}
+
+static void add_part(const rpi_strategy_part *part, rpi_strategy_part *sum) {
+    sum->loss += part->loss;
+    sum->share += part->share;
+    sum->count += part->count;
+    sum->compute_s += part->compute_s;
+    sum->asked |= part->asked;
+    sum->has_fault |= part->has_fault;
+}
+
+/* Who is ahead of all others stays where the schedule is at the end of the span. */
+static rp_status step_alone(async_local *self, rpi_strategy_part *in_out_learnt) {
+    const rpi_strategy_setup *s = &self->served.setup;
+    const rpi_strategy_span *span = self->served.span;
+    int64_t step = self->served.own_step, last = span->last_step - 1;
+    int workers = rp_parameter_server_workers(self->served.server);
+    rpi_strategy_part part = {0};
+    RP_TRY(rpi_served_learn(&self->served, &part));
+    add_part(&part, in_out_learnt);
+    if (!(part.share > 0)) return RP_OK; /* no samples in a short last batch */
+    rpi_served_clip(&self->served, part.share);
+    rpi_strategy_update update = {.count = rpi_weights_count(s->weights),
+                                  .step = step < last ? step : last,
+                                  .updates = (uint64_t)step,
+                                  .values = rpi_weights_values(s->weights),
+                                  .gradient = rpi_weights_gradients(s->weights),
+                                  .gradient_scale = (float)workers,
+                                  .rate_scale = 1};
+    span->update(span->context, &update);
+    rpi_weights_changed(s->weights, 0, update.count);
+    return RP_OK;
+}
+
+static void take_base(async_local *self) {
+    const rpi_weights *weights = self->served.setup.weights;
+    size_t bytes = (size_t)rpi_weights_count(weights) * sizeof(float);
+    if (self->base) memcpy(self->base, rpi_weights_values(self->served.setup.weights), bytes);
+}
+
+/* Cut short where the run is to stop, or has diverged. */
+static rp_status visit(void *context) {
+    async_local *self = context;
+    rpi_weights *weights = self->served.setup.weights;
+    int64_t round = self->visits++ % self->served.rounds, count = rpi_weights_count(weights);
+    int64_t steps =
+        rpi_served_border(&self->served, round + 1) - rpi_served_border(&self->served, round);
+    rpi_strategy_part learnt = {0};
+    for (; steps > 0 && !learnt.asked && !learnt.has_fault; steps--)
+        RP_TRY(step_alone(self, &learnt));
+    const float *values = rpi_weights_values(weights);
+    float *went = rpi_weights_gradients(weights);
+    for (int64_t i = 0; i < count; i++) went[i] = self->base[i] - values[i];
+    double autocorrelation = rpi_visit_watch_look(&self->watch, went, count);
+    RP_TRY(rpi_served_push(&self->served, 1, &learnt, autocorrelation));
+    take_base(self);
+    return RP_OK;
+}
+
+/* ---- a span ---- */
+
+static rp_status confirm(void *context, rp_status status, bool *out_again, rp_comm **out_comm) {
+    async_local *self = context;
+    return rpi_served_confirm(&self->served, status, out_again, out_comm);
+}
+
+/* From the first worker that lives. */
+static rp_status give_inner_state(async_local *self) {
+    const rpi_strategy_setup *s = &self->served.setup;
+    rp_comm *comm = rp_parameter_server_comm(self->served.server);
+    int first = self->served.options.servers, rank = rp_comm_rank(comm);
+    size_t count = (size_t)rpi_weights_count(s->weights);
+    for (int i = 0; i < s->slot_count && first; i++) {
+        if (rank == first) RP_TRY(rp_send(comm, s->slots[i], count, RP_F32, 0, 0));
+        if (rank == 0) RP_TRY(rp_recv(comm, s->slots[i], count, RP_F32, first, 0));
+    }
+    return RP_OK;
+}
+
+static rp_status run(void *context, const rpi_strategy_span *span, rp_comm **out_comm) {
+    async_local *self = context;
+    int64_t steps = span->last_step - span->first_step;
+    bool again = true;
+    RP_TRY(rpi_served_begin(&self->served, span, (steps + self->every - 1) / self->every));
+    self->visits = 0;
+    take_base(self);
+    RP_TRY(rpi_served_work(&self->served, visit, self));
+    RP_TRY(rpi_served_end(&self->served));
+    while (again) RP_TRY(confirm(self, give_inner_state(self), &again, out_comm));
+    return RP_OK;
+}
+
+/* ---- checkpoints ---- */
+
+static int states(void *context, float *out_states[RPI_STRATEGY_STATES]) {
+    const async_local *self = context;
+    if (!self->outer.momentum) return 0;
+    out_states[0] = self->outer.momentum;
+    out_states[1] = self->outer.buffer;
+    return 2;
+}
+
+static uint64_t *counter(void *context) {
+    async_local *self = context;
+    return &self->outer.pushes;
+}
+
+static void resumed(void *context) {
+    (void)context; /* what was read lies where it is used */
+}
+
+const rpi_strategy rpi_strategy_async_local_sgd = {
+    .name = "async-local-sgd",
+    .summary = "many steps of each worker by itself between two visits to servers, nobody "
+               "waiting: delayed Nesterov",
+    .replicas_differ = true,
+    .options = options,
+    .check = check,
+    .open = open_local,
+    .close = close_local,
+    .gradient_final = gradient_final,
+    .servers = servers,
+    .outlives = outlives,
+    .run = run,
+    .confirm = confirm,
+    .states = states,
+    .counter = counter,
+    .resumed = resumed,
+};

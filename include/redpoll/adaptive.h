@@ -69,6 +69,32 @@ RP_API rp_status rp_levels_measure(const rp_codec *like, const float *x, const f
  *  O(tensors^2). RP_INVALID: as above. */
 RP_API rp_status rp_levels_choose(const rp_codec *like, rp_level_choice *tensors, size_t count);
 
+/** Is a whole step of training faster lossy? What travels under the backward pass costs no
+ * time, and what encodes takes cores from it; so some steps are taken each way. Zeros: none
+ * yet. */
+enum {
+    RP_TRIAL_STEPS = 6, /**< That count each way, behind one that does not. */
+    RP_TRIAL_EXACT = 0,
+    RP_TRIAL_LOSSY = 1,
+    RP_TRIAL_OVER = -1,
+};
+typedef struct rp_step_trial {
+    int steps; /**< That have begun. */
+    double began_s;
+    double seconds[2][RP_TRIAL_STEPS];
+} rp_step_trial;
+
+/** A step begins, at `now_s` by any clock that does not go back: which way it goes.
+ *  RP_TRIAL_OVER: all steps of the trial have ended, and this one is none; also of NULL. */
+RP_API int rp_step_trial_begin(rp_step_trial *trial, double now_s);
+
+/** The medians of a trial that is over, by way; as they are for ranks that step alone: let
+ *  ranks agree on the largest (RP_MAX). RP_INVALID: something is NULL, or it is not over. */
+RP_API rp_status rp_step_trial_times(const rp_step_trial *trial, double seconds[2]);
+
+/** 1: lossy steps are clearly (a thirtieth) shorter. 0 of NULL. Pure; any thread. */
+RP_API int rp_step_trial_gains(const double seconds[2]);
+
 #ifdef __cplusplus
 }
 #endif

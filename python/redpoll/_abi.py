@@ -113,6 +113,17 @@ class rp_level_choice(Structure):
     _fields_ = [("measured", c_double * RP_MEASURED), ("level", c_int)]
 
 
+RP_TRIAL_STEPS, RP_TRIAL_EXACT, RP_TRIAL_OVER = 6, 0, -1
+
+
+class rp_step_trial(Structure):
+    _fields_ = [
+        ("steps", c_int),
+        ("began_s", c_double),
+        ("seconds", (c_double * RP_TRIAL_STEPS) * 2),
+    ]
+
+
 RP_COMPARISON_TEXT, RP_NEVER = 256, c_size_t(-1).value
 
 
@@ -398,6 +409,7 @@ STRUCTURES = (
     rp_adaptive_codec,
     rp_level_choice,
     rp_codec_comparison,
+    rp_step_trial,
     rp_store_ops,
     rp_store,
     rp_comm_options,
@@ -467,6 +479,9 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "rp_level_codec": (c_int, [_codec, c_int, _codec]),
     "rp_level_like": (c_int, [_codec, _codec]),
     "rp_levels_measure": (c_int, [_codec, _data, _data, c_size_t, _data]),
+    "rp_step_trial_begin": (c_int, [POINTER(rp_step_trial), c_double]),
+    "rp_step_trial_times": (c_int, [POINTER(rp_step_trial), _data]),
+    "rp_step_trial_gains": (c_int, [_data]),
     "rp_codec_compare": (
         c_int,
         [_comm, _codec, c_size_t, c_int, c_char_p, POINTER(rp_codec_comparison)],

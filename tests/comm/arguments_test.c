@@ -105,6 +105,13 @@ static void codecs(void) {
     REFUSES("no bits to choose", rp_level_codec, NULL, 1, &broken);
     REFUSES("level is 33", rp_level_codec, &q4, 33, &broken);
     REFUSES("nowhere", rp_level_codec, &q4, 1, NULL);
+    rp_step_trial trial = {0};
+    double seconds[2];
+    RECORDS("no trial", rp_step_trial_begin, rp_step_trial_begin(NULL, 0) == RP_TRIAL_OVER);
+    REFUSES("a trial", rp_step_trial_times, NULL, seconds);
+    REFUSES("a trial", rp_step_trial_times, &trial, NULL);
+    REFUSES("not over", rp_step_trial_times, &trial, seconds);
+    RECORDS("no times", rp_step_trial_gains, rp_step_trial_gains(NULL) == 0);
     REFUSES("no bits to choose", rp_level_like, NULL, &broken);
     REFUSES("nowhere", rp_level_like, &q4, NULL);
     REFUSES("no bits to choose", rp_levels_measure, NULL, x, NULL, 4, choice.measured);

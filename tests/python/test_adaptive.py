@@ -233,7 +233,7 @@ def test_it_comes_and_goes():
     assert results[0] == results[1]
 
 
-def fastest(rank, world, wanted):
+def fastest(rank, world, wanted, gains):
     """What a comparison finds is followed: by buckets, from the first step on, and after a
     restart without another one."""
     import redpoll.torch
@@ -248,10 +248,12 @@ def fastest(rank, world, wanted):
         return found if wanted is None else (wanted, "as the test wants")
 
     Communicator.compare_codec = compare
+    if gains is not None:
+        _abi.rp_step_trial_gains = lambda seconds: gains
     torch.manual_seed(0)
     model = DDP(Net())
     state = redpoll.torch.compress(model, "auto:every=2", min_size=1000)
-    codecs = train(model, state, rank, 4)
+    codecs = train(model, state, rank, 18)
     assert compared == [("v4:bucket=16384", 57344, True)]
     kept = state.state_dict()
     other = DDP(Net())
@@ -259,25 +261,40 @@ def fastest(rank, world, wanted):
     again.load_state_dict(kept)
     train(other, again, rank, 1)
     assert len(compared) == 1
-    return codecs[-1], kept["lossy_from"], numbers(model)
+    return codecs, kept["lossy_from"], numbers(model)
 
 
-@pytest.mark.parametrize("wanted", [0, 57344, 57345, _abi.RP_NEVER])
-def test_what_is_faster_is_followed(wanted):
-    results = values(run_group(fastest, 2, wanted))
+def lossy_steps(codecs):
+    """Those in which all weights were, or none: 0 and 1."""
+    steps = []
+    for step in codecs:
+        weights = [codec for name, codec in step.items() if name.endswith("weight")]
+        lossy = sum(codec.startswith(("v", "q")) for codec in weights)
+        assert lossy in (0, len(weights)) and step["first.bias"] == "exact"
+        steps.append(int(lossy > 0))
+    return steps
+
+
+@pytest.mark.parametrize("wanted, gains", [(57344, 1), (57344, 0), (57345, 1)])
+def test_what_is_faster_is_followed(wanted, gains):
+    results = values(run_group(fastest, 2, wanted, gains))
     assert results[0] == results[1]
     codecs, lossy_from, _ = results[0]
-    assert lossy_from == wanted
-    weights = {codec for name, codec in codecs.items() if name.endswith("weight")}
-    assert all(codec.startswith(("v", "q")) for codec in weights) == (wanted <= 57344)
-    assert (weights == {"exact"}) == (wanted > 57344)
+    assert lossy_from == (wanted if gains else _abi.RP_NEVER)
+    assert len(codecs) == 18
+    if wanted > 57344:
+        assert lossy_steps(codecs) == 18 * [0]
+    else:
+        assert lossy_steps(codecs) == 7 * [0] + 7 * [1] + 4 * [gains]
+        assert any(codec.startswith("v") for codec in codecs[9].values()), "bits were chosen"
 
 
 def test_a_slow_link_is_found_out():
-    results = values(run_group(fastest, 2, None, environment={"REDPOLL_LINK": "20Mbit,1us"}))
+    link = {"REDPOLL_LINK": "20Mbit,1us"}
+    results = values(run_group(fastest, 2, None, None, environment=link))
     codecs, lossy_from, _ = results[0]
     assert results[0] == results[1] and lossy_from <= 20_000
-    assert codecs["first.weight"] != "exact" and codecs["first.bias"] == "exact"
+    assert lossy_steps(codecs)[7:] == 11 * [1]
 
 
 def test_sharded_models_are_refused():

@@ -75,6 +75,66 @@ def codec_text(structure: _abi.rp_codec) -> str:
     return text.decode()
 
 
+class CodecTrial:
+    """Buckets travel lossy where all-reduces are faster so, and where whole steps are: what
+    travels under the backward pass costs no time, and what encodes takes cores from it. In the
+    first lossy step all-reduces are timed; it and six more go exact, then seven lossy; in the
+    next one all ranks settle for the way whose steps were shorter.
+
+        each lossy step:  begin(), ask() if it asks, goes_exact?
+    """
+
+    def __init__(self, lossy_from: Optional[int] = None) -> None:
+        """lossy_from: what was settled before."""
+        self.lossy_from = lossy_from
+        """Elements from which on a bucket travels lossy; None: not settled yet."""
+        self.goes_exact = False
+        """This step, whatever its buckets."""
+        self.asks = False
+        """This step does."""
+        self.is_first_lossy = False
+        """This step, of the trial's."""
+        self._found = 0
+        self._steps = _abi.rp_step_trial()
+
+    @property
+    def threshold(self) -> int:
+        """Settled, or found so far."""
+        return self._found if self.lossy_from is None else self.lossy_from
+
+    def begin(self, now_s: float) -> None:
+        """A step begins that is to be lossy."""
+        self.goes_exact = self.asks = self.is_first_lossy = False
+        if self.lossy_from is not None:
+            return
+        way = _abi.rp_step_trial_begin(ctypes.byref(self._steps), now_s)
+        self.goes_exact = way == _abi.RP_TRIAL_EXACT
+        self.is_first_lossy = self._steps.steps == _abi.RP_TRIAL_STEPS + 2
+        self.asks = self._steps.steps == 1 or way == _abi.RP_TRIAL_OVER
+
+    def ask(self, communicator: Any, codec: Codec, most: int, feedback: bool) -> str:
+        """Find out what is faster, and say so in words. Collective, as long as nothing else
+        travels. most: elements of a bucket."""
+        if self._steps.steps > 1:
+            return self._settle(communicator)
+        self._found, text = communicator.compare_codec(codec, most, feedback)
+        if self._found == _abi.RP_NEVER:
+            self.lossy_from = self._found
+        return str(text)
+
+    def _settle(self, communicator: Any) -> str:
+        seconds = torch.zeros(2, dtype=torch.float64)
+        check(_abi.rp_step_trial_times(ctypes.byref(self._steps), seconds.data_ptr()))
+        communicator.all_reduce([seconds], torch.distributed.ReduceOp.MAX, blocking=True)
+        gains = bool(_abi.rp_step_trial_gains(seconds.data_ptr()))
+        self.lossy_from = self._found if gains else _abi.RP_NEVER
+        exact_ms, lossy_ms = (seconds * 1e3).tolist()
+        return (
+            f"{'lossy' if gains else 'fp32'}: steps take {exact_ms:.3g} ms with fp32 and "
+            f"{lossy_ms:.3g} ms lossy"
+        )
+
+
 class BitChooser:
     """The levels of some parameters of a model. A step that measures ends with an all-reduce of
     what they would lose; the next step begins with the choice, which is the same on all ranks.
@@ -90,8 +150,8 @@ class BitChooser:
         """What was chosen; nothing before the first choice."""
         self.summary: Optional[str] = None
         """The latest choice in words."""
-        self.lossy_from: Optional[int] = None if codec.fastest else 0
-        """Elements from which on a bucket is faster lossy; None: not known yet."""
+        self.trial = CodecTrial() if codec.fastest else None
+        """Which buckets are faster lossy; None: all are to be."""
         self._rows = {name: i for i, name in enumerate(names)}
         self._measured = torch.zeros(len(self._rows), _abi.RP_MEASURED, dtype=torch.float64)
         self._work: Any = None
@@ -145,13 +205,6 @@ class BitChooser:
         self.summary = self._in_words()
         return True
 
-    def compare(self, communicator: Any, most: int, feedback: bool) -> str:
-        """Find out what is faster: times all-reduces of up to so many elements, and says what
-        came of it. Collective."""
-        typical = self.codec.typical
-        self.lossy_from, text = communicator.compare_codec(typical, most, feedback)
-        return text
-
     def restore(self, levels: Mapping[str, int], lossy_from: Optional[int] = None) -> None:
         """What an earlier run had chosen; of other parameters nothing is taken. lossy_from: of
         one in the same world."""
@@ -162,8 +215,8 @@ class BitChooser:
         if self._work is not None:
             self._work.wait()
             self._work = None
-        if self.codec.fastest:
-            self.lossy_from = lossy_from
+        if self.trial is not None:
+            self.trial = CodecTrial(lossy_from)
         self.levels = known if len(known) == len(self._rows) else {}
 
     def _in_words(self) -> str:

@@ -13,7 +13,7 @@ import torch
 
 from .. import _abi
 from . import statistics
-from ._adaptive import BitChooser
+from ._adaptive import BitChooser, CodecTrial
 from ._codec import Codec
 from ._loss_scale import LossScale
 from ._replay import Replay
@@ -212,38 +212,50 @@ class BucketReducer:
 
     def _begin_choice(self, chooser: BitChooser) -> None:
         self.settle_choice()
-        if self.is_lossy_step() and chooser.lossy_from is None:
-            self._compare(chooser)
+        lossy = self.is_lossy_step()
+        first = chooser.trial is not None and lossy and self._try(chooser, chooser.trial)
         lossy_steps = self.step - self.warmup_steps
-        self._measures = (
-            self.is_lossy_step()
-            and lossy_steps % chooser.codec.every == 0
-            and chooser.lossy_from != _abi.RP_NEVER
-        )
+        due = first or lossy_steps % chooser.codec.every == 0
+        self._measures = lossy and due and not self._is_tried_exact(chooser)
         if self._measures:
             chooser.begin()
 
-    def _compare(self, chooser: BitChooser) -> None:
-        """All ranks wait here, in front of a step's first bucket."""
+    def _try(self, chooser: BitChooser, trial: CodecTrial) -> bool:
+        """Follow the trial; whether its first lossy step begins. All ranks wait here when it
+        asks, in front of a step's first bucket."""
+        went_exact = trial.goes_exact
+        trial.begin(time.perf_counter())
+        if trial.asks:
+            self._ask(chooser, trial)
+        if trial.asks or trial.goes_exact != went_exact:
+            self.forget_plans()
+        return trial.is_first_lossy
+
+    def _ask(self, chooser: BitChooser, trial: CodecTrial) -> None:
         chosen = [p.numel() for name, p in self.parameters.items() if chooser.chooses(name)]
-        most = sum(chosen)
-        if not most:
-            chooser.lossy_from = _abi.RP_NEVER
+        if not chosen:
+            trial.lossy_from = _abi.RP_NEVER
             return
-        text = chooser.compare(self.communicator, most, self.error_feedback)
-        self.forget_plans()
+        codec = chooser.codec.typical
+        text = trial.ask(self.communicator, codec, sum(chosen), self.error_feedback)
         if self.communicator.rank == 0:
             log.info("codec auto: %s", text)
+
+    @staticmethod
+    def _is_tried_exact(chooser: BitChooser) -> bool:
+        """Now, whatever the bucket."""
+        trial = chooser.trial
+        return trial is not None and (trial.goes_exact or trial.threshold == _abi.RP_NEVER)
 
     def _choose_exact(self, names: list[str]) -> None:
         """Which parameters of a bucket travel exact because that is faster."""
         chooser = self.chooser
-        if chooser is None or not chooser.lossy_from:
+        if chooser is None or chooser.trial is None:
             return
         chosen = {name for name in names if chooser.chooses(name)}
         elements = sum(self.parameters[name].numel() for name in chosen)
         self._faster_exact -= chosen
-        if elements < chooser.lossy_from:
+        if chooser.trial.goes_exact or elements < chooser.trial.threshold:
             self._faster_exact |= chosen
 
     def _post(self, buffer: torch.Tensor, plan: list[Run], ready: float | None) -> Any:

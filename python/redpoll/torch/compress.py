@@ -92,7 +92,9 @@ class CompressState(BucketReducer):
             "scale": self.loss_scale.scale,
             "buckets": self.buckets(),
             "levels": dict(self.chooser.levels) if self.chooser else {},
-            "lossy_from": self.chooser.lossy_from if self.chooser else None,
+            "lossy_from": (
+                self.chooser.trial.lossy_from if self.chooser and self.chooser.trial else None
+            ),
             "residuals": {
                 name: self.residual(name) for name in self.parameters if name in self.residuals
             },
@@ -224,7 +226,8 @@ def compress(
         gives each parameter bits of its own, so that bytes are least at q4's error, chosen anew
         every so many steps from what all ranks have measured; codecs() shows them, and rank 0
         logs them (logger "redpoll", INFO). "auto" does the same in buckets that are faster so,
-        and sends others exact: the first lossy step times all-reduces, about a second.
+        and sends others exact: the first lossy step times all-reduces, about a second, and the
+        next fourteen go each way in turn.
     grads: of FSDP: the codec of the gradients' reduce-scatter; "q8" by default.
     weights: of FSDP2: the codec of the weights' all-gather; exact by default.
     replicate: of FSDP2 with hybrid sharding: the codec of the all-reduce between the replicas;

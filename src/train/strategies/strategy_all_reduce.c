@@ -9,8 +9,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/status.h"
-#include "train/strategies/bit_chooser.h"
-#include "train/strategies/bucket.h"
+#include "train/strategies/codec_trial.h"
 
 #include <stdio.h>
 
@@ -24,8 +23,8 @@ typedef struct all_reduce {
     int64_t step;
     rpi_bit_chooser chooser; /* zeros: every tensor has the codec as it is */
     bool measures;           /* this step does, for the choice */
-    bool compares;           /* it is to find out which buckets are faster lossy, */
-    bool limited;            /* and that was done */
+    rpi_codec_trial trial;   /* of codec auto */
+    bool asks;               /* this step does, before its first bucket */
 } all_reduce;
 
 static void close_all_reduce(void *context) {
@@ -52,6 +51,11 @@ static rp_status prepare(all_reduce *self) {
     if (s->codec_every)
         RP_TRY(rpi_bit_chooser_open(&s->codec, self->lossy.segments, self->lossy.segment_count,
                                     s->levels, &self->chooser));
+    self->trial = (rpi_codec_trial){.chooser = &self->chooser,
+                                    .buckets = &self->lossy,
+                                    .comm = s->comm,
+                                    .algorithm = s->algorithm,
+                                    .lossy_from = s->lossy_from};
     size_t count = (size_t)self->lossy.count;
     RP_TRY(rpi_alloc_array(count, sizeof(rp_request *), "requests", &self->requests));
     RP_TRY(rpi_alloc_array(count, sizeof(int64_t), "times", &self->posted_ns));
@@ -70,48 +74,32 @@ static rp_status open_all_reduce(const rpi_strategy_setup *setup, void **out_sel
     return status;
 }
 
-/* A tensor that travels exact, and of which nothing is held back, needs no error feedback. */
-static void drop_empty_residuals(all_reduce *self) {
-    for (int i = 0; i < self->lossy.segment_count; i++) {
-        rp_segment *segment = &self->lossy.segments[i];
-        if (self->chooser.chooses[i] || !segment->residual) continue;
-        size_t held = 0;
-        while (held < segment->count && segment->residual[held] == 0) held++;
-        if (held == segment->count) segment->residual = NULL;
-    }
-}
-
-static void limit(all_reduce *self) {
-    if (!self->limited)
-        rpi_bit_chooser_limit(&self->chooser, &self->lossy, *self->setup.lossy_from);
-    self->limited = true;
-    drop_empty_residuals(self);
-}
-
 static void begin(void *context, int64_t step) {
     all_reduce *self = context;
-    self->current = step < self->setup.warmup_exact ? &self->exact : &self->lossy;
+    int64_t lossy_steps = step - self->setup.warmup_exact;
+    self->current = lossy_steps < 0 ? &self->exact : &self->lossy;
     self->step = step;
     self->posted = 0;
-    int64_t lossy_steps = step - self->setup.warmup_exact;
-    self->compares = self->measures = false;
+    self->asks = self->measures = false;
     if (!self->chooser.choices || lossy_steps < 0) return;
-    self->compares = self->setup.lossy_from && *self->setup.lossy_from < 0;
-    if (self->setup.lossy_from && !self->compares) limit(self);
-    self->measures =
-        lossy_steps % self->setup.codec_every == 0 && rpi_bit_chooser_is_needed(&self->chooser);
+    rpi_trial_step tried = rpi_codec_trial_begin(&self->trial);
+    self->asks = tried.asks;
+    if (tried.goes_exact) {
+        self->current = &self->exact;
+        return;
+    }
+    self->measures = (tried.is_first_lossy || lossy_steps % self->setup.codec_every == 0) &&
+                     rpi_bit_chooser_is_needed(&self->chooser);
     rpi_bit_chooser_apply(&self->chooser);
     if (self->measures) rpi_bit_chooser_clear(&self->chooser);
 }
 
-/* Before the first lossy bucket. All ranks wait here, and nothing else travels or computes. */
-static rp_status compare(all_reduce *self) {
+/* Before the first bucket. All ranks wait here, and nothing else travels or computes. */
+static rp_status ask(all_reduce *self) {
     const rpi_strategy_setup *s = &self->setup;
     char text[RP_COMPARISON_TEXT], line[RP_COMPARISON_TEXT + 16];
-    RP_TRY(rpi_bit_chooser_compare(&self->chooser, &self->lossy, s->comm, s->algorithm,
-                                   s->lossy_from, text));
-    self->compares = false;
-    limit(self);
+    self->asks = false;
+    RP_TRY(rpi_codec_trial_ask(&self->trial, text));
     self->measures = self->measures && rpi_bit_chooser_is_needed(&self->chooser);
     snprintf(line, sizeof line, "codec auto: %s", text);
     if (text[0] && s->note) s->note(s->context, line);
@@ -120,7 +108,7 @@ static rp_status compare(all_reduce *self) {
 
 static rp_status post(all_reduce *self, int index) {
     const rpi_bucket *bucket = &self->current->buckets[index];
-    if (self->compares) RP_TRY(compare(self));
+    if (self->asks) RP_TRY(ask(self));
     for (int i = 0; self->measures && i < bucket->segment_count; i++)
         RP_TRY(rpi_bit_chooser_measure(&self->chooser, bucket->segment + i));
     rp_collective_options options = {.algorithm = self->setup.algorithm,

@@ -1,0 +1,51 @@
+#include "redpoll/adaptive.h"
+
+#include "base/median.h"
+#include "base/status.h"
+
+#include <string.h>
+
+/* A choice that is wrong by noise is to be exact. */
+#define CLEAR_GAIN (1.0 / 30)
+
+enum { WAYS = 2, OF_A_WAY = 1 + RP_TRIAL_STEPS, ALL = WAYS * OF_A_WAY };
+
+/* The first step of a way pays for what the change itself costs. */
+static void record(rp_step_trial *trial, double now_s) {
+    int last = trial->steps - 1, place = last % OF_A_WAY - 1;
+    if (last >= 0 && place >= 0)
+        trial->seconds[last / OF_A_WAY][place] = now_s - trial->began_s;
+}
+
+int rp_step_trial_begin(rp_step_trial *trial, double now_s) {
+    if (!trial) {
+        (void)RP_FAIL(INVALID, "there is no trial");
+        return RP_TRIAL_OVER;
+    }
+    if (trial->steps <= ALL) record(trial, now_s);
+    trial->began_s = now_s;
+    if (trial->steps <= ALL) trial->steps++;
+    return trial->steps <= ALL ? (trial->steps - 1) / OF_A_WAY : RP_TRIAL_OVER;
+}
+
+rp_status rp_step_trial_times(const rp_step_trial *trial, double seconds[2]) {
+    if (!trial || !seconds)
+        return RP_FAIL(INVALID, "a trial and a place for its times are needed");
+    if (trial->steps <= ALL)
+        return RP_FAIL(INVALID, "the trial is not over: %d of %d steps have begun",
+                       trial->steps, (int)ALL);
+    for (int way = 0; way < WAYS; way++) {
+        double sorted[RP_TRIAL_STEPS];
+        memcpy(sorted, trial->seconds[way], sizeof sorted);
+        seconds[way] = rpi_median(sorted, RP_TRIAL_STEPS);
+    }
+    return RP_OK;
+}
+
+int rp_step_trial_gains(const double seconds[2]) {
+    if (!seconds) {
+        (void)RP_FAIL(INVALID, "there are no times");
+        return 0;
+    }
+    return seconds[RP_TRIAL_LOSSY] < seconds[RP_TRIAL_EXACT] * (1 - CLEAR_GAIN);
+}

@@ -3,6 +3,7 @@
 #define REDPOLL_REDPOLL_H
 
 #include "redpoll/adaptive.h"
+#include "redpoll/buffer.h"
 #include "redpoll/codec.h"
 #include "redpoll/codec_comparison.h"
 #include "redpoll/comm.h"

@@ -4,7 +4,10 @@
 
 enum { FRAMES = 4, AREA_BYTES_MIN = 256 * 1024 };
 
-#define LAP_BIT (UINT64_C(1) << 63)
+#define LAP_BIT       (UINT64_C(1) << 63)
+#define WITHDRAWN_BIT (UINT64_C(1) << 62)
+#define PLACE_BIT     (UINT64_C(1) << 61)
+#define OFFSET_MASK   ((UINT64_C(1) << 29) - 1)
 
 static size_t area_bytes(size_t frame_bytes) {
     size_t bytes = FRAMES * rpi_extent_round(frame_bytes);
@@ -56,6 +59,10 @@ static rp_status take_back(rpi_duplex *duplex) {
     return RP_OK;
 }
 
+static bool is_out(const rpi_duplex *duplex, uint32_t number) {
+    return number - duplex->sent.first < duplex->sent.count;
+}
+
 rp_status rpi_duplex_lend(rpi_duplex *duplex, size_t bytes, void **out_region) {
     if (bytes == 0 || bytes > duplex->frame_bytes)
         return RP_FAIL(INVALID, "a frame of %zu bytes; 1 to %zu are allowed", bytes,
@@ -71,17 +78,56 @@ rp_status rpi_duplex_lend(rpi_duplex *duplex, size_t bytes, void **out_region) {
     return RP_OK;
 }
 
-rp_status rpi_duplex_post(rpi_duplex *duplex, size_t bytes) {
+static rp_status post(rpi_duplex *duplex, size_t bytes, uint64_t bits) {
     if (bytes == 0 || bytes > duplex->lent.bytes)
         return RP_FAIL(STATE, "%zu bytes posted into a region of %zu", bytes,
                        duplex->lent.bytes);
     uint32_t index = duplex->sent.first + duplex->sent.count;
-    uint64_t word = lap_of(index) | (uint64_t)(duplex->lent.offset / 64) << 32 | bytes;
+    uint64_t word = lap_of(index) | (uint64_t)(duplex->lent.offset / 64) << 32 | bytes | bits;
     rpi_extents_push(&duplex->sent, duplex->lent.offset, bytes);
     duplex->lent.bytes = 0;
     atomic_store(&duplex->mine->posted[index % RPI_EXTENTS], word);
     wake(duplex, RPI_WISH_FRAMES);
     return RP_OK;
+}
+
+rp_status rpi_duplex_post(rpi_duplex *duplex, size_t bytes) {
+    return post(duplex, bytes, 0);
+}
+
+rp_status rpi_duplex_post_place(rpi_duplex *duplex, size_t bytes, uint32_t *out_number) {
+    RP_TRY(post(duplex, bytes, PLACE_BIT));
+    duplex->place = *out_number = duplex->sent.first + duplex->sent.count - 1;
+    duplex->has_places = true;
+    return RP_OK;
+}
+
+rp_status rpi_duplex_is_back(rpi_duplex *duplex, uint32_t number) {
+    if (is_out(duplex, number)) RP_TRY(take_back(duplex));
+    return is_out(duplex, number) ? RP_PENDING : RP_OK;
+}
+
+/* Ordered before all that the caller writes from here on, as stands() is behind all that the
+ * other side has read: who sees something new sees this, too. */
+void rpi_duplex_withdraw(rpi_duplex *duplex, uint32_t number) {
+    if (rpi_duplex_is_back(duplex, number) == RP_OK) return;
+    atomic_fetch_or(&duplex->mine->posted[number % RPI_EXTENTS], WITHDRAWN_BIT);
+    atomic_thread_fence(memory_order_seq_cst);
+}
+
+bool rpi_duplex_stands(const rpi_duplex *duplex) {
+    atomic_thread_fence(memory_order_seq_cst);
+    uint64_t word = atomic_load(&duplex->theirs->posted[duplex->next % RPI_EXTENTS]);
+    return !(word & WITHDRAWN_BIT);
+}
+
+void rpi_duplex_take_places(rpi_duplex *duplex) {
+    duplex->takes_places = true;
+    atomic_store(&duplex->mine->takes_places, 1);
+}
+
+bool rpi_duplex_may_name_places(const rpi_duplex *duplex) {
+    return atomic_load(&duplex->theirs->takes_places) == 1;
 }
 
 static bool has_come(rpi_duplex *duplex, uint64_t *out_word) {
@@ -93,13 +139,16 @@ rp_status rpi_duplex_peek(rpi_duplex *duplex, const void **out_frame, size_t *ou
     uint64_t word;
     if (duplex->held.bytes == 0) {
         if (!has_come(duplex, &word)) return RP_PENDING;
-        rpi_extent frame = {.offset = (size_t)((word & ~LAP_BIT) >> 32) * 64,
+        rpi_extent frame = {.offset = (size_t)(word >> 32 & OFFSET_MASK) * 64,
                             .bytes = (size_t)(word & UINT32_MAX)};
         size_t area = duplex->sent.capacity;
         if (frame.bytes == 0 || frame.bytes > duplex->frame_bytes || frame.offset > area ||
             frame.bytes > area - frame.offset)
             return RP_FAIL(CORRUPT, "the peer posted %zu bytes at %zu of an area of %zu",
                            frame.bytes, frame.offset, area);
+        duplex->held_place = word & PLACE_BIT;
+        if (duplex->held_place && !duplex->takes_places)
+            return RP_FAIL(CORRUPT, "the peer posted no payload but its place");
         duplex->held = frame;
     }
     *out_frame = duplex->in + duplex->held.offset;
@@ -115,12 +164,22 @@ void rpi_duplex_release(rpi_duplex *duplex) {
     wake(duplex, RPI_WISH_ROOM);
 }
 
+/* Taken back here, so that who asks for nothing any more is told of it once. */
+static bool payload_is_back(rpi_duplex *duplex) {
+    uint32_t first = duplex->sent.first;
+    if (take_back(duplex) != RP_OK) duplex->has_places = false;
+    return !duplex->has_places || duplex->sent.first != first;
+}
+
 bool rpi_duplex_arm(rpi_duplex *duplex) {
     uint64_t word;
+    bool awaits_place = duplex->has_places && is_out(duplex, duplex->place);
+    bool awaits_room = duplex->starved || awaits_place;
     unsigned wish = RPI_WISH_CLOSING | (duplex->held.bytes == 0 ? RPI_WISH_FRAMES : 0U) |
-                    (duplex->starved ? RPI_WISH_ROOM : 0U);
+                    (awaits_room ? RPI_WISH_ROOM : 0U);
     atomic_store(&duplex->mine->asleep, wish);
     if ((wish & RPI_WISH_FRAMES) && has_come(duplex, &word)) return true;
+    if (awaits_place && payload_is_back(duplex)) return true;
     return duplex->starved && atomic_load(&duplex->theirs->released) != duplex->sent.first;
 }
 

@@ -18,8 +18,10 @@
 /* What one side writes; lines of their own, so that only news moves between caches. */
 typedef struct rpi_duplex_end {
     _Alignas(64) atomic_uint asleep;   /* rpi_duplex_wish bits; also cleared by the waker */
+    atomic_uint takes_places;          /* 1: frames may name a place in place of a payload */
     _Alignas(64) atomic_uint released; /* frames given back */
-    _Alignas(64) atomic_uint_fast64_t posted[RPI_EXTENTS]; /* lap:1 offset/64:31 bytes:32 */
+    _Alignas(64) atomic_uint_fast64_t posted[RPI_EXTENTS]; /* lap:1 withdrawn:1 place:1
+                                                                  offset/64:29 bytes:32 */
 } rpi_duplex_end;
 
 typedef enum rpi_duplex_wish {
@@ -38,6 +40,10 @@ typedef struct rpi_duplex {
     bool starved;     /* the last lend() found no room */
     uint32_t next;    /* frame to receive, counted since the beginning */
     rpi_extent held;  /* the frame peeked at; bytes 0: none */
+    bool held_place;  /* it names a place */
+    bool takes_places;
+    bool has_places; /* frames that name one were posted, */
+    uint32_t place;  /* and this one last */
 } rpi_duplex;
 
 size_t rpi_duplex_bytes(size_t frame_bytes);
@@ -51,6 +57,16 @@ rp_status rpi_duplex_lend(rpi_duplex *duplex, size_t bytes, void **out_region);
 rp_status rpi_duplex_post(rpi_duplex *duplex, size_t bytes);
 rp_status rpi_duplex_peek(rpi_duplex *duplex, const void **out_frame, size_t *out_bytes);
 void rpi_duplex_release(rpi_duplex *duplex);
+
+/* Frames that name a place where their payload lies (transport.h, rpi_sharing). Only an end
+ * that said so takes them: RP_CORRUPT for others. */
+void rpi_duplex_take_places(rpi_duplex *duplex);
+bool rpi_duplex_may_name_places(const rpi_duplex *duplex); /* the other side takes them */
+rp_status rpi_duplex_post_place(rpi_duplex *duplex, size_t bytes, uint32_t *out_number);
+rp_status rpi_duplex_is_back(rpi_duplex *duplex, uint32_t number); /* RP_PENDING: not yet */
+void rpi_duplex_withdraw(rpi_duplex *duplex, uint32_t number);
+bool rpi_duplex_stands(const rpi_duplex *duplex); /* the frame peeked at */
+
 /* From now on the other side writes our eventfd when there is news; true: there is already. */
 bool rpi_duplex_arm(rpi_duplex *duplex);
 void rpi_duplex_disarm(rpi_duplex *duplex);

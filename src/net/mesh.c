@@ -253,7 +253,8 @@ static rp_status open_endpoint(mesh_work *work, const rpi_transport *transport, 
                                     .session = mesh->session,
                                     .secret = work->options->secret,
                                     .bind_host = work->options->bind_host,
-                                    .frame_bytes = work->options->frame_bytes};
+                                    .frame_bytes = work->options->frame_bytes,
+                                    .shares = work->options->shares && !wrapped};
     if (work->kind_count == KINDS)
         return RP_FAIL(INTERNAL, "more than %d transports in one mesh", KINDS);
     int kind = work->kind_count;

@@ -14,6 +14,7 @@ typedef struct rpi_mesh_options {
     const char *bind_host;
     const struct rpi_secret *secret; /* of the job; NULL: none. Borrowed */
     size_t frame_bytes;
+    bool shares;      /* who uses the links asks rpi_sharing (transport.h) where payloads lie */
     double timeout_s; /* for everybody to arrive */
 } rpi_mesh_options;
 

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdint.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -83,4 +84,44 @@ rp_status rpi_fds_receive(int socket, int *fds, int count, int64_t deadline_ns) 
     }
     memcpy(fds, taken, (size_t)count * sizeof(int));
     return RP_OK;
+}
+
+rp_status rpi_note_send(int socket, const void *note, size_t bytes, int fd) {
+    control_bytes control = {.bytes = {0}};
+    struct iovec piece = {(void *)(uintptr_t)note, bytes};
+    struct msghdr message = {.msg_iov = &piece, .msg_iovlen = 1};
+    if (fd >= 0) {
+        message.msg_control = control.bytes;
+        message.msg_controllen = CMSG_SPACE(sizeof(int));
+        struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+        header->cmsg_level = SOL_SOCKET;
+        header->cmsg_type = SCM_RIGHTS;
+        header->cmsg_len = CMSG_LEN(sizeof(int));
+        memcpy(CMSG_DATA(header), &fd, sizeof(int));
+    }
+    ssize_t sent = sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent == (ssize_t)bytes) return RP_OK;
+    if (sent < 0 && (errno == EAGAIN || errno == EINTR || errno == ENOBUFS)) return RP_PENDING;
+    return RP_FAIL(PEER, "it closed the connection");
+}
+
+rp_status rpi_note_receive(int socket, void *note, size_t bytes, int *out_fd) {
+    int taken[RPI_PASS_FDS] = {0};
+    control_bytes control;
+    struct iovec piece = {note, bytes};
+    struct msghdr message = {.msg_iov = &piece,
+                             .msg_iovlen = 1,
+                             .msg_control = control.bytes,
+                             .msg_controllen = sizeof control.bytes};
+    ssize_t got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return RP_PENDING;
+    if (got <= 0) return RP_FAIL(PEER, "it closed the connection");
+    int came = take_fds(&message, taken);
+    if ((size_t)got == bytes && came <= 1) {
+        *out_fd = came ? taken[0] : -1;
+        return RP_OK;
+    }
+    while (came > 0) close(taken[--came]);
+    return RP_FAIL(CORRUPT, "it said something in %zd bytes on the socket, not in %zu", got,
+                   bytes);
 }

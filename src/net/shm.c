@@ -12,28 +12,26 @@
 #include "net/endpoint.h"
 #include "net/fault.h"
 #include "net/forget.h"
+#include "net/frame.h"
 #include "net/hello.h"
 #include "net/pass_fd.h"
+#include "net/sealed_memory.h"
+#include "net/shm_buffers.h"
+#include "net/unix_socket.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
-#include <sys/random.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 enum {
     EVENTS = 64,
     LOOK_EVERY = 256, /* passes between looks at the sockets by a caller that never sleeps */
-    REDIAL_NS = 2 * 1000 * 1000,
-    SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL,
+    PLACE_FRAME_BYTES = RPI_FRAME_HEADER_BYTES + sizeof(rpi_shm_place),
 };
 
 typedef struct shm_link {
@@ -44,15 +42,19 @@ typedef struct shm_link {
     size_t memory_bytes;
     bool gone; /* the peer's socket has ended */
     rpi_fault fault;
+    rpi_shm_buffers buffers;
+    rpi_shm_place to;    /* where the payload of the frame to be posted lies: reaches() */
+    const void *payload; /* of the frame peeked at, where that names a place; else NULL */
+    size_t payload_bytes;
 } shm_link;
 
 typedef struct shm_endpoint {
     rpi_endpoint base;
     rpi_acceptor acceptor;
     rpi_hello hello;
-    char name[64]; /* of the socket, in the abstract namespace */
+    char name[RPI_UNIX_NAME_BYTES]; /* of the socket, in the abstract namespace */
     int event, epoll_fd;
-    bool armed;
+    bool armed, shares;
     unsigned passes;
     shm_link **links; /* [world] */
 } shm_endpoint;
@@ -62,104 +64,18 @@ static bool shm_reaches(const rpi_peer_info *self, const rpi_peer_info *peer) {
     return strcmp(self->host, peer->host) == 0;
 }
 
-/* --- memory --- */
-
-static rp_status map_memory(int fd, size_t bytes, void **out_memory) {
-    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (memory == MAP_FAILED)
-        return RP_FAIL_ERRNO(NOMEM, "cannot map %zu bytes of shared memory", bytes);
-    *out_memory = memory;
-    return RP_OK;
-}
-
-/* Sealed: nobody can take the memory from under the other side's feet. */
-static rp_status make_memory(size_t bytes, int *out_fd) {
-    int fd = memfd_create("redpoll", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (fd < 0) return RP_FAIL_ERRNO(IO, "cannot make shared memory");
-    if (ftruncate(fd, (off_t)bytes) != 0 || fcntl(fd, F_ADD_SEALS, SEALS) != 0) {
-        rp_status status =
-            RP_FAIL_ERRNO(NOMEM, "cannot make %zu bytes of shared memory", bytes);
-        close(fd);
-        return status;
-    }
-    *out_fd = fd;
-    return RP_OK;
-}
-
-static rp_status check_memory(int fd, size_t bytes) {
-    struct stat info;
-    int seals = fcntl(fd, F_GET_SEALS);
-    if (seals < 0 || (seals & SEALS) != SEALS || fstat(fd, &info) != 0 ||
-        info.st_size != (off_t)bytes)
-        return RP_FAIL(CORRUPT, "it passed no sealed memory of %zu bytes", bytes);
-    return RP_OK;
-}
-
 /* --- connecting --- */
 
-static socklen_t socket_address(const char *name, struct sockaddr_un *out_address) {
-    size_t length = strlen(name);
-    *out_address = (struct sockaddr_un){.sun_family = AF_UNIX};
-    memcpy(out_address->sun_path + 1, name, length); /* a leading NUL: abstract */
-    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length);
-}
-
-static rp_status listen_unix(shm_endpoint *endpoint, int *out_fd) {
-    uint64_t number[2];
-    struct sockaddr_un address;
-    if (getrandom(number, sizeof number, 0) != sizeof number)
-        return RP_FAIL_ERRNO(IO, "cannot draw a random name");
-    snprintf(endpoint->name, sizeof endpoint->name, "redpoll-%016" PRIx64 "%016" PRIx64,
-             number[0], number[1]);
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0) return RP_FAIL_ERRNO(IO, "cannot make a Unix socket");
-    socklen_t length = socket_address(endpoint->name, &address);
-    if (bind(fd, (struct sockaddr *)&address, length) != 0 || listen(fd, SOMAXCONN) != 0) {
-        rp_status status =
-            RP_FAIL_ERRNO(IO, "cannot listen at Unix socket @%s", endpoint->name);
-        close(fd);
-        return status;
-    }
-    *out_fd = fd;
-    return RP_OK;
-}
-
-/* A listener whose queue is full refuses for the moment what would otherwise block. */
-static int connect_by(int fd, const struct sockaddr_un *address, socklen_t length,
-                      int64_t deadline_ns) {
-    int result;
-    while ((result = connect(fd, (const struct sockaddr *)address, length)) != 0 &&
-           (errno == EAGAIN || errno == EINTR) && rpi_now_ns() < deadline_ns)
-        rpi_sleep_until_ns(rpi_now_ns() + REDIAL_NS);
-    return result;
-}
-
-static rp_status dial_unix(const char *name, int64_t deadline_ns, int *out_fd) {
-    struct sockaddr_un address;
-    if (strlen(name) + 1 > sizeof address.sun_path)
-        return RP_FAIL(INVALID, "'%s' is too long for a socket", name);
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0) return RP_FAIL_ERRNO(IO, "cannot make a Unix socket");
-    socklen_t length = socket_address(name, &address);
-    if (connect_by(fd, &address, length, deadline_ns) != 0) {
-        rp_status status =
-            errno == ECONNREFUSED ? RP_FAIL(PEER, "nobody listens there any more")
-            : errno == EAGAIN
-                ? RP_FAIL(TIMEOUT, "it did not take the connection before the deadline")
-                : RP_FAIL_ERRNO(IO, "cannot connect to it");
-        close(fd);
-        return status;
-    }
-    *out_fd = fd;
-    return RP_OK;
+static rp_status map_link(shm_link *link, int fd) {
+    return rpi_sealed_map(fd, link->memory_bytes, PROT_READ | PROT_WRITE, &link->memory);
 }
 
 /* Lower rank: make the memory and pass it with our event descriptor. */
 static rp_status offer(shm_endpoint *endpoint, shm_link *link, int64_t deadline_ns) {
     int memory_fd = -1;
-    RP_TRY(make_memory(link->memory_bytes, &memory_fd));
+    RP_TRY(rpi_sealed_make(link->memory_bytes, &memory_fd));
     int fds[2] = {memory_fd, endpoint->event};
-    rp_status status = map_memory(memory_fd, link->memory_bytes, &link->memory);
+    rp_status status = map_link(link, memory_fd);
     if (status == RP_OK) status = rpi_fds_send(link->socket, fds, 2, deadline_ns);
     close(memory_fd);
     RP_TRY(status);
@@ -170,8 +86,8 @@ static rp_status accept_offer(shm_endpoint *endpoint, shm_link *link, int64_t de
     int fds[2];
     RP_TRY(rpi_fds_receive(link->socket, fds, 2, deadline_ns));
     link->peer_event = fds[1];
-    rp_status status = check_memory(fds[0], link->memory_bytes);
-    if (status == RP_OK) status = map_memory(fds[0], link->memory_bytes, &link->memory);
+    rp_status status = rpi_sealed_check(fds[0], link->memory_bytes);
+    if (status == RP_OK) status = map_link(link, fds[0]);
     close(fds[0]);
     RP_TRY(status);
     return rpi_fds_send(link->socket, &endpoint->event, 1, deadline_ns);
@@ -181,7 +97,8 @@ static rp_status say_hello(const shm_endpoint *endpoint, shm_link *link, const c
                            int64_t deadline_ns) {
     rpi_redials redials = {0};
     for (;;) {
-        RP_TRY(dial_unix(name, deadline_ns, &link->socket)); /* RP_PEER: its process is gone */
+        RP_TRY(
+            rpi_unix_dial(name, deadline_ns, &link->socket)); /* RP_PEER: its process is gone */
         RP_TRY(rpi_check_same_user(link->socket));
         rp_status status = rpi_hello_exchange(&(rpi_channel){.fd = link->socket},
                                               &endpoint->hello, link->base.peer, deadline_ns);
@@ -210,6 +127,7 @@ static void drop_link(shm_link *link) {
     if (link->socket >= 0) close(link->socket);
     if (link->peer_event >= 0) close(link->peer_event);
     if (link->memory) munmap(link->memory, link->memory_bytes);
+    rpi_shm_buffers_close(&link->buffers);
     rpi_free(link);
 }
 
@@ -239,6 +157,7 @@ static rp_status shm_connect(rpi_endpoint *base, int peer, const char *address,
     }
     rpi_duplex_join(&link->duplex, link->memory, base->rank > peer, frame_bytes,
                     link->peer_event);
+    if (endpoint->shares) rpi_duplex_take_places(&link->duplex);
     endpoint->links[peer] = link;
     *out_link = &link->base;
     return RP_OK;
@@ -274,7 +193,7 @@ static rp_status shm_fill(shm_endpoint *endpoint) {
     int listener = -1;
     RP_TRY(rpi_alloc_array((size_t)endpoint->base.world, sizeof *endpoint->links, "links",
                            &endpoint->links));
-    RP_TRY(listen_unix(endpoint, &listener));
+    RP_TRY(rpi_unix_listen(endpoint->name, &listener));
     RP_TRY(rpi_acceptor_open(&endpoint->acceptor, &endpoint->hello, listener));
     endpoint->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     endpoint->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
@@ -292,6 +211,7 @@ static rp_status shm_open_endpoint(const rpi_endpoint_options *options,
         .transport = &rpi_transport_shm, .rank = options->rank, .world = options->world};
     endpoint->hello = rpi_hello_of(options);
     endpoint->hello.secret.tls = false; /* nothing of this leaves the kernel */
+    endpoint->shares = options->shares;
     endpoint->acceptor.listener = endpoint->event = endpoint->epoll_fd = -1;
     rp_status status = shm_fill(endpoint);
     if (status != RP_OK) {
@@ -310,7 +230,17 @@ static rp_status shm_address(rpi_endpoint *base, char *text, size_t bytes) {
     return RP_OK;
 }
 
-/* Has a process ended? Was our event descriptor written? One system call. */
+/* A peer that may not speak of buffers says nothing after it has connected: this is its end. */
+static void hear(shm_endpoint *endpoint, shm_link *link) {
+    rp_status status =
+        endpoint->shares ? rpi_shm_buffers_hear(&link->buffers, link->socket) : RP_PEER;
+    if (status == RP_OK || status == RP_PENDING) return;
+    if (status == RP_CORRUPT) rpi_fault_keep(&link->fault, status);
+    link->gone = true;
+    epoll_ctl(endpoint->epoll_fd, EPOLL_CTL_DEL, link->socket, NULL);
+}
+
+/* Has a process ended, or said something? Was our event descriptor written? One system call. */
 static rp_status look(shm_endpoint *endpoint) {
     struct epoll_event events[EVENTS];
     int count = epoll_wait(endpoint->epoll_fd, events, EVENTS, 0);
@@ -321,17 +251,24 @@ static rp_status look(shm_endpoint *endpoint) {
         if (!link) {
             ssize_t got = read(endpoint->event, &written, sizeof written);
             (void)got; /* empty: another pass has read it */
-        } else {       /* a peer sends nothing after it has connected: this is its end */
-            link->gone = true;
-            epoll_ctl(endpoint->epoll_fd, EPOLL_CTL_DEL, link->socket, NULL);
+        } else {
+            hear(endpoint, link);
         }
     }
     return RP_OK;
 }
 
+static void drop_freed(const shm_endpoint *endpoint) {
+    for (int peer = 0; endpoint->shares && peer < endpoint->base.world; peer++) {
+        shm_link *link = endpoint->links[peer];
+        if (link && !link->gone) rpi_shm_buffers_drop_freed(&link->buffers, link->socket);
+    }
+}
+
 static rp_status shm_progress(rpi_endpoint *base) {
     shm_endpoint *endpoint = (shm_endpoint *)base;
     if (++endpoint->passes % LOOK_EVERY != 0) return RP_OK;
+    drop_freed(endpoint);
     return look(endpoint);
 }
 
@@ -385,10 +322,58 @@ static rp_status shm_post(rpi_link *base, size_t bytes) {
     return RP_OK;
 }
 
+static void shm_release(rpi_link *base) {
+    shm_link *link = (shm_link *)base;
+    base->bytes_received +=
+        link->payload ? RPI_FRAME_HEADER_BYTES + link->payload_bytes : link->duplex.held.bytes;
+    rpi_duplex_release(&link->duplex);
+    if (!link->payload) return;
+    link->payload = NULL;
+    rpi_shm_buffers_release(&link->buffers);
+}
+
+/* RP_PENDING: it lies in a buffer that is not mapped here. */
+static rp_status find_payload(shm_link *link, const void *frame, size_t bytes) {
+    rpi_shm_place place;
+    if (bytes != PLACE_FRAME_BYTES) return RP_FAIL(CORRUPT, "a place in %zu bytes", bytes);
+    memcpy(&place, (const char *)frame + RPI_FRAME_HEADER_BYTES, sizeof place);
+    if (place.bytes > link->duplex.frame_bytes - RPI_FRAME_HEADER_BYTES)
+        return RP_FAIL(CORRUPT, "a payload of %llu bytes", (unsigned long long)place.bytes);
+    RP_TRY(rpi_shm_buffers_hold(&link->buffers, &place, &link->payload));
+    link->payload_bytes = (size_t)place.bytes;
+    return RP_OK;
+}
+
+/* RP_PENDING: the frame was withdrawn, and is left out. */
+static rp_status peek_place(shm_link *link, const void *frame, size_t *in_out_bytes) {
+    rp_status status = RP_OK;
+    if (!link->payload) {
+        status = find_payload(link, frame, *in_out_bytes);
+        if (!rpi_duplex_stands(&link->duplex)) { /* its buffer may be gone, too */
+            shm_release(&link->base);
+            return RP_PENDING;
+        }
+    }
+    if (status == RP_PENDING)
+        return RP_FAIL(CORRUPT, "rank %d named a buffer that it has not passed",
+                       link->base.peer);
+    *in_out_bytes = RPI_FRAME_HEADER_BYTES + link->payload_bytes;
+    return status;
+}
+
+static rp_status next_frame(shm_link *link, const void **out_frame, size_t *out_bytes) {
+    for (;;) {
+        RP_TRY(rpi_duplex_peek(&link->duplex, out_frame, out_bytes));
+        if (!link->duplex.held_place) return RP_OK;
+        rp_status status = peek_place(link, *out_frame, out_bytes);
+        if (status != RP_PENDING) return status;
+    }
+}
+
 static rp_status shm_peek(rpi_link *base, const void **out_frame, size_t *out_bytes) {
     shm_link *link = (shm_link *)base;
     RP_TRY(rpi_fault_raise(&link->fault));
-    rp_status status = rpi_duplex_peek(&link->duplex, out_frame, out_bytes);
+    rp_status status = next_frame(link, out_frame, out_bytes);
     if (status == RP_OK || (status == RP_PENDING && !link->gone)) return status;
     /* All that a process wrote before its end is visible once the end is. */
     if (status == RP_PENDING) status = gone(link);
@@ -396,11 +381,58 @@ static rp_status shm_peek(rpi_link *base, const void **out_frame, size_t *out_by
     return rpi_fault_raise(&link->fault);
 }
 
-static void shm_release(rpi_link *base) {
+/* --- payloads that stay where they are --- */
+
+static bool shm_reaches_payload(rpi_link *base, const void *payload, size_t bytes) {
     shm_link *link = (shm_link *)base;
-    base->bytes_received += link->duplex.held.bytes;
-    rpi_duplex_release(&link->duplex);
+    const shm_endpoint *endpoint = (const shm_endpoint *)base->endpoint;
+    if (!endpoint->shares || link->gone || !rpi_duplex_may_name_places(&link->duplex))
+        return false;
+    return rpi_shm_buffers_reach(&link->buffers, link->socket, payload, bytes, &link->to);
 }
+
+static rp_status shm_post_place(rpi_link *base, const void *payload, size_t bytes,
+                                uint32_t *out_number) {
+    shm_link *link = (shm_link *)base;
+    void *region = NULL;
+    if (!shm_reaches_payload(base, payload, bytes))
+        return RP_FAIL(STATE, "rank %d does not see this payload", base->peer);
+    RP_TRY(shm_lend(base, PLACE_FRAME_BYTES, &region)); /* as it was lent */
+    memcpy((char *)region + RPI_FRAME_HEADER_BYTES, &link->to, sizeof link->to);
+    RP_TRY(rpi_duplex_post_place(&link->duplex, PLACE_FRAME_BYTES, out_number));
+    base->bytes_sent += RPI_FRAME_HEADER_BYTES + bytes;
+    return RP_OK;
+}
+
+static bool shm_is_back(rpi_link *base, uint32_t number) {
+    shm_link *link = (shm_link *)base;
+    rp_status status = rpi_duplex_is_back(&link->duplex, number);
+    if (status == RP_CORRUPT) rpi_fault_keep(&link->fault, status);
+    return status == RP_OK;
+}
+
+static void shm_withdraw(rpi_link *base, uint32_t number) {
+    rpi_duplex_withdraw(&((shm_link *)base)->duplex, number);
+}
+
+static const void *shm_payload(rpi_link *base) {
+    return ((shm_link *)base)->payload;
+}
+
+static bool shm_stands(rpi_link *base) {
+    const shm_link *link = (const shm_link *)base;
+    return !link->payload || rpi_duplex_stands(&link->duplex);
+}
+
+static const rpi_sharing sharing = {
+    .reaches = shm_reaches_payload,
+    .frame_bytes = PLACE_FRAME_BYTES,
+    .post = shm_post_place,
+    .is_back = shm_is_back,
+    .withdraw = shm_withdraw,
+    .payload = shm_payload,
+    .stands = shm_stands,
+};
 
 const rpi_transport rpi_transport_shm = {
     .name = "shm",
@@ -421,4 +453,5 @@ const rpi_transport rpi_transport_shm = {
     .flushed = shm_flushed,
     .close = shm_close,
     .forget = shm_forget,
+    .sharing = &sharing,
 };

@@ -17,6 +17,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* What ranks tell each other before they choose how to talk. */
 typedef struct rpi_peer_info {
@@ -45,6 +46,7 @@ typedef struct rpi_endpoint_options {
     struct rpi_host_nic *nic; /* what the shaping wrapper takes in place of a NIC of its own;
                                    NULL: none. Borrowed until close() */
     const struct rpi_transport *inner; /* the shaping wrapper only: what it wraps */
+    bool shares; /* who uses the endpoint asks rpi_sharing where payloads lie */
 } rpi_endpoint_options;
 
 /* Kinds embed these as their first member. */
@@ -60,6 +62,30 @@ typedef struct rpi_link {
     int peer;
     uint64_t bytes_sent, bytes_received; /* on the wire: frames and whatever the kind adds */
 } rpi_link;
+
+/* Frames whose payload stays in a buffer of its sender (net/buffers.h), where the receiver
+ * reads it. Of endpoints that were opened with `shares`; others neither send nor take such
+ * frames. */
+typedef struct rpi_sharing {
+    /* The peer can read this memory; when not, later perhaps, and payloads are copied. */
+    bool (*reaches)(rpi_link *link, const void *payload, size_t bytes);
+    /* Of bytes of a frame: what lend() is asked for when the payload is not in it. */
+    size_t frame_bytes;
+    /* As post(), of a header that is sealed with the payload's length. The payload, which the
+     * peer reaches, must stay as it is until is_back(*out_number). */
+    rp_status (*post)(rpi_link *link, const void *payload, size_t bytes, uint32_t *out_number);
+    /* The receiver has released that frame. */
+    bool (*is_back)(rpi_link *link, uint32_t number);
+    /* The payload of a frame that is not back may change from here on; its receiver never takes
+     * what it reads there for what was sent. */
+    void (*withdraw)(rpi_link *link, uint32_t number);
+    /* Where the payload of the frame lies that peek() showed, aligned or not; NULL: behind its
+     * header. */
+    const void *(*payload)(rpi_link *link);
+    /* Asked after reading a payload: false when its sender has withdrawn it, so that what was
+     * read is of no use. The frame is then to be released unread, or left. */
+    bool (*stands)(rpi_link *link);
+} rpi_sharing;
 
 typedef struct rpi_transport {
     const char *name;     /* "inproc", "shm", "tcp", "shaped" */
@@ -86,17 +112,19 @@ typedef struct rpi_transport {
     /* Send the sealed frame (frame.h) that begins the lent region: `bytes` in all, no more than
      * were lent. */
     rp_status (*post)(rpi_link *link, size_t bytes);
-    /* The oldest complete frame, in place, 64-byte aligned, valid until released. */
+    /* The oldest complete frame, in place, 64-byte aligned, valid until released. *out_bytes:
+     * with the payload, wherever that lies (rpi_sharing). */
     rp_status (*peek)(rpi_link *link, const void **out_frame, size_t *out_bytes);
     void (*release)(rpi_link *link);
     /* Move bytes without waiting: flush what is posted, take in what has come. A link that
      * fails says so itself; a failure here is the whole endpoint's. */
     rp_status (*progress)(rpi_endpoint *endpoint);
     /* Ask to be woken: from here on the fd that wake_fd names becomes readable when any link
-     * may have news: a frame where peek() had none, room where lend() had none, a failure not
-     * yet told. A frame peeked at and not released is no news. Returns true when there may be
-     * news already (do not sleep). *wake_at_ns: sleep no longer than that (RPI_NEVER_NS: no
-     * limit). disarm() follows in either case, and progress() after it. */
+     * may have news: a frame where peek() had none, room where lend() had none, a payload that
+     * is back, a failure not yet told. A frame peeked at and not released is no news. Returns
+     * true when there may be news already (do not sleep). *wake_at_ns: sleep no longer than
+     * that (RPI_NEVER_NS: no limit). disarm() follows in either case, and progress() after it.
+     */
     bool (*arm)(rpi_endpoint *endpoint, int *out_fd, int64_t *wake_at_ns);
     void (*disarm)(rpi_endpoint *endpoint);
     /* Everything posted has left this process's buffers? RP_PENDING: progress first. */
@@ -110,6 +138,7 @@ typedef struct rpi_transport {
      * parent notice nothing; neither the endpoint nor its links can be used in the child any
      * more. */
     void (*forget)(rpi_endpoint *endpoint);
+    const rpi_sharing *sharing; /* NULL: payloads always lie behind their headers */
 } rpi_transport;
 
 const rpi_transport *rpi_transport_at(int index); /* NULL past the end */

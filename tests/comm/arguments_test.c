@@ -249,6 +249,11 @@ static void functions_of_no_communicator(void) {
     REFUSES("comm is NULL", rp_comm_status, NULL);
     LEGAL(rp_comm_destroy, rp_comm_destroy(NULL));
     LEGAL(rp_comm_forget, rp_comm_forget(NULL));
+    void *buffer = NULL;
+    REFUSES("0 bytes", rp_buffer_allocate, 0, &buffer);
+    REFUSES("bytes; 1 to", rp_buffer_allocate, NEGATIVE, &buffer);
+    REFUSES("NULL", rp_buffer_allocate, 1, NULL);
+    REFUSES("no buffer", rp_buffer_free, &stats);
     addresses_to_listen_at();
 }
 

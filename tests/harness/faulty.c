@@ -130,6 +130,7 @@ rp_status faulty_wrap(rpi_link *inner, const faulty_plan *plan, rpi_link **out_l
     link->transport.disarm = faulty_disarm;
     link->transport.flushed = faulty_flushed;
     link->transport.delivered = faulty_delivered;
+    link->transport.sharing = NULL;
     link->endpoint = *inner->endpoint;
     link->endpoint.transport = &link->transport;
     link->base = *inner;

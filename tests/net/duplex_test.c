@@ -28,6 +28,7 @@ static void the_layout_is_the_documented_one(void) {
     CHECK((unsigned char *)b.sides[0].mine == memory);
     CHECK((unsigned char *)b.sides[0].theirs == memory + 2176);
     CHECK((unsigned char *)b.sides[0].mine->posted == memory + 128);
+    CHECK((unsigned char *)&b.sides[0].mine->takes_places == memory + 4);
     CHECK((unsigned char *)&b.sides[0].mine->released == memory + 64);
     CHECK(b.sides[0].out == memory + 4352 && b.sides[1].in == memory + 4352);
     CHECK(b.sides[1].out == memory + 4352 + AREA && b.sides[0].in == memory + 4352 + AREA);
@@ -55,6 +56,29 @@ static void words_from_the_peer_are_checked(void) {
         CHECK(frame == NULL);
         rpi_free(b.memory);
     }
+}
+
+static void places_are_for_who_takes_them(void) {
+    both b;
+    const void *frame = NULL;
+    size_t bytes = 0;
+    uint32_t number = 0;
+    void *region = NULL;
+    join(&b);
+    CHECK(!rpi_duplex_may_name_places(&b.sides[0]));
+    REQUIRE_OK(rpi_duplex_lend(&b.sides[0], 88, &region));
+    REQUIRE_OK(rpi_duplex_post_place(&b.sides[0], 88, &number));
+    atomic_store(&b.sides[1].mine->takes_places, 1); /* the other side could write it, too */
+    CHECK_FAILS(rpi_duplex_peek(&b.sides[1], &frame, &bytes), CORRUPT, "but its place");
+    rpi_duplex_take_places(&b.sides[1]);
+    CHECK(rpi_duplex_may_name_places(&b.sides[0]));
+    REQUIRE_OK(rpi_duplex_peek(&b.sides[1], &frame, &bytes));
+    CHECK_EQ(bytes, 88);
+    CHECK(b.sides[1].held_place);
+    CHECK(rpi_duplex_is_back(&b.sides[0], number) == RP_PENDING);
+    rpi_duplex_release(&b.sides[1]);
+    CHECK(rpi_duplex_is_back(&b.sides[0], number) == RP_OK);
+    rpi_free(b.memory);
 }
 
 static void frames_given_back_are_counted(void) {
@@ -121,6 +145,7 @@ static void pieces_in_use_do_not_overlap(void) {
 
 CASES({"the_layout_is_the_documented_one", the_layout_is_the_documented_one},
       {"words_from_the_peer_are_checked", words_from_the_peer_are_checked},
+      {"places_are_for_who_takes_them", places_are_for_who_takes_them},
       {"frames_given_back_are_counted", frames_given_back_are_counted},
       {"noise_leads_nowhere", noise_leads_nowhere},
       {"pieces_in_use_do_not_overlap", pieces_in_use_do_not_overlap})

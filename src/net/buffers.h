@@ -1,0 +1,30 @@
+/* The buffers of this process (redpoll/buffer.h): which memory lies in which, and who uses it.
+ * Any thread. */
+#ifndef RPI_NET_BUFFERS_H
+#define RPI_NET_BUFFERS_H
+
+#include "redpoll/buffer.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Memory in a buffer. */
+typedef struct rpi_buffer_place {
+    uint64_t id;   /* of the buffer; never used again in this process, never 0 */
+    size_t bytes;  /* of the whole buffer, in pages */
+    size_t offset; /* of the memory */
+} rpi_buffer_place;
+
+/* False: some of it lies in none. Costs next to nothing where there is no buffer at all. */
+bool rpi_buffers_find(const void *data, size_t bytes, rpi_buffer_place *out_place);
+/* A descriptor of the buffer's memory, the caller's to close; -1: it was freed, or there is no
+ * descriptor left. */
+int rpi_buffers_descriptor(uint64_t id);
+bool rpi_buffers_has(uint64_t id);
+/* Another number when a buffer has been freed since. */
+unsigned rpi_buffers_freed(void);
+/* change 1: an operation begins to use `bytes` at `data`; -1: it is done. Memory in no buffer
+ * is fine. */
+void rpi_buffers_use(const void *data, size_t bytes, int change);
+
+#endif

@@ -1,0 +1,17 @@
+/* Anonymous memory files for other processes to map. They are sealed against a change of their
+ * size: nobody can take the memory from under the other side's feet. */
+#ifndef RPI_NET_SEALED_MEMORY_H
+#define RPI_NET_SEALED_MEMORY_H
+
+#include "base/status.h"
+
+#include <stddef.h>
+
+/* Of `bytes`, zeroed; the descriptor, close-on-exec, is the caller's. */
+rp_status rpi_sealed_make(size_t bytes, int *out_fd);
+/* What came from elsewhere is such memory of exactly `bytes`; RP_CORRUPT: it is not. */
+rp_status rpi_sealed_check(int fd, size_t bytes);
+/* protection: PROT_READ, PROT_WRITE. munmap() undoes it; the descriptor may be closed. */
+rp_status rpi_sealed_map(int fd, size_t bytes, int protection, void **out_memory);
+
+#endif

@@ -379,10 +379,11 @@ static rp_status fill_encodings(rpi_chunk *chunk, const rpi_action *action,
     return RP_OK;
 }
 
-static rp_status post_frame(rpi_chunk *chunk, const rpi_action *action, uint8_t kind,
-                            rpi_link *link, void *region, size_t bytes) {
-    const rpi_transport *transport = link->endpoint->transport;
+static void seal(const rpi_chunk *chunk, const rpi_action *action, uint8_t kind, void *region,
+                 size_t bytes) {
     const rp_request *request = chunk->request;
+    const rpi_link *link =
+        rpi_peer_link(&request->comm->peers[rpi_request_rank(request, action->peer)]);
     rpi_frame_header header = request->header;
     header.kind = kind;
     header.chunk = chunk->index;
@@ -392,8 +393,7 @@ static rp_status post_frame(rpi_chunk *chunk, const rpi_action *action, uint8_t 
     if (request->comm->is_made && header.sequence == 1) header.round |= RPI_FRAME_EARLY;
     if (request->cut.split.layout == RPI_SPLIT_BLOCKS)
         header.count = request->cut.runs[action->part].count;
-    rpi_frame_seal(region, &header, bytes, transport->checksum);
-    return transport->post(link, RPI_FRAME_HEADER_BYTES + bytes);
+    rpi_frame_seal(region, &header, bytes, link->endpoint->transport->checksum);
 }
 
 /* *out_bytes: of payload, no more than rpi_action_bytes(). */
@@ -406,7 +406,8 @@ static rp_status fill_frame(rpi_chunk *chunk, const rpi_action *action, const rp
 }
 
 /* A failed link is noted and looks full: whether it matters is decided in failure.c.
- * fold: the sum of two that it sends, which is made on the way; NULL: it is there. */
+ * fold: the sum of two that it sends, which is made on the way; NULL: it is there. RP_PENDING:
+ * there is no room, or the frame is out and the receiver reads its payload here. */
 static rp_status run_send(rpi_chunk *chunk, const rpi_action *action, const rpi_action *fold) {
     rp_request *request = chunk->request;
     rp_comm *comm = request->comm;
@@ -417,17 +418,24 @@ static rp_status run_send(rpi_chunk *chunk, const rpi_action *action, const rpi_
     size_t bytes = rpi_action_bytes(request, chunk->index, action);
     uint8_t kind = RPI_FRAME_DATA;
     RP_TRY(rpi_flow_admit(chunk, action, bytes, &kind));
+    const rpi_transport *transport = link->endpoint->transport;
+    const void *payload = fold ? NULL : rpi_in_place_payload(chunk, action, bytes);
     void *region = NULL;
-    rp_status status =
-        link->endpoint->transport->lend(link, RPI_FRAME_HEADER_BYTES + bytes, &region);
+    rp_status status = transport->lend(
+        link, payload ? transport->sharing->frame_bytes : RPI_FRAME_HEADER_BYTES + bytes,
+        &region);
     if (status != RP_OK) {
         peer->port->full = true;
         if (status != RP_PENDING) rpi_peer_break(comm, rank, status);
         return RP_PENDING;
     }
-    RP_TRY(fill_frame(chunk, action, fold, (unsigned char *)region + RPI_FRAME_HEADER_BYTES,
-                      &bytes));
-    status = post_frame(chunk, action, kind, link, region, bytes);
+    if (!payload)
+        RP_TRY(fill_frame(chunk, action, fold, (unsigned char *)region + RPI_FRAME_HEADER_BYTES,
+                          &bytes));
+    if (!rpi_in_place_stands(chunk, fold ? fold : action)) return RP_PENDING;
+    seal(chunk, action, kind, region, bytes);
+    status = payload ? rpi_in_place_post(chunk, action, payload, bytes)
+                     : transport->post(link, RPI_FRAME_HEADER_BYTES + bytes);
     if (status < 0) rpi_peer_break(comm, rank, status);
     rpi_flow_sent(chunk, action, bytes, kind);
     rpi_comm_count_sent(comm, RPI_FRAME_HEADER_BYTES + bytes);
@@ -435,7 +443,7 @@ static rp_status run_send(rpi_chunk *chunk, const rpi_action *action, const rpi_
         atomic_fetch_add_explicit(
             &comm->values_sent, rpi_cut_part_values(&request->cut, chunk->index, action->part),
             memory_order_relaxed);
-    return RP_OK;
+    return payload ? RP_PENDING : RP_OK;
 }
 
 static bool is_sent(const rpi_chunk *chunk, const rpi_action *action) {
@@ -452,16 +460,29 @@ static bool sends_next(const rpi_chunk *chunk, const rpi_action *fold) {
     return edges > 0 && chunk->waits[fold->send] == edges;
 }
 
+/* Its receiver will read it where the sum is put. */
+static bool stays_in_place(const rpi_chunk *chunk, const rpi_action *send) {
+    size_t bytes = rpi_action_bytes(chunk->request, chunk->index, send);
+    return rpi_in_place_payload(chunk, send, bytes) != NULL;
+}
+
 /* Where the link has room, the sum is written into its frame while it is in the cache. */
 static rp_status run_fold(rpi_chunk *chunk, const rpi_action *fold) {
-    if (sends_next(chunk, fold)) {
-        const rpi_action *send = action_of(chunk, fold->send);
+    const rpi_action *send = sends_next(chunk, fold) ? action_of(chunk, fold->send) : NULL;
+    if (send && !stays_in_place(chunk, send)) {
         rp_status status = run_send(chunk, send, fold);
         if (status == RP_OK) wire_of(chunk, send->from)->state = RPI_WIRE_SENT;
         if (status != RP_PENDING) return status;
     }
     fold_part(chunk, fold, NULL);
     return RP_OK;
+}
+
+static rp_status send_or_wait(rpi_chunk *chunk, const rpi_action *send) {
+    int index = (int)(send - chunk->request->routine->action);
+    if (rpi_in_place_is_lent(chunk, index))
+        return rpi_in_place_is_back(chunk, index) ? RP_OK : RP_PENDING;
+    return is_sent(chunk, send) ? RP_OK : run_send(chunk, send, NULL);
 }
 
 bool rpi_action_is_void(const rp_request *request, uint32_t chunk, const rpi_action *action) {
@@ -477,7 +498,7 @@ static rp_status run(rpi_chunk *chunk, const rpi_action *action) {
     }
     switch (action->kind) {
     case RPI_STEP_ENCODE: return run_encode(chunk, action);
-    case RPI_STEP_SEND: return is_sent(chunk, action) ? RP_OK : run_send(chunk, action, NULL);
+    case RPI_STEP_SEND: return send_or_wait(chunk, action);
     case RPI_STEP_DECODE: return run_decode(chunk, action);
     case RPI_STEP_ADD:
         return action->first == RPI_NO_SLOT ? run_add(chunk, action) : run_fold(chunk, action);
@@ -496,7 +517,9 @@ rp_status rpi_action_run(rpi_chunk *chunk, int index) {
     const rpi_action *action = action_of(chunk, index);
     rp_comm *comm = chunk->request->comm;
     int64_t start = rpi_now_ns();
+    if (!rpi_in_place_stands(chunk, action)) return RP_PENDING;
     RP_TRY(run(chunk, action));
+    if (!rpi_in_place_stands(chunk, action)) return RP_PENDING;
     int64_t spent = rpi_now_ns() - start;
     if (action->kind == RPI_STEP_ENCODE || action->kind == RPI_STEP_SEND)
         comm->encode_ns += spent;

@@ -63,6 +63,7 @@ static rp_status connect_mesh(rp_comm *comm, const rp_store *store,
                              .host = options->host,
                              .bind_host = options->bind_host,
                              .frame_bytes = RPI_FRAME_HEADER_BYTES + RPI_FRAME_PAYLOAD,
+                             .shares = true,
                              .timeout_s = or_default(options->connect_timeout_s, CONNECT_S)};
     rpi_fabric *fabric = comm->fabric;
     if (options->link) RP_TRY(rpi_link_shape_parse(options->link, &mesh.shape));

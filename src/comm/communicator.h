@@ -19,6 +19,7 @@
  *   agreement.c          what ranks must agree on
  *   executor.c           one pass: receive, run, send
  *   actions.c            what a step does; reductions.c, values.c, fold.c: to values
+ *   in_place.c           sends whose payload stays in a buffer of the caller's
  *   receive.c            frames to RECV steps, setting aside
  *   flow.c               which frames may leave, and when
  *   frame_blocks.c       memory for frames
@@ -127,6 +128,8 @@ typedef struct rpi_chunk {
     uint16_t *waits;    /* [steps]: predecessors to finish */
     uint64_t *ready;    /* [words]: actions that may run */
     uint64_t *finished; /* [words] */
+    uint64_t *lent;     /* [words]: sends whose payload a peer still reads (in_place.c) */
+    uint32_t *lent_as;  /* [steps]: the number of their frame in its link */
     int32_t *received;  /* [world]: frames so far */
     rpi_frames *aside;  /* [world]: frames whose RECV was not due when they came */
     rpi_wire *wires;
@@ -236,6 +239,7 @@ struct rp_comm {
     bool passed_due;     /* [driver] some rank is to be told that a round is over */
     rp_window *windows;  /* [driver] in the order of their numbers; changed by posters */
     uint32_t last_window;         /* number of the last that was created */
+    uint64_t lent_frames;         /* [driver] whose payload stayed where it was */
     bool windows_due;             /* [driver] a frame of one waits for room in its link */
     int64_t looked_ns;            /* [driver] for neighbours that are late */
     uint64_t announcements;       /* [lock] heard so far */
@@ -334,6 +338,8 @@ int rpi_request_peer(const rp_request *request, int rank);
 
 /* executor.c; rpi_fabric_pass() */
 void rpi_chunk_finish(rpi_chunk *chunk, int action);
+/* A SEND's frame is posted: later frames to that peer may follow. */
+void rpi_chunk_let_sends_follow(rpi_chunk *chunk, int action);
 void rpi_chunk_release(rpi_chunk *chunk);       /* its frames, blocks and itself */
 void rpi_wire_read(rpi_chunk *chunk, int wire); /* one reader less */
 /* Requests in flight, by the number in a frame that this rank sent; NULL: none. */
@@ -341,6 +347,21 @@ rp_request *rpi_request_find(const rp_comm *comm, int rank, uint64_t sequence);
 /* A request has its number: frames that came before it are looked at. False: a failure was made
  * known. */
 bool rpi_request_enter(rp_request *request);
+
+/* in_place.c [driver] */
+/* Where the payload of a SEND lies, when its receiver can read it there; NULL: it is copied. */
+const void *rpi_in_place_payload(const rpi_chunk *chunk, const rpi_action *send, size_t bytes);
+/* The header of such a frame has been sealed in the region: it leaves. The SEND is not finished
+ * before rpi_in_place_is_back(). */
+rp_status rpi_in_place_post(rpi_chunk *chunk, const rpi_action *send, const void *payload,
+                            size_t bytes);
+bool rpi_in_place_lends(const rpi_chunk *chunk); /* something in it */
+bool rpi_in_place_is_lent(const rpi_chunk *chunk, int action);
+bool rpi_in_place_is_back(const rpi_chunk *chunk, int action);
+/* The chunk ends before its time: nobody takes what is still lent for what it was. */
+void rpi_in_place_withdraw(rpi_chunk *chunk);
+/* What an action has read of its wire slots is what was sent. */
+bool rpi_in_place_stands(const rpi_chunk *chunk, const rpi_action *action);
 
 /* frame_blocks.c [driver] */
 rp_status rpi_block_take(rpi_fabric *fabric, size_t bytes, rpi_block **out_block);
@@ -360,7 +381,7 @@ rp_status rpi_flow_admit(rpi_chunk *chunk, const rpi_action *action, size_t byte
                          uint8_t *out_kind);
 void rpi_flow_sent(const rpi_chunk *chunk, const rpi_action *action, size_t bytes,
                    uint8_t kind);
-/* A SEND whose turn has come waits for word from its receiver. */
+/* A SEND whose turn has come waits for word from its receiver, or for its payload. */
 bool rpi_flow_is_held(const rpi_chunk *chunk, const rpi_action *action);
 /* A frame with a payload of `bytes` has come; RP_CORRUPT (made known): it should not have. */
 rp_status rpi_flow_come(rp_comm *comm, int rank, const rpi_frame_header *header, size_t bytes);
@@ -436,6 +457,9 @@ bool rpi_action_is_void(const rp_request *request, uint32_t chunk, const rpi_act
 /* receive.c [driver]; true: something moved */
 bool rpi_receive(rpi_fabric *fabric, int rank); /* take what can be taken from a link */
 bool rpi_set_aside(rpi_fabric *fabric);         /* copy what blocks links, before sleeping */
+/* Of a chunk in which nothing runs: the other side may wait for a payload that it holds, and
+ * this one for its own. */
+void rpi_receive_unblock(rpi_chunk *chunk);
 /* For a RECV that is due: the frame for it that was set aside. */
 bool rpi_receive_aside(rpi_chunk *chunk, int action);
 /* The chunk has started: what was set aside for it is its own. */

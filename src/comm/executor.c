@@ -34,8 +34,8 @@ static rp_status new_chunk(const rpi_routine *routine, rpi_chunk **out_chunk) {
     size_t aside = rpi_align_up((size_t)schedule->world * sizeof(rpi_frames));
     size_t head = rpi_align_up(sizeof(rpi_chunk));
     unsigned char *memory = NULL;
-    RP_TRY(rpi_alloc(head + wires + received + aside + 2 * words +
-                         (size_t)schedule->count * sizeof(uint16_t),
+    RP_TRY(rpi_alloc(head + wires + received + aside + 3 * words +
+                         (size_t)schedule->count * (sizeof(uint32_t) + sizeof(uint16_t)),
                      "the state of a chunk", &memory));
     rpi_chunk *chunk = (rpi_chunk *)(void *)memory;
     chunk->wires = (rpi_wire *)(void *)(memory + head);
@@ -43,7 +43,9 @@ static rp_status new_chunk(const rpi_routine *routine, rpi_chunk **out_chunk) {
     chunk->aside = (rpi_frames *)(void *)(memory + head + wires + received);
     chunk->ready = (uint64_t *)(void *)(memory + head + wires + received + aside);
     chunk->finished = chunk->ready + routine->words;
-    chunk->waits = (uint16_t *)(void *)(chunk->finished + routine->words);
+    chunk->lent = chunk->finished + routine->words;
+    chunk->lent_as = (uint32_t *)(void *)(chunk->lent + routine->words);
+    chunk->waits = (uint16_t *)(void *)(chunk->lent_as + schedule->count);
     *out_chunk = chunk;
     return RP_OK;
 }
@@ -120,6 +122,7 @@ static rp_status start_chunk(rp_request *request) {
 
 void rpi_chunk_release(rpi_chunk *chunk) {
     rpi_routine *routine = chunk->request->routine;
+    rpi_in_place_withdraw(chunk);
     for (int w = 0; w < routine->schedule.wires; w++)
         empty_wire(chunk->request->comm, &chunk->wires[w]);
     for (int peer = 0; peer < routine->schedule.world; peer++)
@@ -128,16 +131,34 @@ void rpi_chunk_release(rpi_chunk *chunk) {
     routine->idle = chunk;
 }
 
-void rpi_chunk_finish(rpi_chunk *chunk, int index) {
+static void clear_bit(uint64_t *set, int bit) {
+    set[bit / 64] &= ~(UINT64_C(1) << bit % 64);
+}
+
+/* Those that come behind an action, SENDs or the others, wait for it no more. */
+static void go_on(rpi_chunk *chunk, int index, bool sends) {
     const rpi_routine *routine = chunk->request->routine;
     const rpi_action *action = &routine->action[index];
-    chunk->ready[index / 64] &= ~(UINT64_C(1) << index % 64);
-    set_bit(chunk->finished, index);
-    chunk->left--;
     for (int k = 0; k < action->nexts; k++) {
         int next = routine->next[action->first_next + k];
+        if ((routine->action[next].kind == RPI_STEP_SEND) != sends) continue;
         if (--chunk->waits[next] == 0) set_bit(chunk->ready, next);
     }
+}
+
+/* A SEND writes nothing: one that follows another does so for the order of their link. */
+void rpi_chunk_let_sends_follow(rpi_chunk *chunk, int index) {
+    go_on(chunk, index, true);
+}
+
+void rpi_chunk_finish(rpi_chunk *chunk, int index) {
+    bool sends_followed = rpi_in_place_is_lent(chunk, index);
+    clear_bit(chunk->ready, index);
+    clear_bit(chunk->lent, index);
+    set_bit(chunk->finished, index);
+    chunk->left--;
+    if (!sends_followed) go_on(chunk, index, true);
+    go_on(chunk, index, false);
 }
 
 static bool waits_for_frame(const rpi_chunk *chunk, const rpi_action *action) {
@@ -160,8 +181,12 @@ static int run_chunk(rpi_chunk *chunk, int most) {
                 ran += rpi_receive_aside(chunk, index);
                 continue;
             }
+            bool was_lent = rpi_in_place_is_lent(chunk, index);
             rp_status status = rpi_action_run(chunk, index);
-            if (status == RP_PENDING) continue;
+            if (status == RP_PENDING) {
+                ran += !was_lent && rpi_in_place_is_lent(chunk, index);
+                continue;
+            }
             if (status != RP_OK) {
                 rpi_comm_fail_text(comm, status, comm->rank, "%s", rp_last_error()->message);
                 return ran;
@@ -170,6 +195,7 @@ static int run_chunk(rpi_chunk *chunk, int most) {
             ran++;
         }
     }
+    if (!ran) rpi_receive_unblock(chunk);
     return ran;
 }
 

@@ -128,7 +128,8 @@ static void need_of_chunk(const rpi_chunk *chunk, int peer, need *n) {
         bool finished = chunk->finished[i / 64] >> (i % 64) & 1;
         if (finished || action->peer != peer) continue;
         if (rpi_action_is_void(chunk->request, chunk->index, action)) continue;
-        if (action->kind == RPI_STEP_SEND) n->sends = true;
+        if (action->kind == RPI_STEP_SEND)
+            n->sends |= !rpi_in_place_is_lent(chunk, i) || !rpi_in_place_is_back(chunk, i);
         if (action->kind != RPI_STEP_RECV) continue;
         n->frames++;
         n->bytes += rpi_action_bytes(chunk->request, chunk->index, action);

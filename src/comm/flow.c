@@ -132,6 +132,7 @@ void rpi_flow_sent(const rpi_chunk *chunk, const rpi_action *action, size_t byte
 
 bool rpi_flow_is_held(const rpi_chunk *chunk, const rpi_action *action) {
     const rp_request *request = chunk->request;
+    if (rpi_in_place_is_lent(chunk, (int)(action - request->routine->action))) return true;
     if (action->kind != RPI_STEP_SEND || request->collective == RPI_SENDRECV) return false;
     size_t bytes = rpi_action_bytes(request, chunk->index, action);
     return !is_granted(chunk, action) &&

@@ -317,21 +317,37 @@ bool rpi_receive_compare(rp_request *request) {
     return true;
 }
 
+static const void *payload_of(rpi_link *link, const void *frame) {
+    const rpi_sharing *sharing = link->endpoint->transport->sharing;
+    const void *elsewhere = sharing ? sharing->payload(link) : NULL;
+    return elsewhere ? elsewhere : (const unsigned char *)frame + RPI_FRAME_HEADER_BYTES;
+}
+
+static bool head_stands(const rpi_port *port) {
+    const rpi_sharing *sharing = port->link->endpoint->transport->sharing;
+    return !sharing || sharing->stands(port->link);
+}
+
 static rp_status copy_head(const rpi_port *port, rpi_block **out_block) {
     size_t bytes = port->head_bytes - RPI_FRAME_HEADER_BYTES;
     RP_TRY(rpi_block_take(port->comm->fabric, bytes, out_block));
     (*out_block)->header = port->header;
-    memcpy((*out_block)->payload, (const char *)port->head + RPI_FRAME_HEADER_BYTES, bytes);
+    memcpy((*out_block)->payload, port->payload, bytes);
     return RP_OK;
 }
 
-/* Out of the link, to where its RECV or its chunk will look for it. */
+/* Out of the link, to where its RECV or its chunk will look for it. RP_PENDING: it was
+ * withdrawn, and stays where it is until its operation fails here, too. */
 static rp_status move_head(rpi_port *port, int rank) {
     rp_comm *comm = port->comm;
     rpi_block *block = NULL;
     rpi_chunk *chunk = NULL;
     rpi_aside *aside = NULL;
     RP_TRY(copy_head(port, &block));
+    if (!head_stands(port)) {
+        rpi_block_give(comm->fabric, block);
+        return RP_PENDING;
+    }
     if (port->holder) {
         fill_wire(port->holder->request, &port->holder->wires[port->held_wire], block);
     } else if (find_place(comm, rank, &port->header, &chunk) == RP_OK) {
@@ -350,19 +366,34 @@ static rp_status move_head(rpi_port *port, int rank) {
     return RP_OK;
 }
 
+static bool set_aside(rpi_port *port, int rank) {
+    rp_comm *comm = port->comm;
+    rp_status status = move_head(port, comm->place_of[rank]);
+    if (status == RP_PENDING) return false;
+    if (status != RP_OK)
+        rpi_comm_fail_text(comm, status, comm->rank, "%s", rp_last_error()->message);
+    rpi_fabric_activate(comm);
+    return true;
+}
+
 bool rpi_set_aside(rpi_fabric *fabric) {
     bool moved = false;
     for (int rank = 0; rank < fabric->world; rank++) {
         rpi_port *port = &fabric->ports[rank];
         if (!port->head || atomic_load(&port->comm->failed)) continue;
-        rp_comm *comm = port->comm;
-        rp_status status = move_head(port, comm->place_of[rank]);
-        if (status != RP_OK)
-            rpi_comm_fail_text(comm, status, comm->rank, "%s", rp_last_error()->message);
-        rpi_fabric_activate(comm);
-        moved = true;
+        moved |= set_aside(port, rank);
     }
     return moved;
+}
+
+void rpi_receive_unblock(rpi_chunk *chunk) {
+    rpi_fabric *fabric = chunk->request->comm->fabric;
+    if (!rpi_in_place_lends(chunk)) return;
+    for (int rank = 0; rank < fabric->world; rank++) {
+        rpi_port *port = &fabric->ports[rank];
+        bool elsewhere = port->payload != (const char *)port->head + RPI_FRAME_HEADER_BYTES;
+        if (port->head && port->holder == chunk && elsewhere) (void)set_aside(port, rank);
+    }
 }
 
 void rpi_aside_clear(rp_comm *comm) {
@@ -428,6 +459,7 @@ static rp_status open_head(rpi_fabric *fabric, int rank) {
         else
             port->head = frame;
         port->head_bytes = bytes;
+        port->payload = payload_of(port->link, frame);
     }
     return RP_OK;
 }
@@ -448,10 +480,9 @@ static bool is_word(const rpi_frame_header *header) {
 
 static void hear_head(rpi_port *port, int rank) {
     rp_comm *comm = port->comm;
-    const void *payload = (const unsigned char *)port->head + RPI_FRAME_HEADER_BYTES;
     comm->words++;
     if (port->header.kind == RPI_FRAME_WINDOW)
-        rpi_windows_hear(comm, rank, &port->header, payload);
+        rpi_windows_hear(comm, rank, &port->header, port->payload);
     else if (port->header.kind == RPI_FRAME_ANNOUNCE)
         rpi_p2p_hear(comm, rank, &port->header);
     else
@@ -468,7 +499,7 @@ static bool place_head(rpi_port *port, int rank) {
     if (find_place(comm, rank, &port->header, &chunk) != RP_OK) return false;
     /* Earlier frames of the chunk that lie aside come first. */
     if (chunk->aside[rpi_request_peer(chunk->request, rank)].first) return false;
-    const void *payload = (const unsigned char *)port->head + RPI_FRAME_HEADER_BYTES;
+    const void *payload = port->payload;
     if (find_recv(chunk, rank, &port->header, payload, bytes, &index) != RP_OK) return false;
     rpi_flow_placed(chunk->request, rank, &port->header, bytes);
     rpi_wire *wire = finish_recv(chunk, rank, index);

@@ -6,6 +6,7 @@
 #include "base/fpenv.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "net/buffers.h"
 
 #include <string.h>
 
@@ -99,14 +100,27 @@ static void put_into_inbox(rp_request *request) {
     be_caller(comm);
 }
 
+/* Buffers are not freed while an operation in flight uses them. */
+static void use_buffers(const rp_request *request, int change) {
+    const rpi_cut *cut = &request->cut;
+    for (size_t i = 0; i < cut->count; i++) {
+        const rpi_run *run = &cut->runs[i];
+        size_t bytes = run->count * rp_dtype_bytes(run->dtype);
+        if (run->in) rpi_buffers_use(run->in, bytes, change);
+        if (run->out) rpi_buffers_use(run->out, bytes, change);
+    }
+}
+
 static rp_status post(rp_request *request, bool enqueues) {
     rp_comm *comm = request->comm;
     rpi_failure failure = {.status = RP_OK};
     rpi_request_sign(request);
+    if (enqueues) use_buffers(request, 1);
     pthread_mutex_lock(&comm->fabric->lock);
     rp_status status = admit(request, &failure);
     if (status == RP_OK && enqueues) put_into_inbox(request);
     pthread_mutex_unlock(&comm->fabric->lock);
+    if (status != RP_OK && enqueues) use_buffers(request, -1);
     if (status == RP_OK && enqueues) rpi_drive_wake(comm->fabric);
     if (failure.status == RP_OK) return status;
     char text[sizeof failure.text];
@@ -120,6 +134,7 @@ rp_status rpi_request_admit(rp_request *request) {
 
 void rpi_request_enqueue(rp_request *request) {
     rp_comm *comm = request->comm;
+    use_buffers(request, 1);
     pthread_mutex_lock(&comm->fabric->lock);
     put_into_inbox(request);
     pthread_mutex_unlock(&comm->fabric->lock);
@@ -202,6 +217,7 @@ rp_status rp_request_notify(rp_request *request, rp_completions *completions, ui
 /* The waiter may free the request as soon as the lock is released. */
 void rpi_request_complete(rp_request *request, rp_status status, const char *message) {
     rp_comm *comm = request->comm;
+    use_buffers(request, -1);
     rpi_cut_clear(&request->cut); /* whoever keeps the request keeps no copy of its input */
     pthread_mutex_lock(&comm->fabric->lock);
     request->status = status;

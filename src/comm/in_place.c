@@ -1,0 +1,121 @@
+/* Sends whose payload stays where it is, in a buffer of the caller's (redpoll/buffer.h).
+ *
+ *      a SEND of exact bytes that lie in one piece in a buffer that its receiver sees
+ *        | its frame is posted: a header, and a place
+ *        v
+ *      lent: not finished, so that no step writes there,        at the receiver: as any frame;
+ *        |    and the request is not complete                   read where it lies, or copied
+ *        |                                                      aside, then released
+ *        |-- released by its receiver ----> finished
+ *        |
+ *        '-- the operation fails here ----> withdrawn: the caller has his memory back. A
+ *                                           receiver that has read it since leaves the step
+ *                                           undone; the failure is on its way to him.
+ *
+ * Frames that follow to the same peer do not wait for that (rpi_chunk_let_sends_follow). Two
+ * ranks may each hold a frame of the other's while a step that reads it waits for the own to
+ * come back (a sum into the vector that was sent): rpi_receive_unblock() copies it aside. */
+#include "comm/communicator.h"
+
+#include "base/status.h"
+
+#include <string.h>
+
+/* Shorter ones are copied sooner than they come back. */
+enum { IN_PLACE_LEAST = 16 * 1024 };
+
+/* The slot of values that a SEND's payload is, or is encoded from; NO_SLOT: none. */
+static int source_of(const rpi_chunk *chunk, const rpi_action *send) {
+    if (send->encodes) return send->from;
+    if (send->from < RPI_SLOT_WIRE) return RPI_NO_SLOT;
+    int wire = send->from - RPI_SLOT_WIRE;
+    return chunk->wires[wire].state == RPI_WIRE_VALUES
+               ? chunk->request->routine->wires[wire].source
+               : RPI_NO_SLOT;
+}
+
+/* Exact values in one piece of memory; NULL: they are not. */
+static const unsigned char *one_piece(const rpi_chunk *chunk, const rpi_action *send,
+                                      int slot) {
+    const unsigned char *first = NULL, *end = NULL;
+    rpi_piece piece;
+    for (rpi_walk walk =
+             rpi_cut_walk(&chunk->request->cut, chunk->index, send->part, send->level);
+         rpi_walk_next(&walk, &piece);) {
+        const rpi_run *run = piece.run;
+        const unsigned char *at = slot == RPI_SLOT_IN ? run->in : run->out;
+        if (!at || piece.residual || !rp_codec_is_exact(piece.codec, run->dtype)) return NULL;
+        at += piece.offset * rp_dtype_bytes(run->dtype);
+        if (first && at != end) return NULL;
+        if (!first) first = at;
+        end = at + piece.bytes;
+    }
+    return first;
+}
+
+static rpi_link *link_of(const rpi_chunk *chunk, const rpi_action *send) {
+    const rp_request *request = chunk->request;
+    return rpi_peer_link(&request->comm->peers[rpi_request_rank(request, send->peer)]);
+}
+
+const void *rpi_in_place_payload(const rpi_chunk *chunk, const rpi_action *send, size_t bytes) {
+    rpi_link *link = link_of(chunk, send);
+    const rpi_sharing *sharing = link->endpoint->transport->sharing;
+    int slot = source_of(chunk, send);
+    if (!sharing || bytes < IN_PLACE_LEAST) return NULL;
+    if (slot != RPI_SLOT_IN && slot != RPI_SLOT_OUT) return NULL;
+    if (chunk->request->collective == RPI_NEIGHBOUR_ALL_REDUCE) return NULL; /* has a weight */
+    const unsigned char *payload = one_piece(chunk, send, slot);
+    return payload && sharing->reaches(link, payload, bytes) ? payload : NULL;
+}
+
+rp_status rpi_in_place_post(rpi_chunk *chunk, const rpi_action *send, const void *payload,
+                            size_t bytes) {
+    int index = (int)(send - chunk->request->routine->action);
+    rpi_link *link = link_of(chunk, send);
+    RP_TRY(
+        link->endpoint->transport->sharing->post(link, payload, bytes, &chunk->lent_as[index]));
+    chunk->lent[index / 64] |= UINT64_C(1) << index % 64;
+    chunk->request->comm->lent_frames++;
+    rpi_chunk_let_sends_follow(chunk, index);
+    return RP_OK;
+}
+
+bool rpi_in_place_lends(const rpi_chunk *chunk) {
+    for (int word = 0; word < chunk->request->routine->words; word++)
+        if (chunk->lent[word]) return true;
+    return false;
+}
+
+bool rpi_in_place_is_lent(const rpi_chunk *chunk, int index) {
+    return chunk->lent[index / 64] >> (index % 64) & 1;
+}
+
+bool rpi_in_place_is_back(const rpi_chunk *chunk, int index) {
+    rpi_link *link = link_of(chunk, &chunk->request->routine->action[index]);
+    return link->endpoint->transport->sharing->is_back(link, chunk->lent_as[index]);
+}
+
+void rpi_in_place_withdraw(rpi_chunk *chunk) {
+    const rpi_routine *routine = chunk->request->routine;
+    for (int word = 0; word < routine->words; word++)
+        for (uint64_t left = chunk->lent[word]; left; left &= left - 1) {
+            int index = 64 * word + __builtin_ctzll(left);
+            rpi_link *link = link_of(chunk, &routine->action[index]);
+            link->endpoint->transport->sharing->withdraw(link, chunk->lent_as[index]);
+        }
+    memset(chunk->lent, 0, (size_t)routine->words * sizeof *chunk->lent);
+}
+
+static bool slot_stands(const rpi_chunk *chunk, int slot) {
+    if (slot < RPI_SLOT_WIRE || slot == RPI_NO_SLOT) return true;
+    const rpi_wire *wire = &chunk->wires[slot - RPI_SLOT_WIRE];
+    if (wire->state != RPI_WIRE_FRAME) return true;
+    rpi_link *link = rpi_peer_link(&chunk->request->comm->peers[wire->peer]);
+    const rpi_sharing *sharing = link->endpoint->transport->sharing;
+    return !sharing || sharing->stands(link);
+}
+
+bool rpi_in_place_stands(const rpi_chunk *chunk, const rpi_action *action) {
+    return slot_stands(chunk, action->from) && slot_stands(chunk, action->first);
+}

@@ -1,0 +1,171 @@
+/* Operations on buffers that ranks read in place: the same bits as of other memory, whoever has
+ * them, and nothing of a buffer that its owner has back. */
+#include "comm/communicator.h"
+#include "comm/thread_world.h"
+
+#include "base/clock.h"
+#include "base/rng.h"
+#include "redpoll/buffer.h"
+
+#include <stdlib.h>
+
+enum { MOST_RANKS = 4, COUNT = 140001, AHEAD = 5 };
+
+static const rp_comm_options over_shm = {
+    .transport = "shm", .connect_timeout_s = 20, .timeout_s = 60};
+
+/* Of AHEAD and COUNT floats. */
+static float *take(bool shared) {
+    void *data = NULL;
+    size_t bytes = (AHEAD + COUNT) * sizeof(float);
+    if (!shared)
+        data = malloc(bytes);
+    else
+        CHECK_OK(rp_buffer_allocate(bytes, &data));
+    if (!data) abort();
+    return data;
+}
+
+static void give(float *data) {
+    if (rp_buffer_free(data) == RP_INVALID) free(data);
+}
+
+/* ---- the same bits ---- */
+
+typedef struct job {
+    const char *algorithm;
+    int shared; /* a bit for each rank whose vector lies in a buffer */
+    size_t cut; /* elements of the first of two segments; 0: there is one */
+    rp_reduction reduce;
+    uint64_t lent; /* frames of all ranks whose payload stayed where it was */
+} job;
+
+static float *results[2][MOST_RANKS]; /* of plain memory, and of buffers */
+
+/* So many passes that both ends have looked at their sockets twice, which is what it takes. */
+static void get_to_know(rp_comm *comm, float *data) {
+    rp_segment segment = {.data = data, .count = COUNT, .dtype = RP_F32};
+    CHECK_OK(rp_all_reduce(comm, &segment, 1, NULL));
+    for (int i = 0; i < 600; i++) CHECK_OK(rp_barrier(comm));
+}
+
+static void reduce(rp_comm *comm, const job *j, bool shared, float *result) {
+    int rank = rp_comm_rank(comm);
+    float *data = take(shared) + AHEAD;
+    if (j->shared) get_to_know(comm, data);
+    world_fill(check_seed(), rank, data, COUNT);
+    rp_segment segments[2] = {
+        {.data = data, .count = j->cut ? j->cut : COUNT, .dtype = RP_F32},
+        {.data = data + j->cut, .count = COUNT - j->cut, .dtype = RP_F32}};
+    rp_collective_options options = {.algorithm = j->algorithm, .reduce = j->reduce};
+    CHECK_OK(rp_all_reduce(comm, segments, j->cut ? 2 : 1, &options));
+    memcpy(result, data, COUNT * sizeof(float));
+    give(data - AHEAD);
+}
+
+static void reduce_both_ways(rp_comm *comm, int rank, int world, void *context) {
+    job *j = context;
+    (void)world;
+    reduce(comm, j, false, results[0][rank]);
+    reduce(comm, j, j->shared >> rank & 1, results[1][rank]);
+    world_meet(); /* a driver has nothing to do any more */
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&lock);
+    j->lent += comm->lent_frames;
+    pthread_mutex_unlock(&lock);
+}
+
+static void compare(job j, int world) {
+    for (int way = 0; way < 2; way++)
+        for (int rank = 0; rank < world; rank++) results[way][rank] = take(false);
+    world_run(world, &over_shm, reduce_both_ways, &j);
+    for (int rank = 0; rank < world; rank++)
+        CHECK_MSG(memcmp(results[0][rank], results[1][rank], COUNT * sizeof(float)) == 0,
+                  "%s, world %d, rank %d, buffers %d", j.algorithm, world, rank, j.shared);
+    /* A sum lies in memory of the library's; what goes into it does not. */
+    CHECK_MSG((j.lent > 0) == (j.shared != 0) || strcmp(j.algorithm, "sra") != 0,
+              "%s, world %d, buffers %d: %llu frames stayed", j.algorithm, world, j.shared,
+              (unsigned long long)j.lent);
+    for (int way = 0; way < 2; way++)
+        for (int rank = 0; rank < world; rank++) give(results[way][rank]);
+}
+
+/* Among them exchanges in which two ranks hold a vector of each other's and each waits for its
+ * own (oneshot): they end, too. */
+static void every_algorithm_gives_the_same(void) {
+    for (int a = 0; rpi_algorithm_at(a); a++)
+        for (int world = 2; world <= MOST_RANKS; world++) {
+            const rpi_algorithm *algorithm = rpi_algorithm_at(a);
+            if (algorithm->collective != RPI_ALL_REDUCE) continue;
+            if (!rpi_algorithm_fits(algorithm, world)) continue;
+            compare((job){.algorithm = algorithm->name, .shared = 15}, world);
+        }
+}
+
+static void whoever_has_buffers(void) {
+    for (int shared = 0; shared < 4; shared++)
+        compare((job){.algorithm = "sra", .shared = shared}, 2);
+    compare((job){.algorithm = "sra", .shared = 3, .reduce = RP_AVG}, 2);
+    compare((job){.algorithm = "sra", .shared = 3, .cut = 30011}, 2); /* one piece of memory */
+    compare((job){.algorithm = "sra", .shared = 5}, 3);
+}
+
+/* ---- whose memory it is ---- */
+
+static void free_too_early(rp_comm *comm, int rank, int world, void *context) {
+    float *data = take(true);
+    rp_request *request = NULL;
+    (void)world, (void)context;
+    if (rank == 0) data[COUNT - 1] = 7;
+    if (rank == 1) world_meet();
+    CHECK_OK(rp_broadcast_start(comm, data, COUNT, RP_F32, NULL, &request));
+    if (rank == 0) {
+        CHECK_FAILS(rp_buffer_free(data), STATE, "in flight");
+        world_meet();
+    }
+    CHECK_OK(rp_request_wait(&request));
+    CHECK_EQ(data[COUNT - 1], 7);
+    CHECK_OK(rp_buffer_free(data));
+}
+
+static void a_buffer_in_use_is_not_freed(void) {
+    world_run(2, &over_shm, free_too_early, NULL);
+}
+
+/* Rank 0 gives up at any moment, and has its memory back; what rank 1 then has is an error, or
+ * the sum. */
+static void give_up(rp_comm *comm, int rank, int world, void *context) {
+    float *data = take(true);
+    rp_request *request = NULL;
+    (void)world;
+    for (int i = 0; i < COUNT; i++) data[i] = (float)(i % 1000);
+    world_meet();
+    rp_segment segment = {.data = data, .count = COUNT, .dtype = RP_F32};
+    CHECK_OK(rp_all_reduce_start(comm, &segment, 1, NULL, &request));
+    if (rank == 0) {
+        rpi_sleep_until_ns(rpi_now_ns() + *(int64_t *)context);
+        (void)rp_request_test(request);
+        rp_comm_abort(comm, RP_CANCELLED, "enough");
+        (void)rp_request_wait(&request);
+        for (int i = 0; i < COUNT; i++) data[i] = -1e9F;
+    } else if (rp_request_wait(&request) == RP_OK) {
+        int wrong = 0;
+        for (int i = 0; i < COUNT; i++) wrong += data[i] != (float)(2 * (i % 1000));
+        CHECK_EQ(wrong, 0);
+    }
+    world_meet();
+    CHECK_OK(rp_buffer_free(data));
+}
+
+static void what_is_given_up_is_not_read(void) {
+    rpi_rng rng = rpi_rng_make(check_seed(), RPI_RNG_TEST, 0);
+    for (int turn = 0; turn < 40; turn++) {
+        int64_t delay_ns = 1000 * (int64_t)rpi_rng_below(&rng, 400);
+        world_run(2, &over_shm, give_up, &delay_ns);
+    }
+}
+
+CASES({"every_algorithm_gives_the_same", every_algorithm_gives_the_same},
+      {"whoever_has_buffers", whoever_has_buffers},
+      {"a_buffer_in_use_is_not_freed", a_buffer_in_use_is_not_freed},
+      {"what_is_given_up_is_not_read", what_is_given_up_is_not_read})

@@ -1,5 +1,6 @@
 #!/bin/sh
-# All-reduce of floats on two ranks through shared memory, interleaved with a program that does it by hand.
+# All-reduce of floats on two ranks through shared memory, of memory of each rank's own and of registered buffers, interleaved with a program
+# that does either by hand.
 # usage: bench/shared_memory.sh BUILD [REPEATS] [BYTES ...]
 # RUN is put before each command, e.g. RUN='chrt -r 1' (root) on a machine that others use, too.
 set -eu
@@ -17,23 +18,24 @@ by_hand() { # private|registered bytes: of stores past the caches and into them 
     for stores in "" cached; do ${RUN:-} "$hand" "$1" "$2" $iters $stores; done | sort -g | head -n 1 | cut -d ' ' -f 1
 }
 
-by_redpoll() { # bytes
-    # shellcheck disable=SC2086 # RUN is words
-    ${RUN:-} "$redpoll" bench all-reduce -n 2 --sizes "$1" --iters $iters --warmup 3 --json 2>/dev/null |
+by_redpoll() { # bytes [option]
+    # shellcheck disable=SC2086 # RUN is words, and there may be no option
+    ${RUN:-} "$redpoll" bench all-reduce -n 2 --sizes "$1" ${2:-} --iters $iters --warmup 3 --json 2>/dev/null |
         sed -n 's/.*"time_s":\([^,}]*\).*/\1/p'
 }
 
 echo "all-reduce of floats, 2 ranks, shared memory, in place; medians of $repeats runs of $iters, interleaved"
 for bytes in "$@"; do
-    for kind in redpoll private registered; do : >"$folder/$kind"; done
+    for kind in own private buffers registered; do : >"$folder/$kind"; done
     r=0
     while [ $r -lt "$repeats" ]; do
-        by_redpoll "$bytes" >>"$folder/redpoll"
+        by_redpoll "$bytes" >>"$folder/own"
         by_hand private "$bytes" >>"$folder/private"
+        by_redpoll "$bytes" --registered >>"$folder/buffers"
         by_hand registered "$bytes" >>"$folder/registered"
         r=$((r + 1))
     done
-    for kind in redpoll private registered; do median <"$folder/$kind"; done | tr '\n' ' ' |
-        awk -v bytes="$bytes" '{printf "%9d bytes: redpoll %9.1f us, by hand: private %9.1f (ratio %.2f), registered %9.1f (ratio %.2f)\n",
-                                bytes, $1 * 1e6, $2 * 1e6, $1 / $2, $3 * 1e6, $1 / $3}'
+    for kind in own private buffers registered; do median <"$folder/$kind"; done | tr '\n' ' ' |
+        awk -v bytes="$bytes" '{printf "%9d bytes: own memory %9.1f us, by hand %9.1f (ratio %.2f); registered %9.1f us, by hand %9.1f (ratio %.2f)\n",
+                                bytes, $1 * 1e6, $2 * 1e6, $1 / $2, $3 * 1e6, $4 * 1e6, $3 / $4}'
 done

@@ -217,7 +217,8 @@ static rp_status resolve(job *j) {
                            .seed = (uint64_t)s->seed,
                            .progress_thread = s->world.progress_thread,
                            .unchecked = s->dtype_text && !s->check,
-                           .one_place = !s->in_place};
+                           .one_place = !s->in_place,
+                           .registered = s->registered};
     if (s->dtype_text) RP_TRY(rpi_bench_dtype_parse(s->dtype_text, &j->bench.dtype));
     if (s->codec_text) RP_TRY(rp_codec_parse(s->codec_text, &j->bench.codec));
     if (s->reduce_text) RP_TRY(rpi_reduce_parse(s->reduce_text, &j->bench.reduce));

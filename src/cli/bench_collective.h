@@ -21,7 +21,7 @@ typedef struct rpi_bench_settings {
     int64_t min_bytes, max_bytes;    /* -1: not said */
     int64_t step_factor, step_bytes; /* 0: not said */
     int64_t check;                   /* 0 or 1 */
-    bool json, in_place;
+    bool json, in_place, registered;
 } rpi_bench_settings;
 
 /* How many blocks a rank gives or gets. */
@@ -111,9 +111,10 @@ typedef struct rpi_bench {
     int root, iters, warmup;
     uint64_t seed;
     bool progress_thread;
-    bool unchecked; /* results are not compared */
-    bool one_place; /* not in place besides where both are possible */
-    bool one_clock; /* the link is shaped, and all ranks are on one host */
+    bool unchecked;  /* results are not compared */
+    bool one_place;  /* not in place besides where both are possible */
+    bool registered; /* input and output lie in buffers of rp_buffer_allocate() */
+    bool one_clock;  /* the link is shaped, and all ranks are on one host */
 } rpi_bench;
 
 /* What would fail on every rank: a reduction, dtype, codec, algorithm or root that do not go
@@ -193,6 +194,8 @@ void rpi_bench_print_json(const rpi_bench *bench, const rpi_bench_row *row);
      "them", rpi_check_dtype},                                                                 \
     {"check", "c", NULL, RPI_OPTION_COUNT, RPI_BENCH_FIELD(check), "1", 0, 1, "0|1",           \
      "0: results are not compared with the serial answer", NULL},                              \
+    {"registered", NULL, NULL, RPI_OPTION_FLAG, RPI_BENCH_FIELD(registered), NULL, 0, 0, NULL, \
+     "input and output in buffers that ranks of one host read in place", NULL},                \
     RPI_ROW_SEED(RPI_BENCH_FIELD(seed), "of the inputs")
 #define RPI_BENCH_ROW_SIZE(name, alias, field, least, help)                                    \
     {name, alias, NULL, RPI_OPTION_BYTES, RPI_BENCH_FIELD(field), NULL, least, 1e15, "BYTES",  \

@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "cli/bench_serial.h"
 #include "comm/communicator.h"
+#include "redpoll/buffer.h"
 
 #include <math.h>
 #include <sched.h>
@@ -74,12 +75,30 @@ static rp_block *cut(const measurement *m, unsigned char *buffer, int count,
     return count ? out_blocks : NULL;
 }
 
+static rp_status take_buffer(const measurement *m, int blocks, const char *what,
+                             unsigned char **out_buffer) {
+    size_t bytes = (size_t)blocks * block_bytes(m);
+    void *buffer = NULL;
+    if (!m->bench->registered)
+        return rpi_alloc_array((size_t)blocks, block_bytes(m), what, out_buffer);
+    RP_TRY(rp_buffer_allocate(bytes ? bytes : 1, &buffer));
+    *out_buffer = buffer;
+    return RP_OK;
+}
+
+static void give_buffer(const measurement *m, unsigned char *buffer) {
+    if (m->bench->registered)
+        (void)rp_buffer_free(buffer); /* no call is in flight any more */
+    else
+        rpi_free(buffer);
+}
+
 static rp_status allocate(measurement *m) {
-    size_t bytes = block_bytes(m), world = (size_t)m->call.world;
+    size_t world = (size_t)m->call.world;
     m->given = blocks_of(m->bench->kind->gives, &m->call);
     m->got = blocks_of(m->bench->kind->gets, &m->call);
-    if (m->given) RP_TRY(rpi_alloc_array((size_t)m->given, bytes, "the input", &m->input));
-    if (m->got) RP_TRY(rpi_alloc_array((size_t)m->got, bytes, "the output", &m->output));
+    if (m->given) RP_TRY(take_buffer(m, m->given, "the input", &m->input));
+    if (m->got) RP_TRY(take_buffer(m, m->got, "the output", &m->output));
     RP_TRY(rpi_alloc_array(2 * world, sizeof *m->blocks, "blocks", &m->blocks));
     RP_TRY(rpi_alloc_array(PIECE, rp_dtype_bytes(m->call.dtype), "a piece", &m->raw));
     RP_TRY(rpi_alloc_array(PIECE, sizeof *m->widened, "a piece", &m->widened));
@@ -97,7 +116,7 @@ static rp_status allocate(measurement *m) {
 static rp_status go_in_place(measurement *m) {
     size_t bytes = block_bytes(m), own = bytes * (size_t)m->call.rank;
     int most = m->given > m->got ? m->given : m->got;
-    RP_TRY(rpi_alloc_array((size_t)most, bytes, "the buffer", &m->both));
+    RP_TRY(take_buffer(m, most, "the buffer", &m->both));
     unsigned char *input = m->both + (m->got > m->given && m->given ? own : 0);
     unsigned char *output = m->both + (m->given > m->got && m->got ? own : 0);
     m->call.input = m->given ? input : NULL;
@@ -108,9 +127,9 @@ static rp_status go_in_place(measurement *m) {
 }
 
 static void free_buffers(measurement *m) {
-    rpi_free(m->both);
-    rpi_free(m->input);
-    rpi_free(m->output);
+    give_buffer(m, m->both);
+    give_buffer(m, m->input);
+    give_buffer(m, m->output);
     rpi_free(m->blocks);
     rpi_free(m->raw);
     rpi_free(m->widened);

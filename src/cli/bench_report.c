@@ -39,6 +39,7 @@ void rpi_bench_print_title(const rpi_bench *bench) {
     if (moves_elements(kind)) printf(" of %s", rp_dtype_name(bench->dtype));
     if (kind->reduces) printf(" (%s)", rpi_reduction_name(bench->reduce));
     if (kind->in_place) printf(" in place");
+    if (bench->registered) printf(" in buffers");
     printf(" on %d rank%s", ranks, ranks == 1 ? "" : "s");
     if (ranks > 1) printf(" over %s", rp_comm_transport(bench->comm));
     if (kind->has_root) printf(", root %d", bench->root);

@@ -251,6 +251,9 @@ check() {
     fi
 }
 
+check all-reduce -n 2 --registered --sizes 0,1000000
+check all-gather -n 3 --registered --sizes 900000 --no-in-place
+
 # Every so many of the combinations; the counts meet in one process.
 index=0
 for world in 1 2 3 5; do

@@ -11,15 +11,16 @@ enum { STANDING = sizeof(rpi_standing) / sizeof(double) };
 
 rp_status rpi_losses_open(rpi_trainer *t) {
     rpi_losses *losses = &t->losses;
-    bool may_go_on = t->strategy->outlives && t->strategy->rejoin && t->world > 1;
-    if (!may_go_on || !t->strategy->outlives(rpi_strategy_options(t->options->strategy)))
-        return RP_OK;
+    const rpi_strategy *s = t->strategy;
+    bool may_go_on = s->outlives && t->world > 1;
+    if (!may_go_on || !s->outlives(rpi_strategy_options(t->options->strategy))) return RP_OK;
     size_t world = (size_t)t->world;
     RP_TRY(rpi_alloc_array(world, sizeof *losses->members, "ranks", &losses->members));
     RP_TRY(rpi_alloc_array(world, sizeof *losses->lost, "ranks", &losses->lost));
     RP_TRY(rpi_alloc_array(world, sizeof(rp_comm *), "communicators", &losses->made));
     for (int rank = 0; rank < t->world; rank++) losses->members[rank] = rank;
-    losses->goes_on = true;
+    losses->count = t->world;
+    losses->goes_on = s->rejoin != NULL; /* ranks with roles find each other by their servers */
     return RP_OK;
 }
 
@@ -111,15 +112,15 @@ static rp_status try_rejoin(rpi_trainer *t, int *places, rpi_standing *in_out_st
 
 /* ---- what is said ---- */
 
-/* How it was noticed is told in the communicator's numbers, which are those of old until the
- * first death alone. */
-static void tell(const rpi_trainer *t, const rpi_loss *loss, char *line, size_t bytes) {
+/* why NULL: it is not said. */
+static void tell(const rpi_trainer *t, const rpi_loss *loss, const char *why, char *line,
+                 size_t bytes) {
     const rpi_losses *losses = &t->losses;
     line[0] = '\0';
     list_ranks(loss->ranks, loss->count, line, bytes);
     rpi_append(line, bytes, " %s lost after step %lld", loss->count == 1 ? "is" : "are",
                (long long)loss->step);
-    if (losses->made_count == 1) rpi_append(line, bytes, " (%.300s)", losses->why);
+    if (why) rpi_append(line, bytes, " (%.300s)", why);
     rpi_append(line, bytes, "; ");
     list_ranks(losses->members, t->world, line, bytes);
     rpi_append(line, bytes, t->world == 1 ? " goes on" : " go on");
@@ -158,8 +159,34 @@ rp_status rpi_trainer_rejoin(rpi_trainer *t, rpi_standing *in_out_standing,
     rpi_free(places);
     RP_TRY(status);
     losses->is_pending = false;
+    losses->count = t->world;
     find_lost(t, before_count, losses->lost, out_loss);
-    tell(t, out_loss, losses->line, sizeof losses->line);
+    /* In the communicator's numbers, which are those of old until the first death alone. */
+    const char *why = losses->made_count == 1 ? losses->why : NULL;
+    tell(t, out_loss, why, losses->line, sizeof losses->line);
     out_loss->line = losses->line;
     return RP_OK;
+}
+
+/* ---- ranks with roles ---- */
+
+bool rpi_trainer_find_lost(rpi_trainer *t, rpi_loss *out_loss) {
+    rpi_losses *losses = &t->losses;
+    const char *first = NULL;
+    int lost = 0, left = 0;
+    for (int i = 0; t->strategy->lost && i < losses->count; i++) {
+        int rank = losses->members[i];
+        const char *why = t->strategy->lost(t->strategy_self, rank);
+        if (why && !first) first = why;
+        if (why)
+            losses->lost[lost++] = rank;
+        else
+            losses->members[left++] = rank;
+    }
+    if (!lost) return false;
+    losses->count = left;
+    *out_loss =
+        (rpi_loss){.step = t->step, .ranks = losses->lost, .count = lost, .line = losses->line};
+    tell(t, out_loss, first, losses->line, sizeof losses->line);
+    return true;
 }

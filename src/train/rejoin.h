@@ -13,6 +13,10 @@ void rpi_losses_close(rpi_losses *losses); /* zeros are fine */
  * the status, with its message. */
 rp_status rpi_trainer_outlive(rpi_trainer *trainer, rp_status status);
 
+/* Of ranks with roles: those left behind since the last time, as the strategy says, out of the
+ * members. false: none. *out_loss: until the next one. */
+bool rpi_trainer_find_lost(rpi_trainer *trainer, rpi_loss *out_loss);
+
 /* What a rank has done when it hears of a death; doubles, as ranks send them to each other. */
 typedef struct rpi_standing {
     double step;             /* the others' steps are done alone by who is behind */

@@ -416,8 +416,16 @@ static rp_status do_together(run *r, rp_status (*what)(run *r)) {
     return RP_OK;
 }
 
+static rp_status tell_lost(run *r) {
+    rpi_loss loss;
+    if (!rpi_trainer_find_lost(&r->trainer, &loss)) return RP_OK;
+    note_loss(r, &loss, false);
+    return rpi_metrics_loss(r->metrics, &r->trainer, &loss);
+}
+
 static rp_status close_span(run *r) {
     RP_TRY(rpi_trainer_close_span(&r->trainer, &r->span_end));
+    RP_TRY(tell_lost(r));
     r->asked |= r->span_end.asked;
     return pass_milestone(r);
 }
@@ -518,6 +526,11 @@ static rp_status close_together(run *r) {
     return t->losses.goes_on ? rp_barrier(t->comm) : RP_OK;
 }
 
+static rp_status close_roles(run *r) {
+    RP_TRY(tell_lost(r));
+    return close_together(r);
+}
+
 static rp_status close_all_alike(run *r) {
     rp_status status = close_together(r);
     while (status != RP_OK) {
@@ -532,7 +545,7 @@ static rp_status run_all(run *r, rp_comm *comm) {
     bool has_roles = r->trainer.strategy->run != NULL;
     while (r->trainer.step < r->trainer.total_steps && !r->result.stopped)
         RP_TRY(has_roles ? span(r) : step(r));
-    RP_TRY(has_roles ? do_together(r, close_together) : close_all_alike(r));
+    RP_TRY(has_roles ? do_together(r, close_roles) : close_all_alike(r));
     summarise(r);
     return rpi_metrics_closing(r->metrics, &r->result);
 }

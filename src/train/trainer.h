@@ -22,6 +22,7 @@ typedef struct rpi_losses {
     bool is_pending; /* a rank has died, and the others have not met yet */
     char why[512];   /* how it was noticed */
     int *members;    /* of each rank now, its number when the run began */
+    int count;       /* of them, of those told so far */
     int *lost;       /* the latest, likewise */
     char line[768];  /* about them */
     rp_comm **made;  /* communicators of those that were left, the newest last; ours */

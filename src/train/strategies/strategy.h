@@ -167,6 +167,9 @@ typedef struct rpi_strategy {
      * on this one. *out_again: a rank has died, and all of it is done again, over *out_comm, of
      * those that are left. Collective; a status that is no death's is returned. */
     rp_status (*confirm)(void *self, rp_status status, bool *out_again, rp_comm **out_comm);
+    /* Then, behind run() or confirm(): why this rank of the first communicator was left behind;
+     * NULL: it was not. Only rank 0 knows it in full. */
+    const char *(*lost)(void *self, int rank);
 } rpi_strategy;
 
 #define RPI_STRATEGY_OPTION(name, type, offset, fallback, min, max, value, help)               \

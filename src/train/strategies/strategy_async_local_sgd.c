@@ -247,6 +247,11 @@ static rp_status confirm(void *context, rp_status status, bool *out_again, rp_co
     return rpi_served_confirm(&self->served, status, out_again, out_comm);
 }
 
+static const char *lost(void *context, int rank) {
+    const async_local *self = context;
+    return rp_parameter_server_lost(self->served.server, rank);
+}
+
 /* From the first worker that lives. */
 static rp_status give_inner_state(async_local *self) {
     const rpi_strategy_setup *s = &self->served.setup;
@@ -306,6 +311,7 @@ const rpi_strategy rpi_strategy_async_local_sgd = {
     .outlives = outlives,
     .run = run,
     .confirm = confirm,
+    .lost = lost,
     .states = states,
     .counter = counter,
     .resumed = resumed,

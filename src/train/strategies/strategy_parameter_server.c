@@ -114,6 +114,11 @@ static rp_status confirm(void *context, rp_status status, bool *out_again, rp_co
     return rpi_served_confirm(context, status, out_again, out_comm);
 }
 
+static const char *lost(void *context, int rank) {
+    const rpi_served *self = context;
+    return rp_parameter_server_lost(self->server, rank);
+}
+
 static rp_status gather_slots(rpi_served *self) {
     const rpi_strategy_setup *s = &self->setup;
     for (int i = 0; i < s->slot_count; i++)
@@ -144,4 +149,5 @@ const rpi_strategy rpi_strategy_parameter_server = {
     .outlives = outlives,
     .run = run,
     .confirm = confirm,
+    .lost = lost,
 };

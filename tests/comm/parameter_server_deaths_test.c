@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { COUNT = 500, STEPS = 12, VICTIM = 3 };
@@ -214,11 +215,78 @@ static void behind_the_last_push(void) {
     }
 }
 
+/* ---- at any time ---- */
+
+static int count_lost(rp_parameter_server *s) {
+    int lost = 0;
+    for (int rank = 0; rank < ranks_world(); rank++)
+        lost += rp_parameter_server_lost(s, rank) != NULL;
+    return lost;
+}
+
+/* Spans of two steps, with sums behind them, until two workers have died, and some more. */
+static void go_on_without_two(void) {
+    static float gradient[COUNT], values[COUNT];
+    rp_store store = {0};
+    rp_comm *comm = NULL;
+    int pushes = 0;
+    bool is_first = ranks_rank() == 0;
+    REQUIRE_OK(ranks_store(&store));
+    rp_comm_options options = {.transport = "shm", .connect_timeout_s = 30, .timeout_s = 60};
+    if (rp_comm_create(&store, ranks_rank(), ranks_world(), &options, &comm) != RP_OK)
+        ranks_die();
+    for (int i = 0; i < COUNT; i++) gradient[i] = 1;
+    rp_segment segment = {.data = gradient, .count = COUNT, .dtype = RP_F32};
+    rp_parameter_server_options o = {.servers = 2,
+                                     .staleness = atoi(ranks_argument()),
+                                     .goes_on = 1,
+                                     .merge = count_pushes,
+                                     .context = &pushes};
+    rp_parameter_server *s = NULL;
+    if (rp_parameter_server_create(comm, &segment, 1, &o, &s) != RP_OK) ranks_die();
+    for (int span = 0, more = 3; more > 0; span++) {
+        float sum = 0;
+        if (push_all(s, values) != RP_OK || rp_parameter_server_end(s) != RP_OK) ranks_die();
+        if (span == 2 && is_first) ranks_mark("ready");
+        (void)add_until_confirmed(s, &sum);
+        CHECK((int)sum == ranks_world() - count_lost(s));
+        more -= count_lost(s) == 2;
+    }
+    rp_parameter_server_destroy(s);
+    rp_comm_destroy(comm);
+    rp_store_close(&store);
+}
+
+static void kill_two(const char *staleness, unsigned *random) {
+    ranks *world = ranks_start("go_on_without_two", 6, &(ranks_options){.argument = staleness});
+    int first = 2 + rand_r(random) % 4, second = 2 + (first - 1 + rand_r(random) % 3) % 4;
+    CHECK(ranks_wait_for(world, 0, "ready", 30));
+    usleep((unsigned)rand_r(random) % 5000);
+    ranks_signal(world, first, SIGKILL);
+    usleep(rand_r(random) % 2 ? (unsigned)rand_r(random) % 5000 : 0);
+    ranks_signal(world, second, SIGKILL);
+    CHECK(ranks_finish(world, 60));
+    for (int rank = 0; rank < 6; rank++)
+        if (rank != first && rank != second) ranks_check_exit(world, rank, 0, NULL);
+    ranks_free(world);
+}
+
+static void at_any_time(void) {
+    static const char *const staleness[] = {"0", "-1", "2"};
+    unsigned random = (unsigned)check_seed();
+    time_t end = time(NULL) + (time_t)check_seconds(0, 120);
+    do {
+        for (int i = 0; i < 3; i++) kill_two(staleness[i], &random);
+    } while (time(NULL) < end);
+}
+
 static const ranks_function functions[] = {{"take_part", take_part},
-                                           {"end_without_one", end_without_one}};
+                                           {"end_without_one", end_without_one},
+                                           {"go_on_without_two", go_on_without_two}};
 static const check_case cases[] = {
     {"a worker is left behind", left_behind},
     {"a worker is left behind behind its last push", behind_the_last_push},
+    {"two workers are left behind at any time", at_any_time},
     {"a worker is named", named},
     {"a server is named", a_server_is_named}};
 RANKS_MAIN(functions, cases)

@@ -18,8 +18,6 @@ breaches=$(find src -name '*.[ch]' -o -name '*.cu' -o -name '*.cpp' | sort | xar
         # Public headers belong to the room that implements them.
         split("status log dtype rng version", names, " "); for (i in names) home[names[i]] = "base"
         split("comm codec_comparison gossip window local_sgd parameter_server", names, " "); for (i in names) home[names[i]] = "comm"
-        home["codec"] = "codec"; home["adaptive"] = "codec"; home["store"] = "net"; home["join"] = "net"
-        split("comm gossip window local_sgd parameter_server", names, " "); for (i in names) home[names[i]] = "comm"
         home["codec"] = "codec"; home["adaptive"] = "codec"; home["store"] = "net"; home["join"] = "net"; home["buffer"] = "net"
     }
     /^[ \t]*#[ \t]*include[ \t]*"/ {

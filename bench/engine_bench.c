@@ -13,6 +13,7 @@
  * before it. `memory_bytes` is what the program asked for, `peak_bytes` the most that the
  * process had. bench/peers/compare_models.py sets PyTorch beside it. */
 #include "base/clock.h"
+#include "base/cpu.h"
 #include "base/memory.h"
 #include "base/option.h"
 #include "base/rng.h"
@@ -273,8 +274,11 @@ static rp_status run_engine(const bench *it, engine *e, bool profiled) {
     RP_TRY(rpi_instance_run(e->instance, &run));
     int64_t start = rpi_now_ns();
     int64_t elements = rpi_weights_count(e->weights);
-    rpi_optimizer_rates rates = {
-        .learning_rate = 0.01f, .momentum = 0.9f, .weight_decay = 1e-4f};
+    rpi_optimizer_rates rates = {.learning_rate = 0.01f,
+                                 .momentum = 0.9f,
+                                 .weight_decay = 1e-4f,
+                                 .threads = it->settings.threads ? (int)it->settings.threads
+                                                                 : rpi_cpu_count()};
     it->optimizer->update(&rates, 1, elements, rpi_weights_values(e->weights),
                           rpi_weights_gradients(e->weights), &e->momentum);
     rpi_weights_changed(e->weights, 0, elements);

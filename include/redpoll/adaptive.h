@@ -88,8 +88,8 @@ typedef struct rp_step_trial {
  *  RP_TRIAL_OVER: all steps of the trial have ended, and this one is none; also of NULL. */
 RP_API int rp_step_trial_begin(rp_step_trial *trial, double now_s);
 
-/** The medians of a trial that is over, by way; as they are for ranks that step alone: let
- *  ranks agree on the largest (RP_MAX). RP_INVALID: something is NULL, or it is not over. */
+/** The least times of a trial that is over, by way: what others took from it is least in these.
+ * Let ranks agree on the largest (RP_MAX). RP_INVALID: something is NULL, or it is not over. */
 RP_API rp_status rp_step_trial_times(const rp_step_trial *trial, double seconds[2]);
 
 /** 1: lossy steps are clearly (a thirtieth) shorter. 0 of NULL. Pure; any thread. */

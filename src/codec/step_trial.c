@@ -1,9 +1,8 @@
 #include "redpoll/adaptive.h"
 
-#include "base/median.h"
 #include "base/status.h"
 
-#include <string.h>
+#include <math.h>
 
 /* A choice that is wrong by noise is to be exact. */
 #define CLEAR_GAIN (1.0 / 30)
@@ -35,9 +34,9 @@ rp_status rp_step_trial_times(const rp_step_trial *trial, double seconds[2]) {
         return RP_FAIL(INVALID, "the trial is not over: %d of %d steps have begun",
                        trial->steps, (int)ALL);
     for (int way = 0; way < WAYS; way++) {
-        double sorted[RP_TRIAL_STEPS];
-        memcpy(sorted, trial->seconds[way], sizeof sorted);
-        seconds[way] = rpi_median(sorted, RP_TRIAL_STEPS);
+        seconds[way] = trial->seconds[way][0];
+        for (int i = 1; i < RP_TRIAL_STEPS; i++)
+            seconds[way] = fmin(seconds[way], trial->seconds[way][i]);
     }
     return RP_OK;
 }

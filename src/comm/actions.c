@@ -299,6 +299,7 @@ static rp_status decode_part(rpi_chunk *chunk, const rpi_action *action, bool ad
 
 static rp_status run_decode(rpi_chunk *chunk, const rpi_action *action) {
     int slot = action->from - RPI_SLOT_WIRE;
+    if (chunk->wires[slot].state == RPI_WIRE_THERE) return RP_OK;
     if (chunk->wires[slot].state != RPI_WIRE_VALUES) return decode_part(chunk, action, false);
     int source = chunk->request->routine->wires[slot].source;
     return source == action->into ? RP_OK
@@ -405,6 +406,11 @@ static rp_status fill_frame(rpi_chunk *chunk, const rpi_action *action, const rp
     return RP_OK;
 }
 
+static bool is_put(const rpi_chunk *chunk, const rpi_action *send) {
+    return send->from >= RPI_SLOT_WIRE &&
+           chunk->wires[send->from - RPI_SLOT_WIRE].state == RPI_WIRE_PUT;
+}
+
 /* A failed link is noted and looks full: whether it matters is decided in failure.c.
  * fold: the sum of two that it sends, which is made on the way; NULL: it is there. RP_PENDING:
  * there is no room, or the frame is out and the receiver reads its payload here. */
@@ -419,23 +425,26 @@ static rp_status run_send(rpi_chunk *chunk, const rpi_action *action, const rpi_
     uint8_t kind = RPI_FRAME_DATA;
     RP_TRY(rpi_flow_admit(chunk, action, bytes, &kind));
     const rpi_transport *transport = link->endpoint->transport;
-    const void *payload = fold ? NULL : rpi_in_place_payload(chunk, action, bytes);
+    bool put = is_put(chunk, action);
+    const void *payload = fold || put ? NULL : rpi_in_place_payload(chunk, action, bytes);
     void *region = NULL;
     rp_status status = transport->lend(
-        link, payload ? transport->sharing->frame_bytes : RPI_FRAME_HEADER_BYTES + bytes,
+        link, payload || put ? transport->sharing->frame_bytes : RPI_FRAME_HEADER_BYTES + bytes,
         &region);
     if (status != RP_OK) {
         peer->port->full = true;
         if (status != RP_PENDING) rpi_peer_break(comm, rank, status);
         return RP_PENDING;
     }
-    if (!payload)
+    if (!payload && !put)
         RP_TRY(fill_frame(chunk, action, fold, (unsigned char *)region + RPI_FRAME_HEADER_BYTES,
                           &bytes));
     if (!rpi_in_place_stands(chunk, fold ? fold : action)) return RP_PENDING;
     seal(chunk, action, kind, region, bytes);
-    status = payload ? rpi_in_place_post(chunk, action, payload, bytes)
-                     : transport->post(link, RPI_FRAME_HEADER_BYTES + bytes);
+    status = put       ? transport->sharing->post_written(link, bytes)
+             : payload ? rpi_in_place_post(chunk, action, payload, bytes)
+                       : transport->post(link, RPI_FRAME_HEADER_BYTES + bytes);
+    comm->written_frames += put;
     if (status < 0) rpi_peer_break(comm, rank, status);
     rpi_flow_sent(chunk, action, bytes, kind);
     rpi_comm_count_sent(comm, RPI_FRAME_HEADER_BYTES + bytes);
@@ -466,9 +475,17 @@ static bool stays_in_place(const rpi_chunk *chunk, const rpi_action *send) {
     return rpi_in_place_payload(chunk, send, bytes) != NULL;
 }
 
-/* Where the link has room, the sum is written into its frame while it is in the cache. */
+/* Written back to where the other's part of it came from, if that is where its receiver wants
+ * it. Else, where the link has room, into its frame while it is in the cache. */
 static rp_status run_fold(rpi_chunk *chunk, const rpi_action *fold) {
     const rpi_action *send = sends_next(chunk, fold) ? action_of(chunk, fold->send) : NULL;
+    void *there = send ? rpi_in_place_begin_write(chunk, fold, send) : NULL;
+    if (there) {
+        fold_part(chunk, fold, there);
+        rpi_in_place_end_write(chunk, send);
+        wire_of(chunk, send->from)->state = RPI_WIRE_PUT;
+        return RP_OK;
+    }
     if (send && !stays_in_place(chunk, send)) {
         rp_status status = run_send(chunk, send, fold);
         if (status == RP_OK) wire_of(chunk, send->from)->state = RPI_WIRE_SENT;

@@ -84,6 +84,7 @@ typedef struct rpi_block {
     int size;                /* its class: frame_blocks.c */
     rpi_frame_header header; /* of a frame set aside */
     size_t bytes;            /* of payload */
+    bool written;            /* which is not here: RPI_WIRE_THERE */
     _Alignas(64) unsigned char payload[];
 } rpi_block;
 
@@ -106,6 +107,8 @@ typedef enum rpi_wire_state {
     RPI_WIRE_BLOCK,
     RPI_WIRE_VALUES, /* never encoded: readers take the values it would decode to */
     RPI_WIRE_SENT,   /* the same, and an ADD has done its SEND already */
+    RPI_WIRE_PUT,   /* the same, and an ADD has put them where the SEND's receiver wants them */
+    RPI_WIRE_THERE, /* its sender has put the values where they are decoded to */
 } rpi_wire_state;
 
 /* A wire slot of one chunk. */
@@ -129,6 +132,7 @@ typedef struct rpi_chunk {
     uint64_t *ready;    /* [words]: actions that may run */
     uint64_t *finished; /* [words] */
     uint64_t *lent;     /* [words]: sends whose payload a peer still reads (in_place.c) */
+    uint64_t *writable; /* [words]: sends whose answer may be written there */
     uint32_t *lent_as;  /* [steps]: the number of their frame in its link */
     int32_t *received;  /* [world]: frames so far */
     rpi_frames *aside;  /* [world]: frames whose RECV was not due when they came */
@@ -239,7 +243,8 @@ struct rp_comm {
     bool passed_due;     /* [driver] some rank is to be told that a round is over */
     rp_window *windows;  /* [driver] in the order of their numbers; changed by posters */
     uint32_t last_window;         /* number of the last that was created */
-    uint64_t lent_frames;         /* [driver] whose payload stayed where it was */
+    uint64_t lent_frames;         /* [driver] whose payload stayed where it was, */
+    uint64_t written_frames;      /* [driver] or was put where the receiver wants it */
     bool windows_due;             /* [driver] a frame of one waits for room in its link */
     int64_t looked_ns;            /* [driver] for neighbours that are late */
     uint64_t announcements;       /* [lock] heard so far */
@@ -358,6 +363,13 @@ rp_status rpi_in_place_post(rpi_chunk *chunk, const rpi_action *send, const void
 bool rpi_in_place_lends(const rpi_chunk *chunk); /* something in it */
 bool rpi_in_place_is_lent(const rpi_chunk *chunk, int action);
 bool rpi_in_place_is_back(const rpi_chunk *chunk, int action);
+/* A fold's sum goes back to where what it adds came from: a place to write it to, until
+ * rpi_in_place_end_write(); NULL: there is none. */
+void *rpi_in_place_begin_write(const rpi_chunk *chunk, const rpi_action *fold,
+                               const rpi_action *send);
+void rpi_in_place_end_write(const rpi_chunk *chunk, const rpi_action *send);
+/* This RECV's frame may be one whose payload was written into what was sent here. */
+bool rpi_in_place_may_be_written(const rpi_chunk *chunk, const rpi_action *recv);
 /* The chunk ends before its time: nobody takes what is still lent for what it was. */
 void rpi_in_place_withdraw(rpi_chunk *chunk);
 /* What an action has read of its wire slots is what was sent. */

@@ -34,7 +34,7 @@ static rp_status new_chunk(const rpi_routine *routine, rpi_chunk **out_chunk) {
     size_t aside = rpi_align_up((size_t)schedule->world * sizeof(rpi_frames));
     size_t head = rpi_align_up(sizeof(rpi_chunk));
     unsigned char *memory = NULL;
-    RP_TRY(rpi_alloc(head + wires + received + aside + 3 * words +
+    RP_TRY(rpi_alloc(head + wires + received + aside + 4 * words +
                          (size_t)schedule->count * (sizeof(uint32_t) + sizeof(uint16_t)),
                      "the state of a chunk", &memory));
     rpi_chunk *chunk = (rpi_chunk *)(void *)memory;
@@ -44,7 +44,8 @@ static rp_status new_chunk(const rpi_routine *routine, rpi_chunk **out_chunk) {
     chunk->ready = (uint64_t *)(void *)(memory + head + wires + received + aside);
     chunk->finished = chunk->ready + routine->words;
     chunk->lent = chunk->finished + routine->words;
-    chunk->lent_as = (uint32_t *)(void *)(chunk->lent + routine->words);
+    chunk->writable = chunk->lent + routine->words;
+    chunk->lent_as = (uint32_t *)(void *)(chunk->writable + routine->words);
     chunk->waits = (uint16_t *)(void *)(chunk->lent_as + schedule->count);
     *out_chunk = chunk;
     return RP_OK;
@@ -97,6 +98,7 @@ static void reset_chunk(rpi_chunk *chunk, rp_request *request) {
     chunk->left = routine->actions;
     memset(chunk->ready, 0, (size_t)routine->words * sizeof *chunk->ready);
     memset(chunk->finished, 0, (size_t)routine->words * sizeof *chunk->finished);
+    memset(chunk->writable, 0, (size_t)routine->words * sizeof *chunk->writable);
     memset(chunk->received, 0, (size_t)routine->schedule.world * sizeof *chunk->received);
     for (int w = 0; w < routine->schedule.wires; w++)
         chunk->wires[w] =

@@ -43,7 +43,8 @@ typedef struct rpi_port {
     char reason[200];
     const void *head; /* the frame at the head of the link, checked; NULL: none */
     size_t head_bytes;
-    const void *payload;     /* of it: behind its header, or in a buffer of its sender */
+    const void *payload;     /* of it: behind its header, or in a buffer of its sender; NULL:
+                                written     into one of ours */
     rpi_frame_header header; /* its header */
     rp_comm *comm;           /* whose frame it is */
     struct rpi_chunk

@@ -16,7 +16,7 @@ typedef struct rpi_fold {
     rpi_fraction weight; /* of the result: times / over; zeros: one */
     rp_dtype into_dtype; /* dtype, or what it is summed in (values.h) */
     void *into;          /* may be either input; overlaps none otherwise */
-    void *also;          /* a copy of the result, at any address; NULL: none */
+    void *also;          /* a copy of the result, at any address; may be an input; NULL: none */
 } rpi_fold;
 
 void rpi_fold_run(const rpi_fold *fold, size_t count);

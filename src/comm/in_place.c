@@ -12,12 +12,19 @@
  *                                           receiver that has read it since leaves the step
  *                                           undone; the failure is on its way to him.
  *
+ * In an all-reduce of two, a part that is sent comes back as the sum of that part. Its owner
+ * writes the sum there, too, in the pass that makes it (RPI_WIRE_PUT), gives the frame back,
+ * and sends one that only says so (RPI_WIRE_THERE). Who withdraws a part waits for who is
+ * writing.
+ *
  * Frames that follow to the same peer do not wait for that (rpi_chunk_let_sends_follow). Two
  * ranks may each hold a frame of the other's while a step that reads it waits for the own to
  * come back (a sum into the vector that was sent): rpi_receive_unblock() copies it aside. */
 #include "comm/communicator.h"
 
+#include "base/log.h"
 #include "base/status.h"
+#include "net/buffers.h"
 
 #include <string.h>
 
@@ -69,13 +76,91 @@ const void *rpi_in_place_payload(const rpi_chunk *chunk, const rpi_action *send,
     return payload && sharing->reaches(link, payload, bytes) ? payload : NULL;
 }
 
+/* ---- answers that are written where the question lay ---- */
+
+/* Values that are sent from where a frame of the same peer is decoded to, and nowhere else: its
+ * RECV; NULL: it is not so. Of worlds of two, where a sum comes back from whom a part went to.
+ */
+static const rpi_action *answer_of(const rpi_chunk *chunk, const rpi_action *send) {
+    const rpi_routine *routine = chunk->request->routine;
+    const rpi_action *recv = NULL;
+    int decodes = 0;
+    if (chunk->request->collective != RPI_ALL_REDUCE || routine->schedule.world != 2)
+        return NULL;
+    for (int i = 0; i < routine->schedule.count; i++) {
+        const rpi_action *action = &routine->action[i];
+        if (action->fused || action->part != send->part || action == send) continue;
+        if (action->kind == RPI_STEP_RECV && !recv)
+            recv = action;
+        else if (action->kind == RPI_STEP_DECODE && recv && action->from == recv->into &&
+                 action->into == RPI_SLOT_OUT && !decodes)
+            decodes++;
+        else
+            return NULL;
+    }
+    return decodes ? recv : NULL;
+}
+
+static bool is_in_place(const rpi_chunk *chunk, const rpi_action *send) {
+    rpi_piece piece;
+    for (rpi_walk walk =
+             rpi_cut_walk(&chunk->request->cut, chunk->index, send->part, send->level);
+         rpi_walk_next(&walk, &piece);)
+        if (piece.run->in != piece.run->out) return false;
+    return true;
+}
+
+static bool is_writable(const rpi_chunk *chunk, const rpi_action *send) {
+    return answer_of(chunk, send) && is_in_place(chunk, send);
+}
+
+/* The SEND whose answer it is has come back, and its place is still the buffer's. */
+bool rpi_in_place_may_be_written(const rpi_chunk *chunk, const rpi_action *recv) {
+    const rpi_routine *routine = chunk->request->routine;
+    for (int i = 0; i < routine->schedule.count; i++) {
+        const rpi_action *send = &routine->action[i];
+        if (send->fused || send->kind != RPI_STEP_SEND || send->part != recv->part) continue;
+        bool gave = chunk->writable[i / 64] >> (i % 64) & 1;
+        bool out = rpi_in_place_is_lent(chunk, i) && !rpi_in_place_is_back(chunk, i);
+        size_t bytes = rpi_action_bytes(chunk->request, chunk->index, send);
+        return gave && !out && answer_of(chunk, send) == recv &&
+               rpi_in_place_payload(chunk, send, bytes);
+    }
+    return false;
+}
+
+static rpi_link *link_of_frame(const rpi_chunk *chunk, int slot) {
+    if (slot < RPI_SLOT_WIRE || slot == RPI_NO_SLOT) return NULL;
+    const rpi_wire *wire = &chunk->wires[slot - RPI_SLOT_WIRE];
+    if (wire->state != RPI_WIRE_FRAME) return NULL;
+    return rpi_peer_link(&chunk->request->comm->peers[wire->peer]);
+}
+
+void *rpi_in_place_begin_write(const rpi_chunk *chunk, const rpi_action *fold,
+                               const rpi_action *send) {
+    rpi_link *link = link_of_frame(chunk, fold->from);
+    if (!link) link = link_of_frame(chunk, fold->first);
+    if (!link || link != link_of(chunk, send)) return NULL;
+    const rpi_sharing *sharing = link->endpoint->transport->sharing;
+    return sharing ? sharing->begin_write(link) : NULL;
+}
+
+void rpi_in_place_end_write(const rpi_chunk *chunk, const rpi_action *send) {
+    rpi_link *link = link_of(chunk, send);
+    link->endpoint->transport->sharing->end_write(link);
+}
+
+/* ---- what is lent ---- */
+
 rp_status rpi_in_place_post(rpi_chunk *chunk, const rpi_action *send, const void *payload,
                             size_t bytes) {
     int index = (int)(send - chunk->request->routine->action);
     rpi_link *link = link_of(chunk, send);
-    RP_TRY(
-        link->endpoint->transport->sharing->post(link, payload, bytes, &chunk->lent_as[index]));
+    bool writable = is_writable(chunk, send);
+    RP_TRY(link->endpoint->transport->sharing->post(link, payload, bytes, writable,
+                                                    &chunk->lent_as[index]));
     chunk->lent[index / 64] |= UINT64_C(1) << index % 64;
+    if (writable) chunk->writable[index / 64] |= UINT64_C(1) << index % 64;
     chunk->request->comm->lent_frames++;
     rpi_chunk_let_sends_follow(chunk, index);
     return RP_OK;
@@ -96,13 +181,23 @@ bool rpi_in_place_is_back(const rpi_chunk *chunk, int index) {
     return link->endpoint->transport->sharing->is_back(link, chunk->lent_as[index]);
 }
 
+/* A peer that is stopped while it writes there goes on one day. */
+static void take_away(const rpi_chunk *chunk, const rpi_action *send) {
+    size_t bytes = rpi_action_bytes(chunk->request, chunk->index, send);
+    const unsigned char *payload = one_piece(chunk, send, source_of(chunk, send));
+    if (payload && rpi_buffers_detach((void *)(uintptr_t)payload, bytes) != RP_OK)
+        rpi_log(RP_LOG_WARNING, "a stopped rank may still write into the buffer at %p: %s",
+                (const void *)payload, rp_last_error()->message);
+}
+
 void rpi_in_place_withdraw(rpi_chunk *chunk) {
     const rpi_routine *routine = chunk->request->routine;
     for (int word = 0; word < routine->words; word++)
         for (uint64_t left = chunk->lent[word]; left; left &= left - 1) {
             int index = 64 * word + __builtin_ctzll(left);
             rpi_link *link = link_of(chunk, &routine->action[index]);
-            link->endpoint->transport->sharing->withdraw(link, chunk->lent_as[index]);
+            if (!link->endpoint->transport->sharing->withdraw(link, chunk->lent_as[index]))
+                take_away(chunk, &routine->action[index]);
         }
     memset(chunk->lent, 0, (size_t)routine->words * sizeof *chunk->lent);
 }

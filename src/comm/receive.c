@@ -154,7 +154,7 @@ static rp_status check_part(const rpi_chunk *chunk, const rpi_action *action,
 }
 
 /* The RECV that the next frame of this chunk from this rank belongs to; RP_PENDING: it is not
- * due. */
+ * due. payload NULL: it was written into what was sent from here. */
 static rp_status find_recv(rpi_chunk *chunk, int rank, const rpi_frame_header *header,
                            const void *payload, size_t bytes, int *out_action) {
     const rp_request *request = chunk->request;
@@ -169,7 +169,9 @@ static rp_status find_recv(rpi_chunk *chunk, int rank, const rpi_frame_header *h
     if (!fits || rpi_request_recv_part(request, header) != action->part)
         return fail_part(request, rank, header, bytes, NULL);
     if (!(chunk->ready[index / 64] >> (index % 64) & 1)) return RP_PENDING;
-    if (check_part(chunk, action, payload, bytes) != RP_OK)
+    if (!payload && !rpi_in_place_may_be_written(chunk, action))
+        return fail_part(request, rank, header, bytes, "it was not to be written here");
+    if (payload && check_part(chunk, action, payload, bytes) != RP_OK)
         return fail_part(request, rank, header, bytes, rp_last_error()->message);
     *out_action = index;
     return RP_OK;
@@ -191,6 +193,11 @@ static rpi_wire *finish_recv(rpi_chunk *chunk, int rank, int index) {
 
 static void fill_wire(const rp_request *request, rpi_wire *wire, rpi_block *block) {
     size_t ahead = share_bytes(request);
+    if (block->written) {
+        wire->state = RPI_WIRE_THERE;
+        rpi_block_give(request->comm->fabric, block);
+        return;
+    }
     *wire = (rpi_wire){.state = RPI_WIRE_BLOCK,
                        .readers = wire->readers,
                        .block = block,
@@ -206,7 +213,8 @@ bool rpi_receive_aside(rpi_chunk *chunk, int index) {
     rpi_frames *frames = &chunk->aside[peer];
     const rpi_block *first = frames->first;
     if (!first) return false;
-    if (find_recv(chunk, rank, &first->header, first->payload, first->bytes, &next) != RP_OK)
+    const void *payload = first->written ? NULL : first->payload;
+    if (find_recv(chunk, rank, &first->header, payload, first->bytes, &next) != RP_OK)
         return false;
     rpi_block *block = rpi_frames_pop(frames);
     rpi_wire *wire = finish_recv(chunk, rank, next);
@@ -319,6 +327,7 @@ bool rpi_receive_compare(rp_request *request) {
 
 static const void *payload_of(rpi_link *link, const void *frame) {
     const rpi_sharing *sharing = link->endpoint->transport->sharing;
+    if (sharing && sharing->is_written(link)) return NULL;
     const void *elsewhere = sharing ? sharing->payload(link) : NULL;
     return elsewhere ? elsewhere : (const unsigned char *)frame + RPI_FRAME_HEADER_BYTES;
 }
@@ -330,9 +339,12 @@ static bool head_stands(const rpi_port *port) {
 
 static rp_status copy_head(const rpi_port *port, rpi_block **out_block) {
     size_t bytes = port->head_bytes - RPI_FRAME_HEADER_BYTES;
-    RP_TRY(rpi_block_take(port->comm->fabric, bytes, out_block));
-    (*out_block)->header = port->header;
-    memcpy((*out_block)->payload, port->payload, bytes);
+    RP_TRY(rpi_block_take(port->comm->fabric, port->payload ? bytes : 0, out_block));
+    rpi_block *block = *out_block;
+    block->header = port->header;
+    block->bytes = bytes;
+    block->written = !port->payload;
+    if (port->payload) memcpy(block->payload, port->payload, bytes);
     return RP_OK;
 }
 
@@ -432,6 +444,11 @@ static rp_status fail_rank(rpi_fabric *fabric, int rank, rp_status status, const
     return status;
 }
 
+/* Says something, and is no part of an operation's data. */
+static bool is_word(const rpi_frame_header *header) {
+    return header->kind != RPI_FRAME_DATA && header->kind != RPI_FRAME_EAGER;
+}
+
 /* Look at the head of the link, once. RP_PENDING: there is none. */
 static rp_status open_head(rpi_fabric *fabric, int rank) {
     rpi_port *port = &fabric->ports[rank];
@@ -451,6 +468,11 @@ static rp_status open_head(rpi_fabric *fabric, int rank) {
             snprintf(prefix, sizeof prefix, "a damaged frame from rank %d: ", rank);
             return fail_rank(fabric, rank, RP_CORRUPT, prefix);
         }
+        port->payload = payload_of(port->link, frame);
+        if (!port->payload && is_word(&port->header)) {
+            (void)RP_FAIL(CORRUPT, "rank %d wrote what is no data", rank);
+            return fail_rank(fabric, rank, RP_CORRUPT, "");
+        }
         status = find_comm(fabric, rank, &port->header, bytes, &port->comm);
         if (status == RP_PENDING)
             rpi_port_release(port);
@@ -459,7 +481,6 @@ static rp_status open_head(rpi_fabric *fabric, int rank) {
         else
             port->head = frame;
         port->head_bytes = bytes;
-        port->payload = payload_of(port->link, frame);
     }
     return RP_OK;
 }
@@ -471,11 +492,6 @@ static rp_status welcome_head(rpi_port *port, int rank) {
     if (port->header.kind != RPI_FRAME_WINDOW) comm->progress_ns = rpi_now_ns();
     rpi_fabric_activate(comm);
     return rpi_flow_come(comm, rank, &port->header, port->head_bytes - RPI_FRAME_HEADER_BYTES);
-}
-
-/* Says something, and is no part of an operation's data. */
-static bool is_word(const rpi_frame_header *header) {
-    return header->kind != RPI_FRAME_DATA && header->kind != RPI_FRAME_EAGER;
 }
 
 static void hear_head(rpi_port *port, int rank) {
@@ -503,7 +519,8 @@ static bool place_head(rpi_port *port, int rank) {
     if (find_recv(chunk, rank, &port->header, payload, bytes, &index) != RP_OK) return false;
     rpi_flow_placed(chunk->request, rank, &port->header, bytes);
     rpi_wire *wire = finish_recv(chunk, rank, index);
-    if (!wire) {
+    if (wire && !payload) wire->state = RPI_WIRE_THERE;
+    if (!wire || !payload) {
         rpi_port_release(port);
         return true;
     }

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -15,7 +16,8 @@ typedef struct buffer {
     unsigned char *memory;
     size_t bytes; /* in pages */
     int fd;
-    int users; /* runs of elements of operations in flight */
+    bool detached; /* some of its pages are no part of the file any more */
+    int users;     /* runs of elements of operations in flight */
 } buffer;
 
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -72,11 +74,12 @@ bool rpi_buffers_find(const void *data, size_t bytes, rpi_buffer_place *out_plac
     if (atomic_load(&count_of_all) == 0) return false;
     pthread_mutex_lock(&table_lock);
     const buffer *in = find(data, bytes, true);
-    if (in)
+    bool found = in && !in->detached;
+    if (found)
         *out_place = (rpi_buffer_place){in->id, in->bytes,
                                         (size_t)((const unsigned char *)data - in->memory)};
     pthread_mutex_unlock(&table_lock);
-    return in != NULL;
+    return found;
 }
 
 int rpi_buffers_descriptor(uint64_t id) {
@@ -104,6 +107,36 @@ void rpi_buffers_use(const void *data, size_t bytes, int change) {
     buffer *in = find(data, bytes, true);
     if (in && in->users + change >= 0) in->users += change;
     pthread_mutex_unlock(&table_lock);
+}
+
+/* ---- detaching ---- */
+
+static rp_status replace_pages(unsigned char *pages, size_t bytes) {
+    unsigned char *copy = NULL;
+    RP_TRY(rpi_alloc(bytes, "a copy of a buffer's pages", &copy));
+    memcpy(copy, pages, bytes);
+    void *new_pages = mmap(pages, bytes, PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    if (new_pages != MAP_FAILED) memcpy(pages, copy, bytes);
+    rpi_free(copy);
+    if (new_pages == MAP_FAILED)
+        return RP_FAIL_ERRNO(NOMEM, "cannot replace %zu bytes of a buffer", bytes);
+    return RP_OK;
+}
+
+rp_status rpi_buffers_detach(void *data, size_t bytes) {
+    rp_status status = RP_OK;
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    pthread_mutex_lock(&table_lock);
+    buffer *in = find(data, bytes, true);
+    if (in) {
+        size_t first = (size_t)((unsigned char *)data - in->memory) / page * page;
+        size_t end = (size_t)((unsigned char *)data - in->memory) + bytes;
+        in->detached = true;
+        status = replace_pages(in->memory + first, (end - first + page - 1) / page * page);
+    }
+    pthread_mutex_unlock(&table_lock);
+    return status;
 }
 
 /* ---- forked children ---- */

@@ -23,6 +23,9 @@ int rpi_buffers_descriptor(uint64_t id);
 bool rpi_buffers_has(uint64_t id);
 /* Another number when a buffer has been freed since. */
 unsigned rpi_buffers_freed(void);
+/* Another process may go on to write there: the pages are this process's alone from here on,
+ * and nobody reads the buffer in place any more. RP_NOMEM: they are not. */
+rp_status rpi_buffers_detach(void *data, size_t bytes);
 /* change 1: an operation begins to use `bytes` at `data`; -1: it is done. Memory in no buffer
  * is fine. */
 void rpi_buffers_use(const void *data, size_t bytes, int change);

@@ -107,16 +107,42 @@ rp_status rpi_duplex_is_back(rpi_duplex *duplex, uint32_t number) {
     return is_out(duplex, number) ? RP_PENDING : RP_OK;
 }
 
+/* ThreadSanitizer knows no fences, and nothing of other processes either. */
+static void fence(void) {
+#if !defined(__SANITIZE_THREAD__)
+    atomic_thread_fence(memory_order_seq_cst);
+#endif
+}
+
 /* Ordered before all that the caller writes from here on, as stands() is behind all that the
  * other side has read: who sees something new sees this, too. */
-void rpi_duplex_withdraw(rpi_duplex *duplex, uint32_t number) {
-    if (rpi_duplex_is_back(duplex, number) == RP_OK) return;
+rp_status rpi_duplex_withdraw(rpi_duplex *duplex, uint32_t number) {
+    if (rpi_duplex_is_back(duplex, number) == RP_OK) return RP_OK;
     atomic_fetch_or(&duplex->mine->posted[number % RPI_EXTENTS], WITHDRAWN_BIT);
-    atomic_thread_fence(memory_order_seq_cst);
+    fence();
+    return rpi_duplex_is_writing_to(duplex, number) ? RP_PENDING : RP_OK;
+}
+
+/* Only the oldest frame that is out can be written to. */
+bool rpi_duplex_is_writing_to(rpi_duplex *duplex, uint32_t number) {
+    return atomic_load(&duplex->theirs->writing) &&
+           rpi_duplex_is_back(duplex, number) == RP_PENDING && number == duplex->sent.first;
+}
+
+/* Said before it looks, as withdraw() does: one of the two sees the other. */
+bool rpi_duplex_begin_write(rpi_duplex *duplex) {
+    atomic_store(&duplex->mine->writing, 1);
+    if (rpi_duplex_stands(duplex)) return true;
+    rpi_duplex_end_write(duplex);
+    return false;
+}
+
+void rpi_duplex_end_write(rpi_duplex *duplex) {
+    atomic_store(&duplex->mine->writing, 0);
 }
 
 bool rpi_duplex_stands(const rpi_duplex *duplex) {
-    atomic_thread_fence(memory_order_seq_cst);
+    fence();
     uint64_t word = atomic_load(&duplex->theirs->posted[duplex->next % RPI_EXTENTS]);
     return !(word & WITHDRAWN_BIT);
 }

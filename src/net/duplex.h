@@ -20,6 +20,7 @@ typedef struct rpi_duplex_end {
     _Alignas(64) atomic_uint asleep;   /* rpi_duplex_wish bits; also cleared by the waker */
     atomic_uint takes_places;          /* 1: frames may name a place in place of a payload */
     _Alignas(64) atomic_uint released; /* frames given back */
+    atomic_uint writing;               /* 1: into the payload of the frame peeked at */
     _Alignas(64) atomic_uint_fast64_t posted[RPI_EXTENTS]; /* lap:1 withdrawn:1 place:1
                                                                   offset/64:29 bytes:32 */
 } rpi_duplex_end;
@@ -64,7 +65,11 @@ void rpi_duplex_take_places(rpi_duplex *duplex);
 bool rpi_duplex_may_name_places(const rpi_duplex *duplex); /* the other side takes them */
 rp_status rpi_duplex_post_place(rpi_duplex *duplex, size_t bytes, uint32_t *out_number);
 rp_status rpi_duplex_is_back(rpi_duplex *duplex, uint32_t number); /* RP_PENDING: not yet */
-void rpi_duplex_withdraw(rpi_duplex *duplex, uint32_t number);
+/* RP_PENDING: the other side is writing there; ask is_writing_to() until it is not. */
+rp_status rpi_duplex_withdraw(rpi_duplex *duplex, uint32_t number);
+bool rpi_duplex_is_writing_to(rpi_duplex *duplex, uint32_t number);
+bool rpi_duplex_begin_write(rpi_duplex *duplex); /* false: withdrawn */
+void rpi_duplex_end_write(rpi_duplex *duplex);
 bool rpi_duplex_stands(const rpi_duplex *duplex); /* the frame peeked at */
 
 /* From now on the other side writes our eventfd when there is news; true: there is already. */

@@ -30,6 +30,7 @@
 
 enum {
     EVENTS = 64,
+    LOOK_AGAIN_NS = 50 * 1000, /* for a peer that writes what is to be given back */
     LOOK_EVERY = 256, /* passes between looks at the sockets by a caller that never sleeps */
     PLACE_FRAME_BYTES = RPI_FRAME_HEADER_BYTES + sizeof(rpi_shm_place),
 };
@@ -43,9 +44,10 @@ typedef struct shm_link {
     bool gone; /* the peer's socket has ended */
     rpi_fault fault;
     rpi_shm_buffers buffers;
-    rpi_shm_place to;    /* where the payload of the frame to be posted lies: reaches() */
-    const void *payload; /* of the frame peeked at, where that names a place; else NULL */
-    size_t payload_bytes;
+    rpi_shm_place to;       /* where the payload of the frame to be posted lies: reaches() */
+    unsigned char *payload; /* of the frame peeked at, where that names a place; else NULL */
+    size_t payload_bytes;   /* of one that has it elsewhere than behind the header; else 0 */
+    uint32_t payload_flags;
 } shm_link;
 
 typedef struct shm_endpoint {
@@ -324,11 +326,11 @@ static rp_status shm_post(rpi_link *base, size_t bytes) {
 
 static void shm_release(rpi_link *base) {
     shm_link *link = (shm_link *)base;
-    base->bytes_received +=
-        link->payload ? RPI_FRAME_HEADER_BYTES + link->payload_bytes : link->duplex.held.bytes;
+    base->bytes_received += link->payload_bytes ? RPI_FRAME_HEADER_BYTES + link->payload_bytes
+                                                : link->duplex.held.bytes;
     rpi_duplex_release(&link->duplex);
-    if (!link->payload) return;
     link->payload = NULL;
+    link->payload_bytes = 0;
     rpi_shm_buffers_release(&link->buffers);
 }
 
@@ -337,17 +339,19 @@ static rp_status find_payload(shm_link *link, const void *frame, size_t bytes) {
     rpi_shm_place place;
     if (bytes != PLACE_FRAME_BYTES) return RP_FAIL(CORRUPT, "a place in %zu bytes", bytes);
     memcpy(&place, (const char *)frame + RPI_FRAME_HEADER_BYTES, sizeof place);
-    if (place.bytes > link->duplex.frame_bytes - RPI_FRAME_HEADER_BYTES)
-        return RP_FAIL(CORRUPT, "a payload of %llu bytes", (unsigned long long)place.bytes);
-    RP_TRY(rpi_shm_buffers_hold(&link->buffers, &place, &link->payload));
-    link->payload_bytes = (size_t)place.bytes;
+    if (place.bytes == 0 || place.bytes > link->duplex.frame_bytes - RPI_FRAME_HEADER_BYTES)
+        return RP_FAIL(CORRUPT, "a payload of %u bytes", place.bytes);
+    if (!(place.flags & RPI_SHM_WRITTEN))
+        RP_TRY(rpi_shm_buffers_hold(&link->buffers, &place, &link->payload));
+    link->payload_bytes = place.bytes;
+    link->payload_flags = place.flags;
     return RP_OK;
 }
 
 /* RP_PENDING: the frame was withdrawn, and is left out. */
 static rp_status peek_place(shm_link *link, const void *frame, size_t *in_out_bytes) {
     rp_status status = RP_OK;
-    if (!link->payload) {
+    if (!link->payload_bytes) {
         status = find_payload(link, frame, *in_out_bytes);
         if (!rpi_duplex_stands(&link->duplex)) { /* its buffer may be gone, too */
             shm_release(&link->base);
@@ -391,17 +395,31 @@ static bool shm_reaches_payload(rpi_link *base, const void *payload, size_t byte
     return rpi_shm_buffers_reach(&link->buffers, link->socket, payload, bytes, &link->to);
 }
 
-static rp_status shm_post_place(rpi_link *base, const void *payload, size_t bytes,
-                                uint32_t *out_number) {
-    shm_link *link = (shm_link *)base;
+/* As it was lent: a header, and room for the place. number NULL: nothing of ours is lent. */
+static rp_status post_to(shm_link *link, size_t bytes, uint32_t *out_number) {
     void *region = NULL;
+    uint32_t number = 0;
+    RP_TRY(shm_lend(&link->base, PLACE_FRAME_BYTES, &region));
+    memcpy((char *)region + RPI_FRAME_HEADER_BYTES, &link->to, sizeof link->to);
+    RP_TRY(rpi_duplex_post_place(&link->duplex, PLACE_FRAME_BYTES, &number));
+    link->base.bytes_sent += RPI_FRAME_HEADER_BYTES + bytes;
+    if (out_number) *out_number = number;
+    return RP_OK;
+}
+
+static rp_status shm_post_place(rpi_link *base, const void *payload, size_t bytes,
+                                bool writable, uint32_t *out_number) {
+    shm_link *link = (shm_link *)base;
     if (!shm_reaches_payload(base, payload, bytes))
         return RP_FAIL(STATE, "rank %d does not see this payload", base->peer);
-    RP_TRY(shm_lend(base, PLACE_FRAME_BYTES, &region)); /* as it was lent */
-    memcpy((char *)region + RPI_FRAME_HEADER_BYTES, &link->to, sizeof link->to);
-    RP_TRY(rpi_duplex_post_place(&link->duplex, PLACE_FRAME_BYTES, out_number));
-    base->bytes_sent += RPI_FRAME_HEADER_BYTES + bytes;
-    return RP_OK;
+    if (writable) link->to.flags = RPI_SHM_WRITABLE;
+    return post_to(link, bytes, out_number);
+}
+
+static rp_status shm_post_written(rpi_link *base, size_t bytes) {
+    shm_link *link = (shm_link *)base;
+    link->to = (rpi_shm_place){.bytes = (uint32_t)bytes, .flags = RPI_SHM_WRITTEN};
+    return post_to(link, bytes, NULL);
 }
 
 static bool shm_is_back(rpi_link *base, uint32_t number) {
@@ -411,8 +429,33 @@ static bool shm_is_back(rpi_link *base, uint32_t number) {
     return status == RP_OK;
 }
 
-static void shm_withdraw(rpi_link *base, uint32_t number) {
-    rpi_duplex_withdraw(&((shm_link *)base)->duplex, number);
+/* Writing takes less than a millisecond, on a core of one's own. */
+static bool shm_withdraw(rpi_link *base, uint32_t number) {
+    shm_link *link = (shm_link *)base;
+    if (rpi_duplex_withdraw(&link->duplex, number) == RP_OK) return true;
+    int64_t until_ns = rpi_now_ns() + RPI_SECOND_NS;
+    while (rpi_duplex_is_writing_to(&link->duplex, number)) {
+        hear((shm_endpoint *)base->endpoint, link);
+        if (link->gone) return true; /* the dead do not write */
+        if (rpi_now_ns() > until_ns) return false;
+        rpi_sleep_until_ns(rpi_now_ns() + LOOK_AGAIN_NS);
+    }
+    return true;
+}
+
+static bool shm_is_written(rpi_link *base) {
+    const shm_link *link = (const shm_link *)base;
+    return link->payload_bytes && !link->payload;
+}
+
+static void *shm_begin_write(rpi_link *base) {
+    shm_link *link = (shm_link *)base;
+    if (!link->payload || !(link->payload_flags & RPI_SHM_WRITABLE)) return NULL;
+    return rpi_duplex_begin_write(&link->duplex) ? link->payload : NULL;
+}
+
+static void shm_end_write(rpi_link *base) {
+    rpi_duplex_end_write(&((shm_link *)base)->duplex);
 }
 
 static const void *shm_payload(rpi_link *base) {
@@ -428,9 +471,13 @@ static const rpi_sharing sharing = {
     .reaches = shm_reaches_payload,
     .frame_bytes = PLACE_FRAME_BYTES,
     .post = shm_post_place,
+    .post_written = shm_post_written,
     .is_back = shm_is_back,
     .withdraw = shm_withdraw,
     .payload = shm_payload,
+    .is_written = shm_is_written,
+    .begin_write = shm_begin_write,
+    .end_write = shm_end_write,
     .stands = shm_stands,
 };
 

@@ -48,7 +48,8 @@ bool rpi_shm_buffers_reach(rpi_shm_buffers *buffers, int socket, const void *dat
     const rpi_shm_mine *mine = find_mine(buffers, place.id);
     if (!mine) offer(buffers, socket, &place);
     if (!mine || !mine->accepted) return false;
-    *out_place = (rpi_shm_place){place.id, place.offset, bytes};
+    *out_place =
+        (rpi_shm_place){.buffer = place.id, .offset = place.offset, .bytes = (uint32_t)bytes};
     return true;
 }
 
@@ -72,7 +73,7 @@ static rpi_shm_theirs *find_theirs(const rpi_shm_buffers *buffers, uint64_t id) 
 }
 
 static void unmap(rpi_shm_buffers *buffers, rpi_shm_theirs *one) {
-    munmap((void *)(uintptr_t)one->memory, one->bytes);
+    munmap(one->memory, one->bytes);
     *one = buffers->theirs[--buffers->theirs_count];
 }
 
@@ -86,7 +87,7 @@ static rp_status take_in(rpi_shm_buffers *buffers, const rpi_shm_note *note, int
     if (buffers->theirs_count == RPI_SHM_BUFFERS || find_theirs(buffers, note->buffer))
         return RP_FAIL(NOMEM, "no more buffers");
     RP_TRY(rpi_sealed_check(fd, note->bytes));
-    RP_TRY(rpi_sealed_map(fd, note->bytes, PROT_READ, &memory));
+    RP_TRY(rpi_sealed_map(fd, note->bytes, PROT_READ | PROT_WRITE, &memory));
     buffers->theirs[buffers->theirs_count++] =
         (rpi_shm_theirs){.id = note->buffer, .memory = memory, .bytes = note->bytes};
     return RP_OK;
@@ -134,13 +135,12 @@ rp_status rpi_shm_buffers_hear(rpi_shm_buffers *buffers, int socket) {
 }
 
 rp_status rpi_shm_buffers_hold(rpi_shm_buffers *buffers, const rpi_shm_place *place,
-                               const void **out_data) {
+                               unsigned char **out_data) {
     const rpi_shm_theirs *one = find_theirs(buffers, place->buffer);
     if (!one) return RP_PENDING;
     if (place->offset > one->bytes || place->bytes > one->bytes - place->offset)
-        return RP_FAIL(CORRUPT, "%llu bytes at %llu of a buffer of %zu",
-                       (unsigned long long)place->bytes, (unsigned long long)place->offset,
-                       one->bytes);
+        return RP_FAIL(CORRUPT, "%u bytes at %llu of a buffer of %zu", place->bytes,
+                       (unsigned long long)place->offset, one->bytes);
     buffers->held = place->buffer;
     *out_data = one->memory + place->offset;
     return RP_OK;

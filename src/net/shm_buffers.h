@@ -3,8 +3,8 @@
  *      the owner                                        the peer
  *      unknown
  *        | something in it is to be sent
- *        |---- OFFER, with the memory's descriptor ---->  checks seals and size, maps it for
- *      offered: payloads are copied                       | reading
+ *        |---- OFFER, with the memory's descriptor ---->  checks seals and size, maps it
+ *      offered: payloads are copied                       |
  *        | <------------------------- ACCEPT, REFUSE -----|
  *        |                                                v
  *      accepted: payloads in it are named by place     mapped
@@ -29,8 +29,14 @@ enum { RPI_SHM_BUFFERS = 64 }; /* of one end that the other maps, at most */
 
 /* In a frame, behind its header, in place of the payload. */
 typedef struct rpi_shm_place {
-    uint64_t buffer, offset, bytes;
+    uint64_t buffer, offset; /* 0 when it was written */
+    uint32_t bytes;
+    uint32_t flags;
 } rpi_shm_place;
+enum {
+    RPI_SHM_WRITABLE = 1, /* the receiver may put there what it answers */
+    RPI_SHM_WRITTEN = 2,  /* and this is such an answer */
+};
 
 typedef struct rpi_shm_note {
     uint32_t magic, word; /* rpi_shm_word */
@@ -52,7 +58,7 @@ typedef struct rpi_shm_mine {
 
 typedef struct rpi_shm_theirs {
     uint64_t id;
-    const unsigned char *memory;
+    unsigned char *memory;
     size_t bytes;
     bool dropped; /* unmapped when it is not held any more */
 } rpi_shm_theirs;
@@ -75,7 +81,7 @@ rp_status rpi_shm_buffers_hear(rpi_shm_buffers *buffers, int socket);
 /* Where a place of the peer's is, held until release. RP_PENDING: its buffer is not mapped;
  * RP_CORRUPT: it is not in its buffer. */
 rp_status rpi_shm_buffers_hold(rpi_shm_buffers *buffers, const rpi_shm_place *place,
-                               const void **out_data);
+                               unsigned char **out_data);
 void rpi_shm_buffers_release(rpi_shm_buffers *buffers);
 /* Tell the peer of buffers that were freed since; costs next to nothing when none was. */
 void rpi_shm_buffers_drop_freed(rpi_shm_buffers *buffers, int socket);

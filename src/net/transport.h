@@ -72,16 +72,27 @@ typedef struct rpi_sharing {
     /* Of bytes of a frame: what lend() is asked for when the payload is not in it. */
     size_t frame_bytes;
     /* As post(), of a header that is sealed with the payload's length. The payload, which the
-     * peer reaches, must stay as it is until is_back(*out_number). */
-    rp_status (*post)(rpi_link *link, const void *payload, size_t bytes, uint32_t *out_number);
+     * peer reaches, must stay as it is until is_back(*out_number); writable: the peer may
+     * change it until then, and no part of it lies in another frame that is out. */
+    rp_status (*post)(rpi_link *link, const void *payload, size_t bytes, bool writable,
+                      uint32_t *out_number);
+    /* Of a frame whose payload was written where an earlier one's lay: begin_write(). */
+    rp_status (*post_written)(rpi_link *link, size_t bytes);
     /* The receiver has released that frame. */
     bool (*is_back)(rpi_link *link, uint32_t number);
     /* The payload of a frame that is not back may change from here on; its receiver never takes
-     * what it reads there for what was sent. */
-    void (*withdraw)(rpi_link *link, uint32_t number);
+     * what it reads there for what was sent, nor writes there. False: it has been writing there
+     * for a second, and its process lives: it may go on (rpi_buffers_detach()). */
+    bool (*withdraw)(rpi_link *link, uint32_t number);
     /* Where the payload of the frame lies that peek() showed, aligned or not; NULL: behind its
      * header. */
     const void *(*payload)(rpi_link *link);
+    /* It was written where a payload of ours lay: there is none in it. */
+    bool (*is_written)(rpi_link *link);
+    /* The same place to write to, until end_write(); NULL: its sender has not said that it may
+     * be, or has withdrawn it. */
+    void *(*begin_write)(rpi_link *link);
+    void (*end_write)(rpi_link *link);
     /* Asked after reading a payload: false when its sender has withdrawn it, so that what was
      * read is of no use. The frame is then to be released unread, or left. */
     bool (*stands)(rpi_link *link);

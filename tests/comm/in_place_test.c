@@ -37,7 +37,8 @@ typedef struct job {
     int shared; /* a bit for each rank whose vector lies in a buffer */
     size_t cut; /* elements of the first of two segments; 0: there is one */
     rp_reduction reduce;
-    uint64_t lent; /* frames of all ranks whose payload stayed where it was */
+    uint64_t lent, written; /* frames of all ranks whose payload stayed where it was, or was put
+                               where it was wanted */
 } job;
 
 static float *results[2][MOST_RANKS]; /* of plain memory, and of buffers */
@@ -72,6 +73,7 @@ static void reduce_both_ways(rp_comm *comm, int rank, int world, void *context) 
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     pthread_mutex_lock(&lock);
     j->lent += comm->lent_frames;
+    j->written += comm->written_frames;
     pthread_mutex_unlock(&lock);
 }
 
@@ -86,6 +88,10 @@ static void compare(job j, int world) {
     CHECK_MSG((j.lent > 0) == (j.shared != 0) || strcmp(j.algorithm, "sra") != 0,
               "%s, world %d, buffers %d: %llu frames stayed", j.algorithm, world, j.shared,
               (unsigned long long)j.lent);
+    CHECK_MSG((j.written > 0) == (j.shared != 0) || strcmp(j.algorithm, "sra") != 0 ||
+                  world > 2,
+              "%s, buffers %d: %llu frames were written", j.algorithm, j.shared,
+              (unsigned long long)j.written);
     for (int way = 0; way < 2; way++)
         for (int rank = 0; rank < world; rank++) give(results[way][rank]);
 }
@@ -132,8 +138,8 @@ static void a_buffer_in_use_is_not_freed(void) {
     world_run(2, &over_shm, free_too_early, NULL);
 }
 
-/* Rank 0 gives up at any moment, and has its memory back; what rank 1 then has is an error, or
- * the sum. */
+/* Rank 0 gives up at any moment, and has its memory back, where rank 1 writes nothing more;
+ * what rank 1 then has is an error, or the sum. */
 static void give_up(rp_comm *comm, int rank, int world, void *context) {
     float *data = take(true);
     rp_request *request = NULL;
@@ -154,6 +160,9 @@ static void give_up(rp_comm *comm, int rank, int world, void *context) {
         CHECK_EQ(wrong, 0);
     }
     world_meet();
+    int changed = 0;
+    for (int i = 0; rank == 0 && i < COUNT; i++) changed += data[i] != -1e9F;
+    CHECK_EQ(changed, 0);
     CHECK_OK(rp_buffer_free(data));
 }
 
@@ -165,7 +174,41 @@ static void what_is_given_up_is_not_read(void) {
     }
 }
 
+/* Rank 1 says that it has written what it was never given. */
+static void lie(rp_comm *comm, const rp_request *request) {
+    rpi_link *link = rpi_peer_link(&comm->peers[0]);
+    const rpi_transport *transport = link->endpoint->transport;
+    rpi_frame_header header = request->header;
+    void *region = NULL;
+    header.kind = RPI_FRAME_DATA;
+    size_t bytes = rpi_cut_part_bytes(&request->cut, 0, 0, RPI_LEVEL_WORLD);
+    CHECK_OK(transport->lend(link, transport->sharing->frame_bytes, &region));
+    rpi_frame_seal(region, &header, bytes, false);
+    CHECK_OK(transport->sharing->post_written(link, bytes));
+}
+
+static void believe(rp_comm *comm, int rank, int world, void *context) {
+    float *data = take(false);
+    rp_request *request = NULL;
+    rp_segment segment = {.data = data, .count = COUNT, .dtype = RP_F32};
+    rp_collective_options options = {.algorithm = "sra"};
+    (void)world, (void)context;
+    memset(data, 0, COUNT * sizeof *data);
+    if (rank == 1) rpi_drive_take(comm->fabric); /* nothing leaves of itself */
+    CHECK_OK(rp_all_reduce_start(comm, &segment, 1, &options, &request));
+    world_meet();
+    if (rank == 1) lie(comm, request);
+    if (rank == 1) rpi_drive_give(comm->fabric);
+    CHECK_FAILS(rp_request_wait(&request), CORRUPT, "it was not to be written here");
+    give(data);
+}
+
+static void what_was_not_lent_is_not_written(void) {
+    world_run(2, &over_shm, believe, NULL);
+}
+
 CASES({"every_algorithm_gives_the_same", every_algorithm_gives_the_same},
       {"whoever_has_buffers", whoever_has_buffers},
       {"a_buffer_in_use_is_not_freed", a_buffer_in_use_is_not_freed},
-      {"what_is_given_up_is_not_read", what_is_given_up_is_not_read})
+      {"what_is_given_up_is_not_read", what_is_given_up_is_not_read},
+      {"what_was_not_lent_is_not_written", what_was_not_lent_is_not_written})

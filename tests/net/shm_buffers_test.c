@@ -46,12 +46,17 @@ static bool reach(const link_pair *pair, const void *data, size_t bytes) {
     return sharing->reaches(pair->links[0], data, bytes);
 }
 
-static rp_status post(const link_pair *pair, const void *data, size_t bytes, uint32_t *number) {
+static rp_status post_as(const link_pair *pair, const void *data, size_t bytes, bool writable,
+                         uint32_t *number) {
     void *region = NULL;
     rpi_frame_header header = {.kind = RPI_FRAME_DATA, .sequence = 7};
     RP_TRY(shm->lend(pair->links[0], sharing->frame_bytes, &region));
     rpi_frame_seal(region, &header, bytes, false);
-    return sharing->post(pair->links[0], data, bytes, number);
+    return sharing->post(pair->links[0], data, bytes, writable, number);
+}
+
+static rp_status post(const link_pair *pair, const void *data, size_t bytes, uint32_t *number) {
+    return post_as(pair, data, bytes, false, number);
 }
 
 static unsigned char *make_buffer(void) {
@@ -170,6 +175,95 @@ static void what_was_withdrawn_is_not_taken(void) {
     link_pair_close(&pair);
 }
 
+static void *end_later(void *argument) {
+    rpi_sleep_until_ns(rpi_now_ns() + 20 * 1000 * 1000);
+    sharing->end_write(argument);
+    return NULL;
+}
+
+/* ---- answers that are written where the question lay ---- */
+
+static void answers_are_written_where_that_is_allowed(void) {
+    link_pair pair;
+    const void *frame = NULL;
+    size_t got = 0;
+    uint32_t number = 0;
+    void *region = NULL;
+    rpi_frame_header header = {.kind = RPI_FRAME_DATA};
+    unsigned char *buffer = make_buffer();
+    open_pair(&pair, true, true);
+    REQUIRE(reach(&pair, buffer, BYTES));
+    REQUIRE_OK(post(&pair, buffer, BYTES, &number));
+    REQUIRE_OK(shm->peek(pair.links[1], &frame, &got));
+    CHECK(sharing->begin_write(pair.links[1]) == NULL); /* not allowed */
+    shm->release(pair.links[1]);
+    REQUIRE_OK(post_as(&pair, buffer + 9, BYTES, true, &number));
+    REQUIRE_OK(shm->peek(pair.links[1], &frame, &got));
+    unsigned char *there = sharing->begin_write(pair.links[1]);
+    REQUIRE(there != NULL);
+    memset(there, 0x5a, BYTES);
+    sharing->end_write(pair.links[1]);
+    shm->release(pair.links[1]);
+    REQUIRE_OK(shm->lend(pair.links[1], sharing->frame_bytes, &region));
+    rpi_frame_seal(region, &header, BYTES, false);
+    REQUIRE_OK(sharing->post_written(pair.links[1], BYTES));
+    REQUIRE_OK(shm->peek(pair.links[0], &frame, &got));
+    CHECK_EQ(got, 64 + BYTES);
+    CHECK(sharing->is_written(pair.links[0]) && !sharing->payload(pair.links[0]));
+    CHECK(sharing->is_back(pair.links[0], number));
+    shm->release(pair.links[0]);
+    CHECK(!sharing->is_written(pair.links[0]));
+    CHECK(buffer[8] == 56 && buffer[9] == 0x5a && buffer[8 + BYTES] == 0x5a);
+    CHECK(buffer[9 + BYTES] != 0x5a);
+    link_pair_close(&pair);
+    CHECK_OK(rp_buffer_free(buffer));
+}
+
+static void who_withdraws_waits_for_a_writer(void) {
+    link_pair pair;
+    const void *frame = NULL;
+    size_t got = 0;
+    uint32_t number = 0;
+    pthread_t thread;
+    unsigned char *buffer = make_buffer();
+    open_pair(&pair, true, true);
+    REQUIRE(reach(&pair, buffer, BYTES));
+    REQUIRE_OK(post_as(&pair, buffer, BYTES, true, &number));
+    REQUIRE_OK(shm->peek(pair.links[1], &frame, &got));
+    REQUIRE(sharing->begin_write(pair.links[1]) != NULL);
+    REQUIRE(pthread_create(&thread, NULL, end_later, pair.links[1]) == 0);
+    CHECK(sharing->withdraw(pair.links[0], number));
+    pthread_join(thread, NULL);
+    CHECK(sharing->begin_write(pair.links[1]) == NULL); /* it is too late now */
+    link_pair_close(&pair);
+    CHECK_OK(rp_buffer_free(buffer));
+}
+
+/* One that is stopped in the middle, and goes on when the memory is its owner's again. */
+static void who_writes_for_ever_writes_elsewhere(void) {
+    link_pair pair;
+    const void *frame = NULL;
+    size_t got = 0;
+    uint32_t number = 0;
+    rpi_buffer_place place;
+    unsigned char *buffer = make_buffer();
+    open_pair(&pair, true, true);
+    REQUIRE(reach(&pair, buffer + 5000, BYTES));
+    REQUIRE_OK(post_as(&pair, buffer + 5000, BYTES, true, &number));
+    REQUIRE_OK(shm->peek(pair.links[1], &frame, &got));
+    unsigned char *there = sharing->begin_write(pair.links[1]);
+    REQUIRE(there != NULL);
+    CHECK(!sharing->withdraw(pair.links[0], number));
+    CHECK_OK(rpi_buffers_detach(buffer + 5000, BYTES));
+    memset(there, 0xaa, BYTES);
+    for (int i = 0; i < BUFFER_BYTES; i++)
+        REQUIRE(buffer[i] == (unsigned char)(i * 7 + (i >> 8)));
+    CHECK(!rpi_buffers_find(buffer, BYTES, &place)); /* read in place no more */
+    CHECK(!sharing->reaches(pair.links[0], buffer, BYTES));
+    link_pair_close(&pair);
+    CHECK_OK(rp_buffer_free(buffer));
+}
+
 /* A freed buffer's address may be a new one's: nothing of the old is seen. */
 static void buffers_come_and_go(void) {
     link_pair pair;
@@ -214,7 +308,7 @@ static void places_are_checked(void) {
                 {{.offset = 100000}, "of a buffer of"},
                 {{.offset = UINT64_MAX - 1000}, "of a buffer of"},
                 {{.bytes = FRAME_BYTES}, "a payload of"},
-                {{.bytes = UINT64_MAX / 2}, "a payload of"}};
+                {{.bytes = UINT32_MAX / 2}, "a payload of"}};
     for (size_t i = 0; i < sizeof lies / sizeof lies[0]; i++) {
         link_pair pair;
         const void *frame = NULL;
@@ -381,6 +475,9 @@ CASES({"payloads_are_read_where_they_lie", payloads_are_read_where_they_lie},
       {"who_sleeps_for_a_payload_is_woken", who_sleeps_for_a_payload_is_woken},
       {"both_must_want_it", both_must_want_it},
       {"what_was_withdrawn_is_not_taken", what_was_withdrawn_is_not_taken},
+      {"answers_are_written_where_that_is_allowed", answers_are_written_where_that_is_allowed},
+      {"who_withdraws_waits_for_a_writer", who_withdraws_waits_for_a_writer},
+      {"who_writes_for_ever_writes_elsewhere", who_writes_for_ever_writes_elsewhere},
       {"buffers_come_and_go", buffers_come_and_go},
       {"more_than_are_mapped_are_copied", more_than_are_mapped_are_copied},
       {"places_are_checked", places_are_checked},

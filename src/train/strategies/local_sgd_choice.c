@@ -81,6 +81,11 @@ rp_status rpi_local_sgd_choose(const rpi_strategy *strategy, const char *text,
     rpi_local_sgd_choice chosen = {0};
     rp_local_sgd_options *o = &chosen.options;
     RP_TRY(rpi_strategy_read(strategy, text, &c.words, &c));
+    if (strncmp(c.outer, "async", strlen("async")) == 0)
+        return RP_FAIL(INVALID,
+                       "local-sgd: local steps that wait for nobody are a strategy of "
+                       "their own: --strategy async-local-sgd:every=%lld",
+                       (long long)c.every);
     RP_TRY(rp_local_sgd_defaults(c.outer, o));
     RP_TRY(find_inner_state(c.inner_state, &chosen.inner_state));
     RP_TRY(rpi_strategy_on_loss("local-sgd", c.on_loss, &chosen.goes_on));

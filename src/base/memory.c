@@ -2,7 +2,6 @@
 
 #include "base/status.h"
 
-#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,26 +27,12 @@ static void put_pointer(void *out_pointer, void *pointer) {
     memcpy(out_pointer, &pointer, sizeof pointer);
 }
 
-/* Large blocks ask for huge pages: matrices are walked along their columns too, each row of
- * which is on a page of its own. What is beyond the last whole one stays on small pages, so
- * that no block costs more memory than it has. */
-static void *take(size_t bytes) {
-    enum { HUGE_PAGE = 2 << 20, HUGE_FROM = 2 * HUGE_PAGE };
-    bool is_large = bytes >= HUGE_FROM;
-    void *pointer = NULL;
-    if (posix_memalign(&pointer, is_large ? HUGE_PAGE : RPI_ALIGNMENT, bytes) != 0) return NULL;
-#if defined(MADV_HUGEPAGE)
-    /* A refusal costs speed only. */
-    if (is_large) (void)madvise(pointer, bytes / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);
-#endif
-    return pointer;
-}
-
 /* Names in parentheses: the analyser's model is a macro of the same name. */
 rp_status(rpi_alloc)(size_t bytes, const char *what, void *out_pointer) {
     size_t rounded = rpi_align_up(bytes);
     if (rounded == 0) rounded = RPI_ALIGNMENT;
-    void *pointer = rounded < bytes || must_fail() ? NULL : take(rounded);
+    void *pointer =
+        rounded < bytes || must_fail() ? NULL : aligned_alloc(RPI_ALIGNMENT, rounded);
     if (!pointer) return RP_FAIL(NOMEM, "no memory for %s (%zu bytes)", what, bytes);
     memset(pointer, 0, rounded);
     put_pointer(out_pointer, pointer);

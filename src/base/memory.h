@@ -18,8 +18,7 @@ static inline size_t rpi_align_up(size_t bytes) {
 }
 
 /* Zeroed memory aligned to RPI_ALIGNMENT; free with rpi_free (NULL is fine).
- * RP_NOMEM names `what` and the bytes asked for. bytes 0 gives a valid pointer. From 4 MiB on
- * it begins at a huge page (2 MiB) and asks Linux for such pages (madvise). */
+ * RP_NOMEM names `what` and the bytes asked for. bytes 0 gives a valid pointer. */
 rp_status rpi_alloc(size_t bytes, const char *what, void *out_pointer) RP_MUST_USE;
 rp_status rpi_alloc_array(size_t count, size_t element_bytes, const char *what,
                           void *out_pointer) RP_MUST_USE;

@@ -2,11 +2,7 @@
 
 #include "harness/check.h"
 
-#include <stdbool.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 static void memory_is_aligned_and_zero(void) {
     for (size_t bytes = 0; bytes < 300; bytes += 37) {
@@ -16,41 +12,6 @@ static void memory_is_aligned_and_zero(void) {
         for (size_t i = 0; i < bytes; i++) CHECK_EQ(memory[i], 0);
         rpi_free(memory);
     }
-}
-
-/* Is the mapping that holds this address one that asks for huge pages ("hg")? */
-static bool __attribute__((unused)) asks_for_huge_pages(const void *address) {
-    FILE *file = fopen("/proc/self/smaps", "re");
-    char line[512];
-    bool is_inside = false, asks = false;
-    if (!file) return false;
-    while (fgets(line, sizeof line, file)) {
-        unsigned long first = 0, end = 0;
-        if (sscanf(line, "%lx-%lx ", &first, &end) == 2)
-            is_inside = (uintptr_t)address >= first && (uintptr_t)address < end;
-        else if (is_inside && strncmp(line, "VmFlags:", 8) == 0)
-            asks = strstr(line, " hg") != NULL;
-    }
-    (void)fclose(file);
-    return asks;
-}
-
-/* What is behind the last whole one is on small pages. */
-static void large_memory_is_on_huge_pages(void) {
-    enum { HUGE_PAGE = 2 << 20, BYTES = 3 * HUGE_PAGE + 12345 };
-    unsigned char *memory;
-    REQUIRE_OK(rpi_alloc(BYTES, "a test", &memory));
-    CHECK_EQ((uintptr_t)memory % HUGE_PAGE, 0);
-    for (size_t i = 0; i < BYTES; i++)
-        if (memory[i]) CHECK_EQ(memory[i], 0);
-#if defined(__x86_64__) /* an emulator of others has a table of its own */
-    if (access("/sys/kernel/mm/transparent_hugepage/enabled", R_OK) == 0) {
-        CHECK(asks_for_huge_pages(memory));
-        CHECK(asks_for_huge_pages(memory + 3 * HUGE_PAGE - 1));
-        CHECK(!asks_for_huge_pages(memory + 3 * HUGE_PAGE));
-    }
-#endif
-    rpi_free(memory);
 }
 
 static void absurd_sizes_fail_by_name(void) {
@@ -114,7 +75,6 @@ static void pages_cost_memory_once_touched(void) {
 }
 
 CASES({"memory is aligned and zero", memory_is_aligned_and_zero},
-      {"large memory is on huge pages", large_memory_is_on_huge_pages},
       {"absurd sizes fail by name", absurd_sizes_fail_by_name},
       {"the nth allocation fails on demand", the_nth_allocation_fails_on_demand},
       {"growing keeps and zeroes", growing_keeps_and_zeroes},

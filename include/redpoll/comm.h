@@ -172,7 +172,10 @@ typedef struct rp_segment {
     rp_codec codec;  /**< Zeros: exact. All ranks must agree. */
     float *residual; /**< Error feedback: `count` floats that belong to the caller's training
                           state, or NULL for none. Elements this rank owns in the schedule hold
-                          the owner's residual (of the sum), others the sender's. */
+                          the owner's residual (of the sum), others the sender's. With an exact
+                          codec it goes out with the elements, as part of this rank's
+                          contribution, and is zeros then: nothing is lost where training
+                          changes from a lossy codec to an exact one. */
     uint32_t tensor; /**< Identity for stochastic rounding; any stable number. */
     uint64_t first;  /**< Index in the tensor of data[0]; a multiple of the codec's granule. */
 } rp_segment;

@@ -111,37 +111,77 @@ static rp_status check_exactness(const rpi_posting *posting, bool lossy) {
                    rpi_collective_name(posting->collective), name);
 }
 
-/* ---- RP_PREMUL_SUM ---- */
+/* ---- contributions that are not what the caller's memory holds ---- */
 
-static size_t staged_bytes(const rpi_run *run) {
-    if (!run->in || run->in == run->out) return 0;
+/* Scaled by RP_PREMUL_SUM; and with what error feedback held back of elements that are exact
+ * now. That joins them here, where all algorithms take it from: some never encode, or take a
+ * rank's own values as they are. */
+typedef struct change {
+    bool scales, pays_out;
+    double factor;
+} change;
+
+/* Means of algorithms that encode keep their own way: an owner's is of the mean. */
+static bool pays_out(const rp_request *request) {
+    const rpi_routine *routine = request->routine;
+    return request->collective == RPI_ALL_REDUCE &&
+           (request->reduce != RP_AVG || routine->schedule.algorithm->exact || routine->inside);
+}
+
+static bool holds_back(const rpi_run *run) {
+    return run->residual && run->count && rp_codec_is_exact(&run->codec, run->dtype);
+}
+
+static bool is_changed(const rpi_run *run, const change *c) {
+    return run->in && run->count && (c->scales || (c->pays_out && holds_back(run)));
+}
+
+static bool changes_any(const rpi_cut *cut, const change *c) {
+    for (size_t i = 0; i < cut->count; i++)
+        if (is_changed(&cut->runs[i], c)) return true;
+    return false;
+}
+
+static size_t staged_bytes(const rpi_run *run, const change *c) {
+    if (!is_changed(run, c) || run->in == run->out) return 0;
     return rpi_align_up(run->count * rp_dtype_bytes(run->dtype));
 }
 
-static rp_status reserve_staged(rpi_cut *cut) {
+static rp_status reserve_staged(rpi_cut *cut, const change *c) {
     size_t bytes = 0;
-    for (size_t i = 0; i < cut->count; i++) bytes += staged_bytes(&cut->runs[i]);
-    return bytes ? rpi_alloc(bytes, "scaled input", &cut->staged) : RP_OK;
+    for (size_t i = 0; i < cut->count; i++) bytes += staged_bytes(&cut->runs[i], c);
+    return bytes ? rpi_alloc(bytes, "changed input", &cut->staged) : RP_OK;
 }
 
-/* Input times factor: where it lies when that is the call's to overwrite, else in a copy. */
-static void scale_input(rpi_cut *cut, double factor) {
+/* Exact codecs encode an element as what it is. */
+static void pay_out(rpi_run *run, void *into) {
+    const rp_encode_context context = {.residual = run->residual};
+    (void)rp_codec_encode(&run->codec, run->dtype, run->in, run->count, &context, into, NULL);
+    run->residual = NULL;
+}
+
+/* Where it lies when that is the call's to overwrite, else in a copy. */
+static void change_input(rpi_cut *cut, const change *c) {
     unsigned char *copy = cut->staged;
     for (size_t i = 0; i < cut->count; i++) {
         rpi_run *run = &cut->runs[i];
-        if (!run->in || !run->count) continue;
+        if (!is_changed(run, c)) continue;
         void *into = run->in == run->out ? run->out : copy;
-        copy += staged_bytes(run);
-        rpi_values_scale(run->in, run->dtype, factor, run->count, into);
+        copy += staged_bytes(run, c);
+        if (c->scales) {
+            rpi_values_scale(run->in, run->dtype, c->factor, run->count, into);
+            run->in = into;
+        }
+        if (c->pays_out && holds_back(run)) pay_out(run, into);
         run->in = into;
     }
 }
 
-/* Scaled once nothing can refuse the call any more, and before anybody reads. */
-static rp_status post_scaled(rp_request *request, double factor) {
-    RP_TRY(reserve_staged(&request->cut));
+/* Once nothing can refuse the call any more, and before anybody reads. */
+static rp_status post_changed(rp_request *request, const change *c) {
+    RP_TRY(reserve_staged(&request->cut, c));
     RP_TRY(rpi_request_admit(request));
-    scale_input(&request->cut, factor);
+    change_input(&request->cut, c);
     rpi_request_enqueue(request);
     return RP_OK;
 }
@@ -213,8 +253,11 @@ static rp_status prepare(rp_request *request, const rpi_posting *posting) {
     request->cut.inside = request->routine->inside;
     size_t limit_bytes = RPI_FRAME_PAYLOAD - (of_neighbors ? RPI_SHARE_BYTES : 0);
     RP_TRY(rpi_cut_make(&request->cut, posting->layout, parts, chunk_bytes, limit_bytes));
-    return request->reduce == RP_PREMUL_SUM ? post_scaled(request, options->factor)
-                                            : rpi_request_post(request);
+    change c = {.scales = request->reduce == RP_PREMUL_SUM,
+                .pays_out = pays_out(request),
+                .factor = options->factor};
+    return changes_any(&request->cut, &c) ? post_changed(request, &c)
+                                          : rpi_request_post(request);
 }
 
 rp_status rpi_posting_end(rp_request *request, const rpi_posting *posting,

@@ -147,8 +147,9 @@ RP_API rp_status rp_parameter_server_gather(rp_parameter_server *server, float *
  * is left behind, the communicator is another one without it (the former lives, and is of no
  * use); do all of it again. Collective over the ranks that live; blocks: a message to the first
  * server and one back. Where all are to fail (no goes_on) it sends nothing and returns
- * `status`. RP_PEER names a server that has died, or says that no worker is left; a status that
- * is no death's fails all with this thread's last error. */
+ * `status`. RP_PEER names a server that has died, says that no worker is left, or that ranks
+ * fail each other again and again and none has died (then also this rank's own status, as
+ * RP_TIMEOUT); a status that is no death's fails all with this thread's last error. */
 RP_API rp_status rp_parameter_server_confirm(rp_parameter_server *server, rp_status status,
                                              int *again);
 

@@ -31,7 +31,7 @@ static const rpi_option options[] = {
      "parameters, operations and memory of a training step of this model, by layer; hf:FOLDER "
      "too",
      NULL},
-    {"batch-size", NULL, NULL, RPI_OPTION_COUNT, FIELD(batch), "1", 1, 1 << 20, "N",
+    {"batch-size", NULL, NULL, RPI_OPTION_COUNT, FIELD(batch), "1", 1, 1 << 16, "N",
      "of --model: samples of a rank in a step", NULL},
     {"seq-length", NULL, NULL, RPI_OPTION_COUNT, FIELD(sequence), NULL, 1, 1 << 20, "N",
      "of --model: tokens of a sequence; 128 when absent, or the model's positions", NULL},

@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { USUAL_SEQUENCE = 128, SIDE_MAX = 65536, COUNT_TEXT = 32 };
+enum { USUAL_SEQUENCE = 128, CHANNELS_MAX = 64, SIDE_MAX = 2048, COUNT_TEXT = 32 };
 
 typedef struct account {
     const rpi_info_model *asked;
@@ -28,10 +28,12 @@ static rp_status parse_image(const char *text, rpi_data_shape *out_shape) {
     int used = 0;
     rpi_data_shape s = {0};
     if (sscanf(text, "%5dx%5dx%5d%n", &s.channels, &s.height, &s.width, &used) != 3 ||
-        text[used] || s.channels < 1 || s.height < 1 || s.width < 1 || s.channels > SIDE_MAX ||
-        s.height > SIDE_MAX || s.width > SIDE_MAX)
+        text[used] || s.channels < 1 || s.height < 1 || s.width < 1 ||
+        s.channels > CHANNELS_MAX || s.height > SIDE_MAX || s.width > SIDE_MAX)
         return RP_FAIL(INVALID,
-                       "'%s' is no size of images: CHANNELSxHEIGHTxWIDTH, as 3x224x224", text);
+                       "'%s' is no size of images: CHANNELSxHEIGHTxWIDTH, as 3x224x224, "
+                       "at most %dx%dx%d",
+                       text, CHANNELS_MAX, SIDE_MAX, SIDE_MAX);
     *out_shape = s;
     return RP_OK;
 }

@@ -4,6 +4,7 @@
  * a place there, or as one of the few bytes that the receiver has promised to set aside for
  * this link. What stands at the head of a link can therefore always be moved out of it, and
  * nothing that is needed waits behind what nobody has asked for. docs/comm.md has the proof.
+ * (A head whose sender has withdrawn it stays until the failure is heard, by other ways.)
  *
  *      a SEND whose turn has come
  *        | the chunk has started there          | not known to have

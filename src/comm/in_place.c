@@ -114,6 +114,16 @@ static bool is_writable(const rpi_chunk *chunk, const rpi_action *send) {
     return answer_of(chunk, send) && is_in_place(chunk, send);
 }
 
+/* Its payload lies in a buffer that peers may have mapped; whether this one still lives, and
+ * could read it, is another question. */
+static bool is_buffers(const rpi_chunk *chunk, const rpi_action *send) {
+    const unsigned char *payload = one_piece(chunk, send, source_of(chunk, send));
+    rpi_buffer_place place;
+    return payload &&
+           rpi_buffers_find(payload, rpi_action_bytes(chunk->request, chunk->index, send),
+                            &place);
+}
+
 /* The SEND whose answer it is has come back, and its place is still the buffer's. */
 bool rpi_in_place_may_be_written(const rpi_chunk *chunk, const rpi_action *recv) {
     const rpi_routine *routine = chunk->request->routine;
@@ -122,9 +132,7 @@ bool rpi_in_place_may_be_written(const rpi_chunk *chunk, const rpi_action *recv)
         if (send->fused || send->kind != RPI_STEP_SEND || send->part != recv->part) continue;
         bool gave = chunk->writable[i / 64] >> (i % 64) & 1;
         bool out = rpi_in_place_is_lent(chunk, i) && !rpi_in_place_is_back(chunk, i);
-        size_t bytes = rpi_action_bytes(chunk->request, chunk->index, send);
-        return gave && !out && answer_of(chunk, send) == recv &&
-               rpi_in_place_payload(chunk, send, bytes);
+        return gave && !out && answer_of(chunk, send) == recv && is_buffers(chunk, send);
     }
     return false;
 }

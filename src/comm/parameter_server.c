@@ -181,10 +181,8 @@ static rp_status open_uplinks(rp_parameter_server *s) {
 
 static rp_status prepare(rp_parameter_server *s, const rp_segment *segments, size_t count) {
     size_t world = (size_t)s->world;
-    size_t most = world * (1 + RPI_PUSH_FRUITLESS); /* communicators, if all are lost in turn */
     RP_TRY(rpi_alloc_array(world + 1, sizeof *s->verdict, "ranks", &s->verdict));
     RP_TRY(rpi_alloc_array(world, sizeof *s->reasons, "ranks", &s->reasons));
-    RP_TRY(rpi_alloc_array(most, sizeof *s->earlier, "ranks", &s->earlier));
     RP_TRY(copy_segments(s, segments, count));
     RP_TRY(rpi_push_server_open(s));
     RP_TRY(open_uplinks(s));

@@ -85,7 +85,7 @@ static rp_status meet(rp_parameter_server *s, rp_status status, bool *out_well) 
     rpi_error_keep(&why);
     double unwell = status != RP_OK;
     RP_TRY(s->server >= 0 ? judge(s, unwell) : ask(s, unwell));
-    *out_well = s->verdict[s->world] == 0;
+    *out_well = s->verdict[s->world] == 0 && count_lost(s) == s->known_lost;
     bool is_fruitless = !*out_well && count_lost(s) == s->known_lost;
     s->fruitless = is_fruitless ? s->fruitless + 1 : *out_well ? s->fruitless : 0;
     if (s->fruitless <= RPI_PUSH_FRUITLESS) return RP_OK;
@@ -107,13 +107,21 @@ static rp_status join_rest(rp_parameter_server *s, int *ranks) {
     return rp_comm_group(s->comm, ranks, count, &options, &s->alive);
 }
 
+/* Its links may still be needed. */
+static rp_status keep_earlier(rp_parameter_server *s) {
+    size_t count = (size_t)s->earlier_count;
+    RP_TRY(rpi_grow_array(count, count + 1, sizeof *s->earlier, "communicators", &s->earlier));
+    s->earlier[s->earlier_count++] = s->alive;
+    s->alive = NULL;
+    return RP_OK;
+}
+
 /* anew: also where nobody was lost since the last time. */
 static rp_status leave_behind(rp_parameter_server *s, bool anew) {
     int *ranks = NULL, lost = count_lost(s);
     if (!anew && lost == s->known_lost) return RP_OK;
     s->known_lost = lost;
-    if (s->alive) s->earlier[s->earlier_count++] = s->alive;
-    s->alive = NULL;
+    if (s->alive) RP_TRY(keep_earlier(s));
     RP_TRY(rpi_alloc_array((size_t)s->world, sizeof *ranks, "ranks", &ranks));
     rp_status status = join_rest(s, ranks);
     rpi_free(ranks);

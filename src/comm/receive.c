@@ -403,8 +403,9 @@ void rpi_receive_unblock(rpi_chunk *chunk) {
     if (!rpi_in_place_lends(chunk)) return;
     for (int rank = 0; rank < fabric->world; rank++) {
         rpi_port *port = &fabric->ports[rank];
+        if (!port->head || port->holder != chunk) continue;
         bool elsewhere = port->payload != (const char *)port->head + RPI_FRAME_HEADER_BYTES;
-        if (port->head && port->holder == chunk && elsewhere) (void)set_aside(port, rank);
+        if (elsewhere) (void)set_aside(port, rank);
     }
 }
 

@@ -112,16 +112,17 @@ void rpi_buffers_use(const void *data, size_t bytes, int change) {
 /* ---- detaching ---- */
 
 static rp_status replace_pages(unsigned char *pages, size_t bytes) {
-    unsigned char *copy = NULL;
-    RP_TRY(rpi_alloc(bytes, "a copy of a buffer's pages", &copy));
+    unsigned char *copy =
+        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (copy == MAP_FAILED)
+        return RP_FAIL_ERRNO(NOMEM, "cannot copy %zu bytes of a buffer", bytes);
     memcpy(copy, pages, bytes);
-    void *new_pages = mmap(pages, bytes, PROT_READ | PROT_WRITE,
-                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
-    if (new_pages != MAP_FAILED) memcpy(pages, copy, bytes);
-    rpi_free(copy);
-    if (new_pages == MAP_FAILED)
-        return RP_FAIL_ERRNO(NOMEM, "cannot replace %zu bytes of a buffer", bytes);
-    return RP_OK;
+    (void)madvise(copy, bytes, MADV_DONTFORK);
+    if (mremap(copy, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, pages) != MAP_FAILED)
+        return RP_OK;
+    rp_status status = RP_FAIL_ERRNO(NOMEM, "cannot replace %zu bytes of a buffer", bytes);
+    munmap(copy, bytes);
+    return status;
 }
 
 rp_status rpi_buffers_detach(void *data, size_t bytes) {

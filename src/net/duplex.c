@@ -190,22 +190,25 @@ void rpi_duplex_release(rpi_duplex *duplex) {
     wake(duplex, RPI_WISH_ROOM);
 }
 
-/* Taken back here, so that who asks for nothing any more is told of it once. */
-static bool payload_is_back(rpi_duplex *duplex) {
-    uint32_t first = duplex->sent.first;
-    if (take_back(duplex) != RP_OK) duplex->has_places = false;
-    return !duplex->has_places || duplex->sent.first != first;
+/* Since we last went to sleep, whatever took them back: who waits for a payload may have asked
+ * before that. Told once. */
+static bool frames_came_back(rpi_duplex *duplex) {
+    bool is_fault = take_back(duplex) != RP_OK;
+    bool moved = duplex->sent.first != duplex->seen_first;
+    duplex->seen_first = duplex->sent.first;
+    if (is_fault || !is_out(duplex, duplex->place)) duplex->has_places = false;
+    return is_fault || moved;
 }
 
 bool rpi_duplex_arm(rpi_duplex *duplex) {
     uint64_t word;
-    bool awaits_place = duplex->has_places && is_out(duplex, duplex->place);
+    bool awaits_place = duplex->has_places;
     bool awaits_room = duplex->starved || awaits_place;
     unsigned wish = RPI_WISH_CLOSING | (duplex->held.bytes == 0 ? RPI_WISH_FRAMES : 0U) |
                     (awaits_room ? RPI_WISH_ROOM : 0U);
     atomic_store(&duplex->mine->asleep, wish);
     if ((wish & RPI_WISH_FRAMES) && has_come(duplex, &word)) return true;
-    if (awaits_place && payload_is_back(duplex)) return true;
+    if (awaits_place && frames_came_back(duplex)) return true;
     return duplex->starved && atomic_load(&duplex->theirs->released) != duplex->sent.first;
 }
 

@@ -6,7 +6,7 @@
  * A sender lays frames into its own frame area and posts a word for each: where and how long.
  * Words carry the parity of the lap, so that the receiver polls the very line that brings the
  * news. The receiver gives frames back in order by counting. What the other side wrote is
- * checked before it is used, and read once. */
+ * checked before it is used, and read once, but for the bit by which a frame is withdrawn. */
 #ifndef RPI_NET_DUPLEX_H
 #define RPI_NET_DUPLEX_H
 
@@ -43,8 +43,9 @@ typedef struct rpi_duplex {
     rpi_extent held;  /* the frame peeked at; bytes 0: none */
     bool held_place;  /* it names a place */
     bool takes_places;
-    bool has_places; /* frames that name one were posted, */
-    uint32_t place;  /* and this one last */
+    bool has_places;     /* frames that name one were posted, */
+    uint32_t place;      /* and this one last */
+    uint32_t seen_first; /* frames that were back when we last went to sleep */
 } rpi_duplex;
 
 size_t rpi_duplex_bytes(size_t frame_bytes);

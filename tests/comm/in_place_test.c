@@ -140,16 +140,23 @@ static void a_buffer_in_use_is_not_freed(void) {
 
 /* Rank 0 gives up at any moment, and has its memory back, where rank 1 writes nothing more;
  * what rank 1 then has is an error, or the sum. */
+typedef struct surrender {
+    int64_t delay_ns;
+    uint64_t lent; /* frames of rank 0, of all turns */
+} surrender;
+
 static void give_up(rp_comm *comm, int rank, int world, void *context) {
+    surrender *it = context;
     float *data = take(true);
     rp_request *request = NULL;
     (void)world;
+    get_to_know(comm, data);
     for (int i = 0; i < COUNT; i++) data[i] = (float)(i % 1000);
     world_meet();
     rp_segment segment = {.data = data, .count = COUNT, .dtype = RP_F32};
     CHECK_OK(rp_all_reduce_start(comm, &segment, 1, NULL, &request));
     if (rank == 0) {
-        rpi_sleep_until_ns(rpi_now_ns() + *(int64_t *)context);
+        rpi_sleep_until_ns(rpi_now_ns() + it->delay_ns);
         (void)rp_request_test(request);
         rp_comm_abort(comm, RP_CANCELLED, "enough");
         (void)rp_request_wait(&request);
@@ -163,15 +170,42 @@ static void give_up(rp_comm *comm, int rank, int world, void *context) {
     int changed = 0;
     for (int i = 0; rank == 0 && i < COUNT; i++) changed += data[i] != -1e9F;
     CHECK_EQ(changed, 0);
+    if (rank == 0) it->lent += comm->lent_frames;
     CHECK_OK(rp_buffer_free(data));
 }
 
 static void what_is_given_up_is_not_read(void) {
     rpi_rng rng = rpi_rng_make(check_seed(), RPI_RNG_TEST, 0);
+    surrender it = {0};
     for (int turn = 0; turn < 40; turn++) {
-        int64_t delay_ns = 1000 * (int64_t)rpi_rng_below(&rng, 400);
-        world_run(2, &over_shm, give_up, &delay_ns);
+        it.delay_ns = 1000 * (int64_t)rpi_rng_below(&rng, 400);
+        world_run(2, &over_shm, give_up, &it);
     }
+    CHECK(it.lent > 0);
+}
+
+/* Rank 0 sleeps until rank 1 has put its sum, and may find that it has left when it wakes. */
+static void leave_first(rp_comm *comm, int rank, int world, void *context) {
+    float *data = take(true);
+    rp_request *request = NULL;
+    (void)world;
+    get_to_know(comm, data);
+    for (int i = 0; i < COUNT; i++) data[i] = (float)(i % 1000);
+    world_meet();
+    rp_segment segment = {.data = data, .count = COUNT, .dtype = RP_F32};
+    CHECK_OK(rp_all_reduce_start(comm, &segment, 1, NULL, &request));
+    for (int looks = 0; rank == 1 && looks < *(int *)context; looks++)
+        (void)rp_request_test(request);
+    if (rank == 1) rpi_sleep_until_ns(rpi_now_ns() + 10 * 1000 * 1000);
+    CHECK_OK(rp_request_wait(&request));
+    int wrong = 0;
+    for (int i = 0; i < COUNT; i++) wrong += data[i] != (float)(2 * (i % 1000));
+    CHECK_EQ(wrong, 0);
+    CHECK_OK(rp_buffer_free(data));
+}
+
+static void a_sum_outlives_who_put_it(void) {
+    for (int looks = 0; looks < 40; looks++) world_run(2, &over_shm, leave_first, &looks);
 }
 
 /* Rank 1 says that it has written what it was never given. */
@@ -211,4 +245,5 @@ CASES({"every_algorithm_gives_the_same", every_algorithm_gives_the_same},
       {"whoever_has_buffers", whoever_has_buffers},
       {"a_buffer_in_use_is_not_freed", a_buffer_in_use_is_not_freed},
       {"what_is_given_up_is_not_read", what_is_given_up_is_not_read},
+      {"a_sum_outlives_who_put_it", a_sum_outlives_who_put_it},
       {"what_was_not_lent_is_not_written", what_was_not_lent_is_not_written})

@@ -8,14 +8,14 @@
 extern "C" {
 #endif
 
-#define RP_NEVER      ((size_t)-1)
-#define RP_CLEAR_GAIN 0.1 /**< Of the time: less decides for exact. */
+#define RP_LOSSY_NEVER     ((size_t)-1)
+#define RP_COMPARISON_GAIN 0.1 /**< Of the time: less decides for exact. */
 enum { RP_COMPARISON_TEXT = 256 };
 
 typedef struct rp_codec_comparison {
     size_t lossy_from;   /**< Elements from which on all-reduces with the codec are clearly
-                              (RP_CLEAR_GAIN) faster than exact ones; RP_NEVER: none that were
-                            tried. */
+                              (RP_COMPARISON_GAIN) faster than exact ones; RP_LOSSY_NEVER: none
+                            that were   tried. */
     size_t count;        /**< Elements of the longest that were tried. */
     double exact_s;      /**< How long these take, exact: of the slowest rank, the least of a */
     double lossy_s;      /**< few; and with the codec. */

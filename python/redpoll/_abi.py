@@ -124,7 +124,7 @@ class rp_step_trial(Structure):
     ]
 
 
-RP_COMPARISON_TEXT, RP_NEVER = 256, c_size_t(-1).value
+RP_COMPARISON_TEXT, RP_LOSSY_NEVER = 256, c_size_t(-1).value
 
 
 class rp_codec_comparison(Structure):

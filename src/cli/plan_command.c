@@ -171,7 +171,7 @@ static rp_status predict(settings *s, prediction *p) {
     if (!s->picks) return RP_OK;
     s->bench.codec = (rp_codec){0};
     RP_TRY(predict_codec(s, &exact));
-    if (p->cost.time_s < exact.cost.time_s * (1 - RP_CLEAR_GAIN)) {
+    if (p->cost.time_s < exact.cost.time_s * (1 - RP_COMPARISON_GAIN)) {
         s->bench.codec = lossy;
         p->other_s = exact.cost.time_s;
         memcpy(p->other, exact.codec, sizeof p->other);

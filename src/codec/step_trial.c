@@ -5,7 +5,7 @@
 #include <math.h>
 
 /* A choice that is wrong by noise is to be exact. */
-#define CLEAR_GAIN (1.0 / 30)
+#define STEP_GAIN (1.0 / 30)
 
 enum { WAYS = 2, OF_A_WAY = 1 + RP_TRIAL_STEPS, ALL = WAYS * OF_A_WAY };
 
@@ -46,5 +46,5 @@ int rp_step_trial_gains(const double seconds[2]) {
         (void)RP_FAIL(INVALID, "there are no times");
         return 0;
     }
-    return seconds[RP_TRIAL_LOSSY] < seconds[RP_TRIAL_EXACT] * (1 - CLEAR_GAIN);
+    return seconds[RP_TRIAL_LOSSY] < seconds[RP_TRIAL_EXACT] * (1 - STEP_GAIN);
 }

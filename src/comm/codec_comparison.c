@@ -71,16 +71,21 @@ static size_t longer(size_t count, size_t most) {
     return count * GROWTH < most ? count * GROWTH : most;
 }
 
+/* What is exact itself differs from exact by noise alone. */
+static bool gains(const trial *t, const double seconds[WAYS]) {
+    return !rp_codec_is_exact(&t->codec[LOSSY], RP_F32) &&
+           seconds[LOSSY] < seconds[EXACT] * (1 - RP_COMPARISON_GAIN);
+}
+
 static rp_status try_lengths(trial *t, size_t most, rp_codec_comparison *out) {
     size_t count = most < SHORTEST ? most : SHORTEST;
-    out->lossy_from = RP_NEVER;
+    out->lossy_from = RP_LOSSY_NEVER;
     for (;; count = longer(count, most)) {
         double seconds[WAYS];
         RP_TRY(time_length(t, count, seconds));
-        bool gains = seconds[LOSSY] < seconds[EXACT] * (1 - RP_CLEAR_GAIN);
-        if (!gains)
-            out->lossy_from = RP_NEVER;
-        else if (out->lossy_from == RP_NEVER)
+        if (!gains(t, seconds))
+            out->lossy_from = RP_LOSSY_NEVER;
+        else if (out->lossy_from == RP_LOSSY_NEVER)
             out->lossy_from = count;
         out->count = count;
         out->exact_s = seconds[EXACT];
@@ -128,7 +133,7 @@ rp_status rp_codec_compare(rp_comm *comm, const rp_codec *codec, size_t most, in
     RPI_FPENV_SCOPE;
     static const rp_codec exact;
     RP_TRY(check(comm, codec, most, feedback, out_comparison));
-    rp_codec_comparison found = {.lossy_from = RP_NEVER};
+    rp_codec_comparison found = {.lossy_from = RP_LOSSY_NEVER};
     double world = rp_comm_world(comm);
     trial t = {.comm = comm,
                .codec = {exact, *codec},
@@ -159,7 +164,7 @@ const char *rp_codec_comparison_text(const rp_codec_comparison *comparison,
     text[0] = '\0';
     if (!comparison) return text;
     rp_codec_text(codec, name, sizeof name);
-    if (comparison->lossy_from != RP_NEVER)
+    if (comparison->lossy_from != RP_LOSSY_NEVER)
         snprintf(choice, sizeof choice, "%s from %.3g MB on, fp32 below", name,
                  megabytes(comparison->lossy_from));
     snprintf(text, RP_COMPARISON_TEXT,

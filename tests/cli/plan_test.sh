@@ -59,9 +59,10 @@ fi
 "$redpoll" plan all-reduce --count 0 --json >out && grep -q '"bytes":0,' out || complain "--count 0: $(cat out)"
 "$redpoll" plan barrier --json >out && grep -q '"bytes":0,.*"frames":2}' out || complain "barrier: $(cat out)"
 
-# Codec auto: few bits on a slow link, exact where nothing is as fast as the link.
+# Codec auto: few bits on a slow link, exact where nothing is as fast as the link (a sanitizer makes sums slower than encoding).
 "$redpoll" plan all-reduce --count 3000000 --codec auto --link 10Mbit,1ms --json >out && grep -q '"codec":"v4:.*"other_codec":"fp32"' out || complain "auto, slow: $(cat out)"
-"$redpoll" plan all-reduce --count 3000000 --codec auto --link 100000Gbit,0us --json >out && grep -q '"codec":"fp32".*"other_codec":"v4:' out || complain "auto, fast: $(cat out)"
+sanitized() { "$redpoll" info --json | grep -q '"sanitizers":"[^"]'; }
+"$redpoll" plan all-reduce --count 3000000 --codec auto --link 100000Gbit,0us --json >out && grep -q '"codec":"fp32".*"other_codec":"v4:' out || sanitized || complain "auto, fast: $(cat out)"
 "$redpoll" plan all-reduce --count 3000000 --codec auto:like=q4 --link 100000Gbit,0us --brief >out && grep -q 'as v4:bucket' out && ! grep -q 'codec auto' out || complain "auto:like: $(cat out)"
 # Cores that many ranks share.
 "$redpoll" plan all-reduce -n 64 --hosts 1 --cores 2 --count 1000 --json >out && grep -q '"algorithm":"star".*"cores":2' out || complain "64 ranks, 2 cores: $(cat out)"
@@ -89,7 +90,7 @@ agrees() {
     complain "$*: predicted $(value time_s plan) s for $(value bytes plan) bytes, measured" \
         "$(value time_min_s bench) s for $(value bytes bench), attempt $attempt"
 }
-if "$redpoll" info --json | grep -q '"sanitizers":"[^"]'; then
+if sanitized; then
     echo "skipped the predictions: with sanitizers it is not the link that sets the time"
 else
     link="--link 100Mbit,2ms"

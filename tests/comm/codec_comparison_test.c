@@ -50,7 +50,7 @@ static void ranks_find_the_same(void) {
         CHECK_OK(a.status[0]);
         CHECK_EQ(found->count, a.most);
         CHECK(found->exact_s > 0 && found->lossy_s > 0 && found->sent_bytes_s > 0);
-        CHECK(found->lossy_from == RP_NEVER || found->lossy_from <= a.most);
+        CHECK(found->lossy_from == RP_LOSSY_NEVER || found->lossy_from <= a.most);
     }
 }
 
@@ -63,7 +63,7 @@ static void the_link_decides(void) {
     CHECK_MSG(strstr(shorter.text[1], "q4:bucket=512 from 0.0655 MB on, fp32 below: 0.0655 MB"),
               "%s", shorter.text[1]);
     world_run(2, &options, compare, &same);
-    CHECK_EQ(same.found[0].lossy_from, RP_NEVER);
+    CHECK_EQ(same.found[0].lossy_from, RP_LOSSY_NEVER);
     CHECK_MSG(strncmp(same.text[0], "fp32: 0.0655 MB take ", 21) == 0, "%s", same.text[0]);
 }
 
@@ -71,7 +71,7 @@ static void one_rank_has_nothing_to_gain(void) {
     asked a = {.codec = "q4", .most = 1000};
     world_run(1, NULL, compare, &a);
     CHECK_OK(a.status[0]);
-    CHECK_EQ(a.found[0].lossy_from, RP_NEVER);
+    CHECK_EQ(a.found[0].lossy_from, RP_LOSSY_NEVER);
     CHECK_EQ(a.found[0].count, 0);
 }
 

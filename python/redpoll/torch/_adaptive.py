@@ -114,20 +114,23 @@ class CodecTrial:
 
     def ask(self, communicator: Any, codec: Codec, most: int, feedback: bool) -> str:
         """Find out what is faster, and say so in words. Collective, as long as nothing else
-        travels. most: elements of a bucket."""
+        travels. most: elements of the longest bucket, as far as it is known."""
         if self._steps.steps > 1:
-            return self._settle(communicator)
+            return self._settle(communicator, most)
         self._found, text = communicator.compare_codec(codec, most, feedback)
-        if self._found == _abi.RP_NEVER:
+        if self._found == _abi.RP_LOSSY_NEVER:
             self.lossy_from = self._found
         return str(text)
 
-    def _settle(self, communicator: Any) -> str:
+    def _settle(self, communicator: Any, most: int) -> str:
+        if self._found > most:
+            self.lossy_from = _abi.RP_LOSSY_NEVER
+            return "fp32: no bucket is as long as those that are faster lossy"
         seconds = torch.zeros(2, dtype=torch.float64)
         check(_abi.rp_step_trial_times(ctypes.byref(self._steps), seconds.data_ptr()))
         communicator.all_reduce([seconds], torch.distributed.ReduceOp.MAX, blocking=True)
         gains = bool(_abi.rp_step_trial_gains(seconds.data_ptr()))
-        self.lossy_from = self._found if gains else _abi.RP_NEVER
+        self.lossy_from = self._found if gains else _abi.RP_LOSSY_NEVER
         exact_ms, lossy_ms = (seconds * 1e3).tolist()
         return (
             f"{'lossy' if gains else 'fp32'}: steps take {exact_ms:.3g} ms with fp32 and "
@@ -194,6 +197,8 @@ class BitChooser:
         if work is None:
             return False
         work.wait()
+        if not self._measured[:, _abi.RP_LEVELS].any():
+            return False  # all of it went exact
         rows = (_abi.rp_level_choice * len(self._rows))()
         for row, measured in zip(rows, self._measured.tolist()):
             row.measured[:] = measured

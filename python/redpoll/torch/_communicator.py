@@ -272,7 +272,7 @@ class Communicator(Collectives):
     def compare_codec(self, codec: Codec, most: int, feedback: bool) -> tuple[int, str]:
         """From how many elements on float32 all-reduces are faster with `codec` than exact, by
         trying lengths up to `most` (redpoll/codec_comparison.h), and that in words; the same on
-        all ranks. _abi.RP_NEVER: they are not. Collective; blocks, for about a second."""
+        all ranks. _abi.RP_LOSSY_NEVER: they are not. Collective; blocks, for about a second."""
         comparison = _abi.rp_codec_comparison()
         with self._lock, self._entered("compare_codec") as handle:
             code = _abi.rp_codec_compare(

@@ -102,7 +102,10 @@ class BucketReducer:
 
     def _ruled_codec(self, name: str) -> Codec | None:
         if self.chooser is not None and self.chooser.chooses(name):
-            return None if name in self._faster_exact else self.chooser.codec_of(name)
+            trial = self.chooser.trial
+            never = trial is not None and trial.threshold == _abi.RP_LOSSY_NEVER
+            is_exact = never or name in self._faster_exact
+            return None if is_exact else self.chooser.codec_of(name)
         return self.rules.codec_for(name, self.parameters[name].shape)
 
     @property
@@ -181,8 +184,8 @@ class BucketReducer:
     ) -> torch.futures.Future:
         ready = time.perf_counter()
         if index == 0:
+            self._begin_step()  # which may ask how long buckets were
             self._layout = {}
-            self._begin_step()
         self._layout[index] = names
         plan = self._plan(index, names, buffer.dtype)
         if buffer.layout is torch.sparse_coo:
@@ -232,20 +235,25 @@ class BucketReducer:
         return trial.is_first_lossy
 
     def _ask(self, chooser: BitChooser, trial: CodecTrial) -> None:
-        chosen = [p.numel() for name, p in self.parameters.items() if chooser.chooses(name)]
-        if not chosen:
-            trial.lossy_from = _abi.RP_NEVER
+        buckets = list(self._layout.values()) or [list(self.parameters)]
+        most = max(self._chosen_elements(chooser, names) for names in buckets)
+        if not most:
+            trial.lossy_from = _abi.RP_LOSSY_NEVER
             return
-        codec = chooser.codec.typical
-        text = trial.ask(self.communicator, codec, sum(chosen), self.error_feedback)
+        text = trial.ask(self.communicator, chooser.codec.typical, most, self.error_feedback)
         if self.communicator.rank == 0:
             log.info("codec auto: %s", text)
+
+    def _chosen_elements(self, chooser: BitChooser, names: list[str]) -> int:
+        return sum(self.parameters[name].numel() for name in names if chooser.chooses(name))
 
     @staticmethod
     def _is_tried_exact(chooser: BitChooser) -> bool:
         """Now, whatever the bucket."""
         trial = chooser.trial
-        return trial is not None and (trial.goes_exact or trial.threshold == _abi.RP_NEVER)
+        if trial is None:
+            return False
+        return trial.goes_exact or trial.threshold == _abi.RP_LOSSY_NEVER
 
     def _choose_exact(self, names: list[str]) -> None:
         """Which parameters of a bucket travel exact because that is faster."""

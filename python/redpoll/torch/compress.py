@@ -126,6 +126,7 @@ class CompressState(BucketReducer):
             self.chooser.restore(
                 states[0].get("levels", {}), states[0].get("lossy_from") if same_world else None
             )
+        self._faster_exact = set()
         self.residuals.replace(flats)
         self.loss_scale.scale = states[0].get("scale", 1.0)
         self.step = states[0]["step"]

@@ -60,7 +60,8 @@ rp_status rpi_bit_chooser_compare(const rpi_bit_chooser *chooser, const rpi_buck
     if (!most) return RP_OK;
     RP_TRY(rp_level_like(&chooser->like, &codec));
     RP_TRY(rp_codec_compare(comm, &codec, (size_t)most, feedback, algorithm, &comparison));
-    if (comparison.lossy_from != RP_NEVER) *out_lossy_from = (int64_t)comparison.lossy_from;
+    if (comparison.lossy_from != RP_LOSSY_NEVER)
+        *out_lossy_from = (int64_t)comparison.lossy_from;
     rp_codec_comparison_text(&comparison, &codec, text);
     return RP_OK;
 }

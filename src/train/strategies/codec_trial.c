@@ -51,7 +51,7 @@ static rp_status compare(rpi_codec_trial *t, char text[RP_COMPARISON_TEXT]) {
 
 static rp_status settle_by_steps(rpi_codec_trial *t, char text[RP_COMPARISON_TEXT]) {
     double seconds[2];
-    rp_step_trial_times(&t->steps, seconds);
+    RP_TRY(rp_step_trial_times(&t->steps, seconds));
     rp_segment both = {.data = seconds, .count = 2, .dtype = RP_F64};
     RP_TRY(rp_all_reduce(t->comm, &both, 1, &(rp_collective_options){.reduce = RP_MAX}));
     bool gains = rp_step_trial_gains(seconds);

@@ -82,6 +82,31 @@ static void places_are_for_who_takes_them(void) {
     rpi_free(b.memory);
 }
 
+/* Who waits for a payload has asked for it, then something else takes the frame back, and then
+ * there is nothing left to ask for: the side does not sleep before it has looked once more. */
+static void who_waits_for_a_payload_does_not_sleep_over_it(void) {
+    both b;
+    const void *frame = NULL;
+    size_t bytes = 0;
+    uint32_t number = 0;
+    void *region = NULL;
+    join(&b);
+    rpi_duplex_take_places(&b.sides[1]);
+    REQUIRE_OK(rpi_duplex_lend(&b.sides[0], 88, &region));
+    REQUIRE_OK(rpi_duplex_post_place(&b.sides[0], 88, &number));
+    CHECK(!rpi_duplex_arm(&b.sides[0]));
+    rpi_duplex_disarm(&b.sides[0]);
+    CHECK(rpi_duplex_is_back(&b.sides[0], number) == RP_PENDING);
+    REQUIRE_OK(rpi_duplex_peek(&b.sides[1], &frame, &bytes));
+    rpi_duplex_release(&b.sides[1]);
+    REQUIRE_OK(rpi_duplex_lend(&b.sides[0], 64, &region)); /* takes it back */
+    CHECK(rpi_duplex_arm(&b.sides[0]));
+    rpi_duplex_disarm(&b.sides[0]);
+    CHECK(!rpi_duplex_arm(&b.sides[0])); /* told once */
+    rpi_duplex_disarm(&b.sides[0]);
+    rpi_free(b.memory);
+}
+
 static void frames_given_back_are_counted(void) {
     both b;
     void *region = NULL;
@@ -147,6 +172,8 @@ static void pieces_in_use_do_not_overlap(void) {
 CASES({"the_layout_is_the_documented_one", the_layout_is_the_documented_one},
       {"words_from_the_peer_are_checked", words_from_the_peer_are_checked},
       {"places_are_for_who_takes_them", places_are_for_who_takes_them},
+      {"who_waits_for_a_payload_does_not_sleep_over_it",
+       who_waits_for_a_payload_does_not_sleep_over_it},
       {"frames_given_back_are_counted", frames_given_back_are_counted},
       {"noise_leads_nowhere", noise_leads_nowhere},
       {"pieces_in_use_do_not_overlap", pieces_in_use_do_not_overlap})

@@ -75,8 +75,9 @@ void link_pair_close(link_pair *pair) {
     }
 }
 
-void link_wait(rpi_endpoint *endpoint) {
+bool link_wait(rpi_endpoint *endpoint) {
     int fd = -1;
+    bool is_news = true;
     int64_t wake_at_ns = 0, now_ns = rpi_now_ns();
     if (!endpoint->transport->arm(endpoint, &fd, &wake_at_ns)) {
         int64_t until_ns = now_ns + 10 * RPI_SECOND_NS;
@@ -84,10 +85,11 @@ void link_wait(rpi_endpoint *endpoint) {
         struct pollfd wait = {.fd = fd, .events = POLLIN};
         int64_t left_ns = until_ns > now_ns ? until_ns - now_ns : 0;
         struct timespec left = {left_ns / RPI_SECOND_NS, left_ns % RPI_SECOND_NS};
-        ppoll(&wait, 1, &left, NULL);
+        is_news = ppoll(&wait, 1, &left, NULL) > 0 || until_ns == wake_at_ns;
     }
     endpoint->transport->disarm(endpoint);
     CHECK_OK(endpoint->transport->progress(endpoint));
+    return is_news;
 }
 
 static unsigned char byte_at(uint64_t number, size_t i) {

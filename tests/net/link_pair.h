@@ -21,8 +21,9 @@ rp_status link_pair_open_with(link_pair *pair, rp_status status_of[2]);
 void link_pair_options(link_pair *pair, const rpi_transport *transport, size_t frame_bytes);
 void link_pair_close(link_pair *pair);
 
-/* progress() of the side, then sleep as the contract says, until there may be news or 10 s. */
-void link_wait(rpi_endpoint *endpoint);
+/* Sleep as the contract says, until there may be news or 10 s, then progress() of the side;
+ * true: there was news, or what the side itself waits for was due. */
+bool link_wait(rpi_endpoint *endpoint);
 /* Post the number-th frame of `bytes` in all; RP_PENDING: no room. */
 rp_status link_send(rpi_link *link, uint64_t number, size_t bytes);
 rp_status link_send_wait(rpi_link *link, uint64_t number, size_t bytes);

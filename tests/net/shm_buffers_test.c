@@ -123,11 +123,9 @@ static void who_sleeps_for_a_payload_is_woken(void) {
     REQUIRE(reach(&pair, buffer, BYTES));
     REQUIRE_OK(post(&pair, buffer, BYTES, &number));
     REQUIRE(pthread_create(&thread, NULL, release_later, &pair) == 0);
-    int64_t began_ns = rpi_now_ns();
     int sleeps = 0;
     for (; !sharing->is_back(pair.links[0], number) && sleeps < 1000; sleeps++)
-        link_wait(pair.endpoints[0]); /* ten seconds, when nobody wakes it */
-    CHECK(rpi_now_ns() - began_ns < 9 * RPI_SECOND_NS);
+        CHECK(link_wait(pair.endpoints[0]));
     CHECK_MSG(sleeps < 10, "%d sleeps for one payload", sleeps);
     pthread_join(thread, NULL);
     link_pair_close(&pair);

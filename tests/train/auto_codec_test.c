@@ -162,8 +162,7 @@ static void slow_links_are_found_out_once(void) {
     options.steps = 18; /* the trial takes 14 */
     ranks_shape("10Mbit,1us");
     REQUIRE_OK(ranks_train(&options, 2, NULL));
-    CHECK_MSG(strstr(ranks_notes(), "codec auto: v4:bucket=16384 from "), "%s",
-              ranks_notes());
+    CHECK_MSG(strstr(ranks_notes(), "codec auto: v4:bucket=16384 from "), "%s", ranks_notes());
     CHECK_MSG(strstr(ranks_notes(), "codec auto: lossy: steps take "), "%s", ranks_notes());
     CHECK(strstr(ranks_notes(), "fewer bytes than q4"));
     CHECK(has_levels(options.out));

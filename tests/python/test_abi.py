@@ -13,6 +13,9 @@ import pytest
 from redpoll import _abi, errors
 
 COMPILERS = [os.environ.get("CC", ""), "cc", "gcc", "clang"]
+CONSTANTS = sorted(
+    name for name, value in vars(_abi).items() if name.startswith("RP_") and type(value) is int
+)
 PREFIXES = {"STATUS": "RP_", "DTYPES": "RP_", "REDUCTIONS": "RP_"}
 
 
@@ -27,6 +30,8 @@ def c_source() -> str:
     for table, prefix in PREFIXES.items():
         for name in getattr(_abi, table):
             show(f"{table}.{name}", prefix + name)
+    for name in CONSTANTS:
+        show(name, name)
     for structure in _abi.STRUCTURES:
         c_name = structure.__name__
         show(c_name, f"sizeof({c_name})")
@@ -42,6 +47,8 @@ def mirrored() -> dict[str, int]:
     for table in PREFIXES:
         for name, value in getattr(_abi, table).items():
             found[f"{table}.{name}"] = value
+    for name in CONSTANTS:  # those of size_t are printed as signed, too
+        found[name] = ctypes.c_longlong(getattr(_abi, name)).value
     for structure in _abi.STRUCTURES:
         found[structure.__name__] = ctypes.sizeof(structure)
         for field, _ in structure._fields_:

@@ -2,11 +2,17 @@
 
 #include "net/link_shape.h"
 #include "plan/plan.h"
+#include "redpoll/adaptive.h"
 #include "redpoll/codec.h"
 
 rp_status rpi_check_codec(const char *text) {
     rp_codec codec;
     return rp_codec_parse(text, &codec);
+}
+
+rp_status rpi_check_adaptive_codec(const char *text) {
+    rp_adaptive_codec codec;
+    return rp_adaptive_codec_parse(text, &codec);
 }
 
 rp_status rpi_check_all_reduce(const char *text) {

@@ -7,7 +7,8 @@
 
 /* Checks that say what is wrong before anything is started. */
 rp_status rpi_check_codec(const char *text);
-rp_status rpi_check_all_reduce(const char *text); /* the name of an all-reduce algorithm */
+rp_status rpi_check_adaptive_codec(const char *text); /* a codec, or auto and its options */
+rp_status rpi_check_all_reduce(const char *text);     /* the name of an all-reduce algorithm */
 rp_status rpi_check_link(const char *text);
 
 /* clang-format off */

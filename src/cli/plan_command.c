@@ -31,11 +31,6 @@ static rp_status check_links(const char *text) {
     return rpi_link_costs_parse(text, &model);
 }
 
-static rp_status check_codec(const char *text) {
-    rp_adaptive_codec codec;
-    return rp_adaptive_codec_parse(text, &codec);
-}
-
 #define FIELD(name) offsetof(settings, name)
 static const rpi_option options[] = {
     RPI_ROWS_RANKS(FIELD(ranks), NULL, "4", 1, 16384, "ranks of the world"),
@@ -49,7 +44,7 @@ static const rpi_option options[] = {
      "f32, f16, bf16, f64, i8 ... i64, u8 ... u64, bool, c64 or c128", rpi_check_dtype},
     {"codec", NULL, NULL, RPI_OPTION_TEXT, FIELD(codec_text), "fp32", 0, 0, "CODEC",
      "codec; fp32 is exact, redpoll info lists all; auto: the faster one of fp32 and v4",
-     check_codec},
+     rpi_check_adaptive_codec},
     {"reduce", NULL, NULL, RPI_OPTION_TEXT, FIELD(reduce_text), "sum", 0, 0, "NAME",
      "sum, avg, product, min, max, band, bor, bxor or premul-sum", rpi_check_reduction},
     RPI_ROW_LINK(FIELD(link), NULL, "1Gbit,50us", "of each host, each way"),

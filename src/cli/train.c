@@ -12,7 +12,6 @@
 #include "cli/world.h"
 #include "engine/optimizer.h"
 #include "net/join.h"
-#include "redpoll/adaptive.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/run_settings.h"
 #include "train/data/batch_ring.h"
@@ -42,11 +41,6 @@ typedef struct settings {
 
 /* Ranks that are told to end may finish a step over a slow link, and save. */
 #define STOP_GRACE_S 60.0
-
-static rp_status check_codec(const char *text) {
-    rp_adaptive_codec codec;
-    return rp_adaptive_codec_parse(text, &codec);
-}
 
 static rp_status check_split(const char *text) {
     rpi_split split;
@@ -173,7 +167,7 @@ static const rpi_option options[] = {
      "of gradients: fp32 (exact), bf16, fp16, q1 ... q8, v1 ... v8, topk, randk, sign; "
      "q4:bucket=1024,rounding=stochastic; auto:like=q4,every=100 chooses bits for each tensor; "
      "auto does where that is faster than fp32",
-     check_codec},
+     rpi_check_adaptive_codec},
     RPI_ROW_ALGORITHM(FIELD(algorithm), "communication.algorithm",
                       "of the all-reduce: ring or sra; chosen when absent",
                       rpi_check_all_reduce),

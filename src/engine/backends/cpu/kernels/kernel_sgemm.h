@@ -8,6 +8,7 @@
 #define RPI_ENGINE_KERNEL_SGEMM_H
 
 #include "engine/backends/cpu/kernels/kernel.h"
+#include "engine/backends/cpu/kernels/kernel_cut.h"
 
 #include <stddef.h>
 
@@ -35,21 +36,20 @@ RPI_KERNEL_DECLARE(sgemm);
 
 enum {
     RPI_SGEMM_DEPTH = 256, /* of k in one sum */
-    RPI_SGEMM_A = 196608,  /* elements of a that are packed at once, for an L2 of 1 MB, */
+    RPI_SGEMM_A = 208896,  /* elements of a that are packed at once, for an L2 of 1 MB, */
     RPI_SGEMM_COLS = 32,   /* and columns of b */
     RPI_SGEMM_PACKED = RPI_SGEMM_A + RPI_SGEMM_COLS * RPI_SGEMM_DEPTH
 };
 
-/* c is cut into down x across parts, one for each thread, row by row of them. */
+/* c is cut into parts, one for each thread. */
 typedef struct rpi_sgemm_work {
     const rpi_kernel_sgemm *it;
-    int64_t down, across;
+    rpi_cut cut;
 } rpi_sgemm_work;
 
-/* Rows [first, end) and columns [left, right) of c; `packed` has RPI_SGEMM_PACKED elements. */
 typedef struct rpi_sgemm_part {
-    int64_t first, end, left, right;
-    float *packed;
+    rpi_cut_part area; /* of c */
+    float *packed;     /* RPI_SGEMM_PACKED elements */
 } rpi_sgemm_part;
 
 rpi_sgemm_part rpi_sgemm_part_of(const rpi_sgemm_work *work, int64_t part);

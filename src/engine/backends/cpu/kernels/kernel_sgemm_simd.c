@@ -6,6 +6,7 @@
 
 #include "engine/backends/cpu/kernels/simd.h"
 #include "engine/backends/cpu/kernels/simd_gemm.h"
+#include "engine/backends/cpu/kernels/simd_outlook.h"
 
 /* Registers: ROWS x VECTORS of c, VECTORS of b, one of a. 16 of 8 floats or 32 of 16. BLOCK
  * elements of a are packed at once: processors without AVX-512 have smaller L2 caches. */
@@ -140,26 +141,7 @@ pack_b(const rpi_kernel_sgemm *it, int64_t first, int64_t count, int64_t k, int6
 
 /* ---- products ---- */
 
-/* Memory that will be packed next: rows of so many bytes. It is asked for bit by bit while the
- * present columns are multiplied. */
-typedef struct outlook {
-    const char *row;
-    int64_t stride, bytes, rows, at; /* `rows` are left; the next line is at row + at */
-    int64_t lines;                   /* to ask for with each STRETCH of k */
-} outlook;
-
-enum { STRETCH = 16, LINE_BYTES = 64 };
-
-SIMD void look_ahead(outlook *it) {
-    for (int64_t i = 0; i < it->lines && it->rows > 0; i++) {
-        __builtin_prefetch(it->row + it->at);
-        it->at += LINE_BYTES;
-        if (it->at < it->bytes) continue;
-        it->at = 0;
-        it->row += it->stride;
-        it->rows--;
-    }
-}
+enum { STRETCH = 16 }; /* of k, between two looks ahead */
 
 /* ROWS x COLS of c, or what is there of them, from a panel of each factor. */
 typedef struct tile {
@@ -251,8 +233,7 @@ static outlook outlook_of(const block *at, int64_t left, int64_t k) {
                     .rows = it->b_transposed ? cols : depth};
     const int64_t stretches = (at->rows + ROWS - 1) / ROWS * ((cols + COLS - 1) / COLS) *
                               ((depth + STRETCH - 1) / STRETCH);
-    const int64_t lines = next.rows * ((next.bytes + LINE_BYTES - 1) / LINE_BYTES);
-    next.lines = (lines + stretches - 1) / stretches;
+    spread_outlook(&next, stretches);
     return next;
 }
 
@@ -292,21 +273,22 @@ static void make_block(const block *at, int64_t left) {
 }
 
 static void make_part(const rpi_kernel_sgemm *it, const rpi_sgemm_part *part) {
-    const int64_t count = part->end - part->first;
+    const rpi_cut_part *area = &part->area;
+    const int64_t count = area->end - area->first;
     const int64_t blocks = (count + BLOCK / DEPTH - 1) / (BLOCK / DEPTH);
     const int64_t rows = round_up((count + blocks - 1) / blocks, ROWS);
     const int64_t depth = BLOCK / rows / DEPTH * DEPTH;
-    for (int64_t first = part->first; first < part->end; first += rows)
+    for (int64_t first = area->first; first < area->end; first += rows)
         for (int64_t k = 0; k < it->k; k += depth) {
             const block at = {.it = it,
                               .first = first,
-                              .rows = least(part->end - first, rows),
+                              .rows = least(area->end - first, rows),
                               .k = k,
                               .k_count = least(it->k - k, depth),
-                              .right = part->right,
+                              .right = area->right,
                               .a = part->packed,
                               .b = part->packed + RPI_SGEMM_A};
-            make_block(&at, part->left);
+            make_block(&at, area->left);
         }
 }
 

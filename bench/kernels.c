@@ -199,6 +199,7 @@ static int run_all(const settings *it) {
     bench_attention(&list);
     bench_norms(&list);
     bench_sgemm(&list);
+    bench_matmul(&list);
     bench_winograd(&list);
     bench_cross_entropy(&list);
     bench_tokens(&list);

@@ -12,7 +12,7 @@ typedef struct bench_kernel {
     double bytes, flops; /* 0: not counted */
 } bench_kernel;
 
-enum { BENCH_KERNELS = 96 };
+enum { BENCH_KERNELS = 160 };
 
 typedef struct bench_list {
     bench_kernel at[BENCH_KERNELS];
@@ -31,6 +31,7 @@ void bench_attention(bench_list *list);
 void bench_norms(bench_list *list);
 void bench_optimizers(bench_list *list);
 void bench_sgemm(bench_list *list);
+void bench_matmul(bench_list *list);
 void bench_winograd(bench_list *list);
 void bench_tokens(bench_list *list);
 void bench_cross_entropy(bench_list *list);

@@ -232,7 +232,7 @@ static bool is_quick_elsewhere(const rpi_unit *unit) {
 bool rpi_dnn_conv_is_own(const rpi_dnn_session *session, const rpi_unit *unit) {
     const int64_t *weight = unit->inputs[WEIGHT].shape.size;
     if (is_quick_elsewhere(unit)) return false;
-    return unit->compute == RP_BF16 && rpi_dnn_multiplies_itself(session) &&
+    return unit->compute == RP_BF16 && rpi_dnn_convolves_itself(session) &&
            session->block == BLOCK && unit->inputs[INPUT].kind == RPI_VALUE_ACTIVATION &&
            weight[0] % BLOCK == 0 && weight[1] % BLOCK == 0 && weight[2] == weight[3];
 }

@@ -77,14 +77,7 @@ rp_status rpi_dnn_linear_multiply(const rpi_dnn_linear *it, const rpi_kernel_io 
                                 .c = rpi_kernel_f32(z, it->outputs),
                                 .bias = bias,
                                 .workspace = rpi_dnn_at(io->workspace, it->forward_scratch)});
-    RP_TRY(rpi_dnn_linear_bf16_multiply(it->bf16, io, first, count, z));
-    if (bias)
-        rpi_kernel_add_bias(&it->run, &(rpi_kernel_add){.rows = count,
-                                                        .cols = it->outputs,
-                                                        .a = rpi_kernel_f32(z, it->outputs),
-                                                        .bias = bias,
-                                                        .y = rpi_kernel_f32(z, it->outputs)});
-    return RP_OK;
+    return rpi_dnn_linear_bf16_multiply(it->bf16, io, first, count, bias, z);
 }
 
 static bool adds(const rpi_kernel_io *io, int input) {

@@ -43,15 +43,17 @@ rp_status rpi_dnn_linear_weight_gradients(const rpi_dnn_linear *it, const rpi_ke
                                           const float *dz);
 
 /* onednn_linear_bf16.c: the same in bf16. */
-/* Are products of bf16 left to our own kernel? */
+/* Are products of bf16 left to our own kernel, and those of pixels? */
 bool rpi_dnn_multiplies_itself(const rpi_dnn_session *session);
+bool rpi_dnn_convolves_itself(const rpi_dnn_session *session);
 rp_status rpi_dnn_linear_bf16_open(rpi_dnn_session *session, const rpi_unit *unit,
                                    const rpi_dnn_linear *linear, int64_t rows_at_once,
                                    rpi_kernel *out, rpi_dnn_linear_bf16 **out_bf16);
 void rpi_dnn_linear_bf16_close(rpi_dnn_linear_bf16 *it); /* NULL is fine */
 rp_status rpi_dnn_linear_bf16_begin(const rpi_dnn_linear_bf16 *it, const rpi_kernel_io *io);
 rp_status rpi_dnn_linear_bf16_multiply(const rpi_dnn_linear_bf16 *it, const rpi_kernel_io *io,
-                                       int64_t first, int64_t count, float *z);
+                                       int64_t first, int64_t count, const float *bias,
+                                       float *z);
 rp_status rpi_dnn_linear_bf16_input_gradient(const rpi_dnn_linear_bf16 *it,
                                              const rpi_kernel_io *io, const float *dz);
 rp_status rpi_dnn_linear_bf16_weight_gradient(const rpi_dnn_linear_bf16 *it,

@@ -36,38 +36,47 @@ static rpi_kernel_matmul draw(rpi_rng *rng, int index) {
     it.b = it.b_transposed ? factor(rng, it.n, it.k, 2) : factor(rng, it.k, it.n, 2);
     int64_t stride = it.n + rpi_rng_below(rng, 3);
     it.c = rpi_kernel_f32(kernel_normal(it.m * stride, 1, 3), stride);
+    if (rpi_rng_below(rng, 2)) it.bias = kernel_normal(it.n, 1, 4);
     return it;
 }
 
 /* The product from what c holds now; the result is a copy. */
-static float *product(const rpi_kernel_run *run, const rpi_kernel_matmul *args) {
+static float *product(const rpi_kernel_run *run, const rpi_kernel_matmul *args,
+                      rpi_matmul_form form) {
     const int64_t count = args->m * args->c.stride;
     float *c = kernel_floats(count);
     memcpy(c, args->c.data, (size_t)count * sizeof *c);
     rpi_kernel_matmul it = *args;
     it.c.data = c;
-    rpi_kernel_matmul_run(run, &it);
+    rpi_kernel_matmul_run_by(run, &it, form);
     return c;
 }
 
-/* Both round the factors alike, so that only sums differ: of k products of normal numbers. What
+static void check_product(int index, const rpi_kernel_matmul *it, const float *wanted,
+                          rpi_matmul_form form) {
+    const rpi_kernel_run fast = {1, rpi_cpu_isa()}, threads = {THREADS, rpi_cpu_isa()};
+    const int64_t count = it->m * it->c.stride;
+    const float *found = product(&fast, it, form);
+    const double tolerance = 1e-5 * sqrt((double)it->k);
+    for (int64_t j = 0; j < count + KERNEL_GUARD; j++)
+        CHECK_MSG(fabsf(found[j] - wanted[j]) <= tolerance,
+                  "product %d, %lld x %lld x %lld, form %d: element %lld is %.9g, not %.9g",
+                  index, (long long)it->m, (long long)it->n, (long long)it->k, (int)form,
+                  (long long)j, (double)found[j], (double)wanted[j]);
+    CHECK_MSG(!memcmp(found, product(&threads, it, form), (size_t)count * sizeof *found),
+              "product %d, form %d: other bits with %d threads", index, (int)form, THREADS);
+}
+
+/* All round the factors alike, so that only sums differ: of k products of normal numbers. What
  * lies between the rows of c stays, and so does what lies behind. */
 static void products_match(void) {
-    const rpi_kernel_run slow = {1, RPI_ISA_SCALAR}, fast = {1, rpi_cpu_isa()},
-                         threads = {THREADS, rpi_cpu_isa()};
+    const rpi_kernel_run slow = {1, RPI_ISA_SCALAR};
     rpi_rng rng = rpi_rng_make(check_seed(), RPI_RNG_TEST, 1);
     for (int i = 0; i < SHAPES; i++) {
-        rpi_kernel_matmul it = draw(&rng, i);
-        const int64_t count = it.m * it.c.stride;
-        const float *wanted = product(&slow, &it), *found = product(&fast, &it);
-        const double tolerance = 1e-5 * sqrt((double)it.k);
-        for (int64_t j = 0; j < count + KERNEL_GUARD; j++)
-            CHECK_MSG(fabsf(found[j] - wanted[j]) <= tolerance,
-                      "product %d, %lld x %lld x %lld: element %lld is %.9g, not %.9g", i,
-                      (long long)it.m, (long long)it.n, (long long)it.k, (long long)j,
-                      (double)found[j], (double)wanted[j]);
-        CHECK_MSG(!memcmp(found, product(&threads, &it), (size_t)count * sizeof *found),
-                  "product %d: other bits with %d threads", i, THREADS);
+        const rpi_kernel_matmul it = draw(&rng, i);
+        const float *wanted = product(&slow, &it, RPI_MATMUL_SCALAR);
+        for (int form = RPI_MATMUL_SCALAR + 1; form <= (int)rpi_kernel_matmul_form(); form++)
+            check_product(i, &it, wanted, (rpi_matmul_form)form);
         kernel_buffers_free();
     }
 }
@@ -150,20 +159,22 @@ static void strides_go_back(void) {
         };
         const int64_t made = it.m * in;
         it.c.stride = in; /* product() copies rows */
-        const float *wanted = product(&slow, &it), *found = product(&fast, &it);
+        const float *wanted = product(&slow, &it, RPI_MATMUL_SCALAR);
+        const float *found = product(&fast, &it, RPI_MATMUL_AMX);
         for (int64_t j = 0; j < made + KERNEL_GUARD; j++)
             CHECK_MSG(fabsf(found[j] - wanted[j]) <= 1e-4f,
                       "product %d, window %lld, stride %lld: element %lld is %.9g, not %.9g", i,
                       (long long)window, (long long)stride, (long long)j, (double)found[j],
                       (double)wanted[j]);
-        CHECK_MSG(!memcmp(found, product(&threads, &it), (size_t)made * sizeof *found),
+        CHECK_MSG(!memcmp(found, product(&threads, &it, RPI_MATMUL_AMX),
+                          (size_t)made * sizeof *found),
                   "product %d: other bits with %d threads", i, THREADS);
         kernel_buffers_free();
     }
 }
 
 /* NaN and infinities go where the definition sends them; k of 0 leaves zeros, or what was. */
-static void the_unusual(void) {
+static void check_unusual(rpi_matmul_form form) {
     const rpi_kernel_run run = {1, rpi_cpu_isa()};
     float a[] = {1, INFINITY, NAN, 0, 2, 3}, b[] = {1, 0, -1, 2, 0, 1}, c[4] = {5, 5, 5, 5};
     rpi_kernel_matmul it = {.m = 2,
@@ -173,19 +184,25 @@ static void the_unusual(void) {
                             .b = rpi_kernel_f32(b, 2),
                             .c = rpi_kernel_f32(c, 2),
                             .workspace = workspace()};
-    rpi_kernel_matmul_run(&run, &it);
+    rpi_kernel_matmul_run_by(&run, &it, form);
     CHECK(isnan(c[0]) && isnan(c[1]));
     CHECK(c[2] == -2 && c[3] == 7);
     a[2] = 0;
-    rpi_kernel_matmul_run(&run, &it);
+    rpi_kernel_matmul_run_by(&run, &it, form);
     CHECK(isinf(c[0]) && c[0] < 0 && isinf(c[1]) && c[1] > 0);
     it.k = 0;
     it.accumulate = true;
-    rpi_kernel_matmul_run(&run, &it);
+    rpi_kernel_matmul_run_by(&run, &it, form);
     CHECK(c[2] == -2 && c[3] == 7);
     it.accumulate = false;
-    rpi_kernel_matmul_run(&run, &it);
-    CHECK(c[0] == 0 && c[3] == 0);
+    it.bias = b;
+    rpi_kernel_matmul_run_by(&run, &it, form);
+    CHECK(c[0] == 1 && c[3] == 0);
+}
+
+static void the_unusual(void) {
+    for (int form = RPI_MATMUL_SCALAR; form <= (int)rpi_kernel_matmul_form(); form++)
+        check_unusual((rpi_matmul_form)form);
 }
 
 CASES({"products_match", products_match}, {"pixels_match", pixels_match},

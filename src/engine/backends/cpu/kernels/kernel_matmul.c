@@ -1,41 +1,49 @@
 #include "engine/backends/cpu/kernels/kernel_matmul.h"
 
+#include "engine/backends/cpu/kernels/kernel_activation.h"
+#include "engine/backends/cpu/kernels/kernel_cut.h"
+
 #include <pthread.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* ---- is there AMX? ---- */
+/* ---- what there is ---- */
 
 #if defined(__x86_64__)
 #    include <cpuid.h>
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static bool is_usable;
+static rpi_matmul_form best;
 
 /* CPUID 7.0: AVX512-BF16 is in 7.1 EAX bit 5; AMX-BF16 and AMX-TILE are EDX bits 22 and 24. */
-static bool has_instructions(void) {
-    unsigned a = 0, b = 0, c = 0, d = 0;
-    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return false;
+static rpi_matmul_form form_of_processor(void) {
+    unsigned a = 0, b = 0, c = 0, d = 0, rest = 0;
     const unsigned amx = 1u << 22 | 1u << 24;
-    if ((d & amx) != amx || !__get_cpuid_count(7, 1, &a, &b, &c, &d)) return false;
-    return a >> 5 & 1u;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return RPI_MATMUL_SCALAR;
+    if (!__get_cpuid_count(7, 1, &a, &b, &c, &rest) || !(a >> 5 & 1u)) return RPI_MATMUL_SCALAR;
+    return (d & amx) == amx ? RPI_MATMUL_AMX : RPI_MATMUL_AVX512;
 }
 
 /* Linux gives the state of the tiles (feature 18) to those who ask. */
-static void ask(void) {
+static bool may_use_tiles(void) {
     enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };
-    is_usable = rpi_cpu_isa() == RPI_ISA_AVX512 && has_instructions() &&
-                syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
+    return syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
 }
 
-bool rpi_kernel_matmul_is_fast(void) {
+static void ask(void) {
+    if (rpi_cpu_isa() != RPI_ISA_AVX512) return;
+    best = form_of_processor();
+    if (best == RPI_MATMUL_AMX && !may_use_tiles()) best = RPI_MATMUL_AVX512;
+}
+
+rpi_matmul_form rpi_kernel_matmul_form(void) {
     pthread_once(&once, ask);
-    return is_usable;
+    return best;
 }
 #else
-bool rpi_kernel_matmul_is_fast(void) {
-    return false;
+rpi_matmul_form rpi_kernel_matmul_form(void) {
+    return RPI_MATMUL_SCALAR;
 }
 #endif
 
@@ -99,18 +107,55 @@ static void define(const rpi_kernel_matmul *it) {
                 if (it->c.dtype == RP_BF16)
                     *(uint16_t *)(void *)c = rpi_f32_to_bf16((float)product_at(&at, i, j));
                 else
-                    *c = (float)((at.accumulate ? (double)*c : 0) + product_at(&at, i, j));
+                    *c = (float)((at.accumulate ? (double)*c : 0) + product_at(&at, i, j) +
+                                 (it->bias ? (double)it->bias[j] : 0));
             }
     }
 }
-
-/* ---- threads: each its rows, or its columns where c is wider than high ---- */
 
 size_t rpi_kernel_matmul_workspace(const rpi_kernel_run *run) {
     return (size_t)run->threads * RPI_MATMUL_PACKED * sizeof(uint16_t);
 }
 
 #if defined(__x86_64__)
+/* ---- AVX512-BF16: parts for threads ---- */
+
+typedef struct cut_work {
+    const rpi_kernel_matmul *it;
+    rpi_cut cut;
+} cut_work;
+
+static void run_cut(const void *args, int64_t begin, int64_t end) {
+    const cut_work *work = args;
+    for (int64_t i = begin; i < end; i++) {
+        const rpi_cut_part area = rpi_cut_part_of(&work->cut, i);
+        const rpi_matmul_part part = {.first = area.first,
+                                      .end = area.end,
+                                      .left = area.left,
+                                      .right = area.right,
+                                      .packed = (uint16_t *)work->it->workspace +
+                                                i * RPI_MATMUL_PACKED};
+        rpi_matmul_part_avx512(work->it, &part);
+    }
+}
+
+static void run_avx512(const rpi_kernel_run *run, const rpi_kernel_matmul *it) {
+    static const rpi_kernel_body bodies[RPI_ISA_COUNT] = {run_cut, run_cut, run_cut};
+    static const rpi_cut_rule rule = {.row_grain = RPI_MATMUL_ROW_GRAIN,
+                                      .col_grain = RPI_MATMUL_COL_GRAIN,
+                                      .packing = 96,
+                                      .most_rows = RPI_MATMUL_MOST_ROWS};
+    const cut_work work = {it, rpi_cut_of(&rule, it->m, it->n, run->threads)};
+    rpi_kernel_parallel(run, work.cut.down * work.cut.across, 1, bodies, &work);
+}
+
+static bool is_plain(const rpi_kernel_matmul *it) {
+    return !it->a_pixels && !it->b_pixels && !it->c_pixels && it->window <= 1 &&
+           it->c.dtype == RP_F32;
+}
+
+/* ---- AMX: each thread its rows, or its columns where c is wider than high ---- */
+
 typedef struct shared_work {
     const rpi_kernel_matmul *it;
     bool by_columns;
@@ -206,17 +251,42 @@ static void run_phases(const rpi_kernel_run *run, const rpi_kernel_matmul *it) {
 #endif
 
 void rpi_kernel_matmul_run(const rpi_kernel_run *run, const rpi_kernel_matmul *args) {
+    rpi_kernel_matmul_run_by(run, args, RPI_MATMUL_AMX);
+}
+
+#if defined(__x86_64__)
+static void run_amx(const rpi_kernel_run *run, const rpi_kernel_matmul *it) {
+    if (lies_apart(it))
+        run_phases(run, it);
+    else
+        run_threads(run, it);
+    if (it->bias)
+        rpi_kernel_add_bias(
+            run, &(rpi_kernel_add){
+                     .rows = it->m, .cols = it->n, .a = it->c, .bias = it->bias, .y = it->c});
+}
+
+static rpi_matmul_form form_for(const rpi_kernel_run *run, const rpi_kernel_matmul *it,
+                                rpi_matmul_form most) {
+    const rpi_matmul_form best_here = rpi_kernel_matmul_form();
+    const rpi_matmul_form form = most < best_here ? most : best_here;
+    if (run->isa != RPI_ISA_AVX512 || it->k == 0) return RPI_MATMUL_SCALAR;
+    return form == RPI_MATMUL_AVX512 && !is_plain(it) ? RPI_MATMUL_SCALAR : form;
+}
+#endif
+
+void rpi_kernel_matmul_run_by(const rpi_kernel_run *run, const rpi_kernel_matmul *args,
+                              rpi_matmul_form most) {
     if (args->m == 0 || args->n == 0) return;
 #if defined(__x86_64__)
-    if (run->isa == RPI_ISA_AVX512 && rpi_kernel_matmul_is_fast() && args->k > 0) {
-        if (lies_apart(args))
-            run_phases(run, args);
-        else
-            run_threads(run, args);
-        return;
+    switch (form_for(run, args, most)) {
+    case RPI_MATMUL_AMX: run_amx(run, args); return;
+    case RPI_MATMUL_AVX512: run_avx512(run, args); return;
+    default: break;
     }
 #else
     (void)run;
+    (void)most;
 #endif
     define(args);
 }

@@ -1,9 +1,10 @@
-/* Matrix products of bf16 on processors with AMX: c = or += a b, summed in f32.
+/* Matrix products of bf16 on processors with AMX or AVX512-BF16: c = or += a b, summed in f32.
  *
  * Both factors are f32 or bf16 and lie either way round; f32 is rounded to bf16 (to nearest,
  * ties to even) as it is packed, so that neither a rounded nor a packed copy of a weight is
- * kept. AMX takes numbers below 2^-126 for zero. Each element of c is one sum over k, in an
- * order that depends on the sizes alone: not on the number of threads. */
+ * kept. Both instruction sets take numbers below 2^-126 for zero. Each element of c is one sum
+ * over k, in an order that depends on the sizes and on which of the two there is: not on the
+ * number of threads. */
 #ifndef RPI_ENGINE_KERNEL_MATMUL_H
 #define RPI_ENGINE_KERNEL_MATMUL_H
 
@@ -30,6 +31,8 @@ typedef struct rpi_kernel_matmul {
     rpi_kernel_rows c; /* f32; or bf16, rounded once: k is RPI_MATMUL_DEPTH at most, the window
                           one pixel, and nothing is accumulated then */
     bool accumulate;   /* onto c */
+    const float *bias; /* [n], added to every row behind all else; NULL: none. c is plain rows
+                          of f32 then */
     /* NULL: plain rows. Strides of rows are not looked at where they are pixels; n is a
      * multiple of 16 where c's rows are. */
     const rpi_matmul_pixels *a_pixels, *b_pixels, *c_pixels;
@@ -40,11 +43,23 @@ typedef struct rpi_kernel_matmul {
     void *workspace; /* rpi_kernel_matmul_workspace(run) bytes, aligned to RPI_ALIGNMENT */
 } rpi_kernel_matmul;
 
-/* Has the processor AMX for bf16, does the system let this process use it, and does REDPOLL_ISA
- * allow AVX-512? Elsewhere the definition runs, slowly. */
-bool rpi_kernel_matmul_is_fast(void);
+/* How products are made: as they are defined, slowly; of plain rows by AVX512-BF16; or all of
+ * them by AMX. */
+typedef enum rpi_matmul_form {
+    RPI_MATMUL_SCALAR,
+    RPI_MATMUL_AVX512,
+    RPI_MATMUL_AMX,
+    RPI_MATMUL_FORMS
+} rpi_matmul_form;
+
+/* The best that the processor has, the system lets this process use, and REDPOLL_ISA allows:
+ * what rpi_kernel_matmul_run takes where run->isa is AVX-512. */
+rpi_matmul_form rpi_kernel_matmul_form(void);
 size_t rpi_kernel_matmul_workspace(const rpi_kernel_run *run);
 void rpi_kernel_matmul_run(const rpi_kernel_run *run, const rpi_kernel_matmul *args);
+/* By no better form than `most`: for tests and measurements. */
+void rpi_kernel_matmul_run_by(const rpi_kernel_run *run, const rpi_kernel_matmul *args,
+                              rpi_matmul_form most);
 
 enum { RPI_MATMUL_DEPTH = 768 }; /* of k at a time: half of a large L2 */
 
@@ -54,7 +69,11 @@ enum {
     RPI_MATMUL_GRAIN = 32, /* rows or columns of c of which threads get whole ones */
     RPI_MATMUL_ROWS = 512, /* of a that are packed at once, */
     RPI_MATMUL_COLS = 256, /* and of b */
-    RPI_MATMUL_PACKED = (RPI_MATMUL_ROWS + RPI_MATMUL_COLS) * RPI_MATMUL_DEPTH
+    RPI_MATMUL_PACKED = (RPI_MATMUL_ROWS + RPI_MATMUL_COLS) * RPI_MATMUL_DEPTH,
+    /* AVX512-BF16: the panels of a and of b, and rows of a that are packed at once at most. */
+    RPI_MATMUL_ROW_GRAIN = 8,
+    RPI_MATMUL_COL_GRAIN = 48,
+    RPI_MATMUL_MOST_ROWS = 1536
 };
 
 /* Where row `row` begins, and how many elements further the next 16 columns do; NULL: zeros. */
@@ -91,5 +110,6 @@ typedef struct rpi_matmul_part {
 } rpi_matmul_part;
 
 void rpi_matmul_part_amx(const rpi_kernel_matmul *it, const rpi_matmul_part *part);
+void rpi_matmul_part_avx512(const rpi_kernel_matmul *it, const rpi_matmul_part *part);
 
 #endif

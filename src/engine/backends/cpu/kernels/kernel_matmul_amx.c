@@ -4,7 +4,8 @@
  * four of c, which stay in registers along k. */
 #include "engine/backends/cpu/kernels/kernel_matmul.h"
 
-#include <immintrin.h>
+#include "engine/backends/cpu/kernels/simd_bf16.h"
+
 #include <string.h>
 
 enum { EDGE = 16, PAIRS = 16, DEPTH = 2 * PAIRS, TILE = EDGE * DEPTH, ROW_BYTES = 64 };
@@ -43,9 +44,9 @@ static const void *at_column(const factor *it, const void *row, int64_t col) {
 
 /* The first `count` elements of a row from this column on, of at most 32, as bf16. */
 static __m512i load_along(const factor *it, const void *row, int64_t col, int64_t count) {
-    __mmask32 mask = count >= DEPTH ? 0xffffffffu : (1u << count) - 1u;
+    const __mmask32 mask = count >= DEPTH ? 0xffffffffu : (1u << count) - 1u;
     const void *x = at_column(it, row, col);
-    if (it->is_bf16 && it->step == EDGE) return _mm512_maskz_loadu_epi16(mask, x);
+    if (it->step == EDGE) return bf16_along(x, it->is_bf16, count);
     if (it->is_bf16) {
         const __m256i low = _mm256_maskz_loadu_epi16((__mmask16)mask, x);
         const __m256i high =
@@ -60,46 +61,8 @@ static __m512i load_along(const factor *it, const void *row, int64_t col, int64_
 /* 16 elements of two rows, interleaved; a row of NULL is zeros. */
 static __m512i load_pair(const factor *it, const void *const rows[2], int64_t col,
                          __mmask16 mask) {
-    const __m512i weave =
-        _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7,
-                         22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
-    const __mmask16 first = rows[0] ? mask : 0, second = rows[1] ? mask : 0;
-    const void *none = it->rows.data; /* not read: the mask is 0 */
-    const void *x = rows[0] ? at_column(it, rows[0], col) : none;
-    const void *y = rows[1] ? at_column(it, rows[1], col) : none;
-    __m512i both;
-    if (it->is_bf16) {
-        __m256i low = _mm256_maskz_loadu_epi16(first, x);
-        __m256i high = _mm256_maskz_loadu_epi16(second, y);
-        both = _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
-    } else {
-        both = (__m512i)_mm512_cvtne2ps_pbh(_mm512_maskz_loadu_ps(second, y),
-                                            _mm512_maskz_loadu_ps(first, x));
-    }
-    return _mm512_permutexvar_epi16(weave, both);
-}
-
-/* Words of 32 bits, 16 x 16. */
-static void transpose(__m512i w[EDGE]) {
-    __m512i t[EDGE];
-    for (int i = 0; i < EDGE; i += 2) {
-        t[i] = _mm512_unpacklo_epi32(w[i], w[i + 1]);
-        t[i + 1] = _mm512_unpackhi_epi32(w[i], w[i + 1]);
-    }
-    for (int i = 0; i < EDGE; i += 4)
-        for (int j = 0; j < 2; j++) {
-            w[i + 2 * j] = _mm512_unpacklo_epi64(t[i + j], t[i + j + 2]);
-            w[i + 2 * j + 1] = _mm512_unpackhi_epi64(t[i + j], t[i + j + 2]);
-        }
-    for (int i = 0; i < EDGE; i += 8)
-        for (int j = 0; j < 4; j++) {
-            t[i + j] = _mm512_shuffle_i32x4(w[i + j], w[i + j + 4], 0x88);
-            t[i + j + 4] = _mm512_shuffle_i32x4(w[i + j], w[i + j + 4], 0xdd);
-        }
-    for (int j = 0; j < 8; j++) {
-        w[j] = _mm512_shuffle_i32x4(t[j], t[j + 8], 0x88);
-        w[j + 8] = _mm512_shuffle_i32x4(t[j], t[j + 8], 0xdd);
-    }
+    return bf16_woven(rows[0] ? at_column(it, rows[0], col) : NULL,
+                      rows[1] ? at_column(it, rows[1], col) : NULL, it->is_bf16, mask);
 }
 
 static void store_tile(const __m512i words[EDGE], uint16_t *tile) {
@@ -153,7 +116,7 @@ static void pack_along(const factor *it, int64_t first, int64_t count, int64_t k
                            : _mm512_setzero_si512();
             if (rows[i] && depth + AHEAD < k_count) expect(it, rows[i], k + depth + AHEAD);
         }
-        if (!it->k_along_rows) transpose(words);
+        if (!it->k_along_rows) bf16_transpose(words);
         store_tile(words, tile);
     }
 }
@@ -161,7 +124,7 @@ static void pack_along(const factor *it, int64_t first, int64_t count, int64_t k
 static void transpose_tile(uint16_t *tile) {
     __m512i words[EDGE];
     for (int i = 0; i < EDGE; i++) words[i] = _mm512_load_si512(tile + i * DEPTH);
-    transpose(words);
+    bf16_transpose(words);
     store_tile(words, tile);
 }
 

@@ -18,6 +18,8 @@ Transformers (golden_transformers.py) have one step:
     losses                      1
     initial/NAME, gradient/NAME
 
+The network of open ReLUs (resnet_open) has one step, losses 1 and nothing final.
+
 A pre-activation within rounding of zero would make any two correct programs differ, so the seed
 is the first one whose pre-activations all stay away from zero by a margin in the first step.
 """
@@ -34,6 +36,7 @@ from torch.nn import functional as F
 
 STEPS, BATCH, SIZE, CLASSES = 10, 8, 10, 10
 MARGIN = 1e-5
+OPEN = 1.5  # of deviations that a pre-activation's mean is above 0
 
 
 class Margin(nn.Module):
@@ -95,6 +98,53 @@ class ResNet(nn.Module):
         return self.fc(x.mean((2, 3)))
 
 
+class Bottleneck(nn.Module):
+    def __init__(self, inputs, width, outputs, relu):
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, width, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.conv2 = nn.Conv2d(width, width, 3, 1, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(width)
+        self.conv3 = nn.Conv2d(width, outputs, 1, bias=False)
+        self.bn3 = nn.BatchNorm2d(outputs)
+        self.relu = relu
+        self.downsample = None
+        if inputs != outputs:
+            self.downsample = nn.Sequential(
+                nn.Conv2d(inputs, outputs, 1, bias=False), nn.BatchNorm2d(outputs)
+            )
+
+    def forward(self, x):
+        shortcut = x if self.downsample is None else self.downsample(x)
+        y = self.relu(self.bn1(self.conv1(x)))
+        y = self.relu(self.bn2(self.conv2(y)))
+        return self.relu(self.bn3(self.conv3(y)) + shortcut)
+
+
+class ResNetOpen(nn.Module):
+    """A stem with a pool and two bottlenecks, whose norms keep most pre-activations above 0:
+    rounding to bf16 opens or closes few of their ReLUs, and moves gradients smoothly."""
+
+    def __init__(self):
+        super().__init__()
+        self.relu = Margin()
+        self.conv1 = nn.Conv2d(1, 16, 3, 1, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(16)
+        self.pool = nn.MaxPool2d(3, 2, 1)
+        self.layer1 = nn.Sequential(
+            Bottleneck(16, 16, 32, self.relu), Bottleneck(32, 16, 32, self.relu)
+        )
+        self.fc = nn.Linear(32, CLASSES)
+        for name, parameter in self.named_parameters():
+            if "bn" in name and name.endswith("bias"):
+                nn.init.constant_(parameter, OPEN)
+        nn.init.constant_(self.bn1.bias, -1.0)  # else no window of the pool is closed
+
+    def forward(self, x):
+        x = self.pool(self.relu(self.bn1(self.conv1(x))))
+        return self.fc(self.layer1(x).mean((2, 3)))
+
+
 def named(model):
     """Parameters and running statistics, as copies in f32."""
     return {
@@ -104,17 +154,17 @@ def named(model):
     }
 
 
-def train(model_class, seed):
+def train(model_class, seed, steps):
     """The tensors of one golden file, and how near a pre-activation of step 0 came to zero."""
     torch.manual_seed(seed)
     model = model_class().to(torch.float32).to(torch.float64)
-    inputs = torch.randn(STEPS, BATCH, 1, SIZE, SIZE, dtype=torch.float32)
-    labels = torch.randint(0, CLASSES, (STEPS, BATCH))
+    inputs = torch.randn(steps, BATCH, 1, SIZE, SIZE, dtype=torch.float32)
+    labels = torch.randint(0, CLASSES, (steps, BATCH))
     tensors = {"inputs": inputs, "labels": labels.to(torch.int32)}
     tensors |= {f"initial/{name}": tensor for name, tensor in named(model).items()}
     sgd = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=5e-4)
     losses, margin = [], None
-    for step in range(STEPS):
+    for step in range(steps):
         loss = F.cross_entropy(model(inputs[step].double()), labels[step])
         sgd.zero_grad()
         loss.backward()
@@ -127,7 +177,8 @@ def train(model_class, seed):
         sgd.step()
         losses.append(loss.item())
     tensors["losses"] = torch.tensor(losses, dtype=torch.float32)
-    tensors |= {f"final/{name}": tensor for name, tensor in named(model).items()}
+    if steps > 1:
+        tensors |= {f"final/{name}": tensor for name, tensor in named(model).items()}
     return tensors, margin
 
 
@@ -158,9 +209,10 @@ def main():
     folder = parser.parse_args().folder
     folder.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(1)
-    for name, model_class in (("mlp", Mlp), ("resnet", ResNet)):
+    models = (("mlp", Mlp, STEPS), ("resnet", ResNet, STEPS), ("resnet_open", ResNetOpen, 1))
+    for name, model_class, steps in models:
         for seed in range(1, 1000):
-            tensors, margin = train(model_class, seed)
+            tensors, margin = train(model_class, seed, steps)
             if margin >= MARGIN:
                 break
         path = folder / f"{name}.safetensors"

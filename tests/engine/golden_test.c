@@ -1,5 +1,6 @@
 /* Two models against PyTorch in double precision, on every backend: losses, gradients of the
- * first step, weights and running statistics after ten steps of SGD. */
+ * first step, weights and running statistics after ten steps of SGD. A third, whose ReLUs are
+ * open, for the gradients of images in bf16. */
 #include "golden.h"
 #include "harness/check.h"
 #include "op_fixture.h"
@@ -14,6 +15,7 @@ enum { BATCH = 8, SIZE = 10, CLASSES = 10, STEPS = 10 };
  * PyTorch's own bf16 (autocast) is off by up to 1.6e-1 for this resnet. */
 #define BF16_TOLERANCE        3e-2
 #define BF16_RESNET_TOLERANCE 2e-1
+#define BF16_SHIFT_TOLERANCE  3e-1
 
 /* ---- the models ---- */
 
@@ -77,6 +79,34 @@ static rpi_value_id block(rpi_graph *graph, const char *name, rpi_value_id x, in
     return rpi_relu(graph, join(text, sizeof text, name, "relu2"), y);
 }
 
+typedef struct widths {
+    int64_t inputs, inner, outputs;
+} widths;
+
+static rpi_value_id bottleneck(rpi_graph *graph, const char *name, rpi_value_id x, widths of) {
+    char text[64];
+    rpi_value_id y, shortcut = x;
+    y = conv(graph, join(text, sizeof text, name, "conv1"), x,
+             (const int64_t[]){of.inner, of.inputs, 1, 1}, 1);
+    y = norm(graph, join(text, sizeof text, name, "bn1"), y, of.inner);
+    y = rpi_relu(graph, join(text, sizeof text, name, "relu1"), y);
+    y = conv(graph, join(text, sizeof text, name, "conv2"), y,
+             (const int64_t[]){of.inner, of.inner, 3, 3}, 1);
+    y = norm(graph, join(text, sizeof text, name, "bn2"), y, of.inner);
+    y = rpi_relu(graph, join(text, sizeof text, name, "relu2"), y);
+    y = conv(graph, join(text, sizeof text, name, "conv3"), y,
+             (const int64_t[]){of.outputs, of.inner, 1, 1}, 1);
+    y = norm(graph, join(text, sizeof text, name, "bn3"), y, of.outputs);
+    if (of.inputs != of.outputs) {
+        shortcut = conv(graph, join(text, sizeof text, name, "downsample.0"), x,
+                        (const int64_t[]){of.outputs, of.inputs, 1, 1}, 1);
+        shortcut =
+            norm(graph, join(text, sizeof text, name, "downsample.1"), shortcut, of.outputs);
+    }
+    y = rpi_add(graph, join(text, sizeof text, name, "add"), y, shortcut);
+    return rpi_relu(graph, join(text, sizeof text, name, "relu3"), y);
+}
+
 static rpi_value_id mlp(rpi_graph *graph, rpi_value_id x) {
     x = rpi_flatten(graph, "flatten", x);
     x = linear(graph, "fc1", x, SIZE * SIZE, 32);
@@ -88,6 +118,16 @@ static rpi_value_id resnet(rpi_graph *graph, rpi_value_id x) {
     x = rpi_relu(graph, "relu", norm(graph, "bn1", x, 16));
     x = block(graph, "layer1.0", x, 16, 16, 1);
     x = block(graph, "layer2.0", x, 16, 32, 2);
+    return linear(graph, "fc", rpi_global_avg_pool(graph, "pool", x), 32, CLASSES);
+}
+
+static rpi_value_id resnet_open(rpi_graph *graph, rpi_value_id x) {
+    x = conv(graph, "conv1", x, (const int64_t[]){16, 1, 3, 3}, 1);
+    x = rpi_relu(graph, "relu", norm(graph, "bn1", x, 16));
+    x = rpi_max_pool2d(graph, "maxpool", x,
+                       (rpi_max_pool2d_attributes){.kernel = 3, .stride = 2, .padding = 1});
+    x = bottleneck(graph, "layer1.0", x, (widths){16, 16, 32});
+    x = bottleneck(graph, "layer1.1", x, (widths){32, 16, 32});
     return linear(graph, "fc", rpi_global_avg_pool(graph, "pool", x), 32, CLASSES);
 }
 
@@ -200,31 +240,69 @@ static void check_model(const char *name,
     close_training(&t);
 }
 
-/* The gradients of the first step; later ones are of other weights. */
-static void check_model_in_bf16(const char *name,
-                                rpi_value_id (*model)(rpi_graph *graph, rpi_value_id images),
-                                const rpi_backend *backend, double tolerance) {
+/* All gradients of the first step together, where each tensor by itself may be worse. */
+static void compare_together(const training *t, const rpi_backend *backend) {
+    double difference = 0, size = 0;
+    for (int i = 0; i < rpi_weights_parameter_count(t->weights); i++) {
+        const rpi_weight *weight = rpi_weights_parameter(t->weights, i);
+        const float *got = rpi_weights_gradients(t->weights) + weight->first;
+        rpi_tensor wanted;
+        REQUIRE_OK(golden_tensor(&t->file, &wanted, "gradient/%s", weight->name));
+        for (int64_t j = 0; j < weight->count; j++) {
+            const double exact = (double)((float *)wanted.data)[j];
+            difference += pow((double)got[j] - exact, 2);
+            size += pow(exact, 2);
+        }
+    }
+    const double error = sqrt(difference / size);
+    CHECK_MSG(error <= fmin(t->tolerance, BF16_TOLERANCE),
+              "%s: the gradients are off by %.2e together", backend->name, error);
+}
+
+/* The first step alone; later ones are of other weights. tolerance: of each tensor. */
+static void check_first_step(const char *name,
+                             rpi_value_id (*model)(rpi_graph *graph, rpi_value_id images),
+                             const rpi_backend *backend, rp_dtype compute, double tolerance,
+                             bool together) {
     training t = {0};
-    if (rpi_backend_check_compute(backend, RP_BF16) != RP_OK) return;
-    REQUIRE_OK(open_training(name, model, backend, RP_BF16, &t));
+    REQUIRE_OK(open_training(name, model, backend, compute, &t));
     t.tolerance = tolerance;
     load_all(&t);
     step(&t, 0, backend);
+    if (together) compare_together(&t, backend);
     close_training(&t);
+}
+
+static void check_model_in_bf16(const char *name,
+                                rpi_value_id (*model)(rpi_graph *graph, rpi_value_id images),
+                                const rpi_backend *backend, double tolerance, bool together) {
+    if (rpi_backend_check_compute(backend, RP_BF16) == RP_OK)
+        check_first_step(name, model, backend, RP_BF16, tolerance, together);
 }
 
 static void check_mlp(void) {
     for (int i = 0; rpi_backend_at(i); i++) {
         check_model("mlp", mlp, rpi_backend_at(i));
-        check_model_in_bf16("mlp", mlp, rpi_backend_at(i), BF16_TOLERANCE);
+        check_model_in_bf16("mlp", mlp, rpi_backend_at(i), BF16_TOLERANCE, true);
     }
 }
 
 static void check_resnet(void) {
     for (int i = 0; rpi_backend_at(i); i++) {
         check_model("resnet", resnet, rpi_backend_at(i));
-        check_model_in_bf16("resnet", resnet, rpi_backend_at(i), BF16_RESNET_TOLERANCE);
+        check_model_in_bf16("resnet", resnet, rpi_backend_at(i), BF16_RESNET_TOLERANCE, false);
     }
 }
 
-CASES({"mlp", check_mlp}, {"resnet", check_resnet})
+/* PyTorch's own bf16 is off by about 1.3e-2 together. Of a shift between ReLU and the next norm
+ * only what is closed tells in the gradient: few tensors, far off. */
+static void check_resnet_open(void) {
+    for (int i = 0; rpi_backend_at(i); i++) {
+        check_first_step("resnet_open", resnet_open, rpi_backend_at(i), RP_F32, TOLERANCE,
+                         true);
+        check_model_in_bf16("resnet_open", resnet_open, rpi_backend_at(i), BF16_SHIFT_TOLERANCE,
+                            true);
+    }
+}
+
+CASES({"mlp", check_mlp}, {"resnet", check_resnet}, {"resnet_open", check_resnet_open})

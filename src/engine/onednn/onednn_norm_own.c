@@ -6,7 +6,7 @@
 #include "engine/layers.h"
 #include "engine/onednn/onednn_team.h"
 
-extern const rpi_op rpi_op_conv2d, rpi_op_add;
+extern const rpi_op rpi_op_conv2d, rpi_op_add, rpi_op_max_pool2d;
 
 enum { INPUT = RPI_DNN_NORM_INPUT, SCALE = RPI_DNN_NORM_SCALE, SHIFT = RPI_DNN_NORM_SHIFT };
 
@@ -115,7 +115,8 @@ static void reserve(norm_kernel *k, const rpi_unit *unit, rpi_kernel *out) {
 
 rp_status rpi_dnn_norm_own_plan(rpi_dnn_session *session, const rpi_unit *unit,
                                 rpi_kernel *out) {
-    static const rpi_op *const readers[] = {&rpi_op_conv2d, &rpi_op_add, NULL};
+    static const rpi_op *const readers[] = {&rpi_op_conv2d, &rpi_op_add, &rpi_op_max_pool2d,
+                                            NULL};
     const rpi_batch_norm2d_attributes *attributes = unit->nodes[0]->attributes;
     const int64_t *size = unit->inputs[INPUT].shape.size;
     norm_kernel *k = NULL;

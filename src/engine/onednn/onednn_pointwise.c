@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-extern const rpi_op rpi_op_relu, rpi_op_add, rpi_op_conv2d;
+extern const rpi_op rpi_op_relu, rpi_op_add, rpi_op_conv2d, rpi_op_max_pool2d;
 extern const rpi_dnn_op rpi_dnn_op_relu, rpi_dnn_op_add;
 
 typedef struct pointwise_kernel {
@@ -139,7 +139,8 @@ static void describe_half(half_kernel *k, const rpi_dnn_session *session, const 
 
 static rp_status plan_half(const rpi_dnn_session *session, const rpi_unit *unit,
                            rpi_kernel *out) {
-    static const rpi_op *const readers[] = {&rpi_op_conv2d, &rpi_op_add, NULL};
+    static const rpi_op *const readers[] = {&rpi_op_conv2d, &rpi_op_add, &rpi_op_max_pool2d,
+                                            NULL};
     half_kernel *k = NULL;
     RP_TRY(open_half(session, unit, &k));
     k->relu = true;

@@ -36,6 +36,7 @@ static const rpi_op_example examples[] = {
     {.name = "wide", .input_count = 3, .inputs = {{2, {5, 64}}, {2, {10, 64}}, {1, {10}}}},
     {.name = "sequence", .input_count = 3, .inputs = {{3, {2, 3, 5}}, {2, {4, 5}}, {1, {4}}}},
     {.name = "vector", .input_count = 2, .inputs = {{1, {6}}, {2, {3, 6}}}},
+    {.name = "many rows", .input_count = 3, .inputs = {{2, {67, 5}}, {2, {6, 5}}, {1, {6}}}},
 };
 
 const rpi_op rpi_op_linear = {

@@ -54,7 +54,7 @@ typedef struct rp_parameter_merge {
     const rp_parameter_push *pushes;
     int push_count;
     double weight;    /**< Of all pushes here. */
-    int is_complete;  /**< A push of every worker that there was at creation. */
+    int is_complete;  /**< A push of every worker among which a step is shared. */
     uint64_t version; /**< Merges before this one. */
     uint64_t step;    /**< Steps before this one: merges where they are synchronous, else pushes
                            over the number of workers. */
@@ -68,6 +68,9 @@ typedef struct rp_parameter_server_options {
     double grace_s; /**< How long a quorum waits for more. */
     int goes_on;    /**< 1: a worker that dies, or is silent for the communicator's timeout,
                          is left behind; the others go on. Needs servers. 0: all fail. */
+    int workers;    /**< Among which a step is shared: as many pushes are one. More than there
+                         are where some are missing, whose parts nobody learns. 0: those
+                         that there are. */
     uint64_t seed;  /**< Of stochastic rounding. */
     /** Step the shard. On servers, on the thread that serves: where all ranks do both, that is
      *  another than the worker's. A failure fails all ranks. */
@@ -102,7 +105,8 @@ RP_API rp_status rp_parameter_server_create(rp_comm *comm, const rp_segment *seg
 /** Between begin and end it is a failure for all. NULL is fine. */
 RP_API void rp_parameter_server_destroy(rp_parameter_server *server);
 
-/** Workers there were at creation. 0 of NULL. */
+/** Workers among which a step is shared: those that there were at creation, or as many as the
+ *  options say. 0 of NULL. */
 RP_API int rp_parameter_server_workers(const rp_parameter_server *server);
 /** Which of them this rank is; -1: it only serves. -1 of NULL. */
 RP_API int rp_parameter_server_worker(const rp_parameter_server *server);

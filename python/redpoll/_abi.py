@@ -331,6 +331,7 @@ class rp_parameter_server_options(Structure):
         ("quorum", c_int),
         ("grace_s", c_double),
         ("goes_on", c_int),
+        ("workers", c_int),
         ("seed", c_uint64),
         ("merge", Merge),
         ("context", c_void_p),

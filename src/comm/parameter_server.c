@@ -21,6 +21,11 @@ static rp_status check_roles(const rp_parameter_server_options *o, int world) {
                        "most %d, or shared, where every rank serves and works",
                        o->servers, o->servers == 1 ? "" : "s", world, world == 1 ? "" : "s",
                        world - 1);
+    if (o->workers < 0 || (world && o->workers && o->workers < world - o->servers))
+        return RP_FAIL(INVALID,
+                       "parameter server: a step shared among %d workers, and %d are there; as "
+                       "many or more, or 0",
+                       o->workers, world - o->servers);
     if (o->goes_on && !o->servers)
         return RP_FAIL(
             INVALID, "parameter server: a rank that serves cannot be left behind; to go on "
@@ -29,7 +34,7 @@ static rp_status check_roles(const rp_parameter_server_options *o, int world) {
 }
 
 static rp_status check_merges(const rp_parameter_server_options *o, int world) {
-    int workers = world - o->servers;
+    int workers = o->workers ? o->workers : world - o->servers;
     if (o->staleness < RP_ANY_STALENESS)
         return RP_FAIL(INVALID,
                        "parameter server: a staleness of %lld; 0 (synchronous), a number of "
@@ -151,6 +156,7 @@ static void take_roles(rp_parameter_server *s) {
     s->world = rp_comm_world(s->comm);
     s->server_count = servers ? servers : s->world;
     s->workers = s->world - servers;
+    s->shares = s->options.workers ? s->options.workers : s->workers;
     s->server = s->rank < s->server_count ? s->rank : -1;
     s->worker = s->rank >= servers ? s->rank - servers : -1;
     s->first_decides = s->options.staleness > 0 && s->server_count > 1;
@@ -305,7 +311,7 @@ static bool is_null(const rp_parameter_server *s) {
 }
 
 int rp_parameter_server_workers(const rp_parameter_server *s) {
-    return is_null(s) ? 0 : s->workers;
+    return is_null(s) ? 0 : s->shares;
 }
 
 int rp_parameter_server_worker(const rp_parameter_server *s) {

@@ -130,6 +130,7 @@ struct rp_parameter_server {
     rp_parameter_server_options options;
     int rank, world;
     int server_count, workers;
+    int shares;         /* workers among which a step is shared */
     int server, worker; /* this rank is; -1: none */
     bool first_decides; /* which worker may go on */
     rp_segment *segments;

@@ -104,7 +104,7 @@ rp_status rpi_push_server_begin(rp_parameter_server *s, uint64_t first_step, uin
     for (int w = 0; w < s->workers; w++) at->copies[w].version = UINT64_MAX;
     rpi_ledger_restart(&at->ledger);
     if (at->ledger.version == 0)
-        at->ledger.version = is_synchronous(s) ? first_step : first_step * (uint64_t)s->workers;
+        at->ledger.version = is_synchronous(s) ? first_step : first_step * (uint64_t)s->shares;
     at->first_version = at->ledger.version;
     at->first_step = first_step;
     at->steps = steps;
@@ -146,7 +146,7 @@ rp_status rpi_push_lose(rp_parameter_server *s, int worker, rp_status status) {
 static bool is_last(const rp_parameter_server *s) {
     const rpi_push_server *at = &s->at;
     bool stops = atomic_load(&at->stops);
-    uint64_t workers = (uint64_t)s->workers, steps = at->steps;
+    uint64_t workers = (uint64_t)s->shares, steps = at->steps;
     if (is_synchronous(s)) return stops || at->ledger.version - at->first_version >= steps;
     if (stops && (at->dealt + workers - 1) / workers < steps)
         steps = (at->dealt + workers - 1) / workers;
@@ -224,7 +224,7 @@ static rp_status answer(rp_parameter_server *s, int worker) {
 static uint64_t step_now(const rp_parameter_server *s) {
     const rpi_push_server *at = &s->at;
     if (is_synchronous(s)) return at->first_step + (at->ledger.version - at->first_version);
-    return at->first_step + at->pushed / (uint64_t)s->workers;
+    return at->first_step + at->pushed / (uint64_t)s->shares;
 }
 
 static void describe(rp_parameter_server *s, int worker, rp_parameter_push *push) {
@@ -272,7 +272,7 @@ static rp_status merge(rp_parameter_server *s, int count) {
                                 .gradient = at->sum,
                                 .pushes = at->pushes,
                                 .push_count = count,
-                                .is_complete = count == s->workers,
+                                .is_complete = count == s->shares,
                                 .version = --at->ledger.version};
     merge.step = step_now(s);
     RP_TRY(add_up(s, count, &merge.weight));

@@ -218,6 +218,23 @@ static void quorums(void) {
         }
 }
 
+/* Three of four workers are there: a step is as many pushes as it was with all of them, and no
+ * synchronous merge is of all. */
+static void workers_that_are_missing(void) {
+    job synchronous = {.options = {.servers = 2, .workers = 4}};
+    run(&synchronous, 5);
+    CHECK_EQ(synchronous.merges, STEPS);
+    CHECK_EQ(synchronous.incomplete, 2 * STEPS); /* on each server */
+    job stale = {
+        .options = {.servers = 1, .workers = 4, .staleness = 2}, .constant = true, .spans = 2};
+    run(&stale, 4);
+    check_counts(&stale, 4);
+    job quorum = {.options = {.servers = 1, .workers = 4, .staleness = -1, .quorum = 4},
+                  .constant = true};
+    run(&quorum, 4);
+    check_counts(&quorum, 4);
+}
+
 static void other_transports(void) {
     static const char *const transports[] = {"shm", "tcp"};
     static float wanted[COUNT];
@@ -349,6 +366,8 @@ static void refused(void) {
         {{.quorum = 2, .servers = 1, .staleness = -1, .grace_s = -1}, "a grace of -1 s"},
         {{.staleness = 1, .grace_s = 1}, "say quorum=K"},
         {{.goes_on = 1}, "servers=1 or more"},
+        {{.servers = 1, .workers = 2}, "shared among 2 workers, and 3 are there"},
+        {{.workers = -1}, "shared among -1 workers"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         CHECK_FAILS(rp_parameter_server_check(&bad[i].options, 4), INVALID, bad[i].words);
@@ -358,6 +377,7 @@ static void refused(void) {
 CASES({"synchronous steps are the serial ones", synchronous},
       {"codecs, with any number of servers", codecs},
       {"every push is merged once, within the staleness", interleavings}, {"quorums", quorums},
+      {"workers that are missing", workers_that_are_missing},
       {"every transport", other_transports}, {"a world of one", alone},
       {"a straggler costs its own steps", a_straggler_costs_its_own_steps},
       {"a failure is everybody's", a_failure_is_everybodys},

@@ -32,12 +32,13 @@
 #define TERM_S          5.0
 
 enum { SIGNALS, READER, AGENT_IN, AGENT_OUT, FIRST_STREAM }; /* what is polled */
-enum { OWN_VARIABLES = 10, VARIABLE_BYTES = 320, STREAMS = 2, CANNOT_START = 1 };
+enum { OWN_VARIABLES = 12, VARIABLE_BYTES = 320, STREAMS = 2, CANNOT_START = 1 };
 enum { RELAYED_BYTES = 16384 };
 
 typedef struct rank_process {
-    pid_t pid;   /* 0: not started, or it has ended */
-    pid_t group; /* of it and its children */
+    pid_t pid;      /* 0: not started, or it has ended */
+    pid_t group;    /* of it and its children */
+    int generation; /* how often it was started again */
 } rank_process;
 
 typedef struct launch {
@@ -92,10 +93,16 @@ static void say(const launch *l, const char *format, ...) {
 /* ---- the environment of a rank ---- */
 
 static bool is_ours(const char *variable) {
-    static const char *const ours[] = {
-        "RANK=",          "WORLD_SIZE=",     "LOCAL_RANK=",
-        "MASTER_ADDR=",   "MASTER_PORT=",    "LOCAL_WORLD_SIZE=",
-        "REDPOLL_STORE=", "REDPOLL_SECRET=", "REDPOLL_SECRET_FILE="};
+    static const char *const ours[] = {"RANK=",
+                                       "WORLD_SIZE=",
+                                       "LOCAL_RANK=",
+                                       "MASTER_ADDR=",
+                                       "MASTER_PORT=",
+                                       "LOCAL_WORLD_SIZE=",
+                                       "REDPOLL_STORE=",
+                                       "REDPOLL_SECRET=",
+                                       "REDPOLL_SECRET_FILE=",
+                                       RPI_GENERATION_VARIABLE "="};
     for (size_t i = 0; i < sizeof ours / sizeof ours[0]; i++)
         if (strncmp(variable, ours[i], strlen(ours[i])) == 0) return true;
     return false;
@@ -123,6 +130,9 @@ static void set_variables(launch *l, int rank, char text[OWN_VARIABLES][VARIABLE
     SET("MASTER_ADDR=%s", world->store_host);
     SET("MASTER_PORT=%d", world->master_port);
     SET("REDPOLL_STORE=%s:%d", world->store_host, world->store_port);
+    int generation = l->processes[rank].generation;
+    if (l->options->restarts) SET(RPI_RESTARTS_VARIABLE "=%d", l->options->restarts);
+    if (generation) SET(RPI_GENERATION_VARIABLE "=%d", generation);
     if (*world->secret) SET("REDPOLL_SECRET=%s", world->secret); /* unlike argv, not in ps */
     if (!getenv("OMP_NUM_THREADS")) SET("OMP_NUM_THREADS=%d", share > 1 ? share : 1);
     /* Barriers that spin for long take the core that the thread they wait for needs. */
@@ -176,6 +186,7 @@ static void close_all(int *fds, int count) {
 
 static rp_status open_file(launch *l, int rank) {
     rpi_rank_output *outputs = &l->outputs[rank * STREAMS];
+    if (outputs->bare) return RP_OK; /* a rank that was started again writes on */
     FILE *file = rpi_rank_file_open(l->options->output_folder, outputs->rank);
     if (!file)
         return RP_FAIL_ERRNO(IO, "cannot write rank %d's file in %s", outputs->rank,
@@ -197,7 +208,7 @@ static rp_status open_pipes(launch *l, int rank, int *ends) {
         rpi_rank_output *output = &l->outputs[rank * STREAMS + i];
         output->fd = pair[0];
         output->rank = l->world.first_rank + rank;
-        output->sink = sinks[i];
+        if (!output->bare) output->sink = sinks[i];
         output->before = line_start(l, sinks[i]);
         output->last = l->last ? &l->last[rank] : NULL;
         ends[i] = pair[1];
@@ -222,7 +233,7 @@ static rp_status fork_rank(launch *l, int rank, int *ends, int *out_error) {
     if (pid == 0) become_rank(l, rank, ends, ends[STREAMS + 1], parent, &processors);
     if (pid < 0) return RP_FAIL_ERRNO(IO, "cannot start rank %d", l->world.first_rank + rank);
     setpgid(pid, pid); /* both sides do, so that it holds for either at once */
-    l->processes[rank] = (rank_process){.pid = pid, .group = pid};
+    l->processes[rank].pid = l->processes[rank].group = pid;
     l->alive++;
     close(ends[STREAMS + 1]);
     ends[STREAMS + 1] = -1;
@@ -338,32 +349,6 @@ static void name_first(launch *l) {
     say(l, "the rest is in %s/rank-%d.log", l->options->output_folder, rank);
 }
 
-static bool is_outlived(const launch *l, int rank, int status) {
-    const rpi_launch_options *o = l->options;
-    bool may_be = o->outlives_deaths && rank >= o->vital_ranks && !l->stop_signal;
-    return may_be && l->first.rank < 0 && l->alive > 0 && WIFSIGNALED(status);
-}
-
-static void rank_ended(launch *l, int rank, int status) {
-    l->processes[rank].pid = 0;
-    l->alive--;
-    /* Where the agent was killed, its ranks are killed for that. */
-    if (l->agent && getppid() == l->first_process)
-        rpi_agent_ended(l->agent, l->world.first_rank + rank, status, l->has_told);
-    if (status == 0) return;
-    if (is_outlived(l, rank, status)) {
-        char how[80];
-        if (!l->agent) /* the launcher says it */
-            say(l, "rank %d %s; the others may go on", rank,
-                rpi_ending_text(status, how, sizeof how));
-        return;
-    }
-    rpi_first_failure_note(&l->first, rank, status, l->has_told);
-    if (rpi_first_failure_is_due(&l->first)) name_first(l);
-    if (has_had_enough(l, l->first.status)) signal_all(l, SIGKILL);
-    start_countdown(l, SIGTERM, grace_of(l));
-}
-
 /* To the launcher, as it is: that one cuts it into lines. As much as it has room for, or `all`
  * that has come. */
 static void relay(launch *l, int stream, bool all) {
@@ -378,6 +363,78 @@ static void relay(launch *l, int stream, bool all) {
         else if (got == 0 || errno != EINTR)
             close_all(&output->fd, 1);
     }
+}
+
+static void finish_output(launch *l, int stream) {
+    rpi_rank_output *output = &l->outputs[stream];
+    if (output->fd < 0) return;
+    if (l->agent) {
+        relay(l, stream, true);
+        close_all(&output->fd, 1);
+    } else {
+        rpi_rank_output_finish(output);
+    }
+}
+
+/* Nothing has failed, and nobody has told us to end. */
+static bool is_outlived(const launch *l, int rank) {
+    const rpi_launch_options *o = l->options;
+    bool may_be = o->outlives_deaths && rank >= o->vital_ranks && !l->stop_signal;
+    return may_be && l->first.rank < 0;
+}
+
+bool rpi_launch_restarts(int restarts, int generation, int status) {
+    return generation < restarts && WIFSIGNALED(status);
+}
+
+/* Of an agent's host it may be the only one. */
+static bool may_restart(const launch *l, int rank, int status) {
+    bool others = (l->alive > 0 || l->agent) && !l->next_signal && !l->is_unread;
+    return others && is_outlived(l, rank) &&
+           rpi_launch_restarts(l->options->restarts, l->processes[rank].generation, status);
+}
+
+/* What it has left running must not meet the others in its place. */
+static bool restart(launch *l, int rank) {
+    rank_process *process = &l->processes[rank];
+    if (process->group) kill(-process->group, SIGKILL);
+    for (int i = 0; i < STREAMS; i++) finish_output(l, rank * STREAMS + i);
+    process->generation++;
+    return start_rank(l, rank) == 0;
+}
+
+/* Has it left the others to go on? A rank that was started again is not theirs before they have
+ * taken it back, and from then on its failure fails them, too. */
+static bool is_left_behind(const launch *l, int rank, int status) {
+    if (l->first.rank >= 0 || l->alive == 0) return false;
+    return l->processes[rank].generation > 0 || (WIFSIGNALED(status) && is_outlived(l, rank));
+}
+
+static void rank_ended(launch *l, int rank, int status) {
+    char how[80];
+    int generation = l->processes[rank].generation;
+    l->processes[rank].pid = 0;
+    l->alive--;
+    bool again = status != 0 && may_restart(l, rank, status) && restart(l, rank);
+    /* Where the agent was killed, its ranks are killed for that. */
+    if (l->agent && getppid() == l->first_process)
+        rpi_agent_ended(l->agent, &(rpi_ending){.rank = l->world.first_rank + rank,
+                                                .status = status,
+                                                .was_told = l->has_told,
+                                                .generation = generation,
+                                                .is_again = again});
+    if (status == 0) return;
+    if (again || is_left_behind(l, rank, status)) {
+        if (!l->agent) /* the launcher says it */
+            say(l, "rank %d %s; %s", rank, rpi_ending_text(status, how, sizeof how),
+                again ? "it is started again, and the others may go on"
+                      : "the others may go on");
+        return;
+    }
+    rpi_first_failure_note(&l->first, rank, status, l->has_told);
+    if (rpi_first_failure_is_due(&l->first)) name_first(l);
+    if (has_had_enough(l, l->first.status)) signal_all(l, SIGKILL);
+    start_countdown(l, SIGTERM, grace_of(l));
 }
 
 static void take_output(launch *l, int stream, bool all) {
@@ -499,17 +556,6 @@ static void watch(launch *l) {
 
 /* ---- ending ---- */
 
-static void finish_output(launch *l, int stream) {
-    rpi_rank_output *output = &l->outputs[stream];
-    if (output->fd < 0) return;
-    if (l->agent) {
-        relay(l, stream, true);
-        close_all(&output->fd, 1);
-    } else {
-        rpi_rank_output_finish(output);
-    }
-}
-
 static void finish_outputs(launch *l) {
     for (int i = 0; i < l->ranks * STREAMS; i++) finish_output(l, i);
     for (int i = 0; i < l->ranks; i++)
@@ -571,6 +617,11 @@ int rpi_launch(const rpi_launch_options *options) {
     close(l.signals);
     sigprocmask(SIG_SETMASK, &l.mask_before, NULL);
     return code;
+}
+
+int rpi_launch_generation(void) {
+    const char *generation = getenv(RPI_GENERATION_VARIABLE);
+    return generation && rpi_launched() ? (int)strtol(generation, NULL, 10) : 0;
 }
 
 bool rpi_launched(void) {

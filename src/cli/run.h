@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { RPI_LAUNCH_MAX_RANKS = 1024 };
+enum { RPI_LAUNCH_MAX_RANKS = 1024, RPI_LAUNCH_MOST_RESTARTS = 1000 };
 
 typedef enum rpi_launch_output {
     RPI_LAUNCH_PREFIX,        /* every line gets "[rank] " in front */
@@ -24,12 +24,13 @@ typedef struct rpi_launch_options {
     const char *path;  /* the executable; NULL: argv[0], looked up in PATH */
     char *const *argv; /* NULL-terminated; argv[0] may be any name when there is a path */
     rpi_launch_output output;
-    double grace_s;            /* for ranks to end by themselves after a failure; 0: 10 */
-    double stop_grace_s;       /* the same after we were told to end; 0: grace_s */
-    bool outlives_deaths;      /* ranks that are killed end nobody else and are no failure: the
-                                  others say what they make of it */
-    int vital_ranks;           /* but for so many of the first */
-    rpi_binding binding;       /* of each rank to processors */
+    double grace_s;       /* for ranks to end by themselves after a failure; 0: 10 */
+    double stop_grace_s;  /* the same after we were told to end; 0: grace_s */
+    bool outlives_deaths; /* ranks that are killed end nobody else and are no failure: the
+                             others say what they make of it */
+    int vital_ranks;      /* but for so many of the first */
+    int restarts;         /* then: a rank that was killed is started again, so often each */
+    rpi_binding binding;  /* of each rank to processors */
     const char *output_folder; /* of RPI_LAUNCH_FILES; it exists */
     struct rpi_agent *agent;   /* these are some of a world's ranks, for a launcher on another
                                   host, which gets their output (hosts/agent.h); NULL: all */
@@ -37,6 +38,11 @@ typedef struct rpi_launch_options {
 
 /* "-n is 0; 1 to 1024 are allowed" before anything is started. */
 rp_status rpi_launch_check_ranks(int64_t ranks);
+
+/* Variables of a rank that may be started again: how often, and, from the first time on, which
+ * time it is. What such a rank ends with is no failure: it was left behind before. */
+#define RPI_RESTARTS_VARIABLE   "REDPOLL_RESTART"
+#define RPI_GENERATION_VARIABLE "REDPOLL_GENERATION"
 
 /* Start the ranks, each with RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR,
  * MASTER_PORT, REDPOLL_STORE (of a store served here) and REDPOLL_SECRET (drawn for this job)
@@ -56,5 +62,9 @@ int rpi_launch(const rpi_launch_options *options);
 
 /* Is this process a rank that rpi_launch() started? */
 bool rpi_launched(void);
+/* How often it was started again in this place; 0: it is the first. */
+int rpi_launch_generation(void);
+/* May a rank that ended so be started again, after `generation` times? */
+bool rpi_launch_restarts(int restarts, int generation, int status);
 
 #endif

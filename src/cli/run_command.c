@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 typedef struct settings {
-    int64_t ranks;
+    int64_t ranks, restarts;
     bool prefix, tls;
     double grace_s, answer_s;
     const char *hosts, *hostfile, *ssh, *remote_redpoll, *folder, *output_folder, *ports,
@@ -78,6 +78,11 @@ static const rpi_option options[] = {
      "when a rank is killed: end the others after --grace, or leave them to go on, for "
      "programs that can",
      check_on_loss},
+    {"restart", NULL, NULL, RPI_OPTION_COUNT, FIELD(restarts), "0", 0, RPI_LAUNCH_MOST_RESTARTS,
+     "N",
+     "start a rank that is killed again, N times at most each, for programs that take it back; "
+     "with --on-loss continue",
+     NULL},
     {0},
 };
 
@@ -93,6 +98,10 @@ static rp_status choose_ranks(settings *s) {
     return said ? rpi_host_list_limit(&s->list, s->ranks) : RP_OK;
 }
 
+static bool outlives_deaths(const settings *s) {
+    return strcmp(s->on_loss, "continue") == 0;
+}
+
 static rp_status parse(int argc, char **argv, settings *s, int *out_program, bool *out_help) {
     rpi_positional program = {.stops_at_first = true};
     RP_TRY(rpi_options_defaults(options, s));
@@ -101,6 +110,12 @@ static rp_status parse(int argc, char **argv, settings *s, int *out_program, boo
     RP_TRY(rpi_options_parse(options, argc, argv, s, &program, out_help));
     if (*out_help) return RP_OK;
     RP_TRY(choose_ranks(s));
+    if (s->restarts && !outlives_deaths(s))
+        return RP_FAIL(
+            INVALID,
+            "--restart %lld: the death of a rank ends the others, and there is nothing "
+            "to come back to; say --on-loss continue, too",
+            (long long)s->restarts);
     if (program.first == argc)
         return RP_FAIL(INVALID, "which program? it stands behind the options");
     *out_program = program.first;
@@ -136,10 +151,6 @@ static rp_status working_folder(const settings *s, char *text, size_t bytes) {
     return RP_FAIL(INVALID, "--wdir: a folder's name is longer than %zu bytes", bytes - 1);
 }
 
-static bool outlives_deaths(const settings *s) {
-    return strcmp(s->on_loss, "continue") == 0;
-}
-
 static rp_status launch_on_hosts(const settings *s, char **argv, int *out_code) {
     char folder[PATH_MAX], path[PATH_MAX], **passed = NULL;
     RP_TRY(rpi_remote_shell_check(s->ssh, &s->list));
@@ -161,6 +172,7 @@ static rp_status launch_on_hosts(const settings *s, char **argv, int *out_code) 
         .output_folder = s->output_folder,
         .grace_s = s->grace_s,
         .outlives_deaths = outlives_deaths(s),
+        .restarts = (int)s->restarts,
         .answer_s = s->answer_s,
     });
     rpi_variables_free(passed);
@@ -202,6 +214,7 @@ static rp_status launch_here(const settings *s, char **argv, int *out_code) {
         .output_folder = output_folder,
         .grace_s = s->grace_s,
         .outlives_deaths = outlives_deaths(s),
+        .restarts = (int)s->restarts,
     });
     return RP_OK;
 }

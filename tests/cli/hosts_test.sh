@@ -296,6 +296,30 @@ deaths_that_the_others_outlive() {
     on_hosts 3 -H big:2 --on-loss continue sh -c 'exit $((3 * RANK))' # not killed: it has failed
 }
 
+# Rank 1 dies in its first two lives; as the only one of its host, and beside others. What it ends with in a later one
+# is no failure of the job.
+ranks_that_are_started_again() {
+    life='echo "life ${REDPOLL_GENERATION:-0} of $REDPOLL_RESTART"; if [ $RANK -eq 0 ]; then sleep 1; exit 0; fi; '
+    dying=$life'[ ${REDPOLL_GENERATION:-0} -ge 2 ] && exit 3; sleep 100 & kill -KILL $$'
+    for where in "-H big:1,small:1" "-H big:2" "-n 2"; do
+        on_hosts 0 $where --on-loss continue --restart 2 sh -c "$dying"
+        is out "[0] life 0 of 2
+[1] life 0 of 2
+[1] life 1 of 2
+[1] life 2 of 2"
+        [ "$(grep -c 'was killed by signal 9 .*; it is started again, and the others may go on' err)" -eq 2 ] ||
+            { complain "$where: it was not started twice:" && show err; }
+        has err 'rank 1.* ended with exit code 3; the others may go on'
+        nothing_left
+    done
+    on_hosts 0 -n 2 --on-loss continue --restart 1 --output-dir logs sh -c "$dying"
+    is logs/rank-1.log "life 0 of 1
+life 1 of 1"
+    has err 'rank 1 was killed by signal 9 .*; the others may go on'
+    on_hosts 2 -n 2 --restart 1 true
+    has err 'say --on-loss continue, too'
+}
+
 much_output() {
     on_hosts 0 -H big:2,small:2 --no-prefix sh -c 'head -c 3000000 /dev/zero | tr "\0" "x"; echo'
     [ "$(wc -c <out)" -eq 12000004 ] || complain "$(wc -c <out) bytes came"
@@ -316,6 +340,7 @@ check "words" words
 check "failures" failures
 check "lost hosts" lost_hosts
 check "deaths that the others outlive" deaths_that_the_others_outlive
+check "ranks that are started again" ranks_that_are_started_again
 check "SIGINT" signals INT 130
 check "SIGTERM" signals TERM 143
 check "SIGHUP" signals HUP 129

@@ -3,7 +3,6 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "cli/hosts/find_program.h"
-#include "net/endian.h"
 #include "net/store_tcp.h"
 #include "net/transport.h"
 
@@ -102,6 +101,8 @@ static rp_status take_pair(rpi_agent *agent, job *j, rpi_launch_options *options
         options->grace_s = (double)strtol(value, NULL, 10) / 1000;
     else if (strcmp(name, "on-loss") == 0)
         options->outlives_deaths = strcmp(value, "continue") == 0;
+    else if (strcmp(name, "restart") == 0)
+        options->restarts = (int)strtol(value, NULL, 10);
     else
         return RP_FAIL(CORRUPT, "this redpoll does not know what '%s' in a job is", name);
     return RP_OK;
@@ -251,11 +252,11 @@ void rpi_agent_output(rpi_agent *agent, int rank, bool is_error, const char *tex
     if (rpi_agent_send(&agent->link, word, rank, text, bytes) != RP_OK) agent->is_over = true;
 }
 
-void rpi_agent_ended(rpi_agent *agent, int rank, int status, bool was_told) {
-    char numbers[8];
-    rpi_put_u32(numbers, (uint32_t)status);
-    rpi_put_u32(numbers + 4, was_told);
-    if (rpi_agent_send(&agent->link, RPI_AGENT_ENDED, rank, numbers, sizeof numbers) != RP_OK)
+void rpi_agent_ended(rpi_agent *agent, const rpi_ending *ending) {
+    char numbers[RPI_ENDING_BYTES];
+    rpi_ending_write(ending, numbers);
+    if (rpi_agent_send(&agent->link, RPI_AGENT_ENDED, ending->rank, numbers, sizeof numbers) !=
+        RP_OK)
         agent->is_over = true;
 }
 

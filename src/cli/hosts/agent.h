@@ -41,7 +41,7 @@ rp_status rpi_agent_meet(rpi_agent *agent, rpi_launch_options *options, rpi_laun
 /* Meanwhile. */
 void rpi_agent_output(rpi_agent *agent, int rank, bool is_error, const char *text,
                       size_t bytes);
-void rpi_agent_ended(rpi_agent *agent, int rank, int status, bool was_told);
+void rpi_agent_ended(rpi_agent *agent, const rpi_ending *ending);
 /* What the launcher says next, after reading and sending what goes: a signal to pass on, HURRY
  * (0 as signal), or nothing: false. */
 bool rpi_agent_order(rpi_agent *agent, int *out_signal);

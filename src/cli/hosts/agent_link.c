@@ -223,3 +223,20 @@ const char *rpi_agent_value(const rpi_agent_frame *frame, const char *name) {
         if (strcmp(found, name) == 0) return value;
     return "";
 }
+
+/* ---- endings ---- */
+
+void rpi_ending_write(const rpi_ending *e, char out[RPI_ENDING_BYTES]) {
+    rpi_put_u32(out, (uint32_t)e->status);
+    rpi_put_u32(out + 4, e->was_told);
+    rpi_put_u32(out + 8, (uint32_t)e->generation);
+    rpi_put_u32(out + 12, e->is_again);
+}
+
+void rpi_ending_read(const rpi_agent_frame *frame, rpi_ending *out_ending) {
+    *out_ending = (rpi_ending){.rank = frame->rank,
+                               .status = (int)rpi_get_u32(frame->text),
+                               .was_told = rpi_get_u32(frame->text + 4) != 0,
+                               .generation = (int)rpi_get_u32(frame->text + 8),
+                               .is_again = rpi_get_u32(frame->text + 12) != 0};
+}

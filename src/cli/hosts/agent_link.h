@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { RPI_AGENT_PROTOCOL = 1 };
+enum { RPI_AGENT_PROTOCOL = 2 };
 enum { RPI_AGENT_FRAME_BYTES = 1 << 20 }; /* the longest */
 
 typedef enum rpi_agent_word {
@@ -28,7 +28,7 @@ typedef enum rpi_agent_word {
     RPI_AGENT_GO = 'G',      /* to all: start; words on the store */
     RPI_AGENT_OUT = 'o',     /* from it: what a rank has printed */
     RPI_AGENT_ERR = 'e',
-    RPI_AGENT_ENDED = 'x',  /* from it: the status of a rank, and 1 when it had a signal to end;
+    RPI_AGENT_ENDED = 'x',  /* from it: how a rank has ended (rpi_ending), numbers
                                little-endian */
     RPI_AGENT_SIGNAL = 'K', /* to it: pass this one on; the number stands for the rank */
     RPI_AGENT_HURRY = 'C',  /* to it: a rank of another host has failed */
@@ -99,5 +99,17 @@ bool rpi_agent_next_pair(const char *text, size_t bytes, size_t *position, const
                          const char **value);
 /* The value of the first pair of that name; "" when there is none. */
 const char *rpi_agent_value(const rpi_agent_frame *frame, const char *name);
+
+/* How a rank has ended. */
+typedef struct rpi_ending {
+    int rank, status; /* status: of waitpid() */
+    bool was_told;    /* after a signal to end */
+    int generation;   /* so often it had been started again */
+    bool is_again;    /* it was once more */
+} rpi_ending;
+
+enum { RPI_ENDING_BYTES = 16 };
+void rpi_ending_write(const rpi_ending *ending, char out[RPI_ENDING_BYTES]);
+void rpi_ending_read(const rpi_agent_frame *frame, rpi_ending *out_ending);
 
 #endif

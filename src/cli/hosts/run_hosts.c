@@ -6,7 +6,6 @@
 #include "cli/guard.h"
 #include "cli/hosts/host_launch.h"
 #include "cli/launch_signals.h"
-#include "net/endian.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -85,20 +84,30 @@ static bool may_go_on(const rpi_host_launch *launch) {
            alive_ranks(launch) > 0;
 }
 
-static void rank_ended(rpi_host_launch *launch, rpi_remote *remote, int rank, int status,
-                       bool was_told) {
+static void say_left_behind(const rpi_host_launch *launch, const rpi_remote *remote,
+                            const rpi_ending *e) {
+    char how[80];
+    rpi_hosts_say(launch, "rank %d on %s %s; %s", e->rank, remote->host->name,
+                  rpi_ending_text(e->status, how, sizeof how),
+                  e->is_again ? "it is started again, and the others may go on"
+                              : "the others may go on");
+}
+
+static void rank_ended(rpi_host_launch *launch, rpi_remote *remote, const rpi_ending *e) {
+    if (e->is_again) {
+        say_left_behind(launch, remote, e);
+        return;
+    }
     remote->alive--;
     for (int i = 0; i < RPI_HOST_STREAMS; i++)
-        rpi_rank_output_finish(&launch->outputs[rank * RPI_HOST_STREAMS + i]);
-    if (status == 0 || launch->is_lost) return; /* lost: that is why it ended */
-    if (WIFSIGNALED(status) && may_go_on(launch)) {
-        char how[80];
-        rpi_hosts_say(launch, "rank %d on %s %s; the others may go on", rank,
-                      remote->host->name, rpi_ending_text(status, how, sizeof how));
+        rpi_rank_output_finish(&launch->outputs[e->rank * RPI_HOST_STREAMS + i]);
+    if (e->status == 0 || launch->is_lost) return; /* lost: that is why it ended */
+    if ((WIFSIGNALED(e->status) || e->generation > 0) && may_go_on(launch)) {
+        say_left_behind(launch, remote, e);
         return;
     }
     bool is_first = launch->first.rank < 0;
-    rpi_first_failure_note(&launch->first, rank, status, was_told);
+    rpi_first_failure_note(&launch->first, e->rank, e->status, e->was_told);
     if (is_first) hurry(launch);
 }
 
@@ -106,9 +115,11 @@ void rpi_hosts_hear(rpi_host_launch *launch, rpi_remote *remote, const rpi_agent
     int rank = frame->rank, stream = frame->word == RPI_AGENT_ERR ? 1 : 0;
     if (rank < remote->first_rank || rank >= remote->first_rank + remote->host->slots) return;
     rpi_rank_output *output = &launch->outputs[rank * RPI_HOST_STREAMS + stream];
-    if (frame->word == RPI_AGENT_ENDED && frame->bytes == 8 && remote->alive > 0) {
-        rank_ended(launch, remote, rank, (int)rpi_get_u32(frame->text),
-                   rpi_get_u32(frame->text + 4) != 0);
+    if (frame->word == RPI_AGENT_ENDED && frame->bytes == RPI_ENDING_BYTES &&
+        remote->alive > 0) {
+        rpi_ending ending;
+        rpi_ending_read(frame, &ending);
+        rank_ended(launch, remote, &ending);
     } else if (frame->word == RPI_AGENT_OUT || frame->word == RPI_AGENT_ERR) {
         if (launch->options->output != RPI_LAUNCH_PLAIN) {
             rpi_rank_output_feed(output, frame->text, frame->bytes);

@@ -19,6 +19,7 @@ typedef struct rpi_hosts_options {
     const char *output_folder; /* of RPI_LAUNCH_FILES, on this host; it exists */
     double grace_s;            /* as in rpi_launch_options */
     bool outlives_deaths;      /* likewise; also those of a host that is lost */
+    int restarts;              /* likewise */
     double answer_s;           /* for each host to say that it can run the program */
 } rpi_hosts_options;
 

@@ -35,6 +35,8 @@ typedef struct settings {
     char model[RPI_MODEL_TEXT]; /* as it is trained: a folder's, with the head of the data */
     char folder[256];           /* chosen for a run without --out */
     const char *on_loss;        /* NULL: as the strategy says */
+    int64_t restarts;           /* of a rank that is killed, at most */
+    rpi_train_returns returns;  /* then */
     char strategy[sizeof(rpi_strategy_words)]; /* that with this */
     char changes[4096]; /* lines: what a run that goes on does differently */
 } settings;
@@ -162,6 +164,11 @@ static const rpi_option options[] = {
      0, 0, "stop|continue",
      "when a rank dies: the strategy's option of this name, of gossip, local-sgd, "
      "parameter-server and async-local-sgd; stop when absent",
+     NULL},
+    {"restart", NULL, "parallelism.restart", RPI_OPTION_COUNT, offsetof(settings, restarts),
+     "0", 0, RPI_LAUNCH_MOST_RESTARTS, "N",
+     "a worker that is killed is started again, N times at most each, and comes back: of "
+     "parameter-server and async-local-sgd, with --on-loss continue",
      NULL},
     {"codec", NULL, "communication.codec", RPI_OPTION_TEXT, FIELD(codec), "fp32", 0, 0, "CODEC",
      "of gradients: fp32 (exact), bf16, fp16, q1 ... q8, v1 ... v8, topk, randk, sign; "
@@ -347,6 +354,12 @@ static rp_status apply_on_loss(settings *s) {
     return RP_OK;
 }
 
+static rp_status apply_restarts(settings *s) {
+    if (!s->restarts) return RP_OK;
+    s->world.restarts = (int)s->restarts;
+    return rpi_strategy_check_returns(s->train.strategy);
+}
+
 /* A run that nobody gave a rate has its optimizer's. */
 static rp_status choose_rate(settings *s, const settings *said) {
     const rpi_optimizer *optimizer = NULL;
@@ -374,6 +387,7 @@ static rp_status read_settings(int argc, char **argv, settings *s, sources *from
     RP_TRY(open_model(s));
     RP_TRY(choose_rate(s, &said));
     RP_TRY(apply_on_loss(s));
+    RP_TRY(apply_restarts(s));
     s->train.table = options;
     s->train.target = s;
     s->world.progress_thread = true;
@@ -411,6 +425,59 @@ static rp_status choose_folder(settings *s, const rpi_world *world) {
     RP_TRY(rp_broadcast(world->comm, s->folder, sizeof s->folder, RP_U8, NULL));
     s->train.out = s->folder;
     return RP_OK;
+}
+
+/* ---- ranks that come back ---- */
+
+#define FOLDER_KEY "redpoll/returns/folder"
+
+static rp_status open_store(void *context, const rp_store **out_store) {
+    return rpi_world_store(context, out_store);
+}
+
+static rp_status connect_again(void *context, const char *name, uint32_t epoch, int rank,
+                               int ranks, double connect_timeout_s, rp_comm **out_comm) {
+    rp_comm_options asked = {
+        .name = name, .epoch = epoch, .connect_timeout_s = connect_timeout_s};
+    return rpi_world_connect(context, &asked, rank, ranks, out_comm);
+}
+
+/* What this process was started for in the launcher's own store. */
+static void prepare_returns(settings *s, rpi_world *world) {
+    if (!s->restarts || !rpi_launched()) return;
+    s->returns = (rpi_train_returns){.context = world,
+                                     .generation = rpi_launch_generation(),
+                                     .rank = world->rank,
+                                     .world = world->ranks,
+                                     .timeout_s = s->world.timeout_s,
+                                     .store = open_store,
+                                     .connect = connect_again};
+    s->train.returns = &s->returns;
+}
+
+/* The folder that rank 0 has chosen is there for who comes back, too. */
+static rp_status tell_folder(const settings *s, rpi_world *world) {
+    const rp_store *store = NULL;
+    if (!s->train.returns || world->rank > 0) return RP_OK;
+    RP_TRY(rpi_world_store(world, &store));
+    return store->ops->set(store->context, FOLDER_KEY, s->train.out, strlen(s->train.out));
+}
+
+static rp_status hear_folder(settings *s, rpi_world *world) {
+    const rp_store *store = NULL;
+    size_t bytes = 0;
+    RP_TRY(rpi_world_store(world, &store));
+    RP_TRY(store->ops->get(store->context, FOLDER_KEY, s->world.connect_timeout_s, s->folder,
+                           sizeof s->folder - 1, &bytes));
+    s->train.out = s->folder;
+    return RP_OK;
+}
+
+static rp_status find_folder(settings *s, rpi_world *world) {
+    if (s->train.out) return RP_OK;
+    if (!world->comm) return hear_folder(s, world);
+    RP_TRY(choose_folder(s, world));
+    return tell_folder(s, world);
 }
 
 /* This rank's share of the cores, unless somebody has said it. */
@@ -483,6 +550,7 @@ static void print_result(const settings *s, const rpi_world *world,
                rpi_time_text(result->step_s_median, time[0]), 1e-6 * result->wire_bytes_median,
                rpi_time_text(result->comm_s_median, time[1]),
                rpi_time_text(result->exposed_s_median, time[2]));
+    if (result->back[0]) printf("back: %s\n", result->back);
     if (result->lost[0])
         printf("lost: %s; %d of %d ranks have ended the run\n", result->lost, result->ranks,
                world->ranks);
@@ -508,7 +576,8 @@ static void log_line(void *context, rp_log_level level, const char *line) {
 static rp_status train(settings *s, rpi_world *world, bool *out_stopped) {
     settings given = *s;
     s->train.given = &given;
-    RP_TRY(choose_folder(s, world));
+    prepare_returns(s, world);
+    RP_TRY(find_folder(s, world));
     s->train.threads = choose_threads(s, world);
     rpi_progress progress = rpi_progress_on(stdout);
     rp_log_set_sink(log_line, &progress);
@@ -520,15 +589,25 @@ static rp_status train(settings *s, rpi_world *world, bool *out_stopped) {
     rp_status status = rpi_train(&s->train, world->comm, &hooks, &result);
     rpi_progress_end(&progress);
     rp_log_set_sink(NULL, NULL);
-    if (status == RP_OK && result.rank == 0) print_result(s, world, &result);
+    if (status == RP_OK && result.is_late)
+        fprintf(stderr, "redpoll train: rank %d came back when the run was over\n",
+                world->rank);
+    if (status == RP_OK && result.rank == 0 && world->comm) print_result(s, world, &result);
     *out_stopped = result.stopped;
     return status;
+}
+
+static rp_status join_world(const settings *s, rpi_world *out_world) {
+    if (!rpi_launch_generation()) return rpi_world_join(&s->world, out_world);
+    if (s->restarts) return rpi_world_find(&s->world, out_world);
+    return RP_FAIL(STATE, "this rank was started in the place of one that died, and the run "
+                          "takes nobody back: --restart 0");
 }
 
 static int run_rank(settings *s) {
     rpi_world world = {0};
     bool stopped = false;
-    rp_status status = rpi_world_join(&s->world, &world);
+    rp_status status = join_world(s, &world);
     if (status != RP_OK) return failed(status);
     int code = RPI_EXIT_DONE;
     status = rpi_train_check(&s->train, world.ranks);

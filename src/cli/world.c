@@ -31,11 +31,11 @@ bool rpi_world_must_launch(const rpi_world_settings *settings) {
     return settings->ranks > 0 && !rpi_launched();
 }
 
-static rp_status connect_ranks(const rpi_world_settings *settings, rpi_world *world) {
-    char host[32];
-    snprintf(host, sizeof host, "host %lld",
-             (long long)(world->rank * settings->hosts / world->ranks));
-    rp_comm_options options = {
+/* host: room for its text. */
+static rp_comm_options options_of(const rpi_world *world, char host[32]) {
+    const rpi_world_settings *settings = world->settings;
+    snprintf(host, 32, "host %lld", (long long)(world->rank * settings->hosts / world->ranks));
+    return (rp_comm_options){
         .host = settings->hosts ? host : NULL,
         .transport = settings->transport,
         .link = settings->link,
@@ -47,6 +47,11 @@ static rp_status connect_ranks(const rpi_world_settings *settings, rpi_world *wo
         .progress_thread = settings->progress_thread,
         .tls = settings->tls,
     };
+}
+
+static rp_status connect_ranks(rpi_world *world) {
+    char host[32];
+    rp_comm_options options = options_of(world, host);
     return rp_comm_join(&options, &world->comm);
 }
 
@@ -80,7 +85,8 @@ int rpi_world_launch(const rpi_world_settings *settings, const char *command, in
                                   .output = RPI_LAUNCH_PREFIX_OTHERS,
                                   .stop_grace_s = settings->stop_grace_s,
                                   .outlives_deaths = settings->outlives_deaths,
-                                  .vital_ranks = settings->vital_ranks};
+                                  .vital_ranks = settings->vital_ranks,
+                                  .restarts = settings->restarts};
     int code = rpi_launch(&options);
     rpi_free(words);
     return code;
@@ -96,27 +102,76 @@ static void greet(const rpi_world_settings *settings, const rpi_place *place) {
     fflush(settings->greeting);
 }
 
+static rp_status find(const rpi_world_settings *settings, rpi_place *place,
+                      rpi_world *out_world) {
+    RP_TRY(rpi_place_find_own(place));
+    *out_world = (rpi_world){.rank = place->rank,
+                             .ranks = place->world,
+                             .local_rank = place->local_rank,
+                             .local_ranks = place->local_world,
+                             .cores = rpi_own_share_of_cores(place->local_world),
+                             .settings = settings};
+    if (settings->ranks > 0 && settings->ranks != place->world)
+        return RP_FAIL(INVALID, "-n %lld, but %s started a world of %d; leave -n out there",
+                       (long long)settings->ranks, place->found_by, place->world);
+    if (settings->hosts > place->world)
+        return RP_FAIL(INVALID, "--hosts %lld is more than the %d ranks",
+                       (long long)settings->hosts, place->world);
+    return RP_OK;
+}
+
 rp_status rpi_world_join(const rpi_world_settings *settings, rpi_world *out_world) {
     rpi_place place;
-    RP_TRY(rpi_place_find_own(&place));
-    rpi_world world = {.rank = place.rank,
-                       .ranks = place.world,
-                       .local_rank = place.local_rank,
-                       .local_ranks = place.local_world,
-                       .cores = rpi_own_share_of_cores(place.local_world)};
-    if (settings->ranks > 0 && settings->ranks != place.world)
-        return RP_FAIL(INVALID, "-n %lld, but %s started a world of %d; leave -n out there",
-                       (long long)settings->ranks, place.found_by, place.world);
-    if (settings->hosts > place.world)
-        return RP_FAIL(INVALID, "--hosts %lld is more than the %d ranks",
-                       (long long)settings->hosts, place.world);
+    rpi_world world;
+    RP_TRY(find(settings, &place, &world));
     greet(settings, &place);
-    RP_TRY(connect_ranks(settings, &world));
+    RP_TRY(connect_ranks(&world));
     *out_world = world;
     return RP_OK;
 }
 
+/* ---- ranks that come back ---- */
+
+rp_status rpi_world_find(const rpi_world_settings *settings, rpi_world *out_world) {
+    rpi_place place;
+    rpi_world world;
+    RP_TRY(find(settings, &place, &world));
+    if (place.store != RPI_STORE_CLIENT)
+        return RP_FAIL(
+            STATE,
+            "rank %d was started again, and its launcher (%s) keeps no store through "
+            "which it could come back",
+            place.rank, place.found_by);
+    *out_world = world;
+    return RP_OK;
+}
+
+rp_status rpi_world_store(rpi_world *world, const rp_store **out_store) {
+    rpi_place place;
+    if (!world->again) {
+        RP_TRY(rpi_place_find_own(&place));
+        place.tls = world->settings->tls;
+        RP_TRY(rpi_join_open(&place, world->settings->connect_timeout_s, &world->again));
+    }
+    *out_store = &world->again->store;
+    return RP_OK;
+}
+
+rp_status rpi_world_connect(rpi_world *world, const rp_comm_options *options, int rank,
+                            int ranks, rp_comm **out_comm) {
+    const rp_store *store = NULL;
+    char host[32];
+    RP_TRY(rpi_world_store(world, &store));
+    rp_comm_options own = options_of(world, host);
+    own.name = options->name;
+    own.epoch = options->epoch;
+    own.connect_timeout_s = options->connect_timeout_s;
+    if (!own.bind_host) own.bind_host = world->again->bind_host;
+    return rp_comm_create(store, rank, ranks, &own, out_comm);
+}
+
 void rpi_world_leave(rpi_world *world) {
     rp_comm_destroy(world->comm);
+    rpi_join_close(world->again);
     *world = (rpi_world){0};
 }

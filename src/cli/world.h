@@ -22,6 +22,7 @@ typedef struct rpi_world_settings {
     double stop_grace_s;  /* of rpi_launch_options */
     bool outlives_deaths; /* likewise */
     int vital_ranks;      /* likewise */
+    int restarts;         /* likewise */
     FILE *greeting;       /* for "rank 2 of 4, found by torchrun"; NULL: not said */
 } rpi_world_settings;
 
@@ -57,8 +58,10 @@ rp_status rpi_world_check_transport(const char *text);
 
 typedef struct rpi_world {
     int rank, ranks, local_rank, local_ranks;
-    int cores; /* this rank's share of those of its host, at least 1 */
-    rp_comm *comm;
+    int cores;     /* this rank's share of those of its host, at least 1 */
+    rp_comm *comm; /* NULL: this rank was started again, and the others have it no more */
+    const rpi_world_settings *settings;
+    struct rpi_join *again; /* rpi_world_store() has opened it; else NULL */
 } rpi_world;
 
 /* RP_INVALID for more ranks than one host is given. */
@@ -72,6 +75,13 @@ int rpi_world_launch(const rpi_world_settings *settings, const char *command, in
 /* Find this process's world, connect, create the communicator. Collective. On failure nothing
  * is left to undo. */
 rp_status rpi_world_join(const rpi_world_settings *settings, rpi_world *out_world);
+/* In place of rpi_world_join(), in the place of a rank that has died: nothing is opened yet. */
+rp_status rpi_world_find(const rpi_world_settings *settings, rpi_world *out_world);
+/* Where ranks may come back: the launcher's store, opened when it is first asked for, and
+ * another communicator over it, made as the world's was. */
+rp_status rpi_world_store(rpi_world *world, const rp_store **out_store);
+rp_status rpi_world_connect(rpi_world *world, const rp_comm_options *options, int rank,
+                            int ranks, rp_comm **out_comm);
 /* Ten seconds at most, after a failure three: docs/comm.md says for what. Zeros are fine. */
 void rpi_world_leave(rpi_world *world);
 

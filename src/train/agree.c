@@ -65,12 +65,12 @@ static void line_at(const char *text, size_t position, char *line, size_t bytes)
     snprintf(line, bytes, "%.*s", (int)strcspn(text + position, "\n"), text + position);
 }
 
-rp_status rpi_train_agree(const rpi_trainer *t) {
-    if (t->world == 1) return RP_OK;
+rp_status rpi_train_agree(const rpi_trainer *t, rp_comm *comm) {
+    if (rp_comm_world(comm) == 1) return RP_OK;
     char own[CHOICES], first[CHOICES];
     describe(t, own);
     memcpy(first, own, sizeof first);
-    RP_TRY(rp_broadcast(t->comm, first, sizeof first, RP_U8, NULL));
+    RP_TRY(rp_broadcast(comm, first, sizeof first, RP_U8, NULL));
     size_t position = 0;
     while (position < CHOICES - 1 && own[position] == first[position]) position++;
     if (position == CHOICES - 1) return RP_OK;

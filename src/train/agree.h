@@ -6,8 +6,8 @@
 
 /* Compare what replicas must share with rank 0's: model, data, batch, codec, the step to go on
  * from, and every option of training in the command's table (rpi_train_options.table) but those
- * that a host or a rank may have of its own. Collective. RP_MISMATCH names the rank and the
- * first choice that differs. */
-rp_status rpi_train_agree(const rpi_trainer *trainer);
+ * that a host or a rank may have of its own. Collective over comm, whose rank 0 that is.
+ * RP_MISMATCH names the rank and the first choice that differs. */
+rp_status rpi_train_agree(const rpi_trainer *trainer, rp_comm *comm);
 
 #endif

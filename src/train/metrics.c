@@ -261,6 +261,16 @@ rp_status rpi_metrics_loss(rpi_metrics *metrics, const rpi_trainer *t, const rpi
     return put(metrics, object);
 }
 
+rp_status rpi_metrics_return(rpi_metrics *metrics, const rpi_trainer *t, const rpi_back *back) {
+    if (!metrics) return RP_OK;
+    cJSON *object = cJSON_CreateObject();
+    add_number(object, "returned_step", (double)back->step);
+    add_ranks(object, "returned_ranks", back->ranks, back->count);
+    add_ranks(object, "ranks_left", t->losses.members, t->world);
+    cJSON_AddStringToObject(object, "what", back->line);
+    return put(metrics, object);
+}
+
 int64_t rpi_metrics_last_step(const char *folder) {
     char path[1024], *line = NULL;
     FILE *stream = NULL;
@@ -328,6 +338,7 @@ rp_status rpi_metrics_closing(rpi_metrics *metrics, const rpi_train_result *resu
                 result->evaluated ? (double)result->test.count : none);
     cJSON_AddBoolToObject(object, "stopped", result->stopped);
     if (result->lost[0]) cJSON_AddStringToObject(object, "lost", result->lost);
+    if (result->back[0]) cJSON_AddStringToObject(object, "back", result->back);
     add_profile(object, &result->profile);
     return put(metrics, object);
 }

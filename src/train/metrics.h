@@ -22,6 +22,9 @@ rp_status rpi_metrics_sample(rpi_metrics *metrics, int64_t step, const char *pro
 /* Ranks have died, and the others go on. */
 rp_status rpi_metrics_loss(rpi_metrics *metrics, const rpi_trainer *trainer,
                            const rpi_loss *loss);
+/* Ranks have come back. */
+rp_status rpi_metrics_return(rpi_metrics *metrics, const rpi_trainer *trainer,
+                             const rpi_back *back);
 /* Of the run in a folder: the last step that its metrics.jsonl has; 0: none yet, -1: there is
  * no such file. */
 int64_t rpi_metrics_last_step(const char *folder);

@@ -18,15 +18,19 @@ rp_status rpi_losses_open(rpi_trainer *t) {
     RP_TRY(rpi_alloc_array(world, sizeof *losses->members, "ranks", &losses->members));
     RP_TRY(rpi_alloc_array(world, sizeof *losses->lost, "ranks", &losses->lost));
     RP_TRY(rpi_alloc_array(world, sizeof(rp_comm *), "communicators", &losses->made));
-    for (int rank = 0; rank < t->world; rank++) losses->members[rank] = rank;
-    losses->count = t->world;
+    RP_TRY(rpi_alloc_array(world, sizeof *losses->seats, "ranks", &losses->seats));
+    for (int rank = 0; rank < t->world; rank++)
+        losses->members[rank] = losses->seats[rank] = rank;
+    losses->count = losses->seat_count = t->world;
     losses->goes_on = s->rejoin != NULL; /* ranks with roles find each other by their servers */
     return RP_OK;
 }
 
 void rpi_losses_close(rpi_losses *losses) {
     while (losses->made_count > 0) rp_comm_destroy(losses->made[--losses->made_count]);
+    rp_comm_destroy(losses->grown);
     rpi_free(losses->made);
+    rpi_free(losses->seats);
     rpi_free(losses->members);
     rpi_free(losses->lost);
 }
@@ -42,8 +46,7 @@ rp_status rpi_trainer_outlive(rpi_trainer *t, rp_status status) {
 
 /* ---- who is left ---- */
 
-/* "ranks 0, 1 and 3" */
-static void list_ranks(const int *ranks, int count, char *text, size_t bytes) {
+void rpi_append_ranks(char *text, size_t bytes, const int *ranks, int count) {
     rpi_append(text, bytes, count == 1 ? "rank" : "ranks");
     for (int i = 0; i < count; i++)
         rpi_append(text, bytes, "%s %d", i == 0 ? "" : i == count - 1 ? " and" : ",", ranks[i]);
@@ -117,12 +120,12 @@ static void tell(const rpi_trainer *t, const rpi_loss *loss, const char *why, ch
                  size_t bytes) {
     const rpi_losses *losses = &t->losses;
     line[0] = '\0';
-    list_ranks(loss->ranks, loss->count, line, bytes);
+    rpi_append_ranks(line, bytes, loss->ranks, loss->count);
     rpi_append(line, bytes, " %s lost after step %lld", loss->count == 1 ? "is" : "are",
                (long long)loss->step);
     if (why) rpi_append(line, bytes, " (%.300s)", why);
     rpi_append(line, bytes, "; ");
-    list_ranks(losses->members, t->world, line, bytes);
+    rpi_append_ranks(line, bytes, losses->members, t->world);
     rpi_append(line, bytes, t->world == 1 ? " goes on" : " go on");
 }
 
@@ -170,14 +173,21 @@ rp_status rpi_trainer_rejoin(rpi_trainer *t, rpi_standing *in_out_standing,
 
 /* ---- ranks with roles ---- */
 
+/* Its rank in the strategy's communicator. */
+static int seat_of(const rpi_losses *losses, int rank) {
+    int seat = 0;
+    while (seat < losses->seat_count && losses->seats[seat] != rank) seat++;
+    return seat;
+}
+
 bool rpi_trainer_find_lost(rpi_trainer *t, rpi_loss *out_loss) {
     rpi_losses *losses = &t->losses;
     const char *first = NULL;
     int lost = 0, left = 0;
     for (int i = 0; t->strategy->lost && i < losses->count; i++) {
-        int rank = losses->members[i];
-        const char *why = t->strategy->lost(t->strategy_self, rank);
-        if (why && !first) first = why;
+        int rank = losses->members[i], seat = seat_of(losses, rank);
+        const char *why = t->strategy->lost(t->strategy_self, seat);
+        if (why && !first && seat == rank) first = why; /* which has the seat's number */
         if (why)
             losses->lost[lost++] = rank;
         else

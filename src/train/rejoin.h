@@ -17,6 +17,9 @@ rp_status rpi_trainer_outlive(rpi_trainer *trainer, rp_status status);
  * members. false: none. *out_loss: until the next one. */
 bool rpi_trainer_find_lost(rpi_trainer *trainer, rpi_loss *out_loss);
 
+/* "ranks 0, 1 and 3" */
+void rpi_append_ranks(char *text, size_t bytes, const int *ranks, int count);
+
 /* What a rank has done when it hears of a death; doubles, as ranks send them to each other. */
 typedef struct rpi_standing {
     double step;             /* the others' steps are done alone by who is behind */

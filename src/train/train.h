@@ -5,10 +5,26 @@
 #include "base/option.h"
 #include "engine/backend.h"
 #include "redpoll/comm.h"
+#include "redpoll/store.h"
 #include "train/data/picture_options.h"
 #include "train/data/scores.h"
 #include "train/models/model.h"
 #include "train/profile.h"
+
+/* How ranks that were lost come back (returns.h); the functions are called on the training
+ * thread. */
+typedef struct rpi_train_returns {
+    void *context;
+    int generation; /* this process was started again so often, in the place of one that died */
+    int rank, world;  /* when the run began */
+    double timeout_s; /* for an answer of rank 0's */
+    /* A store that lives as long as the job, opened when it is first asked for. */
+    rp_status (*store)(void *context, const rp_store **out_store);
+    /* As rp_comm_create() over that store, in the way in which the run's first communicator was
+     * made, but for the deadline: all are there. The caller's to destroy. */
+    rp_status (*connect)(void *context, const char *name, uint32_t epoch, int rank, int world,
+                         double connect_timeout_s, rp_comm **out_comm);
+} rpi_train_returns;
 
 /* What a user chooses. Texts are borrowed for the run. */
 typedef struct rpi_train_options {
@@ -63,6 +79,7 @@ typedef struct rpi_train_options {
     const char *prompt;    /* that they begin with */
     int64_t sample_tokens; /* new ones, at most; 0: RPI_SAMPLE_TOKENS */
     bool trace, profile;
+    const rpi_train_returns *returns; /* NULL: who is lost stays away */
 
     /* Where the settings come from, for the header of metrics.jsonl, and as they were given,
      * before anything was chosen, for settings.json; NULL: not written. Ranks compare those
@@ -110,6 +127,14 @@ typedef struct rpi_loss {
     const char *line; /* "rank 2 is lost after step 57 (...); ranks 0, 1 and 3 go on" */
 } rpi_loss;
 
+/* Ranks are back: by their numbers when the run began. */
+typedef struct rpi_back {
+    int64_t step;
+    const int *ranks;
+    int count;
+    const char *line; /* "rank 2 is back behind step 57; ranks 0, 1, 2 and 3 go on" */
+} rpi_back;
+
 enum { RPI_LOSSES_TEXT = 256 };
 
 typedef struct rpi_train_result {
@@ -126,6 +151,8 @@ typedef struct rpi_train_result {
     rpi_evaluation test;
     int rank, ranks;            /* this one's number at the end, and how many were left */
     char lost[RPI_LOSSES_TEXT]; /* "rank 2 after step 57, rank 0 after step 80"; "": none */
+    char back[RPI_LOSSES_TEXT]; /* likewise, of ranks that have come back */
+    bool is_late;               /* this rank came back when the run was over: it did nothing */
     bool stopped;               /* before the end, because a rank was asked to */
     rpi_profile profile;        /* of this rank; no steps: not asked for */
 } rpi_train_result;
@@ -164,7 +191,8 @@ rp_status rpi_train_check(const rpi_train_options *options, int world);
 rp_status rpi_train_check_files(const rpi_train_options *options);
 
 /* Train. Collective; blocks. When it fails on one rank it fails on all, with a message that
- * names the rank. The same options, seed, ranks, threads and machine give the same bytes. */
+ * names the rank. comm: NULL on a rank that comes back (options->returns). The same options,
+ * seed, ranks, threads and machine give the same bytes. */
 rp_status rpi_train(const rpi_train_options *options, rp_comm *comm,
                     const rpi_train_hooks *hooks, rpi_train_result *out_result);
 

@@ -1,6 +1,7 @@
 /* A run from its options to its result: the order of things. */
 #include "base/append.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/median.h"
 #include "base/memory.h"
 #include "base/status.h"
@@ -12,6 +13,7 @@
 #include "train/metrics.h"
 #include "train/rejoin.h"
 #include "train/replicas.h"
+#include "train/returns.h"
 #include "train/text_samples.h"
 
 #include <math.h>
@@ -32,6 +34,8 @@ typedef struct run {
     bool is_profiled;          /* with all others */
     rpi_span_end span_end;     /* of ranks with roles: of the latest span */
     int asked;                 /* what ranks are asked for, until they have done it */
+    rpi_growth growth;         /* of ranks with roles: who comes back */
+    bool admits;               /* somebody waits, and all know it */
     int64_t saved_step, evaluated_step, sampled_step;
     int64_t saved_ns; /* when, or when the first step began */
     rpi_train_result result;
@@ -108,22 +112,37 @@ static int asked_from_outside(const run *r) {
 
 /* The clock is rank 0's: on others it may say something else. */
 static int wishes(void *context) {
-    const run *r = context;
+    run *r = context;
     double every_s = r->options->checkpoint_time_s;
     bool due = every_s > 0 && rpi_seconds(rpi_now_ns() - r->saved_ns) >= every_s;
     int asked = asked_from_outside(r);
-    return r->trainer.rank == 0 && due && saves(r->options) ? asked | RPI_ASKED_SAVE : asked;
+    if (r->trainer.rank > 0) return asked;
+    if (due && saves(r->options)) asked |= RPI_ASKED_SAVE;
+    return rpi_desk_look(&r->growth.desk) ? asked | RPI_ASKED_ADMIT : asked;
+}
+
+static rp_status make_history(run *r) {
+    const rpi_trainer *t = &r->trainer;
+    int64_t left = t->total_steps > t->step ? t->total_steps - t->step : 0;
+    size_t kept = left < RPI_MEDIAN_STEPS ? (size_t)left : RPI_MEDIAN_STEPS;
+    RP_TRY(rpi_alloc_array(kept, sizeof *r->history, "metrics", &r->history));
+    return rpi_alloc_array(kept, sizeof *r->scratch, "metrics", &r->scratch);
+}
+
+static void listen_to_wishes(run *r) {
+    rpi_trainer *t = &r->trainer;
+    t->wishes = wishes;
+    t->wishes_context = r;
+    if (r->options->profile) t->profile = &r->result.profile;
 }
 
 static rp_status prepare(run *r, rp_comm *comm) {
     rpi_trainer *t = &r->trainer;
     RP_TRY(rpi_trainer_open(t, r->options, comm));
-    t->wishes = wishes;
-    t->wishes_context = r;
-    if (r->options->profile) t->profile = &r->result.profile;
+    listen_to_wishes(r);
     RP_TRY(load_weights(r));
     RP_TRY(resume(r));
-    RP_TRY(rpi_train_agree(t));
+    RP_TRY(rpi_train_agree(t, t->comm));
     RP_TRY(rpi_replicas_check(t));
     if (t->rank == 0) RP_TRY(rpi_run_folder_check(r->options));
     RP_TRY(rpi_text_sample_check(t));
@@ -131,10 +150,8 @@ static rp_status prepare(run *r, rp_comm *comm) {
     RP_TRY(open_output(r));
     warn_of_one_bit(r);
     tell_split(r);
-    int64_t left = t->total_steps > t->step ? t->total_steps - t->step : 0;
-    size_t kept = left < RPI_MEDIAN_STEPS ? (size_t)left : RPI_MEDIAN_STEPS;
-    RP_TRY(rpi_alloc_array(kept, sizeof *r->history, "metrics", &r->history));
-    RP_TRY(rpi_alloc_array(kept, sizeof *r->scratch, "metrics", &r->scratch));
+    RP_TRY(rpi_growth_open(t, &r->growth));
+    RP_TRY(make_history(r));
     r->saved_step = r->evaluated_step = r->sampled_step = -1;
     r->result.first_step = t->step + 1;
     if (r->hooks->started)
@@ -427,7 +444,64 @@ static rp_status close_span(run *r) {
     RP_TRY(rpi_trainer_close_span(&r->trainer, &r->span_end));
     RP_TRY(tell_lost(r));
     r->asked |= r->span_end.asked;
+    r->admits = (r->asked & RPI_ASKED_ADMIT) != 0;
+    r->asked &= ~RPI_ASKED_ADMIT;
     return pass_milestone(r);
+}
+
+/* ---- ranks that come back (returns.h) ---- */
+
+static rp_status try_growth(run *r) {
+    rpi_run_state state = {.standing = standing_of(r), .steps = (double)r->result.steps};
+    state.standing.step = (double)r->trainer.step;
+    RP_TRY(tell_lost(r));
+    return rpi_growth_try(&r->trainer, &state, &r->growth);
+}
+
+static void note_failed_return(const run *r) {
+    char line[400];
+    if (!r->growth.why[0] || !r->hooks->note) return;
+    snprintf(line, sizeof line, "nobody has come back: %s", r->growth.why);
+    r->hooks->note(r->hooks->context, line);
+}
+
+static rp_status admit(run *r) {
+    rpi_back back;
+    char *text = r->result.back;
+    RP_TRY(do_together(r, try_growth));
+    if (!r->growth.is_ready) {
+        note_failed_return(r);
+        return RP_OK;
+    }
+    rpi_growth_take(&r->trainer, &r->growth, &back);
+    for (int i = 0; i < back.count; i++)
+        rpi_append(text, sizeof r->result.back, "%srank %d behind step %lld", *text ? ", " : "",
+                   back.ranks[i], (long long)back.step);
+    if (r->hooks->note) r->hooks->note(r->hooks->context, back.line);
+    return rpi_metrics_return(r->metrics, &r->trainer, &back);
+}
+
+/* This rank is one that does: it has all that it needs before the others wait for it. */
+static rp_status come_back(run *r) {
+    rpi_trainer *t = &r->trainer;
+    const rpi_train_returns *way = r->options->returns;
+    rpi_run_state state;
+    RP_TRY(rpi_trainer_open_apart(t, r->options, way->rank, way->world));
+    listen_to_wishes(r);
+    RP_TRY(rpi_trainer_compile(t));
+    RP_TRY(rpi_growth_open(t, &r->growth));
+    RP_TRY(make_history(r));
+    RP_TRY(rpi_return(t, r->hooks, &r->growth, &state, &r->result.is_late));
+    RP_TRY(rpi_run_folder_make(r->options, t->rank));
+    take_standing(r, &state.standing);
+    r->result.steps = (int64_t)state.steps;
+    r->result.first_step = t->step + 1 - r->result.steps;
+    r->sampled_step = -1;
+    r->saved_ns = rpi_now_ns();
+    rpi_log(RP_LOG_INFO, "rank %d, started again for time %d, goes on behind step %lld",
+            way->rank, way->generation, (long long)t->step);
+    rpi_timeline_start(t->timeline);
+    return RP_OK;
 }
 
 /* Steps are told where they are counted, on rank 0. */
@@ -438,7 +512,8 @@ static rp_status span(run *r) {
     tell_note(r);
     RP_TRY(do_together(r, close_span));
     if (t->rank > 0) r->result.steps += t->step - before;
-    return RP_OK;
+    bool goes_on = t->step < t->total_steps && !r->result.stopped;
+    return r->admits && goes_on ? admit(r) : RP_OK;
 }
 
 static double rate(const rpi_step_metrics *m) {
@@ -540,8 +615,17 @@ static rp_status close_all_alike(run *r) {
     return RP_OK;
 }
 
+/* A rank that came back too late, or was told to end while it waited, has done nothing. */
+static bool is_idle_end(run *r, rp_status status) {
+    if (status != RP_CANCELLED || r->trainer.comm) return false;
+    r->result.stopped = !r->result.is_late;
+    return true;
+}
+
 static rp_status run_all(run *r, rp_comm *comm) {
-    RP_TRY(prepare(r, comm));
+    rp_status status = comm ? prepare(r, comm) : come_back(r);
+    if (!comm && is_idle_end(r, status)) return RP_OK;
+    RP_TRY(status);
     bool has_roles = r->trainer.strategy->run != NULL;
     while (r->trainer.step < r->trainer.total_steps && !r->result.stopped)
         RP_TRY(has_roles ? span(r) : step(r));
@@ -551,7 +635,9 @@ static rp_status run_all(run *r, rp_comm *comm) {
 }
 
 static void close_run(run *r) {
+    if (r->trainer.rank == 0) rpi_desk_close(&r->growth.desk);
     rpi_trainer_close(&r->trainer);
+    rpi_growth_close(&r->growth);
     rpi_metrics_close(r->metrics);
     rpi_free(r->history);
     rpi_free(r->scratch);
@@ -571,7 +657,7 @@ rp_status rpi_train(const rpi_train_options *options, rp_comm *comm,
     rp_error error = *rp_last_error();
     char message[RPI_ERROR_BYTES];
     snprintf(message, sizeof message, "%s", error.message);
-    rp_comm_abort(comm, status, message);
+    if (comm) rp_comm_abort(comm, status, message);
     if (r.trainer.comm && r.trainer.comm != comm)
         rp_comm_abort(r.trainer.comm, status, message);
     int64_t steps = r.diverged ? r.told_step : r.trainer.step;

@@ -191,9 +191,10 @@ static double rate(void *context) {
     return t->learning_rate;
 }
 
-static rp_status open_strategy(rpi_trainer *t) {
+rp_status rpi_trainer_open_strategy(rpi_trainer *t) {
     const rpi_train_options *o = t->options;
     rpi_strategy_setup setup = {.comm = t->comm,
+                                .workers = t->servers ? t->workers : 0,
                                 .network = &t->network,
                                 .weights = t->weights,
                                 .codec = t->codec.codec,
@@ -231,23 +232,38 @@ static rp_status take_role(rpi_trainer *t) {
     return rpi_losses_open(t);
 }
 
+static rp_status open_own(rpi_trainer *t) {
+    RP_TRY(rpi_train_check(t->options, t->world));
+    RP_TRY(take_role(t));
+    RP_TRY(load_data(t));
+    RP_TRY(choose_rates(t));
+    RP_TRY(build_network(t));
+    return allocate(t);
+}
+
+rp_status rpi_trainer_open_apart(rpi_trainer *t, const rpi_train_options *options, int rank,
+                                 int world) {
+    *t = (rpi_trainer){.options = options, .rank = rank, .world = world};
+    return open_own(t);
+}
+
 rp_status rpi_trainer_open(rpi_trainer *t, const rpi_train_options *options, rp_comm *comm) {
     *t = (rpi_trainer){.options = options,
                        .comm = comm,
                        .rank = rp_comm_rank(comm),
                        .world = rp_comm_world(comm)};
-    RP_TRY(rpi_train_check(options, t->world));
-    RP_TRY(take_role(t));
-    RP_TRY(load_data(t));
-    RP_TRY(choose_rates(t));
-    RP_TRY(build_network(t));
-    RP_TRY(allocate(t));
-    return open_strategy(t);
+    RP_TRY(open_own(t));
+    return rpi_trainer_open_strategy(t);
+}
+
+void rpi_trainer_close_strategy(rpi_trainer *t) {
+    rpi_step_reports_close(&t->reports);
+    if (t->strategy_self) t->strategy->close(t->strategy_self);
+    t->strategy_self = NULL;
 }
 
 void rpi_trainer_close(rpi_trainer *t) {
-    rpi_step_reports_close(&t->reports);
-    if (t->strategy_self) t->strategy->close(t->strategy_self);
+    rpi_trainer_close_strategy(t);
     rpi_timeline_destroy(t->timeline);
     rpi_program_set_close(&t->programs);
     for (int i = 0; i < RPI_OPTIMIZER_SLOTS; i++) rpi_free(t->slots[i]);

@@ -27,6 +27,10 @@ typedef struct rpi_losses {
     char line[768];  /* about them */
     rp_comm **made;  /* communicators of those that were left, the newest last; ours */
     int made_count;
+    /* Of ranks with roles, which find each other by their servers: */
+    int *seats; /* of each rank of the strategy's communicator, its number when the run began */
+    int seat_count; /* of these */
+    rp_comm *grown; /* that, if ranks have come back (returns.h); else NULL */
 } rpi_losses;
 
 typedef struct rpi_trainer {
@@ -92,7 +96,14 @@ typedef struct rpi_trainer {
  * failure. */
 rp_status rpi_trainer_open(rpi_trainer *trainer, const rpi_train_options *options,
                            rp_comm *comm);
-void rpi_trainer_close(rpi_trainer *trainer); /* zeros are fine */
+/* Of a rank that comes back into a world in which it was `rank` of `world`: all but the
+ * strategy, and no communicator yet. */
+rp_status rpi_trainer_open_apart(rpi_trainer *trainer, const rpi_train_options *options,
+                                 int rank, int world);
+/* Then, over the trainer's communicator: collective. */
+rp_status rpi_trainer_open_strategy(rpi_trainer *trainer);
+void rpi_trainer_close_strategy(rpi_trainer *trainer); /* one that is not open is fine */
+void rpi_trainer_close(rpi_trainer *trainer);          /* zeros are fine */
 
 /* Compile what the steps ahead need, short last batches and evaluation too, so that no step
  * waits for it. Local. */

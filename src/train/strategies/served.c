@@ -59,6 +59,7 @@ rp_status rpi_served_open(const rpi_strategy_setup *setup,
     served->setup = *setup;
     served->options = *options;
     served->options.seed = setup->seed;
+    served->options.workers = alone ? 0 : setup->workers;
     served->own_step = -1;
     RP_TRY(rpi_buckets_create(setup->network, setup->weights, setup->bucket_bytes,
                               alone ? &exact : &setup->codec, alone ? NULL : setup->residual,
@@ -69,6 +70,7 @@ rp_status rpi_served_open(const rpi_strategy_setup *setup,
 }
 
 void rpi_served_close(rpi_served *served) {
+    rp_parameter_server_destroy(served->next);
     rp_parameter_server_destroy(served->server);
     rpi_buckets_destroy(&served->layout);
 }
@@ -219,4 +221,23 @@ rp_status rpi_served_confirm(rpi_served *served, rp_status status, bool *out_aga
     *out_again = again != 0;
     *out_comm = rp_parameter_server_comm(served->server);
     return RP_OK;
+}
+
+/* ---- workers that come back ---- */
+
+/* Servers begin from the parameters that all ranks have behind a span, and pushes are numbered
+ * anew: none is merged twice, none is missing. */
+rp_status rpi_served_grow(rpi_served *served, rp_comm *comm) {
+    served->next_comm = comm;
+    return rp_parameter_server_create(comm, served->layout.segments,
+                                      (size_t)served->layout.segment_count, &served->options,
+                                      &served->next);
+}
+
+void rpi_served_settle(rpi_served *served, bool grows) {
+    rp_parameter_server_destroy(grows ? served->server : served->next);
+    if (grows) served->server = served->next;
+    if (grows) served->setup.comm = served->next_comm;
+    if (grows) rp_parameter_server_get_stats(served->server, &served->before);
+    served->next = NULL;
 }

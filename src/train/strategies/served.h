@@ -60,6 +60,8 @@ typedef struct rpi_served {
     rpi_strategy_setup setup;
     rp_parameter_server_options options;
     rp_parameter_server *server;
+    rp_parameter_server *next; /* over the communicator with those that come back */
+    rp_comm *next_comm;
     rpi_buckets layout;
     const rpi_strategy_span *span; /* under way */
     int64_t rounds;                /* in it */
@@ -99,5 +101,8 @@ rp_status rpi_served_end(rpi_served *served);
 /* As rpi_strategy.confirm. */
 rp_status rpi_served_confirm(rpi_served *served, rp_status status, bool *out_again,
                              rp_comm **out_comm);
+/* As those of rpi_strategy. */
+rp_status rpi_served_grow(rpi_served *served, rp_comm *comm);
+void rpi_served_settle(rpi_served *served, bool grows);
 
 #endif

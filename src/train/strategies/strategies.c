@@ -113,13 +113,21 @@ rp_status rpi_strategy_on_loss(const char *strategy, const char *text, bool *out
     return RP_FAIL(INVALID, "%s: on-loss=%s; stop or continue", strategy, text);
 }
 
+static bool outlives_ranks(const rpi_strategy *strategy) {
+    return strategy->outlives != NULL;
+}
+
+static bool takes_ranks_back(const rpi_strategy *strategy) {
+    return strategy->grow != NULL;
+}
+
 /* "gossip, local-sgd and parameter-server" */
-static void list_outliving(char *text, size_t bytes) {
+static void list_those(bool (*are)(const rpi_strategy *strategy), char *text, size_t bytes) {
     int left = 0;
-    for (int i = 0; i < STRATEGIES; i++) left += strategies[i]->outlives != NULL;
+    for (int i = 0; i < STRATEGIES; i++) left += are(strategies[i]);
     text[0] = '\0';
     for (int i = 0; i < STRATEGIES; i++)
-        if (strategies[i]->outlives)
+        if (are(strategies[i]))
             rpi_append(text, bytes, "%s%s", strategies[i]->name,
                        --left > 1  ? ", "
                        : left == 1 ? " and "
@@ -156,7 +164,7 @@ rp_status rpi_strategy_set_on_loss(const char *text, const char *on_loss, char *
     char names[256];
     RP_TRY(rpi_strategy_find(text, &strategy));
     RP_TRY(rpi_strategy_on_loss("--on-loss", on_loss, &goes_on));
-    list_outliving(names, sizeof names);
+    list_those(outlives_ranks, names, sizeof names);
     if (!strategy->outlives && goes_on)
         return RP_FAIL(INVALID,
                        "--on-loss continue: strategy %s needs all of its ranks; %s go on "
@@ -170,6 +178,24 @@ rp_status rpi_strategy_set_on_loss(const char *text, const char *on_loss, char *
         return RP_FAIL(INVALID, "strategy %s: its options are too long", strategy->name);
     rpi_append(out_text, bytes, "%con-loss=%s", strchr(out_text, ':') ? ',' : ':', on_loss);
     return RP_OK;
+}
+
+rp_status rpi_strategy_check_returns(const char *text) {
+    const rpi_strategy *strategy = NULL;
+    char names[256];
+    RP_TRY(rpi_strategy_find(text, &strategy));
+    list_those(takes_ranks_back, names, sizeof names);
+    if (!strategy->grow)
+        return RP_FAIL(
+            INVALID,
+            "--restart: strategy %s takes back no rank that has died; %s take workers "
+            "back, with servers=1 or more and on-loss=continue",
+            strategy->name, names);
+    if (strategy->outlives(rpi_strategy_options(text))) return RP_OK;
+    return RP_FAIL(INVALID,
+                   "--restart: by '%s' the death of a worker ends the run; say --on-loss "
+                   "continue, and servers=1 or more in --strategy %s:...",
+                   text, strategy->name);
 }
 
 bool rpi_strategy_alike(const char *a, const char *b) {

@@ -11,6 +11,8 @@
 
 typedef struct rpi_strategy_setup {
     rp_comm *comm;
+    int workers; /* that learnt when the run began, where that may be more than there are now;
+                    0: it is not */
     const rpi_network *network;
     rpi_weights *weights;
     rp_codec codec;
@@ -170,6 +172,12 @@ typedef struct rpi_strategy {
     /* Then, behind run() or confirm(): why this rank of the first communicator was left behind;
      * NULL: it was not. Only rank 0 knows it in full. */
     const char *(*lost)(void *self, int rank);
+    /* Then, between spans: workers have come back. grow(): prepare to go on over `comm`, of all
+     * that live and of those, who open() over it meanwhile; the present one stays as it is.
+     * Collective over `comm`. settle(), also after a grow() that has failed: go on over it, or
+     * as before. NULL: nobody comes back. */
+    rp_status (*grow)(void *self, rp_comm *comm);
+    void (*settle)(void *self, bool grows);
 } rpi_strategy;
 
 #define RPI_STRATEGY_OPTION(name, type, offset, fallback, min, max, value, help)               \
@@ -195,6 +203,8 @@ const char *rpi_strategy_options(const char *text);
 /* Do ranks that die leave the others going, by this text? false also where it is wrong.
  * *out_vital: so many of the first do not. */
 bool rpi_strategy_outlives(const char *text, int *out_vital);
+/* RP_INVALID: ranks that died cannot come back, by this text, and by which they can. */
+rp_status rpi_strategy_check_returns(const char *text);
 /* What an option on-loss says: stop or continue. */
 rp_status rpi_strategy_on_loss(const char *strategy, const char *text, bool *out_goes_on);
 /* The text with another on-loss. RP_INVALID: a strategy that has none, and which have. */

@@ -158,9 +158,9 @@ static rp_status prepare(async_local *self, const rpi_strategy_setup *setup) {
     self->every = c.every;
     self->outer.outer_rate = self->advice.rate = c.outer_rate;
     self->outer.outer_momentum = self->advice.momentum = c.outer_momentum;
-    self->outer.delay = (uint64_t)(c.momentum_every ? c.momentum_every
-                                                    : rp_comm_world(setup->comm) - o.servers);
     RP_TRY(rpi_served_open(setup, &o, &self->served));
+    int workers = rp_parameter_server_workers(self->served.server);
+    self->outer.delay = (uint64_t)(c.momentum_every ? c.momentum_every : workers);
     return allocate(self);
 }
 
@@ -252,6 +252,16 @@ static const char *lost(void *context, int rank) {
     return rp_parameter_server_lost(self->served.server, rank);
 }
 
+static rp_status grow(void *context, rp_comm *comm) {
+    async_local *self = context;
+    return rpi_served_grow(&self->served, comm);
+}
+
+static void settle(void *context, bool grows) {
+    async_local *self = context;
+    rpi_served_settle(&self->served, grows);
+}
+
 /* From the first worker that lives. */
 static rp_status give_inner_state(async_local *self) {
     const rpi_strategy_setup *s = &self->served.setup;
@@ -312,6 +322,8 @@ const rpi_strategy rpi_strategy_async_local_sgd = {
     .run = run,
     .confirm = confirm,
     .lost = lost,
+    .grow = grow,
+    .settle = settle,
     .states = states,
     .counter = counter,
     .resumed = resumed,

@@ -119,6 +119,14 @@ static const char *lost(void *context, int rank) {
     return rp_parameter_server_lost(self->server, rank);
 }
 
+static rp_status grow(void *context, rp_comm *comm) {
+    return rpi_served_grow(context, comm);
+}
+
+static void settle(void *context, bool grows) {
+    rpi_served_settle(context, grows);
+}
+
 static rp_status gather_slots(rpi_served *self) {
     const rpi_strategy_setup *s = &self->setup;
     for (int i = 0; i < s->slot_count; i++)
@@ -150,4 +158,6 @@ const rpi_strategy rpi_strategy_parameter_server = {
     .run = run,
     .confirm = confirm,
     .lost = lost,
+    .grow = grow,
+    .settle = settle,
 };

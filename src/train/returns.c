@@ -1,0 +1,347 @@
+#include "train/returns.h"
+
+#include "base/append.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "redpoll/version.h"
+#include "train/agree.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ATTEMPTS = 3 };
+#define NAME "world with ranks that came back"
+
+static int ranks_at_first(const rpi_trainer *t) {
+    return t->servers + t->workers;
+}
+
+rp_status rpi_growth_open(const rpi_trainer *t, rpi_growth *g) {
+    size_t world = (size_t)ranks_at_first(t);
+    if (!t->options->returns || !t->strategy->grow || !t->losses.members) return RP_OK;
+    g->desk.way = t->options->returns;
+    RP_TRY(rpi_alloc_array(world, sizeof *g->seats, "ranks", &g->seats));
+    RP_TRY(rpi_alloc_array(world, sizeof *g->back, "ranks", &g->back));
+    return rpi_alloc_array(world, sizeof *g->tickets, "ranks", &g->tickets);
+}
+
+void rpi_growth_close(rpi_growth *g) {
+    rp_comm_destroy(g->comm);
+    rpi_free(g->seats);
+    rpi_free(g->back);
+    rpi_free(g->tickets);
+    *g = (rpi_growth){0};
+}
+
+/* ---- what all do over the new communicator ---- */
+
+/* Parameters, running statistics and the optimizer's state are rank 0's. */
+static rp_status share_state(const rpi_trainer *t, rp_comm *comm) {
+    size_t count = (size_t)rpi_weights_count(t->weights);
+    size_t states = (size_t)rpi_weights_states_count(t->weights);
+    RP_TRY(rp_broadcast(comm, rpi_weights_values(t->weights), count, RP_F32, NULL));
+    if (states)
+        RP_TRY(rp_broadcast(comm, rpi_weights_states(t->weights), states, RP_F32, NULL));
+    for (int i = 0; i < t->optimizer->slot_count; i++)
+        RP_TRY(rp_broadcast(comm, t->slots[i], count, RP_F32, NULL));
+    return RP_OK;
+}
+
+static rp_status share(rpi_growth *g, rpi_run_state *state) {
+    RP_TRY(rp_broadcast(g->comm, state, RPI_RUN_STATE, RP_F64, NULL));
+    return rp_broadcast(g->comm, g->seats, (size_t)g->count, RP_I32, NULL);
+}
+
+static rp_status connect(rpi_growth *g, int epoch, int rank) {
+    const rpi_train_returns *way = g->desk.way;
+    return way->connect(way->context, NAME, (uint32_t)epoch, rank, g->count,
+                        RPI_RETURN_CONNECT_S, &g->comm);
+}
+
+/* What there is of an attempt goes, the strategy's part by `close`. status: why, with this
+ * thread's last error, which stays: nobody waits for this rank over the communicator. */
+static void drop(rpi_trainer *t, rpi_growth *g, rp_status status,
+                 void (*close)(rpi_trainer *t)) {
+    rpi_kept_error why;
+    rpi_error_keep(&why);
+    if (g->comm && status != RP_OK) rp_comm_abort(g->comm, status, why.message);
+    close(t);
+    rp_comm_destroy(g->comm);
+    g->comm = NULL;
+    rpi_error_put_back(&why);
+}
+
+/* The communicator is the world, and its ranks are those of its seats. */
+static void take_seats(rpi_trainer *t, rpi_growth *g) {
+    rpi_losses *losses = &t->losses;
+    rp_comm *before = losses->grown;
+    losses->grown = t->comm = g->comm;
+    g->comm = NULL;
+    g->is_ready = false;
+    t->rank = rp_comm_rank(t->comm);
+    t->world = rp_comm_world(t->comm);
+    for (int i = 0; i < t->world; i++) losses->members[i] = losses->seats[i] = g->seats[i];
+    losses->count = losses->seat_count = t->world;
+    rp_comm_destroy(before);
+}
+
+/* ---- ranks that live ---- */
+
+static bool is_in(const int *ranks, int count, int rank) {
+    for (int i = 0; i < count; i++)
+        if (ranks[i] == rank) return true;
+    return false;
+}
+
+static int by_number(const void *a, const void *b) {
+    int x = *(const int *)a, y = *(const int *)b;
+    return x < y ? -1 : x > y;
+}
+
+static void list_seats(const rpi_trainer *t, rpi_growth *g) {
+    g->count = 0;
+    for (int i = 0; i < t->world; i++) g->seats[g->count++] = t->losses.members[i];
+    for (int i = 0; i < g->back_count; i++) g->seats[g->count++] = g->back[i];
+    qsort(g->seats, (size_t)g->count, sizeof *g->seats, by_number);
+}
+
+static int seat_of(const rpi_growth *g, int rank) {
+    int seat = 0;
+    while (seat < g->count && g->seats[seat] != rank) seat++;
+    return seat;
+}
+
+/* Why this one cannot be taken; NULL: it can. */
+static const char *refusal(const rpi_trainer *t, const rpi_return_ticket *ticket, char *text,
+                           size_t bytes) {
+    int world = ranks_at_first(t);
+    if (ticket->rank < t->servers || ticket->rank >= world)
+        snprintf(text, bytes, "no worker of this run: workers are ranks %d to %d", t->servers,
+                 world - 1);
+    else if (strcmp(ticket->version, rp_version()) != 0)
+        snprintf(text, bytes, "of redpoll %s, and the run is of %s; start it by the same one",
+                 ticket->version, rp_version());
+    else
+        return NULL;
+    return text;
+}
+
+/* A later ticket of a rank is that of a process in the place of the one before. */
+static void put_down(rpi_growth *g, const rpi_return_ticket *ticket) {
+    int at = 0;
+    while (at < g->back_count && g->back[at] != ticket->rank) at++;
+    if (at == g->back_count) g->back[g->back_count++] = ticket->rank;
+    g->tickets[at] = ticket->number;
+}
+
+/* On rank 0. */
+static void take_ticket(const rpi_trainer *t, rpi_growth *g, const rpi_return_ticket *ticket) {
+    char why[160], text[RPI_DESK_TEXT];
+    if (refusal(t, ticket, why, sizeof why)) {
+        snprintf(text, sizeof text, "refused %s", why);
+        snprintf(g->why, sizeof g->why, "rank %d is %s", ticket->rank, why);
+        (void)rpi_desk_say(&g->desk, ticket->number, "invite", text);
+    } else if (is_in(t->losses.members, t->world, ticket->rank)) { /* not lost yet */
+        (void)rpi_desk_say(&g->desk, ticket->number, "invite", "again");
+    } else {
+        put_down(g, ticket);
+    }
+}
+
+/* On rank 0: nobody waits for a rank that has died since it asked. */
+static void call_all(rpi_growth *g) {
+    int count = g->back_count;
+    g->back_count = 0;
+    for (int i = 0; i < count; i++) {
+        if (!rpi_desk_call(&g->desk, g->tickets[i])) {
+            snprintf(g->why, sizeof g->why, "rank %d, which asked, does not answer any more",
+                     g->back[i]);
+            continue;
+        }
+        g->back[g->back_count] = g->back[i];
+        g->tickets[g->back_count++] = g->tickets[i];
+    }
+}
+
+/* One that cannot be told will find out by its deadline. */
+static void invite(rpi_growth *g, int epoch) {
+    char text[RPI_DESK_TEXT];
+    for (int i = 0; i < g->back_count; i++) {
+        snprintf(text, sizeof text, "come %d %d %d", epoch, seat_of(g, g->back[i]), g->count);
+        (void)rpi_desk_say(&g->desk, g->tickets[i], "seat", text);
+    }
+}
+
+static void tell_verdict(rpi_growth *g, const char *verdict) {
+    for (int i = 0; i < g->back_count; i++)
+        (void)rpi_desk_say(&g->desk, g->tickets[i], "verdict", verdict);
+}
+
+static void stay(rpi_trainer *t) {
+    t->strategy->settle(t->strategy_self, false);
+}
+
+/* The attempt before, if there was one: who comes back asks anew. */
+static void give_up(rpi_trainer *t, rpi_growth *g) {
+    drop(t, g, RP_OK, stay);
+    if (t->rank == 0) tell_verdict(g, "again");
+    g->back_count = 0;
+    g->is_ready = false;
+}
+
+/* From rank 0: the attempt's number, and who comes back. */
+static rp_status plan(const rpi_trainer *t, rpi_growth *g, int *out_epoch) {
+    int head[2] = {0};
+    if (t->rank == 0) {
+        rpi_return_ticket ticket;
+        while (rpi_desk_take(&g->desk, &ticket)) take_ticket(t, g, &ticket);
+        call_all(g);
+        head[0] = ++g->epoch;
+        head[1] = g->back_count;
+    }
+    RP_TRY(rp_broadcast(t->comm, head, 2, RP_I32, NULL));
+    *out_epoch = head[0];
+    g->back_count = head[1];
+    if (!g->back_count) return RP_OK;
+    return rp_broadcast(t->comm, g->back, (size_t)g->back_count, RP_I32, NULL);
+}
+
+static rp_status build(rpi_trainer *t, const rpi_run_state *state, rpi_growth *g, int epoch) {
+    rpi_run_state told = *state;
+    RP_TRY(connect(g, epoch, seat_of(g, t->losses.members[t->rank])));
+    RP_TRY(share(g, &told));
+    RP_TRY(rpi_train_agree(t, g->comm));
+    RP_TRY(share_state(t, g->comm));
+    RP_TRY(t->strategy->grow(t->strategy_self, g->comm));
+    return rp_barrier(g->comm);
+}
+
+/* Over the communicator as it was: is all well on all? */
+static rp_status vote(const rpi_trainer *t, rp_status status, bool *out_well) {
+    float ill = status != RP_OK;
+    rp_segment segment = {.data = &ill, .count = 1, .dtype = RP_F32};
+    RP_TRY(rp_all_reduce(t->comm, &segment, 1, NULL));
+    *out_well = ill == 0;
+    return RP_OK;
+}
+
+rp_status rpi_growth_try(rpi_trainer *t, const rpi_run_state *state, rpi_growth *g) {
+    int epoch = 0;
+    bool is_well = false;
+    give_up(t, g);
+    g->why[0] = '\0';
+    RP_TRY(plan(t, g, &epoch));
+    if (!g->back_count) return RP_OK;
+    list_seats(t, g);
+    if (t->rank == 0) invite(g, epoch);
+    rp_status status = build(t, state, g, epoch);
+    if (status != RP_OK) {
+        snprintf(g->why, sizeof g->why, "%.280s", rp_last_error()->message);
+        drop(t, g, status, stay);
+    }
+    RP_TRY(vote(t, status, &is_well));
+    if (!is_well && !g->why[0]) snprintf(g->why, sizeof g->why, "another rank has failed");
+    if (is_well)
+        g->is_ready = true;
+    else
+        give_up(t, g);
+    return RP_OK;
+}
+
+void rpi_growth_take(rpi_trainer *t, rpi_growth *g, rpi_back *out_back) {
+    t->strategy->settle(t->strategy_self, true);
+    take_seats(t, g);
+    if (t->rank == 0) tell_verdict(g, "go");
+    char *line = g->line;
+    line[0] = '\0';
+    rpi_append_ranks(line, sizeof g->line, g->back, g->back_count);
+    rpi_append(line, sizeof g->line, " %s back behind step %lld; ",
+               g->back_count == 1 ? "is" : "are", (long long)t->step);
+    rpi_append_ranks(line, sizeof g->line, t->losses.members, t->world);
+    rpi_append(line, sizeof g->line, " go on");
+    *out_back =
+        (rpi_back){.step = t->step, .ranks = g->back, .count = g->back_count, .line = g->line};
+    g->back_count = 0; /* nobody waits for a word any more */
+}
+
+/* ---- a rank that comes back ---- */
+
+static rp_status open_over(rpi_trainer *t, rpi_growth *g) {
+    t->comm = g->comm;
+    t->rank = rp_comm_rank(t->comm);
+    t->world = rp_comm_world(t->comm);
+    RP_TRY(rpi_trainer_open_strategy(t));
+    return rp_barrier(t->comm);
+}
+
+static rp_status join(rpi_trainer *t, rpi_growth *g, int epoch, int rank,
+                      rpi_run_state *out_state) {
+    RP_TRY(connect(g, epoch, rank));
+    RP_TRY(share(g, out_state));
+    t->step = (int64_t)out_state->standing.step;
+    RP_TRY(rpi_train_agree(t, g->comm));
+    RP_TRY(share_state(t, g->comm));
+    rpi_weights_changed(t->weights, 0, rpi_weights_count(t->weights));
+    return open_over(t, g);
+}
+
+static void leave(rpi_trainer *t, rpi_growth *g, rp_status status) {
+    drop(t, g, status, rpi_trainer_close_strategy);
+    t->comm = NULL;
+    t->rank = g->desk.way->rank;
+    t->world = g->desk.way->world;
+}
+
+/* May it be the others' failure, and another attempt go well? */
+static bool is_theirs(rp_status status) {
+    return status == RP_OK || status == RP_PEER || status == RP_TIMEOUT;
+}
+
+/* One ticket. *out_again: it did not come to pass, and may another time. */
+static rp_status attempt(rpi_trainer *t, const rpi_train_hooks *hooks, rpi_growth *g,
+                         rpi_run_state *out_state, bool *out_over, bool *out_again) {
+    char text[RPI_DESK_TEXT];
+    int epoch = 0, rank = 0;
+    int64_t number = 0;
+    RP_TRY(rpi_desk_ask(&g->desk, &number));
+    RP_TRY(rpi_desk_hear(&g->desk, number, "invite", hooks, text, out_over));
+    if (strncmp(text, "refused ", 8) == 0)
+        return RP_FAIL(INVALID, "rank %d cannot come back: it is %.200s", g->desk.way->rank,
+                       text + 8);
+    *out_again = strcmp(text, "called") != 0;
+    if (*out_again) return RP_OK;
+    RP_TRY(rpi_desk_answer(&g->desk, number));
+    RP_TRY(rpi_desk_hear(&g->desk, number, "seat", hooks, text, out_over));
+    int read = sscanf(text, "come %d %d %d", &epoch, &rank, &g->count);
+    if (read != 3 || rank < 0 || rank >= g->count || g->count > g->desk.way->world)
+        return RP_FAIL(CORRUPT, "an invitation that cannot be: '%.100s'", text);
+    rp_status status = join(t, g, epoch, rank, out_state);
+    if (status != RP_OK) leave(t, g, status);
+    if (!is_theirs(status)) return status;
+    RP_TRY(rpi_desk_hear(&g->desk, number, "verdict", hooks, text, out_over));
+    *out_again = strcmp(text, "go") != 0;
+    if (*out_again) leave(t, g, RP_OK);
+    return *out_again || status == RP_OK
+               ? RP_OK
+               : RP_FAIL(PEER, "rank %d came back and was lost on the way", t->rank);
+}
+
+rp_status rpi_return(rpi_trainer *t, const rpi_train_hooks *hooks, rpi_growth *g,
+                     rpi_run_state *out_state, bool *out_over) {
+    bool again = true;
+    for (int i = 0; i < ATTEMPTS && again; i++) {
+        rp_status status = attempt(t, hooks, g, out_state, out_over, &again);
+        if (status != RP_OK) {
+            leave(t, g, status);
+            return status;
+        }
+    }
+    if (again)
+        return RP_FAIL(PEER,
+                       "rank %d was to come back, and %d attempts to meet the others have "
+                       "failed: they say why",
+                       t->rank, ATTEMPTS);
+    take_seats(t, g);
+    return RP_OK;
+}

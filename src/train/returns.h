@@ -1,0 +1,76 @@
+/* A worker that was lost, and that the launcher has started again, comes back into the run.
+ *
+ *     LOST --the launcher starts it--> LOADS --ticket (return_desk.h)--> WAITS
+ *       ^                                                                  | invited
+ *       |              again: three times at most                          v
+ *       | <------------------------------------------------ JOINS: a communicator of all that
+ *       |                                                     | live and of those that wait
+ *       |                                                     v
+ *       '------------ dies ---- WORKS <-- go -- CATCHES UP: state from rank 0, servers
+ *
+ * Rank 0, a server, sees the ticket, and the steps under way end early, as for a checkpoint;
+ * by then who had died is known to be lost. The attempt is made beside the world as it is: all
+ * that live meet those that wait over the store, in a communicator of its own, give them the
+ * parameters and the optimizer's state, and open the strategy a second time. Then they vote
+ * over the communicator that they had:
+ *
+ *     all well     the new communicator is the world, the former strategy is closed
+ *     else         what was made is dropped, and the world is as it was: who waits asks anew,
+ *                  unless it has died, or knows why it cannot (other options, another version)
+ *
+ * A death among those that live, meanwhile, is dealt with as behind any span
+ * (rpi_trainer_confirm), and the attempt begins anew. Every wait has a deadline: who has died
+ * since it asked costs the others RPI_DESK_CALL_S, who dies while it connects
+ * RPI_RETURN_CONNECT_S for each stage of that, and later what any death does. The links of the
+ * world before stay until the run ends, those of a return until the next one. */
+#ifndef RPI_TRAIN_RETURNS_H
+#define RPI_TRAIN_RETURNS_H
+
+#include "train/rejoin.h"
+#include "train/return_desk.h"
+
+enum { RPI_ASKED_ADMIT = 4 }; /* beside RPI_ASKED_*: by rank 0, to end a span of steps early */
+#define RPI_RETURN_CONNECT_S 10.0
+
+/* An attempt to take ranks back. */
+typedef struct rpi_growth {
+    rpi_return_desk desk;
+    int epoch;     /* of the attempt, on rank 0 */
+    rp_comm *comm; /* of all; NULL: there is none */
+    int *seats;    /* of it, the numbers of its ranks when the run began */
+    int count;     /* of these */
+    int *back;     /* who comes back, likewise */
+    int back_count;
+    int64_t *tickets; /* theirs; rank 0 */
+    bool is_ready;    /* all is well on all */
+    char why[300];    /* it is not; "": nobody came */
+    char line[768];
+} rpi_growth;
+
+/* What a rank that comes back has to know of the run besides what it trains. */
+typedef struct rpi_run_state {
+    rpi_standing standing;
+    double steps; /* this run has done */
+} rpi_run_state;
+enum { RPI_RUN_STATE = sizeof(rpi_run_state) / sizeof(double) };
+
+/* Of a trainer that was opened; nobody comes back where the strategy takes nobody. */
+rp_status rpi_growth_open(const rpi_trainer *trainer, rpi_growth *growth);
+void rpi_growth_close(rpi_growth *growth); /* after the strategy; zeros are fine */
+
+/* ---- ranks that live: collective over the trainer's communicator, between spans ---- */
+
+/* Who waits is invited, and all is prepared. RP_PEER, RP_TIMEOUT: one that lives has died; it
+ * is made again then. *growth is ready, or not, on all alike. */
+rp_status rpi_growth_try(rpi_trainer *trainer, const rpi_run_state *state, rpi_growth *growth);
+/* Take it: the trainer goes on over the new communicator. */
+void rpi_growth_take(rpi_trainer *trainer, rpi_growth *growth, rpi_back *out_back);
+
+/* ---- a rank that comes back ---- */
+
+/* The trainer was opened without its strategy, by its place when the run began. Afterwards it
+ * is one of the ranks, behind their step. RP_CANCELLED: *out_over, or it was told to end. */
+rp_status rpi_return(rpi_trainer *trainer, const rpi_train_hooks *hooks, rpi_growth *growth,
+                     rpi_run_state *out_state, bool *out_over);
+
+#endif

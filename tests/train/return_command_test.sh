@@ -1,0 +1,149 @@
+#!/bin/sh
+# Workers that are killed are started again and come back into the run. usage: return_command_test.sh REDPOLL
+# shellcheck disable=SC2154 # $folder is that of cases.sh
+set -u
+redpoll=$1
+. "$(dirname "$0")/../harness/cases.sh"
+mark="test-$$"
+export REDPOLL_TEST_MARK="$mark" OMP_NUM_THREADS=1 REDPOLL_LOG=info
+
+says() {
+    if grep -qE -e "$2" "$1"; then pass; else complain "no '$2' in $1: $(head -n 40 "$1") $(tail -n 20 err)"; fi
+}
+# pids RANK GENERATION: of the process that trains in this place; 0: the first
+pids() {
+    for process in $(grep -lzx "REDPOLL_TEST_MARK=$mark" /proc/[0-9]*/environ 2>/dev/null | cut -d/ -f3); do
+        tr '\0' '\n' 2>/dev/null <"/proc/$process/environ" >environ.$$ || continue
+        grep -qx "RANK=$1" environ.$$ || continue
+        generation=$(sed -n 's/^REDPOLL_GENERATION=//p' environ.$$)
+        [ "${generation:-0}" = "$2" ] && echo "$process"
+    done
+}
+# until COMMAND...: as long as the run goes on, half a minute at most
+until_true() {
+    tries=0
+    while ! "$@" && [ $tries -lt 600 ] && kill -0 $run 2>/dev/null; do
+        sleep 0.05
+        tries=$((tries + 1))
+    done
+}
+behind() { until_true grep -q "\"step\":$1," run/metrics.jsonl 2>/dev/null; }
+# kill_rank RANK GENERATION: as soon as there is such a process
+kill_rank() {
+    until_true has_process "$1" "$2"
+    # shellcheck disable=SC2086 # several
+    kill -KILL $victims || complain "no rank $1 of generation $2 to kill"
+}
+has_process() {
+    victims=$(pids "$1" "$2")
+    [ -n "$victims" ]
+}
+# start WORDS...: redpoll with these words and a small model
+start() {
+    rm -rf run
+    command=$1
+    shift
+    [ "$command" = run ] && command="run $1 $2 $3 $4 $5 $6 $7 train" && shift 8
+    # shellcheck disable=SC2086 # words
+    timeout 100 "$redpoll" $command --model mlp:hidden=16 --data synthetic --train-images 240 --test-images 40 --threads 1 \
+        --global-batch-size 24 --steps "$steps" --link 1Gbit,2ms --out run "$@" >out 2>err &
+    run=$!
+    behind 3
+}
+# is_back RANK GENERATION
+is_back() { grep -q "rank $1, started again for time $2, goes on" out err; }
+# has_more: steps behind the last return
+has_more() {
+    sed -n '/^{"returned_step"/,$p' run/metrics.jsonl | grep -cE '"(step|evaluated_step)":' >count
+    [ "$(cat count)" -ge 20 ]
+}
+# stops: some steps behind the last return, all of which are there, once and in order
+stops() {
+    until_true has_more
+    pkill -TERM -P $run # timeout would pass it on twice
+    wait $run
+    code=$?
+    if [ $code -eq 143 ]; then pass; else complain "ended with $code, not 143: $(tail -n 20 err)"; fi
+    says out "$1 ranks have ended the run"
+    sed -n 's/^{"step":\([0-9]*\),.*/\1/p' run/metrics.jsonl >steps
+    seq "$(tail -n 1 steps)" >wanted
+    if cmp -s steps wanted; then pass; else complain "steps of metrics.jsonl: $(diff steps wanted | head -n 5)"; fi
+}
+
+steps=5000
+# ---- one worker, twice, with evaluations and checkpoints all the time ----
+start train -n 5 --strategy parameter-server:servers=2,on-loss=continue --restart 2 --codec q8 --eval-every 5 --checkpoint-every 10 --test-images 400
+kill_rank 3 0
+until_true is_back 3 1
+kill_rank 3 1
+until_true is_back 3 2
+stops "5 of 5"
+says err 'rank 3 was killed by signal 9 \(Killed\); it is started again, and the others may go on'
+says out 'rank 3 is lost after step [0-9]+ .*; ranks 0, 1, 2 and 4 go on'
+says out 'rank 3 is back behind step [0-9]+; ranks 0, 1, 2, 3 and 4 go on'
+says out 'back: rank 3 behind step [0-9]+, rank 3 behind step [0-9]+'
+says run/metrics.jsonl '"returned_ranks":\[3\],"ranks_left":\[0,1,2,3,4\]'
+last=$(tail -n 1 steps)
+if [ -e "run/rank-3-of-5-step-$last.safetensors" ]; then pass; else complain "no part of rank 3 of 5: $(ls run)"; fi
+timeout 60 "$redpoll" train --resume run -n 5 --steps $((last + 5)) >out 2>err || complain "it does not go on: $(cat err)"
+says out "saved step $((last + 5))"
+
+# ---- again while it is taken back, where nobody waits for anybody ----
+start train -n 4 --strategy async-local-sgd:servers=1,every=5,outer-momentum=.5,on-loss=continue --restart 2 --codec q8
+kill_rank 2 0
+kill_rank 2 1
+until_true is_back 2 2
+stops "4 of 4"
+
+# ---- one of two that were lost, by redpoll run: the other has used up its restarts ----
+start run -n 4 --on-loss continue --restart 1 "$redpoll" train --strategy parameter-server:servers=1 --on-loss continue
+kill_rank 1 0
+until_true is_back 1 1
+kill_rank 1 1
+kill_rank 3 0
+until_true is_back 3 1
+stops "3 of 4"
+says err 'rank 1 was killed by signal 9 \(Killed\); the others may go on'
+says out 'rank 3 is back behind step [0-9]+; ranks 0, 2 and 3 go on'
+
+# ---- who comes back with other options, or too late ----
+# start_changed WORDS...: of which those behind the program are said by ranks that were started again
+start_changed() {
+    change=$1
+    rm -rf run
+    # shellcheck disable=SC2016 # the ranks' shells expand it
+    timeout 100 "$redpoll" run -n 3 --no-prefix --on-loss continue --restart 1 sh -c "$change"'; exec "$0" train "$@" $more' "$redpoll" \
+        --model mlp:hidden=16 --data synthetic --train-images 240 --test-images 40 --threads 1 --global-batch-size 24 --link 1Gbit,2ms --out run \
+        --strategy parameter-server:servers=1 --on-loss continue --steps "$steps" >out 2>err &
+    run=$!
+    behind 3
+    kill_rank 2 0
+}
+start_changed 'more=${REDPOLL_GENERATION:+--lr 0.1}'
+until_true grep -q 'nobody has come back' out
+pkill -TERM -P $run
+wait $run
+says err "rank 2 has '--lr 0.1', rank 0 has '--lr 0.05'; start all ranks alike"
+says err 'rank 2 ended with exit code 1; the others may go on'
+says out "note: nobody has come back: .*--lr 0.1"
+says out '2 of 3 ranks have ended the run'
+steps=200
+start_changed 'while [ -n "$REDPOLL_GENERATION" ] && ! grep -q "results are in" out; do sleep .1; done'
+wait $run
+code=$?
+if [ $code -eq 0 ]; then pass; else complain "ended with $code: $(tail -n 20 err)"; fi
+says err 'rank 2 came back when the run was over'
+
+# ---- mistakes: code 2, and what to type ----
+# refused PATTERN WORDS...
+refused() {
+    wanted=$1
+    shift
+    timeout 30 "$redpoll" "$@" >out 2>err
+    code=$?
+    if [ $code -eq 2 ]; then says err "$wanted"; else complain "$*: ends with $code: $(cat err)"; fi
+}
+refused 'gossip takes back no rank .*; async-local-sgd and parameter-server take' train --data synthetic -n 4 --strategy gossip:on-loss=continue --restart 1
+refused 'the death of a worker ends the run; say --on-loss continue' train --data synthetic -n 4 --strategy parameter-server:servers=1 --restart 1
+refused 'say --on-loss continue, too' run -n 2 --restart 1 true
+finish

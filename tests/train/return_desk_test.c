@@ -1,0 +1,127 @@
+/* Tickets, answers and the end, over a store as the launcher's. */
+#include "train/return_desk.h"
+
+#include "harness/check.h"
+#include "redpoll/version.h"
+
+#include <string.h>
+
+typedef struct place {
+    rp_store_server *server;
+    rp_store stores[2]; /* of rank 0, and of rank 3, which comes back */
+    rpi_train_returns ways[2];
+    rpi_return_desk first, late;
+} place;
+
+static rp_status give_store(void *context, const rp_store **out_store) {
+    *out_store = context;
+    return RP_OK;
+}
+
+static rp_status no_store(void *context, const rp_store **out_store) {
+    (void)context, (void)out_store;
+    return RP_FAIL(IO, "there is no store");
+}
+
+static void open_place(place *p) {
+    int port = 0;
+    *p = (place){0};
+    CHECK_OK(rp_store_serve(NULL, 0, &p->server, &port));
+    for (int i = 0; i < 2; i++) {
+        CHECK_OK(rp_store_connect("127.0.0.1", port, 5, &p->stores[i]));
+        p->ways[i] = (rpi_train_returns){.context = &p->stores[i],
+                                         .rank = i ? 3 : 0,
+                                         .world = 4,
+                                         .timeout_s = i ? .3 : 5,
+                                         .store = give_store};
+    }
+    p->first.way = &p->ways[0];
+    p->late.way = &p->ways[1];
+}
+
+static void close_place(place *p) {
+    for (int i = 0; i < 2; i++) rp_store_close(&p->stores[i]);
+    rp_store_server_stop(p->server);
+}
+
+/* As if time had passed. */
+static bool look(rpi_return_desk *desk) {
+    desk->looked_ns = 0;
+    return rpi_desk_look(desk);
+}
+
+static void a_ticket_is_seen_once_and_answered(void) {
+    static const rpi_train_hooks none;
+    place p;
+    rpi_return_ticket ticket = {0};
+    char text[RPI_DESK_TEXT];
+    int64_t number = 0;
+    bool over = true;
+    open_place(&p);
+    CHECK(!look(&p.first));
+    CHECK(!rpi_desk_take(&p.first, &ticket));
+    CHECK_OK(rpi_desk_ask(&p.late, &number));
+    CHECK(look(&p.first));
+    CHECK(rpi_desk_take(&p.first, &ticket));
+    CHECK(ticket.number == number && ticket.rank == 3);
+    CHECK(strcmp(ticket.version, rp_version()) == 0);
+    CHECK(!rpi_desk_take(&p.first, &ticket) && !look(&p.first));
+    CHECK_OK(rpi_desk_say(&p.first, number, "invite", "come 1 3 4"));
+    CHECK_OK(rpi_desk_hear(&p.late, number, "invite", &none, text, &over));
+    CHECK(strcmp(text, "come 1 3 4") == 0 && !over);
+    close_place(&p);
+}
+
+/* One that dies between its number and its text is passed over. */
+static void a_ticket_that_was_not_filled_in_is_passed_over(void) {
+    place p;
+    rpi_return_ticket ticket = {0};
+    int64_t number = 0;
+    open_place(&p);
+    CHECK_OK(p.stores[1].ops->add(p.stores[1].context, "redpoll/returns/tickets", 1, &number));
+    CHECK_OK(rpi_desk_ask(&p.late, &number));
+    CHECK(look(&p.first));
+    CHECK(rpi_desk_take(&p.first, &ticket));
+    CHECK(ticket.number == 2);
+    close_place(&p);
+}
+
+static int stops(void *context) {
+    (void)context;
+    return RPI_ASKED_STOP;
+}
+
+static void waits_end(void) {
+    static const rpi_train_hooks none, stop = {.asked = stops};
+    place p;
+    char text[RPI_DESK_TEXT];
+    int64_t number = 0;
+    bool over = true;
+    open_place(&p);
+    CHECK_OK(rpi_desk_ask(&p.late, &number));
+    CHECK_FAILS(rpi_desk_hear(&p.late, number, "invite", &stop, text, &over), CANCELLED,
+                "told to end");
+    CHECK(!over);
+    CHECK_FAILS(rpi_desk_hear(&p.late, number, "invite", &none, text, &over), TIMEOUT,
+                "rank 3 was started again, and rank 0 has not taken it back");
+    rpi_desk_close(&p.first);
+    CHECK_FAILS(rpi_desk_hear(&p.late, number, "invite", &none, text, &over), CANCELLED,
+                "the run is over");
+    CHECK(over);
+    close_place(&p);
+}
+
+/* The run goes on, and nobody comes back. */
+static void a_store_that_fails_ends_it(void) {
+    rpi_train_returns way = {.store = no_store};
+    rpi_return_desk desk = {.way = &way}, none = {0};
+    CHECK(!look(&desk));
+    CHECK(!desk.way);
+    CHECK(!look(&none));
+    rpi_desk_close(&none);
+}
+
+CASES({"a_ticket_is_seen_once_and_answered", a_ticket_is_seen_once_and_answered},
+      {"a_ticket_that_was_not_filled_in_is_passed_over",
+       a_ticket_that_was_not_filled_in_is_passed_over},
+      {"waits_end", waits_end}, {"a_store_that_fails_ends_it", a_store_that_fails_ends_it})

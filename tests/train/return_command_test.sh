@@ -88,13 +88,6 @@ if [ -e "run/rank-3-of-5-step-$last.safetensors" ]; then pass; else complain "no
 timeout 60 "$redpoll" train --resume run -n 5 --steps $((last + 5)) >out 2>err || complain "it does not go on: $(cat err)"
 says out "saved step $((last + 5))"
 
-# ---- again while it is taken back, where nobody waits for anybody ----
-start train -n 4 --strategy async-local-sgd:servers=1,every=5,outer-momentum=.5,on-loss=continue --restart 2 --codec q8
-kill_rank 2 0
-kill_rank 2 1
-until_true is_back 2 2
-stops "4 of 4"
-
 # ---- one of two that were lost, by redpoll run: the other has used up its restarts ----
 start run -n 4 --on-loss continue --restart 1 "$redpoll" train --strategy parameter-server:servers=1 --on-loss continue
 kill_rank 1 0
@@ -127,12 +120,6 @@ says err "rank 2 has '--lr 0.1', rank 0 has '--lr 0.05'; start all ranks alike"
 says err 'rank 2 ended with exit code 1; the others may go on'
 says out "note: nobody has come back: .*--lr 0.1"
 says out '2 of 3 ranks have ended the run'
-steps=200
-start_changed 'while [ -n "$REDPOLL_GENERATION" ] && ! grep -q "results are in" out; do sleep .1; done'
-wait $run
-code=$?
-if [ $code -eq 0 ]; then pass; else complain "ended with $code: $(tail -n 20 err)"; fi
-says err 'rank 2 came back when the run was over'
 
 # ---- mistakes: code 2, and what to type ----
 # refused PATTERN WORDS...
@@ -146,4 +133,39 @@ refused() {
 refused 'gossip takes back no rank .*; async-local-sgd and parameter-server take' train --data synthetic -n 4 --strategy gossip:on-loss=continue --restart 1
 refused 'the death of a worker ends the run; say --on-loss continue' train --data synthetic -n 4 --strategy parameter-server:servers=1 --restart 1
 refused 'say --on-loss continue, too' run -n 2 --restart 1 true
+if [ -z "${REDPOLL_LONG_TESTS:-}" ]; then
+    finish
+    exit
+fi
+
+# ---- too late ----
+steps=200
+start_changed 'while [ -n "$REDPOLL_GENERATION" ] && ! grep -q "results are in" out; do sleep .1; done'
+wait $run
+code=$?
+if [ $code -eq 0 ]; then pass; else complain "ended with $code: $(tail -n 20 err)"; fi
+says err 'rank 2 came back when the run was over'
+
+steps=5000
+# ---- again while it is taken back, where nobody waits for anybody ----
+start train -n 4 --strategy async-local-sgd:servers=1,every=5,outer-momentum=.5,on-loss=continue --restart 2 --codec q8
+kill_rank 2 0
+kill_rank 2 1
+until_true is_back 2 2
+stops "4 of 4"
+
+# ---- ten times: of what a return opens nothing stays but that of the latest ----
+open_files() { find "/proc/$(pids 0 0 | tail -n 1)/fd" | wc -l; }
+steps=100000
+start train -n 4 --strategy parameter-server:servers=1,staleness=inf,on-loss=continue --restart 10
+generation=0
+while [ $generation -lt 10 ]; do
+    kill_rank 3 $generation
+    generation=$((generation + 1))
+    until_true is_back 3 $generation
+    [ $generation -eq 2 ] && files=$(open_files)
+done
+now=$(open_files)
+if [ "$now" -le "$((files + 2))" ]; then pass; else complain "rank 0 has $now open files, and had $files after two returns"; fi
+stops "4 of 4"
 finish

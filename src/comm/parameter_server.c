@@ -3,6 +3,7 @@
 #include "base/fpenv.h"
 #include "base/memory.h"
 #include "codec/codec.h"
+#include "comm/parameter_server_names.h"
 #include "comm/parameter_server_object.h"
 
 #include <math.h>
@@ -262,6 +263,14 @@ static const char *reason_of(const char *message) {
     return at ? at + sizeof words - 1 : NULL;
 }
 
+void rpi_parameter_server_name(rp_parameter_server *server, const int *names) {
+    server->names = names;
+}
+
+int rpi_push_name(const rp_parameter_server *s, int rank) {
+    return s->names ? s->names[rank] : rank;
+}
+
 bool rpi_push_gave_up(void) {
     return reason_of(rp_last_error()->message) != NULL;
 }
@@ -273,6 +282,7 @@ rp_status rpi_push_explain(const rp_parameter_server *s, rp_status status, int r
     if (!s->options.servers) role = "which serves parameters and works";
     const char *reason = reason_of(why.message);
     if (reason) return rpi_fail(status, __FILE__, __LINE__, "%s", reason);
+    rank = rpi_push_name(s, rank);
     if (status == RP_PEER) return RP_FAIL(PEER, "rank %d, %s, is gone", rank, role);
     if (status == RP_TIMEOUT)
         return RP_FAIL(TIMEOUT, "rank %d, %s, was silent for too long", rank, role);
@@ -290,7 +300,7 @@ void rp_parameter_server_abort(rp_parameter_server *s, rp_status status, const c
     if (is_named)
         snprintf(text, sizeof text, "%s", message);
     else
-        snprintf(text, sizeof text, "rank %d: %s", s->rank,
+        snprintf(text, sizeof text, "rank %d: %s", rpi_push_name(s, s->rank),
                  message ? message : rp_status_text(status));
     for (int i = 0; i < s->server_count && s->uplinks; i++)
         if (s->uplinks[i].comm) rp_comm_abort(s->uplinks[i].comm, status, text);

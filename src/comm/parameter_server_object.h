@@ -130,6 +130,7 @@ struct rp_parameter_server {
     rp_parameter_server_options options;
     int rank, world;
     int server_count, workers;
+    const int *names;   /* of ranks, in messages; NULL: their numbers */
     int shares;         /* workers among which a step is shared */
     int server, worker; /* this rank is; -1: none */
     bool first_decides; /* which worker may go on */
@@ -158,6 +159,8 @@ static inline int rpi_push_worker_rank(const rp_parameter_server *s, int worker)
 }
 
 /* ---- parameter_server.c ---- */
+
+int rpi_push_name(const rp_parameter_server *s, int rank);
 
 /* The link to a rank has failed with this thread's last error, in which ranks are the two of
  * the link: say it again with its name. Returns the status. */

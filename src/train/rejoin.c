@@ -185,9 +185,9 @@ bool rpi_trainer_find_lost(rpi_trainer *t, rpi_loss *out_loss) {
     const char *first = NULL;
     int lost = 0, left = 0;
     for (int i = 0; t->strategy->lost && i < losses->count; i++) {
-        int rank = losses->members[i], seat = seat_of(losses, rank);
-        const char *why = t->strategy->lost(t->strategy_self, seat);
-        if (why && !first && seat == rank) first = why; /* which has the seat's number */
+        int rank = losses->members[i];
+        const char *why = t->strategy->lost(t->strategy_self, seat_of(losses, rank));
+        if (why && !first) first = why;
         if (why)
             losses->lost[lost++] = rank;
         else

@@ -10,6 +10,10 @@ export REDPOLL_TEST_MARK="$mark" OMP_NUM_THREADS=1 REDPOLL_LOG=info
 says() {
     if grep -qE -e "$2" "$1"; then pass; else complain "no '$2' in $1: $(head -n 40 "$1") $(tail -n 20 err)"; fi
 }
+# never_says FILE PATTERN BUT: no line of this pattern, but for those of the other
+never_says() {
+    if grep -E -e "$2" "$1" | grep -vE -e "$3" >lines; then complain "in $1: $(cat lines)"; else pass; fi
+}
 # pids RANK GENERATION: of the process that trains in this place; 0: the first
 pids() {
     for process in $(grep -lzx "REDPOLL_TEST_MARK=$mark" /proc/[0-9]*/environ 2>/dev/null | cut -d/ -f3); do
@@ -89,15 +93,19 @@ timeout 60 "$redpoll" train --resume run -n 5 --steps $((last + 5)) >out 2>err |
 says out "saved step $((last + 5))"
 
 # ---- one of two that were lost, by redpoll run: the other has used up its restarts ----
-start run -n 4 --on-loss continue --restart 1 "$redpoll" train --strategy parameter-server:servers=1 --on-loss continue
+start run -n 5 --on-loss continue --restart 1 "$redpoll" train --strategy parameter-server:servers=1 --on-loss continue
 kill_rank 1 0
 until_true is_back 1 1
 kill_rank 1 1
 kill_rank 3 0
 until_true is_back 3 1
-stops "3 of 4"
+kill_rank 4 0
+until_true is_back 4 1
+stops "4 of 5"
 says err 'rank 1 was killed by signal 9 \(Killed\); the others may go on'
-says out 'rank 3 is back behind step [0-9]+; ranks 0, 2 and 3 go on'
+says out 'rank 4 is lost .*; ranks 0, 2 and 3 go on'
+says out 'rank 4 is back behind step [0-9]+; ranks 0, 2, 3 and 4 go on'
+never_says out 'rank [0-9] is lost .*\(rank [0-9], a worker, is gone\)' 'rank ([0-9]) is lost .*\(rank \1, a worker, is gone\)'
 
 # ---- who comes back with other options, or too late ----
 # start_changed WORDS...: of which those behind the program are said by ranks that were started again

@@ -1,6 +1,7 @@
 #include "train/strategies/served.h"
 
 #include "base/status.h"
+#include "comm/parameter_server_names.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -52,6 +53,15 @@ rp_status rpi_served_check(const char *strategy, const rp_parameter_server_optio
 
 /* ---- opening ---- */
 
+static rp_status create(const rpi_served *served, rp_comm *comm,
+                        rp_parameter_server **out_server) {
+    const rpi_buckets *layout = &served->layout;
+    RP_TRY(rp_parameter_server_create(comm, layout->segments, (size_t)layout->segment_count,
+                                      &served->options, out_server));
+    rpi_parameter_server_name(*out_server, served->setup.seats);
+    return RP_OK;
+}
+
 rp_status rpi_served_open(const rpi_strategy_setup *setup,
                           const rp_parameter_server_options *options, rpi_served *served) {
     static const rp_codec exact;
@@ -64,9 +74,7 @@ rp_status rpi_served_open(const rpi_strategy_setup *setup,
     RP_TRY(rpi_buckets_create(setup->network, setup->weights, setup->bucket_bytes,
                               alone ? &exact : &setup->codec, alone ? NULL : setup->residual,
                               &served->layout));
-    return rp_parameter_server_create(setup->comm, served->layout.segments,
-                                      (size_t)served->layout.segment_count, &served->options,
-                                      &served->server);
+    return create(served, setup->comm, &served->server);
 }
 
 void rpi_served_close(rpi_served *served) {
@@ -229,9 +237,7 @@ rp_status rpi_served_confirm(rpi_served *served, rp_status status, bool *out_aga
  * anew: none is merged twice, none is missing. */
 rp_status rpi_served_grow(rpi_served *served, rp_comm *comm) {
     served->next_comm = comm;
-    return rp_parameter_server_create(comm, served->layout.segments,
-                                      (size_t)served->layout.segment_count, &served->options,
-                                      &served->next);
+    return create(served, comm, &served->next);
 }
 
 void rpi_served_settle(rpi_served *served, bool grows) {

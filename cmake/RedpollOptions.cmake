@@ -27,6 +27,12 @@ if(NOT REDPOLL_OPENSSL MATCHES "^(AUTO|ON|OFF)$")
   message(FATAL_ERROR "REDPOLL_OPENSSL is '${REDPOLL_OPENSSL}'; use AUTO, ON or OFF")
 endif()
 
+set(REDPOLL_CUDA AUTO CACHE STRING "Codecs on a GPU, by nvcc: AUTO, ON or OFF")
+set_property(CACHE REDPOLL_CUDA PROPERTY STRINGS AUTO ON OFF)
+if(NOT REDPOLL_CUDA MATCHES "^(AUTO|ON|OFF)$")
+  message(FATAL_ERROR "REDPOLL_CUDA is '${REDPOLL_CUDA}'; use AUTO, ON or OFF")
+endif()
+
 if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "Debug, Release, RelWithDebInfo" FORCE)
 endif()
@@ -39,11 +45,10 @@ set(CMAKE_C_VISIBILITY_PRESET hidden)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 
 # -ffp-contract=off: bits are promised, so the compiler may not fuse a multiply and an add.
-add_compile_options(-Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes
-                    -Wpointer-arith -Wvla -ffp-contract=off -fno-math-errno)
+add_compile_options("$<$<COMPILE_LANGUAGE:C>:-Wall;-Wextra;-Wshadow;-Wstrict-prototypes;-Wmissing-prototypes;-Wpointer-arith;-Wvla;-ffp-contract=off;-fno-math-errno>")
 add_compile_definitions(_GNU_SOURCE)
 if(REDPOLL_WERROR)
-  add_compile_options(-Werror)
+  add_compile_options("$<$<COMPILE_LANGUAGE:C>:-Werror>")
 endif()
 if(REDPOLL_SANITIZE)
   add_compile_options(-fsanitize=${REDPOLL_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)

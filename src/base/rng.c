@@ -1,34 +1,19 @@
 #include "base/rng.h"
 
+#include "base/philox.h"
 #include "base/status.h"
 
 #include <math.h>
 #include <string.h>
-
-static void philox_round(uint32_t c[4], uint32_t k0, uint32_t k1) {
-    uint64_t p0 = (uint64_t)0xD2511F53u * c[0];
-    uint64_t p1 = (uint64_t)0xCD9E8D57u * c[2];
-    uint32_t hi0 = (uint32_t)(p0 >> 32), lo0 = (uint32_t)p0;
-    uint32_t hi1 = (uint32_t)(p1 >> 32), lo1 = (uint32_t)p1;
-    c[0] = hi1 ^ c[1] ^ k0;
-    c[1] = lo1;
-    c[2] = hi0 ^ c[3] ^ k1;
-    c[3] = lo0;
-}
 
 void rp_philox4x32(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]) {
     if (!counter || !key || !out) {
         (void)RP_FAIL(INVALID, "counter, key or out is NULL");
         return;
     }
-    uint32_t c[4] = {counter[0], counter[1], counter[2], counter[3]};
-    uint32_t k0 = key[0], k1 = key[1];
-    for (int round = 0; round < 10; round++) {
-        philox_round(c, k0, k1);
-        k0 += 0x9E3779B9u;
-        k1 += 0xBB67AE85u;
-    }
-    memcpy(out, c, sizeof c);
+    rpi_philox_block block =
+        rpi_philox(counter[0], counter[1], counter[2], counter[3], key[0], key[1]);
+    memcpy(out, block.word, sizeof block.word);
 }
 
 rpi_rng rpi_rng_make(uint64_t seed, rpi_rng_purpose purpose, uint64_t index) {

@@ -1,5 +1,5 @@
-/* `redpoll bench codec`: a codec on one core, in bytes of elements per second, beside memcpy.
- */
+/* `redpoll bench codec`: a codec on one core, in bytes of elements per second, beside memcpy;
+ * or on a GPU (bench_codec_cuda.c). */
 #include "cli/commands.h"
 
 #include "base/clock.h"
@@ -7,6 +7,7 @@
 #include "base/median.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "cli/bench_codec_cuda.h"
 #include "cli/elements.h"
 #include "cli/gaussian.h"
 #include "cli/option_rows.h"
@@ -18,7 +19,7 @@
 #include <string.h>
 
 typedef struct settings {
-    const char *codec_text, *dtype_text;
+    const char *codec_text, *dtype_text, *device;
     int64_t count, iters, warmup, seed;
     bool error_feedback, json;
     rp_codec codec;
@@ -26,6 +27,11 @@ typedef struct settings {
 } settings;
 
 #define FIELD(name) offsetof(settings, name)
+static rp_status check_device(const char *text) {
+    if (strcmp(text, "cpu") == 0 || strcmp(text, "cuda") == 0) return RP_OK;
+    return RP_FAIL(INVALID, "'%s' is no device; cpu or cuda", text);
+}
+
 static const rpi_option options[] = {
     RPI_ROW_CODEC(FIELD(codec_text), NULL, "q4",
                   "codec, as q4:bucket=512,rounding=stochastic or topk:k=32,bucket=4096"),
@@ -33,6 +39,8 @@ static const rpi_option options[] = {
      NULL},
     {"dtype", NULL, NULL, RPI_OPTION_TEXT, FIELD(dtype_text), "f32", 0, 0, "TYPE",
      "f32, f16 or bf16", NULL},
+    {"device", NULL, NULL, RPI_OPTION_TEXT, FIELD(device), "cpu", 0, 0, "DEVICE",
+     "cpu: one core; cuda: a GPU, beside its own copies", check_device},
     {"error-feedback", NULL, NULL, RPI_OPTION_FLAG, FIELD(error_feedback), NULL, 0, 0, NULL,
      "encode with error feedback", NULL},
     RPI_ROW_ITERS(FIELD(iters), "11"),
@@ -170,6 +178,19 @@ static rp_status read_settings(int argc, char **argv, settings *s, bool *wants_h
     return RP_OK;
 }
 
+static rp_status run_on_cuda(const settings *s) {
+    return rpi_bench_codec_on_cuda(&(rpi_bench_codec_cuda){
+        .codec = s->codec,
+        .dtype = s->dtype,
+        .count = s->count,
+        .iters = s->iters,
+        .warmup = s->warmup,
+        .seed = s->seed,
+        .error_feedback = s->error_feedback,
+        .json = s->json,
+    });
+}
+
 static int run(int argc, char **argv) {
     settings s = {0};
     bool wants_help = false;
@@ -178,6 +199,10 @@ static int run(int argc, char **argv) {
     if (wants_help) {
         rpi_command_print_help(&rpi_command_bench_codec, stdout);
         return RPI_EXIT_DONE;
+    }
+    if (strcmp(s.device, "cuda") == 0) {
+        status = run_on_cuda(&s);
+        return status == RP_OK ? RPI_EXIT_DONE : rpi_command_failed(status);
     }
     buffers b = {0};
     result r = {0};
@@ -195,13 +220,17 @@ static int run(int argc, char **argv) {
 
 const rpi_command rpi_command_bench_codec = {
     .name = "bench codec",
-    .summary = "time a codec on one core, beside memcpy",
+    .summary = "time a codec on one core, or on a GPU, beside copies",
     .about =
         "Times encode and decode-and-add of a codec on one core over arrays that do not fit "
-        "the caches, in bytes of elements a second, interleaved with memcpy.",
+        "the caches, in bytes of elements a second, interleaved with memcpy. With --device "
+        "cuda "
+        "on a GPU, beside copies within its memory, and beside the time that the bytes which "
+        "are read and written need at the rate of these copies.",
     .examples = "  redpoll bench codec --codec q4 --json\n"
                 "  redpoll bench codec --codec q4:rounding=stochastic\n"
-                "  redpoll bench codec --codec q4 --error-feedback\n",
+                "  redpoll bench codec --codec q4 --error-feedback\n"
+                "  redpoll bench codec --codec q4 --device cuda --count 268435456\n",
     .options = options,
     .run = run,
 };

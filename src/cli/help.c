@@ -12,6 +12,9 @@ static const rpi_variable variables[] = {
     {"REDPOLL_ISA", "scalar, avx2, avx512; scalar, neon on AArch64",
      "the widest instructions that kernels use; all give the same bytes. The best of this "
      "processor when absent (redpoll info shows it)"},
+    {"REDPOLL_CUDA", "off", "no GPU is looked for; what would use one says so"},
+    {"REDPOLL_CUDA_LIBRARY", "a file",
+     "libredpoll_cuda.so, the kernels for GPUs; beside redpoll when absent"},
     {"REDPOLL_PORT", "a port",
      "where rank 0 serves the store when mpirun or srun started the ranks"},
     {"REDPOLL_LINKS", "BETWEEN/INSIDE",

@@ -9,6 +9,7 @@
 #include "cli/help.h"
 #include "cli/info_model.h"
 #include "cli/option_rows.h"
+#include "cuda/cuda.h"
 #include "net/secret.h"
 #include "net/tls.h"
 #include "redpoll/version.h"
@@ -62,6 +63,10 @@ static void print_json(void) {
     cJSON_AddStringToObject(object, "isa", rpi_isa_name(rpi_cpu_isa()));
     cJSON_AddStringToObject(object, "cpu_features", rpi_cpu_features());
     cJSON_AddNumberToObject(object, "cores", rpi_cpu_count());
+    const rpi_cuda_library *cuda = NULL;
+    char gpu[512];
+    cJSON_AddBoolToObject(object, "cuda", rpi_cuda_open(&cuda) == RP_OK);
+    cJSON_AddStringToObject(object, "cuda_summary", rpi_cuda_summary(gpu, sizeof gpu));
     const rpi_catalogue *catalogue;
     for (int c = 0; (catalogue = rpi_catalogue_at(c)) != NULL; c++) {
         cJSON *list = cJSON_AddArrayToObject(object, catalogue->title);
@@ -99,6 +104,8 @@ static void print_table(void) {
     snprintf(text, sizeof text, "%d cores, kernels for %s (it has: %s)", rpi_cpu_count(),
              rpi_isa_name(rpi_cpu_isa()), rpi_cpu_features());
     rpi_print_wrapped(stdout, text, 13, 13);
+    printf("  cuda       ");
+    rpi_print_wrapped(stdout, rpi_cuda_summary(text, sizeof text), 13, 13);
     const rpi_catalogue *catalogue;
     for (int c = 0; (catalogue = rpi_catalogue_at(c)) != NULL; c++) {
         for (const char *letter = catalogue->title; *letter; letter++)

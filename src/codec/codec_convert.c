@@ -1,6 +1,7 @@
 #include "codec/codec_convert.h"
 
-#include <math.h>
+#include "codec/convert_arithmetic.h"
+
 #include <string.h>
 
 static uint16_t load16(const void *x, size_t i) {
@@ -13,35 +14,28 @@ static void store16(void *y, size_t i, uint16_t bits) {
     memcpy((char *)y + 2 * i, &bits, sizeof bits);
 }
 
-static float clamp_finite(float x, float largest) {
-    if (!isfinite(x)) return x;
-    return x > largest ? largest : x < -largest ? -largest : x;
-}
-
 static void f16_widen(const void *x, size_t count, float *y) {
-    for (size_t i = 0; i < count; i++) y[i] = rp_f16_to_f32(load16(x, i));
+    for (size_t i = 0; i < count; i++) y[i] = rpi_f16_to_f32(load16(x, i));
 }
 
 static void f16_widen_add(const void *x, size_t count, float *sum) {
-    for (size_t i = 0; i < count; i++) sum[i] += rp_f16_to_f32(load16(x, i));
+    for (size_t i = 0; i < count; i++) sum[i] += rpi_f16_to_f32(load16(x, i));
 }
 
 static void f16_narrow(const float *x, size_t count, void *y) {
-    for (size_t i = 0; i < count; i++)
-        store16(y, i, rp_f32_to_f16(clamp_finite(x[i], 65504.0f)));
+    for (size_t i = 0; i < count; i++) store16(y, i, rpi_narrow_f16(x[i]));
 }
 
 static void bf16_widen(const void *x, size_t count, float *y) {
-    for (size_t i = 0; i < count; i++) y[i] = rp_bf16_to_f32(load16(x, i));
+    for (size_t i = 0; i < count; i++) y[i] = rpi_bf16_to_f32(load16(x, i));
 }
 
 static void bf16_widen_add(const void *x, size_t count, float *sum) {
-    for (size_t i = 0; i < count; i++) sum[i] += rp_bf16_to_f32(load16(x, i));
+    for (size_t i = 0; i < count; i++) sum[i] += rpi_bf16_to_f32(load16(x, i));
 }
 
 static void bf16_narrow(const float *x, size_t count, void *y) {
-    for (size_t i = 0; i < count; i++)
-        store16(y, i, rp_f32_to_bf16(clamp_finite(x[i], 0x1.fep127f)));
+    for (size_t i = 0; i < count; i++) store16(y, i, rpi_narrow_bf16(x[i]));
 }
 
 static void f32_copy(const void *x, size_t count, float *y) {
@@ -89,9 +83,6 @@ void rpi_convert_feedback(rp_dtype data, rp_dtype wire, rpi_isa isa, const void 
         for (size_t k = 0; k < n; k++) y[k] += residual[k];
         to->narrow(y, n, bytes + rp_dtype_bytes(wire) * i);
         to->widen(bytes + rp_dtype_bytes(wire) * i, n, decoded);
-        for (size_t k = 0; k < n; k++) {
-            float lost = y[k] - decoded[k]; /* NaN for NaN and infinity */
-            residual[k] = lost == lost ? lost : 0.0f;
-        }
+        for (size_t k = 0; k < n; k++) residual[k] = rpi_convert_lost(y[k], decoded[k]);
     }
 }

@@ -4,7 +4,6 @@
 
 #include "codec/quant_run.h"
 
-#include <math.h>
 #include <string.h>
 
 enum { SCALE_BYTES = 8 };
@@ -26,25 +25,15 @@ static size_t quant_encoded_bytes(const rp_codec *codec, rp_dtype dtype, size_t 
 
 /* ---- encode -------------------------------------------------------------------------- */
 
-/* A bucket that holds NaN or infinity, or whose levels would leave the range of f32, is
- * damaged as a whole. Adding 0 turns -0 into 0, whose order in a minimum is undefined. */
-static rpi_quant_scale scale_of(const rpi_quant_range *range, int bits) {
-    float top = (float)((1 << bits) - 1);
-    float min = range->min + 0.0f;
-    float unit = (range->max - min + 0.0f) / top;
-    if (range->has_nan || !isfinite(min + unit * top)) return rpi_quant_damaged;
-    return (rpi_quant_scale){min, unit};
-}
-
 /* Two passes: the second one finds the bucket in the cache. */
 static void encode_bucket(rpi_quant_encoder *e, size_t begin, size_t count, uint8_t *out) {
-    rpi_quant_range range = {INFINITY, -INFINITY, 0};
+    rpi_quant_range range = rpi_quant_no_range();
     for (size_t done = 0, n; done < count; done += n) {
         n = least(count - done, RPI_TILE);
         e->kernels->range(rpi_quant_floats_at(e, begin + done, n),
                           rpi_quant_residual_at(e, begin + done), n, &range);
     }
-    rpi_quant_scale scale = scale_of(&range, e->codec->bits);
+    rpi_quant_scale scale = rpi_quant_scale_of(&range, e->codec->bits);
     memcpy(out, &scale.min, 4);
     memcpy(out + 4, &scale.unit, 4);
     out += SCALE_BYTES;
@@ -73,7 +62,7 @@ static rpi_quant_scale read_scale(const uint8_t *in) {
     rpi_quant_scale scale;
     memcpy(&scale.min, in, 4);
     memcpy(&scale.unit, in + 4, 4);
-    return rpi_quant_sound_scale(scale);
+    return rpi_quant_sound(scale);
 }
 
 static void quant_decode(const rp_codec *codec, rpi_isa isa, rp_dtype dtype, const void *in,

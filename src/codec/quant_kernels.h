@@ -8,19 +8,11 @@
 #define RPI_CODEC_QUANT_KERNELS_H
 
 #include "base/cpu.h"
+#include "codec/quant_arithmetic.h"
 #include "redpoll/codec.h"
 #include "redpoll/rng.h"
 
 #include <stddef.h>
-
-typedef struct rpi_quant_range {
-    float min, max; /* over the elements that are numbers; start with +inf, -inf */
-    int has_nan;
-} rpi_quant_range;
-
-typedef struct rpi_quant_scale {
-    float min, unit;
-} rpi_quant_scale;
 
 typedef struct rpi_quant_run {
     const float *x;
@@ -31,11 +23,6 @@ typedef struct rpi_quant_run {
     rpi_quant_scale scale; /* unit > 0 */
     uint8_t *out;          /* ceil(count * bits / 8) bytes */
 } rpi_quant_run;
-
-/* Words 2 and 3 of the counter and the key under which blocks of random bits are drawn. */
-typedef struct rpi_quant_stream {
-    uint32_t key[2], name[2];
-} rpi_quant_stream;
 
 /* One block of Philox turns the names of an encoding into the key and half the counter of its
  * own stream; as Philox is a bijection, no two encodings of a run share a block. */
@@ -96,9 +83,5 @@ extern const rpi_quant_kernels rpi_quant_avx2, rpi_quant_avx512;
 #elif defined(__aarch64__)
 extern const rpi_quant_kernels rpi_quant_neon;
 #endif
-
-static inline size_t rpi_packed_bytes(size_t count, int bits) {
-    return count / 8 * (size_t)bits + (count % 8 * (size_t)bits + 7) / 8;
-}
 
 #endif

@@ -109,12 +109,6 @@ void rpi_quant_encode_levels(rpi_quant_encoder *e, size_t begin, size_t count, i
 
 /* ---- decode -------------------------------------------------------------------------- */
 
-const rpi_quant_scale rpi_quant_damaged = {NAN, 0};
-
-rpi_quant_scale rpi_quant_sound_scale(rpi_quant_scale scale) {
-    return isfinite(scale.min) && isfinite(scale.unit) ? scale : rpi_quant_damaged;
-}
-
 void rpi_quant_decode_levels(const rpi_quant_kernels *kernels,
                              const rpi_convert_kernels *convert, const uint8_t *in, int bits,
                              rpi_quant_scale scale, size_t count, void *y) {

@@ -58,10 +58,6 @@ void rpi_quant_encode_levels(rpi_quant_encoder *e, size_t begin, size_t count, i
 /* The residuals of elements that all decode to `value`; 0 where that is NaN. */
 void rpi_quant_settle_flat(rpi_quant_encoder *e, size_t begin, size_t count, float value);
 
-/* A damaged run: NaN in every element. */
-extern const rpi_quant_scale rpi_quant_damaged;
-/* Any bytes may come: what is no number damages its run, as in encoding. */
-rpi_quant_scale rpi_quant_sound_scale(rpi_quant_scale scale);
 /* convert: NULL where y are floats. */
 void rpi_quant_decode_levels(const rpi_quant_kernels *kernels,
                              const rpi_convert_kernels *convert, const uint8_t *in, int bits,

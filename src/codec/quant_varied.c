@@ -29,7 +29,7 @@ static const double spacing[RPI_VARIED_BITS + 1] = {0,      1.596,  0.9957, 0.58
 
 rpi_varied_run rpi_varied_look(const rpi_quant_kernels *kernels, const float *x,
                                const float *residual, size_t count) {
-    rpi_quant_range range = {INFINITY, -INFINITY, 0};
+    rpi_quant_range range = rpi_quant_no_range();
     rpi_varied_run run = {.count = count};
     kernels->range(x, residual, count, &range);
     run.low = range.min + 0.0f; /* turns -0 into 0, whose order in a minimum is undefined */
@@ -135,11 +135,11 @@ static rpi_quant_scale scale_of(const rpi_varied_run *run, int bits, rp_rounding
                                             : best_unit(run, bits, top);
     rpi_quant_scale scale = {.unit = round_up(unit)};
     scale.min = (float)first_level(run, (double)scale.unit, top);
-    return isfinite(scale.min + scale.unit * (float)top) ? scale : rpi_quant_damaged;
+    return isfinite(scale.min + scale.unit * (float)top) ? scale : rpi_quant_damaged_scale();
 }
 
 rpi_varied_way rpi_varied_way_of(const rpi_varied_run *run, int bits, rp_rounding rounding) {
-    if (run->damaged) return (rpi_varied_way){RPI_VARIED_DAMAGED, rpi_quant_damaged};
+    if (run->damaged) return (rpi_varied_way){RPI_VARIED_DAMAGED, rpi_quant_damaged_scale()};
     rpi_quant_scale scale = {0, 0};
     if (bits && run->low < run->high) scale = scale_of(run, bits, rounding);
     if (isnan(scale.min)) return (rpi_varied_way){RPI_VARIED_DAMAGED, scale};
@@ -273,13 +273,13 @@ static size_t run_at(const rp_codec *codec, size_t i, size_t count) {
 static rpi_quant_scale scale_at(const uint8_t *in, int width) {
     rpi_quant_scale scale = {0, 0};
     uint32_t unit = 0;
-    if (width == RPI_VARIED_DAMAGED) return rpi_quant_damaged;
+    if (width == RPI_VARIED_DAMAGED) return rpi_quant_damaged_scale();
     if (width == RPI_VARIED_ZEROS) return scale;
     memcpy(&scale.min, in + 1, MIN_BYTES);
     if (has_levels(width)) memcpy(&unit, in + 1 + MIN_BYTES, UNIT_BYTES);
     unit <<= 16;
     memcpy(&scale.unit, &unit, sizeof unit);
-    return rpi_quant_sound_scale(scale);
+    return rpi_quant_sound(scale);
 }
 
 static void fill(const rpi_convert_kernels *convert, float value, size_t count, void *y) {

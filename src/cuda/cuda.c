@@ -1,0 +1,144 @@
+#include "cuda/cuda.h"
+
+#include "base/status.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+enum { PATH_BYTES = 4096 };
+
+static struct {
+    pthread_once_t once;
+    const rpi_cuda_library *table; /* NULL: for this reason */
+    char reason[512];
+} found = {.once = PTHREAD_ONCE_INIT};
+
+__attribute__((format(printf, 1, 2))) static void refuse(const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(found.reason, sizeof found.reason, format, arguments);
+    va_end(arguments);
+}
+
+/* ---- finding the file ---- */
+
+/* Beside the file this code is in, and where the build tree and an installation have it. */
+static void *open_beside(void) {
+    static const char *const places[] = {"", "../cuda/", "src/cuda/", RPI_CUDA_FROM_PROGRAM};
+    Dl_info self;
+    char path[PATH_BYTES];
+    if (!dladdr((void *)&found, &self) || !self.dli_fname) return NULL;
+    const char *slash = strrchr(self.dli_fname, '/');
+    int folder = slash ? (int)(slash + 1 - self.dli_fname) : 0;
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        snprintf(path, sizeof path, "%.*s%slibredpoll_cuda.so", folder, self.dli_fname,
+                 places[i]);
+        void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+        if (library) return library;
+    }
+    return NULL;
+}
+
+static void *open_library(void) {
+    const char *path = getenv("REDPOLL_CUDA_LIBRARY");
+    if (!path || !*path) {
+        void *beside = open_beside();
+        if (!beside)
+            refuse("libredpoll_cuda.so is not beside redpoll: built without nvcc, or with "
+                   "-DREDPOLL_CUDA=OFF; REDPOLL_CUDA_LIBRARY says where it is");
+        return beside;
+    }
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!library) refuse("REDPOLL_CUDA_LIBRARY: %s", dlerror());
+    return library;
+}
+
+/* ---- can it be used? ---- */
+
+static bool is_ours(const rpi_cuda_library *table) {
+    if (table->interface == RPI_CUDA_INTERFACE && table->call_bytes == sizeof(rpi_device_call))
+        return true;
+    refuse(
+        "libredpoll_cuda.so is of another version of redpoll (interface %d, not %d); install "
+        "both from one build",
+        table->interface, RPI_CUDA_INTERFACE);
+    return false;
+}
+
+/* A driver takes kernels of its own major version and of older ones. */
+static bool has_driver(const rpi_cuda_library *table) {
+    int version = 0, error = table->driver(&version);
+    if (error || version == 0)
+        refuse("no NVIDIA driver on this machine");
+    else if (version / 1000 < table->runtime / 1000)
+        refuse("the NVIDIA driver is for CUDA %d.%d, libredpoll_cuda.so for %d.%d; update the "
+               "driver",
+               version / 1000, version % 1000 / 10, table->runtime / 1000,
+               table->runtime % 1000 / 10);
+    else
+        return true;
+    return false;
+}
+
+static bool has_devices(const rpi_cuda_library *table) {
+    int count = 0, error = table->devices(&count);
+    if (!error && count > 0) return true;
+    refuse("no GPU can be used (%s; CUDA_VISIBLE_DEVICES is %s)",
+           error ? table->error_text(error) : "none is visible",
+           getenv("CUDA_VISIBLE_DEVICES") ? getenv("CUDA_VISIBLE_DEVICES") : "not set");
+    return false;
+}
+
+static void find(void) {
+    const char *wanted = getenv("REDPOLL_CUDA");
+    if (wanted && (strcasecmp(wanted, "off") == 0 || strcmp(wanted, "0") == 0)) {
+        refuse("turned off by REDPOLL_CUDA=%s", wanted);
+        return;
+    }
+    void *library = open_library();
+    if (!library) return;
+    rpi_cuda_entry entry;
+    void *symbol = dlsym(library, RPI_CUDA_ENTRY);
+    memcpy(&entry, &symbol, sizeof entry); /* ISO C has no cast between the two */
+    const rpi_cuda_library *table = entry ? entry() : NULL;
+    if (!table)
+        refuse("libredpoll_cuda.so has no " RPI_CUDA_ENTRY);
+    else if (is_ours(table) && has_driver(table) && has_devices(table))
+        found.table = table;
+}
+
+rp_status rpi_cuda_open(const rpi_cuda_library **out) {
+    (void)pthread_once(&found.once, find);
+    *out = found.table;
+    return found.table ? RP_OK : RP_FAIL(UNSUPPORTED, "CUDA: %s", found.reason);
+}
+
+/* ---- what is said ---- */
+
+rp_status rpi_cuda_check(const rpi_cuda_library *cuda, int error, const char *what) {
+    if (error == 0) return RP_OK;
+    const char *name = cuda->error_name(error);
+    if (name && strcmp(name, "cudaErrorMemoryAllocation") == 0)
+        return RP_FAIL(NOMEM, "CUDA: %s: the GPU has no memory left", what);
+    return RP_FAIL(IO, "CUDA: %s: %s (%s)", what, cuda->error_text(error),
+                   name ? name : "unknown");
+}
+
+const char *rpi_cuda_summary(char *text, size_t bytes) {
+    const rpi_cuda_library *cuda = NULL;
+    char name[256] = "";
+    if (rpi_cuda_open(&cuda) != RP_OK) {
+        snprintf(text, bytes, "no: %s", found.reason);
+        return text;
+    }
+    (void)cuda->device_name(name, sizeof name);
+    snprintf(text, bytes, "%s, kernels by CUDA %d.%d for %s", name, cuda->runtime / 1000,
+             cuda->runtime % 1000 / 10, cuda->architectures);
+    return text;
+}

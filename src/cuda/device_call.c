@@ -1,0 +1,53 @@
+#include "cuda/device_codec.h"
+
+#include "base/status.h"
+#include "codec/codec.h"
+#include "codec/quant_kernels.h"
+
+#include <string.h>
+
+static bool type_of(rp_dtype dtype, int *type) {
+    switch (dtype) {
+    case RP_F32: *type = RPI_DEVICE_F32; return true;
+    case RP_F16: *type = RPI_DEVICE_F16; return true;
+    case RP_BF16: *type = RPI_DEVICE_BF16; return true;
+    default: return false;
+    }
+}
+
+/* False: kernels for a device have not been written for this kind. */
+static bool kind_of(const rp_codec *codec, rpi_device_call *call) {
+    const char *name = rpi_codec_kind_of(codec)->name;
+    call->kind = RPI_DEVICE_CONVERT;
+    call->wire_type = call->type; /* fp32 is the exact codec */
+    if (strcmp(name, "fp32") == 0) return true;
+    if (strcmp(name, "bf16") == 0) return type_of(RP_BF16, &call->wire_type);
+    if (strcmp(name, "fp16") == 0) return type_of(RP_F16, &call->wire_type);
+    call->kind = strcmp(name, "q") == 0 ? RPI_DEVICE_QUANT : RPI_DEVICE_SIGN;
+    return call->kind == RPI_DEVICE_QUANT || strcmp(name, "sign") == 0;
+}
+
+rp_status rpi_device_call_of(const rp_codec *codec, rp_dtype dtype, size_t count,
+                             const rp_encode_context *context, rpi_device_call *out) {
+    static const rp_encode_context none;
+    rpi_device_call call = {.bits = codec->bits, .bucket = codec->bucket, .count = count};
+    if (!context) context = &none;
+    char text[64];
+    if (!type_of(dtype, &call.type))
+        return RP_FAIL(UNSUPPORTED,
+                       "elements of %s are not encoded on a GPU, which takes f32, "
+                       "f16 and bf16; move them to the CPU",
+                       rp_dtype_name(dtype));
+    if (!kind_of(codec, &call))
+        return RP_FAIL(UNSUPPORTED,
+                       "codec %s has no kernels for a GPU; fp32, bf16, fp16, q1 "
+                       "to q8 and sign have",
+                       rp_codec_text(codec, text, sizeof text));
+    if (context->residual) RP_TRY(rpi_codec_check_feedback(codec, dtype));
+    call.stochastic = codec->rounding == RP_STOCHASTIC;
+    if (call.stochastic) call.stream = rpi_quant_stream_of(context);
+    call.first = context->first;
+    call.residual = context->residual;
+    *out = call;
+    return RP_OK;
+}

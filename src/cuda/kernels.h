@@ -1,0 +1,25 @@
+/* The kernels' launches, by file; what library.cu puts into its table. */
+#ifndef RPI_CUDA_KERNELS_H
+#define RPI_CUDA_KERNELS_H
+
+#include "cuda/device_call.h"
+
+#include <cuda_runtime.h>
+
+enum { RPI_BLOCK = 256 }; /* threads */
+
+/* Blocks for so many groups of threads; kernels go on with those that are left. */
+static inline unsigned rpi_blocks_for(uint64_t groups, unsigned groups_a_block) {
+    uint64_t blocks = (groups + groups_a_block - 1) / groups_a_block;
+    return (unsigned)(blocks < (1u << 30) ? blocks : 1u << 30);
+}
+
+cudaError_t rpi_convert_launch_encode(const rpi_device_call *call, cudaStream_t stream);
+cudaError_t rpi_convert_launch_decode(const rpi_device_call *call, int adds,
+                                      cudaStream_t stream);
+cudaError_t rpi_quant_launch_encode(const rpi_device_call *call, cudaStream_t stream);
+cudaError_t rpi_quant_launch_decode(const rpi_device_call *call, int adds, cudaStream_t stream);
+cudaError_t rpi_sign_launch_encode(const rpi_device_call *call, cudaStream_t stream);
+cudaError_t rpi_sign_launch_decode(const rpi_device_call *call, int adds, cudaStream_t stream);
+
+#endif

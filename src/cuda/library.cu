@@ -1,0 +1,123 @@
+/* libredpoll_cuda.so: the table of cuda_library.h over the CUDA runtime, which is linked
+ * statically and looks for a driver when it is first asked something. */
+#include "cuda/cuda_library.h"
+
+#include "cuda/kernels.h"
+
+#include <stdio.h>
+
+static int driver(int *version) {
+    return cudaDriverGetVersion(version);
+}
+
+static int devices(int *count) {
+    return cudaGetDeviceCount(count);
+}
+
+static int device_name(char *text, size_t bytes) {
+    int device = 0;
+    cudaDeviceProp properties;
+    cudaError_t error = cudaGetDevice(&device);
+    if (error == cudaSuccess) error = cudaGetDeviceProperties(&properties, device);
+    if (error == cudaSuccess) snprintf(text, bytes, "%s", properties.name);
+    return error;
+}
+
+static const char *error_name(int error) {
+    return cudaGetErrorName((cudaError_t)error);
+}
+
+static const char *error_text(int error) {
+    return cudaGetErrorString((cudaError_t)error);
+}
+
+static int encode(const rpi_device_call *call, void *stream) {
+    cudaStream_t on = (cudaStream_t)stream;
+    switch (call->kind) {
+    case RPI_DEVICE_CONVERT: return rpi_convert_launch_encode(call, on);
+    case RPI_DEVICE_QUANT: return rpi_quant_launch_encode(call, on);
+    case RPI_DEVICE_SIGN: return rpi_sign_launch_encode(call, on);
+    default: return cudaErrorInvalidValue;
+    }
+}
+
+static int decode(const rpi_device_call *call, int adds, void *stream) {
+    cudaStream_t on = (cudaStream_t)stream;
+    switch (call->kind) {
+    case RPI_DEVICE_CONVERT: return rpi_convert_launch_decode(call, adds, on);
+    case RPI_DEVICE_QUANT: return rpi_quant_launch_decode(call, adds, on);
+    case RPI_DEVICE_SIGN: return rpi_sign_launch_decode(call, adds, on);
+    default: return cudaErrorInvalidValue;
+    }
+}
+
+static int allocate(size_t bytes, void **out) {
+    return cudaMalloc(out, bytes);
+}
+
+static int release(void *memory) {
+    return cudaFree(memory);
+}
+
+static int pin(size_t bytes, void **out) {
+    return cudaMallocHost(out, bytes);
+}
+
+static int unpin(void *memory) {
+    return cudaFreeHost(memory);
+}
+
+static int copy(void *to, const void *from, size_t bytes, void *stream) {
+    return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, (cudaStream_t)stream);
+}
+
+static int wait(void *stream) {
+    return cudaStreamSynchronize((cudaStream_t)stream);
+}
+
+static int event_make(void **out) {
+    return cudaEventCreate((cudaEvent_t *)out);
+}
+
+static void event_free(void *event) {
+    if (event) (void)cudaEventDestroy((cudaEvent_t)event);
+}
+
+static int event_record(void *event, void *stream) {
+    return cudaEventRecord((cudaEvent_t)event, (cudaStream_t)stream);
+}
+
+static int event_seconds(void *begin, void *end, double *out) {
+    float milliseconds = 0;
+    cudaError_t error = cudaEventSynchronize((cudaEvent_t)end);
+    if (error == cudaSuccess)
+        error = cudaEventElapsedTime(&milliseconds, (cudaEvent_t)begin, (cudaEvent_t)end);
+    *out = 1e-3 * milliseconds;
+    return error;
+}
+
+extern "C" __attribute__((visibility("default"))) const rpi_cuda_library *
+rpi_cuda_library_table(void) {
+    static const rpi_cuda_library table = {RPI_CUDA_INTERFACE,
+                                           sizeof(rpi_device_call),
+                                           CUDART_VERSION,
+                                           RPI_CUDA_ARCHITECTURES,
+                                           driver,
+                                           devices,
+                                           device_name,
+                                           error_name,
+                                           error_text,
+                                           encode,
+                                           decode,
+                                           allocate,
+                                           release,
+                                           pin,
+                                           unpin,
+                                           copy,
+                                           wait,
+                                           event_make,
+                                           event_free,
+                                           event_record,
+                                           event_seconds};
+    return &table;
+}

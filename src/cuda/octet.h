@@ -1,0 +1,177 @@
+/* Eight elements of an array and eight packed levels at a time: the largest pieces of any
+ * bucket whose levels are whole bytes at every number of bits. Where they lie well, a GPU reads
+ * and writes them at once; elsewhere, and on the CPU, one by one. */
+#ifndef RPI_CUDA_OCTET_H
+#define RPI_CUDA_OCTET_H
+
+#include "codec/convert_arithmetic.h"
+#include "cuda/device_call.h"
+
+enum { RPI_OCTET = 8 };
+
+typedef struct rpi_octet {
+    float value[RPI_OCTET];
+} rpi_octet;
+
+RPI_HOST_DEVICE int rpi_is_aligned(const void *at, uint64_t bytes) {
+    return ((uintptr_t)at & (bytes - 1)) == 0;
+}
+
+/* ---- at most 8 bytes as a number, at any address; the lowest comes first ---- */
+
+RPI_HOST_DEVICE void rpi_bytes_store(uint8_t *out, uint64_t number, int bytes) {
+#ifdef __CUDA_ARCH__
+    if (bytes == 8 && rpi_is_aligned(out, 8)) {
+        *(uint64_t *)out = number;
+        return;
+    }
+    if (bytes == 4 && rpi_is_aligned(out, 4)) {
+        *(uint32_t *)out = (uint32_t)number;
+        return;
+    }
+    if (bytes == 2 && rpi_is_aligned(out, 2)) {
+        *(uint16_t *)out = (uint16_t)number;
+        return;
+    }
+#endif
+    for (int k = 0; k < bytes; k++) out[k] = (uint8_t)(number >> (8 * k));
+}
+
+RPI_HOST_DEVICE uint64_t rpi_bytes_load(const uint8_t *in, int bytes) {
+#ifdef __CUDA_ARCH__
+    if (bytes == 8 && rpi_is_aligned(in, 8)) return *(const uint64_t *)in;
+    if (bytes == 4 && rpi_is_aligned(in, 4)) return *(const uint32_t *)in;
+    if (bytes == 2 && rpi_is_aligned(in, 2)) return *(const uint16_t *)in;
+#endif
+    uint64_t number = 0;
+    for (int k = 0; k < bytes; k++) number |= (uint64_t)in[k] << (8 * k);
+    return number;
+}
+
+RPI_HOST_DEVICE void rpi_float_store(uint8_t *out, float value) {
+    rpi_bytes_store(out, rpi_float_bits(value), 4);
+}
+
+RPI_HOST_DEVICE float rpi_float_load(const uint8_t *in) {
+    return rpi_float_of_bits((uint32_t)rpi_bytes_load(in, 4));
+}
+
+/* The bytes of n levels of `bits` bits. */
+RPI_HOST_DEVICE int rpi_levels_bytes(int n, int bits) {
+    return (n * bits + 7) / 8;
+}
+
+/* ---- one element ---- */
+
+RPI_HOST_DEVICE float rpi_element_of_bits(int type, uint32_t bits) {
+    return type == RPI_DEVICE_F16 ? rpi_f16_to_f32((uint16_t)bits)
+                                  : rpi_bf16_to_f32((uint16_t)bits);
+}
+
+RPI_HOST_DEVICE uint16_t rpi_element_to_bits(int type, float value) {
+    return type == RPI_DEVICE_F16 ? rpi_narrow_f16(value) : rpi_narrow_bf16(value);
+}
+
+/* ---- arrays of elements, at any address: n of 8 from element i on ---- */
+
+RPI_HOST_DEVICE float rpi_element_load(int type, const void *x, uint64_t i) {
+    const uint8_t *at = (const uint8_t *)x + (type == RPI_DEVICE_F32 ? 4 : 2) * i;
+    if (type == RPI_DEVICE_F32) return rpi_float_load(at);
+    return rpi_element_of_bits(type, (uint32_t)rpi_bytes_load(at, 2));
+}
+
+RPI_HOST_DEVICE void rpi_element_store(int type, void *y, uint64_t i, float value) {
+    uint8_t *at = (uint8_t *)y + (type == RPI_DEVICE_F32 ? 4 : 2) * i;
+    if (type == RPI_DEVICE_F32)
+        rpi_float_store(at, value);
+    else
+        rpi_bytes_store(at, rpi_element_to_bits(type, value), 2);
+}
+
+#ifdef __CUDACC__
+static __device__ inline void rpi_octet_load_whole(int type, const void *x, uint64_t i,
+                                                   rpi_octet *octet) {
+    if (type == RPI_DEVICE_F32) {
+        const float4 *at = (const float4 *)((const float *)x + i);
+        float4 low = at[0], high = at[1];
+        octet->value[0] = low.x, octet->value[1] = low.y;
+        octet->value[2] = low.z, octet->value[3] = low.w;
+        octet->value[4] = high.x, octet->value[5] = high.y;
+        octet->value[6] = high.z, octet->value[7] = high.w;
+        return;
+    }
+    uint4 pairs = *(const uint4 *)((const char *)x + 2 * i);
+    uint32_t word[4] = {pairs.x, pairs.y, pairs.z, pairs.w};
+    for (int k = 0; k < RPI_OCTET; k++)
+        octet->value[k] = rpi_element_of_bits(type, word[k / 2] >> (16 * (k & 1)) & 0xffffu);
+}
+
+static __device__ inline void rpi_octet_store_whole(int type, void *y, uint64_t i,
+                                                    const rpi_octet *octet) {
+    const float *v = octet->value;
+    if (type == RPI_DEVICE_F32) {
+        float4 *at = (float4 *)((float *)y + i);
+        at[0] = make_float4(v[0], v[1], v[2], v[3]);
+        at[1] = make_float4(v[4], v[5], v[6], v[7]);
+        return;
+    }
+    uint32_t word[4];
+    for (int k = 0; k < 4; k++)
+        word[k] = rpi_element_to_bits(type, v[2 * k]) |
+                  (uint32_t)rpi_element_to_bits(type, v[2 * k + 1]) << 16;
+    *(uint4 *)((char *)y + 2 * i) = make_uint4(word[0], word[1], word[2], word[3]);
+}
+#endif
+
+RPI_HOST_DEVICE void rpi_octet_load(int type, const void *x, uint64_t i, int n,
+                                    rpi_octet *octet) {
+#ifdef __CUDA_ARCH__
+    const char *at = (const char *)x + (type == RPI_DEVICE_F32 ? 4 : 2) * i;
+    if (n == RPI_OCTET && rpi_is_aligned(at, 16)) {
+        rpi_octet_load_whole(type, x, i, octet);
+        return;
+    }
+#endif
+    for (int k = 0; k < RPI_OCTET; k++)
+        octet->value[k] = k < n ? rpi_element_load(type, x, i + (uint64_t)k) : 0.0f;
+}
+
+RPI_HOST_DEVICE void rpi_octet_store(int type, void *y, uint64_t i, int n,
+                                     const rpi_octet *octet) {
+#ifdef __CUDA_ARCH__
+    char *at = (char *)y + (type == RPI_DEVICE_F32 ? 4 : 2) * i;
+    if (n == RPI_OCTET && rpi_is_aligned(at, 16)) {
+        rpi_octet_store_whole(type, y, i, octet);
+        return;
+    }
+#endif
+    for (int k = 0; k < n; k++) rpi_element_store(type, y, i + (uint64_t)k, octet->value[k]);
+}
+
+/* x, or x + residual where there is one. */
+RPI_HOST_DEVICE void rpi_octet_feed(int type, const void *x, const float *residual, uint64_t i,
+                                    int n, rpi_octet *y) {
+    rpi_octet held;
+    rpi_octet_load(type, x, i, n, y);
+    if (!residual) return;
+    rpi_octet_load(RPI_DEVICE_F32, residual, i, n, &held);
+    for (int k = 0; k < RPI_OCTET; k++) y->value[k] = rpi_float_add(y->value[k], held.value[k]);
+}
+
+/* ---- what decoding does with the values of n elements ---- */
+
+/* Into y of `type`; or added to floats. */
+RPI_HOST_DEVICE void rpi_octet_deliver(int type, int adds, void *y, uint64_t i, int n,
+                                       rpi_octet *value) {
+    if (!adds) {
+        rpi_octet_store(type, y, i, n, value);
+        return;
+    }
+    rpi_octet sum;
+    rpi_octet_load(RPI_DEVICE_F32, y, i, n, &sum);
+    for (int k = 0; k < RPI_OCTET; k++)
+        sum.value[k] = rpi_float_add(sum.value[k], value->value[k]);
+    rpi_octet_store(RPI_DEVICE_F32, y, i, n, &sum);
+}
+
+#endif

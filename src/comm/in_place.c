@@ -14,8 +14,8 @@
  *
  * In an all-reduce of two, a part that is sent comes back as the sum of that part. Its owner
  * writes the sum there, too, in the pass that makes it (RPI_WIRE_PUT), gives the frame back,
- * and sends one that only says so (RPI_WIRE_THERE). Who withdraws a part waits for who is
- * writing.
+ * and sends one that only says so (RPI_WIRE_THERE). Who withdraws a part into which its owner
+ * is writing just then takes the pages away from under it (rpi_buffers_detach()).
  *
  * Frames that follow to the same peer do not wait for that (rpi_chunk_let_sends_follow). Two
  * ranks may each hold a frame of the other's while a step that reads it waits for the own to
@@ -189,12 +189,12 @@ bool rpi_in_place_is_back(const rpi_chunk *chunk, int index) {
     return link->endpoint->transport->sharing->is_back(link, chunk->lent_as[index]);
 }
 
-/* A peer that is stopped while it writes there goes on one day. */
+/* A peer that writes there may be stopped, and go on one day: nobody waits for it. */
 static void take_away(const rpi_chunk *chunk, const rpi_action *send) {
     size_t bytes = rpi_action_bytes(chunk->request, chunk->index, send);
     const unsigned char *payload = one_piece(chunk, send, source_of(chunk, send));
     if (payload && rpi_buffers_detach((void *)(uintptr_t)payload, bytes) != RP_OK)
-        rpi_log(RP_LOG_WARNING, "a stopped rank may still write into the buffer at %p: %s",
+        rpi_log(RP_LOG_WARNING, "a rank may still write into the buffer at %p: %s",
                 (const void *)payload, rp_last_error()->message);
 }
 

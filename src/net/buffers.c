@@ -11,13 +11,18 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+typedef struct pages {
+    size_t first, end; /* bytes of a buffer */
+} pages;
+
 typedef struct buffer {
     uint64_t id;
     unsigned char *memory;
     size_t bytes; /* in pages */
     int fd;
-    bool detached; /* some of its pages are no part of the file any more */
-    int users;     /* runs of elements of operations in flight */
+    pages *detached; /* no part of the file any more */
+    size_t detached_count;
+    int users; /* runs of elements of operations in flight */
 } buffer;
 
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -52,6 +57,13 @@ static buffer *find_id(uint64_t id) {
     return NULL;
 }
 
+static bool is_detached(const buffer *one, size_t offset, size_t bytes) {
+    for (size_t i = 0; i < one->detached_count; i++)
+        if (offset < one->detached[i].end && one->detached[i].first < offset + bytes)
+            return true;
+    return false;
+}
+
 static rp_status add(const buffer *one) {
     RP_TRY(rpi_grow_array(table_count, table_count + 1, sizeof *table, "buffers", &table));
     table[table_count++] = *one;
@@ -74,10 +86,9 @@ bool rpi_buffers_find(const void *data, size_t bytes, rpi_buffer_place *out_plac
     if (atomic_load(&count_of_all) == 0) return false;
     pthread_mutex_lock(&table_lock);
     const buffer *in = find(data, bytes, true);
-    bool found = in && !in->detached;
-    if (found)
-        *out_place = (rpi_buffer_place){in->id, in->bytes,
-                                        (size_t)((const unsigned char *)data - in->memory)};
+    size_t offset = in ? (size_t)((const unsigned char *)data - in->memory) : 0;
+    bool found = in && !is_detached(in, offset, bytes);
+    if (found) *out_place = (rpi_buffer_place){in->id, in->bytes, offset};
     pthread_mutex_unlock(&table_lock);
     return found;
 }
@@ -111,31 +122,36 @@ void rpi_buffers_use(const void *data, size_t bytes, int change) {
 
 /* ---- detaching ---- */
 
-static rp_status replace_pages(unsigned char *pages, size_t bytes) {
+static rp_status replace_pages(unsigned char *old, size_t bytes) {
     unsigned char *copy =
         mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (copy == MAP_FAILED)
         return RP_FAIL_ERRNO(NOMEM, "cannot copy %zu bytes of a buffer", bytes);
-    memcpy(copy, pages, bytes);
+    memcpy(copy, old, bytes);
     (void)madvise(copy, bytes, MADV_DONTFORK);
-    if (mremap(copy, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, pages) != MAP_FAILED)
+    if (mremap(copy, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, old) != MAP_FAILED)
         return RP_OK;
     rp_status status = RP_FAIL_ERRNO(NOMEM, "cannot replace %zu bytes of a buffer", bytes);
     munmap(copy, bytes);
     return status;
 }
 
+/* Pages that could not be replaced count as detached, too: nothing more is to be written there.
+ */
+static rp_status detach(buffer *in, size_t offset, size_t bytes) {
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t first = offset / page * page, end = (offset + bytes + page - 1) / page * page;
+    RP_TRY(rpi_grow_array(in->detached_count, in->detached_count + 1, sizeof *in->detached,
+                          "detached pages", &in->detached));
+    in->detached[in->detached_count++] = (pages){first, end};
+    return replace_pages(in->memory + first, end - first);
+}
+
 rp_status rpi_buffers_detach(void *data, size_t bytes) {
     rp_status status = RP_OK;
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
     pthread_mutex_lock(&table_lock);
     buffer *in = find(data, bytes, true);
-    if (in) {
-        size_t first = (size_t)((unsigned char *)data - in->memory) / page * page;
-        size_t end = (size_t)((unsigned char *)data - in->memory) + bytes;
-        in->detached = true;
-        status = replace_pages(in->memory + first, (end - first + page - 1) / page * page);
-    }
+    if (in && bytes) status = detach(in, (size_t)((unsigned char *)data - in->memory), bytes);
     pthread_mutex_unlock(&table_lock);
     return status;
 }
@@ -181,6 +197,7 @@ static void unmap(const buffer *one) {
     (void)fallocate(one->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)one->bytes);
     munmap(one->memory, one->bytes);
     close(one->fd);
+    rpi_free(one->detached);
 }
 
 rp_status rp_buffer_allocate(size_t bytes, void **out_buffer) {

@@ -24,7 +24,8 @@ bool rpi_buffers_has(uint64_t id);
 /* Another number when a buffer has been freed since. */
 unsigned rpi_buffers_freed(void);
 /* Another process may go on to write there: the pages are this process's alone from here on,
- * and nobody reads the buffer in place any more. RP_NOMEM: they are not. */
+ * and nobody reads or writes in them any more; elsewhere in the buffer all goes on. RP_NOMEM:
+ * they are not. */
 rp_status rpi_buffers_detach(void *data, size_t bytes);
 /* change 1: an operation begins to use `bytes` at `data`; -1: it is done. Memory in no buffer
  * is fine. */

@@ -66,7 +66,7 @@ void rpi_duplex_take_places(rpi_duplex *duplex);
 bool rpi_duplex_may_name_places(const rpi_duplex *duplex); /* the other side takes them */
 rp_status rpi_duplex_post_place(rpi_duplex *duplex, size_t bytes, uint32_t *out_number);
 rp_status rpi_duplex_is_back(rpi_duplex *duplex, uint32_t number); /* RP_PENDING: not yet */
-/* RP_PENDING: the other side is writing there; ask is_writing_to() until it is not. */
+/* RP_PENDING: the other side is writing there, and is_writing_to() says for how long. */
 rp_status rpi_duplex_withdraw(rpi_duplex *duplex, uint32_t number);
 bool rpi_duplex_is_writing_to(rpi_duplex *duplex, uint32_t number);
 bool rpi_duplex_begin_write(rpi_duplex *duplex); /* false: withdrawn */

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "net/buffers.h"
 #include "net/duplex.h"
 #include "net/endpoint.h"
 #include "net/fault.h"
@@ -30,7 +31,6 @@
 
 enum {
     EVENTS = 64,
-    LOOK_AGAIN_NS = 50 * 1000, /* for a peer that writes what is to be given back */
     LOOK_EVERY = 256, /* passes between looks at the sockets by a caller that never sleeps */
     PLACE_FRAME_BYTES = RPI_FRAME_HEADER_BYTES + sizeof(rpi_shm_place),
 };
@@ -58,6 +58,7 @@ typedef struct shm_endpoint {
     int event, epoll_fd;
     bool armed, shares;
     unsigned passes;
+    unsigned freed;   /* rpi_buffers_freed() when all peers were last told */
     shm_link **links; /* [world] */
 } shm_endpoint;
 
@@ -214,6 +215,7 @@ static rp_status shm_open_endpoint(const rpi_endpoint_options *options,
     endpoint->hello = rpi_hello_of(options);
     endpoint->hello.secret.tls = false; /* nothing of this leaves the kernel */
     endpoint->shares = options->shares;
+    endpoint->freed = rpi_buffers_freed();
     endpoint->acceptor.listener = endpoint->event = endpoint->epoll_fd = -1;
     rp_status status = shm_fill(endpoint);
     if (status != RP_OK) {
@@ -260,18 +262,23 @@ static rp_status look(shm_endpoint *endpoint) {
     return RP_OK;
 }
 
-static void drop_freed(const shm_endpoint *endpoint) {
-    for (int peer = 0; endpoint->shares && peer < endpoint->base.world; peer++) {
+/* Who frees and allocates again has room at its peers as soon as they have heard of it. */
+static void drop_freed(shm_endpoint *endpoint) {
+    unsigned freed = rpi_buffers_freed();
+    bool told = true;
+    if (!endpoint->shares || freed == endpoint->freed) return;
+    for (int peer = 0; peer < endpoint->base.world; peer++) {
         shm_link *link = endpoint->links[peer];
-        if (link && !link->gone) rpi_shm_buffers_drop_freed(&link->buffers, link->socket);
+        if (link && !link->gone)
+            told &= rpi_shm_buffers_drop_freed(&link->buffers, link->socket);
     }
+    if (told) endpoint->freed = freed;
 }
 
 static rp_status shm_progress(rpi_endpoint *base) {
     shm_endpoint *endpoint = (shm_endpoint *)base;
-    if (++endpoint->passes % LOOK_EVERY != 0) return RP_OK;
     drop_freed(endpoint);
-    return look(endpoint);
+    return ++endpoint->passes % LOOK_EVERY ? RP_OK : look(endpoint);
 }
 
 static bool shm_arm(rpi_endpoint *base, int *out_fd, int64_t *wake_at_ns) {
@@ -429,18 +436,12 @@ static bool shm_is_back(rpi_link *base, uint32_t number) {
     return status == RP_OK;
 }
 
-/* Writing takes less than a millisecond, on a core of one's own. */
+/* The dead do not write. */
 static bool shm_withdraw(rpi_link *base, uint32_t number) {
     shm_link *link = (shm_link *)base;
     if (rpi_duplex_withdraw(&link->duplex, number) == RP_OK) return true;
-    int64_t until_ns = rpi_now_ns() + RPI_SECOND_NS;
-    while (rpi_duplex_is_writing_to(&link->duplex, number)) {
-        hear((shm_endpoint *)base->endpoint, link);
-        if (link->gone) return true; /* the dead do not write */
-        if (rpi_now_ns() > until_ns) return false;
-        rpi_sleep_until_ns(rpi_now_ns() + LOOK_AGAIN_NS);
-    }
-    return true;
+    hear((shm_endpoint *)base->endpoint, link);
+    return link->gone || !rpi_duplex_is_writing_to(&link->duplex, number);
 }
 
 static bool shm_is_written(rpi_link *base) {

@@ -10,8 +10,12 @@
 
 _Static_assert(sizeof(rpi_shm_place) == 24 && sizeof(rpi_shm_note) == 24, "no padding");
 
-/* More than a peer has to say, so that one who never ends keeps nobody from other work. */
-enum { NOTES_AT_ONCE = 4 * RPI_SHM_BUFFERS };
+enum {
+    /* More than a peer has to say, so that one who never ends keeps nobody from other work. */
+    NOTES_AT_ONCE = 4 * RPI_SHM_BUFFERS,
+    /* Where descriptors or room are short, they are so for more than a frame or two. */
+    OFFER_AGAIN = 256,
+};
 
 static rp_status say(int socket, rpi_shm_word word, uint64_t buffer, size_t bytes, int fd) {
     rpi_shm_note note = {
@@ -27,18 +31,31 @@ static rpi_shm_mine *find_mine(const rpi_shm_buffers *buffers, uint64_t id) {
     return NULL;
 }
 
+static rp_status make_table(rpi_shm_buffers *buffers) {
+    if (buffers->mine) return RP_OK;
+    buffers->freed = rpi_buffers_freed();
+    return rpi_alloc_array(RPI_SHM_BUFFERS, sizeof *buffers->mine, "buffers", &buffers->mine);
+}
+
+static rp_status say_offer(int socket, const rpi_buffer_place *place) {
+    int fd = rpi_buffers_descriptor(place->id);
+    if (fd < 0) return RP_FAIL(IO, "no descriptor of a buffer");
+    rp_status status = say(socket, RPI_SHM_OFFER, place->id, place->bytes, fd);
+    close(fd);
+    return status;
+}
+
 /* What is refused stays in the table, so that it is not offered again. */
 static void offer(rpi_shm_buffers *buffers, int socket, const rpi_buffer_place *place) {
-    if (!buffers->mine) buffers->freed = rpi_buffers_freed();
-    if (!buffers->mine && rpi_alloc_array(RPI_SHM_BUFFERS, sizeof *buffers->mine, "buffers",
-                                          &buffers->mine) != RP_OK)
+    if (buffers->pause > 0) {
+        buffers->pause--;
         return;
+    }
     if (buffers->mine_count == RPI_SHM_BUFFERS) return;
-    int fd = rpi_buffers_descriptor(place->id);
-    if (fd < 0) return;
-    if (say(socket, RPI_SHM_OFFER, place->id, place->bytes, fd) == RP_OK)
+    if (make_table(buffers) == RP_OK && say_offer(socket, place) == RP_OK)
         buffers->mine[buffers->mine_count++] = (rpi_shm_mine){.id = place->id};
-    close(fd);
+    else
+        buffers->pause = OFFER_AGAIN;
 }
 
 bool rpi_shm_buffers_reach(rpi_shm_buffers *buffers, int socket, const void *data, size_t bytes,
@@ -53,15 +70,16 @@ bool rpi_shm_buffers_reach(rpi_shm_buffers *buffers, int socket, const void *dat
     return true;
 }
 
-void rpi_shm_buffers_drop_freed(rpi_shm_buffers *buffers, int socket) {
+bool rpi_shm_buffers_drop_freed(rpi_shm_buffers *buffers, int socket) {
     unsigned freed = rpi_buffers_freed();
-    if (!buffers->mine_count || freed == buffers->freed) return;
+    if (!buffers->mine_count || freed == buffers->freed) return true;
     for (int i = buffers->mine_count; i-- > 0;) {
         if (rpi_buffers_has(buffers->mine[i].id)) continue;
-        if (say(socket, RPI_SHM_DROP, buffers->mine[i].id, 0, -1) == RP_PENDING) return;
+        if (say(socket, RPI_SHM_DROP, buffers->mine[i].id, 0, -1) == RP_PENDING) return false;
         buffers->mine[i] = buffers->mine[--buffers->mine_count];
     }
     buffers->freed = freed;
+    return true;
 }
 
 /* ---- theirs ---- */

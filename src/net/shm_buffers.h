@@ -68,6 +68,7 @@ typedef struct rpi_shm_buffers {
     rpi_shm_mine *mine;     /* [RPI_SHM_BUFFERS], made when it is needed */
     rpi_shm_theirs *theirs; /* the same */
     unsigned freed;         /* rpi_buffers_freed() when DROPs were last sent */
+    unsigned pause;         /* asks for which nothing is offered: there was no room to say it */
     uint64_t held;          /* the buffer of the peer in which a frame is read; 0: none */
 } rpi_shm_buffers;
 
@@ -83,7 +84,8 @@ rp_status rpi_shm_buffers_hear(rpi_shm_buffers *buffers, int socket);
 rp_status rpi_shm_buffers_hold(rpi_shm_buffers *buffers, const rpi_shm_place *place,
                                unsigned char **out_data);
 void rpi_shm_buffers_release(rpi_shm_buffers *buffers);
-/* Tell the peer of buffers that were freed since; costs next to nothing when none was. */
-void rpi_shm_buffers_drop_freed(rpi_shm_buffers *buffers, int socket);
+/* Tell the peer of buffers that were freed since; costs next to nothing when none was. False:
+ * the socket has no room, and it is to be called again. */
+bool rpi_shm_buffers_drop_freed(rpi_shm_buffers *buffers, int socket);
 
 #endif

@@ -81,8 +81,9 @@ typedef struct rpi_sharing {
     /* The receiver has released that frame. */
     bool (*is_back)(rpi_link *link, uint32_t number);
     /* The payload of a frame that is not back may change from here on; its receiver never takes
-     * what it reads there for what was sent, nor writes there. False: it has been writing there
-     * for a second, and its process lives: it may go on (rpi_buffers_detach()). */
+     * what it reads there for what was sent, nor writes there. False: it is writing there just
+     * now, and may go on: the memory has to be taken away from it (rpi_buffers_detach()). Never
+     * waits, since whoever withdraws drives all other links, too. */
     bool (*withdraw)(rpi_link *link, uint32_t number);
     /* Where the payload of the frame lies that peek() showed, aligned or not; NULL: behind its
      * header. */

@@ -164,19 +164,13 @@ static void what_was_withdrawn_is_not_taken(void) {
     /* The buffer goes while its payload is being read: that memory is still there. */
     const unsigned char *payload = sharing->payload(pair.links[1]);
     CHECK_OK(rp_buffer_free(buffer));
-    for (int i = 0; i < 1000; i++) CHECK_OK(shm->progress(pair.endpoints[0])); /* says so */
+    CHECK_OK(shm->progress(pair.endpoints[0])); /* says so */
     look(&pair, 1);
     CHECK_EQ(payload[100], 0); /* and given back */
     shm->release(pair.links[1]);
     CHECK_OK(link_receive_wait(pair.links[1], 3, 1000)); /* the second was never seen */
     CHECK(sharing->is_back(pair.links[0], second));
     link_pair_close(&pair);
-}
-
-static void *end_later(void *argument) {
-    rpi_sleep_until_ns(rpi_now_ns() + 20 * 1000 * 1000);
-    sharing->end_write(argument);
-    return NULL;
 }
 
 /* ---- answers that are written where the question lay ---- */
@@ -217,21 +211,21 @@ static void answers_are_written_where_that_is_allowed(void) {
     CHECK_OK(rp_buffer_free(buffer));
 }
 
-static void who_withdraws_waits_for_a_writer(void) {
+/* The one thread here would wait for itself. */
+static void who_withdraws_waits_for_no_writer(void) {
     link_pair pair;
     const void *frame = NULL;
     size_t got = 0;
     uint32_t number = 0;
-    pthread_t thread;
     unsigned char *buffer = make_buffer();
     open_pair(&pair, true, true);
     REQUIRE(reach(&pair, buffer, BYTES));
     REQUIRE_OK(post_as(&pair, buffer, BYTES, true, &number));
     REQUIRE_OK(shm->peek(pair.links[1], &frame, &got));
     REQUIRE(sharing->begin_write(pair.links[1]) != NULL);
-    REQUIRE(pthread_create(&thread, NULL, end_later, pair.links[1]) == 0);
+    CHECK(!sharing->withdraw(pair.links[0], number));
+    sharing->end_write(pair.links[1]);
     CHECK(sharing->withdraw(pair.links[0], number));
-    pthread_join(thread, NULL);
     CHECK(sharing->begin_write(pair.links[1]) == NULL); /* it is too late now */
     link_pair_close(&pair);
     CHECK_OK(rp_buffer_free(buffer));
@@ -258,6 +252,14 @@ static void who_writes_for_ever_writes_elsewhere(void) {
         REQUIRE(buffer[i] == (unsigned char)(i * 7 + (i >> 8)));
     CHECK(!rpi_buffers_find(buffer, BYTES, &place)); /* read in place no more */
     CHECK(!sharing->reaches(pair.links[0], buffer, BYTES));
+    CHECK(!rpi_buffers_find(buffer + 28671, 1, &place)); /* nor is the rest of its pages */
+    CHECK(!rpi_buffers_find(buffer + 4096, 1, &place));
+    CHECK(rpi_buffers_find(buffer, 4096, &place) && place.offset == 0); /* but all else is */
+    CHECK(sharing->reaches(pair.links[0], buffer + 28672, BYTES));
+    CHECK_OK(rpi_buffers_detach(buffer + 50000, 1));
+    CHECK(!rpi_buffers_find(buffer + 45056, BYTES, &place));
+    CHECK(rpi_buffers_find(buffer + 53248, BYTES, &place));
+    CHECK(rpi_buffers_find(buffer + 28672, 20480, &place)); /* between two of them */
     link_pair_close(&pair);
     CHECK_OK(rp_buffer_free(buffer));
 }
@@ -279,7 +281,7 @@ static void buffers_come_and_go(void) {
         CHECK_EQ(*(const unsigned char *)sharing->payload(pair.links[1]), turn % 256);
         shm->release(pair.links[1]);
         CHECK_OK(rp_buffer_free(buffer));
-        for (int i = 0; i < 256; i++) CHECK_OK(shm->progress(pair.endpoints[0]));
+        CHECK_OK(shm->progress(pair.endpoints[0])); /* says so at once */
     }
     link_pair_close(&pair);
 }
@@ -294,6 +296,36 @@ static void more_than_are_mapped_are_copied(void) {
     }
     link_pair_close(&pair);
     for (int i = 0; i <= RPI_SHM_BUFFERS; i++) CHECK_OK(rp_buffer_free(buffers[i]));
+}
+
+/* Without room an offer is made again, but not with the next frame. */
+static void offers_wait_for_room(void) {
+    int sockets[2];
+    char byte = 0;
+    rpi_shm_buffers buffers = {0};
+    rpi_shm_place place;
+    rpi_shm_note note = {0};
+    unsigned char *buffer = make_buffer();
+    REQUIRE(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, sockets) == 0);
+    while (send(sockets[0], &byte, 1, 0) == 1) {
+    }
+    CHECK(!rpi_shm_buffers_reach(&buffers, sockets[0], buffer, BYTES, &place));
+    while (recv(sockets[1], &byte, 1, 0) == 1) {
+    }
+    int asks = 0, fd = -1;
+    do CHECK(!rpi_shm_buffers_reach(&buffers, sockets[0], buffer, BYTES, &place));
+    while (++asks < 1000 &&
+           rpi_note_receive(sockets[1], &note, sizeof note, &fd) == RP_PENDING);
+    CHECK_MSG(asks > 100 && asks < 1000, "offered after %d more", asks);
+    CHECK_EQ(note.word, RPI_SHM_OFFER);
+    REQUIRE(fd >= 0);
+    close(fd);
+    CHECK(!rpi_shm_buffers_reach(&buffers, sockets[0], buffer, BYTES, &place));
+    CHECK(rpi_note_receive(sockets[1], &note, sizeof note, &fd) == RP_PENDING); /* once */
+    rpi_shm_buffers_close(&buffers);
+    close(sockets[0]);
+    close(sockets[1]);
+    CHECK_OK(rp_buffer_free(buffer));
 }
 
 /* ---- a peer that lies ---- */
@@ -474,10 +506,11 @@ CASES({"payloads_are_read_where_they_lie", payloads_are_read_where_they_lie},
       {"both_must_want_it", both_must_want_it},
       {"what_was_withdrawn_is_not_taken", what_was_withdrawn_is_not_taken},
       {"answers_are_written_where_that_is_allowed", answers_are_written_where_that_is_allowed},
-      {"who_withdraws_waits_for_a_writer", who_withdraws_waits_for_a_writer},
+      {"who_withdraws_waits_for_no_writer", who_withdraws_waits_for_no_writer},
       {"who_writes_for_ever_writes_elsewhere", who_writes_for_ever_writes_elsewhere},
       {"buffers_come_and_go", buffers_come_and_go},
       {"more_than_are_mapped_are_copied", more_than_are_mapped_are_copied},
+      {"offers_wait_for_room", offers_wait_for_room},
       {"places_are_checked", places_are_checked},
       {"only_sealed_memory_is_mapped", only_sealed_memory_is_mapped},
       {"notes_that_are_none_are_an_error", notes_that_are_none_are_an_error},

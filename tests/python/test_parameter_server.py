@@ -14,7 +14,8 @@ from torch import nn
 
 import redpoll.torch
 from ranks import die, refusal, run_group, values
-from redpoll.torch import ParameterServer
+from redpoll import _abi
+from redpoll.torch import ParameterServer, RedpollError
 
 # ---- a net, and its serial training ----
 
@@ -229,7 +230,15 @@ def one_dies(rank, world, on_loss):
         die()  # while the others gather state
     assert opt.state_dict()["state"][0]["momentum_buffer"].norm().item() == momentum
     assert list(opt.lost) == [2, 3]
+    told = RedpollError(_abi.RP_INVALID, "what came does not fit")
+    with pytest.raises(RedpollError) as found:
+        opt._together(lambda: raise_(told))
+    assert found.value.status == "INVALID" and found.value.__cause__ is told
     return flat(model), lost, momentum, merges
+
+
+def raise_(error):
+    raise error
 
 
 def test_killed_workers_are_left_behind():

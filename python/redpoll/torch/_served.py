@@ -407,13 +407,17 @@ class ServedOptimizer(WrappingOptimizer):
             return what()
         while True:
             status, again = _abi.RP_OK, ctypes.c_int()
+            caught: Optional[RedpollError] = None
             try:
                 result = what()
             except RedpollError as error:
-                status = error.code
+                status, caught = error.code, error
             with self._handle.used() as handle:
                 code = _abi.rp_parameter_server_confirm(handle, status, ctypes.byref(again))
-                self._handle.check(code)
+                try:
+                    self._handle.check(code)
+                except Exception as error:
+                    raise error from caught
             if not again.value:
                 return result
             self._hear_of_lost()

@@ -140,6 +140,24 @@ static void it_goes_on_as_if_it_had_never_stopped(void) {
         }
 }
 
+/* It has nobody to meet, and an outer optimizer all the same. */
+static void one_rank_goes_on_so_too(void) {
+    rpi_train_options options = local_options("local-sgd:outer=diloco,every=4");
+    options.eval = false;
+    options.steps = 11;
+    train_into("whole", options, 1);
+    options.steps = 6;
+    train_into("parts", options, 1);
+    options.out = options.resume = ranks_folder("parts");
+    options.steps = 11;
+    REQUIRE_OK(ranks_train(&options, 1, NULL));
+    static const char *const names[] = {"model.safetensors", "rank-0-of-1-step-11.safetensors"};
+    for (int i = 0; i < 2; i++)
+        CHECK_MSG(ranks_same_file(ranks_path(ranks_folder("whole"), names[i]),
+                                  ranks_path(ranks_folder("parts"), names[i])),
+                  "%s is another", names[i]);
+}
+
 /* A save in the middle changes nothing: what is in flight is waited for, and goes on. */
 static void saving_disturbs_nothing(void) {
     rpi_train_options options = local_options(kinds[3].strategy);
@@ -238,6 +256,7 @@ CASES({"averaging each step is all-reduce", averaging_each_step_is_all_reduce},
       {"alone it is the inner optimizer", alone_it_is_the_inner_optimizer},
       {"every kind learns", every_kind_learns},
       {"it goes on as if it had never stopped", it_goes_on_as_if_it_had_never_stopped},
+      {"one rank goes on so, too", one_rank_goes_on_so_too},
       {"saving disturbs nothing", saving_disturbs_nothing},
       {"others begin from the mean", others_begin_from_the_mean},
       {"exchanges are in the metrics", exchanges_are_in_the_metrics},

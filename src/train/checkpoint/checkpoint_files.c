@@ -49,9 +49,16 @@ void rpi_checkpoint_rank_path(const char *folder, int rank, int world, int64_t s
              world, (long long)step);
 }
 
-bool rpi_checkpoint_has_rank_files(const rpi_trainer *t, int64_t world, bool feedback) {
-    if (t->network.memory_count) return true;
-    return world > 1 && (feedback || rpi_weights_state_count(t->weights) > 0);
+bool rpi_checkpoint_has_rank_files(const rpi_trainer *t, int64_t world, bool differs,
+                                   bool keeps) {
+    if (t->network.memory_count || keeps) return true;
+    return world > 1 && (differs || rpi_weights_state_count(t->weights) > 0);
+}
+
+bool rpi_checkpoint_keeps_alone(const rpi_trainer *t) {
+    float *states[RPI_STRATEGY_STATES];
+    return t->world == 1 && t->strategy->states &&
+           t->strategy->states(t->strategy_self, states) > 0;
 }
 
 void rpi_checkpoint_part_text(int rank, int world, int64_t step, char *text, size_t bytes) {

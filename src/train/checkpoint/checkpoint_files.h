@@ -15,9 +15,13 @@ bool rpi_checkpoint_is_earlier(const char *name, int64_t *out_step);
 int rpi_checkpoint_earlier(const char *folder, int64_t *steps, int most);
 void rpi_checkpoint_rank_path(const char *folder, int rank, int world, int64_t step,
                               char path[RPI_CHECKPOINT_PATH]);
-/* Does something differ between ranks? One rank owes nothing, and its running statistics are
- * the model's; memories are of its own rows. */
-bool rpi_checkpoint_has_rank_files(const rpi_trainer *trainer, int64_t world, bool feedback);
+/* Does something differ between ranks (differs: parameters, optimizers or error feedback), or
+ * has one rank what no model file holds (keeps: its strategy's state)? One rank owes nothing,
+ * and its running statistics are the model's; memories are of its own rows. */
+bool rpi_checkpoint_has_rank_files(const rpi_trainer *trainer, int64_t world, bool differs,
+                                   bool keeps);
+/* The strategy of a world of one has vectors of its own, as an outer momentum. */
+bool rpi_checkpoint_keeps_alone(const rpi_trainer *trainer);
 /* "rank 1 of 2 of step 10" */
 void rpi_checkpoint_part_text(int rank, int world, int64_t step, char *text, size_t bytes);
 /* "1x28x28 images of 10 classes" */

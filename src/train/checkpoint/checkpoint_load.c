@@ -168,7 +168,8 @@ typedef struct origin {
     int servers;   /* of its ranks sent nothing */
     int64_t parts; /* of the batch: more than ranks that learnt, when some had died */
     bool feedback;
-    bool apart; /* its ranks had parameters of their own, or optimizers: */
+    bool apart; /* its ranks had parameters of their own, or optimizers (of a world of one:
+                   something that the model file has not): */
     bool met;   /* the latter */
     bool alike; /* its strategy was this run's, options and all */
 } origin;
@@ -233,7 +234,7 @@ static rp_status read_rank(rpi_trainer *t, const char *folder, const origin *o) 
     bool feedback = o->feedback;
     int64_t world = o->world, step = o->step;
     bool goes_on = goes_on_apart(t, o);
-    if (!rpi_checkpoint_has_rank_files(t, world, feedback || goes_on)) return RP_OK;
+    if (!rpi_checkpoint_has_rank_files(t, world, feedback || goes_on, goes_on)) return RP_OK;
     if (world != t->world || o->servers != t->servers)
         return t->residual && feedback && !o->apart
                    ? share_residuals(t, folder, (int)world, step)
@@ -269,9 +270,11 @@ static rp_status read_origin(const rpi_safetensors *file, const char *path, cons
     const char *kept = rpi_safetensors_metadata(file, "error_feedback");
     o->feedback = kept && strcmp(kept, "on") == 0;
     const char *name = rpi_safetensors_metadata(file, "strategy");
+    const char *alone = rpi_safetensors_metadata(file, "strategy_state");
     const rpi_strategy *strategy = NULL;
     o->apart = name && rpi_strategy_find(name, &strategy) == RP_OK &&
-               strategy->replicas_differ && o->world > 1;
+               strategy->replicas_differ &&
+               (o->world > 1 || (alone && strcmp(alone, "on") == 0));
     o->met = o->apart && strategy->run;
     if (strategy && strategy->servers)
         o->servers = strategy->servers(rpi_strategy_options(name));
@@ -293,7 +296,9 @@ static void note_changes(const rpi_trainer *t, const origin *o, char *note, size
     if (o->batch != t->global_batch)
         add_note(note, bytes, "the global batch was %lld, now %lld", (long long)o->batch,
                  (long long)t->global_batch);
-    if (o->apart && !goes_on_apart(t, o))
+    if (o->apart && o->world == 1 && !goes_on_apart(t, o))
+        add_note(note, bytes, "this run begins without its strategy's state");
+    else if (o->apart && !goes_on_apart(t, o))
         add_note(note, bytes,
                  "its ranks had %s of their own; this run begins from %s, "
                  "without the strategy's state",

@@ -131,6 +131,7 @@ static rp_status write_model_with(const rpi_trainer *t, const char *folder, cons
         {"optimizer", t->optimizer->name},
         {"error_feedback", t->residual ? "on" : "off"},
         {"strategy", t->options->strategy},
+        {"strategy_state", rpi_checkpoint_keeps_alone(t) ? "on" : "off"},
         {"codec_levels", levels},
         {"codec_lossy_from", lossy_from},
     };
@@ -159,7 +160,8 @@ static rp_status write_model(const rpi_trainer *t, const char *folder, const flo
 /* Which rank's part it is stands in it, too: a name is changed or copied easily. */
 static rp_status write_rank(const rpi_trainer *t, const char *folder) {
     bool differs = t->strategy->replicas_differ || t->residual;
-    if (!rpi_checkpoint_has_rank_files(t, t->world, differs)) return RP_OK;
+    if (!rpi_checkpoint_has_rank_files(t, t->world, differs, rpi_checkpoint_keeps_alone(t)))
+        return RP_OK;
     char path[RPI_CHECKPOINT_PATH];
     rpi_checkpoint_rank_path(folder, t->rank, t->world, t->step, path);
     char part[64], remembered[24], counter[24];

@@ -157,7 +157,7 @@ void rp_local_sgd_destroy(rp_local_sgd *l) {
     rpi_free(l->encodings);
     rpi_free(l->encoded_bytes);
     rpi_free(l->order);
-    rpi_free(l->watch.samples);
+    rpi_free(l->samples);
     rpi_free(l);
 }
 

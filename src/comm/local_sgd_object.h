@@ -2,6 +2,7 @@
 #ifndef RPI_COMM_LOCAL_SGD_OBJECT_H
 #define RPI_COMM_LOCAL_SGD_OBJECT_H
 
+#include "plan/local_sgd/momentum_watch.h"
 #include "plan/local_sgd/outer_rule.h"
 #include "redpoll/local_sgd.h"
 
@@ -13,18 +14,8 @@ typedef struct rpi_local_tensor {
     size_t first;        /* byte in vectors of all tensors */
     size_t flight_first; /* and in those of its fragment */
     size_t encoded;      /* byte in a rank's encodings of its fragment */
-    size_t sample;       /* its first in pseudo_gradient_watch.samples */
+    size_t sample;       /* its first in `samples` */
 } rpi_local_tensor;
-
-/* How alike successive pseudo-gradients are, from few elements of each. */
-typedef struct rpi_gradient_watch {
-    float *samples; /* of each fragment's latest */
-    size_t stride;  /* elements of a tensor from sample to sample */
-    double mean;    /* of autocorrelations, the latest count most */
-    int known;      /* so many of them */
-    bool has_warned;
-    char warning[320];
-} rpi_gradient_watch;
 
 struct rp_local_sgd {
     rp_comm *comm;
@@ -43,7 +34,9 @@ struct rp_local_sgd {
     int in_flight;                /* fragment; -1: none */
     rp_request *request;          /* NULL: `flight` holds what came */
     bool has_failed;
-    rpi_gradient_watch watch;
+    float *samples;       /* of each fragment's latest pseudo-gradient */
+    size_t sample_stride; /* elements of a tensor from sample to sample */
+    rpi_momentum_watch watch;
 };
 
 /* Steps of a window. */

@@ -50,7 +50,7 @@ def descend(model, opt, steps):
 
 
 def in_turn(rank, world, servers):
-    """Visits of workers 0, 1, 2, 3, 0, ...: told is what each had after its own."""
+    """Exchanges of workers 0, 1, 2, 3, 0, ...: told is what each had after its own."""
     model = Point()
     workers = dist.new_group(list(range(servers, world)))
     opt = made(model, servers=servers)
@@ -58,7 +58,7 @@ def in_turn(rank, world, servers):
     if not opt.is_worker:
         opt.finish()
         return told
-    model(opt._worker())  # all have begun before the first visit
+    model(opt._worker())  # all have begun before the first exchange
     dist.barrier(workers)
     for turn in range(12):
         if turn % 4 == opt._worker():
@@ -73,8 +73,8 @@ def test_visits_in_turn_are_those_of_the_paper():
     found = {}
     for told in values(run_group(in_turn, 5, 1))[1:]:
         found.update(told)
-    for visit, wanted in IN_TURN.items():
-        assert found[visit] == pytest.approx([wanted] * 3, abs=1e-5), visit
+    for exchange, wanted in IN_TURN.items():
+        assert found[exchange] == pytest.approx([wanted] * 3, abs=1e-5), exchange
     assert found["end"] == found[12]
 
 
@@ -106,7 +106,7 @@ def test_all_together_are_diloco_across_a_restart():
 
 
 def races(rank, world, codec):
-    """Workers of three speeds: the visits of a span are shared as they come."""
+    """Workers of three speeds: the exchanges of a span are shared as they come."""
     torch.manual_seed(1)
     model = nn.Sequential(nn.Linear(16, 64), nn.Tanh(), nn.Linear(64, 1))
     inner = torch.optim.AdamW(model.parameters(), lr=0.01)

@@ -1,5 +1,5 @@
-/* Training by asynchronous local SGD: the paper's iterates; visits of all together are DiLoCo's
- * steps; a run that is resumed goes on as if it had never stopped. */
+/* Training by asynchronous local SGD: the paper's iterates; exchanges of all together are
+ * DiLoCo's steps; a run that is resumed goes on as if it had never stopped. */
 #include "harness/check.h"
 #include "train/checkpoint/safetensors.h"
 #include "train/strategies/strategy.h"
@@ -18,10 +18,10 @@ static const float a[WORKERS] = {1, 2, 3, 4}, b[WORKERS] = {1, -1, 2, .5F};
 
 typedef struct problem {
     const char *options;
-    bool in_turn;                        /* workers visit one after the other */
+    bool in_turn;                        /* workers exchange one after the other */
     atomic_int begun;                    /* workers that have their first parameters */
-    atomic_int visits;                   /* that were answered */
-    double values[ROUNDS * WORKERS + 1]; /* that servers had behind so many visits */
+    atomic_int exchanges;                /* that were answered */
+    double values[ROUNDS * WORKERS + 1]; /* that servers had behind so many exchanges */
 } problem;
 
 typedef struct solver {
@@ -30,26 +30,26 @@ typedef struct solver {
     int worker;
 } solver;
 
-/* A worker that begins a visit has what servers had behind its visit before. */
+/* A worker that begins an exchange has what servers had behind its exchange before. */
 static void note_value(solver *self, int round) {
     problem *p = self->problem;
     int behind = p->in_turn ? (round - 1) * WORKERS + self->worker + 1 : round * WORKERS;
     if (round == 0 || round >= ROUNDS || (!p->in_turn && self->worker)) return;
     p->values[behind] = (double)rpi_weights_values(self->weights)[0];
-    atomic_fetch_add(&p->visits, 1);
+    atomic_fetch_add(&p->exchanges, 1);
 }
 
 static void wait_until(const atomic_int *number, int least) {
     for (int ms = 0; atomic_load(number) < least && ms < 30000; ms++) usleep(1000);
 }
 
-/* The first visit comes when all have begun from the same parameters; the last round is in any
- * order, once all have come so far. */
+/* The first exchange comes when all have begun from the same parameters; the last round is in
+ * any order, once all have come so far. */
 static void wait_for_turn(const solver *self, int round) {
     int turn = round * WORKERS + self->worker, last = (ROUNDS - 1) * WORKERS;
     if (!self->problem->in_turn) return;
     wait_until(&self->problem->begun, WORKERS);
-    wait_until(&self->problem->visits, turn < last ? turn : last);
+    wait_until(&self->problem->exchanges, turn < last ? turn : last);
 }
 
 static rp_status learn(void *context, int64_t step, rpi_strategy_part *out_part) {
@@ -123,13 +123,14 @@ static rp_status solve(void *context, rp_comm *comm) {
 
 static void the_first_iterates_in_turn(void) {
     static const struct {
-        int visits;
+        int exchanges;
         double value;
     } wanted[] = {{1, .0601825},  {2, -.0431375},   {3, .2228275},
                   {4, .56807625}, {8, 1.159212026}, {12, 1.391332547}};
     problem p = {.options = "servers=1,every=4", .in_turn = true};
     REQUIRE_OK(ranks_run(1 + WORKERS, solve, &p));
-    for (int i = 0; i < 6; i++) CHECK_NEAR(p.values[wanted[i].visits], wanted[i].value, 1e-5);
+    for (int i = 0; i < 6; i++)
+        CHECK_NEAR(p.values[wanted[i].exchanges], wanted[i].value, 1e-5);
 }
 
 static void the_first_iterates_together(void) {
@@ -196,9 +197,10 @@ static void resumed_as_if_never_stopped(void) {
     static const struct {
         const char *strategy;
         int world;
-    } kinds[] = {{"async-local-sgd:every=4,staleness=0,momentum-every=5", 3},
+    } kinds[] = {{"async-local-sgd:every=4", 1},
+                 {"async-local-sgd:every=4,staleness=0,momentum-every=5", 3},
                  {"async-local-sgd:every=4,staleness=0,servers=2", 5}};
-    for (int i = 0; i < 2; i++) {
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         rpi_train_options options = local_options(kinds[i].strategy);
         options.codec = "q4";
         train_into("whole", options, kinds[i].world);
@@ -233,7 +235,7 @@ static void every_kind_learns(void) {
         rpi_train_result result = {0};
         options.codec = kinds[i].codec;
         options.steps = 60;
-        options.eval_every = 15; /* which no visit need divide */
+        options.eval_every = 15; /* which no exchange need divide */
         options.clip = i == 1 ? 5 : 0;
         REQUIRE_OK(ranks_train(&options, kinds[i].world, &result));
         CHECK_MSG(result.test.accuracy > .9, "%s with %s: accuracy is %g", kinds[i].strategy,
@@ -263,7 +265,7 @@ static void asked_to_stop(void) {
         REQUIRE_OK(ranks_train(&options, 3, &result));
         ranks_ask((ranks_wish){0});
         CHECK(result.stopped);
-        /* Whole rounds; how many, depends on who else has visited by then. */
+        /* Whole rounds; how many, depends on who else has exchanged by then. */
         CHECK_MSG(result.steps % 40 == 0 && result.steps <= 160, "%lld steps",
                   (long long)result.steps);
     }
@@ -299,9 +301,9 @@ static void mistakes_are_named(void) {
     CHECK_FAILS(rpi_train_check(&options, 4), INVALID, "neither --warmup-exact");
 }
 
-CASES({"the first iterates of visits in turn", the_first_iterates_in_turn},
-      {"and of visits together", the_first_iterates_together},
-      {"visits together are DiLoCo's steps", together_is_diloco},
+CASES({"the first iterates of exchanges in turn", the_first_iterates_in_turn},
+      {"and of exchanges together", the_first_iterates_together},
+      {"exchanges together are DiLoCo's steps", together_is_diloco},
       {"resumed as if it had never stopped", resumed_as_if_never_stopped},
       {"every kind learns", every_kind_learns},
       {"a momentum that is too high is told", high_momentum_is_told},

@@ -1,4 +1,4 @@
-"""Does the outer momentum fit the number of local steps? As src/comm/local_sgd_watch.c asks."""
+"""Does the outer momentum fit the number of local steps? As plan/local_sgd/momentum_watch.c."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ class MomentumWatch:
             )
         if r < -0.3:
             return (
-                "outer steps overshoot: pseudo-gradients turn back from one visit to the next "
-                f"(autocorrelation {r:.2f}, {every} local steps); take an outer momentum below "
-                f"{self._momentum:g}, or a lower outer rate"
+                "outer steps overshoot: pseudo-gradients turn back from one exchange to the "
+                f"next (autocorrelation {r:.2f}, {every} local steps); take an outer momentum "
+                f"below {self._momentum:g}, or a lower outer rate"
             )
         return None

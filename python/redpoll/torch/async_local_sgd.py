@@ -1,4 +1,4 @@
-"""AsyncLocalSGD(): many steps of each worker between two visits to servers, nobody waiting."""
+"""AsyncLocalSGD(): many local steps between two exchanges with servers, nobody waiting."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class AsyncLocalSGD(ServedOptimizer):
             opt.zero_grad(); loss(model(x), y).backward(); opt.step()
         opt.finish()                            # every rank has the servers' parameters
 
-    A rank that only serves calls finish() at once. last: a ParameterStep, of the latest visit;
-    None before it. is_server, is_worker, workers, lost, span(): as of ParameterServer; steps of
-    a span are visits."""
+    A rank that only serves calls finish() at once. last: a ParameterStep, of the latest
+    exchange; None before it. is_server, is_worker, workers, lost, span(): as of
+    ParameterServer; steps of a span are exchanges."""
 
     def __init__(
         self,
@@ -55,12 +55,12 @@ class AsyncLocalSGD(ServedOptimizer):
 
         model: float32 parameters on the CPU, not wrapped in DistributedDataParallel. inner: any
         optimizer of them; its state stays the worker's own.
-        every: steps between two visits; a slow worker may have fewer than others, so that what
-        it brings is not late.
+        every: steps between two exchanges; a slow worker may have fewer than others, so that
+        what it brings is not late.
         outer_rate, outer_momentum: of the servers' optimizer. momentum_every: it has momentum
-        after so many visits of any workers, by what came since; None: as many as workers.
-        staleness: 0: all visit together, which is DiLoCo; K: what a worker brings was begun at
-        most K visits of another ago; "inf": nobody waits.
+        after so many exchanges of any workers, by what came since; None: as many as workers.
+        staleness: 0: all exchange together, which is DiLoCo; K: what a worker brings was begun
+        at most K exchanges of another ago; "inf": nobody waits.
         codec: how what was learnt travels; that bears "q4".
         servers, quorum, grace_s, on_loss, rules, min_size, error_feedback, seed, broadcast,
         group: as of ParameterServer.
@@ -75,7 +75,7 @@ class AsyncLocalSGD(ServedOptimizer):
             outer_rate=outer_rate, outer_momentum=outer_momentum
         )
         self._asked = momentum_every
-        self._local = 0  # inner steps since the latest visit
+        self._local = 0  # inner steps since the latest exchange
         self._watch = MomentumWatch(outer_rate, outer_momentum)
         super().__init__(inner, model, servers, staleness, codec, **options)
 
@@ -112,14 +112,14 @@ class AsyncLocalSGD(ServedOptimizer):
     # ---- steps ----
 
     def _after_begin(self) -> None:
-        """x as it came; the gradient when the worker visits."""
+        """x as it came; the gradient when it is pushed."""
         self._local = 0
         self._gradient.copy_(self._flat.values)
 
     def step(  # type: ignore[override]
         self, closure: Optional[Callable[[], Any]] = None
     ) -> Any:
-        """The inner optimizer's step; after `every` of them the visit, which waits for the
+        """The inner optimizer's step; after `every` of them the exchange, which waits for the
         servers, and for others as far as the staleness says. RedpollError names a rank that has
         died."""
         self._check_works()
@@ -128,17 +128,17 @@ class AsyncLocalSGD(ServedOptimizer):
         loss = self.inner.step(closure)
         self._local += 1
         if self._local >= self.every:
-            self._visit()
+            self._exchange()
         return loss
 
     @property
     def autocorrelation(self) -> Optional[float]:
-        """The cosine of what the latest two visits brought; the log has a line when the outer
-        momentum is too high for it. None before the second."""
+        """The cosine of what the latest two exchanges brought; the log has a line when the
+        outer momentum is too high for it. None before the second."""
         return self._watch.autocorrelation
 
     @torch.no_grad()
-    def _visit(self) -> None:
+    def _exchange(self) -> None:
         self._flat.check()
         self._gradient.sub_(self._flat.values)
         warning = self._watch.look(self._gradient, self._local)
@@ -148,9 +148,9 @@ class AsyncLocalSGD(ServedOptimizer):
         self._after_begin()
 
     def _before_end(self) -> None:
-        """What was learnt since the latest visit is brought, too."""
+        """What was learnt since the latest exchange is brought, too."""
         if self.is_worker and self._local and self._goes_on():
-            self._visit()
+            self._exchange()
 
     # ---- across restarts ----
 

@@ -1,19 +1,19 @@
 /* Asynchronous local SGD (arXiv 2401.09135): each worker trains by itself with the run's
- * optimizer; every so many steps it visits the servers, brings how far it went, and goes on
- * from what they have by then. Servers descend what is brought at once, and have momentum by
- * what came from all (rp_delayed_nesterov). Nobody waits for another, unless a staleness says
- * so.
+ * optimizer; every so many steps it exchanges with the servers, brings how far it went, and
+ * goes on from what they have by then. Servers descend what is brought at once, and have
+ * momentum by what came from all (rp_delayed_nesterov). Nobody waits for another, unless a
+ * staleness says so.
  *
  * A worker's gradient is of its own samples, scaled so that the mean over workers is that of
- * the global batch. A span of steps is cut into rounds of visits of equal length, `every` steps
- * at most, so that it ends with one: then every rank has what the servers have. Optimizers'
- * state stays each worker's own; rank 0 gets the first one's where it only serves, for the
- * model that is saved. */
+ * the global batch. A span of steps is cut into rounds of exchanges of equal length, `every`
+ * steps at most, so that it ends with one: then every rank has what the servers have.
+ * Optimizers' state stays each worker's own; rank 0 gets the first one's where it only serves,
+ * for the model that is saved. */
 #include "train/strategies/served.h"
 
 #include "base/memory.h"
 #include "base/status.h"
-#include "train/strategies/visit_watch.h"
+#include "plan/local_sgd/momentum_watch.h"
 
 #include <math.h>
 #include <string.h>
@@ -33,20 +33,21 @@ typedef struct choice {
 
 static const rpi_option options[] = {
     CHOICE("every", RPI_OPTION_COUNT, every, "100", 1e9, "N",
-           "steps of a worker from one visit to the servers to the next, at most"),
+           "steps of a worker from one exchange with the servers to the next, at most"),
     RPI_SERVED_SERVERS,
-    RPI_SERVED_STALENESS("inf", "visits of another that what a worker brings may be late; 0: "
-                                "all visit together, which is DiLoCo, inf: nobody waits for "
-                                "another"),
+    RPI_SERVED_STALENESS("inf",
+                         "exchanges of another that what a worker brings may be late; 0: "
+                         "all exchange together, which is DiLoCo, inf: nobody waits for "
+                         "another"),
     CHOICE("outer-lr", RPI_OPTION_REAL, outer_rate, "0.7", 0, "NUMBER",
            "of the servers' optimizer"),
     CHOICE("outer-momentum", RPI_OPTION_REAL, outer_momentum, "0.9", 0, "NUMBER",
            "of the servers' optimizer; with few local steps (up to 50) 0.6 at most"),
     CHOICE("momentum-every", RPI_OPTION_COUNT, momentum_every, "0", 1e9, "N",
-           "visits of any workers from one use of the momentum to the next; 0: as many as "
+           "exchanges of any workers from one use of the momentum to the next; 0: as many as "
            "workers"),
     RPI_SERVED_QUORUM(
-        "servers take so many visits at once, and what comes within the grace; 0: "
+        "servers take so many exchanges at once, and what comes within the grace; 0: "
         "each by itself. With servers=1 and a staleness"),
     RPI_SERVED_GRACE,
     RPI_SERVED_ON_LOSS,
@@ -67,7 +68,7 @@ static rp_status read_options(const char *text, choice *c, rp_parameter_server_o
     const rpi_strategy *strategy = &rpi_strategy_async_local_sgd;
     RP_TRY(rpi_strategy_read(strategy, text, &c->served.words, c));
     if (c->every < 1)
-        return RP_FAIL(INVALID, "%s: every=0; 1 step or more from one visit to the next",
+        return RP_FAIL(INVALID, "%s: every=0; 1 step or more from one exchange to the next",
                        strategy->name);
     RP_TRY(check_outer(c));
     return rpi_served_read(strategy->name, &c->served, out);
@@ -98,16 +99,16 @@ typedef struct async_local {
     rpi_served served;
     int64_t every;
     rp_delayed_nesterov outer; /* its vectors: of servers */
-    float *base;               /* of a worker: what the servers had at its latest visit */
-    int64_t visits;            /* of this worker, in the span */
-    rpi_visit_watch watch;     /* of a worker */
-    rpi_visit_advice advice;   /* of rank 0 */
+    float *base;               /* of a worker: what the servers had at its latest exchange */
+    int64_t exchanges;         /* of this worker, in the span */
+    float *samples;            /* of a worker's latest pseudo-gradient */
+    rpi_momentum_watch watch;  /* of rank 0, over all workers */
 } async_local;
 
 static void close_local(void *context) {
     async_local *self = context;
     rpi_served_close(&self->served);
-    rpi_visit_watch_close(&self->watch);
+    rpi_free(self->samples);
     rpi_free(self->outer.momentum);
     rpi_free(self->outer.buffer);
     rpi_free(self->base);
@@ -122,8 +123,8 @@ static bool serves(const async_local *self) {
 /* On rank 0, of the round just told. */
 static void advise(async_local *self) {
     const rpi_strategy_setup *s = &self->served.setup;
-    const char *line =
-        rpi_visit_advice_take(&self->advice, self->served.autocorrelation, self->every);
+    const char *line = rpi_momentum_watch_take(&self->watch, self->served.autocorrelation,
+                                               (uint64_t)self->every);
     if (line && s->note) s->note(s->context, line);
 }
 
@@ -142,11 +143,12 @@ static rp_status allocate(async_local *self) {
     rp_delayed_nesterov *outer = &self->outer;
     if (serves(self)) {
         RP_TRY(rpi_alloc_array(count, sizeof(float), "outer momentum", &outer->momentum));
-        RP_TRY(rpi_alloc_array(count, sizeof(float), "what visits bring", &outer->buffer));
+        RP_TRY(rpi_alloc_array(count, sizeof(float), "what exchanges bring", &outer->buffer));
     }
     if (rp_parameter_server_worker(self->served.server) < 0) return RP_OK;
     RP_TRY(rpi_alloc_array(count, sizeof(float), "the servers' parameters", &self->base));
-    return rpi_visit_watch_open((int64_t)count, &self->watch);
+    return rpi_alloc_array(rpi_sample_count(count, rpi_sample_stride(count)), sizeof(float),
+                           "pseudo-gradients", &self->samples);
 }
 
 static rp_status prepare(async_local *self, const rpi_strategy_setup *setup) {
@@ -158,6 +160,10 @@ static rp_status prepare(async_local *self, const rpi_strategy_setup *setup) {
     self->every = c.every;
     self->outer.outer_rate = self->advice.rate = c.outer_rate;
     self->outer.outer_momentum = self->advice.momentum = c.outer_momentum;
+    self->outer.outer_rate = self->watch.rate = c.outer_rate;
+    self->outer.outer_momentum = self->watch.momentum = c.outer_momentum;
+    self->outer.delay = (uint64_t)(c.momentum_every ? c.momentum_every
+                                                    : rp_comm_world(setup->comm) - o.servers);
     RP_TRY(rpi_served_open(setup, &o, &self->served));
     int workers = rp_parameter_server_workers(self->served.server);
     self->outer.delay = (uint64_t)(c.momentum_every ? c.momentum_every : workers);
@@ -177,7 +183,7 @@ static rp_status open_local(const rpi_strategy_setup *setup, void **out_self) {
 
 /* ---- workers ---- */
 
-/* Nothing leaves before the visit. */
+/* Nothing leaves before the exchange. */
 static rp_status gradient_final(void *context, int64_t first, int64_t count) {
     (void)context, (void)first, (void)count;
     return RP_OK;
@@ -221,11 +227,19 @@ static void take_base(async_local *self) {
     if (self->base) memcpy(self->base, rpi_weights_values(self->served.setup.weights), bytes);
 }
 
+/* The cosine of a pseudo-gradient and the one before it. */
+static double likeness(async_local *self, const float *went) {
+    size_t count = (size_t)rpi_weights_count(self->served.setup.weights);
+    rpi_sample_products sums = {0};
+    rpi_sample_gradient(RP_F32, went, count, rpi_sample_stride(count), self->samples, &sums);
+    return rpi_sample_cosine(&sums);
+}
+
 /* Cut short where the run is to stop, or has diverged. */
-static rp_status visit(void *context) {
+static rp_status exchange(void *context) {
     async_local *self = context;
     rpi_weights *weights = self->served.setup.weights;
-    int64_t round = self->visits++ % self->served.rounds, count = rpi_weights_count(weights);
+    int64_t round = self->exchanges++ % self->served.rounds, count = rpi_weights_count(weights);
     int64_t steps =
         rpi_served_border(&self->served, round + 1) - rpi_served_border(&self->served, round);
     rpi_strategy_part learnt = {0};
@@ -234,8 +248,7 @@ static rp_status visit(void *context) {
     const float *values = rpi_weights_values(weights);
     float *went = rpi_weights_gradients(weights);
     for (int64_t i = 0; i < count; i++) went[i] = self->base[i] - values[i];
-    double autocorrelation = rpi_visit_watch_look(&self->watch, went, count);
-    RP_TRY(rpi_served_push(&self->served, 1, &learnt, autocorrelation));
+    RP_TRY(rpi_served_push(&self->served, 1, &learnt, likeness(self, went)));
     take_base(self);
     return RP_OK;
 }
@@ -280,9 +293,9 @@ static rp_status run(void *context, const rpi_strategy_span *span, rp_comm **out
     int64_t steps = span->last_step - span->first_step;
     bool again = true;
     RP_TRY(rpi_served_begin(&self->served, span, (steps + self->every - 1) / self->every));
-    self->visits = 0;
+    self->exchanges = 0;
     take_base(self);
-    RP_TRY(rpi_served_work(&self->served, visit, self));
+    RP_TRY(rpi_served_work(&self->served, exchange, self));
     RP_TRY(rpi_served_end(&self->served));
     while (again) RP_TRY(confirm(self, give_inner_state(self), &again, out_comm));
     return RP_OK;
@@ -309,7 +322,7 @@ static void resumed(void *context) {
 
 const rpi_strategy rpi_strategy_async_local_sgd = {
     .name = "async-local-sgd",
-    .summary = "many steps of each worker by itself between two visits to servers, nobody "
+    .summary = "many steps of each worker by itself between two exchanges with servers, nobody "
                "waiting: delayed Nesterov",
     .replicas_differ = true,
     .options = options,

@@ -43,15 +43,6 @@ rp_status rpi_check_image(const char *text) {
     return parse_image(text, &shape);
 }
 
-static rp_status name_model(account *it) {
-    const rpi_hf_family *family = NULL;
-    const char *text = it->asked->model;
-    if (strncmp(text, "hf:", 3) == 0) return rpi_hf_config_read(text + 3, it->model, &family);
-    if (snprintf(it->model, sizeof it->model, "%s", text) >= (int)sizeof it->model)
-        return RP_FAIL(INVALID, "--model: the text is too long");
-    return RP_OK;
-}
-
 static int64_t sequence_of(const rpi_info_model *asked, const rpi_model_choice *choice) {
     int64_t positions = rpi_model_number(choice, "positions");
     if (asked->sequence) return asked->sequence;
@@ -61,8 +52,9 @@ static int64_t sequence_of(const rpi_info_model *asked, const rpi_model_choice *
 static rp_status read_options(account *it) {
     const rpi_info_model *asked = it->asked;
     rpi_model_choice choice;
+    const char *folder = NULL;
     rpi_data_shape *shape = &it->options.shape;
-    RP_TRY(name_model(it));
+    RP_TRY(rpi_hf_model_of(asked->model, it->model, &folder));
     RP_TRY(rpi_model_parse(it->model, &choice));
     it->task = rpi_model_task(&choice);
     if (strcmp(it->task, "classification") == 0) {

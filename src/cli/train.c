@@ -321,25 +321,13 @@ static rp_status take_over(settings *s, const settings *said, sources *from, int
     return choose_ranks(s, said, rpi_run_settings_world(from->recorded));
 }
 
-/* What model a Hugging Face folder holds: a run is of this model and starts from its weights,
- * and goes on without the folder. */
-static rp_status open_folder(settings *s) {
-    const rpi_hf_family *family = NULL;
-    const char *folder = s->train.model + 3;
-    if (!*folder) return RP_FAIL(INVALID, "--model: hf:FOLDER, and the folder is missing");
-    RP_TRY(rpi_hf_config_read(folder, s->model, &family));
-    s->train.weights = folder;
-    s->train.model = s->model;
-    return RP_OK;
-}
-
-/* The model, with the head that the data want where it has such a one. */
+/* The model, with the head that the data want where it has such a one. Of a Hugging Face folder
+ * a run has the model and starts from its weights, and goes on without it. */
 static rp_status open_model(settings *s) {
     const rpi_task *task = NULL;
-    if (strncmp(s->train.model, "hf:", 3) == 0)
-        RP_TRY(open_folder(s));
-    else if (snprintf(s->model, sizeof s->model, "%s", s->train.model) >= (int)sizeof s->model)
-        return RP_FAIL(INVALID, "--model: the text is too long");
+    const char *folder = NULL;
+    RP_TRY(rpi_hf_model_of(s->train.model, s->model, &folder));
+    if (folder) s->train.weights = folder;
     RP_TRY(rpi_source_task(s->train.data, &task));
     RP_TRY(rpi_model_add_head(s->model, task->name));
     s->train.model = s->model;

@@ -9,7 +9,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 static rp_status open_run(const char *folder, rpi_trained_model *model) {
     char path[RPI_PATH_BYTES];
@@ -32,12 +31,9 @@ static rp_status open_run(const char *folder, rpi_trained_model *model) {
 }
 
 rp_status rpi_trained_model_open(const char *name, rpi_trained_model *out_model) {
-    rpi_trained_model model = {.step = -1};
-    const rpi_hf_family *family = NULL;
-    if (strncmp(name, "hf:", 3) == 0) model.hf_folder = name + 3;
-    rp_status status = model.hf_folder
-                           ? rpi_hf_config_read(model.hf_folder, model.text, &family)
-                           : open_run(name, &model);
+    rpi_trained_model model = {.step = -1, .hf_folder = rpi_hf_folder(name)};
+    rp_status status = model.hf_folder ? rpi_hf_model_of(name, model.text, &model.hf_folder)
+                                       : open_run(name, &model);
     if (status == RP_OK)
         *out_model = model;
     else

@@ -217,6 +217,24 @@ rp_status rpi_hf_config_read(const char *folder, char model[RPI_MODEL_TEXT],
     return status;
 }
 
+const char *rpi_hf_folder(const char *text) {
+    return strncmp(text, "hf:", 3) == 0 ? text + 3 : NULL;
+}
+
+rp_status rpi_hf_model_of(const char *text, char model[RPI_MODEL_TEXT],
+                          const char **out_folder) {
+    const rpi_hf_family *family = NULL;
+    const char *folder = rpi_hf_folder(text);
+    if (folder && !*folder)
+        return RP_FAIL(INVALID, "--model: hf:FOLDER, and the folder is missing");
+    if (folder)
+        RP_TRY(rpi_hf_config_read(folder, model, &family));
+    else if (snprintf(model, RPI_MODEL_TEXT, "%s", text) >= RPI_MODEL_TEXT)
+        return RP_FAIL(INVALID, "--model: the text is too long");
+    *out_folder = folder;
+    return RP_OK;
+}
+
 /* ---- where a text ends ---- */
 
 static rp_status add_end(const char *path, const cJSON *item, rpi_hf_ends *ends) {

@@ -11,6 +11,13 @@
 rp_status rpi_hf_config_read(const char *folder, char model[RPI_MODEL_TEXT],
                              const rpi_hf_family **out_family);
 
+/* The folder of "hf:FOLDER"; NULL: the text names no folder. */
+const char *rpi_hf_folder(const char *text);
+/* The model that --model names: itself, or that of hf:FOLDER. *out_folder: as above. Fails as
+ * rpi_hf_config_read() does; RP_INVALID: no folder behind hf:, or a text that is too long. */
+rp_status rpi_hf_model_of(const char *text, char model[RPI_MODEL_TEXT],
+                          const char **out_folder);
+
 /* The tokens before and behind a text; -1: none is known. */
 typedef struct rpi_hf_text_ends {
     int64_t begin, end;

@@ -159,8 +159,8 @@ static rp_status hear_mutex(rp_window *window, int rank, rpi_window_word word) {
 
 /* ---- all ---- */
 
-static rp_status hear(rp_window *window, int rank, const rpi_frame_header *header,
-                      const void *payload) {
+rp_status rpi_window_hear(rp_window *window, int rank, const rpi_frame_header *header,
+                          const void *payload) {
     if (header->signature != window->signature || header->count != window->count)
         return RP_FAIL(MISMATCH, "it has another window of that number");
     if (header->operation == RPI_WINDOW_PUSH || header->operation == RPI_WINDOW_ANSWER)
@@ -187,7 +187,7 @@ void rpi_windows_hear(rp_comm *comm, int rank, const rpi_frame_header *header,
                            header->part, comm->rank);
         return;
     }
-    rp_status status = hear(window, rank, header, payload);
+    rp_status status = rpi_window_hear(window, rank, header, payload);
     if (status == RP_OK) return;
     char why[300];
     snprintf(why, sizeof why, "%s", rp_last_error()->message);

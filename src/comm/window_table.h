@@ -188,6 +188,11 @@ bool rpi_window_apply(rp_window *window, rpi_window_in *in);
 /* The owner does not hold its mutex for this rank. */
 bool rpi_window_is_free_of(rp_window *window, int rank);
 
+/* window_hear.c [driver] A frame of a rank's; anything may be in it. RP_CORRUPT, RP_MISMATCH:
+ * what cannot come, and the communicator is to fail. */
+rp_status rpi_window_hear(rp_window *window, int rank, const rpi_frame_header *header,
+                          const void *payload);
+
 /* window_values.c: dtypes of windows; of integers weights are whole numbers, and sums wrap. */
 bool rpi_window_takes_dtype(rp_dtype dtype);
 void rpi_window_scale(const void *from, rp_dtype dtype, double weight, size_t count,

@@ -76,6 +76,70 @@ def connections() -> None:
     put("control", "long", control(4, bytes(399)))
 
 
+def note(flags: int, word: int, buffer: int = 1, size: int = 0) -> bytes:
+    return bytes([flags]) + b"RPLB" + struct.pack("<IQQ", word, buffer, size)
+
+
+def shm_notes() -> None:
+    """The first byte of a record: a file (1 is sealed), 8 hold, 16 release, 32 ask for one."""
+    offer, accept, refuse, drop = 1, 2, 3, 4
+    sealed, soft, other, hold, release, ask = 1, 2, 3, 8, 16, 32
+    taken = note(sealed, offer, 1, 8192)
+    inputs = {
+        "taken": taken + note(hold, accept, 1, 8000) + note(release, drop),
+        "dropped-while-held": taken
+        + note(hold, accept, 1, 0)
+        + note(0, drop)
+        + note(release, 3),
+        "twice": taken + taken,
+        "soft": note(soft, offer, 1, 8192) + note(other, offer, 2, 8192) + note(0, offer, 3),
+        "length": note(sealed, offer, 1, 4096) + note(sealed, offer, 2, 2**64 - 1),
+        "outside": taken + note(hold, accept, 1, 8193) + note(hold, accept, 1, 2**64 - 1),
+        "own": note(ask, refuse, 9) + note(ask, accept, 1) + note(ask, drop, 1),
+        "many": b"".join(note(sealed, offer, 1 + i, 8192) for i in range(66)),
+        "magic": b"\4" + b"RPST" + bytes(20),
+        "short": taken + b"RPLB",
+    }
+    for name, data in inputs.items():
+        put("shm_notes", name, data)
+
+
+def window_frame(word: int, payload: bytes = b"", **fields: int) -> bytes:
+    f = dict.fromkeys(("flags", "sequence", "chunk"), 0)
+    f.update(fields)
+    return bytes([word, f["flags"], f["sequence"], f["chunk"], len(payload)]) + payload
+
+
+def windows() -> None:
+    """Forty elements in pieces of 16; the first byte: codec, and what is under way."""
+    lead = struct.pack("<IIdQ", 3, 1, 0.5, 0)
+    encodings = {
+        0: [bytes(64), bytes(64), bytes(32)],
+        1: [bytes(16), bytes(16), bytes(12)],
+        2: [struct.pack("<IHBHH", 7, 2, 16, 1, 2)] * 3,
+        3: [bytes(6), bytes(6), bytes(5)],
+    }
+    for codec, pieces in encodings.items():
+        message = [
+            window_frame(1, (b"" if i else lead) + piece, sequence=1, chunk=i)
+            for i, piece in enumerate(pieces)
+        ]
+        put("window", f"push-{codec}", bytes([codec]) + b"".join(message) + message[0])
+        answer = struct.pack("<IIdQ", 1, 0, 0, 3)
+        message[0] = window_frame(2, answer + pieces[0], sequence=1)
+        message[1:] = [bytes([2]) + each[1:] for each in message[1:]]
+        put("window", f"answer-{codec}", bytes([codec | 4]) + b"".join(message))
+    for word in range(9):
+        for start in (0, 0xFF, 0x78):
+            frames = window_frame(word, sequence=2) + window_frame(word, sequence=3)
+            put("window", f"word-{word}-{start}", bytes([start]) + frames)
+    put("window", "mutex", bytes([32]) + window_frame(5) + window_frame(7) + window_frame(5))
+    far = window_frame(1, lead + bytes(64), sequence=1, flags=4)
+    put("window", "rank-0", b"\0" + far)
+    put("window", "other", b"\0" + window_frame(4, sequence=1, flags=1))
+    put("window", "held", bytes([32]) + window_frame(1, lead + bytes(64), sequence=1, flags=2))
+
+
 def codecs() -> None:
     for codec in range(17):
         for count in (1, 64, 100):
@@ -198,6 +262,8 @@ def tokenizers() -> None:
 
 if __name__ == "__main__":
     connections()
+    shm_notes()
+    windows()
     codecs()
     files()
     pictures()

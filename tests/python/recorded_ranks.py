@@ -1,10 +1,13 @@
-"""Two ranks as threads, and what they say to each other over TCP, recorded on the way.
+"""Two ranks as threads, and what they say to each other over TCP or shared memory, recorded on
+the way.
 
 The store is one of ours: it hands rank 1 the address of a proxy in place of rank 0's."""
 
 from __future__ import annotations
 
 import ctypes
+import mmap
+import os
 import re
 import socket
 import threading
@@ -19,6 +22,9 @@ WAIT_S = 20.0
 class Wire:
     """A proxy of one connection: what the caller says, and what it is answered."""
 
+    transport = b"tcp"
+    address = re.compile(rb"tcp:127\.0\.0\.1:(\d+)")
+
     def __init__(self) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
@@ -26,8 +32,10 @@ class Wire:
         self.answered = bytearray()
         self._threads: list[threading.Thread] = []
 
-    def lead_to(self, port: int) -> None:
-        self._start(self._accept, port)
+    def lead(self, found: re.Match[bytes]) -> bytes:
+        """To the address that was found; what stands for it."""
+        self._start(self._accept, int(found[1]))
+        return b"tcp:127.0.0.1:%d" % self.port
 
     def _start(self, function: Callable[..., None], *arguments: Any) -> None:
         thread = threading.Thread(target=function, args=arguments)
@@ -58,6 +66,69 @@ class Wire:
         self._listener.close()
 
 
+class ShmWire(Wire):
+    """A proxy of the socket of a link of shared memory: it sees the memory, and all notes."""
+
+    transport = b"shm"
+    address = re.compile(rb"shm:([\w-]+)")
+
+    def __init__(self) -> None:
+        self._name = b"\0redpoll-recorded-%d-%x" % (os.getpid(), id(self))
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(self._name)
+        self._listener.listen()
+        self.memory: Optional[mmap.mmap] = None
+        self.notes: tuple[list[bytes], list[bytes]] = ([], [])  # of rank 0, of rank 1
+        self.files: dict[bytes, mmap.mmap] = {}  # by the note that they came with
+        self._threads = []
+
+    def lead(self, found: re.Match[bytes]) -> bytes:
+        self._start(self._accept_at, b"\0" + found[1])
+        return b"shm:" + self._name[1:]
+
+    def _accept_at(self, name: bytes) -> None:
+        self._listener.settimeout(WAIT_S)
+        caller = self._listener.accept()[0]
+        called = socket.socket(socket.AF_UNIX)
+        called.connect(name)
+        self._start(self._relay, caller, called, 1)
+        self._start(self._relay, called, caller, 0)
+
+    def _relay(self, source: socket.socket, sink: socket.socket, rank: int) -> None:
+        """A hello, a byte with descriptors, notes."""
+        source.settimeout(WAIT_S)
+        try:
+            for size in (64, 1):
+                data, files = self._take(source, size)
+                if files and rank == 0:
+                    self.memory = mmap.mmap(files[0], 0)
+                self._give(sink, data, files)
+            while True:
+                data, files = self._take(source, 24)
+                if files:
+                    self.files[data] = mmap.mmap(files[0], 0)
+                self.notes[rank].append(data)
+                self._give(sink, data, files)
+        except (EOFError, OSError):
+            sink.close()
+
+    @staticmethod
+    def _take(source: socket.socket, size: int) -> tuple[bytes, list[int]]:
+        data, files = b"", []
+        while len(data) < size:
+            piece, more, _, _ = socket.recv_fds(source, size - len(data), 4)
+            if not piece:
+                raise EOFError
+            data, files = data + piece, files + more
+        return data, files
+
+    @staticmethod
+    def _give(sink: socket.socket, data: bytes, files: list[int]) -> None:
+        socket.send_fds(sink, [data], files)
+        for each in files:
+            os.close(each)
+
+
 class Store:
     """A dictionary with the library's interface."""
 
@@ -80,10 +151,9 @@ class Store:
 
     def _set(self, _context: Any, key: bytes, value: int, size: int) -> int:
         text = ctypes.string_at(value, size)
-        found = re.search(rb"tcp:127\.0\.0\.1:(\d+)", text)
+        found = self._wire.address.search(text)
         if re.search(rb"/address[^/]*/0$", key) and found:
-            self._wire.lead_to(int(found[1]))
-            text = text.replace(found[0], b"tcp:127.0.0.1:%d" % self._wire.port)
+            text = text.replace(found[0], self._wire.lead(found))
         self._put(key, text)
         return _abi.RP_OK
 
@@ -133,6 +203,16 @@ def record(
 ) -> tuple[bytes, bytes]:
     """Let two ranks live; what rank 1 said to rank 0, and rank 0 to rank 1."""
     wire = Wire()
+    run_over(wire, live, tls)
+    return bytes(wire.called), bytes(wire.answered)
+
+
+def run_over(
+    wire: Wire,
+    live: Callable[[ctypes.c_void_p, int], None],
+    tls: bool,
+    chunk_bytes: int = 16384,
+) -> None:
     store = Store(wire)
     failures: list[Optional[BaseException]] = [None, None]
 
@@ -140,10 +220,10 @@ def record(
         comm = ctypes.c_void_p()
         options = _abi.rp_comm_options(
             name=b"recorded",
-            transport=b"tcp",
+            transport=wire.transport,
             connect_timeout_s=WAIT_S,
             timeout_s=WAIT_S,
-            chunk_bytes=16384,
+            chunk_bytes=chunk_bytes,
             tls=tls,
         )
         try:
@@ -170,4 +250,3 @@ def record(
     for failure in failures:
         if failure is not None:
             raise failure
-    return bytes(wire.called), bytes(wire.answered)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from typing import Optional
 
 import numpy as np
 
@@ -80,17 +81,22 @@ class Frame:
         return bool(self.round & 0x8000)
 
 
+def _read_header(stream: bytes, at: int) -> tuple[tuple[int, ...], int, int]:
+    """Fields of a frame but for its payload, the payload's bytes and CRC."""
+    header = stream[at : at + HEADER_BYTES]
+    if len(header) < HEADER_BYTES or header[:4] != b"RPLL" or header[4] != 2:
+        raise Damaged(f"no header at {at}")
+    if struct.unpack_from("<I", header, 60)[0] != crc32c(header[:60]):
+        raise Damaged(f"the header at {at} has another CRC")
+    return (struct.unpack_from("<BHIIQIiQIBBBBI", header, 5),
+            *struct.unpack_from("<II", header, 52))  # fmt: skip
+
+
 def read_frames(stream: bytes) -> list[Frame]:
     """All frames of one direction of a tcp connection, from its hello on."""
     frames, at = [], 0
     while at < len(stream):
-        header = stream[at : at + HEADER_BYTES]
-        if len(header) < HEADER_BYTES or header[:4] != b"RPLL" or header[4] != 2:
-            raise Damaged(f"no header at {at}")
-        if struct.unpack_from("<I", header, 60)[0] != crc32c(header[:60]):
-            raise Damaged(f"the header at {at} has another CRC")
-        fields = struct.unpack_from("<BHIIQIiQIBBBBI", header, 5)
-        size, payload_crc = struct.unpack_from("<II", header, 52)
+        fields, size, payload_crc = _read_header(stream, at)
         payload = stream[at + HEADER_BYTES : at + HEADER_BYTES + size]
         frame = Frame(*fields, payload)
         if len(payload) < size or (frame.kind != HELLO and crc32c(payload) != payload_crc):
@@ -100,6 +106,101 @@ def read_frames(stream: bytes) -> list[Frame]:
         frames.append(frame)
         at += HEADER_BYTES + size
     return frames
+
+
+# ---- wire.md: shared memory ----
+
+_END, _WORDS = 2176, 256
+OFFER, ACCEPT, REFUSE, DROP = 1, 2, 3, 4
+WRITABLE, WRITTEN = 1, 2
+
+
+@dataclass
+class Note:
+    word: int
+    buffer: int
+    bytes: int
+
+    @staticmethod
+    def parse(data: bytes) -> Note:
+        magic, word, buffer, size = struct.unpack("<4sIQQ", data)
+        if magic != b"RPLB" or not OFFER <= word <= DROP or not buffer:
+            raise Damaged("a note that there is not")
+        if word != OFFER and size:
+            raise Damaged("only an offer has a length")
+        return Note(word, buffer, size)
+
+
+@dataclass
+class Place:
+    buffer: int
+    offset: int
+    bytes: int
+    flags: int
+
+
+@dataclass
+class Posted:
+    """A frame in shared memory. place: where its payload lies, if not behind the header."""
+
+    frame: Frame
+    place: Optional[Place]
+    is_withdrawn: bool
+
+
+class SharedMemory:
+    """What lies in a link's memory at a moment; side 0 is the lower rank."""
+
+    def __init__(self, memory: bytes) -> None:
+        self._memory = memory
+        self._area = (len(memory) - 2 * _END) // 2
+
+    def _number(self, side: int, offset: int) -> int:
+        return int(struct.unpack_from("<I", self._memory, side * _END + offset)[0])
+
+    def takes_places(self, side: int) -> bool:
+        return self._number(side, 4) == 1
+
+    def released(self, side: int) -> int:
+        """Frames of the other that this side has given back."""
+        return self._number(side, 64)
+
+    def is_writing(self, side: int) -> bool:
+        return self._number(side, 68) == 1
+
+    def posted(self, side: int, first: int) -> list[Posted]:
+        """Frames of a side from number `first` on."""
+        found, number = [], first
+        while True:
+            at = side * _END + 128 + 8 * (number % _WORDS)
+            word = struct.unpack_from("<Q", self._memory, at)[0]
+            if word >> 63 != (number // _WORDS + 1) % 2 or len(found) == _WORDS:
+                return found
+            found.append(self._frame(side, word))
+            number += 1
+
+    def _frame(self, side: int, word: int) -> Posted:
+        size, offset = word & _U32, (word >> 32 & ((1 << 29) - 1)) * 64
+        if offset + size > self._area:
+            raise Damaged("a frame outside of its area")
+        begin = 2 * _END + side * self._area + offset
+        data = self._memory[begin : begin + size]
+        fields, payload, crc = _read_header(data, 0)
+        if crc:
+            raise Damaged("memory of one kernel is not checksummed")
+        if not word >> 61 & 1:
+            if size != HEADER_BYTES + payload:
+                raise Damaged("a frame that is longer or shorter than it says")
+            return Posted(Frame(*fields, data[HEADER_BYTES:]), None, bool(word >> 62 & 1))
+        place = Place(*struct.unpack("<QQII", data[HEADER_BYTES:]))
+        if place.bytes != payload or not payload or place.flags not in (0, WRITABLE, WRITTEN):
+            raise Damaged("a place that there is not")
+        if place.flags == WRITTEN and (place.buffer or place.offset):
+            raise Damaged("what was written has no place")
+        return Posted(Frame(*fields, b""), place, bool(word >> 62 & 1))
+
+
+# ---- wire.md: parts ----
 
 
 def part_of(count: int, granule: int, granule_bytes: int, pieces: int, k: int) -> slice:

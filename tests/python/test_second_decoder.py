@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any
+import threading
+from typing import Any, Optional
 
 import numpy as np
 import pytest
 
 import second_decoder as wire
-from recorded_ranks import check, record, wait
+from recorded_ranks import WAIT_S, ShmWire, check, record, run_over, wait
 from redpoll import _abi
 
 COUNT = 10_000
@@ -170,6 +171,124 @@ def test_damage_is_refused() -> None:
     topk = bytes.fromhex("02001940c0a040")
     with pytest.raises(wire.Damaged):
         wire.decode(wire.Codec.parse("topk:k=1,bucket=8"), topk, 8, 0, wire.Context())
+
+
+# ---- shared memory ----
+
+
+def buffer_of(values: np.ndarray) -> np.ndarray:
+    """The same in memory that peers read in place."""
+    library, address = _abi.load(), ctypes.c_void_p()
+    check(library.rp_buffer_allocate(ctypes.c_size_t(values.nbytes), ctypes.byref(address)))
+    memory = (ctypes.c_char * values.nbytes).from_address(address.value or 0)
+    found = np.frombuffer(memory, np.float32)
+    found[:] = values
+    return found
+
+
+class InPlace:
+    """All-reduces of two ranks in buffers, until what rank 1 sends stays where it is. Then one
+    more, which rank 0 joins late: `waiting` and `done` are the memory before and after."""
+
+    def __init__(self) -> None:
+        self.wire = ShmWire()
+        self.meeting = threading.Barrier(2, timeout=WAIT_S)
+        self.values = [buffer_of(inputs(rank)) for rank in range(2)]
+        self.first = (0, 0)
+        self.waiting: Optional[wire.SharedMemory] = None
+        self.done: Optional[wire.SharedMemory] = None
+        self.files: dict[bytes, bytes] = {}  # while rank 1 waits
+        run_over(self.wire, self.live, tls=False, chunk_bytes=65536)
+        self.results = [values.copy() for values in self.values]
+        for values in self.values:
+            check(_abi.load().rp_buffer_free(ctypes.c_void_p(values.ctypes.data)))
+
+    def look(self) -> wire.SharedMemory:
+        assert self.wire.memory is not None
+        return wire.SharedMemory(self.wire.memory[:])
+
+    def post(self, comm: ctypes.c_void_p, rank: int) -> ctypes.c_void_p:
+        segment = _abi.rp_segment(
+            data=self.values[rank].ctypes.data, count=COUNT, dtype=_abi.DTYPES["F32"]
+        )
+        request, how = ctypes.c_void_p(), options()
+        check(
+            _abi.rp_all_reduce_start(
+                comm, ctypes.byref(segment), 1, ctypes.byref(how), ctypes.byref(request)
+            )
+        )
+        return request
+
+    def live(self, comm: ctypes.c_void_p, rank: int) -> None:
+        for _ in range(500):
+            self.meeting.wait()
+            self.values[rank][:] = inputs(rank)
+            if self.attempt(comm, rank):
+                return
+        raise AssertionError("nothing stays where it is")
+
+    def attempt(self, comm: ctypes.c_void_p, rank: int) -> bool:
+        """Rank 1 begins; rank 0 joins when its first frames are there."""
+        if rank == 1:
+            memory = self.look()
+            self.first = (memory.released(1), memory.released(0))
+            request = self.post(comm, rank)
+            assert _abi.rp_request_wait_for(request, 0.05) == _abi.RP_PENDING
+            self.waiting = self.look()
+            self.files = {data: file[:] for data, file in self.wire.files.items()}
+        self.meeting.wait()
+        if rank == 0:
+            request = self.post(comm, rank)
+        wait(request)
+        self.meeting.wait()
+        assert self.waiting is not None
+        found = self.waiting.posted(1, self.first[1])
+        if rank == 0:
+            self.done = self.look()
+        self.meeting.wait()
+        return any(each.place for each in found)
+
+
+def test_what_stays_in_a_buffer_is_read() -> None:
+    job = InPlace()
+    notes = [[wire.Note.parse(each) for each in said] for said in job.wire.notes]
+    offered = {
+        note.buffer: (rank, note.bytes)
+        for rank in range(2)
+        for note in notes[rank]
+        if note.word == wire.OFFER
+    }
+    assert {rank for rank, _ in offered.values()} == {0, 1}
+    for data, file in job.wire.files.items():
+        note = wire.Note.parse(data)
+        assert note.word == wire.OFFER and len(file) == note.bytes >= 4 * COUNT
+        accepted = [
+            each for each in notes[1 - offered[note.buffer][0]] if each.word != wire.OFFER
+        ]
+        assert wire.Note(wire.ACCEPT, note.buffer, 0) in accepted
+
+    assert job.waiting and job.waiting.takes_places(0) and job.waiting.takes_places(1)
+    sent = [each for each in job.waiting.posted(1, job.first[1]) if each.place]
+    assert len(sent) == 1 and not sent[0].is_withdrawn
+    frame, place = sent[0].frame, sent[0].place
+    assert place and place.flags == wire.WRITABLE
+    assert (frame.collective, frame.part, frame.count) == (ALL_REDUCE, 0, COUNT)
+    assert offered[place.buffer][0] == 1
+    half = wire.part_of(COUNT, 16, 64, 2, frame.part)
+    assert (place.offset, place.bytes) == (4 * half.start, 4 * (half.stop - half.start))
+    file = next(
+        each for data, each in job.files.items() if wire.Note.parse(data).buffer == place.buffer
+    )
+    lies = np.frombuffer(file, np.float32, half.stop - half.start, place.offset)
+    assert lies.tobytes() == inputs(1)[half].tobytes()
+    for result in job.results:
+        assert np.array_equal(result, inputs(0) + inputs(1))
+
+    assert job.done and not job.done.is_writing(0) and not job.done.is_writing(1)
+    answers = [each for each in job.done.posted(0, job.first[0]) if each.place]
+    written = [each for each in answers if each.place and each.place.flags == wire.WRITTEN]
+    assert [each.frame.part for each in written] == [0]
+    assert written[0].place and written[0].place.bytes == place.bytes
 
 
 def test_a_recorded_job_with_tls_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -137,6 +137,7 @@ void rpi_bench_print_json(const rpi_bench *bench, const rpi_bench_row *row) {
     add_number(object, "root", kind->has_root, bench->root);
     add_switch(object, "correct", moves && checked, row->correct);
     cJSON_AddBoolToObject(object, "progress_thread", bench->progress_thread);
+    add_switch(object, "registered", moves, bench->registered);
     add_switch(object, "in_place", moves, kind->in_place);
     add_number(object, "in_place_time_s", in_place, row->in_place_time_s);
     add_number(object, "in_place_algbw_bytes_s", in_place,

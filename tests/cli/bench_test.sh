@@ -30,7 +30,7 @@ for codec in fp32 q4; do
         dtype='"f32"' bytes=4000 codec="$text" algorithm="$text" transport="$text" iters=3 time_s="$number" \
         time_min_s="$number" time_max_s="$number" algbw_bytes_s="$number" busbw_bytes_s="$bus" \
         wire_bytes='[0-9]+' rel_l2_error="$number" replicas_equal=true reduce='"sum"' root=null correct=true \
-        progress_thread=false in_place=true in_place_time_s="$number" in_place_algbw_bytes_s="$number" \
+        progress_thread=false registered=false in_place=true in_place_time_s="$number" in_place_algbw_bytes_s="$number" \
         in_place_busbw_bytes_s="$bus"
     keys bench codec --codec $codec --count 10000 --iters 1 -- codec="$text" count=10000 isa="$text" \
         encode_bytes_s="$number" decode_add_bytes_s="$number" memcpy_bytes_s="$number" encoded_bytes='[0-9]+' \
@@ -58,9 +58,9 @@ for op in $collectives; do
     esac
     case $op in all-reduce | all-gather | broadcast) replicas=true ;; esac
     # in place is the only way, the other way, or none
-    in_place=false place_time=null place_busbw=null
+    in_place=false place_time=null place_busbw=null registered=false
     case $op in
-    barrier) in_place=null ;;
+    barrier) in_place=null registered=null ;;
     all-reduce | broadcast) in_place=true place_time=$number place_busbw=$number ;;
     all-to-all | send-recv | neighbor-all-reduce | window-put) ;;
     *) place_time=$number place_busbw=$number ;;
@@ -71,7 +71,7 @@ for op in $collectives; do
         codec="$codec" algorithm="$algorithm" transport="$text" iters=5 time_s="$number" time_min_s="$number" \
         time_max_s="$number" algbw_bytes_s="$algbw" busbw_bytes_s="$busbw" wire_bytes='[0-9]+' \
         rel_l2_error="$error" replicas_equal=$replicas reduce="$reduce" root=$root correct=$correct \
-        progress_thread=false in_place=$in_place in_place_time_s="$place_time" \
+        progress_thread=false registered=$registered in_place=$in_place in_place_time_s="$place_time" \
         in_place_algbw_bytes_s="$place_time" in_place_busbw_bytes_s="$place_busbw" ${topology:+"topology=\"$topology\""}
 done
 keys plan all-reduce --ranks 8 --size 4000 -- op='"all-reduce"' ranks=8 hosts=8 bytes=4000 codec='"fp32"' \
@@ -252,6 +252,7 @@ check() {
 }
 
 check all-reduce -n 2 --registered --sizes 0,1000000
+grep -q '"registered":true,' out || complain "--registered is not said: $(cat out err)"
 check all-gather -n 3 --registered --sizes 900000 --no-in-place
 
 # Every so many of the combinations; the counts meet in one process.

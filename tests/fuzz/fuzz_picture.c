@@ -11,7 +11,12 @@ typedef struct shown {
     uint8_t choice;
 } shown;
 
-static rp_status begin(void *context, int width, int height) {
+static int reduce(void *context, int width, int height) {
+    (void)width, (void)height;
+    return 1 << (((shown *)context)->choice >> 6);
+}
+
+static rp_status begin(void *context, int width, int height, int by) {
     shown *s = context;
     rpi_resampling how;
     rpi_draw draw = {.seed = 1, .epoch = s->choice};
@@ -20,7 +25,7 @@ static rp_status begin(void *context, int width, int height) {
         rpi_augment(rpi_augmentation_at(s->choice / 2 % 3), &draw, width, height, SIZE, &how);
     else
         rpi_centre_crop(width, height, SIZE, &how);
-    return rpi_resampler_begin(&s->resampler, &how);
+    return rpi_resampler_begin(&s->resampler, &how, by);
 }
 
 static void row(void *context, int y, const uint8_t *rgb) {
@@ -32,7 +37,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     uint8_t out[SIZE * SIZE * RPI_PICTURE_CHANNELS];
     if (bytes < 1) return 0;
     shown s = {.choice = data[0]};
-    rpi_picture_sink sink = {.context = &s, .begin = begin, .row = row};
+    rpi_picture_sink sink = {.context = &s, .reduce = reduce, .begin = begin, .row = row};
     if (rpi_picture_decode(data + 1, bytes - 1, &sink) == RP_OK)
         rpi_resampler_finish(&s.resampler, out);
     rpi_resampler_close(&s.resampler);

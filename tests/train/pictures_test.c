@@ -13,15 +13,21 @@
 enum { WIDTH = 21, HEIGHT = 13 };
 
 typedef struct canvas {
+    int allows; /* reduction by so much; 0: none is asked for */
     int width, height, rows;
     uint8_t *rgb;
 } canvas;
 
-static rp_status begin(void *context, int width, int height) {
+static int reduce(void *context, int width, int height) {
+    CHECK(width > 0 && height > 0);
+    return ((canvas *)context)->allows;
+}
+
+static rp_status begin(void *context, int width, int height, int by) {
     canvas *c = context;
-    c->width = width;
-    c->height = height;
-    c->rgb = realloc(c->rgb, (size_t)width * (size_t)height * 3);
+    c->width = rpi_picture_reduced(width, by);
+    c->height = rpi_picture_reduced(height, by);
+    c->rgb = realloc(c->rgb, (size_t)c->width * (size_t)c->height * 3);
     return RP_OK;
 }
 
@@ -32,7 +38,8 @@ static void row(void *context, int y, const uint8_t *rgb) {
 }
 
 static rp_status decode(const uint8_t *bytes, size_t count, canvas *c) {
-    rpi_picture_sink sink = {.context = c, .begin = begin, .row = row};
+    rpi_picture_sink sink = {
+        .context = c, .reduce = c->allows ? reduce : NULL, .begin = begin, .row = row};
     c->rows = 0;
     return rpi_picture_decode(bytes, count, &sink);
 }
@@ -54,6 +61,28 @@ static void every_kind_is_decoded(void) {
         free(file.bytes);
     }
     free(c.rgb);
+}
+
+/* JPEGs come so, others whole; of each size that blocks of 8 x 8 can be left over. */
+static void pictures_come_reduced(void) {
+    static const int sizes[][2] = {{64, 48}, {WIDTH, HEIGHT}, {1, 9}, {17, 8}};
+    for (picture_kind kind = 0; kind < PICTURE_KINDS; kind++)
+        for (int i = 0; i < 12; i++) {
+            int by = 2 << i / 4, scale = kind < PICTURE_JPEG_RGB ? 1 : by, worst = 0;
+            int width = sizes[i % 4][0], height = sizes[i % 4][1];
+            canvas c = {.allows = by};
+            picture_file file = picture_encode(kind, width, height);
+            REQUIRE_OK(decode(file.bytes, file.count, &c));
+            CHECK_EQ(c.width, (width + scale - 1) / scale);
+            CHECK_EQ(c.rows, (height + scale - 1) / scale);
+            for (int p = 0; p < c.width * c.rows * 3 && scale > 1; p++) {
+                int off = abs(c.rgb[p] - picture_wanted(kind, 0, 0, p % 3));
+                worst = off > worst ? off : worst;
+            }
+            CHECK_MSG(worst <= 2, "kind %d by %d is off by %d", kind, by, worst);
+            free(file.bytes);
+            free(c.rgb);
+        }
 }
 
 /* Wherever a file ends too early, that is said; and nothing is lost or read beyond its end. */
@@ -168,7 +197,7 @@ static void formats_are_known_by_their_names(void) {
 static void resample(rpi_resampler *r, const rpi_resampling *how, int width, int height,
                      uint8_t *out) {
     uint8_t *pixels = picture_draw(width, height, 3);
-    CHECK_OK(rpi_resampler_begin(r, how));
+    CHECK_OK(rpi_resampler_begin(r, how, 1));
     for (int y = 0; y < height; y++)
         rpi_resampler_row(r, y, pixels + (size_t)y * (size_t)width * 3);
     rpi_resampler_finish(r, out);
@@ -196,6 +225,60 @@ static void resizing_equals_pillow(void) {
     CHECK_EQ(cases, 11);
     rpi_resampler_close(&r);
     fclose(stream);
+}
+
+/* A slope, of whole pixels or of those reduced by `by`: their mean. */
+static void resample_slope(const rpi_resampling *how, int side, int by, uint8_t *out) {
+    rpi_resampler r = {0};
+    int count = side / by;
+    uint8_t *line = malloc((size_t)count * 3);
+    CHECK(by <= rpi_resampling_reduction(how));
+    CHECK_OK(rpi_resampler_begin(&r, how, by));
+    for (int y = 0; y < count; y++) {
+        for (int i = 0; i < count * 3; i++) {
+            double x = i / 3 * by + (by - 1) / 2., middle = y * by + (by - 1) / 2.;
+            line[i] = (uint8_t)(i % 3 == 0   ? x / 3
+                                : i % 3 == 1 ? middle / 3
+                                             : (x + middle) / 6);
+        }
+        rpi_resampler_row(&r, y, line);
+    }
+    rpi_resampler_finish(&r, out);
+    rpi_resampler_close(&r);
+    free(line);
+}
+
+/* Wherever it begins, and whatever it is reduced by. A reduced pixel is two levels or more. */
+static void a_reduced_picture_shows_the_same_box(void) {
+    enum { SIDE = 640, TO = 16 };
+    uint8_t whole[TO * TO * 3], reduced[TO * TO * 3];
+    for (int turn = 0; turn < 60; turn++) {
+        int by = 4 << turn % 2, at = 5 * turn, width = 320 - turn;
+        rpi_resampling how = {at, 300 - at, width, 320, TO, TO, 0, 0, TO, TO, turn % 3 == 0};
+        resample_slope(&how, SIDE, 1, whole);
+        resample_slope(&how, SIDE, by, reduced);
+        int worst = 0;
+        for (int i = 0; i < TO * TO * 3; i++) {
+            int off = abs(whole[i] - reduced[i]);
+            worst = off > worst ? off : worst;
+        }
+        CHECK_MSG(worst <= 1, "from %d, %d wide, by %d: off by %d", at, width, by, worst);
+    }
+}
+
+/* Small pictures keep their bits: those come whole that would not be twice as large still. */
+static void only_large_pictures_are_reduced(void) {
+    static const struct {
+        int width, height, by;
+    } wanted[] = {{500, 375, 1},   {1023, 1023, 1}, {1024, 1024, 2}, {65535, 600, 1},
+                  {2047, 3000, 2}, {2048, 2048, 4}, {4000, 3000, 4}, {6000, 4096, 8},
+                  {8192, 8192, 8}, {65535, 1023, 1}};
+    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
+        rpi_resampling how;
+        rpi_centre_crop(wanted[i].width, wanted[i].height, 224, &how);
+        CHECK_MSG(rpi_resampling_reduction(&how) == wanted[i].by, "%dx%d by %d",
+                  wanted[i].width, wanted[i].height, rpi_resampling_reduction(&how));
+    }
 }
 
 static void mirrored_is_the_other_way_round(void) {
@@ -312,12 +395,15 @@ static void augmentations_are_named(void) {
 }
 
 CASES({"every kind is decoded", every_kind_is_decoded},
+      {"pictures come reduced", pictures_come_reduced},
       {"truncated files are named", truncated_files_are_named},
       {"damaged files do no harm", damaged_files_do_no_harm},
       {"large headers are refused", large_headers_are_refused},
       {"other files are named", other_files_are_named},
       {"formats are known by their names", formats_are_known_by_their_names},
       {"resizing equals Pillow", resizing_equals_pillow},
+      {"a reduced picture shows the same box", a_reduced_picture_shows_the_same_box},
+      {"only large pictures are reduced", only_large_pictures_are_reduced},
       {"mirrored is the other way round", mirrored_is_the_other_way_round},
       {"the centre is torchvision's", the_centre_is_torchvisions},
       {"random boxes are spread", random_boxes_are_spread},

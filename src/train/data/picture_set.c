@@ -27,15 +27,25 @@ void rpi_picture_set_close(rpi_picture_set *set) {
 
 /* ---- one picture ---- */
 
-static rp_status begin(void *context, int width, int height) {
-    rpi_picture_reader *reader = context;
+static rpi_resampling choose(const rpi_picture_reader *reader, int width, int height) {
     const rpi_picture_set *set = reader->set;
     rpi_resampling how;
     if (set->augmentation)
         rpi_augment(set->augmentation, &reader->draw, width, height, set->size, &how);
     else
         rpi_centre_crop(width, height, set->size, &how);
-    return rpi_resampler_begin(&reader->resampler, &how);
+    return how;
+}
+
+static int reduce(void *context, int width, int height) {
+    rpi_resampling how = choose(context, width, height);
+    return rpi_resampling_reduction(&how);
+}
+
+static rp_status begin(void *context, int width, int height, int by) {
+    rpi_picture_reader *reader = context;
+    rpi_resampling how = choose(reader, width, height);
+    return rpi_resampler_begin(&reader->resampler, &how, by);
 }
 
 static void take_row(void *context, int y, const uint8_t *rgb) {
@@ -47,7 +57,8 @@ static rp_status decode(rpi_picture_reader *reader, const char *path, uint8_t *o
     char *bytes = NULL;
     size_t count = 0;
     RP_TRY(rpi_regular_file_read(path, RPI_PICTURE_MOST_BYTES, &bytes, &count));
-    rpi_picture_sink sink = {.context = reader, .begin = begin, .row = take_row};
+    rpi_picture_sink sink = {
+        .context = reader, .reduce = reduce, .begin = begin, .row = take_row};
     rp_status status = rpi_picture_decode((const uint8_t *)bytes, count, &sink);
     rpi_free(bytes);
     if (status != RP_OK) return rpi_fail_context(status, "%s: ", path);

@@ -23,11 +23,20 @@ enum {
     RPI_PICTURE_MOST_BYTES = 1 << 28 /* of a file */
 };
 
+/* A picture that is reduced by n has a pixel for each n x n of its own, the last ones of a row
+ * or column for what is left. */
+static inline int rpi_picture_reduced(int side, int by) {
+    return (side + by - 1) / by;
+}
+
 typedef struct rpi_picture_sink {
     void *context;
-    /* The size is known, and is allowed; rows follow. */
-    rp_status (*begin)(void *context, int width, int height);
-    /* Row y of 3 * width bytes, borrowed for the call; from 0 to height - 1. */
+    /* Of a picture of that size: by how much it may come reduced, 1, 2, 4 or 8. NULL: 1. */
+    int (*reduce)(void *context, int width, int height);
+    /* The size is known, and is allowed; rows of it follow, reduced by as much: no more than
+     * allowed, and 1 of formats that cannot. */
+    rp_status (*begin)(void *context, int width, int height, int by);
+    /* Row y of 3 bytes a pixel, borrowed for the call; from 0 on. */
     void (*row)(void *context, int y, const uint8_t *rgb);
 } rpi_picture_sink;
 

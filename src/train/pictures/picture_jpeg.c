@@ -1,5 +1,8 @@
 /* JPEG by libjpeg: baseline, progressive and arithmetic; grey, colour, CMYK and YCCK.
  *
+ * What is to be shown much smaller is not decoded whole: of each block of 8 x 8 pixels 4 x 4,
+ * 2 x 2 or one are made, by a shorter transform.
+ *
  * The decoder goes on behind damage and only warns of it. Here those warnings that mean lost
  * pixels are failures; others, such as of stray bytes between markers, are not. */
 #include "base/memory.h"
@@ -90,15 +93,29 @@ static bool is_cmyk(const struct jpeg_decompress_struct *jpeg) {
 
 /* ---- decoding ---- */
 
+static rp_status reduce(struct jpeg_decompress_struct *jpeg, int width, int height, int by) {
+    jpeg->scale_num = 1;
+    jpeg->scale_denom = (unsigned)by;
+    jpeg_calc_output_dimensions(jpeg);
+    if (jpeg->output_width == (unsigned)rpi_picture_reduced(width, by) &&
+        jpeg->output_height == (unsigned)rpi_picture_reduced(height, by))
+        return RP_OK;
+    return RP_FAIL(INTERNAL, "JPEG: %dx%d pixels by %d are %ux%u", width, height, by,
+                   jpeg->output_width, jpeg->output_height);
+}
+
 static rp_status begin(decoding *d, const rpi_picture_sink *sink) {
     struct jpeg_decompress_struct *jpeg = &d->jpeg;
     jpeg_read_header(jpeg, TRUE);
     RP_TRY(rpi_picture_check_size(jpeg->image_width, jpeg->image_height));
+    int width = (int)jpeg->image_width, height = (int)jpeg->image_height;
+    int by = sink->reduce ? sink->reduce(sink->context, width, height) : 1;
     jpeg->out_color_space = is_cmyk(jpeg) ? JCS_CMYK : JCS_RGB;
-    size_t width = jpeg->image_width;
-    RP_TRY(rpi_alloc_array(width, RPI_PICTURE_CHANNELS, "a row of a picture", &d->row));
-    if (is_cmyk(jpeg)) RP_TRY(rpi_alloc_array(width, 4, "a row of a picture", &d->cmyk));
-    RP_TRY(sink->begin(sink->context, (int)width, (int)jpeg->image_height));
+    RP_TRY(reduce(jpeg, width, height, by));
+    size_t columns = jpeg->output_width;
+    RP_TRY(rpi_alloc_array(columns, RPI_PICTURE_CHANNELS, "a row of a picture", &d->row));
+    if (is_cmyk(jpeg)) RP_TRY(rpi_alloc_array(columns, 4, "a row of a picture", &d->cmyk));
+    RP_TRY(sink->begin(sink->context, width, height, by));
     jpeg_start_decompress(jpeg);
     return RP_OK;
 }

@@ -71,7 +71,7 @@ static rp_status begin(decoding *d, const rpi_picture_sink *sink, bool *out_whol
         RP_TRY(rpi_alloc_array(height, sizeof *d->rows, "the rows of a picture", &d->rows));
     for (uint64_t y = 0; *out_whole && y < height; y++)
         d->rows[y] = d->pixels + y * width * RPI_PICTURE_CHANNELS;
-    return sink->begin(sink->context, (int)width, (int)height);
+    return sink->begin(sink->context, (int)width, (int)height, 1);
 }
 
 static rp_status decode_rows(decoding *d, const rpi_picture_sink *sink) {

@@ -23,10 +23,11 @@ static rp_status make_room(int64_t count, size_t bytes, int64_t *room, void *in_
 /* ---- weights ---- */
 
 typedef struct axis {
-    int from;      /* pixels */
+    int at, from;  /* the box: its first pixel, how many, of the whole picture */
     int64_t to;    /* they become so many, */
     int64_t first; /* of which these are wanted */
     int count;
+    int by; /* the picture comes reduced */
 } axis;
 
 static rp_status make_axis_room(rpi_axis_weights *w, int count, int most) {
@@ -50,10 +51,12 @@ static int clip(double place, int size) {
 
 /* The weights of pixel j of the wanted ones. */
 static void weigh(const axis *a, rpi_axis_weights *w, int j, double *taps) {
-    double step = (double)a->from / (double)a->to, reach = step > 1 ? step : 1;
-    double inverse = 1 / reach, centre = ((double)(a->first + j) + 0.5) * step, sum = 0;
-    int first = clip(centre - reach + 0.5, a->from);
-    int count = clip(centre + reach + 0.5, a->from) - first;
+    double whole_step = (double)a->from / (double)a->to, step = whole_step / a->by;
+    double reach = step > 1 ? step : 1, inverse = 1 / reach, sum = 0;
+    double centre = (a->at % a->by + ((double)(a->first + j) + 0.5) * whole_step) / a->by;
+    int size = (a->at + a->from + a->by - 1) / a->by - a->at / a->by;
+    int first = clip(centre - reach + 0.5, size);
+    int count = clip(centre + reach + 0.5, size) - first;
     for (int k = 0; k < count; k++) {
         double distance = fabs((k + first - centre + 0.5) * inverse);
         taps[k] = distance < 1 ? 1 - distance : 0;
@@ -67,7 +70,7 @@ static void weigh(const axis *a, rpi_axis_weights *w, int j, double *taps) {
 }
 
 static rp_status weigh_axis(const axis *a, rpi_axis_weights *w) {
-    double step = (double)a->from / (double)a->to, *taps = NULL;
+    double step = (double)a->from / (double)a->to / a->by, *taps = NULL;
     int most = (int)ceil(step > 1 ? step : 1) * 2 + 1;
     RP_TRY(make_axis_room(w, a->count, most));
     RP_TRY(rpi_alloc_array((size_t)most, sizeof *taps, "a picture's weights", &taps));
@@ -76,10 +79,24 @@ static rp_status weigh_axis(const axis *a, rpi_axis_weights *w) {
     return RP_OK;
 }
 
-rp_status rpi_resampler_begin(rpi_resampler *r, const rpi_resampling *how) {
+static bool stays_large(int from, int64_t to, int by) {
+    return from / by >= 2 * to;
+}
+
+int rpi_resampling_reduction(const rpi_resampling *how) {
+    int by = 8;
+    while (by > 1 && !(stays_large(how->width, how->to_width, by) &&
+                       stays_large(how->height, how->to_height, by)))
+        by /= 2;
+    return by;
+}
+
+rp_status rpi_resampler_begin(rpi_resampler *r, const rpi_resampling *how, int by) {
     r->how = *how;
-    axis across = {how->width, how->to_width, how->first_column, how->columns};
-    axis down = {how->height, how->to_height, how->first_row, how->rows};
+    r->column = how->x / by;
+    r->row = how->y / by;
+    axis across = {how->x, how->width, how->to_width, how->first_column, how->columns, by};
+    axis down = {how->y, how->height, how->to_height, how->first_row, how->rows, by};
     RP_TRY(weigh_axis(&across, &r->across));
     RP_TRY(weigh_axis(&down, &r->down));
     int last = how->rows - 1;
@@ -92,10 +109,10 @@ rp_status rpi_resampler_begin(rpi_resampler *r, const rpi_resampling *how) {
 /* ---- along rows ---- */
 
 void rpi_resampler_row(rpi_resampler *r, int y, const uint8_t *rgb) {
-    int place = y - r->how.y - r->first_row;
+    int place = y - r->row - r->first_row;
     if (place < 0 || place >= r->row_count) return;
     const rpi_axis_weights *w = &r->across;
-    const uint8_t *box = rgb + (size_t)r->how.x * CHANNELS;
+    const uint8_t *box = rgb + (size_t)r->column * CHANNELS;
     uint8_t *out = r->narrow + (int64_t)place * r->how.columns * CHANNELS;
     for (int j = 0; j < w->size; j++, out += CHANNELS) {
         const int32_t *weights = w->weights + (int64_t)j * w->most;

@@ -7,7 +7,11 @@
  *
  * weights rounded to 22 binary places, the sum to the nearest byte. First along rows, then
  * along columns. These are the bytes that Pillow makes with BILINEAR, and so torchvision's
- * transforms of its pictures; integers, so that every machine makes them. */
+ * transforms of its pictures; integers, so that every machine makes them.
+ *
+ * A picture may come reduced by b: pixel i of it stands for b i <= i' < b (i + 1). c and s are
+ * then those of the whole picture divided by b, so that the same box is shown, whether it
+ * begins within such a pixel or not. */
 #ifndef RPI_TRAIN_RESAMPLE_H
 #define RPI_TRAIN_RESAMPLE_H
 
@@ -42,10 +46,15 @@ typedef struct rpi_resampler {
     rpi_axis_weights across, down;
     uint8_t *narrow; /* rows resized across: those that `down` reads */
     int64_t narrow_room;
-    int first_row, row_count; /* of the picture, of those */
+    int column, row;          /* of the picture as it comes, where the box begins */
+    int first_row, row_count; /* of the box, of those */
 } rpi_resampler;
 
-rp_status rpi_resampler_begin(rpi_resampler *resampler, const rpi_resampling *how);
+/* The most by which a picture may come reduced, 1, 2, 4 or 8, so that it still becomes twice as
+ * small behind that each way: what is left out is hardly seen. */
+int rpi_resampling_reduction(const rpi_resampling *how);
+/* how: of the whole picture; by: what it comes reduced by. */
+rp_status rpi_resampler_begin(rpi_resampler *resampler, const rpi_resampling *how, int by);
 /* Row y of the picture, 3 bytes a pixel; rows that nothing is made of are passed over. */
 void rpi_resampler_row(rpi_resampler *resampler, int y, const uint8_t *rgb);
 /* After all rows: rows x columns x 3 bytes. */

@@ -3,6 +3,7 @@
 #include "link_pair.h"
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "harness/check.h"
 #include "net/buffers.h"
 #include "net/frame.h"
@@ -474,11 +475,43 @@ static void buffers_are_freed_once_and_when_idle(void) {
     CHECK(rpi_buffers_find(bytes + 10, 4990, &place) && place.offset == 10);
     CHECK(!rpi_buffers_find(bytes + 10, 8183, &place));
     CHECK(!rpi_buffers_find(bytes - 1, 1, &place));
+    CHECK_OK(rpi_buffers_detach(&stack, sizeof stack)); /* of none, and of nothing in one */
+    CHECK_OK(rpi_buffers_detach(bytes, 0));
+    CHECK(rpi_buffers_find(bytes, 5000, &place));
     rpi_buffers_use(bytes + 10, 20, 1);
     CHECK_FAILS(rp_buffer_free(buffer), STATE, "in flight");
     rpi_buffers_use(bytes + 10, 20, -1);
     CHECK_OK(rp_buffer_free(buffer));
     CHECK_FAILS(rp_buffer_free(buffer), INVALID, "no buffer");
+    CHECK_EQ(check_descriptors(), before);
+}
+
+static void a_buffer_is_whole_pages(void) {
+    void *buffer = NULL;
+    rpi_buffer_place place;
+    REQUIRE_OK(rp_buffer_allocate(8192, &buffer));
+    CHECK(rpi_buffers_find(buffer, 8192, &place) && place.bytes == 8192);
+    CHECK_OK(rp_buffer_free(buffer));
+    REQUIRE_OK(rp_buffer_allocate(8193, &buffer));
+    CHECK(rpi_buffers_find(buffer, 12288, &place) && place.bytes == 12288);
+    CHECK_OK(rp_buffer_free(buffer));
+}
+
+/* Neither when a buffer is made nor when pages are taken from one. */
+static void lack_of_memory_leaves_nothing_behind(void) {
+    int before = check_descriptors();
+    void *buffer = NULL;
+    rpi_buffer_place place;
+    rpi_memory_fail_after(1);
+    CHECK_FAILS(rp_buffer_allocate(5000, &buffer), NOMEM, "buffers");
+    rpi_memory_fail_after(0);
+    CHECK_EQ(check_descriptors(), before);
+    REQUIRE_OK(rp_buffer_allocate(5000, &buffer));
+    rpi_memory_fail_after(1);
+    CHECK_FAILS(rpi_buffers_detach(buffer, 100), NOMEM, "detached pages");
+    rpi_memory_fail_after(0);
+    CHECK(rpi_buffers_find(buffer, 100, &place));
+    CHECK_OK(rp_buffer_free(buffer));
     CHECK_EQ(check_descriptors(), before);
 }
 
@@ -515,4 +548,6 @@ CASES({"payloads_are_read_where_they_lie", payloads_are_read_where_they_lie},
       {"only_sealed_memory_is_mapped", only_sealed_memory_is_mapped},
       {"notes_that_are_none_are_an_error", notes_that_are_none_are_an_error},
       {"buffers_are_freed_once_and_when_idle", buffers_are_freed_once_and_when_idle},
+      {"a_buffer_is_whole_pages", a_buffer_is_whole_pages},
+      {"lack_of_memory_leaves_nothing_behind", lack_of_memory_leaves_nothing_behind},
       {"a_forked_child_is_in_nobodys_way", a_forked_child_is_in_nobodys_way})

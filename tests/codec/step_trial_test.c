@@ -37,10 +37,20 @@ static void little_is_no_gain(void) {
     static const struct {
         double seconds[2];
         int gains;
-    } cases[] = {{{1, 0.5}, 1}, {{1, 0.95}, 1}, {{1, 0.98}, 0}, {{1, 1}, 0}, {{1, 2}, 0}};
+    } cases[] = {{{1, 0.5}, 1},  {{1, 0.95}, 1}, {{1, 1 - 1.0 / 30}, 0},
+                 {{1, 0.98}, 0}, {{1, 1}, 0},    {{1, 2}, 0}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         CHECK_EQ(rp_step_trial_gains(cases[i].seconds), cases[i].gains);
 }
 
+static void nothing_is_refused(void) {
+    rp_step_trial trial = {0};
+    double seconds[2];
+    CHECK_FAILS(rp_step_trial_times(NULL, seconds), INVALID, "a place for its times");
+    CHECK_FAILS(rp_step_trial_times(&trial, NULL), INVALID, "a place for its times");
+    CHECK_EQ(rp_step_trial_begin(NULL, 0), RP_TRIAL_OVER);
+    CHECK_EQ(rp_step_trial_gains(NULL), 0);
+}
+
 CASES({"the_least_counts_without_first_steps", the_least_counts_without_first_steps},
-      {"little_is_no_gain", little_is_no_gain})
+      {"little_is_no_gain", little_is_no_gain}, {"nothing_is_refused", nothing_is_refused})

@@ -1,6 +1,7 @@
 /* Which codec is faster: the same answer on all ranks, and that of the link. */
 #include "redpoll/codec_comparison.h"
 
+#include "base/memory.h"
 #include "comm/thread_world.h"
 
 #include <string.h>
@@ -49,7 +50,10 @@ static void ranks_find_the_same(void) {
         const rp_codec_comparison *found = &a.found[0];
         CHECK_OK(a.status[0]);
         CHECK_EQ(found->count, a.most);
-        CHECK(found->exact_s > 0 && found->lossy_s > 0 && found->sent_bytes_s > 0);
+        REQUIRE(found->exact_s > 0 && found->lossy_s > 0);
+        double world = cases[i].world, bytes = 4.0 * (double)found->count;
+        CHECK_NEAR(found->sent_bytes_s * found->exact_s / (2 * (world - 1) / world * bytes), 1,
+                   1e-9);
         CHECK(found->lossy_from == RP_LOSSY_NEVER || found->lossy_from <= a.most);
     }
 }
@@ -75,6 +79,15 @@ static void one_rank_has_nothing_to_gain(void) {
     CHECK_EQ(a.found[0].count, 0);
 }
 
+static void lengths_that_cannot_be_are_refused(void) {
+    static const size_t lengths[] = {0, RPI_ELEMENTS_MAX + 1};
+    for (int i = 0; i < 2; i++) {
+        asked a = {.codec = "q4", .most = lengths[i]};
+        world_run(1, NULL, compare, &a);
+        CHECK_EQ(a.status[0], RP_INVALID);
+    }
+}
+
 static void an_algorithm_for_exact_codecs_is_refused(void) {
     asked a = {.codec = "q4", .most = 1000, .algorithm = "doubling"};
     world_run(2, NULL, compare, &a);
@@ -84,4 +97,5 @@ static void an_algorithm_for_exact_codecs_is_refused(void) {
 
 CASES({"ranks_find_the_same", ranks_find_the_same}, {"the_link_decides", the_link_decides},
       {"one_rank_has_nothing_to_gain", one_rank_has_nothing_to_gain},
+      {"lengths_that_cannot_be_are_refused", lengths_that_cannot_be_are_refused},
       {"an_algorithm_for_exact_codecs_is_refused", an_algorithm_for_exact_codecs_is_refused})

@@ -261,6 +261,11 @@ static void who_writes_for_ever_writes_elsewhere(void) {
     CHECK(!rpi_buffers_find(buffer + 45056, BYTES, &place));
     CHECK(rpi_buffers_find(buffer + 53248, BYTES, &place));
     CHECK(rpi_buffers_find(buffer + 28672, 20480, &place)); /* between two of them */
+    buffer[28672] = 0x77;
+    shm->release(pair.links[1]);
+    REQUIRE_OK(post(&pair, buffer + 28672, BYTES, &number));
+    REQUIRE_OK(shm->peek(pair.links[1], &frame, &got));
+    CHECK_EQ(*(const unsigned char *)sharing->payload(pair.links[1]), 0x77);
     link_pair_close(&pair);
     CHECK_OK(rp_buffer_free(buffer));
 }
@@ -402,6 +407,17 @@ static int memory_file(size_t bytes, int seals) {
     return fd;
 }
 
+/* Of files of a test's. */
+static int mappings(void) {
+    char line[512];
+    int count = 0;
+    FILE *stream = fopen("/proc/self/maps", "r");
+    while (stream && fgets(line, sizeof line, stream))
+        count += strstr(line, "memfd:a test's") != NULL;
+    if (stream) fclose(stream);
+    return stream ? count : -1;
+}
+
 static void only_sealed_memory_is_mapped(void) {
     const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
     int good = memory_file(8192, seals), soft = memory_file(8192, F_SEAL_GROW);
@@ -424,10 +440,12 @@ static void only_sealed_memory_is_mapped(void) {
     CHECK(say(&h, RPI_SHM_OFFER, 9, 8192, good) == RP_PENDING); /* a second time */
     CHECK_EQ(answer(&h), RPI_SHM_REFUSE);
     CHECK_EQ(h.buffers.theirs_count, 1);
+    CHECK_EQ(mappings(), 1);
     CHECK(say(&h, RPI_SHM_ACCEPT, 77, 0, -1) == RP_PENDING); /* of nothing here */
     CHECK(say(&h, RPI_SHM_DROP, 77, 0, -1) == RP_PENDING);
     CHECK(say(&h, RPI_SHM_DROP, 9, 0, -1) == RP_PENDING);
     CHECK_EQ(h.buffers.theirs_count, 0);
+    CHECK_EQ(mappings(), 0);
     stop_listening(&h);
     close(pipes[0]);
     close(pipes[1]);

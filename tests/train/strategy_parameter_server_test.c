@@ -207,7 +207,7 @@ static void staleness_is_in_the_metrics(void) {
 static double bytes_pushed(const char *strategy, const char *folder) {
     rpi_train_options options = server_options(strategy);
     size_t bytes = 0;
-    double sum = 0;
+    double sum = 0, first = 0;
     options.steps = 30;
     train_into(folder, options, 5);
     char *text = (char *)ranks_file(ranks_path(ranks_folder(folder), "metrics.jsonl"), &bytes);
@@ -216,7 +216,10 @@ static double bytes_pushed(const char *strategy, const char *folder) {
     text[bytes - 1] = '\0';
     for (const char *at = text; at;) {
         double received = number_behind(&at, "\"wire_bytes_received\":");
-        if (at) sum += received;
+        if (!at) break;
+        if (!first) first = received;
+        CHECK_MSG(received < 2 * first, "%g bytes came in a step, first %g", received, first);
+        sum += received;
     }
     free(text);
     return sum;

@@ -11,22 +11,15 @@
 #include "net/buffers.h"
 #include "net/duplex.h"
 #include "net/endpoint.h"
-#include "net/fault.h"
 #include "net/forget.h"
 #include "net/frame.h"
-#include "net/hello.h"
-#include "net/pass_fd.h"
-#include "net/sealed_memory.h"
-#include "net/shm_buffers.h"
-#include "net/unix_socket.h"
+#include "net/shm_endpoint.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/mman.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 enum {
@@ -67,112 +60,13 @@ static bool shm_reaches(const rpi_peer_info *self, const rpi_peer_info *peer) {
     return strcmp(self->host, peer->host) == 0;
 }
 
-/* --- connecting --- */
-
-static rp_status map_link(shm_link *link, int fd) {
-    return rpi_sealed_map(fd, link->memory_bytes, PROT_READ | PROT_WRITE, &link->memory);
-}
-
-/* Lower rank: make the memory and pass it with our event descriptor. */
-static rp_status offer(shm_endpoint *endpoint, shm_link *link, int64_t deadline_ns) {
-    int memory_fd = -1;
-    RP_TRY(rpi_sealed_make(link->memory_bytes, &memory_fd));
-    int fds[2] = {memory_fd, endpoint->event};
-    rp_status status = map_link(link, memory_fd);
-    if (status == RP_OK) status = rpi_fds_send(link->socket, fds, 2, deadline_ns);
-    close(memory_fd);
-    RP_TRY(status);
-    return rpi_fds_receive(link->socket, &link->peer_event, 1, deadline_ns);
-}
-
-static rp_status accept_offer(shm_endpoint *endpoint, shm_link *link, int64_t deadline_ns) {
-    int fds[2];
-    RP_TRY(rpi_fds_receive(link->socket, fds, 2, deadline_ns));
-    link->peer_event = fds[1];
-    rp_status status = rpi_sealed_check(fds[0], link->memory_bytes);
-    if (status == RP_OK) status = map_link(link, fds[0]);
-    close(fds[0]);
-    RP_TRY(status);
-    return rpi_fds_send(link->socket, &endpoint->event, 1, deadline_ns);
-}
-
-static rp_status say_hello(const shm_endpoint *endpoint, shm_link *link, const char *name,
-                           int64_t deadline_ns) {
-    rpi_redials redials = {0};
-    for (;;) {
-        RP_TRY(
-            rpi_unix_dial(name, deadline_ns, &link->socket)); /* RP_PEER: its process is gone */
-        RP_TRY(rpi_check_same_user(link->socket));
-        rp_status status = rpi_hello_exchange(&(rpi_channel){.fd = link->socket},
-                                              &endpoint->hello, link->base.peer, deadline_ns);
-        if (status != RP_PEER) return status;
-        if (!rpi_stream_dials_again(&redials, &link->socket, deadline_ns)) return status;
-    }
-}
-
-static rp_status meet(shm_endpoint *endpoint, shm_link *link, const char *address,
-                      int64_t deadline_ns) {
-    int peer = link->base.peer;
-    if (peer > endpoint->base.rank) {
-        rpi_channel channel;
-        RP_TRY(rpi_acceptor_wait(&endpoint->acceptor, peer, deadline_ns, &channel));
-        link->socket = channel.fd;
-        return offer(endpoint, link, deadline_ns);
-    }
-    if (strncmp(address, "shm:", 4) != 0)
-        return RP_FAIL(INVALID, "that is no address of a shm endpoint");
-    RP_TRY(say_hello(endpoint, link, address + 4, deadline_ns));
-    return accept_offer(endpoint, link, deadline_ns);
-}
-
-static void drop_link(shm_link *link) {
-    if (!link) return;
-    if (link->socket >= 0) close(link->socket);
-    if (link->peer_event >= 0) close(link->peer_event);
-    if (link->memory) munmap(link->memory, link->memory_bytes);
-    rpi_shm_buffers_close(&link->buffers);
-    rpi_free(link);
-}
-
-static rp_status watch(shm_endpoint *endpoint, int fd, shm_link *link) {
-    struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP, .data.ptr = link};
-    if (epoll_ctl(endpoint->epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0)
-        return RP_FAIL_ERRNO(IO, "cannot watch a descriptor");
-    return RP_OK;
-}
-
-static rp_status shm_connect(rpi_endpoint *base, int peer, const char *address,
-                             int64_t deadline_ns, rpi_link **out_link) {
-    shm_endpoint *endpoint = (shm_endpoint *)base;
-    size_t frame_bytes = endpoint->hello.frame_bytes;
-    shm_link *link = NULL;
-    RP_TRY(rpi_peer_check(base, peer));
-    if (endpoint->links[peer]) return RP_FAIL(STATE, "rank %d is connected already", peer);
-    RP_TRY(rpi_alloc(sizeof *link, "a link", &link));
-    link->base = (rpi_link){.endpoint = base, .peer = peer};
-    link->socket = link->peer_event = -1;
-    link->memory_bytes = rpi_duplex_bytes(frame_bytes);
-    rp_status status = meet(endpoint, link, address, deadline_ns);
-    if (status == RP_OK) status = watch(endpoint, link->socket, link);
-    if (status != RP_OK) {
-        drop_link(link);
-        return rpi_fail_context(status, "connecting to rank %d at %s: ", peer, address);
-    }
-    rpi_duplex_join(&link->duplex, link->memory, base->rank > peer, frame_bytes,
-                    link->peer_event);
-    if (endpoint->shares) rpi_duplex_take_places(&link->duplex);
-    endpoint->links[peer] = link;
-    *out_link = &link->base;
-    return RP_OK;
-}
-
 /* --- endpoint --- */
 
 static void shm_close(rpi_endpoint *base) {
-    shm_endpoint *endpoint = (shm_endpoint *)base;
+    rpi_shm_endpoint *endpoint = (rpi_shm_endpoint *)base;
     if (!endpoint) return;
     for (int peer = 0; endpoint->links && peer < base->world; peer++)
-        drop_link(endpoint->links[peer]);
+        rpi_shm_link_close(endpoint->links[peer]);
     rpi_free(endpoint->links);
     rpi_acceptor_close(&endpoint->acceptor);
     if (endpoint->event >= 0) close(endpoint->event);
@@ -181,7 +75,7 @@ static void shm_close(rpi_endpoint *base) {
 }
 
 static void shm_forget(rpi_endpoint *base) {
-    shm_endpoint *endpoint = (shm_endpoint *)base;
+    rpi_shm_endpoint *endpoint = (rpi_shm_endpoint *)base;
     for (int peer = 0; peer < base->world; peer++) {
         if (!endpoint->links[peer]) continue;
         rpi_fd_forget(&endpoint->links[peer]->socket);
@@ -192,7 +86,7 @@ static void shm_forget(rpi_endpoint *base) {
     rpi_fd_forget(&endpoint->epoll_fd);
 }
 
-static rp_status shm_fill(shm_endpoint *endpoint) {
+static rp_status shm_fill(rpi_shm_endpoint *endpoint) {
     int listener = -1;
     RP_TRY(rpi_alloc_array((size_t)endpoint->base.world, sizeof *endpoint->links, "links",
                            &endpoint->links));
@@ -202,12 +96,12 @@ static rp_status shm_fill(shm_endpoint *endpoint) {
     endpoint->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (endpoint->event < 0 || endpoint->epoll_fd < 0)
         return RP_FAIL_ERRNO(IO, "cannot make an event descriptor");
-    return watch(endpoint, endpoint->event, NULL);
+    return rpi_shm_watch(endpoint, endpoint->event, NULL);
 }
 
 static rp_status shm_open_endpoint(const rpi_endpoint_options *options,
                                    rpi_endpoint **out_endpoint) {
-    shm_endpoint *endpoint = NULL;
+    rpi_shm_endpoint *endpoint = NULL;
     RP_TRY(rpi_endpoint_check(options));
     RP_TRY(rpi_alloc(sizeof *endpoint, "an endpoint", &endpoint));
     endpoint->base = (rpi_endpoint){
@@ -227,7 +121,7 @@ static rp_status shm_open_endpoint(const rpi_endpoint_options *options,
 }
 
 static rp_status shm_address(rpi_endpoint *base, char *text, size_t bytes) {
-    shm_endpoint *endpoint = (shm_endpoint *)base;
+    rpi_shm_endpoint *endpoint = (rpi_shm_endpoint *)base;
     int length = snprintf(text, bytes, "shm:%s", endpoint->name);
     if (length < 0 || (size_t)length >= bytes)
         return RP_FAIL(INVALID, "an address needs %d bytes, not %zu", length + 1, bytes);
@@ -235,7 +129,7 @@ static rp_status shm_address(rpi_endpoint *base, char *text, size_t bytes) {
 }
 
 /* A peer that may not speak of buffers says nothing after it has connected: this is its end. */
-static void hear(shm_endpoint *endpoint, shm_link *link) {
+static void hear(rpi_shm_endpoint *endpoint, rpi_shm_link *link) {
     rp_status status =
         endpoint->shares ? rpi_shm_buffers_hear(&link->buffers, link->socket) : RP_PEER;
     if (status == RP_OK || status == RP_PENDING) return;
@@ -245,12 +139,12 @@ static void hear(shm_endpoint *endpoint, shm_link *link) {
 }
 
 /* Has a process ended, or said something? Was our event descriptor written? One system call. */
-static rp_status look(shm_endpoint *endpoint) {
+static rp_status look(rpi_shm_endpoint *endpoint) {
     struct epoll_event events[EVENTS];
     int count = epoll_wait(endpoint->epoll_fd, events, EVENTS, 0);
     if (count < 0 && errno != EINTR) return RP_FAIL_ERRNO(IO, "cannot watch descriptors");
     for (int i = 0; i < count; i++) {
-        shm_link *link = events[i].data.ptr;
+        rpi_shm_link *link = events[i].data.ptr;
         uint64_t written;
         if (!link) {
             ssize_t got = read(endpoint->event, &written, sizeof written);
@@ -271,23 +165,29 @@ static void drop_freed(shm_endpoint *endpoint) {
         shm_link *link = endpoint->links[peer];
         if (link && !link->gone)
             told &= rpi_shm_buffers_drop_freed(&link->buffers, link->socket);
+static void drop_freed(const rpi_shm_endpoint *endpoint) {
+    for (int peer = 0; endpoint->shares && peer < endpoint->base.world; peer++) {
+        rpi_shm_link *link = endpoint->links[peer];
+        if (link && !link->gone) rpi_shm_buffers_drop_freed(&link->buffers, link->socket);
     }
     if (told) endpoint->freed = freed;
 }
 
 static rp_status shm_progress(rpi_endpoint *base) {
     shm_endpoint *endpoint = (shm_endpoint *)base;
+    rpi_shm_endpoint *endpoint = (rpi_shm_endpoint *)base;
+    if (++endpoint->passes % LOOK_EVERY != 0) return RP_OK;
     drop_freed(endpoint);
     return ++endpoint->passes % LOOK_EVERY ? RP_OK : look(endpoint);
 }
 
 static bool shm_arm(rpi_endpoint *base, int *out_fd, int64_t *wake_at_ns) {
-    shm_endpoint *endpoint = (shm_endpoint *)base;
+    rpi_shm_endpoint *endpoint = (rpi_shm_endpoint *)base;
     *out_fd = endpoint->epoll_fd;
     *wake_at_ns = RPI_NEVER_NS;
     endpoint->armed = true;
     for (int peer = 0; peer < base->world; peer++) {
-        shm_link *link = endpoint->links[peer];
+        rpi_shm_link *link = endpoint->links[peer];
         if (!link) continue;
         if (rpi_duplex_arm(&link->duplex)) return true;
         bool asks = link->duplex.held.bytes == 0 || link->duplex.starved;
@@ -297,7 +197,7 @@ static bool shm_arm(rpi_endpoint *base, int *out_fd, int64_t *wake_at_ns) {
 }
 
 static void shm_disarm(rpi_endpoint *base) {
-    shm_endpoint *endpoint = (shm_endpoint *)base;
+    rpi_shm_endpoint *endpoint = (rpi_shm_endpoint *)base;
     for (int peer = 0; peer < base->world; peer++)
         if (endpoint->links[peer]) rpi_duplex_disarm(&endpoint->links[peer]->duplex);
     if (endpoint->armed) look(endpoint);
@@ -311,13 +211,13 @@ static rp_status shm_flushed(rpi_endpoint *base) {
 
 /* --- links --- */
 
-static rp_status gone(shm_link *link) {
+static rp_status gone(rpi_shm_link *link) {
     link->fault.told = true; /* but frames that came before are still to be read */
     return RP_FAIL(PEER, "rank %d closed its end or its process ended", link->base.peer);
 }
 
 static rp_status shm_lend(rpi_link *base, size_t bytes, void **out_region) {
-    shm_link *link = (shm_link *)base;
+    rpi_shm_link *link = (rpi_shm_link *)base;
     RP_TRY(rpi_fault_raise(&link->fault));
     if (link->gone) return gone(link);
     rp_status status = rpi_duplex_lend(&link->duplex, bytes, out_region);
@@ -325,14 +225,14 @@ static rp_status shm_lend(rpi_link *base, size_t bytes, void **out_region) {
 }
 
 static rp_status shm_post(rpi_link *base, size_t bytes) {
-    shm_link *link = (shm_link *)base;
+    rpi_shm_link *link = (rpi_shm_link *)base;
     RP_TRY(rpi_duplex_post(&link->duplex, bytes));
     base->bytes_sent += bytes;
     return RP_OK;
 }
 
 static void shm_release(rpi_link *base) {
-    shm_link *link = (shm_link *)base;
+    rpi_shm_link *link = (rpi_shm_link *)base;
     base->bytes_received += link->payload_bytes ? RPI_FRAME_HEADER_BYTES + link->payload_bytes
                                                 : link->duplex.held.bytes;
     rpi_duplex_release(&link->duplex);
@@ -342,7 +242,7 @@ static void shm_release(rpi_link *base) {
 }
 
 /* RP_PENDING: it lies in a buffer that is not mapped here. */
-static rp_status find_payload(shm_link *link, const void *frame, size_t bytes) {
+static rp_status find_payload(rpi_shm_link *link, const void *frame, size_t bytes) {
     rpi_shm_place place;
     if (bytes != PLACE_FRAME_BYTES) return RP_FAIL(CORRUPT, "a place in %zu bytes", bytes);
     memcpy(&place, (const char *)frame + RPI_FRAME_HEADER_BYTES, sizeof place);
@@ -356,7 +256,7 @@ static rp_status find_payload(shm_link *link, const void *frame, size_t bytes) {
 }
 
 /* RP_PENDING: the frame was withdrawn, and is left out. */
-static rp_status peek_place(shm_link *link, const void *frame, size_t *in_out_bytes) {
+static rp_status peek_place(rpi_shm_link *link, const void *frame, size_t *in_out_bytes) {
     rp_status status = RP_OK;
     if (!link->payload_bytes) {
         status = find_payload(link, frame, *in_out_bytes);
@@ -372,7 +272,7 @@ static rp_status peek_place(shm_link *link, const void *frame, size_t *in_out_by
     return status;
 }
 
-static rp_status next_frame(shm_link *link, const void **out_frame, size_t *out_bytes) {
+static rp_status next_frame(rpi_shm_link *link, const void **out_frame, size_t *out_bytes) {
     for (;;) {
         RP_TRY(rpi_duplex_peek(&link->duplex, out_frame, out_bytes));
         if (!link->duplex.held_place) return RP_OK;
@@ -382,7 +282,7 @@ static rp_status next_frame(shm_link *link, const void **out_frame, size_t *out_
 }
 
 static rp_status shm_peek(rpi_link *base, const void **out_frame, size_t *out_bytes) {
-    shm_link *link = (shm_link *)base;
+    rpi_shm_link *link = (rpi_shm_link *)base;
     RP_TRY(rpi_fault_raise(&link->fault));
     rp_status status = next_frame(link, out_frame, out_bytes);
     if (status == RP_OK || (status == RP_PENDING && !link->gone)) return status;
@@ -395,15 +295,15 @@ static rp_status shm_peek(rpi_link *base, const void **out_frame, size_t *out_by
 /* --- payloads that stay where they are --- */
 
 static bool shm_reaches_payload(rpi_link *base, const void *payload, size_t bytes) {
-    shm_link *link = (shm_link *)base;
-    const shm_endpoint *endpoint = (const shm_endpoint *)base->endpoint;
+    rpi_shm_link *link = (rpi_shm_link *)base;
+    const rpi_shm_endpoint *endpoint = (const rpi_shm_endpoint *)base->endpoint;
     if (!endpoint->shares || link->gone || !rpi_duplex_may_name_places(&link->duplex))
         return false;
     return rpi_shm_buffers_reach(&link->buffers, link->socket, payload, bytes, &link->to);
 }
 
 /* As it was lent: a header, and room for the place. number NULL: nothing of ours is lent. */
-static rp_status post_to(shm_link *link, size_t bytes, uint32_t *out_number) {
+static rp_status post_to(rpi_shm_link *link, size_t bytes, uint32_t *out_number) {
     void *region = NULL;
     uint32_t number = 0;
     RP_TRY(shm_lend(&link->base, PLACE_FRAME_BYTES, &region));
@@ -416,7 +316,7 @@ static rp_status post_to(shm_link *link, size_t bytes, uint32_t *out_number) {
 
 static rp_status shm_post_place(rpi_link *base, const void *payload, size_t bytes,
                                 bool writable, uint32_t *out_number) {
-    shm_link *link = (shm_link *)base;
+    rpi_shm_link *link = (rpi_shm_link *)base;
     if (!shm_reaches_payload(base, payload, bytes))
         return RP_FAIL(STATE, "rank %d does not see this payload", base->peer);
     if (writable) link->to.flags = RPI_SHM_WRITABLE;
@@ -424,13 +324,13 @@ static rp_status shm_post_place(rpi_link *base, const void *payload, size_t byte
 }
 
 static rp_status shm_post_written(rpi_link *base, size_t bytes) {
-    shm_link *link = (shm_link *)base;
+    rpi_shm_link *link = (rpi_shm_link *)base;
     link->to = (rpi_shm_place){.bytes = (uint32_t)bytes, .flags = RPI_SHM_WRITTEN};
     return post_to(link, bytes, NULL);
 }
 
 static bool shm_is_back(rpi_link *base, uint32_t number) {
-    shm_link *link = (shm_link *)base;
+    rpi_shm_link *link = (rpi_shm_link *)base;
     rp_status status = rpi_duplex_is_back(&link->duplex, number);
     if (status == RP_CORRUPT) rpi_fault_keep(&link->fault, status);
     return status == RP_OK;
@@ -438,33 +338,41 @@ static bool shm_is_back(rpi_link *base, uint32_t number) {
 
 /* The dead do not write. */
 static bool shm_withdraw(rpi_link *base, uint32_t number) {
-    shm_link *link = (shm_link *)base;
+    rpi_shm_link *link = (rpi_shm_link *)base;
     if (rpi_duplex_withdraw(&link->duplex, number) == RP_OK) return true;
     hear((shm_endpoint *)base->endpoint, link);
     return link->gone || !rpi_duplex_is_writing_to(&link->duplex, number);
+    int64_t until_ns = rpi_now_ns() + RPI_SECOND_NS;
+    while (rpi_duplex_is_writing_to(&link->duplex, number)) {
+        hear((rpi_shm_endpoint *)base->endpoint, link);
+        if (link->gone) return true; /* the dead do not write */
+        if (rpi_now_ns() > until_ns) return false;
+        rpi_sleep_until_ns(rpi_now_ns() + LOOK_AGAIN_NS);
+    }
+    return true;
 }
 
 static bool shm_is_written(rpi_link *base) {
-    const shm_link *link = (const shm_link *)base;
+    const rpi_shm_link *link = (const rpi_shm_link *)base;
     return link->payload_bytes && !link->payload;
 }
 
 static void *shm_begin_write(rpi_link *base) {
-    shm_link *link = (shm_link *)base;
+    rpi_shm_link *link = (rpi_shm_link *)base;
     if (!link->payload || !(link->payload_flags & RPI_SHM_WRITABLE)) return NULL;
     return rpi_duplex_begin_write(&link->duplex) ? link->payload : NULL;
 }
 
 static void shm_end_write(rpi_link *base) {
-    rpi_duplex_end_write(&((shm_link *)base)->duplex);
+    rpi_duplex_end_write(&((rpi_shm_link *)base)->duplex);
 }
 
 static const void *shm_payload(rpi_link *base) {
-    return ((shm_link *)base)->payload;
+    return ((rpi_shm_link *)base)->payload;
 }
 
 static bool shm_stands(rpi_link *base) {
-    const shm_link *link = (const shm_link *)base;
+    const rpi_shm_link *link = (const rpi_shm_link *)base;
     return !link->payload || rpi_duplex_stands(&link->duplex);
 }
 
@@ -490,7 +398,7 @@ const rpi_transport rpi_transport_shm = {
     .reaches = shm_reaches,
     .open = shm_open_endpoint,
     .address = shm_address,
-    .connect = shm_connect,
+    .connect = rpi_shm_connect,
     .lend = shm_lend,
     .post = shm_post,
     .peek = shm_peek,

@@ -1,0 +1,111 @@
+/* Two processes of one machine come to a link: they meet at the lower rank's socket, and pass
+ * each other descriptors (docs/wire.md). */
+#include "base/memory.h"
+#include "net/endpoint.h"
+#include "net/pass_fd.h"
+#include "net/sealed_memory.h"
+#include "net/shm_endpoint.h"
+#include "net/stream.h"
+
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static rp_status map_link(rpi_shm_link *link, int fd) {
+    return rpi_sealed_map(fd, link->memory_bytes, PROT_READ | PROT_WRITE, &link->memory);
+}
+
+/* Lower rank: make the memory and pass it with our event descriptor. */
+static rp_status offer(rpi_shm_endpoint *endpoint, rpi_shm_link *link, int64_t deadline_ns) {
+    int memory_fd = -1;
+    RP_TRY(rpi_sealed_make(link->memory_bytes, &memory_fd));
+    int fds[2] = {memory_fd, endpoint->event};
+    rp_status status = map_link(link, memory_fd);
+    if (status == RP_OK) status = rpi_fds_send(link->socket, fds, 2, deadline_ns);
+    close(memory_fd);
+    RP_TRY(status);
+    return rpi_fds_receive(link->socket, &link->peer_event, 1, deadline_ns);
+}
+
+static rp_status accept_offer(rpi_shm_endpoint *endpoint, rpi_shm_link *link,
+                              int64_t deadline_ns) {
+    int fds[2];
+    RP_TRY(rpi_fds_receive(link->socket, fds, 2, deadline_ns));
+    link->peer_event = fds[1];
+    rp_status status = rpi_sealed_check(fds[0], link->memory_bytes);
+    if (status == RP_OK) status = map_link(link, fds[0]);
+    close(fds[0]);
+    RP_TRY(status);
+    return rpi_fds_send(link->socket, &endpoint->event, 1, deadline_ns);
+}
+
+static rp_status say_hello(const rpi_shm_endpoint *endpoint, rpi_shm_link *link,
+                           const char *name, int64_t deadline_ns) {
+    rpi_redials redials = {0};
+    for (;;) {
+        RP_TRY(
+            rpi_unix_dial(name, deadline_ns, &link->socket)); /* RP_PEER: its process is gone */
+        RP_TRY(rpi_check_same_user(link->socket));
+        rp_status status = rpi_hello_exchange(&(rpi_channel){.fd = link->socket},
+                                              &endpoint->hello, link->base.peer, deadline_ns);
+        if (status != RP_PEER) return status;
+        if (!rpi_stream_dials_again(&redials, &link->socket, deadline_ns)) return status;
+    }
+}
+
+static rp_status meet(rpi_shm_endpoint *endpoint, rpi_shm_link *link, const char *address,
+                      int64_t deadline_ns) {
+    int peer = link->base.peer;
+    if (peer > endpoint->base.rank) {
+        rpi_channel channel;
+        RP_TRY(rpi_acceptor_wait(&endpoint->acceptor, peer, deadline_ns, &channel));
+        link->socket = channel.fd;
+        return offer(endpoint, link, deadline_ns);
+    }
+    if (strncmp(address, "shm:", 4) != 0)
+        return RP_FAIL(INVALID, "that is no address of a shm endpoint");
+    RP_TRY(say_hello(endpoint, link, address + 4, deadline_ns));
+    return accept_offer(endpoint, link, deadline_ns);
+}
+
+void rpi_shm_link_close(rpi_shm_link *link) {
+    if (!link) return;
+    if (link->socket >= 0) close(link->socket);
+    if (link->peer_event >= 0) close(link->peer_event);
+    if (link->memory) munmap(link->memory, link->memory_bytes);
+    rpi_shm_buffers_close(&link->buffers);
+    rpi_free(link);
+}
+
+rp_status rpi_shm_watch(rpi_shm_endpoint *endpoint, int fd, rpi_shm_link *link) {
+    struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP, .data.ptr = link};
+    if (epoll_ctl(endpoint->epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0)
+        return RP_FAIL_ERRNO(IO, "cannot watch a descriptor");
+    return RP_OK;
+}
+
+rp_status rpi_shm_connect(rpi_endpoint *base, int peer, const char *address,
+                          int64_t deadline_ns, rpi_link **out_link) {
+    rpi_shm_endpoint *endpoint = (rpi_shm_endpoint *)base;
+    size_t frame_bytes = endpoint->hello.frame_bytes;
+    rpi_shm_link *link = NULL;
+    RP_TRY(rpi_peer_check(base, peer));
+    if (endpoint->links[peer]) return RP_FAIL(STATE, "rank %d is connected already", peer);
+    RP_TRY(rpi_alloc(sizeof *link, "a link", &link));
+    link->base = (rpi_link){.endpoint = base, .peer = peer};
+    link->socket = link->peer_event = -1;
+    link->memory_bytes = rpi_duplex_bytes(frame_bytes);
+    rp_status status = meet(endpoint, link, address, deadline_ns);
+    if (status == RP_OK) status = rpi_shm_watch(endpoint, link->socket, link);
+    if (status != RP_OK) {
+        rpi_shm_link_close(link);
+        return rpi_fail_context(status, "connecting to rank %d at %s: ", peer, address);
+    }
+    rpi_duplex_join(&link->duplex, link->memory, base->rank > peer, frame_bytes,
+                    link->peer_event);
+    if (endpoint->shares) rpi_duplex_take_places(&link->duplex);
+    endpoint->links[peer] = link;
+    *out_link = &link->base;
+    return RP_OK;
+}

@@ -1,0 +1,46 @@
+/* What the files of the shared memory transport share: shm.c, and shm_connect.c, by which two
+ * processes come to a link. */
+#ifndef RPI_NET_SHM_ENDPOINT_H
+#define RPI_NET_SHM_ENDPOINT_H
+
+#include "net/duplex.h"
+#include "net/fault.h"
+#include "net/hello.h"
+#include "net/shm_buffers.h"
+#include "net/transport.h"
+#include "net/unix_socket.h"
+
+typedef struct rpi_shm_link {
+    rpi_link base;
+    rpi_duplex duplex;
+    int socket, peer_event;
+    void *memory;
+    size_t memory_bytes;
+    bool gone; /* the peer's socket has ended */
+    rpi_fault fault;
+    rpi_shm_buffers buffers;
+    rpi_shm_place to;       /* where the payload of the frame to be posted lies: reaches() */
+    unsigned char *payload; /* of the frame peeked at, where that names a place; else NULL */
+    size_t payload_bytes;   /* of one that has it elsewhere than behind the header; else 0 */
+    uint32_t payload_flags;
+} rpi_shm_link;
+
+typedef struct rpi_shm_endpoint {
+    rpi_endpoint base;
+    rpi_acceptor acceptor;
+    rpi_hello hello;
+    char name[RPI_UNIX_NAME_BYTES]; /* of the socket, in the abstract namespace */
+    int event, epoll_fd;
+    bool armed, shares;
+    unsigned passes;
+    rpi_shm_link **links; /* [world] */
+} rpi_shm_endpoint;
+
+/* As the contract of a transport has it. */
+rp_status rpi_shm_connect(rpi_endpoint *endpoint, int peer, const char *address,
+                          int64_t deadline_ns, rpi_link **out_link);
+/* Its sockets wake the endpoint. link NULL: of no link. */
+rp_status rpi_shm_watch(rpi_shm_endpoint *endpoint, int fd, rpi_shm_link *link);
+void rpi_shm_link_close(rpi_shm_link *link); /* NULL is fine */
+
+#endif

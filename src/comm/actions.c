@@ -432,7 +432,7 @@ static rp_status run_send(rpi_chunk *chunk, const rpi_action *action, const rpi_
         link, payload || put ? transport->sharing->frame_bytes : RPI_FRAME_HEADER_BYTES + bytes,
         &region);
     if (status != RP_OK) {
-        peer->port->full = true;
+        rpi_port_is_full(peer->port);
         if (status != RP_PENDING) rpi_peer_break(comm, rank, status);
         return RP_PENDING;
     }

@@ -212,6 +212,7 @@ struct rp_comm {
     bool one_host;            /* all links are memory or loopback, as fast as they are */
     rpi_control_group *group; /* NULL where the fabric has no control connection */
     rpi_peer *peers;          /* [world] [driver] */
+    bool has_broken;          /* [driver] some peer is */
     bool is_open;             /* part of the fabric */
     bool is_made;             /* of another communicator */
     char transport[64];

@@ -398,7 +398,29 @@ static void progress_endpoints(rpi_fabric *fabric) {
         /* Failures of single links come back from peek() and lend(). */
         (void)endpoint->transport->progress(endpoint);
     }
-    for (int rank = 0; rank < fabric->world; rank++) fabric->ports[rank].full = false;
+    for (int rank = 0; fabric->any_full && rank < fabric->world; rank++)
+        fabric->ports[rank].full = false;
+    fabric->any_full = false;
+}
+
+static bool receive_from(rpi_fabric *fabric, const rpi_rank_set *ranks) {
+    bool moved = false;
+    for (int rank = rpi_rank_set_next(ranks, 0); rank >= 0;
+         rank = rpi_rank_set_next(ranks, rank + 1))
+        moved |= rpi_receive(fabric, rank);
+    return moved;
+}
+
+/* Of the links that may have news. */
+static bool receive_news(rpi_fabric *fabric) {
+    bool moved = receive_from(fabric, &fabric->polled);
+    for (int i = 0; fabric->mesh && fabric->mesh->endpoints[i]; i++) {
+        rpi_endpoint *endpoint = fabric->mesh->endpoints[i];
+        const rpi_transport *transport = endpoint->transport;
+        const rpi_rank_set *news = transport->news ? transport->news(endpoint) : NULL;
+        if (news) moved |= receive_from(fabric, news);
+    }
+    return moved;
 }
 
 static void fail_queue(rp_comm *comm) {
@@ -439,8 +461,7 @@ static bool is_idle(const rp_comm *comm) {
 bool rpi_fabric_pass(rpi_fabric *fabric) {
     bool moved = take_posted(fabric);
     progress_endpoints(fabric);
-    for (int rank = 0; rank < fabric->world; rank++)
-        if (fabric->ports[rank].link) moved |= rpi_receive(fabric, rank);
+    moved |= receive_news(fabric);
     for (rp_comm **at = &fabric->active; *at;) {
         rp_comm *comm = *at;
         moved |= pass_over(comm);

@@ -28,8 +28,12 @@ static void initialise_locks(rpi_fabric *fabric) {
 static rp_status open_fabric(rpi_fabric *fabric) {
     fabric->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (fabric->wake_fd < 0) return RP_FAIL_ERRNO(IO, "cannot make an event descriptor");
-    return rpi_alloc_array((size_t)fabric->world, sizeof *fabric->ports, "links",
-                           &fabric->ports);
+    RP_TRY(rpi_rank_set_make(fabric->world, &fabric->polled));
+    RP_TRY(rpi_rank_set_make(fabric->world, &fabric->heads));
+    RP_TRY(
+        rpi_alloc_array((size_t)fabric->world, sizeof *fabric->ports, "links", &fabric->ports));
+    for (int rank = 0; rank < fabric->world; rank++) fabric->ports[rank].fabric = fabric;
+    return RP_OK;
 }
 
 rp_status rpi_fabric_new(int rank, int world, rpi_fabric **out_fabric) {
@@ -56,9 +60,18 @@ static bool is_crowded(const rpi_fabric *fabric) {
     return rpi_is_crowd(here, cores);
 }
 
+/* Its endpoint does not say which links have news. */
+static bool is_polled(const rpi_link *link) {
+    const rpi_transport *transport = link->endpoint->transport;
+    return !transport->news || !transport->news(link->endpoint);
+}
+
 void rpi_fabric_connect(rpi_fabric *fabric) {
-    for (int rank = 0; rank < fabric->world; rank++)
-        fabric->ports[rank].link = fabric->mesh->links[rank];
+    for (int rank = 0; rank < fabric->world; rank++) {
+        rpi_link *link = fabric->mesh->links[rank];
+        fabric->ports[rank].link = link;
+        if (link && is_polled(link)) rpi_rank_set_put(&fabric->polled, rank);
+    }
     fabric->crowded = is_crowded(fabric);
 }
 
@@ -87,6 +100,8 @@ void rpi_fabric_close(rpi_fabric *fabric) {
     pthread_cond_destroy(&fabric->changed);
     pthread_cond_destroy(&fabric->work);
     rpi_free(fabric->scratch);
+    rpi_rank_set_free(&fabric->polled);
+    rpi_rank_set_free(&fabric->heads);
     rpi_free(fabric->ports);
     rpi_free(fabric);
 }
@@ -171,6 +186,7 @@ rp_status rpi_fabric_add(rp_comm *comm) {
     for (int rank = 0; rank < comm->world; rank++) {
         const rpi_port *port = comm->peers[rank].port;
         comm->peers[rank].broken = port->broken;
+        if (port->broken) comm->has_broken = true;
         comm->peers[rank].reason = port->reason;
     }
     rp_status status = take_early(comm);
@@ -208,9 +224,9 @@ bool rpi_fabric_remove(rp_comm *comm) {
     if (*at) *at = comm->next;
     deactivate(comm);
     rpi_index_remove(&fabric->open, key_of(comm->id, comm->epoch), RPI_ALL_RANKS);
-    for (int rank = 0; rank < fabric->world; rank++)
-        if (fabric->ports[rank].head && fabric->ports[rank].comm == comm)
-            rpi_port_release(&fabric->ports[rank]);
+    for (int rank = rpi_rank_set_next(&fabric->heads, 0); rank >= 0;
+         rank = rpi_rank_set_next(&fabric->heads, rank + 1))
+        if (fabric->ports[rank].comm == comm) rpi_port_release(&fabric->ports[rank]);
     if (atomic_load(&comm->failed)) fabric->failed = true;
     return !fabric->comms;
 }
@@ -255,6 +271,7 @@ rp_status rpi_fabric_take_unopened(rpi_fabric *fabric, int rank,
 /* ---- links ---- */
 
 void rpi_port_release(rpi_port *port) {
+    rpi_rank_set_remove(&port->fabric->heads, (int)(port - port->fabric->ports));
     port->head = NULL;
     port->holder = NULL;
     port->comm = NULL;
@@ -270,6 +287,7 @@ void rpi_fabric_break(rpi_fabric *fabric, int rank, rp_status status) {
         int place = comm->place_of[rank];
         if (place < 0 || comm->peers[place].broken) continue;
         comm->peers[place].broken = status;
+        comm->has_broken = true;
         comm->peers[place].reason = port->reason;
     }
 }

@@ -38,6 +38,7 @@ struct rpi_chunk;
 
 /* Our side of the link to one rank of the fabric. [driver] */
 typedef struct rpi_port {
+    struct rpi_fabric *fabric;
     rpi_link *link;
     rp_status broken; /* what the link returned when it failed; RP_OK while it is good */
     char reason[200];
@@ -68,6 +69,9 @@ typedef struct rpi_fabric {
     rpi_cost_model links; /* what they cost, for the choice of algorithms; on all ranks alike */
     bool failed;          /* [driver] a communicator has left after a failure */
     rpi_port *ports;      /* [world] [driver] */
+    rpi_rank_set polled;  /* links that are looked at in every pass: transport.h, news */
+    rpi_rank_set heads;   /* [driver] links with a frame at the head */
+    bool any_full;        /* [driver] some port is */
 
     pthread_mutex_t lock;
     pthread_cond_t changed; /* for waiters: the drive is free, a request is done */
@@ -134,5 +138,9 @@ void rpi_fabric_fail_rank(rpi_fabric *fabric, int rank, rp_status status, const 
 bool rpi_fabric_pass(rpi_fabric *fabric);
 /* The frame at the head is done with. [driver] */
 void rpi_port_release(rpi_port *port);
+/* Its link had no room in this pass. [driver] */
+static inline void rpi_port_is_full(rpi_port *port) {
+    port->full = port->fabric->any_full = true;
+}
 
 #endif

@@ -97,6 +97,7 @@ void rpi_peer_leave(rp_comm *comm, int rank) {
     rpi_peer *peer = &comm->peers[rank];
     if (peer->broken) return;
     peer->broken = RP_PEER;
+    comm->has_broken = true;
     peer->reason = "it has destroyed the communicator";
 }
 
@@ -220,7 +221,7 @@ static void fail_broken(rp_comm *comm, const rp_request *request, int rank, uint
 }
 
 void rpi_comm_check_links(rp_comm *comm) {
-    for (int rank = 0; rank < comm->world; rank++) {
+    for (int rank = 0; comm->has_broken && rank < comm->world; rank++) {
         if (!comm->peers[rank].broken) continue;
         for (const rp_request *request = comm->queue; request; request = request->next) {
             need n = need_of(request, rank);

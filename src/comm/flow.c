@@ -70,7 +70,7 @@ rp_status rpi_flow_tell(rp_comm *comm, int rank, const rpi_frame_header *header)
         status = transport->post(link, RPI_FRAME_HEADER_BYTES);
         rpi_comm_count_sent(comm, RPI_FRAME_HEADER_BYTES);
     } else {
-        peer->port->full = true;
+        rpi_port_is_full(peer->port);
     }
     /* A link that has failed may still hold frames: peek() tells when they are read. */
     return status;

@@ -390,9 +390,10 @@ static bool set_aside(rpi_port *port, int rank) {
 
 bool rpi_set_aside(rpi_fabric *fabric) {
     bool moved = false;
-    for (int rank = 0; rank < fabric->world; rank++) {
+    for (int rank = rpi_rank_set_next(&fabric->heads, 0); rank >= 0;
+         rank = rpi_rank_set_next(&fabric->heads, rank + 1)) {
         rpi_port *port = &fabric->ports[rank];
-        if (!port->head || atomic_load(&port->comm->failed)) continue;
+        if (atomic_load(&port->comm->failed)) continue;
         moved |= set_aside(port, rank);
     }
     return moved;
@@ -401,9 +402,10 @@ bool rpi_set_aside(rpi_fabric *fabric) {
 void rpi_receive_unblock(rpi_chunk *chunk) {
     rpi_fabric *fabric = chunk->request->comm->fabric;
     if (!rpi_in_place_lends(chunk)) return;
-    for (int rank = 0; rank < fabric->world; rank++) {
+    for (int rank = rpi_rank_set_next(&fabric->heads, 0); rank >= 0;
+         rank = rpi_rank_set_next(&fabric->heads, rank + 1)) {
         rpi_port *port = &fabric->ports[rank];
-        if (!port->head || port->holder != chunk) continue;
+        if (port->holder != chunk) continue;
         bool elsewhere = port->payload != (const char *)port->head + RPI_FRAME_HEADER_BYTES;
         if (elsewhere) (void)set_aside(port, rank);
     }
@@ -450,6 +452,11 @@ static bool is_word(const rpi_frame_header *header) {
     return header->kind != RPI_FRAME_DATA && header->kind != RPI_FRAME_EAGER;
 }
 
+static void put_head(rpi_port *port, int rank, const void *frame) {
+    port->head = frame;
+    rpi_rank_set_put(&port->fabric->heads, rank);
+}
+
 /* Look at the head of the link, once. RP_PENDING: there is none. */
 static rp_status open_head(rpi_fabric *fabric, int rank) {
     rpi_port *port = &fabric->ports[rank];
@@ -480,7 +487,7 @@ static rp_status open_head(rpi_fabric *fabric, int rank) {
         else if (status != RP_OK)
             return fail_rank(fabric, rank, status, "");
         else
-            port->head = frame;
+            put_head(port, rank, frame);
         port->head_bytes = bytes;
     }
     return RP_OK;

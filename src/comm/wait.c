@@ -126,10 +126,8 @@ static void sleep_for_news(rpi_fabric *fabric, bool for_nobody, int64_t deadline
  * communicator waits for some, they are its own; unless they are of its windows. */
 static void account(rpi_fabric *fabric) {
     uint64_t moved = 0;
-    for (int rank = 0; rank < fabric->world; rank++) {
-        const rpi_link *link = fabric->ports[rank].link;
-        if (link) moved += link->bytes_sent + link->bytes_received;
-    }
+    for (int i = 0; fabric->mesh && fabric->mesh->endpoints[i]; i++)
+        moved += fabric->mesh->endpoints[i]->bytes_moved;
     rp_comm *only = fabric->active;
     fabric->driven_ns = rpi_now_ns();
     if (moved != fabric->moved && only && !only->next_active && !only->windows)

@@ -98,7 +98,7 @@ static rp_status send_piece(rp_window *window, rpi_window_out *out) {
     void *region = NULL;
     if (peer->port->full) return RP_PENDING;
     if (transport->lend(link, RPI_FRAME_HEADER_BYTES + most, &region) != RP_OK) {
-        peer->port->full = true; /* of a link that has failed peek() tells */
+        rpi_port_is_full(peer->port); /* of a link that has failed peek() tells */
         return RP_PENDING;
     }
     unsigned char *payload = (unsigned char *)region + RPI_FRAME_HEADER_BYTES;

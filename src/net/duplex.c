@@ -36,12 +36,22 @@ static uint64_t lap_of(uint32_t index) {
     return (index / RPI_EXTENTS) % 2 ? 0 : LAP_BIT;
 }
 
+void rpi_duplex_ring_at(rpi_duplex *duplex, rpi_doorbell_page *doorbell, int rank) {
+    duplex->doorbell = doorbell;
+    duplex->rank = rank;
+}
+
 /* The other side sleeps and waits for this: one of possibly many wakers takes the flag down and
  * pays for the system call. Sequentially consistent with arm(): either it sees our news, or we
  * see its flag. */
 static void wake(rpi_duplex *duplex, unsigned wish) {
-    if (!(atomic_load(&duplex->theirs->asleep) & wish)) return;
-    if (atomic_exchange(&duplex->theirs->asleep, 0) == 0) return;
+    bool rings = duplex->doorbell && wish == RPI_WISH_FRAMES;
+    if (!rings && !(atomic_load(&duplex->theirs->asleep) & wish)) return;
+    if (!rings && atomic_exchange(&duplex->theirs->asleep, 0) == 0) return;
+    if (duplex->doorbell) {
+        rpi_doorbell_ring(duplex->doorbell, duplex->rank, duplex->wake_fd);
+        return;
+    }
     uint64_t one = 1;
     ssize_t written = write(duplex->wake_fd, &one, sizeof one);
     (void)written; /* full: it is readable anyway */
@@ -210,6 +220,10 @@ bool rpi_duplex_arm(rpi_duplex *duplex) {
     if ((wish & RPI_WISH_FRAMES) && has_come(duplex, &word)) return true;
     if (awaits_place && frames_came_back(duplex)) return true;
     return duplex->starved && atomic_load(&duplex->theirs->released) != duplex->sent.first;
+}
+
+bool rpi_duplex_asks(const rpi_duplex *duplex) {
+    return duplex->held.bytes > 0 || duplex->starved || duplex->has_places;
 }
 
 void rpi_duplex_disarm(rpi_duplex *duplex) {

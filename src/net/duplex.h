@@ -11,6 +11,7 @@
 #define RPI_NET_DUPLEX_H
 
 #include "base/status.h"
+#include "net/doorbell.h"
 #include "net/extents.h"
 
 #include <stdatomic.h>
@@ -35,23 +36,29 @@ typedef struct rpi_duplex {
     rpi_duplex_end *mine, *theirs;
     unsigned char *out, *in;
     size_t frame_bytes;
-    int wake_fd;      /* eventfd on which the other side sleeps; borrowed */
-    rpi_extents sent; /* posted and not yet given back */
-    rpi_extent lent;  /* bytes 0: nothing is */
-    bool starved;     /* the last lend() found no room */
-    uint32_t next;    /* frame to receive, counted since the beginning */
-    rpi_extent held;  /* the frame peeked at; bytes 0: none */
-    bool held_place;  /* it names a place */
+    int wake_fd;                 /* eventfd on which the other side sleeps; borrowed */
+    int rank;                    /* this side's, by which it rings */
+    rpi_doorbell_page *doorbell; /* of the other side; NULL: it has none. Borrowed */
+    rpi_extent lent;             /* bytes 0: nothing is */
+    bool starved;                /* the last lend() found no room */
+    uint32_t next;               /* frame to receive, counted since the beginning */
+    rpi_extent held;             /* the frame peeked at; bytes 0: none */
+    bool held_place;             /* it names a place */
     bool takes_places;
     bool has_places;     /* frames that name one were posted, */
     uint32_t place;      /* and this one last */
     uint32_t seen_first; /* frames that were back when we last went to sleep */
+    rpi_extents sent;    /* posted and not yet given back; long, and so the last */
 } rpi_duplex;
 
 size_t rpi_duplex_bytes(size_t frame_bytes);
 /* side 0 or 1; memory starts zeroed, 64-byte aligned, of rpi_duplex_bytes(frame_bytes). */
 void rpi_duplex_join(rpi_duplex *duplex, void *memory, int side, size_t frame_bytes,
                      int wake_fd);
+/* The other side has a doorbell (doorbell.h), at which this one rings as `rank`: frames always
+ * ring, room that is asked for does. rpi_duplex_arm() is then only for links that the other
+ * side's doorbell names, and for those of which rpi_duplex_asks() is true. */
+void rpi_duplex_ring_at(rpi_duplex *duplex, rpi_doorbell_page *doorbell, int rank);
 
 /* As in the contract of a transport (transport.h). RP_CORRUPT: the other side's bookkeeping is
  * impossible. */
@@ -75,6 +82,8 @@ bool rpi_duplex_stands(const rpi_duplex *duplex); /* the frame peeked at */
 
 /* From now on the other side writes our eventfd when there is news; true: there is already. */
 bool rpi_duplex_arm(rpi_duplex *duplex);
+/* This side has a frame that it has not released, or waits for room or for a payload. */
+bool rpi_duplex_asks(const rpi_duplex *duplex);
 void rpi_duplex_disarm(rpi_duplex *duplex);
 /* Tell a sleeping other side that we close. */
 void rpi_duplex_wake(rpi_duplex *duplex);

@@ -271,7 +271,7 @@ static rp_status inproc_lend(rpi_link *base, size_t bytes, void **out_region) {
 static rp_status inproc_post(rpi_link *base, size_t bytes) {
     inproc_link *link = (inproc_link *)base;
     RP_TRY(rpi_duplex_post(&link->duplex, bytes));
-    base->bytes_sent += bytes;
+    rpi_link_count_sent(base, bytes);
     return RP_OK;
 }
 
@@ -289,7 +289,7 @@ static rp_status inproc_peek(rpi_link *base, const void **out_frame, size_t *out
 
 static void inproc_release(rpi_link *base) {
     inproc_link *link = (inproc_link *)base;
-    base->bytes_received += link->duplex.held.bytes;
+    rpi_link_count_received(base, link->duplex.held.bytes);
     rpi_duplex_release(&link->duplex);
 }
 

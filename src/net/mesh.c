@@ -15,7 +15,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-enum { MESH_VERSION = 2, KINDS = 4, NAME_BYTES = 32, SECRET_MARK_BYTES = 20 };
+enum { MESH_VERSION = 3, KINDS = 4, NAME_BYTES = 32, SECRET_MARK_BYTES = 20 };
 
 /* What is open for a moment while links are made, and events of the control connection. */
 enum { OTHER_DESCRIPTORS = 12 };

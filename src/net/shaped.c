@@ -170,7 +170,7 @@ static rp_status shaped_post(rpi_link *base, size_t bytes) {
     link->lent = NULL;
     link->lent_bytes = 0;
     RP_TRY(endpoint->kind->post(link->inner, WRAP_BYTES + bytes));
-    base->bytes_sent += bytes;
+    rpi_link_count_sent(base, bytes);
     return RP_OK;
 }
 
@@ -239,7 +239,7 @@ static rp_status shaped_peek(rpi_link *base, const void **out_frame, size_t *out
 static void shaped_release(rpi_link *base) {
     shaped_link *link = (shaped_link *)base;
     if (!link->seen) return;
-    base->bytes_received += link->bytes;
+    rpi_link_count_received(base, link->bytes);
     link->frame = NULL;
     link->seen = false;
     endpoint_of(base)->kind->release(link->inner);

@@ -69,6 +69,7 @@ static void shm_close(rpi_endpoint *base) {
         rpi_shm_link_close(endpoint->links[peer]);
     rpi_free(endpoint->links);
     rpi_acceptor_close(&endpoint->acceptor);
+    rpi_doorbell_close(&endpoint->doorbell);
     if (endpoint->event >= 0) close(endpoint->event);
     if (endpoint->epoll_fd >= 0) close(endpoint->epoll_fd);
     rpi_free(endpoint);
@@ -82,6 +83,7 @@ static void shm_forget(rpi_endpoint *base) {
         rpi_fd_forget(&endpoint->links[peer]->peer_event);
     }
     rpi_acceptor_forget(&endpoint->acceptor);
+    rpi_fd_forget(&endpoint->doorbell.fd);
     rpi_fd_forget(&endpoint->event);
     rpi_fd_forget(&endpoint->epoll_fd);
 }
@@ -92,6 +94,8 @@ static rp_status shm_fill(rpi_shm_endpoint *endpoint) {
                            &endpoint->links));
     RP_TRY(rpi_unix_listen(endpoint->name, &listener));
     RP_TRY(rpi_acceptor_open(&endpoint->acceptor, &endpoint->hello, listener));
+    if (endpoint->base.world > RPI_SHM_DOORBELL_WORLD)
+        RP_TRY(rpi_doorbell_open(endpoint->base.world, &endpoint->doorbell));
     endpoint->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     endpoint->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (endpoint->event < 0 || endpoint->epoll_fd < 0)
@@ -111,6 +115,7 @@ static rp_status shm_open_endpoint(const rpi_endpoint_options *options,
     endpoint->shares = options->shares;
     endpoint->freed = rpi_buffers_freed();
     endpoint->acceptor.listener = endpoint->event = endpoint->epoll_fd = -1;
+    endpoint->doorbell.fd = -1;
     rp_status status = shm_fill(endpoint);
     if (status != RP_OK) {
         shm_close(&endpoint->base);
@@ -128,6 +133,21 @@ static rp_status shm_address(rpi_endpoint *base, char *text, size_t bytes) {
     return RP_OK;
 }
 
+/* ---- which links have news ---- */
+
+/* Something has come of a link that its peer does not ring for: its end, or that we wait for
+ * room or a payload. */
+static void note(rpi_shm_endpoint *endpoint, const rpi_shm_link *link) {
+    if (endpoint->doorbell.page) rpi_doorbell_note(&endpoint->doorbell, link->base.peer);
+}
+
+static const rpi_rank_set *shm_news(rpi_endpoint *base) {
+    rpi_shm_endpoint *endpoint = (rpi_shm_endpoint *)base;
+    if (!endpoint->doorbell.page) return NULL;
+    rpi_doorbell_take(&endpoint->doorbell);
+    return &endpoint->doorbell.links;
+}
+
 /* A peer that may not speak of buffers says nothing after it has connected: this is its end. */
 static void hear(rpi_shm_endpoint *endpoint, rpi_shm_link *link) {
     rp_status status =
@@ -135,6 +155,7 @@ static void hear(rpi_shm_endpoint *endpoint, rpi_shm_link *link) {
     if (status == RP_OK || status == RP_PENDING) return;
     if (status == RP_CORRUPT) rpi_fault_keep(&link->fault, status);
     link->gone = true;
+    note(endpoint, link);
     epoll_ctl(endpoint->epoll_fd, EPOLL_CTL_DEL, link->socket, NULL);
 }
 
@@ -181,24 +202,54 @@ static rp_status shm_progress(rpi_endpoint *base) {
     return ++endpoint->passes % LOOK_EVERY ? RP_OK : look(endpoint);
 }
 
+static bool arm_link(rpi_shm_link *link) {
+    if (rpi_duplex_arm(&link->duplex)) return true;
+    bool asks = link->duplex.held.bytes == 0 || link->duplex.starved;
+    return asks && link->gone && !link->fault.told;
+}
+
+static bool arm_all(const rpi_shm_endpoint *endpoint) {
+    for (int peer = 0; peer < endpoint->base.world; peer++)
+        if (endpoint->links[peer] && arm_link(endpoint->links[peer])) return true;
+    return false;
+}
+
+/* Those that may have news, and those that this side waits for with more than an ear for
+ * frames; the others ring. */
+static bool arm_noted(rpi_shm_endpoint *endpoint) {
+    rpi_doorbell *doorbell = &endpoint->doorbell;
+    rpi_doorbell_arm(doorbell);
+    for (int peer = rpi_rank_set_next(&doorbell->links, 0); peer >= 0;
+         peer = rpi_rank_set_next(&doorbell->links, peer + 1)) {
+        rpi_shm_link *link = endpoint->links[peer];
+        if (arm_link(link)) return true;
+        bool ends = link->gone && link->fault.status == RP_OK; /* peek() has still to say so */
+        if (!ends && !rpi_duplex_asks(&link->duplex))
+            rpi_rank_set_remove(&doorbell->links, peer);
+    }
+    return false;
+}
+
 static bool shm_arm(rpi_endpoint *base, int *out_fd, int64_t *wake_at_ns) {
     rpi_shm_endpoint *endpoint = (rpi_shm_endpoint *)base;
     *out_fd = endpoint->epoll_fd;
     *wake_at_ns = RPI_NEVER_NS;
     endpoint->armed = true;
-    for (int peer = 0; peer < base->world; peer++) {
-        rpi_shm_link *link = endpoint->links[peer];
-        if (!link) continue;
-        if (rpi_duplex_arm(&link->duplex)) return true;
-        bool asks = link->duplex.held.bytes == 0 || link->duplex.starved;
-        if (asks && link->gone && !link->fault.told) return true;
-    }
-    return false;
+    return endpoint->doorbell.page ? arm_noted(endpoint) : arm_all(endpoint);
+}
+
+static void disarm_noted(rpi_shm_endpoint *endpoint) {
+    rpi_doorbell *doorbell = &endpoint->doorbell;
+    rpi_doorbell_disarm(doorbell);
+    for (int peer = rpi_rank_set_next(&doorbell->links, 0); peer >= 0;
+         peer = rpi_rank_set_next(&doorbell->links, peer + 1))
+        rpi_duplex_disarm(&endpoint->links[peer]->duplex);
 }
 
 static void shm_disarm(rpi_endpoint *base) {
     rpi_shm_endpoint *endpoint = (rpi_shm_endpoint *)base;
-    for (int peer = 0; peer < base->world; peer++)
+    if (endpoint->doorbell.page) disarm_noted(endpoint);
+    for (int peer = 0; !endpoint->doorbell.page && peer < base->world; peer++)
         if (endpoint->links[peer]) rpi_duplex_disarm(&endpoint->links[peer]->duplex);
     if (endpoint->armed) look(endpoint);
     endpoint->armed = false;
@@ -221,24 +272,28 @@ static rp_status shm_lend(rpi_link *base, size_t bytes, void **out_region) {
     RP_TRY(rpi_fault_raise(&link->fault));
     if (link->gone) return gone(link);
     rp_status status = rpi_duplex_lend(&link->duplex, bytes, out_region);
+    if (status == RP_PENDING || status == RP_CORRUPT)
+        note((rpi_shm_endpoint *)base->endpoint, link);
     return status == RP_CORRUPT ? rpi_fault_keep(&link->fault, status) : status;
 }
 
 static rp_status shm_post(rpi_link *base, size_t bytes) {
     rpi_shm_link *link = (rpi_shm_link *)base;
     RP_TRY(rpi_duplex_post(&link->duplex, bytes));
-    base->bytes_sent += bytes;
+    rpi_link_count_sent(base, bytes);
     return RP_OK;
 }
 
 static void shm_release(rpi_link *base) {
     rpi_shm_link *link = (rpi_shm_link *)base;
-    base->bytes_received += link->payload_bytes ? RPI_FRAME_HEADER_BYTES + link->payload_bytes
-                                                : link->duplex.held.bytes;
+    rpi_link_count_received(base, link->payload_bytes
+                                      ? RPI_FRAME_HEADER_BYTES + link->payload_bytes
+                                      : link->duplex.held.bytes);
     rpi_duplex_release(&link->duplex);
     link->payload = NULL;
     link->payload_bytes = 0;
     rpi_shm_buffers_release(&link->buffers);
+    note((rpi_shm_endpoint *)base->endpoint, link); /* for the frame behind it */
 }
 
 /* RP_PENDING: it lies in a buffer that is not mapped here. */
@@ -281,11 +336,22 @@ static rp_status next_frame(rpi_shm_link *link, const void **out_frame, size_t *
     }
 }
 
+/* What comes from here on rings. */
+static void forget_news(const rpi_shm_link *link) {
+    const rpi_shm_endpoint *endpoint = (const rpi_shm_endpoint *)link->base.endpoint;
+    bool rings = endpoint->doorbell.page && !rpi_duplex_asks(&link->duplex);
+    if (rings) rpi_rank_set_remove(&endpoint->doorbell.links, link->base.peer);
+}
+
 static rp_status shm_peek(rpi_link *base, const void **out_frame, size_t *out_bytes) {
     rpi_shm_link *link = (rpi_shm_link *)base;
     RP_TRY(rpi_fault_raise(&link->fault));
     rp_status status = next_frame(link, out_frame, out_bytes);
-    if (status == RP_OK || (status == RP_PENDING && !link->gone)) return status;
+    if (status == RP_OK) return status;
+    if (status == RP_PENDING && !link->gone) {
+        forget_news(link);
+        return status;
+    }
     /* All that a process wrote before its end is visible once the end is. */
     if (status == RP_PENDING) status = gone(link);
     rpi_fault_keep(&link->fault, status);
@@ -309,7 +375,8 @@ static rp_status post_to(rpi_shm_link *link, size_t bytes, uint32_t *out_number)
     RP_TRY(shm_lend(&link->base, PLACE_FRAME_BYTES, &region));
     memcpy((char *)region + RPI_FRAME_HEADER_BYTES, &link->to, sizeof link->to);
     RP_TRY(rpi_duplex_post_place(&link->duplex, PLACE_FRAME_BYTES, &number));
-    link->base.bytes_sent += RPI_FRAME_HEADER_BYTES + bytes;
+    note((rpi_shm_endpoint *)link->base.endpoint, link); /* for its return */
+    rpi_link_count_sent(&link->base, RPI_FRAME_HEADER_BYTES + bytes);
     if (out_number) *out_number = number;
     return RP_OK;
 }
@@ -332,7 +399,10 @@ static rp_status shm_post_written(rpi_link *base, size_t bytes) {
 static bool shm_is_back(rpi_link *base, uint32_t number) {
     rpi_shm_link *link = (rpi_shm_link *)base;
     rp_status status = rpi_duplex_is_back(&link->duplex, number);
-    if (status == RP_CORRUPT) rpi_fault_keep(&link->fault, status);
+    if (status == RP_CORRUPT) {
+        note((rpi_shm_endpoint *)base->endpoint, link);
+        rpi_fault_keep(&link->fault, status);
+    }
     return status == RP_OK;
 }
 
@@ -403,6 +473,7 @@ const rpi_transport rpi_transport_shm = {
     .post = shm_post,
     .peek = shm_peek,
     .release = shm_release,
+    .news = shm_news,
     .progress = shm_progress,
     .arm = shm_arm,
     .disarm = shm_disarm,

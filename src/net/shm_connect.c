@@ -12,32 +12,55 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-static rp_status map_link(rpi_shm_link *link, int fd) {
-    return rpi_sealed_map(fd, link->memory_bytes, PROT_READ | PROT_WRITE, &link->memory);
+static rp_status map_sealed(int fd, size_t bytes, void **out_memory) {
+    RP_TRY(rpi_sealed_check(fd, bytes));
+    return rpi_sealed_map(fd, bytes, PROT_READ | PROT_WRITE, out_memory);
 }
 
-/* Lower rank: make the memory and pass it with our event descriptor. */
-static rp_status offer(rpi_shm_endpoint *endpoint, rpi_shm_link *link, int64_t deadline_ns) {
-    int memory_fd = -1;
-    RP_TRY(rpi_sealed_make(link->memory_bytes, &memory_fd));
-    int fds[2] = {memory_fd, endpoint->event};
-    rp_status status = map_link(link, memory_fd);
-    if (status == RP_OK) status = rpi_fds_send(link->socket, fds, 2, deadline_ns);
-    close(memory_fd);
-    RP_TRY(status);
-    return rpi_fds_receive(link->socket, &link->peer_event, 1, deadline_ns);
+/* What a peer wakes us by: our event descriptor, and our doorbell where there is one. Returns
+ * how many. */
+static int own_fds(const rpi_shm_endpoint *endpoint, int fds[2]) {
+    fds[0] = endpoint->event;
+    fds[1] = endpoint->doorbell.fd;
+    return endpoint->doorbell.page ? 2 : 1;
 }
 
-static rp_status accept_offer(rpi_shm_endpoint *endpoint, rpi_shm_link *link,
-                              int64_t deadline_ns) {
-    int fds[2];
-    RP_TRY(rpi_fds_receive(link->socket, fds, 2, deadline_ns));
-    link->peer_event = fds[1];
-    rp_status status = rpi_sealed_check(fds[0], link->memory_bytes);
-    if (status == RP_OK) status = map_link(link, fds[0]);
+/* Of the peer, the same. */
+static rp_status take_fds(const rpi_shm_endpoint *endpoint, rpi_shm_link *link,
+                          const int fds[2]) {
+    void *page = NULL;
+    link->peer_event = fds[0];
+    if (!endpoint->doorbell.page) return RP_OK;
+    rp_status status = map_sealed(fds[1], endpoint->doorbell.bytes, &page);
+    close(fds[1]);
+    link->peer_doorbell = page;
+    return status;
+}
+
+/* Lower rank: make the memory and pass it with what wakes us. */
+static rp_status offer(const rpi_shm_endpoint *endpoint, rpi_shm_link *link,
+                       int64_t deadline_ns) {
+    int fds[3] = {-1};
+    RP_TRY(rpi_sealed_make(link->memory_bytes, &fds[0]));
+    int count = own_fds(endpoint, fds + 1);
+    rp_status status =
+        rpi_sealed_map(fds[0], link->memory_bytes, PROT_READ | PROT_WRITE, &link->memory);
+    if (status == RP_OK) status = rpi_fds_send(link->socket, fds, 1 + count, deadline_ns);
     close(fds[0]);
     RP_TRY(status);
-    return rpi_fds_send(link->socket, &endpoint->event, 1, deadline_ns);
+    RP_TRY(rpi_fds_receive(link->socket, fds, count, deadline_ns));
+    return take_fds(endpoint, link, fds);
+}
+
+static rp_status accept_offer(const rpi_shm_endpoint *endpoint, rpi_shm_link *link,
+                              int64_t deadline_ns) {
+    int theirs[3], own[2], count = own_fds(endpoint, own);
+    RP_TRY(rpi_fds_receive(link->socket, theirs, 1 + count, deadline_ns));
+    rp_status status = take_fds(endpoint, link, theirs + 1);
+    if (status == RP_OK) status = map_sealed(theirs[0], link->memory_bytes, &link->memory);
+    close(theirs[0]);
+    RP_TRY(status);
+    return rpi_fds_send(link->socket, own, count, deadline_ns);
 }
 
 static rp_status say_hello(const rpi_shm_endpoint *endpoint, rpi_shm_link *link,
@@ -74,6 +97,8 @@ void rpi_shm_link_close(rpi_shm_link *link) {
     if (link->socket >= 0) close(link->socket);
     if (link->peer_event >= 0) close(link->peer_event);
     if (link->memory) munmap(link->memory, link->memory_bytes);
+    if (link->peer_doorbell)
+        munmap(link->peer_doorbell, rpi_doorbell_bytes(link->base.endpoint->world));
     rpi_shm_buffers_close(&link->buffers);
     rpi_free(link);
 }
@@ -106,6 +131,10 @@ rp_status rpi_shm_connect(rpi_endpoint *base, int peer, const char *address,
                     link->peer_event);
     if (endpoint->shares) rpi_duplex_take_places(&link->duplex);
     endpoint->links[peer] = link;
+    if (link->peer_doorbell) {
+        rpi_duplex_ring_at(&link->duplex, link->peer_doorbell, base->rank);
+        rpi_doorbell_admit(&endpoint->doorbell, peer);
+    }
     *out_link = &link->base;
     return RP_OK;
 }

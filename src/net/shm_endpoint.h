@@ -10,10 +10,14 @@
 #include "net/transport.h"
 #include "net/unix_socket.h"
 
+/* In larger worlds ranks have doorbells (doorbell.h). In smaller ones to look at all links
+ * costs less than to ring. */
+enum { RPI_SHM_DOORBELL_WORLD = 16 };
+
 typedef struct rpi_shm_link {
     rpi_link base;
-    rpi_duplex duplex;
     int socket, peer_event;
+    rpi_doorbell_page *peer_doorbell; /* NULL: it has none */
     void *memory;
     size_t memory_bytes;
     bool gone; /* the peer's socket has ended */
@@ -23,6 +27,7 @@ typedef struct rpi_shm_link {
     unsigned char *payload; /* of the frame peeked at, where that names a place; else NULL */
     size_t payload_bytes;   /* of one that has it elsewhere than behind the header; else 0 */
     uint32_t payload_flags;
+    rpi_duplex duplex;
 } rpi_shm_link;
 
 typedef struct rpi_shm_endpoint {
@@ -32,6 +37,7 @@ typedef struct rpi_shm_endpoint {
     char name[RPI_UNIX_NAME_BYTES]; /* of the socket, in the abstract namespace */
     int event, epoll_fd;
     bool armed, shares;
+    rpi_doorbell doorbell; /* page NULL: all links are looked at */
     unsigned passes;
     rpi_shm_link **links; /* [world] */
 } rpi_shm_endpoint;

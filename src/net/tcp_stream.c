@@ -89,7 +89,7 @@ static void send_queue(rpi_tcp_stream *stream) {
             }
             continue;
         }
-        stream->link->bytes_sent += (uint64_t)sent;
+        rpi_link_count_sent(stream->link, (size_t)sent);
         stream->sent += (size_t)sent;
         while (stream->queue.count > 0 &&
                stream->sent >= rpi_extents_at(&stream->queue, 0)->bytes) {
@@ -206,7 +206,7 @@ static void receive(rpi_tcp_stream *stream) {
             fail(stream, keep_errno(stream, "receiving"));
         return;
     }
-    stream->link->bytes_received += (uint64_t)got;
+    rpi_link_count_received(stream->link, (size_t)got);
     /* Less than asked for: drained. TLS may hold back what has no room in one record. */
     if ((size_t)got < wanted && !stream->hung_up && !stream->channel.tls)
         stream->readable = false;

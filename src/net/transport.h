@@ -13,6 +13,7 @@
 #ifndef RPI_NET_TRANSPORT_H
 #define RPI_NET_TRANSPORT_H
 
+#include "base/rank_set.h"
 #include "base/status.h"
 
 #include <stdbool.h>
@@ -55,6 +56,7 @@ typedef struct rpi_endpoint {
     int rank, world;
     const struct rpi_transport *inner; /* what a wrapper wraps; else NULL */
     bool tls;                          /* what its links say is encrypted */
+    uint64_t bytes_moved;              /* by all its links, both ways */
 } rpi_endpoint;
 
 typedef struct rpi_link {
@@ -62,6 +64,16 @@ typedef struct rpi_link {
     int peer;
     uint64_t bytes_sent, bytes_received; /* on the wire: frames and whatever the kind adds */
 } rpi_link;
+
+/* For kinds. */
+static inline void rpi_link_count_sent(rpi_link *link, size_t bytes) {
+    link->bytes_sent += bytes;
+    link->endpoint->bytes_moved += bytes;
+}
+static inline void rpi_link_count_received(rpi_link *link, size_t bytes) {
+    link->bytes_received += bytes;
+    link->endpoint->bytes_moved += bytes;
+}
 
 /* Frames whose payload stays in a buffer of its sender (net/buffers.h), where the receiver
  * reads it. Of endpoints that were opened with `shares`; others neither send nor take such
@@ -128,6 +140,10 @@ typedef struct rpi_transport {
      * with the payload, wherever that lies (rpi_sharing). */
     rp_status (*peek)(rpi_link *link, const void **out_frame, size_t *out_bytes);
     void (*release)(rpi_link *link);
+    /* Optional. Peers of which peek() may have something to say, a frame or a failure; of all
+     * others it says RP_PENDING. They stay in the set until it does. NULL, always or never: of
+     * any peer. */
+    const rpi_rank_set *(*news)(rpi_endpoint *endpoint);
     /* Move bytes without waiting: flush what is posted, take in what has come. A link that
      * fails says so itself; a failure here is the whole endpoint's. */
     rp_status (*progress)(rpi_endpoint *endpoint);

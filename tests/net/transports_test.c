@@ -16,31 +16,38 @@
 
 enum { FRAME_BYTES = 8192, HEADER = RPI_FRAME_HEADER_BYTES };
 
-static void once(const rpi_transport *transport, const rpi_secret *secret,
+/* Ranks 0 and 1 of a world in which ranks of shm have doorbells. */
+enum { LARGE_WORLD = 70 };
+
+static void once(const rpi_transport *transport, const rpi_secret *secret, int world,
                  void (*run)(link_pair *pair)) {
     link_pair pair;
     rp_status status_of[2];
     int failures = check_failures(), before = check_descriptors();
     link_pair_options(&pair, transport, FRAME_BYTES);
     pair.options[0].secret = pair.options[1].secret = secret;
+    pair.options[0].world = pair.options[1].world = world;
     CHECK_OK(link_pair_open_with(&pair, status_of));
     if (pair.links[0] && pair.links[1]) run(&pair);
     link_pair_close(&pair);
     CHECK_EQ(check_descriptors(), before);
-    CHECK_MSG(check_failures() == failures, "with %s%s", transport->name,
-              secret ? " and TLS" : "");
+    CHECK_MSG(check_failures() == failures, "with %s%s in a world of %d", transport->name,
+              secret ? " and TLS" : "", world);
 }
 
 /* Run a case for each kind on a fresh pair, and see that nothing of it remains. */
 static void each(void (*run)(link_pair *pair)) {
-    const rpi_transport *transport, *tcp = NULL;
+    const rpi_transport *transport, *tcp = NULL, *shm = NULL;
     rpi_secret secret = {0};
-    for (int i = 0; (transport = rpi_transport_at(i)) != NULL; i++) once(transport, NULL, run);
+    for (int i = 0; (transport = rpi_transport_at(i)) != NULL; i++)
+        once(transport, NULL, 2, run);
+    REQUIRE_OK(rpi_transport_find("shm", &shm));
+    once(shm, NULL, LARGE_WORLD, run);
     if (!rpi_tls_is_supported()) return;
     REQUIRE_OK(rpi_transport_find("tcp", &tcp));
     REQUIRE_OK(rpi_secret_make("a test's secret", "the secret of this pair", &secret));
     REQUIRE_OK(rpi_secret_ask_for_tls(&secret));
-    once(tcp, &secret, run);
+    once(tcp, &secret, 2, run);
 }
 
 static void frames_of_every_size(link_pair *pair) {

@@ -80,14 +80,40 @@ static rpi_proof_terms terms_of(const rpi_hello *self, int caller, int callee) {
                              .session = self->session};
 }
 
+static rp_status say(rpi_channel *channel, const rpi_hello *self, int peer,
+                     int64_t deadline_ns) {
+    unsigned char bytes[RPI_FRAME_HEADER_BYTES];
+    write_hello(bytes, self, peer, WELCOME);
+    return rpi_channel_write(channel, bytes, sizeof bytes, deadline_ns);
+}
+
 rp_status rpi_hello_exchange(rpi_channel *channel, const rpi_hello *self, int peer,
                              int64_t deadline_ns) {
-    unsigned char bytes[RPI_FRAME_HEADER_BYTES];
-    rpi_frame_header answer;
     rpi_proof_terms terms = terms_of(self, self->rank, peer);
     RP_TRY(rpi_channel_call(channel, &self->secret, &terms, deadline_ns));
-    write_hello(bytes, self, peer, WELCOME);
-    RP_TRY(rpi_channel_write(channel, bytes, sizeof bytes, deadline_ns));
+    RP_TRY(say(channel, self, peer, deadline_ns));
+    return rpi_hello_hear(channel, self, peer, deadline_ns);
+}
+
+rp_status rpi_hello_call(int fd, const rpi_hello *self, int peer, int64_t deadline_ns,
+                         unsigned char out_call[RPI_PROOF_CALL_BYTES]) {
+    rpi_proof_terms terms = terms_of(self, self->rank, peer);
+    if (!self->secret.is_set) return RP_OK;
+    return rpi_proof_call(fd, &self->secret, &terms, deadline_ns, out_call);
+}
+
+rp_status rpi_hello_say(int fd, const rpi_hello *self, int peer,
+                        const unsigned char call[RPI_PROOF_CALL_BYTES], int64_t deadline_ns) {
+    rpi_proof_terms terms = terms_of(self, self->rank, peer);
+    if (self->secret.is_set)
+        RP_TRY(rpi_proof_end(fd, &self->secret, &terms, call, deadline_ns, NULL));
+    return say(&(rpi_channel){.fd = fd}, self, peer, deadline_ns);
+}
+
+rp_status rpi_hello_hear(rpi_channel *channel, const rpi_hello *self, int peer,
+                         int64_t deadline_ns) {
+    unsigned char bytes[RPI_FRAME_HEADER_BYTES];
+    rpi_frame_header answer;
     RP_TRY(rpi_channel_read(channel, bytes, sizeof bytes, deadline_ns));
     RP_TRY(rpi_frame_open(bytes, sizeof bytes, false, &answer));
     if (answer.kind != RPI_FRAME_HELLO) return RP_FAIL(CORRUPT, "its first frame is no hello");

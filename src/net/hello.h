@@ -52,5 +52,13 @@ rp_status rpi_acceptor_wait(rpi_acceptor *acceptor, int peer, int64_t deadline_n
  * RP_PEER: it hung up; it may have had too many callers. */
 rp_status rpi_hello_exchange(rpi_channel *channel, const rpi_hello *self, int peer,
                              int64_t deadline_ns);
+/* The same in three steps, for who calls several at once; without TLS. The first waits for
+ * nobody, the second for the answer to the proof where the job has a secret. */
+rp_status rpi_hello_call(int fd, const rpi_hello *self, int peer, int64_t deadline_ns,
+                         unsigned char out_call[RPI_PROOF_CALL_BYTES]);
+rp_status rpi_hello_say(int fd, const rpi_hello *self, int peer,
+                        const unsigned char call[RPI_PROOF_CALL_BYTES], int64_t deadline_ns);
+rp_status rpi_hello_hear(rpi_channel *channel, const rpi_hello *self, int peer,
+                         int64_t deadline_ns);
 
 #endif

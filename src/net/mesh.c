@@ -360,29 +360,70 @@ static rp_status blame(mesh_work *work, int peer, rp_status status) {
                     pair.waiter, meeting->timeout_s, pair.late, pair.reason);
 }
 
-static rp_status connect_one(mesh_work *work, int peer) {
-    rpi_mesh *mesh = work->mesh;
-    int kind = work->kind_of[peer];
-    rpi_endpoint *endpoint = mesh->endpoints[kind];
-    char address[RPI_MEETING_BYTES];
-    field(work->addresses[peer], work->names[kind], address, sizeof address);
-    rp_status status = endpoint->transport->connect(
-        endpoint, peer, address, work->meeting.deadline_ns, &mesh->links[peer]);
-    if (status == RP_OK) return RP_OK;
-    status = rpi_fail_context(status, "rank %d connecting to rank %d by %s: ", mesh->rank, peer,
-                              work->kinds[kind]->name);
+static rp_status cannot_connect(mesh_work *work, int peer, rp_status status) {
+    status = rpi_fail_context(status, "rank %d connecting to rank %d by %s: ", work->mesh->rank,
+                              peer, work->kinds[work->kind_of[peer]]->name);
     return status == RP_TIMEOUT ? blame(work, peer, status) : status;
 }
 
+static const char *address_of(const mesh_work *work, int peer, char text[RPI_MEETING_BYTES]) {
+    return field(work->addresses[peer], work->names[work->kind_of[peer]], text,
+                 RPI_MEETING_BYTES);
+}
+
+static rp_status connect_one(mesh_work *work, int peer) {
+    rpi_mesh *mesh = work->mesh;
+    rpi_endpoint *endpoint = mesh->endpoints[work->kind_of[peer]];
+    char address[RPI_MEETING_BYTES];
+    rp_status status =
+        endpoint->transport->connect(endpoint, peer, address_of(work, peer, address),
+                                     work->meeting.deadline_ns, &mesh->links[peer]);
+    return status == RP_OK ? RP_OK : cannot_connect(work, peer, status);
+}
+
+/* Ranks that are met together, and so many call an acceptor at once: well below RPI_CALLERS. */
+enum { GROUP = 16 };
+
+/* Begin with those of the group that are reached by this kind. */
+static rp_status dial(mesh_work *work, int kind, const int *group, int count) {
+    rpi_endpoint *endpoint = work->mesh->endpoints[kind];
+    char texts[GROUP][RPI_MEETING_BYTES];
+    const char *addresses[GROUP];
+    int peers[GROUP], dialled = 0, failed = -1;
+    if (!endpoint->transport->dial) return RP_OK;
+    for (int i = 0; i < count; i++) {
+        if (work->kind_of[group[i]] != kind) continue;
+        addresses[dialled] = address_of(work, group[i], texts[dialled]);
+        peers[dialled++] = group[i];
+    }
+    rp_status status = endpoint->transport->dial(endpoint, peers, addresses, dialled,
+                                                 work->meeting.deadline_ns, &failed);
+    return status == RP_OK ? RP_OK : cannot_connect(work, failed, status);
+}
+
+/* All of them are lower than this rank, or higher. */
+static rp_status connect_group(mesh_work *work, const int *group, int count) {
+    bool lower = count > 0 && group[0] < work->mesh->rank;
+    for (int kind = 0; lower && kind < work->kind_count; kind++)
+        RP_TRY(dial(work, kind, group, count));
+    for (int i = 0; i < count; i++) RP_TRY(connect_one(work, group[i]));
+    return RP_OK;
+}
+
 /* In round r every rank meets rank ^ r: each pair once, and as all ranks take the rounds in the
- * same order, no cycle of ranks can wait for each other. */
+ * same order, no cycle of ranks can wait for each other. Rounds r to r + n - 1, where n is a
+ * power of two and r a multiple of it, are taken together: in them two blocks of n ranks meet,
+ * all of one with all of the other, and those of the higher block all call. */
 static rp_status connect_all(mesh_work *work) {
     const rpi_mesh *mesh = work->mesh;
-    int rounds = 1;
+    int rounds = 1, together;
     while (rounds < mesh->world) rounds *= 2;
-    for (int round = 1; round < rounds; round++) {
-        int peer = mesh->rank ^ round;
-        if (peer < mesh->world) RP_TRY(connect_one(work, peer));
+    for (int round = 1; round < rounds; round += together) {
+        int group[GROUP], count = 0;
+        together = round < GROUP ? round : GROUP;
+        for (int i = round; i < round + together; i++)
+            if ((mesh->rank ^ i) < mesh->world) group[count++] = mesh->rank ^ i;
+        RP_TRY(connect_group(work, group, count));
     }
     return RP_OK;
 }

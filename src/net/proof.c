@@ -136,14 +136,21 @@ static rp_status send_before_more(int fd, const unsigned char *bytes, size_t cou
     return rpi_stream_write(fd, bytes + done, count - done, deadline_ns);
 }
 
-rp_status rpi_proof_give(int fd, const rpi_secret *secret, const rpi_proof_terms *terms,
-                         int64_t deadline_ns, unsigned char *tls_key) {
-    unsigned char call[RPI_PROOF_CALL_BYTES], answer[RPI_PROOF_ANSWER_BYTES];
+rp_status rpi_proof_call(int fd, const rpi_secret *secret, const rpi_proof_terms *terms,
+                         int64_t deadline_ns, unsigned char out_call[RPI_PROOF_CALL_BYTES]) {
+    rpi_proof_terms said = *terms;
+    said.tls = secret->tls;
+    RP_TRY(write_terms(out_call, CALL, &said));
+    return rpi_stream_write(fd, out_call, RPI_PROOF_CALL_BYTES, deadline_ns);
+}
+
+rp_status rpi_proof_end(int fd, const rpi_secret *secret, const rpi_proof_terms *terms,
+                        const unsigned char call[RPI_PROOF_CALL_BYTES], int64_t deadline_ns,
+                        unsigned char *tls_key) {
+    unsigned char answer[RPI_PROOF_ANSWER_BYTES];
     unsigned char end[RPI_PROOF_END_BYTES] = {0};
     rpi_proof_terms said = *terms, theirs;
     said.tls = secret->tls;
-    RP_TRY(write_terms(call, CALL, &said));
-    RP_TRY(rpi_stream_write(fd, call, sizeof call, deadline_ns));
     RP_TRY(rpi_stream_read(fd, answer, sizeof answer, deadline_ns));
     int verdict = WRONG_PROOF;
     rp_status status = check_answer(secret, &said, call, answer);
@@ -160,6 +167,13 @@ rp_status rpi_proof_give(int fd, const rpi_secret *secret, const rpi_proof_terms
     RP_TRY(prove(secret, end_label, call, answer, sizeof answer, end + 8));
     if (said.tls) RP_TRY(prove(secret, tls_label, call, answer, sizeof answer, tls_key));
     return send_before_more(fd, end, sizeof end, deadline_ns);
+}
+
+rp_status rpi_proof_give(int fd, const rpi_secret *secret, const rpi_proof_terms *terms,
+                         int64_t deadline_ns, unsigned char *tls_key) {
+    unsigned char call[RPI_PROOF_CALL_BYTES];
+    RP_TRY(rpi_proof_call(fd, secret, terms, deadline_ns, call));
+    return rpi_proof_end(fd, secret, terms, call, deadline_ns, tls_key);
 }
 
 /* ---- the answerer ---- */

@@ -47,6 +47,12 @@ typedef struct rpi_proof_terms {
  * when it does not. */
 rp_status rpi_proof_give(int fd, const rpi_secret *secret, const rpi_proof_terms *terms,
                          int64_t deadline_ns, unsigned char *tls_key);
+/* The same in two halves, for who calls several at once: the first waits for nobody. */
+rp_status rpi_proof_call(int fd, const rpi_secret *secret, const rpi_proof_terms *terms,
+                         int64_t deadline_ns, unsigned char out_call[RPI_PROOF_CALL_BYTES]);
+rp_status rpi_proof_end(int fd, const rpi_secret *secret, const rpi_proof_terms *terms,
+                        const unsigned char call[RPI_PROOF_CALL_BYTES], int64_t deadline_ns,
+                        unsigned char *tls_key);
 
 /* The answerer's side, a piece at a time. Zeros to begin with. */
 typedef struct rpi_proof {

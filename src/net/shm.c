@@ -67,7 +67,10 @@ static void shm_close(rpi_endpoint *base) {
     if (!endpoint) return;
     for (int peer = 0; endpoint->links && peer < base->world; peer++)
         rpi_shm_link_close(endpoint->links[peer]);
+    for (int peer = 0; endpoint->called && peer < base->world; peer++)
+        rpi_shm_link_close(endpoint->called[peer]);
     rpi_free(endpoint->links);
+    rpi_free(endpoint->called);
     rpi_acceptor_close(&endpoint->acceptor);
     rpi_doorbell_close(&endpoint->doorbell);
     if (endpoint->event >= 0) close(endpoint->event);
@@ -92,6 +95,8 @@ static rp_status shm_fill(rpi_shm_endpoint *endpoint) {
     int listener = -1;
     RP_TRY(rpi_alloc_array((size_t)endpoint->base.world, sizeof *endpoint->links, "links",
                            &endpoint->links));
+    RP_TRY(rpi_alloc_array((size_t)endpoint->base.world, sizeof *endpoint->called, "links",
+                           &endpoint->called));
     RP_TRY(rpi_unix_listen(endpoint->name, &listener));
     RP_TRY(rpi_acceptor_open(&endpoint->acceptor, &endpoint->hello, listener));
     if (endpoint->base.world > RPI_SHM_DOORBELL_WORLD)
@@ -469,6 +474,7 @@ const rpi_transport rpi_transport_shm = {
     .open = shm_open_endpoint,
     .address = shm_address,
     .connect = rpi_shm_connect,
+    .dial = rpi_shm_dial,
     .lend = shm_lend,
     .post = shm_post,
     .peek = shm_peek,

@@ -37,7 +37,8 @@ static rp_status take_fds(const rpi_shm_endpoint *endpoint, rpi_shm_link *link,
     return status;
 }
 
-/* Lower rank: make the memory and pass it with what wakes us. */
+/* Lower rank: make the memory and pass it with what wakes us. What wakes the peer has come
+ * behind its hello. */
 static rp_status offer(const rpi_shm_endpoint *endpoint, rpi_shm_link *link,
                        int64_t deadline_ns) {
     int fds[3] = {-1};
@@ -59,20 +60,51 @@ static rp_status accept_offer(const rpi_shm_endpoint *endpoint, rpi_shm_link *li
     rp_status status = take_fds(endpoint, link, theirs + 1);
     if (status == RP_OK) status = map_sealed(theirs[0], link->memory_bytes, &link->memory);
     close(theirs[0]);
-    RP_TRY(status);
-    return rpi_fds_send(link->socket, own, count, deadline_ns);
+    return status;
 }
 
+/* ---- the higher rank calls: three steps, of which the first waits for nobody ---- */
+
+static rp_status call(const rpi_shm_endpoint *endpoint, rpi_shm_link *link, const char *address,
+                      int64_t deadline_ns) {
+    if (strncmp(address, "shm:", 4) != 0)
+        return RP_FAIL(INVALID, "that is no address of a shm endpoint");
+    RP_TRY(rpi_unix_dial(address + 4, deadline_ns, &link->socket)); /* RP_PEER: it has ended */
+    RP_TRY(rpi_check_same_user(link->socket));
+    return rpi_hello_call(link->socket, &endpoint->hello, link->base.peer, deadline_ns,
+                          link->call);
+}
+
+/* And what wakes us, at once: the lower rank need not wait for it. */
 static rp_status say_hello(const rpi_shm_endpoint *endpoint, rpi_shm_link *link,
-                           const char *name, int64_t deadline_ns) {
+                           int64_t deadline_ns) {
+    int own[2], count = own_fds(endpoint, own);
+    RP_TRY(rpi_hello_say(link->socket, &endpoint->hello, link->base.peer, link->call,
+                         deadline_ns));
+    RP_TRY(rpi_fds_send(link->socket, own, count, deadline_ns));
+    link->said_hello = true;
+    return RP_OK;
+}
+
+static rp_status hear_hello(const rpi_shm_endpoint *endpoint, rpi_shm_link *link,
+                            int64_t deadline_ns) {
+    return rpi_hello_hear(&(rpi_channel){.fd = link->socket}, &endpoint->hello, link->base.peer,
+                          deadline_ns);
+}
+
+/* From where dial() has come. RP_PEER behind the call: it hung up, perhaps on too many callers.
+ */
+static rp_status meet_lower(const rpi_shm_endpoint *endpoint, rpi_shm_link *link,
+                            const char *address, int64_t deadline_ns) {
     rpi_redials redials = {0};
     for (;;) {
-        RP_TRY(
-            rpi_unix_dial(name, deadline_ns, &link->socket)); /* RP_PEER: its process is gone */
-        RP_TRY(rpi_check_same_user(link->socket));
-        rp_status status = rpi_hello_exchange(&(rpi_channel){.fd = link->socket},
-                                              &endpoint->hello, link->base.peer, deadline_ns);
+        rp_status status = RP_OK;
+        if (link->socket < 0) RP_TRY(call(endpoint, link, address, deadline_ns));
+        if (!link->said_hello) status = say_hello(endpoint, link, deadline_ns);
+        if (status == RP_OK) status = hear_hello(endpoint, link, deadline_ns);
+        if (status == RP_OK) return accept_offer(endpoint, link, deadline_ns);
         if (status != RP_PEER) return status;
+        link->said_hello = false;
         if (!rpi_stream_dials_again(&redials, &link->socket, deadline_ns)) return status;
     }
 }
@@ -80,16 +112,11 @@ static rp_status say_hello(const rpi_shm_endpoint *endpoint, rpi_shm_link *link,
 static rp_status meet(rpi_shm_endpoint *endpoint, rpi_shm_link *link, const char *address,
                       int64_t deadline_ns) {
     int peer = link->base.peer;
-    if (peer > endpoint->base.rank) {
-        rpi_channel channel;
-        RP_TRY(rpi_acceptor_wait(&endpoint->acceptor, peer, deadline_ns, &channel));
-        link->socket = channel.fd;
-        return offer(endpoint, link, deadline_ns);
-    }
-    if (strncmp(address, "shm:", 4) != 0)
-        return RP_FAIL(INVALID, "that is no address of a shm endpoint");
-    RP_TRY(say_hello(endpoint, link, address + 4, deadline_ns));
-    return accept_offer(endpoint, link, deadline_ns);
+    rpi_channel channel;
+    if (peer < endpoint->base.rank) return meet_lower(endpoint, link, address, deadline_ns);
+    RP_TRY(rpi_acceptor_wait(&endpoint->acceptor, peer, deadline_ns, &channel));
+    link->socket = channel.fd;
+    return offer(endpoint, link, deadline_ns);
 }
 
 void rpi_shm_link_close(rpi_shm_link *link) {
@@ -110,24 +137,79 @@ rp_status rpi_shm_watch(rpi_shm_endpoint *endpoint, int fd, rpi_shm_link *link) 
     return RP_OK;
 }
 
+static rp_status new_link(rpi_shm_endpoint *endpoint, int peer, rpi_shm_link **out_link) {
+    RP_TRY(rpi_peer_check(&endpoint->base, peer));
+    if (endpoint->links[peer]) return RP_FAIL(STATE, "rank %d is connected already", peer);
+    rpi_shm_link *link = NULL;
+    RP_TRY(rpi_alloc(sizeof *link, "a link", &link));
+    link->base = (rpi_link){.endpoint = &endpoint->base, .peer = peer};
+    link->socket = link->peer_event = -1;
+    link->memory_bytes = rpi_duplex_bytes(endpoint->hello.frame_bytes);
+    *out_link = link;
+    return RP_OK;
+}
+
+static rp_status cannot_connect(rp_status status, int peer, const char *address) {
+    return rpi_fail_context(status, "connecting to rank %d at %s: ", peer, address);
+}
+
+static rp_status call_one(rpi_shm_endpoint *endpoint, int peer, const char *address,
+                          int64_t deadline_ns) {
+    rpi_shm_link *link = NULL;
+    RP_TRY(new_link(endpoint, peer, &link));
+    rp_status status = call(endpoint, link, address, deadline_ns);
+    if (status == RP_OK)
+        endpoint->called[peer] = link;
+    else
+        rpi_shm_link_close(link);
+    return status;
+}
+
+/* One that hung up is called again by connect(). */
+static rp_status say_hello_to(rpi_shm_endpoint *endpoint, int peer, int64_t deadline_ns) {
+    rpi_shm_link *link = endpoint->called[peer];
+    rp_status status = say_hello(endpoint, link, deadline_ns);
+    if (status == RP_OK) return status;
+    endpoint->called[peer] = NULL;
+    rpi_shm_link_close(link);
+    return status == RP_PEER ? RP_OK : status;
+}
+
+rp_status rpi_shm_dial(rpi_endpoint *base, const int *peers, const char *const *addresses,
+                       int count, int64_t deadline_ns, int *out_failed) {
+    rpi_shm_endpoint *endpoint = (rpi_shm_endpoint *)base;
+    rp_status status = RP_OK;
+    int i;
+    for (i = 0; i < count && status == RP_OK; i++)
+        status = call_one(endpoint, peers[i], addresses[i], deadline_ns);
+    bool called = status == RP_OK;
+    for (i = called ? 0 : i; i < count && status == RP_OK; i++)
+        status = say_hello_to(endpoint, peers[i], deadline_ns);
+    if (status == RP_OK) return status;
+    *out_failed = peers[i - 1];
+    return cannot_connect(status, peers[i - 1], addresses[i - 1]);
+}
+
+/* The one that was called, or a new one. */
+static rp_status take_link(rpi_shm_endpoint *endpoint, int peer, rpi_shm_link **out_link) {
+    RP_TRY(rpi_peer_check(&endpoint->base, peer));
+    *out_link = endpoint->called[peer];
+    endpoint->called[peer] = NULL;
+    return *out_link ? RP_OK : new_link(endpoint, peer, out_link);
+}
+
 rp_status rpi_shm_connect(rpi_endpoint *base, int peer, const char *address,
                           int64_t deadline_ns, rpi_link **out_link) {
     rpi_shm_endpoint *endpoint = (rpi_shm_endpoint *)base;
-    size_t frame_bytes = endpoint->hello.frame_bytes;
     rpi_shm_link *link = NULL;
-    RP_TRY(rpi_peer_check(base, peer));
-    if (endpoint->links[peer]) return RP_FAIL(STATE, "rank %d is connected already", peer);
-    RP_TRY(rpi_alloc(sizeof *link, "a link", &link));
-    link->base = (rpi_link){.endpoint = base, .peer = peer};
-    link->socket = link->peer_event = -1;
-    link->memory_bytes = rpi_duplex_bytes(frame_bytes);
+    RP_TRY(take_link(endpoint, peer, &link));
     rp_status status = meet(endpoint, link, address, deadline_ns);
     if (status == RP_OK) status = rpi_shm_watch(endpoint, link->socket, link);
     if (status != RP_OK) {
         rpi_shm_link_close(link);
-        return rpi_fail_context(status, "connecting to rank %d at %s: ", peer, address);
+        return cannot_connect(status, peer, address);
     }
-    rpi_duplex_join(&link->duplex, link->memory, base->rank > peer, frame_bytes,
+    rpi_duplex_join(&link->duplex, link->memory, base->rank > peer, endpoint->hello.frame_bytes,
                     link->peer_event);
     if (endpoint->shares) rpi_duplex_take_places(&link->duplex);
     endpoint->links[peer] = link;

@@ -18,6 +18,8 @@ typedef struct rpi_shm_link {
     rpi_link base;
     int socket, peer_event;
     rpi_doorbell_page *peer_doorbell; /* NULL: it has none */
+    bool said_hello;                  /* while it is connected */
+    unsigned char call[RPI_PROOF_CALL_BYTES];
     void *memory;
     size_t memory_bytes;
     bool gone; /* the peer's socket has ended */
@@ -39,12 +41,15 @@ typedef struct rpi_shm_endpoint {
     bool armed, shares;
     rpi_doorbell doorbell; /* page NULL: all links are looked at */
     unsigned passes;
-    rpi_shm_link **links; /* [world] */
+    rpi_shm_link **links;  /* [world] */
+    rpi_shm_link **called; /* [world] by dial(), and not yet connected */
 } rpi_shm_endpoint;
 
 /* As the contract of a transport has it. */
 rp_status rpi_shm_connect(rpi_endpoint *endpoint, int peer, const char *address,
                           int64_t deadline_ns, rpi_link **out_link);
+rp_status rpi_shm_dial(rpi_endpoint *endpoint, const int *peers, const char *const *addresses,
+                       int count, int64_t deadline_ns, int *out_failed);
 /* Its sockets wake the endpoint. link NULL: of no link. */
 rp_status rpi_shm_watch(rpi_shm_endpoint *endpoint, int fd, rpi_shm_link *link);
 void rpi_shm_link_close(rpi_shm_link *link); /* NULL is fine */

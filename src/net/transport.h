@@ -129,6 +129,12 @@ typedef struct rpi_transport {
      * come to a listening endpoint are turned away and change nothing. */
     rp_status (*connect)(rpi_endpoint *endpoint, int peer, const char *address,
                          int64_t deadline_ns, rpi_link **out_link);
+    /* Optional. What connect() to lower ranks begins with, for several of them, so that they
+     * are waited for at once: afterwards it is called for each. They may all wait for this
+     * rank, and for nobody else. *out_failed: the peer for which it failed, as connect()
+     * would. */
+    rp_status (*dial)(rpi_endpoint *endpoint, const int *peers, const char *const *addresses,
+                      int count, int64_t deadline_ns, int *out_failed);
     /* A region of at least `bytes` (<= frame_bytes), 64-byte aligned, to fill and then post;
      * the same region again until it is posted (asking for more may move it and lose its
      * bytes). One at a time for each link. */

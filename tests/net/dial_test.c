@@ -5,12 +5,18 @@
 #include "link_pair.h"
 #include "net/addresses.h"
 #include "net/interfaces.h"
+#include "net/secret.h"
 #include "net/stream.h"
+#include "net/unix_socket.h"
 
 #include <netdb.h>
 #include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -71,6 +77,153 @@ static struct addrinfo entry(int fd, struct sockaddr_in *address) {
 
 /* A host may have addresses that lead nowhere from here: they do not use up the time of others.
  */
+/* ---- several lower ranks at once ---- */
+
+enum { LOWER = 3, ALL };
+
+typedef struct meeting_ranks {
+    const rpi_transport *shm;
+    rpi_endpoint *endpoints[ALL];
+    char addresses[ALL][128];
+    rp_status statuses[ALL];
+} meeting_ranks;
+
+static void open_all(meeting_ranks *m, const rpi_secret *secret) {
+    *m = (meeting_ranks){.shm = NULL};
+    REQUIRE_OK(rpi_transport_find("shm", &m->shm));
+    for (int rank = 0; rank < ALL; rank++) {
+        rpi_endpoint_options options = {
+            .rank = rank, .world = ALL, .session = 7, .secret = secret, .frame_bytes = 4096};
+        REQUIRE_OK(m->shm->open(&options, &m->endpoints[rank]));
+        REQUIRE_OK(
+            m->shm->address(m->endpoints[rank], m->addresses[rank], sizeof m->addresses[0]));
+    }
+}
+
+static void close_all(meeting_ranks *m) {
+    for (int rank = 0; rank < ALL; rank++)
+        if (m->endpoints[rank]) m->shm->close(m->endpoints[rank]);
+}
+
+typedef struct lower_rank {
+    meeting_ranks *m;
+    int rank;
+} lower_rank;
+
+/* A frame to the highest rank, once there is a link. */
+static void *let_in(void *argument) {
+    lower_rank *self = argument;
+    meeting_ranks *m = self->m;
+    rpi_link *link = NULL;
+    m->statuses[self->rank] =
+        m->shm->connect(m->endpoints[self->rank], LOWER, "", rpi_deadline_ns(20), &link);
+    if (m->statuses[self->rank] == RP_OK)
+        m->statuses[self->rank] = link_send(link, (uint64_t)self->rank, 500);
+    return NULL;
+}
+
+static void call_all(meeting_ranks *m, int *out_failed) {
+    const char *addresses[LOWER] = {m->addresses[2], m->addresses[0], m->addresses[1]};
+    static const int peers[LOWER] = {2, 0, 1};
+    m->statuses[LOWER] = m->shm->dial(m->endpoints[LOWER], peers, addresses, LOWER,
+                                      rpi_deadline_ns(20), out_failed);
+}
+
+static void hear_all(const meeting_ranks *m) {
+    for (int rank = 0; rank < LOWER; rank++) {
+        rpi_link *link = NULL;
+        REQUIRE_OK(m->shm->connect(m->endpoints[LOWER], rank, m->addresses[rank],
+                                   rpi_deadline_ns(20), &link));
+        CHECK_OK(link_receive_wait(link, (uint64_t)rank, 500));
+    }
+}
+
+static void several_ranks_are_called_at_once(void) {
+    rpi_secret secret = {0};
+    meeting_ranks m;
+    int before = check_descriptors();
+    if (rpi_secret_is_supported())
+        REQUIRE_OK(rpi_secret_make("a test's secret", "the secret of these ranks", &secret));
+    for (int with_secret = 0; with_secret < 1 + rpi_secret_is_supported(); with_secret++) {
+        pthread_t threads[LOWER];
+        lower_rank ranks[LOWER];
+        int failed = -1;
+        open_all(&m, with_secret ? &secret : NULL);
+        if (!with_secret) call_all(&m, &failed); /* nobody has to be there for it */
+        for (int rank = 0; rank < LOWER; rank++) {
+            ranks[rank] = (lower_rank){&m, rank};
+            REQUIRE(pthread_create(&threads[rank], NULL, let_in, &ranks[rank]) == 0);
+        }
+        if (with_secret) call_all(&m, &failed);
+        CHECK_OK(m.statuses[LOWER]);
+        hear_all(&m);
+        for (int rank = 0; rank < LOWER; rank++) {
+            pthread_join(threads[rank], NULL);
+            CHECK_OK(m.statuses[rank]);
+        }
+        close_all(&m);
+    }
+    CHECK_EQ(check_descriptors(), before);
+}
+
+/* Whichever it is, and the others' calls leave nothing behind. */
+static void the_rank_that_cannot_be_called_is_named(void) {
+    meeting_ranks m;
+    int failed = -1, before = check_descriptors();
+    open_all(&m, NULL);
+    m.shm->close(m.endpoints[0]);
+    m.endpoints[0] = NULL;
+    call_all(&m, &failed);
+    CHECK_EQ(m.statuses[LOWER], RP_PEER);
+    CHECK_EQ(failed, 0);
+    CHECK(strstr(rp_last_error()->message, "connecting to rank 0") != NULL);
+    close_all(&m);
+    CHECK_EQ(check_descriptors(), before);
+}
+
+typedef struct busy_rank {
+    int listener, hellos;
+    atomic_bool stop;
+} busy_rank;
+
+/* Hangs up on each caller, behind its hello, as one does that has too many. */
+static void *hang_up_on_callers(void *argument) {
+    busy_rank *self = argument;
+    while (!atomic_load(&self->stop)) {
+        unsigned char hello[64];
+        struct pollfd calls = {.fd = self->listener, .events = POLLIN};
+        if (poll(&calls, 1, 10) <= 0) continue;
+        int fd = accept(self->listener, NULL, NULL);
+        if (fd < 0) continue;
+        self->hellos += recv(fd, hello, sizeof hello, MSG_WAITALL) == sizeof hello;
+        close(fd);
+    }
+    return NULL;
+}
+
+static void who_was_hung_up_on_calls_again(void) {
+    meeting_ranks m;
+    busy_rank busy = {.listener = -1};
+    rpi_link *link = NULL;
+    pthread_t thread;
+    char name[RPI_UNIX_NAME_BYTES], address[RPI_UNIX_NAME_BYTES + 8];
+    int failed = -1, peer = 0, before = check_descriptors();
+    open_all(&m, NULL);
+    REQUIRE_OK(rpi_unix_listen(name, &busy.listener));
+    snprintf(address, sizeof address, "shm:%s", name);
+    REQUIRE(pthread_create(&thread, NULL, hang_up_on_callers, &busy) == 0);
+    const char *text = address;
+    CHECK_OK(m.shm->dial(m.endpoints[LOWER], &peer, &text, 1, rpi_deadline_ns(20), &failed));
+    CHECK_FAILS(m.shm->connect(m.endpoints[LOWER], peer, address, rpi_deadline_ns(0.5), &link),
+                PEER, "connecting to rank 0");
+    atomic_store(&busy.stop, true);
+    pthread_join(thread, NULL);
+    CHECK_MSG(busy.hellos > 1, "%d hellos", busy.hellos);
+    close(busy.listener);
+    close_all(&m);
+    CHECK_EQ(check_descriptors(), before);
+}
+
 static void the_first_address_leaves_time_for_the_second(void) {
     struct sockaddr_in any = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     struct sockaddr_in addresses[2];
@@ -178,6 +331,9 @@ static void interfaces_match_as_nccl_has_them(void) {
 }
 
 CASES({"shared_memory_has_a_deadline", shared_memory_has_a_deadline},
+      {"several_ranks_are_called_at_once", several_ranks_are_called_at_once},
+      {"the_rank_that_cannot_be_called_is_named", the_rank_that_cannot_be_called_is_named},
+      {"who_was_hung_up_on_calls_again", who_was_hung_up_on_calls_again},
       {"the_first_address_leaves_time_for_the_second",
        the_first_address_leaves_time_for_the_second},
       {"one_listener_is_heard_at_all_its_addresses",

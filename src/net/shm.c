@@ -9,7 +9,6 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "net/buffers.h"
-#include "net/duplex.h"
 #include "net/endpoint.h"
 #include "net/forget.h"
 #include "net/frame.h"
@@ -27,33 +26,6 @@ enum {
     LOOK_EVERY = 256, /* passes between looks at the sockets by a caller that never sleeps */
     PLACE_FRAME_BYTES = RPI_FRAME_HEADER_BYTES + sizeof(rpi_shm_place),
 };
-
-typedef struct shm_link {
-    rpi_link base;
-    rpi_duplex duplex;
-    int socket, peer_event;
-    void *memory;
-    size_t memory_bytes;
-    bool gone; /* the peer's socket has ended */
-    rpi_fault fault;
-    rpi_shm_buffers buffers;
-    rpi_shm_place to;       /* where the payload of the frame to be posted lies: reaches() */
-    unsigned char *payload; /* of the frame peeked at, where that names a place; else NULL */
-    size_t payload_bytes;   /* of one that has it elsewhere than behind the header; else 0 */
-    uint32_t payload_flags;
-} shm_link;
-
-typedef struct shm_endpoint {
-    rpi_endpoint base;
-    rpi_acceptor acceptor;
-    rpi_hello hello;
-    char name[RPI_UNIX_NAME_BYTES]; /* of the socket, in the abstract namespace */
-    int event, epoll_fd;
-    bool armed, shares;
-    unsigned passes;
-    unsigned freed;   /* rpi_buffers_freed() when all peers were last told */
-    shm_link **links; /* [world] */
-} shm_endpoint;
 
 /* Abstract sockets belong to a network namespace, memory to a kernel. */
 static bool shm_reaches(const rpi_peer_info *self, const rpi_peer_info *peer) {
@@ -183,26 +155,20 @@ static rp_status look(rpi_shm_endpoint *endpoint) {
 }
 
 /* Who frees and allocates again has room at its peers as soon as they have heard of it. */
-static void drop_freed(shm_endpoint *endpoint) {
+static void drop_freed(rpi_shm_endpoint *endpoint) {
     unsigned freed = rpi_buffers_freed();
     bool told = true;
     if (!endpoint->shares || freed == endpoint->freed) return;
     for (int peer = 0; peer < endpoint->base.world; peer++) {
-        shm_link *link = endpoint->links[peer];
+        rpi_shm_link *link = endpoint->links[peer];
         if (link && !link->gone)
             told &= rpi_shm_buffers_drop_freed(&link->buffers, link->socket);
-static void drop_freed(const rpi_shm_endpoint *endpoint) {
-    for (int peer = 0; endpoint->shares && peer < endpoint->base.world; peer++) {
-        rpi_shm_link *link = endpoint->links[peer];
-        if (link && !link->gone) rpi_shm_buffers_drop_freed(&link->buffers, link->socket);
     }
     if (told) endpoint->freed = freed;
 }
 
 static rp_status shm_progress(rpi_endpoint *base) {
-    shm_endpoint *endpoint = (shm_endpoint *)base;
     rpi_shm_endpoint *endpoint = (rpi_shm_endpoint *)base;
-    if (++endpoint->passes % LOOK_EVERY != 0) return RP_OK;
     drop_freed(endpoint);
     return ++endpoint->passes % LOOK_EVERY ? RP_OK : look(endpoint);
 }
@@ -415,16 +381,8 @@ static bool shm_is_back(rpi_link *base, uint32_t number) {
 static bool shm_withdraw(rpi_link *base, uint32_t number) {
     rpi_shm_link *link = (rpi_shm_link *)base;
     if (rpi_duplex_withdraw(&link->duplex, number) == RP_OK) return true;
-    hear((shm_endpoint *)base->endpoint, link);
+    hear((rpi_shm_endpoint *)base->endpoint, link);
     return link->gone || !rpi_duplex_is_writing_to(&link->duplex, number);
-    int64_t until_ns = rpi_now_ns() + RPI_SECOND_NS;
-    while (rpi_duplex_is_writing_to(&link->duplex, number)) {
-        hear((rpi_shm_endpoint *)base->endpoint, link);
-        if (link->gone) return true; /* the dead do not write */
-        if (rpi_now_ns() > until_ns) return false;
-        rpi_sleep_until_ns(rpi_now_ns() + LOOK_AGAIN_NS);
-    }
-    return true;
 }
 
 static bool shm_is_written(rpi_link *base) {

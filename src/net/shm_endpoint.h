@@ -41,6 +41,7 @@ typedef struct rpi_shm_endpoint {
     bool armed, shares;
     rpi_doorbell doorbell; /* page NULL: all links are looked at */
     unsigned passes;
+    unsigned freed;        /* rpi_buffers_freed() when all peers were last told */
     rpi_shm_link **links;  /* [world] */
     rpi_shm_link **called; /* [world] by dial(), and not yet connected */
 } rpi_shm_endpoint;

@@ -158,12 +158,8 @@ static rp_status prepare(async_local *self, const rpi_strategy_setup *setup) {
     o.merge = merge;
     o.context = self;
     self->every = c.every;
-    self->outer.outer_rate = self->advice.rate = c.outer_rate;
-    self->outer.outer_momentum = self->advice.momentum = c.outer_momentum;
     self->outer.outer_rate = self->watch.rate = c.outer_rate;
     self->outer.outer_momentum = self->watch.momentum = c.outer_momentum;
-    self->outer.delay = (uint64_t)(c.momentum_every ? c.momentum_every
-                                                    : rp_comm_world(setup->comm) - o.servers);
     RP_TRY(rpi_served_open(setup, &o, &self->served));
     int workers = rp_parameter_server_workers(self->served.server);
     self->outer.delay = (uint64_t)(c.momentum_every ? c.momentum_every : workers);

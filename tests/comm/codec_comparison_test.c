@@ -15,6 +15,7 @@ typedef struct asked {
     rp_status status[MOST_RANKS];
     rp_codec_comparison found[MOST_RANKS];
     char text[MOST_RANKS][RP_COMPARISON_TEXT];
+    double sent[MOST_RANKS]; /* bytes */
 } asked;
 
 static void compare(rp_comm *comm, int rank, int world, void *context) {
@@ -25,6 +26,9 @@ static void compare(rp_comm *comm, int rank, int world, void *context) {
     a->status[rank] =
         rp_codec_compare(comm, &codec, a->most, a->feedback, a->algorithm, &a->found[rank]);
     rp_codec_comparison_text(&a->found[rank], &codec, a->text[rank]);
+    rp_comm_stats stats;
+    rp_comm_get_stats(comm, &stats);
+    a->sent[rank] = (double)stats.wire_bytes_sent;
     float one = 1;
     CHECK_OK(
         rp_all_reduce(comm, &(rp_segment){.data = &one, .count = 1, .dtype = RP_F32}, 1, NULL));
@@ -40,7 +44,7 @@ static void ranks_find_the_same(void) {
     static const struct {
         int world;
         asked a;
-    } cases[] = {{2, {.codec = "q4", .most = 70000, .feedback = 1}}, /* in three lengths */
+    } cases[] = {{2, {.codec = "q4", .most = 40000, .feedback = 1}},
                  {3, {.codec = "bf16", .most = 1}},
                  {4, {.codec = "v4", .most = 20000, .algorithm = "sra"}}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -56,6 +60,30 @@ static void ranks_find_the_same(void) {
                    1e-9);
         CHECK(found->lossy_from == RP_LOSSY_NEVER || found->lossy_from <= a.most);
     }
+}
+
+/* Lengths grow by four: 17 turns of each at most, both ways, of the vector's bytes at most. */
+static void few_lengths_are_tried(void) {
+    asked a = {.codec = "q4", .most = 70000};
+    world_run(2, NULL, compare, &a);
+    CHECK_OK(a.status[0]);
+    double most = 17 * 2 * 4.0 * (16384 + 65536 + 70000);
+    CHECK_MSG(a.sent[0] < 1.1 * most, "%g bytes were sent, at most %g", a.sent[0], most);
+}
+
+static void it_says_what_it_found(void) {
+    rp_codec codec;
+    rp_codec_comparison found = {.lossy_from = RP_LOSSY_NEVER,
+                                 .count = 1000000,
+                                 .exact_s = 0.008,
+                                 .lossy_s = 0.002,
+                                 .sent_bytes_s = 1e9};
+    char text[RP_COMPARISON_TEXT];
+    REQUIRE_OK(rp_codec_parse("q4", &codec));
+    rp_codec_comparison_text(&found, &codec, text);
+    CHECK_MSG(strcmp(text, "fp32: 4 MB take 8 ms exact (8 Gbit/s sent by a rank), 2 ms as "
+                           "q4:bucket=512") == 0,
+              "%s", text);
 }
 
 /* Where the link sets the time, an eighth of the bytes is faster, and as many are not. */
@@ -95,7 +123,9 @@ static void an_algorithm_for_exact_codecs_is_refused(void) {
     CHECK_EQ(a.status[1], RP_UNSUPPORTED);
 }
 
-CASES({"ranks_find_the_same", ranks_find_the_same}, {"the_link_decides", the_link_decides},
+CASES({"ranks_find_the_same", ranks_find_the_same},
+      {"few_lengths_are_tried", few_lengths_are_tried},
+      {"it_says_what_it_found", it_says_what_it_found}, {"the_link_decides", the_link_decides},
       {"one_rank_has_nothing_to_gain", one_rank_has_nothing_to_gain},
       {"lengths_that_cannot_be_are_refused", lengths_that_cannot_be_are_refused},
       {"an_algorithm_for_exact_codecs_is_refused", an_algorithm_for_exact_codecs_is_refused})

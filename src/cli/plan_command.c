@@ -123,9 +123,8 @@ static rp_status cost_of(const prediction *p, const rpi_algorithm *algorithm,
     return rpi_plan_cost(algorithm, &p->request, p->bytes, p->encoded, &p->model, out_cost);
 }
 
-/* Of handing a core on in a crowd, where that is a wake-up, and a look at all links in memory
- * that is in no cache: fitted to 64 ranks on two cores. */
-#define CROWD_TURN_S 250e-6
+/* Of handing a core on in a crowd, where that is a wake-up: fitted to 64 ranks on two cores. */
+#define CROWD_TURN_S 35e-6
 
 /* Ranks that share cores also wait for their turns, and frames keep cores busy. */
 static void share_cores(const settings *s, prediction *p) {

@@ -75,15 +75,16 @@ static rp_status call(const rpi_shm_endpoint *endpoint, rpi_shm_link *link, cons
                           link->call);
 }
 
-/* And what wakes us, at once: the lower rank need not wait for it. */
+/* And what wakes us, at once: the lower rank need not wait for it. One that has hung up by then
+ * may have answered why. */
 static rp_status say_hello(const rpi_shm_endpoint *endpoint, rpi_shm_link *link,
                            int64_t deadline_ns) {
     int own[2], count = own_fds(endpoint, own);
     RP_TRY(rpi_hello_say(link->socket, &endpoint->hello, link->base.peer, link->call,
                          deadline_ns));
-    RP_TRY(rpi_fds_send(link->socket, own, count, deadline_ns));
-    link->said_hello = true;
-    return RP_OK;
+    rp_status status = rpi_fds_send(link->socket, own, count, deadline_ns);
+    link->said_hello = status == RP_OK || status == RP_PEER;
+    return link->said_hello ? RP_OK : status;
 }
 
 static rp_status hear_hello(const rpi_shm_endpoint *endpoint, rpi_shm_link *link,

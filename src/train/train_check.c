@@ -143,8 +143,11 @@ rp_status rpi_train_global_batch(const rpi_train_options *o, int world, int64_t 
     int64_t global = o->global_batch_size;
     if (!global) global = o->batch_size ? o->batch_size * runs : 64;
     if (global % runs != 0)
-        return RP_FAIL(INVALID, "a global batch of %lld is not divisible by %s",
-                       (long long)global, runs_text(o, world, text));
+        return RP_FAIL(
+            INVALID,
+            "a global batch of %lld is not divisible by %s; --global-batch-size %lld is",
+            (long long)global, runs_text(o, world, text),
+            (long long)((global / runs + 1) * runs));
     if (o->batch_size && o->batch_size * runs != global)
         return RP_FAIL(INVALID,
                        "--batch-size %lld on %s makes %lld, but --global-batch-size is %lld",

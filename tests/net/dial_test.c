@@ -224,6 +224,22 @@ static void who_was_hung_up_on_calls_again(void) {
     CHECK_EQ(check_descriptors(), before);
 }
 
+/* A lower rank that refuses answers and hangs up, now and then before it has been told what
+ * wakes the caller. */
+static void who_was_refused_hears_why(void) {
+    for (int turn = 0; turn < 100 && !check_failures(); turn++) {
+        const rpi_transport *shm = NULL;
+        link_pair pair;
+        rp_status statuses[2];
+        REQUIRE_OK(rpi_transport_find("shm", &shm));
+        link_pair_options(&pair, shm, 4096);
+        pair.options[1].frame_bytes += 64;
+        CHECK_FAILS(link_pair_open_with(&pair, statuses), MISMATCH, "refused");
+        CHECK_EQ(statuses[0], RP_MISMATCH);
+        link_pair_close(&pair);
+    }
+}
+
 static void the_first_address_leaves_time_for_the_second(void) {
     struct sockaddr_in any = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     struct sockaddr_in addresses[2];
@@ -334,6 +350,7 @@ CASES({"shared_memory_has_a_deadline", shared_memory_has_a_deadline},
       {"several_ranks_are_called_at_once", several_ranks_are_called_at_once},
       {"the_rank_that_cannot_be_called_is_named", the_rank_that_cannot_be_called_is_named},
       {"who_was_hung_up_on_calls_again", who_was_hung_up_on_calls_again},
+      {"who_was_refused_hears_why", who_was_refused_hears_why},
       {"the_first_address_leaves_time_for_the_second",
        the_first_address_leaves_time_for_the_second},
       {"one_listener_is_heard_at_all_its_addresses",

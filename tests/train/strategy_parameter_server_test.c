@@ -283,7 +283,7 @@ static void mistakes_are_named(void) {
     expect("parameter-server:grace=5", 4, "say quorum=K");
     expect("parameter-server:on-loss=continue", 4, "servers=1 or more");
     expect("parameter-server:on-loss=ignore", 4, "stop or continue");
-    expect("parameter-server:servers=2", 7, "not divisible by 5 ranks");
+    expect("parameter-server:servers=2", 7, "not divisible by 5 ranks; --global-batch-size ");
     rpi_train_options options = server_options("parameter-server:servers=1");
     options.warmup_exact = 1;
     CHECK_FAILS(rpi_train_check(&options, 4), INVALID, "--warmup-exact");

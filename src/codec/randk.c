@@ -31,7 +31,7 @@ static size_t randk_encoded_bytes(const rp_codec *codec, rp_dtype dtype, size_t 
            (rest ? bucket_bytes(codec, rest) : 0);
 }
 
-static rpi_quant_stream stream_of(const rp_encode_context *context) {
+rpi_quant_stream rpi_randk_stream_of(const rp_encode_context *context) {
     rp_encode_context places = *context;
     places.role = ROLE;
     return rpi_quant_stream_of(&places);
@@ -77,7 +77,7 @@ static void encode_bucket(const rp_codec *codec, rpi_isa isa, rpi_sparse_bucket 
 
 static size_t randk_encode(const rp_codec *codec, rpi_isa isa, rp_dtype dtype, const void *x,
                            size_t count, const rp_encode_context *context, void *out) {
-    rpi_quant_stream stream = stream_of(context);
+    rpi_quant_stream stream = rpi_randk_stream_of(context);
     rpi_sparse_bucket b;
     float room[RPI_SPARSE_BUCKET_MAX];
     uint8_t *to = out;
@@ -104,7 +104,7 @@ static bool read_bucket(const rp_codec *codec, rpi_isa isa, const rpi_quant_stre
 
 static void randk_decode(const rp_codec *codec, rpi_isa isa, rp_dtype dtype, const void *in,
                          size_t count, const rp_encode_context *context, void *y) {
-    rpi_quant_stream stream = stream_of(context);
+    rpi_quant_stream stream = rpi_randk_stream_of(context);
     rpi_sparse_bucket b;
     const uint8_t *from = in;
     for (size_t i = 0, n; i < count; i += n, from += bucket_bytes(codec, n)) {
@@ -120,7 +120,7 @@ static void randk_decode(const rp_codec *codec, rpi_isa isa, rp_dtype dtype, con
 static void randk_decode_add(const rp_codec *codec, rpi_isa isa, rp_dtype dtype, const void *in,
                              size_t count, const rp_encode_context *context, void *sum) {
     (void)dtype; /* sums of all three types are floats */
-    rpi_quant_stream stream = stream_of(context);
+    rpi_quant_stream stream = rpi_randk_stream_of(context);
     rpi_sparse_bucket b;
     const uint8_t *from = in;
     for (size_t i = 0, n; i < count; i += n, from += bucket_bytes(codec, n)) {

@@ -12,8 +12,7 @@ const char *const rpi_sparse_values[RPI_SPARSE_VALUES + 1] = {
 
 enum { FIRST_QUANTISED = 3, FIRST_BITS = 2 };
 
-/* One bucket of the quantiser holds all values of one of ours. */
-static rp_codec values_of(const rp_codec *codec) {
+rp_codec rpi_sparse_values_of(const rp_codec *codec) {
     static const uint8_t wire_ids[FIRST_QUANTISED + 1] = {2, 3, 1, 4};
     uint32_t way = codec->option[1];
     if (way < FIRST_QUANTISED) return (rp_codec){.kind = rpi_codec_by_wire_id(wire_ids[way])};
@@ -35,7 +34,7 @@ void rpi_sparse_encode_values(const rp_codec *codec, rpi_isa isa, rpi_sparse_buc
                               void *out) {
     if (!bucket->kept) return;
     static const rp_encode_context none;
-    rp_codec values = values_of(codec);
+    rp_codec values = rpi_sparse_values_of(codec);
     values.kind->encode(&values, isa, RP_F32, bucket->value, bucket->kept, &none, out);
     rpi_sparse_decode_values(codec, isa, out, bucket);
 }
@@ -44,7 +43,7 @@ void rpi_sparse_decode_values(const rp_codec *codec, rpi_isa isa, const void *in
                               rpi_sparse_bucket *bucket) {
     if (!bucket->kept) return;
     static const rp_encode_context none;
-    rp_codec values = values_of(codec);
+    rp_codec values = rpi_sparse_values_of(codec);
     values.kind->decode(&values, isa, RP_F32, in, bucket->kept, &none, bucket->value);
 }
 

@@ -4,6 +4,7 @@
 #define RPI_CODEC_SPARSE_H
 
 #include "codec/codec.h"
+#include "codec/quant_arithmetic.h"
 
 enum { RPI_SPARSE_KEPT_MAX = 1024, RPI_SPARSE_BUCKET_MAX = 8192 };
 
@@ -40,12 +41,17 @@ int rpi_sparse_supports(const rp_codec *codec, rp_dtype dtype);
 int rpi_sparse_is_exact(const rp_codec *codec, rp_dtype dtype);
 const char *rpi_sparse_conflict(const rp_codec *codec);
 
+/* By which codec values travel: one bucket of the quantiser holds all of one of ours. */
+rp_codec rpi_sparse_values_of(const rp_codec *codec);
 size_t rpi_sparse_value_bytes(const rp_codec *codec, size_t kept);
 /* Values of `bucket` into out; what they decode to takes their place. */
 void rpi_sparse_encode_values(const rp_codec *codec, rpi_isa isa, rpi_sparse_bucket *bucket,
                               void *out);
 void rpi_sparse_decode_values(const rp_codec *codec, rpi_isa isa, const void *in,
                               rpi_sparse_bucket *bucket);
+
+/* From which randk draws its places. */
+rpi_quant_stream rpi_randk_stream_of(const rp_encode_context *context);
 
 /* x + residual as floats: x itself, the residual (which it then replaces), or `room`. */
 const float *rpi_sparse_feed(rp_dtype dtype, rpi_isa isa, const void *x, size_t count,

@@ -3,6 +3,7 @@
 #include "base/status.h"
 #include "codec/codec.h"
 #include "codec/quant_kernels.h"
+#include "codec/sparse.h"
 
 #include <string.h>
 
@@ -15,15 +16,40 @@ static bool type_of(rp_dtype dtype, int *type) {
     }
 }
 
-/* False: kernels for a device have not been written for this kind. */
-static bool kind_of(const rp_codec *codec, rpi_device_call *call) {
-    const char *name = rpi_codec_kind_of(codec)->name;
+static bool convert_to(rpi_device_call *call, int wire_type) {
     call->kind = RPI_DEVICE_CONVERT;
-    call->wire_type = call->type; /* fp32 is the exact codec */
-    if (strcmp(name, "fp32") == 0) return true;
-    if (strcmp(name, "bf16") == 0) return type_of(RP_BF16, &call->wire_type);
-    if (strcmp(name, "fp16") == 0) return type_of(RP_F16, &call->wire_type);
+    call->wire_type = wire_type;
+    return true;
+}
+
+/* Values of randk travel by another codec. */
+static bool randk(const rp_codec *codec, const rp_encode_context *context,
+                  rpi_device_call *call) {
+    rp_codec values = rpi_sparse_values_of(codec);
+    call->kind = RPI_DEVICE_RANDK;
+    call->kept = codec->option[0];
+    call->bits = values.bits;
+    call->stream = rpi_randk_stream_of(context);
+    call->wire_type = RPI_DEVICE_F32;
+    const char *name = rpi_codec_kind_of(&values)->name;
+    if (strcmp(name, "bf16") == 0) call->wire_type = RPI_DEVICE_BF16;
+    if (strcmp(name, "fp16") == 0) call->wire_type = RPI_DEVICE_F16;
+    return true;
+}
+
+/* False: kernels for a device have not been written for this kind. */
+static bool kind_of(const rp_codec *codec, const rp_encode_context *context,
+                    rpi_device_call *call) {
+    const char *name = rpi_codec_kind_of(codec)->name;
+    if (strcmp(name, "fp32") == 0) return convert_to(call, call->type); /* the exact codec */
+    if (strcmp(name, "bf16") == 0) return convert_to(call, RPI_DEVICE_BF16);
+    if (strcmp(name, "fp16") == 0) return convert_to(call, RPI_DEVICE_F16);
+    if (strcmp(name, "randk") == 0) return randk(codec, context, call);
     call->kind = strcmp(name, "q") == 0 ? RPI_DEVICE_QUANT : RPI_DEVICE_SIGN;
+    if (call->kind == RPI_DEVICE_QUANT && codec->rounding == RP_STOCHASTIC) {
+        call->stochastic = 1;
+        call->stream = rpi_quant_stream_of(context);
+    }
     return call->kind == RPI_DEVICE_QUANT || strcmp(name, "sign") == 0;
 }
 
@@ -38,14 +64,12 @@ rp_status rpi_device_call_of(const rp_codec *codec, rp_dtype dtype, size_t count
                        "elements of %s are not encoded on a GPU, which takes f32, "
                        "f16 and bf16; move them to the CPU",
                        rp_dtype_name(dtype));
-    if (!kind_of(codec, &call))
+    if (!kind_of(codec, context, &call))
         return RP_FAIL(UNSUPPORTED,
                        "codec %s has no kernels for a GPU; fp32, bf16, fp16, q1 "
                        "to q8 and sign have",
                        rp_codec_text(codec, text, sizeof text));
     if (context->residual) RP_TRY(rpi_codec_check_feedback(codec, dtype));
-    call.stochastic = codec->rounding == RP_STOCHASTIC;
-    if (call.stochastic) call.stream = rpi_quant_stream_of(context);
     call.first = context->first;
     call.residual = context->residual;
     *out = call;

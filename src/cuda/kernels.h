@@ -19,6 +19,8 @@ cudaError_t rpi_convert_launch_decode(const rpi_device_call *call, int adds,
                                       cudaStream_t stream);
 cudaError_t rpi_quant_launch_encode(const rpi_device_call *call, cudaStream_t stream);
 cudaError_t rpi_quant_launch_decode(const rpi_device_call *call, int adds, cudaStream_t stream);
+cudaError_t rpi_randk_launch_encode(const rpi_device_call *call, cudaStream_t stream);
+cudaError_t rpi_randk_launch_decode(const rpi_device_call *call, int adds, cudaStream_t stream);
 cudaError_t rpi_sign_launch_encode(const rpi_device_call *call, cudaStream_t stream);
 cudaError_t rpi_sign_launch_decode(const rpi_device_call *call, int adds, cudaStream_t stream);
 

@@ -36,6 +36,7 @@ static int encode(const rpi_device_call *call, void *stream) {
     switch (call->kind) {
     case RPI_DEVICE_CONVERT: return rpi_convert_launch_encode(call, on);
     case RPI_DEVICE_QUANT: return rpi_quant_launch_encode(call, on);
+    case RPI_DEVICE_RANDK: return rpi_randk_launch_encode(call, on);
     case RPI_DEVICE_SIGN: return rpi_sign_launch_encode(call, on);
     default: return cudaErrorInvalidValue;
     }
@@ -46,6 +47,7 @@ static int decode(const rpi_device_call *call, int adds, void *stream) {
     switch (call->kind) {
     case RPI_DEVICE_CONVERT: return rpi_convert_launch_decode(call, adds, on);
     case RPI_DEVICE_QUANT: return rpi_quant_launch_decode(call, adds, on);
+    case RPI_DEVICE_RANDK: return rpi_randk_launch_decode(call, adds, on);
     case RPI_DEVICE_SIGN: return rpi_sign_launch_decode(call, adds, on);
     default: return cudaErrorInvalidValue;
     }

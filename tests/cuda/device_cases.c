@@ -8,8 +8,8 @@
 enum { COUNT_MAX = 20000, GUARD = 16, GUARD_BYTE = 0xa5 };
 enum { WIRE_MAX = 9 * COUNT_MAX }; /* a scale for each element */
 
-static const char *const kinds[] = {"fp32", "bf16", "fp16", "q1", "q2", "q3",
-                                    "q4",   "q5",   "q6",   "q7", "q8", "sign"};
+static const char *const kinds[] = {"fp32", "bf16", "fp16", "q1", "q2",   "q3",   "q4",
+                                    "q5",   "q6",   "q7",   "q8", "sign", "randk"};
 static const rp_dtype dtypes[] = {RP_F32, RP_F16, RP_BF16};
 
 typedef struct case_state {
@@ -58,13 +58,25 @@ static uint32_t draw_bucket(case_state *s) {
     return below(s, 3) ? usual[below(s, 10)] : 1 + below(s, 12000);
 }
 
+/* Of a short last bucket one element is kept at least. */
+static void draw_randk(case_state *s) {
+    static const char *const values[] = {"bf16", "fp16", "fp32", "q2", "q3",
+                                         "q4",   "q5",   "q6",   "q7", "q8"};
+    uint32_t bucket = 1 + (draw_bucket(s) - 1) % 8192, most = bucket < 1024 ? bucket : 1024;
+    uint32_t k = below(s, 2) ? 1 + below(s, most) : 1 + below(s, most < 40 ? most : 40);
+    snprintf(s->text, sizeof s->text, "randk:k=%u,bucket=%u,values=%s", k, bucket,
+             values[below(s, 10)]);
+}
+
 static void draw(case_state *s, const char *kind, uint64_t number) {
     s->rng = rpi_rng_make(check_seed(), RPI_RNG_TEST, number);
     s->dtype = dtypes[below(s, 3)];
     s->count = below(s, 3) ? 1 + below(s, 3000) : 1 + below(s, COUNT_MAX - 1);
     int stochastic = kind[0] == 'q' && below(s, 3) == 0, feedback = below(s, 2) == 0;
     if (strcmp(kind, "q1") == 0 && stochastic) feedback = 0;
-    if (kind[0] == 'q' || kind[0] == 's')
+    if (strcmp(kind, "randk") == 0)
+        draw_randk(s);
+    else if (kind[0] == 'q' || kind[0] == 's')
         snprintf(s->text, sizeof s->text, "%s:bucket=%u%s", kind, draw_bucket(s),
                  stochastic ? ",rounding=stochastic" : "");
     else
@@ -73,6 +85,8 @@ static void draw(case_state *s, const char *kind, uint64_t number) {
     draw_elements(s);
     s->context = (rp_encode_context){.seed = 7, .step = number, .tensor = 3, .role = 1};
     s->context.first = below(s, 2) ? below(s, 1000) : (UINT64_C(1) << 35) - 100;
+    if (s->codec.bucket && kind[0] == 'r') /* pieces are cut between buckets */
+        s->context.first = s->context.first / s->codec.bucket * s->codec.bucket;
     s->context.residual = feedback ? s->residual : NULL;
 }
 
@@ -119,16 +133,17 @@ static uint8_t *encode(case_state *s, const device_runner *runner) {
 }
 
 static void decode(case_state *s, const device_runner *runner, uint8_t *at, int adds) {
+    rp_encode_context context = s->context;
+    context.residual = NULL;
     size_t bytes = s->count * (adds ? sizeof(float) : rp_dtype_bytes(s->dtype));
     for (size_t i = 0; i < s->count; i++) s->y_wanted[i] = rpi_rng_normal(&s->rng);
     memcpy(s->y, s->y_wanted, sizeof s->y);
     if (adds)
-        CHECK_OK(rp_codec_decode_add(&s->codec, s->dtype, at, s->bytes, s->count, NULL,
+        CHECK_OK(rp_codec_decode_add(&s->codec, s->dtype, at, s->bytes, s->count, &context,
                                      s->y_wanted));
     else
-        CHECK_OK(
-            rp_codec_decode(&s->codec, s->dtype, at, s->bytes, s->count, NULL, s->y_wanted));
-    rp_encode_context context = {0};
+        CHECK_OK(rp_codec_decode(&s->codec, s->dtype, at, s->bytes, s->count, &context,
+                                 s->y_wanted));
     rpi_device_call call;
     CHECK_OK(rpi_device_call_of(&s->codec, s->dtype, s->count, &context, &call));
     call.encoded = at;

@@ -1,7 +1,7 @@
 /* What kernels for a GPU do, by loops of the CPU over their lanes: no GPU is needed for the
  * logic. */
 #include "cuda/convert_lanes.h"
-#include "cuda/quant_lanes.h"
+#include "cuda/randk_lanes.h"
 #include "cuda/sign_lanes.h"
 
 #include "codec/sign_kernels.h"
@@ -58,6 +58,26 @@ static void sign_encode(const rpi_device_call *call, uint64_t bucket) {
         rpi_sign_lane_encode(call, call->type, feedback, bucket, rpi_sign_mean(sum, count), k);
 }
 
+static void randk_encode(const rpi_device_call *call, uint64_t bucket) {
+    int feedback = call->residual != NULL;
+    rpi_quant_range range = rpi_quant_no_range();
+    for (int lane = 0; lane < lanes; lane++)
+        range = rpi_quant_join(
+            range, rpi_randk_lane_look(call, call->type, feedback, bucket, lane, lanes));
+    for (int lane = 0; lane < lanes; lane++)
+        rpi_randk_lane_values(call, call->type, feedback, bucket, &range, lane, lanes);
+    for (int lane = 0; feedback && lane < lanes; lane++)
+        rpi_randk_lane_settle(call, call->type, bucket, &range, lane, lanes);
+}
+
+static void randk_decode(const rpi_device_call *call, int adds, uint64_t bucket) {
+    int damaged = 0;
+    for (int lane = 0; lane < lanes; lane++)
+        damaged |= rpi_randk_lane_damage(call, bucket, lane, lanes);
+    for (int lane = 0; lane < lanes; lane++)
+        rpi_randk_lane_decode(call, call->type, adds, bucket, damaged, lane, lanes);
+}
+
 static void encode(const rpi_device_call *call, size_t bytes) {
     (void)bytes;
     if (call->kind == RPI_DEVICE_CONVERT) {
@@ -67,8 +87,20 @@ static void encode(const rpi_device_call *call, size_t bytes) {
     for (uint64_t i = 0; i < rpi_device_buckets(call); i++)
         if (call->kind == RPI_DEVICE_QUANT)
             quant_encode(call, i);
+        else if (call->kind == RPI_DEVICE_RANDK)
+            randk_encode(call, i);
         else
             sign_encode(call, i);
+}
+
+static void sign_decode(const rpi_device_call *call, int adds, uint64_t bucket) {
+    for (int lane = 0; lane < RPI_SIGN_GROUP; lane++)
+        rpi_sign_lane_decode(call, call->type, adds, bucket, lane);
+}
+
+static void quant_decode(const rpi_device_call *call, int adds, uint64_t bucket) {
+    for (int lane = 0; lane < lanes; lane++)
+        rpi_quant_lane_decode(call, call->type, adds, bucket, lane, lanes);
 }
 
 static void decode(const rpi_device_call *call, size_t bytes, int adds) {
@@ -79,11 +111,11 @@ static void decode(const rpi_device_call *call, size_t bytes, int adds) {
     }
     for (uint64_t i = 0; i < rpi_device_buckets(call); i++)
         if (call->kind == RPI_DEVICE_QUANT)
-            for (int lane = 0; lane < lanes; lane++)
-                rpi_quant_lane_decode(call, call->type, adds, i, lane, lanes);
+            quant_decode(call, adds, i);
+        else if (call->kind == RPI_DEVICE_RANDK)
+            randk_decode(call, adds, i);
         else
-            for (int lane = 0; lane < RPI_SIGN_GROUP; lane++)
-                rpi_sign_lane_decode(call, call->type, adds, i, lane);
+            sign_decode(call, adds, i);
 }
 
 static const device_runner loops = {encode, decode};

@@ -1,0 +1,62 @@
+/* randk: a group of threads for each bucket. */
+#include "cuda/group.h"
+#include "cuda/randk_lanes.h"
+
+template <int TYPE, bool FEEDBACK, int LANES>
+static __global__ void encode(rpi_device_call call) {
+    int lane = rpi_group_lane<LANES>();
+    uint64_t buckets = rpi_device_buckets(&call);
+    for (uint64_t i = rpi_group_first<LANES>(); i < buckets; i += rpi_group_count<LANES>()) {
+        rpi_quant_range range =
+            rpi_group_join<LANES>(rpi_randk_lane_look(&call, TYPE, FEEDBACK, i, lane, LANES));
+        rpi_randk_lane_values(&call, TYPE, FEEDBACK, i, &range, lane, LANES);
+        if (!FEEDBACK) continue;
+        rpi_group_meet<LANES>(); /* all residuals have been read */
+        rpi_randk_lane_settle(&call, TYPE, i, &range, lane, LANES);
+    }
+}
+
+template <int TYPE, bool ADDS, int LANES> static __global__ void decode(rpi_device_call call) {
+    int lane = rpi_group_lane<LANES>();
+    uint64_t buckets = rpi_device_buckets(&call);
+    for (uint64_t i = rpi_group_first<LANES>(); i < buckets; i += rpi_group_count<LANES>()) {
+        rpi_quant_range damage = rpi_quant_no_range();
+        damage.has_nan = rpi_randk_lane_damage(&call, i, lane, LANES);
+        damage = rpi_group_join<LANES>(damage);
+        rpi_randk_lane_decode(&call, TYPE, ADDS, i, damage.has_nan, lane, LANES);
+    }
+}
+
+template <int TYPE> static rpi_group_kernel encode_of(const rpi_device_call *call) {
+    if (rpi_group_is_block(call))
+        return call->residual ? encode<TYPE, true, RPI_BLOCK> : encode<TYPE, false, RPI_BLOCK>;
+    return call->residual ? encode<TYPE, true, RPI_WARP> : encode<TYPE, false, RPI_WARP>;
+}
+
+template <int TYPE, bool ADDS> static rpi_group_kernel decode_of(const rpi_device_call *call) {
+    return rpi_group_is_block(call) ? decode<TYPE, ADDS, RPI_BLOCK>
+                                    : decode<TYPE, ADDS, RPI_WARP>;
+}
+
+static rpi_group_kernel decode_to(const rpi_device_call *call, int adds) {
+    if (adds) return decode_of<RPI_DEVICE_F32, true>(call);
+    switch (call->type) {
+    case RPI_DEVICE_F16: return decode_of<RPI_DEVICE_F16, false>(call);
+    case RPI_DEVICE_BF16: return decode_of<RPI_DEVICE_BF16, false>(call);
+    default: return decode_of<RPI_DEVICE_F32, false>(call);
+    }
+}
+
+cudaError_t rpi_randk_launch_encode(const rpi_device_call *call, cudaStream_t stream) {
+    switch (call->type) {
+    case RPI_DEVICE_F16: return rpi_group_launch(encode_of<RPI_DEVICE_F16>(call), call, stream);
+    case RPI_DEVICE_BF16:
+        return rpi_group_launch(encode_of<RPI_DEVICE_BF16>(call), call, stream);
+    default: return rpi_group_launch(encode_of<RPI_DEVICE_F32>(call), call, stream);
+    }
+}
+
+cudaError_t rpi_randk_launch_decode(const rpi_device_call *call, int adds,
+                                    cudaStream_t stream) {
+    return rpi_group_launch(decode_to(call, adds), call, stream);
+}

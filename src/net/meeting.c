@@ -335,7 +335,8 @@ rp_status rpi_meeting_leave(rpi_meeting *meeting, const char *const *subjects) {
     int64_t count = 0, generation = 0;
     bool first = false;
     char key[KEY_BYTES];
-    RP_TRY(set(meeting, "ready", meeting->rank, "yes"));
+    /* Who dies between any two of these requests has not said that it is ready, or has let all
+     * go on: no count is short of a rank that nobody can name. */
     RP_TRY(add(meeting, "count", -1, &count));
     if (count == meeting->world) {
         /* From here on a new meeting of this name is another one. */
@@ -343,6 +344,7 @@ rp_status rpi_meeting_leave(rpi_meeting *meeting, const char *const *subjects) {
         RP_TRY(meeting->store->ops->add(meeting->store->context, key, 1, &generation));
         RP_TRY(settle(meeting, "go", &first));
     }
+    RP_TRY(set(meeting, "ready", meeting->rank, "yes"));
     RP_TRY(wait_outcome(meeting));
     return clean_up(meeting, subjects);
 }

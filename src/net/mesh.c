@@ -401,11 +401,12 @@ static rp_status dial(mesh_work *work, int kind, const int *group, int count) {
     return status == RP_OK ? RP_OK : cannot_connect(work, failed, status);
 }
 
-/* All of them are lower than this rank, or higher. */
+/* All of them are lower than this rank, or higher. Who waits for one of them to be reached by
+ * one kind answers nobody who calls by another, and a call with a proof waits for its answer:
+ * where there are several kinds, pairs are met one by one in the order of their rounds. */
 static rp_status connect_group(mesh_work *work, const int *group, int count) {
     bool lower = count > 0 && group[0] < work->mesh->rank;
-    for (int kind = 0; lower && kind < work->kind_count; kind++)
-        RP_TRY(dial(work, kind, group, count));
+    if (lower && work->kind_count == 1) RP_TRY(dial(work, 0, group, count));
     for (int i = 0; i < count; i++) RP_TRY(connect_one(work, group[i]));
     return RP_OK;
 }

@@ -91,7 +91,61 @@ static void info_that_is_too_long_is_refused(void) {
     rp_store_close(&store);
 }
 
-CASES({"info_that_is_too_long_is_refused", info_that_is_too_long_is_refused},
+/* A store of a rank that dies: so many requests go through, and then none. */
+typedef struct dying {
+    rp_store store;
+    int left;
+} dying;
+
+static rp_status dying_set(void *context, const char *key, const void *value, size_t bytes) {
+    dying *d = context;
+    if (d->left-- <= 0) return RP_FAIL(IO, "the rank is dead");
+    return d->store.ops->set(d->store.context, key, value, bytes);
+}
+
+static rp_status dying_add(void *context, const char *key, int64_t amount, int64_t *result) {
+    dying *d = context;
+    if (d->left-- <= 0) return RP_FAIL(IO, "the rank is dead");
+    return d->store.ops->add(d->store.context, key, amount, result);
+}
+
+static rp_status dying_get(void *context, const char *key, double timeout_s, void *value,
+                           size_t capacity, size_t *bytes) {
+    dying *d = context;
+    if (d->left-- <= 0) return RP_FAIL(IO, "the rank is dead");
+    return d->store.ops->get(d->store.context, key, timeout_s, value, capacity, bytes);
+}
+
+/* Rank 1 of 2 has connected, and dies after so many requests of its leave: rank 0 goes on, and
+ * finds out by its link, or knows who it waited for. */
+static void leave_a_rank_that_dies(int requests) {
+    rp_store store = {0};
+    rpi_meeting meetings[2];
+    REQUIRE_OK(rp_store_open_local(&store));
+    dying context = {store, requests};
+    rp_store_ops ops = *store.ops;
+    ops.set = dying_set;
+    ops.add = dying_add;
+    ops.get = dying_get;
+    const rp_store of_1 = {&ops, &context};
+    for (int rank = 0; rank < 2; rank++)
+        REQUIRE_OK(rpi_meeting_arrive(&meetings[rank], &store, rank, 2, "meeting", 0.2));
+    meetings[1].store = &of_1;
+    static const char *const nothing[] = {NULL};
+    CHECK(rpi_meeting_leave(&meetings[1], nothing) != RP_OK);
+    rp_status status = rpi_meeting_leave(&meetings[0], nothing);
+    if (status != RP_OK)
+        CHECK_MSG(strstr(rp_last_error()->message, "rank 1 arrived"), "after %d: %s", requests,
+                  rp_last_error()->message);
+    rp_store_close(&store);
+}
+
+static void who_dies_while_leaving_is_named(void) {
+    for (int requests = 0; requests < 3; requests++) leave_a_rank_that_dies(requests);
+}
+
+CASES({"who_dies_while_leaving_is_named", who_dies_while_leaving_is_named},
+      {"info_that_is_too_long_is_refused", info_that_is_too_long_is_refused},
       {"the_end_of_a_chain_is_late", the_end_of_a_chain_is_late},
       {"a_pair_is_found_by_all", a_pair_is_found_by_all},
       {"a_circle_has_an_end", a_circle_has_an_end})

@@ -53,8 +53,9 @@ static kernel adding(const rpi_device_call *call) {
 }
 
 static cudaError_t launch(kernel chosen, const rpi_device_call *call, cudaStream_t stream) {
+    (void)cudaGetLastError(); /* of what came before, and was told */
     chosen<<<rpi_blocks_for(call->count, RPI_BLOCK), RPI_BLOCK, 0, stream>>>(*call);
-    return cudaPeekAtLastError();
+    return cudaGetLastError();
 }
 
 static cudaError_t copy(void *to, const void *from, const rpi_device_call *call,

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 enum { PATH_BYTES = 4096 };
 
@@ -28,17 +29,32 @@ __attribute__((format(printf, 1, 2))) static void refuse(const char *format, ...
 
 /* ---- finding the file ---- */
 
-/* Beside the file this code is in, and where the build tree and an installation have it. */
+/* The folder of the file that this code is in, with a "/" behind it; empty: it cannot be told.
+ * The loader knows a program by its first argument alone, which may be any word. */
+static void own_folder(char path[PATH_BYTES]) {
+    Dl_info self;
+    path[0] = '\0';
+    if (dladdr((void *)&found, &self) && self.dli_fname && strchr(self.dli_fname, '/')) {
+        snprintf(path, PATH_BYTES, "%s", self.dli_fname);
+    } else {
+        ssize_t length = readlink("/proc/self/exe", path, PATH_BYTES - 1);
+        path[length > 0 ? length : 0] = '\0';
+    }
+    char *slash = strrchr(path, '/');
+    if (slash)
+        slash[1] = '\0';
+    else
+        path[0] = '\0';
+}
+
+/* Beside that file, and where the build tree and an installation have it: never where the
+ * process happens to work. */
 static void *open_beside(void) {
     static const char *const places[] = {"", "../cuda/", "src/cuda/", RPI_CUDA_FROM_PROGRAM};
-    Dl_info self;
-    char path[PATH_BYTES];
-    if (!dladdr((void *)&found, &self) || !self.dli_fname) return NULL;
-    const char *slash = strrchr(self.dli_fname, '/');
-    int folder = slash ? (int)(slash + 1 - self.dli_fname) : 0;
-    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-        snprintf(path, sizeof path, "%.*s%slibredpoll_cuda.so", folder, self.dli_fname,
-                 places[i]);
+    char folder[PATH_BYTES], path[PATH_BYTES + 64];
+    own_folder(folder);
+    for (size_t i = 0; folder[0] && i < sizeof places / sizeof *places; i++) {
+        snprintf(path, sizeof path, "%s%slibredpoll_cuda.so", folder, places[i]);
         void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
         if (library) return library;
     }

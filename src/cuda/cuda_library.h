@@ -15,7 +15,7 @@ extern "C" {
 #endif
 
 /* Raised with every change of this file or of rpi_device_call. */
-enum { RPI_CUDA_INTERFACE = 1 };
+enum { RPI_CUDA_INTERFACE = 2 };
 #define RPI_CUDA_ENTRY "rpi_cuda_library_table"
 
 typedef struct rpi_cuda_library {

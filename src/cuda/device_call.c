@@ -66,8 +66,8 @@ rp_status rpi_device_call_of(const rp_codec *codec, rp_dtype dtype, size_t count
                        rp_dtype_name(dtype));
     if (!kind_of(codec, context, &call))
         return RP_FAIL(UNSUPPORTED,
-                       "codec %s has no kernels for a GPU; fp32, bf16, fp16, q1 "
-                       "to q8 and sign have",
+                       "codec %s has no kernels for a GPU; fp32, bf16, fp16, q1 to q8, sign "
+                       "and randk have",
                        rp_codec_text(codec, text, sizeof text));
     if (context->residual) RP_TRY(rpi_codec_check_feedback(codec, dtype));
     call.first = context->first;

@@ -66,8 +66,9 @@ static inline cudaError_t rpi_group_launch(rpi_group_kernel kernel, const rpi_de
                                            cudaStream_t stream) {
     unsigned a_block = rpi_group_is_block(call) ? 1 : RPI_BLOCK / RPI_WARP;
     unsigned blocks = rpi_blocks_for(rpi_device_buckets(call), a_block);
+    (void)cudaGetLastError(); /* of what came before, and was told */
     kernel<<<blocks, RPI_BLOCK, 0, stream>>>(*call);
-    return cudaPeekAtLastError();
+    return cudaGetLastError();
 }
 
 #endif

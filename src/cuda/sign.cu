@@ -59,8 +59,9 @@ static kernel decode_to(const rpi_device_call *call, int adds) {
 
 static cudaError_t launch(kernel chosen, const rpi_device_call *call, cudaStream_t stream) {
     unsigned blocks = rpi_blocks_for(rpi_device_buckets(call), RPI_BLOCK / RPI_SIGN_GROUP);
+    (void)cudaGetLastError(); /* of what came before, and was told */
     chosen<<<blocks, RPI_BLOCK, 0, stream>>>(*call);
-    return cudaPeekAtLastError();
+    return cudaGetLastError();
 }
 
 cudaError_t rpi_sign_launch_encode(const rpi_device_call *call, cudaStream_t stream) {

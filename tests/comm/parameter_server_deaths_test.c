@@ -57,6 +57,16 @@ static void go_on(rp_parameter_server *s, float *values, int rank) {
     CHECK(one == 4);
 }
 
+/* Who has heard of the death and ends takes its links along: the others hear first. */
+static void wait_for_all_that_live(const rp_store *store) {
+    int64_t heard = 0;
+    CHECK_OK(store->ops->add(store->context, "heard", 1, &heard));
+    for (int ms = 0; ms < 30000 && heard < ranks_world() - 1; ms++) {
+        usleep(1000);
+        CHECK_OK(store->ops->add(store->context, "heard", 0, &heard));
+    }
+}
+
 static void take_part(void) {
     static float gradient[COUNT], values[COUNT];
     rp_store store = {0};
@@ -84,6 +94,7 @@ static void take_part(void) {
         if (status == RP_OK) go_on(s, values, rank);
     } else {
         CHECK_FAILS(status, PEER, strstr(how, "server") ? "rank 1, which serves" : "rank 3");
+        wait_for_all_that_live(&store);
     }
     rp_parameter_server_destroy(s);
     rp_comm_destroy(workers);

@@ -57,6 +57,7 @@ typedef struct launch {
     char **environment; /* ours, without what we set */
     int variables;
     int alive;
+    bool has_ended_well;     /* a rank has */
     rpi_first_failure first; /* of ranks numbered as here */
     bool is_unread;          /* our standard output was a pipe, and its reader has gone */
     int stop_signal;         /* passed on to the ranks because we were told to end */
@@ -92,20 +93,25 @@ static void say(const launch *l, const char *format, ...) {
 
 /* ---- the environment of a rank ---- */
 
-static bool is_ours(const char *variable) {
-    static const char *const ours[] = {"RANK=",
-                                       "WORLD_SIZE=",
-                                       "LOCAL_RANK=",
-                                       "MASTER_ADDR=",
-                                       "MASTER_PORT=",
-                                       "LOCAL_WORLD_SIZE=",
-                                       "REDPOLL_STORE=",
-                                       "REDPOLL_SECRET=",
-                                       "REDPOLL_SECRET_FILE=",
-                                       RPI_GENERATION_VARIABLE "="};
+static bool has_name(const char *variable, const char *name) {
+    size_t length = strlen(name);
+    return strncmp(variable, name, length) == 0 && variable[length] == '=';
+}
+
+static bool is_ours(const launch *l, const char *variable) {
+    static const char *const ours[] = {"RANK",
+                                       "WORLD_SIZE",
+                                       "LOCAL_RANK",
+                                       "MASTER_ADDR",
+                                       "MASTER_PORT",
+                                       "LOCAL_WORLD_SIZE",
+                                       "REDPOLL_STORE",
+                                       "REDPOLL_SECRET",
+                                       "REDPOLL_SECRET_FILE",
+                                       RPI_GENERATION_VARIABLE};
     for (size_t i = 0; i < sizeof ours / sizeof ours[0]; i++)
-        if (strncmp(variable, ours[i], strlen(ours[i])) == 0) return true;
-    return false;
+        if (has_name(variable, ours[i])) return true;
+    return l->options->restarts && has_name(variable, RPI_RESTARTS_VARIABLE);
 }
 
 static rp_status copy_environment(launch *l) {
@@ -114,7 +120,7 @@ static rp_status copy_environment(launch *l) {
     RP_TRY(rpi_alloc_array((size_t)count + OWN_VARIABLES + 1, sizeof *l->environment,
                            "an environment", &l->environment));
     for (int i = 0; i < count; i++)
-        if (!is_ours(environ[i])) l->environment[l->variables++] = environ[i];
+        if (!is_ours(l, environ[i])) l->environment[l->variables++] = environ[i];
     return RP_OK;
 }
 
@@ -394,20 +400,24 @@ static bool may_restart(const launch *l, int rank, int status) {
            rpi_launch_restarts(l->options->restarts, l->processes[rank].generation, status);
 }
 
-/* What it has left running must not meet the others in its place. */
+/* What it has left running must not meet the others in its place. Once there is a process, it
+ * is this one's end that counts, be it that it cannot run the program. */
 static bool restart(launch *l, int rank) {
     rank_process *process = &l->processes[rank];
     if (process->group) kill(-process->group, SIGKILL);
     for (int i = 0; i < STREAMS; i++) finish_output(l, rank * STREAMS + i);
     process->generation++;
-    return start_rank(l, rank) == 0;
+    (void)start_rank(l, rank);
+    return process->pid != 0;
 }
 
 /* Has it left the others to go on? A rank that was started again is not theirs before they have
- * taken it back, and from then on its failure fails them, too. */
+ * taken it back, and from then on its failure fails them, too; they may have ended before it.
+ */
 static bool is_left_behind(const launch *l, int rank, int status) {
-    if (l->first.rank >= 0 || l->alive == 0) return false;
-    return l->processes[rank].generation > 0 || (WIFSIGNALED(status) && is_outlived(l, rank));
+    if (l->first.rank >= 0) return false;
+    if (l->processes[rank].generation > 0) return l->alive > 0 || l->has_ended_well;
+    return l->alive > 0 && WIFSIGNALED(status) && is_outlived(l, rank);
 }
 
 static void rank_ended(launch *l, int rank, int status) {
@@ -423,6 +433,7 @@ static void rank_ended(launch *l, int rank, int status) {
                                                 .was_told = l->has_told,
                                                 .generation = generation,
                                                 .is_again = again});
+    l->has_ended_well |= status == 0;
     if (status == 0) return;
     if (again || is_left_behind(l, rank, status)) {
         if (!l->agent) /* the launcher says it */

@@ -285,24 +285,49 @@ told_to_end_while_hosts_are_looked_at() {
 
 # Rank 1 dies with another of its host alive, rank 2 as the only one of its own.
 deaths_that_the_others_outlive() {
-    dying='case $RANK in [12]) kill -KILL $$ ;; esac; sleep 1; echo done'
-    on_hosts 0 -H big:2,small:1,last:1 --on-loss continue sh -c "$dying"
+    # the others end when both deaths are told
+    dying='case $RANK in [12]) kill -KILL $$ ;; esac; until [ "$(grep -c "may go on" "$0")" -ge 2 ]; do sleep .05; done; echo done'
+    on_hosts 0 -H big:2,small:1,last:1 --on-loss continue sh -c "$dying" "$PWD/err"
     has err 'rank 1 on big was killed by signal 9 .*; the others may go on'
     has err 'rank 2 on small was killed by signal 9 .*; the others may go on'
     [ "$(grep -c 'may go on' err)" -eq 2 ] || { complain "a death is told twice:" && show err; }
     is out "[0] done
 [3] done"
-    on_hosts 137 -H big:2,small:1 --grace 1s sh -c "$dying"
+    on_hosts 137 -H big:2,small:1 --grace 1s sh -c "$dying" "$PWD/err"
     on_hosts 3 -H big:2 --on-loss continue sh -c 'exit $((3 * RANK))' # not killed: it has failed
+}
+
+# It fails once rank 0 has ended; and there is no program any more that could be started again.
+restarts_that_fail() {
+    last='if [ $RANK -eq 0 ]; then until grep -q "is started again" "$0"; do sleep .05; done; echo $$ >"$0.pid"; exit 0; fi
+        [ "${REDPOLL_GENERATION:-0}" -eq 0 ] && kill -KILL $$
+        until [ -s "$0.pid" ] && ! kill -0 "$(cat "$0.pid")" 2>/dev/null; do sleep .05; done; exit 3'
+    for where in "-H big:1,small:1" "-n 2"; do
+        rm -f err.pid
+        on_hosts 0 $where --on-loss continue --restart 1 sh -c "$last" "$PWD/err"
+        has err 'rank 1.* ended with exit code 3; the others may go on'
+    done
+    cat >once <<'EOF'
+#!/bin/sh
+[ $RANK -eq 0 ] && : >"$1.up" && until grep -q "the others may go on" "$1" && grep -q "exit code 127" "$1"; do sleep .05; done && exit 0
+until [ -e "$1.up" ]; do sleep .05; done
+rm "$0" && kill -KILL $$
+EOF
+    chmod +x once
+    on_hosts 0 -H big:1,small:1 --on-loss continue --restart 1 "$PWD/once" "$PWD/err"
+    has err 'rank 1.* killed by signal 9 .*; it is started again, and the others may go on'
+    has err 'rank 1.* ended with exit code 127; the others may go on'
+    [ "$(grep -c 'may go on' err)" -eq 2 ] || { complain "an end is told twice:" && show err; }
 }
 
 # Rank 1 dies in its first two lives; as the only one of its host, and beside others. What it ends with in a later one
 # is no failure of the job.
 ranks_that_are_started_again() {
-    life='echo "life ${REDPOLL_GENERATION:-0} of $REDPOLL_RESTART"; if [ $RANK -eq 0 ]; then sleep 1; exit 0; fi; '
+    life='echo "life ${REDPOLL_GENERATION:-0} of $REDPOLL_RESTART"
+        if [ $RANK -eq 0 ]; then until grep -q "; the others may go on" "$0"; do sleep .05; done; exit 0; fi; '
     dying=$life'[ ${REDPOLL_GENERATION:-0} -ge 2 ] && exit 3; sleep 100 & kill -KILL $$'
     for where in "-H big:1,small:1" "-H big:2" "-n 2"; do
-        on_hosts 0 $where --on-loss continue --restart 2 sh -c "$dying"
+        on_hosts 0 $where --on-loss continue --restart 2 sh -c "$dying" "$PWD/err"
         is out "[0] life 0 of 2
 [1] life 0 of 2
 [1] life 1 of 2
@@ -312,10 +337,11 @@ ranks_that_are_started_again() {
         has err 'rank 1.* ended with exit code 3; the others may go on'
         nothing_left
     done
-    on_hosts 0 -n 2 --on-loss continue --restart 1 --output-dir logs sh -c "$dying"
+    on_hosts 0 -n 2 --on-loss continue --restart 1 --output-dir logs sh -c "$dying" "$PWD/err"
     is logs/rank-1.log "life 0 of 1
 life 1 of 1"
     has err 'rank 1 was killed by signal 9 .*; the others may go on'
+    restarts_that_fail
     on_hosts 2 -n 2 --restart 1 true
     has err 'say --on-loss continue, too'
 }

@@ -2,6 +2,7 @@
 #include "cli/run.h"
 
 #include "base/clock.h"
+#include "cli/first_failure.h"
 #include "harness/check.h"
 #include "harness/process.h"
 
@@ -125,11 +126,6 @@ static void codes_and_words(void) {
         {1, "cat; echo end", 0, "[0] end\n", NULL},
         {3, "test $RANK = 1 && exit 7; exit 0", 7, "launcher: rank 1 ended with exit code 7\n",
          "still running"},
-        {3, "test $RANK = 2 && kill -9 $$; sleep 0.1; exit 1", 128 + SIGKILL,
-         "launcher: rank 2 was killed by signal 9 (Killed)\n", "rank 0 ended"},
-        /* A rank that fails of another's death may be seen to end first. */
-        {2, "test $RANK = 0 && exit 1; sleep 0.05; kill -9 $$", 128 + SIGKILL,
-         "launcher: rank 1 was killed by signal 9 (Killed)\n", "rank 0 ended"},
         {2, "test $RANK = 1 && exit 3; exec sleep 100", 3,
          "1 rank still running: sending SIGTERM", "SIGKILL"},
     };
@@ -140,6 +136,62 @@ static void codes_and_words(void) {
         CHECK_MSG(!runs[i].lacks || !strstr(output, runs[i].lacks), "'%s' says: %s",
                   runs[i].script, output);
     }
+}
+
+/* They end when the launcher has waited for the one that was killed. */
+static void who_fails_of_a_death_did_not_fail_first(void) {
+    char script[600];
+    snprintf(script, sizeof script,
+             "test $RANK = 2 && { echo $$ >%s/dead; kill -9 $$; }; "
+             "until test -s %s/dead && ! kill -0 $(cat %s/dead) 2>/dev/null; "
+             "do sleep 0.02; done; exit 1",
+             check_folder(), check_folder(), check_folder());
+    rpi_launch_options options = shell(3, script);
+    options.grace_s = 20;
+    CHECK_EQ(finish(start(options)), 128 + SIGKILL);
+    CHECK_MSG(strstr(output, "launcher: rank 2 was killed by signal 9 (Killed)\n") &&
+                  !strstr(output, "rank 0 ended"),
+              "it says: %s", output);
+}
+
+/* It may be seen to end before the other, but not when that has been said. */
+static void a_death_goes_before_a_failure(void) {
+    enum { FAILED = 1 << 8 }; /* exit code 1, as waitpid() tells it */
+    rpi_first_failure first = {.rank = -1};
+    rpi_first_failure_note(&first, 0, FAILED, false);
+    CHECK_EQ(first.rank, 0);
+    rpi_first_failure_note(&first, 2, SIGTERM, true);
+    CHECK_EQ(first.rank, 0);
+    rpi_first_failure_note(&first, 1, SIGKILL, false);
+    CHECK_EQ(first.rank, 1);
+    CHECK_EQ(rpi_exit_code_of(first.status), 128 + SIGKILL);
+    CHECK(rpi_first_failure_is_due(&first)); /* nothing goes before a death */
+    rpi_first_failure_note(&first, 0, FAILED, false);
+    CHECK_EQ(first.rank, 1);
+    first = (rpi_first_failure){.rank = -1};
+    rpi_first_failure_note(&first, 0, FAILED, false);
+    first.is_named = true;
+    rpi_first_failure_note(&first, 1, SIGKILL, false);
+    CHECK_EQ(first.rank, 0);
+}
+
+/* The launcher's own stands in the place of an inherited one, which goes on where it has none.
+ */
+static void a_launch_within_a_launch(void) {
+    rpi_launch_options options =
+        shell(1, "tr '\\0' '\\n' </proc/$$/environ | grep -E '^REDPOLL_(RESTART|GENERATION)='");
+    options.outlives_deaths = true;
+    setenv("REDPOLL_RESTART", "7", 1);
+    setenv("REDPOLL_GENERATION", "3", 1);
+    CHECK_EQ(finish(start(options)), 0);
+    CHECK_MSG(strstr(output, "REDPOLL_RESTART=7\n"), "%s", output);
+    options.restarts = 2;
+    CHECK_EQ(finish(start(options)), 0);
+    CHECK_MSG(strstr(output, "REDPOLL_RESTART=2\n") && !strstr(output, "REDPOLL_RESTART=7"),
+              "%s", output);
+    CHECK_MSG(!strstr(output, "REDPOLL_GENERATION"), "%s", output);
+    unsetenv("REDPOLL_RESTART");
+    unsetenv("REDPOLL_GENERATION");
 }
 
 /* SIGTERM comes before the failure has been named. */
@@ -441,6 +493,9 @@ static void a_stopped_rank_does_not_hold_up_the_end(void) {
 }
 
 CASES({"codes_and_words", codes_and_words},
+      {"who_fails_of_a_death_did_not_fail_first", who_fails_of_a_death_did_not_fail_first},
+      {"a_death_goes_before_a_failure", a_death_goes_before_a_failure},
+      {"a_launch_within_a_launch", a_launch_within_a_launch},
       {"who dies of our signal did not fail first", who_dies_of_our_signal_did_not_fail_first},
       {"what_was_printed_before_comes_once", what_was_printed_before_comes_once},
       {"many_ranks_within_few_descriptors", many_ranks_within_few_descriptors},

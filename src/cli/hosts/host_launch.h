@@ -55,8 +55,9 @@ typedef struct rpi_host_launch {
     pid_t first_process; /* guard.h */
     int stop_signal;     /* passed on, because we were told to end */
     rpi_first_failure first;
-    bool is_lost;    /* a host was, before any rank failed */
-    int64_t kill_ns; /* when remote shells that are still there are killed */
+    bool is_lost;        /* a host was, before any rank failed */
+    bool has_ended_well; /* a rank has */
+    int64_t kill_ns;     /* when remote shells that are still there are killed */
 } rpi_host_launch;
 
 /* ---- ask_hosts.c ---- */

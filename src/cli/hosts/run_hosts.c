@@ -78,10 +78,14 @@ static int alive_ranks(const rpi_host_launch *launch) {
     return alive;
 }
 
+/* Nothing has failed, and nobody has told us to end. */
+static bool is_outlived(const rpi_host_launch *launch) {
+    return launch->options->outlives_deaths && !launch->stop_signal && launch->first.rank < 0;
+}
+
 /* May the other ranks go on? */
 static bool may_go_on(const rpi_host_launch *launch) {
-    return launch->options->outlives_deaths && !launch->stop_signal && launch->first.rank < 0 &&
-           alive_ranks(launch) > 0;
+    return is_outlived(launch) && alive_ranks(launch) > 0;
 }
 
 static void say_left_behind(const rpi_host_launch *launch, const rpi_remote *remote,
@@ -93,6 +97,12 @@ static void say_left_behind(const rpi_host_launch *launch, const rpi_remote *rem
                               : "the others may go on");
 }
 
+/* As on one host (run.c): they may have ended before a rank that was started again. */
+static bool is_left_behind(const rpi_host_launch *launch, const rpi_ending *e) {
+    if (e->generation > 0 && launch->has_ended_well) return is_outlived(launch);
+    return (WIFSIGNALED(e->status) || e->generation > 0) && may_go_on(launch);
+}
+
 static void rank_ended(rpi_host_launch *launch, rpi_remote *remote, const rpi_ending *e) {
     if (e->is_again) {
         say_left_behind(launch, remote, e);
@@ -101,8 +111,9 @@ static void rank_ended(rpi_host_launch *launch, rpi_remote *remote, const rpi_en
     remote->alive--;
     for (int i = 0; i < RPI_HOST_STREAMS; i++)
         rpi_rank_output_finish(&launch->outputs[e->rank * RPI_HOST_STREAMS + i]);
+    launch->has_ended_well |= e->status == 0;
     if (e->status == 0 || launch->is_lost) return; /* lost: that is why it ended */
-    if ((WIFSIGNALED(e->status) || e->generation > 0) && may_go_on(launch)) {
+    if (is_left_behind(launch, e)) {
         say_left_behind(launch, remote, e);
         return;
     }

@@ -41,21 +41,21 @@ static rp_status set_text(rpi_return_desk *desk, const char *key, const char *te
 
 bool rpi_desk_look(rpi_return_desk *desk) {
     int64_t now_ns = rpi_now_ns();
-    if (!desk->way || rpi_seconds(now_ns - desk->looked_ns) < LOOK_S)
-        return desk->given > desk->taken;
+    if (!desk->way || desk->is_off) return false;
+    if (rpi_seconds(now_ns - desk->looked_ns) < LOOK_S) return desk->given > desk->taken;
     desk->looked_ns = now_ns;
     rp_status status = open_desk(desk);
     if (status == RP_OK)
         status = desk->store->ops->add(desk->store->context, KEYS "tickets", 0, &desk->given);
     if (status == RP_OK) return desk->given > desk->taken;
     rpi_log(RP_LOG_WARNING, "no rank can come back any more: %s", rp_last_error()->message);
-    desk->way = NULL;
+    desk->is_off = true;
     return false;
 }
 
 bool rpi_desk_take(rpi_return_desk *desk, rpi_return_ticket *out_ticket) {
     char key[64], text[RPI_DESK_TEXT];
-    while (desk->way && desk->taken < desk->given) {
+    while (desk->way && !desk->is_off && desk->taken < desk->given) {
         rpi_return_ticket ticket = {.number = ++desk->taken};
         key_of("ticket", ticket.number, key, sizeof key);
         if (get_text(desk, key, FILL_S, text) != RP_OK) continue;
@@ -125,5 +125,14 @@ rp_status rpi_desk_hear(rpi_return_desk *desk, int64_t number, const char *what,
                            "%.0f s (--timeout): the steps of the others take longer, or they "
                            "take nobody back",
                            desk->way->rank, desk->way->timeout_s);
+    }
+}
+
+void rpi_desk_pause(const rpi_return_desk *desk, const rpi_train_hooks *hooks) {
+    bool is_shorter = desk->way->timeout_s >= 0 && desk->way->timeout_s < RPI_DESK_PAUSE_S;
+    int64_t end_ns = rpi_deadline_ns(is_shorter ? desk->way->timeout_s : RPI_DESK_PAUSE_S);
+    while (rpi_now_ns() < end_ns && !is_told_to_end(hooks)) {
+        int64_t slice_ns = rpi_deadline_ns(SLICE_S);
+        rpi_sleep_until_ns(slice_ns < end_ns ? slice_ns : end_ns);
     }
 }

@@ -6,7 +6,7 @@
  *     ticket/N: its number, version ---> looks at `tickets` now and then
  *               <---- invite/N           called; again; or why not
  *     here/N             ------------> in time, else nobody waits for it
- *               <---- seat/N             come to a communicator
+ *               <---- seat/N             come to a communicator; again: ask anew
  *               <---- verdict/N          go: this is the world now; again: ask anew
  *               <---- over               in place of any of them: the run has ended */
 #ifndef RPI_TRAIN_RETURN_DESK_H
@@ -16,10 +16,12 @@
 #include "train/train.h"
 
 enum { RPI_DESK_TEXT = 512 };
-#define RPI_DESK_CALL_S 2.0
+#define RPI_DESK_CALL_S  2.0
+#define RPI_DESK_PAUSE_S 1.0
 
 typedef struct rpi_return_desk {
     const rpi_train_returns *way; /* NULL: nobody comes back */
+    bool is_off;                  /* nobody comes back any more: the store did not answer */
     const rp_store *store;        /* NULL: not opened yet */
     int64_t given;                /* tickets, as last looked at */
     int64_t taken;                /* of these */
@@ -45,7 +47,7 @@ bool rpi_desk_call(rpi_return_desk *desk, int64_t number);
 /* what: "invite", "seat" or "verdict". */
 rp_status rpi_desk_say(rpi_return_desk *desk, int64_t number, const char *what,
                        const char *text);
-/* The run has ended: whoever waits is told so. */
+/* The run has ended: whoever waits is told so, if the store answers (again). */
 void rpi_desk_close(rpi_return_desk *desk);
 
 /* ---- a rank that was started again ---- */
@@ -57,5 +59,8 @@ rp_status rpi_desk_answer(rpi_return_desk *desk, int64_t number);
  * or this rank is asked to end; RP_TIMEOUT: nobody has answered. */
 rp_status rpi_desk_hear(rpi_return_desk *desk, int64_t number, const char *what,
                         const rpi_train_hooks *hooks, char text[RPI_DESK_TEXT], bool *out_over);
+/* Before it asks anew, as who died before it may not be known to be lost yet: RPI_DESK_PAUSE_S,
+ * or less where operations may take less, or this rank is asked to end. */
+void rpi_desk_pause(const rpi_return_desk *desk, const rpi_train_hooks *hooks);
 
 #endif

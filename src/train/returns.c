@@ -36,15 +36,22 @@ void rpi_growth_close(rpi_growth *g) {
 
 /* ---- what all do over the new communicator ---- */
 
-/* Parameters, running statistics and the optimizer's state are rank 0's. */
-static rp_status share_state(const rpi_trainer *t, rp_comm *comm) {
+/* Rank 0's to one that comes back. */
+static rp_status pass_values(rp_comm *comm, float *values, size_t count, int to) {
+    if (!count) return RP_OK;
+    return rp_comm_rank(comm) == 0 ? rp_send(comm, values, count, RP_F32, to, 0)
+                                   : rp_recv(comm, values, count, RP_F32, 0, 0);
+}
+
+/* Parameters, running statistics and the optimizer's state. The others that live take no part:
+ * state of their own stays, whatever comes of the attempt. */
+static rp_status pass_state(const rpi_trainer *t, rp_comm *comm, int to) {
     size_t count = (size_t)rpi_weights_count(t->weights);
     size_t states = (size_t)rpi_weights_states_count(t->weights);
-    RP_TRY(rp_broadcast(comm, rpi_weights_values(t->weights), count, RP_F32, NULL));
-    if (states)
-        RP_TRY(rp_broadcast(comm, rpi_weights_states(t->weights), states, RP_F32, NULL));
+    RP_TRY(pass_values(comm, rpi_weights_values(t->weights), count, to));
+    RP_TRY(pass_values(comm, rpi_weights_states(t->weights), states, to));
     for (int i = 0; i < t->optimizer->slot_count; i++)
-        RP_TRY(rp_broadcast(comm, t->slots[i], count, RP_F32, NULL));
+        RP_TRY(pass_values(comm, t->slots[i], count, to));
     return RP_OK;
 }
 
@@ -155,6 +162,7 @@ static void call_all(rpi_growth *g) {
     g->back_count = 0;
     for (int i = 0; i < count; i++) {
         if (!rpi_desk_call(&g->desk, g->tickets[i])) {
+            (void)rpi_desk_say(&g->desk, g->tickets[i], "seat", "again"); /* it may be slow */
             snprintf(g->why, sizeof g->why, "rank %d, which asked, does not answer any more",
                      g->back[i]);
             continue;
@@ -173,19 +181,23 @@ static void invite(rpi_growth *g, int epoch) {
     }
 }
 
-static void tell_verdict(rpi_growth *g, const char *verdict) {
+static void tell_all(rpi_growth *g, const char *what, const char *text) {
     for (int i = 0; i < g->back_count; i++)
-        (void)rpi_desk_say(&g->desk, g->tickets[i], "verdict", verdict);
+        (void)rpi_desk_say(&g->desk, g->tickets[i], what, text);
 }
 
 static void stay(rpi_trainer *t) {
     t->strategy->settle(t->strategy_self, false);
 }
 
-/* The attempt before, if there was one: who comes back asks anew. */
+/* The attempt before, if there was one: who comes back asks anew, whether it was told its seat
+ * or not. */
 static void give_up(rpi_trainer *t, rpi_growth *g) {
     drop(t, g, RP_OK, stay);
-    if (t->rank == 0) tell_verdict(g, "again");
+    if (t->rank == 0) {
+        tell_all(g, "seat", "again");
+        tell_all(g, "verdict", "again");
+    }
     g->back_count = 0;
     g->is_ready = false;
 }
@@ -207,12 +219,19 @@ static rp_status plan(const rpi_trainer *t, rpi_growth *g, int *out_epoch) {
     return rp_broadcast(t->comm, g->back, (size_t)g->back_count, RP_I32, NULL);
 }
 
+static rp_status give_state(const rpi_trainer *t, const rpi_growth *g) {
+    if (t->rank > 0) return RP_OK;
+    for (int i = 0; i < g->back_count; i++)
+        RP_TRY(pass_state(t, g->comm, seat_of(g, g->back[i])));
+    return RP_OK;
+}
+
 static rp_status build(rpi_trainer *t, const rpi_run_state *state, rpi_growth *g, int epoch) {
     rpi_run_state told = *state;
     RP_TRY(connect(g, epoch, seat_of(g, t->losses.members[t->rank])));
     RP_TRY(share(g, &told));
     RP_TRY(rpi_train_agree(t, g->comm));
-    RP_TRY(share_state(t, g->comm));
+    RP_TRY(give_state(t, g));
     RP_TRY(t->strategy->grow(t->strategy_self, g->comm));
     return rp_barrier(g->comm);
 }
@@ -252,7 +271,7 @@ rp_status rpi_growth_try(rpi_trainer *t, const rpi_run_state *state, rpi_growth 
 void rpi_growth_take(rpi_trainer *t, rpi_growth *g, rpi_back *out_back) {
     t->strategy->settle(t->strategy_self, true);
     take_seats(t, g);
-    if (t->rank == 0) tell_verdict(g, "go");
+    if (t->rank == 0) tell_all(g, "verdict", "go");
     char *line = g->line;
     line[0] = '\0';
     rpi_append_ranks(line, sizeof g->line, g->back, g->back_count);
@@ -281,7 +300,7 @@ static rp_status join(rpi_trainer *t, rpi_growth *g, int epoch, int rank,
     RP_TRY(share(g, out_state));
     t->step = (int64_t)out_state->standing.step;
     RP_TRY(rpi_train_agree(t, g->comm));
-    RP_TRY(share_state(t, g->comm));
+    RP_TRY(pass_state(t, g->comm, rank));
     rpi_weights_changed(t->weights, 0, rpi_weights_count(t->weights));
     return open_over(t, g);
 }
@@ -313,6 +332,8 @@ static rp_status attempt(rpi_trainer *t, const rpi_train_hooks *hooks, rpi_growt
     if (*out_again) return RP_OK;
     RP_TRY(rpi_desk_answer(&g->desk, number));
     RP_TRY(rpi_desk_hear(&g->desk, number, "seat", hooks, text, out_over));
+    *out_again = strcmp(text, "again") == 0;
+    if (*out_again) return RP_OK;
     int read = sscanf(text, "come %d %d %d", &epoch, &rank, &g->count);
     if (read != 3 || rank < 0 || rank >= g->count || g->count > g->desk.way->world)
         return RP_FAIL(CORRUPT, "an invitation that cannot be: '%.100s'", text);
@@ -331,6 +352,7 @@ rp_status rpi_return(rpi_trainer *t, const rpi_train_hooks *hooks, rpi_growth *g
                      rpi_run_state *out_state, bool *out_over) {
     bool again = true;
     for (int i = 0; i < ATTEMPTS && again; i++) {
+        if (i) rpi_desk_pause(&g->desk, hooks);
         rp_status status = attempt(t, hooks, g, out_state, out_over, &again);
         if (status != RP_OK) {
             leave(t, g, status);

@@ -10,9 +10,9 @@
  *
  * Rank 0, a server, sees the ticket, and the steps under way end early, as for a checkpoint;
  * by then who had died is known to be lost. The attempt is made beside the world as it is: all
- * that live meet those that wait over the store, in a communicator of its own, give them the
- * parameters and the optimizer's state, and open the strategy a second time. Then they vote
- * over the communicator that they had:
+ * that live meet those that wait over the store, in a communicator of its own, rank 0 gives
+ * them the parameters and the optimizer's state (the others keep their own), and all open the
+ * strategy a second time. Then they vote over the communicator that they had:
  *
  *     all well     the new communicator is the world, the former strategy is closed
  *     else         what was made is dropped, and the world is as it was: who waits asks anew,

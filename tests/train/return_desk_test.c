@@ -3,6 +3,7 @@
 
 #include "harness/check.h"
 #include "redpoll/version.h"
+#include "train/returns.h"
 
 #include <string.h>
 
@@ -18,9 +19,11 @@ static rp_status give_store(void *context, const rp_store **out_store) {
     return RP_OK;
 }
 
-static rp_status no_store(void *context, const rp_store **out_store) {
-    (void)context, (void)out_store;
-    return RP_FAIL(IO, "there is no store");
+static bool has_no_store;
+
+static rp_status store_at_times(void *context, const rp_store **out_store) {
+    if (has_no_store) return RP_FAIL(IO, "there is no store");
+    return give_store(context, out_store);
 }
 
 static void open_place(place *p) {
@@ -111,17 +114,59 @@ static void waits_end(void) {
     close_place(&p);
 }
 
-/* The run goes on, and nobody comes back. */
+/* Behind "called", too, where rank 0 has not seen the answer in time: it asks anew at once. */
+static void who_is_not_given_a_seat_asks_anew(void) {
+    static const rpi_train_hooks none;
+    place p;
+    rpi_trainer trainer = {.rank = 3};
+    rpi_growth growth = {0};
+    rpi_run_state state;
+    int64_t number = 0;
+    bool over = true;
+    open_place(&p);
+    CHECK(!look(&p.first)); /* which opens it */
+    for (int64_t ticket = 1; ticket <= 3; ticket++) {
+        CHECK_OK(rpi_desk_say(&p.first, ticket, "invite", "called"));
+        CHECK_OK(rpi_desk_say(&p.first, ticket, "seat", "again"));
+    }
+    growth.desk.way = &p.ways[1];
+    CHECK_FAILS(rpi_return(&trainer, &none, &growth, &state, &over), PEER,
+                "3 attempts to meet the others have failed");
+    CHECK(!over);
+    CHECK_OK(rpi_desk_ask(&p.late, &number));
+    CHECK_EQ(number, 4);
+    close_place(&p);
+}
+
+/* The run goes on, and nobody comes back; whoever waits is told that it is over all the same.
+ */
 static void a_store_that_fails_ends_it(void) {
-    rpi_train_returns way = {.store = no_store};
-    rpi_return_desk desk = {.way = &way}, none = {0};
-    CHECK(!look(&desk));
-    CHECK(!desk.way);
+    static const rpi_train_hooks none_asked;
+    place p;
+    rpi_return_desk none = {0};
+    rpi_return_ticket ticket;
+    char text[RPI_DESK_TEXT];
+    int64_t number = 0;
+    bool over = false;
+    open_place(&p);
+    p.ways[0].store = store_at_times;
+    CHECK_OK(rpi_desk_ask(&p.late, &number));
+    has_no_store = true;
+    CHECK(!look(&p.first));
+    has_no_store = false;
+    p.first.given = 1;
+    CHECK(!look(&p.first) && !rpi_desk_take(&p.first, &ticket));
+    rpi_desk_close(&p.first);
+    CHECK_FAILS(rpi_desk_hear(&p.late, number, "invite", &none_asked, text, &over), CANCELLED,
+                "the run is over");
+    CHECK(over);
     CHECK(!look(&none));
     rpi_desk_close(&none);
+    close_place(&p);
 }
 
 CASES({"a_ticket_is_seen_once_and_answered", a_ticket_is_seen_once_and_answered},
       {"a_ticket_that_was_not_filled_in_is_passed_over",
        a_ticket_that_was_not_filled_in_is_passed_over},
+      {"who_is_not_given_a_seat_asks_anew", who_is_not_given_a_seat_asks_anew},
       {"waits_end", waits_end}, {"a_store_that_fails_ends_it", a_store_that_fails_ends_it})

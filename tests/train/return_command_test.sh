@@ -23,10 +23,10 @@ pids() {
         [ "${generation:-0}" = "$2" ] && echo "$process"
     done
 }
-# until COMMAND...: as long as the run goes on, half a minute at most
+# until_true COMMAND...: as long as the run goes on, two minutes at most
 until_true() {
     tries=0
-    while ! "$@" && [ $tries -lt 600 ] && kill -0 $run 2>/dev/null; do
+    while ! "$@" && [ $tries -lt 2400 ] && kill -0 $run 2>/dev/null; do
         sleep 0.05
         tries=$((tries + 1))
     done
@@ -49,7 +49,7 @@ start() {
     shift
     [ "$command" = run ] && command="run $1 $2 $3 $4 $5 $6 $7 train" && shift 8
     # shellcheck disable=SC2086 # words
-    timeout 100 "$redpoll" $command --model mlp:hidden=16 --data synthetic --train-images 240 --test-images 40 --threads 1 \
+    timeout 280 "$redpoll" $command --model mlp:hidden=16 --data synthetic --train-images 240 --test-images 40 --threads 1 \
         --global-batch-size 24 --steps "$steps" --link 1Gbit,2ms --out run "$@" >out 2>err &
     run=$!
     behind 3
@@ -58,23 +58,25 @@ start() {
 is_back() { grep -q "rank $1, started again for time $2, goes on" out err; }
 # has_more: steps behind the last return
 has_more() {
-    sed -n '/^{"returned_step"/,$p' run/metrics.jsonl | grep -cE '"(step|evaluated_step)":' >count
-    [ "$(cat count)" -ge 20 ]
+    more=$(awk '/^\{"returned_step"/ { n = 0 } /^\{"(step|evaluated_step)":/ { n++ } END { print n + 0 }' run/metrics.jsonl)
+    [ "$more" -ge 20 ]
 }
 # stops: some steps behind the last return, all of which are there, once and in order
 stops() {
     until_true has_more
+    if has_more; then pass; else complain "$more steps and evaluations behind the last return"; fi
     pkill -TERM -P $run # timeout would pass it on twice
     wait $run
     code=$?
     if [ $code -eq 143 ]; then pass; else complain "ended with $code, not 143: $(tail -n 20 err)"; fi
     says out "$1 ranks have ended the run"
     sed -n 's/^{"step":\([0-9]*\),.*/\1/p' run/metrics.jsonl >steps
+    if [ -s steps ]; then pass; else complain "no steps in metrics.jsonl"; fi
     seq "$(tail -n 1 steps)" >wanted
     if cmp -s steps wanted; then pass; else complain "steps of metrics.jsonl: $(diff steps wanted | head -n 5)"; fi
 }
 
-steps=5000
+steps=1000000 # more than there is time for: these runs are told to end
 # ---- one worker, twice, with evaluations and checkpoints all the time ----
 start train -n 5 --strategy parameter-server:servers=2,on-loss=continue --restart 2 --codec q8 --eval-every 5 --checkpoint-every 10 --test-images 400
 kill_rank 3 0
@@ -113,7 +115,7 @@ start_changed() {
     change=$1
     rm -rf run
     # shellcheck disable=SC2016 # the ranks' shells expand it
-    timeout 100 "$redpoll" run -n 3 --no-prefix --on-loss continue --restart 1 sh -c "$change"'; exec "$0" train "$@" $more' "$redpoll" \
+    timeout 280 "$redpoll" run -n 3 --no-prefix --on-loss continue --restart 1 sh -c "$change"'; exec "$0" train "$@" $more' "$redpoll" \
         --model mlp:hidden=16 --data synthetic --train-images 240 --test-images 40 --threads 1 --global-batch-size 24 --link 1Gbit,2ms --out run \
         --strategy parameter-server:servers=1 --on-loss continue --steps "$steps" >out 2>err &
     run=$!
@@ -154,7 +156,7 @@ code=$?
 if [ $code -eq 0 ]; then pass; else complain "ended with $code: $(tail -n 20 err)"; fi
 says err 'rank 2 came back when the run was over'
 
-steps=5000
+steps=1000000
 # ---- again while it is taken back, where nobody waits for anybody ----
 start train -n 4 --strategy async-local-sgd:servers=1,every=5,outer-momentum=.5,on-loss=continue --restart 2 --codec q8
 kill_rank 2 0
@@ -164,7 +166,6 @@ stops "4 of 4"
 
 # ---- ten times: of what a return opens nothing stays but that of the latest ----
 open_files() { find "/proc/$(pids 0 0 | tail -n 1)/fd" | wc -l; }
-steps=100000
 start train -n 4 --strategy parameter-server:servers=1,staleness=inf,on-loss=continue --restart 10
 generation=0
 while [ $generation -lt 10 ]; do

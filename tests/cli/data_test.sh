@@ -119,10 +119,12 @@ head -c 20000000 /dev/zero | tr '\0' y >long.txt
 for i in 1 2 3 4 5 6; do cp long.txt long$i.txt; done
 "$redpoll" $data --in long*.txt --out stopped >out 2>err &
 pid=$!
-for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
-    [ -e stopped.ds.tmp ] && break
+tries=0
+until [ -e stopped.ds.tmp ] || [ -e stopped.ds ] || [ $tries -ge 300 ]; do
+    tries=$((tries + 1))
     sleep 0.1
 done
+[ $tries -lt 300 ] || complain "stopped.ds.tmp never comes: $(cat err)"
 kill -TERM $pid 2>noise
 wait $pid
 code=$?

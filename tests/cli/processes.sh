@@ -6,7 +6,7 @@ cd "$folder" || exit 1
 mkdir temporary
 export TMPDIR="$folder/temporary"
 mark="test-$$"
-failed=0 complaints=0 port=$((20000 + $$ % 9000))
+failed=0 complaints=0 port=$((20000 + $$ % 450 * 20)) # a test has the 20 from there
 
 # ---- processes ----
 

@@ -17,6 +17,15 @@ done
 sleep 0.5
 END
 
+# `sh drawn_lately -le 30`: waits until a whole line that was drawn lately is so long, its end counted.
+cat >drawn_lately <<'END'
+tries=0
+until [ "$(tr '\r' '\n' <raw | sed 's/\x1b\[K//g' | grep -E 'step [0-9]+/' | tail -n 2 | head -n 1 | wc -m)" "$1" "$2" ] || [ $tries -gt 300 ]; do
+    tries=$((tries + 1))
+    sleep 0.1
+done
+END
+
 # on_terminal COLUMNS COMMAND: what it writes there goes to raw; PROMPT follows it
 on_terminal() {
     rm -rf run
@@ -52,7 +61,7 @@ grep -q "$(printf '\033')" raw && complain "a dumb terminal is drawn upon"
 
 # A window that becomes narrower in the middle of a run, and wider again. What was measured before
 # may be written for a moment yet.
-on_terminal 100 "{ sh going; stty cols 30 </dev/tty; sleep 1; echo NARROW; sleep 1; stty cols 100 </dev/tty; echo WIDE; sleep 1; kill -INT 0; } &
+on_terminal 100 "{ sh going; stty cols 30 </dev/tty; sh drawn_lately -le 30; echo NARROW; sleep 1; echo WIDE; stty cols 100 </dev/tty; sh drawn_lately -gt 60; kill -INT 0; } &
     $train --steps 100000000"
 cp raw resized
 sed -n '/NARROW/,/WIDE/p' resized | sed '1s/.*NARROW//' | tr '\r' '\n' | sed 's/WIDE.*//' >raw

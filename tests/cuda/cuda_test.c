@@ -9,6 +9,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+static void set_or_unset(const char *name, const char *value) {
+    if (value)
+        setenv(name, value, 1);
+    else
+        unsetenv(name);
+}
+
 /* In a child with these variables: the reason, or "" where CUDA can be used. */
 static void reason_with(const char *cuda, const char *library, char *text, size_t bytes) {
     int ends[2];
@@ -17,8 +24,8 @@ static void reason_with(const char *cuda, const char *library, char *text, size_
     REQUIRE(child >= 0);
     if (child == 0) {
         const rpi_cuda_library *table = NULL;
-        if (cuda) setenv("REDPOLL_CUDA", cuda, 1);
-        if (library) setenv("REDPOLL_CUDA_LIBRARY", library, 1);
+        set_or_unset("REDPOLL_CUDA", cuda);
+        set_or_unset("REDPOLL_CUDA_LIBRARY", library);
         rp_status status = rpi_cuda_open(&table);
         const char *message = status == RP_OK ? "" : rp_last_error()->message;
         ssize_t written = write(ends[1], message, strlen(message));
@@ -58,7 +65,8 @@ static void another_library(void) {
 
 static void usable_or_why(void) {
     char text[1024], summary[512];
-    reason_with(NULL, NULL, text, sizeof text);
+    /* As they are: where a library is named, that one. */
+    reason_with(getenv("REDPOLL_CUDA"), getenv("REDPOLL_CUDA_LIBRARY"), text, sizeof text);
     const rpi_cuda_library *cuda = NULL;
     rp_status status = rpi_cuda_open(&cuda);
     rpi_cuda_summary(summary, sizeof summary);

@@ -75,8 +75,6 @@ static struct addrinfo entry(int fd, struct sockaddr_in *address) {
                              .ai_addrlen = sizeof *address};
 }
 
-/* A host may have addresses that lead nowhere from here: they do not use up the time of others.
- */
 /* ---- several lower ranks at once ---- */
 
 enum { LOWER = 3, ALL };
@@ -214,7 +212,7 @@ static void who_was_hung_up_on_calls_again(void) {
     REQUIRE(pthread_create(&thread, NULL, hang_up_on_callers, &busy) == 0);
     const char *text = address;
     CHECK_OK(m.shm->dial(m.endpoints[LOWER], &peer, &text, 1, rpi_deadline_ns(20), &failed));
-    CHECK_FAILS(m.shm->connect(m.endpoints[LOWER], peer, address, rpi_deadline_ns(0.5), &link),
+    CHECK_FAILS(m.shm->connect(m.endpoints[LOWER], peer, address, rpi_deadline_ns(20), &link),
                 PEER, "connecting to rank 0");
     atomic_store(&busy.stop, true);
     pthread_join(thread, NULL);
@@ -240,6 +238,8 @@ static void who_was_refused_hears_why(void) {
     }
 }
 
+/* A host may have addresses that lead nowhere from here: they do not use up the time of others.
+ */
 static void the_first_address_leaves_time_for_the_second(void) {
     struct sockaddr_in any = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     struct sockaddr_in addresses[2];

@@ -161,12 +161,20 @@ def run_script(
 
 
 def free_port() -> int:
-    """A port that nobody listens on now."""
+    """A port that nobody listens on now, below those that the system hands out: no other test's
+    connection takes it meanwhile."""
+    import random
     import socket
 
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
+    for port in random.SystemRandom().sample(range(10000, 20000), 100):
+        with socket.socket() as one:
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                one.bind(("", port))
+            except OSError:
+                continue
+            return port
+    raise AssertionError("all ports are taken")
 
 
 def refusal(kind: type[BaseException], action: Callable[[], Any]) -> str:

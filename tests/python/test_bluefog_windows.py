@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import timedelta
 
 import pytest
 
@@ -133,20 +134,24 @@ def weighted(rank, world):
 # ---- without the owner ----
 
 
+def store():
+    return torch.distributed.distributed_c10d._get_default_store()
+
+
 def sleeps(rank, world):
     bf.init()
     bf.set_topology(tu.RingGraph(world))
     tensor = torch.full((1000,), float(rank))
     bf.win_create(tensor, "asleep")
     bf.barrier()
-    started = time.monotonic()
-    if rank == 0:
-        time.sleep(1.5)
+    if rank == 0:  # takes no part, until they are done
+        keys = [f"asleep/{each}" for each in bf.in_neighbor_ranks()]
+        store().wait(keys, timedelta(seconds=25))
     elif 0 in bf.out_neighbor_ranks():
         assert bf.win_put(tensor, "asleep", dst_weights={0: 1.0})
         with bf.win_mutex("asleep", ranks=[0]):
             pass
-        assert time.monotonic() - started < 1.4
+        store().set(f"asleep/{rank}", "done")
     bf.barrier()
     if rank == 0:
         assert bf.get_win_version("asleep") == dict.fromkeys(bf.in_neighbor_ranks(), 1)
@@ -163,12 +168,11 @@ def excludes(rank, world):
             bf.barrier()
             time.sleep(0.5)
             assert bf.get_win_version("mutex")[1] == 0
+            store().set("mutex/leaves", "now")
     else:
         bf.barrier()
-        started = time.monotonic()
         bf.win_put(tensor, "mutex", dst_weights={0: 1.0}, require_mutex=rank == 1)
-        waited = time.monotonic() - started
-        assert rank != 1 or waited > 0.3
+        assert rank != 1 or store().check(["mutex/leaves"])
         with bf.win_mutex("mutex", ranks=[0]):
             pass
     bf.barrier()

@@ -235,7 +235,7 @@ class InPlace:
             request = self.post(comm, rank)
             assert _abi.rp_request_wait_for(request, 0.05) == _abi.RP_PENDING
             self.waiting = self.look()
-            self.files = {data: file[:] for data, file in self.wire.files.items()}
+            self.files = {data: file[:] for data, file in dict(self.wire.files).items()}
         self.meeting.wait()
         if rank == 0:
             request = self.post(comm, rank)

@@ -230,7 +230,7 @@ timeout 100 "$redpoll" run -n 2 "$redpoll" train --resume ranks --steps $until >
 # As torchrun, mpirun or a batch system signals: every rank, or one of them after the other.
 pids=
 for rank in 0 1; do
-    RANK=$rank WORLD_SIZE=2 LOCAL_RANK=$rank LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + $$ % 10000)) \
+    RANK=$rank WORLD_SIZE=2 LOCAL_RANK=$rank LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + $$ % 450 * 20)) \
         env --default-signal=INT "$redpoll" $endless --steps 1000000000000 --out alone-together >out.$rank 2>err.$rank &
     pids="$pids $!"
 done

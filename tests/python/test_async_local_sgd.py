@@ -69,7 +69,7 @@ def in_turn(rank, world, servers):
     return {**told, "end": model.x.tolist()}
 
 
-def test_visits_in_turn_are_those_of_the_paper():
+def test_exchanges_in_turn_are_those_of_the_paper():
     found = {}
     for told in values(run_group(in_turn, 5, 1))[1:]:
         found.update(told)

@@ -1,4 +1,4 @@
-"""Does the outer momentum fit the number of local steps? As plan/local_sgd/momentum_watch.c."""
+"""Does the outer momentum fit the local steps? As src/plan/local_sgd/momentum_watch.c."""
 
 from __future__ import annotations
 

@@ -417,6 +417,8 @@ class ServedOptimizer(WrappingOptimizer):
                 try:
                     self._handle.check(code)
                 except Exception as error:
+                    if caught is None:
+                        raise
                     raise error from caught
             if not again.value:
                 return result

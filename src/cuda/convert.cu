@@ -17,69 +17,52 @@ template <int TYPE, int WIRE, bool ADDS> static __global__ void decode(rpi_devic
         rpi_convert_decode_element(&call, TYPE, WIRE, ADDS, i);
 }
 
-typedef void (*kernel)(rpi_device_call);
-
-static size_t type_bytes(int type) {
-    return type == RPI_DEVICE_F32 ? 4 : 2;
-}
-
-template <int TYPE, int WIRE> static kernel encode_of(const rpi_device_call *call) {
-    return call->residual ? encode<TYPE, WIRE, true> : encode<TYPE, WIRE, false>;
-}
-
-template <int TYPE> static kernel encode_to(const rpi_device_call *call) {
-    switch (call->wire_type) {
-    case RPI_DEVICE_F16: return encode_of<TYPE, RPI_DEVICE_F16>(call);
-    case RPI_DEVICE_BF16: return encode_of<TYPE, RPI_DEVICE_BF16>(call);
-    default: return encode_of<TYPE, RPI_DEVICE_F32>(call);
+/* Families of families: by the type of the data, and by that in which elements travel. */
+template <int TYPE> struct encode_to {
+    template <int WIRE> static rpi_kernel of(const rpi_device_call *call) {
+        return call->residual ? encode<TYPE, WIRE, true> : encode<TYPE, WIRE, false>;
     }
-}
+};
 
-template <int TYPE> static kernel decode_from(const rpi_device_call *call) {
-    switch (call->wire_type) {
-    case RPI_DEVICE_F16: return decode<TYPE, RPI_DEVICE_F16, false>;
-    case RPI_DEVICE_BF16: return decode<TYPE, RPI_DEVICE_BF16, false>;
-    default: return decode<TYPE, RPI_DEVICE_F32, false>;
+template <int TYPE, bool ADDS> struct decode_from {
+    template <int WIRE> static rpi_kernel of(const rpi_device_call *) {
+        return decode<TYPE, WIRE, ADDS>;
     }
-}
+};
 
-/* Sums are floats, whatever the type of the data. */
-static kernel adding(const rpi_device_call *call) {
-    switch (call->wire_type) {
-    case RPI_DEVICE_F16: return decode<RPI_DEVICE_F32, RPI_DEVICE_F16, true>;
-    case RPI_DEVICE_BF16: return decode<RPI_DEVICE_F32, RPI_DEVICE_BF16, true>;
-    default: return decode<RPI_DEVICE_F32, RPI_DEVICE_F32, true>;
+struct encode_family {
+    template <int TYPE> static rpi_kernel of(const rpi_device_call *call) {
+        return rpi_kernel_for<encode_to<TYPE>>(call->wire_type, call);
     }
-}
+};
 
-static cudaError_t launch(kernel chosen, const rpi_device_call *call, cudaStream_t stream) {
-    (void)cudaGetLastError(); /* of what came before, and was told */
-    chosen<<<rpi_blocks_for(call->count, RPI_BLOCK), RPI_BLOCK, 0, stream>>>(*call);
-    return cudaGetLastError();
+struct decode_family {
+    template <int TYPE> static rpi_kernel of(const rpi_device_call *call) {
+        return rpi_kernel_for<decode_from<TYPE, false>>(call->wire_type, call);
+    }
+};
+
+static cudaError_t launch(rpi_kernel kernel, const rpi_device_call *call, cudaStream_t stream) {
+    return rpi_kernel_launch(kernel, rpi_blocks_for(call->count, RPI_BLOCK), call, stream);
 }
 
 static cudaError_t copy(void *to, const void *from, const rpi_device_call *call,
                         cudaStream_t stream) {
-    return cudaMemcpyAsync(to, from, call->count * type_bytes(call->type), cudaMemcpyDefault,
-                           stream);
+    size_t bytes = call->type == RPI_DEVICE_F32 ? 4 : 2;
+    return cudaMemcpyAsync(to, from, call->count * bytes, cudaMemcpyDefault, stream);
 }
 
 cudaError_t rpi_convert_launch_encode(const rpi_device_call *call, cudaStream_t stream) {
     if (rpi_convert_is_copy(call, 0)) return copy(call->encoded, call->x, call, stream);
-    switch (call->type) {
-    case RPI_DEVICE_F16: return launch(encode_to<RPI_DEVICE_F16>(call), call, stream);
-    case RPI_DEVICE_BF16: return launch(encode_to<RPI_DEVICE_BF16>(call), call, stream);
-    default: return launch(encode_to<RPI_DEVICE_F32>(call), call, stream);
-    }
+    return launch(rpi_kernel_for<encode_family>(call->type, call), call, stream);
 }
 
+/* Sums are floats, whatever the type of the data. */
 cudaError_t rpi_convert_launch_decode(const rpi_device_call *call, int adds,
                                       cudaStream_t stream) {
     if (rpi_convert_is_copy(call, adds)) return copy(call->y, call->encoded, call, stream);
-    if (adds) return launch(adding(call), call, stream);
-    switch (call->type) {
-    case RPI_DEVICE_F16: return launch(decode_from<RPI_DEVICE_F16>(call), call, stream);
-    case RPI_DEVICE_BF16: return launch(decode_from<RPI_DEVICE_BF16>(call), call, stream);
-    default: return launch(decode_from<RPI_DEVICE_F32>(call), call, stream);
-    }
+    rpi_kernel kernel =
+        adds ? rpi_kernel_for<decode_from<RPI_DEVICE_F32, true>>(call->wire_type, call)
+             : rpi_kernel_for<decode_family>(call->type, call);
+    return launch(kernel, call, stream);
 }

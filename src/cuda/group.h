@@ -59,16 +59,12 @@ static inline bool rpi_group_is_block(const rpi_device_call *call) {
     return call->bucket > RPI_LARGE_BUCKET;
 }
 
-/* A kernel of groups over all buckets. */
-typedef void (*rpi_group_kernel)(rpi_device_call);
-
-static inline cudaError_t rpi_group_launch(rpi_group_kernel kernel, const rpi_device_call *call,
+/* A kernel of groups, over all buckets. */
+static inline cudaError_t rpi_group_launch(rpi_kernel kernel, const rpi_device_call *call,
                                            cudaStream_t stream) {
     unsigned a_block = rpi_group_is_block(call) ? 1 : RPI_BLOCK / RPI_WARP;
-    unsigned blocks = rpi_blocks_for(rpi_device_buckets(call), a_block);
-    (void)cudaGetLastError(); /* of what came before, and was told */
-    kernel<<<blocks, RPI_BLOCK, 0, stream>>>(*call);
-    return cudaGetLastError();
+    return rpi_kernel_launch(kernel, rpi_blocks_for(rpi_device_buckets(call), a_block), call,
+                             stream);
 }
 
 #endif

@@ -14,6 +14,25 @@ static inline unsigned rpi_blocks_for(uint64_t groups, unsigned groups_a_block) 
     return (unsigned)(blocks < (1u << 30) ? blocks : 1u << 30);
 }
 
+typedef void (*rpi_kernel)(rpi_device_call);
+
+static inline cudaError_t rpi_kernel_launch(rpi_kernel kernel, unsigned blocks,
+                                            const rpi_device_call *call, cudaStream_t stream) {
+    (void)cudaGetLastError(); /* of what came before, and was told */
+    kernel<<<blocks, RPI_BLOCK, 0, stream>>>(*call);
+    return cudaGetLastError();
+}
+
+/* Of a family of kernels, FAMILY::of<TYPE>(), the one for elements of this type. */
+template <typename FAMILY>
+static rpi_kernel rpi_kernel_for(int type, const rpi_device_call *call) {
+    switch (type) {
+    case RPI_DEVICE_F16: return FAMILY::template of<RPI_DEVICE_F16>(call);
+    case RPI_DEVICE_BF16: return FAMILY::template of<RPI_DEVICE_BF16>(call);
+    default: return FAMILY::template of<RPI_DEVICE_F32>(call);
+    }
+}
+
 cudaError_t rpi_convert_launch_encode(const rpi_device_call *call, cudaStream_t stream);
 cudaError_t rpi_convert_launch_decode(const rpi_device_call *call, int adds,
                                       cudaStream_t stream);

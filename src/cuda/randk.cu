@@ -27,36 +27,34 @@ template <int TYPE, bool ADDS, int LANES> static __global__ void decode(rpi_devi
     }
 }
 
-template <int TYPE> static rpi_group_kernel encode_of(const rpi_device_call *call) {
-    if (rpi_group_is_block(call))
-        return call->residual ? encode<TYPE, true, RPI_BLOCK> : encode<TYPE, false, RPI_BLOCK>;
-    return call->residual ? encode<TYPE, true, RPI_WARP> : encode<TYPE, false, RPI_WARP>;
-}
+struct encode_family {
+    template <int TYPE> static rpi_kernel of(const rpi_device_call *call) {
+        if (rpi_group_is_block(call))
+            return call->residual ? encode<TYPE, true, RPI_BLOCK>
+                                  : encode<TYPE, false, RPI_BLOCK>;
+        return call->residual ? encode<TYPE, true, RPI_WARP> : encode<TYPE, false, RPI_WARP>;
+    }
+};
 
-template <int TYPE, bool ADDS> static rpi_group_kernel decode_of(const rpi_device_call *call) {
+template <int TYPE, bool ADDS> static rpi_kernel decode_of(const rpi_device_call *call) {
     return rpi_group_is_block(call) ? decode<TYPE, ADDS, RPI_BLOCK>
                                     : decode<TYPE, ADDS, RPI_WARP>;
 }
 
-static rpi_group_kernel decode_to(const rpi_device_call *call, int adds) {
-    if (adds) return decode_of<RPI_DEVICE_F32, true>(call);
-    switch (call->type) {
-    case RPI_DEVICE_F16: return decode_of<RPI_DEVICE_F16, false>(call);
-    case RPI_DEVICE_BF16: return decode_of<RPI_DEVICE_BF16, false>(call);
-    default: return decode_of<RPI_DEVICE_F32, false>(call);
+struct decode_family {
+    template <int TYPE> static rpi_kernel of(const rpi_device_call *call) {
+        return decode_of<TYPE, false>(call);
     }
-}
+};
 
 cudaError_t rpi_randk_launch_encode(const rpi_device_call *call, cudaStream_t stream) {
-    switch (call->type) {
-    case RPI_DEVICE_F16: return rpi_group_launch(encode_of<RPI_DEVICE_F16>(call), call, stream);
-    case RPI_DEVICE_BF16:
-        return rpi_group_launch(encode_of<RPI_DEVICE_BF16>(call), call, stream);
-    default: return rpi_group_launch(encode_of<RPI_DEVICE_F32>(call), call, stream);
-    }
+    return rpi_group_launch(rpi_kernel_for<encode_family>(call->type, call), call, stream);
 }
 
+/* Sums are floats, whatever the type of the data. */
 cudaError_t rpi_randk_launch_decode(const rpi_device_call *call, int adds,
                                     cudaStream_t stream) {
-    return rpi_group_launch(decode_to(call, adds), call, stream);
+    rpi_kernel kernel = adds ? decode_of<RPI_DEVICE_F32, true>(call)
+                             : rpi_kernel_for<decode_family>(call->type, call);
+    return rpi_group_launch(kernel, call, stream);
 }

@@ -42,36 +42,30 @@ template <int TYPE, bool ADDS> static __global__ void decode(rpi_device_call cal
     for (; i < buckets; i += groups) rpi_sign_lane_decode(&call, TYPE, ADDS, i, lane);
 }
 
-typedef void (*kernel)(rpi_device_call);
-
-template <int TYPE> static kernel encode_of(const rpi_device_call *call) {
-    return call->residual ? encode<TYPE, true> : encode<TYPE, false>;
-}
-
-static kernel decode_to(const rpi_device_call *call, int adds) {
-    if (adds) return decode<RPI_DEVICE_F32, true>;
-    switch (call->type) {
-    case RPI_DEVICE_F16: return decode<RPI_DEVICE_F16, false>;
-    case RPI_DEVICE_BF16: return decode<RPI_DEVICE_BF16, false>;
-    default: return decode<RPI_DEVICE_F32, false>;
+struct encode_family {
+    template <int TYPE> static rpi_kernel of(const rpi_device_call *call) {
+        return call->residual ? encode<TYPE, true> : encode<TYPE, false>;
     }
-}
+};
 
-static cudaError_t launch(kernel chosen, const rpi_device_call *call, cudaStream_t stream) {
+struct decode_family {
+    template <int TYPE> static rpi_kernel of(const rpi_device_call *) {
+        return decode<TYPE, false>;
+    }
+};
+
+static cudaError_t launch(rpi_kernel kernel, const rpi_device_call *call, cudaStream_t stream) {
     unsigned blocks = rpi_blocks_for(rpi_device_buckets(call), RPI_BLOCK / RPI_SIGN_GROUP);
-    (void)cudaGetLastError(); /* of what came before, and was told */
-    chosen<<<blocks, RPI_BLOCK, 0, stream>>>(*call);
-    return cudaGetLastError();
+    return rpi_kernel_launch(kernel, blocks, call, stream);
 }
 
 cudaError_t rpi_sign_launch_encode(const rpi_device_call *call, cudaStream_t stream) {
-    switch (call->type) {
-    case RPI_DEVICE_F16: return launch(encode_of<RPI_DEVICE_F16>(call), call, stream);
-    case RPI_DEVICE_BF16: return launch(encode_of<RPI_DEVICE_BF16>(call), call, stream);
-    default: return launch(encode_of<RPI_DEVICE_F32>(call), call, stream);
-    }
+    return launch(rpi_kernel_for<encode_family>(call->type, call), call, stream);
 }
 
+/* Sums are floats, whatever the type of the data. */
 cudaError_t rpi_sign_launch_decode(const rpi_device_call *call, int adds, cudaStream_t stream) {
-    return launch(decode_to(call, adds), call, stream);
+    rpi_kernel kernel =
+        adds ? decode<RPI_DEVICE_F32, true> : rpi_kernel_for<decode_family>(call->type, call);
+    return launch(kernel, call, stream);
 }

@@ -2,7 +2,7 @@
 """Share of the time that four hosts compute when DiLoCo exchanges every H steps over slow
 links, exact and with 4 bits, beside a published grid (30.8 M parameters, four hosts, TCP).
 
-    python bench/local_steps.py                          # ten minutes; needs root (namespaces)
+    python bench/local_steps.py                    # a quarter of an hour; root (namespaces)
     python bench/local_steps.py --links 50mbit --every 8,128 --json
     python bench/local_steps.py --emulate                # no root: the library slows itself
     python bench/local_steps.py --emulate --scale 32     # few cores: a 32nd of all sizes
@@ -162,7 +162,7 @@ def compared(options: argparse.Namespace, found: dict) -> list[str]:
                 continue
             ratio = f"{few['utilisation'] / many['utilisation']:.3f}"
             exchange = few["seconds"] / few["windows"] - every * options.step_s
-            limits = wire_seconds(options, "q4", link) > 0.8 * exchange
+            limits = exchange < 1.2 * wire_seconds(options, "q4", link)
             row.append(ratio if limits else f"({ratio})")
         lines.append(f"| {every} | {' | '.join(row)} |")
     return lines

@@ -4,12 +4,14 @@
  *     redpoll run -n 4 straggler --mode all-reduce --slower 3
  *     redpoll run -n 4 straggler --mode gossip --slower 3       windows: put, and nobody waits
  *     redpoll run -n 5 straggler --mode server --slower 3       one server, staleness 4
+ *     redpoll run -n 5 straggler --mode async-local-sgd --slower 3 --every 10
  *
  * Each learner computes a real gradient of a small perceptron, which takes next to nothing, and
  * sleeps until its step has taken --step milliseconds (the last rank's: --slower times as
  * many). So ranks that share few cores behave as if each had its own. The run ends when --steps
  * undisturbed steps would have; rank 0 prints, as JSON, how many steps were done: of gossip the
- * mean over ranks, of a server its merges over the workers. */
+ * mean over ranks, of a server its merges over the workers, of async-local-sgd the workers'
+ * steps over the workers. */
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/option.h"
@@ -25,8 +27,8 @@
 
 typedef struct settings {
     const char *mode, *data;
-    int64_t steps, batch, hidden, staleness, seed;
-    double step_ms, slower, rate;
+    int64_t steps, batch, hidden, staleness, every, seed;
+    double step_ms, slower, rate, outer_rate, outer_momentum;
 } settings;
 
 #define COUNT_OPTION(NAME, FIELD, FALLBACK, MAX, HELP)                                         \
@@ -46,7 +48,7 @@ static const rpi_option options[] = {
      .offset = offsetof(settings, mode),
      .fallback = "all-reduce",
      .value = "NAME",
-     .help = "all-reduce, gossip or server"},
+     .help = "all-reduce, gossip, server or async-local-sgd"},
     {.name = "data",
      .type = RPI_OPTION_TEXT,
      .offset = offsetof(settings, data),
@@ -56,11 +58,15 @@ static const rpi_option options[] = {
     COUNT_OPTION("steps", steps, "400", 1e6, "undisturbed ones, which say how long"),
     COUNT_OPTION("batch-size", batch, "16", 4096, "images of each learner in a step"),
     COUNT_OPTION("hidden", hidden, "32", 256, "units of the hidden layer"),
-    COUNT_OPTION("staleness", staleness, "4", 1e6, "steps by which a push may be late"),
+    COUNT_OPTION("staleness", staleness, "4", 1e6,
+                 "steps by which a push may be late: of server"),
+    COUNT_OPTION("every", every, "10", 1e6, "steps between exchanges: of async-local-sgd"),
     COUNT_OPTION("seed", seed, "1", 1e9, "of parameters and order of the data"),
     REAL_OPTION("step", step_ms, "50", 1e5, "milliseconds of an undisturbed step"),
     REAL_OPTION("slower", slower, "1", 1e3, "a step of the last rank takes so many times that"),
     REAL_OPTION("lr", rate, "0.1", 100, "learning rate of plain SGD"),
+    REAL_OPTION("outer-lr", outer_rate, "0.7", 100, "of the server of async-local-sgd"),
+    REAL_OPTION("outer-momentum", outer_momentum, "0.6", 0.999, "likewise"),
     {.name = NULL},
 };
 
@@ -72,13 +78,15 @@ typedef struct learner {
     rpi_rng rng;
     size_t count;
     float *x, *gradient; /* the gradient has an element more */
+    float *base;         /* where local steps began */
     float *images;
     int32_t *labels;
     uint32_t *indices;
     int64_t ends_ns; /* of the run */
     double steps;    /* outcome */
-    int64_t merges;  /* of a server */
+    double merged;   /* steps that a server has merged */
     rp_parameter_server *server;
+    rp_delayed_nesterov outer; /* of async-local-sgd */
 } learner;
 
 /* The mean gradient of a batch, times `share`; then the sleep that stands for computing it. */
@@ -111,7 +119,7 @@ static rp_status start_clock(learner *l) {
     return RP_OK;
 }
 
-/* ---- the three ways: at least one step each ---- */
+/* ---- all ways: at least one step each ---- */
 
 /* Rank 0's clock ends it: one element more says so to all. */
 static rp_status learn_by_all_reduce(learner *l) {
@@ -173,36 +181,84 @@ static rp_status learn_by_gossip(learner *l) {
     return mean_of_ranks(l);
 }
 
+/* What a push brings is in its first note: steps. */
+static void account(learner *l, const rp_parameter_merge *m) {
+    for (int i = 0; i < m->push_count; i++) l->merged += m->pushes[i].notes[0];
+    if (!has_time(l)) rp_parameter_server_stop(l->server);
+}
+
 static rp_status merge(void *context, const rp_parameter_merge *m) {
     learner *l = context;
     for (size_t i = 0; i < m->count; i++) m->values[i] -= (float)l->is->rate * m->gradient[i];
-    l->merges += m->push_count;
-    if (!has_time(l)) rp_parameter_server_stop(l->server);
+    account(l, m);
     return RP_OK;
+}
+
+static rp_status merge_outer(void *context, const rp_parameter_merge *m) {
+    learner *l = context;
+    RP_TRY(rp_delayed_nesterov_merge(&l->outer, m));
+    account(l, m);
+    return RP_OK;
+}
+
+static rp_status push(learner *l, double weight, double steps) {
+    const double notes[RP_PUSH_NOTES] = {steps};
+    return rp_parameter_server_push(l->server, weight, notes, NULL);
+}
+
+static rp_status push_gradient(learner *l) {
+    int workers = rp_parameter_server_workers(l->server);
+    compute(l, 1.0f / (float)workers);
+    return push(l, 1.0 / workers, 1);
+}
+
+/* How far the worker went by itself. */
+static rp_status push_local_steps(learner *l) {
+    int64_t steps = 0;
+    memcpy(l->base, l->x, l->count * sizeof *l->x);
+    for (; steps < l->is->every && (steps == 0 || has_time(l)); steps++) {
+        compute(l, 1);
+        descend(l);
+    }
+    for (size_t i = 0; i < l->count; i++) l->gradient[i] = l->base[i] - l->x[i];
+    return push(l, 1, (double)steps);
 }
 
 /* More steps than there is time for: the server's clock ends it. */
-static rp_status push_and_pull(learner *l) {
-    int workers = rp_parameter_server_workers(l->server);
+static rp_status push_and_pull(learner *l, rp_status (*push_one)(learner *l)) {
     RP_TRY(rp_parameter_server_begin(l->server, l->x, 0, (uint64_t)l->is->steps * 100));
-    while (rp_parameter_server_goes_on(l->server)) {
-        compute(l, 1.0f / (float)workers);
-        RP_TRY(rp_parameter_server_push(l->server, 1.0 / workers, NULL, NULL));
-    }
+    while (rp_parameter_server_goes_on(l->server)) RP_TRY(push_one(l));
     RP_TRY(rp_parameter_server_end(l->server));
-    l->steps = (double)l->merges / workers;
+    l->steps = l->merged / rp_parameter_server_workers(l->server);
     return RP_OK;
 }
 
-static rp_status learn_by_server(learner *l) {
+static rp_status learn_with(learner *l, const rp_parameter_server_options *how,
+                            rp_status (*push_one)(learner *l)) {
     rp_segment whole = {.data = l->gradient, .count = l->count, .dtype = RP_F32};
-    rp_parameter_server_options o = {
-        .servers = 1, .staleness = l->is->staleness, .merge = merge, .context = l};
-    RP_TRY(rp_parameter_server_create(l->comm, &whole, 1, &o, &l->server));
+    RP_TRY(rp_parameter_server_create(l->comm, &whole, 1, how, &l->server));
     rp_status status = start_clock(l);
-    if (status == RP_OK) status = push_and_pull(l);
+    if (status == RP_OK) status = push_and_pull(l, push_one);
     rp_parameter_server_destroy(l->server);
     return status;
+}
+
+static rp_status learn_by_server(learner *l) {
+    rp_parameter_server_options o = {
+        .servers = 1, .staleness = l->is->staleness, .merge = merge, .context = l};
+    return learn_with(l, &o, push_gradient);
+}
+
+static rp_status learn_by_local_steps(learner *l) {
+    rp_parameter_server_options o = {
+        .servers = 1, .staleness = RP_ANY_STALENESS, .merge = merge_outer, .context = l};
+    RP_TRY(rpi_alloc_array(l->count, sizeof(float), "the server's parameters", &l->base));
+    RP_TRY(rpi_alloc_array(l->count, sizeof(float), "outer momentum", &l->outer.momentum));
+    RP_TRY(rpi_alloc_array(l->count, sizeof(float), "what pushes bring", &l->outer.buffer));
+    l->outer.outer_rate = l->is->outer_rate;
+    l->outer.outer_momentum = l->is->outer_momentum;
+    l->outer.delay = (uint64_t)(rp_comm_world(l->comm) - 1);
+    return learn_with(l, &o, push_local_steps);
 }
 
 static const struct {
@@ -211,7 +267,8 @@ static const struct {
     int least_world;
 } modes[] = {{"all-reduce", learn_by_all_reduce, 1},
              {"gossip", learn_by_gossip, 2},
-             {"server", learn_by_server, 2}};
+             {"server", learn_by_server, 2},
+             {"async-local-sgd", learn_by_local_steps, 2}};
 
 /* ---- a run ---- */
 
@@ -237,6 +294,9 @@ static rp_status make(learner *l) {
 static void clean_up(learner *l) {
     rpi_free(l->x);
     rpi_free(l->gradient);
+    rpi_free(l->base);
+    rpi_free(l->outer.momentum);
+    rpi_free(l->outer.buffer);
     rpi_free(l->images);
     rpi_free(l->labels);
     rpi_free(l->indices);
@@ -261,7 +321,9 @@ static rp_status learn(learner *l) {
                            l->is->mode, modes[i].least_world, modes[i].least_world);
         return modes[i].learn(l);
     }
-    return RP_FAIL(INVALID, "--mode is '%s'; all-reduce, gossip or server are allowed",
+    return RP_FAIL(INVALID,
+                   "--mode is '%s'; all-reduce, gossip, server or async-local-sgd are "
+                   "allowed",
                    l->is->mode);
 }
 

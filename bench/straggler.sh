@@ -1,11 +1,12 @@
 #!/bin/sh
 # One of four ranks is three times slower: how many steps the four still make in the same time, and what
-# they have learnt in it, by all-reduce, gossip through windows (put; nobody waits) and a parameter server
-# (staleness 4), each beside the same run without the slow rank, in turns. Steps are sleeps around a small
-# real gradient (straggler.c), so that two cores do for five ranks: shares are what to look at.
+# they have learnt in it, by all-reduce, gossip through windows (put; nobody waits), a parameter server
+# (staleness 4) and asynchronous local SGD (an exchange with a server every 10 steps), each beside the same
+# run without the slow rank, in turns. Steps are sleeps around a small real gradient (straggler.c), so that
+# two cores do for five ranks: shares are what to look at.
 # usage: bench/straggler.sh BUILD [SEEDS] [STEPS] [STEP_MS] [MORE OPTIONS OF straggler...]
 set -eu
-[ $# -ge 1 ] || { sed -n '6s/^# //p' "$0" >&2; exit 2; }
+[ $# -ge 1 ] || { sed -n '7s/^# //p' "$0" >&2; exit 2; }
 redpoll=$1/src/cli/redpoll straggler=$1/bench/straggler
 seeds=${2:-1 2 3} steps=${3:-400} step=${4:-50}
 for file in "$redpoll" "$straggler"; do
@@ -20,7 +21,7 @@ trap 'exit 130' INT TERM
 learn() {
     mode=$1 seed=$2 slower=$3 ranks=4
     shift 3
-    [ "$mode" != server ] || ranks=5 # the first one serves
+    case $mode in server | async-local-sgd) ranks=5 ;; esac # the first one serves
     "$redpoll" run -n $ranks "$straggler" --mode "$mode" --seed "$seed" --slower "$slower" \
         --steps "$steps" --step "$step" "$@" >"$folder/out" 2>"$folder/err" ||
         { cat "$folder/err" >&2; exit 1; }
@@ -29,7 +30,7 @@ learn() {
 }
 
 for seed in $seeds; do
-    for mode in all-reduce gossip server; do
+    for mode in all-reduce gossip server async-local-sgd; do
         learn $mode "$seed" 1 "$@"
         learn $mode "$seed" 3 "$@"
     done
@@ -53,7 +54,7 @@ function accuracies(k,   i, v, low, high, sum) {
 END {
     print "| | steps, all alike | one three times slower | of the steps | test accuracy, %, all alike | one slower |"
     print "|---|---|---|---|---|---|"
-    modes = split("all-reduce gossip server", mode, " ")
+    modes = split("all-reduce gossip server async-local-sgd", mode, " ")
     for (m = 1; m <= modes; m++) {
         a = mode[m] " 1"
         b = mode[m] " 3"

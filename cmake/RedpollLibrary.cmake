@@ -1,7 +1,7 @@
 # libredpoll: the rooms below the engine in one shared and one static library, with headers,
 # redpoll.pc and a CMake package. The engine and the trainer are part of the command.
 
-set(library_rooms base plan codec net comm)
+set(library_rooms base plan codec cuda net comm)
 set(library_objects)
 foreach(room ${library_rooms})
   list(APPEND library_objects $<TARGET_OBJECTS:rp_${room}>)
@@ -21,7 +21,7 @@ foreach(library redpoll redpoll_static)
   target_include_directories(${library} PUBLIC
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/include>
     $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
-  target_link_libraries(${library} PUBLIC Threads::Threads m PRIVATE ${REDPOLL_OPENSSL_LIBRARIES})
+  target_link_libraries(${library} PUBLIC Threads::Threads m PRIVATE ${REDPOLL_OPENSSL_LIBRARIES} ${CMAKE_DL_LIBS})
 endforeach()
 
 include(CMakePackageConfigHelpers)

@@ -3,9 +3,9 @@
 # words of `redpoll train`, and how many ranks it has beside those that learn. All of them learn by
 # the same optimizer, rate and global batch, so that the strategy alone differs.
 names="all-reduce all-reduce-q4"
-names="$names ring exponential one-peer base-q8 ring-exact exponential-exact choco-q4"
+names="$names ring ring-awc exponential one-peer base-q8 ring-exact exponential-exact choco-q4"
 names="$names local-sgd slowmo diloco diloco-q4 streaming-q4 noloco-q4 sparseloco"
-names="$names server server-stale server-quorum server-local-q4"
+names="$names server server-q4 server-stale server-quorum server-local-q4"
 
 # Those of the figures: more lines than colours would tell nobody anything.
 drawn="all-reduce ring ring-exact choco-q4 local-sgd diloco-q4 server-stale"
@@ -15,6 +15,7 @@ strategy_of() {
     all-reduce) echo "--strategy all-reduce" ;;
     all-reduce-q4) echo "--strategy all-reduce --codec q4" ;;
     ring | exponential) echo "--strategy gossip:topology=$1" ;;
+    ring-awc) echo "--strategy gossip:topology=ring,algorithm=awc" ;;
     one-peer) echo "--strategy gossip:topology=one-peer-exponential" ;;
     base-q8) echo "--strategy gossip:topology=base --codec q8" ;;
     ring-exact) echo "--strategy gossip:topology=ring,algorithm=exact-diffusion" ;;
@@ -28,6 +29,7 @@ strategy_of() {
     noloco-q4) echo "--strategy local-sgd:outer=noloco,every=20 --codec q4" ;;
     sparseloco) echo "--strategy local-sgd:outer=sparseloco,every=20 --codec topk:k=64,bucket=4096,values=q2" ;;
     server) echo "--strategy parameter-server" ;;
+    server-q4) echo "$(strategy_of server) --codec q4" ;;
     server-stale) echo "--strategy parameter-server:servers=1,staleness=4" ;;
     server-quorum) echo "--strategy parameter-server:servers=1,staleness=inf,quorum=$((learners * 3 / 4))" ;;
     server-local-q4) echo "--strategy async-local-sgd:servers=1,every=20,outer-momentum=.6 --codec q4" ;;
@@ -48,7 +50,10 @@ form_is() {
     recipe="--global-batch-size 64 --optimizer adamw --lr 0.001"
     seeds='1 2 3' splits='iid by-label' links=none learners=8 more=
     case $1 in
-    full) model=resnet20 steps=4690 links='none 50Mbit,5ms' ;; # five epochs
+    full) # two epochs, to a rate of 0
+        model=resnet20 steps=1876 links='none 50Mbit,5ms'
+        recipe="--global-batch-size 64 --optimizer sgd --momentum 0.9 --weight-decay 1e-4 --lr 0.05 --lr-schedule cosine"
+        ;;
     quick) model=mlp steps=310 seeds=1 more=--no-checkpoint ;;
     smallest)
         model=mlp:hidden=16 data="synthetic --train-images 64 --test-images 32" learners=4

@@ -1,8 +1,10 @@
 # shellcheck shell=sh
 # For scripts that train many runs and put their table into a page; sourced.
 
-# finished FOLDER: the run there has come to its end
-finished() { [ -f "$1/metrics.jsonl" ] && tail -n 1 "$1/metrics.jsonl" | grep -q '"steps":'; }
+# finished FOLDER: the run there has come to its end, and was not told to stop before
+finished() {
+    [ -f "$1/metrics.jsonl" ] && tail -n 1 "$1/metrics.jsonl" | grep '"steps":' | grep -qv '"stopped":true'
+}
 
 # replace_table NAME TABLE PAGE: what stands in PAGE from the line that begins with `<!-- NAME` to the
 # next that begins with `<!-- end of the table` becomes the file TABLE, which brings both lines along.

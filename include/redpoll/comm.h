@@ -128,10 +128,10 @@ RP_API rp_status rp_comm_split(rp_comm *parent, int color, int key,
 /** Local, but that the other ranks hear of it when operations are still in flight here: these
  *  are cancelled, and the others' fail with RP_CANCELLED and this rank's name. Otherwise blocks
  *  until what was posted has left, five seconds at most. Says goodbye to ranks that are heard
- * of: ten seconds in all at most, three after a failure. Afterwards buffers are free again,
- *  requests that were not waited for are gone with the communicator, and the tokens of all
- *  (rp_request_notify) are in their queues. No other thread may use it any more, nor wait for
- *  one of its requests. NULL is fine. */
+ * of: ten seconds in all at most, three after a failure (five more where a GPU has stopped).
+ * Afterwards buffers are free again, requests that were not waited for are gone with the
+ * communicator, and the tokens of all (rp_request_notify) are in their queues. No other thread
+ * may use it any more, nor wait for one of its requests. NULL is fine. */
 RP_API void rp_comm_destroy(rp_comm *comm);
 /** -1 and 0 of NULL. */
 RP_API int rp_comm_rank(const rp_comm *comm);
@@ -180,6 +180,12 @@ typedef struct rp_segment {
     uint64_t first;  /**< Index in the tensor of data[0]; a multiple of the codec's granule. */
 } rp_segment;
 
+/** Where the elements of a call lie. */
+typedef enum rp_memory {
+    RP_MEMORY_HOST,
+    RP_MEMORY_CUDA, /**< On one NVIDIA GPU: all that the call names, residuals too. */
+} rp_memory;
+
 typedef struct rp_collective_options {
     const char *algorithm; /**< "ring", "sra", "two-level" ... (docs/algorithms.md, `redpoll
                                 info`); NULL: chosen. Some take exact codecs only
@@ -189,6 +195,12 @@ typedef struct rp_collective_options {
     int root;      /**< Broadcast, reduce, gather and scatter: equal on all ranks. Where it is
                         not, ranks may wait for each other until timeout_s. */
     double factor; /**< RP_PREMUL_SUM: this rank's own; ranks may differ. */
+    rp_memory memory; /**< Of this rank; ranks may differ, results do not. RP_UNSUPPORTED: no
+                           GPU can be used, the message says why (`redpoll info`). RP_INVALID:
+                           the elements lie elsewhere. */
+    void *stream;     /**< RP_MEMORY_CUDA: the caller's cudaStream_t; NULL: the default one. The
+                           operation begins behind what is in it when the call is made, and the host
+                           does not wait for that. How it ends: rp_request_wait_stream(). */
 } rp_collective_options;
 
 /** Post an all-reduce over `segments` in place. Afterwards data of every rank holds the sum (or
@@ -323,6 +335,17 @@ RP_API rp_status rp_recv_start(rp_comm *comm, void *data, size_t count, rp_dtype
 RP_API rp_status rp_recv_any_start(rp_comm *comm, void *data, size_t count, rp_dtype dtype,
                                    int tag, rp_request **request);
 
+/** The same with options, of which memory and stream count; NULL: none. */
+RP_API rp_status rp_send_with_start(rp_comm *comm, const void *data, size_t count,
+                                    rp_dtype dtype, int peer, int tag,
+                                    const rp_collective_options *options, rp_request **request);
+RP_API rp_status rp_recv_with_start(rp_comm *comm, void *data, size_t count, rp_dtype dtype,
+                                    int peer, int tag, const rp_collective_options *options,
+                                    rp_request **request);
+RP_API rp_status rp_recv_any_with_start(rp_comm *comm, void *data, size_t count, rp_dtype dtype,
+                                        int tag, const rp_collective_options *options,
+                                        rp_request **request);
+
 /** Drive the communicator until the request is complete, then free it and return its status
  *  (the message is then this thread's rp_last_error()). *request becomes NULL. */
 RP_API rp_status rp_request_wait(rp_request **request);
@@ -333,6 +356,15 @@ RP_API rp_status rp_request_test(rp_request *request);
  *  freeing the request. RP_PENDING: still running. Any number of threads may wait, as long as
  *  none of them frees it (nor waits by rp_request_wait()) before the others are back. */
 RP_API rp_status rp_request_wait_for(rp_request *request, double timeout_s);
+/** Of an operation on memory of a GPU: wait until nothing but the GPU's own part is left, and
+ *  let `stream` (a cudaStream_t, NULL: the default one) wait for that: what is put into it from
+ *  now on finds the results. The host waits for the network, as in rp_request_wait_for(), and
+ *  not for the GPU. The request is not freed; it completes, as for rp_request_wait(), when the
+ *  results are there. Other operations: as rp_request_wait_for() without limit. Where an
+ *  operation fails, rp_request_wait() returns once the GPU is done with what it was given of it
+ *  or five seconds later, and says so in the log; only then it may still write to that
+ *  operation's memory. Any thread. */
+RP_API rp_status rp_request_wait_stream(rp_request *request, void *stream);
 /** Free a completed request that was not given to rp_request_wait(), whatever its status.
  *  RP_INVALID while it runs. *request becomes NULL. A request that is NULL is fine. */
 RP_API rp_status rp_request_free(rp_request **request);

@@ -154,6 +154,26 @@ RP_API void *rp_local_sgd_state(rp_local_sgd *local, int index, size_t tensor);
  *  exchange in flight. */
 RP_API rp_status rp_local_sgd_resume(rp_local_sgd *local, uint64_t step);
 
+/** ---- Does the outer momentum fit the local steps? ----
+ *
+ *  rp_local_sgd_step() reports it. This is for those who exchange by themselves, as by
+ *  rp_parameter_server_push(). Successive pseudo-gradients that point the same way momentum
+ *  adds up, and an outer step goes much further than the ranks have been. */
+typedef struct rp_momentum_watch rp_momentum_watch;
+
+/** count: elements of a pseudo-gradient, above 0. Local. Memory: 65536 floats at most.
+ *  RP_INVALID: numbers that are not finite. */
+RP_API rp_status rp_momentum_watch_create(size_t count, double outer_rate,
+                                          double outer_momentum, rp_momentum_watch **watch);
+RP_API void rp_momentum_watch_destroy(rp_momentum_watch *watch);
+/** Of the next exchange. gradient: `count` floats. local_steps: that it is of, for the warning.
+ *  *autocorrelation: its cosine with the one before; NaN: that, or this, has no length.
+ *  *warning: what the user should know, once, valid until the watch is destroyed; NULL:
+ *  nothing. Local, does not block; one thread at a time. */
+RP_API rp_status rp_momentum_watch_look(rp_momentum_watch *watch, const float *gradient,
+                                        uint64_t local_steps, double *autocorrelation,
+                                        const char **warning);
+
 #ifdef __cplusplus
 }
 #endif

@@ -9,7 +9,8 @@
  *     staleness K      each push is merged when it comes; while a worker computes, no other has
  *                      more than K pushes merged: gradients are at most K steps old
  *     RP_ANY_STALENESS asynchronous: nobody waits for another
- *     quorum Q         a merge takes Q pushes, and what comes within `grace_s` more
+ *     quorum Q         a merge takes Q pushes, and what comes within `grace_s` more; of several
+ *                      servers the first one counts, and the others merge the same pushes
  *
  * Pushes are numbered by their worker; each is merged once and acknowledged by the parameters
  * that come back.
@@ -64,14 +65,14 @@ typedef struct rp_parameter_merge {
 typedef struct rp_parameter_server_options {
     int servers;       /**< Ranks 0 ... servers - 1 serve, the others work; 0: all do both. */
     int64_t staleness; /**< 0, a number of steps, or RP_ANY_STALENESS. */
-    int quorum;     /**< Pushes of a merge; 0: no quorum. Needs a staleness and one server. */
-    double grace_s; /**< How long a quorum waits for more. */
-    int goes_on;    /**< 1: a worker that dies, or is silent for the communicator's timeout,
-                         is left behind; the others go on. Needs servers. 0: all fail. */
-    int workers;    /**< Among which a step is shared: as many pushes are one. More than there
-                         are where some are missing, whose parts nobody learns. 0: those
-                         that there are. */
-    uint64_t seed;  /**< Of stochastic rounding. */
+    int quorum;        /**< Pushes of a merge; 0: no quorum. Needs a staleness. */
+    double grace_s;    /**< How long a quorum waits for more. */
+    int goes_on;       /**< 1: a worker that dies, or is silent for the communicator's timeout,
+                            is left behind; the others go on. Needs servers. 0: all fail. */
+    int workers;   /**< Among which a step is shared: as many pushes are one. More than there
+                        are where some are missing, whose parts nobody learns. 0: those
+                        that there are. */
+    uint64_t seed; /**< Of stochastic rounding. */
     /** Step the shard. On servers, on the thread that serves: where all ranks do both, that is
      *  another than the worker's. A failure fails all ranks. */
     rp_status (*merge)(void *context, const rp_parameter_merge *merge);
@@ -127,7 +128,8 @@ RP_API rp_status rp_parameter_server_final(rp_parameter_server *server, size_t e
  *  until all servers have answered: the push is merged, `values` are those it led to. */
 RP_API rp_status rp_parameter_server_push(rp_parameter_server *server, double weight,
                                           const double *notes, rp_parameter_report *report);
-/** The step under way is the last: from within `merge` on the first server. */
+/** The step under way is the last: on the first server, from within `merge` as a rule, or on
+ * any thread between begin and end. */
 RP_API void rp_parameter_server_stop(rp_parameter_server *server);
 /** No more steps: every rank has the servers' parameters in `values`. Collective over the ranks
  *  that live; a rank that only serves does so in here until all steps are done. Where others go
@@ -164,6 +166,10 @@ RP_API rp_comm *rp_parameter_server_comm(rp_parameter_server *server);
  * line; NULL: no. Valid until the server is destroyed. Only the first server knows the line in
  * full. */
 RP_API const char *rp_parameter_server_lost(const rp_parameter_server *server, int rank);
+/** What ranks are called in messages, where the communicator was made of those that are left of
+ *  another one and of some that came back. names: by rank, borrowed until the server is
+ *  destroyed; NULL: their own numbers. Local; before rp_parameter_server_begin(). */
+RP_API void rp_parameter_server_name(rp_parameter_server *server, const int *names);
 /** Accounts of this rank's links to servers and workers, summed; busy_s is 0. */
 RP_API void rp_parameter_server_get_stats(const rp_parameter_server *server,
                                           rp_comm_stats *stats);

@@ -67,6 +67,8 @@ DTYPES = {
     "C128": 15,
 }
 
+MEMORIES = {"HOST": 0, "CUDA": 1}
+
 REDUCTIONS = {
     "SUM": 0,
     "AVG": 1,
@@ -215,6 +217,8 @@ class rp_collective_options(Structure):
         ("step", c_uint64),
         ("root", c_int),
         ("factor", c_double),
+        ("memory", c_int),
+        ("stream", c_void_p),
     ]
 
 
@@ -537,6 +541,12 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "rp_local_sgd_state_name": (c_char_p, [_local, c_int]),
     "rp_local_sgd_state": (c_void_p, [_local, c_int, c_size_t]),
     "rp_local_sgd_resume": (c_int, [_local, c_uint64]),
+    "rp_momentum_watch_create": (c_int, [c_size_t, c_double, c_double, POINTER(c_void_p)]),
+    "rp_momentum_watch_destroy": (None, [c_void_p]),
+    "rp_momentum_watch_look": (
+        c_int,
+        [c_void_p, c_void_p, c_uint64, POINTER(c_double), POINTER(c_char_p)],
+    ),
     "rp_parameter_server_check": (c_int, [POINTER(rp_parameter_server_options), c_int]),
     "rp_parameter_server_create": (
         c_int,
@@ -549,6 +559,8 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
         c_int,
         [_server, c_double, POINTER(c_double), POINTER(rp_parameter_report)],
     ),
+    "rp_parameter_server_stop": (None, [_server]),
+    "rp_parameter_server_name": (None, [_server, POINTER(c_int)]),
     "rp_parameter_server_end": (c_int, [_server]),
     "rp_parameter_server_gather": (c_int, [_server, _data]),
     "rp_parameter_server_confirm": (c_int, [_server, c_int, POINTER(c_int)]),
@@ -574,6 +586,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "rp_window_lock": (c_int, [_window, POINTER(c_int), c_size_t, c_int, c_double]),
     "rp_window_unlock": (c_int, [_window, POINTER(c_int), c_size_t, c_int]),
     "rp_request_wait_for": (c_int, [_request, c_double]),
+    "rp_request_wait_stream": (c_int, [_request, c_void_p]),
     "rp_request_free": (c_int, [_out]),
     "rp_request_source": (c_int, [_request]),
     "rp_request_notify": (c_int, [_request, _completions, c_uint64]),

@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "cli/bench_codec_cuda.h"
+#include "cli/bench_collective.h"
 #include "cli/elements.h"
 #include "cli/gaussian.h"
 #include "cli/option_rows.h"
@@ -27,10 +28,6 @@ typedef struct settings {
 } settings;
 
 #define FIELD(name) offsetof(settings, name)
-static rp_status check_device(const char *text) {
-    if (strcmp(text, "cpu") == 0 || strcmp(text, "cuda") == 0) return RP_OK;
-    return RP_FAIL(INVALID, "'%s' is no device; cpu or cuda", text);
-}
 
 static const rpi_option options[] = {
     RPI_ROW_CODEC(FIELD(codec_text), NULL, "q4",
@@ -40,7 +37,7 @@ static const rpi_option options[] = {
     {"dtype", NULL, NULL, RPI_OPTION_TEXT, FIELD(dtype_text), "f32", 0, 0, "TYPE",
      "f32, f16 or bf16", NULL},
     {"device", NULL, NULL, RPI_OPTION_TEXT, FIELD(device), "cpu", 0, 0, "DEVICE",
-     "cpu: one core; cuda: a GPU, beside its own copies", check_device},
+     "cpu: one core; cuda: a GPU, beside its own copies", rpi_check_device},
     {"error-feedback", NULL, NULL, RPI_OPTION_FLAG, FIELD(error_feedback), NULL, 0, 0, NULL,
      "encode with error feedback", NULL},
     RPI_ROW_ITERS(FIELD(iters), "11"),

@@ -18,10 +18,12 @@ typedef struct bench {
     const rpi_bench_codec_cuda *s;
     const rpi_cuda_library *cuda;
     char name[256];
-    size_t bytes, encoded_bytes; /* of the elements; of their encoding, which never varies */
-    void *x, *copy, *encoded, *sum, *residual; /* of the device */
-    void *begin, *end;                         /* events */
-    double *times[MEASURED];                   /* iters each */
+    size_t bytes, encoded_bytes; /* of the elements; of their encoding, where that varies first
+                                  * the most */
+    void *x, *copy, *encoded, *sum, *residual, *scratch; /* of the device */
+    void *length, *offsets;                              /* of the host, pinned */
+    void *begin, *end;                                   /* events */
+    double *times[MEASURED];                             /* iters each */
     rpi_device_call encode, decode;
 } bench;
 
@@ -30,9 +32,12 @@ static rp_status check(const bench *b, int error, const char *what) {
 }
 
 static void free_bench(bench *b) {
-    void *memory[] = {b->x, b->copy, b->encoded, b->sum, b->residual};
+    void *memory[] = {b->x, b->copy, b->encoded, b->sum, b->residual, b->scratch};
+    void *pinned[] = {b->length, b->offsets};
     for (size_t i = 0; i < sizeof memory / sizeof *memory; i++)
         if (memory[i]) (void)b->cuda->release(memory[i]);
+    for (size_t i = 0; i < sizeof pinned / sizeof *pinned; i++)
+        if (pinned[i]) (void)b->cuda->unpin(pinned[i]);
     if (b->begin) b->cuda->event_free(b->begin);
     if (b->end) b->cuda->event_free(b->end);
     for (int i = 0; i < MEASURED; i++) rpi_free(b->times[i]);
@@ -90,6 +95,39 @@ static rp_status prepare(bench *b) {
     b->decode.residual = NULL;
     b->decode.y = b->sum;
     return RP_OK;
+}
+
+/* An encoding on the host, and from it where its buckets begin. */
+static rp_status find_offsets(bench *b) {
+    const rpi_bench_codec_cuda *s = b->s;
+    void *encoding = NULL;
+    RP_TRY(rpi_alloc(b->encoded_bytes, "an encoding", &encoding));
+    rp_status status =
+        check(b, b->cuda->copy(encoding, b->encoded, b->encoded_bytes, NULL), "copying");
+    if (status == RP_OK) status = check(b, b->cuda->wait(NULL), "copying");
+    if (status == RP_OK)
+        status = rpi_device_offsets(&s->codec, s->dtype, (size_t)s->count, encoding,
+                                    b->encoded_bytes, b->offsets);
+    rpi_free(encoding);
+    return status;
+}
+
+/* Where the bytes vary, the first encoding says how many they are, and is what is decoded. */
+static rp_status prepare_varying(bench *b) {
+    size_t scratch = 0, places;
+    RP_TRY(check(b, b->cuda->scratch_bytes(&b->encode, &scratch), "the scratch memory"));
+    if (!scratch) return RP_OK;
+    places = (size_t)rpi_device_places(&b->encode);
+    RP_TRY(check(b, b->cuda->allocate(scratch, &b->scratch), "the scratch memory"));
+    RP_TRY(check(b, b->cuda->pin(sizeof(uint64_t), &b->length), "the length"));
+    RP_TRY(check(b, b->cuda->pin(places * sizeof(uint64_t), &b->offsets), "the offsets"));
+    b->encode.scratch = b->scratch;
+    b->encode.bytes = b->length;
+    RP_TRY(check(b, b->cuda->encode(&b->encode, NULL), "encoding"));
+    RP_TRY(check(b, b->cuda->wait(NULL), "encoding"));
+    b->encoded_bytes = (size_t) * (uint64_t *)b->length;
+    b->decode.offsets = b->offsets;
+    return find_offsets(b);
 }
 
 static int begin_one(bench *b, int which) {
@@ -170,6 +208,7 @@ static rp_status run(bench *b) {
     RP_TRY(prepare(b)); /* says first what has no kernels */
     RP_TRY(allocate(b));
     RP_TRY(prepare(b));
+    RP_TRY(prepare_varying(b));
     RP_TRY(measure(b));
     char codec[64];
     rates r = rates_of(b);

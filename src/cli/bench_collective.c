@@ -5,6 +5,7 @@
 #include "base/units.h"
 #include "cli/bench_serial.h"
 #include "comm/reductions.h"
+#include "cuda/cuda.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -180,6 +181,21 @@ static rp_status check_world(const rpi_bench *b, const rpi_algorithm *algorithm,
     return RP_OK;
 }
 
+rp_status rpi_check_device(const char *text) {
+    if (strcmp(text, "cpu") == 0 || strcmp(text, "cuda") == 0) return RP_OK;
+    return RP_FAIL(INVALID, "'%s' is no device; cpu or cuda", text);
+}
+
+static rp_status check_device(const rpi_bench *b) {
+    const rpi_cuda_library *cuda = NULL;
+    if (!b->on_cuda) return RP_OK;
+    if (b->registered)
+        return RP_FAIL(INVALID, "--registered is of memory of the host, --device cuda is not");
+    if (b->kind->open)
+        return RP_FAIL(UNSUPPORTED, "%s takes memory of the host only", b->kind->command->name);
+    return rpi_cuda_open(&cuda);
+}
+
 rp_status rpi_bench_check(const rpi_bench *b, int64_t world) {
     const rpi_algorithm *algorithm = NULL;
     char text[64];
@@ -191,6 +207,7 @@ rp_status rpi_bench_check(const rpi_bench *b, int64_t world) {
     if (b->kind->takes_dtype && !b->kind->takes_dtype(b->dtype))
         return RP_FAIL(INVALID, "--dtype %s: %s takes %s", rp_dtype_name(b->dtype),
                        b->kind->command->name, b->kind->dtypes);
+    RP_TRY(check_device(b));
     if (!rp_codec_supports(&b->codec, b->dtype))
         return RP_FAIL(UNSUPPORTED, "codec %s does not take %s",
                        rp_codec_text(&b->codec, text, sizeof text), rp_dtype_name(b->dtype));
@@ -218,7 +235,8 @@ static rp_status resolve(job *j) {
                            .progress_thread = s->world.progress_thread,
                            .unchecked = s->dtype_text && !s->check,
                            .one_place = !s->in_place,
-                           .registered = s->registered};
+                           .registered = s->registered,
+                           .on_cuda = s->device && strcmp(s->device, "cuda") == 0};
     if (s->dtype_text) RP_TRY(rpi_bench_dtype_parse(s->dtype_text, &j->bench.dtype));
     if (s->codec_text) RP_TRY(rp_codec_parse(s->codec_text, &j->bench.codec));
     if (s->reduce_text) RP_TRY(rpi_reduce_parse(s->reduce_text, &j->bench.reduce));

@@ -16,7 +16,8 @@
 
 typedef struct rpi_bench_settings {
     rpi_world_settings world;
-    const char *codec_text, *dtype_text, *reduce_text, *sizes_text, *algorithm, *topology;
+    const char *codec_text, *dtype_text, *reduce_text, *sizes_text, *algorithm, *topology,
+        *device;
     int64_t count, root, iters, warmup, seed;
     int64_t min_bytes, max_bytes;    /* -1: not said */
     int64_t step_factor, step_bytes; /* 0: not said */
@@ -114,6 +115,7 @@ typedef struct rpi_bench {
     bool unchecked;  /* results are not compared */
     bool one_place;  /* not in place besides where both are possible */
     bool registered; /* input and output lie in buffers of rp_buffer_allocate() */
+    bool on_cuda;    /* they lie in memory of a GPU */
     bool one_clock;  /* the link is shaped, and all ranks are on one host */
 } rpi_bench;
 
@@ -196,6 +198,9 @@ void rpi_bench_print_json(const rpi_bench *bench, const rpi_bench_row *row);
      "0: results are not compared with the serial answer", NULL},                              \
     {"registered", NULL, NULL, RPI_OPTION_FLAG, RPI_BENCH_FIELD(registered), NULL, 0, 0, NULL, \
      "input and output in buffers that ranks of one host read in place", NULL},                \
+    {"device", NULL, NULL, RPI_OPTION_TEXT, RPI_BENCH_FIELD(device), "cpu", 0, 0, "DEVICE",    \
+     "cpu; cuda: input and output lie in memory of a GPU, of those here the next for each "    \
+     "rank", rpi_check_device},                                                                \
     RPI_ROW_SEED(RPI_BENCH_FIELD(seed), "of the inputs")
 #define RPI_BENCH_ROW_SIZE(name, alias, field, least, help)                                    \
     {name, alias, NULL, RPI_OPTION_BYTES, RPI_BENCH_FIELD(field), NULL, least, 1e15, "BYTES",  \
@@ -218,6 +223,7 @@ void rpi_bench_print_json(const rpi_bench *bench, const rpi_bench_row *row);
 
 rp_status rpi_check_sizes(const char *text);
 rp_status rpi_check_dtype(const char *text);
+rp_status rpi_check_device(const char *text);
 /* By our name or the one of nccl-tests ("float", "int32"). */
 rp_status rpi_bench_dtype_parse(const char *text, rp_dtype *out_dtype);
 

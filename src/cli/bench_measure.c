@@ -1,6 +1,7 @@
 /* Times one size of a collective, counts its bytes, and compares what every rank got with the
  * serial answer. */
 #include "cli/bench_collective.h"
+#include "cli/bench_memory.h"
 
 #include "base/clock.h"
 #include "base/median.h"
@@ -21,6 +22,7 @@ typedef struct measurement {
     rpi_bench_call call;
     int given, got; /* blocks of input and output */
     unsigned char *input, *output;
+    rpi_bench_memory memory;
     unsigned char *both;         /* in place: input and output in one; else NULL */
     rp_block *blocks;            /* world of input, world of output */
     void *raw;                   /* PIECE elements */
@@ -75,12 +77,14 @@ static rp_block *cut(const measurement *m, unsigned char *buffer, int count,
     return count ? out_blocks : NULL;
 }
 
-static rp_status take_buffer(const measurement *m, int blocks, const char *what,
+static rp_status take_buffer(measurement *m, int blocks, const char *what,
                              unsigned char **out_buffer) {
     size_t bytes = (size_t)blocks * block_bytes(m);
     void *buffer = NULL;
-    if (!m->bench->registered)
-        return rpi_alloc_array((size_t)blocks, block_bytes(m), what, out_buffer);
+    if (!m->bench->registered) {
+        RP_TRY(rpi_alloc_array((size_t)blocks, block_bytes(m), what, out_buffer));
+        return rpi_bench_memory_add(&m->memory, *out_buffer, bytes);
+    }
     RP_TRY(rp_buffer_allocate(bytes ? bytes : 1, &buffer));
     *out_buffer = buffer;
     return RP_OK;
@@ -97,6 +101,8 @@ static rp_status allocate(measurement *m) {
     size_t world = (size_t)m->call.world;
     m->given = blocks_of(m->bench->kind->gives, &m->call);
     m->got = blocks_of(m->bench->kind->gets, &m->call);
+    if (m->bench->on_cuda)
+        RP_TRY(rpi_bench_memory_open(&m->memory, m->call.rank, m->call.world));
     if (m->given) RP_TRY(take_buffer(m, m->given, "the input", &m->input));
     if (m->got) RP_TRY(take_buffer(m, m->got, "the output", &m->output));
     RP_TRY(rpi_alloc_array(2 * world, sizeof *m->blocks, "blocks", &m->blocks));
@@ -127,6 +133,7 @@ static rp_status go_in_place(measurement *m) {
 }
 
 static void free_buffers(measurement *m) {
+    rpi_bench_memory_close(&m->memory);
     give_buffer(m, m->both);
     give_buffer(m, m->input);
     give_buffer(m, m->output);
@@ -137,12 +144,13 @@ static void free_buffers(measurement *m) {
     rpi_free(m->times);
 }
 
-static void reset_buffers(measurement *m) {
+static rp_status reset_buffers(measurement *m) {
     size_t bytes = (size_t)m->got * block_bytes(m);
     if (m->bench->kind->in_place && bytes) memcpy(m->output, m->input, bytes);
     if (m->both && m->given)
         memcpy((unsigned char *)(uintptr_t)m->call.input, m->input,
                (size_t)m->given * block_bytes(m));
+    return rpi_bench_memory_upload(&m->memory);
 }
 
 /* ---- calls ---- */
@@ -159,7 +167,8 @@ static rp_status max_over_ranks(rp_comm *comm, double value, double *out_max) {
 
 static rp_status call_once(measurement *m) {
     rp_request *requests[2] = {NULL, NULL};
-    rp_status status = m->bench->kind->start(&m->call, requests);
+    rpi_bench_call call = rpi_bench_memory_call(&m->memory, &m->call);
+    rp_status status = m->bench->kind->start(&call, requests);
     for (int i = 0; i < 2; i++) {
         rp_status waited = requests[i] ? rp_request_wait(&requests[i]) : RP_OK;
         if (status == RP_OK) status = waited;
@@ -191,7 +200,7 @@ static rp_status start_together(measurement *m, int64_t *out_start_ns) {
 
 static rp_status time_once(measurement *m, double *out_seconds) {
     int64_t start;
-    reset_buffers(m);
+    RP_TRY(reset_buffers(m));
     RP_TRY(start_together(m, &start));
     RP_TRY(call_once(m));
     return max_over_ranks(m->call.comm, rpi_seconds(rpi_now_ns() - start), out_seconds);
@@ -220,13 +229,14 @@ static uint64_t bytes_sent(rp_comm *comm) {
  * the call whose result is checked, so nothing of an earlier one may be left. */
 static rp_status measure_bytes(measurement *m, rpi_bench_row *row) {
     if (m->got) memset(m->call.output, 0xa5, (size_t)m->got * block_bytes(m));
-    reset_buffers(m);
+    RP_TRY(reset_buffers(m));
     if (m->call
             .rounds) /* all that is checked is of a cycle's first round, and has neighbours */
         m->call.options.step = 0;
     uint64_t before = bytes_sent(m->call.comm);
     RP_TRY(call_once(m));
     double sent = (double)(bytes_sent(m->call.comm) - before);
+    RP_TRY(rpi_bench_memory_download(&m->memory));
     if (m->bench->kind->settle) RP_TRY(m->bench->kind->settle(&m->call));
     if (m->call.rounds) RP_TRY(rpi_topology_rounds_at(m->call.rounds, 0, &m->checked));
     return max_over_ranks(m->call.comm, sent, &row->wire_bytes);

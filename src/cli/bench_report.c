@@ -40,6 +40,7 @@ void rpi_bench_print_title(const rpi_bench *bench) {
     if (kind->reduces) printf(" (%s)", rpi_reduction_name(bench->reduce));
     if (kind->in_place) printf(" in place");
     if (bench->registered) printf(" in buffers");
+    if (bench->on_cuda) printf(" on GPUs");
     printf(" on %d rank%s", ranks, ranks == 1 ? "" : "s");
     if (ranks > 1) printf(" over %s", rp_comm_transport(bench->comm));
     if (kind->has_root) printf(", root %d", bench->root);
@@ -138,6 +139,7 @@ void rpi_bench_print_json(const rpi_bench *bench, const rpi_bench_row *row) {
     add_switch(object, "correct", moves && checked, row->correct);
     cJSON_AddBoolToObject(object, "progress_thread", bench->progress_thread);
     add_switch(object, "registered", moves, bench->registered);
+    add_text(object, "device", moves, bench->on_cuda ? "cuda" : "cpu");
     add_switch(object, "in_place", moves, kind->in_place);
     add_number(object, "in_place_time_s", in_place, row->in_place_time_s);
     add_number(object, "in_place_algbw_bytes_s", in_place,

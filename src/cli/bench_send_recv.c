@@ -15,10 +15,10 @@ static rpi_bench_source source(const rpi_bench_call *call, int block) {
 static rp_status start(const rpi_bench_call *call, rp_request *requests[2]) {
     int next = (call->rank + 1) % call->world;
     int previous = (call->rank + call->world - 1) % call->world;
-    RP_TRY(rp_recv_start(call->comm, call->output, call->count, call->dtype, previous, 0,
-                         &requests[0]));
-    return rp_send_start(call->comm, call->input, call->count, call->dtype, next, 0,
-                         &requests[1]);
+    RP_TRY(rp_recv_with_start(call->comm, call->output, call->count, call->dtype, previous, 0,
+                              &call->options, &requests[0]));
+    return rp_send_with_start(call->comm, call->input, call->count, call->dtype, next, 0,
+                              &call->options, &requests[1]);
 }
 
 static const rpi_bench_kind kind = {

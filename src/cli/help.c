@@ -20,6 +20,9 @@ static const rpi_variable variables[] = {
     {"REDPOLL_LINKS", "BETWEEN/INSIDE",
      "what links cost, as redpoll bench link prints it: algorithms are chosen by it, on all "
      "ranks by that of rank 0; nominal costs when absent"},
+    {"REDPOLL_CONNECT", "auto, start, need",
+     "links between ranks are made at the start, or each when it is first needed; auto: at the "
+     "start in worlds of up to 16 ranks. The same on all ranks"},
     {"REDPOLL_LOST_AFTER", "a time from 1s on",
      "a host that answers nothing for so long, as one without power or cable, is lost and "
      "fails "

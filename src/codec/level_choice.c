@@ -143,7 +143,7 @@ static void measure_run(const sample *s, size_t r, const float *y, size_t count)
     s->runs[r] = rpi_varied_look(s->kernels, y, NULL, count);
     for (int bits = 0; bits <= RPI_VARIED_BITS; bits++) {
         rpi_varied_way way =
-            rpi_varied_way_of(&s->runs[r], bits, (rp_rounding)s->like->rounding);
+            rpi_varied_way_of(&s->runs[r], bits, s->like->rounding == RP_STOCHASTIC);
         s->lost[r][bits] = error_of(s, y, count, &way);
         s->bytes[r][bits] = rpi_varied_bytes(count, way.width);
     }
@@ -162,7 +162,7 @@ static void measure_levels(const sample *s, size_t count, double measured[RP_MEA
     for (int level = 1; level < RP_LEVELS; level++) {
         double price = rpi_varied_price(bits_of(level), quarters_of(level)) * variance;
         for (size_t r = 0; r < runs; r++) {
-            int bits = rpi_varied_bits(&s->runs[r], price, (rp_rounding)s->like->rounding);
+            int bits = rpi_varied_bits(&s->runs[r], price, s->like->rounding == RP_STOCHASTIC);
             measured[level] += s->lost[r][bits];
             measured[RP_LEVELS + level] += (double)s->bytes[r][bits];
         }

@@ -3,21 +3,19 @@
  * whole. docs/codecs.md is normative for places and bytes. */
 #include "codec/quant_kernels.h"
 #include "codec/sparse.h"
-#include "redpoll/rng.h"
 
 #include <math.h>
 #include <string.h>
 
 /* Stands for the role in the names of the stream: places depend on no rank. */
-enum { ROLE = 0x646e6172, WORDS = 4 };
+enum { ROLE = 0x646e6172 };
 
 static size_t least_of(size_t a, size_t b) {
     return a < b ? a : b;
 }
 
-/* A short last bucket keeps its share, rounded up. */
 static size_t kept_of(const rp_codec *codec, size_t count) {
-    return (count * codec->option[0] + codec->bucket - 1) / codec->bucket;
+    return rpi_randk_kept(codec->option[0], codec->bucket, count);
 }
 
 static size_t bucket_bytes(const rp_codec *codec, size_t count) {
@@ -37,21 +35,17 @@ rpi_quant_stream rpi_randk_stream_of(const rp_encode_context *context) {
     return rpi_quant_stream_of(&places);
 }
 
-/* The bucket is cut into as many runs as elements are kept, and one of each run is. */
 static void choose(const rp_codec *codec, const rpi_quant_stream *stream, uint64_t number,
                    size_t count, rpi_sparse_bucket *b) {
-    uint32_t words[WORDS];
-    uint64_t blocks = (codec->option[0] + WORDS - 1) / WORDS;
+    rpi_philox_block drawn = {{0}};
+    uint64_t block = rpi_randk_block(codec->option[0], number);
     b->kept = kept_of(codec, count);
     uint32_t n = (uint32_t)count, kept = (uint32_t)b->kept, from = 0;
     for (uint32_t i = 0; i < kept; i++) {
-        uint64_t block = number * blocks + i / WORDS;
-        uint32_t counter[4] = {(uint32_t)block, (uint32_t)(block >> 32), stream->name[0],
-                               stream->name[1]};
-        if (i % WORDS == 0) rp_philox4x32(counter, stream->key, words);
-        uint32_t to = (i + 1) * n / kept;
-        uint64_t run = to - from;
-        b->index[i] = (uint16_t)(from + (uint32_t)(words[i % WORDS] * run >> 32));
+        if (i % RPI_RANDK_WORDS == 0)
+            drawn = rpi_quant_random_block(stream, block + i / RPI_RANDK_WORDS);
+        uint32_t to = rpi_randk_run(i + 1, n, kept);
+        b->index[i] = (uint16_t)rpi_randk_place(from, to, drawn.word[i % RPI_RANDK_WORDS]);
         from = to;
     }
 }

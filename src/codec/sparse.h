@@ -5,8 +5,7 @@
 
 #include "codec/codec.h"
 #include "codec/quant_arithmetic.h"
-
-enum { RPI_SPARSE_KEPT_MAX = 1024, RPI_SPARSE_BUCKET_MAX = 8192 };
+#include "codec/sparse_arithmetic.h"
 
 /* Rows of the options: option[0] is k, option[1] says how values travel. */
 #define RPI_SPARSE_OPTIONS                                                                     \

@@ -13,7 +13,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { HEAD_BYTES = 2, DAMAGED = 0xffff, NOT_FINITE = 0x7f800000 };
+enum { HEAD_BYTES = RPI_TOPK_HEAD, DAMAGED = RPI_TOPK_DAMAGED, NOT_FINITE = 0x7f800000 };
 enum { GROUPS_MIN = 64, GROUPS_MAX = 1024 };
 
 static const rpi_topk_kernels *kernels_for(rpi_isa isa) {
@@ -30,9 +30,8 @@ static size_t least_of(size_t a, size_t b) {
     return a < b ? a : b;
 }
 
-/* Bits of an index: as many as the largest one needs. */
 static int index_bits(const rp_codec *codec) {
-    return codec->bucket > 1 ? 32 - __builtin_clz(codec->bucket - 1) : 0;
+    return rpi_topk_index_bits(codec->bucket);
 }
 
 static size_t index_bytes(const rp_codec *codec, size_t kept) {

@@ -1,6 +1,7 @@
 /* What each step does to memory. Local steps run inline here, a part at a time; they are
- * posted and finished like sends, so that a lane of their own (a GPU stream) can take them. */
+ * posted and finished like sends, so that a GPU can take them (device.h). */
 #include "comm/communicator.h"
+#include "comm/device.h"
 #include "comm/fold.h"
 #include "comm/reductions.h"
 #include "comm/values.h"
@@ -15,22 +16,19 @@ static const rpi_action *action_of(const rpi_chunk *chunk, int action) {
     return &chunk->request->routine->action[action];
 }
 
-static rpi_walk walk_part(const rpi_chunk *chunk, int part, int level) {
-    return rpi_cut_walk(&chunk->request->cut, chunk->index, part, level);
-}
-
 /* Dtype of the values in a slot. */
 static rp_dtype slot_dtype(int slot, const rpi_run *run) {
     return slot == RPI_SLOT_SUM ? rpi_sum_dtype(run->dtype) : run->dtype;
 }
 
-/* Where a piece's values lie in a slot; IN is only ever read. */
+/* Where a piece's values lie in a slot, on the host; IN is only ever read. */
 static void *values_at(const rpi_chunk *chunk, int slot, int part, const rpi_piece *piece) {
     const rp_request *request = chunk->request;
     if (slot == RPI_SLOT_SUM) {
         size_t index = (size_t)request->routine->sum_of_part[part];
         return chunk->sums + index * chunk->sum_stride + piece->sum_offset;
     }
+    if (chunk->device) return rpi_device_values(chunk, slot, part, piece);
     const void *base = slot == RPI_SLOT_IN ? piece->run->in : piece->run->out;
     return (unsigned char *)base + piece->offset * rp_dtype_bytes(piece->run->dtype);
 }
@@ -80,7 +78,8 @@ static rp_status weigh_piece(rpi_chunk *chunk, const rpi_action *action,
 
 static rp_status copy_part(rpi_chunk *chunk, int from, int into, int part) {
     rpi_piece piece;
-    for (rpi_walk walk = walk_part(chunk, part, RPI_LEVEL_WORLD); rpi_walk_next(&walk, &piece);)
+    for (rpi_walk walk = rpi_chunk_walk(chunk, part, RPI_LEVEL_WORLD);
+         rpi_walk_next(&walk, &piece);)
         rpi_values_convert(values_at(chunk, from, part, &piece), slot_dtype(from, piece.run),
                            values_at(chunk, into, part, &piece), slot_dtype(into, piece.run),
                            piece.count);
@@ -91,7 +90,7 @@ static rp_status run_copy(rpi_chunk *chunk, const rpi_action *action) {
     if (!rpi_is_weight(action->weight))
         return copy_part(chunk, action->from, action->into, action->part);
     rpi_piece piece;
-    for (rpi_walk walk = walk_part(chunk, action->part, action->level);
+    for (rpi_walk walk = rpi_chunk_walk(chunk, action->part, action->level);
          rpi_walk_next(&walk, &piece);)
         RP_TRY(weigh_piece(chunk, action, &piece));
     return RP_OK;
@@ -125,7 +124,7 @@ static rp_status add_piece(rpi_chunk *chunk, const rpi_action *action, const rpi
 
 static rp_status add_values(rpi_chunk *chunk, const rpi_action *action) {
     rpi_piece piece;
-    for (rpi_walk walk = walk_part(chunk, action->part, action->level);
+    for (rpi_walk walk = rpi_chunk_walk(chunk, action->part, action->level);
          rpi_walk_next(&walk, &piece);)
         RP_TRY(add_piece(chunk, action, &piece));
     return RP_OK;
@@ -152,22 +151,17 @@ typedef struct encoding {
 } encoding;
 
 /* Without role and residual, as decoding takes it. */
-static rp_encode_context context_of(const rp_request *request, const rpi_piece *piece) {
-    return (rp_encode_context){.seed = request->seed,
-                               .step = request->step,
-                               .tensor = piece->run->tensor,
-                               .first = piece->run->first + piece->offset};
-}
-
 /* *out_bytes: how many were written, no more than rpi_cut_part_bytes(). */
 static rp_status encode_part(rpi_chunk *chunk, encoding e, void *out, size_t *out_bytes) {
     const rp_request *request = chunk->request;
     unsigned char *bytes = out;
     rpi_piece piece;
-    for (rpi_walk walk = walk_part(chunk, e.part, e.level); rpi_walk_next(&walk, &piece);) {
-        rp_encode_context context = context_of(request, &piece);
+    for (rpi_walk walk = rpi_chunk_walk(chunk, e.part, e.level);
+         rpi_walk_next(&walk, &piece);) {
+        rp_encode_context context = rpi_piece_context(request, &piece);
         context.role = (uint32_t)e.role + 2 * (uint32_t)request->comm->rank;
-        context.residual = piece.residual;
+        context.residual =
+            chunk->device ? rpi_device_residual(chunk, e.part, &piece) : piece.residual;
         const void *values = NULL;
         size_t written = 0, ahead = piece.varies ? RPI_LENGTH_BYTES : 0;
         RP_TRY(encoder_input(chunk, e.slot, e.part, &piece, &values));
@@ -189,7 +183,7 @@ static encoding encoding_of(const rpi_action *action) {
 static bool may_stay_values(const rpi_chunk *chunk, const rpi_action *encode, int source) {
     if (source == RPI_NO_SLOT) return false;
     rpi_piece piece;
-    for (rpi_walk walk = walk_part(chunk, encode->part, encode->level);
+    for (rpi_walk walk = rpi_chunk_walk(chunk, encode->part, encode->level);
          rpi_walk_next(&walk, &piece);)
         if (!rp_codec_is_exact(piece.codec, piece.run->dtype) || piece.residual ||
             slot_dtype(source, piece.run) != piece.run->dtype)
@@ -197,11 +191,15 @@ static bool may_stay_values(const rpi_chunk *chunk, const rpi_action *encode, in
     return true;
 }
 
+bool rpi_action_stays_values(const rpi_chunk *chunk, const rpi_action *encode) {
+    const rpi_routine *routine = chunk->request->routine;
+    return may_stay_values(chunk, encode, routine->wires[encode->into - RPI_SLOT_WIRE].source);
+}
+
 static rp_status run_encode(rpi_chunk *chunk, const rpi_action *action) {
     rpi_wire *wire = wire_of(chunk, action->into);
     const rp_request *request = chunk->request;
-    int source = request->routine->wires[action->into - RPI_SLOT_WIRE].source;
-    if (may_stay_values(chunk, action, source)) {
+    if (rpi_action_stays_values(chunk, action)) {
         wire->state = RPI_WIRE_VALUES;
         return RP_OK;
     }
@@ -238,7 +236,7 @@ static void take_share(const arrived *from, void *values, rp_dtype dtype) {
 static rp_status decode_piece(const arrived *from, void *values, rp_dtype dtype) {
     const rpi_piece *piece = from->piece;
     const rpi_run *run = piece->run;
-    rp_encode_context context = context_of(from->request, piece);
+    rp_encode_context context = rpi_piece_context(from->request, piece);
     if (dtype == run->dtype)
         return rp_codec_decode(piece->codec, run->dtype, from->bytes, from->length,
                                piece->count, &context, values);
@@ -255,7 +253,7 @@ static rp_status decode_piece(const arrived *from, void *values, rp_dtype dtype)
 static rp_status combine_piece(const arrived *from, void *values) {
     const rpi_piece *piece = from->piece;
     const rpi_run *run = piece->run;
-    rp_encode_context context = context_of(from->request, piece);
+    rp_encode_context context = rpi_piece_context(from->request, piece);
     if (!rp_codec_is_exact(piece->codec, run->dtype))
         return rp_codec_decode_add(piece->codec, run->dtype, from->bytes, from->length,
                                    piece->count, &context, values);
@@ -279,7 +277,7 @@ static rp_status decode_part(rpi_chunk *chunk, const rpi_action *action, bool ad
     const unsigned char *bytes = wire->data;
     bool weighed = rpi_is_weight(action->weight) || wire->share != 1;
     rpi_piece piece;
-    for (rpi_walk walk = walk_part(chunk, action->part, action->level);
+    for (rpi_walk walk = rpi_chunk_walk(chunk, action->part, action->level);
          rpi_walk_next(&walk, &piece);) {
         void *values = values_at(chunk, action->into, action->part, &piece);
         size_t length = rpi_piece_take_length(&piece, &bytes);
@@ -328,7 +326,7 @@ static const void *piece_of(rpi_chunk *chunk, int slot, int part, const rpi_piec
 static size_t fold_part(rpi_chunk *chunk, const rpi_action *action, unsigned char *payload) {
     size_t before = 0;
     rpi_piece piece;
-    for (rpi_walk walk = walk_part(chunk, action->part, action->level);
+    for (rpi_walk walk = rpi_chunk_walk(chunk, action->part, action->level);
          rpi_walk_next(&walk, &piece);) {
         const rpi_fold fold = {
             .reduce = chunk->request->reduce,
@@ -419,8 +417,9 @@ static rp_status run_send(rpi_chunk *chunk, const rpi_action *action, const rpi_
     rp_comm *comm = request->comm;
     int rank = rpi_request_rank(request, action->peer);
     rpi_peer *peer = &comm->peers[rank];
-    rpi_link *link = rpi_peer_link(peer);
     if (peer->port->full || peer->broken) return RP_PENDING;
+    rpi_link *link = rpi_port_link(peer->port);
+    if (!link) return RP_PENDING;
     size_t bytes = rpi_action_bytes(request, chunk->index, action);
     uint8_t kind = RPI_FRAME_DATA;
     RP_TRY(rpi_flow_admit(chunk, action, bytes, &kind));
@@ -530,13 +529,28 @@ static void read_wire(rpi_chunk *chunk, int slot) {
         rpi_wire_read(chunk, slot - RPI_SLOT_WIRE);
 }
 
+static rp_status run_here(rpi_chunk *chunk, const rpi_action *action) {
+    if (!rpi_in_place_stands(chunk, action)) return RP_PENDING;
+    RP_TRY(run(chunk, action));
+    return rpi_in_place_stands(chunk, action) ? RP_OK : RP_PENDING;
+}
+
+/* Where elements lie in memory of a GPU: there, or here on copies of them. */
+static rp_status run_with_device(rpi_chunk *chunk, int index) {
+    const rpi_action *action = action_of(chunk, index);
+    bool done = false;
+    RP_TRY(rpi_device_run(chunk, index, &done));
+    if (done) return RP_OK;
+    RP_TRY(run_here(chunk, action));
+    rpi_device_ran(chunk, action);
+    return RP_OK;
+}
+
 rp_status rpi_action_run(rpi_chunk *chunk, int index) {
     const rpi_action *action = action_of(chunk, index);
     rp_comm *comm = chunk->request->comm;
     int64_t start = rpi_now_ns();
-    if (!rpi_in_place_stands(chunk, action)) return RP_PENDING;
-    RP_TRY(run(chunk, action));
-    if (!rpi_in_place_stands(chunk, action)) return RP_PENDING;
+    RP_TRY(chunk->device ? run_with_device(chunk, index) : run_here(chunk, action));
     int64_t spent = rpi_now_ns() - start;
     if (action->kind == RPI_STEP_ENCODE || action->kind == RPI_STEP_SEND)
         comm->encode_ns += spent;

@@ -1,4 +1,5 @@
 #include "comm/communicator.h"
+#include "comm/device.h"
 
 #include "base/clock.h"
 #include "base/fpenv.h"
@@ -56,13 +57,14 @@ rp_status rp_comm_set_timeout(rp_comm *comm, double timeout_s) {
 
 static rp_status connect_mesh(rp_comm *comm, const rp_store *store,
                               const rp_comm_options *options, const rpi_secret *secret,
-                              const char *prefix) {
+                              rpi_mesh_when when, const char *prefix) {
     rpi_mesh_options mesh = {.prefix = prefix,
                              .secret = secret,
                              .transport = options->transport,
                              .host = options->host,
                              .bind_host = options->bind_host,
                              .frame_bytes = RPI_FRAME_HEADER_BYTES + RPI_FRAME_PAYLOAD,
+                             .when = when,
                              .shares = true,
                              .timeout_s = or_default(options->connect_timeout_s, CONNECT_S)};
     rpi_fabric *fabric = comm->fabric;
@@ -101,6 +103,11 @@ static rp_status agree_on_links(rp_comm *comm, const rp_store *store, const char
                                 getenv(RPI_LINK_COSTS_VARIABLE), &fabric->links);
 }
 
+static rp_status find_when(rpi_mesh_when *out_when) {
+    rp_status status = rpi_mesh_when_parse(getenv("REDPOLL_CONNECT"), out_when);
+    return status == RP_OK ? RP_OK : rpi_fail_context(status, "REDPOLL_CONNECT: ");
+}
+
 static rp_status connect_world(rp_comm *comm, const rp_store *store,
                                const rp_comm_options *options) {
     char prefix[256], links_key[300];
@@ -108,13 +115,15 @@ static rp_status connect_world(rp_comm *comm, const rp_store *store,
     snprintf(prefix, sizeof prefix, "%s/%u", comm->name, comm->epoch);
     double connect_s = or_default(options->connect_timeout_s, CONNECT_S);
     rpi_secret secret;
+    rpi_mesh_when when = RPI_MESH_AUTO;
     rp_status status = rpi_comm_options_check(options, comm->world);
     if (status == RP_OK) status = rpi_secret_find_own(&secret);
     if (status == RP_OK && options->tls) status = rpi_secret_ask_for_tls(&secret);
     if (status == RP_OK) status = rpi_link_costs_parse(getenv(RPI_LINK_COSTS_VARIABLE), &links);
+    if (status == RP_OK) status = find_when(&when);
     if (status != RP_OK)
         return rpi_meeting_decline(store, comm->rank, comm->world, prefix, connect_s, status);
-    RP_TRY(connect_mesh(comm, store, options, &secret, prefix));
+    RP_TRY(connect_mesh(comm, store, options, &secret, when, prefix));
     say_whether_open(comm->fabric->mesh, &secret);
     snprintf(links_key, sizeof links_key, "%s/links/%016llx", prefix,
              (unsigned long long)comm->fabric->mesh->session);
@@ -257,6 +266,7 @@ static void free_routines(rp_comm *comm) {
         for (rpi_chunk *chunk = routine->idle, *after; chunk; chunk = after) {
             after = chunk->next;
             rpi_free(chunk->sums);
+            rpi_free(chunk->of_device);
             rpi_free(chunk);
         }
         rpi_routine_destroy(routine);
@@ -276,6 +286,7 @@ void rpi_comm_free(rp_comm *comm) {
         rpi_cut_free(&request->cut);
         rpi_neighborhood_free(&request->hood);
         rpi_free(request->edges);
+        rpi_transfer_free(request->transfer);
         rpi_free(request);
     }
     rpi_index_free(&comm->by_number);
@@ -347,19 +358,28 @@ static bool is_delivered(const rpi_fabric *fabric, bool last) {
     return true;
 }
 
+static rpi_frame_header left_header(const rp_comm *comm) {
+    rpi_failure failure = rpi_comm_failure(comm);
+    bool is_death = failure.status == RP_PEER && failure.rank >= 0 &&
+                    failure.rank < comm->world && failure.rank != comm->rank;
+    return (rpi_frame_header){.kind = RPI_FRAME_LEFT,
+                              .communicator = comm->id,
+                              .epoch = comm->epoch,
+                              .round = comm->is_made ? RPI_FRAME_EARLY : 0,
+                              .sequence = is_death ? (uint64_t)failure.rank + 1 : 0};
+}
+
+static void note_left(rp_comm *comm) {
+    rpi_frame_header header = left_header(comm);
+    rpi_fabric_note_left(comm, &header);
+}
+
 /* Members that live on with the fabric hear that nothing more comes from here, and where a
  * death is why, whose; those whose link is full do when there is room, as long as that is
  * waited for.
  */
 static bool tell_left(rp_comm *comm, int *next) {
-    rpi_failure failure = rpi_comm_failure(comm);
-    bool is_death = failure.status == RP_PEER && failure.rank >= 0 &&
-                    failure.rank < comm->world && failure.rank != comm->rank;
-    rpi_frame_header header = {.kind = RPI_FRAME_LEFT,
-                               .communicator = comm->id,
-                               .epoch = comm->epoch,
-                               .sequence = is_death ? (uint64_t)failure.rank + 1 : 0};
-    if (comm->is_made) header.round = RPI_FRAME_EARLY;
+    rpi_frame_header header = left_header(comm);
     for (; *next < comm->world; ++*next) {
         const rpi_peer *peer = &comm->peers[*next];
         if (!rpi_peer_link(peer) || peer->broken) continue;
@@ -373,6 +393,9 @@ void rpi_comm_tell_death(rp_comm *comm) {
     int64_t deadline_ns = rpi_deadline_ns(LINGER_S);
     int told = 0;
     if (!comm->fabric->mesh) return;
+    rpi_drive_take(comm->fabric);
+    note_left(comm);
+    rpi_drive_give(comm->fabric);
     for (bool done = false; !done && rpi_now_ns() < deadline_ns;) {
         rpi_drive_take(comm->fabric);
         done = tell_left(comm, &told);
@@ -387,6 +410,7 @@ static void linger(rp_comm *comm, bool last) {
     int64_t deadline_ns = rpi_deadline_ns(LINGER_S);
     int told = last ? comm->world : 0; /* closing its links says it as well */
     bool failed = atomic_load(&comm->failed);
+    if (!last) note_left(comm);
     for (;;) {
         bool all_told = tell_left(comm, &told);
         bool done = is_delivered(comm->fabric, last) && all_told;
@@ -402,7 +426,11 @@ static void cancel_all(rp_comm *comm) {
                        "rank %d destroyed communicator '%s' with %s in flight", comm->rank,
                        comm->name, text);
     rpi_fabric_activate(comm);
-    rpi_fabric_pass(comm->fabric); /* completes everything with that failure */
+    for (;;) {
+        rpi_fabric_pass(comm->fabric); /* completes everything with that failure */
+        if (!comm->queue) return;
+        rpi_sleep_until_ns(rpi_now_ns() + RPI_SECOND_NS / 2000); /* a GPU is still at it */
+    }
 }
 
 void rp_comm_destroy(rp_comm *comm) {

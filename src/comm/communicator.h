@@ -19,13 +19,14 @@
  *   agreement.c          what ranks must agree on
  *   executor.c           one pass: receive, run, send
  *   actions.c            what a step does; reductions.c, values.c, fold.c: to values
+ *   device.h             elements in memory of a GPU (device*.c)
  *   in_place.c           sends whose payload stays in a buffer of the caller's
  *   receive.c            frames to RECV steps, setting aside
  *   flow.c               which frames may leave, and when
  *   frame_blocks.c       memory for frames
  *   number_index.c       what belongs to an operation, by its number and a rank
  *   wait.c               who drives, sleeping, the progress thread
- *   deadline.c           lack of progress
+ *   deadline.c           lack of progress; late_links.c: links that are waited by
  *   failure.c            the first failure, for all; groups.c: communicators of others,
  *                        survivors.c: of those that are left
  *
@@ -107,8 +108,9 @@ typedef enum rpi_wire_state {
     RPI_WIRE_BLOCK,
     RPI_WIRE_VALUES, /* never encoded: readers take the values it would decode to */
     RPI_WIRE_SENT,   /* the same, and an ADD has done its SEND already */
-    RPI_WIRE_PUT,   /* the same, and an ADD has put them where the SEND's receiver wants them */
-    RPI_WIRE_THERE, /* its sender has put the values where they are decoded to */
+    RPI_WIRE_PUT, /* the same, and an ADD has put them where the SEND's receiver wants them */
+    RPI_WIRE_PINNED, /* where a GPU writes or reads it (device.h) */
+    RPI_WIRE_THERE,  /* its sender has put the values where they are decoded to */
 } rpi_wire_state;
 
 /* A wire slot of one chunk. */
@@ -138,7 +140,9 @@ typedef struct rpi_chunk {
     rpi_frames *aside;  /* [world]: frames whose RECV was not due when they came */
     rpi_wire *wires;
     unsigned char *sums;
-    size_t sums_room, sum_stride; /* bytes of them, and of one accumulator */
+    size_t sums_room, sum_stride;       /* bytes of them, and of one accumulator */
+    struct rpi_device_chunk *of_device; /* kept for requests of a GPU */
+    struct rpi_device_chunk *device;    /* that, or NULL: elements lie with the host */
 } rpi_chunk;
 
 /* A request's dealings with one rank: flow.c. */
@@ -173,7 +177,10 @@ struct rp_request {
     int asking;        /* [driver] ranks that want to be told of started chunks */
     bool announced;    /* [driver] point to point: the receiver knows, or need not be told */
     bool awaits_frame; /* [driver] nothing but a frame can move it: passes leave it out */
-    uint64_t awaits_word; /* [driver] nor before comm->words has changed from this */
+    uint64_t awaits_word;          /* [driver] nor before comm->words has changed from this */
+    struct rpi_transfer *device;   /* elements lie in memory of a GPU: device.h; else NULL */
+    struct rpi_transfer *transfer; /* that, kept for the next request; NULL: none so far */
+    atomic_bool enqueued; /* set once: nothing but the GPU's part is left, or it is done */
     atomic_bool done;     /* set once, under the lock, after status and message */
     rp_status status;
     char message[sizeof((rpi_failure *)0)->text];
@@ -246,8 +253,10 @@ struct rp_comm {
     uint32_t last_window;         /* number of the last that was created */
     uint64_t lent_frames;         /* [driver] whose payload stayed where it was, */
     uint64_t written_frames;      /* [driver] or was put where the receiver wants it */
+    bool ending;                  /* [driver] it has failed, and a GPU is still at it */
     bool windows_due;             /* [driver] a frame of one waits for room in its link */
     int64_t looked_ns;            /* [driver] for neighbours that are late */
+    int64_t called_ns;            /* [driver] ranks without links that are waited for */
     uint64_t announcements;       /* [lock] heard so far */
     uint64_t seen_sequence;       /* [driver] last collective the driver has seen posted */
     uint64_t seen_round;          /* [driver] and the last round, as its sequence */
@@ -262,7 +271,7 @@ static inline void rpi_comm_count_sent(rp_comm *comm, size_t bytes) {
     atomic_fetch_add_explicit(&comm->sent, bytes, memory_order_relaxed);
 }
 
-/* Members of a communicator have links; the one to itself has none. */
+/* The link to a member; NULL: there is none (yet), and none to itself. */
 static inline rpi_link *rpi_peer_link(const rpi_peer *peer) {
     return peer->port->link;
 }
@@ -324,6 +333,7 @@ void rpi_request_free(rp_request *request); /* back to the pool; takes the lock 
 /* What an operation moves, as far as its routine depends on it. */
 typedef struct rpi_load {
     bool lossy;   /* some codec is */
+    bool device;  /* elements lie in memory of a GPU */
     bool plain;   /* bytes are values: nothing is lossy, or held back by error feedback */
     size_t bytes; /* of all elements */
 } rpi_load;
@@ -346,8 +356,9 @@ int rpi_request_peer(const rp_request *request, int rank);
 void rpi_chunk_finish(rpi_chunk *chunk, int action);
 /* A SEND's frame is posted: later frames to that peer may follow. */
 void rpi_chunk_let_sends_follow(rpi_chunk *chunk, int action);
-void rpi_chunk_release(rpi_chunk *chunk);       /* its frames, blocks and itself */
-void rpi_wire_read(rpi_chunk *chunk, int wire); /* one reader less */
+void rpi_chunk_release(rpi_chunk *chunk);        /* its frames, blocks and itself */
+void rpi_wire_read(rpi_chunk *chunk, int wire);  /* one reader less */
+void rpi_wire_empty(rpi_chunk *chunk, int wire); /* what it holds is given back */
 /* Requests in flight, by the number in a frame that this rank sent; NULL: none. */
 rp_request *rpi_request_find(const rp_comm *comm, int rank, uint64_t sequence);
 /* A request has its number: frames that came before it are looked at. False: a failure was made
@@ -434,7 +445,7 @@ bool rpi_p2p_is_future(const rp_comm *comm, int rank, const rpi_frame_header *he
 /* neighbors.c */
 /* Under the lock: the sequence of the next round, or of the one that the caller numbered. */
 rp_status rpi_round_number(rp_request *request);
-rp_status rpi_round_routine(rp_comm *comm, const rpi_neighborhood *hood,
+rp_status rpi_round_routine(rp_comm *comm, const rpi_neighborhood *hood, bool device,
                             rpi_routine **out_routine);
 /* Does this rank wait for a vector of that one? Not: made known, with both ranks' lists.
  * [driver] */
@@ -459,8 +470,24 @@ void rpi_windows_hear(rp_comm *comm, int rank, const rpi_frame_header *header,
                       const void *payload);
 void rpi_windows_close(rp_comm *comm); /* it is destroyed: nobody serves them any more */
 
+/* The pieces of a part, in this chunk. */
+static inline rpi_walk rpi_chunk_walk(const rpi_chunk *chunk, int part, int level) {
+    return rpi_cut_walk(&chunk->request->cut, chunk->index, part, level);
+}
+
+/* How a piece is encoded and decoded, but for its role and residual. */
+static inline rp_encode_context rpi_piece_context(const rp_request *request,
+                                                  const rpi_piece *piece) {
+    return (rp_encode_context){.seed = request->seed,
+                               .step = request->step,
+                               .tensor = piece->run->tensor,
+                               .first = piece->run->first + piece->offset};
+}
+
 /* actions.c: run an action. RP_PENDING: its link has no room. [driver] */
 rp_status rpi_action_run(rpi_chunk *chunk, int action);
+/* What this ENCODE encodes stays values: exact, and not overwritten (RPI_WIRE_VALUES). */
+bool rpi_action_stays_values(const rpi_chunk *chunk, const rpi_action *encode);
 /* Bytes of payload of a SEND's or RECV's frame. */
 size_t rpi_action_bytes(const rp_request *request, uint32_t chunk, const rpi_action *action);
 /* A SEND or RECV of this chunk of a block that ended before it: no frame comes or goes, and the
@@ -505,6 +532,12 @@ const char *rpi_posted_text(const rpi_frame_header *header, char *text, size_t b
 const char *rpi_disagreement_text(const rp_request *request, const rpi_frame_header *header,
                                   int rank, char *text, size_t bytes);
 
+/* late_links.c [driver] */
+/* Nothing has moved for `idle_ns`: who waits for a frame of a rank without a link calls it, and
+ * so hears whether it is there. */
+void rpi_links_call_late(rp_comm *comm, int64_t idle_ns);
+int64_t rpi_links_next_ns(const rp_comm *comm); /* when to look */
+
 /* deadline.c [driver] */
 int64_t rpi_deadline_next_ns(const rp_comm *comm);
 void rpi_deadline_check(rp_comm *comm);
@@ -512,6 +545,8 @@ void rpi_deadline_check(rp_comm *comm);
 /* wait.c */
 /* Drive or sleep until the request is done or the deadline has come; true: it is done. */
 bool rpi_wait_until(rp_request *request, int64_t deadline_ns);
+/* The same of its `enqueued`. */
+bool rpi_wait_until_enqueued(rp_request *request);
 /* Around the start of a blocking form, which leaves the progress thread asleep: end waits for
  * *request when `posted` is RP_OK, and frees it. */
 rp_status rpi_blocking_end(rp_comm *comm, rp_status posted, rp_request **request);

@@ -5,6 +5,7 @@
  * When all beat and wait, nothing will ever move. Most of them then wait for a consequence: the
  * one that waits in the earliest step has lost a frame, and all name it and who owes that. */
 #include "comm/communicator.h"
+#include "comm/device.h"
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -25,15 +26,31 @@ static int64_t gap_after_ns(const rp_comm *comm) {
     return (warn < end ? warn : end) / 4;
 }
 
+/* An operation whose GPU has not come to what it was given; NULL: there is none. */
+static const rp_request *with_late_device(const rp_comm *comm) {
+    for (const rp_request *request = comm->queue; request; request = request->next)
+        if (request->device && rpi_transfer_is_busy(request->device)) return request;
+    return NULL;
+}
+
+/* Nobody else knows of a GPU that does not move: its rank speaks before those that wait for
+ * it. */
+static int64_t device_end_ns(const rp_comm *comm) {
+    int64_t end = span_ns(comm->timeout_s);
+    return comm->progress_ns + end - (end / 4 < COURTESY_NS ? end / 4 : COURTESY_NS);
+}
+
 int64_t rpi_deadline_next_ns(const rp_comm *comm) {
     if (!comm->queue) return RPI_NEVER_NS;
     int64_t gap = comm->progress_ns + gap_after_ns(comm);
     int64_t warn = comm->progress_ns + span_ns(comm->warn_after_s);
     int64_t end = comm->progress_ns + span_ns(comm->timeout_s);
-    int64_t expect = rpi_rounds_next_ns(comm);
+    int64_t expect = rpi_rounds_next_ns(comm), call = rpi_links_next_ns(comm);
+    if (call < expect) expect = call;
     int64_t now = rpi_now_ns();
     int64_t next = comm->warned_ns >= comm->progress_ns || warn > end ? end : warn;
     if (gap > now && gap < next) next = gap;
+    if (with_late_device(comm) && device_end_ns(comm) < next) next = device_end_ns(comm);
     if (expect < next) next = expect > now ? expect : now + 1;
     /* Past the end a rank that computes is looked at again and again. */
     return next > now ? next : now + RPI_SECOND_NS / 4;
@@ -272,11 +289,25 @@ static int culprit_text(rp_comm *comm, const survey *s, char *text, size_t bytes
                                : s->late;
 }
 
+static bool fail_late_device(rp_comm *comm, int64_t idle) {
+    const rp_request *request = with_late_device(comm);
+    char text[160];
+    if (!request || rpi_now_ns() < device_end_ns(comm)) return false;
+    rpi_comm_fail_text(comm, RP_TIMEOUT, comm->rank,
+                       "no progress for %.1f s in %s: the GPU of rank %d has not come to what "
+                       "it was given; what stands before it in the stream of the call?",
+                       rpi_seconds(idle), rpi_request_text(request, text, sizeof text),
+                       comm->rank);
+    return true;
+}
+
 void rpi_deadline_check(rp_comm *comm) {
-    if (!comm->queue || !comm->group || atomic_load(&comm->failed)) return;
+    if (!comm->queue || atomic_load(&comm->failed)) return;
     int64_t idle = rpi_now_ns() - comm->progress_ns;
+    if (fail_late_device(comm, idle) || !comm->group) return;
     note_gap(comm, idle);
     rpi_rounds_expect(comm, idle);
+    rpi_links_call_late(comm, idle);
     bool over = idle >= span_ns(comm->timeout_s);
     bool warn = idle >= span_ns(comm->warn_after_s) && comm->warned_ns < comm->progress_ns;
     if (!over && !warn) return;

@@ -1,6 +1,7 @@
 /* The executor: one pass takes what has come, runs what may run and sends what there is room
  * for. Older operations and earlier chunks go first. */
 #include "comm/communicator.h"
+#include "comm/device.h"
 
 #include "base/clock.h"
 #include "base/memory.h"
@@ -12,16 +13,19 @@ enum { PASS_ACTIONS = 8 };
 
 /* ---- wire slots ---- */
 
-static void empty_wire(rp_comm *comm, rpi_wire *wire) {
+void rpi_wire_empty(rpi_chunk *chunk, int slot) {
+    rpi_wire *wire = &chunk->wires[slot];
+    rp_comm *comm = chunk->request->comm;
     if (wire->state == RPI_WIRE_FRAME) rpi_port_release(comm->peers[wire->peer].port);
     if (wire->state == RPI_WIRE_BLOCK) rpi_block_give(comm->fabric, wire->block);
+    if (wire->state == RPI_WIRE_PINNED) rpi_device_wire_give(chunk, slot);
     wire->state = RPI_WIRE_EMPTY;
 }
 
 void rpi_wire_read(rpi_chunk *chunk, int slot) {
     rpi_wire *wire = &chunk->wires[slot];
     if (wire->readers) wire->readers--;
-    if (!wire->readers) empty_wire(chunk->request->comm, wire);
+    if (!wire->readers) rpi_wire_empty(chunk, slot);
 }
 
 /* ---- chunks ---- */
@@ -63,6 +67,12 @@ static size_t sum_stride(const rp_request *request) {
     return most;
 }
 
+static rp_status give_back(rpi_chunk *chunk, rpi_routine *routine, rp_status status) {
+    chunk->next = routine->idle;
+    routine->idle = chunk;
+    return status;
+}
+
 static rp_status take_chunk(rp_request *request, rpi_chunk **out_chunk) {
     rpi_routine *routine = request->routine;
     rpi_chunk *chunk = routine->idle;
@@ -76,12 +86,12 @@ static rp_status take_chunk(rp_request *request, rpi_chunk **out_chunk) {
     if (sums > chunk->sums_room) {
         chunk->sums_room = 0;
         rp_status status = rpi_grow_array(0, sums, 1, "accumulators", &chunk->sums);
-        if (status != RP_OK) {
-            chunk->next = routine->idle;
-            routine->idle = chunk;
-            return status;
-        }
+        if (status != RP_OK) return give_back(chunk, routine, status);
         chunk->sums_room = sums;
+    }
+    if (request->device && !chunk->of_device) {
+        rp_status status = rpi_device_chunk_new(routine, &chunk->of_device);
+        if (status != RP_OK) return give_back(chunk, routine, status);
     }
     return RP_OK;
 }
@@ -96,6 +106,7 @@ static void reset_chunk(rpi_chunk *chunk, rp_request *request) {
     chunk->request = request;
     chunk->index = request->next_chunk++;
     chunk->left = routine->actions;
+    chunk->device = request->device ? chunk->of_device : NULL;
     memset(chunk->ready, 0, (size_t)routine->words * sizeof *chunk->ready);
     memset(chunk->finished, 0, (size_t)routine->words * sizeof *chunk->finished);
     memset(chunk->writable, 0, (size_t)routine->words * sizeof *chunk->writable);
@@ -119,18 +130,28 @@ static rp_status start_chunk(rp_request *request) {
     while (*end) end = &(*end)->next;
     *end = chunk;
     rpi_receive_adopt(chunk);
-    return RP_OK;
+    return chunk->device ? rpi_device_chunk_begin(chunk) : RP_OK;
 }
 
 void rpi_chunk_release(rpi_chunk *chunk) {
     rpi_routine *routine = chunk->request->routine;
     rpi_in_place_withdraw(chunk);
-    for (int w = 0; w < routine->schedule.wires; w++)
-        empty_wire(chunk->request->comm, &chunk->wires[w]);
+    for (int w = 0; w < routine->schedule.wires; w++) rpi_wire_empty(chunk, w);
+    if (chunk->device) rpi_device_chunk_release(chunk);
     for (int peer = 0; peer < routine->schedule.world; peer++)
         rpi_frames_clear(chunk->request->comm->fabric, &chunk->aside[peer]);
     chunk->next = routine->idle;
     routine->idle = chunk;
+}
+
+/* What this rank could not do. A GPU's errors do not say whose GPU it is. */
+static void fail_own(const rp_request *request, rp_status status) {
+    rp_comm *comm = request->comm;
+    char text[160], place[192] = "";
+    if (request->device)
+        snprintf(place, sizeof place, "rank %d, in %s: ", comm->rank,
+                 rpi_request_name(request, text, sizeof text));
+    rpi_comm_fail_text(comm, status, comm->rank, "%s%.300s", place, rp_last_error()->message);
 }
 
 static void clear_bit(uint64_t *set, int bit) {
@@ -171,7 +192,6 @@ static bool waits_for_frame(const rpi_chunk *chunk, const rpi_action *action) {
 /* Run what is ready, in the order of the schedule. RECVs become ready here too, but frames
  * finish them: those that were set aside here, others in receive.c. Returns actions run. */
 static int run_chunk(rpi_chunk *chunk, int most) {
-    rp_comm *comm = chunk->request->comm;
     const rpi_routine *routine = chunk->request->routine;
     int ran = 0;
     for (int word = 0; word < routine->words; word++) {
@@ -190,7 +210,7 @@ static int run_chunk(rpi_chunk *chunk, int most) {
                 continue;
             }
             if (status != RP_OK) {
-                rpi_comm_fail_text(comm, status, comm->rank, "%s", rp_last_error()->message);
+                fail_own(chunk->request, status);
                 return ran;
             }
             rpi_chunk_finish(chunk, index);
@@ -211,11 +231,20 @@ static bool may_start(const rp_request *request) {
            request->next_chunk - request->chunks->index < request->comm->window;
 }
 
+/* Its results are where they belong. A failure is made known. */
+static bool is_back(rpi_chunk *chunk) {
+    if (chunk->left) return false;
+    if (!chunk->device) return true;
+    rp_status status = rpi_device_is_back(chunk);
+    if (status < 0) fail_own(chunk->request, status);
+    return status == RP_OK;
+}
+
 static bool retire_chunks(rp_request *request) {
     bool moved = false;
     for (rpi_chunk **at = &request->chunks; *at;) {
         rpi_chunk *chunk = *at;
-        if (chunk->left) {
+        if (!is_back(chunk)) {
             at = &chunk->next;
             continue;
         }
@@ -228,13 +257,21 @@ static bool retire_chunks(rp_request *request) {
     return moved;
 }
 
+/* What the GPU has done since. False: it has failed, which is made known. */
+static bool look_at_device(rp_request *request) {
+    rp_status status = rpi_transfer_look(request->device);
+    if (status != RP_OK) fail_own(request, status);
+    return status == RP_OK;
+}
+
 static bool advance(rp_request *request, int *budget) {
     rp_comm *comm = request->comm;
     bool moved = false;
+    if (request->device && !look_at_device(request)) return true;
     while (may_start(request)) {
         rp_status status = start_chunk(request);
         if (status != RP_OK) {
-            rpi_comm_fail_text(comm, status, comm->rank, "%s", rp_last_error()->message);
+            fail_own(request, status);
             return true;
         }
         moved = true;
@@ -245,7 +282,9 @@ static bool advance(rp_request *request, int *budget) {
         moved |= ran > 0;
         if (atomic_load(&comm->failed)) return true;
     }
-    return retire_chunks(request) || moved;
+    moved |= retire_chunks(request);
+    if (request->device && !atomic_load(&comm->failed)) rpi_device_note_enqueued(request);
+    return moved;
 }
 
 /* Somebody will go on to drive for another operation, but for sends and receives whose other
@@ -316,10 +355,10 @@ static bool only_frames_move(const rp_request *request) {
 
 static bool run_p2p(rp_request *request, int *budget) {
     bool waits = request->awaits_frame || request->awaits_word == request->comm->words;
-    if (waits || !rpi_p2p_prepare(request)) return false;
+    if ((waits && !request->device) || !rpi_p2p_prepare(request)) return false;
     if (advance(request, budget)) return true;
     bool told = request->announced || request->routine->schedule.rank != 0;
-    request->awaits_frame = told && only_frames_move(request);
+    request->awaits_frame = told && !request->device && only_frames_move(request);
     return false;
 }
 
@@ -423,21 +462,38 @@ static bool receive_news(rpi_fabric *fabric) {
     return moved;
 }
 
+/* The GPU reads none of these: what comes behind them is others'. */
+static void let_frames_go(rp_request *request) {
+    for (rpi_chunk *chunk = request->chunks; chunk; chunk = chunk->next) {
+        rpi_in_place_withdraw(chunk); /* some may be lent from there */
+        for (int w = 0; w < request->routine->schedule.wires; w++)
+            if (chunk->wires[w].state == RPI_WIRE_FRAME ||
+                chunk->wires[w].state == RPI_WIRE_BLOCK)
+                rpi_wire_empty(chunk, w);
+    }
+}
+
+/* Requests whose memory a GPU still works on stay in the queue. */
 static void fail_queue(rp_comm *comm) {
-    for (rp_request *request = comm->queue, *next; request; request = next) {
-        next = request->next;
+    comm->ending = false;
+    for (rp_request **at = &comm->queue, *request; (request = *at) != NULL;) {
         char text[sizeof comm->failure.text];
+        if (rpi_device_ends(request)) {
+            comm->ending = true;
+            let_frames_go(request);
+            at = &request->next;
+            continue;
+        }
         rpi_failure_text(&comm->failure, request, text, sizeof text);
         for (rpi_chunk *chunk = request->chunks, *after; chunk; chunk = after) {
             after = chunk->next;
             rpi_chunk_release(chunk);
         }
         request->chunks = NULL;
+        remove_from_queue(comm, at);
         rpi_index_remove(&comm->by_number, request->sequence, rank_of_number(request));
         rpi_request_complete(request, comm->failure.status, text);
     }
-    comm->queue = NULL;
-    comm->queue_end = &comm->queue;
     comm->credit_due = comm->passed_due = false;
 }
 
@@ -461,7 +517,9 @@ static bool is_idle(const rp_comm *comm) {
 bool rpi_fabric_pass(rpi_fabric *fabric) {
     bool moved = take_posted(fabric);
     progress_endpoints(fabric);
+    moved |= rpi_fabric_take_links(fabric);
     moved |= receive_news(fabric);
+    fabric->judged = fabric->breaks;
     for (rp_comm **at = &fabric->active; *at;) {
         rp_comm *comm = *at;
         moved |= pass_over(comm);

@@ -1,5 +1,6 @@
 /* Fabrics: made and closed, which communicators they have, and whose a frame is. */
 #include "comm/communicator.h"
+#include "comm/device.h"
 
 #include "base/clock.h"
 #include "base/memory.h"
@@ -66,13 +67,117 @@ static bool is_polled(const rpi_link *link) {
     return !transport->news || !transport->news(link->endpoint);
 }
 
+static void connect_port(rpi_fabric *fabric, int rank) {
+    rpi_link *link = fabric->mesh->links[rank];
+    fabric->ports[rank].link = link;
+    fabric->ports[rank].called = true;
+    if (is_polled(link)) rpi_rank_set_put(&fabric->polled, rank);
+}
+
 void rpi_fabric_connect(rpi_fabric *fabric) {
-    for (int rank = 0; rank < fabric->world; rank++) {
-        rpi_link *link = fabric->mesh->links[rank];
-        fabric->ports[rank].link = link;
-        if (link && is_polled(link)) rpi_rank_set_put(&fabric->polled, rank);
-    }
+    for (int rank = 0; rank < fabric->world; rank++)
+        if (fabric->mesh->links[rank]) connect_port(fabric, rank);
     fabric->crowded = is_crowded(fabric);
+}
+
+static void free_left(rpi_left *left) {
+    rpi_rank_set_free(&left->untold);
+    rpi_free(left);
+}
+
+/* What the link has no room for yet, later passes tell. */
+static void tell_left(rpi_fabric *fabric, int rank) {
+    rpi_link *link = fabric->ports[rank].link;
+    const rpi_transport *transport = link->endpoint->transport;
+    for (rpi_left **at = &fabric->left, *left; (left = *at) != NULL;) {
+        void *region = NULL;
+        bool untold = left->untold.bits[rank / 64] >> (rank % 64) & 1;
+        rp_status status =
+            untold ? transport->lend(link, RPI_FRAME_HEADER_BYTES, &region) : RP_OK;
+        if (status == RP_PENDING) fabric->left_late = true;
+        if (untold && status == RP_OK) {
+            rpi_frame_seal(region, &left->header, 0, transport->checksum);
+            (void)transport->post(link, RPI_FRAME_HEADER_BYTES); /* a failure: peek() tells */
+            rpi_rank_set_remove(&left->untold, rank);
+            left->count--;
+        }
+        if (left->count > 0) {
+            at = &left->next;
+            continue;
+        }
+        *at = left->next;
+        free_left(left);
+    }
+}
+
+static void tell_late(rpi_fabric *fabric) {
+    if (!fabric->left_late) return;
+    fabric->left_late = false;
+    for (int rank = 0; rank < fabric->world; rank++)
+        if (fabric->ports[rank].link && !fabric->ports[rank].broken) tell_left(fabric, rank);
+}
+
+bool rpi_fabric_take_links(rpi_fabric *fabric) {
+    bool moved = false;
+    int rank = -1;
+    if (!fabric->mesh || !fabric->mesh->on_need) return false;
+    tell_late(fabric);
+    for (rp_status status; (status = rpi_mesh_met(fabric->mesh, &rank)) != RP_PENDING;) {
+        moved = true;
+        if (status == RP_OK) {
+            connect_port(fabric, rank);
+            tell_left(fabric, rank);
+        } else {
+            rpi_fabric_break(fabric, rank, status);
+        }
+    }
+    return moved;
+}
+
+rpi_link *rpi_port_link(rpi_port *port) {
+    rpi_fabric *fabric = port->fabric;
+    if (port->link || port->called) return port->link;
+    port->called = true;
+    int rank = (int)(port - fabric->ports);
+    rp_status status = rpi_mesh_call(fabric->mesh, rank);
+    if (status != RP_OK) rpi_fabric_break(fabric, rank, status);
+    return NULL;
+}
+
+/* Who makes a communicator of this id again knows that all members have, too: one word an id.
+ */
+static void forget_older(rpi_fabric *fabric, uint32_t id) {
+    rpi_left **at = &fabric->left;
+    while (*at && (*at)->header.communicator != id) at = &(*at)->next;
+    rpi_left *older = *at;
+    if (!older) return;
+    *at = older->next;
+    free_left(older);
+}
+
+/* Without memory for it a rank that waits for this one hears nothing before its timeout. */
+void rpi_fabric_note_left(rp_comm *comm, const rpi_frame_header *header) {
+    rpi_fabric *fabric = comm->fabric;
+    rpi_left *left = NULL;
+    if (!fabric->mesh->on_need) return;
+    forget_older(fabric, header->communicator);
+    if (rpi_alloc(sizeof *left, "a word", &left) != RP_OK) return;
+    left->header = *header;
+    if (rpi_rank_set_make(fabric->world, &left->untold) != RP_OK) {
+        free_left(left);
+        return;
+    }
+    for (int rank = 0; rank < comm->world; rank++) {
+        const rpi_port *port = comm->peers[rank].port;
+        if (rank == comm->rank || port->link || port->broken) continue;
+        rpi_rank_set_put(&left->untold, comm->members[rank]);
+        left->count++;
+    }
+    left->next = fabric->left;
+    if (left->count > 0)
+        fabric->left = left;
+    else
+        free_left(left);
 }
 
 static void free_early(rpi_fabric *fabric) {
@@ -92,7 +197,12 @@ void rpi_fabric_close(rpi_fabric *fabric) {
     else
         rpi_join_close(fabric->join);
     free_early(fabric);
+    for (rpi_left *left = fabric->left, *next; left; left = next) {
+        next = left->next;
+        free_left(left);
+    }
     rpi_blocks_free(fabric);
+    rpi_devices_free(fabric);
     rpi_index_free(&fabric->open);
     rpi_index_free(&fabric->made);
     if (fabric->wake_fd >= 0) close(fabric->wake_fd);
@@ -108,6 +218,8 @@ void rpi_fabric_close(rpi_fabric *fabric) {
 
 void rpi_fabric_forget(rpi_fabric *fabric) {
     rpi_fd_forget(&fabric->wake_fd);
+    for (rpi_device *device = fabric->devices; device; device = device->next)
+        rpi_fd_forget(&device->bell->fd);
     if (fabric->mesh) rpi_mesh_forget(fabric->mesh);
     if (fabric->control) rpi_control_forget(fabric->control);
     if (fabric->join) rpi_join_forget(fabric->join);
@@ -282,6 +394,7 @@ void rpi_fabric_break(rpi_fabric *fabric, int rank, rp_status status) {
     rpi_port *port = &fabric->ports[rank];
     if (port->broken) return;
     port->broken = status;
+    fabric->breaks++;
     snprintf(port->reason, sizeof port->reason, "%s", rp_last_error()->message);
     for (rp_comm *comm = fabric->comms; comm; comm = comm->next) {
         int place = comm->place_of[rank];

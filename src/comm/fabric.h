@@ -39,7 +39,8 @@ struct rpi_chunk;
 /* Our side of the link to one rank of the fabric. [driver] */
 typedef struct rpi_port {
     struct rpi_fabric *fabric;
-    rpi_link *link;
+    rpi_link *link;   /* NULL: of this rank itself, or not connected yet */
+    bool called;      /* the link is on its way, or there */
     rp_status broken; /* what the link returned when it failed; RP_OK while it is good */
     char reason[200];
     const void *head; /* the frame at the head of the link, checked; NULL: none */
@@ -61,6 +62,15 @@ typedef struct rpi_early {
     rpi_frame_header header;
 } rpi_early;
 
+/* That this rank has left a communicator: for members that have no link from here yet, and
+ * hear it first should one come to be. */
+typedef struct rpi_left {
+    struct rpi_left *next;
+    rpi_frame_header header;
+    rpi_rank_set untold; /* ranks of the fabric */
+    int count;           /* of them */
+} rpi_left;
+
 typedef struct rpi_fabric {
     int rank, world;
     rpi_mesh *mesh;       /* NULL in a world of one */
@@ -72,6 +82,7 @@ typedef struct rpi_fabric {
     rpi_rank_set polled;  /* links that are looked at in every pass: transport.h, news */
     rpi_rank_set heads;   /* [driver] links with a frame at the head */
     bool any_full;        /* [driver] some port is */
+    int breaks, judged;   /* [driver] links that have failed; and when the last pass began */
 
     pthread_mutex_t lock;
     pthread_cond_t changed; /* for waiters: the drive is free, a request is done */
@@ -93,13 +104,17 @@ typedef struct rpi_fabric {
     rpi_index made;                /* [driver] of ids: one more than the last epoch here */
     rpi_early *early;              /* [driver] in the order of arrival */
     int early_count;               /* [driver] */
+    rpi_left *left;                /* [driver] what some have still to hear */
+    bool left_late;                /* [driver] some of it found no room on a link */
     struct rpi_block *blocks[RPI_BLOCK_SIZES]; /* [driver] free ones */
     size_t idle_block_bytes;                   /* [driver] in these */
     unsigned char *scratch; /* [driver] 16-bit copies of accumulators on their way to a codec */
     size_t scratch_room;
-    uint64_t moved;    /* [driver] bytes, to see progress by */
-    int64_t driven_ns; /* [driver] when somebody last drove */
-    bool crowded;      /* over RPI_CROWD ranks for each core of this host: waits sleep */
+    struct rpi_device *devices; /* [lock] GPUs that operations have used; only added to */
+    atomic_bool has_devices;    /* there are some */
+    uint64_t moved;             /* [driver] bytes, to see progress by */
+    int64_t driven_ns;          /* [driver] when somebody last drove */
+    bool crowded; /* over RPI_CROWD ranks for each core of this host: waits sleep */
     int contentions, contended_waits; /* [driver] in a row; how many sleep at once */
 
     pthread_t thread;
@@ -110,8 +125,16 @@ typedef struct rpi_fabric {
 
 /* A fabric of no links yet; rpi_fabric_close() takes it as it is. */
 rp_status rpi_fabric_new(int rank, int world, rpi_fabric **out_fabric);
-/* The mesh and the control connection are there: links are the ports'. */
+/* The mesh and the control connection are there: links are the ports', those that stand. */
 void rpi_fabric_connect(rpi_fabric *fabric);
+/* The link to this rank, which is another; NULL: there is none yet, and it is called. [driver]
+ */
+rpi_link *rpi_port_link(rpi_port *port);
+/* Links that have come since; true: there were some. [driver] */
+bool rpi_fabric_take_links(rpi_fabric *fabric);
+/* This rank leaves a communicator: members without a link hear it when they get one. [driver]
+ */
+void rpi_fabric_note_left(rp_comm *comm, const rpi_frame_header *header);
 /* Says goodbye; no communicator is left. NULL is fine. */
 void rpi_fabric_close(rpi_fabric *fabric);
 void rpi_fabric_forget(rpi_fabric *fabric); /* in a forked child: transport.h */

@@ -60,8 +60,9 @@ static uint64_t cost_of(size_t bytes) {
 
 rp_status rpi_flow_tell(rp_comm *comm, int rank, const rpi_frame_header *header) {
     rpi_peer *peer = &comm->peers[rank];
-    rpi_link *link = rpi_peer_link(peer);
     if (peer->port->full || peer->broken) return RP_PENDING;
+    rpi_link *link = rpi_port_link(peer->port);
+    if (!link) return RP_PENDING;
     const rpi_transport *transport = link->endpoint->transport;
     void *region = NULL;
     rp_status status = transport->lend(link, RPI_FRAME_HEADER_BYTES, &region);

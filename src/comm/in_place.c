@@ -67,7 +67,7 @@ static rpi_link *link_of(const rpi_chunk *chunk, const rpi_action *send) {
 
 const void *rpi_in_place_payload(const rpi_chunk *chunk, const rpi_action *send, size_t bytes) {
     rpi_link *link = link_of(chunk, send);
-    const rpi_sharing *sharing = link->endpoint->transport->sharing;
+    const rpi_sharing *sharing = link ? link->endpoint->transport->sharing : NULL;
     int slot = source_of(chunk, send);
     if (!sharing || bytes < IN_PLACE_LEAST) return NULL;
     if (slot != RPI_SLOT_IN && slot != RPI_SLOT_OUT) return NULL;

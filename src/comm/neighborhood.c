@@ -167,15 +167,17 @@ static void write_view(const rpi_neighborhood *hood, view *v) {
     write_first(first, places, hood->self, hood->destinations);
 }
 
-bool rpi_neighborhood_fits(const rpi_neighborhood *hood, const rpi_routine *routine) {
+bool rpi_neighborhood_fits(const rpi_neighborhood *hood, bool device,
+                           const rpi_routine *routine) {
     const rpi_schedule *schedule = &routine->schedule;
     return schedule->algorithm == &rpi_algorithm_neighbour_all_reduce &&
            schedule->world == hood->sources + 1 + hood->destinations &&
            schedule->rank == hood->self && routine->sources == hood->sources &&
-           routine->divides == hood->divides;
+           routine->divides == hood->divides && routine->device == device;
 }
 
-rp_status rpi_neighborhood_routine(const rpi_neighborhood *hood, rpi_routine **out_routine) {
+rp_status rpi_neighborhood_routine(const rpi_neighborhood *hood, bool device,
+                                   rpi_routine **out_routine) {
     int places = hood->sources + 1 + hood->destinations;
     view v = {.edges = NULL};
     rp_status status =
@@ -186,7 +188,7 @@ rp_status rpi_neighborhood_routine(const rpi_neighborhood *hood, rpi_routine **o
     if (status == RP_OK) {
         write_view(hood, &v);
         rpi_plan_request request = {.world = places, .rank = hood->self, .mixing = &v.mixing};
-        status = rpi_routine_build(&rpi_algorithm_neighbour_all_reduce, &request, false,
+        status = rpi_routine_build(&rpi_algorithm_neighbour_all_reduce, &request, false, device,
                                    out_routine);
     }
     rpi_free(v.edges);

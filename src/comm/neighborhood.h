@@ -32,9 +32,11 @@ void rpi_neighborhood_free(rpi_neighborhood *hood);
 int rpi_neighborhood_source(const rpi_neighborhood *hood, int rank);
 int rpi_neighborhood_destination(const rpi_neighborhood *hood, int rank);
 
-/* Was this routine made for neighbourhoods of this form? */
-bool rpi_neighborhood_fits(const rpi_neighborhood *hood, const rpi_routine *routine);
-rp_status rpi_neighborhood_routine(const rpi_neighborhood *hood, rpi_routine **out_routine);
+/* Was this routine made for neighbourhoods of this form? device: as of rpi_routine_build(). */
+bool rpi_neighborhood_fits(const rpi_neighborhood *hood, bool device,
+                           const rpi_routine *routine);
+rp_status rpi_neighborhood_routine(const rpi_neighborhood *hood, bool device,
+                                   rpi_routine **out_routine);
 
 /* "expects vectors from ranks 1 and 3 and sends to none" */
 const char *rpi_neighborhood_text(const rpi_neighborhood *hood, char *text, size_t bytes);

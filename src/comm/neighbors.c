@@ -37,15 +37,15 @@ rp_status rpi_round_number(rp_request *request) {
     return RP_OK;
 }
 
-rp_status rpi_round_routine(rp_comm *comm, const rpi_neighborhood *hood,
+rp_status rpi_round_routine(rp_comm *comm, const rpi_neighborhood *hood, bool device,
                             rpi_routine **out_routine) {
     for (rpi_routine *routine = comm->routines; routine; routine = routine->sibling)
-        if (rpi_neighborhood_fits(hood, routine)) {
+        if (rpi_neighborhood_fits(hood, device, routine)) {
             *out_routine = routine;
             return RP_OK;
         }
     rpi_routine *routine = NULL;
-    RP_TRY(rpi_neighborhood_routine(hood, &routine));
+    RP_TRY(rpi_neighborhood_routine(hood, device, &routine));
     routine->sibling = comm->routines;
     comm->routines = routine;
     *out_routine = routine;

@@ -3,7 +3,6 @@
 #include "base/fpenv.h"
 #include "base/memory.h"
 #include "codec/codec.h"
-#include "comm/parameter_server_names.h"
 #include "comm/parameter_server_object.h"
 
 #include <math.h>
@@ -48,9 +47,6 @@ static rp_status check_merges(const rp_parameter_server_options *o, int world) {
         return RP_FAIL(INVALID, "parameter server: a quorum does not wait for all, and a "
                                 "staleness of 0 (synchronous) does; say staleness=inf, or a "
                                 "number of steps");
-    /* Shards whose merges differ in who is in them could wait for each other's workers. */
-    if (o->quorum && o->servers != 1)
-        return RP_FAIL(INVALID, "parameter server: one server counts a quorum; say servers=1");
     if (!(o->grace_s >= 0) || !isfinite(o->grace_s))
         return RP_FAIL(INVALID, "parameter server: a grace of %g s; 0 or more", o->grace_s);
     if (o->grace_s > 0 && !o->quorum)
@@ -112,16 +108,31 @@ static rp_status start_link(rp_parameter_server *s, int server, int worker, meet
     return RP_OK;
 }
 
+/* Of the first server and another one, for orders. */
+static rp_status start_order_link(rp_parameter_server *s, int server, meeting *all) {
+    int ranks[] = {0, server};
+    char name[64];
+    snprintf(name, sizeof name, "orders of 0 for %d", server);
+    rp_comm_options options = {.name = name, .progress_thread = 1};
+    if (s->rank != 0 && s->rank != server) return RP_OK;
+    rp_comm **place = &s->at.orders.comms[s->rank == 0 ? server : 0];
+    RP_TRY(rp_comm_group_start(s->comm, ranks, 2, &options, place, &all->requests[all->count]));
+    all->count++;
+    return RP_OK;
+}
+
 static rp_status start_links(rp_parameter_server *s, meeting *all) {
     for (int server = 0; server < s->server_count; server++)
         for (int worker = 0; worker < s->workers; worker++)
             RP_TRY(start_link(s, server, worker, all));
+    for (int server = 1; server < s->server_count && s->first_merges; server++)
+        RP_TRY(start_order_link(s, server, all));
     return RP_OK;
 }
 
 static rp_status meet(rp_parameter_server *s) {
     meeting all = {0};
-    size_t most = (size_t)s->server_count + (size_t)s->workers;
+    size_t most = 2 * (size_t)s->server_count + (size_t)s->workers;
     RP_TRY(rpi_alloc_array(most, sizeof *all.requests, "links", &all.requests));
     rp_status status = start_links(s, &all);
     rpi_kept_error first;
@@ -161,6 +172,7 @@ static void take_roles(rp_parameter_server *s) {
     s->server = s->rank < s->server_count ? s->rank : -1;
     s->worker = s->rank >= servers ? s->rank - servers : -1;
     s->first_decides = s->options.staleness > 0 && s->server_count > 1;
+    s->first_merges = s->options.quorum > 0 && s->server_count > 1;
 }
 
 static rp_status copy_segments(rp_parameter_server *s, const rp_segment *segments,
@@ -222,7 +234,13 @@ rp_status rp_parameter_server_create(rp_comm *comm, const rp_segment *segments, 
     return status;
 }
 
+/* The i-th link for orders that there may be; NULL: there is none. */
+static rp_comm *order_link(const rp_parameter_server *s, int i) {
+    return s->at.orders.comms ? s->at.orders.comms[i] : NULL;
+}
+
 static void destroy_comms(rp_parameter_server *s) {
+    for (int i = 0; i < s->server_count; i++) rp_comm_destroy(order_link(s, i));
     for (int i = 0; i < s->server_count && s->uplinks; i++) rp_comm_destroy(s->uplinks[i].comm);
     for (int w = 0; w < s->workers && s->at.links; w++) rp_comm_destroy(s->at.links[w].comm);
     for (int i = 0; i < s->earlier_count; i++) rp_comm_destroy(s->earlier[i]);
@@ -261,10 +279,6 @@ static const char *reason_of(const char *message) {
     static const char words[] = " gave up: ";
     const char *at = strstr(message, words);
     return at ? at + sizeof words - 1 : NULL;
-}
-
-void rpi_parameter_server_name(rp_parameter_server *server, const int *names) {
-    server->names = names;
 }
 
 int rpi_push_name(const rp_parameter_server *s, int rank) {
@@ -306,6 +320,8 @@ void rp_parameter_server_abort(rp_parameter_server *s, rp_status status, const c
         if (s->uplinks[i].comm) rp_comm_abort(s->uplinks[i].comm, status, text);
     for (int w = 0; w < s->workers && s->at.links; w++)
         if (s->at.links[w].comm) rp_comm_abort(s->at.links[w].comm, status, text);
+    for (int i = 0; i < s->server_count; i++)
+        if (order_link(s, i)) rp_comm_abort(order_link(s, i), status, text);
     pthread_mutex_lock(&s->handover.lock);
     s->handover.failed = true;
     pthread_cond_broadcast(&s->handover.changed);
@@ -322,6 +338,10 @@ static bool is_null(const rp_parameter_server *s) {
 
 int rp_parameter_server_workers(const rp_parameter_server *s) {
     return is_null(s) ? 0 : s->shares;
+}
+
+void rp_parameter_server_name(rp_parameter_server *s, const int *names) {
+    if (!is_null(s)) s->names = names;
 }
 
 int rp_parameter_server_worker(const rp_parameter_server *s) {
@@ -355,6 +375,7 @@ void rp_parameter_server_get_stats(const rp_parameter_server *s, rp_comm_stats *
     }
     for (int i = 0; i < s->server_count && s->uplinks; i++) add_stats(s->uplinks[i].comm, &sum);
     for (int w = 0; w < s->workers && s->at.links; w++) add_stats(s->at.links[w].comm, &sum);
+    for (int i = 0; i < s->server_count; i++) add_stats(order_link(s, i), &sum);
     *stats = sum;
 }
 

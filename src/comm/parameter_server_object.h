@@ -16,7 +16,11 @@
  * may be some steps old the first server alone decides, and a push goes in three parts: to the
  * others, who say that it is merged; to the first, who says go on; then parameters are fetched
  * from the others by a greeting. What the first server has merged, the others have, too, and
- * whoever is held back has fetched nothing yet: the bound is kept on every shard. */
+ * whoever is held back has fetched nothing yet: the bound is kept on every shard.
+ *
+ * Of a quorum the first server decides who is in it, too, and the others merge the same
+ * (parameter_server_follow.c): then a push goes to all at once, and a greeting says which
+ * version the first one's parameters have, so that the others' are no older. */
 #ifndef RPI_COMM_PARAMETER_SERVER_OBJECT_H
 #define RPI_COMM_PARAMETER_SERVER_OBJECT_H
 
@@ -34,7 +38,8 @@ enum {
     RPI_PUSH_ANSWER,
     RPI_PUSH_VALUES,
     RPI_PUSH_REPORT,
-    RPI_PUSH_VERDICT
+    RPI_PUSH_VERDICT,
+    RPI_PUSH_ORDER
 };
 
 /* Messages are doubles: whole numbers of them are exact to 2^53. */
@@ -48,6 +53,7 @@ enum {
 typedef struct rpi_push_message {
     double kind, number, weight; /* an answer: of the push that it acknowledges */
     double staleness, updates;
+    double version; /* an answer: of the parameters; a greeting: none older are wanted */
     double notes[RP_PUSH_NOTES];
 } rpi_push_message;
 enum { RPI_MESSAGE_DOUBLES = sizeof(rpi_push_message) / sizeof(double) };
@@ -94,6 +100,16 @@ typedef struct rpi_push_downlink {
     rpi_push_copy *copy; /* what `values_out` sends */
 } rpi_push_downlink;
 
+/* Between the first server and the others, where that decides what is merged together. */
+typedef struct rpi_push_orders {
+    rp_comm **comms;       /* [servers] of the first, to each; of another comms[0] */
+    rp_request **requests; /* [slots][servers] of the first: sent; of another one: expected */
+    double *words;         /* of each slot */
+    uint64_t *numbers;     /* [workers] the pushes to be merged now */
+    int slots, next;
+    bool has_order, is_over;
+} rpi_push_orders;
+
 /* Between the worker and the server of one rank. */
 typedef struct rpi_push_handover {
     pthread_mutex_t lock;
@@ -110,6 +126,7 @@ typedef struct rpi_push_server {
     int *members;             /* of a merge */
     rp_parameter_push *pushes;
     rp_completions *queue;
+    rpi_push_orders orders;
     uint64_t first_version; /* of this span */
     uint64_t pushed, dealt; /* in this span: merged, answers that said go on */
     uint64_t first_step, steps;
@@ -134,6 +151,7 @@ struct rp_parameter_server {
     int shares;         /* workers among which a step is shared */
     int server, worker; /* this rank is; -1: none */
     bool first_decides; /* which worker may go on */
+    bool first_merges;  /* and others merge the same pushes together */
     rp_segment *segments;
     size_t segment_count, count; /* elements */
     rpi_push_part *parts;
@@ -190,6 +208,23 @@ rp_status rpi_push_serve_aside(rp_parameter_server *s); /* on a thread */
 rp_status rpi_push_serve_join(rp_parameter_server *s);
 /* A worker's link has failed, for this thread's last error: it is left behind, or all fail. */
 rp_status rpi_push_lose(rp_parameter_server *s, int worker, rp_status status);
+
+/* ---- parameter_server_follow.c ---- */
+
+/* Is this a server that merges what the first one has merged? */
+bool rpi_push_follows(const rp_parameter_server *s);
+rp_status rpi_push_orders_open(rp_parameter_server *s);
+void rpi_push_orders_close(rp_parameter_server *s); /* communicators are gone */
+/* Of the first server, else nothing: the first `count` members have been merged; all have
+ * ended. */
+rp_status rpi_push_order(rp_parameter_server *s, int count);
+rp_status rpi_push_order_end(rp_parameter_server *s);
+/* Of one that follows, else nothing. token: tells that an order has come. */
+rp_status rpi_push_expect_order(rp_parameter_server *s, uint64_t token);
+rp_status rpi_push_hear_order(rp_parameter_server *s);
+/* Who is merged now, and how many. *out_heeded: the order is done, the next is to be expected.
+ */
+int rpi_push_follow(rp_parameter_server *s, int *out_members, bool *out_heeded);
 
 /* ---- parameter_server_work.c ---- */
 

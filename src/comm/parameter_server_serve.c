@@ -33,6 +33,7 @@ static rp_status open_links(rp_parameter_server *s) {
     bool decides = !s->first_decides || s->server == 0;
     int64_t staleness = decides ? s->options.staleness : RP_ANY_STALENESS;
     RP_TRY(rpi_ledger_open(s->workers, staleness, s->options.quorum, &at->ledger));
+    RP_TRY(rpi_push_orders_open(s));
     RP_TRY(rpi_alloc_array(workers, sizeof *at->links, "workers", &at->links));
     RP_TRY(rpi_alloc_array(workers, sizeof *at->copies, "workers", &at->copies));
     RP_TRY(rpi_alloc_array(workers, sizeof *at->members, "workers", &at->members));
@@ -64,6 +65,7 @@ void rpi_push_server_close(rp_parameter_server *s) {
     for (int w = 0; w < s->workers && at->links; w++) rpi_free(at->links[w].payload);
     for (int w = 0; w < s->workers && at->copies; w++) rpi_free(at->copies[w].data);
     rpi_ledger_close(&at->ledger);
+    rpi_push_orders_close(s);
     rpi_free(at->links);
     rpi_free(at->copies);
     rpi_free(at->members);
@@ -77,6 +79,11 @@ void rpi_push_server_close(rp_parameter_server *s) {
 
 static uint64_t token_of(int worker, int what) {
     return (uint64_t)worker * TOKENS + (uint64_t)what;
+}
+
+/* Of the first server's orders, behind those of all workers. */
+static uint64_t order_token(const rp_parameter_server *s) {
+    return token_of(s->workers, 0);
 }
 
 static rp_status expect_header(rp_parameter_server *s, int worker) {
@@ -110,6 +117,7 @@ rp_status rpi_push_server_begin(rp_parameter_server *s, uint64_t first_step, uin
     at->steps = steps;
     at->pushed = at->dealt = 0;
     at->grace_ns = 0;
+    at->orders.has_order = at->orders.is_over = false;
     atomic_store(&at->stops, false);
     for (int w = 0; w < s->workers; w++) at->links[w].has_ended = false;
     return RP_OK;
@@ -203,7 +211,8 @@ static rp_status answer_as(rp_parameter_server *s, int worker, int kind) {
     link->answer = (rpi_push_message){.kind = kind,
                                       .number = (double)one->received,
                                       .staleness = (double)one->staleness,
-                                      .updates = (double)one->updates};
+                                      .updates = (double)one->updates,
+                                      .version = (double)s->at.ledger.version};
     if (kind == RPI_MESSAGE_GO_ON) RP_TRY(expect_payload(s, worker));
     if (!is_local(s, worker)) return answer_remote(s, worker);
     answer_here(s, worker);
@@ -221,9 +230,9 @@ static rp_status answer(rp_parameter_server *s, int worker) {
 
 /* ---- merges ---- */
 
-static uint64_t step_now(const rp_parameter_server *s) {
+static uint64_t step_now(const rp_parameter_server *s, uint64_t version) {
     const rpi_push_server *at = &s->at;
-    if (is_synchronous(s)) return at->first_step + (at->ledger.version - at->first_version);
+    if (is_synchronous(s)) return at->first_step + (version - at->first_version);
     return at->first_step + at->pushed / (uint64_t)s->shares;
 }
 
@@ -264,7 +273,8 @@ static rp_status say_merged(rp_parameter_server *s, int count) {
     return RP_OK;
 }
 
-static rp_status merge(rp_parameter_server *s, int count) {
+/* version: merges before this one. */
+static rp_status merge(rp_parameter_server *s, int count, uint64_t version) {
     rpi_push_server *at = &s->at;
     rp_parameter_merge merge = {.first = own_shard(s)->first,
                                 .count = own_shard(s)->count,
@@ -273,13 +283,12 @@ static rp_status merge(rp_parameter_server *s, int count) {
                                 .pushes = at->pushes,
                                 .push_count = count,
                                 .is_complete = count == s->shares,
-                                .version = --at->ledger.version};
-    merge.step = step_now(s);
+                                .version = version,
+                                .step = step_now(s, version)};
     RP_TRY(add_up(s, count, &merge.weight));
     at->pushed += (uint64_t)count;
     at->grace_ns = 0;
     RP_TRY(s->options.merge(s->options.context, &merge));
-    at->ledger.version++;
     return s->first_decides && s->server > 0 ? say_merged(s, count) : RP_OK;
 }
 
@@ -290,14 +299,34 @@ static bool grace_is_over(rp_parameter_server *s) {
     return rpi_now_ns() >= at->grace_ns;
 }
 
+/* By this server's own books, and others are told. */
+static rp_status merge_own(rp_parameter_server *s, bool *out_any) {
+    rpi_push_server *at = &s->at;
+    int count = rpi_ledger_merge(&at->ledger, grace_is_over(s), at->members);
+    *out_any = count > 0;
+    if (!count) return RP_OK;
+    RP_TRY(rpi_push_order(s, count));
+    return merge(s, count, at->ledger.version - 1);
+}
+
+static rp_status merge_as_told(rp_parameter_server *s, bool *out_any) {
+    rpi_push_server *at = &s->at;
+    uint64_t version = at->ledger.version;
+    bool heeded = false;
+    int count = rpi_push_follow(s, at->members, &heeded);
+    *out_any = count > 0 || heeded;
+    if (heeded) RP_TRY(rpi_push_expect_order(s, order_token(s)));
+    return count ? merge(s, count, version) : RP_OK;
+}
+
 /* Everything that may be done now. */
 static rp_status advance(rp_parameter_server *s) {
     for (;;) {
-        int count = rpi_ledger_merge(&s->at.ledger, grace_is_over(s), s->at.members);
-        if (count) RP_TRY(merge(s, count));
+        bool any = false;
+        RP_TRY(rpi_push_follows(s) ? merge_as_told(s, &any) : merge_own(s, &any));
         int worker = rpi_ledger_admit(&s->at.ledger);
         if (worker >= 0) RP_TRY(answer(s, worker));
-        if (!count && worker < 0) return RP_OK;
+        if (!any && worker < 0) return RP_OK;
     }
 }
 
@@ -336,6 +365,7 @@ static rp_status hear(rp_parameter_server *s, int worker) {
         hear_end(s, worker);
         return RP_OK;
     }
+    s->at.ledger.workers[worker].wanted = (uint64_t)link->header.version;
     RP_TRY(kind == RPI_MESSAGE_GREET ? rpi_ledger_greet(&s->at.ledger, worker)
                                      : hear_push(s, worker));
     return expect_header(s, worker);
@@ -349,6 +379,7 @@ static rp_status hear_if_whole(rp_parameter_server *s, int worker) {
 
 static rp_status take_token(rp_parameter_server *s, uint64_t token) {
     int worker = (int)(token / TOKENS);
+    if (token == order_token(s)) return rpi_push_hear_order(s);
     rpi_push_downlink *link = &s->at.links[worker];
     bool is_header = token % TOKENS == TOKEN_HEADER;
     rp_request **request = is_header ? &link->header_in : &link->payload_in;
@@ -384,6 +415,7 @@ static bool is_over(const rp_parameter_server *s) {
     const rpi_push_server *at = &s->at;
     for (int w = 0; w < s->workers; w++)
         if (!at->links[w].has_ended && !at->ledger.workers[w].is_lost) return false;
+    if (rpi_push_follows(s) && !at->orders.is_over) return false;
     return rpi_ledger_is_over(&at->ledger);
 }
 
@@ -395,6 +427,7 @@ static rp_status serve(rp_parameter_server *s) {
         rp_status status = expect_header(s, w);
         if (status != RP_OK) RP_TRY(rpi_push_lose(s, w, status));
     }
+    RP_TRY(rpi_push_expect_order(s, order_token(s)));
     while (!is_over(s)) {
         uint64_t tokens[AT_ONCE];
         size_t count = 0;
@@ -403,7 +436,7 @@ static rp_status serve(rp_parameter_server *s) {
         RP_TRY(take_own(s));
         RP_TRY(advance(s));
     }
-    return RP_OK;
+    return rpi_push_order_end(s);
 }
 
 rp_status rpi_push_serve(rp_parameter_server *s) {

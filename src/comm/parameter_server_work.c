@@ -126,24 +126,38 @@ rp_status rp_parameter_server_final(rp_parameter_server *s, size_t end) {
     return status == RP_OK ? RP_OK : rpi_push_fail(s, status);
 }
 
-/* Servers [from, to): tell them, then wait for their answers. */
-static rp_status ask(rp_parameter_server *s, int from, int to, const rpi_push_message *message,
-                     bool with_values) {
+/* Servers [from, to). */
+static rp_status tell(rp_parameter_server *s, int from, int to, const rpi_push_message *message,
+                      bool with_values) {
     for (int server = from; server < to; server++) {
         rp_status status = expect_answer(s, server, with_values);
         if (status == RP_OK) status = send_header(s, server, message);
         RP_TRY(explain(s, server, status));
     }
+    return RP_OK;
+}
+
+static rp_status hear(rp_parameter_server *s, int from, int to) {
     for (int server = from; server < to; server++) RP_TRY(wait_for(s, server));
     return RP_OK;
+}
+
+static rp_status ask(rp_parameter_server *s, int from, int to, const rpi_push_message *message,
+                     bool with_values) {
+    RP_TRY(tell(s, from, to, message, with_values));
+    return hear(s, from, to);
 }
 
 /* See parameter_server_object.h for why not all at once. */
 static rp_status ask_in_turn(rp_parameter_server *s, const rpi_push_message *message) {
     int all = s->server_count;
+    bool pushes = (int)message->kind == RPI_MESSAGE_PUSH;
     rpi_push_message fetch = {.kind = RPI_MESSAGE_GREET, .number = message->number};
-    if ((int)message->kind == RPI_MESSAGE_PUSH) RP_TRY(ask(s, 1, all, message, false));
+    if (pushes) RP_TRY(tell(s, 1, all, message, false));
+    if (pushes && !s->first_merges) RP_TRY(hear(s, 1, all));
     RP_TRY(ask(s, 0, 1, message, true));
+    if (pushes && s->first_merges) RP_TRY(hear(s, 1, all));
+    if (s->first_merges) fetch.version = s->uplinks[0].answer.version;
     return s->uplinks[0].may_push ? ask(s, 1, all, &fetch, true) : RP_OK;
 }
 

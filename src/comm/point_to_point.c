@@ -5,6 +5,7 @@
  * whose receiver has not said that it is ready announces the send with a header alone, which
  * the receiver counts and gives back at once: it stands in nothing's way. */
 #include "comm/communicator.h"
+#include "comm/posting.h"
 
 #include "base/fpenv.h"
 #include "base/memory.h"
@@ -183,13 +184,16 @@ static rp_status check_run(const rpi_run *run, int tag) {
     return RP_OK;
 }
 
-static rp_status prepare(rp_request *request, const rpi_run *run, int side) {
+static rp_status prepare(rp_request *request, const rpi_run *run, int side,
+                         const rp_collective_options *options) {
     rp_comm *comm = request->comm;
     RP_TRY(rpi_cut_reserve(&request->cut, 1));
     request->cut.runs[0] = *run;
     request->collective = RPI_SENDRECV;
     rpi_plan_request plan = {.world = 2, .rank = side};
-    const rpi_load load = {.bytes = run->count * rp_dtype_bytes(run->dtype)};
+    RP_TRY(rpi_find_memory(request, options));
+    const rpi_load load = {.device = request->device != NULL,
+                           .bytes = run->count * rp_dtype_bytes(run->dtype)};
     RP_TRY(rpi_comm_routine(comm, RPI_SENDRECV, NULL, &plan, &load, &request->routine));
     int parts = request->routine->schedule.parts;
     size_t chunk_bytes = rpi_comm_chunk_bytes(comm, RPI_SPLIT_VECTOR, parts, false);
@@ -199,14 +203,14 @@ static rp_status prepare(rp_request *request, const rpi_run *run, int side) {
 }
 
 static rp_status start(rp_comm *comm, const rpi_run *run, int peer, int tag, int side,
-                       rp_request **out_request) {
+                       const rp_collective_options *options, rp_request **out_request) {
     RPI_FPENV_SCOPE;
     RP_TRY(check_run(run, tag));
     rp_request *request = NULL;
     RP_TRY(rpi_request_new(comm, &request));
     request->peer = peer;
     request->tag = tag;
-    rp_status status = prepare(request, run, side);
+    rp_status status = prepare(request, run, side, rpi_options_or_default(options));
     if (status != RP_OK) {
         rpi_request_free(request);
         return status;
@@ -216,26 +220,44 @@ static rp_status start(rp_comm *comm, const rpi_run *run, int peer, int tag, int
     return RP_OK;
 }
 
-rp_status rp_send_start(rp_comm *comm, const void *data, size_t count, rp_dtype dtype, int peer,
-                        int tag, rp_request **out_request) {
+rp_status rp_send_with_start(rp_comm *comm, const void *data, size_t count, rp_dtype dtype,
+                             int peer, int tag, const rp_collective_options *options,
+                             rp_request **out_request) {
     RP_TRY(check_call(comm, out_request, "send"));
     RP_TRY(check_peer(comm, peer));
     return start(comm, &(rpi_run){.in = data, .count = count, .dtype = dtype}, peer, tag,
-                 SENDER, out_request);
+                 SENDER, options, out_request);
+}
+
+rp_status rp_recv_with_start(rp_comm *comm, void *data, size_t count, rp_dtype dtype, int peer,
+                             int tag, const rp_collective_options *options,
+                             rp_request **out_request) {
+    RP_TRY(check_call(comm, out_request, "receive"));
+    RP_TRY(check_peer(comm, peer));
+    return start(comm, &(rpi_run){.out = data, .count = count, .dtype = dtype}, peer, tag,
+                 RECEIVER, options, out_request);
+}
+
+rp_status rp_recv_any_with_start(rp_comm *comm, void *data, size_t count, rp_dtype dtype,
+                                 int tag, const rp_collective_options *options,
+                                 rp_request **out_request) {
+    RP_TRY(check_call(comm, out_request, "receive"));
+    if (comm->world == 1) return RP_FAIL(INVALID, "in a world of one nobody sends");
+    return start(comm, &(rpi_run){.out = data, .count = count, .dtype = dtype}, ANYBODY, tag,
+                 RECEIVER, options, out_request);
+}
+
+rp_status rp_send_start(rp_comm *comm, const void *data, size_t count, rp_dtype dtype, int peer,
+                        int tag, rp_request **out_request) {
+    return rp_send_with_start(comm, data, count, dtype, peer, tag, NULL, out_request);
 }
 
 rp_status rp_recv_start(rp_comm *comm, void *data, size_t count, rp_dtype dtype, int peer,
                         int tag, rp_request **out_request) {
-    RP_TRY(check_call(comm, out_request, "receive"));
-    RP_TRY(check_peer(comm, peer));
-    return start(comm, &(rpi_run){.out = data, .count = count, .dtype = dtype}, peer, tag,
-                 RECEIVER, out_request);
+    return rp_recv_with_start(comm, data, count, dtype, peer, tag, NULL, out_request);
 }
 
 rp_status rp_recv_any_start(rp_comm *comm, void *data, size_t count, rp_dtype dtype, int tag,
                             rp_request **out_request) {
-    RP_TRY(check_call(comm, out_request, "receive"));
-    if (comm->world == 1) return RP_FAIL(INVALID, "in a world of one nobody sends");
-    return start(comm, &(rpi_run){.out = data, .count = count, .dtype = dtype}, ANYBODY, tag,
-                 RECEIVER, out_request);
+    return rp_recv_any_with_start(comm, data, count, dtype, tag, NULL, out_request);
 }

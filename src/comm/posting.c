@@ -4,6 +4,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "codec/codec.h"
+#include "comm/device.h"
 #include "comm/reductions.h"
 #include "comm/values.h"
 
@@ -186,7 +187,33 @@ static rp_status post_changed(rp_request *request, const change *c) {
     return RP_OK;
 }
 
+/* The same where they lie in memory of a GPU: their copies on the host are changed. */
+static rp_status post_changed_there(rp_request *request, const change *c) {
+    rpi_device_change *there = &request->device->change;
+    rpi_cut *cut = &request->cut;
+    there->scales = c->scales;
+    there->factor = c->factor;
+    if (c->pays_out)
+        RP_TRY(rpi_alloc_array(cut->count, sizeof *there->paid, "residuals", &there->paid));
+    for (size_t i = 0; there->paid && i < cut->count; i++) {
+        rpi_run *run = &cut->runs[i];
+        if (!run->in || !holds_back(run)) continue;
+        there->paid[i] = run->residual;
+        run->residual = NULL;
+    }
+    return rpi_request_post(request);
+}
+
 /* ---- posting ---- */
+
+rp_status rpi_find_memory(rp_request *request, const rp_collective_options *options) {
+    switch (options->memory) {
+    case RP_MEMORY_HOST: return RP_OK;
+    case RP_MEMORY_CUDA: return rpi_transfer_begin(request, options->stream);
+    }
+    return RP_FAIL(INVALID, "options->memory is %d, which is no kind of memory",
+                   (int)options->memory);
+}
 
 /* What the choice of an algorithm depends on. */
 typedef struct load {
@@ -243,9 +270,12 @@ static rp_status prepare(rp_request *request, const rpi_posting *posting) {
                              .mean = request->reduce == RP_AVG,
                              .host_of = comm->host_of};
     RP_TRY(check_exactness(posting, all.of_all.lossy));
+    RP_TRY(rpi_find_memory(request, options));
+    all.of_all.device = request->device != NULL;
     bool of_neighbors = posting->collective == RPI_NEIGHBOUR_ALL_REDUCE;
     if (of_neighbors)
-        RP_TRY(rpi_round_routine(comm, &request->hood, &request->routine));
+        RP_TRY(rpi_round_routine(comm, &request->hood, request->device != NULL,
+                                 &request->routine));
     else
         RP_TRY(find_routine(request, posting, &plan, &all));
     int parts = request->routine->schedule.parts;
@@ -256,8 +286,8 @@ static rp_status prepare(rp_request *request, const rpi_posting *posting) {
     change c = {.scales = request->reduce == RP_PREMUL_SUM,
                 .pays_out = pays_out(request),
                 .factor = options->factor};
-    return changes_any(&request->cut, &c) ? post_changed(request, &c)
-                                          : rpi_request_post(request);
+    if (!changes_any(&request->cut, &c)) return rpi_request_post(request);
+    return request->device ? post_changed_there(request, &c) : post_changed(request, &c);
 }
 
 rp_status rpi_posting_end(rp_request *request, const rpi_posting *posting,

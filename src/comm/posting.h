@@ -16,6 +16,9 @@ typedef struct rpi_posting {
 /* options, or the defaults where that is NULL. */
 const rp_collective_options *rpi_options_or_default(const rp_collective_options *options);
 
+/* Where the elements of the request's runs lie, as options say. */
+rp_status rpi_find_memory(rp_request *request, const rp_collective_options *options);
+
 /* A request with room for `runs` runs, all zero: the caller fills in request->cut.runs. */
 rp_status rpi_posting_begin(rp_comm *comm, size_t runs, rp_request **out_request);
 /* Check the runs, find the schedule, cut, scale what RP_PREMUL_SUM scales, number and post. The

@@ -24,8 +24,10 @@ void rpi_ledger_close(rpi_push_ledger *ledger) {
 }
 
 void rpi_ledger_restart(rpi_push_ledger *l) {
-    for (int w = 0; w < l->count; w++)
+    for (int w = 0; w < l->count; w++) {
+        l->workers[w].wanted = 0;
         if (!l->workers[w].is_lost) l->workers[w].state = RPI_WORKER_EXPECTED;
+    }
 }
 
 static int count_in(const rpi_push_ledger *l, rpi_worker_state state) {
@@ -78,6 +80,7 @@ void rpi_ledger_lose(rpi_push_ledger *l, int worker) {
 /* Its next push must not be one too many for anybody who computes. */
 static bool may_go(const rpi_push_ledger *l, int worker) {
     uint64_t merged = l->workers[worker].merged;
+    if (l->version < l->workers[worker].wanted) return false;
     if (l->staleness <= 0) return true;
     for (int w = 0; w < l->count; w++) {
         uint64_t seen = l->seen[(size_t)w * (size_t)l->count + (size_t)worker];
@@ -133,19 +136,51 @@ static void measure(rpi_push_ledger *l, int worker) {
     }
 }
 
+static void take(rpi_push_ledger *l, const int *workers, int count) {
+    for (int i = 0; i < count; i++) measure(l, workers[i]);
+    for (int i = 0; i < count; i++) {
+        rpi_ledger_worker *one = &l->workers[workers[i]];
+        one->merged = one->received;
+        if (one->state == RPI_WORKER_PENDING) one->state = RPI_WORKER_WAITING;
+    }
+}
+
 int rpi_ledger_merge(rpi_push_ledger *l, bool grace_over, int *out_workers) {
     bool one_by_one = l->staleness != 0 && !l->quorum;
     int count = 0;
     if (!is_due(l, grace_over)) return 0;
     for (int w = 0; w < l->count && !(one_by_one && count); w++)
         if (is_pending(&l->workers[w])) out_workers[count++] = w;
-    for (int i = 0; i < count; i++) measure(l, out_workers[i]);
-    for (int i = 0; i < count; i++) {
-        rpi_ledger_worker *one = &l->workers[out_workers[i]];
-        one->merged = one->received;
-        if (one->state == RPI_WORKER_PENDING) one->state = RPI_WORKER_WAITING;
-    }
+    take(l, out_workers, count);
     l->version++;
+    return count;
+}
+
+/* ---- following ---- */
+
+bool rpi_ledger_can_follow(const rpi_push_ledger *l, const uint64_t *numbers) {
+    for (int w = 0; w < l->count; w++)
+        if (l->workers[w].received < numbers[w] && l->workers[w].state != RPI_WORKER_AWAY)
+            return false;
+    return true;
+}
+
+int rpi_ledger_follow(rpi_push_ledger *l, const uint64_t *numbers, uint64_t version,
+                      int *out_workers) {
+    int count = 0;
+    for (int w = 0; w < l->count; w++)
+        if (numbers[w] && is_pending(&l->workers[w]) && l->workers[w].received == numbers[w])
+            out_workers[count++] = w;
+    take(l, out_workers, count);
+    l->version = version;
+    return count;
+}
+
+int rpi_ledger_merge_rest(rpi_push_ledger *l, int *out_workers) {
+    int count = 0;
+    for (int w = 0; w < l->count; w++)
+        if (is_pending(&l->workers[w])) out_workers[count++] = w;
+    take(l, out_workers, count);
     return count;
 }
 

@@ -4,7 +4,8 @@
  *     EXPECTED --greet--> WAITING --admit--> COMPUTING --push--> PENDING --merge--> WAITING
  *                            \__________________\__________ end, lose (from any) --> AWAY
  *
- * Merges: synchronous when everybody who may push has; else each push by itself, or a quorum.
+ * Merges: synchronous when everybody who may push has; else each push by itself, or a quorum. A
+ * server that follows another one merges what that has merged, in its order (follow).
  * Admission holds the bound: a worker that would have more than `staleness` pushes merged while
  * another computes must wait for that one. */
 #ifndef RPI_COMM_PUSH_LEDGER_H
@@ -27,6 +28,7 @@ typedef struct rpi_ledger_worker {
     rpi_worker_state state;
     uint64_t received, merged;  /* number of the last push that came, and that was merged */
     uint64_t version;           /* of the parameters that it has */
+    uint64_t wanted;            /* it may have none before this version */
     int64_t staleness, updates; /* of its last push when that was merged */
     bool is_lost;
 } rpi_ledger_worker;
@@ -57,6 +59,15 @@ bool rpi_ledger_has_quorum(const rpi_push_ledger *ledger);
 /* The pushes to merge now, as workers in rising order; how many, 0: none yet. They are merged
  * from here on. grace_over: a quorum waits no longer. */
 int rpi_ledger_merge(rpi_push_ledger *ledger, bool grace_over, int *out_workers);
+/* The pushes with these numbers, by worker (0: none), which another server has merged as its
+ * version `version`. Have they come, but for those of workers that are away? */
+bool rpi_ledger_can_follow(const rpi_push_ledger *ledger, const uint64_t *numbers);
+/* As rpi_ledger_merge(); what never came of one that is away is left out. */
+int rpi_ledger_follow(rpi_push_ledger *ledger, const uint64_t *numbers, uint64_t version,
+                      int *out_workers);
+/* All that is here, behind the last that was followed: of workers that are away. The version
+ * stays. */
+int rpi_ledger_merge_rest(rpi_push_ledger *ledger, int *out_workers);
 /* The next worker that may have parameters, which it has from here on; -1: none. */
 int rpi_ledger_admit(rpi_push_ledger *ledger);
 /* It pushes no more; a push of it that has come is merged. */

@@ -1,6 +1,7 @@
 /* Requests: pooled, posted in order, completed once. */
 #include "comm/communicator.h"
 #include "comm/completions.h"
+#include "comm/device.h"
 
 #include "base/clock.h"
 #include "base/fpenv.h"
@@ -36,6 +37,7 @@ rp_status rpi_request_new(rp_comm *comm, rp_request **out_request) {
                             .cut = request->cut,
                             .hood = request->hood,
                             .edges = request->edges,
+                            .transfer = request->transfer,
                             .peer = -1};
     *out_request = request;
     return RP_OK;
@@ -171,6 +173,14 @@ rp_status rp_request_wait_for(rp_request *request, double timeout_s) {
                                                                : RP_PENDING;
 }
 
+rp_status rp_request_wait_stream(rp_request *request, void *stream) {
+    if (!request) return RP_FAIL(INVALID, "there is no request to wait for");
+    if (!request->device) return rp_request_wait_for(request, -1);
+    rpi_wait_until_enqueued(request);
+    if (atomic_load(&request->done) && request->status != RP_OK) return status_of(request);
+    return rpi_transfer_follow(request->device, stream);
+}
+
 rp_status rp_request_test(rp_request *request) {
     if (!request) return RP_FAIL(INVALID, "there is no request to test");
     if (!atomic_load(&request->done)) rpi_drive_once(request->comm);
@@ -229,6 +239,7 @@ void rpi_request_complete(rp_request *request, rp_status status, const char *mes
     comm->stats.encode_s = rpi_seconds(comm->encode_ns);
     comm->stats.decode_s = rpi_seconds(comm->decode_ns);
     atomic_store(&request->done, true);
+    atomic_store(&request->enqueued, true);
     if (request->completions) rpi_completions_put(request->completions, request->token);
     pthread_cond_broadcast(&comm->fabric->changed);
     pthread_mutex_unlock(&comm->fabric->lock);
@@ -259,13 +270,14 @@ rp_status rpi_comm_routine(rp_comm *comm, rpi_collective collective, const char 
         const rpi_schedule *schedule = &routine->schedule;
         if (schedule->algorithm != algorithm || schedule->root != plan->root ||
             schedule->world != plan->world || schedule->rank != plan->rank ||
-            schedule->mean != plan->mean || routine->plain != load->plain)
+            schedule->mean != plan->mean || routine->plain != load->plain ||
+            routine->device != load->device)
             continue;
         *out_routine = routine;
         return RP_OK;
     }
     rpi_routine *routine = NULL;
-    RP_TRY(rpi_routine_build(algorithm, plan, load->plain, &routine));
+    RP_TRY(rpi_routine_build(algorithm, plan, load->plain, load->device, &routine));
     routine->sibling = comm->routines;
     comm->routines = routine;
     *out_routine = routine;

@@ -177,7 +177,7 @@ static rp_status compile(rpi_routine *routine) {
         rpi_free(stands_for);
         return status;
     }
-    fuse_sends(routine, stands_for);
+    if (!routine->device) fuse_sends(routine, stands_for);
     number_sums(routine);
     move_edges(routine, stands_for);
     list_recvs(routine);
@@ -186,10 +186,11 @@ static rp_status compile(rpi_routine *routine) {
 }
 
 rp_status rpi_routine_build(const rpi_algorithm *algorithm, const rpi_plan_request *request,
-                            bool plain, rpi_routine **out_routine) {
+                            bool plain, bool device, rpi_routine **out_routine) {
     rpi_routine *routine = NULL;
     RP_TRY(rpi_alloc(sizeof *routine, "a schedule's routine", &routine));
     routine->plain = plain;
+    routine->device = device;
     rp_status status = rpi_schedule_build(algorithm, request, &routine->schedule);
     if (status == RP_OK) status = compile(routine);
     if (status != RP_OK)

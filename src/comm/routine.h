@@ -50,6 +50,7 @@ typedef struct rpi_routine {
     int32_t *first_recv;  /* [world + 1] into recvs */
     int32_t *sum_of_part; /* [parts]: index of the part's accumulator, -1 for none */
     bool plain;           /* for requests whose bytes are their values */
+    bool device;          /* for requests whose elements lie in memory of a GPU */
     bool inside;          /* some bytes are exact, for this host */
     int sums;             /* accumulators a chunk needs */
     int sources;          /* of a neighbourhood (neighborhood.h), and of what form */
@@ -57,9 +58,10 @@ typedef struct rpi_routine {
     struct rpi_chunk *idle; /* chunk states to use again */
 } rpi_routine;
 
-/* plain: all codecs are exact, and nothing is held back by error feedback. */
+/* plain: all codecs are exact, and nothing is held back by error feedback. device: elements lie
+ * in memory of a GPU, which encodes into pinned memory; no ENCODE is part of a SEND. */
 rp_status rpi_routine_build(const rpi_algorithm *algorithm, const rpi_plan_request *request,
-                            bool plain, rpi_routine **out_routine);
+                            bool plain, bool device, rpi_routine **out_routine);
 /* Its idle chunks are the caller's to free first. NULL is fine. */
 void rpi_routine_destroy(rpi_routine *routine);
 

@@ -9,6 +9,7 @@
  * Waiters and the progress thread sleep on conditions of their own: what a blocking operation
  * posts, drives and completes itself never wakes the thread. */
 #include "comm/communicator.h"
+#include "comm/device.h"
 
 #include "base/clock.h"
 #include "base/fpenv.h"
@@ -29,6 +30,8 @@
  * two, and twice as many each time in a row, up to 256. */
 #define CONTENDED_NS INT64_C(1000000)
 enum { CONTENTIONS_MAX = 8 };
+/* How often one looks whether a GPU is done with what has failed: its call may never come. */
+#define ENDING_NS INT64_C(20000000)
 /* In a crowd (fabric.h) nobody polls: those that he waits for have their turns first, and
  * together they take longer than a wake-up. */
 
@@ -94,15 +97,18 @@ static void poll_until(sleeper *s) {
 static int64_t next_deadline_ns(const rpi_fabric *fabric) {
     int64_t next_ns = RPI_NEVER_NS;
     for (const rp_comm *comm = fabric->active; comm; comm = comm->next_active) {
-        int64_t own_ns = rpi_deadline_next_ns(comm);
+        int64_t own_ns = comm->ending ? rpi_now_ns() + ENDING_NS : rpi_deadline_next_ns(comm);
         if (own_ns < next_ns) next_ns = own_ns;
     }
     return next_ns;
 }
 
+/* And a pass is to see to it; a GPU that is still at it calls. Links may break when they are
+ * called, also by check_deadlines(). */
 static bool has_failed(const rpi_fabric *fabric) {
+    if (fabric->breaks != fabric->judged) return true;
     for (const rp_comm *comm = fabric->active; comm; comm = comm->next_active)
-        if (atomic_load(&comm->failed)) return true;
+        if (atomic_load(&comm->failed) && !comm->ending) return true;
     return false;
 }
 
@@ -111,6 +117,7 @@ static void sleep_for_news(rpi_fabric *fabric, bool for_nobody, int64_t deadline
     sleeper s = {.wake_at_ns = next_deadline_ns(fabric)};
     if (deadline_ns < s.wake_at_ns) s.wake_at_ns = deadline_ns;
     arm(fabric, &s);
+    rpi_devices_arm(fabric);
     bool called = atomic_load(&fabric->posted) || has_failed(fabric) ||
                   atomic_load(&fabric->takers) > 0 ||
                   (for_nobody && atomic_load(&fabric->wanted) > 0);
@@ -149,19 +156,19 @@ static bool has_queue(const rpi_fabric *fabric) {
     return false;
 }
 
-static bool drive_is_over(const rpi_fabric *fabric, const rp_request *request,
+static bool drive_is_over(const rpi_fabric *fabric, const atomic_bool *until,
                           int64_t deadline_ns) {
     if (atomic_load(&fabric->takers) > 0) return true;
-    if (!request)
+    if (!until)
         return atomic_load(&fabric->wanted) > 0 ||
                (!has_queue(fabric) && !atomic_load(&fabric->posted) &&
                 atomic_load(&fabric->windows) == 0);
-    if (atomic_load(&request->done)) return true;
+    if (atomic_load(until)) return true;
     return deadline_ns != RPI_NEVER_NS && rpi_now_ns() >= deadline_ns;
 }
 
-static bool shall_poll(rpi_fabric *fabric, const rp_request *request) {
-    if (!request || fabric->crowded) return false;
+static bool shall_poll(rpi_fabric *fabric, bool for_nobody) {
+    if (for_nobody || fabric->crowded) return false;
     if (fabric->contended_waits == 0) return true;
     fabric->contended_waits--;
     return false;
@@ -180,7 +187,7 @@ static bool check_control(rpi_fabric *fabric) {
     if (fabric->control)
         rpi_control_clear_fd(fabric->control); /* first: what comes now is looked at */
     for (rp_comm *comm = fabric->active; comm; comm = comm->next_active)
-        news |= rpi_comm_check_control(comm);
+        if (!comm->ending) news |= rpi_comm_check_control(comm);
     return news;
 }
 
@@ -189,16 +196,16 @@ static void check_deadlines(rpi_fabric *fabric) {
         rpi_deadline_check(comm);
 }
 
-/* request NULL: the progress thread, until there is nothing to do or somebody else wants to. */
-static void drive(rpi_fabric *fabric, const rp_request *request, int64_t deadline_ns) {
-    int64_t idle_since = 0, spin_ns = shall_poll(fabric, request) ? SPIN_NS : 0;
+/* until NULL: the progress thread, until there is nothing to do or somebody else wants to. */
+static void drive(rpi_fabric *fabric, const atomic_bool *until, int64_t deadline_ns) {
+    int64_t idle_since = 0, spin_ns = shall_poll(fabric, !until) ? SPIN_NS : 0;
     forgive_absence(fabric);
-    while (!drive_is_over(fabric, request, deadline_ns)) {
+    while (!drive_is_over(fabric, until, deadline_ns)) {
         if (rpi_fabric_pass(fabric)) {
             idle_since = 0;
             continue;
         }
-        if (drive_is_over(fabric, request, deadline_ns)) break;
+        if (drive_is_over(fabric, until, deadline_ns)) break;
         int64_t now = rpi_now_ns();
         if (!idle_since) idle_since = now;
         if (now - idle_since < spin_ns) {
@@ -208,7 +215,7 @@ static void drive(rpi_fabric *fabric, const rp_request *request, int64_t deadlin
         if (check_control(fabric) || rpi_set_aside(fabric)) continue;
         account(fabric);
         check_deadlines(fabric);
-        if (!has_failed(fabric)) sleep_for_news(fabric, !request, deadline_ns);
+        if (!has_failed(fabric)) sleep_for_news(fabric, !until, deadline_ns);
     }
     if (spin_ns > 0 && fabric->contended_waits == 0) fabric->contentions = 0;
     account(fabric);
@@ -290,29 +297,29 @@ static void sleep_for_change(rpi_fabric *fabric, int64_t deadline_ns) {
 }
 
 /* Under the lock, which it releases meanwhile; the caller counts as wanting the drive. */
-static void drive_for(rp_request *request, int64_t deadline_ns) {
-    rpi_fabric *fabric = request->comm->fabric;
+static void drive_for(rpi_fabric *fabric, const atomic_bool *until, int64_t deadline_ns) {
     fabric->driving = true;
     atomic_fetch_sub(&fabric->wanted, 1);
     pthread_mutex_unlock(&fabric->lock);
-    drive(fabric, request, deadline_ns);
+    drive(fabric, until, deadline_ns);
     pthread_mutex_lock(&fabric->lock);
     atomic_fetch_add(&fabric->wanted, 1);
     give_drive(fabric);
 }
 
-bool rpi_wait_until(rp_request *request, int64_t deadline_ns) {
+/* What is waited for is a flag of the request's. */
+static bool wait_until(rp_request *request, const atomic_bool *until, int64_t deadline_ns) {
     RPI_FPENV_SCOPE;
     rp_comm *comm = request->comm;
     rpi_fabric *fabric = comm->fabric;
-    if (atomic_load(&request->done)) return true;
+    if (atomic_load(until)) return true;
     int64_t start = rpi_now_ns();
     pthread_mutex_lock(&fabric->lock);
     if (comm->waiters++ == 0) note_waiting(comm, request);
     atomic_fetch_add(&fabric->wanted, 1);
-    while (!atomic_load(&request->done) && rpi_now_ns() < deadline_ns) {
+    while (!atomic_load(until) && rpi_now_ns() < deadline_ns) {
         if (!fabric->driving && atomic_load(&fabric->takers) == 0) {
-            drive_for(request, deadline_ns);
+            drive_for(fabric, until, deadline_ns);
             continue;
         }
         rpi_drive_wake(fabric);
@@ -322,9 +329,17 @@ bool rpi_wait_until(rp_request *request, int64_t deadline_ns) {
     if (--comm->waiters == 0) note_waiting(comm, NULL);
     comm->stats.wait_s += rpi_seconds(rpi_now_ns() - start);
     rpi_progress_thread_offer(fabric);
-    bool done = atomic_load(&request->done);
+    bool done = atomic_load(until);
     pthread_mutex_unlock(&fabric->lock);
     return done;
+}
+
+bool rpi_wait_until(rp_request *request, int64_t deadline_ns) {
+    return wait_until(request, &request->done, deadline_ns);
+}
+
+bool rpi_wait_until_enqueued(rp_request *request) {
+    return wait_until(request, &request->enqueued, RPI_NEVER_NS);
 }
 
 void rp_comm_attend(rp_comm *comm) {

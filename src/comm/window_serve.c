@@ -90,7 +90,8 @@ static rp_status encode(const rp_window *window, const rpi_window_out *out, size
 static rp_status send_piece(rp_window *window, rpi_window_out *out) {
     rp_comm *comm = window->comm;
     rpi_peer *peer = &comm->peers[out->rank];
-    rpi_link *link = rpi_peer_link(peer);
+    rpi_link *link = rpi_port_link(peer->port);
+    if (!link) return RP_PENDING;
     const rpi_transport *transport = link->endpoint->transport;
     size_t first, count = rpi_window_piece(window, out->next_piece, &first), bytes;
     size_t ahead = out->next_piece ? 0 : sizeof out->sending.lead;

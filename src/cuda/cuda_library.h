@@ -15,7 +15,9 @@ extern "C" {
 #endif
 
 /* Raised with every change of this file or of rpi_device_call. */
-enum { RPI_CUDA_INTERFACE = 2 };
+enum { RPI_CUDA_INTERFACE = 4 };
+/* What device_of() says of memory that is not a GPU's. */
+enum { RPI_CUDA_HOST = -1 };
 #define RPI_CUDA_ENTRY "rpi_cuda_library_table"
 
 typedef struct rpi_cuda_library {
@@ -31,6 +33,8 @@ typedef struct rpi_cuda_library {
     const char *(*error_name)(int error);
     const char *(*error_text)(int error);
 
+    /* Of an encoding's scratch memory; 0: it needs none. */
+    int (*scratch_bytes)(const rpi_device_call *call, size_t *out);
     /* Begin on the stream. x, residual and y: memory of the device or pinned memory of the
      * host, aligned for their elements; encoded: either, at any address. */
     int (*encode)(const rpi_device_call *call, void *stream);
@@ -48,6 +52,28 @@ typedef struct rpi_cuda_library {
     void (*event_free)(void *event);
     int (*event_record)(void *event, void *stream);
     int (*event_seconds)(void *begin, void *end, double *out);
+
+    /* GPUs are numbered as CUDA_VISIBLE_DEVICES lists them. Each thread uses one: kernels go
+     * there, streams and events are made there. */
+    int (*device_get)(int *device);
+    int (*device_set)(int device);
+    /* Where memory lies; RPI_CUDA_HOST: with the host, pinned or not. */
+    int (*device_of)(const void *memory, int *device);
+    /* Beside the default stream: neither waits for the other. */
+    int (*stream_make)(void **out);
+    void (*stream_free)(void *stream); /* what is in it is done all the same */
+    /* What is put into the stream from now on begins once the event, as it was recorded last,
+     * has come. */
+    int (*stream_wait_for)(void *stream, void *event);
+    /* call(context) on a thread of the driver's, when the stream has come there. What is behind
+     * it in the stream waits for its return, and it may call nothing of this table. */
+    int (*stream_call)(void *stream, void (*call)(void *), void *context);
+    /* An event without a time, which costs less: only event_record(), event_done(),
+     * stream_wait_for() and event_free() take it. */
+    int (*mark_make)(void **out);
+    /* *done: 1 when all is done that was in the stream before the event, else 0. Not waited
+     * for. */
+    int (*event_done)(void *event, int *done);
 } rpi_cuda_library;
 
 typedef const rpi_cuda_library *(*rpi_cuda_entry)(void);

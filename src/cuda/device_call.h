@@ -11,6 +11,8 @@ typedef enum rpi_device_kind {
     RPI_DEVICE_QUANT,   /* q1 to q8 */
     RPI_DEVICE_SIGN,
     RPI_DEVICE_RANDK,
+    RPI_DEVICE_TOPK,   /* bytes of this and the next vary: as many as the elements say */
+    RPI_DEVICE_VARIED, /* v1 to v8 */
 } rpi_device_kind;
 
 /* The types of elements that kernels read and write. */
@@ -23,18 +25,24 @@ typedef enum rpi_device_type {
 /* Every pointer is one that kernels can follow: device memory, or pinned memory of the host. */
 typedef struct rpi_device_call {
     int kind, type;
-    int wire_type; /* as what RPI_DEVICE_CONVERT's elements, or randk's values, travel */
-    int bits,
-        stochastic;  /* of RPI_DEVICE_QUANT; bits of randk's values that are levels, or 0 */
-    uint32_t kept;   /* of each whole bucket, by RPI_DEVICE_RANDK */
-    uint64_t bucket; /* elements; 0 for RPI_DEVICE_CONVERT */
-    uint64_t count;  /* elements, at least 1 */
-    uint64_t first;  /* index in its tensor of the first one */
+    int wire_type;        /* as what RPI_DEVICE_CONVERT's elements, or kept values, travel */
+    int bits, stochastic; /* of RPI_DEVICE_QUANT; bits of kept values that are levels, or 0 */
+    uint32_t kept; /* of each whole bucket by RPI_DEVICE_RANDK, at most by RPI_DEVICE_TOPK */
+    uint32_t quarters;       /* of RPI_DEVICE_VARIED */
+    uint64_t bucket;         /* elements; 0 for RPI_DEVICE_CONVERT */
+    uint64_t count;          /* elements, at least 1 */
+    uint64_t first;          /* index in its tensor of the first one */
     rpi_quant_stream stream; /* where `stochastic`, and of RPI_DEVICE_RANDK */
     const void *x;           /* encode: count elements of `type` */
     float *residual;         /* encode: NULL, or count floats of error feedback */
     uint8_t *encoded;        /* written by encode, read by decode; any address */
     void *y;                 /* decode: count elements of `type`, or floats of a sum */
+    /* Where the bytes vary, else NULL: */
+    void *scratch;           /* encode: memory of the device, as scratch_bytes() of
+                              * cuda_library.h says; the kernels' until they are done */
+    uint64_t *bytes;         /* encode: where they say how many bytes it became */
+    const uint64_t *offsets; /* decode: where each bucket, of RPI_DEVICE_VARIED each run,
+                              * begins, as rpi_device_offsets() says */
 } rpi_device_call;
 
 RPI_HOST_DEVICE uint64_t rpi_device_least(uint64_t a, uint64_t b) {
@@ -48,6 +56,40 @@ RPI_HOST_DEVICE uint64_t rpi_device_bucket_count(const rpi_device_call *call, ui
 
 RPI_HOST_DEVICE uint64_t rpi_device_buckets(const rpi_device_call *call) {
     return (call->count + call->bucket - 1) / call->bucket;
+}
+
+/* ---- encoding to bytes that vary ----
+ *
+ * scratch: [buckets] lengths | [buckets] offsets | [buckets] slots of the most that a bucket
+ * takes | what the sum over lengths needs. Each bucket is encoded into its slot, the offsets
+ * are the sums of the lengths before, and slots are gathered into `encoded`. */
+
+RPI_HOST_DEVICE uint64_t *rpi_device_lengths(const rpi_device_call *call) {
+    return (uint64_t *)call->scratch;
+}
+
+RPI_HOST_DEVICE uint64_t *rpi_device_sums(const rpi_device_call *call) {
+    return rpi_device_lengths(call) + rpi_device_buckets(call);
+}
+
+RPI_HOST_DEVICE uint8_t *rpi_device_slot(const rpi_device_call *call, uint64_t bucket,
+                                         uint64_t most) {
+    return (uint8_t *)(rpi_device_sums(call) + rpi_device_buckets(call)) + bucket * most;
+}
+
+/* Of that memory up to the end of the slots. */
+RPI_HOST_DEVICE uint64_t rpi_device_slots_end(const rpi_device_call *call, uint64_t most) {
+    return rpi_device_buckets(call) * (2 * sizeof(uint64_t) + most);
+}
+
+/* A lane's part of a bucket that is gathered; `most`: of a slot. */
+RPI_HOST_DEVICE void rpi_device_lane_gather(const rpi_device_call *call, uint64_t bucket,
+                                            uint64_t most, int lane, int lanes) {
+    uint64_t bytes = rpi_device_lengths(call)[bucket], at = rpi_device_sums(call)[bucket];
+    const uint8_t *slot = rpi_device_slot(call, bucket, most);
+    for (uint64_t i = (uint64_t)lane; i < bytes; i += (uint64_t)lanes)
+        call->encoded[at + i] = slot[i];
+    if (lane == 0 && bucket + 1 == rpi_device_buckets(call)) *call->bytes = at + bytes;
 }
 
 #endif

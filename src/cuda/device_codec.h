@@ -14,4 +14,12 @@
 rp_status rpi_device_call_of(const rp_codec *codec, rp_dtype dtype, size_t count,
                              const rp_encode_context *context, rpi_device_call *out);
 
+/* How many places of an encoding decoding kernels must know: of its buckets, or runs; 0 where
+ * its bytes do not vary. */
+uint64_t rpi_device_places(const rpi_device_call *call);
+/* These places: `out` has rpi_device_places() numbers. encoded: in memory of the host; it is
+ * checked. RP_CORRUPT: no encoder can have written these bytes. */
+rp_status rpi_device_offsets(const rp_codec *codec, rp_dtype dtype, size_t count,
+                             const void *encoded, size_t bytes, uint64_t *out);
+
 #endif

@@ -42,5 +42,15 @@ cudaError_t rpi_randk_launch_encode(const rpi_device_call *call, cudaStream_t st
 cudaError_t rpi_randk_launch_decode(const rpi_device_call *call, int adds, cudaStream_t stream);
 cudaError_t rpi_sign_launch_encode(const rpi_device_call *call, cudaStream_t stream);
 cudaError_t rpi_sign_launch_decode(const rpi_device_call *call, int adds, cudaStream_t stream);
+cudaError_t rpi_topk_launch_encode(const rpi_device_call *call, cudaStream_t stream);
+cudaError_t rpi_topk_launch_decode(const rpi_device_call *call, int adds, cudaStream_t stream);
+cudaError_t rpi_varied_launch_encode(const rpi_device_call *call, cudaStream_t stream);
+cudaError_t rpi_varied_launch_decode(const rpi_device_call *call, int adds,
+                                     cudaStream_t stream);
+
+/* Encodings whose bytes vary: the scratch memory that they need, and what follows the kernel
+ * that has filled the slots, of `most` bytes each. */
+cudaError_t rpi_slots_scratch(const rpi_device_call *call, size_t *out);
+cudaError_t rpi_slots_gather(const rpi_device_call *call, uint64_t most, cudaStream_t stream);
 
 #endif

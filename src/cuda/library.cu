@@ -31,6 +31,10 @@ static const char *error_text(int error) {
     return cudaGetErrorString((cudaError_t)error);
 }
 
+static int scratch_bytes(const rpi_device_call *call, size_t *out) {
+    return rpi_slots_scratch(call, out);
+}
+
 static int encode(const rpi_device_call *call, void *stream) {
     cudaStream_t on = (cudaStream_t)stream;
     switch (call->kind) {
@@ -38,6 +42,8 @@ static int encode(const rpi_device_call *call, void *stream) {
     case RPI_DEVICE_QUANT: return rpi_quant_launch_encode(call, on);
     case RPI_DEVICE_RANDK: return rpi_randk_launch_encode(call, on);
     case RPI_DEVICE_SIGN: return rpi_sign_launch_encode(call, on);
+    case RPI_DEVICE_TOPK: return rpi_topk_launch_encode(call, on);
+    case RPI_DEVICE_VARIED: return rpi_varied_launch_encode(call, on);
     default: return cudaErrorInvalidValue;
     }
 }
@@ -49,6 +55,8 @@ static int decode(const rpi_device_call *call, int adds, void *stream) {
     case RPI_DEVICE_QUANT: return rpi_quant_launch_decode(call, adds, on);
     case RPI_DEVICE_RANDK: return rpi_randk_launch_decode(call, adds, on);
     case RPI_DEVICE_SIGN: return rpi_sign_launch_decode(call, adds, on);
+    case RPI_DEVICE_TOPK: return rpi_topk_launch_decode(call, adds, on);
+    case RPI_DEVICE_VARIED: return rpi_varied_launch_decode(call, adds, on);
     default: return cudaErrorInvalidValue;
     }
 }
@@ -98,6 +106,50 @@ static int event_seconds(void *begin, void *end, double *out) {
     return error;
 }
 
+static int device_get(int *device) {
+    return cudaGetDevice(device);
+}
+
+static int device_set(int device) {
+    return cudaSetDevice(device);
+}
+
+static int device_of(const void *memory, int *device) {
+    cudaPointerAttributes attributes;
+    cudaError_t error = cudaPointerGetAttributes(&attributes, memory);
+    if (error != cudaSuccess) return error;
+    bool there =
+        attributes.type == cudaMemoryTypeDevice || attributes.type == cudaMemoryTypeManaged;
+    *device = there ? attributes.device : RPI_CUDA_HOST;
+    return cudaSuccess;
+}
+
+static int stream_make(void **out) {
+    return cudaStreamCreateWithFlags((cudaStream_t *)out, cudaStreamNonBlocking);
+}
+
+static void stream_free(void *stream) {
+    if (stream) (void)cudaStreamDestroy((cudaStream_t)stream);
+}
+
+static int stream_wait_for(void *stream, void *event) {
+    return cudaStreamWaitEvent((cudaStream_t)stream, (cudaEvent_t)event, 0);
+}
+
+static int stream_call(void *stream, void (*call)(void *), void *context) {
+    return cudaLaunchHostFunc((cudaStream_t)stream, call, context);
+}
+
+static int mark_make(void **out) {
+    return cudaEventCreateWithFlags((cudaEvent_t *)out, cudaEventDisableTiming);
+}
+
+static int event_done(void *event, int *done) {
+    cudaError_t error = cudaEventQuery((cudaEvent_t)event);
+    *done = error == cudaSuccess;
+    return error == cudaErrorNotReady ? cudaSuccess : error;
+}
+
 extern "C" __attribute__((visibility("default"))) const rpi_cuda_library *
 rpi_cuda_library_table(void) {
     static const rpi_cuda_library table = {RPI_CUDA_INTERFACE,
@@ -109,6 +161,7 @@ rpi_cuda_library_table(void) {
                                            device_name,
                                            error_name,
                                            error_text,
+                                           scratch_bytes,
                                            encode,
                                            decode,
                                            allocate,
@@ -120,6 +173,15 @@ rpi_cuda_library_table(void) {
                                            event_make,
                                            event_free,
                                            event_record,
-                                           event_seconds};
+                                           event_seconds,
+                                           device_get,
+                                           device_set,
+                                           device_of,
+                                           stream_make,
+                                           stream_free,
+                                           stream_wait_for,
+                                           stream_call,
+                                           mark_make,
+                                           event_done};
     return &table;
 }

@@ -36,10 +36,10 @@ RPI_HOST_DEVICE rpi_quant_range rpi_quant_lane_range(const rpi_device_call *call
 }
 
 /* The levels of y, packed; y becomes what they leave. */
-RPI_HOST_DEVICE uint64_t rpi_quant_octet(const rpi_device_call *call, int stochastic,
+RPI_HOST_DEVICE uint64_t rpi_quant_octet(const rpi_device_call *call, int bits, int stochastic,
                                          uint64_t element, int n, rpi_quant_scale scale,
                                          rpi_octet *y) {
-    float top = (float)((1 << call->bits) - 1);
+    float top = (float)((1 << bits) - 1);
     uint64_t levels = 0;
     rpi_philox_block drawn[2]; /* an octet of a bucket may lie in two blocks of numbers */
     if (stochastic) {
@@ -55,7 +55,7 @@ RPI_HOST_DEVICE uint64_t rpi_quant_octet(const rpi_device_call *call, int stocha
                 rpi_quant_random_of(&drawn[e / RPI_OCTET != element / RPI_OCTET], e));
         }
         uint32_t level = k < n ? rpi_quant_level(y->value[k], scale, r, top) : 0;
-        levels |= (uint64_t)level << (call->bits * k);
+        levels |= (uint64_t)level << (bits * k);
         y->value[k] -= rpi_quant_value(level, scale);
     }
     return levels;
@@ -85,7 +85,8 @@ RPI_HOST_DEVICE void rpi_quant_lane_encode(const rpi_device_call *call, int type
         rpi_octet y;
         rpi_octet_feed(type, call->x, feedback ? call->residual : NULL, begin + i, n, &y);
         if (scale.unit > 0)
-            levels = rpi_quant_octet(call, stochastic, call->first + begin + i, n, scale, &y);
+            levels = rpi_quant_octet(call, call->bits, stochastic, call->first + begin + i, n,
+                                     scale, &y);
         else
             rpi_quant_flat_octet(scale.min, &y);
         rpi_bytes_store(out + i / RPI_OCTET * (uint64_t)call->bits, levels,

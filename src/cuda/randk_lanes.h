@@ -8,9 +8,7 @@
 #ifndef RPI_CUDA_RANDK_LANES_H
 #define RPI_CUDA_RANDK_LANES_H
 
-#include "cuda/quant_lanes.h"
-
-enum { RPI_RANDK_WORDS = 4 }; /* places that one block of Philox says */
+#include "cuda/kept_lanes.h"
 
 typedef struct rpi_randk_bucket {
     uint64_t begin;       /* its first element */
@@ -19,48 +17,35 @@ typedef struct rpi_randk_bucket {
     uint64_t at;          /* its first byte */
 } rpi_randk_bucket;
 
-RPI_HOST_DEVICE uint32_t rpi_randk_kept(const rpi_device_call *call, uint64_t count) {
-    return (uint32_t)((count * call->kept + call->bucket - 1) / call->bucket);
-}
-
-/* Of so many values: bits are 0 where they are no levels. */
-RPI_HOST_DEVICE uint64_t rpi_randk_bytes(const rpi_device_call *call, uint32_t kept) {
-    if (!call->bits) return (uint64_t)kept * (call->wire_type == RPI_DEVICE_F32 ? 4 : 2);
-    return kept ? RPI_QUANT_HEAD + ((uint64_t)kept * (uint64_t)call->bits + 7) / 8 : 0;
-}
-
 RPI_HOST_DEVICE rpi_randk_bucket rpi_randk_bucket_of(const rpi_device_call *call, uint64_t i) {
     rpi_randk_bucket b;
-    uint64_t blocks = (call->kept + RPI_RANDK_WORDS - 1) / RPI_RANDK_WORDS;
     b.begin = i * call->bucket;
     b.count = (uint32_t)rpi_device_bucket_count(call, i);
-    b.kept = rpi_randk_kept(call, b.count);
-    b.block = (call->first + b.begin) / call->bucket * blocks;
-    b.at = i * rpi_randk_bytes(call, rpi_randk_kept(call, call->bucket));
+    b.kept = rpi_randk_kept(call->kept, call->bucket, b.count);
+    b.block = rpi_randk_block(call->kept, (call->first + b.begin) / call->bucket);
+    b.at = i * rpi_kept_bytes(call, call->kept);
     return b;
 }
 
 /* ---- places ---- */
 
-/* Where run j begins. */
-RPI_HOST_DEVICE uint32_t rpi_randk_run(const rpi_randk_bucket *b, uint32_t j) {
-    return j * b->count / b->kept;
+RPI_HOST_DEVICE uint32_t rpi_randk_run_at(const rpi_randk_bucket *b, uint32_t j) {
+    return rpi_randk_run(j, b->count, b->kept);
 }
 
 /* The element of the bucket that run j keeps. */
-RPI_HOST_DEVICE uint32_t rpi_randk_place(const rpi_device_call *call, const rpi_randk_bucket *b,
-                                         uint32_t j) {
-    uint32_t from = rpi_randk_run(b, j);
-    uint64_t length = rpi_randk_run(b, j + 1) - from;
+RPI_HOST_DEVICE uint32_t rpi_randk_place_of(const rpi_device_call *call,
+                                            const rpi_randk_bucket *b, uint32_t j) {
     rpi_philox_block drawn =
         rpi_quant_random_block(&call->stream, b->block + j / RPI_RANDK_WORDS);
-    return from + (uint32_t)(drawn.word[j % RPI_RANDK_WORDS] * length >> 32);
+    return rpi_randk_place(rpi_randk_run_at(b, j), rpi_randk_run_at(b, j + 1),
+                           drawn.word[j % RPI_RANDK_WORDS]);
 }
 
 /* Which run element i is in: the last that does not begin behind it. */
 RPI_HOST_DEVICE uint32_t rpi_randk_run_of(const rpi_randk_bucket *b, uint32_t i) {
     uint32_t j = (uint32_t)((uint64_t)i * b->kept / b->count);
-    while (j + 1 < b->kept && rpi_randk_run(b, j + 1) <= i) j++;
+    while (j + 1 < b->kept && rpi_randk_run_at(b, j + 1) <= i) j++;
     return j;
 }
 
@@ -71,8 +56,8 @@ typedef struct rpi_randk_walk {
 
 RPI_HOST_DEVICE void rpi_randk_enter(const rpi_device_call *call, const rpi_randk_bucket *b,
                                      rpi_randk_walk *walk) {
-    walk->end = rpi_randk_run(b, walk->run + 1);
-    walk->place = rpi_randk_place(call, b, walk->run);
+    walk->end = rpi_randk_run_at(b, walk->run + 1);
+    walk->place = rpi_randk_place_of(call, b, walk->run);
 }
 
 RPI_HOST_DEVICE rpi_randk_walk rpi_randk_walk_from(const rpi_device_call *call,
@@ -108,7 +93,7 @@ RPI_HOST_DEVICE void rpi_randk_gather(const rpi_device_call *call, int type, int
     for (int k = 0; k < RPI_OCTET; k++) {
         y->value[k] = 0;
         if (k >= n) continue;
-        uint64_t i = b->begin + rpi_randk_place(call, b, j + (uint32_t)k);
+        uint64_t i = b->begin + rpi_randk_place_of(call, b, j + (uint32_t)k);
         y->value[k] = rpi_element_load(type, call->x, i);
         if (feedback) y->value[k] = rpi_float_add(y->value[k], call->residual[i]);
     }
@@ -136,64 +121,19 @@ RPI_HOST_DEVICE rpi_quant_range rpi_randk_lane_look(const rpi_device_call *call,
     return range;
 }
 
-/* How the values of a bucket travel, and whether it is damaged. */
-typedef struct rpi_randk_way {
-    rpi_quant_scale scale; /* where they are levels */
-    int damaged;
-} rpi_randk_way;
-
-RPI_HOST_DEVICE rpi_randk_way rpi_randk_way_of(const rpi_device_call *call,
-                                               const rpi_quant_range *range) {
-    rpi_randk_way way;
-    way.scale = rpi_quant_damaged_scale();
-    way.damaged = range->has_nan;
-    if (!call->bits || way.damaged) return way;
-    way.scale = rpi_quant_scale_of(range, call->bits);
-    way.damaged = way.scale.min != way.scale.min;
-    return way;
-}
-
-RPI_HOST_DEVICE uint32_t rpi_randk_level(const rpi_device_call *call, const rpi_randk_way *way,
-                                         float y) {
-    if (!(way->scale.unit > 0)) return 0;
-    return rpi_quant_level(y, way->scale, 0.5f, (float)((1 << call->bits) - 1));
-}
-
-/* What y decodes to. */
-RPI_HOST_DEVICE float rpi_randk_travelled(const rpi_device_call *call, const rpi_randk_way *way,
-                                          float y) {
-    if (call->bits) return rpi_quant_value(rpi_randk_level(call, way, y), way->scale);
-    if (call->wire_type == RPI_DEVICE_F32) return y;
-    return rpi_element_of_bits(call->wire_type, rpi_element_to_bits(call->wire_type, y));
-}
-
 RPI_HOST_DEVICE void rpi_randk_lane_values(const rpi_device_call *call, int type, int feedback,
                                            uint64_t bucket, const rpi_quant_range *range,
                                            int lane, int lanes) {
     rpi_randk_bucket b = rpi_randk_bucket_of(call, bucket);
-    rpi_randk_way way = rpi_randk_way_of(call, range);
+    rpi_kept_way way = rpi_kept_way_of(call, b.kept, range);
     uint8_t *out = call->encoded + b.at;
-    if (call->bits && lane == 0 && b.kept) {
-        rpi_float_store(out, way.scale.min);
-        rpi_float_store(out + 4, way.scale.unit);
-    }
+    if (lane == 0) rpi_kept_put_scale(call, &way, b.kept, out);
     for (uint32_t j = (uint32_t)lane * RPI_OCTET; j < b.kept;
          j += (uint32_t)lanes * RPI_OCTET) {
         int n = (int)rpi_device_least(b.kept - j, RPI_OCTET);
-        uint64_t levels = 0;
         rpi_octet y;
         rpi_randk_gather(call, type, feedback, &b, j, n, &y);
-        for (int k = 0; k < n; k++) {
-            if (way.damaged) y.value[k] = rpi_float_of_bits(RPI_NAN_BITS);
-            if (!call->bits)
-                rpi_element_store(call->wire_type, out, j + (uint64_t)k, y.value[k]);
-            else if (!way.damaged)
-                levels |= (uint64_t)rpi_randk_level(call, &way, y.value[k]) << (call->bits * k);
-        }
-        if (call->bits)
-            rpi_bytes_store(out + RPI_QUANT_HEAD +
-                                (uint64_t)(j / RPI_OCTET) * (uint64_t)call->bits,
-                            levels, rpi_levels_bytes(n, call->bits));
+        rpi_kept_put_octet(call, &way, j, n, &y, out);
     }
 }
 
@@ -202,7 +142,7 @@ RPI_HOST_DEVICE void rpi_randk_lane_settle(const rpi_device_call *call, int type
                                            uint64_t bucket, const rpi_quant_range *range,
                                            int lane, int lanes) {
     rpi_randk_bucket b = rpi_randk_bucket_of(call, bucket);
-    rpi_randk_way way = rpi_randk_way_of(call, range);
+    rpi_kept_way way = rpi_kept_way_of(call, b.kept, range);
     for (uint32_t i = (uint32_t)lane * RPI_OCTET; i < b.count;
          i += (uint32_t)lanes * RPI_OCTET) {
         int n = (int)rpi_device_least(b.count - i, RPI_OCTET);
@@ -211,7 +151,7 @@ RPI_HOST_DEVICE void rpi_randk_lane_settle(const rpi_device_call *call, int type
         rpi_octet_feed(type, call->x, call->residual, b.begin + i, n, &y);
         for (int k = 0; k < n; k++) {
             if (rpi_randk_keeps(call, &b, &walk, i + (uint32_t)k))
-                y.value[k] -= rpi_randk_travelled(call, &way, y.value[k]);
+                y.value[k] -= rpi_kept_travelled(call, &way, y.value[k]);
             if (way.damaged) y.value[k] = 0;
         }
         rpi_octet_store(RPI_DEVICE_F32, call->residual, b.begin + i, n, &y);
@@ -220,41 +160,23 @@ RPI_HOST_DEVICE void rpi_randk_lane_settle(const rpi_device_call *call, int type
 
 /* ---- decoding ---- */
 
-RPI_HOST_DEVICE float rpi_randk_value(const rpi_device_call *call, const rpi_randk_bucket *b,
-                                      rpi_quant_scale scale, uint32_t j) {
-    const uint8_t *in = call->encoded + b->at;
-    if (!call->bits) return rpi_element_load(call->wire_type, in, j);
-    uint64_t bit = (uint64_t)j * (uint64_t)call->bits;
-    const uint8_t *at = in + RPI_QUANT_HEAD + bit / 8;
-    uint32_t shift = (uint32_t)(bit % 8), two = shift + (uint32_t)call->bits > 8;
-    uint32_t level = ((uint32_t)at[0] | (two ? (uint32_t)at[1] << 8 : 0)) >> shift;
-    return rpi_quant_value(level & ((1u << call->bits) - 1), scale);
-}
-
-RPI_HOST_DEVICE rpi_quant_scale rpi_randk_scale(const rpi_device_call *call,
-                                                const rpi_randk_bucket *b) {
-    rpi_quant_scale scale = {0, 0};
-    if (!call->bits || !b->kept) return scale;
-    scale.min = rpi_float_load(call->encoded + b->at);
-    scale.unit = rpi_float_load(call->encoded + b->at + 4);
-    return rpi_quant_sound(scale);
-}
-
 /* Is a value of this lane not finite? */
 RPI_HOST_DEVICE int rpi_randk_lane_damage(const rpi_device_call *call, uint64_t bucket,
                                           int lane, int lanes) {
     rpi_randk_bucket b = rpi_randk_bucket_of(call, bucket);
-    rpi_quant_scale scale = rpi_randk_scale(call, &b);
+    const uint8_t *in = call->encoded + b.at;
+    rpi_quant_scale scale = rpi_kept_scale(call, b.kept, in);
     int damaged = 0;
     for (uint32_t j = (uint32_t)lane; j < b.kept; j += (uint32_t)lanes)
-        damaged |= !rpi_float_is_finite(rpi_randk_value(call, &b, scale, j));
+        damaged |= !rpi_float_is_finite(rpi_kept_value(call, scale, in, j));
     return damaged;
 }
 
 RPI_HOST_DEVICE void rpi_randk_lane_decode(const rpi_device_call *call, int type, int adds,
                                            uint64_t bucket, int damaged, int lane, int lanes) {
     rpi_randk_bucket b = rpi_randk_bucket_of(call, bucket);
-    rpi_quant_scale scale = rpi_randk_scale(call, &b);
+    const uint8_t *in = call->encoded + b.at;
+    rpi_quant_scale scale = rpi_kept_scale(call, b.kept, in);
     for (uint32_t i = (uint32_t)lane * RPI_OCTET; i < b.count;
          i += (uint32_t)lanes * RPI_OCTET) {
         int n = (int)rpi_device_least(b.count - i, RPI_OCTET);
@@ -263,7 +185,7 @@ RPI_HOST_DEVICE void rpi_randk_lane_decode(const rpi_device_call *call, int type
             uint64_t at = b.begin + i + (uint64_t)k;
             int keeps = rpi_randk_keeps(call, &b, &walk, i + (uint32_t)k);
             float *sum = (float *)call->y + at, value = 0;
-            if (keeps) value = rpi_randk_value(call, &b, scale, walk.run);
+            if (keeps) value = rpi_kept_value(call, scale, in, walk.run);
             if (damaged) value = rpi_float_of_bits(RPI_NAN_BITS);
             if (!adds)
                 rpi_element_store(type, call->y, at, value);

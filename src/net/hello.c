@@ -20,7 +20,9 @@ typedef enum refusal {
     WRONG_RANK,
     WRONG_SIZE,
     TWICE,
-    NO_SECRET
+    NO_SECRET,
+    CROSSED,
+    UNANSWERED /* never said: hung up on without a word, which is called again */
 } refusal;
 
 static const char *const refusals[] = {
@@ -31,6 +33,7 @@ static const char *const refusals[] = {
     [WRONG_SIZE] = "its frames have another length",
     [TWICE] = "this rank has connected already",
     [NO_SECRET] = "this process has no secret, and its job has one: set REDPOLL_SECRET here",
+    [CROSSED] = "it is calling this rank itself",
 };
 enum { REFUSALS = sizeof refusals / sizeof refusals[0] };
 
@@ -72,7 +75,7 @@ static rp_status mismatch(const rpi_hello *self, const rpi_frame_header *hello) 
                    self->world, self->frame_bytes);
 }
 
-static rpi_proof_terms terms_of(const rpi_hello *self, int caller, int callee) {
+rpi_proof_terms rpi_hello_terms(const rpi_hello *self, int caller, int callee) {
     return (rpi_proof_terms){.purpose = RPI_PROOF_LINK,
                              .caller = caller,
                              .callee = callee,
@@ -80,8 +83,8 @@ static rpi_proof_terms terms_of(const rpi_hello *self, int caller, int callee) {
                              .session = self->session};
 }
 
-static rp_status say(rpi_channel *channel, const rpi_hello *self, int peer,
-                     int64_t deadline_ns) {
+rp_status rpi_hello_greet(rpi_channel *channel, const rpi_hello *self, int peer,
+                          int64_t deadline_ns) {
     unsigned char bytes[RPI_FRAME_HEADER_BYTES];
     write_hello(bytes, self, peer, WELCOME);
     return rpi_channel_write(channel, bytes, sizeof bytes, deadline_ns);
@@ -89,34 +92,42 @@ static rp_status say(rpi_channel *channel, const rpi_hello *self, int peer,
 
 rp_status rpi_hello_exchange(rpi_channel *channel, const rpi_hello *self, int peer,
                              int64_t deadline_ns) {
-    rpi_proof_terms terms = terms_of(self, self->rank, peer);
+    rpi_proof_terms terms = rpi_hello_terms(self, self->rank, peer);
     RP_TRY(rpi_channel_call(channel, &self->secret, &terms, deadline_ns));
-    RP_TRY(say(channel, self, peer, deadline_ns));
+    RP_TRY(rpi_hello_greet(channel, self, peer, deadline_ns));
     return rpi_hello_hear(channel, self, peer, deadline_ns);
 }
 
 rp_status rpi_hello_call(int fd, const rpi_hello *self, int peer, int64_t deadline_ns,
                          unsigned char out_call[RPI_PROOF_CALL_BYTES]) {
-    rpi_proof_terms terms = terms_of(self, self->rank, peer);
+    rpi_proof_terms terms = rpi_hello_terms(self, self->rank, peer);
     if (!self->secret.is_set) return RP_OK;
     return rpi_proof_call(fd, &self->secret, &terms, deadline_ns, out_call);
 }
 
 rp_status rpi_hello_say(int fd, const rpi_hello *self, int peer,
                         const unsigned char call[RPI_PROOF_CALL_BYTES], int64_t deadline_ns) {
-    rpi_proof_terms terms = terms_of(self, self->rank, peer);
+    rpi_proof_terms terms = rpi_hello_terms(self, self->rank, peer);
     if (self->secret.is_set)
         RP_TRY(rpi_proof_end(fd, &self->secret, &terms, call, deadline_ns, NULL));
-    return say(&(rpi_channel){.fd = fd}, self, peer, deadline_ns);
+    return rpi_hello_greet(&(rpi_channel){.fd = fd}, self, peer, deadline_ns);
 }
 
 rp_status rpi_hello_hear(rpi_channel *channel, const rpi_hello *self, int peer,
                          int64_t deadline_ns) {
     unsigned char bytes[RPI_FRAME_HEADER_BYTES];
-    rpi_frame_header answer;
     RP_TRY(rpi_channel_read(channel, bytes, sizeof bytes, deadline_ns));
-    RP_TRY(rpi_frame_open(bytes, sizeof bytes, false, &answer));
+    rp_status status = rpi_hello_check(bytes, self, peer);
+    if (status == RP_PENDING)
+        return RP_FAIL(MISMATCH, "the other side refused: %s", refusals[CROSSED]);
+    return status;
+}
+
+rp_status rpi_hello_check(const unsigned char *bytes, const rpi_hello *self, int peer) {
+    rpi_frame_header answer;
+    RP_TRY(rpi_frame_open(bytes, RPI_FRAME_HEADER_BYTES, false, &answer));
     if (answer.kind != RPI_FRAME_HELLO) return RP_FAIL(CORRUPT, "its first frame is no hello");
+    if (answer.operation == CROSSED) return RP_PENDING;
     if (answer.operation != WELCOME)
         return RP_FAIL(MISMATCH, "the other side refused: %s",
                        answer.operation < REFUSALS ? refusals[answer.operation] : "unknown");
@@ -142,9 +153,14 @@ static void stop_listening(rpi_acceptor *acceptor) {
     acceptor->listener = -1;
 }
 
-rp_status rpi_acceptor_open(rpi_acceptor *acceptor, const rpi_hello *self, int listener) {
+rp_status rpi_acceptor_open(rpi_acceptor *acceptor, const rpi_hello *self, int listener,
+                            const rpi_host *host) {
     *acceptor = (rpi_acceptor){
         .self = *self, .listener = listener, .expected = self->world - 1 - self->rank};
+    if (host) {
+        acceptor->host = *host;
+        return RP_OK;
+    }
     rp_status status = rpi_alloc_array((size_t)self->world, sizeof *acceptor->arrived,
                                        "connections", &acceptor->arrived);
     if (status != RP_OK) {
@@ -167,7 +183,7 @@ void rpi_acceptor_close(rpi_acceptor *acceptor) {
 void rpi_acceptor_forget(rpi_acceptor *acceptor) {
     for (int i = 0; i < acceptor->caller_count; i++)
         rpi_fd_forget(&acceptor->callers[i].channel.fd);
-    for (int rank = 0; rank < acceptor->self.world; rank++)
+    for (int rank = 0; acceptor->arrived && rank < acceptor->self.world; rank++)
         rpi_fd_forget(&acceptor->arrived[rank].fd);
     rpi_fd_forget(&acceptor->listener);
 }
@@ -201,6 +217,24 @@ static bool is_as_proved(const rpi_caller *caller, const rpi_frame_header *hello
             claim->session == hello->sequence && (uint64_t)claim->world == hello->count);
 }
 
+/* It has given up, or ended, since it said its hello: who welcomes it takes no other. */
+static bool has_hung_up(int fd) {
+    struct pollfd look = {.fd = fd, .events = POLLRDHUP};
+    return poll(&look, 1, 0) > 0;
+}
+
+/* What there is against the rank that a hello of `fd` is of; it fits otherwise. */
+static refusal judge_rank(const rpi_acceptor *acceptor, int fd, int rank) {
+    const rpi_host *host = &acceptor->host;
+    int own = acceptor->self.rank;
+    if (rank < 0 || rank >= acceptor->self.world || rank == own) return WRONG_RANK;
+    if (!host->take)
+        return rank < own ? WRONG_RANK : acceptor->arrived[rank].fd >= 0 ? TWICE : WELCOME;
+    if (has_hung_up(fd)) return UNANSWERED;
+    rp_status status = host->admit(host->context, rank);
+    return status == RP_OK ? WELCOME : status == RP_PENDING ? CROSSED : TWICE;
+}
+
 /* The i-th caller has said its hello: let it in, or send it away. Strangers are no failure. */
 static rp_status receive_caller(rpi_acceptor *acceptor, int i) {
     rpi_caller *caller = &acceptor->callers[i];
@@ -217,16 +251,23 @@ static rp_status receive_caller(rpi_acceptor *acceptor, int i) {
         return RP_OK;
     }
     refusal verdict = judge(self, &hello);
-    if (verdict == WELCOME && (hello.part <= self->rank || hello.part >= self->world))
-        verdict = WRONG_RANK;
-    if (verdict == WELCOME && acceptor->arrived[hello.part].fd >= 0) verdict = TWICE;
+    if (verdict == WELCOME) verdict = judge_rank(acceptor, caller->channel.fd, hello.part);
+    if (verdict == UNANSWERED) {
+        dismiss(acceptor, i);
+        return RP_OK;
+    }
     answer(&caller->channel, self, hello.part, verdict);
     if (verdict != WELCOME) {
         dismiss(acceptor, i);
-        return verdict == WRONG_SESSION ? RP_OK : mismatch(self, &hello);
+        bool is_ours = verdict != WRONG_SESSION && verdict != CROSSED;
+        return is_ours ? mismatch(self, &hello) : RP_OK;
     }
-    acceptor->arrived[hello.part] = caller->channel;
+    rpi_channel channel = caller->channel;
     forget_caller(acceptor, i);
+    if (acceptor->host.take)
+        acceptor->host.take(acceptor->host.context, hello.part, channel);
+    else
+        acceptor->arrived[hello.part] = channel;
     return RP_OK;
 }
 
@@ -234,7 +275,7 @@ static rp_status receive_caller(rpi_acceptor *acceptor, int i) {
 static bool hear_proof(rpi_acceptor *acceptor, int i) {
     rpi_caller *caller = &acceptor->callers[i];
     const rpi_hello *self = &acceptor->self;
-    rpi_proof_terms terms = terms_of(self, -1, self->rank);
+    rpi_proof_terms terms = rpi_hello_terms(self, -1, self->rank);
     if (!self->secret.is_set || caller->proved) return true;
     rp_status status =
         rpi_channel_hear(&caller->channel, &caller->proof, &self->secret, &terms);
@@ -297,29 +338,37 @@ static int64_t make_place(rpi_acceptor *acceptor) {
     return RPI_NEVER_NS;
 }
 
-/* Wait once for callers and what they say, and attend to it. */
-static rp_status attend(rpi_acceptor *acceptor, int64_t deadline_ns) {
+int rpi_acceptor_polls(rpi_acceptor *acceptor, struct pollfd *fds, int64_t *wake_ns) {
     int64_t due_ns = make_place(acceptor);
     bool full = acceptor->caller_count == RPI_CALLERS;
-    struct pollfd fds[RPI_CALLERS + 1] = {
-        {.fd = full ? -1 : acceptor->listener, .events = POLLIN}};
-    int count = acceptor->caller_count;
-    for (int i = 0; i < count; i++)
+    fds[0] = (struct pollfd){.fd = full ? -1 : acceptor->listener, .events = POLLIN};
+    for (int i = 0; i < acceptor->caller_count; i++)
         fds[i + 1] = (struct pollfd){.fd = acceptor->callers[i].channel.fd, .events = POLLIN};
-    int64_t wake_ns = due_ns < deadline_ns ? due_ns : deadline_ns;
-    int ready = poll(fds, (nfds_t)count + 1, rpi_poll_ms(wake_ns));
-    if (ready < 0 && errno != EINTR) return RP_FAIL_ERRNO(IO, "cannot wait for connections");
-    if (ready == 0 && rpi_now_ns() < deadline_ns) return RP_OK;
-    if (ready == 0) return RP_FAIL(TIMEOUT, "it did not connect before the deadline");
-    if (ready < 0) return RP_OK;
+    if (due_ns < *wake_ns) *wake_ns = due_ns;
+    return acceptor->caller_count + 1;
+}
+
+rp_status rpi_acceptor_attend(rpi_acceptor *acceptor, const struct pollfd *fds, int count) {
     rp_status first = RP_OK;
-    for (int i = count - 1; i >= 0; i--) /* backwards: those behind a dismissed one move up */
+    for (int i = count - 2; i >= 0; i--) /* backwards: those behind a dismissed one move up */
         if (fds[i + 1].revents) {
             rp_status status = listen_to_caller(acceptor, i);
             if (first == RP_OK) first = status;
         }
     if (fds[0].revents && first == RP_OK) first = accept_callers(acceptor);
     return first;
+}
+
+/* Wait once for callers and what they say, and attend to it. */
+static rp_status attend(rpi_acceptor *acceptor, int64_t deadline_ns) {
+    struct pollfd fds[RPI_CALLERS + 1];
+    int64_t wake_ns = deadline_ns;
+    int count = rpi_acceptor_polls(acceptor, fds, &wake_ns);
+    int ready = poll(fds, (nfds_t)count, rpi_poll_ms(wake_ns));
+    if (ready < 0 && errno != EINTR) return RP_FAIL_ERRNO(IO, "cannot wait for connections");
+    if (ready == 0 && rpi_now_ns() < deadline_ns) return RP_OK;
+    if (ready == 0) return RP_FAIL(TIMEOUT, "it did not connect before the deadline");
+    return ready < 0 ? RP_OK : rpi_acceptor_attend(acceptor, fds, count);
 }
 
 rp_status rpi_acceptor_wait(rpi_acceptor *acceptor, int peer, int64_t deadline_ns,

@@ -50,6 +50,9 @@ typedef struct inproc_endpoint {
     inproc_waker *waker;
     inproc_link **links;  /* [world] */
     inproc_pipe **offers; /* [world] made by peers that connected first [registry_lock] */
+    bool on_need;
+    atomic_bool offered;    /* some of them, since met() last looked */
+    rpi_rank_set connected; /* by call(), or to offers, and not handed out yet */
 } inproc_endpoint;
 
 static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -110,12 +113,16 @@ static void pipe_drop(inproc_pipe *pipe) {
     rpi_free(pipe);
 }
 
+static void waker_wake(const inproc_waker *waker) {
+    uint64_t one = 1;
+    ssize_t written = write(waker->fd, &one, sizeof one);
+    (void)written; /* full: it is readable anyway */
+}
+
 static void pipe_close(inproc_pipe *pipe, int side) {
     if (!pipe) return;
     atomic_store(&pipe->closed[side], true);
-    uint64_t one = 1;
-    ssize_t written = write(pipe->wakers[!side]->fd, &one, sizeof one);
-    (void)written; /* full: it is readable anyway */
+    waker_wake(pipe->wakers[!side]);
     pipe_drop(pipe);
 }
 
@@ -148,6 +155,7 @@ static void inproc_close(rpi_endpoint *base) {
         }
     }
     waker_drop(endpoint->waker);
+    rpi_rank_set_free(&endpoint->connected);
     rpi_free(endpoint->links);
     rpi_free(endpoint->offers);
     rpi_free(endpoint);
@@ -162,6 +170,7 @@ static rp_status inproc_fill(inproc_endpoint *endpoint) {
     size_t world = (size_t)endpoint->base.world;
     RP_TRY(rpi_alloc_array(world, sizeof *endpoint->links, "links", &endpoint->links));
     RP_TRY(rpi_alloc_array(world, sizeof *endpoint->offers, "links", &endpoint->offers));
+    RP_TRY(rpi_rank_set_make(endpoint->base.world, &endpoint->connected));
     return waker_create(&endpoint->waker);
 }
 
@@ -173,6 +182,7 @@ static rp_status inproc_open(const rpi_endpoint_options *options, rpi_endpoint *
         .transport = &rpi_transport_inproc, .rank = options->rank, .world = options->world};
     endpoint->session = options->session;
     endpoint->frame_bytes = options->frame_bytes;
+    endpoint->on_need = options->on_need;
     rp_status status = inproc_fill(endpoint);
     if (status != RP_OK) {
         inproc_close(&endpoint->base);
@@ -222,6 +232,9 @@ static rp_status meet(inproc_endpoint *self, int peer, const char *address,
     bool lower = self->base.rank < peer;
     RP_TRY(pipe_create(lower ? self : other, lower ? other : self, out_pipe));
     other->offers[self->base.rank] = *out_pipe;
+    if (!other->on_need) return RP_OK; /* it comes for it by itself */
+    atomic_store(&other->offered, true);
+    waker_wake(other->waker);
     return RP_OK;
 }
 
@@ -246,6 +259,55 @@ static rp_status inproc_connect(rpi_endpoint *base, int peer, const char *addres
                     link->pipe->wakers[!link->side]->fd);
     endpoint->links[peer] = link;
     *out_link = &link->base;
+    return RP_OK;
+}
+
+static rp_status inproc_call(rpi_endpoint *base, int peer, const char *address) {
+    inproc_endpoint *endpoint = (inproc_endpoint *)base;
+    rpi_link *link = NULL;
+    RP_TRY(rpi_peer_check(base, peer));
+    if (endpoint->links[peer]) return RP_OK;
+    RP_TRY(inproc_connect(base, peer, address, 0, &link));
+    rpi_rank_set_put(&endpoint->connected, peer);
+    waker_wake(endpoint->waker);
+    return RP_OK;
+}
+
+static bool has_offer(inproc_endpoint *endpoint, int peer) {
+    pthread_mutex_lock(&registry_lock);
+    bool has = endpoint->offers[peer] != NULL;
+    pthread_mutex_unlock(&registry_lock);
+    return has;
+}
+
+/* One that cannot be taken is of no use later: its maker hears that this end is closed. */
+static void drop_offer(inproc_endpoint *endpoint, int peer) {
+    pthread_mutex_lock(&registry_lock);
+    inproc_pipe *pipe = endpoint->offers[peer];
+    endpoint->offers[peer] = NULL;
+    pthread_mutex_unlock(&registry_lock);
+    pipe_close(pipe, endpoint->base.rank > peer);
+}
+
+static rp_status inproc_met(rpi_endpoint *base, int *out_peer, rpi_link **out_link) {
+    inproc_endpoint *endpoint = (inproc_endpoint *)base;
+    bool offered =
+        atomic_load(&endpoint->offered) && atomic_exchange(&endpoint->offered, false);
+    for (*out_peer = 0; offered && *out_peer < base->world; ++*out_peer) {
+        rpi_link *link = NULL;
+        if (!has_offer(endpoint, *out_peer)) continue;
+        rp_status status = inproc_connect(base, *out_peer, "", 0, &link);
+        if (status != RP_OK) {
+            drop_offer(endpoint, *out_peer);
+            atomic_store(&endpoint->offered, true); /* there may be others */
+            return status;
+        }
+        rpi_rank_set_put(&endpoint->connected, *out_peer);
+    }
+    *out_peer = rpi_rank_set_next(&endpoint->connected, 0);
+    if (*out_peer < 0) return RP_PENDING;
+    rpi_rank_set_remove(&endpoint->connected, *out_peer);
+    *out_link = &endpoint->links[*out_peer]->base;
     return RP_OK;
 }
 
@@ -334,6 +396,8 @@ const rpi_transport rpi_transport_inproc = {
     .open = inproc_open,
     .address = inproc_address,
     .connect = inproc_connect,
+    .call = inproc_call,
+    .met = inproc_met,
     .lend = inproc_lend,
     .post = inproc_post,
     .peek = inproc_peek,

@@ -15,7 +15,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-enum { MESH_VERSION = 3, KINDS = 4, NAME_BYTES = 32, SECRET_MARK_BYTES = 20 };
+enum { MESH_VERSION = 4, KINDS = 4, NAME_BYTES = 32, SECRET_MARK_BYTES = 20 };
 
 /* What is open for a moment while links are made, and events of the control connection. */
 enum { OTHER_DESCRIPTORS = 12 };
@@ -31,8 +31,6 @@ typedef struct mesh_work {
     bool wrapped[KINDS];               /* in `outer` */
     char names[KINDS][NAME_BYTES];     /* under which their addresses are shown */
     int kind_count;
-    int *kind_of;     /* [world]: how to talk to each rank */
-    char **addresses; /* [world]: what each rank shows of its endpoints */
 } mesh_work;
 
 /* ---- info: who am I, who are you ---- */
@@ -43,6 +41,10 @@ static const char *wanted_transport(const rpi_mesh_options *options) {
 
 static bool is_shaped(const rpi_mesh_options *options) {
     return options->shape.bytes_per_s > 0 || options->shape.latency_s > 0;
+}
+
+static const char *when_text(const mesh_work *work) {
+    return work->mesh->on_need ? "need" : "start";
 }
 
 static bool uses_tls(const rpi_mesh_options *options) {
@@ -71,11 +73,12 @@ static rp_status show_info(mesh_work *work) {
     RP_TRY(mark_secret(work, mesh->rank, secret));
     snprintf(
         text, sizeof text,
-        "version=%d\nworld=%d\ntransport=%s\nshaped=%d\nframe=%zu\nsecret=%s\ntls=%d\nsession="
+        "version=%d\nworld=%d\ntransport=%s\nconnect=%s\nshaped=%d\nframe=%zu\nsecret=%s\ntls=%"
+        "d\nsession="
         "%" PRIx64 "\nhost=%s\nnamed=%s\nmachine=%s\npid=%" PRId64 "\nprocess=%" PRIx64 "\n",
-        MESH_VERSION, mesh->world, wanted_transport(work->options), is_shaped(work->options),
-        work->options->frame_bytes, secret, uses_tls(work->options), mesh->session, self->host,
-        self->named, self->machine, self->pid, self->process);
+        MESH_VERSION, mesh->world, wanted_transport(work->options), when_text(work),
+        is_shaped(work->options), work->options->frame_bytes, secret, uses_tls(work->options),
+        mesh->session, self->host, self->named, self->machine, self->pid, self->process);
     return rpi_meeting_show(&work->meeting, "info", text);
 }
 
@@ -140,6 +143,8 @@ static rp_status check_info(const mesh_work *work, int peer, const char *text) {
     RP_TRY(agree(work, peer, text, "version", version, "version of the protocol"));
     RP_TRY(agree(work, peer, text, "world", world, "size of the world"));
     RP_TRY(agree(work, peer, text, "transport", wanted_transport(work->options), "transport"));
+    RP_TRY(agree(work, peer, text, "connect", when_text(work),
+                 "time of connecting (REDPOLL_CONNECT)"));
     RP_TRY(agree(work, peer, text, "shaped", is_shaped(work->options) ? "1" : "0",
                  "shaping of links"));
     return agree(work, peer, text, "frame", frame, "longest frame");
@@ -254,6 +259,7 @@ static rp_status open_endpoint(mesh_work *work, const rpi_transport *transport, 
                                     .secret = work->options->secret,
                                     .bind_host = work->options->bind_host,
                                     .frame_bytes = work->options->frame_bytes,
+                                    .on_need = mesh->on_need,
                                     .shares = work->options->shares && !wrapped};
     if (work->kind_count == KINDS)
         return RP_FAIL(INTERNAL, "more than %d transports in one mesh", KINDS);
@@ -299,17 +305,19 @@ static rp_status open_endpoints(mesh_work *work) {
                (work->kinds[kind] != transport || work->wrapped[kind] != wrapped))
             kind++;
         if (kind == work->kind_count) RP_TRY(open_endpoint(work, transport, wrapped));
-        work->kind_of[peer] = kind;
+        work->mesh->kind_of[peer] = kind;
     }
     return RP_OK;
 }
 
-/* Of the links and of the control connection that comes behind them. */
+/* Of the links that are sure to come, and of the control connection that comes behind them. */
 static rp_status check_descriptors(const mesh_work *work) {
     const rpi_mesh *mesh = work->mesh;
     long needed = OTHER_DESCRIPTORS + (mesh->rank == 0 ? mesh->world - 1 : 1);
+    if (mesh->on_need) return rpi_descriptors_check(mesh->rank, mesh->world, needed);
     for (int peer = 0; peer < mesh->world; peer++)
-        if (peer != mesh->rank) needed += work->kinds[work->kind_of[peer]]->link_descriptors;
+        if (peer != mesh->rank)
+            needed += work->kinds[work->mesh->kind_of[peer]]->link_descriptors;
     return rpi_descriptors_check(mesh->rank, mesh->world, needed);
 }
 
@@ -328,7 +336,7 @@ static rp_status show_addresses(mesh_work *work) {
 
 static rp_status take_addresses(void *context, int peer, const char *text) {
     mesh_work *work = context;
-    return rpi_strdup(text, &work->addresses[peer]);
+    return rpi_strdup(text, &work->mesh->addresses[peer]);
 }
 
 static rp_status exchange_addresses(mesh_work *work) {
@@ -362,18 +370,32 @@ static rp_status blame(mesh_work *work, int peer, rp_status status) {
 
 static rp_status cannot_connect(mesh_work *work, int peer, rp_status status) {
     status = rpi_fail_context(status, "rank %d connecting to rank %d by %s: ", work->mesh->rank,
-                              peer, work->kinds[work->kind_of[peer]]->name);
+                              peer, work->kinds[work->mesh->kind_of[peer]]->name);
     return status == RP_TIMEOUT ? blame(work, peer, status) : status;
 }
 
 static const char *address_of(const mesh_work *work, int peer, char text[RPI_MEETING_BYTES]) {
-    return field(work->addresses[peer], work->names[work->kind_of[peer]], text,
+    return field(work->mesh->addresses[peer], work->names[work->mesh->kind_of[peer]], text,
                  RPI_MEETING_BYTES);
+}
+
+/* Of all that a rank shows, the one by which it is called from here. */
+static rp_status keep_addresses(mesh_work *work) {
+    rpi_mesh *mesh = work->mesh;
+    char text[RPI_MEETING_BYTES];
+    for (int peer = 0; peer < mesh->world; peer++) {
+        if (peer == mesh->rank) continue;
+        char *address = NULL;
+        RP_TRY(rpi_strdup(address_of(work, peer, text), &address));
+        rpi_free(mesh->addresses[peer]);
+        mesh->addresses[peer] = address;
+    }
+    return RP_OK;
 }
 
 static rp_status connect_one(mesh_work *work, int peer) {
     rpi_mesh *mesh = work->mesh;
-    rpi_endpoint *endpoint = mesh->endpoints[work->kind_of[peer]];
+    rpi_endpoint *endpoint = mesh->endpoints[work->mesh->kind_of[peer]];
     char address[RPI_MEETING_BYTES];
     rp_status status =
         endpoint->transport->connect(endpoint, peer, address_of(work, peer, address),
@@ -392,7 +414,7 @@ static rp_status dial(mesh_work *work, int kind, const int *group, int count) {
     int peers[GROUP], dialled = 0, failed = -1;
     if (!endpoint->transport->dial) return RP_OK;
     for (int i = 0; i < count; i++) {
-        if (work->kind_of[group[i]] != kind) continue;
+        if (work->mesh->kind_of[group[i]] != kind) continue;
         addresses[dialled] = address_of(work, group[i], texts[dialled]);
         peers[dialled++] = group[i];
     }
@@ -435,8 +457,8 @@ static rp_status allocate(mesh_work *work) {
     RP_TRY(rpi_alloc_array(world, sizeof *mesh->peers, "peers", &mesh->peers));
     RP_TRY(rpi_alloc_array(world, sizeof *mesh->host_of, "peers", &mesh->host_of));
     RP_TRY(rpi_alloc_array(world, sizeof *mesh->links, "links", &mesh->links));
-    RP_TRY(rpi_alloc_array(world, sizeof *work->addresses, "links", &work->addresses));
-    return rpi_alloc_array(world, sizeof *work->kind_of, "links", &work->kind_of);
+    RP_TRY(rpi_alloc_array(world, sizeof *mesh->addresses, "links", &mesh->addresses));
+    return rpi_alloc_array(world, sizeof *mesh->kind_of, "links", &mesh->kind_of);
 }
 
 static rp_status bring_up(mesh_work *work) {
@@ -448,7 +470,7 @@ static rp_status bring_up(mesh_work *work) {
     RP_TRY(open_endpoints(work));
     RP_TRY(check_descriptors(work));
     RP_TRY(exchange_addresses(work));
-    RP_TRY(connect_all(work));
+    RP_TRY(work->mesh->on_need ? keep_addresses(work) : connect_all(work));
     const char *subjects[] = {"info", "addresses", work->mesh->nic ? "nic" : NULL, NULL};
     RP_TRY(rpi_meeting_leave(&work->meeting, subjects));
     rpi_host_nic_shut(work->mesh->nic);
@@ -463,6 +485,8 @@ rp_status rpi_mesh_connect(const rp_store *store, int rank, int world,
     RP_TRY(rpi_alloc(sizeof *mesh, "a mesh", &mesh));
     mesh->rank = rank;
     mesh->world = world;
+    mesh->on_need = options->when == RPI_MESH_NEED ||
+                    (options->when == RPI_MESH_AUTO && world > RPI_MESH_START_WORLD);
     mesh_work work = {.mesh = mesh, .options = options};
     rp_status status = rpi_meeting_arrive(&work.meeting, store, rank, world, options->prefix,
                                           options->timeout_s);
@@ -470,9 +494,6 @@ rp_status rpi_mesh_connect(const rp_store *store, int rank, int world,
         status = bring_up(&work);
         if (status != RP_OK) status = rpi_meeting_give_up(&work.meeting, status);
     }
-    for (int peer = 0; work.addresses && peer < world; peer++) rpi_free(work.addresses[peer]);
-    rpi_free(work.addresses);
-    rpi_free(work.kind_of);
     if (status != RP_OK) {
         rpi_mesh_close(mesh);
         return status;
@@ -481,11 +502,41 @@ rp_status rpi_mesh_connect(const rp_store *store, int rank, int world,
     return RP_OK;
 }
 
+rp_status rpi_mesh_when_parse(const char *text, rpi_mesh_when *out_when) {
+    static const char *const names[] = {
+        [RPI_MESH_AUTO] = "auto", [RPI_MESH_START] = "start", [RPI_MESH_NEED] = "need"};
+    int when = RPI_MESH_AUTO;
+    while (text && when <= RPI_MESH_NEED && strcmp(text, names[when]) != 0) when++;
+    if (when > RPI_MESH_NEED)
+        return RP_FAIL(INVALID, "'%.40s' is no time of connecting: auto, start or need", text);
+    *out_when = (rpi_mesh_when)when;
+    return RP_OK;
+}
+
+rp_status rpi_mesh_call(rpi_mesh *mesh, int peer) {
+    rpi_endpoint *endpoint = mesh->endpoints[mesh->kind_of[peer]];
+    return endpoint->transport->call(endpoint, peer, mesh->addresses[peer]);
+}
+
+rp_status rpi_mesh_met(rpi_mesh *mesh, int *out_peer) {
+    rp_status status = RP_PENDING;
+    for (int i = 0; mesh->on_need && status == RP_PENDING && mesh->endpoints[i]; i++) {
+        rpi_link *link = NULL;
+        status = mesh->endpoints[i]->transport->met(mesh->endpoints[i], out_peer, &link);
+        if (status == RP_OK) mesh->links[*out_peer] = link;
+    }
+    return status;
+}
+
 void rpi_mesh_close(rpi_mesh *mesh) {
     if (!mesh) return;
     for (int i = 0; mesh->endpoints[i]; i++)
         mesh->endpoints[i]->transport->close(mesh->endpoints[i]);
     rpi_host_nic_close(mesh->nic);
+    for (int peer = 0; mesh->addresses && peer < mesh->world; peer++)
+        rpi_free(mesh->addresses[peer]);
+    rpi_free(mesh->addresses);
+    rpi_free(mesh->kind_of);
     rpi_free(mesh->links);
     rpi_free(mesh->host_of);
     rpi_free(mesh->peers);

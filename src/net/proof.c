@@ -117,16 +117,6 @@ static rp_status check_answer(const rpi_secret *secret, const rpi_proof_terms *t
     return RP_OK;
 }
 
-/* So that it can say on its side, too, why this one goes no further. */
-static void refuse_answer(int fd, rpi_proof_purpose purpose, int verdict, int64_t deadline_ns) {
-    unsigned char end[RPI_PROOF_END_BYTES] = {0};
-    rpi_kept_error reason;
-    rpi_error_keep(&reason);
-    begin(end, purpose, END, verdict);
-    (void)rpi_stream_write(fd, end, sizeof end, deadline_ns);
-    rpi_error_put_back(&reason);
-}
-
 /* The caller's first words follow at once: one packet, for which the other side wakes up once.
  */
 static rp_status send_before_more(int fd, const unsigned char *bytes, size_t count,
@@ -144,14 +134,12 @@ rp_status rpi_proof_call(int fd, const rpi_secret *secret, const rpi_proof_terms
     return rpi_stream_write(fd, out_call, RPI_PROOF_CALL_BYTES, deadline_ns);
 }
 
-rp_status rpi_proof_end(int fd, const rpi_secret *secret, const rpi_proof_terms *terms,
-                        const unsigned char call[RPI_PROOF_CALL_BYTES], int64_t deadline_ns,
-                        unsigned char *tls_key) {
-    unsigned char answer[RPI_PROOF_ANSWER_BYTES];
-    unsigned char end[RPI_PROOF_END_BYTES] = {0};
+rp_status rpi_proof_finish(const rpi_secret *secret, const rpi_proof_terms *terms,
+                           const unsigned char call[RPI_PROOF_CALL_BYTES],
+                           const unsigned char answer[RPI_PROOF_ANSWER_BYTES],
+                           unsigned char out_end[RPI_PROOF_END_BYTES], unsigned char *tls_key) {
     rpi_proof_terms said = *terms, theirs;
     said.tls = secret->tls;
-    RP_TRY(rpi_stream_read(fd, answer, sizeof answer, deadline_ns));
     int verdict = WRONG_PROOF;
     rp_status status = check_answer(secret, &said, call, answer);
     if (status == RP_OK) {
@@ -159,14 +147,27 @@ rp_status rpi_proof_end(int fd, const rpi_secret *secret, const rpi_proof_terms 
         verdict = OTHER_TLS;
         status = check_tls(said.tls, theirs.tls);
     }
-    if (status != RP_OK) {
-        refuse_answer(fd, terms->purpose, verdict, deadline_ns);
-        return status;
-    }
-    begin(end, terms->purpose, END, FINE);
-    RP_TRY(prove(secret, end_label, call, answer, sizeof answer, end + 8));
-    if (said.tls) RP_TRY(prove(secret, tls_label, call, answer, sizeof answer, tls_key));
-    return send_before_more(fd, end, sizeof end, deadline_ns);
+    /* So that it can say on its side, too, why this one goes no further. */
+    memset(out_end, 0, RPI_PROOF_END_BYTES);
+    begin(out_end, terms->purpose, END, status == RP_OK ? FINE : verdict);
+    RP_TRY(status);
+    RP_TRY(prove(secret, end_label, call, answer, RPI_PROOF_ANSWER_BYTES, out_end + 8));
+    return said.tls ? prove(secret, tls_label, call, answer, RPI_PROOF_ANSWER_BYTES, tls_key)
+                    : RP_OK;
+}
+
+rp_status rpi_proof_end(int fd, const rpi_secret *secret, const rpi_proof_terms *terms,
+                        const unsigned char call[RPI_PROOF_CALL_BYTES], int64_t deadline_ns,
+                        unsigned char *tls_key) {
+    unsigned char answer[RPI_PROOF_ANSWER_BYTES], end[RPI_PROOF_END_BYTES];
+    RP_TRY(rpi_stream_read(fd, answer, sizeof answer, deadline_ns));
+    rp_status status = rpi_proof_finish(secret, terms, call, answer, end, tls_key);
+    if (status == RP_OK) return send_before_more(fd, end, sizeof end, deadline_ns);
+    rpi_kept_error reason;
+    rpi_error_keep(&reason);
+    (void)rpi_stream_write(fd, end, sizeof end, deadline_ns);
+    rpi_error_put_back(&reason);
+    return status;
 }
 
 rp_status rpi_proof_give(int fd, const rpi_secret *secret, const rpi_proof_terms *terms,

@@ -54,6 +54,13 @@ rp_status rpi_proof_end(int fd, const rpi_secret *secret, const rpi_proof_terms 
                         const unsigned char call[RPI_PROOF_CALL_BYTES], int64_t deadline_ns,
                         unsigned char *tls_key);
 
+/* What the second does with an answer that has come: *out_end goes to the other side in either
+ * case. RP_OK, or RP_MISMATCH. */
+rp_status rpi_proof_finish(const rpi_secret *secret, const rpi_proof_terms *terms,
+                           const unsigned char call[RPI_PROOF_CALL_BYTES],
+                           const unsigned char answer[RPI_PROOF_ANSWER_BYTES],
+                           unsigned char out_end[RPI_PROOF_END_BYTES], unsigned char *tls_key);
+
 /* The answerer's side, a piece at a time. Zeros to begin with. */
 typedef struct rpi_proof {
     rpi_proof_terms claim; /* what the caller said; to be believed once proved */

@@ -105,14 +105,19 @@ static rp_status shaped_address(rpi_endpoint *base, char *text, size_t bytes) {
     return endpoint->kind->address(endpoint->inner, text, bytes);
 }
 
+static rp_status new_link(shaped_endpoint *endpoint, int peer, shaped_link **out_link) {
+    RP_TRY(rpi_peer_check(&endpoint->base, peer));
+    if (endpoint->links[peer]) return RP_FAIL(STATE, "rank %d is connected already", peer);
+    RP_TRY(rpi_alloc(sizeof **out_link, "a link", out_link));
+    (*out_link)->base = (rpi_link){.endpoint = &endpoint->base, .peer = peer};
+    return RP_OK;
+}
+
 static rp_status shaped_connect(rpi_endpoint *base, int peer, const char *address,
                                 int64_t deadline_ns, rpi_link **out_link) {
     shaped_endpoint *endpoint = (shaped_endpoint *)base;
     shaped_link *link = NULL;
-    RP_TRY(rpi_peer_check(base, peer));
-    if (endpoint->links[peer]) return RP_FAIL(STATE, "rank %d is connected already", peer);
-    RP_TRY(rpi_alloc(sizeof *link, "a link", &link));
-    link->base = (rpi_link){.endpoint = base, .peer = peer};
+    RP_TRY(new_link(endpoint, peer, &link));
     rp_status status =
         endpoint->kind->connect(endpoint->inner, peer, address, deadline_ns, &link->inner);
     if (status != RP_OK) {
@@ -120,6 +125,24 @@ static rp_status shaped_connect(rpi_endpoint *base, int peer, const char *addres
         return status;
     }
     endpoint->links[peer] = link;
+    *out_link = &link->base;
+    return RP_OK;
+}
+
+static rp_status shaped_call(rpi_endpoint *base, int peer, const char *address) {
+    shaped_endpoint *endpoint = (shaped_endpoint *)base;
+    return endpoint->kind->call(endpoint->inner, peer, address);
+}
+
+static rp_status shaped_met(rpi_endpoint *base, int *out_peer, rpi_link **out_link) {
+    shaped_endpoint *endpoint = (shaped_endpoint *)base;
+    shaped_link *link = NULL;
+    rpi_link *inner = NULL;
+    rp_status status = endpoint->kind->met(endpoint->inner, out_peer, &inner);
+    if (status != RP_OK) return status;
+    RP_TRY(new_link(endpoint, *out_peer, &link)); /* close() has the inner one */
+    link->inner = inner;
+    endpoint->links[*out_peer] = link;
     *out_link = &link->base;
     return RP_OK;
 }
@@ -308,6 +331,8 @@ const rpi_transport rpi_transport_shaped = {
     .open = shaped_open,
     .address = shaped_address,
     .connect = shaped_connect,
+    .call = shaped_call,
+    .met = shaped_met,
     .lend = shaped_lend,
     .post = shaped_post,
     .peek = shaped_peek,

@@ -37,6 +37,7 @@ static bool shm_reaches(const rpi_peer_info *self, const rpi_peer_info *peer) {
 static void shm_close(rpi_endpoint *base) {
     rpi_shm_endpoint *endpoint = (rpi_shm_endpoint *)base;
     if (!endpoint) return;
+    rpi_connector_close(endpoint->connector);
     for (int peer = 0; endpoint->links && peer < base->world; peer++)
         rpi_shm_link_close(endpoint->links[peer]);
     for (int peer = 0; endpoint->called && peer < base->world; peer++)
@@ -58,26 +59,36 @@ static void shm_forget(rpi_endpoint *base) {
         rpi_fd_forget(&endpoint->links[peer]->peer_event);
     }
     rpi_acceptor_forget(&endpoint->acceptor);
+    rpi_connector_forget(endpoint->connector);
     rpi_fd_forget(&endpoint->doorbell.fd);
     rpi_fd_forget(&endpoint->event);
     rpi_fd_forget(&endpoint->epoll_fd);
 }
 
-static rp_status shm_fill(rpi_shm_endpoint *endpoint) {
+/* Behind all else: callers come from here on. */
+static rp_status listen_to_peers(rpi_shm_endpoint *endpoint, bool on_need) {
     int listener = -1;
+    RP_TRY(rpi_unix_listen(endpoint->name, &listener));
+    if (!on_need)
+        return rpi_acceptor_open(&endpoint->acceptor, &endpoint->hello, listener, NULL);
+    RP_TRY(rpi_connector_open(&endpoint->hello, listener, &rpi_shm_connecting, endpoint,
+                              &endpoint->connector));
+    return rpi_shm_watch(endpoint, rpi_connector_fd(endpoint->connector), NULL);
+}
+
+static rp_status shm_fill(rpi_shm_endpoint *endpoint, bool on_need) {
     RP_TRY(rpi_alloc_array((size_t)endpoint->base.world, sizeof *endpoint->links, "links",
                            &endpoint->links));
     RP_TRY(rpi_alloc_array((size_t)endpoint->base.world, sizeof *endpoint->called, "links",
                            &endpoint->called));
-    RP_TRY(rpi_unix_listen(endpoint->name, &listener));
-    RP_TRY(rpi_acceptor_open(&endpoint->acceptor, &endpoint->hello, listener));
     if (endpoint->base.world > RPI_SHM_DOORBELL_WORLD)
         RP_TRY(rpi_doorbell_open(endpoint->base.world, &endpoint->doorbell));
     endpoint->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     endpoint->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (endpoint->event < 0 || endpoint->epoll_fd < 0)
         return RP_FAIL_ERRNO(IO, "cannot make an event descriptor");
-    return rpi_shm_watch(endpoint, endpoint->event, NULL);
+    RP_TRY(rpi_shm_watch(endpoint, endpoint->event, NULL));
+    return listen_to_peers(endpoint, on_need);
 }
 
 static rp_status shm_open_endpoint(const rpi_endpoint_options *options,
@@ -93,7 +104,7 @@ static rp_status shm_open_endpoint(const rpi_endpoint_options *options,
     endpoint->freed = rpi_buffers_freed();
     endpoint->acceptor.listener = endpoint->event = endpoint->epoll_fd = -1;
     endpoint->doorbell.fd = -1;
-    rp_status status = shm_fill(endpoint);
+    rp_status status = shm_fill(endpoint, options->on_need);
     if (status != RP_OK) {
         shm_close(&endpoint->base);
         return status;
@@ -433,6 +444,8 @@ const rpi_transport rpi_transport_shm = {
     .address = shm_address,
     .connect = rpi_shm_connect,
     .dial = rpi_shm_dial,
+    .call = rpi_shm_call,
+    .met = rpi_shm_met,
     .lend = shm_lend,
     .post = shm_post,
     .peek = shm_peek,

@@ -199,25 +199,104 @@ static rp_status take_link(rpi_shm_endpoint *endpoint, int peer, rpi_shm_link **
     return *out_link ? RP_OK : new_link(endpoint, peer, out_link);
 }
 
+/* It has its socket, its memory and what wakes the peer. */
+static rp_status join(rpi_shm_endpoint *endpoint, rpi_shm_link *link) {
+    int rank = endpoint->base.rank, peer = link->base.peer;
+    RP_TRY(rpi_shm_watch(endpoint, link->socket, link));
+    rpi_duplex_join(&link->duplex, link->memory, rank > peer, endpoint->hello.frame_bytes,
+                    link->peer_event);
+    if (endpoint->shares) rpi_duplex_take_places(&link->duplex);
+    endpoint->links[peer] = link;
+    if (link->peer_doorbell) {
+        rpi_duplex_ring_at(&link->duplex, link->peer_doorbell, rank);
+        rpi_doorbell_admit(&endpoint->doorbell, peer);
+    }
+    return RP_OK;
+}
+
 rp_status rpi_shm_connect(rpi_endpoint *base, int peer, const char *address,
                           int64_t deadline_ns, rpi_link **out_link) {
     rpi_shm_endpoint *endpoint = (rpi_shm_endpoint *)base;
     rpi_shm_link *link = NULL;
     RP_TRY(take_link(endpoint, peer, &link));
     rp_status status = meet(endpoint, link, address, deadline_ns);
-    if (status == RP_OK) status = rpi_shm_watch(endpoint, link->socket, link);
+    if (status == RP_OK) status = join(endpoint, link);
     if (status != RP_OK) {
         rpi_shm_link_close(link);
         return cannot_connect(status, peer, address);
     }
-    rpi_duplex_join(&link->duplex, link->memory, base->rank > peer, endpoint->hello.frame_bytes,
-                    link->peer_event);
-    if (endpoint->shares) rpi_duplex_take_places(&link->duplex);
-    endpoint->links[peer] = link;
-    if (link->peer_doorbell) {
-        rpi_duplex_ring_at(&link->duplex, link->peer_doorbell, base->rank);
-        rpi_doorbell_admit(&endpoint->doorbell, peer);
-    }
     *out_link = &link->base;
     return RP_OK;
+}
+
+/* ---- links that come on need: the caller passes what wakes it, the other side the memory,
+ * too. Of a call's descriptors the first is the memory. ---- */
+
+static rp_status begin_dial(const char *address, unsigned attempt, int *out_fd, int *out_ways) {
+    (void)attempt;
+    *out_ways = 1;
+    if (strncmp(address, "shm:", 4) != 0)
+        return RP_FAIL(INVALID, "that is no address of a shm endpoint");
+    RP_TRY(rpi_unix_dial(address + 4, 0, out_fd));
+    return rpi_check_same_user(*out_fd);
+}
+
+static rp_status pass_fds(void *context, rpi_call *call) {
+    const rpi_shm_endpoint *endpoint = context;
+    int fds[3] = {-1}, count = own_fds(endpoint, fds + 1);
+    if (call->is_caller) return rpi_fds_send(call->channel.fd, fds + 1, count, 0);
+    RP_TRY(rpi_sealed_make(rpi_duplex_bytes(endpoint->hello.frame_bytes), &call->fds[0]));
+    fds[0] = call->fds[0];
+    return rpi_fds_send(call->channel.fd, fds, 1 + count, 0);
+}
+
+static rp_status hear_fds(void *context, rpi_call *call) {
+    const rpi_shm_endpoint *endpoint = context;
+    int own[2], first = call->is_caller ? 0 : 1, count = 1 - first + own_fds(endpoint, own);
+    rp_status status = rpi_fds_receive(call->channel.fd, call->fds + first, count, 0);
+    return status == RP_TIMEOUT ? RP_PENDING : status;
+}
+
+const rpi_call_kind rpi_shm_connecting = {
+    .dial = begin_dial, .say = pass_fds, .hear = hear_fds};
+
+rp_status rpi_shm_call(rpi_endpoint *base, int peer, const char *address) {
+    RP_TRY(rpi_peer_check(base, peer));
+    return rpi_connector_want(((rpi_shm_endpoint *)base)->connector, peer, address);
+}
+
+static int take_fd(int *fd) {
+    int taken = *fd;
+    *fd = -1;
+    return taken;
+}
+
+static rp_status link_of_call(rpi_shm_endpoint *endpoint, rpi_call *call,
+                              rpi_shm_link **out_link) {
+    RP_TRY(new_link(endpoint, call->peer, out_link));
+    rpi_shm_link *link = *out_link;
+    link->socket = take_fd(&call->channel.fd);
+    int wakers[2] = {take_fd(&call->fds[1]), take_fd(&call->fds[2])};
+    RP_TRY(take_fds(endpoint, link, wakers));
+    RP_TRY(map_sealed(call->fds[0], link->memory_bytes, &link->memory));
+    return join(endpoint, link);
+}
+
+rp_status rpi_shm_met(rpi_endpoint *base, int *out_peer, rpi_link **out_link) {
+    rpi_shm_endpoint *endpoint = (rpi_shm_endpoint *)base;
+    rpi_call *call = rpi_connector_met(endpoint->connector);
+    rpi_shm_link *link = NULL;
+    if (!call) return RP_PENDING;
+    *out_peer = call->peer;
+    rp_status status = call->status;
+    if (status != RP_OK)
+        status = rpi_fail(status, __FILE__, __LINE__, "%s", call->text);
+    else
+        status = link_of_call(endpoint, call, &link);
+    if (status != RP_OK)
+        rpi_shm_link_close(link);
+    else
+        *out_link = &link->base;
+    rpi_call_free(call);
+    return status;
 }

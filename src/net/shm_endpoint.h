@@ -3,6 +3,7 @@
 #ifndef RPI_NET_SHM_ENDPOINT_H
 #define RPI_NET_SHM_ENDPOINT_H
 
+#include "net/connector.h"
 #include "net/duplex.h"
 #include "net/fault.h"
 #include "net/hello.h"
@@ -35,6 +36,7 @@ typedef struct rpi_shm_link {
 typedef struct rpi_shm_endpoint {
     rpi_endpoint base;
     rpi_acceptor acceptor;
+    rpi_connector *connector; /* in its place where links come on need */
     rpi_hello hello;
     char name[RPI_UNIX_NAME_BYTES]; /* of the socket, in the abstract namespace */
     int event, epoll_fd;
@@ -51,6 +53,10 @@ rp_status rpi_shm_connect(rpi_endpoint *endpoint, int peer, const char *address,
                           int64_t deadline_ns, rpi_link **out_link);
 rp_status rpi_shm_dial(rpi_endpoint *endpoint, const int *peers, const char *const *addresses,
                        int count, int64_t deadline_ns, int *out_failed);
+/* Of an endpoint whose links come on need. */
+rp_status rpi_shm_call(rpi_endpoint *endpoint, int peer, const char *address);
+rp_status rpi_shm_met(rpi_endpoint *endpoint, int *out_peer, rpi_link **out_link);
+extern const rpi_call_kind rpi_shm_connecting;
 /* Its sockets wake the endpoint. link NULL: of no link. */
 rp_status rpi_shm_watch(rpi_shm_endpoint *endpoint, int fd, rpi_shm_link *link);
 void rpi_shm_link_close(rpi_shm_link *link); /* NULL is fine */

@@ -135,9 +135,7 @@ int rpi_stream_accept(int listener) {
     return fd;
 }
 
-/* Dialling a free port of this host, TCP may pick that very port as the source and connect the
- * socket to itself. */
-static bool is_own_echo(int fd) {
+bool rpi_stream_is_own_echo(int fd) {
     struct sockaddr_storage here, there;
     socklen_t here_length = sizeof here, there_length = sizeof there;
     memset(&here, 0, sizeof here);
@@ -167,7 +165,7 @@ static int connect_to(const struct addrinfo *at, int64_t deadline_ns) {
                 error = errno;
         }
     }
-    if (error == 0 && is_own_echo(fd)) error = ECONNREFUSED;
+    if (error == 0 && rpi_stream_is_own_echo(fd)) error = ECONNREFUSED;
     if (error == 0) {
         hurry(fd);
         return fd;
@@ -181,6 +179,22 @@ static int connect_to(const struct addrinfo *at, int64_t deadline_ns) {
 static bool may_come(int error) {
     return error == ECONNREFUSED || error == ETIMEDOUT || error == ECONNRESET ||
            error == EHOSTUNREACH || error == ENETUNREACH || error == EAGAIN;
+}
+
+rp_status rpi_stream_begin_dial(const struct addrinfo *at, int *out_fd) {
+    int fd =
+        socket(at->ai_family, at->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, at->ai_protocol);
+    if (fd < 0) return RP_FAIL_ERRNO(IO, "cannot make a socket");
+    hurry(fd);
+    if (connect(fd, at->ai_addr, at->ai_addrlen) == 0 || errno == EINPROGRESS) {
+        *out_fd = fd;
+        return RP_PENDING;
+    }
+    rp_status status = errno == ECONNREFUSED ? RP_FAIL(PEER, "nobody listens there")
+                       : may_come(errno)     ? RP_FAIL_ERRNO(TIMEOUT, "it cannot be reached")
+                                             : RP_FAIL_ERRNO(IO, "cannot connect to it");
+    close(fd);
+    return status;
 }
 
 /* One round over all addresses. A connected descriptor, or -1 with errno. An address that leads

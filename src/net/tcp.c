@@ -7,6 +7,8 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "net/addresses.h"
+#include "net/connector.h"
 #include "net/endpoint.h"
 #include "net/forget.h"
 #include "net/hello.h"
@@ -30,6 +32,7 @@ typedef struct tcp_link {
 typedef struct tcp_endpoint {
     rpi_endpoint base;
     rpi_acceptor acceptor;
+    rpi_connector *connector; /* in its place where links come on need */
     rpi_hello hello;
     char host[RPI_HOST_BYTES];
     int port;
@@ -45,6 +48,7 @@ static bool tcp_reaches(const rpi_peer_info *self, const rpi_peer_info *peer) {
 static void tcp_close(rpi_endpoint *base) {
     tcp_endpoint *endpoint = (tcp_endpoint *)base;
     if (!endpoint) return;
+    rpi_connector_close(endpoint->connector);
     for (int peer = 0; endpoint->links && peer < base->world; peer++) {
         if (!endpoint->links[peer]) continue;
         rpi_tcp_stream_close(&endpoint->links[peer]->stream);
@@ -61,18 +65,59 @@ static void tcp_forget(rpi_endpoint *base) {
     for (int peer = 0; peer < base->world; peer++)
         if (endpoint->links[peer]) rpi_fd_forget(&endpoint->links[peer]->stream.channel.fd);
     rpi_acceptor_forget(&endpoint->acceptor);
+    rpi_connector_forget(endpoint->connector);
     rpi_fd_forget(&endpoint->epoll_fd);
 }
 
-static rp_status tcp_fill(tcp_endpoint *endpoint, const char *bind_host) {
+/* "tcp:HOST:PORT"; the host may hold colons of its own. */
+static rp_status parse_address(const char *address, char host[RPI_HOST_BYTES], int *out_port) {
+    const char *colon = strrchr(address, ':');
+    size_t length = colon ? (size_t)(colon - address) : 0;
+    if (strncmp(address, "tcp:", 4) != 0 || length < 5 || length - 4 >= RPI_HOST_BYTES)
+        return RP_FAIL(INVALID, "'%s' is no address of a tcp endpoint", address);
+    memcpy(host, address + 4, length - 4);
+    host[length - 4] = 0;
+    *out_port = (int)strtol(colon + 1, NULL, 10);
+    return RP_OK;
+}
+
+/* The addresses of a host take turns. */
+static rp_status begin_dial(const char *address, unsigned attempt, int *out_fd, int *out_ways) {
+    char host[RPI_HOST_BYTES];
+    rpi_addresses addresses;
+    int port = 0;
+    RP_TRY(parse_address(address, host, &port));
+    RP_TRY(rpi_addresses_find(host, port, 0, &addresses));
+    const struct addrinfo *at = addresses.first;
+    for (unsigned i = attempt % (unsigned)addresses.count; i > 0; i--) at = at->ai_next;
+    *out_ways = addresses.count;
+    rp_status status = rpi_stream_begin_dial(at, out_fd);
+    rpi_addresses_free(&addresses);
+    return status;
+}
+
+static const rpi_call_kind connecting = {.dial = begin_dial};
+
+static rp_status watch_news(tcp_endpoint *endpoint) {
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
+    int fd = rpi_connector_fd(endpoint->connector);
+    if (epoll_ctl(endpoint->epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0)
+        return RP_FAIL_ERRNO(IO, "cannot watch a descriptor");
+    return RP_OK;
+}
+
+static rp_status tcp_fill(tcp_endpoint *endpoint, const char *bind_host, bool on_need) {
     int listener = -1;
+    endpoint->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (endpoint->epoll_fd < 0) return RP_FAIL_ERRNO(IO, "cannot make an epoll descriptor");
     RP_TRY(rpi_alloc_array((size_t)endpoint->base.world, sizeof *endpoint->links, "links",
                            &endpoint->links));
     RP_TRY(rpi_stream_listen(bind_host, 0, &listener, &endpoint->port));
-    RP_TRY(rpi_acceptor_open(&endpoint->acceptor, &endpoint->hello, listener));
-    endpoint->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    if (endpoint->epoll_fd < 0) return RP_FAIL_ERRNO(IO, "cannot make an epoll descriptor");
-    return RP_OK;
+    if (!on_need)
+        return rpi_acceptor_open(&endpoint->acceptor, &endpoint->hello, listener, NULL);
+    RP_TRY(rpi_connector_open(&endpoint->hello, listener, &connecting, endpoint,
+                              &endpoint->connector));
+    return watch_news(endpoint);
 }
 
 static rp_status tcp_open(const rpi_endpoint_options *options, rpi_endpoint **out_endpoint) {
@@ -87,7 +132,7 @@ static rp_status tcp_open(const rpi_endpoint_options *options, rpi_endpoint **ou
     endpoint->acceptor.listener = -1;
     endpoint->epoll_fd = -1;
     snprintf(endpoint->host, sizeof endpoint->host, "%s", host);
-    rp_status status = tcp_fill(endpoint, host);
+    rp_status status = tcp_fill(endpoint, host, options->on_need);
     if (status != RP_OK) {
         tcp_close(&endpoint->base);
         return status;
@@ -101,18 +146,6 @@ static rp_status tcp_address(rpi_endpoint *base, char *text, size_t bytes) {
     int length = snprintf(text, bytes, "tcp:%s:%d", endpoint->host, endpoint->port);
     if (length < 0 || (size_t)length >= bytes)
         return RP_FAIL(INVALID, "an address needs %d bytes, not %zu", length + 1, bytes);
-    return RP_OK;
-}
-
-/* "tcp:HOST:PORT"; the host may hold colons of its own. */
-static rp_status parse_address(const char *address, char host[RPI_HOST_BYTES], int *out_port) {
-    const char *colon = strrchr(address, ':');
-    size_t length = colon ? (size_t)(colon - address) : 0;
-    if (strncmp(address, "tcp:", 4) != 0 || length < 5 || length - 4 >= RPI_HOST_BYTES)
-        return RP_FAIL(INVALID, "'%s' is no address of a tcp endpoint", address);
-    memcpy(host, address + 4, length - 4);
-    host[length - 4] = 0;
-    *out_port = (int)strtol(colon + 1, NULL, 10);
     return RP_OK;
 }
 
@@ -174,6 +207,28 @@ static rp_status tcp_connect(rpi_endpoint *base, int peer, const char *address,
     return RP_OK;
 }
 
+static rp_status tcp_call(rpi_endpoint *base, int peer, const char *address) {
+    RP_TRY(rpi_peer_check(base, peer));
+    return rpi_connector_want(((tcp_endpoint *)base)->connector, peer, address);
+}
+
+static rp_status tcp_met(rpi_endpoint *base, int *out_peer, rpi_link **out_link) {
+    tcp_endpoint *endpoint = (tcp_endpoint *)base;
+    rpi_call *call = rpi_connector_met(endpoint->connector);
+    if (!call) return RP_PENDING;
+    *out_peer = call->peer;
+    rp_status status = call->status;
+    if (status != RP_OK) {
+        status = rpi_fail(status, __FILE__, __LINE__, "%s", call->text);
+    } else {
+        status = add_link(endpoint, call->peer, call->channel);
+        call->channel = (rpi_channel){.fd = -1};
+        if (status == RP_OK) *out_link = &endpoint->links[call->peer]->base;
+    }
+    rpi_call_free(call);
+    return status;
+}
+
 static rp_status tcp_lend(rpi_link *link, size_t bytes, void **out_region) {
     return rpi_tcp_stream_lend(&((tcp_link *)link)->stream, bytes, out_region);
 }
@@ -196,8 +251,8 @@ static rp_status tcp_progress(rpi_endpoint *base) {
     int count = epoll_wait(endpoint->epoll_fd, events, EVENTS, 0);
     if (count < 0 && errno != EINTR) return RP_FAIL_ERRNO(IO, "cannot watch connections");
     for (int i = 0; i < count; i++) {
-        tcp_link *link = events[i].data.ptr;
-        rpi_tcp_stream_event(&link->stream, events[i].events);
+        tcp_link *link = events[i].data.ptr; /* NULL: met() has something */
+        if (link) rpi_tcp_stream_event(&link->stream, events[i].events);
     }
     for (int peer = 0; peer < base->world; peer++)
         if (endpoint->links[peer]) rpi_tcp_stream_move(&endpoint->links[peer]->stream);
@@ -247,6 +302,8 @@ const rpi_transport rpi_transport_tcp = {
     .open = tcp_open,
     .address = tcp_address,
     .connect = tcp_connect,
+    .call = tcp_call,
+    .met = tcp_met,
     .lend = tcp_lend,
     .post = tcp_post,
     .peek = tcp_peek,

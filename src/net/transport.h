@@ -47,7 +47,8 @@ typedef struct rpi_endpoint_options {
     struct rpi_host_nic *nic; /* what the shaping wrapper takes in place of a NIC of its own;
                                    NULL: none. Borrowed until close() */
     const struct rpi_transport *inner; /* the shaping wrapper only: what it wraps */
-    bool shares; /* who uses the endpoint asks rpi_sharing where payloads lie */
+    bool shares;  /* who uses the endpoint asks rpi_sharing where payloads lie */
+    bool on_need; /* links come by call() and met(), not by connect() */
 } rpi_endpoint_options;
 
 /* Kinds embed these as their first member. */
@@ -135,6 +136,16 @@ typedef struct rpi_transport {
      * would. */
     rp_status (*dial)(rpi_endpoint *endpoint, const int *peers, const char *const *addresses,
                       int count, int64_t deadline_ns, int *out_failed);
+    /* Of endpoints that were opened with `on_need`. Begin to connect to a peer, whose endpoint
+     * is open; it need not call for it. Never waits. Again, or when the peer has called, is
+     * fine: nothing happens. The address is borrowed until close(). A failure is this peer's.
+     */
+    rp_status (*call)(rpi_endpoint *endpoint, int peer, const char *address);
+    /* The next link that stands since, whoever called. RP_PENDING: there is none; progress()
+     * and arm() count one as news. Any other status: the link to *out_peer, as connect() says
+     * it, but that nothing is a matter of time: who cannot be reached is called again. Cheap.
+     */
+    rp_status (*met)(rpi_endpoint *endpoint, int *out_peer, rpi_link **out_link);
     /* A region of at least `bytes` (<= frame_bytes), 64-byte aligned, to fill and then post;
      * the same region again until it is posted (asking for more may move it and lose its
      * bytes). One at a time for each link. */

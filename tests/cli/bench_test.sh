@@ -30,7 +30,7 @@ for codec in fp32 q4; do
         dtype='"f32"' bytes=4000 codec="$text" algorithm="$text" transport="$text" iters=3 time_s="$number" \
         time_min_s="$number" time_max_s="$number" algbw_bytes_s="$number" busbw_bytes_s="$bus" \
         wire_bytes='[0-9]+' rel_l2_error="$number" replicas_equal=true reduce='"sum"' root=null correct=true \
-        progress_thread=false registered=false in_place=true in_place_time_s="$number" in_place_algbw_bytes_s="$number" \
+        progress_thread=false registered=false device='"cpu"' in_place=true in_place_time_s="$number" in_place_algbw_bytes_s="$number" \
         in_place_busbw_bytes_s="$bus"
     keys bench codec --codec $codec --count 10000 --iters 1 -- codec="$text" count=10000 isa="$text" \
         encode_bytes_s="$number" decode_add_bytes_s="$number" memcpy_bytes_s="$number" encoded_bytes='[0-9]+' \
@@ -58,9 +58,9 @@ for op in $collectives; do
     esac
     case $op in all-reduce | all-gather | broadcast) replicas=true ;; esac
     # in place is the only way, the other way, or none
-    in_place=false place_time=null place_busbw=null registered=false
+    in_place=false place_time=null place_busbw=null registered=false device='"cpu"'
     case $op in
-    barrier) in_place=null registered=null ;;
+    barrier) in_place=null registered=null device=null ;;
     all-reduce | broadcast) in_place=true place_time=$number place_busbw=$number ;;
     all-to-all | send-recv | neighbor-all-reduce | window-put) ;;
     *) place_time=$number place_busbw=$number ;;
@@ -71,7 +71,7 @@ for op in $collectives; do
         codec="$codec" algorithm="$algorithm" transport="$text" iters=5 time_s="$number" time_min_s="$number" \
         time_max_s="$number" algbw_bytes_s="$algbw" busbw_bytes_s="$busbw" wire_bytes='[0-9]+' \
         rel_l2_error="$error" replicas_equal=$replicas reduce="$reduce" root=$root correct=$correct \
-        progress_thread=false registered=$registered in_place=$in_place in_place_time_s="$place_time" \
+        progress_thread=false registered=$registered device=$device in_place=$in_place in_place_time_s="$place_time" \
         in_place_algbw_bytes_s="$place_time" in_place_busbw_bytes_s="$place_busbw" ${topology:+"topology=\"$topology\""}
 done
 keys plan all-reduce --ranks 8 --size 4000 -- op='"all-reduce"' ranks=8 hosts=8 bytes=4000 codec='"fp32"' \
@@ -254,6 +254,21 @@ check() {
 check all-reduce -n 2 --registered --sizes 0,1000000
 grep -q '"registered":true,' out || complain "--registered is not said: $(cat out err)"
 check all-gather -n 3 --registered --sizes 900000 --no-in-place
+
+# In memory of a GPU, over a stand-in for one (tests/cuda/stand_in.h), which the build has.
+stand_in=$(dirname "$redpoll")/../../tests/cuda/libstand_in_cuda.so
+if [ -f "$stand_in" ]; then
+    export REDPOLL_CUDA_LIBRARY="$stand_in" REDPOLL_CUDA=on
+    check all-reduce -n 3 --device cuda --codec q4 --sizes 0,300000
+    grep -q '"device":"cuda",' out || complain "--device is not said: $(cat out err)"
+    for op in $collectives; do
+        case $op in barrier | window-put) ;; *) check "$op" -n 3 --device cuda --sizes 0,90000 ;; esac
+    done
+    export REDPOLL_CUDA=off
+    if "$redpoll" bench all-reduce -n 2 --device cuda >out 2>&1; then complain "no GPU, and a result: $(cat out)"; fi
+    grep -q 'turned off by REDPOLL_CUDA=off' out || complain "why there is no GPU is not said: $(cat out)"
+    unset REDPOLL_CUDA_LIBRARY REDPOLL_CUDA
+fi
 
 # Every so many of the combinations; the counts meet in one process.
 index=0

@@ -3,7 +3,9 @@
 
 #include "harness/check.h"
 
+#include <math.h>
 #include <stdbool.h>
+#include <string.h>
 
 static void gossip(rp_comm *comm) {
     float x[4] = {1, 2, 3, 4}, gradient[4] = {0};
@@ -141,6 +143,8 @@ static void parameter_server(rp_comm *comm) {
     RECORDS("server is NULL", rp_parameter_server_lost, !rp_parameter_server_lost(NULL, 0));
     RECORDS("rank is 1", rp_parameter_server_lost, !rp_parameter_server_lost(made, 1));
     RECORDS("server is NULL", rp_parameter_server_goes_on, !rp_parameter_server_goes_on(NULL));
+    RECORDS("server is NULL", rp_parameter_server_name,
+            (rp_parameter_server_name(NULL, NULL), true));
     RECORDS("server is NULL", rp_parameter_server_stop, (rp_parameter_server_stop(NULL), true));
     RECORDS("server is NULL", rp_parameter_server_get_stats,
             (rp_parameter_server_get_stats(NULL, NULL), true));
@@ -171,6 +175,32 @@ static void delayed_nesterov(void) {
     REFUSES("merge is NULL", rp_delayed_nesterov_merge, &outer, NULL);
 }
 
+static void momentum_watch(void) {
+    static const float gradient[4] = {1, 2, 3, 4};
+    rp_momentum_watch *watch = NULL;
+    const char *warning = "";
+    double likeness = 0;
+    REFUSES("needs a place", rp_momentum_watch_create, 4, .7, .9, NULL);
+    REFUSES("elements to look at", rp_momentum_watch_create, 0, .7, .9, &watch);
+    REFUSES("outer rate of inf", rp_momentum_watch_create, 4, (double)INFINITY, .9, &watch);
+    REQUIRE_OK(rp_momentum_watch_create(4, .7, .9, &watch));
+    REFUSES("needs a pseudo-gradient", rp_momentum_watch_look, NULL, gradient, 1, &likeness,
+            &warning);
+    REFUSES("needs a pseudo-gradient", rp_momentum_watch_look, watch, NULL, 1, &likeness,
+            &warning);
+    CHECK_OK(rp_momentum_watch_look(watch, gradient, 5, &likeness, &warning));
+    CHECK(likeness != likeness && !warning);
+    for (int i = 0; i < 7; i++) {
+        CHECK_OK(rp_momentum_watch_look(watch, gradient, 5, &likeness, &warning));
+        CHECK(!warning);
+        CHECK_NEAR(likeness, 1, 1e-12);
+    }
+    CHECK_OK(rp_momentum_watch_look(watch, gradient, 5, &likeness, &warning));
+    CHECK(warning && strstr(warning, "outer momentum 0.9 is high for 5 local steps"));
+    rp_momentum_watch_destroy(watch);
+    LEGAL(rp_momentum_watch_destroy, rp_momentum_watch_destroy(NULL));
+}
+
 void arguments_of_training(void) {
     rp_comm *comm = NULL;
     REQUIRE_OK(rp_comm_create(NULL, 0, 1, NULL, &comm));
@@ -178,5 +208,6 @@ void arguments_of_training(void) {
     local_sgd(comm);
     parameter_server(comm);
     delayed_nesterov();
+    momentum_watch();
     rp_comm_destroy(comm);
 }

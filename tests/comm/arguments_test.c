@@ -266,6 +266,7 @@ static void requests_and_queues(void) {
     REFUSES("no request", rp_request_wait, NULL);
     REFUSES("no request", rp_request_test, NULL);
     REFUSES("no request", rp_request_wait_for, NULL, 1);
+    REFUSES("no request", rp_request_wait_stream, NULL, NULL);
     LEGAL(rp_request_free, CHECK_OK(rp_request_free(&request)));
     LEGAL(rp_request_free, CHECK_OK(rp_request_free(NULL)));
     RECORDS("request is NULL", rp_request_source, rp_request_source(NULL) == -1);
@@ -470,6 +471,12 @@ static void refuse_sends(scene *s) {
     REFUSES("rank -1", rp_send, s->comm, s->x, 1, RP_F32, -1, 0);
     REFUSES("in a world of", rp_send, s->comm, s->x, 1, RP_F32, s->world, 0);
     REFUSES("in a world of", rp_send, s->comm, s->x, 1, RP_F32, s->rank, 0);
+    rp_collective_options there = {.memory = (rp_memory)9};
+    REFUSES("send: comm is NULL", rp_send_with_start, NULL, s->x, 1, RP_F32, s->other, 0,
+            &there, out);
+    REFUSES("receive: comm is NULL", rp_recv_with_start, NULL, s->x, 1, RP_F32, s->other, 0,
+            &there, out);
+    REFUSES("comm is NULL", rp_recv_any_with_start, NULL, s->x, 1, RP_F32, 0, &there, out);
     REFUSES("receive: comm is NULL", rp_recv_start, NULL, s->x, 1, RP_F32, s->other, 0, out);
     REFUSES("nowhere", rp_recv_start, s->comm, s->x, 1, RP_F32, s->other, 0, NULL);
     REFUSES("comm is NULL", rp_recv, NULL, s->x, 1, RP_F32, s->other, 0);

@@ -3,12 +3,15 @@
 #include "comm/communicator.h"
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "harness/faulty.h"
 #include "harness/ranks.h"
+#include "net/stream.h"
 #include "net/tls.h"
 
 #include <signal.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 enum { COUNT = 400000 };
 
@@ -255,6 +258,11 @@ static faulty_kind kind_of(const char *name) {
     return FAULTY_NOT;
 }
 
+/* Links that are to be wrapped must be there. */
+static void connect_at_the_start(void) {
+    setenv("REDPOLL_CONNECT", "start", 1);
+}
+
 /* What rank 0 sends to rank 1 goes wrong at its 9th frame. */
 static void faulty_sender(void) {
     rp_comm_options options = {.transport = "tcp",
@@ -264,6 +272,7 @@ static void faulty_sender(void) {
                                .chunk_bytes = 768 * 1024};
     rp_comm *comm = NULL;
     faulty_plan plan = {kind_of(ranks_argument()), 9};
+    connect_at_the_start();
     if (ranks_store(&store) != RP_OK ||
         rp_comm_create(&store, ranks_rank(), ranks_world(), &options, &comm) != RP_OK)
         ranks_die();
@@ -284,6 +293,7 @@ static void cut_pair(void) {
     rp_collective_options how = {.algorithm = ranks_argument()};
     rp_comm *comm = NULL;
     faulty_plan plan = {FAULTY_STALL, 9};
+    connect_at_the_start();
     if (ranks_store(&store) != RP_OK ||
         rp_comm_create(&store, ranks_rank(), ranks_world(), &options, &comm) != RP_OK)
         ranks_die();
@@ -295,6 +305,70 @@ static void cut_pair(void) {
         rp_segment segment = {.data = data, .count = COUNT, .dtype = RP_F32};
         if (rp_all_reduce(comm, &segment, 1, &how) != RP_OK) give_up(comm);
     }
+}
+
+/* ---- before there is a link ---- */
+
+static char state_of(int64_t pid) {
+    char path[64], text[512] = "";
+    snprintf(path, sizeof path, "/proc/%lld/stat", (long long)pid);
+    FILE *file = fopen(path, "r");
+    const char *line = file ? fgets(text, sizeof text, file) : NULL;
+    const char *name_end = line ? strrchr(line, ')') : NULL;
+    if (file) fclose(file);
+    return name_end ? name_end[2] : 'X';
+}
+
+/* Rank 2 is killed, or stopped, before anybody has had anything to do with it. */
+static void early(void) {
+    rp_comm *comm = open_comm(0.4, 1.5);
+    int64_t pid = getpid(), deadline_ns = rpi_deadline_ns(20);
+    if (ranks_rank() == 2) CHECK_OK(store.ops->set(store.context, "victim", &pid, sizeof pid));
+    size_t bytes = 0;
+    CHECK_OK(store.ops->get(store.context, "victim", 20, &pid, sizeof pid, &bytes));
+    ranks_mark("going");
+    while (ranks_rank() == 2) pause();
+    while (!strchr("TXZ", state_of(pid)) && rpi_now_ns() < deadline_ns)
+        rpi_sleep_until_ns(rpi_now_ns() + RPI_SECOND_NS / 200);
+    reduce_for_ever(comm);
+}
+
+/* The ways between ranks 1 and 2 lead to where nobody answers. */
+static void cut_early(void) {
+    rp_comm *comm = open_comm(0.5, 1.5);
+    int other = 3 - ranks_rank(), listener = -1, port = 0;
+    if (other == 1 || other == 2) {
+        char address[64];
+        char **there = &comm->fabric->mesh->addresses[other];
+        REQUIRE_OK(rpi_stream_listen(NULL, 0, &listener, &port));
+        snprintf(address, sizeof address, "tcp:127.0.0.1:%d", port);
+        rpi_free(*there);
+        REQUIRE_OK(rpi_strdup(address, there));
+    }
+    reduce_for_ever(comm);
+}
+
+static void who_is_gone_before_there_is_a_link_is_named(void) {
+    setenv("REDPOLL_CONNECT", "need", 1);
+    for (int t = 0; t < TRANSPORTS; t++) lose("early", transports[t], 2, SIGKILL, "rank 2");
+    for (int t = 0; t < 2; t++)
+        lose("early", transports[t], 2, SIGSTOP, "is stopped, or cut off from rank");
+    unsetenv("REDPOLL_CONNECT");
+}
+
+static void the_pair_that_never_connects_is_named_by_all(void) {
+    setenv("REDPOLL_CONNECT", "need", 1);
+    ranks *world = ranks_start("cut_early", 4, &(ranks_options){.argument = "tcp"});
+    CHECK(ranks_finish(world, 20));
+    for (int rank = 0; rank < 4; rank++) {
+        const char *said = ranks_output(world, rank);
+        ranks_check_exit(world, rank, 1, "no progress for");
+        CHECK_MSG(strstr(said, "rank 1 has heard nothing from rank 2") ||
+                      strstr(said, "rank 2 has heard nothing from rank 1"),
+                  "rank %d says: %s", rank, said);
+    }
+    ranks_free(world);
+    unsetenv("REDPOLL_CONNECT");
 }
 
 /* Ranks 0 and 3 have lost nobody: they wait for what the pair would send them. */
@@ -341,7 +415,8 @@ static const ranks_function functions[] = {
     {"thinker", thinker},   {"strict_thinker", strict_thinker},
     {"listener", listener}, {"lonely", lonely},
     {"knot", knot},         {"works", works},
-    {"cut_pair", cut_pair}, {"faulty_sender", faulty_sender}};
+    {"cut_pair", cut_pair}, {"faulty_sender", faulty_sender},
+    {"early", early},       {"cut_early", cut_early}};
 static const check_case cases[] = {
     {"every transport works", every_transport_works},
     {"a killed rank is named by all", a_killed_rank_is_named_by_all},
@@ -351,5 +426,9 @@ static const check_case cases[] = {
     {"a receive from any rank fails too", a_receive_from_any_rank_fails_too},
     {"a knot is cut at the timeout", a_knot_is_cut_at_the_timeout},
     {"the pair that is cut is named by all", the_pair_that_is_cut_is_named_by_all},
+    {"who is gone before there is a link is named",
+     who_is_gone_before_there_is_a_link_is_named},
+    {"the pair that never connects is named by all",
+     the_pair_that_never_connects_is_named_by_all},
     {"frames that go wrong fail every rank", frames_that_go_wrong_fail_every_rank}};
 RANKS_MAIN(functions, cases)

@@ -2,6 +2,7 @@
  * 32 ranks, and 256 in the long form. */
 #include "redpoll/comm.h"
 
+#include "base/clock.h"
 #include "harness/ranks.h"
 
 #include <signal.h>
@@ -21,12 +22,13 @@ static rp_comm *join(const rp_store *store) {
     return comm;
 }
 
-static rp_status sum(rp_comm *comm) {
+static rp_status sum(rp_comm *comm, const char *algorithm) {
     float data[COUNT];
     for (int i = 0; i < COUNT; i++) data[i] = (float)(ranks_rank() + i % 3);
     rp_segment segment = {.data = data, .count = COUNT, .dtype = RP_F32};
     int world = ranks_world(), base = world * (world - 1) / 2, wrong = 0;
-    rp_status status = rp_all_reduce(comm, &segment, 1, NULL);
+    rp_collective_options options = {.algorithm = algorithm};
+    rp_status status = rp_all_reduce(comm, &segment, 1, &options);
     for (int i = 0; i < COUNT && status == RP_OK; i++)
         wrong += data[i] != (float)(base + world * (i % 3));
     CHECK_EQ(wrong, 0);
@@ -44,21 +46,55 @@ static long number_in_status(const char *name) {
     return number;
 }
 
-/* Of a link shm holds a socket and the peer's event; rank 0 has everybody's control line. */
+typedef struct cost {
+    int descriptors;
+    long memory; /* KiB */
+} cost;
+
+static cost cost_now(void) {
+    return (cost){check_descriptors(), number_in_status("VmRSS:")};
+}
+
+/* By the store, which opens no link: all have come so far. */
+static void meet(const rp_store *store, const char *when) {
+    int64_t there = 0, deadline_ns = rpi_deadline_ns(JOIN_S);
+    CHECK_OK(store->ops->add(store->context, when, 1, &there));
+    while (there < ranks_world() && rpi_now_ns() < deadline_ns) {
+        rpi_sleep_until_ns(rpi_now_ns() + RPI_SECOND_NS / 20);
+        CHECK_OK(store->ops->add(store->context, when, 0, &there));
+    }
+    CHECK_EQ(there, ranks_world());
+}
+
+/* Says what the world costs since before. */
+static int say(cost before, const char *when) {
+    cost now = cost_now();
+    printf("rank %d of %d, %s, %s: %d descriptors and %ld KiB\n", ranks_rank(), ranks_world(),
+           ranks_argument(), when, now.descriptors - before.descriptors,
+           now.memory - before.memory);
+    return now.descriptors - before.descriptors;
+}
+
+/* Of a link shm holds a socket and the peer's event; rank 0 has everybody's control line. Links
+ * are made on need: two for a ring. */
 static void come_and_go(void) {
     rp_store store = {0};
     REQUIRE_OK(ranks_store(&store));
-    int before = check_descriptors(), world = ranks_world();
-    long memory_before = number_in_status("VmRSS:");
+    cost before = cost_now();
+    int world = ranks_world(), lines = ranks_rank() == 0 ? world - 1 : 1;
+    int each = !strcmp(ranks_argument(), "shm") ? 2 : 1;
     rp_comm *comm = join(&store);
+    int joined = say(before, "joined");
+    CHECK_MSG(joined <= lines + 12, "%d descriptors", joined);
+    meet(&store, "joined");
+    CHECK_OK(sum(comm, "ring"));
+    int ring = say(before, "after a ring");
+    CHECK_MSG(ring <= lines + 12 + 2 * each, "%d descriptors", ring);
+    meet(&store, "ring");
     CHECK_OK(rp_barrier(comm));
-    CHECK_OK(sum(comm));
-    int opened = check_descriptors() - before, each = !strcmp(ranks_argument(), "shm") ? 2 : 1;
-    long memory = number_in_status("VmRSS:") - memory_before;
-    int lines = ranks_rank() == 0 ? world - 1 : 1;
+    CHECK_OK(sum(comm, NULL));
+    int opened = say(before, "and a barrier");
     CHECK_MSG(opened <= each * (world - 1) + lines + 12, "%d descriptors", opened);
-    printf("rank %d of %d, %s: %d descriptors and %ld KiB for the world\n", ranks_rank(), world,
-           ranks_argument(), opened, memory);
     CHECK_OK(rp_barrier(comm)); /* nobody counts what others have closed */
     rp_comm_destroy(comm);
     rp_store_close(&store);
@@ -93,14 +129,14 @@ static void lose_one(void) {
     rp_comm_options options = {.connect_timeout_s = JOIN_S};
     if (rp_comm_create(&store, ranks_rank(), ranks_world(), &options, &comm) != RP_OK)
         ranks_die();
-    CHECK_OK(sum(comm));
+    CHECK_OK(sum(comm, NULL));
     ranks_mark("ready");
     if (ranks_rank() == victim) {
         float none = 0; /* what nobody sends: it waits here for its end */
         (void)rp_recv(comm, &none, 1, RP_F32, (victim + 1) % ranks_world(), 7);
         return;
     }
-    CHECK_FAILS(sum(comm), PEER, name);
+    CHECK_FAILS(sum(comm, NULL), PEER, name);
     rp_comm_destroy(comm);
     rp_store_close(&store);
 }

@@ -80,6 +80,8 @@ static void take_part(void) {
     rp_segment segment = {.data = gradient, .count = COUNT, .dtype = RP_F32};
     rp_parameter_server_options o = {.servers = 2,
                                      .staleness = strstr(how, "any") ? RP_ANY_STALENESS : 0,
+                                     .quorum =
+                                         strstr(how, "quorum") ? 3 : 0, /* all: they meet */
                                      .goes_on = strstr(how, "on") != NULL,
                                      .merge = count_pushes,
                                      .context = &pushes};
@@ -115,15 +117,18 @@ static void kill_one(const char *how, int victim) {
 static void left_behind(void) {
     kill_one("go on", VICTIM);
     kill_one("any, go on", VICTIM);
+    kill_one("any, quorum, go on", VICTIM);
 }
 
 static void a_server_is_named(void) {
     kill_one("server dies", 1);
+    kill_one("server dies, any, quorum", 1);
 }
 
 static void named(void) {
     kill_one("stop", VICTIM);
     kill_one("any, stop", VICTIM);
+    kill_one("any, quorum, stop", VICTIM);
 }
 
 /* ---- behind the last push ---- */
@@ -250,6 +255,7 @@ static void go_on_without_two(void) {
     rp_segment segment = {.data = gradient, .count = COUNT, .dtype = RP_F32};
     rp_parameter_server_options o = {.servers = 2,
                                      .staleness = atoi(ranks_argument()),
+                                     .quorum = strstr(ranks_argument(), "quorum") ? 2 : 0,
                                      .goes_on = 1,
                                      .merge = count_pushes,
                                      .context = &pushes};
@@ -268,8 +274,8 @@ static void go_on_without_two(void) {
     rp_store_close(&store);
 }
 
-static void kill_two(const char *staleness, unsigned *random) {
-    ranks *world = ranks_start("go_on_without_two", 6, &(ranks_options){.argument = staleness});
+static void kill_two(const char *how, unsigned *random) {
+    ranks *world = ranks_start("go_on_without_two", 6, &(ranks_options){.argument = how});
     int first = 2 + rand_r(random) % 4, second = 2 + (first - 1 + rand_r(random) % 3) % 4;
     CHECK(ranks_wait_for(world, 0, "ready", 30));
     usleep((unsigned)rand_r(random) % 5000);
@@ -283,11 +289,11 @@ static void kill_two(const char *staleness, unsigned *random) {
 }
 
 static void at_any_time(void) {
-    static const char *const staleness[] = {"0", "-1", "2"};
+    static const char *const how[] = {"0", "-1", "2", "-1, quorum", "2, quorum"};
     unsigned random = (unsigned)check_seed();
     time_t end = time(NULL) + (time_t)check_seconds(0, 120);
     do {
-        for (int i = 0; i < 3; i++) kill_two(staleness[i], &random);
+        for (size_t i = 0; i < sizeof how / sizeof how[0]; i++) kill_two(how[i], &random);
     } while (time(NULL) < end);
 }
 

@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-enum { COUNT = 1000, FIRST = 700, MOST = 8, STEPS = 20 };
+enum { COUNT = 1000, FIRST = 700, MOST = 8, STEPS = 20, MERGES = 1000 };
 
 typedef struct job {
     rp_parameter_server_options options;
@@ -21,12 +21,23 @@ typedef struct job {
     /* What came of it. */
     float values[COUNT];
     atomic_int pushes, merges, stalest, incomplete;
+    atomic_int merged[MOST];        /* on each server, */
+    uint32_t members[MOST][MERGES]; /* a bit for each worker in it */
 } job;
 
 typedef struct place {
     job *job;
+    int rank;
     float values[COUNT], gradient[COUNT], residual[COUNT], momentum[COUNT];
 } place;
+
+static void note_members(job *j, int server, const rp_parameter_merge *m) {
+    int number = j->merged[server]++;
+    if (number >= MERGES) return;
+    j->members[server][number] = 0;
+    for (int i = 0; i < m->push_count; i++)
+        j->members[server][number] |= 1U << m->pushes[i].worker;
+}
 
 /* SGD with momentum, as any optimizer: state of its own by element. */
 static rp_status merge(void *context, const rp_parameter_merge *m) {
@@ -44,6 +55,7 @@ static rp_status merge(void *context, const rp_parameter_merge *m) {
         if (m->pushes[i].staleness > j->stalest) j->stalest = (int)m->pushes[i].staleness;
     }
     CHECK_NEAR(m->weight, .25 * m->push_count, 1e-12);
+    note_members(j, p->rank, m);
     if (!m->is_complete) j->incomplete++;
     if (m->first > 0) return RP_OK;
     j->pushes += m->push_count;
@@ -94,6 +106,7 @@ static void take_part(rp_comm *comm, int rank, int world, void *context) {
     place *p = calloc(1, sizeof *p);
     REQUIRE(p);
     p->job = j;
+    p->rank = rank;
     rp_codec codec = {0};
     if (j->codec) CHECK_OK(rp_codec_parse(j->codec, &codec));
     rp_segment segments[] = {
@@ -140,6 +153,7 @@ static void run(job *j, int world) {
     if (!j->spans) j->spans = 1;
     if (!j->steps) j->steps = STEPS;
     j->pushes = j->merges = j->stalest = j->incomplete = 0;
+    for (int i = 0; i < MOST; i++) j->merged[i] = 0;
     world_run(world, NULL, take_part, j);
 }
 
@@ -203,19 +217,55 @@ static void interleavings(void) {
         }
 }
 
+/* Shards are merged by the same pushes, in the same order. */
+static void check_members(const job *j, int servers) {
+    for (int server = 1; server < servers; server++) {
+        CHECK_EQ(j->merged[server], j->merged[0]);
+        for (int i = 0; i < j->merged[0] && i < MERGES; i++)
+            CHECK_MSG(j->members[server][i] == j->members[0][i],
+                      "merge %d has workers %x on server %d, %x on the first", i,
+                      j->members[server][i], server, j->members[0][i]);
+    }
+}
+
+static void run_quorum(int servers, int64_t staleness, int quorum) {
+    static job j;
+    j = (job){.options = {.servers = servers,
+                          .staleness = staleness,
+                          .quorum = quorum,
+                          .grace_s = quorum == 3 ? .001 : 0},
+              .constant = true,
+              .spans = 2,
+              .seed = check_seed() + (uint64_t)quorum};
+    run(&j, 4 + servers);
+    check_counts(&j, 4);
+    CHECK(j.merges <= j.pushes);
+    check_members(&j, servers ? servers : 4);
+    if (staleness >= 0)
+        CHECK_MSG(j.stalest <= staleness, "%d steps old, %lld allowed", j.stalest,
+                  (long long)staleness);
+}
+
 static void quorums(void) {
-    for (int64_t staleness = RP_ANY_STALENESS; staleness <= 2; staleness += 3)
-        for (int quorum = 1; quorum <= 4; quorum++) {
-            job j = {.options = {.servers = 1,
-                                 .staleness = staleness,
-                                 .quorum = quorum,
-                                 .grace_s = quorum == 3 ? .001 : 0},
-                     .constant = true,
-                     .seed = check_seed() + (uint64_t)quorum};
-            run(&j, 5);
-            check_counts(&j, 4);
-            CHECK(j.merges <= j.pushes);
-        }
+    for (int servers = 0; servers <= 3; servers++)
+        for (int64_t staleness = RP_ANY_STALENESS; staleness <= 2; staleness += 3)
+            for (int quorum = 1; quorum <= 4; quorum++) run_quorum(servers, staleness, quorum);
+}
+
+/* Bit for bit, whoever serves. */
+static void a_quorum_of_all_is_synchronous(void) {
+    static float wanted[COUNT];
+    serial(4, STEPS, wanted);
+    for (int servers = 0; servers <= 3; servers++) {
+        job j = {.options = {.servers = servers,
+                             .staleness = RP_ANY_STALENESS,
+                             .quorum = 4,
+                             .grace_s = 0},
+                 .seed = check_seed()};
+        run(&j, 4 + servers);
+        CHECK_MSG(memcmp(j.values, wanted, sizeof wanted) == 0, "%d servers", servers);
+        CHECK_EQ(j.merges, STEPS);
+    }
 }
 
 /* Three of four workers are there: a step is as many pushes as it was with all of them, and no
@@ -362,7 +412,6 @@ static void refused(void) {
         {{.staleness = -2}, "a staleness of -2"},
         {{.servers = 1, .quorum = 4, .staleness = 1}, "a quorum of 4 of 3 workers"},
         {{.quorum = 2}, "say staleness=inf"},
-        {{.quorum = 2, .servers = 2, .staleness = 1}, "say servers=1"},
         {{.quorum = 2, .servers = 1, .staleness = -1, .grace_s = -1}, "a grace of -1 s"},
         {{.staleness = 1, .grace_s = 1}, "say quorum=K"},
         {{.goes_on = 1}, "servers=1 or more"},
@@ -377,6 +426,7 @@ static void refused(void) {
 CASES({"synchronous steps are the serial ones", synchronous},
       {"codecs, with any number of servers", codecs},
       {"every push is merged once, within the staleness", interleavings}, {"quorums", quorums},
+      {"a quorum of all is synchronous", a_quorum_of_all_is_synchronous},
       {"workers that are missing", workers_that_are_missing},
       {"every transport", other_transports}, {"a world of one", alone},
       {"a straggler costs its own steps", a_straggler_costs_its_own_steps},

@@ -175,6 +175,40 @@ static void a_straggler(void) {
     CHECK(tight < bounded);
 }
 
+/* One merges what another has merged: when it is here, without what will not come, once. */
+static void following(void) {
+    rpi_push_ledger l;
+    bool again;
+    int members[4];
+    REQUIRE_OK(rpi_ledger_open(4, -1, 2, &l));
+    for (int w = 0; w < 4; w++) CHECK_OK(rpi_ledger_greet(&l, w));
+    while (rpi_ledger_admit(&l) >= 0) {
+    }
+    CHECK_OK(rpi_ledger_push(&l, 0, 1, &again));
+    CHECK_OK(rpi_ledger_push(&l, 3, 1, &again));
+    CHECK(!rpi_ledger_can_follow(&l, (uint64_t[]){1, 1, 0, 0})); /* 1 is under way */
+    CHECK_OK(rpi_ledger_push(&l, 1, 1, &again));
+    CHECK(rpi_ledger_can_follow(&l, (uint64_t[]){1, 1, 0, 0}));
+    CHECK_EQ(rpi_ledger_follow(&l, (uint64_t[]){1, 1, 0, 0}, 1, members), 2);
+    CHECK(members[0] == 0 && members[1] == 1 && l.version == 1);
+    CHECK_EQ(l.workers[0].updates, 0);
+    CHECK_EQ(rpi_ledger_follow(&l, (uint64_t[]){1, 1, 0, 0}, 2, members), 0); /* not twice */
+    CHECK_EQ(l.version, 2);
+    l.workers[0].wanted = 3; /* parameters of a later version */
+    CHECK_EQ(rpi_ledger_admit(&l), 1);
+    CHECK_EQ(rpi_ledger_admit(&l), -1);
+    CHECK(!rpi_ledger_can_follow(&l, (uint64_t[]){0, 0, 1, 1}));
+    rpi_ledger_lose(&l, 2); /* its push will not come */
+    CHECK(rpi_ledger_can_follow(&l, (uint64_t[]){0, 0, 1, 1}));
+    rpi_ledger_lose(&l, 3); /* its push has come */
+    CHECK_EQ(rpi_ledger_follow(&l, (uint64_t[]){0, 0, 1, 0}, 3, members), 0);
+    CHECK_EQ(rpi_ledger_admit(&l), 0);
+    CHECK_EQ(rpi_ledger_merge_rest(&l, members), 1);
+    CHECK(members[0] == 3 && l.version == 3);
+    CHECK_EQ(rpi_ledger_merge_rest(&l, members), 0);
+    rpi_ledger_close(&l);
+}
+
 static void refused(void) {
     rpi_push_ledger ledger;
     bool again;
@@ -188,5 +222,6 @@ static void refused(void) {
 }
 
 CASES({"every push is merged once, no staler than allowed", random_schedules},
+      {"what another has merged is merged once", following},
       {"three quarters of the steps with a straggler", a_straggler},
       {"what cannot be is refused", refused})

@@ -14,11 +14,12 @@ static void each_routine(void (*check)(const rpi_routine *routine)) {
         const rpi_algorithm *algorithm = rpi_algorithm_at(a);
         for (int world = 1; world <= MOST_RANKS; world++)
             for (int rank = 0; rank < world && rpi_algorithm_fits(algorithm, world); rank++)
-                for (int form = 0; form < 4; form++) {
+                for (int form = 0; form < 8; form++) {
                     rpi_plan_request request = {
-                        .world = world, .rank = rank, .root = world / 2, .mean = form / 2};
+                        .world = world, .rank = rank, .root = world / 2, .mean = form / 4};
                     rpi_routine *routine = NULL;
-                    REQUIRE_OK(rpi_routine_build(algorithm, &request, form % 2, &routine));
+                    REQUIRE_OK(rpi_routine_build(algorithm, &request, form % 2, form / 2 % 2,
+                                                 &routine));
                     check(routine);
                     rpi_routine_destroy(routine);
                 }
@@ -85,7 +86,7 @@ static void sra_is_fused_as_it_should_be(void) {
     REQUIRE_OK(rpi_algorithm_find(RPI_ALL_REDUCE, "sra", &sra));
     rpi_plan_request request = {.world = 4, .rank = 2};
     rpi_routine *routine = NULL;
-    REQUIRE_OK(rpi_routine_build(sra, &request, false, &routine));
+    REQUIRE_OK(rpi_routine_build(sra, &request, false, false, &routine));
     int straight = 0, lasting = 0;
     for (int i = 0; i < routine->schedule.count; i++)
         straight += routine->action[i].encodes && routine->action[i].from == RPI_SLOT_IN;
@@ -111,7 +112,7 @@ static void check_pair(const char *name, int rank, bool mean) {
     REQUIRE_OK(rpi_algorithm_find(RPI_ALL_REDUCE, name, &algorithm));
     rpi_plan_request request = {.world = 2, .rank = rank, .mean = mean};
     rpi_routine *routine = NULL;
-    REQUIRE_OK(rpi_routine_build(algorithm, &request, true, &routine));
+    REQUIRE_OK(rpi_routine_build(algorithm, &request, true, false, &routine));
     bool halves = routine->schedule.parts == 2;
     CHECK_EQ(routine->sums, 0);
     CHECK_EQ(actions_of(routine, RPI_STEP_ADD), 1);
@@ -134,12 +135,12 @@ static void building_may_run_out_of_memory(void) {
     rpi_plan_request request = {.world = 5, .rank = 1};
     rpi_routine *routine = NULL;
     rpi_memory_fail_after(0);
-    REQUIRE_OK(rpi_routine_build(ring, &request, true, &routine));
+    REQUIRE_OK(rpi_routine_build(ring, &request, true, false, &routine));
     rpi_routine_destroy(routine);
     long allocations = rpi_memory_fail_after(0);
     for (long n = 1; n <= allocations; n++) {
         rpi_memory_fail_after(n);
-        CHECK_EQ(rpi_routine_build(ring, &request, true, &routine), RP_NOMEM);
+        CHECK_EQ(rpi_routine_build(ring, &request, true, false, &routine), RP_NOMEM);
     }
     rpi_memory_fail_after(0);
 }

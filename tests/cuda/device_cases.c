@@ -6,10 +6,11 @@
 #include <stdlib.h>
 
 enum { COUNT_MAX = 20000, GUARD = 16, GUARD_BYTE = 0xa5 };
-enum { WIRE_MAX = 9 * COUNT_MAX }; /* a scale for each element */
+enum { WIRE_MAX = 11 * COUNT_MAX }; /* a head and a scale for each element */
 
-static const char *const kinds[] = {"fp32", "bf16", "fp16", "q1", "q2",   "q3",   "q4",
-                                    "q5",   "q6",   "q7",   "q8", "sign", "randk"};
+static const char *const kinds[] = {"fp32", "bf16", "fp16", "q1",   "q2",    "q3",   "q4", "q5",
+                                    "q6",   "q7",   "q8",   "sign", "randk", "topk", "v1", "v2",
+                                    "v3",   "v4",   "v5",   "v6",   "v7",    "v8"};
 static const rp_dtype dtypes[] = {RP_F32, RP_F16, RP_BF16};
 
 typedef struct case_state {
@@ -23,6 +24,7 @@ typedef struct case_state {
     float residual[COUNT_MAX], residual_wanted[COUNT_MAX];
     uint8_t elements[4 * COUNT_MAX];
     uint8_t wire[WIRE_MAX + 2 * GUARD], wire_wanted[WIRE_MAX];
+    uint64_t offsets[COUNT_MAX];
 } case_state;
 
 static uint32_t below(case_state *s, uint32_t bound) {
@@ -42,8 +44,12 @@ static float odd_number(case_state *s) {
 static void draw_elements(case_state *s) {
     float scale = (float[]){1, 1e-3f, 1e4f, 1e-39f, 1e38f}[below(s, 5)];
     int constant = below(s, 12) == 0, odd = below(s, 4) == 0;
+    int coarse = below(s, 6) == 0; /* many are equal, or 0 */
+    int uneven = below(s, 3) == 0; /* some are spread more widely */
     for (size_t i = 0; i < s->count; i++) {
         float value = constant ? 0.3f : rpi_rng_normal(&s->rng);
+        if (coarse) value = (float)(int)value;
+        if (uneven) value *= (float)(1 << (i / 300 * 7 % 12));
         s->x[i] = odd && below(s, 700) == 0 ? odd_number(s) : value * scale;
         s->residual[i] = scale * 0.1f * rpi_rng_normal(&s->rng);
     }
@@ -58,24 +64,32 @@ static uint32_t draw_bucket(case_state *s) {
     return below(s, 3) ? usual[below(s, 10)] : 1 + below(s, 12000);
 }
 
-/* Of a short last bucket one element is kept at least. */
-static void draw_randk(case_state *s) {
+static void draw_sparse(case_state *s, const char *kind) {
     static const char *const values[] = {"bf16", "fp16", "fp32", "q2", "q3",
                                          "q4",   "q5",   "q6",   "q7", "q8"};
     uint32_t bucket = 1 + (draw_bucket(s) - 1) % 8192, most = bucket < 1024 ? bucket : 1024;
     uint32_t k = below(s, 2) ? 1 + below(s, most) : 1 + below(s, most < 40 ? most : 40);
-    snprintf(s->text, sizeof s->text, "randk:k=%u,bucket=%u,values=%s", k, bucket,
+    snprintf(s->text, sizeof s->text, "%s:k=%u,bucket=%u,values=%s", kind, k, bucket,
              values[below(s, 10)]);
+}
+
+static void draw_varied(case_state *s, const char *kind, int stochastic) {
+    uint32_t bucket = below(s, 3) ? 256 * (1 + below(s, 64)) : 1 + below(s, 65536);
+    snprintf(s->text, sizeof s->text, "%s:bucket=%u,quarters=%u%s", kind, bucket, below(s, 4),
+             stochastic ? ",rounding=stochastic" : "");
 }
 
 static void draw(case_state *s, const char *kind, uint64_t number) {
     s->rng = rpi_rng_make(check_seed(), RPI_RNG_TEST, number);
     s->dtype = dtypes[below(s, 3)];
     s->count = below(s, 3) ? 1 + below(s, 3000) : 1 + below(s, COUNT_MAX - 1);
-    int stochastic = kind[0] == 'q' && below(s, 3) == 0, feedback = below(s, 2) == 0;
-    if (strcmp(kind, "q1") == 0 && stochastic) feedback = 0;
-    if (strcmp(kind, "randk") == 0)
-        draw_randk(s);
+    int levels = kind[0] == 'q' || kind[0] == 'v';
+    int stochastic = levels && strcmp(kind, "v1") != 0 && below(s, 3) == 0;
+    int feedback = below(s, 2) == 0 && !(strcmp(kind, "q1") == 0 && stochastic);
+    if (strcmp(kind, "randk") == 0 || strcmp(kind, "topk") == 0)
+        draw_sparse(s, kind);
+    else if (kind[0] == 'v')
+        draw_varied(s, kind, stochastic);
     else if (kind[0] == 'q' || kind[0] == 's')
         snprintf(s->text, sizeof s->text, "%s:bucket=%u%s", kind, draw_bucket(s),
                  stochastic ? ",rounding=stochastic" : "");
@@ -122,7 +136,10 @@ static uint8_t *encode(case_state *s, const device_runner *runner) {
     CHECK_OK(rpi_device_call_of(&s->codec, s->dtype, s->count, &s->context, &call));
     call.x = s->elements;
     call.encoded = at;
+    uint64_t bytes = s->bytes; /* what varies says its own */
+    call.bytes = &bytes;
     runner->encode(&call, s->bytes);
+    CHECK(bytes == s->bytes);
     size_t same = differs_at(at, s->wire_wanted, s->bytes);
     if (same < s->bytes) complain(s, "byte", same);
     if (at[s->bytes] != GUARD_BYTE || (at > s->wire && at[-1] != GUARD_BYTE))
@@ -138,14 +155,17 @@ static void decode(case_state *s, const device_runner *runner, uint8_t *at, int 
     size_t bytes = s->count * (adds ? sizeof(float) : rp_dtype_bytes(s->dtype));
     for (size_t i = 0; i < s->count; i++) s->y_wanted[i] = rpi_rng_normal(&s->rng);
     memcpy(s->y, s->y_wanted, sizeof s->y);
-    if (adds)
-        CHECK_OK(rp_codec_decode_add(&s->codec, s->dtype, at, s->bytes, s->count, &context,
-                                     s->y_wanted));
-    else
-        CHECK_OK(rp_codec_decode(&s->codec, s->dtype, at, s->bytes, s->count, &context,
-                                 s->y_wanted));
+    rp_status status = adds ? rp_codec_decode_add(&s->codec, s->dtype, at, s->bytes, s->count,
+                                                  &context, s->y_wanted)
+                            : rp_codec_decode(&s->codec, s->dtype, at, s->bytes, s->count,
+                                              &context, s->y_wanted);
     rpi_device_call call;
     CHECK_OK(rpi_device_call_of(&s->codec, s->dtype, s->count, &context, &call));
+    CHECK(rpi_device_offsets(&s->codec, s->dtype, s->count, at, s->bytes, s->offsets) ==
+          status);
+    if (status == RP_CORRUPT && rpi_device_places(&call)) return; /* nobody decodes it */
+    CHECK(status == RP_OK);
+    call.offsets = s->offsets;
     call.encoded = at;
     call.y = s->y;
     runner->decode(&call, s->bytes, adds);

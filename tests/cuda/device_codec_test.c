@@ -49,7 +49,14 @@ static void encode(const rpi_device_call *host, size_t bytes) {
     call.x = x.at;
     call.encoded = (uint8_t *)out.at;
     call.residual = (float *)(void *)residual.at;
+    size_t scratch = 0;
+    device_copy length = to_device(call.bytes, sizeof *call.bytes, 0);
+    DONE(cuda->scratch_bytes(&call, &scratch));
+    if (scratch) DONE(cuda->allocate(scratch, &call.scratch));
+    call.bytes = (uint64_t *)(void *)length.at;
     DONE(cuda->encode(&call, NULL));
+    back(&length, 1);
+    if (scratch) DONE(cuda->release(call.scratch));
     back(&x, 0);
     back(&out, 1);
     if (call.residual) back(&residual, 1);
@@ -59,9 +66,13 @@ static void decode(const rpi_device_call *host, size_t bytes, int adds) {
     rpi_device_call call = *host;
     device_copy in = to_device(call.encoded, bytes, offset_of(call.encoded));
     device_copy y = to_device(call.y, call.count * (adds ? 4 : type_bytes(call.type)), 0);
+    device_copy offsets = to_device((void *)(uintptr_t)call.offsets,
+                                    rpi_device_places(&call) * sizeof *call.offsets, 0);
     call.encoded = (uint8_t *)in.at;
+    call.offsets = (const uint64_t *)(void *)offsets.at;
     call.y = y.at;
     DONE(cuda->decode(&call, adds, NULL));
+    back(&offsets, 0);
     back(&in, 0);
     back(&y, 1);
 }

@@ -1,12 +1,15 @@
-/* The first words of a caller to a listening rank, and those of the called to a caller. */
+/* The first words of a caller to a listening rank, and those of the called to a caller: where
+ * both wait for each other, and where neither does (links on need). */
 #include "fuzz_input.h"
 
 #include "base/clock.h"
+#include "net/call.h"
 #include "net/endian.h"
 #include "net/frame.h"
 #include "net/hello.h"
 #include "redpoll/log.h"
 
+#include <poll.h>
 #include <string.h>
 #include <sys/un.h>
 
@@ -30,7 +33,7 @@ static void call(const rpi_hello *self, const uint8_t *data, size_t bytes) {
     rpi_acceptor acceptor;
     rpi_channel let_in;
     int listener = listen_somewhere(&address, &length);
-    if (listener < 0 || rpi_acceptor_open(&acceptor, self, listener) != RP_OK) return;
+    if (listener < 0 || rpi_acceptor_open(&acceptor, self, listener, NULL) != RP_OK) return;
     int caller = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (connect(caller, (struct sockaddr *)&address, length) == 0) {
         ssize_t sent = send(caller, data, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -40,6 +43,67 @@ static void call(const rpi_hello *self, const uint8_t *data, size_t bytes) {
     }
     close(caller);
     rpi_acceptor_close(&acceptor);
+}
+
+static rp_status admit(void *context, int rank) {
+    bool *admitted = context;
+    if (rank != 1 || *admitted) return RP_FAIL(STATE, "there is a link");
+    *admitted = true;
+    return RP_OK;
+}
+
+static void take(void *context, int rank, rpi_channel channel) {
+    (void)context, (void)rank;
+    rpi_channel_close(&channel);
+}
+
+static void call_host(const rpi_hello *self, const uint8_t *data, size_t bytes) {
+    struct sockaddr_un address;
+    socklen_t length;
+    rpi_acceptor acceptor;
+    bool admitted = false;
+    rpi_host host = {&admitted, admit, take};
+    int listener = listen_somewhere(&address, &length);
+    if (listener < 0 || rpi_acceptor_open(&acceptor, self, listener, &host) != RP_OK) return;
+    int caller = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (connect(caller, (struct sockaddr *)&address, length) == 0) {
+        ssize_t sent = send(caller, data, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+        (void)sent;
+        for (int i = 0; i < 3; i++) {
+            struct pollfd polls[RPI_CALLERS + 1];
+            int64_t wake_ns = rpi_now_ns();
+            int count = rpi_acceptor_polls(&acceptor, polls, &wake_ns);
+            if (poll(polls, (nfds_t)count, 0) > 0)
+                (void)rpi_acceptor_attend(&acceptor, polls, count);
+        }
+    }
+    close(caller);
+    rpi_acceptor_close(&acceptor);
+}
+
+static int dialled = -1; /* where the answer has come already */
+
+static rp_status dial(const char *address, unsigned attempt, int *out_fd, int *out_ways) {
+    (void)address, (void)attempt;
+    *out_ways = 1;
+    *out_fd = dialled;
+    dialled = -1;
+    return *out_fd >= 0 ? RP_OK : RP_FAIL(PEER, "once is enough");
+}
+
+static void answer_call(const rpi_hello *self, const uint8_t *data, size_t bytes) {
+    static const rpi_call_kind kind = {.dial = dial};
+    rpi_call_maker maker = {self, &kind, NULL};
+    rpi_call *it = NULL;
+    int pair[2] = {-1, -1};
+    fuzz_stream(data, bytes, pair);
+    dialled = pair[0];
+    if (rpi_call_new(0, "somewhere", &it) == RP_OK) {
+        (void)rpi_call_go_on(&maker, it);
+        rpi_call_free(it);
+    }
+    if (dialled >= 0) close(dialled);
+    close(pair[1]);
 }
 
 /* Checksums are not what is tried here: the hello at the end of the input gets its own. */
@@ -70,11 +134,15 @@ static int try(const uint8_t *data, size_t bytes) {
     }
     const rpi_hello *self = data[0] & 1 ? &closed_job : &open_job;
     if (data[0] & 2) {
-        call(self, data + 1, bytes - 1);
+        (data[0] & 8 ? call_host : call)(self, data + 1, bytes - 1);
         return 0;
     }
     rpi_hello caller = *self;
     caller.rank = 1;
+    if (data[0] & 8) {
+        answer_call(&caller, data + 1, bytes - 1);
+        return 0;
+    }
     fuzz_stream(data + 1, bytes - 1, pair);
     (void)rpi_hello_exchange(&(rpi_channel){.fd = pair[0]}, &caller, 0, rpi_now_ns());
     close(pair[0]), close(pair[1]);

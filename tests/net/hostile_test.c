@@ -298,6 +298,44 @@ static void strangers_at_a_link(void) {
     CHECK_EQ(check_descriptors(), before);
 }
 
+/* The same where links are made on need, before and behind the one that belongs there. */
+static void strangers_at_a_link_on_need(void) {
+    static callers c;
+    int before = check_descriptors();
+    if (!prepare()) return;
+    for (int manner = 0; manner < MANNERS; manner++) {
+        link_pair pair;
+        char address[256];
+        link_pair_options(&pair, tcp(), FRAME_BYTES);
+        for (int rank = 0; rank < 2; rank++) {
+            pair.options[rank].secret = &ours;
+            pair.options[rank].on_need = true;
+            REQUIRE_OK(tcp()->open(&pair.options[rank], &pair.endpoints[rank]));
+        }
+        REQUIRE_OK(tcp()->address(pair.endpoints[0], address, sizeof address));
+        c = (callers){
+            RPI_PROOF_LINK, (stranger_manner)manner, port_of(address), CALLERS, {0}, 0};
+        come(&c);
+        CHECK_OK(tcp()->call(pair.endpoints[1], 0, address));
+        for (int rank = 1; rank >= 0; rank--) {
+            int64_t deadline_ns = rpi_deadline_ns(20);
+            int peer = -1;
+            while (tcp()->met(pair.endpoints[rank], &peer, &pair.links[rank]) == RP_PENDING &&
+                   rpi_now_ns() < deadline_ns)
+                link_wait(pair.endpoints[rank]);
+            CHECK_MSG(pair.links[rank] != NULL, "among the %s", manner_names[manner]);
+        }
+        all_are_there(&c);
+        if (pair.links[0] && pair.links[1]) {
+            CHECK_OK(link_send_wait(pair.links[1], 1, 1000));
+            CHECK_OK(link_receive_wait(pair.links[0], 1, 1000));
+        }
+        leave(&c);
+        link_pair_close(&pair);
+    }
+    CHECK_EQ(check_descriptors(), before);
+}
+
 typedef struct party {
     rp_store store;
     int rank;
@@ -475,6 +513,7 @@ static void other_users_do_not_reach_shared_memory(void) {
 
 CASES({"strangers_at_the_store", strangers_at_the_store},
       {"strangers_at_a_link", strangers_at_a_link},
+      {"strangers_at_a_link_on_need", strangers_at_a_link_on_need},
       {"strangers_at_the_control_connection", strangers_at_the_control_connection},
       {"a_leaf_without_the_secret_is_told", a_leaf_without_the_secret_is_told},
       {"many_callers_cost_little_memory", many_callers_cost_little_memory},

@@ -264,11 +264,21 @@ static void *join_and_leave(void *context) {
     return NULL;
 }
 
+/* One that nobody listens on, below those that the system hands out: no connection of another
+ * test takes it meanwhile. */
 static int some_free_port(void) {
-    int fd = -1, port = 0;
-    CHECK_OK(rpi_stream_listen(NULL, 0, &fd, &port));
-    close(fd);
-    return port;
+    enum { FIRST = 10000, PORTS = 10000, STEP = 7919 };
+    static int tries;
+    int fd = -1;
+    for (; tries < PORTS; tries++) {
+        int port = FIRST + (int)(((long)getpid() + (long)tries * STEP) % PORTS);
+        if (rpi_stream_listen(NULL, port, &fd, &port) != RP_OK) continue;
+        close(fd);
+        tries++;
+        return port;
+    }
+    CHECK_MSG(false, "all ports are taken");
+    return 0;
 }
 
 static void rank_0_serves(void) {

@@ -238,7 +238,7 @@ static void a_listener_that_is_gone_is_an_error(void) {
     rpi_channel channel;
     int listener = -1, port = 0;
     REQUIRE_OK(rpi_stream_listen(NULL, 0, &listener, &port));
-    REQUIRE_OK(rpi_acceptor_open(&acceptor, &self, listener));
+    REQUIRE_OK(rpi_acceptor_open(&acceptor, &self, listener, NULL));
     CHECK_EQ(shutdown(listener, SHUT_RDWR), 0);
     alarm(20); /* ends the test where the call does not return */
     CHECK_FAILS(rpi_acceptor_wait(&acceptor, 1, rpi_deadline_ns(2), &channel), IO,
@@ -268,7 +268,7 @@ static void an_acceptor_without_memory_closes_its_listener(void) {
     int before = check_descriptors(), listener = -1, port = 0;
     REQUIRE_OK(rpi_stream_listen(NULL, 0, &listener, &port));
     rpi_memory_fail_after(1);
-    rp_status status = rpi_acceptor_open(&acceptor, &self, listener);
+    rp_status status = rpi_acceptor_open(&acceptor, &self, listener, NULL);
     rpi_memory_fail_after(0);
     CHECK_EQ(status, RP_NOMEM);
     CHECK_EQ(check_descriptors(), before);
@@ -282,7 +282,7 @@ static void an_acceptor_of_nobody_closes_its_listener(void) {
     rpi_channel channel;
     int before = check_descriptors(), listener = -1, port = 0;
     REQUIRE_OK(rpi_stream_listen(NULL, 0, &listener, &port));
-    REQUIRE_OK(rpi_acceptor_open(&acceptor, &self, listener));
+    REQUIRE_OK(rpi_acceptor_open(&acceptor, &self, listener, NULL));
     CHECK_EQ(check_descriptors(), before);
     CHECK_FAILS(rpi_acceptor_wait(&acceptor, 0, rpi_now_ns(), &channel), STATE, "everybody");
     rpi_acceptor_close(&acceptor);

@@ -193,6 +193,8 @@ def counted(rank, world, servers, staleness, options):
         (1, 2, {}),
         (2, 1, {}),
         (1, "inf", {"quorum": 2, "grace_s": 0.001}),
+        (2, 2, {"quorum": 2}),
+        ("shared", "inf", {"quorum": 3}),
         (1, "inf", {"codec": "q8", "min_size": 0}),
     ],
 )
@@ -299,6 +301,7 @@ def saved(rank, world, servers, codec):
     opt = ParameterServer(adamw(again), again, **options, broadcast=False)
     again.load_state_dict(model_state)
     opt.load_state_dict(state)
+    assert opt.spans == 1
     assert torch.equal(  # nothing is pushed yet: it goes on as it came
         opt.state_dict()["state"][1]["exp_avg"], state["state"][1]["exp_avg"]
     )

@@ -229,6 +229,7 @@ static void every_kind_learns(void) {
         {"async-local-sgd:every=10,outer-momentum=.6", "fp32", 3},
         {"async-local-sgd:every=10,servers=2,staleness=1,outer-momentum=.6", "fp32", 5},
         {"async-local-sgd:every=10,servers=1,quorum=2,grace=1,outer-momentum=.6", "q8", 4},
+        {"async-local-sgd:every=10,servers=2,quorum=2,outer-momentum=.6", "q8", 5},
     };
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         rpi_train_options options = local_options(kinds[i].strategy);
@@ -292,7 +293,7 @@ static void mistakes_are_named(void) {
     expect("async-local-sgd:outer-momentum=1", 4, "below 1");
     expect("async-local-sgd:outer-lr=0", 4, "an outer rate of 0");
     expect("async-local-sgd:servers=4", 4, "take at most 3, or shared");
-    expect("async-local-sgd:quorum=2", 4, "say servers=1");
+    expect("async-local-sgd:quorum=5", 4, "a quorum of 5 of 4");
     expect("local-sgd:outer=async,every=7", 4, "--strategy async-local-sgd:every=7");
     expect("async-local-sgd:evry=2", 4, "did you mean 'every'");
     expect("async-local-sgd:on-loss=continue", 4, "servers=1 or more");

@@ -155,6 +155,8 @@ static void every_kind_learns(void) {
         {"parameter-server:servers=1,staleness=inf", "q8", 4},
         {"parameter-server:staleness=inf", "fp32", 3},
         {"parameter-server:servers=1,staleness=inf,quorum=2,grace=1", "fp32", 4},
+        {"parameter-server:servers=2,staleness=2,quorum=2", "q8", 5},
+        {"parameter-server:staleness=inf,quorum=2", "fp32", 3},
     };
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
         for (int clip = 0; clip < 2; clip++) {
@@ -279,7 +281,7 @@ static void mistakes_are_named(void) {
     expect("all-reduce:staleness=4", 4, "has no options");
     expect("parameter-server:servers=1,quorum=4,staleness=inf", 4, "a quorum of 4 of 3");
     expect("parameter-server:servers=1,quorum=2", 4, "say staleness=inf");
-    expect("parameter-server:servers=2,quorum=2,staleness=inf", 4, "say servers=1");
+    expect("parameter-server:servers=2,quorum=3,staleness=inf", 4, "a quorum of 3 of 2");
     expect("parameter-server:grace=5", 4, "say quorum=K");
     expect("parameter-server:on-loss=continue", 4, "servers=1 or more");
     expect("parameter-server:on-loss=ignore", 4, "stop or continue");

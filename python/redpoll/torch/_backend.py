@@ -24,6 +24,7 @@ from ._errors import RedpollValueError
 from ._options import Options
 from ._policy import policy_from_environment
 from ._process_group import NAME, MixedGroup, RedpollGroup
+from ._returns import AbsentCommunicator, is_lost_place
 
 PolicyFactory = Callable[[], Optional[Any]]
 
@@ -86,15 +87,13 @@ def create_group(
         for device, other in devices.items()
         if other != name
     }
-    communicator = Communicator(
-        options.store,
-        options.group_rank,
-        options.group_size,
-        str(options.group_id),
-        options.timeout,
-        policy,
-        parent=_parent_of(options),
-    )
+    parent = _parent_of(options)
+    place = (options.store, options.group_rank, options.group_size, str(options.group_id))
+    communicator: Communicator
+    if parent is None and is_lost_place(options.group_rank, options.group_size):
+        communicator = AbsentCommunicator(*place, options.timeout, policy)
+    else:
+        communicator = Communicator(*place, options.timeout, policy, parent=parent)
 
     def split(
         store: Any, group: str, ranks: Sequence[int], limit: timedelta, opts: Any, kept: Any

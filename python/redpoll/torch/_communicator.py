@@ -82,8 +82,10 @@ class Communicator(Collectives):
         self.rank = rank
         self.world = world
         self.members: list[int] = []  # of survivors(): ranks of the other one
+        self.served = 0  # optimizers over servers that take ranks back
         self.name = name
         self._attached: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._kept: list[Any] = []  # of those
         self.asked_policy = policy
         self.describe("")
         self.timeout_s = timeout.total_seconds()
@@ -358,10 +360,12 @@ class Communicator(Collectives):
         with its name. Nothing happens when it is closed already."""
         self._leave(_DRAIN_S)
 
-    def attach(self, user: Any) -> None:
+    def attach(self, user: Any, keep: bool = False) -> None:
         """Something of C that uses the rp_comm: its release(drain_s) is called before that
-        goes. Held weakly."""
+        goes. Held weakly, or, as `keep` says, until then."""
         self._attached.add(user)
+        if keep:
+            self._kept.append(user)
 
     def _leave(self, drain_s: float) -> None:
         """`_life.py` says in which order."""
@@ -369,6 +373,7 @@ class Communicator(Collectives):
         for one in list(self._attached):
             with contextlib.suppress(RedpollError):  # another thread has closed it
                 one.release(drain_s)
+        self._kept.clear()
         with self._lock:
             lane, self._lane = self._lane, None
         if lane is not None:

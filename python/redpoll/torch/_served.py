@@ -23,7 +23,9 @@ from ._communicator import Communicator, communicator_of
 from ._dtypes import NUMBER
 from ._errors import RedpollError
 from ._flat import FlatParameters, Layout
+from ._growth import Growth
 from ._request import SLICE_S
+from ._returns import AbsentCommunicator, may_come_back
 from ._rules import DEFAULT_MIN_SIZE, CodecLike, Rules, RulesLike
 from ._wrapping import WrappingOptimizer, agree, check_feedback, check_model
 
@@ -112,10 +114,17 @@ class ServedOptimizer(WrappingOptimizer):
         self.servers, self.staleness, self.on_loss = servers, staleness, on_loss
         self.last: Optional[ParameterStep] = None
         self.lost: dict[int, str] = {}
-        self.steps = 0
+        self.steps = self.spans = 0
         self._who = type(self).__name__
         self._communicator = communicator_of(group)
-        self._is_open = self._has_end = False
+        self._rank, self._world = self._communicator.rank, self._communicator.world
+        self._group_name, self._timeout_s = (
+            self._communicator.name,
+            self._communicator.timeout_s,
+        )
+        self._seats = list(range(self._world))  # of the ranks of the communicator
+        self._is_open = self._has_end = self._has_ended = False
+        self._is_just_back = False  # started again, and without a step yet
         self._updates = 0  # of the state that was begun with, as of the latest finish()
         problem, facts = "", {}
         try:
@@ -129,12 +138,17 @@ class ServedOptimizer(WrappingOptimizer):
             facts.update(self._more_facts())
         except (ValueError, TypeError) as error:
             problem = str(error)
-        agree(group, self._who, facts, problem)
-        self._gradient = torch.zeros_like(self._flat.values)
-        if broadcast:
-            for tensor in (self._flat.values, *model.buffers()):
-                self._communicator.broadcast(tensor, 0, blocking=True)
-        self._handle = self._made()
+        self._agreed = facts
+        self._handle: Any = None
+        if isinstance(self._communicator, AbsentCommunicator):
+            self._come_back(problem)
+        else:
+            agree(group, self._who, facts, problem)
+            self._prepare()
+            if broadcast:
+                for tensor in (self._flat.values, *model.buffers()):
+                    self._communicator.broadcast(tensor, 0, blocking=True)
+            self._handle = self._made_over(self._communicator, self._seats)
         self._begin_before_forward()
 
     # ---- what subclasses say ----
@@ -175,7 +189,7 @@ class ServedOptimizer(WrappingOptimizer):
             raise ValueError(
                 f"{self._who}: on_loss is {self.on_loss!r}; 'fail' and 'continue' are there"
             )
-        world = self._communicator.world
+        world = self._world
         servers = whole(who, "servers", self.servers, "shared", 1)
         options = _abi.rp_parameter_server_options(
             servers=0 if servers is None else servers,
@@ -190,8 +204,8 @@ class ServedOptimizer(WrappingOptimizer):
         if _abi.rp_parameter_server_check(ctypes.byref(options), world) < 0:
             raise ValueError(f"{self._who}: {last_message()}")
         self.workers = world - options.servers
-        self.is_server = not options.servers or self._communicator.rank < options.servers
-        self.is_worker = self._communicator.rank >= options.servers
+        self.is_server = not options.servers or self._rank < options.servers
+        self.is_worker = self._rank >= options.servers
         return options
 
     def _checked_layout(self, rules: Rules, error_feedback: bool) -> Layout:
@@ -216,7 +230,7 @@ class ServedOptimizer(WrappingOptimizer):
             "servers": self.servers,
             "staleness": str(self.staleness),
             "quorum": quorum,
-            "grace_s": grace_s,
+            "grace_s": float(grace_s),
             "on_loss": self.on_loss,
             "seed": self._options.seed,
             "error_feedback": error_feedback,
@@ -224,8 +238,50 @@ class ServedOptimizer(WrappingOptimizer):
             "parameters": codecs,
         }
 
-    def _made(self) -> ServerHandle:
-        kept = self._give_merge(self._options)
+    def _prepare(self) -> None:
+        """What a handle borrows."""
+        self._gradient = torch.zeros_like(self._flat.values)
+        self._kept_merge = self._give_merge(self._options)
+        self._growth = self._made_growth()
+        if self._growth is not None and self._rank == 0:
+            own = weakref.ref(self)
+            self._kept_merge = (self._kept_merge, self._growth.watch(own, self._options))
+
+    def _made_growth(self) -> Optional[Growth]:
+        """Where ranks may come back. Optimizers of a group are told apart by their order."""
+        group = communicator_of(self.group)
+        if not (self._options.goes_on and may_come_back()) or group.store is None:
+            return None
+        group.served += 1
+        growth = Growth(group.store, group.served)
+        group.attach(growth)
+        if self._rank == 0:
+            group.attach(growth.desk, keep=True)  # it says that the run is over
+        return growth
+
+    def _come_back(self, problem: str) -> None:
+        """Of a rank that was started again."""
+        if problem:
+            raise ValueError(problem)
+        if not self.is_worker:
+            raise RedpollError(
+                _abi.RP_INVALID,
+                f"{self._who}: rank {self._rank} was started again, and served: the run has "
+                "ended with it",
+            )
+        self._prepare()
+        if self._growth is None:
+            raise RedpollError(
+                _abi.RP_INVALID,
+                f"{self._who}: rank {self._rank} was started again, and the others do not take "
+                "it back: on_loss='continue' does, under redpoll run --on-loss continue "
+                "--restart N",
+            )
+        self._growth.come_back(self)
+        self._is_just_back = True
+
+    def _made_over(self, communicator: Communicator, seats: list[int]) -> ServerHandle:
+        """seats: the ranks of the communicator, by their numbers in the group."""
         segments, place = self._layout.segments(), self._gradient.data_ptr()
         for segment in segments:
             segment.data = place
@@ -236,9 +292,15 @@ class ServedOptimizer(WrappingOptimizer):
             own = weak()
             return own._raised() if own is not None else None
 
-        return ServerHandle(
-            self._communicator, self._who, segments, self._options, kept, raised
-        )
+        self._options.workers = self.workers  # also where some are missing
+        names = (ctypes.c_int * len(seats))(*seats)
+        kept = (self._kept_merge, names)
+        made = ServerHandle(communicator, self._who, segments, self._options, kept, raised)
+        _abi.rp_parameter_server_name(made.address, names)
+        return made
+
+    def _living(self) -> list[int]:
+        return [rank for rank in self._seats if rank not in self.lost]
 
     def _begin_before_forward(self) -> None:
         """A gradient is as old as the parameters at which it begins to be computed."""
@@ -287,7 +349,10 @@ class ServedOptimizer(WrappingOptimizer):
     def _begin(self, steps: int = _NO_END) -> None:
         self._flat.check()
         self._before_span()
-        self._is_open = True
+        self._is_open, self._has_ended = True, False
+        self._is_just_back = False
+        if self._growth is not None:
+            self._growth.begin(steps)
         values = self._flat.values.data_ptr()
         with self._failing(), self._handle.used() as handle:
             self._handle.check(_abi.rp_parameter_server_begin(handle, values, 0, steps))
@@ -300,13 +365,13 @@ class ServedOptimizer(WrappingOptimizer):
         try:
             yield
         except Exception:
-            self._is_open = self._has_end = False
+            self._is_open = self._has_end = self._has_ended = False
             raise
 
     def _check_works(self) -> None:
         if not self.is_worker:
             raise RuntimeError(
-                f"{self._who}: rank {self._communicator.rank} only serves, which it does in "
+                f"{self._who}: rank {self._rank} only serves, which it does in "
                 "finish(); step() is the workers'"
             )
 
@@ -325,6 +390,8 @@ class ServedOptimizer(WrappingOptimizer):
             )
         self.steps += 1
         self.last = ParameterStep(report.staleness, report.updates, report.wait_s)
+        if self._growth is not None and not self._goes_on():
+            self._settle()
 
     # ---- the end of steps ----
 
@@ -338,13 +405,34 @@ class ServedOptimizer(WrappingOptimizer):
         workers'."""
         if not self._is_open:
             self._begin(_NO_END)
-        self._before_end()
+        while not self._has_ended:
+            self._before_end()
+            if not self._has_ended:  # the last push may have done so
+                self._settle()
+        self._is_open = self._has_end = self._has_ended = False
+        updates = self._meet_all(buffers)
+        self.spans += updates != self._updates
+        self._updates = updates
+        self._after_span()
+
+    def _settle(self) -> None:
+        """No more steps of this rank, until all have come here; where they have as a rank waits
+        to be taken back, they take it back, and go on. Collective."""
         with self._failing():
             self._interruptibly(self._end)
-        self._is_open = self._has_end = False
         self._hear_of_lost()
-        self._updates = self._meet_all(buffers)
-        self._after_span()
+        growth = self._growth
+        if growth is None:
+            self._has_ended = True
+            return
+        with self._failing():
+            asked = float(growth.asked and self._rank == 0)
+            if not self._sum(torch.tensor([asked], dtype=torch.float64)).item():
+                self._has_ended = True
+                return
+            left = growth.left(self)
+            growth.take_back(self)
+        self._begin(left)
 
     def _end(self) -> None:
         with self._handle.used() as handle:
@@ -369,15 +457,15 @@ class ServedOptimizer(WrappingOptimizer):
         except BaseException:
             self._handle.abort(_abi.RP_CANCELLED, "it was interrupted")
             thread.join()
-            self._is_open = self._has_end = False
+            self._is_open = self._has_end = self._has_ended = False
             raise
         if raised:
             raise raised[0]
 
     def _hear_of_lost(self) -> None:
         with self._handle.used(posts=False) as handle:
-            for rank in range(self._communicator.world):
-                why = _abi.rp_parameter_server_lost(handle, rank)
+            for place, rank in enumerate(self._seats):
+                why = _abi.rp_parameter_server_lost(handle, place)
                 if why and rank not in self.lost:
                     self.lost[rank] = why.decode()
                     log.warning("%s: rank %d is left behind: %s", self._who, rank, why.decode())
@@ -387,7 +475,7 @@ class ServedOptimizer(WrappingOptimizer):
         found = [each for each in self.model.buffers() if each.is_floating_point()]
         found = found if buffers else []
         own = float(self.is_worker)  # 0 times an infinite buffer would be no number
-        first = float(self._own_updates() if self._communicator.rank == 0 else 0)
+        first = float(self._own_updates() if self._rank == 0 else 0)
         parts = [torch.tensor([first, own], dtype=torch.float64)]
         parts += [
             each.detach().reshape(-1).double() if self.is_worker else _zeros(each)
@@ -468,6 +556,7 @@ class ServedOptimizer(WrappingOptimizer):
             "worker": self._worker(),
             "workers": self.workers,
             "step": self.steps,
+            "spans": self.spans,
             "residual": None if residual is None else residual.clone(),
         }
 
@@ -482,7 +571,18 @@ class ServedOptimizer(WrappingOptimizer):
         return self._together(gather)
 
     def _worker(self) -> int:
-        return self._communicator.rank - self._options.servers if self.is_worker else -1
+        return self._rank - self._options.servers if self.is_worker else -1
+
+    def _keeps_its_state(self) -> bool:
+        """What is loaded is older than what a rank that has just come back has."""
+        if self._is_just_back:
+            log.info(
+                "%s: rank %d was started again, and keeps what it has from the others: "
+                "load_state_dict() changes nothing",
+                self._who,
+                self._rank,
+            )
+        return self._is_just_back
 
     def _take_feedback(self, own: dict[str, Any]) -> None:
         saved, here = own["residual"], self._layout.residual

@@ -234,6 +234,7 @@ class Shard:
         place = (merge.first, merge.count, merge.values or 0, merge.gradient or 0)
         if place == self._place:
             return
+        was = self.pieces if place[:2] == self._place[:2] else []
         values, self._sum = _memory(merge.values, merge.count), _memory(*place[3:], place[1])
         self._gradient = torch.zeros(merge.count)
         self.first = merge.first
@@ -241,7 +242,9 @@ class Shard:
         groups: list[list[torch.Tensor]] = [[] for _ in self._inner.param_groups]
         for piece in self.pieces:
             groups[piece.group].append(piece.value)
-        self._optimizer = remade(self._inner, groups)
+        before, self._optimizer = self._optimizer, remade(self._inner, groups)
+        for old, new in zip(was, self.pieces):  # the same part, in other memory
+            self._optimizer.state[new.value] = before.state[old.value]
         self._cut_state()
         self._place = place
 

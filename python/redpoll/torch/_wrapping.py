@@ -119,9 +119,14 @@ def agree(group: Any, who: str, facts: dict[str, Any], problem: str) -> None:
             raise ValueError(theirs if theirs == problem else f"rank {rank}: {theirs}")
     _, first = found[0]
     for rank, (_, other) in enumerate(found):
-        for name, value in first.items():
-            if other.get(name) != value:
-                raise ValueError(
-                    f"{who}: rank 0 has {name}={value!r} and rank {rank} "
-                    f"{name}={other.get(name)!r}; all ranks need the same"
-                )
+        compare(who, first, other, rank)
+
+
+def compare(who: str, first: dict[str, Any], other: dict[str, Any], rank: int) -> None:
+    """ValueError: rank 0 was given other things than this rank."""
+    for name, value in first.items():
+        if other.get(name) != value:
+            raise ValueError(
+                f"{who}: rank 0 has {name}={value!r} and rank {rank} "
+                f"{name}={other.get(name)!r}; all ranks need the same"
+            )

@@ -173,9 +173,12 @@ class AsyncLocalSGD(ServedOptimizer):
     @torch.no_grad()
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Of this class, with any number of servers, after the model's own load_state_dict().
-        Error feedback is taken up where workers are as many and this is the same. RuntimeError:
-        steps are under way."""
+        Error feedback is taken up where workers are as many and this is the same. On a worker
+        that was started again, before its first step, it changes nothing: it has the others'
+        state. RuntimeError: steps are under way."""
         self._check_idle()
+        if self._keeps_its_state():
+            return
         rest = dict(state_dict)
         own = rest.pop("async_local_sgd", None)
         check_state(own, self._who, (_FORMAT, _VERSION), {})
@@ -188,6 +191,7 @@ class AsyncLocalSGD(ServedOptimizer):
         self._take_feedback(own)
         self.inner.load_state_dict(rest)
         self.steps, self._outer.pushes = own["step"], own["pushes"]
+        self.spans, self._updates = own.get("spans", 0), own["pushes"]
         for name, vector in self._vectors.items():
             if self.is_server:
                 vector.copy_(own["vectors"][name])

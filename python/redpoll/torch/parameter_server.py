@@ -38,7 +38,8 @@ class ParameterServer(ServedOptimizer):
 
     last: a ParameterStep, of the latest push; None before it. is_server, is_worker: what this
     rank is; workers: how many there are. lost: {rank: why} of workers that were left behind, as
-    of the latest finish()."""
+    of the latest finish(), and have not come back. spans: how many spans of steps have ended;
+    steps: pushes of this worker: a worker that was started again has them from the others."""
 
     def __init__(
         self,
@@ -71,7 +72,7 @@ class ParameterServer(ServedOptimizer):
         DistributedDataParallel. K: each push is a step by itself, of a gradient at most K steps
         old. "inf": nobody waits for another.
         quorum: a step takes so many workers' gradients, and what comes within grace_s seconds
-        more. With servers=1 and a staleness. 0: none.
+        more. With a staleness. 0: none.
         on_loss: when a worker dies. "fail": RedpollError, on every rank. "continue": the others
         go on; with servers of their own. A server that dies ends all.
         codec, rules, min_size, error_feedback: how gradients travel, as of compress(); None:
@@ -131,8 +132,8 @@ class ParameterServer(ServedOptimizer):
             if own is not None:
                 own._handle.abort(_abi.STATUS["INTERNAL"], message)
 
-        options.merge = self._shard.callback(abort)
-        return self._shard
+        options.merge = merge = self._shard.callback(abort)
+        return self._shard, merge
 
     def _raised(self) -> Optional[BaseException]:
         error, self._shard.error = self._shard.error, None
@@ -255,14 +256,18 @@ class ParameterServer(ServedOptimizer):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Of this class, of any rank and number of servers, or of the inner optimizer alone; on
         every rank alike, after the model's own load_state_dict(). Error feedback is taken up
-        where workers are as many and this is the same. RuntimeError: steps are under way."""
+        where workers are as many and this is the same. On a worker that was started again,
+        before its first step, it changes nothing: it has the others' state. RuntimeError: steps
+        are under way."""
         self._check_idle()
+        if self._keeps_its_state():
+            return
         rest = dict(state_dict)
         own = rest.pop("parameter_server", None)
         if own is not None:
             check_state(own, self._who, (_FORMAT, _VERSION), {})
             self._take_feedback(own)
-            self.steps = own["step"]
+            self.steps, self.spans = own["step"], own.get("spans", 0)
         self.inner.load_state_dict(rest)
         self._shard.forget()
         self._updates = 0

@@ -48,7 +48,7 @@ static const rpi_option options[] = {
            "workers"),
     RPI_SERVED_QUORUM(
         "servers take so many exchanges at once, and what comes within the grace; 0: "
-        "each by itself. With servers=1 and a staleness"),
+        "each by itself. With a staleness"),
     RPI_SERVED_GRACE,
     RPI_SERVED_ON_LOSS,
     {0},

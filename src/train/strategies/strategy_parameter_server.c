@@ -22,7 +22,7 @@ static const rpi_option options[] = {
     RPI_SERVED_STALENESS("0", "steps that a gradient may be late; 0: synchronous, inf: nobody "
                               "waits for another"),
     RPI_SERVED_QUORUM("a step takes so many workers' gradients, weighed by their samples, and "
-                      "what comes within the grace; 0: none. With servers=1 and a staleness"),
+                      "what comes within the grace; 0: none. With a staleness"),
     RPI_SERVED_GRACE,
     RPI_SERVED_ON_LOSS,
     {0},

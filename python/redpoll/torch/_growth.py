@@ -1,0 +1,393 @@
+"""Workers that come back: how those that live take them in, and how they get their place.
+
+    LOST --the launcher starts it--> LOADS --ticket (_returns.py)--> WAITS
+      ^                                                                | invited
+      |                                                                v
+      |                            JOINS: a communicator of all that live and of those that wait
+      |                                                                v
+      '--------- dies ---- WORKS <-- go -- CATCHES UP: parameters from rank 0, place in the run
+
+Rank 0, a server, sees the ticket when it merges, and the steps under way end early; by then who
+has died is known to be lost. The attempt is made beside the world as it is. Then those that
+live vote over the communicator that they had: all well, and the new one is the world, with
+servers made over it that begin with the parameters of before; else what was made is dropped,
+and they go on as they were. What is their own they keep: the optimizer's state of servers and
+workers, error feedback, running statistics. Every wait has a deadline."""
+
+from __future__ import annotations
+
+import ctypes
+import io
+import json
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Optional
+
+import torch
+import torch.distributed as dist
+
+from .. import __version__, _abi
+from ._communicator import Communicator
+from ._errors import RedpollError
+from ._returns import Desk, Ticket
+from ._wrapping import compare
+
+log = logging.getLogger("redpoll")
+
+_ATTEMPTS, _PAUSE_S = 3, 1.0
+_CONNECT_S = 10.0
+
+
+@dataclass
+class World:
+    """One that is being made, or was. seats: the ranks of its communicator, by their numbers at
+    the beginning; back: those of them that come back."""
+
+    epoch: int
+    seats: list[int]
+    back: list[int]
+    communicator: Any = None
+    handle: Any = None
+
+    def abort(self, why: str) -> None:
+        if self.communicator is not None:
+            self.communicator.abort(why)
+
+    def close(self) -> None:
+        handle, self.handle = self.handle, None
+        communicator, self.communicator = self.communicator, None
+        if handle is not None:
+            with suppress(RedpollError):  # it went with its communicator
+                handle.release(0.0)
+        if communicator is not None:
+            communicator.close()
+
+
+class Growth:
+    """Of a ServedOptimizer. asked: rank 0 has ended the steps early, as somebody waits."""
+
+    def __init__(self, store: Any, number: int) -> None:
+        self.desk = Desk(store, number)
+        self.asked = False
+        self._merges = self._pushes = self._left = 0
+        self._epoch = 0
+        self._tickets: list[Ticket] = []  # of an attempt, on rank 0
+        self._pending: Optional[World] = None
+        self._worlds: list[World] = []  # the latest
+
+    def release(self, _drain_s: float) -> None:
+        """The process group goes."""
+        pending, self._pending = self._pending, None
+        if pending is not None:
+            pending.close()
+        while self._worlds:
+            self._worlds.pop().close()
+
+    # ---- rank 0: who waits, and what is left of a span ----
+
+    def begin(self, steps: int) -> None:
+        self._left, self._merges, self._pushes, self.asked = steps, 0, 0, False
+
+    def left(self, opt: Any) -> int:
+        """Steps of the span that were not done, behind its early end."""
+        is_synchronous = opt._options.staleness == 0
+        done = self._merges if is_synchronous else self._pushes // opt.workers
+        return max(self._left - done, 0)
+
+    def watch(self, opt: Any, options: Any) -> Any:
+        """Each merge is counted, and the desk is looked at. Returns what has to be kept."""
+        # The field's own value is a view of it, and would be what replaces it.
+        merge = _abi.Merge(ctypes.cast(options.merge, ctypes.c_void_p).value or 0)
+        context = options.context
+
+        def call(_context: Any, found: Any) -> int:
+            code = int(merge(context, found))
+            try:
+                self._merges += 1
+                self._pushes += found.contents.push_count
+                if self.desk.is_waited_at():
+                    self.asked = True
+                    _abi.rp_parameter_server_stop(opt()._handle.address)
+            except Exception as error:
+                log.warning("no rank comes back: %s", error)
+            return code
+
+        options.merge = _abi.Merge(call)
+        return merge, options.merge
+
+    # ---- those that live: collective over them, between spans ----
+
+    def take_back(self, opt: Any) -> None:
+        """Of those that wait whoever can come. RedpollError: those that live cannot go on."""
+        world = opt._together(lambda: self._attempt(opt))
+        if world is None:
+            return
+        self._pending = None
+        self.settle(opt, world)
+        for ticket in self._tickets:
+            self.desk.say(ticket.number, "verdict", "go")
+        self._tickets = []
+        for rank in world.back:
+            opt.lost.pop(rank, None)
+        log.warning(
+            "%s: %s back; %s go on",
+            opt._who,
+            f"{_ranks(world.back)} {'is' if len(world.back) == 1 else 'are'}",
+            _ranks(world.seats),
+        )
+
+    def settle(self, opt: Any, world: World) -> None:
+        """This is the world from here on."""
+        before = opt._handle
+        opt._handle, opt._communicator = world.handle, world.communicator
+        opt._seats = world.seats
+        if before is not None:
+            before.release(0.0)
+        while self._worlds:
+            self._worlds.pop().close()
+        self._worlds.append(world)
+
+    def _attempt(self, opt: Any) -> Optional[World]:
+        self._give_up()
+        world = self._planned(opt)
+        if world is None:
+            return None
+        why = ""
+        try:
+            self._build(opt, world)
+        except Exception as error:  # those that live go on as they were
+            why = _said(error)
+            world.abort(why)
+        vote = opt._sum_once(torch.tensor([float(bool(why))], dtype=torch.float64))
+        if not vote.item():
+            return world
+        self._give_up()
+        if opt._rank == 0:
+            log.warning("%s: nobody has come back: %s", opt._who, why or "a rank has failed")
+        return None
+
+    def _give_up(self) -> None:
+        """The attempt before, if there was one: who comes back asks anew."""
+        pending, self._pending = self._pending, None
+        if pending is not None:
+            pending.close()
+        for ticket in self._tickets:
+            self.desk.say(ticket.number, "seat", "again")
+            self.desk.say(ticket.number, "verdict", "again")
+        self._tickets = []
+
+    def _planned(self, opt: Any) -> Optional[World]:
+        """From rank 0: who comes back, and the attempt's number."""
+        plan = torch.zeros(1 + opt._world, dtype=torch.float64)
+        if opt._rank == 0:
+            self._epoch += 1
+            plan[0] = self._epoch
+            self._tickets = self._called(opt)
+            for ticket in self._tickets:
+                plan[1 + ticket.rank] = 1
+        opt._sum_once(plan)
+        epoch, *marks = (int(each) for each in plan.tolist())
+        back = [rank for rank, mark in enumerate(marks) if mark]
+        if not back:
+            return None
+        seats = sorted([*opt._living(), *back])
+        self._pending = world = World(epoch, seats, back)
+        text = json.dumps({"epoch": epoch, "seats": seats, "back": back})
+        for ticket in self._tickets:
+            self.desk.say(ticket.number, "seat", text)
+        return world
+
+    def _called(self, opt: Any) -> list[Ticket]:
+        """Those that can be taken and are there; of a rank the latest."""
+        found: dict[int, Ticket] = {}
+        for ticket in self.desk.take():
+            why = _refusal(opt, ticket)
+            if why:
+                self.desk.say(ticket.number, "invite", f"refused {why}")
+                log.warning("%s: rank %d is %s", opt._who, ticket.rank, why)
+            elif ticket.rank in opt._living():  # not known to be lost yet
+                self.desk.say(ticket.number, "invite", "again")
+            else:
+                found[ticket.rank] = ticket
+        called = []
+        for ticket in found.values():
+            if self.desk.call(ticket.number):
+                called.append(ticket)
+            else:
+                self.desk.say(ticket.number, "seat", "again")  # it may be slow
+        return called
+
+    # ---- what all do over the new communicator ----
+
+    def _build(self, opt: Any, world: World) -> None:
+        seat = world.seats.index(opt._rank)
+        world.communicator = new = Communicator(
+            dist.PrefixStore(f"world/{world.epoch}", self.desk.store),
+            seat,
+            len(world.seats),
+            f"{opt._group_name}, {world.epoch} times grown",
+            timedelta(seconds=_CONNECT_S),
+        )
+        new.set_timeout(timedelta(seconds=opt._timeout_s))
+        first = _packed({"facts": opt._agreed, "spans": opt.spans, "updates": opt._updates})
+        self._take_first(opt, world, _unpacked(_shared(new, 0, first)))
+        donor = next(
+            seat
+            for seat, rank in enumerate(world.seats)
+            if rank >= opt._options.servers and rank not in world.back
+        )
+        own = _packed(_worker_state(opt)) if seat == donor else b""
+        state = _shared(new, donor, own)
+        new.broadcast(opt._flat.values, 0, blocking=True)
+        if opt._rank in world.back:
+            _take_worker_state(opt, _unpacked(state))
+        world.handle = opt._made_over(new, world.seats)
+        new.barrier(blocking=True)
+
+    def _take_first(self, opt: Any, world: World, told: dict[str, Any]) -> None:
+        if opt._rank not in world.back:
+            return
+        compare(opt._who, told["facts"], opt._agreed, opt._rank)
+        opt.spans, opt._updates = told["spans"], told["updates"]
+
+    # ---- a rank that was started again ----
+
+    def come_back(self, opt: Any) -> None:
+        """RedpollError: it is not taken back. ValueError: it was given other things than the
+        others."""
+        for attempt in range(_ATTEMPTS):
+            if attempt:
+                time.sleep(min(_PAUSE_S, opt._timeout_s))
+            world = self._ask(opt)
+            if world is not None:
+                self.settle(opt, world)
+                return
+        raise RedpollError(
+            _abi.STATUS["PEER"],
+            f"rank {opt._rank} was started again, and {_ATTEMPTS} attempts to meet the others "
+            "have failed: they say why",
+        )
+
+    def _ask(self, opt: Any) -> Optional[World]:
+        """One ticket. None: another attempt may go well."""
+        with _at_desk():
+            number = self.desk.ask(opt._rank)
+            text = self.desk.hear(number, "invite", opt._timeout_s)
+        if text.startswith("refused "):
+            raise RedpollError(
+                _abi.RP_INVALID, f"rank {opt._rank} cannot come back: it is {text[8:]}"
+            )
+        if text != "called":
+            return None
+        with _at_desk():
+            self.desk.answer(number)
+            text = self.desk.hear(number, "seat", opt._timeout_s)
+        if text == "again":
+            return None
+        world = World(**json.loads(text))
+        try:
+            is_made = self._is_made(opt, world)
+            with _at_desk():
+                verdict = self.desk.hear(number, "verdict", opt._timeout_s)
+        except BaseException as error:
+            world.abort(f"rank {opt._rank}: {_said(error)}")
+            world.close()
+            raise
+        if is_made and verdict == "go":
+            return world
+        world.close()
+        return None
+
+    def _is_made(self, opt: Any, world: World) -> bool:
+        """False: others have failed in it, and say so by their verdict."""
+        try:
+            self._build(opt, world)
+        except RedpollError as error:
+            if error.status not in ("PEER", "TIMEOUT", "CANCELLED"):
+                raise
+            log.warning("%s: %s", opt._who, error)
+            world.close()
+            return False
+        return True
+
+
+@contextmanager
+def _at_desk() -> Iterator[None]:
+    """Of a rank that comes back: RedpollError where the store fails."""
+    try:
+        yield
+    except RedpollError:
+        raise
+    except RuntimeError as error:
+        raise RedpollError(
+            _abi.STATUS["PEER"], f"the group's store is gone, and so may be the run: {error}"
+        ) from error
+
+
+def _said(error: BaseException) -> str:
+    return str(error) or type(error).__name__
+
+
+def _refusal(opt: Any, ticket: Ticket) -> str:
+    if not opt._options.servers <= ticket.rank < opt._world:
+        return f"no worker: workers are ranks {opt._options.servers} to {opt._world - 1}"
+    if ticket.version != __version__:
+        return f"of redpoll {ticket.version}, and the run is of {__version__}"
+    return ""
+
+
+# ---- what a worker has ----
+
+
+def _worker_state(opt: Any) -> dict[str, Any]:
+    """What a worker may have from another: optimizer, buffers of the model, how far it is."""
+    return {
+        "inner": opt.inner.state_dict()["state"],
+        "buffers": [each.detach().clone() for each in opt.model.buffers()],
+        "steps": opt.steps,
+    }
+
+
+@torch.no_grad()
+def _take_worker_state(opt: Any, state: dict[str, Any]) -> None:
+    groups = opt.inner.state_dict()["param_groups"]  # rates are the script's affair
+    opt.inner.load_state_dict({"state": state["inner"], "param_groups": groups})
+    for own, given in zip(opt.model.buffers(), state["buffers"]):
+        own.copy_(given)
+    opt.steps = state["steps"]
+
+
+# ---- objects over a communicator ----
+
+
+def _packed(value: Any) -> bytes:
+    file = io.BytesIO()
+    torch.save(value, file)
+    return file.getvalue()
+
+
+def _unpacked(data: bytes) -> Any:
+    """Tensors and plain values: nothing that another rank sends is run."""
+    return torch.load(io.BytesIO(data), weights_only=True)
+
+
+def _shared(communicator: Communicator, root: int, data: bytes) -> bytes:
+    """Those of `root`, on all ranks."""
+    size = torch.tensor([len(data)])
+    communicator.broadcast(size, root, blocking=True)
+    vector = torch.empty(int(size.item()), dtype=torch.uint8)
+    if communicator.rank == root:
+        ctypes.memmove(vector.data_ptr(), data, len(data))
+    communicator.broadcast(vector, root, blocking=True)
+    return ctypes.string_at(vector.data_ptr(), vector.numel())
+
+
+def _ranks(ranks: list[int]) -> str:
+    numbers = [str(rank) for rank in ranks]
+    if len(numbers) == 1:
+        return f"rank {numbers[0]}"
+    return f"ranks {', '.join(numbers[:-1])} and {numbers[-1]}"

@@ -1,0 +1,185 @@
+"""Workers that `redpoll run --restart` has started again: how they ask for their place.
+
+A rank that was started again and rank 0 speak by keys of the process group's store, a ticket
+for each time that a rank asks:
+
+    the rank                          rank 0
+    tickets + 1 = N
+    ticket/N: its number, version --> looks at `tickets` now and then
+              <---- invite/N          called; again; or why not
+    here/N             ------------>  in time, else nobody waits for it
+              <---- seat/N            come to a communicator; again: ask anew
+              <---- verdict/N         go: this is the world now; again: ask anew
+              <---- over              in place of any of them: the run has ended
+
+The same as src/train/return_desk.h, over a store of PyTorch's."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import time
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import torch.distributed as dist
+
+from .. import __version__, _abi
+from . import _notifier
+from ._communicator import Communicator, _live
+from ._errors import RedpollError
+from ._store import wait_for_key
+
+log = logging.getLogger("redpoll")
+
+_LOOK_S, _FILL_S, _CALL_S, _SLICE_S = 0.2, 1.0, 2.0, 0.2
+
+
+def _number(variable: str) -> int:
+    text = os.environ.get(variable, "")
+    return int(text) if text.isdigit() else 0
+
+
+def is_lost_place(rank: int, world: int) -> bool:
+    """Was this process started by a launcher with --restart in the place of a rank that was
+    killed, and is this place in a group the one that was lost? Its children have its
+    environment, and make groups of their own."""
+    own = tuple(os.environ.get(name, "") for name in ("RANK", "WORLD_SIZE"))
+    if not os.environ.get("REDPOLL_STORE") or world < 2:
+        return False
+    return _number("REDPOLL_GENERATION") > 0 and own == (str(rank), str(world))
+
+
+def may_come_back() -> bool:
+    """Does the launcher start ranks again?"""
+    return _number("REDPOLL_RESTART") > 0
+
+
+class AbsentCommunicator(Communicator):
+    """Of a rank that was started again: the group that it belonged to has ended without it, and
+    nobody meets it there. It has its place in it, and the store."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        _live.pop(self.number)  # there is nothing to close
+        _notifier.release()
+
+    def _create(self, store: Any, check: Any) -> int:
+        self.bind_host = None
+        return 0
+
+    def _gone(self, name: str) -> NoReturn:
+        raise self.error(
+            _abi.RP_STATE,
+            f"rank {self.rank} was started again, and the group that it was in goes on without "
+            "it; redpoll.torch.ParameterServer and AsyncLocalSGD with on_loss='continue' take "
+            "it back when they are made, for their own operations and no others",
+            name,
+        )
+
+    def set_timeout(self, timeout: Any) -> None:
+        self.timeout_s = timeout.total_seconds()
+
+    def abort(self, message: str) -> None: ...
+
+    def _leave(self, drain_s: float) -> None:
+        self.closed = True
+        for one in list(self._attached):
+            with contextlib.suppress(RedpollError):
+                one.release(drain_s)
+
+
+@dataclass
+class Ticket:
+    number: int
+    rank: int
+    version: str
+
+
+class Desk:
+    """Both ends. store: the group's; number: of the optimizer among the group's. Rank 0's
+    methods raise nothing where the store fails: a run needs it no more. Those of the other end
+    raise RuntimeError."""
+
+    def __init__(self, store: Any, number: int) -> None:
+        self.store = dist.PrefixStore(f"redpoll/returns/{number}", store)
+        self._given = self._taken = 0
+        self._looked_s = -1.0
+        self._is_off = False
+
+    # ---- rank 0 ----
+
+    def is_waited_at(self) -> bool:
+        """Asks the store a few times a second at most; one that does not answer ends it."""
+        now = time.monotonic()
+        if not self._is_off and now - self._looked_s >= _LOOK_S:
+            self._looked_s = now
+            try:
+                self._given = self.store.add("tickets", 0)
+            except RuntimeError as error:
+                self._turn_off(error)
+        return not self._is_off and self._given > self._taken
+
+    def take(self) -> list[Ticket]:
+        """All that were seen; those that were not filled in in time are left out, and those
+        behind a store that fails."""
+        found: list[Ticket] = []
+        while not self._is_off and self._taken < self._given:
+            self._taken += 1
+            key = f"ticket/{self._taken}"
+            try:
+                if wait_for_key(self.store, key, _FILL_S):
+                    rank, version = self.store.get(key).decode().split()
+                    found.append(Ticket(self._taken, int(rank), version))
+            except RuntimeError as error:
+                self._turn_off(error)
+        return found
+
+    def _turn_off(self, error: RuntimeError) -> None:
+        self._is_off = True
+        log.warning("no rank can come back any more: the store failed: %s", error)
+
+    def say(self, number: int, what: str, text: str) -> None:
+        """One that cannot be told finds out by its deadline."""
+        with contextlib.suppress(RuntimeError):
+            self.store.set(f"{what}/{number}", text)
+
+    def call(self, number: int) -> bool:
+        """Is whoever gave the ticket still there?"""
+        self.say(number, "invite", "called")
+        try:
+            return wait_for_key(self.store, f"here/{number}", _CALL_S)
+        except RuntimeError as error:
+            self._turn_off(error)
+            return False
+
+    def release(self, _drain_s: float) -> None:
+        """The process group goes, and nobody is taken back any more."""
+        with contextlib.suppress(RuntimeError):
+            self.store.set("over", "over")
+
+    # ---- a rank that was started again ----
+
+    def ask(self, rank: int) -> int:
+        number = int(self.store.add("tickets", 1))
+        self.store.set(f"ticket/{number}", f"{rank} {__version__}")
+        return number
+
+    def answer(self, number: int) -> None:
+        self.store.set(f"here/{number}", "")
+
+    def hear(self, number: int, what: str, timeout_s: float) -> str:
+        """RedpollError: CANCELLED: the run is over; TIMEOUT: nobody has answered."""
+        deadline = time.monotonic() + timeout_s
+        while not wait_for_key(self.store, f"{what}/{number}", _SLICE_S):
+            if self.store.check(["over"]):
+                raise RedpollError(_abi.RP_CANCELLED, "the run is over")
+            if time.monotonic() >= deadline:
+                raise RedpollError(
+                    _abi.RP_TIMEOUT,
+                    f"this rank was started again, and rank 0 has not taken it back in "
+                    f"{timeout_s:g} s (the group's timeout): the steps of the others take "
+                    "longer, or they take nobody back",
+                )
+        return str(self.store.get(f"{what}/{number}").decode())

@@ -1,0 +1,170 @@
+#include "comm/device.h"
+
+#include "comm/communicator.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/status.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- the bell ---- */
+
+void rpi_bell_leave(rpi_bell *bell) {
+    if (atomic_fetch_sub(&bell->holders, 1) > 1) return;
+    close(bell->fd);
+    rpi_free(bell);
+}
+
+/* On a thread of the GPU's driver. */
+void rpi_bell_ring(void *context) {
+    rpi_bell *bell = context;
+    uint64_t one = 1;
+    ssize_t written = write(bell->fd, &one, sizeof one);
+    (void)written; /* fails only when the counter is full, and then the driver wakes anyway */
+    rpi_bell_leave(bell);
+}
+
+static rp_status make_bell(const rpi_fabric *fabric, rpi_bell **out_bell) {
+    rpi_bell *bell = NULL;
+    int fd = fcntl(fabric->wake_fd, F_DUPFD_CLOEXEC, 0);
+    if (fd < 0) return RP_FAIL_ERRNO(IO, "cannot make an event descriptor");
+    rp_status status = rpi_alloc(sizeof *bell, "a bell", &bell);
+    if (status != RP_OK) {
+        close(fd);
+        return status;
+    }
+    bell->fd = fd;
+    atomic_init(&bell->holders, 1);
+    *out_bell = bell;
+    return RP_OK;
+}
+
+/* ---- GPUs of a fabric ---- */
+
+/* Under the lock. */
+rp_status rpi_device_find(rpi_fabric *fabric, const rpi_cuda_library *cuda, int number,
+                          rpi_device **out_device) {
+    rpi_device *device = fabric->devices;
+    while (device && device->number != number) device = device->next;
+    if (!device) {
+        RP_TRY(rpi_alloc(sizeof *device, "a GPU", &device));
+        rp_status status = make_bell(fabric, &device->bell);
+        if (status != RP_OK) {
+            rpi_free(device);
+            return status;
+        }
+        device->fabric = fabric;
+        device->cuda = cuda;
+        device->number = number;
+        device->next = fabric->devices;
+        fabric->devices = device;
+        atomic_store(&fabric->has_devices, true);
+    }
+    *out_device = device;
+    return RP_OK;
+}
+
+rp_status rpi_device_enter(const rpi_device *device, int *out_before) {
+    const rpi_cuda_library *cuda = device->cuda;
+    RP_TRY(rpi_cuda_check(cuda, cuda->device_get(out_before), "the thread's GPU"));
+    if (*out_before == device->number) return RP_OK;
+    return rpi_cuda_check(cuda, cuda->device_set(device->number), "choosing the GPU");
+}
+
+void rpi_device_leave(const rpi_device *device, int before) {
+    if (before != device->number) (void)device->cuda->device_set(before);
+}
+
+void rpi_marks_free(const rpi_device *device, rpi_mark *mark) {
+    for (rpi_mark *next; mark; mark = next) {
+        next = mark->next;
+        device->cuda->event_free(mark->event);
+        rpi_free(mark);
+    }
+}
+
+static void free_device(rpi_device *device) {
+    rpi_marks_free(device, device->marks);
+    for (int size = 0; size < RPI_PINNED_SIZES; size++)
+        for (rpi_pinned *pinned = device->pinned[size], *after; pinned; pinned = after) {
+            after = pinned->next;
+            (void)device->cuda->unpin(pinned->data);
+            rpi_free(pinned);
+        }
+    rpi_free(device);
+}
+
+static pthread_mutex_t lost_lock = PTHREAD_MUTEX_INITIALIZER;
+static rpi_device *all_lost;
+
+/* Giving pinned memory back waits for all that the GPU was given, which may never be done. */
+static void keep_for_good(rpi_device *device) {
+    device->fabric = NULL;
+    device->bell = NULL;
+    pthread_mutex_lock(&lost_lock);
+    device->next = all_lost;
+    all_lost = device;
+    pthread_mutex_unlock(&lost_lock);
+}
+
+void rpi_devices_free(rpi_fabric *fabric) {
+    for (rpi_device *device = fabric->devices, *next; device; device = next) {
+        next = device->next;
+        rpi_bell_leave(device->bell);
+        if (device->is_lost)
+            keep_for_good(device);
+        else
+            free_device(device);
+    }
+    fabric->devices = NULL;
+}
+
+/* ---- pinned memory ---- */
+
+/* Powers of two from 4 KiB on. Kept until the fabric is closed: pinning and giving back may
+ * stop the GPU, and what operations in flight need of it has a bound (docs/comm.md). */
+enum { SMALLEST_BITS = 12 };
+
+static int size_of(size_t bytes) {
+    int size = 0;
+    while (((size_t)1 << (SMALLEST_BITS + size)) < bytes) size++;
+    return size;
+}
+
+rp_status rpi_pinned_take(rpi_device *device, size_t bytes, rpi_pinned **out_pinned) {
+    int size = size_of(bytes), before = 0;
+    rpi_pinned *pinned = size < RPI_PINNED_SIZES ? device->pinned[size] : NULL;
+    if (size >= RPI_PINNED_SIZES) return RP_FAIL(NOMEM, "%zu bytes cannot be pinned", bytes);
+    if (pinned) {
+        device->pinned[size] = pinned->next;
+        *out_pinned = pinned;
+        return RP_OK;
+    }
+    void *data = NULL;
+    RP_TRY(rpi_alloc(sizeof *pinned, "pinned memory", &pinned));
+    pinned->size = size;
+    rp_status status = rpi_device_enter(device, &before);
+    if (status == RP_OK) {
+        status = rpi_cuda_check(device->cuda,
+                                device->cuda->pin((size_t)1 << (SMALLEST_BITS + size), &data),
+                                "pinning memory");
+        rpi_device_leave(device, before);
+    }
+    if (status != RP_OK) {
+        rpi_free(pinned);
+        return status;
+    }
+    pinned->data = data;
+    *out_pinned = pinned;
+    return RP_OK;
+}
+
+void rpi_pinned_give(rpi_device *device, rpi_pinned *pinned) {
+    if (!pinned) return;
+    pinned->next = device->pinned[pinned->size];
+    device->pinned[pinned->size] = pinned;
+}

@@ -1,0 +1,231 @@
+/* Operations whose elements lie in memory of a GPU.
+ *
+ * The host adds and sends, the GPU encodes and decodes; between the two go copies and kernels
+ * that are put into streams of the operation's own and done later. Nothing here waits for the
+ * GPU: an action is begun, put off, and looked at again in later passes until its mark has
+ * come.
+ *
+ *   an action whose turn has come (rpi_device_run)
+ *     |
+ *     |-- kernels can do it: ENCODE of IN into pinned bytes, DECODE of pinned bytes into OUT,
+ *     |   COPY of IN into OUT
+ *     |     | put into a lane, a mark behind it
+ *     |     v
+ *     |   begun -- its mark has come --------------------------------------> finished
+ *     |
+ *     '-- the host does it, on pinned copies of what it reads
+ *           |
+ *           |-- a part of IN, or a residual, is not here
+ *           |     | copied into pinned memory, a mark behind it
+ *           |     v
+ *           |   coming -- its mark has come --> here
+ *           |
+ *           '-- all is here: run as any other (actions.c), on the copies ---> finished
+ *                 OUT and residuals that it has written: dirty
+ *
+ *   a chunk whose actions are finished (rpi_device_is_back)
+ *     | what is dirty is copied back, a mark behind it
+ *     v
+ *   closing -- its mark has come --> given back
+ *
+ * Every action of the routine and every part of a slot has its state (rpi_device_chunk). Steps
+ * keep the schedule's order, and a step that the GPU does is finished when the GPU has done it:
+ * so two lanes, one each way, need not wait for each other. Both wait for the caller's stream
+ * as it was when he called.
+ *
+ * No schedule reads OUT but where the host has just written it (plan.h), so OUT is never
+ * fetched. Kernels give the bytes and values of the CPU: who does what changes no bit.
+ *
+ * When an operation fails, the GPU may still be at what it was given. The request completes
+ * when that is done, or after RPI_DEVICE_END_S, which is said: until then neither the caller's
+ * memory nor ours is given back. */
+#ifndef RPI_COMM_DEVICE_H
+#define RPI_COMM_DEVICE_H
+
+#include "comm/cut.h"
+#include "comm/routine.h"
+#include "cuda/cuda.h"
+
+#include <stdatomic.h>
+
+enum { RPI_DEVICE_END_S = 5 };
+enum { RPI_PINNED_SIZES = 32 };
+
+struct rpi_fabric;
+struct rpi_chunk;
+struct rp_request;
+
+/* Memory of the host that the GPU reaches. */
+typedef struct rpi_pinned {
+    struct rpi_pinned *next;
+    int size; /* its class: device.c */
+    unsigned char *data;
+} rpi_pinned;
+
+/* A place in a lane. */
+typedef struct rpi_mark {
+    struct rpi_mark *next;
+    void *event;
+    uint64_t number;
+} rpi_mark;
+
+/* What is put into it is done in order; marks are numbered from 1. */
+typedef struct rpi_lane {
+    void *stream, *bell; /* the second waits for marks of the first and calls the driver */
+    rpi_mark *first, **end;
+    uint64_t marked, come; /* numbers of the last mark, and of the last that has come */
+    uint64_t rung;         /* of the last that the bell has been told of */
+} rpi_lane;
+
+enum { RPI_LANE_FROM, RPI_LANE_INTO, RPI_LANES }; /* the device */
+
+/* Wakes the driver. It is called from the GPU's driver, perhaps when the fabric is gone. */
+typedef struct rpi_bell {
+    int fd;
+    atomic_int holders;
+} rpi_bell;
+
+/* A GPU, as a fabric uses it. */
+typedef struct rpi_device {
+    struct rpi_device *next;
+    struct rpi_fabric *fabric;
+    const rpi_cuda_library *cuda;
+    int number;
+    rpi_bell *bell;
+    bool is_lost; /* [driver] it has not come to what a transfer gave it, which is lost: what is
+                     pinned for it is kept for good */
+    rpi_mark *marks;                      /* [driver] free ones */
+    rpi_pinned *pinned[RPI_PINNED_SIZES]; /* [driver] */
+} rpi_device;
+
+/* What the input is changed by before it counts: posting.c. */
+typedef struct rpi_device_change {
+    bool scales;
+    double factor;
+    float **paid; /* [runs] residuals that go out with exact values; NULL: none does */
+} rpi_device_change;
+
+/* A request's dealings with the GPU; kept for the next request. */
+typedef struct rpi_transfer {
+    rpi_device *device;
+    void *begun; /* recorded in the caller's stream */
+    void *tail;  /* behind the last that was put into RPI_LANE_INTO */
+    bool is_open, has_tail;
+    rpi_lane lanes[RPI_LANES];
+    rpi_device_change change;
+    int64_t end_ns; /* of an operation that has failed: when to give up; 0: it has not */
+    bool is_lost;   /* given up: what the GPU may still come to is never used again */
+    rpi_pinned *left_behind; /* of that */
+    struct rpi_transfer *next_lost;
+} rpi_transfer;
+
+typedef enum rpi_staged_state {
+    RPI_STAGED_NOT,
+    RPI_STAGED_COMING,
+    RPI_STAGED_HERE
+} rpi_staged_state;
+
+/* A pinned copy of a part's elements, or of their residuals. */
+typedef struct rpi_staged {
+    rpi_pinned *memory; /* NULL: no elements */
+    uint8_t state;
+    bool dirty;
+    uint64_t mark; /* of RPI_LANE_FROM */
+} rpi_staged;
+
+enum { RPI_STAGED_IN, RPI_STAGED_OUT, RPI_STAGED_RESIDUAL, RPI_STAGED_KINDS };
+
+typedef struct rpi_device_step {
+    bool begun;
+    uint8_t lane;
+    uint64_t mark; /* 0: there was nothing to do */
+} rpi_device_step;
+
+/* A chunk's, behind it in memory of its own. */
+typedef struct rpi_device_chunk {
+    rpi_staged *staged[RPI_STAGED_KINDS]; /* [parts] */
+    rpi_device_step *steps;               /* [steps] */
+    rpi_pinned **wires;                   /* [wires] of those that are RPI_WIRE_PINNED */
+    bool closing;
+    uint64_t mark; /* of RPI_LANE_INTO */
+} rpi_device_chunk;
+
+/* ---- device.c: GPUs and pinned memory ---- */
+
+/* Under the lock: made at its first use. */
+rp_status rpi_device_find(struct rpi_fabric *fabric, const rpi_cuda_library *cuda, int number,
+                          rpi_device **out_device);
+void rpi_devices_free(struct rpi_fabric *fabric); /* waits for no GPU that is lost */
+/* Kernels, streams and events are made with this: the thread's device, until it is put back. */
+rp_status rpi_device_enter(const rpi_device *device, int *out_before);
+void rpi_device_leave(const rpi_device *device, int before);
+void rpi_marks_free(const rpi_device *device, rpi_mark *mark); /* a list of them */
+void rpi_bell_ring(void *bell); /* and one holder less; on a thread of the GPU's driver */
+void rpi_bell_leave(rpi_bell *bell);
+/* [driver] */
+rp_status rpi_pinned_take(rpi_device *device, size_t bytes, rpi_pinned **out_pinned);
+void rpi_pinned_give(rpi_device *device, rpi_pinned *pinned); /* NULL is fine */
+
+/* ---- device_transfer.c: what requests have of them ---- */
+
+/* Posting: the elements and residuals of the request's runs are on one GPU, and what it is to
+ * do begins behind what is in `stream` now. Any thread that posts. RP_INVALID: they are not.
+ * RP_UNSUPPORTED: no GPU can be used; the message says why. */
+rp_status rpi_transfer_begin(struct rp_request *request, void *stream);
+void rpi_transfer_free(rpi_transfer *transfer); /* NULL is fine; a lost one is kept for good */
+/* `stream` waits for all that the GPU was given of a request that is `enqueued`. Any thread. */
+rp_status rpi_transfer_follow(const rpi_transfer *transfer, void *stream);
+/* Streams for it. [driver] */
+rp_status rpi_transfer_open(rpi_transfer *transfer);
+/* Behind what has been put into the lane. [driver] */
+rp_status rpi_lane_mark(rpi_transfer *transfer, int lane, uint64_t *out_mark);
+/* Which marks have come. [driver] */
+rp_status rpi_transfer_look(rpi_transfer *transfer);
+bool rpi_transfer_is_busy(const rpi_transfer *transfer); /* some mark has not come [driver] */
+/* Before the driver sleeps: the bell rings when the next mark of any request comes. [driver] */
+void rpi_devices_arm(struct rpi_fabric *fabric);
+/* Of a communicator that has failed: true while the GPU is at what this request gave it.
+ * [driver] */
+bool rpi_device_ends(struct rp_request *request);
+/* Nothing but the GPU's part is left: who waits by stream may go on. [driver] */
+void rpi_device_note_enqueued(struct rp_request *request);
+
+/* ---- device_staged.c [driver]: copies on the host ---- */
+
+rp_status rpi_device_chunk_new(const rpi_routine *routine, rpi_device_chunk **out_chunk);
+/* All memory of it; what is lost is left with the request's transfer. */
+void rpi_device_chunk_release(struct rpi_chunk *chunk);
+void rpi_device_wire_give(struct rpi_chunk *chunk, int wire);
+/* All actions are finished: its results are in the GPU's memory. RP_PENDING: not yet. */
+rp_status rpi_device_is_back(struct rpi_chunk *chunk);
+/* Where the host has a piece's values of IN or OUT. */
+void *rpi_device_values(const struct rpi_chunk *chunk, int slot, int part,
+                        const rpi_piece *piece);
+/* And its residual; NULL: it has none. */
+float *rpi_device_residual(const struct rpi_chunk *chunk, int part, const rpi_piece *piece);
+/* Where the GPU has it, of a kind RPI_STAGED_; NULL: nowhere. */
+void *rpi_device_place(const struct rpi_chunk *chunk, int kind, const rpi_piece *piece);
+size_t rpi_device_bytes(int kind, const rpi_piece *piece);
+/* A part's copy, of a kind RPI_STAGED_. */
+rpi_staged *rpi_staged_of(const struct rpi_chunk *chunk, int kind, int part);
+/* Memory for a copy; none where there are no elements. */
+rp_status rpi_staged_take(struct rpi_chunk *chunk, int part, rpi_staged *staged);
+rp_status rpi_transfer_copy(rpi_transfer *transfer, int lane, void *to, const void *from,
+                            size_t bytes);
+/* RP_PENDING: coming. */
+rp_status rpi_device_fetch(struct rpi_chunk *chunk, int kind, int part);
+/* IN as it counts: changed, where the call changes it. */
+rp_status rpi_device_fetch_input(struct rpi_chunk *chunk, int part);
+bool rpi_device_changes(const struct rp_request *request);
+
+/* ---- device_actions.c [driver] ---- */
+
+/* The chunk starts: what the host will add is fetched. */
+rp_status rpi_device_chunk_begin(struct rpi_chunk *chunk);
+/* RP_OK with *out_done: the GPU has done the action. RP_OK without: what the host reads of it
+ * is here. RP_PENDING: neither, yet. */
+rp_status rpi_device_run(struct rpi_chunk *chunk, int action, bool *out_done);
+/* The host has done it. */
+void rpi_device_ran(struct rpi_chunk *chunk, const rpi_action *action);
+
+#endif

@@ -1,0 +1,218 @@
+/* Pinned copies of what lies in memory of a GPU, as the host needs them; device.h draws it. */
+#include "comm/communicator.h"
+#include "comm/device.h"
+#include "comm/values.h"
+
+#include "base/memory.h"
+
+#include <string.h>
+
+/* ---- a chunk's state ---- */
+
+rpi_staged *rpi_staged_of(const rpi_chunk *chunk, int kind, int part) {
+    return &chunk->device->staged[kind][part];
+}
+
+rp_status rpi_device_chunk_new(const rpi_routine *routine, rpi_device_chunk **out_chunk) {
+    const rpi_schedule *schedule = &routine->schedule;
+    size_t parts = (size_t)schedule->parts * sizeof(rpi_staged);
+    size_t steps = (size_t)schedule->count * sizeof(rpi_device_step);
+    size_t head = rpi_align_up(sizeof(rpi_device_chunk));
+    unsigned char *memory = NULL;
+    RP_TRY(rpi_alloc(head + RPI_STAGED_KINDS * parts + steps +
+                         (size_t)schedule->wires * sizeof(rpi_pinned *),
+                     "the state of a chunk", &memory));
+    rpi_device_chunk *chunk = (rpi_device_chunk *)(void *)memory;
+    memory += head;
+    for (int kind = 0; kind < RPI_STAGED_KINDS; kind++, memory += parts)
+        chunk->staged[kind] = (rpi_staged *)(void *)memory;
+    chunk->steps = (rpi_device_step *)(void *)memory;
+    chunk->wires = (rpi_pinned **)(void *)(memory + steps);
+    *out_chunk = chunk;
+    return RP_OK;
+}
+
+/* What the GPU may still come to is not used again. */
+static void give(rpi_transfer *transfer, rpi_pinned *pinned) {
+    if (!pinned) return;
+    if (!transfer->is_lost) {
+        rpi_pinned_give(transfer->device, pinned);
+        return;
+    }
+    pinned->next = transfer->left_behind;
+    transfer->left_behind = pinned;
+}
+
+void rpi_device_wire_give(rpi_chunk *chunk, int wire) {
+    give(chunk->request->device, chunk->device->wires[wire]);
+    chunk->device->wires[wire] = NULL;
+}
+
+void rpi_device_chunk_release(rpi_chunk *chunk) {
+    rpi_transfer *transfer = chunk->request->device;
+    const rpi_schedule *schedule = &chunk->request->routine->schedule;
+    rpi_device_chunk *device = chunk->device;
+    for (int kind = 0; kind < RPI_STAGED_KINDS; kind++)
+        for (int part = 0; part < schedule->parts; part++) {
+            give(transfer, device->staged[kind][part].memory);
+            device->staged[kind][part] = (rpi_staged){0};
+        }
+    memset(device->steps, 0, (size_t)schedule->count * sizeof *device->steps);
+    device->closing = false;
+    device->mark = 0;
+    chunk->device = NULL;
+}
+
+/* ---- copies of values ---- */
+
+static void *staged_at(const rpi_staged *staged, const rpi_piece *piece) {
+    return staged->memory ? staged->memory->data + piece->sum_offset : NULL;
+}
+
+void *rpi_device_values(const rpi_chunk *chunk, int slot, int part, const rpi_piece *piece) {
+    int kind = slot == RPI_SLOT_IN ? RPI_STAGED_IN : RPI_STAGED_OUT;
+    return staged_at(rpi_staged_of(chunk, kind, part), piece);
+}
+
+float *rpi_device_residual(const rpi_chunk *chunk, int part, const rpi_piece *piece) {
+    if (!piece->residual) return NULL;
+    return staged_at(rpi_staged_of(chunk, RPI_STAGED_RESIDUAL, part), piece);
+}
+
+/* Also of those that go out with exact values, which the walk does not show. */
+static float *residual_there(const rpi_chunk *chunk, const rpi_piece *piece) {
+    const rpi_device_change *change = &chunk->request->device->change;
+    float *paid = change->paid ? change->paid[piece->run - chunk->request->cut.runs] : NULL;
+    return paid ? paid + piece->offset : piece->residual;
+}
+
+/* Where they lie on the device; NULL: nowhere. */
+void *rpi_device_place(const rpi_chunk *chunk, int kind, const rpi_piece *piece) {
+    if (kind == RPI_STAGED_RESIDUAL) return residual_there(chunk, piece);
+    const void *base = kind == RPI_STAGED_IN ? piece->run->in : piece->run->out;
+    if (!base) return NULL;
+    return (unsigned char *)(uintptr_t)base + piece->offset * rp_dtype_bytes(piece->run->dtype);
+}
+
+size_t rpi_device_bytes(int kind, const rpi_piece *piece) {
+    size_t each =
+        kind == RPI_STAGED_RESIDUAL ? sizeof(float) : rp_dtype_bytes(piece->run->dtype);
+    return piece->count * each;
+}
+
+rp_status rpi_staged_take(rpi_chunk *chunk, int part, rpi_staged *staged) {
+    size_t bytes = rpi_cut_sum_bytes(&chunk->request->cut, chunk->index, part);
+    if (staged->memory || !bytes) return RP_OK;
+    return rpi_pinned_take(chunk->request->device->device, bytes, &staged->memory);
+}
+
+rp_status rpi_transfer_copy(rpi_transfer *transfer, int lane, void *to, const void *from,
+                            size_t bytes) {
+    const rpi_cuda_library *cuda = transfer->device->cuda;
+    return rpi_cuda_check(cuda, cuda->copy(to, from, bytes, transfer->lanes[lane].stream),
+                          "copying");
+}
+
+static rp_status begin_fetch(rpi_chunk *chunk, int kind, int part) {
+    rpi_transfer *transfer = chunk->request->device;
+    rpi_staged *staged = rpi_staged_of(chunk, kind, part);
+    rpi_piece piece;
+    RP_TRY(rpi_transfer_open(transfer));
+    RP_TRY(rpi_staged_take(chunk, part, staged));
+    for (rpi_walk walk = rpi_chunk_walk(chunk, part, RPI_LEVEL_WORLD);
+         rpi_walk_next(&walk, &piece);) {
+        const void *from = rpi_device_place(chunk, kind, &piece);
+        if (from)
+            RP_TRY(rpi_transfer_copy(transfer, RPI_LANE_FROM, staged_at(staged, &piece), from,
+                                     rpi_device_bytes(kind, &piece)));
+    }
+    RP_TRY(rpi_lane_mark(transfer, RPI_LANE_FROM, &staged->mark));
+    staged->state = RPI_STAGED_COMING;
+    return RP_OK;
+}
+
+/* RP_PENDING: coming. */
+rp_status rpi_device_fetch(rpi_chunk *chunk, int kind, int part) {
+    rpi_staged *staged = rpi_staged_of(chunk, kind, part);
+    if (staged->state == RPI_STAGED_HERE) return RP_OK;
+    if (staged->state == RPI_STAGED_NOT) RP_TRY(begin_fetch(chunk, kind, part));
+    if (chunk->request->device->lanes[RPI_LANE_FROM].come < staged->mark) return RP_PENDING;
+    staged->state = RPI_STAGED_HERE;
+    return RP_OK;
+}
+
+/* ---- contributions that are changed before they count (posting.c) ---- */
+
+bool rpi_device_changes(const rp_request *request) {
+    return request->device->change.scales || request->device->change.paid;
+}
+
+static void change_piece(rpi_chunk *chunk, int part, const rpi_piece *piece) {
+    const rpi_device_change *change = &chunk->request->device->change;
+    void *values = staged_at(rpi_staged_of(chunk, RPI_STAGED_IN, part), piece);
+    rp_dtype dtype = piece->run->dtype;
+    if (change->scales) rpi_values_scale(values, dtype, change->factor, piece->count, values);
+    if (!change->paid || !change->paid[piece->run - chunk->request->cut.runs]) return;
+    rpi_staged *residual = rpi_staged_of(chunk, RPI_STAGED_RESIDUAL, part);
+    rp_encode_context context = {.residual = staged_at(residual, piece)};
+    (void)rp_codec_encode(piece->codec, dtype, values, piece->count, &context, values, NULL);
+    residual->dirty = true;
+}
+
+/* IN as it counts. */
+rp_status rpi_device_fetch_input(rpi_chunk *chunk, int part) {
+    rpi_staged *in = rpi_staged_of(chunk, RPI_STAGED_IN, part);
+    bool is_new = in->state != RPI_STAGED_HERE;
+    bool pays = chunk->request->device->change.paid != NULL;
+    rp_status residual =
+        is_new && pays ? rpi_device_fetch(chunk, RPI_STAGED_RESIDUAL, part) : RP_OK;
+    if (residual < 0) return residual;
+    RP_TRY(rpi_device_fetch(chunk, RPI_STAGED_IN, part));
+    if (residual == RP_PENDING) {
+        in->state = RPI_STAGED_COMING; /* not changed yet */
+        return RP_PENDING;
+    }
+    rpi_piece piece;
+    for (rpi_walk walk = rpi_chunk_walk(chunk, part, RPI_LEVEL_WORLD);
+         is_new && rpi_device_changes(chunk->request) && rpi_walk_next(&walk, &piece);)
+        change_piece(chunk, part, &piece);
+    return RP_OK;
+}
+
+/* ---- the end of a chunk ---- */
+
+static rp_status write_back(rpi_chunk *chunk, int kind, int part) {
+    rpi_staged *staged = rpi_staged_of(chunk, kind, part);
+    rpi_transfer *transfer = chunk->request->device;
+    rpi_piece piece;
+    staged->dirty = false;
+    RP_TRY(rpi_transfer_open(transfer));
+    for (rpi_walk walk = rpi_chunk_walk(chunk, part, RPI_LEVEL_WORLD);
+         rpi_walk_next(&walk, &piece);) {
+        void *there = rpi_device_place(chunk, kind, &piece);
+        if (there)
+            RP_TRY(rpi_transfer_copy(transfer, RPI_LANE_INTO, there, staged_at(staged, &piece),
+                                     rpi_device_bytes(kind, &piece)));
+    }
+    return RP_OK;
+}
+
+static rp_status close_chunk(rpi_chunk *chunk) {
+    bool any = false;
+    for (int kind = RPI_STAGED_OUT; kind <= RPI_STAGED_RESIDUAL; kind++)
+        for (int part = 0; part < chunk->request->routine->schedule.parts; part++) {
+            if (!rpi_staged_of(chunk, kind, part)->dirty) continue;
+            any = true;
+            RP_TRY(write_back(chunk, kind, part));
+        }
+    if (any) RP_TRY(rpi_lane_mark(chunk->request->device, RPI_LANE_INTO, &chunk->device->mark));
+    chunk->device->closing = true;
+    return RP_OK;
+}
+
+rp_status rpi_device_is_back(rpi_chunk *chunk) {
+    rpi_device_chunk *device = chunk->device;
+    if (!device->closing) RP_TRY(close_chunk(chunk));
+    bool come = chunk->request->device->lanes[RPI_LANE_INTO].come >= device->mark;
+    return come ? RP_OK : RP_PENDING;
+}

@@ -1,0 +1,320 @@
+/* What a request has of a GPU: lanes with marks, where it begins, and where it ends. */
+#include "comm/communicator.h"
+#include "comm/device.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/status.h"
+
+/* ---- lanes ---- */
+
+static rp_status open_lane(rpi_transfer *transfer, rpi_lane *lane) {
+    const rpi_cuda_library *cuda = transfer->device->cuda;
+    if (!lane->stream)
+        RP_TRY(rpi_cuda_check(cuda, cuda->stream_make(&lane->stream), "a stream"));
+    if (!lane->bell) RP_TRY(rpi_cuda_check(cuda, cuda->stream_make(&lane->bell), "a stream"));
+    if (!lane->end) lane->end = &lane->first;
+    return rpi_cuda_check(cuda, cuda->stream_wait_for(lane->stream, transfer->begun),
+                          "waiting for the caller's stream");
+}
+
+rp_status rpi_transfer_open(rpi_transfer *transfer) {
+    int before = 0;
+    if (transfer->is_open) return RP_OK;
+    RP_TRY(rpi_device_enter(transfer->device, &before));
+    rp_status status = RP_OK;
+    for (int i = 0; i < RPI_LANES && status == RP_OK; i++)
+        status = open_lane(transfer, &transfer->lanes[i]);
+    rpi_device_leave(transfer->device, before);
+    transfer->is_open = status == RP_OK;
+    return status;
+}
+
+static rp_status take_mark(rpi_device *device, rpi_mark **out_mark) {
+    rpi_mark *mark = device->marks;
+    int before = 0;
+    if (mark) {
+        device->marks = mark->next;
+        *out_mark = mark;
+        return RP_OK;
+    }
+    RP_TRY(rpi_alloc(sizeof *mark, "a mark", &mark));
+    rp_status status = rpi_device_enter(device, &before);
+    if (status == RP_OK) {
+        status =
+            rpi_cuda_check(device->cuda, device->cuda->mark_make(&mark->event), "an event");
+        rpi_device_leave(device, before);
+    }
+    if (status != RP_OK)
+        rpi_free(mark);
+    else
+        *out_mark = mark;
+    return status;
+}
+
+static void give_mark(rpi_device *device, rpi_mark *mark) {
+    mark->next = device->marks;
+    device->marks = mark;
+}
+
+rp_status rpi_lane_mark(rpi_transfer *transfer, int index, uint64_t *out_mark) {
+    rpi_lane *lane = &transfer->lanes[index];
+    rpi_device *device = transfer->device;
+    rpi_mark *mark = NULL;
+    RP_TRY(take_mark(device, &mark));
+    rp_status status = rpi_cuda_check(
+        device->cuda, device->cuda->event_record(mark->event, lane->stream), "an event");
+    if (status != RP_OK) {
+        give_mark(device, mark);
+        return status;
+    }
+    mark->next = NULL;
+    *out_mark = mark->number = ++lane->marked;
+    *lane->end = mark;
+    lane->end = &mark->next;
+    return RP_OK;
+}
+
+static rp_status look_at(rpi_device *device, rpi_lane *lane) {
+    while (lane->first) {
+        rpi_mark *mark = lane->first;
+        int done = 0;
+        RP_TRY(rpi_cuda_check(device->cuda, device->cuda->event_done(mark->event, &done),
+                              "what the GPU was given"));
+        if (!done) break;
+        lane->come = mark->number;
+        lane->first = mark->next;
+        if (!lane->first) lane->end = &lane->first;
+        give_mark(device, mark);
+    }
+    return RP_OK;
+}
+
+rp_status rpi_transfer_look(rpi_transfer *transfer) {
+    for (int i = 0; i < RPI_LANES; i++) RP_TRY(look_at(transfer->device, &transfer->lanes[i]));
+    return RP_OK;
+}
+
+bool rpi_transfer_is_busy(const rpi_transfer *transfer) {
+    for (int i = 0; i < RPI_LANES; i++)
+        if (transfer->lanes[i].first) return true;
+    return false;
+}
+
+/* The next mark of the lane calls the driver. Where that cannot be asked for, the GPU has
+ * failed, and the driver's next look says so. */
+static bool arm_lane(const rpi_device *device, rpi_lane *lane) {
+    const rpi_mark *mark = lane->first;
+    if (!mark || lane->rung >= mark->number) return true;
+    const rpi_cuda_library *cuda = device->cuda;
+    if (cuda->stream_wait_for(lane->bell, mark->event)) return false;
+    atomic_fetch_add(&device->bell->holders, 1);
+    if (cuda->stream_call(lane->bell, rpi_bell_ring, device->bell)) {
+        atomic_fetch_sub(&device->bell->holders, 1);
+        return false;
+    }
+    lane->rung = mark->number;
+    return true;
+}
+
+static void arm_request(const rp_request *request) {
+    rpi_transfer *transfer = request->device;
+    for (int i = 0; transfer && i < RPI_LANES; i++)
+        if (!arm_lane(transfer->device, &transfer->lanes[i]))
+            rpi_drive_wake(request->comm->fabric);
+}
+
+void rpi_devices_arm(rpi_fabric *fabric) {
+    if (!atomic_load(&fabric->has_devices)) return;
+    for (const rp_comm *comm = fabric->active; comm; comm = comm->next_active)
+        for (const rp_request *request = comm->queue; request; request = request->next)
+            arm_request(request);
+}
+
+/* ---- posting ---- */
+
+static rp_status check_place(const rpi_cuda_library *cuda, const void *memory, size_t index,
+                             const char *what, int *device) {
+    int at = RPI_CUDA_HOST;
+    if (!memory) return RP_OK;
+    RP_TRY(rpi_cuda_check(cuda, cuda->device_of(memory, &at), "looking for memory"));
+    if (at == RPI_CUDA_HOST)
+        return RP_FAIL(INVALID,
+                       "%s of segment %zu lies in memory of the host, and options->memory says "
+                       "of a GPU",
+                       what, index);
+    if (*device == RPI_CUDA_HOST) *device = at;
+    if (*device == at) return RP_OK;
+    return RP_FAIL(INVALID, "%s of segment %zu lies on GPU %d, others on GPU %d", what, index,
+                   at, *device);
+}
+
+/* *out_device: RPI_CUDA_HOST where there are no elements. */
+static rp_status find_place(const rpi_cuda_library *cuda, const rpi_cut *cut, int *out_device) {
+    *out_device = RPI_CUDA_HOST;
+    for (size_t i = 0; i < cut->count; i++) {
+        const rpi_run *run = &cut->runs[i];
+        if (!run->count) continue;
+        RP_TRY(check_place(cuda, run->in, i, "the input", out_device));
+        RP_TRY(check_place(cuda, run->out, i, "the output", out_device));
+        RP_TRY(check_place(cuda, run->residual, i, "the residual", out_device));
+    }
+    return RP_OK;
+}
+
+static void free_lane(const rpi_device *device, rpi_lane *lane) {
+    rpi_marks_free(device, lane->first);
+    device->cuda->stream_free(lane->stream);
+    device->cuda->stream_free(lane->bell);
+    *lane = (rpi_lane){0};
+}
+
+/* What it has of the device, which another may take the place of. */
+static void leave_device(rpi_transfer *transfer) {
+    rpi_device *device = transfer->device;
+    if (!device) return;
+    for (int i = 0; i < RPI_LANES; i++) free_lane(device, &transfer->lanes[i]);
+    device->cuda->event_free(transfer->begun);
+    device->cuda->event_free(transfer->tail);
+    *transfer = (rpi_transfer){0};
+}
+
+static pthread_mutex_t lost_lock = PTHREAD_MUTEX_INITIALIZER;
+static rpi_transfer *all_lost;
+
+static void keep_for_good(rpi_transfer *transfer) {
+    pthread_mutex_lock(&lost_lock);
+    transfer->next_lost = all_lost;
+    all_lost = transfer;
+    pthread_mutex_unlock(&lost_lock);
+}
+
+void rpi_transfer_free(rpi_transfer *transfer) {
+    if (!transfer) return;
+    if (transfer->is_lost) {
+        keep_for_good(transfer);
+        return;
+    }
+    rpi_free(transfer->change.paid);
+    transfer->change.paid = NULL;
+    leave_device(transfer);
+    rpi_free(transfer);
+}
+
+static rp_status record_begin(rpi_transfer *transfer, void *stream) {
+    const rpi_cuda_library *cuda = transfer->device->cuda;
+    if (!transfer->begun)
+        RP_TRY(rpi_cuda_check(cuda, cuda->mark_make(&transfer->begun), "an event"));
+    if (!transfer->tail)
+        RP_TRY(rpi_cuda_check(cuda, cuda->mark_make(&transfer->tail), "an event"));
+    return rpi_cuda_check(cuda, cuda->event_record(transfer->begun, stream),
+                          "options->stream, which has to be one of the GPU of the elements");
+}
+
+static rp_status use_device(rpi_transfer *transfer, rpi_device *device, void *stream) {
+    int before = 0;
+    if (transfer->device != device) leave_device(transfer);
+    transfer->device = device;
+    RP_TRY(rpi_device_enter(device, &before));
+    rp_status status = record_begin(transfer, stream);
+    rpi_device_leave(device, before);
+    return status;
+}
+
+rp_status rpi_transfer_begin(rp_request *request, void *stream) {
+    rpi_fabric *fabric = request->comm->fabric;
+    const rpi_cuda_library *cuda = NULL;
+    rpi_device *device = NULL;
+    int number = RPI_CUDA_HOST;
+    RP_TRY(rpi_cuda_open(&cuda));
+    RP_TRY(find_place(cuda, &request->cut, &number));
+    if (number == RPI_CUDA_HOST) return RP_OK; /* no elements: nothing is different */
+    if (request->transfer && request->transfer->is_lost) {
+        rpi_transfer_free(request->transfer);
+        request->transfer = NULL;
+    }
+    if (!request->transfer)
+        RP_TRY(rpi_alloc(sizeof *request->transfer, "a transfer", &request->transfer));
+    rpi_transfer *transfer = request->transfer;
+    pthread_mutex_lock(&fabric->lock);
+    rp_status status = rpi_device_find(fabric, cuda, number, &device);
+    pthread_mutex_unlock(&fabric->lock);
+    RP_TRY(status);
+    rpi_free(transfer->change.paid);
+    transfer->change = (rpi_device_change){0};
+    transfer->is_open = transfer->has_tail = false;
+    transfer->end_ns = 0;
+    RP_TRY(use_device(transfer, device, stream));
+    request->device = transfer;
+    return RP_OK;
+}
+
+/* ---- the end ---- */
+
+static bool is_enqueued(const rp_request *request) {
+    if (request->next_chunk < (uint32_t)request->cut.split.chunks) return false;
+    for (const rpi_chunk *chunk = request->chunks; chunk; chunk = chunk->next)
+        if (chunk->left || !chunk->device->closing) return false;
+    return true;
+}
+
+void rpi_device_note_enqueued(rp_request *request) {
+    rpi_transfer *transfer = request->device;
+    rpi_fabric *fabric = request->comm->fabric;
+    if (atomic_load(&request->enqueued) || !is_enqueued(request)) return;
+    const rpi_cuda_library *cuda = transfer->device->cuda;
+    /* Where it fails, the next look at the GPU says so. */
+    if (transfer->is_open)
+        transfer->has_tail =
+            cuda->event_record(transfer->tail, transfer->lanes[RPI_LANE_INTO].stream) == 0;
+    pthread_mutex_lock(&fabric->lock);
+    atomic_store(&request->enqueued, true);
+    pthread_cond_broadcast(&fabric->changed);
+    pthread_mutex_unlock(&fabric->lock);
+}
+
+rp_status rpi_transfer_follow(const rpi_transfer *transfer, void *stream) {
+    const rpi_cuda_library *cuda = transfer->device->cuda;
+    int before = 0;
+    if (!transfer->has_tail && !transfer->is_open) return RP_OK; /* it was given nothing */
+    if (!transfer->has_tail) return RP_FAIL(IO, "the GPU took no mark behind the results");
+    RP_TRY(rpi_device_enter(transfer->device, &before)); /* whose default stream NULL is */
+    rp_status status = rpi_cuda_check(cuda, cuda->stream_wait_for(stream, transfer->tail),
+                                      "making a stream wait for the results");
+    rpi_device_leave(transfer->device, before);
+    return status;
+}
+
+/* Behind everything, also behind what was not marked when something failed. */
+static rp_status mark_ends(rpi_transfer *transfer) {
+    uint64_t mark;
+    for (int i = 0; i < RPI_LANES; i++) RP_TRY(rpi_lane_mark(transfer, i, &mark));
+    return RP_OK;
+}
+
+/* A GPU that takes no mark has crashed, after which nothing of it goes on; where there was no
+ * memory for a mark, nobody knows. */
+static bool is_at_it(rpi_transfer *transfer) {
+    rp_status marked = RP_OK;
+    if (!transfer->end_ns) {
+        transfer->end_ns = rpi_deadline_ns(RPI_DEVICE_END_S);
+        marked = mark_ends(transfer);
+    }
+    if (marked == RP_NOMEM) transfer->end_ns = 1;
+    if (rpi_transfer_look(transfer) != RP_OK) return false;
+    return marked == RP_NOMEM || (marked == RP_OK && rpi_transfer_is_busy(transfer));
+}
+
+bool rpi_device_ends(rp_request *request) {
+    rpi_transfer *transfer = request->device;
+    if (!transfer || !transfer->is_open || transfer->is_lost) return false;
+    if (!is_at_it(transfer)) return false;
+    if (rpi_now_ns() < transfer->end_ns) return true;
+    rpi_log(RP_LOG_WARNING,
+            "rank %d: the GPU has not come to what a failed operation gave it in %d s; it may "
+            "still write to that operation's memory",
+            request->comm->rank, RPI_DEVICE_END_S);
+    transfer->is_lost = transfer->device->is_lost = true;
+    return false;
+}

@@ -1,0 +1,49 @@
+/* Links that come on need are called by who has something to send. That is enough as long as
+ * all goes well. A rank that has left never sends, though, and whoever waits for a frame of it
+ * would hear of that by nobody, since the control connection tells of deaths and not of
+ * leaving. So who waits in vain for a moment calls, too, and then either has the link, on which
+ * the other side says what it has left, or hears that nobody listens there. */
+#include "comm/communicator.h"
+
+#include "base/clock.h"
+
+/* Longer than a link takes to come, so that as a rule one side calls. */
+#define LATE_NS (RPI_SECOND_NS / 20)
+
+static void call_all(rp_comm *comm) {
+    for (int rank = 0; rank < comm->world; rank++)
+        if (rank != comm->rank && !comm->peers[rank].broken)
+            (void)rpi_port_link(comm->peers[rank].port);
+}
+
+/* Those whose frames the chunk could take now. */
+static void call_for_chunk(rp_comm *comm, const rpi_chunk *chunk) {
+    const rp_request *request = chunk->request;
+    const rpi_routine *routine = request->routine;
+    for (int i = 0; i < routine->schedule.count; i++) {
+        const rpi_action *action = &routine->action[i];
+        if (action->kind != RPI_STEP_RECV || !(chunk->ready[i / 64] >> (i % 64) & 1)) continue;
+        if (rpi_action_is_void(request, chunk->index, action)) continue;
+        const rpi_peer *peer = &comm->peers[rpi_request_rank(request, action->peer)];
+        if (!peer->broken) (void)rpi_port_link(peer->port);
+    }
+}
+
+static bool may_call(const rp_comm *comm) {
+    const rpi_mesh *mesh = comm->fabric->mesh;
+    return mesh && mesh->on_need && comm->queue && comm->called_ns <= comm->progress_ns;
+}
+
+int64_t rpi_links_next_ns(const rp_comm *comm) {
+    return may_call(comm) ? comm->progress_ns + LATE_NS : RPI_NEVER_NS;
+}
+
+void rpi_links_call_late(rp_comm *comm, int64_t idle_ns) {
+    if (idle_ns < LATE_NS || !may_call(comm)) return;
+    comm->called_ns = rpi_now_ns();
+    for (const rp_request *request = comm->queue; request; request = request->next) {
+        if (rpi_p2p_is_unbound(request)) call_all(comm);
+        for (const rpi_chunk *chunk = request->chunks; chunk; chunk = chunk->next)
+            call_for_chunk(comm, chunk);
+    }
+}

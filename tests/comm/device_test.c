@@ -1,0 +1,220 @@
+/* Operations on memory of a GPU, over its stand-in (tests/cuda/stand_in.h): the bits of the
+ * same operations on memory of the host, whoever has which. */
+#include "comm/communicator.h"
+#include "comm/device_world.h"
+#include "comm/reductions.h"
+#include "cuda/device_codec.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { STEPS = 3 };
+
+/* ---- all-reduce ---- */
+
+typedef struct job {
+    const char *algorithm, *codec;
+    rp_dtype dtype;
+    rp_reduction reduce;
+    size_t counts[2]; /* of two segments; the second is exact */
+    bool feedback;
+    int there; /* a bit for each rank whose elements lie with its GPU */
+} job;
+
+static unsigned char *results[2][DEVICE_WORLD]; /* with the host, and as the job says */
+
+static size_t bytes_of(const job *j) {
+    return (j->counts[0] + j->counts[1]) * (rp_dtype_bytes(j->dtype) + sizeof(float));
+}
+
+static void fill(const job *j, int rank, int step, void *data, size_t first, size_t count) {
+    uint64_t seed = check_seed() + (uint64_t)step * 1000 + first;
+    serial_fill(SERIAL_SMALL, j->dtype, seed, rank, data, count);
+    float *values = data;
+    for (size_t i = 0; j->dtype == RP_F32 && i < count; i++)
+        values[i] += 1e-3f * (float)(i % 97) * (float)(rank + 1);
+}
+
+/* Three steps, each on what the one before has left; elements and residuals at the end. */
+static void reduce(rp_comm *comm, const job *j, bool there, unsigned char *result) {
+    int rank = rp_comm_rank(comm);
+    size_t each = rp_dtype_bytes(j->dtype), at = 0;
+    rp_segment segments[2] = {{0}};
+    memory_piece data[2], residual[2];
+    for (int s = 0; s < 2; s++) {
+        size_t count = j->counts[s];
+        data[s] = memory_take(there, count * each);
+        residual[s] = memory_take(there, count * sizeof(float));
+        memory_set(&residual[s], 0);
+        segments[s] = (rp_segment){.data = data[s].at,
+                                   .count = count,
+                                   .dtype = j->dtype,
+                                   .tensor = (uint32_t)s,
+                                   .residual = j->feedback ? residual[s].at : NULL};
+    }
+    if (j->codec) CHECK_OK(rp_codec_parse(j->codec, &segments[0].codec));
+    for (int step = 0; step < STEPS; step++) {
+        void *stream = memory_stream(there);
+        for (int s = 0; s < 2; s++) {
+            fill(j, rank, step, data[s].host, (size_t)s, j->counts[s]);
+            memory_upload(&data[s], stream);
+        }
+        rp_collective_options options = {.algorithm = j->algorithm,
+                                         .reduce = j->reduce,
+                                         .seed = 5,
+                                         .step = (uint64_t)step,
+                                         .factor = 0.5 + rank,
+                                         .memory = there ? RP_MEMORY_CUDA : RP_MEMORY_HOST,
+                                         .stream = stream};
+        rp_request *request = NULL;
+        CHECK_OK(rp_all_reduce_start(comm, segments, 2, &options, &request));
+        if (there && step % 2 && request) CHECK_OK(rp_request_wait_stream(request, stream));
+        for (int s = 0; there && step % 2 && s < 2; s++) memory_download(&data[s], stream);
+        if (request) CHECK_OK(rp_request_wait(&request));
+        if (!(there && step % 2))
+            for (int s = 0; s < 2; s++) memory_download(&data[s], stream);
+        for (int s = 0; s < 2; s++) memory_download(&residual[s], stream);
+        memory_finish(there, stream);
+    }
+    for (int s = 0; s < 2; s++) {
+        memcpy(result + at, data[s].host, j->counts[s] * each);
+        at += j->counts[s] * each;
+        memcpy(result + at, residual[s].host, j->counts[s] * sizeof(float));
+        at += j->counts[s] * sizeof(float);
+        memory_give(&data[s]);
+        memory_give(&residual[s]);
+    }
+}
+
+static void reduce_both_ways(rp_comm *comm, int rank, int world, void *context) {
+    const job *j = context;
+    (void)world;
+    device_rank(rank);
+    reduce(comm, j, false, results[0][rank]);
+    reduce(comm, j, j->there >> rank & 1, results[1][rank]);
+}
+
+static void compare(job j, int world, uint32_t chunk_bytes) {
+    size_t bytes = bytes_of(&j);
+    for (int way = 0; way < 2; way++)
+        for (int rank = 0; rank < world; rank++) results[way][rank] = calloc(1, bytes + 1);
+    rp_comm_options options = {.transport = "inproc",
+                               .connect_timeout_s = 20,
+                               .timeout_s = 60,
+                               .chunk_bytes = chunk_bytes};
+    world_run(world, &options, reduce_both_ways, &j);
+    for (int rank = 0; rank < world; rank++) {
+        CHECK_MSG(memcmp(results[0][rank], results[1][rank], bytes) == 0,
+                  "%s of %s by %s, reduction %d, world %d, rank %d, on GPUs %x, feedback %d",
+                  j.algorithm, rp_dtype_name(j.dtype), j.codec ? j.codec : "fp32",
+                  (int)j.reduce, world, rank, j.there, j.feedback);
+        for (int way = 0; way < 2; way++) free(results[way][rank]);
+    }
+}
+
+static void every_algorithm(void) {
+    device_begin();
+    for (int a = 0; rpi_algorithm_at(a); a++)
+        for (int world = 1; world <= DEVICE_WORLD; world++) {
+            const rpi_algorithm *algorithm = rpi_algorithm_at(a);
+            if (algorithm->collective != RPI_ALL_REDUCE) continue;
+            if (!rpi_algorithm_fits(algorithm, world)) continue;
+            compare((job){.algorithm = algorithm->name,
+                          .dtype = RP_F32,
+                          .counts = {5003, 70},
+                          .there = 31},
+                    world, 4096);
+        }
+}
+
+static void every_dtype_and_reduction(void) {
+    device_begin();
+    for (int dtype = 0; dtype <= RP_C128; dtype++)
+        for (int reduce = RP_SUM; reduce <= RP_PREMUL_SUM; reduce++) {
+            if (!rp_dtype_bytes((rp_dtype)dtype)) continue;
+            if (rpi_reduction_check((rp_reduction)reduce, (rp_dtype)dtype, &(rp_codec){0}))
+                continue;
+            compare((job){.dtype = (rp_dtype)dtype,
+                          .reduce = (rp_reduction)reduce,
+                          .counts = {1500, 33},
+                          .there = 31},
+                    3, 2048);
+        }
+}
+
+static void some_ranks_only(void) {
+    device_begin();
+    for (int there = 1; there < 7; there++) {
+        compare((job){.dtype = RP_F32, .counts = {3000, 0}, .there = there}, 3, 4096);
+        compare((job){.dtype = RP_F32,
+                      .codec = "q4:bucket=128",
+                      .counts = {3000, 500},
+                      .feedback = true,
+                      .there = there},
+                3, 4096);
+    }
+}
+
+static const char *const codecs[] = {"q4:bucket=128", "q8:bucket=64,rounding=stochastic",
+                                     "q1:bucket=64",  "sign:bucket=64",
+                                     "bf16",          "fp16",
+                                     "randk",         "topk",
+                                     "v4:bucket=128", "fp32"};
+
+/* Elements that travel as they are are copied; encodings of a length that only the data say
+ * are made on the host. */
+static bool has_kernels(const rp_codec *codec, const job *j) {
+    rpi_device_call call;
+    return !rp_codec_is_exact(codec, j->dtype) && !rpi_codec_kind_of(codec)->varies &&
+           rpi_device_call_of(codec, j->dtype, 1, NULL, &call) == RP_OK;
+}
+
+static void every_codec(void) {
+    static const rp_dtype dtypes[] = {RP_F32, RP_BF16, RP_F16};
+    stand_in *control = device_begin();
+    for (size_t c = 0; c < sizeof codecs / sizeof *codecs; c++)
+        for (int way = 0; way < 6; way++) {
+            rp_codec codec;
+            long kernels = atomic_load(&control->kernels);
+            REQUIRE_OK(rp_codec_parse(codecs[c], &codec));
+            job j = {.codec = codecs[c],
+                     .dtype = dtypes[way % 3],
+                     .counts = {4000, 100},
+                     .feedback = way >= 3 && way != 5,
+                     .reduce = way == 5   ? RP_PREMUL_SUM
+                               : way == 1 ? RP_AVG
+                                          : RP_SUM,
+                     .there = 31};
+            if (!rp_codec_supports(&codec, j.dtype)) continue;
+            if (j.feedback && rpi_codec_check_feedback(&codec, j.dtype) != RP_OK) continue;
+            compare(j, 2 + way % 3, 4096);
+            CHECK_MSG((atomic_load(&control->kernels) > kernels) == has_kernels(&codec, &j),
+                      "%s of %s by kernels: %ld", codecs[c], rp_dtype_name(j.dtype),
+                      atomic_load(&control->kernels) - kernels);
+        }
+}
+
+static void between_hosts(void) {
+    static const int host_of[] = {0, 0, 1, 1, 0};
+    device_begin();
+    world_hosts(host_of);
+    for (int world = 3; world <= DEVICE_WORLD; world++)
+        for (size_t c = 0; c < 3; c++)
+            compare((job){.codec = codecs[c],
+                          .dtype = RP_F32,
+                          .counts = {3000, 100},
+                          .feedback = c == 0,
+                          .there = 31},
+                    world, 4096);
+    world_hosts(NULL);
+}
+
+static void nothing_is_left(void) {
+    device_begin();
+    device_check_empty();
+}
+
+CASES({"every_algorithm", every_algorithm},
+      {"every_dtype_and_reduction", every_dtype_and_reduction},
+      {"some_ranks_only", some_ranks_only}, {"every_codec", every_codec},
+      {"between_hosts", between_hosts}, {"nothing_is_left", nothing_is_left})

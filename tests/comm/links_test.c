@@ -1,0 +1,192 @@
+/* Links that are made when they are first needed: how many there are after what, and that who
+ * waits for a rank that has left hears of it without one. Counts, not times. */
+#include "redpoll/comm.h"
+
+#include "comm/communicator.h"
+#include "comm/thread_world.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { COUNT = 1000, LARGE = 64 };
+
+static int links_of(const rp_comm *comm) {
+    int count = 0;
+    rpi_drive_take(comm->fabric); /* whoever drives may take one in just now */
+    for (int rank = 0; rank < comm->fabric->world; rank++)
+        count += comm->fabric->ports[rank].link != NULL;
+    rpi_drive_give(comm->fabric);
+    return count;
+}
+
+static rp_status sum(rp_comm *comm, const char *algorithm) {
+    float data[COUNT];
+    int world = rp_comm_world(comm), wrong = 0;
+    for (int i = 0; i < COUNT; i++) data[i] = (float)(rp_comm_rank(comm) + i % 3);
+    rp_segment segment = {.data = data, .count = COUNT, .dtype = RP_F32};
+    rp_collective_options options = {.algorithm = algorithm};
+    RP_TRY(rp_all_reduce(comm, &segment, 1, &options));
+    for (int i = 0; i < COUNT; i++)
+        wrong += data[i] != (float)(world * (world - 1) / 2 + world * (i % 3));
+    CHECK_EQ(wrong, 0);
+    return RP_OK;
+}
+
+static long resident_kib(void) {
+    long pages = 0, resident = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    if (file && fscanf(file, "%ld %ld", &pages, &resident) != 2) resident = 0;
+    if (file) fclose(file);
+    return resident * (sysconf(_SC_PAGESIZE) / 1024);
+}
+
+/* Descriptors and memory are the process's, so of all ranks: told by rank 0, while the others
+ * wait. */
+static int say(int rank, const char *when, int links) {
+    int descriptors = 0;
+    world_meet();
+    if (rank == 0) descriptors = check_descriptors();
+    if (rank == 0)
+        printf("         %s: %d links of rank 0, %d descriptors and %ld KiB of all\n", when,
+               links, descriptors, resident_kib());
+    world_meet();
+    return descriptors;
+}
+
+static void count_them(rp_comm *comm, int rank, int world, void *context) {
+    int each = *(const int *)context;
+    CHECK_EQ(links_of(comm), 0);
+    int joined = say(rank, "joined", 0);
+    CHECK_OK(sum(comm, "ring"));
+    int links = links_of(comm);
+    CHECK_MSG(links >= 1 && links <= 2, "%d links of rank %d for a ring", links, rank);
+    int descriptors = say(rank, "after a ring", links);
+    /* A ring of P ranks has P links, with two ends each. */
+    CHECK_MSG(descriptors <= joined + 2 * each * world, "%d descriptors, before %d",
+              descriptors, joined);
+    CHECK_OK(rp_barrier(comm));
+    (void)say(rank, "and a barrier", links_of(comm));
+    CHECK_OK(sum(comm, "ring"));
+    world_meet();
+}
+
+static void run_kind(const char *transport, int world, int each) {
+    rp_comm_options options = {.transport = transport, .connect_timeout_s = 60};
+    printf("         %d ranks as threads, %s\n", world, transport);
+    world_run(world, &options, count_them, &each);
+}
+
+/* Nobody says so: worlds above 16 ranks are like that. */
+static void a_ring_opens_a_ring(void) {
+    unsetenv("REDPOLL_CONNECT");
+    run_kind("inproc", LARGE, 0);
+    run_kind("tcp", 24, 1);
+    run_kind("shm", 24, 2);
+}
+
+static void all_at_the_start(rp_comm *comm, int rank, int world, void *context) {
+    (void)rank, (void)context;
+    CHECK_EQ(links_of(comm), world - 1);
+}
+
+static void small_worlds_connect_at_the_start(void) {
+    unsetenv("REDPOLL_CONNECT");
+    world_run(16, NULL, all_at_the_start, NULL);
+    setenv("REDPOLL_CONNECT", "start", 1);
+    world_run(20, NULL, all_at_the_start, NULL);
+    unsetenv("REDPOLL_CONNECT");
+}
+
+static void what_is_no_time_is_refused(void) {
+    rp_store store = {0};
+    rp_comm *comm = NULL;
+    rp_comm_options options = {.connect_timeout_s = 5};
+    REQUIRE_OK(rp_store_open_local(&store));
+    setenv("REDPOLL_CONNECT", "never", 1);
+    CHECK_FAILS(rp_comm_create(&store, 0, 2, &options, &comm), INVALID,
+                "REDPOLL_CONNECT: 'never' is no time of connecting: auto, start or need");
+    unsetenv("REDPOLL_CONNECT");
+    rp_store_close(&store);
+}
+
+/* ---- ranks that have left before there was a link ---- */
+
+static const char *const kinds[] = {"inproc", "shm", "tcp"};
+enum { KINDS = sizeof kinds / sizeof kinds[0] };
+
+static void run_all_kinds(world_function function) {
+    setenv("REDPOLL_CONNECT", "need", 1);
+    for (int i = 0; i < KINDS; i++) {
+        rp_comm_options options = {
+            .transport = kinds[i], .connect_timeout_s = 60, .timeout_s = 60};
+        world_run(3, &options, function, NULL);
+    }
+    unsetenv("REDPOLL_CONNECT");
+}
+
+static void wait_for_one_that_is_gone(rp_comm *comm, int rank, int world, void *context) {
+    float value = 0;
+    (void)world, (void)context;
+    if (rank == 2) return; /* and destroys its communicator */
+    CHECK_FAILS(rp_recv(comm, &value, 1, RP_F32, 2, 0), PEER, "rank 2");
+}
+
+static void who_has_left_is_named(void) {
+    run_all_kinds(wait_for_one_that_is_gone);
+}
+
+static void wait_for_anybody(rp_comm *comm, int rank, int world, void *context) {
+    float value = 0;
+    (void)world, (void)context;
+    rp_request *request = NULL;
+    if (rank > 0) return;
+    CHECK_OK(rp_recv_any_start(comm, &value, 1, RP_F32, 0, &request));
+    CHECK_FAILS(rp_request_wait(&request), PEER, "rank");
+}
+
+static void nobody_is_left_to_send(void) {
+    run_all_kinds(wait_for_anybody);
+}
+
+/* Whoever calls in vain just before it sleeps goes on at once: no deadline wakes it here. */
+static void nothing_else_wakes(void) {
+    setenv("REDPOLL_CONNECT", "need", 1);
+    for (int i = 0; i < KINDS; i++) {
+        rp_comm_options options = {.transport = kinds[i],
+                                   .connect_timeout_s = 60,
+                                   .timeout_s = 1e6,
+                                   .warn_after_s = 1e6};
+        world_run(3, &options, wait_for_anybody, NULL);
+    }
+    unsetenv("REDPOLL_CONNECT");
+}
+
+/* Members of a group whose fabric lives on: the word waits for the link. Making the group has
+ * made some of the links; what is asked of it by ranks 0 and 1 needs all. */
+static void wait_in_a_group(rp_comm *comm, int rank, int world, void *context) {
+    static const int ranks[] = {0, 1, 2};
+    rp_comm *group = NULL;
+    int answer = 0;
+    (void)world, (void)context;
+    REQUIRE_OK(rp_comm_group(comm, ranks, 3, NULL, &group));
+    if (rank == 2) rp_comm_destroy(group);
+    world_meet();
+    for (int from = 0; from < 2 && rank < 2; from++)
+        if (from == rank) CHECK_FAILS(rp_recv(group, &answer, 1, RP_I32, 2, 5), PEER, "rank 2");
+    world_meet();
+    if (rank < 2) rp_comm_destroy(group);
+    CHECK_OK(rp_barrier(comm)); /* which is none the worse for it */
+}
+
+static void who_has_left_a_group_is_named(void) {
+    run_all_kinds(wait_in_a_group);
+}
+
+CASES({"a ring opens a ring", a_ring_opens_a_ring},
+      {"small worlds connect at the start", small_worlds_connect_at_the_start},
+      {"what is no time is refused", what_is_no_time_is_refused},
+      {"who has left is named", who_has_left_is_named},
+      {"nothing else wakes who waits for it", nothing_else_wakes},
+      {"nobody is left to send", nobody_is_left_to_send},
+      {"who has left a group is named", who_has_left_a_group_is_named})

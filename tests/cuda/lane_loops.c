@@ -1,0 +1,271 @@
+#include "cuda/lane_loops.h"
+
+#include "codec/sign_kernels.h"
+#include "cuda/convert_lanes.h"
+#include "cuda/randk_lanes.h"
+#include "cuda/sign_lanes.h"
+#include "cuda/topk_lanes.h"
+#include "cuda/varied_lanes.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { LANES_MAX = 256 };
+static _Thread_local int lanes; /* of a bucket of the quantiser */
+
+static size_t element_bytes(int type) {
+    return type == RPI_DEVICE_F32 ? 4 : 2;
+}
+
+static void convert_encode(const rpi_device_call *call) {
+    if (rpi_convert_is_copy(call, 0)) {
+        memcpy(call->encoded, call->x, call->count * element_bytes(call->type));
+        return;
+    }
+    for (uint64_t i = 0; i < call->count; i++)
+        rpi_convert_encode_element(call, call->type, call->wire_type, call->residual != NULL,
+                                   i);
+}
+
+static void convert_decode(const rpi_device_call *call, int adds) {
+    if (rpi_convert_is_copy(call, adds)) {
+        memcpy(call->y, call->encoded, call->count * element_bytes(call->type));
+        return;
+    }
+    for (uint64_t i = 0; i < call->count; i++)
+        rpi_convert_decode_element(call, call->type, call->wire_type, adds, i);
+}
+
+static void quant_encode(const rpi_device_call *call, uint64_t bucket) {
+    int feedback = call->residual != NULL;
+    rpi_quant_range range = rpi_quant_no_range();
+    for (int lane = 0; lane < lanes; lane++)
+        range = rpi_quant_join(
+            range, rpi_quant_lane_range(call, call->type, feedback, bucket, lane, lanes));
+    for (int lane = 0; lane < lanes; lane++)
+        rpi_quant_lane_encode(call, call->type, feedback, call->stochastic, bucket, range, lane,
+                              lanes);
+}
+
+static void sign_encode(const rpi_device_call *call, uint64_t bucket) {
+    int feedback = call->residual != NULL;
+    uint64_t count = rpi_device_bucket_count(call, bucket);
+    double sum = 0;
+    for (uint64_t begin = 0; begin < count; begin += RPI_SIGN_TILE) {
+        float lane[RPI_SIGN_GROUP];
+        for (int k = 0; k < RPI_SIGN_GROUP; k++)
+            lane[k] = rpi_sign_lane_sum(call, call->type, feedback, bucket, begin, k);
+        sum += (double)rpi_sign_fold(lane);
+    }
+    for (int k = 0; k < RPI_SIGN_GROUP; k++)
+        rpi_sign_lane_encode(call, call->type, feedback, bucket, rpi_sign_mean(sum, count), k);
+}
+
+static void randk_encode(const rpi_device_call *call, uint64_t bucket) {
+    int feedback = call->residual != NULL;
+    rpi_quant_range range = rpi_quant_no_range();
+    for (int lane = 0; lane < lanes; lane++)
+        range = rpi_quant_join(
+            range, rpi_randk_lane_look(call, call->type, feedback, bucket, lane, lanes));
+    for (int lane = 0; lane < lanes; lane++)
+        rpi_randk_lane_values(call, call->type, feedback, bucket, &range, lane, lanes);
+    for (int lane = 0; feedback && lane < lanes; lane++)
+        rpi_randk_lane_settle(call, call->type, bucket, &range, lane, lanes);
+}
+
+static void randk_decode(const rpi_device_call *call, int adds, uint64_t bucket) {
+    int damaged = 0;
+    for (int lane = 0; lane < lanes; lane++)
+        damaged |= rpi_randk_lane_damage(call, bucket, lane, lanes);
+    for (int lane = 0; lane < lanes; lane++)
+        rpi_randk_lane_decode(call, call->type, adds, bucket, damaged, lane, lanes);
+}
+
+/* The least magnitude that is kept. */
+static uint32_t topk_least(const rpi_topk_room *room, uint64_t count, uint32_t most,
+                           uint32_t k) {
+    rpi_topk_search search = rpi_topk_begin(most);
+    while (rpi_topk_goes_on(search)) {
+        uint32_t found = 0;
+        for (int lane = 0; lane < lanes; lane++)
+            found += rpi_topk_lane_found(room, count, rpi_topk_middle(search), lane, lanes);
+        search = rpi_topk_narrow(search, found, k);
+    }
+    return search.low;
+}
+
+static uint32_t topk_choose(rpi_topk_room *room, uint64_t count, uint32_t most, uint32_t k) {
+    uint32_t least = topk_least(room, count, most, k);
+    rpi_topk_count before[LANES_MAX], total = {0, 0};
+    for (int lane = 0; lane < lanes; lane++) {
+        before[lane] = total;
+        total = rpi_topk_add(total, rpi_topk_lane_count(room, count, least, lane, lanes));
+    }
+    uint32_t ties = rpi_topk_ties(total, k);
+    for (int lane = lanes - 1; lane >= 0; lane--)
+        rpi_topk_lane_choose(room, count, least, ties, before[lane], lane, lanes);
+    return total.above + ties;
+}
+
+static void topk_encode(const rpi_device_call *call, uint64_t bucket) {
+    static _Thread_local rpi_topk_room room;
+    int feedback = call->residual != NULL;
+    uint64_t count = rpi_device_bucket_count(call, bucket);
+    uint32_t kept = 0, most = 0;
+    rpi_quant_range range = rpi_quant_no_range();
+    for (int lane = 0; lane < lanes; lane++) {
+        uint32_t own =
+            rpi_topk_lane_load(call, call->type, feedback, bucket, &room, lane, lanes);
+        most = own > most ? own : most;
+    }
+    range.has_nan = most >= RPI_TOPK_NOT_FINITE;
+    if (!range.has_nan) {
+        kept = topk_choose(&room, count, most, call->kept);
+        for (int lane = 0; lane < lanes; lane++)
+            range = rpi_quant_join(range, rpi_topk_lane_range(&room, kept, lane, lanes));
+    }
+    rpi_kept_way way = rpi_kept_way_of(call, kept, &range);
+    for (int lane = 0; lane < lanes; lane++)
+        rpi_topk_lane_write(call, bucket, &room, kept, &way, lane, lanes);
+    for (int lane = 0; feedback && lane < lanes; lane++)
+        rpi_topk_lane_settle(call, bucket, &room, kept, &way, lane, lanes);
+}
+
+static void gather(const rpi_device_call *call, uint64_t most) {
+    uint64_t at = 0;
+    for (uint64_t i = 0; i < rpi_device_buckets(call); i++) {
+        rpi_device_sums(call)[i] = at;
+        at += rpi_device_lengths(call)[i];
+    }
+    for (uint64_t i = 0; i < rpi_device_buckets(call); i++)
+        for (int lane = 0; lane < lanes; lane++)
+            rpi_device_lane_gather(call, i, most, lane, lanes);
+}
+
+static rpi_varied_run varied_look(const rpi_device_call *call, uint64_t begin, uint32_t count) {
+    int feedback = call->residual != NULL;
+    rpi_quant_range range = rpi_quant_no_range();
+    for (int lane = 0; lane < RPI_VARIED_GROUP; lane++)
+        range = rpi_quant_join(
+            range, rpi_varied_lane_range(call, call->type, feedback, begin, count, lane));
+    rpi_varied_run run = rpi_varied_begin(count, &range);
+    if (run.damaged) return run;
+    rpi_varied_moments m[RPI_VARIED_GROUP];
+    for (int lane = 0; lane < RPI_VARIED_GROUP; lane++)
+        m[lane] = rpi_varied_lane_moments(call, call->type, feedback, begin, count,
+                                          rpi_varied_shift(&run), lane);
+    for (int half = RPI_VARIED_GROUP / 2; half; half /= 2)
+        for (int lane = 0; lane < half; lane++) {
+            m[lane].sum += m[lane + half].sum;
+            m[lane].squares += m[lane + half].squares;
+        }
+    rpi_varied_take_moments(&run, m[0].sum, m[0].squares);
+    return run;
+}
+
+static uint32_t varied_plan(const rpi_device_call *call, double price, int most, uint32_t runs,
+                            rpi_varied_room *room) {
+    uint32_t bytes = 0;
+    for (uint32_t r = 0; r < runs; r++) {
+        room->at[r] = bytes;
+        bytes += rpi_varied_plan_run(call, price, most, room, r);
+    }
+    return bytes;
+}
+
+static void varied_encode(const rpi_device_call *call, uint64_t bucket) {
+    static _Thread_local rpi_varied_room room;
+    uint64_t count = rpi_device_bucket_count(call, bucket), begin = bucket * call->bucket;
+    uint32_t runs = rpi_varied_runs(count);
+    for (uint32_t r = 0; r < runs; r++)
+        room.run[r] = varied_look(call, begin + (uint64_t)r * RPI_VARIED_RUN,
+                                  rpi_varied_run_count(count, r));
+    double price = rpi_varied_bucket_price(call, &room, count);
+    uint32_t bytes = varied_plan(call, price, RPI_VARIED_BITS, runs, &room);
+    if (bytes > rpi_varied_most_bytes(call->bits, count))
+        bytes = varied_plan(call, price, rpi_varied_most_bits(call->bits), runs, &room);
+    rpi_device_lengths(call)[bucket] = bytes;
+    for (uint32_t r = 0; r < runs; r++)
+        for (int lane = 0; lane < RPI_VARIED_GROUP; lane++)
+            rpi_varied_lane_write(call, call->type, call->residual != NULL, bucket, &room, r,
+                                  lane);
+}
+
+static void encode_to_slots(const rpi_device_call *without) {
+    rpi_device_call call = *without;
+    int topk = call.kind == RPI_DEVICE_TOPK;
+    uint64_t most = topk ? rpi_topk_most(&call) : rpi_varied_most(&call);
+    call.scratch = malloc(rpi_device_slots_end(&call, most));
+    if (!call.scratch) abort();
+    for (uint64_t i = 0; i < rpi_device_buckets(&call); i++)
+        if (topk)
+            topk_encode(&call, i);
+        else
+            varied_encode(&call, i);
+    *call.bytes = 0;
+    gather(&call, most);
+    free(call.scratch);
+}
+
+static void varied_decode(const rpi_device_call *call, int adds) {
+    for (uint64_t i = 0; i < rpi_varied_all_runs(call); i++)
+        for (int lane = 0; lane < RPI_VARIED_GROUP; lane++)
+            rpi_varied_lane_decode(call, call->type, adds, i, lane);
+}
+
+static void topk_decode(const rpi_device_call *call, int adds, uint64_t bucket) {
+    for (int lane = 0; !adds && lane < lanes; lane++)
+        rpi_topk_lane_clear(call, call->type, bucket, lane, lanes);
+    for (int lane = 0; lane < lanes; lane++)
+        rpi_topk_lane_decode(call, call->type, adds, bucket, lane, lanes);
+}
+
+void lane_loops_encode(const rpi_device_call *call, int together) {
+    lanes = together;
+    if (call->kind == RPI_DEVICE_TOPK || call->kind == RPI_DEVICE_VARIED) {
+        encode_to_slots(call);
+        return;
+    }
+    if (call->kind == RPI_DEVICE_CONVERT) {
+        convert_encode(call);
+        return;
+    }
+    for (uint64_t i = 0; i < rpi_device_buckets(call); i++)
+        if (call->kind == RPI_DEVICE_QUANT)
+            quant_encode(call, i);
+        else if (call->kind == RPI_DEVICE_RANDK)
+            randk_encode(call, i);
+        else
+            sign_encode(call, i);
+}
+
+static void sign_decode(const rpi_device_call *call, int adds, uint64_t bucket) {
+    for (int lane = 0; lane < RPI_SIGN_GROUP; lane++)
+        rpi_sign_lane_decode(call, call->type, adds, bucket, lane);
+}
+
+static void quant_decode(const rpi_device_call *call, int adds, uint64_t bucket) {
+    for (int lane = 0; lane < lanes; lane++)
+        rpi_quant_lane_decode(call, call->type, adds, bucket, lane, lanes);
+}
+
+void lane_loops_decode(const rpi_device_call *call, int adds, int together) {
+    lanes = together;
+    if (call->kind == RPI_DEVICE_CONVERT) {
+        convert_decode(call, adds);
+        return;
+    }
+    if (call->kind == RPI_DEVICE_VARIED) {
+        varied_decode(call, adds);
+        return;
+    }
+    for (uint64_t i = 0; i < rpi_device_buckets(call); i++)
+        if (call->kind == RPI_DEVICE_QUANT)
+            quant_decode(call, adds, i);
+        else if (call->kind == RPI_DEVICE_RANDK)
+            randk_decode(call, adds, i);
+        else if (call->kind == RPI_DEVICE_TOPK)
+            topk_decode(call, adds, i);
+        else
+            sign_decode(call, adds, i);
+}

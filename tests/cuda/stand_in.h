@@ -1,0 +1,44 @@
+/* A GPU that is none: a shared object with the entry of libredpoll_cuda.so, which
+ * REDPOLL_CUDA_LIBRARY names in tests. It finds what a real GPU would rarely show:
+ *
+ *  - Memory of a "GPU" is a file in memory that is mapped twice: where its addresses are handed
+ *    out nobody may read or write, so that the host that touches it is struck down at once; the
+ *    stand-in itself goes through the other mapping.
+ *  - What is put into a stream is done later, by other threads, after delays of any length, in
+ *    the stream's order and no other. Who changes memory too early changes what is copied.
+ *  - Memory of the host has to be pinned, and still be so when its turn comes.
+ *  - Kernels, and events, go where the thread's device is, or are refused.
+ *  - Kernels are the code of the real ones (lane_loops.h).
+ *  - Giving pinned memory back waits for a GPU that is frozen at its work: for a second, and is
+ *    counted.
+ *
+ * And it fails when asked to. */
+#ifndef TESTS_CUDA_STAND_IN_H
+#define TESTS_CUDA_STAND_IN_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+enum { STAND_IN_DEVICES = 8 };
+
+typedef struct stand_in {
+    atomic_uint seed;      /* of delays; may be set at any time */
+    atomic_int longest_us; /* delay before some of what is done; 0: none */
+    /* By device: */
+    atomic_bool frozen[STAND_IN_DEVICES];      /* nothing in its streams is begun */
+    atomic_long fails_after[STAND_IN_DEVICES]; /* so many calls that put something into streams
+                                                  work, later ones fail as after a crash of a
+                                                  kernel; below 0: all work */
+    atomic_long pins_left; /* so many times memory can be pinned; below 0: always */
+    /* What there is, to see that it is given back: */
+    atomic_long allocated, pinned, streams, events;
+    atomic_long copies, kernels; /* done so far */
+    atomic_long pending;         /* put into streams and not done yet */
+    atomic_long held_up;         /* calls that waited for what was frozen */
+} stand_in;
+
+#define STAND_IN_CONTROL "stand_in_control"
+typedef stand_in *(*stand_in_entry)(void);
+
+#endif

@@ -1,0 +1,413 @@
+/* Links that are made when they are first needed: by either side or by both at once, among
+ * strangers, to peers that have ended, that hang up or that never answer. */
+#include "net/connector.h"
+
+#include "link_pair.h"
+
+#include "base/clock.h"
+#include "harness/check.h"
+#include "net/frame.h"
+#include "net/stream.h"
+
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { FRAME_BYTES = 4096, CROSSINGS = 200, STRANGERS = 300 };
+
+#define SESSION 0x5ec3e7
+
+/* Each kind as it is, and what carries a proof with one; TLS where bytes leave the host. */
+typedef struct manner {
+    const rpi_transport *transport;
+    bool secret, tls;
+} manner;
+
+static bool manner_at(int index, manner *out) {
+    const rpi_transport *transport = rpi_transport_at(index / 3);
+    if (!transport) return false;
+    *out = (manner){transport, index % 3 > 0, index % 3 > 1};
+    return true;
+}
+
+static bool is_of_use(const manner *m) {
+    bool has_proofs =
+        m->transport == rpi_transport_at(1) || m->transport == rpi_transport_at(2);
+    return !m->secret || (has_proofs && rpi_secret_is_supported());
+}
+
+static rpi_secret secret_of(const char *text, bool tls) {
+    rpi_secret secret = {0};
+    CHECK_OK(rpi_secret_make("the test", text, &secret));
+    if (tls) CHECK_OK(rpi_secret_ask_for_tls(&secret));
+    return secret;
+}
+
+typedef struct ends {
+    link_pair pair;
+    rpi_secret secret;
+    char addresses[2][256];
+} ends;
+
+static void open_ends(ends *e, const manner *m) {
+    link_pair_options(&e->pair, m->transport, FRAME_BYTES);
+    if (m->secret)
+        e->secret = secret_of("the secret of this job", m->tls && rpi_tls_is_supported());
+    for (int rank = 0; rank < 2; rank++) {
+        e->pair.options[rank].on_need = true;
+        e->pair.options[rank].secret = m->secret ? &e->secret : NULL;
+        REQUIRE_OK(m->transport->open(&e->pair.options[rank], &e->pair.endpoints[rank]));
+        REQUIRE_OK(m->transport->address(e->pair.endpoints[rank], e->addresses[rank],
+                                         sizeof e->addresses[rank]));
+    }
+}
+
+static rp_status call(ends *e, int rank) {
+    return e->pair.transport->call(e->pair.endpoints[rank], !rank, e->addresses[!rank]);
+}
+
+/* What comes of it, within a deadline. */
+static rp_status await(const rpi_transport *transport, rpi_endpoint *endpoint, int *out_peer,
+                       rpi_link **out_link) {
+    int64_t deadline_ns = rpi_deadline_ns(20);
+    rp_status status;
+    while ((status = transport->met(endpoint, out_peer, out_link)) == RP_PENDING) {
+        if (rpi_now_ns() > deadline_ns) return RP_FAIL(TIMEOUT, "no link came");
+        link_wait(endpoint);
+    }
+    return status;
+}
+
+static void await_both(ends *e) {
+    for (int rank = 0; rank < 2; rank++) {
+        int peer = -1;
+        CHECK_OK(
+            await(e->pair.transport, e->pair.endpoints[rank], &peer, &e->pair.links[rank]));
+        CHECK_EQ(peer, !rank);
+    }
+}
+
+/* Frames go both ways, so both sides have the same connection; and no other link comes. */
+static void check_link(ends *e) {
+    REQUIRE(e->pair.links[0] && e->pair.links[1]);
+    for (int from = 0; from < 2; from++) {
+        CHECK_OK(link_send_wait(e->pair.links[from], 7, 1000));
+        CHECK_OK(link_receive_wait(e->pair.links[!from], 7, 1000));
+    }
+    for (int rank = 0; rank < 2; rank++) {
+        rpi_link *link = NULL;
+        int peer = -1;
+        CHECK_OK(call(e, rank)); /* again: nothing happens */
+        CHECK_EQ(e->pair.transport->met(e->pair.endpoints[rank], &peer, &link), RP_PENDING);
+    }
+}
+
+static void either_side_calls(void) {
+    manner m;
+    for (int i = 0; manner_at(i, &m); i++) {
+        if (!is_of_use(&m)) continue;
+        for (int caller = 0; caller < 2; caller++) {
+            ends e = {0};
+            open_ends(&e, &m);
+            CHECK_OK(call(&e, caller));
+            await_both(&e);
+            check_link(&e);
+            link_pair_close(&e.pair);
+        }
+    }
+}
+
+static void both_call_at_once(void) {
+    manner m;
+    for (int i = 0; manner_at(i, &m); i++) {
+        int rounds = m.tls ? CROSSINGS / 10 : CROSSINGS;
+        for (int round = 0; is_of_use(&m) && round < rounds && !check_failures(); round++) {
+            ends e = {0};
+            open_ends(&e, &m);
+            CHECK_OK(call(&e, round % 2));
+            CHECK_OK(call(&e, !(round % 2)));
+            await_both(&e);
+            check_link(&e);
+            link_pair_close(&e.pair);
+        }
+    }
+}
+
+/* The side that is called looks only later: what was sent waits for it. */
+static void nobody_need_look(void) {
+    manner m;
+    for (int i = 0; manner_at(i, &m); i++) {
+        ends e = {0};
+        int peer = -1;
+        if (!is_of_use(&m)) continue;
+        open_ends(&e, &m);
+        CHECK_OK(call(&e, 0));
+        CHECK_OK(await(m.transport, e.pair.endpoints[0], &peer, &e.pair.links[0]));
+        REQUIRE(e.pair.links[0]);
+        CHECK_OK(link_send_wait(e.pair.links[0], 3, 200));
+        int64_t deadline_ns = rpi_deadline_ns(20);
+        while (m.transport->flushed(e.pair.endpoints[0]) == RP_PENDING &&
+               rpi_now_ns() < deadline_ns)
+            link_wait(e.pair.endpoints[0]);
+        CHECK_OK(m.transport->flushed(e.pair.endpoints[0]));
+        CHECK_OK(await(m.transport, e.pair.endpoints[1], &peer, &e.pair.links[1]));
+        REQUIRE(e.pair.links[1]);
+        CHECK_OK(link_receive_wait(e.pair.links[1], 3, 200));
+        link_pair_close(&e.pair);
+    }
+}
+
+static void who_has_ended_is_a_failure(void) {
+    manner m;
+    for (int i = 0; manner_at(i, &m); i++)
+        for (int caller = 0; caller < 2 && is_of_use(&m); caller++) {
+            ends e = {0};
+            rpi_link *link = NULL;
+            int peer = -1;
+            open_ends(&e, &m);
+            m.transport->close(e.pair.endpoints[!caller]);
+            e.pair.endpoints[!caller] = NULL;
+            rp_status status = call(&e, caller); /* inproc sees it at once */
+            if (status == RP_OK)
+                status = await(m.transport, e.pair.endpoints[caller], &peer, &link);
+            CHECK_EQ(status, RP_PEER);
+            CHECK(strstr(rp_last_error()->message, caller ? "rank 0" : "rank 1") != NULL);
+            link_pair_close(&e.pair);
+        }
+}
+
+/* ---- those who do not belong ---- */
+
+static void another_secret_is_refused(void) {
+    ends e = {0};
+    manner m = {rpi_transport_at(2), false, false};
+    if (!rpi_secret_is_supported()) {
+        check_skip("this build has no OpenSSL");
+        return;
+    }
+    rpi_secret secrets[2] = {secret_of("the secret of this job", false),
+                             secret_of("another secret, of another", false)};
+    link_pair_options(&e.pair, m.transport, FRAME_BYTES);
+    for (int rank = 0; rank < 2; rank++) {
+        e.pair.options[rank].on_need = true;
+        e.pair.options[rank].secret = &secrets[rank];
+        REQUIRE_OK(m.transport->open(&e.pair.options[rank], &e.pair.endpoints[rank]));
+        REQUIRE_OK(m.transport->address(e.pair.endpoints[rank], e.addresses[rank],
+                                        sizeof e.addresses[rank]));
+    }
+    rpi_link *link = NULL;
+    int peer = -1;
+    CHECK_OK(call(&e, 1));
+    CHECK_FAILS(await(m.transport, e.pair.endpoints[1], &peer, &link), MISMATCH,
+                "another secret");
+    CHECK_EQ(m.transport->met(e.pair.endpoints[0], &peer, &link), RP_PENDING);
+    link_pair_close(&e.pair);
+}
+
+static int port_of(const char *address) {
+    return atoi(strrchr(address, ':') + 1);
+}
+
+static void write_hello(unsigned char bytes[RPI_FRAME_HEADER_BYTES], uint64_t session,
+                        int rank) {
+    rpi_frame_header hello = {.kind = RPI_FRAME_HELLO,
+                              .sequence = session,
+                              .chunk = 0,
+                              .part = rank,
+                              .count = 2,
+                              .bucket = FRAME_BYTES};
+    rpi_frame_seal(bytes, &hello, 0, false);
+}
+
+static void say_hello(int fd, uint64_t session, int rank) {
+    unsigned char bytes[RPI_FRAME_HEADER_BYTES];
+    write_hello(bytes, session, rank);
+    CHECK_OK(rpi_stream_write(fd, bytes, sizeof bytes, rpi_deadline_ns(2)));
+}
+
+/* Silent, of another job, as ranks that cannot be: all at once, and later the one that is. */
+static void strangers_keep_nobody_out(void) {
+    ends e = {0};
+    int fds[STRANGERS];
+    manner m = {rpi_transport_at(2), false, false};
+    open_ends(&e, &m);
+    for (int i = 0; i < STRANGERS; i++) {
+        fds[i] = -1;
+        REQUIRE_OK(rpi_stream_dial(NULL, port_of(e.addresses[0]), rpi_deadline_ns(5), &fds[i]));
+        if (i % 4 == 1) say_hello(fds[i], SESSION + 1, 1);
+        if (i % 4 == 2) say_hello(fds[i], SESSION, i % 3 - 1 + (i % 3 == 2));
+        if (i % 4 == 3) CHECK_OK(rpi_stream_write(fds[i], "noise", 5, rpi_deadline_ns(2)));
+    }
+    CHECK_OK(call(&e, 1));
+    await_both(&e);
+    check_link(&e);
+    for (int i = 0; i < STRANGERS; i++) close(fds[i]);
+    link_pair_close(&e.pair);
+}
+
+/* In an open job who knows the session can say that he is any rank, once. */
+static void who_comes_twice_changes_nothing(void) {
+    ends e = {0};
+    int fd = -1;
+    manner m = {rpi_transport_at(2), false, false};
+    unsigned char answer[RPI_FRAME_HEADER_BYTES];
+    rpi_frame_header header;
+    open_ends(&e, &m);
+    CHECK_OK(call(&e, 1));
+    await_both(&e);
+    REQUIRE_OK(rpi_stream_dial(NULL, port_of(e.addresses[0]), rpi_deadline_ns(5), &fd));
+    say_hello(fd, SESSION, 1);
+    CHECK_OK(rpi_stream_read(fd, answer, sizeof answer, rpi_deadline_ns(5)));
+    CHECK_OK(rpi_frame_open(answer, sizeof answer, false, &header));
+    CHECK_EQ(header.operation, 5); /* docs/wire.md: this rank has connected already */
+    CHECK_EQ(header.sequence, 0);  /* and no session for who is turned away */
+    check_link(&e);
+    close(fd);
+    link_pair_close(&e.pair);
+}
+
+/* Its hello is there, and so is its end: that is no link, and it may call again. */
+static void who_has_given_up_may_call_again(void) {
+    ends e = {0};
+    int fd = -1;
+    manner m = {rpi_transport_at(2), false, false};
+    unsigned char bytes[RPI_FRAME_HEADER_BYTES];
+    open_ends(&e, &m);
+    REQUIRE_OK(rpi_stream_dial(NULL, port_of(e.addresses[0]), rpi_deadline_ns(5), &fd));
+    write_hello(bytes, SESSION, 1);
+    /* In one segment with the end: what is to follow a hello keeps it back. */
+    CHECK_EQ(send(fd, bytes, sizeof bytes, MSG_MORE), (long)sizeof bytes);
+    CHECK_EQ(shutdown(fd, SHUT_WR), 0);
+    CHECK_EQ(rpi_stream_read(fd, bytes, sizeof bytes, rpi_deadline_ns(5)), RP_PEER);
+    close(fd);
+    CHECK_OK(call(&e, 1));
+    await_both(&e);
+    check_link(&e);
+    link_pair_close(&e.pair);
+}
+
+/* ---- peers that do not answer ---- */
+
+static void open_one(ends *e, int port) {
+    const rpi_transport *tcp = rpi_transport_at(2);
+    link_pair_options(&e->pair, tcp, FRAME_BYTES);
+    e->pair.options[1].on_need = true;
+    REQUIRE_OK(tcp->open(&e->pair.options[1], &e->pair.endpoints[1]));
+    snprintf(e->addresses[0], sizeof e->addresses[0], "tcp:127.0.0.1:%d", port);
+}
+
+static int accept_one(int listener) {
+    struct pollfd wait = {.fd = listener, .events = POLLIN};
+    if (poll(&wait, 1, 20000) <= 0) return -1;
+    return rpi_stream_accept(listener);
+}
+
+/* Of a host's addresses any may be the one that leads there. */
+static void addresses_take_turns(void) {
+    for (int gone = 0; gone < 2; gone++) {
+        ends e = {0};
+        rpi_link *link = NULL;
+        int peer = -1;
+        manner m = {rpi_transport_at(2), false, false};
+        open_ends(&e, &m);
+        int port = port_of(e.addresses[0]); /* of 127.0.0.1 alone */
+        snprintf(e.addresses[0], sizeof e.addresses[0], "tcp:127.0.0.9,127.0.0.1:%d", port);
+        if (gone) m.transport->close(e.pair.endpoints[0]);
+        if (gone) e.pair.endpoints[0] = NULL;
+        CHECK_OK(call(&e, 1));
+        rp_status status = await(m.transport, e.pair.endpoints[1], &peer, &link);
+        CHECK_EQ(status, gone ? RP_PEER : RP_OK);
+        link_pair_close(&e.pair);
+    }
+}
+
+/* As one that has too many callers does: it is called again, and is no failure. */
+static void who_hangs_up_is_called_again(void) {
+    ends e = {0};
+    rpi_link *link = NULL;
+    int listener = -1, port = 0, peer = -1;
+    REQUIRE_OK(rpi_stream_listen(NULL, 0, &listener, &port));
+    open_one(&e, port);
+    CHECK_OK(call(&e, 1));
+    for (int i = 0; i < 5; i++) {
+        int fd = accept_one(listener);
+        CHECK(fd >= 0);
+        close(fd);
+    }
+    CHECK_EQ(e.pair.transport->met(e.pair.endpoints[1], &peer, &link), RP_PENDING);
+    close(listener);
+    CHECK_FAILS(await(e.pair.transport, e.pair.endpoints[1], &peer, &link), PEER,
+                "nobody listens there any more");
+    link_pair_close(&e.pair);
+}
+
+/* A peer that says what is no hello is none. */
+static void noise_for_an_answer_is_an_error(void) {
+    ends e = {0};
+    rpi_link *link = NULL;
+    int listener = -1, port = 0, peer = -1;
+    char noise[RPI_FRAME_HEADER_BYTES] = "noise";
+    REQUIRE_OK(rpi_stream_listen(NULL, 0, &listener, &port));
+    open_one(&e, port);
+    CHECK_OK(call(&e, 1));
+    int fd = accept_one(listener);
+    CHECK_OK(rpi_stream_write(fd, noise, sizeof noise, rpi_deadline_ns(5)));
+    CHECK_FAILS(await(e.pair.transport, e.pair.endpoints[1], &peer, &link), CORRUPT, "rank 0");
+    close(fd);
+    close(listener);
+    link_pair_close(&e.pair);
+}
+
+/* A call that has not said its hello cannot be the link: who calls meanwhile is welcome. */
+static void a_call_that_gets_nowhere_keeps_nobody_out(void) {
+    ends e = {0};
+    int listener = -1, port = 0;
+    manner m = {rpi_transport_at(2), true, false};
+    if (!rpi_secret_is_supported()) {
+        check_skip("this build has no OpenSSL");
+        return;
+    }
+    open_ends(&e, &m);
+    REQUIRE_OK(rpi_stream_listen(NULL, 0, &listener, &port));
+    char address[256];
+    snprintf(address, sizeof address, "tcp:127.0.0.1:%d", port);
+    CHECK_OK(m.transport->call(e.pair.endpoints[1], 0, address));
+    int fd = accept_one(listener); /* which never answers its proof */
+    CHECK(fd >= 0);
+    CHECK_OK(call(&e, 0));
+    await_both(&e);
+    check_link(&e);
+    close(fd);
+    close(listener);
+    link_pair_close(&e.pair);
+}
+
+/* Whatever a call waits for, close() does not. */
+static void closing_waits_for_nobody(void) {
+    ends e = {0};
+    int listener = -1, port = 0;
+    REQUIRE_OK(rpi_stream_listen(NULL, 0, &listener, &port));
+    open_one(&e, port);
+    CHECK_OK(call(&e, 1));
+    int fd = accept_one(listener); /* which never answers */
+    CHECK(fd >= 0);
+    int descriptors = check_descriptors();
+    link_pair_close(&e.pair);
+    CHECK(check_descriptors() < descriptors);
+    close(fd);
+    close(listener);
+}
+
+CASES({"either side calls", either_side_calls}, {"both call at once", both_call_at_once},
+      {"nobody need look", nobody_need_look},
+      {"who has ended is a failure", who_has_ended_is_a_failure},
+      {"another secret is refused", another_secret_is_refused},
+      {"strangers keep nobody out", strangers_keep_nobody_out},
+      {"who comes twice changes nothing", who_comes_twice_changes_nothing},
+      {"who has given up may call again", who_has_given_up_may_call_again},
+      {"addresses take turns", addresses_take_turns},
+      {"who hangs up is called again", who_hangs_up_is_called_again},
+      {"noise for an answer is an error", noise_for_an_answer_is_an_error},
+      {"a call that gets nowhere keeps nobody out", a_call_that_gets_nowhere_keeps_nobody_out},
+      {"closing waits for nobody", closing_waits_for_nobody})

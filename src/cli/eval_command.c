@@ -57,9 +57,9 @@ static void print_json(const rpi_eval_result *r) {
     cJSON_AddStringToObject(object, "model", r->model);
     cJSON_AddStringToObject(object, "data", r->data);
     cJSON_AddNumberToObject(object, "parameters", (double)r->parameters);
-    cJSON_AddNumberToObject(object, "loss", e->loss);
+    if (e->count > 0) cJSON_AddNumberToObject(object, "loss", e->loss);
     if (!isnan(e->perplexity)) cJSON_AddNumberToObject(object, "perplexity", e->perplexity);
-    cJSON_AddNumberToObject(object, "accuracy", e->accuracy);
+    if (e->count > 0) cJSON_AddNumberToObject(object, "accuracy", e->accuracy);
     if (e->sample_metric) add_sample_metric(object, e);
     for (int i = 0; i < e->scores.count; i++)
         cJSON_AddNumberToObject(object, e->scores.at[i].key, e->scores.at[i].percent);
@@ -75,9 +75,9 @@ static void print_text(const rpi_eval_result *r) {
     printf("model       %s, %lld parameters", r->model, (long long)r->parameters);
     if (r->step >= 0) printf(", after %lld steps", (long long)r->step);
     printf("\ndata        %s, %lld %s\n", r->data, (long long)e->count, e->unit);
-    printf("loss        %s\n", rpi_loss_text(e->loss, text));
+    if (e->count > 0) printf("loss        %s\n", rpi_loss_text(e->loss, text));
     if (!isnan(e->perplexity)) printf("perplexity  %s\n", rpi_loss_text(e->perplexity, text));
-    printf("accuracy    %.2f %%\n", 100 * e->accuracy);
+    if (e->count > 0) printf("accuracy    %.2f %%\n", 100 * e->accuracy);
     if (e->sample_metric)
         printf("%-11s loss %s, accuracy %.2f %%\n", e->sample_metric,
                rpi_loss_text(e->sample_loss, text), 100 * e->sample_accuracy);

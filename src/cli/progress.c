@@ -140,8 +140,12 @@ static void evaluated(void *context, int64_t step, const rpi_evaluation *e) {
     if (p->is_silent) return;
     rpi_progress_end(p);
     char loss[RPI_NUMBER_BYTES], perplexity[RPI_NUMBER_BYTES];
-    fprintf(p->stream, "after step %lld: test accuracy %.2f %%, test loss %s", (long long)step,
-            100 * e->accuracy, rpi_loss_text(e->loss, loss));
+    fprintf(p->stream, "after step %lld: ", (long long)step);
+    if (e->count > 0)
+        fprintf(p->stream, "test accuracy %.2f %%, test loss %s", 100 * e->accuracy,
+                rpi_loss_text(e->loss, loss));
+    else
+        fprintf(p->stream, "no %s to test", e->unit);
     if (!isnan(e->perplexity))
         fprintf(p->stream, ", perplexity %s", rpi_loss_text(e->perplexity, perplexity));
     if (e->sample_metric)

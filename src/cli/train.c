@@ -205,7 +205,7 @@ static const rpi_option options[] = {
     {"eval", NULL, "evaluation.enabled", RPI_OPTION_FLAG, FIELD(eval), "true", 0, 0, NULL,
      "--no-eval: do not use the test set", NULL},
     {"eval-every", NULL, "tokens.val_check_interval", RPI_OPTION_COUNT, FIELD(eval_every), NULL,
-     0, 1e12, "N", "steps between evaluations; 0: at the end only", NULL},
+     -1, 1e12, "N", "steps between evaluations; 0, or -1: at the end only", NULL},
     {"eval-images", NULL, "evaluation.images", RPI_OPTION_COUNT, FIELD(eval_images), NULL, 0,
      1e9, "N", "first images, or sequences, of those held out; 0: all", NULL},
     {"sample-every", NULL, "logging.sample_every", RPI_OPTION_COUNT, FIELD(sample_every), NULL,
@@ -294,6 +294,15 @@ static void note_change(void *context, const char *line) {
     snprintf(s->changes + used, sizeof s->changes - used, "%s\n", line);
 }
 
+/* Words that say the same become the same, as they are recorded. */
+static rp_status use_own_names(settings *s) {
+    const rpi_optimizer *optimizer = NULL;
+    RP_TRY(rpi_optimizer_find(s->train.optimizer, &optimizer));
+    s->train.optimizer = optimizer->name;
+    if (s->train.eval_every < 0) s->train.eval_every = 0;
+    return RP_OK;
+}
+
 static rp_status take_over(settings *s, const settings *said, sources *from, int argc,
                            char **argv) {
     const char *folder = said->train.resume;
@@ -316,6 +325,7 @@ static rp_status take_over(settings *s, const settings *said, sources *from, int
     settings before = *s;
     drop_alternatives(s, said);
     RP_TRY(apply_words(from, argc, argv, s));
+    RP_TRY(use_own_names(s));
     if (!from->recorded) return RP_OK;
     rpi_run_settings_compare(options, &before, s, note_change, s);
     return choose_ranks(s, said, rpi_run_settings_world(from->recorded));
@@ -351,9 +361,8 @@ static rp_status apply_restarts(settings *s) {
 /* A run that nobody gave a rate has its optimizer's. */
 static rp_status choose_rate(settings *s, const settings *said) {
     const rpi_optimizer *optimizer = NULL;
-    if (!isnan(said->train.lr) || s->train.resume) return RP_OK;
     RP_TRY(rpi_optimizer_find(s->train.optimizer, &optimizer));
-    s->train.lr = optimizer->usual_rate;
+    if (isnan(said->train.lr) && !s->train.resume) s->train.lr = optimizer->usual_rate;
     return RP_OK;
 }
 
@@ -373,6 +382,7 @@ static rp_status read_settings(int argc, char **argv, settings *s, sources *from
     else
         RP_TRY(apply_words(from, argc, argv, s));
     RP_TRY(open_model(s));
+    RP_TRY(use_own_names(s));
     RP_TRY(choose_rate(s, &said));
     RP_TRY(apply_on_loss(s));
     RP_TRY(apply_restarts(s));

@@ -26,8 +26,21 @@ static void on_stop(int number) {
     errno = kept;
 }
 
+enum { STACK_BYTES = 1 << 17 }; /* the state of AVX-512 and AMX takes more than 11 KiB */
+
+/* Handlers have a stack of their own: kernels of oneDNN point the stack register of the thread
+ * that calls them into the heap, and what a signal saves there would go over the heap. Signals
+ * of the process go to its first thread, which is the caller. */
+static void take_stack(void) {
+    static char memory[STACK_BYTES];
+    stack_t old, stack = {.ss_sp = memory, .ss_size = sizeof memory};
+    if (sigaltstack(NULL, &old) == 0 && (old.ss_flags & SS_DISABLE)) sigaltstack(&stack, NULL);
+}
+
 static void take(int number, void (*handler)(int), int flags) {
-    struct sigaction old, action = {.sa_handler = handler, .sa_flags = flags | SA_RESTART};
+    struct sigaction old,
+        action = {.sa_handler = handler, .sa_flags = flags | SA_RESTART | (int)SA_ONSTACK};
+    take_stack();
     if (sigaction(number, NULL, &old) == 0 && old.sa_handler != SIG_IGN)
         sigaction(number, &action, NULL);
 }

@@ -2,6 +2,8 @@
 #include "base/suggest.h"
 #include "engine/optimizer.h"
 
+#include <strings.h>
+
 extern const rpi_optimizer rpi_optimizer_sgd;
 extern const rpi_optimizer rpi_optimizer_adamw;
 
@@ -31,6 +33,11 @@ static const char *name_at(const void *context, int index) {
 
 rp_status rpi_optimizer_find(const char *name, const rpi_optimizer **out_optimizer) {
     int index = 0;
+    for (const rpi_optimizer *known; (known = rpi_optimizer_at(index)) != NULL; index++) {
+        if (strcasecmp(known->name, name) != 0) continue; /* elsewhere it is AdamW, or adamW */
+        *out_optimizer = known;
+        return RP_OK;
+    }
     RP_TRY(rpi_name_find("optimizer", name, name_at, NULL, &index));
     *out_optimizer = rpi_optimizer_at(index);
     return RP_OK;

@@ -127,9 +127,10 @@ static rp_status run_averaged(rpi_trainer *t, float *averaged, totals *sums) {
 }
 
 static rpi_evaluation evaluation_of(const rpi_task *task, const double *sum) {
-    double loss = sum[LOSS] / sum[LABELS];
+    bool has_labels = sum[LABELS] > 0;
+    double loss = has_labels ? sum[LOSS] / sum[LABELS] : NAN;
     rpi_evaluation e = {.loss = loss,
-                        .accuracy = sum[CORRECT] / sum[LABELS],
+                        .accuracy = has_labels ? sum[CORRECT] / sum[LABELS] : NAN,
                         .perplexity = task->has_perplexity ? exp(loss) : NAN,
                         .count = (int64_t)sum[LABELS],
                         .unit = task->unit,
@@ -172,6 +173,11 @@ static rp_status evaluate(rpi_trainer *t, totals *sums, rpi_evaluation *out_eval
     RP_TRY(status);
     rp_segment segment = {.data = sums->sum, .count = TOTALS, .dtype = RP_F64};
     RP_TRY(rp_all_reduce(t->comm, &segment, 1, NULL));
+    if (sums->sum[LABELS] == 0 && t->options->pictures.skip_broken)
+        return RP_FAIL(CORRUPT,
+                       "none of the %lld held-out %s can be read: name others "
+                       "(--data ...,validation=), or go on without evaluations: --no-eval",
+                       (long long)held_out_samples(t), t->network.task->unit);
     *out_evaluation = evaluation_of(t->network.task, sums->sum);
     out_evaluation->consensus_distance = consensus.distance;
     return score(t, sums->verdicts, &out_evaluation->scores);

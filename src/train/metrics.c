@@ -224,8 +224,10 @@ rp_status rpi_metrics_evaluation(rpi_metrics *metrics, int64_t step,
     if (!metrics) return RP_OK;
     cJSON *object = cJSON_CreateObject();
     add_number(object, "evaluated_step", (double)step);
-    add_number(object, "test_accuracy", evaluation->accuracy);
-    add_number(object, "test_loss", evaluation->loss);
+    if (evaluation->count > 0) {
+        add_number(object, "test_accuracy", evaluation->accuracy);
+        add_number(object, "test_loss", evaluation->loss);
+    }
     if (!isnan(evaluation->consensus_distance))
         add_number(object, "consensus_distance", evaluation->consensus_distance);
     if (!isnan(evaluation->perplexity))

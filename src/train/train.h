@@ -104,10 +104,10 @@ typedef struct rpi_step_metrics {
 } rpi_step_metrics;
 
 typedef struct rpi_evaluation {
-    double loss, accuracy;
-    double perplexity; /* NaN: of no meaning for the task */
-    int64_t count;     /* labels that it is over */
-    const char *unit;  /* "images" */
+    double loss, accuracy; /* NaN where count is 0 */
+    double perplexity;     /* NaN: of no meaning for the task */
+    int64_t count;         /* labels that it is over; 0: no token happened to be hidden */
+    const char *unit;      /* "images" */
     /* Of whole samples, where the task has a loss of them, which `loss` then holds, too. Its
      * name: "nsp"; NULL: there is none. */
     const char *sample_metric;

@@ -157,6 +157,8 @@ static void catalogue(void) {
         CHECK_OK(rpi_optimizer_find(optimizer->name, &found));
         CHECK(found == optimizer);
     }
+    CHECK_OK(rpi_optimizer_find("adamW", &found));
+    CHECK(strcmp(found->name, "adamw") == 0);
     CHECK_FAILS(rpi_optimizer_find("sgb", &found), INVALID, "did you mean 'sgd'");
 }
 

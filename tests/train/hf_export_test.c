@@ -2,6 +2,9 @@
 #include "train/huggingface/hf_export.h"
 
 #include "harness/check.h"
+
+#include "base/memory.h"
+#include "base/regular_file.h"
 #include "train/checkpoint/safetensors.h"
 #include "train/data/token_writer.h"
 #include "train/huggingface/hf_config.h"
@@ -106,6 +109,58 @@ static void the_config_gives_the_model_back(void) {
     CHECK(strstr(done.note, "no tokenizer.json: the tokens are bytes, which need none"));
 }
 
+/* ---- the tokenizer of a run that learnt hidden tokens ---- */
+
+static const char wordpiece[] =
+    "{\"added_tokens\":[{\"id\":4,\"content\":\"[MASK]\",\"special\":true}],"
+    "\"pre_tokenizer\":{\"type\":\"BertPreTokenizer\"},\"model\":{\"type\":\"WordPiece\","
+    "\"unk_token\":\"[UNK]\",\"vocab\":{\"[PAD]\":0,\"[UNK]\":1,\"[CLS]\":2,\"[SEP]\":3,"
+    "\"[MASK]\":4,\"a\":5,\"b\":6,\".\":7}}}";
+
+static const char *masked_run(void) {
+    static char data[700], folder[600];
+    rpi_tokenizer *tokenizer = NULL;
+    rpi_token_writer *writer = NULL;
+    uint32_t ids[400];
+    for (uint32_t i = 0; i < 400; i++) ids[i] = 5 + i * i % 3;
+    snprintf(data, sizeof data, "masked:%s/words", check_folder());
+    CHECK_OK(rpi_tokenizer_parse("words", wordpiece, sizeof wordpiece - 1, &tokenizer));
+    CHECK_OK(rpi_token_writer_open(data + 7, tokenizer, &writer));
+    CHECK_OK(rpi_token_writer_add(writer, ids, 400));
+    CHECK_OK(rpi_token_writer_close(writer, RP_OK));
+    rpi_tokenizer_close(tokenizer);
+    rpi_train_options options = small();
+    options.model = "bert:layers=1,hidden=8,heads=2,vocabulary=8,positions=20";
+    options.data = data;
+    snprintf(folder, sizeof folder, "%s", ranks_folder("masked"));
+    options.out = folder;
+    CHECK_OK(ranks_train(&options, 1, NULL));
+    return folder;
+}
+
+static void the_tokenizer_of_hidden_tokens_goes_along(void) {
+    rpi_hf_exported done;
+    char *text = NULL;
+    size_t bytes = 0;
+    const char *to = ranks_folder("bert");
+    REQUIRE_OK(rpi_hf_export(masked_run(), to, false, &done));
+    CHECK_MSG(done.has_tokenizer, "%s", done.note);
+    REQUIRE_OK(rpi_regular_file_read(ranks_path(to, "tokenizer.json"), 1 << 20, &text, &bytes));
+    CHECK(bytes == sizeof wordpiece - 1 && memcmp(text, wordpiece, bytes) == 0);
+    rpi_free(text);
+    REQUIRE_OK(
+        rpi_regular_file_read(ranks_path(to, "tokenizer_config.json"), 1 << 20, &text, &bytes));
+    static const char *const wanted[] = {
+        "\"unk_token\":\"[UNK]\"",
+        "\"pad_token\":\"[PAD]\"",
+        "\"cls_token\":\"[CLS]\"",
+        "\"sep_token\":\"[SEP]\"",
+        "\"mask_token\":\"[MASK]\"",
+        "\"model_input_names\":[\"input_ids\",\"token_type_ids\",\"attention_mask\"]"};
+    for (int i = 0; i < 6; i++) CHECK_MSG(strstr(text, wanted[i]), "%s", text);
+    rpi_free(text);
+}
+
 static void no_entry_is_left(const char *folder) {
     char command[1400];
     snprintf(command, sizeof command, "ls -d '%s' '%s'.partial-* 2>/dev/null | grep -q .",
@@ -199,6 +254,7 @@ static void ranks_start_from_the_same_weights(void) {
 CASES({"names and transposes are those of transformers",
        names_and_transposes_are_those_of_transformers},
       {"the config gives the model back", the_config_gives_the_model_back},
+      {"the tokenizer of hidden tokens goes along", the_tokenizer_of_hidden_tokens_goes_along},
       {"what cannot be exported is told", what_cannot_be_exported_is_told},
       {"a folder that holds something is kept", a_folder_that_holds_something_is_kept},
       {"ranks start from the same weights", ranks_start_from_the_same_weights},

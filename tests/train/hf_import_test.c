@@ -266,6 +266,11 @@ static void a_bad_config_is_told(void) {
          RP_OK},
         {"{\"model_type\":\"gpt2\",\"resid_pdrop\":0.2,\"attn_pdrop\":0.0,",
          "\"n_positions\":6}", ",dropout=0.2", RP_OK},
+        {"{\"model_type\":\"gpt2\",\"quantization_config\":{\"quant_method\":\"gptq\",\"bits\":"
+         "4},",
+         "\"n_positions\":6}", "config.json: the weights are quantized (gptq)", RP_INVALID},
+        {"{\"model_type\":\"gpt2\",\"quantization_config\":null,", "\"n_positions\":6}", WITH,
+         RP_OK},
         {"{\"model_type\":\"gpt2\",\"attn_pdrop\":1.0,", "\"n_positions\":6}",
          "attention-dropout", RP_INVALID},
     };

@@ -34,6 +34,20 @@ static void write_text(void) {
     rpi_tokenizer_close(tokenizer);
 }
 
+/* Tokens that are all special, of which none can be hidden. */
+static void write_special(const char *path) {
+    enum { COUNT = 200, END_OF_TEXT = 256 };
+    rpi_tokenizer *tokenizer = NULL;
+    rpi_token_writer *writer = NULL;
+    uint32_t ids[COUNT];
+    for (int i = 0; i < COUNT; i++) ids[i] = END_OF_TEXT;
+    REQUIRE_OK(rpi_tokenizer_open("byte", &tokenizer));
+    REQUIRE_OK(rpi_token_writer_open(path, tokenizer, &writer));
+    for (int d = 0; d < 2; d++) CHECK_OK(rpi_token_writer_add(writer, ids, COUNT));
+    CHECK_OK(rpi_token_writer_close(writer, RP_OK));
+    rpi_tokenizer_close(tokenizer);
+}
+
 static rpi_train_options small(void) {
     rpi_train_options options = ranks_options();
     if (!data[0]) write_text();
@@ -155,6 +169,34 @@ static void metrics_have_both_losses(void) {
     free(text);
 }
 
+/* No number of them then, and no failure: what follows is judged all the same. */
+static void no_token_happens_to_be_hidden(void) {
+    rpi_train_options options = small();
+    rpi_train_result result = {0};
+    char path[600], both[1500];
+    snprintf(path, sizeof path, "%s/special", check_folder());
+    write_special(path);
+    snprintf(both, sizeof both, "%s,validation=%s", data, path);
+    options.data = both;
+    options.steps = 1;
+    options.out = ranks_folder("none-hidden");
+    REQUIRE_OK(ranks_train(&options, 2, &result));
+    CHECK_EQ(result.test.count, 0);
+    CHECK(isnan(result.test.loss) && isnan(result.test.accuracy));
+    CHECK(isfinite(result.test.sample_loss));
+    size_t bytes = 0;
+    char *text = (char *)ranks_file(ranks_path(options.out, "metrics.jsonl"), &bytes);
+    REQUIRE(text);
+    text[bytes] = '\0';
+    char *evaluated = strstr(text, "\"evaluated_step\":");
+    REQUIRE(evaluated);
+    evaluated[strcspn(evaluated, "\n")] = '\0';
+    CHECK_MSG(strstr(evaluated, "\"test_nsp_loss\":"), "%s", evaluated);
+    CHECK_MSG(!strstr(evaluated, "\"test_loss\""), "%s", evaluated);
+    CHECK_MSG(!strstr(evaluated, "\"test_accuracy\""), "%s", evaluated);
+    free(text);
+}
+
 static void what_does_not_fit_is_told(void) {
     char tokens[700];
     snprintf(tokens, sizeof tokens, "tokens:%s", strchr(small().data, ':') + 1);
@@ -196,5 +238,6 @@ CASES({"text_is_learnt", text_is_learnt},
       {"a_resumed_run_has_the_same_bytes", a_resumed_run_has_the_same_bytes},
       {"evaluations_are_alike", evaluations_are_alike},
       {"metrics_have_both_losses", metrics_have_both_losses},
+      {"no_token_happens_to_be_hidden", no_token_happens_to_be_hidden},
       {"what_does_not_fit_is_told", what_does_not_fit_is_told},
       {"tokens_of_an_unknown_tokenizer_are_told", tokens_of_an_unknown_tokenizer_are_told})

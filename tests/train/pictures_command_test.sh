@@ -67,4 +67,12 @@ redpoll_exits 0 train --model resnet18:width=4 --data images:pictures --image-si
     --threads 1 --skip-broken --out skipped
 says err 'skipped: pictures/train/cross/0001.png'
 says err '1 broken picture was skipped'
+
+# Where no held-out picture is left there is nothing to evaluate, and no number of it.
+for picture in pictures/val/*/*.png; do printf 'no picture' >"$picture"; done
+redpoll_exits 1 train --model resnet18:width=4 --data images:pictures --image-size 16 --steps 1 --no-checkpoint \
+    --threads 1 --skip-broken --out nothing
+says err 'none of the 8 held-out images can be read.*--no-eval'
+redpoll_exits 0 train --model resnet18:width=4 --data images:pictures --image-size 16 --steps 1 --no-checkpoint \
+    --threads 1 --skip-broken --no-eval --out nothing --overwrite
 finish

@@ -56,6 +56,20 @@ static void completions_alone_are_learnt(void) {
     rpi_prompt_pairs_close(pairs);
 }
 
+static void a_nul_is_a_character(void) {
+    int32_t inputs[SEQUENCE], labels[SEQUENCE];
+    rpi_token_rows rows = {inputs, labels, NULL};
+    rpi_prompt_pairs *pairs = NULL;
+    REQUIRE_OK(open_pairs(
+        write_file("nul.jsonl", "{\"prompt\": \"a\\u0000\", \"completion\": \"\\u0000b\"}"),
+        &pairs));
+    CHECK_EQ(rpi_prompt_pair_valid(pairs, 0), 3);
+    rpi_prompt_pair_read(pairs, 0, &rows, 0);
+    CHECK(inputs[0] == 'a' && inputs[1] == 0 && inputs[2] == 0 && inputs[3] == 'b');
+    CHECK(labels[1] == 0 && labels[2] == 'b' && labels[3] == 256);
+    rpi_prompt_pairs_close(pairs);
+}
+
 static void broken_lines_are_named(void) {
     static const struct {
         const char *text, *part;
@@ -161,6 +175,7 @@ static void what_is_missing_is_told(void) {
 }
 
 CASES({"completions_alone_are_learnt", completions_alone_are_learnt},
+      {"a NUL is a character", a_nul_is_a_character},
       {"broken_lines_are_named", broken_lines_are_named},
       {"answers_are_learnt", answers_are_learnt},
       {"any_number_of_ranks_equals_one", any_number_of_ranks_equals_one},

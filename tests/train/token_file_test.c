@@ -173,6 +173,35 @@ static void bad_texts_leave_nothing(void) {
     check_refused("folder.txt", NULL, 0, RP_CORRUPT, "folder.txt is a folder");
 }
 
+/* A NUL is a character like any other; half a character is none, and a backslash no escape. */
+static void escapes_of_json_lines_are_whole(void) {
+    static const char lines[] = "{\"text\":\"a\\u0000b\"}\n{\"text\":"
+                                "\"\\\\u0000\\uD83d\\ude00\"}\n{\"text\":\"\\ud83dx\\uDE00"
+                                "\"}\n{\"x\":\"\\u0000\",\"text\":\"\xc0\x80\xc0!\"}\n";
+    static const struct {
+        const char *bytes;
+        int count;
+    } wanted[] = {
+        {"a\0b", 3}, {"\\u0000\xf0\x9f\x98\x80", 10}, {"\xffx\xff", 3}, {"\xff\x80\xc0!", 4}};
+    char path[600];
+    rpi_tokenize_totals totals;
+    rpi_token_file *file = NULL;
+    uint32_t ids[16];
+    put("escapes.jsonl", lines, sizeof lines - 1);
+    snprintf(path, sizeof path, "%s", path_of("escapes.jsonl"));
+    run r = {.paths = {path}, .path_count = 1};
+    REQUIRE_OK(tokenize(&r, "escapes", &totals));
+    REQUIRE_OK(rpi_token_file_open(path_of("escapes"), &file));
+    CHECK_EQ(file->documents, 4);
+    for (int d = 0; d < 4 && file->documents == 4; d++) {
+        int64_t first = rpi_token_file_end(file, d - 1);
+        CHECK_EQ(rpi_token_file_end(file, d) - first, wanted[d].count + 1);
+        CHECK_OK(rpi_token_file_read(file, first, wanted[d].count, ids));
+        for (int i = 0; i < wanted[d].count; i++) CHECK_EQ(ids[i], (uint8_t)wanted[d].bytes[i]);
+    }
+    rpi_token_file_close(file);
+}
+
 static bool stop_at_once(void *context, int64_t done, int64_t total) {
     (void)context;
     (void)done;
@@ -389,6 +418,7 @@ static void reads_megatron(void) {
 
 CASES({"reads_text_lines_and_json", reads_text_lines_and_json},
       {"threads_keep_the_order", threads_keep_the_order},
+      {"escapes_of_json_lines_are_whole", escapes_of_json_lines_are_whole},
       {"bad_texts_leave_nothing", bad_texts_leave_nothing},
       {"a_stop_leaves_nothing", a_stop_leaves_nothing},
       {"refuses_nanosets_that_do_not_fit", refuses_nanosets_that_do_not_fit},

@@ -321,6 +321,9 @@ static void json_ends_with_its_value(void) {
                     i == 2 ? "file goes on behind its JSON: line 3"
                            : "goes on behind its JSON");
     CHECK_FAILS(rpi_json_parse("file", "{}\0", 3, &root), CORRUPT, "goes on behind its JSON");
+    static const char nul[] = "{\"a\\\\u0000\":\n\"\\u0000b\"}";
+    CHECK_FAILS(rpi_json_parse("file", nul, sizeof nul - 1, &root), CORRUPT,
+                "file: line 2 has the character \\u0000, which no text here can");
     CHECK(!root);
 }
 
@@ -603,6 +606,93 @@ static void reads_vocab_txt(void) {
                 "vocab.txt lacks the token [SEP]");
 }
 
+static void check_encoded(const char *spec, const char *text, const char *wanted) {
+    rpi_tokenizer *tokenizer = NULL;
+    rpi_encoder *encoder = NULL;
+    rpi_ids ids = {0};
+    char got[200];
+    REQUIRE_OK(rpi_tokenizer_open(spec, &tokenizer));
+    REQUIRE_OK(rpi_encoder_create(tokenizer, &encoder));
+    CHECK_OK(rpi_encode(encoder, text, strlen(text), 0, &ids, NULL));
+    ids_text(&ids, got, sizeof got);
+    CHECK_MSG(strcmp(got, wanted) == 0, "%s: %s, not %s", text, got, wanted);
+    rpi_encoder_destroy(encoder);
+    rpi_tokenizer_close(tokenizer);
+    rpi_ids_free(&ids);
+}
+
+static void empty_old_files(void) {
+    put("tokenizer_config.json", "{}");
+    put("special_tokens_map.json", "{}");
+    put("added_tokens.json", "{}");
+}
+
+/* Old files say in others what their vocabulary does not; the ids are those of transformers. */
+static void old_files_mean_what_stands_beside_them(void) {
+    static const char text[] = "\xc3\x89\xe4\xb8\xad\xe6\x96\x87"; /* a capital, two Chinese */
+    static const struct {
+        const char *config, *ids;
+    } berts[] = {{"{}", "5,9,1,"},
+                 {"{\"strip_accents\":false}", "6,9,1,"},
+                 {"{\"strip_accents\":true,\"do_lower_case\":false}", "7,9,1,"},
+                 {"{\"do_lower_case\":false,\"strip_accents\":null}", "8,9,1,"},
+                 {"{\"tokenize_chinese_chars\":false,\"mask_token\":\"[MASK]\"}", "10,"}};
+    static const struct {
+        const char *file, *json, *says;
+    } refused[] = {
+        {"tokenizer_config.json", "{\"mask_token\":\"e\"}", "config.json: the token 'e'"},
+        {"tokenizer_config.json", "{\"added_tokens_decoder\":{\"11\":{\"content\":\"<x>\"}}}",
+         "the token '<x>'"},
+        {"tokenizer_config.json",
+         "{\"added_tokens_decoder\":{\"4\":{\"content\":\"[MASK]\",\"lstrip\":true}}}",
+         "'[MASK]' takes what is beside it"},
+        {"tokenizer_config.json", "{\"added_tokens_decoder\":{\"5\":{\"content\":\"[MASK]\"}}}",
+         "the token '[MASK]'"},
+        {"special_tokens_map.json", "{\"additional_special_tokens\":[\"e\"]}",
+         "special_tokens_map.json: the token 'e'"},
+        {"added_tokens.json", "{\"<x>\":11}", "added_tokens.json: the token '<x>'"},
+        {"tokenizer_config.json", "[]", "tokenizer_config.json is no JSON object"},
+        {"tokenizer_config.json", "{\"strip_accents\":1}", "is neither true nor false"}};
+    char spec[700];
+    rpi_tokenizer *tokenizer = NULL;
+    put("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\ne\n\xc3\xa9\nE\n\xc3\x89\n"
+                     "\xe4\xb8\xad\ne\xe4\xb8\xad\xe6\x96\x87\n");
+    snprintf(spec, sizeof spec, "bert:%s", check_folder());
+    for (size_t i = 0; i < sizeof berts / sizeof berts[0]; i++) {
+        put("tokenizer_config.json", berts[i].config);
+        check_encoded(spec, text, berts[i].ids);
+    }
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
+        put("tokenizer_config.json", "{}");
+        put("special_tokens_map.json", "{\"mask_token\":{\"content\":\"[MASK]\"}}");
+        put("added_tokens.json", "{\"[MASK]\":4}");
+        check_encoded(spec, "e[MASK]", "5,4,");
+        put(refused[i].file, refused[i].json);
+        rp_status status = rpi_tokenizer_open(spec, &tokenizer);
+        CHECK_MSG(status != RP_OK && strstr(rp_last_error()->message, refused[i].says),
+                  "row %zu: %s", i, rp_last_error()->message);
+        if (status == RP_OK) rpi_tokenizer_close(tokenizer);
+    }
+    empty_old_files();
+}
+
+static void old_files_of_gpt2_have_options(void) {
+    char spec[700];
+    rpi_tokenizer *tokenizer = NULL;
+    put("vocab.json", "{\"a\":0,\"\xc4\xa0\":1,\"\xc4\xa0\x61\":2,\"<|endoftext|>\":3}");
+    put("merges.txt", "\xc4\xa0 a\n");
+    snprintf(spec, sizeof spec, "gpt2:%s", check_folder());
+    put("tokenizer_config.json", "{\"eos_token\":\"<|endoftext|>\"}");
+    check_encoded(spec, "aa", "0,0,");
+    put("tokenizer_config.json", "{\"add_prefix_space\":true}");
+    check_encoded(spec, "aa", "2,0,");
+    put("tokenizer_config.json", "{\"add_bos_token\":true}");
+    CHECK_FAILS(rpi_tokenizer_open(spec, &tokenizer), UNSUPPORTED, "'add_bos_token' is true");
+    put("tokenizer_config.json", "{\"pad_token\":\"<pad>\"}");
+    CHECK_FAILS(rpi_tokenizer_open(spec, &tokenizer), UNSUPPORTED, "the token '<pad>'");
+    empty_old_files();
+}
+
 /* The ends of the blocks whose characters are words by themselves, and what lies beside them.
  */
 static void each_chinese_character_is_a_word(void) {
@@ -767,6 +857,8 @@ CASES({"agrees_with_golden_files", agrees_with_golden_files},
       {"threads_share_one", threads_share_one},
       {"bytes_are_their_own_tokens", bytes_are_their_own_tokens},
       {"reads_vocab_json_and_merges_txt", reads_vocab_json_and_merges_txt},
+      {"old_files_mean_what_stands_beside_them", old_files_mean_what_stands_beside_them},
+      {"old_files_of_gpt2_have_options", old_files_of_gpt2_have_options},
       {"reads_vocab_txt", reads_vocab_txt}, {"names_what_is_missing", names_what_is_missing},
       {"refuses_by_name", refuses_by_name},
       {"survives_lack_of_memory", survives_lack_of_memory})

@@ -52,6 +52,13 @@ says out 'found by'
 # Who gives no rate has the optimizer's.
 train adam -n 1 --steps 1 --optimizer adamw
 says adam/settings.json '"lr":0.001[,}]'
+printf 'tokens: {val_check_interval: -1}\noptimizer: {optimizer_factory: {name: adamW}}\n' >nanotron.yaml
+train adamW -n 1 --steps 1 --config nanotron.yaml
+says adamW/settings.json '"optimizer":"adamw"'
+says adamW/settings.json '"lr":0.001[,}]'
+train adamW -n 1 --steps 2 --config nanotron.yaml --resume adamW
+says out 'note: --steps was 1, now 2'
+grep -qE -e '--(optimizer|eval-every) was' out && bad "resume notes what only has another name: $(cat out)" || pass
 train none -n 1 --steps 1 --optimizer adamw --lr 0
 says none/settings.json '"lr":0[,}]'
 

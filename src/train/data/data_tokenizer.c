@@ -22,9 +22,10 @@ rp_status rpi_data_tokenizer_open(const char *data, rpi_tokenizer **out_tokenize
     rpi_token_file *file = NULL;
     if (strncmp(data, "pairs:", 6) == 0 || strncmp(data, "spans:", 6) == 0)
         return open_named(data, out_tokenizer);
-    if (strncmp(data, "tokens:", 7) != 0)
-        return RP_FAIL(NOT_FOUND, "--data %s is neither tokens:PATH, pairs:FILE nor spans:FILE",
-                       data);
+    if (!rpi_token_data_is(data))
+        return RP_FAIL(
+            NOT_FOUND,
+            "--data %s is none of tokens:PATH, masked:PATH, pairs:FILE and spans:FILE", data);
     RP_TRY(rpi_token_data_parse(data, &tokens));
     RP_TRY(rpi_token_file_open(tokens.train, &file));
     const char *spec = file->tokenizer_json ? file->tokenizer_json : file->tokenizer;

@@ -44,8 +44,8 @@ static rp_status add_text(reader *r, const cJSON *object, const char *key) {
                        "%s:%lld: '%s' is no text; a line is {\"prompt\": \"...\", "
                        "\"completion\": \"...\"}",
                        r->path, r->line, key);
-    return rpi_encode(r->encoder, item->valuestring, strlen(item->valuestring), 0,
-                      &r->pairs->ids, NULL);
+    size_t bytes = rpi_json_unshield(item->valuestring);
+    return rpi_encode(r->encoder, item->valuestring, bytes, 0, &r->pairs->ids, NULL);
 }
 
 static rp_status make_room(rpi_prompt_pairs *p) {
@@ -80,11 +80,11 @@ static rp_status add_pair(reader *r, const cJSON *object) {
     return RP_OK;
 }
 
-static rp_status add_line(reader *r, const char *text, size_t bytes) {
+static rp_status add_line(reader *r, char *text, size_t bytes) {
     const char *end = NULL;
     bool longer = false;
     if (strspn(text, " \t\r") >= bytes) return RP_OK;
-    cJSON *object = rpi_json_whole(text, bytes, &end, &longer);
+    cJSON *object = rpi_json_whole(text, rpi_json_shield(text, bytes), &end, &longer);
     if (!cJSON_IsObject(object)) {
         cJSON_Delete(object);
         return RP_FAIL(CORRUPT, "%s:%lld: this is no JSON object", r->path, r->line);

@@ -179,6 +179,7 @@ static rp_status take_json(rpi_text_source *s, rpi_document *out) {
     cJSON_Delete(s->json);
     const char *end = NULL;
     bool longer = false;
+    s->document.count = rpi_json_shield(s->document.at, s->document.count);
     s->json = rpi_json_whole(s->document.at, s->document.count, &end, &longer);
     if (!s->json)
         return RP_FAIL(CORRUPT, "%s:%lld: %s", path_of(s), (long long)s->line,
@@ -186,7 +187,7 @@ static rp_status take_json(rpi_text_source *s, rpi_document *out) {
     const cJSON *text = cJSON_GetObjectItemCaseSensitive(s->json, s->options.key);
     if (!cJSON_IsString(text)) return names_there(s, s->json);
     out->text = text->valuestring;
-    out->bytes = strlen(text->valuestring);
+    out->bytes = rpi_json_unshield(text->valuestring);
     return RP_OK;
 }
 

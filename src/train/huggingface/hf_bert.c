@@ -70,7 +70,7 @@ static const char *const ignored[] = {"bert.embeddings.position_ids",
 
 #define BERT                                                                                   \
     .model = "bert", .head_flag = "spans", .prefix = "bert.", .options = options,              \
-    .constants = constants, .ignored = ignored
+    .constants = constants, .ignored = ignored, .has_segments = true
 
 const rpi_hf_family rpi_hf_bert = {
     BERT,

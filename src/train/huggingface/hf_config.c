@@ -90,6 +90,17 @@ static rp_status check_constants(const char *path, const rpi_hf_family *family,
     return RP_OK;
 }
 
+/* Weights of few bits lie under other names, in layouts of each method's own. */
+static rp_status check_quantization(const char *path, const cJSON *root) {
+    const cJSON *how = find_key(root, "quantization_config");
+    if (!is_there(how)) return RP_OK;
+    const cJSON *method = cJSON_GetObjectItemCaseSensitive(how, "quant_method");
+    return RP_FAIL(INVALID,
+                   "%s: the weights are quantized (%.60s), and f32, bf16, f16 and f64 can be "
+                   "read: load the folder with transformers, dequantize() and save it",
+                   path, cJSON_IsString(method) ? method->valuestring : "quantization_config");
+}
+
 /* What is wanted of a value of such an option; NULL: nothing else than what it is. */
 static const char *wanted_of(const cJSON *item, rpi_option_type type) {
     double number = item->valuedouble;
@@ -181,6 +192,7 @@ static rp_status read_model(const char *path, const cJSON *root, char model[RPI_
     const rpi_hf_family *family = NULL;
     rpi_model_choice choice;
     RP_TRY(find_family(path, root, &family));
+    RP_TRY(check_quantization(path, root));
     RP_TRY(read_options(path, root, family, model));
     RP_TRY(check_constants(path, family, root));
     rp_status status = rpi_model_parse(model, &choice);

@@ -166,6 +166,31 @@ static rpi_hf_text_ends text_ends(const folder_export *e) {
     return (rpi_hf_text_ends){begin, end};
 }
 
+static void put_special(const folder_export *e, cJSON *root, const char *key,
+                        rpi_special special) {
+    uint32_t id = 0;
+    if (rpi_tokenizer_special(e->tokenizer, special, &id))
+        cJSON_AddStringToObject(root, key, rpi_tokenizer_token(e->tokenizer, id));
+}
+
+/* What transformers pads, hides and separates with: it asks by these names, not the tokens. */
+static void put_specials(const folder_export *e, cJSON *root) {
+    uint32_t mask = 0;
+    put_special(e, root, "unk_token", RPI_SPECIAL_UNKNOWN);
+    put_special(e, root, "pad_token", RPI_SPECIAL_PAD);
+    if (!rpi_tokenizer_special(e->tokenizer, RPI_SPECIAL_MASK, &mask)) return;
+    put_special(e, root, "cls_token", RPI_SPECIAL_CLS);
+    put_special(e, root, "sep_token", RPI_SPECIAL_SEP);
+    put_special(e, root, "mask_token", RPI_SPECIAL_MASK);
+}
+
+/* Transformers leaves segments out where it is not told that there are some. */
+static void put_inputs(const folder_export *e, cJSON *root) {
+    static const char *const names[] = {"input_ids", "token_type_ids", "attention_mask"};
+    if (e->family->has_segments)
+        cJSON_AddItemToObject(root, "model_input_names", cJSON_CreateStringArray(names, 3));
+}
+
 static rp_status write_tokenizer_config(folder_export *e) {
     rpi_hf_text_ends ends = text_ends(e);
     cJSON *root = cJSON_CreateObject();
@@ -178,6 +203,8 @@ static rp_status write_tokenizer_config(folder_export *e) {
         cJSON_AddStringToObject(root, "eos_token",
                                 rpi_tokenizer_token(e->tokenizer, (uint32_t)ends.end));
     }
+    put_specials(e, root);
+    put_inputs(e, root);
     char *text = cJSON_PrintUnformatted(root);
     cJSON_Delete(root);
     if (!text) return RP_FAIL(NOMEM, "no memory for tokenizer_config.json");

@@ -2,6 +2,8 @@
 
 #include "train/tokenizers/utf8_text.h"
 
+#include <string.h>
+
 static const cJSON *find(const cJSON *object, const char *key) {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
     return cJSON_IsNull(item) ? NULL : item;
@@ -44,6 +46,90 @@ const char *rpi_json_type(const cJSON *object) {
     return cJSON_IsString(item) ? item->valuestring : "";
 }
 
+/* ---- escapes that end a C string, or are no character ---- */
+
+/* A NUL is kept as in modified UTF-8, by two bytes that are none of UTF-8. */
+enum { NUL_LEAD = 0xc0, NUL_TAIL = 0x80, NO_UTF8 = 0xff, ESCAPE = 6 };
+
+/* The code of an escape \uXXXX at `at`; -1: there is none. */
+static int escaped(const char *at, const char *end) {
+    int code = 0;
+    if (end - at < ESCAPE || at[0] != '\\' || at[1] != 'u') return -1;
+    for (int i = 2; i < ESCAPE; i++) {
+        int digit = at[i] >= '0' && at[i] <= '9'   ? at[i] - '0'
+                    : at[i] >= 'a' && at[i] <= 'f' ? at[i] - 'a' + 10
+                    : at[i] >= 'A' && at[i] <= 'F' ? at[i] - 'A' + 10
+                                                   : -1;
+        if (digit < 0) return -1;
+        code = 16 * code + digit;
+    }
+    return code;
+}
+
+static bool is_high(int code) {
+    return code >= 0xd800 && code <= 0xdbff;
+}
+
+static bool is_low(int code) {
+    return code >= 0xdc00 && code <= 0xdfff;
+}
+
+static bool is_nul(const char *at, const char *end) {
+    return end - at > 1 && (unsigned char)at[0] == NUL_LEAD && (unsigned char)at[1] == NUL_TAIL;
+}
+
+/* Copies what begins at `at`, a backslash; returns what stands behind it. */
+static const char *shield_escape(const char *at, const char *end, char **to) {
+    int code = escaped(at, end);
+    size_t bytes = code >= 0 ? ESCAPE : end - at < 2 ? 1 : 2;
+    if (is_high(code) && is_low(escaped(at + ESCAPE, end)))
+        bytes = 2 * (size_t)ESCAPE;
+    else if (is_high(code) || is_low(code) || code == 0) {
+        *(*to)++ = (char)(code == 0 ? NUL_LEAD : NO_UTF8);
+        if (code == 0) *(*to)++ = (char)NUL_TAIL;
+        return at + bytes;
+    }
+    memmove(*to, at, bytes);
+    *to += bytes;
+    return at + bytes;
+}
+
+size_t rpi_json_shield(char *text, size_t bytes) {
+    const char *at = text, *end = text + bytes;
+    char *to = text;
+    while (at < end) {
+        if (*at == '\\') {
+            at = shield_escape(at, end, &to);
+            continue;
+        }
+        *to++ = is_nul(at, end) ? (char)NO_UTF8 : *at; /* of the text itself */
+        at++;
+    }
+    return (size_t)(to - text);
+}
+
+size_t rpi_json_unshield(char *text) {
+    char *to = text;
+    for (const char *at = text; *at; at++) {
+        bool nul = is_nul(at, at + 2);
+        *to++ = nul ? '\0' : *at;
+        at += nul;
+    }
+    return (size_t)(to - text);
+}
+
+/* The first escape of U+0000; NULL: there is none. */
+static const char *find_nul(const char *text, size_t bytes) {
+    const char *end = text + bytes;
+    for (const char *at = text; (at = memchr(at, '\\', (size_t)(end - at))) != NULL;) {
+        if (escaped(at, end) == 0) return at;
+        at += end - at < 2 ? 1 : 2;
+    }
+    return NULL;
+}
+
+/* ---- whole texts ---- */
+
 static int line_of(const char *text, const char *at) {
     int line = 1;
     for (; text < at; text++) line += *text == '\n';
@@ -71,6 +157,10 @@ rp_status rpi_json_parse(const char *name, const char *text, size_t bytes, cJSON
     const char *end = NULL;
     bool longer = false;
     RP_TRY(rpi_utf8_check(name, text, bytes)); /* patterns trust texts to be */
+    const char *nul = find_nul(text, bytes);
+    if (nul)
+        return RP_FAIL(CORRUPT, "%s: line %d has the character \\u0000, which no text here can",
+                       name, line_of(text, nul));
     cJSON *root = rpi_json_whole(text, bytes, &end, &longer);
     if (longer)
         return RP_FAIL(CORRUPT, "%s goes on behind its JSON: line %d", name,

@@ -24,7 +24,14 @@ bool rpi_json_has(const cJSON *object, const char *key);
 /* Text that is one value, and nothing but blanks behind it; NULL when it is not. *out_end:
  * where it stops being so; *out_longer: what stands up to there is a value. */
 cJSON *rpi_json_whole(const char *text, size_t bytes, const char **out_end, bool *out_longer);
-/* The root of a whole file. RP_CORRUPT names it, and the line where it is no JSON. */
+/* The same of texts that people have written: before, what a C string cannot hold is put
+ * otherwise, in place, and the new length given; behind it, a text of the JSON is taken, with
+ * its length. Escapes of U+0000 are then NUL bytes, and those of halves of characters bytes
+ * that are no UTF-8, each one place that rpi_encode() repairs and counts. */
+size_t rpi_json_shield(char *text, size_t bytes);
+size_t rpi_json_unshield(char *text);
+/* The root of a whole file. RP_CORRUPT names it, and the line where it is no JSON, or
+ * has a NUL in a text. */
 rp_status rpi_json_parse(const char *name, const char *text, size_t bytes, cJSON **out_root);
 
 #endif

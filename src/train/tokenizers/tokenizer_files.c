@@ -1,4 +1,6 @@
 #include "train/tokenizers/tokenizer_files.h"
+
+#include "train/tokenizers/tokenizer_config.h"
 #include "train/tokenizers/utf8_text.h"
 
 #include "base/regular_file.h"
@@ -40,21 +42,23 @@ static cJSON *begin(cJSON **out_added) {
     return root;
 }
 
-static void add_byte_level(cJSON *root, const char *key) {
+static void add_byte_level(cJSON *root, const char *key, bool prefix) {
     cJSON *step = cJSON_AddObjectToObject(root, key);
     cJSON_AddStringToObject(step, "type", "ByteLevel");
-    cJSON_AddBoolToObject(step, "add_prefix_space", false);
+    cJSON_AddBoolToObject(step, "add_prefix_space", prefix);
     cJSON_AddBoolToObject(step, "trim_offsets", true);
     cJSON_AddBoolToObject(step, "use_regex", true);
 }
 
-rp_status rpi_byte_level_json(cJSON *vocab, cJSON *merges, const char *end, char **out_json) {
+/* prefix: a text begins with a space, if need be with one of ours. */
+static rp_status byte_level_json(cJSON *vocab, cJSON *merges, const char *end, bool prefix,
+                                 char **out_json) {
     cJSON *added = NULL, *root = begin(&added);
     if (end) add_special(added, vocab, end);
     cJSON_AddNullToObject(root, "normalizer");
-    add_byte_level(root, "pre_tokenizer");
-    add_byte_level(root, "post_processor");
-    add_byte_level(root, "decoder");
+    add_byte_level(root, "pre_tokenizer", prefix);
+    add_byte_level(root, "post_processor", false);
+    add_byte_level(root, "decoder", false);
     cJSON *model = cJSON_AddObjectToObject(root, "model");
     cJSON_AddStringToObject(model, "type", "BPE");
     cJSON_AddNullToObject(model, "dropout");
@@ -67,6 +71,10 @@ rp_status rpi_byte_level_json(cJSON *vocab, cJSON *merges, const char *end, char
     cJSON_AddItemToObject(model, "vocab", vocab);
     cJSON_AddItemToObject(model, "merges", merges);
     return printed(root, out_json);
+}
+
+rp_status rpi_byte_level_json(cJSON *vocab, cJSON *merges, const char *end, char **out_json) {
+    return byte_level_json(vocab, merges, end, false, out_json);
 }
 
 /* ---- lines of a file ---- */
@@ -120,35 +128,47 @@ static rp_status read_merges(const char *folder, cJSON **out_merges) {
     return status;
 }
 
+/* What tokenizer_config.json says, where there is one. */
+static rp_status gpt2_config(const char *folder, const cJSON *vocab, bool *out_prefix) {
+    static const char *const specials[] = {"<|endoftext|>", NULL};
+    cJSON *config = NULL;
+    bool begins = false;
+    RP_TRY(rpi_tokenizer_config_read(folder, &config));
+    rp_status status = rpi_json_flag(config, "add_prefix_space", false, out_prefix);
+    if (status == RP_OK) status = rpi_json_flag(config, "add_bos_token", false, &begins);
+    if (status == RP_OK) status = rpi_tokenizer_config_check(folder, config, specials, vocab);
+    if (status == RP_OK && begins)
+        status = RP_FAIL(UNSUPPORTED,
+                         "%s/tokenizer_config.json: 'add_bos_token' is true, which is read of "
+                         "a tokenizer.json alone; transformers writes that",
+                         folder);
+    cJSON_Delete(config);
+    return status;
+}
+
 rp_status rpi_gpt2_json(const char *folder, char **out_json) {
+    bool prefix = false;
     char path[PATH_BYTES], *text = NULL;
     size_t bytes = 0;
     cJSON *vocab = NULL, *merges = NULL;
     RP_TRY(read_file(folder, "vocab.json", path, &text, &bytes));
     rp_status status = rpi_json_parse(path, text, bytes, &vocab);
     rpi_free(text);
+    if (status == RP_OK) status = gpt2_config(folder, vocab, &prefix);
     if (status == RP_OK) status = read_merges(folder, &merges);
-    if (status == RP_OK) return rpi_byte_level_json(vocab, merges, "<|endoftext|>", out_json);
+    if (status == RP_OK)
+        return byte_level_json(vocab, merges, "<|endoftext|>", prefix, out_json);
     cJSON_Delete(vocab);
     return status;
 }
 
 /* ---- BERT: vocab.txt ---- */
 
-/* What tokenizer_config.json says of letters' case, where there is one. */
-static rp_status reads_lowercase(const char *folder, bool *out_lowercase) {
-    char path[PATH_BYTES], *text = NULL;
-    size_t bytes = 0;
-    cJSON *root = NULL;
-    *out_lowercase = true;
-    rp_status status = read_file(folder, "tokenizer_config.json", path, &text, &bytes);
-    if (status == RP_NOT_FOUND) return RP_OK;
-    if (status == RP_OK) status = rpi_json_parse(path, text, bytes, &root);
-    if (status == RP_OK) status = rpi_json_flag(root, "do_lower_case", true, out_lowercase);
-    rpi_free(text);
-    cJSON_Delete(root);
-    return status;
-}
+/* How BertNormalizer is to write a text. */
+typedef struct bert_writing {
+    bool lowercase, chinese_apart;
+    cJSON *accents; /* off: true or false; null: where lower case is wanted */
+} bert_writing;
 
 static void add_template_token(cJSON *list, cJSON *known, const cJSON *vocab,
                                const char *content) {
@@ -192,13 +212,13 @@ static void add_template(cJSON *root, const cJSON *vocab) {
     cJSON_Delete(again);
 }
 
-static void add_bert_steps(cJSON *root, const cJSON *vocab, bool lowercase) {
+static void add_bert_steps(cJSON *root, const cJSON *vocab, bert_writing writing) {
     cJSON *normalizer = cJSON_AddObjectToObject(root, "normalizer");
     cJSON_AddStringToObject(normalizer, "type", "BertNormalizer");
     cJSON_AddBoolToObject(normalizer, "clean_text", true);
-    cJSON_AddBoolToObject(normalizer, "handle_chinese_chars", true);
-    cJSON_AddNullToObject(normalizer, "strip_accents");
-    cJSON_AddBoolToObject(normalizer, "lowercase", lowercase);
+    cJSON_AddBoolToObject(normalizer, "handle_chinese_chars", writing.chinese_apart);
+    cJSON_AddItemToObject(normalizer, "strip_accents", writing.accents);
+    cJSON_AddBoolToObject(normalizer, "lowercase", writing.lowercase);
     cJSON *cut = cJSON_AddObjectToObject(root, "pre_tokenizer");
     cJSON_AddStringToObject(cut, "type", "BertPreTokenizer");
     add_template(root, vocab);
@@ -226,17 +246,17 @@ static rp_status bert_vocabulary(const char *folder, cJSON **out_vocab) {
     return RP_OK;
 }
 
-static const char *const bert_special[] = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"};
-enum { BERT_SPECIAL = sizeof bert_special / sizeof bert_special[0] };
+static const char *const bert_special[] = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", NULL};
+enum { BERT_SPECIAL = sizeof bert_special / sizeof bert_special[0] - 1 };
 
 const char *rpi_bert_special(uint32_t index) {
     return index < BERT_SPECIAL ? bert_special[index] : NULL;
 }
 
-rp_status rpi_wordpiece_json(cJSON *vocab, bool lowercase, char **out_json) {
+static rp_status wordpiece_json(cJSON *vocab, bert_writing writing, char **out_json) {
     cJSON *added = NULL, *root = begin(&added);
     for (size_t i = 0; i < BERT_SPECIAL; i++) add_special(added, vocab, bert_special[i]);
-    add_bert_steps(root, vocab, lowercase);
+    add_bert_steps(root, vocab, writing);
     cJSON *model = cJSON_AddObjectToObject(root, "model");
     cJSON_AddStringToObject(model, "type", "WordPiece");
     cJSON_AddStringToObject(model, "unk_token", "[UNK]");
@@ -246,12 +266,33 @@ rp_status rpi_wordpiece_json(cJSON *vocab, bool lowercase, char **out_json) {
     return printed(root, out_json);
 }
 
+rp_status rpi_wordpiece_json(cJSON *vocab, bool lowercase, char **out_json) {
+    return wordpiece_json(vocab, (bert_writing){lowercase, true, cJSON_CreateNull()}, out_json);
+}
+
+/* What tokenizer_config.json says, where there is one. */
+static rp_status read_writing(const cJSON *config, bert_writing *out) {
+    bool off = false;
+    RP_TRY(rpi_json_flag(config, "do_lower_case", true, &out->lowercase));
+    RP_TRY(rpi_json_flag(config, "tokenize_chinese_chars", true, &out->chinese_apart));
+    RP_TRY(rpi_json_flag(config, "strip_accents", false, &off));
+    out->accents =
+        rpi_json_has(config, "strip_accents") ? cJSON_CreateBool(off) : cJSON_CreateNull();
+    return RP_OK;
+}
+
 rp_status rpi_bert_json(const char *folder, char **out_json) {
-    cJSON *vocab = NULL;
-    bool lowercase = true;
-    RP_TRY(reads_lowercase(folder, &lowercase));
-    RP_TRY(bert_vocabulary(folder, &vocab));
-    return rpi_wordpiece_json(vocab, lowercase, out_json);
+    cJSON *vocab = NULL, *config = NULL;
+    bert_writing writing = {0};
+    RP_TRY(rpi_tokenizer_config_read(folder, &config));
+    rp_status status = bert_vocabulary(folder, &vocab);
+    if (status == RP_OK)
+        status = rpi_tokenizer_config_check(folder, config, bert_special, vocab);
+    if (status == RP_OK) status = read_writing(config, &writing);
+    cJSON_Delete(config);
+    if (status == RP_OK) return wordpiece_json(vocab, writing, out_json);
+    cJSON_Delete(vocab);
+    return status;
 }
 
 /* ---- of nothing but a vocabulary ---- */

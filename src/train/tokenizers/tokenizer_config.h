@@ -1,0 +1,18 @@
+/* What stands beside the vocabularies of releases that wrote no tokenizer.json: options in
+ * tokenizer_config.json, and tokens that were added. */
+#ifndef RPI_TRAIN_TOKENIZER_CONFIG_H
+#define RPI_TRAIN_TOKENIZER_CONFIG_H
+
+#include "train/tokenizers/json_read.h"
+
+/* The root of FOLDER/tokenizer_config.json, an empty object where there is none; free it with
+ * cJSON_Delete(). RP_CORRUPT: damaged. */
+rp_status rpi_tokenizer_config_read(const char *folder, cJSON **out_config);
+
+/* Are the tokens that tokenizer_config.json, special_tokens_map.json and added_tokens.json name
+ * all among `specials` (NULL ends it), under the ids of `vocab`? Others would be cut otherwise
+ * than by the vocabulary: RP_UNSUPPORTED names the file and the token. */
+rp_status rpi_tokenizer_config_check(const char *folder, const cJSON *config,
+                                     const char *const *specials, const cJSON *vocab);
+
+#endif

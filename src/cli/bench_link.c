@@ -214,12 +214,59 @@ static void print_kind(const char *name, const kind *k) {
            k->slowest->high, k->slowest->bytes_s * 1e-6);
 }
 
+/* ---- the ways that rank 0's links take ---- */
+
+enum { WAYS_MOST = 16, WAY_BYTES = 800 };
+
+/* False: it has none to show, as links through memory have not, and rank 0 itself. */
+static bool find_way(const rp_comm *comm, int rank, char text[WAY_BYTES]) {
+    const rpi_port *port = comm->peers[rank].port;
+    rpi_link *link = rank == comm->rank ? NULL : port->link;
+    text[0] = '\0';
+    if (!link || !link->endpoint->transport->describe) return false;
+    link->endpoint->transport->describe(link, text, WAY_BYTES);
+    return *text;
+}
+
+static void print_ways(const rp_comm *comm) {
+    char text[WAY_BYTES];
+    int shown = 0;
+    for (int rank = 0; rank < comm->world && shown < WAYS_MOST; rank++) {
+        if (!find_way(comm, rank, text)) continue;
+        if (!shown++)
+            printf("\ninterfaces and addresses, one pair a stream (REDPOLL_STREAMS):\n");
+        printf("    rank 0 to rank %d: %s\n", rank, text);
+    }
+}
+
+static void add_way(cJSON *list, int rank, const char *text) {
+    cJSON *way = cJSON_CreateObject();
+    cJSON_AddNumberToObject(way, "rank", rank);
+    cJSON *streams = cJSON_AddArrayToObject(way, "streams");
+    for (const char *at = text; *at; at += strspn(at, ", ")) {
+        char one[WAY_BYTES];
+        size_t length = strcspn(at, ",");
+        snprintf(one, sizeof one, "%.*s", (int)length, at);
+        cJSON_AddItemToArray(streams, cJSON_CreateString(one));
+        at += length;
+    }
+    cJSON_AddItemToArray(list, way);
+}
+
+static void add_ways(const rp_comm *comm, cJSON *object) {
+    cJSON *list = cJSON_AddArrayToObject(object, "ways");
+    char text[WAY_BYTES];
+    for (int rank = 0; rank < comm->world; rank++)
+        if (find_way(comm, rank, text)) add_way(list, rank, text);
+}
+
 static void print_table(const rp_comm *comm, const kind *between, const kind *inside,
                         const char *links) {
     printf("links of %d ranks over %s\n", rp_comm_world(comm), rp_comm_transport(comm));
     printf("%-14s %7s  %10s  %15s  %s\n", "", "pairs", "latency", "rate", "slowest pair");
     print_kind("between hosts", between);
     print_kind("inside a host", inside);
+    print_ways(comm);
     printf("\nfor the choice of algorithms, on rank 0 (redpoll plan --links shows it):\n");
     printf("    export %s=%s\n", RPI_LINK_COSTS_VARIABLE, links);
 }
@@ -248,6 +295,7 @@ static void print_json(const rp_comm *comm, const kind *between, const kind *ins
     add_kind(object, "between", between);
     add_kind(object, "inside", inside);
     cJSON_AddStringToObject(object, "links", links);
+    add_ways(comm, object);
     rpi_command_print_json(object);
 }
 

@@ -23,6 +23,10 @@ static const rpi_variable variables[] = {
     {"REDPOLL_CONNECT", "auto, start, need",
      "links between ranks are made at the start, or each when it is first needed; auto: at the "
      "start in worlds of up to 16 ranks. The same on all ranks"},
+    {"REDPOLL_STREAMS", "1 to 16, the same on all ranks",
+     "TCP connections of each link: for interfaces that one connection does not fill, and to "
+     "use "
+     "several (docs/launching.md); 1 when absent"},
     {"REDPOLL_LOST_AFTER", "a time from 1s on",
      "a host that answers nothing for so long, as one without power or cable, is lost and "
      "fails "

@@ -55,16 +55,23 @@ rp_status rp_comm_set_timeout(rp_comm *comm, double timeout_s) {
     return RP_OK;
 }
 
+/* How links are made: of the process's environment, the same on all ranks. */
+typedef struct link_settings {
+    rpi_mesh_when when;
+    int streams;
+} link_settings;
+
 static rp_status connect_mesh(rp_comm *comm, const rp_store *store,
                               const rp_comm_options *options, const rpi_secret *secret,
-                              rpi_mesh_when when, const char *prefix) {
+                              const link_settings *links, const char *prefix) {
     rpi_mesh_options mesh = {.prefix = prefix,
                              .secret = secret,
                              .transport = options->transport,
                              .host = options->host,
                              .bind_host = options->bind_host,
                              .frame_bytes = RPI_FRAME_HEADER_BYTES + RPI_FRAME_PAYLOAD,
-                             .when = when,
+                             .when = links->when,
+                             .streams = links->streams,
                              .shares = true,
                              .timeout_s = or_default(options->connect_timeout_s, CONNECT_S)};
     rpi_fabric *fabric = comm->fabric;
@@ -103,9 +110,10 @@ static rp_status agree_on_links(rp_comm *comm, const rp_store *store, const char
                                 getenv(RPI_LINK_COSTS_VARIABLE), &fabric->links);
 }
 
-static rp_status find_when(rpi_mesh_when *out_when) {
-    rp_status status = rpi_mesh_when_parse(getenv("REDPOLL_CONNECT"), out_when);
-    return status == RP_OK ? RP_OK : rpi_fail_context(status, "REDPOLL_CONNECT: ");
+static rp_status find_link_settings(link_settings *out_settings) {
+    rp_status status = rpi_mesh_when_parse(getenv("REDPOLL_CONNECT"), &out_settings->when);
+    if (status != RP_OK) return rpi_fail_context(status, "REDPOLL_CONNECT: ");
+    return rpi_streams_find(&out_settings->streams);
 }
 
 static rp_status connect_world(rp_comm *comm, const rp_store *store,
@@ -115,15 +123,15 @@ static rp_status connect_world(rp_comm *comm, const rp_store *store,
     snprintf(prefix, sizeof prefix, "%s/%u", comm->name, comm->epoch);
     double connect_s = or_default(options->connect_timeout_s, CONNECT_S);
     rpi_secret secret;
-    rpi_mesh_when when = RPI_MESH_AUTO;
+    link_settings how = {.when = RPI_MESH_AUTO};
     rp_status status = rpi_comm_options_check(options, comm->world);
     if (status == RP_OK) status = rpi_secret_find_own(&secret);
     if (status == RP_OK && options->tls) status = rpi_secret_ask_for_tls(&secret);
     if (status == RP_OK) status = rpi_link_costs_parse(getenv(RPI_LINK_COSTS_VARIABLE), &links);
-    if (status == RP_OK) status = find_when(&when);
+    if (status == RP_OK) status = find_link_settings(&how);
     if (status != RP_OK)
         return rpi_meeting_decline(store, comm->rank, comm->world, prefix, connect_s, status);
-    RP_TRY(connect_mesh(comm, store, options, &secret, when, prefix));
+    RP_TRY(connect_mesh(comm, store, options, &secret, &how, prefix));
     say_whether_open(comm->fabric->mesh, &secret);
     snprintf(links_key, sizeof links_key, "%s/links/%016llx", prefix,
              (unsigned long long)comm->fabric->mesh->session);

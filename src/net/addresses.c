@@ -53,6 +53,14 @@ rp_status rpi_addresses_find(const char *host, int port, int flags, rpi_addresse
     return status == RP_OK ? RP_FAIL(INVALID, "'%s' is no host", host) : status;
 }
 
+void rpi_addresses_turn(rpi_addresses *addresses, unsigned n) {
+    int count = addresses->count, first = (int)(n % (unsigned)count);
+    for (int i = 0; i < count; i++)
+        addresses->entries[i].ai_next = &addresses->entries[(i + 1) % count];
+    addresses->first = &addresses->entries[first];
+    addresses->entries[(first + count - 1) % count].ai_next = NULL;
+}
+
 void rpi_addresses_free(rpi_addresses *addresses) {
     for (int i = 0; i < addresses->part_count; i++) freeaddrinfo(addresses->parts[i]);
     addresses->part_count = addresses->count = 0;

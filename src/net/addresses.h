@@ -21,6 +21,8 @@ typedef struct rpi_addresses {
 /* All addresses of all names; `flags` are AI_*. RP_IO names the first that means nothing, when
  * all do. Do not copy. */
 rp_status rpi_addresses_find(const char *host, int port, int flags, rpi_addresses *out);
+/* Let them begin with the n-th, modulo how many there are; those before it come last. */
+void rpi_addresses_turn(rpi_addresses *addresses, unsigned n);
 void rpi_addresses_free(rpi_addresses *addresses);
 
 /* An address of the loopback interface; so is NULL, which listeners take for it. */

@@ -34,10 +34,12 @@ static void show(const rpi_call *call, int fd) {
     if (call->shown_fd) atomic_store(call->shown_fd, fd);
 }
 
-rp_status rpi_call_new(int peer, const char *address, rpi_call **out_call) {
+rp_status rpi_call_new(int peer, int stream, const char *address, rpi_call **out_call) {
     rpi_call *call = NULL;
     RP_TRY(rpi_alloc(sizeof *call, "a connection", &call));
     call->peer = peer;
+    call->stream = stream;
+    call->poll = -1;
     call->address = address;
     call->is_caller = address != NULL;
     call->channel.fd = -1;
@@ -57,9 +59,11 @@ static void hang_up(rpi_call *call) {
 }
 
 void rpi_call_free(rpi_call *call) {
-    if (!call) return;
-    hang_up(call);
-    rpi_free(call);
+    for (rpi_call *beside; call; call = beside) {
+        beside = call->beside;
+        hang_up(call);
+        rpi_free(call);
+    }
 }
 
 static void enter(rpi_call *call, stage next) {
@@ -100,9 +104,17 @@ static rp_status say_at_once(rpi_call *call, const void *bytes, size_t count) {
     return rpi_channel_write(&call->channel, bytes, count, 0);
 }
 
+/* What this side says of itself on this connection. */
+static rpi_hello hello_of(const rpi_call_maker *maker, const rpi_call *call) {
+    rpi_hello hello = *maker->self;
+    hello.stream = call->stream;
+    return hello;
+}
+
 static rp_status greet(const rpi_call_maker *maker, rpi_call *call) {
+    rpi_hello hello = hello_of(maker, call);
     enter(call, GREETING);
-    RP_TRY(rpi_hello_greet(&call->channel, maker->self, call->peer, 0));
+    RP_TRY(rpi_hello_greet(&call->channel, &hello, call->peer, 0));
     if (!maker->kind->say) return RP_OK;
     rp_status status = maker->kind->say(maker->context, call);
     return status == RP_PEER ? RP_OK : status; /* it may have answered why it hung up */
@@ -116,31 +128,30 @@ static rp_status prove(const rpi_call_maker *maker, rpi_call *call) {
 }
 
 /* Nobody listens at one of so many addresses; at none of them: it is gone. */
-static rp_status refused(rpi_call *call, int ways) {
-    if (++call->refusals >= ways)
+static rp_status refused(rpi_call *call) {
+    if (++call->refusals >= call->ways)
         return RP_FAIL(PEER,
                        "nobody listens there any more: it has left, or its process has ended");
     return RP_FAIL(TIMEOUT, "nobody listens there");
 }
 
 static rp_status dial(const rpi_call_maker *maker, rpi_call *call) {
-    int ways = 1;
     enter(call, DIALLING);
-    rp_status status =
-        maker->kind->dial(call->address, call->attempts, &call->channel.fd, &ways);
+    call->ways = 1;
+    rp_status status = maker->kind->dial(call->address, call->attempts + (unsigned)call->stream,
+                                         &call->channel.fd, &call->ways);
     show(call, call->channel.fd);
     if (status == RP_OK) return prove(maker, call);
     if (status == RP_TIMEOUT) call->refusals = 0;
-    call->got = (size_t)ways; /* while it is dialling: how many addresses there are */
-    return status == RP_PEER ? refused(call, ways) : status;
+    return status == RP_PEER ? refused(call) : status;
 }
 
 static rp_status end_dial(const rpi_call_maker *maker, rpi_call *call) {
-    int error = 0, ways = (int)call->got;
+    int error = 0;
     socklen_t length = sizeof error;
     if (getsockopt(call->channel.fd, SOL_SOCKET, SO_ERROR, &error, &length) != 0) error = errno;
     if (error == 0 && rpi_stream_is_own_echo(call->channel.fd)) error = ECONNREFUSED;
-    if (error == ECONNREFUSED) return refused(call, ways);
+    if (error == ECONNREFUSED) return refused(call);
     call->refusals = 0;
     if (error == 0) return prove(maker, call);
     errno = error;
@@ -190,7 +201,8 @@ static rp_status end_handshake(const rpi_call_maker *maker, rpi_call *call) {
 static rp_status end_greeting(const rpi_call_maker *maker, rpi_call *call) {
     rp_status status = hear(call, RPI_FRAME_HEADER_BYTES);
     if (status != RP_OK) return status;
-    status = rpi_hello_check(call->heard, maker->self, call->peer);
+    rpi_hello hello = hello_of(maker, call);
+    status = rpi_hello_check(call->heard, &hello, call->peer);
     if (status == RP_PENDING) {
         hang_up(call);
         enter(call, AWAITED);
@@ -219,8 +231,12 @@ static rp_status step(const rpi_call_maker *maker, rpi_call *call) {
     return RP_PENDING;
 }
 
-/* What ended before the other side had answered is tried again. */
-static bool may_try_again(const rpi_call *call, rp_status status) {
+/* What ended before the other side had answered is tried again, and where there are several
+ * addresses so are the others of them when what listens at one is not the peer. */
+static bool may_try_again(rpi_call *call, rp_status status) {
+    if (status == RP_MISMATCH || status == RP_CORRUPT)
+        return call->stage != PASSING && call->ways > 1 && ++call->misfits < call->ways;
+    call->misfits = 0;
     return call->stage != PASSING &&
            (status == RP_TIMEOUT || (status == RP_PEER && call->stage != DIALLING));
 }
@@ -257,8 +273,8 @@ struct pollfd rpi_call_poll(const rpi_call *call) {
 int64_t rpi_call_due_ns(const rpi_call *call) {
     if (call->stage == RESTING) return call->since_ns;
     if (call->stage == PASSING) return RPI_NEVER_NS;
-    bool has_others = call->stage == DIALLING && call->got > 1;
-    unsigned round = has_others ? call->attempts / (unsigned)call->got : 0;
+    bool has_others = call->stage == DIALLING && call->ways > 1;
+    unsigned round = has_others ? call->attempts / (unsigned)call->ways : 0;
     int64_t share_ns = FIRST_SHARE_NS << (round < SHARES ? round : SHARES);
     return call->since_ns + (has_others ? share_ns : ATTEMPT_NS);
 }
@@ -272,10 +288,10 @@ rp_status rpi_call_keep_time(const rpi_call_maker *maker, rpi_call *call) {
     return RP_PENDING;
 }
 
-rp_status rpi_call_answer(const rpi_call_maker *maker, int peer, rpi_channel channel,
-                          atomic_int *shown_fd, rpi_call **out_call) {
+rp_status rpi_call_answer(const rpi_call_maker *maker, int peer, int stream,
+                          rpi_channel channel, atomic_int *shown_fd, rpi_call **out_call) {
     rpi_call *call = NULL;
-    rp_status status = rpi_call_new(peer, NULL, &call);
+    rp_status status = rpi_call_new(peer, stream, NULL, &call);
     if (status != RP_OK) {
         rpi_channel_close(&channel);
         return status;

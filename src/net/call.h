@@ -22,7 +22,8 @@
 /* A connection to a peer, from its beginning until the driver has it. */
 typedef struct rpi_call {
     struct rpi_call *next;
-    int peer;
+    struct rpi_call *beside; /* the next stream of the same link; once all stand */
+    int peer, stream;
     bool is_caller;        /* this side is */
     rp_status status;      /* why it failed; RP_OK: it stands */
     char text[200];        /* the message of a failure */
@@ -34,7 +35,11 @@ typedef struct rpi_call {
     const char *address; /* borrowed; NULL: the peer has called */
     int stage;
     unsigned attempts;
-    int refusals;     /* in a row */
+    int ways;     /* addresses that the peer shows; 0: not known yet */
+    int refusals; /* in a row: nobody listened */
+    int misfits;  /* in a row: who answered was not the peer, or of another job */
+    int poll;     /* which of its maker's polls is this one's; -1: none */
+    bool stands;
     int64_t since_ns; /* of the stage; when resting, until when */
     int64_t warn_ns;
     size_t got;
@@ -44,7 +49,8 @@ typedef struct rpi_call {
 
 /* What a kind of transport does in its own way. */
 typedef struct rpi_call_kind {
-    /* Begin to connect, without waiting; by the n-th attempt. RP_PENDING: poll for writing, and
+    /* Begin to connect, without waiting; by the n-th attempt, which the streams of a link count
+     * from their own number. RP_PENDING: poll for writing, and
      * the socket's error says how it went. RP_PEER: nobody listens there. RP_TIMEOUT: not now.
      * *out_ways: how many addresses there are, which the attempts take in turns. */
     rp_status (*dial)(const char *address, unsigned attempt, int *out_fd, int *out_ways);
@@ -62,11 +68,11 @@ typedef struct rpi_call_maker {
 } rpi_call_maker;
 
 /* To a peer at an address. */
-rp_status rpi_call_new(int peer, const char *address, rpi_call **out_call);
+rp_status rpi_call_new(int peer, int stream, const char *address, rpi_call **out_call);
 /* Of a peer that has called and is welcome: takes over the channel, also when it fails. */
-rp_status rpi_call_answer(const rpi_call_maker *maker, int peer, rpi_channel channel,
-                          atomic_int *shown_fd, rpi_call **out_call);
-void rpi_call_free(rpi_call *call); /* and what it holds; NULL is fine */
+rp_status rpi_call_answer(const rpi_call_maker *maker, int peer, int stream,
+                          rpi_channel channel, atomic_int *shown_fd, rpi_call **out_call);
+void rpi_call_free(rpi_call *call); /* with those beside it, and what they hold; NULL is fine */
 /* The first step, and the next ones when its descriptor is ready. RP_OK: it stands; RP_PENDING:
  * it goes on later. Anything else has ended it: RP_PEER (nobody listens there), RP_MISMATCH,
  * RP_CORRUPT, RP_IO. */

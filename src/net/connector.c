@@ -13,7 +13,7 @@
 
 #define BREATHER_NS (RPI_SECOND_NS / 50)
 
-typedef enum peer_state { NONE, CALLING, UP, FAILED } peer_state;
+typedef enum peer_state { NONE, CALLING, ADDING, CALLED, UP, FAILED } peer_state;
 
 struct rpi_connector {
     rpi_hello self;
@@ -31,9 +31,10 @@ struct rpi_connector {
     bool closing;             /* [lock] */
     atomic_bool any_met;
 
-    rpi_call **calls;     /* [world] [thread] */
-    atomic_int *fds;      /* [world] of the calls, for forget() */
-    struct pollfd *polls; /* [1 + RPI_CALLERS + 1 + world] [thread] */
+    int slots;            /* world x streams: one for each connection of each link */
+    rpi_call **calls;     /* [slots] [thread] */
+    atomic_int *fds;      /* [slots] of the calls, for forget() */
+    struct pollfd *polls; /* [1 + RPI_CALLERS + 1 + slots] [thread] */
     int64_t deaf_ns;      /* [thread] the listener is left alone until then */
 };
 
@@ -51,12 +52,33 @@ static void clear_flag(int fd) {
 
 /* ---- the thread ---- */
 
-/* It stands, or has failed as was recorded; the driver hears of it. */
+static int slot_of(const rpi_connector *connector, int peer, int stream) {
+    return peer * connector->self.streams + stream;
+}
+
+static peer_state state_of(rpi_connector *connector, int peer) {
+    pthread_mutex_lock(&connector->lock);
+    peer_state state = connector->states[peer];
+    pthread_mutex_unlock(&connector->lock);
+    return state;
+}
+
+/* Nothing of this peer is under way any more. NULL: no calls; else the first of those that
+ * were, with the others beside it in order. */
+static rpi_call *take_calls(rpi_connector *connector, int peer) {
+    rpi_call *first = NULL, **end = &first;
+    for (int stream = 0; stream < connector->self.streams; stream++) {
+        rpi_call **call = &connector->calls[slot_of(connector, peer, stream)];
+        if (!*call) continue;
+        *end = *call;
+        end = &(*call)->beside;
+        *call = NULL;
+    }
+    return first;
+}
+
+/* All of it stands, or has failed; the driver hears of it. */
 static void hand_over(rpi_connector *connector, rpi_call *call, rp_status status) {
-    call->status = status;
-    if (status != RP_OK)
-        snprintf(call->text, sizeof call->text, "%s", rp_last_error()->message);
-    connector->calls[call->peer] = NULL;
     pthread_mutex_lock(&connector->lock);
     connector->states[call->peer] = status == RP_OK ? UP : FAILED;
     call->next = NULL;
@@ -67,56 +89,116 @@ static void hand_over(rpi_connector *connector, rpi_call *call, rp_status status
     pthread_mutex_unlock(&connector->lock);
 }
 
+/* The link has failed as was recorded, whatever else stands. */
+static void give_up(rpi_connector *connector, rpi_call *call, rp_status status) {
+    call->status = status;
+    snprintf(call->text, sizeof call->text, "%s", rp_last_error()->message);
+    connector->calls[slot_of(connector, call->peer, call->stream)] = NULL;
+    rpi_call_free(take_calls(connector, call->peer));
+    hand_over(connector, call, status);
+}
+
+static bool all_stand(const rpi_connector *connector, int peer) {
+    for (int stream = 0; stream < connector->self.streams; stream++) {
+        const rpi_call *call = connector->calls[slot_of(connector, peer, stream)];
+        if (!call || !call->stands) return false;
+    }
+    return true;
+}
+
+static void go_on(rpi_connector *connector, rpi_call *call, bool is_ready);
+
+/* Behind the first one. Any of them may fail at once, and with it the link. */
+static void call_others(rpi_connector *connector, int peer, const char *address) {
+    pthread_mutex_lock(&connector->lock);
+    connector->states[peer] = ADDING;
+    pthread_mutex_unlock(&connector->lock);
+    for (int stream = 1; stream < connector->self.streams; stream++) {
+        int slot = slot_of(connector, peer, stream);
+        rpi_call *call = NULL;
+        rp_status status = rpi_call_new(peer, stream, address, &call);
+        if (status != RP_OK) {
+            rpi_call *first = connector->calls[slot_of(connector, peer, 0)];
+            give_up(connector, first, status);
+            return;
+        }
+        connector->calls[slot] = call;
+        call->shown_fd = &connector->fds[slot];
+        go_on(connector, call, true);
+        if (state_of(connector, peer) != ADDING) return;
+    }
+}
+
+/* One connection stands. */
+static void keep(rpi_connector *connector, rpi_call *call) {
+    int peer = call->peer;
+    call->stands = true;
+    call->poll = -1;
+    if (call->is_caller && call->stream == 0 && connector->self.streams > 1)
+        call_others(connector, peer, call->address);
+    else if (all_stand(connector, peer))
+        hand_over(connector, take_calls(connector, peer), RP_OK);
+}
+
 static void go_on(rpi_connector *connector, rpi_call *call, bool is_ready) {
     rp_status status = is_ready ? rpi_call_go_on(&connector->maker, call)
                                 : rpi_call_keep_time(&connector->maker, call);
-    if (status != RP_PENDING) hand_over(connector, call, status);
+    if (status == RP_OK)
+        keep(connector, call);
+    else if (status != RP_PENDING)
+        give_up(connector, call, status);
 }
 
 /* The higher rank's call counts; while it has not said its hello it cannot have counted. */
 static bool may_cross(const rpi_connector *connector, int rank) {
-    const rpi_call *call = connector->calls[rank];
+    const rpi_call *call = connector->calls[slot_of(connector, rank, 0)];
     return rank > connector->self.rank || !call || !rpi_call_has_greeted(call);
 }
 
+/* Another connection of a link whose first one the rank has made. */
+static bool is_awaited(const rpi_connector *connector, peer_state state, int rank, int stream) {
+    return state == CALLED && !connector->calls[slot_of(connector, rank, stream)];
+}
+
 /* A rank calls, and fits. */
-static rp_status admit(void *context, int rank) {
+static rp_status admit(void *context, int rank, int stream) {
     rpi_connector *connector = context;
     pthread_mutex_lock(&connector->lock);
     peer_state state = connector->states[rank];
-    bool welcome = state == NONE || (state == CALLING && may_cross(connector, rank));
-    if (welcome) connector->states[rank] = UP;
+    bool welcome = stream > 0
+                       ? is_awaited(connector, state, rank, stream)
+                       : state == NONE || (state == CALLING && may_cross(connector, rank));
+    if (welcome && stream == 0) connector->states[rank] = CALLED;
     pthread_mutex_unlock(&connector->lock);
     if (welcome) return RP_OK;
-    if (state == CALLING) return RP_PENDING;
+    if (state == CALLING && stream == 0) return RP_PENDING;
     return RP_FAIL(STATE, "there is a link to rank %d, or was", rank);
 }
 
-static void take(void *context, int rank, rpi_channel channel) {
+static void take(void *context, int rank, int stream, rpi_channel channel) {
     rpi_connector *connector = context;
+    int slot = slot_of(connector, rank, stream);
     rpi_call *call = NULL;
-    rpi_call_free(connector->calls[rank]); /* of ours: theirs counts */
-    connector->calls[rank] = NULL;
+    rpi_call_free(connector->calls[slot]); /* of ours: theirs counts */
+    connector->calls[slot] = NULL;
     rp_status status =
-        rpi_call_answer(&connector->maker, rank, channel, &connector->fds[rank], &call);
+        rpi_call_answer(&connector->maker, rank, stream, channel, &connector->fds[slot], &call);
     if (!call) return; /* no memory for it: it is a death for the other side */
-    connector->calls[rank] = call;
+    connector->calls[slot] = call;
     if (status == RP_OK)
         go_on(connector, call, true);
     else
-        hand_over(connector, call, status);
+        give_up(connector, call, status);
 }
 
 static void begin_call(rpi_connector *connector, rpi_call *call) {
-    pthread_mutex_lock(&connector->lock);
-    bool is_due = connector->states[call->peer] == CALLING;
-    pthread_mutex_unlock(&connector->lock);
-    if (!is_due) { /* it has called meanwhile */
+    int slot = slot_of(connector, call->peer, 0);
+    if (state_of(connector, call->peer) != CALLING) { /* it has called meanwhile */
         rpi_call_free(call);
         return;
     }
-    connector->calls[call->peer] = call;
-    call->shown_fd = &connector->fds[call->peer];
+    connector->calls[slot] = call;
+    call->shown_fd = &connector->fds[slot];
     go_on(connector, call, true);
 }
 
@@ -134,7 +216,7 @@ static bool hear_wishes(rpi_connector *connector) {
     return !closing;
 }
 
-/* Fills `polls`: the wake, callers, then calls by peer. Returns how many. *out_callers: of them
+/* Fills `polls`: the wake, callers, then calls. Returns how many. *out_callers: of them
  * what is the acceptor's. */
 static int watch(rpi_connector *connector, int *out_callers, int64_t *wake_ns) {
     struct pollfd *polls = connector->polls;
@@ -146,10 +228,12 @@ static int watch(rpi_connector *connector, int *out_callers, int64_t *wake_ns) {
         if (connector->deaf_ns < *wake_ns) *wake_ns = connector->deaf_ns;
     }
     count += *out_callers;
-    for (int peer = 0; peer < connector->self.world; peer++) {
-        const rpi_call *call = connector->calls[peer];
-        if (!call) continue;
+    for (int slot = 0; slot < connector->slots; slot++) {
+        rpi_call *call = connector->calls[slot];
+        if (!call || (call->stands && call->is_caller)) continue;
+        call->poll = count;
         polls[count++] = rpi_call_poll(call);
+        if (call->stands) polls[count - 1].events = POLLRDHUP;
         if (rpi_call_due_ns(call) < *wake_ns) *wake_ns = rpi_call_due_ns(call);
     }
     return count;
@@ -161,13 +245,21 @@ static void attend_callers(rpi_connector *connector, int callers) {
     if (status == RP_IO) connector->deaf_ns = rpi_now_ns() + BREATHER_NS;
 }
 
-static void attend_calls(rpi_connector *connector, const struct pollfd *polls, int count) {
-    for (int peer = 0; count > 0 && peer < connector->self.world; peer++) {
-        rpi_call *call = connector->calls[peer];
-        if (!call) continue;
-        go_on(connector, call, polls->fd >= 0 && polls->revents);
-        polls++;
-        count--;
+/* Some end others, and begin new ones, which were not polled for. Who has called hangs up when
+ * it cannot make all connections of the link; nothing else is said on them before they stand.
+ */
+static void attend_calls(rpi_connector *connector) {
+    for (int slot = 0; slot < connector->slots; slot++) {
+        rpi_call *call = connector->calls[slot];
+        if (!call || call->poll < 0) continue;
+        const struct pollfd *poll = &connector->polls[call->poll];
+        call->poll = -1;
+        if (!call->stands)
+            go_on(connector, call, poll->fd >= 0 && poll->revents);
+        else if (poll->revents)
+            give_up(connector, call,
+                    RP_FAIL(PEER, "rank %d hung up before all %d streams of its link stood",
+                            call->peer, connector->self.streams));
     }
 }
 
@@ -180,7 +272,7 @@ static void *run(void *context) {
         if (poll(connector->polls, (nfds_t)count, rpi_poll_ms(wake_ns)) < 0) continue;
         if (connector->polls[0].revents) clear_flag(connector->wake);
         /* Calls first: callers may end some, and begin others. */
-        attend_calls(connector, connector->polls + 1 + callers, count - 1 - callers);
+        attend_calls(connector);
         attend_callers(connector, callers);
     }
     return NULL;
@@ -189,14 +281,14 @@ static void *run(void *context) {
 /* ---- the driver's side ---- */
 
 static rp_status fill(rpi_connector *connector, int listener) {
-    size_t world = (size_t)connector->self.world;
+    size_t world = (size_t)connector->self.world, slots = (size_t)connector->slots;
     rpi_host host = {.context = connector, .admit = admit, .take = take};
     RP_TRY(rpi_acceptor_open(&connector->acceptor, &connector->self, listener, &host));
     RP_TRY(rpi_alloc_array(world, sizeof *connector->states, "links", &connector->states));
-    RP_TRY(rpi_alloc_array(world, sizeof *connector->calls, "links", &connector->calls));
-    RP_TRY(rpi_alloc_array(world, sizeof *connector->fds, "links", &connector->fds));
-    for (size_t i = 0; i < world; i++) atomic_init(&connector->fds[i], -1);
-    RP_TRY(rpi_alloc_array(2 + RPI_CALLERS + world, sizeof *connector->polls, "links",
+    RP_TRY(rpi_alloc_array(slots, sizeof *connector->calls, "links", &connector->calls));
+    RP_TRY(rpi_alloc_array(slots, sizeof *connector->fds, "links", &connector->fds));
+    for (size_t i = 0; i < slots; i++) atomic_init(&connector->fds[i], -1);
+    RP_TRY(rpi_alloc_array(2 + RPI_CALLERS + slots, sizeof *connector->polls, "links",
                            &connector->polls));
     connector->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     connector->news = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -216,6 +308,7 @@ rp_status rpi_connector_open(const rpi_hello *self, int listener, const rpi_call
         return status;
     }
     connector->self = *self;
+    connector->slots = self->world * self->streams;
     connector->maker = (rpi_call_maker){&connector->self, kind, context};
     connector->wake = connector->news = connector->acceptor.listener = -1;
     connector->met_end = &connector->met;
@@ -245,9 +338,8 @@ void rpi_connector_close(rpi_connector *connector) {
         pthread_join(connector->thread, NULL);
     }
     rpi_acceptor_close(&connector->acceptor);
-    for (int peer = 0; connector->calls && connector->fds && peer < connector->self.world;
-         peer++)
-        rpi_call_free(connector->calls[peer]);
+    for (int slot = 0; connector->calls && connector->fds && slot < connector->slots; slot++)
+        rpi_call_free(connector->calls[slot]);
     free_list(connector->wanted);
     free_list(connector->met);
     if (connector->wake >= 0) close(connector->wake);
@@ -262,8 +354,8 @@ void rpi_connector_close(rpi_connector *connector) {
 
 void rpi_connector_forget(rpi_connector *connector) {
     if (!connector) return;
-    for (int peer = 0; peer < connector->self.world; peer++) {
-        int fd = atomic_load(&connector->fds[peer]);
+    for (int slot = 0; slot < connector->slots; slot++) {
+        int fd = atomic_load(&connector->fds[slot]);
         rpi_fd_forget(&fd);
     }
     rpi_acceptor_forget(&connector->acceptor);
@@ -273,7 +365,7 @@ void rpi_connector_forget(rpi_connector *connector) {
 
 rp_status rpi_connector_want(rpi_connector *connector, int peer, const char *address) {
     rpi_call *call = NULL;
-    RP_TRY(rpi_call_new(peer, address, &call));
+    RP_TRY(rpi_call_new(peer, 0, address, &call));
     pthread_mutex_lock(&connector->lock);
     bool is_new = connector->states[peer] == NONE;
     if (is_new) {
@@ -300,9 +392,9 @@ rpi_call *rpi_connector_met(rpi_connector *connector) {
         atomic_store(&connector->any_met, false);
     }
     pthread_mutex_unlock(&connector->lock);
-    if (call) {
-        atomic_store(call->shown_fd, -1);
-        call->shown_fd = NULL;
+    for (rpi_call *each = call; each; each = each->beside) {
+        if (each->shown_fd) atomic_store(each->shown_fd, -1);
+        each->shown_fd = NULL;
     }
     return call;
 }

@@ -16,7 +16,15 @@
  * A peer that hangs up before it has answered had too many callers, and one that cannot be
  * reached now may be later: both are called again, as long as the connector is there. How long
  * an operation waits for that is its own timeout's matter; only a peer that listens no more has
- * failed. UP and FAILED are for good. */
+ * failed. UP and FAILED are for good.
+ *
+ * Of a link that is several connections the first, stream 0, goes that way, and then whoever
+ * called makes the others, before the link is UP:
+ *
+ *     CALLING -- stream 0 stands --> ADDING (calls the others) -- all stand --> UP
+ *     NONE, CALLING -- it calls ---> CALLED (is called by them) - all stand --> UP
+ *
+ * When one of them fails the link has. */
 #ifndef RPI_NET_CONNECTOR_H
 #define RPI_NET_CONNECTOR_H
 

@@ -2,6 +2,8 @@
 
 #include "net/frame.h"
 
+#include <stdlib.h>
+
 /* Frames are counted in 32 bits; this leaves room for what a kind wraps around them. */
 enum { FRAME_BYTES_MAX = 1 << 30 };
 
@@ -11,6 +13,22 @@ rp_status rpi_endpoint_check(const rpi_endpoint_options *options) {
     if (options->frame_bytes < RPI_FRAME_HEADER_BYTES || options->frame_bytes > FRAME_BYTES_MAX)
         return RP_FAIL(INVALID, "frames of %zu bytes; %d to %d are allowed",
                        options->frame_bytes, RPI_FRAME_HEADER_BYTES, FRAME_BYTES_MAX);
+    if (options->streams < 0 || options->streams > RPI_STREAMS_MAX)
+        return RP_FAIL(INVALID, "links of %d streams; 1 to %d are allowed", options->streams,
+                       RPI_STREAMS_MAX);
+    return RP_OK;
+}
+
+rp_status rpi_streams_find(int *out_streams) {
+    const char *text = getenv("REDPOLL_STREAMS");
+    char *end = NULL;
+    *out_streams = 1;
+    if (!text || !*text) return RP_OK;
+    long count = strtol(text, &end, 10);
+    if (*end || count < 1 || count > RPI_STREAMS_MAX)
+        return RP_FAIL(INVALID, "REDPOLL_STREAMS is '%.40s'; 1 to %d connections a link", text,
+                       RPI_STREAMS_MAX);
+    *out_streams = (int)count;
     return RP_OK;
 }
 

@@ -22,6 +22,7 @@ typedef enum refusal {
     TWICE,
     NO_SECRET,
     CROSSED,
+    WRONG_STREAMS,
     UNANSWERED /* never said: hung up on without a word, which is called again */
 } refusal;
 
@@ -34,6 +35,8 @@ static const char *const refusals[] = {
     [TWICE] = "this rank has connected already",
     [NO_SECRET] = "this process has no secret, and its job has one: set REDPOLL_SECRET here",
     [CROSSED] = "it is calling this rank itself",
+    [WRONG_STREAMS] = "its links have another number of streams: REDPOLL_STREAMS must be the "
+                      "same on all ranks",
 };
 enum { REFUSALS = sizeof refusals / sizeof refusals[0] };
 
@@ -41,7 +44,8 @@ rpi_hello rpi_hello_of(const rpi_endpoint_options *options) {
     rpi_hello hello = {.session = options->session,
                        .rank = options->rank,
                        .world = options->world,
-                       .frame_bytes = options->frame_bytes};
+                       .frame_bytes = options->frame_bytes,
+                       .streams = 1};
     if (options->secret) hello.secret = *options->secret;
     return hello;
 }
@@ -54,6 +58,8 @@ static void write_hello(unsigned char bytes[RPI_FRAME_HEADER_BYTES], const rpi_h
                                .chunk = (uint32_t)peer,
                                .part = self->rank,
                                .count = (uint64_t)self->world,
+                               .communicator = (uint32_t)self->stream,
+                               .epoch = (uint32_t)self->streams - 1,
                                .bucket = (uint32_t)self->frame_bytes,
                                .operation = (uint8_t)answer};
     rpi_frame_seal(bytes, &header, 0, false);
@@ -63,11 +69,18 @@ static refusal judge(const rpi_hello *self, const rpi_frame_header *hello) {
     if (hello->sequence != self->session) return WRONG_SESSION;
     if (hello->count != (uint64_t)self->world) return WRONG_WORLD;
     if (hello->bucket != self->frame_bytes) return WRONG_SIZE;
+    if (hello->epoch != (uint32_t)self->streams - 1) return WRONG_STREAMS;
+    if (hello->communicator > hello->epoch) return WRONG_STREAMS;
     if (hello->chunk != (uint32_t)self->rank) return WRONG_RANK;
     return WELCOME;
 }
 
 static rp_status mismatch(const rpi_hello *self, const rpi_frame_header *hello) {
+    if (hello->epoch != (uint32_t)self->streams - 1)
+        return RP_FAIL(MISMATCH,
+                       "rank %d makes links of %u streams, and rank %d of %d: REDPOLL_STREAMS "
+                       "must be the same on all ranks",
+                       hello->part, hello->epoch + 1, self->rank, self->streams);
     return RP_FAIL(MISMATCH,
                    "rank %d of %d with frames of %u bytes called rank %u; this is rank %d of "
                    "%d with frames of %zu",
@@ -131,7 +144,9 @@ rp_status rpi_hello_check(const unsigned char *bytes, const rpi_hello *self, int
     if (answer.operation != WELCOME)
         return RP_FAIL(MISMATCH, "the other side refused: %s",
                        answer.operation < REFUSALS ? refusals[answer.operation] : "unknown");
-    if (judge(self, &answer) != WELCOME || answer.part != peer) return mismatch(self, &answer);
+    if (judge(self, &answer) != WELCOME || answer.part != peer ||
+        answer.communicator != (uint32_t)self->stream)
+        return mismatch(self, &answer);
     return RP_OK;
 }
 
@@ -155,27 +170,37 @@ static void stop_listening(rpi_acceptor *acceptor) {
 
 rp_status rpi_acceptor_open(rpi_acceptor *acceptor, const rpi_hello *self, int listener,
                             const rpi_host *host) {
-    *acceptor = (rpi_acceptor){
-        .self = *self, .listener = listener, .expected = self->world - 1 - self->rank};
+    *acceptor = (rpi_acceptor){.self = *self,
+                               .listener = listener,
+                               .expected = (self->world - 1 - self->rank) * self->streams};
+    size_t places = (size_t)self->world * (size_t)self->streams;
     if (host) {
         acceptor->host = *host;
         return RP_OK;
     }
-    rp_status status = rpi_alloc_array((size_t)self->world, sizeof *acceptor->arrived,
-                                       "connections", &acceptor->arrived);
+    rp_status status =
+        rpi_alloc_array(places, sizeof *acceptor->arrived, "connections", &acceptor->arrived);
     if (status != RP_OK) {
         rpi_acceptor_close(acceptor);
         return status;
     }
-    for (int rank = 0; rank < self->world; rank++) acceptor->arrived[rank].fd = -1;
+    for (size_t i = 0; i < places; i++) acceptor->arrived[i].fd = -1;
     if (acceptor->expected == 0) stop_listening(acceptor);
     return RP_OK;
 }
 
+static int places_of(const rpi_acceptor *acceptor) {
+    return acceptor->arrived ? acceptor->self.world * acceptor->self.streams : 0;
+}
+
+/* Of one who has said a good hello and was not asked for yet. */
+static rpi_channel *place_of(const rpi_acceptor *acceptor, int rank, int stream) {
+    return &acceptor->arrived[rank * acceptor->self.streams + stream];
+}
+
 void rpi_acceptor_close(rpi_acceptor *acceptor) {
     stop_listening(acceptor);
-    for (int rank = 0; acceptor->arrived && rank < acceptor->self.world; rank++)
-        rpi_channel_close(&acceptor->arrived[rank]);
+    for (int i = 0; i < places_of(acceptor); i++) rpi_channel_close(&acceptor->arrived[i]);
     rpi_free(acceptor->arrived);
     acceptor->arrived = NULL;
 }
@@ -183,8 +208,7 @@ void rpi_acceptor_close(rpi_acceptor *acceptor) {
 void rpi_acceptor_forget(rpi_acceptor *acceptor) {
     for (int i = 0; i < acceptor->caller_count; i++)
         rpi_fd_forget(&acceptor->callers[i].channel.fd);
-    for (int rank = 0; acceptor->arrived && rank < acceptor->self.world; rank++)
-        rpi_fd_forget(&acceptor->arrived[rank].fd);
+    for (int i = 0; i < places_of(acceptor); i++) rpi_fd_forget(&acceptor->arrived[i].fd);
     rpi_fd_forget(&acceptor->listener);
 }
 
@@ -224,14 +248,14 @@ static bool has_hung_up(int fd) {
 }
 
 /* What there is against the rank that a hello of `fd` is of; it fits otherwise. */
-static refusal judge_rank(const rpi_acceptor *acceptor, int fd, int rank) {
+static refusal judge_rank(const rpi_acceptor *acceptor, int fd, const rpi_frame_header *hello) {
     const rpi_host *host = &acceptor->host;
-    int own = acceptor->self.rank;
+    int own = acceptor->self.rank, rank = hello->part, stream = (int)hello->communicator;
     if (rank < 0 || rank >= acceptor->self.world || rank == own) return WRONG_RANK;
-    if (!host->take)
-        return rank < own ? WRONG_RANK : acceptor->arrived[rank].fd >= 0 ? TWICE : WELCOME;
+    if (!host->take && rank < own) return WRONG_RANK;
+    if (!host->take) return place_of(acceptor, rank, stream)->fd >= 0 ? TWICE : WELCOME;
     if (has_hung_up(fd)) return UNANSWERED;
-    rp_status status = host->admit(host->context, rank);
+    rp_status status = host->admit(host->context, rank, stream);
     return status == RP_OK ? WELCOME : status == RP_PENDING ? CROSSED : TWICE;
 }
 
@@ -239,6 +263,7 @@ static refusal judge_rank(const rpi_acceptor *acceptor, int fd, int rank) {
 static rp_status receive_caller(rpi_acceptor *acceptor, int i) {
     rpi_caller *caller = &acceptor->callers[i];
     const rpi_hello *self = &acceptor->self;
+    rpi_hello reply = *self;
     rpi_frame_header hello;
     if (rpi_proof_is_call(caller->bytes)) {
         (void)RP_FAIL(MISMATCH, "it has a secret (REDPOLL_SECRET), and this rank has none");
@@ -251,12 +276,13 @@ static rp_status receive_caller(rpi_acceptor *acceptor, int i) {
         return RP_OK;
     }
     refusal verdict = judge(self, &hello);
-    if (verdict == WELCOME) verdict = judge_rank(acceptor, caller->channel.fd, hello.part);
+    if (verdict == WELCOME) verdict = judge_rank(acceptor, caller->channel.fd, &hello);
     if (verdict == UNANSWERED) {
         dismiss(acceptor, i);
         return RP_OK;
     }
-    answer(&caller->channel, self, hello.part, verdict);
+    reply.stream = (int)hello.communicator;
+    answer(&caller->channel, &reply, hello.part, verdict);
     if (verdict != WELCOME) {
         dismiss(acceptor, i);
         bool is_ours = verdict != WRONG_SESSION && verdict != CROSSED;
@@ -265,9 +291,9 @@ static rp_status receive_caller(rpi_acceptor *acceptor, int i) {
     rpi_channel channel = caller->channel;
     forget_caller(acceptor, i);
     if (acceptor->host.take)
-        acceptor->host.take(acceptor->host.context, hello.part, channel);
+        acceptor->host.take(acceptor->host.context, hello.part, reply.stream, channel);
     else
-        acceptor->arrived[hello.part] = channel;
+        *place_of(acceptor, hello.part, reply.stream) = channel;
     return RP_OK;
 }
 
@@ -371,12 +397,13 @@ static rp_status attend(rpi_acceptor *acceptor, int64_t deadline_ns) {
     return ready < 0 ? RP_OK : rpi_acceptor_attend(acceptor, fds, count);
 }
 
-rp_status rpi_acceptor_wait(rpi_acceptor *acceptor, int peer, int64_t deadline_ns,
+rp_status rpi_acceptor_wait(rpi_acceptor *acceptor, int peer, int stream, int64_t deadline_ns,
                             rpi_channel *out_channel) {
     if (acceptor->listener < 0) return RP_FAIL(STATE, "everybody has connected already");
-    while (acceptor->arrived[peer].fd < 0) RP_TRY(attend(acceptor, deadline_ns));
-    *out_channel = acceptor->arrived[peer];
-    acceptor->arrived[peer] = (rpi_channel){.fd = -1};
+    rpi_channel *place = place_of(acceptor, peer, stream);
+    while (place->fd < 0) RP_TRY(attend(acceptor, deadline_ns));
+    *out_channel = *place;
+    *place = (rpi_channel){.fd = -1};
     if (--acceptor->expected == 0) stop_listening(acceptor);
     return RP_OK;
 }

@@ -15,9 +15,12 @@ typedef struct rpi_hello {
     uint64_t session;
     int rank, world;
     size_t frame_bytes;
+    int streams; /* connections that are one link */
+    int stream;  /* the one of them that it is said on */
     rpi_secret secret;
 } rpi_hello;
 
+/* Of links that are one connection each. */
 rpi_hello rpi_hello_of(const rpi_endpoint_options *options);
 
 typedef struct rpi_caller {
@@ -34,9 +37,9 @@ typedef struct rpi_host {
     void *context;
     /* A rank that fits calls: what to answer. Anything but RP_OK: it is sent away; RP_PENDING
      * because this rank is calling it, and its own call is the one that counts. */
-    rp_status (*admit)(void *context, int rank);
+    rp_status (*admit)(void *context, int rank, int stream);
     /* It was welcomed: the connection is the host's. */
-    void (*take)(void *context, int rank, rpi_channel channel);
+    void (*take)(void *context, int rank, int stream, rpi_channel channel);
 } rpi_host;
 
 /* Where higher ranks arrive, in any order and among strangers; where there is a host, any. */
@@ -44,8 +47,9 @@ typedef struct rpi_acceptor {
     rpi_hello self;
     rpi_host host;        /* take NULL: there is none */
     int listener;         /* owned; -1 once everybody has come */
-    rpi_channel *arrived; /* [world] who said a good hello and was not yet asked for; fd -1 */
-    int expected;         /* higher ranks that have not been handed out */
+    rpi_channel *arrived; /* [world][streams] whose hello was good and who was not yet asked
+                             for; fd -1 */
+    int expected;         /* connections of higher ranks that have not been handed out */
     rpi_caller callers[RPI_CALLERS]; /* in the order in which they came */
     int caller_count;
     unsigned refusals;
@@ -64,9 +68,9 @@ int rpi_acceptor_polls(rpi_acceptor *acceptor, struct pollfd *fds, int64_t *wake
 /* What poll() has found of these. RP_MISMATCH: somebody of this job came who does not fit,
  * which a host passes over; RP_IO: it can take none just now. */
 rp_status rpi_acceptor_attend(rpi_acceptor *acceptor, const struct pollfd *fds, int count);
-/* The connection of one higher rank, greeted; the caller owns it. RP_TIMEOUT: it did not come;
+/* One connection of a higher rank, greeted; the caller owns it. RP_TIMEOUT: it did not come;
  * RP_MISMATCH: somebody of this job came who does not fit into it. */
-rp_status rpi_acceptor_wait(rpi_acceptor *acceptor, int peer, int64_t deadline_ns,
+rp_status rpi_acceptor_wait(rpi_acceptor *acceptor, int peer, int stream, int64_t deadline_ns,
                             rpi_channel *out_channel);
 
 /* The other side, on a fresh connection to a lower rank: prove, say hello and hear its answer.

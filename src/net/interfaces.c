@@ -7,6 +7,7 @@
 #include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/socket.h>
 
 bool rpi_interface_matches(const char *filter, const char *name) {
@@ -108,4 +109,48 @@ rp_status rpi_interfaces_text(const char *filter, const char *facing, char *text
             rpi_append(text, bytes, "%s%s", *text ? "," : "", list[i].address);
         }
     return RP_OK;
+}
+
+/* As IPv6 listeners see what comes by IPv4. */
+static const char *skip_mapping(const char *address) {
+    return strncasecmp(address, "::ffff:", 7) == 0 ? address + 7 : address;
+}
+
+static bool address_text(const struct sockaddr *at, size_t bytes, char text[RPI_HOST_BYTES]) {
+    char shown[RPI_HOST_BYTES];
+    if (getnameinfo(at, (socklen_t)bytes, shown, sizeof shown, NULL, 0, NI_NUMERICHOST) != 0)
+        return false;
+    snprintf(text, RPI_HOST_BYTES, "%s", skip_mapping(shown));
+    return true;
+}
+
+static bool has_this(const struct ifaddrs *at, const char *address) {
+    char own[RPI_HOST_BYTES];
+    int family = at->ifa_addr ? at->ifa_addr->sa_family : AF_UNSPEC;
+    if (family != AF_INET && family != AF_INET6) return false;
+    size_t bytes = family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+    return address_text(at->ifa_addr, bytes, own) && strcmp(own, address) == 0;
+}
+
+void rpi_interface_at(const struct sockaddr *at, size_t bytes, rpi_interface *out_interface) {
+    struct ifaddrs *all = NULL;
+    *out_interface = (rpi_interface){.name = ""};
+    if (!address_text(at, bytes, out_interface->address) || getifaddrs(&all) != 0) return;
+    for (const struct ifaddrs *one = all; one && !out_interface->name[0]; one = one->ifa_next)
+        if (has_this(one, out_interface->address))
+            snprintf(out_interface->name, sizeof out_interface->name, "%s", one->ifa_name);
+    freeifaddrs(all);
+}
+
+void rpi_append_way(int fd, char *text, size_t bytes) {
+    struct sockaddr_storage address;
+    struct sockaddr *at = (struct sockaddr *)&address;
+    socklen_t here = sizeof address, there = sizeof address;
+    rpi_interface end;
+    if (getsockname(fd, at, &here) != 0) return;
+    rpi_interface_at(at, here, &end);
+    rpi_append(text, bytes, "%s%s%s", end.name, end.name[0] ? " " : "", end.address);
+    if (getpeername(fd, at, &there) != 0) return;
+    rpi_interface_at(at, there, &end);
+    rpi_append(text, bytes, " - %s", end.address);
 }

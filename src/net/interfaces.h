@@ -30,4 +30,11 @@ rp_status rpi_interfaces_list(const char *filter, rpi_interface list[RPI_INTERFA
  * what does not fit is left out. */
 rp_status rpi_interfaces_text(const char *filter, const char *facing, char *text, size_t bytes);
 
+/* The address of an end of a connection, and which interface of this host has it: "" when none
+ * does. Addresses of IPv4 that an IPv6 socket sees are shown as what they are. */
+struct sockaddr;
+void rpi_interface_at(const struct sockaddr *at, size_t bytes, rpi_interface *out_interface);
+/* Append the ends of a connection, "eth0 10.0.0.1 - 10.0.0.2": this side's first. */
+void rpi_append_way(int fd, char *text, size_t bytes);
+
 #endif

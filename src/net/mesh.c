@@ -15,7 +15,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-enum { MESH_VERSION = 4, KINDS = 4, NAME_BYTES = 32, SECRET_MARK_BYTES = 20 };
+enum { MESH_VERSION = 5, KINDS = 4, NAME_BYTES = 32, SECRET_MARK_BYTES = 20 };
 
 /* What is open for a moment while links are made, and events of the control connection. */
 enum { OTHER_DESCRIPTORS = 12 };
@@ -47,6 +47,10 @@ static const char *when_text(const mesh_work *work) {
     return work->mesh->on_need ? "need" : "start";
 }
 
+static int streams_of(const rpi_mesh_options *options) {
+    return options->streams ? options->streams : 1;
+}
+
 static bool uses_tls(const rpi_mesh_options *options) {
     return options->secret && options->secret->tls;
 }
@@ -73,12 +77,13 @@ static rp_status show_info(mesh_work *work) {
     RP_TRY(mark_secret(work, mesh->rank, secret));
     snprintf(
         text, sizeof text,
-        "version=%d\nworld=%d\ntransport=%s\nconnect=%s\nshaped=%d\nframe=%zu\nsecret=%s\ntls=%"
-        "d\nsession="
+        "version=%d\nworld=%d\ntransport=%s\nconnect=%s\nshaped=%d\nframe=%zu\nstreams=%d\n"
+        "secret=%s\ntls=%d\nsession="
         "%" PRIx64 "\nhost=%s\nnamed=%s\nmachine=%s\npid=%" PRId64 "\nprocess=%" PRIx64 "\n",
         MESH_VERSION, mesh->world, wanted_transport(work->options), when_text(work),
-        is_shaped(work->options), work->options->frame_bytes, secret, uses_tls(work->options),
-        mesh->session, self->host, self->named, self->machine, self->pid, self->process);
+        is_shaped(work->options), work->options->frame_bytes, streams_of(work->options), secret,
+        uses_tls(work->options), mesh->session, self->host, self->named, self->machine,
+        self->pid, self->process);
     return rpi_meeting_show(&work->meeting, "info", text);
 }
 
@@ -136,7 +141,7 @@ static rp_status agree(const mesh_work *work, int peer, const char *text, const 
 }
 
 static rp_status check_info(const mesh_work *work, int peer, const char *text) {
-    char version[16], world[16], frame[32];
+    char version[16], world[16], frame[32], streams[16];
     snprintf(version, sizeof version, "%d", MESH_VERSION);
     snprintf(world, sizeof world, "%d", work->mesh->world);
     snprintf(frame, sizeof frame, "%zu", work->options->frame_bytes);
@@ -147,6 +152,9 @@ static rp_status check_info(const mesh_work *work, int peer, const char *text) {
                  "time of connecting (REDPOLL_CONNECT)"));
     RP_TRY(agree(work, peer, text, "shaped", is_shaped(work->options) ? "1" : "0",
                  "shaping of links"));
+    snprintf(streams, sizeof streams, "%d", streams_of(work->options));
+    RP_TRY(agree(work, peer, text, "streams", streams,
+                 "number of streams of a link (REDPOLL_STREAMS)"));
     return agree(work, peer, text, "frame", frame, "longest frame");
 }
 
@@ -259,6 +267,7 @@ static rp_status open_endpoint(mesh_work *work, const rpi_transport *transport, 
                                     .secret = work->options->secret,
                                     .bind_host = work->options->bind_host,
                                     .frame_bytes = work->options->frame_bytes,
+                                    .streams = streams_of(work->options),
                                     .on_need = mesh->on_need,
                                     .shares = work->options->shares && !wrapped};
     if (work->kind_count == KINDS)
@@ -315,9 +324,11 @@ static rp_status check_descriptors(const mesh_work *work) {
     const rpi_mesh *mesh = work->mesh;
     long needed = OTHER_DESCRIPTORS + (mesh->rank == 0 ? mesh->world - 1 : 1);
     if (mesh->on_need) return rpi_descriptors_check(mesh->rank, mesh->world, needed);
-    for (int peer = 0; peer < mesh->world; peer++)
-        if (peer != mesh->rank)
-            needed += work->kinds[work->mesh->kind_of[peer]]->link_descriptors;
+    for (int peer = 0; peer < mesh->world; peer++) {
+        if (peer == mesh->rank) continue;
+        const rpi_transport *kind = work->kinds[mesh->kind_of[peer]];
+        needed += kind->link_descriptors * (kind->bundles ? streams_of(work->options) : 1);
+    }
     return rpi_descriptors_check(mesh->rank, mesh->world, needed);
 }
 

@@ -23,7 +23,9 @@ typedef struct rpi_mesh_options {
     const struct rpi_secret *secret; /* of the job; NULL: none. Borrowed */
     size_t frame_bytes;
     rpi_mesh_when when; /* links are made; the same on all ranks */
-    bool shares;      /* who uses the links asks rpi_sharing (transport.h) where payloads lie */
+    int streams; /* of each link that leaves the kernel (transport.h); 0: one. The same on all
+                  */
+    bool shares; /* who uses the links asks rpi_sharing (transport.h) where payloads lie */
     double timeout_s; /* for everybody to arrive */
 } rpi_mesh_options;
 

@@ -318,6 +318,13 @@ static rp_status shaped_delivered(rpi_endpoint *base) {
     return endpoint->kind->delivered(endpoint->inner);
 }
 
+static void shaped_describe(rpi_link *base, char *text, size_t bytes) {
+    const shaped_link *link = (const shaped_link *)base;
+    const rpi_transport *kind = endpoint_of(base)->kind;
+    text[0] = '\0';
+    if (kind->describe) kind->describe(link->inner, text, bytes);
+}
+
 static void shaped_forget(rpi_endpoint *base) {
     shaped_endpoint *endpoint = (shaped_endpoint *)base;
     endpoint->kind->forget(endpoint->inner);
@@ -342,6 +349,7 @@ const rpi_transport rpi_transport_shaped = {
     .disarm = shaped_disarm,
     .flushed = shaped_flushed,
     .delivered = shaped_delivered,
+    .describe = shaped_describe,
     .close = shaped_close,
     .forget = shaped_forget,
 };

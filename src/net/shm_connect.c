@@ -115,7 +115,7 @@ static rp_status meet(rpi_shm_endpoint *endpoint, rpi_shm_link *link, const char
     int peer = link->base.peer;
     rpi_channel channel;
     if (peer < endpoint->base.rank) return meet_lower(endpoint, link, address, deadline_ns);
-    RP_TRY(rpi_acceptor_wait(&endpoint->acceptor, peer, deadline_ns, &channel));
+    RP_TRY(rpi_acceptor_wait(&endpoint->acceptor, peer, 0, deadline_ns, &channel));
     link->socket = channel.fd;
     return offer(endpoint, link, deadline_ns);
 }

@@ -2,10 +2,14 @@
  *
  * Sockets are non-blocking behind one edge-triggered epoll descriptor, so that sleeping is
  * sleeping on that descriptor and a pass costs one system call when nothing comes. What goes in
- * and out of a socket is tcp_stream.c's. */
+ * and out of a socket is tcp_stream.c's, what goes by which of several tcp_bundle.c's.
+ *
+ * Of the addresses that a peer shows each stream of a link takes another one, in turns, and the
+ * kernel the interface that leads there; where one does not answer the next one serves. */
 #include "net/transports.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "net/addresses.h"
 #include "net/connector.h"
@@ -13,7 +17,7 @@
 #include "net/forget.h"
 #include "net/hello.h"
 #include "net/stream.h"
-#include "net/tcp_stream.h"
+#include "net/tcp_bundle.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -22,11 +26,11 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-enum { EVENTS = 64 };
+enum { EVENTS = 64, WAYS_BYTES = 800 };
 
 typedef struct tcp_link {
     rpi_link base;
-    rpi_tcp_stream stream;
+    rpi_tcp_bundle bundle;
 } tcp_link;
 
 typedef struct tcp_endpoint {
@@ -51,7 +55,7 @@ static void tcp_close(rpi_endpoint *base) {
     rpi_connector_close(endpoint->connector);
     for (int peer = 0; endpoint->links && peer < base->world; peer++) {
         if (!endpoint->links[peer]) continue;
-        rpi_tcp_stream_close(&endpoint->links[peer]->stream);
+        rpi_tcp_bundle_close(&endpoint->links[peer]->bundle);
         rpi_free(endpoint->links[peer]);
     }
     rpi_free(endpoint->links);
@@ -63,7 +67,7 @@ static void tcp_close(rpi_endpoint *base) {
 static void tcp_forget(rpi_endpoint *base) {
     tcp_endpoint *endpoint = (tcp_endpoint *)base;
     for (int peer = 0; peer < base->world; peer++)
-        if (endpoint->links[peer]) rpi_fd_forget(&endpoint->links[peer]->stream.channel.fd);
+        if (endpoint->links[peer]) rpi_tcp_bundle_forget(&endpoint->links[peer]->bundle);
     rpi_acceptor_forget(&endpoint->acceptor);
     rpi_connector_forget(endpoint->connector);
     rpi_fd_forget(&endpoint->epoll_fd);
@@ -88,10 +92,9 @@ static rp_status begin_dial(const char *address, unsigned attempt, int *out_fd, 
     int port = 0;
     RP_TRY(parse_address(address, host, &port));
     RP_TRY(rpi_addresses_find(host, port, 0, &addresses));
-    const struct addrinfo *at = addresses.first;
-    for (unsigned i = attempt % (unsigned)addresses.count; i > 0; i--) at = at->ai_next;
+    rpi_addresses_turn(&addresses, attempt);
     *out_ways = addresses.count;
-    rp_status status = rpi_stream_begin_dial(at, out_fd);
+    rp_status status = rpi_stream_begin_dial(addresses.first, out_fd);
     rpi_addresses_free(&addresses);
     return status;
 }
@@ -128,6 +131,7 @@ static rp_status tcp_open(const rpi_endpoint_options *options, rpi_endpoint **ou
     endpoint->base = (rpi_endpoint){
         .transport = &rpi_transport_tcp, .rank = options->rank, .world = options->world};
     endpoint->hello = rpi_hello_of(options);
+    if (options->streams) endpoint->hello.streams = options->streams;
     endpoint->base.tls = endpoint->hello.secret.tls;
     endpoint->acceptor.listener = -1;
     endpoint->epoll_fd = -1;
@@ -149,60 +153,123 @@ static rp_status tcp_address(rpi_endpoint *base, char *text, size_t bytes) {
     return RP_OK;
 }
 
-static rp_status dial(const tcp_endpoint *endpoint, int peer, const char *address,
-                      int64_t deadline_ns, rpi_channel *channel) {
-    char host[RPI_HOST_BYTES];
-    int port = 0;
-    RP_TRY(parse_address(address, host, &port));
+/* Whoever hangs up before it has answered may have had too many callers. */
+static rp_status dial_in_turn(const rpi_hello *self, int peer, const rpi_addresses *addresses,
+                              const char *shown, int64_t deadline_ns, rpi_channel *channel) {
     rp_status status;
     rpi_redials redials = {0};
     do {
         rpi_channel_close(channel);
-        status = rpi_stream_dial(host, port, deadline_ns, &channel->fd);
-        if (status == RP_OK)
-            status = rpi_hello_exchange(channel, &endpoint->hello, peer, deadline_ns);
+        status = rpi_stream_dial_any(addresses->first, shown, deadline_ns, &channel->fd);
+        if (status == RP_OK) status = rpi_hello_exchange(channel, self, peer, deadline_ns);
     } while (status == RP_PEER && rpi_stream_dials_again(&redials, &channel->fd, deadline_ns));
-    if (status != RP_OK) rpi_channel_close(channel);
     return status;
 }
 
-/* Owns the connection from here on. */
-static rp_status add_link(tcp_endpoint *endpoint, int peer, rpi_channel channel) {
+/* What listens at one of several addresses may be another host's, as those of bridges are. */
+static rp_status dial_one(const rpi_hello *self, int peer, rpi_addresses *addresses,
+                          const char *shown, int64_t deadline_ns, rpi_channel *channel) {
+    rp_status status = RP_OK;
+    for (int misfits = 0; misfits < addresses->count; misfits++) {
+        rpi_addresses_turn(addresses, (unsigned)(self->stream + misfits));
+        status = dial_in_turn(self, peer, addresses, shown, deadline_ns, channel);
+        if (status != RP_MISMATCH && status != RP_CORRUPT) break;
+    }
+    return status;
+}
+
+static rp_status dial(const tcp_endpoint *endpoint, int peer, const char *address,
+                      int64_t deadline_ns, rpi_channel *channels) {
+    char host[RPI_HOST_BYTES], shown[RPI_HOST_BYTES + 16];
+    rpi_addresses addresses;
+    rpi_hello self = endpoint->hello;
+    rp_status status = RP_OK;
+    int port = 0;
+    RP_TRY(parse_address(address, host, &port));
+    snprintf(shown, sizeof shown, "%s:%d", host, port);
+    RP_TRY(rpi_addresses_find(host, port, 0, &addresses));
+    for (self.stream = 0; self.stream < self.streams && status == RP_OK; self.stream++)
+        status = dial_one(&self, peer, &addresses, shown, deadline_ns, &channels[self.stream]);
+    rpi_addresses_free(&addresses);
+    return status;
+}
+
+static rp_status await(tcp_endpoint *endpoint, int peer, int64_t deadline_ns,
+                       rpi_channel *channels) {
+    for (int i = 0; i < endpoint->hello.streams; i++)
+        RP_TRY(rpi_acceptor_wait(&endpoint->acceptor, peer, i, deadline_ns, &channels[i]));
+    return RP_OK;
+}
+
+static rp_status watch_stream(const tcp_endpoint *endpoint, rpi_tcp_stream *stream) {
+    struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
+                                .data.ptr = stream};
+    if (epoll_ctl(endpoint->epoll_fd, EPOLL_CTL_ADD, stream->channel.fd, &event) != 0)
+        return RP_FAIL_ERRNO(IO, "cannot watch a connection");
+    return RP_OK;
+}
+
+/* Takes over the connections, also when it fails. */
+static rp_status open_link(const tcp_endpoint *endpoint, tcp_link *link,
+                           const rpi_channel *channels) {
+    int count = endpoint->hello.streams;
+    RP_TRY(rpi_tcp_bundle_open(&link->bundle, &link->base, channels, count,
+                               endpoint->hello.frame_bytes));
+    for (int i = 0; i < count; i++) RP_TRY(watch_stream(endpoint, &link->bundle.streams[i]));
+    return RP_OK;
+}
+
+static void say_ways(const tcp_link *link) {
+    char text[WAYS_BYTES];
+    const rpi_tcp_bundle *bundle = &link->bundle;
+    if (bundle->count == 1) return;
+    rpi_tcp_bundle_describe(bundle, text, sizeof text);
+    rpi_log(RP_LOG_INFO, "rank %d to rank %d, %d streams: %s", link->base.endpoint->rank,
+            link->base.peer, bundle->count, text);
+}
+
+static void close_all(rpi_channel *channels) {
+    for (int i = 0; i < RPI_STREAMS_MAX; i++) rpi_channel_close(&channels[i]);
+}
+
+/* Owns the connections from here on. */
+static rp_status add_link(tcp_endpoint *endpoint, int peer, rpi_channel *channels) {
     tcp_link *link = NULL;
     rp_status status = rpi_alloc(sizeof *link, "a link", &link);
     if (status != RP_OK) {
-        rpi_channel_close(&channel);
+        close_all(channels);
         return status;
     }
     link->base = (rpi_link){.endpoint = &endpoint->base, .peer = peer};
-    status =
-        rpi_tcp_stream_open(&link->stream, &link->base, channel, endpoint->hello.frame_bytes);
-    struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
-                                .data.ptr = link};
-    if (status == RP_OK &&
-        epoll_ctl(endpoint->epoll_fd, EPOLL_CTL_ADD, channel.fd, &event) != 0)
-        status = RP_FAIL_ERRNO(IO, "cannot watch a connection");
+    status = open_link(endpoint, link, channels);
     if (status != RP_OK) {
-        rpi_tcp_stream_close(&link->stream);
+        rpi_tcp_bundle_close(&link->bundle);
         rpi_free(link);
         return status;
     }
     endpoint->links[peer] = link;
+    say_ways(link);
     return RP_OK;
+}
+
+static void no_channels(rpi_channel channels[RPI_STREAMS_MAX]) {
+    for (int i = 0; i < RPI_STREAMS_MAX; i++) channels[i] = (rpi_channel){.fd = -1};
 }
 
 static rp_status tcp_connect(rpi_endpoint *base, int peer, const char *address,
                              int64_t deadline_ns, rpi_link **out_link) {
     tcp_endpoint *endpoint = (tcp_endpoint *)base;
-    rpi_channel channel = {.fd = -1};
+    rpi_channel channels[RPI_STREAMS_MAX];
+    no_channels(channels);
     RP_TRY(rpi_peer_check(base, peer));
     if (endpoint->links[peer]) return RP_FAIL(STATE, "rank %d is connected already", peer);
-    rp_status status =
-        peer < base->rank ? dial(endpoint, peer, address, deadline_ns, &channel)
-                          : rpi_acceptor_wait(&endpoint->acceptor, peer, deadline_ns, &channel);
-    if (status != RP_OK)
+    rp_status status = peer < base->rank ? dial(endpoint, peer, address, deadline_ns, channels)
+                                         : await(endpoint, peer, deadline_ns, channels);
+    if (status != RP_OK) {
+        close_all(channels);
         return rpi_fail_context(status, "connecting to rank %d at %s: ", peer, address);
-    RP_TRY(add_link(endpoint, peer, channel));
+    }
+    RP_TRY(add_link(endpoint, peer, channels));
     *out_link = &endpoint->links[peer]->base;
     return RP_OK;
 }
@@ -210,6 +277,17 @@ static rp_status tcp_connect(rpi_endpoint *base, int peer, const char *address,
 static rp_status tcp_call(rpi_endpoint *base, int peer, const char *address) {
     RP_TRY(rpi_peer_check(base, peer));
     return rpi_connector_want(((tcp_endpoint *)base)->connector, peer, address);
+}
+
+/* What stands is the link's from here on. */
+static rp_status take_call(tcp_endpoint *endpoint, rpi_call *call) {
+    rpi_channel channels[RPI_STREAMS_MAX];
+    no_channels(channels);
+    for (rpi_call *each = call; each; each = each->beside) {
+        channels[each->stream] = each->channel;
+        each->channel = (rpi_channel){.fd = -1};
+    }
+    return add_link(endpoint, call->peer, channels);
 }
 
 static rp_status tcp_met(rpi_endpoint *base, int *out_peer, rpi_link **out_link) {
@@ -221,8 +299,7 @@ static rp_status tcp_met(rpi_endpoint *base, int *out_peer, rpi_link **out_link)
     if (status != RP_OK) {
         status = rpi_fail(status, __FILE__, __LINE__, "%s", call->text);
     } else {
-        status = add_link(endpoint, call->peer, call->channel);
-        call->channel = (rpi_channel){.fd = -1};
+        status = take_call(endpoint, call);
         if (status == RP_OK) *out_link = &endpoint->links[call->peer]->base;
     }
     rpi_call_free(call);
@@ -230,19 +307,19 @@ static rp_status tcp_met(rpi_endpoint *base, int *out_peer, rpi_link **out_link)
 }
 
 static rp_status tcp_lend(rpi_link *link, size_t bytes, void **out_region) {
-    return rpi_tcp_stream_lend(&((tcp_link *)link)->stream, bytes, out_region);
+    return rpi_tcp_bundle_lend(&((tcp_link *)link)->bundle, bytes, out_region);
 }
 
 static rp_status tcp_post(rpi_link *link, size_t bytes) {
-    return rpi_tcp_stream_post(&((tcp_link *)link)->stream, bytes);
+    return rpi_tcp_bundle_post(&((tcp_link *)link)->bundle, bytes);
 }
 
 static rp_status tcp_peek(rpi_link *link, const void **out_frame, size_t *out_bytes) {
-    return rpi_tcp_stream_peek(&((tcp_link *)link)->stream, out_frame, out_bytes);
+    return rpi_tcp_bundle_peek(&((tcp_link *)link)->bundle, out_frame, out_bytes);
 }
 
 static void tcp_release(rpi_link *link) {
-    rpi_tcp_stream_release(&((tcp_link *)link)->stream);
+    rpi_tcp_bundle_release(&((tcp_link *)link)->bundle);
 }
 
 static rp_status tcp_progress(rpi_endpoint *base) {
@@ -251,11 +328,11 @@ static rp_status tcp_progress(rpi_endpoint *base) {
     int count = epoll_wait(endpoint->epoll_fd, events, EVENTS, 0);
     if (count < 0 && errno != EINTR) return RP_FAIL_ERRNO(IO, "cannot watch connections");
     for (int i = 0; i < count; i++) {
-        tcp_link *link = events[i].data.ptr; /* NULL: met() has something */
-        if (link) rpi_tcp_stream_event(&link->stream, events[i].events);
+        rpi_tcp_stream *stream = events[i].data.ptr; /* NULL: met() has something */
+        if (stream) rpi_tcp_stream_event(stream, events[i].events);
     }
     for (int peer = 0; peer < base->world; peer++)
-        if (endpoint->links[peer]) rpi_tcp_stream_move(&endpoint->links[peer]->stream);
+        if (endpoint->links[peer]) rpi_tcp_bundle_move(&endpoint->links[peer]->bundle);
     return RP_OK;
 }
 
@@ -264,7 +341,7 @@ static bool tcp_arm(rpi_endpoint *base, int *out_fd, int64_t *wake_at_ns) {
     *out_fd = endpoint->epoll_fd;
     *wake_at_ns = RPI_NEVER_NS;
     for (int peer = 0; peer < base->world; peer++)
-        if (endpoint->links[peer] && rpi_tcp_stream_has_news(&endpoint->links[peer]->stream))
+        if (endpoint->links[peer] && rpi_tcp_bundle_has_news(&endpoint->links[peer]->bundle))
             return true;
     return false;
 }
@@ -274,13 +351,10 @@ static void tcp_disarm(rpi_endpoint *base) {
 }
 
 static rp_status tcp_flushed(rpi_endpoint *base) {
-    tcp_endpoint *endpoint = (tcp_endpoint *)base;
-    for (int peer = 0; peer < base->world; peer++) {
-        if (!endpoint->links[peer]) continue;
-        const rpi_tcp_stream *stream = &endpoint->links[peer]->stream;
-        /* On a failed connection nobody is there to receive. */
-        if (stream->fault.status == RP_OK && stream->queue.count > 0) return RP_PENDING;
-    }
+    const tcp_endpoint *endpoint = (const tcp_endpoint *)base;
+    for (int peer = 0; peer < base->world; peer++)
+        if (endpoint->links[peer] && !rpi_tcp_bundle_is_flushed(&endpoint->links[peer]->bundle))
+            return RP_PENDING;
     return RP_OK;
 }
 
@@ -288,9 +362,13 @@ static rp_status tcp_delivered(rpi_endpoint *base) {
     const tcp_endpoint *endpoint = (const tcp_endpoint *)base;
     for (int peer = 0; peer < base->world; peer++)
         if (endpoint->links[peer] &&
-            !rpi_tcp_stream_is_delivered(&endpoint->links[peer]->stream))
+            !rpi_tcp_bundle_is_delivered(&endpoint->links[peer]->bundle))
             return RP_PENDING;
     return RP_OK;
+}
+
+static void tcp_describe(rpi_link *link, char *text, size_t bytes) {
+    rpi_tcp_bundle_describe(&((tcp_link *)link)->bundle, text, bytes);
 }
 
 const rpi_transport rpi_transport_tcp = {
@@ -298,6 +376,7 @@ const rpi_transport rpi_transport_tcp = {
     .summary = "TCP connections; any hosts that IP joins",
     .checksum = true,
     .link_descriptors = 1,
+    .bundles = true,
     .reaches = tcp_reaches,
     .open = tcp_open,
     .address = tcp_address,
@@ -313,6 +392,7 @@ const rpi_transport rpi_transport_tcp = {
     .disarm = tcp_disarm,
     .flushed = tcp_flushed,
     .delivered = tcp_delivered,
+    .describe = tcp_describe,
     .close = tcp_close,
     .forget = tcp_forget,
 };

@@ -1,6 +1,7 @@
 #include "net/tcp_stream.h"
 
 #include "base/memory.h"
+#include "net/endian.h"
 #include "net/frame.h"
 
 #include <errno.h>
@@ -14,13 +15,26 @@
 
 enum { FRAMES = 4, BUFFER_BYTES_MIN = 256 * 1024, PIECES = 16, READ_AWAY_MAX = 1024 };
 
+/* A numbered frame is lent behind so much room, whose end its number is: both go out as one
+ * piece, and the frame is aligned. */
+enum { NUMBER_ROOM = RPI_EXTENT_ALIGNMENT, NUMBER_BYTES = RPI_TCP_NUMBER_BYTES };
+
+static size_t room_before(const rpi_tcp_stream *stream) {
+    return stream->numbered ? NUMBER_ROOM : 0;
+}
+
+static size_t number_bytes(const rpi_tcp_stream *stream) {
+    return stream->numbered ? NUMBER_BYTES : 0;
+}
+
 rp_status rpi_tcp_stream_open(rpi_tcp_stream *stream, rpi_link *link, rpi_channel channel,
-                              size_t frame_bytes) {
-    size_t bytes = FRAMES * rpi_extent_round(frame_bytes);
+                              size_t frame_bytes, bool numbered) {
+    size_t bytes = FRAMES * (rpi_extent_round(frame_bytes) + (numbered ? NUMBER_ROOM : 0));
     if (bytes < BUFFER_BYTES_MIN) bytes = BUFFER_BYTES_MIN;
     *stream = (rpi_tcp_stream){.link = link,
                                .channel = channel,
                                .frame_bytes = frame_bytes,
+                               .numbered = numbered,
                                .readable = true,
                                .writable = true,
                                .queue = {.capacity = bytes},
@@ -56,27 +70,43 @@ bool rpi_tcp_stream_is_delivered(const rpi_tcp_stream *stream) {
 
 static rp_status keep_errno(rpi_tcp_stream *stream, const char *doing) {
     int peer = stream->link->peer;
+    stream->was_closed = errno == EPIPE || errno == ECONNRESET;
     rp_status status =
-        errno == EPIPE || errno == ECONNRESET
+        stream->was_closed
             ? RP_FAIL(PEER, "rank %d closed the connection (%s)", peer, doing)
             : RP_FAIL_ERRNO(PEER, "the connection to rank %d failed (%s)", peer, doing);
     return rpi_fault_keep(&stream->fault, status);
 }
 
-/* Frames lie aligned, with gaps between them: gathered, so that one call sends many. */
+/* Frames lie aligned, with gaps between them: gathered, so that one call sends many. What lies
+ * before a frame's number is not sent. */
 static int gather(rpi_tcp_stream *stream, struct iovec pieces[PIECES]) {
     int count = stream->queue.count < PIECES ? (int)stream->queue.count : PIECES;
-    size_t skip = stream->sent;
-    for (int i = 0; i < count; i++, skip = 0) {
+    size_t lead = room_before(stream) - number_bytes(stream), skip = lead + stream->sent;
+    for (int i = 0; i < count; i++, skip = lead) {
         const rpi_extent *frame = rpi_extents_at(&stream->queue, (uint32_t)i);
         pieces[i] = (struct iovec){stream->out + frame->offset + skip, frame->bytes - skip};
     }
     return count;
 }
 
+/* The kernel has taken so many more bytes. */
+static void take_sent(rpi_tcp_stream *stream, size_t bytes) {
+    size_t lead = room_before(stream) - number_bytes(stream);
+    rpi_link_count_sent(stream->link, bytes);
+    stream->sent += bytes;
+    while (stream->queue.count > 0) {
+        size_t whole = rpi_extents_at(&stream->queue, 0)->bytes - lead;
+        if (stream->sent < whole) return;
+        stream->sent -= whole;
+        stream->queued -= whole;
+        rpi_extents_pop(&stream->queue);
+    }
+}
+
 static void send_queue(rpi_tcp_stream *stream) {
     struct iovec pieces[PIECES];
-    while (stream->writable && stream->queue.count > 0) {
+    while (stream->writable && !stream->mute && stream->queue.count > 0) {
         int count = gather(stream, pieces);
         ssize_t sent = rpi_channel_send_pieces(&stream->channel, pieces, count);
         if (sent < 0) {
@@ -89,13 +119,7 @@ static void send_queue(rpi_tcp_stream *stream) {
             }
             continue;
         }
-        rpi_link_count_sent(stream->link, (size_t)sent);
-        stream->sent += (size_t)sent;
-        while (stream->queue.count > 0 &&
-               stream->sent >= rpi_extents_at(&stream->queue, 0)->bytes) {
-            stream->sent -= rpi_extents_at(&stream->queue, 0)->bytes;
-            rpi_extents_pop(&stream->queue);
-        }
+        take_sent(stream, (size_t)sent);
     }
 }
 
@@ -106,21 +130,32 @@ rp_status rpi_tcp_stream_lend(rpi_tcp_stream *stream, size_t bytes, void **out_r
     RP_TRY(rpi_fault_raise(&stream->fault));
     if (stream->lent.bytes < bytes) {
         rpi_extent lent = {.bytes = bytes};
-        bool fits = rpi_extents_fit(&stream->queue, bytes, &lent.offset);
+        size_t whole = bytes + room_before(stream);
+        bool fits = rpi_extents_fit(&stream->queue, whole, &lent.offset);
         stream->starved = fits ? 0 : bytes;
         if (!fits) return RP_PENDING;
         stream->lent = lent;
     }
-    *out_region = stream->out + stream->lent.offset;
+    *out_region = stream->out + stream->lent.offset + room_before(stream);
     return RP_OK;
 }
 
-rp_status rpi_tcp_stream_post(rpi_tcp_stream *stream, size_t bytes) {
+static void write_number(unsigned char *at, uint32_t number) {
+    rpi_put_u32(at, number);
+    rpi_put_u32(at + 4, rpi_crc32c(0, at, 4));
+}
+
+rp_status rpi_tcp_stream_post(rpi_tcp_stream *stream, size_t bytes, uint32_t number) {
+    size_t room = room_before(stream);
     if (bytes == 0 || bytes > stream->lent.bytes)
         return RP_FAIL(STATE, "%zu bytes posted into a region of %zu", bytes,
                        stream->lent.bytes);
-    rpi_extents_push(&stream->queue, stream->lent.offset, bytes);
+    if (stream->numbered)
+        write_number(stream->out + stream->lent.offset + room - NUMBER_BYTES, number);
+    rpi_extents_push(&stream->queue, stream->lent.offset, room + bytes);
     stream->lent.bytes = 0;
+    stream->posted += bytes + number_bytes(stream);
+    stream->queued += bytes + number_bytes(stream);
     send_queue(stream); /* at once: the wire shall work while the next frame is encoded */
     return rpi_fault_raise(&stream->fault);
 }
@@ -133,11 +168,27 @@ static void fail(rpi_tcp_stream *stream, rp_status status) {
     stream->ended = true;
 }
 
+/* Numbers rise on each stream; which of them come is the link's matter. */
+static rp_status read_number(rpi_tcp_stream *stream, const unsigned char *at,
+                             uint32_t *out_number) {
+    *out_number = 0;
+    if (!stream->numbered) return RP_OK;
+    *out_number = rpi_get_u32(at);
+    if (rpi_get_u32(at + 4) != rpi_crc32c(0, at, 4))
+        return RP_FAIL(CORRUPT, "a frame's number is damaged");
+    if (stream->has_number && (int32_t)(*out_number - stream->last_number) <= 0)
+        return RP_FAIL(CORRUPT, "frame %u of the link comes behind frame %u", *out_number,
+                       stream->last_number);
+    return RP_OK;
+}
+
 /* A frame begins in `ahead`: give it a place. False when it cannot come yet, or never. */
 static bool begin_frame(rpi_tcp_stream *stream, const unsigned char *at) {
     rpi_frame_header header;
     rpi_extent frame;
-    rp_status status = rpi_frame_header_read(at, &header);
+    uint32_t number;
+    rp_status status = read_number(stream, at, &number);
+    if (status == RP_OK) status = rpi_frame_header_read(at + number_bytes(stream), &header);
     if (status == RP_OK && header.bytes > stream->frame_bytes - RPI_FRAME_HEADER_BYTES)
         status = RP_FAIL(CORRUPT, "a frame says %u bytes of payload; %zu are allowed",
                          header.bytes, stream->frame_bytes - RPI_FRAME_HEADER_BYTES);
@@ -148,6 +199,9 @@ static bool begin_frame(rpi_tcp_stream *stream, const unsigned char *at) {
     frame.bytes = RPI_FRAME_HEADER_BYTES + header.bytes;
     stream->full = !rpi_extents_fit(&stream->frames, frame.bytes, &frame.offset);
     if (stream->full) return false;
+    stream->numbers[(stream->frames.first + stream->frames.count) % RPI_EXTENTS] = number;
+    stream->last_number = number;
+    stream->has_number = true;
     rpi_extents_push(&stream->frames, frame.offset, frame.bytes);
     stream->missing = frame.bytes;
     return true;
@@ -168,7 +222,10 @@ static void deal(rpi_tcp_stream *stream) {
         if (bytes > 0) memcpy(tail(stream), at, bytes);
         stream->missing -= bytes;
         at += bytes;
-        if (end - at < RPI_FRAME_HEADER_BYTES || !begin_frame(stream, at)) break;
+        if ((size_t)(end - at) < RPI_FRAME_HEADER_BYTES + number_bytes(stream) ||
+            !begin_frame(stream, at))
+            break;
+        at += number_bytes(stream);
     }
     stream->ahead_bytes = (size_t)(end - at);
     memmove(stream->ahead, at, stream->ahead_bytes);
@@ -176,6 +233,7 @@ static void deal(rpi_tcp_stream *stream) {
 
 static void end_of_stream(rpi_tcp_stream *stream) {
     int peer = stream->link->peer;
+    stream->was_closed = true;
     if (stream->missing > 0)
         fail(stream,
              RP_FAIL(PEER, "rank %d closed the connection in mid-frame, %zu bytes short", peer,
@@ -183,7 +241,7 @@ static void end_of_stream(rpi_tcp_stream *stream) {
     else if (stream->ahead_bytes > 0)
         fail(stream,
              RP_FAIL(PEER, "rank %d closed the connection in mid-header, %zu bytes short", peer,
-                     RPI_FRAME_HEADER_BYTES - stream->ahead_bytes));
+                     RPI_FRAME_HEADER_BYTES + number_bytes(stream) - stream->ahead_bytes));
     else
         fail(stream, RP_FAIL(PEER, "rank %d closed the connection", peer));
 }
@@ -218,7 +276,7 @@ static void receive(rpi_tcp_stream *stream) {
 
 rp_status rpi_tcp_stream_peek(rpi_tcp_stream *stream, const void **out_frame,
                               size_t *out_bytes) {
-    if (stream->frames.count <= (stream->missing > 0 ? 1U : 0U))
+    if (!rpi_tcp_stream_has_frame(stream))
         return stream->ended ? rpi_fault_raise(&stream->fault) : RP_PENDING;
     const rpi_extent *frame = rpi_extents_at(&stream->frames, 0);
     stream->held = true;
@@ -253,12 +311,16 @@ void rpi_tcp_stream_move(rpi_tcp_stream *stream) {
     while (stream->readable && !stream->full) receive(stream);
 }
 
-bool rpi_tcp_stream_has_news(rpi_tcp_stream *stream) {
+bool rpi_tcp_stream_has_room(rpi_tcp_stream *stream, size_t bytes) {
     size_t offset;
-    if (!stream->held && stream->frames.count > (stream->missing > 0 ? 1U : 0U)) return true;
+    return rpi_extents_fit(&stream->queue, bytes + room_before(stream), &offset);
+}
+
+bool rpi_tcp_stream_has_news(rpi_tcp_stream *stream) {
+    if (!stream->held && rpi_tcp_stream_has_frame(stream)) return true;
     if (stream->readable && !stream->full) return true;
     if (stream->fault.status != RP_OK)
         return !stream->fault.told && (!stream->held || stream->starved);
     if (stream->writable && stream->queue.count > 0) return true;
-    return stream->starved && rpi_extents_fit(&stream->queue, stream->starved, &offset);
+    return stream->starved && rpi_tcp_stream_has_room(stream, stream->starved);
 }

@@ -43,6 +43,8 @@ typedef struct rpi_endpoint_options {
     const char *bind_host; /* interface to listen on; NULL: the one the store was reached by, or
                               loopback */
     size_t frame_bytes;    /* longest frame, header included; the executor never sends more */
+    int streams; /* connections that are one link, where bytes leave the kernel; 0: one.
+                    The same on all ranks */
     rpi_link_shape shape;
     struct rpi_host_nic *nic; /* what the shaping wrapper takes in place of a NIC of its own;
                                    NULL: none. Borrowed until close() */
@@ -50,6 +52,8 @@ typedef struct rpi_endpoint_options {
     bool shares;  /* who uses the endpoint asks rpi_sharing where payloads lie */
     bool on_need; /* links come by call() and met(), not by connect() */
 } rpi_endpoint_options;
+
+enum { RPI_STREAMS_MAX = 16 };
 
 /* Kinds embed these as their first member. */
 typedef struct rpi_endpoint {
@@ -116,7 +120,8 @@ typedef struct rpi_transport {
     const char *name;     /* "inproc", "shm", "tcp", "shaped" */
     const char *summary;  /* one line */
     bool checksum;        /* frames leave this kernel's memory: seal payloads with a CRC */
-    int link_descriptors; /* that each link holds open */
+    int link_descriptors; /* that each link holds open, or each of its streams */
+    bool bundles;         /* a link may be several connections: options, streams */
     bool (*reaches)(const rpi_peer_info *self, const rpi_peer_info *peer);
     rp_status (*open)(const rpi_endpoint_options *options, rpi_endpoint **out_endpoint);
     /* What a peer needs to connect, as text to publish in the store. */
@@ -177,6 +182,10 @@ typedef struct rpi_transport {
     /* Optional where it is the same as flushed(): everything posted has left this host too, so
      * that a peer gets it although it still writes to us when we close. */
     rp_status (*delivered)(rpi_endpoint *endpoint);
+    /* Optional. The way that the link takes, for people: for each of its connections this
+     * side's interface and address and the other's, "eth0 10.0.0.1 - 10.0.0.2", separated by ",
+     * ". */
+    void (*describe)(rpi_link *link, char *text, size_t bytes);
     /* Close links and endpoint; nothing of it remains. What was not delivered may be lost. */
     void (*close)(rpi_endpoint *endpoint);
     /* In a child that fork() made: close its copies of the descriptors. The peers and the
@@ -186,6 +195,8 @@ typedef struct rpi_transport {
     const rpi_sharing *sharing; /* NULL: payloads always lie behind their headers */
 } rpi_transport;
 
+/* REDPOLL_STREAMS, 1 when it is not set: of rpi_endpoint_options. RP_INVALID. */
+rp_status rpi_streams_find(int *out_streams);
 const rpi_transport *rpi_transport_at(int index); /* NULL past the end */
 rp_status rpi_transport_find(const char *name, const rpi_transport **out_transport);
 /* What a user asked for; NULL for NULL and "auto". One that wraps others is refused. */

@@ -180,8 +180,10 @@ static void rates_as_text(void) {
 
 /* ---- probes ---- */
 
+enum { STREAMS_MOST = 4 };
+
 typedef struct answerer {
-    int listener;
+    int listener, streams;
     bool is_deaf; /* to all but the first pings */
     rp_status status;
 } answerer;
@@ -190,29 +192,58 @@ static void *answer(void *context) {
     answerer *own = context;
     int64_t deadline_ns = rpi_deadline_ns(20);
     struct timespec moment = {.tv_nsec = 1000000};
-    int fd = -1;
-    while ((fd = rpi_stream_accept(own->listener)) < 0 && rpi_now_ns() < deadline_ns)
-        nanosleep(&moment, NULL);
-    own->status = rpi_probe_answer(&(rpi_channel){.fd = fd},
+    rpi_channel channels[STREAMS_MOST];
+    for (int i = 0; i < own->streams; i++)
+        while ((channels[i] = (rpi_channel){.fd = rpi_stream_accept(own->listener)}).fd < 0 &&
+               rpi_now_ns() < deadline_ns)
+            nanosleep(&moment, NULL);
+    own->status = rpi_probe_answer(channels, own->streams,
                                    own->is_deaf ? rpi_deadline_ns(0.2) : deadline_ns);
     if (own->is_deaf) nanosleep(&(struct timespec){.tv_sec = 1}, NULL);
-    close(fd);
+    for (int i = 0; i < own->streams; i++) close(channels[i].fd);
     return NULL;
 }
 
-static rp_status probe(bool is_deaf, const rpi_probe_limits *limits, rpi_probe_result *result) {
-    answerer other = {.is_deaf = is_deaf};
+static rp_status probe_over(int streams, bool is_deaf, const rpi_probe_limits *limits,
+                            rpi_probe_result *result) {
+    answerer other = {.is_deaf = is_deaf, .streams = streams};
     pthread_t thread;
-    int port = 0, fd = -1;
+    rpi_channel channels[STREAMS_MOST];
+    int port = 0;
     CHECK_EQ(rpi_stream_listen(NULL, 0, &other.listener, &port), RP_OK);
     CHECK_EQ(pthread_create(&thread, NULL, answer, &other), 0);
-    CHECK_EQ(rpi_stream_dial(NULL, port, rpi_deadline_ns(10), &fd), RP_OK);
-    rp_status status = rpi_probe_call(&(rpi_channel){.fd = fd}, limits, result);
-    close(fd);
+    for (int i = 0; i < streams; i++) {
+        channels[i] = (rpi_channel){.fd = -1};
+        CHECK_EQ(rpi_stream_dial(NULL, port, rpi_deadline_ns(10), &channels[i].fd), RP_OK);
+    }
+    rp_status status = rpi_probe_call(channels, streams, limits, result);
+    for (int i = 0; i < streams; i++) close(channels[i].fd);
     pthread_join(thread, NULL);
     close(other.listener);
     if (!is_deaf) CHECK_EQ(other.status, RP_OK);
     return status;
+}
+
+static rp_status probe(bool is_deaf, const rpi_probe_limits *limits, rpi_probe_result *result) {
+    return probe_over(1, is_deaf, limits, result);
+}
+
+/* What all of them carry is added up. */
+static void probes_over_several(void) {
+    rpi_probe_result result;
+    rpi_probe_limits limits = {
+        .bytes = 4 * 655360, .time_s = 5, .deadline_ns = rpi_deadline_ns(20)};
+    CHECK_EQ(probe_over(4, false, &limits, &result), RP_OK);
+    CHECK_EQ(result.bytes, 4 * 655360);
+    CHECK(result.rate > 0 && result.latency_s > 0);
+    limits.bytes = 1;
+    CHECK_EQ(probe_over(3, false, &limits, &result), RP_OK);
+    CHECK_EQ(result.bytes, 3 * 65536);
+    CHECK_EQ(probe_over(2, true,
+                        &(rpi_probe_limits){
+                            .bytes = 1 << 30, .time_s = 5, .deadline_ns = rpi_deadline_ns(0.5)},
+                        &result),
+             RP_TIMEOUT);
 }
 
 static void probes(void) {
@@ -243,5 +274,5 @@ static void data_that_stalls(void) {
 CASES({"hosts_that_are_fine", hosts_that_are_fine}, {"pairs_that_fail", pairs_that_fail},
       {"a_host_that_fails", a_host_that_fails}, {"oddities", oddities},
       {"a_host_that_is_cut_off", a_host_that_is_cut_off}, {"rounds", rounds},
-      {"rates_as_text", rates_as_text}, {"probes", probes},
-      {"data_that_stalls", data_that_stalls})
+      {"rates_as_text", rates_as_text}, {"probes_over_several", probes_over_several},
+      {"probes", probes}, {"data_that_stalls", data_that_stalls})

@@ -134,6 +134,32 @@ interfaces() {
     has out '^All 3 hosts reach each other'
     ip -n "$(netns_host 0)" link del net1
 }
+# Two networks between the first two hosts: each connection of a link takes one of them. The second of
+# host1 leads nowhere for host2, whose connections go by the first.
+streams() {
+    ip link add wide1 netns "$(netns_host 0)" type veth peer name wide1 netns "$(netns_host 1)"
+    for i in 0 1; do
+        ip -n "$(netns_host $i)" addr add "10.78.0.$((i + 1))/24" dev wide1
+        ip -n "$(netns_host $i)" link set wide1 up
+        netns_shape "$(netns_host $i)" wide1 30mbit
+        netns_shape "$(netns_host $i)" eth0 30mbit
+    done
+    REDPOLL_STREAMS=2 REDPOLL_SOCKET_IFNAME='=eth0,wide1' doctor 0 -H host0,host1 --time 1s
+    has out '^Over 2 connections each \(REDPOLL_STREAMS\), with these ends:$'
+    has out '^  host0 to host1: eth0 10.77.0.1 - 10.77.0.2, wide1 10.78.0.1 - 10.78.0.2$'
+    has out '^  host1 to host0: eth0 10.77.0.2 - 10.77.0.1, wide1 10.78.0.2 - 10.78.0.1$'
+    is_between 40 "$(cell Mbit 0 1)" 80 "the rate of two links of 30 Mbit/s"
+    REDPOLL_STREAMS=2 REDPOLL_SOCKET_IFNAME='=eth0,wide1' doctor 0 -H host0,host1 --time 0.1s --json
+    has out '"ways":"eth0 10.77.0.1 - 10.77.0.2, wide1 10.78.0.1 - 10.78.0.2"'
+    has out '"streams":2'
+    REDPOLL_STREAMS=2 REDPOLL_SOCKET_IFNAME='=eth0,wide1' doctor 0 -H host1,host2 --time 0.1s
+    has out '^  host2 to host1: eth0 10.77.0.3 - 10.77.0.2, eth0 10.77.0.3 - 10.77.0.2$'
+    has out '^note    host2 does not reach host1 at 10.78.0.2, which a connection'
+    REDPOLL_STREAMS=0 doctor 2 -H host0,host1
+    has err "REDPOLL_STREAMS is '0'; 1 to 16 connections a link"
+    ip -n "$(netns_host 0)" link del wide1
+    for i in 0 1; do tc -n "$(netns_host $i)" qdisc del dev eth0 root; done
+}
 # host0x is another name for host0.
 two_names_of_a_machine() {
     doctor 0 -H host0,host0x,host1 --time 0.1s
@@ -171,6 +197,7 @@ check "rates" rates
 check "a cut pair" a_cut_pair
 check "a black hole" a_black_hole
 check "interfaces" interfaces
+check "streams" streams
 if [ -n "${REDPOLL_LONG_TESTS:-}" ]; then
     check "a host that is cut off" a_host_that_is_cut_off
     check "a slow direction" a_slow_direction

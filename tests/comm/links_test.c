@@ -107,6 +107,13 @@ static void what_is_no_time_is_refused(void) {
     CHECK_FAILS(rp_comm_create(&store, 0, 2, &options, &comm), INVALID,
                 "REDPOLL_CONNECT: 'never' is no time of connecting: auto, start or need");
     unsetenv("REDPOLL_CONNECT");
+    static const char *const streams[] = {"0", "17", "two", "2x", "-1"};
+    for (size_t i = 0; i < sizeof streams / sizeof streams[0]; i++) {
+        setenv("REDPOLL_STREAMS", streams[i], 1);
+        CHECK_FAILS(rp_comm_create(&store, 0, 2, &options, &comm), INVALID,
+                    "1 to 16 connections a link");
+    }
+    unsetenv("REDPOLL_STREAMS");
     rp_store_close(&store);
 }
 

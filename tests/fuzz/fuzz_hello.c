@@ -38,22 +38,22 @@ static void call(const rpi_hello *self, const uint8_t *data, size_t bytes) {
     if (connect(caller, (struct sockaddr *)&address, length) == 0) {
         ssize_t sent = send(caller, data, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
         (void)sent;
-        if (rpi_acceptor_wait(&acceptor, 1, rpi_now_ns(), &let_in) == RP_OK)
+        if (rpi_acceptor_wait(&acceptor, 1, 0, rpi_now_ns(), &let_in) == RP_OK)
             rpi_channel_close(&let_in);
     }
     close(caller);
     rpi_acceptor_close(&acceptor);
 }
 
-static rp_status admit(void *context, int rank) {
+static rp_status admit(void *context, int rank, int stream) {
     bool *admitted = context;
-    if (rank != 1 || *admitted) return RP_FAIL(STATE, "there is a link");
+    if (rank != 1 || stream != 0 || *admitted) return RP_FAIL(STATE, "there is a link");
     *admitted = true;
     return RP_OK;
 }
 
-static void take(void *context, int rank, rpi_channel channel) {
-    (void)context, (void)rank;
+static void take(void *context, int rank, int stream, rpi_channel channel) {
+    (void)context, (void)rank, (void)stream;
     rpi_channel_close(&channel);
 }
 
@@ -98,7 +98,7 @@ static void answer_call(const rpi_hello *self, const uint8_t *data, size_t bytes
     int pair[2] = {-1, -1};
     fuzz_stream(data, bytes, pair);
     dialled = pair[0];
-    if (rpi_call_new(0, "somewhere", &it) == RP_OK) {
+    if (rpi_call_new(0, 0, "somewhere", &it) == RP_OK) {
         (void)rpi_call_go_on(&maker, it);
         rpi_call_free(it);
     }
@@ -124,7 +124,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
 }
 
 static int try(const uint8_t *data, size_t bytes) {
-    static rpi_hello open_job = {.session = 7, .world = 2, .frame_bytes = 4096};
+    static rpi_hello open_job = {.session = 7, .world = 2, .frame_bytes = 4096, .streams = 1};
     static rpi_hello closed_job;
     int pair[2] = {-1, -1};
     if (!closed_job.world) {
@@ -132,7 +132,9 @@ static int try(const uint8_t *data, size_t bytes) {
         closed_job = open_job;
         (void)rpi_secret_make("a secret", "0123456789abcdef", &closed_job.secret);
     }
-    const rpi_hello *self = data[0] & 1 ? &closed_job : &open_job;
+    rpi_hello of_job = data[0] & 1 ? closed_job : open_job;
+    const rpi_hello *self = &of_job;
+    if (data[0] & 16) of_job.streams = 2;
     if (data[0] & 2) {
         (data[0] & 8 ? call_host : call)(self, data + 1, bytes - 1);
         return 0;

@@ -22,18 +22,26 @@ enum { FRAME_BYTES = 4096, CROSSINGS = 200, STRANGERS = 300 };
 typedef struct manner {
     const rpi_transport *transport;
     bool secret, tls;
+    int streams;
 } manner;
 
 static bool manner_at(int index, manner *out) {
-    const rpi_transport *transport = rpi_transport_at(index / 3);
-    if (!transport) return false;
-    *out = (manner){transport, index % 3 > 0, index % 3 > 1};
-    return true;
+    static const manner each[] = {{NULL, false, false, 1},
+                                  {NULL, true, false, 1},
+                                  {NULL, true, true, 1},
+                                  {NULL, false, false, 3},
+                                  {NULL, true, true, 3}};
+    enum { EACH = sizeof each / sizeof each[0] };
+    const rpi_transport *transport = rpi_transport_at(index / EACH);
+    *out = each[index % EACH];
+    out->transport = transport;
+    return transport != NULL;
 }
 
 static bool is_of_use(const manner *m) {
     bool has_proofs =
         m->transport == rpi_transport_at(1) || m->transport == rpi_transport_at(2);
+    if (m->streams > 1 && !m->transport->bundles) return false;
     return !m->secret || (has_proofs && rpi_secret_is_supported());
 }
 
@@ -56,6 +64,7 @@ static void open_ends(ends *e, const manner *m) {
         e->secret = secret_of("the secret of this job", m->tls && rpi_tls_is_supported());
     for (int rank = 0; rank < 2; rank++) {
         e->pair.options[rank].on_need = true;
+        e->pair.options[rank].streams = m->streams;
         e->pair.options[rank].secret = m->secret ? &e->secret : NULL;
         REQUIRE_OK(m->transport->open(&e->pair.options[rank], &e->pair.endpoints[rank]));
         REQUIRE_OK(m->transport->address(e->pair.endpoints[rank], e->addresses[rank],
@@ -181,7 +190,7 @@ static void who_has_ended_is_a_failure(void) {
 
 static void another_secret_is_refused(void) {
     ends e = {0};
-    manner m = {rpi_transport_at(2), false, false};
+    manner m = {rpi_transport_at(2), false, false, 1};
     if (!rpi_secret_is_supported()) {
         check_skip("this build has no OpenSSL");
         return;
@@ -209,15 +218,23 @@ static int port_of(const char *address) {
     return atoi(strrchr(address, ':') + 1);
 }
 
-static void write_hello(unsigned char bytes[RPI_FRAME_HEADER_BYTES], uint64_t session,
-                        int rank) {
+/* Of one stream of so many. */
+static void write_hello_of(unsigned char bytes[RPI_FRAME_HEADER_BYTES], uint64_t session,
+                           int rank, int stream, int streams) {
     rpi_frame_header hello = {.kind = RPI_FRAME_HELLO,
                               .sequence = session,
                               .chunk = 0,
                               .part = rank,
                               .count = 2,
+                              .communicator = (uint32_t)stream,
+                              .epoch = (uint32_t)streams - 1,
                               .bucket = FRAME_BYTES};
     rpi_frame_seal(bytes, &hello, 0, false);
+}
+
+static void write_hello(unsigned char bytes[RPI_FRAME_HEADER_BYTES], uint64_t session,
+                        int rank) {
+    write_hello_of(bytes, session, rank, 0, 1);
 }
 
 static void say_hello(int fd, uint64_t session, int rank) {
@@ -230,7 +247,7 @@ static void say_hello(int fd, uint64_t session, int rank) {
 static void strangers_keep_nobody_out(void) {
     ends e = {0};
     int fds[STRANGERS];
-    manner m = {rpi_transport_at(2), false, false};
+    manner m = {rpi_transport_at(2), false, false, 1};
     open_ends(&e, &m);
     for (int i = 0; i < STRANGERS; i++) {
         fds[i] = -1;
@@ -250,7 +267,7 @@ static void strangers_keep_nobody_out(void) {
 static void who_comes_twice_changes_nothing(void) {
     ends e = {0};
     int fd = -1;
-    manner m = {rpi_transport_at(2), false, false};
+    manner m = {rpi_transport_at(2), false, false, 1};
     unsigned char answer[RPI_FRAME_HEADER_BYTES];
     rpi_frame_header header;
     open_ends(&e, &m);
@@ -267,11 +284,66 @@ static void who_comes_twice_changes_nothing(void) {
     link_pair_close(&e.pair);
 }
 
+/* What rank 0 answers to somebody who knows the session and says that he is a stream of rank 1;
+ * -1: nothing. */
+static int answer_to(const ends *e, int stream, int streams, int *out_fd) {
+    unsigned char bytes[RPI_FRAME_HEADER_BYTES];
+    rpi_frame_header header = {.operation = 0};
+    int fd = -1;
+    CHECK_OK(rpi_stream_dial(NULL, port_of(e->addresses[0]), rpi_deadline_ns(5), &fd));
+    write_hello_of(bytes, SESSION, 1, stream, streams);
+    CHECK_OK(rpi_stream_write(fd, bytes, sizeof bytes, rpi_deadline_ns(5)));
+    rp_status status = rpi_stream_read(fd, bytes, sizeof bytes, rpi_deadline_ns(5));
+    if (status == RP_OK) status = rpi_frame_open(bytes, sizeof bytes, false, &header);
+    if (out_fd)
+        *out_fd = fd;
+    else
+        close(fd);
+    return status == RP_OK ? header.operation : -1;
+}
+
+/* Nobody becomes a stream of a link that is not being made, or twice, or of another number. */
+static void a_link_takes_no_streams_but_its_own(void) {
+    ends e = {0};
+    manner m = {rpi_transport_at(2), false, false, 2};
+    open_ends(&e, &m);
+    CHECK_EQ(answer_to(&e, 1, 2, NULL), 5);
+    CHECK_EQ(answer_to(&e, 0, 1, NULL), 8);
+    CHECK_EQ(answer_to(&e, 2, 3, NULL), 8);
+    CHECK_EQ(answer_to(&e, 2, 2, NULL), 8);
+    CHECK_OK(call(&e, 1));
+    await_both(&e);
+    check_link(&e);
+    for (int stream = 0; stream < 2; stream++) CHECK_EQ(answer_to(&e, stream, 2, NULL), 5);
+    check_link(&e);
+    link_pair_close(&e.pair);
+}
+
+/* Who has called and goes away before all of the link is there has failed, and nobody waits for
+ * the rest. */
+static void half_a_link_is_a_failure(void) {
+    for (int made = 1; made < 3; made++) {
+        ends e = {0};
+        rpi_link *link = NULL;
+        int peer = -1, fds[2] = {-1, -1};
+        manner m = {rpi_transport_at(2), false, false, 3};
+        open_ends(&e, &m);
+        for (int stream = 0; stream < made; stream++)
+            CHECK_EQ(answer_to(&e, stream, 3, &fds[stream]), 0);
+        CHECK_EQ(m.transport->met(e.pair.endpoints[0], &peer, &link), RP_PENDING);
+        close(fds[made - 1]);
+        CHECK_FAILS(await(m.transport, e.pair.endpoints[0], &peer, &link), PEER,
+                    "rank 1 hung up before all 3 streams");
+        if (made > 1) close(fds[0]);
+        link_pair_close(&e.pair);
+    }
+}
+
 /* Its hello is there, and so is its end: that is no link, and it may call again. */
 static void who_has_given_up_may_call_again(void) {
     ends e = {0};
     int fd = -1;
-    manner m = {rpi_transport_at(2), false, false};
+    manner m = {rpi_transport_at(2), false, false, 1};
     unsigned char bytes[RPI_FRAME_HEADER_BYTES];
     open_ends(&e, &m);
     REQUIRE_OK(rpi_stream_dial(NULL, port_of(e.addresses[0]), rpi_deadline_ns(5), &fd));
@@ -309,7 +381,7 @@ static void addresses_take_turns(void) {
         ends e = {0};
         rpi_link *link = NULL;
         int peer = -1;
-        manner m = {rpi_transport_at(2), false, false};
+        manner m = {rpi_transport_at(2), false, false, 1};
         open_ends(&e, &m);
         int port = port_of(e.addresses[0]); /* of 127.0.0.1 alone */
         snprintf(e.addresses[0], sizeof e.addresses[0], "tcp:127.0.0.9,127.0.0.1:%d", port);
@@ -363,7 +435,7 @@ static void noise_for_an_answer_is_an_error(void) {
 static void a_call_that_gets_nowhere_keeps_nobody_out(void) {
     ends e = {0};
     int listener = -1, port = 0;
-    manner m = {rpi_transport_at(2), true, false};
+    manner m = {rpi_transport_at(2), true, false, 1};
     if (!rpi_secret_is_supported()) {
         check_skip("this build has no OpenSSL");
         return;
@@ -399,7 +471,9 @@ static void closing_waits_for_nobody(void) {
     close(listener);
 }
 
-CASES({"either side calls", either_side_calls}, {"both call at once", both_call_at_once},
+CASES({"a link takes no streams but its own", a_link_takes_no_streams_but_its_own},
+      {"half a link is a failure", half_a_link_is_a_failure},
+      {"either side calls", either_side_calls}, {"both call at once", both_call_at_once},
       {"nobody need look", nobody_need_look},
       {"who has ended is a failure", who_has_ended_is_a_failure},
       {"another secret is refused", another_secret_is_refused},

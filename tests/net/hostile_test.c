@@ -268,7 +268,8 @@ static void *wait_for_rank_1(void *argument) {
     return NULL;
 }
 
-static void strangers_at_a_link(void) {
+/* Of so many connections. */
+static void come_to_a_link(int streams, int count) {
     static callers c;
     int before = check_descriptors();
     if (!prepare()) return;
@@ -280,13 +281,13 @@ static void strangers_at_a_link(void) {
         link_pair_options(&pair, tcp(), FRAME_BYTES);
         for (int rank = 0; rank < 2; rank++) {
             pair.options[rank].secret = &ours;
+            pair.options[rank].streams = streams;
             REQUIRE_OK(tcp()->open(&pair.options[rank], &pair.endpoints[rank]));
         }
         REQUIRE_OK(tcp()->address(pair.endpoints[0], address, sizeof address));
         waiting w = {.endpoint = pair.endpoints[0]};
         pthread_create(&thread, NULL, wait_for_rank_1, &w);
-        c = (callers){
-            RPI_PROOF_LINK, (stranger_manner)manner, port_of(address), CALLERS, {0}, 0};
+        c = (callers){RPI_PROOF_LINK, (stranger_manner)manner, port_of(address), count, {0}, 0};
         come(&c);
         CHECK_OK(tcp()->connect(pair.endpoints[1], 0, address, rpi_deadline_ns(10), &link));
         pthread_join(thread, NULL);
@@ -298,8 +299,16 @@ static void strangers_at_a_link(void) {
     CHECK_EQ(check_descriptors(), before);
 }
 
+static void strangers_at_a_link(void) {
+    come_to_a_link(1, CALLERS);
+}
+
+static void strangers_at_a_link_of_streams(void) {
+    come_to_a_link(3, CALLERS / 4);
+}
+
 /* The same where links are made on need, before and behind the one that belongs there. */
-static void strangers_at_a_link_on_need(void) {
+static void come_to_a_link_on_need(int streams, int count) {
     static callers c;
     int before = check_descriptors();
     if (!prepare()) return;
@@ -310,11 +319,11 @@ static void strangers_at_a_link_on_need(void) {
         for (int rank = 0; rank < 2; rank++) {
             pair.options[rank].secret = &ours;
             pair.options[rank].on_need = true;
+            pair.options[rank].streams = streams;
             REQUIRE_OK(tcp()->open(&pair.options[rank], &pair.endpoints[rank]));
         }
         REQUIRE_OK(tcp()->address(pair.endpoints[0], address, sizeof address));
-        c = (callers){
-            RPI_PROOF_LINK, (stranger_manner)manner, port_of(address), CALLERS, {0}, 0};
+        c = (callers){RPI_PROOF_LINK, (stranger_manner)manner, port_of(address), count, {0}, 0};
         come(&c);
         CHECK_OK(tcp()->call(pair.endpoints[1], 0, address));
         for (int rank = 1; rank >= 0; rank--) {
@@ -334,6 +343,14 @@ static void strangers_at_a_link_on_need(void) {
         link_pair_close(&pair);
     }
     CHECK_EQ(check_descriptors(), before);
+}
+
+static void strangers_at_a_link_on_need(void) {
+    come_to_a_link_on_need(1, CALLERS);
+}
+
+static void strangers_at_a_link_of_streams_on_need(void) {
+    come_to_a_link_on_need(3, CALLERS / 4);
 }
 
 typedef struct party {
@@ -514,6 +531,8 @@ static void other_users_do_not_reach_shared_memory(void) {
 CASES({"strangers_at_the_store", strangers_at_the_store},
       {"strangers_at_a_link", strangers_at_a_link},
       {"strangers_at_a_link_on_need", strangers_at_a_link_on_need},
+      {"strangers_at_a_link_of_streams", strangers_at_a_link_of_streams},
+      {"strangers_at_a_link_of_streams_on_need", strangers_at_a_link_of_streams_on_need},
       {"strangers_at_the_control_connection", strangers_at_the_control_connection},
       {"a_leaf_without_the_secret_is_told", a_leaf_without_the_secret_is_told},
       {"many_callers_cost_little_memory", many_callers_cost_little_memory},

@@ -248,10 +248,11 @@ static void secrets_that_differ_are_named(void) {
 }
 
 static void ranks_disagree(void) {
-    for (int what = 0; what < 5; what++) {
-        static const char *const words[] = {"the size of the world", "the transport",
-                                            "the longest frame", "the shaping of links",
-                                            "the size of the world"};
+    for (int what = 0; what < 6; what++) {
+        static const char *const words[] = {
+            "the size of the world", "the transport",
+            "the longest frame",     "the shaping of links",
+            "the size of the world", "number of streams of a link (REDPOLL_STREAMS)"};
         party parties[4];
         for (int i = 0; i < 4; i++) parties[i] = member(i, 4);
         if (what == 0) parties[2].world = 3;
@@ -259,6 +260,7 @@ static void ranks_disagree(void) {
         if (what == 2) parties[3].options.frame_bytes = 8192;
         if (what == 3) parties[0].options.shape.bytes_per_s = 1e9;
         if (what == 4) parties[3].world = 7;
+        if (what == 5) parties[2].options.streams = 4;
         gather(parties, 4);
         all_say(parties, 4, RP_MISMATCH, words[what]);
     }

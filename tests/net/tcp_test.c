@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "base/rng.h"
 #include "harness/check.h"
+#include "net/endian.h"
 #include "net/frame.h"
 #include "net/hello.h"
 #include "net/stream.h"
@@ -189,6 +190,167 @@ static void what_is_no_frame_is_corrupt(void) {
     }
 }
 
+/* ---- several connections as one link ---- */
+
+enum { STREAMS = 2, NUMBER = 8, SMALL = 164 };
+
+/* A visitor that passes for rank 1, whose links are two connections. */
+typedef struct visit_of_two {
+    visit v;
+    int fds[STREAMS];
+} visit_of_two;
+
+static void say_hello_of(int fd, const rpi_endpoint_options *options, int stream) {
+    unsigned char bytes[HEADER];
+    rpi_frame_header hello = {.kind = RPI_FRAME_HELLO,
+                              .sequence = options->session,
+                              .part = 1,
+                              .count = (uint64_t)options->world,
+                              .communicator = (uint32_t)stream,
+                              .epoch = STREAMS - 1,
+                              .bucket = (uint32_t)options->frame_bytes};
+    rpi_frame_seal(bytes, &hello, 0, false);
+    CHECK_OK(rpi_stream_write(fd, bytes, sizeof bytes, rpi_deadline_ns(10)));
+    CHECK_OK(rpi_stream_read(fd, bytes, sizeof bytes, rpi_deadline_ns(10)));
+}
+
+static rp_status visit_twice(visit_of_two *it) {
+    char address[256];
+    *it = (visit_of_two){.v = {.fd = -1}, .fds = {-1, -1}};
+    visit *v = &it->v;
+    link_pair_options(&v->pair, tcp(), FRAME_BYTES);
+    v->pair.options[0].streams = STREAMS;
+    RP_TRY(tcp()->open(&v->pair.options[0], &v->pair.endpoints[0]));
+    RP_TRY(tcp()->address(v->pair.endpoints[0], address, sizeof address));
+    v->port = atoi(strrchr(address, ':') + 1);
+    pthread_create(&v->thread, NULL, wait_for_rank_1, v);
+    for (int i = STREAMS - 1; i >= 0; i--) { /* they come in any order */
+        RP_TRY(rpi_stream_dial(NULL, v->port, rpi_deadline_ns(10), &it->fds[i]));
+        say_hello_of(it->fds[i], &v->pair.options[0], i);
+    }
+    pthread_join(v->thread, NULL);
+    return v->status;
+}
+
+static void leave_twice(visit_of_two *it) {
+    for (int i = 0; i < STREAMS; i++)
+        if (it->fds[i] >= 0) close(it->fds[i]);
+    visit_end(&it->v);
+}
+
+static void hang_up(visit_of_two *it, int stream) {
+    close(it->fds[stream]);
+    it->fds[stream] = -1;
+}
+
+/* docs/wire.md: the number and its checksum, then the frame, which says the number, too. */
+static void post_numbered(visit_of_two *it, int stream, uint32_t number, bool damaged) {
+    unsigned char bytes[NUMBER + SMALL];
+    rpi_frame_header header = {.kind = RPI_FRAME_DATA, .sequence = number};
+    rpi_put_u32(bytes, number);
+    rpi_put_u32(bytes + 4, rpi_crc32c(0, bytes, 4) ^ damaged);
+    memset(bytes + NUMBER + HEADER, 7, SMALL - HEADER);
+    rpi_frame_seal(bytes + NUMBER, &header, SMALL - HEADER, true);
+    CHECK_OK(rpi_stream_write(it->fds[stream], bytes, sizeof bytes, rpi_deadline_ns(10)));
+}
+
+static void take_numbered(visit_of_two *it, uint32_t number) {
+    rpi_link *link = it->v.pair.links[0];
+    const void *frame = NULL;
+    rpi_frame_header header = {.sequence = 0};
+    size_t bytes = 0;
+    int64_t deadline_ns = rpi_deadline_ns(20);
+    rp_status status;
+    while ((status = tcp()->peek(link, &frame, &bytes)) == RP_PENDING &&
+           rpi_now_ns() < deadline_ns)
+        link_wait(it->v.pair.endpoints[0]);
+    REQUIRE_OK(status);
+    CHECK_EQ(bytes, SMALL);
+    CHECK_OK(rpi_frame_open(frame, bytes, true, &header));
+    CHECK_EQ(header.sequence, number);
+    tcp()->release(link);
+}
+
+/* In the order of their numbers, whichever stream is faster. */
+static void streams_are_put_in_order(void) {
+    static const int stream_of[] = {1, 0, 0, 1, 1, 0, 1, 0, 0};
+    enum { FRAMES = sizeof stream_of / sizeof stream_of[0] };
+    visit_of_two it;
+    size_t bytes = 0;
+    const void *frame = NULL;
+    REQUIRE_OK(visit_twice(&it));
+    for (uint32_t i = 0; i < FRAMES; i++)
+        if (stream_of[i] == 0) post_numbered(&it, 0, i, false);
+    for (int i = 0; i < 5; i++) { /* what comes early is no news */
+        CHECK_OK(tcp()->progress(it.v.pair.endpoints[0]));
+        CHECK_EQ(tcp()->peek(it.v.pair.links[0], &frame, &bytes), RP_PENDING);
+    }
+    for (uint32_t i = 0; i < FRAMES; i++)
+        if (stream_of[i] == 1) post_numbered(&it, 1, i, false);
+    for (uint32_t i = 0; i < FRAMES; i++) take_numbered(&it, i);
+    leave_twice(&it);
+}
+
+/* One connection ends before what was sent on the other has come: nothing of that is lost. */
+static void the_end_of_one_stream_waits_for_the_others(void) {
+    visit_of_two it;
+    size_t bytes = 0;
+    const void *frame = NULL;
+    REQUIRE_OK(visit_twice(&it));
+    post_numbered(&it, 0, 0, false);
+    hang_up(&it, 0);
+    take_numbered(&it, 0);
+    for (int i = 0; i < 5; i++) {
+        CHECK_OK(tcp()->progress(it.v.pair.endpoints[0]));
+        CHECK_EQ(tcp()->peek(it.v.pair.links[0], &frame, &bytes), RP_PENDING);
+    }
+    post_numbered(&it, 1, 1, false);
+    post_numbered(&it, 1, 2, false);
+    hang_up(&it, 1);
+    take_numbered(&it, 1);
+    take_numbered(&it, 2);
+    for (int i = 0; i < 2; i++)
+        CHECK_FAILS(next_frame(&it.v, &bytes), PEER,
+                    "rank 1 closed the connection (stream 1 of 2)");
+    leave_twice(&it);
+}
+
+/* The other side of a link of which one connection has ended hears of it on all. */
+static void one_stream_ends_all(void) {
+    visit_of_two it;
+    char byte;
+    void *region = NULL;
+    REQUIRE_OK(visit_twice(&it));
+    hang_up(&it, 1);
+    int64_t deadline_ns = rpi_deadline_ns(20);
+    rp_status status;
+    while ((status = tcp()->lend(it.v.pair.links[0], 100, &region)) == RP_OK &&
+           rpi_now_ns() < deadline_ns)
+        link_wait(it.v.pair.endpoints[0]);
+    CHECK_EQ(status, RP_PEER);
+    CHECK(rpi_stream_read(it.fds[0], &byte, 1, rpi_deadline_ns(10)) == RP_PEER);
+    CHECK_OK(tcp()->flushed(it.v.pair.endpoints[0]));
+    leave_twice(&it);
+}
+
+static void what_is_no_number_is_corrupt(void) {
+    for (int kind = 0; kind < 3; kind++) {
+        static const char *const words[] = {"number is damaged", "comes behind frame 0",
+                                            "no stream brings frame 1"};
+        visit_of_two it;
+        size_t bytes = 0;
+        REQUIRE_OK(visit_twice(&it));
+        post_numbered(&it, 0, 0, false);
+        if (kind == 0) post_numbered(&it, 1, 1, true);
+        if (kind == 1) post_numbered(&it, 0, 0, false);
+        if (kind == 2) post_numbered(&it, 0, 2, false), post_numbered(&it, 1, 3, false);
+        CHECK_OK(next_frame(&it.v, &bytes));
+        for (int again = 0; again < 2; again++)
+            CHECK_FAILS(next_frame(&it.v, &bytes), CORRUPT, words[kind]);
+        leave_twice(&it);
+    }
+}
+
 static void a_peer_that_does_not_come_is_waited_for_until_the_deadline(void) {
     link_pair pair;
     rpi_link *link = NULL;
@@ -233,7 +395,8 @@ static void delivered_is_more_than_flushed(void) {
 /* A descriptor that listens no more is ready for ever and gives nobody: no reason to turn round
  * and round. */
 static void a_listener_that_is_gone_is_an_error(void) {
-    rpi_hello self = {.rank = 0, .world = 2, .session = 7, .frame_bytes = FRAME_BYTES};
+    rpi_hello self = {
+        .rank = 0, .world = 2, .session = 7, .frame_bytes = FRAME_BYTES, .streams = 1};
     rpi_acceptor acceptor;
     rpi_channel channel;
     int listener = -1, port = 0;
@@ -241,7 +404,7 @@ static void a_listener_that_is_gone_is_an_error(void) {
     REQUIRE_OK(rpi_acceptor_open(&acceptor, &self, listener, NULL));
     CHECK_EQ(shutdown(listener, SHUT_RDWR), 0);
     alarm(20); /* ends the test where the call does not return */
-    CHECK_FAILS(rpi_acceptor_wait(&acceptor, 1, rpi_deadline_ns(2), &channel), IO,
+    CHECK_FAILS(rpi_acceptor_wait(&acceptor, 1, 0, rpi_deadline_ns(2), &channel), IO,
                 "cannot accept a connection");
     alarm(0);
     rpi_acceptor_close(&acceptor);
@@ -263,7 +426,8 @@ static void a_stream_to_nobody_is_an_error(void) {
 
 /* Whoever opened it has nothing to close: the descriptor was given away. */
 static void an_acceptor_without_memory_closes_its_listener(void) {
-    rpi_hello self = {.rank = 0, .world = 2, .session = 7, .frame_bytes = FRAME_BYTES};
+    rpi_hello self = {
+        .rank = 0, .world = 2, .session = 7, .frame_bytes = FRAME_BYTES, .streams = 1};
     rpi_acceptor acceptor;
     int before = check_descriptors(), listener = -1, port = 0;
     REQUIRE_OK(rpi_stream_listen(NULL, 0, &listener, &port));
@@ -277,18 +441,24 @@ static void an_acceptor_without_memory_closes_its_listener(void) {
 
 /* The last rank expects nobody. */
 static void an_acceptor_of_nobody_closes_its_listener(void) {
-    rpi_hello self = {.rank = 1, .world = 2, .session = 7, .frame_bytes = FRAME_BYTES};
+    rpi_hello self = {
+        .rank = 1, .world = 2, .session = 7, .frame_bytes = FRAME_BYTES, .streams = 1};
     rpi_acceptor acceptor;
     rpi_channel channel;
     int before = check_descriptors(), listener = -1, port = 0;
     REQUIRE_OK(rpi_stream_listen(NULL, 0, &listener, &port));
     REQUIRE_OK(rpi_acceptor_open(&acceptor, &self, listener, NULL));
     CHECK_EQ(check_descriptors(), before);
-    CHECK_FAILS(rpi_acceptor_wait(&acceptor, 0, rpi_now_ns(), &channel), STATE, "everybody");
+    CHECK_FAILS(rpi_acceptor_wait(&acceptor, 0, 0, rpi_now_ns(), &channel), STATE, "everybody");
     rpi_acceptor_close(&acceptor);
 }
 
-CASES({"delivered_is_more_than_flushed", delivered_is_more_than_flushed},
+CASES({"streams_are_put_in_order", streams_are_put_in_order},
+      {"the_end_of_one_stream_waits_for_the_others",
+       the_end_of_one_stream_waits_for_the_others},
+      {"one_stream_ends_all", one_stream_ends_all},
+      {"what_is_no_number_is_corrupt", what_is_no_number_is_corrupt},
+      {"delivered_is_more_than_flushed", delivered_is_more_than_flushed},
       {"a_stream_to_nobody_is_an_error", a_stream_to_nobody_is_an_error},
       {"an_acceptor_without_memory_closes_its_listener",
        an_acceptor_without_memory_closes_its_listener},

@@ -20,19 +20,20 @@ enum { FRAME_BYTES = 8192, HEADER = RPI_FRAME_HEADER_BYTES };
 enum { LARGE_WORLD = 70 };
 
 static void once(const rpi_transport *transport, const rpi_secret *secret, int world,
-                 void (*run)(link_pair *pair)) {
+                 int streams, void (*run)(link_pair *pair)) {
     link_pair pair;
     rp_status status_of[2];
     int failures = check_failures(), before = check_descriptors();
     link_pair_options(&pair, transport, FRAME_BYTES);
     pair.options[0].secret = pair.options[1].secret = secret;
     pair.options[0].world = pair.options[1].world = world;
+    pair.options[0].streams = pair.options[1].streams = streams;
     CHECK_OK(link_pair_open_with(&pair, status_of));
     if (pair.links[0] && pair.links[1]) run(&pair);
     link_pair_close(&pair);
     CHECK_EQ(check_descriptors(), before);
-    CHECK_MSG(check_failures() == failures, "with %s%s in a world of %d", transport->name,
-              secret ? " and TLS" : "", world);
+    CHECK_MSG(check_failures() == failures, "with %s%s in a world of %d, %d streams",
+              transport->name, secret ? " and TLS" : "", world, streams);
 }
 
 /* Run a case for each kind on a fresh pair, and see that nothing of it remains. */
@@ -40,14 +41,17 @@ static void each(void (*run)(link_pair *pair)) {
     const rpi_transport *transport, *tcp = NULL, *shm = NULL;
     rpi_secret secret = {0};
     for (int i = 0; (transport = rpi_transport_at(i)) != NULL; i++)
-        once(transport, NULL, 2, run);
+        once(transport, NULL, 2, 0, run);
     REQUIRE_OK(rpi_transport_find("shm", &shm));
-    once(shm, NULL, LARGE_WORLD, run);
-    if (!rpi_tls_is_supported()) return;
+    once(shm, NULL, LARGE_WORLD, 1, run);
     REQUIRE_OK(rpi_transport_find("tcp", &tcp));
+    once(tcp, NULL, 2, 2, run);
+    once(tcp, NULL, 2, 3, run);
+    if (!rpi_tls_is_supported()) return;
     REQUIRE_OK(rpi_secret_make("a test's secret", "the secret of this pair", &secret));
     REQUIRE_OK(rpi_secret_ask_for_tls(&secret));
-    once(tcp, &secret, 2, run);
+    once(tcp, &secret, 2, 1, run);
+    once(tcp, &secret, 2, 3, run);
 }
 
 static void frames_of_every_size(link_pair *pair) {
@@ -66,20 +70,26 @@ static void carries_frames_of_every_size(void) {
     each(frames_of_every_size);
 }
 
+/* More than a kernel keeps for one connection. */
+enum { FRAMES_EACH = 4096 };
+
 /* Fill until there is no room, take some, go on: many laps of every buffer. */
 static void buffers_fill_and_recover(link_pair *pair) {
     rpi_rng rng = rpi_rng_make(check_seed(), RPI_RNG_TEST, 0);
-    size_t sizes[4096];
-    uint64_t sent = 0, received = 0;
+    static size_t sizes[FRAMES_EACH * 3];
+    uint64_t sent = 0, received = 0, frames = FRAMES_EACH;
     int fulls = 0;
-    for (int i = 0; i < 4096; i++)
+    if (pair->options[0].streams > 1) frames *= (uint64_t)pair->options[0].streams;
+    REQUIRE(frames <= sizeof sizes / sizeof sizes[0]);
+    for (uint64_t i = 0; i < frames; i++)
         sizes[i] = HEADER + rpi_rng_below(&rng, FRAME_BYTES - HEADER + 1);
-    while (received < 4096) {
+    while (received < frames) {
         rp_status status = RP_PENDING;
-        while (sent < 4096 && (status = link_send(pair->links[0], sent, sizes[sent])) == RP_OK)
+        while (sent < frames &&
+               (status = link_send(pair->links[0], sent, sizes[sent])) == RP_OK)
             sent++;
         REQUIRE(status == RP_OK || status == RP_PENDING);
-        fulls += status == RP_PENDING && sent < 4096;
+        fulls += status == RP_PENDING && sent < frames;
         REQUIRE_OK(pair->transport->progress(pair->endpoints[0]));
         uint64_t take = 1 + rpi_rng_below(&rng, 50);
         for (; take > 0 && received < sent; take--, received++)
@@ -232,7 +242,8 @@ static void refuses_wrong_options(void) {
                {-1, 2, FRAME_BYTES, "rank -1"},
                {2, 2, FRAME_BYTES, "rank 2 of"},
                {0, 2, RPI_FRAME_HEADER_BYTES - 1, "frames of 63 bytes"},
-               {0, 2, ((size_t)1 << 30) + 1, "frames of 1073741825 bytes"}};
+               {0, 2, ((size_t)1 << 30) + 1, "frames of 1073741825 bytes"},
+               {0, 2, FRAME_BYTES, "links of 17 streams"}};
     const rpi_transport *transport;
     for (int i = 0; (transport = rpi_transport_at(i)) != NULL; i++)
         for (size_t k = 0; k < sizeof bad / sizeof bad[0]; k++) {
@@ -240,6 +251,7 @@ static void refuses_wrong_options(void) {
             rpi_endpoint *endpoint = NULL;
             link_pair_options(&pair, transport, bad[k].frame_bytes);
             pair.options[0].rank = bad[k].rank;
+            if (strstr(bad[k].words, "streams")) pair.options[0].streams = RPI_STREAMS_MAX + 1;
             pair.options[0].world = bad[k].world;
             CHECK_FAILS(transport->open(&pair.options[0], &endpoint), INVALID, bad[k].words);
             CHECK(!endpoint);
@@ -358,6 +370,7 @@ static rp_status stranger_hears(const rpi_transport *transport, int difference,
     if (difference == 0) pair.options[1].session++;
     if (difference == 1) pair.options[1].world++;
     if (difference == 2) pair.options[1].frame_bytes += 64;
+    if (difference == 3) pair.options[1].streams = 2;
     CHECK(link_pair_open_with(&pair, status_of) != RP_OK);
     link_pair_close(&pair);
     return status_of[1];
@@ -367,7 +380,7 @@ static rp_status stranger_hears(const rpi_transport *transport, int difference,
 static void strangers_are_refused(void) {
     const rpi_transport *transport;
     for (int i = 0; (transport = rpi_transport_at(i)) != NULL; i++)
-        for (int difference = 0; difference < 3; difference++) {
+        for (int difference = 0; difference < 3 + transport->bundles; difference++) {
             rp_status heard = RP_TIMEOUT;
             for (double wait_s = 0.2; heard == RP_TIMEOUT && wait_s < 10; wait_s *= 4)
                 heard = stranger_hears(transport, difference, wait_s);

@@ -7,7 +7,7 @@
 #include "cli/hosts/run_hosts.h"
 #include "net/interfaces.h"
 
-/* All pairs are kept: 80 MB. */
+/* All pairs are kept: 130 MB. */
 enum { RPI_DOCTOR_HOSTS_MAX = 256, RPI_DOCTOR_TEXT_BYTES = 600 };
 
 typedef struct rpi_doctor_interface {
@@ -39,7 +39,10 @@ typedef struct rpi_doctor_end {
 typedef struct rpi_doctor_pair {
     bool is_tried, is_reached;           /* connected, proved, and answers */
     char failure[RPI_DOCTOR_TEXT_BYTES]; /* empty: all of it was measured */
-    rpi_doctor_end from, to;
+    rpi_doctor_end from, to;             /* of the first stream */
+    char ways[RPI_DOCTOR_TEXT_BYTES];    /* of all, "eth0 10.0.0.1 - 10.0.0.2, eth1 ..." */
+    char missed[200];                    /* addresses that a stream should have taken, and that
+                                            do not lead there; empty: none */
     rpi_probe_result result;
 } rpi_doctor_pair;
 
@@ -53,6 +56,7 @@ typedef struct rpi_doctor_report {
     rpi_doctor_pair *pairs; /* [hosts][hosts], from and to */
     int count;
     bool tls;      /* measured over TLS */
+    int streams;   /* connections of each pair */
     bool is_alone; /* one host, which has called itself: hosts 0 and 1 are the same */
     rpi_doctor_finding *findings;
     int finding_count;
@@ -68,6 +72,7 @@ typedef struct rpi_doctor_options {
     rpi_remote_shell shell;
     const char *const *passed; /* NAME=VALUE for the agents, NULL-terminated */
     bool tls;                  /* over TLS */
+    int streams;               /* over so many connections at once, as REDPOLL_STREAMS says */
     int64_t bytes;             /* of rpi_probe_limits, in each direction */
     double time_s;
     double connect_s; /* for each pair, over all addresses */

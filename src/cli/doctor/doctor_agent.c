@@ -9,6 +9,8 @@
 #include "cli/hosts/agent.h"
 #include "net/addresses.h"
 #include "net/channel.h"
+#include "net/interfaces.h"
+#include "net/transport.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -24,7 +26,7 @@
 
 #define REDIAL_NS (RPI_SECOND_NS / 50)
 
-enum { STRANGERS_MAX = 64 };
+enum { STRANGERS_MAX = 64, MISSED_BYTES = 200 };
 
 typedef struct doctor_agent {
     rpi_agent agent; /* its link and the secret */
@@ -160,19 +162,31 @@ static void add_end(rpi_agent_words *words, int fd) {
     rpi_agent_add_number(words, "mtu", end.mtu);
 }
 
+/* Of a link: so many connections as ranks would make for one. */
+static int streams_of(const rpi_agent_frame *frame) {
+    int64_t streams = number_of(frame, "streams");
+    return streams < 1 ? 1 : streams > RPI_STREAMS_MAX ? RPI_STREAMS_MAX : (int)streams;
+}
+
+static void close_streams(rpi_channel *channels, int streams) {
+    for (int i = 0; i < streams; i++) rpi_channel_close(&channels[i]);
+}
+
 static rp_status expect(doctor_agent *own, const rpi_agent_frame *frame) {
     callers all = {.count = 0};
     rpi_agent_words words = {0};
     int64_t deadline_ns = rpi_deadline_ns((double)number_of(frame, "limit-ms") / 1000);
-    rpi_channel channel = {.fd = -1};
-    rp_status status =
-        await_caller(own, &all, (int)number_of(frame, "caller"), deadline_ns, &channel);
-    while (all.count) drop(&all, 0);
-    if (status == RP_OK) {
-        add_end(&words, channel.fd);
-        status = rpi_probe_answer(&channel, deadline_ns);
-        rpi_channel_close(&channel);
+    int caller = (int)number_of(frame, "caller"), streams = streams_of(frame), come = 0;
+    rpi_channel channels[RPI_STREAMS_MAX];
+    rp_status status = RP_OK;
+    while (come < streams && status == RP_OK) {
+        status = await_caller(own, &all, caller, deadline_ns, &channels[come]);
+        come += status == RP_OK;
     }
+    while (all.count) drop(&all, 0);
+    if (come > 0) add_end(&words, channels[0].fd);
+    if (status == RP_OK) status = rpi_probe_answer(channels, streams, deadline_ns);
+    close_streams(channels, come);
     if (status != RP_OK) rpi_agent_add(&words, "error", rp_last_error()->message);
     return rpi_agent_send_words(&own->agent.link, RPI_AGENT_MEASURED, &words);
 }
@@ -210,14 +224,14 @@ static rp_status dial_one(const doctor_agent *own, const call *c, const char *ad
         status, "what answers at %s:%d does not prove to be that host: ", address, c->port);
 }
 
-/* Each address in turn; false: none is that host's. */
-static bool dial_all(const doctor_agent *own, const call *c, double each_s, int64_t end_ns,
-                     rpi_channel *channel, const char **out_address) {
+/* Each address in turn, from the stream's own on; false: none is that host's. */
+static bool dial_all(const doctor_agent *own, const call *c, int stream, double each_s,
+                     int64_t end_ns, rpi_channel *channel, const char **out_address) {
     char why[RPI_DOCTOR_TEXT_BYTES] = "";
     for (int i = 0; i < c->address_count && (i == 0 || rpi_now_ns() < end_ns); i++) {
         int64_t limit_ns = rpi_deadline_ns(each_s);
-        *out_address = c->addresses[i];
-        if (dial_one(own, c, c->addresses[i], limit_ns < end_ns ? limit_ns : end_ns, channel) ==
+        *out_address = c->addresses[(stream + i) % c->address_count];
+        if (dial_one(own, c, *out_address, limit_ns < end_ns ? limit_ns : end_ns, channel) ==
             RP_OK)
             return true;
         rpi_append(why, sizeof why, "%s%s", *why ? "; " : "", rp_last_error()->message);
@@ -229,12 +243,12 @@ static bool dial_all(const doctor_agent *own, const call *c, double each_s, int6
 /* The first address that answers and proves to be that host's. Each has a second at first, so
  * that one which leads nowhere costs no more. One that has hung up may have had too many
  * callers. */
-static rp_status dial(const doctor_agent *own, const call *c, rpi_channel *channel,
+static rp_status dial(const doctor_agent *own, const call *c, int stream, rpi_channel *channel,
                       const char **out_address) {
     int64_t end_ns = rpi_deadline_ns(c->connect_s);
     double each_s = c->address_count > 1 ? FIRST_DIAL_S : c->connect_s;
     for (;;) {
-        if (dial_all(own, c, each_s, end_ns, channel, out_address)) return RP_OK;
+        if (dial_all(own, c, stream, each_s, end_ns, channel, out_address)) return RP_OK;
         if (rpi_now_ns() + REDIAL_NS >= end_ns) return rp_last_error()->status;
         rpi_sleep_until_ns(rpi_now_ns() + REDIAL_NS);
         each_s = c->connect_s;
@@ -250,21 +264,47 @@ static void add_result(rpi_agent_words *words, const rpi_probe_result *result) {
     rpi_agent_add_number(words, "resent", result->resent);
 }
 
+/* What a stream has taken, and where it should have gone. */
+static void note_way(const call *c, int stream, int fd, const char *address, char *ways,
+                     char *missed) {
+    const char *wanted = c->addresses[stream % c->address_count];
+    if (stream > 0) rpi_append(ways, RPI_DOCTOR_TEXT_BYTES, ", ");
+    rpi_append_way(fd, ways, RPI_DOCTOR_TEXT_BYTES);
+    if (address != wanted && !strstr(missed, wanted))
+        rpi_append(missed, MISSED_BYTES, "%s%s", *missed ? ", " : "", wanted);
+}
+
+/* All connections of a link; how many were made. */
+static rp_status dial_streams(const doctor_agent *own, const call *c, rpi_channel *channels,
+                              int streams, rpi_agent_words *words, int *out_made) {
+    char ways[RPI_DOCTOR_TEXT_BYTES] = "", missed[MISSED_BYTES] = "";
+    const char *address = "";
+    for (int i = 0; i < streams; i++) {
+        channels[i] = (rpi_channel){.fd = -1};
+        RP_TRY(dial(own, c, i, &channels[i], &address));
+        if (i == 0) add_end(words, channels[i].fd);
+        if (i == 0) rpi_agent_add(words, "called", address);
+        note_way(c, i, channels[i].fd, address, ways, missed);
+        *out_made = i + 1;
+    }
+    rpi_agent_add(words, "ways", ways);
+    if (streams > 1) rpi_agent_add(words, "missed", missed);
+    return RP_OK;
+}
+
 static rp_status probe(doctor_agent *own, const rpi_agent_frame *frame) {
     call c = {.callee = 0};
     rpi_agent_words words = {0};
-    const char *address = "";
-    rpi_channel channel = {.fd = -1};
+    rpi_channel channels[RPI_STREAMS_MAX];
+    int streams = streams_of(frame), made = 0;
     read_call(frame, &c);
-    rp_status status = dial(own, &c, &channel, &address);
+    rp_status status = dial_streams(own, &c, channels, streams, &words, &made);
     if (status == RP_OK) {
         rpi_probe_result result;
-        add_end(&words, channel.fd);
-        rpi_agent_add(&words, "called", address);
-        status = rpi_probe_call(&channel, &c.limits, &result);
+        status = rpi_probe_call(channels, streams, &c.limits, &result);
         add_result(&words, &result);
-        rpi_channel_close(&channel);
     }
+    close_streams(channels, made);
     if (status != RP_OK) rpi_agent_add(&words, "error", rp_last_error()->message);
     return rpi_agent_send_words(&own->agent.link, RPI_AGENT_MEASURED, &words);
 }

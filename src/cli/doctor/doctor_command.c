@@ -8,6 +8,7 @@
 #include "cli/option_rows.h"
 #include "net/addresses.h"
 #include "net/tls.h"
+#include "net/transport.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -77,8 +78,9 @@ static rp_status report(settings *s, rpi_doctor_report *found) {
 static rp_status examine(settings *s, char **passed) {
     char path[PATH_MAX];
     rpi_doctor_report found = {.count = 0};
-    int stop_signal = 0;
+    int stop_signal = 0, streams = 1;
     RP_TRY(rpi_program_own(path, sizeof path));
+    RP_TRY(rpi_streams_find(&streams));
     say_how_long(s);
     rp_status status = rpi_doctor_examine(
         &(rpi_doctor_options){
@@ -89,6 +91,7 @@ static rp_status examine(settings *s, char **passed) {
                       .connect_timeout_s = 1 + (int)(s->answer_s / 2)},
             .passed = (const char *const *)passed,
             .tls = s->tls,
+            .streams = streams,
             .bytes = s->bytes,
             .time_s = s->time_s,
             .connect_s = s->connect_s,

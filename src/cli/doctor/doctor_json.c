@@ -61,6 +61,7 @@ static cJSON *pair_object(const rpi_doctor_report *report, int from, int to) {
     if (!pair->is_reached) return object;
     add_end(object, "from_end", &pair->from);
     add_end(object, "to_end", &pair->to);
+    if (report->streams > 1) cJSON_AddStringToObject(object, "ways", pair->ways);
     cJSON_AddNumberToObject(object, "latency_us", result->latency_s * 1e6);
     if (result->rate <= 0) return object;
     cJSON_AddNumberToObject(object, "mbit_per_s", result->rate * 8 / 1e6);
@@ -89,5 +90,6 @@ void rpi_doctor_print_json(const rpi_doctor_report *report) {
         cJSON_AddItemToArray(findings, each);
     }
     cJSON_AddBoolToObject(object, "tls", report->tls);
+    cJSON_AddNumberToObject(object, "streams", report->streams);
     rpi_command_print_json(object);
 }

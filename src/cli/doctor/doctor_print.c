@@ -85,6 +85,19 @@ static void print_other_ways(const rpi_doctor_report *report) {
     }
 }
 
+/* The interfaces and addresses that links of several connections take. */
+static void print_ways(const rpi_doctor_report *report) {
+    if (report->streams < 2) return;
+    printf("\nOver %d connections each (REDPOLL_STREAMS), with these ends:\n", report->streams);
+    for (int from = 0; from < report->count; from++)
+        for (int to = 0; to < report->count; to++) {
+            const rpi_doctor_pair *pair = rpi_doctor_pair_at(report, from, to);
+            if (pair->is_reached)
+                printf("  %s to %s: %s\n", report->hosts[from].name, report->hosts[to].name,
+                       pair->ways);
+        }
+}
+
 /* ---- pairs ---- */
 
 static void print_cell(const rpi_doctor_report *report, int from, int to, bool is_rate) {
@@ -171,6 +184,7 @@ void rpi_doctor_print(const rpi_doctor_report *report) {
         print_table(report, "Mbit/s from each host (lines) to each other one (columns)", true);
         print_table(report, "Latency, half of a round trip, us", false);
     }
+    print_ways(report);
     if (report->tls) printf("\nMeasured over TLS, as a job with --tls talks.\n");
     print_findings(report);
     print_verdict(report);

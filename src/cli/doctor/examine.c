@@ -139,6 +139,7 @@ static void send_expect(examination *e, int from, int to) {
     rpi_remote *remote = &e->launch.remotes[to];
     rpi_agent_words words = {0};
     rpi_agent_add_number(&words, "caller", from);
+    rpi_agent_add_number(&words, "streams", e->options->streams);
     rpi_agent_add_number(&words, "limit-ms", (int64_t)(measuring_s(e) * 1000));
     remote->may_be_late = true;
     rpi_hosts_ask(remote, rpi_agent_send_words(&remote->link, RPI_AGENT_EXPECT, &words));
@@ -159,6 +160,7 @@ static void ask_pair(examination *e, int from, int to) {
     }
     send_expect(e, from, to);
     rpi_agent_add_number(&words, "callee", to);
+    rpi_agent_add_number(&words, "streams", e->options->streams);
     rpi_agent_add_number(&words, "port", e->report.hosts[to].port);
     rpi_agent_add_number(&words, "connect-ms", (int64_t)(e->options->connect_s * 1000));
     rpi_agent_add_number(&words, "bytes", e->options->bytes);
@@ -196,6 +198,8 @@ static void read_pair(examination *e, int from, int to) {
     }
     read_end(&frame, &pair->from);
     read_result(&frame, &pair->result);
+    snprintf(pair->ways, sizeof pair->ways, "%s", rpi_agent_value(&frame, "ways"));
+    snprintf(pair->missed, sizeof pair->missed, "%s", rpi_agent_value(&frame, "missed"));
     snprintf(pair->failure, sizeof pair->failure, "%s", rpi_agent_value(&frame, "error"));
     pair->is_reached = pair->result.latency_s > 0;
     frame = (rpi_agent_frame){.text = callee->answer, .bytes = callee->answer_bytes};
@@ -262,6 +266,7 @@ static rp_status list_hosts(examination *e) {
     e->list.count = count;
     e->report.is_alone = list->count == 1;
     e->report.tls = e->options->tls;
+    e->report.streams = e->options->streams;
     RP_TRY(rpi_alloc_array((size_t)count, sizeof *e->report.hosts, "hosts", &e->report.hosts));
     RP_TRY(rpi_alloc_array((size_t)count * (size_t)count, sizeof *e->report.pairs, "pairs",
                            &e->report.pairs));

@@ -223,6 +223,13 @@ static rp_status find_oddities(rpi_doctor_report *report, int from, int to, doub
                    "the way, or a bad cable",
                    report->hosts[from].name, report->hosts[to].name,
                    100.0 * (double)result->resent / (double)result->packets));
+    if (*pair->missed)
+        RP_TRY(add(
+            report, false,
+            "%s does not reach %s at %s, which a connection of each of their links should "
+            "take: it takes another one's way. Of several interfaces each wants a network "
+            "of its own that both hosts are in (REDPOLL_SOCKET_IFNAME says which are meant)",
+            report->hosts[from].name, report->hosts[to].name, pair->missed));
     if (from < to && pair->from.mtu && pair->to.mtu && pair->from.mtu != pair->to.mtu)
         RP_TRY(
             add(report, false,

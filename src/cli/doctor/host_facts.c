@@ -131,24 +131,14 @@ void rpi_host_facts_read(const char *text, size_t bytes, rpi_doctor_host *host) 
 
 /* ---- ends of connections ---- */
 
-/* As IPv6 listeners see what comes by IPv4. */
-static const char *skip_mapping(const char *address) {
-    return strncasecmp(address, "::ffff:", 7) == 0 ? address + 7 : address;
-}
-
 void rpi_doctor_end_find(int fd, rpi_doctor_end *out_end) {
-    rpi_interface list[RPI_INTERFACES_MAX];
-    char text[RPI_HOST_BYTES];
-    int count = 0;
+    struct sockaddr_storage address;
+    socklen_t bytes = sizeof address;
+    rpi_interface end;
     *out_end = (rpi_doctor_end){.mtu = 0};
-    if (rpi_stream_local_host(fd, text, sizeof text) != RP_OK) return;
-    snprintf(out_end->address, sizeof out_end->address, "%s", skip_mapping(text));
-    if (rpi_is_loopback(out_end->address)) {
-        snprintf(out_end->interface, sizeof out_end->interface, "lo");
-    } else if (rpi_interfaces_list(NULL, list, &count) == RP_OK) {
-        for (int i = 0; i < count; i++)
-            if (strcmp(list[i].address, out_end->address) == 0)
-                memcpy(out_end->interface, list[i].name, sizeof out_end->interface);
-    }
+    if (getsockname(fd, (struct sockaddr *)&address, &bytes) != 0) return;
+    rpi_interface_at((struct sockaddr *)&address, bytes, &end);
+    snprintf(out_end->address, sizeof out_end->address, "%s", end.address);
+    snprintf(out_end->interface, sizeof out_end->interface, "%s", end.name);
     out_end->mtu = mtu_of(out_end->interface);
 }

@@ -3,9 +3,12 @@
 #include "base/clock.h"
 #include "base/median.h"
 #include "net/endian.h"
+#include "net/transport.h"
 
 #include <linux/tcp.h>
 #include <netinet/in.h>
+#include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -23,6 +26,41 @@ static int64_t clock_ns(void) {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     return (int64_t)now.tv_sec * RPI_SECOND_NS + now.tv_nsec;
+}
+
+/* ---- several connections at once ---- */
+
+/* One of them, on this side. */
+typedef struct side {
+    rpi_channel *peer;
+    rp_status (*run)(struct side *s);
+    rpi_probe_limits limits;
+    rpi_probe_result result;
+    rp_status status;
+    char text[300]; /* of a failure */
+} side;
+
+static void *run_side(void *context) {
+    side *s = context;
+    s->status = s->run(s);
+    if (s->status != RP_OK) snprintf(s->text, sizeof s->text, "%s", rp_last_error()->message);
+    return NULL;
+}
+
+/* The first on this thread. The first failure is that of all. */
+static rp_status run_all(side *sides, int count) {
+    pthread_t threads[RPI_STREAMS_MAX];
+    int started = 1;
+    while (started < count &&
+           pthread_create(&threads[started], NULL, run_side, &sides[started]) == 0)
+        started++;
+    if (started == count) run_side(&sides[0]);
+    for (int i = 1; i < started; i++) pthread_join(threads[i], NULL);
+    if (started < count) return RP_FAIL(IO, "cannot start a thread for each connection");
+    for (int i = 0; i < count; i++)
+        if (sides[i].status != RP_OK)
+            return rpi_fail(sides[i].status, __FILE__, __LINE__, "%s", sides[i].text);
+    return RP_OK;
 }
 
 /* ---- the caller ---- */
@@ -68,7 +106,7 @@ static rp_status measure_latency(rpi_channel *peer, const rpi_probe_limits *limi
 
 static rp_status send_pieces(rpi_channel *peer, const rpi_probe_limits *limits,
                              int64_t *out_bytes) {
-    static unsigned char piece[PIECE_BYTES];
+    static _Thread_local unsigned char piece[PIECE_BYTES];
     int64_t end_ns = rpi_deadline_ns(limits->time_s);
     bool is_last = false;
     for (*out_bytes = 0; !is_last; *out_bytes += PIECE_BYTES) {
@@ -108,12 +146,28 @@ static rp_status measure_rate(rpi_channel *peer, const rpi_probe_limits *limits,
     return RP_OK;
 }
 
-rp_status rpi_probe_call(rpi_channel *peer, const rpi_probe_limits *limits,
+static rp_status flood(side *s) {
+    RP_TRY(measure_rate(s->peer, &s->limits, &s->result));
+    return ask(s->peer, BYE, s->limits.deadline_ns);
+}
+
+rp_status rpi_probe_call(rpi_channel *peers, int count, const rpi_probe_limits *limits,
                          rpi_probe_result *out_result) {
+    side sides[RPI_STREAMS_MAX];
     *out_result = (rpi_probe_result){0};
-    RP_TRY(measure_latency(peer, limits, out_result));
-    RP_TRY(measure_rate(peer, limits, out_result));
-    return ask(peer, BYE, limits->deadline_ns);
+    RP_TRY(measure_latency(&peers[0], limits, out_result));
+    for (int i = 0; i < count; i++) {
+        sides[i] = (side){.peer = &peers[i], .run = flood, .limits = *limits};
+        sides[i].limits.bytes /= count;
+    }
+    rp_status status = run_all(sides, count);
+    for (int i = 0; i < count; i++) {
+        out_result->packets += sides[i].result.packets;
+        out_result->resent += sides[i].result.resent;
+        out_result->bytes += sides[i].result.bytes;
+        if (status == RP_OK) out_result->rate += sides[i].result.rate;
+    }
+    return status;
 }
 
 /* ---- the other side ---- */
@@ -127,7 +181,7 @@ static rp_status answer_ping(rpi_channel *peer, int64_t deadline_ns) {
 /* The first piece may have waited in buffers on the way: counted are those behind it, where
  * there are any. */
 static rp_status answer_flood(rpi_channel *peer, int64_t deadline_ns) {
-    static unsigned char piece[PIECE_BYTES];
+    static _Thread_local unsigned char piece[PIECE_BYTES];
     unsigned char summary[SUMMARY_BYTES];
     int64_t begin_ns = rpi_now_ns(), pieces = 0;
     do {
@@ -140,7 +194,9 @@ static rp_status answer_flood(rpi_channel *peer, int64_t deadline_ns) {
     return rpi_channel_write(peer, summary, sizeof summary, deadline_ns);
 }
 
-rp_status rpi_probe_answer(rpi_channel *peer, int64_t deadline_ns) {
+static rp_status answer(side *s) {
+    rpi_channel *peer = s->peer;
+    int64_t deadline_ns = s->limits.deadline_ns;
     for (;;) {
         unsigned char question[QUESTION_BYTES];
         RP_TRY(rpi_channel_read(peer, question, sizeof question, deadline_ns));
@@ -153,4 +209,12 @@ rp_status rpi_probe_answer(rpi_channel *peer, int64_t deadline_ns) {
         default: return RP_FAIL(CORRUPT, "a doctor's question that is not known here");
         }
     }
+}
+
+rp_status rpi_probe_answer(rpi_channel *peers, int count, int64_t deadline_ns) {
+    side sides[RPI_STREAMS_MAX];
+    for (int i = 0; i < count; i++)
+        sides[i] =
+            (side){.peer = &peers[i], .run = answer, .limits = {.deadline_ns = deadline_ns}};
+    return run_all(sides, count);
 }

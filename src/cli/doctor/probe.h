@@ -1,4 +1,5 @@
-/* What two hosts measure over one connection: the caller asks, the other side answers.
+/* What two hosts measure over one connection, or over several at once (REDPOLL_STREAMS): the
+ * caller asks, the other side answers. Latency and clocks are the first one's.
  *
  *     PING   -> | <- the answerer's clock                latency, clocks
  *     FLOOD  -> | pieces until the last ... | <- bytes and time, as they came in
@@ -23,14 +24,14 @@ typedef struct rpi_probe_result {
     double offset_s;         /* by how much the other clock is ahead */
     int64_t bytes;           /* sent by the flood, and how fast they came in */
     double rate;             /* bytes a second */
-    int64_t packets, resent; /* of the whole connection, as the kernel counts them */
+    int64_t packets, resent; /* of the whole connections, as the kernel counts them */
 } rpi_probe_result;
 
-/* The caller's side. Where the first half has succeeded and the second has not, `latency_s` is
- * there and `rate` is 0. RP_TIMEOUT, RP_PEER. */
-rp_status rpi_probe_call(rpi_channel *peer, const rpi_probe_limits *limits,
+/* The caller's side, over `count` connections. Where the first half has succeeded and the
+ * second has not, `latency_s` is there and `rate` is 0. RP_TIMEOUT, RP_PEER. */
+rp_status rpi_probe_call(rpi_channel *peers, int count, const rpi_probe_limits *limits,
                          rpi_probe_result *out_result);
-/* The other side, until BYE. */
-rp_status rpi_probe_answer(rpi_channel *peer, int64_t deadline_ns);
+/* The other side, until BYE on each. */
+rp_status rpi_probe_answer(rpi_channel *peers, int count, int64_t deadline_ns);
 
 #endif

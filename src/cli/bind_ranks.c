@@ -1,12 +1,15 @@
 #include "cli/bind_ranks.h"
 
-#include <stdbool.h>
+#include "base/append.h"
+#include "cli/host_hwloc.h"
+
+#include <dirent.h>
+#include <linux/mempolicy.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
-
-enum { NODES_MAX = 1024 };
 
 static const char *const names[] = {"none", "core", "socket", "numa"};
 enum { NAMES = sizeof names / sizeof names[0] };
@@ -30,23 +33,63 @@ static bool is_together(rpi_binding binding, const rpi_processor *a, const rpi_p
 }
 
 /* groups[i]: which core, socket or node processor i is of, numbered by first appearance. */
-static int number_groups(rpi_binding binding, const rpi_processor *processors, int count,
-                         int *groups) {
+static int number_groups(rpi_binding binding, const rpi_bind_host *host, int *groups) {
     int found = 0;
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < host->count; i++) {
         int first = 0;
-        while (!is_together(binding, &processors[first], &processors[i])) first++;
+        while (!is_together(binding, &host->processors[first], &host->processors[i])) first++;
         groups[i] = first < i ? groups[first] : found++;
     }
     return found;
 }
 
-rp_status rpi_bind_choose(rpi_binding binding, const rpi_processor *processors, int count,
-                          int rank, int ranks, cpu_set_t *out_set) {
+static bool has_node(const rpi_bind_share *share, int node) {
+    return share->nodes[node / 64] >> (node % 64) & 1;
+}
+
+static void give(rpi_bind_share *share, const rpi_processor *processor) {
+    CPU_SET((size_t)processor->number, &share->processors);
+    if (processor->node >= 0 && processor->node < RPI_NODES_MAX)
+        share->nodes[processor->node / 64] |= UINT64_C(1) << (processor->node % 64);
+}
+
+static bool has_processor(const rpi_bind_share *share, int number) {
+    return CPU_ISSET((size_t)number, &share->processors);
+}
+
+/* "0-3,8": those of `most` that the share has. Returns how many. */
+static int append_numbers(const rpi_bind_share *share, int most,
+                          bool (*has)(const rpi_bind_share *share, int number), char *text,
+                          size_t bytes) {
+    int count = 0;
+    for (int first = 0; first < most; first++) {
+        int last = first;
+        if (!has(share, first)) continue;
+        while (last + 1 < most && has(share, last + 1)) last++;
+        rpi_append(text, bytes, "%s%d", count ? "," : "", first);
+        if (last > first) rpi_append(text, bytes, "-%d", last);
+        count += last - first + 1;
+        first = last;
+    }
+    return count;
+}
+
+static void describe(rpi_bind_share *share) {
+    char processors[120] = "", nodes[60] = "";
+    int many = append_numbers(share, CPU_SETSIZE, has_processor, processors, sizeof processors);
+    int far = append_numbers(share, RPI_NODES_MAX, has_node, nodes, sizeof nodes);
+    snprintf(share->text, sizeof share->text, "processor%s %s", many == 1 ? "" : "s",
+             processors);
+    if (far)
+        rpi_append(share->text, sizeof share->text, " and memory of NUMA node%s %s",
+                   far == 1 ? "" : "s", nodes);
+}
+
+rp_status rpi_bind_choose(rpi_binding binding, const rpi_bind_host *host, int rank, int ranks,
+                          rpi_bind_share *out_share) {
     int groups[CPU_SETSIZE];
-    CPU_ZERO(out_set);
-    if (count > CPU_SETSIZE) return RP_FAIL(UNSUPPORTED, "%d processors", count);
-    int found = number_groups(binding, processors, count, groups);
+    *out_share = (rpi_bind_share){.text = ""};
+    int found = number_groups(binding, host, groups);
     if (binding == RPI_BIND_CORE && ranks > found)
         return RP_FAIL(INVALID,
                        "%d ranks and %d core%s to bind them to: start fewer on this host, or "
@@ -54,10 +97,19 @@ rp_status rpi_bind_choose(rpi_binding binding, const rpi_processor *processors, 
                        ranks, found, found == 1 ? "" : "s");
     long first = (long)rank * found / ranks, behind = (long)(rank + 1) * found / ranks;
     if (behind == first) behind++; /* more ranks than groups share them */
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < host->count; i++)
         if (binding == RPI_BIND_NONE || (groups[i] >= first && groups[i] < behind))
-            CPU_SET((size_t)processors[i].number, out_set);
+            give(out_share, &host->processors[i]);
+    describe(out_share);
     return RP_OK;
+}
+
+rp_status rpi_bind_check(rpi_binding binding, int ranks) {
+    rpi_bind_host host;
+    rpi_bind_share share;
+    if (binding == RPI_BIND_NONE) return RP_OK;
+    RP_TRY(rpi_bind_host_find(&host));
+    return rpi_bind_choose(binding, &host, 0, ranks, &share);
 }
 
 /* ---- this host ---- */
@@ -73,13 +125,20 @@ static int read_number(int processor, const char *file, int otherwise) {
     return end == text || number < 0 ? otherwise : (int)number;
 }
 
+/* Its folder has a link nodeN; -1: it has none, where the kernel knows no nodes. */
 static int node_of(int processor) {
-    char path[96];
-    for (int node = 0; node < NODES_MAX; node++) {
-        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/node%d", processor, node);
-        if (access(path, F_OK) == 0) return node;
+    char path[64];
+    int node = -1;
+    snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d", processor);
+    DIR *folder = opendir(path);
+    for (const struct dirent *entry; folder && (entry = readdir(folder)) != NULL;) {
+        char *end = NULL;
+        if (strncmp(entry->d_name, "node", 4) != 0) continue;
+        long number = strtol(entry->d_name + 4, &end, 10);
+        if (end > entry->d_name + 4 && !*end) node = (int)number;
     }
-    return 0;
+    if (folder) closedir(folder);
+    return node;
 }
 
 /* By socket, node and core, so that neighbours in the list are near each other. */
@@ -90,19 +149,53 @@ static int compare(const void *left, const void *right) {
     return a->core != b->core ? a->core - b->core : a->number - b->number;
 }
 
-rp_status rpi_bind_here(rpi_binding binding, int rank, int ranks, cpu_set_t *out_set) {
-    rpi_processor processors[CPU_SETSIZE];
-    cpu_set_t allowed;
-    int count = 0;
-    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0)
-        return RP_FAIL_ERRNO(IO, "cannot see which processors may be used");
+static void read_sys(const cpu_set_t *allowed, rpi_bind_host *host) {
     for (int i = 0; i < CPU_SETSIZE; i++)
-        if (CPU_ISSET((size_t)i, &allowed))
-            processors[count++] =
+        if (CPU_ISSET((size_t)i, allowed))
+            host->processors[host->count++] =
                 (rpi_processor){.number = i,
                                 .core = read_number(i, "core_id", i),
                                 .socket = read_number(i, "physical_package_id", 0),
-                                .node = binding == RPI_BIND_NUMA ? node_of(i) : 0};
-    qsort(processors, (size_t)count, sizeof *processors, compare);
-    return rpi_bind_choose(binding, processors, count, rank, ranks, out_set);
+                                .node = node_of(i)};
+}
+
+/* hwloc tells of all that the machine, or this container, has. */
+static void keep_allowed(const cpu_set_t *allowed, rpi_bind_host *host) {
+    int kept = 0;
+    for (int i = 0; i < host->count && !host->is_made_up; i++)
+        if (CPU_ISSET((size_t)host->processors[i].number, allowed))
+            host->processors[kept++] = host->processors[i];
+    if (!host->is_made_up) host->count = kept;
+}
+
+rp_status rpi_bind_host_find(rpi_bind_host *out_host) {
+    cpu_set_t allowed;
+    out_host->count = 0;
+    out_host->is_made_up = false;
+    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0)
+        return RP_FAIL_ERRNO(IO, "cannot see which processors may be used");
+    if (rpi_hwloc_version()) {
+        RP_TRY(rpi_hwloc_find(out_host));
+        keep_allowed(&allowed, out_host);
+    } else {
+        read_sys(&allowed, out_host);
+    }
+    qsort(out_host->processors, (size_t)out_host->count, sizeof *out_host->processors, compare);
+    return RP_OK;
+}
+
+/* ---- the rank itself ---- */
+
+/* Preferred, not the only one: a node that is full is a reason to be slower, not to end. */
+static bool bind_memory(const rpi_bind_share *share) {
+    int count = 0;
+    for (int node = 0; node < RPI_NODES_MAX; node++) count += has_node(share, node);
+    if (count == 0) return true;
+    int mode = count == 1 ? MPOL_PREFERRED : MPOL_PREFERRED_MANY;
+    return syscall(SYS_set_mempolicy, mode, share->nodes, RPI_NODES_MAX + 1UL) == 0;
+}
+
+bool rpi_bind_self(const rpi_bind_share *share) {
+    bool runs = sched_setaffinity(0, sizeof share->processors, &share->processors) == 0;
+    return bind_memory(share) && runs;
 }

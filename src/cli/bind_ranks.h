@@ -1,11 +1,14 @@
-/* Which processors each rank of a host may use: redpoll run --bind-to. Memory follows, for the
- * kernel takes it from the NUMA node of the processor that touches it first. */
+/* Which processors and which memory each rank of a host may use: redpoll run --bind-to. What
+ * there is comes from hwloc (host_hwloc.h), or where this build has none from the kernel's
+ * /sys. */
 #ifndef RPI_CLI_BIND_RANKS_H
 #define RPI_CLI_BIND_RANKS_H
 
 #include "base/status.h"
 
 #include <sched.h>
+#include <stdbool.h>
+#include <stdint.h>
 
 typedef enum rpi_binding {
     RPI_BIND_NONE,
@@ -15,20 +18,41 @@ typedef enum rpi_binding {
 } rpi_binding;
 
 typedef struct rpi_processor {
-    int number, core, socket, node; /* a core's number counts within its socket */
+    int number, core, socket, node; /* a core's number counts within its socket; node -1: not
+                                       known */
 } rpi_processor;
+
+enum { RPI_NODES_MAX = 1024 };
+
+/* What ranks of this host can be bound to. */
+typedef struct rpi_bind_host {
+    rpi_processor processors[CPU_SETSIZE]; /* neighbours in the list are near each other */
+    int count;
+    bool is_made_up; /* of HWLOC_SYNTHETIC and the like: no processors that one can run on */
+} rpi_bind_host;
+
+typedef struct rpi_bind_share {
+    cpu_set_t processors;
+    uint64_t nodes[RPI_NODES_MAX / 64]; /* NUMA nodes of these; none: memory is left as it is */
+    char text[200];                     /* "processors 0-3,8-11 and memory of NUMA node 0" */
+} rpi_bind_share;
 
 /* "none", "core", "socket" or "numa". */
 rp_status rpi_binding_find(const char *name, rpi_binding *out_binding);
 rp_status rpi_binding_check(const char *name);
 
-/* Pure: the share of rank `rank` of `ranks`, over these processors. RP_INVALID: fewer cores
- * than ranks; nothing else is divided below what it names. */
-rp_status rpi_bind_choose(rpi_binding binding, const rpi_processor *processors, int count,
-                          int rank, int ranks, cpu_set_t *out_set);
-
-/* The same over those processors that this process may use, as the kernel describes them in
- * /sys; where it does not, each processor is a core and all are one socket and node. */
-rp_status rpi_bind_here(rpi_binding binding, int rank, int ranks, cpu_set_t *out_set);
+/* Those processors that this process may use. By the kernel where each one's place is not told
+ * it is a core, and all are one socket and node. RP_IO, RP_UNSUPPORTED. */
+rp_status rpi_bind_host_find(rpi_bind_host *out_host);
+/* Pure: the share of rank `rank` of `ranks`. RP_INVALID: fewer cores than ranks; nothing else
+ * is divided below what it names. */
+rp_status rpi_bind_choose(rpi_binding binding, const rpi_bind_host *host, int rank, int ranks,
+                          rpi_bind_share *out_share);
+/* Can so many ranks be bound here? As choose() says. */
+rp_status rpi_bind_check(rpi_binding binding, int ranks);
+/* This process, and what it starts: to the processors, and to the memory of the nodes as long
+ * as they have any. System calls only, for a child between fork() and exec(). False: the kernel
+ * takes one of them not, as it does in some containers. */
+bool rpi_bind_self(const rpi_bind_share *share);
 
 #endif

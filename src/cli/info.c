@@ -7,6 +7,7 @@
 #include "cli/build_info.h"
 #include "cli/catalogues.h"
 #include "cli/help.h"
+#include "cli/host_hwloc.h"
 #include "cli/info_model.h"
 #include "cli/option_rows.h"
 #include "cuda/cuda.h"
@@ -59,6 +60,7 @@ static void print_json(void) {
     cJSON_AddStringToObject(object, "onednn", RPI_BUILD_ONEDNN);
     cJSON_AddStringToObject(object, "openssl", RPI_BUILD_OPENSSL);
     cJSON_AddStringToObject(object, "tls", rpi_tls_is_supported() ? "1.3" : "no");
+    cJSON_AddStringToObject(object, "hwloc", rpi_hwloc_version() ? rpi_hwloc_version() : "no");
     cJSON_AddStringToObject(object, "sanitizers", RPI_BUILD_SANITIZE);
     cJSON_AddStringToObject(object, "isa", rpi_isa_name(rpi_cpu_isa()));
     cJSON_AddStringToObject(object, "cpu_features", rpi_cpu_features());

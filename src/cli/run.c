@@ -57,6 +57,7 @@ typedef struct launch {
     char **environment; /* ours, without what we set */
     int variables;
     int alive;
+    rpi_bind_host host;      /* where ranks are bound */
     bool has_ended_well;     /* a rank has */
     rpi_first_failure first; /* of ranks numbered as here */
     bool is_unread;          /* our standard output was a pipe, and its reader has gone */
@@ -150,12 +151,26 @@ static void set_variables(launch *l, int rank, char text[OWN_VARIABLES][VARIABLE
 
 /* ---- starting ---- */
 
+static void write_words(const char *words) {
+    ssize_t written = write(STDERR_FILENO, words, strlen(words));
+    (void)written; /* nobody reads: the rank will notice */
+}
+
+/* In the child, system calls only. */
+static void bind_rank(const launch *l, const rpi_bind_share *share) {
+    bool is_bound = !l->host.is_made_up && rpi_bind_self(share);
+    if (!l->options->reports_bindings) return;
+    write_words(is_bound             ? "bound to "
+                : l->host.is_made_up ? "on a host that is made up, would be bound to "
+                                     : "the kernel does not allow all of this: bound to ");
+    write_words(share->text);
+    write_words("\n");
+}
+
 /* In the child, system calls only. Errors go up the pipe; a successful exec closes it. */
 static void become_rank(const launch *l, int rank, const int *streams, int report, pid_t parent,
-                        const cpu_set_t *processors) {
+                        const rpi_bind_share *share) {
     setpgid(0, 0);
-    if (l->options->binding != RPI_BIND_NONE)
-        (void)sched_setaffinity(0, sizeof *processors, processors);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(127); /* it died before we asked to be told */
     /* One reader at most: rank 0, and not from a terminal, where its group is in the
@@ -167,6 +182,7 @@ static void become_rank(const launch *l, int rank, const int *streams, int repor
     }
     if (streams[0] >= 0) dup2(streams[0], STDOUT_FILENO);
     if (streams[1] >= 0) dup2(streams[1], STDERR_FILENO);
+    if (l->options->binding != RPI_BIND_NONE) bind_rank(l, share);
     sigprocmask(SIG_SETMASK, &l->mask_before, NULL);
     if (l->options->path)
         execve(l->options->path, l->options->argv, l->environment);
@@ -228,15 +244,14 @@ static rp_status open_pipes(launch *l, int rank, int *ends) {
 
 static rp_status fork_rank(launch *l, int rank, int *ends, int *out_error) {
     char text[OWN_VARIABLES][VARIABLE_BYTES];
-    cpu_set_t processors;
+    rpi_bind_share share;
     pid_t parent = getpid();
-    CPU_ZERO(&processors);
     if (l->options->binding != RPI_BIND_NONE)
-        RP_TRY(rpi_bind_here(l->options->binding, rank, l->ranks, &processors));
+        RP_TRY(rpi_bind_choose(l->options->binding, &l->host, rank, l->ranks, &share));
     set_variables(l, rank, text);
     fflush(NULL);
     pid_t pid = fork();
-    if (pid == 0) become_rank(l, rank, ends, ends[STREAMS + 1], parent, &processors);
+    if (pid == 0) become_rank(l, rank, ends, ends[STREAMS + 1], parent, &share);
     if (pid < 0) return RP_FAIL_ERRNO(IO, "cannot start rank %d", l->world.first_rank + rank);
     setpgid(pid, pid); /* both sides do, so that it holds for either at once */
     l->processes[rank].pid = l->processes[rank].group = pid;
@@ -310,6 +325,7 @@ static rp_status prepare(launch *l) {
         rpi_alloc_array(FIRST_STREAM + ranks * STREAMS, sizeof *l->polls, "ranks", &l->polls));
     if (l->options->output == RPI_LAUNCH_FILES)
         RP_TRY(rpi_alloc_array(ranks, sizeof *l->last, "last lines", &l->last));
+    if (l->options->binding != RPI_BIND_NONE) RP_TRY(rpi_bind_host_find(&l->host));
     return copy_environment(l);
 }
 

@@ -24,13 +24,14 @@ typedef struct rpi_launch_options {
     const char *path;  /* the executable; NULL: argv[0], looked up in PATH */
     char *const *argv; /* NULL-terminated; argv[0] may be any name when there is a path */
     rpi_launch_output output;
-    double grace_s;       /* for ranks to end by themselves after a failure; 0: 10 */
-    double stop_grace_s;  /* the same after we were told to end; 0: grace_s */
-    bool outlives_deaths; /* ranks that are killed end nobody else and are no failure: the
-                             others say what they make of it */
-    int vital_ranks;      /* but for so many of the first */
-    int restarts;         /* then: a rank that was killed is started again, so often each */
-    rpi_binding binding;  /* of each rank to processors */
+    double grace_s;        /* for ranks to end by themselves after a failure; 0: 10 */
+    double stop_grace_s;   /* the same after we were told to end; 0: grace_s */
+    bool outlives_deaths;  /* ranks that are killed end nobody else and are no failure: the
+                              others say what they make of it */
+    int vital_ranks;       /* but for so many of the first */
+    int restarts;          /* then: a rank that was killed is started again, so often each */
+    rpi_binding binding;   /* of each rank to processors and memory */
+    bool reports_bindings; /* each says on its standard error to which */
     const char *output_folder; /* of RPI_LAUNCH_FILES; it exists */
     struct rpi_agent *agent;   /* these are some of a world's ranks, for a launcher on another
                                   host, which gets their output (hosts/agent.h); NULL: all */

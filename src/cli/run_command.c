@@ -21,7 +21,7 @@
 
 typedef struct settings {
     int64_t ranks, restarts;
-    bool prefix, tls;
+    bool prefix, tls, report_bindings;
     double grace_s, answer_s;
     const char *hosts, *hostfile, *ssh, *remote_redpoll, *folder, *output_folder, *ports,
         *lost_after, *bind_to, *on_loss;
@@ -58,9 +58,11 @@ static const rpi_option options[] = {
      "a host that answers nothing for so long is lost and fails the job; 30s when absent",
      check_lost_after},
     {"bind-to", NULL, NULL, RPI_OPTION_TEXT, FIELD(bind_to), "none", 0, 0, "WHAT",
-     "processors of each rank: cores of its own (core), or those of a socket or a NUMA node "
-     "(socket, numa)",
+     "processors of each rank, and the memory next to them: cores of its own (core), or those "
+     "of a socket or a NUMA node (socket, numa)",
      rpi_binding_check},
+    {"report-bindings", NULL, NULL, RPI_OPTION_FLAG, FIELD(report_bindings), NULL, 0, 0, NULL,
+     "each rank says on standard error to what it is bound", NULL},
     RPI_ROW_TLS(FIELD(tls), NULL,
                 "encrypt all that ranks say by TCP (TLS 1.3): data, store, control connection"),
     {"env", "x", NULL, RPI_OPTION_LIST, FIELD(variables), NULL, 0, 0, "NAME[=VALUE]",
@@ -168,6 +170,7 @@ static rp_status launch_on_hosts(const settings *s, char **argv, int *out_code) 
         .argv = argv,
         .passed = (const char *const *)passed,
         .bind_to = s->bind_to,
+        .reports_bindings = s->report_bindings,
         .output = output_of(s),
         .output_folder = s->output_folder,
         .grace_s = s->grace_s,
@@ -196,9 +199,8 @@ static rp_status set_variables(const rpi_option_list *list) {
 static rp_status launch_here(const settings *s, char **argv, int *out_code) {
     char output_folder[PATH_MAX];
     rpi_binding binding;
-    cpu_set_t processors;
     RP_TRY(rpi_binding_find(s->bind_to, &binding));
-    if (binding != RPI_BIND_NONE) RP_TRY(rpi_bind_here(binding, 0, (int)s->ranks, &processors));
+    RP_TRY(rpi_bind_check(binding, (int)s->ranks));
     RP_TRY(set_variables(&s->variables));
     if (s->output_folder && !realpath(s->output_folder, output_folder))
         return RP_FAIL_ERRNO(IO, "cannot find %s", s->output_folder);
@@ -211,6 +213,7 @@ static rp_status launch_here(const settings *s, char **argv, int *out_code) {
         .argv = argv,
         .output = output_of(s),
         .binding = binding,
+        .reports_bindings = s->report_bindings,
         .output_folder = output_folder,
         .grace_s = s->grace_s,
         .outlives_deaths = outlives_deaths(s),

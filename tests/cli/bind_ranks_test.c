@@ -2,28 +2,38 @@
  * divided. */
 #include "cli/bind_ranks.h"
 
+#include "cli/host_hwloc.h"
 #include "harness/check.h"
+
+#include <errno.h>
+#include <linux/mempolicy.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 /* Two sockets of two nodes each, of two cores with two threads: 16 processors, whose numbers
  * run over all cores before the second threads come, as Intel's do. */
 enum { CORES = 8, PROCESSORS = 16 };
-static rpi_processor host[PROCESSORS];
+static rpi_bind_host host;
 
 static void make_host(void) {
+    host.count = PROCESSORS;
     for (int i = 0; i < PROCESSORS; i++) {
         int core = i % CORES;
-        host[i] = (rpi_processor){
+        host.processors[i] = (rpi_processor){
             .number = i, .core = core % 4, .socket = core / 4, .node = core / 2};
     }
 }
 
 /* Bit i: processor i. */
 static unsigned share(rpi_binding binding, int rank, int ranks) {
-    cpu_set_t set;
+    rpi_bind_share own;
     unsigned bits = 0;
-    CHECK_OK(rpi_bind_choose(binding, host, PROCESSORS, rank, ranks, &set));
+    CHECK_OK(rpi_bind_choose(binding, &host, rank, ranks, &own));
     for (int i = 0; i < PROCESSORS; i++)
-        if (CPU_ISSET((size_t)i, &set)) bits |= 1U << i;
+        if (CPU_ISSET((size_t)i, &own.processors)) bits |= 1U << i;
     return bits;
 }
 
@@ -62,18 +72,113 @@ static void every_rank_has_some_and_cores_are_its_own(void) {
             CHECK_EQ(all, 0xffff);
             CHECK(binding != RPI_BIND_CORE || shared == 0);
         }
-    cpu_set_t set;
-    CHECK_FAILS(rpi_bind_choose(RPI_BIND_CORE, host, PROCESSORS, 0, 9, &set), INVALID,
+    rpi_bind_share own;
+    CHECK_FAILS(rpi_bind_choose(RPI_BIND_CORE, &host, 0, 9, &own), INVALID,
                 "9 ranks and 8 cores");
 }
 
-static void this_host_has_processors(void) {
-    cpu_set_t set, allowed;
-    REQUIRE(sched_getaffinity(0, sizeof allowed, &allowed) == 0);
-    for (rpi_binding binding = RPI_BIND_NONE; binding <= RPI_BIND_NUMA; binding++) {
-        CHECK_OK(rpi_bind_here(binding, 0, 1, &set));
-        CHECK(CPU_EQUAL(&set, &allowed));
+/* Of the nodes whose processors a rank has, however it came to these. */
+static void memory_is_that_of_the_processors(void) {
+    static const struct {
+        rpi_binding binding;
+        int rank, ranks;
+        uint64_t nodes;
+        const char *text;
+    } cases[] = {
+        {RPI_BIND_CORE, 0, 8, 1, "processors 0,8 and memory of NUMA node 0"},
+        {RPI_BIND_CORE, 1, 2, 12, "processors 4-7,12-15 and memory of NUMA nodes 2-3"},
+        {RPI_BIND_SOCKET, 1, 2, 12, "processors 4-7,12-15 and memory of NUMA nodes 2-3"},
+        {RPI_BIND_NUMA, 2, 4, 4, "processors 4-5,12-13 and memory of NUMA node 2"},
+    };
+    rpi_bind_share own;
+    make_host();
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        CHECK_OK(rpi_bind_choose(cases[i].binding, &host, cases[i].rank, cases[i].ranks, &own));
+        CHECK_EQ(own.nodes[0], cases[i].nodes);
+        CHECK_MSG(strcmp(own.text, cases[i].text) == 0, "%s", own.text);
     }
+    host.count = 1; /* a kernel that knows no nodes */
+    host.processors[0].node = -1;
+    CHECK_OK(rpi_bind_choose(RPI_BIND_CORE, &host, 0, 1, &own));
+    CHECK(strcmp(own.text, "processor 0") == 0);
+}
+
+/* A host that hwloc makes up: two packages of two nodes each, of two cores with two threads. */
+static void hosts_that_hwloc_describes(void) {
+    static const struct {
+        const char *host;
+        rpi_binding binding;
+        int rank, ranks;
+        const char *text;
+    } cases[] = {
+        {"pack:2 numa:2 core:2 pu:2", RPI_BIND_CORE, 0, 8,
+         "processors 0-1 and memory of NUMA node 0"},
+        {"pack:2 numa:2 core:2 pu:2", RPI_BIND_CORE, 7, 8,
+         "processors 14-15 and memory of NUMA node 3"},
+        {"pack:2 numa:2 core:2 pu:2", RPI_BIND_NUMA, 1, 4,
+         "processors 4-7 and memory of NUMA node 1"},
+        {"pack:2 numa:2 core:2 pu:2", RPI_BIND_SOCKET, 1, 2,
+         "processors 8-15 and memory of NUMA nodes 2-3"},
+        /* Nodes that are larger than packages, and one for all. */
+        {"numa:2 pack:2 core:3 pu:1", RPI_BIND_NUMA, 1, 2,
+         "processors 6-11 and memory of NUMA node 1"},
+        {"pack:4 core:2 pu:1", RPI_BIND_SOCKET, 2, 4,
+         "processors 4-5 and memory of NUMA node 0"},
+    };
+    rpi_bind_share own;
+    if (!rpi_hwloc_version()) {
+        check_skip("this build has no hwloc");
+        return;
+    }
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        setenv("HWLOC_SYNTHETIC", cases[i].host, 1);
+        REQUIRE_OK(rpi_bind_host_find(&host));
+        CHECK(host.is_made_up);
+        CHECK_OK(rpi_bind_choose(cases[i].binding, &host, cases[i].rank, cases[i].ranks, &own));
+        CHECK_MSG(strcmp(own.text, cases[i].text) == 0, "case %zu: %s", i, own.text);
+    }
+    CHECK_FAILS(rpi_bind_check(RPI_BIND_CORE, 9), INVALID, "9 ranks and 8 cores");
+    unsetenv("HWLOC_SYNTHETIC");
+}
+
+static void this_host_has_processors(void) {
+    rpi_bind_share own;
+    cpu_set_t allowed;
+    REQUIRE(sched_getaffinity(0, sizeof allowed, &allowed) == 0);
+    REQUIRE_OK(rpi_bind_host_find(&host));
+    CHECK(!host.is_made_up);
+    for (rpi_binding binding = RPI_BIND_NONE; binding <= RPI_BIND_NUMA; binding++) {
+        CHECK_OK(rpi_bind_choose(binding, &host, 0, 1, &own));
+        CHECK(CPU_EQUAL(&own.processors, &allowed));
+    }
+}
+
+/* What the kernel says of a process that has bound itself. */
+static void a_process_is_bound(void) {
+    rpi_bind_share own;
+    REQUIRE_OK(rpi_bind_host_find(&host));
+    REQUIRE_OK(rpi_bind_choose(RPI_BIND_CORE, &host, 0, 1, &own));
+    CPU_ZERO(&own.processors);
+    CPU_SET((size_t)host.processors[0].number, &own.processors);
+    pid_t child = fork();
+    if (child == 0) {
+        cpu_set_t has;
+        int mode = -1;
+        uint64_t nodes[RPI_NODES_MAX / 64] = {0};
+        if (!rpi_bind_self(&own)) _exit(errno == EPERM || errno == ENOSYS ? 2 : 1);
+        if (sched_getaffinity(0, sizeof has, &has) != 0 || !CPU_EQUAL(&has, &own.processors))
+            _exit(3);
+        if (syscall(SYS_get_mempolicy, &mode, nodes, RPI_NODES_MAX + 1UL, NULL, 0UL) != 0)
+            _exit(4);
+        bool is_known = host.processors[0].node >= 0;
+        _exit(!is_known || (mode == MPOL_PREFERRED && nodes[0] == own.nodes[0]) ? 0 : 5);
+    }
+    int status = 0;
+    CHECK_EQ(waitpid(child, &status, 0), child);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 2)
+        check_skip("this container lets nobody bind memory");
+    else
+        CHECK_EQ(status, 0);
 }
 
 static void names(void) {
@@ -85,4 +190,7 @@ static void names(void) {
 
 CASES({"shares_are_as_named", shares_are_as_named},
       {"every_rank_has_some_and_cores_are_its_own", every_rank_has_some_and_cores_are_its_own},
+      {"memory_is_that_of_the_processors", memory_is_that_of_the_processors},
+      {"hosts_that_hwloc_describes", hosts_that_hwloc_describes},
+      {"a_process_is_bound", a_process_is_bound},
       {"this_host_has_processors", this_host_has_processors}, {"names", names})

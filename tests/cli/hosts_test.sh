@@ -131,6 +131,17 @@ bindings() {
         done
     fi
     on_hosts 0 -n 2 --bind-to numa true
+    on_hosts 0 -n 1 --bind-to numa --report-bindings sh -c 'grep Cpus_allowed_list /proc/self/status'
+    list=$(sed -n 's/.*Cpus_allowed_list:[[:space:]]*//p' out)
+    has err "^\\[0\\] (bound|the kernel does not allow all of this: bound) to processors? $list( and memory of NUMA nodes? [-0-9,]+)?\$"
+    on_hosts 0 -H big:1 --bind-to core --report-bindings true
+    has err '^\[0\] .*bound to processors? [-0-9,]+'
+    on_hosts 0 -n 2 --report-bindings true
+    ! grep -q bound err || { complain "ranks that nobody bound say that they are:" && show err; }
+    if "$redpoll" info --json | grep -q '"hwloc":"[0-9]'; then
+        HWLOC_SYNTHETIC='pack:2 numa:2 core:2 pu:2' on_hosts 0 -n 4 --bind-to numa --report-bindings true
+        has err '^\[3\] on a host that is made up, would be bound to processors 12-15 and memory of NUMA node 3$'
+    fi
     on_hosts 1 -n 1000 --bind-to core true
     has err '1000 ranks and [0-9]+ cores? to bind them to'
     on_hosts 1 -H big:1,small:1000 --bind-to core true

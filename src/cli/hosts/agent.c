@@ -97,6 +97,8 @@ static rp_status take_pair(rpi_agent *agent, job *j, rpi_launch_options *options
         world->ranks = (int)strtol(value, NULL, 10);
     else if (strcmp(name, "bind-to") == 0)
         return rpi_binding_find(value, &options->binding);
+    else if (strcmp(name, "report-bindings") == 0)
+        options->reports_bindings = true;
     else if (strcmp(name, "grace-ms") == 0)
         options->grace_s = (double)strtol(value, NULL, 10) / 1000;
     else if (strcmp(name, "on-loss") == 0)
@@ -122,9 +124,7 @@ static rp_status take_job(rpi_agent *agent, rpi_launch_options *options,
         RP_TRY(take_pair(agent, &j, options, world, name, value));
     RP_TRY(rpi_launch_check_ranks(agent->ranks));
     if (!j.folder || j.argc == 0) return RP_FAIL(CORRUPT, "the job is not complete");
-    cpu_set_t processors;
-    if (options->binding != RPI_BIND_NONE)
-        RP_TRY(rpi_bind_here(options->binding, 0, agent->ranks, &processors));
+    RP_TRY(rpi_bind_check(options->binding, agent->ranks));
     RP_TRY(enter_folder(j.folder));
     RP_TRY(check_program(agent->argv[0]));
     options->argv = agent->argv;

@@ -15,6 +15,7 @@ typedef struct rpi_hosts_options {
     char *const *argv;         /* NULL-terminated */
     const char *const *passed; /* NAME=VALUE for all ranks, NULL-terminated */
     const char *bind_to;       /* the name of a binding */
+    bool reports_bindings;     /* as in rpi_launch_options */
     rpi_launch_output output;  /* not RPI_LAUNCH_PREFIX_OTHERS */
     const char *output_folder; /* of RPI_LAUNCH_FILES, on this host; it exists */
     double grace_s;            /* as in rpi_launch_options */

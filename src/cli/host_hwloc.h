@@ -1,0 +1,14 @@
+/* The processors of this host as hwloc sees them, where this build has it (libhwloc-dev): it
+ * knows hosts that the kernel describes badly, and whatever HWLOC_SYNTHETIC or HWLOC_XMLFILE
+ * name in place of this one. */
+#ifndef RPI_CLI_HOST_HWLOC_H
+#define RPI_CLI_HOST_HWLOC_H
+
+#include "cli/bind_ranks.h"
+
+/* Such as "2.9.0"; NULL: this build has none. */
+const char *rpi_hwloc_version(void);
+/* RP_IO: hwloc cannot tell. */
+rp_status rpi_hwloc_find(rpi_bind_host *out_host);
+
+#endif

@@ -727,6 +727,38 @@ static void each_chinese_character_is_a_word(void) {
     rpi_tokenizer_close(tokenizer);
 }
 
+/* As Hugging Face's: the spaces behind a token belong to it, and it is looked for in them once
+ * more. */
+static void spaces_behind_a_token_are_looked_through(void) {
+    static const char json[] =
+        "{\"added_tokens\":[{\"id\":3,\"content\":\"  \",\"rstrip\":true}],\"model\":{"
+        "\"type\":\"WordLevel\",\"unk_token\":\"[UNK]\","
+        "\"vocab\":{\"[UNK]\":0,\"a\":1,\" \":2,\"  \":3}}}";
+    static const struct {
+        const char *text, *ids;
+    } rows[] = {{"a", "1,"},
+                {"  ", "3,"},
+                {"   ", "3,"},
+                {"    ", "3,3,"},
+                {"a     a", "1,3,3,1,"},
+                {"     a   a", "3,3,1,3,1,"}};
+    rpi_tokenizer *tokenizer = NULL;
+    rpi_encoder *encoder = NULL;
+    REQUIRE_OK(rpi_tokenizer_parse("spaces", json, sizeof json - 1, &tokenizer));
+    REQUIRE_OK(rpi_encoder_create(tokenizer, &encoder));
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        rpi_ids ids = {0};
+        char text[64];
+        CHECK_OK(rpi_encode(encoder, rows[i].text, strlen(rows[i].text), 0, &ids, NULL));
+        ids_text(&ids, text, sizeof text);
+        CHECK_MSG(strcmp(text, rows[i].ids) == 0, "'%s': %s, not %s", rows[i].text, text,
+                  rows[i].ids);
+        rpi_ids_free(&ids);
+    }
+    rpi_encoder_destroy(encoder);
+    rpi_tokenizer_close(tokenizer);
+}
+
 static void names_what_is_missing(void) {
     rpi_tokenizer *tokenizer = NULL;
     char spec[700];
@@ -792,6 +824,12 @@ static void refuses_by_name(void) {
         {"{" MODEL ",\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Removed\","
          "\"pattern\":{\"Regex\":\"\\\\h\"}}}",
          "holds \\h, which is not supported"},
+        {"{" MODEL ",\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Removed\","
+         "\"pattern\":{\"Regex\":\"\\\\X\"}}}",
+         "holds \\X, which is not supported"},
+        {"{" MODEL ",\"normalizer\":{\"type\":\"Replace\",\"content\":\"a\","
+         "\"pattern\":{\"Regex\":\"b*\"}}}",
+         "b* matches where there is nothing, which is not supported"},
         {"{" MODEL ",\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Sideways\","
          "\"pattern\":{\"Regex\":\"a\"}}}",
          "behavior 'Sideways'"},
@@ -861,4 +899,5 @@ CASES({"agrees_with_golden_files", agrees_with_golden_files},
       {"old_files_of_gpt2_have_options", old_files_of_gpt2_have_options},
       {"reads_vocab_txt", reads_vocab_txt}, {"names_what_is_missing", names_what_is_missing},
       {"refuses_by_name", refuses_by_name},
+      {"spaces_behind_a_token_are_looked_through", spaces_behind_a_token_are_looked_through},
       {"survives_lack_of_memory", survives_lack_of_memory})

@@ -129,19 +129,20 @@ static const rpi_added_token *token_at(const rpi_added_tokens *added,
 
 const rpi_added_token *rpi_added_tokens_next(const rpi_added_tokens *added,
                                              const rpi_added_finder *finder, const char *text,
-                                             size_t bytes, size_t from, bool plain_special,
-                                             size_t *out_start, size_t *out_end) {
-    for (size_t at = from; finder->count && at < bytes; at++) {
-        int byte = (uint8_t)text[at];
+                                             size_t bytes, size_t taken, bool plain_special,
+                                             size_t *at, size_t *out_start, size_t *out_end) {
+    for (size_t i = *at; finder->count && i < bytes; i++) {
+        int byte = (uint8_t)text[i];
         if (finder->first[byte] == finder->first[byte + 1]) continue;
-        const rpi_added_token *token = token_at(added, finder, text + at, bytes - at);
+        const rpi_added_token *token = token_at(added, finder, text + i, bytes - i);
         if (!token) continue;
-        size_t start = at, end = at + token->matched.count;
+        size_t start = i, end = i + token->matched.count;
         bool counts = !(plain_special && token->special) &&
                       (!token->single_word || stands_alone(text, bytes, start, end));
-        at = end - 1; /* what is found and does not count is passed over as a whole */
+        i = end - 1; /* what is found and does not count is passed over as a whole */
         if (!counts) continue;
-        take_spaces(token, text, bytes, from, &start, &end);
+        *at = end;
+        take_spaces(token, text, bytes, taken, &start, &end);
         *out_start = start;
         *out_end = end;
         return token;

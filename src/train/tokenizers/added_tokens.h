@@ -31,11 +31,13 @@ rp_status rpi_added_tokens_load(const cJSON *json, const rpi_vocabulary *vocabul
 rp_status rpi_added_tokens_prepare(rpi_added_tokens *added);
 void rpi_added_tokens_free(rpi_added_tokens *added);
 
-/* The next token in text[from .. bytes): where it begins and ends, spaces that belong to it
- * included. NULL: there is none. plain_special: special ones are text like any other. */
+/* The next token in text[*at .. bytes): where it begins and ends, spaces that belong to it
+ * included, of which none lie before `taken`, where the one before ended. *at is then behind
+ * the token without these spaces: as elsewhere, one that spaces make is found again in them.
+ * NULL: there is none. plain_special: special ones are text like any other. */
 const rpi_added_token *rpi_added_tokens_next(const rpi_added_tokens *added,
                                              const rpi_added_finder *finder, const char *text,
-                                             size_t bytes, size_t from, bool plain_special,
-                                             size_t *out_start, size_t *out_end);
+                                             size_t bytes, size_t taken, bool plain_special,
+                                             size_t *at, size_t *out_start, size_t *out_end);
 
 #endif

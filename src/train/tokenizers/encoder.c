@@ -141,16 +141,17 @@ typedef rp_status (*part_encoder)(rpi_encoder *e, const char *text, size_t bytes
 static rp_status encode_between(rpi_encoder *e, const rpi_added_finder *finder,
                                 const char *text, size_t bytes, bool first, unsigned flags,
                                 part_encoder encode, rpi_ids *ids) {
-    size_t at = 0, start, end;
+    size_t at = 0, taken = 0, start, end;
     bool plain = flags & RPI_ENCODE_PLAIN_SPECIAL;
     for (;;) {
-        const rpi_added_token *token = rpi_added_tokens_next(&e->tokenizer->added, finder, text,
-                                                             bytes, at, plain, &start, &end);
+        const rpi_added_token *token = rpi_added_tokens_next(
+            &e->tokenizer->added, finder, text, bytes, taken, plain, &at, &start, &end);
         size_t stop = token ? start : bytes;
-        if (stop > at) RP_TRY(encode(e, text + at, stop - at, first && at == 0, flags, ids));
+        if (stop > taken)
+            RP_TRY(encode(e, text + taken, stop - taken, first && taken == 0, flags, ids));
         if (!token) return RP_OK;
         RP_TRY(rpi_ids_add(ids, token->id));
-        at = end;
+        taken = end;
     }
 }
 

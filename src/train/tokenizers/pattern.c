@@ -33,6 +33,7 @@ static const struct {
     {'W', "[^\\p{L}\\p{M}\\p{Nd}\\p{Pc}]", NULL},
     {'h', NULL, NULL},
     {'H', NULL, NULL},
+    {'X', NULL, NULL}, /* what one sees as a character: each library's tables say which */
 };
 
 static rp_status refuse(const char *text, const char *part) {
@@ -110,6 +111,13 @@ static rp_status compile(const char *shown, const char *text, uint32_t options,
         return RP_FAIL(UNSUPPORTED, "the regular expression %s cannot be read: %s", shown,
                        reason);
     }
+    uint32_t is_empty = 0;
+    (void)pcre2_pattern_info(pattern->code, PCRE2_INFO_MATCHEMPTY, &is_empty);
+    if (is_empty)
+        return RP_FAIL(UNSUPPORTED,
+                       "the regular expression %s matches where there is nothing, which is not "
+                       "supported",
+                       shown);
     /* Where there is no such compiler the expression is interpreted, which is slower. */
     (void)pcre2_jit_compile(pattern->code, PCRE2_JIT_COMPLETE);
     return RP_OK;

@@ -1,5 +1,6 @@
 /* Regular expressions as tokenizer.json holds them (those of Oniguruma in Ruby's syntax), by
- * PCRE2. What the two would read differently is refused. */
+ * PCRE2. What the two would read differently is refused, and so is an expression that can match
+ * no characters, as \b, at which Oniguruma cuts. */
 #ifndef RPI_TRAIN_PATTERN_H
 #define RPI_TRAIN_PATTERN_H
 

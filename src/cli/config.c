@@ -4,6 +4,7 @@
 #include "base/memory.h"
 #include "base/regular_file.h"
 #include "base/status.h"
+#include "cli/nanotron.h"
 
 #include <string.h>
 #include <yaml.h>
@@ -233,6 +234,8 @@ rp_status rpi_config_open(const char *path, rpi_config **out_config) {
     rp_status status = rpi_strdup(path, &config->file);
     if (status == RP_OK) status = read_text(path, &text, &bytes);
     if (status == RP_OK) status = parse(path, text, bytes, config);
+    if (status == RP_OK && config->has_document)
+        status = rpi_nanotron_translate(path, &config->document);
     rpi_free(text);
     if (status != RP_OK) {
         rpi_config_free(config);

@@ -71,7 +71,7 @@ void bench_tokens(bench_list *list) {
     for (int t = 0; t < TOKENS; t++) ids[t] = t * t % 1999 * 25;
     float *x = bench_floats(COUNT), *y = bench_floats(COUNT),
           *tables = bench_floats(LENGTH * SIZE);
-    rpi_kernel_rope_tables(10000, 0, LENGTH, SIZE, tables, tables + LENGTH * SIZE / 2);
+    rpi_kernel_rope_tables(10000, NULL, 0, LENGTH, SIZE, tables, tables + LENGTH * SIZE / 2);
     rpi_kernel_heads in = {x, LENGTH * COLS, COLS, SIZE, RP_F32}, out = in;
     out.data = y;
     const void *rope_args =

@@ -8,6 +8,7 @@
 #define RPI_ENGINE_LAYERS_H
 
 #include "engine/graph.h"
+#include "engine/rope_stretch.h"
 
 /* y[n,k,i,j] = bias[k] + sum_{c,r,s} x[n,c,i*stride-padding+r,j*stride-padding+s] w[k,c,r,s].
  * weight: K x C x R x S; bias: K or absent. Stride 0 means 1. Padding has no part in the sums:
@@ -188,12 +189,13 @@ rpi_value_id rpi_relative_attention(rpi_graph *graph, const char *name, rpi_valu
 /* Rotary positions of queries or keys, batch x T x (heads D): of token t, elements c and
  * c + rotary / 2 of each head are turned by the angle t base^(-2c / rotary), as in Hugging
  * Face's LLaMA; `pairs`: elements 2c and 2c + 1, as in Meta's files. Elements from `rotary` on
- * stay. */
+ * stay. Angles can be stretched, for texts longer than those that a model was trained on. */
 typedef struct rpi_rope_attributes {
     int heads;
     int rotary;  /* elements of a head that are turned, even; 0 means all */
     double base; /* 0 means 10000 */
     bool pairs;
+    rpi_rope_stretch stretch;
 } rpi_rope_attributes;
 rpi_value_id rpi_rope(rpi_graph *graph, const char *name, rpi_value_id input,
                       rpi_rope_attributes attributes);

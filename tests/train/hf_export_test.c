@@ -109,6 +109,56 @@ static void the_config_gives_the_model_back(void) {
     CHECK(strstr(done.note, "no tokenizer.json: the tokens are bytes, which need none"));
 }
 
+/* The family that a model has, and what is read of the config.json that it writes. */
+static rp_status there_and_back(const char *text, char type[32], char back[RPI_MODEL_TEXT]) {
+    rpi_model_choice choice;
+    const rpi_hf_family *family = NULL;
+    char folder[600], *written = NULL;
+    RP_TRY(rpi_model_parse(text, &choice));
+    RP_TRY(rpi_hf_family_of_model(&choice, &family));
+    RP_TRY(rpi_hf_config_text(family, &choice, (rpi_hf_text_ends){-1, -1}, &written));
+    snprintf(type, 32, "%s", family->model_type);
+    snprintf(folder, sizeof folder, "%s", ranks_folder("there"));
+    mkdir(folder, 0777);
+    FILE *stream = fopen(ranks_path(folder, "config.json"), "w");
+    if (stream) fputs(written, stream), fclose(stream);
+    rpi_free(written);
+    return rpi_hf_config_read(folder, back, &family);
+}
+
+#define LLAMA                                                                                  \
+    "llama:layers=1,hidden=16,heads=2,kv-heads=1,head=8,intermediate=8,vocabulary=9,"          \
+    "positions=4"
+
+static void variants_of_llama_come_back(void) {
+    static const struct {
+        const char *type, *more;
+    } rows[] = {
+        {"llama", ""},
+        {"llama", ",attention-bias=on,mlp-bias=on"},
+        {"llama", ",rope-factor=2"},
+        {"llama", ",rope-factor=8,rope-original=64,rope-low=2,rope-high=5"},
+        {"mistral", ",window=3"},
+        {"mistral", ",window=3,rope-factor=2"},
+        {"qwen2", ",qkv-bias=on"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char text[RPI_MODEL_TEXT], type[32], back[RPI_MODEL_TEXT];
+        snprintf(text, sizeof text, "%s%s", LLAMA, rows[i].more);
+        CHECK_OK(there_and_back(text, type, back));
+        CHECK_MSG(strcmp(type, rows[i].type) == 0 && strcmp(back, text) == 0, "%s: %s of %s",
+                  back, type, text);
+    }
+}
+
+static void variants_without_a_name_are_refused(void) {
+    char type[32], back[RPI_MODEL_TEXT];
+    CHECK_FAILS(there_and_back(LLAMA ",qkv-bias=on,window=3", type, back), INVALID,
+                "window=3: Hugging Face's qwen2, which the model is by its other options, has");
+    CHECK_FAILS(there_and_back(LLAMA ",window=3,mlp-bias=on", type, back), INVALID,
+                "mlp-bias=on: Hugging Face's mistral, which");
+}
+
 /* ---- the tokenizer of a run that learnt hidden tokens ---- */
 
 static const char wordpiece[] =
@@ -254,6 +304,8 @@ static void ranks_start_from_the_same_weights(void) {
 CASES({"names and transposes are those of transformers",
        names_and_transposes_are_those_of_transformers},
       {"the config gives the model back", the_config_gives_the_model_back},
+      {"variants of LLaMA come back", variants_of_llama_come_back},
+      {"variants without a name are refused", variants_without_a_name_are_refused},
       {"the tokenizer of hidden tokens goes along", the_tokenizer_of_hidden_tokens_goes_along},
       {"what cannot be exported is told", what_cannot_be_exported_is_told},
       {"a folder that holds something is kept", a_folder_that_holds_something_is_kept},

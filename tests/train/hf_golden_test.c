@@ -94,6 +94,16 @@ static void mistral_is_that_of_transformers(void) {
     check_logits("mistral");
 }
 
+/* Biases everywhere, and positions stretched by frequency. */
+static void llama31_is_that_of_transformers(void) {
+    check_logits("llama31");
+}
+
+/* Biases of queries, keys and values, and positions stretched alike. */
+static void qwen2_is_that_of_transformers(void) {
+    check_logits("qwen2");
+}
+
 /* ---- token by token ---- */
 
 /* The largest difference of the logits behind the index-th token. */
@@ -132,9 +142,9 @@ static void check_pieces(const rpi_trained_model *model, const opened *o, int st
 }
 
 static void choices_are_those_of_transformers(void) {
-    static const char *const names[] = {"gpt2", "llama", "mistral"};
+    static const char *const names[] = {"gpt2", "llama", "mistral", "llama31", "qwen2"};
     static opened o;
-    for (int i = 0; i < 3; i++) {
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char folder[600], name[604];
         rpi_trained_model model;
         rpi_decoder_facts facts;
@@ -154,4 +164,6 @@ static void choices_are_those_of_transformers(void) {
 CASES({"GPT-2 is that of transformers", gpt2_is_that_of_transformers},
       {"LLaMA is that of transformers", llama_is_that_of_transformers},
       {"Mistral is that of transformers", mistral_is_that_of_transformers},
+      {"LLaMA-3.1 is that of transformers", llama31_is_that_of_transformers},
+      {"Qwen2 is that of transformers", qwen2_is_that_of_transformers},
       {"choices are those of transformers", choices_are_those_of_transformers})

@@ -301,6 +301,7 @@ static void llama_configs_are_read(void) {
         "\"model_type\":\"llama\",\"num_hidden_layers\":2,\"hidden_size\":48,"
         "\"num_attention_heads\":6,\"vocab_size\":100,\"max_position_embeddings\":64";
     static const char plain[] = "llama:layers=2,hidden=48,heads=6,";
+#define BASE "intermediate=128,vocabulary=100,positions=64,norm-epsilon=1e-06,"
     static const struct {
         const char *more, *wanted; /* wanted: behind `plain`; or a part of the message */
         rp_status status;
@@ -329,14 +330,42 @@ static void llama_configs_are_read(void) {
          "kv-heads=4 is no divisor of heads=6", RP_INVALID},
         {",\"intermediate_size\":128,\"hidden_act\":\"gelu\"",
          "'hidden_act' is \"gelu\"; model llama has only \"silu\"", RP_INVALID},
-        {",\"intermediate_size\":128,\"attention_bias\":true",
-         "'attention_bias' is true; model llama has only false", RP_INVALID},
-        {",\"intermediate_size\":128,\"mlp_bias\":true", "'mlp_bias' is true", RP_INVALID},
+        {",\"intermediate_size\":128,\"attention_bias\":true,\"mlp_bias\":true",
+         BASE "attention-bias=on,mlp-bias=on", RP_OK},
+        /* LLaMA-3.1's, as releases before transformers 5 have it, and since. */
+        {",\"intermediate_size\":128,\"rope_theta\":500,\"rope_scaling\":{\"factor\":8.0,"
+         "\"low_freq_factor\":1.0,\"high_freq_factor\":4.0,"
+         "\"original_max_position_embeddings\":32,\"rope_type\":\"llama3\"}",
+         "intermediate=128,vocabulary=100,positions=64,rope-base=500,norm-epsilon=1e-06,"
+         "rope-factor=8,rope-original=32,rope-low=1,rope-high=4",
+         RP_OK},
+        {",\"intermediate_size\":128,\"rope_theta\":5,\"rope_parameters\":{\"factor\":8.0,"
+         "\"low_freq_factor\":2.0,\"high_freq_factor\":3.0,\"rope_theta\":500,"
+         "\"rope_type\":\"llama3\"}",
+         "intermediate=128,vocabulary=100,positions=64,rope-base=500,norm-epsilon=1e-06,"
+         "rope-factor=8,rope-original=64,rope-low=2,rope-high=3",
+         RP_OK},
+        {",\"intermediate_size\":128,\"rope_scaling\":{\"type\":\"linear\",\"factor\":2}",
+         BASE "rope-factor=2", RP_OK},
+        {",\"intermediate_size\":128,\"rope_scaling\":{\"rope_type\":\"default\"}",
+         "intermediate=128,vocabulary=100,positions=64,norm-epsilon=1e-06", RP_OK},
         {",\"intermediate_size\":128,\"rope_scaling\":{\"rope_type\":\"llama3\"}",
-         "'rope_scaling' is {\"rope_type\":\"llama3\"}; model llama has only null", RP_INVALID},
-        {",\"intermediate_size\":128,\"rope_parameters\":{\"rope_type\":\"yarn\"}",
-         "'rope_parameters.rope_type' is \"yarn\"; model llama has only \"default\"",
+         "'rope_scaling.factor' is missing", RP_CORRUPT},
+        {",\"intermediate_size\":128,\"rope_scaling\":{\"rope_type\":\"llama3\","
+         "\"factor\":8,\"low_freq_factor\":4,\"high_freq_factor\":4}",
+         "rope-high=4 is not above rope-low=4", RP_INVALID},
+        {",\"intermediate_size\":128,\"rope_scaling\":{\"type\":\"linear\",\"factor\":0.5}",
+         "rope-factor", RP_INVALID},
+        {",\"intermediate_size\":128,\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":2}",
+         "'rope_scaling' is {\"type\":\"dynamic\",\"factor\":2}; model llama knows rope_type",
          RP_INVALID},
+        {",\"intermediate_size\":128,\"rope_scaling\":2", "'rope_scaling' is 2; model llama",
+         RP_INVALID},
+        {",\"intermediate_size\":128,\"rope_parameters\":{\"rope_type\":\"yarn\"}",
+         "'rope_parameters' is {\"rope_type\":\"yarn\"}; model llama knows rope_type",
+         RP_INVALID},
+        {",\"intermediate_size\":128,\"partial_rotary_factor\":0.5",
+         "'partial_rotary_factor' is 0.5; model llama has only 1", RP_INVALID},
         {",\"intermediate_size\":128,\"rope_theta\":\"high\"", "'rope_theta' is no number",
          RP_CORRUPT},
         {",\"intermediate_size\":128,\"rope_theta\":0.5", "rope-base", RP_INVALID},
@@ -361,6 +390,43 @@ static void llama_configs_are_read(void) {
         else
             CHECK_MSG(strstr(rp_last_error()->message, rows[i].wanted), "'%s' lacks '%s'",
                       rp_last_error()->message, rows[i].wanted);
+    }
+}
+
+/* Its relatives: what they mean that do not say how many keys and values there are. */
+static void relatives_of_llama_are_read(void) {
+    static const char sizes[] = "\"num_hidden_layers\":1,\"hidden_size\":64,"
+                                "\"num_attention_heads\":32,\"intermediate_size\":8,"
+                                "\"vocab_size\":9,\"max_position_embeddings\":4";
+    static const char begin[] = "llama:layers=1,hidden=64,heads=32",
+                      end[] = ",intermediate=8,vocabulary=9,positions=4,norm-epsilon=1e-06";
+    static const struct {
+        const char *more, *middle, *last; /* or NULL, and a part of the message */
+    } rows[] = {
+        {"\"model_type\":\"mistral\"", ",kv-heads=8", ""},
+        {"\"model_type\":\"mistral\",\"num_key_value_heads\":null,\"sliding_window\":4096", "",
+         ",window=4096"},
+        {"\"model_type\":\"qwen2\",\"num_key_value_heads\":4,\"use_sliding_window\":false,"
+         "\"sliding_window\":4096,\"max_window_layers\":28",
+         ",kv-heads=4", ",qkv-bias=on"},
+        {"\"model_type\":\"qwen2\"", ",kv-heads=32", ",qkv-bias=on"},
+        {"\"model_type\":\"qwen2\",\"use_sliding_window\":true", NULL,
+         "'use_sliding_window' is true; model llama has only false"},
+        {"\"model_type\":\"qwen3\"", NULL, "model_type 'qwen3' is not known; there are: gpt2"},
+    };
+    const char *folder = folder_of("relatives");
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char text[800], found[RPI_MODEL_TEXT], wanted[RPI_MODEL_TEXT];
+        const rpi_hf_family *family = NULL;
+        snprintf(text, sizeof text, "{%s,%s}", sizes, rows[i].more);
+        write_text(folder, "config.json", text);
+        if (!rows[i].middle) {
+            CHECK_FAILS(rpi_hf_config_read(folder, found, &family), INVALID, rows[i].last);
+            continue;
+        }
+        CHECK_OK(rpi_hf_config_read(folder, found, &family));
+        snprintf(wanted, sizeof wanted, "%s%s%s%s", begin, rows[i].middle, end, rows[i].last);
+        CHECK_MSG(strcmp(found, wanted) == 0, "row %zu: %s, not %s", i, found, wanted);
     }
 }
 
@@ -394,4 +460,5 @@ CASES({"every type is read", every_type_is_read},
       {"shards are read by their index", shards_are_read_by_their_index},
       {"a bad config is told", a_bad_config_is_told},
       {"LLaMA's configs are read", llama_configs_are_read},
+      {"relatives of LLaMA are read", relatives_of_llama_are_read},
       {"a bad tensor is told", a_bad_tensor_is_told})

@@ -1,6 +1,6 @@
 """Small Hugging Face folders with what transformers makes of them: huggingface_golden/NAME/.
 
-    python tests/train/make_huggingface_golden.py
+    python tests/train/make_huggingface_golden.py [NAME ...]
 
 Beside config.json and the weights, expected.safetensors holds `tokens`, the first PROMPT of
 which were given to generate() and the rest of which it chose greedily, and their `logits`.
@@ -10,6 +10,7 @@ end of text.
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import torch
@@ -34,19 +35,48 @@ MISTRAL = transformers.MistralConfig(
     rms_norm_eps=1e-5, rope_parameters={"rope_type": "default", "rope_theta": 100.0},
     sliding_window=6, tie_word_embeddings=True, initializer_range=SPREAD,
 )  # fmt: skip
+LLAMA31 = transformers.LlamaConfig(
+    num_hidden_layers=2, hidden_size=16, num_attention_heads=4, num_key_value_heads=2,
+    intermediate_size=32, vocab_size=VOCABULARY, max_position_embeddings=POSITIONS,
+    rms_norm_eps=1e-5, attention_bias=True, mlp_bias=True, head_dim=8,
+    rope_parameters={
+        "rope_type": "llama3", "rope_theta": 100.0, "factor": 4.0, "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0, "original_max_position_embeddings": 24,
+    },
+    tie_word_embeddings=True, initializer_range=SPREAD,
+)  # fmt: skip
+QWEN2 = transformers.Qwen2Config(
+    num_hidden_layers=2, hidden_size=16, num_attention_heads=4, num_key_value_heads=2,
+    intermediate_size=32, vocab_size=VOCABULARY, max_position_embeddings=POSITIONS,
+    rope_parameters={"rope_type": "linear", "rope_theta": 100.0, "factor": 2.0},
+    tie_word_embeddings=True, initializer_range=SPREAD,
+)  # fmt: skip
 
 MODELS = {
     "gpt2": (transformers.GPT2LMHeadModel, GPT2, torch.float16, "5GB"),
     "llama": (transformers.LlamaForCausalLM, LLAMA, torch.bfloat16, "10KB"),
     "mistral": (transformers.MistralForCausalLM, MISTRAL, torch.bfloat16, "5GB"),
+    "llama31": (transformers.LlamaForCausalLM, LLAMA31, torch.bfloat16, "5GB"),
+    "qwen2": (transformers.Qwen2ForCausalLM, QWEN2, torch.bfloat16, "5GB"),
 }
+
+
+def spread_biases(model: torch.nn.Module) -> None:
+    """Biases begin at 0, where nobody would see that they are missing."""
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith(".bias"):
+                parameter.normal_(std=SPREAD)
 
 
 def make(name: str, folder: Path) -> None:
     kind, config, dtype, shard = MODELS[name]
     torch.manual_seed(9)
     config.bos_token_id = config.eos_token_id = config.pad_token_id = None
-    model = kind(config).to(dtype).eval()
+    model = kind(config)
+    if name in ("llama31", "qwen2"):
+        spread_biases(model)
+    model = model.to(dtype).eval()
     model.save_pretrained(folder, max_shard_size=shard)
     (folder / "generation_config.json").unlink(missing_ok=True)
     # Read again: buffers of a model that was narrowed stay narrow.
@@ -61,5 +91,5 @@ def make(name: str, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    for name in MODELS:
+    for name in sys.argv[1:] or MODELS:
         make(name, Path(__file__).parent / "huggingface_golden" / name)

@@ -241,6 +241,13 @@ static void decoders_have_their_sizes(void) {
         {"llama:smol,tied=off", 134515008 + 49152 * 576, 273},
         {"llama:layers=1,hidden=32,heads=4,kv-heads=2,intermediate=40,vocabulary=8",
          2 * 8 * 32 + 32 * (32 + 16 + 16 + 32) + 3 * 32 * 40 + 3 * 32, 12},
+        /* Llama-3.2-1B, and Qwen2-0.5B. */
+        {"llama:layers=16,hidden=2048,heads=32,kv-heads=8,head=64,intermediate=8192,"
+         "vocabulary=128256,tied=on,rope-factor=32,rope-original=8192",
+         1235814400, 146},
+        {"llama:layers=24,hidden=896,heads=14,kv-heads=2,intermediate=4864,vocabulary=151936,"
+         "tied=on,qkv-bias=on",
+         494032768, 290},
         {"transformer-xl", 151107538, 182},
         {"transformer-xl:base", 151107538, 182},
         {"transformer-xl:nvidia", 191950298, 182},
@@ -388,7 +395,20 @@ static void llama_starts_as_published(void) {
         {"lm_head.weight", 0, 0.02},
         {0},
     };
+    static const start otherwise[] = {
+        {"model.embed_tokens.weight", 0, 0.1},
+        {"model.layers.1.self_attn.q_proj.weight", 0, 0.1},
+        {"model.layers.1.self_attn.q_proj.bias", 0, 0},
+        {"model.layers.0.self_attn.o_proj.weight", 0, 0.1 / 2},
+        {"model.layers.1.mlp.down_proj.weight", 0, 0.1 / 2},
+        {"model.layers.1.mlp.up_proj.weight", 0, 0.1},
+        {"lm_head.weight", 0, 0.1},
+        {0},
+    };
     check_start("llama:layers=2,hidden=64,heads=4,kv-heads=2,vocabulary=300", wanted);
+    check_start("llama:layers=2,hidden=64,heads=4,kv-heads=2,vocabulary=300,init-std=0.1,"
+                "init-scaled=on,attention-bias=on",
+                otherwise);
 }
 
 static void bert_starts_as_published(void) {
@@ -472,7 +492,9 @@ static void mistakes_are_named(void) {
         {"resnet18:stem=big", "no stem"},
         {"resnet18:width=64z", "model resnet18: width: "},
         {"resnet18:width=0", "1 to 65536 are allowed"},
-        {"resnet18:width", "does not take 'width'; options: width=64 (channels"},
+        {"resnet18:width", "does not take 'width'; options: width=64, stem=auto"},
+        {"resnet18:width", "; width wants a value"},
+        {"llama:rope-bass=2", "(redpoll info says what they mean); did you mean 'rope-base'?"},
         {"resnet34:zero-init-residual=2", "model resnet34: zero-init-residual: "},
         {"resnet20:stem=small", "does not take 'stem'"},
         {"gpt2:huge", "does not take 'huge'; sizes: medium, large, xl; options: layers=12"},
@@ -491,6 +513,7 @@ static void mistakes_are_named(void) {
         {"llama:heads=1", "are 768 a head; rotary positions need an even number of 256"},
         {"llama:kv-heads=5", "kv-heads=5 is no divisor of heads=12"},
         {"llama:tied=perhaps", "model llama: tied: "},
+        {"llama:rope-original=8,rope-high=1", "rope-high=1 is not above rope-low=1"},
         {"bert:huge", "does not take 'huge'; sizes: base, large; options: layers=12"},
         {"bert:heads=7", "hidden=768 is no multiple of heads=7"},
         {"bert:heads=2", "are 384 a head; 256 are the most"},

@@ -4,6 +4,17 @@
 
 extern const rpi_op rpi_op_rope;
 
+static rp_status check_stretch(const rpi_rope_stretch *s) {
+    if (s->factor < 0 || s->original < 0)
+        return RP_FAIL(INVALID,
+                       "angles are stretched by %g over %lld tokens; above 0 is wanted",
+                       s->factor, (long long)s->original);
+    if (s->original && !(s->low > 0 && s->high > s->low))
+        return RP_FAIL(INVALID, "low is %g and high %g; 0 < low < high is wanted", s->low,
+                       s->high);
+    return RP_OK;
+}
+
 static rp_status infer(const void *attributes, int input_count, const rpi_shape *inputs,
                        rpi_shape *outputs) {
     const rpi_rope_attributes *rope = attributes;
@@ -22,6 +33,7 @@ static rp_status infer(const void *attributes, int input_count, const rpi_shape 
                        "%lld elements of a head of %lld are rotated; an even number of them",
                        (long long)rotary, (long long)head_size);
     if (!(rope->base > 0)) return RP_FAIL(INVALID, "base is %g; above 0 is wanted", rope->base);
+    RP_TRY(check_stretch(&rope->stretch));
     if (input_count > 1 && inputs[1].dims != 0)
         return RP_FAIL(INVALID, "position is %s; a scalar is wanted",
                        rpi_op_shape_text(&inputs[1], text, sizeof text));
@@ -42,6 +54,9 @@ static const rpi_rope_attributes pairs = {.heads = 2, .base = 10000, .pairs = tr
 static const rpi_rope_attributes partly = {.heads = 1, .base = 100, .rotary = 6};
 static const rpi_rope_attributes pairs_partly = {
     .heads = 1, .base = 100, .rotary = 6, .pairs = true};
+static const rpi_rope_attributes slower = {.heads = 2, .base = 100, .stretch = {.factor = 4}};
+static const rpi_rope_attributes slower_in_part = {
+    .heads = 2, .base = 100, .stretch = {.factor = 4, .low = 1, .high = 2, .original = 12}};
 
 static const rpi_op_example examples[] = {
     {.name = "halves", .attributes = &halves, .input_count = 1, .inputs = {{3, {2, 5, 16}}}},
@@ -54,6 +69,11 @@ static const rpi_op_example examples[] = {
      .attributes = &pairs_partly,
      .input_count = 1,
      .inputs = {{3, {1, 4, 11}}}},
+    {.name = "stretched", .attributes = &slower, .input_count = 1, .inputs = {{3, {2, 5, 16}}}},
+    {.name = "low frequencies stretched",
+     .attributes = &slower_in_part,
+     .input_count = 1,
+     .inputs = {{3, {2, 5, 16}}}},
     {.name = "from a position on",
      .attributes = &halves,
      .input_count = 2,

@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "base/regular_file.h"
 #include "base/status.h"
+#include "train/huggingface/hf_rope.h"
 #include "train/tokenizers/json_read.h"
 
 #include <cjson/cJSON.h>
@@ -127,11 +128,11 @@ static rp_status read_value(const char *path, const cJSON *item, const rpi_hf_op
     if (!is_there(item) && !row->absent)
         return RP_FAIL(CORRUPT, "%s: '%s' is missing", path, row->key);
     if (!is_there(item)) {
-        snprintf(text, 32, "%s", row->absent);
+        snprintf(text, 32, "%s", item ? "" : row->absent);
         return RP_OK;
     }
     const char *wanted = wanted_of(item, option->type);
-    if (wanted) return RP_FAIL(CORRUPT, "%s: '%s' is no %s", path, row->key, wanted);
+    if (wanted) return RP_FAIL(CORRUPT, "%s: '%s' is no %s", path, item->string, wanted);
     if (option->type == RPI_OPTION_FLAG)
         snprintf(text, 32, "%s", cJSON_IsTrue(item) ? "on" : "off");
     else
@@ -144,7 +145,10 @@ static rp_status read_value(const char *path, const cJSON *item, const rpi_hf_op
 static rp_status read_option(const char *path, const cJSON *root, const rpi_hf_option *row,
                              const rpi_option *option, char text[32]) {
     const cJSON *item = find_key(root, row->key);
-    if (!is_there(item) && row->also) item = find_key(root, row->also);
+    if (!is_there(item) && row->also) {
+        const cJSON *other = find_key(root, row->also);
+        item = other ? other : item;
+    }
     RP_TRY(read_value(path, item, row, option, text));
     if (row->absent && text[0] && is_default(option, text)) text[0] = '\0';
     return RP_OK;
@@ -180,10 +184,14 @@ static rp_status read_options(const char *path, const cJSON *root, const rpi_hf_
     if (flag && flag->type == RPI_OPTION_FLAG && used < RPI_MODEL_TEXT)
         used += (size_t)snprintf(model + used, RPI_MODEL_TEXT - used, "%s%s=on", before,
                                  family->flag);
+    if (family->is_rotary && used < RPI_MODEL_TEXT) {
+        RP_TRY(rpi_hf_rope_read(path, root, model + used, RPI_MODEL_TEXT - used));
+        used = strlen(model);
+    }
     if (has_head(root, family) && used < RPI_MODEL_TEXT)
         used += (size_t)snprintf(model + used, RPI_MODEL_TEXT - used, "%s%s=on", before,
                                  family->head_flag);
-    if (used >= RPI_MODEL_TEXT) return RP_FAIL(INVALID, "%s: its sizes are too long", path);
+    if (used >= RPI_MODEL_TEXT - 1) return RP_FAIL(INVALID, "%s: its sizes are too long", path);
     return RP_OK;
 }
 
@@ -315,6 +323,7 @@ static cJSON *make_config(const rpi_hf_family *family, const rpi_model_choice *c
     put_options(root, family, choice);
     for (const rpi_hf_constant *c = family->constants; c->key; c++)
         if (c->json) put_key(root, c->key, cJSON_Parse(c->json));
+    if (family->is_rotary) rpi_hf_rope_write(choice, root);
     put_token(root, "bos_token_id", ends.begin);
     put_token(root, "eos_token_id", ends.end);
     return root;
@@ -322,6 +331,7 @@ static cJSON *make_config(const rpi_hf_family *family, const rpi_model_choice *c
 
 rp_status rpi_hf_config_text(const rpi_hf_family *family, const rpi_model_choice *choice,
                              rpi_hf_text_ends ends, char **out_text) {
+    RP_TRY(rpi_hf_family_check(family, choice));
     cJSON *root = make_config(family, choice, ends);
     char *text = cJSON_Print(root);
     cJSON_Delete(root);

@@ -43,7 +43,8 @@ static rp_status open_run(const char *folder, folder_export *e) {
                        folder);
     RP_TRY(rpi_trained_model_open(folder, &e->model));
     RP_TRY(rpi_model_parse(e->model.text, &e->choice));
-    return rpi_hf_family_of_model(&e->choice, &e->family);
+    RP_TRY(rpi_hf_family_of_model(&e->choice, &e->family));
+    return rpi_hf_family_check(e->family, &e->choice);
 }
 
 /* Turn rows into columns. */

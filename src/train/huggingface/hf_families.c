@@ -10,11 +10,13 @@
 extern const rpi_hf_family rpi_hf_gpt2;
 extern const rpi_hf_family rpi_hf_llama;
 extern const rpi_hf_family rpi_hf_mistral;
+extern const rpi_hf_family rpi_hf_qwen2;
 extern const rpi_hf_family rpi_hf_bert;
 extern const rpi_hf_family rpi_hf_megatron_bert;
 
 static const rpi_hf_family *const families[] = {
-    &rpi_hf_gpt2, &rpi_hf_llama, &rpi_hf_mistral, &rpi_hf_bert, &rpi_hf_megatron_bert,
+    &rpi_hf_gpt2,  &rpi_hf_llama, &rpi_hf_mistral,
+    &rpi_hf_qwen2, &rpi_hf_bert,  &rpi_hf_megatron_bert,
 };
 enum { FAMILIES = sizeof families / sizeof families[0] };
 
@@ -59,6 +61,37 @@ rp_status rpi_hf_family_of_model(const rpi_model_choice *choice,
     if (found) return RP_OK;
     return RP_FAIL(INVALID, "model %s has no names in Hugging Face folders; there are: %s",
                    model, names(model_of, text));
+}
+
+/* ---- what a family can say ---- */
+
+static bool has_row(const rpi_hf_family *family, const char *option) {
+    const char *const flags[] = {family->flag, family->head_flag};
+    for (const rpi_hf_option *o = family->options; o->option; o++)
+        if (strcmp(o->option, option) == 0) return true;
+    for (int i = 0; i < 2; i++)
+        if (flags[i] && strcmp(flags[i], option) == 0) return true;
+    /* How weights start is nothing that a model with weights has. */
+    return strncmp(option, "init-", 5) == 0 ||
+           (family->is_rotary && strncmp(option, "rope-", 5) == 0);
+}
+
+rp_status rpi_hf_family_check(const rpi_hf_family *family, const rpi_model_choice *choice) {
+    alignas(max_align_t) unsigned char plain[RPI_MODEL_OPTIONS] = {0};
+    RP_TRY(rpi_options_defaults(choice->model->options, plain));
+    if (choice->model->fill_in) choice->model->fill_in(plain);
+    for (const rpi_option *o = choice->model->options; o->name; o++) {
+        char text[64], usual[64];
+        if (has_row(family, o->name)) continue;
+        rpi_option_text(o, choice->options, text, sizeof text);
+        rpi_option_text(o, plain, usual, sizeof usual);
+        if (strcmp(text, usual) == 0) continue;
+        return RP_FAIL(INVALID,
+                       "%s=%s: Hugging Face's %s, which the model is by its other options, has "
+                       "no such thing",
+                       o->name, text, family->model_type);
+    }
+    return RP_OK;
 }
 
 const char *rpi_hf_architecture(const rpi_hf_family *family, const rpi_model_choice *choice) {

@@ -18,8 +18,8 @@ typedef struct rpi_hf_option {
     const char *option, *key;
     const char *also; /* the key of other releases: read where the first is not there, and
                          written beside it; NULL: none */
-    /* What a config.json means that has no such key, or null: "1e-06"; "": what our model means
-     * without the option. NULL: the key must be there. */
+    /* What a config.json means that has no such key: "1e-06"; "", which null means, too: what
+     * our model means without the option. NULL: the key must be there. */
     const char *absent;
 } rpi_hf_option;
 
@@ -50,6 +50,7 @@ typedef struct rpi_hf_family {
     const char *prefix; /* of names that files of the bare model have without it */
     const rpi_hf_option *options;
     const rpi_hf_constant *constants;
+    bool is_rotary;    /* positions are, and may be stretched: hf_rope.h */
     bool has_segments; /* the model reads of which of two texts a token is */
     int64_t text_end;  /* the token between texts where the tokenizer is not known, and the
                           vocabulary has it; 0: none */
@@ -63,6 +64,10 @@ struct rpi_model_choice;
 rp_status rpi_hf_family_of_model(const struct rpi_model_choice *choice,
                                  const rpi_hf_family **out_family);
 rp_status rpi_hf_family_of_type(const char *model_type, const rpi_hf_family **out_family);
+
+/* RP_INVALID: that choice of the model is none that config.json of this family can say. */
+rp_status rpi_hf_family_check(const rpi_hf_family *family,
+                              const struct rpi_model_choice *choice);
 
 /* "BertForPreTraining", or that of the head that was chosen. */
 const char *rpi_hf_architecture(const rpi_hf_family *family,

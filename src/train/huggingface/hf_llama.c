@@ -1,12 +1,12 @@
-/* LLaMA as transformers has it: LlamaForCausalLM; and MistralForCausalLM, which is the same
- * with a window. Names and layouts are ours, too: positions turn the halves of a head, as its
- * files have been permuted for; Meta's own files, which turn adjacent pairs, are no Hugging
- * Face folder. */
+/* LLaMA as transformers has it: LlamaForCausalLM; MistralForCausalLM, which is the same with a
+ * window, and Qwen2ForCausalLM, with biases of queries, keys and values. Names and layouts are
+ * ours, too: positions turn the halves of a head, as its files have been permuted for; Meta's
+ * own files, which turn adjacent pairs, are no Hugging Face folder. */
 #include "train/huggingface/hf_family.h"
 
-extern const rpi_hf_family rpi_hf_llama, rpi_hf_mistral;
+extern const rpi_hf_family rpi_hf_llama, rpi_hf_mistral, rpi_hf_qwen2;
 
-/* Releases from 5 on keep the base of positions in an object of its own. */
+/* Releases from 5 on keep the base of positions in an object of its own, whose word counts. */
 #define OPTIONS(kv_heads)                                                                      \
     {"layers", "num_hidden_layers", NULL, NULL}, {"hidden", "hidden_size", NULL, NULL},        \
         {"heads", "num_attention_heads", NULL, NULL},                                          \
@@ -14,13 +14,20 @@ extern const rpi_hf_family rpi_hf_llama, rpi_hf_mistral;
         {"intermediate", "intermediate_size", NULL, NULL},                                     \
         {"vocabulary", "vocab_size", NULL, NULL},                                              \
         {"positions", "max_position_embeddings", NULL, NULL},                                  \
-        {"rope-base", "rope_theta", "rope_parameters.rope_theta", "10000"},                    \
+        {"rope-base", "rope_parameters.rope_theta", "rope_theta", "10000"},                    \
         {"norm-epsilon", "rms_norm_eps", NULL, "1e-06"},                                       \
         {"attention-dropout", "attention_dropout", NULL, ""}, {                                \
         "tied", "tie_word_embeddings", NULL, "off"                                             \
     }
 
-static const rpi_hf_option options[] = {OPTIONS(""), {0}};
+static const rpi_hf_option options[] = {
+    OPTIONS(""),
+    {"attention-bias", "attention_bias", NULL, ""},
+    {"mlp-bias", "mlp_bias", NULL, ""},
+    {0},
+};
+
+static const rpi_hf_option qwen2_options[] = {OPTIONS("32"), {0}};
 
 /* Later releases of it have no window: it is null, and the model one of llama's. */
 static const rpi_hf_option mistral_options[] = {
@@ -29,29 +36,38 @@ static const rpi_hf_option mistral_options[] = {
     {0},
 };
 
-static const rpi_hf_constant constants[] = {
-    {"hidden_act", "\"silu\"", "\"swish\"", 0, NULL},
-    {"attention_bias", "false", NULL, 0, NULL},
-    {"mlp_bias", "false", NULL, 0, NULL},
-    {"rope_parameters.rope_type", "\"default\"", NULL, 0, NULL},
-    {"rope_parameters.partial_rotary_factor", NULL, "1", 0, NULL},
-    {"partial_rotary_factor", NULL, "1", 0, NULL},
-    {"rope_scaling", NULL, "null", 0, NULL},
+#define CONSTANTS                                                                              \
+    {"hidden_act", "\"silu\"", "\"swish\"", 0, NULL},                                          \
+        {"rope_parameters.partial_rotary_factor", NULL, "1", 0, NULL}, {                       \
+        "partial_rotary_factor", NULL, "1", 0, NULL                                            \
+    }
+
+static const rpi_hf_constant constants[] = {CONSTANTS, {0}};
+
+/* Releases of it that have windows have them in some layers only. */
+static const rpi_hf_constant qwen2_constants[] = {
+    CONSTANTS,
+    {"use_sliding_window", "false", NULL, 0, NULL},
     {0},
 };
+
+#define LINEAR(name)                                                                           \
+    {name ".weight", name ".weight", false}, {                                                 \
+        name ".bias", name ".bias", false                                                      \
+    }
 
 static const rpi_hf_tensor tensors[] = {
     {"model.embed_tokens.weight", "model.embed_tokens.weight", false},
     {"model.layers.*.input_layernorm.weight", "model.layers.*.input_layernorm.weight", false},
-    {"model.layers.*.self_attn.q_proj.weight", "model.layers.*.self_attn.q_proj.weight", false},
-    {"model.layers.*.self_attn.k_proj.weight", "model.layers.*.self_attn.k_proj.weight", false},
-    {"model.layers.*.self_attn.v_proj.weight", "model.layers.*.self_attn.v_proj.weight", false},
-    {"model.layers.*.self_attn.o_proj.weight", "model.layers.*.self_attn.o_proj.weight", false},
+    LINEAR("model.layers.*.self_attn.q_proj"),
+    LINEAR("model.layers.*.self_attn.k_proj"),
+    LINEAR("model.layers.*.self_attn.v_proj"),
+    LINEAR("model.layers.*.self_attn.o_proj"),
     {"model.layers.*.post_attention_layernorm.weight",
      "model.layers.*.post_attention_layernorm.weight", false},
-    {"model.layers.*.mlp.gate_proj.weight", "model.layers.*.mlp.gate_proj.weight", false},
-    {"model.layers.*.mlp.up_proj.weight", "model.layers.*.mlp.up_proj.weight", false},
-    {"model.layers.*.mlp.down_proj.weight", "model.layers.*.mlp.down_proj.weight", false},
+    LINEAR("model.layers.*.mlp.gate_proj"),
+    LINEAR("model.layers.*.mlp.up_proj"),
+    LINEAR("model.layers.*.mlp.down_proj"),
     {"model.norm.weight", "model.norm.weight", false},
     {"lm_head.weight", "lm_head.weight", false},
     {0},
@@ -61,25 +77,32 @@ static const rpi_hf_tensor tensors[] = {
 static const char *const ignored[] = {"model.layers.*.self_attn.rotary_emb.inv_freq",
                                       "lm_head.weight", NULL};
 
+#define LLAMA                                                                                  \
+    .model = "llama", .prefix = "model.", .is_rotary = true, .tensors = tensors,               \
+    .ignored = ignored
+
 const rpi_hf_family rpi_hf_llama = {
-    .model = "llama",
+    LLAMA,
     .model_type = "llama",
     .architecture = "LlamaForCausalLM",
-    .prefix = "model.",
     .options = options,
     .constants = constants,
-    .tensors = tensors,
-    .ignored = ignored,
 };
 
 const rpi_hf_family rpi_hf_mistral = {
-    .model = "llama",
+    LLAMA,
     .flag = "window",
     .model_type = "mistral",
     .architecture = "MistralForCausalLM",
-    .prefix = "model.",
     .options = mistral_options,
     .constants = constants,
-    .tensors = tensors,
-    .ignored = ignored,
+};
+
+const rpi_hf_family rpi_hf_qwen2 = {
+    LLAMA,
+    .flag = "qkv-bias",
+    .model_type = "qwen2",
+    .architecture = "Qwen2ForCausalLM",
+    .options = qwen2_options,
+    .constants = qwen2_constants,
 };

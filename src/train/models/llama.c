@@ -1,4 +1,4 @@
-/* LLaMA: a decoder of transformer blocks that normalise first, without biases.
+/* LLaMA: a decoder of transformer blocks that normalise first, without biases unless asked for.
  *
  *     x = tokens' rows of embed_tokens
  *     for each layer:
@@ -11,26 +11,36 @@
  * turn: rotary positions (Su et al., "RoFormer", 2021), the halves of a head as in Hugging
  * Face's files. With kv-heads less than heads, queries side by side share keys and values
  * (Ainslie et al., "GQA", 2023); with a window a token sees the nearest alone (Jiang et al.,
- * "Mistral 7B", 2023). Touvron et al., "LLaMA: open and efficient foundation language models",
- * 2023. Names are those of Hugging Face's files. Weights start normal with deviation 0.02. */
+ * "Mistral 7B", 2023); angles of low frequency may be stretched, for longer texts (Llama team,
+ * "The Llama 3 herd of models", 2024). Touvron et al., "LLaMA: open and efficient foundation
+ * language models", 2023. Names are those of Hugging Face's files. Weights start normal with
+ * deviation 0.02, or as asked for; biases at 0. */
 #include "train/models/model.h"
 
 #include "base/status.h"
 #include "engine/layers.h"
 
+#include <math.h>
 #include <stdio.h>
 
 extern const rpi_model rpi_model_llama;
 
 enum { LONGEST_NAME = 64, LARGEST_HEAD = 256 };
-#define SPREAD 0.02
 
 typedef struct llama_options {
-    int64_t layers, hidden, heads, kv_heads, head, intermediate, vocabulary, positions, window;
-    double rope_base, norm_epsilon, attention_dropout;
-    bool tied;
+    int64_t layers, hidden, heads, kv_heads, head, intermediate, vocabulary, positions, window,
+        rope_original;
+    double rope_base, norm_epsilon, attention_dropout, rope_factor, rope_low, rope_high,
+        init_std;
+    bool tied, qkv_bias, attention_bias, mlp_bias, init_scaled;
 } llama_options;
 
+#define REAL(name, field, fallback, least, most, value, help)                                  \
+    RPI_MODEL_OPTION(name, RPI_OPTION_REAL, offsetof(llama_options, field), fallback, least,   \
+                     most, value, help, NULL)
+#define FLAG(name, field, help)                                                                \
+    RPI_MODEL_OPTION(name, RPI_OPTION_FLAG, offsetof(llama_options, field), "off", 0, 0,       \
+                     "on|off", help, NULL)
 #define NUMBER(name, field, fallback, least, most, help)                                       \
     RPI_MODEL_OPTION(name, RPI_OPTION_COUNT, offsetof(llama_options, field), fallback, least,  \
                      most, "N", help, NULL)
@@ -46,15 +56,25 @@ static const rpi_option options[] = {
     NUMBER("positions", positions, "2048", 1, 1048576, "the longest sequence"),
     NUMBER("window", window, "0", 0, 1048576,
            "a token sees itself and those less than so many before; 0: all"),
-    RPI_MODEL_OPTION("rope-base", RPI_OPTION_REAL, offsetof(llama_options, rope_base), "10000",
-                     1, 1e9, "BASE", "of the rotary positions' angles", NULL),
-    RPI_MODEL_OPTION("norm-epsilon", RPI_OPTION_REAL, offsetof(llama_options, norm_epsilon),
-                     "1e-5", 1e-12, 1, "X", "beside the mean square of the norms", NULL),
-    RPI_MODEL_OPTION("tied", RPI_OPTION_FLAG, offsetof(llama_options, tied), "off", 0, 0,
-                     "on|off", "the head is the table of tokens", NULL),
-    RPI_MODEL_OPTION("attention-dropout", RPI_OPTION_REAL,
-                     offsetof(llama_options, attention_dropout), "0", 0, 0.99, "P",
-                     "of the weights of attention", NULL),
+    REAL("rope-base", rope_base, "10000", 1, 1e9, "BASE", "of the rotary positions' angles"),
+    REAL("rope-factor", rope_factor, "1", 1, 1e6, "X",
+         "those angles are divided by it, for texts longer than the model was trained on"),
+    NUMBER("rope-original", rope_original, "0", 0, 1048576,
+           "of LLaMA-3.1's rule: tokens that it was trained on; 0: all angles are divided"),
+    REAL("rope-low", rope_low, "1", 1e-6, 1e6, "CIRCLES",
+         "of that rule: what turns less within them is divided"),
+    REAL("rope-high", rope_high, "4", 1e-6, 1e6, "CIRCLES", "and what turns more is not"),
+    REAL("norm-epsilon", norm_epsilon, "1e-5", 1e-12, 1, "X",
+         "beside the mean square of the norms"),
+    FLAG("tied", tied, "the head is the table of tokens"),
+    FLAG("qkv-bias", qkv_bias, "queries, keys and values have biases, as in Qwen2"),
+    FLAG("attention-bias", attention_bias, "these and attention's output have"),
+    FLAG("mlp-bias", mlp_bias, "the feed-forward part has"),
+    REAL("attention-dropout", attention_dropout, "0", 0, 0.99, "P",
+         "of the weights of attention"),
+    REAL("init-std", init_std, "0.02", 0, 100, "X", "deviation of weights at the start"),
+    FLAG("init-scaled", init_scaled,
+         "of those whose output is added to x, that over sqrt(2 layers)"),
     {0},
 };
 
@@ -84,16 +104,36 @@ static rpi_value_id norm(const decoder *d, int layer, const char *part, rpi_valu
                               (float)d->o.norm_epsilon);
 }
 
-static rpi_value_id project(const decoder *d, int layer, const char *part, rpi_value_id x,
-                            int64_t in, int64_t out) {
+static rpi_value_id linear(const decoder *d, int layer, const char *part, rpi_value_id x,
+                           int64_t in, int64_t out, bool bias, double spread) {
     char name[LONGEST_NAME];
-    return rpi_block_projection(d->b, part_of(name, layer, part), x, in, out, SPREAD);
+    part_of(name, layer, part);
+    return bias ? rpi_block_normal_linear(d->b, name, x, (int)in, (int)out, spread)
+                : rpi_block_projection(d->b, name, x, in, out, spread);
+}
+
+static rpi_value_id project(const decoder *d, int layer, const char *part, rpi_value_id x,
+                            int64_t in, int64_t out, bool bias) {
+    return linear(d, layer, part, x, in, out, bias, d->o.init_std);
+}
+
+/* Back to what is added to x. */
+static rpi_value_id project_back(const decoder *d, int layer, const char *part, rpi_value_id x,
+                                 int64_t in, int64_t out, bool bias) {
+    double spread = d->o.init_std;
+    if (d->o.init_scaled) spread /= sqrt(2 * (double)d->o.layers);
+    return linear(d, layer, part, x, in, out, bias, spread);
 }
 
 static rpi_value_id turn(const decoder *d, int layer, const char *part, rpi_value_id x,
                          int64_t heads) {
     char name[LONGEST_NAME];
     rpi_rope_attributes rope = {.heads = (int)heads, .base = d->o.rope_base};
+    if (d->o.rope_factor > 1)
+        rope.stretch = (rpi_rope_stretch){.factor = d->o.rope_factor,
+                                          .low = d->o.rope_low,
+                                          .high = d->o.rope_high,
+                                          .original = d->o.rope_original};
     return rpi_block_rope(d->b, part_of(name, layer, part), x, rope);
 }
 
@@ -101,10 +141,11 @@ static rpi_value_id attend(const decoder *d, int layer, rpi_value_id x) {
     char name[LONGEST_NAME];
     const llama_options *o = &d->o;
     int64_t width = o->heads * o->head, kv_width = o->kv_heads * o->head;
+    bool bias = o->qkv_bias || o->attention_bias;
     x = norm(d, layer, "input_layernorm", x);
-    rpi_value_id q = project(d, layer, "self_attn.q_proj", x, o->hidden, width);
-    rpi_value_id k = project(d, layer, "self_attn.k_proj", x, o->hidden, kv_width);
-    rpi_value_id v = project(d, layer, "self_attn.v_proj", x, o->hidden, kv_width);
+    rpi_value_id q = project(d, layer, "self_attn.q_proj", x, o->hidden, width, bias);
+    rpi_value_id k = project(d, layer, "self_attn.k_proj", x, o->hidden, kv_width, bias);
+    rpi_value_id v = project(d, layer, "self_attn.v_proj", x, o->hidden, kv_width, bias);
     q = turn(d, layer, "self_attn.q_rope", q, o->heads);
     k = turn(d, layer, "self_attn.k_rope", k, o->kv_heads);
     rpi_attention_attributes heads = {.heads = (int)o->heads,
@@ -113,17 +154,18 @@ static rpi_value_id attend(const decoder *d, int layer, rpi_value_id x) {
                                       .window = (int)o->window,
                                       .dropout = (float)o->attention_dropout};
     x = rpi_block_attention(d->b, part_of(name, layer, "self_attn"), q, k, v, heads);
-    return project(d, layer, "self_attn.o_proj", x, width, o->hidden);
+    return project_back(d, layer, "self_attn.o_proj", x, width, o->hidden, o->attention_bias);
 }
 
 static rpi_value_id feed_forward(const decoder *d, int layer, rpi_value_id x) {
     char name[LONGEST_NAME];
     int64_t hidden = d->o.hidden, inside = d->o.intermediate;
+    bool bias = d->o.mlp_bias;
     x = norm(d, layer, "post_attention_layernorm", x);
-    rpi_value_id gate = project(d, layer, "mlp.gate_proj", x, hidden, inside);
-    rpi_value_id up = project(d, layer, "mlp.up_proj", x, hidden, inside);
+    rpi_value_id gate = project(d, layer, "mlp.gate_proj", x, hidden, inside, bias);
+    rpi_value_id up = project(d, layer, "mlp.up_proj", x, hidden, inside, bias);
     x = rpi_swiglu(d->b->graph, part_of(name, layer, "mlp.swiglu"), gate, up);
-    return project(d, layer, "mlp.down_proj", x, inside, hidden);
+    return project_back(d, layer, "mlp.down_proj", x, inside, hidden, bias);
 }
 
 static void fill_in(void *chosen) {
@@ -144,6 +186,9 @@ static rp_status check(const llama_options *o, const rpi_data_shape *shape) {
                        "hidden=%lld over heads=%lld are %lld a head; rotary positions need an "
                        "even number of %d at most",
                        hidden, heads, (long long)o->head, LARGEST_HEAD);
+    if (o->rope_original && o->rope_high <= o->rope_low)
+        return RP_FAIL(INVALID, "rope-high=%g is not above rope-low=%g", o->rope_high,
+                       o->rope_low);
     if (heads % o->kv_heads)
         return RP_FAIL(INVALID, "kv-heads=%lld is no divisor of heads=%lld",
                        (long long)o->kv_heads, heads);
@@ -155,8 +200,8 @@ static rpi_value_id build(rpi_builder *b, const void *chosen, const rpi_data_sha
     decoder d = {.b = b, .o = *(const llama_options *)chosen};
     rp_status status = check(&d.o, shape);
     if (status != RP_OK) rpi_graph_fail(b->graph, status, "%s", rp_last_error()->message);
-    rpi_value_id table =
-        rpi_block_table(b, "model.embed_tokens.weight", d.o.vocabulary, d.o.hidden, SPREAD);
+    rpi_value_id table = rpi_block_table(b, "model.embed_tokens.weight", d.o.vocabulary,
+                                         d.o.hidden, d.o.init_std);
     rpi_value_id x = rpi_embedding(b->graph, "model.embed_tokens", tokens, table);
     for (int layer = 0; layer < d.o.layers; layer++) {
         char name[LONGEST_NAME];
@@ -167,7 +212,7 @@ static rpi_value_id build(rpi_builder *b, const void *chosen, const rpi_data_sha
     }
     x = rpi_block_rms_norm(b, "model.norm", x, d.o.hidden, (float)d.o.norm_epsilon);
     if (d.o.tied) return rpi_linear(b->graph, "lm_head", x, table, RPI_NO_VALUE);
-    return rpi_block_projection(b, "lm_head", x, d.o.hidden, d.o.vocabulary, SPREAD);
+    return rpi_block_projection(b, "lm_head", x, d.o.hidden, d.o.vocabulary, d.o.init_std);
 }
 
 const rpi_model rpi_model_llama = {

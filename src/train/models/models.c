@@ -42,38 +42,52 @@ static const char *name_at(const void *context, int index) {
 
 /* ---- help ---- */
 
-static void add_choices(const rpi_model *model, char *text, size_t bytes) {
+static void add_choices(const rpi_model *model, bool with_help, char *text, size_t bytes) {
     const rpi_model_size *s = model->sizes;
     const rpi_option *o = model->options;
     for (int i = 0; s && s[i].name; i++)
         rpi_append(text, bytes, "%s%s", i ? ", " : "sizes: ", s[i].name);
     if (s && o) rpi_append(text, bytes, "; ");
-    for (int i = 0; o && o[i].name; i++)
-        rpi_append(text, bytes, "%s%s=%s (%s)", i ? ", " : "options: ", o[i].name,
-                   o[i].fallback, o[i].help);
+    for (int i = 0; o && o[i].name; i++) {
+        rpi_append(text, bytes, "%s%s=%s", i ? ", " : "options: ", o[i].name, o[i].fallback);
+        if (with_help) rpi_append(text, bytes, " (%s)", o[i].help);
+    }
 }
 
 const char *rpi_model_help(const rpi_model *model, char *text, size_t bytes) {
     snprintf(text, bytes, "%s", model->summary);
     if (!model->sizes && !model->options) return text;
     rpi_append(text, bytes, "; ");
-    add_choices(model, text, bytes);
+    add_choices(model, true, text, bytes);
     return text;
 }
 
 /* ---- parsing ---- */
 
-static rp_status refuse(const rpi_model *model, const char *word) {
-    char choices[RPI_MODEL_HELP] = "";
-    add_choices(model, choices, sizeof choices);
-    return RP_FAIL(INVALID, "model %s does not take '%s'; %s", model->name, word,
-                   choices[0] ? choices : "it takes no options");
-}
-
 const rpi_option *rpi_model_option(const rpi_model *model, const char *name) {
     for (const rpi_option *o = model->options; o && o->name; o++)
         if (strcmp(o->name, name) == 0) return o;
     return NULL;
+}
+
+/* Sizes, then options. */
+static const char *choice_at(const void *context, int index) {
+    const rpi_model *model = context;
+    for (const rpi_model_size *s = model->sizes; s && s->name; s++)
+        if (index-- == 0) return s->name;
+    return model->options && index >= 0 ? model->options[index].name : NULL;
+}
+
+static rp_status refuse(const rpi_model *model, const char *word) {
+    char choices[RPI_MODEL_HELP] = "", hint[128];
+    add_choices(model, false, choices, sizeof choices);
+    if (rpi_model_option(model, word))
+        snprintf(hint, sizeof hint, "; %.60s wants a value", word);
+    else
+        rpi_suggest_text(word, choice_at, model, hint, sizeof hint);
+    return RP_FAIL(INVALID, "model %s does not take '%.60s'; %s%s%s", model->name, word,
+                   choices[0] ? choices : "it takes no options",
+                   choices[0] ? " (redpoll info says what they mean)" : "", hint);
 }
 
 int64_t rpi_model_memory(const rpi_model_choice *choice) {

@@ -30,7 +30,7 @@ static rpi_kernel_rope draw(rpi_rng *rng, int index, int64_t *count) {
     it.x = heads(index % 4 == 3, it.length, token, d, *count, 1);
     it.y = heads(index % 4 == 3, it.length, token, d, *count, 2);
     float *cosines = kernel_floats(POSITIONS * d), *sines = kernel_floats(POSITIONS * d);
-    rpi_kernel_rope_tables(10000, 0, POSITIONS, it.rotary, cosines, sines);
+    rpi_kernel_rope_tables(10000, NULL, 0, POSITIONS, it.rotary, cosines, sines);
     it.cosines = cosines, it.sines = sines;
     return it;
 }
@@ -61,7 +61,7 @@ static void inverse_turns_back(void) {
     rpi_kernel_run run = {.threads = 2, .isa = rpi_cpu_isa()};
     float *x = kernel_normal(COUNT, 1, 1), *y = kernel_normal(COUNT, 1, 1);
     float *cosines = kernel_floats(LENGTH * SIZE), *sines = kernel_floats(LENGTH * SIZE);
-    rpi_kernel_rope_tables(500, 0, LENGTH, SIZE, cosines, sines);
+    rpi_kernel_rope_tables(500, NULL, 0, LENGTH, SIZE, cosines, sines);
     rpi_kernel_heads all = {y, COUNT, SIZE, SIZE, RP_F32};
     rpi_kernel_rope it = {1,    LENGTH, 1,     SIZE, SIZE, cosines, sines,
                           NULL, 0,      false, all,  all,  false};
@@ -78,7 +78,7 @@ static void pairs_are_halves_in_order(void) {
     float halves[6] = {1, 2, 3, 4, 5, 6}, pairs[6] = {1, 4, 2, 5, 3, 6};
     float cosines[6], sines[6];
     rpi_kernel_run run = {1, rpi_cpu_isa()};
-    rpi_kernel_rope_tables(50, 0, 2, 6, cosines, sines);
+    rpi_kernel_rope_tables(50, NULL, 0, 2, 6, cosines, sines);
     rpi_kernel_heads a = {halves, 6, 6, 6, RP_F32}, b = {pairs, 6, 6, 6, RP_F32};
     rpi_kernel_rope it = {1, 1, 1, 6, 6, cosines, sines, NULL, 1, false, a, a, false};
     rpi_kernel_rope_apply(&run, &it);
@@ -91,7 +91,7 @@ static void pairs_are_halves_in_order(void) {
 /* By hand: position 1, the first pair turns by one radian, the last by theta^(-2 / 4). */
 static void known_answer(void) {
     float x[4] = {1, 2, 3, 4}, y[4], cosines[4], sines[4];
-    rpi_kernel_rope_tables(100, 0, 2, 4, cosines, sines);
+    rpi_kernel_rope_tables(100, NULL, 0, 2, 4, cosines, sines);
     rpi_kernel_heads in = {x, 4, 4, 4, RP_F32}, out = {y, 4, 4, 4, RP_F32};
     rpi_kernel_rope it = {1, 1, 1, 4, 4, cosines, sines, NULL, 1, false, in, out, false};
     for (int isa = 0; isa <= (int)rpi_cpu_isa(); isa++) {
@@ -103,5 +103,30 @@ static void known_answer(void) {
     }
 }
 
+/* By hand, of base 100 and two pairs: the first turns by one radian a token, a circle in 6.28
+ * tokens, the second by 0.1, a circle in 62.8. */
+static void angle_after(const rpi_rope_stretch *stretch, double first, double second) {
+    float cosines[4], sines[4];
+    rpi_kernel_rope_tables(100, stretch, 1, 2, 4, cosines, sines);
+    CHECK_NEAR(sines[0], sin(first), 1e-6);
+    CHECK_NEAR(cosines[1], cos(second), 1e-6);
+    CHECK_NEAR(sines[2], sin(2 * first), 1e-6);
+    CHECK_NEAR(sines[3], sin(2 * second), 1e-6);
+}
+
+static void angles_are_stretched(void) {
+    angle_after(NULL, 1, 0.1);
+    angle_after(&(rpi_rope_stretch){0}, 1, 0.1);
+    angle_after(&(rpi_rope_stretch){.factor = 4}, 0.25, 0.025);
+    /* In 31.4 tokens the first turns five circles, more than high, the second half of one. */
+    rpi_rope_stretch s = {.factor = 4, .low = 1, .high = 4, .original = 31};
+    angle_after(&s, 1, 0.025);
+    /* In 157 tokens the second turns 2.5 circles: half way between low and high. */
+    s.original = 157;
+    double share = (157 * 0.1 / (2 * acos(-1)) - 1) / 3;
+    angle_after(&s, 1, 0.1 * share + 0.025 * (1 - share));
+}
+
 CASES({"kernels_match", kernels_match}, {"inverse_turns_back", inverse_turns_back},
-      {"pairs_are_halves_in_order", pairs_are_halves_in_order}, {"known_answer", known_answer})
+      {"pairs_are_halves_in_order", pairs_are_halves_in_order}, {"known_answer", known_answer},
+      {"angles_are_stretched", angles_are_stretched})

@@ -68,7 +68,7 @@ static rp_status make_sinusoids(const rpi_unit *unit, void **out_prepared) {
     float *y = NULL;
     RP_TRY(rpi_alloc_array((size_t)(2 * rows * width), sizeof *y, "sinusoids", &y));
     float *cosines = y + rows * width, *sines = cosines + rows * half;
-    rpi_kernel_rope_tables(10000, 0, rows, width, cosines, sines);
+    rpi_kernel_rope_tables(10000, NULL, 0, rows, width, cosines, sines);
     for (int64_t row = 0; row < rows; row++) {
         int64_t d = sinusoids->clamp && row > sinusoids->clamp ? sinusoids->clamp : row;
         memcpy(y + row * width, sines + d * half, (size_t)half * sizeof *y);

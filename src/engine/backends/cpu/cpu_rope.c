@@ -33,8 +33,8 @@ static size_t tables_bytes(const rpi_unit *unit) {
 /* Cosines, then sines, of the tokens' positions. */
 static void make_tables(const rpi_unit *unit, int64_t first, float *tables) {
     const rpi_rope_attributes *rope = unit->nodes[0]->attributes;
-    rpi_kernel_rope_tables(rope->base, first, unit->inputs[0].shape.size[1], rotary_of(unit),
-                           tables, tables + table_size(unit));
+    rpi_kernel_rope_tables(rope->base, &rope->stretch, first, unit->inputs[0].shape.size[1],
+                           rotary_of(unit), tables, tables + table_size(unit));
 }
 
 /* Once, unless each run says where it begins. */

@@ -2,11 +2,23 @@
 
 #include <math.h>
 
-void rpi_kernel_rope_tables(double theta, int64_t first, int64_t count, int64_t rotary,
-                            float *cosines, float *sines) {
+/* The angle of one token, of what it would be without. */
+static double stretched(const rpi_rope_stretch *s, double angle) {
+    static const double circle = 6.283185307179586;
+    if (!s || s->factor == 0) return angle;
+    double slow = angle / s->factor;
+    if (s->original == 0) return slow;
+    double circles = (double)s->original * angle / circle;
+    double share = (circles - s->low) / (s->high - s->low);
+    share = share < 0 ? 0 : share > 1 ? 1 : share;
+    return share * angle + (1 - share) * slow;
+}
+
+void rpi_kernel_rope_tables(double theta, const rpi_rope_stretch *stretch, int64_t first,
+                            int64_t count, int64_t rotary, float *cosines, float *sines) {
     int64_t half = rotary / 2;
     for (int64_t c = 0; c < half; c++) {
-        double frequency = pow(theta, -2.0 * (double)c / (double)rotary);
+        double frequency = stretched(stretch, pow(theta, -2.0 * (double)c / (double)rotary));
         for (int64_t p = 0; p < count; p++) {
             cosines[p * half + c] = (float)cos((double)(first + p) * frequency);
             sines[p * half + c] = (float)sin((double)(first + p) * frequency);

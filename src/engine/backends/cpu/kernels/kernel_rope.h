@@ -13,6 +13,7 @@
 #define RPI_ENGINE_KERNEL_ROPE_H
 
 #include "engine/backends/cpu/kernels/kernel.h"
+#include "engine/rope_stretch.h"
 
 typedef struct rpi_kernel_rope {
     int64_t batch, length, heads, head_size;
@@ -27,10 +28,11 @@ typedef struct rpi_kernel_rope {
 
 void rpi_kernel_rope_apply(const rpi_kernel_run *run, const rpi_kernel_rope *it);
 
-/* The angle of position p, element c is p theta^(-2c / rotary). Computed in double and rounded
- * once. cosines, sines: [count, rotary / 2] of the positions from `first` on, out. */
-void rpi_kernel_rope_tables(double theta, int64_t first, int64_t count, int64_t rotary,
-                            float *cosines, float *sines);
+/* The angle of position p, element c is p theta^(-2c / rotary), stretched (NULL: it is not).
+ * Computed in double and rounded once. cosines, sines: [count, rotary / 2] of the positions
+ * from `first` on, out. */
+void rpi_kernel_rope_tables(double theta, const rpi_rope_stretch *stretch, int64_t first,
+                            int64_t count, int64_t rotary, float *cosines, float *sines);
 
 /* ---- inside ---- */
 

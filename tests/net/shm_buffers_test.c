@@ -13,6 +13,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -533,6 +534,27 @@ static void lack_of_memory_leaves_nothing_behind(void) {
     CHECK_EQ(check_descriptors(), before);
 }
 
+/* The kernel ends a process that makes a longer file than it may (SIGXFSZ). */
+static void a_limit_of_file_sizes_is_an_error(void) {
+    struct rlimit before, low;
+    void *buffer = NULL;
+    REQUIRE(getrlimit(RLIMIT_FSIZE, &before) == 0);
+    low = before;
+    low.rlim_cur = 1 << 20;
+    int descriptors = check_descriptors();
+    REQUIRE(setrlimit(RLIMIT_FSIZE, &low) == 0);
+    rp_status above = rp_buffer_allocate((1 << 20) + 1, &buffer);
+    const char *text = rp_last_error()->message;
+    bool says = strstr(text, "ulimit -f") != NULL;
+    rp_status within = rp_buffer_allocate(1 << 20, &buffer);
+    REQUIRE(setrlimit(RLIMIT_FSIZE, &before) == 0);
+    CHECK_EQ(above, RP_NOMEM);
+    CHECK(says);
+    CHECK_EQ(within, RP_OK);
+    CHECK_OK(rp_buffer_free(buffer));
+    CHECK_EQ(check_descriptors(), descriptors);
+}
+
 /* A child that frees what it has from its parent changes nothing there. */
 static void a_forked_child_is_in_nobodys_way(void) {
     unsigned char *buffer = make_buffer();
@@ -568,4 +590,5 @@ CASES({"payloads_are_read_where_they_lie", payloads_are_read_where_they_lie},
       {"buffers_are_freed_once_and_when_idle", buffers_are_freed_once_and_when_idle},
       {"a_buffer_is_whole_pages", a_buffer_is_whole_pages},
       {"lack_of_memory_leaves_nothing_behind", lack_of_memory_leaves_nothing_behind},
+      {"a_limit_of_file_sizes_is_an_error", a_limit_of_file_sizes_is_an_error},
       {"a_forked_child_is_in_nobodys_way", a_forked_child_is_in_nobodys_way})

@@ -166,6 +166,18 @@ bool rpi_duplex_may_name_places(const rpi_duplex *duplex) {
     return atomic_load(&duplex->theirs->takes_places) == 1;
 }
 
+void rpi_duplex_note(rpi_duplex *duplex, unsigned notes) {
+    if (atomic_load_explicit(&duplex->mine->notes, memory_order_relaxed) != notes)
+        atomic_store(&duplex->mine->notes, notes);
+}
+
+bool rpi_duplex_has_notes(rpi_duplex *duplex) {
+    unsigned notes = atomic_load(&duplex->theirs->notes);
+    bool some = notes != duplex->heard;
+    duplex->heard = notes;
+    return some;
+}
+
 static bool has_come(rpi_duplex *duplex, uint64_t *out_word) {
     *out_word = atomic_load(&duplex->theirs->posted[duplex->next % RPI_EXTENTS]);
     return (*out_word & LAP_BIT) == lap_of(duplex->next);

@@ -20,6 +20,7 @@
 typedef struct rpi_duplex_end {
     _Alignas(64) atomic_uint asleep;   /* rpi_duplex_wish bits; also cleared by the waker */
     atomic_uint takes_places;          /* 1: frames may name a place in place of a payload */
+    atomic_uint notes;                 /* said elsewhere so far, for the other to look there */
     _Alignas(64) atomic_uint released; /* frames given back */
     atomic_uint writing;               /* 1: into the payload of the frame peeked at */
     _Alignas(64) atomic_uint_fast64_t posted[RPI_EXTENTS]; /* lap:1 withdrawn:1 place:1
@@ -48,6 +49,7 @@ typedef struct rpi_duplex {
     bool has_places;     /* frames that name one were posted, */
     uint32_t place;      /* and this one last */
     uint32_t seen_first; /* frames that were back when we last went to sleep */
+    unsigned heard;      /* notes of the other side when they were last asked for */
     rpi_extents sent;    /* posted and not yet given back; long, and so the last */
 } rpi_duplex;
 
@@ -79,6 +81,11 @@ bool rpi_duplex_is_writing_to(rpi_duplex *duplex, uint32_t number);
 bool rpi_duplex_begin_write(rpi_duplex *duplex); /* false: withdrawn */
 void rpi_duplex_end_write(rpi_duplex *duplex);
 bool rpi_duplex_stands(const rpi_duplex *duplex); /* the frame peeked at */
+
+/* This side has said so many things in all on whatever else joins the two; the other has said
+ * some since it was last asked. A hint: what is said there counts. */
+void rpi_duplex_note(rpi_duplex *duplex, unsigned notes);
+bool rpi_duplex_has_notes(rpi_duplex *duplex);
 
 /* From now on the other side writes our eventfd when there is news; true: there is already. */
 bool rpi_duplex_arm(rpi_duplex *duplex);

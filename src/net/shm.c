@@ -140,11 +140,20 @@ static const rpi_rank_set *shm_news(rpi_endpoint *base) {
 static void hear(rpi_shm_endpoint *endpoint, rpi_shm_link *link) {
     rp_status status =
         endpoint->shares ? rpi_shm_buffers_hear(&link->buffers, link->socket) : RP_PEER;
+    rpi_duplex_note(&link->duplex, link->buffers.said); /* it answers offers */
     if (status == RP_OK || status == RP_PENDING) return;
     if (status == RP_CORRUPT) rpi_fault_keep(&link->fault, status);
     link->gone = true;
     note(endpoint, link);
     epoll_ctl(endpoint->epoll_fd, EPOLL_CTL_DEL, link->socket, NULL);
+}
+
+/* Who does not sleep looks at sockets rarely: the peer says in the link that it has said
+ * something there. */
+static void hear_notes(rpi_shm_link *link) {
+    rpi_shm_endpoint *endpoint = (rpi_shm_endpoint *)link->base.endpoint;
+    if (endpoint->shares && !link->gone && rpi_duplex_has_notes(&link->duplex))
+        hear(endpoint, link);
 }
 
 /* Has a process ended, or said something? Was our event descriptor written? One system call. */
@@ -172,8 +181,9 @@ static void drop_freed(rpi_shm_endpoint *endpoint) {
     if (!endpoint->shares || freed == endpoint->freed) return;
     for (int peer = 0; peer < endpoint->base.world; peer++) {
         rpi_shm_link *link = endpoint->links[peer];
-        if (link && !link->gone)
-            told &= rpi_shm_buffers_drop_freed(&link->buffers, link->socket);
+        if (!link || link->gone) continue;
+        told &= rpi_shm_buffers_drop_freed(&link->buffers, link->socket);
+        rpi_duplex_note(&link->duplex, link->buffers.said);
     }
     if (told) endpoint->freed = freed;
 }
@@ -327,6 +337,7 @@ static void forget_news(const rpi_shm_link *link) {
 
 static rp_status shm_peek(rpi_link *base, const void **out_frame, size_t *out_bytes) {
     rpi_shm_link *link = (rpi_shm_link *)base;
+    hear_notes(link);
     RP_TRY(rpi_fault_raise(&link->fault));
     rp_status status = next_frame(link, out_frame, out_bytes);
     if (status == RP_OK) return status;
@@ -347,7 +358,10 @@ static bool shm_reaches_payload(rpi_link *base, const void *payload, size_t byte
     const rpi_shm_endpoint *endpoint = (const rpi_shm_endpoint *)base->endpoint;
     if (!endpoint->shares || link->gone || !rpi_duplex_may_name_places(&link->duplex))
         return false;
-    return rpi_shm_buffers_reach(&link->buffers, link->socket, payload, bytes, &link->to);
+    bool reached =
+        rpi_shm_buffers_reach(&link->buffers, link->socket, payload, bytes, &link->to);
+    rpi_duplex_note(&link->duplex, link->buffers.said);
+    return reached;
 }
 
 /* As it was lent: a header, and room for the place. number NULL: nothing of ours is lent. */

@@ -17,10 +17,13 @@ enum {
     OFFER_AGAIN = 256,
 };
 
-static rp_status say(int socket, rpi_shm_word word, uint64_t buffer, size_t bytes, int fd) {
+static rp_status say(rpi_shm_buffers *buffers, int socket, rpi_shm_word word, uint64_t buffer,
+                     size_t bytes, int fd) {
     rpi_shm_note note = {
         .magic = RPI_SHM_NOTE_MAGIC, .word = word, .buffer = buffer, .bytes = bytes};
-    return rpi_note_send(socket, &note, sizeof note, fd);
+    RP_TRY(rpi_note_send(socket, &note, sizeof note, fd));
+    buffers->said++;
+    return RP_OK;
 }
 
 /* ---- ours ---- */
@@ -37,10 +40,11 @@ static rp_status make_table(rpi_shm_buffers *buffers) {
     return rpi_alloc_array(RPI_SHM_BUFFERS, sizeof *buffers->mine, "buffers", &buffers->mine);
 }
 
-static rp_status say_offer(int socket, const rpi_buffer_place *place) {
+static rp_status say_offer(rpi_shm_buffers *buffers, int socket,
+                           const rpi_buffer_place *place) {
     int fd = rpi_buffers_descriptor(place->id);
     if (fd < 0) return RP_FAIL(IO, "no descriptor of a buffer");
-    rp_status status = say(socket, RPI_SHM_OFFER, place->id, place->bytes, fd);
+    rp_status status = say(buffers, socket, RPI_SHM_OFFER, place->id, place->bytes, fd);
     close(fd);
     return status;
 }
@@ -52,7 +56,7 @@ static void offer(rpi_shm_buffers *buffers, int socket, const rpi_buffer_place *
         return;
     }
     if (buffers->mine_count == RPI_SHM_BUFFERS) return;
-    if (make_table(buffers) == RP_OK && say_offer(socket, place) == RP_OK)
+    if (make_table(buffers) == RP_OK && say_offer(buffers, socket, place) == RP_OK)
         buffers->mine[buffers->mine_count++] = (rpi_shm_mine){.id = place->id};
     else
         buffers->pause = OFFER_AGAIN;
@@ -75,7 +79,8 @@ bool rpi_shm_buffers_drop_freed(rpi_shm_buffers *buffers, int socket) {
     if (!buffers->mine_count || freed == buffers->freed) return true;
     for (int i = buffers->mine_count; i-- > 0;) {
         if (rpi_buffers_has(buffers->mine[i].id)) continue;
-        if (say(socket, RPI_SHM_DROP, buffers->mine[i].id, 0, -1) == RP_PENDING) return false;
+        rp_status said = say(buffers, socket, RPI_SHM_DROP, buffers->mine[i].id, 0, -1);
+        if (said == RP_PENDING) return false;
         buffers->mine[i] = buffers->mine[--buffers->mine_count];
     }
     buffers->freed = freed;
@@ -114,7 +119,7 @@ static rp_status take_in(rpi_shm_buffers *buffers, const rpi_shm_note *note, int
 /* An answer for which the socket has no room is left out: the buffer stays offered. */
 static void hear_offer(rpi_shm_buffers *buffers, int socket, const rpi_shm_note *note, int fd) {
     bool taken = note->buffer && take_in(buffers, note, fd) == RP_OK;
-    (void)say(socket, taken ? RPI_SHM_ACCEPT : RPI_SHM_REFUSE, note->buffer, 0, -1);
+    (void)say(buffers, socket, taken ? RPI_SHM_ACCEPT : RPI_SHM_REFUSE, note->buffer, 0, -1);
 }
 
 static void hear_drop(rpi_shm_buffers *buffers, const rpi_shm_note *note) {

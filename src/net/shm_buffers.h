@@ -69,6 +69,7 @@ typedef struct rpi_shm_buffers {
     rpi_shm_theirs *theirs; /* the same */
     unsigned freed;         /* rpi_buffers_freed() when DROPs were last sent */
     unsigned pause;         /* asks for which nothing is offered: there was no room to say it */
+    unsigned said;          /* notes so far */
     uint64_t held;          /* the buffer of the peer in which a frame is read; 0: none */
 } rpi_shm_buffers;
 

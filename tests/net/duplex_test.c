@@ -29,6 +29,7 @@ static void the_layout_is_the_documented_one(void) {
     CHECK((unsigned char *)b.sides[0].theirs == memory + 2176);
     CHECK((unsigned char *)b.sides[0].mine->posted == memory + 128);
     CHECK((unsigned char *)&b.sides[0].mine->takes_places == memory + 4);
+    CHECK((unsigned char *)&b.sides[0].mine->notes == memory + 8);
     CHECK((unsigned char *)&b.sides[0].mine->released == memory + 64);
     CHECK((unsigned char *)&b.sides[0].mine->writing == memory + 68);
     CHECK(b.sides[0].out == memory + 4352 && b.sides[1].in == memory + 4352);

@@ -555,6 +555,21 @@ static void a_limit_of_file_sizes_is_an_error(void) {
     CHECK_EQ(check_descriptors(), descriptors);
 }
 
+/* Looks that are rare otherwise, and neither side sleeps. */
+static void offers_are_heard_by_who_polls(void) {
+    link_pair pair;
+    const void *frame = NULL;
+    size_t bytes = 0;
+    unsigned char *buffer = make_buffer();
+    open_pair(&pair, true, true);
+    CHECK(!sharing->reaches(pair.links[0], buffer, BYTES)); /* it is offered */
+    CHECK_EQ(shm->peek(pair.links[1], &frame, &bytes), RP_PENDING);
+    CHECK_EQ(shm->peek(pair.links[0], &frame, &bytes), RP_PENDING);
+    CHECK(sharing->reaches(pair.links[0], buffer, BYTES));
+    link_pair_close(&pair);
+    CHECK_OK(rp_buffer_free(buffer));
+}
+
 /* A child that frees what it has from its parent changes nothing there. */
 static void a_forked_child_is_in_nobodys_way(void) {
     unsigned char *buffer = make_buffer();
@@ -591,4 +606,5 @@ CASES({"payloads_are_read_where_they_lie", payloads_are_read_where_they_lie},
       {"a_buffer_is_whole_pages", a_buffer_is_whole_pages},
       {"lack_of_memory_leaves_nothing_behind", lack_of_memory_leaves_nothing_behind},
       {"a_limit_of_file_sizes_is_an_error", a_limit_of_file_sizes_is_an_error},
+      {"offers_are_heard_by_who_polls", offers_are_heard_by_who_polls},
       {"a_forked_child_is_in_nobodys_way", a_forked_child_is_in_nobodys_way})

@@ -31,7 +31,26 @@ static void put(const rpi_fold *fold, const void *sum, rp_dtype wide, size_t cou
     memcpy(into, narrow, count * rp_dtype_bytes(fold->into_dtype));
 }
 
+/* What the result is multiplied by; 0: it takes more than that. Inverses of powers of two give
+ * the very bits of the division. */
+static double factor_of(const rpi_fold *fold) {
+    int over = fold->weight.over;
+    if (!over) return 1;
+    bool is_power = over > 0 && (over & (over - 1)) == 0;
+    return fold->weight.times == 1 && is_power ? 1.0 / over : 0;
+}
+
+/* Most vectors are sums of floats: these need no tiles. */
+static bool run_at_once(const rpi_fold *fold, size_t count) {
+    double factor = factor_of(fold);
+    if (!rpi_reduction_adds(fold->reduce) || fold->into_dtype != fold->dtype || factor == 0)
+        return false;
+    return rpi_add_two(rpi_cpu_isa(), fold->dtype, fold->first, fold->second, factor, count,
+                       fold->into, fold->also);
+}
+
 void rpi_fold_run(const rpi_fold *fold, size_t count) {
+    if (run_at_once(fold, count)) return;
     _Alignas(64) unsigned char tile[TILE_BYTES];
     rp_dtype wide = rpi_sum_dtype(fold->dtype);
     size_t bytes = rp_dtype_bytes(fold->dtype), into_bytes = rp_dtype_bytes(fold->into_dtype);

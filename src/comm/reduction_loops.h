@@ -63,6 +63,48 @@ LOOP(band, uint8_t, (a & b))
 LOOP(bor, uint8_t, (a | b))
 LOOP(bxor, uint8_t, (a ^ b))
 
+/* Some lines at a time, read before any of them is written: outputs may be inputs, and a
+ * processor takes a store for one of what is read next where the two lie alike in their pages,
+ * as vectors and frames do. At any address. */
+enum { ADD_TWO_LANES = 8, ADD_TWO_AHEAD = 64 };
+#define ADD_TWO_LOOP(name, type)                                                               \
+    typedef type name##_lane __attribute__((vector_size(32), aligned(1), may_alias));          \
+    static size_t add_two_lanes_##name(const void *first, const void *second, type factor,     \
+                                       size_t lanes, void *into, void *also) {                 \
+        const name##_lane *a = first, *b = second;                                             \
+        name##_lane *one = into, *other = also;                                                \
+        size_t i = 0;                                                                          \
+        for (; i + ADD_TWO_LANES <= lanes; i += ADD_TWO_LANES) {                               \
+            name##_lane sum[ADD_TWO_LANES];                                                    \
+            for (int k = 0; k < ADD_TWO_LANES; k += 2) {                                       \
+                __builtin_prefetch(&a[i + k + ADD_TWO_AHEAD]);                                 \
+                __builtin_prefetch(&b[i + k + ADD_TWO_AHEAD]);                                 \
+                __builtin_prefetch(&one[i + k + ADD_TWO_AHEAD], 1);                            \
+                __builtin_prefetch(&other[i + k + ADD_TWO_AHEAD], 1);                          \
+            }                                                                                  \
+            for (int k = 0; k < ADD_TWO_LANES; k++) sum[k] = (a[i + k] + b[i + k]) * factor;   \
+            for (int k = 0; k < ADD_TWO_LANES; k++) one[i + k] = sum[k];                       \
+            for (int k = 0; k < ADD_TWO_LANES; k++) other[i + k] = sum[k];                     \
+        }                                                                                      \
+        return i * sizeof(name##_lane);                                                        \
+    }                                                                                          \
+    static void add_two_##name(const void *first, const void *second, double factor,           \
+                               size_t count, void *into, void *also) {                         \
+        size_t lanes = count * sizeof(type) / sizeof(name##_lane);                             \
+        if (!also) also = into;                                                                \
+        size_t at = add_two_lanes_##name(first, second, (type)factor, lanes, into, also);      \
+        for (; at < count * sizeof(type); at += sizeof(type)) {                                \
+            type a, b;                                                                         \
+            memcpy(&a, (const char *)first + at, sizeof a);                                    \
+            memcpy(&b, (const char *)second + at, sizeof b);                                   \
+            a = (a + b) * (type)factor;                                                        \
+            memcpy((char *)into + at, &a, sizeof a);                                           \
+            memcpy((char *)also + at, &a, sizeof a);                                           \
+        }                                                                                      \
+    }
+ADD_TWO_LOOP(f32, float)
+ADD_TWO_LOOP(f64, double)
+
 #define BY_NUMBER(order)                                                                       \
     {                                                                                          \
         [RP_F32] = order##_f32, [RP_F64] = order##_f64, [RP_I8] = order##_i8,                  \
@@ -78,4 +120,5 @@ LOOP(bxor, uint8_t, (a ^ b))
                     [RP_I32] = product_u32, [RP_U32] = product_u32, [RP_I64] = product_u64,    \
                     [RP_U64] = product_u64, [RP_C64] = product_c64, [RP_C128] = product_c128}, \
         .min = BY_NUMBER(min), .max = BY_NUMBER(max), .band = band, .bor = bor, .bxor = bxor,  \
+        .add_two = {[RP_F32] = add_two_f32, [RP_F64] = add_two_f64},                           \
     }

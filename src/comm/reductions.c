@@ -121,3 +121,10 @@ void rpi_reduce(rp_reduction reduction, rpi_isa isa, rp_dtype dtype, const void 
     bool bits = reduction >= RP_BAND;
     loop_of(loops, reduction, dtype)(in, bits ? count * rp_dtype_bytes(dtype) : count, into);
 }
+
+bool rpi_add_two(rpi_isa isa, rp_dtype dtype, const void *first, const void *second,
+                 double factor, size_t count, void *into, void *also) {
+    rpi_add_two_loop *loop = loops_of(isa)->add_two[dtype];
+    if (loop) loop(first, second, factor, count, into, also);
+    return loop != NULL;
+}

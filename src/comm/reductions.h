@@ -25,13 +25,22 @@ rp_status rpi_reduction_check(rp_reduction reduction, rp_dtype dtype, const rp_c
 void rpi_reduce(rp_reduction reduction, rpi_isa isa, rp_dtype dtype, const void *in,
                 size_t count, void *into);
 
+/* into = also = (first + second) * factor, elements of `dtype` at any address, in one pass over
+ * memory; into and also (NULL: nothing) may be inputs, and overlap none otherwise. factor 1:
+ * the sum. The bits of a sum that is then multiplied. False: the dtype has no such loop. */
+bool rpi_add_two(rpi_isa isa, rp_dtype dtype, const void *first, const void *second,
+                 double factor, size_t count, void *into, void *also);
+
 typedef void rpi_reduce_loop(const void *in, size_t count, void *into);
+typedef void rpi_add_two_loop(const void *first, const void *second, double factor,
+                              size_t count, void *into, void *also);
 
 /* Loops over accumulators, by dtype; NULL where the dtype has none of its own. */
 enum { RPI_DTYPES = RP_C128 + 1 };
 typedef struct rpi_reduce_loops {
     rpi_reduce_loop *product[RPI_DTYPES], *min[RPI_DTYPES], *max[RPI_DTYPES];
     rpi_reduce_loop *band, *bor, *bxor; /* over bytes */
+    rpi_add_two_loop *add_two[RPI_DTYPES];
 } rpi_reduce_loops;
 
 #if defined(__x86_64__)

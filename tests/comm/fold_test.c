@@ -18,6 +18,7 @@ typedef struct place {
     bool into_first, into_second; /* the result is written over an input */
     bool wide;                    /* it stays an accumulator */
     bool odd;                     /* it lies at an odd address */
+    bool also_other;              /* its copy is written over the other input */
 } place;
 
 /* An accumulator, an addition, a mean, a copy out. */
@@ -46,21 +47,24 @@ static void check_at(rpi_fold fold, place at) {
     fold.second = memcpy(second + at.odd, inputs[1], sizeof inputs[1]);
     fold.into_dtype = at.wide ? rpi_sum_dtype(fold.dtype) : fold.dtype;
     fold.into = at.into_first ? first : at.into_second ? second + at.odd : into + at.odd;
-    fold.also = at.wide ? NULL : also + 1;
+    fold.also = at.wide          ? NULL
+                : !at.also_other ? also + 1
+                : at.into_first  ? second + at.odd
+                                 : first;
     in_three_passes(&fold, wanted);
     rpi_fold_run(&fold, COUNT);
     size_t bytes = COUNT * rp_dtype_bytes(fold.into_dtype);
     CHECK_MSG(memcmp(fold.into, wanted, bytes) == 0 &&
                   (!fold.also || memcmp(fold.also, wanted, bytes) == 0),
-              "%s of %s, over %d: into first %d, second %d, wide %d, odd %d",
+              "%s of %s, over %d: into first %d, second %d, wide %d, odd %d, also other %d",
               rpi_reduction_name(fold.reduce), rp_dtype_name(fold.dtype), fold.weight.over,
-              at.into_first, at.into_second, at.wide, at.odd);
+              at.into_first, at.into_second, at.wide, at.odd, at.also_other);
     free(first), free(second), free(into), free(also), free(wanted);
 }
 
 static void check_all_places(const rpi_fold *fold) {
-    for (int bits = 0; bits < 16; bits++) {
-        place at = {bits & 1, bits & 2, bits & 4, bits & 8};
+    for (int bits = 0; bits < 32; bits++) {
+        place at = {bits & 1, bits & 2, bits & 4, bits & 8, bits & 16};
         if (!(at.into_first && at.into_second)) check_at(*fold, at);
     }
 }
@@ -78,8 +82,10 @@ static void one_pass_gives_the_bits_of_three(void) {
             if (!serial_takes(fold.reduce, dtype)) continue;
             check_all_places(&fold);
             if (fold.reduce != RP_AVG || !divides(dtype)) continue;
-            fold.weight = (rpi_fraction){1, 3};
-            check_all_places(&fold);
+            for (int over = 2; over <= 3; over++) {
+                fold.weight = (rpi_fraction){1, over};
+                check_all_places(&fold);
+            }
         }
     }
 }

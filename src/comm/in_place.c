@@ -65,6 +65,20 @@ static rpi_link *link_of(const rpi_chunk *chunk, const rpi_action *send) {
     return rpi_peer_link(&request->comm->peers[rpi_request_rank(request, send->peer)]);
 }
 
+/* This rank has still to put the sum of the part over what it would lend, and that waits for it
+ * to come back, as the receiver's does for its own (oneshot of two): a copy is sooner made. */
+static bool is_summed_here(const rpi_chunk *chunk, const rpi_action *send) {
+    const rpi_routine *routine = chunk->request->routine;
+    for (int i = 0; i < routine->schedule.count; i++) {
+        const rpi_action *action = &routine->action[i];
+        bool sums_two = !action->fused && action->first != RPI_NO_SLOT;
+        bool waits = !(chunk->finished[i / 64] >> (i % 64) & 1);
+        if (sums_two && waits && action->part == send->part && action->into == RPI_SLOT_OUT)
+            return true;
+    }
+    return false;
+}
+
 const void *rpi_in_place_payload(const rpi_chunk *chunk, const rpi_action *send, size_t bytes) {
     rpi_link *link = link_of(chunk, send);
     const rpi_sharing *sharing = link ? link->endpoint->transport->sharing : NULL;
@@ -72,6 +86,7 @@ const void *rpi_in_place_payload(const rpi_chunk *chunk, const rpi_action *send,
     if (!sharing || bytes < IN_PLACE_LEAST) return NULL;
     if (slot != RPI_SLOT_IN && slot != RPI_SLOT_OUT) return NULL;
     if (chunk->request->collective == RPI_NEIGHBOUR_ALL_REDUCE) return NULL; /* has a weight */
+    if (is_summed_here(chunk, send)) return NULL;
     const unsigned char *payload = one_piece(chunk, send, slot);
     return payload && sharing->reaches(link, payload, bytes) ? payload : NULL;
 }

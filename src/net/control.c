@@ -38,7 +38,9 @@ void rpi_control_keep(rpi_control_group *group, const rpi_failure *failure) {
     group->accused = false;
     atomic_store(&group->known, true);
     pthread_cond_broadcast(&control->changed);
-    if (control->failed_fd >= 0) rpi_control_set_flag(control->failed_fd);
+    if (control->failed_fd < 0) return;
+    rpi_control_set_flag(control->failed_fd);
+    atomic_store(&control->told, true); /* behind it: who sees this finds something to read */
 }
 
 int rpi_control_member(const rpi_control_group *group, int rank) {
@@ -494,10 +496,11 @@ int rpi_control_fd(rpi_control *control) {
     return control->failed_fd;
 }
 
+/* Asked by every call: without news it costs no system call. */
 void rpi_control_clear_fd(rpi_control *control) {
     uint64_t count;
-    ssize_t taken =
-        control->failed_fd >= 0 ? read(control->failed_fd, &count, sizeof count) : 0;
+    if (!atomic_load(&control->told) || !atomic_exchange(&control->told, false)) return;
+    ssize_t taken = read(control->failed_fd, &count, sizeof count);
     (void)taken; /* nothing there is fine */
 }
 

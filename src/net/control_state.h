@@ -61,8 +61,9 @@ struct rpi_control {
     int64_t lost_ns; /* a host that answers nothing for so long is lost */
     pthread_t thread;
     bool has_thread;
-    int wake;                    /* eventfd: look at the fields under the lock again */
-    int failed_fd;               /* eventfd: readable once a group has failed */
+    int wake;         /* eventfd: look at the fields under the lock again */
+    int failed_fd;    /* eventfd: readable once a group has failed */
+    atomic_bool told; /* and that it has been written, so that nobody reads in vain */
     rpi_control_group everybody; /* the group of all ranks, scope 0 */
 
     pthread_mutex_t lock;

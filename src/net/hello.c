@@ -285,7 +285,9 @@ static rp_status receive_caller(rpi_acceptor *acceptor, int i) {
     answer(&caller->channel, &reply, hello.part, verdict);
     if (verdict != WELCOME) {
         dismiss(acceptor, i);
-        bool is_ours = verdict != WRONG_SESSION && verdict != CROSSED;
+        /* Who calls another rank has been led here by an address that is no only one. */
+        bool is_ours = verdict != WRONG_SESSION && verdict != CROSSED &&
+                       hello.chunk == (uint32_t)self->rank;
         return is_ours ? mismatch(self, &hello) : RP_OK;
     }
     rpi_channel channel = caller->channel;

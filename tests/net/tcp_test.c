@@ -125,6 +125,33 @@ static void a_refused_caller_learns_why_but_no_session(void) {
     visit_end(&v);
 }
 
+/* An address of several may lead to another host, where the port is another rank's: that rank
+ * says so, and goes on waiting for its own. */
+static void who_calls_another_rank_is_no_failure(void) {
+    visit v;
+    unsigned char bytes[HEADER];
+    rpi_frame_header answer;
+    REQUIRE_OK(visit_start(&v));
+    rpi_frame_header hello = {.kind = RPI_FRAME_HELLO,
+                              .sequence = v.pair.options[0].session,
+                              .chunk = 1,
+                              .part = 1,
+                              .count = 2,
+                              .bucket = FRAME_BYTES};
+    rpi_frame_seal(bytes, &hello, 0, false);
+    CHECK_OK(rpi_stream_write(v.fd, bytes, sizeof bytes, rpi_deadline_ns(10)));
+    CHECK_OK(rpi_stream_read(v.fd, bytes, sizeof bytes, rpi_deadline_ns(10)));
+    CHECK_OK(rpi_frame_open(bytes, sizeof bytes, false, &answer));
+    CHECK_EQ(answer.operation, 3); /* docs/wire.md: wrong rank */
+    int real = -1;
+    REQUIRE_OK(rpi_stream_dial(NULL, v.port, rpi_deadline_ns(10), &real));
+    say_hello(real, &v.pair.options[0], 1);
+    pthread_join(v.thread, NULL);
+    CHECK_OK(v.status);
+    close(real);
+    visit_end(&v);
+}
+
 static void seal(unsigned char *frame, size_t payload) {
     rpi_frame_header header = {.kind = RPI_FRAME_DATA};
     memset(frame + HEADER, 7, payload);
@@ -465,6 +492,7 @@ CASES({"streams_are_put_in_order", streams_are_put_in_order},
       {"an_acceptor_of_nobody_closes_its_listener", an_acceptor_of_nobody_closes_its_listener},
       {"a_listener_that_is_gone_is_an_error", a_listener_that_is_gone_is_an_error},
       {"strangers_do_not_disturb", strangers_do_not_disturb},
+      {"who_calls_another_rank_is_no_failure", who_calls_another_rank_is_no_failure},
       {"a_refused_caller_learns_why_but_no_session",
        a_refused_caller_learns_why_but_no_session},
       {"a_cut_stream_says_how_much_is_missing", a_cut_stream_says_how_much_is_missing},

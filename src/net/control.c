@@ -80,7 +80,9 @@ static rp_status allocate_beats(rpi_control_group *group) {
 }
 
 static rp_status allocate(rpi_control *control) {
-    control->line_count = control->rank == RPI_CONTROL_HUB ? control->world - 1 + STRANGERS : 1;
+    bool listens = control->rank == RPI_CONTROL_HUB ||
+                   rpi_control_is_successor(control->rank, control->world);
+    control->line_count = listens ? control->world + STRANGERS : 1;
     size_t world = (size_t)control->world, lines = (size_t)control->line_count;
     RP_TRY(rpi_alloc_array(lines, sizeof *control->lines, "control lines", &control->lines));
     for (size_t i = 0; i < lines; i++) control->lines[i].fd = control->lines[i].rank = -1;
@@ -218,6 +220,10 @@ static rp_status call_hub(rpi_control *control, const char *host, int port,
                                 .rank = control->rank,
                                 .number = control->world,
                                 .a = control->session};
+    if (rpi_control_is_successor(control->rank, control->world)) {
+        snprintf(hello.text, sizeof hello.text, "%s", control->addresses[control->rank]);
+        hello.text_bytes = (uint16_t)strlen(hello.text);
+    }
     rpi_redials redials = {0};
     rp_status status;
     do {
@@ -236,9 +242,10 @@ static rp_status call_hub(rpi_control *control, const char *host, int port,
 }
 
 static rp_status open_leaf(rpi_control *control, const rp_store *store, const char *key,
-                           int64_t deadline_ns) {
+                           const rpi_control_options *options, int64_t deadline_ns) {
     char address[RPI_HOST_BYTES + 16] = "";
     size_t bytes = 0;
+    rpi_control_listen(control, options->bind_host);
     double left_s = rpi_seconds(deadline_ns - rpi_now_ns());
     rp_status status = store->ops->get(store->context, key, left_s > 0 ? left_s : 0, address,
                                        sizeof address - 1, &bytes);
@@ -309,7 +316,7 @@ static rp_status open_control(rpi_control *control, const rp_store *store,
     RP_TRY(allocate(control));
     if (control->rank == RPI_CONTROL_HUB)
         return open_hub(control, store, key, options, deadline_ns);
-    rp_status status = open_leaf(control, store, key, deadline_ns);
+    rp_status status = open_leaf(control, store, key, options, deadline_ns);
     return status == RP_OK ? RP_OK : rpi_fail_context(status, "the control connection: ");
 }
 
@@ -347,7 +354,8 @@ rp_status rpi_control_open(const rp_store *store, int rank, int world,
     control->opened_ns = rpi_now_ns();
     control->silence_ns = rpi_control_silence_ns(rpi_seconds(control->beat_ns));
     control->wake = control->failed_fd = control->listener = -1;
-    control->leave_by_ns = RPI_NEVER_NS;
+    control->leave_by_ns = control->seek_ns = RPI_NEVER_NS;
+    control->hub = RPI_CONTROL_HUB;
     control->everybody =
         (rpi_control_group){.control = control, .count = world, .account_ns = RPI_NEVER_NS};
     control->groups = &control->everybody;

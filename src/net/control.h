@@ -8,7 +8,8 @@
  * Rank 0 is the judge: whatever ranks publish and whoever dies, it accepts one failure, the
  * first, and all ranks hear that one. A death is held back for a moment (RPI_CONTROL_GRACE_S),
  * because a rank that waited for the dead one knows the operation and the phase; its account is
- * taken instead. When rank 0 itself is gone, every rank judges for itself.
+ * taken instead. When rank 0 itself is gone, every rank judges for itself, until after a beat
+ * the next rank has taken its place (control_succession.c).
  *
  * So a rank whose link breaks publishes what it saw, then waits for the verdict:
  *

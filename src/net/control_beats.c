@@ -74,7 +74,7 @@ static void take_scoped_beat(rpi_control *control, const rpi_control_record *rec
                              .gap = gap_in(group, record->number - 1, record->b),
                              .round = control->rounds[beat.rank] + 1};
     pthread_mutex_unlock(&control->lock);
-    if (control->rank == RPI_CONTROL_HUB) note_scoped(control, &beat);
+    if (rpi_control_is_hub(control)) note_scoped(control, &beat);
 }
 
 void rpi_control_take_beat(rpi_control *control, const rpi_control_record *record) {
@@ -180,13 +180,14 @@ void rpi_control_beat_once(rpi_control *control, bool tell) {
     rpi_control_record own =
         record_of_gap(control->rank, atomic_load(&control->everybody.sequence),
                       atomic_load(&control->everybody.gap));
-    bool is_hub = control->rank == RPI_CONTROL_HUB;
+    bool is_hub = rpi_control_is_hub(control);
     note_own_groups(control);
     take_ranks(control, &own, 1);
     int runs = tell && is_hub ? find_runs(control) : 0;
     for (int i = 0; i < control->line_count && tell; i++) {
         rpi_control_line *line = &control->lines[i];
         if (line->rank < 0 || line->fd < 0 || line->out_bytes) continue; /* a full line waits */
+        if (!is_hub && !rpi_control_is_up(control, line)) continue;
         queue_scoped(control, line);
         if (!is_hub) (void)rpi_control_line_queue(line, &own);
         for (int run = 0; run < runs; run++) queue_run(line, &control->runs[run]);

@@ -76,7 +76,7 @@ void rpi_control_decide(rpi_control *control, const rpi_failure *failure) {
     bool news = death ? !control->dead[failure->rank] : is_first(control, failure);
     pthread_mutex_unlock(&control->lock);
     if (!news) return;
-    for (int i = 0; control->rank == RPI_CONTROL_HUB && i < control->line_count; i++)
+    for (int i = 0; rpi_control_is_hub(control) && i < control->line_count; i++)
         if (control->lines[i].rank >= 0) send_failure(&control->lines[i], failure);
     pthread_mutex_lock(&control->lock);
     if (death)
@@ -174,7 +174,7 @@ int64_t rpi_control_end_grace(rpi_control *control, int64_t now_ns) {
 
 /* Our own account of a failure: the hub judges it, a leaf sends it there. */
 static void accuse(rpi_control *control, const rpi_failure *failure) {
-    if (control->rank == RPI_CONTROL_HUB || control->hub_left) {
+    if (rpi_control_is_hub(control) || control->hub_left) {
         rpi_control_judge(control, failure);
         return;
     }

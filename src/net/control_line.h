@@ -19,12 +19,14 @@ enum {
 };
 
 typedef enum rpi_control_kind {
-    RPI_CONTROL_HELLO = 1, /* leaf to hub: rank, number = world, a = session */
+    RPI_CONTROL_HELLO = 1, /* leaf to hub: rank, number = world, a = session; text: where it
+                              listens, of successors to rank 0 */
     RPI_CONTROL_WELCOME,   /* hub to leaf, when everybody has come */
     RPI_CONTROL_BEAT,      /* rank, a = sequence, number = rank it waits for + 1, b = step */
     RPI_CONTROL_FAILURE,   /* rank that failed, number = finder, a = -status, text */
     RPI_CONTROL_GOODBYE,   /* what ends now did not fail */
     RPI_CONTROL_BEATS,     /* the same beat of several ranks, from `rank` on; text: how many */
+    RPI_CONTROL_ADDRESS,   /* where `rank` listens, which may be the hub some day; text */
 } rpi_control_kind;
 
 typedef struct rpi_control_record {

@@ -11,7 +11,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-enum { RPI_CONTROL_HUB = 0 };
+/* The first hub, and how many ranks behind it are in line to be the next. */
+enum { RPI_CONTROL_HUB = 0, RPI_CONTROL_SUCCESSORS = 8, RPI_CONTROL_ADDRESS_BYTES = 272 };
 
 /* What a rank last said that it waits for in a group; it holds as long as the rank says so in
  * each of its beats. */
@@ -82,14 +83,18 @@ struct rpi_control {
     unsigned early_count;
 
     /* The thread's own. */
+    int hub;         /* who judges: rank 0 at first (control_succession.c) */
+    int64_t seek_ns; /* when to look for the next one; RPI_NEVER_NS: there is one */
+    char addresses[RPI_CONTROL_SUCCESSORS + 1][RPI_CONTROL_ADDRESS_BYTES]; /* of successors */
     int listener;
-    rpi_control_line *lines; /* hub: ranks and strangers; leaf: lines[0] to the hub */
+    rpi_control_line *lines; /* of rank 0 to ranks and strangers; of others lines[0] to the hub,
+                                and of successors lines from ranks and strangers behind it */
     int line_count;
-    int *line_of; /* [world]: hub: a rank's line, -1 before it came */
+    int *line_of; /* [world]: a rank's line that has called, -1 before it came */
     bool *fresh;  /* [world]: hub: a beat to pass on */
     bool let_in;  /* hub: WELCOME was sent */
     unsigned refusals;
-    bool hub_left;       /* leaf: nobody judges any more */
+    bool hub_left;       /* leaf: nobody judges, for now or any more */
     int64_t *suspect_ns; /* [world]: when a death is made known; RPI_NEVER_NS: none */
     rpi_failure *held;   /* accounts that wait until no rank is suspected */
     size_t held_count, held_room;
@@ -129,6 +134,26 @@ void rpi_control_take_beat(rpi_control *control, const rpi_control_record *recor
 void rpi_control_take_beats(rpi_control *control, const rpi_control_record *record);
 /* This rank's own beat; `tell`: say it, and on rank 0 what has been heard of the others. */
 void rpi_control_beat_once(rpi_control *control, bool tell);
+static inline bool rpi_control_is_hub(const rpi_control *control) {
+    return control->hub == control->rank;
+}
+
+/* This rank's own line to the hub; false: a caller's. */
+static inline bool rpi_control_is_up(const rpi_control *control, const rpi_control_line *line) {
+    return control->rank != RPI_CONTROL_HUB && line == control->lines;
+}
+
+/* Ranks that listen from the beginning, to be the hub when all before them have gone. */
+bool rpi_control_is_successor(int rank, int world);
+/* Of successors; others do nothing, and one that has no port left is none. */
+void rpi_control_listen(rpi_control *control, const char *bind_host);
+void rpi_control_note_address(rpi_control *control, int rank, const char *text);
+/* Queue them, on rank 0. */
+void rpi_control_tell_addresses(const rpi_control *control, rpi_control_line *line);
+/* The hub has left, or died: seek_ns is when to seek another. */
+void rpi_control_lose_hub(rpi_control *control);
+/* Call the next in line, or be it. Blocks for a moment where one does not answer. */
+void rpi_control_seek_hub(rpi_control *control);
 /* Make an eventfd readable. */
 void rpi_control_set_flag(int fd);
 /* The thread: hears callers and lines until it has left. context: the rpi_control. */

@@ -28,7 +28,7 @@ static void clear_flag(int fd) {
 /* True once a caller has proved that it is of this job; it is hung up on when it cannot. */
 static bool hear_proof(rpi_control *control, rpi_control_line *line) {
     rpi_proof_terms terms = {.purpose = RPI_PROOF_CONTROL,
-                             .callee = RPI_CONTROL_HUB,
+                             .callee = control->rank,
                              .world = control->world,
                              .session = control->session};
     if (line->rank >= 0 || line->proved || !control->secret.is_set) return true;
@@ -45,14 +45,14 @@ static bool is_as_proved(const rpi_control *control, const rpi_control_line *lin
                          const rpi_control_record *record) {
     const rpi_proof_terms *claim = &line->proof.claim;
     return !control->secret.is_set ||
-           (claim->caller == record->rank && claim->callee == RPI_CONTROL_HUB &&
+           (claim->caller == record->rank && claim->callee == control->rank &&
             claim->session == record->a && claim->world == record->number);
 }
 
 /* ---- records ---- */
 
 static void drop_line(rpi_control *control, rpi_control_line *line) {
-    if (control->rank == RPI_CONTROL_HUB && line->rank >= 0) control->line_of[line->rank] = -1;
+    if (!rpi_control_is_up(control, line) && line->rank >= 0) control->line_of[line->rank] = -1;
     rpi_control_line_close(line);
     line->rank = -1;
 }
@@ -61,14 +61,22 @@ static void take_hello(rpi_control *control, rpi_control_line *line,
                        const rpi_control_record *record) {
     bool known = record->kind == RPI_CONTROL_HELLO && record->a == control->session &&
                  record->number == control->world && record->rank > RPI_CONTROL_HUB &&
-                 record->rank < control->world && control->line_of[record->rank] < 0 &&
-                 is_as_proved(control, line, record);
+                 record->rank < control->world && record->rank != control->rank &&
+                 control->line_of[record->rank] < 0 && is_as_proved(control, line, record);
     if (!known) { /* a stranger, or a rank that came twice */
         drop_line(control, line);
         return;
     }
     line->rank = record->rank;
     control->line_of[record->rank] = (int)(line - control->lines);
+    if (control->rank !=
+        RPI_CONTROL_HUB) { /* the first hub has gone, as this one knows or will */
+        if (rpi_control_is_hub(control))
+            (void)rpi_control_line_send(line,
+                                        &(rpi_control_record){.kind = RPI_CONTROL_WELCOME});
+        return;
+    }
+    if (record->text_bytes) rpi_control_note_address(control, record->rank, record->text);
     pthread_mutex_lock(&control->lock);
     control->present[record->rank] = true;
     control->arrived++;
@@ -82,12 +90,12 @@ static void take_failure(rpi_control *control, const rpi_control_line *line,
     rpi_failure failure = {
         .status = is_status ? (rp_status) - (int64_t)record->a : RP_INTERNAL,
         .rank = record->rank >= -1 && record->rank < control->world ? record->rank : -1,
-        .finder = control->rank == RPI_CONTROL_HUB ? line->rank : record->number,
+        .finder = rpi_control_is_hub(control) ? line->rank : record->number,
         .scope = record->b};
     snprintf(failure.text, sizeof failure.text, "%s", record->text);
-    if (control->rank == RPI_CONTROL_HUB)
+    if (rpi_control_is_hub(control))
         rpi_control_judge(control, &failure);
-    else
+    else if (rpi_control_is_up(control, line))
         rpi_control_decide(control, &failure);
 }
 
@@ -98,7 +106,9 @@ static bool is_welcome(rpi_control *control) {
     return welcome;
 }
 
-static void take_welcome(rpi_control *control) {
+static void take_welcome(rpi_control *control, const rpi_control_line *line) {
+    if (!rpi_control_is_up(control, line)) return;
+    control->hub_left = false;
     pthread_mutex_lock(&control->lock);
     control->welcome = true;
     pthread_cond_broadcast(&control->changed);
@@ -108,8 +118,8 @@ static void take_welcome(rpi_control *control) {
 /* A leaf that says goodbye hangs up itself; when the hub does, the leaf hangs up for it. */
 static void take_goodbye(rpi_control *control, rpi_control_line *line) {
     line->goodbye = true;
-    if (control->rank == RPI_CONTROL_HUB) return;
-    control->hub_left = true;
+    if (!rpi_control_is_up(control, line)) return;
+    rpi_control_lose_hub(control);
     drop_line(control, line);
     rpi_control_judge_overdue(control);
     if (!is_welcome(control))
@@ -129,27 +139,31 @@ static void take_record(rpi_control *control, rpi_control_line *line,
     }
     switch ((rpi_control_kind)record->kind) {
     case RPI_CONTROL_HELLO: break; /* once was enough */
-    case RPI_CONTROL_WELCOME: take_welcome(control); break;
+    case RPI_CONTROL_WELCOME: take_welcome(control, line); break;
     case RPI_CONTROL_BEAT:
-        if (control->rank == RPI_CONTROL_HUB) record->rank = line->rank;
+        if (!rpi_control_is_up(control, line)) record->rank = line->rank;
         rpi_control_take_beat(control, record);
         break;
     case RPI_CONTROL_BEATS:
-        if (control->rank != RPI_CONTROL_HUB) rpi_control_take_beats(control, record);
+        if (rpi_control_is_up(control, line)) rpi_control_take_beats(control, record);
         break;
     case RPI_CONTROL_FAILURE: take_failure(control, line, record); break;
     case RPI_CONTROL_GOODBYE: take_goodbye(control, line); break;
+    case RPI_CONTROL_ADDRESS:
+        if (rpi_control_is_up(control, line))
+            rpi_control_note_address(control, record->rank, record->text);
+        break;
     }
 }
 
 /* The connection ended: a death, unless a goodbye came before. */
 static void lose_line(rpi_control *control, rpi_control_line *line, bool closing) {
     int rank = line->rank;
-    bool expected = line->goodbye || closing;
+    bool expected = line->goodbye || closing, is_up = rpi_control_is_up(control, line);
     drop_line(control, line);
-    if (control->rank != RPI_CONTROL_HUB) control->hub_left = true;
+    if (is_up) rpi_control_lose_hub(control);
     if (rank < 0 || expected) return;
-    if (control->rank != RPI_CONTROL_HUB && !is_welcome(control))
+    if (is_up && !is_welcome(control))
         rpi_control_decide(
             control,
             &(rpi_failure){.status = RP_PEER,
@@ -205,10 +219,12 @@ static void let_everybody_in(rpi_control *control) {
     rpi_control_record record = {.kind = RPI_CONTROL_WELCOME};
     for (int i = 0; i < control->line_count; i++) {
         rpi_control_line *line = &control->lines[i];
-        if (line->rank >= 0)
+        if (line->rank >= 0) {
+            rpi_control_tell_addresses(control, line);
             (void)rpi_control_line_send(line, &record);
-        else
+        } else {
             rpi_control_line_close(line); /* a stranger who never said a word */
+        }
     }
     close(control->listener);
     control->listener = -1;
@@ -225,8 +241,9 @@ static rpi_control_line *oldest_stranger(rpi_control *control) {
     return oldest;
 }
 
+/* For a caller: not the line to the hub. */
 static rpi_control_line *free_line(rpi_control *control) {
-    for (int i = 0; i < control->line_count; i++)
+    for (int i = control->rank == RPI_CONTROL_HUB ? 0 : 1; i < control->line_count; i++)
         if (control->lines[i].fd < 0) return &control->lines[i];
     return NULL;
 }
@@ -266,6 +283,10 @@ static void say_goodbye(rpi_control *control) {
         (void)rpi_control_line_send(line, &record);
         if (line->rank < 0) rpi_control_line_close(line);
     }
+    if (control->listener >= 0)
+        close(control->listener); /* others need not come here any more */
+    control->listener = -1;
+    control->seek_ns = RPI_NEVER_NS;
     control->leave_by_ns = rpi_deadline_ns(LEAVE_S);
 }
 
@@ -305,11 +326,13 @@ static bool hear_callers(rpi_control *control) {
 static int64_t keep_time(rpi_control *control) {
     int64_t now_ns = rpi_now_ns();
     rpi_control_judge_overdue(control);
+    if (now_ns >= control->seek_ns) rpi_control_seek_hub(control);
     int64_t grace_ns = rpi_control_end_grace(control, now_ns);
     if (now_ns >= control->beat_at_ns) beat(control);
     int64_t next_ns = control->beat_at_ns, account_ns = rpi_control_next_account_ns(control);
     if (grace_ns < next_ns) next_ns = grace_ns;
     if (account_ns < next_ns) next_ns = account_ns;
+    if (control->seek_ns < next_ns) next_ns = control->seek_ns;
     if (control->leave_by_ns < next_ns) next_ns = control->leave_by_ns;
     return next_ns;
 }

@@ -430,7 +430,27 @@ static void what_cannot_be_is_refused(void) {
     world_run(3, &over_tcp, refuse, NULL);
 }
 
-CASES({"a split opens nothing", a_split_opens_nothing},
+/* Rank 0, by which heartbeats went, has left: that a rank which computes for longer than the
+ * timeout is alive is known still. */
+static void wait_for_who_computes(rp_comm *comm, int rank, int world, void *context) {
+    static const int ranks[] = {1, 2, 3};
+    rp_comm_options options = {.name = "left", .connect_timeout_s = 60, .timeout_s = 2};
+    rp_comm *group = NULL;
+    (void)world, (void)context;
+    if (rank == 0) return; /* and destroys its communicator, and with it its fabric */
+    REQUIRE_OK(rp_comm_group(comm, ranks, 3, &options, &group));
+    if (rank == 1) sleep(4); /* two seconds of it beyond the timeout, and long without rank 0 */
+    CHECK_OK(rp_barrier(group));
+    rp_comm_destroy(group);
+}
+
+static void a_group_beats_on_without_rank_0(void) {
+    rp_comm_options options = {.transport = "tcp", .connect_timeout_s = 60, .timeout_s = 2};
+    world_run(4, &options, wait_for_who_computes, NULL);
+}
+
+CASES({"a_group_beats_on_without_rank_0", a_group_beats_on_without_rank_0},
+      {"a split opens nothing", a_split_opens_nothing},
       {"many groups are cheap", many_groups_are_cheap}, {"names come back", names_come_back},
       {"making one does not block", making_one_does_not_block},
       {"a waiter does not keep others from making one",

@@ -12,6 +12,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 enum { WORLD = 4 };
@@ -574,7 +575,99 @@ static void a_death_fails_the_groups_that_have_it(void) {
     rp_store_close(&store);
 }
 
-CASES({"nothing_fails_and_nothing_is_left", nothing_fails_and_nothing_is_left},
+/* ---- without rank 0 ---- */
+
+enum { HEIRS = 5, LEAVERS = 3 };
+
+/* Beats of all ranks from `first` on that came later than `since_ns`. */
+static void hear_all_since(party *self, rpi_control_group *group, int first, int64_t since_ns) {
+    for (int member = 0; member < self->world - first; member++) {
+        rpi_control_beat beat = {0};
+        int64_t deadline_ns = rpi_deadline_ns(20);
+        do {
+            rpi_control_beat_of(group, member, &beat);
+            rpi_sleep_until_ns(rpi_now_ns() + 1000000);
+        } while (beat.heard_ns <= since_ns && rpi_now_ns() < deadline_ns);
+        CHECK_MSG(beat.heard_ns > since_ns, "rank %d has no beats of rank %d without rank %d",
+                  self->rank, first + member, first - 1);
+    }
+}
+
+static rpi_control_group *open_from(party *self, uint64_t scope, int first) {
+    int ranks[HEIRS];
+    rpi_control_group *group = NULL;
+    for (int i = first; i < self->world; i++) ranks[i - first] = i;
+    CHECK_OK(rpi_control_group_open(self->control, scope, ranks, self->world - first, &group));
+    return group;
+}
+
+/* The last of them publishes, and all that are left hear it. */
+static void hear_last(party *self, rpi_control_group *group, int first) {
+    rpi_failure heard,
+        failure = {.status = RP_IO, .rank = 0, .text = "a failure of those left"};
+    if (self->rank == self->world - 1) rpi_control_publish(group, &failure);
+    CHECK(rpi_control_wait_failed(group, rpi_deadline_ns(20), &heard));
+    CHECK_MSG(strcmp(heard.text, failure.text) == 0, "%s", heard.text);
+    CHECK_EQ(heard.finder, self->world - 1 - first);
+}
+
+/* Ranks 0, 1 and 2 leave, one after the other. */
+static void outlive_hubs(party *self) {
+    for (int gone = 0; gone < LEAVERS; gone++) {
+        pthread_barrier_wait(self->together);
+        if (self->rank == gone) {
+            rpi_control_close(self->control);
+            self->control = NULL;
+        }
+        pthread_barrier_wait(self->together);
+        int64_t since_ns = rpi_now_ns();
+        pthread_barrier_wait(self->together);
+        if (self->rank <= gone) continue;
+        rpi_control_group *group = open_from(self, 30 + (uint64_t)gone, gone + 1);
+        hear_all_since(self, group, gone + 1, since_ns);
+        hear_last(self, group, gone + 1);
+        rpi_control_group_close(group);
+        rpi_failure heard;
+        CHECK(!rpi_control_failed(rpi_control_everybody(self->control), &heard));
+    }
+    pthread_barrier_wait(self->together);
+}
+
+static void others_beat_on_without_rank_0(void) {
+    party parties[HEIRS] = {0};
+    gather(parties, HEIRS, HEIRS, outlive_hubs);
+}
+
+/* Its connections end without a word, as when its process does. */
+static void outlive_a_death(party *self) {
+    pthread_barrier_wait(self->together);
+    int64_t since_ns = rpi_now_ns();
+    if (self->rank == 0) {
+        for (int i = 0; i < self->control->line_count; i++)
+            if (self->control->lines[i].fd >= 0)
+                shutdown(self->control->lines[i].fd, SHUT_RDWR);
+        pthread_barrier_wait(self->together);
+        return;
+    }
+    CHECK(wait_verdict(self));
+    CHECK_EQ(self->heard.rank, 0);
+    CHECK(strstr(self->heard.text, "rank 0 is gone") != NULL);
+    rpi_control_group *group = open_from(self, 40, 1);
+    since_ns = rpi_now_ns();
+    hear_all_since(self, group, 1, since_ns);
+    hear_last(self, group, 1);
+    rpi_control_group_close(group);
+    pthread_barrier_wait(self->together);
+}
+
+static void others_beat_on_when_rank_0_has_died(void) {
+    party parties[HEIRS] = {0};
+    gather(parties, HEIRS, HEIRS, outlive_a_death);
+}
+
+CASES({"others_beat_on_without_rank_0", others_beat_on_without_rank_0},
+      {"others_beat_on_when_rank_0_has_died", others_beat_on_when_rank_0_has_died},
+      {"nothing_fails_and_nothing_is_left", nothing_fails_and_nothing_is_left},
       {"a_goodbye_is_no_death", a_goodbye_is_no_death},
       {"beats_reach_everybody", beats_reach_everybody},
       {"beats_are_few_messages", beats_are_few_messages},

@@ -16,6 +16,7 @@ import torch  # noqa: E402
 from torch import nn  # noqa: E402
 
 import bluefog.torch as bf  # noqa: E402
+from bluefog import bfrun  # noqa: E402
 from bluefog.common import topology_util as tu  # noqa: E402
 from bluefog.common.util import env  # noqa: E402
 from bluefog.torch import mpi_ops  # noqa: E402
@@ -370,10 +371,71 @@ def test_what_cannot_be_is_refused_in_words():
 def test_every_name_is_there():
     for name in bf.__all__:
         assert callable(getattr(bf, name))
+    for name in tu.__all__:  # graphs and rounds of them are in both
+        assert getattr(bf, name) is getattr(tu, name)
     for name in ("pair_gossip", "win_lock", "is_topo_weighted", "is_machine_topo_weighted"):
         assert callable(getattr(mpi_ops, name))
     with pytest.raises(AttributeError):
         bf.win_lock  # noqa: B018  of mpi_ops alone
+
+
+def graphs_and_windows(rank, world):
+    """What set_topology() says while there are windows."""
+    bf.init()
+    x = torch.full((3,), float(rank))
+    told = [bf.set_topology(tu.RingGraph(world))]
+    bf.win_create(x, "x")
+    told += [bf.set_topology(tu.RingGraph(world)), bf.set_topology(tu.StarGraph(world))]
+    kept = tu.IsTopologyEquivalent(bf.load_topology(), tu.RingGraph(world))
+    bf.barrier()
+    bf.win_free()
+    return told, kept
+
+
+def test_the_graph_of_windows_may_be_set_again():
+    assert values(run_group(graphs_and_windows, 4)) == [([True, True, False], True)] * 4
+
+
+def in_part(rank, world):
+    """Frozen parameters, and those of modules in evaluation, are left as they are."""
+    bf.init()
+    model = nn.Sequential(nn.Linear(1, 1), nn.Linear(1, 1), nn.Linear(1, 1))
+    with torch.no_grad():
+        for each in model.parameters():
+            each.fill_(rank)
+    plain = torch.optim.SGD(model.parameters(), lr=0.0)
+    optimizer = bf.DistributedAdaptWithCombineOptimizer(plain, model)
+    model[1].eval()
+    model[2].weight.requires_grad_(False)
+    model(torch.ones(2, 1)).sum().backward()
+    optimizer.step()
+    return [each.item() for each in model.parameters()]
+
+
+def test_only_what_is_trained_communicates():
+    first, second = values(run_group(in_part, 2))
+    assert first == [0.5, 0.5, 0, 0, 0, 0.5] and second == [0.5, 0.5, 1, 1, 1, 0.5]
+
+
+def older_names(rank, world):
+    bf.init()
+    model = nn.Linear(1, 1, bias=False)
+    with torch.no_grad():
+        model.weight.fill_(rank)
+    plain = torch.optim.SGD(model.parameters(), lr=0.0)
+    optimizer = bf.DistributedAdaptWithCombineOptimizer(plain, model)
+    optimizer.send_neighbors = [(rank + 1) % world]
+    optimizer.neighbor_weights = {(rank - 1) % world: 1.0}
+    optimizer.self_weight = 0.0
+    model(torch.ones(2, 1)).sum().backward()
+    optimizer.step()
+    optimizer.neighbor_machine_weights, optimizer.send_neighbor_machines = {1: 0.5}, [1]
+    return model.weight.item(), optimizer.src_machine_weights, optimizer.dst_machine_weights
+
+
+def test_older_names_of_knobs_are_those_of_now():
+    found = values(run_group(older_names, 3))
+    assert found == [((rank - 1) % 3, {1: 0.5}, [1]) for rank in range(3)]
 
 
 # ---- the launcher ----
@@ -415,3 +477,9 @@ def test_bfrun_starts_ranks_with_their_variables(tmp_path):
     ):
         done = subprocess.run([*start, *wrong], capture_output=True, text=True, timeout=60)
         assert done.returncode == 2 and said in done.stderr
+
+
+def test_what_is_behind_a_notebook_is_refused(capsys):
+    with pytest.raises(SystemExit) as ended:
+        bfrun.refuse_notebooks()
+    assert ended.value.code == 2 and "bfrun -np N" in capsys.readouterr().err

@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-__all__ = ["main"]
+__all__ = ["main", "refuse_notebooks"]
 
 _PLACES = {
     "RANK": "OMPI_COMM_WORLD_RANK",
@@ -94,6 +94,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     child = [*python, "bluefog.bfrun", "--as-rank"]
     sys.stdout.flush()
     os.execv(sys.executable, [*start, *_hosts(options), "--", *child, *options.command])
+
+
+def refuse_notebooks() -> None:
+    """ibfrun, which keeps ranks for a notebook. Does not return."""
+    print(
+        "ibfrun is not supported: ranks behind a notebook need MPI's own service; put the "
+        "cells into a script, and bfrun -np N python script.py",
+        file=sys.stderr,
+    )
+    sys.exit(2)
 
 
 def _be_rank(command: Sequence[str]) -> None:

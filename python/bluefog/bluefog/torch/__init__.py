@@ -7,6 +7,23 @@ x = bf.neighbor_allreduce(x)
 
 from __future__ import annotations
 
+from ..common.topology_util import (
+    ExponentialGraph,
+    ExponentialTwoGraph,
+    FullyConnectedGraph,
+    GetDynamicOnePeerSendRecvRanks,
+    GetExp2DynamicSendRecvMachineRanks,
+    GetInnerOuterExpo2DynamicSendRecvRanks,
+    GetInnerOuterRingDynamicSendRecvRanks,
+    GetRecvWeights,
+    GetSendWeights,
+    IsRegularGraph,
+    IsTopologyEquivalent,
+    MeshGrid2DGraph,
+    RingGraph,
+    StarGraph,
+    SymmetricExponentialGraph,
+)
 from ._handles import poll, synchronize, wait
 from ._windows import (
     get_current_created_window_names,
@@ -103,8 +120,23 @@ __all__ = [
     "DistributedHierarchicalNeighborAllreduceOptimizer",
     "DistributedNeighborAllreduceOptimizer",
     "DistributedWinPutOptimizer",
+    "ExponentialGraph",
+    "ExponentialTwoGraph",
+    "FullyConnectedGraph",
+    "GetDynamicOnePeerSendRecvRanks",
+    "GetExp2DynamicSendRecvMachineRanks",
+    "GetInnerOuterExpo2DynamicSendRecvRanks",
+    "GetInnerOuterRingDynamicSendRecvRanks",
+    "GetRecvWeights",
+    "GetSendWeights",
     "InferDestinationFromSourceRanks",
     "InferSourceFromDestinationRanks",
+    "IsRegularGraph",
+    "IsTopologyEquivalent",
+    "MeshGrid2DGraph",
+    "RingGraph",
+    "StarGraph",
+    "SymmetricExponentialGraph",
     "allgather",
     "allgather_nonblocking",
     "allreduce",

@@ -129,12 +129,13 @@ class Context:
         self, topology: Optional[nx.DiGraph] = None, is_weighted: bool = False
     ) -> bool:
         """The graph of operations that name no neighbours; None: ExponentialGraph. False: there
-        are windows, which have another graph."""
+        are windows, which were made for another graph."""
         self.check()
         if topology is None:
             topology = topology_util.ExponentialGraph(self.size())
         _check_graph(topology, self.size(), "ranks")
-        if self.windows:
+        same = topology_util.IsTopologyEquivalent(topology, self.topology)
+        if self.windows and not same:
             log.error("set_topology: there are windows of the present graph: win_free() first")
             return False
         self.topology, self.is_weighted = topology, is_weighted

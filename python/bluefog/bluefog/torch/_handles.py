@@ -78,9 +78,25 @@ def posted(name: str, works: list[Work], finish: Callable[[], torch.Tensor]) -> 
     handle = next(_numbers)
     _running[handle] = Operation(name, works, finish)
     _names.add(name)
-    if context.timeline.is_on:
-        context.timeline.start(name, "COMMUNICATE")
+    context.timeline.start_operation(name, _activity(name), "COMMUNICATE")
     return handle
+
+
+_KINDS = (
+    "hierarchical.neighbor.allreduce",
+    "neighbor.allreduce",
+    "neighbor.allgather",
+    "pair.gossip",
+    "allreduce",
+    "allgather",
+    "broadcast",
+)
+
+
+def _activity(name: str) -> str:
+    """Of an operation, as timelines of BlueFog call it."""
+    kind = next(each for each in _KINDS if name.startswith(f"{each}."))
+    return kind.replace(".", "_").upper()
 
 
 def poll(handle: int) -> bool:
@@ -97,8 +113,7 @@ def synchronize(handle: int) -> Any:
     try:
         return operation.wait()
     finally:
-        if context.timeline.is_on:
-            context.timeline.end(operation.name)
+        context.timeline.end_operation(operation.name)
 
 
 wait = synchronize

@@ -19,7 +19,7 @@ log = logging.getLogger("bluefog")
 
 _DTYPES = (torch.int32, torch.int64, torch.float32, torch.float64)
 _handles = itertools.count()
-_running: dict[int, WindowOperation] = {}
+_running: dict[int, tuple[str, WindowOperation]] = {}
 _follows_p = False
 
 Weights = Optional[Mapping[int, float]]
@@ -42,15 +42,6 @@ def _check(tensor: torch.Tensor, name: str) -> None:
         raise ValueError(f"window {name}: the tensor is not contiguous")
 
 
-@contextmanager
-def _activity(name: str, activity: str) -> Iterator[None]:
-    if not context.timeline.is_on:
-        yield
-        return
-    with context.timeline.context(name, activity):
-        yield
-
-
 # ---- making ----
 
 
@@ -63,7 +54,7 @@ def win_create(tensor: torch.Tensor, name: str, zero_init: bool = False) -> bool
         log.error("win_create: there is a window %r already", name)
         return False
     _check(tensor, name)
-    with _activity(name, "WIN_CREATE"):
+    with context.timeline.operation(name, "WIN_CREATE"):
         context.windows[name] = Window(
             tensor.detach(),
             name,
@@ -120,9 +111,10 @@ def _push(
         return push(tensor.detach(), weights, own, mutex=mutex)
 
 
-def _noted(operation: WindowOperation) -> int:
+def _noted(name: str, activity: str, operation: WindowOperation) -> int:
     handle = next(_handles)
-    _running[handle] = operation
+    _running[handle] = name, operation
+    context.timeline.start_operation(name, activity, "COMMUNICATE")
     return handle
 
 
@@ -140,7 +132,8 @@ def win_put_nonblocking(
 ) -> int:
     """The slot at each destination becomes weight * tensor, then the tensor is multiplied by
     self_weight in place. Values are taken at once. A handle for win_wait()."""
-    return _noted(_push("put", tensor, name, self_weight, dst_weights, require_mutex))
+    push = _push("put", tensor, name, self_weight, dst_weights, require_mutex)
+    return _noted(name, "WIN_PUT", push)
 
 
 def win_put(
@@ -151,9 +144,7 @@ def win_put(
     require_mutex: bool = False,
 ) -> bool:
     """As win_put_nonblocking(), until all destinations have it."""
-    with _activity(name, "WIN_PUT"):
-        _push("put", tensor, name, self_weight, dst_weights, require_mutex).wait()
-    return True
+    return win_wait(win_put_nonblocking(tensor, name, self_weight, dst_weights, require_mutex))
 
 
 def win_accumulate_nonblocking(
@@ -164,7 +155,8 @@ def win_accumulate_nonblocking(
     require_mutex: bool = False,
 ) -> int:
     """As win_put_nonblocking(), but slots are added to."""
-    return _noted(_push("accumulate", tensor, name, self_weight, dst_weights, require_mutex))
+    push = _push("accumulate", tensor, name, self_weight, dst_weights, require_mutex)
+    return _noted(name, "WIN_ACCUMULATE", push)
 
 
 def win_accumulate(
@@ -175,40 +167,43 @@ def win_accumulate(
     require_mutex: bool = False,
 ) -> bool:
     """As win_accumulate_nonblocking(), until all destinations have it."""
-    with _activity(name, "WIN_ACCUMULATE"):
-        _push("accumulate", tensor, name, self_weight, dst_weights, require_mutex).wait()
-    return True
+    return win_wait(
+        win_accumulate_nonblocking(tensor, name, self_weight, dst_weights, require_mutex)
+    )
 
 
 def win_get_nonblocking(name: str, src_weights: Any = None, require_mutex: bool = False) -> int:
     """Slots become weight * the sources' tensors as they are. A handle for win_wait()."""
     window = _found(name)
     weights = _targets(window, src_weights, window.sources, "in-neighbour")
-    return _noted(window.get(weights, mutex=require_mutex))
+    return _noted(name, "WIN_GET", window.get(weights, mutex=require_mutex))
 
 
 def win_get(name: str, src_weights: Any = None, require_mutex: bool = False) -> bool:
     """As win_get_nonblocking(), until all have answered."""
-    with _activity(name, "WIN_GET"):
-        return win_wait(win_get_nonblocking(name, src_weights, require_mutex))
+    return win_wait(win_get_nonblocking(name, src_weights, require_mutex))
 
 
 def win_wait(handle: int) -> bool:
     """Until the operation is done. False, with a warning: the handle is unknown."""
-    operation = _running.pop(handle, None)
-    if operation is None:
+    found = _running.pop(handle, None)
+    if found is None:
         log.warning("win_wait: handle %s is unknown, or was waited for already", handle)
         return False
-    operation.wait()
+    name, operation = found
+    try:
+        operation.wait()
+    finally:
+        context.timeline.end_operation(name)
     return True
 
 
 def win_poll(handle: int) -> bool:
     """True when win_wait() would not block. ValueError: the handle is unknown."""
-    operation = _running.get(handle)
-    if operation is None:
+    found = _running.get(handle)
+    if found is None:
         raise ValueError(f"handle {handle} is unknown, or was waited for already")
-    return operation.is_completed()
+    return found[1].is_completed()
 
 
 # ---- update ----
@@ -227,8 +222,18 @@ def win_update(
     window = _found(name)
     own, weights = _mix(window, self_weight, neighbor_weights)
     output = torch.empty_like(window.tensor) if clone else None
-    with _activity(name, "WIN_SYNC_COMPUTE_AVERAGE"):
+    with _averaging(name):
         return window.update(own, weights, reset=reset, mutex=require_mutex, output=output)
+
+
+@contextmanager
+def _averaging(name: str) -> Iterator[None]:
+    """In the timeline, where there is one."""
+    if not context.timeline.is_on:
+        yield
+        return
+    with context.timeline.context(name, "WIN_SYNC_COMPUTE_AVERAGE"):
+        yield
 
 
 def _mix(
@@ -253,7 +258,8 @@ def _mix(
 def win_update_then_collect(name: str, require_mutex: bool = True) -> torch.Tensor:
     """The tensor takes in all slots, which become zero: of push-sum."""
     window = _found(name)
-    return window.update(1.0, reset=True, mutex=require_mutex)
+    with _averaging(name):
+        return window.update(1.0, reset=True, mutex=require_mutex)
 
 
 # ---- versions, p, mutexes ----

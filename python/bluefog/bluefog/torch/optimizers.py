@@ -6,7 +6,7 @@ import enum
 import warnings
 import weakref
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Callable, Optional, Union
 
@@ -16,6 +16,7 @@ from redpoll.torch import Work
 
 from . import _weights, _windows
 from ._context import context
+from ._pass_timeline import timeline_hooks
 from .mpi_ops import hierarchical_neighbor_allreduce, start_all_reduce, start_exchange
 
 Models = Union[torch.nn.Module, Sequence[torch.nn.Module]]
@@ -31,25 +32,43 @@ class CommunicationType(enum.Enum):
     empty = "empty"
 
 
-class Flight:
-    """Averages that are on their way."""
+class Averages:
+    """Averages of parameters that are on their way."""
 
     def __init__(
         self,
+        named: dict[str, torch.nn.Parameter],
+        kind: CommunicationType,
         outputs: list[torch.Tensor],
         work: Optional[Work] = None,
         check: Optional[Callable[[], None]] = None,
     ) -> None:
-        self.outputs, self._work, self._check = outputs, work, check
+        self._named, self._outputs = named, outputs
+        self._work, self._check = work, check
+        self._labels = [f"{kind.value}.{name}" for name in named] if work is not None else []
+        operation = kind.value.replace(".", "_").upper()
+        for label in self._labels:
+            context.timeline.start_operation(label, operation, "COMMUNICATE")
 
     @torch.no_grad()
-    def land(self, parameters: Iterable[torch.Tensor]) -> None:
-        """Parameters become the averages."""
-        if self._work is not None and self._check is not None:
-            self._work.wait()
-            self._check()
-        for parameter, output in zip(parameters, self.outputs):
+    def finish(self) -> None:
+        """Wait for them; the parameters become the averages."""
+        try:
+            if self._work is not None and self._check is not None:
+                self._work.wait()
+                self._check()
+        finally:
+            for label in self._labels:
+                context.timeline.end_operation(label)
+        for parameter, output in zip(self._named.values(), self._outputs):
             parameter.copy_(output)
+
+
+def _older_name(name: str) -> property:
+    """An attribute that is another one."""
+    return property(
+        lambda own: getattr(own, name), lambda own, value: setattr(own, name, value)
+    )
 
 
 class _Distributed:
@@ -65,6 +84,12 @@ class _Distributed:
     dst_machine_weights: Optional[_weights.Destinations] = None
     enable_topo_check = False
 
+    # What 0.2 and the wheel of 0.3 called them.
+    neighbor_weights = _older_name("src_weights")
+    send_neighbors = _older_name("dst_weights")
+    neighbor_machine_weights = _older_name("src_machine_weights")
+    send_neighbor_machines = _older_name("dst_machine_weights")
+
     _watches_gradients = False
     _every = 1
     _communication_type = CommunicationType.neighbor_allreduce
@@ -74,6 +99,7 @@ class _Distributed:
             models = [models]
         self._every = every
         self._named = _named_parameters(models, self)
+        self._owners = _owners(models)
         self._forwards = 0
         self._skips = self._is_synchronised = self._has_gradients = False
         self._step_function: Optional[StepFunction] = None
@@ -84,9 +110,13 @@ class _Distributed:
             if own is not None and module.training and torch.is_grad_enabled():
                 own._forward_begins()
 
+        self._models = list(models)
         self._hooks = [models[0].register_forward_pre_hook(count)]
+        self._timeline_hooks: list[Any] = []
         if self._watches_gradients:
             self._watch_gradients(weak)
+        if context.timeline.is_on:
+            self.turn_on_timeline()
 
     def _watch_gradients(self, weak: Any) -> None:
         def seen(_parameter: torch.Tensor) -> None:
@@ -167,32 +197,51 @@ class _Distributed:
         self._step_function = function
 
     def turn_on_timeline(self) -> None:
-        """Operations are in the timeline wherever BLUEFOG_TIMELINE is set."""
+        """Forward and backward passes are in the timeline, for each parameter. So they are from
+        the start where BLUEFOG_TIMELINE is set."""
+        if not self._timeline_hooks:
+            labels = {name: self._label(name) for name in self._named}
+            self._timeline_hooks = timeline_hooks(self._models, self._named, labels)
 
     def turn_off_timeline(self) -> None:
-        """As turn_on_timeline()."""
+        """They are not, from now on; operations still are."""
+        for hook in self._timeline_hooks:
+            hook.remove()
+        self._timeline_hooks.clear()
+
+    def _label(self, name: str) -> str:
+        return f"{self._communication_type.value}.{name}"
 
     # ---- averages ----
 
-    def _start(self, values: list[torch.Tensor]) -> Flight:
+    def _live(self) -> dict[str, torch.nn.Parameter]:
+        """Parameters that take part: those that are trained, of modules in training mode."""
+        return {
+            name: each
+            for name, each in self._named.items()
+            if each.requires_grad and self._owners[name].training
+        }
+
+    def _start(self) -> Averages:
         """Begin to average; all parameters are one operation."""
-        kind, name = self._communication_type, " ".join(self._named)
-        outputs = [torch.empty_like(each) for each in values]
+        kind, named = self._communication_type, self._live()
+        values = [each.detach() for each in named.values()]
+        name = " ".join(named)
         if kind is CommunicationType.neighbor_allreduce:
             edges = _weights.edges(
                 _weights.ranks(), self.self_weight, self.src_weights, self.dst_weights
             )
             if self.enable_topo_check:
                 _weights.check_both_ends(edges.sources, edges.destinations)
-            return Flight(outputs, *start_exchange(values, outputs, edges, name))
-        for value, output in zip(values, outputs):
-            output.copy_(value)
+            outputs = [torch.empty_like(each) for each in values]
+            return Averages(named, kind, outputs, *start_exchange(values, outputs, edges, name))
         if kind is CommunicationType.allreduce:
+            outputs = [each.clone() for each in values]
             group = context.communicator()
-            return Flight(outputs, *start_all_reduce(group, outputs, True, name))
+            return Averages(named, kind, outputs, *start_all_reduce(group, outputs, True, name))
         if kind is CommunicationType.hierarchical_neighbor_allreduce:
-            outputs = [self._of_machines(each) for each in outputs]
-        return Flight(outputs)
+            return Averages(named, kind, [self._of_machines(each) for each in values])
+        return Averages(named, kind, values)
 
     def _of_machines(self, value: torch.Tensor) -> torch.Tensor:
         return hierarchical_neighbor_allreduce(
@@ -203,26 +252,23 @@ class _Distributed:
             enable_topo_check=self.enable_topo_check,
         )
 
-    def _values(self) -> list[torch.Tensor]:
-        return [each.detach() for each in self._named.values()]
-
 
 class _AdaptWithCombine(_Distributed):
     """x becomes W x - step; x travels from the J-th forward pass on."""
 
     def _begin(self, models: Models, every: int) -> None:
         super()._begin(models, every)
-        self._flight: Optional[Flight] = None
+        self._averages: Optional[Averages] = None
 
     def _forward_begins(self) -> None:
         super()._forward_begins()
         if self._forwards == self._every:
-            self._flight = self._start(self._values())
+            self._averages = self._start()
 
     def _communicate(self) -> None:
-        flight = self._flight or self._start(self._values())
-        self._flight = None
-        flight.land(self._named.values())
+        averages = self._averages or self._start()
+        self._averages = None
+        averages.finish()
 
 
 class _AdaptThenCombine(_Distributed):
@@ -249,7 +295,7 @@ class _AdaptThenCombine(_Distributed):
         loss = self._adapt(closure)
         if communicates:
             self._forwards = 0
-            self._start(self._values()).land(self._named.values())
+            self._start().finish()
         return loss
 
     def _adapt(self, closure: Any) -> Any:
@@ -285,17 +331,26 @@ class _WinPut(_Distributed):
     force_barrier: all ranks' puts of this step are there before the update."""
 
     force_barrier = False
+    _prefix: Optional[str] = None
 
     def register_window(self, prefix: Optional[str]) -> None:
         self._windows: dict[str, torch.Tensor] = {}
+        self._was_put: list[str] = []
+        self._prefix = prefix
         for name, parameter in self._named.items():
-            window = name if prefix is None else f"{prefix}.{name}"
+            window = self._window(name)
             if not _windows.win_create(parameter.data, window):
                 raise ValueError(
                     f"there is a window {window!r} already: give window_prefix, or "
                     "unregister_window() the optimizer that has it"
                 )
             self._windows[window] = parameter.data
+        if self._timeline_hooks:  # which call parameters as the windows are called
+            self.turn_off_timeline()
+            self.turn_on_timeline()
+
+    def _window(self, name: str) -> str:
+        return name if self._prefix is None else f"{self._prefix}.{name}"
 
     def unregister_window(self) -> None:
         """Free the windows. Collective."""
@@ -309,16 +364,20 @@ class _WinPut(_Distributed):
             self._put()
 
     def _put(self) -> None:
-        for name, tensor in self._windows.items():
-            _windows.put_and_forget(tensor, name, self.dst_weights)
+        self._was_put = [self._window(name) for name in self._live()]
+        for name in self._was_put:
+            _windows.put_and_forget(self._windows[name], name, self.dst_weights)
 
     def _communicate(self) -> None:
         if self.force_barrier:
             for name in self._windows:
                 context.windows[name].flush()
             context.communicator().barrier(blocking=True)
-        for name in self._windows:
+        for name in self._was_put:
             _windows.win_update(name)
+
+    def _label(self, name: str) -> str:
+        return self._window(name)
 
 
 def _named_parameters(
@@ -340,6 +399,16 @@ def _named_parameters(
     return {
         name: each for name, each in named.items() if each.requires_grad and id(each) in mine
     }
+
+
+def _owners(models: Sequence[torch.nn.Module]) -> dict[str, torch.nn.Module]:
+    """By the name of a parameter the module that has it."""
+    found: dict[str, torch.nn.Module] = {}
+    for model in models:
+        for path, module in model.named_modules():
+            for name, _ in module.named_parameters(recurse=False):
+                found[f"{path}.{name}" if path else name] = module
+    return found
 
 
 def _wrapped(

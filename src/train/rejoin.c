@@ -18,10 +18,10 @@ rp_status rpi_losses_open(rpi_trainer *t) {
     RP_TRY(rpi_alloc_array(world, sizeof *losses->members, "ranks", &losses->members));
     RP_TRY(rpi_alloc_array(world, sizeof *losses->lost, "ranks", &losses->lost));
     RP_TRY(rpi_alloc_array(world, sizeof(rp_comm *), "communicators", &losses->made));
-    RP_TRY(rpi_alloc_array(world, sizeof *losses->seats, "ranks", &losses->seats));
+    RP_TRY(rpi_alloc_array(world, sizeof *losses->first_ranks, "ranks", &losses->first_ranks));
     for (int rank = 0; rank < t->world; rank++)
-        losses->members[rank] = losses->seats[rank] = rank;
-    losses->count = losses->seat_count = t->world;
+        losses->members[rank] = losses->first_ranks[rank] = rank;
+    losses->count = losses->first_count = t->world;
     losses->goes_on = s->rejoin != NULL; /* ranks with roles find each other by their servers */
     return RP_OK;
 }
@@ -30,7 +30,7 @@ void rpi_losses_close(rpi_losses *losses) {
     while (losses->made_count > 0) rp_comm_destroy(losses->made[--losses->made_count]);
     rp_comm_destroy(losses->grown);
     rpi_free(losses->made);
-    rpi_free(losses->seats);
+    rpi_free(losses->first_ranks);
     rpi_free(losses->members);
     rpi_free(losses->lost);
 }
@@ -174,10 +174,10 @@ rp_status rpi_trainer_rejoin(rpi_trainer *t, rpi_standing *in_out_standing,
 /* ---- ranks with roles ---- */
 
 /* Its rank in the strategy's communicator. */
-static int seat_of(const rpi_losses *losses, int rank) {
-    int seat = 0;
-    while (seat < losses->seat_count && losses->seats[seat] != rank) seat++;
-    return seat;
+static int place_of(const rpi_losses *losses, int rank) {
+    int place = 0;
+    while (place < losses->first_count && losses->first_ranks[place] != rank) place++;
+    return place;
 }
 
 bool rpi_trainer_find_lost(rpi_trainer *t, rpi_loss *out_loss) {
@@ -186,7 +186,7 @@ bool rpi_trainer_find_lost(rpi_trainer *t, rpi_loss *out_loss) {
     int lost = 0, left = 0;
     for (int i = 0; t->strategy->lost && i < losses->count; i++) {
         int rank = losses->members[i];
-        const char *why = t->strategy->lost(t->strategy_self, seat_of(losses, rank));
+        const char *why = t->strategy->lost(t->strategy_self, place_of(losses, rank));
         if (why && !first) first = why;
         if (why)
             losses->lost[lost++] = rank;

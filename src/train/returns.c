@@ -20,17 +20,17 @@ static int ranks_at_first(const rpi_trainer *t) {
 rp_status rpi_growth_open(const rpi_trainer *t, rpi_growth *g) {
     size_t world = (size_t)ranks_at_first(t);
     if (!t->options->returns || !t->strategy->grow || !t->losses.members) return RP_OK;
-    g->desk.way = t->options->returns;
-    RP_TRY(rpi_alloc_array(world, sizeof *g->seats, "ranks", &g->seats));
+    g->requests.way = t->options->returns;
+    RP_TRY(rpi_alloc_array(world, sizeof *g->first_ranks, "ranks", &g->first_ranks));
     RP_TRY(rpi_alloc_array(world, sizeof *g->back, "ranks", &g->back));
-    return rpi_alloc_array(world, sizeof *g->tickets, "ranks", &g->tickets);
+    return rpi_alloc_array(world, sizeof *g->request_numbers, "ranks", &g->request_numbers);
 }
 
 void rpi_growth_close(rpi_growth *g) {
     rp_comm_destroy(g->comm);
-    rpi_free(g->seats);
+    rpi_free(g->first_ranks);
     rpi_free(g->back);
-    rpi_free(g->tickets);
+    rpi_free(g->request_numbers);
     *g = (rpi_growth){0};
 }
 
@@ -57,11 +57,11 @@ static rp_status pass_state(const rpi_trainer *t, rp_comm *comm, int to) {
 
 static rp_status share(rpi_growth *g, rpi_run_state *state) {
     RP_TRY(rp_broadcast(g->comm, state, RPI_RUN_STATE, RP_F64, NULL));
-    return rp_broadcast(g->comm, g->seats, (size_t)g->count, RP_I32, NULL);
+    return rp_broadcast(g->comm, g->first_ranks, (size_t)g->count, RP_I32, NULL);
 }
 
 static rp_status connect(rpi_growth *g, int epoch, int rank) {
-    const rpi_train_returns *way = g->desk.way;
+    const rpi_train_returns *way = g->requests.way;
     return way->connect(way->context, NAME, (uint32_t)epoch, rank, g->count,
                         RPI_RETURN_CONNECT_S, &g->comm);
 }
@@ -79,8 +79,8 @@ static void drop(rpi_trainer *t, rpi_growth *g, rp_status status,
     rpi_error_put_back(&why);
 }
 
-/* The communicator is the world, and its ranks are those of its seats. */
-static void take_seats(rpi_trainer *t, rpi_growth *g) {
+/* The new communicator is the world from here on. */
+static void take_over(rpi_trainer *t, rpi_growth *g) {
     rpi_losses *losses = &t->losses;
     rp_comm *before = losses->grown;
     losses->grown = t->comm = g->comm;
@@ -88,8 +88,9 @@ static void take_seats(rpi_trainer *t, rpi_growth *g) {
     g->is_ready = false;
     t->rank = rp_comm_rank(t->comm);
     t->world = rp_comm_world(t->comm);
-    for (int i = 0; i < t->world; i++) losses->members[i] = losses->seats[i] = g->seats[i];
-    losses->count = losses->seat_count = t->world;
+    for (int i = 0; i < t->world; i++)
+        losses->members[i] = losses->first_ranks[i] = g->first_ranks[i];
+    losses->count = losses->first_count = t->world;
     rp_comm_destroy(before);
 }
 
@@ -106,53 +107,54 @@ static int by_number(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-static void list_seats(const rpi_trainer *t, rpi_growth *g) {
+static void list_ranks(const rpi_trainer *t, rpi_growth *g) {
     g->count = 0;
-    for (int i = 0; i < t->world; i++) g->seats[g->count++] = t->losses.members[i];
-    for (int i = 0; i < g->back_count; i++) g->seats[g->count++] = g->back[i];
-    qsort(g->seats, (size_t)g->count, sizeof *g->seats, by_number);
+    for (int i = 0; i < t->world; i++) g->first_ranks[g->count++] = t->losses.members[i];
+    for (int i = 0; i < g->back_count; i++) g->first_ranks[g->count++] = g->back[i];
+    qsort(g->first_ranks, (size_t)g->count, sizeof *g->first_ranks, by_number);
 }
 
-static int seat_of(const rpi_growth *g, int rank) {
-    int seat = 0;
-    while (seat < g->count && g->seats[seat] != rank) seat++;
-    return seat;
+static int place_of(const rpi_growth *g, int rank) {
+    int place = 0;
+    while (place < g->count && g->first_ranks[place] != rank) place++;
+    return place;
 }
 
 /* Why this one cannot be taken; NULL: it can. */
-static const char *refusal(const rpi_trainer *t, const rpi_return_ticket *ticket, char *text,
+static const char *refusal(const rpi_trainer *t, const rpi_return_request *request, char *text,
                            size_t bytes) {
     int world = ranks_at_first(t);
-    if (ticket->rank < t->servers || ticket->rank >= world)
+    if (request->rank < t->servers || request->rank >= world)
         snprintf(text, bytes, "no worker of this run: workers are ranks %d to %d", t->servers,
                  world - 1);
-    else if (strcmp(ticket->version, rp_version()) != 0)
+    else if (strcmp(request->version, rp_version()) != 0)
         snprintf(text, bytes, "of redpoll %s, and the run is of %s; start it by the same one",
-                 ticket->version, rp_version());
+                 request->version, rp_version());
     else
         return NULL;
     return text;
 }
 
-/* A later ticket of a rank is that of a process in the place of the one before. */
-static void put_down(rpi_growth *g, const rpi_return_ticket *ticket) {
+/* A later request of a rank is that of a process in the place of the one before. */
+static void note(rpi_growth *g, const rpi_return_request *request) {
     int at = 0;
-    while (at < g->back_count && g->back[at] != ticket->rank) at++;
-    if (at == g->back_count) g->back[g->back_count++] = ticket->rank;
-    g->tickets[at] = ticket->number;
+    while (at < g->back_count && g->back[at] != request->rank) at++;
+    if (at == g->back_count) g->back[g->back_count++] = request->rank;
+    g->request_numbers[at] = request->number;
 }
 
 /* On rank 0. */
-static void take_ticket(const rpi_trainer *t, rpi_growth *g, const rpi_return_ticket *ticket) {
-    char why[160], text[RPI_DESK_TEXT];
-    if (refusal(t, ticket, why, sizeof why)) {
+static void take_request(const rpi_trainer *t, rpi_growth *g,
+                         const rpi_return_request *request) {
+    char why[160], text[RPI_RETURN_TEXT];
+    if (refusal(t, request, why, sizeof why)) {
         snprintf(text, sizeof text, "refused %s", why);
-        snprintf(g->why, sizeof g->why, "rank %d is %s", ticket->rank, why);
-        (void)rpi_desk_say(&g->desk, ticket->number, "invite", text);
-    } else if (is_in(t->losses.members, t->world, ticket->rank)) { /* not lost yet */
-        (void)rpi_desk_say(&g->desk, ticket->number, "invite", "again");
+        snprintf(g->why, sizeof g->why, "rank %d is %s", request->rank, why);
+        (void)rpi_return_say(&g->requests, request->number, "invite", text);
+    } else if (is_in(t->losses.members, t->world, request->rank)) { /* not lost yet */
+        (void)rpi_return_say(&g->requests, request->number, "invite", "again");
     } else {
-        put_down(g, ticket);
+        note(g, request);
     }
 }
 
@@ -161,41 +163,41 @@ static void call_all(rpi_growth *g) {
     int count = g->back_count;
     g->back_count = 0;
     for (int i = 0; i < count; i++) {
-        if (!rpi_desk_call(&g->desk, g->tickets[i])) {
-            (void)rpi_desk_say(&g->desk, g->tickets[i], "seat", "again"); /* it may be slow */
+        if (!rpi_return_call(&g->requests, g->request_numbers[i])) { /* it may be slow */
+            (void)rpi_return_say(&g->requests, g->request_numbers[i], "place", "again");
             snprintf(g->why, sizeof g->why, "rank %d, which asked, does not answer any more",
                      g->back[i]);
             continue;
         }
         g->back[g->back_count] = g->back[i];
-        g->tickets[g->back_count++] = g->tickets[i];
+        g->request_numbers[g->back_count++] = g->request_numbers[i];
     }
 }
 
 /* One that cannot be told will find out by its deadline. */
 static void invite(rpi_growth *g, int epoch) {
-    char text[RPI_DESK_TEXT];
+    char text[RPI_RETURN_TEXT];
     for (int i = 0; i < g->back_count; i++) {
-        snprintf(text, sizeof text, "come %d %d %d", epoch, seat_of(g, g->back[i]), g->count);
-        (void)rpi_desk_say(&g->desk, g->tickets[i], "seat", text);
+        snprintf(text, sizeof text, "come %d %d %d", epoch, place_of(g, g->back[i]), g->count);
+        (void)rpi_return_say(&g->requests, g->request_numbers[i], "place", text);
     }
 }
 
 static void tell_all(rpi_growth *g, const char *what, const char *text) {
     for (int i = 0; i < g->back_count; i++)
-        (void)rpi_desk_say(&g->desk, g->tickets[i], what, text);
+        (void)rpi_return_say(&g->requests, g->request_numbers[i], what, text);
 }
 
 static void stay(rpi_trainer *t) {
     t->strategy->settle(t->strategy_self, false);
 }
 
-/* The attempt before, if there was one: who comes back asks anew, whether it was told its seat
+/* The attempt before, if there was one: who comes back asks anew, whether it was told its place
  * or not. */
 static void give_up(rpi_trainer *t, rpi_growth *g) {
     drop(t, g, RP_OK, stay);
     if (t->rank == 0) {
-        tell_all(g, "seat", "again");
+        tell_all(g, "place", "again");
         tell_all(g, "verdict", "again");
     }
     g->back_count = 0;
@@ -206,8 +208,8 @@ static void give_up(rpi_trainer *t, rpi_growth *g) {
 static rp_status plan(const rpi_trainer *t, rpi_growth *g, int *out_epoch) {
     int head[2] = {0};
     if (t->rank == 0) {
-        rpi_return_ticket ticket;
-        while (rpi_desk_take(&g->desk, &ticket)) take_ticket(t, g, &ticket);
+        rpi_return_request request;
+        while (rpi_return_take(&g->requests, &request)) take_request(t, g, &request);
         call_all(g);
         head[0] = ++g->epoch;
         head[1] = g->back_count;
@@ -222,13 +224,13 @@ static rp_status plan(const rpi_trainer *t, rpi_growth *g, int *out_epoch) {
 static rp_status give_state(const rpi_trainer *t, const rpi_growth *g) {
     if (t->rank > 0) return RP_OK;
     for (int i = 0; i < g->back_count; i++)
-        RP_TRY(pass_state(t, g->comm, seat_of(g, g->back[i])));
+        RP_TRY(pass_state(t, g->comm, place_of(g, g->back[i])));
     return RP_OK;
 }
 
 static rp_status build(rpi_trainer *t, const rpi_run_state *state, rpi_growth *g, int epoch) {
     rpi_run_state told = *state;
-    RP_TRY(connect(g, epoch, seat_of(g, t->losses.members[t->rank])));
+    RP_TRY(connect(g, epoch, place_of(g, t->losses.members[t->rank])));
     RP_TRY(share(g, &told));
     RP_TRY(rpi_train_agree(t, g->comm));
     RP_TRY(give_state(t, g));
@@ -252,7 +254,7 @@ rp_status rpi_growth_try(rpi_trainer *t, const rpi_run_state *state, rpi_growth 
     g->why[0] = '\0';
     RP_TRY(plan(t, g, &epoch));
     if (!g->back_count) return RP_OK;
-    list_seats(t, g);
+    list_ranks(t, g);
     if (t->rank == 0) invite(g, epoch);
     rp_status status = build(t, state, g, epoch);
     if (status != RP_OK) {
@@ -270,7 +272,7 @@ rp_status rpi_growth_try(rpi_trainer *t, const rpi_run_state *state, rpi_growth 
 
 void rpi_growth_take(rpi_trainer *t, rpi_growth *g, rpi_back *out_back) {
     t->strategy->settle(t->strategy_self, true);
-    take_seats(t, g);
+    take_over(t, g);
     if (t->rank == 0) tell_all(g, "verdict", "go");
     char *line = g->line;
     line[0] = '\0';
@@ -308,8 +310,8 @@ static rp_status join(rpi_trainer *t, rpi_growth *g, int epoch, int rank,
 static void leave(rpi_trainer *t, rpi_growth *g, rp_status status) {
     drop(t, g, status, rpi_trainer_close_strategy);
     t->comm = NULL;
-    t->rank = g->desk.way->rank;
-    t->world = g->desk.way->world;
+    t->rank = g->requests.way->rank;
+    t->world = g->requests.way->world;
 }
 
 /* May it be the others' failure, and another attempt go well? */
@@ -317,30 +319,30 @@ static bool is_theirs(rp_status status) {
     return status == RP_OK || status == RP_PEER || status == RP_TIMEOUT;
 }
 
-/* One ticket. *out_again: it did not come to pass, and may another time. */
+/* One request. *out_again: it did not come to pass, and may another time. */
 static rp_status attempt(rpi_trainer *t, const rpi_train_hooks *hooks, rpi_growth *g,
                          rpi_run_state *out_state, bool *out_over, bool *out_again) {
-    char text[RPI_DESK_TEXT];
+    char text[RPI_RETURN_TEXT];
     int epoch = 0, rank = 0;
     int64_t number = 0;
-    RP_TRY(rpi_desk_ask(&g->desk, &number));
-    RP_TRY(rpi_desk_hear(&g->desk, number, "invite", hooks, text, out_over));
+    RP_TRY(rpi_return_ask(&g->requests, &number));
+    RP_TRY(rpi_return_hear(&g->requests, number, "invite", hooks, text, out_over));
     if (strncmp(text, "refused ", 8) == 0)
-        return RP_FAIL(INVALID, "rank %d cannot come back: it is %.200s", g->desk.way->rank,
+        return RP_FAIL(INVALID, "rank %d cannot come back: it is %.200s", g->requests.way->rank,
                        text + 8);
     *out_again = strcmp(text, "called") != 0;
     if (*out_again) return RP_OK;
-    RP_TRY(rpi_desk_answer(&g->desk, number));
-    RP_TRY(rpi_desk_hear(&g->desk, number, "seat", hooks, text, out_over));
+    RP_TRY(rpi_return_answer(&g->requests, number));
+    RP_TRY(rpi_return_hear(&g->requests, number, "place", hooks, text, out_over));
     *out_again = strcmp(text, "again") == 0;
     if (*out_again) return RP_OK;
     int read = sscanf(text, "come %d %d %d", &epoch, &rank, &g->count);
-    if (read != 3 || rank < 0 || rank >= g->count || g->count > g->desk.way->world)
+    if (read != 3 || rank < 0 || rank >= g->count || g->count > g->requests.way->world)
         return RP_FAIL(CORRUPT, "an invitation that cannot be: '%.100s'", text);
     rp_status status = join(t, g, epoch, rank, out_state);
     if (status != RP_OK) leave(t, g, status);
     if (!is_theirs(status)) return status;
-    RP_TRY(rpi_desk_hear(&g->desk, number, "verdict", hooks, text, out_over));
+    RP_TRY(rpi_return_hear(&g->requests, number, "verdict", hooks, text, out_over));
     *out_again = strcmp(text, "go") != 0;
     if (*out_again) leave(t, g, RP_OK);
     return *out_again || status == RP_OK
@@ -352,7 +354,7 @@ rp_status rpi_return(rpi_trainer *t, const rpi_train_hooks *hooks, rpi_growth *g
                      rpi_run_state *out_state, bool *out_over) {
     bool again = true;
     for (int i = 0; i < ATTEMPTS && again; i++) {
-        if (i) rpi_desk_pause(&g->desk, hooks);
+        if (i) rpi_return_pause(&g->requests, hooks);
         rp_status status = attempt(t, hooks, g, out_state, out_over, &again);
         if (status != RP_OK) {
             leave(t, g, status);
@@ -364,6 +366,6 @@ rp_status rpi_return(rpi_trainer *t, const rpi_train_hooks *hooks, rpi_growth *g
                        "rank %d was to come back, and %d attempts to meet the others have "
                        "failed: they say why",
                        t->rank, ATTEMPTS);
-    take_seats(t, g);
+    take_over(t, g);
     return RP_OK;
 }

@@ -1,14 +1,14 @@
 /* A worker that was lost, and that the launcher has started again, comes back into the run.
  *
- *     LOST --the launcher starts it--> LOADS --ticket (return_desk.h)--> WAITS
- *       ^                                                                  | invited
- *       |              again: three times at most                          v
+ *     LOST --the launcher starts it--> LOADS --request (return_requests.h)--> WAITS
+ *       ^                                                                       | invited
+ *       |              again: three times at most                               v
  *       | <------------------------------------------------ JOINS: a communicator of all that
  *       |                                                     | live and of those that wait
  *       |                                                     v
  *       '------------ dies ---- WORKS <-- go -- CATCHES UP: state from rank 0, servers
  *
- * Rank 0, a server, sees the ticket, and the steps under way end early, as for a checkpoint;
+ * Rank 0, a server, sees the request, and the steps under way end early, as for a checkpoint;
  * by then who had died is known to be lost. The attempt is made beside the world as it is: all
  * that live meet those that wait over the store, in a communicator of its own, rank 0 gives
  * them the parameters and the optimizer's state (the others keep their own), and all open the
@@ -20,30 +20,30 @@
  *
  * A death among those that live, meanwhile, is dealt with as behind any span
  * (rpi_trainer_confirm), and the attempt begins anew. Every wait has a deadline: who has died
- * since it asked costs the others RPI_DESK_CALL_S, who dies while it connects
+ * since it asked costs the others RPI_RETURN_CALL_S, who dies while it connects
  * RPI_RETURN_CONNECT_S for each stage of that, and later what any death does. The links of the
  * world before stay until the run ends, those of a return until the next one. */
 #ifndef RPI_TRAIN_RETURNS_H
 #define RPI_TRAIN_RETURNS_H
 
 #include "train/rejoin.h"
-#include "train/return_desk.h"
+#include "train/return_requests.h"
 
 enum { RPI_ASKED_ADMIT = 4 }; /* beside RPI_ASKED_*: by rank 0, to end a span of steps early */
 #define RPI_RETURN_CONNECT_S 10.0
 
 /* An attempt to take ranks back. */
 typedef struct rpi_growth {
-    rpi_return_desk desk;
-    int epoch;     /* of the attempt, on rank 0 */
-    rp_comm *comm; /* of all; NULL: there is none */
-    int *seats;    /* of it, the numbers of its ranks when the run began */
-    int count;     /* of these */
-    int *back;     /* who comes back, likewise */
+    rpi_return_requests requests;
+    int epoch;        /* of the attempt, on rank 0 */
+    rp_comm *comm;    /* of all; NULL: there is none */
+    int *first_ranks; /* of it, the numbers of its ranks when the run began */
+    int count;        /* of these */
+    int *back;        /* who comes back, likewise */
     int back_count;
-    int64_t *tickets; /* theirs; rank 0 */
-    bool is_ready;    /* all is well on all */
-    char why[300];    /* it is not; "": nobody came */
+    int64_t *request_numbers; /* theirs; rank 0 */
+    bool is_ready;            /* all is well on all */
+    char why[300];            /* it is not; "": nobody came */
     char line[768];
 } rpi_growth;
 

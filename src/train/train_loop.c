@@ -118,7 +118,7 @@ static int wishes(void *context) {
     int asked = asked_from_outside(r);
     if (r->trainer.rank > 0) return asked;
     if (due && saves(r->options)) asked |= RPI_ASKED_SAVE;
-    return rpi_desk_look(&r->growth.desk) ? asked | RPI_ASKED_ADMIT : asked;
+    return rpi_return_look(&r->growth.requests) ? asked | RPI_ASKED_ADMIT : asked;
 }
 
 static rp_status make_history(run *r) {
@@ -635,7 +635,7 @@ static rp_status run_all(run *r, rp_comm *comm) {
 }
 
 static void close_run(run *r) {
-    if (r->trainer.rank == 0) rpi_desk_close(&r->growth.desk);
+    if (r->trainer.rank == 0) rpi_return_close(&r->growth.requests);
     rpi_trainer_close(&r->trainer);
     rpi_growth_close(&r->growth);
     rpi_metrics_close(r->metrics);

@@ -28,9 +28,10 @@ typedef struct rpi_losses {
     rp_comm **made;  /* communicators of those that were left, the newest last; ours */
     int made_count;
     /* Of ranks with roles, which find each other by their servers: */
-    int *seats; /* of each rank of the strategy's communicator, its number when the run began */
-    int seat_count; /* of these */
-    rp_comm *grown; /* that, if ranks have come back (returns.h); else NULL */
+    int *first_ranks; /* of each rank of the strategy's communicator, its number when the run
+                         began */
+    int first_count;  /* of these */
+    rp_comm *grown;   /* that, if ranks have come back (returns.h); else NULL */
 } rpi_losses;
 
 typedef struct rpi_trainer {

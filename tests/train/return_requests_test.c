@@ -1,5 +1,5 @@
-/* Tickets, answers and the end, over a store as the launcher's. */
-#include "train/return_desk.h"
+/* Requests, answers and the end, over a store as the launcher's. */
+#include "train/return_requests.h"
 
 #include "harness/check.h"
 #include "redpoll/version.h"
@@ -11,7 +11,7 @@ typedef struct place {
     rp_store_server *server;
     rp_store stores[2]; /* of rank 0, and of rank 3, which comes back */
     rpi_train_returns ways[2];
-    rpi_return_desk first, late;
+    rpi_return_requests first, late;
 } place;
 
 static rp_status give_store(void *context, const rp_store **out_store) {
@@ -48,44 +48,44 @@ static void close_place(place *p) {
 }
 
 /* As if time had passed. */
-static bool look(rpi_return_desk *desk) {
-    desk->looked_ns = 0;
-    return rpi_desk_look(desk);
+static bool look(rpi_return_requests *requests) {
+    requests->looked_ns = 0;
+    return rpi_return_look(requests);
 }
 
-static void a_ticket_is_seen_once_and_answered(void) {
+static void a_request_is_seen_once_and_answered(void) {
     static const rpi_train_hooks none;
     place p;
-    rpi_return_ticket ticket = {0};
-    char text[RPI_DESK_TEXT];
+    rpi_return_request request = {0};
+    char text[RPI_RETURN_TEXT];
     int64_t number = 0;
     bool over = true;
     open_place(&p);
     CHECK(!look(&p.first));
-    CHECK(!rpi_desk_take(&p.first, &ticket));
-    CHECK_OK(rpi_desk_ask(&p.late, &number));
+    CHECK(!rpi_return_take(&p.first, &request));
+    CHECK_OK(rpi_return_ask(&p.late, &number));
     CHECK(look(&p.first));
-    CHECK(rpi_desk_take(&p.first, &ticket));
-    CHECK(ticket.number == number && ticket.rank == 3);
-    CHECK(strcmp(ticket.version, rp_version()) == 0);
-    CHECK(!rpi_desk_take(&p.first, &ticket) && !look(&p.first));
-    CHECK_OK(rpi_desk_say(&p.first, number, "invite", "come 1 3 4"));
-    CHECK_OK(rpi_desk_hear(&p.late, number, "invite", &none, text, &over));
+    CHECK(rpi_return_take(&p.first, &request));
+    CHECK(request.number == number && request.rank == 3);
+    CHECK(strcmp(request.version, rp_version()) == 0);
+    CHECK(!rpi_return_take(&p.first, &request) && !look(&p.first));
+    CHECK_OK(rpi_return_say(&p.first, number, "invite", "come 1 3 4"));
+    CHECK_OK(rpi_return_hear(&p.late, number, "invite", &none, text, &over));
     CHECK(strcmp(text, "come 1 3 4") == 0 && !over);
     close_place(&p);
 }
 
 /* One that dies between its number and its text is passed over. */
-static void a_ticket_that_was_not_filled_in_is_passed_over(void) {
+static void a_request_that_was_not_filled_in_is_passed_over(void) {
     place p;
-    rpi_return_ticket ticket = {0};
+    rpi_return_request request = {0};
     int64_t number = 0;
     open_place(&p);
-    CHECK_OK(p.stores[1].ops->add(p.stores[1].context, "redpoll/returns/tickets", 1, &number));
-    CHECK_OK(rpi_desk_ask(&p.late, &number));
+    CHECK_OK(p.stores[1].ops->add(p.stores[1].context, "redpoll/returns/requests", 1, &number));
+    CHECK_OK(rpi_return_ask(&p.late, &number));
     CHECK(look(&p.first));
-    CHECK(rpi_desk_take(&p.first, &ticket));
-    CHECK(ticket.number == 2);
+    CHECK(rpi_return_take(&p.first, &request));
+    CHECK(request.number == 2);
     close_place(&p);
 }
 
@@ -97,25 +97,25 @@ static int stops(void *context) {
 static void waits_end(void) {
     static const rpi_train_hooks none, stop = {.asked = stops};
     place p;
-    char text[RPI_DESK_TEXT];
+    char text[RPI_RETURN_TEXT];
     int64_t number = 0;
     bool over = true;
     open_place(&p);
-    CHECK_OK(rpi_desk_ask(&p.late, &number));
-    CHECK_FAILS(rpi_desk_hear(&p.late, number, "invite", &stop, text, &over), CANCELLED,
+    CHECK_OK(rpi_return_ask(&p.late, &number));
+    CHECK_FAILS(rpi_return_hear(&p.late, number, "invite", &stop, text, &over), CANCELLED,
                 "told to end");
     CHECK(!over);
-    CHECK_FAILS(rpi_desk_hear(&p.late, number, "invite", &none, text, &over), TIMEOUT,
+    CHECK_FAILS(rpi_return_hear(&p.late, number, "invite", &none, text, &over), TIMEOUT,
                 "rank 3 was started again, and rank 0 has not taken it back");
-    rpi_desk_close(&p.first);
-    CHECK_FAILS(rpi_desk_hear(&p.late, number, "invite", &none, text, &over), CANCELLED,
+    rpi_return_close(&p.first);
+    CHECK_FAILS(rpi_return_hear(&p.late, number, "invite", &none, text, &over), CANCELLED,
                 "the run is over");
     CHECK(over);
     close_place(&p);
 }
 
 /* Behind "called", too, where rank 0 has not seen the answer in time: it asks anew at once. */
-static void who_is_not_given_a_seat_asks_anew(void) {
+static void who_gets_no_place_asks_anew(void) {
     static const rpi_train_hooks none;
     place p;
     rpi_trainer trainer = {.rank = 3};
@@ -125,15 +125,15 @@ static void who_is_not_given_a_seat_asks_anew(void) {
     bool over = true;
     open_place(&p);
     CHECK(!look(&p.first)); /* which opens it */
-    for (int64_t ticket = 1; ticket <= 3; ticket++) {
-        CHECK_OK(rpi_desk_say(&p.first, ticket, "invite", "called"));
-        CHECK_OK(rpi_desk_say(&p.first, ticket, "seat", "again"));
+    for (int64_t request = 1; request <= 3; request++) {
+        CHECK_OK(rpi_return_say(&p.first, request, "invite", "called"));
+        CHECK_OK(rpi_return_say(&p.first, request, "place", "again"));
     }
-    growth.desk.way = &p.ways[1];
+    growth.requests.way = &p.ways[1];
     CHECK_FAILS(rpi_return(&trainer, &none, &growth, &state, &over), PEER,
                 "3 attempts to meet the others have failed");
     CHECK(!over);
-    CHECK_OK(rpi_desk_ask(&p.late, &number));
+    CHECK_OK(rpi_return_ask(&p.late, &number));
     CHECK_EQ(number, 4);
     close_place(&p);
 }
@@ -143,30 +143,30 @@ static void who_is_not_given_a_seat_asks_anew(void) {
 static void a_store_that_fails_ends_it(void) {
     static const rpi_train_hooks none_asked;
     place p;
-    rpi_return_desk none = {0};
-    rpi_return_ticket ticket;
-    char text[RPI_DESK_TEXT];
+    rpi_return_requests none = {0};
+    rpi_return_request request;
+    char text[RPI_RETURN_TEXT];
     int64_t number = 0;
     bool over = false;
     open_place(&p);
     p.ways[0].store = store_at_times;
-    CHECK_OK(rpi_desk_ask(&p.late, &number));
+    CHECK_OK(rpi_return_ask(&p.late, &number));
     has_no_store = true;
     CHECK(!look(&p.first));
     has_no_store = false;
     p.first.given = 1;
-    CHECK(!look(&p.first) && !rpi_desk_take(&p.first, &ticket));
-    rpi_desk_close(&p.first);
-    CHECK_FAILS(rpi_desk_hear(&p.late, number, "invite", &none_asked, text, &over), CANCELLED,
+    CHECK(!look(&p.first) && !rpi_return_take(&p.first, &request));
+    rpi_return_close(&p.first);
+    CHECK_FAILS(rpi_return_hear(&p.late, number, "invite", &none_asked, text, &over), CANCELLED,
                 "the run is over");
     CHECK(over);
     CHECK(!look(&none));
-    rpi_desk_close(&none);
+    rpi_return_close(&none);
     close_place(&p);
 }
 
-CASES({"a_ticket_is_seen_once_and_answered", a_ticket_is_seen_once_and_answered},
-      {"a_ticket_that_was_not_filled_in_is_passed_over",
-       a_ticket_that_was_not_filled_in_is_passed_over},
-      {"who_is_not_given_a_seat_asks_anew", who_is_not_given_a_seat_asks_anew},
-      {"waits_end", waits_end}, {"a_store_that_fails_ends_it", a_store_that_fails_ends_it})
+CASES({"a_request_is_seen_once_and_answered", a_request_is_seen_once_and_answered},
+      {"a_request_that_was_not_filled_in_is_passed_over",
+       a_request_that_was_not_filled_in_is_passed_over},
+      {"who_gets_no_place_asks_anew", who_gets_no_place_asks_anew}, {"waits_end", waits_end},
+      {"a_store_that_fails_ends_it", a_store_that_fails_ends_it})

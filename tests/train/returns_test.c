@@ -107,15 +107,15 @@ static rp_status open_living(rpi_trainer *t, const rpi_train_options *own, rp_co
     t->comm = comm;
     t->world = LIVING;
     t->step = STEP;
-    t->losses.count = t->losses.seat_count = LIVING;
-    for (int i = 0; i < LIVING; i++) t->losses.members[i] = t->losses.seats[i] = i;
+    t->losses.count = t->losses.first_count = LIVING;
+    for (int i = 0; i < LIVING; i++) t->losses.members[i] = t->losses.first_ranks[i] = i;
     return rpi_trainer_open_strategy(t);
 }
 
 static rp_status attempt(rpi_trainer *t, rpi_growth *growth) {
     rpi_run_state state = {.standing = {.step = STEP}};
     int64_t deadline_ns = rpi_deadline_ns(60);
-    while (t->rank == 0 && !rpi_desk_look(&growth->desk)) {
+    while (t->rank == 0 && !rpi_return_look(&growth->requests)) {
         if (rpi_now_ns() >= deadline_ns) return RP_FAIL(TIMEOUT, "nobody waits to come back");
         rpi_sleep_until_ns(rpi_now_ns() + RPI_SECOND_NS / 100);
     }

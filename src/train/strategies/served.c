@@ -57,7 +57,7 @@ static rp_status create(const rpi_served *served, rp_comm *comm,
     const rpi_buckets *layout = &served->layout;
     RP_TRY(rp_parameter_server_create(comm, layout->segments, (size_t)layout->segment_count,
                                       &served->options, out_server));
-    rp_parameter_server_name(*out_server, served->setup.seats);
+    rp_parameter_server_name(*out_server, served->setup.first_ranks);
     return RP_OK;
 }
 

@@ -25,10 +25,11 @@ import redpoll
 from ranks import refusal, run_group, run_ranks, values
 from redpoll.torch import AsyncLocalSGD, ParameterServer, RedpollError, communicator_of
 from redpoll.torch._growth import Growth, World, _packed, _unpacked
-from redpoll.torch._returns import Desk
+from redpoll.torch._returns import ReturnRequests
 from test_launching import clean_environment, redpoll_command
 
 DEADLINE = 240
+PLACE = '{"epoch": 1, "first_ranks": [0, 1], "back": [1]}'  # of rank 1 in a world of two
 # Of the process that a launcher has started in the place of rank 1.
 RESTARTED = {
     "REDPOLL_GENERATION": "1",
@@ -84,15 +85,15 @@ def step():
 
 
 def waits():
-    "Has somebody asked for its place? Rank 0 looks at the tickets where there are merges."
-    return opt._growth.desk.store.add("tickets", 0) > 0
+    "Has somebody asked for its place? Rank 0 looks at requests where there are merges."
+    return opt._growth.requests.store.add("requests", 0) > 0
 
 
 def check():
     values = torch.cat([each.detach().flatten() for each in model[0].parameters()])
     assert (values == values[0]).all(), values
     with open(f"told-{rank}-{generation}", "a") as file:
-        told = [values[0].item(), opt._updates, opt.spans, opt.steps, opt._seats]
+        told = [values[0].item(), opt._updates, opt.spans, opt.steps, opt._first_ranks]
         print(json.dumps([*told, sorted(opt.lost)]), file=file)
 
 
@@ -168,8 +169,8 @@ def test_a_span_has_its_steps_with_a_worker_that_comes_back(
     for rank in range(world):
         lines = told(place, rank, int(rank == back))
         assert [line[2] for line in lines] == ([2, 3] if rank == back else [1, 2, 3])
-        value, updates, _, steps, seats, lost = lines[-1]
-        assert updates == merges and seats == list(range(world)) and not lost
+        value, updates, _, steps, first_ranks, lost = lines[-1]
+        assert updates == merges and first_ranks == list(range(world)) and not lost
         # A synchronous step is the mean of those that are there; a worker's two local steps
         # are descended by a third each.
         assert value == pytest.approx(-180 if kind == "local" else -90, rel=1e-4)
@@ -343,10 +344,10 @@ def test_a_rank_that_is_interrupted_leaves_no_world(where: str) -> None:
     def hear(_number: int, what: str, _timeout_s: float) -> str:
         if what == "verdict":
             raise KeyboardInterrupt
-        return "called" if what == "invite" else '{"epoch": 1, "seats": [0, 1], "back": [1]}'
+        return "called" if what == "invite" else PLACE
 
     growth = growth_that(build)
-    growth.desk.hear = hear  # type: ignore[method-assign]
+    growth.requests.hear = hear  # type: ignore[method-assign]
     with pytest.raises(KeyboardInterrupt):
         growth._ask(Alone())
     assert communicator.done == ["rank 0: KeyboardInterrupt", "closed"]
@@ -358,8 +359,8 @@ def test_what_fails_in_a_build_is_not_taken_for_the_store() -> None:
         raise RuntimeError("of torch")
 
     growth = growth_that(build)
-    growth.desk.hear = lambda _number, what, _timeout_s: (  # type: ignore[method-assign]
-        "called" if what == "invite" else '{"epoch": 1, "seats": [0, 1], "back": [1]}'
+    growth.requests.hear = lambda _number, what, _timeout_s: (  # type: ignore[method-assign]
+        "called" if what == "invite" else PLACE
     )
     with pytest.raises(RuntimeError, match="^of torch$"):
         growth.come_back(Alone())
@@ -373,14 +374,14 @@ class FailingStore:
         raise RuntimeError("the store is gone")
 
 
-def test_a_store_that_fails_turns_the_desk_off() -> None:
-    for ask in (lambda desk: desk.take() == [], lambda desk: not desk.call(1)):
-        desk = Desk(dist.HashStore(), 1)
-        desk.ask(1)
-        assert desk.is_waited_at()
-        desk.store = FailingStore()
-        assert ask(desk)
-        assert desk._is_off and not desk.is_waited_at()
+def test_with_a_store_that_fails_nobody_comes_back() -> None:
+    for ask in (lambda requests: requests.take() == [], lambda requests: not requests.call(1)):
+        requests = ReturnRequests(dist.HashStore(), 1)
+        requests.ask(1)
+        assert requests.is_waited_at()
+        requests.store = FailingStore()
+        assert ask(requests)
+        assert requests._is_off and not requests.is_waited_at()
 
 
 class Runs:

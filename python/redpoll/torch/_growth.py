@@ -1,14 +1,14 @@
 """Workers that come back: how those that live take them in, and how they get their place.
 
-    LOST --the launcher starts it--> LOADS --ticket (_returns.py)--> WAITS
-      ^                                                                | invited
-      |                                                                v
+    LOST --the launcher starts it--> LOADS --request (_returns.py)--> WAITS
+      ^                                                                 | invited
+      |                                                                 v
       |                            JOINS: a communicator of all that live and of those that wait
       |                                                                v
       '--------- dies ---- WORKS <-- go -- CATCHES UP: parameters from rank 0, place in the run
 
-Rank 0, a server, sees the ticket when it merges, and the steps under way end early; by then who
-has died is known to be lost. The attempt is made beside the world as it is. Then those that
+Rank 0, a server, sees the request when it merges, and the steps under way end early; by then
+who has died is known to be lost. The attempt is made beside the world as it is. Then those that
 live vote over the communicator that they had: all well, and the new one is the world, with
 servers made over it that begin with the parameters of before; else what was made is dropped,
 and they go on as they were. What is their own they keep: the optimizer's state of servers and
@@ -33,7 +33,7 @@ import torch.distributed as dist
 from .. import __version__, _abi
 from ._communicator import Communicator
 from ._errors import RedpollError
-from ._returns import Desk, Ticket
+from ._returns import ReturnRequest, ReturnRequests
 from ._wrapping import compare
 
 log = logging.getLogger("redpoll")
@@ -44,11 +44,11 @@ _CONNECT_S = 10.0
 
 @dataclass
 class World:
-    """One that is being made, or was. seats: the ranks of its communicator, by their numbers at
-    the beginning; back: those of them that come back."""
+    """One that is being made, or was. first_ranks: of each rank of its communicator the number
+    at the beginning; back: those of them that come back."""
 
     epoch: int
-    seats: list[int]
+    first_ranks: list[int]
     back: list[int]
     communicator: Any = None
     handle: Any = None
@@ -71,11 +71,11 @@ class Growth:
     """Of a ServedOptimizer. asked: rank 0 has ended the steps early, as somebody waits."""
 
     def __init__(self, store: Any, number: int) -> None:
-        self.desk = Desk(store, number)
+        self.requests = ReturnRequests(store, number)
         self.asked = False
         self._merges = self._pushes = self._left = 0
         self._epoch = 0
-        self._tickets: list[Ticket] = []  # of an attempt, on rank 0
+        self._requests: list[ReturnRequest] = []  # of an attempt, on rank 0
         self._pending: Optional[World] = None
         self._worlds: list[World] = []  # the latest
 
@@ -99,7 +99,7 @@ class Growth:
         return max(self._left - done, 0)
 
     def watch(self, opt: Any, options: Any) -> Any:
-        """Each merge is counted, and the desk is looked at. Returns what has to be kept."""
+        """Each merge is counted, and requests are looked at. Returns what has to be kept."""
         # The field's own value is a view of it, and would be what replaces it.
         merge = _abi.Merge(ctypes.cast(options.merge, ctypes.c_void_p).value or 0)
         context = options.context
@@ -109,7 +109,7 @@ class Growth:
             try:
                 self._merges += 1
                 self._pushes += found.contents.push_count
-                if self.desk.is_waited_at():
+                if self.requests.is_waited_at():
                     self.asked = True
                     _abi.rp_parameter_server_stop(opt()._handle.address)
             except Exception as error:
@@ -128,23 +128,23 @@ class Growth:
             return
         self._pending = None
         self.settle(opt, world)
-        for ticket in self._tickets:
-            self.desk.say(ticket.number, "verdict", "go")
-        self._tickets = []
+        for request in self._requests:
+            self.requests.say(request.number, "verdict", "go")
+        self._requests = []
         for rank in world.back:
             opt.lost.pop(rank, None)
         log.warning(
             "%s: %s back; %s go on",
             opt._who,
             f"{_ranks(world.back)} {'is' if len(world.back) == 1 else 'are'}",
-            _ranks(world.seats),
+            _ranks(world.first_ranks),
         )
 
     def settle(self, opt: Any, world: World) -> None:
         """This is the world from here on."""
         before = opt._handle
         opt._handle, opt._communicator = world.handle, world.communicator
-        opt._seats = world.seats
+        opt._first_ranks = world.first_ranks
         if before is not None:
             before.release(0.0)
         while self._worlds:
@@ -175,10 +175,10 @@ class Growth:
         pending, self._pending = self._pending, None
         if pending is not None:
             pending.close()
-        for ticket in self._tickets:
-            self.desk.say(ticket.number, "seat", "again")
-            self.desk.say(ticket.number, "verdict", "again")
-        self._tickets = []
+        for request in self._requests:
+            self.requests.say(request.number, "place", "again")
+            self.requests.say(request.number, "verdict", "again")
+        self._requests = []
 
     def _planned(self, opt: Any) -> Optional[World]:
         """From rank 0: who comes back, and the attempt's number."""
@@ -186,49 +186,49 @@ class Growth:
         if opt._rank == 0:
             self._epoch += 1
             plan[0] = self._epoch
-            self._tickets = self._called(opt)
-            for ticket in self._tickets:
-                plan[1 + ticket.rank] = 1
+            self._requests = self._called(opt)
+            for request in self._requests:
+                plan[1 + request.rank] = 1
         opt._sum_once(plan)
         epoch, *marks = (int(each) for each in plan.tolist())
         back = [rank for rank, mark in enumerate(marks) if mark]
         if not back:
             return None
-        seats = sorted([*opt._living(), *back])
-        self._pending = world = World(epoch, seats, back)
-        text = json.dumps({"epoch": epoch, "seats": seats, "back": back})
-        for ticket in self._tickets:
-            self.desk.say(ticket.number, "seat", text)
+        first_ranks = sorted([*opt._living(), *back])
+        self._pending = world = World(epoch, first_ranks, back)
+        text = json.dumps({"epoch": epoch, "first_ranks": first_ranks, "back": back})
+        for request in self._requests:
+            self.requests.say(request.number, "place", text)
         return world
 
-    def _called(self, opt: Any) -> list[Ticket]:
+    def _called(self, opt: Any) -> list[ReturnRequest]:
         """Those that can be taken and are there; of a rank the latest."""
-        found: dict[int, Ticket] = {}
-        for ticket in self.desk.take():
-            why = _refusal(opt, ticket)
+        found: dict[int, ReturnRequest] = {}
+        for request in self.requests.take():
+            why = _refusal(opt, request)
             if why:
-                self.desk.say(ticket.number, "invite", f"refused {why}")
-                log.warning("%s: rank %d is %s", opt._who, ticket.rank, why)
-            elif ticket.rank in opt._living():  # not known to be lost yet
-                self.desk.say(ticket.number, "invite", "again")
+                self.requests.say(request.number, "invite", f"refused {why}")
+                log.warning("%s: rank %d is %s", opt._who, request.rank, why)
+            elif request.rank in opt._living():  # not known to be lost yet
+                self.requests.say(request.number, "invite", "again")
             else:
-                found[ticket.rank] = ticket
+                found[request.rank] = request
         called = []
-        for ticket in found.values():
-            if self.desk.call(ticket.number):
-                called.append(ticket)
+        for request in found.values():
+            if self.requests.call(request.number):
+                called.append(request)
             else:
-                self.desk.say(ticket.number, "seat", "again")  # it may be slow
+                self.requests.say(request.number, "place", "again")  # it may be slow
         return called
 
     # ---- what all do over the new communicator ----
 
     def _build(self, opt: Any, world: World) -> None:
-        seat = world.seats.index(opt._rank)
+        place = world.first_ranks.index(opt._rank)
         world.communicator = new = Communicator(
-            dist.PrefixStore(f"world/{world.epoch}", self.desk.store),
-            seat,
-            len(world.seats),
+            dist.PrefixStore(f"world/{world.epoch}", self.requests.store),
+            place,
+            len(world.first_ranks),
             f"{opt._group_name}, {world.epoch} times grown",
             timedelta(seconds=_CONNECT_S),
         )
@@ -236,16 +236,16 @@ class Growth:
         first = _packed({"facts": opt._agreed, "spans": opt.spans, "updates": opt._updates})
         self._take_first(opt, world, _unpacked(_shared(new, 0, first)))
         donor = next(
-            seat
-            for seat, rank in enumerate(world.seats)
+            place
+            for place, rank in enumerate(world.first_ranks)
             if rank >= opt._options.servers and rank not in world.back
         )
-        own = _packed(_worker_state(opt)) if seat == donor else b""
+        own = _packed(_worker_state(opt)) if place == donor else b""
         state = _shared(new, donor, own)
         new.broadcast(opt._flat.values, 0, blocking=True)
         if opt._rank in world.back:
             _take_worker_state(opt, _unpacked(state))
-        world.handle = opt._made_over(new, world.seats)
+        world.handle = opt._made_over(new, world.first_ranks)
         new.barrier(blocking=True)
 
     def _take_first(self, opt: Any, world: World, told: dict[str, Any]) -> None:
@@ -273,26 +273,26 @@ class Growth:
         )
 
     def _ask(self, opt: Any) -> Optional[World]:
-        """One ticket. None: another attempt may go well."""
-        with _at_desk():
-            number = self.desk.ask(opt._rank)
-            text = self.desk.hear(number, "invite", opt._timeout_s)
+        """One request. None: another attempt may go well."""
+        with _store_errors():
+            number = self.requests.ask(opt._rank)
+            text = self.requests.hear(number, "invite", opt._timeout_s)
         if text.startswith("refused "):
             raise RedpollError(
                 _abi.RP_INVALID, f"rank {opt._rank} cannot come back: it is {text[8:]}"
             )
         if text != "called":
             return None
-        with _at_desk():
-            self.desk.answer(number)
-            text = self.desk.hear(number, "seat", opt._timeout_s)
+        with _store_errors():
+            self.requests.answer(number)
+            text = self.requests.hear(number, "place", opt._timeout_s)
         if text == "again":
             return None
         world = World(**json.loads(text))
         try:
             is_made = self._is_made(opt, world)
-            with _at_desk():
-                verdict = self.desk.hear(number, "verdict", opt._timeout_s)
+            with _store_errors():
+                verdict = self.requests.hear(number, "verdict", opt._timeout_s)
         except BaseException as error:
             world.abort(f"rank {opt._rank}: {_said(error)}")
             world.close()
@@ -316,7 +316,7 @@ class Growth:
 
 
 @contextmanager
-def _at_desk() -> Iterator[None]:
+def _store_errors() -> Iterator[None]:
     """Of a rank that comes back: RedpollError where the store fails."""
     try:
         yield
@@ -332,11 +332,11 @@ def _said(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
-def _refusal(opt: Any, ticket: Ticket) -> str:
-    if not opt._options.servers <= ticket.rank < opt._world:
+def _refusal(opt: Any, request: ReturnRequest) -> str:
+    if not opt._options.servers <= request.rank < opt._world:
         return f"no worker: workers are ranks {opt._options.servers} to {opt._world - 1}"
-    if ticket.version != __version__:
-        return f"of redpoll {ticket.version}, and the run is of {__version__}"
+    if request.version != __version__:
+        return f"of redpoll {request.version}, and the run is of {__version__}"
     return ""
 
 

@@ -1,18 +1,18 @@
 """Workers that `redpoll run --restart` has started again: how they ask for their place.
 
-A rank that was started again and rank 0 speak by keys of the process group's store, a ticket
+A rank that was started again and rank 0 speak by keys of the process group's store, a request
 for each time that a rank asks:
 
     the rank                          rank 0
-    tickets + 1 = N
-    ticket/N: its number, version --> looks at `tickets` now and then
+    requests + 1 = N
+    request/N: its rank, version -->  looks at `requests` now and then
               <---- invite/N          called; again; or why not
     here/N             ------------>  in time, else nobody waits for it
-              <---- seat/N            come to a communicator; again: ask anew
+              <---- place/N           come to a communicator; again: ask anew
               <---- verdict/N         go: this is the world now; again: ask anew
               <---- over              in place of any of them: the run has ended
 
-The same as src/train/return_desk.h, over a store of PyTorch's."""
+The same as src/train/return_requests.h, over a store of PyTorch's."""
 
 from __future__ import annotations
 
@@ -91,13 +91,13 @@ class AbsentCommunicator(Communicator):
 
 
 @dataclass
-class Ticket:
+class ReturnRequest:
     number: int
     rank: int
     version: str
 
 
-class Desk:
+class ReturnRequests:
     """Both ends. store: the group's; number: of the optimizer among the group's. Rank 0's
     methods raise nothing where the store fails: a run needs it no more. Those of the other end
     raise RuntimeError."""
@@ -116,22 +116,22 @@ class Desk:
         if not self._is_off and now - self._looked_s >= _LOOK_S:
             self._looked_s = now
             try:
-                self._given = self.store.add("tickets", 0)
+                self._given = self.store.add("requests", 0)
             except RuntimeError as error:
                 self._turn_off(error)
         return not self._is_off and self._given > self._taken
 
-    def take(self) -> list[Ticket]:
+    def take(self) -> list[ReturnRequest]:
         """All that were seen; those that were not filled in in time are left out, and those
         behind a store that fails."""
-        found: list[Ticket] = []
+        found: list[ReturnRequest] = []
         while not self._is_off and self._taken < self._given:
             self._taken += 1
-            key = f"ticket/{self._taken}"
+            key = f"request/{self._taken}"
             try:
                 if wait_for_key(self.store, key, _FILL_S):
                     rank, version = self.store.get(key).decode().split()
-                    found.append(Ticket(self._taken, int(rank), version))
+                    found.append(ReturnRequest(self._taken, int(rank), version))
             except RuntimeError as error:
                 self._turn_off(error)
         return found
@@ -146,7 +146,7 @@ class Desk:
             self.store.set(f"{what}/{number}", text)
 
     def call(self, number: int) -> bool:
-        """Is whoever gave the ticket still there?"""
+        """Is whoever gave the request still there?"""
         self.say(number, "invite", "called")
         try:
             return wait_for_key(self.store, f"here/{number}", _CALL_S)
@@ -162,8 +162,8 @@ class Desk:
     # ---- a rank that was started again ----
 
     def ask(self, rank: int) -> int:
-        number = int(self.store.add("tickets", 1))
-        self.store.set(f"ticket/{number}", f"{rank} {__version__}")
+        number = int(self.store.add("requests", 1))
+        self.store.set(f"request/{number}", f"{rank} {__version__}")
         return number
 
     def answer(self, number: int) -> None:

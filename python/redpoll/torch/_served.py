@@ -26,7 +26,7 @@ from ._flat import FlatParameters, Layout
 from ._growth import Growth
 from ._request import SLICE_S
 from ._returns import AbsentCommunicator, may_come_back
-from ._rules import DEFAULT_MIN_SIZE, CodecLike, Rules, RulesLike
+from ._rules import CodecLike, Rules, RulesLike
 from ._wrapping import WrappingOptimizer, agree, check_feedback, check_model
 
 log = logging.getLogger("redpoll")
@@ -43,6 +43,23 @@ class ParameterStep:
     staleness: int  # steps: the most merges of one other worker since it had its parameters
     updates: int  # all merges since then
     wait_s: float  # the worker has waited so long for its parameters
+
+
+@dataclass(frozen=True)
+class ServedOptions:
+    """What users of both optimizers say of servers, pushes and codecs."""
+
+    servers: Union[int, str]
+    staleness: Union[int, float, str]
+    codec: CodecLike
+    quorum: int
+    grace_s: float
+    on_loss: str
+    rules: RulesLike
+    min_size: int
+    error_feedback: bool
+    seed: int
+    broadcast: bool
 
 
 class ServerHandle(Attached):
@@ -95,23 +112,13 @@ class ServedOptimizer(WrappingOptimizer):
         self,
         inner: torch.optim.Optimizer,
         model: nn.Module,
-        servers: Union[int, str],
-        staleness: Union[int, float, str],
-        codec: CodecLike,
-        *,
-        quorum: int = 0,
-        grace_s: float = 0.0,
-        on_loss: str = "fail",
-        rules: RulesLike = None,
-        min_size: int = DEFAULT_MIN_SIZE,
-        error_feedback: bool = True,
-        seed: int = 0,
-        broadcast: bool = True,
-        group: Any = None,
+        given: ServedOptions,
+        group: Any,
     ) -> None:
         super().__init__(inner)
-        self.model, self.group = model, group
-        self.servers, self.staleness, self.on_loss = servers, staleness, on_loss
+        self.model, self.group, self._given = model, group, given
+        self.servers, self.staleness = given.servers, given.staleness
+        self.on_loss = given.on_loss
         self.last: Optional[ParameterStep] = None
         self.lost: dict[int, str] = {}
         self.steps = self.spans = 0
@@ -122,19 +129,19 @@ class ServedOptimizer(WrappingOptimizer):
             self._communicator.name,
             self._communicator.timeout_s,
         )
-        self._seats = list(range(self._world))  # of the ranks of the communicator
+        self._first_ranks = list(range(self._world))  # of the ranks of the communicator
         self._is_open = self._has_end = self._has_ended = False
         self._is_just_back = False  # started again, and without a step yet
         self._updates = 0  # of the state that was begun with, as of the latest finish()
         problem, facts = "", {}
         try:
             check_model(model, inner, self._who)
-            self._options = self._checked_options(quorum, grace_s, seed)
+            self._options = self._checked_options()
             self._check_more()
             self._flat = FlatParameters(model, self._who)
-            self._rules = Rules(codec, rules, min_size)
-            self._layout = self._checked_layout(self._rules, error_feedback)
-            facts = self._facts(quorum, grace_s, error_feedback, broadcast)
+            self._rules = Rules(given.codec, given.rules, given.min_size)
+            self._layout = self._checked_layout(self._rules, given.error_feedback)
+            facts = self._facts()
             facts.update(self._more_facts())
         except (ValueError, TypeError) as error:
             problem = str(error)
@@ -145,10 +152,10 @@ class ServedOptimizer(WrappingOptimizer):
         else:
             agree(group, self._who, facts, problem)
             self._prepare()
-            if broadcast:
+            if given.broadcast:
                 for tensor in (self._flat.values, *model.buffers()):
                     self._communicator.broadcast(tensor, 0, blocking=True)
-            self._handle = self._made_over(self._communicator, self._seats)
+            self._handle = self._made_over(self._communicator, self._first_ranks)
         self._begin_before_forward()
 
     # ---- what subclasses say ----
@@ -181,10 +188,8 @@ class ServedOptimizer(WrappingOptimizer):
 
     # ---- making ----
 
-    def _checked_options(
-        self, quorum: int, grace_s: float, seed: int
-    ) -> _abi.rp_parameter_server_options:
-        who = self._who
+    def _checked_options(self) -> _abi.rp_parameter_server_options:
+        who, given = self._who, self._given
         if self.on_loss not in ("fail", "continue"):
             raise ValueError(
                 f"{self._who}: on_loss is {self.on_loss!r}; 'fail' and 'continue' are there"
@@ -193,10 +198,10 @@ class ServedOptimizer(WrappingOptimizer):
         servers = whole(who, "servers", self.servers, "shared", 1)
         options = _abi.rp_parameter_server_options(
             servers=0 if servers is None else servers,
-            quorum=whole(who, "quorum", quorum, None, 0),
-            grace_s=grace_s,
+            quorum=whole(who, "quorum", given.quorum, None, 0),
+            grace_s=given.grace_s,
             goes_on=self.on_loss == "continue",
-            seed=whole(who, "seed", seed, None, 0, (1 << 64) - 1),
+            seed=whole(who, "seed", given.seed, None, 0, (1 << 64) - 1),
         )
         staleness = "inf" if self.staleness == math.inf else self.staleness
         late = whole(who, "staleness", staleness, "inf", 0)
@@ -219,9 +224,8 @@ class ServedOptimizer(WrappingOptimizer):
         rules.check_names(list(self._flat.parameters))
         return Layout(self._flat, rules, error_feedback)
 
-    def _facts(
-        self, quorum: int, grace_s: float, error_feedback: bool, broadcast: bool
-    ) -> dict[str, Any]:
+    def _facts(self) -> dict[str, Any]:
+        given = self._given
         codecs = [
             (name, tuple(each.shape), str(self._rules.codec_for(name, each.shape)))
             for name, each in self._flat.parameters.items()
@@ -229,12 +233,12 @@ class ServedOptimizer(WrappingOptimizer):
         return {
             "servers": self.servers,
             "staleness": str(self.staleness),
-            "quorum": quorum,
-            "grace_s": float(grace_s),
+            "quorum": given.quorum,
+            "grace_s": float(given.grace_s),
             "on_loss": self.on_loss,
             "seed": self._options.seed,
-            "error_feedback": error_feedback,
-            "broadcast": broadcast,
+            "error_feedback": given.error_feedback,
+            "broadcast": given.broadcast,
             "parameters": codecs,
         }
 
@@ -256,7 +260,7 @@ class ServedOptimizer(WrappingOptimizer):
         growth = Growth(group.store, group.served)
         group.attach(growth)
         if self._rank == 0:
-            group.attach(growth.desk, keep=True)  # it says that the run is over
+            group.attach(growth.requests, keep=True)  # it says that the run is over
         return growth
 
     def _come_back(self, problem: str) -> None:
@@ -280,8 +284,8 @@ class ServedOptimizer(WrappingOptimizer):
         self._growth.come_back(self)
         self._is_just_back = True
 
-    def _made_over(self, communicator: Communicator, seats: list[int]) -> ServerHandle:
-        """seats: the ranks of the communicator, by their numbers in the group."""
+    def _made_over(self, communicator: Communicator, first_ranks: list[int]) -> ServerHandle:
+        """first_ranks: the ranks of the communicator, by their numbers in the group."""
         segments, place = self._layout.segments(), self._gradient.data_ptr()
         for segment in segments:
             segment.data = place
@@ -293,14 +297,14 @@ class ServedOptimizer(WrappingOptimizer):
             return own._raised() if own is not None else None
 
         self._options.workers = self.workers  # also where some are missing
-        names = (ctypes.c_int * len(seats))(*seats)
+        names = (ctypes.c_int * len(first_ranks))(*first_ranks)
         kept = (self._kept_merge, names)
         made = ServerHandle(communicator, self._who, segments, self._options, kept, raised)
         _abi.rp_parameter_server_name(made.address, names)
         return made
 
     def _living(self) -> list[int]:
-        return [rank for rank in self._seats if rank not in self.lost]
+        return [rank for rank in self._first_ranks if rank not in self.lost]
 
     def _begin_before_forward(self) -> None:
         """A gradient is as old as the parameters at which it begins to be computed."""
@@ -464,7 +468,7 @@ class ServedOptimizer(WrappingOptimizer):
 
     def _hear_of_lost(self) -> None:
         with self._handle.used(posts=False) as handle:
-            for place, rank in enumerate(self._seats):
+            for place, rank in enumerate(self._first_ranks):
                 why = _abi.rp_parameter_server_lost(handle, place)
                 if why and rank not in self.lost:
                     self.lost[rank] = why.decode()

@@ -12,8 +12,8 @@ from torch import nn
 from .. import _abi
 from ..errors import last_message
 from ._momentum_watch import MomentumWatch
-from ._rules import CodecLike
-from ._served import ServedOptimizer, whole
+from ._rules import DEFAULT_MIN_SIZE, CodecLike, RulesLike
+from ._served import ServedOptimizer, ServedOptions, whole
 from ._wrapping import check_state
 
 log = logging.getLogger("redpoll")
@@ -48,7 +48,15 @@ class AsyncLocalSGD(ServedOptimizer):
         outer_momentum: float = 0.9,
         momentum_every: Optional[int] = None,
         codec: CodecLike = None,
-        **options: Any,
+        quorum: int = 0,
+        grace_s: float = 0.0,
+        on_loss: str = "fail",
+        rules: RulesLike = None,
+        min_size: int = DEFAULT_MIN_SIZE,
+        error_feedback: bool = True,
+        seed: int = 0,
+        broadcast: bool = True,
+        group: Any = None,
     ) -> None:
         """Collective over the group. The model's trainable parameters become views of one
         vector.
@@ -62,8 +70,13 @@ class AsyncLocalSGD(ServedOptimizer):
         staleness: 0: all exchange together, which is DiLoCo; K: what a worker brings was begun
         at most K exchanges of another ago; "inf": nobody waits.
         codec: how what was learnt travels; that bears "q4".
-        servers, quorum, grace_s, on_loss, rules, min_size, error_feedback, seed, broadcast,
-        group: as of ParameterServer.
+        servers: "shared": every rank serves a shard, and works. N: ranks 0 ... N - 1 serve and
+        do nothing else.
+        quorum: servers take what so many workers bring together, and what comes within grace_s
+        seconds more. With a staleness. 0: none.
+        on_loss: when a worker dies. "fail": RedpollError, on every rank. "continue": the others
+        go on; with servers of their own. A server that dies ends all.
+        rules, min_size, error_feedback, seed, broadcast, group: as of ParameterServer.
 
         Memory beside model, gradients and inner's state: a vector of the parameters' size and
         an encoded one; of a server four of its shard, and an encoded one for each worker.
@@ -77,7 +90,24 @@ class AsyncLocalSGD(ServedOptimizer):
         self._asked = momentum_every
         self._local = 0  # inner steps since the latest exchange
         self._watch = MomentumWatch(outer_rate, outer_momentum)
-        super().__init__(inner, model, servers, staleness, codec, **options)
+        super().__init__(
+            inner,
+            model,
+            ServedOptions(
+                servers,
+                staleness,
+                codec,
+                quorum,
+                grace_s,
+                on_loss,
+                rules,
+                min_size,
+                error_feedback,
+                seed,
+                broadcast,
+            ),
+            group,
+        )
 
     # ---- what servers do ----
 

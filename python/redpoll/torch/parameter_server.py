@@ -13,7 +13,7 @@ from torch import nn
 
 from .. import _abi
 from ._rules import DEFAULT_MIN_SIZE, CodecLike, RulesLike
-from ._served import ParameterStep, ServedOptimizer
+from ._served import ParameterStep, ServedOptimizer, ServedOptions
 from ._shard import Kept, Shard, try_optimizer
 from ._wrapping import check_state
 
@@ -90,18 +90,20 @@ class ParameterServer(ServedOptimizer):
         super().__init__(
             inner,
             model,
-            servers,
-            staleness,
-            codec,
-            quorum=quorum,
-            grace_s=grace_s,
-            on_loss=on_loss,
-            rules=rules,
-            min_size=min_size,
-            error_feedback=error_feedback,
-            seed=seed,
-            broadcast=broadcast,
-            group=group,
+            ServedOptions(
+                servers,
+                staleness,
+                codec,
+                quorum,
+                grace_s,
+                on_loss,
+                rules,
+                min_size,
+                error_feedback,
+                seed,
+                broadcast,
+            ),
+            group,
         )
 
     # ---- what servers do ----

@@ -21,6 +21,7 @@
  *   actions.c            what a step does; reductions.c, values.c, fold.c: to values
  *   device.h             elements in memory of a GPU (device*.c)
  *   in_place.c           sends whose payload stays in a buffer of the caller's
+ *   vector_memory.h      such buffers for vectors of the library's own
  *   receive.c            frames to RECV steps, setting aside
  *   flow.c               which frames may leave, and when
  *   frame_blocks.c       memory for frames

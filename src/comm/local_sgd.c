@@ -4,6 +4,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "codec/codec.h"
+#include "comm/vector_memory.h"
 
 #include <limits.h>
 #include <math.h>
@@ -90,10 +91,11 @@ static rp_status allocate(rp_local_sgd *l, const sizes *bytes) {
     size_t world = (size_t)rp_comm_world(l->comm);
     if (keeps_anchor(l)) RP_TRY(rpi_alloc(bytes->all, "the agreed parameters", &l->anchor));
     if (l->rule->has_momentum) RP_TRY(rpi_alloc(bytes->all, "outer momentum", &l->momentum));
-    RP_TRY(rpi_alloc(bytes->flight, "pseudo-gradients", &l->flight));
+    RP_TRY(rpi_vector_alloc(l->comm, bytes->flight, "pseudo-gradients", &l->flight));
     if (pairs) RP_TRY(rpi_alloc(bytes->flight, "a partner's parameters", &l->flight_anchor));
     if (l->rule->exchange == RPI_OUTER_GATHER)
-        RP_TRY(rpi_alloc_array(bytes->encoded, world + 1, "encodings", &l->encodings));
+        RP_TRY(rpi_vector_alloc(l->comm, bytes->encoded * (world + 1), "encodings",
+                                &l->encodings));
     RP_TRY(rpi_alloc_array(world, sizeof *l->order, "partners", &l->order));
     RP_TRY(rpi_alloc_array(2 * l->tensor_count, sizeof *l->segments, "segments", &l->segments));
     return rpi_local_watch_open(l);
@@ -151,10 +153,10 @@ void rp_local_sgd_destroy(rp_local_sgd *l) {
     rpi_free(l->tensors);
     rpi_free(l->anchor);
     rpi_free(l->momentum);
-    rpi_free(l->flight);
+    rpi_vector_free(l->flight);
     rpi_free(l->flight_anchor);
     rpi_free(l->segments);
-    rpi_free(l->encodings);
+    rpi_vector_free(l->encodings);
     rpi_free(l->encoded_bytes);
     rpi_free(l->order);
     rpi_free(l->samples);

@@ -4,6 +4,7 @@
 #include "base/memory.h"
 #include "codec/codec.h"
 #include "comm/parameter_server_object.h"
+#include "comm/vector_memory.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -193,7 +194,8 @@ static rp_status open_uplinks(rp_parameter_server *s) {
         if (i == s->server)
             s->uplinks[i].payload = s->at.links[s->worker].payload;
         else
-            RP_TRY(rpi_alloc(s->shards[i].payload_bytes, "a push", &s->uplinks[i].payload));
+            RP_TRY(rpi_vector_alloc(s->comm, s->shards[i].payload_bytes, "a push",
+                                    &s->uplinks[i].payload));
     }
     return RP_OK;
 }
@@ -257,7 +259,7 @@ void rp_parameter_server_destroy(rp_parameter_server *s) {
     (void)rpi_push_serve_join(s);
     destroy_comms(s);
     for (int i = 0; i < s->server_count && s->uplinks; i++)
-        if (i != s->server) rpi_free(s->uplinks[i].payload);
+        if (i != s->server) rpi_vector_free(s->uplinks[i].payload);
     rpi_free(s->uplinks);
     rpi_push_server_close(s);
     rpi_free(s->segments);

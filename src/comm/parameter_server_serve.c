@@ -5,6 +5,7 @@
 #include "base/fpenv.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "comm/vector_memory.h"
 #include "net/quiet_thread.h"
 
 #include <stdio.h>
@@ -63,7 +64,7 @@ static void free_requests(rpi_push_downlink *link) {
 void rpi_push_server_close(rp_parameter_server *s) {
     rpi_push_server *at = &s->at;
     for (int w = 0; w < s->workers && at->links; w++) rpi_free(at->links[w].payload);
-    for (int w = 0; w < s->workers && at->copies; w++) rpi_free(at->copies[w].data);
+    for (int w = 0; w < s->workers && at->copies; w++) rpi_vector_free(at->copies[w].data);
     rpi_ledger_close(&at->ledger);
     rpi_push_orders_close(s);
     rpi_free(at->links);
@@ -176,7 +177,8 @@ static rp_status copy_values(rp_parameter_server *s, rpi_push_copy **out_copy) {
     }
     if (!unused) return RP_FAIL(INTERNAL, "parameter server: all copies travel");
     if (!unused->data)
-        RP_TRY(rpi_alloc_array(count, sizeof(float), "parameters on their way", &unused->data));
+        RP_TRY(rpi_vector_alloc(s->comm, count * sizeof(float), "parameters on their way",
+                                &unused->data));
     if (count) memcpy(unused->data, at->values, count * sizeof(float));
     unused->version = at->ledger.version;
     *out_copy = unused;

@@ -15,6 +15,7 @@ struct rpi_weights {
     uint64_t *versions;              /* of parameters */
     int64_t count, states_count;
     float *values, *gradients, *state_values;
+    void (*give_gradients)(void *memory);
 };
 
 enum { BLOCK_BYTES = 16384 };
@@ -172,20 +173,40 @@ static rp_status build_table(rpi_weights *weights, const rpi_weights_source *sou
     return index_names(weights);
 }
 
-static rp_status add_elements(rpi_weights *weights) {
+static rp_status take_own(void *context, size_t bytes, void **out_memory) {
+    (void)context;
+    return rpi_alloc(bytes, "gradients", out_memory);
+}
+
+static void give_own(void *memory) {
+    rpi_free(memory);
+}
+
+static const rpi_gradient_memory own_memory = {.take = take_own, .give = give_own};
+
+static rp_status add_gradients(rpi_weights *weights, const rpi_gradient_memory *memory) {
+    void *gradients = NULL; /* as many as there are values: their bytes can be counted */
+    RP_TRY(memory->take(memory->context, (size_t)weights->count * sizeof(float), &gradients));
+    weights->gradients = gradients;
+    weights->give_gradients = memory->give;
+    return RP_OK;
+}
+
+static rp_status add_elements(rpi_weights *weights, const rpi_gradient_memory *memory) {
     size_t elements = (size_t)weights->count;
     RP_TRY(rpi_alloc_array(elements, sizeof(float), "parameter values", &weights->values));
-    RP_TRY(rpi_alloc_array(elements, sizeof(float), "gradients", &weights->gradients));
+    RP_TRY(add_gradients(weights, memory));
     return rpi_alloc_array((size_t)weights->states_count, sizeof(float), "state values",
                            &weights->state_values);
 }
 
-static rp_status create(const rpi_weights_source *sources, int count, bool has_elements,
-                        rpi_weights **out_weights) {
+/* gradients NULL: there are no elements. */
+static rp_status create(const rpi_weights_source *sources, int count,
+                        const rpi_gradient_memory *gradients, rpi_weights **out_weights) {
     rpi_weights *weights = NULL;
     RP_TRY(rpi_alloc(sizeof *weights, "weights", &weights));
     rp_status status = build_table(weights, sources, count);
-    if (status == RP_OK && has_elements) status = add_elements(weights);
+    if (status == RP_OK && gradients) status = add_elements(weights, gradients);
     if (status != RP_OK) {
         rpi_weights_destroy(weights);
         return status;
@@ -196,17 +217,23 @@ static rp_status create(const rpi_weights_source *sources, int count, bool has_e
 
 rp_status rpi_weights_create_shared(const rpi_weights_source *sources, int count,
                                     rpi_weights **out_weights) {
-    return create(sources, count, true, out_weights);
+    return create(sources, count, &own_memory, out_weights);
 }
 
 rp_status rpi_weights_create(const rpi_graph *graph, rpi_value_id loss,
                              rpi_weights **out_weights) {
-    return create(&(rpi_weights_source){graph, loss}, 1, true, out_weights);
+    return create(&(rpi_weights_source){graph, loss}, 1, &own_memory, out_weights);
+}
+
+rp_status rpi_weights_create_with(const rpi_graph *graph, rpi_value_id loss,
+                                  const rpi_gradient_memory *memory,
+                                  rpi_weights **out_weights) {
+    return create(&(rpi_weights_source){graph, loss}, 1, memory, out_weights);
 }
 
 rp_status rpi_weights_create_table(const rpi_graph *graph, rpi_value_id loss,
                                    rpi_weights **out_weights) {
-    return create(&(rpi_weights_source){graph, loss}, 1, false, out_weights);
+    return create(&(rpi_weights_source){graph, loss}, 1, NULL, out_weights);
 }
 
 void rpi_weights_destroy(rpi_weights *weights) {
@@ -217,7 +244,7 @@ void rpi_weights_destroy(rpi_weights *weights) {
     rpi_free(weights->by_name);
     rpi_free(weights->versions);
     rpi_free(weights->values);
-    rpi_free(weights->gradients);
+    if (weights->give_gradients) weights->give_gradients(weights->gradients);
     rpi_free(weights->state_values);
     rpi_free(weights);
 }

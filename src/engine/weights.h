@@ -31,6 +31,15 @@ typedef struct rpi_weights_source {
     rpi_value_id loss;
 } rpi_weights_source;
 
+/* Where gradients lie when they are not in memory of the table's own: whoever makes it may have
+ * them where others read them, too. */
+typedef struct rpi_gradient_memory {
+    /* Zeroed, and aligned to RPI_ALIGNMENT. */
+    rp_status (*take)(void *context, size_t bytes, void **out_memory);
+    void (*give)(void *memory); /* when the table is destroyed; NULL is fine */
+    void *context;              /* of take() */
+} rpi_gradient_memory;
+
 /* Zeroed arenas for the parameters and states of all graphs; those of one name are one, and
  * later graphs append what is new. The graphs may go before the table does. RP_INVALID names
  * both shapes of a name that means two things. */
@@ -39,6 +48,9 @@ rp_status rpi_weights_create_shared(const rpi_weights_source *sources, int count
 /* The same of one graph. */
 rp_status rpi_weights_create(const rpi_graph *graph, rpi_value_id loss,
                              rpi_weights **out_weights);
+/* The same, with gradients in such memory. */
+rp_status rpi_weights_create_with(const rpi_graph *graph, rpi_value_id loss,
+                                  const rpi_gradient_memory *memory, rpi_weights **out_weights);
 /* The same without elements: for programs that are compiled to be counted, and never run. */
 rp_status rpi_weights_create_table(const rpi_graph *graph, rpi_value_id loss,
                                    rpi_weights **out_weights);

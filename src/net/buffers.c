@@ -4,6 +4,7 @@
 #include "base/status.h"
 #include "net/sealed_memory.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -91,6 +92,36 @@ bool rpi_buffers_find(const void *data, size_t bytes, rpi_buffer_place *out_plac
     if (found) *out_place = (rpi_buffer_place){in->id, in->bytes, offset};
     pthread_mutex_unlock(&table_lock);
     return found;
+}
+
+bool rpi_buffers_is_one(const void *memory) {
+    bool is_one = false;
+    if (atomic_load(&count_of_all) == 0) return false;
+    pthread_mutex_lock(&table_lock);
+    for (size_t i = 0; i < table_count; i++) is_one |= table[i].memory == memory;
+    pthread_mutex_unlock(&table_lock);
+    return is_one;
+}
+
+/* Interrupted by a signal, it has taken some. */
+static rp_status take_pages(int fd, size_t bytes) {
+    int failed = 0;
+    do failed = fallocate(fd, 0, 0, (off_t)bytes) != 0;
+    while (failed && errno == EINTR);
+    if (!failed) return RP_OK;
+    return RP_FAIL_ERRNO(NOMEM, "no memory for a buffer of %zu bytes", bytes);
+}
+
+rp_status rpi_buffers_reserve(void *memory) {
+    rp_status status = RP_OK;
+    pthread_mutex_lock(&table_lock);
+    const buffer *in = find(memory, 1, true);
+    if (in && in->memory == memory)
+        status = take_pages(in->fd, in->bytes);
+    else
+        status = RP_FAIL(INVALID, "%p is no buffer of rp_buffer_allocate()", memory);
+    pthread_mutex_unlock(&table_lock);
+    return status;
 }
 
 int rpi_buffers_descriptor(uint64_t id) {

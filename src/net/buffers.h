@@ -17,6 +17,13 @@ typedef struct rpi_buffer_place {
 
 /* False: some of it lies in none. Costs next to nothing where there is no buffer at all. */
 bool rpi_buffers_find(const void *data, size_t bytes, rpi_buffer_place *out_place);
+/* What rp_buffer_allocate() returned, and is not freed yet; in a forked child its parent's,
+ * too.
+ */
+bool rpi_buffers_is_one(const void *memory);
+/* All pages of such a buffer are taken now. RP_NOMEM: there are not so many, and touching one
+ * might be a fault. */
+rp_status rpi_buffers_reserve(void *memory);
 /* A descriptor of the buffer's memory, the caller's to close; -1: it was freed, or there is no
  * descriptor left. */
 int rpi_buffers_descriptor(uint64_t id);

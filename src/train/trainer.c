@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "comm/vector_memory.h"
 #include "train/rejoin.h"
 
 #include <float.h>
@@ -32,6 +33,26 @@ static rp_status load_data(rpi_trainer *t) {
     return rpi_source_open(&options, &t->source);
 }
 
+static rp_status take_gradients(void *context, size_t bytes, void **out_memory) {
+    const rpi_trainer *t = context;
+    return rpi_vector_alloc(t->comm, bytes, "gradients", out_memory);
+}
+
+/* What is encoded is read here alone. */
+static bool others_read_gradients(const rpi_trainer *t) {
+    bool may_be_exact = t->codec.fastest || rp_codec_is_exact(&t->codec.codec, RP_F32);
+    return t->strategy->sends_gradients && may_be_exact;
+}
+
+static rp_status create_weights(rpi_trainer *t) {
+    const rpi_gradient_memory travelling = {
+        .take = take_gradients, .give = rpi_vector_free, .context = t};
+    const rpi_network *n = &t->network;
+    if (others_read_gradients(t))
+        return rpi_weights_create_with(n->graph, n->loss, &travelling, &t->weights);
+    return rpi_weights_create(n->graph, n->loss, &t->weights);
+}
+
 static rp_status build_network(rpi_trainer *t) {
     const rpi_loss_options loss = {.smoothing = t->options->label_smoothing,
                                    .mixes = t->options->mixup > 0};
@@ -40,7 +61,7 @@ static rp_status build_network(rpi_trainer *t) {
                           &t->mixup));
     const rpi_shape *logits = &rpi_graph_value(t->network.graph, t->network.logits)->shape;
     rpi_source_limit(&t->source, logits->size[logits->dims - 1]);
-    RP_TRY(rpi_weights_create(t->network.graph, t->network.loss, &t->weights));
+    RP_TRY(create_weights(t));
     rpi_network_initialise(&t->network, t->weights, (uint64_t)t->options->seed);
     RP_TRY(rpi_memories_open(&t->network, t->global_batch / t->workers, &t->memories));
     const rpi_backend *backend = rpi_backend_default();

@@ -96,6 +96,48 @@ static void failures(void) {
     rpi_weights_destroy(NULL);
 }
 
+/* ---- gradients in memory of others ---- */
+
+typedef struct lender {
+    size_t bytes;
+    float memory[64];
+    bool refuses;
+} lender;
+
+static int given_back;
+
+static rp_status lend(void *context, size_t bytes, void **out_memory) {
+    lender *l = context;
+    if (l->refuses) return RP_FAIL(NOMEM, "not today");
+    l->bytes = bytes;
+    *out_memory = l->memory;
+    return RP_OK;
+}
+
+static void take_back(void *memory) {
+    given_back += memory != NULL;
+}
+
+static void gradients_lie_where_they_are_put(void) {
+    rpi_graph *graph = NULL;
+    rpi_weights *weights = NULL;
+    lender l = {0};
+    const rpi_gradient_memory memory = {.take = lend, .give = take_back, .context = &l};
+    REQUIRE_OK(rpi_graph_create(&graph));
+    rpi_value_id loss = build(graph);
+    REQUIRE_OK(rpi_weights_create_with(graph, loss, &memory, &weights));
+    REQUIRE(rpi_weights_count(weights) <= 64);
+    CHECK_EQ(l.bytes, (size_t)rpi_weights_count(weights) * sizeof(float));
+    CHECK(rpi_weights_gradients(weights) == l.memory);
+    CHECK_EQ(given_back, 0);
+    rpi_weights_destroy(weights);
+    CHECK_EQ(given_back, 1);
+    l.refuses = true;
+    CHECK_FAILS(rpi_weights_create_with(graph, loss, &memory, &weights), NOMEM, "not today");
+    CHECK_EQ(given_back, 1);
+    rpi_graph_destroy(graph);
+}
+
 /* Whatever room a graph has made for its nodes, the last of them included. */
 static void any_number_of_nodes(void) {
     for (int count = 0; count < 70; count++) {
@@ -119,4 +161,5 @@ static void any_number_of_nodes(void) {
 }
 
 CASES({"order", order}, {"any_number_of_nodes", any_number_of_nodes}, {"versions", versions},
-      {"failures", failures})
+      {"failures", failures},
+      {"gradients_lie_where_they_are_put", gradients_lie_where_they_are_put})

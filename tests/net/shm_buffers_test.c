@@ -555,6 +555,16 @@ static void a_limit_of_file_sizes_is_an_error(void) {
     CHECK_EQ(check_descriptors(), descriptors);
 }
 
+static void pages_can_be_taken_at_once(void) {
+    unsigned char *buffer = make_buffer();
+    CHECK_OK(rpi_buffers_reserve(buffer)); /* and keep what they hold */
+    CHECK_EQ(buffer[1], 7);
+    CHECK(rpi_buffers_is_one(buffer) && !rpi_buffers_is_one(buffer + 1));
+    CHECK_FAILS(rpi_buffers_reserve(buffer + 1), INVALID, "no buffer");
+    CHECK_OK(rp_buffer_free(buffer));
+    CHECK(!rpi_buffers_is_one(buffer));
+}
+
 /* Looks that are rare otherwise, and neither side sleeps. */
 static void offers_are_heard_by_who_polls(void) {
     link_pair pair;
@@ -606,5 +616,6 @@ CASES({"payloads_are_read_where_they_lie", payloads_are_read_where_they_lie},
       {"a_buffer_is_whole_pages", a_buffer_is_whole_pages},
       {"lack_of_memory_leaves_nothing_behind", lack_of_memory_leaves_nothing_behind},
       {"a_limit_of_file_sizes_is_an_error", a_limit_of_file_sizes_is_an_error},
+      {"pages_can_be_taken_at_once", pages_can_be_taken_at_once},
       {"offers_are_heard_by_who_polls", offers_are_heard_by_who_polls},
       {"a_forked_child_is_in_nobodys_way", a_forked_child_is_in_nobodys_way})

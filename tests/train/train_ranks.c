@@ -46,16 +46,22 @@ rpi_train_options ranks_options(void) {
                                .eval = true};
 }
 
-static const char *shape;
+static const char *shape, *transport;
 
 void ranks_shape(const char *link) {
     shape = link;
 }
 
+void ranks_over(const char *name) {
+    transport = name;
+}
+
 static void *run_rank(void *context) {
     one_rank *self = context;
-    rp_comm_options options = {
-        .transport = "inproc", .link = shape, .timeout_s = 30, .progress_thread = 1};
+    rp_comm_options options = {.transport = transport ? transport : "inproc",
+                               .link = shape,
+                               .timeout_s = 30,
+                               .progress_thread = 1};
     rp_comm *comm = NULL;
     self->status = rp_comm_create(self->world > 1 ? self->store : NULL, self->rank, self->world,
                                   &options, &comm);

@@ -12,6 +12,9 @@ rpi_train_options ranks_options(void);
 /* Links of the worlds from here on are shaped so; NULL: not. */
 void ranks_shape(const char *link);
 
+/* Their transport from here on; NULL: inproc. */
+void ranks_over(const char *transport);
+
 /* What one rank does; returns its status. */
 typedef rp_status (*ranks_body)(void *context, rp_comm *comm);
 

@@ -119,6 +119,7 @@ typedef struct rpi_strategy {
     const char *name, *summary;
     int most_ranks;       /* 0: any number */
     bool replicas_differ; /* between steps, by intention: nobody compares them */
+    bool sends_gradients; /* from where they lie: other ranks may read them there */
     /* What may stand behind its name and a colon, into a struct of its own (see
      * rpi_strategy_read): rows of RPI_STRATEGY_OPTION, which help and documents show. NULL:
      * nothing. */

@@ -195,6 +195,7 @@ static rp_status finish(void *context, int64_t *out_exposed_ns) {
 const rpi_strategy rpi_strategy_all_reduce = {
     .name = "all-reduce",
     .summary = "every rank sums all gradients; communication under the backward pass",
+    .sends_gradients = true,
     .open = open_all_reduce,
     .close = close_all_reduce,
     .begin = begin,

@@ -23,7 +23,10 @@ PROGRAM = BENCH / "torch.py"
 
 @pytest.mark.parametrize(
     ("section", "figures"),
-    [("overhead", {"c_us", "redpoll_us", "gloo_us"}), ("all-reduce", {"redpoll_s", "gloo_s"})],
+    [
+        ("overhead", {"c_us", "redpoll_us", "gloo_us"}),
+        ("all-reduce", {"redpoll_s", "registered_s", "gloo_s"}),
+    ],
 )
 def test_a_section_measures_both_backends(section: str, figures: set[str]) -> None:
     command = [sys.executable, str(PROGRAM), section, "--ranks", "2", "--rounds", "1"]

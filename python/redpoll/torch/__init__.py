@@ -26,6 +26,7 @@ from .launch import init
 from .local_sgd import DiLoCo, LocalSGD, LocalStep, NoLoCo, SlowMo, SparseLoCo
 from .monitored import monitored_barrier
 from .parameter_server import ParameterServer, ParameterStep
+from .registered import empty
 from .statistics import GroupStats, Stats, stats
 from .window import Window, WindowOperation
 
@@ -63,6 +64,7 @@ __all__ = [
     "communicator_of",
     "communicators",
     "compress",
+    "empty",
     "init",
     "keep_untraced",
     "monitored_barrier",

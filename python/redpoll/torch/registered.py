@@ -1,0 +1,81 @@
+"""Tensors in memory that ranks of one host read in place (include/redpoll/buffer.h)."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import weakref
+from typing import Any, Optional, Union
+
+import torch
+
+from .. import _abi
+from ..errors import check, last_message
+
+log = logging.getLogger("redpoll")
+
+_WRITABLE = 0x200
+"""PyBUF_WRITE."""
+
+
+def empty(
+    *size: Union[int, torch.Size, tuple[int, ...], list[int]],
+    dtype: Optional[torch.dtype] = None,
+    requires_grad: bool = False,
+) -> torch.Tensor:
+    """A dense CPU tensor that ranks of this host read where it lies when it travels exact over
+    shared memory, rather than a copy of it. Results have the same bits; everything else takes
+    it as any tensor, whether ranks share memory or not. It begins as zeros.
+
+        gradients = redpoll.torch.empty(25_000_000)
+        dist.all_reduce(gradients)
+
+    size, dtype, requires_grad: as torch.empty() has them. Worth it for tensors of 32 KiB or
+    more that live for many operations: each holds a file descriptor, and the first operations
+    on one still copy. Up to 64 of each process are read so, beyond that copies travel: take one
+    for many tensors, and views of it.
+
+    The memory lives as long as any view of it, and cannot be resized. A process forked from
+    this one does not have it: workers of a DataLoader, too, must not touch it (a fault).
+
+    Local, any thread. Error NOMEM: there is not so much memory; IO: no descriptor is
+    left."""
+    shape = _shape(size)
+    kind = torch.get_default_dtype() if dtype is None else dtype
+    count = shape.numel()
+    if count == 0:
+        return torch.empty(shape, dtype=kind, requires_grad=requires_grad)
+    memory = _allocate(count * kind.itemsize)
+    tensor = torch.frombuffer(memory, dtype=kind).view(shape)
+    return tensor.requires_grad_() if requires_grad else tensor
+
+
+def _shape(size: tuple[Any, ...]) -> torch.Size:
+    """torch.Size says what is wrong with what is no size."""
+    whole = len(size) == 1 and not isinstance(size[0], int)
+    shape = torch.Size(size[0] if whole else size)
+    if any(each < 0 for each in shape):
+        raise ValueError(f"a tensor of {list(shape)}: no dimension is negative")
+    return shape
+
+
+def _allocate(nbytes: int) -> memoryview:
+    """Freed with the view, which a tensor's storage keeps alive."""
+    address = ctypes.c_void_p()
+    check(_abi.rp_buffer_allocate(nbytes, ctypes.byref(address)))
+    view = ctypes.pythonapi.PyMemoryView_FromMemory
+    view.restype, view.argtypes = (
+        ctypes.py_object,
+        [ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int],
+    )
+    place = address.value or 0
+    memory: memoryview = view(place, nbytes, _WRITABLE)
+    # Not at the interpreter's end, when tensors may outlive this: the process takes it then.
+    weakref.finalize(memory, _free, place).atexit = False
+    return memory
+
+
+def _free(address: int) -> None:
+    """What travels is held by its operation, and so is not freed before."""
+    if _abi.rp_buffer_free(address) != _abi.RP_OK:
+        log.warning("memory of a tensor is left: %s", last_message())

@@ -186,6 +186,11 @@ typedef enum rp_memory {
     RP_MEMORY_CUDA, /**< On one NVIDIA GPU: all that the call names, residuals too. */
 } rp_memory;
 
+/** RP_OK: calls may name it. RP_UNSUPPORTED: no GPU can be used; the message says why, as the
+ *  call would. RP_INVALID: no kind of memory. The first call for RP_MEMORY_CUDA takes as long as
+ *  a driver takes to start; every call has the same answer. Any thread. */
+RP_API rp_status rp_memory_check(rp_memory memory);
+
 typedef struct rp_collective_options {
     const char *algorithm; /**< "ring", "sra", "two-level" ... (docs/algorithms.md, `redpoll
                                 info`); NULL: chosen. Some take exact codecs only
@@ -200,7 +205,8 @@ typedef struct rp_collective_options {
                            the elements lie elsewhere. */
     void *stream;     /**< RP_MEMORY_CUDA: the caller's cudaStream_t; NULL: the default one. The
                            operation begins behind what is in it when the call is made, and the host
-                           does not wait for that. How it ends: rp_request_wait_stream(). */
+                           does not wait for that. How it ends: rp_request_wait_stream().
+                           RP_UNSUPPORTED: it is captured for a CUDA graph. */
 } rp_collective_options;
 
 /** Post an all-reduce over `segments` in place. Afterwards data of every rank holds the sum (or
@@ -365,6 +371,10 @@ RP_API rp_status rp_request_wait_for(rp_request *request, double timeout_s);
  *  or five seconds later, and says so in the log; only then it may still write to that
  *  operation's memory. Any thread. */
 RP_API rp_status rp_request_wait_stream(rp_request *request, void *stream);
+/** The same for at most timeout_s (below 0: no limit, 0: a look). RP_PENDING: more than the
+ *  GPU's own part is left, and the stream does not wait yet. */
+RP_API rp_status rp_request_wait_stream_for(rp_request *request, void *stream,
+                                            double timeout_s);
 /** Free a completed request that was not given to rp_request_wait(), whatever its status.
  *  RP_INVALID while it runs. *request becomes NULL. A request that is NULL is fine. */
 RP_API rp_status rp_request_free(rp_request **request);

@@ -547,7 +547,7 @@ void rpi_deadline_check(rp_comm *comm);
 /* Drive or sleep until the request is done or the deadline has come; true: it is done. */
 bool rpi_wait_until(rp_request *request, int64_t deadline_ns);
 /* The same of its `enqueued`. */
-bool rpi_wait_until_enqueued(rp_request *request);
+bool rpi_wait_until_enqueued(rp_request *request, int64_t deadline_ns);
 /* Around the start of a blocking form, which leaves the progress thread asleep: end waits for
  * *request when `posted` is RP_OK, and frees it. */
 rp_status rpi_blocking_end(rp_comm *comm, rp_status posted, rp_request **request);

@@ -68,15 +68,13 @@ rp_status rpi_device_find(rpi_fabric *fabric, const rpi_cuda_library *cuda, int 
     return RP_OK;
 }
 
-rp_status rpi_device_enter(const rpi_device *device, int *out_before) {
+rp_status rpi_device_enter(const rpi_device *device, rpi_cuda_before *out_before) {
     const rpi_cuda_library *cuda = device->cuda;
-    RP_TRY(rpi_cuda_check(cuda, cuda->device_get(out_before), "the thread's GPU"));
-    if (*out_before == device->number) return RP_OK;
-    return rpi_cuda_check(cuda, cuda->device_set(device->number), "choosing the GPU");
+    return rpi_cuda_check(cuda, cuda->enter(device->number, out_before), "choosing the GPU");
 }
 
-void rpi_device_leave(const rpi_device *device, int before) {
-    if (before != device->number) (void)device->cuda->device_set(before);
+void rpi_device_leave(const rpi_device *device, const rpi_cuda_before *before) {
+    device->cuda->leave(before);
 }
 
 void rpi_marks_free(const rpi_device *device, rpi_mark *mark) {
@@ -87,7 +85,10 @@ void rpi_marks_free(const rpi_device *device, rpi_mark *mark) {
     }
 }
 
+/* Of a GPU that cannot be used any more nothing can be given back. */
 static void free_device(rpi_device *device) {
+    rpi_cuda_before before;
+    bool entered = rpi_device_enter(device, &before) == RP_OK;
     rpi_marks_free(device, device->marks);
     for (int size = 0; size < RPI_PINNED_SIZES; size++)
         for (rpi_pinned *pinned = device->pinned[size], *after; pinned; pinned = after) {
@@ -95,6 +96,7 @@ static void free_device(rpi_device *device) {
             (void)device->cuda->unpin(pinned->data);
             rpi_free(pinned);
         }
+    if (entered) rpi_device_leave(device, &before);
     rpi_free(device);
 }
 
@@ -136,7 +138,8 @@ static int size_of(size_t bytes) {
 }
 
 rp_status rpi_pinned_take(rpi_device *device, size_t bytes, rpi_pinned **out_pinned) {
-    int size = size_of(bytes), before = 0;
+    int size = size_of(bytes);
+    rpi_cuda_before before;
     rpi_pinned *pinned = size < RPI_PINNED_SIZES ? device->pinned[size] : NULL;
     if (size >= RPI_PINNED_SIZES) return RP_FAIL(NOMEM, "%zu bytes cannot be pinned", bytes);
     if (pinned) {
@@ -152,7 +155,7 @@ rp_status rpi_pinned_take(rpi_device *device, size_t bytes, rpi_pinned **out_pin
         status = rpi_cuda_check(device->cuda,
                                 device->cuda->pin((size_t)1 << (SMALLEST_BITS + size), &data),
                                 "pinning memory");
-        rpi_device_leave(device, before);
+        rpi_device_leave(device, &before);
     }
     if (status != RP_OK) {
         rpi_free(pinned);

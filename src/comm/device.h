@@ -156,9 +156,10 @@ typedef struct rpi_device_chunk {
 rp_status rpi_device_find(struct rpi_fabric *fabric, const rpi_cuda_library *cuda, int number,
                           rpi_device **out_device);
 void rpi_devices_free(struct rpi_fabric *fabric); /* waits for no GPU that is lost */
-/* Kernels, streams and events are made with this: the thread's device, until it is put back. */
-rp_status rpi_device_enter(const rpi_device *device, int *out_before);
-void rpi_device_leave(const rpi_device *device, int before);
+/* Every call of the table is made between these two, by whichever thread: one that has no GPU
+ * would open the first one of the host. */
+rp_status rpi_device_enter(const rpi_device *device, rpi_cuda_before *out_before);
+void rpi_device_leave(const rpi_device *device, const rpi_cuda_before *before);
 void rpi_marks_free(const rpi_device *device, rpi_mark *mark); /* a list of them */
 void rpi_bell_ring(void *bell); /* and one holder less; on a thread of the GPU's driver */
 void rpi_bell_leave(rpi_bell *bell);

@@ -155,10 +155,10 @@ static rp_status with_device(rpi_chunk *chunk, const rpi_action *action,
                              rp_status (*put)(rpi_chunk *, const rpi_action *, unsigned char *),
                              unsigned char *bytes) {
     const rpi_device *device = chunk->request->device->device;
-    int before = 0;
+    rpi_cuda_before before;
     RP_TRY(rpi_device_enter(device, &before));
     rp_status status = put(chunk, action, bytes);
-    rpi_device_leave(device, before);
+    rpi_device_leave(device, &before);
     return status;
 }
 

@@ -20,20 +20,20 @@ static rp_status open_lane(rpi_transfer *transfer, rpi_lane *lane) {
 }
 
 rp_status rpi_transfer_open(rpi_transfer *transfer) {
-    int before = 0;
+    rpi_cuda_before before;
     if (transfer->is_open) return RP_OK;
     RP_TRY(rpi_device_enter(transfer->device, &before));
     rp_status status = RP_OK;
     for (int i = 0; i < RPI_LANES && status == RP_OK; i++)
         status = open_lane(transfer, &transfer->lanes[i]);
-    rpi_device_leave(transfer->device, before);
+    rpi_device_leave(transfer->device, &before);
     transfer->is_open = status == RP_OK;
     return status;
 }
 
 static rp_status take_mark(rpi_device *device, rpi_mark **out_mark) {
     rpi_mark *mark = device->marks;
-    int before = 0;
+    rpi_cuda_before before;
     if (mark) {
         device->marks = mark->next;
         *out_mark = mark;
@@ -44,7 +44,7 @@ static rp_status take_mark(rpi_device *device, rpi_mark **out_mark) {
     if (status == RP_OK) {
         status =
             rpi_cuda_check(device->cuda, device->cuda->mark_make(&mark->event), "an event");
-        rpi_device_leave(device, before);
+        rpi_device_leave(device, &before);
     }
     if (status != RP_OK)
         rpi_free(mark);
@@ -102,11 +102,15 @@ bool rpi_transfer_is_busy(const rpi_transfer *transfer) {
     return false;
 }
 
+static bool needs_arming(const rpi_lane *lane) {
+    return lane->first && lane->rung < lane->first->number;
+}
+
 /* The next mark of the lane calls the driver. Where that cannot be asked for, the GPU has
  * failed, and the driver's next look says so. */
 static bool arm_lane(const rpi_device *device, rpi_lane *lane) {
     const rpi_mark *mark = lane->first;
-    if (!mark || lane->rung >= mark->number) return true;
+    if (!needs_arming(lane)) return true;
     const rpi_cuda_library *cuda = device->cuda;
     if (cuda->stream_wait_for(lane->bell, mark->event)) return false;
     atomic_fetch_add(&device->bell->holders, 1);
@@ -118,11 +122,21 @@ static bool arm_lane(const rpi_device *device, rpi_lane *lane) {
     return true;
 }
 
+static bool arm_lanes(rpi_transfer *transfer) {
+    rpi_cuda_before before;
+    if (rpi_device_enter(transfer->device, &before) != RP_OK) return false;
+    bool armed = true;
+    for (int i = 0; i < RPI_LANES; i++)
+        armed &= arm_lane(transfer->device, &transfer->lanes[i]);
+    rpi_device_leave(transfer->device, &before);
+    return armed;
+}
+
 static void arm_request(const rp_request *request) {
     rpi_transfer *transfer = request->device;
-    for (int i = 0; transfer && i < RPI_LANES; i++)
-        if (!arm_lane(transfer->device, &transfer->lanes[i]))
-            rpi_drive_wake(request->comm->fabric);
+    bool needs = false;
+    for (int i = 0; transfer && i < RPI_LANES; i++) needs |= needs_arming(&transfer->lanes[i]);
+    if (needs && !arm_lanes(transfer)) rpi_drive_wake(request->comm->fabric);
 }
 
 void rpi_devices_arm(rpi_fabric *fabric) {
@@ -173,10 +187,13 @@ static void free_lane(const rpi_device *device, rpi_lane *lane) {
 /* What it has of the device, which another may take the place of. */
 static void leave_device(rpi_transfer *transfer) {
     rpi_device *device = transfer->device;
+    rpi_cuda_before before;
     if (!device) return;
+    bool entered = rpi_device_enter(device, &before) == RP_OK;
     for (int i = 0; i < RPI_LANES; i++) free_lane(device, &transfer->lanes[i]);
     device->cuda->event_free(transfer->begun);
     device->cuda->event_free(transfer->tail);
+    if (entered) rpi_device_leave(device, &before);
     *transfer = (rpi_transfer){0};
 }
 
@@ -202,8 +219,21 @@ void rpi_transfer_free(rpi_transfer *transfer) {
     rpi_free(transfer);
 }
 
+/* What is put into a stream that is captured is done later, by a graph, without the host. */
+static rp_status refuse_captured(const rpi_cuda_library *cuda, void *stream) {
+    int captured = 0;
+    RP_TRY(rpi_cuda_check(cuda, cuda->is_captured(stream, &captured),
+                          "options->stream, which has to be one of the GPU of the elements"));
+    if (!captured) return RP_OK;
+    return RP_FAIL(
+        UNSUPPORTED,
+        "a CUDA graph is being captured: what it holds is replayed by the GPU alone, "
+        "and an operation needs the host; call it outside of the graph");
+}
+
 static rp_status record_begin(rpi_transfer *transfer, void *stream) {
     const rpi_cuda_library *cuda = transfer->device->cuda;
+    RP_TRY(refuse_captured(cuda, stream));
     if (!transfer->begun)
         RP_TRY(rpi_cuda_check(cuda, cuda->mark_make(&transfer->begun), "an event"));
     if (!transfer->tail)
@@ -213,12 +243,12 @@ static rp_status record_begin(rpi_transfer *transfer, void *stream) {
 }
 
 static rp_status use_device(rpi_transfer *transfer, rpi_device *device, void *stream) {
-    int before = 0;
+    rpi_cuda_before before;
     if (transfer->device != device) leave_device(transfer);
     transfer->device = device;
     RP_TRY(rpi_device_enter(device, &before));
     rp_status status = record_begin(transfer, stream);
-    rpi_device_leave(device, before);
+    rpi_device_leave(device, &before);
     return status;
 }
 
@@ -276,13 +306,13 @@ void rpi_device_note_enqueued(rp_request *request) {
 
 rp_status rpi_transfer_follow(const rpi_transfer *transfer, void *stream) {
     const rpi_cuda_library *cuda = transfer->device->cuda;
-    int before = 0;
+    rpi_cuda_before before;
     if (!transfer->has_tail && !transfer->is_open) return RP_OK; /* it was given nothing */
     if (!transfer->has_tail) return RP_FAIL(IO, "the GPU took no mark behind the results");
     RP_TRY(rpi_device_enter(transfer->device, &before)); /* whose default stream NULL is */
     rp_status status = rpi_cuda_check(cuda, cuda->stream_wait_for(stream, transfer->tail),
                                       "making a stream wait for the results");
-    rpi_device_leave(transfer->device, before);
+    rpi_device_leave(transfer->device, &before);
     return status;
 }
 
@@ -295,7 +325,7 @@ static rp_status mark_ends(rpi_transfer *transfer) {
 
 /* A GPU that takes no mark has crashed, after which nothing of it goes on; where there was no
  * memory for a mark, nobody knows. */
-static bool is_at_it(rpi_transfer *transfer) {
+static bool is_at_it_here(rpi_transfer *transfer) {
     rp_status marked = RP_OK;
     if (!transfer->end_ns) {
         transfer->end_ns = rpi_deadline_ns(RPI_DEVICE_END_S);
@@ -304,6 +334,14 @@ static bool is_at_it(rpi_transfer *transfer) {
     if (marked == RP_NOMEM) transfer->end_ns = 1;
     if (rpi_transfer_look(transfer) != RP_OK) return false;
     return marked == RP_NOMEM || (marked == RP_OK && rpi_transfer_is_busy(transfer));
+}
+
+static bool is_at_it(rpi_transfer *transfer) {
+    rpi_cuda_before before;
+    if (rpi_device_enter(transfer->device, &before) != RP_OK) return false;
+    bool is = is_at_it_here(transfer);
+    rpi_device_leave(transfer->device, &before);
+    return is;
 }
 
 bool rpi_device_ends(rp_request *request) {

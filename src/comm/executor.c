@@ -264,7 +264,7 @@ static bool look_at_device(rp_request *request) {
     return status == RP_OK;
 }
 
-static bool advance(rp_request *request, int *budget) {
+static bool advance_here(rp_request *request, int *budget) {
     rp_comm *comm = request->comm;
     bool moved = false;
     if (request->device && !look_at_device(request)) return true;
@@ -284,6 +284,21 @@ static bool advance(rp_request *request, int *budget) {
     }
     moved |= retire_chunks(request);
     if (request->device && !atomic_load(&comm->failed)) rpi_device_note_enqueued(request);
+    return moved;
+}
+
+/* All that a pass does with a GPU is done with this thread's being that one. */
+static bool advance(rp_request *request, int *budget) {
+    const rpi_device *device = request->device ? request->device->device : NULL;
+    rpi_cuda_before before;
+    if (!device) return advance_here(request, budget);
+    rp_status status = rpi_device_enter(device, &before);
+    if (status != RP_OK) {
+        fail_own(request, status);
+        return true;
+    }
+    bool moved = advance_here(request, budget);
+    rpi_device_leave(device, &before);
     return moved;
 }
 

@@ -215,6 +215,15 @@ rp_status rpi_find_memory(rp_request *request, const rp_collective_options *opti
                    (int)options->memory);
 }
 
+rp_status rp_memory_check(rp_memory memory) {
+    const rpi_cuda_library *cuda = NULL;
+    switch (memory) {
+    case RP_MEMORY_HOST: return RP_OK;
+    case RP_MEMORY_CUDA: return rpi_cuda_open(&cuda);
+    }
+    return RP_FAIL(INVALID, "%d is no kind of memory", (int)memory);
+}
+
 /* What the choice of an algorithm depends on. */
 typedef struct load {
     rpi_load of_all;

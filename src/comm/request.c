@@ -173,12 +173,18 @@ rp_status rp_request_wait_for(rp_request *request, double timeout_s) {
                                                                : RP_PENDING;
 }
 
-rp_status rp_request_wait_stream(rp_request *request, void *stream) {
+rp_status rp_request_wait_stream_for(rp_request *request, void *stream, double timeout_s) {
     if (!request) return RP_FAIL(INVALID, "there is no request to wait for");
-    if (!request->device) return rp_request_wait_for(request, -1);
-    rpi_wait_until_enqueued(request);
+    if (timeout_s != timeout_s) return RP_FAIL(INVALID, "timeout_s is not a number");
+    if (!request->device) return rp_request_wait_for(request, timeout_s);
+    if (timeout_s == 0 && !atomic_load(&request->enqueued)) rpi_drive_once(request->comm);
+    if (!rpi_wait_until_enqueued(request, rpi_deadline_ns(timeout_s))) return RP_PENDING;
     if (atomic_load(&request->done) && request->status != RP_OK) return status_of(request);
     return rpi_transfer_follow(request->device, stream);
+}
+
+rp_status rp_request_wait_stream(rp_request *request, void *stream) {
+    return rp_request_wait_stream_for(request, stream, -1);
 }
 
 rp_status rp_request_test(rp_request *request) {

@@ -338,8 +338,8 @@ bool rpi_wait_until(rp_request *request, int64_t deadline_ns) {
     return wait_until(request, &request->done, deadline_ns);
 }
 
-bool rpi_wait_until_enqueued(rp_request *request) {
-    return wait_until(request, &request->enqueued, RPI_NEVER_NS);
+bool rpi_wait_until_enqueued(rp_request *request, int64_t deadline_ns) {
+    return wait_until(request, &request->enqueued, deadline_ns);
 }
 
 void rp_comm_attend(rp_comm *comm) {

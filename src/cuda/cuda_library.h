@@ -15,10 +15,16 @@ extern "C" {
 #endif
 
 /* Raised with every change of this file or of rpi_device_call. */
-enum { RPI_CUDA_INTERFACE = 4 };
+enum { RPI_CUDA_INTERFACE = 5 };
 /* What device_of() says of memory that is not a GPU's. */
 enum { RPI_CUDA_HOST = -1 };
 #define RPI_CUDA_ENTRY "rpi_cuda_library_table"
+
+/* What a thread used before enter(). */
+typedef struct rpi_cuda_before {
+    void *context;
+    int capture_mode;
+} rpi_cuda_before;
 
 typedef struct rpi_cuda_library {
     int interface;     /* RPI_CUDA_INTERFACE */
@@ -54,12 +60,17 @@ typedef struct rpi_cuda_library {
     int (*event_seconds)(void *begin, void *end, double *out);
 
     /* GPUs are numbered as CUDA_VISIBLE_DEVICES lists them. Each thread uses one: kernels go
-     * there, streams and events are made there. */
-    int (*device_get)(int *device);
+     * there, streams and events are made there; and any call of a thread that has chosen none
+     * opens the first one, for hundreds of megabytes of it. */
     int (*device_set)(int device);
+    /* The thread uses this one until leave(), which gives it what it had, none too. Between the
+     * two another thread may capture a graph, which these calls neither disturb nor join. */
+    int (*enter)(int device, rpi_cuda_before *before);
+    void (*leave)(const rpi_cuda_before *before);
     /* Where memory lies; RPI_CUDA_HOST: with the host, pinned or not. */
     int (*device_of)(const void *memory, int *device);
-    /* Beside the default stream: neither waits for the other. */
+    /* Beside the default stream: neither waits for the other. Of the highest priority: what is
+     * in it is short, and comes before blocks of others that have not begun. */
     int (*stream_make)(void **out);
     void (*stream_free)(void *stream); /* what is in it is done all the same */
     /* What is put into the stream from now on begins once the event, as it was recorded last,
@@ -74,6 +85,8 @@ typedef struct rpi_cuda_library {
     /* *done: 1 when all is done that was in the stream before the event, else 0. Not waited
      * for. */
     int (*event_done)(void *event, int *done);
+    /* Whether what is put into the stream is recorded into a graph, and not done. */
+    int (*is_captured)(void *stream, int *captured);
 } rpi_cuda_library;
 
 typedef const rpi_cuda_library *(*rpi_cuda_entry)(void);

@@ -4,6 +4,7 @@
 
 #include "cuda/kernels.h"
 
+#include <dlfcn.h>
 #include <stdio.h>
 
 static int driver(int *version) {
@@ -106,12 +107,50 @@ static int event_seconds(void *begin, void *end, double *out) {
     return error;
 }
 
-static int device_get(int *device) {
-    return cudaGetDevice(device);
-}
-
 static int device_set(int device) {
     return cudaSetDevice(device);
+}
+
+/* The runtime has no call for "the device of this thread, or none": cudaGetDevice() answers 0
+ * where it has none, and setting that again would open it. The driver's library is there, as
+ * the runtime has found it. */
+struct context_calls {
+    int (*get)(void **context), (*set)(void *context);
+};
+
+static context_calls find_context_calls() {
+    context_calls calls = {NULL, NULL};
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (!driver) return calls;
+    calls.get = (int (*)(void **))dlsym(driver, "cuCtxGetCurrent");
+    calls.set = (int (*)(void *))dlsym(driver, "cuCtxSetCurrent");
+    return calls;
+}
+
+static const context_calls &contexts() {
+    static const context_calls calls = find_context_calls();
+    return calls;
+}
+
+static int enter(int device, rpi_cuda_before *before) {
+    cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+    before->context = NULL;
+    before->capture_mode = cudaStreamCaptureModeGlobal;
+    if (!contexts().get || !contexts().set) return cudaErrorInsufficientDriver;
+    (void)contexts().get(&before->context); /* NULL where the driver has not been begun */
+    cudaError_t error = cudaSetDevice(device);
+    if (error == cudaSuccess) error = cudaThreadExchangeStreamCaptureMode(&mode);
+    if (error == cudaSuccess)
+        before->capture_mode = mode;
+    else
+        (void)contexts().set(before->context);
+    return error;
+}
+
+static void leave(const rpi_cuda_before *before) {
+    cudaStreamCaptureMode mode = (cudaStreamCaptureMode)before->capture_mode;
+    (void)cudaThreadExchangeStreamCaptureMode(&mode);
+    (void)contexts().set(before->context);
 }
 
 static int device_of(const void *memory, int *device) {
@@ -125,7 +164,10 @@ static int device_of(const void *memory, int *device) {
 }
 
 static int stream_make(void **out) {
-    return cudaStreamCreateWithFlags((cudaStream_t *)out, cudaStreamNonBlocking);
+    int least = 0, greatest = 0;
+    cudaError_t error = cudaDeviceGetStreamPriorityRange(&least, &greatest);
+    if (error != cudaSuccess) return error;
+    return cudaStreamCreateWithPriority((cudaStream_t *)out, cudaStreamNonBlocking, greatest);
 }
 
 static void stream_free(void *stream) {
@@ -148,6 +190,16 @@ static int event_done(void *event, int *done) {
     cudaError_t error = cudaEventQuery((cudaEvent_t)event);
     *done = error == cudaSuccess;
     return error == cudaErrorNotReady ? cudaSuccess : error;
+}
+
+static int is_captured(void *stream, int *captured) {
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    cudaError_t error = cudaStreamIsCapturing((cudaStream_t)stream, &status);
+    /* The default stream while another one is captured: what is put into it fails, and says so.
+     */
+    *captured =
+        error == cudaErrorStreamCaptureImplicit || status != cudaStreamCaptureStatusNone;
+    return error == cudaErrorStreamCaptureImplicit ? cudaSuccess : error;
 }
 
 extern "C" __attribute__((visibility("default"))) const rpi_cuda_library *
@@ -174,14 +226,16 @@ rpi_cuda_library_table(void) {
                                            event_free,
                                            event_record,
                                            event_seconds,
-                                           device_get,
                                            device_set,
+                                           enter,
+                                           leave,
                                            device_of,
                                            stream_make,
                                            stream_free,
                                            stream_wait_for,
                                            stream_call,
                                            mark_make,
-                                           event_done};
+                                           event_done,
+                                           is_captured};
     return &table;
 }

@@ -249,6 +249,7 @@ static void functions_of_no_communicator(void) {
     REFUSES("comm is NULL", rp_comm_status, NULL);
     LEGAL(rp_comm_destroy, rp_comm_destroy(NULL));
     LEGAL(rp_comm_forget, rp_comm_forget(NULL));
+    REFUSES("no kind of memory", rp_memory_check, (rp_memory)7);
     void *buffer = NULL;
     REFUSES("0 bytes", rp_buffer_allocate, 0, &buffer);
     REFUSES("bytes; 1 to", rp_buffer_allocate, NEGATIVE, &buffer);
@@ -267,6 +268,7 @@ static void requests_and_queues(void) {
     REFUSES("no request", rp_request_test, NULL);
     REFUSES("no request", rp_request_wait_for, NULL, 1);
     REFUSES("no request", rp_request_wait_stream, NULL, NULL);
+    REFUSES("no request", rp_request_wait_stream_for, NULL, NULL, 1);
     LEGAL(rp_request_free, CHECK_OK(rp_request_free(&request)));
     LEGAL(rp_request_free, CHECK_OK(rp_request_free(NULL)));
     RECORDS("request is NULL", rp_request_source, rp_request_source(NULL) == -1);

@@ -55,6 +55,15 @@ static void what_is_refused(void) {
     CHECK_FAILS(rp_all_reduce(comm, &segment, 1, &options), INVALID, "no kind of memory");
     CHECK_OK(reduce(comm, other.at, NULL, NULL, stream));
     CHECK_OK(reduce(comm, one.at, NULL, NULL, NULL));
+    atomic_store(&control->captures[0], true);
+    CHECK_FAILS(reduce(comm, one.at, NULL, NULL, NULL), UNSUPPORTED,
+                "a CUDA graph is being captured");
+    CHECK_OK(reduce(comm, other.at, NULL, NULL, stream));
+    atomic_store(&control->captures[0], false);
+    CHECK_OK(reduce(comm, one.at, NULL, NULL, NULL));
+    CHECK_OK(rp_memory_check(RP_MEMORY_HOST));
+    CHECK_OK(rp_memory_check(RP_MEMORY_CUDA));
+    CHECK_FAILS(rp_memory_check((rp_memory)7), INVALID, "no kind of memory");
     memory_finish(true, stream);
     memory_give(&one);
     memory_give(&other);
@@ -71,6 +80,7 @@ static void turned_off(void) {
         rp_comm *comm = NULL;
         setenv("REDPOLL_CUDA", "off", 1);
         rp_status status = rp_comm_create(NULL, 0, 1, NULL, &comm);
+        if (status == RP_OK && rp_memory_check(RP_MEMORY_CUDA) != RP_UNSUPPORTED) _exit(2);
         if (status == RP_OK) status = reduce(comm, here, NULL, NULL, NULL);
         bool named = strstr(rp_last_error()->message, "turned off by REDPOLL_CUDA=off") != NULL;
         _exit(status != RP_UNSUPPORTED || !named);

@@ -209,6 +209,49 @@ static void between_hosts(void) {
     world_hosts(NULL);
 }
 
+/* ---- threads without a GPU ---- */
+
+enum { BEYOND = 3 };
+
+/* The call is made with the rank's GPU chosen, and finished by a thread that has chosen none:
+ * any call that it makes of its own would open the first one. */
+static void reduce_beyond(rp_comm *comm, int rank, int world, void *context) {
+    const rpi_cuda_library *cuda = NULL;
+    const char *codec = context;
+    rpi_cuda_before before;
+    rp_segment segment = {.count = 5000, .dtype = RP_F32};
+    rp_request *request = NULL;
+    (void)world;
+    CHECK_OK(rpi_cuda_open(&cuda));
+    REQUIRE(cuda->enter(BEYOND + rank, &before) == 0);
+    memory_piece data = memory_take(true, segment.count * sizeof(float));
+    memory_set(&data, 0);
+    segment.data = data.at;
+    CHECK_OK(rp_codec_parse(codec, &segment.codec));
+    rp_collective_options options = {.memory = RP_MEMORY_CUDA};
+    CHECK_OK(rp_all_reduce_start(comm, &segment, 1, &options, &request));
+    cuda->leave(&before);
+    if (request) CHECK_OK(rp_request_wait(&request));
+    REQUIRE(cuda->enter(BEYOND + rank, &before) == 0);
+    memory_give(&data);
+    cuda->leave(&before);
+}
+
+static void other_gpus_stay_closed(void) {
+    static const char *const ways[] = {"fp32", "q4:bucket=128"};
+    rp_comm_options options = {.transport = "inproc",
+                               .connect_timeout_s = 20,
+                               .timeout_s = 60,
+                               .progress_thread = 1,
+                               .chunk_bytes = 4096};
+    for (int way = 0; way < 4; way++) {
+        stand_in *control = device_begin();
+        world_run(2, &options, reduce_beyond, (void *)(uintptr_t)ways[way % 2]);
+        for (int d = 0; d < STAND_IN_DEVICES; d++)
+            CHECK_EQ(atomic_load(&control->opened[d]), d == BEYOND || d == BEYOND + 1);
+    }
+}
+
 static void nothing_is_left(void) {
     device_begin();
     device_check_empty();
@@ -217,4 +260,5 @@ static void nothing_is_left(void) {
 CASES({"every_algorithm", every_algorithm},
       {"every_dtype_and_reduction", every_dtype_and_reduction},
       {"some_ranks_only", some_ranks_only}, {"every_codec", every_codec},
-      {"between_hosts", between_hosts}, {"nothing_is_left", nothing_is_left})
+      {"between_hosts", between_hosts}, {"other_gpus_stay_closed", other_gpus_stay_closed},
+      {"nothing_is_left", nothing_is_left})

@@ -88,7 +88,17 @@ static stand_in control = {
     .pins_left = -1,
 };
 
-static _Thread_local int current_device;
+enum { NO_DEVICE = -1 };
+
+static _Thread_local int chosen_device = NO_DEVICE;
+static bool hosts_memory; /* STAND_IN_HOSTS */
+
+/* The thread's, as any call needs one: the first where none was chosen, which opens it. */
+static int current(void) {
+    if (chosen_device == NO_DEVICE) chosen_device = 0;
+    atomic_store(&control.opened[chosen_device], true);
+    return chosen_device;
+}
 
 static int device_at(const void *address) {
     const char *at = address;
@@ -106,7 +116,7 @@ static void *reach(const void *address, size_t bytes) {
         if (p->device == RPI_CUDA_HOST) return (void *)(uintptr_t)at;
         return state.real[p->device] + (at - state.guarded[p->device]);
     }
-    return NULL;
+    return hosts_memory ? (void *)(uintptr_t)at : NULL;
 }
 
 static void map_device(int device) {
@@ -258,6 +268,7 @@ static void enlist(stream *s, int device) {
 }
 
 static void begin(void) {
+    hosts_memory = getenv(STAND_IN_HOSTS) != NULL;
     for (int d = 0; d < STAND_IN_DEVICES; d++) {
         map_device(d);
         enlist(&state.default_stream[d], d);
@@ -280,7 +291,8 @@ static int unlock(int error) {
 }
 
 static stream *stream_of(void *handle) {
-    return handle ? handle : &state.default_stream[current_device];
+    int device = current();
+    return handle ? handle : &state.default_stream[device];
 }
 
 /* Under the lock. */
@@ -340,7 +352,7 @@ static const char *error_text(int error) {
 static int launch(const op *what, void *handle) {
     lock();
     stream *s = stream_of(handle);
-    if (s->device != current_device) return unlock(INVALID_HANDLE);
+    if (s->device != current()) return unlock(INVALID_HANDLE);
     return unlock(put(s, what));
 }
 
@@ -378,7 +390,7 @@ static char *find_room(int device, size_t bytes) {
 static void note_piece(char *at, size_t bytes, int device) {
     piece *p = malloc(sizeof *p);
     if (!p) abort();
-    *p = (piece){state.pieces, at, bytes, device, current_device};
+    *p = (piece){state.pieces, at, bytes, device, current()};
     state.pieces = p;
 }
 
@@ -396,9 +408,9 @@ static int drop_piece(const void *memory, piece *out) {
 
 static int allocate(size_t bytes, void **out) {
     lock();
-    char *at = find_room(current_device, bytes);
+    char *at = find_room(current(), bytes);
     if (!at) return unlock(NO_MEMORY);
-    note_piece(at, bytes, current_device);
+    note_piece(at, bytes, current());
     control.allocated++;
     *out = at;
     return unlock(NONE);
@@ -408,6 +420,7 @@ static int release(void *memory) {
     piece p = {0};
     if (!memory) return NONE;
     lock();
+    (void)current();
     int error = drop_piece(memory, &p);
     if (!error) control.allocated--;
     return unlock(error);
@@ -450,6 +463,7 @@ static int unpin(void *memory) {
     piece p = {0};
     if (!memory) return NONE;
     lock();
+    (void)current();
     int error = drop_piece(memory, &p);
     if (!error) {
         wait_for_frozen(p.pinned_for);
@@ -475,7 +489,7 @@ static int wait_for_stream(void *handle) {
 static int mark_make(void **out) {
     event *e = calloc(1, sizeof *e);
     if (!e) return NO_MEMORY;
-    e->device = current_device;
+    e->device = current();
     control.events++;
     *out = e;
     return NONE;
@@ -485,6 +499,7 @@ static void event_free(void *handle) {
     event *e = handle;
     if (!e) return;
     lock();
+    (void)current();
     control.events--;
     e->freed = true;
     leave_event(e);
@@ -507,20 +522,33 @@ static int event_seconds(void *begin_event, void *end_event, double *out) {
     return NONE;
 }
 
-static int device_get(int *device) {
-    *device = current_device;
+static int device_set(int device) {
+    if (device < 0 || device >= STAND_IN_DEVICES) return INVALID_DEVICE;
+    chosen_device = device;
+    (void)current();
     return NONE;
 }
 
-static int device_set(int device) {
-    if (device < 0 || device >= STAND_IN_DEVICES) return INVALID_DEVICE;
-    current_device = device;
-    return NONE;
+/* Contexts are numbers of devices, from 1 on. */
+static int enter(int device, rpi_cuda_before *before) {
+    before->context = (void *)(intptr_t)(chosen_device + 1);
+    return device_set(device);
+}
+
+static void leave(const rpi_cuda_before *before) {
+    chosen_device = (int)(intptr_t)before->context - 1;
+}
+
+static bool is_pinned(const char *at) {
+    for (const piece *p = state.pieces; p; p = p->next)
+        if (p->device == RPI_CUDA_HOST && at >= p->at && at < p->at + p->bytes) return true;
+    return false;
 }
 
 static int device_of(const void *memory, int *device) {
     lock();
     *device = device_at(memory);
+    if (*device == RPI_CUDA_HOST && hosts_memory && !is_pinned(memory)) *device = 0;
     return unlock(NONE);
 }
 
@@ -528,7 +556,7 @@ static int stream_make(void **out) {
     stream *s = malloc(sizeof *s);
     if (!s) return NO_MEMORY;
     lock();
-    enlist(s, current_device);
+    enlist(s, current());
     control.streams++;
     *out = s;
     return unlock(NONE);
@@ -537,6 +565,7 @@ static int stream_make(void **out) {
 static void stream_free(void *handle) {
     if (!handle) return;
     lock();
+    (void)current();
     stream *s = handle;
     control.streams--;
     s->freed = true;
@@ -559,9 +588,18 @@ static int stream_call(void *handle, void (*call)(void *), void *context) {
 
 static int event_done(void *handle, int *done) {
     lock();
+    (void)current();
     const event *e = handle;
     *done = e->done >= e->recorded;
     return unlock(*done ? NONE : state.sticky[e->device]);
+}
+
+static int is_captured(void *handle, int *captured) {
+    lock();
+    const stream *s = stream_of(handle);
+    bool is_default = s == &state.default_stream[s->device];
+    *captured = is_default && atomic_load(&control.captures[s->device]);
+    return unlock(NONE);
 }
 
 static const rpi_cuda_library table = {
@@ -587,8 +625,9 @@ static const rpi_cuda_library table = {
     .event_free = event_free,
     .event_record = event_record,
     .event_seconds = event_seconds,
-    .device_get = device_get,
     .device_set = device_set,
+    .enter = enter,
+    .leave = leave,
     .device_of = device_of,
     .stream_make = stream_make,
     .stream_free = stream_free,
@@ -596,6 +635,7 @@ static const rpi_cuda_library table = {
     .stream_call = stream_call,
     .mark_make = mark_make,
     .event_done = event_done,
+    .is_captured = is_captured,
 };
 
 __attribute__((visibility("default"))) const rpi_cuda_library *rpi_cuda_library_table(void);
@@ -616,9 +656,23 @@ stand_in *stand_in_control(void) {
     for (int d = 0; d < STAND_IN_DEVICES; d++) {
         atomic_store(&control.frozen[d], false);
         atomic_store(&control.fails_after[d], -1);
+        atomic_store(&control.captures[d], false);
     }
     while (!all_done()) pthread_cond_wait(&state.changed, &state.lock);
     memset(state.sticky, 0, sizeof state.sticky);
+    for (int d = 0; d < STAND_IN_DEVICES; d++) atomic_store(&control.opened[d], false);
+    chosen_device = NO_DEVICE;
     (void)unlock(NONE);
     return &control;
+}
+
+/* The first device's default stream is captured for a graph, or is not. */
+__attribute__((visibility("default"))) void stand_in_capture(int captures);
+void stand_in_capture(int captures) {
+    atomic_store(&control.captures[0], captures);
+}
+
+__attribute__((visibility("default"))) void stand_in_finish(void);
+void stand_in_finish(void) {
+    (void)wait_for_stream(NULL);
 }

@@ -36,9 +36,18 @@ typedef struct stand_in {
     atomic_long copies, kernels; /* done so far */
     atomic_long pending;         /* put into streams and not done yet */
     atomic_long held_up;         /* calls that waited for what was frozen */
+    /* Devices that a thread has opened since the last start: by choosing them, or the first one
+     * by any call without having chosen. */
+    atomic_bool opened[STAND_IN_DEVICES];
+    atomic_bool captures[STAND_IN_DEVICES]; /* its default stream is captured for a graph */
 } stand_in;
 
+/* Set: memory of the host that is not pinned counts as the first device's, so that a program
+ * without a GPU can hold "its" memory; nothing guards it then. */
+#define STAND_IN_HOSTS "STAND_IN_HOSTS"
+
 #define STAND_IN_CONTROL "stand_in_control"
+#define STAND_IN_FINISH  "stand_in_finish" /* void (void): its default stream is done */
 typedef stand_in *(*stand_in_entry)(void);
 
 #endif

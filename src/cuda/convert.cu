@@ -1,20 +1,25 @@
-/* fp32, bf16, fp16: a thread for each element. */
+/* fp32, bf16, fp16: a thread for eight elements. */
 #include "cuda/convert_lanes.h"
 #include "cuda/kernels.h"
 
+static __device__ uint64_t first_element(void) {
+    return ((uint64_t)blockIdx.x * blockDim.x + threadIdx.x) * RPI_OCTET;
+}
+static __device__ uint64_t step(void) {
+    return (uint64_t)gridDim.x * blockDim.x * RPI_OCTET;
+}
+
 template <int TYPE, int WIRE, bool FEEDBACK>
 static __global__ void encode(rpi_device_call call) {
-    uint64_t step = (uint64_t)gridDim.x * blockDim.x;
-    for (uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; i < call.count;
-         i += step)
-        rpi_convert_encode_element(&call, TYPE, WIRE, FEEDBACK, i);
+    for (uint64_t i = first_element(); i < call.count; i += step())
+        rpi_convert_encode_octet(&call, TYPE, WIRE, FEEDBACK, i,
+                                 (int)rpi_device_least(call.count - i, RPI_OCTET));
 }
 
 template <int TYPE, int WIRE, bool ADDS> static __global__ void decode(rpi_device_call call) {
-    uint64_t step = (uint64_t)gridDim.x * blockDim.x;
-    for (uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; i < call.count;
-         i += step)
-        rpi_convert_decode_element(&call, TYPE, WIRE, ADDS, i);
+    for (uint64_t i = first_element(); i < call.count; i += step())
+        rpi_convert_decode_octet(&call, TYPE, WIRE, ADDS, i,
+                                 (int)rpi_device_least(call.count - i, RPI_OCTET));
 }
 
 /* Families of families: by the type of the data, and by that in which elements travel. */
@@ -43,7 +48,8 @@ struct decode_family {
 };
 
 static cudaError_t launch(rpi_kernel kernel, const rpi_device_call *call, cudaStream_t stream) {
-    return rpi_kernel_launch(kernel, rpi_blocks_for(call->count, RPI_BLOCK), call, stream);
+    uint64_t octets = (call->count + RPI_OCTET - 1) / RPI_OCTET;
+    return rpi_kernel_launch(kernel, rpi_blocks_for(octets, RPI_BLOCK), call, stream);
 }
 
 static cudaError_t copy(void *to, const void *from, const rpi_device_call *call,

@@ -1,4 +1,5 @@
-/* fp32, bf16 and fp16 on a device: every element alone. */
+/* fp32, bf16 and fp16 on a device: every element alone, eight of them a thread, so that enough
+ * bytes are on their way. */
 #ifndef RPI_CUDA_CONVERT_LANES_H
 #define RPI_CUDA_CONVERT_LANES_H
 
@@ -10,26 +11,28 @@ RPI_HOST_DEVICE int rpi_convert_is_copy(const rpi_device_call *call, int adds) {
     return call->type == call->wire_type && !call->residual && !adds;
 }
 
-RPI_HOST_DEVICE void rpi_convert_encode_element(const rpi_device_call *call, int type,
-                                                int wire_type, int feedback, uint64_t i) {
-    float y = rpi_element_load(type, call->x, i);
-    if (feedback) y = rpi_float_add(y, call->residual[i]);
-    rpi_element_store(wire_type, call->encoded, i, y);
+/* n of 8 elements from element i on. */
+RPI_HOST_DEVICE void rpi_convert_encode_octet(const rpi_device_call *call, int type,
+                                              int wire_type, int feedback, uint64_t i, int n) {
+    rpi_octet y;
+    rpi_octet_feed(type, call->x, feedback ? call->residual : NULL, i, n, &y);
+    rpi_octet_write(wire_type, call->encoded, i, n, &y);
     if (!feedback) return;
-    float travelled = y;
-    if (wire_type != RPI_DEVICE_F32)
-        travelled = rpi_element_of_bits(wire_type, rpi_element_to_bits(wire_type, y));
-    call->residual[i] = rpi_convert_lost(y, travelled);
+    for (int k = 0; k < RPI_OCTET; k++) {
+        float travelled = y.value[k];
+        if (wire_type != RPI_DEVICE_F32)
+            travelled =
+                rpi_element_of_bits(wire_type, rpi_element_to_bits(wire_type, travelled));
+        y.value[k] = rpi_convert_lost(y.value[k], travelled);
+    }
+    rpi_octet_store(RPI_DEVICE_F32, call->residual, i, n, &y);
 }
 
-RPI_HOST_DEVICE void rpi_convert_decode_element(const rpi_device_call *call, int type,
-                                                int wire_type, int adds, uint64_t i) {
-    float value = rpi_element_load(wire_type, call->encoded, i);
-    float *sum = (float *)call->y;
-    if (adds)
-        sum[i] = rpi_float_add(sum[i], value);
-    else
-        rpi_element_store(type, call->y, i, value);
+RPI_HOST_DEVICE void rpi_convert_decode_octet(const rpi_device_call *call, int type,
+                                              int wire_type, int adds, uint64_t i, int n) {
+    rpi_octet y;
+    rpi_octet_read(wire_type, call->encoded, i, n, &y);
+    rpi_octet_deliver(type, adds, call->y, i, n, &y);
 }
 
 #endif

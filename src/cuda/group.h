@@ -28,14 +28,20 @@ template <int LANES> static __device__ inline void rpi_group_meet(void) {
         __syncthreads();
 }
 
+/* Numbers whose order as integers is that of the floats, and back: neither is NaN. */
+static __device__ inline int rpi_order_of(float value) {
+    int bits = __float_as_int(value);
+    return bits ^ (bits >> 31 & 0x7fffffff);
+}
+static __device__ inline float rpi_of_order(int order) {
+    return __int_as_float(order ^ (order >> 31 & 0x7fffffff));
+}
+
 static __device__ inline rpi_quant_range rpi_warp_join(rpi_quant_range range) {
-    for (int distance = RPI_WARP / 2; distance; distance /= 2) {
-        rpi_quant_range other;
-        other.min = __shfl_xor_sync(0xffffffffu, range.min, distance);
-        other.max = __shfl_xor_sync(0xffffffffu, range.max, distance);
-        other.has_nan = __shfl_xor_sync(0xffffffffu, range.has_nan, distance);
-        range = rpi_quant_join(range, other);
-    }
+    const unsigned all = 0xffffffffu;
+    range.min = rpi_of_order(__reduce_min_sync(all, rpi_order_of(range.min)));
+    range.max = rpi_of_order(__reduce_max_sync(all, rpi_order_of(range.max)));
+    range.has_nan = __any_sync(all, range.has_nan);
     return range;
 }
 

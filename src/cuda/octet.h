@@ -9,6 +9,13 @@
 
 enum { RPI_OCTET = 8 };
 
+/* In front of a loop over what lies in registers, which have no addresses. */
+#ifdef __CUDACC__
+#    define RPI_UNROLL _Pragma("unroll")
+#else
+#    define RPI_UNROLL
+#endif
+
 typedef struct rpi_octet {
     float value[RPI_OCTET];
 } rpi_octet;
@@ -72,21 +79,49 @@ RPI_HOST_DEVICE uint16_t rpi_element_to_bits(int type, float value) {
     return type == RPI_DEVICE_F16 ? rpi_narrow_f16(value) : rpi_narrow_bf16(value);
 }
 
-/* ---- arrays of elements, at any address: n of 8 from element i on ---- */
+/* ---- an element of an array, which begins at any address ---- */
+
+RPI_HOST_DEVICE int rpi_element_bytes(int type) {
+    return type == RPI_DEVICE_F32 ? 4 : 2;
+}
 
 RPI_HOST_DEVICE float rpi_element_load(int type, const void *x, uint64_t i) {
-    const uint8_t *at = (const uint8_t *)x + (type == RPI_DEVICE_F32 ? 4 : 2) * i;
+    const uint8_t *at = (const uint8_t *)x + (uint64_t)rpi_element_bytes(type) * i;
     if (type == RPI_DEVICE_F32) return rpi_float_load(at);
     return rpi_element_of_bits(type, (uint32_t)rpi_bytes_load(at, 2));
 }
 
 RPI_HOST_DEVICE void rpi_element_store(int type, void *y, uint64_t i, float value) {
-    uint8_t *at = (uint8_t *)y + (type == RPI_DEVICE_F32 ? 4 : 2) * i;
+    uint8_t *at = (uint8_t *)y + (uint64_t)rpi_element_bytes(type) * i;
     if (type == RPI_DEVICE_F32)
         rpi_float_store(at, value);
     else
         rpi_bytes_store(at, rpi_element_to_bits(type, value), 2);
 }
+
+/* ---- the same of one that is aligned for its elements, as all but encodings are ---- */
+
+RPI_HOST_DEVICE float rpi_element_get(int type, const void *x, uint64_t i) {
+#ifdef __CUDA_ARCH__
+    if (type == RPI_DEVICE_F32) return ((const float *)x)[i];
+    return rpi_element_of_bits(type, ((const uint16_t *)x)[i]);
+#else
+    return rpi_element_load(type, x, i);
+#endif
+}
+
+RPI_HOST_DEVICE void rpi_element_put(int type, void *y, uint64_t i, float value) {
+#ifdef __CUDA_ARCH__
+    if (type == RPI_DEVICE_F32)
+        ((float *)y)[i] = value;
+    else
+        ((uint16_t *)y)[i] = rpi_element_to_bits(type, value);
+#else
+    rpi_element_store(type, y, i, value);
+#endif
+}
+
+/* ---- n of 8 elements from element i on ---- */
 
 #ifdef __CUDACC__
 static __device__ inline void rpi_octet_load_whole(int type, const void *x, uint64_t i,
@@ -123,29 +158,59 @@ static __device__ inline void rpi_octet_store_whole(int type, void *y, uint64_t 
 }
 #endif
 
+/* True: it lies well, and is whole. */
+RPI_HOST_DEVICE int rpi_octet_is_whole(int type, const void *x, uint64_t i, int n) {
+    const char *at = (const char *)x + (uint64_t)rpi_element_bytes(type) * i;
+    return n == RPI_OCTET && rpi_is_aligned(at, 16);
+}
+
 RPI_HOST_DEVICE void rpi_octet_load(int type, const void *x, uint64_t i, int n,
                                     rpi_octet *octet) {
 #ifdef __CUDA_ARCH__
-    const char *at = (const char *)x + (type == RPI_DEVICE_F32 ? 4 : 2) * i;
-    if (n == RPI_OCTET && rpi_is_aligned(at, 16)) {
+    if (rpi_octet_is_whole(type, x, i, n)) {
         rpi_octet_load_whole(type, x, i, octet);
         return;
     }
 #endif
     for (int k = 0; k < RPI_OCTET; k++)
-        octet->value[k] = k < n ? rpi_element_load(type, x, i + (uint64_t)k) : 0.0f;
+        octet->value[k] = k < n ? rpi_element_get(type, x, i + (uint64_t)k) : 0.0f;
 }
 
 RPI_HOST_DEVICE void rpi_octet_store(int type, void *y, uint64_t i, int n,
                                      const rpi_octet *octet) {
 #ifdef __CUDA_ARCH__
-    char *at = (char *)y + (type == RPI_DEVICE_F32 ? 4 : 2) * i;
-    if (n == RPI_OCTET && rpi_is_aligned(at, 16)) {
+    if (rpi_octet_is_whole(type, y, i, n)) {
         rpi_octet_store_whole(type, y, i, octet);
         return;
     }
 #endif
-    for (int k = 0; k < n; k++) rpi_element_store(type, y, i + (uint64_t)k, octet->value[k]);
+    for (int k = 0; k < RPI_OCTET; k++)
+        if (k < n) rpi_element_put(type, y, i + (uint64_t)k, octet->value[k]);
+}
+
+/* Of an encoding: an array of elements at any address. */
+RPI_HOST_DEVICE void rpi_octet_read(int type, const uint8_t *encoded, uint64_t i, int n,
+                                    rpi_octet *octet) {
+#ifdef __CUDA_ARCH__
+    if (rpi_octet_is_whole(type, encoded, i, n)) {
+        rpi_octet_load_whole(type, encoded, i, octet);
+        return;
+    }
+#endif
+    for (int k = 0; k < RPI_OCTET; k++)
+        octet->value[k] = k < n ? rpi_element_load(type, encoded, i + (uint64_t)k) : 0.0f;
+}
+
+RPI_HOST_DEVICE void rpi_octet_write(int type, uint8_t *encoded, uint64_t i, int n,
+                                     const rpi_octet *octet) {
+#ifdef __CUDA_ARCH__
+    if (rpi_octet_is_whole(type, encoded, i, n)) {
+        rpi_octet_store_whole(type, encoded, i, octet);
+        return;
+    }
+#endif
+    for (int k = 0; k < RPI_OCTET; k++)
+        if (k < n) rpi_element_store(type, encoded, i + (uint64_t)k, octet->value[k]);
 }
 
 /* x, or x + residual where there is one. */

@@ -1,5 +1,6 @@
-/* q1 to q8: a warp for each bucket, a block where buckets are large. The second half of an
- * encoding finds its elements in the cache. */
+/* q1 to q8: a warp for each bucket, which keeps it in registers where it is not too long, a
+ * block where buckets are large. Where it is kept nowhere (stochastic rounding computes more
+ * than it reads), the second half of an encoding finds its elements in the cache. */
 #include "cuda/group.h"
 
 template <int TYPE, bool FEEDBACK, bool STOCHASTIC, int LANES>
@@ -20,8 +21,36 @@ template <int TYPE, bool ADDS, int LANES> static __global__ void decode(rpi_devi
         rpi_quant_lane_decode(&call, TYPE, ADDS, i, lane, LANES);
 }
 
+template <int TYPE, bool FEEDBACK, int OCTETS>
+static __global__ void encode_held(rpi_device_call call) {
+    int lane = rpi_group_lane<RPI_WARP>();
+    uint64_t buckets = rpi_device_buckets(&call);
+    for (uint64_t i = rpi_group_first<RPI_WARP>(); i < buckets;
+         i += rpi_group_count<RPI_WARP>()) {
+        rpi_quant_held held;
+        rpi_quant_range range = rpi_warp_join(
+            rpi_quant_lane_take(&call, TYPE, FEEDBACK, OCTETS, i, lane, RPI_WARP, &held));
+        rpi_quant_lane_put(&call, FEEDBACK, 0, OCTETS, i, range, lane, RPI_WARP, &held);
+    }
+}
+
+template <int TYPE, bool ADDS, int OCTETS>
+static __global__ void decode_held(rpi_device_call call) {
+    int lane = rpi_group_lane<RPI_WARP>();
+    uint64_t buckets = rpi_device_buckets(&call);
+    for (uint64_t i = rpi_group_first<RPI_WARP>(); i < buckets;
+         i += rpi_group_count<RPI_WARP>())
+        rpi_quant_lane_unpack(&call, TYPE, ADDS, OCTETS, i, lane, RPI_WARP);
+}
+
+static bool is_held(const rpi_device_call *call, int octets) {
+    return call->bucket <= (uint64_t)octets * RPI_WARP * RPI_OCTET;
+}
+
 template <int TYPE, bool FEEDBACK, bool STOCHASTIC>
 static rpi_kernel encode_of(const rpi_device_call *call) {
+    if (!STOCHASTIC && is_held(call, 2)) return encode_held<TYPE, FEEDBACK, 2>;
+    if (!STOCHASTIC && is_held(call, 4)) return encode_held<TYPE, FEEDBACK, 4>;
     return rpi_group_is_block(call) ? encode<TYPE, FEEDBACK, STOCHASTIC, RPI_BLOCK>
                                     : encode<TYPE, FEEDBACK, STOCHASTIC, RPI_WARP>;
 }
@@ -37,6 +66,8 @@ struct encode_family {
 };
 
 template <int TYPE, bool ADDS> static rpi_kernel decode_of(const rpi_device_call *call) {
+    if (is_held(call, 2)) return decode_held<TYPE, ADDS, 2>;
+    if (is_held(call, 4)) return decode_held<TYPE, ADDS, 4>;
     return rpi_group_is_block(call) ? decode<TYPE, ADDS, RPI_BLOCK>
                                     : decode<TYPE, ADDS, RPI_WARP>;
 }

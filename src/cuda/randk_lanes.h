@@ -94,7 +94,7 @@ RPI_HOST_DEVICE void rpi_randk_gather(const rpi_device_call *call, int type, int
         y->value[k] = 0;
         if (k >= n) continue;
         uint64_t i = b->begin + rpi_randk_place_of(call, b, j + (uint32_t)k);
-        y->value[k] = rpi_element_load(type, call->x, i);
+        y->value[k] = rpi_element_get(type, call->x, i);
         if (feedback) y->value[k] = rpi_float_add(y->value[k], call->residual[i]);
     }
 }
@@ -188,7 +188,7 @@ RPI_HOST_DEVICE void rpi_randk_lane_decode(const rpi_device_call *call, int type
             if (keeps) value = rpi_kept_value(call, scale, in, walk.run);
             if (damaged) value = rpi_float_of_bits(RPI_NAN_BITS);
             if (!adds)
-                rpi_element_store(type, call->y, at, value);
+                rpi_element_put(type, call->y, at, value);
             else if (keeps || damaged)
                 *sum = rpi_float_add(*sum, value);
         }

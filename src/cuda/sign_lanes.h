@@ -24,9 +24,9 @@ RPI_HOST_DEVICE float rpi_sign_lane_sum(const rpi_device_call *call, int type, i
     float sum = 0;
     for (uint64_t i = begin + (uint64_t)lane; i < rpi_device_least(count, end);
          i += RPI_SIGN_GROUP) {
-        float y = rpi_element_load(type, call->x, base + i);
+        float y = rpi_element_get(type, call->x, base + i);
         if (feedback)
-            y = rpi_float_add(y, rpi_element_load(RPI_DEVICE_F32, call->residual, base + i));
+            y = rpi_float_add(y, rpi_element_get(RPI_DEVICE_F32, call->residual, base + i));
         sum += rpi_sign_magnitude(y);
     }
     return sum;

@@ -241,7 +241,7 @@ RPI_HOST_DEVICE void rpi_topk_deliver(const rpi_device_call *call, int type, int
     if (adds)
         *sum = rpi_float_add(*sum, value);
     else
-        rpi_element_store(type, call->y, element, value);
+        rpi_element_put(type, call->y, element, value);
 }
 
 /* The bytes have been checked (rp_codec_check(), rpi_device_offsets()): no index lies beyond

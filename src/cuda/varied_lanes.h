@@ -37,7 +37,7 @@ RPI_HOST_DEVICE uint64_t rpi_varied_most(const rpi_device_call *call) {
 
 RPI_HOST_DEVICE float rpi_varied_element(const rpi_device_call *call, int type, int feedback,
                                          uint64_t i) {
-    float y = rpi_element_load(type, call->x, i);
+    float y = rpi_element_get(type, call->x, i);
     return feedback ? rpi_float_add(y, call->residual[i]) : y;
 }
 
@@ -107,6 +107,7 @@ RPI_HOST_DEVICE void rpi_varied_lane_write(const rpi_device_call *call, int type
     rpi_varied_way way = room->way[r];
     uint8_t *out = rpi_device_slot(call, bucket, rpi_varied_most(call)) + room->at[r];
     int levels = rpi_varied_has_levels(way.width);
+    rpi_divisor unit = rpi_divisor_of(way.scale.unit);
     if (lane == 0) rpi_varied_put_head(&way, out);
     if (!levels && !feedback) return;
     for (uint32_t i = (uint32_t)lane * RPI_OCTET; i < count;
@@ -117,7 +118,7 @@ RPI_HOST_DEVICE void rpi_varied_lane_write(const rpi_device_call *call, int type
         if (levels)
             rpi_bytes_store(out + RPI_VARIED_HEAD + i / RPI_OCTET * (uint32_t)way.width,
                             rpi_quant_octet(call, way.width, call->stochastic,
-                                            call->first + begin + i, n, way.scale, &y),
+                                            call->first + begin + i, n, way.scale, unit, &y),
                             rpi_levels_bytes(n, way.width));
         else
             rpi_quant_flat_octet(way.scale.min, &y);

@@ -22,9 +22,9 @@ static void convert_encode(const rpi_device_call *call) {
         memcpy(call->encoded, call->x, call->count * element_bytes(call->type));
         return;
     }
-    for (uint64_t i = 0; i < call->count; i++)
-        rpi_convert_encode_element(call, call->type, call->wire_type, call->residual != NULL,
-                                   i);
+    for (uint64_t i = 0; i < call->count; i += RPI_OCTET)
+        rpi_convert_encode_octet(call, call->type, call->wire_type, call->residual != NULL, i,
+                                 (int)rpi_device_least(call->count - i, RPI_OCTET));
 }
 
 static void convert_decode(const rpi_device_call *call, int adds) {
@@ -32,12 +32,36 @@ static void convert_decode(const rpi_device_call *call, int adds) {
         memcpy(call->y, call->encoded, call->count * element_bytes(call->type));
         return;
     }
-    for (uint64_t i = 0; i < call->count; i++)
-        rpi_convert_decode_element(call, call->type, call->wire_type, adds, i);
+    for (uint64_t i = 0; i < call->count; i += RPI_OCTET)
+        rpi_convert_decode_octet(call, call->type, call->wire_type, adds, i,
+                                 (int)rpi_device_least(call->count - i, RPI_OCTET));
+}
+
+/* Octets of a lane that keeps its part of a bucket, as quant.cu has it; 0: it does not. */
+static int held_octets(const rpi_device_call *call) {
+    uint64_t octets = (call->bucket + RPI_OCTET - 1) / RPI_OCTET;
+    if (octets <= 2 * (uint64_t)lanes) return 2;
+    return octets <= RPI_QUANT_HELD * (uint64_t)lanes ? RPI_QUANT_HELD : 0;
+}
+
+static void quant_encode_held(const rpi_device_call *call, uint64_t bucket, int octets) {
+    static _Thread_local rpi_quant_held held[LANES_MAX];
+    int feedback = call->residual != NULL;
+    rpi_quant_range range = rpi_quant_no_range();
+    for (int lane = 0; lane < lanes; lane++)
+        range = rpi_quant_join(range, rpi_quant_lane_take(call, call->type, feedback, octets,
+                                                          bucket, lane, lanes, &held[lane]));
+    for (int lane = 0; lane < lanes; lane++)
+        rpi_quant_lane_put(call, feedback, call->stochastic, octets, bucket, range, lane, lanes,
+                           &held[lane]);
 }
 
 static void quant_encode(const rpi_device_call *call, uint64_t bucket) {
     int feedback = call->residual != NULL;
+    if (held_octets(call) && !call->stochastic) {
+        quant_encode_held(call, bucket, held_octets(call));
+        return;
+    }
     rpi_quant_range range = rpi_quant_no_range();
     for (int lane = 0; lane < lanes; lane++)
         range = rpi_quant_join(
@@ -245,8 +269,12 @@ static void sign_decode(const rpi_device_call *call, int adds, uint64_t bucket) 
 }
 
 static void quant_decode(const rpi_device_call *call, int adds, uint64_t bucket) {
+    int octets = held_octets(call);
     for (int lane = 0; lane < lanes; lane++)
-        rpi_quant_lane_decode(call, call->type, adds, bucket, lane, lanes);
+        if (octets)
+            rpi_quant_lane_unpack(call, call->type, adds, octets, bucket, lane, lanes);
+        else
+            rpi_quant_lane_decode(call, call->type, adds, bucket, lane, lanes);
 }
 
 void lane_loops_decode(const rpi_device_call *call, int adds, int together) {

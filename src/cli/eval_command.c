@@ -25,7 +25,9 @@ static const rpi_option options[] = {
     {"all", NULL, NULL, RPI_OPTION_FLAG, FIELD(all), NULL, 0, 0, NULL,
      "every sequence of tokens:PATH, not only those held out", NULL},
     {"seq-length", NULL, NULL, RPI_OPTION_COUNT, FIELD(seq_length), NULL, 1, 1 << 20, "N",
-     "tokens that a language model sees at once; the run's when absent, else 256", NULL},
+     "tokens that a language model sees at once; the run's when absent, else 256, or what the "
+     "model has positions",
+     NULL},
     {"memory", NULL, NULL, RPI_OPTION_COUNT, FIELD(memory), NULL, 1, 1 << 20, "N",
      "tokens before a segment that a model with a memory sees; the model's own when absent",
      NULL},

@@ -4,13 +4,14 @@
 #include "base/status.h"
 #include "train/checkpoint/run_settings.h"
 #include "train/data/token_data.h"
+#include "train/huggingface/hf_pictures.h"
 #include "train/trained_model.h"
 #include "train/trainer.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { BATCH = 16 };
+enum { BATCH = 16, USUAL_LENGTH = 256 };
 
 typedef struct evaluator {
     const rpi_eval_options *given;
@@ -46,6 +47,19 @@ static rp_status choose_batch(evaluator *e) {
     RP_TRY(rpi_model_parse(e->options.model, &choice));
     if (rpi_model_memory(&choice) > 0) e->options.batch_size = 1;
     return RP_OK;
+}
+
+/* A Hugging Face folder says of its data what a run has in its settings. */
+static rp_status choose_sizes(evaluator *e) {
+    rpi_train_options *o = &e->options;
+    rpi_model_choice choice;
+    if (e->model.run) return RP_OK;
+    RP_TRY(rpi_model_parse(o->model, &choice));
+    int64_t side = rpi_model_number(&choice, "image");
+    int64_t positions = rpi_model_number(&choice, "positions");
+    if (side > 0 && side <= RPI_PICTURE_SIZE_MOST) o->pictures.size = side;
+    if (!o->seq_length && positions > 0 && positions < USUAL_LENGTH) o->seq_length = positions;
+    return rpi_hf_pictures_check(e->model.hf_folder, o->data);
 }
 
 static rp_status open_model(evaluator *e) {
@@ -106,6 +120,7 @@ static rp_status evaluate(evaluator *e) {
     RP_TRY(open_model(e));
     RP_TRY(choose_data(e));
     RP_TRY(choose_batch(e));
+    RP_TRY(choose_sizes(e));
     e->options.data = e->result->data;
     RP_TRY(rp_comm_create(NULL, 0, 1, &alone, &e->comm));
     RP_TRY(rpi_trainer_open(t, &e->options, e->comm));

@@ -9,7 +9,8 @@
 typedef struct rpi_eval_options {
     const char *model;           /* "hf:FOLDER", or the folder of a run */
     const char *data, *data_dir; /* NULL: what the run learnt from, and its folder */
-    int64_t seq_length;          /* 0: the run's, else 256 */
+    int64_t seq_length;          /* 0: the run's, else 256, or as many positions
+                                  * as a Hugging Face folder's model has, if fewer */
     int64_t batch_size;          /* samples at once; 0: 16 */
     int64_t memory;              /* tokens that a row remembers; 0: the model's own */
     int64_t samples;             /* first of those held out; 0: all */

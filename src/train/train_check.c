@@ -3,6 +3,7 @@
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/run_folder.h"
 #include "train/data/dataset.h"
+#include "train/huggingface/hf_pictures.h"
 #include "train/huggingface/hf_weights.h"
 
 #include <stdio.h>
@@ -191,5 +192,7 @@ rp_status rpi_train_check_files(const rpi_train_options *options) {
                                                     .sequence = options->seq_length,
                                                     .pictures = options->pictures}));
     if (options->resume) return rpi_checkpoint_check(options);
-    return options->weights ? rpi_hf_check(options->weights) : RP_OK;
+    if (!options->weights) return RP_OK;
+    RP_TRY(rpi_hf_pictures_check(options->weights, options->data));
+    return rpi_hf_check(options->weights);
 }

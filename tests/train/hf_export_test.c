@@ -8,6 +8,7 @@
 #include "train/checkpoint/safetensors.h"
 #include "train/data/token_writer.h"
 #include "train/huggingface/hf_config.h"
+#include "train/huggingface/hf_pictures.h"
 #include "train_ranks.h"
 
 #include <stdlib.h>
@@ -116,7 +117,8 @@ static rp_status there_and_back(const char *text, char type[32], char back[RPI_M
     char folder[600], *written = NULL;
     RP_TRY(rpi_model_parse(text, &choice));
     RP_TRY(rpi_hf_family_of_model(&choice, &family));
-    RP_TRY(rpi_hf_config_text(family, &choice, (rpi_hf_text_ends){-1, -1}, &written));
+    RP_TRY(rpi_hf_config_text(family, &choice, (rpi_hf_text_ends){-1, -1}, (rpi_hf_pictures){0},
+                              &written));
     snprintf(type, 32, "%s", family->model_type);
     snprintf(folder, sizeof folder, "%s", ranks_folder("there"));
     mkdir(folder, 0777);
@@ -157,6 +159,86 @@ static void variants_without_a_name_are_refused(void) {
                 "window=3: Hugging Face's qwen2, which the model is by its other options, has");
     CHECK_FAILS(there_and_back(LLAMA ",window=3,mlp-bias=on", type, back), INVALID,
                 "mlp-bias=on: Hugging Face's mistral, which");
+}
+
+/* ---- pictures ---- */
+
+enum { WIDTH = 8 };
+
+static const char *vit_run(void) {
+    static char folder[600];
+    rpi_train_options options = ranks_options();
+    options.model = "vit:layers=1,hidden=8,heads=2,patch=7";
+    options.steps = 1;
+    options.eval = false;
+    snprintf(folder, sizeof folder, "%s", ranks_folder("vit"));
+    options.out = folder;
+    CHECK_OK(ranks_train(&options, 1, NULL));
+    return folder;
+}
+
+/* Queries, keys and values: three matrices there, one behind the other in ours. */
+static void check_thirds(const rpi_safetensors *run, const rpi_safetensors *exported) {
+    static const char *const names[] = {"query", "key", "value"};
+    float *ours = elements(run, "encoder.layers.encoder_layer_0.self_attention.in_proj_weight",
+                           (rpi_shape){2, {3 * WIDTH, WIDTH}});
+    for (int part = 0; ours && part < 3; part++) {
+        char name[128];
+        snprintf(name, sizeof name, "vit.encoder.layer.0.attention.attention.%s.weight",
+                 names[part]);
+        float *theirs = elements(exported, name, (rpi_shape){2, {WIDTH, WIDTH}});
+        CHECK(theirs && memcmp(theirs, ours + (size_t)part * WIDTH * WIDTH,
+                               WIDTH * WIDTH * sizeof *ours) == 0);
+        free(theirs);
+    }
+    free(ours);
+}
+
+static void vit_goes_there_and_back(void) {
+    const char *from = vit_run();
+    char to[600], back[RPI_MODEL_TEXT], *text = NULL;
+    const rpi_hf_family *family = NULL;
+    rpi_hf_exported done;
+    rpi_safetensors *run = NULL, *exported = NULL;
+    size_t bytes = 0;
+    snprintf(to, sizeof to, "%s", ranks_folder("hf-vit"));
+    REQUIRE_OK(rpi_hf_export(from, to, false, &done));
+    CHECK(strcmp(done.architecture, "ViTForImageClassification") == 0 && !done.note[0]);
+    REQUIRE_OK(rpi_hf_config_read(to, back, &family));
+    CHECK_MSG(strcmp(back, "vit:layers=1,hidden=8,heads=2,patch=7,image=28") == 0, "%s", back);
+    REQUIRE_OK(rpi_regular_file_read(ranks_path(to, "config.json"), 1 << 20, &text, &bytes));
+    CHECK_MSG(strstr(text, "\"LABEL_9\":\t9") && !strstr(text, "LABEL_10") &&
+                  strstr(text, "\"num_channels\":\t1") && strstr(text, "_size\":\t32"),
+              "%s", text);
+    rpi_free(text);
+    CHECK_OK(rpi_safetensors_open(ranks_path(from, "model.safetensors"), &run));
+    CHECK_OK(rpi_safetensors_open(ranks_path(to, "model.safetensors"), &exported));
+    check_thirds(run, exported);
+    rpi_safetensors_close(run);
+    rpi_safetensors_close(exported);
+}
+
+/* Images in memory have no files that another program would show as we do. */
+static void normalization_is_compared(void) {
+    static const char half[] = "{\"image_mean\":[0.5,0.5,0.5],\"image_std\":[0.5,0.5,0.5]}";
+    static const char other[] = "{\"image_mean\":[0.1,0.5,0.5],\"image_std\":[0.5,0.5,0.5]}";
+    char folder[600];
+    snprintf(folder, sizeof folder, "%s", ranks_folder("scale"));
+    mkdir(folder, 0777);
+    CHECK_OK(rpi_hf_pictures_check(folder, "images:x"));
+    FILE *stream = fopen(ranks_path(folder, "preprocessor_config.json"), "w");
+    if (stream) fputs(half, stream), fclose(stream);
+    CHECK_OK(rpi_hf_pictures_check(folder, "images:x,normalize=half"));
+    CHECK_OK(rpi_hf_pictures_check(folder, "cifar10:x"));
+    CHECK_FAILS(rpi_hf_pictures_check(folder, "images:x,validation=5%"), INVALID,
+                "preprocessor_config.json: its pictures were normalized otherwise: write "
+                "normalize=half");
+    CHECK_FAILS(rpi_hf_pictures_check(folder, "images:x,normalize=haf"), INVALID,
+                "did you mean 'half'?");
+    stream = fopen(ranks_path(folder, "preprocessor_config.json"), "w");
+    if (stream) fputs(other, stream), fclose(stream);
+    CHECK_FAILS(rpi_hf_pictures_check(folder, "images:x"), INVALID,
+                "'image_mean' is [0.1,0.5,0.5]");
 }
 
 /* ---- the tokenizer of a run that learnt hidden tokens ---- */
@@ -306,6 +388,8 @@ CASES({"names and transposes are those of transformers",
       {"the config gives the model back", the_config_gives_the_model_back},
       {"variants of LLaMA come back", variants_of_llama_come_back},
       {"variants without a name are refused", variants_without_a_name_are_refused},
+      {"ViT goes there and back", vit_goes_there_and_back},
+      {"normalization is compared", normalization_is_compared},
       {"the tokenizer of hidden tokens goes along", the_tokenizer_of_hidden_tokens_goes_along},
       {"what cannot be exported is told", what_cannot_be_exported_is_told},
       {"a folder that holds something is kept", a_folder_that_holds_something_is_kept},

@@ -104,6 +104,84 @@ static void qwen2_is_that_of_transformers(void) {
     check_logits("qwen2");
 }
 
+/* ---- pictures ---- */
+
+enum { SIDE = 12, CLASSES = 5, PIXELS = 3 * SIDE * SIDE };
+
+static void read_pictures(const char *folder, float *pixels, float *logits) {
+    char path[700];
+    rpi_safetensors *file = NULL;
+    snprintf(path, sizeof path, "%s/expected.safetensors", folder);
+    REQUIRE_OK(rpi_safetensors_open(path, &file));
+    CHECK_OK(rpi_safetensors_read(file, "pixels", RP_F32, &(rpi_shape){4, {1, 3, SIDE, SIDE}},
+                                  pixels));
+    CHECK_OK(
+        rpi_safetensors_read(file, "logits", RP_F32, &(rpi_shape){2, {1, CLASSES}}, logits));
+    rpi_safetensors_close(file);
+}
+
+static rp_status open_vit(const char *folder, int classes, bool partial, opened *o, char *note,
+                          size_t bytes) {
+    char model[RPI_MODEL_TEXT];
+    const rpi_hf_family *family = NULL;
+    rpi_data_shape shape = {.channels = 3, .height = SIDE, .width = SIDE, .classes = classes};
+    RP_TRY(rpi_hf_config_read(folder, model, &family));
+    CHECK_MSG(strcmp(model, "vit:layers=2,hidden=16,heads=4,image=12,"
+                            "norm-epsilon=0.001") == 0,
+              "%s", model);
+    RP_TRY(rpi_network_build(model, &shape, &o->network));
+    RP_TRY(rpi_weights_create(o->network.graph, o->network.loss, &o->weights));
+    return rpi_hf_load(folder, &o->network, o->weights, partial, note, bytes);
+}
+
+static void close_vit(opened *o) {
+    rpi_weights_destroy(o->weights);
+    rpi_network_close(&o->network);
+    *o = (opened){0};
+}
+
+static void vit_is_that_of_transformers(void) {
+    static opened o;
+    static float pixels[PIXELS], wanted[CLASSES];
+    char folder[600], note[4096];
+    rpi_tensor logits = {0};
+    o = (opened){0};
+    snprintf(folder, sizeof folder, "%s/vit", HUGGINGFACE_GOLDEN);
+    read_pictures(folder, pixels, wanted);
+    REQUIRE_OK(open_vit(folder, CLASSES, false, &o, note, sizeof note));
+    CHECK_MSG(!note[0], "%s", note);
+    rpi_program_options options = {
+        .dimensions = {{"batch", 1}}, .result_count = 1, .results = {o.network.logits}};
+    const void *inputs[RPI_TASK_INPUTS + 1] = {pixels};
+    REQUIRE_OK(rpi_session_create(o.weights, rpi_backend_default(),
+                                  &(rpi_backend_options){.threads = 1}, &o.session));
+    REQUIRE_OK(
+        rpi_program_compile(o.session, o.network.graph, RPI_NO_VALUE, &options, &o.program));
+    REQUIRE_OK(rpi_instance_create(o.program, &o.instance));
+    REQUIRE_OK(rpi_instance_forward(o.instance, &(rpi_run_options){.inputs = inputs}));
+    REQUIRE_OK(rpi_instance_result(o.instance, o.network.logits, &logits));
+    for (int i = 0; i < CLASSES; i++)
+        CHECK_NEAR(((const float *)logits.data)[i], wanted[i], 1e-4);
+    rpi_instance_destroy(o.instance);
+    rpi_program_destroy(o.program);
+    rpi_session_destroy(o.session);
+    close_vit(&o);
+}
+
+static void a_head_of_other_classes_starts_anew(void) {
+    static opened o;
+    char folder[600], note[4096];
+    snprintf(folder, sizeof folder, "%s/vit", HUGGINGFACE_GOLDEN);
+    REQUIRE_OK(open_vit(folder, CLASSES + 1, true, &o, note, sizeof note));
+    CHECK_MSG(strstr(note, "2 of 40 tensors are missing in ") &&
+                  strstr(note, " and start anew: classifier.weight, classifier.bias"),
+              "%s", note);
+    close_vit(&o);
+    CHECK_FAILS(open_vit(folder, CLASSES + 1, false, &o, note, sizeof note), MISMATCH,
+                "classifier.weight is of 5 classes; the data have 6");
+    close_vit(&o);
+}
+
 /* ---- token by token ---- */
 
 /* The largest difference of the logits behind the index-th token. */
@@ -166,4 +244,6 @@ CASES({"GPT-2 is that of transformers", gpt2_is_that_of_transformers},
       {"Mistral is that of transformers", mistral_is_that_of_transformers},
       {"LLaMA-3.1 is that of transformers", llama31_is_that_of_transformers},
       {"Qwen2 is that of transformers", qwen2_is_that_of_transformers},
+      {"ViT is that of transformers", vit_is_that_of_transformers},
+      {"a head of other classes starts anew", a_head_of_other_classes_starts_anew},
       {"choices are those of transformers", choices_are_those_of_transformers})

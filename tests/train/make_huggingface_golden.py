@@ -90,6 +90,29 @@ def make(name: str, folder: Path) -> None:
     print(name, tokens[0].tolist())
 
 
+VIT = transformers.ViTConfig(
+    hidden_size=16, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64,
+    image_size=12, patch_size=4, num_labels=5, layer_norm_eps=1e-3, initializer_range=SPREAD,
+)  # fmt: skip
+
+
+def make_vit(folder: Path) -> None:
+    """In place of tokens `pixels`, of one picture."""
+    torch.manual_seed(9)
+    model = transformers.ViTForImageClassification(VIT)
+    spread_biases(model)
+    model.to(torch.bfloat16).save_pretrained(folder)
+    model = transformers.ViTForImageClassification.from_pretrained(folder, dtype=torch.float32)
+    pixels = torch.randn(1, 3, 12, 12)
+    with torch.no_grad():
+        logits = model.eval()(pixels).logits
+    save_file({"pixels": pixels, "logits": logits}, folder / "expected.safetensors")
+
+
 if __name__ == "__main__":
-    for name in sys.argv[1:] or MODELS:
-        make(name, Path(__file__).parent / "huggingface_golden" / name)
+    golden = Path(__file__).parent / "huggingface_golden"
+    for name in sys.argv[1:] or [*MODELS, "vit"]:
+        if name == "vit":
+            make_vit(golden / name)
+        else:
+            make(name, golden / name)

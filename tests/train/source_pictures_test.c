@@ -122,6 +122,25 @@ static void every_picture_comes_once_an_epoch(void) {
     rpi_source_close(&source);
 }
 
+/* The picture at 0 has the level 100 of blue. */
+static void colours_can_be_from_minus_one_to_one(void) {
+    static const struct {
+        const char *rest;
+        double blue;
+    } rows[] = {{",normalize=half", 100 / 127.5 - 1},
+                {",validation=20%,normalize=imagenet", (100 / 255.0 - 0.406) / 0.225}};
+    for (int i = 0; i < 2; i++) {
+        rpi_source source;
+        rpi_source_batch batch;
+        rpi_source_options options = options_of(data_of(make_folder("colours"), rows[i].rest));
+        REQUIRE_OK(rpi_source_open(&options, &source));
+        REQUIRE_OK(rpi_source_hold_out(&source, 0, 1, &batch));
+        const float *images = batch.inputs[0];
+        CHECK_NEAR(images[2 * PIXELS], rows[i].blue, 1e-6);
+        rpi_source_close(&source);
+    }
+}
+
 static void the_held_out_lie_in_order(void) {
     rpi_source source;
     rpi_source_batch batch;
@@ -297,6 +316,8 @@ static void mistakes_are_named(void) {
         {"/train/Ant", "/train/Ant holds pictures itself (", RP_INVALID},
         {",validation=", "validation= is empty; write images:FOLDER", RP_INVALID},
         {",validation=120%", "a share above 0 and below 1", RP_INVALID},
+        {",normalize=haf", "unknown normalize 'haf'; there are imagenet, half; did you mean",
+         RP_INVALID},
         {",size=3", "'size=3' is no option of images; write images:FOLDER", RP_INVALID},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
@@ -466,6 +487,7 @@ static void colours_are_learnt(void) {
 }
 
 CASES({"every picture comes once an epoch", every_picture_comes_once_an_epoch},
+      {"colours can be from -1 to 1", colours_can_be_from_minus_one_to_one},
       {"the held out lie in order", the_held_out_lie_in_order},
       {"boxes depend on nothing else", boxes_depend_on_nothing_else},
       {"the other folder is found", the_other_folder_is_found},

@@ -1,17 +1,37 @@
 #include "train/data/picture_data.h"
 
 #include "base/status.h"
+#include "base/suggest.h"
 #include "train/data/token_data.h"
 
 #include <stdio.h>
 #include <string.h>
 
 static const char usage[] =
-    "write images:FOLDER, images:FOLDER,validation=FOLDER or images:FOLDER,validation=5%";
+    "write images:FOLDER, images:FOLDER,validation=FOLDER or images:FOLDER,validation=5%, and "
+    "normalize=imagenet or half";
+
+/* Of ImageNet, as torchvision's models take them; and to -1 ... 1, as those of the papers on
+ * vision transformers. */
+static const rpi_picture_scale scales[] = {
+    {"imagenet", {0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}},
+    {"half", {0.5, 0.5, 0.5}, {0.5, 0.5, 0.5}},
+};
+enum { SCALES = sizeof scales / sizeof scales[0] };
+
+const rpi_picture_scale *rpi_picture_scale_at(int index) {
+    return index >= 0 && index < SCALES ? &scales[index] : NULL;
+}
+
+static const char *scale_name_at(const void *context, int index) {
+    (void)context;
+    return index < SCALES ? scales[index].name : NULL;
+}
 
 typedef struct words {
     char train[RPI_PATH_BYTES], validation[RPI_PATH_BYTES];
     double share; /* 0: not said */
+    const rpi_picture_scale *scale;
 } words;
 
 /* ---- what the user wrote ---- */
@@ -27,6 +47,19 @@ static rp_status parse_validation(const char *text, words *w) {
                    text);
 }
 
+static rp_status parse_scale(const char *text, words *w) {
+    int index = 0;
+    RP_TRY(rpi_name_find("normalize", text, scale_name_at, NULL, &index));
+    w->scale = &scales[index];
+    return RP_OK;
+}
+
+static rp_status parse_word(const char *word, words *w) {
+    if (strncmp(word, "validation=", 11) == 0) return parse_validation(word + 11, w);
+    if (strncmp(word, "normalize=", 10) == 0) return parse_scale(word + 10, w);
+    return RP_FAIL(INVALID, "'%s' is no option of images; %s", word, usage);
+}
+
 static rp_status parse(const char *text, words *w) {
     char copy[RPI_PATH_BYTES], *rest = copy;
     const char *colon = strchr(text, ':');
@@ -37,11 +70,15 @@ static rp_status parse(const char *text, words *w) {
     snprintf(w->train, sizeof w->train, "%s", path);
     for (size_t end = strlen(w->train); end > 1 && w->train[end - 1] == '/';)
         w->train[--end] = '\0';
-    for (char *word; (word = strsep(&rest, ","));) {
-        if (strncmp(word, "validation=", 11) != 0)
-            return RP_FAIL(INVALID, "'%s' is no option of images; %s", word, usage);
-        RP_TRY(parse_validation(word + 11, w));
-    }
+    w->scale = &scales[0];
+    for (char *word; (word = strsep(&rest, ","));) RP_TRY(parse_word(word, w));
+    return RP_OK;
+}
+
+rp_status rpi_picture_scale_of(const char *text, const rpi_picture_scale **out_scale) {
+    words w = {.share = 0};
+    RP_TRY(parse(text, &w));
+    *out_scale = w.scale;
     return RP_OK;
 }
 
@@ -97,6 +134,7 @@ static rp_status split(rpi_picture_data *d, double share) {
 static rp_status open_all(const char *text, rpi_picture_data *d) {
     words w = {.share = 0};
     RP_TRY(parse(text, &w));
+    d->scale = w.scale;
     resolve(&w);
     RP_TRY(rpi_picture_folder_open(w.train, &d->train));
     if (!w.validation[0]) return split(d, w.share > 0 ? w.share : RPI_TOKEN_DATA_SHARE);

@@ -20,9 +20,6 @@ extern const rpi_dataset_kind rpi_dataset_images;
 enum { CHANNELS = RPI_PICTURE_CHANNELS };
 #define PATIENCE_S 300.0 /* for a batch from a slow disk */
 
-static const float means[CHANNELS] = {0.485f, 0.456f, 0.406f};
-static const float deviations[CHANNELS] = {0.229f, 0.224f, 0.225f};
-
 typedef struct picture_source {
     rpi_picture_data data;
     rpi_picture_set train, test;
@@ -146,9 +143,11 @@ static rp_status decode_held_out(picture_source *self, int64_t first, int64_t co
 /* ---- bytes to numbers ---- */
 
 static void measure_levels(picture_source *self) {
+    const rpi_picture_scale *scale = self->data.scale;
     for (int c = 0; c < CHANNELS; c++)
         for (int level = 0; level < 256; level++)
-            self->levels[c][level] = ((float)level / 255.0f - means[c]) / deviations[c];
+            self->levels[c][level] =
+                ((float)level / 255.0f - (float)scale->mean[c]) / (float)scale->deviation[c];
 }
 
 static void to_numbers(const picture_source *self, const uint8_t *bytes, int64_t count) {
@@ -228,8 +227,8 @@ static rp_status prepare(picture_source *self, const rpi_source_options *o) {
     self->most = o->most;
     self->size = o->pictures.size ? (int)o->pictures.size : RPI_PICTURE_SIZE;
     self->threads = o->pictures.threads ? (int)o->pictures.threads : RPI_PICTURE_THREADS;
-    measure_levels(self);
     RP_TRY(rpi_picture_data_open(o->data, &self->data));
+    measure_levels(self);
     if (o->rank == 0) {
         tell_others(&self->data.train);
         tell_others(&self->data.validation);
@@ -323,7 +322,8 @@ const rpi_dataset_kind rpi_dataset_images = {
     .name = "images",
     .summary = "folders of JPEG and PNG pictures, one for each class: images:FOLDER, with "
                ",validation=FOLDER or ,validation=5% (what is held out; FOLDER/val beside "
-               "FOLDER/train when absent, else every 20th picture)",
+               "FOLDER/train when absent, else every 20th picture) and ,normalize=half "
+               "(colours from -1 to 1)",
     .takes_text = true,
     .takes_pictures = true,
     .source = &source_pictures,

@@ -28,22 +28,20 @@ static const rpi_hf_constant constants[] = {
     {0},
 };
 
-#define SAME(name)                                                                             \
-    { name, name, false }
-#define BOTH(name) SAME(name ".weight"), SAME(name ".bias")
+#define BOTH(name) RPI_HF_SAME(name ".weight"), RPI_HF_SAME(name ".bias")
 
 /* What both have. */
 #define COMMON                                                                                 \
-    SAME("bert.embeddings.word_embeddings.weight"),                                            \
-        SAME("bert.embeddings.position_embeddings.weight"),                                    \
-        SAME("bert.embeddings.token_type_embeddings.weight"),                                  \
+    RPI_HF_SAME("bert.embeddings.word_embeddings.weight"),                                     \
+        RPI_HF_SAME("bert.embeddings.position_embeddings.weight"),                             \
+        RPI_HF_SAME("bert.embeddings.token_type_embeddings.weight"),                           \
         BOTH("bert.encoder.layer.*.attention.self.query"),                                     \
         BOTH("bert.encoder.layer.*.attention.self.key"),                                       \
         BOTH("bert.encoder.layer.*.attention.self.value"),                                     \
         BOTH("bert.encoder.layer.*.attention.output.dense"),                                   \
         BOTH("bert.encoder.layer.*.intermediate.dense"),                                       \
         BOTH("bert.encoder.layer.*.output.dense"), BOTH("bert.pooler.dense"),                  \
-        SAME("cls.predictions.bias"), BOTH("cls.predictions.transform.dense"),                 \
+        RPI_HF_SAME("cls.predictions.bias"), BOTH("cls.predictions.transform.dense"),          \
         BOTH("cls.predictions.transform.LayerNorm"), BOTH("cls.seq_relationship"),             \
         BOTH("qa_outputs")
 

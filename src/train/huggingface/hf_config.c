@@ -312,8 +312,29 @@ static void put_token(cJSON *root, const char *key, int64_t token) {
     put_key(root, key, token >= 0 ? cJSON_CreateNumber((double)token) : cJSON_CreateNull());
 }
 
+/* Classes have no names here. */
+static void put_pictures(cJSON *root, const rpi_hf_family *family,
+                         const rpi_model_choice *choice, rpi_hf_pictures pictures) {
+    cJSON_DeleteItemFromObjectCaseSensitive(root, "image_size");
+    cJSON_AddNumberToObject(root, "image_size", (double)pictures.side);
+    cJSON_AddNumberToObject(root, "num_channels", (double)pictures.channels);
+    for (const rpi_hf_constant *c = family->constants; c->key; c++)
+        if (c->of_key && !c->json)
+            cJSON_AddNumberToObject(root, c->key,
+                                    (double)(c->times * rpi_model_number(choice, "hidden")));
+    cJSON *names = cJSON_AddObjectToObject(root, "id2label");
+    cJSON *numbers = cJSON_AddObjectToObject(root, "label2id");
+    for (int64_t i = 0; i < pictures.classes; i++) {
+        char id[24], label[32];
+        snprintf(id, sizeof id, "%lld", (long long)i);
+        snprintf(label, sizeof label, "LABEL_%lld", (long long)i);
+        cJSON_AddStringToObject(names, id, label);
+        cJSON_AddNumberToObject(numbers, label, (double)i);
+    }
+}
+
 static cJSON *make_config(const rpi_hf_family *family, const rpi_model_choice *choice,
-                          rpi_hf_text_ends ends) {
+                          rpi_hf_text_ends ends, rpi_hf_pictures pictures) {
     cJSON *root = cJSON_CreateObject();
     cJSON *architectures = cJSON_AddArrayToObject(root, "architectures");
     cJSON_AddItemToArray(architectures,
@@ -324,15 +345,19 @@ static cJSON *make_config(const rpi_hf_family *family, const rpi_model_choice *c
     for (const rpi_hf_constant *c = family->constants; c->key; c++)
         if (c->json) put_key(root, c->key, cJSON_Parse(c->json));
     if (family->is_rotary) rpi_hf_rope_write(choice, root);
+    if (family->sees_pictures) {
+        put_pictures(root, family, choice, pictures);
+        return root;
+    }
     put_token(root, "bos_token_id", ends.begin);
     put_token(root, "eos_token_id", ends.end);
     return root;
 }
 
 rp_status rpi_hf_config_text(const rpi_hf_family *family, const rpi_model_choice *choice,
-                             rpi_hf_text_ends ends, char **out_text) {
+                             rpi_hf_text_ends ends, rpi_hf_pictures pictures, char **out_text) {
     RP_TRY(rpi_hf_family_check(family, choice));
-    cJSON *root = make_config(family, choice, ends);
+    cJSON *root = make_config(family, choice, ends, pictures);
     char *text = cJSON_Print(root);
     cJSON_Delete(root);
     if (!text) return RP_FAIL(NOMEM, "no memory for config.json");

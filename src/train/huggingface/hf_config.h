@@ -23,9 +23,14 @@ typedef struct rpi_hf_text_ends {
     int64_t begin, end;
 } rpi_hf_text_ends;
 
+/* What a model of pictures was trained on; zeros for others. */
+typedef struct rpi_hf_pictures {
+    int64_t classes, channels, side;
+} rpi_hf_pictures;
+
 /* The text of config.json for such a model; free with rpi_free(). */
 rp_status rpi_hf_config_text(const rpi_hf_family *family, const rpi_model_choice *choice,
-                             rpi_hf_text_ends ends, char **out_text);
+                             rpi_hf_text_ends ends, rpi_hf_pictures pictures, char **out_text);
 
 /* The tokens at which a text ends, by generation_config.json or config.json; a folder may name
  * none. RP_CORRUPT: damaged. */

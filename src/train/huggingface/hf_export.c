@@ -6,6 +6,7 @@
 #include "base/status.h"
 #include "train/checkpoint/safetensors.h"
 #include "train/data/data_tokenizer.h"
+#include "train/data/picture_data.h"
 #include "train/huggingface/hf_config.h"
 #include "train/huggingface/hf_weights.h"
 #include "train/trained_model.h"
@@ -18,7 +19,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MOST_FILES = 4, PATH_BYTES = RPI_PATH_BYTES + 128 };
+enum { MOST_FILES = 5, MOST_PARTS = 3, PATH_BYTES = RPI_PATH_BYTES + 128 };
 
 typedef struct folder_export {
     char folder[RPI_PATH_BYTES], aside[RPI_PATH_BYTES + 64]; /* the second is made first */
@@ -60,28 +61,53 @@ static rp_status turn(rpi_named_tensor *tensor) {
     return RP_OK;
 }
 
+/* One of theirs, of which ours may be several. */
+static rp_status add_part(folder_export *e, const rpi_named_tensor *ours,
+                          const rpi_hf_tensor *row, const float *values, const char *theirs) {
+    float *copy = NULL;
+    rpi_shape shape = ours->shape;
+    if (row->parts) shape.size[0] /= row->parts;
+    size_t count = (size_t)rpi_shape_count(&shape);
+    RP_TRY(rpi_alloc_array(count, sizeof *copy, theirs, &copy));
+    memcpy(copy, values + (size_t)row->part * count, count * sizeof *copy);
+    rpi_named_tensor *tensor = &e->tensors[e->count];
+    snprintf(e->names[e->count], sizeof e->names[0], "%s", theirs);
+    *tensor = (rpi_named_tensor){e->names[e->count], RP_F32, shape, copy};
+    e->count++;
+    return row->transposed ? turn(tensor) : RP_OK;
+}
+
+static rp_status add_parts(folder_export *e, const rpi_named_tensor *ours,
+                           const float *values) {
+    char theirs[RPI_HF_NAME];
+    const rpi_hf_tensor *row = rpi_hf_tensor_find(e->family, ours->name, NULL, theirs);
+    for (; row; row = rpi_hf_tensor_find(e->family, ours->name, row, theirs))
+        RP_TRY(add_part(e, ours, row, values, theirs));
+    return RP_OK;
+}
+
 static rp_status add_tensor(folder_export *e, const rpi_named_tensor *ours) {
     char theirs[RPI_HF_NAME];
-    const rpi_hf_tensor *row = rpi_hf_tensor_find(e->family, ours->name, theirs);
+    const rpi_hf_tensor *row = rpi_hf_tensor_find(e->family, ours->name, NULL, theirs);
     if (!row || ours->dtype != RP_F32 || (row->transposed && ours->shape.dims != 2))
         return RP_FAIL(INTERNAL, "%s has no name in Hugging Face folders", ours->name);
     float *values = NULL;
     RP_TRY(rpi_alloc_array((size_t)rpi_shape_count(&ours->shape), sizeof *values, ours->name,
                            &values));
-    rpi_named_tensor *tensor = &e->tensors[e->count];
-    snprintf(e->names[e->count], sizeof e->names[0], "%s", theirs);
-    *tensor = (rpi_named_tensor){e->names[e->count], RP_F32, ours->shape, values};
-    e->count++;
-    RP_TRY(rpi_safetensors_read_finite(e->model.run, ours->name, &ours->shape, values));
-    return row->transposed ? turn(tensor) : RP_OK;
+    rp_status status =
+        rpi_safetensors_read_finite(e->model.run, ours->name, &ours->shape, values);
+    if (status == RP_OK) status = add_parts(e, ours, values);
+    rpi_free(values);
+    return status;
 }
 
 /* Parameters; what else a checkpoint holds is for the next step of training. */
 static rp_status read_tensors(folder_export *e) {
     static const char optimizer[] = "optimizer.";
     int all = rpi_safetensors_count(e->model.run);
-    RP_TRY(rpi_alloc_array((size_t)all, sizeof *e->tensors, "tensors", &e->tensors));
-    RP_TRY(rpi_alloc_array((size_t)all, sizeof *e->names, "names", &e->names));
+    size_t most = (size_t)all * MOST_PARTS;
+    RP_TRY(rpi_alloc_array(most, sizeof *e->tensors, "tensors", &e->tensors));
+    RP_TRY(rpi_alloc_array(most, sizeof *e->names, "names", &e->names));
     for (int i = 0; i < all; i++) {
         const rpi_named_tensor *tensor = rpi_safetensors_at(e->model.run, i);
         if (strncmp(tensor->name, optimizer, sizeof optimizer - 1) == 0) continue;
@@ -230,9 +256,64 @@ static rp_status write_tokenizer(folder_export *e, rpi_hf_exported *result) {
     return RP_OK;
 }
 
+/* ---- pictures ---- */
+
+static const rpi_shape *shape_named(const folder_export *e, const char *theirs) {
+    for (int i = 0; i < e->count; i++)
+        if (strcmp(e->tensors[i].name, theirs) == 0) return &e->tensors[i].shape;
+    return NULL;
+}
+
+/* By the shapes of its tensors. */
+static rp_status find_pictures(const folder_export *e, rpi_hf_pictures *out) {
+    const rpi_shape *head = shape_named(e, "classifier.weight");
+    const rpi_shape *map = shape_named(e, "vit.embeddings.patch_embeddings.projection.weight");
+    const rpi_shape *places = shape_named(e, "vit.embeddings.position_embeddings");
+    if (!head || !map || !places) return RP_FAIL(CORRUPT, "the run lacks tensors of its model");
+    int64_t patches = places->size[1] - 1, side = 1;
+    while (side * side < patches) side++;
+    if (side * side != patches)
+        return RP_FAIL(
+            UNSUPPORTED,
+            "the pictures have %lld patches each: those of Hugging Face's are square",
+            (long long)patches);
+    *out = (rpi_hf_pictures){
+        .classes = head->size[0], .channels = map->size[1], .side = side * map->size[2]};
+    return RP_OK;
+}
+
+/* How pictures were shown, where the data are files of them. */
+static rp_status write_preprocessor(folder_export *e, rpi_hf_pictures pictures) {
+    const rpi_picture_scale *scale = NULL;
+    if (!e->model.data || strncmp(e->model.data, "images:", 7) != 0) return RP_OK;
+    RP_TRY(rpi_picture_scale_of(e->model.data, &scale));
+    cJSON *root = cJSON_CreateObject(), *size = cJSON_AddObjectToObject(root, "size");
+    cJSON_AddStringToObject(root, "image_processor_type", "ViTImageProcessor");
+    cJSON_AddNumberToObject(size, "height", (double)pictures.side);
+    cJSON_AddNumberToObject(size, "width", (double)pictures.side);
+    cJSON_AddBoolToObject(root, "do_resize", true);
+    cJSON_AddNumberToObject(root, "resample", 2); /* bilinear */
+    cJSON_AddBoolToObject(root, "do_rescale", true);
+    cJSON_AddNumberToObject(root, "rescale_factor", 1.0 / 255);
+    cJSON_AddBoolToObject(root, "do_normalize", true);
+    cJSON_AddItemToObject(root, "image_mean", cJSON_CreateDoubleArray(scale->mean, 3));
+    cJSON_AddItemToObject(root, "image_std", cJSON_CreateDoubleArray(scale->deviation, 3));
+    char *text = cJSON_Print(root);
+    cJSON_Delete(root);
+    if (!text) return RP_FAIL(NOMEM, "no memory for preprocessor_config.json");
+    rp_status status = write_text(e, "preprocessor_config.json", text, strlen(text));
+    cJSON_free(text);
+    return status;
+}
+
 static rp_status write_config(folder_export *e) {
     char *text = NULL;
-    RP_TRY(rpi_hf_config_text(e->family, &e->choice, text_ends(e), &text));
+    rpi_hf_pictures pictures = {0};
+    if (e->family->sees_pictures) {
+        RP_TRY(find_pictures(e, &pictures));
+        RP_TRY(write_preprocessor(e, pictures));
+    }
+    RP_TRY(rpi_hf_config_text(e->family, &e->choice, text_ends(e), pictures, &text));
     rp_status status = write_text(e, "config.json", text, strlen(text));
     rpi_free(text);
     return status;
@@ -268,7 +349,7 @@ static rp_status publish(const folder_export *e) {
 static rp_status write_all(folder_export *e, rpi_hf_exported *result) {
     RP_TRY(rpi_folder_make(e->aside));
     rp_status status = write_weights(e);
-    if (status == RP_OK) status = write_tokenizer(e, result);
+    if (status == RP_OK && !e->family->sees_pictures) status = write_tokenizer(e, result);
     if (status == RP_OK) status = write_config(e);
     if (status == RP_OK) status = publish(e);
     rpi_kept_error why;

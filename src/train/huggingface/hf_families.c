@@ -13,10 +13,12 @@ extern const rpi_hf_family rpi_hf_mistral;
 extern const rpi_hf_family rpi_hf_qwen2;
 extern const rpi_hf_family rpi_hf_bert;
 extern const rpi_hf_family rpi_hf_megatron_bert;
+extern const rpi_hf_family rpi_hf_vit;
+extern const rpi_hf_family rpi_hf_vit_b16;
 
 static const rpi_hf_family *const families[] = {
-    &rpi_hf_gpt2,  &rpi_hf_llama, &rpi_hf_mistral,
-    &rpi_hf_qwen2, &rpi_hf_bert,  &rpi_hf_megatron_bert,
+    &rpi_hf_gpt2, &rpi_hf_llama,         &rpi_hf_mistral, &rpi_hf_qwen2,
+    &rpi_hf_bert, &rpi_hf_megatron_bert, &rpi_hf_vit,     &rpi_hf_vit_b16,
 };
 enum { FAMILIES = sizeof families / sizeof families[0] };
 
@@ -151,8 +153,8 @@ static void put_number(const char *pattern, const char *digits, char name[RPI_HF
 }
 
 const rpi_hf_tensor *rpi_hf_tensor_find(const rpi_hf_family *family, const char *ours,
-                                        char theirs[RPI_HF_NAME]) {
-    for (const rpi_hf_tensor *t = family->tensors; t->ours; t++) {
+                                        const rpi_hf_tensor *after, char theirs[RPI_HF_NAME]) {
+    for (const rpi_hf_tensor *t = after ? after + 1 : family->tensors; t->ours; t++) {
         const char *number = NULL;
         if (!follows(t->ours, ours, &number)) continue;
         put_number(t->theirs, number, theirs);

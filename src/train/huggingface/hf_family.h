@@ -37,7 +37,16 @@ typedef struct rpi_hf_constant {
 typedef struct rpi_hf_tensor {
     const char *ours, *theirs;
     bool transposed; /* theirs is inputs x outputs */
+    int part, parts; /* theirs is the part-th of so many equal parts of ours, by the first axis;
+                        0 parts: all of it */
+    bool is_for_data; /* its first axis is the classes of the data: one of others starts anew */
 } rpi_hf_tensor;
+
+#define RPI_HF_TENSOR(mine, name)                                                              \
+    { .ours = (mine), .theirs = (name) }
+#define RPI_HF_SAME(name) RPI_HF_TENSOR(name, name)
+#define RPI_HF_TURNED(mine, name)                                                              \
+    { .ours = (mine), .theirs = (name), .transposed = true }
 
 typedef struct rpi_hf_family {
     const char *model; /* as redpoll train --model names it: "gpt2" */
@@ -50,10 +59,11 @@ typedef struct rpi_hf_family {
     const char *prefix; /* of names that files of the bare model have without it */
     const rpi_hf_option *options;
     const rpi_hf_constant *constants;
-    bool is_rotary;    /* positions are, and may be stretched: hf_rope.h */
-    bool has_segments; /* the model reads of which of two texts a token is */
-    int64_t text_end;  /* the token between texts where the tokenizer is not known, and the
-                          vocabulary has it; 0: none */
+    bool is_rotary;     /* positions are, and may be stretched: hf_rope.h */
+    bool sees_pictures; /* config.json has their sides, colours and classes */
+    bool has_segments;  /* the model reads of which of two texts a token is */
+    int64_t text_end;   /* the token between texts where the tokenizer is not known, and the
+                           vocabulary has it; 0: none */
     const rpi_hf_tensor *tensors;
     /* Tensors of theirs that hold nothing to learn, or what stands elsewhere, too. */
     const char *const *ignored; /* NULL ends it */
@@ -73,9 +83,10 @@ rp_status rpi_hf_family_check(const rpi_hf_family *family,
 const char *rpi_hf_architecture(const rpi_hf_family *family,
                                 const struct rpi_model_choice *choice);
 
-/* The row of a tensor of ours, and its name there; NULL: there is none. */
+/* The row of a tensor of ours, and its name there; NULL: there is none. after: the row before,
+ * where ours is several of theirs; NULL: the first. */
 const rpi_hf_tensor *rpi_hf_tensor_find(const rpi_hf_family *family, const char *ours,
-                                        char theirs[RPI_HF_NAME]);
+                                        const rpi_hf_tensor *after, char theirs[RPI_HF_NAME]);
 /* A name as files of old releases have it, where it is another: the weight and bias of a norm
  * were its gamma and beta. NULL: it is not. */
 const char *rpi_hf_old_name(const char *name, char text[RPI_HF_NAME]);

@@ -51,25 +51,21 @@ static const rpi_hf_constant qwen2_constants[] = {
     {0},
 };
 
-#define LINEAR(name)                                                                           \
-    {name ".weight", name ".weight", false}, {                                                 \
-        name ".bias", name ".bias", false                                                      \
-    }
+#define LINEAR(name) RPI_HF_SAME(name ".weight"), RPI_HF_SAME(name ".bias")
 
 static const rpi_hf_tensor tensors[] = {
-    {"model.embed_tokens.weight", "model.embed_tokens.weight", false},
-    {"model.layers.*.input_layernorm.weight", "model.layers.*.input_layernorm.weight", false},
+    RPI_HF_SAME("model.embed_tokens.weight"),
+    RPI_HF_SAME("model.layers.*.input_layernorm.weight"),
     LINEAR("model.layers.*.self_attn.q_proj"),
     LINEAR("model.layers.*.self_attn.k_proj"),
     LINEAR("model.layers.*.self_attn.v_proj"),
     LINEAR("model.layers.*.self_attn.o_proj"),
-    {"model.layers.*.post_attention_layernorm.weight",
-     "model.layers.*.post_attention_layernorm.weight", false},
+    RPI_HF_SAME("model.layers.*.post_attention_layernorm.weight"),
     LINEAR("model.layers.*.mlp.gate_proj"),
     LINEAR("model.layers.*.mlp.up_proj"),
     LINEAR("model.layers.*.mlp.down_proj"),
-    {"model.norm.weight", "model.norm.weight", false},
-    {"lm_head.weight", "lm_head.weight", false},
+    RPI_HF_SAME("model.norm.weight"),
+    RPI_HF_SAME("lm_head.weight"),
     {0},
 };
 

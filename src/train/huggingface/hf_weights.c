@@ -183,12 +183,25 @@ static rp_status convert(const rpi_hf_weights *w, const shard *s,
     return RP_OK;
 }
 
+/* Theirs of ours. */
+static rpi_shape shape_of(const rpi_parameter *parameter, const rpi_hf_tensor *row) {
+    rpi_shape shape = parameter->shape;
+    if (row->transposed)
+        shape = (rpi_shape){2, {parameter->shape.size[1], parameter->shape.size[0]}};
+    if (row->parts) shape.size[0] /= row->parts;
+    return shape;
+}
+
 static rp_status read_tensor(const rpi_hf_weights *w, const shard *s,
                              const rpi_named_tensor *tensor, const rpi_parameter *parameter,
-                             bool transposed, float *out) {
-    rpi_shape wanted = parameter->shape;
-    if (transposed)
-        wanted = (rpi_shape){2, {parameter->shape.size[1], parameter->shape.size[0]}};
+                             const rpi_hf_tensor *row, float *out) {
+    rpi_shape wanted = shape_of(parameter, row);
+    if (row->is_for_data && tensor->shape.dims == wanted.dims &&
+        tensor->shape.size[0] != wanted.size[0])
+        return RP_FAIL(MISMATCH, "%s/%s: %s is of %lld classes; the data have %lld", w->folder,
+                       s->name, tensor->name, (long long)tensor->shape.size[0],
+                       (long long)wanted.size[0]);
+    out += row->part * rpi_shape_count(&wanted);
     RP_TRY(check_tensor(w, s, tensor, &wanted));
     size_t count = (size_t)rpi_shape_count(&wanted);
     void *raw = NULL;
@@ -198,7 +211,7 @@ static rp_status read_tensor(const rpi_hf_weights *w, const shard *s,
     if (status == RP_OK)
         status =
             rpi_safetensors_read(s->file, tensor->name, tensor->dtype, &tensor->shape, raw);
-    if (status == RP_OK) status = convert(w, s, tensor, raw, transposed, scratch, out);
+    if (status == RP_OK) status = convert(w, s, tensor, raw, row->transposed, scratch, out);
     rpi_free(raw);
     rpi_free(scratch);
     return status;
@@ -244,23 +257,44 @@ static const rpi_named_tensor *find_tensor(const rpi_hf_weights *w, const rpi_hf
     return tensor ? tensor : find_named(w, rpi_hf_bare_name(family, name), out_shard);
 }
 
-static rp_status load_parameters(const rpi_hf_weights *w, const rpi_hf_family *family,
-                                 const rpi_network *network, rpi_weights *weights,
-                                 name_list *missing) {
-    for (int i = 0; i < network->parameter_count; i++) {
-        const rpi_parameter *parameter = &network->parameters[i];
-        char theirs[RPI_HF_NAME];
-        const shard *s = NULL;
-        const rpi_hf_tensor *row = rpi_hf_tensor_find(family, parameter->name, theirs);
-        if (!row)
-            return RP_FAIL(INTERNAL, "%s has no name in Hugging Face folders", parameter->name);
-        const rpi_named_tensor *tensor = find_tensor(w, family, theirs, &s);
-        if (!tensor)
-            list_name(missing, theirs);
+/* What a load finds missing, of all that there is; partial: it may be. */
+typedef struct search {
+    const rpi_hf_weights *from;
+    const rpi_hf_family *family;
+    bool partial;
+    int all;
+    name_list missing;
+} search;
+
+/* A head of other classes starts anew, where tensors may be missing. */
+static bool fits(const search *s, const rpi_named_tensor *tensor,
+                 const rpi_parameter *parameter, const rpi_hf_tensor *row) {
+    rpi_shape shape = shape_of(parameter, row);
+    if (!s->partial || !row->is_for_data || tensor->shape.dims != shape.dims) return true;
+    return tensor->shape.size[0] == shape.size[0];
+}
+
+static rp_status load_parameter(search *s, const rpi_parameter *parameter, float *out) {
+    char theirs[RPI_HF_NAME];
+    const rpi_hf_tensor *row = rpi_hf_tensor_find(s->family, parameter->name, NULL, theirs);
+    if (!row)
+        return RP_FAIL(INTERNAL, "%s has no name in Hugging Face folders", parameter->name);
+    for (; row; row = rpi_hf_tensor_find(s->family, parameter->name, row, theirs)) {
+        const shard *where = NULL;
+        const rpi_named_tensor *tensor = find_tensor(s->from, s->family, theirs, &where);
+        s->all++;
+        if (!tensor || !fits(s, tensor, parameter, row))
+            list_name(&s->missing, theirs);
         else
-            RP_TRY(read_tensor(w, s, tensor, parameter, row->transposed,
-                               rpi_network_elements(network, weights, i)));
+            RP_TRY(read_tensor(s->from, where, tensor, parameter, row, out));
     }
+    return RP_OK;
+}
+
+static rp_status load_parameters(search *s, const rpi_network *network, rpi_weights *weights) {
+    for (int i = 0; i < network->parameter_count; i++)
+        RP_TRY(load_parameter(s, &network->parameters[i],
+                              rpi_network_elements(network, weights, i)));
     rpi_weights_changed(weights, 0, rpi_weights_count(weights));
     return RP_OK;
 }
@@ -271,10 +305,13 @@ static bool is_used(const rpi_hf_family *family, const rpi_network *network, con
     if (rpi_hf_tensor_is_ignored(family, name)) return true;
     for (int i = 0; i < network->parameter_count; i++) {
         char theirs[RPI_HF_NAME], text[RPI_HF_NAME];
-        if (!rpi_hf_tensor_find(family, network->parameters[i].name, theirs)) continue;
-        const char *name_of = rpi_hf_bare_name(family, theirs);
-        const char *old = rpi_hf_old_name(name_of, text);
-        if (strcmp(name_of, bare) == 0 || (old && strcmp(old, bare) == 0)) return true;
+        const char *ours = network->parameters[i].name;
+        for (const rpi_hf_tensor *row = NULL;
+             (row = rpi_hf_tensor_find(family, ours, row, theirs));) {
+            const char *name_of = rpi_hf_bare_name(family, theirs);
+            const char *old = rpi_hf_old_name(name_of, text);
+            if (strcmp(name_of, bare) == 0 || (old && strcmp(old, bare) == 0)) return true;
+        }
     }
     return false;
 }
@@ -291,21 +328,22 @@ static void list_left_over(const rpi_hf_weights *w, const rpi_hf_family *family,
 rp_status rpi_hf_weights_load(const rpi_hf_weights *from, const rpi_hf_family *family,
                               const rpi_network *network, rpi_weights *weights, bool partial,
                               char *note, size_t note_bytes) {
-    name_list missing = {0}, left_over = {0};
+    search s = {.from = from, .family = family, .partial = partial};
+    name_list left_over = {0};
     note[0] = '\0';
-    RP_TRY(load_parameters(from, family, network, weights, &missing));
-    if (missing.count == network->parameter_count)
+    RP_TRY(load_parameters(&s, network, weights));
+    if (s.missing.count == s.all)
         return RP_FAIL(CORRUPT, "%s holds no tensor of model %s, such as %s", from->folder,
                        family->model, family->tensors[0].theirs);
-    if (missing.count && !partial)
-        return RP_FAIL(CORRUPT, "%d of %d tensors are missing in %s: %s", missing.count,
-                       network->parameter_count, from->folder, missing.text);
+    if (s.missing.count && !partial)
+        return RP_FAIL(CORRUPT, "%d of %d tensors are missing in %s: %s", s.missing.count,
+                       s.all, from->folder, s.missing.text);
     list_left_over(from, family, network, &left_over);
     int used = 0;
-    if (missing.count)
+    if (s.missing.count)
         used =
             snprintf(note, note_bytes, "%d of %d tensors are missing in %s and start anew: %s",
-                     missing.count, network->parameter_count, from->folder, missing.text);
+                     s.missing.count, s.all, from->folder, s.missing.text);
     if (left_over.count && used >= 0 && (size_t)used < note_bytes)
         snprintf(note + used, note_bytes - (size_t)used,
                  "%sof no use to model %s are %d in %s: %s", used ? "; " : "", family->model,

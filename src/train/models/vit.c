@@ -24,13 +24,12 @@ extern const rpi_model rpi_model_vit;
 extern const rpi_model rpi_model_vit_b16;
 
 enum { LONGEST_NAME = 96, MLP_FACTOR = 4 };
-#define EPSILON         1e-6f
 #define POSITION_SPREAD 0.02
 #define BIAS_SPREAD     1e-6
 
 typedef struct vit_options {
     int64_t layers, hidden, heads, patch, image;
-    double dropout, attention_dropout;
+    double dropout, attention_dropout, norm_epsilon;
 } vit_options;
 
 #define NUMBER(name, fallback, least, most, help)                                              \
@@ -49,6 +48,9 @@ typedef struct vit_options {
             PROBABILITY("dropout", dropout, "of the embeddings and inside of blocks"),         \
             PROBABILITY("attention-dropout", attention_dropout,                                \
                         "of the weights of attention"),                                        \
+            RPI_MODEL_OPTION("norm-epsilon", RPI_OPTION_REAL,                                  \
+                             offsetof(vit_options, norm_epsilon), "1e-6", 0, 1, "X",           \
+                             "beside the variance of the norms", NULL),                        \
         {                                                                                      \
             0                                                                                  \
         }                                                                                      \
@@ -110,7 +112,8 @@ static const char *part_of(char text[LONGEST_NAME], int layer, const char *part)
 static rpi_value_id attend(rpi_builder *b, const vit_options *o, int layer, rpi_value_id x) {
     char name[LONGEST_NAME];
     int64_t width = o->hidden;
-    x = rpi_block_layer_norm(b, part_of(name, layer, "ln_1"), x, (int)width, EPSILON);
+    x = rpi_block_layer_norm(b, part_of(name, layer, "ln_1"), x, (int)width,
+                             (float)o->norm_epsilon);
     x = linear(b, part_of(name, layer, "self_attention.in_proj"), "_", x, width, 3 * width,
                xavier_uniform(width, 3 * width), zeros);
     rpi_attention_attributes heads = {.heads = (int)o->heads,
@@ -128,7 +131,8 @@ static rpi_value_id feed_forward(rpi_builder *b, const vit_options *o, int layer
     char name[LONGEST_NAME];
     int64_t width = o->hidden, inner = MLP_FACTOR * width;
     start bias = {RPI_INIT_NORMAL, BIAS_SPREAD};
-    x = rpi_block_layer_norm(b, part_of(name, layer, "ln_2"), x, (int)width, EPSILON);
+    x = rpi_block_layer_norm(b, part_of(name, layer, "ln_2"), x, (int)width,
+                             (float)o->norm_epsilon);
     x = linear(b, part_of(name, layer, "mlp.0"), ".", x, width, inner,
                xavier_uniform(width, inner), bias);
     x = rpi_gelu(b->graph, part_of(name, layer, "mlp.1"), x, RPI_GELU_ERF);
@@ -191,7 +195,7 @@ static rpi_value_id build(rpi_builder *b, const void *chosen, const rpi_data_sha
         y = feed_forward(b, o, layer, x);
         x = rpi_add(b->graph, part_of(name, layer, "mlp.add"), x, y);
     }
-    x = rpi_block_layer_norm(b, "encoder.ln", x, (int)o->hidden, EPSILON);
+    x = rpi_block_layer_norm(b, "encoder.ln", x, (int)o->hidden, (float)o->norm_epsilon);
     x = rpi_select_token(b->graph, "class_output", x, 0);
     return linear(b, "heads.head", ".", x, o->hidden, shape->classes, zeros, zeros);
 }

@@ -6,19 +6,23 @@ set(staged_command)
 if(REDPOLL_COMMAND)
   set(staged_command -DPROGRAM=$<TARGET_FILE:redpoll_command>)
 endif()
+set(staged_kernels "")
+if(TARGET redpoll_cuda)
+  set(staged_kernels -DKERNELS=$<TARGET_FILE:redpoll_cuda>)
+endif()
 add_custom_target(redpoll_python ALL
   COMMAND ${CMAKE_COMMAND} -DSOURCE=${PROJECT_SOURCE_DIR}/python -DSTAGE=${PROJECT_BINARY_DIR}/python
-          -DLIBRARY=$<TARGET_FILE:redpoll> ${staged_command} -P ${CMAKE_CURRENT_LIST_DIR}/StagePython.cmake
-  DEPENDS redpoll $<$<BOOL:${REDPOLL_COMMAND}>:redpoll_command>
+          -DLIBRARY=$<TARGET_FILE:redpoll> ${staged_command} ${staged_kernels} -P ${CMAKE_CURRENT_LIST_DIR}/StagePython.cmake
+  DEPENDS redpoll $<$<BOOL:${REDPOLL_COMMAND}>:redpoll_command> $<TARGET_NAME_IF_EXISTS:redpoll_cuda>
   COMMENT "Staging the Python package"
   VERBATIM)
 
 # redpoll_python_test(NAME test_one.py test_two.py ... [TIMEOUT 300] [LABELS wheel]
-# [LONG test_two.py ... LONG_TIMEOUT 3600]): the ctest python/NAME, which runs these files in one
+# [ENVIRONMENT NAME=VALUE] [LONG test_two.py ... LONG_TIMEOUT 3600]): the ctest python/NAME, which runs these files in one
 # pytest. run_pytest.sh chooses the Python and skips by name where PyTorch is missing. LONG: those
 # that look at REDPOLL_LONG_TESTS; together they are a test of `make check-long`.
 function(redpoll_python_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 TEST "" "TIMEOUT;LONG_TIMEOUT" "LABELS;LONG")
+  cmake_parse_arguments(PARSE_ARGV 1 TEST "" "TIMEOUT;LONG_TIMEOUT" "LABELS;ENVIRONMENT;LONG")
   if(NOT TEST_TIMEOUT)
     set(TEST_TIMEOUT 300)
   endif()
@@ -29,7 +33,7 @@ function(redpoll_python_test name)
                    ${TEST_UNPARSED_ARGUMENTS})
   set_tests_properties(python/${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT ${TEST_TIMEOUT}
                        LABELS "torch;tier2;${TEST_LABELS}" COST 100 # long: first where tests run side by side
-                       ENVIRONMENT "REDPOLL_PYTHON_TESTS=${REDPOLL_PYTHON}")
+                       ENVIRONMENT "REDPOLL_PYTHON_TESTS=${REDPOLL_PYTHON};${TEST_ENVIRONMENT}")
   if(TEST_LONG)
     list(TRANSFORM TEST_LONG PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/")
     redpoll_long_test(python/${name} ${TEST_LONG_TIMEOUT}

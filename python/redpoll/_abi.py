@@ -464,9 +464,9 @@ COLLECTIVES: dict[str, list[Any]] = {
     "all_to_all": [_blocks, _blocks, _dtype, _options],
     "barrier": [],
     "neighbor_all_reduce": [_segments, POINTER(c_void_p), c_size_t, _neighbors, _options],
-    "send": [_data, c_size_t, _dtype, c_int, c_int],
-    "recv": [_data, c_size_t, _dtype, c_int, c_int],
-    "recv_any": [_data, c_size_t, _dtype, c_int],
+    "send_with": [_data, c_size_t, _dtype, c_int, c_int, _options],
+    "recv_with": [_data, c_size_t, _dtype, c_int, c_int, _options],
+    "recv_any_with": [_data, c_size_t, _dtype, c_int, _options],
 }
 
 FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
@@ -588,7 +588,9 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "rp_window_lock": (c_int, [_window, POINTER(c_int), c_size_t, c_int, c_double]),
     "rp_window_unlock": (c_int, [_window, POINTER(c_int), c_size_t, c_int]),
     "rp_request_wait_for": (c_int, [_request, c_double]),
+    "rp_memory_check": (c_int, [c_int]),
     "rp_request_wait_stream": (c_int, [_request, c_void_p]),
+    "rp_request_wait_stream_for": (c_int, [_request, c_void_p, c_double]),
     "rp_request_free": (c_int, [_out]),
     "rp_request_source": (c_int, [_request]),
     "rp_request_notify": (c_int, [_request, _completions, c_uint64]),

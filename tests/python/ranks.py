@@ -69,7 +69,8 @@ def run_ranks(
     tensors: PyTorch would pass a descriptor of a process that has ended). Blocks up to
     `timeout` seconds and a few more: then the late ranks' outcome is where their threads stood.
     Ranks start with one OpenMP thread and the environment given; they end without running
-    atexit functions (use run_script() to test those)."""
+    atexit functions (use run_script() to test those). REDPOLL_TEST_PLACE=stand-in: their
+    tensors count as a GPU's (cuda_stand_in.py has the rest)."""
     context = _fork_server()
     with tempfile.TemporaryDirectory(prefix="redpoll-ranks-") as folder:
         started = []
@@ -222,6 +223,10 @@ def _fork_server():
 
 def _rank_main(pipe, late, timeout, environment, function, rank, world, args):
     os.environ.update(environment)
+    if os.environ.get("REDPOLL_TEST_PLACE") == "stand-in":
+        import cuda_stand_in
+
+        cuda_stand_in.install()
     with open(late, "w") as file:
         faulthandler.dump_traceback_later(timeout, exit=True, file=file)
         try:

@@ -11,6 +11,7 @@ import torch
 
 from .. import _abi
 from ..errors import check
+from . import _cuda
 from ._codec import Codec
 
 _LEVELS_A_BIT = (_abi.RP_LEVELS - 1) // 8
@@ -174,13 +175,14 @@ class BitChooser:
     def measure(
         self, name: str, gradient: torch.Tensor, residual: Optional[torch.Tensor]
     ) -> None:
-        """This rank's gradient is there, not summed yet. residual: float32 on the CPU."""
+        """This rank's gradient is there, not summed yet. residual: float32."""
         values = gradient.detach().reshape(-1).to("cpu", torch.float32).contiguous()
+        held = None if residual is None else _cuda.on_host(residual)
         check(
             _abi.rp_levels_measure(
                 self.codec.like.reference,
                 values.data_ptr(),
-                None if residual is None else residual.data_ptr(),
+                None if held is None else held.data_ptr(),
                 values.numel(),
                 self._measured[self._rows[name]].data_ptr(),
             )

@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 
 from .. import _abi
-from ._buffers import Buffers, is_plain
+from ._buffers import Buffers, Lent, is_plain
 from ._codec import Codec
 from ._dtypes import NUMBER, reduction
 from ._posting import Posting
@@ -47,9 +47,10 @@ class AllReduce(Posting):
         op: a ReduceOp; factor: instead of the one that a PREMUL_SUM carries.
         codecs: for each tensor a Codec, None (exact), or a list of pieces (count, Codec or
         None) that add up to its elements and begin at granules. residuals: error feedback, for
-        each tensor a dense float32 CPU tensor of as many elements, or None; read and rewritten,
-        it belongs to the operation until the Work is complete. ids: stable numbers of the
-        tensors, with seed and step the keys of stochastic rounding; equal on all ranks.
+        each tensor a dense float32 tensor of as many elements on the same device, or None; read
+        and rewritten, it belongs to the operation until the Work is complete. ids: stable
+        numbers of the tensors, with seed and step the keys of stochastic rounding; equal on all
+        ranks.
         algorithm: "sra", "ring"; None: chosen. Outputs of the Work: the tensors."""
         number, own_factor = reduction(op)
         factor = own_factor if factor is None else factor
@@ -66,7 +67,7 @@ class AllReduce(Posting):
             runs.extend(self._runs(dense, codec, residual, number_of_it, buffers))
         segments = (_abi.rp_segment * max(len(runs), 1))(*runs)
         options = self._new_options(number, factor, seed, step, algorithm)
-        arguments = (segments, len(runs), options)
+        arguments = (segments, len(runs), buffers.options(options))
         return self._post("all_reduce", arguments, buffers.lent(tensors), blocking, timeout_s)
 
     def _reduce_one(
@@ -88,7 +89,7 @@ class AllReduce(Posting):
         segment.count = tensor.numel()
         segment.dtype = NUMBER.get(tensor.dtype) or self._reduced(tensor, "all_reduce")
         arguments = (pointer, 1, self._plain_options(number, 0, factor))
-        lent = (tensors, tensors, None)
+        lent = Lent(tensors, tensors, None)
         work = self._post("all_reduce", arguments, lent, blocking, timeout_s)
         self._segments.append(pointer)
         return work
@@ -123,10 +124,9 @@ class AllReduce(Posting):
 
     def _residual(self, residual: torch.Tensor, tensor: torch.Tensor, buffers: Buffers) -> int:
         fits = residual.dtype == torch.float32 and residual.numel() == tensor.numel()
-        if not (fits and is_plain(residual)):
+        if not (fits and residual.is_contiguous()):
             self._refuse(
                 "all_reduce",
-                f"a residual must be a dense float32 CPU tensor of {tensor.numel()} elements",
+                f"a residual must be a dense float32 tensor of {tensor.numel()} elements",
             )
-        buffers.keep.append(residual)
-        return residual.data_ptr()
+        return buffers.written(residual, fill=True).data_ptr()

@@ -3,49 +3,58 @@
 from __future__ import annotations
 
 import ctypes
-import logging
 from collections.abc import Sequence
-from typing import Any, Callable, Optional
+from typing import Any, Callable, NamedTuple, Optional
 
 import torch
 
 from .. import _abi
+from . import _cuda
+from ._cuda import Pair, Place
 
-log = logging.getLogger("redpoll")
 
-Lent = tuple[Sequence[torch.Tensor], Any, Optional[Callable[[], None]]]
-"""What goes with an operation: its outputs; what must live until it is done; what is left to do
-then (copying staged results back)."""
+class Lent(NamedTuple):
+    """What goes with an operation."""
+
+    outputs: Sequence[torch.Tensor]
+    keep: Any  # must live until it is done
+    finish: Optional[Callable[[], None]]  # what is left to do then
+    place: Optional[Place] = None  # the GPU on which the elements are; None: with the host
+
 
 _STRIDED = torch.strided
-_said_pinned = False
 
 
 class Buffers:
     """What one operation lends to the library, and what it copies back afterwards.
 
-    Dense CPU tensors are lent as they are. Others (strided, conjugated, on a GPU) go through a
-    dense copy: read() fills it, written() also copies it back when the operation is done.
-    `keep` holds everything alive until then."""
+    Dense tensors are lent as they are, on the CPU or on a GPU. Others (strided, conjugated)
+    go through a dense copy beside them, and all those on a GPU that the library cannot use
+    through pinned memory of the host: read() fills it, written() also copies it back when the
+    operation is done. `keep` holds everything alive until then. All lie with the host or on
+    one GPU."""
 
-    __slots__ = ("keep", "_back", "_refuse")
+    __slots__ = ("keep", "place", "_back", "_is_settled", "_refuse", "_waited")
 
     def __init__(self, refuse: Callable[[str], Exception]) -> None:
         """refuse: makes the exception for a tensor that cannot travel."""
         self._refuse = refuse
         self.keep: list[Any] = []
-        self._back: list[tuple[torch.Tensor, torch.Tensor]] = []
+        self.place: Optional[Place] = None
+        self._is_settled = False  # where elements lie
+        self._waited: set[torch.device] = set()
+        self._back: list[Pair] = []
 
     def read(self, tensor: torch.Tensor) -> torch.Tensor:
         """Dense memory with the tensor's elements in row-major order."""
-        if not is_plain(tensor):
+        if not self._is_lent(tensor):
             tensor = self._staged(tensor, fill=True)
         self.keep.append(tensor)
         return tensor
 
     def written(self, tensor: torch.Tensor, fill: bool = False) -> torch.Tensor:
         """Dense memory whose elements end in the tensor; fill: they are also read."""
-        if is_plain(tensor):
+        if self._is_lent(tensor):
             self.keep.append(tensor)
             return tensor
         dense = self._staged(tensor, fill)
@@ -66,6 +75,40 @@ class Buffers:
         self.keep.append(array)
         return array
 
+    def options(self, options: Any) -> Any:
+        """Options for all that was lent: those given, which say where it lies on a GPU."""
+        return options if self.place is None else self.place.options(options)
+
+    def lent(self, outputs: Sequence[torch.Tensor]) -> Lent:
+        """What goes with an operation that has all its buffers, and these outputs."""
+        if not self._back:
+            return Lent(outputs, self.keep, None, self.place)
+        if self.place is None:
+            return Lent(outputs, self.keep, self._copy_back)
+        self.place.set_copies(self._back)
+        return Lent(outputs, self.keep, self.place.copy_back, self.place)
+
+    def _is_lent(self, tensor: torch.Tensor) -> bool:
+        """As it is. The first tensor decides where all of them are."""
+        if not _is_dense(tensor):
+            return False
+        if not tensor.numel():
+            return tensor.device.type in ("cpu", "cuda")
+        there = tensor.device if _cuda.is_there(tensor) else None
+        self._settle(there)
+        return there is not None or _is_on_host(tensor)
+
+    def _settle(self, there: Optional[torch.device]) -> None:
+        own = None if self.place is None else self.place.device
+        if not self._is_settled:
+            self._is_settled = True
+            self.place = None if there is None else Place(there)
+        elif own != there:
+            raise self._refuse(
+                f"a tensor is on {there or 'the CPU'}, and another one of the same call on "
+                f"{own or 'the CPU'}"
+            )
+
     @torch.no_grad()
     def _staged(self, tensor: torch.Tensor, fill: bool) -> torch.Tensor:
         if tensor.layout is not _STRIDED:
@@ -74,37 +117,40 @@ class Buffers:
             raise self._refuse(
                 f"a tensor is on {tensor.device}; CPU and CUDA tensors can travel"
             )
-        if tensor.is_cuda:
-            _say_pinned()
-        dense = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=tensor.is_cuda)
+        if _cuda.is_there(tensor):
+            self._settle(tensor.device)
+            dense = torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
+        else:
+            self._settle(None)
+            dense = self._on_host(tensor, fill)
         return dense.copy_(tensor) if fill else dense
 
-    def lent(self, outputs: Sequence[torch.Tensor]) -> Lent:
-        """What goes with an operation that has all its buffers, and these outputs."""
-        return outputs, self.keep, self._copy_back if self._back else None
+    def _on_host(self, tensor: torch.Tensor, fill: bool) -> torch.Tensor:
+        """What is read of it before it is overwritten has to be over: copy_() into the dense
+        one waits for the GPU, and where nothing is copied that is done here."""
+        is_there = _cuda.seam.holds(tensor)
+        if is_there and not fill and tensor.device not in self._waited:
+            _cuda.seam.synchronize(tensor.device)
+            self._waited.add(tensor.device)
+        return torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=tensor.is_cuda)
 
-    @torch.no_grad()
     def _copy_back(self) -> None:
-        """On whatever thread finds the operation done, which knows nothing of the modes of the
-        one that posted it."""
-        for tensor, dense in self._back:
-            with torch.inference_mode(tensor.is_inference()):
-                tensor.copy_(dense)
+        _cuda.copy(self._back)
 
 
 def is_plain(tensor: torch.Tensor) -> bool:
     """True when the elements lie in CPU memory, dense and row-major."""
+    return _is_on_host(tensor) and _is_dense(tensor)
+
+
+def _is_on_host(tensor: torch.Tensor) -> bool:
+    return tensor.is_cpu and not _cuda.seam.holds(tensor)
+
+
+def _is_dense(tensor: torch.Tensor) -> bool:
     return (
         tensor.layout is _STRIDED
-        and tensor.is_cpu
         and tensor.is_contiguous()
         and not tensor.is_neg()
         and not tensor.is_conj()
     )
-
-
-def _say_pinned() -> None:
-    global _said_pinned
-    if not _said_pinned:
-        _said_pinned = True
-        log.warning("CUDA tensors travel through pinned host memory; said once")

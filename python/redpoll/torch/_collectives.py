@@ -7,6 +7,7 @@ from typing import Any, Optional, Union
 import torch
 import torch.distributed as dist
 
+from ._buffers import Lent
 from ._codec import Codec
 from ._dtypes import reduction
 from ._neighbors import Neighbors
@@ -54,13 +55,13 @@ class Collectives(Neighbors):
                 out.numel(),
                 dtype,
                 code,
-                options,
+                buffers.options(options),
             )
             name = "reduce_scatter"
         else:
             self._check_list("reduce_scatter", inputs, output, "input")
             blocks = buffers.blocks(inputs, write=False)
-            arguments = (blocks, out.data_ptr(), dtype, code, options)
+            arguments = (blocks, out.data_ptr(), dtype, code, buffers.options(options))
             name = "reduce_scatter_v"
         return self._post(name, arguments, buffers.lent([output]), blocking, timeout_s)
 
@@ -96,13 +97,13 @@ class Collectives(Neighbors):
                 source.numel(),
                 dtype,
                 code,
-                options,
+                buffers.options(options),
             )
             name, outputs = "all_gather", [outputs]
         else:
             self._check_list("all_gather", outputs, input, "output")
             blocks = buffers.blocks(outputs, write=True)
-            arguments = (source.data_ptr(), blocks, dtype, code, options)
+            arguments = (source.data_ptr(), blocks, dtype, code, buffers.options(options))
             name = "all_gather_v"
         return self._post(name, arguments, buffers.lent(outputs), blocking, timeout_s)
 
@@ -118,7 +119,7 @@ class Collectives(Neighbors):
         self._check_rank("broadcast", root)
         buffers = self._buffers("broadcast")
         dense = buffers.written(tensor, fill=self.rank == root)
-        options = self._plain_options(0, root)
+        options = buffers.options(self._plain_options(0, root))
         arguments = (dense.data_ptr(), dense.numel(), self._moved(dense), options)
         return self._post("broadcast", arguments, buffers.lent([tensor]), blocking, timeout_s)
 
@@ -140,7 +141,7 @@ class Collectives(Neighbors):
         at_root = self.rank == root
         dense = buffers.written(tensor, fill=True) if at_root else buffers.read(tensor)
         address = dense.data_ptr()
-        options = self._new_options(number, factor, root=root)
+        options = buffers.options(self._new_options(number, factor, root=root))
         arguments = (address, address if at_root else None, dense.numel(), dtype, options)
         return self._post("reduce", arguments, buffers.lent([tensor]), blocking, timeout_s)
 
@@ -162,7 +163,7 @@ class Collectives(Neighbors):
         if self.rank == root:
             self._check_list("gather", outputs or (), input, "output")
             blocks = buffers.blocks(outputs or (), write=True)
-        options = self._plain_options(0, root)
+        options = buffers.options(self._plain_options(0, root))
         arguments = (source.data_ptr(), source.numel(), blocks, self._moved(source), options)
         return self._post("gather", arguments, buffers.lent(outputs or ()), blocking, timeout_s)
 
@@ -184,7 +185,7 @@ class Collectives(Neighbors):
         if self.rank == root:
             self._check_list("scatter", inputs or (), output, "input")
             blocks = buffers.blocks(inputs or (), write=False)
-        options = self._plain_options(0, root)
+        options = buffers.options(self._plain_options(0, root))
         arguments = (blocks, out.data_ptr(), out.numel(), self._moved(out), options)
         return self._post("scatter", arguments, buffers.lent([output]), blocking, timeout_s)
 
@@ -210,13 +211,13 @@ class Collectives(Neighbors):
             buffers.blocks(inputs, write=False),
             buffers.blocks(outputs, write=True),
             self._moved(inputs[0]),
-            self._plain_options(0, 0),
+            buffers.options(self._plain_options(0, 0)),
         )
         return self._post("all_to_all", arguments, buffers.lent(outputs), blocking, timeout_s)
 
     def barrier(self, *, blocking: bool = False, timeout_s: Optional[float] = None) -> Work:
         """Complete when all ranks have posted it."""
-        return self._post("barrier", (), ((), (), None), blocking, timeout_s)
+        return self._post("barrier", (), Lent((), (), None), blocking, timeout_s)
 
     # ---- point to point ----
 
@@ -225,7 +226,8 @@ class Collectives(Neighbors):
         self._check_peer("send", peer, tag)
         buffers = self._buffers("send")
         dense = buffers.read(tensor)
-        arguments = (dense.data_ptr(), dense.numel(), self._moved(dense), peer, tag)
+        place = (dense.data_ptr(), dense.numel(), self._moved(dense))
+        arguments = (*place, peer, tag, buffers.options(None))
         return self._post("send", arguments, buffers.lent([tensor]), False, None)
 
     def recv(self, tensor: torch.Tensor, peer: int, tag: int = 0) -> Work:
@@ -234,7 +236,8 @@ class Collectives(Neighbors):
         self._check_peer("recv", peer, tag)
         buffers = self._buffers("recv")
         dense = buffers.written(tensor)
-        arguments = (dense.data_ptr(), dense.numel(), self._moved(dense), peer, tag)
+        place = (dense.data_ptr(), dense.numel(), self._moved(dense))
+        arguments = (*place, peer, tag, buffers.options(None))
         return self._post("recv", arguments, buffers.lent([tensor]), False, None)
 
     def recv_any(self, tensor: torch.Tensor, tag: int = 0) -> Work:
@@ -242,5 +245,6 @@ class Collectives(Neighbors):
         self._check_peer("recv_any", 0, tag)
         buffers = self._buffers("recv_any")
         dense = buffers.written(tensor)
-        arguments = (dense.data_ptr(), dense.numel(), self._moved(dense), tag)
+        place = (dense.data_ptr(), dense.numel(), self._moved(dense))
+        arguments = (*place, tag, buffers.options(None))
         return self._post("recv_any", arguments, buffers.lent([tensor]), False, None)

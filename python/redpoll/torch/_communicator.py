@@ -414,21 +414,22 @@ class Communicator(Collectives):
 
 
 def communicator_of(group: Any = None) -> Communicator:
-    """The communicator of a process group (None: the default one) for CPU tensors.
+    """The communicator of a process group (None: the default one): its backend's for CPU
+    tensors, or, where that is another's, for CUDA tensors.
 
-    RedpollValueError when the group's CPU backend is not redpoll. Local."""
+    RedpollValueError when neither is redpoll. Local."""
     group = group if group is not None else dist.group.WORLD
     if group is None:
         raise RedpollValueError("there is no process group: call init_process_group() first")
     found = getattr(group, "communicator", None)
-    if found is None:
-        try:
-            found = getattr(group._get_backend(torch.device("cpu")), "communicator", None)
-        except RuntimeError:
-            pass
+    for device in ("cpu", "cuda"):
+        if found is None:
+            with contextlib.suppress(RuntimeError):
+                backend = group._get_backend(torch.device(device))
+                found = getattr(backend, "communicator", None)
     if found is None:
         raise RedpollValueError(
-            f"the CPU backend of group '{_group_text(group)}' is not redpoll: make it with "
+            f"the backend of group '{_group_text(group)}' is not redpoll: make it with "
             'init_process_group("redpoll") or new_group(backend="redpoll")'
         )
     return found

@@ -100,7 +100,7 @@ class Life(Shared):
             while True:
                 left = deadline() - time.monotonic()
                 with contextlib.suppress(RedpollError):  # told to who waits for it
-                    request.wait(min(max(left, 0.0), _SLICE_S))
+                    request.wait_for_all(min(max(left, 0.0), _SLICE_S))
                 if request.done or left <= 0:
                     break
         while self._is_busy() and time.monotonic() < deadline():

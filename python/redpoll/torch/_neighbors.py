@@ -64,7 +64,7 @@ class Neighbors(AllReduce):
         addresses = (ctypes.c_void_p * max(len(runs), 1))(*places)
         neighbors = _lists(self_weight, sources, destinations, round)
         options = self._new_options(0, 1.0, seed, step)
-        arguments = (segments, addresses, len(runs), neighbors, options)
+        arguments = (segments, addresses, len(runs), neighbors, buffers.options(options))
         return self._post(_NAME, arguments, buffers.lent(targets), blocking, timeout_s)
 
     def _check_outputs(self, tensors: Tensors, outputs: Tensors) -> None:

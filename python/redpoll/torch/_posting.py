@@ -27,7 +27,9 @@ def _start_gossip(_communicator: int, gossip: Any, step: int, rate: float, out: 
     return _abi.rp_gossip_post(gossip, step, rate, out)
 
 
-_START = {name: getattr(_abi, f"rp_{name}_start") for name in _abi.COLLECTIVES}
+_START = {
+    name.replace("_with", ""): getattr(_abi, f"rp_{name}_start") for name in _abi.COLLECTIVES
+}
 _START["gossip"] = _start_gossip
 
 
@@ -58,8 +60,8 @@ class Posting(Checks):
         if not profiling():
             return self._post_now(name, arguments, lent, blocking, timeout_s)
         span = Span(name, lent)
-        if not blocking:
-            return self._post_now(name, arguments, span.ended_by(lent), False, timeout_s)
+        if not blocking or lent.place is not None:
+            return self._post_now(name, arguments, span.ended_by(lent), blocking, timeout_s)
         try:
             return self._post_now(name, arguments, lent, True, timeout_s)
         finally:
@@ -78,7 +80,7 @@ class Posting(Checks):
             if not blocking:
                 handle = self._start(communicator, name, arguments, lent, timeout_s)
                 request = self._request(name, handle, lent, timeout_s)
-                return PendingWork((request,), lent[0])
+                return PendingWork((request,), lent.outputs)
             _attend(communicator)
             try:
                 handle = self._start(communicator, name, arguments, lent, timeout_s)
@@ -87,7 +89,7 @@ class Posting(Checks):
                 _leave(communicator)
         finally:
             self._life.leave()
-        return completed(lent[0])
+        return completed(lent.outputs)
 
     def _start(
         self,
@@ -113,8 +115,8 @@ class Posting(Checks):
         self, name: str, handle: ctypes.c_void_p, lent: Lent, timeout_s: Optional[float]
     ) -> None:
         """Wait. What takes long, or is interrupted by Ctrl-C, goes on as a Request, which keeps
-        its tensors."""
-        if timeout_s is not None:
+        its tensors; so does what only a GPU is still at."""
+        if timeout_s is not None or lent.place is not None:
             self._request(name, handle, lent, timeout_s).wait()
             return
         code = _abi.RP_PENDING
@@ -132,17 +134,14 @@ class Posting(Checks):
             place = user_place()
             self.note_failure(next(self._numbers), name, place, message)
             raise self.error(code, message, name, place_text(place))
-        if lent[2] is not None:
-            lent[2]()
+        if lent.finish is not None:
+            lent.finish()
 
     def _request(
         self, name: str, handle: ctypes.c_void_p, lent: Lent, timeout_s: Optional[float]
     ) -> Request:
-        outputs, keep, finish = lent
         number, address = next(self._numbers), handle.value or 0
-        request = Request(
-            self, address, number, name, user_place(), outputs, keep, finish, timeout_s
-        )
+        request = Request(self, address, number, name, user_place(), lent, timeout_s)
         self._life.add(request)
         return request
 

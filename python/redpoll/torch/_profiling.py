@@ -31,7 +31,7 @@ class Span:
 
     def __init__(self, operation: str, lent: Lent) -> None:
         name = operation[:-2] if operation.endswith("_v") else operation
-        tensors = [each for each in lent[1] if isinstance(each, torch.Tensor)]
+        tensors = [each for each in lent.keep if isinstance(each, torch.Tensor)]
         self._record = _RecordFunctionFast(f"redpoll:{name}", tensors)
         self._record.__enter__()
 
@@ -40,11 +40,10 @@ class Span:
 
     def ended_by(self, lent: Lent) -> Lent:
         """The same, of an operation that ends the span when it is done."""
-        outputs, keep, finish = lent
 
         def finish_and_end() -> Any:
-            if finish is not None:
-                finish()
+            if lent.finish is not None:
+                lent.finish()
             self.end()
 
-        return outputs, keep, finish_and_end
+        return lent._replace(finish=finish_and_end)

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from .. import _abi
-from . import statistics
+from . import _cuda, statistics
 from ._adaptive import BitChooser, CodecTrial
 from ._codec import Codec
 from ._loss_scale import LossScale
@@ -289,6 +289,7 @@ class BucketReducer:
                 raise error
             for kept, missed in held:
                 kept.add_(missed)
+                _cuda.seam.note_use(missed)
             self._drop_paid_out(buffer, plan, residuals)
             self.loss_scale.see(buffer)
             if ready is not None:
@@ -328,8 +329,9 @@ class BucketReducer:
         held: list[tuple[torch.Tensor, torch.Tensor]] = []
         if not self._gradients_may_be_dropped:
             return residuals, held
-        for i, (run, tensor) in enumerate(zip(plan, tensors)):
-            if run.residual is None or not _is_zero(tensor):
+        zeros = _are_zero(tensors)
+        for i, run in enumerate(plan):
+            if run.residual is None or not zeros[i]:
                 continue
             residuals[i] = None
             if run.codec is not None:
@@ -358,7 +360,7 @@ class BucketReducer:
             self.residuals.drop(run.name)
             run.residual = None
         self.loss_scale.see(buffer)
-        future: torch.futures.Future = torch.futures.Future()
+        future = _cuda.seam.future([buffer])
         future.set_result(buffer)
         return future
 
@@ -394,7 +396,7 @@ class BucketReducer:
             check_dtype(codec, dtype, name)
         if codec is None or codec.is_exact(dtype) or not self.is_lossy_step():
             return Run(0, count, None, self.residuals.get(name), tensor_id(name), name)
-        residual = self.residuals.ensure(name, count) if self.error_feedback else None
+        residual = self.residuals.ensure(name, parameter) if self.error_feedback else None
         return Run(0, count, codec, residual, tensor_id(name), name)
 
     def _name_of(self, parameter: torch.Tensor) -> str:
@@ -424,3 +426,10 @@ def _may_join(before: Run, run: Run) -> bool:
 
 def _is_zero(tensor: torch.Tensor) -> bool:
     return tensor[0].item() == 0 and not bool(tensor.any())
+
+
+def _are_zero(tensors: list[torch.Tensor]) -> list[bool]:
+    """Of each; a GPU is waited for once, and not once a tensor."""
+    if not tensors or not _cuda.seam.holds(tensors[0]):
+        return [_is_zero(tensor) for tensor in tensors]
+    return [not found for found in torch.stack([one.any() for one in tensors]).tolist()]

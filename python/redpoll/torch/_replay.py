@@ -15,6 +15,8 @@ from typing import Any, Callable
 
 import torch
 
+from . import _cuda
+
 
 class Replay:
     """The gradients of one step, collected in one layout of buckets and sent in another."""
@@ -22,7 +24,7 @@ class Replay:
     def __init__(self, layout: Sequence[Sequence[str]]) -> None:
         self._layout = [list(names) for names in layout]
         self._gradients: dict[str, torch.Tensor] = {}
-        self._settled: list[torch.futures.Future] = []
+        self._settled: list[tuple[torch.futures.Future, torch.Tensor]] = []
         self._flats: list[torch.Tensor] = []
         self._errors: list[BaseException] = []
         self._left = 0
@@ -38,8 +40,8 @@ class Replay:
     ) -> torch.futures.Future:
         """Keep a bucket's gradients, views of `buffer`; a future of it."""
         self._gradients.update(gradients)
-        settled: torch.futures.Future = torch.futures.Future()
-        self._settled.append(settled)
+        settled = _cuda.seam.future([buffer])
+        self._settled.append((settled, buffer))
         return settled.then(lambda _: self._answer(buffer))
 
     def _answer(self, buffer: torch.Tensor) -> torch.Tensor:
@@ -68,11 +70,12 @@ class Replay:
             if self._left:
                 return
         self._copy_back()
-        for settled in self._settled:
-            settled.set_result(None)
+        for settled, buffer in self._settled:
+            settled.set_result(buffer)  # streams go on behind what was copied into it
 
     def _copy_back(self) -> None:
         for names, flat in zip(self._layout, self._flats):
+            _cuda.seam.note_use(flat)
             each = flat.split([self._gradients[name].numel() for name in names])
             for name, values in zip(names, each):
                 gradient = self._gradients[name]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import threading
 import time
-from collections.abc import Sequence
 from datetime import timedelta
 from threading import get_ident
 from typing import Any, Callable, Optional
@@ -15,6 +14,8 @@ import torch.distributed as dist
 
 from .. import _abi
 from ..errors import last_message
+from . import _cuda
+from ._buffers import Lent
 from ._errors import Place, RedpollError, place_text
 
 SLICE_S = 0.2
@@ -46,9 +47,12 @@ class Request:
     The lock is one that its own thread may take again: a signal handler or a finalizer in the
     middle of anything here may close the group, which settles all requests.
 
-    handle: the rp_request's address; 0 once it is freed. number: in the order of posting. keep:
-    whatever C borrows, until it is done. finish: run once after success, before anybody is told
-    (copies staged results back)."""
+    Of elements on a GPU wait() is over when nothing but the GPU's part is left, which the
+    caller's stream goes on behind; it is done, and lets go of tensors, when that is over, too.
+
+    handle: the rp_request's address; 0 once it is freed. number: in the order of posting. lent:
+    whatever C borrows, until it is done, and what is left to do after success, before anybody
+    is told (copies staged results back)."""
 
     __slots__ = (
         "communicator",
@@ -60,6 +64,7 @@ class Request:
         "timeout_s",
         "source",
         "done",
+        "_on_gpu",
         "_keep",
         "_finish",
         "_lock",
@@ -79,9 +84,7 @@ class Request:
         number: int,
         operation: str,
         place: Place,
-        outputs: Sequence[torch.Tensor],
-        keep: Any,
-        finish: Optional[Callable[[], None]],
+        lent: Lent,
         timeout_s: Optional[float],
     ) -> None:
         self.communicator = communicator
@@ -89,12 +92,13 @@ class Request:
         self.number = number
         self.operation = operation
         self.place = place
-        self.outputs = outputs
+        self.outputs = lent.outputs
         self.timeout_s = timeout_s
         self.source = -1
         self.done = False
-        self._keep = keep
-        self._finish = finish
+        self._on_gpu = lent.place
+        self._keep = lent.keep
+        self._finish = lent.finish
         self._lock = threading.RLock()
         self._lookers: list[int] = []  # threads that use the rp_request
         self._settling = False
@@ -112,11 +116,21 @@ class Request:
         timeout_s None: as long as the operation's own timeout, or the group's, lasts.
         RedpollError (TIMEOUT) when that is over: the operation goes on, and may be waited for
         again."""
+        place = self._on_gpu
+        self._wait(timeout_s, self._look if place is None or place.has_copies else self._follow)
+        if place is not None:
+            place.follow_copies()
+
+    def wait_for_all(self, timeout_s: Optional[float] = None) -> None:
+        """The same, until the GPU's part is over, too."""
+        self._wait(timeout_s, self._look)
+
+    def _wait(self, timeout_s: Optional[float], look: Callable[[float], bool]) -> None:
         limit = self.timeout_s if timeout_s is None else timeout_s
         deadline = None if limit is None else time.monotonic() + limit
         while not self.done:
             left = SLICE_S if deadline is None else deadline - time.monotonic()
-            if self._look(min(max(left, 0.0), SLICE_S)):
+            if look(min(max(left, 0.0), SLICE_S)):
                 break
             if self._settling:
                 self._check_nesting()
@@ -154,6 +168,23 @@ class Request:
             self._leave(code, message)
         return self.done
 
+    def _follow(self, timeout_s: float) -> bool:
+        """True: the current stream goes on behind the results, or they are there, or it has
+        failed."""
+        place, code = self._on_gpu, _abi.RP_PENDING
+        assert place is not None
+        self._lookers.append(get_ident())
+        try:
+            if not self.done:
+                code = _cuda.seam.follow(self.handle, place.device, timeout_s)
+        finally:
+            self._leave(_abi.RP_PENDING, "")
+        if code < 0:
+            return self._look(timeout_s)  # which knows whether the operation is over
+        if code == _abi.RP_OK:
+            self.watch()  # so that its tensors are let go of when the GPU is through
+        return self.done or code == _abi.RP_OK
+
     def _leave(self, code: int, message: str) -> None:
         if code != _abi.RP_PENDING and not self.done:
             with self._lock:
@@ -186,6 +217,8 @@ class Request:
             if code < 0:
                 self._failure = (code, message)
             self._keep = self._finish = None
+            if self._on_gpu is not None:
+                self._on_gpu.let_go()
             self.done = True
         finally:
             self._settling = False
@@ -280,12 +313,14 @@ class Request:
     def _make_future(self) -> torch.futures.Future:
         """What then() gives fails in C++ too; set_exception() is seen by Python's wait() alone,
         and DDP's reducer would take the exception for its tensors."""
-        self._settled = torch.futures.Future()
+        self._settled = _cuda.seam.future(self.outputs)
         return self._settled.then(self._answer)
 
     def _answer(self, _settled: Any) -> list[torch.Tensor]:
         if self._failure is not None:
             raise self._error(*self._failure)
+        if self._on_gpu is not None:
+            self._on_gpu.follow_copies()  # on the stream of this callback
         return list(self.outputs)
 
     def _error(self, code: int, message: str) -> RedpollError:

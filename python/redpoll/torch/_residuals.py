@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 
+from . import _cuda
+
 FORMAT = "redpoll.compress"
 VERSION = 1
 _KEYS = ("rank", "world", "step", "buckets", "residuals")
@@ -21,8 +23,8 @@ _KEYS = ("rank", "world", "step", "buckets", "residuals")
 
 class Residuals:
     """Residuals by name, flat and in the order of the parameter's memory, which is the order in
-    which gradients lie in buckets. On the CPU, whatever the parameter's device: the library
-    reads and writes them while it encodes."""
+    which gradients lie in buckets. Beside their parameter, on a GPU that encodes; on the CPU
+    where gradients travel through that."""
 
     def __init__(self) -> None:
         self._flat: dict[str, torch.Tensor] = {}
@@ -37,11 +39,11 @@ class Residuals:
         """The flat residual, or None where nothing was held back."""
         return self._flat.get(name)
 
-    def ensure(self, name: str, count: int) -> torch.Tensor:
-        """The flat residual of `count` elements; zeros when it is new."""
+    def ensure(self, name: str, parameter: torch.Tensor) -> torch.Tensor:
+        """The flat residual of the parameter's elements; zeros when it is new."""
         flat = self._flat.get(name)
         if flat is None:
-            flat = self._flat[name] = torch.zeros(count, dtype=torch.float32)
+            flat = self._flat[name] = _zeros_of(parameter)
         return flat
 
     def drop(self, name: str) -> None:
@@ -79,6 +81,11 @@ class Residuals:
         self._flat = dict(flats)
 
 
+def _zeros_of(parameter: torch.Tensor) -> torch.Tensor:
+    device = _cuda.home(parameter)
+    return torch.zeros(parameter.numel(), dtype=torch.float32, device=device)
+
+
 def is_dense(tensor: torch.Tensor) -> bool:
     """Whether the elements fill their memory without gaps or overlap, in any order."""
     expected = 1
@@ -99,7 +106,7 @@ def shaped(flat: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
 
 def flattened(values: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
     """A new flat residual from values of the parameter's shape."""
-    flat = torch.zeros(parameter.numel(), dtype=torch.float32)
+    flat = _zeros_of(parameter)
     shaped(flat, parameter).copy_(values)
     return flat
 
@@ -169,7 +176,7 @@ def sum_residuals(
             elif values.shape != parameter.shape:
                 misfits.append(f"{name}: {list(values.shape)}, not {list(parameter.shape)}")
             elif name in flats:
-                shaped(flats[name], parameter).add_(values)
+                shaped(flats[name], parameter).add_(values.to(flats[name].device))
             else:
                 flats[name] = flattened(values, parameter)
     return flats, list(unexpected), misfits

@@ -17,6 +17,7 @@ import torch
 import torch.distributed as dist
 
 from .. import _abi
+from . import _cuda
 from ._dtypes import NUMBER
 from ._errors import Place, RedpollError, place_text, user_place
 from ._request import seconds
@@ -40,7 +41,8 @@ class SparseWork(Work):
         self._place = place
         self._done = threading.Event()
         self._failure: Optional[tuple[int, str]] = None
-        self._settled: torch.futures.Future = torch.futures.Future()
+        self._settled = _cuda.seam.future([tensor])
+        self.begun = _cuda.seam.mark(tensor.device) if tensor.is_cuda else None
 
     def wait(self, timeout: Optional[timedelta] = None) -> bool:
         limit = seconds(timeout)
@@ -138,7 +140,7 @@ class SparseLane:
                 self._owner._gone("all_reduce")
             if self._communicator is None:
                 self._communicator = self._make()
-            _sum(self._communicator, work.tensor)
+            _sum_in_order(self._communicator, work)
         except RedpollError as error:
             return error.code, error.message
         except Exception as error:
@@ -156,6 +158,15 @@ def check_sparse(tensors: Sequence[torch.Tensor], op: object) -> None:
         raise ValueError(f"sparse tensors of {tensors[0].dtype} cannot be summed")
     if tensors[0].dim() > _DIMENSIONS:
         raise ValueError(f"a sparse tensor has {tensors[0].dim()} dimensions")
+
+
+def _sum_in_order(communicator: Any, work: SparseWork) -> None:
+    """Behind what the poster's stream had been given, and over when it is over."""
+    if work.begun is not None:
+        _cuda.seam.wait_for(work.tensor.device, work.begun)
+    _sum(communicator, work.tensor)
+    if work.begun is not None:
+        _cuda.seam.synchronize(work.tensor.device)
 
 
 @torch.no_grad()

@@ -10,6 +10,7 @@ from typing import Any, Optional
 import torch
 from torch._C._distributed_c10d import Work as _C10dWork
 
+from . import _cuda
 from ._errors import RedpollError
 from ._request import Request, seconds
 
@@ -73,7 +74,7 @@ class Work(_C10dWork):
         After a failure its wait() and value() raise RuntimeError with the RedpollError's text:
         the errors of PyTorch's futures are those of C++ and have no type of their own. wait()
         and exception() of the Work give the RedpollError itself."""
-        done: torch.futures.Future = torch.futures.Future()
+        done = _cuda.seam.future(self._outputs)
         done.set_result(list(self._outputs))
         return done
 

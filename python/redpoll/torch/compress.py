@@ -76,13 +76,14 @@ class CompressState(BucketReducer):
     def state_dict(self) -> dict[str, Any]:
         """This rank's part of the state: every rank saves its own.
 
-        Residuals by parameter name (without "module."), float32, on the CPU, with the
-        parameter's shape; live tensors, as in an optimizer's state. Local."""
+        Residuals by parameter name (without "module."), float32, on the parameter's device
+        (on the CPU where gradients travel through that), with its shape; live tensors, as in an
+        optimizer's state. Local."""
         self.loss_scale.settle()
         self.settle_choice()
         for name, parameter in self.parameters.items():
             if self._keeps_residual(name):
-                self.residuals.ensure(name, parameter.numel())
+                self.residuals.ensure(name, parameter)
         return {
             "format": FORMAT,
             "version": VERSION,
@@ -220,8 +221,8 @@ def compress(
         fully_shard(net)                              # FSDP2; or FullyShardedDataParallel
         state = redpoll.torch.compress(net, grads="q8")
 
-    model: a DistributedDataParallel or FSDP model whose process group's CPU backend is
-        "redpoll".
+    model: a DistributedDataParallel or FSDP model whose process group has the backend
+        "redpoll", for CPU or CUDA tensors.
     codec: of DDP: how gradients travel. "q4" by default; "q8", "q4:bucket=1024",
         "q2:rounding=stochastic", "bf16", "fp16", ...; None: exact. "auto:like=q4,every=100"
         gives each parameter bits of its own, so that bytes are least at q4's error, chosen anew
@@ -239,7 +240,7 @@ def compress(
     min_size: where no rule fits, tensors of fewer elements travel exact, as those of one
         dimension do.
     error_feedback: what a step loses is added to the next one's gradient. True by default for
-        DDP, for one float32 a lossy element of memory on the CPU; FSDP has none.
+        DDP, for one float32 a lossy element of memory beside the gradients; FSDP has none.
     grad_scaler: of DDP: the torch.amp.GradScaler that scales the loss, if there is one. What is
         held back follows its scale, and steps that it skips are taken back; that needs another
         float32 a lossy element, and one more look at each gradient.

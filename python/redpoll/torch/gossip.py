@@ -16,6 +16,7 @@ from torch import nn
 
 from .. import _abi
 from ..errors import last_message
+from ._buffers import Lent
 from ._communicator import Communicator, communicator_of
 from ._errors import RedpollError
 from ._flat import FlatParameters, Layout, address, chunks
@@ -310,7 +311,7 @@ class Gossip(WrappingOptimizer):
         handle = self._handle
         keep = (self._flat.values, self._step_vector, self._layout.residual, handle)
         arguments = (handle.address, self.steps, rate)
-        lent = ((), keep, None)
+        lent = Lent((), keep, None)
         work = self._communicator._post("gossip", arguments, lent, blocking, None)
         self._work, self._is_posted = (None if blocking else work), True
 

@@ -1,0 +1,90 @@
+"""A GPU for tests where there is none: tensors of the CPU count as a GPU's.
+
+The library opens tests/cuda/stand_in.h in place of libredpoll_cuda.so, and takes memory of the
+host as the first GPU's; what it puts into streams is done later by other threads. What PyTorch
+would do on the GPU it does at once on the CPU. So results are wrong where somebody reads them
+before he has waited, and everything runs but PyTorch's own CUDA calls.
+
+    run_group(work, 2, environment=ENVIRONMENT)      # ranks.py installs it in each rank
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from redpoll import _abi
+from redpoll.torch import _cuda
+
+PLACE = "REDPOLL_TEST_PLACE"
+LIBRARY = Path(os.environ.get("REDPOLL_BUILD", ".")) / "tests/cuda/libstand_in_cuda.so"
+ENVIRONMENT = {
+    PLACE: "stand-in",
+    "REDPOLL_CUDA": "on",
+    "REDPOLL_CUDA_LIBRARY": str(LIBRARY),
+    "STAND_IN_HOSTS": "1",
+}
+needs_stand_in = pytest.mark.skipif(not LIBRARY.exists(), reason=f"{LIBRARY} is not built")
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
+
+
+class StandIn(_cuda.Seam):
+    """counts: how often the methods were called whose effect cannot be seen here."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counts = dict.fromkeys(("follow", "copy_back", "wait_for", "note_use"), 0)
+        self._finish: Any = None
+        if LIBRARY.exists():
+            self._finish = ctypes.CDLL(str(LIBRARY)).stand_in_finish
+
+    def holds(self, tensor: torch.Tensor) -> bool:
+        return tensor.is_cpu
+
+    def stream(self, device: torch.device) -> int:
+        return 0
+
+    def follow(self, handle: int, device: torch.device, timeout_s: float) -> int:
+        """What the CPU does next goes on behind the stream."""
+        code = super().follow(handle, device, timeout_s)
+        if code == _abi.RP_OK:
+            self.counts["follow"] += 1
+            self._finish()
+        return code
+
+    def copy_back(self, device: torch.device, pairs: Any) -> Any:
+        self.counts["copy_back"] += 1
+        _cuda.copy(pairs)
+        return self
+
+    def mark(self, device: torch.device) -> Any:
+        return self
+
+    def wait_for(self, device: torch.device, event: Any) -> None:
+        assert event is self
+        self.counts["wait_for"] += 1
+
+    def synchronize(self, device: torch.device) -> None:
+        if self._finish is not None:
+            self._finish()
+
+    def note_use(self, tensor: torch.Tensor) -> None:
+        self.counts["note_use"] += 1
+
+
+def install() -> StandIn:
+    """In this process, for good."""
+    stand_in = StandIn()
+    _cuda.seam, _cuda._reason = stand_in, None
+    return stand_in
+
+
+def installed() -> StandIn:
+    """Of a rank that has it."""
+    assert isinstance(_cuda.seam, StandIn)
+    return _cuda.seam

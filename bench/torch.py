@@ -30,6 +30,10 @@ RESNET = {"what": "steps", "model": "resnet18", "batch": 32, "samples": "images"
 GPT = {"what": "steps", "model": "gpt", "batch": 4, "samples": "sequences"}
 GPT.update(layers=12, width=384, context=64, vocabulary=8192)
 GPT2 = {**GPT, "width": 768, "vocabulary": 50257}
+ON_GPU = {
+    "resnet50": {"what": "steps", "model": "resnet50", "batch": 64, "samples": "images"},
+    "gpt2": {**GPT2, "batch": 8, "context": 512, "samples": "sequences"},
+}
 EXACT = {"gloo": ["gloo", None], "redpoll": ["redpoll", None]}
 LOSSY = {**EXACT, "redpoll q4": ["redpoll", "q4"]}
 
@@ -259,6 +263,36 @@ def link(options):
             yield row
 
 
+def gpu(options):
+    """DDP, 2 ranks on one GPU, bf16, hosts of a shaped link (namespaces), samples/s"""
+    if not has_gpu():
+        print_row("no GPU here (torch.cuda.is_available() is False)")
+        raise Skipped
+    rates = options.asked_rates or ["unlimited", "25gbit", "10gbit", "1gbit"]
+    print_row(
+        f"{'model':>9} {'rate':>9} {'':>10} {'samples/s':>9} {'x gloo':>7} {'of alone':>9}"
+    )
+    for model, shape in ON_GPU.items():
+        for rate in rates:
+            job = {**shape, "device": "cuda", "contestants": LOSSY, "rounds": options.rounds}
+            seconds = medians(start(job, 2, rate)["seconds"])
+            for name in LOSSY:
+                row = {"model": model, "rate": rate, "backend": name}
+                row["samples_s"] = 2 * job["batch"] / seconds[name]
+                row["ratio"] = seconds["gloo"] / seconds[name]
+                row["share_of_alone"] = seconds["alone"] / seconds[name]
+                print_row(
+                    f"{model:>9} {rate:>9} {name:>10} {row['samples_s']:9.1f} "
+                    f"{row['ratio']:6.2f}x {100 * row['share_of_alone']:7.0f} %"
+                )
+                yield row
+
+
+def has_gpu() -> bool:
+    probe = "import torch, sys; sys.exit(not torch.cuda.is_available())"
+    return subprocess.run([sys.executable, "-c", probe], check=False).returncode == 0
+
+
 LINK_GOALS = {
     ("200mbit", "redpoll q4"): ">= 1.9x, >= 85 %",
     ("100mbit", "redpoll q4"): ">= 3.2x, >= 85 %",
@@ -270,6 +304,7 @@ SECTIONS = {
     "steps": steps,
     "overhead": overhead,
     "link": link,
+    "gpu": gpu,
 }
 
 
@@ -323,6 +358,7 @@ def parse() -> argparse.Namespace:
     unknown = set(options.sections) - set(SECTIONS)
     if unknown:
         parser.error(f"unknown section {', '.join(unknown)}; there are {', '.join(SECTIONS)}")
+    options.asked_rates = options.rates
     options.rates = options.rates or ["unlimited", "1gbit", "200mbit", "100mbit"]
     return options
 

@@ -19,6 +19,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 from calls import calls
+from resnet50 import ResNet50
 from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
@@ -31,8 +32,9 @@ from fsdp2_language_model import GPT  # noqa: E402
 LIMIT = timedelta(minutes=5)
 
 
-def take_turns(contestants: dict, rounds: int) -> dict[str, list[float]]:
-    """Seconds of each callable, `rounds` times; one round more, the first, does not count."""
+def take_turns(contestants: dict, rounds: int, device: str = "cpu") -> dict[str, list[float]]:
+    """Seconds of each callable, `rounds` times; one round more, the first, does not count. Of
+    a GPU: until it is through."""
     seconds: dict[str, list[float]] = {name: [] for name in contestants}
     for turn in range(rounds + 1):
         names = list(contestants)
@@ -40,6 +42,8 @@ def take_turns(contestants: dict, rounds: int) -> dict[str, list[float]]:
             dist.barrier()
             begun = time.perf_counter()
             contestants[name]()
+            if device == "cuda":
+                torch.cuda.synchronize()
             if turn:
                 seconds[name].append(time.perf_counter() - begun)
     return seconds
@@ -88,6 +92,9 @@ def model_and_batch(job: dict):
     """The module, its inputs and targets, and how many samples they are."""
     torch.manual_seed(1)
     batch = job["batch"]
+    if job["model"] == "resnet50":
+        images = torch.randn(batch, 3, 224, 224)
+        return ResNet50(), images, torch.randint(0, 1000, (batch,))
     if job["model"] == "resnet18":
         model = ResNet18(job.get("width", 64)).to(memory_format=torch.channels_last)
         images = torch.randn(batch, 1, 28, 28).contiguous(memory_format=torch.channels_last)
@@ -99,12 +106,16 @@ def model_and_batch(job: dict):
 
 
 def stepper(model, inputs, targets):
+    """One training step; on a GPU under autocast, in bf16."""
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    on_gpu = inputs.is_cuda
 
     def step():
         optimizer.zero_grad(set_to_none=True)
-        logits = model(inputs)
-        functional.cross_entropy(logits.flatten(0, -2), targets.flatten()).backward()
+        with torch.autocast("cuda", torch.bfloat16, enabled=on_gpu):
+            logits = model(inputs)
+            loss = functional.cross_entropy(logits.flatten(0, -2), targets.flatten())
+        loss.backward()
         optimizer.step()
 
     return step
@@ -127,7 +138,8 @@ def steps(job: dict) -> dict:
     job["contestants"]: name to [backend, codec or null]. "alone" computes without any
     communication, on all ranks at once: what a link without limits could at best give."""
     group_of = groups()
-    module, inputs, targets = model_and_batch(job)
+    device = job.get("device", "cpu")
+    module, inputs, targets = (each.to(device) for each in model_and_batch(job))
     turns = {"alone": stepper(copy.deepcopy(module), inputs, targets)}
     gradient_bytes = {}
     for name, (backend, codec) in job["contestants"].items():
@@ -138,7 +150,8 @@ def steps(job: dict) -> dict:
         gradient_bytes[name] = encoded_bytes(module, codec)
     for warm_up in turns.values():  # the first step builds DDP's buckets, the second uses them
         warm_up()
-    return {"seconds": take_turns(turns, job["rounds"]), "gradient_bytes": gradient_bytes}
+    seconds = take_turns(turns, job["rounds"], device)
+    return {"seconds": seconds, "gradient_bytes": gradient_bytes}
 
 
 def bare_all_reduce(values: torch.Tensor):

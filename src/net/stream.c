@@ -45,13 +45,23 @@ static int bound_port_of(int fd) {
                                                    : address.v4.sin_port);
 }
 
-static int listen_at(const struct addrinfo *at) {
+/* Bound, or -1 with errno. */
+static int bind_at(const struct addrinfo *at) {
     int fd =
         socket(at->ai_family, at->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, at->ai_protocol);
     if (fd < 0) return -1;
     int one = 1; /* a port whose last connections linger in TIME_WAIT is free */
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    if (bind(fd, at->ai_addr, at->ai_addrlen) == 0 && listen(fd, BACKLOG) == 0) return fd;
+    if (bind(fd, at->ai_addr, at->ai_addrlen) == 0) return fd;
+    int saved = errno;
+    close(fd);
+    errno = saved;
+    return -1;
+}
+
+static int listen_at(const struct addrinfo *at) {
+    int fd = bind_at(at);
+    if (fd < 0 || listen(fd, BACKLOG) == 0) return fd;
     int saved = errno;
     close(fd);
     errno = saved;
@@ -116,6 +126,17 @@ rp_status rpi_stream_listen(const char *host, int port, int *out_fd, int *out_po
     *out_port = bound_port_of(fd);
     *out_fd = fd;
     return RP_OK;
+}
+
+bool rpi_stream_port_is_free(int port) {
+    struct sockaddr_in any = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    struct addrinfo at = {.ai_family = AF_INET,
+                          .ai_socktype = SOCK_STREAM,
+                          .ai_addr = (struct sockaddr *)&any,
+                          .ai_addrlen = sizeof any};
+    int fd = bind_at(&at);
+    if (fd >= 0) close(fd);
+    return fd >= 0;
 }
 
 rp_status rpi_stream_reserve(const char *host, int *out_port) {

@@ -16,6 +16,10 @@ enum { RPI_HOST_BYTES = 256 };
 /* Listen at host:port; host NULL is loopback, a list of several addresses (addresses.h) all
  * interfaces; port 0 any free one, of REDPOLL_PORTS where that is set. RP_IO: taken. */
 rp_status rpi_stream_listen(const char *host, int port, int *out_fd, int *out_port);
+/* Could somebody listen at this port of all interfaces now? It is bound for the moment, and not
+ * listened at: neither a listener that comes meanwhile nor another such trial finds it taken.
+ */
+bool rpi_stream_port_is_free(int port);
 /* A port that is free now, for a program that listens later; of REDPOLL_PORTS the last, since
  * listeners take the first. RP_IO. */
 rp_status rpi_stream_reserve(const char *host, int *out_port);

@@ -107,14 +107,16 @@ unfit_hosts() {
     doctor 1 -H refused --json
     has out '"ready":false,.*"error":"no ssh server'
 }
-# Both stand-ins count the ports of one machine, at the same moment: the one that tries a port has it
-# taken for the other, so no count is exact here.
+# Both stand-ins count the ports of one machine, at the same moment. Each examination has ports of its
+# own here: agents of the one before may still be about to leave.
 ports() {
     doctor 0 -H big,small --time 0.05s --ports $port-$((port + 9))
-    has out '127.0.0.1, lo, MTU [0-9]+, [0-9]+ of 10 ports$'
-    doctor 0 -H big,small --time 0.05s --ports $port-$((port + 2))
-    has out '^note    big: [1-3] of the 3 ports of REDPOLL_PORTS are free; a rank needs about'
-    doctor 1 -H big,small --time 0.05s --ports $port-$port
+    has out '^   0  big .* 127.0.0.1, lo, MTU [0-9]+, 10 of 10 ports$'
+    has out '^   1  small .* 127.0.0.1, lo, MTU [0-9]+, 10 of 10 ports$'
+    doctor 0 -H big,small --time 0.05s --ports $((port + 10))-$((port + 12))
+    has out '^note    big: 3 of the 3 ports of REDPOLL_PORTS are free; a rank needs about'
+    has out '^note    small: 3 of the 3 ports'
+    doctor 1 -H big,small --time 0.05s --ports $((port + 13))-$((port + 13))
     has out '^FAILED  (big|small): all ports of REDPOLL_PORTS'
 }
 words() {

@@ -320,6 +320,38 @@ static void ports_come_from_the_range(void) {
     close(two);
 }
 
+typedef struct port_trials {
+    int port;
+    int taken; /* so often it seemed so */
+} port_trials;
+
+static void *try_port(void *context) {
+    port_trials *own = context;
+    for (int i = 0; i < 20000; i++) own->taken += !rpi_stream_port_is_free(own->port);
+    return NULL;
+}
+
+/* As by doctors of two hosts that are one machine. It is bound here, too, so that nobody else
+ * gets it meanwhile. */
+static void trials_of_a_port_do_not_take_it(void) {
+    struct sockaddr_in address = {.sin_family = AF_INET};
+    socklen_t length = sizeof address;
+    int held = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1;
+    setsockopt(held, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    REQUIRE(bind(held, (struct sockaddr *)&address, length) == 0);
+    REQUIRE(getsockname(held, (struct sockaddr *)&address, &length) == 0);
+    port_trials trials[2] = {{.port = ntohs(address.sin_port)},
+                             {.port = ntohs(address.sin_port)}};
+    pthread_t threads[2];
+    for (int i = 0; i < 2; i++)
+        REQUIRE(pthread_create(&threads[i], NULL, try_port, &trials[i]) == 0);
+    for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
+    CHECK_EQ(trials[0].taken + trials[1].taken, 0);
+    CHECK(listen(held, 1) == 0);
+    CHECK(!rpi_stream_port_is_free(trials[0].port));
+    close(held);
+}
+
 static void interfaces_match_as_nccl_has_them(void) {
     static const struct {
         const char *filter, *name;
@@ -357,4 +389,5 @@ CASES({"shared_memory_has_a_deadline", shared_memory_has_a_deadline},
        one_listener_is_heard_at_all_its_addresses},
       {"any_address_of_a_list_may_be_the_one", any_address_of_a_list_may_be_the_one},
       {"ports_come_from_the_range", ports_come_from_the_range},
+      {"trials_of_a_port_do_not_take_it", trials_of_a_port_do_not_take_it},
       {"interfaces_match_as_nccl_has_them", interfaces_match_as_nccl_has_them})

@@ -57,12 +57,7 @@ static rp_status say_ports(rpi_agent_words *words) {
     RP_TRY(rpi_ports_find(&first, &last));
     if (first == 0) return RP_OK;
     if (last - first >= PORTS_TRIED) last = first + PORTS_TRIED - 1;
-    for (int port = first; port <= last; port++) {
-        int fd = -1, bound = 0;
-        if (rpi_stream_listen("0.0.0.0", port, &fd, &bound) != RP_OK) continue;
-        close(fd);
-        free_ports++;
-    }
+    for (int port = first; port <= last; port++) free_ports += rpi_stream_port_is_free(port);
     rpi_agent_add_number(words, "ports", last - first + 1);
     rpi_agent_add_number(words, "free-ports", free_ports);
     return RP_OK;

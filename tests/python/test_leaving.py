@@ -279,6 +279,42 @@ def test_the_interpreter_waits_for_a_thread_that_destroys(server: Server) -> Non
     ends_well(server, ENDS_WHILE_A_THREAD_DESTROYS, 2)
 
 
+IN_PYTORCH = """
+import sys, threading, time
+import torch, torch.distributed as dist, redpoll.torch
+from redpoll.torch._exit import is_inside
+
+dist.init_process_group("redpoll")
+calls, ends, seen, missed = False, False, 0, 0
+
+def work():
+    global calls
+    ones = torch.ones(3)
+    while not ends:
+        calls = True
+        dist.all_reduce(ones)
+        calls = False
+
+thread = threading.Thread(target=work)
+thread.start()
+while seen < 300:
+    time.sleep(1e-4)  # without the GIL; then the thread stands anywhere
+    frame = sys._current_frames()[thread.ident]
+    if calls and frame.f_code is not work.__code__:
+        seen += 1
+        missed += not is_inside(frame)
+ends = True
+thread.join()
+assert not missed, missed
+dist.destroy_process_group()
+"""
+
+
+def test_a_thread_that_has_left_us_is_seen_in_pytorch(server: Server) -> None:
+    """It needs the GIL once more, and the interpreter must not have ended by then."""
+    ends_well(server, IN_PYTORCH)
+
+
 OPENED_WHILE_LAST_ONE_CLOSES = """
 failed = []
 

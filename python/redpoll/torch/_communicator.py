@@ -7,13 +7,10 @@ import contextlib
 import ctypes
 import itertools
 import os
-import sys
 import threading
-import time
 import weakref
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
-from types import FrameType
 from typing import Any, Callable, Optional
 
 import torch
@@ -25,6 +22,7 @@ from . import _notifier
 from ._codec import Codec
 from ._collectives import Collectives
 from ._errors import RedpollError, RedpollValueError, place_text
+from ._exit import wait_for_threads
 from ._life import Life
 from ._request import SLICE_S
 from ._sparse import SparseLane, check_sparse
@@ -35,7 +33,6 @@ Parent = tuple["Communicator", Optional[Sequence[int]]]
 
 _NO_DESCRIPTIONS = ("undefined", "default_pg")  # PyTorch's own
 _DRAIN_S = 5.0
-_COME_OUT_S = 1.0
 
 _live: dict[int, Communicator] = {}  # by number: open, or not destroyed yet
 _numbers = itertools.count(1)
@@ -443,27 +440,10 @@ def _group_text(group: Any) -> str:
 
 
 def _close_all() -> None:
-    """Before the interpreter ends. It stops other threads at their next step, wherever that is,
-    which C++ code below them answers with terminate(); so they come out of here first."""
+    """Before the interpreter ends."""
     for one in reversed(list(_live.values())):
         one._leave(0.0)
-    deadline = time.monotonic() + _COME_OUT_S
-    while _somebody_is_inside() and time.monotonic() < deadline:
-        time.sleep(0.001)
-
-
-def _somebody_is_inside() -> bool:
-    frames = sys._current_frames()
-    frames.pop(threading.get_ident(), None)
-    return any(_is_inside(frame) for frame in frames.values())
-
-
-def _is_inside(frame: Optional[FrameType]) -> bool:
-    while frame is not None:
-        if frame.f_globals.get("__name__", "").startswith("redpoll.torch."):
-            return True
-        frame = frame.f_back
-    return False
+    wait_for_threads()
 
 
 def _after_fork() -> None:

@@ -1,12 +1,14 @@
 # For the tests of this folder, which read it: processes with a mark, what they must say, cases.
 # shellcheck shell=sh disable=SC2046,SC2086,SC2154 # options are kept as words; $redpoll is the test's
 unset RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT REDPOLL_STORE REDPOLL_PORT
+# shellcheck source=tests/harness/ports.sh
+. "$tests/../harness/ports.sh"
 folder=$(mktemp -d "${TMPDIR:-/tmp}/redpoll-test-XXXXXX")
 cd "$folder" || exit 1
 mkdir temporary
 export TMPDIR="$folder/temporary"
 mark="test-$$"
-failed=0 complaints=0 port=$((20000 + $$ % 450 * 20)) # a test has the 20 from there
+failed=0 complaints=0
 
 # ---- processes ----
 

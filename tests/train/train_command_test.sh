@@ -3,6 +3,7 @@
 # shellcheck disable=SC2154 # $folder is that of cases.sh
 set -u
 redpoll=$1 examples=$2
+. "$(dirname "$0")/../harness/ports.sh"
 . "$(dirname "$0")/../harness/cases.sh"
 
 bad() {
@@ -237,7 +238,7 @@ timeout 100 "$redpoll" run -n 2 "$redpoll" train --resume ranks --steps $until >
 # As torchrun, mpirun or a batch system signals: every rank, or one of them after the other.
 pids=
 for rank in 0 1; do
-    RANK=$rank WORLD_SIZE=2 LOCAL_RANK=$rank LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + $$ % 450 * 20)) \
+    RANK=$rank WORLD_SIZE=2 LOCAL_RANK=$rank LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port \
         env --default-signal=INT "$redpoll" $endless --steps 1000000000000 --out alone-together >out.$rank 2>err.$rank &
     pids="$pids $!"
 done

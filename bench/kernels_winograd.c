@@ -35,5 +35,11 @@ void bench_winograd(bench_list *list) {
     add(list, "winograd 64x128x14x14", "winograd 64x128x14x14 weight", 64, 128, 14);
     add(list, "winograd 64x256x7x7", "winograd 64x256x7x7 weight", 64, 256, 7);
     add(list, "winograd 64x512x4x4", "winograd 64x512x4x4 weight", 64, 512, 4);
+    add(list, "winograd 16x64x56x56", "winograd 16x64x56x56 weight", 16, 64, 56);
+    add(list, "winograd 16x128x28x28", "winograd 16x128x28x28 weight", 16, 128, 28);
+    add(list, "winograd 16x256x14x14", "winograd 16x256x14x14 weight", 16, 256, 14);
+    add(list, "winograd 16x512x7x7", "winograd 16x512x7x7 weight", 16, 512, 7);
+    add(list, "winograd 8x256x14x14", "winograd 8x256x14x14 weight", 8, 256, 14);
+    add(list, "winograd 8x512x7x7", "winograd 8x512x7x7 weight", 8, 512, 7);
     add(list, "winograd 2x128x112x112", "winograd 2x128x112x112 weight", 2, 128, 112);
 }

@@ -102,8 +102,10 @@ static rpi_winograd_call describe(const rpi_winograd_shape *s, float *workspace)
     call.down = tiles_along(call.rows);
     call.across = tiles_along(call.cols);
     call.most = tiles_at_once(s, s->images * call.down * call.across);
-    call.input_step = call.most * s->channels + RPI_WINOGRAD_PAD;
-    call.output_step = call.most * s->filters + RPI_WINOGRAD_PAD;
+    call.input_row = s->channels + RPI_WINOGRAD_PAD;
+    call.output_row = s->filters + RPI_WINOGRAD_PAD;
+    call.input_step = call.most * call.input_row + RPI_WINOGRAD_PAD;
+    call.output_step = call.most * call.output_row + RPI_WINOGRAD_PAD;
     call.weight_step = s->channels * s->filters + RPI_WINOGRAD_PAD;
     call.inputs = workspace;
     if (!workspace) return call;

@@ -61,13 +61,13 @@ enum {
     RPI_WINOGRAD_TILE = 4,   /* outputs along a side, */
     RPI_WINOGRAD_SIDE = 6,   /* inputs, */
     RPI_WINOGRAD_POINTS = 36,
-    RPI_WINOGRAD_PANEL = 64, /* columns of a matrix that lie together */
-    RPI_WINOGRAD_PAD = 16    /* between matrices, so that they do not share cache sets */
+    RPI_WINOGRAD_PANEL = 32, /* columns of a matrix that lie together */
+    RPI_WINOGRAD_PAD = 16    /* behind rows and matrices, so that they share no cache sets */
 };
 
 /* What the bodies of a call see. Matrices of all 36 points, `step` floats from one to the next:
- * inputs [tiles, channels], outputs [tiles, filters], weights in panels of 64 filters
- * [channels, 64], the last one narrower. */
+ * inputs [tiles, channels], outputs [tiles, filters], whose rows are `row` floats apart,
+ * weights in panels of 32 filters [channels, 32], the last one narrower. */
 typedef struct rpi_winograd_call {
     const rpi_kernel_winograd *it; /* one of the two */
     const rpi_kernel_winograd_weight *of_weight;
@@ -75,7 +75,7 @@ typedef struct rpi_winograd_call {
     int64_t rows, cols, down, across; /* of y, and its tiles in an image */
     int64_t first, tiles, most;       /* of the tiles at hand; the most at a time */
     float *inputs, *outputs, *weights;
-    int64_t input_step, output_step, weight_step;
+    int64_t input_row, output_row, input_step, output_step, weight_step;
 } rpi_winograd_call;
 
 RPI_KERNEL_DECLARE(winograd_weights);   /* units: channels */

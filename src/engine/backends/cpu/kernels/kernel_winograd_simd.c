@@ -1,6 +1,6 @@
 #include "engine/backends/cpu/kernels/kernel_winograd.h"
 
-#include "engine/backends/cpu/kernels/simd_gemm.h"
+#include "engine/backends/cpu/kernels/simd.h"
 
 #include <string.h>
 
@@ -103,51 +103,85 @@ SIMD void load_pixels(const float *plane, int64_t height, int64_t width, int64_t
         }
 }
 
+/* Asks for the four rows of four pixels from (top, left) on: those of the tile below that no
+ * other tile has, or behind the last row, of the next plane. */
+SIMD void ask_for(const float *plane, int64_t width, int64_t top, int64_t left,
+                  const int writes) {
+    const char *at =
+        (const char *)plane + (top * width + left) * BLOCK * (int64_t)sizeof(float);
+    for (int i = 0; i < TILE; i++, at += width * BLOCK * (int64_t)sizeof(float))
+        for (int j = 0; j < TILE; j++) {
+            if (writes)
+                __builtin_prefetch(at + j * BLOCK * (int)sizeof(float), 1);
+            else
+                __builtin_prefetch(at + j * BLOCK * (int)sizeof(float));
+        }
+}
+
 SIMD void store_points(const vf *points, float *to, int64_t step) {
     for (int p = 0; p < POINTS; p++) vf_store(to + p * step, points[p]);
 }
 
-/* B^T d B of a tile, all channels. */
-SIMD void put_inputs(const rpi_winograd_call *call, const float *x, int64_t tile) {
+/* Tiles are walked image by image and in it block by block of channels, as they lie. */
+SIMD int64_t end_of_image(const rpi_winograd_call *call, int64_t tile, int64_t end) {
+    const int64_t tiles = call->down * call->across;
+    const int64_t next = (call->first + tile) / tiles * tiles + tiles - call->first;
+    return next < end ? next : end;
+}
+
+/* B^T d B */
+SIMD void put_input(const rpi_winograd_call *call, const float *x, int64_t tile,
+                    int64_t block) {
     const rpi_winograd_shape *s = &call->shape;
-    tile_place at = place_of(call, call->first + tile);
-    int64_t blocks = s->channels / BLOCK;
-    for (int64_t block = 0; block < blocks; block++) {
-        vf d[POINTS], half[POINTS], out[POINTS];
-        load_pixels(x + (at.image * blocks + block) * s->height * s->width * BLOCK, s->height,
-                    s->width, at.top - s->padding, at.left - s->padding, SIDE, d);
-        for (int j = 0; j < SIDE; j++) transform_input(d + j, SIDE, half + j, SIDE);
-        for (int i = 0; i < SIDE; i++) transform_input(half + i * SIDE, 1, out + i * SIDE, 1);
-        store_points(out, call->inputs + tile * s->channels + block * BLOCK, call->input_step);
+    const tile_place at = place_of(call, call->first + tile);
+    const int64_t blocks = s->channels / BLOCK;
+    const float *plane = x + (at.image * blocks + block) * s->height * s->width * BLOCK;
+    const int64_t top = at.top - s->padding, left = at.left - s->padding;
+    vf d[POINTS], half[POINTS], out[POINTS];
+    ask_for(plane, s->width, top + SIDE, left, 0);
+    load_pixels(plane, s->height, s->width, top, left, SIDE, d);
+    for (int j = 0; j < SIDE; j++) transform_input(d + j, SIDE, half + j, SIDE);
+    for (int i = 0; i < SIDE; i++) transform_input(half + i * SIDE, 1, out + i * SIDE, 1);
+    store_points(out, call->inputs + tile * call->input_row + block * BLOCK, call->input_step);
+}
+
+SIMD void put_inputs(const rpi_winograd_call *call, const float *x, int64_t begin,
+                     int64_t end) {
+    for (int64_t next; begin < end; begin = next) {
+        next = end_of_image(call, begin, end);
+        for (int64_t block = 0; block < call->shape.channels / BLOCK; block++)
+            for (int64_t tile = begin; tile < next; tile++) put_input(call, x, tile, block);
     }
 }
 
 RPI_SIMD_BODY(winograd_inputs)(const void *args, int64_t begin, int64_t end) {
     const rpi_winograd_call *call = args;
-    for (int64_t tile = begin; tile < end; tile++) put_inputs(call, call->it->x, tile);
+    put_inputs(call, call->it->x, begin, end);
 }
 
 /* A dy A^T */
-SIMD void put_gradients(const rpi_winograd_call *call, const float *dy, int64_t tile) {
-    const rpi_winograd_shape *s = &call->shape;
-    tile_place at = place_of(call, call->first + tile);
-    int64_t blocks = s->filters / BLOCK;
-    for (int64_t block = 0; block < blocks; block++) {
-        vf y[TILE * TILE], half[SIDE * TILE], out[POINTS];
-        load_pixels(dy + (at.image * blocks + block) * call->rows * call->cols * BLOCK,
-                    call->rows, call->cols, at.top, at.left, TILE, y);
-        for (int j = 0; j < TILE; j++) transform_gradient(y + j, TILE, half + j, TILE);
-        for (int i = 0; i < SIDE; i++)
-            transform_gradient(half + i * TILE, 1, out + i * SIDE, 1);
-        store_points(out, call->outputs + tile * s->filters + block * BLOCK, call->output_step);
-    }
+SIMD void put_gradient(const rpi_winograd_call *call, const float *dy, int64_t tile,
+                       int64_t block) {
+    const tile_place at = place_of(call, call->first + tile);
+    const int64_t blocks = call->shape.filters / BLOCK;
+    const float *plane = dy + (at.image * blocks + block) * call->rows * call->cols * BLOCK;
+    vf y[TILE * TILE], half[SIDE * TILE], out[POINTS];
+    ask_for(plane, call->cols, at.top + TILE, at.left, 0);
+    load_pixels(plane, call->rows, call->cols, at.top, at.left, TILE, y);
+    for (int j = 0; j < TILE; j++) transform_gradient(y + j, TILE, half + j, TILE);
+    for (int i = 0; i < SIDE; i++) transform_gradient(half + i * TILE, 1, out + i * SIDE, 1);
+    store_points(out, call->outputs + tile * call->output_row + block * BLOCK,
+                 call->output_step);
 }
 
 RPI_SIMD_BODY(winograd_gradients)(const void *args, int64_t begin, int64_t end) {
     const rpi_winograd_call *call = args;
-    for (int64_t tile = begin; tile < end; tile++) {
-        put_inputs(call, call->of_weight->x, tile);
-        put_gradients(call, call->of_weight->dy, tile);
+    put_inputs(call, call->of_weight->x, begin, end);
+    for (int64_t next; begin < end; begin = next) {
+        next = end_of_image(call, begin, end);
+        for (int64_t block = 0; block < call->shape.filters / BLOCK; block++)
+            for (int64_t tile = begin; tile < next; tile++)
+                put_gradient(call, call->of_weight->dy, tile, block);
     }
 }
 
@@ -157,6 +191,7 @@ SIMD void store_pixels(const rpi_winograd_call *call, tile_place at, int64_t blo
     vf bias = it->bias ? vf_load(it->bias + block * BLOCK) : vf_zero();
     float *plane = it->y + (at.image * (call->shape.filters / BLOCK) + block) * call->rows *
                                call->cols * BLOCK;
+    ask_for(plane, call->cols, at.top + TILE, at.left, 1);
     for (int i = 0; i < TILE && at.top + i < call->rows; i++)
         for (int j = 0; j < TILE && at.left + j < call->cols; j++) {
             float *y = plane + ((at.top + i) * call->cols + at.left + j) * BLOCK;
@@ -165,25 +200,27 @@ SIMD void store_pixels(const rpi_winograd_call *call, tile_place at, int64_t blo
         }
 }
 
+SIMD void put_output(const rpi_winograd_call *call, int64_t tile, int64_t block) {
+    vf m[POINTS], half[TILE * SIDE], y[TILE * TILE];
+    const float *from = call->outputs + tile * call->output_row + block * BLOCK;
+    for (int p = 0; p < POINTS; p++) m[p] = vf_load(from + p * call->output_step);
+    for (int j = 0; j < SIDE; j++) transform_output(m + j, SIDE, half + j, SIDE);
+    for (int i = 0; i < TILE; i++) transform_output(half + i * SIDE, 1, y + i * TILE, 1);
+    store_pixels(call, place_of(call, call->first + tile), block, y);
+}
+
 RPI_SIMD_BODY(winograd_outputs)(const void *args, int64_t begin, int64_t end) {
     const rpi_winograd_call *call = args;
-    for (int64_t tile = begin; tile < end; tile++) {
-        tile_place at = place_of(call, call->first + tile);
-        for (int64_t block = 0; block < call->shape.filters / BLOCK; block++) {
-            vf m[POINTS], half[TILE * SIDE], y[TILE * TILE];
-            const float *from = call->outputs + tile * call->shape.filters + block * BLOCK;
-            for (int p = 0; p < POINTS; p++) m[p] = vf_load(from + p * call->output_step);
-            for (int j = 0; j < SIDE; j++) transform_output(m + j, SIDE, half + j, SIDE);
-            for (int i = 0; i < TILE; i++)
-                transform_output(half + i * SIDE, 1, y + i * TILE, 1);
-            store_pixels(call, at, block, y);
-        }
+    for (int64_t next; begin < end; begin = next) {
+        next = end_of_image(call, begin, end);
+        for (int64_t block = 0; block < call->shape.filters / BLOCK; block++)
+            for (int64_t tile = begin; tile < next; tile++) put_output(call, tile, block);
     }
 }
 
 /* ---- weights ---- */
 
-/* Panel of 64 filters at a point: [channels, width]. */
+/* Panel of filters at a point: [channels, width]. */
 SIMD float *panel_at(const rpi_winograd_call *call, int64_t point, int64_t filter,
                      int64_t *out_width) {
     int64_t first = filter / PANEL * PANEL, left = call->shape.filters - first;
@@ -245,6 +282,79 @@ RPI_SIMD_BODY(winograd_deliver)(const void *args, int64_t begin, int64_t end) {
 
 /* ---- products: units are points x panels ---- */
 
+/* Registers: rows x vectors of c, vectors of b, one of a; DEPTH of k at a time, of which what b
+ * has in a panel fits the L1 cache. */
+#if defined(__AVX512F__)
+enum { ROWS = 12 };
+#else
+enum { ROWS = 2 };
+#endif
+enum { DEPTH = 256, VECTORS = PANEL / RPI_LANES };
+
+typedef struct product {
+    int64_t rows, width, k; /* of c [rows, width]; width: PANEL, or half of it */
+    const float *a;         /* element (r, k) at a[r a_row + k a_k] */
+    int64_t a_row, a_k;
+    const float *b;
+    int64_t b_row;
+    float *c;
+    int64_t c_row;
+    bool from_zero; /* c holds nothing yet */
+} product;
+
+/* An element's sum runs over k in order, whatever the cut. */
+SIMD void make_tile(const product *it, int64_t row, int64_t k, int64_t end, const int rows,
+                    const int vectors) {
+    const float *a = it->a + row * it->a_row;
+    float *c = it->c + row * it->c_row;
+    const bool from_zero = it->from_zero && k == 0;
+    vf sum[ROWS][VECTORS];
+#pragma GCC unroll 12
+    for (int r = 0; r < rows; r++)
+#pragma GCC unroll 2
+        for (int v = 0; v < vectors; v++)
+            sum[r][v] = from_zero ? vf_zero() : vf_load(c + r * it->c_row + v * RPI_LANES);
+    for (; k < end; k++) {
+        vf right[VECTORS];
+#pragma GCC unroll 2
+        for (int v = 0; v < vectors; v++)
+            right[v] = vf_load(it->b + k * it->b_row + v * RPI_LANES);
+#pragma GCC unroll 12
+        for (int r = 0; r < rows; r++) {
+            const vf left = vf_set(a[r * it->a_row + k * it->a_k]);
+#pragma GCC unroll 2
+            for (int v = 0; v < vectors; v++) sum[r][v] = vf_fma(left, right[v], sum[r][v]);
+        }
+    }
+#pragma GCC unroll 12
+    for (int r = 0; r < rows; r++)
+#pragma GCC unroll 2
+        for (int v = 0; v < vectors; v++)
+            vf_store(c + r * it->c_row + v * RPI_LANES, sum[r][v]);
+}
+
+/* The rest of the rows in powers of two, each its own code. */
+SIMD void make_rows(const product *it, int64_t k, int64_t end, const int vectors) {
+    int64_t row = 0;
+    for (; row + ROWS <= it->rows; row += ROWS) make_tile(it, row, k, end, ROWS, vectors);
+#if defined(__AVX512F__)
+    if (row + 8 <= it->rows) make_tile(it, row, k, end, 8, vectors), row += 8;
+    if (row + 4 <= it->rows) make_tile(it, row, k, end, 4, vectors), row += 4;
+    if (row + 2 <= it->rows) make_tile(it, row, k, end, 2, vectors), row += 2;
+#endif
+    if (row < it->rows) make_tile(it, row, k, end, 1, vectors);
+}
+
+static void __attribute__((noinline)) multiply(const product *it) {
+    for (int64_t k = 0; k < it->k; k += DEPTH) {
+        const int64_t end = it->k < k + DEPTH ? it->k : k + DEPTH;
+        if (it->width == PANEL)
+            make_rows(it, k, end, VECTORS);
+        else
+            make_rows(it, k, end, 1);
+    }
+}
+
 RPI_SIMD_BODY(winograd_multiply)(const void *args, int64_t begin, int64_t end) {
     const rpi_winograd_call *call = args;
     const rpi_winograd_shape *s = &call->shape;
@@ -252,17 +362,17 @@ RPI_SIMD_BODY(winograd_multiply)(const void *args, int64_t begin, int64_t end) {
     for (int64_t unit = begin; unit < end; unit++) {
         int64_t point = unit / panels, filter = unit % panels * PANEL, width;
         const float *panel = panel_at(call, point, filter, &width);
-        gemm(&(gemm_tiles){.rows = call->tiles,
-                           .vectors = width / RPI_LANES,
-                           .k = s->channels,
-                           .a = call->inputs + point * call->input_step,
-                           .a_row = s->channels,
-                           .a_k = 1,
-                           .b = panel,
-                           .b_row = width,
-                           .c = call->outputs + point * call->output_step + filter,
-                           .c_row = s->filters,
-                           .from_zero = true});
+        multiply(&(product){.rows = call->tiles,
+                            .width = width,
+                            .k = s->channels,
+                            .a = call->inputs + point * call->input_step,
+                            .a_row = call->input_row,
+                            .a_k = 1,
+                            .b = panel,
+                            .b_row = width,
+                            .c = call->outputs + point * call->output_step + filter,
+                            .c_row = call->output_row,
+                            .from_zero = true});
     }
 }
 
@@ -274,16 +384,16 @@ RPI_SIMD_BODY(winograd_sum)(const void *args, int64_t begin, int64_t end) {
     for (int64_t unit = begin; unit < end; unit++) {
         int64_t point = unit / panels, filter = unit % panels * PANEL, width;
         float *panel = panel_at(call, point, filter, &width);
-        gemm(&(gemm_tiles){.rows = s->channels,
-                           .vectors = width / RPI_LANES,
-                           .k = call->tiles,
-                           .a = call->inputs + point * call->input_step,
-                           .a_row = 1,
-                           .a_k = s->channels,
-                           .b = call->outputs + point * call->output_step + filter,
-                           .b_row = s->filters,
-                           .c = panel,
-                           .c_row = width,
-                           .from_zero = call->first == 0});
+        multiply(&(product){.rows = s->channels,
+                            .width = width,
+                            .k = call->tiles,
+                            .a = call->inputs + point * call->input_step,
+                            .a_row = 1,
+                            .a_k = call->input_row,
+                            .b = call->outputs + point * call->output_step + filter,
+                            .b_row = call->output_row,
+                            .c = panel,
+                            .c_row = width,
+                            .from_zero = call->first == 0});
     }
 }

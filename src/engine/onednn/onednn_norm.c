@@ -1,4 +1,5 @@
-/* Batch normalisation, with relu where the graph has one behind it.
+/* Batch normalisation, with relu where the graph has one behind it: by our own kernel
+ * (onednn_norm_own.c), and where that has no form, by oneDNN.
  *
  * oneDNN fuses the relu into the training pass for nothing, but its relu makes 0 of NaN. A NaN
  * or an infinity anywhere in a channel shows in the channel's statistics, so these few numbers
@@ -14,7 +15,7 @@
 #include <math.h>
 #include <string.h>
 
-extern const rpi_op rpi_op_batch_norm2d, rpi_op_relu;
+extern const rpi_op rpi_op_add, rpi_op_batch_norm2d, rpi_op_relu;
 extern const rpi_dnn_op rpi_dnn_op_batch_norm2d;
 
 enum {
@@ -318,6 +319,7 @@ static rp_status plan(rpi_dnn_session *session, const rpi_unit *unit, rpi_kernel
     int id = rpi_dnn_layout_for(input, input->layout.id);
     norm_kernel *kernel = NULL;
     if (rpi_dnn_norm_is_own(session, unit)) return rpi_dnn_norm_own_plan(session, unit, out);
+    if (unit->input_count > RPI_DNN_NORM_ADDEND) return RP_UNSUPPORTED; /* but for ours */
     RP_TRY(rpi_alloc(sizeof *kernel, "batch_norm2d kernel", &kernel));
     *kernel = (norm_kernel){.session = session,
                             .relu = unit->node_count == 2,
@@ -334,8 +336,11 @@ static rp_status plan(rpi_dnn_session *session, const rpi_unit *unit, rpi_kernel
     return status;
 }
 
+/* A relu; or the sum of a residual block, with the relu behind it. */
 static bool fuse(const rpi_unit *unit, const rpi_node *next) {
-    return unit->node_count == 1 && next->op == &rpi_op_relu;
+    const rpi_op *last = unit->nodes[unit->node_count - 1]->op;
+    if (next->op == &rpi_op_add) return unit->node_count == 1 && rpi_dnn_norm_may_be_own(unit);
+    return next->op == &rpi_op_relu && last != &rpi_op_relu;
 }
 
 const rpi_dnn_op rpi_dnn_op_batch_norm2d = {

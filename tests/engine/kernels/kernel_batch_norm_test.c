@@ -3,8 +3,9 @@
 #include "engine/backends/cpu/kernels/kernel_batch_norm.h"
 
 #include <math.h>
+#include <string.h>
 
-enum { SHAPES = 24, BLOCK = RPI_BATCH_NORM_BLOCK };
+enum { SHAPES = 48, BLOCK = RPI_BATCH_NORM_BLOCK };
 
 #define CALL(name)                                                                             \
     static void name(const rpi_kernel_run *run, const void *args) {                            \
@@ -48,12 +49,17 @@ static rpi_kernel_batch_norm draw(rpi_rng *rng, int index) {
     it.y = matrix(rng, rows, cols, 4);
     it.dy = matrix(rng, rows, cols, 5);
     it.dx = matrix(rng, rows, cols, 6);
+    it.adds = index / 2 % 2;
+    if (!it.adds) return it;
+    it.addend = matrix(rng, rows, cols, 7);
+    if (rpi_rng_below(rng, 3)) it.daddend = matrix(rng, rows, cols, 8);
     return it;
 }
 
 /* A relu that is closed in one form is open in the other where it is all but 0: such an
- * element's gradient is made 0. */
+ * element's gradient is made 0. With an addend y decides, and all forms are given one. */
 static void leave_the_edge(const rpi_kernel_batch_norm *it) {
+    if (it->adds) return;
     for (int64_t row = 0; row < it->images * it->blocks; row++)
         for (int64_t i = 0; i < it->x.stride; i++) {
             const int64_t c = row % it->blocks * BLOCK + i % BLOCK;
@@ -68,21 +74,64 @@ static void kernels_match(void) {
     for (int i = 0; i < SHAPES; i++) {
         const rpi_kernel_batch_norm it = draw(&rng, i);
         const int64_t rows = it.images * it.blocks, channels = it.blocks * BLOCK;
-        const char *name = it.relu ? "batch norm with relu" : "batch norm";
+        const char *name = it.adds   ? "batch norm with an addend"
+                           : it.relu ? "batch norm with relu"
+                                     : "batch norm";
         kernel_check(&(kernel_case){name,
                                     batch_norm_forward,
                                     &it,
                                     {output("y", it.y, rows), floats("mean", it.mean, channels),
                                      floats("variance", it.variance, channels)}});
         leave_the_edge(&it);
-        kernel_check(
-            &(kernel_case){name,
-                           batch_norm_backward,
-                           &it,
-                           {output("dx", it.dx, rows), floats("dscale", it.dscale, channels),
-                            floats("dshift", it.dshift, channels)}});
+        kernel_check(&(kernel_case){
+            name,
+            batch_norm_backward,
+            &it,
+            {output("dx", it.dx, rows), floats("dscale", it.dscale, channels),
+             floats("dshift", it.dshift, channels), output("daddend", it.daddend, rows)}});
         kernel_buffers_free();
     }
+}
+
+/* What a residual block does: the sum is made in the addend's place, its gradient in that of
+ * the output's; neither changes a bit. */
+static void in_place(void) {
+    enum { IMAGES = 3, BLOCKS = 5, PIXELS = 50, ROW = PIXELS * BLOCK, ROWS = IMAGES * BLOCKS };
+    const rpi_kernel_run run = {2, rpi_cpu_isa()};
+    const size_t bytes = sizeof(float) * ROWS * ROW;
+    float vectors[6][BLOCKS * BLOCK], *addend = kernel_normal(ROWS * ROW, 1, 2);
+    float *dy = kernel_normal(ROWS * ROW, 1, 3), *y = kernel_floats(ROWS * ROW);
+    float *dx = kernel_floats(ROWS * ROW), *daddend = kernel_floats(ROWS * ROW);
+    float *dx_too = kernel_floats(ROWS * ROW);
+    for (int c = 0; c < BLOCKS * BLOCK; c++) vectors[0][c] = vectors[1][c] = 1;
+    rpi_kernel_batch_norm it = {.images = IMAGES,
+                                .blocks = BLOCKS,
+                                .pixels = PIXELS,
+                                .relu = true,
+                                .adds = true,
+                                .epsilon = 1e-5f,
+                                .scale = vectors[0],
+                                .shift = vectors[1],
+                                .mean = vectors[2],
+                                .variance = vectors[3],
+                                .dscale = vectors[4],
+                                .dshift = vectors[5],
+                                .x = rpi_kernel_f32(kernel_normal(ROWS * ROW, 1, 1), ROW),
+                                .addend = rpi_kernel_f32(addend, ROW),
+                                .y = rpi_kernel_f32(y, ROW),
+                                .dy = rpi_kernel_f32(dy, ROW),
+                                .dx = rpi_kernel_f32(dx, ROW),
+                                .daddend = rpi_kernel_f32(daddend, ROW)};
+    rpi_kernel_batch_norm_forward(&run, &it);
+    rpi_kernel_batch_norm_backward(&run, &it);
+    it.y = it.addend;
+    it.daddend = it.dy;
+    it.dx = rpi_kernel_f32(dx_too, ROW);
+    rpi_kernel_batch_norm_forward(&run, &it);
+    rpi_kernel_batch_norm_backward(&run, &it);
+    CHECK(!memcmp(addend, y, bytes) && !memcmp(dy, daddend, bytes) &&
+          !memcmp(dx_too, dx, bytes));
+    kernel_buffers_free();
 }
 
 /* A mean that is large beside the deviation costs no digits of the variance; a constant has
@@ -145,5 +194,5 @@ static void the_unusual_on_all(void) {
     }
 }
 
-CASES({"kernels_match", kernels_match}, {"far_from_zero", far_from_zero},
-      {"the_unusual_on_all", the_unusual_on_all})
+CASES({"kernels_match", kernels_match}, {"in_place", in_place},
+      {"far_from_zero", far_from_zero}, {"the_unusual_on_all", the_unusual_on_all})

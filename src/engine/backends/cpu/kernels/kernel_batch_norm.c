@@ -56,14 +56,18 @@ static void forward(const channel *of) {
     const rpi_kernel_batch_norm *it = of->it;
     for (int64_t n = 0; n < it->images; n++)
         for (int64_t p = 0; p < it->pixels; p++) {
-            const double y = of->scale * normal(of, n, p) + of->shift;
+            double y = of->scale * normal(of, n, p) + of->shift;
+            if (it->adds) y += get(of, it->addend, n, p);
             put(of, it->y, n, p, it->relu && y < 0 ? 0 : y);
         }
 }
 
 static double gradient(const channel *of, int64_t n, int64_t p) {
-    const bool closed = of->it->relu && of->scale * normal(of, n, p) + of->shift <= 0;
-    return closed ? 0 : get(of, of->it->dy, n, p);
+    const rpi_kernel_batch_norm *it = of->it;
+    const double dy = get(of, it->dy, n, p);
+    if (!it->relu) return dy;
+    const double y = it->adds ? get(of, it->y, n, p) : of->scale * normal(of, n, p) + of->shift;
+    return y <= 0 ? 0 : dy;
 }
 
 static void backward(const channel *of) {
@@ -75,6 +79,7 @@ static void backward(const channel *of) {
             const double g = gradient(of, n, p);
             dshift += g;
             dscale += g * normal(of, n, p);
+            if (it->daddend.data) put(of, it->daddend, n, p, g);
         }
     for (int64_t n = 0; n < it->images; n++)
         for (int64_t p = 0; p < it->pixels; p++) {

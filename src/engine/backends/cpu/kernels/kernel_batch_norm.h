@@ -1,10 +1,12 @@
-/* Batch normalisation of images whose channels lie in blocks of 16, with relu or without.
+/* Batch normalisation of images whose channels lie in blocks of 16, with relu or without, and
+ * with an image that is added in front of the relu or without.
  *
  * An image is blocks x pixels x 16; row n * blocks + b of a matrix here is what block b of
  * image n has, pixels * 16 elements. Channel c has N = images * pixels elements x: mean = sum x
  * / N, variance = sum (x - mean)^2 / N, z = (x - mean) / sqrt(variance + epsilon), y = scale z
- * + shift, or max(0, that). With dy 0 where relu is closed (scale z + shift <= 0): dshift = sum
- * dy, dscale = sum dy z, dx = scale / sqrt(variance + epsilon) (dy - (dshift + z dscale) / N).
+ * + shift [+ addend], or max(0, that). With g = dy, or 0 where relu is closed (scale z + shift
+ * <= 0, or with an addend y <= 0): dshift = sum g, dscale = sum g z, dx = scale / sqrt(variance
+ * + epsilon) (g - (dshift + z dscale) / N), and g is the addend's gradient.
  * Matrices are f32 or bf16, each for itself; sums and statistics are f32. */
 #ifndef RPI_ENGINE_KERNEL_BATCH_NORM_H
 #define RPI_ENGINE_KERNEL_BATCH_NORM_H
@@ -20,8 +22,12 @@ typedef struct rpi_kernel_batch_norm {
     const float *scale, *shift; /* [blocks * 16], and so are the others */
     float *mean, *variance;     /* forward writes, backward reads */
     rpi_kernel_rows x;
-    rpi_kernel_rows y;      /* forward */
-    rpi_kernel_rows dy, dx; /* backward; dx may be dy */
+    bool adds;              /* is there an addend? */
+    rpi_kernel_rows addend; /* forward */
+    rpi_kernel_rows y;      /* forward writes; backward reads, with an addend and relu */
+    /* Backward. daddend may be NULL, where it is not wanted. One of dx and daddend may be dy:
+     * dx only where daddend is NULL. */
+    rpi_kernel_rows dy, dx, daddend;
     float *dscale, *dshift; /* overwritten */
 } rpi_kernel_batch_norm;
 

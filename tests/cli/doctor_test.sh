@@ -93,7 +93,7 @@ lists() {
 
 # Those that can be measured are.
 unfit_hosts() {
-    doctor 1 -H big,refused,small,hang --time 0.1s --answer-timeout 2s
+    doctor 1 -H big,refused,small,hang --time 0.1s --answer-timeout 8s
     has out '^   1  refused +cannot take part'
     has out '^FAILED  refused: no ssh server listens there'
     has out '^FAILED  hang: did not answer in time'

@@ -57,7 +57,8 @@ launch_training() {
 }
 # ---- cases ----
 
-phase='(all-reduce|barrier|broadcast|all-gather|receive|send) [0-9]+, round [0-9]+ of [0-9]+'
+# In what it was; with the round where it had begun to move data, which a rank that has just posted has not.
+phase='(all-reduce|barrier|broadcast|all-gather|receive|send) [0-9]+'
 survivors() { for rank in 0 1 2; do [ $rank -ne "$1" ] && echo $rank; done; }
 # names_the_dead RANK: the launcher and each survivor do
 names_the_dead() {

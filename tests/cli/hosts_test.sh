@@ -179,7 +179,7 @@ encryption() {
 }
 
 what_is_wrong_is_said() { # HOST PATTERN
-    on_hosts 1 -H "big:1,$1:1" --answer-timeout 1s true
+    on_hosts 1 -H "big:1,$1:1" --answer-timeout 8s true
     has err 'nothing was started, for 1 of 2 hosts cannot take part'
     has err "^    $1: $2"
 }
@@ -194,7 +194,7 @@ unfit_hosts() {
     what_is_wrong_is_said bare 'there is no redpoll, .*--remote-redpoll PATH'
     what_is_wrong_is_said crash 'the remote shell ended with code 3: Connection closed'
     what_is_wrong_is_said hang 'did not answer in time'
-    on_hosts 1 -H refused:1,big:1,password:1,hang:1 --answer-timeout 1s sh -c 'echo started'
+    on_hosts 1 -H refused:1,big:1,password:1,hang:1 --answer-timeout 8s sh -c 'echo started'
     has err '3 of 4 hosts'
     for host in refused password hang; do has err "^    $host: "; done
     is out ""

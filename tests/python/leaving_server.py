@@ -8,6 +8,7 @@ process of its own, since only that may be started under a sanitizer's runtime."
 from __future__ import annotations
 
 import faulthandler
+import gc
 import json
 import os
 import shutil
@@ -110,6 +111,8 @@ def serve() -> str | None:
     return None
 
 
+gc.collect()
+gc.freeze()  # what was imported is the same in all ranks: none copies it to look for garbage in it
 text = serve()
 if text is not None:
     exec(compile(text, "script.py", "exec"), {"__name__": "__main__"})

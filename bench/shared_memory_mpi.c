@@ -80,27 +80,34 @@ static double measure_once(const mpi *m, int rank, float *data, int count) {
     return most(m, now() - start);
 }
 
-int main(int argc, char **argv) {
+static void measure(const mpi *m, float *data, int count, double *seconds, int iters) {
     int rank = 0;
-    if (argc < 4) {
-        fputs("usage: mpiexec -n 2 shared_memory_mpi LIBMPI BYTES ITERS\n", stderr);
-        return 2;
-    }
-    mpi m = load(argv[1]);
-    int count = (int)(strtoull(argv[2], NULL, 10) / sizeof(float)), iters = atoi(argv[3]);
-    double *seconds = calloc((size_t)(iters > 0 ? iters : 1), sizeof *seconds);
-    float *data = calloc((size_t)count + 1, sizeof *data);
-    if (!seconds || !data || iters < 1) return 1;
-    m.init(&argc, &argv);
-    m.rank(COMM_WORLD, &rank);
+    m->rank(COMM_WORLD, &rank);
     for (int i = -WARMUP; i < iters; i++) {
-        double took = measure_once(&m, rank, data, count);
+        double took = measure_once(m, rank, data, count);
         if (i >= 0) seconds[i] = took;
     }
     qsort(seconds, (size_t)iters, sizeof *seconds, by_size);
     if (rank == 0) printf("%.9f %.9f\n", seconds[iters / 2], seconds[0]);
-    m.finalize();
+}
+
+int main(int argc, char **argv) {
+    int iters = argc > 3 ? atoi(argv[3]) : 0;
+    if (iters < 1) {
+        fputs("usage: mpiexec -n 2 shared_memory_mpi LIBMPI BYTES ITERS\n", stderr);
+        return 2;
+    }
+    mpi m = load(argv[1]);
+    int count = (int)(strtoull(argv[2], NULL, 10) / sizeof(float));
+    double *seconds = calloc((size_t)iters, sizeof *seconds);
+    float *data = calloc((size_t)count + 1, sizeof *data);
+    int failed = !seconds || !data;
+    if (!failed) {
+        m.init(&argc, &argv);
+        measure(&m, data, count, seconds, iters);
+        m.finalize();
+    }
     free(seconds);
     free(data);
-    return 0;
+    return failed;
 }

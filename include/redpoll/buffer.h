@@ -30,8 +30,9 @@ extern "C" {
  *  something in it is first sent to them, up to 64 buffers of each rank (others are copied).
  *  In a child that fork() made the memory is not there: touching it is a fault.
  *  Local, does not block, any thread. RP_INVALID: bytes is 0, or more than can be mapped, or
- *  buffer is NULL. RP_NOMEM: no memory; pages are taken when they are
- *  first touched, as malloc's are. RP_IO: no descriptor is left. */
+ *  buffer is NULL. RP_NOMEM: no memory, or more than the limit of file
+ *  sizes allows (ulimit -f); pages are taken when they are first touched, as malloc's are.
+ *  RP_IO: no descriptor is left. */
 RP_API rp_status rp_buffer_allocate(size_t bytes, void **buffer);
 
 /** The memory is gone and given back, whatever peers have mapped. NULL is fine; so is a buffer

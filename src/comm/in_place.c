@@ -17,9 +17,10 @@
  * and sends one that only says so (RPI_WIRE_THERE). Who withdraws a part into which its owner
  * is writing just then takes the pages away from under it (rpi_buffers_detach()).
  *
- * Frames that follow to the same peer do not wait for that (rpi_chunk_let_sends_follow). Two
- * ranks may each hold a frame of the other's while a step that reads it waits for the own to
- * come back (a sum into the vector that was sent): rpi_receive_unblock() copies it aside. */
+ * Frames that follow to the same peer do not wait for that (rpi_chunk_let_sends_follow). What
+ * is summed here, over what would be lent, is copied, since two ranks that do so would wait for
+ * each other. Where a rank holds a frame and waits for its own to come back all the same,
+ * rpi_receive_unblock() copies it aside. */
 #include "comm/communicator.h"
 
 #include "base/log.h"

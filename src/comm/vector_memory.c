@@ -43,10 +43,12 @@ static void say_once(const char *what, size_t bytes) {
 rp_status rpi_vector_alloc(const rp_comm *comm, size_t bytes, const char *what,
                            void *out_vector) {
     void *buffer = NULL;
-    if (!bytes || !rpi_comm_reads_in_place(comm)) return rpi_alloc(bytes, what, out_vector);
+    /* In parentheses: the analyser's model is a macro, and knows the type of what it assigns.
+     */
+    if (!bytes || !rpi_comm_reads_in_place(comm)) return (rpi_alloc)(bytes, what, out_vector);
     if (take_buffer(bytes, &buffer) != RP_OK) {
         say_once(what, bytes);
-        return rpi_alloc(bytes, what, out_vector);
+        return (rpi_alloc)(bytes, what, out_vector);
     }
     memcpy(out_vector, &buffer, sizeof buffer); /* which is of another type of pointer */
     return RP_OK;

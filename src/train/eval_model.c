@@ -34,6 +34,7 @@ static void take_settings(evaluator *e, const char *folder) {
         o->seq_length = (int64_t)sequence;
     double size = rpi_run_settings_number(e->settings, "image-size");
     if (size >= 1 && size <= RPI_PICTURE_SIZE_MOST) o->pictures.size = (int64_t)size;
+    if (rpi_run_settings_number(e->settings, "skip-broken") > 0) o->pictures.skip_broken = true;
     if (e->given->data) return;
     o->seed = (int64_t)rpi_run_settings_number(e->settings, "seed"); /* of synthetic data */
     o->train_images = (int64_t)rpi_run_settings_number(e->settings, "train-images");
@@ -108,6 +109,7 @@ static void set_options(evaluator *e) {
                             .backend = given->backend,
                             .threads = given->threads,
                             .eval_images = given->samples,
+                            .pictures = {.skip_broken = given->skip_broken},
                             .eval = true};
 }
 

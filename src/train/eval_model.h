@@ -14,6 +14,7 @@ typedef struct rpi_eval_options {
     int64_t batch_size;          /* samples at once; 0: 16 */
     int64_t memory;              /* tokens that a row remembers; 0: the model's own */
     int64_t samples;             /* first of those held out; 0: all */
+    bool skip_broken;            /* of pictures: go on without those that are; a run's, too */
     bool all;                    /* of tokens: every sample, not only those held out */
     int64_t threads;             /* 0: one a core */
     const char *backend;         /* NULL: the fastest */

@@ -68,6 +68,16 @@ redpoll_exits 0 train --model resnet18:width=4 --data images:pictures --image-si
 says err 'skipped: pictures/train/cross/0001.png'
 says err '1 broken picture was skipped'
 
+# An evaluation goes on without broken ones where its run did, or where it is told to.
+printf 'no picture' >"$(ls pictures/val/*/*.png | head -n 1)"
+redpoll_exits 1 eval --model whole --data images:pictures
+says err 'it is no JPEG or PNG.*--skip-broken'
+redpoll_exits 0 eval --model whole --data images:pictures --skip-broken --json
+says out '"images": *7'
+redpoll_exits 0 train --resume whole --epochs 3 --skip-broken --threads 1 --out went-on
+redpoll_exits 0 eval --model went-on --json
+says out '"images": *7'
+
 # Where no held-out picture is left there is nothing to evaluate, and no number of it.
 for picture in pictures/val/*/*.png; do printf 'no picture' >"$picture"; done
 redpoll_exits 1 train --model resnet18:width=4 --data images:pictures --image-size 16 --steps 1 --no-checkpoint \

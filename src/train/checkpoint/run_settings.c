@@ -152,7 +152,7 @@ const char *rpi_run_settings_text(const rpi_run_settings *settings, const char *
 
 double rpi_run_settings_number(const rpi_run_settings *settings, const char *name) {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(settings->options, name);
-    return cJSON_IsNumber(item) ? item->valuedouble : 0;
+    return cJSON_IsNumber(item) ? item->valuedouble : cJSON_IsTrue(item);
 }
 
 rp_status rpi_run_settings_apply(const rpi_run_settings *settings, const rpi_option *table,

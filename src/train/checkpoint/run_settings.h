@@ -21,7 +21,8 @@ void rpi_run_settings_free(rpi_run_settings *settings); /* NULL is fine */
  * know, or a value that it does not allow. */
 rp_status rpi_run_settings_apply(const rpi_run_settings *settings, const rpi_option *table,
                                  void *target);
-/* One of them, as it was recorded; NULL and 0: it is not there, or of another type. */
+/* One of them, as it was recorded; NULL and 0: it is not there, or of another type;
+ * 1: a switch that is on. */
 const char *rpi_run_settings_text(const rpi_run_settings *settings, const char *name);
 double rpi_run_settings_number(const rpi_run_settings *settings, const char *name);
 /* The ranks it had. */

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -54,17 +54,20 @@ def make_model(name: str, folder: Path) -> Any:
     return model.eval()
 
 
+def children_seconds() -> float:
+    """Of all processes that have ended; os.times() counts in hundredths."""
+    spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return spent.ru_utime + spent.ru_stime
+
+
 def redpoll(command: str, folder: Path, tokens: int) -> tuple[float, list[int]]:
     """Processor seconds of the whole process, and what it wrote."""
     words = ["generate", "--model", f"hf:{folder}", "--tokenizer", "byte", "--prompt", PROMPT,
              "--max-new-tokens", str(tokens), "--temperature", "0", "--threads", "1",
              "--ignore-end", "--json"]  # fmt: skip
-    before = os.times()
+    before = children_seconds()
     done = subprocess.run([command, *words], capture_output=True, text=True, check=True)
-    after = os.times()
-    spent = after.children_user + after.children_system
-    spent -= before.children_user + before.children_system
-    return spent, json.loads(done.stdout)["tokens"]
+    return children_seconds() - before, json.loads(done.stdout)["tokens"]
 
 
 def peer(model: Any, tokens: int, banned: list[int]) -> tuple[float, list[int]]:

@@ -3,8 +3,8 @@
  * Winograd F(4x4, 3x3) needs a quarter of the multiplications and some more memory traffic, so
  * it wins where there is enough work, and rounds to about 1e-6 where direct sums round to 1e-7.
  *
- * With oneDNN 3, which has none, it is our own kernel (onednn_conv_winograd.c), by the rule
- * alone.
+ * Where tiles are many, and with oneDNN 3, which has no Winograd, it is our own kernel
+ * (onednn_conv_winograd.c), by the rule alone.
  *
  * Without a file a rule decides, from the shape alone, so that every run and every rank decides
  * alike. With a file each shape is measured once, the rule is overruled where the other

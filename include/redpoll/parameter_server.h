@@ -49,9 +49,10 @@ typedef struct rp_parameter_push {
 
 /** What a server's shard is to be stepped by. */
 typedef struct rp_parameter_merge {
-    size_t first, count;   /**< Elements of the vector. */
-    float *values;         /**< The shard: `count` parameters, to be stepped. */
-    const float *gradient; /**< Sum of the pushes' gradients, in the order of workers. */
+    size_t first, count; /**< Elements of the vector. */
+    float *values;       /**< The shard: `count` parameters, to be stepped. */
+    float *gradient;     /**< Sum of the pushes' gradients, in the order of workers; what is
+                              left there means nothing. */
     const rp_parameter_push *pushes;
     int push_count;
     double weight;    /**< Of all pushes here. */

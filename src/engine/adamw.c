@@ -3,26 +3,17 @@
  *
  * Kingma, Ba, "Adam: a method for stochastic optimization", ICLR 2015. Loshchilov, Hutter,
  * "Decoupled weight decay regularization", ICLR 2019. */
-#include "base/status.h"
 #include "engine/backends/cpu/kernels/kernel_optimizer.h"
 #include "engine/optimizer.h"
 
 extern const rpi_optimizer rpi_optimizer_adamw;
 
 static rp_status check(const rpi_optimizer_rates *rates) {
-    if (!(rates->beta1 >= 0 && rates->beta1 < 1))
-        return RP_FAIL(INVALID, "beta1 is %g; from 0 to below 1 is allowed", rates->beta1);
-    if (!(rates->beta2 >= 0 && rates->beta2 < 1))
-        return RP_FAIL(INVALID, "beta2 is %g; from 0 to below 1 is allowed", rates->beta2);
-    if (!(rates->epsilon > 0))
-        return RP_FAIL(INVALID, "epsilon is %g; above 0 is allowed", rates->epsilon);
-    if (rates->nesterov)
-        return RP_FAIL(INVALID, "Nesterov's variant is one of sgd, not of adamw");
-    return RP_OK;
+    return rpi_optimizer_check_means(rates, "adamw");
 }
 
 static void update(const rpi_optimizer_rates *rates, uint64_t step, int64_t count,
-                   float *values, const float *gradients, float *const *slots) {
+                   float *values, float *gradients, float *const *slots) {
     rpi_kernel_run run = {.threads = rates->threads, .isa = rpi_cpu_isa()};
     rpi_kernel_adamw_step(
         &run, &(rpi_kernel_adam){.count = count,

@@ -20,7 +20,7 @@ typedef struct rpi_optimizer_rates {
     float weight_decay;
     float momentum; /* sgd; 0: none */
     bool nesterov;
-    double beta1, beta2, epsilon; /* adamw */
+    double beta1, beta2, epsilon; /* adamw, lamb */
     int threads;                  /* up to 1: one; changes no bit */
 } rpi_optimizer_rates;
 
@@ -30,14 +30,16 @@ typedef struct rpi_optimizer {
     double usual_rate;                           /* where nobody says another */
     int slot_count;                              /* f32 arrays of state */
     const char *slot_names[RPI_OPTIMIZER_SLOTS]; /* in checkpoints: "momentum" */
+    bool whole_tensors; /* a range is a tensor, all of it: its elements are not independent */
 
     /* RP_INVALID: rates that this kind does not take; those of all kinds have been checked. */
     rp_status (*check)(const rpi_optimizer_rates *rates);
-    /* One step over `count` elements. `step` is 0 for the first step of the run. slots[i]: the
-     * range's part of slot i, zero before step 0. Elements are independent: any cut into ranges
-     * gives the same bits. */
+    /* One step over `count` elements. `step` is 0 for the first step of the run. gradients:
+     * what is left there means nothing. slots[i]: the range's part of slot i, zero before step
+     * 0. Elements are independent unless `whole_tensors`: any cut into ranges gives the same
+     * bits. */
     void (*update)(const rpi_optimizer_rates *rates, uint64_t step, int64_t count,
-                   float *values, const float *gradients, float *const *slots);
+                   float *values, float *gradients, float *const *slots);
 } rpi_optimizer;
 
 /* What gradients are multiplied by. */
@@ -47,6 +49,9 @@ static inline float rpi_optimizer_gradient_scale(const rpi_optimizer_rates *rate
 
 /* RP_INVALID: rates that no optimizer takes, or that this one does not. */
 rp_status rpi_optimizer_check(const rpi_optimizer *optimizer, const rpi_optimizer_rates *rates);
+
+/* Of kinds with running means of g and g^2: betas and epsilon, and no variant of sgd's. */
+rp_status rpi_optimizer_check_means(const rpi_optimizer_rates *rates, const char *name);
 
 /* The catalogue; NULL past the end. */
 const rpi_optimizer *rpi_optimizer_at(int index);

@@ -20,7 +20,7 @@ static rp_status check(const rpi_optimizer_rates *rates) {
 
 /* The buffer is zero before step 0, so that the first step makes it the gradient. */
 static void update(const rpi_optimizer_rates *rates, uint64_t step, int64_t count,
-                   float *values, const float *gradients, float *const *slots) {
+                   float *values, float *gradients, float *const *slots) {
     (void)step;
     rpi_kernel_run run = {.threads = rates->threads, .isa = rpi_cpu_isa()};
     rpi_kernel_sgd_step(

@@ -163,11 +163,14 @@ static rp_status check_world(const rpi_train_options *o, int world) {
     RP_TRY(rpi_strategy_find(o->strategy, &strategy));
     rp_adaptive_codec codec;
     RP_TRY(rp_adaptive_codec_parse(o->codec, &codec));
+    const rpi_optimizer *optimizer = NULL;
+    RP_TRY(rpi_optimizer_find(o->optimizer, &optimizer));
     rpi_strategy_request request = {
         .options = rpi_strategy_options(o->strategy),
         .world = world,
         .plain_sgd = strcmp(o->optimizer, "sgd") == 0 && o->momentum == 0 &&
                      o->weight_decay == 0 && o->clip == 0,
+        .whole_tensors = optimizer->whole_tensors,
         .warmup_exact = o->warmup_exact > 0,
         .chooses_bits = codec.every > 0,
         .lossy = !rp_codec_is_exact(&codec.codec, RP_F32),

@@ -1,4 +1,5 @@
-/* Optimizers: known steps, and the same bits for any cut into ranges. */
+/* Optimizers: known steps, and the same bits for any cut into ranges, of tensors or of their
+ * elements. */
 #include "engine/optimizer.h"
 #include "harness/check.h"
 
@@ -50,6 +51,45 @@ static void adamw_by_hand(void) {
     CHECK_NEAR((double)value, 0.85 * (1 - 0.1 * 0.5) - 0.1 * m / sqrt(v), 1e-6);
 }
 
+/* Adam's directions by hand, each tensor as long a step as it is itself; a tensor of zeros goes
+ * by the direction's own length. */
+static void lamb_by_hand(void) {
+    enum { N = 3, TURNS = 3 };
+    static const double gradient[TURNS][N] = {{2, -1, 0.5}, {3, 1, -4}, {-0.25, 2, 1}};
+    const double rate = 0.01, decay = 0.1, epsilon = 1e-6, beta1 = 0.8, beta2 = 0.9;
+    const rpi_optimizer_rates rates = {.learning_rate = (float)rate,
+                                       .weight_decay = (float)decay,
+                                       .beta1 = beta1,
+                                       .beta2 = beta2,
+                                       .epsilon = epsilon};
+    const rpi_optimizer *lamb = NULL;
+    REQUIRE_OK(rpi_optimizer_find("lamb", &lamb));
+    CHECK_OK(rpi_optimizer_check(lamb, &rates));
+    CHECK(lamb->whole_tensors);
+    for (int zeros = 0; zeros < 2; zeros++) {
+        double p[N] = {0}, m[N] = {0}, v[N] = {0}, power1 = 1, power2 = 1;
+        float values[N] = {0}, first[N] = {0}, second[N] = {0}, slope[N];
+        for (int i = 0; i < N && !zeros; i++) p[i] = values[i] = (float)(1 - 2 * i);
+        for (int turn = 0; turn < TURNS; turn++) {
+            double d[N], of_p = 0, of_d = 0;
+            power1 *= beta1, power2 *= beta2;
+            for (int i = 0; i < N; i++) {
+                double g = gradient[turn][i];
+                m[i] = beta1 * m[i] + (1 - beta1) * g;
+                v[i] = beta2 * v[i] + (1 - beta2) * g * g;
+                d[i] =
+                    m[i] / (1 - power1) / (sqrt(v[i] / (1 - power2)) + epsilon) + decay * p[i];
+                of_p += p[i] * p[i], of_d += d[i] * d[i];
+                slope[i] = (float)g;
+            }
+            double trust = of_p > 0 ? sqrt(of_p / of_d) : 1;
+            for (int i = 0; i < N; i++) p[i] -= rate * trust * d[i];
+            lamb->update(&rates, (uint64_t)turn, N, values, slope, (float *[]){first, second});
+            for (int i = 0; i < N; i++) CHECK_NEAR((double)values[i], p[i], 1e-6);
+        }
+    }
+}
+
 static void fill(float *x, uint64_t index) {
     rpi_rng rng = rpi_rng_make(check_seed(), RPI_RNG_TEST, index);
     for (int i = 0; i < COUNT; i++) x[i] = rpi_rng_normal(&rng);
@@ -93,7 +133,8 @@ static void any_cut(void) {
                                                  .threads = 3},
                                                 {.learning_rate = 0.1f, .epsilon = 1}};
     for (int i = 0; rpi_optimizer_at(i); i++)
-        for (size_t r = 0; r < sizeof rates / sizeof rates[0]; r++)
+        for (size_t r = 0;
+             r < sizeof rates / sizeof rates[0] && !rpi_optimizer_at(i)->whole_tensors; r++)
             for (int64_t piece = 1; piece < COUNT; piece += 7) {
                 float whole[COUNT], cut[COUNT];
                 run(rpi_optimizer_at(i), &rates[r], COUNT, whole);
@@ -140,7 +181,9 @@ static void bad_rates(void) {
                 {{.nesterov = true, .epsilon = 1}, "adamw", "one of sgd"},
                 {{.epsilon = 0}, "adamw", "epsilon is 0; above 0"},
                 {{.epsilon = 1, .beta1 = 1}, "adamw", "beta1 is 1; from 0 to below 1"},
-                {{.epsilon = 1, .beta2 = -1}, "adamw", "beta2 is -1"}};
+                {{.epsilon = 1, .beta2 = -1}, "adamw", "beta2 is -1"},
+                {{.nesterov = true, .epsilon = 1}, "lamb", "one of sgd, not of lamb"},
+                {{.epsilon = 0}, "lamb", "epsilon is 0; above 0"}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         const rpi_optimizer *optimizer = NULL;
         REQUIRE_OK(rpi_optimizer_find(rows[i].optimizer, &optimizer));
@@ -162,6 +205,7 @@ static void catalogue(void) {
     CHECK_FAILS(rpi_optimizer_find("sgb", &found), INVALID, "did you mean 'sgd'");
 }
 
-CASES({"sgd_by_hand", sgd_by_hand}, {"adamw_by_hand", adamw_by_hand}, {"any_cut", any_cut},
+CASES({"sgd_by_hand", sgd_by_hand}, {"adamw_by_hand", adamw_by_hand},
+      {"lamb_by_hand", lamb_by_hand}, {"any_cut", any_cut},
       {"gradients_are_scaled", gradients_are_scaled}, {"bad_rates", bad_rates},
       {"catalogue", catalogue})

@@ -62,6 +62,28 @@ static void any_number_of_ranks_equals_one(void) {
     }
 }
 
+/* Its steps depend on whole tensors, wherever buckets end and however many threads there are.
+ */
+static void lamb_steps_whole_tensors(void) {
+    rpi_train_options options = ranks_options();
+    rpi_train_result result = {0};
+    options.optimizer = "lamb";
+    options.lr = 0.02;
+    options.bucket_mb = 1e-6; /* one a tensor */
+    options.steps = 60;
+    options.out = ranks_folder("lamb-1");
+    REQUIRE_OK(ranks_train(&options, 1, &result));
+    CHECK_MSG(result.test.accuracy > 0.9, "accuracy is %g", result.test.accuracy);
+    options.bucket_mb = 25;
+    options.accumulate = 2;
+    options.out = ranks_folder("lamb-3");
+    REQUIRE_OK(ranks_train(&options, 3, NULL));
+    double d = distance(ranks_folder("lamb-1"), ranks_folder("lamb-3"));
+    CHECK_MSG(d < 1e-4, "they differ by %g", d);
+    options.strategy = "parameter-server";
+    CHECK_FAILS(rpi_train_check(&options, 3), INVALID, "servers step parts of tensors");
+}
+
 /* 200 images in batches of 24 leave 8 for the last step, and with world 3 and a batch of 2
  * images left some ranks have none. */
 static void short_last_batches_weigh_right(void) {
@@ -243,6 +265,7 @@ static void a_diverging_run_stops_on_all_ranks(void) {
 
 CASES({"one rank learns", one_rank_learns},
       {"any number of ranks equals one", any_number_of_ranks_equals_one},
+      {"LAMB steps whole tensors", lamb_steps_whole_tensors},
       {"short last batches weigh right", short_last_batches_weigh_right},
       {"the same run twice gives the same bytes", the_same_run_twice_gives_the_same_bytes},
       {"codecs change the bytes and still learn", codecs_change_the_bytes_and_still_learn},

@@ -53,6 +53,7 @@ typedef struct rpi_strategy_request {
     const char *options; /* NULL: none */
     int world;           /* 0: not known yet */
     bool plain_sgd;      /* the optimizer steps against the gradient and does nothing else */
+    bool whole_tensors;  /* the optimizer steps no part of a tensor */
     bool warmup_exact, chooses_bits;
     bool lossy, error_feedback; /* of the codec */
 } rpi_strategy_request;
@@ -80,7 +81,7 @@ typedef struct rpi_strategy_update {
     int64_t first, count, step; /* step: the schedule's */
     uint64_t updates;           /* before this one */
     float *values;
-    const float *gradient;
+    float *gradient;      /* what is left there means nothing */
     float gradient_scale; /* 0: as it is */
     double rate_scale;    /* of the schedule's rate */
 } rpi_strategy_update;

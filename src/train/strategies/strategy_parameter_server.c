@@ -38,6 +38,11 @@ static rp_status read_options(const char *text, rp_parameter_server_options *out
 static rp_status check(const rpi_strategy_request *request) {
     rp_parameter_server_options o;
     RP_TRY(read_options(request->options, &o));
+    if (request->whole_tensors)
+        return RP_FAIL(INVALID,
+                       "%s: servers step parts of tensors, and this optimizer steps "
+                       "whole ones; say --optimizer adamw, or another --strategy",
+                       rpi_strategy_parameter_server.name);
     return rpi_served_check(rpi_strategy_parameter_server.name, &o, request);
 }
 

@@ -35,8 +35,7 @@ static const char *const refusals[] = {
     [TWICE] = "this rank has connected already",
     [NO_SECRET] = "this process has no secret, and its job has one: set REDPOLL_SECRET here",
     [CROSSED] = "it is calling this rank itself",
-    [WRONG_STREAMS] = "its links have another number of streams: REDPOLL_STREAMS must be the "
-                      "same on all ranks",
+    [WRONG_STREAMS] = "its links have another number of streams (REDPOLL_STREAMS)",
 };
 enum { REFUSALS = sizeof refusals / sizeof refusals[0] };
 

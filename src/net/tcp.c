@@ -282,12 +282,13 @@ static rp_status tcp_call(rpi_endpoint *base, int peer, const char *address) {
 /* What stands is the link's from here on. */
 static rp_status take_call(tcp_endpoint *endpoint, rpi_call *call) {
     rpi_channel channels[RPI_STREAMS_MAX];
+    int peer = call->peer;
     no_channels(channels);
     for (rpi_call *each = call; each; each = each->beside) {
         channels[each->stream] = each->channel;
         each->channel = (rpi_channel){.fd = -1};
     }
-    return add_link(endpoint, call->peer, channels);
+    return add_link(endpoint, peer, channels);
 }
 
 static rp_status tcp_met(rpi_endpoint *base, int *out_peer, rpi_link **out_link) {

@@ -638,14 +638,34 @@ static void others_beat_on_without_rank_0(void) {
     gather(parties, HEIRS, HEIRS, outlive_hubs);
 }
 
+/* The thread has been round once more: it has seen what this one did under the lock. */
+static void let_thread_pass(party *self) {
+    for (int i = 0; i < 2; i++)
+        hear_all_since(self, rpi_control_everybody(self->control), 0, rpi_now_ns());
+}
+
+/* By descriptors of our own: the thread closes a line as soon as it has ended. */
+static void end_all_lines(party *self) {
+    rpi_control *control = self->control;
+    int fds[MANY], count = 0;
+    let_thread_pass(self); /* it has let everybody in, and changes no line before one ends */
+    pthread_mutex_lock(&control->lock);
+    for (int i = 0; i < control->line_count && count < MANY; i++)
+        if (control->lines[i].fd >= 0) fds[count++] = dup(control->lines[i].fd);
+    pthread_mutex_unlock(&control->lock);
+    CHECK_EQ(count, HEIRS - 1);
+    let_thread_pass(self);
+    for (int i = 0; i < count; i++) {
+        shutdown(fds[i], SHUT_RDWR);
+        close(fds[i]);
+    }
+}
+
 /* Its connections end without a word, as when its process does. */
 static void outlive_a_death(party *self) {
     pthread_barrier_wait(self->together);
-    int64_t since_ns = rpi_now_ns();
     if (self->rank == 0) {
-        for (int i = 0; i < self->control->line_count; i++)
-            if (self->control->lines[i].fd >= 0)
-                shutdown(self->control->lines[i].fd, SHUT_RDWR);
+        end_all_lines(self);
         pthread_barrier_wait(self->together);
         return;
     }
@@ -653,8 +673,7 @@ static void outlive_a_death(party *self) {
     CHECK_EQ(self->heard.rank, 0);
     CHECK(strstr(self->heard.text, "rank 0 is gone") != NULL);
     rpi_control_group *group = open_from(self, 40, 1);
-    since_ns = rpi_now_ns();
-    hear_all_since(self, group, 1, since_ns);
+    hear_all_since(self, group, 1, rpi_now_ns());
     hear_last(self, group, 1);
     rpi_control_group_close(group);
     pthread_barrier_wait(self->together);

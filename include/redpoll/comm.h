@@ -187,8 +187,8 @@ typedef enum rp_memory {
 } rp_memory;
 
 /** RP_OK: calls may name it. RP_UNSUPPORTED: no GPU can be used; the message says why, as the
- *  call would. RP_INVALID: no kind of memory. The first call for RP_MEMORY_CUDA takes as long as
- *  a driver takes to start; every call has the same answer. Any thread. */
+ *  call would. RP_INVALID: no kind of memory. The first call for RP_MEMORY_CUDA takes as long
+ * as a driver takes to start; every call has the same answer. Any thread. */
 RP_API rp_status rp_memory_check(rp_memory memory);
 
 typedef struct rp_collective_options {
@@ -378,7 +378,8 @@ RP_API rp_status rp_request_wait_stream_for(rp_request *request, void *stream,
 /** Free a completed request that was not given to rp_request_wait(), whatever its status.
  *  RP_INVALID while it runs. *request becomes NULL. A request that is NULL is fine. */
 RP_API rp_status rp_request_free(rp_request **request);
-/** The other rank of a completed send or receive; -1 of anything else. */
+/** The other rank of a send or receive that is complete, or that only a GPU is still at; -1 of
+ *  anything else. */
 RP_API int rp_request_source(const rp_request *request);
 
 /** A queue of completed requests, for a thread that tells others of them. It serves any number

@@ -211,7 +211,8 @@ rp_status rp_request_free(rp_request **in_out_request) {
 
 int rp_request_source(const rp_request *request) {
     if (!request) (void)RP_FAIL(INVALID, "request is NULL");
-    return request && atomic_load(&request->done) ? request->peer : -1;
+    bool is_known = request && (atomic_load(&request->done) || atomic_load(&request->enqueued));
+    return is_known ? request->peer : -1;
 }
 
 rp_status rp_request_notify(rp_request *request, rp_completions *completions, uint64_t token) {

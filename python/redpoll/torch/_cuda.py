@@ -77,8 +77,8 @@ class Seam:
     def future(self, tensors: Sequence[torch.Tensor]) -> torch.futures.Future[Any]:
         """One that may be completed with these: whose callbacks, and whoever waits, get streams
         that go on behind what completes it."""
-        devices = sorted({one.device.index for one in tensors if one.is_cuda})
-        return torch.futures.Future(devices=devices) if devices else torch.futures.Future()
+        found = {one.device for one in tensors if one.is_cuda}
+        return torch.futures.Future(devices=list(found)) if found else torch.futures.Future()
 
 
 seam = Seam()

@@ -177,6 +177,8 @@ class Request:
         try:
             if not self.done:
                 code = _cuda.seam.follow(self.handle, place.device, timeout_s)
+                if code == _abi.RP_OK:
+                    self.source = _source(self.handle)
         finally:
             self._leave(_abi.RP_PENDING, "")
         if code < 0:

@@ -286,14 +286,17 @@ def test_fewer_bytes_travel(kind):
     assert 0.8 * 2**20 < plain - lossy < 1.0 * 2**20
 
 
-def replicated(rank, world, options):
-    """Bytes and errors of a step of hybrid sharding: two replicas of two shards each."""
+def replicated(rank, world, options, inner=None):
+    """Bytes and errors of a step of hybrid sharding: two replicas of two shards each. inner:
+    the backend of the shards, where that is not redpoll."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
     import redpoll.torch
 
-    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard"))
+    names = ("replicate", "shard")
+    override = {"backend_override": {"replicate": "redpoll"}} if inner else {}
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=names, **override)
     torch.manual_seed(0)
     net = Net()
     for block in net.blocks:
@@ -333,6 +336,36 @@ def test_what_replicas_exchange_is_lossy_when_asked():
     assert max(exact_error.values()) < 1e-5 and set(codecs["replicate"].values()) == {"exact"}
     # Of 18 KiB of matrices a shard, a rank sends as much and an eighth of it.
     assert exact_sent - sent > 0.6 * 4 * 2 * 48 * 97
+
+
+def another_backend_inside(rank, world, options):
+    """As where NCCL has the GPUs of a host, and Redpoll what is between hosts."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    import redpoll.torch
+
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard"))
+    lossy = fully_shard(nn.Linear(100, 100), mesh=mesh)
+    refused = refusal(ValueError, lambda: redpoll.torch.compress(lossy, replicate="q4"))
+    return (*replicated(rank, world, options, inner="gloo"), refused)
+
+
+def test_shards_of_another_backend():
+    import inspect
+
+    from torch.distributed.device_mesh import init_device_mesh
+
+    if "backend_override" not in inspect.signature(init_device_mesh).parameters:
+        pytest.skip("this PyTorch's meshes have one backend")
+    asked = {"grads": None, "replicate": "q4"}
+    wanted = values(run_group(replicated, 4, asked))
+    found = values(run_group(another_backend_inside, 4, asked, backend="gloo"))
+    assert len({digest for *_, digest, _ in found}) == 1
+    for (error, _, codecs, _, refused), expected in zip(found, wanted):
+        assert codecs == expected[2] and "is not redpoll" in refused
+        for name, one in error.items():  # gloo means by another order of operations
+            assert abs(one - expected[0][name]) < 1e-5, name
 
 
 def work_of_collectives(rank, world):

@@ -25,6 +25,7 @@ class ShardedUnit(Unit):
         super().__init__(state, label)
         self._group = group
         self._names = names  # of modules, by id
+        self.inner = group._reduce_scatter_comm  # PyTorch's own, for shards of another backend
 
     def _name(self, fsdp_param: Any) -> str:
         info = fsdp_param._module_info
@@ -60,6 +61,12 @@ class ShardedUnit(Unit):
                 "fully_shard() unit, or leave this kind exact"
             )
         return known
+
+    def check_shards(self) -> None:
+        """RedpollValueError: the shards are another backend's, and asked to be lossy."""
+        if self.state.grads.is_exact and self.state.weights is None:
+            return
+        self.check(self._group.mesh_info.shard_process_group)
 
     def replicas(self) -> Any:
         """The group between replicas; None without hybrid sharding."""
@@ -99,8 +106,12 @@ class LossyReduceScatter(_OfUnit):
         op: Any,
         async_op: bool = False,
     ) -> Optional[Work]:
-        spans = self.unit.spans("grads", output_tensor.numel(), group.size())
         self.unit.expect_all_reduce(output_tensor, group)
+        if self.unit.state.grads.is_exact:  # and perhaps another backend's
+            inner: Work = self.unit.inner(output_tensor, input_tensor, group, op, async_op)
+            self.unit.step += 1
+            return inner
+        spans = self.unit.spans("grads", output_tensor.numel(), group.size())
         work = self.unit.reduce_scatter(output_tensor, input_tensor, group, op, spans)
         return _awaited(work, async_op)
 
@@ -220,5 +231,5 @@ def _sharded_unit(
         raise RuntimeError(f"{label} has a custom reduce-scatter already")
     unit = ShardedUnit(state, label, group, names)
     unit.fields(trained_only=True)
-    unit.check(group.mesh_info.shard_process_group)
+    unit.check_shards()
     return unit

@@ -116,6 +116,11 @@ class Rules:
         kept = [rule for rule, _ in self._rules] if rules is None else rules
         return Rules(codec, kept, self.min_size if min_size is None else min_size)
 
+    @property
+    def is_exact(self) -> bool:
+        """Whatever the parameter."""
+        return not self.codecs()
+
     def codecs(self) -> list[Codec]:
         """Every lossy codec that is named."""
         named = [self.codec, *(codec for _, codec in self._rules)]

@@ -1,4 +1,5 @@
-/* All that a run holds, and the steps of its life; train_loop.c puts them in order. */
+/* All that a run holds, and the steps of its life; train_loop.c puts them in order
+ * (training.h). */
 #ifndef RPI_TRAIN_TRAINER_H
 #define RPI_TRAIN_TRAINER_H
 

@@ -1,0 +1,69 @@
+/* What is left of the steps at the end of a run. */
+#include "train/training.h"
+
+#include "base/median.h"
+#include "base/status.h"
+
+#include <math.h>
+#include <sys/resource.h>
+
+static double rate(const rpi_step_metrics *m) {
+    return (double)m->count / m->step_s;
+}
+
+static double step_s(const rpi_step_metrics *m) {
+    return m->step_s;
+}
+
+static double comm_s(const rpi_step_metrics *m) {
+    return m->comm_s;
+}
+
+static double exposed_s(const rpi_step_metrics *m) {
+    return m->exposed_s;
+}
+
+static double wire_bytes(const rpi_step_metrics *m) {
+    return (double)m->wire_bytes;
+}
+
+static double median_of(rpi_training *r, double (*value)(const rpi_step_metrics *)) {
+    int steps = r->result.steps < RPI_MEDIAN_STEPS ? (int)r->result.steps : RPI_MEDIAN_STEPS;
+    for (int i = 0; i < steps; i++) r->scratch[i] = value(&r->history[i]);
+    return steps ? rpi_median(r->scratch, steps) : NAN;
+}
+
+static double mean_of(const rpi_training *r, double (*value)(const rpi_step_metrics *)) {
+    int steps = r->result.steps < RPI_MEDIAN_STEPS ? (int)r->result.steps : RPI_MEDIAN_STEPS;
+    double sum = 0;
+    for (int i = 0; i < steps; i++) sum += value(&r->history[i]);
+    return steps ? sum / steps : NAN;
+}
+
+rp_status rpi_training_finish_profile(rpi_training *r) {
+    rpi_trainer *t = &r->trainer;
+    rpi_profile *profile = &r->result.profile;
+    if (!r->options->profile || r->is_profiled) return RP_OK;
+    t->profile = NULL;
+    rpi_profile_sort(profile);
+    struct rusage use;
+    if (getrusage(RUSAGE_SELF, &use) == 0)
+        profile->memory_bytes = 1024.0 * (double)use.ru_maxrss;
+    RP_TRY(rp_barrier(t->comm));
+    r->is_profiled = true;
+    return rpi_profile_matrix_rate(rpi_session_backend(t->programs.session),
+                                   (int)r->options->threads, &profile->matrix_flop_s);
+}
+
+void rpi_training_summarise(rpi_training *r) {
+    r->result.unit = r->trainer.network.task->unit;
+    r->result.rank = r->trainer.rank;
+    r->result.ranks = r->trainer.world;
+    r->result.rate_median = median_of(r, rate);
+    r->result.step_s_median = median_of(r, step_s);
+    r->result.comm_s_median = median_of(r, comm_s);
+    r->result.exposed_s_median = median_of(r, exposed_s);
+    r->result.wire_bytes_median = median_of(r, wire_bytes);
+    r->result.exposed_s_mean = mean_of(r, exposed_s);
+    r->result.wire_bytes_mean = mean_of(r, wire_bytes);
+}

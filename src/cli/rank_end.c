@@ -1,0 +1,130 @@
+/* What a rank says, and what its end means for the others. */
+#include "cli/launch.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { RELAYED_BYTES = 16384 };
+
+/* `redpoll bench ... | head`: rank 0, which writes to our output, ends as any program does
+ * there, and nobody wants to hear of it. */
+static bool has_had_enough(const rpi_launch_run *l, int status) {
+    return l->is_unread && WIFSIGNALED(status) && WTERMSIG(status) == SIGPIPE;
+}
+
+void rpi_launch_name_first(rpi_launch_run *l) {
+    int status = l->first.status, rank = l->first.rank;
+    char how[80];
+    l->first.is_named = true;
+    if (l->agent || has_had_enough(l, status)) return; /* the launcher says it */
+    /* A consequence of what has been said already, or will be. */
+    if (l->stop_signal || getppid() != l->first_process) return;
+    rpi_launch_say(l, "rank %d %s", rank, rpi_ending_text(status, how, sizeof how));
+    if (!l->last) return;
+    rpi_last_lines_print(&l->last[rank], rank, stderr);
+    rpi_launch_say(l, "the rest is in %s/rank-%d.log", l->options->output_folder, rank);
+}
+
+/* To the launcher, as it is: that one cuts it into lines. As much as it has room for, or `all`
+ * that has come. */
+static void relay(rpi_launch_run *l, int stream, bool all) {
+    rpi_rank_output *output = &l->outputs[stream];
+    char text[RELAYED_BYTES];
+    while (output->fd >= 0 && (all || rpi_agent_has_room(&l->agent->link))) {
+        ssize_t got = read(output->fd, text, sizeof text);
+        if (got > 0)
+            rpi_agent_output(l->agent, output->rank, stream % RPI_RANK_STREAMS == 1, text,
+                             (size_t)got);
+        else if (got < 0 && errno == EAGAIN)
+            return;
+        else if (got == 0 || errno != EINTR)
+            rpi_launch_close_fds(&output->fd, 1);
+    }
+}
+
+void rpi_launch_finish_output(rpi_launch_run *l, int stream) {
+    rpi_rank_output *output = &l->outputs[stream];
+    if (output->fd < 0) return;
+    if (l->agent) {
+        relay(l, stream, true);
+        rpi_launch_close_fds(&output->fd, 1);
+    } else {
+        rpi_rank_output_finish(output);
+    }
+}
+
+/* Nothing has failed, and nobody has told us to end. */
+static bool is_outlived(const rpi_launch_run *l, int rank) {
+    const rpi_launch_options *o = l->options;
+    bool may_be = o->outlives_deaths && rank >= o->vital_ranks && !l->stop_signal;
+    return may_be && l->first.rank < 0;
+}
+
+bool rpi_launch_restarts(int restarts, int generation, int status) {
+    return generation < restarts && WIFSIGNALED(status);
+}
+
+/* Of an agent's host it may be the only one. */
+static bool may_restart(const rpi_launch_run *l, int rank, int status) {
+    bool others = (l->alive > 0 || l->agent) && !l->next_signal && !l->is_unread;
+    return others && is_outlived(l, rank) &&
+           rpi_launch_restarts(l->options->restarts, l->processes[rank].generation, status);
+}
+
+/* What it has left running must not meet the others in its place. Once there is a process, it
+ * is this one's end that counts, be it that it cannot run the program. */
+static bool restart(rpi_launch_run *l, int rank) {
+    rpi_rank_process *process = &l->processes[rank];
+    if (process->group) kill(-process->group, SIGKILL);
+    for (int i = 0; i < RPI_RANK_STREAMS; i++)
+        rpi_launch_finish_output(l, rank * RPI_RANK_STREAMS + i);
+    process->generation++;
+    (void)rpi_launch_start_rank(l, rank);
+    return process->pid != 0;
+}
+
+/* Has it left the others to go on? A rank that was started again is not theirs before they have
+ * taken it back, and from then on its failure fails them, too; they may have ended before it.
+ */
+static bool is_left_behind(const rpi_launch_run *l, int rank, int status) {
+    if (l->first.rank >= 0) return false;
+    if (l->processes[rank].generation > 0) return l->alive > 0 || l->has_ended_well;
+    return l->alive > 0 && WIFSIGNALED(status) && is_outlived(l, rank);
+}
+
+void rpi_launch_rank_ended(rpi_launch_run *l, int rank, int status) {
+    char how[80];
+    int generation = l->processes[rank].generation;
+    l->processes[rank].pid = 0;
+    l->alive--;
+    bool again = status != 0 && may_restart(l, rank, status) && restart(l, rank);
+    /* Where the agent was killed, its ranks are killed for that. */
+    if (l->agent && getppid() == l->first_process)
+        rpi_agent_ended(l->agent, &(rpi_ending){.rank = l->world.first_rank + rank,
+                                                .status = status,
+                                                .was_told = l->has_told,
+                                                .generation = generation,
+                                                .is_again = again});
+    l->has_ended_well |= status == 0;
+    if (status == 0) return;
+    if (again || is_left_behind(l, rank, status)) {
+        if (!l->agent) /* the launcher says it */
+            rpi_launch_say(l, "rank %d %s; %s", rank, rpi_ending_text(status, how, sizeof how),
+                           again ? "it is started again, and the others may go on"
+                                 : "the others may go on");
+        return;
+    }
+    rpi_first_failure_note(&l->first, rank, status, l->has_told);
+    if (rpi_first_failure_is_due(&l->first)) rpi_launch_name_first(l);
+    if (has_had_enough(l, l->first.status)) rpi_launch_signal_all(l, SIGKILL);
+    rpi_launch_count_down(l, SIGTERM, rpi_launch_grace_s(l));
+}
+
+void rpi_launch_take_output(rpi_launch_run *l, int stream, bool all) {
+    if (l->agent)
+        relay(l, stream, all);
+    else
+        rpi_rank_output_take(&l->outputs[stream]);
+}

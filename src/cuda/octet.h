@@ -10,7 +10,7 @@
 enum { RPI_OCTET = 8 };
 
 /* In front of a loop over what lies in registers, which have no addresses. */
-#ifdef __CUDACC__
+#ifdef __CUDA_ARCH__
 #    define RPI_UNROLL _Pragma("unroll")
 #else
 #    define RPI_UNROLL

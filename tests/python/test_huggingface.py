@@ -275,7 +275,10 @@ def test_what_cannot_be_evaluated_is_told(run: Run, tmp_path: Path) -> None:
         (["--model", tmp_path / "nowhere"], "there is no run"),
         (["--model", f"hf:{to}"], "which data?"),
         (["--model", f"hf:{tmp_path}", "--data", tokens], "config.json is missing"),
-        (["--model", f"hf:{to}", "--data", tokens], "use --seq-length 40 or less"),
+        (
+            ["--model", f"hf:{to}", "--data", tokens, "--seq-length", 41],
+            "use --seq-length 40 or less",
+        ),
         (["--model", f"hf:{to}", "--data", "synthetic"], "learns from tokens"),
         (["--model", f"hf:{to}", "--data", "synthetic", "--all"], "--all is for tokens:PATH"),
     ]:

@@ -35,6 +35,7 @@ ON_GPU = {
     "gpt2": {**GPT2, "batch": 8, "context": 512, "samples": "sequences"},
 }
 EXACT = {"gloo": ["gloo", None], "redpoll": ["redpoll", None]}
+GROUPS = 20  # of a turn
 LOSSY = {**EXACT, "redpoll q4": ["redpoll", "q4"]}
 
 
@@ -176,6 +177,27 @@ def operations(options):
                 yield row
 
 
+def groups(options):
+    """new_group() of all ranks, one after the other, one host"""
+    print_row(
+        f"{'ranks':>5} {'gloo ms':>9} {'redpoll ms':>10} {'ratio':>7} {'gloo KiB':>9} "
+        f"{'redpoll KiB':>11}   goal"
+    )
+    for ranks in options.ranks:
+        job = {"what": "groups", "rounds": options.rounds, "iterations": GROUPS}
+        found = start(job, ranks)
+        seconds, sizes = medians(found["seconds"]), medians(found["bytes"])
+        row = {"ranks": ranks, "ratio": seconds["gloo"] / seconds["redpoll"]}
+        for name in EXACT:
+            row.update({f"{name}_s": seconds[name], f"{name}_bytes": sizes[name]})
+        print_row(
+            f"{ranks:5} {1e3 * seconds['gloo']:9.2f} {1e3 * seconds['redpoll']:10.2f} "
+            f"{row['ratio']:6.2f}x {sizes['gloo'] / 1024:9.0f} {sizes['redpoll'] / 1024:11.0f}"
+            "   >= 1x, <= 64 KiB"
+        )
+        yield row
+
+
 def steps(options):
     """one DDP training step, exact, one host"""
     print_row(
@@ -301,6 +323,7 @@ LINK_GOALS = {
 SECTIONS = {
     "all-reduce": all_reduce,
     "operations": operations,
+    "groups": groups,
     "steps": steps,
     "overhead": overhead,
     "link": link,

@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 import ctypes
 import json
+import resource
 import sys
 import time
 from datetime import timedelta
@@ -86,6 +87,31 @@ def operations(job: dict) -> dict:
     group_of = groups()
     each = calls(job["bytes"] // 4)
     return {name: seconds_a_call(call, group_of, job) for name, call in each.items()}
+
+
+def resident_bytes() -> int:
+    """Of this process."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize()
+
+
+def new_groups(job: dict) -> dict:
+    """Of a new group of all ranks, beside all that have been made before: seconds and resident
+    bytes of each backend, where the default group is Redpoll's."""
+    dist.init_process_group("redpoll", timeout=LIMIT)
+    count = job["iterations"]
+    sizes: dict[str, list[float]] = {"gloo": [], "redpoll": []}
+
+    def make(backend: str) -> None:
+        before = resident_bytes()
+        for _ in range(count):
+            dist.new_group(backend=backend, timeout=LIMIT)
+        sizes[backend].append((resident_bytes() - before) / count)
+
+    turns = {backend: lambda backend=backend: make(backend) for backend in sizes}
+    seconds = take_turns(turns, job["rounds"])
+    seconds = {name: [s / count for s in list_] for name, list_ in seconds.items()}
+    return {"seconds": seconds, "bytes": {name: each[1:] for name, each in sizes.items()}}
 
 
 def model_and_batch(job: dict):
@@ -206,6 +232,7 @@ def overhead(job: dict) -> dict:
 MEASUREMENTS = {
     "all-reduce": all_reduce,
     "operations": operations,
+    "groups": new_groups,
     "steps": steps,
     "overhead": overhead,
 }

@@ -112,7 +112,7 @@ def serve() -> str | None:
 
 
 gc.collect()
-gc.freeze()  # what was imported is the same in all ranks: none copies it to look for garbage in it
+gc.freeze()  # what was imported is shared by all ranks: none copies it to look for garbage
 text = serve()
 if text is not None:
     exec(compile(text, "script.py", "exec"), {"__name__": "__main__"})

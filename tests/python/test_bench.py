@@ -26,6 +26,7 @@ PROGRAM = BENCH / "torch.py"
     [
         ("overhead", {"c_us", "redpoll_us", "gloo_us"}),
         ("all-reduce", {"redpoll_s", "registered_s", "gloo_s"}),
+        ("groups", {"redpoll_s", "gloo_s"}),
     ],
 )
 def test_a_section_measures_both_backends(section: str, figures: set[str]) -> None:

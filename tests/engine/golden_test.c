@@ -199,7 +199,7 @@ static void step(const training *t, int index, const rpi_backend *backend) {
     rpi_tensor images, labels, losses, loss;
     int64_t count = rpi_weights_count(t->weights);
     float *values = rpi_weights_values(t->weights);
-    const float *gradients = rpi_weights_gradients(t->weights);
+    float *gradients = rpi_weights_gradients(t->weights);
     REQUIRE_OK(golden_tensor(&t->file, &images, "inputs"));
     REQUIRE_OK(golden_tensor(&t->file, &labels, "labels"));
     REQUIRE_OK(golden_tensor(&t->file, &losses, "losses"));

@@ -3,8 +3,7 @@
  *
  * Kingma, Ba, "Adam: a method for stochastic optimization", ICLR 2015. Loshchilov, Hutter,
  * "Decoupled weight decay regularization", ICLR 2019. */
-#include "engine/backends/cpu/kernels/kernel_optimizer.h"
-#include "engine/optimizer.h"
+#include "engine/adam.h"
 
 extern const rpi_optimizer rpi_optimizer_adamw;
 
@@ -15,19 +14,8 @@ static rp_status check(const rpi_optimizer_rates *rates) {
 static void update(const rpi_optimizer_rates *rates, uint64_t step, int64_t count,
                    float *values, float *gradients, float *const *slots) {
     rpi_kernel_run run = {.threads = rates->threads, .isa = rpi_cpu_isa()};
-    rpi_kernel_adamw_step(
-        &run, &(rpi_kernel_adam){.count = count,
-                                 .values = values,
-                                 .gradients = gradients,
-                                 .gradient_scale = rpi_optimizer_gradient_scale(rates),
-                                 .first = slots[0],
-                                 .second = slots[1],
-                                 .learning_rate = (double)rates->learning_rate,
-                                 .beta1 = rates->beta1,
-                                 .beta2 = rates->beta2,
-                                 .epsilon = rates->epsilon,
-                                 .weight_decay = (double)rates->weight_decay,
-                                 .step = step + 1});
+    rpi_kernel_adam it = rpi_adam_step(rates, step, count, values, gradients, slots);
+    rpi_kernel_adamw_step(&run, &it);
 }
 
 const rpi_optimizer rpi_optimizer_adamw = {

@@ -5,9 +5,8 @@
  *
  * You, Li, Reddi, Hseu, Kumar, Bhojanapalli, Song, Demmel, Keutzer, Hsieh, "Large batch
  * optimization for deep learning: training BERT in 76 minutes", ICLR 2020, algorithm 2. */
-#include "engine/backends/cpu/kernels/kernel_optimizer.h"
+#include "engine/adam.h"
 #include "engine/backends/cpu/kernels/kernel_square_sum.h"
-#include "engine/optimizer.h"
 
 extern const rpi_optimizer rpi_optimizer_lamb;
 
@@ -25,19 +24,9 @@ static double squares_of(const rpi_kernel_run *run, const float *x, int64_t coun
 static void update(const rpi_optimizer_rates *rates, uint64_t step, int64_t count,
                    float *values, float *gradients, float *const *slots) {
     rpi_kernel_run run = {.threads = rates->threads, .isa = rpi_cpu_isa()};
-    rpi_kernel_lamb_direction(
-        &run, &(rpi_kernel_adam){.count = count,
-                                 .values = values,
-                                 .gradients = gradients,
-                                 .gradient_scale = rpi_optimizer_gradient_scale(rates),
-                                 .first = slots[0],
-                                 .second = slots[1],
-                                 .beta1 = rates->beta1,
-                                 .beta2 = rates->beta2,
-                                 .epsilon = rates->epsilon,
-                                 .weight_decay = (double)rates->weight_decay,
-                                 .step = step + 1,
-                                 .direction = gradients});
+    rpi_kernel_adam it = rpi_adam_step(rates, step, count, values, gradients, slots);
+    it.direction = gradients;
+    rpi_kernel_lamb_direction(&run, &it);
     rpi_kernel_lamb_step(
         &run, &(rpi_kernel_lamb){.count = count,
                                  .values = values,

@@ -147,10 +147,7 @@ static rp_status dial(const rpi_call_maker *maker, rpi_call *call) {
 }
 
 static rp_status end_dial(const rpi_call_maker *maker, rpi_call *call) {
-    int error = 0;
-    socklen_t length = sizeof error;
-    if (getsockopt(call->channel.fd, SOL_SOCKET, SO_ERROR, &error, &length) != 0) error = errno;
-    if (error == 0 && rpi_stream_is_own_echo(call->channel.fd)) error = ECONNREFUSED;
+    int error = rpi_stream_dial_error(call->channel.fd);
     if (error == ECONNREFUSED) return refused(call);
     call->refusals = 0;
     if (error == 0) return prove(maker, call);

@@ -18,12 +18,9 @@
 #include "net/addresses.h"
 #include "net/stream.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 enum { SEEK_BEATS = 1 };
 #define CALL_NS  RPI_SECOND_NS
@@ -66,22 +63,6 @@ void rpi_control_tell_addresses(const rpi_control *control, rpi_control_line *li
 
 /* ---- calling one ---- */
 
-/* One attempt at an address: RP_OK, or it is not there. */
-static rp_status dial_one(const struct addrinfo *at, int *out_fd) {
-    int error = 0;
-    socklen_t length = sizeof error;
-    rp_status status = rpi_stream_begin_dial(at, out_fd);
-    if (status != RP_PENDING) return status;
-    struct pollfd wait = {.fd = *out_fd, .events = POLLOUT};
-    int ready = poll(&wait, 1, (int)(SHARE_NS / 1000000));
-    if (ready > 0 && getsockopt(*out_fd, SOL_SOCKET, SO_ERROR, &error, &length) != 0)
-        error = errno;
-    if (ready > 0 && error == 0 && !rpi_stream_is_own_echo(*out_fd)) return RP_OK;
-    close(*out_fd);
-    *out_fd = -1;
-    return RP_FAIL(PEER, "nobody answers there");
-}
-
 static rp_status dial(const char *address, int *out_fd) {
     rpi_addresses addresses;
     char *host = NULL;
@@ -89,11 +70,13 @@ static rp_status dial(const char *address, int *out_fd) {
     if (*host != ' ' || port < 1 || port > 65535)
         return RP_FAIL(CORRUPT, "'%.40s' is no address of a control connection", address);
     RP_TRY(rpi_addresses_find(host + 1, (int)port, 0, &addresses));
-    rp_status status = RP_PEER;
-    for (const struct addrinfo *at = addresses.first; at && status != RP_OK; at = at->ai_next)
-        status = dial_one(at, out_fd);
+    int fd = -1;
+    for (const struct addrinfo *at = addresses.first; at && fd < 0; at = at->ai_next)
+        fd = rpi_stream_dial_once(at, rpi_now_ns() + SHARE_NS);
     rpi_addresses_free(&addresses);
-    return status;
+    if (fd < 0) return RP_FAIL(PEER, "nobody answers there");
+    *out_fd = fd;
+    return RP_OK;
 }
 
 /* Proves and says hello; the welcome comes when the other side knows that it is the hub. */

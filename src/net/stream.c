@@ -156,7 +156,7 @@ int rpi_stream_accept(int listener) {
     return fd;
 }
 
-bool rpi_stream_is_own_echo(int fd) {
+static bool is_own_echo(int fd) {
     struct sockaddr_storage here, there;
     socklen_t here_length = sizeof here, there_length = sizeof there;
     memset(&here, 0, sizeof here);
@@ -166,8 +166,14 @@ bool rpi_stream_is_own_echo(int fd) {
            here_length == there_length && memcmp(&here, &there, here_length) == 0;
 }
 
-/* A connected descriptor, or -1 with errno. */
-static int connect_to(const struct addrinfo *at, int64_t deadline_ns) {
+int rpi_stream_dial_error(int fd) {
+    int error = 0;
+    socklen_t length = sizeof error;
+    if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) != 0) return errno;
+    return error == 0 && is_own_echo(fd) ? ECONNREFUSED : error;
+}
+
+int rpi_stream_dial_once(const struct addrinfo *at, int64_t deadline_ns) {
     int fd =
         socket(at->ai_family, at->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, at->ai_protocol);
     if (fd < 0) return -1;
@@ -179,14 +185,10 @@ static int connect_to(const struct addrinfo *at, int64_t deadline_ns) {
             int ready = 0;
             do ready = poll(&wait, 1, rpi_poll_ms(deadline_ns));
             while (ready < 0 && errno == EINTR);
-            socklen_t length = sizeof error;
-            if (ready == 0)
-                error = ETIMEDOUT;
-            else if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) != 0)
-                error = errno;
+            error = ready == 0 ? ETIMEDOUT : 0;
         }
     }
-    if (error == 0 && rpi_stream_is_own_echo(fd)) error = ECONNREFUSED;
+    if (error == 0) error = rpi_stream_dial_error(fd);
     if (error == 0) {
         hurry(fd);
         return fd;
@@ -224,7 +226,7 @@ static int connect_to_any(const struct addrinfo *list, int64_t share_ns, int64_t
     int fd = -1;
     for (const struct addrinfo *at = list; at && fd < 0; at = at->ai_next) {
         int64_t limit_ns = list->ai_next ? rpi_now_ns() + share_ns : deadline_ns;
-        fd = connect_to(at, limit_ns < deadline_ns ? limit_ns : deadline_ns);
+        fd = rpi_stream_dial_once(at, limit_ns < deadline_ns ? limit_ns : deadline_ns);
     }
     return fd;
 }

@@ -33,12 +33,15 @@ rp_status rpi_stream_dial(const char *host, int port, int64_t deadline_ns, int *
 struct addrinfo;
 rp_status rpi_stream_dial_any(const struct addrinfo *list, const char *shown,
                               int64_t deadline_ns, int *out_fd);
-/* Begin to connect to one address. RP_PENDING: when *out_fd can be written to, SO_ERROR says
- * how it went. RP_PEER: nobody listens there; RP_TIMEOUT: it cannot be reached now; RP_IO. */
+/* One attempt at one address. A connected descriptor, or -1 with errno. */
+int rpi_stream_dial_once(const struct addrinfo *at, int64_t deadline_ns);
+/* Begin to connect to one address. RP_PENDING: when *out_fd can be written to,
+ * rpi_stream_dial_error() says how it went. RP_PEER: nobody listens there; RP_TIMEOUT: it
+ * cannot be reached now; RP_IO. */
 rp_status rpi_stream_begin_dial(const struct addrinfo *at, int *out_fd);
-/* Dialling a free port of this host, TCP may pick that very port as the source and connect the
- * socket to itself. */
-bool rpi_stream_is_own_echo(int fd);
+/* 0: it is connected. Else an errno, ECONNREFUSED also of a socket that is connected to itself:
+ * dialling a free port of this host, TCP may pick that very port as the source. */
+int rpi_stream_dial_error(int fd);
 /* After the other side hung up before it had said anything, as one does that has too many
  * callers: close *fd and wait a moment. False when that was long enough, or nothing is left of
  * the time. Zeros to begin with. */

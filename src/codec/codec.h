@@ -59,6 +59,9 @@ typedef struct rpi_codec_kind {
                    size_t count, const rp_encode_context *context, void *y);
     void (*decode_add)(const rp_codec *codec, rpi_isa isa, rp_dtype dtype, const void *in,
                        size_t count, const rp_encode_context *context, void *sum);
+    /* Of RP_F32, sum = base + what decode() gives; NULL: by a copy and decode_add(). */
+    void (*decode_sum)(const rp_codec *codec, rpi_isa isa, const void *in, size_t count,
+                       const rp_encode_context *context, const float *base, float *sum);
     /* Kinds that vary: RP_CORRUPT unless encode() can have made these bytes. */
     rp_status (*check)(const rp_codec *codec, rp_dtype dtype, const void *in, size_t bytes,
                        size_t count);
@@ -75,6 +78,11 @@ rp_status rpi_codec_check_feedback(const rp_codec *codec, rp_dtype dtype);
 /* RP_CORRUPT, with the reason: this codec cannot have made these bytes of count elements. */
 rp_status rpi_codec_check_encoding(const rp_codec *codec, rp_dtype dtype, const void *in,
                                    size_t bytes, size_t count);
+/* rp_codec_decode_add() of RP_F32 to what lies in base, in one pass; base and sum may be one,
+ * and overlap in no other way. */
+rp_status rpi_codec_decode_sum(const rp_codec *codec, const void *in, size_t bytes,
+                               size_t count, const rp_encode_context *context,
+                               const float *base, float *sum);
 /* codec->kind, or the exact kind where that is NULL. */
 const rpi_codec_kind *rpi_codec_kind_of(const rp_codec *codec);
 

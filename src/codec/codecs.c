@@ -5,6 +5,8 @@
 #include "base/memory.h"
 #include "base/status.h"
 
+#include <string.h>
+
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "the wire is little-endian, and so must the processor be");
 
@@ -137,5 +139,20 @@ rp_status rp_codec_decode_add(const rp_codec *codec, rp_dtype dtype, const void 
     if (count)
         rpi_codec_kind_of(codec)->decode_add(codec, rpi_cpu_isa(), dtype, in, count,
                                              context ? context : &no_context, sum);
+    return RP_OK;
+}
+
+rp_status rpi_codec_decode_sum(const rp_codec *codec, const void *in, size_t bytes,
+                               size_t count, const rp_encode_context *context,
+                               const float *base, float *sum) {
+    RPI_FPENV_SCOPE;
+    const rpi_codec_kind *kind = rpi_codec_kind_of(codec);
+    if (!count || !kind->decode_sum || !base) {
+        if (count && base && sum && base != sum) memcpy(sum, base, count * sizeof *sum);
+        return rp_codec_decode_add(codec, RP_F32, in, bytes, count, context, sum);
+    }
+    RP_TRY(check_decode(codec, RP_F32, in, bytes, count, sum));
+    kind->decode_sum(codec, rpi_cpu_isa(), in, count, context ? context : &no_context, base,
+                     sum);
     return RP_OK;
 }

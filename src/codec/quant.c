@@ -6,14 +6,12 @@
 
 #include <string.h>
 
-enum { SCALE_BYTES = 8 };
-
 static size_t least(size_t a, size_t b) {
     return a < b ? a : b;
 }
 
 static size_t bucket_bytes(const rp_codec *codec, size_t count) {
-    return SCALE_BYTES + rpi_packed_bytes(count, codec->bits);
+    return RPI_QUANT_HEAD + rpi_packed_bytes(count, codec->bits);
 }
 
 static size_t quant_encoded_bytes(const rp_codec *codec, rp_dtype dtype, size_t count) {
@@ -36,7 +34,7 @@ static void encode_bucket(rpi_quant_encoder *e, size_t begin, size_t count, uint
     rpi_quant_scale scale = rpi_quant_scale_of(&range, e->codec->bits);
     memcpy(out, &scale.min, 4);
     memcpy(out + 4, &scale.unit, 4);
-    out += SCALE_BYTES;
+    out += RPI_QUANT_HEAD;
     if (scale.unit > 0) {
         rpi_quant_encode_levels(e, begin, count, e->codec->bits, scale, out);
     } else { /* all equal (or nearer than f32 tells apart in 2^bits steps), or damaged */
@@ -45,14 +43,37 @@ static void encode_bucket(rpi_quant_encoder *e, size_t begin, size_t count, uint
     }
 }
 
+/* Whether a kernel does many buckets in one call: all, or those that the tile has room for. */
+static bool does_many(const rpi_quant_encoder *e) {
+    return e->kernels->quantise_buckets && e->codec->rounding == RP_NEAREST &&
+           (!e->convert || e->codec->bucket <= RPI_TILE);
+}
+
+static void encode_many(rpi_quant_encoder *e, uint8_t *out) {
+    size_t bucket = e->codec->bucket, step = e->convert ? RPI_TILE / bucket * bucket : e->count;
+    for (size_t i = 0; i < e->count; i += step) {
+        e->kernels->quantise_buckets(&(rpi_quant_buckets){
+            .x = rpi_quant_floats_at(e, i, least(step, e->count - i)),
+            .residual = rpi_quant_residual_at(e, i),
+            .count = least(step, e->count - i),
+            .bucket = bucket,
+            .bits = e->codec->bits,
+            .out = out + i / bucket * bucket_bytes(e->codec, bucket),
+        });
+    }
+}
+
 static size_t quant_encode(const rp_codec *codec, rpi_isa isa, rp_dtype dtype, const void *x,
                            size_t count, const rp_encode_context *context, void *out) {
     rpi_quant_encoder e;
     rpi_quant_begin(&e, codec, isa, dtype, x, count, context);
-    uint8_t *to = out;
     size_t stride = bucket_bytes(codec, codec->bucket);
-    for (size_t i = 0; i < count; i += codec->bucket, to += stride)
-        encode_bucket(&e, i, least(count - i, codec->bucket), to);
+    uint8_t *to = out;
+    if (does_many(&e))
+        encode_many(&e, out);
+    else
+        for (size_t i = 0; i < count; i += codec->bucket, to += stride)
+            encode_bucket(&e, i, least(count - i, codec->bucket), to);
     return quant_encoded_bytes(codec, dtype, count);
 }
 
@@ -73,20 +94,27 @@ static void quant_decode(const rp_codec *codec, rpi_isa isa, rp_dtype dtype, con
     const uint8_t *from = in;
     size_t stride = bucket_bytes(codec, codec->bucket), element = rp_dtype_bytes(dtype);
     for (size_t i = 0; i < count; i += codec->bucket, from += stride)
-        rpi_quant_decode_levels(kernels, convert, from + SCALE_BYTES, codec->bits,
+        rpi_quant_decode_levels(kernels, convert, from + RPI_QUANT_HEAD, codec->bits,
                                 read_scale(from), least(count - i, codec->bucket),
                                 (char *)y + element * i);
 }
 
-static void quant_decode_add(const rp_codec *codec, rpi_isa isa, rp_dtype dtype, const void *in,
-                             size_t count, const rp_encode_context *context, void *sum) {
-    (void)dtype, (void)context; /* sums of all three types are floats */
+static void quant_decode_sum(const rp_codec *codec, rpi_isa isa, const void *in, size_t count,
+                             const rp_encode_context *context, const float *base, float *sum) {
+    (void)context;
     const rpi_quant_kernels *kernels = rpi_quant_kernels_for(isa);
     const uint8_t *from = in;
     size_t stride = bucket_bytes(codec, codec->bucket);
     for (size_t i = 0; i < count; i += codec->bucket, from += stride)
-        kernels->dequantise_add(from + SCALE_BYTES, codec->bits, read_scale(from),
-                                least(count - i, codec->bucket), (float *)sum + i);
+        kernels->dequantise_sum(from + RPI_QUANT_HEAD, codec->bits, read_scale(from),
+                                least(count - i, codec->bucket), base + i, sum + i);
+}
+
+/* Sums of all three types are floats. */
+static void quant_decode_add(const rp_codec *codec, rpi_isa isa, rp_dtype dtype, const void *in,
+                             size_t count, const rp_encode_context *context, void *sum) {
+    (void)dtype;
+    quant_decode_sum(codec, isa, in, count, context, sum, sum);
 }
 
 static const rpi_codec_option options[] = {
@@ -108,4 +136,5 @@ const rpi_codec_kind rpi_codec_quant = {
     .encode = quant_encode,
     .decode = quant_decode,
     .decode_add = quant_decode_add,
+    .decode_sum = quant_decode_sum,
 };

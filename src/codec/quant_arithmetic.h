@@ -17,6 +17,8 @@ typedef struct rpi_quant_scale {
     float min, unit;
 } rpi_quant_scale;
 
+enum { RPI_QUANT_HEAD = 8 }; /* bytes: the scale before the levels of a bucket */
+
 /* Words 2 and 3 of the counter and the key under which blocks of random bits are drawn. */
 typedef struct rpi_quant_stream {
     uint32_t key[2], name[2];

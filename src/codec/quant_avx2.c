@@ -175,7 +175,7 @@ static inline __m256 unpack8(const unpacking *how, uint64_t packed) {
 }
 
 static inline void dequantise_run(const uint8_t *in, int bits, rpi_quant_scale scale,
-                                  size_t count, float *y, int add) {
+                                  size_t count, const float *base, float *y) {
     unpacking how = unpacking_of(bits, scale);
     const uint8_t *end = in + rpi_packed_bytes(count, bits);
     size_t i = 0;
@@ -186,15 +186,15 @@ static inline void dequantise_run(const uint8_t *in, int bits, rpi_quant_scale s
         else
             memcpy(&packed, in, (size_t)bits);
         __m256 value = unpack8(&how, packed);
-        if (add) value = _mm256_add_ps(_mm256_loadu_ps(y + i), value);
+        if (base) value = _mm256_add_ps(_mm256_loadu_ps(base + i), value);
         _mm256_storeu_ps(y + i, value);
     }
     if (i == count) return;
-    if (add)
-        rpi_quant_scalar.dequantise_add(in, bits, scale, count - i, y + i);
+    if (base)
+        rpi_quant_scalar.dequantise_sum(in, bits, scale, count - i, base + i, y + i);
     else
         rpi_quant_scalar.dequantise(in, bits, scale, count - i, y + i);
 }
 
-const rpi_quant_kernels rpi_quant_avx2 = {range,      moments,        quantise,
-                                          dequantise, dequantise_add, random_bits};
+const rpi_quant_kernels rpi_quant_avx2 = {
+    range, moments, quantise, quantise_buckets, dequantise, dequantise_sum, random_bits};

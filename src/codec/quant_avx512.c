@@ -187,20 +187,20 @@ static inline __m128i load_packed(const uint8_t *in, size_t bytes) {
 }
 
 static inline void dequantise_run(const uint8_t *in, int bits, rpi_quant_scale scale,
-                                  size_t count, float *y, int add) {
+                                  size_t count, const float *base, float *y) {
     unpacking how = unpacking_of(bits, scale);
     size_t i = 0;
     for (; i + 16 <= count; i += 16, in += 2 * bits) {
         __m512 value = unpack16(&how, load_packed(in, 2 * (size_t)bits));
-        if (add) value = _mm512_add_ps(_mm512_loadu_ps(y + i), value);
+        if (base) value = _mm512_add_ps(_mm512_loadu_ps(base + i), value);
         _mm512_storeu_ps(y + i, value);
     }
     if (i == count) return;
     __mmask16 live = (__mmask16)((1u << (count - i)) - 1);
     __m512 value = unpack16(&how, load_packed(in, rpi_packed_bytes(count - i, bits)));
-    if (add) value = _mm512_add_ps(_mm512_maskz_loadu_ps(live, y + i), value);
+    if (base) value = _mm512_add_ps(_mm512_maskz_loadu_ps(live, base + i), value);
     _mm512_mask_storeu_ps(y + i, live, value);
 }
 
-const rpi_quant_kernels rpi_quant_avx512 = {range,      moments,        quantise,
-                                            dequantise, dequantise_add, random_bits};
+const rpi_quant_kernels rpi_quant_avx512 = {
+    range, moments, quantise, quantise_buckets, dequantise, dequantise_sum, random_bits};

@@ -24,6 +24,22 @@ typedef struct rpi_quant_run {
     uint8_t *out;          /* ceil(count * bits / 8) bytes */
 } rpi_quant_run;
 
+/* Buckets one after the other, each its scale and its levels, rounded to nearest. */
+typedef struct rpi_quant_buckets {
+    const float *x;
+    float *residual; /* NULL: no error feedback */
+    size_t count, bucket;
+    int bits;
+    uint8_t *out;
+} rpi_quant_buckets;
+
+/* The residuals of elements that all decode to `value`; 0 where that is NaN. */
+static inline void rpi_quant_settle(const float *x, float *residual, size_t count,
+                                    float value) {
+    for (size_t i = 0; i < count; i++)
+        residual[i] = value != value ? 0.0f : x[i] + residual[i] - value;
+}
+
 /* One block of Philox turns the names of an encoding into the key and half the counter of its
  * own stream; as Philox is a bijection, no two encodings of a run share a block. */
 static inline rpi_quant_stream rpi_quant_stream_of(const rp_encode_context *context) {
@@ -67,11 +83,14 @@ typedef struct rpi_quant_kernels {
     /* Levels, at least 0 and at most 2^bits - 1, into out; (x + residual) - decoded into
      * residual. */
     void (*quantise)(const rpi_quant_run *run);
+    /* NULL: range() and quantise() do it bucket by bucket. */
+    void (*quantise_buckets)(const rpi_quant_buckets *all);
     /* y[i] = min + unit * level; reads exactly ceil(count * bits / 8) bytes of in. */
     void (*dequantise)(const uint8_t *in, int bits, rpi_quant_scale scale, size_t count,
                        float *y);
-    void (*dequantise_add)(const uint8_t *in, int bits, rpi_quant_scale scale, size_t count,
-                           float *sum);
+    /* sum[i] = base[i] + the same; base may be sum. */
+    void (*dequantise_sum)(const uint8_t *in, int bits, rpi_quant_scale scale, size_t count,
+                           const float *base, float *sum);
     /* 8 numbers a block; `blocks` is a multiple of RPI_RANDOM_BLOCKS. */
     void (*random)(const rpi_quant_stream *stream, uint64_t block, size_t blocks,
                    uint16_t *out);

@@ -193,7 +193,7 @@ INLINE float32x4_t unpack4(const unpacking *how, uint64_t packed, int half) {
 }
 
 static inline void dequantise_run(const uint8_t *in, int bits, rpi_quant_scale scale,
-                                  size_t count, float *y, int add) {
+                                  size_t count, const float *base, float *y) {
     unpacking how = unpacking_of(bits, scale);
     const uint8_t *end = in + rpi_packed_bytes(count, bits);
     size_t i = 0;
@@ -204,18 +204,18 @@ static inline void dequantise_run(const uint8_t *in, int bits, rpi_quant_scale s
         else
             memcpy(&packed, in, (size_t)bits);
         for (int half = 0; half < 2; half++) {
-            float *to = y + i + 4 * half;
+            size_t at = i + 4 * (size_t)half;
             float32x4_t value = unpack4(&how, packed, half);
-            if (add) value = vaddq_f32(vld1q_f32(to), value);
-            vst1q_f32(to, value);
+            if (base) value = vaddq_f32(vld1q_f32(base + at), value);
+            vst1q_f32(y + at, value);
         }
     }
     if (i == count) return;
-    if (add)
-        rpi_quant_scalar.dequantise_add(in, bits, scale, count - i, y + i);
+    if (base)
+        rpi_quant_scalar.dequantise_sum(in, bits, scale, count - i, base + i, y + i);
     else
         rpi_quant_scalar.dequantise(in, bits, scale, count - i, y + i);
 }
 
-const rpi_quant_kernels rpi_quant_neon = {range,      moments,        quantise,
-                                          dequantise, dequantise_add, random_bits};
+const rpi_quant_kernels rpi_quant_neon = {
+    range, moments, quantise, quantise_buckets, dequantise, dequantise_sum, random_bits};

@@ -1,7 +1,5 @@
 #include "codec/quant_run.h"
 
-#include <math.h>
-
 static size_t least(size_t a, size_t b) {
     return a < b ? a : b;
 }
@@ -80,10 +78,8 @@ void rpi_quant_settle_flat(rpi_quant_encoder *e, size_t begin, size_t count, flo
     if (!e->residual) return;
     for (size_t done = 0, n; done < count; done += n) {
         n = least(count - done, RPI_TILE);
-        const float *x = rpi_quant_floats_at(e, begin + done, n);
-        float *residual = e->residual + begin + done;
-        for (size_t i = 0; i < n; i++)
-            residual[i] = isnan(value) ? 0.0f : x[i] + residual[i] - value;
+        rpi_quant_settle(rpi_quant_floats_at(e, begin + done, n), e->residual + begin + done, n,
+                         value);
     }
 }
 

@@ -65,10 +65,11 @@ static void dequantise(const uint8_t *in, int bits, rpi_quant_scale scale, size_
     for (size_t i = 0; i < count; i++) y[i] = rpi_quant_value(next_level(&from), scale);
 }
 
-static void dequantise_add(const uint8_t *in, int bits, rpi_quant_scale scale, size_t count,
-                           float *sum) {
+static void dequantise_sum(const uint8_t *in, int bits, rpi_quant_scale scale, size_t count,
+                           const float *base, float *sum) {
     unpacker from = {.in = in, .mask = (1u << bits) - 1, .bits = bits};
-    for (size_t i = 0; i < count; i++) sum[i] += rpi_quant_value(next_level(&from), scale);
+    for (size_t i = 0; i < count; i++)
+        sum[i] = base[i] + rpi_quant_value(next_level(&from), scale);
 }
 
 static void random_bits(const rpi_quant_stream *stream, uint64_t block, size_t blocks,
@@ -82,5 +83,5 @@ static void random_bits(const rpi_quant_stream *stream, uint64_t block, size_t b
     }
 }
 
-const rpi_quant_kernels rpi_quant_scalar = {range,      moments,        quantise,
-                                            dequantise, dequantise_add, random_bits};
+const rpi_quant_kernels rpi_quant_scalar = {range,      moments,        quantise,   NULL,
+                                            dequantise, dequantise_sum, random_bits};

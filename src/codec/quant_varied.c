@@ -183,7 +183,7 @@ static void varied_decode_add(const rp_codec *codec, rpi_isa isa, rp_dtype dtype
         float *to = (float *)sum + i;
         rpi_quant_scale scale = scale_at(from, width);
         if (rpi_varied_has_levels(width))
-            kernels->dequantise_add(from + HEAD_BYTES, width, scale, n, to);
+            kernels->dequantise_sum(from + HEAD_BYTES, width, scale, n, to, to);
         else
             for (size_t k = 0; k < n; k++) to[k] += scale.min;
         from += rpi_varied_bytes(n, width);

@@ -86,48 +86,111 @@ INLINE void quantise_tail(piece at, size_t count, int feedback, int stochastic,
     memcpy(at.out, out, rpi_packed_bytes(count, how->bits));
 }
 
-INLINE void quantise_run(const rpi_quant_run *run, int feedback, int stochastic) {
-    packing how = packing_of(run->bits);
+INLINE void quantise_run(const rpi_quant_run *run, const packing *how, int feedback,
+                         int stochastic) {
     scaling scale = scaling_of(run->scale, run->bits);
     piece at = {run->x, run->residual, run->random, run->out};
     const uint8_t *end = run->out + rpi_packed_bytes(run->count, run->bits);
     for (size_t left = run->count, done; left > 0; left -= done) {
         done = left < BLOCK ? left : BLOCK;
-        if (done == BLOCK && end - at.out >= how.reach)
-            quantise_block(at, feedback, stochastic, &scale, &how);
+        if (done == BLOCK && end - at.out >= how->reach)
+            quantise_block(at, feedback, stochastic, &scale, how);
         else
-            quantise_tail(at, done, feedback, stochastic, &scale, &how);
+            quantise_tail(at, done, feedback, stochastic, &scale, how);
         at.x += done;
-        at.out += BLOCK / 8 * how.bits;
+        at.out += BLOCK / 8 * how->bits;
         if (feedback) at.residual += done;
         if (stochastic) at.random += done;
     }
 }
 
 static void quantise(const rpi_quant_run *run) {
+    packing how = packing_of(run->bits);
     if (run->residual && run->random)
-        quantise_run(run, 1, 1);
+        quantise_run(run, &how, 1, 1);
     else if (run->residual)
-        quantise_run(run, 1, 0);
+        quantise_run(run, &how, 1, 0);
     else if (run->random)
-        quantise_run(run, 0, 1);
+        quantise_run(run, &how, 0, 1);
     else
-        quantise_run(run, 0, 0);
+        quantise_run(run, &how, 0, 0);
+}
+
+/* ---- buckets ------------------------------------------------------------------------- */
+
+static void range(const float *x, const float *residual, size_t count, rpi_quant_range *range);
+
+enum { LINE = 64, AHEAD = 8192 }; /* bytes */
+
+/* Asks memory for what lies AHEAD of `count` elements: twice as fast as the processor's own
+ * guesses, which end at every page. Behind the end there is nothing to read, which does no
+ * harm.
+ */
+INLINE void fetch_ahead(const float *x, size_t count) {
+    const char *at = (const char *)x + AHEAD;
+    for (size_t k = 0; k < count * sizeof *x; k += LINE) __builtin_prefetch(at + k);
+}
+
+INLINE rpi_quant_scale scale_of_bucket(const rpi_quant_buckets *all, size_t begin) {
+    rpi_quant_range found = rpi_quant_no_range();
+    size_t count = all->count - begin < all->bucket ? all->count - begin : all->bucket;
+    const float *residual = all->residual ? all->residual + begin : NULL;
+    if (!residual) fetch_ahead(all->x + begin, count);
+    range(all->x + begin, residual, count, &found);
+    return rpi_quant_scale_of(&found, all->bits);
+}
+
+INLINE void quantise_flat(const rpi_quant_run *run) {
+    memset(run->out, 0, rpi_packed_bytes(run->count, run->bits));
+    if (run->residual) rpi_quant_settle(run->x, run->residual, run->count, run->scale.min);
+}
+
+/* The range of the next bucket is looked for before the levels of this one: neither waits for
+ * the other, and the processor does both at once. Not where residuals are written: two buckets
+ * further on the same place of a page is read, for which processors wait. */
+INLINE void quantise_all(const rpi_quant_buckets *all, int feedback) {
+    packing how = packing_of(all->bits);
+    rpi_quant_run run = {
+        .x = all->x, .residual = all->residual, .bits = all->bits, .out = all->out};
+    rpi_quant_scale next = {0, 0};
+    if (!feedback) next = scale_of_bucket(all, 0);
+    for (size_t i = 0; i < all->count; i += run.count) {
+        run.count = all->count - i < all->bucket ? all->count - i : all->bucket;
+        run.scale = feedback ? scale_of_bucket(all, i) : next;
+        if (!feedback && i + run.count < all->count) next = scale_of_bucket(all, i + run.count);
+        memcpy(run.out, &run.scale, RPI_QUANT_HEAD);
+        run.out += RPI_QUANT_HEAD;
+        if (run.scale.unit > 0)
+            quantise_run(&run, &how, feedback, 0);
+        else /* all equal, or nearer than f32 tells apart in 2^bits steps, or damaged */
+            quantise_flat(&run);
+        run.out += rpi_packed_bytes(run.count, run.bits);
+        run.x += run.count;
+        if (feedback) run.residual += run.count;
+    }
+}
+
+static void quantise_buckets(const rpi_quant_buckets *all) {
+    if (all->residual)
+        quantise_all(all, 1);
+    else
+        quantise_all(all, 0);
 }
 
 /* ---- decode -------------------------------------------------------------------------- */
 
+/* base: NULL, or what is added to. */
 static inline void dequantise_run(const uint8_t *in, int bits, rpi_quant_scale scale,
-                                  size_t count, float *y, int add);
+                                  size_t count, const float *base, float *y);
 
 static void dequantise(const uint8_t *in, int bits, rpi_quant_scale scale, size_t count,
                        float *y) {
-    dequantise_run(in, bits, scale, count, y, 0);
+    dequantise_run(in, bits, scale, count, NULL, y);
 }
 
-static void dequantise_add(const uint8_t *in, int bits, rpi_quant_scale scale, size_t count,
-                           float *sum) {
-    dequantise_run(in, bits, scale, count, sum, 1);
+static void dequantise_sum(const uint8_t *in, int bits, rpi_quant_scale scale, size_t count,
+                           const float *base, float *sum) {
+    dequantise_run(in, bits, scale, count, base, sum);
 }
 
 /* ---- random bits --------------------------------------------------------------------- */

@@ -343,6 +343,51 @@ static size_t fold_part(rpi_chunk *chunk, const rpi_action *action, unsigned cha
     return before;
 }
 
+/* Of encodings, which are as long as they say: an ADD to this rank's own values, in one pass
+ * where these are floats. */
+static rp_status add_to_own(const arrived *from, const void *own, void *sum) {
+    const rpi_piece *piece = from->piece;
+    rp_dtype dtype = piece->run->dtype;
+    if (rp_codec_is_exact(piece->codec, dtype)) {
+        rpi_fold_run(&(rpi_fold){.reduce = from->request->reduce,
+                                 .dtype = dtype,
+                                 .first = own,
+                                 .second = from->bytes,
+                                 .into_dtype = rpi_sum_dtype(dtype),
+                                 .into = sum},
+                     piece->count);
+        return RP_OK;
+    }
+    rp_encode_context context = rpi_piece_context(from->request, piece);
+    if (dtype == RP_F32)
+        return rpi_codec_decode_sum(piece->codec, from->bytes, from->length, piece->count,
+                                    &context, own, sum);
+    rpi_values_convert(own, dtype, sum, rpi_sum_dtype(dtype), piece->count);
+    return rp_codec_decode_add(piece->codec, dtype, from->bytes, from->length, piece->count,
+                               &context, sum);
+}
+
+static rp_status fold_encodings(rpi_chunk *chunk, const rpi_action *action) {
+    rpi_action added = *action;
+    if (action->from < RPI_SLOT_WIRE) added.from = action->first;
+    const rpi_wire *wire = wire_of(chunk, added.from);
+    const unsigned char *bytes = wire->data;
+    if (wire->share != 1) { /* a neighbour's weight */
+        RP_TRY(copy_part(chunk, RPI_SLOT_IN, action->into, action->part));
+        return decode_part(chunk, &added, true);
+    }
+    rpi_piece piece;
+    for (rpi_walk walk = rpi_chunk_walk(chunk, action->part, action->level);
+         rpi_walk_next(&walk, &piece);) {
+        arrived from = {chunk->request, &piece, NULL, rpi_piece_take_length(&piece, &bytes), 1};
+        from.bytes = bytes;
+        RP_TRY(add_to_own(&from, values_at(chunk, RPI_SLOT_IN, action->part, &piece),
+                          values_at(chunk, action->into, action->part, &piece)));
+        bytes += from.length;
+    }
+    return RP_OK;
+}
+
 /* ---- sending ---- */
 
 size_t rpi_action_bytes(const rp_request *request, uint32_t chunk, const rpi_action *action) {
@@ -477,6 +522,7 @@ static bool stays_in_place(const rpi_chunk *chunk, const rpi_action *send) {
 /* Written back to where the other's part of it came from, if that is where its receiver wants
  * it. Else, where the link has room, into its frame while it is in the cache. */
 static rp_status run_fold(rpi_chunk *chunk, const rpi_action *fold) {
+    if (!chunk->request->routine->plain) return fold_encodings(chunk, fold);
     const rpi_action *send = sends_next(chunk, fold) ? action_of(chunk, fold->send) : NULL;
     void *there = send ? rpi_in_place_begin_write(chunk, fold, send) : NULL;
     if (there) {

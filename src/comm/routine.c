@@ -172,7 +172,8 @@ static rp_status compile(rpi_routine *routine) {
     plan_wires(routine);
     make_actions(routine);
     for (int i = 0; i < schedule->count; i++) stands_for[i] = i;
-    rp_status status = routine->plain ? rpi_routine_fold(routine, stands_for) : RP_OK;
+    bool folds = routine->plain || !routine->device; /* encodings are added where they are */
+    rp_status status = folds ? rpi_routine_fold(routine, stands_for) : RP_OK;
     if (status != RP_OK) {
         rpi_free(stands_for);
         return status;

@@ -118,6 +118,7 @@ static void merge(rpi_routine *routine, const sum *s, int32_t *stands_for) {
     const int members[MEMBERS] = {s->first, s->second, s->weigh, s->encode, s->close};
     rpi_action *action = &routine->action[s->second];
     action->first = steps[s->first].from;
+    if (action->first >= RPI_SLOT_WIRE) action->level = routine->action[s->first].level;
     if (s->close >= 0) action->into = RPI_SLOT_OUT;
     if (s->close >= 0) action->weight = steps[s->weigh < 0 ? s->close : s->weigh].weight;
     for (int i = 0; i < MEMBERS; i++) {
@@ -141,7 +142,7 @@ static void fold_from(rpi_routine *routine, int first, bool *behind, int32_t *st
     if (second < 0 || !goes_with(schedule, step, &schedule->steps[second])) return;
     const sum two = {first, second, -1, -1, -1};
     sum whole = two;
-    if (find_end(schedule, &whole) && may_merge(schedule, &whole, behind))
+    if (routine->plain && find_end(schedule, &whole) && may_merge(schedule, &whole, behind))
         merge(routine, &whole, stands_for);
     else if (may_merge(schedule, &two, behind))
         merge(routine, &two, stands_for);

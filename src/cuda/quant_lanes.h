@@ -9,8 +9,6 @@
 
 #include <math.h>
 
-enum { RPI_QUANT_HEAD = 8 }; /* bytes: the two floats of a bucket's scale */
-
 RPI_HOST_DEVICE uint64_t rpi_quant_bucket_at(const rpi_device_call *call, uint64_t bucket) {
     return bucket * (RPI_QUANT_HEAD + rpi_packed_bytes(call->bucket, call->bits));
 }

@@ -199,11 +199,14 @@ static void addition_is_decoding_and_adding(const rp_codec *codec, rp_dtype dtyp
     encoding e = encode_with(codec, rpi_cpu_isa(), dtype, x, count, 0, NULL);
     rp_encode_context context = context_at(0);
     CHECK_OK(rp_codec_decode(codec, dtype, e.bytes, e.size, count, &context, y));
+    float *apart = codec_buffer(4 * count);
     for (size_t i = 0; i < count; i++) y[i] = sum[i] + y[i];
+    CHECK_OK(rpi_codec_decode_sum(codec, e.bytes, e.size, count, &context, sum, apart));
+    CHECK(codec_same(apart, y, 4 * count));
     CHECK_OK(rp_codec_decode_add(codec, dtype, e.bytes, e.size, count, &context, sum));
     CHECK(codec_same(sum, y, 4 * count));
     release(&e);
-    free(x), free(sum), free(y);
+    free(x), free(sum), free(y), free(apart);
 }
 
 static void decode_add_adds_what_decode_gives(void) {

@@ -58,15 +58,16 @@ static void every_action_runs_once(void) {
 
 static void check_lists(const rpi_routine *routine) {
     const rpi_schedule *schedule = &routine->schedule;
-    int recvs = 0, fused = 0, encoding = 0;
+    int recvs = 0, fused = 0, encoding = 0, of_two = 0;
     for (int i = 0; i < schedule->count; i++) {
         recvs += routine->action[i].kind == RPI_STEP_RECV;
         fused += routine->action[i].fused;
         encoding += routine->action[i].encodes;
+        of_two += routine->action[i].first != RPI_NO_SLOT;
         if (routine->action[i].encodes) CHECK(routine->action[i].from < RPI_SLOT_TOKEN);
     }
     CHECK_EQ(routine->first_recv[schedule->world], recvs);
-    if (!routine->plain) CHECK_EQ(fused, encoding);
+    if (!routine->plain) CHECK_EQ(fused, encoding + of_two);
     CHECK_EQ(routine->actions, schedule->count - fused);
     for (int peer = 0; peer < schedule->world; peer++)
         for (int k = routine->first_recv[peer]; k < routine->first_recv[peer + 1]; k++) {
@@ -123,6 +124,24 @@ static void check_pair(const char *name, int rank, bool mean) {
     rpi_routine_destroy(routine);
 }
 
+/* An encoding is added to the rank's own values without a copy or an addition of its own; on a
+ * GPU the two stay apart, each where its values lie. */
+static void encodings_are_added_in_one_pass(void) {
+    const rpi_algorithm *sra = NULL;
+    REQUIRE_OK(rpi_algorithm_find(RPI_ALL_REDUCE, "sra", &sra));
+    for (int form = 0; form < 4; form++) {
+        rpi_plan_request request = {.world = 2, .rank = form % 2};
+        rpi_routine *routine = NULL;
+        bool device = form / 2;
+        REQUIRE_OK(rpi_routine_build(sra, &request, false, device, &routine));
+        int begins = actions_of(routine, RPI_STEP_COPY) + actions_of(routine, RPI_STEP_DECODE) +
+                     actions_of(routine, RPI_STEP_ADD);
+        CHECK_EQ(begins, device ? 4 : 3); /* two are the sums' way into OUT */
+        CHECK_EQ(routine->sums, 1);
+        rpi_routine_destroy(routine);
+    }
+}
+
 static void exact_sums_of_two_are_one_pass(void) {
     static const char *const names[] = {"sra", "oneshot", "ring", "halving", "doubling"};
     for (size_t n = 0; n < sizeof names / sizeof *names; n++)
@@ -149,4 +168,5 @@ CASES({"every action runs once", every_action_runs_once},
       {"receives are listed and encodings fused", receives_are_listed_and_encodings_fused},
       {"sra is fused as it should be", sra_is_fused_as_it_should_be},
       {"exact sums of two are one pass", exact_sums_of_two_are_one_pass},
+      {"encodings are added in one pass", encodings_are_added_in_one_pass},
       {"building may run out of memory", building_may_run_out_of_memory})

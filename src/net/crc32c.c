@@ -86,6 +86,45 @@ CRC_TARGET static uint32_t crc_sse42(uint32_t start, const unsigned char *data, 
     return rest;
 }
 
+#    define WIDE_TARGET __attribute__((target("avx512f,vpclmulqdq")))
+
+/* A block of 256 bytes B0 and the next B1 have the sum of (B0 x^2048 mod P) and B1: each 16
+ * bytes of B0 move behind those 256 further on by two carry-less products, of their lower and
+ * their upper half with x^(2048 + 64) and x^2048 modulo P. What the last block then holds has
+ * the sum of all. A product of reflected words stands one bit too low, so the factors are x^-1
+ * of that (Gopal et al., Fast CRC Computation Using PCLMULQDQ, 2009). */
+enum { STRIDE = 256, WIDE_LEAST = 1024 };
+static uint64_t ahead[8]; /* the two factors, four times */
+
+/* x^n modulo P, reflected, in the upper half of a word. */
+static uint64_t power_of_x(int n) {
+    uint32_t power = UINT32_C(0x80000000);
+    while (n-- > 0) power = (power >> 1) ^ (power & 1 ? POLYNOMIAL : 0);
+    return (uint64_t)power << 32;
+}
+
+WIDE_TARGET static uint32_t crc_avx512(uint32_t start, const unsigned char *data,
+                                       size_t bytes) {
+    if (bytes < WIDE_LEAST) return crc_sse42(start, data, bytes);
+    __m512i block[4], factors = _mm512_loadu_si512(ahead);
+    unsigned char last[STRIDE];
+    for (int i = 0; i < 4; i++) block[i] = _mm512_loadu_si512(data + 64 * i);
+    block[0] =
+        _mm512_xor_si512(block[0], _mm512_zextsi128_si512(_mm_cvtsi32_si128((int)start)));
+    for (data += STRIDE, bytes -= STRIDE; bytes >= STRIDE; data += STRIDE, bytes -= STRIDE)
+        for (int i = 0; i < 4; i++)
+            block[i] =
+                _mm512_ternarylogic_epi64(_mm512_clmulepi64_epi128(block[i], factors, 0x00),
+                                          _mm512_clmulepi64_epi128(block[i], factors, 0x11),
+                                          _mm512_loadu_si512(data + 64 * i), 0x96);
+    for (int i = 0; i < 4; i++) _mm512_storeu_si512(last + 64 * i, block[i]);
+    return crc_sse42(crc_sse42(0, last, STRIDE), data, bytes);
+}
+
+static bool has_wide_product(void) {
+    return rpi_cpu_isa() == RPI_ISA_AVX512 && __builtin_cpu_supports("vpclmulqdq");
+}
+
 static bool has_sse42(void) {
     __builtin_cpu_init();
     return rpi_cpu_isa() != RPI_ISA_SCALAR && __builtin_cpu_supports("sse4.2") &&
@@ -98,6 +137,13 @@ static void choose(void) {
     kernel = crc_scalar;
 #if defined(__x86_64__)
     if (has_sse42()) kernel = crc_sse42;
+    if (has_sse42() && has_wide_product()) {
+        for (int k = 0; k < 8; k += 2) {
+            ahead[k] = power_of_x(8 * STRIDE + 63);
+            ahead[k + 1] = power_of_x(8 * STRIDE - 1);
+        }
+        kernel = crc_avx512;
+    }
 #endif
 }
 

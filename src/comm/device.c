@@ -3,6 +3,7 @@
 #include "comm/communicator.h"
 
 #include "base/clock.h"
+#include "base/event.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/status.h"
@@ -22,9 +23,7 @@ void rpi_bell_leave(rpi_bell *bell) {
 /* On a thread of the GPU's driver. */
 void rpi_bell_ring(void *context) {
     rpi_bell *bell = context;
-    uint64_t one = 1;
-    ssize_t written = write(bell->fd, &one, sizeof one);
-    (void)written; /* fails only when the counter is full, and then the driver wakes anyway */
+    rpi_event_set(bell->fd);
     rpi_bell_leave(bell);
 }
 

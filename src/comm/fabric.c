@@ -3,6 +3,7 @@
 #include "comm/device.h"
 
 #include "base/clock.h"
+#include "base/event.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "net/forget.h"
@@ -10,7 +11,6 @@
 #include "plan/outline.h"
 
 #include <string.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 /* Barriers of communicators that are being made, at most: headers of 64 bytes. */
@@ -27,8 +27,7 @@ static void initialise_locks(rpi_fabric *fabric) {
 }
 
 static rp_status open_fabric(rpi_fabric *fabric) {
-    fabric->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (fabric->wake_fd < 0) return RP_FAIL_ERRNO(IO, "cannot make an event descriptor");
+    RP_TRY(rpi_event_open(&fabric->wake_fd));
     RP_TRY(rpi_rank_set_make(fabric->world, &fabric->polled));
     RP_TRY(rpi_rank_set_make(fabric->world, &fabric->heads));
     RP_TRY(

@@ -12,14 +12,13 @@
 #include "comm/device.h"
 
 #include "base/clock.h"
+#include "base/event.h"
 #include "base/fpenv.h"
 #include "base/status.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <sched.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 /* How long a waiter polls before it sleeps. It yields between looks, so that a rank with work
  * on the same core has the core: waking a sleeper costs more than many such turns. The progress
@@ -36,15 +35,7 @@ enum { CONTENTIONS_MAX = 8 };
  * together they take longer than a wake-up. */
 
 void rpi_drive_wake(rpi_fabric *fabric) {
-    if (!atomic_load(&fabric->asleep)) return;
-    uint64_t one = 1;
-    /* Fails only when the counter is full, and then the driver wakes anyway. */
-    if (write(fabric->wake_fd, &one, sizeof one) < 0) return;
-}
-
-static void drain_wake(rpi_fabric *fabric) {
-    uint64_t count;
-    if (read(fabric->wake_fd, &count, sizeof count) < 0) return;
+    if (atomic_load(&fabric->asleep)) rpi_event_set(fabric->wake_fd);
 }
 
 /* ---- sleeping ---- */
@@ -124,7 +115,7 @@ static void sleep_for_news(rpi_fabric *fabric, bool for_nobody, int64_t deadline
     if (!s.news && !called) poll_until(&s);
     atomic_store(&fabric->asleep, false);
     disarm(fabric);
-    drain_wake(fabric);
+    rpi_event_clear(fabric->wake_fd);
 }
 
 /* ---- driving ---- */

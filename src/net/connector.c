@@ -1,6 +1,7 @@
 #include "net/connector.h"
 
 #include "base/clock.h"
+#include "base/event.h"
 #include "base/fpenv.h"
 #include "base/memory.h"
 #include "net/forget.h"
@@ -8,7 +9,6 @@
 
 #include <poll.h>
 #include <stdio.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #define BREATHER_NS (RPI_SECOND_NS / 50)
@@ -37,18 +37,6 @@ struct rpi_connector {
     struct pollfd *polls; /* [1 + RPI_CALLERS + 1 + slots] [thread] */
     int64_t deaf_ns;      /* [thread] the listener is left alone until then */
 };
-
-static void set_flag(int fd) {
-    uint64_t one = 1;
-    ssize_t written = write(fd, &one, sizeof one);
-    (void)written; /* full: it is readable anyway */
-}
-
-static void clear_flag(int fd) {
-    uint64_t count;
-    ssize_t got = read(fd, &count, sizeof count);
-    (void)got; /* nothing there is fine */
-}
 
 /* ---- the thread ---- */
 
@@ -85,7 +73,7 @@ static void hand_over(rpi_connector *connector, rpi_call *call, rp_status status
     *connector->met_end = call;
     connector->met_end = &call->next;
     atomic_store(&connector->any_met, true);
-    set_flag(connector->news); /* and cleared under the lock, too */
+    rpi_event_set(connector->news); /* and cleared under the lock, too */
     pthread_mutex_unlock(&connector->lock);
 }
 
@@ -270,7 +258,7 @@ static void *run(void *context) {
         int64_t wake_ns = RPI_NEVER_NS;
         int callers, count = watch(connector, &callers, &wake_ns);
         if (poll(connector->polls, (nfds_t)count, rpi_poll_ms(wake_ns)) < 0) continue;
-        if (connector->polls[0].revents) clear_flag(connector->wake);
+        if (connector->polls[0].revents) rpi_event_clear(connector->wake);
         /* Calls first: callers may end some, and begin others. */
         attend_calls(connector);
         attend_callers(connector, callers);
@@ -290,10 +278,8 @@ static rp_status fill(rpi_connector *connector, int listener) {
     for (size_t i = 0; i < slots; i++) atomic_init(&connector->fds[i], -1);
     RP_TRY(rpi_alloc_array(2 + RPI_CALLERS + slots, sizeof *connector->polls, "links",
                            &connector->polls));
-    connector->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    connector->news = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (connector->wake < 0 || connector->news < 0)
-        return RP_FAIL_ERRNO(IO, "cannot make an event descriptor");
+    RP_TRY(rpi_event_open(&connector->wake));
+    RP_TRY(rpi_event_open(&connector->news));
     RP_TRY(rpi_quiet_thread("links that are made on need", run, connector, &connector->thread));
     connector->has_thread = true;
     return RP_OK;
@@ -334,7 +320,7 @@ void rpi_connector_close(rpi_connector *connector) {
         pthread_mutex_lock(&connector->lock);
         connector->closing = true;
         pthread_mutex_unlock(&connector->lock);
-        set_flag(connector->wake);
+        rpi_event_set(connector->wake);
         pthread_join(connector->thread, NULL);
     }
     rpi_acceptor_close(&connector->acceptor);
@@ -375,7 +361,7 @@ rp_status rpi_connector_want(rpi_connector *connector, int peer, const char *add
     }
     pthread_mutex_unlock(&connector->lock);
     if (is_new)
-        set_flag(connector->wake);
+        rpi_event_set(connector->wake);
     else
         rpi_call_free(call);
     return RP_OK;
@@ -387,7 +373,7 @@ rpi_call *rpi_connector_met(rpi_connector *connector) {
     rpi_call *call = connector->met;
     if (call) connector->met = call->next;
     if (!connector->met) {
-        clear_flag(connector->news);
+        rpi_event_clear(connector->news);
         connector->met_end = &connector->met;
         atomic_store(&connector->any_met, false);
     }

@@ -2,6 +2,7 @@
 #include "net/control_state.h"
 
 #include "base/clock.h"
+#include "base/event.h"
 #include "base/memory.h"
 #include "base/units.h"
 #include "net/forget.h"
@@ -13,19 +14,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 enum { STRANGERS = 32 };
 #define DEFAULT_BEAT_S 0.5
 #define LOST_AFTER_S   30.0
-
-void rpi_control_set_flag(int fd) {
-    uint64_t one = 1;
-    ssize_t written = write(fd, &one, sizeof one);
-    (void)written; /* an eventfd takes a one, or is readable already */
-}
 
 void rpi_control_keep(rpi_control_group *group, const rpi_failure *failure) {
     rpi_control *control = group->control;
@@ -39,7 +33,7 @@ void rpi_control_keep(rpi_control_group *group, const rpi_failure *failure) {
     atomic_store(&group->known, true);
     pthread_cond_broadcast(&control->changed);
     if (control->failed_fd < 0) return;
-    rpi_control_set_flag(control->failed_fd);
+    rpi_event_set(control->failed_fd);
     atomic_store(&control->told, true); /* behind it: who sees this finds something to read */
 }
 
@@ -103,11 +97,8 @@ static rp_status allocate(rpi_control *control) {
         control->line_of[i] = -1;
         control->suspect_ns[i] = RPI_NEVER_NS;
     }
-    control->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    control->failed_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (control->wake < 0 || control->failed_fd < 0)
-        return RP_FAIL_ERRNO(IO, "cannot open the control connection");
-    return RP_OK;
+    RP_TRY(rpi_event_open(&control->wake));
+    return rpi_event_open(&control->failed_fd);
 }
 
 static void initialise_locks(rpi_control *control) {
@@ -177,7 +168,7 @@ static rp_status open_hub(rpi_control *control, const rp_store *store, const cha
     pthread_mutex_lock(&control->lock);
     control->welcome = true;
     pthread_mutex_unlock(&control->lock);
-    rpi_control_set_flag(control->wake);
+    rpi_event_set(control->wake);
     return RP_OK;
 }
 
@@ -275,7 +266,7 @@ static void stop_thread(rpi_control *control) {
     pthread_mutex_lock(&control->lock);
     control->closing = true;
     pthread_mutex_unlock(&control->lock);
-    rpi_control_set_flag(control->wake);
+    rpi_event_set(control->wake);
     pthread_join(control->thread, NULL);
     control->has_thread = false;
 }
@@ -477,7 +468,7 @@ void rpi_control_publish(rpi_control_group *group, const rpi_failure *failure) {
         if (!control->has_thread) rpi_control_keep(group, &group->account);
     }
     pthread_mutex_unlock(&control->lock);
-    if (control->wake >= 0) rpi_control_set_flag(control->wake);
+    if (control->wake >= 0) rpi_event_set(control->wake);
 }
 
 bool rpi_control_failed(rpi_control_group *group, rpi_failure *out_failure) {
@@ -506,10 +497,8 @@ int rpi_control_fd(rpi_control *control) {
 
 /* Asked by every call: without news it costs no system call. */
 void rpi_control_clear_fd(rpi_control *control) {
-    uint64_t count;
     if (!atomic_load(&control->told) || !atomic_exchange(&control->told, false)) return;
-    ssize_t taken = read(control->failed_fd, &count, sizeof count);
-    (void)taken; /* nothing there is fine */
+    rpi_event_clear(control->failed_fd);
 }
 
 void rpi_control_note(rpi_control_group *group, uint64_t sequence) {

@@ -154,8 +154,6 @@ void rpi_control_tell_addresses(const rpi_control *control, rpi_control_line *li
 void rpi_control_lose_hub(rpi_control *control);
 /* Call the next in line, or be it. Blocks for a moment where one does not answer. */
 void rpi_control_seek_hub(rpi_control *control);
-/* Make an eventfd readable. */
-void rpi_control_set_flag(int fd);
 /* The thread: hears callers and lines until it has left. context: the rpi_control. */
 void *rpi_control_run(void *context);
 

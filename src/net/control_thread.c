@@ -4,6 +4,7 @@
 #include "net/control_state.h"
 
 #include "base/clock.h"
+#include "base/event.h"
 #include "base/fpenv.h"
 #include "base/memory.h"
 #include "net/stream.h"
@@ -16,12 +17,6 @@
 
 #define LEAVE_S     3.0 /* a machine that is busy may be slow to hang up */
 #define BREATHER_NS (RPI_SECOND_NS / 50)
-
-static void clear_flag(int fd) {
-    uint64_t count;
-    ssize_t taken = read(fd, &count, sizeof count);
-    (void)taken; /* nothing there is fine */
-}
 
 /* ---- callers ---- */
 
@@ -357,7 +352,7 @@ void *rpi_control_run(void *context) {
     rpi_fpenv_default();
     while (hear_callers(control)) {
         sleep_until(control, keep_time(control));
-        if (control->polls[0].revents) clear_flag(control->wake);
+        if (control->polls[0].revents) rpi_event_clear(control->wake);
         if (control->polls[1].revents) accept_callers(control);
         bool closing = control->leave_by_ns != RPI_NEVER_NS;
         for (int i = 0; i < control->line_count; i++)

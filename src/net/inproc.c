@@ -6,6 +6,7 @@
 #include "net/transports.h"
 
 #include "base/clock.h"
+#include "base/event.h"
 #include "base/memory.h"
 #include "net/duplex.h"
 #include "net/endpoint.h"
@@ -18,7 +19,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 typedef struct inproc_waker {
@@ -67,10 +67,10 @@ static bool inproc_reaches(const rpi_peer_info *self, const rpi_peer_info *peer)
 static rp_status waker_create(inproc_waker **out_waker) {
     inproc_waker *waker = NULL;
     RP_TRY(rpi_alloc(sizeof *waker, "a waker", &waker));
-    waker->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (waker->fd < 0) {
+    rp_status status = rpi_event_open(&waker->fd);
+    if (status != RP_OK) {
         rpi_free(waker);
-        return RP_FAIL_ERRNO(IO, "cannot make an event descriptor");
+        return status;
     }
     atomic_init(&waker->holders, 1);
     *out_waker = waker;
@@ -113,16 +113,10 @@ static void pipe_drop(inproc_pipe *pipe) {
     rpi_free(pipe);
 }
 
-static void waker_wake(const inproc_waker *waker) {
-    uint64_t one = 1;
-    ssize_t written = write(waker->fd, &one, sizeof one);
-    (void)written; /* full: it is readable anyway */
-}
-
 static void pipe_close(inproc_pipe *pipe, int side) {
     if (!pipe) return;
     atomic_store(&pipe->closed[side], true);
-    waker_wake(pipe->wakers[!side]);
+    rpi_event_set(pipe->wakers[!side]->fd);
     pipe_drop(pipe);
 }
 
@@ -234,7 +228,7 @@ static rp_status meet(inproc_endpoint *self, int peer, const char *address,
     other->offers[self->base.rank] = *out_pipe;
     if (!other->on_need) return RP_OK; /* it comes for it by itself */
     atomic_store(&other->offered, true);
-    waker_wake(other->waker);
+    rpi_event_set(other->waker->fd);
     return RP_OK;
 }
 
@@ -269,7 +263,7 @@ static rp_status inproc_call(rpi_endpoint *base, int peer, const char *address) 
     if (endpoint->links[peer]) return RP_OK;
     RP_TRY(inproc_connect(base, peer, address, 0, &link));
     rpi_rank_set_put(&endpoint->connected, peer);
-    waker_wake(endpoint->waker);
+    rpi_event_set(endpoint->waker->fd);
     return RP_OK;
 }
 
@@ -364,9 +358,7 @@ static void inproc_disarm(rpi_endpoint *base) {
     inproc_endpoint *endpoint = (inproc_endpoint *)base;
     for (int peer = 0; peer < base->world; peer++)
         if (endpoint->links[peer]) rpi_duplex_disarm(&endpoint->links[peer]->duplex);
-    uint64_t count;
-    ssize_t got = read(endpoint->waker->fd, &count, sizeof count);
-    (void)got; /* empty: nobody woke us */
+    rpi_event_clear(endpoint->waker->fd);
 }
 
 static bool inproc_arm(rpi_endpoint *base, int *out_fd, int64_t *wake_at_ns) {

@@ -7,6 +7,7 @@
 #include "net/transports.h"
 
 #include "base/clock.h"
+#include "base/event.h"
 #include "base/memory.h"
 #include "net/buffers.h"
 #include "net/endpoint.h"
@@ -18,7 +19,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 enum {
@@ -83,10 +83,9 @@ static rp_status shm_fill(rpi_shm_endpoint *endpoint, bool on_need) {
                            &endpoint->called));
     if (endpoint->base.world > RPI_SHM_DOORBELL_WORLD)
         RP_TRY(rpi_doorbell_open(endpoint->base.world, &endpoint->doorbell));
-    endpoint->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    RP_TRY(rpi_event_open(&endpoint->event));
     endpoint->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    if (endpoint->event < 0 || endpoint->epoll_fd < 0)
-        return RP_FAIL_ERRNO(IO, "cannot make an event descriptor");
+    if (endpoint->epoll_fd < 0) return RP_FAIL_ERRNO(IO, "cannot make an event descriptor");
     RP_TRY(rpi_shm_watch(endpoint, endpoint->event, NULL));
     return listen_to_peers(endpoint, on_need);
 }
@@ -163,10 +162,8 @@ static rp_status look(rpi_shm_endpoint *endpoint) {
     if (count < 0 && errno != EINTR) return RP_FAIL_ERRNO(IO, "cannot watch descriptors");
     for (int i = 0; i < count; i++) {
         rpi_shm_link *link = events[i].data.ptr;
-        uint64_t written;
         if (!link) {
-            ssize_t got = read(endpoint->event, &written, sizeof written);
-            (void)got; /* empty: another pass has read it */
+            rpi_event_clear(endpoint->event);
         } else {
             hear(endpoint, link);
         }

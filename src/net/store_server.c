@@ -10,6 +10,7 @@
 #include "net/store_tcp.h"
 
 #include "base/clock.h"
+#include "base/event.h"
 #include "base/fpenv.h"
 #include "base/memory.h"
 #include "net/channel.h"
@@ -24,7 +25,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -464,11 +464,10 @@ static rp_status open_server(rp_store_server *server, const char *host, int port
                              int *out_port) {
     RP_TRY(rpi_dictionary_create(&server->dictionary));
     RP_TRY(rpi_stream_listen(host, port, &server->listener, out_port));
+    RP_TRY(rpi_event_open(&server->stop));
     server->epoll = epoll_create1(EPOLL_CLOEXEC);
-    server->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = &server->stop};
-    if (server->epoll < 0 || server->stop < 0 ||
-        epoll_ctl(server->epoll, EPOLL_CTL_ADD, server->stop, &event) != 0)
+    if (server->epoll < 0 || epoll_ctl(server->epoll, EPOLL_CTL_ADD, server->stop, &event) != 0)
         return RP_FAIL_ERRNO(IO, "cannot start a store");
     resume_accepting(server);
     return rpi_quiet_thread("a store", serve, server, &server->thread);
@@ -502,9 +501,7 @@ rp_status rpi_store_serve(const char *host, int port, const rpi_secret *secret,
 
 void rp_store_server_stop(rp_store_server *server) {
     if (!server) return;
-    uint64_t one = 1;
-    ssize_t written = write(server->stop, &one, sizeof one);
-    (void)written; /* an eventfd takes a one */
+    rpi_event_set(server->stop);
     pthread_join(server->thread, NULL);
     destroy(server);
 }

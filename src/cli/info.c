@@ -45,6 +45,8 @@ static const rpi_option options[] = {
      "of --model: fp32 or bf16, as redpoll train --dtype", NULL},
     {"optimizer", NULL, NULL, RPI_OPTION_TEXT, FIELD(optimizer), "adamw", 0, 0, "NAME",
      "of --model: whose state needs memory, too", NULL},
+    {"recompute", NULL, NULL, RPI_OPTION_FLAG, FIELD(recompute), NULL, 0, 0, NULL,
+     "of --model: as redpoll train --recompute", NULL},
     {"parameters", NULL, NULL, RPI_OPTION_TEXT, offsetof(settings, parameters), NULL, 0, 0,
      "MODEL", "only the number of parameters of a model; of images: for Fashion-MNIST", NULL},
     {"options", NULL, NULL, RPI_OPTION_FLAG, offsetof(settings, markdown), NULL, 0, 0, NULL,

@@ -64,6 +64,7 @@ static rp_status read_options(account *it) {
         shape->sequence = (int)sequence_of(asked, &choice);
     }
     it->options.batch = asked->batch;
+    it->options.recompute = asked->recompute;
     RP_TRY(rpi_compute_parse(asked->dtype, &it->options.compute));
     return rpi_optimizer_find(asked->optimizer, &it->optimizer);
 }

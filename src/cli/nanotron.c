@@ -41,7 +41,6 @@ static const allowed settings[] = {
     {"parallelism.tp_mode", "ALL_REDUCE|REDUCE_SCATTER|null"},
     {"parallelism.tp_linear_async_communication", NULL},
     {"parallelism.tp_recompute_allgather", NULL},
-    {"parallelism.recompute_layer", "false"},
     {"optimizer.zero_stage", "0"},
     {"optimizer.accumulate_grad_in_fp32", NULL}, /* they are added in fp32 in any case */
     {"optimizer.weight_decay_exclude_named_params", "null"},

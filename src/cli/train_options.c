@@ -71,6 +71,12 @@ const rpi_option rpi_train_table[] = {
     {"accumulate", NULL, "tokens.batch_accumulation_per_replica", RPI_OPTION_COUNT,
      FIELD(accumulate), "1", 1, 1e6, "N",
      "micro-batches of each rank in a step: memory of one, gradients of all", NULL},
+    {"recompute", NULL, "parallelism.recompute_layer", RPI_OPTION_FLAG, FIELD(recompute), NULL,
+     0, 0, NULL,
+     "keep no activations inside blocks, but compute them again for the gradients: less "
+     "memory, "
+     "up to a third more time, the same bits",
+     NULL},
     {"seed", NULL, "general.seed", RPI_OPTION_COUNT, FIELD(seed), "1", 0, 1e15, "N",
      "of parameters, order of the data, stochastic rounding", NULL},
 

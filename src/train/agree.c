@@ -15,7 +15,7 @@ static bool may_differ(const char *name) {
         "resume",      "backend",         "threads",    "model",
         "codec",       "train-images",    "steps",      "epochs",
         "test-images", "config",          "batch-size", "global-batch-size",
-        "accumulate",  "checkpoint-time",
+        "accumulate",  "checkpoint-time", "recompute",
     };
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strcmp(names[i], name) == 0) return true;

@@ -5,30 +5,10 @@
 #include "engine/backend.h"
 #include "train/program_set.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
 /* ---- layers by name ---- */
-
-/* "3", "encoder_layer_3" */
-static bool is_numbered(const char *word, size_t length) {
-    size_t digits = 0;
-    while (digits < length && isdigit((unsigned char)word[length - 1 - digits])) digits++;
-    return digits && (digits == length || word[length - 1 - digits] == '_');
-}
-
-void rpi_layer_of(const char *node, char layer[RPI_LAYER_NAME]) {
-    const char *end = strrchr(node, '.'), *dot = NULL;
-    for (const char *word = node; word; word = dot ? dot + 1 : NULL) {
-        dot = strchr(word, '.');
-        if (!is_numbered(word, dot ? (size_t)(dot - word) : strlen(word))) continue;
-        end = dot;
-        break;
-    }
-    size_t length = end ? (size_t)(end - node) : strlen(node);
-    snprintf(layer, RPI_LAYER_NAME, "%.*s", (int)length, node);
-}
 
 static rpi_layer_account *layer_of(rpi_model_account *account, const char *node) {
     char name[RPI_LAYER_NAME];
@@ -95,6 +75,7 @@ static rp_status compile(const char *model, const rpi_account_options *options, 
     RP_TRY(rpi_weights_create_table(it->network.graph, it->network.loss, &it->weights));
     RP_TRY(rpi_program_set_open(&it->network, it->weights, rpi_backend_default(), &usual,
                                 options->compute, &it->set));
+    it->set.recompute = options->recompute;
     return rpi_program_set_compile(&it->set, true, options->batch, &it->program);
 }
 

@@ -4,14 +4,14 @@
 #define RPI_TRAIN_MODEL_ACCOUNT_H
 
 #include "engine/program.h"
+#include "train/models/layer_names.h"
 #include "train/models/network.h"
-
-enum { RPI_LAYER_NAME = 64 };
 
 typedef struct rpi_account_options {
     int64_t batch;
     rpi_data_shape shape; /* of a sample */
     rp_dtype compute;     /* RP_F32 or RP_BF16 */
+    bool recompute;       /* of rpi_train_options */
 } rpi_account_options;
 
 /* Nodes and parameters whose names begin alike: "h.3", "layer1.0", "wte". */
@@ -33,9 +33,5 @@ typedef struct rpi_model_account {
 rp_status rpi_model_account_make(const char *model, const rpi_account_options *options,
                                  rpi_model_account *out_account);
 void rpi_model_account_free(rpi_model_account *account); /* zeros are fine */
-
-/* The layer of a node, by its name: up to its first numbered word ("h.3" of "h.3.attn.c_attn"),
- * else without its last word if it has several. */
-void rpi_layer_of(const char *node, char layer[RPI_LAYER_NAME]);
 
 #endif

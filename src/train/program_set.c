@@ -1,6 +1,8 @@
 #include "train/program_set.h"
 
+#include "base/memory.h"
 #include "base/status.h"
+#include "train/models/layer_names.h"
 
 #include <string.h>
 
@@ -45,6 +47,21 @@ static void add_sample_results(const rpi_network *network, rpi_program_options *
     for (int i = 0; i < 3; i++) options->results[options->result_count++] = results[i];
 }
 
+static rp_status compile(const rpi_program_set *set, rpi_program_options *options,
+                         rpi_program **out_program) {
+    const rpi_network *n = set->network;
+    rpi_segment *blocks = NULL;
+    if (options->training && set->recompute) {
+        RP_TRY(rpi_blocks_of(n->graph, &blocks, &options->recompute_count));
+        options->recompute = blocks;
+    }
+    rp_status status =
+        rpi_program_compile(set->session, n->graph, options->training ? n->loss : n->plain_loss,
+                            options, out_program);
+    rpi_free(blocks);
+    return status;
+}
+
 rp_status rpi_program_set_compile(const rpi_program_set *set, bool training, int64_t batch,
                                   rpi_program **out_program) {
     const rpi_network *n = set->network;
@@ -59,8 +76,7 @@ rp_status rpi_program_set_compile(const rpi_program_set *set, bool training, int
     if (has_sequence(n->graph))
         options.dimensions[1] = (rpi_dimension_binding){"sequence", n->shape.sequence};
     if (n->memory_count) add_memories(n, &options);
-    return rpi_program_compile(set->session, n->graph, training ? n->loss : n->plain_loss,
-                               &options, out_program);
+    return compile(set, &options, out_program);
 }
 
 static rp_status add(rpi_program_set *set, bool training, int64_t batch) {

@@ -19,6 +19,7 @@ typedef struct rpi_program_set {
     const rpi_network *network;
     rpi_session *session;
     rp_dtype compute; /* of all programs */
+    bool recompute;   /* those that train keep no activations inside blocks (layer_names.h) */
     rpi_program_entry
         entries[RPI_PROGRAM_SET]; /* the one that was not used for longest makes room */
     int count;

@@ -69,8 +69,10 @@ static rp_status build_network(rpi_trainer *t) {
     rp_dtype compute = RP_F32;
     if (t->options->dtype) RP_TRY(rpi_compute_parse(t->options->dtype, &compute));
     rpi_backend_options options = {.threads = (int)t->options->threads};
-    return rpi_program_set_open(&t->network, t->weights, backend, &options, compute,
-                                &t->programs);
+    RP_TRY(rpi_program_set_open(&t->network, t->weights, backend, &options, compute,
+                                &t->programs));
+    t->programs.recompute = t->options->recompute;
+    return RP_OK;
 }
 
 static bool feeds_back(const rpi_trainer *t) {

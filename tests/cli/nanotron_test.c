@@ -232,8 +232,6 @@ static void what_we_have_not_is_refused(void) {
     } bad[] = {
         {LITTLE "parallelism: {pp: 2}\n",
          "nanotron.yaml:2: parallelism.pp is 2; redpoll train has 1 only"},
-        {LITTLE "parallelism: {recompute_layer: true}\n",
-         "parallelism.recompute_layer is true; redpoll train has false only"},
         {LITTLE "optimizer: {zero_stage: 1}\n", "optimizer.zero_stage is 1; redpoll train has"},
         {LITTLE "optimizer: {weight_decay_exclude_named_params: [a]}\n",
          "weight_decay_exclude_named_params is a list or a mapping; redpoll train has null"},

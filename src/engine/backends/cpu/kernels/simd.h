@@ -98,6 +98,9 @@ SIMD vm vf_lt(vf a, vf b) { /* false where either is NaN */
 SIMD vm vf_le(vf a, vf b) {
     return _mm512_cmp_ps_mask(a, b, _CMP_LE_OQ);
 }
+SIMD vm vf_not_le(vf a, vf b) { /* true where either is NaN */
+    return _mm512_cmp_ps_mask(a, b, _CMP_NLE_UQ);
+}
 SIMD vm vm_and(vm a, vm b) {
     return a & b;
 }
@@ -126,6 +129,10 @@ SIMD void vf_store_bf16(uint16_t *p, vf x) {
     __m256i half = _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded, 16));
     _mm256_storeu_si256((__m256i *)p, half);
 }
+SIMD void vf_store_upper(uint16_t *p, vf x) { /* what came from bf16, bit for bit */
+    __m512i upper = _mm512_srli_epi32(_mm512_castps_si512(x), 16);
+    _mm256_storeu_si256((__m256i *)p, _mm512_cvtepi32_epi16(upper));
+}
 
 SIMD vi vi_set(uint32_t x) {
     return _mm512_set1_epi32((int)x);
@@ -138,6 +145,12 @@ SIMD vi vi_add(vi a, vi b) {
 }
 SIMD vi vi_xor(vi a, vi b) {
     return _mm512_xor_si512(a, b);
+}
+SIMD vi vi_select(vm where, vi yes, vi no) {
+    return _mm512_mask_blend_epi32(where, no, yes);
+}
+SIMD void vi_store_bytes(uint8_t *p, vi x) { /* of lanes below 256 */
+    _mm_storeu_si128((__m128i *)p, _mm512_cvtepi32_epi8(x));
 }
 SIMD void vi_multiply(vi a, uint32_t b, vi *high, vi *low) { /* 64 bits of the product */
     __m512i factor = _mm512_set1_epi64(b);
@@ -240,6 +253,10 @@ SIMD vm vf_le(vf a, vf b) {
     return vf_of(_mm256_cmp_ps(a.low, b.low, _CMP_LE_OQ),
                  _mm256_cmp_ps(a.high, b.high, _CMP_LE_OQ));
 }
+SIMD vm vf_not_le(vf a, vf b) {
+    return vf_of(_mm256_cmp_ps(a.low, b.low, _CMP_NLE_UQ),
+                 _mm256_cmp_ps(a.high, b.high, _CMP_NLE_UQ));
+}
 SIMD vm vm_and(vm a, vm b) {
     return vf_and(a, b);
 }
@@ -286,6 +303,14 @@ SIMD void vf_store_bf16(uint16_t *p, vf x) {
     store_bf16_of_8(p, x.low);
     store_bf16_of_8(p + 8, x.high);
 }
+SIMD __m256i pack_of_16(__m256i low, __m256i high) { /* 16 bits of each lane, below 65536 */
+    return _mm256_permute4x64_epi64(_mm256_packus_epi32(low, high), 0xd8);
+}
+SIMD void vf_store_upper(uint16_t *p, vf x) {
+    __m256i low = _mm256_srli_epi32(_mm256_castps_si256(x.low), 16);
+    __m256i high = _mm256_srli_epi32(_mm256_castps_si256(x.high), 16);
+    _mm256_storeu_si256((__m256i *)p, pack_of_16(low, high));
+}
 
 SIMD vi vi_of(__m256i low, __m256i high) {
     return (vi){low, high};
@@ -302,6 +327,16 @@ SIMD vi vi_add(vi a, vi b) {
 }
 SIMD vi vi_xor(vi a, vi b) {
     return vi_of(_mm256_xor_si256(a.low, b.low), _mm256_xor_si256(a.high, b.high));
+}
+SIMD vi vi_select(vm where, vi yes, vi no) {
+    return vi_of(_mm256_blendv_epi8(no.low, yes.low, _mm256_castps_si256(where.low)),
+                 _mm256_blendv_epi8(no.high, yes.high, _mm256_castps_si256(where.high)));
+}
+SIMD void vi_store_bytes(uint8_t *p, vi x) {
+    __m256i words = pack_of_16(x.low, x.high);
+    __m128i bytes =
+        _mm_packus_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
+    _mm_storeu_si128((__m128i *)p, bytes);
 }
 SIMD void multiply_of_8(__m256i a, uint32_t b, __m256i *high, __m256i *low) {
     __m256i factor = _mm256_set1_epi64x(b);
@@ -387,6 +422,25 @@ SIMD void vf_store_bf16_n(uint16_t *p, vf x, int64_t n) {
     memcpy(p, all, (size_t)n * sizeof *p);
 }
 
+SIMD void vf_store_upper_n(uint16_t *p, vf x, int64_t n) {
+    uint16_t all[RPI_LANES];
+    if (n >= RPI_LANES) {
+        vf_store_upper(p, x);
+        return;
+    }
+    vf_store_upper(all, x);
+    memcpy(p, all, (size_t)n * sizeof *p);
+}
+SIMD void vi_store_bytes_n(uint8_t *p, vi x, int64_t n) {
+    uint8_t all[RPI_LANES];
+    if (n >= RPI_LANES) {
+        vi_store_bytes(p, x);
+        return;
+    }
+    vi_store_bytes(all, x);
+    memcpy(p, all, (size_t)n);
+}
+
 /* One row, to read or write `live` elements of from column i. */
 typedef struct simd_row {
     void *data;
@@ -398,6 +452,11 @@ SIMD simd_row row_of(rpi_kernel_rows m, int64_t row) {
     int64_t start = row * m.stride;
     return (simd_row){
         bf16 ? (void *)((uint16_t *)m.data + start) : (void *)((float *)m.data + start), bf16};
+}
+SIMD simd_row row_from(simd_row row, int64_t i) {
+    return (simd_row){row.bf16 ? (void *)((uint16_t *)row.data + i)
+                               : (void *)((float *)row.data + i),
+                      row.bf16};
 }
 SIMD vf row_load(simd_row row, int64_t i, int64_t live) {
     return row.bf16 ? vf_load_bf16_n((const uint16_t *)row.data + i, live)

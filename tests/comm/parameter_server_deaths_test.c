@@ -297,13 +297,71 @@ static void at_any_time(void) {
     } while (time(NULL) < end);
 }
 
+/* ---- a quorum of several servers, at speed ---- */
+
+enum { SPEED_SERVERS = 3, SPEED_STEPS = 100, SPEED_COUNT = 25450 };
+
+static rp_status push_steps(rp_parameter_server *s, float *values, uint64_t first) {
+    unsigned random = (unsigned)(first + (uint64_t)ranks_rank());
+    RP_TRY(rp_parameter_server_begin(s, values, first, SPEED_STEPS));
+    for (int pushed = 0; rp_parameter_server_goes_on(s); pushed++) {
+        if (pushed == 10) ranks_mark("ready");
+        usleep((unsigned)rand_r(&random) % 1000);
+        RP_TRY(rp_parameter_server_push(s, 1, NULL, NULL));
+    }
+    return rp_parameter_server_end(s);
+}
+
+static void step_by_a_quorum(void) {
+    static float gradient[SPEED_COUNT], values[SPEED_COUNT];
+    rp_store store = {0};
+    rp_comm *comm = NULL;
+    int pushes = 0;
+    REQUIRE_OK(ranks_store(&store));
+    rp_comm_options options = {.transport = "shm", .connect_timeout_s = 30, .timeout_s = 60};
+    if (rp_comm_create(&store, ranks_rank(), ranks_world(), &options, &comm) != RP_OK)
+        ranks_die();
+    rp_segment segment = {.data = gradient, .count = SPEED_COUNT, .dtype = RP_F32};
+    rp_parameter_server_options o = {.servers = SPEED_SERVERS,
+                                     .staleness = 2,
+                                     .quorum = 2,
+                                     .goes_on = 1,
+                                     .merge = count_pushes,
+                                     .context = &pushes};
+    rp_parameter_server *s = NULL;
+    if (rp_parameter_server_create(comm, &segment, 1, &o, &s) != RP_OK) ranks_die();
+    for (uint64_t span = 0; span < 3; span++)
+        if (push_steps(s, values, span * SPEED_STEPS) != RP_OK) ranks_die();
+    rp_parameter_server_destroy(s);
+    rp_comm_destroy(comm);
+    rp_store_close(&store);
+}
+
+static void at_speed(void) {
+    unsigned random = (unsigned)check_seed();
+    time_t end = time(NULL) + (time_t)check_seconds(0, 60);
+    do {
+        ranks *world = ranks_start("step_by_a_quorum", 8, NULL);
+        int victim = SPEED_SERVERS + rand_r(&random) % 5;
+        CHECK(ranks_wait_for(world, victim, "ready", 30));
+        usleep((unsigned)rand_r(&random) % 20000);
+        ranks_signal(world, victim, SIGKILL);
+        CHECK(ranks_finish(world, 60));
+        for (int rank = 0; rank < 8; rank++)
+            if (rank != victim) ranks_check_exit(world, rank, 0, NULL);
+        ranks_free(world);
+    } while (time(NULL) < end);
+}
+
 static const ranks_function functions[] = {{"take_part", take_part},
                                            {"end_without_one", end_without_one},
-                                           {"go_on_without_two", go_on_without_two}};
+                                           {"go_on_without_two", go_on_without_two},
+                                           {"step_by_a_quorum", step_by_a_quorum}};
 static const check_case cases[] = {
     {"a worker is left behind", left_behind},
     {"a worker is left behind behind its last push", behind_the_last_push},
     {"two workers are left behind at any time", at_any_time},
+    {"a worker is left behind by a quorum of several servers", at_speed},
     {"a worker is named", named},
     {"a server is named", a_server_is_named}};
 RANKS_MAIN(functions, cases)

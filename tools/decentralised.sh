@@ -3,7 +3,7 @@
 # table (accuracy, steps/s, MB, exposed time, consensus distance) for docs/decentralised.md, and figures.
 # usage: tools/decentralised.sh REDPOLL [--quick | --smallest] [--seeds '1 2 3'] [--splits 'iid by-label'] [--links 'none 50Mbit,5ms'] [--only 'diloco ring'] [--model MODEL] [--steps N] [--page FILE] [--table] [--untimed]
 # (`make decentralised` calls it, DECENTRALISED='--quick' hands words on.) The full form (ResNet-20, eight ranks)
-# takes two idle cores about a day, --quick minutes, --smallest seconds, which shows no more than that all
+# takes two idle cores about three hours, --quick minutes, --smallest seconds, which shows no more than that all
 # runs. What is done stays in runs/decentralised (REDPOLL_DECENTRALISED_RUNS): called
 # again it goes on from there, and the table holds what is there; --table writes it and trains nothing.
 # --untimed: a table without times, of a machine that has other work.

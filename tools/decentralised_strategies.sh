@@ -1,7 +1,8 @@
 # shellcheck shell=sh disable=SC2034,SC2154 # read by tools/decentralised.sh: $form is its
 # What `make decentralised` compares. A strategy is a name in `names` and a line of strategy_of:
 # words of `redpoll train`, and how many ranks it has beside those that learn. All of them learn by
-# the same optimizer, rate and global batch, so that the strategy alone differs.
+# the same optimizer, rate and global batch, so that the strategy alone differs; but DiLoCo, whose
+# outer momentum takes the place of a part of the rate, has its own where a form says so.
 names="all-reduce all-reduce-q4"
 names="$names ring ring-awc exponential one-peer base-q8 ring-exact exponential-exact choco-q4"
 names="$names local-sgd slowmo diloco diloco-q4 streaming-q4 noloco-q4 sparseloco"
@@ -23,9 +24,9 @@ strategy_of() {
     choco-q4) echo "--strategy gossip:algorithm=choco --codec q4" ;;
     local-sgd) echo "--strategy local-sgd:every=20" ;;
     slowmo) echo "--strategy local-sgd:outer=slowmo,every=20" ;;
-    diloco) echo "--strategy local-sgd:outer=diloco,every=20,outer-momentum=.6" ;;
+    diloco) echo "--strategy local-sgd:outer=diloco,every=20,outer-momentum=$outer_momentum $outer_rate" ;;
     diloco-q4) echo "$(strategy_of diloco) --codec q4" ;;
-    streaming-q4) echo "--strategy local-sgd:outer=diloco,every=20,fragments=2,delay=1,outer-momentum=.6 --codec q4" ;;
+    streaming-q4) echo "--strategy local-sgd:outer=diloco,every=20,fragments=2,delay=1,outer-momentum=$outer_momentum $outer_rate --codec q4" ;;
     noloco-q4) echo "--strategy local-sgd:outer=noloco,every=20 --codec q4" ;;
     sparseloco) echo "--strategy local-sgd:outer=sparseloco,every=20 --codec topk:k=64,bucket=4096,values=q2" ;;
     server) echo "--strategy parameter-server" ;;
@@ -49,9 +50,10 @@ form_is() {
     data="fashion-mnist"
     recipe="--global-batch-size 64 --optimizer adamw --lr 0.001"
     seeds='1 2 3' splits='iid by-label' links=none learners=8 more=
+    outer_momentum=.6 outer_rate=
     case $1 in
-    full) # two epochs, to a rate of 0
-        model=resnet20 steps=1876 links='none 50Mbit,5ms'
+    full) # an epoch, to a rate of 0
+        model=resnet20 steps=938 outer_momentum=.8 outer_rate='--lr .02'
         recipe="--global-batch-size 64 --optimizer sgd --momentum 0.9 --weight-decay 1e-4 --lr 0.05 --lr-schedule cosine"
         ;;
     quick) model=mlp steps=310 seeds=1 more=--no-checkpoint ;;

@@ -20,11 +20,11 @@ SIMD void store_exact(simd_row y, int64_t i, vf x, const int64_t live) {
         vf_store_n((float *)y.data + i, x, live);
 }
 
-SIMD void pool_window(const rpi_kernel_max_pool *it, const line *of, int64_t j, const int side,
+SIMD void pool_window(const rpi_kernel_max_pool *it, const line *of, int64_t j,
                       const rpi_pool_taps columns, const int64_t block) {
     const int64_t left = j * it->stride - it->padding;
     const int64_t corner = (of->top * it->width + left) * block, step = it->width * block;
-    const int first = of->rows.first * side + columns.first;
+    const int first = of->rows.first * it->side + columns.first;
     vf best = row_load(of->x, corner + of->rows.first * step + columns.first * block, block);
     vi from = vi_set((uint32_t)first);
     for (int r = of->rows.first; r < of->rows.end; r++)
@@ -32,40 +32,31 @@ SIMD void pool_window(const rpi_kernel_max_pool *it, const line *of, int64_t j, 
             const vf here = row_load(of->x, corner + r * step + s * block, block);
             const vm larger = vm_and(vf_not_le(here, best), vf_le(best, best)); /* no NaN yet */
             best = vf_select(larger, here, best);
-            from = vi_select(larger, vi_set((uint32_t)(r * side + s)), from);
+            from = vi_select(larger, vi_set((uint32_t)(r * it->side + s)), from);
         }
     store_exact(of->y, j * block, best, block);
     if (of->where) vi_store_bytes_n(of->where + j * block, from, block);
 }
 
 /* The first and the last windows of a row may reach over the edge of the plane. */
-SIMD void pool_line(const rpi_kernel_max_pool *it, const line *of, const int side,
-                    const int64_t block) {
-    const rpi_pool_taps all = {0, side};
+SIMD void pool_line(const rpi_kernel_max_pool *it, const line *of, const int64_t block) {
+    const rpi_pool_taps all = {0, it->side};
     for (int64_t j = 0; j < it->out_width; j++) {
         const int64_t left = j * it->stride - it->padding;
-        if (left >= 0 && left + side <= it->width)
-            pool_window(it, of, j, side, all, block);
+        if (left >= 0 && left + it->side <= it->width)
+            pool_window(it, of, j, all, block);
         else
-            pool_window(it, of, j, side, rpi_pool_taps_of(it, left, it->width), block);
-    }
-}
-
-SIMD void pool_by_side(const rpi_kernel_max_pool *it, const line *of, const int64_t block) {
-    switch (it->side) { /* the usual ones */
-    case 2: pool_line(it, of, 2, block); break;
-    case 3: pool_line(it, of, 3, block); break;
-    default: pool_line(it, of, it->side, block);
+            pool_window(it, of, j, rpi_pool_taps_of(it, left, it->width), block);
     }
 }
 
 SIMD void pool(const rpi_kernel_max_pool *it, line of, const int64_t block) {
     if (of.x.bf16) {
         of.x.bf16 = true;
-        pool_by_side(it, &of, block);
+        pool_line(it, &of, block);
     } else {
         of.x.bf16 = of.y.bf16 = false;
-        pool_by_side(it, &of, block);
+        pool_line(it, &of, block);
     }
 }
 

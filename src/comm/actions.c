@@ -150,7 +150,6 @@ typedef struct encoding {
     int slot, part, role, level;
 } encoding;
 
-/* Without role and residual, as decoding takes it. */
 /* *out_bytes: how many were written, no more than rpi_cut_part_bytes(). */
 static rp_status encode_part(rpi_chunk *chunk, encoding e, void *out, size_t *out_bytes) {
     const rp_request *request = chunk->request;

@@ -1,6 +1,11 @@
 #include "engine/backends/cpu/kernels/kernel_winograd.h"
 
-enum { BLOCK = RPI_WINOGRAD_BLOCK, TILE = RPI_WINOGRAD_TILE, POINTS = RPI_WINOGRAD_POINTS };
+enum {
+    BLOCK = RPI_WINOGRAD_BLOCK,
+    TILE = RPI_WINOGRAD_TILE,
+    POINTS = RPI_WINOGRAD_POINTS,
+    PANEL = RPI_WINOGRAD_PANEL,
+};
 
 /* ---- the definition: direct sums ---- */
 
@@ -64,9 +69,13 @@ static void define_gradient(const rpi_winograd_call *call, int64_t filter, int64
 
 void rpi_winograd_deliver_scalar(const void *args, int64_t begin, int64_t end) {
     const rpi_winograd_call *call = args;
-    for (int64_t c = begin; c < end; c++)
-        for (int64_t filter = 0; filter < call->shape.filters; filter++)
-            for (int64_t i = 0; i < 9; i++) define_gradient(call, filter, c, i);
+    const int64_t blocks = call->shape.channels / BLOCK;
+    for (int64_t i = begin * BLOCK * PANEL; i < end * BLOCK * PANEL; i++) {
+        int64_t unit = i / (BLOCK * PANEL), c = unit % blocks * BLOCK + i / PANEL % BLOCK;
+        int64_t filter = unit / blocks * PANEL + i % PANEL;
+        for (int64_t j = 0; j < 9 && filter < call->shape.filters; j++)
+            define_gradient(call, filter, c, j);
+    }
 }
 
 /* The definition needs no matrices. */
@@ -86,10 +95,13 @@ static int64_t tiles_along(int64_t size) {
     return (size + TILE - 1) / TILE;
 }
 
-/* So many that inputs and outputs take 4 MB, and weights are read for 48 tiles or more. */
+/* So many that inputs and outputs take 4 MB, or where weights take more, as much as they: those
+ * are read again for each so many tiles. */
 static int64_t tiles_at_once(const rpi_winograd_shape *s, int64_t all) {
     enum { FLOATS = 1 << 20, FEWEST = 48, STRIP = 6 };
-    int64_t most = FLOATS / (POINTS * (s->channels + s->filters)) / STRIP * STRIP;
+    const int64_t weights = POINTS * s->channels * s->filters;
+    const int64_t floats = weights > FLOATS ? weights : FLOATS;
+    int64_t most = floats / (POINTS * (s->channels + s->filters)) / STRIP * STRIP;
     if (most < FEWEST) most = FEWEST;
     if (all > most && all < most + most / 2) most = (all / 2 + STRIP) / STRIP * STRIP;
     return all < most ? all : most;
@@ -120,8 +132,16 @@ size_t rpi_kernel_winograd_workspace(const rpi_winograd_shape *shape) {
            sizeof(float);
 }
 
+static int64_t panels(const rpi_winograd_shape *s) {
+    return (s->filters + PANEL - 1) / PANEL;
+}
+
 static int64_t products(const rpi_winograd_shape *s) {
-    return POINTS * ((s->filters + RPI_WINOGRAD_PANEL - 1) / RPI_WINOGRAD_PANEL);
+    return POINTS * panels(s);
+}
+
+static int64_t weight_blocks(const rpi_winograd_shape *s) {
+    return panels(s) * (s->channels / BLOCK);
 }
 
 static bool take_tiles(rpi_winograd_call *call) {
@@ -137,7 +157,7 @@ void rpi_kernel_winograd_run(const rpi_kernel_run *run, const rpi_kernel_winogra
     static const rpi_kernel_body outputs[] = RPI_KERNEL_BODIES(winograd_outputs);
     rpi_winograd_call call = describe(&it->shape, it->workspace);
     call.it = it;
-    rpi_kernel_parallel(run, it->shape.channels, 1, weights, &call);
+    rpi_kernel_parallel(run, weight_blocks(&it->shape), 1, weights, &call);
     for (; take_tiles(&call); call.first += call.tiles) {
         rpi_kernel_parallel(run, call.tiles, 1, inputs, &call);
         rpi_kernel_parallel(run, products(&it->shape), 1, multiply, &call);
@@ -156,5 +176,5 @@ void rpi_kernel_winograd_weight_run(const rpi_kernel_run *run,
         rpi_kernel_parallel(run, call.tiles, 1, gradients, &call);
         rpi_kernel_parallel(run, products(&it->shape), 1, sum, &call);
     }
-    rpi_kernel_parallel(run, it->shape.channels, 1, deliver, &call);
+    rpi_kernel_parallel(run, weight_blocks(&it->shape), 1, deliver, &call);
 }

@@ -78,12 +78,12 @@ typedef struct rpi_winograd_call {
     int64_t input_row, output_row, input_step, output_step, weight_step;
 } rpi_winograd_call;
 
-RPI_KERNEL_DECLARE(winograd_weights);   /* units: channels */
+RPI_KERNEL_DECLARE(winograd_weights);   /* units: panels x blocks of channels */
 RPI_KERNEL_DECLARE(winograd_inputs);    /* tiles */
 RPI_KERNEL_DECLARE(winograd_multiply);  /* points x panels of filters */
 RPI_KERNEL_DECLARE(winograd_outputs);   /* tiles */
 RPI_KERNEL_DECLARE(winograd_gradients); /* tiles: inputs and gradients of outputs */
 RPI_KERNEL_DECLARE(winograd_sum);       /* points x panels */
-RPI_KERNEL_DECLARE(winograd_deliver);   /* channels */
+RPI_KERNEL_DECLARE(winograd_deliver);   /* panels x blocks of channels */
 
 #endif

@@ -228,56 +228,144 @@ SIMD float *panel_at(const rpi_winograd_call *call, int64_t point, int64_t filte
     return call->weights + point * call->weight_step + first * call->shape.channels;
 }
 
-/* Where weight i of a channel and a filter lies. */
-SIMD int64_t weight_index(const rpi_winograd_call *call, int64_t c, int64_t filter, int i) {
+/* 8 x 8 in either half of the lanes. */
+#if defined(__AVX512F__)
+SIMD void transpose_halves(vf r[8]) {
+    const __m512i low = _mm512_setr_epi64(0, 1, 8, 9, 4, 5, 12, 13);
+    const __m512i high = _mm512_setr_epi64(2, 3, 10, 11, 6, 7, 14, 15);
+    __m512d pairs[8], fours[8];
+    for (int i = 0; i < 8; i += 2) {
+        pairs[i] = _mm512_castps_pd(_mm512_unpacklo_ps(r[i], r[i + 1]));
+        pairs[i + 1] = _mm512_castps_pd(_mm512_unpackhi_ps(r[i], r[i + 1]));
+    }
+    for (int i = 0; i < 8; i += 4)
+        for (int j = 0; j < 2; j++) {
+            fours[i + 2 * j] = _mm512_unpacklo_pd(pairs[i + j], pairs[i + j + 2]);
+            fours[i + 2 * j + 1] = _mm512_unpackhi_pd(pairs[i + j], pairs[i + j + 2]);
+        }
+    for (int i = 0; i < 4; i++) {
+        r[i] = _mm512_castpd_ps(_mm512_permutex2var_pd(fours[i], low, fours[i + 4]));
+        r[i + 4] = _mm512_castpd_ps(_mm512_permutex2var_pd(fours[i], high, fours[i + 4]));
+    }
+}
+#else
+SIMD void transpose_of_8(__m256 r[8]) {
+    __m256d pairs[8];
+    __m256 fours[8];
+    for (int i = 0; i < 8; i += 2) {
+        pairs[i] = _mm256_castps_pd(_mm256_unpacklo_ps(r[i], r[i + 1]));
+        pairs[i + 1] = _mm256_castps_pd(_mm256_unpackhi_ps(r[i], r[i + 1]));
+    }
+    for (int i = 0; i < 8; i += 4)
+        for (int j = 0; j < 2; j++) {
+            fours[i + 2 * j] =
+                _mm256_castpd_ps(_mm256_unpacklo_pd(pairs[i + j], pairs[i + j + 2]));
+            fours[i + 2 * j + 1] =
+                _mm256_castpd_ps(_mm256_unpackhi_pd(pairs[i + j], pairs[i + j + 2]));
+        }
+    for (int i = 0; i < 4; i++) {
+        r[i] = _mm256_permute2f128_ps(fours[i], fours[i + 4], 0x20);
+        r[i + 4] = _mm256_permute2f128_ps(fours[i], fours[i + 4], 0x31);
+    }
+}
+SIMD void transpose_halves(vf r[8]) {
+    __m256 low[8], high[8];
+    for (int i = 0; i < 8; i++) low[i] = r[i].low, high[i] = r[i].high;
+    transpose_of_8(low);
+    transpose_of_8(high);
+    for (int i = 0; i < 8; i++) r[i] = vf_of(low[i], high[i]);
+}
+#endif
+
+/* The weights of 16 windows, `stride` floats apart: one window a lane. The ninth are the last
+ * of a second transpose, of which nothing else is computed. */
+SIMD void load_windows(const float *from, int64_t stride, vf g[WINDOW * WINDOW]) {
+    vf last[8];
+    for (int i = 0; i < 8; i++, from += stride) {
+        g[i] = vf_of(_mm256_loadu_ps(from), _mm256_loadu_ps(from + 8 * stride));
+        last[i] = vf_of(_mm256_loadu_ps(from + 1), _mm256_loadu_ps(from + 8 * stride + 1));
+    }
+    transpose_halves(g);
+    transpose_halves(last);
+    g[8] = last[7];
+}
+
+SIMD void store_eight(float *to, __m256 x, bool accumulate) {
+    _mm256_storeu_ps(to, accumulate ? _mm256_add_ps(_mm256_loadu_ps(to), x) : x);
+}
+
+SIMD void store_windows(vf w[WINDOW * WINDOW], float *to, int64_t stride, bool accumulate) {
+    float ninth[RPI_LANES];
+    vf_store(ninth, w[8]);
+    transpose_halves(w);
+    for (int lane = 0; lane < RPI_LANES; lane++, to += stride) {
+        store_eight(to, lane < 8 ? vf_low(w[lane]) : vf_high(w[lane - 8]), accumulate);
+        to[8] = accumulate ? to[8] + ninth[lane] : ninth[lane];
+    }
+}
+
+SIMD void turn(vf g[WINDOW * WINDOW]) {
+    for (int i = 0; i < WINDOW * WINDOW / 2; i++) {
+        vf first = g[i];
+        g[i] = g[WINDOW * WINDOW - 1 - i];
+        g[WINDOW * WINDOW - 1 - i] = first;
+    }
+}
+
+/* G g G^T of a channel and 16 filters. */
+SIMD void put_weight(const rpi_winograd_call *call, int64_t c, int64_t filter) {
     const rpi_winograd_shape *s = &call->shape;
-    if (call->it && call->it->turned)
-        return (c * s->filters + filter) * WINDOW * WINDOW + WINDOW * WINDOW - 1 - i;
-    return (filter * s->channels + c) * WINDOW * WINDOW + i;
+    const int64_t window = WINDOW * WINDOW;
+    vf g[WINDOW * WINDOW], half[SIDE * WINDOW], u[POINTS];
+    int64_t width;
+    if (call->it->turned) {
+        load_windows(call->it->weight + (c * s->filters + filter) * window, window, g);
+        turn(g);
+    } else {
+        load_windows(call->it->weight + (filter * s->channels + c) * window,
+                     s->channels * window, g);
+    }
+    for (int j = 0; j < WINDOW; j++) transform_weight(g + j, WINDOW, half + j, WINDOW);
+    for (int i = 0; i < SIDE; i++) transform_weight(half + i * WINDOW, 1, u + i * SIDE, 1);
+    float *panel = panel_at(call, 0, filter, &width);
+    store_points(u, panel + c * width + filter % PANEL, call->weight_step);
 }
 
-/* G g G^T of one channel, 16 filters at a time. */
+/* G^T du G of a channel and 16 filters. */
+SIMD void deliver(const rpi_winograd_call *call, int64_t c, int64_t filter) {
+    const int64_t window = WINDOW * WINDOW, channels = call->shape.channels;
+    vf u[POINTS], half[WINDOW * SIDE], w[WINDOW * WINDOW];
+    int64_t width;
+    const float *panel = panel_at(call, 0, filter, &width);
+    for (int p = 0; p < POINTS; p++)
+        u[p] = vf_load(panel + c * width + filter % PANEL + p * call->weight_step);
+    for (int j = 0; j < SIDE; j++) transform_weight_back(u + j, SIDE, half + j, SIDE);
+    for (int i = 0; i < WINDOW; i++)
+        transform_weight_back(half + i * SIDE, 1, w + i * WINDOW, 1);
+    store_windows(w, call->of_weight->dw + (filter * channels + c) * window, channels * window,
+                  call->of_weight->accumulate);
+}
+
+/* Units are blocks of channels of panels of filters, so that all 36 matrices are walked as they
+ * lie. */
+SIMD void walk_weights(const rpi_winograd_call *call, int64_t begin, int64_t end,
+                       void (*const visit)(const rpi_winograd_call *, int64_t, int64_t)) {
+    const int64_t blocks = call->shape.channels / BLOCK;
+    for (int64_t unit = begin; unit < end; unit++) {
+        const int64_t first = unit / blocks * PANEL, c = unit % blocks * BLOCK;
+        const int64_t left = call->shape.filters - first;
+        for (int64_t i = 0; i < BLOCK; i++)
+            for (int64_t f = 0; f < PANEL && f < left; f += RPI_LANES)
+                visit(call, c + i, first + f);
+    }
+}
+
 RPI_SIMD_BODY(winograd_weights)(const void *args, int64_t begin, int64_t end) {
-    const rpi_winograd_call *call = args;
-    for (int64_t c = begin; c < end; c++)
-        for (int64_t filter = 0; filter < call->shape.filters; filter += RPI_LANES) {
-            float lanes[WINDOW * WINDOW][RPI_LANES];
-            vf g[WINDOW * WINDOW], half[SIDE * WINDOW], u[POINTS];
-            for (int lane = 0; lane < RPI_LANES; lane++)
-                for (int i = 0; i < WINDOW * WINDOW; i++)
-                    lanes[i][lane] = call->it->weight[weight_index(call, c, filter + lane, i)];
-            for (int i = 0; i < WINDOW * WINDOW; i++) g[i] = vf_load(lanes[i]);
-            for (int j = 0; j < WINDOW; j++) transform_weight(g + j, WINDOW, half + j, WINDOW);
-            for (int i = 0; i < SIDE; i++)
-                transform_weight(half + i * WINDOW, 1, u + i * SIDE, 1);
-            int64_t width;
-            float *panel = panel_at(call, 0, filter, &width);
-            store_points(u, panel + c * width + filter % PANEL, call->weight_step);
-        }
+    walk_weights(args, begin, end, put_weight);
 }
 
-/* G^T du G of one channel. */
 RPI_SIMD_BODY(winograd_deliver)(const void *args, int64_t begin, int64_t end) {
-    const rpi_winograd_call *call = args;
-    const rpi_kernel_winograd_weight *it = call->of_weight;
-    for (int64_t c = begin; c < end; c++)
-        for (int64_t filter = 0; filter < call->shape.filters; filter += RPI_LANES) {
-            float lanes[WINDOW * WINDOW][RPI_LANES];
-            vf u[POINTS], half[WINDOW * SIDE], w[WINDOW * WINDOW];
-            int64_t width;
-            const float *panel = panel_at(call, 0, filter, &width);
-            for (int p = 0; p < POINTS; p++)
-                u[p] = vf_load(panel + c * width + filter % PANEL + p * call->weight_step);
-            for (int j = 0; j < SIDE; j++) transform_weight_back(u + j, SIDE, half + j, SIDE);
-            for (int i = 0; i < WINDOW; i++)
-                transform_weight_back(half + i * SIDE, 1, w + i * WINDOW, 1);
-            for (int i = 0; i < WINDOW * WINDOW; i++) vf_store(lanes[i], w[i]);
-            for (int lane = 0; lane < RPI_LANES; lane++)
-                for (int i = 0; i < WINDOW * WINDOW; i++) {
-                    float *dw = it->dw + weight_index(call, c, filter + lane, i);
-                    *dw = it->accumulate ? *dw + lanes[i][lane] : lanes[i][lane];
-                }
-        }
+    walk_weights(args, begin, end, deliver);
 }
 
 /* ---- products: units are points x panels ---- */

@@ -110,6 +110,9 @@ SIMD vf vf_select(vm where, vf yes, vf no) {
 SIMD vf vf_scale2(vf a, vf n) { /* a 2^n, rounded once; n whole, from -152 to 130 */
     return _mm512_scalef_ps(a, n);
 }
+SIMD vf vf_of(__m256 low, __m256 high) {
+    return _mm512_insertf32x8(_mm512_castps256_ps512(low), high, 1);
+}
 SIMD __m256 vf_low(vf a) {
     return _mm512_castps512_ps256(a);
 }

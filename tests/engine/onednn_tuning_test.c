@@ -37,8 +37,9 @@ static void pays_with_enough_work(void) {
         int64_t batch, channels, size;
         bool pays;
     } table[] = {
-        {64, 64, 28, true},  {64, 512, 4, true}, {32, 512, 4, false}, {1, 512, 4, false},
-        {64, 16, 28, false}, {8, 32, 14, true},  {64, 32, 4, false},  {32, 256, 7, true},
+        {64, 64, 28, true}, {64, 512, 4, true}, {16, 512, 4, false},
+        {32, 512, 4, true}, {1, 512, 4, false}, {64, 16, 28, false},
+        {8, 32, 14, true},  {64, 32, 4, false}, {32, 256, 7, true},
     };
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         rpi_dnn_geometry g = geometry(table[i].batch, table[i].channels, table[i].size);

@@ -81,16 +81,9 @@ static bool fits(const rpi_dnn_session *session, const rpi_unit *unit,
            g->channels % BLOCK == 0 && g->padding < WINDOW;
 }
 
-/* Where oneDNN has Winograd, too, that is quicker for few tiles of many channels, whose weights
- * take as long to transform as to multiply. */
-static bool is_quicker_elsewhere(const rpi_dnn_geometry *g) {
-    enum { LEAST_TILES = 128 };
-    return DNNL_VERSION_MAJOR < 3 && rpi_dnn_winograd_tiles(g) < LEAST_TILES;
-}
-
 bool rpi_dnn_conv_is_winograd(const rpi_dnn_session *session, const rpi_unit *unit) {
     rpi_dnn_geometry g = rpi_dnn_conv_geometry(session, unit);
-    return fits(session, unit, &g) && rpi_dnn_winograd_pays(&g) && !is_quicker_elsewhere(&g);
+    return fits(session, unit, &g) && rpi_dnn_winograd_pays(&g);
 }
 
 static void report(const rpi_unit *unit, rpi_dnn_geometry geometry) {

@@ -30,7 +30,8 @@ bool rpi_dnn_winograd_fits(const rpi_dnn_geometry *geometry) {
            geometry->stride == 1 && !geometry->is_bf16;
 }
 
-int64_t rpi_dnn_winograd_tiles(const rpi_dnn_geometry *geometry) {
+/* Tiles of 4 x 4 outputs in all images. */
+static int64_t winograd_tiles(const rpi_dnn_geometry *geometry) {
     enum { TILE = 4 };
     const int64_t rows = geometry->height + 2 * geometry->padding - 2;
     const int64_t columns = geometry->width + 2 * geometry->padding - 2;
@@ -38,18 +39,18 @@ int64_t rpi_dnn_winograd_tiles(const rpi_dnn_geometry *geometry) {
 }
 
 /* Measured on Zen 4 over 16 to 512 channels, images of 4 to 32 pixels, batches of 1 to 64, one
- * and two threads: with fewer tiles the matrices are too thin, with fewer channels the
- * transforms outweigh the products, and below about 0.1 ms of work the start-up does. */
+ * and two threads, and on Zen 5: with fewer tiles the matrices are too thin, with fewer
+ * channels the transforms outweigh the products, and below about 0.1 ms of work the start-up
+ * does. */
 bool rpi_dnn_winograd_pays(const rpi_dnn_geometry *geometry) {
-    enum { LEAST_TILES = 64, LEAST_CHANNELS = 32 };
+    enum { LEAST_TILES = 32, LEAST_CHANNELS = 32 };
     const double least_flops = 2e7;
     int64_t rows = geometry->height + 2 * geometry->padding - 2;
     int64_t columns = geometry->width + 2 * geometry->padding - 2;
     double flops = 18.0 * (double)(geometry->batch * rows * columns) *
                    (double)(geometry->channels * geometry->filters);
-    return rpi_dnn_winograd_tiles(geometry) >= LEAST_TILES &&
-           geometry->channels >= LEAST_CHANNELS && geometry->filters >= LEAST_CHANNELS &&
-           flops >= least_flops;
+    return winograd_tiles(geometry) >= LEAST_TILES && geometry->channels >= LEAST_CHANNELS &&
+           geometry->filters >= LEAST_CHANNELS && flops >= least_flops;
 }
 
 /* ---- the file ---- */

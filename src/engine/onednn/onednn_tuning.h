@@ -38,8 +38,6 @@ void rpi_dnn_tuning_destroy(rpi_dnn_tuning *tuning);
 /* Can Winograd be asked for, and would the rule take it? */
 bool rpi_dnn_winograd_fits(const rpi_dnn_geometry *geometry);
 bool rpi_dnn_winograd_pays(const rpi_dnn_geometry *geometry);
-/* Tiles of 4 x 4 outputs in all images. */
-int64_t rpi_dnn_winograd_tiles(const rpi_dnn_geometry *geometry);
 
 /* Both algorithms exist for this shape: which one? `measure` times one of them, in seconds; it
  * is called only where a file is given that does not hold the answer yet. */

@@ -22,7 +22,8 @@ static int64_t outputs(const rpi_winograd_shape *s) {
            (s->width + 2 * s->padding - 2);
 }
 
-/* Some of one tile, some of more tiles than are taken at a time, some with a narrow panel. */
+/* Some of one tile, some of more tiles or panels than are taken at a time, some with a narrow
+ * panel. */
 static rpi_winograd_shape draw_shape(rpi_rng *rng, int index) {
     rpi_winograd_shape s = {.images = 1 + (int64_t)rpi_rng_below(rng, 3),
                             .channels = BLOCK * (1 + (int64_t)rpi_rng_below(rng, 3)),
@@ -30,6 +31,12 @@ static rpi_winograd_shape draw_shape(rpi_rng *rng, int index) {
                             .height = 3 + (int64_t)rpi_rng_below(rng, 8),
                             .width = 3 + (int64_t)rpi_rng_below(rng, 14),
                             .padding = index % 3};
+    if (index % 8 == 3) { /* 11 panels, four and the rest three at a time */
+        s.images = 1;
+        s.filters = 21 * BLOCK;
+        s.channels = 10 * BLOCK;
+        s.height = s.width = 5 + (int64_t)(index / 8);
+    }
     if (index % 8 != 5) return s;
     s.images = 4;
     s.filters = 7 * BLOCK; /* a panel of 64 and one of 48 */

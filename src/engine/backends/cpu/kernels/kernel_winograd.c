@@ -72,7 +72,7 @@ void rpi_winograd_deliver_scalar(const void *args, int64_t begin, int64_t end) {
     const int64_t blocks = call->shape.channels / BLOCK;
     for (int64_t i = begin * BLOCK * PANEL; i < end * BLOCK * PANEL; i++) {
         int64_t unit = i / (BLOCK * PANEL), c = unit % blocks * BLOCK + i / PANEL % BLOCK;
-        int64_t filter = unit / blocks * PANEL + i % PANEL;
+        int64_t filter = (call->first_panel + unit / blocks) * PANEL + i % PANEL;
         for (int64_t j = 0; j < 9 && filter < call->shape.filters; j++)
             define_gradient(call, filter, c, j);
     }
@@ -107,18 +107,33 @@ static int64_t tiles_at_once(const rpi_winograd_shape *s, int64_t all) {
     return all < most ? all : most;
 }
 
+static int64_t panels_of(const rpi_winograd_shape *s) {
+    return (s->filters + PANEL - 1) / PANEL;
+}
+
+/* All, or where all tiles are at hand, so many that their weights stay in the cache between
+ * transform and product. */
+static int64_t panels_at_once(const rpi_winograd_shape *s, bool all_tiles) {
+    enum { FLOATS = 1 << 20 };
+    const int64_t all = panels_of(s), floats = all * PANEL * POINTS * s->channels;
+    const int64_t parts = all_tiles ? (floats + FLOATS - 1) / FLOATS : 1;
+    return parts < all ? (all + parts - 1) / parts : 1;
+}
+
 static rpi_winograd_call describe(const rpi_winograd_shape *s, float *workspace) {
     rpi_winograd_call call = {.shape = *s,
                               .rows = s->height + 2 * s->padding - 2,
                               .cols = s->width + 2 * s->padding - 2};
     call.down = tiles_along(call.rows);
     call.across = tiles_along(call.cols);
-    call.most = tiles_at_once(s, s->images * call.down * call.across);
+    const int64_t tiles = s->images * call.down * call.across;
+    call.most = tiles_at_once(s, tiles);
+    call.most_panels = panels_at_once(s, call.most == tiles);
     call.input_row = s->channels + RPI_WINOGRAD_PAD;
     call.output_row = s->filters + RPI_WINOGRAD_PAD;
     call.input_step = call.most * call.input_row + RPI_WINOGRAD_PAD;
     call.output_step = call.most * call.output_row + RPI_WINOGRAD_PAD;
-    call.weight_step = s->channels * s->filters + RPI_WINOGRAD_PAD;
+    call.weight_step = s->channels * call.most_panels * PANEL + RPI_WINOGRAD_PAD;
     call.inputs = workspace;
     if (!workspace) return call;
     call.outputs = call.inputs + POINTS * call.input_step;
@@ -132,22 +147,29 @@ size_t rpi_kernel_winograd_workspace(const rpi_winograd_shape *shape) {
            sizeof(float);
 }
 
-static int64_t panels(const rpi_winograd_shape *s) {
-    return (s->filters + PANEL - 1) / PANEL;
+static int64_t products(const rpi_winograd_call *call) {
+    return POINTS * call->panels;
 }
 
-static int64_t products(const rpi_winograd_shape *s) {
-    return POINTS * panels(s);
+static int64_t weight_blocks(const rpi_winograd_call *call) {
+    return call->panels * (call->shape.channels / BLOCK);
 }
 
-static int64_t weight_blocks(const rpi_winograd_shape *s) {
-    return panels(s) * (s->channels / BLOCK);
+static bool take_panels(rpi_winograd_call *call) {
+    int64_t left = panels_of(&call->shape) - call->first_panel;
+    call->panels = left < call->most_panels ? left : call->most_panels;
+    call->first = 0;
+    return left > 0;
 }
 
 static bool take_tiles(rpi_winograd_call *call) {
     int64_t left = call->shape.images * call->down * call->across - call->first;
     call->tiles = left < call->most ? left : call->most;
     return left > 0;
+}
+
+static bool are_last_panels(const rpi_winograd_call *call) {
+    return call->first_panel + call->panels == panels_of(&call->shape);
 }
 
 void rpi_kernel_winograd_run(const rpi_kernel_run *run, const rpi_kernel_winograd *it) {
@@ -157,11 +179,13 @@ void rpi_kernel_winograd_run(const rpi_kernel_run *run, const rpi_kernel_winogra
     static const rpi_kernel_body outputs[] = RPI_KERNEL_BODIES(winograd_outputs);
     rpi_winograd_call call = describe(&it->shape, it->workspace);
     call.it = it;
-    rpi_kernel_parallel(run, weight_blocks(&it->shape), 1, weights, &call);
-    for (; take_tiles(&call); call.first += call.tiles) {
-        rpi_kernel_parallel(run, call.tiles, 1, inputs, &call);
-        rpi_kernel_parallel(run, products(&it->shape), 1, multiply, &call);
-        rpi_kernel_parallel(run, call.tiles, 1, outputs, &call);
+    for (; take_panels(&call); call.first_panel += call.panels) {
+        rpi_kernel_parallel(run, weight_blocks(&call), 1, weights, &call);
+        for (; take_tiles(&call); call.first += call.tiles) {
+            if (call.first_panel == 0) rpi_kernel_parallel(run, call.tiles, 1, inputs, &call);
+            rpi_kernel_parallel(run, products(&call), 1, multiply, &call);
+            if (are_last_panels(&call)) rpi_kernel_parallel(run, call.tiles, 1, outputs, &call);
+        }
     }
 }
 
@@ -172,9 +196,12 @@ void rpi_kernel_winograd_weight_run(const rpi_kernel_run *run,
     static const rpi_kernel_body deliver[] = RPI_KERNEL_BODIES(winograd_deliver);
     rpi_winograd_call call = describe(&it->shape, it->workspace);
     call.of_weight = it;
-    for (; take_tiles(&call); call.first += call.tiles) {
-        rpi_kernel_parallel(run, call.tiles, 1, gradients, &call);
-        rpi_kernel_parallel(run, products(&it->shape), 1, sum, &call);
+    for (; take_panels(&call); call.first_panel += call.panels) {
+        for (; take_tiles(&call); call.first += call.tiles) {
+            if (call.first_panel == 0)
+                rpi_kernel_parallel(run, call.tiles, 1, gradients, &call);
+            rpi_kernel_parallel(run, products(&call), 1, sum, &call);
+        }
+        rpi_kernel_parallel(run, weight_blocks(&call), 1, deliver, &call);
     }
-    rpi_kernel_parallel(run, weight_blocks(&it->shape), 1, deliver, &call);
 }

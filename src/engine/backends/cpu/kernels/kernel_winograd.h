@@ -67,13 +67,15 @@ enum {
 
 /* What the bodies of a call see. Matrices of all 36 points, `step` floats from one to the next:
  * inputs [tiles, channels], outputs [tiles, filters], whose rows are `row` floats apart,
- * weights in panels of 32 filters [channels, 32], the last one narrower. */
+ * weights in panels of 32 filters [channels, 32], the last of a shape's narrower. Tiles or
+ * panels are taken some at a time, never both. */
 typedef struct rpi_winograd_call {
     const rpi_kernel_winograd *it; /* one of the two */
     const rpi_kernel_winograd_weight *of_weight;
     rpi_winograd_shape shape;
     int64_t rows, cols, down, across; /* of y, and its tiles in an image */
     int64_t first, tiles, most;       /* of the tiles at hand; the most at a time */
+    int64_t first_panel, panels, most_panels;
     float *inputs, *outputs, *weights;
     int64_t input_row, output_row, input_step, output_step, weight_step;
 } rpi_winograd_call;

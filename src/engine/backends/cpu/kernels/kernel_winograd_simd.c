@@ -225,7 +225,8 @@ SIMD float *panel_at(const rpi_winograd_call *call, int64_t point, int64_t filte
                      int64_t *out_width) {
     int64_t first = filter / PANEL * PANEL, left = call->shape.filters - first;
     *out_width = left < PANEL ? left : PANEL;
-    return call->weights + point * call->weight_step + first * call->shape.channels;
+    return call->weights + point * call->weight_step +
+           (first - call->first_panel * PANEL) * call->shape.channels;
 }
 
 /* 8 x 8 in either half of the lanes. */
@@ -352,7 +353,8 @@ SIMD void walk_weights(const rpi_winograd_call *call, int64_t begin, int64_t end
                        void (*const visit)(const rpi_winograd_call *, int64_t, int64_t)) {
     const int64_t blocks = call->shape.channels / BLOCK;
     for (int64_t unit = begin; unit < end; unit++) {
-        const int64_t first = unit / blocks * PANEL, c = unit % blocks * BLOCK;
+        const int64_t first = (call->first_panel + unit / blocks) * PANEL;
+        const int64_t c = unit % blocks * BLOCK;
         const int64_t left = call->shape.filters - first;
         for (int64_t i = 0; i < BLOCK; i++)
             for (int64_t f = 0; f < PANEL && f < left; f += RPI_LANES)
@@ -446,9 +448,9 @@ static void __attribute__((noinline)) multiply(const product *it) {
 RPI_SIMD_BODY(winograd_multiply)(const void *args, int64_t begin, int64_t end) {
     const rpi_winograd_call *call = args;
     const rpi_winograd_shape *s = &call->shape;
-    int64_t panels = (s->filters + PANEL - 1) / PANEL;
     for (int64_t unit = begin; unit < end; unit++) {
-        int64_t point = unit / panels, filter = unit % panels * PANEL, width;
+        int64_t point = unit / call->panels, width;
+        int64_t filter = (call->first_panel + unit % call->panels) * PANEL;
         const float *panel = panel_at(call, point, filter, &width);
         multiply(&(product){.rows = call->tiles,
                             .width = width,
@@ -468,9 +470,9 @@ RPI_SIMD_BODY(winograd_multiply)(const void *args, int64_t begin, int64_t end) {
 RPI_SIMD_BODY(winograd_sum)(const void *args, int64_t begin, int64_t end) {
     const rpi_winograd_call *call = args;
     const rpi_winograd_shape *s = &call->shape;
-    int64_t panels = (s->filters + PANEL - 1) / PANEL;
     for (int64_t unit = begin; unit < end; unit++) {
-        int64_t point = unit / panels, filter = unit % panels * PANEL, width;
+        int64_t point = unit / call->panels, width;
+        int64_t filter = (call->first_panel + unit % call->panels) * PANEL;
         float *panel = panel_at(call, point, filter, &width);
         multiply(&(product){.rows = s->channels,
                             .width = width,

@@ -31,7 +31,7 @@
 #include <time.h>
 
 typedef struct settings {
-    const char *model, *backend, *tuning, *dtype;
+    const char *model, *backend, *dtype;
     int64_t batch, channels, size, classes, sequence, threads, iterations, warmup;
     bool profile;
 } settings;
@@ -48,11 +48,6 @@ static const rpi_option options[] = {
      .offset = offsetof(settings, backend),
      .value = "NAME",
      .help = "what runs it; the fastest there is when not given"},
-    {.name = "tuning-file",
-     .type = RPI_OPTION_TEXT,
-     .offset = offsetof(settings, tuning),
-     .value = "FILE",
-     .help = "measure algorithms and remember them here"},
     {.name = "batch-size",
      .type = RPI_OPTION_COUNT,
      .offset = offsetof(settings, batch),
@@ -218,7 +213,7 @@ static bool has_sequence(const rpi_graph *graph) {
 
 static rp_status open_engine(const bench *it, engine *e) {
     const settings *s = &it->settings;
-    rpi_backend_options threads = {.threads = (int)s->threads, .tuning_file = s->tuning};
+    rpi_backend_options threads = {.threads = (int)s->threads};
     rpi_program_options program = {
         .training = true, .compute = e->compute, .dimensions = {{"batch", s->batch}}};
     if (has_sequence(it->network.graph))

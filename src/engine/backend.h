@@ -126,8 +126,7 @@ typedef struct rpi_kernel {
 } rpi_kernel;
 
 typedef struct rpi_backend_options {
-    int threads;             /* 0: one a core this process may use */
-    const char *tuning_file; /* where measured choices are remembered; NULL: nowhere */
+    int threads; /* 0: one a core this process may use */
 } rpi_backend_options;
 
 /* Required: name, summary, open, close, supports, plan. */

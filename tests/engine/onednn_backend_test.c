@@ -278,14 +278,6 @@ static void repeats(void) {
     for (int i = 0; i < NETS; i++) run_twice(&nets[i], &options);
 }
 
-/* What the first measured, the second finds in the file. */
-static void repeats_when_tuned(void) {
-    char file[512];
-    snprintf(file, sizeof file, "%s/tuning", check_folder());
-    rpi_backend_options options = {.threads = MOST_THREADS, .tuning_file = file};
-    for (int i = 0; i < NETS; i++) run_twice(&nets[i], &options);
-}
-
 /* ---- failures ---- */
 
 static void allocations_fail(void) {
@@ -311,5 +303,4 @@ static void bad_threads(void) {
 }
 
 CASES({"training", training}, {"evaluation", evaluation}, {"repeats", repeats},
-      {"repeats_when_tuned", repeats_when_tuned}, {"allocations_fail", allocations_fail},
-      {"bad_threads", bad_threads})
+      {"allocations_fail", allocations_fail}, {"bad_threads", bad_threads})

@@ -7,7 +7,7 @@ if("RPI_WITH_ONEDNN" IN_LIST engine_definitions)
   redpoll_test(engine/onednn_conv_test USES engine engine_fixture TIER 2)
   redpoll_test(engine/onednn_half_test USES engine engine_fixture TIER 2)
   redpoll_test(engine/onednn_norm_sum_test USES engine engine_fixture TIER 2 TIMEOUT 120)
-  redpoll_test(engine/onednn_tuning_test USES engine TIER 2)
+  redpoll_test(engine/onednn_algorithm_test USES engine TIER 2)
   redpoll_test(engine/onednn_kernels_test USES engine train engine_fixture TIER 2)
   # Processors without AVX-512 have other kernels and blocks of 8 channels.
   foreach(name backend kernels)

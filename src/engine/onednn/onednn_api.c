@@ -66,10 +66,6 @@ rp_status rpi_dnn_reorder_describe(const rpi_dnn_context *context, rpi_dnn_const
                      "reorder");
 }
 
-static dnnl_alg_kind_t algorithm_of(const rpi_dnn_conv *conv) {
-    return conv->winograd ? dnnl_convolution_winograd : dnnl_convolution_direct;
-}
-
 static unsigned norm_flags(const rpi_dnn_norm *norm) {
     unsigned flags = dnnl_use_scale | dnnl_use_shift;
     if (norm->relu) flags |= dnnl_fuse_norm_relu;
@@ -109,7 +105,7 @@ static dnnl_status_t conv_backward_data(const rpi_dnn_context *context,
                                         const rpi_dnn_conv *conv, dnnl_primitive_desc_t hint,
                                         dnnl_primitive_desc_t *out_pd) {
     return dnnl_convolution_backward_data_primitive_desc_create(
-        out_pd, context->engine, algorithm_of(conv), conv->source, conv->weights,
+        out_pd, context->engine, dnnl_convolution_direct, conv->source, conv->weights,
         conv->destination, conv->stride, no_dilation, conv->padding_before, conv->padding_after,
         hint, context->attributes);
 }
@@ -118,9 +114,9 @@ static dnnl_status_t conv_backward_weights(const rpi_dnn_context *context,
                                            const rpi_dnn_conv *conv, dnnl_primitive_desc_t hint,
                                            dnnl_primitive_desc_t *out_pd) {
     return dnnl_convolution_backward_weights_primitive_desc_create(
-        out_pd, context->engine, algorithm_of(conv), conv->source, conv->weights, conv->bias,
-        conv->destination, conv->stride, no_dilation, conv->padding_before, conv->padding_after,
-        hint, context->attributes);
+        out_pd, context->engine, dnnl_convolution_direct, conv->source, conv->weights,
+        conv->bias, conv->destination, conv->stride, no_dilation, conv->padding_before,
+        conv->padding_after, hint, context->attributes);
 }
 
 rp_status rpi_dnn_matmul_describe(const rpi_dnn_context *context, const rpi_dnn_matmul *product,
@@ -196,7 +192,7 @@ static dnnl_status_t conv_backward_data(const rpi_dnn_context *context,
                                         dnnl_primitive_desc_t *out_pd) {
     dnnl_convolution_desc_t operation;
     dnnl_status_t status = dnnl_convolution_backward_data_desc_init(
-        &operation, algorithm_of(conv), conv->source, conv->weights, conv->destination,
+        &operation, dnnl_convolution_direct, conv->source, conv->weights, conv->destination,
         conv->stride, conv->padding_before, conv->padding_after);
     return describe(context, status, &operation, context->attributes, hint, out_pd);
 }
@@ -206,7 +202,7 @@ static dnnl_status_t conv_backward_weights(const rpi_dnn_context *context,
                                            dnnl_primitive_desc_t *out_pd) {
     dnnl_convolution_desc_t operation;
     dnnl_status_t status = dnnl_convolution_backward_weights_desc_init(
-        &operation, algorithm_of(conv), conv->source, conv->weights, conv->bias,
+        &operation, dnnl_convolution_direct, conv->source, conv->weights, conv->bias,
         conv->destination, conv->stride, conv->padding_before, conv->padding_after);
     return describe(context, status, &operation, context->attributes, hint, out_pd);
 }
@@ -292,7 +288,7 @@ void rpi_dnn_context_close(rpi_dnn_context *context) {
 rp_status rpi_dnn_conv_describe(const rpi_dnn_context *context, rpi_dnn_direction direction,
                                 const rpi_dnn_conv *conv, dnnl_primitive_desc_t *out_pd) {
     if (direction == RPI_DNN_FORWARD)
-        return described(conv_forward(context, conv, algorithm_of(conv), out_pd),
+        return described(conv_forward(context, conv, dnnl_convolution_direct, out_pd),
                          "convolution");
     dnnl_primitive_desc_t hint = NULL;
     dnnl_status_t status = conv_forward(context, conv->forward ? conv->forward : conv,

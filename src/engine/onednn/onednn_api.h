@@ -66,7 +66,6 @@ typedef struct rpi_dnn_conv {
     rpi_dnn_const_md source, weights, bias, destination;
     const struct rpi_dnn_conv *forward; /* which this goes back; NULL: forward, or all is f32 */
     dnnl_dims_t stride, padding_before, padding_after; /* two entries are used */
-    bool winograd; /* insist on it; else direct, by whatever implementation fits */
 } rpi_dnn_conv;
 rp_status rpi_dnn_conv_describe(const rpi_dnn_context *context, rpi_dnn_direction direction,
                                 const rpi_dnn_conv *conv, dnnl_primitive_desc_t *out_pd);

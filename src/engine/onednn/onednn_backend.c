@@ -7,7 +7,6 @@
 #include "engine/backends/cpu/cpu_op.h"
 #include "engine/onednn/onednn_op.h"
 #include "engine/onednn/onednn_team.h"
-#include "engine/onednn/onednn_tuning.h"
 
 extern const rpi_backend rpi_backend_cpu;
 
@@ -17,14 +16,12 @@ static void close_session(void *opaque) {
     rpi_dnn_session *session = opaque;
     if (!session) return;
     if (session->reference_session) session->reference->close(session->reference_session);
-    rpi_dnn_tuning_destroy(session->tuning);
     rpi_dnn_context_close(&session->dnn);
     rpi_free(session);
 }
 
 static rp_status open_parts(rpi_dnn_session *session, const rpi_backend_options *options) {
     RP_TRY(rpi_dnn_context_open(&session->dnn));
-    RP_TRY(rpi_dnn_tuning_create(options->tuning_file, &session->tuning));
     return session->reference->open(options, &session->reference_session);
 }
 

@@ -2,8 +2,8 @@
 #ifndef RPI_ENGINE_ONEDNN_CONV_SHAPE_H
 #define RPI_ENGINE_ONEDNN_CONV_SHAPE_H
 
+#include "engine/onednn/onednn_algorithm.h"
 #include "engine/onednn/onednn_session.h"
-#include "engine/onednn/onednn_tuning.h"
 
 /* Of an output, for which oneDNN's kernels for AMX are quick. */
 enum { RPI_DNN_SHORTEST_ROW = 7 };

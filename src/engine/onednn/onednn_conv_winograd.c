@@ -7,7 +7,6 @@
 #include "engine/onednn/onednn_conv_shape.h"
 #include "engine/onednn/onednn_linear.h"
 #include "engine/onednn/onednn_team.h"
-#include "engine/onednn/onednn_tuning.h"
 
 enum { INPUT, WEIGHT, BIAS };
 enum { WINDOW = 3, BLOCK = RPI_WINOGRAD_BLOCK };

@@ -1,5 +1,5 @@
 /* Convolutions of 3 x 3 in f32 by our own Winograd kernel, over images in blocks of 16 channels
- * as they lie. oneDNN 2's are quicker where tiles are few, and oneDNN 3 has none. */
+ * as they lie. oneDNN 2 has such too, which are slower, and oneDNN 3 has none. */
 #ifndef RPI_ENGINE_ONEDNN_CONV_WINOGRAD_H
 #define RPI_ENGINE_ONEDNN_CONV_WINOGRAD_H
 

@@ -6,14 +6,12 @@
 #include "engine/backends/cpu/kernels/kernel.h"
 #include "engine/onednn/onednn_api.h"
 
-struct rpi_dnn_tuning;
 struct rpi_dnn_packed;
 
 typedef struct rpi_dnn_session {
     rpi_dnn_context dnn;
     int threads;
     int block; /* channels of a blocked activation that lie together: 16 or 8 */
-    struct rpi_dnn_tuning *tuning;
     struct rpi_dnn_packed *packed; /* of all kernels that live */
     const rpi_backend *reference;  /* for ops that need no speed */
     void *reference_session;

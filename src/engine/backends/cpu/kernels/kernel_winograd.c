@@ -95,13 +95,14 @@ static int64_t tiles_along(int64_t size) {
     return (size + TILE - 1) / TILE;
 }
 
-/* So many that inputs and outputs take 4 MB, or where weights take more, as much as they: those
- * are read again for each so many tiles. */
+/* All that take no more than the weights, which are read again for each so many tiles; else so
+ * many that inputs and outputs take 4 MB. */
 static int64_t tiles_at_once(const rpi_winograd_shape *s, int64_t all) {
     enum { FLOATS = 1 << 20, FEWEST = 48, STRIP = 6 };
     const int64_t weights = POINTS * s->channels * s->filters;
-    const int64_t floats = weights > FLOATS ? weights : FLOATS;
-    int64_t most = floats / (POINTS * (s->channels + s->filters)) / STRIP * STRIP;
+    const int64_t tile = POINTS * (s->channels + s->filters);
+    if (all * tile <= weights) return all;
+    int64_t most = FLOATS / tile / STRIP * STRIP;
     if (most < FEWEST) most = FEWEST;
     if (all > most && all < most + most / 2) most = (all / 2 + STRIP) / STRIP * STRIP;
     return all < most ? all : most;

@@ -22,7 +22,7 @@ if [ ! -e "$root/include/oneapi/dnnl/dnnl.h" ]; then
     cp -r build/onednn3/unpacked/*.data/data/. "$root"
 fi
 build=build/onednn3/release
-{ cmake --preset release -B $build -DCMAKE_PREFIX_PATH="$root" -DREDPOLL_PYTHON=OFF -DREDPOLL_ONEDNN=ON &&
+{ cmake --preset release -B $build -DCMAKE_PREFIX_PATH="$root" -DREDPOLL_PYTHON=OFF -DREDPOLL_CUDA=OFF -DREDPOLL_ONEDNN=ON &&
     cmake --build $build; } >build/onednn3/build.log 2>&1 || {
     tail -n 30 build/onednn3/build.log
     exit 1

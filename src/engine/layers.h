@@ -34,6 +34,18 @@ rpi_value_id rpi_batch_norm2d(rpi_graph *graph, const char *name, rpi_value_id i
                               rpi_value_id running_variance,
                               rpi_batch_norm2d_attributes attributes);
 
+/* y = scale[c] (x - mean) / sqrt(variance + epsilon) + shift[c] with the mean and (biased)
+ * variance over H, W and the C / groups channels of c's group in each image, in training and in
+ * evaluation alike (Wu, He, "Group normalization", 2018). groups divides C; epsilon 0 means
+ * 1e-5. scale, shift: C. One NaN or infinity makes its whole group of its image NaN. */
+typedef struct rpi_group_norm_attributes {
+    int groups;
+    float epsilon;
+} rpi_group_norm_attributes;
+rpi_value_id rpi_group_norm(rpi_graph *graph, const char *name, rpi_value_id input,
+                            rpi_value_id scale, rpi_value_id shift,
+                            rpi_group_norm_attributes attributes);
+
 /* max(x, 0), and NaN of NaN. The output's gradient is passed where the output is above 0 or
  * NaN; elsewhere, at 0 too, the input's is 0 whatever the output's may be. Any shape. */
 rpi_value_id rpi_relu(rpi_graph *graph, const char *name, rpi_value_id input);

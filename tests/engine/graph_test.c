@@ -94,6 +94,16 @@ static void wrong_norm(parts *p) {
                      (rpi_batch_norm2d_attributes){0});
 }
 
+static void wrong_groups(parts *p) {
+    rpi_group_norm(p->graph, "gn", p->images, p->vector, p->vector,
+                   (rpi_group_norm_attributes){.groups = 2});
+}
+
+static void wrong_group_norm(parts *p) {
+    rpi_group_norm(p->graph, "gn", p->images, p->vector, p->vector,
+                   (rpi_group_norm_attributes){.groups = 3});
+}
+
 static void wrong_momentum(parts *p) {
     rpi_batch_norm2d(p->graph, "bn", p->images, p->vector, p->vector, p->state, p->state,
                      (rpi_batch_norm2d_attributes){.momentum = 2});
@@ -184,6 +194,8 @@ static void failures(void) {
         {weight_is_no_parameter, "node 'stem' (conv2d)", "weight 'images' is of kind input"},
         {state_is_no_state, "node 'bn' (batch_norm2d)", "running mean 'vector' is of kind"},
         {wrong_norm, "node 'bn' (batch_norm2d)", "scale is 16; 3"},
+        {wrong_groups, "node 'gn' (group_norm)", "2 groups do not divide 3 channels"},
+        {wrong_group_norm, "node 'gn' (group_norm)", "scale is 16; 3"},
         {wrong_momentum, "node 'bn' (batch_norm2d)", "momentum 2"},
         {labels_as_images, "node 'relu' (relu)", "'labels' is i32; f32"},
         {unequal_sum, "node 'sum' (add)", "b is 16"},

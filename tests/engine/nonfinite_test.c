@@ -110,6 +110,13 @@ static rpi_value_id normalise(rpi_graph *g, int64_t channels, rpi_value_id x) {
                             (rpi_batch_norm2d_attributes){0});
 }
 
+/* Four groups, of part of a block or across its edge. */
+static rpi_value_id normalise_groups(rpi_graph *g, int64_t channels, rpi_value_id x) {
+    rpi_value_id scale = rpi_graph_parameter(g, "scale", SHAPE(channels));
+    rpi_value_id shift = rpi_graph_parameter(g, "shift", SHAPE(channels));
+    return rpi_group_norm(g, "norm", x, scale, shift, (rpi_group_norm_attributes){.groups = 4});
+}
+
 static rpi_value_id pool(rpi_graph *g, rpi_value_id x) {
     return rpi_max_pool2d(g, "pool", x,
                           (rpi_max_pool2d_attributes){.kernel = 3, .stride = 2, .padding = 1});
@@ -125,6 +132,16 @@ static rpi_value_id conv_norm_relu(rpi_graph *g, const chain *c, rpi_value_id x)
 
 static rpi_value_id conv_norm(rpi_graph *g, const chain *c, rpi_value_id x) {
     return normalise(g, c->filters, convolve(g, c, "weight", x));
+}
+
+static rpi_value_id conv_group_norm_relu(rpi_graph *g, const chain *c, rpi_value_id x) {
+    x = convolve(g, c, "weight", x);
+    return rpi_relu(g, "relu", normalise_groups(g, c->filters, x));
+}
+
+static rpi_value_id group_norm_add_relu(rpi_graph *g, const chain *c, rpi_value_id x) {
+    rpi_value_id a = convolve(g, c, "a", x), b = convolve(g, c, "b", x);
+    return rpi_relu(g, "relu", rpi_add(g, "add", normalise_groups(g, c->filters, a), b));
 }
 
 static rpi_value_id conv_relu(rpi_graph *g, const chain *c, rpi_value_id x) {
@@ -177,6 +194,11 @@ static const chain chains[] = {
     {"conv 3x3, norm + relu", 2, 16, 32, 6, 3, conv_norm_relu},
     {"conv 3x3, norm + relu, odd", 2, 20, 17, 5, 3, conv_norm_relu},
     {"conv, norm", 3, 7, 20, 4, 1, conv_norm},
+    {"conv, group norm + relu", 3, 5, 4, 4, 1, conv_group_norm_relu},
+    {"conv 3x3, group norm + relu", 2, 16, 32, 6, 3, conv_group_norm_relu},
+    {"conv 3x3, group norm + relu, odd", 2, 20, 36, 5, 3, conv_group_norm_relu},
+    {"conv, group norm + add + relu", 3, 7, 20, 4, 1, group_norm_add_relu},
+    {"conv 3x3, group norm + add + relu", 2, 16, 32, 6, 3, group_norm_add_relu},
     {"conv, relu", 2, 5, 20, 4, 1, conv_relu},
     {"conv 3x3, relu", 2, 16, 16, 6, 3, conv_relu},
     {"conv, add + relu", 2, 16, 16, 4, 1, conv_add_relu},

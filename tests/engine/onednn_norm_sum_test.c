@@ -1,5 +1,6 @@
-/* A batch norm with a sum behind it, which the cpu backend makes in one where channels fill
- * blocks: whatever is added, with relu and without, in f32 and bf16, as the reference has it.
+/* A batch norm or a group norm with a sum behind it, which the cpu backend makes in one (a
+ * batch norm where channels fill blocks): whatever is added, with relu and without, in f32 and
+ * bf16, as the reference has it.
  */
 #include "base/rng.h"
 #include "engine/layers.h"
@@ -17,6 +18,7 @@ typedef enum addend { SHORTCUT, NORM, INPUT, PARAMETER, ADDENDS } addend;
 typedef struct sum_case {
     addend addend;
     bool relu, is_first; /* is the norm the first of what is added? */
+    int groups;          /* of group norms; 0: batch norms */
     int channels, threads;
 } sum_case;
 
@@ -26,19 +28,34 @@ static rpi_value_id convolve(rpi_graph *g, const char *name, const char *weight,
                       RPI_NO_VALUE, (rpi_conv2d_attributes){.stride = 1, .padding = 1});
 }
 
-#define NORM_OF(g, name, x, count)                                                             \
-    rpi_batch_norm2d(g, name, x, rpi_graph_parameter(g, name ".scale", SHAPE(count)),          \
-                     rpi_graph_parameter(g, name ".shift", SHAPE(count)),                      \
-                     rpi_graph_state(g, name ".mean", SHAPE(count)),                           \
-                     rpi_graph_state(g, name ".variance", SHAPE(count)),                       \
-                     (rpi_batch_norm2d_attributes){0})
+typedef struct norm_names {
+    const char *node, *scale, *shift, *mean, *variance;
+} norm_names;
+
+#define NORM(name)                                                                             \
+    &(norm_names) {                                                                            \
+        name, name ".scale", name ".shift", name ".mean", name ".variance"                     \
+    }
+
+static rpi_value_id normalise(rpi_graph *g, const sum_case *c, const norm_names *names,
+                              rpi_value_id x) {
+    const rpi_shape shape = SHAPE(c->channels);
+    rpi_value_id scale = rpi_graph_parameter(g, names->scale, shape);
+    rpi_value_id shift = rpi_graph_parameter(g, names->shift, shape);
+    if (c->groups)
+        return rpi_group_norm(g, names->node, x, scale, shift,
+                              (rpi_group_norm_attributes){.groups = c->groups});
+    return rpi_batch_norm2d(
+        g, names->node, x, scale, shift, rpi_graph_state(g, names->mean, shape),
+        rpi_graph_state(g, names->variance, shape), (rpi_batch_norm2d_attributes){0});
+}
 
 static rpi_value_id add_to(rpi_graph *g, const sum_case *c, rpi_value_id x) {
     const rpi_shape all = SHAPE(IMAGES, c->channels, SIZE, SIZE);
     switch (c->addend) {
     case INPUT: return rpi_graph_input(g, "added", RP_F32, all);
     case PARAMETER: return rpi_graph_parameter(g, "added", all);
-    case NORM: return NORM_OF(g, "beside norm", x, c->channels);
+    case NORM: return normalise(g, c, NORM("beside norm"), x);
     default: return x;
     }
 }
@@ -50,7 +67,8 @@ static rpi_value_id build(rpi_graph *g, const sum_case *c) {
     rpi_value_id labels = rpi_graph_input(g, "labels", RP_I32, SHAPE(IMAGES));
     rpi_value_id scale = rpi_graph_input(g, "scale", RP_F32, (rpi_shape){0});
     rpi_value_id x = convolve(g, "front", "front.weight", images, COLORS, w);
-    rpi_value_id y = NORM_OF(g, "norm", convolve(g, "back", "back.weight", x, w, w), w);
+    rpi_value_id y = convolve(g, "back", "back.weight", x, w, w);
+    y = normalise(g, c, NORM("norm"), y);
     rpi_value_id other = add_to(g, c, x);
     y = rpi_add(g, "sum", c->is_first ? y : other, c->is_first ? other : y);
     if (c->relu) y = rpi_relu(g, "relu", y);
@@ -107,8 +125,10 @@ static void compare(const sum_case *c, rpi_weights *got, rpi_weights *wanted,
         const double error =
             relative_l2(rpi_weights_gradients(got) + weight->first,
                         rpi_weights_gradients(wanted) + weight->first, weight->count);
-        CHECK_MSG(error <= tolerance, "addend %d, relu %d, first %d, %d channels: %s: %.2e",
-                  (int)c->addend, c->relu, c->is_first, c->channels, weight->name, error);
+        CHECK_MSG(error <= tolerance,
+                  "addend %d, relu %d, first %d, %d channels, %d groups: %s: %.2e",
+                  (int)c->addend, c->relu, c->is_first, c->channels, c->groups, weight->name,
+                  error);
     }
     CHECK(relative_l2(rpi_weights_states(got), rpi_weights_states(wanted),
                       rpi_weights_states_count(wanted)) <= tolerance);
@@ -144,8 +164,9 @@ static void compare_halves(const sum_case *c) {
     run(g, loss, &rpi_backend_cpu, c->threads, RP_BF16, &got);
     const double usual = error_of(factors, exact), error = error_of(got, exact);
     CHECK_MSG(error <= fmax(4 * usual, 0.1),
-              "addend %d, relu %d, first %d, %d channels: off by %.2e, the reference by %.2e",
-              (int)c->addend, c->relu, c->is_first, c->channels, error, usual);
+              "addend %d, relu %d, first %d, %d channels, %d groups: off by %.2e, the "
+              "reference by %.2e",
+              (int)c->addend, c->relu, c->is_first, c->channels, c->groups, error, usual);
     rpi_weights_destroy(exact);
     rpi_weights_destroy(factors);
     rpi_weights_destroy(got);
@@ -153,11 +174,13 @@ static void compare_halves(const sum_case *c) {
 }
 
 static void for_all(void (*check)(const sum_case *c)) {
-    static const int channels[] = {MOST_CHANNELS, 20};
-    for (int i = 0; i < ADDENDS * 2 * 2; i++)
+    static const int channels[] = {MOST_CHANNELS, 20, MOST_CHANNELS, MOST_CHANNELS, 20};
+    static const int groups[] = {0, 0, 2, 8, 4};
+    for (int i = 0; i < ADDENDS * 2 * 5; i++)
         check(&(sum_case){.addend = (addend)(i % ADDENDS),
                           .relu = i / ADDENDS % 2,
                           .is_first = i % 3 > 0,
+                          .groups = groups[i / ADDENDS / 2],
                           .channels = channels[i / ADDENDS / 2],
                           .threads = i == ADDENDS ? 2 : 1});
 }

@@ -4,7 +4,7 @@
 #include "engine/layers.h"
 #include "engine/onednn/onednn_algorithm.h"
 
-extern const rpi_op rpi_op_batch_norm2d;
+extern const rpi_op rpi_op_batch_norm2d, rpi_op_group_norm;
 
 enum { INPUT, WEIGHT, BIAS };
 enum { FIRST_LAYER_CHANNELS = 3 }; /* oneDNN reads so few from a row-major image */
@@ -132,7 +132,7 @@ void rpi_dnn_conv_layouts_destroy(rpi_dnn_conv_layouts *layouts) {
 }
 
 bool rpi_dnn_conv_makes_half(const rpi_dnn_session *session, const rpi_unit *unit) {
-    static const rpi_op *const readers[] = {&rpi_op_batch_norm2d, NULL};
+    static const rpi_op *const readers[] = {&rpi_op_batch_norm2d, &rpi_op_group_norm, NULL};
     return rpi_dnn_makes_half(session, unit, readers);
 }
 

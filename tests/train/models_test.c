@@ -1,6 +1,7 @@
 #include "train/models/network.h"
 
 #include "base/memory.h"
+#include "engine/op.h"
 #include "harness/check.h"
 
 #include <math.h>
@@ -47,6 +48,10 @@ static void parameters_are_counted(void) {
              32 * 8 + 8 + 16 + 8 * 5 + 5},
         {"resnet20", IMAGES(3, 32, 32, 10), 272474},
         {"resnet20:width=4", IMAGES(1, 28, 28, 10), 17462},
+        /* Scales and shifts are as many as with batch norm. */
+        {"resnet20:norm=group", IMAGES(3, 32, 32, 10), 272474},
+        {"resnet50:norm=group,groups=32", IMAGES(3, 224, 224, 1000), 25557032},
+        {"vgg16-bn:norm=group", IMAGES(3, 224, 224, 1000), 138365992},
     };
     for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
         rpi_network network;
@@ -216,6 +221,66 @@ static void residuals_may_start_at_zero(void) {
         REQUIRE(norm > 0);
         CHECK_EQ(network.parameters[norm].init, wanted[i].init);
         rpi_network_close(&network);
+    }
+}
+
+static int group_of(const rpi_network *network, const char *name) {
+    for (int i = 0; i < rpi_graph_node_count(network->graph); i++) {
+        const rpi_node *node = rpi_graph_node(network->graph, i);
+        if (strcmp(node->name, name) != 0 || strcmp(node->op->name, "group_norm") != 0)
+            continue;
+        return ((const rpi_group_norm_attributes *)node->attributes)->groups;
+    }
+    return 0;
+}
+
+/* Up to 32 groups, of 8 channels or more, that divide the channels; and names are torchvision's
+ * with norm_layer=GroupNorm. */
+static void norms_may_be_of_groups(void) {
+    static const struct {
+        const char *text, *norm;
+        int groups;
+    } wanted[] = {
+        {"resnet20:norm=group", "bn1", 2},
+        {"resnet20:norm=group", "layer2.0.downsample.1", 4},
+        {"resnet20:norm=group", "layer3.2.bn2", 8},
+        {"resnet20:norm=group,groups=16", "layer3.2.bn2", 16},
+        {"resnet20:norm=group,width=4", "bn1", 1},
+        {"resnet20:norm=group,width=25", "bn1", 1},
+        {"resnet20:norm=group,width=25", "layer2.0.bn1", 5},
+        {"resnet50:norm=group", "bn1", 8},
+        {"resnet50:norm=group", "layer1.0.bn3", 32},
+        {"resnet50:norm=group", "layer4.0.downsample.1", 32},
+        {"vgg16-bn:norm=group", "features.41", 32},
+        {"resnet20:norm=batch", "bn1", 0},
+    };
+    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
+        char name[64];
+        rpi_network network;
+        REQUIRE_OK(build(wanted[i].text, IMAGES(3, 32, 32, 10), &network));
+        CHECK_EQ(group_of(&network, wanted[i].norm), wanted[i].groups);
+        for (int p = 0; p < network.parameter_count && wanted[i].groups; p++)
+            CHECK(!network.parameters[p].is_state);
+        snprintf(name, sizeof name, "%s.weight", wanted[i].norm);
+        CHECK(strcmp(network.parameters[record_of(&network, name)].name, name) == 0);
+        rpi_network_close(&network);
+    }
+}
+
+static void groups_must_divide(void) {
+    static const struct {
+        const char *text, *why;
+    } wanted[] = {
+        {"resnet20:norm=group,groups=3", "groups=3 does not divide the 16 channels of bn1"},
+        {"resnet20:norm=group,groups=32", "groups=32 does not divide the 16 channels of bn1"},
+        {"vgg16-bn:norm=group,groups=128",
+         "groups=128 does not divide the 64 channels of features.1"},
+        {"resnet18:groups=32", "groups=32 is of norm=group, and this is norm=batch"},
+    };
+    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
+        rpi_network network;
+        CHECK_FAILS(build(wanted[i].text, IMAGES(3, 32, 32, 10), &network), INVALID,
+                    wanted[i].why);
     }
 }
 
@@ -490,6 +555,8 @@ static void mistakes_are_named(void) {
         {"mlp:hidden=3y", "not like 512x256"},
         {"mlp:hidden=1x1x1x1x1x1x1x1x1", "more than 8"},
         {"resnet18:stem=big", "no stem"},
+        {"resnet18:norm=layer", "'layer' is no norm of images; batch or group"},
+        {"vgg16:norm=group", "does not take 'norm'"},
         {"resnet18:width=64z", "model resnet18: width: "},
         {"resnet18:width=0", "1 to 65536 are allowed"},
         {"resnet18:width", "does not take 'width'; options: width=64, stem=auto"},
@@ -564,6 +631,8 @@ CASES({"parameters are counted", parameters_are_counted},
       {"VGG has its tensors", vgg_has_its_tensors},
       {"ViT has its tensors", vit_has_its_tensors},
       {"residuals may start at zero", residuals_may_start_at_zero},
+      {"norms may be of groups", norms_may_be_of_groups},
+      {"groups must divide", groups_must_divide},
       {"decoders have their sizes", decoders_have_their_sizes},
       {"BERT has its sizes", bert_has_its_sizes},
       {"BERT's head of spans has its size", berts_head_of_spans_has_its_size},

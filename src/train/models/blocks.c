@@ -92,6 +92,14 @@ rpi_value_id rpi_block_batch_norm(rpi_builder *builder, const char *name, rpi_va
                             (rpi_batch_norm2d_attributes){0});
 }
 
+rpi_value_id rpi_block_group_norm(rpi_builder *builder, const char *name, rpi_value_id x,
+                                  int channels, int groups, rpi_init_rule init) {
+    rpi_value_id scale = declare_vector(builder, name, "weight", channels, init, false);
+    rpi_value_id shift = declare_vector(builder, name, "bias", channels, RPI_INIT_ZEROS, false);
+    return rpi_group_norm(builder->graph, name, x, scale, shift,
+                          (rpi_group_norm_attributes){.groups = groups});
+}
+
 rpi_value_id rpi_block_layer_norm(rpi_builder *builder, const char *name, rpi_value_id x,
                                   int width, float epsilon) {
     rpi_value_id scale = declare_vector(builder, name, "weight", width, RPI_INIT_ONES, false);

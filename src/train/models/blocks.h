@@ -50,6 +50,9 @@ rpi_value_id rpi_block_biased_conv(rpi_builder *builder, const char *name, rpi_v
  * `channels`. */
 rpi_value_id rpi_block_batch_norm(rpi_builder *builder, const char *name, rpi_value_id x,
                                   int channels, rpi_init_rule init);
+/* name.weight as `init` says, name.bias 0, each of `channels`. */
+rpi_value_id rpi_block_group_norm(rpi_builder *builder, const char *name, rpi_value_id x,
+                                  int channels, int groups, rpi_init_rule init);
 /* name.weight (out x in) and name.bias (out), both uniform within 1 / sqrt(in). */
 rpi_value_id rpi_block_linear(rpi_builder *builder, const char *name, rpi_value_id x, int in,
                               int out);

@@ -3,20 +3,22 @@
 #ifndef RPI_TRAIN_RESNET_H
 #define RPI_TRAIN_RESNET_H
 
-#include "train/models/model.h"
+#include "train/models/image_norm.h"
 
 typedef struct rpi_resnet_options {
     int64_t width;    /* channels of the first stage */
     const char *stem; /* "small", "imagenet": 7x7 with stride 2 and a pooling, or "auto": by the
                          images' size; NULL: small */
     bool zero_init_residual; /* the last norm of a block starts at 0 */
+    rpi_image_norm norm;
 } rpi_resnet_options;
 
 #define RPI_RESNET_WIDTH(fallback)                                                             \
     RPI_MODEL_OPTION("width", RPI_OPTION_COUNT, offsetof(rpi_resnet_options, width), fallback, \
                      1, 65536, "N", "channels of the first stage", NULL)
 
-/* width=64, stem=auto and zero-init-residual: those of the networks of the paper's table 1. */
+/* width=64, stem=auto, zero-init-residual and norm: those of the networks of the paper's
+ * table 1. */
 extern const rpi_option rpi_resnet_options_table[];
 
 enum { RPI_RESNET_STAGES = 4 };

@@ -4,6 +4,7 @@ extern const rpi_model rpi_model_resnet20;
 
 static const rpi_option options[] = {
     RPI_RESNET_WIDTH("16"),
+    RPI_IMAGE_NORM_OPTIONS(rpi_resnet_options, norm),
     {0},
 };
 

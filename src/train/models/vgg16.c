@@ -8,7 +8,7 @@
  * leave 7x7 for the first linear layer, as there; of others it has as many inputs as they
  * leave. Filters start Kaiming-normal by fan-out, linear layers normal with deviation 0.01,
  * biases at 0. */
-#include "train/models/model.h"
+#include "train/models/image_norm.h"
 
 #include "base/status.h"
 #include "engine/layers.h"
@@ -34,17 +34,20 @@ enum { FEATURES = sizeof features / sizeof features[0] };
 typedef struct vgg_options {
     int64_t width, hidden;
     double dropout;
+    rpi_image_norm norm; /* of vgg16-bn */
 } vgg_options;
 
-static const rpi_option options[] = {
-    RPI_MODEL_OPTION("width", RPI_OPTION_COUNT, offsetof(vgg_options, width), "64", 1, 8192,
-                     "N", "channels of the first convolution", NULL),
-    RPI_MODEL_OPTION("hidden", RPI_OPTION_COUNT, offsetof(vgg_options, hidden), "4096", 1,
-                     65536, "N", "width of the two hidden linear layers", NULL),
-    RPI_MODEL_OPTION("dropout", RPI_OPTION_REAL, offsetof(vgg_options, dropout), "0.5", 0, 1,
-                     "SHARE", "of the hidden linear layers' outputs", NULL),
-    {0},
-};
+#define OPTIONS                                                                                \
+    RPI_MODEL_OPTION("width", RPI_OPTION_COUNT, offsetof(vgg_options, width), "64", 1, 8192,   \
+                     "N", "channels of the first convolution", NULL),                          \
+        RPI_MODEL_OPTION("hidden", RPI_OPTION_COUNT, offsetof(vgg_options, hidden), "4096", 1, \
+                         65536, "N", "width of the two hidden linear layers", NULL),           \
+        RPI_MODEL_OPTION("dropout", RPI_OPTION_REAL, offsetof(vgg_options, dropout), "0.5", 0, \
+                         1, "SHARE", "of the hidden linear layers' outputs", NULL)
+
+static const rpi_option options[] = {OPTIONS, {0}};
+static const rpi_option options_bn[] = {
+    OPTIONS, RPI_IMAGE_NORM_OPTIONS(vgg_options, norm), {0}};
 
 /* What is built: `layers` numbers the next one, as torchvision's nn.Sequential does. */
 typedef struct sequence {
@@ -69,7 +72,8 @@ static rpi_value_id add_features(rpi_builder *b, const vgg_options *o, bool has_
         }
         int out = features[i] * (int)o->width;
         x = rpi_block_biased_conv(b, next_name(&n), x, channels, out, 3, 1);
-        if (has_norm) x = rpi_block_batch_norm(b, next_name(&n), x, out, RPI_INIT_ONES);
+        if (has_norm)
+            x = rpi_block_image_norm(b, &o->norm, next_name(&n), x, out, RPI_INIT_ONES);
         x = rpi_relu(b->graph, next_name(&n), x);
         channels = out;
     }
@@ -135,8 +139,8 @@ const rpi_model rpi_model_vgg16 = {
 
 const rpi_model rpi_model_vgg16_bn = {
     .name = "vgg16-bn",
-    .summary = "VGG-16 with batch norm",
+    .summary = "VGG-16 with batch norm, or group norm",
     .task = "classification",
-    .options = options,
+    .options = options_bn,
     .build = build_bn,
 };

@@ -55,11 +55,12 @@ def held_out(data: str, length: int, count: int, out: Path) -> Tensors:
     }
 
 
-def distance(found: torch.Tensor, wanted: torch.Tensor) -> float:
-    """Relative L2; where the norm wanted is below 1e-3, relative to that: gradients that are 0
-    but for rounding."""
+def distance(found: torch.Tensor, wanted: torch.Tensor, whole: float) -> float:
+    """Relative L2, of one tensor of a gradient whose norm is `whole`; where its own is below
+    1e-3, or below a thousandth of that, relative to those: gradients that are 0 but for
+    rounding, as of queries that see one key."""
     error = (found.double() - wanted.double()).norm().item()
-    return error / max(wanted.double().norm().item(), 1e-3)
+    return error / max(wanted.double().norm().item(), 1e-3, 1e-3 * whole)
 
 
 def farthest(found: torch.Tensor, wanted: torch.Tensor) -> float:

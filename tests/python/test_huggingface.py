@@ -46,6 +46,9 @@ MODELS = {
     "GPT2LMHeadModel": f"gpt2:{SIZES},vocabulary={VOCABULARY},positions={POSITIONS}",
     "LlamaForCausalLM": f"llama:{SIZES},kv-heads=2,intermediate=64,vocabulary={VOCABULARY},"
     f"positions={POSITIONS},rope-base=500,norm-epsilon=1e-06",
+    "Qwen3ForCausalLM": f"llama:{SIZES},kv-heads=2,head=12,intermediate=64,"
+    f"vocabulary={VOCABULARY},positions={POSITIONS},rope-base=500,norm-epsilon=1e-06,"
+    "qk-norm=on",
 }
 
 
@@ -112,7 +115,7 @@ def gpt2(p: Tensors, ids: torch.Tensor, heads: int) -> torch.Tensor:
 
 
 def llama(p: Tensors, ids: torch.Tensor, config: dict[str, Any]) -> torch.Tensor:
-    """LlamaForCausalLM by the names and layouts of its files."""
+    """LlamaForCausalLM, and Qwen3's, by the names and layouts of their files."""
     heads, kv_heads, size = (
         config[key] for key in ("num_attention_heads", "num_key_value_heads", "head_dim")
     )
@@ -139,6 +142,8 @@ def llama(p: Tensors, ids: torch.Tensor, config: dict[str, Any]) -> torch.Tensor
             linear(f"{h}.self_attn.{part}_proj", y).unflatten(2, (-1, size)).transpose(1, 2)
             for part in "qkv"
         )
+        if f"{h}.self_attn.q_norm.weight" in p:
+            q, k = norm(f"{h}.self_attn.q_norm", q), norm(f"{h}.self_attn.k_norm", k)
         k, v = (part.repeat_interleave(heads // kv_heads, dim=1) for part in (k, v))
         y = F.scaled_dot_product_attention(turn(q), turn(k), v, is_causal=True)
         x = x + linear(f"{h}.self_attn.o_proj", y.transpose(1, 2).flatten(2))
@@ -218,7 +223,8 @@ def test_a_folder_of_transformers_is_trained(run: Run, tmp_path: Path, dtype: st
         config = transformers.GPT2Config(n_layer=LAYERS, n_head=HEADS, n_embd=WIDTH)
         config.n_positions = POSITIONS
     else:
-        config = transformers.LlamaConfig(num_hidden_layers=LAYERS, hidden_size=WIDTH)
+        named = getattr(transformers, run.architecture.replace("ForCausalLM", "Config"))
+        config = named(num_hidden_layers=LAYERS, hidden_size=WIDTH)
         config.num_attention_heads, config.num_key_value_heads = HEADS, 2
         config.head_dim, config.intermediate_size = WIDTH // HEADS, 64
         config.max_position_embeddings, config.tie_word_embeddings = POSITIONS, True

@@ -23,10 +23,15 @@ SEED = int(os.environ.get("REDPOLL_TEST_SEED", 20))
 DRAWS = 120 if os.environ.get("REDPOLL_LONG_TESTS") else 12
 LOGITS, LOSS, GRADIENTS = 1e-4, 1e-4, 1e-3  # absolute, relative, relative L2
 IGNORED, FAR_BELOW = -100, -1e9
+# A model of a folder that it writes, a batch, and keys of config.json to be refused.
+Draw = Callable[[random.Random, torch.Generator, Path], tuple[Any, Tensors, list[str]]]
 # Keys that a config.json may leave out, where transformers means what the model has.
 UNSAID = (
     "hidden_act", "layer_norm_eps", "type_vocab_size", "tie_word_embeddings", "is_decoder",
-    "add_cross_attention",
+    "add_cross_attention", "activation_function", "layer_norm_epsilon", "n_inner",
+    "scale_attn_weights", "num_key_value_heads", "head_dim", "rms_norm_eps", "attention_bias",
+    "mlp_bias", "attention_dropout", "sliding_window", "use_sliding_window",
+    "max_window_layers", "layer_types", "rope_theta",
 )  # fmt: skip
 
 
@@ -65,6 +70,8 @@ def save(
 
 
 def compare(model: Any, found: Tensors, wanted: Wanted) -> None:
+    gradients = [p.grad.norm() for p in model.parameters() if p.grad is not None]
+    whole = torch.stack(gradients).norm().item()
     assert sorted({key.split(".")[0] for key in found}) == sorted(BACKENDS)
     for backend in BACKENDS:
         for name, value in wanted.logits.items():
@@ -82,12 +89,12 @@ def compare(model: Any, found: Tensors, wanted: Wanted) -> None:
             if parameter.grad is None:
                 continue
             assert gradient is not None, name
-            far = distance(gradient, parameter.grad)
+            far = distance(gradient, parameter.grad, whole)
             assert far <= GRADIENTS, f"{backend}: gradient of {name} is off by {far}"
 
 
 def check(
-    draw: Callable[[random.Random, torch.Generator, Path], tuple[Any, Tensors, list[str]]],
+    draw: Draw,
     judge: Callable[[Any, Tensors], Wanted],
     index: int,
     folder: Path,
@@ -207,3 +214,140 @@ def judge_encoder(model: Any, batch: Tensors) -> Wanted:
 @pytest.mark.parametrize("index", range(DRAWS))
 def test_random_encoders_are_those_of_transformers(index: int, tmp_path: Path) -> None:
     check(draw_encoder, judge_encoder, index, tmp_path)
+
+
+# ---- decoders ----
+
+GPT2_VARIANTS: list[tuple[str, Any, list[Any]]] = [
+    ("activation_function", "gelu_new", ["gelu", "relu"]),
+    ("layer_norm_epsilon", 1e-5, [1e-6, 1e-12]),
+    ("scale_attn_weights", True, [False]),
+    ("scale_attn_by_inverse_layer_idx", False, [True]),
+    ("tie_word_embeddings", True, [False]),
+    ("n_inner", None, [24]),
+]
+
+
+def draw_gpt2(rng: random.Random) -> tuple[Any, list[str]]:
+    chosen = {
+        key: rng.choice(others) if rng.random() < 0.1 else usual
+        for key, usual, others in GPT2_VARIANTS
+    }
+    unknown = [key for key, usual, _ in GPT2_VARIANTS if chosen[key] != usual]
+    heads = rng.randint(1, 5)
+    config = transformers.GPT2Config(
+        n_layer=rng.randint(1, 3), n_head=heads, n_embd=heads * rng.randint(-(-8 // heads), 17),
+        vocab_size=rng.randint(5, 90), n_positions=rng.randint(2, 24), resid_pdrop=0.0,
+        embd_pdrop=0.0, attn_pdrop=0.0, **chosen,
+    )  # fmt: skip
+    return transformers.GPT2LMHeadModel(config), unknown
+
+
+def draw_rope(rng: random.Random, positions: int) -> tuple[dict[str, Any], list[str]]:
+    """How angles are stretched, and by which key it is said that ours cannot."""
+    base = {"rope_theta": rng.choice([100.0, 10000.0, 500000.0])}
+    kind = rng.choice(["default", "default", "linear", "llama3", "dynamic"])
+    factor = rng.choice([1.0, 1.5, 2.0, 8.0])
+    if kind == "default":
+        return base | {"rope_type": kind}, []
+    if kind == "linear":
+        return base | {"rope_type": kind, "factor": factor}, []
+    if kind == "dynamic":
+        return base | {"rope_type": kind, "factor": factor}, ["rope_parameters", "rope_scaling"]
+    low = rng.uniform(0.2, 2)
+    high = low + rng.uniform(0.1, 4)
+    more: dict[str, Any] = {"low_freq_factor": low, "high_freq_factor": high}
+    if rng.random() < 0.7:
+        more["original_max_position_embeddings"] = rng.randint(1, 2 * positions)
+    return base | more | {"rope_type": kind, "factor": factor}, []
+
+
+def draw_windows(rng: random.Random, layers: int) -> tuple[dict[str, Any], list[str]]:
+    """Of Qwen2 and Qwen3: some layers have windows."""
+    way = rng.choice(["none", "unused", "all", "beyond", "some", "types"])
+    window = {"use_sliding_window": True, "sliding_window": rng.randint(1, 6)}
+    if way == "none":
+        return {}, []
+    if way == "unused":
+        return window | {"use_sliding_window": False}, []
+    if way == "all":
+        return window | {"max_window_layers": 0}, []
+    if way == "beyond":
+        return window | {"max_window_layers": layers}, []
+    some = rng.randint(0, layers)
+    if way == "some":
+        unknown = [] if some in (0, layers) else ["max_window_layers", "layer_types"]
+        return window | {"max_window_layers": some}, unknown
+    types = ["sliding_attention"] * some + ["full_attention"] * (layers - some)
+    rng.shuffle(types)
+    return window | {"layer_types": types}, [] if some in (0, layers) else ["layer_types"]
+
+
+def draw_llama(rng: random.Random, family: str) -> tuple[Any, list[str]]:
+    """LLaMA and its relatives."""
+    layers, kv_heads, positions = rng.randint(1, 3), rng.randint(1, 3), rng.randint(2, 24)
+    heads = kv_heads * rng.randint(1, 3)
+    size = 2 * rng.randint(2, 9)
+    hidden = heads * max(size, -(-8 // heads))
+    rope, unknown = draw_rope(rng, positions)
+    chosen: dict[str, Any] = {
+        "num_hidden_layers": layers, "num_attention_heads": heads, "hidden_size": hidden,
+        "num_key_value_heads": kv_heads, "intermediate_size": rng.randint(1, 90),
+        "vocab_size": rng.randint(5, 90), "max_position_embeddings": positions,
+        "rms_norm_eps": rng.choice([1e-6, 1e-5, 1e-3]), "rope_parameters": rope,
+        "tie_word_embeddings": rng.random() < 0.5, "hidden_act": "silu",
+    }  # fmt: skip
+    if rng.random() < 0.1:
+        chosen["hidden_act"] = "gelu"
+        unknown.append("hidden_act")
+    if family == "Qwen3" or (hidden // heads) % 2 or rng.random() < 0.5:
+        chosen["head_dim"] = 2 * rng.randint(2, 9)
+    if family in ("Llama", "Qwen3"):
+        chosen["attention_bias"] = rng.random() < 0.3
+    if family == "Llama":
+        chosen["mlp_bias"] = rng.random() < 0.3
+    if family == "Mistral":
+        chosen["sliding_window"] = rng.choice([None, rng.randint(1, 8), 4096])
+    if family in ("Qwen2", "Qwen3"):
+        windows, more = draw_windows(rng, layers)
+        chosen |= windows
+        unknown += more
+    config = getattr(transformers, f"{family}Config")(**chosen)
+    return getattr(transformers, f"{family}ForCausalLM")(config), unknown
+
+
+def draw_decoder(family: str) -> Draw:
+    def draw(
+        rng: random.Random, generator: torch.Generator, folder: Path
+    ) -> tuple[Any, Tensors, list[str]]:
+        model, unknown = draw_gpt2(rng) if family == "GPT2" else draw_llama(rng, family)
+        model = save(model, rng, generator, folder)
+        positions = model.config.max_position_embeddings
+        rows, length = rng.randint(1, 3), rng.randint(1, positions)
+        shape, vocabulary = (rows, length), model.config.vocab_size
+        labels = torch.randint(0, vocabulary, shape, generator=generator)
+        ignored = torch.rand(shape, generator=generator) < 0.3
+        ignored[0, 0] = False
+        labels = labels.masked_fill(ignored, IGNORED)
+        tokens = torch.randint(0, vocabulary, shape, generator=generator)
+        scale = torch.tensor(1 / (~ignored).sum().item())
+        return model, {"tokens": tokens, "labels": labels, "scale": scale}, unknown
+
+    return draw
+
+
+def judge_decoder(model: Any, batch: Tensors) -> Wanted:
+    logits = model(batch["tokens"]).logits
+    labels = batch["labels"].flatten()
+    loss = F.cross_entropy(logits.flatten(0, 1), labels, ignore_index=IGNORED)
+    loss.backward()
+    seen = torch.ones_like(batch["tokens"], dtype=torch.bool)
+    return Wanted({"logits": logits.detach()}, {"loss": loss}, seen)
+
+
+@pytest.mark.parametrize("index", range(DRAWS))
+@pytest.mark.parametrize("family", ["GPT2", "Llama", "Mistral", "Qwen2", "Qwen3"])
+def test_random_decoders_are_those_of_transformers(
+    family: str, index: int, tmp_path: Path
+) -> None:
+    check(draw_decoder(family), judge_decoder, index, tmp_path)

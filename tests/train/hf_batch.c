@@ -19,7 +19,7 @@
 
 #include <stdlib.h>
 
-enum { MOST_TENSORS = 4096, LONGEST_NAME = 256, MOST_AXES = 4 };
+enum { MOST_TENSORS = 4096, LONGEST_NAME = 300, MOST_AXES = 4 };
 
 typedef struct batch {
     rpi_safetensors *file;
@@ -75,20 +75,37 @@ static rp_status keep_result(found *f, const char *backend, const char *name,
     return RP_OK;
 }
 
-static void keep_gradients(found *f, const char *backend, const rpi_network *n,
-                           rpi_weights *weights) {
+/* As the folder has the tensor: under its name, and turned where that is. */
+static void keep_gradient(found *f, const char *backend, const rpi_hf_family *family,
+                          const rpi_weight *w, const float *gradient) {
+    char theirs[RPI_HF_NAME], name[RPI_HF_NAME + 16];
+    float *turned = NULL;
+    rpi_shape shape = w->shape;
+    const rpi_hf_tensor *row = rpi_hf_tensor_find(family, w->name, NULL, theirs);
+    if (!row) return;
+    if (row->transposed) {
+        turned = malloc((size_t)w->count * sizeof *turned);
+        if (!turned) abort();
+        rpi_hf_transpose(gradient, shape.size[0], shape.size[1], turned);
+        shape = (rpi_shape){2, {shape.size[1], shape.size[0]}};
+    }
+    snprintf(name, sizeof name, "gradient.%s", theirs);
+    keep(f, backend, name, shape, turned ? turned : gradient);
+    free(turned);
+}
+
+static void keep_gradients(found *f, const char *backend, const rpi_hf_family *family,
+                           const rpi_network *n, rpi_weights *weights) {
     for (int p = 0; p < n->parameter_count; p++) {
-        char name[LONGEST_NAME];
         const rpi_weight *w = rpi_weights_find(weights, n->parameters[p].name);
-        if (!w || n->parameters[p].is_state) continue;
-        snprintf(name, sizeof name, "gradient.%s", w->name);
-        keep(f, backend, name, w->shape, rpi_weights_gradients(weights) + w->first);
+        if (w && !n->parameters[p].is_state)
+            keep_gradient(f, backend, family, w, rpi_weights_gradients(weights) + w->first);
     }
 }
 
 /* Both losses of a task that has two. */
-static rp_status run(const rpi_network *n, rpi_weights *weights, const rpi_backend *backend,
-                     const batch *b, bool training, found *f) {
+static rp_status run(const rpi_hf_family *family, const rpi_network *n, rpi_weights *weights,
+                     const rpi_backend *backend, const batch *b, bool training, found *f) {
     bool has_two = n->task->sample_metric != NULL;
     rpi_value_id first = training ? (has_two ? n->label_loss : n->loss) : n->logits;
     rpi_value_id second = training ? n->sample_loss : n->sample_logits;
@@ -108,7 +125,7 @@ static rp_status run(const rpi_network *n, rpi_weights *weights, const rpi_backe
     if (status == RP_OK && has_two)
         status =
             keep_result(f, name, training ? "sample_loss" : "sample_logits", instance, second);
-    if (status == RP_OK && training) keep_gradients(f, name, n, weights);
+    if (status == RP_OK && training) keep_gradients(f, name, family, n, weights);
     solo_close(instance);
     return status;
 }
@@ -130,8 +147,8 @@ static rp_status run_folder(const char *folder, const char *batch_path, const ch
     RP_TRY(rpi_hf_load(folder, &n, weights, true, note, sizeof note));
     printf("%s\n%s\n", model, note);
     for (int i = 0; rpi_backend_at(i); i++) {
-        RP_TRY(run(&n, weights, rpi_backend_at(i), &b, false, &f));
-        RP_TRY(run(&n, weights, rpi_backend_at(i), &b, true, &f));
+        RP_TRY(run(family, &n, weights, rpi_backend_at(i), &b, false, &f));
+        RP_TRY(run(family, &n, weights, rpi_backend_at(i), &b, true, &f));
     }
     return rpi_safetensors_write(out, f.tensors, f.count, NULL, 0);
 }

@@ -143,6 +143,9 @@ static void variants_of_llama_come_back(void) {
         {"mistral", ",window=3"},
         {"mistral", ",window=3,rope-factor=2"},
         {"qwen2", ",qkv-bias=on"},
+        {"qwen2", ",qkv-bias=on,window=3"},
+        {"qwen3", ",qk-norm=on"},
+        {"qwen3", ",attention-bias=on,qk-norm=on,window=3,rope-factor=2"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         char text[RPI_MODEL_TEXT], type[32], back[RPI_MODEL_TEXT];
@@ -155,8 +158,11 @@ static void variants_of_llama_come_back(void) {
 
 static void variants_without_a_name_are_refused(void) {
     char type[32], back[RPI_MODEL_TEXT];
-    CHECK_FAILS(there_and_back(LLAMA ",qkv-bias=on,window=3", type, back), INVALID,
-                "window=3: Hugging Face's qwen2, which the model is by its other options, has");
+    CHECK_FAILS(there_and_back(LLAMA ",attention-bias=on,window=3", type, back), INVALID,
+                "attention-bias=on: Hugging Face's mistral, which the model is by its other "
+                "options, has");
+    CHECK_FAILS(there_and_back(LLAMA ",qkv-bias=on,qk-norm=on", type, back), INVALID,
+                "qkv-bias=on: Hugging Face's qwen3, which");
     CHECK_FAILS(there_and_back(LLAMA ",window=3,mlp-bias=on", type, back), INVALID,
                 "mlp-bias=on: Hugging Face's mistral, which");
 }

@@ -104,6 +104,11 @@ static void qwen2_is_that_of_transformers(void) {
     check_logits("qwen2");
 }
 
+/* Norms of each head's queries and keys, wider heads than hidden has, and a window. */
+static void qwen3_is_that_of_transformers(void) {
+    check_logits("qwen3");
+}
+
 /* ---- pictures ---- */
 
 enum { SIDE = 12, CLASSES = 5, PIXELS = 3 * SIDE * SIDE };
@@ -220,7 +225,8 @@ static void check_pieces(const rpi_trained_model *model, const opened *o, int st
 }
 
 static void choices_are_those_of_transformers(void) {
-    static const char *const names[] = {"gpt2", "llama", "mistral", "llama31", "qwen2"};
+    static const char *const names[] = {"gpt2",    "llama", "mistral",
+                                        "llama31", "qwen2", "qwen3"};
     static opened o;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char folder[600], name[604];
@@ -244,6 +250,7 @@ CASES({"GPT-2 is that of transformers", gpt2_is_that_of_transformers},
       {"Mistral is that of transformers", mistral_is_that_of_transformers},
       {"LLaMA-3.1 is that of transformers", llama31_is_that_of_transformers},
       {"Qwen2 is that of transformers", qwen2_is_that_of_transformers},
+      {"Qwen3 is that of transformers", qwen3_is_that_of_transformers},
       {"ViT is that of transformers", vit_is_that_of_transformers},
       {"a head of other classes starts anew", a_head_of_other_classes_starts_anew},
       {"choices are those of transformers", choices_are_those_of_transformers})

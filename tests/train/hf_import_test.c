@@ -395,25 +395,49 @@ static void llama_configs_are_read(void) {
 
 /* Its relatives: what they mean that do not say how many keys and values there are. */
 static void relatives_of_llama_are_read(void) {
-    static const char sizes[] = "\"num_hidden_layers\":1,\"hidden_size\":64,"
+#define WINDOWS "\"model_type\":\"qwen2\",\"use_sliding_window\":true,\"sliding_window\":7"
+    static const char sizes[] = "\"num_hidden_layers\":2,\"hidden_size\":64,"
                                 "\"num_attention_heads\":32,\"intermediate_size\":8,"
                                 "\"vocab_size\":9,\"max_position_embeddings\":4";
-    static const char begin[] = "llama:layers=1,hidden=64,heads=32",
+    static const char begin[] = "llama:layers=2,hidden=64,heads=32",
                       end[] = ",intermediate=8,vocabulary=9,positions=4,norm-epsilon=1e-06";
     static const struct {
         const char *more, *middle, *last; /* or NULL, and a part of the message */
     } rows[] = {
-        {"\"model_type\":\"mistral\"", ",kv-heads=8", ""},
+        {"\"model_type\":\"mistral\"", ",kv-heads=8", ",window=4096"},
+        {"\"model_type\":\"mistral\",\"sliding_window\":null", ",kv-heads=8", ""},
         {"\"model_type\":\"mistral\",\"num_key_value_heads\":null,\"sliding_window\":4096", "",
          ",window=4096"},
         {"\"model_type\":\"qwen2\",\"num_key_value_heads\":4,\"use_sliding_window\":false,"
          "\"sliding_window\":4096,\"max_window_layers\":28",
          ",kv-heads=4", ",qkv-bias=on"},
         {"\"model_type\":\"qwen2\"", ",kv-heads=32", ",qkv-bias=on"},
-        {"\"model_type\":\"qwen2\",\"use_sliding_window\":true", NULL,
-         "'use_sliding_window' is true; model llama has only false"},
-        {"\"model_type\":\"qwen3\"", NULL, "model_type 'qwen3' is not known; there are: gpt2"},
+        {"\"model_type\":\"qwen3\"", ",kv-heads=32,head=128", ",qk-norm=on"},
+        {"\"model_type\":\"qwen3\",\"head_dim\":6,\"attention_bias\":true",
+         ",kv-heads=32,head=6", ",attention-bias=on,qk-norm=on"},
+        {"\"model_type\":\"qwen4\"", NULL, "model_type 'qwen4' is not known; there are: gpt2"},
+        /* Two layers, each with a window or without. */
+        {WINDOWS, ",kv-heads=32", ",qkv-bias=on"}, /* max_window_layers is 28 */
+        {WINDOWS ",\"max_window_layers\":2", ",kv-heads=32", ",qkv-bias=on"},
+        {WINDOWS ",\"max_window_layers\":0", ",kv-heads=32", ",qkv-bias=on,window=7"},
+        {WINDOWS ",\"max_window_layers\":1", NULL, "'max_window_layers' is 1; model llama has"},
+        {WINDOWS ",\"layer_types\":[\"full_attention\",\"full_attention\"]", ",kv-heads=32",
+         ",qkv-bias=on"},
+        {WINDOWS ",\"layer_types\":[\"sliding_attention\",\"sliding_attention\"]",
+         ",kv-heads=32", ",qkv-bias=on,window=7"},
+        {WINDOWS ",\"layer_types\":[\"sliding_attention\",\"full_attention\"]", NULL,
+         "'layer_types' is [\"sliding_attention\",\"full_attention\"]; model llama has windows "
+         "in all layers or in none"},
+        {WINDOWS ",\"layer_types\":[\"sliding_attention\"]", NULL, "'layer_types' is ["},
+        {WINDOWS ",\"layer_types\":[\"chunked\",\"chunked\"]", NULL, "'layer_types' is ["},
+        {WINDOWS ",\"layer_types\":2", NULL, "'layer_types' is 2"},
+        {"\"model_type\":\"qwen2\",\"layer_types\":[\"sliding_attention\","
+         "\"sliding_attention\"]",
+         NULL, "'layer_types' is ["}, /* of how many tokens? */
+        {"\"model_type\":\"qwen2\",\"use_sliding_window\":true,\"sliding_window\":null",
+         ",kv-heads=32", ",qkv-bias=on"},
     };
+#undef WINDOWS
     const char *folder = folder_of("relatives");
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         char text[800], found[RPI_MODEL_TEXT], wanted[RPI_MODEL_TEXT];

@@ -51,6 +51,12 @@ QWEN2 = transformers.Qwen2Config(
     rope_parameters={"rope_type": "linear", "rope_theta": 100.0, "factor": 2.0},
     tie_word_embeddings=True, initializer_range=SPREAD,
 )  # fmt: skip
+QWEN3 = transformers.Qwen3Config(
+    num_hidden_layers=2, hidden_size=16, num_attention_heads=4, num_key_value_heads=2,
+    head_dim=8, intermediate_size=32, vocab_size=VOCABULARY, max_position_embeddings=POSITIONS,
+    rope_parameters={"rope_type": "default", "rope_theta": 100.0}, use_sliding_window=True,
+    sliding_window=9, max_window_layers=0, tie_word_embeddings=False, initializer_range=SPREAD,
+)  # fmt: skip
 
 MODELS = {
     "gpt2": (transformers.GPT2LMHeadModel, GPT2, torch.float16, "5GB"),
@@ -58,15 +64,18 @@ MODELS = {
     "mistral": (transformers.MistralForCausalLM, MISTRAL, torch.bfloat16, "5GB"),
     "llama31": (transformers.LlamaForCausalLM, LLAMA31, torch.bfloat16, "5GB"),
     "qwen2": (transformers.Qwen2ForCausalLM, QWEN2, torch.bfloat16, "5GB"),
+    "qwen3": (transformers.Qwen3ForCausalLM, QWEN3, torch.bfloat16, "5GB"),
 }
 
 
 def spread_biases(model: torch.nn.Module) -> None:
-    """Biases begin at 0, where nobody would see that they are missing."""
+    """Biases begin at 0, norms of heads at 1, where nobody would see that they are missing."""
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if name.endswith(".bias"):
                 parameter.normal_(std=SPREAD)
+            if name.endswith(("q_norm.weight", "k_norm.weight")):
+                parameter.normal_(mean=1, std=SPREAD)
 
 
 def make(name: str, folder: Path) -> None:
@@ -74,7 +83,7 @@ def make(name: str, folder: Path) -> None:
     torch.manual_seed(9)
     config.bos_token_id = config.eos_token_id = config.pad_token_id = None
     model = kind(config)
-    if name in ("llama31", "qwen2"):
+    if name in ("llama31", "qwen2", "qwen3"):
         spread_biases(model)
     model = model.to(dtype).eval()
     model.save_pretrained(folder, max_shard_size=shard)

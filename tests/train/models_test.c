@@ -304,6 +304,7 @@ static void decoders_have_their_sizes(void) {
         {"llama:70b", 68976648192, 723},
         {"llama:smol", 134515008, 272},
         {"llama:smol,tied=off", 134515008 + 49152 * 576, 273},
+        {"llama:qwen3-0.6b", 596049920, 310},
         {"llama:layers=1,hidden=32,heads=4,kv-heads=2,intermediate=40,vocabulary=8",
          2 * 8 * 32 + 32 * (32 + 16 + 16 + 32) + 3 * 32 * 40 + 3 * 32, 12},
         /* Llama-3.2-1B, and Qwen2-0.5B. */
@@ -465,6 +466,7 @@ static void llama_starts_as_published(void) {
         {"model.layers.1.self_attn.q_proj.weight", 0, 0.1},
         {"model.layers.1.self_attn.q_proj.bias", 0, 0},
         {"model.layers.0.self_attn.o_proj.weight", 0, 0.1 / 2},
+        {"model.layers.0.self_attn.q_norm.weight", 1, 0},
         {"model.layers.1.mlp.down_proj.weight", 0, 0.1 / 2},
         {"model.layers.1.mlp.up_proj.weight", 0, 0.1},
         {"lm_head.weight", 0, 0.1},
@@ -472,7 +474,7 @@ static void llama_starts_as_published(void) {
     };
     check_start("llama:layers=2,hidden=64,heads=4,kv-heads=2,vocabulary=300", wanted);
     check_start("llama:layers=2,hidden=64,heads=4,kv-heads=2,vocabulary=300,init-std=0.1,"
-                "init-scaled=on,attention-bias=on",
+                "init-scaled=on,attention-bias=on,qk-norm=on",
                 otherwise);
 }
 
@@ -574,7 +576,8 @@ static void mistakes_are_named(void) {
         {"vit:image=32", "image=32, and the data's pictures are 28x28: leave image= out"},
         {"vit:patch=0", "model vit: patch: "},
         {"vit-b16", "pictures of 28x28 cannot be cut into patches of 16x16"},
-        {"llama:30b", "does not take '30b'; sizes: 7b, 13b, 70b, smol; options: layers=12"},
+        {"llama:30b",
+         "does not take '30b'; sizes: 7b, 13b, 70b, smol, qwen3-0.6b; options: layers=12"},
         {"llama:heads=7", "hidden=768 is no multiple of heads=7"},
         {"llama:hidden=30,heads=10", "are 3 a head; rotary positions need an even number"},
         {"llama:heads=1", "are 768 a head; rotary positions need an even number of 256"},

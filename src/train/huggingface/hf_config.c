@@ -4,6 +4,7 @@
 #include "base/regular_file.h"
 #include "base/status.h"
 #include "train/huggingface/hf_rope.h"
+#include "train/huggingface/hf_windows.h"
 #include "train/tokenizers/json_read.h"
 
 #include <cjson/cJSON.h>
@@ -184,6 +185,10 @@ static rp_status read_options(const char *path, const cJSON *root, const rpi_hf_
     if (flag && flag->type == RPI_OPTION_FLAG && used < RPI_MODEL_TEXT)
         used += (size_t)snprintf(model + used, RPI_MODEL_TEXT - used, "%s%s=on", before,
                                  family->flag);
+    if (family->has_layer_types && used < RPI_MODEL_TEXT) {
+        RP_TRY(rpi_hf_windows_read(path, root, model + used, RPI_MODEL_TEXT - used));
+        used = strlen(model);
+    }
     if (family->is_rotary && used < RPI_MODEL_TEXT) {
         RP_TRY(rpi_hf_rope_read(path, root, model + used, RPI_MODEL_TEXT - used));
         used = strlen(model);
@@ -344,6 +349,7 @@ static cJSON *make_config(const rpi_hf_family *family, const rpi_model_choice *c
     put_options(root, family, choice);
     for (const rpi_hf_constant *c = family->constants; c->key; c++)
         if (c->json) put_key(root, c->key, cJSON_Parse(c->json));
+    if (family->has_layer_types) rpi_hf_windows_write(choice, root);
     if (family->is_rotary) rpi_hf_rope_write(choice, root);
     if (family->sees_pictures) {
         put_pictures(root, family, choice, pictures);

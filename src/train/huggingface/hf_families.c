@@ -11,13 +11,14 @@ extern const rpi_hf_family rpi_hf_gpt2;
 extern const rpi_hf_family rpi_hf_llama;
 extern const rpi_hf_family rpi_hf_mistral;
 extern const rpi_hf_family rpi_hf_qwen2;
+extern const rpi_hf_family rpi_hf_qwen3;
 extern const rpi_hf_family rpi_hf_bert;
 extern const rpi_hf_family rpi_hf_megatron_bert;
 extern const rpi_hf_family rpi_hf_vit;
 extern const rpi_hf_family rpi_hf_vit_b16;
 
 static const rpi_hf_family *const families[] = {
-    &rpi_hf_gpt2, &rpi_hf_llama,         &rpi_hf_mistral, &rpi_hf_qwen2,
+    &rpi_hf_gpt2, &rpi_hf_llama,         &rpi_hf_mistral, &rpi_hf_qwen2,   &rpi_hf_qwen3,
     &rpi_hf_bert, &rpi_hf_megatron_bert, &rpi_hf_vit,     &rpi_hf_vit_b16,
 };
 enum { FAMILIES = sizeof families / sizeof families[0] };
@@ -75,6 +76,7 @@ static bool has_row(const rpi_hf_family *family, const char *option) {
         if (flags[i] && strcmp(flags[i], option) == 0) return true;
     /* How weights start is nothing that a model with weights has. */
     return strncmp(option, "init-", 5) == 0 ||
+           (family->has_layer_types && strcmp(option, "window") == 0) ||
            (family->is_rotary && strncmp(option, "rope-", 5) == 0);
 }
 

@@ -59,11 +59,12 @@ typedef struct rpi_hf_family {
     const char *prefix; /* of names that files of the bare model have without it */
     const rpi_hf_option *options;
     const rpi_hf_constant *constants;
-    bool is_rotary;     /* positions are, and may be stretched: hf_rope.h */
-    bool sees_pictures; /* config.json has their sides, colours and classes */
-    bool has_segments;  /* the model reads of which of two texts a token is */
-    int64_t text_end;   /* the token between texts where the tokenizer is not known, and the
-                           vocabulary has it; 0: none */
+    bool is_rotary;       /* positions are, and may be stretched: hf_rope.h */
+    bool has_layer_types; /* each layer may have a window: hf_windows.h */
+    bool sees_pictures;   /* config.json has their sides, colours and classes */
+    bool has_segments;    /* the model reads of which of two texts a token is */
+    int64_t text_end;     /* the token between texts where the tokenizer is not known, and the
+                             vocabulary has it; 0: none */
     const rpi_hf_tensor *tensors;
     /* Tensors of theirs that hold nothing to learn, or what stands elsewhere, too. */
     const char *const *ignored; /* NULL ends it */

@@ -1,16 +1,17 @@
 /* LLaMA as transformers has it: LlamaForCausalLM; MistralForCausalLM, which is the same with a
- * window, and Qwen2ForCausalLM, with biases of queries, keys and values. Names and layouts are
- * ours, too: positions turn the halves of a head, as its files have been permuted for; Meta's
- * own files, which turn adjacent pairs, are no Hugging Face folder. */
+ * window, Qwen2ForCausalLM, with biases of queries, keys and values, and Qwen3ForCausalLM, with
+ * norms of each head's queries and keys. Names and layouts are ours, too: positions turn the
+ * halves of a head, as its files have been permuted for; Meta's own files, which turn adjacent
+ * pairs, are no Hugging Face folder. */
 #include "train/huggingface/hf_family.h"
 
-extern const rpi_hf_family rpi_hf_llama, rpi_hf_mistral, rpi_hf_qwen2;
+extern const rpi_hf_family rpi_hf_llama, rpi_hf_mistral, rpi_hf_qwen2, rpi_hf_qwen3;
 
 /* Releases from 5 on keep the base of positions in an object of its own, whose word counts. */
-#define OPTIONS(kv_heads)                                                                      \
+#define OPTIONS(kv_heads, head)                                                                \
     {"layers", "num_hidden_layers", NULL, NULL}, {"hidden", "hidden_size", NULL, NULL},        \
         {"heads", "num_attention_heads", NULL, NULL},                                          \
-        {"kv-heads", "num_key_value_heads", NULL, kv_heads}, {"head", "head_dim", NULL, ""},   \
+        {"kv-heads", "num_key_value_heads", NULL, kv_heads}, {"head", "head_dim", NULL, head}, \
         {"intermediate", "intermediate_size", NULL, NULL},                                     \
         {"vocabulary", "vocab_size", NULL, NULL},                                              \
         {"positions", "max_position_embeddings", NULL, NULL},                                  \
@@ -21,18 +22,24 @@ extern const rpi_hf_family rpi_hf_llama, rpi_hf_mistral, rpi_hf_qwen2;
     }
 
 static const rpi_hf_option options[] = {
-    OPTIONS(""),
+    OPTIONS("", ""),
     {"attention-bias", "attention_bias", NULL, ""},
     {"mlp-bias", "mlp_bias", NULL, ""},
     {0},
 };
 
-static const rpi_hf_option qwen2_options[] = {OPTIONS("32"), {0}};
+static const rpi_hf_option qwen2_options[] = {OPTIONS("32", ""), {0}};
+
+static const rpi_hf_option qwen3_options[] = {
+    OPTIONS("32", "128"),
+    {"attention-bias", "attention_bias", NULL, ""},
+    {0},
+};
 
 /* Later releases of it have no window: it is null, and the model one of llama's. */
 static const rpi_hf_option mistral_options[] = {
-    OPTIONS("8"),
-    {"window", "sliding_window", NULL, ""},
+    OPTIONS("8", ""),
+    {"window", "sliding_window", NULL, "4096"},
     {0},
 };
 
@@ -44,13 +51,6 @@ static const rpi_hf_option mistral_options[] = {
 
 static const rpi_hf_constant constants[] = {CONSTANTS, {0}};
 
-/* Releases of it that have windows have them in some layers only. */
-static const rpi_hf_constant qwen2_constants[] = {
-    CONSTANTS,
-    {"use_sliding_window", "false", NULL, 0, NULL},
-    {0},
-};
-
 #define LINEAR(name) RPI_HF_SAME(name ".weight"), RPI_HF_SAME(name ".bias")
 
 static const rpi_hf_tensor tensors[] = {
@@ -60,6 +60,8 @@ static const rpi_hf_tensor tensors[] = {
     LINEAR("model.layers.*.self_attn.k_proj"),
     LINEAR("model.layers.*.self_attn.v_proj"),
     LINEAR("model.layers.*.self_attn.o_proj"),
+    RPI_HF_SAME("model.layers.*.self_attn.q_norm.weight"),
+    RPI_HF_SAME("model.layers.*.self_attn.k_norm.weight"),
     RPI_HF_SAME("model.layers.*.post_attention_layernorm.weight"),
     LINEAR("model.layers.*.mlp.gate_proj"),
     LINEAR("model.layers.*.mlp.up_proj"),
@@ -100,5 +102,16 @@ const rpi_hf_family rpi_hf_qwen2 = {
     .model_type = "qwen2",
     .architecture = "Qwen2ForCausalLM",
     .options = qwen2_options,
-    .constants = qwen2_constants,
+    .constants = constants,
+    .has_layer_types = true,
+};
+
+const rpi_hf_family rpi_hf_qwen3 = {
+    LLAMA,
+    .flag = "qk-norm",
+    .model_type = "qwen3",
+    .architecture = "Qwen3ForCausalLM",
+    .options = qwen3_options,
+    .constants = constants,
+    .has_layer_types = true,
 };

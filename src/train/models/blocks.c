@@ -214,6 +214,19 @@ static rpi_value_id position_of(const rpi_builder *builder) {
     return builder->is_decoder ? builder->position : RPI_NO_VALUE;
 }
 
+rpi_value_id rpi_block_head_norm(rpi_builder *builder, const char *name, rpi_value_id x,
+                                 int64_t heads, float epsilon) {
+    if (is_failed(builder, x)) return RPI_NO_VALUE;
+    char text[LONGEST_NAME];
+    rpi_graph *graph = builder->graph;
+    const rpi_shape whole = rpi_graph_value(graph, x)->shape;
+    int64_t head = whole.size[2] / heads;
+    rpi_shape parts = {4, {whole.size[0], whole.size[1], heads, head}};
+    x = rpi_reshape(graph, join(text, name, "heads"), x, parts);
+    x = rpi_block_rms_norm(builder, name, x, head, epsilon);
+    return rpi_reshape(graph, join(text, name, "whole"), x, whole);
+}
+
 rpi_value_id rpi_block_rope(rpi_builder *builder, const char *name, rpi_value_id x,
                             rpi_rope_attributes attributes) {
     return rpi_rope_at(builder->graph, name, x, position_of(builder), attributes);

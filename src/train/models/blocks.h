@@ -69,6 +69,9 @@ rpi_value_id rpi_block_table(rpi_builder *builder, const char *name, int64_t row
 /* name.weight 1, of `width`. */
 rpi_value_id rpi_block_rms_norm(rpi_builder *builder, const char *name, rpi_value_id x,
                                 int64_t width, float epsilon);
+/* The same of each head of x, batch x sequence x (heads D): name.weight is of one head. */
+rpi_value_id rpi_block_head_norm(rpi_builder *builder, const char *name, rpi_value_id x,
+                                 int64_t heads, float epsilon);
 /* name.weight 1, name.bias 0, each of `width`. */
 rpi_value_id rpi_block_layer_norm(rpi_builder *builder, const char *name, rpi_value_id x,
                                   int width, float epsilon);

@@ -4,6 +4,7 @@
  *     for each layer:
  *         y = rms_norm(x)
  *         x = x + o_proj(attention(turn(q_proj(y)), turn(k_proj(y)), v_proj(y)))      causal
+ *             qk-norm=on: turn(rms_norm(q_proj(y))), turn(rms_norm(k_proj(y))), of each head
  *         y = rms_norm(x)
  *         x = x + down_proj(silu(gate_proj(y)) up_proj(y))
  *     logits = lm_head(rms_norm(x))                  tied: the table of tokens once more
@@ -11,10 +12,12 @@
  * turn: rotary positions (Su et al., "RoFormer", 2021), the halves of a head as in Hugging
  * Face's files. With kv-heads less than heads, queries side by side share keys and values
  * (Ainslie et al., "GQA", 2023); with a window a token sees the nearest alone (Jiang et al.,
- * "Mistral 7B", 2023); angles of low frequency may be stretched, for longer texts (Llama team,
- * "The Llama 3 herd of models", 2024). Touvron et al., "LLaMA: open and efficient foundation
- * language models", 2023. Names are those of Hugging Face's files. Weights start normal with
- * deviation 0.02, or as asked for; biases at 0. */
+ * "Mistral 7B", 2023); norms of queries and keys bound the scores (Henry et al., "Query-key
+ * normalization for transformers", 2020; Qwen team, "Qwen3 technical report", 2025); angles of
+ * low frequency may be stretched, for longer texts (Llama team, "The Llama 3 herd of models",
+ * 2024). Touvron et al., "LLaMA: open and efficient foundation language models", 2023. Names
+ * are those of Hugging Face's files. Weights start normal with deviation 0.02, or as asked for;
+ * biases at 0. */
 #include "train/models/model.h"
 
 #include "base/status.h"
@@ -32,7 +35,7 @@ typedef struct llama_options {
         rope_original;
     double rope_base, norm_epsilon, attention_dropout, rope_factor, rope_low, rope_high,
         init_std;
-    bool tied, qkv_bias, attention_bias, mlp_bias, init_scaled;
+    bool tied, qkv_bias, attention_bias, mlp_bias, qk_norm, init_scaled;
 } llama_options;
 
 #define REAL(name, field, fallback, least, most, value, help)                                  \
@@ -70,6 +73,7 @@ static const rpi_option options[] = {
     FLAG("qkv-bias", qkv_bias, "queries, keys and values have biases, as in Qwen2"),
     FLAG("attention-bias", attention_bias, "these and attention's output have"),
     FLAG("mlp-bias", mlp_bias, "the feed-forward part has"),
+    FLAG("qk-norm", qk_norm, "each head's queries and keys are normalised, as in Qwen3"),
     REAL("attention-dropout", attention_dropout, "0", 0, 0.99, "P",
          "of the weights of attention"),
     REAL("init-std", init_std, "0.02", 0, 100, "X", "deviation of weights at the start"),
@@ -78,13 +82,16 @@ static const rpi_option options[] = {
     {0},
 };
 
-/* LLaMA-2's, and SmolLM2-135M. */
+/* LLaMA-2's, SmolLM2-135M, and Qwen3-0.6B. */
 static const rpi_model_size sizes[] = {
     {"7b", "layers=32,hidden=4096,heads=32,positions=4096"},
     {"13b", "layers=40,hidden=5120,heads=40,positions=4096"},
     {"70b", "layers=80,hidden=8192,heads=64,kv-heads=8,intermediate=28672,positions=4096"},
     {"smol", "layers=30,hidden=576,heads=9,kv-heads=3,vocabulary=49152,positions=8192,"
              "rope-base=100000,tied=on"},
+    {"qwen3-0.6b", "layers=28,hidden=1024,heads=16,kv-heads=8,head=128,intermediate=3072,"
+                   "vocabulary=151936,positions=40960,rope-base=1000000,norm-epsilon=1e-6,"
+                   "tied=on,qk-norm=on"},
     {0},
 };
 
@@ -137,6 +144,14 @@ static rpi_value_id turn(const decoder *d, int layer, const char *part, rpi_valu
     return rpi_block_rope(d->b, part_of(name, layer, part), x, rope);
 }
 
+static rpi_value_id head_norm(const decoder *d, int layer, const char *part, rpi_value_id x,
+                              int64_t heads) {
+    char name[LONGEST_NAME];
+    if (!d->o.qk_norm) return x;
+    return rpi_block_head_norm(d->b, part_of(name, layer, part), x, heads,
+                               (float)d->o.norm_epsilon);
+}
+
 static rpi_value_id attend(const decoder *d, int layer, rpi_value_id x) {
     char name[LONGEST_NAME];
     const llama_options *o = &d->o;
@@ -146,6 +161,8 @@ static rpi_value_id attend(const decoder *d, int layer, rpi_value_id x) {
     rpi_value_id q = project(d, layer, "self_attn.q_proj", x, o->hidden, width, bias);
     rpi_value_id k = project(d, layer, "self_attn.k_proj", x, o->hidden, kv_width, bias);
     rpi_value_id v = project(d, layer, "self_attn.v_proj", x, o->hidden, kv_width, bias);
+    q = head_norm(d, layer, "self_attn.q_norm", q, o->heads);
+    k = head_norm(d, layer, "self_attn.k_norm", k, o->kv_heads);
     q = turn(d, layer, "self_attn.q_rope", q, o->heads);
     k = turn(d, layer, "self_attn.k_rope", k, o->kv_heads);
     rpi_attention_attributes heads = {.heads = (int)o->heads,

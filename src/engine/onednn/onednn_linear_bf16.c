@@ -41,11 +41,16 @@ bool rpi_dnn_convolves_itself(const rpi_dnn_session *session) {
 }
 
 /* GFLOP/s of ours from weights of f32, and of oneDNN 2.6 from rounded ones, one Zen 4 core, by
- * AVX512-BF16, x times 768 x 768: 4 rows: 15, 28; 16: 61, 88; 64: 166, 164; 256: 200, 203. */
-static bool is_own(const rpi_dnn_session *session, int64_t rows) {
-    enum { FEW = 64 };
+ * AVX512-BF16, x times 768 x 768: 4 rows: 15, 28; 16: 61, 88; 64: 166, 164; 256: 200, 203. But
+ * large weights that are trained would be rounded anew for each step, which takes as long as
+ * few rows, into a copy half as large as they are. */
+static bool is_own(const rpi_dnn_session *session, const rpi_dnn_linear *linear) {
+    enum { FEW = 64, LARGE = 1 << 22 };
     const rpi_matmul_form form = form_of(session);
-    return form == RPI_MATMUL_AMX || (form == RPI_MATMUL_AVX512 && rows >= FEW);
+    const bool spares_memory =
+        linear->wants_weight && linear->inputs * linear->outputs >= LARGE;
+    return form == RPI_MATMUL_AMX ||
+           (form == RPI_MATMUL_AVX512 && (linear->rows >= FEW || spares_memory));
 }
 
 static void multiply(const rpi_dnn_linear_bf16 *it, const rpi_kernel_matmul *product) {
@@ -291,7 +296,7 @@ rp_status rpi_dnn_linear_bf16_open(rpi_dnn_session *session, const rpi_unit *uni
                                 .inputs = linear->inputs,
                                 .outputs = linear->outputs,
                                 .rows_at_once = rows_at_once,
-                                .is_own = is_own(session, linear->rows),
+                                .is_own = is_own(session, linear),
                                 .saves = linear->wants_weight};
     rp_status status = make_primitives(it, unit, linear);
     if (status != RP_OK) {

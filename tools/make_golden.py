@@ -36,6 +36,7 @@ from torch.nn import functional as F
 
 STEPS, BATCH, SIZE, CLASSES = 10, 8, 10, 10
 MARGIN = 1e-5
+GROUP_SIZE = 8  # channels of a group
 OPEN = 1.5  # of deviations that a pre-activation's mean is above 0
 
 
@@ -63,17 +64,17 @@ class Mlp(nn.Module):
 
 
 class BasicBlock(nn.Module):
-    def __init__(self, inputs, outputs, stride, relu):
+    def __init__(self, inputs, outputs, stride, relu, norm):
         super().__init__()
         self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)
-        self.bn1 = nn.BatchNorm2d(outputs)
+        self.bn1 = norm(outputs)
         self.conv2 = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False)
-        self.bn2 = nn.BatchNorm2d(outputs)
+        self.bn2 = norm(outputs)
         self.relu = relu
         self.downsample = None
         if stride != 1 or inputs != outputs:
             self.downsample = nn.Sequential(
-                nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs)
+                nn.Conv2d(inputs, outputs, 1, stride, bias=False), norm(outputs)
             )
 
     def forward(self, x):
@@ -83,19 +84,29 @@ class BasicBlock(nn.Module):
 
 
 class ResNet(nn.Module):
-    def __init__(self, widths=(16, 32)):
+    def __init__(self, widths=(16, 32), norm=nn.BatchNorm2d):
         super().__init__()
         self.relu = Margin()
         self.conv1 = nn.Conv2d(1, widths[0], 3, 1, 1, bias=False)
-        self.bn1 = nn.BatchNorm2d(widths[0])
-        self.layer1 = nn.Sequential(BasicBlock(widths[0], widths[0], 1, self.relu))
-        self.layer2 = nn.Sequential(BasicBlock(widths[0], widths[1], 2, self.relu))
+        self.bn1 = norm(widths[0])
+        self.layer1 = nn.Sequential(BasicBlock(widths[0], widths[0], 1, self.relu, norm))
+        self.layer2 = nn.Sequential(BasicBlock(widths[0], widths[1], 2, self.relu, norm))
         self.fc = nn.Linear(widths[1], CLASSES)
 
     def forward(self, x):
         x = self.relu(self.bn1(self.conv1(x)))
         x = self.layer2(self.layer1(x))
         return self.fc(x.mean((2, 3)))
+
+
+class ResNetGroup(ResNet):
+    """With norms of groups, whose scales and shifts begin apart: each tells which is which."""
+
+    def __init__(self):
+        super().__init__(norm=lambda channels: nn.GroupNorm(channels // GROUP_SIZE, channels))
+        for name, parameter in self.named_parameters():
+            if "bn" in name or "downsample.1" in name:
+                nn.init.normal_(parameter, 1.0 if name.endswith("weight") else 0.0, 0.1)
 
 
 class Bottleneck(nn.Module):
@@ -209,7 +220,12 @@ def main():
     folder = parser.parse_args().folder
     folder.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(1)
-    models = (("mlp", Mlp, STEPS), ("resnet", ResNet, STEPS), ("resnet_open", ResNetOpen, 1))
+    models = (
+        ("mlp", Mlp, STEPS),
+        ("resnet", ResNet, STEPS),
+        ("resnet_group", ResNetGroup, STEPS),
+        ("resnet_open", ResNetOpen, 1),
+    )
     for name, model_class, steps in models:
         for seed in range(1, 1000):
             tensors, margin = train(model_class, seed, steps)

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import subprocess
+from functools import partial
 from pathlib import Path
 from typing import Callable
 
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.overrides import TorchFunctionMode
 
 COMMAND = Path(os.environ["REDPOLL_BUILD"]) / "src" / "cli" / "redpoll"
 IMAGES, SIDE, CLASSES, STEPS, MOMENTUM = 16, 64, 5, 5, 0.9
@@ -20,6 +22,7 @@ VIT_LAYERS, VIT_HEADS, VIT_PATCH = 2, 4, 16
 ROUNDING, AGREED = 1e-5, 2e-4  # of normalised activations; of gradients, relative L2
 Parameters = dict[str, torch.Tensor]
 Model = Callable[[Parameters, torch.Tensor], torch.Tensor]
+Norm = Callable[[Parameters, str, torch.Tensor], torch.Tensor]
 
 
 def write_idx(path: Path, values: np.ndarray) -> None:
@@ -33,10 +36,10 @@ def write(folder: Path, pixels: np.ndarray, labels: np.ndarray) -> None:
         write_idx(folder / f"{part}-labels", labels)
 
 
-def pictures(folder: Path) -> tuple[torch.Tensor, torch.Tensor]:
+def pictures(folder: Path, side: int = SIDE) -> tuple[torch.Tensor, torch.Tensor]:
     """As many as one batch has, so that their order does not matter; normalised as ours are."""
     rng = np.random.default_rng(7)
-    pixels = rng.integers(0, 256, (IMAGES, 3, SIDE, SIDE), dtype=np.uint8)
+    pixels = rng.integers(0, 256, (IMAGES, 3, side, side), dtype=np.uint8)
     labels = (np.arange(IMAGES) % CLASSES).astype(np.uint8)
     write(folder, pixels, labels)
     scaled = torch.from_numpy(pixels).double() / 255
@@ -75,7 +78,17 @@ def norm(p: Parameters, name: str, x: torch.Tensor) -> torch.Tensor:
     return F.batch_norm(x, None, None, p[f"{name}.weight"], p[f"{name}.bias"], training=True)
 
 
-def residual_block(p: Parameters, name: str, x: torch.Tensor, stride: int) -> torch.Tensor:
+def group_norm(p: Parameters, name: str, x: torch.Tensor, groups: int = 0) -> torch.Tensor:
+    """By default up to 32 groups, of 8 channels or more."""
+    channels = x.shape[1]
+    usual = [g for g in range(1, 33) if channels % g == 0 and channels >= 8 * g]
+    groups = groups or max(usual, default=1)
+    return F.group_norm(x, groups, p[f"{name}.weight"], p[f"{name}.bias"])
+
+
+def residual_block(
+    p: Parameters, name: str, x: torch.Tensor, stride: int, norm: Norm
+) -> torch.Tensor:
     """A basic block has conv1 and conv2, a bottleneck conv3, too; a 3x3 has the stride."""
     y, last = x, 3 if f"{name}.conv3.weight" in p else 2
     for i in range(1, last + 1):
@@ -90,17 +103,22 @@ def residual_block(p: Parameters, name: str, x: torch.Tensor, stride: int) -> to
     return F.relu(y + x)
 
 
-def resnet(p: Parameters, x: torch.Tensor) -> torch.Tensor:
-    x = F.relu(norm(p, "bn1", F.conv2d(x, p["conv1.weight"], stride=2, padding=3)))
-    x = F.max_pool2d(x, 3, 2, 1)
+def resnet(p: Parameters, x: torch.Tensor, norm: Norm = norm) -> torch.Tensor:
+    if p["conv1.weight"].shape[2] == 7:
+        x = F.relu(norm(p, "bn1", F.conv2d(x, p["conv1.weight"], stride=2, padding=3)))
+        x = F.max_pool2d(x, 3, 2, 1)
+    else:
+        x = F.relu(norm(p, "bn1", F.conv2d(x, p["conv1.weight"], padding=1)))
     blocks = [name[: -len(".conv1.weight")] for name in p if name.endswith(".conv1.weight")]
     for name in blocks:
         begins = name.endswith(".0") and name != "layer1.0"
-        x = residual_block(p, name, x, 2 if begins else 1)
+        x = residual_block(p, name, x, 2 if begins else 1, norm)
     return F.linear(x.mean((2, 3)), p["fc.weight"], p["fc.bias"])
 
 
-def vgg16(p: Parameters, x: torch.Tensor, d: Decisions | None = None) -> torch.Tensor:
+def vgg16(
+    p: Parameters, x: torch.Tensor, d: Decisions | None = None, norm: Norm = norm
+) -> torch.Tensor:
     layer = 0
     relu, halve = (d.relu, d.halve) if d else (F.relu, lambda y: F.max_pool2d(y, 2))
     for convolutions in [2, 2, 3, 3, 3]:
@@ -144,7 +162,11 @@ def vit(p: Parameters, x: torch.Tensor) -> torch.Tensor:
 
 
 def architecture(model: str) -> Model:
-    return {"resnet": resnet, "vgg": vgg16, "vit": vit}[re.sub("[0-9-:].*", "", model)]
+    built = {"resnet": resnet, "vgg": vgg16, "vit": vit}[re.sub("[0-9-:].*", "", model)]
+    if "norm=group" not in model:
+        return built
+    groups = re.search(r"groups=(\d+)", model)
+    return partial(built, norm=partial(group_norm, groups=int(groups[1]) if groups else 0))
 
 
 def train_torch(
@@ -170,6 +192,10 @@ def train_torch(
         ("resnet34:width=4,stem=imagenet,zero-init-residual=on", 0.02),
         ("resnet50:width=4,stem=imagenet,zero-init-residual=on", 0.02),
         ("resnet101:width=4,stem=imagenet,zero-init-residual=on", 0.02),
+        ("resnet20:norm=group", 0.005),
+        ("resnet18:width=16,stem=imagenet,norm=group,groups=4", 0.02),
+        ("resnet50:width=8,stem=imagenet,zero-init-residual=on,norm=group", 0.02),
+        ("vgg16-bn:width=4,hidden=256,dropout=0,norm=group", 0.03),
         ("vgg16:width=4,hidden=256,dropout=0", 0.3),
         ("vgg16-bn:width=4,hidden=256,dropout=0", 0.03),
         (f"vit:layers={VIT_LAYERS},hidden=32,heads={VIT_HEADS},patch={VIT_PATCH}", 0.05),
@@ -194,6 +220,65 @@ def check_steps(folder: Path, p: Parameters) -> None:
     for name, tensor in p.items():
         change, gap = (tensor - first[name]).norm(), (ours[name] - tensor).norm()
         assert gap <= 0.05 * change, name
+
+
+def tensors_of(path: Path) -> set[str]:
+    raw = path.read_bytes()
+    names = json.loads(raw[8 : 8 + int.from_bytes(raw[:8], "little")])
+    return {n for n in names if n != "__metadata__" and not n.startswith("optimizer.")}
+
+
+class Nearest(TorchFunctionMode):
+    """How near to 0 a ReLU's input comes: what rounding may open or close."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.margin = torch.inf
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        if function is F.relu:
+            self.margin = min(self.margin, float(args[0].detach().abs().min()))
+        return function(*args, **(kwargs or {}))
+
+
+def moved_by_gradients(
+    folder: Path, model: str, seed: int, backend: str
+) -> tuple[Parameters, Parameters, float]:
+    """Parameters, what a step of learning rate 1 takes from them, and its loss."""
+    rest = ["--steps", "1", "--seed", str(seed), "--backend", backend, "--threads", "2"]
+    train(folder, f"start{seed}", model, *rest, "--lr", "0")
+    losses = train(folder, f"moved{seed}", model, *rest, "--lr", "1")
+    p = read_parameters(folder / f"start{seed}" / "model.safetensors")
+    moved = read_parameters(folder / f"moved{seed}" / "model.safetensors")
+    assert tensors_of(folder / f"moved{seed}" / "model.safetensors") == set(p)  # no states
+    return p, {n: (p[n] - moved[n]).detach() for n in p}, losses[0]
+
+
+# Channels that fill blocks of 16 and such that do not; groups within a block and over its edge.
+@pytest.mark.parametrize("backend", ["reference", "cpu"])
+@pytest.mark.parametrize(
+    "model", ["resnet20:norm=group", "resnet20:width=12,norm=group,groups=2"]
+)
+def test_gradients_of_group_norm_are_those_of_pytorch(
+    tmp_path: Path, model: str, backend: str
+) -> None:
+    if backend not in subprocess.check_output([COMMAND, "info"], text=True):
+        pytest.skip(f"redpoll was built without {backend}")
+    images, labels = pictures(tmp_path, side=8)
+    for seed in range(1, 20):
+        p, gradients, loss = moved_by_gradients(tmp_path, model, seed, backend)
+        double = {n: tensor.detach().double().requires_grad_() for n, tensor in p.items()}
+        with Nearest() as nearest:
+            wanted = F.cross_entropy(architecture(model)(double, images.double()), labels)
+        if nearest.margin > ROUNDING:
+            break
+    wanted.backward()
+    assert nearest.margin > ROUNDING
+    assert loss == pytest.approx(wanted.item(), abs=1e-5)
+    for name, tensor in double.items():
+        assert tensor.grad is not None
+        gap = (gradients[name] - tensor.grad).norm() / tensor.grad.norm()
+        assert gap <= AGREED, name
 
 
 Near = tuple[float, int]  # how near a decision is to the other one, and which it is

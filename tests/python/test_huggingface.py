@@ -245,6 +245,32 @@ def test_a_folder_of_transformers_is_trained(run: Run, tmp_path: Path, dtype: st
     assert "missing" not in said and "no use" not in said, said
 
 
+@pytest.mark.parametrize(
+    "stretch",
+    [
+        "rope-factor=2,rope-original=16,rope-yarn=on",
+        "rope-factor=3,rope-original=20,rope-yarn=on,rope-low=0.5,rope-high=2,"
+        "rope-truncate=off,rope-attention=1.3",
+    ],
+)
+def test_transformers_stretches_positions_of_an_export_alike(
+    tmp_path: Path, stretch: str
+) -> None:
+    transformers = pytest.importorskip("transformers")
+    text, to = tmp_path / "text", tmp_path / "out"
+    (tmp_path / "text.txt").write_text(TEXT * 20)
+    redpoll("data", "tokenize", "--tokenizer", "byte", "--in", f"{text}.txt", "--out", text)
+    model = f"llama:{SIZES},vocabulary=257,positions={POSITIONS},init-std=0.3,{stretch}"
+    recipe = ["--data", f"tokens:{text},validation={text}", "--seq-length", SEQUENCE]
+    redpoll("train", "--model", model, *recipe, "--steps", 1, "--out", tmp_path / "run")
+    redpoll("export", "--from", tmp_path / "run", "--to", f"hf:{to}")
+    theirs = transformers.LlamaForCausalLM.from_pretrained(to).eval()
+    rows = windows(text)
+    with torch.no_grad():
+        loss = loss_of(theirs(rows[:, :-1]).logits, rows)
+    assert loss == pytest.approx(evaluation(tmp_path)["test_loss"], abs=1e-4)
+
+
 def test_an_evaluation_is_that_of_the_run(run: Run, tmp_path: Path) -> None:
     wanted = evaluation(run.folder)
     for model in (run.folder / "run", f"hf:{export(run, tmp_path / 'out')}"):

@@ -64,6 +64,7 @@ def save(
     for key in UNSAID:
         if rng.random() < 0.2 and key in config and config[key] == getattr(usual, key, None):
             del config[key]
+    config = say_rope_otherwise(rng, config)
     path.write_text(json.dumps(config))
     # Read again: buffers of a model that was narrowed stay narrow.
     return type(model).from_pretrained(folder, dtype=torch.float32).double().eval()
@@ -243,10 +244,41 @@ def draw_gpt2(rng: random.Random) -> tuple[Any, list[str]]:
     return transformers.GPT2LMHeadModel(config), unknown
 
 
+def draw_yarn(rng: random.Random, factor: float) -> dict[str, Any]:
+    found: dict[str, Any] = {"rope_type": "yarn", "factor": factor}
+    if rng.random() < 0.6:
+        found["beta_slow"] = rng.uniform(0.05, 1.5)
+        found["beta_fast"] = found["beta_slow"] + rng.uniform(0.1, 4)
+    if rng.random() < 0.4:
+        found["truncate"] = rng.choice([True, False])
+    if rng.random() < 0.4:
+        found |= {"mscale": rng.choice([0.5, 1.0, 0]), "mscale_all_dim": rng.uniform(0.1, 1)}
+    if rng.random() < 0.3:
+        found["attention_factor"] = rng.uniform(0.5, 1.5)
+    return found
+
+
+def say_rope_otherwise(rng: random.Random, config: dict[str, Any]) -> dict[str, Any]:
+    """As releases before transformers 5 said it; or twice, where one of them counts."""
+    way = rng.choice(["now", "before", "twice"])
+    parameters = dict(config.get("rope_parameters") or {})
+    if way == "now" or not parameters:
+        return config
+    others = {key: value for key, value in config.items() if key != "rope_parameters"}
+    theta = parameters.pop("rope_theta")
+    if way == "before":
+        if rng.random() < 0.5:
+            parameters["type"] = parameters.pop("rope_type")
+        return others | {"rope_theta": theta, "rope_scaling": parameters}
+    said = {"rope_type": "linear", "factor": 3.0, "rope_theta": 7.0}
+    parameters["rope_theta"] = theta
+    return others | {"rope_theta": 9.0, "rope_parameters": said, "rope_scaling": parameters}
+
+
 def draw_rope(rng: random.Random, positions: int) -> tuple[dict[str, Any], list[str]]:
     """How angles are stretched, and by which key it is said that ours cannot."""
     base = {"rope_theta": rng.choice([100.0, 10000.0, 500000.0])}
-    kind = rng.choice(["default", "default", "linear", "llama3", "dynamic"])
+    kind = rng.choice(["default", "linear", "llama3", "yarn", "yarn", "dynamic"])
     factor = rng.choice([1.0, 1.5, 2.0, 8.0])
     if kind == "default":
         return base | {"rope_type": kind}, []
@@ -254,11 +286,14 @@ def draw_rope(rng: random.Random, positions: int) -> tuple[dict[str, Any], list[
         return base | {"rope_type": kind, "factor": factor}, []
     if kind == "dynamic":
         return base | {"rope_type": kind, "factor": factor}, ["rope_parameters", "rope_scaling"]
+    original = {"original_max_position_embeddings": rng.randint(1, 2 * positions)}
+    if kind == "yarn":
+        return base | draw_yarn(rng, factor) | (original if rng.random() < 0.7 else {}), []
     low = rng.uniform(0.2, 2)
     high = low + rng.uniform(0.1, 4)
     more: dict[str, Any] = {"low_freq_factor": low, "high_freq_factor": high}
     if rng.random() < 0.7:
-        more["original_max_position_embeddings"] = rng.randint(1, 2 * positions)
+        more |= original
     return base | more | {"rope_type": kind, "factor": factor}, []
 
 

@@ -140,6 +140,9 @@ static void variants_of_llama_come_back(void) {
         {"llama", ",attention-bias=on,mlp-bias=on"},
         {"llama", ",rope-factor=2"},
         {"llama", ",rope-factor=8,rope-original=64,rope-low=2,rope-high=5"},
+        {"llama", ",rope-factor=4,rope-original=64,rope-yarn=on"},
+        {"llama", ",rope-factor=4,rope-original=64,rope-yarn=on,rope-low=2,rope-high=5,"
+                  "rope-truncate=off,rope-attention=1.5"},
         {"mistral", ",window=3"},
         {"mistral", ",window=3,rope-factor=2"},
         {"qwen2", ",qkv-bias=on"},

@@ -301,6 +301,7 @@ static void llama_configs_are_read(void) {
         "\"model_type\":\"llama\",\"num_hidden_layers\":2,\"hidden_size\":48,"
         "\"num_attention_heads\":6,\"vocab_size\":100,\"max_position_embeddings\":64";
     static const char plain[] = "llama:layers=2,hidden=48,heads=6,";
+#define YARN ",\"intermediate_size\":128,\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":4"
 #define BASE "intermediate=128,vocabulary=100,positions=64,norm-epsilon=1e-06,"
     static const struct {
         const char *more, *wanted; /* wanted: behind `plain`; or a part of the message */
@@ -361,9 +362,51 @@ static void llama_configs_are_read(void) {
          RP_INVALID},
         {",\"intermediate_size\":128,\"rope_scaling\":2", "'rope_scaling' is 2; model llama",
          RP_INVALID},
-        {",\"intermediate_size\":128,\"rope_parameters\":{\"rope_type\":\"yarn\"}",
-         "'rope_parameters' is {\"rope_type\":\"yarn\"}; model llama knows rope_type",
+        {",\"intermediate_size\":128,\"rope_parameters\":{\"rope_type\":\"longrope\"}",
+         "'rope_parameters' is {\"rope_type\":\"longrope\"}; model llama knows rope_type",
          RP_INVALID},
+        /* An object rope_scaling is all that counts, and its base before that outside. */
+        {",\"intermediate_size\":128,\"rope_theta\":5,\"rope_parameters\":{\"rope_theta\":6},"
+         "\"rope_scaling\":{\"rope_type\":\"linear\",\"factor\":2,\"rope_theta\":700}",
+         "intermediate=128,vocabulary=100,positions=64,rope-base=700,norm-epsilon=1e-06,"
+         "rope-factor=2",
+         RP_OK},
+        {",\"intermediate_size\":128,\"rope_theta\":5,\"rope_parameters\":{\"rope_theta\":6},"
+         "\"rope_scaling\":{\"rope_type\":\"linear\",\"factor\":2}",
+         "intermediate=128,vocabulary=100,positions=64,rope-base=5,norm-epsilon=1e-06,"
+         "rope-factor=2",
+         RP_OK},
+        {",\"intermediate_size\":128,\"original_max_position_embeddings\":24,"
+         "\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8,\"low_freq_factor\":1,"
+         "\"high_freq_factor\":4,\"original_max_position_embeddings\":32}",
+         BASE "rope-factor=8,rope-original=24,rope-low=1,rope-high=4", RP_OK},
+        /* YaRN, as Qwen's cards say it, and with all that transformers reads. */
+        {YARN "}", BASE "rope-factor=4,rope-original=64,rope-yarn=on", RP_OK},
+        {YARN ",\"original_max_position_embeddings\":32}",
+         BASE "rope-factor=4,rope-original=32,rope-yarn=on", RP_OK},
+        {YARN ",\"beta_fast\":16,\"beta_slow\":2,\"truncate\":false,\"attention_factor\":1.25,"
+              "\"mscale\":1,\"mscale_all_dim\":1}",
+         BASE "rope-factor=4,rope-original=64,rope-yarn=on,rope-low=2,rope-high=16,"
+              "rope-truncate=off,rope-attention=1.25",
+         RP_OK},
+        {YARN ",\"mscale\":0.5,\"mscale_all_dim\":0.5,\"beta_fast\":null,\"truncate\":null}",
+         BASE "rope-factor=4,rope-original=64,rope-yarn=on,rope-truncate=off,"
+              "rope-attention=1",
+         RP_OK},
+        {YARN ",\"mscale\":0.5,\"mscale_all_dim\":0,\"beta_slow\":0,\"truncate\":true}",
+         BASE "rope-factor=4,rope-original=64,rope-yarn=on", RP_OK},
+        {",\"intermediate_size\":128,\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":null,"
+         "\"original_max_position_embeddings\":16}",
+         BASE "rope-factor=4,rope-original=16,rope-yarn=on", RP_OK},
+        {",\"intermediate_size\":128,\"rope_scaling\":{\"rope_type\":\"yarn\"}",
+         "'rope_scaling.factor' is missing", RP_CORRUPT},
+        {YARN ",\"attention_factor\":0}", "'rope_scaling.attention_factor' is 0; above 0",
+         RP_CORRUPT},
+        {YARN ",\"truncate\":1}", "'rope_scaling.truncate' is no true or false", RP_CORRUPT},
+        {YARN ",\"beta_fast\":\"32\"}", "'rope_scaling.beta_fast' is no number", RP_CORRUPT},
+        {YARN ",\"beta_fast\":1}", "rope-high=1 is not above rope-low=1", RP_INVALID},
+        {YARN ",\"original_max_position_embeddings\":0.5}",
+         "'rope_scaling.original_max_position_embeddings' is no whole number", RP_CORRUPT},
         {",\"intermediate_size\":128,\"partial_rotary_factor\":0.5",
          "'partial_rotary_factor' is 0.5; model llama has only 1", RP_INVALID},
         {",\"intermediate_size\":128,\"rope_theta\":\"high\"", "'rope_theta' is no number",

@@ -9,6 +9,10 @@ static rp_status check_stretch(const rpi_rope_stretch *s) {
         return RP_FAIL(INVALID,
                        "angles are stretched by %g over %lld tokens; above 0 is wanted",
                        s->factor, (long long)s->original);
+    if (s->yarn && !(s->original && s->factor > 0))
+        return RP_FAIL(INVALID, "YaRN without a factor and the tokens of a text in training");
+    if (s->attention < 0)
+        return RP_FAIL(INVALID, "attention is %g; above 0 is wanted", s->attention);
     if (s->original && !(s->low > 0 && s->high > s->low))
         return RP_FAIL(INVALID, "low is %g and high %g; 0 < low < high is wanted", s->low,
                        s->high);
@@ -34,6 +38,8 @@ static rp_status infer(const void *attributes, int input_count, const rpi_shape 
                        (long long)rotary, (long long)head_size);
     if (!(rope->base > 0)) return RP_FAIL(INVALID, "base is %g; above 0 is wanted", rope->base);
     RP_TRY(check_stretch(&rope->stretch));
+    if (rope->stretch.yarn && !(rope->base > 1))
+        return RP_FAIL(INVALID, "base is %g; above 1 is wanted for YaRN", rope->base);
     if (input_count > 1 && inputs[1].dims != 0)
         return RP_FAIL(INVALID, "position is %s; a scalar is wanted",
                        rpi_op_shape_text(&inputs[1], text, sizeof text));
@@ -57,6 +63,19 @@ static const rpi_rope_attributes pairs_partly = {
 static const rpi_rope_attributes slower = {.heads = 2, .base = 100, .stretch = {.factor = 4}};
 static const rpi_rope_attributes slower_in_part = {
     .heads = 2, .base = 100, .stretch = {.factor = 4, .low = 1, .high = 2, .original = 12}};
+static const rpi_rope_attributes yarn = {
+    .heads = 2,
+    .base = 100,
+    .stretch = {.factor = 4, .low = 1, .high = 4, .original = 40, .yarn = true}};
+static const rpi_rope_attributes yarn_exactly = {.heads = 2,
+                                                 .base = 100,
+                                                 .stretch = {.factor = 4,
+                                                             .low = 1,
+                                                             .high = 4,
+                                                             .original = 40,
+                                                             .yarn = true,
+                                                             .is_exact = true,
+                                                             .attention = 0.7}};
 
 static const rpi_op_example examples[] = {
     {.name = "halves", .attributes = &halves, .input_count = 1, .inputs = {{3, {2, 5, 16}}}},
@@ -72,6 +91,11 @@ static const rpi_op_example examples[] = {
     {.name = "stretched", .attributes = &slower, .input_count = 1, .inputs = {{3, {2, 5, 16}}}},
     {.name = "low frequencies stretched",
      .attributes = &slower_in_part,
+     .input_count = 1,
+     .inputs = {{3, {2, 5, 16}}}},
+    {.name = "YaRN", .attributes = &yarn, .input_count = 1, .inputs = {{3, {2, 5, 16}}}},
+    {.name = "YaRN, between indices",
+     .attributes = &yarn_exactly,
      .input_count = 1,
      .inputs = {{3, {2, 5, 16}}}},
     {.name = "from a position on",

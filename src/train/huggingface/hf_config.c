@@ -24,8 +24,10 @@ static const cJSON *find_key(const cJSON *root, const char *key) {
     const char *dot = strchr(key, '.');
     if (!dot) return cJSON_GetObjectItemCaseSensitive(root, key);
     snprintf(outer, sizeof outer, "%.*s", (int)(dot - key), key);
-    return cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItemCaseSensitive(root, outer),
-                                            dot + 1);
+    const cJSON *object = strcmp(outer, "rope_parameters") == 0
+                              ? rpi_hf_rope_object(root)
+                              : cJSON_GetObjectItemCaseSensitive(root, outer);
+    return cJSON_GetObjectItemCaseSensitive(object, dot + 1);
 }
 
 static bool is_there(const cJSON *item) {

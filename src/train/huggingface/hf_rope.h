@@ -7,6 +7,9 @@
 
 struct cJSON;
 
+/* The object that counts; NULL: there is none. */
+const struct cJSON *rpi_hf_rope_object(const struct cJSON *root);
+
 /* Append ",rope-factor=8,..." to the text of a model; nothing where angles are not stretched.
  * RP_INVALID: stretched in another way, or a text that is full; RP_CORRUPT: a key is missing.
  */

@@ -15,9 +15,9 @@
  * "Mistral 7B", 2023); norms of queries and keys bound the scores (Henry et al., "Query-key
  * normalization for transformers", 2020; Qwen team, "Qwen3 technical report", 2025); angles of
  * low frequency may be stretched, for longer texts (Llama team, "The Llama 3 herd of models",
- * 2024). Touvron et al., "LLaMA: open and efficient foundation language models", 2023. Names
- * are those of Hugging Face's files. Weights start normal with deviation 0.02, or as asked for;
- * biases at 0. */
+ * 2024; Peng et al., "YaRN", 2023). Touvron et al., "LLaMA: open and efficient foundation
+ * language models", 2023. Names are those of Hugging Face's files. Weights start normal with
+ * deviation 0.02, or as asked for; biases at 0. */
 #include "train/models/model.h"
 
 #include "base/status.h"
@@ -34,8 +34,9 @@ typedef struct llama_options {
     int64_t layers, hidden, heads, kv_heads, head, intermediate, vocabulary, positions, window,
         rope_original;
     double rope_base, norm_epsilon, attention_dropout, rope_factor, rope_low, rope_high,
-        init_std;
-    bool tied, qkv_bias, attention_bias, mlp_bias, qk_norm, init_scaled;
+        rope_attention, init_std;
+    bool tied, qkv_bias, attention_bias, mlp_bias, qk_norm, rope_yarn, rope_truncate,
+        init_scaled;
 } llama_options;
 
 #define REAL(name, field, fallback, least, most, value, help)                                  \
@@ -66,7 +67,14 @@ static const rpi_option options[] = {
            "of LLaMA-3.1's rule: tokens that it was trained on; 0: all angles are divided"),
     REAL("rope-low", rope_low, "1", 1e-6, 1e6, "CIRCLES",
          "of that rule: what turns less within them is divided"),
-    REAL("rope-high", rope_high, "4", 1e-6, 1e6, "CIRCLES", "and what turns more is not"),
+    REAL("rope-high", rope_high, "0", 0, 1e6, "CIRCLES",
+         "and what turns more is not; 0: 4, of YaRN 32"),
+    FLAG("rope-yarn", rope_yarn, "YaRN's rule in its place"),
+    RPI_MODEL_OPTION("rope-truncate", RPI_OPTION_FLAG, offsetof(llama_options, rope_truncate),
+                     "on", 0, 0, "on|off", "of YaRN: its ramp begins and ends at whole indices",
+                     NULL),
+    REAL("rope-attention", rope_attention, "0", 0, 1e6, "X",
+         "of YaRN: cosines and sines are multiplied by it; 0: 0.1 ln(rope-factor) + 1"),
     REAL("norm-epsilon", norm_epsilon, "1e-5", 1e-12, 1, "X",
          "beside the mean square of the norms"),
     FLAG("tied", tied, "the head is the table of tokens"),
@@ -136,11 +144,14 @@ static rpi_value_id turn(const decoder *d, int layer, const char *part, rpi_valu
                          int64_t heads) {
     char name[LONGEST_NAME];
     rpi_rope_attributes rope = {.heads = (int)heads, .base = d->o.rope_base};
-    if (d->o.rope_factor > 1)
+    if (d->o.rope_factor > 1 || d->o.rope_yarn)
         rope.stretch = (rpi_rope_stretch){.factor = d->o.rope_factor,
                                           .low = d->o.rope_low,
                                           .high = d->o.rope_high,
-                                          .original = d->o.rope_original};
+                                          .original = d->o.rope_original,
+                                          .yarn = d->o.rope_yarn,
+                                          .is_exact = !d->o.rope_truncate,
+                                          .attention = d->o.rope_attention};
     return rpi_block_rope(d->b, part_of(name, layer, part), x, rope);
 }
 
@@ -189,6 +200,7 @@ static void fill_in(void *chosen) {
     llama_options *o = chosen;
     int64_t multiple = 256, wide = (8 * o->hidden + 2) / 3;
     if (!o->kv_heads) o->kv_heads = o->heads;
+    if (o->rope_high == 0) o->rope_high = o->rope_yarn ? 32 : 4;
     if (!o->head && o->hidden % o->heads == 0) o->head = o->hidden / o->heads;
     if (!o->intermediate) o->intermediate = (wide + multiple - 1) / multiple * multiple;
 }
@@ -206,6 +218,13 @@ static rp_status check(const llama_options *o, const rpi_data_shape *shape) {
     if (o->rope_original && o->rope_high <= o->rope_low)
         return RP_FAIL(INVALID, "rope-high=%g is not above rope-low=%g", o->rope_high,
                        o->rope_low);
+    if (o->rope_yarn && !(o->rope_original && o->rope_base > 1))
+        return RP_FAIL(INVALID,
+                       "rope-yarn=on wants rope-original=N, the tokens of a text in training, "
+                       "and a rope-base above 1");
+    if (o->rope_attention > 0 && !o->rope_yarn)
+        return RP_FAIL(INVALID, "rope-attention=%g is of rope-yarn=on alone",
+                       o->rope_attention);
     if (heads % o->kv_heads)
         return RP_FAIL(INVALID, "kv-heads=%lld is no divisor of heads=%lld",
                        (long long)o->kv_heads, heads);

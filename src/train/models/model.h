@@ -10,7 +10,7 @@
 #include <stdalign.h>
 #include <stddef.h>
 
-enum { RPI_MODEL_TEXT = 256, RPI_MODEL_OPTIONS = 256, RPI_MODEL_HELP = 2048 };
+enum { RPI_MODEL_TEXT = 512, RPI_MODEL_OPTIONS = 256, RPI_MODEL_HELP = 2048 };
 
 /* A size that has a name: "gpt2:medium" is what its options say. */
 typedef struct rpi_model_size {

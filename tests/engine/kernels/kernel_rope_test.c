@@ -127,6 +127,57 @@ static void angles_are_stretched(void) {
     angle_after(&s, 1, 0.1 * share + 0.025 * (1 - share));
 }
 
+/* ---- beside transformers ---- */
+
+enum { YARN_ANGLES = 64, YARN_CASES = 40 };
+
+/* A line of rope_yarn.golden. */
+typedef struct yarn_case {
+    double base, scale, angles[YARN_ANGLES];
+    rpi_rope_stretch stretch;
+    int rotary;
+} yarn_case;
+
+/* false: the file ends, or is none. */
+static bool read_case(FILE *stream, yarn_case *y) {
+    int is_exact;
+    long long original;
+    rpi_rope_stretch *s = &y->stretch;
+    *y = (yarn_case){.stretch = {.yarn = true}};
+    if (fscanf(stream, "%lf %d %lf %lld %lf %lf %d %lf %lf", &y->base, &y->rotary, &s->factor,
+               &original, &s->low, &s->high, &is_exact, &s->attention, &y->scale) != 9)
+        return false;
+    s->original = original, s->is_exact = is_exact;
+    for (int c = 0; c < y->rotary / 2 && c < YARN_ANGLES; c++)
+        if (fscanf(stream, "%lf", &y->angles[c]) != 1) return false;
+    return true;
+}
+
+/* An angle and the scale are in the cosine and the sine of one token. Theirs are in single
+ * precision: a sum of shares of the angle as it is and as it is stretched. */
+static void yarn_is_that_of_transformers(void) {
+    FILE *stream = fopen(ROPE_GOLDEN, "r");
+    float cosines[YARN_ANGLES], sines[YARN_ANGLES];
+    yarn_case y;
+    int cases = 0;
+    REQUIRE(stream);
+    for (; read_case(stream, &y); cases++) {
+        rpi_kernel_rope_tables(y.base, &y.stretch, 1, 1, y.rotary, cosines, sines);
+        for (int c = 0; c < y.rotary / 2; c++) {
+            double cosine = (double)cosines[c], sine = (double)sines[c];
+            double angle = atan2(sine, cosine), scale = hypot(sine, cosine);
+            double plain = pow(y.base, -2.0 * c / y.rotary);
+            CHECK_MSG(fabs(angle - y.angles[c]) <= 1e-6 * y.angles[c] + 1e-7 * plain,
+                      "case %d: angle %d is %.9g, not %.9g", cases, c, angle, y.angles[c]);
+            CHECK_MSG(fabs(scale - y.scale) <= 1e-6 * y.scale, "case %d: %.9g, not %.9g", cases,
+                      scale, y.scale);
+        }
+    }
+    fclose(stream);
+    CHECK_EQ(cases, YARN_CASES);
+}
+
 CASES({"kernels_match", kernels_match}, {"inverse_turns_back", inverse_turns_back},
       {"pairs_are_halves_in_order", pairs_are_halves_in_order}, {"known_answer", known_answer},
-      {"angles_are_stretched", angles_are_stretched})
+      {"angles_are_stretched", angles_are_stretched},
+      {"yarn_is_that_of_transformers", yarn_is_that_of_transformers})

@@ -2,26 +2,57 @@
 
 #include <math.h>
 
-/* The angle of one token, of what it would be without. */
-static double stretched(const rpi_rope_stretch *s, double angle) {
-    static const double circle = 6.283185307179586;
+static const double circle = 6.283185307179586;
+
+/* The index, of `rotary` / 2, of the angle that makes so many circles in the original text; the
+ * order of its operations is transformers', whose rounded indices it must have. */
+static double index_of(const rpi_rope_stretch *s, double theta, int64_t rotary,
+                       double circles) {
+    return (double)rotary * log((double)s->original / (circles * circle)) / (2 * log(theta));
+}
+
+/* How much of an angle is stretched, 0 to 1, by its index. */
+static double share_of_yarn(const rpi_rope_stretch *s, double theta, int64_t rotary,
+                            int64_t index) {
+    double first = index_of(s, theta, rotary, s->high);
+    double last = index_of(s, theta, rotary, s->low);
+    if (!s->is_exact) first = floor(first), last = ceil(last);
+    first = fmax(first, 0), last = fmin(last, (double)rotary - 1);
+    if (first == last) last += 0.001;
+    return fmin(fmax(((double)index - first) / (last - first), 0), 1);
+}
+
+static double share_of_circles(const rpi_rope_stretch *s, double angle) {
+    double circles = (double)s->original * angle / circle;
+    return 1 - fmin(fmax((circles - s->low) / (s->high - s->low), 0), 1);
+}
+
+/* The index-th angle of one token. */
+static double angle_of(const rpi_rope_stretch *s, double theta, int64_t rotary, int64_t index) {
+    double angle = pow(theta, -2.0 * (double)index / (double)rotary);
     if (!s || s->factor == 0) return angle;
     double slow = angle / s->factor;
     if (s->original == 0) return slow;
-    double circles = (double)s->original * angle / circle;
-    double share = (circles - s->low) / (s->high - s->low);
-    share = share < 0 ? 0 : share > 1 ? 1 : share;
-    return share * angle + (1 - share) * slow;
+    double share =
+        s->yarn ? share_of_yarn(s, theta, rotary, index) : share_of_circles(s, angle);
+    return (1 - share) * angle + share * slow;
+}
+
+static double attention_of(const rpi_rope_stretch *s) {
+    if (!s || !s->yarn) return 1;
+    if (s->attention > 0) return s->attention;
+    return s->factor > 1 ? 0.1 * log(s->factor) + 1 : 1;
 }
 
 void rpi_kernel_rope_tables(double theta, const rpi_rope_stretch *stretch, int64_t first,
                             int64_t count, int64_t rotary, float *cosines, float *sines) {
     int64_t half = rotary / 2;
+    double scale = attention_of(stretch);
     for (int64_t c = 0; c < half; c++) {
-        double frequency = stretched(stretch, pow(theta, -2.0 * (double)c / (double)rotary));
+        double angle = angle_of(stretch, theta, rotary, c);
         for (int64_t p = 0; p < count; p++) {
-            cosines[p * half + c] = (float)cos((double)(first + p) * frequency);
-            sines[p * half + c] = (float)sin((double)(first + p) * frequency);
+            cosines[p * half + c] = (float)(scale * cos((double)(first + p) * angle));
+            sines[p * half + c] = (float)(scale * sin((double)(first + p) * angle));
         }
     }
 }

@@ -6,7 +6,8 @@
  *   y_c = x_c cos a - x_(c + rotary / 2) sin a
  *   y_(c + rotary / 2) = x_(c + rotary / 2) cos a + x_c sin a
  * and elements from `rotary` on are copied; `pairs`: of x_2c and x_(2c + 1) instead, by plain
- * loops. The gradient is the rotation back: `inverse`.
+ * loops. The gradient is the rotation back: `inverse`. Tables that
+ * are scaled scale both.
  *
  * Su et al., "RoFormer: enhanced transformer with rotary position embedding", 2021. */
 #ifndef RPI_ENGINE_KERNEL_ROPE_H
@@ -28,9 +29,9 @@ typedef struct rpi_kernel_rope {
 
 void rpi_kernel_rope_apply(const rpi_kernel_run *run, const rpi_kernel_rope *it);
 
-/* The angle of position p, element c is p theta^(-2c / rotary), stretched (NULL: it is not).
- * Computed in double and rounded once. cosines, sines: [count, rotary / 2] of the positions
- * from `first` on, out. */
+/* The angle of position p, element c is p theta^(-2c / rotary), stretched (NULL: it is not),
+ * and where the rule says so its cosine and sine are scaled. In double, and rounded once.
+ * cosines, sines: [count, rotary / 2] of the positions from `first` on, out. */
 void rpi_kernel_rope_tables(double theta, const rpi_rope_stretch *stretch, int64_t first,
                             int64_t count, int64_t rotary, float *cosines, float *sines);
 

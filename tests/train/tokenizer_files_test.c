@@ -1,6 +1,9 @@
 /* Where tokenizers come from: names, folders of older files, and what is refused there. */
 #include "tokenizer_golden.h"
 
+#include "base/regular_file.h"
+#include "train/tokenizers/tokenizer_config.h"
+
 #include <sys/stat.h>
 
 static void put(const char *name, const char *text) {
@@ -137,11 +140,20 @@ static void old_files_mean_what_stands_beside_them(void) {
         {"tokenizer_config.json",
          "{\"added_tokens_decoder\":{\"4\":{\"content\":\"[MASK]\",\"lstrip\":true}}}",
          "'[MASK]' takes what is beside it"},
+        {"tokenizer_config.json", "{\"mask_token\":{\"content\":\"[MASK]\",\"rstrip\":true}}",
+         "'[MASK]' takes what is beside it"},
+        {"tokenizer_config.json",
+         "{\"mask_token\":{\"content\":\"[MASK]\",\"single_word\":true}}",
+         "'[MASK]' takes what is beside it"},
         {"tokenizer_config.json", "{\"added_tokens_decoder\":{\"5\":{\"content\":\"[MASK]\"}}}",
+         "the token '[MASK]'"},
+        {"tokenizer_config.json", "{\"added_tokens_decoder\":{\"0\":{\"content\":\"[MASK]\"}}}",
          "the token '[MASK]'"},
         {"special_tokens_map.json", "{\"additional_special_tokens\":[\"e\"]}",
          "special_tokens_map.json: the token 'e'"},
         {"added_tokens.json", "{\"<x>\":11}", "added_tokens.json: the token '<x>'"},
+        {"added_tokens.json", "{\"[MASK]\":5}", "added_tokens.json: the token '[MASK]'"},
+        {"added_tokens.json", "{", "added_tokens.json is no JSON"},
         {"tokenizer_config.json", "[]", "tokenizer_config.json is no JSON object"},
         {"tokenizer_config.json", "{\"strip_accents\":1}", "is neither true nor false"}};
     char spec[700];
@@ -164,6 +176,35 @@ static void old_files_mean_what_stands_beside_them(void) {
                   "row %zu: %s", i, rp_last_error()->message);
         if (status == RP_OK) rpi_tokenizer_close(tokenizer);
     }
+    empty_old_files();
+}
+
+/* No id of a file fits a token that has none. */
+static void a_token_that_the_vocabulary_lacks_has_no_id(void) {
+    static const char *const specials[] = {"[MASK]", NULL};
+    cJSON *vocab = cJSON_CreateObject();
+    cJSON *config = cJSON_Parse("{\"added_tokens_decoder\":{\"4\":{\"content\":\"[MASK]\"}}}");
+    empty_old_files();
+    CHECK_FAILS(rpi_tokenizer_config_check(check_folder(), config, specials, vocab),
+                UNSUPPORTED, "the token '[MASK]'");
+    cJSON_Delete(vocab);
+    cJSON_Delete(config);
+}
+
+static void the_longest_path_is_read(void) {
+    char folder[RPI_PATH_BYTES + 1];
+    cJSON *config = NULL;
+    size_t longest = RPI_PATH_BYTES - sizeof "/tokenizer_config.json";
+    memset(folder, '/', sizeof folder);
+    memcpy(folder, check_folder(), strlen(check_folder()));
+    put("tokenizer_config.json", "{\"here\":1}");
+    folder[longest] = '\0';
+    CHECK_OK(rpi_tokenizer_config_read(folder, &config));
+    CHECK(cJSON_HasObjectItem(config, "here"));
+    cJSON_Delete(config);
+    folder[longest] = '/';
+    folder[longest + 1] = '\0';
+    CHECK_FAILS(rpi_tokenizer_config_read(folder, &config), INVALID, "is too long");
     empty_old_files();
 }
 
@@ -376,6 +417,9 @@ CASES({"each_chinese_character_is_a_word", each_chinese_character_is_a_word},
       {"bytes_are_their_own_tokens", bytes_are_their_own_tokens},
       {"reads_vocab_json_and_merges_txt", reads_vocab_json_and_merges_txt},
       {"old_files_mean_what_stands_beside_them", old_files_mean_what_stands_beside_them},
+      {"a_token_that_the_vocabulary_lacks_has_no_id",
+       a_token_that_the_vocabulary_lacks_has_no_id},
+      {"the_longest_path_is_read", the_longest_path_is_read},
       {"old_files_of_gpt2_have_options", old_files_of_gpt2_have_options},
       {"reads_vocab_txt", reads_vocab_txt}, {"names_what_is_missing", names_what_is_missing},
       {"refuses_by_name", refuses_by_name},

@@ -210,8 +210,9 @@ struct rp_comm {
     uint32_t id, epoch;
     _Atomic double timeout_s;
     double warn_after_s;
-    bool strict_timeout; /* a rank that computes is not left in peace */
-    int64_t silence_ns;  /* a rank without a heartbeat for so long is taken for stopped */
+    bool strict_timeout;    /* a rank that computes is not left in peace */
+    atomic_bool is_watched; /* its owner judges what nobody waits for in a call: deadline.c */
+    int64_t silence_ns;     /* a rank without a heartbeat for so long is taken for stopped */
     size_t chunk_bytes, window; /* chunk_bytes 0: chosen, see rpi_comm_chunk_bytes() */
     int *hosts;           /* [world] numbered by first appearance; NULL in a world of one */
     const int *host_of;   /* as plan.h has it: these, or NULL */
@@ -251,19 +252,19 @@ struct rp_comm {
     bool credit_due;     /* [driver] some rank is to be told how much more it may send */
     bool passed_due;     /* [driver] some rank is to be told that a round is over */
     rp_window *windows;  /* [driver] in the order of their numbers; changed by posters */
-    uint32_t last_window;         /* number of the last that was created */
-    uint64_t lent_frames;         /* [driver] whose payload stayed where it was, */
-    uint64_t written_frames;      /* [driver] or was put where the receiver wants it */
-    bool ending;                  /* [driver] it has failed, and a GPU is still at it */
-    bool windows_due;             /* [driver] a frame of one waits for room in its link */
-    int64_t looked_ns;            /* [driver] for neighbours that are late */
-    int64_t called_ns;            /* [driver] ranks without links that are waited for */
-    uint64_t announcements;       /* [lock] heard so far */
-    uint64_t seen_sequence;       /* [driver] last collective the driver has seen posted */
-    uint64_t seen_round;          /* [driver] and the last round, as its sequence */
-    int64_t encode_ns, decode_ns; /* [driver] folded into stats */
-    int64_t progress_ns;          /* [driver] when something last moved */
-    int64_t warned_ns;            /* [driver] */
+    uint32_t last_window;            /* number of the last that was created */
+    uint64_t lent_frames;            /* [driver] whose payload stayed where it was, */
+    uint64_t written_frames;         /* [driver] or was put where the receiver wants it */
+    bool ending;                     /* [driver] it has failed, and a GPU is still at it */
+    bool windows_due;                /* [driver] a frame of one waits for room in its link */
+    int64_t looked_ns;               /* [driver] for neighbours that are late */
+    int64_t called_ns;               /* [driver] ranks without links that are waited for */
+    uint64_t announcements;          /* [lock] heard so far */
+    uint64_t seen_sequence;          /* [driver] last collective the driver has seen posted */
+    uint64_t seen_round;             /* [driver] and the last round, as its sequence */
+    int64_t encode_ns, decode_ns;    /* [driver] folded into stats */
+    atomic_int_fast64_t progress_ns; /* [driver] when something last moved; read by all */
+    int64_t warned_ns;               /* [driver] */
     atomic_uint_fast64_t sent, received; /* bytes on the wire */
     atomic_uint_fast64_t values_sent;    /* what these were before they were encoded */
 };

@@ -3,7 +3,11 @@
  * What the other ranks' heartbeats say decides. A rank without heartbeats is stopped. One that
  * beats outside of any operation computes or saves, and is left in peace as long as it beats.
  * When all beat and wait, nothing will ever move. Most of them then wait for a consequence: the
- * one that waits in the earliest step has lost a frame, and all name it and who owes that. */
+ * one that waits in the earliest step has lost a frame, and all name it and who owes that.
+ *
+ * Where a rank serves others it expects their messages all the time, and waits for none in
+ * particular: whose turn it is only the owner of the communicator knows (is_watched). Of such
+ * receives nothing is said here, unless the other side is stopped. */
 #include "comm/communicator.h"
 #include "comm/device.h"
 
@@ -301,6 +305,15 @@ static bool fail_late_device(rp_comm *comm, int64_t idle) {
     return true;
 }
 
+/* A receive that is waited for in a call is judged here, whoever owns the communicator. */
+static bool is_judged_elsewhere(rp_comm *comm) {
+    if (!atomic_load(&comm->is_watched)) return false;
+    pthread_mutex_lock(&comm->fabric->lock);
+    bool waits = comm->waiters > 0;
+    pthread_mutex_unlock(&comm->fabric->lock);
+    return !waits;
+}
+
 void rpi_deadline_check(rp_comm *comm) {
     if (!comm->queue || atomic_load(&comm->failed)) return;
     int64_t idle = rpi_now_ns() - comm->progress_ns;
@@ -315,8 +328,9 @@ void rpi_deadline_check(rp_comm *comm) {
     survey s = survey_ranks(comm);
     int rank = culprit_text(comm, &s, culprit, sizeof culprit);
     rpi_request_text(comm->queue, text, sizeof text);
+    if (warn) comm->warned_ns = rpi_now_ns();
+    if (s.silent < 0 && is_judged_elsewhere(comm)) return;
     if (warn) {
-        comm->warned_ns = rpi_now_ns();
         rpi_log(RP_LOG_WARNING, "rank %d: no progress for %.1f s in %s: %s", comm->rank,
                 rpi_seconds(idle), text, culprit);
     }

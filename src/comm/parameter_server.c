@@ -145,6 +145,7 @@ static rp_status meet(rp_parameter_server *s) {
         rpi_error_keep(&first);
     }
     rpi_free(all.requests);
+    rpi_push_watch_links(s);
     if (status != RP_OK) rpi_error_put_back(&first);
     return status;
 }
@@ -225,6 +226,7 @@ rp_status rp_parameter_server_create(rp_comm *comm, const rp_segment *segments, 
     RP_TRY(rpi_alloc(sizeof *s, "a parameter server", &s));
     s->comm = comm;
     s->options = *options;
+    s->waits.answer = -1;
     pthread_mutex_init(&s->handover.lock, NULL);
     pthread_cond_init(&s->handover.changed, NULL);
     take_roles(s);

@@ -74,8 +74,10 @@ static rp_status judge(rp_parameter_server *s, double unwell) {
 static rp_status ask(rp_parameter_server *s, double unwell) {
     rp_comm *first = s->uplinks[0].comm;
     rp_status status = rp_send(first, &unwell, 1, RP_F64, 0, RPI_PUSH_REPORT);
+    rpi_push_await(s, 0);
     if (status == RP_OK)
         status = rp_recv(first, s->verdict, (size_t)s->world + 1, RP_F64, 0, RPI_PUSH_VERDICT);
+    rpi_push_await(s, -1);
     return status == RP_OK ? RP_OK : rpi_push_explain(s, status, 0);
 }
 
@@ -84,7 +86,10 @@ static rp_status meet(rp_parameter_server *s, rp_status status, bool *out_well) 
     rpi_kept_error why;
     rpi_error_keep(&why);
     double unwell = status != RP_OK;
-    RP_TRY(s->server >= 0 ? judge(s, unwell) : ask(s, unwell));
+    rpi_push_idle(s, true); /* the first waits for all, the others for it */
+    rp_status met = s->server >= 0 ? judge(s, unwell) : ask(s, unwell);
+    rpi_push_idle(s, false);
+    RP_TRY(met);
     *out_well = s->verdict[s->world] == 0 && count_lost(s) == s->known_lost;
     bool is_fruitless = !*out_well && count_lost(s) == s->known_lost;
     s->fruitless = is_fruitless ? s->fruitless + 1 : *out_well ? s->fruitless : 0;

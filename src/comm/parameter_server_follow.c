@@ -54,12 +54,15 @@ void rpi_push_orders_close(rp_parameter_server *s) {
 
 static rp_status wait_for_slot(rp_parameter_server *s, int slot) {
     rp_request **sent = s->at.orders.requests + (size_t)slot * (size_t)s->server_count;
-    for (int server = 1; server < s->server_count; server++) {
+    rp_status status = RP_OK;
+    for (int server = 1; server < s->server_count && status == RP_OK; server++) {
         if (!sent[server]) continue;
-        rp_status status = rp_request_wait(&sent[server]);
-        if (status != RP_OK) return rpi_push_explain(s, status, server);
+        rpi_push_idle(s, true);
+        status = rp_request_wait(&sent[server]);
+        if (status != RP_OK) status = rpi_push_explain(s, status, server);
     }
-    return RP_OK;
+    rpi_push_idle(s, false);
+    return status;
 }
 
 static rp_status tell(rp_parameter_server *s, int kind, int count) {

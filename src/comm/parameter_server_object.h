@@ -97,6 +97,7 @@ typedef struct rpi_push_downlink {
     bool has_header, has_payload;
     bool may_push; /* the latest answer said so: a payload is expected */
     bool has_ended;
+    int64_t news_ns;     /* when something last came from it, or left for it */
     rpi_push_copy *copy; /* what `values_out` sends */
 } rpi_push_downlink;
 
@@ -118,6 +119,13 @@ typedef struct rpi_push_handover {
     bool failed;                /* [lock] */
 } rpi_push_handover;
 
+/* What this rank's heartbeats say, in the group of the caller's communicator: the worker waits
+ * for an answer, and whose; and that a server has had no news for a while. */
+typedef struct rpi_push_waits {
+    int answer; /* [handover.lock] the server; -1: it computes */
+    bool idle;  /* [handover.lock] the server of this rank */
+} rpi_push_waits;
+
 typedef struct rpi_push_server {
     rpi_push_ledger ledger;
     rpi_push_downlink *links; /* [workers] */
@@ -131,6 +139,8 @@ typedef struct rpi_push_server {
     uint64_t pushed, dealt; /* in this span: merged, answers that said go on */
     uint64_t first_step, steps;
     int64_t grace_ns;  /* when it is over; 0: it has not begun */
+    int64_t news_ns;   /* when something last came or was done */
+    int64_t warned_ns; /* when lack of news was last told */
     atomic_bool stops; /* the step under way is the last */
     pthread_t thread;
     bool has_thread;
@@ -163,6 +173,7 @@ struct rp_parameter_server {
     size_t final;             /* elements of the gradient under way */
     rpi_push_server at;       /* of a server */
     rpi_push_handover handover;
+    rpi_push_waits waits;
     double *verdict; /* [world + 1] 1: was left behind; then on how many all was not well */
     char (*reasons)[200];
     int known_lost; /* as of the last verdict */
@@ -225,6 +236,20 @@ rp_status rpi_push_hear_order(rp_parameter_server *s);
 /* Who is merged now, and how many. *out_heeded: the order is done, the next is to be expected.
  */
 int rpi_push_follow(rp_parameter_server *s, int *out_members, bool *out_heeded);
+
+/* ---- parameter_server_watch.c ---- */
+
+/* The worker waits for an answer of this server; -1: not any more. */
+void rpi_push_await(rp_parameter_server *s, int server);
+/* This rank's server waits for others, or not any more. */
+void rpi_push_idle(rp_parameter_server *s, bool idle);
+/* Links to workers stand: their lack of progress is judged here. */
+void rpi_push_watch_links(rp_parameter_server *s);
+/* How long a server may sleep before it looks again. */
+double rpi_push_look_s(const rp_parameter_server *s);
+/* A server has slept and found nothing. RP_TIMEOUT: nothing will come any more, as far as
+ * ranks say; it names who waits for what. */
+rp_status rpi_push_watch(rp_parameter_server *s);
 
 /* ---- parameter_server_work.c ---- */
 

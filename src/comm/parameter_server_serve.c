@@ -215,6 +215,7 @@ static rp_status answer_as(rp_parameter_server *s, int worker, int kind) {
                                       .staleness = (double)one->staleness,
                                       .updates = (double)one->updates,
                                       .version = (double)s->at.ledger.version};
+    link->news_ns = rpi_now_ns();
     if (kind == RPI_MESSAGE_GO_ON) RP_TRY(expect_payload(s, worker));
     if (!is_local(s, worker)) return answer_remote(s, worker);
     answer_here(s, worker);
@@ -358,6 +359,7 @@ static rp_status hear(rp_parameter_server *s, int worker) {
     rpi_push_downlink *link = &s->at.links[worker];
     int kind = (int)link->header.kind;
     link->has_header = link->has_payload = false;
+    link->news_ns = rpi_now_ns();
     /* It has had the answer before, else it would not have sent this. */
     if (link->answer_out) RP_TRY(rp_request_wait(&link->answer_out));
     if (link->values_out) RP_TRY(rp_request_wait(&link->values_out));
@@ -394,10 +396,11 @@ static rp_status take_token(rp_parameter_server *s, uint64_t token) {
     return status == RP_OK ? RP_OK : rpi_push_lose(s, worker, status);
 }
 
-static rp_status take_own(rp_parameter_server *s) {
+static rp_status take_own(rp_parameter_server *s, bool *in_out_news) {
     if (s->worker < 0) return RP_OK;
     pthread_mutex_lock(&s->handover.lock);
     bool has_come = s->handover.has_come, failed = s->handover.failed;
+    *in_out_news |= has_come;
     s->handover.has_come = false;
     if (has_come) s->at.links[s->worker].header = s->uplinks[s->server].header;
     pthread_mutex_unlock(&s->handover.lock);
@@ -408,9 +411,10 @@ static rp_status take_own(rp_parameter_server *s) {
 /* How long to sleep at most. */
 static double patience(const rp_parameter_server *s) {
     const rpi_push_server *at = &s->at;
-    if (!at->grace_ns) return 1;
+    double most = rpi_push_look_s(s);
+    if (!at->grace_ns) return most;
     double left = rpi_seconds(at->grace_ns - rpi_now_ns());
-    return left < 0 ? 0 : left < 1 ? left : 1;
+    return left < 0 ? 0 : left < most ? left : most;
 }
 
 static bool is_over(const rp_parameter_server *s) {
@@ -424,7 +428,9 @@ static bool is_over(const rp_parameter_server *s) {
 static rp_status serve(rp_parameter_server *s) {
     enum { AT_ONCE = 16 };
     rpi_push_server *at = &s->at;
+    at->news_ns = rpi_now_ns();
     for (int w = 0; w < s->workers; w++) {
+        at->links[w].news_ns = at->news_ns;
         if (at->ledger.workers[w].is_lost) continue;
         rp_status status = expect_header(s, w);
         if (status != RP_OK) RP_TRY(rpi_push_lose(s, w, status));
@@ -434,10 +440,18 @@ static rp_status serve(rp_parameter_server *s) {
         uint64_t tokens[AT_ONCE];
         size_t count = 0;
         RP_TRY(rp_completions_wait(at->queue, patience(s), tokens, AT_ONCE, &count));
+        uint64_t pushed = at->pushed;
+        bool news = count > 0;
+        if (news) rpi_push_idle(s, false);
         for (size_t i = 0; i < count; i++) RP_TRY(take_token(s, tokens[i]));
-        RP_TRY(take_own(s));
+        RP_TRY(take_own(s, &news));
         RP_TRY(advance(s));
+        if (news || at->pushed != pushed)
+            at->news_ns = rpi_now_ns();
+        else
+            RP_TRY(rpi_push_watch(s));
     }
+    rpi_push_idle(s, false);
     return rpi_push_order_end(s);
 }
 

@@ -138,8 +138,13 @@ static rp_status tell(rp_parameter_server *s, int from, int to, const rpi_push_m
 }
 
 static rp_status hear(rp_parameter_server *s, int from, int to) {
-    for (int server = from; server < to; server++) RP_TRY(wait_for(s, server));
-    return RP_OK;
+    rp_status status = RP_OK;
+    for (int server = from; server < to && status == RP_OK; server++) {
+        rpi_push_await(s, server);
+        status = wait_for(s, server);
+    }
+    rpi_push_await(s, -1);
+    return status;
 }
 
 static rp_status ask(rp_parameter_server *s, int from, int to, const rpi_push_message *message,
@@ -239,6 +244,7 @@ static rp_status say_end(rp_parameter_server *s) {
 static rp_status wait_for_sends(rp_parameter_server *s) {
     for (int server = 0; server < s->server_count; server++) {
         rpi_push_uplink *link = &s->uplinks[server];
+        rpi_push_await(s, server);
         if (link->sent_header) RP_TRY(explain(s, server, rp_request_wait(&link->sent_header)));
         if (link->sent_payload)
             RP_TRY(explain(s, server, rp_request_wait(&link->sent_payload)));
@@ -248,6 +254,11 @@ static rp_status wait_for_sends(rp_parameter_server *s) {
 
 rp_status rpi_push_end_work(rp_parameter_server *s) {
     RP_TRY(say_end(s));
-    RP_TRY(wait_for_sends(s));
-    return s->server >= 0 ? rpi_push_serve_join(s) : RP_OK;
+    rp_status status = wait_for_sends(s);
+    if (status == RP_OK && s->server >= 0) {
+        rpi_push_await(s, s->server);
+        status = rpi_push_serve_join(s);
+    }
+    rpi_push_await(s, -1);
+    return status;
 }

@@ -269,6 +269,11 @@ struct rp_comm {
     atomic_uint_fast64_t values_sent;    /* what these were before they were encoded */
 };
 
+/* Others only compare it with now: no order is needed. */
+static inline void rpi_comm_progressed(rp_comm *comm, int64_t now_ns) {
+    atomic_store_explicit(&comm->progress_ns, now_ns, memory_order_relaxed);
+}
+
 static inline void rpi_comm_count_sent(rp_comm *comm, size_t bytes) {
     atomic_fetch_add_explicit(&comm->sent, bytes, memory_order_relaxed);
 }

@@ -438,7 +438,7 @@ static bool take_posted(rpi_fabric *fabric) {
         for (rp_request *request = first; request && !atomic_load(&comm->failed);
              request = request->next)
             if (!rpi_p2p_is_unbound(request)) (void)rpi_request_enter(request);
-        if (first) comm->progress_ns = rpi_now_ns();
+        if (first) rpi_comm_progressed(comm, rpi_now_ns());
         rpi_fabric_activate(comm);
         moved = true;
     }
@@ -521,7 +521,7 @@ static bool pass_over(rp_comm *comm) {
     if (comm->windows) served = rpi_windows_serve(comm);
     if (!atomic_load(&comm->failed)) rpi_comm_check_links(comm);
     if (atomic_load(&comm->failed)) fail_queue(comm);
-    if (moved) comm->progress_ns = rpi_now_ns();
+    if (moved) rpi_comm_progressed(comm, rpi_now_ns());
     return moved || served;
 }
 

@@ -27,7 +27,7 @@
 /* In beats: no operation of the communicator's, which are none meanwhile. */
 #define WAITING     RPI_P2P_SEQUENCE
 /* Who has found the lost message speaks before those that wait for its consequences. */
-#define COURTESY_NS (RPI_SECOND_NS / 2)
+#define COURTESY_NS (5 * RPI_SECOND_NS)
 enum { NOBODY = -1 };
 
 static int64_t timeout_ns(const rp_parameter_server *s) {
@@ -217,8 +217,7 @@ static rp_status find_lost_message(rp_parameter_server *s, int64_t limit_ns) {
         char why[200] = "";
         add(why, sizeof why,
             "rank %d waits for this rank's answer to its push %llu, and this rank for what "
-            "comes "
-            "behind that: a message between them is lost",
+            "comes behind that: a message between them is lost",
             rpi_push_name(s, rank), (unsigned long long)s->at.ledger.workers[w].received);
         return fail(s, idle_ns, why);
     }

@@ -497,7 +497,7 @@ static rp_status open_head(rpi_fabric *fabric, int rank) {
 static rp_status welcome_head(rpi_port *port, int rank) {
     rp_comm *comm = port->comm;
     atomic_fetch_add_explicit(&comm->received, port->head_bytes, memory_order_relaxed);
-    if (port->header.kind != RPI_FRAME_WINDOW) comm->progress_ns = rpi_now_ns();
+    if (port->header.kind != RPI_FRAME_WINDOW) rpi_comm_progressed(comm, rpi_now_ns());
     rpi_fabric_activate(comm);
     return rpi_flow_come(comm, rank, &port->header, port->head_bytes - RPI_FRAME_HEADER_BYTES);
 }

@@ -129,7 +129,7 @@ static void account(rpi_fabric *fabric) {
     rp_comm *only = fabric->active;
     fabric->driven_ns = rpi_now_ns();
     if (moved != fabric->moved && only && !only->next_active && !only->windows)
-        only->progress_ns = fabric->driven_ns;
+        rpi_comm_progressed(only, fabric->driven_ns);
     fabric->moved = moved;
 }
 
@@ -138,7 +138,7 @@ static void forgive_absence(rpi_fabric *fabric) {
     int64_t now = rpi_now_ns();
     if (now - fabric->driven_ns <= RPI_SECOND_NS) return;
     for (rp_comm *comm = fabric->active; comm; comm = comm->next_active)
-        comm->progress_ns = now;
+        rpi_comm_progressed(comm, now);
 }
 
 static bool has_queue(const rpi_fabric *fabric) {

@@ -140,6 +140,7 @@ typedef struct rpi_push_server {
     uint64_t first_step, steps;
     int64_t grace_ns;  /* when it is over; 0: it has not begun */
     int64_t news_ns;   /* when something last came or was done */
+    int64_t looked_ns; /* when it last looked whether anybody waits in vain */
     int64_t warned_ns; /* when lack of news was last told */
     atomic_bool stops; /* the step under way is the last */
     pthread_t thread;
@@ -247,8 +248,8 @@ void rpi_push_idle(rp_parameter_server *s, bool idle);
 void rpi_push_watch_links(rp_parameter_server *s);
 /* How long a server may sleep before it looks again. */
 double rpi_push_look_s(const rp_parameter_server *s);
-/* A server has slept and found nothing. RP_TIMEOUT: nothing will come any more, as far as
- * ranks say; it names who waits for what. */
+/* From time to time, often enough to be called behind each message. RP_TIMEOUT: nothing will
+ * come any more, as far as ranks say; it names who waits for what. */
 rp_status rpi_push_watch(rp_parameter_server *s);
 
 /* ---- parameter_server_work.c ---- */

@@ -428,7 +428,7 @@ static bool is_over(const rp_parameter_server *s) {
 static rp_status serve(rp_parameter_server *s) {
     enum { AT_ONCE = 16 };
     rpi_push_server *at = &s->at;
-    at->news_ns = rpi_now_ns();
+    at->news_ns = at->looked_ns = rpi_now_ns();
     for (int w = 0; w < s->workers; w++) {
         at->links[w].news_ns = at->news_ns;
         if (at->ledger.workers[w].is_lost) continue;
@@ -446,10 +446,8 @@ static rp_status serve(rp_parameter_server *s) {
         for (size_t i = 0; i < count; i++) RP_TRY(take_token(s, tokens[i]));
         RP_TRY(take_own(s, &news));
         RP_TRY(advance(s));
-        if (news || at->pushed != pushed)
-            at->news_ns = rpi_now_ns();
-        else
-            RP_TRY(rpi_push_watch(s));
+        if (news || at->pushed != pushed) at->news_ns = rpi_now_ns();
+        RP_TRY(rpi_push_watch(s));
     }
     rpi_push_idle(s, false);
     return rpi_push_order_end(s);
@@ -460,6 +458,7 @@ rp_status rpi_push_serve(rp_parameter_server *s) {
     if (status == RP_OK) return RP_OK;
     rpi_kept_error why;
     rpi_error_keep(&why);
+    rpi_push_idle(s, false);
     rp_parameter_server_abort(s, status, why.message);
     rpi_error_put_back(&why);
     return status;

@@ -251,10 +251,23 @@ static void warn(rp_parameter_server *s, int64_t since_ns, int64_t idle_ns) {
             text);
 }
 
+/* This process did not run for a while, or merged: that was no lack of news, as in wait.c. */
+static void forgive_absence(rp_parameter_server *s, int64_t now_ns) {
+    rpi_push_server *at = &s->at;
+    double away_s = rpi_seconds(now_ns - at->looked_ns);
+    at->looked_ns = now_ns;
+    if (away_s <= rpi_push_look_s(s) + 1) return;
+    at->news_ns = now_ns;
+    for (int w = 0; w < s->workers; w++) at->links[w].news_ns = now_ns;
+}
+
 rp_status rpi_push_watch(rp_parameter_server *s) {
-    int64_t since_ns = news_ns(s), idle_ns = rpi_now_ns() - since_ns, limit_ns = timeout_ns(s);
+    int64_t now_ns = rpi_now_ns();
+    if (!s->comm->group || rpi_seconds(now_ns - s->at.looked_ns) < rpi_push_look_s(s) / 2)
+        return RP_OK;
+    forgive_absence(s, now_ns);
+    int64_t since_ns = news_ns(s), idle_ns = now_ns - since_ns, limit_ns = timeout_ns(s);
     char text[240] = "all ranks wait: ";
-    if (!s->comm->group) return RP_OK;
     rpi_push_idle(s, idle_ns >= limit_ns / 4);
     warn(s, since_ns, idle_ns);
     RP_TRY(find_lost_message(s, limit_ns));

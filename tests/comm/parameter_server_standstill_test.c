@@ -82,7 +82,6 @@ static void lost_on_the_way(void) {
                   .server = 1,
                   .words = words});
     run(4, &(job){.options = {.servers = 2, .goes_on = 1}, .server = 1, .words = which});
-    run(3, &(job){.options = {.servers = 1, .staleness = RP_ANY_STALENESS}, .words = which});
     run(3, &(job){.server = 1, .words = which});
 }
 

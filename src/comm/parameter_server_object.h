@@ -122,8 +122,9 @@ typedef struct rpi_push_handover {
 /* What this rank's heartbeats say, in the group of the caller's communicator: the worker waits
  * for an answer, and whose; and that a server has had no news for a while. */
 typedef struct rpi_push_waits {
-    int answer; /* [handover.lock] the server; -1: it computes */
-    bool idle;  /* [handover.lock] the server of this rank */
+    int answer;    /* [handover.lock] the server; -1: it computes */
+    uint64_t step; /* [handover.lock] in which that is */
+    bool idle;     /* [handover.lock] the server of this rank */
 } rpi_push_waits;
 
 typedef struct rpi_push_server {

@@ -49,12 +49,13 @@ static void say(const rp_parameter_server *s) {
     bool waits = (s->worker < 0 || w->answer >= 0) && (s->server < 0 || w->idle);
     if (!group) return;
     rpi_control_note(group, waits ? WAITING : 0);
-    rpi_control_note_gap(group, (rpi_control_gap){.from = w->answer, .step = s->number});
+    rpi_control_note_gap(group, (rpi_control_gap){.from = w->answer, .step = w->step});
 }
 
 void rpi_push_await(rp_parameter_server *s, int server) {
     pthread_mutex_lock(&s->handover.lock);
     s->waits.answer = server;
+    s->waits.step = s->number; /* of this thread, which makes the pushes */
     say(s);
     pthread_mutex_unlock(&s->handover.lock);
 }

@@ -17,10 +17,10 @@
 #include "comm/communicator.h"
 #include "comm/parameter_server_object.h"
 
+#include "base/append.h"
 #include "base/clock.h"
 #include "base/log.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -129,15 +129,6 @@ void rpi_push_watch_links(rp_parameter_server *s) {
 
 /* ---- who waits for what ---- */
 
-static void add(char *text, size_t bytes, const char *format, ...) RP_PRINTF(3, 4);
-static void add(char *text, size_t bytes, const char *format, ...) {
-    size_t used = strlen(text);
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(text + used, bytes - used, format, arguments);
-    va_end(arguments);
-}
-
 static bool owes(const rp_parameter_server *s, int worker) {
     rpi_worker_state state = s->at.ledger.workers[worker].state;
     return state == RPI_WORKER_EXPECTED || state == RPI_WORKER_COMPUTING;
@@ -150,38 +141,39 @@ static void add_worker(rp_parameter_server *s, int worker, char *text, size_t by
     sight seen = look_at(s, rank);
     switch (one->state) {
     case RPI_WORKER_EXPECTED:
-        add(text, bytes, "rank %d's word behind its push %llu is missing", name, number);
+        rpi_append(text, bytes, "rank %d's word behind its push %llu is missing", name, number);
         break;
     case RPI_WORKER_COMPUTING:
-        add(text, bytes, "push %llu of rank %d is missing", number + 1, name);
+        rpi_append(text, bytes, "push %llu of rank %d is missing", number + 1, name);
         break;
     case RPI_WORKER_PENDING:
-        add(text, bytes, "push %llu of rank %d is not merged yet", number, name);
+        rpi_append(text, bytes, "push %llu of rank %d is not merged yet", number, name);
         break;
     case RPI_WORKER_WAITING:
-        add(text, bytes, "rank %d is held back behind its push %llu", name, number);
+        rpi_append(text, bytes, "rank %d is held back behind its push %llu", name, number);
         break;
     case RPI_WORKER_AWAY: break;
     }
     if (!owes(s, worker)) return;
     if (seen.answer >= 0)
-        add(text, bytes, " (it waits for rank %d)", rpi_push_name(s, seen.answer));
+        rpi_append(text, bytes, " (it waits for rank %d)", rpi_push_name(s, seen.answer));
     else
-        add(text, bytes, seen.waits ? " (it waits)" : " (it is alive and computes)");
+        rpi_append(text, bytes, seen.waits ? " (it waits)" : " (it is alive and computes)");
 }
 
 static void add_all(rp_parameter_server *s, char *text, size_t bytes) {
     enum { ROOM = 80 }; /* of one */
     const char *between = "";
     if (rpi_push_follows(s) && !s->at.orders.is_over) {
-        add(text, bytes, "%s of rank %d",
-            s->at.orders.has_order ? "pushes of an order" : "an order", rpi_push_name(s, 0));
-        add(text, bytes, s->at.orders.has_order ? " have not all come" : " is missing");
+        rpi_append(text, bytes, "%s of rank %d",
+                   s->at.orders.has_order ? "pushes of an order" : "an order",
+                   rpi_push_name(s, 0));
+        rpi_append(text, bytes, s->at.orders.has_order ? " have not all come" : " is missing");
         between = ", ";
     }
     for (int w = 0; w < s->workers && strlen(text) + ROOM < bytes; w++) {
         if (!is_there(s, w)) continue;
-        add(text, bytes, "%s", between);
+        rpi_append(text, bytes, "%s", between);
         add_worker(s, w, text, bytes);
         between = ", ";
     }
@@ -216,7 +208,8 @@ static rp_status find_lost_message(rp_parameter_server *s, int64_t limit_ns) {
         sight seen = look_at(s, rank);
         if (!is_settled(&seen, since_ns, limit_ns) || seen.answer != s->rank) continue;
         char why[200] = "";
-        add(why, sizeof why,
+        rpi_append(
+            why, sizeof why,
             "rank %d waits for this rank's answer to its push %llu, and this rank for what "
             "comes behind that: a message between them is lost",
             rpi_push_name(s, rank), (unsigned long long)s->at.ledger.workers[w].received);

@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 
 from hf_batches import Tensors, held_out
+from squad_questions import questions_of
 
 transformers = pytest.importorskip("transformers")
 
@@ -257,17 +258,3 @@ def test_windows_of_questions_are_counted(tmp_path: Path) -> None:
     found = evaluate(tmp_path / "hf", data, length)
     assert len(losses) >= 2 * found["questions"]
     assert found["loss"] == pytest.approx(sum(losses) / len(losses), abs=CLOSE)
-
-
-def questions_of(path: Path) -> list[tuple[str, str, int, int]]:
-    """Context, question, and the characters of the first answer; 0 and 0: there is none."""
-    found = []
-    for article in json.loads(path.read_text())["data"]:
-        for paragraph in article["paragraphs"]:
-            for one in paragraph["qas"]:
-                start = end = 0
-                for answer in one["answers"][:1]:
-                    start = answer["answer_start"]
-                    end = start + len(answer["text"])
-                found.append((paragraph["context"], one["question"], start, end))
-    return found

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from squad_questions import questions_of
+
 ROOT = Path(__file__).parents[2]
 COMMAND = Path(os.environ["REDPOLL_BUILD"]) / "src" / "cli" / "redpoll"
 LENGTH = 32
@@ -49,20 +51,6 @@ def folders(birds: Path) -> tuple[Path, Path]:
 def data_of(birds: Path) -> str:
     files = f"{birds}/train.json,validation={birds}/validation.json"
     return f"spans:{files},tokenizer=bert:{birds},max-answer=4"
-
-
-def questions_of(path: Path) -> list[tuple[str, str, int, int]]:
-    """Context, question, and the characters of the answer; 0 and 0: there is none."""
-    found = []
-    for article in json.loads(path.read_text())["data"]:
-        for paragraph in article["paragraphs"]:
-            for one in paragraph["qas"]:
-                start = end = 0
-                for answer in one["answers"][:1]:
-                    start = answer["answer_start"]
-                    end = start + len(answer["text"])
-                found.append((paragraph["context"], one["question"], start, end))
-    return found
 
 
 def test_transformers_has_the_same_loss(birds: Path, folders: tuple[Path, Path]) -> None:

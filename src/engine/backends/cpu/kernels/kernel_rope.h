@@ -6,8 +6,7 @@
  *   y_c = x_c cos a - x_(c + rotary / 2) sin a
  *   y_(c + rotary / 2) = x_(c + rotary / 2) cos a + x_c sin a
  * and elements from `rotary` on are copied; `pairs`: of x_2c and x_(2c + 1) instead, by plain
- * loops. The gradient is the rotation back: `inverse`. Tables that
- * are scaled scale both.
+ * loops. The gradient is the rotation back: `inverse`. Tables that are scaled scale both.
  *
  * Su et al., "RoFormer: enhanced transformer with rotary position embedding", 2021. */
 #ifndef RPI_ENGINE_KERNEL_ROPE_H

@@ -2,6 +2,7 @@
 #include "engine/backends/cpu/kernels/kernel_batch_norm.h"
 
 #include "engine/backends/cpu/kernels/simd.h"
+#include "engine/backends/cpu/kernels/simd_image_norm.h"
 
 /* Sums run in chains, so that they do not wait for each addition, and image by image, so that
  * long ones lose little. Blocks are taken some at a time: what they have in an image lies
@@ -25,11 +26,6 @@ SIMD vf load(simd_row row, int64_t pixel) {
 SIMD simd_row plane(const rpi_kernel_batch_norm *it, rpi_kernel_rows m, int64_t n,
                     int64_t block) {
     return m.data ? row_of(m, n * it->blocks + block) : (simd_row){0};
-}
-
-/* So that the compiler makes loops of f32 alone. */
-SIMD simd_row as_floats(simd_row row) {
-    return (simd_row){row.data, false};
 }
 
 SIMD int64_t group_size(const rpi_kernel_batch_norm *it) {
@@ -155,27 +151,10 @@ RPI_SIMD_BODY(batch_norm_forward)(const void *args, int64_t begin, int64_t end) 
 
 /* ---- backward ---- */
 
-/* Where the gradient in front of relu comes from: dy as it is, dy where x or where y says that
- * relu is open. */
-typedef enum opening { OPEN, OPEN_BY_X, OPEN_BY_Y } opening;
-
-typedef struct planes {
-    simd_row x, y, dy, dx, daddend;
-} planes;
-
 SIMD planes planes_of(const rpi_kernel_batch_norm *it, int64_t n, int64_t block) {
     return (planes){plane(it, it->x, n, block), plane(it, it->y, n, block),
                     plane(it, it->dy, n, block), plane(it, it->dx, n, block),
                     plane(it, it->daddend, n, block)};
-}
-
-SIMD bool has_bf16(const planes *at) {
-    return at->x.bf16 || at->y.bf16 || at->dy.bf16 || at->dx.bf16 || at->daddend.bf16;
-}
-
-SIMD planes all_floats(const planes *at) {
-    return (planes){as_floats(at->x), as_floats(at->y), as_floats(at->dy), as_floats(at->dx),
-                    as_floats(at->daddend)};
 }
 
 /* dy, or 0 where relu is closed; d = x - mean. */

@@ -19,8 +19,13 @@ rp_status rpi_cut_reserve(rpi_cut *cut, size_t count) {
     return RP_OK;
 }
 
-static size_t describe_runs(rpi_cut *cut) {
-    size_t bytes = 0;
+/* Of all runs: the elements' bytes, and what they encode to at most. */
+typedef struct amount {
+    size_t bytes, encoded;
+} amount;
+
+static amount describe_runs(rpi_cut *cut) {
+    amount all = {0};
     cut->varies = false;
     for (size_t i = 0; i < cut->count; i++) {
         const rpi_run *run = &cut->runs[i];
@@ -31,9 +36,10 @@ static size_t describe_runs(rpi_cut *cut) {
             .granule = granule,
             .element_bytes = rp_dtype_bytes(run->dtype),
             .granule_bytes = rp_codec_encoded_bytes(&run->codec, run->dtype, granule)};
-        bytes += run->count * rp_dtype_bytes(run->dtype);
+        all.bytes += run->count * rp_dtype_bytes(run->dtype);
+        all.encoded += rp_codec_encoded_bytes(&run->codec, run->dtype, run->count);
     }
-    return bytes;
+    return all;
 }
 
 static rp_status make_blocks(rpi_cut *cut, size_t piece_bytes, size_t limit_bytes) {
@@ -64,8 +70,8 @@ static size_t largest_part(const rpi_cut *cut) {
 rp_status rpi_cut_make(rpi_cut *cut, rpi_split_layout layout, int parts, size_t chunk_bytes,
                        size_t limit_bytes) {
     if (layout == RPI_SPLIT_BLOCKS) return make_blocks(cut, chunk_bytes, limit_bytes);
-    size_t bytes = describe_runs(cut);
-    int chunks = rpi_split_chunks(bytes, chunk_bytes, parts);
+    amount all = describe_runs(cut);
+    int chunks = rpi_split_chunks(all.bytes, all.encoded, chunk_bytes, parts);
     for (;;) {
         rpi_split_free(&cut->split);
         RP_TRY(
@@ -73,7 +79,7 @@ rp_status rpi_cut_make(rpi_cut *cut, rpi_split_layout layout, int parts, size_t 
         size_t largest = largest_part(cut);
         if (largest <= limit_bytes) return RP_OK;
         /* Halving cannot help any more once a part is about a granule long. */
-        if ((size_t)chunks > 2 * (bytes / limit_bytes + 1) * 64)
+        if ((size_t)chunks > 2 * (all.bytes / limit_bytes + 1) * 64)
             return RP_FAIL(UNSUPPORTED,
                            "a part of %zu bytes does not fit a frame (%zu): "
                            "use a smaller bucket",

@@ -349,7 +349,7 @@ static int cut_parts(const rpi_algorithm *algorithm, const rpi_schedule *schedul
 static void plan_chunks(simulation *s, const rpi_algorithm *algorithm, size_t bytes,
                         size_t encoded) {
     int parts = cut_parts(algorithm, &s->schedules[0]);
-    s->chunks = rpi_split_chunks(bytes, s->model->chunk_bytes, parts);
+    s->chunks = rpi_split_chunks(bytes, encoded, s->model->chunk_bytes, parts);
     s->in_flight =
         s->model->chunks_in_flight > 0 ? s->model->chunks_in_flight : RPI_CHUNKS_IN_FLIGHT;
     if (s->in_flight > s->chunks) s->in_flight = s->chunks;

@@ -54,7 +54,8 @@ double rpi_outline_price(const rpi_outline *o, const rpi_world_shape *shape, siz
                          size_t encoded, const rpi_cost_model *m) {
     double crowd = crowd_of(shape, m), turns = crowd * (o->share > 0 ? o->share : 1);
     if (turns < 1) turns = 1;
-    double chunks = rpi_split_chunks(bytes, m->chunk_bytes, o->parts > 0 ? o->parts : 1);
+    int parts = o->parts > 0 ? o->parts : 1;
+    double chunks = rpi_split_chunks(bytes, encoded, m->chunk_bytes, parts);
     double nic_s = over(o->host_bytes * (double)encoded, m->bytes_per_s);
     double inside_s = over(o->inside_bytes * (double)encoded + o->inside_values * (double)bytes,
                            m->inside_bytes_per_s);

@@ -3,6 +3,7 @@
 #include "base/memory.h"
 
 #include <limits.h>
+#include <math.h>
 #include <stdbool.h>
 
 /* Segments that may be cut anywhere are cut so that both sides start on a cache line (when the
@@ -224,8 +225,19 @@ size_t rpi_split_largest(const rpi_split *split) {
     return largest_of(split->before[split->segment_count], pieces, unit_bytes);
 }
 
-int rpi_split_chunks(size_t bytes, size_t chunk_bytes, int parts) {
-    if (!chunk_bytes) chunk_bytes = (size_t)parts * RPI_PART_BYTES;
+/* With a granule more it fits a frame as it is, too, as it travels inside a host. */
+enum { PART_BYTES_MAX = RPI_PART_BYTES / 8 * 15 };
+
+size_t rpi_split_part_bytes(size_t bytes, size_t encoded) {
+    if (bytes == 0 || encoded == 0) return RPI_PART_BYTES;
+    double ratio = (double)encoded / (double)bytes;
+    double segments = floor(RPI_PART_BYTES * ratio / RPI_SEGMENT_BYTES + 0.5);
+    double part_bytes = fmax(segments, 1) * RPI_SEGMENT_BYTES / ratio;
+    return (size_t)fmin(part_bytes, PART_BYTES_MAX);
+}
+
+int rpi_split_chunks(size_t bytes, size_t encoded, size_t chunk_bytes, int parts) {
+    if (!chunk_bytes) chunk_bytes = (size_t)parts * rpi_split_part_bytes(bytes, encoded);
     size_t chunks = bytes / chunk_bytes + (bytes % chunk_bytes != 0);
     if (chunks > INT_MAX) return INT_MAX;
     return chunks ? (int)chunks : 1;

@@ -78,12 +78,22 @@ int rpi_split_pieces(const rpi_split *split, int part);
 /* No piece encodes to more bytes than this (short granules weighed as full). */
 size_t rpi_split_largest(const rpi_split *split);
 
-/* When nobody says otherwise: bytes of elements that make a part worth a frame of its own, and
- * how many chunks run at once. */
+/* When nobody says otherwise: about so many bytes of elements make a part worth a frame of its
+ * own, and so many chunks run at once. */
 enum { RPI_PART_BYTES = 256 * 1024, RPI_CHUNKS_IN_FLIGHT = 4 };
 
-/* How many chunks a vector of `bytes` is cut into: ceil(bytes / chunk_bytes), at least 1.
- * chunk_bytes 0: parts * RPI_PART_BYTES. */
-int rpi_split_chunks(size_t bytes, size_t chunk_bytes, int parts);
+/* What Linux hands a network card as one piece (segmentation offload: whole packets of 1500 or
+ * 9000 bytes, 64 KiB with their headers at most), less a frame's header and a granule. A frame
+ * that is a little longer goes as two pieces, each of which costs the same. */
+enum { RPI_SEGMENT_BYTES = 62000 };
+
+/* Elements' bytes of a part of a vector of `bytes` that encodes to `encoded`: about
+ * RPI_PART_BYTES, such that its encoding fills whole segments, at least one; but less than
+ * twice RPI_PART_BYTES, which fits a frame as it is. */
+size_t rpi_split_part_bytes(size_t bytes, size_t encoded);
+
+/* How many chunks such a vector is cut into: ceil(bytes / chunk_bytes), at least 1.
+ * chunk_bytes 0: parts * rpi_split_part_bytes(). */
+int rpi_split_chunks(size_t bytes, size_t encoded, size_t chunk_bytes, int parts);
 
 #endif

@@ -92,8 +92,8 @@ static void a_granule_that_fits_no_frame_is_refused(void) {
     rpi_cut_free(&cut);
 }
 
-/* Bytes of a chunk: as asked for; else, on one host, what stays in caches; else, and for lossy
- * codecs, 0: the default of split.h. */
+/* Bytes of a chunk: as asked for; else, on one host, what stays in caches, which lossy parts of
+ * RPI_PART_BYTES do; else 0: the default of split.h. */
 static void chunks_are_as_long_as_is_asked_for(void) {
     enum { KIB = 1024 };
     const struct {
@@ -109,7 +109,8 @@ static void chunks_are_as_long_as_is_asked_for(void) {
         {5000, false, false, RPI_SPLIT_VECTOR, 4, 5000},
         {0, false, false, RPI_SPLIT_VECTOR, 4, 0},
         {0, false, true, RPI_SPLIT_VECTOR, 4, 0},
-        {0, true, true, RPI_SPLIT_VECTOR, 4, 0},
+        {0, true, true, RPI_SPLIT_VECTOR, 4, 4 * 256 * KIB},
+        {0, true, true, RPI_SPLIT_BLOCKS, 4, 0},
         {0, true, false, RPI_SPLIT_VECTOR, 1, 128 * KIB},
         {0, true, false, RPI_SPLIT_VECTOR, 2, 2 * 128 * KIB},
         {0, true, false, RPI_SPLIT_VECTOR, 4, 4 * 32 * KIB},
@@ -153,9 +154,30 @@ static void narrowing_overflows_to_infinity(void) {
     CHECK(back[0] == 65504 && isinf(back[1]) && isinf(back[2]) && back[2] < 0 && back[3] == 1);
 }
 
+/* For a network a part's encoding is a little less than what a network card takes at once. */
+static void encodings_fill_segments(void) {
+    const char *const names[] = {"fp32", "bf16", "q8", "q4"};
+    const int segments[] = {4, 2, 1, 1};
+    for (int i = 0; i < 4; i++) {
+        rpi_cut cut = {0};
+        REQUIRE_OK(rpi_cut_reserve(&cut, 2));
+        for (int run = 0; run < 2; run++) {
+            cut.runs[run] = (rpi_run){.count = 10000000, .dtype = RP_F32};
+            CHECK_OK(rp_codec_parse(names[i], &cut.runs[run].codec));
+        }
+        REQUIRE_OK(rpi_cut_make(&cut, RPI_SPLIT_VECTOR, 2, 0, RPI_FRAME_PAYLOAD));
+        size_t bytes = RPI_FRAME_HEADER_BYTES + rpi_split_largest(&cut.split);
+        double taken = segments[i] * 7.0 * 8948; /* by packets of 9000 bytes */
+        CHECK_MSG((double)bytes > 0.98 * taken && (double)bytes <= taken,
+                  "%s: %zu bytes a frame for %g", names[i], bytes, taken);
+        rpi_cut_free(&cut);
+    }
+}
+
 CASES({"parts cover every element once", parts_cover_every_element_once},
       {"exact parts fit, too", exact_parts_fit_too},
       {"a granule that fits no frame is refused", a_granule_that_fits_no_frame_is_refused},
       {"chunks are as long as is asked for", chunks_are_as_long_as_is_asked_for},
       {"means are true divisions", means_are_true_divisions},
+      {"encodings fill segments", encodings_fill_segments},
       {"narrowing overflows to infinity", narrowing_overflows_to_infinity})

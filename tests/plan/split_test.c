@@ -313,11 +313,40 @@ static void bad_arguments(void) {
 }
 
 static void chunk_counts(void) {
-    CHECK_EQ(rpi_split_chunks(0, 1024, 4), 1);
-    CHECK_EQ(rpi_split_chunks(1024, 1024, 4), 1);
-    CHECK_EQ(rpi_split_chunks(1025, 1024, 4), 2);
-    CHECK_EQ(rpi_split_chunks(100 << 20, 0, 4), 100);
-    CHECK_EQ(rpi_split_chunks(SIZE_MAX, 1, 1), INT32_MAX);
+    CHECK_EQ(rpi_split_chunks(0, 0, 1024, 4), 1);
+    CHECK_EQ(rpi_split_chunks(1024, 1024, 1024, 4), 1);
+    CHECK_EQ(rpi_split_chunks(1025, 1025, 1024, 4), 2);
+    CHECK_EQ(rpi_split_chunks(SIZE_MAX, SIZE_MAX, 1, 1), INT32_MAX);
+    CHECK_EQ(rpi_split_chunks(0, 0, 0, 4), 1);
+    CHECK_EQ(rpi_split_chunks(400 * 4 * RPI_SEGMENT_BYTES, 400 * 4 * RPI_SEGMENT_BYTES, 0, 4),
+             100);
+    CHECK_EQ(rpi_split_chunks(400 * 4 * RPI_SEGMENT_BYTES + 1, 400 * 4 * RPI_SEGMENT_BYTES + 1,
+                              0, 4),
+             101);
+}
+
+/* Whatever the codec makes of it, a part's encoding fills whole segments or stays below one. */
+static void parts_fill_segments(void) {
+    enum { BYTES = 1 << 30 };
+    static const struct {
+        const char *codec;
+        double ratio; /* of the encoded bytes to those of the elements */
+        int segments;
+    } rows[] = {{"fp32", 1, 4},        {"bf16", 0.5, 2},      {"q8", 0.25390625, 1},
+                {"q6", 0.19140625, 1}, {"q5", 0.16015625, 1}, {"q4", 0.12890625, 1}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        size_t part = rpi_split_part_bytes(BYTES, (size_t)(BYTES * rows[i].ratio));
+        double filled = (double)part * rows[i].ratio / RPI_SEGMENT_BYTES;
+        CHECK_MSG(filled <= rows[i].segments && filled > rows[i].segments - 0.01,
+                  "%s fills %g segments", rows[i].codec, filled);
+    }
+    for (double ratio = 0.001; ratio < 2; ratio *= 1.1) {
+        size_t part = rpi_split_part_bytes(BYTES, (size_t)(BYTES * ratio));
+        CHECK_MSG(part > RPI_PART_BYTES / 2 && part < 2 * RPI_PART_BYTES, "%zu bytes at %g",
+                  part, ratio);
+    }
+    CHECK_EQ(rpi_split_part_bytes(0, 0), RPI_PART_BYTES);
+    CHECK_EQ(rpi_split_part_bytes(BYTES, 0), RPI_PART_BYTES);
 }
 
 CASES({"small counts in every world", small_counts_in_every_world},
@@ -326,4 +355,4 @@ CASES({"small counts in every world", small_counts_in_every_world},
       {"both ends cut a block alike", both_ends_cut_a_block_alike},
       {"particular blocks", particular_blocks}, {"bad blocks", bad_blocks},
       {"huge vectors", huge_vectors}, {"bad arguments", bad_arguments},
-      {"chunk counts", chunk_counts})
+      {"chunk counts", chunk_counts}, {"parts fill segments", parts_fill_segments})

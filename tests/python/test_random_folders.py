@@ -120,10 +120,10 @@ def check(
 # ---- BERT ----
 
 ENCODERS = ("BertForPreTraining", "BertForMaskedLM", "BertForQuestionAnswering")
-# What ours always is, and what a folder may say instead, which is refused.
+ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu", "swish")
+# What ours has, and what a folder may say instead, which is refused.
 ENCODER_VARIANTS: list[tuple[str, Any, list[Any]]] = [
-    ("hidden_act", "gelu", ["gelu_new", "relu", "silu"]),
-    ("layer_norm_eps", 1e-12, [1e-5, 1e-7]),
+    ("hidden_act", "gelu", ["gelu_fast", "quick_gelu", "tanh"]),
     ("type_vocab_size", 2, [1, 3]),
     ("tie_word_embeddings", True, [False]),
     ("position_embedding_type", "absolute", ["relative_key", "relative_key_query"]),
@@ -163,6 +163,8 @@ def draw_encoder(
     for key, usual, others in ENCODER_VARIANTS:
         chosen[key] = rng.choice(others) if rng.random() < 0.1 else usual
     unknown = [key for key, usual, _ in ENCODER_VARIANTS if chosen[key] != usual]
+    if "hidden_act" not in unknown:
+        chosen["hidden_act"] = rng.choice(ACTIVATIONS)
     more = {"position_embedding_type": chosen.pop("position_embedding_type")}
     config = transformers.BertConfig(
         # Norms of a few elements are rounding more than anything else.
@@ -170,6 +172,7 @@ def draw_encoder(
         num_hidden_layers=rng.randint(1, 3), intermediate_size=rng.randint(1, 90),
         vocab_size=vocabulary, max_position_embeddings=positions,
         hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
+        layer_norm_eps=rng.choice([1e-12, 1e-5, rng.uniform(1e-7, 1e-1)]),
         pad_token_id=None,  # else its row had no gradient
         **chosen,
     )  # fmt: skip
@@ -220,12 +223,10 @@ def test_random_encoders_are_those_of_transformers(index: int, tmp_path: Path) -
 # ---- decoders ----
 
 GPT2_VARIANTS: list[tuple[str, Any, list[Any]]] = [
-    ("activation_function", "gelu_new", ["gelu", "relu"]),
-    ("layer_norm_epsilon", 1e-5, [1e-6, 1e-12]),
+    ("activation_function", "gelu_new", ["gelu_fast", "tanh"]),
     ("scale_attn_weights", True, [False]),
     ("scale_attn_by_inverse_layer_idx", False, [True]),
     ("tie_word_embeddings", True, [False]),
-    ("n_inner", None, [24]),
 ]
 
 
@@ -235,11 +236,14 @@ def draw_gpt2(rng: random.Random) -> tuple[Any, list[str]]:
         for key, usual, others in GPT2_VARIANTS
     }
     unknown = [key for key, usual, _ in GPT2_VARIANTS if chosen[key] != usual]
+    if "activation_function" not in unknown:
+        chosen["activation_function"] = rng.choice(ACTIVATIONS)
     heads = rng.randint(1, 5)
     config = transformers.GPT2Config(
         n_layer=rng.randint(1, 3), n_head=heads, n_embd=heads * rng.randint(-(-8 // heads), 17),
         vocab_size=rng.randint(5, 90), n_positions=rng.randint(2, 24), resid_pdrop=0.0,
-        embd_pdrop=0.0, attn_pdrop=0.0, **chosen,
+        embd_pdrop=0.0, attn_pdrop=0.0, n_inner=rng.choice([None, rng.randint(1, 90)]),
+        layer_norm_epsilon=rng.choice([1e-5, rng.uniform(1e-7, 1e-1)]), **chosen,
     )  # fmt: skip
     return transformers.GPT2LMHeadModel(config), unknown
 

@@ -368,6 +368,22 @@ static void a_checkpoint_of_another_model_names_both(void) {
     CHECK_FAILS(rpi_checkpoint_check(&options), NOT_FOUND, "no checkpoint to go on from");
 }
 
+static void a_model_in_other_words_is_the_same(void) {
+    rpi_train_options options = small_options("fp32");
+    options.steps = 1;
+    options.model = "resnet20:width=2";
+    options.out = ranks_folder("words");
+    REQUIRE_OK(ranks_train(&options, 1, NULL));
+    options.resume = options.out;
+    options.out = ranks_folder("other-words");
+    options.steps = 2;
+    options.model = "resnet20:norm=batch,width=2";
+    CHECK_OK(rpi_checkpoint_check(&options));
+    CHECK_OK(ranks_train(&options, 1, NULL));
+    options.model = "resnet20:norm=group,width=2";
+    CHECK_FAILS(rpi_checkpoint_check(&options), MISMATCH, "not resnet20:norm=group,width=2");
+}
+
 static void going_on_and_starting_over_exclude_each_other(void) {
     rpi_train_options options = small_options("fp32");
     options.steps = 2;
@@ -438,6 +454,7 @@ CASES({"stopping changes no byte", stopping_changes_no_byte},
       {"another number of ranks keeps what is owed",
        another_number_of_ranks_keeps_what_is_owed},
       {"a checkpoint of another model names both", a_checkpoint_of_another_model_names_both},
+      {"a model in other words is the same", a_model_in_other_words_is_the_same},
       {"going on and starting over exclude each other",
        going_on_and_starting_over_exclude_each_other},
       {"a lost rank file is named", a_lost_rank_file_is_named},

@@ -129,7 +129,7 @@ static rp_status there_and_back(const char *text, char type[32], char back[RPI_M
 }
 
 #define LLAMA                                                                                  \
-    "llama:layers=1,hidden=16,heads=2,kv-heads=1,head=8,intermediate=8,vocabulary=9,"          \
+    "llama:layers=1,hidden=16,heads=2,kv-heads=1,head=6,intermediate=8,vocabulary=9,"          \
     "positions=4"
 
 static void variants_of_llama_come_back(void) {
@@ -156,6 +156,32 @@ static void variants_of_llama_come_back(void) {
         CHECK_OK(there_and_back(text, type, back));
         CHECK_MSG(strcmp(type, rows[i].type) == 0 && strcmp(back, text) == 0, "%s: %s of %s",
                   back, type, text);
+    }
+}
+
+/* What transformers keeps in config.json stays what it is, and is not said where it follows. */
+static void shapes_of_blocks_come_back(void) {
+    static const struct {
+        const char *text, *back; /* NULL: the same */
+    } rows[] = {
+        {"gpt2:layers=1,hidden=8,heads=2,vocabulary=9,positions=4,intermediate=7,"
+         "norm-epsilon=0.001,activation=silu",
+         NULL},
+        {"gpt2:layers=1,hidden=8,heads=2,vocabulary=9,positions=4,activation=relu", NULL},
+        {"gpt2:layers=1,hidden=8,heads=2,vocabulary=9,positions=4,intermediate=32",
+         "gpt2:layers=1,hidden=8,heads=2,vocabulary=9,positions=4"},
+        {"bert:layers=1,hidden=8,heads=2,intermediate=7,vocabulary=9,positions=4,"
+         "norm-epsilon=0.001,activation=gelu-tanh",
+         NULL},
+        {"bert:layers=1,hidden=8,heads=2,intermediate=32,vocabulary=9,positions=4,"
+         "activation=relu,pre-ln=on",
+         NULL},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char type[32], back[RPI_MODEL_TEXT];
+        CHECK_OK(there_and_back(rows[i].text, type, back));
+        CHECK_MSG(strcmp(back, rows[i].back ? rows[i].back : rows[i].text) == 0, "%s of %s",
+                  back, rows[i].text);
     }
 }
 
@@ -396,6 +422,7 @@ CASES({"names and transposes are those of transformers",
        names_and_transposes_are_those_of_transformers},
       {"the config gives the model back", the_config_gives_the_model_back},
       {"variants of LLaMA come back", variants_of_llama_come_back},
+      {"shapes of blocks come back", shapes_of_blocks_come_back},
       {"variants without a name are refused", variants_without_a_name_are_refused},
       {"ViT goes there and back", vit_goes_there_and_back},
       {"normalization is compared", normalization_is_compared},

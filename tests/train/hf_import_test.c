@@ -255,10 +255,22 @@ static void a_bad_config_is_told(void) {
          "config.json: 'n_positions' is no whole number above 0", RP_CORRUPT},
         {"{\"model_type\":\"gpt2\",", "\"n_positions\":1.5}", "is no whole number", RP_CORRUPT},
         {"{\"model_type\":\"gpt2\",", "\"n_positions\":9e8}", "positions", RP_INVALID},
-        {"{\"model_type\":\"gpt2\",\"activation_function\":\"relu\",", "\"n_positions\":6}",
-         "'activation_function' is \"relu\"; model gpt2 has only \"gelu_new\" or", RP_INVALID},
-        {"{\"model_type\":\"gpt2\",\"n_inner\":8,", "\"n_positions\":6}", "'n_inner' is 8",
-         RP_INVALID},
+        {"{\"model_type\":\"gpt2\",\"activation_function\":\"gelu_fast\",",
+         "\"n_positions\":6}",
+         "'activation_function' is \"gelu_fast\"; there are gelu, gelu_new,", RP_INVALID},
+        {"{\"model_type\":\"gpt2\",\"activation_function\":3,", "\"n_positions\":6}",
+         "'activation_function' is 3; there are gelu, gelu_new,", RP_INVALID},
+        {"{\"model_type\":\"gpt2\",\"activation_function\":\"gelu\",", "\"n_positions\":6}",
+         WITH ",activation=gelu", RP_OK},
+        {"{\"model_type\":\"gpt2\",\"activation_function\":\"swish\",", "\"n_positions\":6}",
+         WITH ",activation=silu", RP_OK},
+        {"{\"model_type\":\"gpt2\",\"activation_function\":\"gelu_pytorch_tanh\",",
+         "\"n_positions\":6}", WITH, RP_OK},
+        {"{\"model_type\":\"gpt2\",\"n_inner\":8,\"layer_norm_epsilon\":1e-6,",
+         "\"n_positions\":6}", WITH ",intermediate=8,norm-epsilon=1e-06", RP_OK},
+        {"{\"model_type\":\"gpt2\",\"n_inner\":0,", "\"n_positions\":6}",
+         "'n_inner' is no whole number above 0", RP_CORRUPT},
+        {"{\"model_type\":\"gpt2\",\"n_inner\":null,", "\"n_positions\":6}", WITH, RP_OK},
         {"{\"model_type\":\"gpt2\",\"tie_word_embeddings\":false,", "\"n_positions\":6}",
          "'tie_word_embeddings' is false; model gpt2 has only true", RP_INVALID},
         {"{\"model_type\":\"gpt2\",\"n_inner\":16,", "\"n_positions\":6}", WITH, RP_OK},
@@ -313,7 +325,7 @@ static void llama_configs_are_read(void) {
          "\"rope_theta\":500000.0,\"rms_norm_eps\":1e-05,\"tie_word_embeddings\":true,"
          "\"hidden_act\":\"silu\",\"rope_scaling\":null,\"attention_bias\":false,"
          "\"torch_dtype\":\"bfloat16\"",
-         "kv-heads=3,head=8,intermediate=128,vocabulary=100,positions=64,rope-base=500000,"
+         "kv-heads=3,intermediate=128,vocabulary=100,positions=64,rope-base=500000,"
          "tied=on",
          RP_OK},
         {",\"intermediate_size\":128,\"attention_dropout\":0.1",
@@ -454,20 +466,20 @@ static void relatives_of_llama_are_read(void) {
         {"\"model_type\":\"qwen2\",\"num_key_value_heads\":4,\"use_sliding_window\":false,"
          "\"sliding_window\":4096,\"max_window_layers\":28",
          ",kv-heads=4", ",qkv-bias=on"},
-        {"\"model_type\":\"qwen2\"", ",kv-heads=32", ",qkv-bias=on"},
-        {"\"model_type\":\"qwen3\"", ",kv-heads=32,head=128", ",qk-norm=on"},
-        {"\"model_type\":\"qwen3\",\"head_dim\":6,\"attention_bias\":true",
-         ",kv-heads=32,head=6", ",attention-bias=on,qk-norm=on"},
+        {"\"model_type\":\"qwen2\"", "", ",qkv-bias=on"},
+        {"\"model_type\":\"qwen3\"", ",head=128", ",qk-norm=on"},
+        {"\"model_type\":\"qwen3\",\"head_dim\":6,\"attention_bias\":true", ",head=6",
+         ",attention-bias=on,qk-norm=on"},
         {"\"model_type\":\"qwen4\"", NULL, "model_type 'qwen4' is not known; there are: gpt2"},
         /* Two layers, each with a window or without. */
-        {WINDOWS, ",kv-heads=32", ",qkv-bias=on"}, /* max_window_layers is 28 */
-        {WINDOWS ",\"max_window_layers\":2", ",kv-heads=32", ",qkv-bias=on"},
-        {WINDOWS ",\"max_window_layers\":0", ",kv-heads=32", ",qkv-bias=on,window=7"},
+        {WINDOWS, "", ",qkv-bias=on"}, /* max_window_layers is 28 */
+        {WINDOWS ",\"max_window_layers\":2", "", ",qkv-bias=on"},
+        {WINDOWS ",\"max_window_layers\":0", "", ",qkv-bias=on,window=7"},
         {WINDOWS ",\"max_window_layers\":1", NULL, "'max_window_layers' is 1; model llama has"},
-        {WINDOWS ",\"layer_types\":[\"full_attention\",\"full_attention\"]", ",kv-heads=32",
+        {WINDOWS ",\"layer_types\":[\"full_attention\",\"full_attention\"]", "",
          ",qkv-bias=on"},
-        {WINDOWS ",\"layer_types\":[\"sliding_attention\",\"sliding_attention\"]",
-         ",kv-heads=32", ",qkv-bias=on,window=7"},
+        {WINDOWS ",\"layer_types\":[\"sliding_attention\",\"sliding_attention\"]", "",
+         ",qkv-bias=on,window=7"},
         {WINDOWS ",\"layer_types\":[\"sliding_attention\",\"full_attention\"]", NULL,
          "'layer_types' is [\"sliding_attention\",\"full_attention\"]; model llama has windows "
          "in all layers or in none"},
@@ -477,8 +489,8 @@ static void relatives_of_llama_are_read(void) {
         {"\"model_type\":\"qwen2\",\"layer_types\":[\"sliding_attention\","
          "\"sliding_attention\"]",
          NULL, "'layer_types' is ["}, /* of how many tokens? */
-        {"\"model_type\":\"qwen2\",\"use_sliding_window\":true,\"sliding_window\":null",
-         ",kv-heads=32", ",qkv-bias=on"},
+        {"\"model_type\":\"qwen2\",\"use_sliding_window\":true,\"sliding_window\":null", "",
+         ",qkv-bias=on"},
     };
 #undef WINDOWS
     const char *folder = folder_of("relatives");

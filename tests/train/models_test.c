@@ -46,6 +46,9 @@ static void parameters_are_counted(void) {
         {"vit:layers=1,hidden=8,heads=2,patch=4,image=12", IMAGES(3, 12, 12, 5),
          8 * 48 + 8 + 8 + 10 * 8 + 4 * 16 - 16 - 16 + 3 * 8 * 8 + 24 + 8 * 8 + 8 + 8 * 32 + 32 +
              32 * 8 + 8 + 16 + 8 * 5 + 5},
+        {"vit:layers=1,hidden=8,heads=2,patch=4,image=12,intermediate=5", IMAGES(3, 12, 12, 5),
+         8 * 48 + 8 + 8 + 10 * 8 + 4 * 16 - 16 - 16 + 3 * 8 * 8 + 24 + 8 * 8 + 8 + 8 * 5 + 5 +
+             5 * 8 + 8 + 16 + 8 * 5 + 5},
         {"resnet20", IMAGES(3, 32, 32, 10), 272474},
         {"resnet20:width=4", IMAGES(1, 28, 28, 10), 17462},
         /* Scales and shifts are as many as with batch norm. */
@@ -355,6 +358,32 @@ static void berts_head_of_spans_has_its_size(void) {
     CHECK(strcmp(text, "gpt2") == 0);
 }
 
+/* Which words say a model does not matter, what it comes to does. */
+static void one_model_has_many_texts(void) {
+    static const struct {
+        const char *text, *other;
+        bool same;
+    } rows[] = {
+        {"gpt2", "gpt2", true},
+        {"gpt2:layers=2,hidden=8,heads=2", "gpt2:heads=2,hidden=8,layers=2", true},
+        {"gpt2:hidden=8,heads=2", "gpt2:hidden=8,heads=2,intermediate=32", true},
+        {"gpt2:hidden=8,heads=2", "gpt2:hidden=8,heads=2,intermediate=31", false},
+        {"gpt2:medium", "gpt2:layers=24,hidden=1024,heads=16", true},
+        {"gpt2", "gpt2:activation=gelu-tanh,norm-epsilon=0.00001", true},
+        {"gpt2", "gpt2:activation=gelu", false},
+        {"bert", "bert:pre-ln=on", false},
+        {"bert:spans=off", "bert", true},
+        {"vit:layers=12,hidden=768,heads=12,patch=16", "vit-b16", false},
+        {"gpt2", "no-model", false},
+        {"gpt2:layers=0", "gpt2:layers=0", false},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        CHECK_MSG(rpi_model_is_same(rows[i].text, rows[i].other) == rows[i].same, "row %zu", i);
+    rpi_model_choice choice;
+    CHECK_FAILS(rpi_model_parse("bert:activation=gelu_new", &choice), INVALID,
+                "'gelu_new' is no activation; gelu, gelu-tanh, relu or silu");
+}
+
 /* Both heads of pre-training count, the tied decoder once; pre-ln: Megatron's. */
 static void bert_has_its_sizes(void) {
     static const struct {
@@ -650,4 +679,5 @@ CASES({"parameters are counted", parameters_are_counted},
       {"what is small travels exact", what_is_small_travels_exact},
       {"mistakes are named", mistakes_are_named},
       {"data that do not fit are named", data_that_do_not_fit_are_named},
-      {"memory that runs out is reported", memory_that_runs_out_is_reported})
+      {"memory that runs out is reported", memory_that_runs_out_is_reported},
+      {"one model has many texts", one_model_has_many_texts})

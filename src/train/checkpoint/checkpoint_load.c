@@ -41,7 +41,7 @@ static rp_status check_model(const rpi_safetensors *file, const char *path, cons
     const char *has = rpi_safetensors_metadata(file, "model");
     const char *has_shape = rpi_safetensors_metadata(file, "shape");
     if (!has || !has_shape) return RP_FAIL(CORRUPT, "%s is no checkpoint of redpoll", path);
-    if (strcmp(has, model) != 0)
+    if (!rpi_model_is_same(has, model))
         return RP_FAIL(MISMATCH, "%s holds the model %s, not %s", path, has, model);
     if (shape && strcmp(has_shape, shape) != 0)
         return RP_FAIL(MISMATCH, "%s holds the model %s for %s, not for %s", path, has,

@@ -14,18 +14,15 @@ static const rpi_hf_option options[] = {
     {"positions", "max_position_embeddings", NULL, NULL},
     {"dropout", "hidden_dropout_prob", NULL, "0.1"},
     {"attention-dropout", "attention_probs_dropout_prob", NULL, "0.1"},
+    {"norm-epsilon", "layer_norm_eps", NULL, "1e-12"},
+    {"activation", "hidden_act", NULL, "gelu"},
     {0},
 };
 
 static const rpi_hf_constant constants[] = {
-    {"hidden_act", "\"gelu\"", NULL, 0, NULL},
-    {"layer_norm_eps", "1e-12", NULL, 0, NULL},
-    {"type_vocab_size", "2", NULL, 0, NULL},
-    {"position_embedding_type", NULL, "\"absolute\"", 0, NULL},
-    {"is_decoder", "false", NULL, 0, NULL},
-    {"add_cross_attention", "false", NULL, 0, NULL},
-    {"tie_word_embeddings", "true", NULL, 0, NULL},
-    {0},
+    {"type_vocab_size", "2", NULL},        {"position_embedding_type", NULL, "\"absolute\""},
+    {"is_decoder", "false", NULL},         {"add_cross_attention", "false", NULL},
+    {"tie_word_embeddings", "true", NULL}, {0},
 };
 
 #define BOTH(name) RPI_HF_SAME(name ".weight"), RPI_HF_SAME(name ".bias")

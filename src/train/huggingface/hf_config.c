@@ -47,6 +47,23 @@ static void put_key(cJSON *root, const char *key, cJSON *item) {
     cJSON_AddItemToObject(object, dot + 1, item);
 }
 
+/* ---- activations ---- */
+
+/* Of several that mean one, the first is written. */
+typedef struct activation {
+    const char *ours, *theirs;
+} activation;
+
+static const activation activations[] = {
+    {"gelu", "gelu"},
+    {"gelu-tanh", "gelu_new"},
+    {"gelu-tanh", "gelu_pytorch_tanh"},
+    {"relu", "relu"},
+    {"silu", "silu"},
+    {"silu", "swish"},
+    {0},
+};
+
 /* ---- reading ---- */
 
 static rp_status find_family(const char *path, const cJSON *root,
@@ -70,19 +87,11 @@ static bool is_said(const cJSON *value, const char *json) {
     return same;
 }
 
-static bool is_multiple(const rpi_hf_constant *c, const cJSON *root, const cJSON *value) {
-    const cJSON *of = c->of_key ? cJSON_GetObjectItemCaseSensitive(root, c->of_key) : NULL;
-    return of && cJSON_IsNumber(of) && cJSON_IsNumber(value) &&
-           value->valuedouble == c->times * of->valuedouble;
-}
-
 static rp_status check_constants(const char *path, const rpi_hf_family *family,
                                  const cJSON *root) {
     for (const rpi_hf_constant *c = family->constants; c->key; c++) {
         const cJSON *value = find_key(root, c->key);
-        if (!value || is_said(value, c->json) || is_said(value, c->also) ||
-            is_multiple(c, root, value))
-            continue;
+        if (!value || is_said(value, c->json) || is_said(value, c->also)) continue;
         char *text = cJSON_PrintUnformatted(value);
         rp_status status =
             RP_FAIL(INVALID, "%s: '%s' is %.100s; model %s has only %s%s%s", path, c->key,
@@ -118,12 +127,19 @@ static const char *wanted_of(const cJSON *item, rpi_option_type type) {
     }
 }
 
-/* What our model is without the option. */
-static bool is_default(const rpi_option *option, const char *text) {
-    const char *fallback = option->fallback;
-    if (option->type == RPI_OPTION_FLAG)
-        return strcmp(text, fallback && strcmp(fallback, "on") == 0 ? "on" : "off") == 0;
-    return strtod(text, NULL) == (fallback ? strtod(fallback, NULL) : 0);
+static rp_status read_activation(const char *path, const cJSON *item, char text[32]) {
+    for (const activation *a = activations; a->ours; a++)
+        if (cJSON_IsString(item) && strcmp(item->valuestring, a->theirs) == 0) {
+            snprintf(text, 32, "%s", a->ours);
+            return RP_OK;
+        }
+    char *said = cJSON_PrintUnformatted(item);
+    rp_status status = RP_FAIL(INVALID,
+                               "%s: '%s' is %.100s; there are gelu, gelu_new, "
+                               "gelu_pytorch_tanh, relu, silu and swish",
+                               path, item->string, said ? said : "?");
+    cJSON_free(said);
+    return status;
 }
 
 static rp_status read_value(const char *path, const cJSON *item, const rpi_hf_option *row,
@@ -134,6 +150,7 @@ static rp_status read_value(const char *path, const cJSON *item, const rpi_hf_op
         snprintf(text, 32, "%s", item ? "" : row->absent);
         return RP_OK;
     }
+    if (option->type == RPI_OPTION_TEXT) return read_activation(path, item, text);
     const char *wanted = wanted_of(item, option->type);
     if (wanted) return RP_FAIL(CORRUPT, "%s: '%s' is no %s", path, item->string, wanted);
     if (option->type == RPI_OPTION_FLAG)
@@ -143,8 +160,7 @@ static rp_status read_value(const char *path, const cJSON *item, const rpi_hf_op
     return RP_OK;
 }
 
-/* The value as our option takes it; "" for one that may be left out where it says nothing else
- * than our model does. */
+/* The value as our option takes it; "": what our model has without it. */
 static rp_status read_option(const char *path, const cJSON *root, const rpi_hf_option *row,
                              const rpi_option *option, char text[32]) {
     const cJSON *item = find_key(root, row->key);
@@ -152,9 +168,15 @@ static rp_status read_option(const char *path, const cJSON *root, const rpi_hf_o
         const cJSON *other = find_key(root, row->also);
         item = other ? other : item;
     }
-    RP_TRY(read_value(path, item, row, option, text));
-    if (row->absent && text[0] && is_default(option, text)) text[0] = '\0';
-    return RP_OK;
+    return read_value(path, item, row, option, text);
+}
+
+/* Is the model, as its text stands, the same with this option behind it? */
+static bool is_implied(const char *model, const char *before, const char *option,
+                       const char *value) {
+    char longer[RPI_MODEL_TEXT];
+    int length = snprintf(longer, sizeof longer, "%s%s%s=%s", model, before, option, value);
+    return length < RPI_MODEL_TEXT && rpi_model_is_same(model, longer);
 }
 
 /* Is the head's architecture among those that config.json names? */
@@ -178,7 +200,7 @@ static rp_status read_options(const char *path, const cJSON *root, const rpi_hf_
         const rpi_option *option = rpi_model_option(choice.model, o->option);
         if (!option) return RP_FAIL(INTERNAL, "%s has no %s", family->model, o->option);
         RP_TRY(read_option(path, root, o, option, text));
-        if (!text[0]) continue;
+        if (!text[0] || (o->absent && is_implied(model, before, o->option, text))) continue;
         used += (size_t)snprintf(model + used, RPI_MODEL_TEXT - used, "%s%s=%s", before,
                                  o->option, text);
         before = ",";
@@ -298,9 +320,17 @@ rp_status rpi_hf_config_ends(const char *folder, rpi_hf_ends *out_ends) {
 
 /* ---- writing ---- */
 
+static cJSON *make_activation(const char *ours) {
+    const activation *a = activations;
+    while (strcmp(a->ours, ours) != 0) a++;
+    return cJSON_CreateString(a->theirs);
+}
+
 static cJSON *make_value(const rpi_model_choice *choice, const char *name) {
     const rpi_option *option = rpi_model_option(choice->model, name);
     const void *at = choice->options + (option ? option->offset : 0);
+    if (option && option->type == RPI_OPTION_TEXT)
+        return make_activation(*(const char *const *)at);
     if (option && option->type == RPI_OPTION_FLAG) return cJSON_CreateBool(*(const bool *)at);
     if (option && option->type == RPI_OPTION_REAL)
         return cJSON_CreateNumber(*(const double *)at);
@@ -320,15 +350,10 @@ static void put_token(cJSON *root, const char *key, int64_t token) {
 }
 
 /* Classes have no names here. */
-static void put_pictures(cJSON *root, const rpi_hf_family *family,
-                         const rpi_model_choice *choice, rpi_hf_pictures pictures) {
+static void put_pictures(cJSON *root, rpi_hf_pictures pictures) {
     cJSON_DeleteItemFromObjectCaseSensitive(root, "image_size");
     cJSON_AddNumberToObject(root, "image_size", (double)pictures.side);
     cJSON_AddNumberToObject(root, "num_channels", (double)pictures.channels);
-    for (const rpi_hf_constant *c = family->constants; c->key; c++)
-        if (c->of_key && !c->json)
-            cJSON_AddNumberToObject(root, c->key,
-                                    (double)(c->times * rpi_model_number(choice, "hidden")));
     cJSON *names = cJSON_AddObjectToObject(root, "id2label");
     cJSON *numbers = cJSON_AddObjectToObject(root, "label2id");
     for (int64_t i = 0; i < pictures.classes; i++) {
@@ -354,7 +379,7 @@ static cJSON *make_config(const rpi_hf_family *family, const rpi_model_choice *c
     if (family->has_layer_types) rpi_hf_windows_write(choice, root);
     if (family->is_rotary) rpi_hf_rope_write(choice, root);
     if (family->sees_pictures) {
-        put_pictures(root, family, choice, pictures);
+        put_pictures(root, pictures);
         return root;
     }
     put_token(root, "bos_token_id", ends.begin);

@@ -12,7 +12,7 @@
 
 enum { RPI_HF_NAME = 192 };
 
-/* An option of our model, of any type but text, in config.json. Keys may lie in an object:
+/* An option of our model in config.json; a text is an activation. Keys may lie in an object:
  * "rope_parameters.rope_theta". NULL ends a list. */
 typedef struct rpi_hf_option {
     const char *option, *key;
@@ -26,10 +26,8 @@ typedef struct rpi_hf_option {
 /* What our model always is: config.json may leave it out, or say it in one of these ways. */
 typedef struct rpi_hf_constant {
     const char *key;
-    const char *json;   /* which is written, too: "1e-05", "\"gelu_new\""; NULL: none is */
-    const char *also;   /* which is read only; NULL: nothing */
-    int times;          /* so many times... */
-    const char *of_key; /* what this key is; NULL: nothing */
+    const char *json; /* which is written, too: "1e-05", "\"gelu_new\""; NULL: none is */
+    const char *also; /* which is read only; NULL: nothing */
 } rpi_hf_constant;
 
 /* A tensor; '*' stands for the number of a layer. Theirs are named as in files of the model

@@ -12,17 +12,17 @@ static const rpi_hf_option options[] = {
     {"positions", "n_positions", NULL, NULL},
     {"dropout", "resid_pdrop", "embd_pdrop", "0.1"},
     {"attention-dropout", "attn_pdrop", NULL, "0.1"},
+    {"intermediate", "n_inner", NULL, ""},
+    {"norm-epsilon", "layer_norm_epsilon", NULL, "1e-05"},
+    {"activation", "activation_function", NULL, "gelu-tanh"},
     {0},
 };
 
 static const rpi_hf_constant constants[] = {
-    {"activation_function", "\"gelu_new\"", "\"gelu_pytorch_tanh\"", 0, NULL},
-    {"layer_norm_epsilon", "1e-05", NULL, 0, NULL},
-    {"n_inner", "null", NULL, 4, "n_embd"},
-    {"scale_attn_weights", "true", NULL, 0, NULL},
-    {"scale_attn_by_inverse_layer_idx", "false", NULL, 0, NULL},
-    {"add_cross_attention", "false", NULL, 0, NULL},
-    {"tie_word_embeddings", "true", NULL, 0, NULL},
+    {"scale_attn_weights", "true", NULL},
+    {"scale_attn_by_inverse_layer_idx", "false", NULL},
+    {"add_cross_attention", "false", NULL},
+    {"tie_word_embeddings", "true", NULL},
     {0},
 };
 

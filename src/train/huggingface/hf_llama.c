@@ -44,9 +44,9 @@ static const rpi_hf_option mistral_options[] = {
 };
 
 #define CONSTANTS                                                                              \
-    {"hidden_act", "\"silu\"", "\"swish\"", 0, NULL},                                          \
-        {"rope_parameters.partial_rotary_factor", NULL, "1", 0, NULL}, {                       \
-        "partial_rotary_factor", NULL, "1", 0, NULL                                            \
+    {"hidden_act", "\"silu\"", "\"swish\""},                                                   \
+        {"rope_parameters.partial_rotary_factor", NULL, "1"}, {                                \
+        "partial_rotary_factor", NULL, "1"                                                     \
     }
 
 static const rpi_hf_constant constants[] = {CONSTANTS, {0}};

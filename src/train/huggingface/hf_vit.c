@@ -13,13 +13,13 @@ static const rpi_hf_option options[] = {
     {"dropout", "hidden_dropout_prob", NULL, ""},
     {"attention-dropout", "attention_probs_dropout_prob", NULL, ""},
     {"norm-epsilon", "layer_norm_eps", NULL, "1e-12"},
+    {"activation", "hidden_act", NULL, "gelu"},
+    {"intermediate", "intermediate_size", NULL, "3072"},
     {0},
 };
 
 static const rpi_hf_constant constants[] = {
-    {"hidden_act", "\"gelu\"", NULL, 0, NULL},
-    {"intermediate_size", NULL, NULL, 4, "hidden_size"},
-    {"qkv_bias", "true", NULL, 0, NULL},
+    {"qkv_bias", "true", NULL},
     {0},
 };
 

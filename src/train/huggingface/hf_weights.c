@@ -358,7 +358,7 @@ rp_status rpi_hf_load(const char *folder, const rpi_network *network, rpi_weight
     rpi_hf_weights *from = NULL;
     RP_TRY(rpi_hf_config_read(folder, model, &family));
     RP_TRY(rpi_model_add_head(model, network->task->name));
-    if (strcmp(model, network->text) != 0)
+    if (!rpi_model_is_same(model, network->text))
         return RP_FAIL(MISMATCH, "%s holds the model %s, not %s", folder, model, network->text);
     RP_TRY(rpi_hf_weights_open(folder, &from));
     rp_status status =

@@ -15,7 +15,7 @@
  * the last and none before the first, and what is added to x starts with 0.02 / sqrt(2 layers):
  * Shoeybi et al., "Megatron-LM", 2019, which is stable where the other grows deep. Tokens of
  * the padding see one another only. */
-#include "train/models/model.h"
+#include "train/models/activation.h"
 
 #include "base/status.h"
 #include "engine/layers.h"
@@ -27,12 +27,12 @@ extern const rpi_model rpi_model_bert;
 
 enum { LONGEST_NAME = 96, LARGEST_HEAD = 256, SEGMENTS = 2, FOLLOWS_OR_NOT = 2, ENDS = 2 };
 enum { TOKENS_INPUT, SEGMENTS_INPUT, DOCUMENTS_INPUT }; /* of both tasks */
-#define SPREAD  0.02
-#define EPSILON 1e-12f
+#define SPREAD 0.02
 
 typedef struct bert_options {
     int64_t layers, hidden, heads, intermediate, vocabulary, positions;
-    double dropout, attention_dropout;
+    double dropout, attention_dropout, norm_epsilon;
+    const char *activation;
     bool pre_ln, spans;
 } bert_options;
 
@@ -53,6 +53,9 @@ static const rpi_option options[] = {
     RPI_MODEL_OPTION("attention-dropout", RPI_OPTION_REAL,
                      offsetof(bert_options, attention_dropout), "0", 0, 0.99, "P",
                      "of the weights of attention", NULL),
+    RPI_MODEL_OPTION("norm-epsilon", RPI_OPTION_REAL, offsetof(bert_options, norm_epsilon),
+                     "1e-12", 0, 1, "X", "beside the variance of the norms", NULL),
+    RPI_ACTIVATION_OPTION(bert_options, activation, "gelu"),
     RPI_MODEL_OPTION("pre-ln", RPI_OPTION_FLAG, offsetof(bert_options, pre_ln), "off", 0, 0,
                      "on|off", "blocks normalise first, as Megatron's", NULL),
     RPI_MODEL_OPTION("spans", RPI_OPTION_FLAG, offsetof(bert_options, spans), "off", 0, 0,
@@ -81,7 +84,7 @@ static const char *part_of(const encoder *e, const char *part, char text[2 * LON
 }
 
 static rpi_value_id norm(const encoder *e, const char *name, rpi_value_id x) {
-    return rpi_block_layer_norm(e->b, name, x, (int)e->o->hidden, EPSILON);
+    return rpi_block_layer_norm(e->b, name, x, (int)e->o->hidden, (float)e->o->norm_epsilon);
 }
 
 static rpi_value_id norm_part(const encoder *e, const char *part, rpi_value_id x) {
@@ -130,7 +133,7 @@ static rpi_value_id feed_forward(const encoder *e, rpi_value_id x) {
     char name[2 * LONGEST_NAME];
     int64_t width = e->o->hidden, inside = e->o->intermediate;
     x = dense(e, "intermediate.dense", x, width, inside, SPREAD);
-    x = rpi_gelu(e->b->graph, part_of(e, "intermediate.gelu", name), x, RPI_GELU_ERF);
+    x = rpi_block_activation(e->b, part_of(e, "intermediate.gelu", name), x, e->o->activation);
     return dense(e, "output.dense", x, inside, width, spread_out(e));
 }
 
@@ -176,7 +179,7 @@ static rpi_value_id add_word_head(const encoder *e, rpi_value_id x, rpi_value_id
     int width = (int)e->o->hidden;
     x = rpi_block_normal_linear(e->b, "cls.predictions.transform.dense", x, width, width,
                                 SPREAD);
-    x = rpi_gelu(e->b->graph, "cls.predictions.transform.gelu", x, RPI_GELU_ERF);
+    x = rpi_block_activation(e->b, "cls.predictions.transform.gelu", x, e->o->activation);
     x = norm(e, "cls.predictions.transform.LayerNorm", x);
     rpi_value_id bias = rpi_declare(e->b, (rpi_parameter){.name = "cls.predictions.bias",
                                                           .shape = {1, {e->o->vocabulary}},

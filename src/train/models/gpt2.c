@@ -10,7 +10,7 @@
  * learners", 2019. Names are those of its published weights; matrices are outputs x inputs.
  * Weights start normal with deviation 0.02, those whose output is added to x with 0.02 / sqrt(2
  * layers), so that the sum of all does not grow with depth; biases at 0. */
-#include "train/models/model.h"
+#include "train/models/activation.h"
 
 #include "base/status.h"
 #include "engine/layers.h"
@@ -24,8 +24,9 @@ enum { LONGEST_NAME = 64 };
 #define SPREAD 0.02
 
 typedef struct gpt2_options {
-    int64_t layers, hidden, heads, vocabulary, positions;
-    double dropout, attention_dropout;
+    int64_t layers, hidden, heads, intermediate, vocabulary, positions;
+    double dropout, attention_dropout, norm_epsilon;
+    const char *activation;
 } gpt2_options;
 
 #define NUMBER(name, fallback, most, help)                                                     \
@@ -35,6 +36,9 @@ static const rpi_option options[] = {
     NUMBER(layers, "12", 1000, "blocks"),
     NUMBER(hidden, "768", 65536, "width of a token"),
     NUMBER(heads, "12", 1024, "of attention, which share the width"),
+    RPI_MODEL_OPTION("intermediate", RPI_OPTION_COUNT, offsetof(gpt2_options, intermediate),
+                     "0", 0, 1048576, "N", "width inside of a block; 0: four times hidden",
+                     NULL),
     NUMBER(vocabulary, "50257", 16777216, "tokens that there are"),
     NUMBER(positions, "1024", 1048576, "the longest sequence"),
     RPI_MODEL_OPTION("dropout", RPI_OPTION_REAL, offsetof(gpt2_options, dropout), "0", 0, 0.99,
@@ -42,6 +46,9 @@ static const rpi_option options[] = {
     RPI_MODEL_OPTION("attention-dropout", RPI_OPTION_REAL,
                      offsetof(gpt2_options, attention_dropout), "0", 0, 0.99, "P",
                      "of the weights of attention", NULL),
+    RPI_MODEL_OPTION("norm-epsilon", RPI_OPTION_REAL, offsetof(gpt2_options, norm_epsilon),
+                     "1e-5", 0, 1, "X", "beside the variance of the norms", NULL),
+    RPI_ACTIVATION_OPTION(gpt2_options, activation, "gelu-tanh"),
     {0},
 };
 
@@ -61,7 +68,7 @@ static rpi_value_id attend(rpi_builder *b, const gpt2_options *o, int layer, rpi
                            double spread_out) {
     char name[LONGEST_NAME];
     int width = (int)o->hidden;
-    x = rpi_block_layer_norm(b, part_of(name, layer, "ln_1"), x, width, 1e-5f);
+    x = rpi_block_layer_norm(b, part_of(name, layer, "ln_1"), x, width, (float)o->norm_epsilon);
     x = rpi_block_normal_linear(b, part_of(name, layer, "attn.c_attn"), x, width, 3 * width,
                                 SPREAD);
     rpi_attention_attributes heads = {.heads = (int)o->heads,
@@ -76,13 +83,17 @@ static rpi_value_id attend(rpi_builder *b, const gpt2_options *o, int layer, rpi
 static rpi_value_id feed_forward(rpi_builder *b, const gpt2_options *o, int layer,
                                  rpi_value_id x, double spread_out) {
     char name[LONGEST_NAME];
-    int width = (int)o->hidden;
-    x = rpi_block_layer_norm(b, part_of(name, layer, "ln_2"), x, width, 1e-5f);
-    x = rpi_block_normal_linear(b, part_of(name, layer, "mlp.c_fc"), x, width, 4 * width,
-                                SPREAD);
-    x = rpi_gelu(b->graph, part_of(name, layer, "mlp.gelu"), x, RPI_GELU_TANH);
-    return rpi_block_normal_linear(b, part_of(name, layer, "mlp.c_proj"), x, 4 * width, width,
+    int width = (int)o->hidden, inside = (int)o->intermediate;
+    x = rpi_block_layer_norm(b, part_of(name, layer, "ln_2"), x, width, (float)o->norm_epsilon);
+    x = rpi_block_normal_linear(b, part_of(name, layer, "mlp.c_fc"), x, width, inside, SPREAD);
+    x = rpi_block_activation(b, part_of(name, layer, "mlp.gelu"), x, o->activation);
+    return rpi_block_normal_linear(b, part_of(name, layer, "mlp.c_proj"), x, inside, width,
                                    spread_out);
+}
+
+static void fill_in(void *chosen) {
+    gpt2_options *o = chosen;
+    if (!o->intermediate) o->intermediate = 4 * o->hidden;
 }
 
 /* Do width and heads, and the data, fit? */
@@ -113,7 +124,7 @@ static rpi_value_id build(rpi_builder *b, const void *chosen, const rpi_data_sha
         y = rpi_block_dropout(b, part_of(name, layer, "mlp.dropout"), y, o->dropout);
         x = rpi_add(b->graph, part_of(name, layer, "mlp.add"), x, y);
     }
-    x = rpi_block_layer_norm(b, "ln_f", x, (int)o->hidden, 1e-5f);
+    x = rpi_block_layer_norm(b, "ln_f", x, (int)o->hidden, (float)o->norm_epsilon);
     return rpi_linear(b->graph, "lm_head", x, wte, RPI_NO_VALUE);
 }
 
@@ -123,5 +134,6 @@ const rpi_model rpi_model_gpt2 = {
     .task = "language-model",
     .options = options,
     .sizes = sizes,
+    .fill_in = fill_in,
     .build = build,
 };

@@ -79,6 +79,9 @@ int64_t rpi_model_number(const rpi_model_choice *choice, const char *name);
  * nearest. */
 rp_status rpi_model_parse(const char *text, rpi_model_choice *out_choice);
 
+/* Do two texts say one model, whatever they leave to their defaults and in which order? */
+bool rpi_model_is_same(const char *text, const char *other);
+
 /* "linear layers with ReLU; options: hidden=256 (widths ...)". Returns text. */
 const char *rpi_model_help(const rpi_model *model, char *text, size_t bytes);
 

@@ -192,3 +192,16 @@ rp_status rpi_model_parse(const char *text, rpi_model_choice *out) {
     if (out->model->fill_in) out->model->fill_in(out->options);
     return RP_OK;
 }
+
+bool rpi_model_is_same(const char *text, const char *other) {
+    rpi_model_choice a, b;
+    if (rpi_model_parse(text, &a) != RP_OK || rpi_model_parse(other, &b) != RP_OK) return false;
+    bool same = a.model == b.model;
+    for (const rpi_option *o = a.model->options; same && o && o->name; o++) {
+        char texts[2][RPI_MODEL_TEXT];
+        rpi_option_text(o, a.options, texts[0], sizeof texts[0]);
+        rpi_option_text(o, b.options, texts[1], sizeof texts[1]);
+        same = strcmp(texts[0], texts[1]) == 0;
+    }
+    return same;
+}

@@ -12,7 +12,7 @@
  * normal with deviation 0.02; queries, keys, values and the MLP Xavier-uniform, the MLP's
  * biases normal with deviation 1e-6; the attention's output uniform within 1 / sqrt(width); the
  * class token, the head and all other biases 0. */
-#include "train/models/model.h"
+#include "train/models/activation.h"
 
 #include "base/status.h"
 #include "engine/layers.h"
@@ -23,13 +23,14 @@
 extern const rpi_model rpi_model_vit;
 extern const rpi_model rpi_model_vit_b16;
 
-enum { LONGEST_NAME = 96, MLP_FACTOR = 4 };
+enum { LONGEST_NAME = 96 };
 #define POSITION_SPREAD 0.02
 #define BIAS_SPREAD     1e-6
 
 typedef struct vit_options {
-    int64_t layers, hidden, heads, patch, image;
+    int64_t layers, hidden, heads, intermediate, patch, image;
     double dropout, attention_dropout, norm_epsilon;
+    const char *activation;
 } vit_options;
 
 #define NUMBER(name, fallback, least, most, help)                                              \
@@ -43,6 +44,8 @@ typedef struct vit_options {
         NUMBER(layers, layers_default, 1, 1000, "blocks"),                                     \
             NUMBER(hidden, hidden_default, 1, 65536, "width of a token"),                      \
             NUMBER(heads, heads_default, 1, 1024, "of attention, which share the width"),      \
+            NUMBER(intermediate, "0", 0, 1048576,                                              \
+                   "width inside of a block; 0: four times hidden"),                           \
             NUMBER(patch, patch_default, 1, 1024, "side of a patch, in pixels"),               \
             NUMBER(image, "0", 0, 65536, "side of the pictures; 0: that of the data"),         \
             PROBABILITY("dropout", dropout, "of the embeddings and inside of blocks"),         \
@@ -51,7 +54,7 @@ typedef struct vit_options {
             RPI_MODEL_OPTION("norm-epsilon", RPI_OPTION_REAL,                                  \
                              offsetof(vit_options, norm_epsilon), "1e-6", 0, 1, "X",           \
                              "beside the variance of the norms", NULL),                        \
-        {                                                                                      \
+            RPI_ACTIVATION_OPTION(vit_options, activation, "gelu"), {                          \
             0                                                                                  \
         }                                                                                      \
     }
@@ -129,13 +132,13 @@ static rpi_value_id attend(rpi_builder *b, const vit_options *o, int layer, rpi_
 static rpi_value_id feed_forward(rpi_builder *b, const vit_options *o, int layer,
                                  rpi_value_id x) {
     char name[LONGEST_NAME];
-    int64_t width = o->hidden, inner = MLP_FACTOR * width;
+    int64_t width = o->hidden, inner = o->intermediate;
     start bias = {RPI_INIT_NORMAL, BIAS_SPREAD};
     x = rpi_block_layer_norm(b, part_of(name, layer, "ln_2"), x, (int)width,
                              (float)o->norm_epsilon);
     x = linear(b, part_of(name, layer, "mlp.0"), ".", x, width, inner,
                xavier_uniform(width, inner), bias);
-    x = rpi_gelu(b->graph, part_of(name, layer, "mlp.1"), x, RPI_GELU_ERF);
+    x = rpi_block_activation(b, part_of(name, layer, "mlp.1"), x, o->activation);
     x = rpi_block_dropout(b, part_of(name, layer, "mlp.2"), x, o->dropout);
     x = linear(b, part_of(name, layer, "mlp.3"), ".", x, inner, width,
                xavier_uniform(inner, width), bias);
@@ -163,6 +166,11 @@ static rpi_value_id embed(rpi_builder *b, const vit_options *o, const rpi_data_s
     x = rpi_image_tokens(b->graph, "tokens", x, class_token);
     x = rpi_position_embedding(b->graph, "positions", x, positions);
     return rpi_block_dropout(b, "encoder.dropout", x, o->dropout);
+}
+
+static void fill_in(void *chosen) {
+    vit_options *o = chosen;
+    if (!o->intermediate) o->intermediate = 4 * o->hidden;
 }
 
 static rp_status check(const vit_options *o, const rpi_data_shape *shape) {
@@ -206,6 +214,7 @@ const rpi_model rpi_model_vit = {
     .task = "classification",
     .options = options,
     .sizes = sizes,
+    .fill_in = fill_in,
     .build = build,
 };
 
@@ -214,5 +223,6 @@ const rpi_model rpi_model_vit_b16 = {
     .summary = "ViT-B/16, for pictures of 224x224 (87M parameters for ImageNet)",
     .task = "classification",
     .options = b16_options,
+    .fill_in = fill_in,
     .build = build,
 };

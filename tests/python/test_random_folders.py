@@ -279,26 +279,24 @@ def say_rope_otherwise(rng: random.Random, config: dict[str, Any]) -> dict[str, 
     return others | {"rope_theta": 9.0, "rope_parameters": said, "rope_scaling": parameters}
 
 
-def draw_rope(rng: random.Random, positions: int) -> tuple[dict[str, Any], list[str]]:
-    """How angles are stretched, and by which key it is said that ours cannot."""
+def draw_rope(rng: random.Random, positions: int) -> dict[str, Any]:
+    """How angles are stretched."""
     base = {"rope_theta": rng.choice([100.0, 10000.0, 500000.0])}
     kind = rng.choice(["default", "linear", "llama3", "yarn", "yarn", "dynamic"])
     factor = rng.choice([1.0, 1.5, 2.0, 8.0])
     if kind == "default":
-        return base | {"rope_type": kind}, []
-    if kind == "linear":
-        return base | {"rope_type": kind, "factor": factor}, []
-    if kind == "dynamic":
-        return base | {"rope_type": kind, "factor": factor}, ["rope_parameters", "rope_scaling"]
+        return base | {"rope_type": kind}
+    if kind in ("linear", "dynamic"):
+        return base | {"rope_type": kind, "factor": factor}
     original = {"original_max_position_embeddings": rng.randint(1, 2 * positions)}
     if kind == "yarn":
-        return base | draw_yarn(rng, factor) | (original if rng.random() < 0.7 else {}), []
+        return base | draw_yarn(rng, factor) | (original if rng.random() < 0.7 else {})
     low = rng.uniform(0.2, 2)
     high = low + rng.uniform(0.1, 4)
     more: dict[str, Any] = {"low_freq_factor": low, "high_freq_factor": high}
     if rng.random() < 0.7:
         more |= original
-    return base | more | {"rope_type": kind, "factor": factor}, []
+    return base | more | {"rope_type": kind, "factor": factor}
 
 
 def draw_windows(rng: random.Random, layers: int) -> tuple[dict[str, Any], list[str]]:
@@ -328,12 +326,12 @@ def draw_llama(rng: random.Random, family: str) -> tuple[Any, list[str]]:
     heads = kv_heads * rng.randint(1, 3)
     size = 2 * rng.randint(2, 9)
     hidden = heads * max(size, -(-8 // heads))
-    rope, unknown = draw_rope(rng, positions)
+    unknown: list[str] = []
     chosen: dict[str, Any] = {
         "num_hidden_layers": layers, "num_attention_heads": heads, "hidden_size": hidden,
         "num_key_value_heads": kv_heads, "intermediate_size": rng.randint(1, 90),
         "vocab_size": rng.randint(5, 90), "max_position_embeddings": positions,
-        "rms_norm_eps": rng.choice([1e-6, 1e-5, 1e-3]), "rope_parameters": rope,
+        "rms_norm_eps": rng.choice([1e-6, 1e-5, 1e-3]), "rope_parameters": draw_rope(rng, positions),
         "tie_word_embeddings": rng.random() < 0.5, "hidden_act": "silu",
     }  # fmt: skip
     if rng.random() < 0.1:

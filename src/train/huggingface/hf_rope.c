@@ -24,8 +24,8 @@ static rp_status refuse(const char *path, const cJSON *object) {
     char *shown = cJSON_PrintUnformatted(object);
     rp_status status =
         RP_FAIL(INVALID,
-                "%s: '%s' is %.150s; model llama knows rope_type \"default\", \"linear\", "
-                "\"llama3\" and \"yarn\"",
+                "%s: '%s' is %.150s; model llama knows rope_type \"default\", \"dynamic\", "
+                "\"linear\", \"llama3\" and \"yarn\"",
                 path, object->string, shown ? shown : "?");
     cJSON_free(shown);
     return status;
@@ -77,6 +77,13 @@ static rp_status read_linear(const char *path, const cJSON *object, char *text, 
     RP_TRY(read_number(path, object, "factor", &factor));
     rpi_append(text, bytes, ",rope-factor=%.15g", factor);
     return RP_OK;
+}
+
+/* Positions up to max_position_embeddings, which are all that our model has, stay as they are;
+ * only beyond them would the base grow with the text. */
+static rp_status read_dynamic(const char *path, const cJSON *object) {
+    double factor;
+    return read_number(path, object, "factor", &factor);
 }
 
 /* ---- YaRN ---- */
@@ -165,6 +172,7 @@ rp_status rpi_hf_rope_read(const char *path, const cJSON *root, char *text, size
         rpi_json_text(object, "rope_type", old_type, &type) != RP_OK)
         return refuse(path, object);
     if (strcmp(type, "default") == 0) return RP_OK;
+    if (strcmp(type, "dynamic") == 0) return read_dynamic(path, object);
     if (strcmp(type, "linear") == 0) return read_linear(path, object, text, bytes);
     if (strcmp(type, "llama3") == 0) return read_llama3(path, root, object, text, bytes);
     if (strcmp(type, "yarn") == 0) return read_yarn(path, root, object, text, bytes);

@@ -331,7 +331,8 @@ def draw_llama(rng: random.Random, family: str) -> tuple[Any, list[str]]:
         "num_hidden_layers": layers, "num_attention_heads": heads, "hidden_size": hidden,
         "num_key_value_heads": kv_heads, "intermediate_size": rng.randint(1, 90),
         "vocab_size": rng.randint(5, 90), "max_position_embeddings": positions,
-        "rms_norm_eps": rng.choice([1e-6, 1e-5, 1e-3]), "rope_parameters": draw_rope(rng, positions),
+        "rms_norm_eps": rng.choice([1e-6, 1e-5, 1e-3]),
+        "rope_parameters": draw_rope(rng, positions),
         "tie_word_embeddings": rng.random() < 0.5, "hidden_act": "silu",
     }  # fmt: skip
     if rng.random() < 0.1:

@@ -294,6 +294,7 @@ static void check_precision(const char *name, rpi_value_id (*build)(const model 
                             const rpi_backend *backend, const precision *p) {
     step s;
     open_step(name, build, &s);
+    REQUIRE(s.weights);
     run_step(&s, backend, p, false);
     run_step(&s, backend, p, true);
     for (int i = 0; i < rpi_weights_parameter_count(s.weights); i++) {
@@ -329,6 +330,7 @@ static void fuses_where_it_can(void) {
         step s;
         if (!rpi_backend_at(b)->fuse) continue;
         open_step("gpt2", gpt2, &s);
+        REQUIRE(s.weights);
         run_step(&s, rpi_backend_at(b), &precisions[0], true);
         CHECK_EQ(s.activated, LAYERS);
         CHECK_EQ(s.losses, 1);

@@ -18,7 +18,8 @@
  *   cut.c                which elements a part holds
  *   agreement.c          what ranks must agree on
  *   executor.c           one pass: receive, run, send
- *   actions.c            what a step does; reductions.c, values.c, fold.c: to values
+ *   actions.c            what a step does; parts.h: to a part (part_values.c, part_codec.c,
+ *                        frame_send.c); reductions.c, values.c, fold.c: to values
  *   device.h             elements in memory of a GPU (device*.c)
  *   in_place.c           sends whose payload stays in a buffer of the caller's
  *   vector_memory.h      such buffers for vectors of the library's own

@@ -4,7 +4,7 @@
  *  - An ENCODE whose wire slot is read by one SEND and nothing else becomes part of the SEND:
  *    the encoder then writes into the region that the link lends.
  *  - An ENCODE whose source is not overwritten afterwards records that source, so that exact
- *    parts need no wire slot at all: every SEND encodes from the source (see actions.c).
+ *    parts need no wire slot at all: every SEND encodes from the source (see part_codec.c).
  *  - A sum of two that is exact needs no accumulator (see routine_fold.h). */
 #ifndef RPI_COMM_ROUTINE_H
 #define RPI_COMM_ROUTINE_H

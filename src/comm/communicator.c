@@ -368,15 +368,20 @@ static bool is_delivered(const rpi_fabric *fabric, bool last) {
     return true;
 }
 
-static rpi_frame_header left_header(const rp_comm *comm) {
+/* One more than the rank whose death failed the communicator; 0: nobody's did. */
+static uint64_t whose_death(const rp_comm *comm) {
     rpi_failure failure = rpi_comm_failure(comm);
     bool is_death = failure.status == RP_PEER && failure.rank >= 0 &&
                     failure.rank < comm->world && failure.rank != comm->rank;
+    return is_death ? (uint64_t)failure.rank + 1 : 0;
+}
+
+static rpi_frame_header left_header(const rp_comm *comm) {
     return (rpi_frame_header){.kind = RPI_FRAME_LEFT,
                               .communicator = comm->id,
                               .epoch = comm->epoch,
                               .round = comm->is_made ? RPI_FRAME_EARLY : 0,
-                              .sequence = is_death ? (uint64_t)failure.rank + 1 : 0};
+                              .sequence = whose_death(comm)};
 }
 
 static void note_left(rp_comm *comm) {
@@ -415,14 +420,17 @@ void rpi_comm_tell_death(rp_comm *comm) {
     }
 }
 
-/* Peers may still need the last frames we posted. */
+/* Peers may still need the last frames we posted. Closing the last one's links says that it is
+ * left, but not that another rank has died, which rank 0 would tell, if it were not stopped. */
 static void linger(rp_comm *comm, bool last) {
     int64_t deadline_ns = rpi_deadline_ns(LINGER_S);
-    int told = last ? comm->world : 0; /* closing its links says it as well */
     bool failed = atomic_load(&comm->failed);
+    int told = last && !(failed && whose_death(comm)) ? comm->world : 0;
     if (!last) note_left(comm);
     for (;;) {
         bool all_told = tell_left(comm, &told);
+        for (; failed && !all_told; all_told = tell_left(comm, &told))
+            told++; /* waits for nobody */
         bool done = is_delivered(comm->fabric, last) && all_told;
         if (done || failed || rpi_now_ns() >= deadline_ns) return;
         rpi_sleep_until_ns(rpi_now_ns() + RPI_SECOND_NS / 2000);
@@ -452,7 +460,7 @@ void rp_comm_destroy(rp_comm *comm) {
     rpi_comm_check_control(comm);
     rpi_windows_close(comm);
     bool last = rpi_fabric_remove(comm);
-    if (fabric->mesh && !(last && atomic_load(&comm->failed))) linger(comm, last);
+    if (fabric->mesh) linger(comm, last);
     rpi_drive_give(fabric);
     rpi_comm_free(comm);
     if (last) rpi_fabric_close(fabric);

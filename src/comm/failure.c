@@ -101,15 +101,20 @@ void rpi_peer_leave(rp_comm *comm, int rank) {
     peer->reason = "it has destroyed the communicator";
 }
 
+static void fail_gone(rp_comm *comm, int lost, int witness) {
+    char operation[160] = "";
+    const rp_request *request = comm->queue;
+    if (request) rpi_request_text(request, operation, sizeof operation);
+    rpi_comm_fail_text(comm, RP_PEER, lost, "rank %d is gone, as rank %d says%s%s", lost,
+                       witness, request ? ", in " : "", operation);
+    rpi_fabric_activate(comm);
+}
+
 void rpi_peer_hear_left(rp_comm *comm, int rank, const rpi_frame_header *header) {
     uint64_t lost = header->sequence; /* one more than its place; 0: nobody */
     bool is_other = lost > 0 && lost <= (uint64_t)comm->world &&
                     lost != (uint64_t)comm->rank + 1 && lost != (uint64_t)rank + 1;
-    if (is_other) {
-        rpi_comm_fail_text(comm, RP_PEER, (int)lost - 1, "rank %d is gone, as rank %d says",
-                           (int)lost - 1, rank);
-        rpi_fabric_activate(comm);
-    }
+    if (is_other) fail_gone(comm, (int)lost - 1, rank);
     rpi_peer_leave(comm, rank);
 }
 

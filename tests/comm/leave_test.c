@@ -89,6 +89,20 @@ static void leave_in_peace(void) {
     CHECK(clock() - start < CLOCKS_PER_SEC / 4); /* it sleeps meanwhile */
 }
 
+/* Rank 3 waits for 2, 2 for 1, and 1 for nobody. */
+static void wait_in_line(void) {
+    rp_comm_options options = {.transport = ranks_argument(), .connect_timeout_s = 30};
+    rp_comm *comm = NULL;
+    float data[COUNT];
+    if (rp_comm_join(&options, &comm) != RP_OK) ranks_die();
+    CHECK_OK(rp_barrier(comm));
+    ranks_mark("going");
+    if (ranks_rank() < 2)
+        for (;;) pause();
+    CHECK(rp_recv(comm, data, COUNT, RP_F32, ranks_rank() - 1, 0) != RP_OK);
+    leave(comm);
+}
+
 /* Rank 2 never comes, and rank 0 stops while the others wait for it. */
 static void join_in_vain(void) {
     rp_comm_options options = {.connect_timeout_s = 3};
@@ -134,6 +148,24 @@ static void nor_those_whose_work_is_done(void) {
     lose_rank_0("leave_in_peace", "auto", 0, NULL);
 }
 
+/* Who fails since rank 1 has died takes the next one along: that one hears why. */
+static void lose_rank_1(const char *transport) {
+    enum { RANKS = 4 };
+    ranks *world = ranks_start("wait_in_line", RANKS, &(ranks_options){.argument = transport});
+    for (int rank = 0; rank < RANKS; rank++)
+        if (!ranks_wait_for(world, rank, "going", 30)) break;
+    ranks_signal(world, 0, SIGSTOP);
+    ranks_signal(world, 1, SIGKILL);
+    CHECK(ranks_finish(world, END_S));
+    for (int rank = 2; rank < RANKS; rank++) ranks_check_exit(world, rank, 1, "rank 1 ");
+    ranks_free(world);
+}
+
+static void nobody_but_the_dead_is_blamed(void) {
+    lose_rank_1("shm");
+    lose_rank_1("tcp");
+}
+
 static void nor_those_who_are_joining(void) {
     ranks *world = start("join_in_vain", "");
     ranks_signal(world, 2, SIGKILL);
@@ -149,10 +181,12 @@ static void nor_those_who_are_joining(void) {
 static const ranks_function functions[] = {{"reduce_for_ever", reduce_for_ever},
                                            {"leave_several", leave_several},
                                            {"leave_in_peace", leave_in_peace},
+                                           {"wait_in_line", wait_in_line},
                                            {"join_in_vain", join_in_vain}};
 static const check_case cases[] = {
     {"a stopped server holds nobody up", a_stopped_server_holds_nobody_up},
     {"nor many communicators", nor_many_communicators},
     {"nor those whose work is done", nor_those_whose_work_is_done},
-    {"nor those who are joining", nor_those_who_are_joining}};
+    {"nor those who are joining", nor_those_who_are_joining},
+    {"nobody but the dead is blamed", nobody_but_the_dead_is_blamed}};
 RANKS_MAIN(functions, cases)

@@ -16,6 +16,7 @@ imports, of exits and of launchers. A rank that is late prints where all its thr
 from __future__ import annotations
 
 import faulthandler
+import gc
 import multiprocessing
 import os
 import signal
@@ -32,6 +33,7 @@ from pathlib import Path
 from typing import Any, Callable
 
 _PRELOAD = [
+    "pytest",  # every test module imports it
     "torch",
     "torch._dynamo",
     "torch.distributed.fsdp",
@@ -222,6 +224,9 @@ def _fork_server():
 
 
 def _rank_main(pipe, late, timeout, environment, function, rank, world, args):
+    # Or each collection would look through all objects of PyTorch's modules, and copy the pages
+    # that ranks share.
+    gc.freeze()
     os.environ.update(environment)
     if os.environ.get("REDPOLL_TEST_PLACE") == "stand-in":
         import cuda_stand_in

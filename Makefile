@@ -28,11 +28,12 @@ demo:
 	@$(MAKE) --no-print-directory build
 	@sh tools/demo.sh $(RELEASE)/src/cli/redpoll
 
-# Tests of processes, deadlines and lost peers wait for more than half of their time.
+# Tests of processes, deadlines and lost peers wait, while groups of Python, which compute, have
+# three slots each.
 test:
 	@sh tools/setup.sh test
 	@$(MAKE) --no-print-directory build
-	@sh tools/run_tests.sh $(RELEASE) -j "$$((2 * $$(nproc)))"
+	@sh tools/run_tests.sh $(RELEASE) -j "$$((4 * $$(nproc)))"
 
 check:
 	@sh tools/setup.sh check

@@ -17,14 +17,23 @@ add_custom_target(redpoll_python ALL
   COMMENT "Staging the Python package"
   VERBATIM)
 
-# redpoll_python_test(NAME test_one.py test_two.py ... [TIMEOUT 300] [LABELS wheel]
+# redpoll_python_test(NAME test_one.py test_two.py ... [COST 100] [TIMEOUT 300] [LABELS wheel]
 # [ENVIRONMENT NAME=VALUE] [LONG test_two.py ... LONG_TIMEOUT 3600]): the ctest python/NAME, which runs these files in one
 # pytest. run_pytest.sh chooses the Python and skips by name where PyTorch is missing. LONG: those
-# that look at REDPOLL_LONG_TESTS; together they are a test of `make check-long`.
+# that look at REDPOLL_LONG_TESTS; together they are a test of `make check-long`. COST: its seconds;
+# the longest start first. It has three slots of `ctest -j`: its ranks compute, and leave a slot or
+# more of `make test` to the many tests that wait.
 function(redpoll_python_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 TEST "" "TIMEOUT;LONG_TIMEOUT" "LABELS;ENVIRONMENT;LONG")
+  cmake_parse_arguments(PARSE_ARGV 1 TEST "" "COST;TIMEOUT;LONG_TIMEOUT" "LABELS;ENVIRONMENT;LONG")
   if(NOT TEST_TIMEOUT)
     set(TEST_TIMEOUT 300)
+  endif()
+  if(NOT TEST_COST)
+    set(TEST_COST 100)
+  endif()
+  set(slots 3)
+  if(REDPOLL_SANITIZE)
+    set(slots 1)
   endif()
   math(EXPR TEST_TIMEOUT "${TEST_TIMEOUT} * ${REDPOLL_TIMEOUT_FACTOR}")
   list(TRANSFORM TEST_UNPARSED_ARGUMENTS PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/")
@@ -32,7 +41,7 @@ function(redpoll_python_test name)
            COMMAND sh ${PROJECT_SOURCE_DIR}/tests/python/run_pytest.sh ${PROJECT_BINARY_DIR}
                    ${TEST_UNPARSED_ARGUMENTS})
   set_tests_properties(python/${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT ${TEST_TIMEOUT}
-                       LABELS "torch;tier2;${TEST_LABELS}" COST 100 # long: first where tests run side by side
+                       LABELS "torch;tier2;${TEST_LABELS}" COST ${TEST_COST} PROCESSORS ${slots}
                        ENVIRONMENT "REDPOLL_PYTHON_TESTS=${REDPOLL_PYTHON};${TEST_ENVIRONMENT}")
   if(TEST_LONG)
     list(TRANSFORM TEST_LONG PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from pathlib import Path
 
@@ -14,6 +15,14 @@ def pytest_sessionstart() -> None:
     """Programs inherit an ignored Ctrl-C: from a shell that runs tests in the background."""
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Over a stand-in for a GPU those are left out that would do the same again."""
+    if os.environ.get("REDPOLL_TEST_PLACE") == "stand-in":
+        again = [item for item in items if item.get_closest_marker("host")]
+        config.hook.pytest_deselected(items=again)
+        items[:] = [item for item in items if not item.get_closest_marker("host")]
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:

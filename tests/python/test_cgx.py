@@ -53,6 +53,7 @@ dist.destroy_process_group()
 """
 
 
+@pytest.mark.host
 def test_a_training_script_runs_unchanged():
     done = run_script(SCRIPT, 2, timeout=120)
     assert [one.returncode for one in done] == [0, 0], done[0].stderr + done[1].stderr
@@ -269,11 +270,13 @@ HOSTS = {"WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2"}
         "+".join(f"{k[4:]}={v}" for k, v in value.items()) if isinstance(value, dict) else ""
     ),
 )
+@pytest.mark.host
 def test_variables_are_honoured_or_refused_by_name(environment, said):
     (text,) = values(run_ranks(start, 1, environment=environment))
     assert said in text and bool(said) == bool(text)
 
 
+@pytest.mark.host
 def test_calls_with_numbers_out_of_range():
     for call in (
         lambda: torch_cgx.register_layer(0, 0, 100, 9, 512),

@@ -204,6 +204,7 @@ def final_loss(codec, error_feedback):
     return sum(losses) / len(losses)
 
 
+@pytest.mark.host
 def test_error_feedback_trains_as_exact_and_two_bits_without_it_do_not():
     exact = final_loss(None, False)
     four, two, bare = final_loss("q4", True), final_loss("q2", True), final_loss("q2", False)
@@ -339,6 +340,7 @@ def run_untold(rank, world):
     return messages
 
 
+@pytest.mark.host
 def test_a_scaler_that_nobody_told_of_is_a_warning():
     for messages in values(run_group(run_untold, 2)):
         assert sum("compress(grad_scaler=...)" in one for one in messages) == 1
@@ -413,6 +415,7 @@ def load_errors(rank, world):
     return texts, report
 
 
+@pytest.mark.host
 def test_states_that_do_not_fit_are_told_apart():
     texts, report = values(run_group(load_errors, 2))[0]
     assert "no residual of left.weight" in texts[0] and "old.weight" in texts[0]
@@ -542,6 +545,7 @@ def damaged_files(rank, world, folder):
     return full, left, cut, refusal(ValueError, lambda: state.load_state_dict([]))
 
 
+@pytest.mark.host
 def test_files_that_cannot_be_written_or_read_are_named(tmp_path):
     answers = values(run_group(damaged_files, 2, tmp_path))
     for rank, (full, left, cut, none) in enumerate(answers):
@@ -642,6 +646,7 @@ def refusals(rank, world):
     return told
 
 
+@pytest.mark.host
 def test_what_cannot_be_honoured_is_an_error():
     told = values(run_group(refusals, 2))[0]
     assert "DistributedDataParallel or FSDP" in told["plain"]

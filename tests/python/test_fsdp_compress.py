@@ -29,6 +29,7 @@ def covered(spans, rank):
     ]
 
 
+@pytest.mark.host
 def test_rows_are_cut_where_tensors_end():
     from redpoll.torch._rules import Rules
     from redpoll.torch._spans import row_spans
@@ -48,6 +49,7 @@ def test_rows_are_cut_where_tensors_end():
 
 
 @pytest.mark.parametrize("world", [1, 2, 3, 5])
+@pytest.mark.host
 def test_flat_buffers_are_cut_where_tensors_and_shards_end(world):
     from redpoll.torch._rules import Rules
     from redpoll.torch._spans import flat_spans
@@ -224,6 +226,7 @@ def train(rank, world, kind, grads, weights):
 
 
 @pytest.mark.parametrize("kind, weights", [("fsdp2", None), ("fsdp2", "q8"), ("fsdp1", None)])
+@pytest.mark.host
 def test_training_goes_as_without(kind, weights):
     first, exact = values(run_group(train, 2, kind, None, None))[0]
     _, lossy = values(run_group(train, 2, kind, "q8", weights))[0]
@@ -438,6 +441,7 @@ def refusals(rank, world):
     return told
 
 
+@pytest.mark.host
 def test_a_release_that_is_made_otherwise_is_told():
     from redpoll.torch._sharded import internals
 
@@ -449,6 +453,7 @@ def test_a_release_that_is_made_otherwise_is_told():
     assert f"PyTorch {torch.__version__}" in text and "_orig_size" in text
 
 
+@pytest.mark.host
 def test_what_cannot_be_honoured_is_an_error():
     told = values(run_group(refusals, 2, destroy=False))[0]
     assert "grads=" in told["codec"]

@@ -41,6 +41,20 @@ _PRELOAD = [
     "redpoll.torch",
 ]
 _GRACE_S = 5.0
+
+# First lines of a script that makes an optimizer and compiles nothing: without them PyTorch
+# imports its compiler then, which takes as long as all the rest of it.
+WITHOUT_COMPILER = """
+import sys, types, torch
+class NoCompiler(types.ModuleType):
+    def __call__(self, function=None, *_, **__):
+        return function
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self
+torch._dynamo = sys.modules["torch._dynamo"] = NoCompiler("torch._dynamo")
+"""
 _context = None
 
 

@@ -18,7 +18,7 @@ import torch
 import torch.distributed as dist
 
 import redpoll.torch
-from ranks import free_port, run_ranks, run_script, values
+from ranks import WITHOUT_COMPILER, free_port, run_ranks, run_script, values
 from redpoll.torch.launch import Place, find_place
 
 DEADLINE = 120
@@ -108,7 +108,9 @@ def test_torchrun(script: Path) -> None:
     assert_reported(ended.stdout, "torchrun")
 
 
-ELASTIC = """
+ELASTIC = (
+    WITHOUT_COMPILER
+    + """
 import json, os, signal, sys, torch, torch.distributed as dist, redpoll.torch
 from torch.nn.parallel import DistributedDataParallel
 
@@ -147,6 +149,7 @@ if rank == 0:
     print(json.dumps({"first": first, "restart": restart, "digest": digest}))
 dist.destroy_process_group()
 """
+)
 
 
 def test_torchrun_restarts_and_resumes(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ import torch.distributed as dist
 from torch import nn
 
 import redpoll
-from ranks import refusal, run_group, run_ranks, values
+from ranks import WITHOUT_COMPILER, refusal, run_group, run_ranks, values
 from redpoll.torch import AsyncLocalSGD, ParameterServer, RedpollError, communicator_of
 from redpoll.torch._growth import Growth, World, _packed, _unpacked
 from redpoll.torch._returns import ReturnRequests
@@ -40,7 +40,9 @@ RESTARTED = {
 }
 
 # Every gradient is 1 and the rate 1 over the workers, or 1: parameters count what was merged.
-SCRIPT = """
+SCRIPT = (
+    WITHOUT_COMPILER
+    + """
 import json, logging, os, signal, sys, time
 from datetime import timedelta
 
@@ -120,6 +122,7 @@ else:
 opt.state_dict()
 dist.destroy_process_group()
 """
+)
 
 
 @pytest.fixture

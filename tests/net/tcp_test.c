@@ -9,9 +9,11 @@
 #include "net/frame.h"
 #include "net/hello.h"
 #include "net/stream.h"
+#include "net/tcp_stream.h"
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -169,6 +171,76 @@ static rp_status next_frame(visit *v, size_t *out_bytes) {
     return status;
 }
 
+/* Are there news that taking in what the kernel has does not settle? Who waits would not sleep,
+ * however often he looks. */
+static bool is_restless(rpi_endpoint *endpoint) {
+    bool news = true;
+    for (int i = 0; i < 5 && news; i++) {
+        int fd = -1;
+        int64_t wake_at_ns = 0;
+        CHECK_OK(tcp()->progress(endpoint));
+        news = tcp()->arm(endpoint, &fd, &wake_at_ns);
+        tcp()->disarm(endpoint);
+    }
+    return news;
+}
+
+static void await_bytes(rpi_link *link, uint64_t received) {
+    int64_t deadline_ns = rpi_deadline_ns(20);
+    while (link->bytes_received < received && rpi_now_ns() < deadline_ns)
+        CHECK_OK(tcp()->progress(link->endpoint));
+    CHECK_EQ(link->bytes_received, received);
+}
+
+/* A fault is news until it is told, and an idle link has none. */
+static void a_fault_is_news_once(void) {
+    visit v;
+    size_t bytes = 0;
+    REQUIRE_OK(visit_as_rank_1(&v));
+    CHECK(!is_restless(v.pair.endpoints[0]));
+    close(v.fd);
+    v.fd = -1;
+    CHECK_FAILS(next_frame(&v, &bytes), PEER, "closed the connection");
+    CHECK(!is_restless(v.pair.endpoints[0]));
+    visit_end(&v);
+}
+
+/* TLS may have to hear before it can speak, and to speak before it can hear. */
+static void either_event_moves_tls(void) {
+    static rpi_tcp_stream stream;
+    for (int tls = 0; tls < 2; tls++)
+        for (int ended = 0; ended < 2; ended++) {
+            stream = (rpi_tcp_stream){.ended = ended};
+            stream.channel.tls = tls ? (rpi_tls *)&stream : NULL; /* which is not looked at */
+            rpi_tcp_stream_event(&stream, EPOLLOUT);
+            CHECK(stream.writable);
+            CHECK_EQ(stream.readable, tls && !ended);
+            stream.readable = stream.writable = false;
+            rpi_tcp_stream_event(&stream, EPOLLIN);
+            CHECK_EQ(stream.readable, !ended);
+            CHECK_EQ(stream.writable, tls);
+        }
+}
+
+/* Its end comes as a reset, since it leaves our frames unread: what it has sent is no less
+ * ours. */
+static void what_came_before_a_reset_is_taken(void) {
+    visit v;
+    unsigned char frame[164];
+    size_t bytes = 0;
+    REQUIRE_OK(visit_as_rank_1(&v));
+    for (uint64_t sent = 0; tcp()->flushed(v.pair.endpoints[0]) == RP_OK; sent++)
+        REQUIRE_OK(link_send(v.pair.links[0], sent, FRAME_BYTES));
+    seal(frame, 100);
+    CHECK_OK(rpi_stream_write(v.fd, frame, sizeof frame, rpi_deadline_ns(10)));
+    close(v.fd);
+    v.fd = -1;
+    CHECK_OK(next_frame(&v, &bytes));
+    CHECK_EQ(bytes, sizeof frame);
+    CHECK_FAILS(next_frame(&v, &bytes), PEER, "closed the connection");
+    visit_end(&v);
+}
+
 /* Cut after every possible number of bytes: whole frames come, then the cut has its length. */
 static void a_cut_stream_says_how_much_is_missing(void) {
     static const size_t cuts[] = {0, 1, 63, 64, 65, 100, 163, 164, 165, 228, 300, 327, 328};
@@ -281,7 +353,7 @@ static void post_numbered(visit_of_two *it, int stream, uint32_t number, bool da
     CHECK_OK(rpi_stream_write(it->fds[stream], bytes, sizeof bytes, rpi_deadline_ns(10)));
 }
 
-static void take_numbered(visit_of_two *it, uint32_t number) {
+static void look_at_numbered(visit_of_two *it, uint32_t number) {
     rpi_link *link = it->v.pair.links[0];
     const void *frame = NULL;
     rpi_frame_header header = {.sequence = 0};
@@ -295,7 +367,11 @@ static void take_numbered(visit_of_two *it, uint32_t number) {
     CHECK_EQ(bytes, SMALL);
     CHECK_OK(rpi_frame_open(frame, bytes, true, &header));
     CHECK_EQ(header.sequence, number);
-    tcp()->release(link);
+}
+
+static void take_numbered(visit_of_two *it, uint32_t number) {
+    look_at_numbered(it, number);
+    tcp()->release(it->v.pair.links[0]);
 }
 
 /* In the order of their numbers, whichever stream is faster. */
@@ -357,6 +433,69 @@ static void one_stream_ends_all(void) {
     CHECK_EQ(status, RP_PEER);
     CHECK(rpi_stream_read(it.fds[0], &byte, 1, rpi_deadline_ns(10)) == RP_PEER);
     CHECK_OK(tcp()->flushed(it.v.pair.endpoints[0]));
+    leave_twice(&it);
+}
+
+/* Each frame goes to the kernel at once, so none waits: the stream that has sent least is next.
+ */
+static void streams_share_what_is_posted(void) {
+    enum { FRAMES = 6 };
+    visit_of_two it;
+    unsigned char bytes[NUMBER + SMALL];
+    REQUIRE_OK(visit_twice(&it));
+    for (uint32_t i = 0; i < FRAMES; i++)
+        CHECK_OK(link_send_wait(it.v.pair.links[0], i, SMALL));
+    for (uint32_t i = 0; i < FRAMES; i++) {
+        CHECK_OK(
+            rpi_stream_read(it.fds[i % STREAMS], bytes, sizeof bytes, rpi_deadline_ns(10)));
+        CHECK_EQ(rpi_get_u32(bytes), i);
+    }
+    leave_twice(&it);
+}
+
+static void a_bundle_lends_no_more_than_a_frame(void) {
+    static const size_t wrong[] = {0, FRAME_BYTES + 1, (size_t)1 << 30};
+    visit_of_two it;
+    void *region = NULL;
+    REQUIRE_OK(visit_twice(&it));
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
+        CHECK_FAILS(tcp()->lend(it.v.pair.links[0], wrong[i], &region), INVALID,
+                    "1 to 4096 are allowed");
+    leave_twice(&it);
+}
+
+/* Who waits for a link that is idle sleeps; who waits for a frame that is here does not. */
+static void a_bundle_has_news_when_its_next_frame_is_here(void) {
+    visit_of_two it;
+    size_t bytes = 0;
+    REQUIRE_OK(visit_twice(&it));
+    rpi_endpoint *endpoint = it.v.pair.endpoints[0];
+    CHECK(!is_restless(endpoint));
+    post_numbered(&it, 0, 0, false);
+    post_numbered(&it, 0, 1, false);
+    await_bytes(it.v.pair.links[0], (uint64_t)STREAMS * (NUMBER + SMALL));
+    CHECK(is_restless(endpoint));
+    CHECK_OK(next_frame(&it.v, &bytes));
+    CHECK(is_restless(endpoint));
+    CHECK_OK(next_frame(&it.v, &bytes));
+    CHECK(!is_restless(endpoint));
+    leave_twice(&it);
+}
+
+/* A frame that is looked at is no news, nor is the end behind it before that is next. */
+static void the_end_of_a_bundle_is_news_behind_its_last_frame(void) {
+    visit_of_two it;
+    size_t bytes = 0;
+    REQUIRE_OK(visit_twice(&it));
+    rpi_endpoint *endpoint = it.v.pair.endpoints[0];
+    post_numbered(&it, 0, 0, false);
+    for (int i = 0; i < STREAMS; i++) hang_up(&it, i);
+    look_at_numbered(&it, 0);
+    CHECK(!is_restless(endpoint));
+    tcp()->release(it.v.pair.links[0]);
+    CHECK(is_restless(endpoint));
+    CHECK_FAILS(next_frame(&it.v, &bytes), PEER, "closed the connection");
+    CHECK(!is_restless(endpoint));
     leave_twice(&it);
 }
 
@@ -484,6 +623,15 @@ CASES({"streams_are_put_in_order", streams_are_put_in_order},
       {"the_end_of_one_stream_waits_for_the_others",
        the_end_of_one_stream_waits_for_the_others},
       {"one_stream_ends_all", one_stream_ends_all},
+      {"streams_share_what_is_posted", streams_share_what_is_posted},
+      {"a_bundle_lends_no_more_than_a_frame", a_bundle_lends_no_more_than_a_frame},
+      {"a_bundle_has_news_when_its_next_frame_is_here",
+       a_bundle_has_news_when_its_next_frame_is_here},
+      {"the_end_of_a_bundle_is_news_behind_its_last_frame",
+       the_end_of_a_bundle_is_news_behind_its_last_frame},
+      {"a_fault_is_news_once", a_fault_is_news_once},
+      {"either_event_moves_tls", either_event_moves_tls},
+      {"what_came_before_a_reset_is_taken", what_came_before_a_reset_is_taken},
       {"what_is_no_number_is_corrupt", what_is_no_number_is_corrupt},
       {"delivered_is_more_than_flushed", delivered_is_more_than_flushed},
       {"a_stream_to_nobody_is_an_error", a_stream_to_nobody_is_an_error},

@@ -5,6 +5,7 @@
 #include "link_pair.h"
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "harness/check.h"
 #include "net/frame.h"
 #include "net/stream.h"
@@ -339,6 +340,22 @@ static void half_a_link_is_a_failure(void) {
     }
 }
 
+/* Who has called may use what stands before the rest does: those bytes wait for the link. */
+static void a_word_on_half_a_link_is_no_end(void) {
+    ends e = {0};
+    int peer = -1, fds[3] = {-1, -1, -1};
+    manner m = {rpi_transport_at(2), false, false, 3};
+    open_ends(&e, &m);
+    CHECK_EQ(answer_to(&e, 0, 3, &fds[0]), 0);
+    CHECK_OK(rpi_stream_write(fds[0], "RPLL", 4, rpi_deadline_ns(5)));
+    for (int stream = 1; stream < 3; stream++)
+        CHECK_EQ(answer_to(&e, stream, 3, &fds[stream]), 0);
+    CHECK_OK(await(m.transport, e.pair.endpoints[0], &peer, &e.pair.links[0]));
+    CHECK_EQ(peer, 1);
+    for (int stream = 0; stream < 3; stream++) close(fds[stream]);
+    link_pair_close(&e.pair);
+}
+
 /* Its hello is there, and so is its end: that is no link, and it may call again. */
 static void who_has_given_up_may_call_again(void) {
     ends e = {0};
@@ -471,8 +488,29 @@ static void closing_waits_for_nobody(void) {
     close(listener);
 }
 
+/* What was made before memory ran out is given back, the listener among it. */
+static void opening_may_run_out_of_memory(void) {
+    const rpi_transport *tcp = rpi_transport_at(2);
+    rp_status status = RP_NOMEM;
+    int descriptors = check_descriptors(), threads = check_threads();
+    for (long n = 1; n < 100 && status == RP_NOMEM; n++) {
+        link_pair pair;
+        link_pair_options(&pair, tcp, FRAME_BYTES);
+        pair.options[0].on_need = true;
+        rpi_memory_fail_after(n);
+        status = tcp->open(&pair.options[0], &pair.endpoints[0]);
+        rpi_memory_fail_after(0);
+        CHECK(status == RP_OK || status == RP_NOMEM);
+        link_pair_close(&pair);
+        CHECK_EQ(check_descriptors(), descriptors);
+        CHECK_EQ(check_settled_threads(threads), threads);
+    }
+    CHECK_OK(status);
+}
+
 CASES({"a link takes no streams but its own", a_link_takes_no_streams_but_its_own},
       {"half a link is a failure", half_a_link_is_a_failure},
+      {"a word on half a link is no end", a_word_on_half_a_link_is_no_end},
       {"either side calls", either_side_calls}, {"both call at once", both_call_at_once},
       {"nobody need look", nobody_need_look},
       {"who has ended is a failure", who_has_ended_is_a_failure},
@@ -484,4 +522,5 @@ CASES({"a link takes no streams but its own", a_link_takes_no_streams_but_its_ow
       {"who hangs up is called again", who_hangs_up_is_called_again},
       {"noise for an answer is an error", noise_for_an_answer_is_an_error},
       {"a call that gets nowhere keeps nobody out", a_call_that_gets_nowhere_keeps_nobody_out},
-      {"closing waits for nobody", closing_waits_for_nobody})
+      {"closing waits for nobody", closing_waits_for_nobody},
+      {"opening may run out of memory", opening_may_run_out_of_memory})

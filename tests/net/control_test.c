@@ -684,8 +684,83 @@ static void others_beat_on_when_rank_0_has_died(void) {
     gather(parties, HEIRS, HEIRS, outlive_a_death);
 }
 
+static void successors_are_the_first_behind_rank_0(void) {
+    for (int world = 1; world <= 2 * RPI_CONTROL_SUCCESSORS; world++)
+        for (int rank = 0; rank < world; rank++) /* the last has nobody to judge */
+            CHECK_EQ(rpi_control_is_successor(rank, world),
+                     rank >= 1 && rank <= RPI_CONTROL_SUCCESSORS && rank + 1 < world);
+}
+
+/* Of those that listen, and of nobody to himself. */
+static void successors_hear_of_each_other(void) {
+    static rpi_control control = {.world = HEIRS};
+    static rpi_control_line near = {.rank = 1}, far;
+    static rpi_control_record record;
+    int fds[2];
+    REQUIRE(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds) == 0);
+    near.fd = fds[0];
+    far.fd = fds[1];
+    rpi_control_note_address(&control, 1, "4001 127.0.0.1");
+    rpi_control_note_address(&control, 2, "4002 127.0.0.1");
+    rpi_control_note_address(&control, HEIRS - 1, "4004 127.0.0.1"); /* is no successor */
+    rpi_control_tell_addresses(&control, &near);
+    CHECK_OK(rpi_control_line_flush(&near));
+    CHECK_OK(rpi_control_line_receive(&far, &record));
+    CHECK_EQ(record.kind, RPI_CONTROL_ADDRESS);
+    CHECK_EQ(record.rank, 2);
+    CHECK(strcmp(record.text, "4002 127.0.0.1") == 0);
+    CHECK_EQ(rpi_control_line_receive(&far, &record), RP_PENDING);
+    rpi_control_line_close(&near);
+    rpi_control_line_close(&far);
+}
+
+/* The last in line is called, and why that fails is the last thing said. */
+static void what_is_no_address_is_not_called(void) {
+    static const char *const texts[][2] = {{"", "does not listen"},
+                                           {"0 127.0.0.1", "is no address"},
+                                           {"65536 127.0.0.1", "is no address"},
+                                           {"4001", "is no address"},
+                                           {"4001x127.0.0.1", "is no address"},
+                                           {"1 127.0.0.1", "nobody answers there"},
+                                           {"65535 127.0.0.1", "nobody answers there"}};
+    enum { LAST = RPI_CONTROL_SUCCESSORS };
+    static rpi_control control = {.rank = LAST + 1, .world = LAST + 2, .listener = -1};
+    static rpi_control_line up;
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        control.hub = LAST - 1;
+        control.lines = &up;
+        control.line_count = 1;
+        up.fd = up.rank = -1;
+        snprintf(control.addresses[LAST], sizeof control.addresses[LAST], "%s", texts[i][0]);
+        rpi_control_seek_hub(&control);
+        CHECK_MSG(strstr(rp_last_error()->message, texts[i][1]), "'%s': %s", texts[i][0],
+                  rp_last_error()->message);
+        CHECK_EQ(control.seek_ns, RPI_NEVER_NS);
+        CHECK_EQ(up.fd, -1);
+    }
+}
+
+/* Where a process has closed its standard input a listener may be descriptor 0. */
+static void any_listener_makes_a_hub(void) {
+    for (int listener = -1; listener < 2; listener++) {
+        static rpi_control control;
+        static rpi_control_line line;
+        control = (rpi_control){.rank = 1, .world = 3, .hub_left = true, .listener = listener};
+        line.fd = line.rank = -1;
+        control.lines = &line;
+        control.line_count = 1;
+        rpi_control_seek_hub(&control);
+        CHECK_EQ(rpi_control_is_hub(&control), listener >= 0);
+        CHECK_EQ(control.hub_left, listener < 0);
+    }
+}
+
 CASES({"others_beat_on_without_rank_0", others_beat_on_without_rank_0},
       {"others_beat_on_when_rank_0_has_died", others_beat_on_when_rank_0_has_died},
+      {"successors_are_the_first_behind_rank_0", successors_are_the_first_behind_rank_0},
+      {"successors_hear_of_each_other", successors_hear_of_each_other},
+      {"what_is_no_address_is_not_called", what_is_no_address_is_not_called},
+      {"any_listener_makes_a_hub", any_listener_makes_a_hub},
       {"nothing_fails_and_nothing_is_left", nothing_fails_and_nothing_is_left},
       {"a_goodbye_is_no_death", a_goodbye_is_no_death},
       {"beats_reach_everybody", beats_reach_everybody},

@@ -2,6 +2,7 @@
  * waits for a rank that has left hears of it without one. Counts, not times. */
 #include "redpoll/comm.h"
 
+#include "base/clock.h"
 #include "comm/communicator.h"
 #include "comm/thread_world.h"
 
@@ -190,10 +191,77 @@ static void who_has_left_a_group_is_named(void) {
     run_all_kinds(wait_in_a_group);
 }
 
+/* With a request in the driver's hands, and no progress from here on. */
+static bool hold_still(rp_comm *comm, rp_request *request) {
+    int64_t deadline_ns = rpi_deadline_ns(20);
+    rpi_drive_take(comm->fabric);
+    while (!comm->queue && rpi_now_ns() < deadline_ns) {
+        rpi_drive_give(comm->fabric);
+        CHECK_EQ(rp_request_test(request), RP_PENDING);
+        rpi_drive_take(comm->fabric);
+    }
+    comm->called_ns = 0;
+    rpi_comm_progressed(comm, rpi_now_ns() - 1);
+    return comm->queue != NULL;
+}
+
+static bool was_called(const rp_comm *comm, int rank) {
+    const rpi_port *port = comm->peers[rank].port;
+    return port->called || port->link;
+}
+
+static void look_for_late_ones(rp_comm *comm, rp_request *request, bool on_need) {
+    if (!hold_still(comm, request)) {
+        CHECK_MSG(false, "a receive is not in the queue");
+    } else if (!on_need) {
+        CHECK_EQ(rpi_links_next_ns(comm), RPI_NEVER_NS);
+    } else {
+        int64_t idle_ns = rpi_links_next_ns(comm) - comm->progress_ns;
+        CHECK(idle_ns > 0 && idle_ns < RPI_SECOND_NS);
+        rpi_links_call_late(comm, idle_ns - 1);
+        CHECK_EQ(comm->called_ns, 0);
+        rpi_links_call_late(comm, idle_ns);
+        CHECK(comm->called_ns > comm->progress_ns);
+        CHECK_EQ(rpi_links_next_ns(comm), RPI_NEVER_NS);
+        CHECK(was_called(comm, 1) && !was_called(comm, 2));
+    }
+    rpi_drive_give(comm->fabric);
+}
+
+/* Of a tree, in which rank 0 takes from the root, and has nothing to say to it. */
+static void wait_for_a_late_root(rp_comm *comm, int rank, int world, void *context) {
+    float value = (float)rank;
+    rp_collective_options options = {.algorithm = "tree", .root = 1};
+    rp_request *request = NULL;
+    (void)world;
+    if (rank == 0) {
+        rpi_drive_take(comm->fabric);
+        CHECK_EQ(rpi_links_next_ns(comm), RPI_NEVER_NS); /* nothing is waited for */
+        rpi_drive_give(comm->fabric);
+        CHECK_OK(rp_broadcast_start(comm, &value, 1, RP_F32, &options, &request));
+        look_for_late_ones(comm, request, *(const bool *)context);
+    }
+    world_meet();
+    if (rank > 0) CHECK_OK(rp_broadcast_start(comm, &value, 1, RP_F32, &options, &request));
+    CHECK_OK(rp_request_wait(&request));
+    CHECK_EQ((int)value, 1);
+}
+
+/* Who waits in vain calls whom it waits for when it is time, not before, and once: else it
+ * would not sleep. */
+static void who_is_late_is_called_once(void) {
+    for (int on_need = 0; on_need < 2; on_need++) {
+        setenv("REDPOLL_CONNECT", on_need ? "need" : "start", 1);
+        world_run(3, NULL, wait_for_a_late_root, &(bool){on_need});
+    }
+    unsetenv("REDPOLL_CONNECT");
+}
+
 CASES({"a ring opens a ring", a_ring_opens_a_ring},
       {"small worlds connect at the start", small_worlds_connect_at_the_start},
       {"what is no time is refused", what_is_no_time_is_refused},
       {"who has left is named", who_has_left_is_named},
+      {"who is late is called once", who_is_late_is_called_once},
       {"nothing else wakes who waits for it", nothing_else_wakes},
       {"nobody is left to send", nobody_is_left_to_send},
       {"who has left a group is named", who_has_left_a_group_is_named})

@@ -194,9 +194,10 @@ int rpi_split_next(rpi_split_cursor *cursor, rpi_split_range *out_range) {
     return 0;
 }
 
-/* A piece is a share rounded at both ends, each time down by less than one unit. */
+/* A piece is a share rounded at both ends, each time down by less than one unit: what the share
+ * lacks of a whole byte is in that. */
 static size_t largest_of(size_t total, uint64_t pieces, size_t unit_bytes) {
-    size_t most = share(total, 1, pieces) + (total % pieces != 0) + unit_bytes;
+    size_t most = total / pieces + unit_bytes;
     return most < total ? most : total;
 }
 

@@ -148,6 +148,23 @@ static void exact_sums_of_two_are_one_pass(void) {
         for (int form = 0; form < 4; form++) check_pair(names[n], form / 2, form % 2);
 }
 
+/* The frame that comes is the first wire slot of all. */
+static void a_root_of_two_adds_in_one_pass(void) {
+    static const char *const names[] = {"tree", "direct"};
+    for (int form = 0; form < 4; form++) {
+        const rpi_algorithm *algorithm = NULL;
+        REQUIRE_OK(rpi_algorithm_find(RPI_REDUCE, names[form / 2], &algorithm));
+        rpi_plan_request request = {.world = 2, .rank = 1, .root = 1, .mean = form % 2};
+        rpi_routine *routine = NULL;
+        REQUIRE_OK(rpi_routine_build(algorithm, &request, true, false, &routine));
+        CHECK_EQ(routine->sums, 0);
+        CHECK_EQ(actions_of(routine, RPI_STEP_ADD), 1);
+        CHECK_EQ(actions_of(routine, RPI_STEP_COPY), 0);
+        CHECK_EQ(actions_of(routine, RPI_STEP_DECODE), 0);
+        rpi_routine_destroy(routine);
+    }
+}
+
 static void building_may_run_out_of_memory(void) {
     const rpi_algorithm *ring = NULL;
     REQUIRE_OK(rpi_algorithm_find(RPI_ALL_REDUCE, "ring", &ring));
@@ -169,4 +186,5 @@ CASES({"every action runs once", every_action_runs_once},
       {"sra is fused as it should be", sra_is_fused_as_it_should_be},
       {"exact sums of two are one pass", exact_sums_of_two_are_one_pass},
       {"encodings are added in one pass", encodings_are_added_in_one_pass},
+      {"a root of two adds in one pass", a_root_of_two_adds_in_one_pass},
       {"building may run out of memory", building_may_run_out_of_memory})

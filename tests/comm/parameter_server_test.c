@@ -3,6 +3,8 @@
 #include "redpoll/parameter_server.h"
 
 #include "base/clock.h"
+#include "comm/communicator.h"
+#include "comm/parameter_server_object.h"
 #include "comm/thread_world.h"
 #include "redpoll/rng.h"
 
@@ -423,6 +425,113 @@ static void refused(void) {
     CHECK_OK(rp_parameter_server_check(&(rp_parameter_server_options){.servers = 4}, 0));
 }
 
+/* ---- orders of the first of two servers ---- */
+
+/* So many workers that an order waits for its receiver; more orders than slots. */
+enum { MANY = 3000, SLOTS = 2, ORDERS = 5, TOKEN = 9 };
+
+static void open_orders(rp_parameter_server *s, rp_comm *comm, int rank) {
+    rp_completions *queue = s->at.queue;
+    *s = (rp_parameter_server){.comm = comm,
+                               .options = {.servers = 2},
+                               .server_count = 2,
+                               .workers = MANY,
+                               .server = rank,
+                               .worker = -1,
+                               .first_merges = true,
+                               .at.queue = queue};
+    pthread_mutex_init(&s->handover.lock, NULL);
+    s->at.members = calloc(MANY, sizeof *s->at.members);
+    REQUIRE(s->at.members != NULL);
+    REQUIRE_OK(rpi_ledger_open(MANY, RP_ANY_STALENESS, 1, &s->at.ledger));
+    REQUIRE_OK(rpi_push_orders_open(s));
+    s->at.orders.comms[!rank] = comm;
+    if (rank == 0) s->at.orders.slots = SLOTS;
+}
+
+static void close_orders(rp_parameter_server *s) {
+    rpi_push_orders_close(s);
+    rpi_ledger_close(&s->at.ledger);
+    free(s->at.members);
+    pthread_mutex_destroy(&s->handover.lock);
+}
+
+static bool is_idle(rp_parameter_server *s) {
+    pthread_mutex_lock(&s->handover.lock);
+    bool idle = s->waits.idle;
+    pthread_mutex_unlock(&s->handover.lock);
+    return idle;
+}
+
+static void give_orders(rp_parameter_server *s) {
+    rpi_push_orders *o = &s->at.orders;
+    CHECK_OK(rpi_push_expect_order(s, TOKEN)); /* from nobody */
+    CHECK(!o->requests[0]);
+    for (int n = 1; n <= ORDERS; n++) {
+        s->at.ledger.version = (uint64_t)n;
+        s->at.ledger.workers[n].merged = 7 * (uint64_t)n;
+        s->at.members[0] = n;
+        CHECK_OK(rpi_push_order(s, 1));
+        CHECK(!is_idle(s));
+    }
+    CHECK_OK(rpi_push_order_end(s));
+    CHECK(!is_idle(s));
+    for (int slot = 0; slot < SLOTS; slot++) CHECK(!o->requests[2 * slot + 1]);
+}
+
+static void await_order(rp_parameter_server *s) {
+    uint64_t token = 0;
+    size_t count = 0;
+    CHECK_OK(rpi_push_expect_order(s, TOKEN));
+    CHECK_OK(rp_completions_wait(s->at.queue, 20, &token, 1, &count));
+    CHECK(count == 1 && token == TOKEN);
+    CHECK_OK(rpi_push_hear_order(s));
+}
+
+static void take_orders(rp_parameter_server *s) {
+    rpi_push_orders *o = &s->at.orders;
+    bool heeded = false;
+    for (int n = 1; n <= ORDERS; n++) {
+        await_order(s);
+        for (int w = 0; w < MANY; w++) CHECK_EQ(o->numbers[w], w == n ? 7 * n : 0);
+        s->at.ledger.workers[n].state = RPI_WORKER_COMPUTING;
+        CHECK_EQ(rpi_push_follow(s, s->at.members, &heeded), 0);
+        CHECK(!heeded && o->has_order); /* the push is under way */
+        s->at.ledger.workers[n].received = 7 * (uint64_t)n;
+        (void)rpi_push_follow(s, s->at.members, &heeded);
+        CHECK(heeded && !o->has_order);
+        CHECK_EQ(s->at.ledger.version, n);
+    }
+    await_order(s);
+    (void)rpi_push_follow(s, s->at.members, &heeded);
+    CHECK(!heeded && o->is_over);
+    o->comms[0] = NULL;
+    CHECK_EQ(rpi_push_expect_order(s, TOKEN), RP_INVALID);
+}
+
+static void pass_orders(rp_comm *comm, int rank, int world, void *context) {
+    rp_parameter_server *servers = context;
+    (void)world;
+    open_orders(&servers[rank], comm, rank);
+    world_meet();
+    if (rank == 0) give_orders(&servers[0]);
+    int64_t deadline_ns = rpi_deadline_ns(20);
+    while (rank == 1 && !is_idle(&servers[0]) && rpi_now_ns() < deadline_ns)
+        rpi_sleep_until_ns(rpi_now_ns() + 1000000);
+    if (rank == 1) CHECK(is_idle(&servers[0])); /* its slots are full: it waits, and says so */
+    if (rank == 1) take_orders(&servers[1]);
+    world_meet();
+    close_orders(&servers[rank]);
+}
+
+static void orders_are_heeded_in_turn(void) {
+    static rp_parameter_server servers[2];
+    rp_comm_options options = {.progress_thread = 1};
+    REQUIRE_OK(rp_completions_create(&servers[1].at.queue));
+    world_run(2, &options, pass_orders, servers);
+    rp_completions_destroy(servers[1].at.queue); /* communicators are gone */
+}
+
 CASES({"synchronous steps are the serial ones", synchronous},
       {"codecs, with any number of servers", codecs},
       {"every push is merged once, within the staleness", interleavings}, {"quorums", quorums},
@@ -431,4 +540,5 @@ CASES({"synchronous steps are the serial ones", synchronous},
       {"every transport", other_transports}, {"a world of one", alone},
       {"a straggler costs its own steps", a_straggler_costs_its_own_steps},
       {"a failure is everybody's", a_failure_is_everybodys},
+      {"orders are heeded in turn", orders_are_heeded_in_turn},
       {"what cannot be is refused", refused})

@@ -18,7 +18,7 @@ def pytest_sessionstart() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Over a stand-in for a GPU those are left out that would do the same again."""
+    """Over a stand-in for a GPU those are left out that would show nothing new."""
     if os.environ.get("REDPOLL_TEST_PLACE") == "stand-in":
         again = [item for item in items if item.get_closest_marker("host")]
         config.hook.pytest_deselected(items=again)

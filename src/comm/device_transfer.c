@@ -244,7 +244,7 @@ static rp_status record_begin(rpi_transfer *transfer, void *stream) {
 
 static rp_status use_device(rpi_transfer *transfer, rpi_device *device, void *stream) {
     rpi_cuda_before before;
-    if (transfer->device != device) leave_device(transfer);
+    if (transfer->device && transfer->device != device) leave_device(transfer);
     transfer->device = device;
     RP_TRY(rpi_device_enter(device, &before));
     rp_status status = record_begin(transfer, stream);

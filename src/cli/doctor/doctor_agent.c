@@ -279,6 +279,7 @@ static rp_status dial_streams(const doctor_agent *own, const call *c, rpi_channe
                               int streams, rpi_agent_words *words, int *out_made) {
     char ways[RPI_DOCTOR_TEXT_BYTES] = "", missed[MISSED_BYTES] = "";
     const char *address = "";
+    if (c->address_count < 1) return RP_FAIL(CORRUPT, "the call names no address of that host");
     for (int i = 0; i < streams; i++) {
         channels[i] = (rpi_channel){.fd = -1};
         RP_TRY(dial(own, c, i, &channels[i], &address));

@@ -15,7 +15,11 @@ typedef rpi_group_norm_part part;
 
 /* Nothing where there is no such matrix. */
 SIMD simd_row plane(const norm *it, rpi_kernel_rows m, int64_t n, int64_t block) {
-    return m.data ? row_of(m, n * rpi_group_norm_blocks(it) + block) : (simd_row){0};
+    return row_of(m, n * rpi_group_norm_blocks(it) + block);
+}
+
+SIMD simd_row plane_if_any(const norm *it, rpi_kernel_rows m, int64_t n, int64_t block) {
+    return m.data ? plane(it, m, n, block) : (simd_row){0};
 }
 
 SIMD int64_t plane_size(const norm *it) {
@@ -150,7 +154,7 @@ SIMD void normalise(const norm *it, const part *of, const bool adds, const bool 
     for (int64_t b = of->first_block; b < of->end_block; b++) {
         const channels c = channels_of(it, of->image, b);
         const simd_row x = plane(it, it->x, of->image, b), y = plane(it, it->y, of->image, b);
-        const simd_row addend = plane(it, it->addend, of->image, b);
+        const simd_row addend = plane_if_any(it, it->addend, of->image, b);
         if (x.bf16 || y.bf16 || addend.bf16)
             normalise_row(&c, x, addend, y, plane_size(it), adds, relu);
         else
@@ -164,7 +168,7 @@ RPI_SIMD_BODY(group_norm_forward)(const void *args, int64_t begin, int64_t end) 
     for (int64_t unit = begin; unit < end; unit++) {
         const part of = rpi_group_norm_part_at(it, unit);
         measure(it, &of);
-        if (it->adds)
+        if (it->addend.data)
             it->relu ? normalise(it, &of, true, true) : normalise(it, &of, true, false);
         else
             it->relu ? normalise(it, &of, false, true) : normalise(it, &of, false, false);
@@ -174,9 +178,9 @@ RPI_SIMD_BODY(group_norm_forward)(const void *args, int64_t begin, int64_t end) 
 /* ---- backward ---- */
 
 SIMD planes planes_of(const norm *it, int64_t n, int64_t block) {
-    return (planes){plane(it, it->x, n, block), plane(it, it->y, n, block),
-                    plane(it, it->dy, n, block), plane(it, it->dx, n, block),
-                    plane(it, it->daddend, n, block)};
+    return (planes){plane(it, it->x, n, block), plane_if_any(it, it->y, n, block),
+                    plane(it, it->dy, n, block), plane_if_any(it, it->dx, n, block),
+                    plane_if_any(it, it->daddend, n, block)};
 }
 
 /* dy, or 0 where relu is closed; d = x - mean. */

@@ -133,13 +133,8 @@ static rp_status read_activation(const char *path, const cJSON *item, char text[
             snprintf(text, 32, "%s", a->ours);
             return RP_OK;
         }
-    char *said = cJSON_PrintUnformatted(item);
-    rp_status status = RP_FAIL(INVALID,
-                               "%s: '%s' is %.100s; there are gelu, gelu_new, "
-                               "gelu_pytorch_tanh, relu, silu and swish",
-                               path, item->string, said ? said : "?");
-    cJSON_free(said);
-    return status;
+    return rpi_json_refuse(path, item,
+                           "there are gelu, gelu_new, gelu_pytorch_tanh, relu, silu and swish");
 }
 
 static rp_status read_value(const char *path, const cJSON *item, const rpi_hf_option *row,

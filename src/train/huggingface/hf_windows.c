@@ -35,13 +35,7 @@ static rp_status read_window(const char *path, const cJSON *root, double *out) {
 }
 
 static rp_status refuse(const char *path, const cJSON *item) {
-    char *shown = cJSON_PrintUnformatted(item);
-    rp_status status = RP_FAIL(INVALID,
-                               "%s: '%s' is %.100s; model llama has windows in all layers or "
-                               "in none",
-                               path, item->string, shown ? shown : "?");
-    cJSON_free(shown);
-    return status;
+    return rpi_json_refuse(path, item, "model llama has windows in all layers or in none");
 }
 
 /* By the type of each. */

@@ -171,3 +171,11 @@ rp_status rpi_json_parse(const char *name, const char *text, size_t bytes, cJSON
     *out_root = root;
     return RP_OK;
 }
+
+rp_status rpi_json_refuse(const char *path, const cJSON *item, const char *known) {
+    char *shown = cJSON_PrintUnformatted(item);
+    rp_status status = RP_FAIL(INVALID, "%s: '%s' is %.100s; %s", path, item->string,
+                               shown ? shown : "?", known);
+    cJSON_free(shown);
+    return status;
+}

@@ -34,4 +34,7 @@ size_t rpi_json_unshield(char *text);
  * has a NUL in a text. */
 rp_status rpi_json_parse(const char *name, const char *text, size_t bytes, cJSON **out_root);
 
+/* RP_INVALID: "PATH: 'KEY' is VALUE; KNOWN". */
+rp_status rpi_json_refuse(const char *path, const cJSON *item, const char *known);
+
 #endif

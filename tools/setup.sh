@@ -61,7 +61,7 @@ else
 fi
 
 # A browser lets `redpoll report`'s pages be looked at; its test is skipped without one.
-if [ "$1" = check ] && command -v dpkg-query >/dev/null 2>&1 && ! command -v chromium >/dev/null 2>&1; then
+if [ "$1" != demo ] && command -v dpkg-query >/dev/null 2>&1 && ! command -v chromium >/dev/null 2>&1; then
     install_packages chromium || echo "setup: without chromium the test of pages in a browser will be skipped" >&2
 fi
 
